@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/api"
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -47,7 +48,7 @@ func TestLoginThrottle(t *testing.T) {
 	}
 	// The owner's password is good from another network meanwhile.
 	for n, from := range []string{"n1 198.51.100.7", "n1 2001:db8::7"} {
-		in := api.Relayed{
+		in := edge.Relayed{
 			Method: "POST", Path: root + "/auth/login", Type: "application/json", IP: from, Op: uuid(uint64(90 + n)),
 			Body: []byte(`{"email":"ada@example.com","password":"` + password + `"}`),
 		}

@@ -3,27 +3,29 @@ package api
 import (
 	"errors"
 	"fmt"
+
+	"berth/api/edge"
 )
 
 // New returns a Server of the API for cfg that does nothing yet.
-func New(cfg Config) (*Server, error) { return newAPI(cfg, groups) }
+func New(cfg Config) (*edge.Server, error) { return newAPI(cfg, groups) }
 
 // newAPI returns a Server with the groups that all returns.
-func newAPI(cfg Config, all func(*Server, *core) []group) (*Server, error) {
-	if err := errors.Join(cfg.EdgeConfig.validate(), cfg.validate()); err != nil {
+func newAPI(cfg Config, all func(*edge.Server, *core) []group) (*edge.Server, error) {
+	if err := errors.Join(cfg.Config.Validate(), cfg.validate()); err != nil {
 		return nil, fmt.Errorf("new api: %w", err)
 	}
-	s, err := newEdge(cfg.EdgeConfig)
+	s, err := edge.New(cfg.Config)
 	if err != nil {
 		return nil, fmt.Errorf("new api: %w", err)
 	}
-	cfg.EdgeConfig = s.config()
-	c := &core{base: s.base, cfg: cfg, log: cfg.Logger.With("part", "api")}
+	cfg.Config = s.Config()
+	c := &core{Core: s.Core, cfg: cfg, log: cfg.Logger.With("part", "api")}
 	routes := table(all(s, c)...)
 	if c.openapi, err = openAPI(routes, cfg.Version); err != nil {
 		return nil, fmt.Errorf("new api: %w", err)
 	}
-	s.setRoutes(routes)
+	s.SetRoutes(routes)
 	return s, nil
 }
 

@@ -1,33 +1,34 @@
 package api
 
 import (
+	"berth/api/edge"
 	"berth/compute"
 )
 
 // dig adds an archived execution of the caller's organization to the request's
 // view.
-func (c *core) dig(r *request, id compute.ExecutionID) (err error) {
-	view, err := r.view.LoadArchived(r.caller.actor.Org, id, c.openArchive(r.ctx))
+func (c *core) dig(r *edge.Request, id compute.ExecutionID) (err error) {
+	view, err := r.View.LoadArchived(r.Caller.Actor.Org, id, c.OpenArchive(r.Ctx))
 	if err == nil {
-		r.view = view
+		r.View = view
 	}
 	return err
 }
 
 // orArchived returns err, the refusal of a change to an execution, unless the
 // execution was archived meanwhile. Then it returns refusal's error.
-func (g *executions) orArchived(r *request, err error, refusal func(*compute.Execution) error) error {
+func (g *executions) orArchived(r *edge.Request, err error, refusal func(*compute.Execution) error) error {
 	if compute.CodeOf(err) != compute.CodeNotFound {
 		return err
 	}
-	view, readErr := g.cfg.Reader.Read(r.ctx)
+	view, readErr := g.cfg.Reader.Read(r.Ctx)
 	if readErr != nil {
 		return readErr
 	}
-	r.view = view
+	r.View = view
 	e, findErr := g.find(r)
 	switch {
-	case findErr == nil && r.view.FromArchive(e.ID):
+	case findErr == nil && r.View.FromArchive(e.ID):
 		return refusal(e)
 	case findErr != nil && compute.CodeOf(findErr) != compute.CodeNotFound:
 		return findErr

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/api"
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -100,7 +101,7 @@ func TestArchivedExecutionsAreAnswered(t *testing.T) {
 
 // racing archives whatever it can right before a command of a kind is applied.
 type racing struct {
-	api.Proposer
+	edge.Proposer
 
 	before func(fsm.Command)
 }
@@ -209,7 +210,7 @@ func (w *world) archive(l library, stay int) {
 
 // late is a Reader that tells of nothing new while it holds.
 type late struct {
-	api.Reader
+	edge.Reader
 
 	hold *atomic.Pointer[chan struct{}] // Closed once it goes on; nil for now.
 }

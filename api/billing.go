@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -17,46 +18,46 @@ type billing struct {
 }
 
 // routes returns the routes of the group.
-func (g *billing) routes() []route {
-	return []route{
+func (g *billing) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodGet, path: root + "/billing/history", tag: "Billing", need: needCaller,
-			summary: "The executions of the organization, newest first.",
-			query:   of[wire.HistoryQuery](), reply: of[wire.ExecutionHistory](), handle: g.history,
+			Method: http.MethodGet, Path: root + "/billing/history", Tag: "Billing", Need: edge.NeedCaller,
+			Summary: "The executions of the organization, newest first.",
+			Query:   of[wire.HistoryQuery](), Reply: of[wire.ExecutionHistory](), Handle: g.history,
 		},
 		{
-			method: http.MethodGet, path: root + "/billing/credits", tag: "Billing", need: needCaller,
-			summary: "The organization's credits: granted, charged, held and available.",
-			reply:   of[wire.Credits](), handle: g.credits,
+			Method: http.MethodGet, Path: root + "/billing/credits", Tag: "Billing", Need: edge.NeedCaller,
+			Summary: "The organization's credits: granted, charged, held and available.",
+			Reply:   of[wire.Credits](), Handle: g.credits,
 		},
 		{
-			method: http.MethodGet, path: root + "/billing/credits/details", tag: "Billing", need: needCaller,
-			summary: "The organization's credits, with the organization.",
-			reply:   of[wire.CreditsDetails](), handle: g.creditsDetails,
+			Method: http.MethodGet, Path: root + "/billing/credits/details", Tag: "Billing", Need: edge.NeedCaller,
+			Summary: "The organization's credits, with the organization.",
+			Reply:   of[wire.CreditsDetails](), Handle: g.creditsDetails,
 		},
 		{
-			method: http.MethodGet, path: root + "/billing/ledger", tag: "Billing", need: needCaller,
-			summary: "The organization's ledger, oldest line first.",
-			query:   of[wire.LedgerQuery](), reply: of[wire.Ledger](), handle: g.ledger,
+			Method: http.MethodGet, Path: root + "/billing/ledger", Tag: "Billing", Need: edge.NeedCaller,
+			Summary: "The organization's ledger, oldest line first.",
+			Query:   of[wire.LedgerQuery](), Reply: of[wire.Ledger](), Handle: g.ledger,
 		},
 		{
-			method: http.MethodGet, path: root + "/billing/ledger/verify", tag: "Billing", need: needCaller,
-			summary: "Recompute and verify the hash chain of the organization's ledger.",
-			reply:   of[wire.LedgerCheck](), handle: g.verifyLedger,
+			Method: http.MethodGet, Path: root + "/billing/ledger/verify", Tag: "Billing", Need: edge.NeedCaller,
+			Summary: "Recompute and verify the hash chain of the organization's ledger.",
+			Reply:   of[wire.LedgerCheck](), Handle: g.verifyLedger,
 		},
 		{
-			method: http.MethodPost, path: root + "/billing/grant", tag: "Billing", need: needOperator,
-			summary: "Grant credits to an organization.",
-			body:    of[wire.Grant](), reply: of[wire.Message](), handle: g.grant,
+			Method: http.MethodPost, Path: root + "/billing/grant", Tag: "Billing", Need: edge.NeedOperator,
+			Summary: "Grant credits to an organization.",
+			Body:    of[wire.Grant](), Reply: of[wire.Message](), Handle: g.grant,
 		},
 	}
 }
 
 // history answers a page of the organization's executions.
-func (g *billing) history(r *request) (any, error) {
-	in := r.query.(*wire.HistoryQuery)
+func (g *billing) history(r *edge.Request) (any, error) {
+	in := r.Query.(*wire.HistoryQuery)
 	filter, ok := filterOf(in)
-	total, spent, byStatus := r.view.Totals(r.caller.actor.Org)
+	total, spent, byStatus := r.View.Totals(r.Caller.Actor.Org)
 	out := wire.ExecutionHistory{
 		Executions: []wire.ExecutionSummary{}, TotalExecutions: total, TotalCreditsSpent: spent,
 		CountsByStatus: make(map[string]int), Limit: in.Limit, Offset: in.Offset,
@@ -69,7 +70,7 @@ func (g *billing) history(r *request) (any, error) {
 	if !ok {
 		return out, nil
 	}
-	return listIn(out, "executions", func(ctx context.Context) iter.Seq2[any, error] {
+	return edge.ListIn(out, "executions", func(ctx context.Context) iter.Seq2[any, error] {
 		return g.historyRows(ctx, r, filter, in.Limit)
 	})
 }
@@ -77,16 +78,16 @@ func (g *billing) history(r *request) (any, error) {
 // historyRows yields the summaries of the first executions of the caller's
 // organization that pass filter.
 func (g *billing) historyRows(
-	ctx context.Context, r *request, filter fsm.HistoryFilter, limit int,
+	ctx context.Context, r *edge.Request, filter fsm.HistoryFilter, limit int,
 ) iter.Seq2[any, error] {
 	return func(yield func(any, error) bool) {
 		n := 0
-		for c, err := range r.view.WholeHistory(r.caller.actor.Org, filter, g.openArchive(ctx)) {
+		for c, err := range r.View.WholeHistory(r.Caller.Actor.Org, filter, g.OpenArchive(ctx)) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			view := r.view
+			view := r.View
 			if c.Archived {
 				view = view.With(c)
 			}
@@ -125,14 +126,14 @@ func filterOf(in *wire.HistoryQuery) (filter fsm.HistoryFilter, ok bool) {
 
 // credits answers the organization's credits: granted, charged, held,
 // available.
-func (g *billing) credits(r *request) (any, error) {
-	a := r.view.Account(r.caller.actor.Org)
+func (g *billing) credits(r *edge.Request) (any, error) {
+	a := r.View.Account(r.Caller.Actor.Org)
 	out := wire.Credits{
-		Available: a.Available(), Used: usedThisMonth(a, r.view.Now()), TotalUsed: a.Charged,
+		Available: a.Available(), Used: usedThisMonth(a, r.View.Now()), TotalUsed: a.Charged,
 		Remaining: a.Balance, Held: a.Held,
 	}
-	for first := range r.view.Ledger(r.caller.actor.Org, 0) {
-		if first.Kind == compute.LedgerGrant && first.At == r.caller.org.CreatedAt {
+	for first := range r.View.Ledger(r.Caller.Actor.Org, 0) {
+		if first.Kind == compute.LedgerGrant && first.At == r.Caller.Org.CreatedAt {
 			out.SignupGrantAt = atOrNull(first.At)
 		}
 		break
@@ -150,24 +151,24 @@ func usedThisMonth(a *compute.Account, now compute.Instant) compute.Credits {
 }
 
 // creditsDetails answers the organization's credits, with the organization.
-func (g *billing) creditsDetails(r *request) (any, error) {
-	a := r.view.Account(r.caller.actor.Org)
+func (g *billing) creditsDetails(r *edge.Request) (any, error) {
+	a := r.View.Account(r.Caller.Actor.Org)
 	updated := a.UpdatedAt
 	if updated.IsZero() {
-		updated = r.caller.org.CreatedAt
+		updated = r.Caller.Org.CreatedAt
 	}
 	return wire.CreditsDetails{
-		UserID: r.caller.user.ID, Email: r.caller.user.Email,
-		AvailableCredits: a.Available(), UsedCredits: usedThisMonth(a, r.view.Now()),
-		TotalCreditsUsed: a.Charged, CreatedAt: r.caller.org.CreatedAt, LastUpdated: updated,
+		UserID: r.Caller.User.ID, Email: r.Caller.User.Email,
+		AvailableCredits: a.Available(), UsedCredits: usedThisMonth(a, r.View.Now()),
+		TotalCreditsUsed: a.Charged, CreatedAt: r.Caller.Org.CreatedAt, LastUpdated: updated,
 	}, nil
 }
 
 // ledger answers a page of the organization's ledger.
-func (g *billing) ledger(r *request) (any, error) {
-	in := r.query.(*wire.LedgerQuery)
+func (g *billing) ledger(r *edge.Request) (any, error) {
+	in := r.Query.(*wire.LedgerQuery)
 	out := wire.Ledger{Entries: []wire.LedgerEntry{}}
-	for e := range r.view.Ledger(r.caller.actor.Org, in.Cursor) {
+	for e := range r.View.Ledger(r.Caller.Actor.Org, in.Cursor) {
 		if len(out.Entries) == in.Limit {
 			out.NextCursor = &out.Entries[in.Limit-1].Seq
 			break
@@ -193,24 +194,24 @@ func ledgerEntryOf(e *compute.LedgerEntry) wire.LedgerEntry {
 }
 
 // verifyLedger recomputes the hash chain of the organization's ledger.
-func (g *billing) verifyLedger(r *request) (any, error) {
-	a := r.view.Account(r.caller.actor.Org)
+func (g *billing) verifyLedger(r *edge.Request) (any, error) {
+	a := r.View.Account(r.Caller.Actor.Org)
 	out := wire.LedgerCheck{Valid: true, Entries: a.Seq, Head: hex.EncodeToString(a.Head[:])}
-	if err := r.view.VerifyLedger(r.caller.actor.Org); err != nil {
+	if err := r.View.VerifyLedger(r.Caller.Actor.Org); err != nil {
 		out.Valid, out.Detail = false, err.Error()
 	}
 	return out, nil
 }
 
 // grant gives credits to an organization.
-func (g *billing) grant(r *request) (any, error) {
-	in := r.body.(*wire.Grant)
-	org, err := findOrg(r.view, in.Org)
+func (g *billing) grant(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.Grant)
+	org, err := findOrg(r.View, in.Org)
 	if err != nil {
 		return nil, err
 	}
-	_, err = g.propose(r, fsm.Grant{
-		Op: g.op(r), Actor: r.caller.actor, Org: org.ID, Amount: in.Credits, Note: in.Reason,
+	_, err = g.Propose(r, fsm.Grant{
+		Op: g.Op(r), Actor: r.Caller.Actor, Org: org.ID, Amount: in.Credits, Note: in.Reason,
 	})
 	if err != nil {
 		return nil, err

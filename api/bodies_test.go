@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"berth/api"
+	"berth/api/edge"
 )
 
 // relayTo is the relay of a worker in this process: the world's server answers.
@@ -24,21 +25,21 @@ type relayTo struct {
 
 	mu sync.Mutex
 
-	asked []api.Relayed
+	asked []edge.Relayed
 }
 
-func (r *relayTo) Relay(ctx context.Context, in api.Relayed) (*api.RelayedAnswer, error) {
+func (r *relayTo) Relay(ctx context.Context, in edge.Relayed) (*edge.RelayedAnswer, error) {
 	r.mu.Lock()
 	r.asked = append(r.asked, in)
 	r.mu.Unlock()
 	near, far := net.Pipe()
 	body, w := io.Pipe()
-	heads := make(chan api.RelayedHead, 1)
+	heads := make(chan edge.RelayedHead, 1)
 	failed := make(chan error, 1)
 	go func() {
 		defer near.Close()
 		defer far.Close()
-		err := r.server.Relayed(ctx, in, near, func(h api.RelayedHead) (io.Writer, error) {
+		err := r.server.Relayed(ctx, in, near, func(h edge.RelayedHead) (io.Writer, error) {
 			heads <- h
 			return w, nil
 		})
@@ -47,13 +48,13 @@ func (r *relayTo) Relay(ctx context.Context, in api.Relayed) (*api.RelayedAnswer
 	}()
 	select {
 	case head := <-heads:
-		return &api.RelayedAnswer{RelayedHead: head, Body: body}, nil
+		return &edge.RelayedAnswer{RelayedHead: head, Body: body}, nil
 	case err := <-failed:
 		return nil, err
 	}
 }
 
-func (r *relayTo) Status() api.QueryMeta { return api.QueryMeta{KnownLeader: true} }
+func (r *relayTo) Status() edge.QueryMeta { return edge.QueryMeta{KnownLeader: true} }
 
 // bodiesAsked returns the largest body that was relayed so far, in bytes.
 func (r *relayTo) bodiesAsked() int {
@@ -72,8 +73,8 @@ func (w *world) newWorker(change ...func(*api.Config)) (relay *relayTo, worker *
 	relay = &relayTo{world: w}
 	registry := prometheus.NewRegistry()
 	worker = &world{TB: w.TB, cfg: api.Config{
-		EdgeConfig: api.EdgeConfig{Relay: relay, Logger: w.cfg.Logger, Limits: w.cfg.Limits, Registerer: registry},
-		Gatherer:   registry,
+		Config:   edge.Config{Relay: relay, Logger: w.cfg.Logger, Limits: w.cfg.Limits, Registerer: registry},
+		Gatherer: registry,
 	}}
 	for _, f := range change {
 		f(&worker.cfg)
@@ -246,15 +247,15 @@ func TestBodyLimits(t *testing.T) {
 		name, line, bearer string
 		bytes, status      int
 	}{
-		{"small without a credential", refresh, "", api.InlineBody, 422},
-		{"large without a credential", refresh, "", api.InlineBody + 1, 413},
-		{"large where none is needed", refresh, w.adaKey, api.InlineBody + 1, 413},
-		{"none is expected", "GET " + root + "/user/status", w.adaKey, api.InlineBody, 200},
-		{"large where none is expected", "GET " + root + "/user/status", w.adaKey, api.InlineBody + 1, 413},
-		{"small start of a stranger", start, "", api.InlineBody, 401},
-		{"large start of a stranger", start, "", api.InlineBody + 1, 401},
-		{"small start", start, w.adaKey, api.InlineBody, 422},
-		{"large start", start, w.adaKey, api.InlineBody + 1, 422},
+		{"small without a credential", refresh, "", edge.InlineBody, 422},
+		{"large without a credential", refresh, "", edge.InlineBody + 1, 413},
+		{"large where none is needed", refresh, w.adaKey, edge.InlineBody + 1, 413},
+		{"none is expected", "GET " + root + "/user/status", w.adaKey, edge.InlineBody, 200},
+		{"large where none is expected", "GET " + root + "/user/status", w.adaKey, edge.InlineBody + 1, 413},
+		{"small start of a stranger", start, "", edge.InlineBody, 401},
+		{"large start of a stranger", start, "", edge.InlineBody + 1, 401},
+		{"small start", start, w.adaKey, edge.InlineBody, 422},
+		{"large start", start, w.adaKey, edge.InlineBody + 1, 422},
 		{"largest start", start, w.adaKey, 8 << 20, 422},
 		{"too large a start", start, w.adaKey, 8<<20 + 1, 413},
 		{"large key", "POST " + root + "/orgs/ada-lab/api-keys", w.adaKey, 1 << 20, 422},

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -14,23 +15,23 @@ type brakes struct {
 }
 
 // routes returns the routes of the group.
-func (g *brakes) routes() []route {
-	return []route{
+func (g *brakes) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodGet, path: root + "/admin/brake", need: needOperator,
-			summary: "The circuit breaker for rescheduling: whether it holds, and for which nodes.",
-			reply:   of[wire.Brake](), handle: g.brake,
+			Method: http.MethodGet, Path: root + "/admin/brake", Need: edge.NeedOperator,
+			Summary: "The circuit breaker for rescheduling: whether it holds, and for which nodes.",
+			Reply:   of[wire.Brake](), Handle: g.brake,
 		},
 		{
-			method: http.MethodPost, path: root + "/admin/brake", need: needOperator,
-			summary: "Set the share of lost nodes above which the brake holds, or release it.",
-			body:    of[wire.NewBrake](), reply: of[wire.Brake](), handle: g.setBrake,
+			Method: http.MethodPost, Path: root + "/admin/brake", Need: edge.NeedOperator,
+			Summary: "Set the share of lost nodes above which the brake holds, or release it.",
+			Body:    of[wire.NewBrake](), Reply: of[wire.Brake](), Handle: g.setBrake,
 		},
 	}
 }
 
 // brake answers whether the brake holds, and for which nodes.
-func (g *brakes) brake(r *request) (any, error) { return brakeOf(r.view), nil }
+func (g *brakes) brake(r *edge.Request) (any, error) { return brakeOf(r.View), nil }
 
 func brakeOf(view *fsm.View) wire.Brake {
 	b := view.Brake()
@@ -47,15 +48,15 @@ func brakeOf(view *fsm.View) wire.Brake {
 }
 
 // setBrake sets the share of nodes above which the brake holds, or releases it.
-func (g *brakes) setBrake(r *request) (any, error) {
-	in := r.body.(*wire.NewBrake)
-	_, err := g.proposeAndSee(r, fsm.SetBrake{
-		Op: g.op(r), Actor: r.caller.actor, Share: in.Share, Release: in.Release,
+func (g *brakes) setBrake(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.NewBrake)
+	_, err := g.ProposeAndSee(r, fsm.SetBrake{
+		Op: g.Op(r), Actor: r.Caller.Actor, Share: in.Share, Release: in.Release,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return brakeOf(r.view), nil
+	return brakeOf(r.View), nil
 }
 
 // brakeHolding returns the brake if it keeps the attempt of e, whose node is

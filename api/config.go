@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -50,7 +51,7 @@ type Blobs interface {
 // node without a replica, which relays, only the settings of the server are
 // needed.
 type Config struct {
-	EdgeConfig // Of the server and of every request.
+	edge.Config // Of the server and of every request.
 
 	Logs  Logs
 	Blobs Blobs

@@ -2,11 +2,13 @@ package api
 
 import (
 	"log/slog"
+
+	"berth/api/edge"
 )
 
 // core is what all groups of handlers share.
 type core struct {
-	*base
+	*edge.Core
 
 	cfg     Config
 	log     *slog.Logger

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"berth/api"
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -260,10 +261,10 @@ func TestPanicIsContained(t *testing.T) {
 	conn, other := net.Pipe()
 	defer conn.Close()
 	defer other.Close()
-	var head api.RelayedHead
-	err := w.server.Relayed(t.Context(), api.Relayed{
+	var head edge.RelayedHead
+	err := w.server.Relayed(t.Context(), edge.Relayed{
 		Method: "GET", Path: "/api/v2/external/execution/gpu_selection/{id}", Params: map[string]string{"id": started.ID}, Bearer: w.adaKey,
-	}, conn, func(h api.RelayedHead) (io.Writer, error) { head = h; return io.Discard, nil })
+	}, conn, func(h edge.RelayedHead) (io.Writer, error) { head = h; return io.Discard, nil })
 	if err != nil || head.Status != 500 {
 		t.Errorf("handed on, it is answered %d, %v", head.Status, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -22,63 +23,63 @@ const (
 )
 
 // getExecution answers everything about one execution.
-func (g *executions) getExecution(r *request) (any, error) {
+func (g *executions) getExecution(r *edge.Request) (any, error) {
 	e, err := g.find(r)
 	if err != nil {
 		return nil, err
 	}
-	e, err = g.hold(r, e, r.query.(*wire.ExecutionQuery).Wait)
+	e, err = g.hold(r, e, r.Query.(*wire.ExecutionQuery).Wait)
 	if err != nil {
 		return nil, err
 	}
-	r.etag = etagOf(r.view, e)
+	r.ETag = etagOf(r.View, e)
 	// A running execution's output grows, which the tag does not cover.
-	if quiet := e.Epoch == 0 || e.Status.Terminal(); quiet && r.ifNoneMatch == r.etag {
-		return notModified{}, nil
+	if quiet := e.Epoch == 0 || e.Status.Terminal(); quiet && r.IfNoneMatch == r.ETag {
+		return edge.NotModified{}, nil
 	}
 	return g.execution(r, e), nil
 }
 
 // hold waits until e changes or ends, for at most the time that the client
 // asked for. It returns the execution in the request's new view.
-func (g *executions) hold(r *request, e *compute.Execution, wait string) (*compute.Execution, error) {
+func (g *executions) hold(r *edge.Request, e *compute.Execution, wait string) (*compute.Execution, error) {
 	if wait == "" {
 		return e, nil
 	}
-	limit, err := parseWait(wait)
+	limit, err := edge.ParseWait(wait)
 	if err != nil {
 		return nil, err
 	}
-	seen := etagOf(r.view, e)
-	if e.Status.Terminal() || (r.ifNoneMatch != "" && r.ifNoneMatch != seen) {
+	seen := etagOf(r.View, e)
+	if e.Status.Terminal() || (r.IfNoneMatch != "" && r.IfNoneMatch != seen) {
 		return e, nil
 	}
-	release, err := g.takeStream(r, e.Org)
+	release, err := g.TakeStream(r, e.Org)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	ctx, cancel := context.WithTimeout(r.Held(), limit)
 	defer cancel()
-	defer r.watch(cancel)()
-	for etagOf(r.view, e) == seen {
-		view, err := g.cfg.Reader.Wait(ctx, r.view.Index())
+	defer r.Watch(cancel)()
+	for etagOf(r.View, e) == seen {
+		view, err := g.cfg.Reader.Wait(ctx, r.View.Index())
 		if err != nil {
 			break // Time is up: the answer is what is known.
 		}
-		r.view = view
+		r.View = view
 		if err := g.dig(r, e.ID); err != nil {
 			return nil, err
 		}
-		found, ok := r.view.Execution(r.caller.actor.Org, e.ID)
+		found, ok := r.View.Execution(r.Caller.Actor.Org, e.ID)
 		if !ok {
-			return nil, errNotFound()
+			return nil, edge.NotFound()
 		}
 		e = found
 		loop.Sleep(ctx, waitPause)
 	}
 	// The wait was asked for and does not count against the deadline.
-	r.renew()
+	r.Renew()
 	return e, nil
 }
 
@@ -101,11 +102,11 @@ func etagOf(view *fsm.View, e *compute.Execution) string {
 
 // execution returns everything about e. If the code or the output cannot be
 // read, the record has a warning instead.
-func (g *executions) execution(r *request, e *compute.Execution) wire.Execution {
+func (g *executions) execution(r *edge.Request, e *compute.Execution) wire.Execution {
 	out := wire.Execution{
-		ExecutionSummary: summaryOf(r.view, e),
+		ExecutionSummary: summaryOf(r.View, e),
 		Errors:           errorsOf(e), Warnings: []string{},
-		Attempts: attemptsOf(r.view, e), Outputs: []string{},
+		Attempts: attemptsOf(r.View, e), Outputs: []string{},
 		Timeout: int(e.Timeout / time.Second), Priority: e.Priority, Network: e.Network,
 		DisconnectGrace: int(e.DisconnectGrace / time.Second),
 		Usage: wire.Usage{
@@ -131,11 +132,11 @@ func (g *executions) execution(r *request, e *compute.Execution) wire.Execution 
 }
 
 // addCode adds the code of e.
-func (g *executions) addCode(r *request, e *compute.Execution, out *wire.Execution) {
+func (g *executions) addCode(r *edge.Request, e *compute.Execution, out *wire.Execution) {
 	data := e.Bundle.Inline
 	var err error
 	if data == nil {
-		data, err = g.cfg.Blobs.Get(r.ctx, e.Bundle.Hash)
+		data, err = g.cfg.Blobs.Get(r.Ctx, e.Bundle.Hash)
 	}
 	var bundle *compute.Bundle
 	if err == nil {
@@ -150,11 +151,11 @@ func (g *executions) addCode(r *request, e *compute.Execution, out *wire.Executi
 }
 
 // addOutput adds the end of the output of e.
-func (g *executions) addOutput(r *request, e *compute.Execution, out *wire.Execution) {
+func (g *executions) addOutput(r *edge.Request, e *compute.Execution, out *wire.Execution) {
 	if e.Epoch == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, outputBudget)
+	ctx, cancel := context.WithTimeout(r.Ctx, outputBudget)
 	defer cancel()
 	output, err := g.cfg.Logs.Tail(ctx, e.ID, outputBytes)
 	if err != nil {

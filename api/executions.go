@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -20,51 +21,51 @@ type executions struct {
 }
 
 // routes returns the routes of the group.
-func (g *executions) routes() []route {
+func (g *executions) routes() []edge.Route {
 	const one = root + "/execution/{id}"
-	return []route{
+	return []edge.Route{
 		{
-			method: http.MethodPost, path: streaming + "/start", tag: "Streaming Execution", need: needCaller,
-			summary: "Execute Python code.",
-			large:   true, body: of[wire.PythonStart](), reply: of[wire.Started](), handle: g.startPython,
+			Method: http.MethodPost, Path: streaming + "/start", Tag: "Streaming Execution", Need: edge.NeedCaller,
+			Summary: "Execute Python code.",
+			Large:   true, Body: of[wire.PythonStart](), Reply: of[wire.Started](), Handle: g.startPython,
 		},
 		{
-			method: http.MethodGet, path: streaming + "/{id}/status", tag: "Streaming Execution", need: needCaller,
-			summary: "The status of an execution.",
-			reply:   of[wire.ExecutionStatus](), handle: g.pythonStatus,
+			Method: http.MethodGet, Path: streaming + "/{id}/status", Tag: "Streaming Execution", Need: edge.NeedCaller,
+			Summary: "The status of an execution.",
+			Reply:   of[wire.ExecutionStatus](), Handle: g.pythonStatus,
 		},
 		{
-			method: http.MethodPost, path: streaming + "/abort/{id}", tag: "Streaming Execution", need: needCaller,
-			summary: "End an execution at once.",
-			reply:   of[wire.Stopped](), handle: g.abortPython,
+			Method: http.MethodPost, Path: streaming + "/abort/{id}", Tag: "Streaming Execution", Need: edge.NeedCaller,
+			Summary: "End an execution at once.",
+			Reply:   of[wire.Stopped](), Handle: g.abortPython,
 		},
 		{
-			method: http.MethodGet, path: one, tag: "Execution Management", need: needCaller,
-			summary: "The whole record of an execution. With wait, the answer is held until it changes or ends.",
-			query:   of[wire.ExecutionQuery](), reply: of[wire.Execution](), handle: g.getExecution,
+			Method: http.MethodGet, Path: one, Tag: "Execution Management", Need: edge.NeedCaller,
+			Summary: "The whole record of an execution. With wait, the answer is held until it changes or ends.",
+			Query:   of[wire.ExecutionQuery](), Reply: of[wire.Execution](), Handle: g.getExecution,
 		},
 		{
-			method: http.MethodDelete, path: one, tag: "Execution Management", need: needCaller,
-			summary: "Remove the code and the output of an execution that has ended. Its billing row stays.",
-			reply:   of[wire.Stopped](), handle: g.deleteExecution,
+			Method: http.MethodDelete, Path: one, Tag: "Execution Management", Need: edge.NeedCaller,
+			Summary: "Remove the code and the output of an execution that has ended. Its billing row stays.",
+			Reply:   of[wire.Stopped](), Handle: g.deleteExecution,
 		},
 		{
-			method: http.MethodGet, path: one + "/timing", tag: "Execution Management", need: needCaller,
-			summary: "The time that an execution spent in each phase.",
-			reply:   of[wire.TimingAnswer](), handle: g.getTiming,
+			Method: http.MethodGet, Path: one + "/timing", Tag: "Execution Management", Need: edge.NeedCaller,
+			Summary: "The time that an execution spent in each phase.",
+			Reply:   of[wire.TimingAnswer](), Handle: g.getTiming,
 		},
 		{
-			method: http.MethodGet, path: one + "/explain", tag: "Execution Management", need: needCaller,
-			summary: "Explain an execution: nodes by typed reason, position in the queue, start estimate," +
+			Method: http.MethodGet, Path: one + "/explain", Tag: "Execution Management", Need: edge.NeedCaller,
+			Summary: "Explain an execution: nodes by typed reason, position in the queue, start estimate," +
 				" and why it was placed where it is.",
-			query: of[wire.ExplainQuery](), reply: of[wire.Explanation](), handle: g.explain,
+			Query: of[wire.ExplainQuery](), Reply: of[wire.Explanation](), Handle: g.explain,
 		},
 	}
 }
 
 // startPython accepts a Python execution.
-func (g *executions) startPython(r *request) (any, error) {
-	in := r.body.(*wire.PythonStart)
+func (g *executions) startPython(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.PythonStart)
 	if err := available(in); err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func (g *executions) startPython(r *request) (any, error) {
 	return wire.Started{
 		ExecutionID:  result.Execution,
 		Status:       result.Status,
-		StreamingURL: g.streamURL(r.base, result.Execution),
+		StreamingURL: g.streamURL(r.Base, result.Execution),
 		Message:      "The execution is queued.",
 	}, nil
 }
@@ -101,12 +102,12 @@ func available(in *wire.PythonStart) error {
 
 // newExecution returns the requested record. Apply fills fields that depend on
 // the state.
-func (g *executions) newExecution(r *request, in *wire.PythonStart) compute.Execution {
+func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) compute.Execution {
 	e := compute.Execution{
-		ID:              compute.ExecutionID{UUID: g.newID()},
-		Org:             r.caller.actor.Org,
-		User:            r.caller.actor.User,
-		Key:             r.caller.actor.Key,
+		ID:              compute.ExecutionID{UUID: g.NewID()},
+		Org:             r.Caller.Actor.Org,
+		User:            r.Caller.Actor.User,
+		Key:             r.Caller.Actor.Key,
 		FileName:        in.FileName,
 		Timeout:         time.Duration(in.Timeout) * time.Second,
 		DisconnectGrace: time.Duration(in.DisconnectGrace) * time.Second,
@@ -117,7 +118,7 @@ func (g *executions) newExecution(r *request, in *wire.PythonStart) compute.Exec
 		Preemptible:     in.Preemptible,
 		MaxRetries:      in.MaxRetries,
 	}
-	r.view.RecordImports(&e, slices.Sorted(maps.Keys(in.Files)))
+	r.View.RecordImports(&e, slices.Sorted(maps.Keys(in.Files)))
 	if in.Network == compute.NetworkNone.String() {
 		e.Network = compute.NetworkNone
 	}
@@ -125,17 +126,17 @@ func (g *executions) newExecution(r *request, in *wire.PythonStart) compute.Exec
 }
 
 // submit stores the bundle and proposes e. A repeat gets the first answer.
-func (g *executions) submit(r *request, in *wire.PythonStart, e compute.Execution) (fsm.Result, error) {
-	if r.repeat {
-		return r.first, nil
+func (g *executions) submit(r *edge.Request, in *wire.PythonStart, e compute.Execution) (fsm.Result, error) {
+	if r.Repeat {
+		return r.First, nil
 	}
-	command := fsm.Submit{Op: g.op(r), Actor: r.caller.actor, Execution: e}
+	command := fsm.Submit{Op: g.Op(r), Actor: r.Caller.Actor, Execution: e}
 	var err error
-	command.Execution.Bundle, err = g.storeBundle(r.ctx, in, func() error { return r.view.CheckSubmit(command) })
+	command.Execution.Bundle, err = g.storeBundle(r.Ctx, in, func() error { return r.View.CheckSubmit(command) })
 	if err != nil {
 		return fsm.Result{}, err
 	}
-	return g.propose(r, command)
+	return g.Propose(r, command)
 }
 
 // storeBundle encodes code and files. A bundle too large for a command is
@@ -165,17 +166,17 @@ func (g *executions) storeBundle(
 
 // find returns the execution that the path names, if it is the caller's and of
 // one of kinds (any when there are none).
-func (c *core) find(r *request, kinds ...compute.Kind) (*compute.Execution, error) {
-	id, err := compute.ParseExecutionID(r.params["id"])
+func (c *core) find(r *edge.Request, kinds ...compute.Kind) (*compute.Execution, error) {
+	id, err := compute.ParseExecutionID(r.Params["id"])
 	if err != nil {
-		return nil, errNotFound()
+		return nil, edge.NotFound()
 	}
 	if err := c.dig(r, id); err != nil {
 		return nil, err
 	}
-	e, ok := r.view.Execution(r.caller.actor.Org, id)
+	e, ok := r.View.Execution(r.Caller.Actor.Org, id)
 	if !ok || (len(kinds) > 0 && !slices.Contains(kinds, e.Kind)) {
-		return nil, errNotFound()
+		return nil, edge.NotFound()
 	}
 	return e, nil
 }
@@ -185,14 +186,16 @@ func streamingKinds() []compute.Kind {
 	return []compute.Kind{compute.KindPython, compute.KindSubSelection}
 }
 
-func (g *executions) pythonStatus(r *request) (any, error) { return g.status(r, streamingKinds()...) }
+func (g *executions) pythonStatus(r *edge.Request) (any, error) {
+	return g.status(r, streamingKinds()...)
+}
 
-func (g *selections) selectionStatus(r *request) (any, error) {
+func (g *selections) selectionStatus(r *edge.Request) (any, error) {
 	return g.status(r, compute.KindSelection)
 }
 
 // status answers the status of an execution.
-func (g *executions) status(r *request, kinds ...compute.Kind) (any, error) {
+func (g *executions) status(r *edge.Request, kinds ...compute.Kind) (any, error) {
 	e, err := g.find(r, kinds...)
 	if err != nil {
 		return nil, err
@@ -200,28 +203,28 @@ func (g *executions) status(r *request, kinds ...compute.Kind) (any, error) {
 	return wire.ExecutionStatus{ExecutionID: e.ID, Status: e.Status, Errors: errorsOf(e)}, nil
 }
 
-func (g *executions) abortPython(r *request) (any, error) {
+func (g *executions) abortPython(r *edge.Request) (any, error) {
 	return g.stop(r, compute.StopHard, streamingKinds()...)
 }
 
-func (g *selections) abortSelection(r *request) (any, error) {
+func (g *selections) abortSelection(r *edge.Request) (any, error) {
 	return g.stop(r, compute.StopHard, compute.KindSelection)
 }
 
 // stop proposes the end of an execution.
-func (g *executions) stop(r *request, how compute.Stop, kinds ...compute.Kind) (any, error) {
-	if r.repeat {
-		return stopped(r.first), nil
+func (g *executions) stop(r *edge.Request, how compute.Stop, kinds ...compute.Kind) (any, error) {
+	if r.Repeat {
+		return stopped(r.First), nil
 	}
 	e, err := g.find(r, kinds...)
 	if err != nil {
 		return nil, err
 	}
-	if r.view.FromArchive(e.ID) {
+	if r.View.FromArchive(e.ID) {
 		return nil, errEnded(e)
 	}
-	result, err := g.propose(r, fsm.StopExecution{
-		Op: g.op(r), Actor: r.caller.actor, Execution: e.ID, Stop: how,
+	result, err := g.Propose(r, fsm.StopExecution{
+		Op: g.Op(r), Actor: r.Caller.Actor, Execution: e.ID, Stop: how,
 	})
 	if err != nil {
 		return nil, g.orArchived(r, err, errEnded)
@@ -239,28 +242,28 @@ func stopped(result fsm.Result) wire.Stopped {
 }
 
 // deleteExecution removes the code and the output of an execution.
-func (g *executions) deleteExecution(r *request) (any, error) {
-	if r.repeat {
+func (g *executions) deleteExecution(r *edge.Request) (any, error) {
+	if r.Repeat {
 		// The first proposer may have ended before it deleted the output.
-		ids := []compute.ExecutionID{r.first.Execution}
-		for _, child := range r.view.Children(r.first.Execution) {
+		ids := []compute.ExecutionID{r.First.Execution}
+		for _, child := range r.View.Children(r.First.Execution) {
 			ids = append(ids, child.ID)
 		}
 		g.deleteOutput(r, ids)
-		return deleted(r.first), nil
+		return deleted(r.First), nil
 	}
 	e, err := g.find(r)
 	if err != nil {
 		return nil, err
 	}
-	if r.view.FromArchive(e.ID) {
+	if r.View.FromArchive(e.ID) {
 		return nil, errArchived(e)
 	}
 	if !e.Status.Terminal() {
 		return nil, compute.Errorf(compute.CodeConflict,
 			"The execution is %s; only one that has ended can be deleted.", e.Status).Named("not_terminal")
 	}
-	result, err := g.propose(r, fsm.DeleteExecution{Op: g.op(r), Actor: r.caller.actor, Execution: e.ID})
+	result, err := g.Propose(r, fsm.DeleteExecution{Op: g.Op(r), Actor: r.Caller.Actor, Execution: e.ID})
 	if err != nil {
 		return nil, g.orArchived(r, err, errArchived)
 	}
@@ -274,9 +277,9 @@ func (g *executions) deleteExecution(r *request) (any, error) {
 
 // deleteOutput removes the output of executions whose records are gone. Output
 // on nodes that do not answer is unreachable; those nodes prune it later.
-func (g *executions) deleteOutput(r *request, ids []compute.ExecutionID) {
+func (g *executions) deleteOutput(r *edge.Request, ids []compute.ExecutionID) {
 	for _, id := range ids {
-		if err := g.cfg.Logs.Delete(r.ctx, id); err != nil {
+		if err := g.cfg.Logs.Delete(r.Ctx, id); err != nil {
 			g.log.Warn("output not deleted", "execution", id, "err", err)
 		}
 	}
@@ -291,12 +294,12 @@ func deleted(result fsm.Result) wire.Stopped {
 }
 
 // getTiming answers how long an execution was in each phase.
-func (g *executions) getTiming(r *request) (any, error) {
+func (g *executions) getTiming(r *edge.Request) (any, error) {
 	e, err := g.find(r)
 	if err != nil {
 		return nil, err
 	}
-	return wire.TimingAnswer{Timing: timingOf(e, r.view.Now())}, nil
+	return wire.TimingAnswer{Timing: timingOf(e, r.View.Now())}, nil
 }
 
 // timingOf returns the phases of e up to now.

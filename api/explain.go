@@ -3,6 +3,7 @@ package api
 import (
 	"time"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -10,19 +11,19 @@ import (
 
 // explain answers why an execution waits, when it may start, and why it was
 // placed where it is.
-func (g *executions) explain(r *request) (any, error) {
+func (g *executions) explain(r *edge.Request) (any, error) {
 	e, err := g.find(r)
 	if err != nil {
 		return nil, err
 	}
-	known, err := g.cfg.Explain(r.ctx, r.view, e.ID, r.query.(*wire.ExplainQuery).Defrag)
+	known, err := g.cfg.Explain(r.Ctx, r.View, e.ID, r.Query.(*wire.ExplainQuery).Defrag)
 	if err != nil {
 		return nil, err
 	}
 	out := wire.Explanation{
 		ExecutionID: e.ID, Status: e.Status, Reason: orNull(e.Reason.String()), Index: known.Index,
 		Queued: known.Queued, Nodes: known.Nodes, NodesFit: known.Fits, Refused: wire.Counts{},
-		Placement: placementOf(r.view, e), Brake: brakeHolding(r.view, e), Retries: e.Retries, MaxRetries: e.MaxRetries,
+		Placement: placementOf(r.View, e), Brake: brakeHolding(r.View, e), Retries: e.Retries, MaxRetries: e.MaxRetries,
 	}
 	if known.Position == 0 {
 		return out, nil
@@ -34,8 +35,8 @@ func (g *executions) explain(r *request) (any, error) {
 	if known.Limit > 0 && known.Limit < maxLimit {
 		out.Concurrency = &wire.Share{Used: known.Running, Limit: known.Limit}
 	}
-	out.Estimate = estimateOf(r.view.Now(), e, known)
-	out.Defragmentation = quoteOf(r.view, e.Org, known.Defragment)
+	out.Estimate = estimateOf(r.View.Now(), e, known)
+	out.Defragmentation = quoteOf(r.View, e.Org, known.Defragment)
 	return out, nil
 }
 

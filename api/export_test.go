@@ -1,6 +1,10 @@
 package api
 
-import "reflect"
+import (
+	"reflect"
+
+	"berth/api/edge"
+)
 
 // RouteDoc is what the documentation says of a route.
 type RouteDoc struct {
@@ -18,10 +22,10 @@ func Routes() []RouteDoc {
 		return bodyType(fresh)
 	}
 	var out []RouteDoc
-	for _, rt := range table(groups(new(Server), new(core))...) {
+	for _, rt := range table(groups(new(edge.Server), new(core))...) {
 		out = append(out, RouteDoc{
-			Method: rt.method, Path: rt.path, Tag: rt.tag, Summary: rt.summary, Needs: needText(&rt),
-			Query: typeOf(rt.query), Body: typeOf(rt.body), Reply: typeOf(rt.reply), Accepts: rt.accepts,
+			Method: rt.Method, Path: rt.Path, Tag: rt.Tag, Summary: rt.Summary, Needs: needText(&rt),
+			Query: typeOf(rt.Query), Body: typeOf(rt.Body), Reply: typeOf(rt.Reply), Accepts: rt.Accepts,
 		})
 	}
 	return out

@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"berth/api"
+	"berth/api/edge"
 	"berth/fsm"
 )
 
 // gate is a proposer that holds what is submitted until it is opened.
 type gate struct {
-	api.Proposer
+	edge.Proposer
 
 	entered chan struct{} // One for each submit.
 	opened  chan struct{} // Closed when they may go on.

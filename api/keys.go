@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"berth/api/auth"
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -17,34 +18,36 @@ type keys struct {
 }
 
 // routes returns the routes of the group.
-func (g *keys) routes() []route {
+func (g *keys) routes() []edge.Route {
 	const keys = root + "/orgs/{slug}/api-keys"
-	return []route{
+	return []edge.Route{
 		{
-			method: http.MethodGet, path: keys, tag: "Account", need: needOrg,
-			summary: "The API keys of an organization.",
-			reply:   of[[]wire.Key](), handle: g.listKeys,
+			Method: http.MethodGet, Path: keys, Tag: "Account", Need: edge.NeedOrg,
+			Summary: "The API keys of an organization.",
+			Reply:   of[[]wire.Key](), Handle: g.listKeys,
 		},
 		{
-			method: http.MethodPost, path: keys, tag: "Org API Keys", need: needOrg, role: compute.OrgAdmin, once: true,
-			summary: "Create an API key. Its value is shown this once.",
-			body:    of[wire.NewKey](), reply: of[wire.MintedKey](), handle: g.createKey,
+			Method: http.MethodPost, Path: keys, Tag: "Org API Keys", Need: edge.NeedOrg, Role: compute.OrgAdmin,
+			Once:    true,
+			Summary: "Create an API key. Its value is shown this once.",
+			Body:    of[wire.NewKey](), Reply: of[wire.MintedKey](), Handle: g.createKey,
 		},
 		{
-			method: http.MethodDelete, path: keys + "/{id}", tag: "Org API Keys", need: needOrg, role: compute.OrgAdmin,
-			summary: "Delete an API key. It is refused from the next request on.",
-			reply:   of[wire.Message](), handle: g.deleteKey,
+			Method: http.MethodDelete, Path: keys + "/{id}", Tag: "Org API Keys", Need: edge.NeedOrg, Role: compute.OrgAdmin,
+			Summary: "Delete an API key. It is refused from the next request on.",
+			Reply:   of[wire.Message](), Handle: g.deleteKey,
 		},
 		{
-			method: http.MethodPatch, path: keys + "/{id}/toggle", tag: "Org API Keys", need: needOrg, role: compute.OrgAdmin,
-			summary: "Disable or enable an API key.",
-			reply:   of[wire.Key](), handle: g.toggleKey,
+			Method: http.MethodPatch, Path: keys + "/{id}/toggle", Tag: "Org API Keys", Need: edge.NeedOrg,
+			Role:    compute.OrgAdmin,
+			Summary: "Disable or enable an API key.",
+			Reply:   of[wire.Key](), Handle: g.toggleKey,
 		},
 		{
-			method: http.MethodPost, path: keys + "/{id}/regenerate", tag: "Org API Keys", need: needOrg,
-			role: compute.OrgAdmin, once: true,
-			summary: "Replace the value of an API key. The new one is shown this once, and the old one is refused.",
-			reply:   of[wire.MintedKey](), handle: g.regenerateKey,
+			Method: http.MethodPost, Path: keys + "/{id}/regenerate", Tag: "Org API Keys", Need: edge.NeedOrg,
+			Role: compute.OrgAdmin, Once: true,
+			Summary: "Replace the value of an API key. The new one is shown this once, and the old one is refused.",
+			Reply:   of[wire.MintedKey](), Handle: g.regenerateKey,
 		},
 	}
 }
@@ -58,9 +61,9 @@ func keyOf(k *compute.Key) wire.Key {
 }
 
 // listKeys answers the keys of an organization, oldest first.
-func (g *keys) listKeys(r *request) (any, error) {
+func (g *keys) listKeys(r *edge.Request) (any, error) {
 	out := []wire.Key{}
-	for _, k := range r.view.Keys(r.caller.actor.Org) {
+	for _, k := range r.View.Keys(r.Caller.Actor.Org) {
 		if !k.Personal {
 			out = append(out, keyOf(k))
 		}
@@ -70,23 +73,23 @@ func (g *keys) listKeys(r *request) (any, error) {
 }
 
 // createKey makes a key. Its value is in this answer and nowhere else.
-func (g *keys) createKey(r *request) (any, error) {
-	in := r.body.(*wire.NewKey)
-	if !r.repeat && !in.ExpiresAt.IsZero() && in.ExpiresAt <= compute.InstantOf(g.now()) {
+func (g *keys) createKey(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.NewKey)
+	if !r.Repeat && !in.ExpiresAt.IsZero() && in.ExpiresAt <= compute.InstantOf(g.Now()) {
 		f := new(wire.Faults)
 		f.Value("expires_at is in the past", "body", "expires_at")
 		return nil, f
 	}
-	minted, err := g.credentials.newAPIKey()
+	minted, err := g.Credentials.NewAPIKey()
 	if err != nil {
 		return nil, err
 	}
 	key := compute.Key{
-		ID: compute.KeyID{UUID: g.newID()}, Lookup: minted.Lookup, Hash: minted.Hash,
-		Org: r.caller.actor.Org, User: r.caller.actor.User, Name: in.Name,
+		ID: compute.KeyID{UUID: g.NewID()}, Lookup: minted.Lookup, Hash: minted.Hash,
+		Org: r.Caller.Actor.Org, User: r.Caller.Actor.User, Name: in.Name,
 		Prefix: minted.Prefix, Active: true, ExpiresAt: in.ExpiresAt,
 	}
-	result, err := g.proposeAndSee(r, fsm.CreateKey{Op: g.op(r), Actor: r.caller.actor, Key: key})
+	result, err := g.ProposeAndSee(r, fsm.CreateKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: key})
 	if err != nil {
 		return nil, err
 	}
@@ -98,82 +101,82 @@ func (g *keys) createKey(r *request) (any, error) {
 }
 
 // minted answers a key with its value.
-func (g *keys) minted(r *request, id compute.KeyID, minted auth.APIKey) (any, error) {
-	k, ok := r.view.Key(r.caller.actor.Org, id)
+func (g *keys) minted(r *edge.Request, id compute.KeyID, minted auth.APIKey) (any, error) {
+	k, ok := r.View.Key(r.Caller.Actor.Org, id)
 	if !ok {
-		return nil, errNotFound()
+		return nil, edge.NotFound()
 	}
 	return wire.MintedKey{Key: keyOf(k), PlaintextKey: minted.Text}, nil
 }
 
 // keyID returns the id of the key in the path. The key exists, unless this is a
 // repeat.
-func keyID(r *request) (compute.KeyID, error) {
-	id, err := compute.ParseKeyID(r.params["id"])
+func keyID(r *edge.Request) (compute.KeyID, error) {
+	id, err := compute.ParseKeyID(r.Params["id"])
 	if err != nil {
-		return id, errNotFound()
+		return id, edge.NotFound()
 	}
-	if _, ok := r.view.Key(r.caller.actor.Org, id); !ok && !r.repeat {
-		return id, errNotFound()
+	if _, ok := r.View.Key(r.Caller.Actor.Org, id); !ok && !r.Repeat {
+		return id, edge.NotFound()
 	}
 	return id, nil
 }
 
 // deleteKey removes a key.
-func (g *keys) deleteKey(r *request) (any, error) {
+func (g *keys) deleteKey(r *edge.Request) (any, error) {
 	id, err := keyID(r)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := g.propose(r, fsm.DeleteKey{Op: g.op(r), Actor: r.caller.actor, Key: id}); err != nil {
+	if _, err := g.Propose(r, fsm.DeleteKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: id}); err != nil {
 		return nil, err
 	}
 	return wire.Message{Message: "The API key is deleted."}, nil
 }
 
 // toggleKey disables or enables a key. The answer is the key right after that.
-func (g *keys) toggleKey(r *request) (any, error) {
+func (g *keys) toggleKey(r *edge.Request) (any, error) {
 	id, err := keyID(r)
 	if err != nil {
 		return nil, err
 	}
-	result, err := g.proposeAndSee(r, fsm.ToggleKey{Op: g.op(r), Actor: r.caller.actor, Key: id})
+	result, err := g.ProposeAndSee(r, fsm.ToggleKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: id})
 	switch {
 	case err != nil:
 		return nil, err
 	case result.Key != nil:
 		return keyOf(result.Key), nil
 	}
-	k, ok := r.view.Key(r.caller.actor.Org, id) // An older leader's decision says no more.
+	k, ok := r.View.Key(r.Caller.Actor.Org, id) // An older leader's decision says no more.
 	if !ok {
-		return nil, errNotFound()
+		return nil, edge.NotFound()
 	}
 	return keyOf(k), nil
 }
 
 // regenerateKey gives a key a new value, in this answer and nowhere else.
-func (g *keys) regenerateKey(r *request) (any, error) {
+func (g *keys) regenerateKey(r *edge.Request) (any, error) {
 	id, err := keyID(r)
 	if err != nil {
 		return nil, err
 	}
-	minted, err := g.credentials.newAPIKey()
+	minted, err := g.Credentials.NewAPIKey()
 	if err != nil {
 		return nil, err
 	}
-	result, err := g.proposeAndSee(r, fsm.RegenerateKey{
-		Op: g.op(r), Actor: r.caller.actor, Key: id,
+	result, err := g.ProposeAndSee(r, fsm.RegenerateKey{
+		Op: g.Op(r), Actor: r.Caller.Actor, Key: id,
 		Lookup: minted.Lookup, Prefix: minted.Prefix, Hash: minted.Hash,
 	})
 	if err != nil {
 		return nil, err
 	}
-	k, ok := r.view.Key(r.caller.actor.Org, id)
+	k, ok := r.View.Key(r.Caller.Actor.Org, id)
 	switch {
 	case ok && k.Hash == minted.Hash:
 		return g.minted(r, id, minted)
 	case ok || result.Repeat:
 		return nil, errSecretGone("key", id.String())
 	}
-	return nil, errNotFound()
+	return nil, edge.NotFound()
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/compute/capacity"
@@ -15,17 +16,17 @@ type machines struct {
 }
 
 // routes returns the routes of the group.
-func (g *machines) routes() []route {
-	return []route{
+func (g *machines) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodGet, path: root + "/machine-types", tag: "Machine Types", need: needCaller,
-			summary: "The hardware profiles that the nodes offer.",
-			reply:   of[wire.MachineTypes](), handle: g.machineTypes,
+			Method: http.MethodGet, Path: root + "/machine-types", Tag: "Machine Types", Need: edge.NeedCaller,
+			Summary: "The hardware profiles that the nodes offer.",
+			Reply:   of[wire.MachineTypes](), Handle: g.machineTypes,
 		},
 		{
-			method: http.MethodGet, path: root + "/pricing", tag: "Pricing", need: needCaller,
-			summary: "The price of each hardware profile.",
-			reply:   of[wire.Pricing](), handle: g.pricing,
+			Method: http.MethodGet, Path: root + "/pricing", Tag: "Pricing", Need: edge.NeedCaller,
+			Summary: "The price of each hardware profile.",
+			Reply:   of[wire.Pricing](), Handle: g.pricing,
 		},
 	}
 }
@@ -34,11 +35,11 @@ func (g *machines) routes() []route {
 const meterExecution = "run_running"
 
 // machineTypes answers the profiles that the nodes offer.
-func (g *machines) machineTypes(r *request) (any, error) {
-	nodes := capacitiesOf(r.view)
+func (g *machines) machineTypes(r *edge.Request) (any, error) {
+	nodes := capacitiesOf(r.View)
 	out := wire.MachineTypes{MachineTypes: []wire.MachineType{}}
-	for _, name := range r.view.Profiles() {
-		profile, request, price, err := r.view.Resolve(name)
+	for _, name := range r.View.Profiles() {
+		profile, request, price, err := r.View.Resolve(name)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +49,7 @@ func (g *machines) machineTypes(r *request) (any, error) {
 			PricePerHour: price.PerHour(), MIG: orNull(compute.MIGProfile(profile.MIG)),
 		}
 		if request.IsGPU() {
-			describeGPUs(&m, r.view, request)
+			describeGPUs(&m, r.View, request)
 		}
 		m.Total, m.Available = nodes.count(request)
 		out.MachineTypes = append(out.MachineTypes, m)
@@ -112,10 +113,10 @@ func (c *capacities) count(q compute.Request) (total, available int) {
 }
 
 // pricing answers what a second of each profile costs.
-func (g *machines) pricing(r *request) (any, error) {
+func (g *machines) pricing(r *edge.Request) (any, error) {
 	out := wire.Pricing{Prices: []wire.Price{}}
-	for _, name := range r.view.Profiles() {
-		price, err := priceOf(r.view, name)
+	for _, name := range r.View.Profiles() {
+		price, err := priceOf(r.View, name)
 		if err != nil {
 			return nil, err
 		}

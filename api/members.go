@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -15,25 +16,25 @@ type members struct {
 }
 
 // routes returns the routes of the group.
-func (g *members) routes() []route {
-	return []route{
+func (g *members) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodPost, path: root + "/admin/join-tokens", need: needOperator, once: true,
-			summary: "Create a join token for nodes. It is shown this once.",
-			body:    of[wire.NewJoinToken](), reply: of[wire.JoinToken](), handle: g.createJoinToken,
+			Method: http.MethodPost, Path: root + "/admin/join-tokens", Need: edge.NeedOperator, Once: true,
+			Summary: "Create a join token for nodes. It is shown this once.",
+			Body:    of[wire.NewJoinToken](), Reply: of[wire.JoinToken](), Handle: g.createJoinToken,
 		},
 		{
-			method: http.MethodPost, path: root + "/admin/users", need: needOperator,
-			summary: "Create a user with an organization of its own.",
-			body:    of[wire.NewUser](), reply: of[wire.User](), handle: g.createUser,
+			Method: http.MethodPost, Path: root + "/admin/users", Need: edge.NeedOperator,
+			Summary: "Create a user with an organization of its own.",
+			Body:    of[wire.NewUser](), Reply: of[wire.User](), Handle: g.createUser,
 		},
 	}
 }
 
 // createJoinToken makes a token with which nodes join. Its text is in this
 // answer and nowhere else.
-func (g *members) createJoinToken(r *request) (any, error) {
-	in := r.body.(*wire.NewJoinToken)
+func (g *members) createJoinToken(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.NewJoinToken)
 	role := compute.RoleServer
 	if in.Role == compute.RoleWorker.String() {
 		role = compute.RoleWorker
@@ -42,11 +43,11 @@ func (g *members) createJoinToken(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := g.proposeAndSee(r, fsm.CreateJoinToken{Op: g.op(r), Actor: r.caller.actor, Token: record})
+	result, err := g.ProposeAndSee(r, fsm.CreateJoinToken{Op: g.Op(r), Actor: r.Caller.Actor, Token: record})
 	if err != nil {
 		return nil, err
 	}
-	if result.Repeat && !knowsJoinToken(r.view, record.ID) {
+	if result.Repeat && !knowsJoinToken(r.View, record.ID) {
 		return nil, errSecretGone("join token", "")
 	}
 	return wire.JoinToken{
@@ -65,31 +66,31 @@ func knowsJoinToken(view *fsm.View, id string) bool {
 }
 
 // createUser makes a user with an organization of its own.
-func (g *members) createUser(r *request) (any, error) {
-	in := r.body.(*wire.NewUser)
-	hash, err := g.credentials.hashPassword(r.ctx, in.Password)
+func (g *members) createUser(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.NewUser)
+	hash, err := g.Credentials.HashPassword(r.Ctx, in.Password)
 	if err != nil {
 		return nil, err
 	}
 	user := compute.User{
-		ID: compute.UserID{UUID: g.newID()}, Email: in.Email, FullName: in.FullName,
+		ID: compute.UserID{UUID: g.NewID()}, Email: in.Email, FullName: in.FullName,
 		PasswordHash: hash, Active: true, Operator: in.Operator,
 	}
 	org := compute.Org{
-		ID: compute.OrgID{UUID: g.newID()}, Slug: in.OrgSlug, Name: in.OrgName, BillingEmail: in.Email,
+		ID: compute.OrgID{UUID: g.NewID()}, Slug: in.OrgSlug, Name: in.OrgName, BillingEmail: in.Email,
 	}
 	if org.Name == "" {
 		org.Name = org.Slug
 	}
-	_, err = g.proposeAndSee(r, fsm.CreateUser{Op: g.op(r), Actor: r.caller.actor, User: user, Org: org})
+	_, err = g.ProposeAndSee(r, fsm.CreateUser{Op: g.Op(r), Actor: r.Caller.Actor, User: user, Org: org})
 	if err != nil {
 		return nil, err
 	}
 	// A repeat finds the user that the first request made.
-	made, ok := r.view.UserByEmail(in.Email)
-	own, ok2 := r.view.OrgBySlug(in.OrgSlug)
+	made, ok := r.View.UserByEmail(in.Email)
+	own, ok2 := r.View.OrgBySlug(in.OrgSlug)
 	if !ok || !ok2 {
-		return nil, errNotFound()
+		return nil, edge.NotFound()
 	}
 	return wire.User{
 		UserID: made.ID, Email: made.Email, FullName: orNull(made.FullName), Operator: made.Operator,

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -15,40 +16,40 @@ type nodes struct {
 }
 
 // routes returns the routes of the group.
-func (g *nodes) routes() []route {
-	return []route{
+func (g *nodes) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodGet, path: root + "/admin/nodes", need: needOperator,
-			summary: "The nodes of the cluster with their GPUs.",
-			reply:   of[wire.Nodes](), handle: g.listNodes,
+			Method: http.MethodGet, Path: root + "/admin/nodes", Need: edge.NeedOperator,
+			Summary: "The nodes of the cluster with their GPUs.",
+			Reply:   of[wire.Nodes](), Handle: g.listNodes,
 		},
 		{
-			method: http.MethodPost, path: root + "/admin/nodes/{id}/drain", need: needOperator, bare: true,
-			summary: "Stop placing work on a node. Running executions finish, or are moved or ended by a deadline.",
-			body:    of[wire.NewDrain](), reply: of[wire.Node](), handle: g.drainNode,
+			Method: http.MethodPost, Path: root + "/admin/nodes/{id}/drain", Need: edge.NeedOperator, Bare: true,
+			Summary: "Stop placing work on a node. Running executions finish, or are moved or ended by a deadline.",
+			Body:    of[wire.NewDrain](), Reply: of[wire.Node](), Handle: g.drainNode,
 		},
 		{
-			method: http.MethodPost, path: root + "/admin/nodes/{id}/undrain", need: needOperator,
-			summary: "Resume placing work on a node.",
-			reply:   of[wire.Node](), handle: g.undrainNode,
+			Method: http.MethodPost, Path: root + "/admin/nodes/{id}/undrain", Need: edge.NeedOperator,
+			Summary: "Resume placing work on a node.",
+			Reply:   of[wire.Node](), Handle: g.undrainNode,
 		},
 		{
-			method: http.MethodDelete, path: root + "/admin/nodes/{id}", need: needOperator,
-			summary: "Remove an idle node permanently. Refused if that would cost the quorum or the only copy of a blob.",
-			query:   of[wire.RemovalQuery](), reply: of[wire.Message](), handle: g.removeNode,
+			Method: http.MethodDelete, Path: root + "/admin/nodes/{id}", Need: edge.NeedOperator,
+			Summary: "Remove an idle node permanently. Refused if that would cost the quorum or the only copy of a blob.",
+			Query:   of[wire.RemovalQuery](), Reply: of[wire.Message](), Handle: g.removeNode,
 		},
 	}
 }
 
 // listNodes answers all nodes.
-func (g *nodes) listNodes(r *request) (any, error) {
+func (g *nodes) listNodes(r *edge.Request) (any, error) {
 	out := wire.Nodes{Nodes: []wire.Node{}}
 	var clocks map[compute.NodeID]time.Duration
 	if g.cfg.Clocks != nil {
-		clocks = g.cfg.Clocks(r.ctx)
+		clocks = g.cfg.Clocks(r.Ctx)
 	}
-	for n := range r.view.Nodes() {
-		shown := nodeOf(r.view.Show(n))
+	for n := range r.View.Nodes() {
+		shown := nodeOf(r.View.Show(n))
 		if ahead, known := clocks[n.ID]; known {
 			shown.ClockAhead = new(ahead.Milliseconds())
 		}
@@ -83,22 +84,22 @@ func nodeOf(shown fsm.ShownNode) wire.Node {
 	return out
 }
 
-func (g *nodes) drainNode(r *request) (any, error) {
-	seconds := r.body.(*wire.NewDrain).Deadline
+func (g *nodes) drainNode(r *edge.Request) (any, error) {
+	seconds := r.Body.(*wire.NewDrain).Deadline
 	return g.drain(r, true, time.Duration(seconds)*time.Second)
 }
 
-func (g *nodes) undrainNode(r *request) (any, error) { return g.drain(r, false, 0) }
+func (g *nodes) undrainNode(r *edge.Request) (any, error) { return g.drain(r, false, 0) }
 
 // nodeID returns the id of the node in the path. The node exists, unless this
 // is a repeat.
-func nodeID(r *request) (compute.NodeID, error) {
-	id, err := compute.ParseNodeID(r.params["id"])
+func nodeID(r *edge.Request) (compute.NodeID, error) {
+	id, err := compute.ParseNodeID(r.Params["id"])
 	if err != nil {
-		return id, errNotFound()
+		return id, edge.NotFound()
 	}
-	if _, ok := r.view.Node(id); !ok && !r.repeat {
-		return id, errNotFound()
+	if _, ok := r.View.Node(id); !ok && !r.Repeat {
+		return id, edge.NotFound()
 	}
 	return id, nil
 }
@@ -106,13 +107,13 @@ func nodeID(r *request) (compute.NodeID, error) {
 // drain stops or resumes placing work on a node. Running executions on a
 // drained node end within a time, or never for 0. The answer is the node right
 // after that.
-func (g *nodes) drain(r *request, drained bool, within time.Duration) (any, error) {
+func (g *nodes) drain(r *edge.Request, drained bool, within time.Duration) (any, error) {
 	id, err := nodeID(r)
 	if err != nil {
 		return nil, err
 	}
-	result, err := g.proposeAndSee(r, fsm.DrainNode{
-		Op: g.op(r), Actor: r.caller.actor, Node: id, Drained: drained, Within: within,
+	result, err := g.ProposeAndSee(r, fsm.DrainNode{
+		Op: g.Op(r), Actor: r.Caller.Actor, Node: id, Drained: drained, Within: within,
 	})
 	switch {
 	case err != nil:
@@ -120,18 +121,18 @@ func (g *nodes) drain(r *request, drained bool, within time.Duration) (any, erro
 	case result.Node != nil:
 		return nodeOf(*result.Node), nil
 	}
-	n, ok := r.view.Node(id) // An older leader's decision says no more.
+	n, ok := r.View.Node(id) // An older leader's decision says no more.
 	if !ok {
-		return nil, errNotFound()
+		return nil, edge.NotFound()
 	}
-	return nodeOf(r.view.Show(n)), nil
+	return nodeOf(r.View.Show(n)), nil
 }
 
 // removeNode removes a node permanently, unless that would cost the quorum or
 // the only copy of a blob.
-func (g *nodes) removeNode(r *request) (any, error) {
+func (g *nodes) removeNode(r *edge.Request) (any, error) {
 	done := wire.Message{Message: "The node is removed."}
-	if id, err := compute.ParseNodeID(r.params["id"]); err == nil && r.view.RemovedNode(id) {
+	if id, err := compute.ParseNodeID(r.Params["id"]); err == nil && r.View.RemovedNode(id) {
 		return done, nil // By a request whose answer may have been lost.
 	}
 	id, err := nodeID(r)
@@ -139,20 +140,20 @@ func (g *nodes) removeNode(r *request) (any, error) {
 		return nil, err
 	}
 	if g.cfg.CheckRemoval != nil {
-		if err := g.cfg.CheckRemoval(r.ctx, id); err != nil {
+		if err := g.cfg.CheckRemoval(r.Ctx, id); err != nil {
 			return nil, err
 		}
 	}
-	remove := fsm.RemoveNode{Op: g.op(r), Actor: r.caller.actor, Node: id}
-	if g.cfg.CheckCopies != nil && !r.query.(*wire.RemovalQuery).Force {
-		if remove.Beside, err = g.cfg.CheckCopies(r.ctx, id); err != nil {
+	remove := fsm.RemoveNode{Op: g.Op(r), Actor: r.Caller.Actor, Node: id}
+	if g.cfg.CheckCopies != nil && !r.Query.(*wire.RemovalQuery).Force {
+		if remove.Beside, err = g.cfg.CheckCopies(r.Ctx, id); err != nil {
 			return nil, err
 		}
-		if r.view.Allows(remove) != nil {
+		if r.View.Allows(remove) != nil {
 			remove.Beside = nil // The one that is too old may be the one to remove.
 		}
 	}
-	if _, err := g.propose(r, remove); err != nil {
+	if _, err := g.Propose(r, remove); err != nil {
 		return nil, err
 	}
 	return done, nil

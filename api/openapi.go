@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -29,15 +30,15 @@ func tags() []string {
 type object = map[string]any
 
 // openAPI returns the OpenAPI document of routes.
-func openAPI(routes []route, version string) ([]byte, error) {
+func openAPI(routes []edge.Route, version string) ([]byte, error) {
 	schemas := make(wire.Schemas)
 	paths := make(map[string]object)
 	for i := range routes {
 		rt := &routes[i]
-		if paths[rt.path] == nil {
-			paths[rt.path] = object{}
+		if paths[rt.Path] == nil {
+			paths[rt.Path] = object{}
 		}
-		paths[rt.path][strings.ToLower(rt.method)] = operation(rt, schemas)
+		paths[rt.Path][strings.ToLower(rt.Method)] = operation(rt, schemas)
 	}
 	var groups []object
 	for _, name := range tags() {
@@ -66,71 +67,71 @@ func openAPI(routes []route, version string) ([]byte, error) {
 }
 
 // operation returns the OpenAPI operation of a route.
-func operation(rt *route, schemas wire.Schemas) object {
+func operation(rt *edge.Route, schemas wire.Schemas) object {
 	out := object{
-		"summary":     rt.summary,
+		"summary":     rt.Summary,
 		"operationId": operationID(rt),
 		"responses":   responses(rt, schemas),
 	}
-	if rt.tag != "" {
-		out["tags"] = []string{rt.tag}
+	if rt.Tag != "" {
+		out["tags"] = []string{rt.Tag}
 	}
-	if rt.need != needNothing && rt.need != needScraper {
+	if rt.Need != edge.NeedNothing && rt.Need != edge.NeedScraper {
 		out["security"] = []object{{"bearer": []string{}}}
 	}
 	if parameters := parameters(rt, schemas); len(parameters) > 0 {
 		out["parameters"] = parameters
 	}
-	if rt.body != nil {
+	if rt.Body != nil {
 		out["requestBody"] = object{
-			"required": !rt.bare,
-			"content":  object{"application/json": object{"schema": schemas.Of(bodyType(rt.body))}},
+			"required": !rt.Bare,
+			"content":  object{"application/json": object{"schema": schemas.Of(bodyType(rt.Body))}},
 		}
 	}
 	return out
 }
 
 // operationID returns a unique name for a route.
-func operationID(rt *route) string {
+func operationID(rt *edge.Route) string {
 	clean := strings.NewReplacer("/", "_", "{", "", "}", "", "-", "_", ".", "_")
-	return strings.ToLower(rt.method) + clean.Replace(strings.TrimPrefix(rt.path, root))
+	return strings.ToLower(rt.Method) + clean.Replace(strings.TrimPrefix(rt.Path, root))
 }
 
 // bodyType returns the type of what fresh makes.
 func bodyType(fresh func() any) reflect.Type { return reflect.TypeOf(fresh()).Elem() }
 
 // parameters returns the parameters of a route.
-func parameters(rt *route, schemas wire.Schemas) []object {
+func parameters(rt *edge.Route, schemas wire.Schemas) []object {
 	var out []object
-	for _, name := range rt.parameters() {
+	for _, name := range rt.Parameters() {
 		out = append(out, object{
 			"name": name, "in": "path", "required": true, "schema": wire.Schema{"type": "string"},
 		})
 	}
-	if rt.query != nil {
-		t := bodyType(rt.query)
+	if rt.Query != nil {
+		t := bodyType(rt.Query)
 		properties, _ := schemas.Inline(t)["properties"].(map[string]wire.Schema)
 		for _, field := range wire.Fields(t) {
 			name := field.Tag.Get("json")
 			out = append(out, object{"name": name, "in": "query", "schema": properties[name]})
 		}
 	}
-	if rt.need == needStream {
+	if rt.Need == edge.NeedStream {
 		out = append(out,
 			object{"name": "token", "in": "query", "schema": wire.Schema{"type": "string"}},
 			object{"name": "Last-Event-ID", "in": "header", "schema": wire.Schema{"type": "integer"}})
 	}
-	if rt.need == needCaller {
+	if rt.Need == edge.NeedCaller {
 		out = append(out, object{"name": "X-Org-Slug", "in": "header", "schema": wire.Schema{"type": "string"}})
 	}
-	switch rt.method {
+	switch rt.Method {
 	case "POST":
 		out = append(out, object{
 			"name": "Idempotency-Key", "in": "header",
-			"schema": wire.Schema{"type": "string", "maxLength": maxIdempotencyKey},
+			"schema": wire.Schema{"type": "string", "maxLength": edge.MaxIdempotencyKey},
 		})
 	case "GET":
-		if rt.need != needNothing && rt.need != needScraper {
+		if rt.Need != edge.NeedNothing && rt.Need != edge.NeedScraper {
 			out = append(out, object{
 				"name": "consistency", "in": "query",
 				"schema": wire.Schema{"type": "string", "enum": []string{"linearizable", "stale"}},
@@ -141,14 +142,14 @@ func parameters(rt *route, schemas wire.Schemas) []object {
 }
 
 // responses returns the answers of a route.
-func responses(rt *route, schemas wire.Schemas) object {
+func responses(rt *edge.Route, schemas wire.Schemas) object {
 	success := object{"description": "Success."}
 	content := object{}
-	for _, media := range rt.accepts {
+	for _, media := range rt.Accepts {
 		content[media] = object{"schema": wire.Schema{"type": "string"}}
 	}
-	if rt.reply != nil {
-		content["application/json"] = object{"schema": schemas.Of(bodyType(rt.reply))}
+	if rt.Reply != nil {
+		content["application/json"] = object{"schema": schemas.Of(bodyType(rt.Reply))}
 	}
 	if len(content) > 0 {
 		success["content"] = content
@@ -168,22 +169,22 @@ func responses(rt *route, schemas wire.Schemas) object {
 }
 
 // needText describes the rights that a route needs.
-func needText(rt *route) string {
-	switch rt.need {
-	case needCaller:
+func needText(rt *edge.Route) string {
+	switch rt.Need {
+	case edge.NeedCaller:
 		return "API key or access token"
-	case needOrg:
-		if rt.role > compute.OrgMember {
-			return fmt.Sprintf("API key or access token of an %s of the organization", rt.role)
+	case edge.NeedOrg:
+		if rt.Role > compute.OrgMember {
+			return fmt.Sprintf("API key or access token of an %s of the organization", rt.Role)
 		}
 		return "API key or access token of a member of the organization"
-	case needOperator:
+	case edge.NeedOperator:
 		return "root token, or an operator's API key or access token"
-	case needScraper:
+	case edge.NeedScraper:
 		return "the metrics token, where the operator set one"
-	case needStream:
+	case edge.NeedStream:
 		return "the token in the URL, or an API key or access token"
-	case needNothing:
+	case edge.NeedNothing:
 	}
 	return "nothing"
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"berth/api/edge"
 	"berth/compute"
 )
 
@@ -14,17 +15,17 @@ type outputs struct {
 }
 
 // routes returns the routes of the group.
-func (g *outputs) routes() []route {
-	return []route{
+func (g *outputs) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodGet, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
-			summary: "The output as server-sent events, from its beginning or after Last-Event-ID.",
-			accepts: []string{eventStream}, handle: g.streamOutput,
+			Method: http.MethodGet, Path: streamRoot + "/stream/{id}", Tag: "Streaming Execution", Need: edge.NeedStream,
+			Summary: "The output as server-sent events, from its beginning or after Last-Event-ID.",
+			Accepts: []string{edge.EventStream}, Handle: g.streamOutput,
 		},
 		{
-			method: http.MethodPost, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
-			summary: "The same as GET.",
-			accepts: []string{eventStream}, handle: g.streamOutput,
+			Method: http.MethodPost, Path: streamRoot + "/stream/{id}", Tag: "Streaming Execution", Need: edge.NeedStream,
+			Summary: "The same as GET.",
+			Accepts: []string{edge.EventStream}, Handle: g.streamOutput,
 		},
 	}
 }
@@ -32,11 +33,11 @@ func (g *outputs) routes() []route {
 // streamURL returns the URL of an execution's output, which needs no other
 // credential.
 func (c *core) streamURL(base string, id compute.ExecutionID) string {
-	return base + streamRoot + "/stream/" + id.String() + "?token=" + c.credentials.streamToken(id)
+	return base + streamRoot + "/stream/" + id.String() + "?token=" + c.Credentials.StreamToken(id)
 }
 
 // streamOutput answers with the output of an execution as it is written.
-func (g *outputs) streamOutput(r *request) (any, error) {
+func (g *outputs) streamOutput(r *edge.Request) (any, error) {
 	e, err := g.findStream(r)
 	if err != nil {
 		return nil, err
@@ -45,11 +46,11 @@ func (g *outputs) streamOutput(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	release, err := g.takeStream(r, e.Org)
+	release, err := g.TakeStream(r, e.Org)
 	if err != nil {
 		return nil, err
 	}
-	return events(func(ctx context.Context, w *eventWriter) {
+	return edge.Events(func(ctx context.Context, w *edge.EventWriter) {
 		defer release()
 		out := &stream{core: g.core, id: e.ID, after: after, w: w}
 		if err := out.serve(ctx, e); err != nil {
@@ -60,31 +61,31 @@ func (g *outputs) streamOutput(r *request) (any, error) {
 
 // findStream returns the execution in the path, for the stream's token or a
 // credential of its organization.
-func (g *outputs) findStream(r *request) (*compute.Execution, error) {
-	if r.caller.user != nil {
+func (g *outputs) findStream(r *edge.Request) (*compute.Execution, error) {
+	if r.Caller.User != nil {
 		return g.find(r)
 	}
-	id, err := compute.ParseExecutionID(r.params["id"])
+	id, err := compute.ParseExecutionID(r.Params["id"])
 	if err != nil {
-		return nil, errNotFound()
+		return nil, edge.NotFound()
 	}
-	view, err := r.view.LoadArchived(compute.OrgID{}, id, g.openArchive(r.ctx))
+	view, err := r.View.LoadArchived(compute.OrgID{}, id, g.OpenArchive(r.Ctx))
 	if err != nil {
 		return nil, err
 	}
 	e, ok := view.AnyExecution(id)
 	if !ok {
-		return nil, errNotFound()
+		return nil, edge.NotFound()
 	}
 	return e, nil
 }
 
 // lastEvent returns the sequence number after which the client resumes.
-func lastEvent(r *request) (uint64, error) {
-	if r.lastEventID == "" {
+func lastEvent(r *edge.Request) (uint64, error) {
+	if r.LastEventID == "" {
 		return 0, nil
 	}
-	n, err := strconv.ParseUint(r.lastEventID, 10, 64)
+	n, err := strconv.ParseUint(r.LastEventID, 10, 64)
 	if err != nil {
 		return 0, compute.Errorf(compute.CodeInvalid, "Last-Event-ID is not the id of an event of this stream.")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -19,59 +20,59 @@ type probes struct {
 }
 
 // routes returns the routes of the group.
-func (g *probes) routes() []route {
-	return []route{
+func (g *probes) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodGet, path: root + "/health/ping", local: true,
-			summary: "Whether the node answers.", reply: of[wire.Ping](), handle: g.ping,
+			Method: http.MethodGet, Path: root + "/health/ping", Local: true,
+			Summary: "Whether the node answers.", Reply: of[wire.Ping](), Handle: g.ping,
 		},
 		{
-			method: http.MethodGet, path: "/livez", local: true,
-			summary: "Whether the process lives.", reply: of[wire.Ping](), handle: g.ping,
+			Method: http.MethodGet, Path: "/livez", Local: true,
+			Summary: "Whether the process lives.", Reply: of[wire.Ping](), Handle: g.ping,
 		},
 		{
-			method: http.MethodGet, path: root + "/health/version", local: true,
-			summary: "The version of the node.", reply: of[wire.Version](), handle: g.version,
+			Method: http.MethodGet, Path: root + "/health/version", Local: true,
+			Summary: "The version of the node.", Reply: of[wire.Version](), Handle: g.version,
 		},
 		{
-			method: http.MethodGet, path: "/readyz", local: true,
-			summary: "Whether the node can serve: 503 when not.", reply: of[wire.Health](), handle: g.ready,
+			Method: http.MethodGet, Path: "/readyz", Local: true,
+			Summary: "Whether the node can serve: 503 when not.", Reply: of[wire.Health](), Handle: g.ready,
 		},
 		{
-			method: http.MethodGet, path: "/healthz", local: true,
-			summary: "The health of the node, always 200.", reply: of[wire.Health](), handle: g.health,
+			Method: http.MethodGet, Path: "/healthz", Local: true,
+			Summary: "The health of the node, always 200.", Reply: of[wire.Health](), Handle: g.health,
 		},
 		{
-			method: http.MethodGet, path: "/metrics", need: needScraper, local: true,
-			summary: "Metrics for Prometheus.", accepts: []string{"text/plain"}, handle: g.scrape,
+			Method: http.MethodGet, Path: "/metrics", Need: edge.NeedScraper, Local: true,
+			Summary: "Metrics for Prometheus.", Accepts: []string{"text/plain"}, Handle: g.scrape,
 		},
 		{
-			method: http.MethodGet, path: "/metrics/targets", need: needScraper,
-			summary: "Every node, for Prometheus' HTTP service discovery.",
-			reply:   of[[]wire.Target](), handle: g.targets,
+			Method: http.MethodGet, Path: "/metrics/targets", Need: edge.NeedScraper,
+			Summary: "Every node, for Prometheus' HTTP service discovery.",
+			Reply:   of[[]wire.Target](), Handle: g.targets,
 		},
 		{
-			method: http.MethodGet, path: "/openapi.json", local: true,
-			summary: "This API as OpenAPI 3.1.", accepts: []string{"application/json"}, handle: g.document,
+			Method: http.MethodGet, Path: "/openapi.json", Local: true,
+			Summary: "This API as OpenAPI 3.1.", Accepts: []string{"application/json"}, Handle: g.document,
 		},
 	}
 }
 
-func (g *probes) ping(*request) (any, error) { return wire.Ping{Status: "ok"}, nil }
+func (g *probes) ping(*edge.Request) (any, error) { return wire.Ping{Status: "ok"}, nil }
 
-func (g *probes) version(*request) (any, error) {
+func (g *probes) version(*edge.Request) (any, error) {
 	return wire.Version{Version: g.cfg.Version, Build: g.cfg.Build}, nil
 }
 
 // health answers the health of the node.
-func (g *probes) health(*request) (any, error) {
+func (g *probes) health(*edge.Request) (any, error) {
 	h := g.condition()
 	return h, nil
 }
 
 // condition returns the health of the node.
 func (g *probes) condition() wire.Health {
-	now := g.queryMeta()
+	now := g.QueryMeta()
 	h := wire.Health{
 		Status: "ok", KnownLeader: now.KnownLeader, LastContactMS: now.LastContact,
 		Index: now.Index, Version: g.cfg.Version,
@@ -81,7 +82,7 @@ func (g *probes) condition() wire.Health {
 		h.Status = "the node is stopping"
 	case !now.KnownLeader:
 		h.Status = "no leader is known"
-	case now.LastContact > staleMax.Milliseconds():
+	case now.LastContact > edge.StaleMax.Milliseconds():
 		h.Status = "the leader was not heard for too long"
 	case g.cfg.Ready != nil:
 		if err := g.cfg.Ready(); err != nil {
@@ -92,7 +93,7 @@ func (g *probes) condition() wire.Health {
 }
 
 // ready answers 503 while the node cannot serve.
-func (g *probes) ready(*request) (any, error) {
+func (g *probes) ready(*edge.Request) (any, error) {
 	h := g.condition()
 	if h.Status != "ok" {
 		return nil, compute.Errorf(compute.CodeUnavailable,
@@ -102,16 +103,16 @@ func (g *probes) ready(*request) (any, error) {
 }
 
 // scrape answers the metrics in the scraper's format.
-func (g *probes) scrape(r *request) (any, error) {
+func (g *probes) scrape(r *edge.Request) (any, error) {
 	if g.cfg.Gatherer == nil {
-		return nil, errNotFound()
+		return nil, edge.NotFound()
 	}
 	families, err := g.cfg.Gatherer.Gather()
 	if err != nil && len(families) == 0 {
 		return nil, fmt.Errorf("gather metrics: %w", err)
 	}
 	format := expfmt.NegotiateAccept(
-		http.Header{"Accept": {r.accept}}, expfmt.DefaultOpenMetricsAcceptedFormats()...)
+		http.Header{"Accept": {r.Accept}}, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 	var buf bytes.Buffer
 	enc := expfmt.NewEncoder(&buf, format)
 	for _, family := range families {
@@ -124,12 +125,12 @@ func (g *probes) scrape(r *request) (any, error) {
 			return nil, fmt.Errorf("encode metrics: %w", err)
 		}
 	}
-	return text{contentType: string(format), body: buf.Bytes()}, nil
+	return edge.Text{ContentType: string(format), Body: buf.Bytes()}, nil
 }
 
 // targets answers every node with metrics. Nodes that are down are included, so
 // that their failed scrapes are seen.
-func (g *probes) targets(*request) (any, error) {
+func (g *probes) targets(*edge.Request) (any, error) {
 	view, _, _ := g.cfg.Reader.Stale()
 	out := []wire.Target{}
 	for n := range view.Nodes() {
@@ -149,6 +150,6 @@ func (g *probes) targets(*request) (any, error) {
 }
 
 // document answers the API as OpenAPI.
-func (g *probes) document(*request) (any, error) {
-	return text{contentType: "application/json", body: g.openapi}, nil
+func (g *probes) document(*edge.Request) (any, error) {
+	return edge.Text{ContentType: "application/json", Body: g.openapi}, nil
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -14,17 +15,17 @@ type limits struct {
 }
 
 // routes returns the routes of the group.
-func (g *limits) routes() []route {
-	return []route{
+func (g *limits) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodGet, path: root + "/admin/quotas", need: needOperator,
-			summary: "The limits and usage of an organization, its API keys and its tags.",
-			query:   of[wire.QuotaQuery](), reply: of[wire.OrgQuotas](), handle: g.orgQuotas,
+			Method: http.MethodGet, Path: root + "/admin/quotas", Need: edge.NeedOperator,
+			Summary: "The limits and usage of an organization, its API keys and its tags.",
+			Query:   of[wire.QuotaQuery](), Reply: of[wire.OrgQuotas](), Handle: g.orgQuotas,
 		},
 		{
-			method: http.MethodPost, path: root + "/admin/quotas", need: needOperator,
-			summary: "Replace the limits of an organization, an API key or a tag. All zero removes them.",
-			body:    of[wire.NewQuota](), reply: of[wire.OrgQuotas](), handle: g.setQuota,
+			Method: http.MethodPost, Path: root + "/admin/quotas", Need: edge.NeedOperator,
+			Summary: "Replace the limits of an organization, an API key or a tag. All zero removes them.",
+			Body:    of[wire.NewQuota](), Reply: of[wire.OrgQuotas](), Handle: g.setQuota,
 		},
 	}
 }
@@ -104,20 +105,20 @@ func findOrg(view *fsm.View, slug string) (*compute.Org, error) {
 }
 
 // orgQuotas answers what an organization is granted.
-func (g *limits) orgQuotas(r *request) (any, error) {
-	org, err := findOrg(r.view, r.query.(*wire.QuotaQuery).Org)
+func (g *limits) orgQuotas(r *edge.Request) (any, error) {
+	org, err := findOrg(r.View, r.Query.(*wire.QuotaQuery).Org)
 	if err != nil {
 		return nil, err
 	}
 	return wire.OrgQuotas{
-		Org: org.Slug, Limits: limitsOf(r.view, org.ID), FairShare: fairShareOf(r.view, org.ID),
+		Org: org.Slug, Limits: limitsOf(r.View, org.ID), FairShare: fairShareOf(r.View, org.ID),
 	}, nil
 }
 
 // setQuota replaces what an organization, a key or a tag is granted.
-func (g *limits) setQuota(r *request) (any, error) {
-	in := r.body.(*wire.NewQuota)
-	org, err := findOrg(r.view, in.Org)
+func (g *limits) setQuota(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.NewQuota)
+	org, err := findOrg(r.View, in.Org)
 	if err != nil {
 		return nil, err
 	}
@@ -126,13 +127,13 @@ func (g *limits) setQuota(r *request) (any, error) {
 	}
 	if in.KeyID != "" {
 		if q.Key, err = compute.ParseKeyID(in.KeyID); err != nil {
-			return nil, errNotFound()
+			return nil, edge.NotFound()
 		}
 	}
-	if _, err := g.proposeAndSee(r, fsm.SetQuota{Op: g.op(r), Actor: r.caller.actor, Quota: q}); err != nil {
+	if _, err := g.ProposeAndSee(r, fsm.SetQuota{Op: g.Op(r), Actor: r.Caller.Actor, Quota: q}); err != nil {
 		return nil, err
 	}
 	return wire.OrgQuotas{
-		Org: org.Slug, Limits: limitsOf(r.view, org.ID), FairShare: fairShareOf(r.view, org.ID),
+		Org: org.Slug, Limits: limitsOf(r.View, org.ID), FairShare: fairShareOf(r.View, org.ID),
 	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -14,37 +15,37 @@ type raft struct {
 }
 
 // routes returns the routes of the group.
-func (g *raft) routes() []route {
-	return []route{
+func (g *raft) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodGet, path: root + "/admin/raft/peers", need: needOperator,
-			summary: "The members of the Raft configuration.",
-			reply:   of[wire.Peers](), handle: g.listPeers,
+			Method: http.MethodGet, Path: root + "/admin/raft/peers", Need: edge.NeedOperator,
+			Summary: "The members of the Raft configuration.",
+			Reply:   of[wire.Peers](), Handle: g.listPeers,
 		},
 		{
-			method: http.MethodGet, path: root + "/admin/raft/snapshot", need: needOperator,
-			summary: "A backup of the state: all that was acknowledged before the request. berth admin snapshot reads it.",
-			accepts: []string{octetStream}, handle: g.saveSnapshot,
+			Method: http.MethodGet, Path: root + "/admin/raft/snapshot", Need: edge.NeedOperator,
+			Summary: "A backup of the state: all that was acknowledged before the request. berth admin snapshot reads it.",
+			Accepts: []string{edge.OctetStream}, Handle: g.saveSnapshot,
 		},
 		{
-			method: http.MethodPost, path: root + "/admin/raft/transfer", need: needOperator, bare: true,
-			summary: "Transfer leadership to another server. A leader does this once in the life of its process.",
-			body:    of[wire.NewTransfer](), reply: of[wire.Transfer](), handle: g.transfer,
+			Method: http.MethodPost, Path: root + "/admin/raft/transfer", Need: edge.NeedOperator, Bare: true,
+			Summary: "Transfer leadership to another server. A leader does this once in the life of its process.",
+			Body:    of[wire.NewTransfer](), Reply: of[wire.Transfer](), Handle: g.transfer,
 		},
 		{
-			method: http.MethodGet, path: root + "/admin/state", need: needOperator,
-			summary: "The index, hash and totals of this node's replica.",
-			query:   of[wire.StateQuery](), reply: of[wire.State](), handle: g.replicaState,
+			Method: http.MethodGet, Path: root + "/admin/state", Need: edge.NeedOperator,
+			Summary: "The index, hash and totals of this node's replica.",
+			Query:   of[wire.StateQuery](), Reply: of[wire.State](), Handle: g.replicaState,
 		},
 	}
 }
 
 // listPeers answers the Raft configuration.
-func (g *raft) listPeers(r *request) (any, error) {
+func (g *raft) listPeers(r *edge.Request) (any, error) {
 	if g.cfg.Peers == nil {
 		return nil, compute.Errorf(compute.CodeUnavailable, "This node does not know the Raft configuration.")
 	}
-	peers, err := g.cfg.Peers(r.ctx)
+	peers, err := g.cfg.Peers(r.Ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -53,21 +54,21 @@ func (g *raft) listPeers(r *request) (any, error) {
 
 // saveSnapshot answers a backup of the state. The view is immutable, so that
 // writing it blocks nothing.
-func (g *raft) saveSnapshot(r *request) (any, error) {
-	release, err := g.takeDownload()
+func (g *raft) saveSnapshot(r *edge.Request) (any, error) {
+	release, err := g.TakeDownload()
 	if err != nil {
 		return nil, err
 	}
-	view := r.view
-	return download(func(w io.Writer) error {
+	view := r.View
+	return edge.Download(func(w io.Writer) error {
 		defer release()
-		return view.WriteBackup(w, g.cfg.Version, compute.InstantOf(g.now()))
+		return view.WriteBackup(w, g.cfg.Version, compute.InstantOf(g.Now()))
 	}), nil
 }
 
 // transfer hands leadership to another server.
-func (g *raft) transfer(r *request) (any, error) {
-	in := r.body.(*wire.NewTransfer)
+func (g *raft) transfer(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.NewTransfer)
 	if g.cfg.Transfer == nil {
 		return nil, compute.Errorf(compute.CodeUnavailable, "This node cannot have another server lead.")
 	}
@@ -75,16 +76,16 @@ func (g *raft) transfer(r *request) (any, error) {
 	if in.To != "" {
 		id, err := compute.ParseNodeID(in.To)
 		if err != nil {
-			return nil, errNotFound()
+			return nil, edge.NotFound()
 		}
 		to = id
 	}
-	leader, err := g.cfg.Transfer(r.ctx, to)
+	leader, err := g.cfg.Transfer(r.Ctx, to)
 	if err != nil {
 		return nil, err
 	}
 	out := wire.Transfer{Leader: leader}
-	if n, ok := r.view.Node(leader); ok {
+	if n, ok := r.View.Node(leader); ok {
 		out.Name = n.Name
 	}
 	return out, nil
@@ -92,21 +93,21 @@ func (g *raft) transfer(r *request) (any, error) {
 
 // replicaState answers the index and hashes of this node's replica. Nodes that
 // have applied the same entries answer the same hashes.
-func (g *raft) replicaState(r *request) (any, error) {
-	sum := r.view.Summary()
+func (g *raft) replicaState(r *edge.Request) (any, error) {
+	sum := r.View.Summary()
 	out := wire.State{
-		Index: r.view.Index(), Term: r.view.Term(), Now: r.view.Now(), Format: r.view.Format(), Hash: sum.Hash,
-		Tables:     r.view.TableSums(),
+		Index: r.View.Index(), Term: r.View.Term(), Now: r.View.Now(), Format: r.View.Format(), Hash: sum.Hash,
+		Tables:     r.View.TableSums(),
 		Executions: sum.Executions, Archives: sum.Archives, Archived: sum.Archived,
 		LiveAttempts: sum.Live, LedgerEntries: sum.Entries,
 		Granted: sum.Granted, Charged: sum.Charged, Balance: sum.Balance, Held: sum.Held,
 	}
-	for range r.view.Callbacks() {
+	for range r.View.Callbacks() {
 		out.Callbacks++
 	}
-	if r.query.(*wire.StateQuery).Check {
+	if r.Query.(*wire.StateQuery).Check {
 		out.Checked = true
-		if err := r.view.Check(); err != nil {
+		if err := r.View.Check(); err != nil {
 			out.Detail = err.Error()
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -21,18 +22,18 @@ type decisions struct {
 }
 
 // routes returns the routes of the group.
-func (g *decisions) routes() []route {
-	return []route{
+func (g *decisions) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodGet, path: root + "/admin/replay", need: needOperator,
-			summary: "Recompute the scheduler's plan in a Raft entry from the state of that time.",
-			query:   of[wire.ReplayQuery](), reply: of[wire.Replay](), handle: g.replay,
+			Method: http.MethodGet, Path: root + "/admin/replay", Need: edge.NeedOperator,
+			Summary: "Recompute the scheduler's plan in a Raft entry from the state of that time.",
+			Query:   of[wire.ReplayQuery](), Reply: of[wire.Replay](), Handle: g.replay,
 		},
 		{
-			method: http.MethodPost, path: root + "/admin/whatif", need: needOperator,
-			summary: "Show what the scheduler would do with the queue if nodes were added, removed or drained. " +
+			Method: http.MethodPost, Path: root + "/admin/whatif", Need: edge.NeedOperator,
+			Summary: "Show what the scheduler would do with the queue if nodes were added, removed or drained. " +
 				"It changes nothing.",
-			body: of[wire.WhatIf](), reply: of[wire.WhatIfAnswer](), handle: g.whatIf,
+			Body: of[wire.WhatIf](), Reply: of[wire.WhatIfAnswer](), Handle: g.whatIf,
 		},
 	}
 }
@@ -73,11 +74,11 @@ func tooLong(err error) error {
 }
 
 // replay answers the plans of one entry, computed again.
-func (g *decisions) replay(r *request) (any, error) {
+func (g *decisions) replay(r *edge.Request) (any, error) {
 	if g.cfg.Replay == nil {
 		return nil, errNoHistory()
 	}
-	q := r.query.(*wire.ReplayQuery)
+	q := r.Query.(*wire.ReplayQuery)
 	ctx, cancel := context.WithTimeout(r.Held(), historyTimeout)
 	defer cancel()
 	again, err := g.cfg.Replay(ctx, q.Index, q.Top)
@@ -92,7 +93,7 @@ func (g *decisions) replay(r *request) (any, error) {
 			Decisions: make([]wire.Decision, len(plan.Decisions)),
 		}
 		for i := range plan.Decisions {
-			p.Decisions[i] = decisionOf(r.view, &plan.Decisions[i])
+			p.Decisions[i] = decisionOf(r.View, &plan.Decisions[i])
 		}
 		out.Plans = append(out.Plans, p)
 	}
@@ -129,16 +130,16 @@ func gpuIDs(shares []compute.GPUShare) []compute.GPUID {
 
 // whatIf answers what the scheduler would do on other nodes. It changes
 // nothing.
-func (g *decisions) whatIf(r *request) (any, error) {
+func (g *decisions) whatIf(r *edge.Request) (any, error) {
 	if g.cfg.WhatIf == nil {
 		return nil, errNoHistory()
 	}
-	in := r.body.(*wire.WhatIf)
+	in := r.Body.(*wire.WhatIf)
 	var change compute.WhatIf
 	var only compute.ExecutionID
 	ctx, cancel := context.WithTimeout(r.Held(), historyTimeout)
 	defer cancel()
-	found, view, err := g.cfg.WhatIf(ctx, r.view, in.Index, func(view *fsm.View) (_ compute.WhatIf, err error) {
+	found, view, err := g.cfg.WhatIf(ctx, r.View, in.Index, func(view *fsm.View) (_ compute.WhatIf, err error) {
 		change, only, err = questionOf(view, in)
 		return change, err
 	})

@@ -1,9 +1,11 @@
 package api
 
+import "berth/api/edge"
+
 // Paths of the API.
 const (
-	root       = basePath
-	streamRoot = streamPath
+	root       = edge.Root
+	streamRoot = edge.StreamRoot
 
 	streaming = root + "/execution/streaming"
 	selecting = root + "/execution/gpu_selection"
@@ -13,13 +15,13 @@ const (
 func of[T any]() func() any { return func() any { return new(T) } }
 
 // A group is the handlers of one part of the specification.
-type group interface{ routes() []route }
+type group interface{ routes() []edge.Route }
 
 // groups returns all groups of routes.
-func groups(s *Server, c *core) []group {
+func groups(s *edge.Server, c *core) []group {
 	executions := executions{c}
 	return []group{
-		&sessions{c, s.stranger}, &orgs{c}, &keys{c},
+		&sessions{c, s.Stranger}, &orgs{c}, &keys{c},
 		&executions, &selections{executions}, &workloads{executions}, &outputs{executions},
 		&billing{c}, &machines{c},
 		&members{c}, &nodes{c}, &limits{c}, &brakes{c}, &raft{c}, &decisions{c},
@@ -28,8 +30,8 @@ func groups(s *Server, c *core) []group {
 }
 
 // table returns the routes of groups.
-func table(groups ...group) []route {
-	var all []route
+func table(groups ...group) []edge.Route {
+	var all []edge.Route
 	for _, g := range groups {
 		all = append(all, g.routes()...)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -20,28 +21,28 @@ type selections struct {
 }
 
 // routes returns the routes of the group.
-func (g *selections) routes() []route {
-	return []route{
+func (g *selections) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodPost, path: selecting + "/start", tag: "GPU Selection Execution", need: needCaller,
-			summary: "Execute the same code on every GPU type that fits, and recommend one. execution_type is not used.",
-			large:   true, body: of[wire.SelectionStart](), reply: of[wire.SelectionStarted](), handle: g.startSelection,
+			Method: http.MethodPost, Path: selecting + "/start", Tag: "GPU Selection Execution", Need: edge.NeedCaller,
+			Summary: "Execute the same code on every GPU type that fits, and recommend one. execution_type is not used.",
+			Large:   true, Body: of[wire.SelectionStart](), Reply: of[wire.SelectionStarted](), Handle: g.startSelection,
 		},
 		{
-			method: http.MethodGet, path: selecting + "/{id}", tag: "GPU Selection Execution", need: needCaller,
-			summary: "The result of a GPU selection so far: a row per GPU type, the Pareto front, a recommendation.",
-			query:   of[wire.SelectionQuery](), reply: of[wire.Selection](), handle: g.getSelection,
-			accepts: []string{"text/csv", "image/svg+xml"}, // With ?format=.
+			Method: http.MethodGet, Path: selecting + "/{id}", Tag: "GPU Selection Execution", Need: edge.NeedCaller,
+			Summary: "The result of a GPU selection so far: a row per GPU type, the Pareto front, a recommendation.",
+			Query:   of[wire.SelectionQuery](), Reply: of[wire.Selection](), Handle: g.getSelection,
+			Accepts: []string{"text/csv", "image/svg+xml"}, // With ?format=.
 		},
 		{
-			method: http.MethodGet, path: selecting + "/{id}/status", tag: "GPU Selection Execution", need: needCaller,
-			summary: "The status of a GPU selection.",
-			reply:   of[wire.ExecutionStatus](), handle: g.selectionStatus,
+			Method: http.MethodGet, Path: selecting + "/{id}/status", Tag: "GPU Selection Execution", Need: edge.NeedCaller,
+			Summary: "The status of a GPU selection.",
+			Reply:   of[wire.ExecutionStatus](), Handle: g.selectionStatus,
 		},
 		{
-			method: http.MethodPost, path: selecting + "/abort/{id}", tag: "GPU Selection Execution", need: needCaller,
-			summary: "End a GPU selection with all its sub-executions at once.",
-			reply:   of[wire.Stopped](), handle: g.abortSelection,
+			Method: http.MethodPost, Path: selecting + "/abort/{id}", Tag: "GPU Selection Execution", Need: edge.NeedCaller,
+			Summary: "End a GPU selection with all its sub-executions at once.",
+			Reply:   of[wire.Stopped](), Handle: g.abortSelection,
 		},
 	}
 }
@@ -54,8 +55,8 @@ const (
 
 // startSelection accepts a GPU selection: the parent and its queue message are
 // one record, the sub-executions follow.
-func (g *selections) startSelection(r *request) (any, error) {
-	in := r.body.(*wire.SelectionStart)
+func (g *selections) startSelection(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.SelectionStart)
 	if err := available(&in.PythonStart); err != nil {
 		return nil, err
 	}
@@ -64,8 +65,8 @@ func (g *selections) startSelection(r *request) (any, error) {
 	}
 	// It executes on GPU types, not on this profile; but a profile that does
 	// not exist is a mistake of which the client should hear.
-	if in.NamesProfile() && !r.repeat {
-		if _, _, _, err := r.view.Resolve(in.Profile()); err != nil {
+	if in.NamesProfile() && !r.Repeat {
+		if _, _, _, err := r.View.Resolve(in.Profile()); err != nil {
 			return nil, err
 		}
 	}
@@ -91,27 +92,27 @@ func (g *selections) startSelection(r *request) (any, error) {
 }
 
 // getSelection answers what a GPU selection found so far.
-func (g *selections) getSelection(r *request) (any, error) {
+func (g *selections) getSelection(r *edge.Request) (any, error) {
 	e, err := g.find(r, compute.KindSelection)
 	if err != nil {
 		return nil, err
 	}
-	query := r.query.(*wire.SelectionQuery)
+	query := r.Query.(*wire.SelectionQuery)
 	if e, err = g.hold(r, e, query.Wait); err != nil {
 		return nil, err
 	}
-	c := contestOf(r.view, e)
+	c := contestOf(r.View, e)
 	c.verdict = g.cfg.Judge(e.Selection.Objective, c.candidates)
 	switch query.Format {
 	case "svg":
 		image, err := g.cfg.Chart(e.Selection.Objective, c.candidates, c.verdict)
-		return text{"image/svg+xml", image}, err
+		return edge.Text{ContentType: "image/svg+xml", Body: image}, err
 	case "csv":
-		table, err := selectionCSV(selectionOf(r.view, c))
-		return text{"text/csv; charset=utf-8", table}, err
+		table, err := selectionCSV(selectionOf(r.View, c))
+		return edge.Text{ContentType: "text/csv; charset=utf-8", Body: table}, err
 	}
-	out := selectionOf(r.view, c)
-	g.addOutputs(r.ctx, c.runs, out.Rows)
+	out := selectionOf(r.View, c)
+	g.addOutputs(r.Ctx, c.runs, out.Rows)
 	return out, nil
 }
 
@@ -304,7 +305,7 @@ func (g *selections) addOutputs(ctx context.Context, runs [][]*compute.Execution
 		wg.Go(func() {
 			if e := telling(runs[i]); e != nil {
 				rows[i].Progress = g.progressOf(ctx, e)
-				addExpected(&rows[i], e, g.now())
+				addExpected(&rows[i], e, g.Now())
 			}
 		})
 		if first := runs[i][0]; first.Status.Terminal() && first.Ran {

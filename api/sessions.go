@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/api/auth"
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -14,43 +15,43 @@ import (
 // sessions serves Authentication: sign-in, refresh and sign-out.
 type sessions struct {
 	*core
-	stranger func(*request) error // Refuses a request without a good credential.
+	stranger func(*edge.Request) error // Refuses a request without a good credential.
 }
 
 // routes returns the routes of the group.
-func (g *sessions) routes() []route {
-	return []route{
+func (g *sessions) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodPost, path: root + "/auth/login", tag: "Authentication", once: true,
-			summary: "Sign in with a password.",
-			body:    of[wire.Login](), reply: of[wire.Session](), handle: g.login,
+			Method: http.MethodPost, Path: root + "/auth/login", Tag: "Authentication", Once: true,
+			Summary: "Sign in with a password.",
+			Body:    of[wire.Login](), Reply: of[wire.Session](), Handle: g.login,
 		},
 		{
-			method: http.MethodPost, path: root + "/auth/refresh", tag: "Authentication", once: true,
-			summary: "Exchange a refresh token for a new pair. Reusing the old one after 30 s revokes the whole login.",
-			body:    of[wire.RefreshBody](), reply: of[wire.Session](), handle: g.refresh,
+			Method: http.MethodPost, Path: root + "/auth/refresh", Tag: "Authentication", Once: true,
+			Summary: "Exchange a refresh token for a new pair. Reusing the old one after 30 s revokes the whole login.",
+			Body:    of[wire.RefreshBody](), Reply: of[wire.Session](), Handle: g.refresh,
 		},
 		{
-			method: http.MethodPost, path: root + "/auth/logout", tag: "Authentication",
-			summary: "Revoke a refresh token and its family.",
-			body:    of[wire.RefreshBody](), reply: of[wire.Message](), handle: g.logout,
+			Method: http.MethodPost, Path: root + "/auth/logout", Tag: "Authentication",
+			Summary: "Revoke a refresh token and its family.",
+			Body:    of[wire.RefreshBody](), Reply: of[wire.Message](), Handle: g.logout,
 		},
 	}
 }
 
 // login answers a pair of tokens for a password. An unknown account takes as
 // long and gets the same answer as a wrong password.
-func (g *sessions) login(r *request) (any, error) {
-	in := r.body.(*wire.Login)
+func (g *sessions) login(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.Login)
 	email := strings.ToLower(strings.TrimSpace(in.Email))
-	if err := g.credentials.allowLogin(email, r.ip); err != nil {
+	if err := g.Credentials.AllowLogin(email, r.IP); err != nil {
 		return nil, err
 	}
-	if err := g.readView(r); err != nil {
+	if err := g.ReadView(r); err != nil {
 		return nil, err
 	}
-	user, _ := r.view.UserByEmail(email)
-	good, err := g.credentials.checkPassword(r.ctx, user, in.Password)
+	user, _ := r.View.UserByEmail(email)
+	good, err := g.Credentials.CheckPassword(r.Ctx, user, in.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -61,30 +62,30 @@ func (g *sessions) login(r *request) (any, error) {
 }
 
 // openSession begins a family of refresh tokens.
-func (g *sessions) openSession(r *request, user *compute.User) (any, error) {
-	text, hash, err := g.credentials.newRefresh()
+func (g *sessions) openSession(r *edge.Request, user *compute.User) (any, error) {
+	text, hash, err := g.Credentials.NewRefresh()
 	if err != nil {
 		return nil, err
 	}
-	r.caller.user = user
+	r.Caller.User = user
 	token := compute.RefreshToken{
-		Hash: hash, Family: g.newUUID(), User: user.ID,
-		ExpiresAt: compute.InstantOf(g.now().Add(g.cfg.RefreshTTL)),
+		Hash: hash, Family: g.NewUUID(), User: user.ID,
+		ExpiresAt: compute.InstantOf(g.Now().Add(g.cfg.RefreshTTL)),
 	}
-	op := g.op(r)
-	result, err := g.proposeAndSee(r, fsm.StoreRefresh{Op: op, Token: token})
+	op := g.Op(r)
+	result, err := g.ProposeAndSee(r, fsm.StoreRefresh{Op: op, Token: token})
 	if err != nil {
 		return nil, err
 	}
-	if _, stored := r.view.Refresh(hash); result.Repeat && !stored {
+	if _, stored := r.View.Refresh(hash); result.Repeat && !stored {
 		return nil, errSecretGone("session", "")
 	}
 	return g.session(r, user, token.Family, text)
 }
 
 // session answers a pair of tokens.
-func (g *sessions) session(r *request, user *compute.User, family compute.UUID, refresh string) (any, error) {
-	access, _, err := g.credentials.sign(r.view, user, family)
+func (g *sessions) session(r *edge.Request, user *compute.User, family compute.UUID, refresh string) (any, error) {
+	access, _, err := g.Credentials.Sign(r.View, user, family)
 	if err != nil {
 		return nil, err
 	}
@@ -98,39 +99,39 @@ func (g *sessions) session(r *request, user *compute.User, family compute.UUID, 
 // from the token, so that a client that lost the answer gets the same one if it
 // repeats soon. A later repeat with its Idempotency-Key is not treated as theft
 // but gets no token.
-func (g *sessions) refresh(r *request) (any, error) {
-	in := r.body.(*wire.RefreshBody)
-	if err := g.readView(r); err != nil {
+func (g *sessions) refresh(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.RefreshBody)
+	if err := g.ReadView(r); err != nil {
 		return nil, err
 	}
 	old, err := auth.HashRefreshToken(in.RefreshToken)
 	if err != nil {
 		return nil, g.stranger(r)
 	}
-	token, ok := r.view.Refresh(old)
+	token, ok := r.View.Refresh(old)
 	if !ok {
 		return nil, g.stranger(r)
 	}
-	user, ok := r.view.User(token.User)
+	user, ok := r.View.User(token.User)
 	if !ok || !user.Active {
 		return nil, g.stranger(r)
 	}
-	next, hash, err := g.credentials.nextRefresh(in.RefreshToken)
+	next, hash, err := g.Credentials.NextRefresh(in.RefreshToken)
 	if err != nil {
 		return nil, err
 	}
-	r.caller.user = user
-	result, err := g.proposeAndSee(r, fsm.RotateRefresh{
-		Op: g.op(r), Old: old, Next: compute.RefreshToken{Hash: hash},
+	r.Caller.User = user
+	result, err := g.ProposeAndSee(r, fsm.RotateRefresh{
+		Op: g.Op(r), Old: old, Next: compute.RefreshToken{Hash: hash},
 	})
 	if err != nil {
 		return nil, err
 	}
-	successor, ok := r.view.Refresh(hash)
+	successor, ok := r.View.Refresh(hash)
 	switch {
 	case ok && successor.Revoked:
 		return nil, g.stranger(r)
-	case result.Repeat && (!ok || r.view.Now().Sub(successor.CreatedAt) > fsm.RefreshGrace):
+	case result.Repeat && (!ok || r.View.Now().Sub(successor.CreatedAt) > fsm.RefreshGrace):
 		return nil, errSecretGone("session", "")
 	}
 	return g.session(r, user, token.Family, next)
@@ -138,16 +139,16 @@ func (g *sessions) refresh(r *request) (any, error) {
 
 // logout revokes a refresh token with its family. An unknown token counts as
 // revoked.
-func (g *sessions) logout(r *request) (any, error) {
-	in := r.body.(*wire.RefreshBody)
-	if err := g.readView(r); err != nil {
+func (g *sessions) logout(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.RefreshBody)
+	if err := g.ReadView(r); err != nil {
 		return nil, err
 	}
 	hash, err := auth.HashRefreshToken(in.RefreshToken)
-	token, known := r.view.Refresh(hash)
+	token, known := r.View.Refresh(hash)
 	if err == nil && known {
-		r.caller.user, _ = r.view.User(token.User)
-		if _, err := g.propose(r, fsm.RevokeRefresh{Op: g.op(r), Token: hash}); err != nil {
+		r.Caller.User, _ = r.View.User(token.User)
+		if _, err := g.Propose(r, fsm.RevokeRefresh{Op: g.Op(r), Token: hash}); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -29,7 +30,7 @@ type stream struct {
 	ctx    context.Context //nolint:containedctx // Set by serve; ends with the stream.
 	id     compute.ExecutionID
 	after  uint64 // The newest line that was sent.
-	w      *eventWriter
+	w      *edge.EventWriter
 	broken atomic.Pointer[error] // Why the output could not be read at the last try.
 }
 
@@ -54,7 +55,7 @@ func (t *stream) serve(ctx context.Context, e *compute.Execution) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t.ctx = ctx
-	if err := t.w.comment(); err != nil {
+	if err := t.w.Comment(); err != nil {
 		return err
 	}
 	batches := make(chan batch)
@@ -87,7 +88,7 @@ func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-ch
 				drain.start(t.core.cfg.Limits.LastLines)
 			}
 		case <-ticker.C:
-			if err := t.w.comment(); err != nil {
+			if err := t.w.Comment(); err != nil {
 				return err
 			}
 		case <-complete:
@@ -197,7 +198,7 @@ func (t *stream) next(want func(*compute.Execution) bool) (*compute.Execution, e
 // node may have been partitioned.
 func (t *stream) dig(view *fsm.View) (known *fsm.View, err error) {
 	for range digTries {
-		known, err = view.LoadArchived(compute.OrgID{}, t.id, t.core.openArchive(t.ctx))
+		known, err = view.LoadArchived(compute.OrgID{}, t.id, t.core.OpenArchive(t.ctx))
 		if err == nil || t.ctx.Err() != nil {
 			break
 		}
@@ -273,12 +274,12 @@ func (t *stream) send(lines []Line) error {
 		if !line.Partial {
 			event.Output.Content += "\n"
 		}
-		if err := t.w.event(strconv.FormatUint(line.Seq, 10), event); err != nil {
+		if err := t.w.Event(strconv.FormatUint(line.Seq, 10), event); err != nil {
 			return err
 		}
 		t.after = line.Seq
 	}
-	return t.w.flush()
+	return t.w.Flush()
 }
 
 // noReturnCode is the return code of an execution that never became a process.
@@ -303,8 +304,8 @@ func (t *stream) finish(e *compute.Execution, missing string) error {
 		why := errorOf(e)
 		result.Error = &why
 	}
-	if err := t.w.event("", event); err != nil {
+	if err := t.w.Event("", event); err != nil {
 		return err
 	}
-	return t.w.flush()
+	return t.w.Flush()
 }

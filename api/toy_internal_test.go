@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp/fasthttputil"
+
+	"berth/api/edge"
 )
 
 // toys is a group of one endpoint: everything that an endpoint takes is a route
@@ -28,33 +30,33 @@ type toy struct {
 	Name string `json:"name"`
 }
 
-func (g *toys) routes() []route {
-	return []route{
+func (g *toys) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodPost, path: root + "/toys/{box}", tag: "Toys", local: true,
-			summary: "Put a toy into a box.",
-			body:    of[newToy](), reply: of[toy](), handle: g.create,
+			Method: http.MethodPost, Path: root + "/toys/{box}", Tag: "Toys", Local: true,
+			Summary: "Put a toy into a box.",
+			Body:    of[newToy](), Reply: of[toy](), Handle: g.create,
 		},
 	}
 }
 
-func (g *toys) create(r *request) (any, error) {
-	return toy{Box: r.params["box"], Name: r.body.(*newToy).Name}, nil
+func (g *toys) create(r *edge.Request) (any, error) {
+	return toy{Box: r.Params["box"], Name: r.Body.(*newToy).Name}, nil
 }
 
 // toyRelay is the relay of a node that needs no server: its routes are local.
 type toyRelay struct{}
 
-func (toyRelay) Relay(context.Context, Relayed) (*RelayedAnswer, error) { return nil, io.EOF }
-func (toyRelay) Status() QueryMeta                                      { return QueryMeta{} }
+func (toyRelay) Relay(context.Context, edge.Relayed) (*edge.RelayedAnswer, error) { return nil, io.EOF }
+func (toyRelay) Status() edge.QueryMeta                                           { return edge.QueryMeta{} }
 
 // TestToyEndpoint checks that a route row, a struct and a handler are enough for
 // an endpoint: it is served, validated and documented.
 func TestToyEndpoint(t *testing.T) {
-	cfg := Config{EdgeConfig: EdgeConfig{
+	cfg := Config{Config: edge.Config{
 		Relay: toyRelay{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}}
-	s, err := newAPI(cfg, func(s *Server, c *core) []group { return append(groups(s, c), &toys{c}) })
+	s, err := newAPI(cfg, func(s *edge.Server, c *core) []group { return append(groups(s, c), &toys{c}) })
 	if err != nil {
 		t.Fatal(err)
 	}

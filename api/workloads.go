@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/http"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -15,22 +16,22 @@ type workloads struct {
 }
 
 // routes returns the routes of the group.
-func (g *workloads) routes() []route {
-	return []route{
+func (g *workloads) routes() []edge.Route {
+	return []edge.Route{
 		{
-			method: http.MethodGet, path: root + "/workloads/list", tag: "Workload Management", need: needCaller,
-			summary: "The executions that have not ended, newest first.",
-			reply:   of[[]wire.ExecutionSummary](), handle: g.listWorkloads,
+			Method: http.MethodGet, Path: root + "/workloads/list", Tag: "Workload Management", Need: edge.NeedCaller,
+			Summary: "The executions that have not ended, newest first.",
+			Reply:   of[[]wire.ExecutionSummary](), Handle: g.listWorkloads,
 		},
 		{
-			method: http.MethodPost, path: root + "/workloads/abort/{id}", tag: "Workload Management", need: needCaller,
-			summary: "End an execution of any kind at once. It becomes aborted.",
-			reply:   of[wire.Stopped](), handle: g.abortWorkload,
+			Method: http.MethodPost, Path: root + "/workloads/abort/{id}", Tag: "Workload Management", Need: edge.NeedCaller,
+			Summary: "End an execution of any kind at once. It becomes aborted.",
+			Reply:   of[wire.Stopped](), Handle: g.abortWorkload,
 		},
 		{
-			method: http.MethodPost, path: root + "/workloads/stop/{id}", tag: "Workload Management", need: needCaller,
-			summary: "End an execution of any kind gracefully: SIGTERM first. It becomes cancelled.",
-			reply:   of[wire.Stopped](), handle: g.stopWorkload,
+			Method: http.MethodPost, Path: root + "/workloads/stop/{id}", Tag: "Workload Management", Need: edge.NeedCaller,
+			Summary: "End an execution of any kind gracefully: SIGTERM first. It becomes cancelled.",
+			Reply:   of[wire.Stopped](), Handle: g.stopWorkload,
 		},
 	}
 }
@@ -40,12 +41,12 @@ func (g *workloads) routes() []route {
 const maxWorkloads = 11_000
 
 // listWorkloads answers the executions that have not ended.
-func (g *workloads) listWorkloads(r *request) (any, error) {
-	return list{before: "[", after: "]", rows: func(context.Context) iter.Seq2[any, error] {
+func (g *workloads) listWorkloads(r *edge.Request) (any, error) {
+	return edge.List{Before: "[", After: "]", Rows: func(context.Context) iter.Seq2[any, error] {
 		return func(yield func(any, error) bool) {
 			n := 0
-			for e := range r.view.Live(r.caller.actor.Org) {
-				if n++; !yield(summaryOf(r.view, e), nil) || n == maxWorkloads {
+			for e := range r.View.Live(r.Caller.Actor.Org) {
+				if n++; !yield(summaryOf(r.View, e), nil) || n == maxWorkloads {
 					return
 				}
 			}
@@ -53,6 +54,8 @@ func (g *workloads) listWorkloads(r *request) (any, error) {
 	}}, nil
 }
 
-func (g *workloads) abortWorkload(r *request) (any, error) { return g.stop(r, compute.StopHard) }
+func (g *workloads) abortWorkload(r *edge.Request) (any, error) { return g.stop(r, compute.StopHard) }
 
-func (g *workloads) stopWorkload(r *request) (any, error) { return g.stop(r, compute.StopGraceful) }
+func (g *workloads) stopWorkload(r *edge.Request) (any, error) {
+	return g.stop(r, compute.StopGraceful)
+}

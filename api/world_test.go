@@ -23,6 +23,7 @@ import (
 
 	"berth/api"
 	"berth/api/auth"
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -56,7 +57,7 @@ type world struct {
 	client  *http.Client
 	dial    func() (net.Conn, error)
 	stop    func() // Stops the server.
-	server  *api.Server
+	server  *edge.Server
 
 	adaKey, bobKey string // Of the owners of ada-lab and bob-lab.
 	adaKeyID       string
@@ -118,7 +119,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	w.ok(err)
 	registry := prometheus.NewRegistry()
 	w.cfg = api.Config{
-		EdgeConfig: api.EdgeConfig{
+		Config: edge.Config{
 			Proposer: w, Reader: w,
 			Unseal:    func(compute.SigningKey) (ed25519.PrivateKey, error) { return private, nil },
 			StreamKey: []byte("stream key"), RefreshKey: []byte("refresh key"),
@@ -126,7 +127,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			PublicURL:    "http://berth.test",
 			Now:          w.clock, Stopwatch: w.stopwatch, Rand: &numbers{}, Logger: slog.New(slog.DiscardHandler),
 			Registerer: registry,
-			Limits:     api.Limits{LoginRate: 1e6, LoginBurst: 1e6, AnonRate: 1e6, AnonBurst: 1e6},
+			Limits:     edge.Limits{LoginRate: 1e6, LoginBurst: 1e6, AnonRate: 1e6, AnonBurst: 1e6},
 		},
 		Logs: w.logs, Blobs: w.blobs,
 		Judge: judge,

@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"berth/api"
+	"berth/api/edge"
 	"berth/cluster"
 	"berth/compute"
 	"berth/fault"
@@ -78,7 +78,7 @@ type Node struct {
 	progress    *progress.Service
 	executor    *executor.Executor
 	schedule    *scheduler.Loop
-	api         *api.Server
+	api         *edge.Server
 
 	listener net.Listener // Of the API.
 	metrics  net.Listener // Of /metrics, when it has an address of its own.

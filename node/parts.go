@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"berth/api"
+	"berth/api/edge"
 	"berth/cluster"
 	"berth/cluster/replica"
 	"berth/compute"
@@ -293,11 +294,11 @@ func (n *Node) openAPI(context.Context) (err error) {
 	if n.metrics == nil {
 		gatherer = n.registry
 	}
-	limits := api.DefaultLimits()
+	limits := edge.DefaultLimits()
 	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
 	n.api, err = api.New(api.Config{
-		EdgeConfig: api.EdgeConfig{
+		Config: edge.Config{
 			Proposer: n.proposer(),
 			Reader:   n.reader(),
 			Archives: n.archives,

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"berth/api"
+	"berth/api/edge"
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -90,7 +91,7 @@ func (n workerNode) openAPI(context.Context) error {
 		return err
 	}
 	cfg := api.Config{
-		EdgeConfig: api.EdgeConfig{
+		Config: edge.Config{
 			Relay:        worker.NewRelay(n.cluster, n.own),
 			PublicURL:    n.cfg.API.PublicURL,
 			TLS:          tlsConfig,

@@ -19,7 +19,7 @@ export BERTH_TEST_FLAGS="-tags=$tags -vet=off -shuffle=on -timeout=40m"
 
 # Packages with concurrent goroutines run under the race detector; in the long form
 # also those that mostly compute. It does not cover other processes.
-race='api|api/client|cluster(/.*)?|gpu|node/(executor|leader|logs|storage|worker)'
+race='api|api/(client|edge)|cluster(/.*)?|gpu|node/(executor|leader|logs|storage|worker)'
 [[ -z $tags ]] || race+='|fsm(/.*)?|node|scheduler(/.*)?'
 export BERTH_TEST_RACE="^berth/($race)\$"
 

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"berth/api"
+	"berth/api/edge"
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -35,12 +35,12 @@ const (
 var errCut = errors.New("the answer of the server ended early")
 
 // ServeRelay answers what the APIs of workers hand on.
-func ServeRelay(c *cluster.Cluster, server *api.Server) {
+func ServeRelay(c *cluster.Cluster, server *edge.Server) {
 	relays := relayCount{of: make(map[relayOwner]int)}
 	c.HandleStream(methodRelay, cluster.Workers,
 		func(ctx context.Context, peer rpc.Peer, req []byte, stream *rpc.Stream) error {
 			codec := rpc.NewCodec()
-			var in api.Relayed
+			var in edge.Relayed
 			if err := codec.Unmarshal(req, &in); err != nil {
 				return compute.Errorf(compute.CodeInvalid, "The request cannot be read: %w", err)
 			}
@@ -56,7 +56,7 @@ func ServeRelay(c *cluster.Cluster, server *api.Server) {
 				return err
 			}
 			body := &frameWriter{stream}
-			err := server.Relayed(ctx, in, stream, func(head api.RelayedHead) (io.Writer, error) {
+			err := server.Relayed(ctx, in, stream, func(head edge.RelayedHead) (io.Writer, error) {
 				_, err := body.Write(codec.Marshal(head))
 				return body, err
 			})
@@ -70,7 +70,7 @@ func ServeRelay(c *cluster.Cluster, server *api.Server) {
 // relayOwner has the requests of one class that one worker relays.
 type relayOwner struct {
 	worker compute.NodeID
-	class  api.RelayClass
+	class  edge.RelayClass
 }
 
 // relayCount counts the requests of each worker that a server answers.
@@ -183,8 +183,8 @@ func noEOF(err error) error {
 }
 
 // head reads the first frame.
-func (f *frameReader) head(codec rpc.Codec) (api.RelayedHead, error) {
-	var head api.RelayedHead
+func (f *frameReader) head(codec rpc.Codec) (edge.RelayedHead, error) {
+	var head edge.RelayedHead
 	n, err := f.next()
 	if err != nil || n > maxAnswerHead {
 		return head, errors.Join(errCut, noEOF(err))
@@ -196,7 +196,7 @@ func (f *frameReader) head(codec rpc.Codec) (api.RelayedHead, error) {
 	return head, codec.Unmarshal(data, &head)
 }
 
-// Relay has servers answer what this worker's API is asked: api.Relay.
+// Relay has servers answer what this worker's API is asked: edge.Relay.
 type Relay struct {
 	cluster *cluster.Cluster
 	own     *Assignments
@@ -209,14 +209,14 @@ func NewRelay(c *cluster.Cluster, own *Assignments) *Relay {
 }
 
 // Status returns what the answers' headers say of this node itself.
-func (r *Relay) Status() api.QueryMeta {
+func (r *Relay) Status() edge.QueryMeta {
 	_, index := r.own.Current()
 	_, known := r.cluster.Leader()
-	return api.QueryMeta{Index: index, KnownLeader: known, LastContact: r.cluster.LastContact().Milliseconds()}
+	return edge.QueryMeta{Index: index, KnownLeader: known, LastContact: r.cluster.LastContact().Milliseconds()}
 }
 
 // Relay has a server answer in.
-func (r *Relay) Relay(ctx context.Context, in api.Relayed) (*api.RelayedAnswer, error) {
+func (r *Relay) Relay(ctx context.Context, in edge.Relayed) (*edge.RelayedAnswer, error) {
 	answer, err := r.once(ctx, in)
 	if err != nil || !answer.Stream || answer.Status != http.StatusOK {
 		return answer, err
@@ -229,15 +229,15 @@ func (r *Relay) Relay(ctx context.Context, in api.Relayed) (*api.RelayedAnswer, 
 
 // once has one server after another answer, until one does. A server that
 // says that it cannot is as good as none while another one can.
-func (r *Relay) once(ctx context.Context, in api.Relayed) (*api.RelayedAnswer, error) {
-	var answer *api.RelayedAnswer
+func (r *Relay) once(ctx context.Context, in edge.Relayed) (*edge.RelayedAnswer, error) {
+	var answer *edge.RelayedAnswer
 	stream, err := r.cluster.OpenSome(ctx, methodRelay, r.codec.Marshal(in), func(stream io.Reader) error {
 		frames := &frameReader{r: stream}
 		head, err := frames.head(r.codec)
 		if err != nil {
 			return err
 		}
-		answer = &api.RelayedAnswer{RelayedHead: head, Body: io.NopCloser(frames)}
+		answer = &edge.RelayedAnswer{RelayedHead: head, Body: io.NopCloser(frames)}
 		if head.Stream {
 			return nil
 		}

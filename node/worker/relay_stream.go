@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"berth/api"
+	"berth/api/edge"
 	"berth/loop"
 )
 
@@ -24,7 +24,7 @@ const (
 type relayedStream struct {
 	relay *Relay
 	ctx   context.Context //nolint:containedctx // Of the client's request; it ends with the stream.
-	in    api.Relayed
+	in    edge.Relayed
 	body  io.ReadCloser // Nil while no server serves it.
 
 	ready []byte // Whole events.

@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"berth/api"
+	"berth/api/edge"
 	"berth/attempt"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -197,4 +197,4 @@ type polled struct {
 
 func (p *polled) ContactAt() time.Duration { return p.quietPeer.ContactAt() }
 
-var _ api.Relay = (*Relay)(nil)
+var _ edge.Relay = (*Relay)(nil)

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"context"
@@ -19,12 +19,12 @@ func (noRelay) Status() QueryMeta                                      { return 
 // TestRelayClasses fills the places for streams on a worker: one credential gets
 // its share of them, and requests and operators are relayed still.
 func TestRelayClasses(t *testing.T) {
-	s, err := newEdge(EdgeConfig{Relay: noRelay{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	s, err := New(Config{Relay: noRelay{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stream := func(owner int) (func(), error) {
-		return s.takeRelay(&Relayed{Path: streamPath + "/stream/{id}", Bearer: fmt.Sprint(owner)})
+		return s.takeRelay(&Relayed{Path: StreamRoot + "/stream/{id}", Bearer: fmt.Sprint(owner)})
 	}
 	var release func()
 	for owner := range relayedStreamShare {
@@ -40,10 +40,10 @@ func TestRelayClasses(t *testing.T) {
 	if _, err := stream(relayedStreamShare); err == nil {
 		t.Error("more streams are relayed than there are places")
 	}
-	if _, err := s.takeRelay(&Relayed{Path: basePath + "/execution/{id}", Args: map[string]string{"wait": "1s"}, IP: "a"}); err == nil {
+	if _, err := s.takeRelay(&Relayed{Path: Root + "/execution/{id}", Args: map[string]string{"wait": "1s"}, IP: "a"}); err == nil {
 		t.Error("a held answer is no stream")
 	}
-	for _, path := range []string{basePath + "/user/status", basePath + "/admin/raft/snapshot"} {
+	for _, path := range []string{Root + "/user/status", Root + "/admin/raft/snapshot"} {
 		if _, err := s.takeRelay(&Relayed{Path: path, Bearer: "0"}); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -58,7 +58,7 @@ func TestRelayClasses(t *testing.T) {
 // a file is not.
 func TestEventsAreTold(t *testing.T) {
 	for kind, want := range map[string]bool{
-		eventStream: true, eventStream + "; charset=utf-8": true, octetStream: false, "": false,
+		EventStream: true, EventStream + "; charset=utf-8": true, OctetStream: false, "": false,
 	} {
 		a := RelayedAnswer{RelayedHead: RelayedHead{Stream: true, Header: [][2]string{{"Content-Type", kind}}}}
 		if a.Events() != want {

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"bytes"
@@ -17,87 +17,90 @@ import (
 	"berth/fsm"
 )
 
-// request is one request with everything that a handler may use of it. Nothing
-// in it refers to the buffers of fasthttp.
-type request struct {
-	ctx   context.Context //nolint:containedctx // A request is a scope of its own.
-	id    string          // X-Request-Id.
-	begun time.Time
-	route *route
-	life  lifetime
+// Request is one request. Nothing in it refers to the buffers of fasthttp. A
+// handler reads the exported fields. It may move View to a newer state, set ETag,
+// and name the user who signs in as Caller.User.
+type Request struct {
+	Ctx    context.Context //nolint:containedctx // A request is a scope of its own.
+	Caller Caller
+	View   *fsm.View
 
-	cancel context.CancelFunc // Ends ctx.
+	Params map[string]string // Of the path, decoded once.
+	Query  any               // The query, read into the route's type.
+	Body   any               // The body, read into the route's type.
 
-	params map[string]string // Of the path, decoded once.
-	args   map[string]string // Of the query, as they came.
-	raw    []byte            // The body as it came.
-	hold   bodyHold          // The reservation for raw.
-	query  any               // The query, read into the route's type.
-	body   any               // The body, read into the route's type.
+	IP          string
+	Base        string // Base of URLs in the answer.
+	LastEventID string
+	IfNoneMatch string
+	Accept      string
 
-	ip          string
-	base        string // Base of URLs in the answer.
+	Repeat bool       // It was decided before.
+	First  fsm.Result // The decision then.
+
+	ETag string // Of the answer.
+
+	id     string // X-Request-Id.
+	begun  time.Time
+	route  *Route
+	life   lifetime
+	cancel context.CancelFunc // Ends Ctx.
+
+	args map[string]string // Of the query, as they came.
+	raw  []byte            // The body as it came.
+	hold bodyHold          // The reservation for raw.
+
 	mediaType   string
 	encoding    string
 	bearer      string
 	orgSlug     string
 	idempotency string
-	lastEventID string
-	ifNoneMatch string
-	accept      string
 
 	seed compute.UUID // Names the request where another node handed it on; zero elsewhere.
-	conn net.Conn     // Of the client, for watch; nil for none.
+	conn net.Conn     // Of the client, for Watch; nil for none.
 	sent bool         // The client sent more while the answer was held.
 
-	view   *fsm.View
-	stale  bool // The view may be behind.
-	caller caller
-
-	op     fsm.Op     // What it proposes.
-	repeat bool       // It was decided before.
-	first  fsm.Result // The decision then.
-
+	stale bool              // View may be behind.
+	op    fsm.Op            // What it proposes.
 	index uint64            // Of what the request wrote.
-	etag  string            // Of the answer.
 	extra map[string]string // More headers of the answer.
 }
 
-// caller is the authenticated sender of a request.
-type caller struct {
-	actor fsm.Actor
-	user  *compute.User // Nil for the root token.
-	org   *compute.Org  // The organization it acts in; nil for the root token.
+// Caller is the authenticated sender of a request.
+type Caller struct {
+	Actor fsm.Actor
+	User  *compute.User // Nil for the root token.
+	Org   *compute.Org  // The organization it acts in; nil for the root token.
 	role  compute.OrgRole
 }
 
 // name identifies the caller's key, or the user without one; "" for nobody.
-func (c *caller) name() string {
+func (c *Caller) name() string {
 	switch {
-	case !c.actor.Key.IsZero():
-		return "key " + c.actor.Key.String()
-	case c.user != nil:
-		return "user " + c.actor.User.String()
+	case !c.Actor.Key.IsZero():
+		return "key " + c.Actor.Key.String()
+	case c.User != nil:
+		return "user " + c.Actor.User.String()
 	}
 	return ""
 }
 
 // newRequest copies everything that a handler may use out of ctx, but for the
 // body: see receive.
-func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *route) (*request, error) {
+func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *Route) (*Request, error) {
 	header := &ctx.Request.Header
-	r := &request{
+	r := &Request{
 		id: s.requestID(string(header.Peek("X-Request-Id"))), begun: s.cfg.Stopwatch(), route: rt,
-		ip:          ctx.RemoteIP().String(),
+		IP:          ctx.RemoteIP().String(),
 		mediaType:   string(header.ContentType()),
 		encoding:    string(header.Peek("Content-Encoding")),
 		bearer:      bearerOf(string(header.Peek("Authorization"))),
 		orgSlug:     string(header.Peek("X-Org-Slug")),
 		idempotency: string(header.Peek("Idempotency-Key")),
-		lastEventID: string(header.Peek("Last-Event-Id")),
-		ifNoneMatch: string(header.Peek("If-None-Match")),
-		accept:      string(header.Peek("Accept")),
-		base:        s.baseURL(string(ctx.Host()), ctx.IsTLS()),
+		LastEventID: string(header.Peek("Last-Event-Id")),
+		IfNoneMatch: string(header.Peek("If-None-Match")),
+		Accept:      string(header.Peek("Accept")),
+		Base:        s.baseURL(string(ctx.Host()), ctx.IsTLS()),
 	}
 	if err := checkHeader(header); err != nil {
 		return r, err
@@ -110,23 +113,23 @@ func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *route) (*request, erro
 
 // Held returns the context of an answer that is held: it ends when the node
 // stops serving, and not at the request's deadline.
-func (r *request) Held() context.Context { return r.life.soft }
+func (r *Request) Held() context.Context { return r.life.soft }
 
-// renew restarts the request's deadline.
-func (r *request) renew() {
+// Renew restarts the request's deadline.
+func (r *Request) Renew() {
 	r.release()
-	r.ctx, r.cancel = context.WithTimeout(r.life.hard, requestTimeout)
+	r.Ctx, r.cancel = context.WithTimeout(r.life.hard, requestTimeout)
 }
 
 // release ends the request's deadline.
-func (r *request) release() {
+func (r *Request) release() {
 	if r.cancel != nil {
 		r.cancel()
 	}
 }
 
-// watch calls gone when the client hangs up, until stop is called.
-func (r *request) watch(gone func()) (stop func()) {
+// Watch calls gone when the client hangs up, until stop is called.
+func (r *Request) Watch(gone func()) (stop func()) {
 	if r.conn == nil {
 		return func() {}
 	}
@@ -135,15 +138,15 @@ func (r *request) watch(gone func()) (stop func()) {
 }
 
 // copyURL copies the parameters of the path and of the query.
-func (r *request) copyURL(ctx *fasthttp.RequestCtx) error {
-	r.params = make(map[string]string, len(r.route.params))
+func (r *Request) copyURL(ctx *fasthttp.RequestCtx) error {
+	r.Params = make(map[string]string, len(r.route.params))
 	for _, name := range r.route.params {
 		text, _ := ctx.UserValue(name).(string)
 		plain, err := url.PathUnescape(strings.Clone(text))
 		if err != nil {
-			return errNotFound()
+			return NotFound()
 		}
-		r.params[name] = plain
+		r.Params[name] = plain
 	}
 	r.args = make(map[string]string)
 	faults := new(wire.Faults)
@@ -228,7 +231,7 @@ const maxRequestID = 64
 
 // requestID returns the client's request id where it is harmless, else a new
 // one.
-func (c *base) requestID(given string) string {
+func (c *Core) requestID(given string) string {
 	harmless := func(r rune) bool {
 		return r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 	}
@@ -236,11 +239,11 @@ func (c *base) requestID(given string) string {
 		!strings.ContainsFunc(given, func(r rune) bool { return !harmless(r) }) {
 		return given
 	}
-	return c.newUUID().String()
+	return c.NewUUID().String()
 }
 
-// newUUID returns a random identifier.
-func (c *base) newUUID() compute.UUID {
+// NewUUID returns a random identifier.
+func (c *Core) NewUUID() compute.UUID {
 	var u compute.UUID
 	// A failing source would repeat identifiers: nothing can be served then.
 	if _, err := io.ReadFull(c.cfg.Rand, u[:]); err != nil {
@@ -251,10 +254,10 @@ func (c *base) newUUID() compute.UUID {
 	return u
 }
 
-// newID returns an identifier that begins with the time: UUIDv7.
-func (c *base) newID() compute.UUID {
-	u := c.newUUID()
-	ms := c.now().UnixMilli()
+// NewID returns an identifier that begins with the time: UUIDv7.
+func (c *Core) NewID() compute.UUID {
+	u := c.NewUUID()
+	ms := c.Now().UnixMilli()
 	for i := range 6 {
 		u[i] = byte(ms >> (40 - 8*i))
 	}

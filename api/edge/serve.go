@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 	r := router.New()
 	// Its redirects are built from the client's Host header.
 	r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS = false, false, false
-	r.NotFound = func(ctx *fasthttp.RequestCtx) { s.refuse(ctx, errNotFound()) }
+	r.NotFound = func(ctx *fasthttp.RequestCtx) { s.refuse(ctx, NotFound()) }
 	r.MethodNotAllowed = func(ctx *fasthttp.RequestCtx) {
 		s.refuse(ctx, compute.Errorf(compute.CodeMethodNotAllowed, "This path has no such method."))
 	}
@@ -33,7 +33,7 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 	for i := range s.routes {
 		rt := &s.routes[i]
 		serve := func(ctx *fasthttp.RequestCtx) { s.serve(life, ctx, rt) }
-		r.Handle(rt.method, rt.path, serve)
+		r.Handle(rt.Method, rt.Path, serve)
 	}
 	return func(ctx *fasthttp.RequestCtx) {
 		trimSlash(ctx)
@@ -72,7 +72,7 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, err error) {
 }
 
 // serve answers one request.
-func (s *Server) serve(life lifetime, ctx *fasthttp.RequestCtx, rt *route) {
+func (s *Server) serve(life lifetime, ctx *fasthttp.RequestCtx, rt *Route) {
 	r, err := s.newRequest(ctx, rt)
 	if err != nil {
 		ctx.SetConnectionClose()
@@ -85,7 +85,7 @@ func (s *Server) serve(life lifetime, ctx *fasthttp.RequestCtx, rt *route) {
 		s.failBody(ctx, r, err)
 		return
 	}
-	if s.cfg.Relay != nil && !rt.local {
+	if s.cfg.Relay != nil && !rt.Local {
 		s.relay(ctx, r)
 		return
 	}
@@ -93,10 +93,10 @@ func (s *Server) serve(life lifetime, ctx *fasthttp.RequestCtx, rt *route) {
 }
 
 // respond answers a request that is whole.
-func (s *Server) respond(life lifetime, ctx *fasthttp.RequestCtx, r *request) {
+func (s *Server) respond(life lifetime, ctx *fasthttp.RequestCtx, r *Request) {
 	r.life = life
 	r.conn = ctx.Conn()
-	r.renew()
+	r.Renew()
 	defer r.release()
 	answer, err := s.answer(r)
 	if r.sent {
@@ -112,7 +112,7 @@ func (s *Server) respond(life lifetime, ctx *fasthttp.RequestCtx, r *request) {
 
 // answer authenticates the caller, decodes the request and calls the route's
 // handler.
-func (s *Server) answer(r *request) (any, error) {
+func (s *Server) answer(r *Request) (any, error) {
 	fault.Point("api.admit.before")
 	if err := s.access.admit(r); err != nil {
 		return nil, err
@@ -128,36 +128,36 @@ func (s *Server) answer(r *request) (any, error) {
 		return nil, reused
 	}
 	fault.Point("api.handle.before")
-	return r.route.handle(r)
+	return r.route.Handle(r)
 }
 
 // decode reads the query and the body.
-func (r *request) decode() error {
+func (r *Request) decode() error {
 	faults := new(wire.Faults)
-	if r.route.query != nil {
-		r.query = r.route.query()
-		wire.DecodeQuery(r.args, r.query, faults)
+	if r.route.Query != nil {
+		r.Query = r.route.Query()
+		wire.DecodeQuery(r.args, r.Query, faults)
 	}
-	if r.route.body != nil {
-		r.body = r.route.body()
+	if r.route.Body != nil {
+		r.Body = r.route.Body()
 		raw := r.raw
-		if len(raw) == 0 && r.route.bare {
+		if len(raw) == 0 && r.route.Bare {
 			raw = []byte("{}")
 		} else if err := r.checkMedia(); err != nil {
 			return err
 		}
-		wire.Decode(raw, r.body, faults)
+		wire.Decode(raw, r.Body, faults)
 	}
-	if b, ok := r.body.(interface {
+	if b, ok := r.Body.(interface {
 		CheckTimeout(limit time.Duration, f *wire.Faults)
-	}); ok && r.view != nil && !r.repeat {
-		b.CheckTimeout(r.view.Settings().TimeoutMax, faults)
+	}); ok && r.View != nil && !r.Repeat {
+		b.CheckTimeout(r.View.Settings().TimeoutMax, faults)
 	}
 	return faults.Err()
 }
 
 // checkMedia refuses bodies that are not declared as plain JSON.
-func (r *request) checkMedia() error {
+func (r *Request) checkMedia() error {
 	kind, _, _ := strings.Cut(r.mediaType, ";")
 	if kind = strings.TrimSpace(kind); kind != "" && !strings.EqualFold(kind, "application/json") {
 		return compute.Errorf(compute.CodeUnsupportedMedia, "The body must be application/json.")

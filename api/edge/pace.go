@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"strconv"
@@ -24,8 +24,8 @@ func newPace(limits Limits, now func() time.Time) *pace {
 }
 
 // caller counts a request of someone whose credential is good.
-func (p *pace) caller(r *request) error {
-	actor := r.caller.actor
+func (p *pace) caller(r *Request) error {
+	actor := r.Caller.Actor
 	name := "root"
 	switch {
 	case !actor.Key.IsZero():
@@ -38,13 +38,13 @@ func (p *pace) caller(r *request) error {
 }
 
 // stranger counts a request without a good credential.
-func (p *pace) stranger(r *request) error {
-	wait, ok := p.strangers.Allow(r.ip)
+func (p *pace) stranger(r *Request) error {
+	wait, ok := p.strangers.Allow(r.IP)
 	return r.paced(wait, ok, p.limits.AnonBurst)
 }
 
 // paced refuses a request that came too soon, with the time to retry.
-func (r *request) paced(wait time.Duration, ok bool, burst int) error {
+func (r *Request) paced(wait time.Duration, ok bool, burst int) error {
 	if ok {
 		return nil
 	}

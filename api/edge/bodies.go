@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"crypto/sha256"
@@ -31,11 +31,11 @@ const (
 )
 
 // bodyLimit returns the size of the largest body that the route accepts.
-func (rt *route) bodyLimit(limits Limits) int {
+func (rt *Route) bodyLimit(limits Limits) int {
 	switch {
-	case rt.body == nil || rt.need == needNothing:
+	case rt.Body == nil || rt.Need == NeedNothing:
 		return InlineBody
-	case rt.large:
+	case rt.Large:
 		return limits.StartBody
 	}
 	return limits.Body
@@ -44,7 +44,7 @@ func (rt *route) bodyLimit(limits Limits) int {
 // receive reads the request's body. More than InlineBody is read only for a
 // caller whose credential is good, within the budget of the node. Nothing is
 // kept of the rest of a body that is refused.
-func (s *Server) receive(ctx *fasthttp.RequestCtx, r *request) error {
+func (s *Server) receive(ctx *fasthttp.RequestCtx, r *Request) error {
 	body, length := ctx.RequestBodyStream(), ctx.Request.Header.ContentLength()
 	if body == nil {
 		return nil
@@ -65,7 +65,7 @@ func (s *Server) receive(ctx *fasthttp.RequestCtx, r *request) error {
 	if err := s.admitBody(r); err != nil {
 		return err
 	}
-	if r.route.large {
+	if r.route.Large {
 		if err := ctx.SetReadDeadline(time.Now().Add(readFactorStart * s.cfg.Limits.ReadTimeout)); err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (s *Server) receive(ctx *fasthttp.RequestCtx, r *request) error {
 // readBody appends the body to r.raw until its end, and reports whether it came
 // there. A chunked body has a negative length: it is read until it is longer
 // than limit.
-func (r *request) readBody(body io.Reader, length, limit int) (whole bool, err error) {
+func (r *Request) readBody(body io.Reader, length, limit int) (whole bool, err error) {
 	most, known := limit+1, length >= 0
 	if known {
 		most = length
@@ -108,7 +108,7 @@ func (r *request) readBody(body io.Reader, length, limit int) (whole bool, err e
 
 // growBody makes space in r.raw for more bytes, up to most. Beyond InlineBody
 // they are reserved first.
-func (r *request) growBody(most int) error {
+func (r *Request) growBody(most int) error {
 	size := min(most, max(firstPiece, 2*cap(r.raw)))
 	if r.hold.budget != nil {
 		size = min(most, max(bodyPiece, size))
@@ -127,8 +127,8 @@ func (r *request) growBody(most int) error {
 // admitBody authenticates the caller before a large body is read, and sets
 // whose share of the budget the body uses. The rights are checked again when
 // the body is there.
-func (s *Server) admitBody(r *request) error {
-	if s.cfg.Relay != nil && !r.route.local {
+func (s *Server) admitBody(r *Request) error {
+	if s.cfg.Relay != nil && !r.route.Local {
 		if err := s.relayAdmission(r); err != nil {
 			return err
 		}
@@ -136,14 +136,14 @@ func (s *Server) admitBody(r *request) error {
 		return nil
 	}
 	early := *r
-	early.renew()
+	early.Renew()
 	defer early.release()
 	err := s.access.admit(&early)
 	r.extra = early.extra
 	if err != nil {
 		return err
 	}
-	s.ownBody(r, early.caller.actor.Org.String())
+	s.ownBody(r, early.Caller.Actor.Org.String())
 	return nil
 }
 
@@ -154,19 +154,19 @@ func bearerName(bearer string) string {
 }
 
 // ownBody sets the budget and the owner of the request's body.
-func (s *Server) ownBody(r *request, owner string) {
+func (s *Server) ownBody(r *Request, owner string) {
 	r.hold = bodyHold{budget: s.bodies, owner: owner}
-	if r.route.need == needOperator {
+	if r.route.Need == NeedOperator {
 		r.hold.budget = s.operatorBodies
 	}
 }
 
 // holdRelayed reserves the body of a request that a worker has relayed.
-func (s *Server) holdRelayed(r *request) error {
+func (s *Server) holdRelayed(r *Request) error {
 	if len(r.raw) <= InlineBody || r.hold.budget != nil {
 		return nil
 	}
-	s.ownBody(r, r.caller.actor.Org.String())
+	s.ownBody(r, r.Caller.Actor.Org.String())
 	return r.hold.reserve(len(r.raw))
 }
 

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"bytes"
@@ -11,29 +11,29 @@ import (
 	"berth/compute"
 )
 
-// text is an answer other than JSON.
-type text struct {
-	contentType string
-	body        []byte
+// Text is an answer other than JSON.
+type Text struct {
+	ContentType string
+	Body        []byte
 }
 
-// notModified answers a client that already has the newest version.
-type notModified struct{}
+// NotModified answers a client that already has the newest version.
+type NotModified struct{}
 
 // reply sends answer.
-func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request, answer any) {
+func (s *Server) reply(ctx *fasthttp.RequestCtx, r *Request, answer any) {
 	s.writeHeaders(ctx, r)
 	switch a := answer.(type) {
-	case text:
-		ctx.SetContentType(a.contentType)
-		ctx.SetBody(a.body)
-	case notModified:
+	case Text:
+		ctx.SetContentType(a.ContentType)
+		ctx.SetBody(a.Body)
+	case NotModified:
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
-	case events:
+	case Events:
 		s.stream(ctx, r, a)
-	case download:
+	case Download:
 		s.download(ctx, a)
-	case list:
+	case List:
 		s.list(ctx, r, a)
 	default:
 		body, err := encode(answer)
@@ -60,7 +60,7 @@ func encode(v any) ([]byte, error) {
 }
 
 // fail sends err.
-func (s *Server) fail(ctx *fasthttp.RequestCtx, r *request, err error) {
+func (s *Server) fail(ctx *fasthttp.RequestCtx, r *Request, err error) {
 	s.writeHeaders(ctx, r)
 	f := failureOf(err)
 	if f.status >= fasthttp.StatusInternalServerError {
@@ -83,22 +83,22 @@ func (s *Server) fail(ctx *fasthttp.RequestCtx, r *request, err error) {
 }
 
 // logFailure logs the cause, which the answer does not contain.
-func (s *Server) logFailure(r *request, status int, err error) {
+func (s *Server) logFailure(r *Request, status int, err error) {
 	log := s.log.Error
 	if compute.CodeOf(err) == compute.CodeUnavailable || isDeadline(err) {
 		log = s.log.Debug
 	}
 	route := "no route"
 	if r.route != nil {
-		route = r.route.method + " " + r.route.path
+		route = r.route.Method + " " + r.route.Path
 	}
 	log("request not served",
 		"status", status, "code", compute.CodeOf(err), "err", fmt.Errorf("%s: %w", route, err))
 }
 
 // writeHeaders sets the headers that every answer has.
-func (s *Server) writeHeaders(ctx *fasthttp.RequestCtx, r *request) {
-	now := s.queryMeta()
+func (s *Server) writeHeaders(ctx *fasthttp.RequestCtx, r *Request) {
+	now := s.QueryMeta()
 	h := &ctx.Response.Header
 	h.Set("X-Request-Id", r.id)
 	h.Set("X-Berth-Index", strconv.FormatUint(max(now.Index, r.index), 10))
@@ -106,8 +106,8 @@ func (s *Server) writeHeaders(ctx *fasthttp.RequestCtx, r *request) {
 	h.Set("X-Berth-Last-Contact", strconv.FormatInt(now.LastContact, 10))
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	if r.etag != "" {
-		h.Set("ETag", r.etag)
+	if r.ETag != "" {
+		h.Set("ETag", r.ETag)
 	}
 	for name, value := range r.extra {
 		h.Set(name, value)

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"crypto/sha256"
@@ -11,55 +11,55 @@ import (
 
 // access decides who may make a request.
 type access struct {
-	*base
+	*Core
 	pace    *pace
 	touched *touched
 }
 
 // admit authenticates the caller and checks the rights that the route needs, in
 // one view of the state.
-func (a *access) admit(r *request) error {
+func (a *access) admit(r *Request) error {
 	if err := r.checkIdempotency(); err != nil {
 		return err
 	}
-	switch r.route.need {
-	case needNothing:
-		if r.route.body != nil {
+	switch r.route.Need {
+	case NeedNothing:
+		if r.route.Body != nil {
 			return a.pace.stranger(r)
 		}
 		return nil
-	case needScraper:
+	case NeedScraper:
 		return a.admitScraper(r)
-	case needStream:
+	case NeedStream:
 		if ok, err := a.admitStream(r); ok || err != nil {
 			return err
 		}
-	case needOperator:
+	case NeedOperator:
 		return a.admitOperator(r)
-	case needCaller, needOrg:
+	case NeedCaller, NeedOrg:
 	}
 	if err := a.authenticate(r); err != nil {
 		return err
 	}
-	if r.route.need == needOrg {
+	if r.route.Need == NeedOrg {
 		return r.enterOrg()
 	}
 	return nil
 }
 
 // authenticate sets the view and the caller from the bearer token.
-func (a *access) authenticate(r *request) error {
+func (a *access) authenticate(r *Request) error {
 	if len(r.bearer) < minCredential {
 		return a.stranger(r)
 	}
-	if err := a.readView(r); err != nil {
+	if err := a.ReadView(r); err != nil {
 		return err
 	}
 	who, ok := a.identify(r)
 	if !ok {
 		return a.stranger(r)
 	}
-	r.caller = who
+	r.Caller = who
 	if err := r.enterDefaultOrg(); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (a *access) authenticate(r *request) error {
 }
 
 // stranger refuses a request without a good credential.
-func (a *access) stranger(r *request) error {
+func (a *access) stranger(r *Request) error {
 	if err := a.pace.stranger(r); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (a *access) stranger(r *request) error {
 }
 
 // identify returns the caller of the bearer token.
-func (a *access) identify(r *request) (caller, bool) {
+func (a *access) identify(r *Request) (Caller, bool) {
 	if auth.LooksLikeAPIKey(r.bearer) {
 		return a.identifyKey(r)
 	}
@@ -84,26 +84,26 @@ func (a *access) identify(r *request) (caller, bool) {
 
 // identifyKey returns the caller of an API key. A key acts as its creator, in
 // its organization, while the creator is a member.
-func (a *access) identifyKey(r *request) (caller, bool) {
+func (a *access) identifyKey(r *Request) (Caller, bool) {
 	given, err := auth.ParseAPIKey(r.bearer)
 	if err != nil {
-		return caller{}, false
+		return Caller{}, false
 	}
-	key, ok := r.view.KeyByLookup(given.Lookup)
+	key, ok := r.View.KeyByLookup(given.Lookup)
 	if !ok || !given.Matches(key.Hash) {
-		return caller{}, false
+		return Caller{}, false
 	}
-	now := a.now()
+	now := a.Now()
 	if !key.Active || (!key.ExpiresAt.IsZero() && key.ExpiresAt <= compute.InstantOf(now)) {
-		return caller{}, false
+		return Caller{}, false
 	}
-	user, ok := r.view.User(key.User)
+	user, ok := r.View.User(key.User)
 	if !ok || !user.Active {
-		return caller{}, false
+		return Caller{}, false
 	}
-	who := caller{user: user, actor: fsm.Actor{User: user.ID, Key: key.ID, Org: key.Org}}
-	if !who.join(r.view, key.Org) {
-		return caller{}, false
+	who := Caller{User: user, Actor: fsm.Actor{User: user.ID, Key: key.ID, Org: key.Org}}
+	if !who.join(r.View, key.Org) {
+		return Caller{}, false
 	}
 	a.touched.use(key, now)
 	return who, true
@@ -112,24 +112,24 @@ func (a *access) identifyKey(r *request) (caller, bool) {
 // identifyToken returns the caller of an access token, without an organization.
 // The token ends with its login. A replica that is behind may not know a new
 // login yet.
-func (a *access) identifyToken(r *request) (caller, bool) {
-	claims, err := a.credentials.verify(r.view, r.bearer)
+func (a *access) identifyToken(r *Request) (Caller, bool) {
+	claims, err := a.Credentials.verify(r.View, r.bearer)
 	if err != nil {
-		return caller{}, false
+		return Caller{}, false
 	}
-	if live, known := r.view.Session(claims.Session); !live && (known || !r.stale) {
-		return caller{}, false
+	if live, known := r.View.Session(claims.Session); !live && (known || !r.stale) {
+		return Caller{}, false
 	}
-	user, ok := r.view.User(claims.User)
+	user, ok := r.View.User(claims.User)
 	if !ok || !user.Active || user.TokenVersion != claims.TokenVersion {
-		return caller{}, false
+		return Caller{}, false
 	}
-	return caller{user: user, actor: fsm.Actor{User: user.ID, TokenVersion: claims.TokenVersion}}, true
+	return Caller{User: user, Actor: fsm.Actor{User: user.ID, TokenVersion: claims.TokenVersion}}, true
 }
 
 // join sets the organization that c acts in, if c is a member.
-func (c *caller) join(view *fsm.View, id compute.OrgID) bool {
-	m, ok := view.Membership(id, c.user.ID)
+func (c *Caller) join(view *fsm.View, id compute.OrgID) bool {
+	m, ok := view.Membership(id, c.User.ID)
 	if !ok {
 		return false
 	}
@@ -137,26 +137,26 @@ func (c *caller) join(view *fsm.View, id compute.OrgID) bool {
 	if !ok {
 		return false
 	}
-	c.org, c.role, c.actor.Org = org, m.Role, id
+	c.Org, c.role, c.Actor.Org = org, m.Role, id
 	return true
 }
 
 // enterDefaultOrg sets the caller's organization: the key's, else that of
 // X-Org-Slug, else the default one.
-func (r *request) enterDefaultOrg() error {
+func (r *Request) enterDefaultOrg() error {
 	if r.orgSlug != "" {
-		org, ok := r.view.OrgBySlug(r.orgSlug)
-		keyed := !r.caller.actor.Key.IsZero()
-		if !ok || (keyed && org.ID != r.caller.actor.Org) || !r.caller.join(r.view, org.ID) {
+		org, ok := r.View.OrgBySlug(r.orgSlug)
+		keyed := !r.Caller.Actor.Key.IsZero()
+		if !ok || (keyed && org.ID != r.Caller.Actor.Org) || !r.Caller.join(r.View, org.ID) {
 			return errOrgHeader()
 		}
 		return nil
 	}
-	if r.caller.org != nil {
+	if r.Caller.Org != nil {
 		return nil
 	}
-	for _, m := range r.view.Memberships(r.caller.user.ID) {
-		if m.Default && r.caller.join(r.view, m.Org) {
+	for _, m := range r.View.Memberships(r.Caller.User.ID) {
+		if m.Default && r.Caller.join(r.View, m.Org) {
 			return nil
 		}
 	}
@@ -165,42 +165,42 @@ func (r *request) enterDefaultOrg() error {
 
 // enterOrg sets the caller's organization to the one in the path. A key may act
 // in its own only. An unknown and a foreign organization get the same answer.
-func (r *request) enterOrg() error {
-	org, ok := r.view.OrgBySlug(r.params["slug"])
-	if !ok || (!r.caller.actor.Key.IsZero() && org.ID != r.caller.actor.Org) || !r.caller.join(r.view, org.ID) {
-		return errNotFound()
+func (r *Request) enterOrg() error {
+	org, ok := r.View.OrgBySlug(r.Params["slug"])
+	if !ok || (!r.Caller.Actor.Key.IsZero() && org.ID != r.Caller.Actor.Org) || !r.Caller.join(r.View, org.ID) {
+		return NotFound()
 	}
-	if r.caller.role < r.route.role {
+	if r.Caller.role < r.route.Role {
 		return compute.Errorf(compute.CodeForbidden,
-			"You are %s of this organization; this needs %s.", r.caller.role, r.route.role).Named("role_too_low")
+			"You are %s of this organization; this needs %s.", r.Caller.role, r.route.Role).Named("role_too_low")
 	}
 	return nil
 }
 
 // admitOperator admits the root token and operators.
-func (a *access) admitOperator(r *request) error {
+func (a *access) admitOperator(r *Request) error {
 	if r.bearer == "" {
 		return a.stranger(r)
 	}
-	if err := a.readView(r); err != nil {
+	if err := a.ReadView(r); err != nil {
 		return err
 	}
-	sum, want := sha256.Sum256([]byte(r.bearer)), r.view.RootToken()
-	if r.view.Bootstrapped() && subtle.ConstantTimeCompare(sum[:], want[:]) == 1 {
-		r.caller.actor = fsm.Actor{Root: true}
+	sum, want := sha256.Sum256([]byte(r.bearer)), r.View.RootToken()
+	if r.View.Bootstrapped() && subtle.ConstantTimeCompare(sum[:], want[:]) == 1 {
+		r.Caller.Actor = fsm.Actor{Root: true}
 		return a.pace.caller(r)
 	}
 	if err := a.authenticate(r); err != nil {
 		return err
 	}
-	if !r.caller.user.Operator {
+	if !r.Caller.User.Operator {
 		return compute.Errorf(compute.CodeForbidden, "This is for operators of the cluster.").Named("not_operator")
 	}
 	return nil
 }
 
 // admitScraper checks the metrics token, if one is configured.
-func (a *access) admitScraper(r *request) error {
+func (a *access) admitScraper(r *Request) error {
 	want := a.cfg.MetricsToken
 	if want == "" || subtle.ConstantTimeCompare([]byte(want), []byte(r.bearer)) == 1 {
 		return nil
@@ -210,7 +210,7 @@ func (a *access) admitScraper(r *request) error {
 
 // admitStream checks the token of a stream. Not ok means that it is missing or
 // wrong; a credential may still admit the caller.
-func (a *access) admitStream(r *request) (ok bool, err error) {
+func (a *access) admitStream(r *Request) (ok bool, err error) {
 	id, ok := a.openStream(r)
 	if !ok {
 		return false, nil
@@ -218,20 +218,20 @@ func (a *access) admitStream(r *request) (ok bool, err error) {
 	// Output is readable without a quorum. A linearizable read is needed only
 	// if neither the local view nor an archive has the execution.
 	stale, _, _ := a.cfg.Reader.Stale()
-	view, err := stale.LoadArchived(compute.OrgID{}, id, a.openArchive(r.ctx))
+	view, err := stale.LoadArchived(compute.OrgID{}, id, a.OpenArchive(r.Ctx))
 	if err != nil {
-		return true, a.readView(r)
+		return true, a.ReadView(r)
 	}
 	if _, known := view.AnyExecution(id); known {
-		r.view = view
+		r.View = view
 		return true, nil
 	}
-	return true, a.readView(r)
+	return true, a.ReadView(r)
 }
 
 // openStream returns the execution of which the request has the stream token.
-func (a *access) openStream(r *request) (compute.ExecutionID, bool) {
+func (a *access) openStream(r *Request) (compute.ExecutionID, bool) {
 	token, given := r.args["token"]
-	id, err := compute.ParseExecutionID(r.params["id"])
-	return id, given && err == nil && a.credentials.opensStream(id, token)
+	id, err := compute.ParseExecutionID(r.Params["id"])
+	return id, given && err == nil && a.Credentials.opensStream(id, token)
 }

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"bufio"
@@ -10,23 +10,23 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// eventStream is the media type of events.
-const eventStream = "text/event-stream"
+// EventStream is the media type of events.
+const EventStream = "text/event-stream"
 
-// events is a streamed answer. It runs in its own goroutine until it returns or
+// Events is a streamed answer. It runs in its own goroutine until it returns or
 // a write fails.
 // Its context ends when the client hangs up, and when streams have to end.
-type events func(ctx context.Context, w *eventWriter)
+type Events func(ctx context.Context, w *EventWriter)
 
-// eventWriter writes server-sent events to one client.
-type eventWriter struct {
+// EventWriter writes server-sent events to one client.
+type EventWriter struct {
 	conn net.Conn
 	w    *bufio.Writer
 }
 
-// event writes one event with data as JSON. The client gets it at the next
+// Event writes one event with data as JSON. The client gets it at the next
 // flush.
-func (e *eventWriter) event(id string, data any) error {
+func (e *EventWriter) Event(id string, data any) error {
 	text, err := json.Marshal(data)
 	if err != nil {
 		return err
@@ -40,16 +40,16 @@ func (e *eventWriter) event(id string, data any) error {
 	return err
 }
 
-// comment writes a line that clients ignore.
-func (e *eventWriter) comment() error {
+// Comment writes a line that clients ignore.
+func (e *EventWriter) Comment() error {
 	if _, err := e.w.WriteString(": berth\n\n"); err != nil {
 		return err
 	}
-	return e.flush()
+	return e.Flush()
 }
 
-// flush sends buffered data and extends the write deadline.
-func (e *eventWriter) flush() error {
+// Flush sends buffered data and extends the write deadline.
+func (e *EventWriter) Flush() error {
 	if err := e.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ func (e *eventWriter) flush() error {
 }
 
 // stream sends the body that write produces.
-func (s *Server) stream(ctx *fasthttp.RequestCtx, r *request, write events) {
-	ctx.SetContentType(eventStream)
+func (s *Server) stream(ctx *fasthttp.RequestCtx, r *Request, write Events) {
+	ctx.SetContentType(EventStream)
 	ctx.Response.Header.Set("X-Accel-Buffering", "no")
 	conn := ctx.Conn()
 	// From here on the writer moves the deadline, with every event.
@@ -70,6 +70,6 @@ func (s *Server) stream(ctx *fasthttp.RequestCtx, r *request, write events) {
 	watchClient(conn, cancel)
 	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
 		defer cancel()
-		write(within, &eventWriter{conn, w})
+		write(within, &EventWriter{conn, w})
 	})
 }

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"crypto/hmac"
@@ -13,25 +13,25 @@ import (
 	"berth/fsm"
 )
 
-// maxIdempotencyKey is the maximum length of an Idempotency-Key.
-const maxIdempotencyKey = 255
+// MaxIdempotencyKey is the maximum length of an Idempotency-Key.
+const MaxIdempotencyKey = 255
 
-// op returns the operation of the request. With an Idempotency-Key its id is
+// Op returns the operation of the request. With an Idempotency-Key its id is
 // the same on every repeat and every node. Without one the id is new, so that
 // only repeats inside the cluster are recognised.
-func (c *base) op(r *request) fsm.Op {
+func (c *Core) Op(r *Request) fsm.Op {
 	if !r.op.ID.IsZero() {
 		return r.op
 	}
-	op := fsm.Op{ID: compute.OpID{UUID: c.newUUID()}, Org: r.caller.actor.Org}
+	op := fsm.Op{ID: compute.OpID{UUID: c.NewUUID()}, Org: r.Caller.Actor.Org}
 	if !r.seed.IsZero() {
 		op.ID.UUID = r.seed // The node that handed it on may have asked another server before.
 	}
 	if r.idempotency != "" {
 		op.Request = r.digest(hmac.New(sha256.New, c.requestKey))
 		scope := op.Org.String()
-		if op.Org.IsZero() && r.caller.user != nil {
-			scope = r.caller.user.ID.String() // A login acts in no organization yet.
+		if op.Org.IsZero() && r.Caller.User != nil {
+			scope = r.Caller.User.ID.String() // A login acts in no organization yet.
 		}
 		sum := sha256.Sum256([]byte("op\x00" + scope + "\x00" + r.idempotency))
 		copy(op.ID.UUID[:], sum[:])
@@ -53,10 +53,10 @@ func requestKey(master []byte) []byte {
 
 // digest returns a hash that differs between requests with the same
 // Idempotency-Key.
-func (r *request) digest(h hash.Hash) compute.Hash {
-	fmt.Fprintf(h, "%s %s", r.route.method, r.route.path)
+func (r *Request) digest(h hash.Hash) compute.Hash {
+	fmt.Fprintf(h, "%s %s", r.route.Method, r.route.Path)
 	for _, name := range r.route.params {
-		fmt.Fprintf(h, "\x00%s", r.params[name])
+		fmt.Fprintf(h, "\x00%s", r.Params[name])
 	}
 	fmt.Fprintf(h, "\x00%d\x00", len(r.raw))
 	h.Write(r.raw)
@@ -64,15 +64,15 @@ func (r *request) digest(h hash.Hash) compute.Hash {
 }
 
 // checkIdempotency refuses a key that is too long.
-func (r *request) checkIdempotency() error {
-	if len(r.idempotency) <= maxIdempotencyKey {
+func (r *Request) checkIdempotency() error {
+	if len(r.idempotency) <= MaxIdempotencyKey {
 		return nil
 	}
 	f := new(wire.Faults)
 	f.Add(wire.Fault{
 		Type: "string_too_long", Loc: []any{"header", "idempotency-key"},
-		Msg: fmt.Sprintf("String should have at most %d characters", maxIdempotencyKey),
-		Ctx: map[string]any{"max_length": maxIdempotencyKey},
+		Msg: fmt.Sprintf("String should have at most %d characters", MaxIdempotencyKey),
+		Ctx: map[string]any{"max_length": MaxIdempotencyKey},
 	})
 	return f
 }
@@ -81,30 +81,30 @@ func (r *request) checkIdempotency() error {
 // from that decision alone, because its object may be gone since. Sign-ins and
 // refusals are recalled by Apply instead. An error means that the key was used
 // with a different request.
-func (c *base) recall(r *request) error {
-	switch r.route.need {
-	case needCaller, needOrg, needOperator:
+func (c *Core) recall(r *Request) error {
+	switch r.route.Need {
+	case NeedCaller, NeedOrg, NeedOperator:
 	default:
 		return nil
 	}
-	if r.route.method == http.MethodGet || r.idempotency == "" && r.seed.IsZero() {
+	if r.route.Method == http.MethodGet || r.idempotency == "" && r.seed.IsZero() {
 		return nil
 	}
-	first, known := r.view.Recall(c.op(r))
+	first, known := r.View.Recall(c.Op(r))
 	switch refusal := first.Refusal; {
 	case refusal == nil:
-		r.first, r.repeat = first, known
+		r.First, r.Repeat = first, known
 	case refusal.Detail == "idempotency_key_reused":
 		return refusal
 	}
 	return nil
 }
 
-// propose proposes cmd, one at a time for each Idempotency-Key. A repeat gets
+// Propose proposes cmd, one at a time for each Idempotency-Key. A repeat gets
 // the first result.
-func (c *base) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
-	if r.repeat {
-		return r.first, nil
+func (c *Core) Propose(r *Request, cmd fsm.Command) (fsm.Result, error) {
+	if r.Repeat {
+		return r.First, nil
 	}
 	if r.idempotency != "" {
 		end, err := c.inflight.begin(r.op)
@@ -114,7 +114,7 @@ func (c *base) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
 		defer end()
 	}
 	fault.Point("api.propose.before")
-	result, index, err := c.cfg.Proposer.Propose(r.ctx, cmd)
+	result, index, err := c.cfg.Proposer.Propose(r.Ctx, cmd)
 	fault.Point("api.propose.after")
 	if err != nil {
 		return fsm.Result{}, err
@@ -123,17 +123,17 @@ func (c *base) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
 	return result, nil
 }
 
-// proposeAndSee proposes cmd and moves the request's view to one that includes
+// ProposeAndSee proposes cmd and moves the request's view to one that includes
 // the result.
-func (c *base) proposeAndSee(r *request, cmd fsm.Command) (fsm.Result, error) {
-	result, err := c.propose(r, cmd)
+func (c *Core) ProposeAndSee(r *Request, cmd fsm.Command) (fsm.Result, error) {
+	result, err := c.Propose(r, cmd)
 	if err != nil || r.index == 0 {
 		return result, err
 	}
-	view, err := c.cfg.Reader.Wait(r.ctx, r.index-1)
+	view, err := c.cfg.Reader.Wait(r.Ctx, r.index-1)
 	if err != nil {
 		return result, fmt.Errorf("wait for the change: %w", err)
 	}
-	r.view = view
+	r.View = view
 	return result, nil
 }

@@ -1,8 +1,7 @@
-package api
+package edge
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"berth/api/auth"
 	"berth/compute"
 )
 
@@ -33,88 +31,39 @@ const (
 // Server serves routes: connections, and the way of a request from its bytes to
 // its answer.
 type Server struct {
-	*base
+	*Core
 	access *access
-	routes []route
+	routes []Route
 	life   atomic.Pointer[lifetime]
 }
 
-// newEdge returns a Server for cfg that has no routes and does nothing yet.
-func newEdge(cfg EdgeConfig) (*Server, error) {
-	if err := cfg.validate(); err != nil {
+// New returns a Server for cfg that has no routes and does nothing yet.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg.setDefaults()
-	b, err := newBase(cfg)
+	c, err := newCore(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Server{base: b, access: &access{base: b, pace: newPace(cfg.Limits, cfg.Stopwatch), touched: newTouched()}}, nil
+	return &Server{Core: c, access: &access{Core: c, pace: newPace(cfg.Limits, cfg.Stopwatch), touched: newTouched()}}, nil
 }
 
-// setRoutes sets what the server serves. It comes before serving.
-func (s *Server) setRoutes(routes []route) {
+// SetRoutes sets what the server serves. It comes before serving.
+func (s *Server) SetRoutes(routes []Route) {
 	s.routes = routes
 	for i := range s.routes {
-		s.routes[i].params = s.routes[i].parameters()
+		s.routes[i].params = s.routes[i].Parameters()
 	}
 }
 
-// stranger counts a request without a good credential and returns its refusal.
-func (s *Server) stranger(r *request) error { return s.access.stranger(r) }
-
-// validate reports all missing fields at once.
-func (c *EdgeConfig) validate() error {
-	parts := errors.Join(
-		missing(c.Logger == nil, "Logger"), missing(c.Registerer == nil, "Registerer"),
-	)
-	if c.Relay != nil {
-		return parts
-	}
-	return errors.Join(
-		parts, missing(c.Proposer == nil, "Proposer"), missing(c.Reader == nil, "Reader"),
-		missing(c.Unseal == nil, "Unseal"),
-		missing(len(c.StreamKey) == 0, "StreamKey"), missing(len(c.RefreshKey) == 0, "RefreshKey"),
-	)
-}
-
-// missing returns the error for a setting if it is absent.
-func missing(absent bool, name string) error {
-	if !absent {
-		return nil
-	}
-	return errors.New(name + " is missing")
-}
-
-// setDefaults fills what may be left out.
-func (c *EdgeConfig) setDefaults() {
-	c.Limits = c.Limits.withDefaults()
-	if c.AccessTTL == 0 {
-		c.AccessTTL = 15 * time.Minute
-	}
-	if c.RefreshTTL == 0 {
-		c.RefreshTTL = 30 * 24 * time.Hour
-	}
-	if c.PasswordCost == (auth.PasswordCost{}) {
-		c.PasswordCost = auth.DefaultPasswordCost()
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Stopwatch == nil {
-		c.Stopwatch = time.Now
-	}
-	if c.Rand == nil {
-		c.Rand = rand.Reader
-	}
-}
+// Stranger counts a request without a good credential and returns its refusal.
+func (s *Server) Stranger(r *Request) error { return s.access.stranger(r) }
 
 // Drain sends clients elsewhere while the server still answers: /readyz answers
 // 503 from now on, and every answer closes its connection.
 func (s *Server) Drain() { s.draining.Store(true) }
-
-// Draining reports whether clients are sent elsewhere.
-func (c *base) Draining() bool { return c.draining.Load() }
 
 // Serve answers requests from l until ctx ends. Streams end then, other
 // requests in flight get a few seconds. It returns when all of that is over,
@@ -196,7 +145,7 @@ const minCredential = 40
 
 // parserError answers bytes that are not a valid request.
 func (s *Server) parserError(ctx *fasthttp.RequestCtx, err error) {
-	r := &request{id: s.newUUID().String(), begun: s.cfg.Stopwatch()}
+	r := &Request{id: s.NewUUID().String(), begun: s.cfg.Stopwatch()}
 	s.fail(ctx, r, parserErrorOf(err))
 }
 

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"bytes"
@@ -20,33 +20,33 @@ import (
 // shorter is sent whole.
 const listPiece = 64 << 10
 
-// list is an answer of many rows. They are encoded as the client takes them, so
+// List is an answer of many rows. They are encoded as the client takes them, so
 // that a long list takes no more memory of the node than a short one.
-type list struct {
-	before, after string // The JSON around the rows.
-	// rows yields the rows, or an error as the last pair. Its context ends with
+type List struct {
+	Before, After string // The JSON around the rows.
+	// Rows yields the rows, or an error as the last pair. Its context ends with
 	// the answer, which is after the handler has returned.
-	rows func(ctx context.Context) iter.Seq2[any, error]
+	Rows func(ctx context.Context) iter.Seq2[any, error]
 }
 
-// listIn returns the list that takes the place of the empty array called name in
+// ListIn returns the list that takes the place of the empty array called name in
 // around.
-func listIn(around any, name string, rows func(ctx context.Context) iter.Seq2[any, error]) (list, error) {
+func ListIn(around any, name string, rows func(ctx context.Context) iter.Seq2[any, error]) (List, error) {
 	data, err := encode(around)
 	if err != nil {
-		return list{}, err
+		return List{}, err
 	}
 	field := []byte(`"` + name + `":[`)
 	before, after, ok := bytes.Cut(data, append(field, ']'))
 	if !ok {
-		return list{}, fmt.Errorf("%T has no empty array %s", around, name)
+		return List{}, fmt.Errorf("%T has no empty array %s", around, name)
 	}
-	return list{before: string(before) + string(field), after: "]" + string(after), rows: rows}, nil
+	return List{Before: string(before) + string(field), After: "]" + string(after), Rows: rows}, nil
 }
 
 // list sends a list. An error in its first piece is answered as such; a later one
 // breaks the connection, because the status is already sent.
-func (s *Server) list(ctx *fasthttp.RequestCtx, r *request, l list) {
+func (s *Server) list(ctx *fasthttp.RequestCtx, r *Request, l List) {
 	rows := newListReader(r.life.hard, ctx.Conn(), s.log, l)
 	err := rows.fill()
 	switch {
@@ -65,7 +65,7 @@ func (s *Server) list(ctx *fasthttp.RequestCtx, r *request, l list) {
 
 // listReader encodes the rows of a list as they are read.
 type listReader struct {
-	list
+	List
 
 	conn   net.Conn
 	log    *slog.Logger
@@ -75,15 +75,15 @@ type listReader struct {
 
 	piece  bytes.Buffer // What is encoded and not read.
 	some   bool         // A row came.
-	ended  bool         // after is in piece, or was read.
+	ended  bool         // After is in piece, or was read.
 	broken error        // What ended the rows early.
 }
 
-func newListReader(life context.Context, conn net.Conn, log *slog.Logger, l list) *listReader {
+func newListReader(life context.Context, conn net.Conn, log *slog.Logger, l List) *listReader {
 	ctx, cancel := context.WithCancel(life)
-	out := &listReader{list: l, conn: conn, log: log, cancel: cancel}
-	out.next, out.stop = iter.Pull2(l.rows(ctx))
-	out.piece.WriteString(l.before)
+	out := &listReader{List: l, conn: conn, log: log, cancel: cancel}
+	out.next, out.stop = iter.Pull2(l.Rows(ctx))
+	out.piece.WriteString(l.Before)
 	return out
 }
 
@@ -96,7 +96,7 @@ func (l *listReader) fill() error {
 		row, err, ok := l.row()
 		switch {
 		case !ok:
-			l.piece.WriteString(l.after)
+			l.piece.WriteString(l.After)
 			l.ended = true
 			return io.EOF
 		case err != nil:

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import "berth/compute"
 
@@ -9,11 +9,11 @@ const (
 	maxDownloads      = 16 // Downloads of operators at once, beside Limits.Streams.
 )
 
-// takeStream counts a stream or a held answer of an organization and of the key
+// TakeStream counts a stream or a held answer of an organization and of the key
 // or user that asked, if it was one. The caller calls release at its end.
-func (c *base) takeStream(r *request, org compute.OrgID) (release func(), err error) {
+func (c *Core) TakeStream(r *Request, org compute.OrgID) (release func(), err error) {
 	busy := compute.Errorf(compute.CodeUnavailable, "This node has too many open streams.").Named("too_many_streams")
-	who := r.caller.name()
+	who := r.Caller.name()
 	if !c.orgStreams.take(org.String(), 1) {
 		return nil, busy
 	}
@@ -31,8 +31,8 @@ func (c *base) takeStream(r *request, org compute.OrgID) (release func(), err er
 	}, nil
 }
 
-// takeDownload counts a download of an operator.
-func (c *base) takeDownload() (release func(), err error) {
+// TakeDownload counts a download of an operator.
+func (c *Core) TakeDownload() (release func(), err error) {
 	const owner = "operators"
 	if !c.downloads.take(owner, 1) {
 		return nil, compute.Errorf(compute.CodeUnavailable,

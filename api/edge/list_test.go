@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"context"
@@ -19,7 +19,7 @@ func rowsOf(t *testing.T, n int, end func(yield func(any, error) bool)) (r *list
 	conn, peer := net.Pipe()
 	t.Cleanup(func() { conn.Close(); peer.Close() })
 	taken = new(int)
-	l, err := listIn(map[string]any{"rows": []string{}, "total": n}, "rows", func(context.Context) iter.Seq2[any, error] {
+	l, err := ListIn(map[string]any{"rows": []string{}, "total": n}, "rows", func(context.Context) iter.Seq2[any, error] {
 		return func(yield func(any, error) bool) {
 			for range n {
 				if *taken++; !yield(strings.Repeat("<", 98), nil) {
@@ -71,7 +71,7 @@ func TestShortLists(t *testing.T) {
 			t.Errorf("%d rows are %s, %v", n, data, err)
 		}
 	}
-	if _, err := listIn(map[string]any{"rows": []int{1}}, "rows", nil); err == nil {
+	if _, err := ListIn(map[string]any{"rows": []int{1}}, "rows", nil); err == nil {
 		t.Error("a list with rows of its own is accepted")
 	}
 }

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"strconv"
@@ -10,8 +10,8 @@ import (
 // maxWait is how long an answer is held at most.
 const maxWait = 60 * time.Second
 
-// parseWait parses the parameter wait: 30s, or 30.
-func parseWait(text string) (time.Duration, error) {
+// ParseWait parses the parameter wait: 30s, or 30.
+func ParseWait(text string) (time.Duration, error) {
 	f := new(wire.Faults)
 	d, err := time.ParseDuration(text)
 	if n, bad := strconv.ParseFloat(text, 64); bad == nil && n >= 0 && n < 1e6 {
@@ -27,8 +27,8 @@ func parseWait(text string) (time.Duration, error) {
 }
 
 // waitOf returns the time that the client asks to hold its answer.
-func waitOf(r *request) time.Duration {
-	wait, err := parseWait(r.args["wait"])
+func waitOf(r *Request) time.Duration {
+	wait, err := ParseWait(r.args["wait"])
 	if err != nil {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"bufio"
@@ -43,13 +43,13 @@ func (e *refused) Error() string { return fmt.Sprintf("a server answered %d", e.
 // relayAdmission has a server check the caller before the body of the request
 // is read. It asks for something that needs the same kind of credential and
 // changes nothing, because servers of other versions know that too.
-func (s *Server) relayAdmission(r *request) error {
+func (s *Server) relayAdmission(r *Request) error {
 	in := Relayed{
-		Method: fasthttp.MethodGet, Path: basePath + "/user/status", Op: s.newUUID(), ID: r.id, IP: r.ip, Base: r.base,
+		Method: fasthttp.MethodGet, Path: Root + "/user/status", Op: s.NewUUID(), ID: r.id, IP: r.IP, Base: r.Base,
 		Bearer: r.bearer, OrgSlug: r.orgSlug,
 	}
-	if r.route.need == needOperator {
-		in.Path = basePath + "/admin/brake"
+	if r.route.Need == NeedOperator {
+		in.Path = Root + "/admin/brake"
 	}
 	release, err := s.takeRelay(&in)
 	if err != nil {
@@ -70,11 +70,11 @@ func (s *Server) relayAdmission(r *request) error {
 }
 
 // failBody answers a request whose body was not read.
-func (s *Server) failBody(ctx *fasthttp.RequestCtx, r *request, err error) {
+func (s *Server) failBody(ctx *fasthttp.RequestCtx, r *Request, err error) {
 	if e, ok := errors.AsType[*refused](err); ok {
 		e.answer.write(ctx)
 		ctx.SetBody(e.body)
-		s.metrics.observe(r, r.route.method, e.answer.Status, s.took(r))
+		s.metrics.observe(r, r.route.Method, e.answer.Status, s.took(r))
 		return
 	}
 	s.fail(ctx, r, err)
@@ -94,9 +94,9 @@ const (
 // Class returns the class of a relayed request.
 func (in *Relayed) Class() RelayClass {
 	switch {
-	case strings.HasPrefix(in.Path, basePath+"/admin/"):
+	case strings.HasPrefix(in.Path, Root+"/admin/"):
 		return RelayOperator
-	case strings.HasPrefix(in.Path, streamPath+"/stream/"), in.Args["wait"] != "":
+	case strings.HasPrefix(in.Path, StreamRoot+"/stream/"), in.Args["wait"] != "":
 		return RelayStream
 	}
 	return RelayRequest
@@ -144,8 +144,8 @@ func (a *RelayedAnswer) read() ([]byte, error) {
 }
 
 // relay forwards the request to a server and passes its answer on.
-func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
-	in := r.relayed(s.newUUID())
+func (s *Server) relay(ctx *fasthttp.RequestCtx, r *Request) {
+	in := r.relayed(s.NewUUID())
 	release, err := s.takeRelay(&in)
 	if err != nil {
 		s.fail(ctx, r, err)
@@ -160,7 +160,7 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
 	if in.Class() == RelayStream {
 		r.conn = ctx.Conn()
 	}
-	stop := r.watch(cancel)
+	stop := r.Watch(cancel)
 	answer, err := s.cfg.Relay.Relay(within, in)
 	in.Body = nil
 	if err == nil && answer.Stream && patience.Stop() {
@@ -189,7 +189,7 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
 	}
 	answer.write(ctx)
 	ctx.SetBody(body)
-	s.metrics.observe(r, r.route.method, answer.Status, s.took(r))
+	s.metrics.observe(r, r.route.Method, answer.Status, s.took(r))
 }
 
 // write sets status and headers of the answer.
@@ -201,7 +201,7 @@ func (a *RelayedAnswer) write(ctx *fasthttp.RequestCtx) {
 }
 
 // relayStream passes a stream on as it comes.
-func (s *Server) relayStream(ctx *fasthttp.RequestCtx, r *request, answer *RelayedAnswer, end func()) {
+func (s *Server) relayStream(ctx *fasthttp.RequestCtx, r *Request, answer *RelayedAnswer, end func()) {
 	answer.write(ctx)
 	conn := ctx.Conn()
 	if err := ctx.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
@@ -212,7 +212,7 @@ func (s *Server) relayStream(ctx *fasthttp.RequestCtx, r *request, answer *Relay
 		defer answer.Body.Close()
 		copyStream(w, answer.Body, conn)
 	})
-	s.metrics.observe(r, r.route.method, answer.Status, s.took(r))
+	s.metrics.observe(r, r.route.Method, answer.Status, s.took(r))
 }
 
 // copyStream writes body to a client as it comes, until it ends or the client

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"context"
@@ -14,20 +14,20 @@ import (
 	"berth/fsm"
 )
 
-// staleMax is how far behind a replica may be that answers
+// StaleMax is how far behind a replica may be that answers
 // ?consistency=stale while a leader is known.
-const staleMax = 5 * time.Second
+const StaleMax = 5 * time.Second
 
-// readView sets the view that the request reads.
-func (c *base) readView(r *request) error {
+// ReadView sets the view that the request reads.
+func (c *Core) ReadView(r *Request) error {
 	if fault.Planted(fault.StaleAuth) {
 		return c.staleView(r)
 	}
 	switch mode := r.args["consistency"]; {
-	case mode == "stale" && r.route.method == fasthttp.MethodGet:
+	case mode == "stale" && r.route.Method == fasthttp.MethodGet:
 		return c.staleView(r)
 	case slices.Contains([]string{"", "stale", "linearizable"}, mode):
-		view, err := c.cfg.Reader.Read(r.ctx)
+		view, err := c.cfg.Reader.Read(r.Ctx)
 		if err != nil {
 			return fmt.Errorf("read the state: %w", err)
 		}
@@ -45,9 +45,9 @@ func (c *base) readView(r *request) error {
 
 // staleView sets the view to the newest local one, if it is recent enough to
 // check credentials.
-func (c *base) staleView(r *request) error {
+func (c *Core) staleView(r *Request) error {
 	view, lastContact, known := c.cfg.Reader.Stale()
-	limit := staleMax
+	limit := StaleMax
 	if !known {
 		limit = c.cfg.Limits.StaleAuthMax
 	}
@@ -60,22 +60,22 @@ func (c *base) staleView(r *request) error {
 
 // see sets the request's view. Before the cluster is bootstrapped no credential
 // can be checked, so the request is refused as unavailable.
-func (r *request) see(view *fsm.View) error {
+func (r *Request) see(view *fsm.View) error {
 	if !view.Bootstrapped() {
 		return compute.Errorf(compute.CodeUnavailable, "The cluster is being made.").
 			Named("not_bootstrapped").Retry(time.Second)
 	}
-	r.view = view
+	r.View = view
 	return nil
 }
 
-// openArchive returns a function that opens archives within ctx.
-func (c *base) openArchive(ctx context.Context) fsm.OpenArchive {
+// OpenArchive returns a function that opens archives within ctx.
+func (c *Core) OpenArchive(ctx context.Context) fsm.OpenArchive {
 	return func(a *fsm.Archive) (*fsm.ArchiveFile, error) { return c.cfg.Archives.Open(ctx, a) }
 }
 
-// queryMeta returns the node's index and its contact with the leader.
-func (c *base) queryMeta() QueryMeta {
+// QueryMeta returns the node's index and its contact with the leader.
+func (c *Core) QueryMeta() QueryMeta {
 	if c.cfg.Relay != nil {
 		return c.cfg.Relay.Status()
 	}

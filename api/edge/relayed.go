@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"context"
@@ -51,7 +51,7 @@ type RelayedAnswer struct {
 // up behind one that came.
 func (a *RelayedAnswer) Events() bool {
 	return a.Stream && slices.ContainsFunc(a.Header, func(h [2]string) bool {
-		return strings.EqualFold(h[0], "Content-Type") && strings.HasPrefix(h[1], eventStream)
+		return strings.EqualFold(h[0], "Content-Type") && strings.HasPrefix(h[1], EventStream)
 	})
 }
 
@@ -73,34 +73,34 @@ type QueryMeta struct {
 }
 
 // relayed returns the request as it travels.
-func (r *request) relayed(op compute.UUID) Relayed {
+func (r *Request) relayed(op compute.UUID) Relayed {
 	return Relayed{
-		Method: r.route.method, Path: r.route.path, Params: r.params, Args: r.args, Body: r.raw,
-		ID: r.id, Op: op, IP: r.ip, Base: r.base, Type: r.mediaType, Encoding: r.encoding,
+		Method: r.route.Method, Path: r.route.Path, Params: r.Params, Args: r.args, Body: r.raw,
+		ID: r.id, Op: op, IP: r.IP, Base: r.Base, Type: r.mediaType, Encoding: r.encoding,
 		Bearer: r.bearer, OrgSlug: r.orgSlug, Idempotency: r.idempotency,
-		LastEventID: r.lastEventID, IfNoneMatch: r.ifNoneMatch, Accept: r.accept,
+		LastEventID: r.LastEventID, IfNoneMatch: r.IfNoneMatch, Accept: r.Accept,
 	}
 }
 
 // requestOf returns the request that came as in to another node.
-func (s *Server) requestOf(in Relayed) (*request, error) {
-	r := &request{
-		begun: s.cfg.Stopwatch(), id: s.requestID(in.ID), params: in.Params, args: in.Args, raw: in.Body,
-		seed: in.Op, ip: in.IP, base: in.Base, mediaType: in.Type, encoding: in.Encoding,
+func (s *Server) requestOf(in Relayed) (*Request, error) {
+	r := &Request{
+		begun: s.cfg.Stopwatch(), id: s.requestID(in.ID), Params: in.Params, args: in.Args, raw: in.Body,
+		seed: in.Op, IP: in.IP, Base: in.Base, mediaType: in.Type, encoding: in.Encoding,
 		bearer: in.Bearer, orgSlug: in.OrgSlug, idempotency: in.Idempotency,
-		lastEventID: in.LastEventID, ifNoneMatch: in.IfNoneMatch, accept: in.Accept,
+		LastEventID: in.LastEventID, IfNoneMatch: in.IfNoneMatch, Accept: in.Accept,
 	}
-	if r.params == nil {
-		r.params = map[string]string{}
+	if r.Params == nil {
+		r.Params = map[string]string{}
 	}
 	if r.args == nil {
 		r.args = map[string]string{}
 	}
 	for i := range s.routes {
-		if rt := &s.routes[i]; rt.method == in.Method && rt.path == in.Path && !rt.local {
+		if rt := &s.routes[i]; rt.Method == in.Method && rt.Path == in.Path && !rt.Local {
 			r.route = rt
 			return r, nil
 		}
 	}
-	return r, errNotFound()
+	return r, NotFound()
 }

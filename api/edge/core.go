@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"log/slog"
@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// base is what the server and every handler share: the settings, and the way to
-// propose and to read.
-type base struct {
-	cfg         EdgeConfig
+// Core is what the server and every handler share: settings, credentials, and the
+// ways to propose and to read.
+type Core struct {
+	cfg         Config
 	log         *slog.Logger
 	metrics     *metrics
-	credentials *credentials
+	Credentials *Credentials
 	requestKey  []byte // Of the hashes that identify requests.
 	inflight    *inflight
 	draining    atomic.Bool
@@ -26,16 +26,16 @@ type base struct {
 	relays        relays  // What a worker relays.
 }
 
-func newBase(cfg EdgeConfig) (*base, error) {
+func newCore(cfg Config) (*Core, error) {
 	credentials, err := newCredentials(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &base{
+	return &Core{
 		cfg:         cfg,
 		log:         cfg.Logger.With("part", "api"),
 		metrics:     newMetrics(cfg.Registerer),
-		credentials: credentials,
+		Credentials: credentials,
 		requestKey:  requestKey(cfg.RefreshKey),
 		inflight:    newInflight(),
 
@@ -49,10 +49,14 @@ func newBase(cfg EdgeConfig) (*base, error) {
 	}, nil
 }
 
-// config returns the settings, with the defaults of what was left out.
-func (c *base) config() EdgeConfig { return c.cfg }
+// Config returns the settings, with the defaults of what was left out.
+func (c *Core) Config() Config { return c.cfg }
 
-func (c *base) now() time.Time { return c.cfg.Now() }
+// Now returns the wall-clock time.
+func (c *Core) Now() time.Time { return c.cfg.Now() }
 
 // took returns the time since a request began.
-func (c *base) took(r *request) time.Duration { return c.cfg.Stopwatch().Sub(r.begun) }
+func (c *Core) took(r *Request) time.Duration { return c.cfg.Stopwatch().Sub(r.begun) }
+
+// Draining reports whether clients are sent elsewhere.
+func (c *Core) Draining() bool { return c.draining.Load() }

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"bufio"
@@ -9,16 +9,16 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// octetStream is the media type of a file that is nothing else.
-const octetStream = "application/octet-stream"
+// OctetStream is the media type of a file that is nothing else.
+const OctetStream = "application/octet-stream"
 
-// download is an answer too large to hold in memory. The file format itself
+// Download is an answer too large to hold in memory. The file format itself
 // reveals truncation, because the status is already sent.
-type download func(w io.Writer) error
+type Download func(w io.Writer) error
 
 // download streams the body that write produces.
-func (s *Server) download(ctx *fasthttp.RequestCtx, write download) {
-	ctx.SetContentType(octetStream)
+func (s *Server) download(ctx *fasthttp.RequestCtx, write Download) {
+	ctx.SetContentType(OctetStream)
 	conn := ctx.Conn()
 	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
 		if err := write(patientWriter{conn, w}); err != nil {
@@ -34,6 +34,7 @@ type patientWriter struct {
 	w    *bufio.Writer
 }
 
+// Write implements io.Writer.
 func (p patientWriter) Write(data []byte) (int, error) {
 	if err := p.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return 0, err

@@ -1,9 +1,11 @@
-package api
+package edge
 
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/tls"
+	"errors"
 	"io"
 	"log/slog"
 	"time"
@@ -43,9 +45,9 @@ type Archives interface {
 	Open(ctx context.Context, a *fsm.Archive) (*fsm.ArchiveFile, error)
 }
 
-// EdgeConfig has the settings of a Server and the parts of the node that every
+// Config has the settings of a Server and the parts of the node that every
 // request uses.
-type EdgeConfig struct {
+type Config struct {
 	// Relay forwards requests, on a node without a replica. The fields for
 	// reading and changing the state are not needed there.
 	Relay Relay
@@ -84,6 +86,52 @@ type EdgeConfig struct {
 	Rand       io.Reader // crypto/rand when nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+}
+
+// Validate reports all missing fields at once.
+func (c *Config) Validate() error {
+	parts := errors.Join(
+		missing(c.Logger == nil, "Logger"), missing(c.Registerer == nil, "Registerer"),
+	)
+	if c.Relay != nil {
+		return parts
+	}
+	return errors.Join(
+		parts, missing(c.Proposer == nil, "Proposer"), missing(c.Reader == nil, "Reader"),
+		missing(c.Unseal == nil, "Unseal"),
+		missing(len(c.StreamKey) == 0, "StreamKey"), missing(len(c.RefreshKey) == 0, "RefreshKey"),
+	)
+}
+
+// missing returns the error for a setting if it is absent.
+func missing(absent bool, name string) error {
+	if !absent {
+		return nil
+	}
+	return errors.New(name + " is missing")
+}
+
+// setDefaults fills what may be left out.
+func (c *Config) setDefaults() {
+	c.Limits = c.Limits.withDefaults()
+	if c.AccessTTL == 0 {
+		c.AccessTTL = 15 * time.Minute
+	}
+	if c.RefreshTTL == 0 {
+		c.RefreshTTL = 30 * 24 * time.Hour
+	}
+	if c.PasswordCost == (auth.PasswordCost{}) {
+		c.PasswordCost = auth.DefaultPasswordCost()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Stopwatch == nil {
+		c.Stopwatch = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
+	}
 }
 
 // Limits bound the load that clients can put on a node. The operator may change

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"strconv"
@@ -31,10 +31,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 // observe counts one answer. Requests without a route share one label, so that
 // clients cannot create series.
-func (m *metrics) observe(r *request, method string, status int, took time.Duration) {
+func (m *metrics) observe(r *Request, method string, status int, took time.Duration) {
 	path := "none"
 	if r.route != nil {
-		path, method = r.route.path, r.route.method
+		path, method = r.route.Path, r.route.Method
 	} else if !knownMethod(method) {
 		method = "other"
 	}

@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"context"
@@ -20,10 +20,10 @@ const (
 	everyoneFactor = 20 // One account, from all networks.
 )
 
-// credentials makes and verifies passwords, keys and tokens with the keys of
+// Credentials makes and verifies passwords, keys and tokens with the keys of
 // this cluster.
-type credentials struct {
-	cfg       EdgeConfig
+type Credentials struct {
+	cfg       Config
 	passwords *auth.Passwords
 	logins    auth.Logins
 
@@ -33,13 +33,13 @@ type credentials struct {
 	signing   ed25519.PrivateKey
 }
 
-func newCredentials(cfg EdgeConfig) (*credentials, error) {
+func newCredentials(cfg Config) (*Credentials, error) {
 	passwords, err := auth.NewPasswords(cfg.PasswordCost, cfg.Rand)
 	if err != nil {
 		return nil, err
 	}
 	l := cfg.Limits
-	return &credentials{
+	return &Credentials{
 		cfg: cfg, passwords: passwords,
 		logins: auth.Logins{
 			Accounts:  auth.NewThrottle(l.LoginRate, l.LoginBurst, cfg.Stopwatch),
@@ -49,9 +49,9 @@ func newCredentials(cfg EdgeConfig) (*credentials, error) {
 	}, nil
 }
 
-// allowLogin refuses a sign-in that comes too soon. A worker reports the
+// AllowLogin refuses a sign-in that comes too soon. A worker reports the
 // address behind its own name.
-func (c *credentials) allowLogin(email, ip string) error {
+func (c *Credentials) AllowLogin(email, ip string) error {
 	via := ""
 	if i := strings.LastIndexByte(ip, ' '); i >= 0 {
 		via, ip = ip[:i], ip[i+1:]
@@ -66,21 +66,21 @@ func (c *credentials) allowLogin(email, ip string) error {
 	return nil
 }
 
-// newAPIKey returns a new API key.
-func (c *credentials) newAPIKey() (auth.APIKey, error) { return auth.NewAPIKey(c.cfg.Rand) }
+// NewAPIKey returns a new API key.
+func (c *Credentials) NewAPIKey() (auth.APIKey, error) { return auth.NewAPIKey(c.cfg.Rand) }
 
-// streamToken returns the token that opens the output of an execution.
-func (c *credentials) streamToken(id compute.ExecutionID) string {
+// StreamToken returns the token that opens the output of an execution.
+func (c *Credentials) StreamToken(id compute.ExecutionID) string {
 	return auth.StreamToken(c.cfg.StreamKey, id)
 }
 
 // opensStream reports whether token opens the output of an execution.
-func (c *credentials) opensStream(id compute.ExecutionID, token string) bool {
+func (c *Credentials) opensStream(id compute.ExecutionID, token string) bool {
 	return auth.CheckStreamToken(c.cfg.StreamKey, id, token)
 }
 
 // accessConfig returns the issuer and lifetimes of the cluster's access tokens.
-func (c *credentials) accessConfig(view *fsm.View) auth.AccessConfig {
+func (c *Credentials) accessConfig(view *fsm.View) auth.AccessConfig {
 	id := view.ClusterID().String()
 	return auth.AccessConfig{
 		Issuer: "berth:" + id, Audience: "berth-api:" + id, TTL: c.cfg.AccessTTL, Now: c.cfg.Now,
@@ -88,7 +88,7 @@ func (c *credentials) accessConfig(view *fsm.View) auth.AccessConfig {
 }
 
 // verify returns the claims of an access token, if a key in view signed it.
-func (c *credentials) verify(view *fsm.View, text string) (auth.Access, error) {
+func (c *Credentials) verify(view *fsm.View, text string) (auth.Access, error) {
 	return auth.NewVerifier(c.accessConfig(view), func(id string) (ed25519.PublicKey, bool) {
 		for _, key := range view.SigningKeys() {
 			if key.ID == id {
@@ -99,8 +99,8 @@ func (c *credentials) verify(view *fsm.View, text string) (auth.Access, error) {
 	}).Verify(text)
 }
 
-// sign returns an access token for a user's session.
-func (c *credentials) sign(view *fsm.View, user *compute.User, session compute.UUID) (string, time.Time, error) {
+// Sign returns an access token for a user's session.
+func (c *Credentials) Sign(view *fsm.View, user *compute.User, session compute.UUID) (string, time.Time, error) {
 	keys := view.SigningKeys()
 	if len(keys) == 0 {
 		return "", time.Time{}, compute.Errorf(compute.CodeUnavailable, "The cluster has no signing key yet.")
@@ -114,7 +114,7 @@ func (c *credentials) sign(view *fsm.View, user *compute.User, session compute.U
 }
 
 // privateKey returns the private half of key, unsealed once.
-func (c *credentials) privateKey(key *compute.SigningKey) (ed25519.PrivateKey, error) {
+func (c *Credentials) privateKey(key *compute.SigningKey) (ed25519.PrivateKey, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -129,8 +129,8 @@ func (c *credentials) privateKey(key *compute.SigningKey) (ed25519.PrivateKey, e
 	return private, nil
 }
 
-// newRefresh returns a new refresh token and its hash.
-func (c *credentials) newRefresh() (string, compute.Hash, error) {
+// NewRefresh returns a new refresh token and its hash.
+func (c *Credentials) NewRefresh() (string, compute.Hash, error) {
 	text, err := auth.NewRefreshToken(c.cfg.Rand)
 	if err != nil {
 		return "", compute.Hash{}, err
@@ -139,8 +139,8 @@ func (c *credentials) newRefresh() (string, compute.Hash, error) {
 	return text, hash, err
 }
 
-// nextRefresh returns the refresh token that follows text, and its hash.
-func (c *credentials) nextRefresh(text string) (string, compute.Hash, error) {
+// NextRefresh returns the refresh token that follows text, and its hash.
+func (c *Credentials) NextRefresh(text string) (string, compute.Hash, error) {
 	next, err := auth.NextRefreshToken(c.cfg.RefreshKey, text)
 	if err != nil {
 		return "", compute.Hash{}, err
@@ -149,14 +149,14 @@ func (c *credentials) nextRefresh(text string) (string, compute.Hash, error) {
 	return next, hash, err
 }
 
-// hashPassword returns the stored form of a password.
-func (c *credentials) hashPassword(ctx context.Context, password string) (string, error) {
+// HashPassword returns the stored form of a password.
+func (c *Credentials) HashPassword(ctx context.Context, password string) (string, error) {
 	return c.passwords.Hash(ctx, password)
 }
 
-// checkPassword reports whether password is user's. For a nil user it takes as
+// CheckPassword reports whether password is user's. For a nil user it takes as
 // long, so that timing reveals no accounts.
-func (c *credentials) checkPassword(ctx context.Context, user *compute.User, password string) (bool, error) {
+func (c *Credentials) CheckPassword(ctx context.Context, user *compute.User, password string) (bool, error) {
 	stored := ""
 	if user != nil {
 		stored = user.PasswordHash

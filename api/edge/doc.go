@@ -1,0 +1,20 @@
+// Package edge takes requests of the REST API from a connection to a handler,
+// and the handler's answer back, the same on every node. Package api has the
+// handlers: edge knows no endpoint, only the rows of their table (route.go).
+//
+// On the way a request is framed in one way or refused (request.go), its body is
+// read within a budget (bodies.go), its credential is checked in one view of the
+// state (access.go, view.go), a repeat is recognised (operations.go), and its
+// rate is limited (pace.go). On a node without a replica it is relayed to a
+// server (relay.go). On the way back errors become statuses (errors.go) and
+// answers bytes (reply.go, events.go, list.go, download.go).
+//
+// Rules. It never imports api. It alone uses fasthttp, whose buffers are used
+// again: what a handler sees is copied. A request reads one view: the credential,
+// the rights and the data of an answer are of the same instant. Every request has
+// a deadline, and what is held longer counts as a stream (streams.go). Anything
+// that grows has a limit in Limits or in the const block of its file.
+//
+// The tests of package api go through this package over HTTP; here are those of
+// what is not seen from there.
+package edge
