@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,5 +98,48 @@ func TestLongLists(t *testing.T) {
 		if len(seen) != rows {
 			t.Errorf("%s: %d different rows, want %d", name, len(seen), rows)
 		}
+	}
+}
+
+// TestWorkloadsArePaged reads the executions that have not ended three at a time. The
+// one that the cursor names ends between two pages.
+func TestWorkloadsArePaged(t *testing.T) {
+	w := newWorld(t)
+	var want []compute.ExecutionID
+	for range 8 {
+		want = append(want, w.start("cpu"))
+	}
+	slices.Reverse(want)
+	_, worker := w.newWorker()
+	for _, at := range []*world{w, worker} {
+		var got []compute.ExecutionID
+		cursor := ""
+		for {
+			var page []wire.ExecutionSummary
+			at.mustDo("GET", "/workloads/list?limit=3"+cursor, w.adaKey, nil, &page)
+			for _, e := range page {
+				got = append(got, e.ExecutionID)
+			}
+			if len(page) < 3 {
+				break
+			}
+			last := page[2].ExecutionID
+			if at == worker && len(got) == 3 {
+				w.mustDo("POST", "/workloads/abort/"+last.String(), w.adaKey, nil, nil)
+			}
+			cursor = "&cursor=" + last.String()
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the pages have %v, want %v", got, want)
+		}
+	}
+	for _, bad := range []string{"cursor=x", "cursor=" + uuid(7).String(), "limit=0", "limit=1001"} {
+		w.want(422, "", "GET", "/workloads/list?"+bad, w.adaKey, nil)
+	}
+	var foreign []wire.ExecutionSummary
+	w.want(422, "", "GET", "/workloads/list?cursor="+want[0].String(), w.bobKey, nil)
+	w.mustDo("GET", "/workloads/list", w.bobKey, nil, &foreign)
+	if len(foreign) != 0 {
+		t.Errorf("another organization sees %d executions", len(foreign))
 	}
 }

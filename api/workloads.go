@@ -21,7 +21,7 @@ func (g *workloads) routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: root + "/workloads/list", Tag: "Workload Management", Need: edge.NeedCaller,
 			Summary: "The executions that have not ended, newest first.",
-			Reply:   of[[]wire.ExecutionSummary](), Handle: g.listWorkloads,
+			Query:   of[wire.WorkloadsQuery](), Reply: of[[]wire.ExecutionSummary](), Handle: g.listWorkloads,
 		},
 		{
 			Method: http.MethodPost, Path: root + "/workloads/abort/{id}", Tag: "Workload Management", Need: edge.NeedCaller,
@@ -36,22 +36,44 @@ func (g *workloads) routes() []edge.Route {
 	}
 }
 
-// maxWorkloads is the length of the list of workloads: the default limit of
-// queued and live executions of an organization.
-const maxWorkloads = 11_000
-
-// listWorkloads answers the executions that have not ended.
+// listWorkloads answers a page of the executions that have not ended.
 func (g *workloads) listWorkloads(r *edge.Request) (any, error) {
+	in := r.Query.(*wire.WorkloadsQuery)
+	live := r.View.Live(r.Caller.Actor.Org)
+	if in.Cursor != "" {
+		last, err := g.lastSeen(r, in.Cursor)
+		if err != nil {
+			return nil, err
+		}
+		live = r.View.LiveAfter(last)
+	}
 	return edge.List{Before: "[", After: "]", Rows: func(context.Context) iter.Seq2[any, error] {
 		return func(yield func(any, error) bool) {
 			n := 0
-			for e := range r.View.Live(r.Caller.Actor.Org) {
-				if n++; !yield(summaryOf(r.View, e), nil) || n == maxWorkloads {
+			for e := range live {
+				if n++; !yield(summaryOf(r.View, e), nil) || n == in.Limit {
 					return
 				}
 			}
 		}
 	}}, nil
+}
+
+// lastSeen returns the execution that a cursor names. It may have ended, and been
+// archived, since its page was read.
+func (g *workloads) lastSeen(r *edge.Request, cursor string) (*compute.Execution, error) {
+	id, err := compute.ParseExecutionID(cursor)
+	if err == nil {
+		if err = g.dig(r, id); err != nil {
+			return nil, err
+		}
+		if e, ok := r.View.Execution(r.Caller.Actor.Org, id); ok {
+			return e, nil
+		}
+	}
+	f := new(wire.Faults)
+	f.Value("no execution of the organization: begin again without a cursor", "query", "cursor")
+	return nil, f
 }
 
 func (g *workloads) abortWorkload(r *edge.Request) (any, error) { return g.stop(r, compute.StopHard) }

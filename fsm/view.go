@@ -146,6 +146,19 @@ func (v *executionTables) Live(org compute.OrgID) iter.Seq[*compute.Execution] {
 	return v.newest(v.live.Descend(lastHistoryKey(org)), org)
 }
 
+// LiveAfter yields what Live yields behind an execution of the organization,
+// whether that still lives or not.
+func (v *executionTables) LiveAfter(e *compute.Execution) iter.Seq[*compute.Execution] {
+	place := historyKeyOf(e)
+	return func(yield func(*compute.Execution) bool) {
+		for next := range v.newest(v.live.Descend(place), e.Org) {
+			if next.ID != e.ID && !yield(next) {
+				return
+			}
+		}
+	}
+}
+
 // Held yields the live attempts of an organization, the newest execution
 // first.
 func (v *executionTables) Held(org compute.OrgID) iter.Seq[compute.Work] {

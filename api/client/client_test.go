@@ -3,10 +3,12 @@ package client_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -275,5 +277,37 @@ func TestFinishedWaits(t *testing.T) {
 	}
 	if all := asked.all(); len(all) != 3 || !strings.HasSuffix(all[0].path, "?wait=30s") {
 		t.Errorf("asked %+v", all)
+	}
+}
+
+// TestWorkloadsFollowPages checks that a list of several pages is read to its end.
+func TestWorkloadsFollowPages(t *testing.T) {
+	const rows = 2345
+	id := func(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) }
+	transport := fakeWire(func(r *http.Request) (*http.Response, error) {
+		first := 0
+		if cursor := r.URL.Query().Get("cursor"); cursor != "" {
+			for id(first) != cursor {
+				first++
+			}
+			first++
+		}
+		limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
+		if err != nil {
+			return nil, err
+		}
+		var page []string
+		for i := first; i < min(first+limit, rows); i++ {
+			page = append(page, `{"execution_id":"`+id(i)+`"}`)
+		}
+		return &http.Response{
+			StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader("[" + strings.Join(page, ",") + "]")),
+		}, nil
+	})
+	c := mustNew(t, client.Config{Addrs: []string{"http://a"}, HTTP: &http.Client{Transport: transport}})
+	list, err := c.Workloads(t.Context())
+	if err != nil || len(list) != rows || list[rows-1].ExecutionID.String() != id(rows-1) {
+		t.Errorf("%d rows, %v, want %d", len(list), err, rows)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"berth/api/wire"
@@ -105,9 +106,23 @@ func (c *Client) Delete(ctx context.Context, id compute.ExecutionID) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: "/execution/" + id.String()})
 }
 
-// Workloads returns the executions that have not ended.
+// workloadsPage is how many executions are asked for at a time.
+const workloadsPage = 1000
+
+// Workloads returns the executions that have not ended, newest first. It reads page by
+// page, so that an execution that ends meanwhile may be in the list.
 func (c *Client) Workloads(ctx context.Context) ([]wire.ExecutionSummary, error) {
-	var out []wire.ExecutionSummary
-	err := c.do(ctx, call{method: http.MethodGet, path: "/workloads/list", out: &out})
-	return out, err
+	var all []wire.ExecutionSummary
+	query := url.Values{"limit": {strconv.Itoa(workloadsPage)}}
+	for {
+		var page []wire.ExecutionSummary
+		if err := c.do(ctx, call{method: http.MethodGet, path: "/workloads/list", query: query, out: &page}); err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < workloadsPage {
+			return all, nil
+		}
+		query.Set("cursor", page[len(page)-1].ExecutionID.String())
+	}
 }

@@ -18,6 +18,12 @@ type ExecutionStatus struct {
 	Errors      []string            `json:"errors" doc:"Why it did not complete; empty otherwise."`
 }
 
+// WorkloadsQuery are the parameters of GET /workloads/list.
+type WorkloadsQuery struct {
+	Limit  int    `json:"limit" default:"1000" min:"1" max:"1000" doc:"Page size."`
+	Cursor string `json:"cursor" maxlen:"36" doc:"The execution_id of the last row of the page before; the first page when absent. A page with fewer rows than limit is the last one."`
+}
+
 // Stopped answers a request to end an execution, or to delete it.
 type Stopped struct {
 	ExecutionID compute.ExecutionID `json:"execution_id"`

@@ -45,14 +45,14 @@ func printNodes(cmd *cobra.Command, c *client.Client, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	t := cli.NewTable("name", "state", "part", "gpus", "api", "version", "id")
+	t := cli.NewTable("name", "state", "part", "gpus", "api", "version", "gaps", "id")
 	for _, n := range nodes {
 		state := n.State.String()
 		if n.Drained {
 			state += ", drained"
 		}
 		state += clockOf(n)
-		t.AppendRow(cli.Row(n.Name, state, partOf(n, peers), gpusOf(n), n.API, n.Version, n.ID))
+		t.AppendRow(cli.Row(n.Name, state, partOf(n, peers), gpusOf(n), n.API, n.Version, gapsText(n.Gaps), n.ID))
 	}
 	return cli.PrintTable(cmd.OutOrStdout(), t)
 }
@@ -96,4 +96,16 @@ func gpusOf(n wire.Node) string {
 		}
 	}
 	return cli.CountTypes(types)
+}
+
+// gapsText names what a node's kernel does not enforce of the sandbox, "-" for nothing.
+func gapsText(gaps []compute.Gap) string {
+	if len(gaps) == 0 {
+		return "-"
+	}
+	texts := make([]string, len(gaps))
+	for i, g := range gaps {
+		texts[i] = g.String()
+	}
+	return strings.Join(texts, ", ")
 }
