@@ -116,11 +116,26 @@ func published() []Published {
 	return []Published{{"CraneSched", 10_600}, {"Gödel", 5_000}, {"Nomad C2M", 1_500}}
 }
 
-// Run runs a measurement.
-func Run(ctx context.Context, cfg Config) (_ Report, err error) {
-	if err := cfg.Validate(); err != nil {
-		return Report{}, err
+// BareRaft returns how many entries a second three peers of this machine commit with
+// Raft alone.
+func BareRaft(ctx context.Context) (perSecond float64, err error) {
+	cfg := Config{Nodes: 1}.withDefaults()
+	if cfg.Dir, err = os.MkdirTemp("", "berth-bench-"); err != nil {
+		return 0, err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(cfg.Dir)) }()
+	f, err := openFleet(ctx, cfg)
+	if err != nil {
+		return 0, fmt.Errorf("start peers: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	var r Report
+	err = bare(ctx, f, &r)
+	return r.BareRaftPS, err
+}
+
+// withDefaults returns cfg with functions that do nothing in place of nil ones.
+func (cfg Config) withDefaults() Config {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -130,6 +145,15 @@ func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 	if cfg.Progress == nil {
 		cfg.Progress = func(int, int, string) {}
 	}
+	return cfg
+}
+
+// Run runs a measurement.
+func Run(ctx context.Context, cfg Config) (_ Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return Report{}, err
+	}
+	cfg = cfg.withDefaults()
 	if cfg.Dir == "" {
 		if cfg.Dir, err = os.MkdirTemp("", "berth-bench-"); err != nil {
 			return Report{}, err

@@ -3,8 +3,6 @@ package benchcmd
 import (
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
 	"strings"
 	"time"
 
@@ -56,38 +54,18 @@ func (f *workersFlags) run(cmd *cobra.Command) error {
 	if f.workers < 1 || f.workers > mostWorkers {
 		return cli.UsageErrorf("--workers: %d is not 1 to %d", f.workers, mostWorkers)
 	}
-	program, err := dev.Program()
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "berth-workers-")
-	if err != nil {
-		return fmt.Errorf("make directory: %w", err)
-	}
-	defer os.RemoveAll(dir)
 	gpus := make([]string, f.workers)
 	for i := range gpus {
 		gpus[i] = fmt.Sprintf("n%d=%s:1", workerServers+i+1, workerGPU)
 	}
-	cluster, err := dev.Open(cmd.Context(), dev.Config{
-		Dir: dir, Nodes: workerServers + f.workers, Workers: f.workers, GPUs: strings.Join(gpus, ";"), Binary: program,
-		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
-	})
-	if err != nil {
-		return err
-	}
-	defer cluster.Close()
 	fmt.Fprintf(cmd.ErrOrStderr(), "berth: starting %d servers and %d workers\n", workerServers, f.workers)
 	began := time.Now() //nolint:forbidigo // Real processes have real time.
-	return cluster.RunWhile(cmd.Context(), func() error { return f.measure(cmd, dir, time.Since(began)) })
+	cfg := dev.Config{Nodes: workerServers + f.workers, Workers: f.workers, GPUs: strings.Join(gpus, ";")}
+	return withCluster(cmd, cfg, func(state *dev.State) error { return f.measure(cmd, state, time.Since(began)) })
 }
 
-// measure measures the cluster in dir. up is the time it took to come up.
-func (f *workersFlags) measure(cmd *cobra.Command, dir string, up time.Duration) error {
-	state, err := dev.ReadState(dir)
-	if err != nil {
-		return err
-	}
+// measure measures a cluster. up is the time it took to come up.
+func (f *workersFlags) measure(cmd *cobra.Command, state *dev.State, up time.Duration) error {
 	cfg := workers.Config{
 		RootToken: state.RootToken, APIKey: state.APIKey, Org: state.OrgSlug, GPUType: workerGPU, Idle: f.calm,
 		Progress: progressTo(cmd.ErrOrStderr()),

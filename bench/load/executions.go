@@ -1,0 +1,97 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"sync/atomic"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// noop is code that does nothing, and its time limit in seconds.
+const (
+	noop        = "pass\n"
+	noopTimeout = 60
+)
+
+// ExecutionsConfig says what is executed.
+type ExecutionsConfig struct {
+	Alone   int    // Executions one after the other.
+	Many    int    // Executions of all clients together.
+	Clients int    // How many clients wait at once.
+	Python  string // The interpreter that the reference starts.
+}
+
+// Executions is how fast code that does nothing is executed, asked of a follower.
+type Executions struct {
+	Alone     Spread  `json:"alone"`      // From the submit to the terminal status.
+	Reference Spread  `json:"python"`     // The interpreter alone, for the same code.
+	Ratio     float64 `json:"ratio"`      // Of the two medians.
+	PerSecond float64 `json:"per_second"` // Of many clients.
+	CPUMS     float64 `json:"cpu_ms"`     // Of all nodes, without sandboxes, for each of many.
+	Clients   int     `json:"clients"`
+}
+
+// MeasureExecutions executes code that does nothing.
+func MeasureExecutions(ctx context.Context, c *Cluster, cfg ExecutionsConfig) (out Executions, err error) {
+	out.Clients = cfg.Clients
+	root, err := c.client(c.RootToken)
+	if err != nil {
+		return out, err
+	}
+	// Without a quota an organization may run fewer executions at once.
+	if _, err := root.SetQuota(ctx, wire.NewQuota{Org: c.Org, MaxConcurrent: cfg.Clients}); err != nil {
+		return out, err
+	}
+	user, err := c.client(c.APIKey)
+	if err != nil {
+		return out, err
+	}
+	one := func(ctx context.Context) error { return execute(ctx, user) }
+	alone, err := times(ctx, 1, upTo(cfg.Alone), one)
+	if err != nil {
+		return out, fmt.Errorf("one after the other: %w", err)
+	}
+	python, err := times(ctx, 1, upTo(cfg.Alone), func(ctx context.Context) error {
+		return exec.CommandContext(ctx, cfg.Python, "-c", noop).Run()
+	})
+	if err != nil {
+		return out, fmt.Errorf("start %s: %w", cfg.Python, err)
+	}
+	out.Alone, out.Reference = spreadOf(alone), spreadOf(python)
+	out.Ratio = out.Alone.P50MS / out.Reference.P50MS
+	begun := time.Now() //nolint:forbidigo // Real processes have real time.
+	spent, err := c.spent(func() error {
+		_, err := times(ctx, cfg.Clients, upTo(cfg.Many), one)
+		return err
+	})
+	if err != nil {
+		return out, fmt.Errorf("%d clients: %w", cfg.Clients, err)
+	}
+	out.PerSecond = float64(cfg.Many) / time.Since(begun).Seconds()
+	out.CPUMS = float64(spent.Milliseconds()) / float64(cfg.Many)
+	return out, nil
+}
+
+// execute submits code that does nothing and waits for its end.
+func execute(ctx context.Context, c *client.Client) error {
+	started, err := c.Submit(ctx, client.Start{Code: noop, Timeout: noopTimeout})
+	if err != nil {
+		return err
+	}
+	e, err := c.Finished(ctx, started.ExecutionID)
+	if err == nil && e.Status != compute.StatusCompleted {
+		err = fmt.Errorf("execution %s ended as %s: %v", started.ExecutionID, e.Status, e.Errors)
+	}
+	return err
+}
+
+// upTo returns a function that returns true n times, whoever calls it.
+func upTo(n int) func() bool {
+	var done atomic.Int64
+	return func() bool { return done.Add(1) <= int64(n) }
+}

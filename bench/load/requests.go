@@ -1,0 +1,152 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"berth/api/client"
+)
+
+const apiRoot = "/api/v2/external"
+
+// RequestsConfig says how much is asked.
+type RequestsConfig struct {
+	Submits  int // Submits that nothing starts. An organization may queue 10,000.
+	Clients  int // That submit at once.
+	Readers  int // That read at once.
+	ReadFor  time.Duration
+	BareRaft float64 // Entries a second of Raft alone on this machine, measured before.
+}
+
+// Requests is how fast a follower answers.
+type Requests struct {
+	SubmitsPS  float64 `json:"submits_per_s"`
+	SubmitCPU  float64 `json:"submit_cpu_ms"` // Of all nodes.
+	Submits    Spread  `json:"submits"`
+	BareRaftPS float64 `json:"bare_raft_per_s"`
+	Ratio      float64 `json:"of_bare_raft"`
+
+	Linearizable Reads `json:"linearizable_status"`
+	Stale        Reads `json:"stale_status"`
+	Whole        Reads `json:"whole_record"` // Of an execution that has ended.
+}
+
+// Reads is a series of reads.
+type Reads struct {
+	PerSecond float64 `json:"per_second"`
+	CPUMS     float64 `json:"cpu_ms"` // Of all nodes, for each read.
+	Spread
+}
+
+// MeasureRequests drains all nodes, so that nothing starts, submits, and reads.
+func MeasureRequests(ctx context.Context, c *Cluster, cfg RequestsConfig) (out Requests, err error) {
+	user, err := c.client(c.APIKey)
+	if err != nil {
+		return out, err
+	}
+	ended, err := user.Submit(ctx, client.Start{Code: noop, Timeout: noopTimeout})
+	if err != nil {
+		return out, err
+	}
+	if _, err := user.Finished(ctx, ended.ExecutionID); err != nil {
+		return out, err
+	}
+	if err := drainAll(ctx, c); err != nil {
+		return out, err
+	}
+	out.BareRaftPS = cfg.BareRaft
+	begun := time.Now() //nolint:forbidigo // Real processes have real time.
+	var took []time.Duration
+	spent, err := c.spent(func() (err error) {
+		took, err = times(ctx, cfg.Clients, upTo(cfg.Submits), func(ctx context.Context) error {
+			_, err := user.Submit(ctx, client.Start{Code: noop, Timeout: noopTimeout})
+			return err
+		})
+		return err
+	})
+	if err != nil {
+		return out, fmt.Errorf("submit: %w", err)
+	}
+	out.SubmitsPS = float64(cfg.Submits) / time.Since(begun).Seconds()
+	out.SubmitCPU = float64(spent.Microseconds()) / 1000 / float64(cfg.Submits)
+	out.Submits = spreadOf(took)
+	if cfg.BareRaft > 0 {
+		out.Ratio = out.SubmitsPS / cfg.BareRaft
+	}
+	path := apiRoot + "/execution/streaming/" + ended.ExecutionID.String()
+	for _, series := range []struct {
+		reads *Reads
+		path  string
+	}{
+		{&out.Linearizable, path + "/status"},
+		{&out.Stale, path + "/status?consistency=stale"},
+		{&out.Whole, apiRoot + "/execution/" + ended.ExecutionID.String()},
+	} {
+		if *series.reads, err = c.read(ctx, cfg, series.path); err != nil {
+			return out, fmt.Errorf("read %s: %w", series.path, err)
+		}
+	}
+	return out, nil
+}
+
+// drainAll has no node take new work.
+func drainAll(ctx context.Context, c *Cluster) error {
+	root, err := c.client(c.RootToken)
+	if err != nil {
+		return err
+	}
+	nodes, err := root.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if _, err := root.DrainNode(ctx, n.ID, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads a path of the follower for a time.
+func (c *Cluster) read(ctx context.Context, cfg RequestsConfig, path string) (out Reads, err error) {
+	wire := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: cfg.Readers, DisableCompression: true}}
+	defer wire.CloseIdleConnections()
+	begun := time.Now() //nolint:forbidigo // Real processes have real time.
+	var took []time.Duration
+	spent, err := c.spent(func() (err error) {
+		took, err = times(ctx, cfg.Readers, func() bool { return time.Since(begun) < cfg.ReadFor },
+			func(ctx context.Context) error { return get(ctx, wire, c.Follower()+path, c.APIKey) })
+		return err
+	})
+	if err != nil || len(took) == 0 {
+		return out, err
+	}
+	out.PerSecond = float64(len(took)) / time.Since(begun).Seconds()
+	out.CPUMS = float64(spent.Microseconds()) / 1000 / float64(len(took))
+	out.Spread = spreadOf(took)
+	return out, nil
+}
+
+// get reads one answer to its end.
+func get(ctx context.Context, wire *http.Client, url, key string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	resp, err := wire.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("answered %s", resp.Status)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package benchcmd
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/bench/load"
+	"berth/bench/schedule"
+	"berth/cmd/berth/cli"
+)
+
+// newIdle returns the command berth bench idle.
+func newIdle() *cobra.Command {
+	var settle, window time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "idle",
+		Short: "Measure the processor time of an idle cluster",
+		Long: `Idle starts three servers on this machine, waits until they have settled, and measures
+how much processor time each uses while nothing is asked of it.`,
+		Args: cli.Arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if settle < 0 || window < time.Second {
+				return cli.UsageErrorf("--settle must be 0s or more, and --window 1s or more")
+			}
+			return withLoad(cmd, func(c *load.Cluster) error {
+				r, err := load.MeasureIdle(cmd.Context(), c, settle, window)
+				if err != nil || asJSON {
+					return errors.Join(err, printIf(cmd, err == nil, r))
+				}
+				t := cli.NewTable("node", "processor")
+				for _, n := range c.Nodes {
+					role := ""
+					if n.Leader {
+						role = " (leader)"
+					}
+					t.AppendRow(cli.Row(n.Name+role, ofCore(r.Nodes[n.Name])))
+				}
+				t.AppendRow(cli.Row("together", fmt.Sprintf("%s, limit %s", ofCore(r.Together), ofCore(r.Reference))))
+				return cli.PrintTable(cmd.OutOrStdout(), t)
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&settle, "settle", 15*time.Second, "`time` to wait first")
+	cmd.Flags().DurationVar(&window, "window", time.Minute, "`time` to measure")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// newExecutions returns the command berth bench executions.
+func newExecutions() *cobra.Command {
+	cfg := load.ExecutionsConfig{}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "executions",
+		Short: "Measure how fast code is executed",
+		Long: `Executions starts three servers on this machine and executes Python code that does
+nothing, asked of a follower: one after the other, then from many clients at once. Beside
+it stands the time that the interpreter alone takes for the same code. It needs root.`,
+		Args: cli.Arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cfg.Alone < 1 || cfg.Many < 1 || cfg.Clients < 1 {
+				return cli.UsageErrorf("--alone, --many and --clients must be 1 or more")
+			}
+			return withLoad(cmd, func(c *load.Cluster) error {
+				r, err := load.MeasureExecutions(cmd.Context(), c, cfg)
+				if err != nil || asJSON {
+					return errors.Join(err, printIf(cmd, err == nil, r))
+				}
+				t := cli.NewTable("figure", "value")
+				t.AppendRow(cli.Row("submit to end, seen by the client", spreadText(r.Alone)))
+				t.AppendRow(cli.Row("the interpreter alone", spreadText(r.Reference)))
+				t.AppendRow(cli.Row("ratio of the medians", fmt.Sprintf("%.2f", r.Ratio)))
+				t.AppendRow(cli.Row(fmt.Sprintf("executions a second, %d clients", r.Clients), fmt.Sprintf("%.1f", r.PerSecond)))
+				t.AppendRow(cli.Row("processor time of the nodes for each", fmt.Sprintf("%.1f ms, without sandboxes", r.CPUMS)))
+				return cli.PrintTable(cmd.OutOrStdout(), t)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&cfg.Alone, "alone", 100, "`executions` one after the other")
+	flags.IntVar(&cfg.Many, "many", 500, "`executions` of all clients together")
+	flags.IntVar(&cfg.Clients, "clients", 16, "`clients` at once")
+	flags.StringVar(&cfg.Python, "python", "python3", "`interpreter` of the reference")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// newAPI returns the command berth bench api.
+func newAPI() *cobra.Command {
+	cfg := load.RequestsConfig{}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "api",
+		Short: "Measure how fast a follower accepts and answers",
+		Long: `Api measures Raft alone on this machine, starts three servers, drains them so that nothing
+starts, and asks a follower: durable submits from many clients, then reads of a status,
+linearizable and stale, and of a whole record. It needs root.`,
+		Args: cli.Arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cfg.Submits < 1 || cfg.Clients < 1 || cfg.Readers < 1 || cfg.ReadFor < time.Second {
+				return cli.UsageErrorf("--submits, --clients and --readers must be 1 or more, and --read-for 1s or more")
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), "berth: measuring Raft alone")
+			var err error
+			if cfg.BareRaft, err = schedule.BareRaft(cmd.Context()); err != nil {
+				return err
+			}
+			return withLoad(cmd, func(c *load.Cluster) error {
+				r, err := load.MeasureRequests(cmd.Context(), c, cfg)
+				if err != nil || asJSON {
+					return errors.Join(err, printIf(cmd, err == nil, r))
+				}
+				t := cli.NewTable("figure", "a second", "processor of the nodes", "times")
+				t.AppendRow(cli.Row("entries of Raft alone", rate(r.BareRaftPS), "", ""))
+				t.AppendRow(cli.Row("durable submits", fmt.Sprintf("%s, %.2f of Raft alone", rate(r.SubmitsPS), r.Ratio),
+					fmt.Sprintf("%.2f ms each", r.SubmitCPU), spreadText(r.Submits)))
+				for _, reads := range []struct {
+					name string
+					of   load.Reads
+				}{
+					{"linearizable status reads", r.Linearizable}, {"stale status reads", r.Stale},
+					{"whole records that have ended", r.Whole},
+				} {
+					t.AppendRow(cli.Row(reads.name, rate(reads.of.PerSecond),
+						fmt.Sprintf("%.3f ms each", reads.of.CPUMS), spreadText(reads.of.Spread)))
+				}
+				return cli.PrintTable(cmd.OutOrStdout(), t)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&cfg.Submits, "submits", 9000, "`submits`; an organization may queue 10,000")
+	flags.IntVar(&cfg.Clients, "clients", 256, "`clients` that submit at once")
+	flags.IntVar(&cfg.Readers, "readers", 64, "`clients` that read at once")
+	flags.DurationVar(&cfg.ReadFor, "read-for", 5*time.Second, "`time` for each series of reads")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printIf prints a report as JSON if there is one.
+func printIf(cmd *cobra.Command, ok bool, report any) error {
+	if !ok {
+		return nil
+	}
+	return cli.PrintJSON(cmd.OutOrStdout(), report)
+}
+
+func ofCore(share float64) string { return fmt.Sprintf("%.2f %% of a core", 100*share) }
+
+func rate(perSecond float64) string { return fmt.Sprintf("%.0f", perSecond) }
+
+func spreadText(s load.Spread) string {
+	return fmt.Sprintf("p50 %.1f ms, p90 %.1f ms, p99 %.1f ms", s.P50MS, s.P90MS, s.P99MS)
+}
