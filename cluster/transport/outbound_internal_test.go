@@ -100,7 +100,7 @@ func TestCommitIsPushed(t *testing.T) {
 }
 
 // TestHeartbeatsAcknowledgeNothing checks that a follower that has only answered
-// heartbeats is told of no commit: its log was not compared.
+// heartbeats hears of no commit: its log was not compared.
 func TestHeartbeatsAcknowledgeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, sent := newOutbound(t, &toldLeader{last: 8, commit: 8, term: 4, state: raft.Leader})

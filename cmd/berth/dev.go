@@ -46,6 +46,8 @@ remove took out stays out; delete DIR/NODE/data and start again to let a new one
 		"simulated `GPUs`, NODE=TYPE:COUNT,...;...; a type may be cut, as in a100.mig_1g_10gb:7 "+
 			"(default: as before, or "+dev.DefaultGPUs+")")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "return once the cluster is ready and leave it running")
+	flags.BoolVar(&f.cfg.Profiles, "profiles", false,
+		"serve /debug/pprof/ beside /metrics, at the addresses in cluster.json, to the token in DIR/profiles.token")
 	flags.BoolVar(&f.noRestart, "no-restart", false, "do not restart a node that died")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the content of cluster.json when the cluster is ready")
 	cmd.AddCommand(newDevDown(&f.cfg.Dir), newDevGuard(&f.cfg.Dir))

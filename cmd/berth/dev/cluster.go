@@ -53,6 +53,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	plan, err := loadPlan(ctx, cfg)
 	if err == nil {
+		plan.profiles = cfg.Profiles
 		err = plan.writeConfigs()
 	}
 	if err != nil {
@@ -65,6 +66,10 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		cfg.Now = time.Now
 	}
 	cfg.Logger = cfg.Logger.With("part", "dev")
+	if names := withheld(os.Environ()); len(names) > 0 {
+		cfg.Logger.Warn("variables are not passed to the nodes", "names", names,
+			"hint", "nodes of berth dev read DIR/NODE/berth.yaml only")
+	}
 	return &Cluster{
 		cfg: cfg, plan: plan, lock: held,
 		ready: make(chan struct{}), woken: make(chan struct{}, 1),

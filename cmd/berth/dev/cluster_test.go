@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -372,4 +373,32 @@ func TestGuardEndsCluster(t *testing.T) {
 		_, err := dev.ReadState(dir)
 		return errors.Is(err, fs.ErrNotExist)
 	})
+}
+
+// TestProfiles checks that nodes serve profiles to the token of the directory alone,
+// and not without the flag.
+func TestProfiles(t *testing.T) {
+	dir := t.TempDir()
+	mustStart(t, dev.Config{Dir: dir, Nodes: 1, GPUs: "n1=t4", Profiles: true})
+	token, err := os.ReadFile(filepath.Join(dir, dev.ProfilesToken))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := strings.TrimSuffix(mustState(t, dir).Nodes[0].Metrics, "/metrics") + "/debug/pprof/"
+	for bearer, want := range map[string]int{
+		strings.TrimSpace(string(token)): http.StatusOK, "guess": http.StatusUnauthorized,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+bearer)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != want {
+			t.Errorf("%s with %q is %d, want %d", url, bearer, resp.StatusCode, want)
+		}
+	}
 }

@@ -35,6 +35,10 @@ type Config struct {
 	GPUs   string // In the format of DefaultGPUs; "" for those in the directory, or the default.
 	Binary string // The berth program.
 
+	// Profiles has the nodes serve profiles of themselves, to whoever has the token
+	// in ProfilesToken.
+	Profiles bool
+
 	// Restart restarts nodes that exit.
 	Restart bool
 

@@ -86,5 +86,8 @@ func (c *Config) arguments() []string {
 	if !c.Restart {
 		args = append(args, "--no-restart")
 	}
+	if c.Profiles {
+		args = append(args, "--profiles")
+	}
 	return args
 }

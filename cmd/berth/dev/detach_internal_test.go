@@ -15,8 +15,8 @@ func TestArguments(t *testing.T) {
 		{"nothing but the directory", Config{Dir: "/d", Restart: true}, []string{"dev", "--dir", "/d"}},
 		{
 			"everything",
-			Config{Dir: "/d", Nodes: 5, Workers: 2, GPUs: "n1=a100:1"},
-			[]string{"dev", "--dir", "/d", "--nodes", "5", "--workers", "2", "--gpus", "n1=a100:1", "--no-restart"},
+			Config{Dir: "/d", Nodes: 5, Workers: 2, GPUs: "n1=a100:1", Profiles: true},
+			[]string{"dev", "--dir", "/d", "--nodes", "5", "--workers", "2", "--gpus", "n1=a100:1", "--no-restart", "--profiles"},
 		},
 	} {
 		if got := tt.cfg.arguments(); !slices.Equal(got, tt.want) {

@@ -22,8 +22,12 @@ const (
 	tokenFile  = "join_token"
 	workerFile = "join_token_worker"
 	configFile = "berth.yaml"
-	logFile    = "node.log"
-	dataDir    = "data"
+
+	// ProfilesToken is the file, in the directory of the cluster, with the token for
+	// metrics and profiles.
+	ProfilesToken = "profiles.token"
+	logFile       = "node.log"
+	dataDir       = "data"
 
 	// In the data directory of the first node.
 	rootFile   = "root_token"
@@ -42,7 +46,8 @@ type plan struct {
 	OrgSlug   string        `json:"org_slug"`
 	APIKey    string        `json:"api_key,omitempty"`
 
-	dir string
+	dir      string
+	profiles bool // See Config.
 }
 
 // plannedNode is one node of the plan.
@@ -193,6 +198,11 @@ func (p *plan) readBootstrap() error {
 // cluster unless it exists, and the others join it.
 func (p *plan) writeConfigs() error {
 	host := p.host()
+	if p.profiles {
+		if err := writeFile(p.path(ProfilesToken), []byte(rand.Text()+"\n")); err != nil {
+			return err
+		}
+	}
 	for _, n := range p.Nodes {
 		if err := os.MkdirAll(p.path(n.Name), 0o700); err != nil {
 			return err
@@ -214,6 +224,9 @@ func (p *plan) config(host, n plannedNode) []byte {
 	}
 	if n.Name != host.Name {
 		fmt.Fprintf(&b, "join:\n  hosts: [%q]\n  token_file: %q\n", host.RPC, p.tokenOf(n))
+	}
+	if p.profiles {
+		fmt.Fprintf(&b, "metrics:\n  addr: 127.0.0.1:0\n  token_file: %q\n", p.path(ProfilesToken))
 	}
 	if n.GPUs == "" {
 		fmt.Fprintf(&b, "gpus:\n  source: none\n")

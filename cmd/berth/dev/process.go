@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -97,11 +99,29 @@ func (c *Cluster) execute(ctx context.Context, n plannedNode) error {
 func environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
-		if len(v) < 6 || v[:6] != "BERTH_" {
+		if !strings.HasPrefix(v, ownPrefix) {
 			env = append(env, v)
 		}
 	}
 	return env
+}
+
+// ownPrefix begins the names of Berth's own variables.
+const ownPrefix = "BERTH_"
+
+// withheld returns the names of the variables that would configure a node if it got them.
+// Those of clients and of tests are no surprise.
+func withheld(env []string) []string {
+	var names []string
+	for _, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		if strings.HasPrefix(name, ownPrefix) && !strings.HasPrefix(name, "BERTH_TEST_") &&
+			name != "BERTH_ADDR" && name != "BERTH_TOKEN" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // trimLog rotates a log that has grown too long. The node continues to write to
