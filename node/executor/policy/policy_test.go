@@ -49,7 +49,12 @@ func TestSeccomp(t *testing.T) {
 		kill  = uint32(unix.SECCOMP_RET_KILL_PROCESS)
 		eperm = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPERM)
 		nosys = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.ENOSYS)
+		inval = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EINVAL)
 		ours  = nativeArch
+
+		noProtocol = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPROTONOSUPPORT)
+		noType     = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.ESOCKTNOSUPPORT)
+		noFamily   = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EAFNOSUPPORT)
 	)
 	for _, test := range []struct {
 		name   string
@@ -76,12 +81,37 @@ func TestSeccomp(t *testing.T) {
 		{"fdatasync", ours, unix.SYS_FDATASYNC, nil, allow},
 		{"sync a range", ours, unix.SYS_SYNC_FILE_RANGE, nil, allow},
 		{"keyctl", ours, unix.SYS_KEYCTL, nil, eperm},
-		{"tcp socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET}, allow},
+		{"tcp socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, 0}, allow},
 		{"unix socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_UNIX}, allow},
 		{"packet socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_PACKET}, eperm},
 		{"crypto socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_ALG}, eperm},
 		{"vm socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_VSOCK}, eperm},
-		{"family with high bits", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET | 1<<32}, eperm},
+		{"family with high bits", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET | 1<<32, unix.SOCK_STREAM}, eperm},
+		{"stream socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_STREAM | unix.SOCK_CLOEXEC, unix.IPPROTO_TCP}, allow},
+		{"datagram socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM | unix.SOCK_NONBLOCK, unix.IPPROTO_UDP}, allow},
+		{"ping socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP}, allow},
+		{"ping socket of the other family", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_ICMP}, noProtocol},
+		{"raw socket, which the kernel refuses", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP}, allow},
+		{"protocol of a module", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP}, noProtocol},
+		{"protocol of a module, high bits", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET, 1<<32 | unix.SOCK_STREAM, 1<<32 | unix.IPPROTO_SCTP}, noProtocol},
+		{"protocol of another type", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_UDP}, noProtocol},
+		{"type of a module", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_SEQPACKET, 0}, noType},
+		{"unix socket of any type", ours, unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_SEQPACKET, 0}, allow},
+		{"route socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW | unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE}, allow},
+		{"netlink protocol of a module", ours, unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_GENERIC}, noProtocol},
+		{"unix pair", ours, unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_STREAM}, allow},
+		{"pair of another family", ours, unix.SYS_SOCKETPAIR, []uint64{unix.AF_VSOCK, unix.SOCK_STREAM}, noFamily},
+		{"socket option", ours, unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_REUSEADDR}, allow},
+		{"option of another level", ours, unix.SYS_SETSOCKOPT, []uint64{3, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY}, allow},
+		{"socket filter", ours, unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER}, eperm},
+		{"socket filter, high bits", ours, unix.SYS_SETSOCKOPT, []uint64{3, 1<<40 | unix.SOL_SOCKET, 1<<40 | unix.SO_ATTACH_FILTER}, eperm},
+		{"filter of a group of sockets", ours, unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, 51}, eperm},
+		{"name a thread", ours, unix.SYS_PRCTL, []uint64{unix.PR_SET_NAME}, allow},
+		{"seccomp by prctl", ours, unix.SYS_PRCTL, []uint64{1<<32 | unix.PR_SET_SECCOMP}, inval},
+		{"seccomp", ours, unix.SYS_SECCOMP, []uint64{1}, nosys},
+		{"asynchronous I/O", ours, unix.SYS_IO_SETUP, []uint64{1}, nosys},
+		{"size of a terminal", ours, unix.SYS_IOCTL, []uint64{0, unix.TIOCGWINSZ}, allow},
+		{"line discipline", ours, unix.SYS_IOCTL, []uint64{0, unix.TIOCSETD}, eperm},
 		{"personality default", ours, unix.SYS_PERSONALITY, []uint64{0}, allow},
 		{"personality without randomness", ours, unix.SYS_PERSONALITY, []uint64{0x40000}, eperm},
 		{"foreign architecture", foreignArch, 20, nil, kill},

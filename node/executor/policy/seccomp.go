@@ -32,8 +32,9 @@ func allowedFamilies() []uint64 {
 }
 
 const (
-	offsetNumber = 0 // Of the system call's number in struct seccomp_data.
-	offsetArch   = 4 // Of its architecture.
+	offsetNumber = 0  // Of the system call's number in struct seccomp_data.
+	offsetArch   = 4  // Of its architecture.
+	offsetArgs   = 16 // Of its arguments, 8 bytes each, the low half first.
 	x32Bit       = 0x40000000
 )
 
@@ -115,8 +116,8 @@ func conditions(args []specs.LinuxSeccompArg) seccompbpf.ArgumentConditions {
 }
 
 // prologue returns the instructions before the list. They kill a process that
-// makes a call of another architecture, and answer ENOSYS to clone3 and to calls
-// newer than the list.
+// makes a call of another architecture, answer ENOSYS to clone3 and to calls
+// newer than the list, and make the refusals.
 func prologue(info *arch.Info) []bpf.Instruction {
 	kill := bpf.RetConstant{Val: uint32(seccompbpf.ActionKillProcess)}
 	missing := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
@@ -134,9 +135,10 @@ func prologue(info *arch.Info) []bpf.Instruction {
 	for number := range info.SyscallNumbers {
 		newest = max(newest, number)
 	}
-	return append(program,
+	program = append(program,
 		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: uint32(newest), SkipTrue: 1}, missing,
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(info.SyscallNames["clone3"]), SkipTrue: 1}, missing)
+	return append(program, refuse(info)...)
 }
 
 // encode encodes the program as the kernel reads it.
