@@ -94,22 +94,51 @@ func forkFirst(spec *Spec, files []uintptr, cgroupFD int) (int, error) {
 		flags |= syscall.CLONE_NEWNET
 	}
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: spec.UIDBase, Size: UIDs}}
-	return syscall.ForkExec("/proc/self/exe", []string{"berth", Command}, &syscall.ProcAttr{
-		Dir:   "/",
-		Env:   []string{"GOMAXPROCS=1", "GOGC=off"}, // It allocates little and needs one thread.
-		Files: files,
-		Sys: &syscall.SysProcAttr{
-			Cloneflags:                 uintptr(flags),
-			UidMappings:                ids,
-			GidMappings:                ids,
-			GidMappingsEnableSetgroups: true,
-			Credential:                 &syscall.Credential{Uid: 0, Gid: 0},
-			Setsid:                     true,
-			UseCgroupFD:                cgroupFD >= 0,
-			CgroupFD:                   cgroupFD,
-			Pdeathsig:                  syscall.SIGKILL,
-		},
+	var pid int
+	err := asUser(spec.UIDBase, func() (err error) {
+		pid, err = syscall.ForkExec("/proc/self/exe", []string{"berth", Command}, &syscall.ProcAttr{
+			Dir:   "/",
+			Env:   []string{"GOMAXPROCS=1", "GOGC=off"}, // It allocates little and needs one thread.
+			Files: files,
+			Sys: &syscall.SysProcAttr{
+				Cloneflags:                 uintptr(flags),
+				UidMappings:                ids,
+				GidMappings:                ids,
+				GidMappingsEnableSetgroups: true,
+				Credential:                 &syscall.Credential{Uid: 0, Gid: 0},
+				Setsid:                     true,
+				UseCgroupFD:                cgroupFD >= 0,
+				CgroupFD:                   cgroupFD,
+				Pdeathsig:                  syscall.SIGKILL,
+			},
+		})
+		return err
 	})
+	return pid, err
+}
+
+// asUser calls fork while the calling thread, which must be locked, has the user as
+// its effective one and keeps its capabilities. The kernel counts what the processes
+// of a user namespace take (instances and watches of inotify, queued signals, message
+// queues) also for the user that made the namespace. If that were root, one sandbox
+// could take all that root may have, and no other process of the machine that
+// belongs to root, and no other sandbox, would get any.
+func asUser(user int, fork func() error) error {
+	bits, err := prctlGet(prGetSecurebits)
+	if err == nil {
+		err = prctl(prSetSecurebits, bits|secbitNoSetuidFixup, 0)
+	}
+	if err == nil {
+		err = setEffectiveUser(user)
+	}
+	if err != nil {
+		return fmt.Errorf("take the user of the sandbox: %w", err)
+	}
+	err = fork()
+	if e := errors.Join(setEffectiveUser(0), prctl(prSetSecurebits, bits, 0)); e != nil {
+		return errors.Join(err, fmt.Errorf("return to root: %w", e))
+	}
+	return err
 }
 
 // openMounts returns a detached mount for each bind. It excludes submounts that

@@ -28,6 +28,9 @@ const (
 	cloneNewCgroup        = 0x02000000
 	prSetNoNewPrivs       = 38
 	prCapBsetDrop         = 24
+	prGetSecurebits       = 27
+	prSetSecurebits       = 28
+	secbitNoSetuidFixup   = 0x4
 	prSetSeccomp          = 22
 	seccompModeFilter     = 2
 	rlimitNproc           = 6
@@ -98,6 +101,23 @@ func prctl(option, arg2, arg3 uintptr) error {
 }
 
 // sockFprog is struct sock_fprog.
+func prctlGet(option uintptr) (uintptr, error) {
+	value, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, 0, 0, 0, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return value, nil
+}
+
+// setEffectiveUser changes the effective user of the calling thread alone.
+func setEffectiveUser(user int) error {
+	same := ^uintptr(0)
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, same, uintptr(user), same); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 type sockFprog struct {
 	length uint16
 	filter *byte
