@@ -220,6 +220,35 @@ func TestCountsAreOwn(t *testing.T) {
 	n.end(first)
 }
 
+// TestNetlinkSocketsAreFew checks that all processes of an execution together have few
+// netlink sockets, whose buffers no limit bounds, and that interfaces can be listed.
+func TestNetlinkSocketsAreFew(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nil)
+	code := prelude + `
+def take(most):
+    taken = []
+    try:
+        while len(taken) < most: taken.append(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0))
+    except OSError as e:
+        print(errno.errorcode[e.errno], flush=True)
+    return taken
+some = take(10)
+print(any(os.get_inheritable(s.fileno()) for s in some), flush=True)
+if os.fork() == 0:
+    print(len(take(1000)), flush=True)
+    os._exit(0)
+os.wait()
+print(len(some) + len(take(6)))
+del some
+print([name for _, name in socket.if_nameindex()][:1], len(take(100)))
+`
+	o, out := n.execute(compute.Bundle{Code: code}, nil)
+	if want := "False\nEMFILE\n6\n16\nEMFILE\n['lo'] 16\n"; out != want {
+		t.Errorf("ended as %s with output\n%s\nwant\n%s", o.Status, out, want)
+	}
+}
+
 // TestForeignArchitectureIsKilled checks that a call of a foreign architecture
 // kills the code, which could ignore an error.
 func TestForeignArchitectureIsKilled(t *testing.T) {

@@ -52,6 +52,7 @@ func TestSeccomp(t *testing.T) {
 		inval = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EINVAL)
 		ours  = nativeArch
 
+		ask        = uint32(unix.SECCOMP_RET_USER_NOTIF)
 		noProtocol = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPROTONOSUPPORT)
 		noType     = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.ESOCKTNOSUPPORT)
 		noFamily   = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EAFNOSUPPORT)
@@ -97,7 +98,7 @@ func TestSeccomp(t *testing.T) {
 		{"protocol of another type", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_UDP}, noProtocol},
 		{"type of a module", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_SEQPACKET, 0}, noType},
 		{"unix socket of any type", ours, unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_SEQPACKET, 0}, allow},
-		{"route socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW | unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE}, allow},
+		{"route socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW | unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE}, ask},
 		{"netlink protocol of a module", ours, unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_GENERIC}, noProtocol},
 		{"unix pair", ours, unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_STREAM}, allow},
 		{"pair of another family", ours, unix.SYS_SOCKETPAIR, []uint64{unix.AF_VSOCK, unix.SOCK_STREAM}, noFamily},

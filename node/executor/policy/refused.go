@@ -20,7 +20,7 @@ type argument struct {
 type refusal struct {
 	call string
 	args []argument
-	err  unix.Errno
+	err  unix.Errno // 0 when the sandbox's first process decides.
 }
 
 const (
@@ -38,6 +38,8 @@ const (
 //     module. Socketpair makes sockets of every family. A line discipline is a module.
 //   - Filters of sockets and of system calls are compiled into memory of which the
 //     machine has a fixed amount. Without it no sandbox can start.
+//   - Nobody is charged for what waits in netlink sockets. The first process of the
+//     sandbox makes a few of them.
 //   - The number of contexts for asynchronous I/O is fixed for the machine.
 //
 // The errors are those of a kernel that lacks the feature, which programs handle.
@@ -63,6 +65,7 @@ func refusals() []refusal {
 			unix.EPROTONOSUPPORT,
 		},
 		{"socket", []argument{family(unix.AF_NETLINK), protocolNot(unix.NETLINK_ROUTE)}, unix.EPROTONOSUPPORT},
+		{"socket", []argument{family(unix.AF_NETLINK)}, 0},
 		{"socketpair", []argument{{index: 0, not: true, values: []uint32{unix.AF_UNIX}}}, unix.EAFNOSUPPORT},
 		{"ioctl", []argument{{index: 1, values: []uint32{unix.TIOCSETD}}}, unix.EPERM},
 		{
@@ -94,7 +97,11 @@ func refuse(info *arch.Info) []bpf.Instruction {
 // instructions returns the refusal's instructions. They are made from the last one to
 // the first, because each jump to the end skips those that follow it.
 func (r refusal) instructions(number uint32) []bpf.Instruction {
-	rest := []bpf.Instruction{bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(r.err)}}
+	verdict := unix.SECCOMP_RET_ERRNO | uint32(r.err)
+	if r.err == 0 {
+		verdict = unix.SECCOMP_RET_USER_NOTIF
+	}
+	rest := []bpf.Instruction{bpf.RetConstant{Val: verdict}}
 	for i := len(r.args) - 1; i >= 0; i-- {
 		rest = append(r.args[i].instructions(len(rest)), rest...)
 	}

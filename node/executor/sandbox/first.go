@@ -136,9 +136,15 @@ func execute(spec *Spec) (int, error) {
 		}
 	}
 	if len(spec.Seccomp) > 0 {
-		if err := installFilter(spec.Seccomp); err != nil {
+		listener, err := installFilter(spec.Seccomp)
+		if err != nil {
 			return 0, fmt.Errorf("install filter: %w", err)
 		}
+		server, err := newNetlinkServer(listener)
+		if err != nil {
+			return 0, err
+		}
+		go server.run()
 	}
 	pid, err := syscall.ForkExec(spec.Argv[0], spec.Argv, &syscall.ProcAttr{
 		Dir:   WorkDir,

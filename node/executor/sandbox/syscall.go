@@ -31,8 +31,9 @@ const (
 	prGetSecurebits       = 27
 	prSetSecurebits       = 28
 	secbitNoSetuidFixup   = 0x4
-	prSetSeccomp          = 22
-	seccompModeFilter     = 2
+	seccompModeFilter     = 1
+	seccompNewListener    = 0x8
+	seccompWaitKillable   = 0x20 // Linux 5.19.
 	rlimitNproc           = 6
 	landlockPathBeneath   = 1
 	lastCapability        = 63
@@ -124,9 +125,16 @@ type sockFprog struct {
 }
 
 // installFilter installs the seccomp filter on the calling thread.
-func installFilter(program []byte) error {
+func installFilter(program []byte) (listener int, err error) {
 	prog := sockFprog{length: uint16(len(program) / 8), filter: &program[0]}
-	return prctl(prSetSeccomp, seccompModeFilter, uintptr(unsafe.Pointer(&prog)))
+	for _, flags := range []uintptr{seccompNewListener | seccompWaitKillable, seccompNewListener} {
+		fd, _, errno := syscall.RawSyscall(sysSeccomp, seccompModeFilter, flags, uintptr(unsafe.Pointer(&prog)))
+		if errno == 0 {
+			return int(fd), nil
+		}
+		err = errno
+	}
+	return -1, err
 }
 
 // landlockRuleset is struct landlock_ruleset_attr up to the fields of ABI version 6.
