@@ -249,6 +249,16 @@ print([name for _, name in socket.if_nameindex()][:1], len(take(100)))
 	}
 }
 
+// TestTerminalsAreFew checks that an execution cannot take all terminals of the machine.
+func TestTerminalsAreFew(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nil)
+	code := "import os\nn = 0\ntry:\n    while n < 1000: os.openpty(); n += 1\nexcept OSError: pass\nprint(n)"
+	if o, out := n.execute(compute.Bundle{Code: code}, nil); out != "64\n" {
+		t.Errorf("ended as %s with output %q", o.Status, out)
+	}
+}
+
 // TestForeignArchitectureIsKilled checks that a call of a foreign architecture
 // kills the code, which could ignore an error.
 func TestForeignArchitectureIsKilled(t *testing.T) {

@@ -16,6 +16,10 @@ const (
 	// scratch is the mount point of the writable tmpfs while the root is built.
 	scratch     = newRoot + "/.scratch"
 	rootOptions = "size=16m,nr_inodes=16384,mode=0755"
+
+	// maxTerminals is the number of pseudo-terminals. The kernel has 4,096 for the
+	// whole machine, and charges their buffers, 128 KiB each, to nobody.
+	maxTerminals = 64
 )
 
 // scratchDirs returns the writable directories, in the order of their creation.
@@ -143,7 +147,7 @@ func mountPts() error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return fmt.Errorf("mount devpts: %w", err)
 	}
-	options := "newinstance,ptmxmode=0666,mode=0620"
+	options := fmt.Sprintf("newinstance,ptmxmode=0666,mode=0620,max=%d", maxTerminals)
 	if err := syscall.Mount("devpts", target, "devpts", syscall.MS_NOSUID|syscall.MS_NOEXEC, options); err != nil {
 		return fmt.Errorf("mount devpts: %w", err)
 	}
