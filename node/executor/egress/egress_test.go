@@ -184,6 +184,57 @@ func TestEgress(t *testing.T) {
 	group.Wait()
 }
 
+// connections returns how many connections of the address the machine keeps.
+func connections(t *testing.T, address netip.Addr) (count int) {
+	t.Helper()
+	flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+	must(t, err)
+	for _, flow := range flows {
+		if flow.Forward.SrcIP.Equal(address.AsSlice()) {
+			count++
+		}
+	}
+	return count
+}
+
+// TestConnectionsAreLimited checks that an attempt cannot fill the machine's table of
+// connections, and that the next attempt with its address has none of them.
+func TestConnectionsAreLimited(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("networks are made by root")
+	}
+	outsideNetwork(t, "11.22.66.2")
+	table, err := Open(fmt.Sprintf("v%d", os.Getpid()%10000), nil)
+	must(t, err)
+	defer func() { must(t, table.Close()) }()
+	const slot = 4002
+	_, own := addresses(slot)
+	file, err := table.Network(slot)
+	must(t, err)
+	must(t, inNamespace(t, file, func() error {
+		socket, err := net.ListenUDP("udp4", nil)
+		if err != nil {
+			return err
+		}
+		defer socket.Close()
+		for port := range uint16(maxConnections + 500) {
+			if _, err := socket.WriteToUDPAddrPort([]byte{0}, netip.AddrPortFrom(netip.MustParseAddr("11.22.66.2"), 1000+port)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}), file.Close())
+	if count := connections(t, own); count > maxConnections || count == 0 {
+		t.Errorf("the attempt has %d connections, at most %d are allowed", count, maxConnections)
+	}
+	file, err = table.Network(slot)
+	must(t, err)
+	defer file.Close()
+	if count := connections(t, own); count != 0 {
+		t.Errorf("the next attempt has %d connections of the one before", count)
+	}
+}
+
 // TestSlotReuse makes the network of a slot while the kernel may still be
 // removing the previous one.
 func TestSlotReuse(t *testing.T) {

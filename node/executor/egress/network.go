@@ -64,15 +64,32 @@ func (t *Table) connect(file *os.File, slot int) error {
 			return fmt.Errorf("remove old pair: %w", err)
 		}
 	}
+	gateway, own := addresses(slot)
+	if err := forget(own); err != nil {
+		return err
+	}
 	pair := &netlink.Veth{
 		LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: inside, PeerNamespace: netlink.NsFd(int(file.Fd())),
 	}
 	if err := netlink.LinkAdd(pair); err != nil {
 		return fmt.Errorf("add pair: %w", err)
 	}
-	gateway, own := addresses(slot)
 	if err := errors.Join(t.configureHost(name, gateway), configureInside(file, gateway, own)); err != nil {
 		return errors.Join(err, netlink.LinkDel(pair))
+	}
+	return nil
+}
+
+// forget removes the connections of an address that an earlier attempt had. The kernel
+// keeps those that nobody closed for up to five days. They would count for the next
+// attempt, and their packets would reach it.
+func forget(address netip.Addr) error {
+	filter := new(netlink.ConntrackFilter)
+	if err := filter.AddIP(netlink.ConntrackOrigSrcIP, address.AsSlice()); err != nil {
+		return fmt.Errorf("forget connections: %w", err)
+	}
+	if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, filter); err != nil {
+		return fmt.Errorf("forget connections: %w", err)
 	}
 	return nil
 }

@@ -31,6 +31,15 @@ const (
 	dnsPort       = 53
 )
 
+// maxConnections is the number of connections that an attempt may have. The table
+// of connections has 262,144 entries on a usual machine, and the kernel drops every
+// new connection, those of the cluster too, when it is full.
+const (
+	maxConnections = 4096
+	connectionsSet = "connections"
+	maxAddresses   = 1 << 13 // More than there are slots.
+)
+
 // Offsets into headers.
 const (
 	offsetSaddr = 12
@@ -148,6 +157,12 @@ func (t *Table) install(deny []netip.Prefix) error {
 		Name: "postrouting", Table: table, Type: nftables.ChainTypeNAT,
 		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
 	})
+	connections := &nftables.Set{
+		Table: table, Name: connectionsSet, KeyType: nftables.TypeIPAddr, Dynamic: true, Size: maxAddresses,
+	}
+	if err := conn.AddSet(connections, nil); err != nil {
+		return err
+	}
 	add := func(chain *nftables.Chain, parts ...[]expr.Any) {
 		rule := &nftables.Rule{Table: table, Chain: chain}
 		for _, part := range parts {
@@ -158,6 +173,7 @@ func (t *Table) install(deny []netip.Prefix) error {
 	from, to := t.onInterfaces(expr.MetaKeyIIFNAME), t.onInterfaces(expr.MetaKeyOIFNAME)
 	add(forward, from, family(unix.NFPROTO_IPV6), drop())
 	for _, chain := range []*nftables.Chain{forward, input} {
+		add(chain, from, family(unix.NFPROTO_IPV4), inState(expr.CtStateBitNEW), tooMany(connections), drop())
 		for _, server := range t.resolv.servers {
 			for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
 				add(chain, from, within(offsetDaddr, netip.PrefixFrom(server, 32)), port(protocol, dnsPort), accept())
@@ -169,7 +185,7 @@ func (t *Table) install(deny []netip.Prefix) error {
 		add(forward, from, within(offsetDaddr, prefix), drop())
 	}
 	add(forward, from, port(unix.IPPROTO_TCP, smtpPort), drop())
-	add(forward, to, established(), accept())
+	add(forward, to, inState(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept())
 	add(forward, to, drop())
 	add(nat, within(offsetSaddr, netip.MustParsePrefix(source)), []expr.Any{&expr.Masq{}})
 	return conn.Flush()
@@ -210,13 +226,23 @@ func port(protocol byte, number uint16) []expr.Any {
 	}
 }
 
-// established matches packets of established and related connections.
-func established() []expr.Any {
-	state := binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED)
+// inState matches packets of connections in one of the states.
+func inState(states uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: state, Xor: make([]byte, 4)},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(states), Xor: make([]byte, 4)},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
+	}
+}
+
+// tooMany matches packets of an address that has more than maxConnections.
+func tooMany(connections *nftables.Set) []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offsetSaddr, Len: 4},
+		&expr.Dynset{
+			SrcRegKey: 1, SetName: connections.Name, SetID: connections.ID, Operation: uint32(unix.NFT_DYNSET_OP_ADD),
+			Exprs: []expr.Any{&expr.Connlimit{Count: maxConnections, Flags: expr.NFT_CONNLIMIT_F_INV}},
+		},
 	}
 }
 
