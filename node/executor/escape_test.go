@@ -86,6 +86,8 @@ var escapes = []struct{ name, code string }{
 	{"take what the machine has for asynchronous I/O", `r, e = call(206, 1, ctypes.byref(ctypes.c_ulong(0))); escaped(r == 0)`},
 	{"speak to the kernel by another protocol", `socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 2); escaped(True)`},
 	{"load a line discipline", "m, s = os.openpty()\nr, e = call(16, s, 0x5423, ctypes.byref(ctypes.c_int(0))); escaped(r == 0)"},
+	{"have core dumps handled by the machine", "import resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n" +
+		`escaped(resource.getrlimit(resource.RLIMIT_CORE)[0] != 1)`},
 	{"see control groups", `escaped(len(os.listdir('/sys/fs/cgroup')) > 0)`},
 	{"raise its priority", `os.nice(-1); escaped(True)`},
 	{"exceed the kernel's largest socket buffers", `socket.socket().setsockopt(socket.SOL_SOCKET, 33, 1 << 24); escaped(True)`},

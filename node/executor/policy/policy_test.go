@@ -52,6 +52,7 @@ func TestSeccomp(t *testing.T) {
 		inval = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EINVAL)
 		ours  = nativeArch
 
+		pretend    = uint32(unix.SECCOMP_RET_ERRNO)
 		ask        = uint32(unix.SECCOMP_RET_USER_NOTIF)
 		noProtocol = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPROTONOSUPPORT)
 		noType     = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.ESOCKTNOSUPPORT)
@@ -111,6 +112,11 @@ func TestSeccomp(t *testing.T) {
 		{"seccomp by prctl", ours, unix.SYS_PRCTL, []uint64{1<<32 | unix.PR_SET_SECCOMP}, inval},
 		{"seccomp", ours, unix.SYS_SECCOMP, []uint64{1}, nosys},
 		{"asynchronous I/O", ours, unix.SYS_IO_SETUP, []uint64{1}, nosys},
+		{"limit files", ours, unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_NOFILE, 1 << 20, 0}, allow},
+		{"read the limit of core dumps", ours, unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 0, 1 << 20}, allow},
+		{"limit core dumps", ours, unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 1 << 20, 0}, pretend},
+		{"limit core dumps, from 4 GiB", ours, unix.SYS_PRLIMIT64, []uint64{0, 1<<32 | unix.RLIMIT_CORE, 1 << 32, 0}, pretend},
+		{"limit core dumps by the old call", ours, unix.SYS_SETRLIMIT, []uint64{unix.RLIMIT_CORE, 1 << 20}, pretend},
 		{"size of a terminal", ours, unix.SYS_IOCTL, []uint64{0, unix.TIOCGWINSZ}, allow},
 		{"line discipline", ours, unix.SYS_IOCTL, []uint64{0, unix.TIOCSETD}, eperm},
 		{"personality default", ours, unix.SYS_PERSONALITY, []uint64{0}, allow},

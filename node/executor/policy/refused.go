@@ -10,18 +10,26 @@ import (
 // kernel ignores the other bits of arguments of type int.
 type argument struct {
 	index  uint32
+	high   bool   // The high 32 bits instead.
 	mask   uint32 // Bits that count; 0 for all.
 	not    bool   // The condition holds for all values but these.
 	values []uint32
 }
 
-// refusal is a use of an allowed system call that fails with the error. All
+// refusal is a use of an allowed system call that has no effect, or another one. All
 // conditions must hold.
 type refusal struct {
-	call string
-	args []argument
-	err  unix.Errno // 0 when the sandbox's first process decides.
+	call   string
+	args   []argument
+	answer uint32 // An action of seccomp.
 }
+
+const (
+	askFirst = unix.SECCOMP_RET_USER_NOTIF // The sandbox's first process answers.
+	pretend  = unix.SECCOMP_RET_ERRNO      // The call returns 0 and does nothing.
+)
+
+func fail(err unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(err) }
 
 const (
 	socketTypeMask = 0xf // Without SOCK_NONBLOCK and SOCK_CLOEXEC.
@@ -40,6 +48,9 @@ const (
 //     machine has a fixed amount. Without it no sandbox can start.
 //   - Nobody is charged for what waits in netlink sockets. The first process of the
 //     sandbox makes a few of them.
+//   - A limit of 0 for core dumps still starts the machine's program for them, as root
+//     and outside of the execution's limits. Only the limit that the sandbox sets, a
+//     byte, prevents that, so it stays.
 //   - The number of contexts for asynchronous I/O is fixed for the machine.
 //
 // The errors are those of a kernel that lacks the feature, which programs handle.
@@ -53,32 +64,36 @@ func refusals() []refusal {
 	otherKind := argument{
 		index: 1, mask: socketTypeMask, not: true, values: []uint32{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_RAW},
 	}
+	coreLimit := argument{index: 1, values: []uint32{unix.RLIMIT_CORE}}
 	return []refusal{
-		{"socket", []argument{inet, otherKind}, unix.ESOCKTNOSUPPORT},
-		{"socket", []argument{inet, stream, protocolNot(0, unix.IPPROTO_TCP)}, unix.EPROTONOSUPPORT},
+		{"socket", []argument{inet, otherKind}, fail(unix.ESOCKTNOSUPPORT)},
+		{"socket", []argument{inet, stream, protocolNot(0, unix.IPPROTO_TCP)}, fail(unix.EPROTONOSUPPORT)},
 		{
 			"socket", []argument{family(unix.AF_INET), datagram, protocolNot(0, unix.IPPROTO_UDP, unix.IPPROTO_ICMP)},
-			unix.EPROTONOSUPPORT,
+			fail(unix.EPROTONOSUPPORT),
 		},
 		{
 			"socket", []argument{family(unix.AF_INET6), datagram, protocolNot(0, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6)},
-			unix.EPROTONOSUPPORT,
+			fail(unix.EPROTONOSUPPORT),
 		},
-		{"socket", []argument{family(unix.AF_NETLINK), protocolNot(unix.NETLINK_ROUTE)}, unix.EPROTONOSUPPORT},
-		{"socket", []argument{family(unix.AF_NETLINK)}, 0},
-		{"socketpair", []argument{{index: 0, not: true, values: []uint32{unix.AF_UNIX}}}, unix.EAFNOSUPPORT},
-		{"ioctl", []argument{{index: 1, values: []uint32{unix.TIOCSETD}}}, unix.EPERM},
+		{"socket", []argument{family(unix.AF_NETLINK), protocolNot(unix.NETLINK_ROUTE)}, fail(unix.EPROTONOSUPPORT)},
+		{"socket", []argument{family(unix.AF_NETLINK)}, askFirst},
+		{"socketpair", []argument{{index: 0, not: true, values: []uint32{unix.AF_UNIX}}}, fail(unix.EAFNOSUPPORT)},
+		{"ioctl", []argument{{index: 1, values: []uint32{unix.TIOCSETD}}}, fail(unix.EPERM)},
 		{
 			"setsockopt", []argument{
 				{index: 1, values: []uint32{unix.SOL_SOCKET}},
 				{index: 2, values: []uint32{
 					unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, soAttachReuseportCBPF, soAttachReuseportEBPF,
 				}},
-			}, unix.EPERM,
+			}, fail(unix.EPERM),
 		},
-		{"prctl", []argument{{index: 0, values: []uint32{unix.PR_SET_SECCOMP}}}, unix.EINVAL},
-		{"seccomp", nil, unix.ENOSYS},
-		{"io_setup", nil, unix.ENOSYS},
+		{"prctl", []argument{{index: 0, values: []uint32{unix.PR_SET_SECCOMP}}}, fail(unix.EINVAL)},
+		{"seccomp", nil, fail(unix.ENOSYS)},
+		{"io_setup", nil, fail(unix.ENOSYS)},
+		{"setrlimit", []argument{{index: 0, values: []uint32{unix.RLIMIT_CORE}}}, pretend},
+		{"prlimit64", []argument{coreLimit, {index: 2, not: true, values: []uint32{0}}}, pretend},
+		{"prlimit64", []argument{coreLimit, {index: 2, high: true, not: true, values: []uint32{0}}}, pretend},
 	}
 }
 
@@ -97,11 +112,7 @@ func refuse(info *arch.Info) []bpf.Instruction {
 // instructions returns the refusal's instructions. They are made from the last one to
 // the first, because each jump to the end skips those that follow it.
 func (r refusal) instructions(number uint32) []bpf.Instruction {
-	verdict := unix.SECCOMP_RET_ERRNO | uint32(r.err)
-	if r.err == 0 {
-		verdict = unix.SECCOMP_RET_USER_NOTIF
-	}
-	rest := []bpf.Instruction{bpf.RetConstant{Val: verdict}}
+	rest := []bpf.Instruction{bpf.RetConstant{Val: r.answer}}
 	for i := len(r.args) - 1; i >= 0; i-- {
 		rest = append(r.args[i].instructions(len(rest)), rest...)
 	}
@@ -114,7 +125,11 @@ func (r refusal) instructions(number uint32) []bpf.Instruction {
 // instructions returns the condition's instructions. They skip the rest, which has
 // that many instructions, if the condition does not hold.
 func (a argument) instructions(rest int) []bpf.Instruction {
-	list := []bpf.Instruction{bpf.LoadAbsolute{Off: offsetArgs + 8*a.index, Size: 4}}
+	offset := offsetArgs + 8*a.index
+	if a.high {
+		offset += 4
+	}
+	list := []bpf.Instruction{bpf.LoadAbsolute{Off: offset, Size: 4}}
 	if a.mask != 0 {
 		list = append(list, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: a.mask})
 	}

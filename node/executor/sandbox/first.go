@@ -174,6 +174,19 @@ func refusal(err error) error {
 	return err
 }
 
+// coreLimit is a byte: too little for a core dump, and the one limit with which the
+// kernel does not start the machine's program for core dumps either.
+const coreLimit = 1
+
+// limitCore sets the limit of core dumps, or 0 where a lower limit cannot be raised.
+func limitCore() error {
+	err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{Cur: coreLimit, Max: coreLimit})
+	if errors.Is(err, syscall.EPERM) {
+		return syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
+	}
+	return err
+}
+
 // limit sets the resource limits that the program inherits.
 func limit(spec *Spec) error {
 	for _, l := range []struct {
@@ -182,12 +195,14 @@ func limit(spec *Spec) error {
 	}{
 		{rlimitNproc, spec.MaxProcs},
 		{syscall.RLIMIT_NOFILE, spec.MaxFiles},
-		{syscall.RLIMIT_CORE, 0},
 	} {
 		limit := syscall.Rlimit{Cur: l.value, Max: l.value}
 		if err := syscall.Setrlimit(l.resource, &limit); err != nil {
 			return fmt.Errorf("set resource limit: %w", err)
 		}
+	}
+	if err := limitCore(); err != nil {
+		return fmt.Errorf("set resource limit: %w", err)
 	}
 	return nil
 }
