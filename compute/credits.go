@@ -92,3 +92,20 @@ func (p Price) Charge(d time.Duration) Credits {
 	}
 	return Credits(q)
 }
+
+// Buys returns how long credits last at the price, to the millisecond and at most
+// limit.
+func (p Price) Buys(credits Credits, limit time.Duration) time.Duration {
+	if p <= 0 {
+		return limit
+	}
+	hi, lo := bits.Mul64(uint64(max(credits, 0)), 1000)
+	if hi >= uint64(p) {
+		return limit
+	}
+	ms, _ := bits.Div64(hi, lo, uint64(p))
+	if ms > uint64(limit.Milliseconds()) {
+		return limit
+	}
+	return time.Duration(ms) * time.Millisecond
+}

@@ -170,3 +170,27 @@ func TestChargeDoesNotWrap(t *testing.T) {
 		t.Error("no such product")
 	}
 }
+
+func TestPaidGrace(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		ceiling        compute.Credits
+		timeout, grace time.Duration
+		owed, want     time.Duration
+	}{
+		{"no ceiling", 0, time.Minute, 10 * time.Second, 0, 10 * time.Second},
+		{"ceiling for both", 7000, time.Minute, 10 * time.Second, 0, 10 * time.Second},
+		{"ceiling beyond both", 70_000, time.Minute, 10 * time.Second, 0, 10 * time.Second},
+		{"ceiling for a part", 500, time.Second, 10 * time.Second, 0, 4 * time.Second},
+		{"ceiling for the limit", 100, time.Second, 10 * time.Second, 0, time.Millisecond},
+		{"owed", 500, time.Second, 10 * time.Second, 2 * time.Second, 2 * time.Second},
+		{"older record", 100, time.Second, 0, 0, 0},
+	} {
+		e := compute.Execution{
+			Price: 100, MaxCredits: test.ceiling, Timeout: test.timeout, StopGrace: test.grace, Owed: test.owed,
+		}
+		if got := e.PaidGrace(); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}

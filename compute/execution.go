@@ -109,6 +109,17 @@ type Execution struct {
 	ImportFiles int `cbor:"51,keyasint,omitempty"` // Number of its import files; 0 in older records.
 }
 
+// PaidGrace returns the time for the code of e to end after SIGTERM: StopGrace, or
+// what the ceiling of credits pays for after the time limit if that is less, at
+// least a millisecond. It is 0 in records that have no StopGrace.
+func (e *Execution) PaidGrace() time.Duration {
+	if e.MaxCredits == 0 || e.StopGrace == 0 {
+		return e.StopGrace
+	}
+	paid := e.Price.Buys(e.MaxCredits, e.Owed+e.Timeout+e.StopGrace) - e.Owed - e.Timeout
+	return min(max(paid, time.Millisecond), e.StopGrace)
+}
+
 // ImportCount returns the number of import files of e.
 func (e *Execution) ImportCount() int { return max(e.ImportFiles, len(e.Imports)) }
 

@@ -166,14 +166,13 @@ func (s *execution) prepareSingle(e *compute.Execution) *compute.Error {
 }
 
 // limitTime shortens the time limit of e so that its ceiling of credits buys
-// it with the grace behind it. At least a second of it stays; what the grace
-// then takes beyond the ceiling is not charged. It reports whether the ceiling
-// buys that second.
+// it with the grace behind it. At least a second of it stays, and the grace is
+// then shorter (PaidGrace). It reports whether the ceiling buys that second.
 func limitTime(e *compute.Execution) bool {
 	if e.MaxCredits == 0 {
 		return true
 	}
-	paid := buys(e.MaxCredits, e.Price, e.Owed+e.Timeout+e.StopGrace) - e.Owed
+	paid := e.Price.Buys(e.MaxCredits, e.Owed+e.Timeout+e.StopGrace) - e.Owed
 	least := min(leastTime, e.Timeout)
 	if limit := max(paid-e.StopGrace, least); limit < e.Timeout {
 		e.Timeout = limit

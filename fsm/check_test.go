@@ -244,7 +244,7 @@ func TestBuysNeverMoreThanTheCredits(t *testing.T) {
 	const limit = 1000 * time.Hour
 	for _, price := range []compute.Price{0, 1, 15, 100, 999, 1000, 1001, maxPrice} {
 		for _, credits := range []compute.Credits{-1, 0, 1, 99, 100, 101, compute.Credit, maxAmount} {
-			d := buys(credits, price, limit)
+			d := price.Buys(credits, limit)
 			switch {
 			case price == 0 && d != limit:
 				t.Errorf("nothing costs nothing, but %d buys %s", credits, d)

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"math/bits"
 	"time"
 
 	"berth/compute"
@@ -33,23 +32,6 @@ func worst(e *compute.Execution) compute.Credits { return costs(e, e.Timeout) }
 // firstHold returns the hold of e at submit.
 func firstHold(e *compute.Execution) compute.Credits {
 	return costs(e, min(e.Timeout, holdFirst))
-}
-
-// buys returns how long credits last at a price, to the millisecond and at most
-// limit.
-func buys(credits compute.Credits, price compute.Price, limit time.Duration) time.Duration {
-	if price <= 0 {
-		return limit
-	}
-	hi, lo := bits.Mul64(uint64(max(credits, 0)), 1000)
-	if hi >= uint64(price) {
-		return limit
-	}
-	ms, _ := bits.Div64(hi, lo, uint64(price))
-	if ms > uint64(limit.Milliseconds()) {
-		return limit
-	}
-	return time.Duration(ms) * time.Millisecond
 }
 
 // lacks refuses to hold more than an organization has, unless credits are only
@@ -150,5 +132,5 @@ func grows(e *compute.Execution) bool {
 // growsAt returns when the hold of e has to be extended: the margin before only
 // the grace is left of it.
 func growsAt(e *compute.Execution) compute.Instant {
-	return e.PlacedAt.Add(buys(e.Held, e.Price, e.Owed+e.Timeout+e.StopGrace) - e.Owed - e.StopGrace - holdMargin)
+	return e.PlacedAt.Add(e.Price.Buys(e.Held, e.Owed+e.Timeout+e.StopGrace) - e.Owed - e.StopGrace - holdMargin)
 }

@@ -301,6 +301,19 @@ func TestStops(t *testing.T) {
 	})
 }
 
+// TestGraceEndsWithTheCeiling checks that code whose ceiling of credits pays for its
+// time limit alone has no grace after it, which nobody would pay for.
+func TestGraceEndsWithTheCeiling(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, func(c *executor.Config) { c.StopGrace = time.Hour })
+	code := "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: time.sleep(1)"
+	o, _ := n.execute(compute.Bundle{Code: code}, func(w *compute.Work) {
+		w.Execution.Timeout, w.Execution.StopGrace = time.Second, time.Hour
+		w.Execution.Price, w.Execution.MaxCredits = 100, 100
+	})
+	ending{compute.StatusFailed, compute.ReasonTimeout, "time limit of 1 s reached", 137}.check(t, o)
+}
+
 func TestFloodIsBounded(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nil)

@@ -58,12 +58,16 @@ const (
 func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resources, dir string) *supervise.Spec {
 	limits := limitsOf(work, e.cfg.HostCPUs, e.cfg.HostMemoryMiB)
 	execution, attempt := work.Execution, work.Attempt
+	grace := e.cfg.StopGrace
+	if paid := execution.PaidGrace(); paid > 0 {
+		grace = min(grace, paid)
+	}
 	spec := &supervise.Spec{
 		Execution: attempt.Execution, Epoch: attempt.Epoch, PlaceIndex: attempt.PlaceIndex,
 		Slot: res.slot.number, GPUs: len(attempt.GPUs),
 		Group:     e.groupName(keyOf(attempt)),
 		MemoryMiB: limits.memoryMiB, CPUMilli: limits.cpuMilli, Pids: maxPids, Simulated: limits.simulated,
-		Timeout: execution.Timeout, StopGrace: e.cfg.StopGrace,
+		Timeout: execution.Timeout, StopGrace: grace,
 		JoinNetwork: res.network != nil, Notes: res.notes,
 		Sandbox: sandbox.Spec{
 			UIDBase: res.slot.uid(), Hostname: hostname, OwnNetwork: res.network == nil,

@@ -123,7 +123,7 @@ func forWorker(w compute.Work) *compute.Execution {
 	out := &compute.Execution{
 		ID: e.ID, Kind: e.Kind, Status: e.Status, Profile: e.Profile, Request: e.Request, Bundle: e.Bundle,
 		FileName: e.FileName, Timeout: e.Timeout, DisconnectGrace: e.DisconnectGrace, Network: e.Network,
-		Epoch: e.Epoch, Stop: e.Stop, StopGrace: e.StopGrace, Preemptible: e.Preemptible,
+		Epoch: e.Epoch, Stop: e.Stop, StopGrace: e.PaidGrace(), Preemptible: e.Preemptible,
 		ExecletAt: e.ExecletAt, StartedAt: e.StartedAt,
 		MaxRetries: e.MaxRetries, Retries: e.Retries, // Its lease depends on them.
 	}

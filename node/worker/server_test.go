@@ -36,6 +36,10 @@ func TestWorkerIsToldNoMore(t *testing.T) {
 			t.Errorf("a worker is told %s: %v", name, isTold)
 		}
 	}
+	short := compute.Execution{Timeout: time.Second, StopGrace: time.Minute, Price: 100, MaxCredits: 300}
+	if got := forWorker(compute.Work{Attempt: &compute.Attempt{}, Execution: &short}).StopGrace; got != 2*time.Second {
+		t.Errorf("a worker gives code a grace of %v that its ceiling does not pay for", got)
+	}
 	started := forWorker(compute.Work{Attempt: &compute.Attempt{Started: true}, Execution: &e})
 	if started.Bundle.Inline != nil || started.Bundle.Hash != e.Bundle.Hash || e.Bundle.Inline == nil {
 		t.Error("the code of what was started is sent again, or gone from the state")
