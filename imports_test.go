@@ -65,7 +65,7 @@ var rules = []rule{
 	{"node/repair", []string{"cluster/file", "cluster/raftconf", "cluster/replica", "compute", "fsm", "fsm/snapshot", "node/storage"}, "a stopped server is repaired without the parts of a running one"},
 	{"node/worker", []string{"api/edge", "attempt", "boottime", "cluster", "cluster/rpc", "compute", "fsm", "loop", "node/executor", "node/logs"}, "both sides of the protocol of workers stand in one place"},
 	{"node/archives", []string{"compute", "fault", "fsm", "loop", "node/storage"}, "archives are made and read without the cluster around them"},
-	{"node/explain", []string{"cluster/replica", "compute", "fsm", "scheduler", "scheduler/forecast"}, "questions about scheduling are answered from a state and its log"},
+	{"node/explain", []string{"cluster/replica", "compute", "fsm", "loop", "scheduler", "scheduler/forecast"}, "questions about scheduling are answered from a state and its log"},
 	{"node/leader", []string{"attempt", "cluster", "cluster/disk", "cluster/file", "cluster/raftconf", "compute", "fault", "fsm", "fsm/snapshot", "loop", "node/archives", "node/progress", "node/secrets", "scheduler", "scheduler/forecast", "scheduler/selection"}, "the leader's duties are commands about what the state and the cluster show"},
 	{"node/progress", []string{"cluster", "cluster/rpc", "compute", "fsm", "node/logs"}, "progress is read from the output of a node and asked for by the leader"},
 	{"node/replication", []string{"cluster", "cluster/replica", "cluster/rpc", "compute", "fsm", "loop", "node/archives", "node/storage"}, "which blobs a server needs follows from the state alone"},

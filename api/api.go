@@ -20,7 +20,7 @@ func newAPI(cfg Config, all func(*edge.Server, *core) []group) (*edge.Server, er
 		return nil, fmt.Errorf("new api: %w", err)
 	}
 	cfg.Config = s.Config()
-	c := &core{Core: s.Core, cfg: cfg, log: cfg.Logger.With("part", "api")}
+	c := newCore(s.Core, cfg)
 	routes := table(all(s, c)...)
 	if c.openapi, err = openAPI(routes, cfg.Version); err != nil {
 		return nil, fmt.Errorf("new api: %w", err)

@@ -70,9 +70,12 @@ func (g *billing) history(r *edge.Request) (any, error) {
 	if !ok {
 		return out, nil
 	}
-	return edge.ListIn(out, "executions", func(ctx context.Context) iter.Seq2[any, error] {
+	list, err := edge.ListIn(out, "executions", func(ctx context.Context) iter.Seq2[any, error] {
 		return g.historyRows(ctx, r, filter, in.Limit)
 	})
+	// Nothing may match the filter, and pages of old executions are in archives.
+	list.Scan = func(ctx context.Context) (func(), error) { return g.scans.Take(ctx, r.Caller.Actor.Org) }
+	return list, err
 }
 
 // historyRows yields the summaries of the first executions of the caller's
@@ -195,6 +198,11 @@ func ledgerEntryOf(e *compute.LedgerEntry) wire.LedgerEntry {
 
 // verifyLedger recomputes the hash chain of the organization's ledger.
 func (g *billing) verifyLedger(r *edge.Request) (any, error) {
+	done, err := g.scans.Take(r.Ctx, r.Caller.Actor.Org)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	a := r.View.Account(r.Caller.Actor.Org)
 	out := wire.LedgerCheck{Valid: true, Entries: a.Seq, Head: hex.EncodeToString(a.Head[:])}
 	if err := r.View.VerifyLedger(r.Caller.Actor.Org); err != nil {

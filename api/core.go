@@ -2,8 +2,11 @@ package api
 
 import (
 	"log/slog"
+	"runtime"
 
 	"berth/api/edge"
+	"berth/compute"
+	"berth/loop"
 )
 
 // core is what all groups of handlers share.
@@ -13,4 +16,16 @@ type core struct {
 	cfg     Config
 	log     *slog.Logger
 	openapi []byte
+	scans   *loop.FairLimiter[compute.OrgID] // Of reads of many records.
+}
+
+// scanShare is the part of the processors that reads of many records may use: half.
+// The state and Raft need the rest.
+const scanShare = 2
+
+func newCore(of *edge.Core, cfg Config) *core {
+	return &core{
+		Core: of, cfg: cfg, log: cfg.Logger.With("part", "api"),
+		scans: loop.NewFairLimiter[compute.OrgID](max(1, runtime.GOMAXPROCS(0)/scanShare)),
+	}
 }

@@ -1,5 +1,5 @@
-// Package loop waits: for a time, for a tick, for a signal, for a condition. Every
-// wait ends with its context.
+// Package loop waits: for a time, for a tick, for a signal, for a condition, for a
+// place among costly computations. Every wait ends with its context.
 //
 // It is for loops that are level-triggered: they wake, read the whole state and
 // do what is missing. It is not for retries of one call, which wait longer each

@@ -27,6 +27,8 @@ type List struct {
 	// Rows yields the rows, or an error as the last pair. Its context ends with
 	// the answer, which is after the handler has returned.
 	Rows func(ctx context.Context) iter.Seq2[any, error]
+	// Scan is taken while rows are computed, if not nil.
+	Scan func(ctx context.Context) (done func(), err error)
 }
 
 // ListIn returns the list that takes the place of the empty array called name in
@@ -69,6 +71,7 @@ type listReader struct {
 
 	conn   net.Conn
 	log    *slog.Logger
+	ctx    context.Context //nolint:containedctx // Ends with the answer.
 	next   func() (row any, err error, ok bool)
 	stop   func()
 	cancel func()
@@ -81,7 +84,7 @@ type listReader struct {
 
 func newListReader(life context.Context, conn net.Conn, log *slog.Logger, l List) *listReader {
 	ctx, cancel := context.WithCancel(life)
-	out := &listReader{List: l, conn: conn, log: log, cancel: cancel}
+	out := &listReader{List: l, conn: conn, log: log, ctx: ctx, cancel: cancel}
 	out.next, out.stop = iter.Pull2(l.Rows(ctx))
 	out.piece.WriteString(l.Before)
 	return out
@@ -90,6 +93,15 @@ func newListReader(life context.Context, conn net.Conn, log *slog.Logger, l List
 // fill encodes rows until there is a piece of them. It returns io.EOF when the
 // last one is encoded.
 func (l *listReader) fill() error {
+	if l.Scan != nil {
+		ctx, cancel := context.WithTimeout(l.ctx, requestTimeout)
+		defer cancel()
+		done, err := l.Scan(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
 	enc := json.NewEncoder(&l.piece)
 	enc.SetEscapeHTML(false) // As encode.
 	for l.piece.Len() < listPiece {

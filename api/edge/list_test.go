@@ -64,6 +64,33 @@ func TestListIsEncodedAsItIsRead(t *testing.T) {
 	}
 }
 
+// TestListScans checks that the scan of a list is taken while its rows are computed,
+// and not while its client takes them.
+func TestListScans(t *testing.T) {
+	r, taken := rowsOf(t, 10_000, nil)
+	scans := 0
+	r.Scan = func(context.Context) (func(), error) {
+		scans++
+		return func() { scans-- }, nil
+	}
+	rows := r.next
+	r.next = func() (any, error, bool) {
+		if scans != 1 {
+			t.Errorf("%d scans while a row is computed", scans)
+		}
+		return rows()
+	}
+	if _, err := io.ReadFull(r, make([]byte, 2*listPiece)); err != nil || scans != 0 || *taken == 0 {
+		t.Errorf("%d scans after %d rows, %v", scans, *taken, err)
+	}
+	refused := errors.New("busy")
+	r, taken = rowsOf(t, 10_000, nil)
+	r.Scan = func(context.Context) (func(), error) { return nil, refused }
+	if err := r.fill(); !errors.Is(err, refused) || *taken != 0 {
+		t.Errorf("%d rows without a scan, %v", *taken, err)
+	}
+}
+
 func TestShortLists(t *testing.T) {
 	for n, want := range []string{`{"rows":[],"total":0}`, `{"rows":["` + strings.Repeat("<", 98) + `"],"total":1}`} {
 		r, _ := rowsOf(t, n, nil)

@@ -6,6 +6,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/loop"
 	"berth/scheduler"
 	"berth/scheduler/forecast"
 )
@@ -17,7 +18,7 @@ const estimateAge = time.Second
 // organizations in turn; what all questions about one view have in common is
 // computed once, and its estimates serve all who ask within a second.
 type Explainer struct {
-	limiter *limiter
+	limiter *loop.FairLimiter[compute.OrgID]
 
 	survey *scheduler.Survey // Owned by the holder of the turn, like the fields below; nil at first.
 	view   *fsm.View         // Of the survey.
@@ -27,7 +28,7 @@ type Explainer struct {
 }
 
 // New returns an explainer.
-func New() *Explainer { return &Explainer{limiter: newLimiter()} }
+func New() *Explainer { return &Explainer{limiter: loop.NewFairLimiter[compute.OrgID](1)} }
 
 // Explain says why an execution waits, when it may start and, when moves is
 // set, what could be moved for it. The error is that of ctx.
@@ -38,7 +39,7 @@ func (x *Explainer) Explain(
 	if e, known := view.AnyExecution(id); known {
 		org = e.Org
 	}
-	done, err := x.limiter.take(ctx, org)
+	done, err := x.limiter.Take(ctx, org)
 	if err != nil {
 		return compute.Explanation{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"berth/cluster/replica"
 	"berth/compute"
 	"berth/fsm"
+	"berth/loop"
 	"berth/scheduler"
 	"berth/scheduler/forecast"
 )
@@ -16,13 +17,13 @@ import (
 type History struct {
 	replica func() *replica.Replica
 	machine func() (*fsm.FSM, error) // Makes a second state machine that skips what the replica skips.
-	limiter *limiter
+	limiter *loop.FairLimiter[compute.OrgID]
 }
 
 // NewHistory returns the history of a replica. machine makes a second state machine
 // that leaves out what the replica leaves out.
 func NewHistory(replica func() *replica.Replica, machine func() (*fsm.FSM, error)) *History {
-	return &History{replica: replica, machine: machine, limiter: newLimiter()}
+	return &History{replica: replica, machine: machine, limiter: loop.NewFairLimiter[compute.OrgID](1)}
 }
 
 // Replay computes the plans of entry index again, each from the state that it
@@ -41,7 +42,7 @@ func (h *History) Replay(ctx context.Context, index uint64, best int) ([]compute
 			"Entry %d holds no plan of the scheduler; berth explain names the entry that placed an execution.", index).
 			Named("no_plan")
 	}
-	done, err := h.limiter.take(ctx, compute.OrgID{})
+	done, err := h.limiter.Take(ctx, compute.OrgID{})
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func refused(view *fsm.View, e *compute.Execution) bool {
 func (h *History) WhatIf(
 	ctx context.Context, view *fsm.View, index uint64, question func(*fsm.View) (compute.WhatIf, error),
 ) (compute.Forecast, *fsm.View, error) {
-	done, err := h.limiter.take(ctx, compute.OrgID{})
+	done, err := h.limiter.Take(ctx, compute.OrgID{})
 	if err != nil {
 		return compute.Forecast{}, nil, err
 	}

@@ -1,4 +1,4 @@
-package explain
+package loop
 
 import (
 	"context"
@@ -6,24 +6,22 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
-
-	"berth/compute"
 )
 
-// TestTurnsGoFromOrganizationToOrganization has one organization ask a lot
-// before another asks once: that one is answered next.
-func TestTurnsGoFromOrganizationToOrganization(t *testing.T) {
+// TestOwnersAlternate has one owner ask a lot before another asks once: that one is
+// answered next.
+func TestOwnersAlternate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter := newLimiter()
+		limiter := NewFairLimiter[string](1)
 		var answered []string
-		greedy, modest := compute.OrgID{UUID: compute.UUID{1}}, compute.OrgID{UUID: compute.UUID{2}}
-		first, err := limiter.take(t.Context(), greedy)
+		greedy, modest := "greedy", "modest"
+		first, err := limiter.Take(t.Context(), greedy)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ask := func(org compute.OrgID, name string) {
+		ask := func(org, name string) {
 			go func() {
-				done, err := limiter.take(t.Context(), org)
+				done, err := limiter.Take(t.Context(), org)
 				if err != nil {
 					t.Error(err)
 					return
@@ -43,25 +41,25 @@ func TestTurnsGoFromOrganizationToOrganization(t *testing.T) {
 			t.Errorf("answered %v", answered)
 		}
 		if len(limiter.queues) != 0 {
-			t.Errorf("%d organizations are remembered", len(limiter.queues))
+			t.Errorf("%d owners are remembered", len(limiter.queues))
 		}
 	})
 }
 
-// TestTurnsEndWithTheirContext holds that whoever gives up does not wait, in
+// TestWaitsEndWithTheirContext holds that whoever gives up does not wait, in
 // its queue or in line, and leaves nothing behind.
-func TestTurnsEndWithTheirContext(t *testing.T) {
+func TestWaitsEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter := newLimiter()
-		busy, err := limiter.take(t.Context(), compute.OrgID{})
+		limiter := NewFairLimiter[string](1)
+		busy, err := limiter.Take(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 3)
-		for _, org := range []compute.OrgID{{}, {UUID: compute.UUID{1}}, {UUID: compute.UUID{1}}} {
+		for _, org := range []string{"", "1", "1"} {
 			go func() {
-				_, err := limiter.take(ctx, org)
+				_, err := limiter.Take(ctx, org)
 				failed <- err
 			}()
 			synctest.Wait()
@@ -74,12 +72,12 @@ func TestTurnsEndWithTheirContext(t *testing.T) {
 			}
 		}
 		busy()
-		again, err := limiter.take(t.Context(), compute.OrgID{UUID: compute.UUID{1}})
+		again, err := limiter.Take(t.Context(), "1")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if again(); len(limiter.queues) != 0 {
-			t.Errorf("%d organizations are remembered", len(limiter.queues))
+			t.Errorf("%d owners are remembered", len(limiter.queues))
 		}
 	})
 }
