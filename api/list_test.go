@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"berth/api"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -142,4 +143,29 @@ func TestWorkloadsArePaged(t *testing.T) {
 	if len(foreign) != 0 {
 		t.Errorf("another organization sees %d executions", len(foreign))
 	}
+}
+
+// TestLongListsAreStreams checks that a list which is not sent whole counts as a stream
+// while its client takes it.
+func TestLongListsAreStreams(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Limits.Streams = 8 })
+	var started wire.Started
+	for range 300 {
+		w.mustDo("POST", "/execution/streaming/start", w.adaKey, `{"code":"1"}`, &started)
+	}
+	for range 3 { // Each gives its share back.
+		w.mustDo("GET", "/billing/history?limit=1000", w.adaKey, nil, nil)
+	}
+	held := make(chan struct{})
+	go func() { // All that a key may have.
+		defer close(held)
+		w.send("GET", "/execution/"+started.ExecutionID.String()+"?wait=60s", w.adaKey, nil)
+	}()
+	w.eventually("held answer", func() bool { return w.streams() == 1 })
+	if got := w.send("GET", "/billing/history?limit=1000", w.adaKey, nil); got.status != 503 {
+		t.Errorf("a long list beside all streams of the key: %d", got.status)
+	}
+	w.mustDo("GET", "/billing/history?limit=1", w.adaKey, nil, nil)
+	w.mustDo("POST", "/workloads/abort/"+started.ExecutionID.String(), w.adaKey, nil, nil)
+	<-held
 }

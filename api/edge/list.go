@@ -20,6 +20,10 @@ import (
 // shorter is sent whole.
 const listPiece = 64 << 10
 
+// listTime is how long a client may take for a long list, which keeps a view of the
+// state. Until then it counts as a stream.
+const listTime = 5 * time.Minute
+
 // List is an answer of many rows. They are encoded as the client takes them, so
 // that a long list takes no more memory of the node than a short one.
 type List struct {
@@ -60,6 +64,13 @@ func (s *Server) list(ctx *fasthttp.RequestCtx, r *Request, l List) {
 		ctx.SetBody(rows.piece.Bytes())
 		_ = rows.Close()
 	default:
+		release, err := s.TakeStream(r, r.Caller.Actor.Org)
+		if err != nil {
+			_ = rows.Close()
+			s.fail(ctx, r, err)
+			return
+		}
+		rows.release = release
 		ctx.SetBodyStream(rows, -1)
 	}
 	ctx.SetContentType("application/json")
@@ -70,11 +81,14 @@ type listReader struct {
 	List
 
 	conn   net.Conn
+	until  time.Time // See listTime.
 	log    *slog.Logger
 	ctx    context.Context //nolint:containedctx // Ends with the answer.
 	next   func() (row any, err error, ok bool)
 	stop   func()
 	cancel func()
+
+	release func() // Of the share of streams; nil for none.
 
 	piece  bytes.Buffer // What is encoded and not read.
 	some   bool         // A row came.
@@ -84,7 +98,7 @@ type listReader struct {
 
 func newListReader(life context.Context, conn net.Conn, log *slog.Logger, l List) *listReader {
 	ctx, cancel := context.WithCancel(life)
-	out := &listReader{List: l, conn: conn, log: log, ctx: ctx, cancel: cancel}
+	out := &listReader{List: l, conn: conn, until: time.Now().Add(listTime), log: log, ctx: ctx, cancel: cancel}
 	out.next, out.stop = iter.Pull2(l.Rows(ctx))
 	out.piece.WriteString(l.Before)
 	return out
@@ -143,7 +157,7 @@ func (l *listReader) Read(p []byte) (int, error) {
 			l.broken = err
 			l.log.Error("list ended early", "err", err)
 		}
-		if err := l.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		if err := l.extend(time.Now()); err != nil {
 			l.broken = err
 		}
 	}
@@ -153,9 +167,21 @@ func (l *listReader) Read(p []byte) (int, error) {
 	return l.piece.Read(p) // io.EOF behind the last piece.
 }
 
+// extend gives the client the usual time for a piece.
+func (l *listReader) extend(now time.Time) error {
+	if !now.Before(l.until) {
+		return fmt.Errorf("list not taken within %v", listTime)
+	}
+	return l.conn.SetWriteDeadline(now.Add(writeTimeout))
+}
+
 // Close implements io.Closer.
 func (l *listReader) Close() error {
 	l.stop()
 	l.cancel()
+	if l.release != nil {
+		l.release()
+		l.release = nil
+	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 )
 
 // rowsOf returns a reader of a list of n rows of 100 bytes, which ends with err
@@ -88,6 +89,16 @@ func TestListScans(t *testing.T) {
 	r.Scan = func(context.Context) (func(), error) { return nil, refused }
 	if err := r.fill(); !errors.Is(err, refused) || *taken != 0 {
 		t.Errorf("%d rows without a scan, %v", *taken, err)
+	}
+}
+
+// TestListsEnd checks that a client which takes a list slowly does not keep a view of
+// the state for ever.
+func TestListsEnd(t *testing.T) {
+	r, _ := rowsOf(t, 10_000, nil)
+	r.until = time.Now()
+	if data, err := io.ReadAll(r); err == nil || json.Valid(data) {
+		t.Errorf("%d bytes after its time, %v", len(data), err)
 	}
 }
 
