@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -218,5 +219,19 @@ func TestParseMounts(t *testing.T) {
 	unified, v1 := parseMounts([]byte(mountinfo))
 	if unified != "/sys/fs/cgroup/unified" || v1["cpuacct"] != "/sys/fs/cgroup/cpu,cpuacct" || v1["memory"] != "" {
 		t.Errorf("parsed %q and %v", unified, v1)
+	}
+}
+
+// TestAllGroupsLeaveProcessNumbers checks that the groups together cannot take all process
+// numbers of the machine.
+func TestAllGroupsLeaveProcessNumbers(t *testing.T) {
+	g := newGroup(t, Limits{MemoryBytes: 64 << 20, Pids: 10})
+	most, err := readInt("/proc/sys/kernel", "pid_max")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := readInt(path.Dir(g.dir("pids")), "pids.max")
+	if err != nil || limit < most/2 || limit > most-most/5 {
+		t.Errorf("all groups may have %d of %d processes, %v", limit, most, err)
 	}
 }

@@ -53,7 +53,20 @@ func Detect() (*Host, error) {
 			return nil, fmt.Errorf("detect cgroups: %w", err)
 		}
 	}
-	return h, nil
+	return h, limitAll(h.dirs["pids"])
+}
+
+// limitAll leaves a quarter of the machine's process numbers to what is not in dir: the
+// limits of all groups together may exceed what the machine has.
+func limitAll(dir string) error {
+	most, err := readInt("/proc/sys/kernel", "pid_max")
+	if err == nil {
+		err = write(dir, "pids.max", fmt.Sprint(most-most/4))
+	}
+	if err != nil {
+		return fmt.Errorf("detect cgroups: %w", err)
+	}
+	return nil
 }
 
 // detectV2 returns nil when the unified hierarchy lacks a controller, as in the
@@ -79,7 +92,7 @@ func detectV2(root string) (*Host, error) {
 	if err := delegate(path.Join(root, parent)); err != nil {
 		return nil, fmt.Errorf("detect cgroups: %w", err)
 	}
-	return h, nil
+	return h, limitAll(path.Join(root, parent))
 }
 
 // delegate enables the controllers for the groups below dir.
