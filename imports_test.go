@@ -114,6 +114,7 @@ var libraries = []library{
 	{"github.com/valyala/fasthttp", []string{"api/edge"}, "request bytes are reused after the handler: one package copies them"},
 	{"github.com/fasthttp/router", []string{"api/edge"}, "one route table"},
 	{"github.com/getkin/kin-openapi", []string{"api"}, "one route table is the source of the OpenAPI document"},
+	{"github.com/hashicorp/golang-lru", []string{"api"}, "what ended executions answer is kept where it is answered"},
 	{"github.com/golang-jwt/jwt", []string{"api/auth"}, "tokens are read and signed in one place"},
 	{"golang.org/x/crypto/argon2", []string{"api/auth"}, "passwords are hashed in one place"},
 	{"github.com/NVIDIA/go-nvml", []string{"gpu"}, "devices have one owner; go-nvml needs cgo"},

@@ -33,6 +33,8 @@ type Logs interface {
 	// without gap or repeat, until the output is complete, fn returns an error
 	// or ctx ends. fn may not keep the lines.
 	Follow(ctx context.Context, id compute.ExecutionID, after uint64, fn func([]Line) error) error
+	// Here reports whether Tail reads the output of an execution on this node.
+	Here(id compute.ExecutionID) bool
 	// Tail returns the last maxBytes of each stream.
 	Tail(ctx context.Context, id compute.ExecutionID, maxBytes int) (Output, error)
 	// Delete removes all output of a terminal execution.
@@ -43,6 +45,8 @@ type Logs interface {
 type Blobs interface {
 	// Put returns once data is durable on as many nodes as storage.replicas.
 	Put(ctx context.Context, data []byte) (compute.Hash, error)
+	// Has reports whether this node has the data with a hash.
+	Has(hash compute.Hash) bool
 	// Get returns the data with a hash.
 	Get(ctx context.Context, hash compute.Hash) ([]byte, error)
 }

@@ -16,6 +16,7 @@ type core struct {
 	cfg     Config
 	log     *slog.Logger
 	openapi []byte
+	ended   endedCache
 	scans   *loop.FairLimiter[compute.OrgID] // Of reads of many records.
 }
 
@@ -26,6 +27,7 @@ const scanShare = 2
 func newCore(of *edge.Core, cfg Config) *core {
 	return &core{
 		Core: of, cfg: cfg, log: cfg.Logger.With("part", "api"),
+		ended: newEndedCache(),
 		scans: loop.NewFairLimiter[compute.OrgID](max(1, runtime.GOMAXPROCS(0)/scanShare)),
 	}
 }

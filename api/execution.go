@@ -126,14 +126,25 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) wire.Execu
 	if !e.Status.Terminal() {
 		out.PendingReason = orNull(e.Reason.String())
 	}
+	if kept, ok := g.ended.get(e.ID); ok {
+		out.Code, out.Stdout, out.Stderr, out.CombinedOutput = kept.code, kept.stdout, kept.stderr, kept.combined
+		return out
+	}
 	g.addCode(r, e, &out)
 	g.addOutput(r, e, &out)
+	if len(out.Warnings) == 0 {
+		g.ended.put(e, ended{out.Code, out.Stdout, out.Stderr, out.CombinedOutput})
+	}
 	return out
 }
 
 // addCode adds the code of e.
 func (g *executions) addCode(r *edge.Request, e *compute.Execution, out *wire.Execution) {
 	data := e.Bundle.Inline
+	if data == nil && r.Stale() && !g.cfg.Blobs.Has(e.Bundle.Hash) {
+		out.Warnings = append(out.Warnings, "The code is on another node, which a stale read does not ask.")
+		return
+	}
 	var err error
 	if data == nil {
 		data, err = g.cfg.Blobs.Get(r.Ctx, e.Bundle.Hash)
@@ -153,6 +164,10 @@ func (g *executions) addCode(r *edge.Request, e *compute.Execution, out *wire.Ex
 // addOutput adds the end of the output of e.
 func (g *executions) addOutput(r *edge.Request, e *compute.Execution, out *wire.Execution) {
 	if e.Epoch == 0 {
+		return
+	}
+	if r.Stale() && !g.cfg.Logs.Here(e.ID) {
+		out.Warnings = append(out.Warnings, "The output is on another node, which a stale read does not ask.")
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Ctx, outputBudget)

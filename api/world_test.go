@@ -635,6 +635,8 @@ type fakeLogs struct {
 	deleted []compute.ExecutionID
 	err     error
 	broken  error // Of Follow.
+	away    bool  // The output is on another node.
+	tails   int   // Calls of Tail.
 }
 
 // breakOff has no output be readable.
@@ -695,10 +697,18 @@ func (l *fakeLogs) Follow(ctx context.Context, id compute.ExecutionID, after uin
 	}
 }
 
+// Here reports whether the output is on this node.
+func (l *fakeLogs) Here(compute.ExecutionID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.away
+}
+
 // Tail returns all that was written.
 func (l *fakeLogs) Tail(_ context.Context, id compute.ExecutionID, maxBytes int) (api.Output, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.tails++
 	if l.err != nil {
 		return api.Output{}, l.err
 	}
@@ -745,6 +755,14 @@ func (b *fakeBlobs) Put(_ context.Context, data []byte) (compute.Hash, error) {
 	hash := compute.Hash(sha256.Sum256(data))
 	b.data[hash] = bytes.Clone(data)
 	return hash, nil
+}
+
+// Has reports whether data was kept.
+func (b *fakeBlobs) Has(hash compute.Hash) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.data[hash]
+	return ok
 }
 
 // Get returns what was kept.

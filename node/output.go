@@ -138,6 +138,12 @@ func (o outputs) Follow(ctx context.Context, id compute.ExecutionID, after uint6
 	return err
 }
 
+// Here reports whether the newest attempt of an execution is on this node.
+func (o outputs) Here(id compute.ExecutionID) bool {
+	attempts := o.node.machine.View().Attempts(id)
+	return len(attempts) > 0 && attempts[len(attempts)-1].Node == o.node.cluster.ID()
+}
+
 // Tail returns the last output of each stream.
 func (o outputs) Tail(ctx context.Context, id compute.ExecutionID, maxBytes int) (api.Output, error) {
 	t, err := o.follower.Tail(ctx, id, maxBytes)

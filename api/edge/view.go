@@ -43,6 +43,9 @@ func (c *Core) ReadView(r *Request) error {
 	return f
 }
 
+// Stale reports whether the request is answered from what this node knows.
+func (r *Request) Stale() bool { return r.stale }
+
 // staleView sets the view to the newest local one, if it is recent enough to
 // check credentials.
 func (c *Core) staleView(r *Request) error {
