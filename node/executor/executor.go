@@ -176,10 +176,12 @@ func (e *Executor) open() (err error) {
 		return err
 	}
 	if len(gaps) > 0 {
-		e.log.Warn("sandbox has gaps", "gaps", gaps, "hint", "see docs/security.md; cgroup version 2 and Landlock close them")
+		e.log.Warn("sandbox has gaps", "reason", gaps, "hint", "see docs/security.md; cgroup version 2 and Landlock close them")
 	}
 	if e.python, e.pythonErr = findPython(context.Background(), e.cfg.Python); e.pythonErr != nil {
 		e.log.Error("python interpreter missing", "hint", "python executions cannot start here", "err", e.pythonErr)
+	} else {
+		e.python.log(e.log)
 	}
 	e.baseBinds, e.baseLinks = baseRoot(e.python, e.cfg.SiteDirs, e.cfg.Mounts)
 	if err := os.MkdirAll(e.attemptsDir(), 0o700); err != nil {

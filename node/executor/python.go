@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"log/slog"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -29,6 +30,11 @@ const (
 	defaultFileName = "main.py"
 	probeTimeout    = 30 * time.Second
 	probeMaxBytes   = 64 << 10
+
+	// slowStart is the CPU time of an interpreter's start that is worth a warning. CPython
+	// 3.11 takes 10 to 15 ms.
+	slowStart   = 50 * time.Millisecond
+	startsTried = 2 // The first one fills caches.
 )
 
 // probeCode prints where the interpreter is installed, because the program found
@@ -43,6 +49,8 @@ type python struct {
 	Executable string   `json:"executable"`
 	Version    string   `json:"version"`
 	Prefixes   []string `json:"prefixes"` // Directories that the interpreter needs.
+
+	start time.Duration // CPU time that a start takes, without code.
 }
 
 // findPython returns the interpreter with the name, which is a path or a name in
@@ -74,7 +82,35 @@ func findPython(ctx context.Context, name string) (*python, error) {
 				"Python interpreter %s lives in %q, which cannot be shown to executions", found, prefix)
 		}
 	}
-	return p, nil
+	p.start, err = startCost(ctx, p.Executable)
+	return p, err
+}
+
+// startCost returns the least CPU time that a start of an interpreter took.
+func startCost(ctx context.Context, executable string) (least time.Duration, err error) {
+	for range startsTried {
+		cmd := exec.CommandContext(ctx, executable, "-c", "pass")
+		cmd.Dir = "/"
+		if err := cmd.Run(); err != nil {
+			return 0, compute.Errorf(compute.CodeInvalid, "Python interpreter %s does not work: %w", executable, err)
+		}
+		took := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		if least == 0 || took < least {
+			least = took
+		}
+	}
+	return least, nil
+}
+
+// log says which interpreter executions get, and whether each of them pays for a slow
+// start.
+func (p *python) log(log *slog.Logger) {
+	log.Info("python interpreter found", "path", p.Executable, "took", p.start)
+	if p.start > slowStart {
+		log.Warn("python interpreter starts slowly", "path", p.Executable, "took", p.start,
+			"hint", "every execution pays for it: look for *.pth files and sitecustomize in its site-packages, "+
+				"or set python.interpreter to another one")
+	}
 }
 
 // argv returns the command line that executes the bundle's code.

@@ -67,7 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	cfg.Logger = cfg.Logger.With("part", "dev")
 	if names := withheld(os.Environ()); len(names) > 0 {
-		cfg.Logger.Warn("variables are not passed to the nodes", "names", names,
+		cfg.Logger.Warn("variables are not passed to the nodes", "reason", names,
 			"hint", "nodes of berth dev read DIR/NODE/berth.yaml only")
 	}
 	return &Cluster{
