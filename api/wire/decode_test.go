@@ -1,13 +1,16 @@
 package wire_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"reflect"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"berth/api/wire"
 	"berth/compute"
@@ -190,6 +193,65 @@ func FuzzRequestBody(f *testing.F) {
 		for name := range in.Files {
 			if strings.HasPrefix(name, "/") || strings.Contains("/"+name+"/", "/../") {
 				t.Errorf("accepted the path %q", name)
+			}
+		}
+	})
+}
+
+// TestFaultsAreSmall repeats a key many times inside of others with long names. The
+// answer does not repeat the names in full each time.
+func TestFaultsAreSmall(t *testing.T) {
+	const most = 128 << 10
+	repeated := `{"a":0` + strings.Repeat(`,"a":0`, 200) + `}`
+	deep := strings.Repeat(`{"`+strings.Repeat("n", 200)+`":`, 30) + repeated + strings.Repeat("}", 30)
+	var wide []string
+	for i := range 200 {
+		wide = append(wide, fmt.Sprintf(`"%s%d":1`, strings.Repeat("A", 4000), i))
+	}
+	for name, body := range map[string]string{
+		"one long name":           `{"` + strings.Repeat("é", 1<<19) + `":` + repeated + `}`,
+		"a path of names":         deep,
+		"many long names":         `{"code":"1","env":{` + strings.Join(wide, ",") + `}}`,
+		"a name inside of a text": `{"code":"1","import_files":"{\"` + strings.Repeat("x", 1<<20) + `\":` + strings.ReplaceAll(repeated, `"`, `\"`) + `}"}`,
+	} {
+		f := new(wire.Faults)
+		wire.Decode([]byte(body), new(wire.PythonStart), f)
+		text, err := json.Marshal(f)
+		if err != nil || len(f.Detail) == 0 || len(text) > most {
+			t.Errorf("%s: %d faults of a body of %d bytes take %d bytes, %v", name, len(f.Detail), len(body), len(text), err)
+		}
+		if !utf8.Valid(text) || bytes.Contains(text, []byte(`\ufffd`)) {
+			t.Errorf("%s: a name is cut inside of a character", name)
+		}
+	}
+}
+
+// FuzzQuery holds that no query makes the decoder panic, and that a page has bounds.
+func FuzzQuery(f *testing.F) {
+	for _, seed := range []string{"limit=1&offset=2", "limit=%ff&type=python", "from=2026-01-01&to=x&status=failed", "parent=&limit=1e3", "limit=+7"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		values, err := url.ParseQuery(text)
+		if err != nil {
+			return
+		}
+		query := make(map[string]string)
+		for name := range values {
+			query[name] = values.Get(name)
+		}
+		for _, in := range []any{
+			new(wire.HistoryQuery), new(wire.LedgerQuery), new(wire.ExecutionQuery), new(wire.SelectionQuery),
+			new(wire.ExplainQuery), new(wire.ReplayQuery), new(wire.StateQuery), new(wire.QuotaQuery), new(wire.RemovalQuery),
+		} {
+			bad := new(wire.Faults)
+			wire.DecodeQuery(query, in, bad)
+			if _, err := json.Marshal(bad); err != nil {
+				t.Errorf("faults of %q: %v", text, err)
+			}
+			page, ok := in.(*wire.HistoryQuery)
+			if ok && bad.Err() == nil && (page.Limit < 1 || page.Limit > 1000 || page.Offset < 0) {
+				t.Errorf("accepted %q as %+v", text, page)
 			}
 		}
 	})

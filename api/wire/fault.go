@@ -3,13 +3,15 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // Limits of the answer to a malformed request.
 const (
-	maxFaults = 100 // What is wrong beyond that is not said.
-	maxInput  = 256 // A longer value is not repeated to the client.
+	maxFaults     = 100      // What is wrong beyond that is not said,
+	maxFaultBytes = 64 << 10 // nor beyond so many bytes.
+	maxInput      = 256      // A longer value is not repeated to the client; a longer name is cut.
 )
 
 // Fault is one thing that is wrong with a request, as the specification's
@@ -25,6 +27,8 @@ type Fault struct {
 // Faults is everything that is wrong with a request: the answer 422.
 type Faults struct { //nolint:errname // It is what it collects.
 	Detail []Fault `json:"detail"`
+
+	bytes int // Of Detail.
 }
 
 // Error returns the faults in one line.
@@ -44,14 +48,34 @@ func (f *Faults) Err() error {
 	return f
 }
 
-// Add records a fault.
+// Add records a fault. The answer stays small, whatever the names are under which
+// a client hides its mistakes.
 func (f *Faults) Add(fault Fault) {
+	if len(f.Detail) == maxFaults || f.bytes > maxFaultBytes {
+		return
+	}
 	if len(fault.Input) > maxInput {
 		fault.Input = nil
 	}
-	if len(f.Detail) < maxFaults {
-		f.Detail = append(f.Detail, fault)
+	fault.Loc = shortNames(fault.Loc)
+	for _, part := range fault.Loc {
+		if name, ok := part.(string); ok {
+			f.bytes += len(name)
+		}
 	}
+	f.bytes += len(fault.Input) + len(fault.Msg)
+	f.Detail = append(f.Detail, fault)
+}
+
+// shortNames returns a copy of loc with long names cut.
+func shortNames(loc []any) []any {
+	loc = slices.Clone(loc)
+	for i, part := range loc {
+		if name, ok := part.(string); ok && len(name) > maxInput {
+			loc[i] = strings.ToValidUTF8(name[:maxInput], "") + "…"
+		}
+	}
+	return loc
 }
 
 // Value records that the value at loc breaks a rule that has no type of its
