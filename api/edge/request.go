@@ -190,19 +190,21 @@ func singular() []string {
 }
 
 // checkHeader refuses what fasthttp still accepts and proxies read in other
-// ways: headers that continue on the next line, transfer codings other than
+// ways: other versions, lines that end without a carriage return, headers that
+// continue on the next line, names with spaces, transfer codings other than
 // chunked, two lengths for one body, and two headers where one decides.
 func checkHeader(header *fasthttp.RequestHeader) error {
-	raw := header.RawHeaders()
-	if bytes.Contains(raw, []byte("\n ")) || bytes.Contains(raw, []byte("\n\t")) {
-		return compute.Errorf(compute.CodeInvalid, "A header continues on the next line.")
+	if version := string(header.Protocol()); version != "HTTP/1.1" && version != "HTTP/1.0" {
+		return compute.Errorf(compute.CodeInvalid, "The version is neither HTTP/1.1 nor HTTP/1.0.").Named("bad_request")
 	}
 	var length, chunked bool
 	single := singular()
 	seen := make([]bool, len(single))
-	for line := range bytes.Lines(raw) {
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		name = bytes.TrimSpace(name)
+	for line := range bytes.Lines(header.RawHeaders()) {
+		name, value, err := headerLine(line)
+		if err != nil {
+			return err
+		}
 		length = length || bytes.EqualFold(name, []byte("Content-Length"))
 		if bytes.EqualFold(name, []byte("Transfer-Encoding")) {
 			if !bytes.EqualFold(bytes.Trim(value, " \t\r\n"), []byte("chunked")) {
@@ -224,6 +226,21 @@ func checkHeader(header *fasthttp.RequestHeader) error {
 		return compute.Errorf(compute.CodeInvalid, "Content-Length and Transfer-Encoding exclude each other.")
 	}
 	return nil
+}
+
+// headerLine returns the name and the value in a line of a header, none in the
+// empty line at its end.
+func headerLine(line []byte) (name, value []byte, err error) {
+	name, value, _ = bytes.Cut(line, []byte(":"))
+	switch {
+	case !bytes.HasSuffix(line, []byte("\r\n")):
+		err = compute.Errorf(compute.CodeInvalid, "A line of the header does not end with CR and LF.").Named("bad_request")
+	case line[0] == ' ', line[0] == '\t':
+		err = compute.Errorf(compute.CodeInvalid, "A header continues on the next line.")
+	case bytes.ContainsAny(bytes.TrimSuffix(name, []byte("\r\n")), " \t"):
+		err = compute.Errorf(compute.CodeInvalid, "The name of a header has a space.").Named("bad_request")
+	}
+	return name, value, err
 }
 
 // maxRequestID is the length up to which a client's request id is kept.
