@@ -6,8 +6,9 @@ import (
 	"berth/api/edge"
 )
 
-// RouteDoc is what the documentation says of a route.
+// RouteDoc is what the documentation says of a route, and its access rule.
 type RouteDoc struct {
+	Need                              edge.Need
 	Method, Path, Tag, Summary, Needs string
 	Query, Body, Reply                reflect.Type
 	Accepts                           []string
@@ -24,6 +25,7 @@ func Routes() []RouteDoc {
 	var out []RouteDoc
 	for _, rt := range table(groups(new(edge.Server), new(core))...) {
 		out = append(out, RouteDoc{
+			Need:   rt.Need,
 			Method: rt.Method, Path: rt.Path, Tag: rt.Tag, Summary: rt.Summary, Needs: needText(&rt),
 			Query: typeOf(rt.Query), Body: typeOf(rt.Body), Reply: typeOf(rt.Reply), Accepts: rt.Accepts,
 		})

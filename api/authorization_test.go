@@ -1,0 +1,521 @@
+package api_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/api"
+	"berth/api/auth"
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// metricsToken is the scraper's token in tests that configure one.
+const metricsToken = "scrape-0123456789abcdefghijklmnopqrstuvwxyz"
+
+// standing is the worth of a credential for the objects of cyd's organization.
+type standing uint8
+
+const (
+	standsNowhere   standing = iota // No good credential of the API.
+	standsOutside                   // A member of another organization.
+	standsMisled                    // Names an organization that the credential is not for.
+	standsInside                    // A member of the organization.
+	standsOperating                 // An operator, of another organization.
+	standsRoot                      // The root token.
+	standsScraping                  // The metrics token.
+	standsStreaming                 // The token of the stream in the path.
+)
+
+// credential is one way to present oneself.
+type credential struct {
+	name, bearer string
+	org          string // X-Org-Slug, "" for none.
+	query        string // What the URL ends with.
+	home         string // The other organization that it is for.
+	is           standing
+}
+
+// expected returns the status that a route's access rule gives to a standing. 0 is
+// the status of a request that is served.
+func expected(t *testing.T, rt api.RouteDoc, is standing) int {
+	t.Helper()
+	switch rt.Need {
+	case edge.NeedNothing:
+		return 0
+	case edge.NeedScraper:
+		if is == standsScraping {
+			return 0
+		}
+		return http.StatusUnauthorized
+	case edge.NeedStream:
+		if is == standsStreaming {
+			return 0
+		}
+		return member(rt, is)
+	case edge.NeedCaller, edge.NeedOrg:
+		return member(rt, is)
+	case edge.NeedOperator:
+		switch is {
+		case standsOperating, standsRoot:
+			return 0
+		case standsNowhere, standsScraping, standsStreaming:
+			return http.StatusUnauthorized
+		case standsOutside, standsInside, standsMisled:
+			return http.StatusForbidden
+		}
+	}
+	t.Fatalf("%s %s: nothing is expected of its access rule: add that to expected", rt.Method, rt.Path)
+	return 0
+}
+
+// member returns the expected status where a credential with an organization is
+// needed. The object of another one does not exist.
+func member(rt api.RouteDoc, is standing) int {
+	switch is {
+	case standsInside:
+		return 0
+	case standsMisled:
+		return http.StatusForbidden
+	case standsOutside, standsOperating:
+		if strings.Contains(rt.Path, "{") {
+			return http.StatusNotFound
+		}
+		return 0
+	case standsNowhere, standsRoot, standsScraping, standsStreaming:
+	}
+	return http.StatusUnauthorized
+}
+
+// matrix is a world with cyd, whose objects are asked for, and all credentials.
+type matrix struct {
+	*world
+	cydKey  string
+	cyd     compute.OrgID
+	session wire.Session
+	serial  int
+	writes  int // Proposals, without the times at which keys were used.
+}
+
+func newMatrix(t testing.TB) *matrix {
+	m := &matrix{world: newWorld(t, func(c *api.Config) {
+		c.MetricsToken = metricsToken
+		c.Replay = func(context.Context, uint64, int) ([]compute.Replay, error) { return nil, nil }
+		c.WhatIf = func(
+			_ context.Context, view *fsm.View, _ uint64, question func(*fsm.View) (compute.WhatIf, error),
+		) (compute.Forecast, *fsm.View, error) {
+			_, err := question(view)
+			return compute.Forecast{}, view, err
+		}
+	})}
+	m.cydKey, _ = m.addUser("cyd", false)
+	m.cyd = m.org("cyd-lab")
+	m.session = m.login("cyd")
+	m.mustDo("POST", "/billing/grant", rootToken, map[string]any{"org": "cyd-lab", "credits": 100_000}, nil)
+	m.mustDo("POST", "/admin/quotas", rootToken, map[string]any{"org": "cyd-lab", "max_concurrent": 10_000}, nil)
+	m.saw = func(cmd fsm.Command) {
+		if _, use := cmd.(fsm.TouchKeys); !use {
+			m.writes++ // Under the world's lock.
+		}
+	}
+	return m
+}
+
+// credentials returns all credentials.
+func (m *matrix) credentials() []credential {
+	m.Helper()
+	made, err := auth.NewAPIKey(&numbers{n: 1 << 50})
+	m.ok(err)
+	old := m.login("cyd")
+	m.pass(time.Hour)
+	m.session = m.login("cyd")
+	bob, ada, out := m.login("bob"), m.login("ada"), m.login("cyd")
+	m.mustDo("POST", "/auth/logout", "", map[string]any{"refresh_token": out.RefreshToken}, nil)
+	other := m.ended()
+	return []credential{
+		{name: "nobody"},
+		{name: "a short bearer", bearer: "x"},
+		{name: "a made-up key", bearer: made.Text},
+		{name: "a made-up token", bearer: m.forged()},
+		{name: "an expired key", bearer: m.dead("expired")},
+		{name: "a revoked key", bearer: m.dead("revoked")},
+		{name: "a disabled key", bearer: m.dead("disabled")},
+		{name: "an expired token", bearer: old.AccessToken},
+		{name: "a token after its logout", bearer: out.AccessToken},
+		{name: "a refresh token", bearer: m.session.RefreshToken},
+		{name: "the token of another stream", query: "token=" + m.streamToken(other)},
+		{name: "the key of another organization", bearer: m.bobKey, home: "bob-lab", is: standsOutside},
+		{name: "the token of another organization's member", bearer: bob.AccessToken, home: "bob-lab", is: standsOutside},
+		{name: "another organization's key for this one", bearer: m.bobKey, org: "cyd-lab", is: standsMisled},
+		{name: "another organization's member for this one", bearer: bob.AccessToken, org: "cyd-lab", is: standsMisled},
+		{name: "an operator for this organization", bearer: ada.AccessToken, org: "cyd-lab", is: standsMisled},
+		{name: "the key of the organization", bearer: m.cydKey, is: standsInside},
+		{name: "the key with its organization", bearer: m.cydKey, org: "cyd-lab", is: standsInside},
+		{name: "the token of a member", bearer: m.session.AccessToken, is: standsInside},
+		{name: "an operator's key", bearer: m.adaKey, home: "ada-lab", is: standsOperating},
+		{name: "an operator's token", bearer: ada.AccessToken, is: standsOperating},
+		{name: "the root token", bearer: rootToken, is: standsRoot},
+		{name: "the metrics token", bearer: metricsToken, is: standsScraping},
+		{name: "the token of the stream", query: "token", is: standsStreaming},
+	}
+}
+
+// forged returns an access token for cyd that another cluster's key signed.
+func (m *matrix) forged() string {
+	m.Helper()
+	_, private, err := ed25519.GenerateKey(&numbers{n: 1 << 41})
+	m.ok(err)
+	user, ok := m.machine.View().UserByEmail("cyd@example.com")
+	if !ok {
+		m.Fatal("no user cyd")
+	}
+	id := m.machine.View().ClusterID().String()
+	signer := auth.NewSigner(auth.AccessConfig{
+		Issuer: "berth:" + id, Audience: "berth-api:" + id, TTL: time.Hour, Now: m.clock,
+	}, m.machine.View().SigningKeys()[0].ID, private, &numbers{})
+	text, _, err := signer.Sign(user.ID, uuid(77), user.TokenVersion)
+	m.ok(err)
+	return text
+}
+
+// dead returns a key of cyd's that is no longer good.
+func (m *matrix) dead(why string) string {
+	m.Helper()
+	body := map[string]any{"name": why}
+	if why == "expired" {
+		body["expires_at"] = m.clock().Add(time.Minute).Format(time.RFC3339)
+	}
+	fields := decodeObject(m, m.mustDo("POST", "/orgs/cyd-lab/api-keys", m.cydKey, body, nil).body)
+	path := fmt.Sprintf("/orgs/cyd-lab/api-keys/%s", fields["id"])
+	switch why {
+	case "expired":
+		m.pass(time.Minute)
+	case "revoked":
+		m.mustDo("DELETE", path, m.cydKey, nil, nil)
+	case "disabled":
+		m.mustDo("PATCH", path+"/toggle", m.cydKey, nil, nil)
+	}
+	return fields["plaintext_key"].(string)
+}
+
+// submit starts code as cyd.
+func (m *matrix) submit(kind string) compute.ExecutionID {
+	m.Helper()
+	var started struct {
+		ID compute.ExecutionID `json:"execution_id"`
+	}
+	m.mustDo("POST", "/execution/"+kind+"/start", m.cydKey, `{"code":"1"}`, &started)
+	return started.ID
+}
+
+// ended returns an execution of cyd's that has ended.
+func (m *matrix) ended() compute.ExecutionID {
+	m.Helper()
+	id := m.submit("streaming")
+	m.complete(id, 1, time.Second)
+	return id
+}
+
+func (m *matrix) streamToken(id compute.ExecutionID) string {
+	return auth.StreamToken(m.cfg.StreamKey, id)
+}
+
+// object returns the parameters of a path that name something of cyd's, and those
+// that name nothing.
+func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
+	m.Helper()
+	path := strings.TrimPrefix(rt.Path, root)
+	one := func(id string) (own, none map[string]string) {
+		return map[string]string{"{id}": id}, map[string]string{"{id}": uuidText(9)}
+	}
+	m.serial++
+	switch {
+	case strings.HasPrefix(path, "/orgs/{slug}/api-keys/{id}"):
+		fields := decodeObject(m, m.mustDo("POST", "/orgs/cyd-lab/api-keys", m.cydKey, map[string]any{"name": "x"}, nil).body)
+		id := fields["id"].(string)
+		return map[string]string{"{slug}": "cyd-lab", "{id}": id}, map[string]string{"{slug}": "nobody-lab", "{id}": uuidText(9)}
+	case strings.HasPrefix(path, "/orgs/{slug}/") && strings.Count(path, "{") == 1:
+		return map[string]string{"{slug}": "cyd-lab"}, map[string]string{"{slug}": "nobody-lab"}
+	case strings.HasPrefix(path, "/admin/nodes/{id}"):
+		m.addNode(100 + m.serial)
+		return one(nodeID(100 + m.serial).String())
+	case strings.HasPrefix(path, "/execution/gpu_selection/"):
+		return one(m.submit("gpu_selection").String())
+	case strings.HasPrefix(path, "/api/v1/stream/"), path == "/execution/{id}" && rt.Method == "DELETE":
+		return one(m.ended().String())
+	case strings.HasPrefix(path, "/execution/"), strings.HasPrefix(path, "/workloads/"):
+		return one(m.submit("streaming").String())
+	}
+	m.Fatalf("%s %s: no object is known for its path: add one to object", rt.Method, rt.Path)
+	return nil, nil
+}
+
+// sample returns a body that a route accepts and the query that it needs.
+func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
+	m.Helper()
+	m.serial++
+	refresh := fmt.Sprintf(`{"refresh_token":%q}`, m.session.RefreshToken)
+	sample, known := map[string]string{
+		"POST /auth/login":                    `{"email":"bob@example.com","password":"` + password + `"}`,
+		"POST /auth/refresh":                  refresh,
+		"POST /auth/logout":                   `{"refresh_token":"` + strings.Repeat("A", 43) + `"}`,
+		"POST /orgs/{slug}/api-keys":          `{"name":"x"}`,
+		"POST /execution/streaming/start":     `{"code":"1"}`,
+		"POST /execution/gpu_selection/start": `{"code":"1"}`,
+		"POST /billing/grant":                 `{"org":"bob-lab","credits":1}`,
+		"POST /admin/join-tokens":             `{}`,
+		"POST /admin/users":                   fmt.Sprintf(`{"email":"u%d@example.com","password":%q,"org_slug":"u%d"}`, m.serial, password, m.serial),
+		"POST /admin/nodes/{id}/drain":        `{}`,
+		"POST /admin/quotas":                  `{"org":"cyd-lab","tag":"x","max_concurrent":1}`,
+		"POST /admin/brake":                   `{"share_percent":30}`,
+		"POST /admin/raft/transfer":           `{}`,
+		"POST /admin/whatif":                  `{}`,
+	}[rt.Method+" "+strings.TrimPrefix(rt.Path, root)]
+	if known != (rt.Body != nil) {
+		m.Fatalf("%s %s: whether it has a body and whether sample has one differ", rt.Method, rt.Path)
+	}
+	return sample, map[string]string{
+		"/admin/quotas": "org=cyd-lab",
+		"/admin/replay": "index=1",
+	}[strings.TrimPrefix(rt.Path, root)]
+}
+
+// ask makes a request of a route with a credential.
+func (m *matrix) ask(node *world, rt api.RouteDoc, who credential, params map[string]string) answer {
+	m.Helper()
+	path := rt.Path
+	for name, value := range params {
+		path = strings.ReplaceAll(path, name, value)
+	}
+	body, query := m.sample(rt)
+	token := who.query
+	if token == "token" { // Of the object in the path, where it is an execution.
+		token = "token=none"
+		if id, err := compute.ParseExecutionID(params["{id}"]); err == nil {
+			token = "token=" + m.streamToken(id)
+		}
+	}
+	query = strings.Trim(query+"&"+token, "&")
+	if query != "" {
+		path += "?" + query
+	}
+	var header []string
+	if who.org != "" {
+		header = []string{"X-Org-Slug", who.org}
+	}
+	if body == "" {
+		return node.fetch(rt.Method, path, who.bearer, nil, header)
+	}
+	return node.fetch(rt.Method, path, who.bearer, []byte(body), header)
+}
+
+// fetch makes a request of a whole path.
+func (w *world) fetch(method, path, bearer string, body []byte, header []string) answer {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), method, w.url+path, strings.NewReader(string(body)))
+	w.ok(err)
+	if bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := w.client.Do(req)
+	w.ok(err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	w.ok(err)
+	return answer{resp.StatusCode, resp.Header, text}
+}
+
+// proposals returns how often something was written.
+func (m *matrix) proposals() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.writes
+}
+
+// TestAuthorization makes the request of every route with every kind of credential,
+// on a server and on a worker. The access rule in the route's row says what is
+// answered. A request that is refused writes nothing, and the object of another
+// organization answers as one that does not exist.
+func TestAuthorization(t *testing.T) {
+	m, whole := newMatrix(t), t
+	_, worker := m.newWorker(func(c *api.Config) { c.MetricsToken = metricsToken })
+	all := m.credentials()
+	cells := 0
+	for name, node := range map[string]*world{"server": m.world, "worker": worker} {
+		for _, rt := range api.Routes() {
+			t.Run(name+" "+rt.Method+" "+rt.Path, func(t *testing.T) {
+				m.TB, worker.TB = t, t
+				defer func() { m.TB, worker.TB = whole, whole }()
+				m.tryAll(t, node, rt, all)
+			})
+			cells += len(all)
+		}
+	}
+	t.Logf("measured: %d requests: %d routes, %d credentials, on a server and a worker", cells, len(api.Routes()), len(all))
+}
+
+// tryAll makes the request of a route with all credentials: first those that are
+// refused, all for the same object.
+func (m *matrix) tryAll(t *testing.T, node *world, rt api.RouteDoc, all []credential) {
+	t.Helper()
+	own, none := map[string]string(nil), map[string]string(nil)
+	fresh := func() {
+		if strings.Contains(rt.Path, "{") {
+			own, none = m.object(rt)
+		}
+	}
+	fresh()
+	before := m.proposals()
+	for _, who := range all {
+		want := expected(t, rt, who.is)
+		if want == 0 {
+			continue
+		}
+		got := m.ask(node, rt, who, own)
+		if got.status != want {
+			t.Errorf("as %s: %d %s, want %d", who.name, got.status, got.body, want)
+		}
+		if want != http.StatusNotFound {
+			continue
+		}
+		m.alike(t, who, got, m.ask(node, rt, who, none))
+		if own["{slug}"] != "" && own["{id}"] != "" && who.home != "" {
+			m.alike(t, who, m.ask(node, rt, who, map[string]string{"{slug}": who.home, "{id}": own["{id}"]}),
+				m.ask(node, rt, who, map[string]string{"{slug}": who.home, "{id}": none["{id}"]}))
+		}
+	}
+	if n := m.proposals() - before; n != 0 {
+		t.Errorf("requests that are refused write %d times", n)
+	}
+	for _, who := range all {
+		if expected(t, rt, who.is) != 0 {
+			continue
+		}
+		if got := m.ask(node, rt, who, own); got.status != http.StatusOK {
+			t.Errorf("as %s: %d %s, want 200", who.name, got.status, got.body)
+		}
+		fresh()
+	}
+}
+
+// alike fails if the answers about a foreign object and about none differ.
+func (m *matrix) alike(t *testing.T, who credential, foreign, none answer) {
+	t.Helper()
+	if foreign.status != http.StatusNotFound || !same(foreign, none) {
+		t.Errorf("as %s: a foreign object is answered %d %v %s, none %d %v %s", who.name,
+			foreign.status, foreign.header, foreign.body, none.status, none.header, none.body)
+	}
+}
+
+// same reports whether two answers are the same to a client.
+func same(a, b answer) bool {
+	strip := func(h http.Header) http.Header {
+		h = h.Clone()
+		for _, own := range []string{"X-Request-Id", "X-Berth-Index", "Date"} {
+			h.Del(own)
+		}
+		return h
+	}
+	return a.status == b.status && string(a.body) == string(b.body) &&
+		maps.EqualFunc(strip(a.header), strip(b.header), slices.Equal)
+}
+
+// TestForeignParents asks for the children of a foreign execution and of none.
+func TestForeignParents(t *testing.T) {
+	m := newMatrix(t)
+	parent := m.submit("gpu_selection")
+	foreign := m.mustDo("GET", "/billing/history?parent="+parent.String(), m.bobKey, nil, nil)
+	none := m.mustDo("GET", "/billing/history?parent="+uuidText(9), m.bobKey, nil, nil)
+	if !same(foreign, none) {
+		t.Errorf("of a foreign execution: %s; of none: %s", foreign.body, none.body)
+	}
+}
+
+// TestSpellings spells the path of every route in other ways. None of them passes
+// its access rule.
+func TestSpellings(t *testing.T) {
+	m := newMatrix(t)
+	spell := map[string]func(path string) string{
+		"a trailing slash":    func(p string) string { return p + "/" },
+		"two slashes":         func(p string) string { return "/" + p },
+		"slashes inside":      func(p string) string { return strings.ReplaceAll(p, "/", "//") },
+		"up and down":         func(p string) string { return "/livez/.." + p },
+		"encoded dots":        func(p string) string { return "/livez/%2e%2e" + p },
+		"backslashes":         func(p string) string { return `/livez\..` + p },
+		"here":                func(p string) string { return strings.Replace(p, "/", "/./", 2) },
+		"an encoded letter":   func(p string) string { return p[:len(p)-1] + fmt.Sprintf("%%%02x", p[len(p)-1]) },
+		"an encoded slash":    func(p string) string { return p[:1] + strings.Replace(p[1:], "/", "%2f", 1) },
+		"capitals":            strings.ToUpper,
+		"a parameter":         func(p string) string { return p + ";a=b" },
+		"a NUL":               func(p string) string { return p + "%00" },
+		"a fragment":          func(p string) string { return p + "#/livez" },
+		"an absolute URI":     func(p string) string { return "http://berth.test" + p },
+		"another host's":      func(p string) string { return "http://user@elsewhere:1" + p },
+		"the path of a probe": func(p string) string { return p + "?/livez" },
+	}
+	m.listen()
+	for _, rt := range api.Routes() {
+		if rt.Need == edge.NeedNothing {
+			continue
+		}
+		own := map[string]string{}
+		if strings.Contains(rt.Path, "{") {
+			own, _ = m.object(rt)
+		}
+		path := rt.Path
+		for name, value := range own {
+			path = strings.ReplaceAll(path, name, value)
+		}
+		before := m.proposals()
+		for name, how := range spell {
+			text := rt.Method + " " + how(path) + " HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+			if a := m.raw(text); a.status < 400 || a.status >= 500 {
+				t.Errorf("%s %s with %s: %d %s", rt.Method, rt.Path, name, a.status, a.body)
+			}
+		}
+		if n := m.proposals() - before; n != 0 {
+			t.Errorf("%s %s: requests that are refused write %d times", rt.Method, rt.Path, n)
+		}
+	}
+}
+
+// TestAccessRules holds that operators' routes, those of an organization and those
+// that change something have the access rule of their kind, and that the document
+// says which requests need a credential.
+func TestAccessRules(t *testing.T) {
+	m := newMatrix(t)
+	var document struct {
+		Paths map[string]map[string]struct {
+			Security []any `json:"security"`
+		} `json:"paths"`
+	}
+	m.ok(json.Unmarshal(m.mustDo("GET", "/openapi.json", "", nil, nil).body, &document))
+	for _, rt := range api.Routes() {
+		open := rt.Need == edge.NeedNothing || rt.Need == edge.NeedScraper
+		if secured := document.Paths[rt.Path][strings.ToLower(rt.Method)].Security != nil; secured == open {
+			t.Errorf("%s %s: the document says that it needs a credential: %t", rt.Method, rt.Path, secured)
+		}
+		path := strings.TrimPrefix(rt.Path, root)
+		switch {
+		case strings.HasPrefix(path, "/admin/") && rt.Need != edge.NeedOperator,
+			strings.Contains(path, "{slug}") && rt.Need != edge.NeedOrg,
+			strings.Contains(path, "{") && open,
+			rt.Method != http.MethodGet && open && !strings.HasPrefix(path, "/auth/"):
+			t.Errorf("%s %s has the access rule %d", rt.Method, rt.Path, rt.Need)
+		}
+	}
+}
