@@ -91,3 +91,41 @@ func TestKeyringIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// FuzzDelegate gives a node what another one with the gossip key may send: what it
+// announces, and its inventory. Nobody enters whom the cluster does not know.
+func FuzzDelegate(f *testing.F) {
+	codec := rpc.NewCodec()
+	known, stranger := compute.NodeID{UUID: compute.UUID{1}}, compute.NodeID{UUID: compute.UUID{2}}
+	body := codec.Marshal(compute.Inventory{Node: known, Version: 3, GPUs: []compute.GPU{{ID: "a"}}})
+	announced := codec.Marshal(meta{Name: "n", RPC: "a:1", InventoryVersion: 3, InventoryHash: hashOf(body)})
+	f.Add(known.String(), announced, body)
+	f.Add(stranger.String(), announced, body)
+	f.Add("nobody", []byte{}, body[:5])
+	f.Add(known.String(), []byte{0xbf, 0xff}, []byte{0x9f, 0xff})
+	f.Add(known.String(), []byte{0xa1, 0x01, 0x7b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, bytes.Repeat([]byte{0x81}, 100))
+	f.Fuzz(func(t *testing.T, name string, announced, body []byte) {
+		g := New(Config{
+			Codec: codec, Logger: slog.New(slog.DiscardHandler), Alive: prometheus.NewGauge(prometheus.GaugeOpts{}),
+			Lookup: func(id compute.NodeID) (removed, is bool) { return false, id == known },
+		})
+		g.id.Node = compute.NodeID{UUID: compute.UUID{3}}
+		d := (*delegate)(g)
+		n := &memberlist.Node{Name: name, Meta: announced}
+		if d.NotifyAlive(n) == nil {
+			d.NotifyJoin(n)
+			d.NotifyUpdate(n)
+		}
+		d.NotifyConflict(nil, n)
+		d.MergeRemoteState(body, true)
+		d.NotifyLeave(n)
+		for _, m := range g.Members() {
+			if m.ID != known && m.ID != g.id.Node && m.Alive {
+				t.Errorf("%q made %s a member", name, m.ID)
+			}
+			if _, has := g.Inventory(m.ID); has && m.ID != known {
+				t.Errorf("%q gave %s an inventory", name, m.ID)
+			}
+		}
+	})
+}
