@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests in the table of docs/security.md and prints for each class of attack
-# how many cases were tried and how many held. Fails if one did not.
+# Runs the tests in the table of docs/security.md, in their long form, and prints for
+# each class of attack how many cases were tried and how many held, and what the
+# tests measured. Fails if one did not hold.
 #
 # Usage: scripts/security.sh [PATTERN]   only the classes that match
 set -euo pipefail
@@ -13,14 +14,14 @@ mkdir -p "$out"
 
 # rows prints CLASS|PACKAGE|TEST for each test of the table.
 rows() {
-	awk -F'|' '/^## /{on = /Classes that are tested/} on && NF == 5 && $4 ~ /`Test/ {print $2 "|" $4}' docs/security.md |
+	awk -F'|' '/^## /{on = /Classes that are tested/} on && NF == 5 && $4 ~ /`(Test|Fuzz)/ {print $2 "|" $4}' docs/security.md |
 		while IFS='|' read -r class tests; do
 			class=$(sed -E 's/^ +| +$//g' <<<"$class")
 			package=
 			# shellcheck disable=SC2016 # Backquotes of Markdown.
 			for word in $(grep -oE '`[^`]+`' <<<"$tests" | tr -d '`'); do
 				case $word in
-				Test*) echo "$class|$package|$word" ;;
+				Test* | Fuzz*) echo "$class|$package|$word" ;;
 				*) package=$word ;;
 				esac
 			done
@@ -30,7 +31,7 @@ rows() {
 rows | grep -iE "${1:-.}" >"$out/rows"
 cut -d'|' -f2 "$out/rows" | sort -u | while read -r package; do
 	tests=$(awk -F'|' -v p="$package" '$2 == p {print $3}' "$out/rows" | paste -sd'|')
-	go test -json -count=1 -run "^($tests)\$" "./$package" </dev/null >>"$out/results.json" || true
+	go test -json -count=1 -tags long -timeout 40m -run "^($tests)\$" "./$package" </dev/null >>"$out/results.json" || true
 done
 
 # A case is a test without children.
@@ -38,23 +39,27 @@ python3 - "$out" <<'EOF'
 import collections, json, sys
 
 out = sys.argv[1]
-results = {}
+results, measured = {}, collections.defaultdict(list)
 for line in open(f"{out}/results.json"):
     try:
         event = json.loads(line)
     except ValueError:
         continue  # Output of the compiler.
+    _, found, fact = event.get("Output", "").partition("measured: ")
+    if found:
+        measured[event["Package"], event.get("Test", "").split("/")[0]].append(fact.strip())
     if event.get("Test") and event["Action"] in ("pass", "fail", "skip"):
         results[event["Package"], event["Test"]] = event["Action"]
 parents = {(p, t.rsplit("/", 1)[0]) for p, t in results if "/" in t}
 tried, held, skipped = collections.Counter(), collections.Counter(), collections.Counter()
-classes = []
+classes, facts = [], collections.defaultdict(list)
 for row in open(f"{out}/rows"):
     name, package, test = row.rstrip("\n").split("|")
     if name not in classes:
         classes.append(name)
     cases = [r for (p, t), r in results.items()
              if p == "berth/" + package and (t == test or t.startswith(test + "/")) and (p, t) not in parents]
+    facts[name] += measured["berth/" + package, test]
     tried[name] += sum(r != "skip" for r in cases)
     held[name] += sum(r == "pass" for r in cases)
     skipped[name] += sum(r == "skip" for r in cases)
@@ -62,6 +67,9 @@ width = max(map(len, classes))
 print(f"{'class':{width}}  tried  held  skipped")
 for name in classes:
     print(f"{name:{width}}  {tried[name]:5}  {held[name]:4}  {skipped[name]:7}")
+for name in classes:
+    if facts[name]:
+        print("\n" + "\n    ".join([name] + facts[name]))
 bad = [name for name in classes if tried[name] == 0 or held[name] < tried[name]]
 if bad:
     print("\ndid not hold, or was not tried: " + "; ".join(bad), file=sys.stderr)
