@@ -94,13 +94,25 @@ func (c joiner) handleJoin(ctx context.Context, peer rpc.Peer, data []byte) ([]b
 	if err := CheckNode(&req.Node); err != nil {
 		return nil, err
 	}
+	if !pki.IsTokenID(req.TokenID) {
+		return nil, compute.Errorf(compute.CodeForbidden,
+			"Nobody joins without a join token: make one with berth admin token create.").Named("token_unknown")
+	}
 	answer, err := c.admit(ctx, req)
 	if err != nil {
-		c.logger.Warn("node not admitted", "node", req.Node.ID, "err", err)
+		c.logNotAdmitted(req.Node.ID, err)
 		return nil, err
 	}
 	c.logger.Info("node admitted", "node", req.Node.ID)
 	return c.codec.Marshal(answer), nil
+}
+
+// logNotAdmitted logs why a node was not admitted, a few times a minute: who
+// reaches the cluster port could fill the log.
+func (c joiner) logNotAdmitted(id compute.NodeID, err error) {
+	if dropped, ok := c.refusedLog.Allow(c.cfg.Now(), methodJoin); ok {
+		c.logger.Warn("node not admitted", "node", id, "count", dropped, "err", err)
+	}
 }
 
 // CheckNode refuses a description of a node that exceeds a limit.

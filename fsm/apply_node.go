@@ -129,6 +129,16 @@ func (s *membership) spendToken(c RegisterNode) *compute.Error {
 	return nil
 }
 
+// CheckToken returns why the join token of c admits no node, nil if it may. Nothing
+// is proposed for a node without a token: who reaches the cluster port could fill
+// the log, and a registration without one is a member's.
+func (v *View) CheckToken(c RegisterNode) error {
+	if refusal := stateOf(v).membership.checkToken(c); refusal != nil {
+		return refusal
+	}
+	return nil
+}
+
 // checkToken refuses a join token that is unknown, has expired or is for
 // another role.
 func (s *membership) checkToken(c RegisterNode) *compute.Error {

@@ -34,6 +34,9 @@ type registry struct{ proposer }
 // Admit records the node that asks to join, or refuses it.
 func (r registry) Admit(ctx context.Context, a cluster.Admission) error {
 	cmd := fsm.RegisterNode{Node: a.Node, TokenID: a.TokenID, TokenHash: a.SecretHash, Key: a.Key}
+	if err := r.node.machine.View().CheckToken(cmd); err != nil {
+		return err
+	}
 	if r.node.machine.View().Allows(cmd) != nil {
 		cmd.Key = compute.Hash{} // A server knows no keys yet.
 	}

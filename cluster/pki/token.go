@@ -46,13 +46,16 @@ func NewJoinToken(random io.Reader, ca *CA) (JoinToken, error) {
 func ParseJoinToken(text string) (JoinToken, error) {
 	parts := strings.Split(strings.TrimSpace(text), "_")
 	if len(parts) != 4 || parts[0] != tokenPrefix ||
-		!isText(parts[1], tokenIDLength, base62) ||
+		!IsTokenID(parts[1]) ||
 		!isText(parts[2], tokenSecretLength, base62) ||
 		!isText(parts[3], pinLength, "0123456789abcdef") {
 		return JoinToken{}, compute.Errorf(compute.CodeInvalid, "The join token is malformed.")
 	}
 	return JoinToken{ID: parts[1], Secret: parts[2], Pin: parts[3]}, nil
 }
+
+// IsTokenID reports whether id can be the ID of a join token.
+func IsTokenID(id string) bool { return isText(id, tokenIDLength, base62) }
 
 // String returns the text of the token. It is a secret.
 func (t JoinToken) String() string {
