@@ -323,6 +323,45 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// TestStrangersAreSentAway sends bytes of a peer without a certificate: streams that
+// it never closes, calls that mean nothing, and data without an end. The connection
+// ends soon each time.
+func TestStrangersAreSentAway(t *testing.T) {
+	const window, tooMuch = 256 << 10, 16 << 20 // The kernel has buffers, too.
+	frame := func(kind, flags byte, stream, length uint32) []byte {
+		return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte{0, kind, 0, flags}, stream), length)
+	}
+	for name, piece := range map[string]func(stream uint32) []byte{
+		"whole windows": func(stream uint32) []byte {
+			return append(append(frame(1, 1, stream, 0), frame(0, 0, stream, window)...), append([]byte{0, 0, 0, 1}, make([]byte, window-4)...)...)
+		},
+		"calls that mean nothing": func(stream uint32) []byte {
+			return append(append(frame(1, 1, stream, 0), frame(0, 0, stream, 5)...), 0, 0, 0, 1, 0xff)
+		},
+		"one stream and no end": func(uint32) []byte { return append(frame(0, 0, 1, 1000), make([]byte, 1000)...) },
+	} {
+		conn := mustServe(t, newServer(), rpc.Peer{})
+		if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		sent := make(chan int, 1)
+		go func() {
+			total, err := conn.Write(frame(1, 1, 1, 0))
+			for stream := uint32(3); err == nil && total < tooMuch; stream += 2 {
+				n := 0
+				n, err = conn.Write(piece(stream))
+				total += n
+			}
+			sent <- total
+		}()
+		_, err := io.Copy(io.Discard, conn)
+		if total := <-sent; total >= tooMuch {
+			t.Errorf("%s: the server has taken %d bytes, then %v", name, total, err)
+		}
+		conn.Close()
+	}
+}
+
 func TestMethodsAreRegisteredOnce(t *testing.T) {
 	s := newServer()
 	handler := func(context.Context, rpc.Peer, []byte) ([]byte, error) { return nil, nil }

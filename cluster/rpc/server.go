@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"sync"
 	"time"
@@ -22,6 +23,11 @@ const NoMethod = "no_method"
 const (
 	maxStreams = 1024 // Concurrent calls on one connection.
 	maxTimeout = 5 * time.Minute
+
+	// A peer without a certificate makes one call at a time, and few in all. A stream
+	// that it does not close keeps its window for closeTimeout.
+	maxGuestCalls = 4
+	maxGuestBytes = MaxJoin + 16<<10 // That it may send.
 )
 
 // Peer is the caller, according to its certificate. ID is zero for a caller
@@ -106,6 +112,11 @@ func (s *Server) known(method string) bool {
 // ServeConn serves the calls of peer on conn until the connection or ctx ends,
 // and waits for its handlers.
 func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error {
+	open, calls := maxStreams, math.MaxInt
+	if peer.Anonymous() {
+		open, calls = 1, maxGuestCalls
+		conn = &limitedConn{Conn: conn, left: maxGuestBytes}
+	}
 	session, err := newServerSession(conn, s.Logger, peer.Anonymous())
 	if err != nil {
 		conn.Close()
@@ -113,13 +124,9 @@ func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { session.Close() })
-	open := maxStreams
-	if peer.Anonymous() {
-		open = 1
-	}
 	slots := make(chan struct{}, open) // One token per open call.
 	var wg sync.WaitGroup
-	for {
+	for range calls {
 		var stream *yamux.Stream
 		if stream, err = session.AcceptStream(); err != nil {
 			break
@@ -130,6 +137,9 @@ func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error 
 			s.serveStream(ctx, stream, peer)
 		})
 	}
+	if err == nil { // It has made all the calls that it may.
+		wg.Wait()
+	}
 	cancel()
 	stop()
 	session.Close()
@@ -138,6 +148,22 @@ func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error 
 		return nil
 	}
 	return err
+}
+
+// limitedConn is a connection from which no more than left bytes are read.
+type limitedConn struct {
+	net.Conn
+	left int
+}
+
+// Read reads from the connection while some may be read.
+func (c *limitedConn) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, compute.Errorf(compute.CodeTooLarge, "A peer without a certificate sends too much.")
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
 }
 
 // serveStream answers one call.
