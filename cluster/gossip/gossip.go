@@ -73,7 +73,7 @@ type Gossip struct {
 	cfg       Config
 	dir       *datadir.Dir
 	id        Identity
-	transport *memberlist.NetTransport
+	transport *transport
 	list      *memberlist.Memberlist // Nil until Open.
 	keys      *memberlist.Keyring    // Nil until Open.
 	advertise string
@@ -120,7 +120,7 @@ func (g *Gossip) Listen(dir *datadir.Dir) error {
 	if host == "" {
 		ip.IP = net.IPv4zero
 	}
-	g.transport, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
+	inner, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
 		BindAddrs: []string{ip.IP.String()},
 		BindPort:  port,
 		Logger:    log.New(liblog.Memberlist(g.cfg.Logger, g.cfg.Closed), "", 0),
@@ -128,6 +128,8 @@ func (g *Gossip) Listen(dir *datadir.Dir) error {
 	if err != nil {
 		return fmt.Errorf("open gossip port: %w", err)
 	}
+	g.transport = newTransport(inner)
+	go g.transport.run()
 	if port == 0 {
 		port = g.transport.GetAutoBindPort()
 	}
