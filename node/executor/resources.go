@@ -52,7 +52,7 @@ func openPool(cfg Config, log *slog.Logger) *resourcePool {
 	var err error
 	if p.table, err = egress.Open(tableName(cfg.Node), cfg.DenyCIDRs); err != nil {
 		p.table, p.why = nil, "this node cannot give executions a network"
-		log.Error("execution network unavailable", "hint", "nftables and veth are needed", "err", err)
+		log.Error("execution network unavailable", "hint", "nftables with nft_connlimit, nf_conntrack_netlink and veth are needed", "err", err)
 	}
 	return p
 }
