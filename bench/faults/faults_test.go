@@ -96,7 +96,7 @@ func TestSum(t *testing.T) {
 	if row.Nemesis != "leader-kill" || row.Runs != 3 || row.Times != 3 || row.Missed != 2 || row.Violations != 2 ||
 		row.Held != 9*time.Second || row.Elections != 3 || row.Unknown != 3 ||
 		row.Workloads["register"] != (faults.Work{Operations: 12, Unknown: 3}) ||
-		row.WriteP50 != 1500*time.Millisecond || row.WholeP99 != 2*time.Second {
+		row.WriteP50 != 500*time.Millisecond || row.WholeP99 != 2*time.Second {
 		t.Errorf("got %+v", row)
 	}
 	if calm := got.Rows[0]; calm.Nemesis != "calm" || calm.Runs != 2 || calm.Violations != 1 {

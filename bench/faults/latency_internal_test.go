@@ -19,7 +19,7 @@ func TestLatency(t *testing.T) {
 	counts.noteWrite(wrote{"n2", 13 * s, 18 * s})
 	counts.noteWrite(wrote{"n1", 19 * s, 21 * s})
 	got := counts.latency(10*s, 12*s, 20*s, "n2")
-	want := Latency{Before: Spread{2, 2, 2}, During: Spread{2, 5, 5}, Elsewhere: &Spread{1, 3, 3}}
+	want := Latency{Before: Spread{2, 1, 2}, During: Spread{2, 3, 5}, Elsewhere: &Spread{1, 3, 3}}
 	if !reflect.DeepEqual(got, &want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -121,14 +121,15 @@ func (o *Outbound) pushTo(f *acknowledged) {
 		return
 	}
 	f.sending = true
+	id, address := f.id, f.address
 	go func() {
 		fault.Point("cluster.commit.push")
-		err := o.send(f.id, f.address, req, new(raft.AppendEntriesResponse))
+		err := o.send(id, address, req, new(raft.AppendEntriesResponse))
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		f.sending = false
 		f.commit = max(f.commit, req.LeaderCommitIndex) // Refused, it hears of it after the CommitTimeout.
-		if err == nil && o.followers[f.id] == f {
+		if err == nil && o.followers[id] == f {
 			o.pushTo(f) // More may have been committed meanwhile.
 		}
 	}()

@@ -176,7 +176,7 @@ func (e *Executor) open() (err error) {
 		return err
 	}
 	if len(gaps) > 0 {
-		e.log.Warn("sandbox has gaps", "reason", gaps, "hint", "see docs/security.md; cgroup version 2 and Landlock close them")
+		e.log.Warn("sandbox has gaps", "reason", gapNames(gaps), "hint", "see docs/security.md; cgroup version 2 and Landlock close them")
 	}
 	if e.python, e.pythonErr = findPython(context.Background(), e.cfg.Python); e.pythonErr != nil {
 		e.log.Error("python interpreter missing", "hint", "python executions cannot start here", "err", e.pythonErr)

@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"strings"
+
 	"berth/compute"
 	"berth/node/executor/cgroup"
 	"berth/node/executor/policy"
@@ -22,4 +24,13 @@ func Gaps() (gaps []compute.Gap, err error) {
 		gaps = append(gaps, compute.GapNoLandlock)
 	}
 	return gaps, nil
+}
+
+// gapNames returns the names of gaps, which a log would take for bytes.
+func gapNames(gaps []compute.Gap) string {
+	names := make([]string, len(gaps))
+	for i, g := range gaps {
+		names[i] = g.String()
+	}
+	return strings.Join(names, ", ")
 }

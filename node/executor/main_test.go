@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -290,6 +291,26 @@ func (n *node) output(id compute.ExecutionID) string {
 		n.t.Fatal(err)
 	}
 	return string(tail.Combined)
+}
+
+// says reports whether a line of the execution's whole log has text in it.
+func (n *node) says(id compute.ExecutionID, text string) bool {
+	n.t.Helper()
+	f := logs.NewFollower(logs.FollowerConfig{Store: logs.Open(n.cfg.DataDir), State: n.state})
+	const page = 10_000
+	for after := uint64(0); ; {
+		lines, err := f.Read(context.Background(), id, after, page)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if slices.ContainsFunc(lines, func(l logs.Line) bool { return strings.Contains(string(l.Text), text) }) {
+			return true
+		}
+		if len(lines) == 0 {
+			return false
+		}
+		after = lines[len(lines)-1].Seq
+	}
 }
 
 // diskUse returns the size of the files below dir in bytes.

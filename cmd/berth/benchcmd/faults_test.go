@@ -57,7 +57,7 @@ func TestFaultRunsAreReported(t *testing.T) {
 		"| operations that were sent | 72 | 1,234,567 |  |\n",
 		"| of them while something was broken | 32 | 0 |  |\n",
 		"| operations in searched histories | 25, in 1 runs since 2026-11-23 05:00 | 4,000, in 1 runs since 2026-11-22 05:00 | 1,000,000 |\n",
-		"| leader-kill | 2 | 1 | 2 | 0 | 6s | 1 | 32 | 2 | 0 | 600ms | 600ms | 3s | 3s |\n",
+		"| leader-kill | 2 | 1 | 2 | 0 | 6s | 1 | 32 | 2 | 0 | 500ms | 600ms | 2s | 3s |\n",
 		"| none | 1 | 0 | 0 | 0 | 0s | 0 | 40 | 0 | 0 | - | - | - | - |\n",
 		"| leader-kill | 0 (0) | 0 (0) | 32 (2) |\n",
 		"| clock | 1 | no part of a node read the shifted clock |\n",
