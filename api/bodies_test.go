@@ -235,6 +235,16 @@ func TestBodiesShareABudget(t *testing.T) {
 	}
 }
 
+// TestRelayedBodiesAreGivenBack relays more bytes, one start after the other, than the
+// budget for bodies has.
+func TestRelayedBodiesAreGivenBack(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Limits.Bodies = 1 << 20 })
+	_, worker := w.newWorker()
+	for range 10 {
+		worker.mustDo("POST", "/execution/streaming/start", w.adaKey, large(200<<10), nil)
+	}
+}
+
 // large returns a start of about so many bytes.
 func large(bytes int) string { return `{"code":"1"}` + strings.Repeat(" ", bytes) }
 

@@ -268,6 +268,7 @@ func (s *Server) Relayed(
 // server would be asked and panic as well.
 func (s *Server) respondTo(in Relayed, life lifetime, fast *fasthttp.RequestCtx) {
 	r, err := s.requestOf(in)
+	defer func() { r.hold.shrink(0) }()
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.fail(fast, r, s.panicked(fast, cause))
