@@ -48,7 +48,8 @@ func (g *toys) create(r *edge.Request) (any, error) {
 type toyRelay struct{}
 
 func (toyRelay) Relay(context.Context, edge.Relayed) (*edge.RelayedAnswer, error) { return nil, io.EOF }
-func (toyRelay) Status() edge.QueryMeta                                           { return edge.QueryMeta{} }
+
+func (toyRelay) Status() edge.QueryMeta { return edge.QueryMeta{} }
 
 // TestToyEndpoint checks that a route row, a struct and a handler are enough for
 // an endpoint: it is served, validated and documented.

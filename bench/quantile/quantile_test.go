@@ -14,8 +14,16 @@ func TestOf(t *testing.T) {
 		q      float64
 		want   float64
 	}{
-		{nil, 0.5, 0}, {[]float64{3}, 0.5, 3}, {[]float64{3}, 1, 3}, {[]float64{2, 1}, 0.5, 1},
-		{ten, 0, 1}, {ten, 0.5, 5}, {ten, 0.51, 6}, {ten, 0.9, 9}, {ten, 0.99, 10}, {ten, 1, 10},
+		{nil, 0.5, 0},
+		{[]float64{3}, 0.5, 3},
+		{[]float64{3}, 1, 3},
+		{[]float64{2, 1}, 0.5, 1},
+		{ten, 0, 1},
+		{ten, 0.5, 5},
+		{ten, 0.51, 6},
+		{ten, 0.9, 9},
+		{ten, 0.99, 10},
+		{ten, 1, 10},
 	} {
 		if got := quantile.Of(tt.values, tt.q); got != tt.want {
 			t.Errorf("the %v quantile of %v is %v, want %v", tt.q, tt.values, got, tt.want)

@@ -84,14 +84,14 @@ func TestStrangersSendLittle(t *testing.T) {
 	g := mustGossip(t)
 	label := g.id.Cluster.String()
 	for name, head := range map[string][]byte{
-		"too much":            begin(label, 20<<20, encryptedVsn),
-		"another encryption":  begin(label, 1<<20, 0),
-		"nothing":             begin(label, 0, encryptedVsn),
-		"no encryption":       append(begin(label, 0, 0)[:2+len(label)], 0, 0, 0, 0, 0, 0),
-		"a message and more":  append(begin(label, 1000, encryptedVsn), make([]byte, 999)...),
-		"bytes":               []byte(strings.Repeat("x", 300)),
-		"another cluster's":   begin("elsewhere", 1<<20, encryptedVsn),
-		"a little too much":   begin(label, 4<<20+1, encryptedVsn),
+		"too much":           begin(label, 20<<20, encryptedVsn),
+		"another encryption": begin(label, 1<<20, 0),
+		"nothing":            begin(label, 0, encryptedVsn),
+		"no encryption":      append(begin(label, 0, 0)[:2+len(label)], 0, 0, 0, 0, 0, 0),
+		"a message and more": append(begin(label, 1000, encryptedVsn), make([]byte, 999)...),
+		"bytes":              []byte(strings.Repeat("x", 300)),
+		"another cluster's":  begin("elsewhere", 1<<20, encryptedVsn),
+		"a little too much":  begin(label, 4<<20+1, encryptedVsn),
 	} {
 		if taken := mustEnd(t, g, head); taken > kernel {
 			t.Errorf("%s: the node has taken %d bytes", name, taken)

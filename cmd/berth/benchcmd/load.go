@@ -122,7 +122,8 @@ linearizable and stale, and of a whole record. It needs root.`,
 					name string
 					of   load.Reads
 				}{
-					{"linearizable status reads", r.Linearizable}, {"stale status reads", r.Stale},
+					{"linearizable status reads", r.Linearizable},
+					{"stale status reads", r.Stale},
 					{"whole records that have ended", r.Whole},
 				} {
 					t.AppendRow(cli.Row(reads.name, rate(reads.of.PerSecond),

@@ -69,11 +69,13 @@ func refusals() []refusal {
 		{"socket", []argument{inet, otherKind}, fail(unix.ESOCKTNOSUPPORT)},
 		{"socket", []argument{inet, stream, protocolNot(0, unix.IPPROTO_TCP)}, fail(unix.EPROTONOSUPPORT)},
 		{
-			"socket", []argument{family(unix.AF_INET), datagram, protocolNot(0, unix.IPPROTO_UDP, unix.IPPROTO_ICMP)},
+			"socket",
+			[]argument{family(unix.AF_INET), datagram, protocolNot(0, unix.IPPROTO_UDP, unix.IPPROTO_ICMP)},
 			fail(unix.EPROTONOSUPPORT),
 		},
 		{
-			"socket", []argument{family(unix.AF_INET6), datagram, protocolNot(0, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6)},
+			"socket",
+			[]argument{family(unix.AF_INET6), datagram, protocolNot(0, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6)},
 			fail(unix.EPROTONOSUPPORT),
 		},
 		{"socket", []argument{family(unix.AF_NETLINK), protocolNot(unix.NETLINK_ROUTE)}, fail(unix.EPROTONOSUPPORT)},
