@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"reflect"
 	"strings"
 
@@ -125,12 +126,12 @@ func parameters(rt *edge.Route, schemas wire.Schemas) []object {
 		out = append(out, object{"name": "X-Org-Slug", "in": "header", "schema": wire.Schema{"type": "string"}})
 	}
 	switch rt.Method {
-	case "POST":
+	case http.MethodPost:
 		out = append(out, object{
 			"name": "Idempotency-Key", "in": "header",
 			"schema": wire.Schema{"type": "string", "maxLength": edge.MaxIdempotencyKey},
 		})
-	case "GET":
+	case http.MethodGet:
 		if rt.Need != edge.NeedNothing && rt.Need != edge.NeedScraper {
 			out = append(out, object{
 				"name": "consistency", "in": "query",

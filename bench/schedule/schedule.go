@@ -135,17 +135,17 @@ func BareRaft(ctx context.Context) (perSecond float64, err error) {
 }
 
 // withDefaults returns cfg with functions that do nothing in place of nil ones.
-func (cfg Config) withDefaults() Config {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
+	if c.Now == nil {
+		c.Now = time.Now
 	}
-	if cfg.Progress == nil {
-		cfg.Progress = func(int, int, string) {}
+	if c.Progress == nil {
+		c.Progress = func(int, int, string) {}
 	}
-	return cfg
+	return c
 }
 
 // Run runs a measurement.
