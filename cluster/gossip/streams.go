@@ -165,8 +165,9 @@ func (n *stream) Read(p []byte) (int, error) {
 	}
 	if !n.good {
 		n.head = append(n.head, p[:got]...)
-		bad := false
-		if n.good, bad = beginsMessage(n.head); bad {
+		good, bad := beginsMessage(n.head)
+		n.good = good
+		if bad {
 			return 0, errMessage
 		}
 		if n.good {

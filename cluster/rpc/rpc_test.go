@@ -348,7 +348,7 @@ func TestStrangersAreSentAway(t *testing.T) {
 		go func() {
 			total, err := conn.Write(frame(1, 1, 1, 0))
 			for stream := uint32(3); err == nil && total < tooMuch; stream += 2 {
-				n := 0
+				var n int
 				n, err = conn.Write(piece(stream))
 				total += n
 			}

@@ -93,7 +93,8 @@ func (o *Outbound) note(id raft.ServerID, address raft.ServerAddress, req *raft.
 		o.followers[id] = f
 	}
 	if f.term == req.Term {
-		f.address, f.header, f.leader = address, req.RPCHeader, req.Leader
+		f.address, f.header = address, req.RPCHeader
+		f.leader = req.Leader //nolint:staticcheck // Sent as raft sends it, for older followers.
 		f.matched = max(f.matched, matched)
 		f.commit = max(f.commit, min(req.LeaderCommitIndex, matched))
 	}
@@ -152,7 +153,8 @@ func (o *Outbound) commitOf(f *acknowledged) *raft.AppendEntriesRequest {
 		return nil
 	}
 	return &raft.AppendEntriesRequest{
-		RPCHeader: f.header, Term: f.term, Leader: f.leader,
+		RPCHeader: f.header, Term: f.term,
+		Leader:       f.leader, //nolint:staticcheck // As above.
 		PrevLogEntry: index, PrevLogTerm: entry.Term, LeaderCommitIndex: index,
 	}
 }

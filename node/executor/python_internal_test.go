@@ -12,7 +12,7 @@ import (
 // TestSlowInterpreterIsNamed checks that the log names an interpreter whose start costs
 // every execution. A wrapper counts as what it starts.
 func TestSlowInterpreterIsNamed(t *testing.T) {
-	real, err := findPython(t.Context(), "")
+	found, err := findPython(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestSlowInterpreterIsNamed(t *testing.T) {
 	burn := "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done\n"
 	slow := filepath.Join(dir, "slow")
 	script("slow", `case "$*" in *json*) echo '{"executable":"`+slow+`","version":"3.0","prefixes":["/usr"]}'; exit;; esac`+"\n"+burn)
-	for _, name := range []string{slow, script("wrapper", burn+"exec "+real.Executable+` "$@"`)} {
+	for _, name := range []string{slow, script("wrapper", burn+"exec "+found.Executable+` "$@"`)} {
 		p, err := findPython(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestSlowInterpreterIsNamed(t *testing.T) {
 		if got := strings.Contains(out.String(), "starts slowly"); got != (p.start > slowStart) || name == slow && !got {
 			t.Errorf("%s: %s", name, out.String())
 		}
-		if !strings.Contains(out.String(), p.Executable) || name != slow && p.Executable != real.Executable {
+		if !strings.Contains(out.String(), p.Executable) || name != slow && p.Executable != found.Executable {
 			t.Errorf("%s is taken for %s: %s", name, p.Executable, out.String())
 		}
 	}

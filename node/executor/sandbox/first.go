@@ -118,11 +118,11 @@ func execute(spec *Spec) (int, error) {
 	if err := limit(spec); err != nil {
 		return 0, err
 	}
-	if err := prctl(prSetNoNewPrivs, 1, 0); err != nil {
+	if err := prctl(prSetNoNewPrivs, 1); err != nil {
 		return 0, fmt.Errorf("set no_new_privs: %w", err)
 	}
 	for c := uintptr(0); c <= lastCapability; c++ {
-		if err := prctl(prCapBsetDrop, c, 0); err != nil && !errors.Is(err, syscall.EINVAL) {
+		if err := prctl(prCapBsetDrop, c); err != nil && !errors.Is(err, syscall.EINVAL) {
 			return 0, fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}

@@ -129,7 +129,7 @@ func forkFirst(spec *Spec, files []uintptr, cgroupFD int) (int, error) {
 func asUser(user int, fork func() error) error {
 	bits, err := prctlGet(prGetSecurebits)
 	if err == nil {
-		err = prctl(prSetSecurebits, bits|secbitNoSetuidFixup, 0)
+		err = prctl(prSetSecurebits, bits|secbitNoSetuidFixup)
 	}
 	if err == nil {
 		err = setEffectiveUser(user)
@@ -138,7 +138,7 @@ func asUser(user int, fork func() error) error {
 		return fmt.Errorf("take the user of the sandbox: %w", err)
 	}
 	err = fork()
-	if e := errors.Join(setEffectiveUser(0), prctl(prSetSecurebits, bits, 0)); e != nil {
+	if e := errors.Join(setEffectiveUser(0), prctl(prSetSecurebits, bits)); e != nil {
 		return errors.Join(err, fmt.Errorf("return to root: %w", e))
 	}
 	return err

@@ -93,15 +93,14 @@ func closeOnExecFrom(first int) error {
 	return nil
 }
 
-func prctl(option, arg2, arg3 uintptr) error {
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, arg2, arg3, 0, 0, 0)
+func prctl(option, value uintptr) error {
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, value, 0, 0, 0, 0)
 	if errno != 0 {
 		return errno
 	}
 	return nil
 }
 
-// sockFprog is struct sock_fprog.
 func prctlGet(option uintptr) (uintptr, error) {
 	value, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, 0, 0, 0, 0, 0)
 	if errno != 0 {
