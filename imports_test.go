@@ -42,6 +42,7 @@ var rules = []rule{
 	{"cluster", []string{"boottime", "compute", "fault", "loop"}, "it moves bytes and knows no command; node encodes and decodes them"},
 	{"cluster/datadir", []string{"cluster/file", "compute"}, "the record of a node stands below the parts of cluster that read it"},
 	{"cluster/raftconf", []string{"compute"}, "server ids and quorums are arithmetic on Raft's configuration"},
+	{"cluster/timing", nil, "what disks and networks take is measured before the cluster opens"},
 	{"cluster/liblog", nil, "it turns library logs into records and knows nothing of the cluster"},
 	{"cluster/gossip", []string{"cluster/datadir", "cluster/file", "cluster/liblog", "cluster/rpc", "compute", "loop"}, "gossip gives hints; cluster imports it, never the reverse"},
 	{"cluster/transport", []string{"cluster/rpc", "compute", "fault"}, "connections are made and checked without knowing who may connect"},

@@ -40,6 +40,7 @@ type Cluster struct {
 	pair      atomic.Pointer[tls.Certificate]
 	fatalOnce sync.Once
 
+	profile       string        // Of Raft's timers; set before Raft runs.
 	behind        atomic.Bool   // This server rejoined with an empty replica and has not caught up.
 	leaderTimeout time.Duration // After which a server that is behind knows no leader; set before Raft runs.
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -20,6 +21,7 @@ import (
 
 // Profiles of Raft's timers.
 const (
+	ProfileAuto    = "auto"    // One of the others, by what the disk and the network take at the start.
 	ProfileLAN     = "lan"     // Fails over in about a second; for one fast network.
 	ProfileDefault = "default" // The library's timers, for other networks.
 )
@@ -55,7 +57,7 @@ type Config struct {
 	JoinToken string
 
 	Voters       int           // Number of voters; 0 for 3, and 5 from seven servers on.
-	Profile      string        // ProfileLAN or ProfileDefault; "" for ProfileLAN.
+	Profile      string        // ProfileAuto, ProfileLAN or ProfileDefault; "" for ProfileLAN.
 	PromoteAfter time.Duration // How long a server must have kept up before it votes; 0 for 10 s.
 	// ReplaceAfter is how long a voter must have been silent before a server
 	// that keeps up replaces it as a voter; 0 for 10 min.
@@ -228,8 +230,8 @@ func (c Config) validate() error {
 	fault(c.Fatal == nil, "Fatal is not set.")
 	fault(c.Role != compute.RoleServer && !worker, "There is no such role of a node.")
 	fault(c.Bootstrap && worker, "A worker cannot make a cluster: have a server make it, and the worker join.")
-	fault(c.Profile != ProfileLAN && c.Profile != ProfileDefault, "Unknown raft profile %q: use %q or %q.",
-		c.Profile, ProfileLAN, ProfileDefault)
+	fault(!slices.Contains([]string{ProfileAuto, ProfileLAN, ProfileDefault}, c.Profile),
+		"Unknown raft profile %q: use %q, %q or %q.", c.Profile, ProfileAuto, ProfileLAN, ProfileDefault)
 	fault(c.Voters < 0, "The number of voters is negative.")
 	fault(c.Bootstrap && c.JoinToken != "",
 		"A node either makes a cluster or joins one: bootstrap and a join token exclude each other.")

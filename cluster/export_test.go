@@ -37,6 +37,9 @@ func (c *Config) FreeSpace(free func() int64) {
 	c.freeSpace = func(string) (int64, int64, error) { return free(), 1 << 40, nil }
 }
 
+// Profile returns the profile of raft's timers in use.
+func (c *Cluster) Profile() string { return c.profile }
+
 // SeesServers reports whether gossip sees all servers alive.
 func (c *Cluster) SeesServers() bool {
 	alive := make(map[compute.NodeID]bool)

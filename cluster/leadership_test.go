@@ -11,6 +11,7 @@ import (
 
 	"berth/boottime"
 	"berth/cluster"
+	"berth/cluster/timing"
 )
 
 // termLog records calls of WhileLeader.
@@ -182,5 +183,27 @@ func TestHeartbeats(t *testing.T) {
 	}
 	if d := other.LastContact(); d > time.Minute {
 		t.Errorf("the follower's last contact was %v ago", d)
+	}
+}
+
+// TestTimersFitTheNetwork joins a server over a slow network. By itself it takes the
+// timers of slow networks, but the operator decides.
+func TestTimersFitTheNetwork(t *testing.T) {
+	f := mustFleet(t, 1, nil)
+	for profile, want := range map[string]string{
+		cluster.ProfileAuto: cluster.ProfileDefault,
+		cluster.ProfileLAN:  cluster.ProfileLAN,
+	} {
+		f.edit = func(cfg *cluster.Config) {
+			cfg.Profile = profile
+			quick := cfg.Dial
+			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				time.Sleep(2 * timing.MaxRoundTrip)
+				return quick(ctx, network, address)
+			}
+		}
+		if got := f.mustAdd().Profile(); got != want {
+			t.Errorf("with the profile %s the timers are those of %s", profile, got)
+		}
 	}
 }

@@ -100,6 +100,10 @@ func (c port) welcomeConn(ctx context.Context, g *guest, config *tls.Config) {
 // logRefused logs why a connection was refused, a few times a minute for each address:
 // whoever reaches the port could fill the log.
 func (c port) logRefused(host string, peer rpc.Peer, err error) {
+	if errors.Is(err, io.EOF) && peer.Anonymous() {
+		c.logger.Debug("connection closed early", "address", host)
+		return // Someone looked whether the port is open, as health checks and package timing do.
+	}
 	kind := "handshake"
 	if !peer.Anonymous() {
 		kind = peer.ID.String()

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -11,6 +13,7 @@ import (
 	"berth/cluster/liblog"
 	"berth/cluster/raftconf"
 	"berth/cluster/replica"
+	"berth/cluster/timing"
 	"berth/cluster/transport"
 	"berth/fault"
 )
@@ -32,7 +35,7 @@ type raftNode struct{ *Cluster }
 func (c raftNode) raftConfig() *raft.Config {
 	cfg := raft.DefaultConfig()
 	cfg.LocalID = raftconf.ServerID(c.id)
-	if c.cfg.Profile == ProfileLAN {
+	if c.profile == ProfileLAN {
 		cfg.HeartbeatTimeout = 300 * time.Millisecond
 		cfg.ElectionTimeout = 300 * time.Millisecond
 		cfg.LeaderLeaseTimeout = 200 * time.Millisecond
@@ -56,6 +59,36 @@ func (c raftNode) raftConfig() *raft.Config {
 	cfg.NoLegacyTelemetry = true
 	cfg.Logger = liblog.Raft(c.logger)
 	return cfg
+}
+
+// chooseProfile returns the configured profile of the timers, or one that suits the
+// disk and the network of this server.
+func (c raftNode) chooseProfile(ctx context.Context) string {
+	if c.cfg.Profile != ProfileAuto {
+		return c.cfg.Profile
+	}
+	servers := slices.Clone(c.cfg.JoinHosts)
+	for _, peer := range c.dir.Record().Peers {
+		servers = append(servers, peer.RPC)
+	}
+	slices.Sort(servers)
+	dial := c.cfg.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	measured, err := timing.Measure(ctx, c.cfg.DataDir, slices.Compact(servers), dial)
+	profile := ProfileDefault
+	switch {
+	case err != nil:
+		c.logger.Warn("raft timers not measured; those of slow networks are used", "err", err)
+	case measured.Fast():
+		profile = ProfileLAN
+		c.logger.Info("raft fails over within a second: disk and network are fast", "reason", measured.String())
+	default:
+		c.logger.Info("raft fails over within three seconds: disk or network is slow; raft.profile lan overrides that",
+			"reason", measured.String())
+	}
+	return profile
 }
 
 // reloadRaft changes settings of running raft. It serializes the changes: otherwise
@@ -98,6 +131,7 @@ func (c raftNode) openRaft(ctx context.Context, fresh freshness) error {
 		ServerAddressProvider: c.layer,
 		Logger:                liblog.Raft(c.logger),
 	})
+	c.profile = c.chooseProfile(ctx)
 	if fresh == freshCluster {
 		self := raft.Server{Suffrage: raft.Voter, ID: raftconf.ServerID(c.id), Address: raft.ServerAddress(c.advertise)}
 		err := raft.BootstrapCluster(c.raftConfig(), c.replica.Cache, c.replica.Watchdog, c.replica.Snapshots, c.transport,

@@ -77,7 +77,7 @@ type Join struct {
 
 // Raft tunes consensus.
 type Raft struct {
-	Profile      string        `koanf:"profile" usage:"Timing: default, or lan for fast fail-over on a quiet network."`
+	Profile      string        `koanf:"profile" usage:"Timing: lan fails over within a second, default within three; auto measures disk and network at the start."`
 	ReplaceAfter time.Duration `koanf:"replace_after" usage:"After what silence of a voter another votes in its place."`
 }
 
@@ -176,7 +176,7 @@ func Default() Config {
 		API:     API{Addr: "127.0.0.1:6470", Drain: 5 * time.Second},
 		RPC:     Addr{Addr: "0.0.0.0:6471"},
 		Gossip:  Addr{Addr: "0.0.0.0:6472"},
-		Raft:    Raft{Profile: "default", ReplaceAfter: 10 * time.Minute},
+		Raft:    Raft{Profile: "auto", ReplaceAfter: 10 * time.Minute},
 		GPUs:    GPU{Source: "auto"},
 		Exec:    Exec{Network: "egress", ScratchMiB: 1024, Grace: 10 * time.Second},
 		Storage: Storage{Replicas: 2, ScrubEvery: 6 * time.Hour},
@@ -238,7 +238,7 @@ func (c *Config) Validate() error {
 	for _, host := range c.Join.Hosts {
 		v.address("join.hosts", host)
 	}
-	v.oneOf("raft.profile", c.Raft.Profile, "default", "lan")
+	v.oneOf("raft.profile", c.Raft.Profile, "auto", "default", "lan")
 	v.check("raft.replace_after", c.Raft.ReplaceAfter >= 10*time.Second, "must be at least 10s")
 	v.gpus(c.GPUs)
 	v.oneOf("executor.network", c.Exec.Network, "egress", "none")

@@ -24,7 +24,7 @@ func TestLoadPrecedence(t *testing.T) {
 	if cfg.API.Addr != "127.0.0.1:3" || cfg.Name != "from-env" || cfg.Voters != 5 {
 		t.Errorf("got api.addr %q, name %q, voters %d; want the flag's, the variable's, the file's", cfg.API.Addr, cfg.Name, cfg.Voters)
 	}
-	if cfg.Limits.TimeoutMax != 168*time.Hour || len(cfg.GPUs.Simulated) != 2 || cfg.Raft.Profile != "default" {
+	if cfg.Limits.TimeoutMax != 168*time.Hour || len(cfg.GPUs.Simulated) != 2 || cfg.Raft.Profile != "auto" {
 		t.Errorf("got timeout_max %v, simulated %q, profile %q", cfg.Limits.TimeoutMax, cfg.GPUs.Simulated, cfg.Raft.Profile)
 	}
 }
@@ -46,7 +46,7 @@ func TestCheckNamesEveryFault(t *testing.T) {
 		},
 		{
 			"broken rules", "voters: 2\nraft:\n  profile: fast\napi:\n  addr: nowhere\n",
-			[]string{"line 1: voters: must be 1, 3, 5, or 0 for 3, and 5 from seven servers on", `line 3: raft.profile: "fast" is not one of default, lan`, `line 5: api.addr: "nowhere" is not host:port`},
+			[]string{"line 1: voters: must be 1, 3, 5, or 0 for 3, and 5 from seven servers on", `line 3: raft.profile: "fast" is not one of auto, default, lan`, `line 5: api.addr: "nowhere" is not host:port`},
 		},
 		{"gpus", "gpus:\n  source: simulated\n  simulated: [h100:2, nonsense:x]\n", []string{"line 3: gpus.simulated:"}},
 		{"mounts", "executor:\n  mounts:\n    - {name: Data, path: rel}\n", []string{`line 2: executor.mounts: mount "Data" needs`}},

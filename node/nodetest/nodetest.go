@@ -108,7 +108,8 @@ func Config(tb testing.TB, i int) config.Config {
 	cfg.Name = "n" + string(rune('1'+i))
 	cfg.DataDir = filepath.Join(tb.TempDir(), cfg.Name)
 	cfg.API.Addr, cfg.RPC.Addr, cfg.Gossip.Addr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-	cfg.API.Drain = 0 // Nothing balances load here.
+	cfg.API.Drain = 0            // Nothing balances load here.
+	cfg.Raft.Profile = "default" // Other tests keep the machine busy.
 	cfg.GPUs.Source, cfg.GPUs.Simulated = "simulated", GPUs(i)
 	cfg.Exec.Grace = 2 * time.Second
 	return cfg

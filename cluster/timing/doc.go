@@ -1,0 +1,9 @@
+// Package timing measures what decides how short Raft's timers may be: how long
+// the disk takes to make a write durable, and how far away the other servers are.
+//
+// It is not for supervision at runtime: a server measures once, before Raft starts,
+// because raft cannot change the lease of a leader while it runs.
+//
+// Rule: a measurement that fails counts as slow. Timers that are too long delay a
+// fail-over by a second; timers that are too short depose healthy leaders.
+package timing

@@ -1,0 +1,69 @@
+package timing_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/cluster/timing"
+)
+
+func TestFast(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name string
+		m    timing.Measured
+		fast bool
+	}{
+		{"one room", timing.Measured{Fsync: 2 * ms, RoundTrip: ms / 2, Servers: 2}, true},
+		{"the only server", timing.Measured{Fsync: 2 * ms}, true},
+		{"at the limits", timing.Measured{Fsync: timing.MaxFsync, RoundTrip: timing.MaxRoundTrip, Servers: 1}, true},
+		{"spinning disk under load", timing.Measured{Fsync: 45 * ms, RoundTrip: ms, Servers: 2}, false},
+		{"two regions", timing.Measured{Fsync: 2 * ms, RoundTrip: 40 * ms, Servers: 2}, false},
+	} {
+		if got := c.m.Fast(); got != c.fast {
+			t.Errorf("%s: fast is %t", c.name, got)
+		}
+	}
+}
+
+// TestMeasure measures servers of which one is far and one is down.
+func TestMeasure(t *testing.T) {
+	const far = 30 * time.Millisecond
+	dial := func(_ context.Context, _, address string) (net.Conn, error) {
+		switch address {
+		case "down:1":
+			return nil, errors.New("connection refused")
+		case "far:1":
+			time.Sleep(far)
+		}
+		ours, theirs := net.Pipe()
+		theirs.Close()
+		return ours, nil
+	}
+	dir := t.TempDir()
+	m, err := timing.Measure(t.Context(), dir, []string{"near:1", "far:1", "down:1"}, dial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Servers != 2 || m.RoundTrip < far || m.Fsync <= 0 || m.Fast() {
+		t.Errorf("measured %+v", m)
+	}
+	if text := m.String(); !strings.Contains(text, "farthest of 2 servers") {
+		t.Error(text)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestMeasureWithoutADisk(t *testing.T) {
+	m, err := timing.Measure(t.Context(), "/nonexistent", nil, nil)
+	if err == nil {
+		t.Errorf("measured %+v on no disk", m)
+	}
+}
