@@ -13,6 +13,7 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/node/logs"
+	"berth/node/logs/notify"
 	"berth/node/progress"
 )
 
@@ -52,6 +53,11 @@ func (s outputState) Attempts(
 		return attempts, nil, nil
 	}
 	return attempts, &logs.Final{ExitCode: e.ExitCode, Error: errorText(e), Status: e.Status.String()}, nil
+}
+
+// Changed tells of the next change of the state.
+func (s outputState) Changed() <-chan struct{} {
+	return s.node.machine.Changed(s.node.machine.View().Index())
 }
 
 // Up reports whether the state has a node as one that is heard.
@@ -99,7 +105,7 @@ func splitAsked(req []byte) (index uint64, rest []byte, err error) {
 
 // openOutput reads what executions print, here and on other nodes.
 func (n *Node) openOutput(context.Context) error {
-	n.logs = logs.Open(n.cfg.DataDir)
+	n.openLogs()
 	n.cluster.Handle(methodDeleteLogs, cluster.Servers, n.deleteOutput)
 	n.output = logs.NewFollower(logs.FollowerConfig{
 		Node: n.cluster.ID(), Store: n.logs,
@@ -118,6 +124,19 @@ func (n *Node) openOutput(context.Context) error {
 		return n.output.Serve(ctx, req, stream)
 	})
 	return nil
+}
+
+// openLogs opens the output on this node's disk. Without watches of the kernel, what is
+// printed is seen up to 25 ms later.
+func (n *Node) openLogs() {
+	notifier, err := notify.Open()
+	if err != nil {
+		n.logger.Warn("output is polled", "hint", "raise fs.inotify.max_user_instances", "err", err)
+		n.logs = logs.Open(n.cfg.DataDir, nil)
+		return
+	}
+	n.onClose(notifier.Close)
+	n.logs = logs.Open(n.cfg.DataDir, notifier)
 }
 
 // outputs gives the API the output of executions, wherever it is.

@@ -32,7 +32,7 @@ type workerNode struct{ *Node }
 
 // openOutput reads what executions print here, for servers.
 func (n workerNode) openOutput(context.Context) error {
-	n.logs = logs.Open(n.cfg.DataDir)
+	n.openLogs()
 	follower := func(want uint64) *logs.Follower {
 		return logs.NewFollower(logs.FollowerConfig{
 			Node: n.cluster.ID(), Store: n.logs,

@@ -23,6 +23,7 @@ type ExecutionsConfig struct {
 	Alone   int    // Executions one after the other.
 	Many    int    // Executions of all clients together.
 	Clients int    // How many clients wait at once.
+	Lines   int    // Printed by one execution, and read through another node.
 	Python  string // The interpreter that the reference starts.
 }
 
@@ -34,6 +35,7 @@ type Executions struct {
 	PerSecond float64 `json:"per_second"` // Of many clients.
 	CPUMS     float64 `json:"cpu_ms"`     // Of all nodes, without sandboxes, for each of many.
 	Clients   int     `json:"clients"`
+	Lines     Spread  `json:"lines"` // From the print of a line to a client of another node.
 }
 
 // MeasureExecutions executes code that does nothing.
@@ -64,6 +66,11 @@ func MeasureExecutions(ctx context.Context, c *Cluster, cfg ExecutionsConfig) (o
 	}
 	out.Alone, out.Reference = spreadOf(alone), spreadOf(python)
 	out.Ratio = out.Alone.P50MS / out.Reference.P50MS
+	printed, err := lines(ctx, c, cfg.Lines)
+	if err != nil {
+		return out, fmt.Errorf("read lines: %w", err)
+	}
+	out.Lines = spreadOf(printed)
 	begun := time.Now() //nolint:forbidigo // Real processes have real time.
 	spent, err := c.spent(func() error {
 		_, err := times(ctx, cfg.Clients, upTo(cfg.Many), one)

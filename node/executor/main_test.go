@@ -279,13 +279,16 @@ func (s *state) Attempts(_ context.Context, id compute.ExecutionID) ([]compute.A
 	return []compute.Attempt{{Execution: id, Epoch: 1, Ended: s.outcome(id) != nil}}, nil, nil
 }
 
+// Changed implements logs.State.
+func (s *state) Changed() <-chan struct{} { return nil }
+
 // Up implements logs.State. There is one node.
 func (s *state) Up(compute.NodeID) bool { return true }
 
 // output returns the execution's log, including Berth's own lines.
 func (n *node) output(id compute.ExecutionID) string {
 	n.t.Helper()
-	f := logs.NewFollower(logs.FollowerConfig{Store: logs.Open(n.cfg.DataDir), State: n.state})
+	f := logs.NewFollower(logs.FollowerConfig{Store: logs.Open(n.cfg.DataDir, nil), State: n.state})
 	tail, err := f.Tail(context.Background(), id, logs.MaxTail)
 	if err != nil {
 		n.t.Fatal(err)
@@ -296,7 +299,7 @@ func (n *node) output(id compute.ExecutionID) string {
 // says reports whether a line of the execution's whole log has text in it.
 func (n *node) says(id compute.ExecutionID, text string) bool {
 	n.t.Helper()
-	f := logs.NewFollower(logs.FollowerConfig{Store: logs.Open(n.cfg.DataDir), State: n.state})
+	f := logs.NewFollower(logs.FollowerConfig{Store: logs.Open(n.cfg.DataDir, nil), State: n.state})
 	const page = 10_000
 	for after := uint64(0); ; {
 		lines, err := f.Read(context.Background(), id, after, page)

@@ -18,6 +18,9 @@ type State interface {
 	// epochs and, once its status is terminal, how it ended. The code is
 	// not_found for an execution that is unknown or was deleted.
 	Attempts(context.Context, compute.ExecutionID) ([]compute.Attempt, *Final, error)
+	// Changed returns a channel that is closed once Attempts may answer something
+	// else than at the time of the call; nil for a State that is polled.
+	Changed() <-chan struct{}
 	// Up reports whether a node is alive as far as the cluster knows.
 	Up(compute.NodeID) bool
 }
@@ -28,6 +31,9 @@ type Peers interface {
 	// may be called while another goroutine reads.
 	Stream(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error)
 }
+
+// changePause is between looks at a busy state.
+const changePause = 5 * time.Millisecond
 
 // Retries of requests to a node that does not answer.
 const (
@@ -186,6 +192,7 @@ func (c *cursor) run(ctx context.Context) (Final, error) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
+		changed := c.f.cfg.State.Changed()
 		attempts, final, err := c.f.cfg.State.Attempts(ctx, c.execution)
 		if err != nil {
 			return Final{}, err
@@ -207,6 +214,8 @@ func (c *cursor) run(ctx context.Context) (Final, error) {
 		select {
 		case <-ctx.Done():
 			return Final{}, ctx.Err()
+		case <-changed:
+			loop.Sleep(ctx, changePause)
 		case <-ticker.C:
 		}
 	}

@@ -28,12 +28,19 @@ type cluster struct {
 	missed   map[compute.NodeID]bool // Down, but State still reports them as up.
 	breakAt  func() int              // After how many bytes the next stream breaks; 0 for never.
 	streams  int
+	changed  chan struct{} // Closed by the next set.
 }
 
 func (c *cluster) Attempts(_ context.Context, _ compute.ExecutionID) ([]compute.Attempt, *Final, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]compute.Attempt(nil), c.attempts...), c.final, nil
+}
+
+func (c *cluster) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
 }
 
 func (c *cluster) Up(id compute.NodeID) bool {
@@ -47,6 +54,8 @@ func (c *cluster) set(change func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change()
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 func (c *cluster) Stream(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error) {
@@ -96,12 +105,14 @@ func testExecution() compute.ExecutionID { return compute.ExecutionID{UUID: comp
 // newCluster returns a cluster of n nodes and their data directories.
 func newCluster(t testing.TB, n int) (*cluster, []string) {
 	t.Helper()
-	c := &cluster{nodes: map[compute.NodeID]*Follower{}, down: map[compute.NodeID]bool{}}
+	c := &cluster{
+		nodes: map[compute.NodeID]*Follower{}, down: map[compute.NodeID]bool{}, changed: make(chan struct{}),
+	}
 	var dirs []string
 	for i := range n {
 		dirs = append(dirs, t.TempDir())
 		id := nodeID(byte(i + 1))
-		c.nodes[id] = NewFollower(FollowerConfig{Node: id, Store: Open(dirs[i]), State: c, Peers: c})
+		c.nodes[id] = NewFollower(FollowerConfig{Node: id, Store: Open(dirs[i], nil), State: c, Peers: c})
 	}
 	return c, dirs
 }
@@ -363,7 +374,7 @@ func TestNodeThatComesBack(t *testing.T) {
 	mustEnd(t, w, Final{})
 	c.down[nodeID(1)] = true // The cluster still takes the execution for running.
 	tries := 0
-	f := NewFollower(FollowerConfig{Node: nodeID(2), Store: Open(dirs[1]), State: c, Peers: peersFunc(
+	f := NewFollower(FollowerConfig{Node: nodeID(2), Store: Open(dirs[1], nil), State: c, Peers: peersFunc(
 		func(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error) {
 			if tries++; tries == 3 {
 				c.set(func() { c.down[nodeID(1)] = false })
@@ -422,6 +433,60 @@ func TestQuietNodeIsNotDead(t *testing.T) {
 	})
 }
 
+// notifierFunc is a Notifier.
+type notifierFunc func(dir string) (<-chan struct{}, func(), error)
+
+func (n notifierFunc) Watch(dir string) (<-chan struct{}, func(), error) { return n(dir) }
+
+// TestWritesAreSeenAtOnce follows, through another node, a writer whose node is notified of
+// its writes. No time passes until a line or the end is seen.
+func TestWritesAreSeenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, dirs := newCluster(t, 2)
+		written, watched, ended := make(chan struct{}, 1), make(chan struct{}), 0
+		c.node(1).cfg.Store = Open(dirs[0], notifierFunc(func(dir string) (<-chan struct{}, func(), error) {
+			if dir != filepath.Dir(Path(dirs[0], testExecution(), 1)) {
+				t.Errorf("%s is watched", dir)
+			}
+			close(watched)
+			return written, func() { ended++ }, nil
+		}))
+		w := c.place(t, dirs, 1, 1)
+		seen := make(chan time.Time)
+		go func() {
+			defer close(seen)
+			_, err := c.node(2).Follow(t.Context(), testExecution(), 0, func([]Line) error {
+				seen <- time.Now()
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}()
+		<-watched
+		for range 5 {
+			<-time.After(rareInterval * 2 / 3)
+			begin := time.Now()
+			mustWrite(t, w, Stdout, "line\n")
+			written <- struct{}{}
+			if took := (<-seen).Sub(begin); took > 0 {
+				t.Errorf("a line was seen after %v", took)
+			}
+		}
+		mustEnd(t, w, Final{})
+		written <- struct{}{}
+		<-time.After(pollInterval * 3 / 2) // The follower has the end of the output, but not of the execution.
+		begin := time.Now()
+		c.finish(&Final{})
+		if _, more := <-seen; more || time.Since(begin) > changePause {
+			t.Errorf("the end was seen after %v", time.Since(begin))
+		}
+		if ended != 1 {
+			t.Errorf("%d watches ended, want 1", ended)
+		}
+	})
+}
+
 func TestDeadPeerIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, dirs := newCluster(t, 2)
@@ -430,7 +495,7 @@ func TestDeadPeerIsAskedAgain(t *testing.T) {
 		mustEnd(t, w, Final{})
 		c.finish(&Final{})
 		tries := 0
-		f := NewFollower(FollowerConfig{Node: nodeID(2), Store: Open(dirs[1]), State: c, Peers: peersFunc(
+		f := NewFollower(FollowerConfig{Node: nodeID(2), Store: Open(dirs[1], nil), State: c, Peers: peersFunc(
 			func(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error) {
 				if tries++; tries == 1 {
 					r, _ := io.Pipe() // Nothing is ever written to it.
@@ -469,7 +534,7 @@ func TestPeerSendsInvalidRecords(t *testing.T) {
 			w := c.place(t, dirs, 1, 1)
 			mustEnd(t, w, Final{})
 			c.finish(&Final{})
-			f := NewFollower(FollowerConfig{Node: nodeID(2), Store: Open(dirs[1]), State: c, Peers: peersFunc(
+			f := NewFollower(FollowerConfig{Node: nodeID(2), Store: Open(dirs[1], nil), State: c, Peers: peersFunc(
 				func(context.Context, compute.NodeID, []byte) (io.ReadCloser, error) {
 					return io.NopCloser(bytes.NewReader(test.sent)), nil
 				})})
@@ -609,7 +674,7 @@ func TestRead(t *testing.T) {
 
 func TestDelete(t *testing.T) {
 	dir := t.TempDir()
-	store := Open(dir)
+	store := Open(dir, nil)
 	ids := []compute.ExecutionID{{UUID: compute.UUID{1}}, {UUID: compute.UUID{2}}, {UUID: compute.UUID{3}}}
 	for _, id := range ids {
 		mustEnd(t, mustCreate(t, Path(dir, id, 1), small()), Final{})

@@ -15,22 +15,36 @@ import (
 	"berth/compute"
 )
 
-// pollInterval is how often a follower polls for new output. One poll costs a
-// read that returns nothing.
-const pollInterval = 25 * time.Millisecond
+// Followers poll for new output: one that is notified of writes rarely, only to see that
+// there will be no more. One poll costs a read that returns nothing.
+const (
+	pollInterval = 25 * time.Millisecond
+	rareInterval = 250 * time.Millisecond
+)
+
+// Notifier tells followers of writes, as package notify does.
+type Notifier interface {
+	// Watch returns a channel that receives once files in dir were written since
+	// the last time, and a function that ends that. dir must exist.
+	Watch(dir string) (written <-chan struct{}, stop func(), err error)
+}
 
 // Store reads the output that is on this node's disk. Its methods are safe for
 // concurrent use.
 type Store struct {
-	dir string
+	dir      string
+	notifier Notifier
 }
 
-// Open returns the Store of a node's data directory.
-func Open(dataDir string) *Store { return &Store{dir: slash.Join(dataDir, "attempts")} }
+// Open returns the Store of a node's data directory. Without a notifier its
+// followers poll.
+func Open(dataDir string, n Notifier) *Store {
+	return &Store{dir: slash.Join(dataDir, "attempts"), notifier: n}
+}
 
 // Path returns where an attempt's Writer writes, for Create.
 func Path(dataDir string, execution compute.ExecutionID, epoch uint64) string {
-	return Open(dataDir).path(execution, epoch)
+	return Open(dataDir, nil).path(execution, epoch)
 }
 
 func (s *Store) path(execution compute.ExecutionID, epoch uint64) string {
@@ -43,8 +57,8 @@ func (s *Store) path(execution compute.ExecutionID, epoch uint64) string {
 func (s *Store) follow(ctx context.Context, a attempt, after uint64, h hooks) (final *Final, err error) {
 	r := newReader(s.path(a.execution, a.epoch), after)
 	defer func() { err = errors.Join(err, r.close()) }()
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
+	w := newWait(s.notifier, slash.Dir(s.path(a.execution, a.epoch)))
+	defer w.stop()
 	for {
 		ended := h.ended() // Before the read, so that output written until then is seen.
 		lines, final, err := r.next()
@@ -65,12 +79,48 @@ func (s *Store) follow(ctx context.Context, a attempt, after uint64, h hooks) (f
 		if err := h.idle(); err != nil {
 			return nil, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-ticker.C:
+		if err := w.wait(ctx); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// wait is how one follower waits for more.
+type wait struct {
+	notifier Notifier // Nil for none, and once dir is watched.
+	dir      string
+	written  <-chan struct{}
+	unwatch  func()
+	ticker   *time.Ticker
+}
+
+func newWait(n Notifier, dir string) *wait {
+	return &wait{notifier: n, dir: dir, unwatch: func() {}, ticker: time.NewTicker(pollInterval)}
+}
+
+func (w *wait) stop() {
+	w.unwatch()
+	w.ticker.Stop()
+}
+
+// wait returns when there may be more output, or when ctx ends.
+func (w *wait) wait(ctx context.Context) error {
+	if w.notifier != nil {
+		// Until the attempt has a directory, and on a machine that grants no watch, the
+		// follower polls.
+		if written, unwatch, err := w.notifier.Watch(w.dir); err == nil {
+			w.notifier, w.written, w.unwatch = nil, written, unwatch
+			w.ticker.Reset(rareInterval)
+			return ctx.Err() // It looks once more: a write before the watch is not reported.
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.written:
+	case <-w.ticker.C:
+	}
+	return nil
 }
 
 // attempt names the output that is read.

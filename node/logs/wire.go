@@ -16,8 +16,8 @@ import (
 // sender that has no record to send sends a heartbeat, so that a receiver can
 // tell a quiet execution from a dead node.
 const (
-	idleTicks   = 200 // Of pollInterval: 5 s.
-	deadAfter   = 3 * idleTicks * pollInterval
+	idleAfter   = 5 * time.Second
+	deadAfter   = 3 * idleAfter
 	wireVersion = 1
 	maxRequest  = 64
 	wireBuffer  = 16 << 10
@@ -66,9 +66,9 @@ func decodeRequest(b []byte) (request, error) {
 
 // sender writes the answer to a request.
 type sender struct {
-	w     io.Writer
-	buf   []byte
-	quiet int // Ticks since the last record.
+	w    io.Writer
+	buf  []byte
+	last time.Time // When the last record was sent.
 }
 
 // lines sends a batch.
@@ -80,9 +80,9 @@ func (s *sender) lines(lines []Line) error {
 	return s.send()
 }
 
-// idle sends a heartbeat every idleTicks calls.
+// idle sends a heartbeat when nothing was sent for idleAfter.
 func (s *sender) idle() error {
-	if s.quiet++; s.quiet < idleTicks {
+	if time.Since(s.last) < idleAfter {
 		return nil
 	}
 	s.buf = appendMark(nil, kindIdle) // A quiet sender keeps no large buffer.
@@ -100,7 +100,7 @@ func (s *sender) end(final *Final) error {
 }
 
 func (s *sender) send() error {
-	s.quiet = 0
+	s.last = time.Now()
 	_, err := s.w.Write(s.buf)
 	return err
 }
@@ -202,7 +202,7 @@ func (s stoppedError) Error() string { return s.err.Error() }
 // node's disk. It returns when the answer is complete, when ctx ends or when w
 // fails.
 func (f *Follower) Serve(ctx context.Context, req []byte, w io.Writer) error {
-	s := &sender{w: w}
+	s := &sender{w: w, last: time.Now()}
 	q, err := decodeRequest(req)
 	if err == nil {
 		err = f.serve(ctx, q, s)

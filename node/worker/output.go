@@ -40,5 +40,8 @@ func (o Output) Attempts(_ context.Context, id compute.ExecutionID) ([]compute.A
 	return append(attempts, now), nil, nil
 }
 
+// Changed is logs.State.
+func (Output) Changed() <-chan struct{} { return nil }
+
 // Up reports that a node is there: of this one alone there is output.
 func (Output) Up(compute.NodeID) bool { return true }

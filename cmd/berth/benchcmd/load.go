@@ -59,11 +59,12 @@ func newExecutions() *cobra.Command {
 		Short: "Measure how fast code is executed",
 		Long: `Executions starts three servers on this machine and executes Python code that does
 nothing, asked of a follower: one after the other, then from many clients at once. Beside
-it stands the time that the interpreter alone takes for the same code. It needs root.`,
+it stands the time that the interpreter alone takes for the same code. It also measures
+how much later a client of another node sees a line that code prints. It needs root.`,
 		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cfg.Alone < 1 || cfg.Many < 1 || cfg.Clients < 1 {
-				return cli.UsageErrorf("--alone, --many and --clients must be 1 or more")
+			if cfg.Alone < 1 || cfg.Many < 1 || cfg.Clients < 1 || cfg.Lines < 1 {
+				return cli.UsageErrorf("--alone, --many, --clients and --lines must be 1 or more")
 			}
 			return withLoad(cmd, func(c *load.Cluster) error {
 				r, err := load.MeasureExecutions(cmd.Context(), c, cfg)
@@ -74,6 +75,7 @@ it stands the time that the interpreter alone takes for the same code. It needs 
 				t.AppendRow(cli.Row("submit to end, seen by the client", spreadText(r.Alone)))
 				t.AppendRow(cli.Row("the interpreter alone", spreadText(r.Reference)))
 				t.AppendRow(cli.Row("ratio of the medians", fmt.Sprintf("%.2f", r.Ratio)))
+				t.AppendRow(cli.Row("a printed line, seen through another node", spreadText(r.Lines)))
 				t.AppendRow(cli.Row(fmt.Sprintf("executions a second, %d clients", r.Clients), fmt.Sprintf("%.1f", r.PerSecond)))
 				t.AppendRow(cli.Row("processor time of the nodes for each", fmt.Sprintf("%.1f ms, without sandboxes", r.CPUMS)))
 				return cli.PrintTable(cmd.OutOrStdout(), t)
@@ -82,6 +84,7 @@ it stands the time that the interpreter alone takes for the same code. It needs 
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&cfg.Alone, "alone", 100, "`executions` one after the other")
+	flags.IntVar(&cfg.Lines, "lines", 200, "`lines` that are printed and read")
 	flags.IntVar(&cfg.Many, "many", 500, "`executions` of all clients together")
 	flags.IntVar(&cfg.Clients, "clients", 16, "`clients` at once")
 	flags.StringVar(&cfg.Python, "python", "python3", "`interpreter` of the reference")
