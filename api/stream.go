@@ -18,6 +18,7 @@ import (
 
 // Limits of output streams.
 const (
+	eventBytes   = 16 << 10         // Of lines that share an event.
 	commentEvery = 15 * time.Second // Keeps the connection alive, and finds out that it is not.
 	followRetry  = time.Second      // Between tries to read output that nobody can serve.
 	digRetry     = time.Second / 4  // The same for an archive that cannot be read,
@@ -261,25 +262,41 @@ func (t *stream) pass(batches chan<- batch, lines []Line) error {
 	}
 }
 
-// send writes an event for each line.
+// send writes the lines behind the newest one that was sent.
 func (t *stream) send(lines []Line) error {
-	for _, line := range lines {
-		if line.Seq <= t.after {
+	for len(lines) > 0 {
+		if lines[0].Seq <= t.after {
+			lines = lines[1:]
 			continue
 		}
+		n, text := together(lines)
 		event := wire.StreamEvent{
-			Output: &wire.StreamOutput{Content: strings.ToValidUTF8(string(line.Text), "\uFFFD")},
-			Stream: line.Stream,
+			Output: &wire.StreamOutput{Content: strings.ToValidUTF8(text, "\uFFFD")},
+			Stream: lines[0].Stream,
 		}
-		if !line.Partial {
-			event.Output.Content += "\n"
-		}
-		if err := t.w.Event(strconv.FormatUint(line.Seq, 10), event); err != nil {
+		last := lines[n-1].Seq
+		if err := t.w.Event(strconv.FormatUint(last, 10), event); err != nil {
 			return err
 		}
-		t.after = line.Seq
+		t.after, lines = last, lines[n:]
 	}
 	return t.w.Flush()
+}
+
+// together returns how many of the lines, at least one, share an event, and their
+// text: those at the front that were written to one stream, up to eventBytes.
+func together(lines []Line) (n int, text string) {
+	var b strings.Builder
+	for n = 0; n < len(lines) && lines[n].Stream == lines[0].Stream; n++ {
+		if n > 0 && b.Len()+len(lines[n].Text) >= eventBytes {
+			break
+		}
+		b.Write(lines[n].Text)
+		if !lines[n].Partial {
+			b.WriteByte('\n')
+		}
+	}
+	return n, b.String()
 }
 
 // noReturnCode is the return code of an execution that never became a process.

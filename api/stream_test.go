@@ -3,6 +3,7 @@ package api_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -101,6 +102,57 @@ func TestStream(t *testing.T) {
 	post := w.send("POST", streamPath(started), "", nil)
 	if post.status != 200 || !strings.Contains(string(post.body), "jobFinished") {
 		t.Errorf("POST = %d %s", post.status, post.body)
+	}
+}
+
+// TestLinesShareEvents prints a flood of short lines. Their events take little more
+// than the text, and each can be resumed behind.
+func TestLinesShareEvents(t *testing.T) {
+	const count = 5000
+	w := newWorld(t)
+	started := w.startStream()
+	id := started.ExecutionID
+	w.place(id, 1)
+	w.begun(id)
+	var lines []api.Line
+	var text strings.Builder
+	for n := range uint64(count) {
+		line := api.Line{Seq: n + 1, Stream: "stdout", Text: fmt.Appendf(nil, "line %d of a flood of short lines", n)}
+		if n == count/2 {
+			line.Stream = "stderr"
+		}
+		fmt.Fprintf(&text, "%s\n", line.Text)
+		lines = append(lines, line)
+	}
+	w.logs.write(id, lines...)
+	w.ended(id, compute.StatusCompleted, compute.ReasonNone, 0, time.Second)
+	w.logs.finish(id)
+
+	after, all, bytes, bothStreams := "0", "", 0, map[string]bool{}
+	for {
+		// A client that resumes behind each event.
+		event := w.events(streamPath(started), "", 1, "Last-Event-ID", after)[0]
+		if strings.Contains(event, "jobFinished") {
+			break
+		}
+		head, data, _ := strings.Cut(event, "\ndata: ")
+		after = strings.TrimPrefix(head, "id: ")
+		var parsed wire.StreamEvent
+		if err := json.Unmarshal([]byte(data), &parsed); err != nil {
+			t.Fatal(err)
+		}
+		all += parsed.Output.Content
+		bothStreams[parsed.Stream] = true
+		bytes += len(event) + len("\n\n")
+	}
+	if all != text.String() {
+		t.Errorf("%d bytes of output came as %d", text.Len(), len(all))
+	}
+	if bytes > text.Len()*12/10 {
+		t.Errorf("events take %d bytes for %d bytes of output", bytes, text.Len())
+	}
+	if len(bothStreams) != 2 {
+		t.Errorf("streams are %v", bothStreams)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -683,13 +684,9 @@ func (l *fakeLogs) Follow(ctx context.Context, id compute.ExecutionID, after uin
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		for _, line := range all[sent:] {
-			if line.Seq <= after {
-				continue
-			}
-			if err := fn([]api.Line{line}); err != nil {
-				return err
-			}
+		fresh := slices.DeleteFunc(slices.Clone(all[sent:]), func(line api.Line) bool { return line.Seq <= after })
+		if err := fn(fresh); err != nil {
+			return err
 		}
 		if sent = len(all); done {
 			return nil

@@ -10,7 +10,8 @@ type StreamEvent struct {
 	Missing  string     `json:"output_missing,omitempty"` // Why output may be missing before the end.
 }
 
-// StreamOutput is a line, with its line feed unless the next event continues it.
+// StreamOutput is one or more lines, the last with its line feed unless the next event
+// continues it.
 type StreamOutput struct {
 	Content string `json:"content"`
 }
