@@ -25,10 +25,10 @@ export BERTH_TEST_RACE="^berth/($race)\$"
 
 # Tests that execute code share the machine's cgroups, networks and devices, so
 # their packages run one after the other. They mostly wait: for elections, leases
-# and the ends of processes. Tests with peers in one process run beside them, and
-# tests that compute run at lower priority.
+# and the ends of processes. Tests with peers or clients in one process run beside
+# them, and tests that compute run at lower priority.
 machine='^berth/(node(/[a-z]+)?|node/executor/.*|cmd/berth(/benchcmd)?|bench/faults(/sweep)?|bench/workers|deploy)$'
-peers='^berth/cluster(/.*)?$'
+peers='^berth/(cluster|api)(/.*)?$'
 
 begin=$SECONDS
 out=bin/test

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -94,15 +95,22 @@ func (n *node) start(ctx context.Context) (time.Duration, error) {
 	n.cmd = exec.CommandContext(context.WithoutCancel(ctx), n.program, "node", "--config", n.config()) // end ends it.
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := n.cmd.Start(); err != nil {
+	began := make(chan error)
+	n.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		runtime.LockOSThread() // The kernel also ends the process when the thread that started it ends.
+		defer runtime.UnlockOSThread()
+		defer close(done)
+		err := cmd.Start()
+		began <- err
+		if err == nil {
+			_ = cmd.Wait() // This program ends it itself.
+		}
+	}(n.cmd, n.done)
+	if err := <-began; err != nil {
 		n.cmd = nil
 		return 0, err
 	}
-	n.done = make(chan struct{})
-	go func(cmd *exec.Cmd, done chan struct{}) {
-		defer close(done)
-		_ = cmd.Wait() // This program ends it itself.
-	}(n.cmd, n.done)
 	if n.client, err = client.New(client.Config{Addrs: []string{n.url}, RetryFor: -1}); err != nil {
 		return 0, err
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -179,15 +180,23 @@ func (p *Process) Start() {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	// Supervisors live on and may keep the pipes of their dead parent open.
 	p.cmd.WaitDelay = time.Second
-	if err := p.cmd.Start(); err != nil {
-		p.tb.Fatal(err)
-	}
-	done, cmd := make(chan struct{}), p.cmd
+	began, done, cmd := make(chan error), make(chan struct{}), p.cmd
 	p.done = done
 	go func() {
+		// The kernel also ends the process when the thread that started it ends, as
+		// threads do that made a network. So this goroutine keeps its thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		defer close(done)
-		_ = cmd.Wait() // How it ended is the test's own doing.
+		err := cmd.Start()
+		began <- err
+		if err == nil {
+			_ = cmd.Wait() // How it ended is the test's own doing.
+		}
 	}()
+	if err := <-began; err != nil {
+		p.tb.Fatal(err)
+	}
 	var said addresses
 	text := mustReadFile(p.tb, p.path+".addresses", readyWait)
 	if err := json.Unmarshal([]byte(text), &said); err != nil {
