@@ -28,8 +28,8 @@ func (g *executions) getExecution(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err = g.hold(r, e, r.Query.(*wire.ExecutionQuery).Wait)
-	if err != nil {
+	query := r.Query.(*wire.ExecutionQuery)
+	if e, err = g.hold(r, e, query.Wait, query.Until); err != nil {
 		return nil, err
 	}
 	r.ETag = etagOf(r.View, e)
@@ -40,9 +40,12 @@ func (g *executions) getExecution(r *edge.Request) (any, error) {
 	return g.execution(r, e), nil
 }
 
-// hold waits until e changes or ends, for at most the time that the client
+// untilEnd is the value of the parameter until with which only the end is waited for.
+const untilEnd = "end"
+
+// hold waits until e changes, or until it ends, for at most the time that the client
 // asked for. It returns the execution in the request's new view.
-func (g *executions) hold(r *edge.Request, e *compute.Execution, wait string) (*compute.Execution, error) {
+func (g *executions) hold(r *edge.Request, e *compute.Execution, wait, until string) (*compute.Execution, error) {
 	if wait == "" {
 		return e, nil
 	}
@@ -51,7 +54,10 @@ func (g *executions) hold(r *edge.Request, e *compute.Execution, wait string) (*
 		return nil, err
 	}
 	seen := etagOf(r.View, e)
-	if e.Status.Terminal() || (r.IfNoneMatch != "" && r.IfNoneMatch != seen) {
+	wanted := func(e *compute.Execution) bool {
+		return e.Status.Terminal() || until != untilEnd && etagOf(r.View, e) != seen
+	}
+	if wanted(e) || until != untilEnd && r.IfNoneMatch != "" && r.IfNoneMatch != seen {
 		return e, nil
 	}
 	release, err := g.TakeStream(r, e.Org)
@@ -62,7 +68,7 @@ func (g *executions) hold(r *edge.Request, e *compute.Execution, wait string) (*
 	ctx, cancel := context.WithTimeout(r.Held(), limit)
 	defer cancel()
 	defer r.Watch(cancel)()
-	for etagOf(r.View, e) == seen {
+	for !wanted(e) {
 		view, err := g.cfg.Reader.Wait(ctx, r.View.Index())
 		if err != nil {
 			break // Time is up: the answer is what is known.
@@ -75,8 +81,9 @@ func (g *executions) hold(r *edge.Request, e *compute.Execution, wait string) (*
 		if !ok {
 			return nil, edge.NotFound()
 		}
-		e = found
-		loop.Sleep(ctx, waitPause)
+		if e = found; !wanted(e) {
+			loop.Sleep(ctx, waitPause)
+		}
 	}
 	// The wait was asked for and does not count against the deadline.
 	r.Renew()

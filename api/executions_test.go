@@ -171,8 +171,18 @@ func TestWait(t *testing.T) {
 	if short.Status != compute.StatusStarting {
 		t.Errorf("after a wait for nothing: %+v", short)
 	}
+	// The end is waited for through all changes before it.
+	go func() {
+		var e wire.Execution
+		w.mustDo("GET", path+"?wait=60s&until=end", w.adaKey, nil, &e, "If-None-Match", etag)
+		got <- e
+	}()
+	w.eventually("a held answer", func() bool { return w.streams() == 1 })
 	w.begun(id)
 	w.ended(id, compute.StatusFailed, compute.ReasonExitCode, 3, time.Second)
+	if e := <-got; e.Status != compute.StatusFailed {
+		t.Errorf("waited until %+v", e)
+	}
 	// One that has ended is not waited for.
 	w.mustDo("GET", path+"?wait=60", w.adaKey, nil, &short)
 	if *short.ReturnCode != 3 || short.Errors[0] != "exit_code" {
@@ -181,6 +191,7 @@ func TestWait(t *testing.T) {
 	for _, bad := range []string{"61", "-1s", "soon", "1e9"} {
 		w.want(422, "", "GET", path+"?wait="+bad, w.adaKey, nil)
 	}
+	w.want(422, "", "GET", path+"?wait=1s&until=never", w.adaKey, nil)
 }
 
 func TestOutputAbsent(t *testing.T) {

@@ -98,7 +98,7 @@ func (g *selections) getSelection(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	query := r.Query.(*wire.SelectionQuery)
-	if e, err = g.hold(r, e, query.Wait); err != nil {
+	if e, err = g.hold(r, e, query.Wait, query.Until); err != nil {
 		return nil, err
 	}
 	c := contestOf(r.View, e)

@@ -188,10 +188,10 @@ func (t *stream) next(want func(*compute.Execution) bool) (*compute.Execution, e
 		if ok && want(e) {
 			return e, nil
 		}
+		loop.Sleep(t.ctx, waitPause)
 		if view, err = t.core.cfg.Reader.Wait(t.ctx, view.Index()); err != nil {
 			return nil, err
 		}
-		loop.Sleep(t.ctx, waitPause)
 	}
 }
 

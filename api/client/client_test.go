@@ -275,7 +275,7 @@ func TestFinishedWaits(t *testing.T) {
 	if err != nil || e.Status != compute.StatusCompleted || e.CreatedAt.String() != "2026-01-02T03:04:05.678Z" {
 		t.Errorf("got %+v, %v", e, err)
 	}
-	if all := asked.all(); len(all) != 3 || !strings.HasSuffix(all[0].path, "?wait=30s") {
+	if all := asked.all(); len(all) != 3 || !strings.HasSuffix(all[0].path, "?until=end&wait=30s") {
 		t.Errorf("asked %+v", all)
 	}
 }

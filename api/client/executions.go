@@ -58,10 +58,21 @@ func (c *Client) Submit(ctx context.Context, start Start) (wire.Started, error) 
 // Execution returns the execution. With a wait it first waits, at most so
 // long, until the execution changes or has ended.
 func (c *Client) Execution(ctx context.Context, id compute.ExecutionID, wait time.Duration) (wire.Execution, error) {
+	return c.execution(ctx, id, wait, "")
+}
+
+// execution returns the execution, at the latest after the wait. Until is end, or empty
+// for any change.
+func (c *Client) execution(
+	ctx context.Context, id compute.ExecutionID, wait time.Duration, until string,
+) (wire.Execution, error) {
 	in := call{method: http.MethodGet, path: "/execution/" + id.String()}
 	if wait > 0 {
 		in.wait = min(wait, maxWait)
 		in.query = url.Values{"wait": {fmt.Sprintf("%ds", int(in.wait.Seconds()))}}
+		if until != "" {
+			in.query.Set("until", until)
+		}
 	}
 	var out wire.Execution
 	in.out = &out
@@ -84,7 +95,7 @@ func (c *Client) Explain(ctx context.Context, id compute.ExecutionID, defrag boo
 // Finished waits until the execution has ended and returns it.
 func (c *Client) Finished(ctx context.Context, id compute.ExecutionID) (wire.Execution, error) {
 	for {
-		e, err := c.Execution(ctx, id, maxWait)
+		e, err := c.execution(ctx, id, maxWait, "end")
 		if err != nil || e.Status.Terminal() {
 			return e, err
 		}

@@ -144,5 +144,6 @@ type Timing struct {
 
 // ExecutionQuery are the parameters of GET /execution/{id}.
 type ExecutionQuery struct {
-	Wait string `json:"wait" maxlen:"16" doc:"Hold the answer until the execution changes or ends, for at most so long: 30s, or a number of seconds; at most 60s."`
+	Wait  string `json:"wait" maxlen:"16" doc:"Hold the answer until the execution changes or ends, for at most so long: 30s, or a number of seconds; at most 60s."`
+	Until string `json:"until" default:"\"change\"" enum:"change,end" doc:"What wait waits for: any change, or the end."`
 }

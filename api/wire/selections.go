@@ -85,4 +85,5 @@ type GPUSample struct {
 type SelectionQuery struct {
 	Format string `json:"format" default:"\"json\"" enum:"json,csv,svg" doc:"json; csv, a line per GPU type; svg, a chart of seconds and credits."`
 	Wait   string `json:"wait" maxlen:"16" doc:"As for GET /execution/{id}."`
+	Until  string `json:"until" default:"\"change\"" enum:"change,end" doc:"As for GET /execution/{id}."`
 }
