@@ -37,7 +37,7 @@ func (g *executions) getExecution(r *edge.Request) (any, error) {
 	if quiet := e.Epoch == 0 || e.Status.Terminal(); quiet && r.IfNoneMatch == r.ETag {
 		return edge.NotModified{}, nil
 	}
-	return g.execution(r, e), nil
+	return g.execution(r, e)
 }
 
 // untilEnd is the value of the parameter until with which only the end is waited for.
@@ -108,8 +108,16 @@ func etagOf(view *fsm.View, e *compute.Execution) string {
 }
 
 // execution returns everything about e. If the code or the output cannot be
-// read, the record has a warning instead.
-func (g *executions) execution(r *edge.Request, e *compute.Execution) wire.Execution {
+// read, the record has a warning instead. They may be large: a record of which
+// they are not cached is built in turn.
+func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, error) {
+	kept, cached := g.ended.get(e.ID)
+	if !cached {
+		if err := g.AwaitTurn(r); err != nil {
+			return nil, err
+		}
+		kept, cached = g.ended.get(e.ID) // Another request may have read them.
+	}
 	out := wire.Execution{
 		ExecutionSummary: summaryOf(r.View, e),
 		Errors:           errorsOf(e), Warnings: []string{},
@@ -133,16 +141,16 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) wire.Execu
 	if !e.Status.Terminal() {
 		out.PendingReason = orNull(e.Reason.String())
 	}
-	if kept, ok := g.ended.get(e.ID); ok {
+	if cached {
 		out.Code, out.Stdout, out.Stderr, out.CombinedOutput = kept.code, kept.stdout, kept.stderr, kept.combined
-		return out
+		return out, nil
 	}
 	g.addCode(r, e, &out)
 	g.addOutput(r, e, &out)
 	if len(out.Warnings) == 0 {
 		g.ended.put(e, ended{out.Code, out.Stdout, out.Stderr, out.CombinedOutput})
 	}
-	return out
+	return out, nil
 }
 
 // addCode adds the code of e.

@@ -107,6 +107,9 @@ func (g *probes) scrape(r *edge.Request) (any, error) {
 	if g.cfg.Gatherer == nil {
 		return nil, edge.NotFound()
 	}
+	if err := g.AwaitTurn(r); err != nil {
+		return nil, err
+	}
 	families, err := g.cfg.Gatherer.Gather()
 	if err != nil && len(families) == 0 {
 		return nil, fmt.Errorf("gather metrics: %w", err)
@@ -151,5 +154,5 @@ func (g *probes) targets(*edge.Request) (any, error) {
 
 // document answers the API as OpenAPI.
 func (g *probes) document(*edge.Request) (any, error) {
-	return edge.Text{ContentType: "application/json", Body: g.openapi}, nil
+	return edge.Text{ContentType: "application/json", Body: g.openapi, Shared: true}, nil
 }

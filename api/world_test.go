@@ -577,14 +577,20 @@ func (w *world) eventually(what string, holds func() bool) {
 // streams returns how many streams and held answers are open.
 func (w *world) streams() int {
 	w.Helper()
+	return w.gauge("berth_api_streams")
+}
+
+// gauge returns the value of a metric.
+func (w *world) gauge(name string) int {
+	w.Helper()
 	families, err := w.cfg.Gatherer.Gather()
 	w.ok(err)
 	for _, f := range families {
-		if f.GetName() == "berth_api_streams" {
+		if f.GetName() == name {
 			return int(f.GetMetric()[0].GetGauge().GetValue())
 		}
 	}
-	w.Fatal("no metric berth_api_streams")
+	w.Fatalf("no metric %s", name)
 	return 0
 }
 

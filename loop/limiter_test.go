@@ -81,3 +81,52 @@ func TestWaitsEndWithTheirContext(t *testing.T) {
 		}
 	})
 }
+
+// TestLimiterIsBounded has more ask than may wait, of one owner and in all, and one
+// that does not wait.
+func TestLimiterIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := NewFairLimiter[string](1).Bound(3, 2)
+		first, ok := limiter.TryTake("a")
+		if !ok {
+			t.Fatal("the first has to wait")
+		}
+		for _, owner := range []string{"a", "b"} {
+			if _, ok := limiter.TryTake(owner); ok {
+				t.Errorf("%s runs beside the first", owner)
+			}
+		}
+		ended := make(chan error, 2)
+		ask := func(owner string) {
+			go func() {
+				done, err := limiter.Take(t.Context(), owner)
+				if err == nil {
+					done()
+				}
+				ended <- err
+			}()
+			synctest.Wait()
+		}
+		ask("a")
+		if _, err := limiter.Take(t.Context(), "a"); !errors.Is(err, ErrFull) {
+			t.Errorf("one too many of an owner got %v", err)
+		}
+		ask("b")
+		if _, err := limiter.Take(t.Context(), "c"); !errors.Is(err, ErrFull) {
+			t.Errorf("one too many in all got %v", err)
+		}
+		first()
+		for range cap(ended) {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		last, ok := limiter.TryTake("c")
+		if !ok {
+			t.Fatal("the limiter is not free again")
+		}
+		if last(); len(limiter.queues) != 0 || limiter.users != 0 {
+			t.Errorf("%d owners and %d users are remembered", len(limiter.queues), limiter.users)
+		}
+	})
+}

@@ -9,7 +9,7 @@ import (
 
 // budget bounds something that a node has for all its clients, and the share of
 // one owner: the bytes of larger request bodies, from their arrival to their
-// answer, or streams.
+// answer, those of larger answers until they are written, or streams.
 type budget struct {
 	limit int // Of all owners together.
 	share int // Of one owner.
@@ -46,12 +46,20 @@ func (b *budget) give(owner string, n int) {
 	}
 }
 
-// bodyHold is what one request has reserved of a budget. The zero value
-// has reserved nothing.
+// bodyHold is what one request has reserved of a budget for its body, or for
+// that of its answer. The zero value has reserved nothing.
 type bodyHold struct {
-	budget *budget
-	owner  string
-	bytes  int
+	budget  *budget
+	owner   string
+	bytes   int
+	refusal func() error // Nil for errManyBodies.
+}
+
+// errManyBodies refuses a body that the node has no memory for.
+func errManyBodies() error {
+	return compute.Errorf(compute.CodeUnavailable,
+		"This node holds too many large requests: repeat it later or at another node.").
+		Named("too_many_bytes").Retry(time.Second)
 }
 
 // reserve makes the reservation at least n bytes, or refuses.
@@ -61,13 +69,18 @@ func (h *bodyHold) reserve(n int) error {
 		return nil
 	}
 	if !h.budget.take(h.owner, more) {
-		return compute.Errorf(compute.CodeUnavailable,
-			"This node holds too many large requests: repeat it later or at another node.").
-			Named("too_many_bytes").Retry(time.Second)
+		if h.refusal != nil {
+			return h.refusal()
+		}
+		return errManyBodies()
 	}
 	h.bytes = n
 	return nil
 }
+
+// reserveUpToShare is reserve for something that may be larger than the share of
+// one owner: then it takes the whole share.
+func (h *bodyHold) reserveUpToShare(n int) error { return h.reserve(min(n, h.budget.share)) }
 
 // shrink returns all but n bytes of the reservation.
 func (h *bodyHold) shrink(n int) {

@@ -61,7 +61,7 @@ func (s *Server) list(ctx *fasthttp.RequestCtx, r *Request, l List) {
 		s.fail(ctx, r, err)
 		return
 	case err != nil:
-		ctx.SetBody(rows.piece.Bytes())
+		ctx.Response.SetBodyRaw(rows.piece.Bytes())
 		_ = rows.Close()
 	default:
 		release, err := s.TakeStream(r, r.Caller.Actor.Org)

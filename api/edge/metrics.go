@@ -11,6 +11,7 @@ import (
 type metrics struct {
 	seconds *prometheus.HistogramVec
 	streams prometheus.Gauge
+	waiting prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -24,8 +25,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "berth_api_streams",
 			Help: "Output streams and held answers that are open.",
 		}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_api_waiting_answers",
+			Help: "Requests that wait until they may build a large answer.",
+		}),
 	}
-	reg.MustRegister(m.seconds, m.streams)
+	reg.MustRegister(m.seconds, m.streams, m.waiting)
 	return m
 }
 

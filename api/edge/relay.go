@@ -62,7 +62,7 @@ func (s *Server) relayAdmission(r *Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := answer.read()
+	body, err := answer.read(&bodyHold{}, freeAnswer)
 	if err == nil && answer.Status != fasthttp.StatusOK {
 		err = &refused{answer, body}
 	}
@@ -73,7 +73,7 @@ func (s *Server) relayAdmission(r *Request) error {
 func (s *Server) failBody(ctx *fasthttp.RequestCtx, r *Request, err error) {
 	if e, ok := errors.AsType[*refused](err); ok {
 		e.answer.write(ctx)
-		ctx.SetBody(e.body)
+		ctx.Response.SetBodyRaw(e.body)
 		s.metrics.observe(r, r.route.Method, e.answer.Status, s.took(r))
 		return
 	}
@@ -133,14 +133,11 @@ func (s *Server) takeRelay(in *Relayed) (release func(), err error) {
 	return func() { pool.give(owner, 1) }, nil
 }
 
-// read returns the body of an answer that is no stream, and closes it.
-func (a *RelayedAnswer) read() ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(a.Body, maxRelayed+1))
-	err = errors.Join(err, a.Body.Close())
-	if err == nil && len(body) > maxRelayed {
-		err = errors.New("the answer of a server is too large")
-	}
-	return body, err
+// read returns the body of an answer that is no stream, within hold, and closes
+// it.
+func (a *RelayedAnswer) read(hold *bodyHold, limit int) ([]byte, error) {
+	body, err := hold.readAll(a.Body, limit)
+	return body, errors.Join(err, a.Body.Close())
 }
 
 // relay forwards the request to a server and passes its answer on.
@@ -180,15 +177,17 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *Request) {
 		}
 	}()
 	var body []byte
+	hold := s.answerHold(r)
+	defer func() { hold.shrink(0) }() // It is empty once the answer has it.
 	if err == nil {
-		body, err = answer.read()
+		body, err = answer.read(&hold, maxRelayed)
 	}
 	if err != nil {
 		s.fail(ctx, r, err)
 		return
 	}
 	answer.write(ctx)
-	ctx.SetBody(body)
+	hold.send(ctx, body)
 	s.metrics.observe(r, r.route.Method, answer.Status, s.took(r))
 }
 
@@ -290,7 +289,8 @@ func ownHeaders() []string {
 
 // passOn writes a response to the writer that begin returns.
 func passOn(response *fasthttp.Response, begin func(RelayedHead) (io.Writer, error)) error {
-	head := RelayedHead{Status: response.StatusCode(), Stream: response.IsBodyStream()}
+	_, held := response.BodyStream().(*heldBody)
+	head := RelayedHead{Status: response.StatusCode(), Stream: response.IsBodyStream() && !held}
 	for name, value := range response.Header.All() {
 		if !slices.Contains(ownHeaders(), string(name)) {
 			head.Header = append(head.Header, [2]string{string(name), string(value)})
@@ -299,12 +299,12 @@ func passOn(response *fasthttp.Response, begin func(RelayedHead) (io.Writer, err
 	w, err := begin(head)
 	switch {
 	case err != nil:
-	case head.Stream:
+	case response.IsBodyStream():
 		_, err = io.Copy(w, response.BodyStream())
 	default:
 		_, err = w.Write(response.Body())
 	}
-	if head.Stream {
+	if response.IsBodyStream() {
 		err = errors.Join(err, response.CloseBodyStream())
 	}
 	return err

@@ -15,6 +15,7 @@ import (
 type Text struct {
 	ContentType string
 	Body        []byte
+	Shared      bool // The node keeps Body anyway: it takes no memory for each client.
 }
 
 // NotModified answers a client that already has the newest version.
@@ -25,8 +26,10 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *Request, answer any) {
 	s.writeHeaders(ctx, r)
 	switch a := answer.(type) {
 	case Text:
-		ctx.SetContentType(a.ContentType)
-		ctx.SetBody(a.Body)
+		if err := s.text(ctx, r, a); err != nil {
+			s.fail(ctx, r, err)
+			return
+		}
 	case NotModified:
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 	case Events:
@@ -37,14 +40,27 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *Request, answer any) {
 		s.list(ctx, r, a)
 	default:
 		body, err := encode(answer)
+		if err == nil {
+			err = s.send(ctx, r, body)
+		}
 		if err != nil {
 			s.fail(ctx, r, err)
 			return
 		}
 		ctx.SetContentType("application/json")
-		ctx.SetBody(body)
 	}
 	s.metrics.observe(r, string(ctx.Method()), ctx.Response.StatusCode(), s.took(r))
+}
+
+// text sends an answer other than JSON.
+func (s *Server) text(ctx *fasthttp.RequestCtx, r *Request, t Text) error {
+	if t.Shared {
+		ctx.Response.SetBodyRaw(t.Body)
+	} else if err := s.send(ctx, r, t.Body); err != nil {
+		return err
+	}
+	ctx.SetContentType(t.ContentType)
+	return nil
 }
 
 // encode returns v as JSON. What it holds of HTML stays as it is: no browser
@@ -78,7 +94,7 @@ func (s *Server) fail(ctx *fasthttp.RequestCtx, r *Request, err error) {
 	}
 	ctx.SetStatusCode(f.status)
 	ctx.SetContentType("application/json")
-	ctx.SetBody(body)
+	ctx.Response.SetBodyRaw(body)
 	s.metrics.observe(r, string(ctx.Method()), f.status, s.took(r))
 }
 

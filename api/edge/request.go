@@ -49,6 +49,7 @@ type Request struct {
 	args map[string]string // Of the query, as they came.
 	raw  []byte            // The body as it came.
 	hold bodyHold          // The reservation for raw.
+	turn func()            // Ends the turn to build a large answer; nil for none.
 
 	mediaType   string
 	encoding    string

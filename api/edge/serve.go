@@ -98,6 +98,7 @@ func (s *Server) respond(life lifetime, ctx *fasthttp.RequestCtx, r *Request) {
 	r.conn = ctx.Conn()
 	r.Renew()
 	defer r.release()
+	defer r.endTurn()
 	answer, err := s.answer(r)
 	if r.sent {
 		ctx.SetConnectionClose()

@@ -1,0 +1,133 @@
+package api_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"berth/api"
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// running returns a running execution of key's organization. Its record is never
+// cached.
+func (w *world) running(key string) compute.ExecutionID {
+	w.Helper()
+	var started wire.Started
+	w.mustDo("POST", "/execution/streaming/start", key, map[string]any{
+		"code": "print(1)", "execution_type": "cpu", "timeout": 120,
+	}, &started)
+	w.place(started.ExecutionID, 1)
+	w.begun(started.ExecutionID)
+	return started.ExecutionID
+}
+
+// ask sends a request for the record of an execution and reads no answer.
+func (w *world) ask(key string, id compute.ExecutionID) net.Conn {
+	w.Helper()
+	conn, err := w.dial()
+	w.ok(err)
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		w.ok(tcp.SetReadBuffer(4 << 10))
+	}
+	_, err = io.WriteString(conn, "GET "+root+"/execution/"+id.String()+
+		" HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer "+key+"\r\n\r\n")
+	w.ok(err)
+	return conn
+}
+
+// gatedLogs are logs whose ends are read once their gate is opened.
+type gatedLogs struct {
+	api.Logs
+
+	tails   atomic.Int64
+	entered chan struct{} // One for each read.
+	opened  chan struct{} // Closed when they may go on.
+}
+
+func (l *gatedLogs) Tail(ctx context.Context, id compute.ExecutionID, maxBytes int) (api.Output, error) {
+	l.tails.Add(1)
+	l.entered <- struct{}{}
+	<-l.opened
+	return l.Logs.Tail(ctx, id, maxBytes)
+}
+
+// TestLargeAnswersAreBuiltInTurn has one organization ask for many whole records:
+// one is built at a time, another organization does not wait for the others, and
+// none is built for a client that hung up while it waited.
+func TestLargeAnswersAreBuiltInTurn(t *testing.T) {
+	const waiting = 6
+	// Enough for all requests, were they not built in turn.
+	g := &gatedLogs{entered: make(chan struct{}, 2*waiting), opened: make(chan struct{})}
+	w := newWorld(t, func(c *api.Config) { g.Logs, c.Logs = c.Logs, g })
+	w.listen()
+	adas, bobs := w.running(w.adaKey), w.running(w.bobKey)
+	defer w.ask(w.adaKey, adas).Close()
+	<-g.entered
+	var waits []net.Conn
+	for range waiting {
+		waits = append(waits, w.ask(w.adaKey, adas))
+	}
+	w.eventually("line of ada's requests", func() bool { return w.gauge("berth_api_waiting_answers") == waiting })
+	defer w.ask(w.bobKey, bobs).Close()
+	<-g.entered
+	for _, conn := range waits {
+		conn.Close()
+	}
+	w.eventually("end of the line", func() bool { return w.gauge("berth_api_waiting_answers") == 0 })
+	close(g.opened)
+	w.mustDo("GET", "/execution/"+adas.String(), w.adaKey, nil, nil)
+	if got := g.tails.Load(); got != 3 {
+		t.Errorf("%d answers were built, want those of 3 clients that stayed", got)
+	}
+}
+
+// TestUnreadAnswersShareABudget has clients ask for large answers and not read
+// them: more answers of their organization are refused until they hang up, and
+// other organizations get theirs.
+func TestUnreadAnswersShareABudget(t *testing.T) {
+	const output, fill = 12 << 20, 2 // In bytes, and answers that fit into the half of 64 MiB.
+	w := newWorld(t)
+	adas, bobs := w.running(w.adaKey), w.running(w.bobKey)
+	for _, id := range []compute.ExecutionID{adas, bobs} {
+		w.logs.write(id, api.Line{Seq: 1, Stream: "stdout", Text: []byte(strings.Repeat("x", output))})
+	}
+	_, worker := w.newWorker()
+	w.listen()
+	worker.listen()
+	for name, node := range map[string]*world{"server": w, "worker": worker} {
+		var open []net.Conn
+		for range fill {
+			open = append(open, node.ask(w.adaKey, adas))
+		}
+		path := "/execution/"
+		node.eventually(name+" that refuses", func() bool {
+			a := node.send("GET", path+adas.String(), w.adaKey, nil)
+			return a.status == 503 && a.code() == "too_many_bytes" && a.header.Get("Retry-After") != ""
+		})
+		node.mustDo("GET", path+bobs.String(), w.bobKey, nil, nil)
+		node.mustDo("GET", "/user/status", w.adaKey, nil, nil)
+		for _, conn := range open {
+			conn.Close()
+		}
+		node.eventually(name+" that answers again", func() bool {
+			return node.send("GET", path+adas.String(), w.adaKey, nil).status == 200
+		})
+	}
+}
+
+// TestScrapesOfStrangersArePaced scrapes a node whose metrics need no token.
+func TestScrapesOfStrangersArePaced(t *testing.T) {
+	const burst = 5
+	w := newWorld(t, func(c *api.Config) { c.Limits.AnonRate, c.Limits.AnonBurst = 1, burst })
+	for range burst {
+		w.mustDo("GET", "/metrics", "", nil, nil)
+	}
+	w.want(429, "rate_limited", "GET", "/metrics", "", nil)
+	w.pass(2e9)
+	w.mustDo("GET", "/metrics", "", nil, nil)
+}

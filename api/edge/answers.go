@@ -1,0 +1,192 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"berth/compute"
+	"berth/loop"
+)
+
+// Limits of answers that are not encoded as the client reads them.
+const (
+	// freeAnswer is the size of the largest answer that needs no reservation.
+	freeAnswer = 16 << 10
+	// maxAnswers is how many bytes of larger answers a node holds until they are
+	// written, beside those of operators and strangers.
+	maxAnswers      = 64 << 20
+	answerShare     = 2 // The part that one organization, on a worker one credential, may have: a half.
+	operatorAnswers = 8 << 20
+	strangerAnswers = 8 << 20
+	strangerShare   = 4 // The part of strangerAnswers that one address may have: a quarter.
+
+	answersAtOnce  = 8    // Large answers that are built at a time, one of each organization.
+	scrapesAtOnce  = 2    // The same for strangers, one of each address.
+	maxTurns       = 1024 // Requests that build a large answer or wait for that,
+	maxTurnsOfEach = 256  // and those of one organization or address.
+)
+
+// answers bounds the memory of large answers: few are built at a time, and few
+// bytes wait for clients that read slowly.
+type answers struct {
+	turns         *loop.FairLimiter[string] // By organization.
+	strangerTurns *loop.FairLimiter[string] // By address.
+
+	held          *budget // By organization, on a worker by credential.
+	heldOperators *budget
+	heldStrangers *budget // By address.
+}
+
+func newAnswers() answers {
+	return answers{
+		turns:         loop.NewFairLimiter[string](answersAtOnce).Bound(maxTurns, maxTurnsOfEach),
+		strangerTurns: loop.NewFairLimiter[string](scrapesAtOnce).Bound(maxTurns, maxTurnsOfEach),
+		held:          newBudget(maxAnswers, maxAnswers/answerShare),
+		heldOperators: newBudget(operatorAnswers, operatorAnswers),
+		heldStrangers: newBudget(strangerAnswers, strangerAnswers/strangerShare),
+	}
+}
+
+// AwaitTurn waits until the request may build a large answer. Its turn ends when
+// the answer is encoded. A client that hangs up while it waits gets no answer.
+func (c *Core) AwaitTurn(r *Request) error {
+	turns, owner := c.answers.turns, r.Caller.Actor.Org.String()
+	if r.Caller.name() == "" && !r.Caller.Actor.Root {
+		turns, owner = c.answers.strangerTurns, r.IP
+	}
+	if done, ok := turns.TryTake(owner); ok {
+		r.turn = done
+		return nil
+	}
+	ctx, cancel := context.WithCancel(r.Ctx)
+	defer cancel()
+	c.metrics.waiting.Inc()
+	defer c.metrics.waiting.Dec()
+	stop := r.Watch(cancel)
+	done, err := turns.Take(ctx, owner)
+	stop()
+	switch {
+	case errors.Is(err, loop.ErrFull):
+		return errManyAnswers()
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		done()
+		return ctx.Err()
+	}
+	r.turn = done
+	return nil
+}
+
+// endTurn ends what AwaitTurn began, if it did.
+func (r *Request) endTurn() {
+	if r.turn != nil {
+		r.turn()
+		r.turn = nil
+	}
+}
+
+// errManyAnswers refuses an answer that the node has no memory for.
+func errManyAnswers() error {
+	return compute.Errorf(compute.CodeUnavailable,
+		"This node holds too many large answers: read them, and repeat the request later or at another node.").
+		Named("too_many_bytes").Retry(time.Second)
+}
+
+// answerHold returns an empty reservation for the answer to r.
+func (s *Server) answerHold(r *Request) bodyHold {
+	hold := bodyHold{refusal: errManyAnswers}
+	need := NeedNothing
+	if r.route != nil {
+		need = r.route.Need
+	}
+	switch who := r.Caller; {
+	case need == NeedOperator:
+		hold.budget, hold.owner = s.answers.heldOperators, "operators"
+	case who.name() != "":
+		hold.budget, hold.owner = s.answers.held, who.Actor.Org.String()
+	case s.cfg.Relay != nil && (need == NeedCaller || need == NeedOrg):
+		hold.budget, hold.owner = s.answers.held, bearerName(r.bearer)
+	default:
+		hold.budget, hold.owner = s.answers.heldStrangers, r.IP
+	}
+	return hold
+}
+
+// send sets the body of the answer. A large one is reserved until it is written
+// or its connection ends.
+func (s *Server) send(ctx *fasthttp.RequestCtx, r *Request, body []byte) error {
+	hold := s.answerHold(r)
+	if cap(body) > freeAnswer {
+		if err := hold.reserveUpToShare(cap(body)); err != nil {
+			return err
+		}
+	}
+	hold.send(ctx, body)
+	return nil
+}
+
+// send sets the body of the answer, and returns the reservation once it is
+// written or its connection ends. fasthttp would keep a copy in its pool.
+func (h *bodyHold) send(ctx *fasthttp.RequestCtx, body []byte) {
+	if h.bytes == 0 {
+		ctx.Response.SetBodyRaw(body)
+		return
+	}
+	held := *h
+	h.bytes = 0
+	ctx.SetBodyStream(&heldBody{
+		Reader: bytes.NewReader(body), release: sync.OnceFunc(func() { held.shrink(0) }),
+	}, len(body))
+}
+
+// heldBody is the body of an answer that is there as a whole. fasthttp closes it
+// when it is written or its connection ends.
+type heldBody struct {
+	*bytes.Reader
+
+	release func()
+}
+
+// Close implements io.Closer.
+func (b *heldBody) Close() error {
+	b.release()
+	return nil
+}
+
+// readAll returns all of body. What is larger than freeAnswer is reserved; more
+// than limit is an error.
+func (h *bodyHold) readAll(body io.Reader, limit int) ([]byte, error) {
+	data := make([]byte, 0, firstPiece)
+	for {
+		if len(data) == cap(data) {
+			size := 2 * cap(data)
+			// Both buffers exist while one is copied into the other.
+			if size > freeAnswer && h.budget != nil {
+				if err := h.reserveUpToShare(cap(data) + size); err != nil {
+					return nil, err
+				}
+			}
+			larger := make([]byte, len(data), size)
+			copy(larger, data)
+			data = larger
+			h.shrink(size)
+		}
+		n, err := body.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case len(data) > limit:
+			return nil, errors.New("the answer of a server is too large")
+		case errors.Is(err, io.EOF):
+			return data, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
