@@ -66,21 +66,29 @@ func TestLargeAnswersAreBuiltInTurn(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { g.Logs, c.Logs = c.Logs, g })
 	w.listen()
 	adas, bobs := w.running(w.adaKey), w.running(w.bobKey)
+	inLine := func(n int) func() bool {
+		return func() bool { return w.gauge("berth_api_waiting_answers") == n }
+	}
 	defer w.ask(w.adaKey, adas).Close()
 	<-g.entered
+	patient := w.ask(w.adaKey, adas)
+	defer patient.Close()
+	w.eventually("request in line", inLine(1))
 	var waits []net.Conn
 	for range waiting {
 		waits = append(waits, w.ask(w.adaKey, adas))
 	}
-	w.eventually("line of ada's requests", func() bool { return w.gauge("berth_api_waiting_answers") == waiting })
+	w.eventually("line of ada's requests", inLine(1+waiting))
 	defer w.ask(w.bobKey, bobs).Close()
 	<-g.entered
 	for _, conn := range waits {
 		conn.Close()
 	}
-	w.eventually("end of the line", func() bool { return w.gauge("berth_api_waiting_answers") == 0 })
+	w.eventually("line of those that stay", inLine(1))
 	close(g.opened)
-	w.mustDo("GET", "/execution/"+adas.String(), w.adaKey, nil, nil)
+	if resp := readResponse(t, patient); resp.StatusCode != 200 { //nolint:bodyclose // It is closed there.
+		t.Errorf("the client that waited got %d", resp.StatusCode)
+	}
 	if got := g.tails.Load(); got != 3 {
 		t.Errorf("%d answers were built, want those of 3 clients that stayed", got)
 	}
