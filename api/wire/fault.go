@@ -10,7 +10,7 @@ import (
 // Limits of the answer to a malformed request.
 const (
 	maxFaults     = 100      // What is wrong beyond that is not said,
-	maxFaultBytes = 64 << 10 // nor beyond so many bytes.
+	maxFaultBytes = 16 << 10 // nor beyond so many bytes.
 	maxInput      = 256      // A longer value is not repeated to the client; a longer name is cut.
 )
 
