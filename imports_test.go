@@ -57,7 +57,7 @@ var rules = []rule{
 	{"api", []string{"compute", "compute/capacity", "fsm", "loop"}, "handlers build commands and read views: the one sideways edge; the rest comes through interfaces"},
 	{"api/edge", []string{"api/auth", "api/wire", "compute", "fault", "fsm", "loop"}, "requests come and go without knowing what the endpoints do"},
 	{"api/wire", []string{"compute"}, "JSON bodies are shared with clients, which know no state machine"},
-	{"api/auth", []string{"compute"}, "keys and tokens are checked without knowing where they are kept"},
+	{"api/auth", []string{"compute", "loop"}, "keys and tokens are checked without knowing where they are kept"},
 	{"api/client", []string{"api/wire", "compute", "loop"}, "a client knows the wire and nothing of the server"},
 
 	{"node", []string{"api/...", "attempt", "boottime", "cluster/...", "compute", "fault", "fsm", "gpu", "loop", "scheduler/..."}, "node puts a peer together from the parts below it"},

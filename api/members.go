@@ -68,7 +68,7 @@ func knowsJoinToken(view *fsm.View, id string) bool {
 // createUser makes a user with an organization of its own.
 func (g *members) createUser(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewUser)
-	hash, err := g.Credentials.HashPassword(r.Ctx, in.Password)
+	hash, err := g.Credentials.HashPassword(r, in.Password)
 	if err != nil {
 		return nil, err
 	}

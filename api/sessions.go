@@ -51,7 +51,7 @@ func (g *sessions) login(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	user, _ := r.View.UserByEmail(email)
-	good, err := g.Credentials.CheckPassword(r.Ctx, user, in.Password)
+	good, err := g.Credentials.CheckPassword(r, user, in.Password)
 	if err != nil {
 		return nil, err
 	}

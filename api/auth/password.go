@@ -5,15 +5,18 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"runtime/metrics"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/argon2"
 
 	"berth/compute"
+	"berth/loop"
 )
 
 const (
@@ -25,8 +28,9 @@ const (
 	saltBytes = 16
 	hashBytes = 32
 
-	hashesAtOnce = 2  // Each holds its memory: 64 MiB by default.
-	maxWaiting   = 64 // Callers that wait for their turn; more are sent away.
+	hashesAtOnce = 1  // Each holds its memory: 64 MiB by default.
+	maxCallers   = 64 // Callers that hash or wait for their turn; more are sent away,
+	maxOfNetwork = 16 // and those of one network.
 	busyRetry    = 5 * time.Second
 
 	minMemoryKiB = 19 << 10 // OWASP's floor, with two passes.
@@ -54,14 +58,14 @@ func (c PasswordCost) valid() bool {
 		c.Passes >= minPasses && c.Passes <= maxPasses && c.Threads >= 1 && c.Threads <= maxThreads
 }
 
-// Passwords hashes and verifies passwords, few at a time. All methods may be
-// called at the same time.
+// Passwords hashes and verifies passwords, one at a time. Networks that wait for
+// their turn alternate. All methods may be called at the same time.
 type Passwords struct {
-	cost    PasswordCost
-	random  io.Reader
-	dummy   string // Nobody's hash.
-	slots   chan struct{}
-	waiting atomic.Int64
+	cost   PasswordCost
+	random io.Reader
+	dummy  string // Nobody's hash.
+	turns  *loop.FairLimiter[string]
+	memory hashMemory // Used by the caller whose turn it is.
 }
 
 // NewPasswords returns Passwords whose new hashes have the cost.
@@ -77,14 +81,15 @@ func NewPasswords(cost PasswordCost, random io.Reader) (*Passwords, error) {
 		cost:   cost,
 		random: random,
 		dummy:  encodePHC(phc{cost, fake[:saltBytes], fake[saltBytes:]}),
-		slots:  make(chan struct{}, hashesAtOnce),
+		turns:  loop.NewFairLimiter[string](hashesAtOnce).Bound(maxCallers, maxOfNetwork),
+		memory: hashMemory{cycles: gcCycles, collect: runtime.GC},
 	}, nil
 }
 
-// Hash returns the argon2id hash of a new password in PHC form. The code is
-// invalid for one that is too short or too long, and rate_limited when too
-// many others wait.
-func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
+// Hash returns the argon2id hash of a new password in PHC form, for a caller
+// from a network. The code is invalid for a password that is too short or too
+// long, and rate_limited when too many others wait.
+func (p *Passwords) Hash(ctx context.Context, from, password string) (string, error) {
 	if n := len([]rune(password)); n < MinPassword || len(password) > MaxPassword {
 		return "", compute.Errorf(compute.CodeInvalid,
 			"A password must have at least %d characters and at most %d bytes.", MinPassword, MaxPassword)
@@ -93,7 +98,7 @@ func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 	if _, err := io.ReadFull(p.random, salt); err != nil {
 		return "", fmt.Errorf("hash password: %w", err)
 	}
-	hash, err := p.derive(ctx, password, phc{cost: p.cost, salt: salt})
+	hash, err := p.derive(ctx, from, password, phc{cost: p.cost, salt: salt})
 	if err != nil {
 		return "", err
 	}
@@ -102,8 +107,9 @@ func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 
 // Verify reports whether password is the one that stored is the hash of, and
 // whether it should be hashed again because the cost has changed. With an
-// empty stored, for a user who does not exist, it works as long and says no.
-func (p *Passwords) Verify(ctx context.Context, password, stored string) (ok, rehash bool, err error) {
+// empty stored, for a user who does not exist, it works as long and says no. from
+// and the code rate_limited are as with Hash.
+func (p *Passwords) Verify(ctx context.Context, from, password, stored string) (ok, rehash bool, err error) {
 	known := stored != "" && len(password) <= MaxPassword
 	if !known {
 		stored, password = p.dummy, ""
@@ -112,7 +118,7 @@ func (p *Passwords) Verify(ctx context.Context, password, stored string) (ok, re
 	if err != nil {
 		return false, false, fmt.Errorf("verify password: %w", err)
 	}
-	got, err := p.derive(ctx, password, want)
+	got, err := p.derive(ctx, from, password, want)
 	if err != nil {
 		return false, false, err
 	}
@@ -121,27 +127,52 @@ func (p *Passwords) Verify(ctx context.Context, password, stored string) (ok, re
 }
 
 // derive computes the hash, after it waited for its turn.
-func (p *Passwords) derive(ctx context.Context, password string, of phc) ([]byte, error) {
-	if err := p.acquire(ctx); err != nil {
-		return nil, err
+func (p *Passwords) derive(ctx context.Context, from, password string, of phc) ([]byte, error) {
+	done, err := p.turns.Take(ctx, from)
+	switch {
+	case errors.Is(err, loop.ErrFull):
+		return nil, compute.Errorf(compute.CodeRateLimited, "Too many sign-ins at the moment.").Retry(busyRetry)
+	case err != nil:
+		return nil, fmt.Errorf("wait to hash password: %w", err)
 	}
-	defer func() { <-p.slots }()
+	defer done()
+	if ctx.Err() != nil { // Nobody waits for the hash.
+		return nil, fmt.Errorf("wait to hash password: %w", ctx.Err())
+	}
+	p.memory.reclaim()
+	defer p.memory.used()
 	c := of.cost
 	return argon2.IDKey([]byte(password), of.salt, c.Passes, c.MemoryKiB, c.Threads, hashBytes), nil
 }
 
-// acquire waits for its turn, unless too many wait already.
-func (p *Passwords) acquire(ctx context.Context) error {
-	defer p.waiting.Add(-1)
-	if p.waiting.Add(1) > maxWaiting {
-		return compute.Errorf(compute.CodeRateLimited, "Too many sign-ins at the moment.").Retry(busyRetry)
+// hashMemory has the memory of one hash collected before the next one allocates
+// its own. argon2 takes no buffer of ours, and left to itself the garbage of
+// several hashes lies on the heap at once.
+type hashMemory struct {
+	cycles  func() uint64 // Garbage collections so far.
+	collect func()
+
+	garbage bool   // There was a hash,
+	at      uint64 // which ended after so many collections.
+}
+
+// reclaim collects the memory of the last hash, unless that has happened. The
+// first collection that ends after a hash may have begun before its end.
+func (m *hashMemory) reclaim() {
+	if m.garbage && m.cycles() < m.at+2 {
+		m.collect()
 	}
-	select {
-	case p.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait to hash password: %w", ctx.Err())
-	}
+	m.garbage = false
+}
+
+// used records that a hash has ended.
+func (m *hashMemory) used() { m.garbage, m.at = true, m.cycles() }
+
+// gcCycles returns how many garbage collections have ended.
+func gcCycles() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 // phc is a hash with everything that it takes to compute it again.

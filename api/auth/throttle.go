@@ -99,10 +99,16 @@ func (l Logins) Allow(email, via string, from netip.Addr) (retryAfter time.Durat
 		return retryAfter, false
 	}
 	// A try that its network may not make counts for no other network.
-	if retryAfter, ok = l.Accounts.Allow(via + " " + network(from, networkBits) + " " + email); !ok {
+	if retryAfter, ok = l.Accounts.Allow(Network(via, from) + " " + email); !ok {
 		return retryAfter, false
 	}
 	return l.Everyone.Allow(email)
+}
+
+// Network names the network of an address as Logins tells networks apart. via
+// names the node that reports the address, "" for this one.
+func Network(via string, from netip.Addr) string {
+	return via + " " + network(from.Unmap().WithZone(""), networkBits)
 }
 
 // Networks that one customer has.

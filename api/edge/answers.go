@@ -2,7 +2,6 @@ package edge
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"sync"
@@ -64,13 +63,11 @@ func (c *Core) AwaitTurn(r *Request) error {
 		r.turn = done
 		return nil
 	}
-	ctx, cancel := context.WithCancel(r.Ctx)
-	defer cancel()
 	c.metrics.waiting.Inc()
 	defer c.metrics.waiting.Dec()
-	stop := r.Watch(cancel)
+	ctx, stop := r.untilHangUp()
+	defer stop()
 	done, err := turns.Take(ctx, owner)
-	stop()
 	switch {
 	case errors.Is(err, loop.ErrFull):
 		return errManyAnswers()

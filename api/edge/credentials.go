@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"context"
 	"crypto/ed25519"
 	"fmt"
 	"net/netip"
@@ -49,10 +48,18 @@ func newCredentials(cfg Config) (*Credentials, error) {
 	}, nil
 }
 
-// AllowLogin refuses a sign-in that comes too soon. A worker reports the
-// address behind its own name.
+// AllowLogin refuses a sign-in that comes too soon.
 func (c *Credentials) AllowLogin(email, ip string) error {
-	via := ""
+	via, from := origin(ip)
+	if wait, ok := c.logins.Allow(email, via, from); !ok {
+		return compute.Errorf(compute.CodeRateLimited, "Too many sign-ins.").Retry(wait)
+	}
+	return nil
+}
+
+// origin returns the address in Request.IP and the worker that reports it behind
+// its own name, "" for none.
+func origin(ip string) (via string, from netip.Addr) {
 	if i := strings.LastIndexByte(ip, ' '); i >= 0 {
 		via, ip = ip[:i], ip[i+1:]
 	}
@@ -60,10 +67,7 @@ func (c *Credentials) AllowLogin(email, ip string) error {
 	if err != nil {
 		from = netip.IPv4Unspecified()
 	}
-	if wait, ok := c.logins.Allow(email, via, from); !ok {
-		return compute.Errorf(compute.CodeRateLimited, "Too many sign-ins.").Retry(wait)
-	}
-	return nil
+	return via, from
 }
 
 // NewAPIKey returns a new API key.
@@ -149,18 +153,23 @@ func (c *Credentials) NextRefresh(text string) (string, compute.Hash, error) {
 	return next, hash, err
 }
 
-// HashPassword returns the stored form of a password.
-func (c *Credentials) HashPassword(ctx context.Context, password string) (string, error) {
-	return c.passwords.Hash(ctx, password)
+// HashPassword returns the stored form of a password. The hash is computed when
+// it is the turn of the client's network.
+func (c *Credentials) HashPassword(r *Request, password string) (string, error) {
+	ctx, stop := r.untilHangUp()
+	defer stop()
+	return c.passwords.Hash(ctx, auth.Network(origin(r.IP)), password)
 }
 
 // CheckPassword reports whether password is user's. For a nil user it takes as
-// long, so that timing reveals no accounts.
-func (c *Credentials) CheckPassword(ctx context.Context, user *compute.User, password string) (bool, error) {
+// long, so that timing reveals no accounts. It waits as HashPassword does.
+func (c *Credentials) CheckPassword(r *Request, user *compute.User, password string) (bool, error) {
 	stored := ""
 	if user != nil {
 		stored = user.PasswordHash
 	}
-	ok, _, err := c.passwords.Verify(ctx, password, stored)
+	ctx, stop := r.untilHangUp()
+	defer stop()
+	ok, _, err := c.passwords.Verify(ctx, auth.Network(origin(r.IP)), password, stored)
 	return ok, err
 }

@@ -138,6 +138,17 @@ func (r *Request) Watch(gone func()) (stop func()) {
 	return func() { r.sent = end() || r.sent }
 }
 
+// untilHangUp returns the request's context, which also ends when the client
+// hangs up before stop is called.
+func (r *Request) untilHangUp() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(r.Ctx)
+	end := r.Watch(cancel)
+	return ctx, func() {
+		end()
+		cancel()
+	}
+}
+
 // copyURL copies the parameters of the path and of the query.
 func (r *Request) copyURL(ctx *fasthttp.RequestCtx) error {
 	r.Params = make(map[string]string, len(r.route.params))
