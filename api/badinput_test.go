@@ -38,7 +38,7 @@ func TestMalformedStarts(t *testing.T) {
 	}{
 		{"no body", "", []string{"body: missing"}},
 		{"not JSON", `{"code":`, []string{"body.8: json_invalid"}},
-		{"two documents", `{"code":"1"}{}`, []string{"body.13: json_invalid"}},
+		{"two documents", `{"code":"1"}{}`, []string{"body.12: json_invalid"}},
 		{"not an object", `["code"]`, []string{"body: model_attributes_type"}},
 		{"null", `null`, []string{"body: model_attributes_type"}},
 		{"duplicate key", code + `"timeout":1,"timeout":2}`, []string{"body.timeout: value_error"}},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -69,22 +70,25 @@ func object(data []byte, f *Faults, loc ...any) (map[string]json.RawMessage, boo
 		f.invalidJSON("half of a surrogate pair is no character", append(loc, at)...)
 		return nil, false
 	}
-	before := len(f.Detail)
-	s := scanner{tokens: json.NewDecoder(bytes.NewReader(data)), faults: f}
-	s.tokens.UseNumber()
-	if err := s.document(loc); err != nil {
-		at := s.tokens.InputOffset()
-		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-			at = max(syntax.Offset-1, 0)
+	if err := syntaxOf(data); err != nil {
+		at := max(err.Offset-1, 0)
+		if text := err.Error(); at == int64(len(data))-1 && strings.HasPrefix(text, "unexpected end") {
+			f.invalidJSON(io.ErrUnexpectedEOF.Error(), append(loc, at+1)...)
+		} else {
+			f.invalidJSON(text, append(loc, at)...)
 		}
-		f.invalidJSON(err.Error(), append(loc, at)...)
+		return nil, false
+	}
+	before := len(f.Detail)
+	s := scanner{data: data, faults: f}
+	if err := s.value(loc, 0); err != nil {
+		f.invalidJSON(err.Error(), append(loc, int64(s.at))...)
 		return nil, false
 	}
 	if len(f.Detail) > before {
 		return nil, false
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil || fields == nil {
+	if s.fields == nil {
 		if len(loc) > 1 {
 			f.add(typeDict, nil, loc)
 			return nil, false
@@ -95,7 +99,22 @@ func object(data []byte, f *Faults, loc ...any) (map[string]json.RawMessage, boo
 		})
 		return nil, false
 	}
-	return fields, true
+	return s.fields, true
+}
+
+// unread is a value that is checked and not kept.
+type unread struct{}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (unread) UnmarshalJSON([]byte) error { return nil }
+
+// syntaxOf returns the first error in the syntax of a document, nil for none. It
+// allocates nothing of the document's size.
+func syntaxOf(data []byte) *json.SyntaxError {
+	if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(data, new(unread))); ok {
+		return syntax
+	}
+	return nil
 }
 
 // loneSurrogate returns where an escape in JSON text names one half of a
@@ -140,69 +159,110 @@ var errDepth = fmt.Errorf("nested deeper than %d", maxDepth)
 // values.
 var errTokens = fmt.Errorf("more than %d names and values", maxTokens)
 
-// scanner walks one JSON document.
+// scanner walks one JSON document whose syntax is good. It copies nothing of it
+// but the names.
 type scanner struct {
-	tokens *json.Decoder
+	data   []byte
+	at     int // Where the next value is, or the space before it.
 	faults *Faults
-	count  int // Names and values so far.
+	count  int                        // Names and values so far.
+	fields map[string]json.RawMessage // Of the outermost object: parts of data; nil if it is none.
 }
 
-// document walks the whole document, which is at loc.
-func (s *scanner) document(loc []any) error {
-	if err := s.value(loc, 0); err != nil {
-		return err
-	}
-	_, err := s.tokens.Token()
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil
-	case err != nil:
-		return err
-	}
-	return errors.New("extra data behind the document")
-}
-
-// value walks the value that begins with the next token.
+// value walks the value that comes next.
 func (s *scanner) value(loc []any, depth int) error {
 	if err := s.spend(); err != nil {
 		return err
 	}
-	token, err := s.tokens.Token()
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
+	switch s.peek() {
+	case '{':
+		return s.object(loc, depth+1)
+	case '[':
+		return s.list(loc, depth+1)
+	case '"':
+		s.text()
+	default:
+		for s.at < len(s.data) && !bytes.ContainsRune([]byte(",]} \t\r\n"), rune(s.data[s.at])) {
+			s.at++
+		}
 	}
-	if err != nil {
-		return err
-	}
-	delim, nests := token.(json.Delim)
-	if !nests {
-		return nil
-	}
-	if depth++; depth > maxDepth {
+	return nil
+}
+
+// object walks an object.
+func (s *scanner) object(loc []any, depth int) error {
+	s.at++
+	if depth > maxDepth {
 		return errDepth
 	}
 	seen := make(map[string]bool)
-	for i := 0; s.tokens.More(); i++ {
-		at := append(loc[:len(loc):len(loc)], any(i))
-		if delim == '{' {
-			key, err := s.key()
-			if err != nil {
-				return err
-			}
-			at[len(at)-1] = key
-			if seen[key] {
-				s.faults.Value("the key is there twice", at...)
-			}
-			seen[key] = true
+	if depth == 1 {
+		s.fields = make(map[string]json.RawMessage)
+	}
+	for ; s.peek() != '}'; s.comma() {
+		key, err := s.key()
+		if err != nil {
+			return err
 		}
+		at := append(loc[:len(loc):len(loc)], any(key))
+		if seen[key] {
+			s.faults.Value("the key is there twice", at...)
+		}
+		seen[key] = true
+		s.peek()
+		from := s.at
 		if err := s.value(at, depth); err != nil {
 			return err
 		}
+		if depth == 1 {
+			s.fields[key] = s.data[from:s.at:s.at]
+		}
 	}
-	if _, err = s.tokens.Token(); errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
+	s.at++
+	return nil
+}
+
+// list walks a list.
+func (s *scanner) list(loc []any, depth int) error {
+	s.at++
+	if depth > maxDepth {
+		return errDepth
 	}
-	return err
+	for i := 0; s.peek() != ']'; i++ {
+		if err := s.value(append(loc[:len(loc):len(loc)], any(i)), depth); err != nil {
+			return err
+		}
+		s.comma()
+	}
+	s.at++
+	return nil
+}
+
+// peek returns the next character that is no space.
+func (s *scanner) peek() byte {
+	for s.data[s.at] == ' ' || s.data[s.at] == '\t' || s.data[s.at] == '\r' || s.data[s.at] == '\n' {
+		s.at++
+	}
+	return s.data[s.at]
+}
+
+// comma goes behind a comma, if it comes next.
+func (s *scanner) comma() {
+	if s.peek() == ',' {
+		s.at++
+	}
+}
+
+// text returns the next string as it is in the document, with its quotes.
+func (s *scanner) text() []byte {
+	from := s.at
+	for s.at++; s.data[s.at] != '"'; s.at++ {
+		if s.data[s.at] == '\\' {
+			s.at++
+		}
+	}
+	s.at++
+	return s.data[from:s.at]
 }
 
 // spend counts one more name or value.
@@ -213,19 +273,17 @@ func (s *scanner) spend() error {
 	return nil
 }
 
-// key returns the next member's name.
-func (s *scanner) key() (string, error) {
+// key returns the next member's name, and goes behind its colon.
+func (s *scanner) key() (key string, err error) {
 	if err := s.spend(); err != nil {
 		return "", err
 	}
-	token, err := s.tokens.Token()
-	if err != nil {
+	s.peek()
+	if err := json.Unmarshal(s.text(), &key); err != nil {
 		return "", err
 	}
-	key, ok := token.(string)
-	if !ok {
-		return "", errors.New("a key that is not a string")
-	}
+	s.peek()
+	s.at++
 	return key, nil
 }
 

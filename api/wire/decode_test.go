@@ -305,7 +305,7 @@ func TestDecodeBoundsTokens(t *testing.T) {
 			t.Errorf("%s: a body at the limit has %v", tc.name, bad)
 		}
 		f := new(wire.Faults)
-		wire.Decode([]byte(body(most)+"no JSON"), new(wire.PythonStart), f)
+		wire.Decode([]byte(body(most)+tc.end), new(wire.PythonStart), f)
 		if len(f.Detail) != 1 || f.Detail[0].Ctx["error"] != "more than 16384 names and values" {
 			t.Errorf("%s: a body over the limit has %v", tc.name, f.Detail)
 		}

@@ -170,6 +170,7 @@ func (s *PythonStart) Check(f *Faults) {
 	s.Start.Check(f)
 	if strings.TrimSpace(s.ImportFiles) != "" {
 		s.Files = importFiles(s.ImportFiles, f)
+		s.ImportFiles = "" // It may be large, and Files has it.
 	}
 }
 
