@@ -67,7 +67,7 @@ func TestLargeAnswersAreBuiltInTurn(t *testing.T) {
 	w.listen()
 	adas, bobs := w.running(w.adaKey), w.running(w.bobKey)
 	inLine := func(n int) func() bool {
-		return func() bool { return w.gauge("berth_api_waiting_answers") == n }
+		return func() bool { return w.gauge("berth_api_waiting_requests") == n }
 	}
 	defer w.ask(w.adaKey, adas).Close()
 	<-g.entered
@@ -91,6 +91,41 @@ func TestLargeAnswersAreBuiltInTurn(t *testing.T) {
 	}
 	if got := g.tails.Load(); got != 3 {
 		t.Errorf("%d answers were built, want those of 3 clients that stayed", got)
+	}
+}
+
+// TestLargeBodiesAreDecodedInTurn has one organization start several executions
+// with large files: one is decoded at a time. Another organization and small
+// starts do not wait for the others.
+func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
+	const waiting = 3
+	g := &gate{entered: make(chan struct{}, 2*waiting), opened: make(chan struct{})}
+	w := newWorld(t, func(c *api.Config) { g.Proposer, c.Proposer = c.Proposer, g })
+	answers := make(chan answer)
+	starts := 0
+	start := func(key, body string) {
+		starts++
+		go func() { answers <- w.send("POST", "/execution/streaming/start", key, body) }()
+	}
+	bundle := `{"code":"` + strings.Repeat("x", 512<<10) + `"}`
+	start(w.adaKey, bundle)
+	<-g.entered
+	for range waiting {
+		start(w.adaKey, bundle)
+	}
+	w.eventually("line of ada's starts", func() bool { return w.gauge("berth_api_waiting_requests") == waiting })
+	start(w.bobKey, bundle)
+	<-g.entered
+	start(w.adaKey, `{"code":"1"}`)
+	<-g.entered
+	if len(g.entered) != 0 {
+		t.Error("a start did not wait for its turn")
+	}
+	close(g.opened)
+	for range starts {
+		if a := <-answers; a.status != 200 {
+			t.Errorf("a start is answered %d %s", a.status, a.body)
+		}
 	}
 }
 

@@ -183,6 +183,19 @@ func TestRefusedStartStoresNothing(t *testing.T) {
 	}
 }
 
+// TestRefusedStartEncodesNothing starts something that the state refuses, with a
+// file that is too large for a bundle: the refusal is that of the state.
+func TestRefusedStartEncodesNothing(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Limits.StartBody = 9 << 20 })
+	file := strings.Repeat("\u2028", compute.MaxDecodedBundle/6+1) // In a bundle each takes six bytes.
+	body := `{"code":"1","import_files":"{\"a\":\"` + file + `\"}"`
+	w.want(413, "too_large", "POST", "/execution/streaming/start", w.adaKey, body+"}")
+	a := w.send("POST", "/execution/streaming/start", w.adaKey, body+`,"max_credits":"0.000001"}`)
+	if a.status == 413 || a.status/100 != 4 {
+		t.Errorf("answered %d %.200s", a.status, a.body)
+	}
+}
+
 func TestSlowBody(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.Limits.ReadTimeout = 200 * time.Millisecond })
 	a := w.raw("POST " + root + "/auth/login HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")

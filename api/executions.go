@@ -140,13 +140,19 @@ func (g *executions) submit(r *edge.Request, in *wire.PythonStart, e compute.Exe
 }
 
 // storeBundle encodes code and files. A bundle too large for a command is
-// durable on other nodes when it returns; it is stored if check returns nil.
+// durable on other nodes when it returns. Large code and files are encoded and
+// stored if check returns nil.
 func (g *executions) storeBundle(
 	ctx context.Context, in *wire.PythonStart, check func() error,
 ) (compute.BundleRef, error) {
 	bundle := compute.Bundle{
 		Code: in.Code, FileName: in.FileName, ImportFiles: in.Files,
 		PriorImports: in.PriorImports, Env: in.Env,
+	}
+	if textBytes(in) > compute.MaxInlineBundle {
+		if err := check(); err != nil {
+			return compute.BundleRef{}, err // Refused starts take no memory for it.
+		}
 	}
 	data, err := bundle.Encode()
 	if err != nil {
@@ -162,6 +168,15 @@ func (g *executions) storeBundle(
 	}
 	ref.Hash, err = g.cfg.Blobs.Put(ctx, data)
 	return ref, err
+}
+
+// textBytes returns the length of the code and its files.
+func textBytes(in *wire.PythonStart) int {
+	sum := len(in.Code)
+	for name, text := range in.Files {
+		sum += len(name) + len(text)
+	}
+	return sum
 }
 
 // find returns the execution that the path names, if it is the caller's and of

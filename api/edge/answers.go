@@ -10,7 +10,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"berth/compute"
-	"berth/loop"
 )
 
 // Limits of answers that are not encoded as the client reads them.
@@ -24,19 +23,11 @@ const (
 	operatorAnswers = 8 << 20
 	strangerAnswers = 8 << 20
 	strangerShare   = 4 // The part of strangerAnswers that one address may have: a quarter.
-
-	answersAtOnce  = 8    // Large answers that are built at a time, one of each organization.
-	scrapesAtOnce  = 2    // The same for strangers, one of each address.
-	maxTurns       = 1024 // Requests that build a large answer or wait for that,
-	maxTurnsOfEach = 256  // and those of one organization or address.
 )
 
-// answers bounds the memory of large answers: few are built at a time, and few
-// bytes wait for clients that read slowly.
+// answers bounds the bytes of large answers that wait for clients that read
+// slowly.
 type answers struct {
-	turns         *loop.FairLimiter[string] // By organization.
-	strangerTurns *loop.FairLimiter[string] // By address.
-
 	held          *budget // By organization, on a worker by credential.
 	heldOperators *budget
 	heldStrangers *budget // By address.
@@ -44,48 +35,9 @@ type answers struct {
 
 func newAnswers() answers {
 	return answers{
-		turns:         loop.NewFairLimiter[string](answersAtOnce).Bound(maxTurns, maxTurnsOfEach),
-		strangerTurns: loop.NewFairLimiter[string](scrapesAtOnce).Bound(maxTurns, maxTurnsOfEach),
 		held:          newBudget(maxAnswers, maxAnswers/answerShare),
 		heldOperators: newBudget(operatorAnswers, operatorAnswers),
 		heldStrangers: newBudget(strangerAnswers, strangerAnswers/strangerShare),
-	}
-}
-
-// AwaitTurn waits until the request may build a large answer. Its turn ends when
-// the answer is encoded. A client that hangs up while it waits gets no answer.
-func (c *Core) AwaitTurn(r *Request) error {
-	turns, owner := c.answers.turns, r.Caller.Actor.Org.String()
-	if r.Caller.name() == "" && !r.Caller.Actor.Root {
-		turns, owner = c.answers.strangerTurns, r.IP
-	}
-	if done, ok := turns.TryTake(owner); ok {
-		r.turn = done
-		return nil
-	}
-	c.metrics.waiting.Inc()
-	defer c.metrics.waiting.Dec()
-	ctx, stop := r.untilHangUp()
-	defer stop()
-	done, err := turns.Take(ctx, owner)
-	switch {
-	case errors.Is(err, loop.ErrFull):
-		return errManyAnswers()
-	case err != nil:
-		return err
-	case ctx.Err() != nil:
-		done()
-		return ctx.Err()
-	}
-	r.turn = done
-	return nil
-}
-
-// endTurn ends what AwaitTurn began, if it did.
-func (r *Request) endTurn() {
-	if r.turn != nil {
-		r.turn()
-		r.turn = nil
 	}
 }
 

@@ -20,6 +20,7 @@ type Core struct {
 	bodies         *budget // Of larger request bodies.
 	operatorBodies *budget // The same for requests of operators.
 	answers        answers
+	turns          *turns
 
 	orgStreams    *budget // Streams and held answers, by organization.
 	callerStreams *budget // The same, by key or user.
@@ -43,6 +44,7 @@ func newCore(cfg Config) (*Core, error) {
 		bodies:         newBudget(cfg.Limits.Bodies, cfg.Limits.Bodies/bodyShare),
 		operatorBodies: newBudget(operatorBodies, operatorBodies),
 		answers:        newAnswers(),
+		turns:          newTurns(),
 
 		orgStreams:    newBudget(cfg.Limits.Streams, max(1, cfg.Limits.Streams/orgStreamShare)),
 		callerStreams: newBudget(cfg.Limits.Streams, max(1, cfg.Limits.Streams/callerStreamShare)),

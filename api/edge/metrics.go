@@ -26,8 +26,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Output streams and held answers that are open.",
 		}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "berth_api_waiting_answers",
-			Help: "Requests that wait until they may build a large answer.",
+			Name: "berth_api_waiting_requests",
+			Help: "Requests that wait for their turn to have a large body decoded or a large answer built.",
 		}),
 	}
 	reg.MustRegister(m.seconds, m.streams, m.waiting)

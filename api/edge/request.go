@@ -49,7 +49,7 @@ type Request struct {
 	args map[string]string // Of the query, as they came.
 	raw  []byte            // The body as it came.
 	hold bodyHold          // The reservation for raw.
-	turn func()            // Ends the turn to build a large answer; nil for none.
+	turn func()            // Ends the turn that the request has; nil for none. See turns.
 
 	mediaType   string
 	encoding    string

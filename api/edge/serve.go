@@ -98,7 +98,7 @@ func (s *Server) respond(life lifetime, ctx *fasthttp.RequestCtx, r *Request) {
 	r.conn = ctx.Conn()
 	r.Renew()
 	defer r.release()
-	defer r.endTurn()
+	defer func() { s.endTurn(r, max(0, ctx.Response.Header.ContentLength())) }()
 	answer, err := s.answer(r)
 	if r.sent {
 		ctx.SetConnectionClose()
@@ -119,6 +119,9 @@ func (s *Server) answer(r *Request) (any, error) {
 		return nil, err
 	}
 	if err := s.holdRelayed(r); err != nil {
+		return nil, err
+	}
+	if err := s.awaitDecode(r); err != nil {
 		return nil, err
 	}
 	reused := s.recall(r)

@@ -1,0 +1,156 @@
+package edge
+
+import (
+	"errors"
+	"runtime"
+	samples "runtime/metrics"
+	"sync"
+
+	"berth/loop"
+)
+
+// Limits of requests that take much more memory than their bytes, while they are
+// served.
+const (
+	answersAtOnce = 8 // Large answers that are built at a time, one of each organization.
+	scrapesAtOnce = 2 // The same for strangers, one of each address.
+	decodesAtOnce = 4 // Large bodies that are decoded at a time, one of each organization.
+	largeBody     = 256 << 10
+
+	maxTurns       = 1024 // Requests that have or await a turn of one kind,
+	maxTurnsOfEach = 256  // and those of one organization or address.
+
+	// largeFactor is how many bytes of garbage a byte of a large body or answer
+	// leaves, about.
+	largeFactor = 4
+	// maxGarbage is how many bytes of such garbage may lie on the heap, and
+	// garbageShare the part of the heap where that is more: a half.
+	maxGarbage   = 64 << 20
+	garbageShare = 2
+)
+
+// turns lets few requests at a time build large answers or decode large bodies.
+type turns struct {
+	answers *loop.FairLimiter[string] // By organization.
+	scrapes *loop.FairLimiter[string] // By address.
+	decodes *loop.FairLimiter[string] // By organization.
+	garbage garbage
+}
+
+func newTurns() *turns {
+	limiter := func(most int) *loop.FairLimiter[string] {
+		return loop.NewFairLimiter[string](most).Bound(maxTurns, maxTurnsOfEach)
+	}
+	return &turns{
+		answers: limiter(answersAtOnce), scrapes: limiter(scrapesAtOnce), decodes: limiter(decodesAtOnce),
+		garbage: garbage{cycles: gcCycles, live: gcLive, collect: runtime.GC},
+	}
+}
+
+// AwaitTurn waits until the request may build a large answer. Its turn ends when
+// the answer is encoded. A client that hangs up while it waits gets no answer.
+func (c *Core) AwaitTurn(r *Request) error {
+	if r.Caller.name() == "" && !r.Caller.Actor.Root {
+		return c.await(r, c.turns.scrapes, r.IP, errManyAnswers)
+	}
+	return c.await(r, c.turns.answers, r.Caller.Actor.Org.String(), errManyAnswers)
+}
+
+// awaitDecode waits until the request's body may be decoded, if it is large. Its
+// turn ends with the answer, because the handler uses what is decoded.
+func (c *Core) awaitDecode(r *Request) error {
+	if len(r.raw) <= largeBody {
+		return nil
+	}
+	return c.await(r, c.turns.decodes, r.Caller.Actor.Org.String(), errManyBodies)
+}
+
+// await waits for a turn of one kind, unless the request has one.
+func (c *Core) await(r *Request, turns *loop.FairLimiter[string], owner string, refusal func() error) error {
+	if r.turn != nil {
+		return nil
+	}
+	if done, ok := turns.TryTake(owner); ok {
+		r.turn = done
+		return nil
+	}
+	c.metrics.waiting.Inc()
+	defer c.metrics.waiting.Dec()
+	ctx, stop := r.untilHangUp()
+	defer stop()
+	done, err := turns.Take(ctx, owner)
+	switch {
+	case errors.Is(err, loop.ErrFull):
+		return refusal()
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		done()
+		return ctx.Err()
+	}
+	r.turn = done
+	return nil
+}
+
+// endTurn ends the turn of a request, if it has one, whose answer has so many
+// bytes.
+func (c *Core) endTurn(r *Request, answered int) {
+	if r.turn == nil {
+		return
+	}
+	large := max(len(r.raw), answered)
+	r.raw, r.Body = nil, nil
+	if large > largeBody {
+		c.turns.garbage.left(largeFactor * large)
+	}
+	r.turn()
+	r.turn = nil
+}
+
+// garbage has the heap collected when large bodies and answers leave much on it.
+// Left to itself it grows by as much as is live, reservations included.
+type garbage struct {
+	cycles  func() uint64 // Collections so far.
+	live    func() uint64 // Bytes of the heap that the last collection found in use.
+	collect func()
+
+	mu sync.Mutex
+
+	bytes int    // Left on the heap since so many collections:
+	since uint64 // the next one that ends may have begun before.
+}
+
+// left counts bytes that a request leaves on the heap.
+func (g *garbage) left(bytes int) {
+	if g.count(bytes) {
+		g.collect()
+	}
+}
+
+// count counts bytes and reports whether there are too many.
+func (g *garbage) count(bytes int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.cycles()
+	if now >= g.since+2 {
+		g.bytes, g.since = 0, now
+	}
+	g.bytes += bytes
+	if uint64(g.bytes) <= max(maxGarbage, g.live()/garbageShare) {
+		return false
+	}
+	g.bytes, g.since = 0, now
+	return true
+}
+
+// gcCycles returns how many garbage collections have ended.
+func gcCycles() uint64 { return runtimeMetric("/gc/cycles/total:gc-cycles") }
+
+// gcLive returns the bytes of the heap that the last collection found in use.
+func gcLive() uint64 { return runtimeMetric("/gc/heap/live:bytes") }
+
+func runtimeMetric(name string) uint64 {
+	sample := []samples.Sample{{Name: name}}
+	samples.Read(sample)
+	return sample[0].Value.Uint64()
+}
