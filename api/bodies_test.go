@@ -284,3 +284,40 @@ func TestBodyLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedBodiesGetTheirAnswer sends whole bodies that are refused before they
+// are read, and only then reads: the answer is there.
+func TestRefusedBodiesGetTheirAnswer(t *testing.T) {
+	const tries = 5
+	w := newWorld(t)
+	_, worker := w.newWorker()
+	w.listen()
+	worker.listen()
+	for name, node := range map[string]*world{"server": w, "worker": worker} {
+		for _, tc := range []struct {
+			bearer        string
+			bytes, status int
+		}{
+			{"lk_" + strings.Repeat("x", 60), 8 << 20, 401},
+			{w.adaKey, 8<<20 + 1, 413},
+		} {
+			for range tries {
+				conn, err := node.dial()
+				w.ok(err)
+				w.ok(conn.SetDeadline(time.Now().Add(time.Minute)))
+				if _, err := io.WriteString(conn, startHead(tc.bearer, tc.bytes)+strings.Repeat(" ", tc.bytes)); err != nil {
+					t.Fatalf("%s, %d: the connection ends while the body is sent: %v", name, tc.status, err)
+				}
+				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil {
+					t.Fatalf("%s, %d: no answer: %v", name, tc.status, err)
+				}
+				resp.Body.Close()
+				conn.Close()
+				if resp.StatusCode != tc.status {
+					t.Errorf("%s: answered %d, want %d", name, resp.StatusCode, tc.status)
+				}
+			}
+		}
+	}
+}

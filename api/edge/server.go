@@ -69,6 +69,9 @@ func (s *Server) Drain() { s.draining.Store(true) }
 // requests in flight get a few seconds. It returns when all of that is over,
 // with l closed.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	lingering := newLingerListener(ctx, l)
+	defer lingering.waiting.Wait()
+	l = lingering
 	if s.cfg.TLS != nil {
 		l = tls.NewListener(l, s.cfg.TLS)
 	}

@@ -1,0 +1,111 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Limits of connections that the server has closed and reads from still.
+const (
+	lingerTime   = 3 * time.Second
+	lingerBytes  = 9 << 20 // The largest body by default, and what frames it.
+	maxLingering = 256
+	lingerShare  = 8 // The part of them that one address may have: an eighth.
+	lingerBuffer = 16 << 10
+)
+
+// lingerListener accepts connections that linger: closing one with unread bytes
+// resets it, and a client that still sends a body which was refused might never
+// read why.
+type lingerListener struct {
+	net.Listener
+
+	places  *budget
+	ctx     context.Context //nolint:containedctx // Of one call of Serve; nothing lingers after it.
+	waiting sync.WaitGroup
+}
+
+func newLingerListener(ctx context.Context, l net.Listener) *lingerListener {
+	return &lingerListener{Listener: l, ctx: ctx, places: newBudget(maxLingering, maxLingering/lingerShare)}
+}
+
+// Accept implements net.Listener.
+func (l *lingerListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	half, ok := conn.(halfConn)
+	if !ok {
+		return conn, nil
+	}
+	return &lingerConn{halfConn: half, listener: l}, nil
+}
+
+// halfConn is a connection of which one direction can be closed.
+type halfConn interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// lingerConn is a connection that lingers when it is closed.
+type lingerConn struct {
+	halfConn
+
+	listener *lingerListener
+	over     atomic.Bool // Nothing more comes from the client, or nothing reaches it.
+	closed   atomic.Bool
+}
+
+// Read implements net.Conn.
+func (c *lingerConn) Read(p []byte) (int, error) {
+	n, err := c.halfConn.Read(p)
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.over.Store(true)
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *lingerConn) Write(p []byte) (int, error) {
+	n, err := c.halfConn.Write(p)
+	if err != nil {
+		c.over.Store(true)
+	}
+	return n, err
+}
+
+// Close ends what is sent to the client. What it still sends is dropped for a
+// while, in the background.
+func (c *lingerConn) Close() error {
+	l := c.listener
+	if c.closed.Swap(true) || c.over.Load() || l.ctx.Err() != nil {
+		return c.halfConn.Close()
+	}
+	owner, _, _ := net.SplitHostPort(c.RemoteAddr().String()) //nolint:errcheck // One owner has all odd addresses.
+	if !l.places.take(owner, 1) {
+		return c.halfConn.Close()
+	}
+	l.waiting.Go(func() {
+		defer l.places.give(owner, 1)
+		c.linger(l.ctx)
+	})
+	return nil
+}
+
+// linger closes the connection when the client has, within the limits.
+func (c *lingerConn) linger(ctx context.Context) {
+	defer c.halfConn.Close()
+	if c.CloseWrite() != nil || c.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+		return
+	}
+	defer context.AfterFunc(ctx, func() { c.halfConn.Close() })()
+	rest := struct{ io.Reader }{io.LimitReader(c.halfConn, lingerBytes)}
+	_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, rest, make([]byte, lingerBuffer)) // The rest is unread.
+}
