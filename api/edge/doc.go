@@ -6,8 +6,10 @@
 // read within a budget (bodies.go), its credential is checked in one view of the
 // state (access.go, view.go), a repeat is recognised (operations.go), and its
 // rate is limited (pace.go). On a node without a replica it is relayed to a
-// server (relay.go). On the way back errors become statuses (errors.go) and
-// answers bytes (reply.go, events.go, list.go, download.go).
+// server (relay.go). What takes much memory waits for its turn (turns.go). On the
+// way back errors become statuses (errors.go) and answers bytes (reply.go,
+// answers.go, events.go, list.go, download.go). Connections linger when they are
+// closed (linger.go).
 //
 // Rules. It never imports api. It alone uses fasthttp, whose buffers are used
 // again: what a handler sees is copied. A request reads one view: the credential,
