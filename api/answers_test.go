@@ -133,7 +133,7 @@ func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 // them: more answers of their organization are refused until they hang up, and
 // other organizations get theirs.
 func TestUnreadAnswersShareABudget(t *testing.T) {
-	const output, fill = 12 << 20, 2 // In bytes, and answers that fit into the half of 64 MiB.
+	const output, fill = 6 << 20, 2 // In bytes, and answers that fit into the half of 32 MiB.
 	w := newWorld(t)
 	adas, bobs := w.running(w.adaKey), w.running(w.bobKey)
 	for _, id := range []compute.ExecutionID{adas, bobs} {

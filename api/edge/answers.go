@@ -18,11 +18,14 @@ const (
 	freeAnswer = 16 << 10
 	// maxAnswers is how many bytes of larger answers a node holds until they are
 	// written, beside those of operators and strangers.
-	maxAnswers      = 64 << 20
+	maxAnswers      = 32 << 20
 	answerShare     = 2 // The part that one organization, on a worker one credential, may have: a half.
 	operatorAnswers = 8 << 20
 	strangerAnswers = 8 << 20
 	strangerShare   = 4 // The part of strangerAnswers that one address may have: a quarter.
+	// expectedAnswer is what an owner must have left of its share before a large
+	// answer is built: whole records have about so many bytes.
+	expectedAnswer = 4 << 20
 )
 
 // answers bounds the bytes of large answers that wait for clients that read
@@ -49,7 +52,7 @@ func errManyAnswers() error {
 }
 
 // answerHold returns an empty reservation for the answer to r.
-func (s *Server) answerHold(r *Request) bodyHold {
+func (c *Core) answerHold(r *Request) bodyHold {
 	hold := bodyHold{refusal: errManyAnswers}
 	need := NeedNothing
 	if r.route != nil {
@@ -57,13 +60,13 @@ func (s *Server) answerHold(r *Request) bodyHold {
 	}
 	switch who := r.Caller; {
 	case need == NeedOperator:
-		hold.budget, hold.owner = s.answers.heldOperators, "operators"
+		hold.budget, hold.owner = c.answers.heldOperators, "operators"
 	case who.name() != "":
-		hold.budget, hold.owner = s.answers.held, who.Actor.Org.String()
-	case s.cfg.Relay != nil && (need == NeedCaller || need == NeedOrg):
-		hold.budget, hold.owner = s.answers.held, bearerName(r.bearer)
+		hold.budget, hold.owner = c.answers.held, who.Actor.Org.String()
+	case c.cfg.Relay != nil && (need == NeedCaller || need == NeedOrg):
+		hold.budget, hold.owner = c.answers.held, bearerName(r.bearer)
 	default:
-		hold.budget, hold.owner = s.answers.heldStrangers, r.IP
+		hold.budget, hold.owner = c.answers.heldStrangers, r.IP
 	}
 	return hold
 }
@@ -73,6 +76,7 @@ func (s *Server) answerHold(r *Request) bodyHold {
 func (s *Server) send(ctx *fasthttp.RequestCtx, r *Request, body []byte) error {
 	hold := s.answerHold(r)
 	if cap(body) > freeAnswer {
+		r.large = cap(body)
 		if err := hold.reserveUpToShare(cap(body)); err != nil {
 			return err
 		}

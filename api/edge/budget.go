@@ -36,6 +36,17 @@ func (b *budget) take(owner string, n int) bool {
 	return true
 }
 
+// fits reports whether take would reserve n more for owner, or the whole share if
+// that is less.
+func (b *budget) fits(owner string, n int) bool {
+	n = min(n, b.share)
+	if !b.take(owner, n) {
+		return false
+	}
+	b.give(owner, n)
+	return true
+}
+
 // give returns n of owner.
 func (b *budget) give(owner string, n int) {
 	b.mu.Lock()

@@ -46,10 +46,11 @@ type Request struct {
 	life   lifetime
 	cancel context.CancelFunc // Ends Ctx.
 
-	args map[string]string // Of the query, as they came.
-	raw  []byte            // The body as it came.
-	hold bodyHold          // The reservation for raw.
-	turn func()            // Ends the turn that the request has; nil for none. See turns.
+	args  map[string]string // Of the query, as they came.
+	raw   []byte            // The body as it came.
+	hold  bodyHold          // The reservation for raw.
+	large int               // Bytes of the answer, if it is large.
+	turn  func()            // Ends the turn that the request has; nil for none. See turns.
 
 	mediaType   string
 	encoding    string

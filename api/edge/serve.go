@@ -87,6 +87,7 @@ func (s *Server) serve(life lifetime, ctx *fasthttp.RequestCtx, rt *Route) {
 	}
 	if s.cfg.Relay != nil && !rt.Local {
 		s.relay(ctx, r)
+		s.leave(r)
 		return
 	}
 	s.respond(life, ctx, r)
@@ -98,7 +99,7 @@ func (s *Server) respond(life lifetime, ctx *fasthttp.RequestCtx, r *Request) {
 	r.conn = ctx.Conn()
 	r.Renew()
 	defer r.release()
-	defer func() { s.endTurn(r, max(0, ctx.Response.Header.ContentLength())) }()
+	defer s.endTurn(r)
 	answer, err := s.answer(r)
 	if r.sent {
 		ctx.SetConnectionClose()

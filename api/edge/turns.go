@@ -13,7 +13,7 @@ import (
 // served.
 const (
 	answersAtOnce = 8 // Large answers that are built at a time, one of each organization.
-	scrapesAtOnce = 2 // The same for strangers, one of each address.
+	scrapesAtOnce = 1 // The same for strangers.
 	decodesAtOnce = 4 // Large bodies that are decoded at a time, one of each organization.
 	largeBody     = 256 << 10
 
@@ -22,10 +22,10 @@ const (
 
 	// largeFactor is how many bytes of garbage a byte of a large body or answer
 	// leaves, about.
-	largeFactor = 4
+	largeFactor = 6
 	// maxGarbage is how many bytes of such garbage may lie on the heap, and
 	// garbageShare the part of the heap where that is more: a half.
-	maxGarbage   = 64 << 20
+	maxGarbage   = 32 << 20
 	garbageShare = 2
 )
 
@@ -50,10 +50,17 @@ func newTurns() *turns {
 // AwaitTurn waits until the request may build a large answer. Its turn ends when
 // the answer is encoded. A client that hangs up while it waits gets no answer.
 func (c *Core) AwaitTurn(r *Request) error {
+	turns, owner := c.turns.answers, r.Caller.Actor.Org.String()
 	if r.Caller.name() == "" && !r.Caller.Actor.Root {
-		return c.await(r, c.turns.scrapes, r.IP, errManyAnswers)
+		turns, owner = c.turns.scrapes, r.IP
 	}
-	return c.await(r, c.turns.answers, r.Caller.Actor.Org.String(), errManyAnswers)
+	if err := c.await(r, turns, owner, errManyAnswers); err != nil {
+		return err
+	}
+	if hold := c.answerHold(r); !hold.budget.fits(hold.owner, expectedAnswer) {
+		return errManyAnswers() // It would be built and not sent.
+	}
+	return nil
 }
 
 // awaitDecode waits until the request's body may be decoded, if it is large. Its
@@ -92,19 +99,23 @@ func (c *Core) await(r *Request, turns *loop.FairLimiter[string], owner string, 
 	return nil
 }
 
-// endTurn ends the turn of a request, if it has one, whose answer has so many
-// bytes.
-func (c *Core) endTurn(r *Request, answered int) {
+// endTurn ends the turn of a request, if it has one.
+func (c *Core) endTurn(r *Request) {
 	if r.turn == nil {
 		return
 	}
-	large := max(len(r.raw), answered)
+	c.leave(r)
+	r.turn()
+	r.turn = nil
+}
+
+// leave counts what the request leaves on the heap.
+func (c *Core) leave(r *Request) {
+	large := max(len(r.raw), r.large)
 	r.raw, r.Body = nil, nil
 	if large > largeBody {
 		c.turns.garbage.left(largeFactor * large)
 	}
-	r.turn()
-	r.turn = nil
 }
 
 // garbage has the heap collected when large bodies and answers leave much on it.
