@@ -83,6 +83,7 @@ func (s *Server) serve(life lifetime, ctx *fasthttp.RequestCtx, rt *Route) {
 	defer r.hold.shrink(0)
 	if err := s.receive(ctx, r); err != nil {
 		s.failBody(ctx, r, err)
+		s.dropBody(r)
 		return
 	}
 	if s.cfg.Relay != nil && !rt.Local {

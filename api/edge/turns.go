@@ -118,6 +118,15 @@ func (c *Core) leave(r *Request) {
 	}
 }
 
+// dropBody counts the part of a large body that came before it was refused: its
+// buffer, and the smaller ones before that.
+func (c *Core) dropBody(r *Request) {
+	if cap(r.raw) > largeBody {
+		c.turns.garbage.left(2 * cap(r.raw))
+	}
+	r.raw = nil
+}
+
 // garbage has the heap collected when large bodies and answers leave much on it.
 // Left to itself it grows by as much as is live, reservations included.
 type garbage struct {
