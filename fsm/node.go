@@ -8,21 +8,18 @@ import (
 // changesKept is how many changes of nodes are remembered at least.
 const changesKept = 4096
 
-// nodeRecords is the table of nodes with what changed in it last. The memory is
-// no part of the state: it makes reading faster, and is empty after a restore.
+// nodeRecords is the table of nodes with what changed in it last.
 type nodeRecords struct {
 	store.Records[compute.NodeID, compute.Node]
 
-	origin  *int             // One for each life of the table.
-	changed []compute.NodeID // In the order of change; views share the array.
-	dropped uint64           // How many changes came before those.
-	whole   uint64           // A node came or went with this change.
+	changes changeLog[compute.NodeID]
+	whole   uint64 // A node came or went with this change.
 }
 
 func newNodeRecords() nodeRecords {
 	return nodeRecords{
 		Records: store.NewRecords(byNode, func(n *compute.Node) compute.NodeID { return n.ID }),
-		origin:  new(int),
+		changes: newChangeLog[compute.NodeID](changesKept),
 	}
 }
 
@@ -38,17 +35,10 @@ func (r *nodeRecords) drop(id compute.NodeID) {
 	r.note(id, true)
 }
 
-// note remembers a change. Views have the front of the same array, which is
-// never written again; when it is long, its end moves to a new one.
+// note remembers a change.
 func (r *nodeRecords) note(id compute.NodeID, whole bool) {
-	if len(r.changed) >= 2*changesKept {
-		kept := r.changed[len(r.changed)-changesKept:]
-		r.dropped += uint64(len(r.changed) - changesKept)
-		r.changed = append(make([]compute.NodeID, 0, 2*changesKept), kept...)
-	}
-	r.changed = append(r.changed, id)
-	if whole {
-		r.whole = r.dropped + uint64(len(r.changed))
+	if change := r.changes.note(id); whole {
+		r.whole = change
 	}
 }
 
@@ -59,10 +49,5 @@ func (r *nodeRecords) note(id compute.NodeID, whole bool) {
 func (v *nodeTables) NodesChanged(
 	since compute.Revision,
 ) (changed []compute.NodeID, now compute.Revision, complete bool) {
-	r := &v.nodes
-	now = compute.Revision{Origin: r.origin, Change: r.dropped + uint64(len(r.changed))}
-	if since.Origin != any(r.origin) || since.Change < max(r.dropped, r.whole) || since.Change > now.Change {
-		return nil, now, false
-	}
-	return r.changed[since.Change-r.dropped:], now, true
+	return v.nodes.changes.since(since, v.nodes.whole)
 }

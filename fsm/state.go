@@ -75,6 +75,7 @@ type (
 		history           store.PackedIndex[historyKey, compute.Execution]
 		live              store.Index[historyKey, compute.Execution]
 		queue             store.Index[queueKey, compute.Execution]
+		queueChanges      changeLog[compute.ExecutionID]
 		pendingSelections store.Index[priorityKey, compute.Execution]   // Parents with a queue message.
 		runningSelections store.Index[priorityKey, compute.Execution]   // Parents whose children run.
 		growing           store.Index[timeKey, compute.Execution]       // Placed, by when the hold has to grow.
@@ -295,8 +296,8 @@ func (v *View) makeIndexes() {
 		historyKeyOf, always[compute.Execution])
 	v.live = store.NewIndex(byHistoryKey, historyKeyOf,
 		func(e *compute.Execution) bool { return !e.Status.Terminal() })
-	v.queue = store.NewIndex(byQueueKey, queueKeyOf,
-		func(e *compute.Execution) bool { return e.Status == compute.StatusQueued })
+	v.queue = store.NewIndex(byQueueKey, queueKeyOf, queued)
+	v.queueChanges = newChangeLog[compute.ExecutionID](queueChangesKept)
 	v.pendingSelections = store.NewIndex(byPriorityKey, priorityKeyOf,
 		func(e *compute.Execution) bool {
 			return e.Kind == compute.KindSelection && e.Status == compute.StatusPending
@@ -320,6 +321,8 @@ func (v *View) makeIndexes() {
 }
 
 func always[V any](*V) bool { return true }
+
+func queued(e *compute.Execution) bool { return e.Status == compute.StatusQueued }
 
 func historyKeyOf(e *compute.Execution) historyKey { return historyKey{e.Org, e.SubmitIndex, e.ID} }
 
@@ -405,6 +408,9 @@ func (s *execution) follow(before, after *compute.Execution) {
 	s.history.Update(before, after)
 	s.live.Update(before, after)
 	s.queue.Update(before, after)
+	if before != nil && queued(before) || after != nil && queued(after) {
+		s.queueChanges.note(cmp.Or(after, before).ID)
+	}
 	s.pendingSelections.Update(before, after)
 	s.runningSelections.Update(before, after)
 	s.growing.Update(before, after)

@@ -352,6 +352,29 @@ func (v *executionTables) Line(
 	return out
 }
 
+// Queued returns an execution of the queue.
+func (v *executionTables) Queued(id compute.ExecutionID) (*compute.Execution, bool) {
+	e, ok := v.executions.Table.Get(id) // Queued ones are never cold.
+	if !ok || !queued(e) {
+		return nil, false
+	}
+	return e, true
+}
+
+// queueChangesKept is how many changes of the queue are remembered at least: those
+// of a few of the largest plans.
+const queueChangesKept = 8192
+
+// QueueChanged returns the executions that joined or left the queue or whose
+// record there differs since a revision that a view has returned, some of them
+// more than once, and the revision of v. It is not complete when that is too
+// long ago; the zero revision is always.
+func (v *executionTables) QueueChanged(
+	since compute.Revision,
+) (changed []compute.ExecutionID, now compute.Revision, complete bool) {
+	return v.queueChanges.since(since, 0)
+}
+
 // QueueLen returns how many executions are queued.
 func (v *executionTables) QueueLen() int { return v.queue.Len() }
 

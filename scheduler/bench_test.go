@@ -5,8 +5,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"berth/compute"
+	"berth/fsm"
 	"berth/scheduler"
 )
 
@@ -134,5 +136,64 @@ func BenchmarkFullCluster(b *testing.B) {
 	p := scheduler.NewPacker()
 	for b.Loop() {
 		p.Pack(v)
+	}
+}
+
+// waitingCluster returns a full cluster of a real state machine behind which n
+// executions wait for GPUs: of two organizations, two priorities, five profiles
+// and three time limits. Their reasons are recorded.
+func waitingCluster(tb testing.TB, n int) *cluster {
+	c := newCluster(tb, []string{"h100", "h100"}, []string{"t4", "t4", "t4", "t4"}, []string{"a100", "a100"}, []string{"l40s"})
+	c.must(fsm.SetSettings{Term: 1, Settings: fsm.Settings{
+		SignupGrant: 1_000_000 * compute.Credit, Queued: 1_000_000, TimeoutMax: 10 * time.Hour,
+		StopGrace: 10 * time.Second, PreemptNotice: 30 * time.Second, PreemptMinRun: time.Minute, ShareHalfLife: time.Hour,
+	}})
+	for _, profile := range []string{"h100.2x", "t4.4x", "a100.2x"} {
+		c.submit(profile, limited(time.Hour))
+	}
+	c.pack()
+	users := []fsm.Actor{c.user("one"), c.user("two")}
+	rng := rand.New(rand.NewPCG(44, 1))
+	for range n {
+		c.actor = users[rng.IntN(len(users))]
+		profile := []string{"h100", "h100.2x", "t4.500m", "t4.2x", "a100"}[rng.IntN(5)]
+		limit := []time.Duration{10 * time.Minute, 30 * time.Minute, 2 * time.Hour}[rng.IntN(3)]
+		c.submit(profile, prioritized(10*rng.IntN(2)), limited(limit))
+	}
+	c.pack()
+	return c
+}
+
+// BenchmarkLongQueue is a pass over executions of which none fits: again at the
+// same view, with one more that has to wait, and with one that is placed.
+func BenchmarkLongQueue(b *testing.B) {
+	for _, n := range []int{0, 20_000} {
+		c := waitingCluster(b, n)
+		p := scheduler.NewPacker()
+		p.Pack(c.machine.View())
+		b.Run(fmt.Sprintf("waiting=%d/same", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Pack(c.machine.View())
+			}
+		})
+		for name, profile := range map[string]string{"submit": "t4", "start": "cpu"} {
+			b.Run(fmt.Sprintf("waiting=%d/%s", n, name), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					b.StopTimer()
+					id := c.submit(profile)
+					v := c.machine.View()
+					b.StartTimer()
+					plan := p.Pack(v)
+					b.StopTimer()
+					c.must(fsm.CommitPlan{Term: 1, ViewIndex: v.Index(), Plan: plan})
+					if profile == "cpu" {
+						c.finish(id, time.Millisecond)
+					}
+					b.StartTimer()
+				}
+			})
+		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/compute/capacity"
+	"berth/scheduler/queue"
 )
 
 // NoFit is the score of a node that does not take a request.
@@ -27,6 +29,31 @@ func ScoreAll(nodes []*compute.Node, mix *compute.Mix, r *compute.Request) (scor
 		scores, devices = append(scores, score), append(devices, on)
 	}
 	return scores, devices
+}
+
+// PackAll returns the plan of a pass of p that decides about every execution of
+// the queue.
+func PackAll(p *Packer, v View) compute.Plan {
+	s := p.newPass(v)
+	s.reserveSoftly(queue.InOrder(v).Next)
+	all := queue.InOrder(v)
+	for len(s.plan.Assignments) < MaxAssignments {
+		e := all.Next()
+		if e == nil || s.shares > 0 && s.shares+e.Request.GPUs > MaxShares {
+			break
+		}
+		if s.decide(e) {
+			all.Placed()
+		}
+	}
+	return s.plan
+}
+
+// Decisions returns how many executions a pass of p over v decides about.
+func Decisions(p *Packer, v View) int {
+	n := 0
+	p.packTraced(v, func(*Packer, *compute.Execution, *capacity.Shape) { n++ })
+	return n
 }
 
 // PreemptTries returns how many sets of attempts a pass over v tries.

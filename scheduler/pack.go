@@ -5,6 +5,7 @@ import (
 
 	"berth/compute"
 	"berth/compute/capacity"
+	"berth/scheduler/queue"
 )
 
 // Limits of one plan. Encoded it stays below 200 KiB. A plan costs the same
@@ -65,17 +66,47 @@ func (p *Packer) newPass(v View) *pass {
 // walk decides about the executions in the order of the queue, up to the limits
 // of a plan.
 func (s *pass) walk() {
-	s.reserveSoftly()
-	queue := newQueueWalk(s.view)
+	s.reserveSoftly(s.packer.queue.Walk(s.view, nil).Next)
+	walk := s.packer.queue.Walk(s.view, s.softlyReserved())
 	for len(s.plan.Assignments) < MaxAssignments {
-		e := queue.next()
+		e := walk.Next()
 		if e == nil || s.shares > 0 && s.shares+e.Request.GPUs > MaxShares {
 			return
 		}
-		if s.decide(e) {
-			queue.given(e)
-		}
+		walk.Decided(s.outcome(e))
 	}
+}
+
+// outcome decides about e and returns what that means for the executions behind
+// it. If the decision has changed nothing, the next one of the same class has
+// the same outcome. Caches of what does not fit any more are no change: they
+// hold for e, and so for its class.
+func (s *pass) outcome(e *compute.Execution) queue.Outcome {
+	state, effort := s.state(), s.effort()
+	placed := s.decide(e)
+	switch {
+	case placed:
+		return queue.Placed
+	case s.state() != state:
+		return queue.Changed
+	case s.effort() != effort:
+		return queue.Again
+	}
+	return queue.Same
+}
+
+// passState counts what the decisions of a pass have changed for later ones.
+type passState struct{ assignments, reserved, soft, promises int }
+
+func (s *pass) state() passState {
+	return passState{len(s.plan.Assignments), len(s.reserved), len(s.soft), s.quotas.promises}
+}
+
+// passEffort counts what a pass does only so often.
+type passEffort struct{ waiting, searched, lifts int }
+
+func (s *pass) effort() passEffort {
+	return passEffort{len(s.plan.Waiting), s.searched, s.lifts}
 }
 
 // pass is one walk through the queue.

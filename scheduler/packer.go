@@ -5,6 +5,7 @@ import (
 
 	"berth/compute"
 	"berth/compute/capacity"
+	"berth/scheduler/queue"
 )
 
 // Packer computes plans and caches scores between them. A plan depends on its
@@ -12,6 +13,7 @@ import (
 // one. It must not be used by two goroutines at once.
 type Packer struct {
 	board
+	queue    *queue.Queue
 	revision compute.Revision // Of the node records in the slots.
 	given    []int32          // Nodes that the last pass gave something of.
 
@@ -21,14 +23,23 @@ type Packer struct {
 }
 
 // NewPacker returns a Packer with empty caches.
-func NewPacker() *Packer { return &Packer{board: newBoard()} }
+func NewPacker() *Packer {
+	b := newBoard()
+	return &Packer{board: b, queue: queue.New(b.types)}
+}
 
-// sync brings the slots up to the view's nodes, and undoes what the last pass
-// gave away.
+// sync brings the copy of the queue and the slots up to the view, and undoes
+// what the last pass gave away.
 func (p *Packer) sync(v View) {
 	if len(p.types.Sets) > maxSets {
 		*p = *NewPacker()
 	}
+	p.queue.Sync(v)
+	p.syncNodes(v)
+}
+
+// syncNodes brings the slots up to the view's nodes.
+func (p *Packer) syncNodes(v View) {
 	p.setMix(v.Mix())
 	changed, now, complete := v.NodesChanged(p.revision)
 	p.revision = now

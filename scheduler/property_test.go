@@ -147,6 +147,9 @@ func (h *history) check() {
 	if remembered := h.packer.Pack(v); !reflect.DeepEqual(remembered, plan) {
 		h.tb.Fatalf("memory changed the plan:\n%+v\nnot\n%+v", remembered, plan)
 	}
+	if all := scheduler.PackAll(scheduler.NewPacker(), v); !reflect.DeepEqual(all, plan) {
+		h.tb.Fatalf("skipping changed the plan:\n%+v\nnot\n%+v", plan, all)
+	}
 	want := new(oracle).pack(v, scheduler.MaxAssignments)
 	if len(want) != len(plan.Assignments) || len(want) > 0 && !reflect.DeepEqual(want, plan.Assignments) {
 		h.tb.Fatalf("the rules lead to\n%+v\nnot to\n%+v", want, plan.Assignments)

@@ -21,6 +21,8 @@ type quotaLoads struct {
 	view    View
 	granted map[compute.OrgID][]*quota
 	started map[compute.OrgID][]holding // What this pass placed.
+
+	promises int // How many were made.
 }
 
 // holding is a placed execution that counts in quotas, and its latest end.
@@ -87,6 +89,7 @@ func (l *quotaLoads) promise(e *compute.Execution, at compute.Instant) {
 	}
 	for _, q := range kept {
 		q.promised, q.from = held, from
+		l.promises++
 	}
 }
 

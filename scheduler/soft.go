@@ -26,11 +26,10 @@ type softReservation struct {
 
 // reserveSoftly makes soft reservations for blocked executions with several
 // GPUs that will get a reservation. The execution's record says that it was
-// blocked, so a plan still depends on the view alone.
-func (s *pass) reserveSoftly() {
-	queue := newQueueWalk(s.view)
+// blocked, so a plan still depends on the view alone. Next yields the queue.
+func (s *pass) reserveSoftly(next func() *compute.Execution) {
 	for range maxSoftSearched {
-		e := queue.next()
+		e := next()
 		if e == nil {
 			break
 		}
@@ -49,6 +48,15 @@ func (s *pass) reserveSoftly() {
 		}
 	}
 	clear(s.promises)
+}
+
+// softlyReserved returns the executions with soft reservations.
+func (s *pass) softlyReserved() []compute.ExecutionID {
+	out := make([]compute.ExecutionID, len(s.soft))
+	for i := range s.soft {
+		out[i] = s.soft[i].execution
+	}
+	return out
 }
 
 // softRoom returns the capacity that q has at present, or will have first.

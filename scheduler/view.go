@@ -32,9 +32,16 @@ type View interface {
 	// and their organizations by id; none when no execution waits there.
 	Lines(below int) (priority int, orgs []compute.OrgID)
 	// Line returns at most limit executions of an organization that wait at a
-	// priority, the oldest first, those behind after if it is not nil. Order
-	// gives the order of the whole queue.
+	// priority, the oldest first, those behind after if it is not nil. Package
+	// queue gives the order of the whole queue.
 	Line(priority int, org compute.OrgID, after *compute.Execution, limit int) []*compute.Execution
+	// Queued returns an execution of the queue.
+	Queued(id compute.ExecutionID) (*compute.Execution, bool)
+	// QueueChanged returns the executions that joined or left the queue or whose
+	// record there differs since a revision that an earlier view returned, some
+	// perhaps more than once, and the revision of this view. It is not complete
+	// when the view does not know.
+	QueueChanged(since compute.Revision) (changed []compute.ExecutionID, now compute.Revision, complete bool)
 	// Share returns the fair-share record of an organization.
 	Share(org compute.OrgID) compute.Share
 	// Quotas returns the quotas of an organization: its own first, complete,

@@ -33,6 +33,7 @@ type world struct {
 	parents []*compute.Execution
 	learner compute.Learner
 	past    map[uint64][]*compute.Node // The nodes of each view, by its index.
+	queues  map[uint64][]*compute.Execution
 
 	shares map[compute.OrgID]compute.Share // Used and Weight; Rate is of what lives.
 	quotas []compute.Quota
@@ -46,6 +47,7 @@ func newWorld(tb testing.TB, nodes ...*compute.Node) *world {
 		known:  map[compute.ExecutionID]*compute.Execution{},
 		limits: map[compute.OrgID]int{},
 		past:   map[uint64][]*compute.Node{},
+		queues: map[uint64][]*compute.Execution{},
 		shares: map[compute.OrgID]compute.Share{},
 	}
 	for _, n := range nodes {
@@ -273,7 +275,7 @@ func (w *world) view() *fakeView {
 		mix:    w.learner.Mix(), world: w,
 		shares: maps.Clone(w.shares), quotas: slices.Clone(w.quotas),
 	}
-	w.past[w.index] = w.nodes
+	w.past[w.index], w.queues[w.index] = w.nodes, w.queue
 	for e := range w.live {
 		v.live = append(v.live, w.known[e])
 	}
@@ -367,6 +369,35 @@ func (v *fakeView) NodesChanged(since compute.Revision) ([]compute.NodeID, compu
 		}
 	}
 	return changed, now, true
+}
+
+// QueueChanged compares with the queue of an earlier view of the same world.
+func (v *fakeView) QueueChanged(since compute.Revision) ([]compute.ExecutionID, compute.Revision, bool) {
+	now := compute.Revision{Origin: v.world, Change: v.index}
+	if v.world == nil || since.Origin != any(v.world) || since.Change > v.index {
+		return nil, now, false
+	}
+	var changed []compute.ExecutionID
+	before := map[compute.ExecutionID]*compute.Execution{}
+	for _, e := range v.world.queues[since.Change] {
+		before[e.ID] = e
+	}
+	for _, e := range v.queue {
+		if before[e.ID] != e {
+			changed = append(changed, e.ID)
+		}
+		delete(before, e.ID)
+	}
+	return slices.AppendSeq(changed, maps.Keys(before)), now, true
+}
+
+// Queued returns one execution of the queue.
+func (v *fakeView) Queued(id compute.ExecutionID) (*compute.Execution, bool) {
+	i := slices.IndexFunc(v.queue, func(e *compute.Execution) bool { return e.ID == id })
+	if i < 0 {
+		return nil, false
+	}
+	return v.queue[i], true
 }
 
 func (v *fakeView) Mix() *compute.Mix              { return v.mix }

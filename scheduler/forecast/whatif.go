@@ -167,6 +167,14 @@ func (o *overlay) Line(priority int, org compute.OrgID, after *compute.Execution
 	return line[:min(limit, len(line))]
 }
 
+// Queued reports none: QueueChanged names none.
+func (o *overlay) Queued(compute.ExecutionID) (*compute.Execution, bool) { return nil, false }
+
+// QueueChanged reports that anything may have changed.
+func (o *overlay) QueueChanged(compute.Revision) ([]compute.ExecutionID, compute.Revision, bool) {
+	return nil, compute.Revision{}, false
+}
+
 // Share includes started executions.
 func (o *overlay) Share(org compute.OrgID) compute.Share {
 	share := o.View.Share(org)

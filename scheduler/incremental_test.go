@@ -1,0 +1,218 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/scheduler"
+	"berth/testsize"
+)
+
+// story is a random history of a real state machine, with a Packer that follows
+// it.
+type story struct {
+	*simulation
+
+	rng    *rand.Rand
+	users  []fsm.Actor
+	nodes  int
+	packer *scheduler.Packer
+}
+
+func newStory(tb testing.TB, seed uint64) *story {
+	s := &story{rng: rand.New(rand.NewPCG(seed, 77)), packer: scheduler.NewPacker(), nodes: 1}
+	s.simulation = newSimulation(tb, s.hardware())
+	for range s.rng.IntN(4) {
+		s.join()
+	}
+	s.users = []fsm.Actor{s.actor, s.user("bob"), s.user("cyd")}[:1+s.rng.IntN(3)]
+	return s
+}
+
+// hardware returns the GPUs of a random node.
+func (s *story) hardware() []string {
+	return [][]string{
+		{"t4", "t4"}, {"t4", "t4", "t4", "t4"}, {"h100", "h100", "h100", "h100"}, {"h100", "h100", "t4"}, {"a100"},
+	}[s.rng.IntN(5)]
+}
+
+func (s *story) join() {
+	s.addNode(s.nodes, s.hardware())
+	s.nodes++
+}
+
+// node returns a random node.
+func (s *story) node() *compute.Node {
+	at := s.rng.IntN(s.nodes)
+	for n := range s.machine.View().Nodes() {
+		if at--; at < 0 {
+			return n
+		}
+	}
+	return nil
+}
+
+func (s *story) op() fsm.Op { return fsm.Op{ID: compute.OpID{UUID: s.uuid()}, Org: s.actor.Org} }
+
+// work submits up to n executions. Those that fit on no node are refused.
+func (s *story) work(n int) {
+	profiles := []string{
+		"t4", "t4.2x", "t4.4x", "t4.500m", "t4.300m", "h100", "h100.2x", "h100.4x", "a100", "cpu", "cpu.4x", "cpu.8x",
+	}
+	profiles = profiles[s.rng.IntN(len(profiles)):]
+	for range 1 + s.rng.IntN(n) {
+		s.actor = s.users[s.rng.IntN(len(s.users))]
+		s.apply(fsm.Submit{Op: s.op(), Actor: s.actor, Execution: compute.Execution{
+			ID: compute.ExecutionID{UUID: s.uuid()}, Profile: profiles[s.rng.IntN(len(profiles))],
+			Priority:    10 * max(s.rng.IntN(5)-2, 0),
+			Timeout:     []time.Duration{time.Minute, 10 * time.Minute, 2 * time.Hour}[s.rng.IntN(3)],
+			Tags:        [][]string{nil, {"red"}, {"blue", "red"}, {"green"}}[s.rng.IntN(4)],
+			Preemptible: s.rng.IntN(3) == 0, MaxRetries: s.rng.IntN(3),
+		}})
+	}
+}
+
+// end starts or ends some of the live attempts.
+func (s *story) end() {
+	for n := range s.machine.View().Nodes() {
+		for _, w := range s.machine.View().Work(n.ID) {
+			switch s.rng.IntN(4) {
+			case 0:
+				s.apply(fsm.StartAttempt{Node: n.ID, Start: compute.AttemptStart{
+					Execution: w.Execution.ID, Epoch: w.Attempt.Epoch, ExecletAt: s.now, StartedAt: s.now,
+				}})
+			case 1:
+				o := compute.Outcome{
+					Execution: w.Execution.ID, Epoch: w.Attempt.Epoch, Status: compute.StatusCompleted, Ran: true, Duration: time.Second,
+				}
+				if s.rng.IntN(3) == 0 {
+					o.Status, o.Reason, o.Ran = compute.StatusSystemFailure, compute.ReasonStartFailed, false
+				}
+				s.apply(fsm.FinishAttempt{Node: n.ID, Outcome: o})
+			}
+		}
+	}
+}
+
+// change changes something about nodes, quotas or single executions.
+func (s *story) change() {
+	n, root := s.node(), fsm.Actor{Root: true}
+	switch s.rng.IntN(7) {
+	case 0:
+		s.apply(fsm.SetNodeState{Term: 1, Node: n.ID, State: compute.NodeState(s.rng.IntN(2))})
+	case 1:
+		s.apply(fsm.DrainNode{Op: s.op(), Actor: root, Node: n.ID, Drained: s.rng.IntN(2) == 0})
+	case 2:
+		lost := fsm.LoseAttempts{Term: 1, Node: n.ID}
+		for _, w := range s.machine.View().Work(n.ID) {
+			lost.Attempts = append(lost.Attempts, fsm.AttemptRef{Execution: w.Execution.ID, Epoch: w.Attempt.Epoch})
+		}
+		s.apply(fsm.SetNodeState{Term: 1, Node: n.ID, State: compute.NodeDown})
+		s.apply(lost)
+	case 3:
+		if s.nodes < 6 {
+			s.join()
+		}
+	case 4, 5:
+		q := compute.Quota{Org: s.users[s.rng.IntN(len(s.users))].Org}
+		if q.Tag = []string{"", "red", "blue", "green"}[s.rng.IntN(4)]; q.Tag == "" {
+			q.Weight = []int{0, 50, 300}[s.rng.IntN(3)]
+		}
+		q.Concurrent, q.MilliGPU = []int{0, 0, 2, 5}[s.rng.IntN(4)], []int64{0, 0, 2000, 4000}[s.rng.IntN(4)]
+		s.apply(fsm.SetQuota{Op: s.op(), Actor: root, Quota: q})
+	default:
+		for e := range s.machine.View().Queue() {
+			if s.rng.IntN(8) == 0 {
+				s.apply(fsm.StopExecution{Op: s.op(), Actor: root, Execution: e.ID, Stop: compute.StopHard})
+			}
+		}
+	}
+}
+
+// step changes something.
+func (s *story) step() {
+	switch s.rng.IntN(10) {
+	case 0, 1, 2:
+		s.work(6)
+	case 3:
+		s.work(40)
+	case 4, 5, 6:
+		s.end()
+	case 7:
+		s.until(s.machine.View().Now().Add(time.Duration(s.rng.IntN(1200)) * time.Second))
+	default:
+		s.change()
+	}
+}
+
+// check compares the plans for the newest view and commits the plan, most of the
+// time.
+func (s *story) check() compute.Plan {
+	s.tb.Helper()
+	v := s.machine.View()
+	want := scheduler.PackAll(scheduler.NewPacker(), v)
+	if got := s.packer.Pack(v); !reflect.DeepEqual(got, want) {
+		s.tb.Fatalf("with what it remembers the plan is\n%+v\nand without it\n%+v", got, want)
+	}
+	if s.rng.IntN(4) == 0 {
+		if got := scheduler.Pack(v); !reflect.DeepEqual(got, want) {
+			s.tb.Fatalf("in one pass the plan is\n%+v\nand without skipping\n%+v", got, want)
+		}
+	}
+	if s.rng.IntN(8) > 0 && !want.Empty() {
+		s.apply(fsm.CommitPlan{Term: 1, ViewIndex: v.Index(), Plan: want})
+	}
+	return want
+}
+
+// TestIncrementalPlanIsTheFullOne holds that skipping never changes a plan: one
+// Packer follows a history and skips the executions whose class waits as before,
+// while another pass reads the whole queue and decides about every execution.
+func TestIncrementalPlanIsTheFullOne(t *testing.T) {
+	var assigned, preempted, waiting, ahead int
+	for seed := range testsize.Pick(uint64(150), 10_000) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			s := newStory(t, seed)
+			for range 25 {
+				s.step()
+				for range 1 + s.rng.IntN(3) {
+					plan := s.check()
+					assigned += len(plan.Assignments)
+					preempted += len(plan.Preemptions)
+					waiting += len(plan.Waiting)
+					if len(plan.Assignments) > 0 && s.machine.View().QueueLen() > 0 {
+						ahead++
+					}
+				}
+			}
+		})
+	}
+	t.Logf("%d assigned, %d preempted, %d with a new reason to wait, %d plans before others that wait", assigned, preempted, waiting, ahead)
+	if assigned == 0 || preempted == 0 || waiting == 0 || ahead == 0 {
+		t.Error("the histories do not reach everything that a plan has")
+	}
+}
+
+// TestBlockedClassIsDecidedOnce holds that a pass does not decide about every
+// execution of a long queue, whatever is placed behind it.
+func TestBlockedClassIsDecidedOnce(t *testing.T) {
+	const waiting = 600
+	c := waitingCluster(t, waiting)
+	p := scheduler.NewPacker()
+	if n := scheduler.Decisions(p, c.machine.View()); n == 0 || n > waiting/3 {
+		t.Errorf("the first pass decides %d times about %d executions", n, waiting)
+	}
+	id := c.submit("cpu")
+	v := c.machine.View()
+	if n := scheduler.Decisions(p, v); n > waiting/3 {
+		t.Errorf("a pass with one more decides %d times", n)
+	}
+	if plan := p.Pack(v); len(plan.Assignments) != 1 || plan.Assignments[0].Execution != id {
+		t.Errorf("the last of the queue fits, and the plan is %+v", plan)
+	}
+}

@@ -1,0 +1,189 @@
+package queue
+
+import (
+	"container/heap"
+	"slices"
+
+	"berth/compute"
+)
+
+// Outcome is what became of the execution that a walk returned last, for those
+// behind it.
+type Outcome int
+
+// The outcomes.
+const (
+	// Again means that the next one of its class may have another outcome.
+	Again Outcome = iota
+	// Same means that every later one of its class would wait in the same way,
+	// for the reason that is recorded, until something changes.
+	Same
+	// Changed means that everything may have another outcome from here on.
+	Changed
+	// Placed is Changed by a placement, which counts for fair share.
+	Placed
+)
+
+// Walk is a walk through a queue in its order. It skips executions whose class
+// has shown that they wait as before. There is one walk of a Queue at a time.
+type Walk struct {
+	queue   *Queue
+	view    View
+	level   int // The next one.
+	lines   activeLines
+	resting []*line // Lines with skipped classes.
+	usage   usages
+	kept    map[*class][]int
+	out     *line // Whose head was returned last, still on top; nil for none.
+}
+
+// Walk returns a walk from the head of the queue. Kept executions are returned
+// even if their class is skipped. The view is that of the last Sync.
+func (q *Queue) Walk(v View, kept []compute.ExecutionID) *Walk {
+	w := &Walk{queue: q, view: v, usage: usages{}}
+	for _, id := range kept {
+		if m := q.members[id]; m != nil {
+			w.keep(m)
+		}
+	}
+	return w
+}
+
+// keep adds the position of a member to those that are returned.
+func (w *Walk) keep(m *member) {
+	if w.kept == nil {
+		w.kept = map[*class][]int{}
+	}
+	at, _ := slices.BinarySearchFunc(m.class.members, m, compareMembers)
+	list := w.kept[m.class]
+	i, _ := slices.BinarySearch(list, at)
+	w.kept[m.class] = slices.Insert(list, i, at)
+}
+
+// Next returns the next execution, nil behind the last one. Its outcome is Again
+// unless Decided says otherwise before the next call.
+func (w *Walk) Next() *compute.Execution {
+	if w.out != nil {
+		w.Decided(Again)
+	}
+	for len(w.lines) == 0 {
+		if !w.descend() {
+			return nil
+		}
+	}
+	w.out = w.lines[0]
+	return w.out.active[0].head().execution
+}
+
+// Decided moves on, given the outcome for the execution that Next returned last.
+func (w *Walk) Decided(o Outcome) {
+	l := w.out
+	w.out = nil
+	c := l.active[0]
+	m := c.head()
+	c.next++
+	if o == Same && !c.skipped {
+		c.skipped, c.resume = true, c.next
+		if len(l.skipped) == 0 {
+			w.resting = append(w.resting, l)
+		}
+		l.skipped = append(l.skipped, c)
+	}
+	if c.skipped {
+		c.next = w.nextKept(c)
+	}
+	w.moved(c)
+	if o >= Changed {
+		w.resume(l, m)
+	}
+	if o == Placed {
+		l.usage.add(m.execution.FairPrice())
+		if l.pos >= 0 {
+			heap.Fix(&w.lines, l.pos)
+		}
+	}
+}
+
+// nextKept returns the position of the next kept member of c, behind the last
+// one when there is none.
+func (w *Walk) nextKept(c *class) int {
+	for _, at := range w.kept[c] {
+		if at >= c.next {
+			return at
+		}
+	}
+	return len(c.members)
+}
+
+// moved restores the order of the heaps after a change of the next member of c.
+func (w *Walk) moved(c *class) {
+	l := c.line
+	switch more := c.next < len(c.members); {
+	case more && c.pos < 0:
+		heap.Push(&l.active, c)
+	case more:
+		heap.Fix(&l.active, c.pos)
+	case c.pos >= 0:
+		heap.Remove(&l.active, c.pos)
+	}
+	switch more := len(l.active) > 0; {
+	case more && l.pos < 0:
+		heap.Push(&w.lines, l)
+	case more:
+		heap.Fix(&w.lines, l.pos)
+	case l.pos >= 0:
+		heap.Remove(&w.lines, l.pos)
+	}
+}
+
+// resume ends the skipping of all classes, where a walk that skips nothing is
+// once it has returned m of line l: behind all of a line with less usage, behind
+// the older ones of a line with the same, and where it was in the others.
+func (w *Walk) resume(l *line, m *member) {
+	for _, r := range w.resting {
+		usage := 0
+		if r != l {
+			usage = r.usage.compare(l.usage)
+		}
+		for _, c := range r.skipped {
+			c.skipped = false
+			switch {
+			case usage < 0:
+				c.next = len(c.members)
+			case usage == 0:
+				c.next = c.firstAfter(c.resume, m)
+			default:
+				c.next = c.resume
+			}
+			w.moved(c)
+		}
+		r.skipped = r.skipped[:0]
+	}
+	w.resting = w.resting[:0]
+}
+
+// descend moves to the next lower priority and reports whether there is one.
+func (w *Walk) descend() bool {
+	if w.level == len(w.queue.levels) {
+		return false
+	}
+	for _, l := range w.queue.levels[w.level].lines {
+		l.begin(w.usage.of(w.view, l.org))
+		l.pos = len(w.lines)
+		w.lines = append(w.lines, l)
+	}
+	heap.Init(&w.lines)
+	w.resting = w.resting[:0]
+	w.level++
+	return true
+}
+
+// begin moves a line to its head.
+func (l *line) begin(u *usage) {
+	l.usage, l.skipped, l.active = u, l.skipped[:0], l.active[:0]
+	for i, c := range l.classes {
+		c.next, c.skipped, c.pos = 0, false, i
+		l.active = append(l.active, c)
+	}
+	heap.Init(&l.active)
+}
