@@ -18,8 +18,9 @@ import (
 const DefaultTick = time.Second
 
 const (
-	maxTaken = 64               // Queue messages of GPU selections per step.
-	minRest  = time.Millisecond // A shorter computation needs no rest.
+	maxTaken = 64                     // Queue messages of GPU selections per step.
+	minRest  = 100 * time.Microsecond // A shorter computation needs no rest.
+	idleRest = 3                      // Rests for each computation without a plan.
 )
 
 // Config is what a Loop needs.
@@ -65,7 +66,7 @@ func New(c Config) *Loop {
 // Run schedules for the leader of term until ctx ends, and returns its error.
 // It must not run twice at once.
 func (l *Loop) Run(ctx context.Context, term uint64) error {
-	l.last = compute.Plan{}
+	defer func() { l.last, l.packer = compute.Plan{}, NewPacker() }() // They hold records of this term.
 	for {
 		v := l.config.Views()
 		index, again := l.step(ctx, term, v)
@@ -137,18 +138,22 @@ func (l *Loop) takeSelections(ctx context.Context, term uint64, v View) (index u
 
 // await returns when the next step is due: a view includes index and, unless
 // again is set, something has changed since or a tick has passed. After a long
-// computation it rests as long as that took, so that a long queue does not
-// occupy a core. The error is that of ctx.
+// computation it rests as long as that took, and longer if that led to no plan,
+// so that neither a long queue nor a stream of submits behind one occupies a
+// core. The error is that of ctx.
 func (l *Loop) await(ctx context.Context, index uint64, again bool) error {
 	for l.config.Views().Index() < index {
 		if err := l.changed(ctx, index-1); err != nil {
 			return err
 		}
 	}
-	if l.busy >= minRest {
+	if rest := l.busy; rest >= minRest {
+		if !again {
+			rest *= idleRest
+		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(l.busy):
+		case <-time.After(rest):
 		}
 	}
 	if again {

@@ -278,6 +278,29 @@ func TestLoopRestsAfterALongLook(t *testing.T) {
 	})
 }
 
+// TestLoopRestsLongerWithoutAPlan holds that submits that nothing can start take
+// at most a quarter of a core for plans.
+func TestLoopRestsLongerWithoutAPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leader{world: newWorld(t, gpuNode(1, "t4", 1))}
+		begun := time.Now()
+		passes := 0
+		stop := l.start(t, func(c *scheduler.Config) {
+			c.Now = func() time.Time { passes++; return begun.Add(time.Duration(passes) * 10 * time.Millisecond) }
+		})
+		for i := range 400 { // One change each 2.5 ms for a second.
+			e := execution(i+1, whole("t4", 2))
+			e.Reason = compute.ReasonNeverFits
+			l.submit(e)
+			elapse(2500 * time.Microsecond)
+		}
+		if passes /= 2; passes < 10 || passes > 40 { // Two readings of the clock each.
+			t.Errorf("%d computations of 10 ms each in a second", passes)
+		}
+		_ = stop()
+	})
+}
+
 func TestLoopMeasures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
