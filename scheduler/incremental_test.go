@@ -22,6 +22,13 @@ type story struct {
 	users  []fsm.Actor
 	nodes  int
 	packer *scheduler.Packer
+
+	// Few of each, so that classes have many members.
+	profiles   []string
+	limits     []time.Duration
+	tags       [][]string
+	priorities []int
+	retries    int
 }
 
 func newStory(tb testing.TB, seed uint64) *story {
@@ -31,8 +38,22 @@ func newStory(tb testing.TB, seed uint64) *story {
 		s.join()
 	}
 	s.users = []fsm.Actor{s.actor, s.user("bob"), s.user("cyd")}[:1+s.rng.IntN(3)]
+	s.profiles = some(s.rng, 5, "t4", "t4.2x", "t4.4x", "t4.500m", "t4.300m", "h100", "h100.2x", "h100.4x", "a100", "cpu", "cpu.4x", "cpu.8x")
+	s.limits = some(s.rng, 2, time.Minute, 10*time.Minute, 2*time.Hour)
+	s.tags = some(s.rng, 2, nil, []string{"red"}, []string{"blue", "red"}, []string{"green"})
+	s.priorities = some(s.rng, 3, 0, 0, 10, 20)
+	s.retries = 5 * s.rng.IntN(2)
 	return s
 }
+
+// some returns 1 to n of all, in random order.
+func some[T any](rng *rand.Rand, n int, all ...T) []T {
+	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:1+rng.IntN(n)]
+}
+
+// one returns one of all.
+func one[T any](rng *rand.Rand, all []T) T { return all[rng.IntN(len(all))] }
 
 // hardware returns the GPUs of a random node.
 func (s *story) hardware() []string {
@@ -61,18 +82,12 @@ func (s *story) op() fsm.Op { return fsm.Op{ID: compute.OpID{UUID: s.uuid()}, Or
 
 // work submits up to n executions. Those that fit on no node are refused.
 func (s *story) work(n int) {
-	profiles := []string{
-		"t4", "t4.2x", "t4.4x", "t4.500m", "t4.300m", "h100", "h100.2x", "h100.4x", "a100", "cpu", "cpu.4x", "cpu.8x",
-	}
-	profiles = profiles[s.rng.IntN(len(profiles)):]
 	for range 1 + s.rng.IntN(n) {
-		s.actor = s.users[s.rng.IntN(len(s.users))]
+		s.actor = one(s.rng, s.users)
 		s.apply(fsm.Submit{Op: s.op(), Actor: s.actor, Execution: compute.Execution{
-			ID: compute.ExecutionID{UUID: s.uuid()}, Profile: profiles[s.rng.IntN(len(profiles))],
-			Priority:    10 * max(s.rng.IntN(5)-2, 0),
-			Timeout:     []time.Duration{time.Minute, 10 * time.Minute, 2 * time.Hour}[s.rng.IntN(3)],
-			Tags:        [][]string{nil, {"red"}, {"blue", "red"}, {"green"}}[s.rng.IntN(4)],
-			Preemptible: s.rng.IntN(3) == 0, MaxRetries: s.rng.IntN(3),
+			ID: compute.ExecutionID{UUID: s.uuid()}, Profile: one(s.rng, s.profiles), Priority: one(s.rng, s.priorities),
+			Timeout: one(s.rng, s.limits), Tags: one(s.rng, s.tags),
+			Preemptible: s.rng.IntN(3) == 0, MaxRetries: s.retries,
 		}})
 	}
 }
@@ -90,7 +105,7 @@ func (s *story) end() {
 				o := compute.Outcome{
 					Execution: w.Execution.ID, Epoch: w.Attempt.Epoch, Status: compute.StatusCompleted, Ran: true, Duration: time.Second,
 				}
-				if s.rng.IntN(3) == 0 {
+				if s.rng.IntN(2) == 0 {
 					o.Status, o.Reason, o.Ran = compute.StatusSystemFailure, compute.ReasonStartFailed, false
 				}
 				s.apply(fsm.FinishAttempt{Node: n.ID, Outcome: o})
@@ -119,7 +134,7 @@ func (s *story) change() {
 			s.join()
 		}
 	case 4, 5:
-		q := compute.Quota{Org: s.users[s.rng.IntN(len(s.users))].Org}
+		q := compute.Quota{Org: one(s.rng, s.users).Org}
 		if q.Tag = []string{"", "red", "blue", "green"}[s.rng.IntN(4)]; q.Tag == "" {
 			q.Weight = []int{0, 50, 300}[s.rng.IntN(3)]
 		}

@@ -24,6 +24,7 @@ type ExecutionsConfig struct {
 	Many    int    // Executions of all clients together.
 	Clients int    // How many clients wait at once.
 	Lines   int    // Printed by one execution, and read through another node.
+	Waiting int    // Executions that wait for GPUs, at last; 0 leaves that out.
 	Python  string // The interpreter that the reference starts.
 }
 
@@ -36,6 +37,7 @@ type Executions struct {
 	CPUMS     float64 `json:"cpu_ms"`     // Of all nodes, without sandboxes, for each of many.
 	Clients   int     `json:"clients"`
 	Lines     Spread  `json:"lines"` // From the print of a line to a client of another node.
+	Backlog   Backlog `json:"backlog"`
 }
 
 // MeasureExecutions executes code that does nothing.
@@ -81,7 +83,10 @@ func MeasureExecutions(ctx context.Context, c *Cluster, cfg ExecutionsConfig) (o
 	}
 	out.PerSecond = float64(cfg.Many) / time.Since(begun).Seconds()
 	out.CPUMS = float64(spent.Milliseconds()) / float64(cfg.Many)
-	return out, nil
+	if cfg.Waiting > 0 {
+		out.Backlog, err = c.measureBacklog(ctx, cfg, out.Alone)
+	}
+	return out, err
 }
 
 // execute submits code that does nothing and waits for its end.

@@ -58,13 +58,14 @@ func newExecutions() *cobra.Command {
 		Use:   "executions",
 		Short: "Measure how fast code is executed",
 		Long: `Executions starts three servers on this machine and executes Python code that does
-nothing, asked of a follower: one after the other, then from many clients at once. Beside
-it stands the time that the interpreter alone takes for the same code. It also measures
-how much later a client of another node sees a line that code prints. It needs root.`,
+nothing, asked of a follower: one after the other, then from many clients at once, and one
+after the other again behind a queue of others that wait for GPUs. Beside it stands the
+time that the interpreter alone takes for the same code. It also measures how much later a
+client of another node sees a line that code prints. It needs root.`,
 		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cfg.Alone < 1 || cfg.Many < 1 || cfg.Clients < 1 || cfg.Lines < 1 {
-				return cli.UsageErrorf("--alone, --many, --clients and --lines must be 1 or more")
+			if cfg.Alone < 1 || cfg.Many < 1 || cfg.Clients < 1 || cfg.Lines < 1 || cfg.Waiting < 0 {
+				return cli.UsageErrorf("--alone, --many, --clients and --lines must be 1 or more, and --waiting 0 or more")
 			}
 			return withLoad(cmd, func(c *load.Cluster) error {
 				r, err := load.MeasureExecutions(cmd.Context(), c, cfg)
@@ -78,6 +79,11 @@ how much later a client of another node sees a line that code prints. It needs r
 				t.AppendRow(cli.Row("a printed line, seen through another node", spreadText(r.Lines)))
 				t.AppendRow(cli.Row(fmt.Sprintf("executions a second, %d clients", r.Clients), fmt.Sprintf("%.1f", r.PerSecond)))
 				t.AppendRow(cli.Row("processor time of the nodes for each", fmt.Sprintf("%.1f ms, without sandboxes", r.CPUMS)))
+				if b := r.Backlog; b.Waiting > 0 {
+					t.AppendRow(cli.Row(fmt.Sprintf("submit to end behind %d that wait", b.Waiting), spreadText(b.Alone)))
+					t.AppendRow(cli.Row("ratio of the medians behind them and without", fmt.Sprintf("%.2f", b.Ratio)))
+					t.AppendRow(cli.Row("processor time of the nodes for each that waits", fmt.Sprintf("%.2f ms", b.SubmitCPU)))
+				}
 				return cli.PrintTable(cmd.OutOrStdout(), t)
 			})
 		},
@@ -87,6 +93,7 @@ how much later a client of another node sees a line that code prints. It needs r
 	flags.IntVar(&cfg.Lines, "lines", 200, "`lines` that are printed and read")
 	flags.IntVar(&cfg.Many, "many", 500, "`executions` of all clients together")
 	flags.IntVar(&cfg.Clients, "clients", 16, "`clients` at once")
+	flags.IntVar(&cfg.Waiting, "waiting", 20_000, "`executions` that wait for GPUs, at last")
 	flags.StringVar(&cfg.Python, "python", "python3", "`interpreter` of the reference")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

@@ -14,11 +14,12 @@ import (
 
 func TestBenchLoadRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"idle --window 0s":       "--window 1s or more",
-		"executions --alone 0":   "must be 1 or more",
-		"api --submits 0":        "must be 1 or more",
-		"api --read-for 10ms":    "--read-for 1s or more",
-		"executions --clients x": "invalid argument",
+		"idle --window 0s":        "--window 1s or more",
+		"executions --alone 0":    "must be 1 or more",
+		"executions --waiting -1": "--waiting 0 or more",
+		"api --submits 0":         "must be 1 or more",
+		"api --read-for 10ms":     "--read-for 1s or more",
+		"executions --clients x":  "invalid argument",
 	} {
 		r := execute(t, "", append([]string{"bench"}, strings.Fields(args)...)...)
 		if r.Code != cli.ExitUsage || !strings.Contains(r.Errors, want) {
@@ -51,7 +52,10 @@ func TestBenchLoad(t *testing.T) {
 		t.Errorf("idle: %+v", idle)
 	}
 	var executions load.Executions
-	measure(&executions, "executions", "--alone", "2", "--many", "4", "--clients", "2", "--json")
+	measure(&executions, "executions", "--alone", "2", "--many", "4", "--clients", "2", "--waiting", "20", "--json")
+	if b := executions.Backlog; b.Waiting != 20 || b.Ratio <= 0 || b.Alone.P50MS <= 0 || b.SubmitCPU <= 0 {
+		t.Errorf("behind a queue: %+v", b)
+	}
 	if executions.Ratio <= 0 || executions.PerSecond <= 0 || executions.Alone.P50MS <= 0 || executions.CPUMS <= 0 {
 		t.Errorf("executions: %+v", executions)
 	}
