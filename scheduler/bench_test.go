@@ -141,8 +141,8 @@ func BenchmarkFullCluster(b *testing.B) {
 
 // waitingCluster returns a full cluster of a real state machine behind which n
 // executions wait for GPUs: of two organizations, two priorities, five profiles
-// and three time limits. Their reasons are recorded.
-func waitingCluster(tb testing.TB, n int) *cluster {
+// and so many time limits. Their reasons are recorded.
+func waitingCluster(tb testing.TB, n, limits int) *cluster {
 	c := newCluster(tb, []string{"h100", "h100"}, []string{"t4", "t4", "t4", "t4"}, []string{"a100", "a100"}, []string{"l40s"})
 	c.must(fsm.SetSettings{Term: 1, Settings: fsm.Settings{
 		SignupGrant: 1_000_000 * compute.Credit, Queued: 1_000_000, TimeoutMax: 10 * time.Hour,
@@ -157,7 +157,7 @@ func waitingCluster(tb testing.TB, n int) *cluster {
 	for range n {
 		c.actor = users[rng.IntN(len(users))]
 		profile := []string{"h100", "h100.2x", "t4.500m", "t4.2x", "a100"}[rng.IntN(5)]
-		limit := []time.Duration{10 * time.Minute, 30 * time.Minute, 2 * time.Hour}[rng.IntN(3)]
+		limit := 10*time.Minute + time.Duration(rng.IntN(limits))*time.Second
 		c.submit(profile, prioritized(10*rng.IntN(2)), limited(limit))
 	}
 	c.pack()
@@ -165,20 +165,21 @@ func waitingCluster(tb testing.TB, n int) *cluster {
 }
 
 // BenchmarkLongQueue is a pass over executions of which none fits: again at the
-// same view, with one more that has to wait, and with one that is placed.
+// same view, with one more that has to wait, and with one that is placed. With
+// many time limits nearly every execution is in a class of its own.
 func BenchmarkLongQueue(b *testing.B) {
-	for _, n := range []int{0, 20_000} {
-		c := waitingCluster(b, n)
+	for _, q := range []struct{ n, limits int }{{0, 1}, {20_000, 3}, {20_000, 20_000}} {
+		c := waitingCluster(b, q.n, q.limits)
 		p := scheduler.NewPacker()
 		p.Pack(c.machine.View())
-		b.Run(fmt.Sprintf("waiting=%d/same", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("waiting=%d/limits=%d/same", q.n, q.limits), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				p.Pack(c.machine.View())
 			}
 		})
 		for name, profile := range map[string]string{"submit": "t4", "start": "cpu"} {
-			b.Run(fmt.Sprintf("waiting=%d/%s", n, name), func(b *testing.B) {
+			b.Run(fmt.Sprintf("waiting=%d/limits=%d/%s", q.n, q.limits, name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					b.StopTimer()

@@ -217,7 +217,7 @@ func TestIncrementalPlanIsTheFullOne(t *testing.T) {
 // execution of a long queue, whatever is placed behind it.
 func TestBlockedClassIsDecidedOnce(t *testing.T) {
 	const waiting = 600
-	c := waitingCluster(t, waiting)
+	c := waitingCluster(t, waiting, 3)
 	p := scheduler.NewPacker()
 	if n := scheduler.Decisions(p, c.machine.View()); n == 0 || n > waiting/3 {
 		t.Errorf("the first pass decides %d times about %d executions", n, waiting)

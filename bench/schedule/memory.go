@@ -26,6 +26,9 @@ func measureMemory(ctx context.Context, cfg Config) (Memory, error) {
 		return Memory{}, err
 	}
 	heap = append(heap, heapBytes())
+	packer := scheduler.NewPacker()
+	packer.Pack(m.machine.View())
+	heap = append(heap, heapBytes())
 	const batch = 10_000
 	for done := 0; done < cfg.Queued; done += batch {
 		if err := m.apply(ctx, l.submits(min(batch, cfg.Queued-done), uint64(done))); err != nil {
@@ -33,15 +36,15 @@ func measureMemory(ctx context.Context, cfg Config) (Memory, error) {
 		}
 	}
 	heap = append(heap, heapBytes())
-	packer := scheduler.NewPacker()
 	packer.Pack(m.machine.View())
 	heap = append(heap, heapBytes())
 	runtime.KeepAlive(packer)
 	runtime.KeepAlive(m)
 	return Memory{
-		PerNode:          (heap[1] - heap[0]) / int64(cfg.Nodes),
-		PerQueued:        (heap[2] - heap[1]) / int64(cfg.Queued),
-		SchedulerPerNode: (heap[3] - heap[2]) / int64(cfg.Nodes),
+		PerNode:            (heap[1] - heap[0]) / int64(cfg.Nodes),
+		SchedulerPerNode:   (heap[2] - heap[1]) / int64(cfg.Nodes),
+		PerQueued:          (heap[3] - heap[2]) / int64(cfg.Queued),
+		SchedulerPerQueued: (heap[4] - heap[3]) / int64(cfg.Queued),
 	}, nil
 }
 

@@ -103,6 +103,9 @@ type Memory struct {
 	PerNode          int64 `json:"node_bytes"`
 	PerQueued        int64 `json:"queued_execution_bytes"`
 	SchedulerPerNode int64 `json:"scheduler_node_bytes"` // The packer's additional cost on the leader.
+
+	// SchedulerPerQueued is the same for an execution, with its part of the scores.
+	SchedulerPerQueued int64 `json:"scheduler_queued_execution_bytes"`
 }
 
 // Published is a published figure of another system.

@@ -30,6 +30,7 @@ func TestRun(t *testing.T) {
 		"placements": r.PlacementsPS, "seconds": r.Seconds, "bare raft": r.BareRaftPS, "submits": r.SubmitsPS,
 		"commit share": r.CommitShare, "processor time": r.CPUMicros,
 		"memory of a node": float64(r.Memory.PerNode), "memory of an execution": float64(r.Memory.PerQueued),
+		"memory of an execution in the scheduler": float64(r.Memory.SchedulerPerQueued),
 	} {
 		if value <= 0 {
 			t.Errorf("%s: %v", name, value)

@@ -35,7 +35,13 @@ type Walk struct {
 	usage   usages
 	kept    map[*class][]int
 	out     *line // Whose head was returned last, still on top; nil for none.
+	resumed int   // How often a class was resumed.
 }
+
+// maxResumed is how often a walk resumes classes for each execution of the queue.
+// Beyond it skipping costs more than it saves, with many classes and placements,
+// and the walk skips nothing more.
+const maxResumed = 4
 
 // Walk returns a walk from the head of the queue. Kept executions are returned
 // even if their class is skipped. The view is that of the last Sync.
@@ -82,7 +88,7 @@ func (w *Walk) Decided(o Outcome) {
 	c := l.active[0]
 	m := c.head()
 	c.next++
-	if o == Same && !c.skipped {
+	if o == Same && !c.skipped && c.next < len(c.members) && w.resumed <= maxResumed*len(w.queue.members) {
 		c.skipped, c.resume = true, c.next
 		if len(l.skipped) == 0 {
 			w.resting = append(w.resting, l)
@@ -157,6 +163,7 @@ func (w *Walk) resume(l *line, m *member) {
 			}
 			w.moved(c)
 		}
+		w.resumed += len(r.skipped)
 		r.skipped = r.skipped[:0]
 	}
 	w.resting = w.resting[:0]
