@@ -231,3 +231,49 @@ func TestBlockedClassIsDecidedOnce(t *testing.T) {
 		t.Errorf("the last of the queue fits, and the plan is %+v", plan)
 	}
 }
+
+// TestAvoidingExecutionBlocksNoOther holds that an execution that waits because
+// it avoids a node says nothing about another one that asks for the same.
+func TestAvoidingExecutionBlocksNoOther(t *testing.T) {
+	w := newWorld(t, gpuNode(1, "t4", 1), used(gpuNode(2, "t4", 2), 16, 128, 1000, 1000))
+	head, avoiding, other := execution(1, whole("t4", 2)), execution(2, whole("t4", 1)), execution(3, whole("t4", 1))
+	avoiding.Avoid = []compute.NodeID{nodeID(1)}
+	for _, e := range []*compute.Execution{head, avoiding, other} {
+		e.Reason = compute.ReasonGPUsBusy
+	}
+	w.submit(head, avoiding, other)
+	plan := scheduler.Pack(w.view())
+	if want := scheduler.PackAll(scheduler.NewPacker(), w.view()); !reflect.DeepEqual(plan, want) {
+		t.Errorf("the plan is %+v, want %+v", plan, want)
+	}
+	if len(plan.Assignments) != 1 || plan.Assignments[0].Execution != other.ID {
+		t.Errorf("the plan is %+v, want the one that avoids nothing placed", plan)
+	}
+}
+
+// TestPlacementReopensLaterOnes holds where a class continues after a placement:
+// behind what the order has passed. The reason of an execution that comes before
+// the placed one, because its organization has less usage, is of the time before.
+func TestPlacementReopensLaterOnes(t *testing.T) {
+	for name, test := range map[string]struct {
+		used    uint64 // By the organization of the placed execution.
+		waiting int    // How many executions get another reason.
+	}{"less usage": {1e9, 0}, "the same usage": {0, 1}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, used(gpuNode(1, "t4", 1), 4, 32, 0), used(gpuNode(2, "t4", 2), 16, 128, 1000, 1000))
+			w.shares[orgID(2)] = compute.Share{Used: test.used, Weight: compute.DefaultWeight}
+			head, first, skipped := execution(1, whole("t4", 2)), execution(2, whole("t4", 1)), execution(4, whole("t4", 1))
+			head.Reason, first.Reason, skipped.Reason = compute.ReasonGPUsBusy, compute.ReasonResourcesBusy, compute.ReasonResourcesBusy
+			placed := execution(3, share("t4", 500))
+			placed.Org = orgID(2)
+			w.submit(head, first, placed, skipped)
+			plan := scheduler.Pack(w.view())
+			if want := scheduler.PackAll(scheduler.NewPacker(), w.view()); !reflect.DeepEqual(plan, want) {
+				t.Errorf("the plan is %+v, want %+v", plan, want)
+			}
+			if len(plan.Assignments) != 1 || len(plan.Waiting) != test.waiting {
+				t.Errorf("the plan is %+v, want one placed and %d with another reason", plan, test.waiting)
+			}
+		})
+	}
+}

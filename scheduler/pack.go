@@ -66,8 +66,8 @@ func (p *Packer) newPass(v View) *pass {
 // walk decides about the executions in the order of the queue, up to the limits
 // of a plan.
 func (s *pass) walk() {
-	s.reserveSoftly(s.packer.queue.Walk(s.view, nil).Next)
-	walk := s.packer.queue.Walk(s.view, s.softlyReserved())
+	s.reserveSoftly(s.packer.queue.Walk(s.view).Next)
+	walk := s.packer.queue.Walk(s.view)
 	for len(s.plan.Assignments) < MaxAssignments {
 		e := walk.Next()
 		if e == nil || s.shares > 0 && s.shares+e.Request.GPUs > MaxShares {
@@ -80,7 +80,9 @@ func (s *pass) walk() {
 // outcome decides about e and returns what that means for the executions behind
 // it. If the decision has changed nothing, the next one of the same class has
 // the same outcome. Caches of what does not fit any more are no change: they
-// hold for e, and so for its class.
+// hold for e, and so for its class. Executions with soft reservations are the
+// first ones of their class, and the end of each reservation is a change, so none
+// of them is skipped.
 func (s *pass) outcome(e *compute.Execution) queue.Outcome {
 	state, effort := s.state(), s.effort()
 	placed := s.decide(e)

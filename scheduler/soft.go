@@ -50,15 +50,6 @@ func (s *pass) reserveSoftly(next func() *compute.Execution) {
 	clear(s.promises)
 }
 
-// softlyReserved returns the executions with soft reservations.
-func (s *pass) softlyReserved() []compute.ExecutionID {
-	out := make([]compute.ExecutionID, len(s.soft))
-	for i := range s.soft {
-		out[i] = s.soft[i].execution
-	}
-	return out
-}
-
 // softRoom returns the capacity that q has at present, or will have first.
 func (s *pass) softRoom(q *capacity.Shape) (reservation, bool) {
 	switch node, score := s.packer.scores(*q).best(); {

@@ -33,10 +33,9 @@ type class struct {
 	lost    bool // Some of members are of this class no longer.
 
 	// State of a walk.
-	next    int  // The first member that has not been returned.
-	skipped bool // The members from resume on are skipped, apart from kept ones.
-	resume  int
-	pos     int // Position in the heap of the line; -1 when not there.
+	next   int // The next member; behind the last one while the rest is skipped.
+	resume int // The first member that was skipped.
+	pos    int // Position in the heap of the line; -1 when not there.
 }
 
 // member is one execution of the queue.
@@ -124,8 +123,8 @@ type line struct {
 	// State of a walk.
 	usage   *usage
 	active  activeClasses
-	skipped []*class // Some of them also active, because of kept members.
-	pos     int      // Position in the heap of the walk; -1 when not there.
+	skipped []*class
+	pos     int // Position in the heap of the walk; -1 when not there.
 }
 
 // level is the lines of one priority.

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"container/heap"
-	"slices"
 
 	"berth/compute"
 )
@@ -33,7 +32,6 @@ type Walk struct {
 	lines   activeLines
 	resting []*line // Lines with skipped classes.
 	usage   usages
-	kept    map[*class][]int
 	out     *line // Whose head was returned last, still on top; nil for none.
 	resumed int   // How often a class was resumed.
 }
@@ -43,28 +41,9 @@ type Walk struct {
 // and the walk skips nothing more.
 const maxResumed = 4
 
-// Walk returns a walk from the head of the queue. Kept executions are returned
-// even if their class is skipped. The view is that of the last Sync.
-func (q *Queue) Walk(v View, kept []compute.ExecutionID) *Walk {
-	w := &Walk{queue: q, view: v, usage: usages{}}
-	for _, id := range kept {
-		if m := q.members[id]; m != nil {
-			w.keep(m)
-		}
-	}
-	return w
-}
-
-// keep adds the position of a member to those that are returned.
-func (w *Walk) keep(m *member) {
-	if w.kept == nil {
-		w.kept = map[*class][]int{}
-	}
-	at, _ := slices.BinarySearchFunc(m.class.members, m, compareMembers)
-	list := w.kept[m.class]
-	i, _ := slices.BinarySearch(list, at)
-	w.kept[m.class] = slices.Insert(list, i, at)
-}
+// Walk returns a walk from the head of the queue. The view is that of the last
+// Sync.
+func (q *Queue) Walk(v View) *Walk { return &Walk{queue: q, view: v, usage: usages{}} }
 
 // Next returns the next execution, nil behind the last one. Its outcome is Again
 // unless Decided says otherwise before the next call.
@@ -88,15 +67,12 @@ func (w *Walk) Decided(o Outcome) {
 	c := l.active[0]
 	m := c.head()
 	c.next++
-	if o == Same && !c.skipped && c.next < len(c.members) && w.resumed <= maxResumed*len(w.queue.members) {
-		c.skipped, c.resume = true, c.next
+	if o == Same && c.next < len(c.members) && w.resumed <= maxResumed*len(w.queue.members) {
+		c.resume, c.next = c.next, len(c.members)
 		if len(l.skipped) == 0 {
 			w.resting = append(w.resting, l)
 		}
 		l.skipped = append(l.skipped, c)
-	}
-	if c.skipped {
-		c.next = w.nextKept(c)
 	}
 	w.moved(c)
 	if o >= Changed {
@@ -108,17 +84,6 @@ func (w *Walk) Decided(o Outcome) {
 			heap.Fix(&w.lines, l.pos)
 		}
 	}
-}
-
-// nextKept returns the position of the next kept member of c, behind the last
-// one when there is none.
-func (w *Walk) nextKept(c *class) int {
-	for _, at := range w.kept[c] {
-		if at >= c.next {
-			return at
-		}
-	}
-	return len(c.members)
 }
 
 // moved restores the order of the heaps after a change of the next member of c.
@@ -152,10 +117,9 @@ func (w *Walk) resume(l *line, m *member) {
 			usage = r.usage.compare(l.usage)
 		}
 		for _, c := range r.skipped {
-			c.skipped = false
 			switch {
 			case usage < 0:
-				c.next = len(c.members)
+				continue
 			case usage == 0:
 				c.next = c.firstAfter(c.resume, m)
 			default:
@@ -189,7 +153,7 @@ func (w *Walk) descend() bool {
 func (l *line) begin(u *usage) {
 	l.usage, l.skipped, l.active = u, l.skipped[:0], l.active[:0]
 	for i, c := range l.classes {
-		c.next, c.skipped, c.pos = 0, false, i
+		c.next, c.pos = 0, i
 		l.active = append(l.active, c)
 	}
 	heap.Init(&l.active)
