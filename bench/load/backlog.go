@@ -41,10 +41,9 @@ func (c *Cluster) measureBacklog(ctx context.Context, cfg ExecutionsConfig, empt
 	if err != nil {
 		return out, fmt.Errorf("occupy GPUs: %w", err)
 	}
-	var last compute.ExecutionID
 	spent, err := c.spent(func() error {
 		for org, left := 0, cfg.Waiting; left > 0; org, left = org+1, left-perOrg {
-			if last, err = c.queue(ctx, org, min(left, perOrg), profile); err != nil {
+			if err := c.queue(ctx, org, min(left, perOrg), profile); err != nil {
 				return fmt.Errorf("queue executions: %w", err)
 			}
 		}
@@ -54,9 +53,6 @@ func (c *Cluster) measureBacklog(ctx context.Context, cfg ExecutionsConfig, empt
 		return out, err
 	}
 	out.SubmitCPU = float64(spent.Microseconds()) / 1000 / float64(cfg.Waiting)
-	if err := c.waits(ctx, last); err != nil {
-		return out, err
-	}
 	alone, err := times(ctx, 1, upTo(cfg.Alone), func(ctx context.Context) error { return execute(ctx, own) })
 	if err != nil {
 		return out, fmt.Errorf("behind %d that wait: %w", cfg.Waiting, err)
@@ -102,28 +98,28 @@ func (c *Cluster) occupy(ctx context.Context, own *client.Client) (profile strin
 	return rarest.HardwareProfile, nil
 }
 
-// queue submits n executions of a new organization that have to wait, and returns
-// one of the last.
-func (c *Cluster) queue(ctx context.Context, org, n int, profile string) (last compute.ExecutionID, err error) {
+// queue submits n executions of a new organization, and waits until it is recorded
+// that the last of them waits for GPUs.
+func (c *Cluster) queue(ctx context.Context, org, n int, profile string) error {
 	root, err := c.client(c.RootToken)
 	if err != nil {
-		return last, err
+		return err
 	}
 	slug := fmt.Sprintf("load-%d", org)
 	email := slug + "@example.com"
 	if _, err := root.CreateUser(ctx, wire.NewUser{Email: email, Password: password, OrgSlug: slug}); err != nil {
-		return last, err
+		return err
 	}
 	if err := root.Grant(ctx, slug, grant, "load"); err != nil {
-		return last, err
+		return err
 	}
 	session, err := root.WithToken("").Login(ctx, email, password)
 	if err != nil {
-		return last, err
+		return err
 	}
 	key, err := root.WithToken(session.AccessToken).CreateKey(ctx, slug, "load")
 	if err != nil {
-		return last, err
+		return err
 	}
 	user := root.WithToken(key.PlaintextKey)
 	start := client.Start{Code: noop, ExecutionType: profile, Timeout: noopTimeout}
@@ -131,25 +127,24 @@ func (c *Cluster) queue(ctx context.Context, org, n int, profile string) (last c
 		_, err := user.Submit(ctx, start)
 		return err
 	}); err != nil {
-		return last, err
+		return err
 	}
-	started, err := user.Submit(ctx, start)
-	return started.ExecutionID, err
-}
-
-// waits waits until it is recorded that an execution waits for GPUs.
-func (c *Cluster) waits(ctx context.Context, id compute.ExecutionID) error {
-	root, err := c.client(c.RootToken)
+	last, err := user.Submit(ctx, start)
 	if err != nil {
 		return err
 	}
+	return waits(ctx, user, last.ExecutionID)
+}
+
+// waits waits until it is recorded that an execution waits for GPUs.
+func waits(ctx context.Context, user *client.Client, id compute.ExecutionID) error {
 	for {
-		e, err := root.Execution(ctx, id, 0)
+		e, err := user.Execution(ctx, id, 0)
 		switch {
 		case err != nil:
 			return err
 		case e.Status != compute.StatusQueued:
-			return fmt.Errorf("execution %s does not wait: it is %s", id, e.Status)
+			return fmt.Errorf("execution %s does not wait: %s", id, e.Status)
 		case e.PendingReason != nil && *e.PendingReason == compute.ReasonGPUsBusy.String():
 			return nil
 		case !loop.Sleep(ctx, 100*time.Millisecond):
