@@ -32,9 +32,6 @@ func (q *Queue) clear() {
 	q.levels, q.touched = nil, nil
 }
 
-// Len returns the number of queued executions.
-func (q *Queue) Len() int { return len(q.members) }
-
 // Sync brings q up to a view. It reads what has changed since the last one, or
 // the whole queue if the view does not know that.
 func (q *Queue) Sync(v View) {

@@ -93,7 +93,8 @@ func printSchedule(w io.Writer, r *schedule.Report) error {
 		line("submit alone", "p50 %.1f ms", l.SubmitP50)
 	}
 	line("memory of a node", "%d B, and %d B in the scheduler", r.Memory.PerNode, r.Memory.SchedulerPerNode)
-	line("memory of a queued execution", "%d B, and %d B in the scheduler", r.Memory.PerQueued, r.Memory.SchedulerPerQueued)
+	line("memory of a queued execution", "%d B, and %d B in the scheduler",
+		r.Memory.PerQueued, r.Memory.SchedulerPerQueued)
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
