@@ -121,7 +121,7 @@ func (n *Node) openOutput(context.Context) error {
 		if err := stream.Accept(nil); err != nil {
 			return err
 		}
-		return n.output.Serve(ctx, req, stream)
+		return n.output.Serve(stream.UntilClosed(ctx), req, stream)
 	})
 	return nil
 }

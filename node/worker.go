@@ -51,7 +51,7 @@ func (n workerNode) openOutput(context.Context) error {
 			if err := stream.Accept(nil); err != nil {
 				return err
 			}
-			return follower(want).Serve(ctx, req, stream)
+			return follower(want).Serve(stream.UntilClosed(ctx), req, stream)
 		})
 	return nil
 }

@@ -323,6 +323,57 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// TestUntilClosed has callers hang up on handlers that write nothing, or wait for the
+// caller to read. Both end. A handler that returns by itself does not wait for its
+// caller.
+func TestUntilClosed(t *testing.T) {
+	s := newServer()
+	ended := make(chan error, 1)
+	for name, wait := range map[string]func(context.Context, *rpc.Stream) error{
+		"quiet": func(ctx context.Context, _ *rpc.Stream) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		"writing": func(ctx context.Context, stream *rpc.Stream) error {
+			for ctx.Err() == nil {
+				if _, err := stream.Write(make([]byte, 1024)); err != nil {
+					return err
+				}
+			}
+			return ctx.Err()
+		},
+		"brief": func(context.Context, *rpc.Stream) error { return nil },
+	} {
+		s.HandleStream(name, func(ctx context.Context, _ rpc.Peer, _ []byte, stream *rpc.Stream) error {
+			if err := stream.Accept(nil); err != nil {
+				return err
+			}
+			err := wait(stream.UntilClosed(ctx), stream)
+			ended <- err
+			return err
+		})
+	}
+	client, _ := mustConnect(t, s, somebody())
+	for _, name := range []string{"quiet", "writing"} {
+		_, stream, err := client.Open(t.Context(), name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream.Close()
+		if err := <-ended; err == nil {
+			t.Errorf("%s: it ended without an error", name)
+		}
+	}
+	_, stream, err := client.Open(t.Context(), "brief", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	if rest, err := io.ReadAll(stream); len(rest) > 0 || err != nil {
+		t.Errorf("after its end it sends %q, %v", rest, err)
+	}
+}
+
 // TestStrangersAreSentAway sends bytes of a peer without a certificate: streams that
 // it never closes, calls that mean nothing, and data without an end. The connection
 // ends soon each time.

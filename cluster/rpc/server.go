@@ -55,6 +55,7 @@ type Stream struct {
 	*yamux.Stream
 	codec    Codec
 	accepted bool
+	watches  sync.WaitGroup // Of UntilClosed.
 }
 
 // Accept sends the method's answer. Later reads and writes are the method's raw
@@ -62,6 +63,35 @@ type Stream struct {
 func (s *Stream) Accept(answer []byte) error {
 	s.accepted = true
 	return s.codec.write(s.Stream, response{Payload: answer}, MaxResponse)
+}
+
+// UntilClosed returns a context that ends with ctx, when the caller closes the
+// stream and when the connection is gone. A write that waits for the caller then
+// fails. It drops what the caller still sends: nothing else may read from the
+// stream.
+func (s *Stream) UntilClosed(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() {
+		_ = s.SetReadDeadline(time.Unix(1, 0)) // It never fails.
+	})
+	s.watches.Go(func() {
+		defer cancel()
+		defer stop()
+		if err := discard(s.Stream); !errors.Is(err, yamux.ErrTimeout) {
+			s.Stream.Close()
+		}
+	})
+	return ctx
+}
+
+// discard reads until that fails.
+func discard(r io.Reader) error {
+	var buf [64]byte
+	for {
+		if _, err := r.Read(buf[:]); err != nil {
+			return err
+		}
+	}
 }
 
 // Server dispatches calls to handlers by method.
@@ -205,8 +235,8 @@ func (s *Server) dispatch(ctx context.Context, stream *yamux.Stream, peer Peer, 
 	switch {
 	case err != nil:
 	case streaming != nil:
-		st := &Stream{Stream: stream, codec: s.Codec}
-		if err = streaming(ctx, peer, req.Payload, st); st.accepted {
+		var accepted bool
+		if accepted, err = s.own(ctx, streaming, peer, req.Payload, stream); accepted {
 			return err
 		}
 	default:
@@ -219,6 +249,18 @@ func (s *Server) dispatch(ctx context.Context, stream *yamux.Stream, peer Peer, 
 		s.Logger.Debug("answer not sent", "node", peer.ID, "err", sendErr)
 	}
 	return err
+}
+
+// own calls the handler of a stream method, and reports whether that has answered.
+func (s *Server) own(
+	ctx context.Context, handle StreamHandler, peer Peer, payload []byte, stream *yamux.Stream,
+) (accepted bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	st := &Stream{Stream: stream, codec: s.Codec}
+	err = handle(ctx, peer, payload, st)
+	cancel()
+	st.watches.Wait()
+	return st.accepted, err
 }
 
 // answer sends the result of a call.
