@@ -16,8 +16,8 @@ const (
 	keepAlive      = 5 * time.Second
 	writeTimeout   = 10 * time.Second
 	closeTimeout   = 10 * time.Second
-	acceptBacklog  = 1024 // Streams waiting to be accepted; more block their callers.
-	streamWindow   = 1 << 20
+	acceptBacklog  = 1024             // Streams waiting to be accepted; more block their callers.
+	streamWindow   = 256 << 10        // The least that yamux allows: the bytes that each slow reader makes its node hold.
 	requestTimeout = 10 * time.Second // For the request, once the stream is open; each piece of it from a node.
 	messagePiece   = 64 << 10         // Bytes that are sent within writeTimeout.
 )
@@ -75,15 +75,12 @@ func (l muxLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// minWindow is the smallest window that yamux allows.
-const minWindow = 256 << 10
-
 // newServerSession starts the accepting side on conn. A peer without a certificate
 // has one stream at a time.
 func newServerSession(conn net.Conn, logger *slog.Logger, anonymous bool) (*yamux.Session, error) {
 	cfg := muxConfig(logger)
 	if anonymous {
-		cfg.AcceptBacklog, cfg.MaxStreamWindowSize = 1, minWindow
+		cfg.AcceptBacklog = 1
 	}
 	return yamux.Server(conn, cfg)
 }
