@@ -118,10 +118,14 @@ func (f *Follower) Tail(ctx context.Context, execution compute.ExecutionID, limi
 	}
 	newest := attempts[len(attempts)-1]
 	of := attempt{execution, newest.Epoch}
-	if newest.Node == f.cfg.Node {
-		return f.cfg.Store.tail(ctx, of, limit)
-	}
 	var tail Tail
+	if newest.Node == f.cfg.Node {
+		err := f.cfg.Store.tail(ctx, of, limit, func(t Tail) error {
+			tail = t
+			return nil
+		})
+		return tail, err
+	}
 	req := request{mode: modeTail, of: of, limit: limit}
 	err = f.ask(ctx, newest.Node, req, func(r *receiver) error {
 		for {

@@ -652,6 +652,53 @@ func TestTailOfLargeOutput(t *testing.T) {
 	}
 }
 
+// TestTailsTakeTurns has many clients ask for the end of outputs, and does not read
+// what is sent: few are in memory at a time, and each client gets its tail.
+func TestTailsTakeTurns(t *testing.T) {
+	const clients = 3 * tailsAtOnce
+	dir := t.TempDir()
+	store := Open(dir, nil)
+	var mu sync.Mutex
+	held, most := 0, 0
+	count := func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		held += n
+		most = max(most, held)
+	}
+	release, holding := make(chan struct{}), make(chan struct{}, clients)
+	var wg sync.WaitGroup
+	for i := range byte(clients) {
+		id := compute.ExecutionID{UUID: compute.UUID{0: i + 1}}
+		w := mustCreate(t, Path(dir, id, 1), small())
+		mustWrite(t, w, Stdout, "the end\n")
+		mustEnd(t, w, Final{})
+		wg.Go(func() {
+			err := store.tail(t.Context(), attempt{id, 1}, 100, func(tail Tail) error {
+				count(1)
+				defer count(-1)
+				holding <- struct{}{}
+				<-release
+				if string(tail.Stdout) != "the end\n" {
+					t.Errorf("got %q", tail.Stdout)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range tailsAtOnce {
+		<-holding
+	}
+	close(release)
+	wg.Wait()
+	if most > tailsAtOnce {
+		t.Errorf("%d tails at once, want %d", most, tailsAtOnce)
+	}
+}
+
 func TestRead(t *testing.T) {
 	c, dirs := newCluster(t, 2)
 	w := c.place(t, dirs, 1, 1)
@@ -695,7 +742,11 @@ func FuzzRecord(f *testing.F) {
 	f.Add(appendLine(nil, Line{Seq: 3, At: noon, Text: []byte("x"), Partial: true}))
 	f.Add(appendEnd(nil, Final{ExitCode: -1, Error: "e", Status: "failed"}))
 	f.Add(appendFault(nil, compute.Errorf(compute.CodeNotFound, "gone")))
-	f.Add(appendTail(nil, Tail{Stdout: []byte("x"), Truncated: true}))
+	var tail bytes.Buffer
+	if err := (&sender{w: &tail}).tail(Tail{Stdout: []byte("x"), Truncated: true}); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(tail.Bytes())
 	f.Add(appendChunk(nil, 1, noon, 7))
 	f.Add(appendLines(nil, []Line{{Seq: 3, At: noon, Text: []byte("x")}, {Seq: 4, At: noon, Stream: Stderr, Partial: true}}))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -12,8 +12,8 @@ import (
 // Limits of one batch of lines.
 const (
 	maxBatchLines = 1024
-	readBytes     = 128 << 10 // One read; the buffer grows for a longer record.
-	idleBytes     = 4 << 10   // One read of a reader that waits for more.
+	readBytes     = 32 << 10 // One read; the buffer grows for a longer record.
+	idleBytes     = 4 << 10  // The first read of a batch: often there is little.
 )
 
 // reader reads the output of one attempt from this node's disk, during or after
@@ -50,6 +50,7 @@ func (r *reader) close() error {
 // is new. The caller may keep the lines.
 func (r *reader) next() ([]Line, *Final, error) {
 	var b batch
+	defer func() { r.buf = nil }() // Hundreds of readers may wait for their clients or for more.
 	for !b.full() {
 		if r.file == nil {
 			if found, err := r.seek(); !found || err != nil {
@@ -84,12 +85,9 @@ func (r *reader) read(b *batch) (final *Final, more bool, err error) {
 		case errors.Is(err, errTorn) && n == len(r.buf) && len(data) < n:
 			return nil, true, nil // The next read starts with this record.
 		case errors.Is(err, errTorn) && n == len(r.buf):
-			r.buf = make([]byte, 2*len(r.buf)) // At most a little over maxBody.
+			r.buf = make([]byte, recordSize(data))
 			return nil, true, nil
 		case errors.Is(err, errTorn) && len(data) == 0:
-			if len(r.buf) > idleBytes {
-				r.buf = nil // Thousands of readers may wait at a time.
-			}
 			return nil, false, nil
 		case err != nil:
 			more, err = r.skipDamage()

@@ -107,8 +107,21 @@ func appendSeal(b []byte, total int64) []byte {
 	return finish(binary.AppendUvarint(begin(b, kindSeal), uint64(total)), start)
 }
 
-// maxRecordLines limits the lines of one record.
-const maxRecordLines = 512
+// Limits of one record of lines.
+const (
+	maxRecordLines = 512
+	maxRecordText  = 32 << 10 // Unless one line is longer. Readers hold a record at a time.
+)
+
+// ofOneRecord returns how many of lines the next record has.
+func ofOneRecord(lines []Line) int {
+	n, size := 1, len(lines[0].Text)
+	for n < min(len(lines), maxRecordLines) && size+len(lines[n].Text) <= maxRecordText {
+		size += len(lines[n].Text)
+		n++
+	}
+	return n
+}
 
 // appendLines appends one record with lines whose numbers follow each other:
 //
@@ -166,6 +179,9 @@ func appendFault(b []byte, err error) []byte {
 	b = appendText(b, clip(compute.MessageOf(err), maxErrorBytes))
 	return finish(b, start)
 }
+
+// recordSize returns the size of the record that starts b, which has its header.
+func recordSize(b []byte) int { return recordHeader + int(binary.LittleEndian.Uint32(b)) }
 
 // parse returns the first record of b and its size. It returns errTorn when b
 // ends within the record, and errDamaged when b does not start with a valid

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/loop"
 )
 
 // Followers poll for new output: one that is notified of writes rarely, only to see that
@@ -34,17 +35,25 @@ type Notifier interface {
 type Store struct {
 	dir      string
 	notifier Notifier
+	tails    *loop.FairLimiter[compute.ExecutionID]
 }
+
+// tailsAtOnce bounds the memory and the reads of disks for tails: each holds up to
+// six times its limit, and reads the whole output.
+const tailsAtOnce = 4
 
 // Open returns the Store of a node's data directory. Without a notifier its
 // followers poll.
 func Open(dataDir string, n Notifier) *Store {
-	return &Store{dir: slash.Join(dataDir, "attempts"), notifier: n}
+	return &Store{dir: in(dataDir), notifier: n, tails: loop.NewFairLimiter[compute.ExecutionID](tailsAtOnce)}
 }
+
+// in returns the directory of all output.
+func in(dataDir string) string { return slash.Join(dataDir, "attempts") }
 
 // Path returns where an attempt's Writer writes, for Create.
 func Path(dataDir string, execution compute.ExecutionID, epoch uint64) string {
-	return Open(dataDir, nil).path(execution, epoch)
+	return (&Store{dir: in(dataDir)}).path(execution, epoch)
 }
 
 func (s *Store) path(execution compute.ExecutionID, epoch uint64) string {

@@ -1,13 +1,15 @@
 package logs
 
 import (
-	"bytes"
 	"context"
 	"unicode/utf8"
 )
 
-// MaxTail is the most that a Tail keeps of each text.
-const MaxTail = 4 << 20
+// Limits of tails.
+const (
+	MaxTail        = 4 << 20  // Of each text.
+	tailPieceBytes = 64 << 10 // Of a text, in one record on the wire.
+)
 
 // Tail is the last output of an attempt.
 type Tail struct {
@@ -76,12 +78,19 @@ func (t *tailer) tail() Tail {
 	return Tail{Stdout: t.texts[0], Stderr: t.texts[1], Combined: t.texts[combined], Truncated: t.cut}
 }
 
-// tail returns the last output of an attempt that is on this disk, without
-// waiting, at most limit bytes of each text.
-func (s *Store) tail(ctx context.Context, a attempt, limit int) (Tail, error) {
+// tail calls use with the last output of an attempt that is on this disk, at most
+// limit bytes of each text. It waits while other tails are used.
+func (s *Store) tail(ctx context.Context, a attempt, limit int, use func(Tail) error) error {
+	done, err := s.tails.Take(ctx, a.execution)
+	if err != nil {
+		return err
+	}
+	defer done()
 	t := newTailer(limit)
-	_, err := s.follow(ctx, a, 0, hooks{ended: always, lines: t.add, idle: proceed})
-	return t.tail(), err
+	if _, err := s.follow(ctx, a, 0, hooks{ended: always, lines: t.add, idle: proceed}); err != nil {
+		return err
+	}
+	return use(t.tail())
 }
 
 // always reports that there is nothing to wait for.
@@ -104,28 +113,30 @@ func (d *decoder) tail() tailPiece {
 	return p
 }
 
-// appendTail appends the records of t: pieces, then the end of the answer.
-func appendTail(b []byte, t Tail) []byte {
+// tail sends t: pieces, then the end of the answer.
+func (s *sender) tail(t Tail) error {
 	for i, text := range [][]byte{t.Stdout, t.Stderr, t.Combined} {
 		for len(text) > 0 || i == combined {
-			n := min(len(text), batchBytes)
-			start := len(b)
-			b = append(begin(b, kindTail), byte(i), 0)
+			n := min(len(text), tailPieceBytes)
+			s.buf = append(begin(s.buf[:0], kindTail), byte(i), 0)
 			if t.Truncated {
-				b[len(b)-1] = 1
+				s.buf[len(s.buf)-1] = 1
 			}
-			b = finish(append(b, text[:n]...), start)
+			s.buf = finish(append(s.buf, text[:n]...), 0)
+			if err := s.send(); err != nil {
+				return err
+			}
 			if text = text[n:]; len(text) == 0 {
 				break
 			}
 		}
 	}
-	return appendMark(b, kindOver)
+	return s.end(nil)
 }
 
 // addPiece appends a piece that another node sent.
 func (t *Tail) addPiece(p tailPiece) {
 	text := [...]*[]byte{&t.Stdout, &t.Stderr, &t.Combined}[p.text]
-	*text = append(*text, bytes.Clone(p.bytes)...)
+	*text = append(*text, p.bytes...)
 	t.Truncated = t.Truncated || p.truncated
 }

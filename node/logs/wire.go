@@ -219,12 +219,7 @@ func (f *Follower) Serve(ctx context.Context, req []byte, w io.Writer) error {
 
 func (f *Follower) serve(ctx context.Context, q request, s *sender) error {
 	if q.mode == modeTail {
-		tail, err := f.cfg.Store.tail(ctx, q.of, q.limit)
-		if err != nil {
-			return err
-		}
-		s.buf = appendTail(s.buf[:0], tail)
-		return halt(s.send())
+		return f.cfg.Store.tail(ctx, q.of, q.limit, func(t Tail) error { return halt(s.tail(t)) })
 	}
 	h := hooks{
 		ended: always,

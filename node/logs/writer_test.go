@@ -157,6 +157,31 @@ func TestBytesAreKept(t *testing.T) {
 	}
 }
 
+// TestReadersHoldLittle reads output that was written at once: neither a record nor
+// a batch is much larger than a read, and a reader keeps no buffer meanwhile.
+func TestReadersHoldLittle(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SegmentName)
+	w := mustCreate(t, path, Limits{BytesPerSecond: 1 << 30})
+	mustWrite(t, w, Stdout, strings.Repeat(strings.Repeat("x", 4<<10)+"\n", 256))
+	mustEnd(t, w, Final{})
+	r := newReader(path, 0)
+	defer r.close()
+	for final := (*Final)(nil); final == nil; {
+		var lines []Line
+		var err error
+		if lines, final, err = r.next(); err != nil {
+			t.Fatal(err)
+		}
+		size := 0
+		for _, l := range lines {
+			size += len(l.Text)
+		}
+		if size > readBytes+maxRecordText || r.buf != nil {
+			t.Errorf("a batch of %d bytes; the reader keeps %d", size, cap(r.buf))
+		}
+	}
+}
+
 func TestLongLineIsSplitBetweenRunes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), SegmentName)
 	limits := small()
