@@ -124,8 +124,15 @@ func StartWith(tb testing.TB, n int, change func(*NodeConfig)) *Processes {
 // AddWorker starts a worker with simulated GPUs and returns once it is ready.
 func (c *Processes) AddWorker(gpus ...string) *Process {
 	c.tb.Helper()
+	return c.AddWith(func(cfg *NodeConfig) { cfg.Role, cfg.GPUs.Simulated = Worker, gpus })
+}
+
+// AddWith starts one more node with a configuration that change makes other than
+// usual, and returns once it is ready.
+func (c *Processes) AddWith(change func(*NodeConfig)) *Process {
+	c.tb.Helper()
 	cfg := Config(c.tb, len(c.Nodes))
-	cfg.Role, cfg.GPUs.Simulated = Worker, gpus
+	change(&cfg)
 	return c.add(cfg)
 }
 
