@@ -83,10 +83,20 @@ func (c Codec) write(w io.Writer, v any, limit int) error {
 	if len(body) > limit {
 		return compute.Errorf(compute.CodeTooLarge, "The message of %d bytes is over the limit of %d.", len(body), limit)
 	}
-	message := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
-	_, err := w.Write(append(message, body...))
+	head := binary.BigEndian.AppendUint32(make([]byte, 0, 4), uint32(len(body)))
+	if len(body) <= oneWrite {
+		_, err := w.Write(append(head, body...))
+		return err
+	}
+	if _, err := w.Write(head); err != nil {
+		return err
+	}
+	_, err := w.Write(body)
 	return err
 }
+
+// oneWrite is the size of the largest message that is copied to be one write.
+const oneWrite = 64 << 10
 
 // read receives one message.
 func (c Codec) read(r io.Reader, v any, limit int) error {

@@ -216,14 +216,16 @@ func (s *Server) serveStream(ctx context.Context, stream *yamux.Stream, peer Pee
 	if err := stream.SetReadDeadline(time.Time{}); err != nil {
 		return
 	}
-	err := s.dispatch(ctx, stream, peer, req)
+	err := s.dispatch(ctx, stream, peer, &req)
 	if s.Done != nil {
 		s.Done(req.Method, compute.CodeOf(err), time.Since(start))
 	}
 }
 
-// dispatch executes the call and sends its answer.
-func (s *Server) dispatch(ctx context.Context, stream *yamux.Stream, peer Peer, req request) error {
+// dispatch executes the call and sends its answer. Only the handler keeps the payload.
+func (s *Server) dispatch(ctx context.Context, stream *yamux.Stream, peer Peer, req *request) error {
+	payload := req.Payload
+	req.Payload = nil
 	s.mu.RLock()
 	unary, streaming := s.unary[req.Method], s.streams[req.Method]
 	s.mu.RUnlock()
@@ -236,13 +238,13 @@ func (s *Server) dispatch(ctx context.Context, stream *yamux.Stream, peer Peer, 
 	case err != nil:
 	case streaming != nil:
 		var accepted bool
-		if accepted, err = s.own(ctx, streaming, peer, req.Payload, stream); accepted {
+		if accepted, err = s.own(ctx, streaming, peer, payload, stream); accepted {
 			return err
 		}
 	default:
 		timeout := min(time.Duration(req.TimeoutMS)*time.Millisecond, maxTimeout)
 		callCtx, cancel := context.WithTimeout(ctx, timeout)
-		answer, err = unary(callCtx, peer, req.Payload)
+		answer, err = unary(callCtx, peer, payload)
 		cancel()
 	}
 	if sendErr := s.answer(stream, answer, err); sendErr != nil {
