@@ -16,6 +16,7 @@ import (
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
+	"berth/loop"
 )
 
 // methodRelay is the stream by which a worker has a server answer a request of
@@ -29,6 +30,11 @@ const (
 	maxAnswerHead = 64 << 10
 	maxAnswerPart = 1 << 20
 	relayRetry    = 100 * time.Millisecond // Between tries to go on with a stream.
+
+	// Requests with large bodies are handed on one of each credential at a time: each
+	// is in memory three times on this side, and more often on the other.
+	largeBody   = 1 << 20
+	largeAtOnce = 4
 )
 
 // errCut is the end of an answer that is not whole.
@@ -201,11 +207,14 @@ type Relay struct {
 	cluster *cluster.Cluster
 	own     *Assignments
 	codec   rpc.Codec
+	large   *loop.FairLimiter[string] // By credential.
 }
 
 // NewRelay returns the relay of a worker.
 func NewRelay(c *cluster.Cluster, own *Assignments) *Relay {
-	return &Relay{cluster: c, own: own, codec: rpc.NewCodec()}
+	return &Relay{
+		cluster: c, own: own, codec: rpc.NewCodec(), large: loop.NewFairLimiter[string](largeAtOnce),
+	}
 }
 
 // Status returns what the answers' headers say of this node itself.
@@ -217,6 +226,13 @@ func (r *Relay) Status() edge.QueryMeta {
 
 // Relay has a server answer in.
 func (r *Relay) Relay(ctx context.Context, in edge.Relayed) (*edge.RelayedAnswer, error) {
+	if len(in.Body) > largeBody {
+		done, err := r.large.Take(ctx, in.Bearer)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+	}
 	answer, err := r.once(ctx, in)
 	if err != nil || !answer.Stream || answer.Status != http.StatusOK {
 		return answer, err

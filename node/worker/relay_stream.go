@@ -14,6 +14,7 @@ import (
 
 const (
 	maxEvent   = 4 << 20          // Of a stream of output.
+	eventPiece = 32 << 10         // Bytes that are read at a time.
 	streamIdle = 15 * time.Second // Without a byte to the client.
 )
 
@@ -27,14 +28,14 @@ type relayedStream struct {
 	in    edge.Relayed
 	body  io.ReadCloser // Nil while no server serves it.
 
-	ready []byte // Whole events.
-	part  []byte // The beginning of the next one.
-	ended bool   // The last event was there.
+	buf   bytes.Buffer // Whole events, then the beginning of the next one.
+	whole int          // Bytes of the whole ones.
+	ended bool         // The last event was there.
 }
 
 // Read returns events, and io.EOF behind the last one.
 func (s *relayedStream) Read(p []byte) (int, error) {
-	for len(s.ready) == 0 {
+	for s.whole == 0 {
 		if s.ended {
 			return 0, io.EOF
 		}
@@ -42,9 +43,9 @@ func (s *relayedStream) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	n := copy(p, s.ready)
-	s.ready = s.ready[n:]
-	return n, nil
+	n, err := s.buf.Read(p[:min(len(p), s.whole)])
+	s.whole -= n
+	return n, err
 }
 
 // more reads on, at another server if need be.
@@ -54,11 +55,12 @@ func (s *relayedStream) more() error {
 			return err
 		}
 	}
-	buf := make([]byte, 32<<10)
-	n, err := s.body.Read(buf)
-	s.part = append(s.part, buf[:n]...)
+	s.buf.Grow(eventPiece)
+	piece := s.buf.AvailableBuffer()[:eventPiece]
+	n, err := s.body.Read(piece)
+	s.buf.Write(piece[:n])
 	s.take()
-	if len(s.part) > maxEvent {
+	if s.buf.Len()-s.whole > maxEvent {
 		return errors.New("an event of the stream is too long")
 	}
 	if err != nil && !s.ended {
@@ -67,17 +69,16 @@ func (s *relayedStream) more() error {
 	return s.ctx.Err()
 }
 
-// take moves the whole events of part to ready.
+// take counts the whole events.
 func (s *relayedStream) take() {
 	for {
-		end := bytes.Index(s.part, []byte("\n\n"))
+		part := s.buf.Bytes()[s.whole:]
+		end := bytes.Index(part, []byte("\n\n"))
 		if end < 0 {
 			return
 		}
-		event := s.part[:end+2]
-		s.ready = append(s.ready, event...)
-		s.note(event)
-		s.part = s.part[end+2:]
+		s.note(part[:end+2])
+		s.whole += end + 2
 	}
 }
 
@@ -100,7 +101,8 @@ func (s *relayedStream) note(event []byte) {
 // lose gives up the server; what came of the next event comes again.
 func (s *relayedStream) lose() {
 	s.body.Close()
-	s.body, s.part = nil, nil
+	s.body = nil
+	s.buf.Truncate(s.whole)
 }
 
 // reopen has a server go on with the stream. One that refuses to cuts it: the
@@ -123,8 +125,9 @@ func (s *relayedStream) reopen() error {
 		}
 		loop.Sleep(s.ctx, relayRetry)
 	}
-	s.ready = append(s.ready, ":\n\n"...)
-	return nil
+	n, err := s.buf.WriteString(":\n\n")
+	s.whole += n
+	return err
 }
 
 // Close ends the stream.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"berth/api/edge"
@@ -41,6 +42,30 @@ func TestFrames(t *testing.T) {
 	if _, err := io.ReadAll(&frameReader{r: bytes.NewReader([]byte{0xff, 0, 0, 0, 1})}); err == nil {
 		t.Error("a frame over the limit was read")
 	}
+}
+
+// TestLargeRelaysTakeTurns hands on a large body while another one of the same
+// credential is handed on: it waits.
+func TestLargeRelaysTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRelay(nil, nil) // It has no cluster to ask before its turn.
+		done, err := r.large.Take(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := r.Relay(ctx, edge.Relayed{Bearer: "key", Body: make([]byte, largeBody+1)})
+			ended <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
 }
 
 // TestRelayedStreamGoesOn cuts a stream at every byte: what comes from a second
