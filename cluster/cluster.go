@@ -51,7 +51,8 @@ type Cluster struct {
 	advertise  string // host:port of the cluster port, as others reach it.
 	server     *rpc.Server
 	callers    map[string]Callers // Allowed callers of each method; written before Run.
-	links      *transport.Links
+	links      *transport.Links   // For calls, and
+	streams    *transport.Links   // for streams: a call must not wait for what they carry.
 	guests     guests
 	refusedLog liblog.Sampler
 	layer      *transport.Layer
@@ -131,7 +132,7 @@ func newCluster(cfg Config) *Cluster {
 	c.reader, c.proposer, c.leadership, c.transfers = reader{c}, proposer{c}, leadership{c}, transfers{c}
 	c.hungDisk, c.workerCalls, c.healthReport = hungDisk{c}, workerCalls{c}, healthReport{c}
 	c.upstream = newUpstream(c)
-	c.links = transport.NewLinks(c.port.openLink)
+	c.links, c.streams = transport.NewLinks(c.port.openLink), transport.NewLinks(c.port.openLink)
 	c.server = &rpc.Server{Codec: c.codec, Logger: c.logger, Allow: c.port.allow, Done: c.metrics.call}
 	c.leaders = newLeaderWatch()
 	c.terms = newTerms()
@@ -273,6 +274,7 @@ func (c *Cluster) Close() error {
 			c.transport.CloseStreams()
 		}
 		c.links.Close()
+		c.streams.Close()
 		c.work.wait()
 		if c.hasReplica() {
 			errs = append(errs, c.replica.Log.Close())

@@ -188,7 +188,8 @@ type fleet struct {
 	edit     func(*cluster.Config)
 	marks    bool // Whether the peers take marks of their states.
 
-	refuse func(toyState) error // Set as refuse in new state machines.
+	refuse func(toyState) error   // Set as refuse in new state machines.
+	handle func(*cluster.Cluster) // Registers methods of the test.
 }
 
 func newFleet(t testing.TB, edit func(*cluster.Config)) *fleet {
@@ -265,6 +266,9 @@ func (f *fleet) mustStart(cfg cluster.Config) *peer {
 	c, err := cluster.Open(ctx, cfg)
 	if err != nil {
 		f.t.Fatalf("open %s: %v", cfg.Name, err)
+	}
+	if f.handle != nil {
+		f.handle(c)
 	}
 	f.wire.place(c.RPCAddress(), cfg.Name)
 	f.registry.mu.Lock()

@@ -264,7 +264,7 @@ func (c port) dial(ctx context.Context, id compute.NodeID, proto string) (net.Co
 	return nil, fmt.Errorf("dial node %s: %w", id, errors.Join(errs...))
 }
 
-// openLink dials id for calls.
+// openLink dials id for calls or streams.
 func (c port) openLink(ctx context.Context, id compute.NodeID) (*rpc.Client, error) {
 	conn, err := c.dial(ctx, id, transport.ProtoRPC)
 	if err != nil {
@@ -294,7 +294,7 @@ func (c *Cluster) Call(ctx context.Context, node compute.NodeID, method string, 
 func (c *Cluster) Open(
 	ctx context.Context, node compute.NodeID, method string, request []byte,
 ) ([]byte, io.ReadWriteCloser, error) {
-	client, err := c.links.Get(ctx, node)
+	client, err := c.streams.Get(ctx, node)
 	if err != nil {
 		return nil, nil, err
 	}

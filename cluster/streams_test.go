@@ -1,0 +1,57 @@
+package cluster_test
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"berth/cluster"
+	"berth/cluster/rpc"
+)
+
+// TestStreamsHaveTheirOwnConnection ends the connection of a stream while a call
+// between the same two peers waits for its answer. The call gets it: calls never
+// queue behind what streams carry.
+func TestStreamsHaveTheirOwnConnection(t *testing.T) {
+	f := newFleet(t, nil)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	f.handle = func(c *cluster.Cluster) {
+		c.Handle("test.wait", cluster.Servers, func(context.Context, rpc.Peer, []byte) ([]byte, error) {
+			close(arrived)
+			<-release
+			return []byte("still there"), nil
+		})
+		c.HandleStream("test.break", cluster.Servers,
+			func(_ context.Context, _ rpc.Peer, _ []byte, stream *rpc.Stream) error {
+				if err := stream.Accept(nil); err != nil {
+					return err
+				}
+				return stream.Session().Close()
+			})
+	}
+	f.mustAdd()
+	f.mustAdd()
+	f.awaitVoters(2)
+	from, to := f.peers[0], f.peers[1].ID()
+	answered := make(chan string, 1)
+	go func() {
+		answer, err := from.Call(t.Context(), to, "test.wait", nil)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- string(answer)
+	}()
+	<-arrived
+	_, stream, err := from.Open(t.Context(), to, "test.break", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	if rest, err := io.ReadAll(stream); len(rest) > 0 {
+		t.Errorf("the stream brings %q, %v", rest, err)
+	}
+	close(release)
+	if answer := <-answered; answer != "still there" {
+		t.Errorf("the call is answered with %q", answer)
+	}
+}
