@@ -51,6 +51,9 @@ type Options struct {
 	Fatal   func(error) // Ends the process when its disk hangs or lies; nil for os.Exit(1).
 	// StopLimit is how long a stop may take before Fatal; zero for 20 seconds.
 	StopLimit time.Duration
+	// Alone says that the process is this node and nothing else: its memory is
+	// bounded.
+	Alone bool
 }
 
 // Node is one peer with all its parts open.
@@ -208,6 +211,9 @@ func (n *Node) Run(ctx context.Context) error {
 	start("inventory", n.publishInventory)
 	start("executor", n.executor.Run)
 	start("deny list", n.updateDenyList)
+	if n.opts.Alone {
+		start("memory", n.boundMemory)
+	}
 	if n.isWorker() {
 		start("announcement", workerNode{n}.announce)
 	} else {

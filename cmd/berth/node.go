@@ -81,7 +81,7 @@ func runNode(cmd *cobra.Command, cfg config.Config, promoteAfter time.Duration) 
 	announcer.Go(func() { announceRootToken(ctx, cmd.OutOrStdout(), cfg) })
 	err := node.Run(ctx, cfg, node.Options{
 		Version: version, Build: build, Logger: config.NewLogger(cfg.Log, cmd.ErrOrStderr()),
-		PromoteAfter: promoteAfter,
+		PromoteAfter: promoteAfter, Alone: true,
 	})
 	if node.Removed(err) {
 		return &cli.ExitError{Code: cli.ExitRemoved, Err: fmt.Errorf("this node was removed from its cluster, for good: "+

@@ -57,8 +57,8 @@ func runProcess(path string) error {
 	defer stop()
 	n, err := node.Open(ctx, cfg, node.Options{
 		Version: "test", PromoteAfter: promoteAfter, Ballast: ballastIn(cfg.DataDir),
-		StopLimit: stopWait,
-		Logger:    config.NewLogger(cfg.Log, os.Stderr).With("node", cfg.Name),
+		StopLimit: stopWait, Alone: true,
+		Logger: config.NewLogger(cfg.Log, os.Stderr).With("node", cfg.Name),
 	})
 	if err != nil {
 		return err
