@@ -222,6 +222,7 @@ type watcher struct {
 type seen struct {
 	peaks   []uint64
 	slowest time.Duration
+	slow    string // The node that gave the slowest answer.
 	failed  error
 }
 
@@ -239,7 +240,7 @@ func (v *victims) watch(t *testing.T) *watcher {
 		}
 	})
 	for i, n := range v.nodes {
-		w.wg.Go(func() { w.ask(ctx, n.URL, v.honest.Key) })
+		w.wg.Go(func() { w.ask(ctx, n.Config.Name, n.URL, v.honest.Key) })
 		if *heapProfiles != "" {
 			w.wg.Go(func() { v.keepProfile(ctx, t, i) })
 		}
@@ -263,11 +264,13 @@ func (v *victims) keepProfile(ctx context.Context, t *testing.T, i int) {
 }
 
 // ask asks a node once a second, until ctx ends. The last question is answered too.
-func (w *watcher) ask(ctx context.Context, url, key string) {
+func (w *watcher) ask(ctx context.Context, name, url, key string) {
 	for ctx.Err() == nil {
 		took, err := ask(context.WithoutCancel(ctx), url, key)
 		w.mu.Lock()
-		w.seen.slowest = max(w.seen.slowest, took)
+		if took > w.seen.slowest {
+			w.seen.slowest, w.seen.slow = took, name
+		}
 		w.seen.failed = errors.Join(w.seen.failed, err)
 		w.mu.Unlock()
 		loop.Sleep(ctx, askEvery-took)
