@@ -101,7 +101,7 @@ func (s *openStream) Close() error {
 
 // exchange sends the request and waits for the answer.
 func (c *Client) exchange(stream *yamux.Stream, req request) ([]byte, error) {
-	if err := c.codec.write(stream, req, MaxRequest); err != nil {
+	if err := c.codec.writeRequest(stream, req); err != nil {
 		return nil, err
 	}
 	var resp response

@@ -95,6 +95,29 @@ func (c Codec) write(w io.Writer, v any, limit int) error {
 	return err
 }
 
+// writeRequest sends a request. It makes no copy of a large payload: that is the last
+// field, so it follows the encoding of the others.
+func (c Codec) writeRequest(w io.Writer, req request) error {
+	size := len(req.Payload)
+	if size <= oneWrite {
+		return c.write(w, req, MaxRequest)
+	}
+	body := c.Marshal(request{Method: req.Method, TimeoutMS: req.TimeoutMS})
+	body[0]++                       // A map with one more pair:
+	body = append(body, 3, 2<<5|26) // a key, and a string of so many bytes as the next four say.
+	body = binary.BigEndian.AppendUint32(body, uint32(size))
+	size += len(body)
+	if size > MaxRequest {
+		return compute.Errorf(compute.CodeTooLarge, "The message of %d bytes is over the limit of %d.", size, MaxRequest)
+	}
+	head := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(size))
+	if _, err := w.Write(append(head, body...)); err != nil {
+		return err
+	}
+	_, err := w.Write(req.Payload)
+	return err
+}
+
 // oneWrite is the size of the largest message that is copied to be one write.
 const oneWrite = 64 << 10
 

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"testing"
+
+	"berth/compute"
 )
 
 // FuzzFrame reads a message of a peer without a certificate: it is an error or what
@@ -35,6 +37,22 @@ func FuzzFrame(f *testing.F) {
 			t.Errorf("%+v came back as %+v, %v", req, again, err)
 		}
 	})
+}
+
+// TestRequestsHaveOneEncoding sends requests of all sizes. The bytes are those of the
+// codec, and none is over the limit.
+func TestRequestsHaveOneEncoding(t *testing.T) {
+	codec := NewCodec()
+	for _, size := range []int{0, 1, oneWrite, oneWrite + 1, MaxRequest - 100, MaxRequest} {
+		for _, timeout := range []int64{0, 30_000} {
+			req := request{Method: "api.relay", TimeoutMS: timeout, Payload: bytes.Repeat([]byte{7}, size)}
+			var got, want bytes.Buffer
+			gotErr, wantErr := codec.writeRequest(&got, req), codec.write(&want, req, MaxRequest)
+			if compute.CodeOf(gotErr) != compute.CodeOf(wantErr) || !bytes.Equal(got.Bytes(), want.Bytes()) {
+				t.Errorf("%d bytes: sent %d, %v; want %d, %v", size, got.Len(), gotErr, want.Len(), wantErr)
+			}
+		}
+	}
 }
 
 // FuzzSession sends bytes of a peer without a certificate to the multiplexer and
