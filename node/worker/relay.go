@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -62,7 +63,7 @@ func ServeRelay(c *cluster.Cluster, server *edge.Server) {
 				return err
 			}
 			body := &frameWriter{stream}
-			err := server.Relayed(ctx, in, stream, func(head edge.RelayedHead) (io.Writer, error) {
+			err := server.Relayed(ctx, in, hangUp{stream}, func(head edge.RelayedHead) (io.Writer, error) {
 				_, err := body.Write(codec.Marshal(head))
 				return body, err
 			})
@@ -71,6 +72,18 @@ func ServeRelay(c *cluster.Cluster, server *edge.Server) {
 			}
 			return body.end()
 		})
+}
+
+// hangUp closes a connection once a read sees that the other end has closed it, so
+// that a write which waits for that end fails. The API reads while it answers.
+type hangUp struct{ net.Conn }
+
+func (h hangUp) Read(p []byte) (int, error) {
+	n, err := h.Conn.Read(p)
+	if errors.Is(err, io.EOF) {
+		err = errors.Join(err, h.Close())
+	}
+	return n, err
 }
 
 // relayOwner has the requests of one class that one worker relays.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -41,6 +42,29 @@ func TestFrames(t *testing.T) {
 	}
 	if _, err := io.ReadAll(&frameReader{r: bytes.NewReader([]byte{0xff, 0, 0, 0, 1})}); err == nil {
 		t.Error("a frame over the limit was read")
+	}
+}
+
+// leftConn is a connection whose other end has closed it.
+type leftConn struct {
+	net.Conn
+
+	closed bool
+}
+
+func (*leftConn) Read([]byte) (int, error) { return 0, io.EOF }
+
+func (c *leftConn) Close() error {
+	c.closed = true
+	return nil
+}
+
+// TestHangUpEndsWrites reads from the stream of a worker that has hung up: it is
+// closed, and so is what waits for the worker to read.
+func TestHangUpEndsWrites(t *testing.T) {
+	conn := &leftConn{}
+	if _, err := (hangUp{conn}).Read(make([]byte, 1)); !errors.Is(err, io.EOF) || !conn.closed {
+		t.Errorf("read %v; closed: %v", err, conn.closed)
 	}
 }
 
