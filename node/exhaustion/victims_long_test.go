@@ -54,6 +54,7 @@ for i in range(48):
 // victims is the attacked cluster: three servers, the first of which executes, and a
 // worker.
 type victims struct {
+	cluster  *nodetest.Processes
 	nodes    []*nodetest.Process
 	metrics  []string // Addresses.
 	token    string   // For the metrics.
@@ -81,7 +82,7 @@ func mustVictims(t *testing.T) *victims {
 		profiled(cfg)
 		cfg.Role, cfg.GPUs.Simulated = nodetest.Worker, []string{"l4:1"}
 	})
-	v.nodes, v.root = c.Nodes, c.RootToken
+	v.cluster, v.nodes, v.root = c, c.Nodes, c.RootToken
 	v.attacker, v.honest = c.MustAccount("attacker"), c.MustAccount("honest")
 	for _, n := range v.nodes {
 		v.pids = append(v.pids, n.Pid())
@@ -195,9 +196,9 @@ func (v *victims) resident(t *testing.T) []uint64 {
 	return out
 }
 
-// mustStand fails the test if a node ended, or the cluster has no leader or none of
-// the same term.
-func (v *victims) mustStand(t *testing.T) {
+// mustStand returns the term of the cluster. It fails the test if a node has ended or
+// panicked, or knows no state.
+func (v *victims) mustStand(t *testing.T) (term uint64) {
 	t.Helper()
 	v.resident(t)
 	for _, n := range v.nodes {
@@ -205,7 +206,12 @@ func (v *victims) mustStand(t *testing.T) {
 		if err != nil || state.Term == 0 {
 			t.Errorf("node %s does not know the state: %v", n.Config.Name, err)
 		}
+		term = max(term, state.Term)
 	}
+	if v.cluster.Logged("panic") {
+		t.Error("a node has panicked")
+	}
+	return term
 }
 
 // watcher samples the nodes and asks each of them as an honest client.

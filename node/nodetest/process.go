@@ -1,6 +1,7 @@
 package nodetest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -155,6 +156,13 @@ func (c *Processes) add(cfg config.Config) *Process {
 		return MustClient(c.tb, "", p.URL).Ready(c.tb.Context()) == nil
 	})
 	return p
+}
+
+// Logged reports whether a node has logged a text.
+func (c *Processes) Logged(text string) bool {
+	c.output.mu.Lock()
+	defer c.output.mu.Unlock()
+	return bytes.Contains(c.output.all.Bytes(), []byte(text))
 }
 
 // MustAccount makes an account through the first node.
