@@ -40,6 +40,16 @@ func (w *world) ask(key string, id compute.ExecutionID) net.Conn {
 	return conn
 }
 
+// TestStrangersGetOneDocument has a stranger send many requests for a large document at
+// once.
+func TestStrangersGetOneDocument(t *testing.T) {
+	w := newWorld(t)
+	one := "GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n"
+	if got := w.rawAnswers(strings.Repeat(one, 20)); len(got) != 1 || got[0] != 200 {
+		t.Errorf("answers are %v, want one", got)
+	}
+}
+
 // gatedLogs are logs whose ends are read once their gate is opened.
 type gatedLogs struct {
 	api.Logs

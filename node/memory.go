@@ -13,7 +13,7 @@ import (
 // Memory of the Go runtime, in bytes, from which on garbage is collected more often
 // than usual. What a state needs is estimated generously: this is about clients.
 const (
-	clientMemory    = 120 << 20 // Of a node with an empty state.
+	clientMemory    = 104 << 20 // Of a node with an empty state.
 	executionMemory = 16 << 10  // A finished one takes 1 KiB, its indexes included.
 	entryMemory     = 1 << 10   // Of a ledger.
 	memoryPeriod    = 10 * time.Second

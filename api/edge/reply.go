@@ -52,8 +52,12 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *Request, answer any) {
 	s.metrics.observe(r, string(ctx.Method()), ctx.Response.StatusCode(), s.took(r))
 }
 
-// text sends an answer other than JSON.
+// text sends an answer other than JSON. A stranger gets one large document for each
+// connection: otherwise some bytes of pipelined requests would copy gigabytes.
 func (s *Server) text(ctx *fasthttp.RequestCtx, r *Request, t Text) error {
+	if hold := s.answerHold(r); hold.budget == s.answers.heldStrangers && len(t.Body) > freeAnswer {
+		ctx.SetConnectionClose()
+	}
 	if t.Shared {
 		ctx.Response.SetBodyRaw(t.Body)
 	} else if err := s.send(ctx, r, t.Body); err != nil {

@@ -19,6 +19,7 @@ import (
 const (
 	code      = "import time; time.sleep(%d); print('done')"
 	timeLimit = 600 // Seconds.
+	maxHeld   = 64  // Answers that are waited for at once: a key may hold 100 of a node.
 	startsPS  = 4   // Starts per second on a small machine.
 	pollEvery = time.Second
 	mib       = 1 << 20
@@ -202,6 +203,7 @@ func (r *Report) execute(ctx context.Context, cfg Config) error {
 	r.Executions, r.SubmitS = len(ids), time.Since(began).Seconds()
 	nodes := make([]string, len(ids))
 	group, waiting := errgroup.WithContext(ctx)
+	group.SetLimit(maxHeld)
 	for i, id := range ids {
 		group.Go(func() error {
 			ended, err := c.Finished(waiting, id)
