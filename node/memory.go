@@ -2,7 +2,7 @@ package node
 
 import (
 	"context"
-	"math"
+	"os"
 	"runtime/debug"
 	"time"
 
@@ -23,7 +23,7 @@ const (
 // limits allow. Usually garbage may take as much memory as what is in use. The
 // operator's GOMEMLIMIT comes first.
 func (n *Node) boundMemory(ctx context.Context) error {
-	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
+	if os.Getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
 	loop.Every(ctx, memoryPeriod, func() { debug.SetMemoryLimit(memoryLimit(n.machine.View().Summary())) })

@@ -26,6 +26,7 @@ const (
 	// expectedAnswer is what an owner must have left of its share before a large
 	// answer is built: whole records have about so many bytes.
 	expectedAnswer = 4 << 20
+	expectedScrape = 256 << 10 // The same for metrics.
 )
 
 // answers bounds the bytes of large answers that wait for clients that read

@@ -18,9 +18,7 @@ import (
 
 // Limits of relayed requests.
 const (
-	// maxRelays is the number of relayed requests at once, without streams. They
-	// share their connection with the node's heartbeats, which must not wait for
-	// them.
+	// maxRelays is the number of relayed requests at once, without streams.
 	maxRelays          = 512
 	maxRelayedStreams  = 512 // Streams and held answers beside them,
 	maxOperatorRelays  = 64  // and requests of operators.
@@ -187,6 +185,7 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *Request) {
 		return
 	}
 	answer.write(ctx)
+	r.large = cap(body)
 	hold.send(ctx, body)
 	s.metrics.observe(r, r.route.Method, answer.Status, s.took(r))
 }

@@ -50,14 +50,14 @@ func newTurns() *turns {
 // AwaitTurn waits until the request may build a large answer. Its turn ends when
 // the answer is encoded. A client that hangs up while it waits gets no answer.
 func (c *Core) AwaitTurn(r *Request) error {
-	turns, owner := c.turns.answers, r.Caller.Actor.Org.String()
+	turns, owner, expected := c.turns.answers, r.Caller.Actor.Org.String(), expectedAnswer
 	if r.Caller.name() == "" && !r.Caller.Actor.Root {
-		turns, owner = c.turns.scrapes, r.IP
+		turns, owner, expected = c.turns.scrapes, r.IP, expectedScrape
 	}
 	if err := c.await(r, turns, owner, errManyAnswers); err != nil {
 		return err
 	}
-	if hold := c.answerHold(r); !hold.budget.fits(hold.owner, expectedAnswer) {
+	if hold := c.answerHold(r); !hold.budget.fits(hold.owner, expected) {
 		return errManyAnswers() // It would be built and not sent.
 	}
 	return nil

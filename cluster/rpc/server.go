@@ -66,9 +66,9 @@ func (s *Stream) Accept(answer []byte) error {
 }
 
 // UntilClosed returns a context that ends with ctx, when the caller closes the
-// stream and when the connection is gone. A write that waits for the caller then
-// fails. It drops what the caller still sends: nothing else may read from the
-// stream.
+// stream and when the connection is gone. In the last two cases a write that waits
+// for the caller fails. It drops what the caller still sends: nothing else may read
+// from the stream.
 func (s *Stream) UntilClosed(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() {

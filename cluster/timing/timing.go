@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -32,30 +33,34 @@ const (
 type Measured struct {
 	Fsync     time.Duration // Median of durable writes of 4 KiB.
 	RoundTrip time.Duration // To the farthest server that answered; 0 if none did.
-	Servers   int           // How many answered.
+	Servers   int           // How many answered,
+	Asked     int           // of how many.
 }
 
-// Fast reports whether disk and network are fast enough for short timers. Without
-// another server only the disk decides.
-func (m Measured) Fast() bool { return m.Fsync <= MaxFsync && m.RoundTrip <= MaxRoundTrip }
+// Fast reports whether disk and network are fast enough for short timers. A server
+// that did not answer may be far away. Without another server only the disk decides.
+func (m Measured) Fast() bool {
+	return m.Fsync <= MaxFsync && m.RoundTrip <= MaxRoundTrip && m.Servers == m.Asked
+}
 
 // String implements fmt.Stringer, for logs.
 func (m Measured) String() string {
 	text := fmt.Sprintf("fsync takes %v", m.Fsync.Round(10*time.Microsecond))
-	if m.Servers == 0 {
-		return text + "; no other server was measured"
+	if m.Asked == 0 {
+		return text + "; no other server is known"
 	}
-	return text + fmt.Sprintf("; round trip to the farthest of %d servers %v", m.Servers, m.RoundTrip.Round(10*time.Microsecond))
+	return text + fmt.Sprintf("; %d of %d servers answered, the farthest after %v",
+		m.Servers, m.Asked, m.RoundTrip.Round(10*time.Microsecond))
 }
 
 // Dial opens a TCP connection.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Measure measures the disk of dir and the round trips to the servers, given as
-// host:port. A server that does not answer within a second is left out: it may be
-// down. dir must exist. Nothing remains in it.
+// host:port. A machine whose server is down answers too, by refusing the connection.
+// dir must exist. Nothing remains in it.
 func Measure(ctx context.Context, dir string, servers []string, dial Dial) (Measured, error) {
-	var m Measured
+	m := Measured{Asked: len(servers)}
 	var mu sync.Mutex
 	var wait sync.WaitGroup
 	for _, server := range servers {
@@ -76,22 +81,37 @@ func Measure(ctx context.Context, dir string, servers []string, dial Dial) (Meas
 	return m, err
 }
 
-// roundTrip returns the shortest time that a TCP handshake with the server took,
-// which is one round trip.
-func roundTrip(ctx context.Context, server string, dial Dial) (time.Duration, error) {
-	limited, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	best := dialTimeout
+// roundTrip returns the shortest time in which the server's machine accepted or
+// refused a connection, which is one round trip.
+func roundTrip(ctx context.Context, server string, dial Dial) (best time.Duration, err error) {
 	for range dials {
-		begin := time.Now()
-		conn, err := dial(limited, "tcp", server)
-		if err != nil {
-			return 0, fmt.Errorf("measure round trip: %w", err)
+		took, e := dialOnce(ctx, server, dial)
+		switch {
+		case e != nil:
+			err = e
+		case best == 0 || took < best:
+			best = took
 		}
-		best = min(best, time.Since(begin))
-		conn.Close()
+	}
+	if best == 0 {
+		return 0, fmt.Errorf("measure round trip: %w", err)
 	}
 	return best, nil
+}
+
+func dialOnce(ctx context.Context, server string, dial Dial) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	begin := time.Now()
+	conn, err := dial(ctx, "tcp", server)
+	took := max(time.Since(begin), 1)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return took, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return took, conn.Close()
 }
 
 // fsync returns the median time of a durable write to a file of that name.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,11 +20,13 @@ func TestFast(t *testing.T) {
 		m    timing.Measured
 		fast bool
 	}{
-		{"one room", timing.Measured{Fsync: 2 * ms, RoundTrip: ms / 2, Servers: 2}, true},
+		{"one room", timing.Measured{Fsync: 2 * ms, RoundTrip: ms / 2, Servers: 2, Asked: 2}, true},
+		{"one does not answer", timing.Measured{Fsync: 2 * ms, RoundTrip: ms / 2, Servers: 1, Asked: 2}, false},
+		{"none answers", timing.Measured{Fsync: 2 * ms, Asked: 2}, false},
 		{"the only server", timing.Measured{Fsync: 2 * ms}, true},
-		{"at the limits", timing.Measured{Fsync: timing.MaxFsync, RoundTrip: timing.MaxRoundTrip, Servers: 1}, true},
-		{"spinning disk under load", timing.Measured{Fsync: 45 * ms, RoundTrip: ms, Servers: 2}, false},
-		{"two regions", timing.Measured{Fsync: 2 * ms, RoundTrip: 40 * ms, Servers: 2}, false},
+		{"at the limits", timing.Measured{Fsync: timing.MaxFsync, RoundTrip: timing.MaxRoundTrip, Servers: 1, Asked: 1}, true},
+		{"spinning disk under load", timing.Measured{Fsync: 45 * ms, RoundTrip: ms, Servers: 2, Asked: 2}, false},
+		{"two regions", timing.Measured{Fsync: 2 * ms, RoundTrip: 40 * ms, Servers: 2, Asked: 2}, false},
 	} {
 		if got := c.m.Fast(); got != c.fast {
 			t.Errorf("%s: fast is %t", c.name, got)
@@ -31,13 +34,16 @@ func TestFast(t *testing.T) {
 	}
 }
 
-// TestMeasure measures servers of which one is far and one is down.
+// TestMeasure measures servers of which one is far, one is down and the machine of one
+// is gone.
 func TestMeasure(t *testing.T) {
 	const far = 30 * time.Millisecond
 	dial := func(_ context.Context, _, address string) (net.Conn, error) {
 		switch address {
 		case "down:1":
-			return nil, errors.New("connection refused")
+			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		case "gone:1":
+			return nil, errors.New("no route to host")
 		case "far:1":
 			time.Sleep(far)
 		}
@@ -46,14 +52,14 @@ func TestMeasure(t *testing.T) {
 		return ours, nil
 	}
 	dir := t.TempDir()
-	m, err := timing.Measure(t.Context(), dir, []string{"near:1", "far:1", "down:1"}, dial)
+	m, err := timing.Measure(t.Context(), dir, []string{"near:1", "far:1", "down:1", "gone:1"}, dial)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Servers != 2 || m.RoundTrip < far || m.Fsync <= 0 || m.Fast() {
+	if m.Servers != 3 || m.Asked != 4 || m.RoundTrip < far || m.Fsync <= 0 || m.Fast() {
 		t.Errorf("measured %+v", m)
 	}
-	if text := m.String(); !strings.Contains(text, "farthest of 2 servers") {
+	if text := m.String(); !strings.Contains(text, "3 of 4 servers answered") {
 		t.Error(text)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

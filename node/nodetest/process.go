@@ -196,7 +196,6 @@ func (p *Process) Start() {
 	// Supervisors live on and may keep the pipes of their dead parent open.
 	p.cmd.WaitDelay = time.Second
 	began, done, cmd := make(chan error), make(chan struct{}), p.cmd
-	p.done = done
 	go func() {
 		// The kernel also ends the process when the thread that started it ends, as
 		// threads do that made a network. So this goroutine keeps its thread.
@@ -212,6 +211,7 @@ func (p *Process) Start() {
 	if err := <-began; err != nil {
 		p.tb.Fatal(err)
 	}
+	p.done = done
 	var said addresses
 	text := mustReadFile(p.tb, p.path+".addresses", readyWait)
 	if err := json.Unmarshal([]byte(text), &said); err != nil {
