@@ -117,7 +117,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 		if err := g.AwaitTurn(r); err != nil {
 			return nil, err
 		}
-		r.Renew() // A node that does not answer must not fail those in line behind it.
+		r.Renew()                        // A node that does not answer must not fail those in line behind it.
 		kept, cached = g.ended.get(e.ID) // Another request may have read them.
 	}
 	out := wire.Execution{
