@@ -131,6 +131,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 			OutputBytes: e.Usage.OutputBytes, OutputLines: e.Usage.OutputLines,
 		},
 	}
+	out.Scratch, out.Volumes = wire.SpaceOf(e)
 	if e.Request.GPUs > 0 {
 		out.Usage.GPUUtilPercent, out.Usage.GPUMemoryMiB = gpuUsage(&e.Usage)
 	}

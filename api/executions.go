@@ -119,6 +119,7 @@ func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) compute
 		MaxRetries:      in.MaxRetries,
 	}
 	r.View.RecordImports(&e, slices.Sorted(maps.Keys(in.Files)))
+	in.Of(&e)
 	if in.Network == compute.NetworkNone.String() {
 		e.Network = compute.NetworkNone
 	}

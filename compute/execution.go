@@ -107,6 +107,10 @@ type Execution struct {
 	Owed time.Duration `cbor:"50,keyasint,omitempty"`
 
 	ImportFiles int `cbor:"51,keyasint,omitempty"` // Number of its import files; 0 in older records.
+
+	Volumes       []Volume `cbor:"57,keyasint,omitempty"` // Directories of the node that it asked for.
+	ScratchMiB    int64    `cbor:"58,keyasint,omitempty"` // Scratch space on disk that it asked for; 0 for the node's default.
+	ScratchMemory bool     `cbor:"60,keyasint,omitempty"` // Its scratch space is in memory, inside its memory limit.
 }
 
 // PaidGrace returns the time for the code of e to end after SIGTERM: StopGrace, or

@@ -98,6 +98,9 @@ type Inventory struct {
 	MemoryMiB int64  `cbor:"4,keyasint"`
 	GPUs      []GPU  `cbor:"5,keyasint,omitempty"` // In the order of Index.
 	Gaps      []Gap  `cbor:"6,keyasint,omitempty"` // In rising order.
+
+	ScratchMiB int64   `cbor:"10,keyasint,omitempty"` // The largest scratch space on disk; 0 for none.
+	Offers     []Offer `cbor:"11,keyasint,omitempty"` // Sorted.
 }
 
 // GPUSample is one reading of one device. A value that the device does not

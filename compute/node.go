@@ -1,5 +1,7 @@
 package compute
 
+import "slices"
+
 // Role is the role of a node in the cluster.
 type Role uint8
 
@@ -76,6 +78,25 @@ type Node struct {
 	DrainBy Instant `cbor:"20,keyasint,omitempty"` // When its remaining attempts are ended; zero for never.
 
 	Gaps []Gap `cbor:"21,keyasint,omitempty"` // In rising order.
+
+	ScratchMiB int64   `cbor:"24,keyasint,omitempty"` // The largest scratch space on disk; 0 for none.
+	Offers     []Offer `cbor:"25,keyasint,omitempty"` // Sorted.
+}
+
+// Offering reports whether n has what a request needs beside capacity that others
+// use up: space for scratch, and its offers.
+func (n *Node) Offering(r *Request) bool {
+	return r.ScratchMiB <= n.ScratchMiB && n.OffersAll(r.Needs)
+}
+
+// OffersAll reports whether n offers everything in needs.
+func (n *Node) OffersAll(needs []Offer) bool {
+	for _, need := range needs {
+		if _, found := slices.BinarySearch(n.Offers, need); !found {
+			return false
+		}
+	}
+	return true
 }
 
 // Gap is something of the sandbox that the kernel of a node does not enforce, or

@@ -149,6 +149,9 @@ type Request struct {
 	// AnyOf are the accepted GPU types, sorted, each once. With GPUs above 0 and
 	// no GPUType, an empty AnyOf accepts every type.
 	AnyOf []string `cbor:"7,keyasint,omitempty"`
+
+	ScratchMiB int64   `cbor:"10,keyasint,omitempty"` // Disk space for scratch; 0 for the node's default, wherever that is.
+	Needs      []Offer `cbor:"11,keyasint,omitempty"` // What the node has to offer, sorted.
 }
 
 // IsGPU reports whether r asks for GPUs.
@@ -172,8 +175,11 @@ func (r *Request) Key() string {
 	b := make([]byte, 0, 64)
 	b = append(b, r.Types()...)
 	b = append(append(b, '/'), r.MIG...)
-	for _, n := range []int64{int64(r.GPUs), int64(r.MilliGPU), r.VCPUMilli, r.MemoryMiB} {
+	for _, n := range []int64{int64(r.GPUs), int64(r.MilliGPU), r.VCPUMilli, r.MemoryMiB, r.ScratchMiB} {
 		b = strconv.AppendInt(append(b, '/'), n, 10)
+	}
+	for _, need := range r.Needs {
+		b = append(append(b, '/'), need...)
 	}
 	return string(b)
 }

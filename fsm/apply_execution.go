@@ -111,6 +111,8 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 		return invalid("max_retries", "max_retries is 0 to %d", maxRetries)
 	case e.ImportFiles != 0 && e.ImportFiles < len(e.Imports):
 		return invalid("import_files", "an execution has no fewer import files than paths of them")
+	case e.ScratchMiB < 0 || e.ScratchMiB > maxCapacity || len(e.Volumes) > maxVolumes:
+		return invalid("volumes", "an execution has at most %d volumes and some scratch space", maxVolumes)
 	case len(e.CallbackURLs) > maxCallbacks:
 		return invalid("callbacks", "at most %d callback URLs are allowed", maxCallbacks)
 	}
@@ -144,6 +146,7 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		Selection: said.Selection, SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
 		StopGrace: s.meta.Settings.StopGrace, Preemptible: said.Preemptible && said.Kind != compute.KindSelection,
 		MaxRetries: said.MaxRetries,
+		Volumes:    said.Volumes, ScratchMiB: said.ScratchMiB, ScratchMemory: said.ScratchMemory,
 	}
 }
 
@@ -156,6 +159,9 @@ func (s *execution) prepareSingle(e *compute.Execution) *compute.Error {
 		return asRefusal(err)
 	}
 	e.Profile, e.Request, e.Price = p.String(), r, price
+	if refusal := s.askOffers(e); refusal != nil {
+		return refusal
+	}
 	e.Status, e.Reason = compute.StatusQueued, compute.ReasonScheduling
 	if !limitTime(e) {
 		return compute.Errorf(compute.CodeInvalid,

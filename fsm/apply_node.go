@@ -9,12 +9,15 @@ import (
 
 // Limits of what a node reports, and of join tokens.
 const (
-	maxNodeGPUs  = 1024
-	maxGaps      = 64
-	maxNodes     = 20_000
-	maxCapacity  = 1 << 40 // Thousandths of a vCPU, MiB of memory.
-	maxTokenUses = 10_000
-	maxTokens    = 1_000
+	maxNodeGPUs = 1024
+	maxGaps     = 64
+
+	maxOffers     = 1000
+	maxOfferBytes = 128
+	maxNodes      = 20_000
+	maxCapacity   = 1 << 40 // Thousandths of a vCPU, MiB of memory.
+	maxTokenUses  = 10_000
+	maxTokens     = 1_000
 
 	// tokenMemory is how long a token that expired stays known, so that a node
 	// that brings it learns why it is refused.
@@ -217,6 +220,9 @@ func (s *membership) setInventory(c SetInventory) Result {
 	if s.Format() >= formatImports {
 		n.Gaps = c.Inventory.Gaps
 	}
+	if s.Format() >= formatLab {
+		n.ScratchMiB, n.Offers = c.Inventory.ScratchMiB, c.Inventory.Offers
+	}
 	s.nodes.put(&n)
 	if known.VCPUMilli == 0 && known.MemoryMiB == 0 && len(known.GPUs) == 0 {
 		s.widen(&n)
@@ -231,6 +237,9 @@ func (v *View) Recordable(inv compute.Inventory) compute.Inventory {
 	if v.Format() < formatImports {
 		inv.Gaps = nil
 	}
+	if v.Format() < formatLab {
+		inv.ScratchMiB, inv.Offers = 0, nil
+	}
 	return inv
 }
 
@@ -241,6 +250,9 @@ func checkInventory(inv compute.Inventory) *compute.Error {
 	if inv.VCPUMilli < 0 || inv.VCPUMilli > maxCapacity ||
 		inv.MemoryMiB < 0 || inv.MemoryMiB > maxCapacity || len(inv.GPUs) > maxNodeGPUs || len(inv.Gaps) > maxGaps {
 		return invalid("a node has vCPUs, memory, at most %d GPUs and %d gaps", maxNodeGPUs, maxGaps)
+	}
+	if inv.ScratchMiB < 0 || inv.ScratchMiB > maxCapacity || len(inv.Offers) > maxOffers || !wellOffered(inv.Offers) {
+		return invalid("a node has scratch space and at most %d sorted offers of %d bytes", maxOffers, maxOfferBytes)
 	}
 	seen := make(map[compute.GPUID]bool, len(inv.GPUs))
 	for _, g := range inv.GPUs {
@@ -360,4 +372,14 @@ func (s *membership) servers() int {
 		}
 	}
 	return n
+}
+
+// wellOffered reports whether the offers are sorted, each once, and not too long.
+func wellOffered(offers []compute.Offer) bool {
+	for i, offer := range offers {
+		if offer == "" || len(offer) > maxOfferBytes || i > 0 && offers[i-1] >= offer {
+			return false
+		}
+	}
+	return true
 }

@@ -89,7 +89,7 @@ func (s *placement) wait(known *compute.Execution, why compute.Reason) {
 func fits(r compute.Request, n *compute.Node, shares []compute.GPUShare) bool {
 	if !n.Schedulable() || len(shares) != r.GPUs ||
 		r.VCPUMilli > n.VCPUMilli-n.UsedVCPUMilli ||
-		r.MemoryMiB > n.MemoryMiB-n.UsedMemoryMiB {
+		r.MemoryMiB > n.MemoryMiB-n.UsedMemoryMiB || !n.Offering(&r) {
 		return false
 	}
 	for i, share := range shares {

@@ -43,6 +43,10 @@ func (s *selection) prepareSelection(e *compute.Execution) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid,
 			"at most %d GPU types are tried at once", limit).Named("gpu_types")
 	}
+	offered := *e
+	if refusal := s.execution.askOffers(&offered); refusal != nil {
+		return refusal
+	}
 	e.Profile, e.Status, e.Reason = selectionProfile, compute.StatusPending, compute.ReasonSelecting
 	e.Selection = &compute.Selection{
 		Objective: asked.Objective, GPUTypes: types,
@@ -129,6 +133,11 @@ func (s *selection) childrenOf(parent *compute.Execution, asked []Child,
 			Network: parent.Network, Tags: parent.Tags, StopGrace: parent.StopGrace,
 			SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now, Repeat: max(c.Repeat, 1),
 			MaxRetries: s.execution.retriesOfRuns(parent),
+			Volumes:    parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
+		}
+		if s.execution.askOffers(e) != nil {
+			left = append(left, c.Profile+": no node has its volumes and scratch space")
+			continue
 		}
 		if e.Repeat == 1 {
 			once += worst(e)

@@ -33,7 +33,10 @@ func commandRows() []*row {
 		command[SetInventory]{
 			number: 5, since: formatFirst, onFullDisk: true, apply: (*state).setInventory,
 			term: func(c SetInventory) uint64 { return c.Term },
-			uses: func(c SetInventory) uint64 { return formatIf(len(c.Inventory.Gaps) > 0, formatImports) },
+			uses: func(c SetInventory) uint64 {
+				i := c.Inventory
+				return max(formatIf(len(i.Gaps) > 0, formatImports), formatIf(i.ScratchMiB > 0 || len(i.Offers) > 0, formatLab))
+			},
 		}.row(),
 		command[SetNodeState]{
 			number: 6, since: formatFirst, onFullDisk: true, apply: (*state).setNodeState,
@@ -92,7 +95,9 @@ func commandRows() []*row {
 			number: 19, since: formatFirst, apply: (*state).submit,
 			op: func(c Submit) Op { return c.Op },
 			uses: func(c Submit) uint64 {
-				return max(formatIf(c.Execution.MaxRetries > 0, formatTrust), formatIf(c.Execution.ImportFiles > 0, formatImports))
+				e := &c.Execution
+				return max(formatIf(e.MaxRetries > 0, formatTrust), formatIf(e.ImportFiles > 0, formatImports),
+					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory, formatLab))
 			},
 		}.row(),
 		command[TakeSelection]{

@@ -18,9 +18,10 @@ const (
 	formatTrust    = 3 // Retries, the brake, drains with a deadline, cluster epochs, checks of the state, archives.
 	formatOwed     = 4 // Attempts that the organization's own work preempted are charged.
 	formatImports  = 5 // Records count import files and keep few of their paths; nodes have gaps.
+	formatLab      = 6 // Prices by the operator, bundles, outputs, environments, members.
 
 	// Format is the newest format that this program can apply.
-	Format = formatImports
+	Format = formatLab
 )
 
 // maxNamed is how many nodes a refusal lists.

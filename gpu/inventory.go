@@ -32,10 +32,15 @@ type WatcherConfig struct {
 	VCPUMilli int64            // What executions may use; 0 for all of the machine.
 	MemoryMiB int64            // What executions may use; 0 for all of the machine.
 	Gaps      []compute.Gap    // Of the node's sandbox; they never change.
+	Offers    Offers           // Of the node; nil for none.
 	Interval  time.Duration    // Between polls; 0 is DefaultWatchInterval.
 	Now       func() time.Time // Nil is time.Now.
 	Logger    *slog.Logger     // Nil discards.
 }
+
+// Offers returns what a node offers beside its capacity: the largest scratch
+// space on disk in MiB, and what executions may ask for, sorted.
+type Offers func() (scratchMiB int64, offers []compute.Offer)
 
 // Watcher keeps the newest inventory of this node.
 type Watcher struct {
@@ -161,9 +166,13 @@ func (w *Watcher) inventory(devices []compute.GPU) compute.Inventory {
 	if w.cfg.MemoryMiB > 0 {
 		memoryMiB = w.cfg.MemoryMiB
 	}
-	return compute.Inventory{
+	out := compute.Inventory{
 		Node: w.cfg.Node, VCPUMilli: vcpuMilli, MemoryMiB: memoryMiB, GPUs: devices, Gaps: w.cfg.Gaps,
 	}
+	if w.cfg.Offers != nil {
+		out.ScratchMiB, out.Offers = w.cfg.Offers()
+	}
+	return out
 }
 
 // capacity returns the vCPU and memory that a node with the devices offers: the
@@ -189,7 +198,8 @@ func capacity(devices []compute.GPU) (vcpuMilli, memoryMiB int64) {
 
 // same reports whether two inventories differ in their version only.
 func same(a, b compute.Inventory) bool {
-	return a.VCPUMilli == b.VCPUMilli && a.MemoryMiB == b.MemoryMiB && slices.Equal(a.GPUs, b.GPUs)
+	return a.VCPUMilli == b.VCPUMilli && a.MemoryMiB == b.MemoryMiB && slices.Equal(a.GPUs, b.GPUs) &&
+		a.ScratchMiB == b.ScratchMiB && slices.Equal(a.Offers, b.Offers)
 }
 
 // logChange logs the changes from last to next.

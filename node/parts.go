@@ -49,8 +49,9 @@ func (n *Node) openDevices(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find gaps: %w", err)
 	}
+	scratchMiB, offers := executor.Offers(n.executorConfig())
 	n.devices = gpu.NewWatcher(gpu.WatcherConfig{
-		Source: source, Gaps: gaps, Now: n.opts.Now, Logger: n.logger,
+		Source: source, Gaps: gaps, Offers: func() (int64, []compute.Offer) { return scratchMiB, offers }, Now: n.opts.Now, Logger: n.logger,
 	})
 	n.devices.Poll(ctx)
 	inventory := func() []compute.GPU { return n.devices.Current().GPUs }
@@ -240,23 +241,28 @@ func (n *Node) openExecutorWith(
 	if n.cfg.Exec.Network == compute.NetworkNone.String() {
 		network = compute.NetworkNone
 	}
-	mounts := make([]executor.Mount, 0, len(n.cfg.Exec.Mounts))
-	for _, m := range n.cfg.Exec.Mounts {
-		mounts = append(mounts, executor.Mount{Name: m.Name, Path: m.Path, ReadOnly: m.RO})
-	}
-	n.executor, err = executor.Open(executor.Config{ //nolint:contextcheck // Its attempts outlive ctx.
-		DataDir: n.cfg.DataDir, Node: n.cluster.ID(),
-		Python: n.cfg.Python.Interpreter, SiteDirs: n.cfg.Python.SiteDirs, Mounts: mounts,
-		Network: network, ScratchMiB: n.cfg.Exec.ScratchMiB, StopGrace: n.cfg.Exec.Grace,
-		DenyCIDRs: own, Contact: n.cluster.ContactAt, Meter: n.usages,
-		Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,
-	}, source, report, inputs)
+	cfg := n.executorConfig()
+	cfg.Node, cfg.Network, cfg.DenyCIDRs, cfg.Contact = n.cluster.ID(), network, own, n.cluster.ContactAt
+	n.executor, err = executor.Open(cfg, source, report, inputs) //nolint:contextcheck // Its attempts outlive ctx.
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
 	}
 	n.loads.use(n.executor)
 	n.onClose(n.executor.Close)
 	return nil
+}
+
+// executorConfig returns what the configuration says about executions.
+func (n *Node) executorConfig() executor.Config {
+	cfg := executor.Config{
+		DataDir: n.cfg.DataDir, Python: n.cfg.Python.Interpreter, SiteDirs: n.cfg.Python.SiteDirs,
+		StopGrace: n.cfg.Exec.Grace, ScratchMiB: n.cfg.Exec.ScratchMiB, ScratchMemory: n.cfg.Exec.Scratch == "memory",
+		Meter: n.usages, Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,
+	}
+	for _, m := range n.cfg.Exec.Mounts {
+		cfg.Mounts = append(cfg.Mounts, executor.Mount{Name: m.Name, Path: m.Path, ReadOnly: m.RO, Always: m.Always})
+	}
+	return cfg
 }
 
 // openScheduler makes the loop that this node runs while it leads.

@@ -24,7 +24,7 @@ const splitWeight = 1 << 28
 func (s *slot) refusal(q *capacity.Shape) int64 {
 	known, healthy := s.OfKind(q)
 	switch {
-	case known < q.GPUs || s.Record.VCPUMilli < q.VCPU || s.Record.MemoryMiB < q.Memory:
+	case known < q.GPUs || s.Record.VCPUMilli < q.VCPU || s.Record.MemoryMiB < q.Memory || !q.Offered(s.Record):
 		return neverFits
 	case !s.Open || healthy < q.GPUs:
 		return nodeDown

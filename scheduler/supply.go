@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 
 	"berth/compute"
@@ -17,7 +18,8 @@ type familyCount struct {
 // sameHardware reports whether two records of a node offer the same when idle.
 func sameHardware(a, b *compute.Node) bool {
 	if a.ID != b.ID || a.VCPUMilli != b.VCPUMilli || a.MemoryMiB != b.MemoryMiB ||
-		len(a.GPUs) != len(b.GPUs) || a.Schedulable() != b.Schedulable() {
+		len(a.GPUs) != len(b.GPUs) || a.Schedulable() != b.Schedulable() ||
+		a.ScratchMiB != b.ScratchMiB || !slices.Equal(a.Offers, b.Offers) {
 		return false
 	}
 	for i := range a.GPUs {
@@ -33,7 +35,11 @@ func sameHardware(a, b *compute.Node) bool {
 func (b *board) hardwareOf(s *slot) int {
 	key := strconv.AppendInt(nil, s.Record.VCPUMilli, 10)
 	key = strconv.AppendInt(append(key, ' '), s.Record.MemoryMiB, 10)
+	key = strconv.AppendInt(append(key, ' '), s.Record.ScratchMiB, 10)
 	key = strconv.AppendBool(append(key, ' '), s.Open)
+	for _, offer := range s.Record.Offers {
+		key = append(append(key, ' '), offer...)
+	}
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		key = fmt.Appendf(key, " %d,%d,%d,%t", d.Kind, d.Island, d.Health, d.Closed)

@@ -32,6 +32,9 @@ type Start struct {
 	CallbackURLs    []string          `json:"user_callback_urls,omitempty"`
 	Preemptible     bool              `json:"preemptible,omitempty"` // May be ended for higher priority; restarts.
 	MaxRetries      int               `json:"max_retries,omitempty"` // After failures of the system; 0 to 10.
+	Scratch         string            `json:"scratch,omitempty"`     // "disk" or "memory"; "" for disk.
+	ScratchGB       int               `json:"scratch_gb,omitempty"`  // Size of scratch space on disk; 0 for the node's default.
+	Volumes         []wire.Volume     `json:"volumes,omitempty"`
 }
 
 // StartSelection is a request to execute the same code on several GPU types

@@ -81,6 +81,8 @@ type Node struct {
 	DrainBy     *compute.Instant  `json:"drain_by" doc:"When what still executes on it is ended; null where there is no such deadline."`
 	GPUs        []GPU             `json:"gpus"`
 	Gaps        []compute.Gap     `json:"sandbox_gaps,omitempty" doc:"What its kernel does not enforce of the sandbox, absent for nothing. cgroup_v1: buffers of sockets have a limit beside the memory limit. socket_memory_unlimited: they have none. no_landlock: mounts alone keep code from files."`
+	ScratchMiB  int64             `json:"scratch_mib" doc:"The largest scratch space on disk that an execution may ask for there; 0 where scratch space is in memory."`
+	Offers      []compute.Offer   `json:"offers" doc:"What executions may ask for there: volumes and prepared environments, as in volume:datasets."`
 	InventoryAt uint64            `json:"inventory_version"`
 	ClockAhead  *int64            `json:"clock_ahead_ms" doc:"Milliseconds by which its clock is ahead of the cluster's time, below 0 when it is behind; null where the leader has not heard of it, and in answers about a single node. Over 500 ms the node warns, over 10 s is a fault."`
 }

@@ -66,8 +66,40 @@ func (b binder) set(v reflect.Value, raw json.RawMessage) {
 	case *compute.Instant:
 		*out = b.instant(raw)
 	default:
-		panic(fmt.Sprintf("wire: no rule for the type of %v", b.loc))
+		if v.Kind() != reflect.Slice || v.Type().Elem().Kind() != reflect.Struct {
+			panic(fmt.Sprintf("wire: no rule for the type of %v", b.loc))
+		}
+		b.objects(v, raw)
 	}
+}
+
+// objects sets v, a slice of structs, to the objects that raw holds.
+func (b binder) objects(v reflect.Value, raw json.RawMessage) {
+	items, ok := b.items(raw)
+	if !ok {
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
+	for i, item := range items {
+		loc := append(slices.Clip(b.loc), i)
+		if fields, ok := object(item, b.faults, loc...); ok {
+			bindStruct(fields, v.Index(i), b.faults, loc)
+		}
+	}
+}
+
+// items returns the items of the list that raw holds.
+func (b binder) items(raw json.RawMessage) ([]json.RawMessage, bool) {
+	var items []json.RawMessage
+	if err := json.Unmarshal(raw, &items); err != nil || items == nil {
+		b.faults.add(typeList, b.input(raw), b.loc)
+		return nil, false
+	}
+	if n, ok := b.number("maxitems"); ok && len(items) > n {
+		b.tooMany("List", n, len(items))
+		return nil, false
+	}
+	return items, true
 }
 
 // text returns the string that raw holds.
@@ -230,13 +262,8 @@ func (b binder) boolean(raw json.RawMessage) bool {
 
 // list returns the strings that raw holds.
 func (b binder) list(raw json.RawMessage) []string {
-	var items []json.RawMessage
-	if err := json.Unmarshal(raw, &items); err != nil || items == nil {
-		b.faults.add(typeList, b.input(raw), b.loc)
-		return nil
-	}
-	if n, ok := b.number("maxitems"); ok && len(items) > n {
-		b.tooMany("List", n, len(items))
+	items, ok := b.items(raw)
+	if !ok {
 		return nil
 	}
 	out := make([]string, len(items))

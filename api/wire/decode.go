@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -289,14 +290,14 @@ func (s *scanner) key() (key string, err error) {
 
 // bind sets the fields of the struct behind into, and checks it.
 func bind(fields map[string]json.RawMessage, into any, f *Faults, loc string) {
-	bindStruct(fields, reflect.ValueOf(into).Elem(), f, loc)
+	bindStruct(fields, reflect.ValueOf(into).Elem(), f, []any{loc})
 	if c, ok := into.(Checker); ok {
 		c.Check(f)
 	}
 }
 
 // bindStruct sets the fields of v, those of embedded structs too.
-func bindStruct(fields map[string]json.RawMessage, v reflect.Value, f *Faults, loc string) {
+func bindStruct(fields map[string]json.RawMessage, v reflect.Value, f *Faults, loc []any) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		if field.Anonymous {
@@ -307,7 +308,7 @@ func bindStruct(fields map[string]json.RawMessage, v reflect.Value, f *Faults, l
 		if name == "" || name == "-" {
 			continue
 		}
-		b := binder{tag: field.Tag, faults: f, loc: []any{loc, name}}
+		b := binder{tag: field.Tag, faults: f, loc: append(slices.Clip(loc), name)}
 		raw, present := fields[name]
 		switch {
 		case present && (string(raw) != "null" || b.required()):

@@ -33,7 +33,9 @@ func TestDecodeDefaults(t *testing.T) {
 		t.Fatal(bad)
 	}
 	want := wire.PythonStart{
-		Start: wire.Start{Timeout: 60, Priority: 50, Network: "egress", DisconnectGrace: 600}, Code: "1",
+		Start: wire.Start{
+			Timeout: 60, Priority: 50, Network: "egress", DisconnectGrace: 600, Space: wire.Space{Scratch: "disk"},
+		}, Code: "1",
 	}
 	if !reflect.DeepEqual(*in, want) {
 		t.Errorf("defaults are %+v, want %+v", *in, want)

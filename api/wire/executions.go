@@ -104,6 +104,8 @@ type Execution struct {
 	Network         compute.Network  `json:"network"`
 	DisconnectGrace int              `json:"disconnect_grace" doc:"Seconds."`
 	MaxCredits      *compute.Credits `json:"max_credits"`
+	Scratch         *Scratch         `json:"scratch,omitempty" doc:"The scratch space that it asked for; absent for the node's default."`
+	Volumes         []Volume         `json:"volumes,omitempty"`
 	Usage           Usage            `json:"usage"`
 }
 

@@ -27,19 +27,20 @@ const (
 
 // Start holds the fields that all start bodies have.
 type Start struct {
-	ExecutionType   *string           `json:"execution_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Hardware profile, as /machine-types lists them; cpu when absent."`
-	MachineType     *string           `json:"machine_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Synonym of execution_type."`
-	Timeout         int               `json:"timeout" default:"60" min:"1" doc:"Time limit in seconds. At most 600 unless the operator set another limit."`
-	FileName        string            `json:"file_name" maxlen:"255" doc:"What the code is called in tracebacks: one name, no path."`
-	CallbackURLs    []string          `json:"user_callback_urls" maxitems:"10" minlen:"1" maxlen:"2048" doc:"https URLs to notify of the end."`
-	MaxCredits      compute.Credits   `json:"max_credits" gt:"0" doc:"Ceiling on what it may cost, with at most six decimals."`
-	Priority        int               `json:"priority" default:"50" min:"0" max:"100" doc:"Higher first; then age."`
-	MaxRetries      int               `json:"max_retries" default:"0" min:"0" max:"10" doc:"Retries on another node after a system failure, such as a lost node; the failed attempt is free. Code that fails is never retried. With retries left it is ended after 15 s without contact and not after disconnect_grace, so that it may start elsewhere. Runs of a GPU selection have at least 2."`
-	Env             map[string]string `json:"env" maxitems:"100" maxlen:"32768" secret:"true" doc:"Environment variables of the code. With its name, one has at most 131071 bytes; all together at most 1 MiB."`
-	Tags            []string          `json:"tags" maxitems:"10" minlen:"1" maxlen:"64" doc:"Free words, kept with the record."`
-	Preemptible     bool              `json:"preemptible" default:"false" doc:"It may be preempted by work of a higher priority: after a notice it gets SIGTERM, is queued again and restarts; the attempt is free unless the work is of the same organization. Not for GPU selections."`
-	Network         string            `json:"network" default:"\"egress\"" enum:"egress,none" doc:"Network of the code: egress or none."`
-	DisconnectGrace int               `json:"disconnect_grace" default:"600" min:"0" max:"86400" doc:"Seconds that the execution keeps running while its node is partitioned."`
+	ExecutionType *string           `json:"execution_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Hardware profile, as /machine-types lists them; cpu when absent."`
+	MachineType   *string           `json:"machine_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Synonym of execution_type."`
+	Timeout       int               `json:"timeout" default:"60" min:"1" doc:"Time limit in seconds. At most 600 unless the operator set another limit."`
+	FileName      string            `json:"file_name" maxlen:"255" doc:"What the code is called in tracebacks: one name, no path."`
+	CallbackURLs  []string          `json:"user_callback_urls" maxitems:"10" minlen:"1" maxlen:"2048" doc:"https URLs to notify of the end."`
+	MaxCredits    compute.Credits   `json:"max_credits" gt:"0" doc:"Ceiling on what it may cost, with at most six decimals."`
+	Priority      int               `json:"priority" default:"50" min:"0" max:"100" doc:"Higher first; then age."`
+	MaxRetries    int               `json:"max_retries" default:"0" min:"0" max:"10" doc:"Retries on another node after a system failure, such as a lost node; the failed attempt is free. Code that fails is never retried. With retries left it is ended after 15 s without contact and not after disconnect_grace, so that it may start elsewhere. Runs of a GPU selection have at least 2."`
+	Env           map[string]string `json:"env" maxitems:"100" maxlen:"32768" secret:"true" doc:"Environment variables of the code. With its name, one has at most 131071 bytes; all together at most 1 MiB."`
+	Tags          []string          `json:"tags" maxitems:"10" minlen:"1" maxlen:"64" doc:"Free words, kept with the record."`
+	Preemptible   bool              `json:"preemptible" default:"false" doc:"It may be preempted by work of a higher priority: after a notice it gets SIGTERM, is queued again and restarts; the attempt is free unless the work is of the same organization. Not for GPU selections."`
+	Network       string            `json:"network" default:"\"egress\"" enum:"egress,none" doc:"Network of the code: egress or none."`
+	Space
+	DisconnectGrace int `json:"disconnect_grace" default:"600" min:"0" max:"86400" doc:"Seconds that the execution keeps running while its node is partitioned."`
 }
 
 // PythonStart is the body of POST /execution/streaming/start.
@@ -105,6 +106,7 @@ func (s *Start) Check(f *Faults) {
 		checkCallbackURL(f, text, i)
 	}
 	checkEnv(s.Env, f)
+	s.check(f)
 	for i, tag := range s.Tags {
 		if hasControl(tag) {
 			f.Value("a tag has no control characters", "body", "tags", i)

@@ -11,7 +11,14 @@ type Shape struct {
 	VCPU    int64
 	Memory  int64 // MiB.
 	Kinds   *KindSet
+	Needs   *Needs // nil for none.
 }
+
+// Needs is what requests ask of a node beside capacity that is used up.
+type Needs struct{ Request compute.Request }
+
+// Offered reports whether the node has what q needs beside capacity.
+func (q *Shape) Offered(n *compute.Node) bool { return q.Needs == nil || n.Offering(&q.Needs.Request) }
 
 // Kind identifies interchangeable devices: a GPU type, or a MIG slice of it.
 type Kind struct {
@@ -38,11 +45,12 @@ type Kinds struct {
 
 	numbers map[Kind]int
 	byKey   map[setKey]*KindSet
+	needs   map[string]*Needs
 }
 
 // NewKinds returns a Kinds that has numbered nothing.
 func NewKinds() *Kinds {
-	return &Kinds{numbers: map[Kind]int{}, byKey: map[setKey]*KindSet{}}
+	return &Kinds{numbers: map[Kind]int{}, byKey: map[setKey]*KindSet{}, needs: map[string]*Needs{}}
 }
 
 // Of returns the number of the kind of g.
@@ -92,9 +100,24 @@ func (t *Kinds) Set(r *compute.Request) *KindSet {
 	return s
 }
 
+// need returns what r needs beside capacity, the same for equal needs.
+func (t *Kinds) need(r *compute.Request) *Needs {
+	if r.ScratchMiB == 0 && len(r.Needs) == 0 {
+		return nil
+	}
+	only := compute.Request{ScratchMiB: r.ScratchMiB, Needs: r.Needs}
+	key := only.Key()
+	n, known := t.needs[key]
+	if !known {
+		n = &Needs{Request: only}
+		t.needs[key] = n
+	}
+	return n
+}
+
 // Shape returns the shape of a request.
 func (t *Kinds) Shape(r *compute.Request) Shape {
-	s := Shape{VCPU: r.VCPUMilli, Memory: r.MemoryMiB, Kinds: t.Set(r)}
+	s := Shape{VCPU: r.VCPUMilli, Memory: r.MemoryMiB, Kinds: t.Set(r), Needs: t.need(r)}
 	s.GPUType = s.Kinds.Number
 	if r.IsGPU() {
 		s.GPUs, s.Milli = max(r.GPUs, 1), r.MilliGPU

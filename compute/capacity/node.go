@@ -112,7 +112,7 @@ func (s *Node) Count() {
 
 // Fits reports whether the free capacity holds one q.
 func (s *Node) Fits(q *Shape) bool {
-	if !s.Open || s.VCPU < q.VCPU || s.Memory < q.Memory {
+	if !s.Open || s.VCPU < q.VCPU || s.Memory < q.Memory || !q.Offered(s.Record) {
 		return false
 	}
 	switch {

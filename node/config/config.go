@@ -97,18 +97,23 @@ type Python struct {
 }
 
 // Exec bounds what executions may do.
+//
+//nolint:lll // A field and its rules are one line.
 type Exec struct {
 	Network    string        `koanf:"network" usage:"egress, or none: no execution on this node gets a network."`
-	ScratchMiB int64         `koanf:"scratch_mib" usage:"Largest scratch space of one execution, inside its memory limit."`
+	Scratch    string        `koanf:"scratch" usage:"Where executions write: disk (a file system of their own), or memory, inside the memory limit."`
+	ScratchMiB int64         `koanf:"scratch_mib" usage:"Scratch space of an execution that asks for no other size."`
 	Grace      time.Duration `koanf:"grace" usage:"Time between SIGTERM and SIGKILL."`
-	Mounts     []Mount       `koanf:"mounts" usage:"Host directories every execution sees under /mnt."`
+	Mounts     []Mount       `koanf:"mounts" usage:"Directories of this node that executions may ask for as volumes."`
 }
 
-// Mount is one host directory that executions see under /mnt/NAME.
+// Mount is a directory of the node that executions may ask for as a volume.
 type Mount struct {
 	Name string `koanf:"name"`
 	Path string `koanf:"path"`
 	RO   bool   `koanf:"ro"`
+
+	Always bool `koanf:"always"` // Executions have it without asking.
 }
 
 // Storage is how blobs are kept.
@@ -178,7 +183,7 @@ func Default() Config {
 		Gossip:  Addr{Addr: "0.0.0.0:6472"},
 		Raft:    Raft{Profile: "auto", ReplaceAfter: 10 * time.Minute},
 		GPUs:    GPU{Source: "auto"},
-		Exec:    Exec{Network: "egress", ScratchMiB: 1024, Grace: 10 * time.Second},
+		Exec:    Exec{Network: "egress", Scratch: "disk", ScratchMiB: 50 << 10, Grace: 10 * time.Second},
 		Storage: Storage{Replicas: 2, ScrubEvery: 6 * time.Hour},
 		Backup:  Backup{Keep: 7},
 		Billing: Billing{Mode: "enforce", SignupGrant: 100},
@@ -242,6 +247,7 @@ func (c *Config) Validate() error {
 	v.check("raft.replace_after", c.Raft.ReplaceAfter >= 10*time.Second, "must be at least 10s")
 	v.gpus(c.GPUs)
 	v.oneOf("executor.network", c.Exec.Network, "egress", "none")
+	v.oneOf("executor.scratch", c.Exec.Scratch, "disk", "memory")
 	v.check("executor.scratch_mib", c.Exec.ScratchMiB >= 16, "must be at least 16")
 	v.check("executor.grace", c.Exec.Grace > 0 && c.Exec.Grace <= 5*time.Minute, "must be more than 0 and at most 5m")
 	for _, m := range c.Exec.Mounts {

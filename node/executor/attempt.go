@@ -212,6 +212,9 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 		return nil, err
 	}
 	defer res.close() // The supervisor has its own descriptors.
+	if err := e.takeDisk(w.Execution, res); err != nil {
+		return nil, err
+	}
 	if err := e.layOut(a, w, bundle, res); err != nil {
 		return nil, err
 	}
@@ -241,7 +244,12 @@ func (e *Executor) layOut(a *attempt, w compute.Work, bundle *compute.Bundle, re
 			return err
 		}
 	}
+	volumes, err := e.volumes(w.Execution)
+	if err != nil {
+		return err
+	}
 	spec := e.spec(w, bundle, res, dir)
+	spec.Sandbox.Binds = append(spec.Sandbox.Binds, volumes...)
 	spec.DisconnectGrace, spec.ContactAt = a.lease.Grace, a.reachedAt()
 	return spec.Write(dir)
 }

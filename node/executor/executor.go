@@ -23,6 +23,7 @@ import (
 	"berth/node/executor/cgroup"
 	"berth/node/executor/policy"
 	"berth/node/executor/sandbox"
+	"berth/node/executor/scratch"
 )
 
 // Source provides the node's live attempts. Work blocks until they change after
@@ -71,11 +72,12 @@ type Meter interface {
 	Measure(outcome *compute.Outcome)
 }
 
-// Mount is a directory of the machine that the operator mounts in executions.
+// Mount is a directory of the machine that executions may ask for as a volume.
 type Mount struct {
-	Name     string // Executions see it as /mnt/<name>.
+	Name     string
 	Path     string // On the machine; absolute.
 	ReadOnly bool
+	Always   bool // Executions have it as /mnt/NAME without asking.
 }
 
 // Config is what an Executor needs. DataDir, Node and the three interfaces of
@@ -86,9 +88,10 @@ type Config struct {
 	Program       string               // The berth binary of supervisors; "" for this process's own.
 	Python        string               // The interpreter; "" for the machine's python3.
 	SiteDirs      []string             // Added to the module path of executions, read-only.
-	Mounts        []Mount              // Mounted in executions.
+	Mounts        []Mount              // Volumes of this node.
 	Network       compute.Network      // NetworkNone: no execution on this node gets a network.
-	ScratchMiB    int64                // Size of /work, /tmp and /dev/shm together; 0 for half the memory limit.
+	ScratchMiB    int64                // Size of the scratch space; 0 for half the memory limit, in memory.
+	ScratchMemory bool                 // Scratch space is in memory, inside the memory limit.
 	DenyCIDRs     []netip.Prefix       // The cluster's own addresses. See Deny.
 	Contact       func() time.Duration // Boottime of the last contact with the leader; 0 before the first, nil for always.
 	StopGrace     time.Duration        // Between SIGTERM and SIGKILL; 0 for DefaultStopGrace.
@@ -104,6 +107,8 @@ type Config struct {
 const DefaultStopGrace = 10 * time.Second
 
 const (
+	scratchDirName = "scratch"
+
 	ownProgram    = "/proc/self/exe" // The same binary even if its file was replaced.
 	contactEvery  = 2 * time.Second  // Interval between reports of leader contact to supervisors.
 	maxStarting   = 8                // Attempts prepared concurrently. Others wait.
@@ -124,6 +129,7 @@ type Executor struct {
 	metrics  *metrics
 	outbox   *outbox
 	pool     *resourcePool
+	disks    *scratch.Pool // nil if scratch space is in memory.
 
 	cgroups   *cgroup.Host
 	python    *python // nil if there is none. Then pythonErr has the reason.
@@ -183,7 +189,7 @@ func (e *Executor) open() (err error) {
 	} else {
 		e.python.log(e.log)
 	}
-	e.baseBinds, e.baseLinks = baseRoot(e.python, e.cfg.SiteDirs, e.cfg.Mounts)
+	e.baseBinds, e.baseLinks = baseRoot(e.python, e.cfg.SiteDirs)
 	if err := os.MkdirAll(e.attemptsDir(), 0o700); err != nil {
 		return err
 	}
@@ -191,7 +197,23 @@ func (e *Executor) open() (err error) {
 		return err
 	}
 	e.pool = openPool(e.cfg, e.log)
+	e.disks = openDisks(e.cfg, e.log)
 	return e.reap()
+}
+
+// openDisks returns the scratch space of this node, or nil if it is in memory: it was
+// configured so, or the machine has no loop devices.
+func openDisks(cfg Config, log *slog.Logger) *scratch.Pool {
+	if cfg.ScratchMemory || cfg.ScratchMiB == 0 {
+		return nil
+	}
+	disks, err := scratch.Open(filepath.Join(cfg.DataDir, scratchDirName), cfg.ScratchMiB, log)
+	if err != nil {
+		log.Warn("scratch space is in memory", "hint",
+			"space on disk needs loop devices, ext4 and mkfs.ext4; executor.scratch: memory accepts it", "err", err)
+		return nil
+	}
+	return disks
 }
 
 // setDefaults sets the defaults of unset fields and checks the rest.
@@ -253,13 +275,21 @@ func (e *Executor) Run(ctx context.Context) error {
 	e.group.Go(func() { e.send(ctx) })
 	e.group.Go(func() { e.passContact(ctx) })
 	e.group.Go(func() { e.pool.run(ctx) })
+	if e.disks != nil {
+		e.group.Go(func() { e.disks.Run(ctx) })
+	}
 	e.group.Go(func() { e.retain(ctx) })
 	e.reconcile(ctx)
 	return nil
 }
 
 // Close releases the resources of Open. Attempts keep running.
-func (e *Executor) Close() error { return e.pool.close(e.live() == 0) }
+func (e *Executor) Close() error {
+	if e.disks != nil {
+		e.disks.Close()
+	}
+	return e.pool.close(e.live() == 0)
+}
 
 // passContact reports to every supervisor, periodically, when the leader was last
 // reached. Supervisors end attempts that are disconnected for too long.

@@ -209,7 +209,7 @@ func TestSpeedOfASimulatedGPU(t *testing.T) {
 // variables cannot be used.
 func TestUnusableBundles(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, func(c *executor.Config) { c.ScratchMiB = 2 })
+	n := newNode(t, func(c *executor.Config) { c.ScratchMiB, c.ScratchMemory = 2, true })
 	many := make(map[string]string)
 	for i := range 1001 {
 		many[strings.Repeat("x", i+1)] = ""

@@ -171,7 +171,7 @@ func newNode(t testing.TB, change func(*executor.Config)) *node {
 	t.Helper()
 	n := &node{state: newState(), t: t, cfg: executor.Config{
 		DataDir: dataDir(t), Node: compute.NodeID{UUID: compute.UUID(uuid.New())},
-		Network: compute.NetworkNone, StopGrace: 2 * time.Second,
+		Network: compute.NetworkNone, StopGrace: 2 * time.Second, ScratchMiB: 64,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}}
 	if change != nil {

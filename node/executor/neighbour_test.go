@@ -64,7 +64,7 @@ while True:
 func TestNothingDisturbsANeighbour(t *testing.T) {
 	control := t.TempDir()
 	n := newNode(t, func(c *executor.Config) {
-		c.Mounts = []executor.Mount{{Name: "control", Path: control, ReadOnly: true}}
+		c.Mounts = []executor.Mount{{Name: "control", Path: control, ReadOnly: true, Always: true}}
 	})
 	neighbour := n.place(n.endless(steady))
 	await(t, "the first tick", func() bool { return strings.Contains(n.output(neighbour), "tick 0\n") })

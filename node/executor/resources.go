@@ -22,6 +22,7 @@ const (
 type resources struct {
 	slot    *slot
 	network *os.File // nil for no network but lo.
+	disk    *os.File // Scratch space; nil for scratch space in memory.
 	resolv  string   // The content of resolv.conf.
 	notes   []string // For the output.
 }
@@ -30,6 +31,9 @@ func (r *resources) close() {
 	r.slot.file.Close()
 	if r.network != nil {
 		r.network.Close()
+	}
+	if r.disk != nil {
+		r.disk.Close()
 	}
 }
 
@@ -92,6 +96,17 @@ func (p *resourcePool) makeConnected() (*resources, error) {
 		return nil, fmt.Errorf("make network: %w", err)
 	}
 	return &resources{slot: s, network: network, resolv: p.table.Resolv()}, nil
+}
+
+// takeDisk adds the scratch space that e asks for, unless that is in memory.
+func (e *Executor) takeDisk(x *compute.Execution, res *resources) (err error) {
+	switch {
+	case e.disks != nil && !x.ScratchMemory:
+		res.disk, err = e.disks.Take(x.ScratchMiB)
+	case x.ScratchMiB > 0 && !x.ScratchMemory:
+		err = compute.Errorf(compute.CodeUnavailable, "this node has no scratch space on disk")
+	}
+	return err
 }
 
 // run keeps resources with a network ready until ctx ends.

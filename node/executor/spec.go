@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -42,7 +41,6 @@ func gpuDevices() []string {
 }
 
 const (
-	mountsDir   = "/mnt"
 	hostname    = "berth"
 	ownVariable = "BERTH_" // The prefix of variables that only Berth sets.
 
@@ -71,7 +69,8 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 		JoinNetwork: res.network != nil, Notes: res.notes,
 		Sandbox: sandbox.Spec{
 			UIDBase: res.slot.uid(), Hostname: hostname, OwnNetwork: res.network == nil,
-			WorkSource: filepath.Join(dir, supervise.WorkFile), ScratchMiB: e.scratchMiB(limits.memoryMiB),
+			WorkSource: filepath.Join(dir, supervise.WorkFile),
+			ScratchMiB: e.memoryScratchMiB(limits.memoryMiB), ScratchDisk: res.disk != nil,
 			Argv: e.python.argv(bundle), Env: e.environment(work, bundle),
 			MaxProcs: maxPids, MaxFiles: maxFiles,
 			Seccomp: e.seccomp, Landlock: e.landlock,
@@ -83,14 +82,15 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 	return spec
 }
 
-// scratchMiB returns the size of the scratch file system. It counts against the
-// memory limit and is smaller by default, so that a full one is an I/O error
-// before it is an OOM kill.
-func (e *Executor) scratchMiB(memoryMiB int64) int64 {
+// memoryScratchMiB returns the size of scratch space in memory. It counts against
+// the memory limit and is smaller, so that a full one is an I/O error before it is
+// an OOM kill.
+func (e *Executor) memoryScratchMiB(memoryMiB int64) int64 {
+	size := max(memoryMiB/2, 1)
 	if e.cfg.ScratchMiB > 0 {
-		return min(e.cfg.ScratchMiB, memoryMiB)
+		size = min(size, e.cfg.ScratchMiB)
 	}
-	return max(memoryMiB/2, 1)
+	return size
 }
 
 func ownFiles(resolv string) []sandbox.File {
@@ -128,7 +128,7 @@ func (e *Executor) binds(work compute.Work) ([]sandbox.Bind, []sandbox.Link) {
 }
 
 // baseRoot returns the bind mounts and links of every root of this node.
-func baseRoot(p *python, siteDirs []string, mounts []Mount) ([]sandbox.Bind, []sandbox.Link) {
+func baseRoot(p *python, siteDirs []string) ([]sandbox.Bind, []sandbox.Link) {
 	var binds []sandbox.Bind
 	links := []sandbox.Link{
 		{Path: "/dev/fd", Target: "/proc/self/fd"},
@@ -163,10 +163,6 @@ func baseRoot(p *python, siteDirs []string, mounts []Mount) ([]sandbox.Bind, []s
 	slices.Sort(own) // Parents before children.
 	for _, name := range own {
 		binds = add(binds, sandbox.Bind{Source: name, Target: name})
-	}
-	for _, m := range mounts {
-		target := path.Join(mountsDir, m.Name)
-		binds = add(binds, sandbox.Bind{Source: m.Path, Target: target, Writable: !m.ReadOnly})
 	}
 	for _, name := range devices() {
 		binds = append(binds, deviceBind(name)...)

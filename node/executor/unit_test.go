@@ -86,7 +86,7 @@ func TestSurplus(t *testing.T) {
 
 func TestBaseRoot(t *testing.T) {
 	p := &python{Executable: "/opt/py/bin/python3", Prefixes: []string{"/opt/py", "/usr", "/opt/py"}}
-	binds, _ := baseRoot(p, []string{"/opt/py/site", "/srv/site"}, []Mount{{Name: "data", Path: "/srv/data", ReadOnly: true}})
+	binds, _ := baseRoot(p, []string{"/opt/py/site", "/srv/site"})
 	var targets []string
 	for _, b := range binds {
 		targets = append(targets, b.Target)
@@ -95,7 +95,7 @@ func TestBaseRoot(t *testing.T) {
 		}
 	}
 	for target, want := range map[string]int{
-		"/usr": 1, "/opt/py": 1, "/opt/py/site": 0, "/srv/site": 1, "/mnt/data": 1, "/dev/null": 1, "/root": 0, "/home": 0,
+		"/usr": 1, "/opt/py": 1, "/opt/py/site": 0, "/srv/site": 1, "/dev/null": 1, "/root": 0, "/home": 0,
 		"/etc/shadow": 0, "/etc": 0,
 	} {
 		got := 0
@@ -352,5 +352,25 @@ func TestEarlierEpochIsEnded(t *testing.T) {
 		if a.stop != test.want {
 			t.Errorf("%s: it is stopped %v, want %v", test.name, a.stop, test.want)
 		}
+	}
+}
+
+func TestVolumes(t *testing.T) {
+	e := &Executor{cfg: Config{Mounts: []Mount{
+		{Name: "data", Path: "/srv/data", ReadOnly: true}, {Name: "out", Path: "/srv/out"}, {Name: "all", Path: "/srv/all", Always: true}, {Name: "other", Path: "/srv/other"},
+	}}}
+	got, err := e.volumes(&compute.Execution{Volumes: []compute.Volume{
+		{Name: "out", Path: "/work/in/out"}, {Name: "out", ReadOnly: true}, {Name: "data"}, {Name: "data", Path: "/work/in"},
+	}})
+	want := []sandbox.Bind{
+		{Source: "/srv/out", Target: "/mnt/out"}, {Source: "/srv/data", Target: "/work/in"},
+		{Source: "/srv/all", Target: "/mnt/all", Writable: true}, {Source: "/srv/data", Target: "/mnt/data"},
+		{Source: "/srv/out", Target: "/work/in/out", Writable: true},
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("the volumes are %+v, %v", got, err)
+	}
+	if _, err := e.volumes(&compute.Execution{Volumes: []compute.Volume{{Name: "gone"}}}); compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("a volume that the node has not: %v", err)
 	}
 }

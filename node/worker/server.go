@@ -125,6 +125,7 @@ func forWorker(w compute.Work) *compute.Execution {
 		FileName: e.FileName, Timeout: e.Timeout, DisconnectGrace: e.DisconnectGrace, Network: e.Network,
 		Epoch: e.Epoch, Stop: e.Stop, StopGrace: e.PaidGrace(), Preemptible: e.Preemptible,
 		ExecletAt: e.ExecletAt, StartedAt: e.StartedAt,
+		Volumes: e.Volumes, ScratchMiB: e.ScratchMiB, ScratchMemory: e.ScratchMemory,
 		MaxRetries: e.MaxRetries, Retries: e.Retries, // Its lease depends on them.
 	}
 	if w.Attempt.Started {

@@ -17,6 +17,7 @@ func TestWorkerIsToldNoMore(t *testing.T) {
 	told := []string{
 		"ID", "Kind", "Status", "Profile", "Request", "Bundle", "FileName", "Timeout", "DisconnectGrace", "Network",
 		"Epoch", "Stop", "StopGrace", "Preemptible", "ExecletAt", "StartedAt", "MaxRetries", "Retries",
+		"Volumes", "ScratchMiB", "ScratchMemory",
 	}
 	withheld := []string{
 		"Org", "User", "Key", "Parent", "Reason", "Detail", "Imports", "JobType", "Priority", "Tags", "CallbackURLs",

@@ -42,7 +42,7 @@ func without(n *capacity.Node, q *capacity.Shape) *capacity.Node {
 // empty node could not host q.
 func missing(n *capacity.Node, q *capacity.Shape) int64 {
 	near := n.Nearest(q, nil)
-	if len(near) < q.GPUs || n.Record.VCPUMilli < q.VCPU || n.Record.MemoryMiB < q.Memory {
+	if len(near) < q.GPUs || n.Record.VCPUMilli < q.VCPU || n.Record.MemoryMiB < q.Memory || !q.Offered(n.Record) {
 		return math.MaxInt64
 	}
 	gap := n.Gap(q, near)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -17,13 +18,15 @@ const (
 	scratch     = newRoot + "/.scratch"
 	rootOptions = "size=16m,nr_inodes=16384,mode=0755"
 
+	sharedMemory = "/dev/shm"
+
 	// maxTerminals is the number of pseudo-terminals. The kernel has 4,096 for the
 	// whole machine, and charges their buffers, 128 KiB each, to nobody.
 	maxTerminals = 64
 )
 
 // scratchDirs returns the writable directories, in the order of their creation.
-func scratchDirs() []string { return []string{WorkDir, "/tmp", "/dev/shm"} }
+func scratchDirs() []string { return []string{WorkDir, "/tmp", sharedMemory} }
 
 // maskedPaths returns the paths in /proc that are masked. Paths that the kernel lacks
 // are skipped.
@@ -154,17 +157,25 @@ func mountPts() error {
 	return nil
 }
 
-// mountScratch makes the writable directories, which share one tmpfs of one size.
+// mountScratch makes the writable directories. They share one file system of one
+// size, in memory or on disk; /dev/shm is in memory always.
 func mountScratch(spec *Spec) error {
 	if err := os.Mkdir(scratch, 0o700); err != nil {
 		return fmt.Errorf("mount scratch: %w", err)
 	}
-	options := fmt.Sprintf("size=%dm,nr_inodes=%d,mode=0700", spec.ScratchMiB, max(spec.ScratchMiB*256, 4096))
-	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV)
-	if err := syscall.Mount("tmpfs", scratch, "tmpfs", flags, options); err != nil {
-		return fmt.Errorf("mount scratch: %w", err)
+	dirs := scratchDirs()
+	if spec.ScratchDisk {
+		if err := moveMount(fdBinds+len(spec.Binds), scratch); err != nil {
+			return fmt.Errorf("mount scratch: %w", err)
+		}
+		if err := mountMemory(newRoot+sharedMemory, spec.ScratchMiB, "1777"); err != nil {
+			return err
+		}
+		dirs = slices.DeleteFunc(dirs, func(dir string) bool { return dir == sharedMemory })
+	} else if err := mountMemory(scratch, spec.ScratchMiB, "0700"); err != nil {
+		return err
 	}
-	for _, dir := range scratchDirs() {
+	for _, dir := range dirs {
 		from, to := scratch+"/"+path.Base(dir), newRoot+dir
 		err := os.Mkdir(from, 0o700)
 		if err == nil {
@@ -187,6 +198,19 @@ func mountScratch(spec *Spec) error {
 		return fmt.Errorf("detach scratch: %w", err)
 	}
 	return os.Remove(scratch)
+}
+
+// mountMemory mounts a new tmpfs.
+func mountMemory(target string, sizeMiB int64, mode string) error {
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return fmt.Errorf("mount scratch: %w", err)
+	}
+	options := fmt.Sprintf("size=%dm,nr_inodes=%d,mode=%s", sizeMiB, max(sizeMiB*256, 4096), mode)
+	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV)
+	if err := syscall.Mount("tmpfs", target, "tmpfs", flags, options); err != nil {
+		return fmt.Errorf("mount scratch: %w", err)
+	}
+	return nil
 }
 
 func writeFiles(spec *Spec) error {

@@ -10,7 +10,10 @@ type Spec struct {
 	Links      []Link `json:"links"`
 	Files      []File `json:"files"`
 	WorkSource string `json:"work_source"` // A file of WriteWork. The files in it become those in WorkDir.
-	ScratchMiB int64  `json:"scratch_mib"` // Size of WorkDir, /tmp and /dev/shm together.
+	// ScratchMiB is the size of WorkDir, /tmp and /dev/shm together, which are in
+	// memory. With ScratchDisk it is that of /dev/shm alone.
+	ScratchMiB  int64 `json:"scratch_mib"`
+	ScratchDisk bool  `json:"scratch_disk,omitempty"` // WorkDir and /tmp are on the disk that Start got.
 
 	Argv       []string `json:"argv"`
 	Env        []string `json:"env"`

@@ -16,7 +16,7 @@ import (
 const Command = "sandbox-init"
 
 // Descriptors that the first process finds open. The detached mounts begin at
-// fdBinds.
+// fdBinds; that of the scratch disk is the last one.
 const (
 	fdSpec   = 3
 	fdStart  = 4
@@ -44,8 +44,9 @@ type Exit struct {
 // Start starts the first process of the sandbox, which then builds the rest. The
 // process starts in the v2 cgroup of cgroupFD, unless that is -1. It inherits the
 // network namespace and the v1 cgroups of the calling thread. The program will
-// write to stdout and stderr.
-func Start(spec *Spec, stdout, stderr *os.File, cgroupFD int) (*Sandbox, error) {
+// write to stdout and stderr. disk is a detached mount of an empty file system for
+// Spec.ScratchDisk, else nil.
+func Start(spec *Spec, stdout, stderr, disk *os.File, cgroupFD int) (*Sandbox, error) {
 	mounts, err := openMounts(spec)
 	if err != nil {
 		return nil, err
@@ -56,6 +57,11 @@ func Start(spec *Spec, stdout, stderr *os.File, cgroupFD int) (*Sandbox, error) 
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 	defer work.Close()
+	if disk != nil {
+		if err := ownDisk(disk, spec.UIDBase); err != nil {
+			return nil, fmt.Errorf("start sandbox: %w", err)
+		}
+	}
 	specFile, err := specPipe(spec)
 	if err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
@@ -76,6 +82,9 @@ func Start(spec *Spec, stdout, stderr *os.File, cgroupFD int) (*Sandbox, error) 
 	for _, mount := range mounts {
 		files = append(files, uintptr(mount))
 	}
+	if disk != nil {
+		files = append(files, disk.Fd())
+	}
 	pid, err := forkFirst(spec, files, cgroupFD)
 	if err != nil {
 		startWrite.Close()
@@ -83,6 +92,18 @@ func Start(spec *Spec, stdout, stderr *os.File, cgroupFD int) (*Sandbox, error) 
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 	return &Sandbox{PID: pid, startPipe: startWrite, report: reportRead, lines: bufio.NewReader(reportRead)}, nil
+}
+
+// ownDisk makes the sandbox's root the owner of the empty file system.
+func ownDisk(disk *os.File, uid int) error {
+	fd := int(disk.Fd())
+	if err := syscall.Fchownat(fd, ".", uid, uid, 0); err != nil {
+		return fmt.Errorf("own scratch space: %w", err)
+	}
+	if err := syscall.Fchmodat(fd, ".", 0o700, 0); err != nil {
+		return fmt.Errorf("own scratch space: %w", err)
+	}
+	return nil
 }
 
 // forkFirst starts this binary again as the first process of new namespaces. It

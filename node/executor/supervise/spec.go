@@ -32,7 +32,8 @@ const (
 const (
 	FDConn    = 3 // The supervisor's end of the first Conn.
 	FDSlot    = 4 // A file lock that the supervisor's exit releases.
-	FDNetwork = 5 // The network namespace; only with Spec.JoinNetwork.
+	FDNetwork = 5 // The network namespace; with Spec.JoinNetwork.
+	FDScratch = 6 // A detached mount for scratch space; with Spec.Sandbox.ScratchDisk.
 )
 
 // Spec is everything that a supervisor knows about its attempt.

@@ -201,6 +201,7 @@ func (s *supervisor) supervise() compute.Outcome {
 func (s *supervisor) start() (*pumps, error) {
 	syscall.CloseOnExec(FDConn)
 	syscall.CloseOnExec(FDSlot)
+	syscall.CloseOnExec(FDScratch)
 	pumps, stdout, stderr, err := newPumps()
 	if err != nil {
 		return nil, err
@@ -262,8 +263,12 @@ func (s *supervisor) fork(stdout, stderr *os.File) error {
 	if s.group, err = host.Create(s.spec.Group, limits); err != nil {
 		return err
 	}
+	var disk *os.File
+	if s.spec.Sandbox.ScratchDisk {
+		disk = os.NewFile(FDScratch, "scratch") // Left open: to unmount takes time, and the end of the code would wait.
+	}
 	err = s.group.ForkInside(func(cgroupFD int) (err error) {
-		s.box, err = sandbox.Start(&s.spec.Sandbox, stdout, stderr, cgroupFD)
+		s.box, err = sandbox.Start(&s.spec.Sandbox, stdout, stderr, disk, cgroupFD)
 		return err
 	})
 	if err != nil {

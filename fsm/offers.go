@@ -1,0 +1,84 @@
+package fsm
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	"berth/compute"
+)
+
+// maxVolumes is how many volumes one execution asks for.
+const maxVolumes = 16
+
+// askOffers adds to the request of e what its node has to offer. It refuses what no
+// known node offers, and lists what they do.
+func (s *execution) askOffers(e *compute.Execution) *compute.Error {
+	e.Request.ScratchMiB = e.ScratchMiB
+	for _, v := range e.Volumes {
+		e.Request.Needs = append(e.Request.Needs, compute.VolumeOffer(v.Name))
+	}
+	slices.Sort(e.Request.Needs)
+	e.Request.Needs = slices.Compact(e.Request.Needs)
+	if s.offered.nodes == 0 {
+		return nil // Before a node has reported, everything waits.
+	}
+	return s.missingOffer(&e.Request)
+}
+
+// missingOffer returns why no known node has what r needs beside capacity, or nil.
+func (v *nodeTables) missingOffer(r *compute.Request) *compute.Error {
+	if r.ScratchMiB == 0 && len(r.Needs) == 0 {
+		return nil
+	}
+	most, offers := int64(0), make(map[compute.Offer]bool)
+	for n := range v.Nodes() {
+		if n.Offering(r) {
+			return nil
+		}
+		most = max(most, n.ScratchMiB)
+		for _, offer := range n.Offers {
+			offers[offer] = true
+		}
+	}
+	if r.ScratchMiB > most {
+		return compute.Errorf(compute.CodeInvalid, "no node has %d MiB of scratch space on disk: the most is %d MiB",
+			r.ScratchMiB, most).Named("never_fits")
+	}
+	for _, need := range r.Needs {
+		if !offers[need] {
+			return errNoOffer(need, offers)
+		}
+	}
+	return compute.Errorf(compute.CodeInvalid,
+		"no single node has all that it needs: %s", joinOffers(slices.Values(r.Needs))).Named("never_fits")
+}
+
+// errNoOffer says that no node has the offer, and which there are of its kind.
+func errNoOffer(need compute.Offer, offers map[compute.Offer]bool) *compute.Error {
+	kind, name, _ := strings.Cut(string(need), ":")
+	known := func(yield func(compute.Offer) bool) {
+		for offer := range offers { // Any order will do: joinOffers sorts them.
+			if strings.HasPrefix(string(offer), kind+":") && !yield(offer) {
+				return
+			}
+		}
+	}
+	list := joinOffers(known)
+	if list == "" {
+		list = "none"
+	}
+	return compute.Errorf(compute.CodeInvalid, "no node has the %s %q; there are: %s", kind, name, list).
+		Named("unknown_" + kind)
+}
+
+// joinOffers lists the names of offers, sorted.
+func joinOffers(offers iter.Seq[compute.Offer]) string {
+	var names []string
+	for offer := range offers {
+		_, name, _ := strings.Cut(string(offer), ":")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}

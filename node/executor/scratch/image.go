@@ -1,0 +1,133 @@
+package scratch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// Program makes file systems.
+	Program = "mkfs.ext4"
+
+	loopControl = "/dev/loop-control"
+
+	// inodeBytes is how much disk space comes with one inode: 50 GiB have 1.6 million.
+	inodeBytes = 32 << 10
+
+	// MinMiB is the smallest file system.
+	MinMiB = 16
+
+	loopTries = 64 // Other processes may take a free device first.
+)
+
+// Format makes a sparse file with an empty file system of the size. The file must
+// not exist. It takes a few hundred KiB of disk until it is written to.
+func Format(name string, sizeMiB int64) error {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("make file system: %w", err)
+	}
+	err = file.Truncate(max(sizeMiB, MinMiB) << 20)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("make file system: %w", err)
+	}
+	var stderr bytes.Buffer
+	mkfs := exec.Command(Program, "-q", "-F", "-O", "^has_journal,^resize_inode",
+		"-E", "lazy_itable_init=1,nodiscard", "-i", strconv.Itoa(inodeBytes), "-m", "0", name)
+	mkfs.Stderr = &stderr
+	if err := mkfs.Run(); err != nil {
+		return fmt.Errorf("make file system: %s: %w: %s", Program, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return nil
+}
+
+// Mount returns a detached mount of the file system in the file: a descriptor of
+// its root directory.
+func Mount(name string, readOnly bool) (*os.File, error) {
+	device, err := attach(name, readOnly)
+	if err != nil {
+		return nil, fmt.Errorf("mount %s: %w", name, err)
+	}
+	defer device.Close() // The mount holds the device.
+	root, err := mount(device.Name(), readOnly)
+	if err != nil {
+		return nil, fmt.Errorf("mount %s: %w", name, err)
+	}
+	return root, nil
+}
+
+// attach returns a loop device of the file. The kernel detaches it when nothing
+// uses it any more.
+func attach(name string, readOnly bool) (*os.File, error) {
+	access := os.O_RDWR
+	config := unix.LoopConfig{Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
+	if readOnly {
+		access = os.O_RDONLY
+		config.Info.Flags |= unix.LO_FLAGS_READ_ONLY
+	}
+	file, err := os.OpenFile(name, access, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // The device holds it.
+	config.Fd = uint32(file.Fd())
+	control, err := os.OpenFile(loopControl, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer control.Close()
+	for range loopTries {
+		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return nil, fmt.Errorf("find a free loop device: %w", err)
+		}
+		device, err := os.OpenFile(fmt.Sprintf("/dev/loop%d", number), os.O_RDWR, 0)
+		if err != nil {
+			return nil, err
+		}
+		err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
+		if err == nil {
+			return device, nil
+		}
+		device.Close()
+		if !errors.Is(err, unix.EBUSY) {
+			return nil, fmt.Errorf("attach %s: %w", device.Name(), err)
+		}
+	}
+	return nil, fmt.Errorf("find a free loop device: %d were taken by others", loopTries)
+}
+
+// mount returns a detached mount of the device.
+func mount(device string, readOnly bool) (*os.File, error) {
+	config, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(config)
+	err = unix.FsconfigSetString(config, "source", device)
+	attributes := unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOATIME
+	if readOnly {
+		err = errors.Join(err, unix.FsconfigSetFlag(config, "ro"))
+		attributes |= unix.MOUNT_ATTR_RDONLY
+	} else {
+		// What nobody reads need not be zeroed, and what is removed is the machine's again.
+		err = errors.Join(err, unix.FsconfigSetFlag(config, "noinit_itable"), unix.FsconfigSetFlag(config, "discard"))
+	}
+	if err == nil {
+		err = unix.FsconfigCreate(config)
+	}
+	if err != nil {
+		return nil, err
+	}
+	root, err := unix.Fsmount(config, unix.FSMOUNT_CLOEXEC, attributes)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(root), device), nil
+}
