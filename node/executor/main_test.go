@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -325,7 +326,7 @@ func diskUse(t testing.TB, dir string) (size int64) {
 		}
 		info, err := entry.Info()
 		if err == nil {
-			size += info.Size()
+			size += info.Sys().(*syscall.Stat_t).Blocks * 512 // Scratch space is sparse.
 		}
 		return err
 	})
