@@ -86,7 +86,7 @@ var rules = []rule{
 	{"cmd/berth/benchcmd", []string{"bench/...", "cmd/berth/cli", "cmd/berth/dev", "fault"}, "benchmarks are flags and tables around a package of bench"},
 	{"cmd/berth/cli", []string{"api/client", "cmd/berth/dev"}, "commands share a few lines about flags and printing, and know the cluster through its client"},
 	{"cmd/berth/clitest", []string{"cmd/berth/cli"}, "tests execute command lines as users do"},
-	{"cmd/berth/dev", []string{"api/client", "api/wire", "compute", "examples", "gpu", "loop", "node/executor"}, "it starts node processes, reads the same GPU lists as they do, and removes what killed ones left"},
+	{"cmd/berth/dev", []string{"api/client", "api/wire", "compute", "examples", "gpu", "loop", "node/config", "node/executor"}, "it starts node processes, reads the same GPU lists and settings as they do, and removes what killed ones left"},
 	{"testsize", nil, "tests of every package choose their size by it"},
 	{"examples", nil, "programs for executions, not for nodes"},
 	{"deploy", nil, "files for machines, not for nodes"},

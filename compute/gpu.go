@@ -1,6 +1,9 @@
 package compute
 
-import "slices"
+import (
+	"slices"
+	"strconv"
+)
 
 // Health is the known condition of a device.
 type Health uint8
@@ -59,6 +62,27 @@ type GPU struct {
 	Parent          GPUID `cbor:"14,keyasint,omitempty"`
 	Instance        int   `cbor:"15,keyasint,omitempty"`
 	ComputeInstance int   `cbor:"16,keyasint,omitempty"`
+
+	// Capability is the CUDA compute capability in tenths, 89 for 8.9; 0 for
+	// unknown.
+	Capability int `cbor:"17,keyasint,omitempty"`
+}
+
+// bfloat16Since is the compute capability of the first devices that compute in
+// bfloat16.
+const bfloat16Since = 80
+
+// BFloat16 reports whether g computes in bfloat16, as far as its compute
+// capability is known.
+func (g *GPU) BFloat16() bool { return g.Capability >= bfloat16Since }
+
+// CapabilityName returns the compute capability as NVIDIA writes it, as in
+// "8.9"; "" if it is unknown.
+func (g *GPU) CapabilityName() string {
+	if g.Capability <= 0 {
+		return ""
+	}
+	return strconv.Itoa(g.Capability/10) + "." + strconv.Itoa(g.Capability%10)
 }
 
 // Slice returns the name of the MIG slice, as in "1g_5gb"; "" when g is not a

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"berth/compute"
@@ -91,8 +92,12 @@ func (s *state) ready(c call) *compute.Error {
 	return nil
 }
 
-// setSettings replaces what the operator configured.
+// setSettings replaces what the operator configured. Below format 6 that
+// includes the billing mode.
 func (s *lifecycle) setSettings(c SetSettings) Result {
+	if s.Format() >= formatLab {
+		c.Settings.Meter = s.meta.Settings.Meter
+	}
 	s.meta.Settings = c.Settings
 	return Result{}
 }
@@ -130,7 +135,7 @@ func (s *lifecycle) bootstrap(c Bootstrap) Result {
 	s.meta.Cluster = c.ClusterID
 	s.meta.RootToken = c.RootToken
 	s.meta.Settings = c.Settings
-	s.putPrices(c.Prices)
+	s.putPrices(c.Prices, func(name string) bool { return slices.Contains(c.Own, name) })
 	if c.Signing.ID != "" {
 		s.identity.putSigningKey(c.Signing)
 	}

@@ -239,6 +239,10 @@ func (v *View) Recordable(inv compute.Inventory) compute.Inventory {
 	}
 	if v.Format() < formatLab {
 		inv.ScratchMiB, inv.Offers = 0, nil
+		inv.GPUs = slices.Clone(inv.GPUs)
+		for i := range inv.GPUs {
+			inv.GPUs[i].Capability = 0
+		}
 	}
 	return inv
 }

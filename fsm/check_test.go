@@ -242,7 +242,7 @@ func TestOldestOpsAreDropped(t *testing.T) {
 
 func TestBuysNeverMoreThanTheCredits(t *testing.T) {
 	const limit = 1000 * time.Hour
-	for _, price := range []compute.Price{0, 1, 15, 100, 999, 1000, 1001, maxPrice} {
+	for _, price := range []compute.Price{0, 1, 15, 100, 999, 1000, 1001, compute.MaxPrice} {
 		for _, credits := range []compute.Credits{-1, 0, 1, 99, 100, 101, compute.Credit, maxAmount} {
 			d := price.Buys(credits, limit)
 			switch {

@@ -66,6 +66,8 @@ func everyCommand() []fsm.Command {
 		fsm.SetBrake{Op: op, Actor: a, Share: new(50), Release: true},
 		fsm.RaiseEpoch{Term: 1, Epoch: 2, Cause: fsm.CauseRecovered, At: 5},
 		fsm.ArchiveExecutions{Term: 1, Blob: compute.Hash{1}, Size: 9, Month: 24314, Sum: [4]uint64{1, 2, 3, 4}, Executions: id.UUID[:]},
+		fsm.RemovePrice{Op: op, Actor: a, Name: "t4", BuiltIn: 60},
+		fsm.SetBillingMode{Op: op, Actor: a, Meter: true},
 	}
 }
 

@@ -44,9 +44,11 @@ type (
 		Settings  Settings                 `cbor:"3,keyasint"`
 		Prices    map[string]compute.Price `cbor:"4,keyasint"` // By GPU type, and "cpu".
 		Signing   compute.SigningKey       `cbor:"5,keyasint"`
+		Own       []string                 `cbor:"6,keyasint,omitempty"` // Those of Prices that the operator chose.
 	}
 
-	// SetSettings replaces what the operator configured for the whole cluster.
+	// SetSettings replaces what the operator configured for the whole cluster,
+	// but for the billing mode, which SetBillingMode changes.
 	SetSettings struct {
 		Term     uint64   `cbor:"1,keyasint"`
 		Settings Settings `cbor:"2,keyasint"`
@@ -299,6 +301,22 @@ type (
 		Op     Op                       `cbor:"1,keyasint"`
 		Actor  Actor                    `cbor:"2,keyasint"` // Root or an operator.
 		Prices map[string]compute.Price `cbor:"3,keyasint"`
+	}
+
+	// RemovePrice withdraws the operator's price of a resource: it costs what
+	// the built-in list says, or the default of its type.
+	RemovePrice struct {
+		Op      Op            `cbor:"1,keyasint"`
+		Actor   Actor         `cbor:"2,keyasint"` // Root or an operator.
+		Name    string        `cbor:"3,keyasint"`
+		BuiltIn compute.Price `cbor:"4,keyasint,omitempty"` // 0 if the built-in list does not name it.
+	}
+
+	// SetBillingMode turns the enforcement of credits on or off.
+	SetBillingMode struct {
+		Op    Op    `cbor:"1,keyasint"`
+		Actor Actor `cbor:"2,keyasint"` // Root or an operator.
+		Meter bool  `cbor:"3,keyasint,omitempty"`
 	}
 
 	// AddSigningKey records a key that signs access tokens from now on; the

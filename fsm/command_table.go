@@ -3,6 +3,7 @@ package fsm
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"berth/compute"
@@ -35,7 +36,9 @@ func commandRows() []*row {
 			term: func(c SetInventory) uint64 { return c.Term },
 			uses: func(c SetInventory) uint64 {
 				i := c.Inventory
-				return max(formatIf(len(i.Gaps) > 0, formatImports), formatIf(i.ScratchMiB > 0 || len(i.Offers) > 0, formatLab))
+				knows := slices.ContainsFunc(i.GPUs, func(g compute.GPU) bool { return g.Capability != 0 })
+				return max(formatIf(len(i.Gaps) > 0, formatImports),
+					formatIf(i.ScratchMiB > 0 || len(i.Offers) > 0 || knows, formatLab))
 			},
 		}.row(),
 		command[SetNodeState]{
@@ -169,6 +172,14 @@ func commandRows() []*row {
 		command[ArchiveExecutions]{
 			number: 37, since: formatTrust, apply: (*state).archiveExecutions,
 			term: func(c ArchiveExecutions) uint64 { return c.Term },
+		}.row(),
+		command[RemovePrice]{
+			number: 38, since: formatLab, onFullDisk: true, apply: (*state).removePrice,
+			op: func(c RemovePrice) Op { return c.Op },
+		}.row(),
+		command[SetBillingMode]{
+			number: 39, since: formatLab, onFullDisk: true, apply: (*state).setBillingMode,
+			op: func(c SetBillingMode) Op { return c.Op },
 		}.row(),
 	}
 }

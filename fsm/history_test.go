@@ -318,6 +318,23 @@ func (h *historian) nodeThing() {
 	}
 }
 
+// priceThing sets or removes prices, or changes whether credits are enforced.
+func (h *historian) priceThing(op fsm.Op) {
+	switch h.rng.IntN(6) {
+	case 0, 1:
+		h.send(fsm.RemovePrice{
+			Op: op, Actor: pick(h, h.root, h.actor()), Name: pick(h, "t4", "a100", "cpu", "v100"),
+			BuiltIn: compute.Price(h.rng.IntN(3) * 50),
+		})
+	case 2:
+		h.send(fsm.SetBillingMode{Op: op, Actor: pick(h, h.root, h.actor()), Meter: h.chance(2)})
+	default:
+		h.send(fsm.SetPrices{Op: op, Actor: h.root, Prices: map[string]compute.Price{
+			"t4": compute.Price(h.rng.IntN(200)), "h100": 900, "cpu": 15, "a100": 550,
+		}})
+	}
+}
+
 func (h *historian) peopleThing() {
 	a := h.actor()
 	op := h.request()
@@ -330,9 +347,7 @@ func (h *historian) peopleThing() {
 	case 0:
 		h.send(fsm.Grant{Op: op, Actor: h.root, Org: a.Org, Amount: compute.Credits(h.rng.IntN(1e6))})
 	case 1:
-		h.send(fsm.SetPrices{Op: op, Actor: h.root, Prices: map[string]compute.Price{
-			"t4": compute.Price(h.rng.IntN(200)), "h100": 900, "cpu": 15, "a100": 550,
-		}})
+		h.priceThing(op)
 	case 2:
 		h.send(fsm.CreateKey{Op: op, Actor: a, Key: compute.Key{ID: compute.KeyID{UUID: h.uuid()}, Lookup: name}})
 	case 3:

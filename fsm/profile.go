@@ -13,7 +13,6 @@ import (
 const (
 	cpuMilli  = 1000
 	cpuMemory = 2 << 10 // MiB.
-	cpuName   = "cpu"   // The name in the price list.
 )
 
 // maxListedCPUs is the largest CPU-only profile that Profiles lists. Larger
@@ -32,13 +31,21 @@ type shape struct {
 // is derived from their inventories and replaced when one changes.
 type offer struct {
 	types map[string]shape // By kind of device. Immutable.
-	nodes int              // Nodes that have reported an inventory.
-	cpus  int64            // vCPUs of the largest CPU-only profile that one node could host.
+
+	// memory is the smallest memory of a whole GPU by type, in MiB, which
+	// prices follow. Immutable.
+	memory map[string]int64
+
+	nodes int   // Nodes that have reported an inventory.
+	cpus  int64 // vCPUs of the largest CPU-only profile that one node could host.
 }
+
+// newOffer returns the offer of no nodes.
+func newOffer() offer { return offer{types: make(map[string]shape), memory: make(map[string]int64)} }
 
 // reshape recomputes the offer from the nodes' inventories.
 func (s *membership) reshape() {
-	o := offer{types: make(map[string]shape)}
+	o := newOffer()
 	for n := range s.nodes.Values() {
 		o.add(n)
 	}
@@ -49,7 +56,7 @@ func (s *membership) reshape() {
 // others, which may be many when a cluster starts.
 func (s *membership) widen(n *compute.Node) {
 	o := s.offered
-	o.types = maps.Clone(o.types)
+	o.types, o.memory = maps.Clone(o.types), maps.Clone(o.memory)
 	o.add(n)
 	s.offered = o
 }
@@ -71,7 +78,13 @@ func (o *offer) add(n *compute.Node) {
 	here := make(map[string]int)
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
-		if g.Health == compute.HealthMissing || g.Sliced() {
+		if g.Health == compute.HealthMissing {
+			continue
+		}
+		if least, known := o.memory[g.Type]; g.Parent == "" && (!known || g.VRAMMiB < least) {
+			o.memory[g.Type] = g.VRAMMiB
+		}
+		if g.Sliced() {
 			continue
 		}
 		kind := compute.Profile{GPUType: g.Type, MIG: g.Slice()}.Kind()
@@ -88,7 +101,8 @@ func (o *offer) add(n *compute.Node) {
 
 // differ returns an error when two offers differ.
 func (o offer) differ(want offer) error {
-	if o.nodes != want.nodes || o.cpus != want.cpus || !maps.Equal(o.types, want.types) {
+	if o.nodes != want.nodes || o.cpus != want.cpus || !maps.Equal(o.types, want.types) ||
+		!maps.Equal(o.memory, want.memory) {
 		return fmt.Errorf("nodes offer %+v, their inventories say %+v", o, want)
 	}
 	return nil
@@ -174,7 +188,7 @@ func (v resolver) size(p compute.Profile) (compute.Request, compute.Price, *comp
 		return faulty("never_fits", "%s fits on no node: the most %s GPUs on one node are %d; %s would fit",
 			p, p.GPUType, s.most, v.nearest(p, s.most))
 	}
-	each, priced := v.prices.Get(p.GPUType)
+	each, _, priced := v.PriceOf(p.GPUType)
 	if !priced {
 		return faulty("unknown_profile", "GPU type %q has no price", p.GPUType)
 	}
@@ -183,7 +197,7 @@ func (v resolver) size(p compute.Profile) (compute.Request, compute.Price, *comp
 		GPUType: p.GPUType, GPUs: p.Count, MilliGPU: p.MilliGPU, MIG: p.MIG,
 		VCPUMilli: s.vcpu * parts / whole,
 		MemoryMiB: s.memory * parts / whole,
-	}, proRata(each.Price, parts, whole), nil
+	}, proRata(each, parts, whole), nil
 }
 
 // maxNearest is how many other types a refusal lists.
@@ -261,11 +275,11 @@ func (v resolver) sizeCPU(p compute.Profile) (compute.Request, compute.Price, *c
 		return faulty("never_fits", "%s fits on no node: %s is the largest that would",
 			p, compute.Profile{Count: int(max(most, 1))})
 	}
-	each, priced := v.prices.Get(cpuName)
+	each, _, priced := v.PriceOf(compute.CPUPrice)
 	if !priced {
 		return faulty("unknown_profile", "CPU-only work has no price")
 	}
-	return r, each.Price * compute.Price(n), nil
+	return r, each * compute.Price(n), nil
 }
 
 // proRata returns the price of some of the whole parts of a GPU, rounded up so

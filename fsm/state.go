@@ -157,8 +157,9 @@ type (
 
 	// price is one line of the price list.
 	price struct {
-		Name  string        `cbor:"1,keyasint"` // A GPU type, or "cpu".
-		Price compute.Price `cbor:"2,keyasint"`
+		Name     string        `cbor:"1,keyasint"` // A GPU type, or "cpu".
+		Price    compute.Price `cbor:"2,keyasint"`
+		Operator bool          `cbor:"3,keyasint,omitempty"` // The operator chose it.
 	}
 
 	// refreshToken is a refresh token with its successor.
@@ -215,7 +216,7 @@ func newView() *View {
 	v.makeRecords()
 	v.makeIndexes()
 	v.mix = new(compute.Mix)
-	v.offered = offer{types: make(map[string]shape)}
+	v.offered = newOffer()
 	return v
 }
 

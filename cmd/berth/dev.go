@@ -45,6 +45,9 @@ remove took out stays out; delete DIR/NODE/data and start again to let a new one
 	flags.StringVar(&f.cfg.GPUs, "gpus", "",
 		"simulated `GPUs`, NODE=TYPE:COUNT,...;...; a type may be cut, as in a100.mig_1g_10gb:7 "+
 			"(default: as before, or "+dev.DefaultGPUs+")")
+	flags.StringArrayVar(&f.cfg.Set, "set", nil,
+		"`KEY=VALUE` of a setting for every node, as in limits.timeout_max=168h; repeat (kept for later starts; "+
+			"KEY= withdraws it)")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "return once the cluster is ready and leave it running")
 	flags.BoolVar(&f.cfg.Profiles, "profiles", false,
 		"serve /debug/pprof/ beside /metrics, at the addresses in cluster.json, to the token in DIR/profiles.token")

@@ -3,11 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -135,10 +137,24 @@ type Metrics struct {
 	TokenFile string `koanf:"token_file" usage:"File with the bearer token that /metrics wants; empty asks for none."`
 }
 
-// Billing is whether credits are enforced.
+// Billing is what a new cluster charges, and whether credits are enforced.
+//
+//nolint:lll // A field and its rules are one line.
 type Billing struct {
-	Mode        string  `koanf:"mode" usage:"enforce refuses work without credits; meter only counts."`
-	SignupGrant float64 `koanf:"signup_grant" usage:"Credits that a new organization gets."`
+	Mode        string             `koanf:"mode" usage:"Of a new cluster: meter only counts credits, enforce refuses work without them. Later: berth admin billing mode."`
+	SignupGrant float64            `koanf:"signup_grant" usage:"Credits that a new organization gets."`
+	Prices      map[string]float64 `koanf:"prices" usage:"Credits per hour of a GPU type or cpu in a new cluster, as in a40=1.2,l4=0.5. Later: berth admin price set."`
+}
+
+// PriceList returns the prices of b per second. They have been validated.
+func (b *Billing) PriceList() map[string]compute.Price {
+	list := make(map[string]compute.Price, len(b.Prices))
+	for name, perHour := range b.Prices {
+		if price, err := compute.PriceOfNumber(perHour); err == nil {
+			list[name] = price
+		}
+	}
+	return list
 }
 
 // Limits is what one organization or request may do.
@@ -186,7 +202,7 @@ func Default() Config {
 		Exec:    Exec{Network: "egress", Scratch: "disk", ScratchMiB: 50 << 10, Grace: 10 * time.Second},
 		Storage: Storage{Replicas: 2, ScrubEvery: 6 * time.Hour},
 		Backup:  Backup{Keep: 7},
-		Billing: Billing{Mode: "enforce", SignupGrant: 100},
+		Billing: Billing{Mode: "meter", SignupGrant: 100},
 		Limits: Limits{
 			TimeoutMax: 600 * time.Second, Concurrent: 100, Queued: 10_000, Keys: 50,
 			StaleAuthMax: 10 * time.Minute, ShareHalfLife: 24 * time.Hour,
@@ -262,6 +278,7 @@ func (c *Config) Validate() error {
 		"must be an absolute path when backup.every is set")
 	v.check("backup.keep", c.Backup.Keep >= 1, "must be at least 1")
 	v.oneOf("billing.mode", c.Billing.Mode, "enforce", "meter")
+	v.prices(c.Billing.Prices)
 	v.check("billing.signup_grant", c.Billing.SignupGrant >= 0 && c.Billing.SignupGrant <= 1e9,
 		"must be 0 to 1,000,000,000")
 	v.limits(c.Limits)
@@ -310,6 +327,18 @@ func (v *validator) gpus(c GPU) {
 	if len(c.Simulated) > 0 {
 		_, err := gpu.ParseSimulated("", c.Simulated...)
 		v.check("gpus.simulated", err == nil, fmt.Sprint(err))
+	}
+}
+
+// prices checks the prices of a new cluster.
+func (v *validator) prices(prices map[string]float64) {
+	for _, name := range slices.Sorted(maps.Keys(prices)) {
+		key := "billing.prices." + name
+		p, err := compute.ParseProfile(name)
+		v.check(key, err == nil && (p.GPUType == name || name == compute.CPUPrice),
+			"is not cpu or a GPU type in lower case, such as rtx_4090")
+		_, err = compute.PriceOfNumber(prices[name])
+		v.check(key, err == nil, fmt.Sprint(err))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
@@ -77,12 +78,17 @@ func Check(file string) ([]*Fault, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = parse(data, nil, nil)
+	return CheckText(data), nil
+}
+
+// CheckText is Check for the text of a configuration file.
+func CheckText(data []byte) []*Fault {
+	_, err := parse(data, nil, nil)
 	faults := Faults(err)
 	slices.SortStableFunc(faults, func(a, b *Fault) int {
 		return cmp.Or(a.Line-b.Line, strings.Compare(a.Key, b.Key))
 	})
-	return faults, nil
+	return faults
 }
 
 // Faults returns the faults that are joined in an error of Load.
@@ -206,6 +212,11 @@ func decode(value, target any) error {
 	if text, ok := value.(string); ok && text == "" {
 		value = reflect.Zero(reflect.TypeOf(target).Elem()).Interface()
 	}
+	if text, ok := value.(string); ok {
+		if list, isMap := target.(*map[string]float64); isMap {
+			return decodeNumbers(text, list)
+		}
+	}
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
 		Result:           target,
 		TagName:          "koanf",
@@ -226,6 +237,21 @@ func decode(value, target any) error {
 	return nil
 }
 
+// decodeNumbers parses a flag or variable such as a40=1.2,l4=0.5.
+func decodeNumbers(text string, target *map[string]float64) error {
+	list := map[string]float64{}
+	for pair := range strings.SplitSeq(text, ",") {
+		name, number, _ := strings.Cut(pair, "=")
+		value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil {
+			return fmt.Errorf("%q is not NAME=NUMBER, as in a40=1.2", strings.TrimSpace(pair))
+		}
+		list[strings.TrimSpace(name)] = value
+	}
+	*target = list
+	return nil
+}
+
 // kindOf returns a readable name of the type that target points to.
 func kindOf(target any) string {
 	switch target.(type) {
@@ -233,6 +259,8 @@ func kindOf(target any) string {
 		return "whole number"
 	case *float64:
 		return "number"
+	case *map[string]float64:
+		return "list of numbers by name"
 	case *[]string:
 		return "list"
 	case *[]Mount:
@@ -275,8 +303,9 @@ func collectLines(node ast.Node, prefix string, lines map[string]int) {
 // unknownKeys returns a fault for each key of the file that is neither a
 // setting nor a section.
 func unknownKeys(lines map[string]int, settings []leaf) []error {
-	known := map[string]bool{}
+	known, lists := map[string]bool{}, map[string]bool{}
 	for _, l := range settings {
+		lists[l.path] = l.value.Kind() == reflect.Map
 		for path := l.path; ; {
 			known[path] = true
 			i := strings.LastIndexByte(path, '.')
@@ -288,7 +317,7 @@ func unknownKeys(lines map[string]int, settings []leaf) []error {
 	}
 	var faults []error
 	for path, line := range lines {
-		if !known[path] && !unknownParent(path, known) {
+		if !known[path] && !lists[parentOf(path)] && !unknownParent(path, known) {
 			faults = append(faults, &Fault{Key: path, Line: line, Message: "is no setting"})
 		}
 	}
@@ -298,6 +327,11 @@ func unknownKeys(lines map[string]int, settings []leaf) []error {
 // unknownParent reports whether a section above path is itself unknown, and so
 // already reported.
 func unknownParent(path string, known map[string]bool) bool {
-	i := strings.LastIndexByte(path, '.')
-	return i >= 0 && !known[path[:i]]
+	parent := parentOf(path)
+	return parent != "" && !known[parent]
+}
+
+// parentOf returns the section that a path is in, "" for the file itself.
+func parentOf(path string) string {
+	return path[:max(strings.LastIndexByte(path, '.'), 0)]
 }

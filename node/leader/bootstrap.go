@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,16 +23,6 @@ import (
 // RootTokenFile holds the cluster's root token, on the node that made it.
 const RootTokenFile = "root_token"
 
-// defaultPrices returns micro-credits per second by GPU type, until the operator
-// sets others. As in real clouds, an older card costs less for the same work: of
-// the simulated types a t4 does it for 0.63 times what an h100 takes.
-func defaultPrices() map[string]compute.Price {
-	return map[string]compute.Price{
-		"cpu": 15, "t4": 60, "l4": 110, "a10": 150, "l40s": 280,
-		"a100": 420, "h100": 800, "h200": 1000, "b200": 1600,
-	}
-}
-
 // bootstrap returns the first command of a new cluster. The root token is on disk
 // before anyone can learn its hash.
 func (l *Leader) bootstrap() (fsm.Bootstrap, error) {
@@ -42,11 +34,14 @@ func (l *Leader) bootstrap() (fsm.Bootstrap, error) {
 	if err != nil {
 		return fsm.Bootstrap{}, err
 	}
+	prices, own := compute.BuiltInPrices(), slices.Sorted(maps.Keys(l.Prices))
+	maps.Copy(prices, l.Prices)
 	return fsm.Bootstrap{
 		ClusterID: l.Cluster.ClusterID(),
 		RootToken: sha256.Sum256([]byte(token)),
 		Settings:  l.Settings,
-		Prices:    defaultPrices(),
+		Prices:    prices,
+		Own:       own,
 		Signing:   key,
 	}, nil
 }

@@ -41,8 +41,9 @@ type Leader struct {
 	Propose  Propose
 	Schedule *scheduler.Loop
 	Secrets  *secrets.Master
-	Settings fsm.Settings
-	DataDir  string // For the root token of a new cluster.
+	Settings fsm.Settings             // The billing mode counts for a new cluster only.
+	Prices   map[string]compute.Price // Of a new cluster, beside or in place of the built-in ones.
+	DataDir  string                   // For the root token of a new cluster.
 	Self     func() compute.Node
 	Now      func() time.Time                             // The cluster's time.
 	Spread   func(ctx context.Context, blob []byte) error // Makes a blob durable on most servers.
@@ -108,9 +109,11 @@ func (l *Leader) establish(ctx context.Context, term uint64) error {
 	if err := l.raiseEpoch(ctx, term); err != nil {
 		return err
 	}
-	if l.Machine.View().Settings() != l.Settings {
+	view, settings := l.Machine.View(), l.Settings
+	settings.Meter = view.Settings().Meter // Operators change it through the API.
+	if view.Settings() != settings {
 		fault.Point("leader.settings.before")
-		_, err := l.do(ctx, fsm.SetSettings{Term: term, Settings: l.Settings})
+		_, err := l.do(ctx, fsm.SetSettings{Term: term, Settings: settings})
 		fault.Point("leader.settings.after")
 		return err
 	}

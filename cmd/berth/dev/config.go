@@ -39,6 +39,10 @@ type Config struct {
 	// in ProfilesToken.
 	Profiles bool
 
+	// Set is settings for every node, each KEY=VALUE, beside those of earlier
+	// starts. KEY= withdraws one.
+	Set []string
+
 	// Restart restarts nodes that exit.
 	Restart bool
 
@@ -60,6 +64,9 @@ func (c *Config) validate() error {
 		if _, err := ParseGPUs(c.GPUs, cmp.Or(c.Nodes, MaxNodes)); err != nil {
 			faults = append(faults, fmt.Errorf("--gpus: %w", err))
 		}
+	}
+	if _, err := ParseSettings(c.Set); err != nil {
+		faults = append(faults, err)
 	}
 	dir, err := filepath.Abs(c.Dir)
 	c.Dir = dir

@@ -83,6 +83,9 @@ func (c *Config) arguments() []string {
 	if c.GPUs != "" {
 		args = append(args, "--gpus", c.GPUs)
 	}
+	for _, setting := range c.Set {
+		args = append(args, "--set", setting)
+	}
 	if !c.Restart {
 		args = append(args, "--no-restart")
 	}

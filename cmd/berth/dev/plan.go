@@ -45,6 +45,7 @@ type plan struct {
 	Password  string        `json:"password"`
 	OrgSlug   string        `json:"org_slug"`
 	APIKey    string        `json:"api_key,omitempty"`
+	Settings  []Setting     `json:"settings,omitempty"` // Of every node.
 
 	dir      string
 	profiles bool // See Config.
@@ -102,6 +103,11 @@ func loadPlan(ctx context.Context, cfg Config) (*plan, error) {
 			p.Nodes[i].GPUs = gpus[p.Nodes[i].Name]
 		}
 	}
+	changes, err := ParseSettings(cfg.Set)
+	if err != nil {
+		return nil, err
+	}
+	p.Settings = merged(p.Settings, changes)
 	for i := range p.Nodes {
 		p.Nodes[i].Removed = p.Nodes[i].Removed && p.hasData(p.Nodes[i])
 	}
@@ -207,7 +213,11 @@ func (p *plan) writeConfigs() error {
 		if err := os.MkdirAll(p.path(n.Name), 0o700); err != nil {
 			return err
 		}
-		if err := writeFile(p.path(n.Name, configFile), p.config(host, n)); err != nil {
+		text, err := withSettings(p.config(host, n), p.Settings)
+		if err != nil {
+			return err
+		}
+		if err := writeFile(p.path(n.Name, configFile), text); err != nil {
 			return err
 		}
 	}
@@ -219,6 +229,7 @@ func (p *plan) config(host, n plannedNode) []byte {
 	fmt.Fprintf(&b, "# Written by berth dev at each start.\n")
 	fmt.Fprintf(&b, "name: %s\ndata_dir: %q\n", n.Name, p.path(n.Name, dataDir))
 	fmt.Fprintf(&b, "api:\n  addr: %s\n  drain: 0s\nrpc:\n  addr: %s\ngossip:\n  addr: %s\n", n.API, n.RPC, n.Gossip)
+	fmt.Fprintf(&b, "billing:\n  mode: enforce\n")
 	if n.Worker {
 		fmt.Fprintf(&b, "role: %s\n", compute.RoleWorker)
 	}

@@ -1,0 +1,123 @@
+package fsm
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"berth/compute"
+)
+
+// ListedPrice is one line of the price list.
+type ListedPrice struct {
+	Name   string // A GPU type, or "cpu".
+	Price  compute.Price
+	Source compute.PriceSource
+}
+
+// checkPrices refuses a price list that names no type or has a price that is
+// negative or absurd.
+func checkPrices(prices map[string]compute.Price) *compute.Error {
+	for name, p := range prices { // Any order: the message names none.
+		if !priceable(name) || p < 0 || p > compute.MaxPrice {
+			return compute.Errorf(compute.CodeInvalid,
+				"prices are for \"cpu\" and GPU types in lower case, from 0 to %d micro-credits per second",
+				compute.MaxPrice).Named("price")
+		}
+	}
+	return nil
+}
+
+// priceable reports whether a price may be set for name.
+func priceable(name string) bool {
+	profile, err := compute.ParseProfile(name)
+	return err == nil && (profile.GPUType == name || name == compute.CPUPrice)
+}
+
+// setPrices changes prices. What was submitted before keeps its own.
+func (s *money) setPrices(c SetPrices) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if refusal := checkPrices(c.Prices); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	byOperator := s.Format() >= formatLab
+	s.putPrices(c.Prices, func(string) bool { return byOperator })
+	return Result{Count: len(c.Prices)}
+}
+
+// putPrices stores prices, with whether the operator chose each. Each is a
+// record of its own, so their order does not matter.
+func (v *moneyTables) putPrices(prices map[string]compute.Price, byOperator func(name string) bool) {
+	for name, p := range prices { // Any order.
+		v.prices.Put(&price{Name: name, Price: p, Operator: byOperator(name)})
+	}
+}
+
+// removePrice withdraws a price that the operator set.
+func (s *money) removePrice(c RemovePrice) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if refusal := checkPrices(map[string]compute.Price{c.Name: c.BuiltIn}); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	known, ok := s.prices.Get(c.Name)
+	switch {
+	case !ok || !known.Operator:
+		return refuse(compute.CodeNotFound, "price_not_found", "no operator has set a price for %q", c.Name)
+	case c.BuiltIn > 0:
+		s.prices.Put(&price{Name: c.Name, Price: c.BuiltIn})
+	case c.Name == compute.CPUPrice:
+		return refuse(compute.CodeInvalid, "price", "CPU-only work always has a price")
+	default:
+		s.prices.Drop(c.Name)
+	}
+	return Result{Count: 1}
+}
+
+// setBillingMode turns the enforcement of credits on or off. Executions that
+// run are only asked for credits when their holds have to be extended.
+func (s *money) setBillingMode(c SetBillingMode) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	s.meta.Settings.Meter = c.Meter
+	return Result{}
+}
+
+// PriceOf returns the price of a second of a whole GPU of a type, or of a vCPU
+// for "cpu", and its source. Below format 6 a type without a price has none.
+func (v *View) PriceOf(name string) (p compute.Price, source compute.PriceSource, priced bool) {
+	listed, ok := v.prices.Get(name)
+	switch {
+	case ok && listed.Operator:
+		return listed.Price, compute.PriceOperator, true
+	case ok:
+		return listed.Price, compute.PriceBuiltIn, true
+	case v.Format() < formatLab || name == compute.CPUPrice:
+		return 0, compute.PriceDefault, false
+	}
+	return compute.DefaultPrice(v.offered.memory[name]), compute.PriceDefault, true
+}
+
+// PriceList returns the price list with the defaults of the GPU types that it
+// does not name, by name.
+func (v *View) PriceList() []ListedPrice {
+	names := make(map[string]bool, v.prices.Len())
+	for p := range v.prices.Values() {
+		names[p.Name] = true
+	}
+	for gpuType := range v.offered.memory { // Any order: the list is sorted.
+		names[gpuType] = true
+	}
+	var list []ListedPrice
+	for name := range maps.Keys(names) { // Any order.
+		if p, source, priced := v.PriceOf(name); priced {
+			list = append(list, ListedPrice{Name: name, Price: p, Source: source})
+		}
+	}
+	slices.SortFunc(list, func(a, b ListedPrice) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
