@@ -247,6 +247,10 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		return map[string]string{"{slug}": "cyd-lab", "{id}": id}, map[string]string{"{slug}": "nobody-lab", "{id}": uuidText(9)}
 	case strings.HasPrefix(path, "/orgs/{slug}/") && strings.Count(path, "{") == 1:
 		return map[string]string{"{slug}": "cyd-lab"}, map[string]string{"{slug}": "nobody-lab"}
+	case strings.HasPrefix(path, "/admin/prices/{resource}"):
+		m.upgrade()
+		m.must(fsm.SetPrices{Actor: fsm.Actor{Root: true}, Prices: map[string]compute.Price{"h100": 7}})
+		return map[string]string{"{resource}": "h100"}, map[string]string{"{resource}": "h100.2x"}
 	case strings.HasPrefix(path, "/admin/nodes/{id}"):
 		m.addNode(100 + m.serial)
 		return one(nodeID(100 + m.serial).String())
@@ -279,6 +283,8 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /admin/nodes/{id}/drain":        `{}`,
 		"POST /admin/quotas":                  `{"org":"cyd-lab","tag":"x","max_concurrent":1}`,
 		"POST /admin/brake":                   `{"share_percent":30}`,
+		"PUT /admin/prices/{resource}":        `{"price_per_hour":1.5}`,
+		"PUT /admin/billing/mode":             `{"mode":"enforce"}`,
 		"POST /admin/raft/transfer":           `{}`,
 		"POST /admin/whatif":                  `{}`,
 	}[rt.Method+" "+strings.TrimPrefix(rt.Path, root)]

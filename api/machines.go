@@ -1,6 +1,7 @@
 package api
 
 import (
+	"math"
 	"net/http"
 
 	"berth/api/edge"
@@ -46,7 +47,7 @@ func (g *machines) machineTypes(r *edge.Request) (any, error) {
 		m := wire.MachineType{
 			HardwareProfile: name, GPUType: orNull(profile.GPUType), GPUCount: request.GPUs,
 			VCPU: float64(request.VCPUMilli) / 1000, MemoryGB: float64(request.MemoryMiB) / 1024,
-			PricePerHour: price.PerHour(), MIG: orNull(compute.MIGProfile(profile.MIG)),
+			PricePerHour: price.PerHour(), PriceSource: sourceOf(r.View, profile), MIG: orNull(compute.MIGProfile(profile.MIG)),
 		}
 		if request.IsGPU() {
 			describeGPUs(&m, r.View, request)
@@ -58,10 +59,21 @@ func (g *machines) machineTypes(r *edge.Request) (any, error) {
 	return out, nil
 }
 
+// sourceOf returns where the price of a profile comes from.
+func sourceOf(view *fsm.View, p compute.Profile) compute.PriceSource {
+	name := compute.CPUPrice
+	if p.IsGPU() {
+		name = p.GPUType
+	}
+	_, source, _ := view.PriceOf(name)
+	return source
+}
+
 // describeGPUs sets what m guarantees of each GPU: the minimum over the GPUs
 // that the request may get.
 func describeGPUs(m *wire.MachineType, view *fsm.View, q compute.Request) {
 	own, share := compute.IsolationNone, compute.IsolationNone
+	least := &compute.GPU{Capability: math.MaxInt}
 	for n := range view.Nodes() {
 		for i := range n.GPUs {
 			g := &n.GPUs[i]
@@ -71,9 +83,15 @@ func describeGPUs(m *wire.MachineType, view *fsm.View, q compute.Request) {
 			if vram := float64(g.VRAMMiB) / 1024; m.VRAMGB == 0 || vram < m.VRAMGB {
 				m.VRAMGB = vram
 			}
+			if g.Capability < least.Capability {
+				least = g
+			}
 			own = own.Weaker(g.Isolation(q.MilliGPU))
 			share = share.Weaker(g.Isolation(1))
 		}
+	}
+	if least.Type != "" {
+		m.Capability, m.BFloat16 = capabilityOf(least)
 	}
 	m.Isolation, m.IsolationBy = orNull(own.Level()), orNull(own.String())
 	if q.GPUs == 1 && q.MIG == "" {
@@ -128,7 +146,7 @@ func (g *machines) pricing(r *edge.Request) (any, error) {
 
 // priceOf returns the line of the price book for a profile.
 func priceOf(view *fsm.View, profile string) (wire.Price, error) {
-	_, _, price, err := view.Resolve(profile)
+	p, _, price, err := view.Resolve(profile)
 	if err != nil {
 		return wire.Price{}, err
 	}
@@ -136,5 +154,6 @@ func priceOf(view *fsm.View, profile string) (wire.Price, error) {
 		MeterSlug: meterExecution, Resource: profile,
 		AppliesTo: wire.AppliesTo{HardwareProfile: profile}, Unit: "second",
 		UnitPrice: compute.Credits(price).String(), UnitPricePerHour: price.PerHour().String(),
+		Source: sourceOf(view, p),
 	}, nil
 }

@@ -77,11 +77,21 @@ func nodeOf(shown fsm.ShownNode) wire.Node {
 			PCIBus: g.PCIBus, MIG: g.MIG, Driver: g.Driver, Health: g.Health,
 			Simulated: g.Simulated, UsedMilli: g.UsedMilli, Island: g.Island,
 		}
+		out.GPUs[i].Capability, out.GPUs[i].BFloat16 = capabilityOf(&g)
 		if g.Parent != "" {
 			out.GPUs[i].Parent = &g.Parent
 		}
 	}
 	return out
+}
+
+// capabilityOf returns the compute capability of a GPU and whether it computes in
+// bfloat16, null where unknown.
+func capabilityOf(g *compute.GPU) (name *string, bfloat16 *bool) {
+	if g.Capability <= 0 {
+		return nil, nil
+	}
+	return new(g.CapabilityName()), new(g.BFloat16())
 }
 
 func (g *nodes) drainNode(r *edge.Request) (any, error) {

@@ -23,7 +23,7 @@ func groups(s *edge.Server, c *core) []group {
 	return []group{
 		&sessions{c, s.Stranger}, &orgs{c}, &keys{c},
 		&executions, &selections{executions}, &workloads{executions}, &outputs{executions},
-		&billing{c}, &machines{c},
+		&billing{c}, &machines{c}, &prices{c},
 		&members{c}, &nodes{c}, &limits{c}, &brakes{c}, &raft{c}, &decisions{c},
 		&probes{c},
 	}

@@ -120,9 +120,9 @@ func TestBillingMode(t *testing.T) {
 		t.Errorf("settings are %+v", s)
 	}
 	var last compute.ExecutionID
-	for range 5 {
+	for range 20 {
 		last = w.submit("h100.2x", dear)
-		w.complete(last, "n1", 20*time.Hour)
+		w.complete(last, "n1", time.Hour)
 	}
 	if a := w.account(); a.Balance >= 0 || a.Held != 0 {
 		t.Errorf("balance %s, held %s", a.Balance, a.Held)
@@ -145,7 +145,9 @@ func TestBillingMode(t *testing.T) {
 	refused := fsm.SetBillingMode{Actor: w.ada}
 	w.refused(refused, compute.CodeForbidden, "not_an_operator")
 	w.must(fsm.SetBillingMode{Actor: w.root})
-	w.refused(w.python("t4"), compute.CodeForbidden, "credits_exhausted")
+	poor := w.python("t4")
+	poor.Op = fsm.Op{}
+	w.refused(poor, compute.CodeForbidden, "credits_exhausted")
 	w.pass(10 * time.Minute)
 	w.must(fsm.Tick{Term: w.term})
 	if e := w.get(running); e.Reason != compute.ReasonCredits {

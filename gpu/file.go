@@ -161,6 +161,9 @@ func (e entry) device(index int) (compute.GPU, error) {
 	if g.Model == "" {
 		g.Model = modelOf(g.Type, g.Slice())
 	}
+	if k, known := kindOf(g.Type); known && g.Capability == 0 {
+		g.Capability = k.capability
+	}
 	if e.Simulated {
 		simulate(&g)
 	}
@@ -188,7 +191,7 @@ func simulate(g *compute.GPU) {
 		g.Model += simulatedMark
 	}
 	k, _ := kindOf(g.Type)
-	vramMiB, speedMilli := k.vramGiB<<10, k.speedMilli
+	vramMiB, speedMilli := k.memory()<<10, k.speedMilli
 	if slice, err := compute.ParseMIG(g.Slice()); err == nil {
 		vramMiB = int64(slice.MemoryGiB) << 10
 		speedMilli = speedMilli * slice.Compute / compute.MIGParts(g.Type)

@@ -23,10 +23,10 @@ const twoDevices = `
 
 func TestParseFile(t *testing.T) {
 	want := []compute.GPU{
-		{ID: "GPU-1", Type: "l40s", Model: "NVIDIA L40S", VRAMMiB: 46068, PCIBus: "00000000:01:00.0"},
+		{ID: "GPU-1", Type: "l40s", Model: "NVIDIA L40S", VRAMMiB: 46068, PCIBus: "00000000:01:00.0", Capability: 89},
 		{
 			ID: "SIM-n1-0", Index: 1, Type: "h100", Model: "NVIDIA H100 (simulated)", VRAMMiB: 81920,
-			Driver: "simulated", Health: compute.HealthFailed, Simulated: true, SpeedMilli: 1000,
+			Driver: "simulated", Health: compute.HealthFailed, Simulated: true, SpeedMilli: 1000, Capability: 90,
 		},
 	}
 	tests := []struct{ name, text string }{
@@ -62,7 +62,7 @@ func TestParseFileSlices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a100 := compute.GPU{Type: "a100", Model: "NVIDIA A100 (simulated)", VRAMMiB: 80 << 10, Driver: "simulated", Simulated: true, SpeedMilli: 600}
+	a100 := compute.GPU{Type: "a100", Model: "NVIDIA A100 (simulated)", VRAMMiB: 80 << 10, Driver: "simulated", Simulated: true, SpeedMilli: 600, Capability: 80}
 	want := []compute.GPU{a100, a100, a100, a100}
 	want[0].ID, want[0].Island = "SIM-0", 1
 	want[1].ID, want[1].Index, want[1].MIG = "SIM-1", 1, compute.MIGEnabled

@@ -229,6 +229,11 @@ func (s *nvmlSource) describe(handle nvml.Device) (compute.GPU, error) {
 		ID: compute.GPUID(uuid), Type: TypeOf(model), Model: model,
 		VRAMMiB: int64(memory.Total >> 20), Driver: s.driver,
 	}
+	if major, minor, ret := handle.GetCudaComputeCapability(); ret == nvml.SUCCESS {
+		device.Capability = 10*major + minor
+	} else if k, known := kindOf(device.Type); known {
+		device.Capability = k.capability
+	}
 	if pci, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
 		bus, _, _ := bytes.Cut(pci.BusId[:], []byte{0})
 		device.PCIBus = string(bus)

@@ -123,7 +123,7 @@ func TestNVMLDescribes(t *testing.T) {
 	}
 	want := compute.GPU{
 		ID: compute.GPUID(b.device(1).UUID), Index: 1, Type: "a100", Model: "Mock NVIDIA A100-SXM4-40GB",
-		VRAMMiB: 40 << 10, PCIBus: "00000000:02:00.0", MIG: "enabled", Driver: "550.54.15",
+		VRAMMiB: 40 << 10, PCIBus: "00000000:02:00.0", MIG: "enabled", Driver: "550.54.15", Capability: 80,
 	}
 	if devices[1] != want {
 		t.Errorf("got  %+v\nwant %+v", devices[1], want)

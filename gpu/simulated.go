@@ -18,48 +18,6 @@ const MaxSimulated = 64
 // simulatedMark ends the model name of every simulated device.
 const simulatedMark = " (simulated)"
 
-// kind holds the properties of one type of simulated device.
-type kind struct {
-	name       string
-	vramGiB    int64
-	speedMilli int     // Relative to an h100, which is 1,000.
-	powerWatt  float64 // At full load.
-}
-
-// kinds returns the types that can be simulated, in the order of their names.
-func kinds() []kind {
-	return []kind{
-		{"a10", 24, 250, 150},
-		{"a100", 80, 600, 400},
-		{"b200", 180, 1600, 1000},
-		{"h100", 80, 1000, 700},
-		{"h200", 141, 1100, 700},
-		{"l4", 24, 200, 72},
-		{"l40s", 48, 450, 350},
-		{"t4", 16, 120, 70},
-	}
-}
-
-// SimulatedTypes returns the names of the types that can be simulated, sorted.
-func SimulatedTypes() []string {
-	all := kinds()
-	types := make([]string, len(all))
-	for i, k := range all {
-		types[i] = k.name
-	}
-	return types
-}
-
-// kindOf returns the properties of the type.
-func kindOf(name string) (kind, bool) {
-	all := kinds()
-	i := slices.IndexFunc(all, func(k kind) bool { return k.name == name })
-	if i < 0 {
-		return kind{}, false
-	}
-	return all[i], true
-}
-
 // device returns the simulated device n of the node.
 func (k kind) device(node string, n int) compute.GPU {
 	return compute.GPU{
@@ -67,10 +25,11 @@ func (k kind) device(node string, n int) compute.GPU {
 		Index:      n,
 		Type:       k.name,
 		Model:      modelOf(k.name, "") + simulatedMark,
-		VRAMMiB:    k.vramGiB << 10,
+		VRAMMiB:    k.memory() << 10,
 		Driver:     "simulated",
 		Simulated:  true,
 		SpeedMilli: k.speedMilli,
+		Capability: k.capability,
 	}
 }
 
@@ -79,7 +38,7 @@ func (k kind) slice(parent compute.GPU, name string, n int) compute.GPU {
 	g := compute.GPU{
 		ID:    compute.GPUID(fmt.Sprintf("%s-%d", parent.ID, n)),
 		Index: parent.Index, Type: k.name, Model: modelOf(k.name, name),
-		MIG: name, Parent: parent.ID, Instance: n, Simulated: true,
+		MIG: name, Parent: parent.ID, Instance: n, Simulated: true, Capability: k.capability,
 	}
 	simulate(&g)
 	return g
@@ -88,7 +47,7 @@ func (k kind) slice(parent compute.GPU, name string, n int) compute.GPU {
 // holds returns how many slices of one name a device of the kind is cut into.
 // Both its compute and its memory bound the number.
 func (k kind) holds(s compute.MIGSlice) int {
-	return min(compute.MIGParts(k.name)/s.Compute, int(k.vramGiB)/s.MemoryGiB)
+	return min(compute.MIGParts(k.name)/s.Compute, int(k.memory())/s.MemoryGiB)
 }
 
 // ParseSimulated returns the devices that specs describe for the node of that
@@ -174,8 +133,8 @@ func parsePart(part string) (simulatedPart, error) {
 	name, slice, sliced := strings.Cut(strings.ToLower(strings.TrimSpace(text)), ".mig_")
 	k, known := kindOf(name)
 	if !known {
-		return simulatedPart{}, fmt.Errorf("unknown GPU type %q, valid ones are %s",
-			strings.TrimSpace(text), strings.Join(SimulatedTypes(), ", "))
+		return simulatedPart{}, fmt.Errorf("unknown GPU type %q, valid ones are such as %s",
+			strings.TrimSpace(text), strings.Join(suggestTypes(name), ", "))
 	}
 	p := simulatedPart{kind: k, slice: slice, count: 1}
 	if sliced {

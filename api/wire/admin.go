@@ -89,19 +89,21 @@ type Node struct {
 
 // GPU is one device as an operator sees it.
 type GPU struct {
-	ID        compute.GPUID  `json:"id"`
-	Index     int            `json:"index"`
-	Type      string         `json:"type"`
-	Model     string         `json:"model"`
-	VRAMMiB   int64          `json:"vram_mib"`
-	PCIBus    string         `json:"pci_bus"`
-	MIG       string         `json:"mig" doc:"enabled, disabled, empty where there is no such mode, or the slice that it is, such as 1g_5gb."`
-	Parent    *compute.GPUID `json:"parent" doc:"Of a slice: the GPU that is sliced."`
-	Island    int            `json:"island" doc:"The same for GPUs of a node that NVLink joins or that share a PCIe switch; 0 for unknown."`
-	Driver    string         `json:"driver"`
-	Health    compute.Health `json:"health"`
-	Simulated bool           `json:"simulated"`
-	UsedMilli int            `json:"used_milli"`
+	ID         compute.GPUID  `json:"id"`
+	Index      int            `json:"index"`
+	Type       string         `json:"type"`
+	Model      string         `json:"model"`
+	VRAMMiB    int64          `json:"vram_mib"`
+	Capability *string        `json:"compute_capability" doc:"CUDA compute capability, such as 8.9; null where unknown."`
+	BFloat16   *bool          `json:"bfloat16" doc:"Whether it computes in bfloat16; null where unknown."`
+	PCIBus     string         `json:"pci_bus"`
+	MIG        string         `json:"mig" doc:"enabled, disabled, empty where there is no such mode, or the slice that it is, such as 1g_5gb."`
+	Parent     *compute.GPUID `json:"parent" doc:"Of a slice: the GPU that is sliced."`
+	Island     int            `json:"island" doc:"The same for GPUs of a node that NVLink joins or that share a PCIe switch; 0 for unknown."`
+	Driver     string         `json:"driver"`
+	Health     compute.Health `json:"health"`
+	Simulated  bool           `json:"simulated"`
+	UsedMilli  int            `json:"used_milli"`
 }
 
 // NewDrain is the body of POST /admin/nodes/{id}/drain. It may be left out.

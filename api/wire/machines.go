@@ -11,19 +11,22 @@ type MachineTypes struct {
 
 // MachineType is one hardware profile.
 type MachineType struct {
-	HardwareProfile string          `json:"hardware_profile"`
-	GPUType         *string         `json:"gpu_type" doc:"Null for profiles without a GPU."`
-	GPUCount        int             `json:"gpu_count"`
-	MIG             *string         `json:"mig" doc:"The MIG slice that it is, such as 1g.5gb; null for GPUs that are not cut."`
-	VRAMGB          float64         `json:"vram_gb" doc:"Of one GPU or slice, in GiB; the smallest that there is."`
-	Isolation       *string         `json:"isolation" doc:"Whether the hardware keeps executions apart: enforced or advisory, the weaker where nodes differ; null without GPU."`
-	IsolationBy     *string         `json:"isolation_by" doc:"What does: device, mig, mig_compute, time_slicing or simulated."`
-	ShareIsolation  *string         `json:"share_isolation" doc:"The isolation that a share of its GPU would have, as in gpu.a100.500m; null where there are none."`
-	VCPU            float64         `json:"vcpu"`
-	MemoryGB        float64         `json:"memory_gb" doc:"In GiB."`
-	PricePerHour    compute.Credits `json:"price_per_hour" doc:"Credits."`
-	Available       int             `json:"available" doc:"How many of it could be placed now."`
-	Total           int             `json:"total" doc:"How many of it an empty cluster could hold."`
+	HardwareProfile string              `json:"hardware_profile"`
+	GPUType         *string             `json:"gpu_type" doc:"Null for profiles without a GPU."`
+	GPUCount        int                 `json:"gpu_count"`
+	MIG             *string             `json:"mig" doc:"The MIG slice that it is, such as 1g.5gb; null for GPUs that are not cut."`
+	VRAMGB          float64             `json:"vram_gb" doc:"Of one GPU or slice, in GiB; the smallest that there is."`
+	Isolation       *string             `json:"isolation" doc:"Whether the hardware keeps executions apart: enforced or advisory, the weaker where nodes differ; null without GPU."`
+	IsolationBy     *string             `json:"isolation_by" doc:"What does: device, mig, mig_compute, time_slicing or simulated."`
+	ShareIsolation  *string             `json:"share_isolation" doc:"The isolation that a share of its GPU would have, as in gpu.a100.500m; null where there are none."`
+	VCPU            float64             `json:"vcpu"`
+	MemoryGB        float64             `json:"memory_gb" doc:"In GiB."`
+	Capability      *string             `json:"compute_capability" doc:"CUDA compute capability, such as 8.9, the lowest of its GPUs; null where unknown or without GPU."`
+	BFloat16        *bool               `json:"bfloat16" doc:"Whether its GPUs compute in bfloat16; null where unknown or without GPU."`
+	PricePerHour    compute.Credits     `json:"price_per_hour" doc:"Credits."`
+	PriceSource     compute.PriceSource `json:"price_source" doc:"operator, built-in, or default: derived from the memory of the GPU type."`
+	Available       int                 `json:"available" doc:"How many of it could be placed now."`
+	Total           int                 `json:"total" doc:"How many of it an empty cluster could hold."`
 }
 
 // Pricing answers /pricing.
@@ -34,12 +37,13 @@ type Pricing struct {
 
 // Price is one line of the price book.
 type Price struct {
-	MeterSlug        string    `json:"meter_slug"`
-	Resource         string    `json:"resource"`
-	AppliesTo        AppliesTo `json:"applies_to"`
-	Unit             string    `json:"unit"`
-	UnitPrice        string    `json:"unit_price" doc:"Credits, an exact decimal."`
-	UnitPricePerHour string    `json:"unit_price_per_hour" doc:"Credits, an exact decimal."`
+	MeterSlug        string              `json:"meter_slug"`
+	Resource         string              `json:"resource"`
+	AppliesTo        AppliesTo           `json:"applies_to"`
+	Unit             string              `json:"unit"`
+	UnitPrice        string              `json:"unit_price" doc:"Credits, an exact decimal."`
+	UnitPricePerHour string              `json:"unit_price_per_hour" doc:"Credits, an exact decimal."`
+	Source           compute.PriceSource `json:"source" doc:"operator, built-in, or default: derived from the memory of the GPU type."`
 }
 
 // AppliesTo says what a price is the price of.

@@ -1,0 +1,48 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"berth/api/wire"
+)
+
+// Prices returns the price list, for operators.
+func (c *Client) Prices(ctx context.Context) (wire.PriceList, error) {
+	var out wire.PriceList
+	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/prices", out: &out})
+	return out, err
+}
+
+// SetPrice sets the price of a GPU type or of cpu.
+func (c *Client) SetPrice(ctx context.Context, resource string, price wire.NewPrice) (wire.ListedPrice, error) {
+	var out wire.ListedPrice
+	err := c.do(ctx, call{method: http.MethodPut, path: pricePath(resource), body: price, out: &out})
+	return out, err
+}
+
+// RemovePrice withdraws a price that was set.
+func (c *Client) RemovePrice(ctx context.Context, resource string) (wire.Message, error) {
+	var out wire.Message
+	err := c.do(ctx, call{method: http.MethodDelete, path: pricePath(resource), out: &out})
+	return out, err
+}
+
+func pricePath(resource string) string { return "/admin/prices/" + url.PathEscape(resource) }
+
+// BillingMode returns whether credits are enforced.
+func (c *Client) BillingMode(ctx context.Context) (wire.BillingMode, error) {
+	var out wire.BillingMode
+	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/billing/mode", out: &out})
+	return out, err
+}
+
+// SetBillingMode turns the enforcement of credits on or off.
+func (c *Client) SetBillingMode(ctx context.Context, mode string) (wire.BillingMode, error) {
+	var out wire.BillingMode
+	err := c.do(ctx, call{
+		method: http.MethodPut, path: "/admin/billing/mode", body: wire.BillingMode{Mode: mode}, out: &out,
+	})
+	return out, err
+}

@@ -1,0 +1,140 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// prices serves the price list and the billing mode, to operators.
+type prices struct {
+	*core
+}
+
+// routes returns the routes of the group.
+func (g *prices) routes() []edge.Route {
+	const list, mode = root + "/admin/prices", root + "/admin/billing/mode"
+	return []edge.Route{
+		{
+			Method: http.MethodGet, Path: list, Need: edge.NeedOperator,
+			Summary: "The price of every GPU type and of a vCPU, and where it comes from.",
+			Reply:   of[wire.PriceList](), Handle: g.list,
+		},
+		{
+			Method: http.MethodPut, Path: list + "/{resource}", Need: edge.NeedOperator,
+			Summary: "Set the price of a GPU type, or of a vCPU with cpu. What was submitted before keeps its price.",
+			Body:    of[wire.NewPrice](), Reply: of[wire.ListedPrice](), Handle: g.set,
+		},
+		{
+			Method: http.MethodDelete, Path: list + "/{resource}", Need: edge.NeedOperator,
+			Summary: "Withdraw a price that was set: the built-in price counts again, or the default of the type.",
+			Reply:   of[wire.Message](), Handle: g.remove,
+		},
+		{
+			Method: http.MethodGet, Path: mode, Need: edge.NeedOperator,
+			Summary: "Whether credits are enforced.",
+			Reply:   of[wire.BillingMode](), Handle: g.mode,
+		},
+		{
+			Method: http.MethodPut, Path: mode, Need: edge.NeedOperator,
+			Summary: "Turn the enforcement of credits on or off. Running work is stopped only when its hold runs out.",
+			Body:    of[wire.BillingMode](), Reply: of[wire.BillingMode](), Handle: g.setMode,
+		},
+	}
+}
+
+// list answers the price list.
+func (g *prices) list(r *edge.Request) (any, error) {
+	out := wire.PriceList{Prices: []wire.ListedPrice{}}
+	for _, p := range r.View.PriceList() {
+		out.Prices = append(out.Prices, listed(p.Name, p.Price, p.Source))
+	}
+	out.Count = len(out.Prices)
+	return out, nil
+}
+
+// listed returns a line of the price list.
+func listed(name string, price compute.Price, source compute.PriceSource) wire.ListedPrice {
+	return wire.ListedPrice{Resource: name, MicroCredits: price, PerHour: price.PerHour(), Source: source}
+}
+
+// resourceOf returns the resource that the path names: a GPU type, with or
+// without "gpu." in front, or cpu.
+func resourceOf(r *edge.Request) (string, error) {
+	name := r.Params["resource"]
+	p, err := compute.ParseProfile(name)
+	if err != nil || strings.Contains(strings.TrimPrefix(strings.ToLower(name), "gpu."), ".") {
+		var f wire.Faults
+		f.Value("a price is of a GPU type, such as rtx_4090, or of cpu: counts, shares and slices follow from it",
+			"path", "resource")
+		return "", f.Err()
+	}
+	if !p.IsGPU() {
+		return compute.CPUPrice, nil
+	}
+	return p.GPUType, nil
+}
+
+// set sets the price of a resource.
+func (g *prices) set(r *edge.Request) (any, error) {
+	name, err := resourceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	price := r.Body.(*wire.NewPrice).Price()
+	_, err = g.ProposeAndSee(r, fsm.SetPrices{
+		Op: g.Op(r), Actor: r.Caller.Actor, Prices: map[string]compute.Price{name: price},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return listed(name, price, compute.PriceOperator), nil
+}
+
+// remove withdraws the price of a resource.
+func (g *prices) remove(r *edge.Request) (any, error) {
+	name, err := resourceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	_, err = g.ProposeAndSee(r, fsm.RemovePrice{
+		Op: g.Op(r), Actor: r.Caller.Actor, Name: name, BuiltIn: compute.BuiltInPrices()[name],
+	})
+	if err != nil {
+		return nil, err
+	}
+	price, source, priced := r.View.PriceOf(name)
+	if !priced {
+		return wire.Message{Message: "The price of " + name + " is withdrawn."}, nil
+	}
+	return wire.Message{
+		Message: "The price of " + name + " is withdrawn: it costs " + price.PerHour().String() +
+			" credits per hour (" + source.String() + ").",
+	}, nil
+}
+
+// mode answers whether credits are enforced.
+func (g *prices) mode(r *edge.Request) (any, error) { return modeOf(r.View), nil }
+
+// modeOf returns the billing mode of a view.
+func modeOf(view *fsm.View) wire.BillingMode {
+	if view.Settings().Meter {
+		return wire.BillingMode{Mode: "meter"}
+	}
+	return wire.BillingMode{Mode: "enforce"}
+}
+
+// setMode turns the enforcement of credits on or off.
+func (g *prices) setMode(r *edge.Request) (any, error) {
+	_, err := g.ProposeAndSee(r, fsm.SetBillingMode{
+		Op: g.Op(r), Actor: r.Caller.Actor, Meter: r.Body.(*wire.BillingMode).Mode == "meter",
+	})
+	if err != nil {
+		return nil, err
+	}
+	return modeOf(r.View), nil
+}

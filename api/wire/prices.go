@@ -1,0 +1,54 @@
+//nolint:lll // A field and its rules are one line.
+package wire
+
+import "berth/compute"
+
+// NewPrice is the body of PUT /admin/prices/{resource}: one of its fields.
+type NewPrice struct {
+	MicroCredits *int             `json:"microcredits_per_second" min:"1" max:"1000000000" doc:"Millionths of a credit per second."`
+	PerHour      *compute.Credits `json:"price_per_hour" gt:"0" doc:"Credits per hour, with at most six decimals; rounded to whole micro-credits per second."`
+}
+
+// Check holds the rules that tags cannot say.
+func (p *NewPrice) Check(f *Faults) {
+	if (p.MicroCredits == nil) == (p.PerHour == nil) {
+		f.Value("give either price_per_hour, in credits, or microcredits_per_second", "body")
+		return
+	}
+	if p.PerHour != nil && *p.PerHour > 0 {
+		if _, err := compute.PriceOf(*p.PerHour); err != nil {
+			f.Value(err.Error(), "body", "price_per_hour")
+		}
+	}
+}
+
+// Price returns the price per second. The body has been checked.
+func (p *NewPrice) Price() compute.Price {
+	if p.MicroCredits != nil {
+		return compute.Price(*p.MicroCredits)
+	}
+	price, err := compute.PriceOf(*p.PerHour)
+	if err != nil {
+		return compute.MaxPrice
+	}
+	return price
+}
+
+// ListedPrice is one line of the operator's price list.
+type ListedPrice struct {
+	Resource     string              `json:"resource" doc:"A GPU type, for a whole GPU, or cpu, for a vCPU."`
+	MicroCredits compute.Price       `json:"microcredits_per_second"`
+	PerHour      compute.Credits     `json:"price_per_hour" doc:"Credits."`
+	Source       compute.PriceSource `json:"source" doc:"operator, built-in, or default: derived from the memory of the type."`
+}
+
+// PriceList answers GET /admin/prices.
+type PriceList struct {
+	Prices []ListedPrice `json:"prices"`
+	Count  int           `json:"count"`
+}
+
+// BillingMode is whether credits are enforced.
+type BillingMode struct {
+	Mode string `json:"mode" required:"true" enum:"enforce,meter" doc:"enforce refuses and stops work without credits; meter only counts, and balances may be negative."`
+}

@@ -1,0 +1,112 @@
+package admin
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/wire"
+	"berth/cmd/berth/cli"
+	"berth/compute"
+)
+
+// newPrice returns the command berth admin price.
+func newPrice(conn *cli.Connection) *cobra.Command {
+	cmd := cli.Parent("price", "Manage the prices of GPU types and vCPUs",
+		newPriceList(conn), newPriceSet(conn), newPriceRemove(conn))
+	cmd.Long = `Every GPU type has a price per hour of a whole GPU: one that an operator set, a built-in
+one, or a default that rises with the memory of the type. Counts, shares and MIG slices
+cost in proportion. A change counts for what is submitted afterwards.`
+	return cmd
+}
+
+func newPriceList(conn *cli.Connection) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List prices and where they come from",
+		Args:  cli.Arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := conn.Client(cmd)
+			if err != nil {
+				return err
+			}
+			list, err := c.Prices(cmd.Context())
+			if err != nil || asJSON {
+				return printOr(cmd, list, err)
+			}
+			t := cli.NewTable("resource", "credits/hour", "micro-credits/s", "source")
+			for _, p := range list.Prices {
+				t.AppendRow(cli.Row(p.Resource, p.PerHour, int64(p.MicroCredits), p.Source))
+			}
+			return cli.PrintTable(cmd.OutOrStdout(), t)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newPriceSet(conn *cli.Connection) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "set RESOURCE CREDITS",
+		Short: "Set the price of a GPU type or of cpu, in credits per hour",
+		Long: `Set sets the price of an hour of a whole GPU of a type, or of a vCPU with cpu. It is
+rounded to whole micro-credits per second. What was submitted before keeps its price.
+
+  berth admin price set rtx_4090 0.5
+  berth admin price set cpu 0.054`,
+		Args: cli.Arguments(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			price, err := compute.ParsePrice(args[1])
+			if err != nil {
+				return cli.UsageErrorf("%q: %w", args[1], err)
+			}
+			c, err := conn.Client(cmd)
+			if err != nil {
+				return err
+			}
+			listed, err := c.SetPrice(cmd.Context(), args[0], wire.NewPrice{MicroCredits: new(int(price))})
+			if err != nil || asJSON {
+				return printOr(cmd, listed, err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s costs %s credits per hour from now on.\n",
+				listed.Resource, listed.PerHour)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newPriceRemove(conn *cli.Connection) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "rm RESOURCE",
+		Aliases: []string{"remove"},
+		Short:   "Withdraw a price, so that the built-in or default one counts again",
+		Args:    cli.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := conn.Client(cmd)
+			if err != nil {
+				return err
+			}
+			answer, err := c.RemovePrice(cmd.Context(), args[0])
+			if err != nil || asJSON {
+				return printOr(cmd, answer, err)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), answer.Message)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printOr prints an answer as JSON unless there is an error.
+func printOr(cmd *cobra.Command, answer any, err error) error {
+	if err != nil {
+		return err
+	}
+	return cli.PrintJSON(cmd.OutOrStdout(), answer)
+}
