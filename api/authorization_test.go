@@ -119,6 +119,7 @@ func newMatrix(t testing.TB) *matrix {
 			return compute.Forecast{}, view, err
 		}
 	})}
+	m.upgrade() // Some commands are of the newest format.
 	m.cydKey, _ = m.addUser("cyd", false)
 	m.cyd = m.org("cyd-lab")
 	m.session = m.login("cyd")
@@ -248,7 +249,6 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 	case strings.HasPrefix(path, "/orgs/{slug}/") && strings.Count(path, "{") == 1:
 		return map[string]string{"{slug}": "cyd-lab"}, map[string]string{"{slug}": "nobody-lab"}
 	case strings.HasPrefix(path, "/admin/prices/{resource}"):
-		m.upgrade()
 		m.must(fsm.SetPrices{Actor: fsm.Actor{Root: true}, Prices: map[string]compute.Price{"h100": 7}})
 		return map[string]string{"{resource}": "h100"}, map[string]string{"{resource}": "h100.2x"}
 	case strings.HasPrefix(path, "/admin/nodes/{id}"):

@@ -232,7 +232,7 @@ func TestMutatedRequests(t *testing.T) {
 				objects[i] = append(objects[i], path)
 			}
 			bad := url.PathEscape(pick(random, texts()...))
-			objects[i] = append(objects[i], strings.NewReplacer("{id}", bad, "{slug}", bad).Replace(rt.Path))
+			objects[i] = append(objects[i], strings.NewReplacer("{id}", bad, "{slug}", bad, "{resource}", bad).Replace(rt.Path))
 		}
 	}
 	byStatus := make(map[int]int)

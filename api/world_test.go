@@ -347,7 +347,7 @@ func (w *world) addNode(n int, types ...string) {
 	c := fsm.RegisterNode{First: n == 1, Node: compute.Node{
 		ID: nodeID(n), Name: fmt.Sprintf("n%d", n), API: fmt.Sprintf("http://127.0.0.1:647%d", n),
 		RPC: "127.0.0.1:1", Gossip: "127.0.0.1:2", Version: "0.1.0-test",
-		Metrics: fmt.Sprintf("http://127.0.0.1:647%d/metrics", n),
+		Metrics: fmt.Sprintf("http://127.0.0.1:647%d/metrics", n), Format: w.machine.View().Format(),
 	}}
 	if !c.First {
 		c.TokenID = fmt.Sprintf("join%d", n)

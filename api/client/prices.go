@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"berth/api/wire"
+	"berth/compute"
 )
 
 // Prices returns the price list, for operators.
@@ -16,9 +17,10 @@ func (c *Client) Prices(ctx context.Context) (wire.PriceList, error) {
 }
 
 // SetPrice sets the price of a GPU type or of cpu.
-func (c *Client) SetPrice(ctx context.Context, resource string, price wire.NewPrice) (wire.ListedPrice, error) {
+func (c *Client) SetPrice(ctx context.Context, resource string, price compute.Price) (wire.ListedPrice, error) {
+	body := map[string]compute.Price{"microcredits_per_second": price}
 	var out wire.ListedPrice
-	err := c.do(ctx, call{method: http.MethodPut, path: pricePath(resource), body: price, out: &out})
+	err := c.do(ctx, call{method: http.MethodPut, path: pricePath(resource), body: body, out: &out})
 	return out, err
 }
 

@@ -5,18 +5,18 @@ import "berth/compute"
 
 // NewPrice is the body of PUT /admin/prices/{resource}: one of its fields.
 type NewPrice struct {
-	MicroCredits *int             `json:"microcredits_per_second" min:"1" max:"1000000000" doc:"Millionths of a credit per second."`
-	PerHour      *compute.Credits `json:"price_per_hour" gt:"0" doc:"Credits per hour, with at most six decimals; rounded to whole micro-credits per second."`
+	MicroCredits *int            `json:"microcredits_per_second" min:"1" max:"1000000000" doc:"Millionths of a credit per second."`
+	PerHour      compute.Credits `json:"price_per_hour" gt:"0" doc:"Credits per hour, with at most six decimals; rounded to whole micro-credits per second."`
 }
 
 // Check holds the rules that tags cannot say.
 func (p *NewPrice) Check(f *Faults) {
-	if (p.MicroCredits == nil) == (p.PerHour == nil) {
+	if (p.MicroCredits == nil) == (p.PerHour == 0) {
 		f.Value("give either price_per_hour, in credits, or microcredits_per_second", "body")
 		return
 	}
-	if p.PerHour != nil && *p.PerHour > 0 {
-		if _, err := compute.PriceOf(*p.PerHour); err != nil {
+	if p.PerHour > 0 {
+		if _, err := compute.PriceOf(p.PerHour); err != nil {
 			f.Value(err.Error(), "body", "price_per_hour")
 		}
 	}
@@ -27,7 +27,7 @@ func (p *NewPrice) Price() compute.Price {
 	if p.MicroCredits != nil {
 		return compute.Price(*p.MicroCredits)
 	}
-	price, err := compute.PriceOf(*p.PerHour)
+	price, err := compute.PriceOf(p.PerHour)
 	if err != nil {
 		return compute.MaxPrice
 	}

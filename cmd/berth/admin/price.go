@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/api/wire"
 	"berth/cmd/berth/cli"
 	"berth/compute"
 )
@@ -66,7 +65,7 @@ rounded to whole micro-credits per second. What was submitted before keeps its p
 			if err != nil {
 				return err
 			}
-			listed, err := c.SetPrice(cmd.Context(), args[0], wire.NewPrice{MicroCredits: new(int(price))})
+			listed, err := c.SetPrice(cmd.Context(), args[0], price)
 			if err != nil || asJSON {
 				return printOr(cmd, listed, err)
 			}
