@@ -117,6 +117,7 @@ func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) compute
 		MaxCredits:      in.MaxCredits,
 		Preemptible:     in.Preemptible,
 		MaxRetries:      in.MaxRetries,
+		MinVRAMMiB:      int64(in.MinVRAMGB) << 10,
 	}
 	r.View.RecordImports(&e, slices.Sorted(maps.Keys(in.Files)))
 	in.Of(&e)

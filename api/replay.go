@@ -259,7 +259,9 @@ func addedNodes(view *fsm.View, text string, before int) ([]compute.Node, error)
 		node.VCPUMilli += int64(n) * vcpu
 		node.MemoryMiB += int64(n) * memory
 		for range n {
-			node.GPUs = append(node.GPUs, compute.GPU{Type: profile.GPUType, MIG: profile.MIG, Index: len(node.GPUs)})
+			node.GPUs = append(node.GPUs, compute.GPU{
+				Type: profile.GPUType, MIG: profile.MIG, VRAMMiB: view.MemoryOf(profile), Index: len(node.GPUs),
+			})
 		}
 	}
 	out := make([]compute.Node, count)

@@ -108,6 +108,10 @@ type Execution struct {
 
 	ImportFiles int `cbor:"51,keyasint,omitempty"` // Number of its import files; 0 in older records.
 
+	// MinVRAMMiB is the least GPU memory that it asked for, of each device or
+	// share; 0 for any.
+	MinVRAMMiB int64 `cbor:"53,keyasint,omitempty"`
+
 	Volumes       []Volume `cbor:"57,keyasint,omitempty"` // Directories of the node that it asked for.
 	ScratchMiB    int64    `cbor:"58,keyasint,omitempty"` // Scratch space on disk that it asked for; 0 for the node's default.
 	ScratchMemory bool     `cbor:"60,keyasint,omitempty"` // Its scratch space is in memory, inside its memory limit.

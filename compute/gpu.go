@@ -101,13 +101,21 @@ func (g *GPU) Sliced() bool { return g.MIG == MIGEnabled }
 // the requested slice or no slice. Health and free capacity do not matter.
 func (g *GPU) Is(r Request) bool {
 	switch {
-	case g.Slice() != r.MIG || g.Sliced():
+	case g.Slice() != r.MIG || g.Sliced() || !EnoughVRAM(g.VRAMMiB, r.MinVRAMMiB):
 		return false
 	case r.GPUType != "" || r.GPUs == 0:
 		return g.Type == r.GPUType
 	}
 	return len(r.AnyOf) == 0 || slices.Contains(r.AnyOf, g.Type)
 }
+
+// nominalPercent is how much of its nominal memory a device reports at least:
+// drivers and error correction keep the rest.
+const nominalPercent = 93
+
+// EnoughVRAM reports whether a device that reports so much memory counts as one
+// of the wanted size, as its maker names it: an L4 reports 22.5 of its 24 GiB.
+func EnoughVRAM(vramMiB, wantMiB int64) bool { return vramMiB*100 >= wantMiB*nominalPercent }
 
 // ShareMiB returns the memory of milli thousandths of g. It rounds down, so
 // that shares that add up to at most g never hold more than its memory.

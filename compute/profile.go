@@ -150,6 +150,10 @@ type Request struct {
 	// no GPUType, an empty AnyOf accepts every type.
 	AnyOf []string `cbor:"7,keyasint,omitempty"`
 
+	// MinVRAMMiB is the least memory of each device, as EnoughVRAM counts it; 0
+	// for any.
+	MinVRAMMiB int64 `cbor:"8,keyasint,omitempty"`
+
 	ScratchMiB int64   `cbor:"10,keyasint,omitempty"` // Disk space for scratch; 0 for the node's default, wherever that is.
 	Needs      []Offer `cbor:"11,keyasint,omitempty"` // What the node has to offer, sorted.
 }
@@ -177,6 +181,9 @@ func (r *Request) Key() string {
 	b = append(append(b, '/'), r.MIG...)
 	for _, n := range []int64{int64(r.GPUs), int64(r.MilliGPU), r.VCPUMilli, r.MemoryMiB, r.ScratchMiB} {
 		b = strconv.AppendInt(append(b, '/'), n, 10)
+	}
+	if r.MinVRAMMiB > 0 {
+		b = strconv.AppendInt(append(b, "/vram"...), r.MinVRAMMiB, 10)
 	}
 	for _, need := range r.Needs {
 		b = append(append(b, '/'), need...)

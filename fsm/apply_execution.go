@@ -113,6 +113,8 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 		return invalid("import_files", "an execution has no fewer import files than paths of them")
 	case e.ScratchMiB < 0 || e.ScratchMiB > maxCapacity || len(e.Volumes) > maxVolumes:
 		return invalid("volumes", "an execution has at most %d volumes and some scratch space", maxVolumes)
+	case e.MinVRAMMiB < 0 || e.MinVRAMMiB > maxMinVRAM:
+		return invalid("min_vram", "min_vram_gb is 0 to %d", int64(maxMinVRAM>>10))
 	case len(e.CallbackURLs) > maxCallbacks:
 		return invalid("callbacks", "at most %d callback URLs are allowed", maxCallbacks)
 	}
@@ -137,6 +139,9 @@ func (s *execution) accepted(c Submit) compute.Execution {
 	if s.Format() < formatImports {
 		said.ImportFiles = 0
 	}
+	if s.Format() < formatLab {
+		said.MinVRAMMiB = 0
+	}
 	return compute.Execution{
 		ID: said.ID, Org: c.Actor.Org, User: c.Actor.User, Key: c.Actor.Key, Kind: said.Kind,
 		Profile: said.Profile, Bundle: said.Bundle, FileName: said.FileName,
@@ -145,8 +150,8 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		Tags: said.Tags, CallbackURLs: said.CallbackURLs, MaxCredits: said.MaxCredits,
 		Selection: said.Selection, SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
 		StopGrace: s.meta.Settings.StopGrace, Preemptible: said.Preemptible && said.Kind != compute.KindSelection,
-		MaxRetries: said.MaxRetries,
-		Volumes:    said.Volumes, ScratchMiB: said.ScratchMiB, ScratchMemory: said.ScratchMemory,
+		MaxRetries: said.MaxRetries, MinVRAMMiB: said.MinVRAMMiB,
+		Volumes: said.Volumes, ScratchMiB: said.ScratchMiB, ScratchMemory: said.ScratchMemory,
 	}
 }
 
@@ -157,6 +162,9 @@ func (s *execution) prepareSingle(e *compute.Execution) *compute.Error {
 	p, r, price, err := s.Resolve(e.Profile)
 	if err != nil {
 		return asRefusal(err)
+	}
+	if refusal := s.needVRAM(p, &r, e.MinVRAMMiB); refusal != nil {
+		return refusal
 	}
 	e.Profile, e.Request, e.Price = p.String(), r, price
 	if refusal := s.askOffers(e); refusal != nil {

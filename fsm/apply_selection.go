@@ -123,6 +123,10 @@ func (s *selection) childrenOf(parent *compute.Execution, asked []Child,
 			left = append(left, c.Profile+": not available")
 			continue
 		}
+		if s.needVRAM(p, &r, parent.MinVRAMMiB) != nil {
+			left = append(left, c.Profile+": too little GPU memory")
+			continue
+		}
 		e := &compute.Execution{
 			ID: c.ID, Org: parent.Org, User: parent.User, Key: parent.Key, Parent: parent.ID,
 			Kind: compute.KindSubSelection, Status: compute.StatusQueued,
@@ -132,7 +136,7 @@ func (s *selection) childrenOf(parent *compute.Execution, asked []Child,
 			DisconnectGrace: parent.DisconnectGrace, Priority: parent.Priority,
 			Network: parent.Network, Tags: parent.Tags, StopGrace: parent.StopGrace,
 			SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now, Repeat: max(c.Repeat, 1),
-			MaxRetries: s.execution.retriesOfRuns(parent),
+			MaxRetries: s.execution.retriesOfRuns(parent), MinVRAMMiB: parent.MinVRAMMiB,
 			Volumes:    parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
 		}
 		if s.execution.askOffers(e) != nil {

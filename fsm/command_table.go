@@ -100,7 +100,7 @@ func commandRows() []*row {
 			uses: func(c Submit) uint64 {
 				e := &c.Execution
 				return max(formatIf(e.MaxRetries > 0, formatTrust), formatIf(e.ImportFiles > 0, formatImports),
-					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory, formatLab))
+					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory || e.MinVRAMMiB > 0, formatLab))
 			},
 		}.row(),
 		command[TakeSelection]{

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -210,7 +211,8 @@ func (d *demand) masks() []mask {
 		if !known {
 			n = len(out)
 			at[s.Kinds] = n
-			out = append(out, mask{name: s.Kinds.Request.Types() + "/" + s.Kinds.Request.MIG})
+			r := &s.Kinds.Request
+			out = append(out, mask{name: fmt.Sprint(r.Types(), "/", r.MIG, "/", r.MinVRAMMiB)})
 			for _, kind := range order {
 				if s.Kinds.Has[kind] {
 					out[n].kinds = append(out[n].kinds, kind)

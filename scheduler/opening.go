@@ -50,14 +50,14 @@ func (g *group) on(s *slot, whole int, vcpu, memory int64) int64 {
 // accepted returns how many of the whole free devices are of one of the kinds.
 func (s *slot) accepted(k *capacity.KindSet, whole int) int {
 	if s.Uniform != capacity.Mixed {
-		if k.Has[s.Uniform] {
+		if s.Accepted(k) {
 			return whole
 		}
 		return 0
 	}
 	n := 0
 	for i := range s.Devices {
-		if d := &s.Devices[i]; d.Free == compute.WholeGPU && d.Usable() && k.Has[d.Kind] {
+		if d := &s.Devices[i]; d.Free == compute.WholeGPU && d.Usable() && k.Has[d.Kind] && k.Enough(d.VRAM) {
 			n++
 		}
 	}

@@ -74,7 +74,7 @@ func (s *slot) wholeDevices(q *capacity.Shape, kind int, into []int) []int {
 
 // offers reports whether d is of the kind and has the share free.
 func (s *slot) offers(d *capacity.Device, q *capacity.Shape, kind int) bool {
-	return d.Kind == kind && d.Free >= q.Milli && d.Usable()
+	return d.Kind == kind && q.Kinds.Enough(d.VRAM) && d.Free >= q.Milli && d.Usable()
 }
 
 // island returns the next island to take n devices for q from, and how many it

@@ -24,7 +24,7 @@ func sameHardware(a, b *compute.Node) bool {
 	}
 	for i := range a.GPUs {
 		x, y := &a.GPUs[i], &b.GPUs[i]
-		if x.Type != y.Type || x.MIG != y.MIG || x.Health != y.Health || x.Island != y.Island {
+		if x.Type != y.Type || x.MIG != y.MIG || x.Health != y.Health || x.Island != y.Island || x.VRAMMiB != y.VRAMMiB {
 			return false
 		}
 	}
@@ -42,7 +42,7 @@ func (b *board) hardwareOf(s *slot) int {
 	}
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		key = fmt.Appendf(key, " %d,%d,%d,%t", d.Kind, d.Island, d.Health, d.Closed)
+		key = fmt.Appendf(key, " %d,%d,%d,%d,%t", d.Kind, d.VRAM, d.Island, d.Health, d.Closed)
 	}
 	n, known := b.hardware[string(key)]
 	if !known {

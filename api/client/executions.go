@@ -31,6 +31,7 @@ type Start struct {
 	DisconnectGrace *int              `json:"disconnect_grace,omitempty"` // Seconds.
 	CallbackURLs    []string          `json:"user_callback_urls,omitempty"`
 	Preemptible     bool              `json:"preemptible,omitempty"` // May be ended for higher priority; restarts.
+	MinVRAMGB       int               `json:"min_vram_gb,omitempty"` // Of each GPU.
 	MaxRetries      int               `json:"max_retries,omitempty"` // After failures of the system; 0 to 10.
 	Scratch         string            `json:"scratch,omitempty"`     // "disk" or "memory"; "" for disk.
 	ScratchGB       int               `json:"scratch_gb,omitempty"`  // Size of scratch space on disk; 0 for the node's default.

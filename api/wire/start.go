@@ -29,6 +29,7 @@ const (
 type Start struct {
 	ExecutionType *string           `json:"execution_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Hardware profile, as /machine-types lists them; cpu when absent."`
 	MachineType   *string           `json:"machine_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Synonym of execution_type."`
+	MinVRAMGB     int               `json:"min_vram_gb" default:"0" min:"0" max:"1048576" doc:"Least memory of each GPU or share that it gets, in GiB, as the maker names it: a card of 24 GB counts as 24 though it reports less. Of a GPU selection: only types with as much are tried."`
 	Timeout       int               `json:"timeout" default:"60" min:"1" doc:"Time limit in seconds. At most 600 unless the operator set another limit."`
 	FileName      string            `json:"file_name" maxlen:"255" doc:"What the code is called in tracebacks: one name, no path."`
 	CallbackURLs  []string          `json:"user_callback_urls" maxitems:"10" minlen:"1" maxlen:"2048" doc:"https URLs to notify of the end."`

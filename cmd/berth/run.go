@@ -128,6 +128,7 @@ type codeFlags struct {
 	maxCredits string
 	maxRetries int
 	network    string
+	minVRAM    string
 }
 
 func (f *codeFlags) register(cmd *cobra.Command) {
@@ -142,6 +143,8 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.maxCredits, "max-credits", "", "ceiling on what it may cost, in `credits`")
 	flags.IntVar(&f.maxRetries, "max-retries", 0,
 		"retries after a system failure, 0 to 10; code that fails is never retried")
+	flags.StringVar(&f.minVRAM, "min-vram", "",
+		"least `memory` of each GPU, such as 24g; a card counts by its maker's size")
 	flags.StringVar(&f.network, "network", "",
 		"what it may reach: `egress`, the outside, or none (default egress; a node may give none to all)")
 }
@@ -186,6 +189,9 @@ func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, erro
 	if start.ImportFiles, err = f.imports(); err != nil {
 		return start, err
 	}
+	if start.MinVRAMGB, err = parseGiB(f.minVRAM); err != nil {
+		return start, err
+	}
 	if cmd.Flags().Changed("priority") {
 		start.Priority = &f.priority
 	}
@@ -197,6 +203,22 @@ func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, erro
 		start.MaxCredits = &ceiling
 	}
 	return start, nil
+}
+
+// maxVRAM is the most GPU memory that can be asked for, in GiB.
+const maxVRAM = 1 << 20
+
+// parseGiB parses the value of --min-vram: 24, 24g, 24GB or 24GiB.
+func parseGiB(text string) (int, error) {
+	if text == "" {
+		return 0, nil
+	}
+	digits := strings.TrimRight(strings.ToLower(text), "gib")
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 1 || n > maxVRAM {
+		return 0, cli.UsageErrorf("--min-vram: %q is not a number of gigabytes such as 24g", text)
+	}
+	return n, nil
 }
 
 // source returns the code and the name of its file.

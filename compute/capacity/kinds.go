@@ -29,12 +29,20 @@ type Kind struct {
 // KindSet is the set of kinds that a request accepts.
 type KindSet struct {
 	Number  int
-	Request compute.Request // The GPU types and the slice of the request.
+	Request compute.Request // The GPU types, the slice and the least memory of the request.
 	Has     []bool          // By the number of the kind; as long as there are kinds.
 }
 
+// Enough reports whether a device with so much memory has what the set asks for.
+func (s *KindSet) Enough(vramMiB int64) bool {
+	return s.Request.MinVRAMMiB == 0 || compute.EnoughVRAM(vramMiB, s.Request.MinVRAMMiB)
+}
+
 // setKey identifies a set.
-type setKey struct{ types, slice string }
+type setKey struct {
+	types, slice string
+	minVRAM      int64
+}
 
 // Kinds numbers the kinds of devices, and the sets of kinds that requests
 // accept. A numbered kind is compared in one step.
@@ -72,13 +80,14 @@ func (t *Kinds) Of(g *compute.GPU) int {
 
 // accepted reports whether a request accepts devices of kind k.
 func (k Kind) accepted(r *compute.Request) bool {
-	g := compute.GPU{Type: k.GPUType, MIG: k.Slice}
-	return r.IsGPU() && g.Is(*r)
+	g, any := compute.GPU{Type: k.GPUType, MIG: k.Slice}, *r
+	any.MinVRAMMiB = 0 // Devices of one kind may differ in it.
+	return r.IsGPU() && g.Is(any)
 }
 
 // Set returns the set of the kinds that r accepts.
 func (t *Kinds) Set(r *compute.Request) *KindSet {
-	key := setKey{types: r.GPUType, slice: r.MIG}
+	key := setKey{types: r.GPUType, slice: r.MIG, minVRAM: r.MinVRAMMiB}
 	if r.GPUType == "" {
 		key.types = r.Types()
 	}
@@ -86,7 +95,7 @@ func (t *Kinds) Set(r *compute.Request) *KindSet {
 		return s
 	}
 	s := &KindSet{
-		Request: compute.Request{GPUType: r.GPUType, GPUs: r.GPUs, MIG: r.MIG, AnyOf: r.AnyOf},
+		Request: compute.Request{GPUType: r.GPUType, GPUs: r.GPUs, MIG: r.MIG, AnyOf: r.AnyOf, MinVRAMMiB: r.MinVRAMMiB},
 		Has:     make([]bool, len(t.Names)),
 	}
 	if r.IsGPU() {

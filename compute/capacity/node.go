@@ -10,16 +10,17 @@ import (
 // Device is one GPU of a node, or one MIG slice.
 type Device struct {
 	Kind   int
-	Free   int // Thousandths of the device; below zero when claimed beyond what is free.
-	Size   int // Worth of the device in thousandths of a GPU.
-	Island int // Devices on the same island share a fast link.
+	Free   int   // Thousandths of the device; below zero when claimed beyond what is free.
+	Size   int   // Worth of the device in thousandths of a GPU.
+	VRAM   int64 // MiB.
+	Island int   // Devices on the same island share a fast link.
 	Health compute.Health
 	Closed bool // In MIG mode: only its slices take work.
 }
 
 // Is reports whether d is of a kind that q accepts, healthy or failed.
 func (d *Device) Is(q *Shape) bool {
-	return q.Kinds.Has[d.Kind] && !d.Closed && d.Health != compute.HealthMissing
+	return q.Kinds.Has[d.Kind] && q.Kinds.Enough(d.VRAM) && !d.Closed && d.Health != compute.HealthMissing
 }
 
 // Usable reports whether d takes work.
@@ -38,8 +39,8 @@ type Node struct {
 	Idle    bool     // Nothing is given away.
 	Islands bool     // The devices are on more than one island.
 
-	// Uniform is the kind of all devices when they are of one kind and all
-	// usable, and Mixed otherwise. It saves a scan of the devices.
+	// Uniform is the kind of all devices when they are of one kind, have the same
+	// memory and are all usable, and Mixed otherwise. It saves a scan of the devices.
 	Uniform int
 
 	// Count derives these from the devices.
@@ -62,11 +63,11 @@ func (s *Node) Load(n *compute.Node, t *Kinds) {
 		g := &n.GPUs[i]
 		d := Device{
 			Kind: t.Of(g), Health: g.Health, Free: compute.WholeGPU - g.UsedMilli,
-			Island: g.Island, Closed: g.Sliced(),
+			VRAM: g.VRAMMiB, Island: g.Island, Closed: g.Sliced(),
 		}
 		d.Size = t.Sizes[d.Kind]
 		s.Devices = append(s.Devices, d)
-		same = same && d.Usable() && d.Kind == s.Devices[0].Kind
+		same = same && d.Usable() && d.Kind == s.Devices[0].Kind && d.VRAM == s.Devices[0].VRAM
 		s.Islands = s.Islands || d.Island != s.Devices[0].Island
 		s.Idle = s.Idle && g.UsedMilli == 0
 	}
@@ -120,7 +121,7 @@ func (s *Node) Fits(q *Shape) bool {
 		return true
 	case s.Most < q.Milli:
 		return false
-	case s.Uniform != Mixed && !q.Kinds.Has[s.Uniform]:
+	case s.Uniform != Mixed && !s.Accepted(q.Kinds):
 		return false
 	case s.Uniform != Mixed && q.GPUs == 1:
 		return true
@@ -152,11 +153,14 @@ func (s *Node) Holds(q *Shape) int {
 	return int(max(count, 0))
 }
 
+// Accepted reports whether the set accepts the devices, which are uniform.
+func (s *Node) Accepted(k *KindSet) bool { return k.Has[s.Uniform] && k.Enough(s.Devices[0].VRAM) }
+
 // FreeDevices returns how many devices of one kind have the share of q free: of
 // the first kind with enough of them, or else of the kind with the most.
 func (s *Node) FreeDevices(q *Shape) int {
 	if s.Uniform != Mixed && q.Milli == compute.WholeGPU {
-		if q.Kinds.Has[s.Uniform] {
+		if s.Accepted(q.Kinds) {
 			return s.Whole
 		}
 		return 0
@@ -176,7 +180,7 @@ func (s *Node) KindFor(q *Shape, match func(*Device) bool) (kind, devices int) {
 		}
 		n := 0
 		for j := i; j < len(s.Devices); j++ {
-			if e := &s.Devices[j]; e.Kind == d.Kind && match(e) {
+			if e := &s.Devices[j]; e.Kind == d.Kind && q.Kinds.Enough(e.VRAM) && match(e) {
 				n++
 			}
 		}
@@ -197,7 +201,7 @@ func (s *Node) OfKind(q *Shape) (known, healthy int) {
 		return 0, 0
 	}
 	if s.Uniform != Mixed {
-		if !q.Kinds.Has[s.Uniform] {
+		if !s.Accepted(q.Kinds) {
 			return 0, 0
 		}
 		return len(s.Devices), len(s.Devices)
@@ -217,7 +221,7 @@ func (s *Node) FirstFree(q *Shape) []int {
 	out := make([]int, 0, q.GPUs)
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		if len(out) < q.GPUs && d.Kind == kind && d.Free >= q.Milli && d.Usable() {
+		if len(out) < q.GPUs && d.Kind == kind && q.Kinds.Enough(d.VRAM) && d.Free >= q.Milli && d.Usable() {
 			out = append(out, i)
 		}
 	}
@@ -237,7 +241,7 @@ func (s *Node) Nearest(q *Shape, into []int) []int {
 	}
 	start := len(into)
 	for i := range s.Devices {
-		if d := &s.Devices[i]; d.Kind == kind && d.Usable() {
+		if d := &s.Devices[i]; d.Kind == kind && q.Kinds.Enough(d.VRAM) && d.Usable() {
 			into = append(into, i)
 		}
 	}

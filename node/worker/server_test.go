@@ -23,7 +23,7 @@ func TestWorkerIsToldNoMore(t *testing.T) {
 		"Org", "User", "Key", "Parent", "Reason", "Detail", "Imports", "JobType", "Priority", "Tags", "CallbackURLs",
 		"MaxCredits", "Price", "Held", "Billed", "SubmitIndex", "CreatedAt", "PlacedAt", "EndedAt", "FinishedAt", "Ran",
 		"ExitCode", "Duration", "Usage", "Selection", "Deleted", "Estimate", "Repeat", "Predicted", "Avoid", "Owed",
-		"ImportFiles",
+		"ImportFiles", "MinVRAMMiB",
 	}
 	var e compute.Execution
 	fill(reflect.ValueOf(&e).Elem())

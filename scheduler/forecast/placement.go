@@ -17,7 +17,7 @@ func bestFit(n *capacity.Node, q *capacity.Shape) []int {
 	if q.GPUs == 0 {
 		return nil
 	}
-	enough := func(d *capacity.Device) bool { return d.Free >= q.Milli && d.Usable() }
+	enough := func(d *capacity.Device) bool { return d.Free >= q.Milli && d.Usable() && q.Kinds.Enough(d.VRAM) }
 	kind, _ := n.KindFor(q, enough)
 	var all []int
 	for i := range n.Devices {
