@@ -56,10 +56,10 @@ func (o *oracle) reserveSoftly(v *fakeView) {
 		if r.GPUs < 2 || e.Reason != compute.ReasonGPUsBusy && e.Reason != compute.ReasonResourcesBusy {
 			continue
 		}
-		kind, all := r.Types()+"/"+r.MIG, 0
+		kind, all := kindOf(r), 0
 		for _, n := range o.nodes {
 			for i := range n.GPUs {
-				if n.State == compute.NodeUp && !n.Drained && serves(&n.GPUs[i], r) {
+				if n.State == compute.NodeUp && !n.Drained && serves(&n.GPUs[i], withoutMemory(r)) {
 					all += compute.WholeGPU
 				}
 			}
@@ -161,10 +161,10 @@ func (o *oracle) best(r *compute.Request) (best, second *compute.Node, choice co
 // promise takes the place of a blocked execution.
 func (o *oracle) promise(e *compute.Execution) {
 	r := &e.Request
-	if o.claimed[r.Types()+"/"+r.MIG] {
+	if o.claimed[kindOf(r)] {
 		return
 	}
-	o.claimed[r.Types()+"/"+r.MIG] = true
+	o.claimed[kindOf(r)] = true
 	var best *compute.Node
 	var least []int64
 	for _, n := range o.nodes {
@@ -177,6 +177,17 @@ func (o *oracle) promise(e *compute.Execution) {
 	}
 	hold(best, r, mostFree(best, r))
 	o.quotas.promise(e)
+}
+
+// kindOf names what a request accepts.
+func kindOf(r *compute.Request) string { return fmt.Sprint(r.Types(), "/", r.MIG, "/", r.MinVRAMMiB) }
+
+// withoutMemory returns r for GPUs of any memory: the capacity that bounds
+// reservations is counted by type.
+func withoutMemory(r *compute.Request) *compute.Request {
+	any := *r
+	any.MinVRAMMiB = 0
+	return &any
 }
 
 // serves reports whether a healthy GPU is of the kind asked for.

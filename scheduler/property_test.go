@@ -65,6 +65,7 @@ func (h *history) node(n int) *compute.Node {
 	}
 	for i := range node.GPUs {
 		node.GPUs[i].Island = i / 4 * h.rng.IntN(2)
+		node.GPUs[i].VRAMMiB = []int64{81559, 40 << 10}[h.rng.IntN(8)/7]
 		switch g := &node.GPUs[i]; h.rng.IntN(20) {
 		case 0:
 			g.Health = compute.HealthFailed
@@ -99,6 +100,9 @@ func (h *history) request() compute.Request {
 			r.GPUType = ""
 			r.AnyOf = [][]string{nil, {"h100", "t4"}, {"b200", "t4"}}[h.rng.IntN(3)]
 		}
+	}
+	if r.IsGPU() && h.rng.IntN(4) == 0 {
+		r.MinVRAMMiB = []int64{40 << 10, 80 << 10, 141 << 10}[h.rng.IntN(8)/3]
 	}
 	return r
 }
