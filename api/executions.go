@@ -90,7 +90,6 @@ func available(in *wire.PythonStart) error {
 		asked bool
 	}{
 		{"nbcode > 0", in.NBCode > 0},
-		{"requirements_content", in.Requirements != ""},
 		{"kernel_state", in.KernelState != ""},
 	} {
 		if f.asked {
@@ -149,7 +148,7 @@ func (g *executions) storeBundle(
 ) (compute.BundleRef, error) {
 	bundle := compute.Bundle{
 		Code: in.Code, FileName: in.FileName, ImportFiles: in.Files,
-		PriorImports: in.PriorImports, Env: in.Env,
+		PriorImports: in.PriorImports, Env: in.Env, Requirements: in.Requirements,
 	}
 	if textBytes(in) > compute.MaxInlineBundle {
 		if err := check(); err != nil {

@@ -35,6 +35,7 @@ type Bundle struct {
 	ImportFiles  map[string]string `json:"import_files,omitempty"`  // Relative path to text.
 	PriorImports []string          `json:"prior_imports,omitempty"` // Import statements executed before the code.
 	Env          map[string]string `json:"env,omitempty"`
+	Requirements string            `json:"requirements,omitempty"` // Packages to install before the code starts.
 }
 
 // BundleRef is where a bundle is: inline in the record when it is small,

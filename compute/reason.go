@@ -54,6 +54,9 @@ const (
 
 	// ReasonRetry is for an execution that was requeued after a system failure.
 	ReasonRetry
+
+	// ReasonPackages is for an execution whose packages could not be installed.
+	ReasonPackages
 )
 
 var reasonNames = names{
@@ -64,11 +67,11 @@ var reasonNames = names{
 	"no_candidates", "credits_exhausted", "supervisor_lost",
 	"earlier_run", "no_capacity", "stopped_early", "deadline_passed",
 	"key_concurrency", "tag_concurrency", "quota_gpus", "preempted", "drained",
-	"retry",
+	"retry", "packages",
 }
 
 // Reasons is the number of reasons.
-const Reasons = int(ReasonRetry) + 1
+const Reasons = int(ReasonPackages) + 1
 
 // Waits reports whether an execution can wait for r.
 func (r Reason) Waits() bool {

@@ -116,6 +116,9 @@ func commandRows() []*row {
 		}.row(),
 		command[FinishAttempt]{
 			number: 23, since: formatFirst, onFullDisk: true, apply: (*state).finishAttempt,
+			uses: func(c FinishAttempt) uint64 {
+				return formatIf(c.Outcome.Reason == compute.ReasonPackages, formatLab)
+			},
 		}.row(),
 		command[LoseAttempts]{
 			number: 24, since: formatFirst, onFullDisk: true, apply: (*state).loseAttempts,

@@ -22,6 +22,7 @@ import (
 	"berth/gpu"
 	"berth/node/config"
 	"berth/node/executor"
+	"berth/node/executor/packages"
 	"berth/node/explain"
 	"berth/node/leader"
 	"berth/node/repair"
@@ -257,6 +258,13 @@ func (n *Node) executorConfig() executor.Config {
 	cfg := executor.Config{
 		DataDir: n.cfg.DataDir, Python: n.cfg.Python.Interpreter, SiteDirs: n.cfg.Python.SiteDirs,
 		StopGrace: n.cfg.Exec.Grace, ScratchMiB: n.cfg.Exec.ScratchMiB, ScratchMemory: n.cfg.Exec.Scratch == "memory",
+		Packages: executor.Packages{
+			Index: packages.Index{
+				URL: n.cfg.Python.Index, FindLinks: n.cfg.Python.FindLinks,
+				Hosts: n.cfg.Python.IndexHosts, Offline: n.cfg.Python.Offline,
+			},
+			SizeMiB: n.cfg.Python.InstallMiB, KeepMiB: n.cfg.Python.KeepMiB, Timeout: n.cfg.Python.InstallTimeout,
+		},
 		Meter: n.usages, Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,
 	}
 	for _, m := range n.cfg.Exec.Mounts {

@@ -14,9 +14,9 @@ import (
 	"berth/node/nodetest"
 )
 
-// TestVolumesAndScratchThroughAFollower asks a follower for a directory that only
-// one node has, and for scratch space.
-func TestVolumesAndScratchThroughAFollower(t *testing.T) {
+// TestVolumesAndPackagesThroughAFollower asks a follower for a directory that only
+// one node has, for scratch space and for packages.
+func TestVolumesAndPackagesThroughAFollower(t *testing.T) {
 	data := t.TempDir()
 	if err := os.WriteFile(filepath.Join(data, "set.txt"), []byte("rows"), 0o644); err != nil {
 		t.Fatal(err)
@@ -25,6 +25,7 @@ func TestVolumesAndScratchThroughAFollower(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := nodetest.NewWith(t, 3, func(i int, cfg *nodetest.NodeConfig) {
+		cfg.Python.Offline, cfg.Python.FindLinks = true, []string{data}
 		if i == 1 {
 			cfg.Exec.Mounts = []config.Mount{{Name: "sets", Path: data}}
 		}
@@ -71,10 +72,20 @@ print("GiB", round(stat.f_blocks * stat.f_frsize / 2**30))
 			t.Errorf("the record has volumes %+v and scratch %+v", e.Volumes, e.Scratch)
 		}
 	}
+	id := mustSubmit(t, acme, client.Start{Code: "print(1)", Timeout: 60, Requirements: "nosuchpackage==9"})
+	e := mustFinish(t, acme, id)
+	if e.Status != compute.StatusFailed || e.StatusDetails == nil || *e.StatusDetails != "packages" || e.Billed == nil || *e.Billed != 0 ||
+		len(e.Errors) != 1 || !strings.Contains(e.Errors[0], "nosuchpackage==9") {
+		t.Errorf("packages that there are not: %s %v %v, billed %v", e.Status, e.StatusDetails, e.Errors, e.Billed)
+	}
+	if out, end := mustStream(t, acme, id); !strings.Contains(out, "packages: ERROR: No matching distribution") {
+		t.Errorf("the stream has %q and ends with %+v", out, end)
+	}
 	for name, test := range map[string]struct {
 		start client.Start
 		say   string
 	}{
+		"a URL":          {client.Start{Requirements: "numpy\nx @ https://host/x.whl"}, "line 2: a URL"},
 		"unknown volume": {client.Start{Volumes: []wire.Volume{{Name: "set"}}}, "sets"},
 		"too much":       {client.Start{ScratchGB: 60_000}, "the most is"},
 		"both":           {client.Start{ScratchGB: 1, Scratch: "memory"}, "in memory"},

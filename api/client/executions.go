@@ -22,7 +22,8 @@ type Start struct {
 	Timeout         int               `json:"timeout,omitempty"`        // Seconds; 0 for the node's default.
 	FileName        string            `json:"file_name,omitempty"`
 	PriorImports    []string          `json:"prior_imports,omitempty"`
-	ImportFiles     string            `json:"import_files,omitempty"` // A JSON object of path to text, as text.
+	Requirements    string            `json:"requirements_content,omitempty"` // Packages to install, in the format of pip.
+	ImportFiles     string            `json:"import_files,omitempty"`         // A JSON object of path to text, as text.
 	Env             map[string]string `json:"env,omitempty"`
 	Tags            []string          `json:"tags,omitempty"`
 	Priority        *int              `json:"priority,omitempty"`

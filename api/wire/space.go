@@ -29,6 +29,9 @@ func (s *Space) check(f *Faults) {
 	}
 	at := make(map[string]bool)
 	for i, v := range s.Volumes {
+		if v.Name == "" {
+			continue // Said already.
+		}
 		target := v.Path
 		if target == "" {
 			target = compute.VolumesDir + "/" + v.Name

@@ -50,7 +50,7 @@ type PythonStart struct {
 
 	Code         string   `json:"code" required:"true" minlen:"1" maxlen:"1048576" secret:"true" doc:"Python source."`
 	NBCode       int      `json:"nbcode" default:"0" min:"0" doc:"0 for a script. Cells are not available in this version."`
-	Requirements string   `json:"requirements_content" maxlen:"1048576" doc:"Not available in this version: only empty."`
+	Requirements string   `json:"requirements_content" maxlen:"1048576" doc:"Requirements in the format of pip: packages of the index that the operator configured, which are installed before the code starts. Lines with options, URLs, repositories, paths and editable packages are refused."`
 	PriorImports []string `json:"prior_imports" maxitems:"1000" maxlen:"1000" doc:"Import statements that are executed before the code."`
 	KernelState  string   `json:"kernel_state" maxlen:"4194304" secret:"true" doc:"Not available in this version: only empty."`
 	ImportFiles  string   `json:"import_files" maxlen:"8388608" secret:"true" doc:"JSON object: relative path to the text of a file put beside the code. At most 1000 files in 1000 directories; a path has at most 32 parts."`
@@ -171,6 +171,9 @@ func checkCallbackURL(f *Faults, text string, i int) {
 // Check holds the rules that tags cannot say, and reads the import files.
 func (s *PythonStart) Check(f *Faults) {
 	s.Start.Check(f)
+	for _, fault := range compute.CheckRequirements(s.Requirements) {
+		f.Value(fmt.Sprintf("line %d: %s", fault.Line, fault.Why), "body", "requirements_content")
+	}
 	if strings.TrimSpace(s.ImportFiles) != "" {
 		s.Files = importFiles(s.ImportFiles, f)
 		s.ImportFiles = "" // It may be large, and Files has it.

@@ -39,6 +39,7 @@ func reasonTexts() map[string]string {
 		"start_failed":        "the sandbox or the interpreter could not be started; it is free",
 		"inputs_lost":         "the code could not be read from any node; it is free",
 		"supervisor_lost":     "its supervisor was killed; it is free",
+		"packages":            "the packages that it asked for could not be installed: its output has the installer's words; it is free",
 		"parent_ended":        "its GPU selection was stopped",
 		"all_children_failed": "all sub-executions failed; each says why",
 		"no_candidates":       "no GPU type fits or is allowed",

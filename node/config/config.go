@@ -92,10 +92,20 @@ type GPU struct {
 	Simulated []string `koanf:"simulated" usage:"Simulated devices as type:count, type:count/island or type.mig_slice:count, for source simulated."`
 }
 
-// Python is the interpreter of Python executions.
+// Python is the interpreter of Python executions, and where their packages are.
+//
+//nolint:lll // A field and its rules are one line.
 type Python struct {
 	Interpreter string   `koanf:"interpreter" usage:"Python interpreter; default: python3 of this machine."`
 	SiteDirs    []string `koanf:"site_dirs" usage:"Directories with packages that every execution may import."`
+
+	Index          string        `koanf:"index" usage:"URL of the index of packages (PEP 503); default: https://pypi.org/simple."`
+	IndexHosts     []string      `koanf:"index_hosts" usage:"Further hosts, as host:port, to which the index links; installers reach no others."`
+	FindLinks      []string      `koanf:"find_links" usage:"Directories of this node, or URLs, with packages beside the index."`
+	Offline        bool          `koanf:"offline" usage:"Packages come from python.find_links only."`
+	InstallTimeout time.Duration `koanf:"install_timeout" usage:"Longest installation of packages."`
+	InstallMiB     int64         `koanf:"install_mib" usage:"Largest installation of packages."`
+	KeepMiB        int64         `koanf:"keep_mib" usage:"Disk space for installations that are kept; the longest unused ones are removed."`
 }
 
 // Exec bounds what executions may do.
@@ -199,6 +209,7 @@ func Default() Config {
 		Gossip:  Addr{Addr: "0.0.0.0:6472"},
 		Raft:    Raft{Profile: "auto", ReplaceAfter: 10 * time.Minute},
 		GPUs:    GPU{Source: "auto"},
+		Python:  Python{InstallTimeout: 15 * time.Minute, InstallMiB: 20 << 10, KeepMiB: 100 << 10},
 		Exec:    Exec{Network: "egress", Scratch: "disk", ScratchMiB: 50 << 10, Grace: 10 * time.Second},
 		Storage: Storage{Replicas: 2, ScrubEvery: 6 * time.Hour},
 		Backup:  Backup{Keep: 7},
@@ -262,6 +273,7 @@ func (c *Config) Validate() error {
 	v.oneOf("raft.profile", c.Raft.Profile, "auto", "default", "lan")
 	v.check("raft.replace_after", c.Raft.ReplaceAfter >= 10*time.Second, "must be at least 10s")
 	v.gpus(c.GPUs)
+	v.python(c.Python)
 	v.oneOf("executor.network", c.Exec.Network, "egress", "none")
 	v.oneOf("executor.scratch", c.Exec.Scratch, "disk", "memory")
 	v.check("executor.scratch_mib", c.Exec.ScratchMiB >= 16, "must be at least 16")
@@ -340,6 +352,23 @@ func (v *validator) prices(prices map[string]float64) {
 		_, err = compute.PriceOfNumber(prices[name])
 		v.check(key, err == nil, fmt.Sprint(err))
 	}
+}
+
+func (v *validator) python(c Python) {
+	for _, link := range append([]string{c.Index}, c.FindLinks...) {
+		u, err := url.Parse(link)
+		isURL := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+		v.check("python.index", link != c.Index || link == "" || isURL, "must be an http or https URL")
+		v.check("python.find_links", link == c.Index || isURL || filepath.IsAbs(link),
+			fmt.Sprintf("%q is neither an absolute path nor an http or https URL", link))
+	}
+	for _, host := range c.IndexHosts {
+		v.address("python.index_hosts", host)
+	}
+	v.check("python.find_links", !c.Offline || len(c.FindLinks) > 0, "is needed with python.offline")
+	v.check("python.install_timeout", c.InstallTimeout >= time.Second && c.InstallTimeout <= 24*time.Hour, "must be 1s to 24h")
+	v.check("python.install_mib", c.InstallMiB >= 64, "must be at least 64")
+	v.check("python.keep_mib", c.KeepMiB >= 64, "must be at least 64")
 }
 
 func (v *validator) limits(c Limits) {

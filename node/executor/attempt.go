@@ -215,6 +215,9 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if err := e.takeDisk(w.Execution, res); err != nil {
 		return nil, err
 	}
+	if res.packages, err = e.takePackages(ctx, a, w, bundle); err != nil {
+		return nil, err
+	}
 	if err := e.layOut(a, w, bundle, res); err != nil {
 		return nil, err
 	}
@@ -301,6 +304,8 @@ func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
 		outcome.Reason = compute.ReasonNodeLost
 	case errors.Is(err, errInputs):
 		outcome.Reason = compute.ReasonInputsLost
+	case errors.Is(err, errPackages):
+		outcome.Status, outcome.Reason = compute.StatusFailed, compute.ReasonPackages
 	case compute.CodeOf(err) == compute.CodeInvalid && e.python != nil:
 		// The user's file names are invalid: the system did not fail.
 		outcome.Status = compute.StatusFailed

@@ -21,6 +21,7 @@ import (
 	"berth/compute"
 	"berth/loop"
 	"berth/node/executor/cgroup"
+	"berth/node/executor/packages"
 	"berth/node/executor/policy"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/scratch"
@@ -87,6 +88,7 @@ type Config struct {
 	Node          compute.NodeID
 	Program       string               // The berth binary of supervisors; "" for this process's own.
 	Python        string               // The interpreter; "" for the machine's python3.
+	Packages      Packages             // How the packages are installed that executions ask for.
 	SiteDirs      []string             // Added to the module path of executions, read-only.
 	Mounts        []Mount              // Volumes of this node.
 	Network       compute.Network      // NetworkNone: no execution on this node gets a network.
@@ -130,6 +132,9 @@ type Executor struct {
 	outbox   *outbox
 	pool     *resourcePool
 	disks    *scratch.Pool // nil if scratch space is in memory.
+
+	packages    *packages.Store // nil if packages cannot be installed. Then packagesErr has the reason.
+	packagesErr error
 
 	cgroups   *cgroup.Host
 	python    *python // nil if there is none. Then pythonErr has the reason.
@@ -198,6 +203,7 @@ func (e *Executor) open() (err error) {
 	}
 	e.pool = openPool(e.cfg, e.log)
 	e.disks = openDisks(e.cfg, e.log)
+	e.openPackages()
 	return e.reap()
 }
 

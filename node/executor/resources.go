@@ -20,11 +20,12 @@ const (
 
 // resources are the machine resources of one attempt: its slot and its network.
 type resources struct {
-	slot    *slot
-	network *os.File // nil for no network but lo.
-	disk    *os.File // Scratch space; nil for scratch space in memory.
-	resolv  string   // The content of resolv.conf.
-	notes   []string // For the output.
+	slot     *slot
+	network  *os.File // nil for no network but lo.
+	disk     *os.File // Scratch space; nil for scratch space in memory.
+	packages *os.File // The packages that it asked for; nil for none.
+	resolv   string   // The content of resolv.conf.
+	notes    []string // For the output.
 }
 
 func (r *resources) close() {
@@ -34,6 +35,9 @@ func (r *resources) close() {
 	}
 	if r.disk != nil {
 		r.disk.Close()
+	}
+	if r.packages != nil {
+		r.packages.Close()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/node/executor/packages"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
 )
@@ -76,6 +77,9 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 			Seccomp: e.seccomp, Landlock: e.landlock,
 			Files: append(e.python.files(bundle), ownFiles(res.resolv)...),
 		},
+	}
+	if res.packages != nil {
+		spec.MountAt = packagesAt
 	}
 	spec.Sandbox.Binds, spec.Sandbox.Links = e.binds(work)
 	bindNotice(work, spec, filepath.Join(dir, supervise.NoticeDir))
@@ -230,9 +234,13 @@ func (e *Executor) environment(work compute.Work, bundle *compute.Bundle) []stri
 			env[name] = value
 		}
 	}
-	if len(e.cfg.SiteDirs) > 0 {
-		dirs := strings.Join(e.cfg.SiteDirs, ":")
-		env["PYTHONPATH"] = strings.TrimPrefix(env["PYTHONPATH"]+":"+dirs, ":")
+	dirs := slices.Clone(e.cfg.SiteDirs)
+	if bundle.Requirements != "" {
+		dirs = slices.Insert(dirs, 0, packagesAt+"/"+packages.SiteDir)
+		env["PATH"] = packagesAt + "/" + packages.SiteDir + "/bin:" + env["PATH"]
+	}
+	if len(dirs) > 0 {
+		env["PYTHONPATH"] = strings.TrimPrefix(env["PYTHONPATH"]+":"+strings.Join(dirs, ":"), ":")
 	}
 	env["BERTH_EXECUTION_ID"] = work.Execution.ID.String()
 	env["BERTH_ATTEMPT"] = strconv.FormatUint(work.Attempt.Epoch, 10)

@@ -2,6 +2,7 @@ package logs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -171,6 +172,22 @@ func (w *Writer) Close(at compute.Instant, final Final) error {
 		return fmt.Errorf("close log: %w", err)
 	}
 	return nil
+}
+
+// Release writes the held starts of lines and closes w without an end: another
+// Writer continues the output.
+func (w *Writer) Release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.closed = true
+	w.partialTimer.Stop()
+	w.markTimer.Stop()
+	// What cannot be written is missing, as after a crash.
+	_ = firstOf(w.emitHeld(true), w.flush())
+	_ = errors.Join(w.ring.closeFile(), w.ring.lock.Close())
 }
 
 // Stats returns what w did so far.

@@ -116,12 +116,12 @@ func workFor(view *fsm.View, id compute.NodeID) []workItem {
 }
 
 // forWorker returns the part of an execution that a worker needs to execute it. It
-// leaves out the owner, the price and the callbacks, and the code once it was
+// leaves out the user, the price and the callbacks, and the code once it was
 // started.
 func forWorker(w compute.Work) *compute.Execution {
 	e := w.Execution
 	out := &compute.Execution{
-		ID: e.ID, Kind: e.Kind, Status: e.Status, Profile: e.Profile, Request: e.Request, Bundle: e.Bundle,
+		ID: e.ID, Org: e.Org, Kind: e.Kind, Status: e.Status, Profile: e.Profile, Request: e.Request, Bundle: e.Bundle,
 		FileName: e.FileName, Timeout: e.Timeout, DisconnectGrace: e.DisconnectGrace, Network: e.Network,
 		Epoch: e.Epoch, Stop: e.Stop, StopGrace: e.PaidGrace(), Preemptible: e.Preemptible,
 		ExecletAt: e.ExecletAt, StartedAt: e.StartedAt,

@@ -15,12 +15,12 @@ import (
 // forWorker if it is in the first.
 func TestWorkerIsToldNoMore(t *testing.T) {
 	told := []string{
-		"ID", "Kind", "Status", "Profile", "Request", "Bundle", "FileName", "Timeout", "DisconnectGrace", "Network",
+		"ID", "Org", "Kind", "Status", "Profile", "Request", "Bundle", "FileName", "Timeout", "DisconnectGrace", "Network",
 		"Epoch", "Stop", "StopGrace", "Preemptible", "ExecletAt", "StartedAt", "MaxRetries", "Retries",
 		"Volumes", "ScratchMiB", "ScratchMemory",
 	}
 	withheld := []string{
-		"Org", "User", "Key", "Parent", "Reason", "Detail", "Imports", "JobType", "Priority", "Tags", "CallbackURLs",
+		"User", "Key", "Parent", "Reason", "Detail", "Imports", "JobType", "Priority", "Tags", "CallbackURLs",
 		"MaxCredits", "Price", "Held", "Billed", "SubmitIndex", "CreatedAt", "PlacedAt", "EndedAt", "FinishedAt", "Ran",
 		"ExitCode", "Duration", "Usage", "Selection", "Deleted", "Estimate", "Repeat", "Predicted", "Avoid", "Owed",
 		"ImportFiles", "MinVRAMMiB",

@@ -1,6 +1,9 @@
 package sandbox
 
-import "io/fs"
+import (
+	"io/fs"
+	"os"
+)
 
 // Spec describes one sandbox. Paths are inside it, except Source and WorkSource.
 type Spec struct {
@@ -31,6 +34,10 @@ type Bind struct {
 	Writable bool   `json:"writable,omitempty"`
 	Device   bool   `json:"device,omitempty"` // A device file that may be opened.
 	Dir      bool   `json:"dir,omitempty"`    // Set by Start.
+
+	// Mount is a detached mount of a directory that is attached at Target instead of
+	// a clone of Source.
+	Mount *os.File `json:"-"`
 }
 
 // Link is a symbolic link.

@@ -172,6 +172,16 @@ func openMounts(spec *Spec) ([]int, error) {
 	mounts := make([]int, 0, len(spec.Binds))
 	for i := range spec.Binds {
 		bind := &spec.Binds[i]
+		if bind.Mount != nil {
+			fd, err := syscall.Dup(int(bind.Mount.Fd()))
+			if err != nil {
+				closeAll(mounts)
+				return nil, fmt.Errorf("open mount of %s: %w", bind.Target, err)
+			}
+			syscall.CloseOnExec(fd)
+			bind.Dir, mounts = true, append(mounts, fd)
+			continue
+		}
 		attributes := uint64(mountAttrNosuid)
 		if !bind.Writable && !bind.Device {
 			attributes |= mountAttrRdonly

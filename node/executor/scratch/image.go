@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -130,4 +132,19 @@ func mount(device string, readOnly bool) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(root), device), nil
+}
+
+// Attached reports whether a loop device has the file, which is the case while it is
+// mounted.
+func Attached(name string) bool {
+	devices, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		panic(err) // The pattern is a constant.
+	}
+	for _, device := range devices {
+		if text, err := os.ReadFile(device); err == nil && strings.TrimSpace(string(text)) == name {
+			return true
+		}
+	}
+	return false
 }

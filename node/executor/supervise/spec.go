@@ -34,6 +34,7 @@ const (
 	FDSlot    = 4 // A file lock that the supervisor's exit releases.
 	FDNetwork = 5 // The network namespace; with Spec.JoinNetwork.
 	FDScratch = 6 // A detached mount for scratch space; with Spec.Sandbox.ScratchDisk.
+	FDMount   = 7 // A detached mount for Spec.MountAt, unless that is empty.
 )
 
 // Spec is everything that a supervisor knows about its attempt.
@@ -56,7 +57,8 @@ type Spec struct {
 	ContactAt       time.Duration `json:"contact_at_ns"`       // Boottime, when the spec was written.
 
 	JoinNetwork bool         `json:"join_network"`
-	Notes       []string     `json:"notes"` // Written to the output before the code starts.
+	MountAt     string       `json:"mount_at,omitempty"` // A directory of the sandbox.
+	Notes       []string     `json:"notes"`              // Written to the output before the code starts.
 	Sandbox     sandbox.Spec `json:"sandbox"`
 }
 

@@ -202,6 +202,7 @@ func (s *supervisor) start() (*pumps, error) {
 	syscall.CloseOnExec(FDConn)
 	syscall.CloseOnExec(FDSlot)
 	syscall.CloseOnExec(FDScratch)
+	syscall.CloseOnExec(FDMount)
 	pumps, stdout, stderr, err := newPumps()
 	if err != nil {
 		return nil, err
@@ -262,6 +263,11 @@ func (s *supervisor) fork(stdout, stderr *os.File) error {
 	limits := cgroup.Limits{MemoryBytes: s.spec.MemoryMiB << 20, Pids: s.spec.Pids}
 	if s.group, err = host.Create(s.spec.Group, limits); err != nil {
 		return err
+	}
+	if s.spec.MountAt != "" {
+		mount := os.NewFile(FDMount, s.spec.MountAt)
+		defer mount.Close()
+		s.spec.Sandbox.Binds = append(s.spec.Sandbox.Binds, sandbox.Bind{Target: s.spec.MountAt, Mount: mount})
 	}
 	var disk *os.File
 	if s.spec.Sandbox.ScratchDisk {

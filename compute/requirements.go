@@ -1,0 +1,88 @@
+package compute
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// MaxRequirements is how many lines a text of requirements has at most.
+const MaxRequirements = 2000
+
+// requirement is a name with extras, versions and a marker, as PEP 508 has it
+// without URLs.
+var requirement = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[A-Za-z0-9._,\s-]*\])?\s*` +
+		`(\(?\s*(===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9._*+!-]+` +
+		`(\s*,\s*(===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9._*+!-]+)*\s*\)?)?\s*(;.*)?$`)
+})
+
+// hashOption is the one option that a line may have: the digest of its file.
+var hashOption = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\s--hash=sha(256|384|512):[0-9a-fA-F]+`)
+})
+
+// RequirementFault is what is wrong with one line of requirements.
+type RequirementFault struct {
+	Line int // From 1.
+	Why  string
+}
+
+// CheckRequirements returns what an installer would be made to do by a text of
+// requirements that only an operator may decide: to read another index, a URL, a
+// repository or a file, or to install in place.
+func CheckRequirements(text string) (faults []RequirementFault) {
+	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	if len(lines) > MaxRequirements {
+		return []RequirementFault{{MaxRequirements + 1, fmt.Sprintf("more than %d lines", MaxRequirements)}}
+	}
+	joined, first := "", 0
+	for i, line := range lines {
+		if joined == "" {
+			first = i + 1
+		}
+		if part, more := strings.CutSuffix(line, `\`); more && !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			joined += part + " "
+			continue
+		}
+		if why := badRequirement(joined + line); why != "" {
+			faults = append(faults, RequirementFault{first, why})
+		}
+		joined = ""
+	}
+	if joined != "" {
+		faults = append(faults, RequirementFault{first, "the text ends within a line"})
+	}
+	return faults
+}
+
+// badRequirement says what is wrong with a line, "" for nothing.
+func badRequirement(line string) string {
+	if at := strings.Index(" "+line, " #"); at >= 0 {
+		line = line[:at]
+	}
+	line = strings.TrimSpace(strings.ReplaceAll(line, "\t", " "))
+	lower := strings.ToLower(line)
+	switch {
+	case line == "":
+		return ""
+	case strings.HasPrefix(lower, "-e") || strings.HasPrefix(lower, "--editable"):
+		return "an editable requirement: send the package with the code instead"
+	case strings.HasPrefix(line, "-"):
+		return "an option: indexes, constraints and files of requirements are the operator's to set"
+	case strings.Contains(lower, "git+") || strings.Contains(lower, "hg+") || strings.Contains(lower, "svn+") || strings.Contains(lower, "bzr+"):
+		return "a repository: only packages of the configured index are installed"
+	case strings.Contains(line, "://") || strings.Contains(strings.SplitN(line, ";", 2)[0], "@"):
+		return "a URL: only packages of the configured index are installed"
+	}
+	line = hashOption().ReplaceAllString(line, "")
+	name := strings.TrimSpace(strings.SplitN(line, ";", 2)[0])
+	if strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") || strings.HasSuffix(strings.ToLower(name), ".whl") {
+		return "a path: only packages of the configured index are installed"
+	}
+	if !requirement().MatchString(line) {
+		return "not a requirement such as numpy==2.1.0"
+	}
+	return ""
+}

@@ -1,0 +1,298 @@
+package executor
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth/compute"
+	"berth/node/executor/cgroup"
+	"berth/node/executor/packages"
+	"berth/node/executor/sandbox"
+	"berth/node/executor/supervise"
+	"berth/node/logs"
+)
+
+// Packages says how packages are installed.
+type Packages struct {
+	Index   packages.Index
+	SizeMiB int64         // The largest installation; 0 for 20 GiB.
+	KeepMiB int64         // Disk space of all installations that are kept; 0 for 100 GiB.
+	Timeout time.Duration // Of one installation; 0 for 15 minutes.
+}
+
+const (
+	packagesDirName = "packages"
+	packagesAt      = "/packages" // In the sandbox.
+
+	defaultPackagesMiB  = 20 << 10
+	defaultKeptMiB      = 100 << 10
+	defaultInstallLimit = 15 * time.Minute
+
+	installerMemoryMiB = 2048 // At least.
+	installerCPUMilli  = 1000 // At least: the quota of a simulated GPU is not for installers.
+	installerLineBytes = 4 << 10
+	installerLines     = 5000 // In the output of an execution.
+	stopPoll           = 100 * time.Millisecond
+)
+
+// installers numbers the installers of this process.
+var installers atomic.Uint64 //nolint:gochecknoglobals // Names must differ in the whole process.
+
+// openPackages opens the store of packages. A node without one says so when an
+// execution asks for packages.
+func (e *Executor) openPackages() {
+	switch {
+	case e.python == nil:
+		e.packagesErr = e.pythonErr
+		return
+	case e.disks == nil:
+		e.packagesErr = compute.Errorf(compute.CodeUnavailable,
+			"this node installs no packages: its scratch space is in memory")
+		return
+	}
+	p := e.cfg.Packages
+	e.packages, e.packagesErr = packages.Open(packages.Config{
+		Dir:         filepath.Join(e.cfg.DataDir, packagesDirName),
+		Interpreter: packages.Interpreter{Executable: e.python.Executable, Version: e.python.Version},
+		Index:       p.Index, SizeMiB: cmp.Or(p.SizeMiB, defaultPackagesMiB), KeepMiB: cmp.Or(p.KeepMiB, defaultKeptMiB),
+		Timeout: cmp.Or(p.Timeout, defaultInstallLimit),
+		Run:     e.runInstaller, Now: e.cfg.Now, Logger: e.log,
+	})
+}
+
+// takePackages returns a mount of the packages that the bundle asks for, nil for none.
+// While they are installed, the installer's lines are in the output of the attempt.
+func (e *Executor) takePackages(
+	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle,
+) (*os.File, error) {
+	if bundle.Requirements == "" {
+		return nil, nil
+	}
+	if e.packages == nil {
+		return nil, e.packagesErr
+	}
+	// Others start meanwhile.
+	<-e.starting
+	defer func() { e.starting <- struct{}{} }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go e.watchStop(ctx, a, cancel)
+	out := &installLog{path: filepath.Join(e.dir(a.key), supervise.OutputFile), now: e.cfg.Now}
+	defer out.release()
+	root, err := e.packages.Mount(ctx, packages.Request{
+		Org: w.Execution.Org, Requirements: bundle.Requirements,
+	}, out.line)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if compute.CodeOf(err) == compute.CodeInvalid {
+		return nil, fmt.Errorf("%w: %w", errPackages, err)
+	}
+	return root, err
+}
+
+// errPackages means that the packages that the code asks for cannot be installed.
+var errPackages = errors.New("packages not installed")
+
+// watchStop cancels when the attempt must not start any more.
+func (e *Executor) watchStop(ctx context.Context, a *attempt, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(stopPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := a.mayStart(); err != nil {
+				cancel(err)
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// installLog writes the lines of an installer to the output of an attempt. The
+// supervisor continues it.
+type installLog struct {
+	path   string
+	now    func() time.Time
+	writer *logs.Writer
+	lines  int
+	failed bool
+}
+
+// line writes one line. The output is opened with the first.
+func (l *installLog) line(text string) {
+	if l.lines++; l.failed || l.lines > installerLines {
+		return
+	}
+	if l.lines == installerLines {
+		text = "the installer prints more, which is left out"
+	}
+	if l.writer == nil {
+		writer, err := logs.Create(l.path, logs.Limits{})
+		if err != nil {
+			l.failed = true // The output begins with the code. A full disk shows itself there too.
+			return
+		}
+		l.writer = writer
+	}
+	if err := l.writer.Write(logs.System, compute.InstantOf(l.now()), []byte("packages: "+text+"\n")); err != nil {
+		l.failed = true
+	}
+}
+
+// release lets the supervisor continue the output.
+func (l *installLog) release() {
+	if l.writer != nil {
+		l.writer.Release()
+	}
+}
+
+// runInstaller runs an installer in a sandbox.
+func (e *Executor) runInstaller(ctx context.Context, job packages.Job) (exitCode int, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// The kernel kills the first process of the sandbox when the thread that forked
+		// it exits.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		exitCode, err = e.installerOnThread(ctx, job)
+	}()
+	<-done
+	if err != nil {
+		return 0, fmt.Errorf("run installer: %w", err)
+	}
+	return exitCode, nil
+}
+
+// installerOnThread runs an installer on this thread.
+func (e *Executor) installerOnThread(ctx context.Context, job packages.Job) (int, error) {
+	slot, err := takeSlot()
+	if err != nil {
+		return 0, err
+	}
+	defer slot.file.Close()
+	group, err := e.cgroups.Create(fmt.Sprintf("%sinstaller-%d-%d", e.groupPrefix(), os.Getpid(), installers.Add(1)),
+		cgroup.Limits{MemoryBytes: installerMemoryMiB << 20, Pids: maxPids})
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err := group.Remove(killTimeout); err != nil {
+			e.log.Warn("cgroup of an installer not removed", "err", err)
+		}
+	}()
+	read, write, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer read.Close()
+	box, err := e.startInstaller(job, slot, group, write)
+	write.Close()
+	if err != nil {
+		return 0, err
+	}
+	lines := make(chan struct{})
+	go func() {
+		defer close(lines)
+		eachLine(read, job.Line)
+	}()
+	defer context.AfterFunc(ctx, func() { _ = group.Kill(killTimeout) })()
+	code, err := awaitInstaller(job, box, group)
+	if box.Close(); ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	_ = read.SetReadDeadline(e.cfg.Now().Add(killTimeout)) // Its writers are gone.
+	<-lines
+	return code, err
+}
+
+// startInstaller starts the sandbox of an installer.
+func (e *Executor) startInstaller(job packages.Job, slot *slot, group *cgroup.Group, out *os.File) (box *sandbox.Sandbox, err error) {
+	empty, err := os.CreateTemp(e.attemptsDir(), "installer-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(empty.Name())
+	defer empty.Close()
+	spec := &sandbox.Spec{
+		UIDBase: slot.uid(), Hostname: hostname, OwnNetwork: true, WorkSource: empty.Name(),
+		ScratchMiB: 1, ScratchDisk: true, Argv: job.Argv, Env: job.Env, MaxProcs: maxPids, MaxFiles: maxFiles,
+		Seccomp: e.seccomp, Landlock: e.landlock, Files: append(job.Files, ownFiles("")...),
+		Binds: append(append([]sandbox.Bind{}, e.baseBinds...), job.Binds...), Links: e.baseLinks,
+	}
+	err = group.ForkInside(func(cgroupFD int) (err error) {
+		box, err = startKeepingLimits(spec, out, job.Disk, cgroupFD)
+		return err
+	})
+	return box, err
+}
+
+// startKeepingLimits starts a sandbox, which lowers the limit of core dumps of its
+// process, and raises it again: this process is the node's.
+func startKeepingLimits(spec *sandbox.Spec, out, disk *os.File, cgroupFD int) (*sandbox.Sandbox, error) {
+	var core unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err != nil {
+		return nil, err
+	}
+	box, err := sandbox.Start(spec, out, out, disk, cgroupFD)
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &core) // Without the right to raise it, core dumps are lost.
+	return box, err
+}
+
+// awaitInstaller lets the installer start, and returns its exit code.
+func awaitInstaller(job packages.Job, box *sandbox.Sandbox, group *cgroup.Group) (int, error) {
+	end := func(err error) (int, error) {
+		_ = syscall.Kill(box.PID, syscall.SIGKILL) // Without its first process, the sandbox ends.
+		return 0, err
+	}
+	if err := box.Await(); err != nil {
+		return end(err)
+	}
+	if err := errors.Join(job.Ready(box.PID), group.LimitCPU(installerCPUMilli)); err != nil {
+		return end(err)
+	}
+	if err := box.Execute(); err != nil {
+		return end(err)
+	}
+	exit, err := box.Wait()
+	if err != nil {
+		if kills, _ := group.OOMKills(); kills > 0 {
+			err = compute.Errorf(compute.CodeInvalid, "the installer exceeded %d MiB of memory", installerMemoryMiB)
+		}
+		return end(err)
+	}
+	if exit.Status.Signaled() {
+		return 128 + int(exit.Status.Signal()), nil
+	}
+	return exit.Status.ExitStatus(), nil
+}
+
+// eachLine calls fn with each line that it reads, and with the parts of a long one.
+func eachLine(from io.Reader, fn func(string)) {
+	r := bufio.NewReaderSize(from, installerLineBytes)
+	for {
+		line, err := r.ReadSlice('\n')
+		if text := strings.TrimRight(string(line), "\r\n"); text != "" {
+			fn(strings.ToValidUTF8(text, "?"))
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+	}
+}

@@ -1,0 +1,18 @@
+// Package packages installs the Python packages that executions ask for, and
+// keeps what it installed.
+//
+// What an organization asks for with one interpreter is installed once: into a
+// file system image of its own, with the installer in a sandbox, as the code of
+// an execution is, because building a package executes its code. The finished
+// image is sealed: it is mounted read-only into every execution that asks for the
+// same, also by several at once. Unused images are removed, the longest unused
+// first, when they exceed their part of the disk.
+//
+// The sandbox of an installer has no network. It reaches the index through a
+// proxy in its own network namespace, which connects to the hosts of the
+// configured index and to nothing else. An index on the node's own loopback is
+// reached in the same way, and only by installers.
+//
+// It is not for deciding what may be asked for: compute.CheckRequirements does
+// that before a request is accepted.
+package packages
