@@ -47,15 +47,16 @@ func ParseSettings(texts []string) ([]Setting, error) {
 			settings = append(settings, Setting{Key: key}) // Removes an earlier one.
 		default:
 			settings = append(settings, Setting{Key: key, Value: value})
-			faults = append(faults, checkSetting(settings[len(settings)-1]))
 		}
 	}
+	faults = append(faults, checkSettings(merged(nil, settings)))
 	return settings, errors.Join(faults...)
 }
 
-// checkSetting returns why a node would refuse the setting.
-func checkSetting(s Setting) error {
-	text, err := withSettings(nil, []Setting{s})
+// checkSettings returns why a node would refuse the settings, which may need each
+// other.
+func checkSettings(settings []Setting) error {
+	text, err := withSettings(nil, settings)
 	if err != nil {
 		return fmt.Errorf("--set: %w", err)
 	}

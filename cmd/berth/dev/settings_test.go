@@ -38,6 +38,9 @@ func TestParseSettings(t *testing.T) {
 			t.Errorf("%s: %v, want %q", test.text, err, test.want)
 		}
 	}
+	if _, err := dev.ParseSettings([]string{"python.offline=true", "python.find_links=/srv/wheels"}); err != nil {
+		t.Errorf("two settings that need each other: %v", err)
+	}
 	_, err := dev.ParseSettings([]string{"a=1", "name=b"})
 	if err == nil || !strings.Contains(err.Error(), "a: is no setting") || !strings.Contains(err.Error(), "name differs") {
 		t.Errorf("two mistakes: %v", err)
