@@ -29,8 +29,14 @@ var (
 type Hash [sha256.Size]byte
 
 // Bundle is the code of an execution and its files. The state never reads them.
+// It has exactly one of Code, Module, Command and Script.
 type Bundle struct {
 	Code         string            `json:"code"`
+	Module       string            `json:"module,omitempty"`  // Executed as python -m does.
+	Command      []string          `json:"command,omitempty"` // A program and its arguments.
+	Script       string            `json:"script,omitempty"`  // A Python file in the uploaded files.
+	Args         []string          `json:"args,omitempty"`    // Of Code, Module or Script.
+	Stdin        []byte            `json:"stdin,omitempty"`
 	FileName     string            `json:"file_name,omitempty"`
 	ImportFiles  map[string]string `json:"import_files,omitempty"`  // Relative path to text.
 	PriorImports []string          `json:"prior_imports,omitempty"` // Import statements executed before the code.
@@ -49,11 +55,13 @@ type BundleRef struct {
 
 // Limits of bundles.
 const (
-	MaxInlineBundle  = 16 << 10 // An encoded bundle up to this size is part of its command.
-	MaxDecodedBundle = 16 << 20 // A bundle that unpacks to more is refused.
-	MaxPathDepth     = 32       // Parts of the path of an import file.
-	MaxBundleDirs    = 1000     // Directories of all import files together.
-	MaxRecordedPaths = 1 << 10  // Bytes of the paths of import files that a record keeps.
+	MaxInlineBundle  = 16 << 10  // An encoded bundle up to this size is part of its command.
+	MaxDecodedBundle = 16 << 20  // A bundle that unpacks to more is refused.
+	MaxPathDepth     = 32        // Parts of the path of an import file.
+	MaxBundleDirs    = 1000      // Directories of all import files together.
+	MaxRecordedPaths = 1 << 10   // Bytes of the paths of import files that a record keeps.
+	MaxStdin         = 1 << 20   // Bytes of standard input.
+	MaxArguments     = 256 << 10 // Bytes of the arguments, with a NUL behind each.
 )
 
 // RecordedPaths returns the first paths that together take at most
@@ -82,37 +90,55 @@ func (b *Bundle) Encode() ([]byte, error) {
 	if text.Len() > MaxDecodedBundle {
 		return nil, Errorf(CodeTooLarge, "The code and its files take more than %d bytes.", MaxDecodedBundle)
 	}
-	var buf bytes.Buffer
-	w := zippers.Get().(*gzip.Writer)
-	defer zippers.Put(w)
-	w.Reset(&buf)
-	if _, err := w.Write(text.Bytes()); err != nil {
+	data, err := zip(text.Bytes())
+	if err != nil {
 		return nil, fmt.Errorf("encode bundle: %w", err)
 	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("encode bundle: %w", err)
-	}
-	return buf.Bytes(), nil
+	return data, nil
 }
 
 // DecodeBundle is the inverse of Encode. It refuses data that unpacks to more
 // than MaxDecodedBundle.
 func DecodeBundle(data []byte) (*Bundle, error) {
-	r := unzippers.Get().(*gzip.Reader)
-	defer unzippers.Put(r)
-	if err := r.Reset(bytes.NewReader(data)); err != nil {
-		return nil, fmt.Errorf("decode bundle: %w", err)
-	}
-	text, err := io.ReadAll(io.LimitReader(r, MaxDecodedBundle+1))
+	text, err := unzip(data, MaxDecodedBundle)
 	if err != nil {
 		return nil, fmt.Errorf("decode bundle: %w", err)
-	}
-	if len(text) > MaxDecodedBundle {
-		return nil, fmt.Errorf("decode bundle: more than %d bytes", MaxDecodedBundle)
 	}
 	b := new(Bundle)
 	if err := json.Unmarshal(text, b); err != nil {
 		return nil, fmt.Errorf("decode bundle: %w", err)
 	}
 	return b, nil
+}
+
+// zip compresses text, to the same bytes for the same text.
+func zip(text []byte) ([]byte, error) {
+	var buf bytes.Buffer
+	w := zippers.Get().(*gzip.Writer)
+	defer zippers.Put(w)
+	w.Reset(&buf)
+	if _, err := w.Write(text); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// unzip is the inverse of zip. It refuses data that unpacks to more than limit.
+func unzip(data []byte, limit int64) ([]byte, error) {
+	r := unzippers.Get().(*gzip.Reader)
+	defer unzippers.Put(r)
+	if err := r.Reset(bytes.NewReader(data)); err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(text)) > limit {
+		return nil, fmt.Errorf("more than %d bytes", limit)
+	}
+	return text, nil
 }

@@ -112,6 +112,10 @@ type Execution struct {
 	// share; 0 for any.
 	MinVRAMMiB int64 `cbor:"53,keyasint,omitempty"`
 
+	Files   *Files   `cbor:"54,keyasint,omitempty"` // Nil without an uploaded bundle.
+	Name    string   `cbor:"55,keyasint,omitempty"` // What people call it; need not be unique.
+	Outputs *Outputs `cbor:"59,keyasint,omitempty"` // Nil if it left none.
+
 	Volumes       []Volume `cbor:"57,keyasint,omitempty"` // Directories of the node that it asked for.
 	ScratchMiB    int64    `cbor:"58,keyasint,omitempty"` // Scratch space on disk that it asked for; 0 for the node's default.
 	ScratchMemory bool     `cbor:"60,keyasint,omitempty"` // Its scratch space is in memory, inside its memory limit.
@@ -242,4 +246,5 @@ type Outcome struct {
 	EndedAt   Instant       `cbor:"10,keyasint,omitempty"`
 	Duration  time.Duration `cbor:"11,keyasint,omitempty"`
 	Usage     Usage         `cbor:"12,keyasint,omitempty"`
+	Outputs   *Outputs      `cbor:"13,keyasint,omitempty"`
 }

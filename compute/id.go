@@ -93,6 +93,8 @@ type (
 	UserID struct{ UUID }
 	// KeyID names an API key's record (not the key's own text).
 	KeyID struct{ UUID }
+	// BundleID names an uploaded bundle; a UUIDv7.
+	BundleID struct{ UUID }
 	// OpID names one request, so that a repeat is recognised.
 	OpID struct{ UUID }
 )
@@ -116,4 +118,10 @@ func ParseNodeID(s string) (NodeID, error) {
 func ParseKeyID(s string) (KeyID, error) {
 	u, err := ParseUUID(s)
 	return KeyID{u}, err
+}
+
+// ParseBundleID parses the identifier of an uploaded bundle.
+func ParseBundleID(s string) (BundleID, error) {
+	u, err := ParseUUID(s)
+	return BundleID{u}, err
 }

@@ -17,7 +17,9 @@ const (
 	maxPriority  = 100
 	maxCallbacks = 10
 	maxRetries   = 10
-	leastTime    = time.Second // What a ceiling of credits must buy at least.
+
+	maxExecutionName = 64          // Bytes.
+	leastTime        = time.Second // What a ceiling of credits must buy at least.
 )
 
 // submit records an execution as queued, or a parent as pending, and sets its
@@ -29,6 +31,7 @@ func (s *execution) submit(c Submit) Result {
 	}
 	s.money.hold(&e, amount, "submitted")
 	s.putExecution(&e)
+	s.upload.use(e.Files)
 	if e.Kind != compute.KindSelection {
 		s.statistics.learn(e.Request)
 	}
@@ -67,6 +70,9 @@ func (s *execution) judgeSubmit(c Submit) (e compute.Execution, amount compute.C
 		return e, 0, refusal
 	}
 	e = s.accepted(c)
+	if refusal := s.upload.attach(&e, c.Execution.Files); refusal != nil {
+		return e, 0, refusal
+	}
 	if e.Kind == compute.KindSelection {
 		refusal = s.selection.prepareSelection(&e)
 	} else {
@@ -111,6 +117,8 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 		return invalid("max_retries", "max_retries is 0 to %d", maxRetries)
 	case e.ImportFiles != 0 && e.ImportFiles < len(e.Imports):
 		return invalid("import_files", "an execution has no fewer import files than paths of them")
+	case len(e.Name) > maxExecutionName:
+		return invalid("name", "a name has at most %d bytes", maxExecutionName)
 	case e.ScratchMiB < 0 || e.ScratchMiB > maxCapacity || len(e.Volumes) > maxVolumes:
 		return invalid("volumes", "an execution has at most %d volumes and some scratch space", maxVolumes)
 	case e.MinVRAMMiB < 0 || e.MinVRAMMiB > maxMinVRAM:
@@ -140,6 +148,7 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		said.ImportFiles = 0
 	}
 	if s.Format() < formatLab {
+		said.Name = ""
 		said.MinVRAMMiB = 0
 	}
 	return compute.Execution{
@@ -150,7 +159,7 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		Tags: said.Tags, CallbackURLs: said.CallbackURLs, MaxCredits: said.MaxCredits,
 		Selection: said.Selection, SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
 		StopGrace: s.meta.Settings.StopGrace, Preemptible: said.Preemptible && said.Kind != compute.KindSelection,
-		MaxRetries: said.MaxRetries, MinVRAMMiB: said.MinVRAMMiB,
+		MaxRetries: said.MaxRetries, MinVRAMMiB: said.MinVRAMMiB, Name: said.Name,
 		Volumes: said.Volumes, ScratchMiB: said.ScratchMiB, ScratchMemory: said.ScratchMemory,
 	}
 }
@@ -263,6 +272,7 @@ func (s *execution) finishAttempt(c FinishAttempt) Result {
 		return Result{Execution: e.ID, Status: e.Status}
 	}
 	e.Ran, e.ExitCode, e.Duration, e.Usage = o.Ran, o.ExitCode, o.Duration, o.Usage
+	e.Outputs = outputsOf(&o)
 	e.ExecletAt, e.EndedAt = orInstant(o.ExecletAt, e.ExecletAt), o.EndedAt
 	e.StartedAt = orInstant(o.StartedAt, e.StartedAt)
 	if !e.StartedAt.IsZero() {
@@ -274,6 +284,17 @@ func (s *execution) finishAttempt(c FinishAttempt) Result {
 	}
 	s.endAttempt(a, &e, how)
 	return Result{Execution: e.ID, Status: e.Status}
+}
+
+// outputsOf returns the outputs in an outcome as a record has them.
+func outputsOf(o *compute.Outcome) *compute.Outputs {
+	if o.Outputs == nil {
+		return nil
+	}
+	out := *o.Outputs
+	out.Count, out.Bytes = max(out.Count, 0), max(out.Bytes, 0)
+	out.Warning = compute.Clip(out.Warning, compute.MaxOutputWarning)
+	return &out
 }
 
 // orInstant returns the first instant that is set.
@@ -488,6 +509,7 @@ func (s *execution) strip(known *compute.Execution) {
 	e.Deleted = true
 	e.Bundle, e.FileName, e.Tags, e.CallbackURLs = compute.BundleRef{}, "", nil, nil
 	e.Imports, e.ImportFiles = nil, 0
+	e.Name, e.Files, e.Outputs = "", nil, nil
 	s.putExecution(&e)
 }
 

@@ -136,8 +136,8 @@ func (s *selection) childrenOf(parent *compute.Execution, asked []Child,
 			DisconnectGrace: parent.DisconnectGrace, Priority: parent.Priority,
 			Network: parent.Network, Tags: parent.Tags, StopGrace: parent.StopGrace,
 			SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now, Repeat: max(c.Repeat, 1),
-			MaxRetries: s.execution.retriesOfRuns(parent), MinVRAMMiB: parent.MinVRAMMiB,
-			Volumes:    parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
+			MaxRetries: s.execution.retriesOfRuns(parent), MinVRAMMiB: parent.MinVRAMMiB, Name: parent.Name, Files: parent.Files,
+			Volumes: parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
 		}
 		if s.execution.askOffers(e) != nil {
 			left = append(left, c.Profile+": no node has its volumes and scratch space")

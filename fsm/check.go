@@ -26,7 +26,7 @@ func (v *View) Check() error {
 // checkRecords checks what must hold between records.
 func (v checker) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
-		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(), v.checkArchives())
+		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(), v.checkArchives(), v.checkUploads())
 }
 
 // checkDerived builds a state from the records alone and compares: the
@@ -55,6 +55,9 @@ func (v checker) checkDerived() error {
 		differ("running selections", &v.runningSelections.Table, &fresh.runningSelections.Table),
 		differ("growing", &v.growing.Table, &fresh.growing.Table),
 		v.finished.Differ("finished", &fresh.finished),
+		v.outputs.Differ("outputs", &fresh.outputs),
+		differ("uploads of organizations", &v.orgUploads.Table, &fresh.orgUploads.Table),
+		differ("expiring uploads", &v.expiringUploads.Table, &fresh.expiringUploads.Table),
 		differ("estimated", &v.estimated.Table, &fresh.estimated.Table),
 		differ("work", &v.work.Table, &fresh.work.Table),
 		differ("victims", &v.victims.Table, &fresh.victims.Table),
@@ -98,6 +101,7 @@ func (v checker) rebuilt() *state {
 	copyRecords(&v.quotas, func(q *compute.Quota) { s.quotas.Put(q) })
 	copyRecords(&v.tallies, func(t *tally) { s.tallies.Put(t) })
 	copyRecords(&v.archives, s.putArchive)
+	copyRecords(&v.uploads, s.upload.put)
 	s.reshape()
 	s.remix()
 	return s

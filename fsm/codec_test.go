@@ -68,6 +68,11 @@ func everyCommand() []fsm.Command {
 		fsm.ArchiveExecutions{Term: 1, Blob: compute.Hash{1}, Size: 9, Month: 24314, Sum: [4]uint64{1, 2, 3, 4}, Executions: id.UUID[:]},
 		fsm.RemovePrice{Op: op, Actor: a, Name: "t4", BuiltIn: 60},
 		fsm.SetBillingMode{Op: op, Actor: a, Meter: true},
+		fsm.CreateUpload{Op: op, Actor: a, Upload: compute.Upload{
+			ID: compute.BundleID{UUID: id.UUID}, Manifest: compute.Hash{1}, Bytes: 9, Files: 2, Chunks: 9, Have: []byte{1, 0},
+		}, Sources: []compute.BundleID{{UUID: id.UUID}}},
+		fsm.ReceiveChunks{Actor: a, Bundle: compute.BundleID{UUID: id.UUID}, Chunks: []int{0, 8}},
+		fsm.CommitUpload{Op: op, Actor: a, Bundle: compute.BundleID{UUID: id.UUID}},
 	}
 }
 

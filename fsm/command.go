@@ -386,6 +386,30 @@ type (
 		Release bool  `cbor:"4,keyasint,omitempty"`
 	}
 
+	// CreateUpload records an uploaded bundle whose chunks follow, or continues
+	// one of the same files.
+	CreateUpload struct {
+		Op      Op                 `cbor:"1,keyasint"`
+		Actor   Actor              `cbor:"2,keyasint"`
+		Upload  compute.Upload     `cbor:"3,keyasint"`           // Have: what the organization has already.
+		Sources []compute.BundleID `cbor:"4,keyasint,omitempty"` // The bundles that have it.
+	}
+
+	// ReceiveChunks records that chunks of a bundle, which the organization has
+	// sent, are durable.
+	ReceiveChunks struct {
+		Actor  Actor            `cbor:"1,keyasint"`
+		Bundle compute.BundleID `cbor:"2,keyasint"`
+		Chunks []int            `cbor:"3,keyasint"` // In the order of Tree.Chunks.
+	}
+
+	// CommitUpload makes a bundle usable whose chunks are all there.
+	CommitUpload struct {
+		Op     Op               `cbor:"1,keyasint"`
+		Actor  Actor            `cbor:"2,keyasint"`
+		Bundle compute.BundleID `cbor:"3,keyasint"`
+	}
+
 	// Tick lets time pass: expired records go, holds of long executions grow.
 	Tick struct {
 		Term uint64 `cbor:"1,keyasint"`

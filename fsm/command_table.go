@@ -100,7 +100,8 @@ func commandRows() []*row {
 			uses: func(c Submit) uint64 {
 				e := &c.Execution
 				return max(formatIf(e.MaxRetries > 0, formatTrust), formatIf(e.ImportFiles > 0, formatImports),
-					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory || e.MinVRAMMiB > 0, formatLab))
+					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory || e.MinVRAMMiB > 0 ||
+						e.Name != "" || e.Files != nil, formatLab))
 			},
 		}.row(),
 		command[TakeSelection]{
@@ -117,7 +118,7 @@ func commandRows() []*row {
 		command[FinishAttempt]{
 			number: 23, since: formatFirst, onFullDisk: true, apply: (*state).finishAttempt,
 			uses: func(c FinishAttempt) uint64 {
-				return formatIf(c.Outcome.Reason == compute.ReasonPackages, formatLab)
+				return formatIf(c.Outcome.Reason == compute.ReasonPackages || c.Outcome.Outputs != nil, formatLab)
 			},
 		}.row(),
 		command[LoseAttempts]{
@@ -183,6 +184,17 @@ func commandRows() []*row {
 		command[SetBillingMode]{
 			number: 39, since: formatLab, onFullDisk: true, apply: (*state).setBillingMode,
 			op: func(c SetBillingMode) Op { return c.Op },
+		}.row(),
+		command[CreateUpload]{
+			number: 40, since: formatLab, apply: (*state).createUpload,
+			op: func(c CreateUpload) Op { return c.Op },
+		}.row(),
+		command[ReceiveChunks]{
+			number: 41, since: formatLab, apply: (*state).receiveChunks,
+		}.row(),
+		command[CommitUpload]{
+			number: 42, since: formatLab, apply: (*state).commitUpload,
+			op: func(c CommitUpload) Op { return c.Op },
 		}.row(),
 	}
 }

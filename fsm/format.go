@@ -84,6 +84,11 @@ func (v *View) allowsFormat(want uint64) error {
 		strings.Join(old, ", "), more).Named("upgrade_required")
 }
 
+// AllowsPrograms returns the reason for which executions may not yet be other
+// than Python code without arguments: a server would ignore what it does not
+// know of a bundle.
+func (v *View) AllowsPrograms() error { return v.allowsFormat(formatLab) }
+
 // setFormat raises the format of the state, which every server must know. A
 // replica that does not know it stops here with a clear message, because its
 // program was replaced by an older one.

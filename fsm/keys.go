@@ -63,6 +63,7 @@ func byNode(a, b compute.NodeID) int           { return byUUID(a.UUID, b.UUID) }
 func byOrg(a, b compute.OrgID) int             { return byUUID(a.UUID, b.UUID) }
 func byUser(a, b compute.UserID) int           { return byUUID(a.UUID, b.UUID) }
 func byKey(a, b compute.KeyID) int             { return byUUID(a.UUID, b.UUID) }
+func byBundle(a, b compute.BundleID) int       { return byUUID(a.UUID, b.UUID) }
 func byExecution(a, b compute.ExecutionID) int { return byUUID(a.UUID, b.UUID) }
 func byPair(a, b pair) int                     { return cmp.Or(byUUID(a.owner, b.owner), byUUID(a.id, b.id)) }
 

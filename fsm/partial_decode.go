@@ -90,7 +90,7 @@ func partialExecution(data []byte, e *compute.Execution) bool {
 			e.Retries = int(n)
 		case 50:
 			e.Owed = time.Duration(n)
-		case 39, 49:
+		case 39, 49, 59:
 			more = true
 		}
 	}

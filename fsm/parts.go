@@ -23,6 +23,7 @@ type (
 		requests   *requests
 		retention  *retention
 		statistics *statistics
+		upload     *upload
 	}
 
 	// membership applies what nodes are: registered, drained, removed, and the
@@ -70,6 +71,7 @@ type (
 		quota      *quota
 		selection  *selection
 		statistics *statistics
+		upload     *upload
 	}
 
 	// selection applies the life of GPU selections.
@@ -91,6 +93,13 @@ type (
 	// requests remembers the answers to requests.
 	requests struct {
 		*View
+	}
+
+	// upload applies the life of uploaded bundles.
+	upload struct {
+		*View
+
+		access *access
 	}
 
 	// retention drops executions that ended long ago, or archives them.
@@ -124,13 +133,14 @@ func stateOf(v *View) *state {
 		identity: new(identity), money: new(money), placement: new(placement),
 		execution: new(execution), selection: new(selection), quota: new(quota),
 		requests: new(requests), retention: new(retention), statistics: new(statistics),
+		upload: new(upload),
 	}
 	*s.access = access{View: v}
 	*s.lifecycle = lifecycle{
 		View:      v,
 		execution: s.execution, identity: s.identity, membership: s.membership,
 		money: s.money, requests: s.requests, retention: s.retention,
-		statistics: s.statistics,
+		statistics: s.statistics, upload: s.upload,
 	}
 	*s.membership = membership{
 		View:   v,
@@ -152,7 +162,7 @@ func stateOf(v *View) *state {
 		View:   v,
 		access: s.access, membership: s.membership, money: s.money,
 		placement: s.placement, quota: s.quota, selection: s.selection,
-		statistics: s.statistics,
+		statistics: s.statistics, upload: s.upload,
 	}
 	*s.selection = selection{
 		View:      v,
@@ -163,6 +173,7 @@ func stateOf(v *View) *state {
 		access: s.access,
 	}
 	*s.requests = requests{View: v}
+	*s.upload = upload{View: v, access: s.access}
 	*s.retention = retention{
 		View:      v,
 		execution: s.execution,

@@ -56,6 +56,7 @@ type made struct {
 	hot     [][]byte     // The other records.
 	places  [][historyKeyWidth]byte
 	ends    [][endKeyWidth]byte
+	outputs [][endKeyWidth]byte
 	ages    []age
 	seen    []ended
 	counts  counts
@@ -102,6 +103,7 @@ type restoring struct {
 	late    [][]byte // Executions that are not cold, until indexes exist.
 	places  [][historyKeyWidth]byte
 	ends    [][endKeyWidth]byte
+	left    [][endKeyWidth]byte // The ends of executions with outputs.
 	ages    []age
 	seen    []ended // Of all executions.
 	next    int     // The index in seen, while attempts are compared.
@@ -166,8 +168,8 @@ func (s *state) readTables(in *snapshot.Reader) (*restoring, error) {
 // returns false.
 func (r *restoring) read(in *snapshot.Reader, hand func(*batch) bool) error {
 	for i := range r.tables {
-		if i == tableArchives && !in.More() {
-			break // There are none.
+		if i >= tableArchives && !in.More() {
+			break // The rest are empty.
 		}
 		if err := r.readTable(in, i, hand); err != nil {
 			return fmt.Errorf("table %d: %w", i, err)
@@ -329,7 +331,11 @@ func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 		w.key = append(w.key[:0], executionBytes(e.ID)...)
 		w.pack(m, b, &w.executions, record, w.lean)
 		m.places = append(m.places, [historyKeyWidth]byte(historyKeyBytes(historyKeyOf(e))))
-		m.ends = append(m.ends, [endKeyWidth]byte(endKeyBytes(timeKeyOf(e.FinishedAt, e.ID.UUID))))
+		end := [endKeyWidth]byte(endKeyBytes(timeKeyOf(e.FinishedAt, e.ID.UUID)))
+		m.ends = append(m.ends, end)
+		if leftOutputs(e) {
+			m.outputs = append(m.outputs, end)
+		}
 		m.seen = append(m.seen, ended{
 			id: e.ID, epoch: e.Epoch, movable: movable(e), parent: e.Kind == compute.KindSelection,
 		})
@@ -442,6 +448,7 @@ func (r *restoring) store(b *batch) error {
 	}
 	r.hot = append(r.hot, m.hot...)
 	r.places, r.ends, r.ages = append(r.places, m.places...), append(r.ends, m.ends...), append(r.ages, m.ages...)
+	r.left = append(r.left, m.outputs...)
 	r.counts.merge(&m.counts)
 	for org, t := range m.totals { // Any order.
 		known, _ := r.totals.Get(org)
@@ -496,10 +503,11 @@ func (r *restoring) finishTables(table int) error {
 	}
 	switch {
 	case r.table == tableExecutions:
-		places, ends := r.places, r.ends
-		r.places, r.ends = nil, nil
+		places, ends, left := r.places, r.ends, r.left
+		r.places, r.ends, r.left = nil, nil, nil
 		r.indexes.Go(func() { r.loadPlaces(places) })
-		r.indexes.Go(func() { r.loadEnds(ends) })
+		r.indexes.Go(func() { loadEnds(&r.finished, ends) })
+		r.indexes.Go(func() { loadEnds(&r.outputs, left) })
 		r.late, r.hot = r.hot, nil
 	case len(r.ages) > 0:
 		r.loadAges()
@@ -537,9 +545,9 @@ func (r *restoring) loadPlaces(places [][historyKeyWidth]byte) {
 	})
 }
 
-func (r *restoring) loadEnds(ends [][endKeyWidth]byte) {
+func loadEnds(x *store.PackedIndex[timeKey, compute.Execution], ends [][endKeyWidth]byte) {
 	slices.SortFunc(ends, func(a, b [endKeyWidth]byte) int { return bytes.Compare(a[:], b[:]) })
-	r.finished.Load(func(yield func([]byte) bool) {
+	x.Load(func(yield func([]byte) bool) {
 		for i := 0; i < len(ends) && yield(ends[i][:]); i++ {
 		}
 	})
@@ -602,7 +610,7 @@ func (r *restoring) check() error {
 	}
 	c := checker{r.View}
 	return errors.Join(append(wrong, c.checkHeld(), c.checkNodes(), c.checkPeople(), c.checkMix(), c.checkQuotas(),
-		c.checkFormat(), c.checkBrake(), c.checkArchives())...)
+		c.checkFormat(), c.checkBrake(), c.checkArchives(), c.checkUploads())...)
 }
 
 // add counts the next line.

@@ -115,6 +115,7 @@ func (s *state) loaders() []func([]byte) error {
 		load(func(q *compute.Quota) { s.quotas.Put(q) }),
 		load(func(t *tally) { s.tallies.Put(t) }),
 		load(s.putArchive),
+		load(s.upload.put),
 	}
 }
 

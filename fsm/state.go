@@ -22,6 +22,7 @@ type View struct {
 	requestTables
 	archiveTables
 	learnedTables
+	uploadTables
 
 	counts counts
 }
@@ -208,6 +209,7 @@ type state struct {
 	*requests
 	*retention
 	*statistics
+	*upload
 }
 
 // newView returns a view of an empty state.
@@ -215,6 +217,7 @@ func newView() *View {
 	v := new(View)
 	v.makeRecords()
 	v.makeIndexes()
+	v.uploadTables = newUploadTables()
 	v.mix = new(compute.Mix)
 	v.offered = newOffer()
 	return v
@@ -341,17 +344,20 @@ func (v *View) stored() []store.Stored {
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
-		&v.tallies, &v.archives,
+		&v.tallies, &v.archives, &v.uploads,
 	}
 }
 
-// kept lists the tables of stored that snapshots and hashes include. Archives
-// are left out while there are none, because older formats of the state do not
-// know them.
+// kept lists the tables of stored that snapshots and hashes include. The last
+// ones are left out while they are empty, because older formats of the state do
+// not know them.
 func (v *View) kept() []store.Stored {
 	all := v.stored()
-	if v.archives.Len() == 0 {
-		return all[:tableArchives]
+	for len(all) > tableArchives {
+		if n, _ := all[len(all)-1].Digest(); n > 0 {
+			break
+		}
+		all = all[:len(all)-1]
 	}
 	return all
 }
@@ -362,7 +368,7 @@ func storedNames() []string {
 		"nodes", "removed", "prices", "joins", "orgs", "users", "members",
 		"keys", "refresh", "signing", "accounts", "ledger", "executions",
 		"attempts", "callbacks", "ops", "admitted", "arrived", "usage", "quotas",
-		"tallies", "archives",
+		"tallies", "archives", "uploads",
 	}
 }
 
@@ -376,6 +382,7 @@ func (v *View) shareables() []store.Shareable {
 		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families,
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pendingSelections, &v.runningSelections, &v.growing,
 		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,
+		&v.uploads, &v.orgUploads, &v.expiringUploads, &v.outputs,
 	}
 }
 
@@ -417,6 +424,7 @@ func (s *execution) follow(before, after *compute.Execution) {
 	s.growing.Update(before, after)
 	s.victims.Update(before, after)
 	s.finished.Update(before, after)
+	s.outputs.Update(before, after)
 	s.estimated.Update(before, after)
 	if before != nil {
 		s.count(before, -1)

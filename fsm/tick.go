@@ -22,6 +22,7 @@ func (s *lifecycle) tick() Result {
 	s.identity.expireSigningKeys()
 	s.statistics.countLate()
 	s.membership.endDrains()
+	s.upload.expire()
 	return Result{Count: s.retention.retire()}
 }
 

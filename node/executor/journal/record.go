@@ -35,6 +35,7 @@ type record struct {
 	StartedAtMs int64               `json:"started_at_ms,omitempty"`
 	DurationNs  int64               `json:"duration_ns,omitempty"`
 	Usage       *usage              `json:"usage,omitempty"`
+	Outputs     *compute.Outputs    `json:"outputs,omitempty"` // Only in the outbox: the node stores them.
 }
 
 // usage is the stored form of compute.Usage.
@@ -63,7 +64,7 @@ func recordOf(o compute.Outcome) record {
 		Execution: o.Execution, Epoch: o.Epoch, Status: o.Status, Reason: o.Reason,
 		Detail: o.Detail, Ran: o.Ran, ExitCode: o.ExitCode,
 		ExecletAtMs: int64(o.ExecletAt), StartedAtMs: int64(o.StartedAt),
-		DurationNs: int64(o.Duration),
+		DurationNs: int64(o.Duration), Outputs: o.Outputs,
 		Usage: &usage{
 			CPUNs: int64(o.Usage.CPUTime), PeakMemoryMiB: o.Usage.PeakMemoryMiB,
 			GPUUtilPercent: o.Usage.GPUUtilPercent, GPUMemoryMiB: o.Usage.GPUMemoryMiB,
@@ -79,7 +80,7 @@ func (r record) outcome() *compute.Outcome {
 		Execution: r.Execution, Epoch: r.Epoch, Status: r.Status, Reason: r.Reason,
 		Detail: r.Detail, Ran: r.Ran, ExitCode: r.ExitCode,
 		ExecletAt: compute.Instant(r.ExecletAtMs), StartedAt: compute.Instant(r.StartedAtMs),
-		EndedAt: compute.Instant(r.AtMs), Duration: time.Duration(r.DurationNs),
+		EndedAt: compute.Instant(r.AtMs), Duration: time.Duration(r.DurationNs), Outputs: r.Outputs,
 	}
 	if u := r.Usage; u != nil {
 		o.Usage = compute.Usage{
