@@ -100,7 +100,16 @@ func (e *Executor) adopt(ctx context.Context, k key) {
 	}
 	outcome := e.endUnsupervised(a, state)
 	fault.Point("executor.adopt.buried")
-	e.conclude(a, *outcome)
+	if !e.leftOutputs(k) {
+		e.conclude(a, *outcome)
+		return
+	}
+	e.add(a)
+	e.group.Go(func() {
+		if e.concludeWithOutputs(ctx, a, *outcome) {
+			e.forget(a)
+		}
+	})
 }
 
 // followAdopted follows a supervisor that outlived its node process.

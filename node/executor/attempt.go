@@ -204,7 +204,7 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if err != nil {
 		return nil, err
 	}
-	if e.python == nil {
+	if e.python == nil && needsPython(bundle) {
 		return nil, e.pythonErr
 	}
 	res, err := e.pool.take(w.Execution.Network)
@@ -218,7 +218,7 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if res.packages, err = e.takePackages(ctx, a, w, bundle); err != nil {
 		return nil, err
 	}
-	if err := e.layOut(a, w, bundle, res); err != nil {
+	if err := e.layOut(ctx, a, w, bundle, res); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
@@ -230,7 +230,9 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 
 // layOut makes the directory of the attempt with the files that its supervisor reads.
 // It makes the journal first, so that a later process knows the attempt.
-func (e *Executor) layOut(a *attempt, w compute.Work, bundle *compute.Bundle, res *resources) error {
+func (e *Executor) layOut(
+	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle, res *resources,
+) error {
 	dir := e.dir(a.key)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make attempt directory: %w", err)
@@ -239,12 +241,21 @@ func (e *Executor) layOut(a *attempt, w compute.Work, bundle *compute.Bundle, re
 		return fmt.Errorf("make attempt directory: %w", err)
 	}
 	fault.Point("executor.prepare.journal")
-	if err := writeWork(filepath.Join(dir, supervise.WorkFile), bundle); err != nil {
+	tree, err := e.tree(ctx, w.Execution.Files)
+	if err != nil {
+		return err
+	}
+	if err := writeWork(filepath.Join(dir, supervise.WorkFile), bundle, e.uploaded(ctx, a, tree)); err != nil {
 		return err
 	}
 	if protocol.MayLeave(w.Execution) {
 		if err := makeNoticeDir(filepath.Join(dir, supervise.NoticeDir)); err != nil {
 			return err
+		}
+	}
+	if len(bundle.Stdin) > 0 {
+		if err := os.WriteFile(filepath.Join(dir, supervise.InputFile), bundle.Stdin, 0o600); err != nil {
+			return fmt.Errorf("write standard input: %w", err)
 		}
 	}
 	volumes, err := e.volumes(w.Execution)
@@ -253,7 +264,7 @@ func (e *Executor) layOut(a *attempt, w compute.Work, bundle *compute.Bundle, re
 	}
 	spec := e.spec(w, bundle, res, dir)
 	spec.Sandbox.Binds = append(spec.Sandbox.Binds, volumes...)
-	spec.DisconnectGrace, spec.ContactAt = a.lease.Grace, a.reachedAt()
+	spec.DisconnectGrace, spec.ContactAt, spec.Unpack = a.lease.Grace, a.reachedAt(), unpackTime(tree)
 	return spec.Write(dir)
 }
 
@@ -344,7 +355,10 @@ func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 
 // clean removes what only a live attempt needs.
 func (e *Executor) clean(dir string) {
-	for _, name := range []string{supervise.WorkFile, supervise.SpecFile, supervise.ControlFile, supervise.NoticeDir} {
+	for _, name := range []string{
+		supervise.WorkFile, supervise.InputFile, supervise.SpecFile, supervise.ControlFile, supervise.NoticeDir,
+		supervise.OutputsFile, supervise.OutputsSummary,
+	} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			e.log.Warn("attempt directory not cleaned", "err", err)
 		}

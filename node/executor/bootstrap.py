@@ -3,8 +3,8 @@
 import sys
 
 
-def execute(path, prior):
-    sys.argv = [path]
+def execute(path, prior, args):
+    sys.argv = [path] + args
     sys.path[0] = "/work"
     main = type(sys)("__main__")
     main.__file__ = path
@@ -26,4 +26,4 @@ def execute(path, prior):
         raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
 
 
-execute(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "")
+execute(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -36,10 +36,12 @@ func workFiles(bundle *compute.Bundle) ([]sandbox.WorkFile, error) {
 		}
 		texts[filepath.Clean(name)] = text
 	}
-	if err := checkName(fileName(bundle)); err != nil {
-		return nil, err
+	if bundle.Code != "" {
+		if err := checkName(fileName(bundle)); err != nil {
+			return nil, err
+		}
+		texts[fileName(bundle)] = bundle.Code
 	}
-	texts[fileName(bundle)] = bundle.Code
 	names := slices.Sorted(maps.Keys(texts))
 	if err := checkDirs(names, texts); err != nil {
 		return nil, err
@@ -83,9 +85,11 @@ func checkDirs(names []string, texts map[string]string) error {
 	return nil
 }
 
-// writeWork writes the bundle's files to one file. They are unpacked in the sandbox,
-// within its limits: their directories cost time.
-func writeWork(name string, bundle *compute.Bundle) error {
+// writeWork writes the bundle's files, and before them those that uploaded writes,
+// to one file. They are unpacked in the sandbox, within its limits: their
+// directories cost time. Uploaded, unless it is nil, leaves out the paths that the
+// bundle has.
+func writeWork(name string, bundle *compute.Bundle, uploaded func(w *sandbox.WorkWriter, own map[string]bool) error) error {
 	files, err := workFiles(bundle)
 	if err != nil {
 		return err
@@ -94,5 +98,21 @@ func writeWork(name string, bundle *compute.Bundle) error {
 	if err != nil {
 		return fmt.Errorf("write work file: %w", err)
 	}
-	return errors.Join(sandbox.WriteWork(file, files), file.Close())
+	if uploaded != nil {
+		own, out := make(map[string]bool, len(files)), sandbox.NewWorkWriter(file)
+		for i := range files {
+			own[files[i].Path] = true
+		}
+		err = uploaded(out, own)
+		if err == nil {
+			err = out.Flush()
+		}
+	}
+	if err == nil {
+		err = sandbox.WriteWork(file, files)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("write work file: %w", err)
+	}
+	return nil
 }

@@ -60,6 +60,15 @@ type Bundles interface {
 	Bundle(ctx context.Context, ref compute.BundleRef) (*compute.Bundle, error)
 }
 
+// Blobs reads the files of executions, and stores what they leave. The codes of
+// its errors are those of package storage.
+type Blobs interface {
+	// Get returns a manifest, or a chunk that it names.
+	Get(ctx context.Context, hash compute.Hash) ([]byte, error)
+	// Put returns once data is durable.
+	Put(ctx context.Context, data []byte) (compute.Hash, error)
+}
+
 // Meter measures how attempts use their GPUs. Its methods are safe for
 // concurrent use and return within a second or two.
 type Meter interface {
@@ -100,6 +109,7 @@ type Config struct {
 	HostCPUs      int                  // 0 for all of the machine.
 	HostMemoryMiB int64                // 0 for all of the machine.
 	Meter         Meter                // Measures GPUs; nil for none.
+	Blobs         Blobs                // Nil: executions have no uploaded files, and their outputs are not kept.
 	Logger        *slog.Logger
 	Registerer    prometheus.Registerer // nil for none.
 	Now           func() time.Time      // nil for time.Now.

@@ -78,8 +78,7 @@ func (e *Executor) follow(ctx context.Context, a *attempt, conn *supervise.Conn)
 		}
 		next, outcome := e.settle(ctx, a)
 		if outcome != nil {
-			e.conclude(a, *outcome)
-			return true
+			return e.concludeWithOutputs(ctx, a, *outcome)
 		}
 		conn = next
 	}

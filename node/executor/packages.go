@@ -250,7 +250,12 @@ func startKeepingLimits(spec *sandbox.Spec, out, disk *os.File, cgroupFD int) (*
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err != nil {
 		return nil, err
 	}
-	box, err := sandbox.Start(spec, out, out, disk, cgroupFD)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	box, err := sandbox.Start(spec, null, out, out, disk, cgroupFD)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &core) // Without the right to raise it, core dumps are lost.
 	return box, err
 }
@@ -267,7 +272,7 @@ func awaitInstaller(job packages.Job, box *sandbox.Sandbox, group *cgroup.Group)
 	if err := errors.Join(job.Ready(box.PID), group.LimitCPU(installerCPUMilli)); err != nil {
 		return end(err)
 	}
-	if err := box.Execute(); err != nil {
+	if err := box.Execute(0); err != nil {
 		return end(err)
 	}
 	exit, err := box.Wait()

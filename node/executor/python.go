@@ -113,17 +113,41 @@ func (p *python) log(log *slog.Logger) {
 	}
 }
 
-// argv returns the command line that executes the bundle's code.
+// argv returns the command line that executes what the bundle says. A script
+// and a module are started as by hand in the work directory.
 func (p *python) argv(bundle *compute.Bundle) []string {
-	argv := []string{p.Executable, "-u", bootstrapFile, sandbox.WorkDir + "/" + fileName(bundle)}
-	if len(bundle.PriorImports) > 0 {
-		argv = append(argv, priorImportsFile)
+	switch {
+	case bundle.Module != "":
+		return append([]string{p.Executable, "-u", "-m", bundle.Module}, bundle.Args...)
+	case bundle.Script != "":
+		script := bundle.Script
+		if strings.HasPrefix(script, "-") {
+			script = "./" + script // It is no option.
+		}
+		return append([]string{p.Executable, "-u", script}, bundle.Args...)
 	}
-	return argv
+	prior := ""
+	if len(bundle.PriorImports) > 0 {
+		prior = priorImportsFile
+	}
+	return append([]string{p.Executable, "-u", bootstrapFile, sandbox.WorkDir + "/" + fileName(bundle), prior}, bundle.Args...)
 }
+
+// commandArgv returns the command line of a program that is found by PATH, or is
+// a path from the work directory. The shell says, and exits with 127, when there
+// is none.
+func commandArgv(command []string) []string {
+	return append([]string{"/bin/sh", "-c", `exec "$@"`, "berth"}, command...)
+}
+
+// needsPython reports whether the bundle is executed by the interpreter.
+func needsPython(bundle *compute.Bundle) bool { return len(bundle.Command) == 0 }
 
 // files returns the driver's own files for the bundle.
 func (p *python) files(bundle *compute.Bundle) []sandbox.File {
+	if bundle.Code == "" {
+		return nil
+	}
 	files := []sandbox.File{{Path: bootstrapFile, Text: bootstrap, Mode: 0o444}}
 	if len(bundle.PriorImports) > 0 {
 		text := strings.Join(bundle.PriorImports, "\n") + "\n"

@@ -72,7 +72,7 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 			UIDBase: res.slot.uid(), Hostname: hostname, OwnNetwork: res.network == nil,
 			WorkSource: filepath.Join(dir, supervise.WorkFile),
 			ScratchMiB: e.memoryScratchMiB(limits.memoryMiB), ScratchDisk: res.disk != nil,
-			Argv: e.python.argv(bundle), Env: e.environment(work, bundle),
+			Argv: e.argv(bundle), Env: e.environment(work, bundle),
 			MaxProcs: maxPids, MaxFiles: maxFiles,
 			Seccomp: e.seccomp, Landlock: e.landlock,
 			Files: append(e.python.files(bundle), ownFiles(res.resolv)...),
@@ -84,6 +84,14 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 	spec.Sandbox.Binds, spec.Sandbox.Links = e.binds(work)
 	bindNotice(work, spec, filepath.Join(dir, supervise.NoticeDir))
 	return spec
+}
+
+// argv returns the command line of the bundle.
+func (e *Executor) argv(bundle *compute.Bundle) []string {
+	if needsPython(bundle) {
+		return e.python.argv(bundle)
+	}
+	return commandArgv(bundle.Command)
 }
 
 // memoryScratchMiB returns the size of scratch space in memory. It counts against
@@ -222,9 +230,12 @@ func gpuVariables(work compute.Work) map[string]string {
 // environment returns the variables of the code: those of a plain shell, of the
 // bundle and of Berth. Later ones replace earlier ones.
 func (e *Executor) environment(work compute.Work, bundle *compute.Bundle) []string {
-	bin := filepath.Dir(e.python.Executable)
+	search := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	if e.python != nil {
+		search = filepath.Dir(e.python.Executable) + ":" + search
+	}
 	env := map[string]string{
-		"PATH": bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"PATH": search,
 		"HOME": sandbox.WorkDir, "USER": "berth", "LOGNAME": "berth", "SHELL": "/bin/sh",
 		"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1",
 	}

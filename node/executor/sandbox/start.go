@@ -44,9 +44,9 @@ type Exit struct {
 // Start starts the first process of the sandbox, which then builds the rest. The
 // process starts in the v2 cgroup of cgroupFD, unless that is -1. It inherits the
 // network namespace and the v1 cgroups of the calling thread. The program will
-// write to stdout and stderr. disk is a detached mount of an empty file system for
+// read stdin and write to stdout and stderr. disk is a detached mount of an empty file system for
 // Spec.ScratchDisk, else nil.
-func Start(spec *Spec, stdout, stderr, disk *os.File, cgroupFD int) (*Sandbox, error) {
+func Start(spec *Spec, stdin, stdout, stderr, disk *os.File, cgroupFD int) (*Sandbox, error) {
 	mounts, err := openMounts(spec)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func Start(spec *Spec, stdout, stderr, disk *os.File, cgroupFD int) (*Sandbox, e
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 	defer reportWrite.Close()
-	files := []uintptr{0, stdout.Fd(), stderr.Fd(), specFile.Fd(), startRead.Fd(), reportWrite.Fd(), work.Fd()}
+	files := []uintptr{stdin.Fd(), stdout.Fd(), stderr.Fd(), specFile.Fd(), startRead.Fd(), reportWrite.Fd(), work.Fd()}
 	for _, mount := range mounts {
 		files = append(files, uintptr(mount))
 	}
@@ -246,9 +246,10 @@ var ErrNoReport = errors.New("sandbox ended")
 // fail on every machine.
 var ErrProgram = errors.New("not executable")
 
-// Execute makes the first process start the program and returns when it has.
-func (s *Sandbox) Execute() error {
-	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout)); err != nil {
+// Execute makes the first process start the program and returns when it has. The
+// process may take the extra time to unpack the files.
+func (s *Sandbox) Execute(extra time.Duration) error {
+	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout + extra)); err != nil {
 		return fmt.Errorf("start program: %w", err)
 	}
 	if _, err := s.startPipe.Write([]byte{'.'}); err != nil {

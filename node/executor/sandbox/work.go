@@ -6,13 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 )
 
 const (
-	workHeader = 8        // Bytes before a file: the lengths of its path and its text, which follow.
-	workBuffer = 64 << 10 // Bytes.
+	workHeader   = 1 + 2 + 4 + 8 // Bytes before an entry: kind, mode, lengths of its path and its content, which follow.
+	workBuffer   = 64 << 10      // Bytes.
+	maxEntryPath = 4 << 10       // Bytes; a longer path is damage.
+)
+
+// WorkKind is what an entry of a work stream is.
+type WorkKind byte
+
+// The kinds of entries.
+const (
+	WorkRegular WorkKind = 'f'
+	WorkDirKind WorkKind = 'd'
+	WorkLink    WorkKind = 'l'
 )
 
 // WorkFile is a file of the program, with its path in WorkDir.
@@ -21,48 +33,122 @@ type WorkFile struct {
 	Text string
 }
 
+// WorkEntry is the head of an entry of a work stream: a file, a directory or a
+// symbolic link, whose content is its target.
+type WorkEntry struct {
+	Kind WorkKind
+	Mode fs.FileMode // Permissions.
+	Path string
+	Size int64 // Of the content.
+}
+
+// header returns the entry as it is before its content.
+func (e *WorkEntry) header() []byte {
+	b := make([]byte, 0, workHeader+len(e.Path))
+	b = append(b, byte(e.Kind))
+	b = binary.BigEndian.AppendUint16(b, uint16(e.Mode.Perm()))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(e.Path)))
+	b = binary.BigEndian.AppendUint64(b, uint64(e.Size))
+	return append(b, e.Path...)
+}
+
+// WorkWriter writes a work stream.
+type WorkWriter struct{ *bufio.Writer }
+
+// NewWorkWriter returns a writer of a work stream to w. Flush ends the stream.
+func NewWorkWriter(w io.Writer) *WorkWriter { return &WorkWriter{bufio.NewWriterSize(w, workBuffer)} }
+
+// Entry begins an entry. The caller writes as many bytes as its size.
+func (w *WorkWriter) Entry(e WorkEntry) error {
+	_, err := w.Write(e.header())
+	return err
+}
+
+// Text writes a whole entry.
+func (w *WorkWriter) Text(kind WorkKind, mode fs.FileMode, name, text string) error {
+	err := w.Entry(WorkEntry{Kind: kind, Mode: mode, Path: name, Size: int64(len(text))})
+	if err == nil {
+		_, err = w.WriteString(text)
+	}
+	return err
+}
+
 // WriteWork writes the files to w as the first process reads them.
 func WriteWork(w io.Writer, files []WorkFile) error {
-	buffered := bufio.NewWriterSize(w, workBuffer)
+	out := NewWorkWriter(w)
 	for _, file := range files {
 		// An error stays in the writer, and Flush returns it.
-		header := binary.BigEndian.AppendUint32(nil, uint32(len(file.Path)))
-		_, _ = buffered.Write(binary.BigEndian.AppendUint32(header, uint32(len(file.Text))))
-		_, _ = buffered.WriteString(file.Path)
-		_, _ = buffered.WriteString(file.Text)
+		_ = out.Text(WorkRegular, 0o644, file.Path, file.Text)
 	}
-	if err := buffered.Flush(); err != nil {
+	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write work files: %w", err)
 	}
 	return nil
 }
 
+// WorkReader reads a work stream.
+type WorkReader struct {
+	r    *bufio.Reader
+	left io.LimitedReader // The content of the current entry.
+}
+
+// NewWorkReader returns a reader of the work stream in r.
+func NewWorkReader(r io.Reader) *WorkReader {
+	return &WorkReader{r: bufio.NewReaderSize(r, workBuffer)}
+}
+
+// Next skips the rest of the current entry and returns the next one and its
+// content. The error is io.EOF behind the last, and io.ErrUnexpectedEOF where
+// the stream is cut.
+func (w *WorkReader) Next() (WorkEntry, io.Reader, error) {
+	if w.left.N > 0 {
+		if _, err := io.Copy(io.Discard, &w.left); err != nil {
+			return WorkEntry{}, nil, err
+		}
+		if w.left.N > 0 {
+			return WorkEntry{}, nil, io.ErrUnexpectedEOF
+		}
+	}
+	var header [workHeader]byte
+	if _, err := io.ReadFull(w.r, header[:]); err != nil {
+		return WorkEntry{}, nil, err
+	}
+	length := binary.BigEndian.Uint32(header[3:])
+	size := binary.BigEndian.Uint64(header[7:])
+	if length > maxEntryPath || size > 1<<62 {
+		return WorkEntry{}, nil, errors.New("an entry of the work stream is damaged")
+	}
+	name := make([]byte, length)
+	if _, err := io.ReadFull(w.r, name); err != nil {
+		return WorkEntry{}, nil, io.ErrUnexpectedEOF
+	}
+	w.left = io.LimitedReader{R: w.r, N: int64(size)}
+	return WorkEntry{
+		Kind: WorkKind(header[0]), Mode: fs.FileMode(binary.BigEndian.Uint16(header[1:])), Path: string(name), Size: int64(size),
+	}, &w.left, nil
+}
+
 // unpacker writes the program's files to a directory. It makes each directory
-// once.
+// once, and follows no link: a parent that is none of its directories is an
+// error.
 type unpacker struct {
 	target string
 	dirs   map[string]bool
 	buffer []byte // One for all files: this process collects no garbage.
 }
 
-// unpackWork writes the files of WriteWork to target and makes the program's user
-// their owner.
+// unpackWork writes the entries of a work stream to target and makes the
+// program's user their owner.
 func unpackWork(from io.Reader, target string) error {
 	u := &unpacker{target: target, dirs: map[string]bool{".": true}, buffer: make([]byte, workBuffer)}
-	r := bufio.NewReaderSize(from, workBuffer)
+	r := NewWorkReader(from)
 	for {
-		var header [workHeader]byte
-		_, err := io.ReadFull(r, header[:])
+		entry, content, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		name := make([]byte, binary.BigEndian.Uint32(header[:]))
 		if err == nil {
-			_, err = io.ReadFull(r, name)
-		}
-		if err == nil {
-			text := io.LimitReader(r, int64(binary.BigEndian.Uint32(header[workHeader/2:])))
-			err = u.unpack(text, string(name))
+			err = u.unpack(&entry, content)
 		}
 		if err != nil {
 			return fmt.Errorf("unpack files: %w", err)
@@ -70,21 +156,51 @@ func unpackWork(from io.Reader, target string) error {
 	}
 }
 
-// unpack writes one file.
-func (u *unpacker) unpack(text io.Reader, name string) error {
-	if err := u.makeDir(path.Dir(name)); err != nil {
+// unpack writes one entry.
+func (u *unpacker) unpack(e *WorkEntry, content io.Reader) error {
+	if err := u.makeDir(path.Dir(e.Path)); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(u.target+"/"+name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	switch e.Kind {
+	case WorkDirKind:
+		if err := u.makeDir(e.Path); err != nil {
+			return err
+		}
+		return os.Chmod(u.target+"/"+e.Path, e.Mode.Perm())
+	case WorkLink:
+		to, err := io.ReadAll(content)
+		if err == nil {
+			err = os.Symlink(string(to), u.target+"/"+e.Path)
+		}
+		if err != nil {
+			return err
+		}
+		return os.Lchown(u.target+"/"+e.Path, UserID, UserID)
+	case WorkRegular:
+		return u.writeFile(e, content)
+	}
+	return fmt.Errorf("an entry of unknown kind %q", e.Kind)
+}
+
+// writeFile writes one file.
+func (u *unpacker) writeFile(e *WorkEntry, content io.Reader) error {
+	file, err := os.OpenFile(u.target+"/"+e.Path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	// Without its other methods, the file cannot allocate a buffer of its own.
-	if _, err := io.CopyBuffer(struct{ io.Writer }{file}, text, u.buffer); err != nil {
-		return err
+	n, err := io.CopyBuffer(struct{ io.Writer }{file}, content, u.buffer)
+	if err == nil && n < e.Size {
+		err = io.ErrUnexpectedEOF
 	}
-	return file.Chown(UserID, UserID)
+	if err == nil {
+		err = file.Chown(UserID, UserID)
+	}
+	if err == nil {
+		err = file.Chmod(e.Mode.Perm())
+	}
+	return err
 }
 
 // makeDir makes a directory and its parents.

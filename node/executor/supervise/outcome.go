@@ -64,6 +64,7 @@ func (s *supervisor) finish(end ending, pumps *pumps) compute.Outcome {
 		pumps.drain()
 	}
 	s.measure(&outcome)
+	s.collect()
 	s.closeLog(outcome)
 	if s.group != nil {
 		if err := s.group.Remove(killTimeout); err != nil {

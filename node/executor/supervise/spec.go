@@ -22,10 +22,14 @@ const (
 	PIDFile     = "pid"
 	OutputFile  = "out.seg"
 	WorkFile    = "work"    // The files of the code, by sandbox.WriteWork.
+	InputFile   = "input"   // The standard input of the code, if it has one.
 	ControlFile = "control" // The socket for Dial.
-	ErrorFile   = "errors"  // The supervisor's standard error.
-	NoticeDir   = "notice"  // Mounted in the sandbox of code that may be preempted or drained.
-	NoticeFile  = "preempt" // In NoticeDir, once the attempt is being preempted.
+
+	OutputsFile    = "outputs"         // What the code left, as a work stream. Its summary is written behind it.
+	OutputsSummary = "outputs.summary" // Missing while the collection goes on.
+	ErrorFile      = "errors"          // The supervisor's standard error.
+	NoticeDir      = "notice"          // Mounted in the sandbox of code that may be preempted or drained.
+	NoticeFile     = "preempt"         // In NoticeDir, once the attempt is being preempted.
 )
 
 // Descriptors that a supervisor finds open.
@@ -56,10 +60,11 @@ type Spec struct {
 	DisconnectGrace time.Duration `json:"disconnect_grace_ns"` // 0 for none.
 	ContactAt       time.Duration `json:"contact_at_ns"`       // Boottime, when the spec was written.
 
-	JoinNetwork bool         `json:"join_network"`
-	MountAt     string       `json:"mount_at,omitempty"` // A directory of the sandbox.
-	Notes       []string     `json:"notes"`              // Written to the output before the code starts.
-	Sandbox     sandbox.Spec `json:"sandbox"`
+	Unpack      time.Duration `json:"unpack_ns"` // Added to the time in which the code must start, for many files.
+	JoinNetwork bool          `json:"join_network"`
+	MountAt     string        `json:"mount_at,omitempty"` // A directory of the sandbox.
+	Notes       []string      `json:"notes"`              // Written to the output before the code starts.
+	Sandbox     sandbox.Spec  `json:"sandbox"`
 }
 
 // Write writes the spec's file in dir atomically.

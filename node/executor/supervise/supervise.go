@@ -51,6 +51,7 @@ type supervisor struct {
 	preempted    bool // A preemption was requested.
 	cause        cause
 	lease        boottime.Lease
+	work         *os.File      // The work directory, which outlives the sandbox; nil if it is not open.
 	startUnknown bool          // It is unknown whether the code started.
 	started      time.Duration // Boottime; 0 before the code started.
 	ended        time.Duration
@@ -207,7 +208,11 @@ func (s *supervisor) start() (*pumps, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.fork(stdout, stderr)
+	stdin, err := openInput()
+	if err == nil {
+		err = s.fork(stdin, stdout, stderr)
+		stdin.Close()
+	}
 	stdout.Close()
 	stderr.Close()
 	// The first process builds the sandbox meanwhile.
@@ -217,6 +222,9 @@ func (s *supervisor) start() (*pumps, error) {
 	pumps.start(s)
 	if err = errors.Join(err, <-saved); err == nil {
 		err = s.box.Await()
+	}
+	if err == nil {
+		s.openWork()
 	}
 	if err == nil {
 		err = s.launch()
@@ -249,7 +257,7 @@ func (s *supervisor) save() error {
 
 // fork starts the first process of the sandbox with all limits but the CPU quota,
 // which must not slow down the setup.
-func (s *supervisor) fork(stdout, stderr *os.File) error {
+func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
 	if s.spec.JoinNetwork {
 		if _, _, errno := syscall.RawSyscall(sysSetns, FDNetwork, cloneNewNet, 0); errno != 0 {
 			return fmt.Errorf("join network: %w", errno)
@@ -274,7 +282,7 @@ func (s *supervisor) fork(stdout, stderr *os.File) error {
 		disk = os.NewFile(FDScratch, "scratch") // Left open: to unmount takes time, and the end of the code would wait.
 	}
 	err = s.group.ForkInside(func(cgroupFD int) (err error) {
-		s.box, err = sandbox.Start(&s.spec.Sandbox, stdout, stderr, disk, cgroupFD)
+		s.box, err = sandbox.Start(&s.spec.Sandbox, stdin, stdout, stderr, disk, cgroupFD)
 		return err
 	})
 	if err != nil {
@@ -302,7 +310,7 @@ func (s *supervisor) launch() error {
 	}
 	at, now := boottime.Now(), s.instant()
 	fault.Point("supervisor.execute.before")
-	if err := s.box.Execute(); err != nil {
+	if err := s.execute(); err != nil {
 		s.startUnknown = errors.Is(err, sandbox.ErrNoReport)
 		return err
 	}
@@ -314,6 +322,33 @@ func (s *supervisor) launch() error {
 	fault.Point("supervisor.started")
 	s.broadcast(fmt.Sprintf("started %d %d", s.journal.State().ExecletAt, now))
 	return s.limit.set(at + s.spec.Timeout)
+}
+
+// execute has the first process unpack the files and start the code. It gives up
+// when a command or the end of the lease requires, as long as that takes.
+func (s *supervisor) execute() error {
+	if s.spec.Unpack == 0 {
+		return s.box.Execute(0)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.box.Execute(s.spec.Unpack) }()
+	for {
+		var err error
+		select {
+		case err := <-done:
+			return err
+		case c := <-s.commands:
+			err = s.handleEarly(c)
+		case <-s.contact.C:
+			s.setCause(causeNodeLost)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		if s.cause != causeNone {
+			s.kill(s.cause) // Execute returns.
+		}
+	}
 }
 
 // loop waits for the end of the code, and ends it when a command or a timer requires.
