@@ -69,10 +69,11 @@ var rules = []rule{
 	{"node/explain", []string{"cluster/replica", "compute", "fsm", "loop", "scheduler", "scheduler/forecast"}, "questions about scheduling are answered from a state and its log"},
 	{"node/leader", []string{"attempt", "cluster", "cluster/disk", "cluster/file", "cluster/raftconf", "compute", "fault", "fsm", "fsm/snapshot", "loop", "node/archives", "node/progress", "node/secrets", "scheduler", "scheduler/forecast", "scheduler/selection"}, "the leader's duties are commands about what the state and the cluster show"},
 	{"node/progress", []string{"cluster", "cluster/rpc", "compute", "fsm", "node/logs"}, "progress is read from the output of a node and asked for by the leader"},
-	{"node/replication", []string{"cluster", "cluster/replica", "cluster/rpc", "compute", "fsm", "loop", "node/archives", "node/storage"}, "which blobs a server needs follows from the state alone"},
+	{"node/replication", []string{"cluster", "cluster/replica", "cluster/rpc", "compute", "fsm", "loop", "node/archives", "node/storage", "node/trees"}, "which blobs a server needs follows from the state alone"},
 	{"node/logs/notify", nil, "supervisors import node/logs and must start quickly: what watches files stands beside it"},
 	{"node/logs", []string{"compute", "loop"}, "the children of node do not know each other"},
 	{"node/storage", []string{"compute", "fault", "loop"}, "the children of node do not know each other"},
+	{"node/trees", []string{"compute"}, "manifests are read without knowing where blobs are"},
 	{"node/secrets", []string{"compute", "loop"}, "the children of node do not know each other"},
 	{"node/statetest", []string{"compute", "fsm"}, "a state for tests needs no node"},
 	{"node/nodetest", []string{"api/client", "api/wire", "compute", "loop", "node", "node/config"}, "tests see a node from outside, as its users do"},
@@ -85,6 +86,7 @@ var rules = []rule{
 	{"cmd/berth/admin", []string{"api/client", "api/wire", "cmd/berth/cli", "compute", "node/repair"}, "operators call the API or repair a stopped server; no command executes a node"},
 	{"cmd/berth/benchcmd", []string{"bench/...", "cmd/berth/cli", "cmd/berth/dev", "fault"}, "benchmarks are flags and tables around a package of bench"},
 	{"cmd/berth/cli", []string{"api/client", "cmd/berth/dev"}, "commands share a few lines about flags and printing, and know the cluster through its client"},
+	{"cmd/berth/source", []string{"api/client", "api/wire", "compute"}, "a directory is read and sent without knowing flags"},
 	{"cmd/berth/clitest", []string{"cmd/berth/cli"}, "tests execute command lines as users do"},
 	{"cmd/berth/dev", []string{"api/client", "api/wire", "compute", "examples", "gpu", "loop", "node/config", "node/executor"}, "it starts node processes, reads the same GPU lists and settings as they do, and removes what killed ones left"},
 	{"testsize", nil, "tests of every package choose their size by it"},
@@ -131,6 +133,7 @@ var libraries = []library{
 	{"github.com/fsnotify/fsnotify", []string{"node/logs"}, "only output is watched"},
 	{"github.com/spf13", []string{"cmd"}, "only commands have flags"},
 	{"github.com/jedib0t/go-pretty", []string{"cmd"}, "only commands draw tables"},
+	{"github.com/go-git/go-git", []string{"cmd/berth/source"}, "ignore files are read where directories are sent"},
 	{"golang.org/x/term", []string{"cmd"}, "only commands have a terminal"},
 	{"github.com/knadh/koanf", []string{"cmd", "node"}, "configuration is read once, into node.Config; no part reads it by itself"},
 	{"github.com/go-viper/mapstructure", []string{"node"}, "configuration is read once, into node.Config; no part reads it by itself"},
@@ -156,7 +159,7 @@ var libraries = []library{
 // library there costs each start milliseconds.
 var light = []string{
 	"compute", "fault", "node/logs", "node/executor/cgroup", "node/executor/early",
-	"node/executor/journal", "node/executor/sandbox", "node/executor/supervise",
+	"node/executor/journal", "node/executor/outputs", "node/executor/sandbox", "node/executor/supervise",
 }
 
 // edge is one import of one file.

@@ -11,6 +11,7 @@ import (
 	"berth/node/archives"
 	"berth/node/replication"
 	"berth/node/storage"
+	"berth/node/trees"
 )
 
 // methodBlobs is the stream by which nodes keep one another's blobs.
@@ -37,10 +38,11 @@ func (n *Node) openBlobs(context.Context) error {
 		Replicas: n.cfg.Storage.Replicas, Logger: n.logger, Metrics: n.registry,
 	})
 	n.archives = archives.NewCache(n.blobs.Get)
+	n.trees = trees.New(n.blobs.Get)
 	n.onClose(n.archives.Close)
-	n.repairer = replication.NewRepairer(n.machine.View, n.blobs, n.opts.Now, n.logger, n.registry)
+	n.repairer = replication.NewRepairer(n.machine.View, n.blobs, n.trees, n.opts.Now, n.logger, n.registry)
 	n.housekeeper = &replication.Housekeeper{
-		Read: n.reader().Read, Blobs: n.blobs, ScrubEvery: n.cfg.Storage.ScrubEvery, Logger: n.logger,
+		Read: n.reader().Read, Blobs: n.blobs, Trees: n.trees, ScrubEvery: n.cfg.Storage.ScrubEvery, Logger: n.logger,
 	}
 	n.copies = &replication.Copies{
 		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Repairer: n.repairer, Logger: n.logger,

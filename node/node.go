@@ -28,6 +28,7 @@ import (
 	"berth/node/replication"
 	"berth/node/secrets"
 	"berth/node/storage"
+	"berth/node/trees"
 	"berth/node/worker"
 	"berth/scheduler"
 )
@@ -73,6 +74,7 @@ type Node struct {
 	usages      *gpuUsages
 	blobs       *storage.Blobs
 	archives    *archives.Cache
+	trees       *trees.Cache
 	repairer    *replication.Repairer
 	housekeeper *replication.Housekeeper
 	copies      *replication.Copies

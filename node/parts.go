@@ -225,16 +225,17 @@ func (n *Node) self() compute.Node {
 // openExecutor takes over the attempts of this node that still live.
 func (n *Node) openExecutor(ctx context.Context) error {
 	workers := &worker.Server{
-		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Get,
-		Propose: n.proposer().Propose,
+		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Get, Put: n.blobs.Put,
+		Chunks: n.trees.Numbers, Propose: n.proposer().Propose,
 	}
 	workers.Handle()
 	return n.openExecutorWith(ctx, worker.NewReplicaSource(n.machine, n.cluster),
-		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs})
+		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs}, n.blobs)
 }
 
 func (n *Node) openExecutorWith(
 	ctx context.Context, source executor.Source, report executor.Reporter, inputs executor.Bundles,
+	blobs executor.Blobs,
 ) (err error) {
 	self := n.self()
 	own, _ := nodeAddrs(ctx, net.DefaultResolver, []*compute.Node{&self}) // The others' come with the deny list.
@@ -244,6 +245,7 @@ func (n *Node) openExecutorWith(
 	}
 	cfg := n.executorConfig()
 	cfg.Node, cfg.Network, cfg.DenyCIDRs, cfg.Contact = n.cluster.ID(), network, own, n.cluster.ContactAt
+	cfg.Blobs = blobs
 	n.executor, err = executor.Open(cfg, source, report, inputs) //nolint:contextcheck // Its attempts outlive ctx.
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
@@ -331,6 +333,8 @@ func (n *Node) openAPI(context.Context) (err error) {
 		},
 		Logs:         outputs{n.output, n},
 		Blobs:        n.blobs,
+		Trees:        n.trees,
+		BundleMax:    n.cfg.Limits.BundleMax,
 		Judge:        selection.Judge,
 		Explain:      explain.New().Explain,
 		Chart:        chart.Selection,

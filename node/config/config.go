@@ -176,6 +176,7 @@ type Limits struct {
 	ShareHalfLife time.Duration `koanf:"share_half_life" usage:"How long until half of past use counts in fair share."`
 	PreemptMinRun time.Duration `koanf:"preempt_min_run" usage:"How long preemptible work is left alone."`
 	PreemptNotice time.Duration `koanf:"preempt_notice" usage:"Time between the notice of a preemption and SIGTERM."`
+	BundleMax     int64         `koanf:"bundle_max" usage:"Bytes of the files of one uploaded bundle; at most 32 GiB."`
 	StaleAuthMax  time.Duration `koanf:"stale_auth_max" usage:"How long stale reads go on while there is no leader."`
 }
 
@@ -216,7 +217,7 @@ func Default() Config {
 		Billing: Billing{Mode: "meter", SignupGrant: 100},
 		Limits: Limits{
 			TimeoutMax: 600 * time.Second, Concurrent: 100, Queued: 10_000, Keys: 50,
-			StaleAuthMax: 10 * time.Minute, ShareHalfLife: 24 * time.Hour,
+			BundleMax: 1 << 30, StaleAuthMax: 10 * time.Minute, ShareHalfLife: 24 * time.Hour,
 			PreemptMinRun: time.Minute, PreemptNotice: 30 * time.Second,
 		},
 		Retention: Retention{Age: 90 * 24 * time.Hour, Count: 1_000_000},
@@ -379,5 +380,6 @@ func (v *validator) limits(c Limits) {
 	v.check("limits.share_half_life", c.ShareHalfLife >= time.Minute, "must be at least 1m")
 	v.check("limits.preempt_min_run", c.PreemptMinRun >= 0, "must not be negative")
 	v.check("limits.preempt_notice", c.PreemptNotice >= 0 && c.PreemptNotice <= time.Hour, "must be 0 to 1h")
+	v.check("limits.bundle_max", c.BundleMax > 0 && c.BundleMax <= 32<<30, "must be 1 to 34359738368")
 	v.check("limits.stale_auth_max", c.StaleAuthMax >= 0, "must not be negative")
 }

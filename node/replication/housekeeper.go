@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"berth/fsm"
 	"berth/loop"
 	"berth/node/storage"
+	"berth/node/trees"
 )
 
 // Times of the mark and sweep of blobs.
@@ -25,6 +27,7 @@ const (
 type Housekeeper struct {
 	Read       func(ctx context.Context) (*fsm.View, error) // Has everything acknowledged before the call.
 	Blobs      *storage.Blobs
+	Trees      *trees.Cache
 	ScrubEvery time.Duration // The mean period; 0 for never.
 	Logger     *slog.Logger
 }
@@ -45,7 +48,13 @@ func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 		h.Logger.Warn("blobs not swept", "err", err)
 		return
 	}
-	used := usedBlobs(view)
+	used, unread := h.Trees.Live(ctx, view.Trees())
+	if len(unread) > 0 {
+		h.Logger.Warn("blobs not swept", "count", len(unread),
+			"err", fmt.Errorf("it is unknown which blobs %s needs: %w", storage.Name(unread[0].Manifest), unread[0].Err))
+		return
+	}
+	addUsed(used, view)
 	removed, err := h.Blobs.Sweep(func(h compute.Hash) bool { return used[h] }, minAge)
 	if err != nil {
 		h.Logger.Warn("blobs not swept", "err", err)
@@ -73,14 +82,12 @@ func (h *Housekeeper) RunScrubs(ctx context.Context) {
 	}
 }
 
-// usedBlobs returns the blobs of executions and of archives.
-func usedBlobs(view *fsm.View) map[compute.Hash]bool {
-	used := map[compute.Hash]bool{}
+// addUsed adds the blobs of executions and of archives.
+func addUsed(used map[compute.Hash]bool, view *fsm.View) {
 	for hash := range view.Bundles() {
 		used[hash] = true
 	}
 	for a := range view.Archives() {
 		used[a.Blob] = true
 	}
-	return used
 }

@@ -17,6 +17,7 @@ import (
 	"berth/loop"
 	"berth/node/archives"
 	"berth/node/storage"
+	"berth/node/trees"
 )
 
 // Times and limits of repairs.
@@ -63,6 +64,7 @@ func (m Missing) String() string {
 type Repairer struct {
 	view   func() *fsm.View
 	blobs  *storage.Blobs
+	trees  *trees.Cache
 	now    func() time.Time
 	logger *slog.Logger
 	gauge  prometheus.Gauge
@@ -89,10 +91,11 @@ type absent struct {
 
 // NewRepairer returns the repairer of a server.
 func NewRepairer(
-	view func() *fsm.View, blobs *storage.Blobs, now func() time.Time, logger *slog.Logger, reg prometheus.Registerer,
+	view func() *fsm.View, blobs *storage.Blobs, trees *trees.Cache, now func() time.Time, logger *slog.Logger,
+	reg prometheus.Registerer,
 ) *Repairer {
 	r := &Repairer{
-		view: view, blobs: blobs, now: now, logger: logger,
+		view: view, blobs: blobs, trees: trees, now: now, logger: logger,
 		wake: make(chan struct{}, 1), changed: make(chan struct{}), leavers: make(map[compute.NodeID]time.Time),
 		gauge: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_archives_missing",
@@ -213,8 +216,18 @@ func (r *Repairer) fetchBundles(ctx context.Context, without absent) (refused in
 	if leaving {
 		from = r.fetchFrom(view, without.leavers)
 	}
-	lacks := r.blobs.Lacking(view.Bundles(), slices.Concat(without.leavers, without.silent, down))
+	live, unread := r.trees.Live(ctx, view.Trees())
+	needed := func(yield func(compute.Hash) bool) {
+		for hash := range view.Bundles() {
+			if !yield(hash) {
+				return
+			}
+		}
+		maps.Keys(live)(yield)
+	}
+	lacks := r.blobs.Lacking(needed, slices.Concat(without.leavers, without.silent, down))
 	b := r.fetchAll(ctx, lacks, from, func() {})
+	b.addUnread(unread)
 	if ctx.Err() != nil {
 		return b.refused, b.held
 	}
@@ -288,6 +301,23 @@ type fetched struct {
 	held    compute.Hash // The first of the refused.
 	first   compute.Hash
 	err     error // Of the first failure; a full disk takes precedence.
+}
+
+// addUnread counts manifests that could not be read: some of their chunks may be
+// missing here. If no server has one, its chunks are of no use.
+func (b *fetched) addUnread(unread []trees.Unread) {
+	for _, u := range unread {
+		if b.err == nil {
+			b.first, b.err = u.Manifest, u.Err
+		}
+		if compute.CodeOf(u.Err) == compute.CodeNotFound {
+			continue // Counted as lost already, where this server owns it.
+		}
+		if b.refused == 0 {
+			b.held = u.Manifest
+		}
+		b.refused++
+	}
 }
 
 // fetchAll fetches blobs with one and calls have for each that is on this disk

@@ -22,6 +22,7 @@ import (
 	"berth/fsm"
 	"berth/node/statetest"
 	"berth/node/storage"
+	"berth/node/trees"
 )
 
 // servers are the servers of one process, each with its disk and its Repairer.
@@ -69,7 +70,7 @@ func newServers(t *testing.T, n, replicas int) *servers {
 			Nodes: func() []storage.Node { return Nodes(f.Machine.View()) }, Metrics: prometheus.NewRegistry(),
 		})
 		f.repairers[id] = &Repairer{
-			view: f.Machine.View, blobs: f.blobs[id], now: func() time.Time { return f.now }, logger: slog.New(slog.DiscardHandler),
+			view: f.Machine.View, blobs: f.blobs[id], trees: trees.New(f.blobs[id].Get), now: func() time.Time { return f.now }, logger: slog.New(slog.DiscardHandler),
 			gauge: prometheus.NewGauge(prometheus.GaugeOpts{}), wake: make(chan struct{}, 1), changed: make(chan struct{}),
 			leavers: map[compute.NodeID]time.Time{},
 		}

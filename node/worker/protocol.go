@@ -13,6 +13,8 @@ const (
 	methodStart    = "attempts.start"
 	methodFinish   = "attempts.finish"
 	methodBundle   = "attempts.bundle"
+	methodGet      = "attempts.get"
+	methodPut      = "attempts.put"
 	methodAnnounce = "nodes.announce"
 )
 
@@ -23,7 +25,7 @@ const (
 	pollBehind = time.Second            // How long a server waits for its replica to be where the worker has been.
 	pollBatch  = 2 * time.Millisecond   // Between two reads of a busy state.
 	askEach    = 10 * time.Second       // One server's time for a report.
-	askBundle  = 20 * time.Second       // The same for a bundle, which may be on another node.
+	askBundle  = 20 * time.Second       // The same for a bundle or another blob, which may be on another node.
 	announceIn = 500 * time.Millisecond // Between tries to be known.
 )
 

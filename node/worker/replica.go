@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -97,5 +98,9 @@ func (r ReplicaReporter) StartAttempt(ctx context.Context, start compute.Attempt
 // FinishAttempt reports how an attempt ended.
 func (r ReplicaReporter) FinishAttempt(ctx context.Context, outcome compute.Outcome) error {
 	_, _, err := r.Propose(ctx, fsm.FinishAttempt{Node: r.Node, Outcome: outcome})
+	if e, coded := errors.AsType[*compute.Error](err); coded && e.Detail == "upgrade_required" && outcome.Outputs != nil {
+		outcome.Outputs = nil // A server cannot record them yet. The end must not wait for it.
+		_, _, err = r.Propose(ctx, fsm.FinishAttempt{Node: r.Node, Outcome: outcome})
+	}
 	return err
 }

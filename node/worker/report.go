@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"berth/cluster/rpc"
@@ -37,6 +38,26 @@ func (b Bundles) Bundle(ctx context.Context, ref compute.BundleRef) (*compute.Bu
 		}
 	}
 	return compute.DecodeBundle(data)
+}
+
+// Blobs reads the files of a worker's attempts, and stores what they leave.
+type Blobs struct{ Up Upstream }
+
+// Get returns a manifest, or a chunk that it names.
+func (b Blobs) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
+	return ask(ctx, b.Up, askBundle, methodGet, hash[:])
+}
+
+// Put returns once data is durable on servers.
+func (b Blobs) Put(ctx context.Context, data []byte) (hash compute.Hash, err error) {
+	answer, err := ask(ctx, b.Up, askBundle, methodPut, data)
+	if err == nil && len(answer) != len(hash) {
+		err = fmt.Errorf("store blob: %d bytes are no hash", len(answer))
+	}
+	if err != nil {
+		return hash, err
+	}
+	return compute.Hash(answer), nil
 }
 
 // Announce has the servers keep this worker's own record right.

@@ -19,6 +19,8 @@ type Server struct {
 	Machine *fsm.FSM
 	Read    func(ctx context.Context) (*fsm.View, error) // Everything acknowledged before the call.
 	Blob    func(ctx context.Context, hash compute.Hash) ([]byte, error)
+	Put     func(ctx context.Context, data []byte) (compute.Hash, error)
+	Chunks  func(ctx context.Context, manifest compute.Hash) (map[compute.Hash]int, error) // Of a tree.
 	Propose Propose
 }
 
@@ -28,6 +30,8 @@ func (s *Server) Handle() {
 	s.Cluster.Handle(methodStart, cluster.Workers, s.serveStart)
 	s.Cluster.Handle(methodFinish, cluster.Workers, s.serveFinish)
 	s.Cluster.Handle(methodBundle, cluster.Workers, s.serveBundle)
+	s.Cluster.Handle(methodGet, cluster.Workers, s.serveGet)
+	s.Cluster.Handle(methodPut, cluster.Workers, s.servePut)
 	s.Cluster.Handle(methodAnnounce, cluster.Workers, s.serveAnnounce)
 }
 
@@ -127,6 +131,7 @@ func forWorker(w compute.Work) *compute.Execution {
 		ExecletAt: e.ExecletAt, StartedAt: e.StartedAt,
 		Volumes: e.Volumes, ScratchMiB: e.ScratchMiB, ScratchMemory: e.ScratchMemory,
 		MaxRetries: e.MaxRetries, Retries: e.Retries, // Its lease depends on them.
+		Files: e.Files,
 	}
 	if w.Attempt.Started {
 		out.Bundle.Inline = nil
