@@ -41,6 +41,8 @@ func (c *Config) validate() error {
 	}{
 		{"Logs", c.Logs == nil},
 		{"Blobs", c.Blobs == nil},
+		{"Trees", c.Trees == nil},
+		{"BundleMax", c.BundleMax <= 0},
 		{"Judge", c.Judge == nil},
 		{"Explain", c.Explain == nil},
 		{"Chart", c.Chart == nil},

@@ -254,6 +254,16 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 	case strings.HasPrefix(path, "/admin/nodes/{id}"):
 		m.addNode(100 + m.serial)
 		return one(nodeID(100 + m.serial).String())
+	case strings.HasPrefix(path, "/bundles/{id}"):
+		id, blob := m.bundle(m.cydKey, fmt.Sprint("file", m.serial), "blob")
+		m.mustDo("PUT", "/bundles/"+id+"/blobs/"+blob, m.cydKey, "blob", nil, "Content-Type", edge.OctetStream)
+		return map[string]string{"{id}": id, "{sha256}": blob}, map[string]string{"{id}": uuidText(9), "{sha256}": blob}
+	case strings.HasPrefix(path, "/execution/{id}/outputs"):
+		id := m.submit("streaming")
+		m.place(id, 1)
+		m.begun(id)
+		m.endedWith(id, map[string]string{"a": "1"})
+		return map[string]string{"{id}": id.String(), "{name}": "a"}, map[string]string{"{id}": uuidText(9), "{name}": "a"}
 	case strings.HasPrefix(path, "/execution/gpu_selection/"):
 		return one(m.submit("gpu_selection").String())
 	case strings.HasPrefix(path, "/api/v1/stream/"), path == "/execution/{id}" && rt.Method == "DELETE":
@@ -277,6 +287,8 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /orgs/{slug}/api-keys":          `{"name":"x"}`,
 		"POST /execution/streaming/start":     `{"code":"1"}`,
 		"POST /execution/gpu_selection/start": `{"code":"1"}`,
+		"POST /bundles":                       `{"files":[]}`,
+		"PUT /bundles/{id}/blobs/{sha256}":    "blob",
 		"POST /billing/grant":                 `{"org":"bob-lab","credits":1}`,
 		"POST /admin/join-tokens":             `{}`,
 		"POST /admin/users":                   fmt.Sprintf(`{"email":"u%d@example.com","password":%q,"org_slug":"u%d"}`, m.serial, password, m.serial),
@@ -288,7 +300,7 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /admin/raft/transfer":           `{}`,
 		"POST /admin/whatif":                  `{}`,
 	}[rt.Method+" "+strings.TrimPrefix(rt.Path, root)]
-	if known != (rt.Body != nil) {
+	if known != (rt.Body != nil || rt.Raw) {
 		m.Fatalf("%s %s: whether it has a body and whether sample has one differ", rt.Method, rt.Path)
 	}
 	return sample, map[string]string{

@@ -51,6 +51,13 @@ type Blobs interface {
 	Get(ctx context.Context, hash compute.Hash) ([]byte, error)
 }
 
+// Trees reads manifests. What it returns is shared and must not be changed.
+type Trees interface {
+	Tree(ctx context.Context, manifest compute.Hash) (*compute.Tree, error)
+	// Numbers returns the numbers of the chunks of a tree.
+	Numbers(ctx context.Context, manifest compute.Hash) (map[compute.Hash]int, error)
+}
+
 // Config has the settings of the API and the parts of the node that it uses. On a
 // node without a replica, which relays, only the settings of the server are
 // needed.
@@ -59,6 +66,9 @@ type Config struct {
 
 	Logs  Logs
 	Blobs Blobs
+	Trees Trees
+
+	BundleMax int64 // Bytes of the files of one uploaded bundle.
 
 	// Judge returns the verdict of a GPU selection.
 	Judge func(compute.Objective, []compute.Candidate) compute.Verdict

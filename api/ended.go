@@ -1,6 +1,8 @@
 package api
 
 import (
+	"slices"
+
 	lru "github.com/hashicorp/golang-lru"
 
 	"berth/compute"
@@ -12,8 +14,12 @@ const (
 	maxEndedBytes = 64 << 10 // Of one; a larger one is read each time.
 )
 
-// ended is the code and the output of an execution that has ended. They never change.
-type ended struct{ code, stdout, stderr, combined string }
+// ended is what an execution that has ended executed, and its output. They never
+// change.
+type ended struct {
+	program                  *compute.Bundle
+	stdout, stderr, combined string
+}
 
 // endedCache keeps what was last read. Code is compressed, and output is often on another
 // node.
@@ -40,7 +46,10 @@ func (c endedCache) get(id compute.ExecutionID) (ended, bool) {
 // attempt that its node did not report the end of may still be written.
 func (c endedCache) put(e *compute.Execution, what ended) {
 	reported := e.Status == compute.StatusCompleted || e.Status == compute.StatusFailed
-	size := len(what.code) + len(what.stdout) + len(what.stderr) + len(what.combined)
+	size := len(what.program.Code) + len(what.stdout) + len(what.stderr) + len(what.combined)
+	for _, arg := range slices.Concat(what.program.Args, what.program.Command) {
+		size += len(arg)
+	}
 	if reported && e.Ran && size <= maxEndedBytes {
 		c.cache.Add(e.ID, what)
 	}

@@ -123,7 +123,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 	out := wire.Execution{
 		ExecutionSummary: summaryOf(r.View, e),
 		Errors:           errorsOf(e), Warnings: []string{},
-		Attempts: attemptsOf(r.View, e), Outputs: []string{},
+		Attempts: attemptsOf(r.View, e), Outputs: []wire.Output{}, Command: []string{}, Args: []string{},
 		Timeout: int(e.Timeout / time.Second), Priority: e.Priority, Network: e.Network,
 		DisconnectGrace: int(e.DisconnectGrace / time.Second),
 		Usage: wire.Usage{
@@ -144,24 +144,37 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 	if !e.Status.Terminal() {
 		out.PendingReason = orNull(e.Reason.String())
 	}
+	if e.Files != nil {
+		out.BundleID = &e.Files.Bundle
+	}
 	if cached {
-		out.Code, out.Stdout, out.Stderr, out.CombinedOutput = kept.code, kept.stdout, kept.stderr, kept.combined
+		g.addFiles(r, e, &out)
+		showProgram(&out, kept.program)
+		out.Stdout, out.Stderr, out.CombinedOutput = kept.stdout, kept.stderr, kept.combined
 		return out, nil
 	}
-	g.addCode(r, e, &out)
+	bundle := g.addCode(r, e, &out)
 	g.addOutput(r, e, &out)
 	if len(out.Warnings) == 0 {
-		g.ended.put(e, ended{out.Code, out.Stdout, out.Stderr, out.CombinedOutput})
+		g.ended.put(e, ended{bundle, out.Stdout, out.Stderr, out.CombinedOutput})
 	}
+	g.addFiles(r, e, &out)
 	return out, nil
 }
 
-// addCode adds the code of e.
-func (g *executions) addCode(r *edge.Request, e *compute.Execution, out *wire.Execution) {
+// showProgram adds what a bundle executes.
+func showProgram(out *wire.Execution, bundle *compute.Bundle) {
+	out.Code, out.Module, out.Script = bundle.Code, orNull(bundle.Module), orNull(bundle.Script)
+	out.Command = append(out.Command, bundle.Command...)
+	out.Args = append(out.Args, bundle.Args...)
+}
+
+// addCode adds what e executes, and returns the part of its bundle that is shown.
+func (g *executions) addCode(r *edge.Request, e *compute.Execution, out *wire.Execution) *compute.Bundle {
 	data := e.Bundle.Inline
 	if data == nil && r.Stale() && !g.cfg.Blobs.Has(e.Bundle.Hash) {
 		out.Warnings = append(out.Warnings, "The code is on another node, which a stale read does not ask.")
-		return
+		return nil
 	}
 	var err error
 	if data == nil {
@@ -174,9 +187,13 @@ func (g *executions) addCode(r *edge.Request, e *compute.Execution, out *wire.Ex
 	if err != nil {
 		g.log.Debug("code not readable", "execution", e.ID, "err", err)
 		out.Warnings = append(out.Warnings, "The code cannot be read now.")
-		return
+		return nil
 	}
-	out.Code = bundle.Code
+	shown := &compute.Bundle{
+		Code: bundle.Code, Module: bundle.Module, Command: bundle.Command, Script: bundle.Script, Args: bundle.Args,
+	}
+	showProgram(out, shown)
+	return shown
 }
 
 // addOutput adds the end of the output of e.

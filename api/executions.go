@@ -1,12 +1,16 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"maps"
 	"net/http"
+	"path"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"berth/api/edge"
 	"berth/api/wire"
@@ -66,10 +70,13 @@ func (g *executions) routes() []edge.Route {
 // startPython accepts a Python execution.
 func (g *executions) startPython(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.PythonStart)
-	if err := available(in); err != nil {
+	if err := g.available(r, in); err != nil {
 		return nil, err
 	}
-	e := g.newExecution(r, in)
+	e, err := g.newExecution(r, in)
+	if err != nil {
+		return nil, err
+	}
 	e.Kind, e.Profile = compute.KindPython, in.Profile()
 	result, err := g.submit(r, in, e)
 	if err != nil {
@@ -84,7 +91,7 @@ func (g *executions) startPython(r *edge.Request) (any, error) {
 }
 
 // available refuses fields that a later version will support.
-func available(in *wire.PythonStart) error {
+func (g *executions) available(r *edge.Request, in *wire.PythonStart) error {
 	for _, f := range []struct {
 		name  string
 		asked bool
@@ -96,18 +103,23 @@ func available(in *wire.PythonStart) error {
 			return errNotAvailable(f.name)
 		}
 	}
+	plain := in.Code != "" && in.Name == "" && in.Bundle == "" && len(in.Args) == 0 && len(in.Input) == 0
+	if !plain && !r.Repeat {
+		return r.View.AllowsPrograms()
+	}
 	return nil
 }
 
 // newExecution returns the requested record. Apply fills fields that depend on
 // the state.
-func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) compute.Execution {
+func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) (compute.Execution, error) {
 	e := compute.Execution{
 		ID:              compute.ExecutionID{UUID: g.NewID()},
 		Org:             r.Caller.Actor.Org,
 		User:            r.Caller.Actor.User,
 		Key:             r.Caller.Actor.Key,
-		FileName:        in.FileName,
+		Name:            in.Name,
+		FileName:        shownName(in),
 		Timeout:         time.Duration(in.Timeout) * time.Second,
 		DisconnectGrace: time.Duration(in.DisconnectGrace) * time.Second,
 		Priority:        in.Priority,
@@ -118,13 +130,59 @@ func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) compute
 		MaxRetries:      in.MaxRetries,
 		MinVRAMMiB:      int64(in.MinVRAMGB) << 10,
 	}
+	if in.Bundle != "" {
+		id, err := compute.ParseBundleID(in.Bundle)
+		if err != nil {
+			return e, errNoBundle()
+		}
+		e.Files = &compute.Files{Bundle: id}
+		if err := g.checkScript(r, in, id); err != nil {
+			return e, err
+		}
+	}
 	r.View.RecordImports(&e, slices.Sorted(maps.Keys(in.Files)))
 	in.Of(&e)
 	if in.Network == compute.NetworkNone.String() {
 		e.Network = compute.NetworkNone
 	}
-	return e
+	return e, nil
 }
+
+// checkScript refuses a script that is no file of the bundle.
+func (g *executions) checkScript(r *edge.Request, in *wire.PythonStart, id compute.BundleID) error {
+	if in.Script == "" || r.Repeat {
+		return nil
+	}
+	u, ok := r.View.Upload(r.Caller.Actor.Org, id)
+	if !ok {
+		return errNoBundle()
+	}
+	tree, err := g.cfg.Trees.Tree(r.Ctx, u.Manifest)
+	if err != nil {
+		return err
+	}
+	if e, ok := tree.Entry(in.Script); !ok || e.Dir {
+		return compute.Errorf(compute.CodeInvalid, "The bundle has no file %q.", in.Script).Named("no_script")
+	}
+	return nil
+}
+
+// shownName returns what a record shows as the name of the file: what the
+// client said, or else what is executed in place of code.
+func shownName(in *wire.PythonStart) string {
+	name := cmp.Or(in.FileName, in.Script, in.Module)
+	if name == "" && len(in.Command) > 0 {
+		name = in.Command[0]
+	}
+	name = path.Base(name)
+	if name == "." || len(name) > maxShownName || strings.ContainsFunc(name, unicode.IsControl) {
+		return ""
+	}
+	return name
+}
+
+// maxShownName limits names that clients did not give as such, in bytes.
+const maxShownName = 255
 
 // submit stores the bundle and proposes e. A repeat gets the first answer.
 func (g *executions) submit(r *edge.Request, in *wire.PythonStart, e compute.Execution) (fsm.Result, error) {
@@ -149,6 +207,7 @@ func (g *executions) storeBundle(
 	bundle := compute.Bundle{
 		Code: in.Code, FileName: in.FileName, ImportFiles: in.Files,
 		PriorImports: in.PriorImports, Env: in.Env, Requirements: in.Requirements,
+		Module: in.Module, Command: in.Command, Script: in.Script, Args: in.Args, Stdin: in.Input,
 	}
 	if textBytes(in) > compute.MaxInlineBundle {
 		if err := check(); err != nil {
@@ -173,7 +232,7 @@ func (g *executions) storeBundle(
 
 // textBytes returns the length of the code and its files.
 func textBytes(in *wire.PythonStart) int {
-	sum := len(in.Code)
+	sum := len(in.Code) + len(in.Input)
 	for name, text := range in.Files {
 		sum += len(name) + len(text)
 	}

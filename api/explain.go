@@ -21,7 +21,7 @@ func (g *executions) explain(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	out := wire.Explanation{
-		ExecutionID: e.ID, Status: e.Status, Reason: orNull(e.Reason.String()), Index: known.Index,
+		ExecutionID: e.ID, Status: e.Status, Name: orNull(e.Name), Reason: orNull(e.Reason.String()), Index: known.Index,
 		Queued: known.Queued, Nodes: known.Nodes, NodesFit: known.Fits, Refused: wire.Counts{},
 		Placement: placementOf(r.View, e), Brake: brakeHolding(r.View, e), Retries: e.Retries, MaxRetries: e.MaxRetries,
 	}

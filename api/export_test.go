@@ -12,6 +12,7 @@ type RouteDoc struct {
 	Method, Path, Tag, Summary, Needs string
 	Query, Body, Reply                reflect.Type
 	Accepts                           []string
+	Raw                               bool // The body is no JSON.
 }
 
 // Routes returns all routes for the documentation.
@@ -28,6 +29,7 @@ func Routes() []RouteDoc {
 			Need:   rt.Need,
 			Method: rt.Method, Path: rt.Path, Tag: rt.Tag, Summary: rt.Summary, Needs: needText(&rt),
 			Query: typeOf(rt.Query), Body: typeOf(rt.Body), Reply: typeOf(rt.Reply), Accepts: rt.Accepts,
+			Raw: rt.Raw && rt.Body == nil,
 		})
 	}
 	return out

@@ -23,6 +23,7 @@ func groups(s *edge.Server, c *core) []group {
 	return []group{
 		&sessions{c, s.Stranger}, &orgs{c}, &keys{c},
 		&executions, &selections{executions}, &workloads{executions}, &outputs{executions},
+		&files{executions}, &uploads{c},
 		&billing{c}, &machines{c}, &prices{c},
 		&members{c}, &nodes{c}, &limits{c}, &brakes{c}, &raft{c}, &decisions{c},
 		&probes{c},

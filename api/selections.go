@@ -57,7 +57,7 @@ const (
 // one record, the sub-executions follow.
 func (g *selections) startSelection(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.SelectionStart)
-	if err := available(&in.PythonStart); err != nil {
+	if err := g.available(r, &in.PythonStart); err != nil {
 		return nil, err
 	}
 	if in.Preemptible { // Its time is what is measured.
@@ -79,7 +79,10 @@ func (g *selections) startSelection(r *edge.Request) (any, error) {
 	if err := selection.Objective.UnmarshalText([]byte(in.Objective)); err != nil {
 		return nil, err
 	}
-	e := g.newExecution(r, &in.PythonStart)
+	e, err := g.newExecution(r, &in.PythonStart)
+	if err != nil {
+		return nil, err
+	}
 	e.Kind, e.Profile, e.Selection = compute.KindSelection, compute.KindSelection.String(), selection
 	result, err := g.submit(r, &in.PythonStart, e)
 	if err != nil {

@@ -20,7 +20,7 @@ func summaryOf(view *fsm.View, e *compute.Execution) wire.ExecutionSummary {
 		StartTime:     atOrNull(e.StartedAt), JobStart: atOrNull(e.StartedAt),
 		EndTime: atOrNull(e.EndedAt), JobEnd: atOrNull(e.EndedAt),
 		FinishTime: atOrNull(e.FinishedAt),
-		FileName:   orNull(e.FileName), JobType: orNull(e.JobType),
+		FileName:   orNull(e.FileName), Name: orNull(e.Name), JobType: orNull(e.JobType),
 		Metadata: metadataOf(view, e),
 		UserID:   &e.User, OrgID: &e.Org,
 		Retries: e.Retries, MaxRetries: e.MaxRetries,

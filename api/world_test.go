@@ -130,7 +130,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			Registerer: registry,
 			Limits:     edge.Limits{LoginRate: 1e6, LoginBurst: 1e6, AnonRate: 1e6, AnonBurst: 1e6},
 		},
-		Logs: w.logs, Blobs: w.blobs,
+		Logs: w.logs, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20,
 		Judge: judge,
 		Explain: func(ctx context.Context, v *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error) {
 			survey := scheduler.NewSurvey(v)

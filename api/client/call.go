@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -34,7 +35,8 @@ type call struct {
 	// once forbids a repeat when the first try may have been received.
 	once bool
 
-	payload []byte
+	payload []byte // Of body, or sent as it is.
+	media   string // Of payload; "" for JSON.
 	key     string
 }
 
@@ -129,7 +131,7 @@ func (c *Client) request(ctx context.Context, addr string, in *call) (*http.Requ
 		return nil, fmt.Errorf("make request: %w", err)
 	}
 	if in.payload != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", cmp.Or(in.media, "application/json"))
 	}
 	if in.key != "" {
 		req.Header.Set("Idempotency-Key", in.key)

@@ -17,7 +17,15 @@ const maxWait = 30 * time.Second
 
 // Start is a request to execute Python code.
 type Start struct {
-	Code            string            `json:"code"`
+	Name            string            `json:"name,omitempty"`
+	Code            string            `json:"code,omitempty"` // Exactly one of it, Module, Command and Script.
+	Module          string            `json:"module,omitempty"`
+	Command         []string          `json:"command,omitempty"`
+	Script          string            `json:"script,omitempty"`       // Of the bundle.
+	Args            []string          `json:"args,omitempty"`         // Of what is no command.
+	Stdin           string            `json:"stdin,omitempty"`        // Text, at most 1 MiB.
+	StdinBase64     string            `json:"stdin_base64,omitempty"` // The same for what is no text.
+	BundleID        string            `json:"bundle_id,omitempty"`
 	ExecutionType   string            `json:"execution_type,omitempty"` // Hardware profile; "" for cpu.
 	Timeout         int               `json:"timeout,omitempty"`        // Seconds; 0 for the node's default.
 	FileName        string            `json:"file_name,omitempty"`

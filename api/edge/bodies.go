@@ -33,6 +33,8 @@ const (
 // bodyLimit returns the size of the largest body that the route accepts.
 func (rt *Route) bodyLimit(limits Limits) int {
 	switch {
+	case rt.Raw && rt.Body == nil:
+		return compute.MaxChunk
 	case rt.Body == nil || rt.Need == NeedNothing:
 		return InlineBody
 	case rt.Large:

@@ -25,6 +25,7 @@ type Core struct {
 	orgStreams    *budget // Streams and held answers, by organization.
 	callerStreams *budget // The same, by key or user.
 	downloads     *budget // Of operators.
+	files         *budget // Files that are sent, by organization.
 	relays        relays  // What a worker relays.
 }
 
@@ -49,6 +50,7 @@ func newCore(cfg Config) (*Core, error) {
 		orgStreams:    newBudget(cfg.Limits.Streams, max(1, cfg.Limits.Streams/orgStreamShare)),
 		callerStreams: newBudget(cfg.Limits.Streams, max(1, cfg.Limits.Streams/callerStreamShare)),
 		downloads:     newBudget(maxDownloads, maxDownloads),
+		files:         newBudget(maxFiles, maxFiles/filesShare),
 		relays:        newRelays(),
 	}, nil
 }

@@ -31,6 +31,7 @@ type Relayed struct {
 	LastEventID string `cbor:"15,keyasint,omitempty"`
 	IfNoneMatch string `cbor:"16,keyasint,omitempty"`
 	Accept      string `cbor:"17,keyasint,omitempty"`
+	Range       string `cbor:"18,keyasint,omitempty"`
 }
 
 // RelayedHead begins the answer to a Relayed.
@@ -78,7 +79,7 @@ func (r *Request) relayed(op compute.UUID) Relayed {
 		Method: r.route.Method, Path: r.route.Path, Params: r.Params, Args: r.args, Body: r.raw,
 		ID: r.id, Op: op, IP: r.IP, Base: r.Base, Type: r.mediaType, Encoding: r.encoding,
 		Bearer: r.bearer, OrgSlug: r.orgSlug, Idempotency: r.idempotency,
-		LastEventID: r.LastEventID, IfNoneMatch: r.IfNoneMatch, Accept: r.Accept,
+		LastEventID: r.LastEventID, IfNoneMatch: r.IfNoneMatch, Accept: r.Accept, Range: r.byteRange,
 	}
 }
 
@@ -88,7 +89,7 @@ func (s *Server) requestOf(in Relayed) (*Request, error) {
 		begun: s.cfg.Stopwatch(), id: s.requestID(in.ID), Params: in.Params, args: in.Args, raw: in.Body,
 		seed: in.Op, IP: in.IP, Base: in.Base, mediaType: in.Type, encoding: in.Encoding,
 		bearer: in.Bearer, orgSlug: in.OrgSlug, idempotency: in.Idempotency,
-		LastEventID: in.LastEventID, IfNoneMatch: in.IfNoneMatch, Accept: in.Accept,
+		LastEventID: in.LastEventID, IfNoneMatch: in.IfNoneMatch, Accept: in.Accept, byteRange: in.Range,
 	}
 	if r.Params == nil {
 		r.Params = map[string]string{}

@@ -36,6 +36,11 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *Request, answer any) {
 		s.stream(ctx, r, a)
 	case Download:
 		s.download(ctx, a)
+	case File:
+		if err := s.file(ctx, r, a); err != nil {
+			s.fail(ctx, r, err)
+			return
+		}
 	case List:
 		s.list(ctx, r, a)
 	default:

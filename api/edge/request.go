@@ -58,6 +58,8 @@ type Request struct {
 	orgSlug     string
 	idempotency string
 
+	byteRange string // The header Range.
+
 	seed compute.UUID // Names the request where another node handed it on; zero elsewhere.
 	conn net.Conn     // Of the client, for Watch; nil for none.
 	sent bool         // The client sent more while the answer was held.
@@ -102,6 +104,7 @@ func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *Route) (*Request, erro
 		LastEventID: string(header.Peek("Last-Event-Id")),
 		IfNoneMatch: string(header.Peek("If-None-Match")),
 		Accept:      string(header.Peek("Accept")),
+		byteRange:   string(header.Peek("Range")),
 		Base:        s.baseURL(string(ctx.Host()), ctx.IsTLS()),
 	}
 	if err := checkHeader(header); err != nil {
@@ -112,6 +115,10 @@ func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *Route) (*Request, erro
 	}
 	return r, r.copyURL(ctx)
 }
+
+// Raw returns the body of a request whose route is Raw. It is valid until the
+// handler returns.
+func (r *Request) Raw() []byte { return r.raw }
 
 // Held returns the context of an answer that is held: it ends when the node
 // stops serving, and not at the request's deadline.

@@ -36,6 +36,8 @@ type Route struct {
 	Once    bool            // Keeps a secret: a repeat with its Idempotency-Key is refused.
 	Large   bool            // The body may have Limits.StartBody bytes and more time to arrive.
 	Bare    bool            // The body may be left out, as if it were {}.
+	Raw     bool            // The handler reads the body itself, with Request.Raw; Body only describes it.
+	Rest    bool            // The last parameter of the path is all that follows, slashes too.
 	Local   bool            // Each node answers for itself, one without a replica too.
 
 	Query   func() any // New value to read the query into; nil for none.
@@ -45,6 +47,14 @@ type Route struct {
 
 	Handle func(*Request) (any, error)
 	params []string // Names in the path, once the server has the route.
+}
+
+// pattern returns the path as the router wants it.
+func (rt *Route) pattern() string {
+	if rt.Rest {
+		return strings.TrimSuffix(rt.Path, "}") + ":*}"
+	}
+	return rt.Path
 }
 
 // Parameters returns the names of the parameters in the path.

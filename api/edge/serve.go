@@ -33,7 +33,7 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 	for i := range s.routes {
 		rt := &s.routes[i]
 		serve := func(ctx *fasthttp.RequestCtx) { s.serve(life, ctx, rt) }
-		r.Handle(rt.Method, rt.Path, serve)
+		r.Handle(rt.Method, rt.pattern(), serve)
 	}
 	return func(ctx *fasthttp.RequestCtx) {
 		trimSlash(ctx)
@@ -144,7 +144,7 @@ func (r *Request) decode() error {
 		r.Query = r.route.Query()
 		wire.DecodeQuery(r.args, r.Query, faults)
 	}
-	if r.route.Body != nil {
+	if r.route.Body != nil && !r.route.Raw {
 		r.Body = r.route.Body()
 		raw := r.raw
 		if len(raw) == 0 && r.route.Bare {

@@ -66,7 +66,7 @@ func (c *Core) AwaitTurn(r *Request) error {
 // awaitDecode waits until the request's body may be decoded, if it is large. Its
 // turn ends with the answer, because the handler uses what is decoded.
 func (c *Core) awaitDecode(r *Request) error {
-	if len(r.raw) <= largeBody {
+	if len(r.raw) <= largeBody || r.route.Raw && r.route.Body == nil {
 		return nil
 	}
 	return c.await(r, c.turns.decodes, r.Caller.Actor.Org.String(), errManyBodies)

@@ -27,6 +27,9 @@ type binder struct {
 // required reports whether the field must be there.
 func (b binder) required() bool { return b.tag.Get("required") == "true" }
 
+// refusesNull reports whether null is no way to leave the field out.
+func (b binder) refusesNull() bool { return b.required() || b.tag.Get("nonnull") == "true" }
+
 // input returns raw for a fault, unless the field holds a secret.
 func (b binder) input(raw json.RawMessage) json.RawMessage {
 	if b.tag.Get("secret") == "true" {

@@ -311,7 +311,7 @@ func bindStruct(fields map[string]json.RawMessage, v reflect.Value, f *Faults, l
 		b := binder{tag: field.Tag, faults: f, loc: append(slices.Clip(loc), name)}
 		raw, present := fields[name]
 		switch {
-		case present && (string(raw) != "null" || b.required()):
+		case present && (string(raw) != "null" || b.refusesNull()):
 			b.set(v.Field(i), raw)
 		case b.required():
 			f.add(typeMissing, nil, b.loc)

@@ -35,7 +35,8 @@ func TestDecodeDefaults(t *testing.T) {
 	want := wire.PythonStart{
 		Start: wire.Start{
 			Timeout: 60, Priority: 50, Network: "egress", DisconnectGrace: 600, Space: wire.Space{Scratch: "disk"},
-		}, Code: "1",
+		},
+		Program: wire.Program{Code: "1", Input: []byte{}},
 	}
 	if !reflect.DeepEqual(*in, want) {
 		t.Errorf("defaults are %+v, want %+v", *in, want)

@@ -48,6 +48,7 @@ type ExecutionSummary struct {
 	JobStart          *compute.Instant     `json:"job_start" doc:"As start_time."`
 	JobEnd            *compute.Instant     `json:"job_end" doc:"As end_time."`
 	FileName          *string              `json:"file_name"`
+	Name              *string              `json:"name" doc:"What people call it."`
 	ErrorsDocker      *string              `json:"errors_docker"`
 	ParentExecutionID *compute.ExecutionID `json:"parent_execution_id"`
 	JobType           *string              `json:"job_type"`
@@ -84,20 +85,25 @@ type GPUShare struct {
 type Execution struct {
 	ExecutionSummary
 
-	Stdout          string    `json:"stdout" doc:"The last 1 MiB."`
-	Stderr          string    `json:"stderr" doc:"The last 1 MiB."`
-	CombinedOutput  string    `json:"combined_output" doc:"The last 1 MiB, in the order in which it was written."`
-	OutputTruncated bool      `json:"output_truncated" doc:"Whether there was more output than is shown."`
-	ReturnCode      *int      `json:"return_code" doc:"Exit code of the code, 128+n for signal n; null while there is none."`
-	Code            string    `json:"code"`
-	KernelState     *string   `json:"kernel_state"`
-	InstallLog      *string   `json:"install_log"`
-	InstallCode     *int      `json:"install_return_code"`
-	Errors          []string  `json:"errors" doc:"Why it did not complete; empty otherwise."`
-	Warnings        []string  `json:"warnings"`
-	PendingReason   *string   `json:"pending_reason" doc:"Typed reason why it waits."`
-	Attempts        []Attempt `json:"attempts" doc:"Oldest first."`
-	Outputs         []string  `json:"outputs" doc:"Files that it left; none in this version."`
+	Stdout          string            `json:"stdout" doc:"The last 1 MiB."`
+	Stderr          string            `json:"stderr" doc:"The last 1 MiB."`
+	CombinedOutput  string            `json:"combined_output" doc:"The last 1 MiB, in the order in which it was written."`
+	OutputTruncated bool              `json:"output_truncated" doc:"Whether there was more output than is shown."`
+	ReturnCode      *int              `json:"return_code" doc:"Exit code of the code, 128+n for signal n; null while there is none."`
+	Code            string            `json:"code" doc:"Python source; empty if a module, a command or a script is executed."`
+	Module          *string           `json:"module"`
+	Command         []string          `json:"command"`
+	Script          *string           `json:"script"`
+	Args            []string          `json:"args"`
+	KernelState     *string           `json:"kernel_state"`
+	InstallLog      *string           `json:"install_log"`
+	InstallCode     *int              `json:"install_return_code"`
+	Errors          []string          `json:"errors" doc:"Why it did not complete; empty otherwise."`
+	Warnings        []string          `json:"warnings"`
+	PendingReason   *string           `json:"pending_reason" doc:"Typed reason why it waits."`
+	Attempts        []Attempt         `json:"attempts" doc:"Oldest first."`
+	BundleID        *compute.BundleID `json:"bundle_id" doc:"The uploaded bundle whose files it got; it may have expired since."`
+	Outputs         []Output          `json:"outputs" doc:"Files that it left in the directory outputs of its work directory, the first 1000 by name; kept for 30 days."`
 
 	Timeout         int              `json:"timeout" doc:"Seconds."`
 	Priority        int              `json:"priority"`

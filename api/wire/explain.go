@@ -11,6 +11,7 @@ type ExplainQuery struct {
 // Explanation answers GET /execution/{id}/explain.
 type Explanation struct {
 	ExecutionID compute.ExecutionID `json:"execution_id"`
+	Name        *string             `json:"name"`
 	Status      compute.Status      `json:"status"`
 	Reason      *string             `json:"reason" doc:"Typed reason why it waits, or why it ended so."`
 	Retries     int                 `json:"retries" doc:"Retries after system failures so far."`

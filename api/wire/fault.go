@@ -78,6 +78,17 @@ func shortNames(loc []any) []any {
 	return loc
 }
 
+// has reports whether one of these fields of the body has a fault.
+func (f *Faults) has(fields ...string) bool {
+	return slices.ContainsFunc(f.Detail, func(fault Fault) bool {
+		if len(fault.Loc) < 2 {
+			return false
+		}
+		name, ok := fault.Loc[1].(string)
+		return ok && slices.Contains(fields, name)
+	})
+}
+
 // Value records that the value at loc breaks a rule that has no type of its
 // own.
 func (f *Faults) Value(msg string, loc ...any) {

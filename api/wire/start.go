@@ -2,6 +2,7 @@
 package wire
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -19,7 +20,6 @@ import (
 const (
 	maxFileName    = 255 // Bytes, as file systems have it.
 	maxImportFiles = 1000
-	maxImportPath  = 512 // Bytes.
 	maxCallbackURL = 2048
 	maxVariable    = 128<<10 - 1 // Bytes of NAME=value: the kernel's limit, less the NUL.
 	maxVariables   = 1 << 20     // Bytes of all variables: half of the kernel's usual limit for them and the arguments.
@@ -27,6 +27,7 @@ const (
 
 // Start holds the fields that all start bodies have.
 type Start struct {
+	Name          string            `json:"name" maxlen:"64" pattern:"^[A-Za-z0-9][A-Za-z0-9_.-]*$" doc:"What people call it; need not be unique."`
 	ExecutionType *string           `json:"execution_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Hardware profile, as /machine-types lists them; cpu when absent."`
 	MachineType   *string           `json:"machine_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Synonym of execution_type."`
 	MinVRAMGB     int               `json:"min_vram_gb" default:"0" min:"0" max:"1048576" doc:"Least memory of each GPU or share that it gets, in GiB, as the maker names it: a card of 24 GB counts as 24 though it reports less. Of a GPU selection: only types with as much are tried."`
@@ -44,11 +45,26 @@ type Start struct {
 	DisconnectGrace int `json:"disconnect_grace" default:"600" min:"0" max:"86400" doc:"Seconds that the execution keeps running while its node is partitioned."`
 }
 
+// Program is what a start body executes: exactly one of code, module, command
+// and script.
+type Program struct {
+	Code     string   `json:"code" nonnull:"true" minlen:"1" maxlen:"1048576" secret:"true" doc:"Python source. Exactly one of code, module, command and script is given."`
+	Module   string   `json:"module" maxlen:"255" pattern:"^[A-Za-z0-9_][A-Za-z0-9_.-]*$" doc:"Python module to execute in place of code, as python -m does: of the bundle or installed on the node."`
+	Command  []string `json:"command" maxitems:"1000" maxlen:"131071" secret:"true" doc:"Program and arguments in place of code, without a shell; the program is found by PATH, or is a path from the work directory."`
+	Script   string   `json:"script" minlen:"1" maxlen:"512" doc:"Path of a Python file of the bundle to execute in place of code."`
+	Args     []string `json:"args" maxitems:"1000" maxlen:"131071" secret:"true" doc:"Arguments of code, module or script: sys.argv[1:]. Arguments have at most 262144 bytes together."`
+	Stdin    string   `json:"stdin" maxlen:"1048576" secret:"true" doc:"Text of standard input; at most 1 MiB. Larger input belongs in a file of the bundle."`
+	StdinRaw string   `json:"stdin_base64" maxlen:"1398104" secret:"true" doc:"The same in base64, for what is not UTF-8 text."`
+	Bundle   string   `json:"bundle_id" maxlen:"36" doc:"An uploaded bundle, as POST /bundles makes it: its files are put into the work directory."`
+
+	Input []byte `json:"-"` // Of stdin or stdin_base64, read by Check.
+}
+
 // PythonStart is the body of POST /execution/streaming/start.
 type PythonStart struct {
 	Start
+	Program
 
-	Code         string   `json:"code" required:"true" minlen:"1" maxlen:"1048576" secret:"true" doc:"Python source."`
 	NBCode       int      `json:"nbcode" default:"0" min:"0" doc:"0 for a script. Cells are not available in this version."`
 	Requirements string   `json:"requirements_content" maxlen:"1048576" doc:"Requirements in the format of pip: packages of the index that the operator configured, which are installed before the code starts. Lines with options, URLs, repositories, paths and editable packages are refused."`
 	PriorImports []string `json:"prior_imports" maxitems:"1000" maxlen:"1000" doc:"Import statements that are executed before the code."`
@@ -171,12 +187,84 @@ func checkCallbackURL(f *Faults, text string, i int) {
 // Check holds the rules that tags cannot say, and reads the import files.
 func (s *PythonStart) Check(f *Faults) {
 	s.Start.Check(f)
+	s.Program.Check(f)
+	if len(s.PriorImports) > 0 && s.Code == "" {
+		f.Value("prior_imports belong to code", "body", "prior_imports")
+	}
 	for _, fault := range compute.CheckRequirements(s.Requirements) {
 		f.Value(fmt.Sprintf("line %d: %s", fault.Line, fault.Why), "body", "requirements_content")
 	}
 	if strings.TrimSpace(s.ImportFiles) != "" {
 		s.Files = importFiles(s.ImportFiles, f)
 		s.ImportFiles = "" // It may be large, and Files has it.
+	}
+}
+
+// Check holds the rules that tags cannot say, and reads the input.
+func (c *Program) Check(f *Faults) {
+	given := 0
+	for _, is := range []bool{c.Code != "", c.Module != "", len(c.Command) > 0, c.Script != ""} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given == 0 && !f.has("code", "module", "command", "script"):
+		f.add(typeMissing, nil, []any{"body", "code"})
+	case given > 1:
+		f.Value("exactly one of code, module, command and script is given", "body", "code")
+	case len(c.Command) > 0 && len(c.Args) > 0:
+		f.Value("the arguments of a command are in command", "body", "args")
+	case len(c.Command) > 0 && c.Command[0] == "":
+		f.Value("the program of a command has a name", "body", "command", 0)
+	}
+	if c.Script != "" {
+		if why := compute.BadPath(c.Script); why != "" {
+			f.Value(why, "body", "script")
+		}
+		if c.Bundle == "" {
+			f.Value("script names a file of a bundle: give bundle_id too", "body", "script")
+		}
+	}
+	checkArguments(c.Command, f, "command")
+	checkArguments(c.Args, f, "args")
+	c.readInput(f)
+}
+
+// readInput sets Input.
+func (c *Program) readInput(f *Faults) {
+	c.Input = []byte(c.Stdin)
+	if c.StdinRaw != "" {
+		data, err := base64.StdEncoding.DecodeString(c.StdinRaw)
+		if err != nil {
+			f.Value("not base64", "body", "stdin_base64")
+		}
+		if c.Stdin != "" {
+			f.Value("stdin and stdin_base64 exclude each other", "body", "stdin_base64")
+		}
+		c.Input = data
+	}
+	if len(c.Input) > compute.MaxStdin {
+		f.Value(fmt.Sprintf("standard input has at most %d bytes: put more into a file of a bundle", compute.MaxStdin),
+			"body", "stdin")
+	}
+	c.Stdin, c.StdinRaw = "", "" // They may be large, and Input has them.
+}
+
+// checkArguments records what is wrong with the arguments of a field.
+func checkArguments(args []string, f *Faults, field string) {
+	total := 0
+	for i, arg := range args {
+		total += len(arg) + 1
+		switch {
+		case strings.ContainsRune(arg, 0):
+			f.Value("an argument has no NUL character", "body", field, i)
+		case len(arg) > maxVariable:
+			f.Value(fmt.Sprintf("an argument has at most %d bytes", maxVariable), "body", field, i)
+		}
+	}
+	if total > compute.MaxArguments {
+		f.Value(fmt.Sprintf("the arguments have at most %d bytes together", compute.MaxArguments), "body", field)
 	}
 }
 
@@ -221,21 +309,11 @@ func importFiles(text string, f *Faults) map[string]string {
 // badPath says why name cannot be the path of an import file beside the
 // others, "" when it can.
 func badPath(name string, others map[string]json.RawMessage) string {
-	switch {
-	case name == "" || len(name) > maxImportPath:
-		return "a path has 1 to 512 bytes"
-	case hasControl(name) || strings.Contains(name, `\`):
-		return "a path has no control characters and no backslash"
-	case strings.Count(name, "/") >= compute.MaxPathDepth:
-		return fmt.Sprintf("a path has at most %d parts", compute.MaxPathDepth)
-	case path.IsAbs(name) || name != path.Clean(name) || name == "." || name == ".." ||
-		strings.HasPrefix(name, "../"):
-		return "a path is relative, without '.' and '..'"
+	if why := compute.BadPath(name); why != "" {
+		return why
 	}
-	for part := range strings.SplitSeq(name, "/") {
-		if len(part) > maxFileName {
-			return "a part of a path has at most 255 bytes"
-		}
+	if strings.Contains(name, `\`) {
+		return "a path has no control characters and no backslash"
 	}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if _, ok := others[dir]; ok {

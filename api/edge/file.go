@@ -1,0 +1,131 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"berth/compute"
+)
+
+// Limits of files that are sent. Each holds a chunk in memory.
+const (
+	maxFiles   = 32
+	filesShare = 4 // The part of them that one organization may have: a quarter.
+)
+
+// File is an answer that is a file of known size, sent as it is read.
+type File struct {
+	Name string // A path; its last part is what a browser saves.
+	Size int64
+	// Copy writes length bytes from an offset on. Its context ends with the
+	// answer, which is after the handler has returned.
+	Copy func(ctx context.Context, w io.Writer, from, length int64) error
+}
+
+// file sends a file, or the part of it that the client asks for. The length is
+// said first, so that a cut answer shows.
+func (s *Server) file(ctx *fasthttp.RequestCtx, r *Request, f File) error {
+	from, length, part, err := rangeOf(r.byteRange, f.Size)
+	if err != nil {
+		ctx.Response.Header.Set("Content-Range", "bytes */"+strconv.FormatInt(f.Size, 10))
+		return err
+	}
+	owner := r.Caller.Actor.Org.String()
+	if !s.files.take(owner, 1) {
+		return errManyAnswers()
+	}
+	header := &ctx.Response.Header
+	header.Set("Accept-Ranges", "bytes")
+	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(f.Name)}))
+	if part {
+		ctx.SetStatusCode(fasthttp.StatusPartialContent)
+		header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, from+length-1, f.Size))
+	}
+	ctx.SetContentType(OctetStream)
+	within, cancel := context.WithCancel(r.life.hard)
+	read, write := io.Pipe()
+	go func() {
+		err := f.Copy(within, write, from, length)
+		if err != nil && within.Err() == nil {
+			s.log.Warn("file ended early", "err", err)
+		}
+		write.CloseWithError(err) // Nil is io.EOF.
+	}()
+	ctx.SetBodyStream(&fileReader{PipeReader: read, conn: ctx.Conn(), end: func() {
+		cancel()
+		s.files.give(owner, 1)
+	}}, int(length))
+	return nil
+}
+
+// fileReader gives the client the usual time for each piece.
+type fileReader struct {
+	*io.PipeReader
+
+	conn net.Conn
+	end  func()
+}
+
+// Read implements io.Reader.
+func (f *fileReader) Read(p []byte) (int, error) {
+	n, err := f.PipeReader.Read(p)
+	if n > 0 {
+		if err := f.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (f *fileReader) Close() error {
+	f.end()
+	return f.PipeReader.Close()
+}
+
+// rangeOf returns the part of a file of a size that the header Range asks for. A
+// header with several ranges, or in another unit, asks for the whole file.
+func rangeOf(header string, size int64) (from, length int64, part bool, err error) {
+	spec, ok := strings.CutPrefix(header, "bytes=")
+	first, last, pair := strings.Cut(strings.TrimSpace(spec), "-")
+	if !ok || !pair || strings.Contains(spec, ",") {
+		return 0, size, false, nil
+	}
+	outside := compute.Errorf(compute.CodeInvalid, "The file has %d bytes: the range asked for is not in it.", size).
+		Named("range_not_satisfiable")
+	if first == "" { // The last bytes.
+		n, err := strconv.ParseInt(last, 10, 64)
+		if err != nil {
+			return 0, size, false, nil //nolint:nilerr // Not a range.
+		}
+		if n <= 0 || size == 0 {
+			return 0, 0, false, outside
+		}
+		n = min(n, size)
+		return size - n, n, true, nil
+	}
+	from, err = strconv.ParseInt(first, 10, 64)
+	if err != nil || from < 0 {
+		return 0, size, false, nil //nolint:nilerr // Not a range.
+	}
+	to := size - 1
+	if last != "" {
+		if to, err = strconv.ParseInt(last, 10, 64); err != nil || to < from {
+			return 0, size, false, nil //nolint:nilerr // Not a range.
+		}
+		to = min(to, size-1)
+	}
+	if from >= size {
+		return 0, 0, false, outside
+	}
+	return from, to - from + 1, true, nil
+}
