@@ -57,6 +57,40 @@ func TestRunShowsOutputAndExits(t *testing.T) {
 	}
 }
 
+// TestRunSendsPrograms checks what each form of the command line sends.
+func TestRunSendsPrograms(t *testing.T) {
+	var sent map[string]any
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"POST " + clitest.APIRoot + "/execution/streaming/start": func(w http.ResponseWriter, r *http.Request) {
+			clear(sent)
+			clitest.RecordSent(t, &sent, started)(w, r)
+		},
+	})
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile("train.py", []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ stdin, args, want string }{
+		{"", "train.py -- --lr 0.1 data/", `{"args":["--lr","0.1","data/"],"code":"1","file_name":"train.py"`},
+		{"", "train.py --name x --timeout 2m", `{"code":"1","file_name":"train.py","name":"x","timeout":120`},
+		{"in", "-c 1 -- -x", `{"args":["-x"],"code":"1","stdin":"in"`},
+		{"\xff", "-m a.b -- -c 1", `{"args":["-c","1"],"module":"a.b","stdin_base64":"/w=="`},
+		{"", "--gpu a100 -- nvidia-smi -L", `{"command":["nvidia-smi","-L"],"execution_type":"gpu.a100"`},
+		{"2", "- -- x", `{"args":["x"],"code":"2"`},
+	} {
+		r := execute(t, tt.stdin, append([]string{"run", "-d"}, strings.Fields(tt.args)...)...)
+		text, err := json.Marshal(sent)
+		if err != nil || r.Code != 0 || !strings.HasPrefix(string(text), tt.want) {
+			t.Errorf("run %s sent %s (%v, %+v)\nwant %s", tt.args, text, err, r, tt.want)
+		}
+	}
+	r := execute(t, strings.Repeat("x", 1<<20+1), "run", "-c", "1")
+	if r.Code != cli.ExitUsage || !strings.Contains(r.Errors, "larger than 1 MiB (1048576 bytes): put it into a file") {
+		t.Errorf("too much input: %+v", r)
+	}
+}
+
 func TestRunDetached(t *testing.T) {
 	clitest.MustCluster(t, map[string]http.HandlerFunc{
 		"POST " + clitest.APIRoot + "/execution/streaming/start": clitest.Answer(started),
@@ -189,12 +223,14 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		{"bogus", `unknown command "bogus"`},
 		{"--bogus", "unknown flag: --bogus; see berth --help"},
-		{"run", "want either a file or -c CODE"},
+		{"run", "want one of a file, -c CODE, -m MODULE and -- COMMAND"},
 		{"run -c 1 --gpu t4 --profile cpu.4x", "--gpu and --profile mean the same"},
 		{"run /bin/true", "is not UTF-8 text"},
 		{"run /", "is a directory"},
-		{"run a.py -c 1", "want either a file or -c CODE"},
-		{"run a b", "accepts at most 1 arg"},
+		{"run a.py -c 1", "want one of a file"},
+		{"run -c 1 -m x", "want one of a file"},
+		{"run -- ", "want one of a file"},
+		{"run a b", "those of the code follow --, as in berth run a -- b"},
 		{"run /nowhere/x.py", "no such file"},
 		{"run -c 1", "no cluster: set BERTH_ADDR or --addr, or start one with berth dev"},
 		{"run -c 1 --addr http://127.0.0.1:1", "no credential: set BERTH_TOKEN or --token-file"},

@@ -52,6 +52,9 @@ func newExplain() *cobra.Command {
 func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
 	t := cli.NewTable()
 	t.AppendRow(cli.Row("execution", x.ExecutionID))
+	if x.Name != nil {
+		t.AppendRow(cli.Row("name", *x.Name))
+	}
 	t.AppendRow(cli.Row("status", x.Status))
 	if x.Reason != nil {
 		reason := *x.Reason

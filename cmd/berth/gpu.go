@@ -38,7 +38,7 @@ type recommendFlags struct {
 func newRecommend() *cobra.Command {
 	f := &recommendFlags{}
 	cmd := &cobra.Command{
-		Use:   "recommend {FILE | - | -c CODE}",
+		Use:   "recommend " + programUse,
 		Short: "Run the same code on several GPU types and recommend one",
 		Long: `Recommend runs the code on every GPU type (or on those named), shows their progress,
 and prints the seconds and credits that each took, and whether no other type is both
@@ -57,8 +57,9 @@ waits for capacity for an hour, or a minute once all others have ended.
 --max-credits is a ceiling on the whole, all types and repeats together. The
 confidence is the probability that the recommended type is really the best.
 
+` + programHelp + `
 ` + cli.ExitHelp,
-		Args: cli.Arguments(cobra.MaximumNArgs(1)),
+		Args: cli.Arguments(programArgs),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.conn.Register(cmd)
@@ -124,13 +125,16 @@ func (f *recommendFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	start, err := f.code.start(cmd, args)
+	start, tree, err := f.code.start(cmd, args)
 	if err != nil {
 		return err
 	}
 	c, err := f.conn.Client(cmd)
 	if err != nil {
 		return err
+	}
+	if start.BundleID, err = sendTree(cmd, c, tree); err != nil {
+		return unexecuted(err)
 	}
 	started, err := c.SubmitSelection(cmd.Context(), f.request(start))
 	if err != nil {

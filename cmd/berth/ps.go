@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -48,7 +49,7 @@ func (f *psFlags) run(cmd *cobra.Command) error {
 	if f.jsonOutput {
 		return cli.PrintJSON(cmd.OutOrStdout(), list)
 	}
-	t := cli.NewTable("id", "kind", "profile", "status", "why", "age", "node", "credits", "file")
+	t := cli.NewTable("id", "kind", "profile", "status", "why", "age", "node", "credits", "name")
 	now := time.Now() //nolint:forbidigo // For a person's eyes.
 	for _, e := range list {
 		node := "-"
@@ -57,7 +58,7 @@ func (f *psFlags) run(cmd *cobra.Command) error {
 		}
 		t.AppendRow(cli.Row(
 			e.ExecutionID, e.ExecutionType, e.HardwareProfile, e.Status, reasonOf(e),
-			ago(now, e.CreatedAt.Time()), node, cli.OrNone(e.Billed), cli.OrNone(e.FileName),
+			ago(now, e.CreatedAt.Time()), node, cli.OrNone(e.Billed), cli.OrNone(cmp.Or(e.Name, e.FileName)),
 		))
 	}
 	return cli.PrintTable(cmd.OutOrStdout(), t)

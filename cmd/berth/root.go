@@ -27,7 +27,7 @@ Add a machine to it:       berth admin token create, then berth node --help`,
 		&cobra.Group{ID: groupCluster, Title: "Run a cluster:"},
 	)
 	for _, cmd := range []*cobra.Command{
-		newRun(), newLogs(), newPs(), newExplain(), newAbort(), newStop(), newGPU(),
+		newRun(), newLogs(), newOutputs(), newPs(), newExplain(), newAbort(), newStop(), newGPU(),
 	} {
 		cmd.GroupID = groupClient
 		root.AddCommand(cmd)

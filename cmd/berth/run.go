@@ -15,6 +15,7 @@ import (
 
 	"berth/api/client"
 	"berth/cmd/berth/cli"
+	"berth/cmd/berth/source"
 	"berth/compute"
 )
 
@@ -42,14 +43,21 @@ type runFlags struct {
 func newRun() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
-		Use:   "run {FILE | - | -c CODE}",
-		Short: "Run Python code on the cluster and show its output",
-		Long: `Run sends Python code to the cluster and shows its live output, standard output and
-standard error apart. Ctrl-C ends only this command: the execution continues, and the
-commands that follow or stop it are printed.
+		Use:   "run " + programUse,
+		Short: "Run code on the cluster and show its output",
+		Long: `Run sends Python code, or a command, to the cluster and shows its live output,
+standard output and standard error apart. Ctrl-C ends only this command: the execution
+continues, and the commands that follow or stop it are printed.
 
+` + programHelp + `
 ` + cli.ExitHelp,
-		Args: cli.Arguments(cobra.MaximumNArgs(1)),
+		Example: `  berth run train.py -- --lr 0.1 data/
+  berth run --gpu a100 -m package.train -- --epochs 3
+  berth run --dir . src/train.py
+  berth run --dir . --gpu h100 -- ./run.sh
+  berth run -- nvidia-smi
+  berth run -c 'import sys; print(sys.stdin.read())' < notes.txt`,
+		Args: cli.Arguments(programArgs),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.conn.Register(cmd)
@@ -64,7 +72,7 @@ commands that follow or stop it are printed.
 }
 
 func (f *runFlags) run(cmd *cobra.Command, args []string) error {
-	start, err := f.code.start(cmd, args)
+	start, tree, err := f.code.start(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -74,6 +82,9 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	c, err := f.conn.Client(cmd)
 	if err != nil {
 		return err
+	}
+	if start.BundleID, err = sendTree(cmd, c, tree); err != nil {
+		return unexecuted(err)
 	}
 	started, err := c.Submit(cmd.Context(), start)
 	if err != nil {
@@ -120,6 +131,9 @@ func (f *runFlags) hardware() (string, error) {
 // codeFlags are the flags of commands that send code.
 type codeFlags struct {
 	code       string
+	module     string
+	name       string
+	dir        string
 	timeout    time.Duration
 	env        []string
 	files      []string
@@ -134,6 +148,9 @@ type codeFlags struct {
 func (f *codeFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.code, "code", "c", "", "Python `code`, instead of a file")
+	flags.StringVarP(&f.module, "module", "m", "", "Python `module` to execute, instead of a file")
+	flags.StringVar(&f.dir, "dir", "", "`directory` to send: the work directory of the code; see below")
+	flags.StringVar(&f.name, "name", "", "a `name` for it; need not be unique")
 	f.timeout = time.Minute
 	flags.Var((*limit)(&f.timeout), "timeout", "time limit of the execution, as in 90, 90s or 5m")
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` in its environment, or NAME for the value here; repeat")
@@ -172,25 +189,26 @@ func (l *limit) Set(text string) error {
 	return nil
 }
 
-// start returns the request that the flags and the argument describe.
-func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, error) {
-	start := client.Start{Tags: f.tags, Network: f.network, MaxRetries: f.maxRetries}
-	var err error
-	if start.Code, start.FileName, err = f.source(cmd, args); err != nil {
-		return start, err
+// start returns the request that the flags and the argument describe, and the
+// files to send before; nil for none.
+func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, *source.Tree, error) {
+	start := client.Start{Name: f.name, Tags: f.tags, Network: f.network, MaxRetries: f.maxRetries}
+	tree, err := f.program(cmd, args, &start)
+	if err != nil {
+		return start, nil, err
 	}
 	if f.timeout < time.Second || f.timeout%time.Second != 0 {
-		return start, cli.UsageErrorf("--timeout: %s is not a number of whole seconds, at least 1", f.timeout)
+		return start, nil, cli.UsageErrorf("--timeout: %s is not a number of whole seconds, at least 1", f.timeout)
 	}
 	start.Timeout = int(f.timeout.Seconds())
 	if start.Env, err = f.variables(); err != nil {
-		return start, err
+		return start, nil, err
 	}
 	if start.ImportFiles, err = f.imports(); err != nil {
-		return start, err
+		return start, nil, err
 	}
 	if start.MinVRAMGB, err = parseGiB(f.minVRAM); err != nil {
-		return start, err
+		return start, nil, err
 	}
 	if cmd.Flags().Changed("priority") {
 		start.Priority = &f.priority
@@ -198,11 +216,11 @@ func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, erro
 	if f.maxCredits != "" {
 		ceiling, err := compute.ParseCredits(f.maxCredits)
 		if err != nil {
-			return start, cli.UsageErrorf("--max-credits: %w", err)
+			return start, nil, cli.UsageErrorf("--max-credits: %w", err)
 		}
 		start.MaxCredits = &ceiling
 	}
-	return start, nil
+	return start, tree, nil
 }
 
 // maxVRAM is the most GPU memory that can be asked for, in GiB.
@@ -219,22 +237,6 @@ func parseGiB(text string) (int, error) {
 		return 0, cli.UsageErrorf("--min-vram: %q is not a number of gigabytes such as 24g", text)
 	}
 	return n, nil
-}
-
-// source returns the code and the name of its file.
-func (f *codeFlags) source(cmd *cobra.Command, args []string) (code, name string, err error) {
-	given := cmd.Flags().Changed("code")
-	switch {
-	case given == (len(args) == 1):
-		return "", "", cli.UsageErrorf("want either a file or -c CODE; see %s --help", cmd.CommandPath())
-	case given:
-		return f.code, "", nil
-	case args[0] == "-":
-		code, err = cli.ReadLimited(cmd.InOrStdin(), "standard input", maxCodeBytes)
-		return code, "", err
-	}
-	code, err = cli.ReadFile(args[0], maxCodeBytes)
-	return code, filepath.Base(args[0]), err
 }
 
 // variables returns the environment variables of --env.
