@@ -88,6 +88,7 @@ var rules = []rule{
 	{"cmd/berth/cli", []string{"api/client", "cmd/berth/dev"}, "commands share a few lines about flags and printing, and know the cluster through its client"},
 	{"cmd/berth/source", []string{"api/client", "api/wire", "compute"}, "a directory is read and sent without knowing flags"},
 	{"cmd/berth/clitest", []string{"cmd/berth/cli"}, "tests execute command lines as users do"},
+	{"cmd/berth/contexts", nil, "the file of contexts knows no command and makes no request"},
 	{"cmd/berth/dev", []string{"api/client", "api/wire", "compute", "examples", "gpu", "loop", "node/config", "node/executor"}, "it starts node processes, reads the same GPU lists and settings as they do, and removes what killed ones left"},
 	{"testsize", nil, "tests of every package choose their size by it"},
 	{"examples", nil, "programs for executions, not for nodes"},

@@ -1,6 +1,10 @@
 package api
 
-import "berth/compute"
+import (
+	"errors"
+
+	"berth/compute"
+)
 
 // errNotAvailable refuses a field that a later version will support.
 func errNotAvailable(what string) error {
@@ -16,4 +20,12 @@ func errSecretGone(what, id string) error {
 	return compute.Errorf(compute.CodeConflict,
 		"An earlier request with this Idempotency-Key has made the %s; its secret is shown once.%s", what, id).
 		Named("secret_not_kept")
+}
+
+// detailOf returns the stable name of a refusal, "" for other errors.
+func detailOf(err error) string {
+	if e, ok := errors.AsType[*compute.Error](err); ok {
+		return e.Detail
+	}
+	return ""
 }

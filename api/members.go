@@ -1,8 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
-	"time"
+	"slices"
 
 	"berth/api/edge"
 	"berth/api/wire"
@@ -10,90 +11,101 @@ import (
 	"berth/fsm"
 )
 
-// members serves join tokens and users, to operators.
+// members serves the members of an organization.
 type members struct {
 	*core
 }
 
 // routes returns the routes of the group.
 func (g *members) routes() []edge.Route {
+	const members = root + "/orgs/{slug}/members"
 	return []edge.Route{
 		{
-			Method: http.MethodPost, Path: root + "/admin/join-tokens", Need: edge.NeedOperator, Once: true,
-			Summary: "Create a join token for nodes. It is shown this once.",
-			Body:    of[wire.NewJoinToken](), Reply: of[wire.JoinToken](), Handle: g.createJoinToken,
+			Method: http.MethodGet, Path: members, Tag: "Organizations", Need: edge.NeedOrg,
+			Role:    compute.RoleFor(compute.ActUse),
+			Summary: "The members of an organization, the first one first.",
+			Reply:   of[[]wire.Member](), Handle: g.listMembers,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/admin/users", Need: edge.NeedOperator,
-			Summary: "Create a user with an organization of its own.",
-			Body:    of[wire.NewUser](), Reply: of[wire.User](), Handle: g.createUser,
+			Method: http.MethodPatch, Path: members + "/{user_id}", Tag: "Organizations", Need: edge.NeedOrg,
+			Role:    compute.RoleFor(compute.ActSetRole),
+			Summary: "Change the role of a member. An organization keeps at least one owner.",
+			Body:    of[wire.MemberChange](), Reply: of[wire.Member](), Handle: g.changeMember,
+		},
+		{
+			Method: http.MethodDelete, Path: members + "/{user_id}", Tag: "Organizations", Need: edge.NeedOrg,
+			Role: compute.RoleFor(compute.ActUse),
+			Summary: "Remove a member, whose API keys of the organization are deleted. Admins remove members, " +
+				"owners everybody, and everybody may leave.",
+			Reply: of[wire.Message](), Handle: g.removeMember,
 		},
 	}
 }
 
-// createJoinToken makes a token with which nodes join. Its text is in this
-// answer and nowhere else.
-func (g *members) createJoinToken(r *edge.Request) (any, error) {
-	in := r.Body.(*wire.NewJoinToken)
-	role := compute.RoleServer
-	if in.Role == compute.RoleWorker.String() {
-		role = compute.RoleWorker
+// memberOf returns a member as the others see one.
+func memberOf(view *fsm.View, m *compute.Membership) wire.Member {
+	out := wire.Member{UserID: m.User, Role: m.Role, JoinedAt: m.JoinedAt}
+	if u, ok := view.User(m.User); ok {
+		out.Email, out.FullName = u.Email, orNull(u.FullName)
 	}
-	text, record, err := g.cfg.NewJoinToken(role, time.Duration(in.TTL)*time.Second, in.Uses)
-	if err != nil {
-		return nil, err
-	}
-	result, err := g.ProposeAndSee(r, fsm.CreateJoinToken{Op: g.Op(r), Actor: r.Caller.Actor, Token: record})
-	if err != nil {
-		return nil, err
-	}
-	if result.Repeat && !knowsJoinToken(r.View, record.ID) {
-		return nil, errSecretGone("join token", "")
-	}
-	return wire.JoinToken{
-		Token: text, ID: record.ID, Role: record.Role, Uses: record.Uses, ExpiresAt: record.ExpiresAt,
-	}, nil
+	return out
 }
 
-// knowsJoinToken reports whether the state has a join token.
-func knowsJoinToken(view *fsm.View, id string) bool {
-	for t := range view.JoinTokens() {
-		if t.ID == id {
-			return true
-		}
+// listMembers answers the members of an organization.
+func (g *members) listMembers(r *edge.Request) (any, error) {
+	out := []wire.Member{}
+	for _, m := range r.View.Members(r.Caller.Actor.Org) {
+		out = append(out, memberOf(r.View, m))
 	}
-	return false
+	slices.SortStableFunc(out, func(a, b wire.Member) int { return cmp.Compare(a.JoinedAt, b.JoinedAt) })
+	return out, nil
 }
 
-// createUser makes a user with an organization of its own.
-func (g *members) createUser(r *edge.Request) (any, error) {
-	in := r.Body.(*wire.NewUser)
-	hash, err := g.Credentials.HashPassword(r, in.Password)
+// member returns the user in the path, who is a member, unless this is a repeat.
+func (g *members) member(r *edge.Request) (compute.UserID, error) {
+	id, err := compute.ParseUserID(r.Params["user_id"])
+	if err != nil {
+		return id, edge.NotFound()
+	}
+	if _, ok := r.View.Membership(r.Caller.Actor.Org, id); !ok && !r.Repeat {
+		return id, edge.NotFound()
+	}
+	return id, nil
+}
+
+// changeMember changes the role of a member.
+func (g *members) changeMember(r *edge.Request) (any, error) {
+	id, err := g.member(r)
 	if err != nil {
 		return nil, err
 	}
-	user := compute.User{
-		ID: compute.UserID{UUID: g.NewID()}, Email: in.Email, FullName: in.FullName,
-		PasswordHash: hash, Active: true, Operator: in.Operator,
+	var role compute.OrgRole
+	if err := role.UnmarshalText([]byte(r.Body.(*wire.MemberChange).Role)); err != nil {
+		return nil, err
 	}
-	org := compute.Org{
-		ID: compute.OrgID{UUID: g.NewID()}, Slug: in.OrgSlug, Name: in.OrgName, BillingEmail: in.Email,
-	}
-	if org.Name == "" {
-		org.Name = org.Slug
-	}
-	_, err = g.ProposeAndSee(r, fsm.CreateUser{Op: g.Op(r), Actor: r.Caller.Actor, User: user, Org: org})
+	org := r.Caller.Actor.Org
+	_, err = g.ProposeAndSee(r, fsm.SetMember{Op: g.Op(r), Actor: r.Caller.Actor, Org: org, User: id, Role: role})
 	if err != nil {
 		return nil, err
 	}
-	// A repeat finds the user that the first request made.
-	made, ok := r.View.UserByEmail(in.Email)
-	own, ok2 := r.View.OrgBySlug(in.OrgSlug)
-	if !ok || !ok2 {
+	m, ok := r.View.Membership(org, id)
+	if !ok {
 		return nil, edge.NotFound()
 	}
-	return wire.User{
-		UserID: made.ID, Email: made.Email, FullName: orNull(made.FullName), Operator: made.Operator,
-		OrgID: own.ID, OrgSlug: own.Slug,
-	}, nil
+	return memberOf(r.View, m), nil
+}
+
+// removeMember ends a membership.
+func (g *members) removeMember(r *edge.Request) (any, error) {
+	id, err := g.member(r)
+	if err != nil {
+		return nil, err
+	}
+	_, err = g.Propose(r, fsm.RemoveMember{
+		Op: g.Op(r), Actor: r.Caller.Actor, Org: r.Caller.Actor.Org, User: id,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return wire.Message{Message: "The member is removed."}, nil
 }

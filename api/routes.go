@@ -21,11 +21,11 @@ type group interface{ routes() []edge.Route }
 func groups(s *edge.Server, c *core) []group {
 	executions := executions{c}
 	return []group{
-		&sessions{c, s.Stranger}, &orgs{c}, &keys{c},
+		&sessions{c, s.Stranger}, &users{c}, &orgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
 		&executions, &selections{executions}, &workloads{executions}, &outputs{executions},
 		&files{executions}, &uploads{c},
 		&billing{c}, &machines{c}, &prices{c},
-		&members{c}, &nodes{c}, &limits{c}, &brakes{c}, &raft{c}, &decisions{c},
+		&joinTokens{c}, &nodes{c}, &limits{c}, &brakes{c}, &raft{c}, &decisions{c},
 		&probes{c},
 	}
 }

@@ -91,7 +91,7 @@ func (g *sessions) session(r *edge.Request, user *compute.User, family compute.U
 	}
 	return wire.Session{
 		AccessToken: access, RefreshToken: refresh, TokenType: "bearer",
-		ExpiresIn: int(g.cfg.AccessTTL / time.Second), UserID: user.ID, Email: user.Email,
+		ExpiresIn: int(g.cfg.AccessTTL / time.Second), UserID: user.ID, Email: user.Email, Temporary: user.Temporary,
 	}, nil
 }
 

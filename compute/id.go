@@ -125,3 +125,9 @@ func ParseBundleID(s string) (BundleID, error) {
 	u, err := ParseUUID(s)
 	return BundleID{u}, err
 }
+
+// ParseUserID parses a user's identifier.
+func ParseUserID(s string) (UserID, error) {
+	u, err := ParseUUID(s)
+	return UserID{u}, err
+}

@@ -54,6 +54,10 @@ func TestParseIDsByKind(t *testing.T) {
 	if err != nil || k.String() != someID {
 		t.Errorf("key: %v, %v", k, err)
 	}
+	u, err := compute.ParseUserID(someID)
+	if err != nil || u.String() != someID {
+		t.Errorf("user: %v, %v", u, err)
+	}
 	if _, err := compute.ParseNodeID("n1"); err == nil {
 		t.Error("n1 is taken for a node's id")
 	}

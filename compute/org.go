@@ -35,6 +35,38 @@ func (r *OrgRole) UnmarshalText(text []byte) error {
 	return err
 }
 
+// OrgAct is something that a member does in an organization, or to it.
+type OrgAct uint8
+
+// The acts that roles differ in.
+const (
+	ActUse           OrgAct = iota // Submit and see executions, see members and credits, leave.
+	ActManageKeys                  // Make, disable and delete keys of the organization.
+	ActRemoveMember                // Remove a member of the role member.
+	ActRemoveManager               // Remove an admin or an owner.
+	ActSetRole                     // Change the role of a member.
+)
+
+// orgActs has the weakest role that permits each act.
+var orgActs = [...]OrgRole{ //nolint:gochecknoglobals // A table.
+	ActUse:           OrgMember,
+	ActManageKeys:    OrgAdmin,
+	ActRemoveMember:  OrgAdmin,
+	ActRemoveManager: OrgOwner,
+	ActSetRole:       OrgOwner,
+}
+
+// RoleFor returns the weakest role that permits an act.
+func RoleFor(act OrgAct) OrgRole { return orgActs[act] }
+
+// ActOfRemoval returns the act of removing a member with a role.
+func ActOfRemoval(role OrgRole) OrgAct {
+	if role > OrgMember {
+		return ActRemoveManager
+	}
+	return ActRemoveMember
+}
+
 // Membership is the membership of a user in an organization.
 type Membership struct {
 	Org      OrgID   `cbor:"1,keyasint"`
@@ -54,4 +86,5 @@ type User struct {
 	Operator     bool    `cbor:"6,keyasint,omitempty"` // May use /admin.
 	TokenVersion uint64  `cbor:"7,keyasint,omitempty"` // A new version invalidates all access tokens.
 	CreatedAt    Instant `cbor:"8,keyasint"`
+	Temporary    bool    `cbor:"9,keyasint,omitempty"` // The password was made by an operator: the user is to change it.
 }

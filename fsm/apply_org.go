@@ -9,6 +9,9 @@ func (s *identity) createUser(c CreateUser) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
+	if existing, ok := s.OrgBySlug(c.Org.Slug); c.Join && ok {
+		return s.joinUser(c, existing.ID)
+	}
 	_, userKnown := s.users.Get(c.User.ID)
 	_, orgKnown := s.orgs.Get(c.Org.ID)
 	_, emailTaken := s.emails.Get(c.User.Email)

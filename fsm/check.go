@@ -3,6 +3,7 @@ package fsm
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"berth/attempt"
 	"berth/compute"
@@ -47,6 +48,7 @@ func (v checker) checkDerived() error {
 		differ("joined", &v.joined.Table, &fresh.joined.Table),
 		differ("keys of organizations", &v.orgKeys.Table, &fresh.orgKeys.Table),
 		differ("families", &v.families.Table, &fresh.families.Table),
+		differ("logins", &v.logins.Table, &fresh.logins.Table),
 		differ("expiring", &v.expiring.Table, &fresh.expiring.Table),
 		v.history.Differ("history", &fresh.history),
 		differ("live", &v.live.Table, &fresh.live.Table),
@@ -389,6 +391,11 @@ func (v checker) checkPeople() error {
 		_, user := v.users.Get(m.User)
 		if !org || !user {
 			return fmt.Errorf("membership of %s in %s: one does not exist", m.User, m.Org)
+		}
+	}
+	for o := range v.orgs.Values() {
+		if !slices.ContainsFunc(v.Members(o.ID), func(m *compute.Membership) bool { return m.Role == compute.OrgOwner }) {
+			return fmt.Errorf("organization %s has no owner", o.Slug)
 		}
 	}
 	for k := range v.keys.Values() {

@@ -73,6 +73,9 @@ func everyCommand() []fsm.Command {
 		}, Sources: []compute.BundleID{{UUID: id.UUID}}},
 		fsm.ReceiveChunks{Actor: a, Bundle: compute.BundleID{UUID: id.UUID}, Chunks: []int{0, 8}},
 		fsm.CommitUpload{Op: op, Actor: a, Bundle: compute.BundleID{UUID: id.UUID}},
+		fsm.SetUser{Op: op, Actor: a, User: a.User, Password: "h", Temporary: true, Keep: compute.UUID{9}, Disabled: new(true)},
+		fsm.SetMember{Op: op, Actor: a, Org: a.Org, User: a.User, Role: compute.OrgAdmin},
+		fsm.RemoveMember{Op: op, Actor: a, Org: a.Org, User: a.User},
 	}
 }
 

@@ -135,12 +135,45 @@ type (
 	}
 
 	// CreateUser records a user with an organization of its own, which gets
-	// the sign-up grant. The e-mail and the slug must be free.
+	// the sign-up grant. The e-mail and the slug must be free. With Join the user
+	// becomes a member of the organization that has the slug, if there is one.
 	CreateUser struct {
-		Op    Op           `cbor:"1,keyasint"`
-		Actor Actor        `cbor:"2,keyasint"` // Root or an operator.
-		User  compute.User `cbor:"3,keyasint"`
-		Org   compute.Org  `cbor:"4,keyasint"`
+		Op    Op              `cbor:"1,keyasint"`
+		Actor Actor           `cbor:"2,keyasint"` // Root or an operator.
+		User  compute.User    `cbor:"3,keyasint"`
+		Org   compute.Org     `cbor:"4,keyasint"`
+		Join  bool            `cbor:"5,keyasint,omitempty"`
+		Role  compute.OrgRole `cbor:"6,keyasint,omitempty"` // In an organization that exists.
+	}
+
+	// SetUser gives a user a new password, which ends the user's logins, or
+	// disables or enables the user. Users change their own password only.
+	SetUser struct {
+		Op        Op             `cbor:"1,keyasint"`
+		Actor     Actor          `cbor:"2,keyasint"`
+		User      compute.UserID `cbor:"3,keyasint"`
+		Password  string         `cbor:"4,keyasint,omitempty"` // Its hash; "" leaves the password.
+		Temporary bool           `cbor:"5,keyasint,omitempty"` // The password is to be changed by the user.
+		Keep      compute.UUID   `cbor:"6,keyasint,omitzero"`  // The login that goes on, by its family.
+		Disabled  *bool          `cbor:"7,keyasint,omitempty"` // Nil leaves it.
+	}
+
+	// SetMember changes the role of a member. An operator may also add a user.
+	SetMember struct {
+		Op    Op              `cbor:"1,keyasint"`
+		Actor Actor           `cbor:"2,keyasint"`
+		Org   compute.OrgID   `cbor:"3,keyasint"`
+		User  compute.UserID  `cbor:"4,keyasint"`
+		Role  compute.OrgRole `cbor:"5,keyasint,omitempty"`
+	}
+
+	// RemoveMember ends a membership, and deletes the keys that act as the member
+	// in the organization.
+	RemoveMember struct {
+		Op    Op             `cbor:"1,keyasint"`
+		Actor Actor          `cbor:"2,keyasint"`
+		Org   compute.OrgID  `cbor:"3,keyasint"`
+		User  compute.UserID `cbor:"4,keyasint"`
 	}
 
 	// CreateKey records an API key of an organization.

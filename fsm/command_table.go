@@ -61,7 +61,8 @@ func commandRows() []*row {
 		}.row(),
 		command[CreateUser]{
 			number: 10, since: formatFirst, apply: (*state).createUser,
-			op: func(c CreateUser) Op { return c.Op },
+			op:   func(c CreateUser) Op { return c.Op },
+			uses: func(c CreateUser) uint64 { return formatIf(c.Join || c.User.Temporary, formatLab) },
 		}.row(),
 		command[CreateKey]{
 			number: 11, since: formatFirst, apply: (*state).createKey,
@@ -195,6 +196,18 @@ func commandRows() []*row {
 		command[CommitUpload]{
 			number: 42, since: formatLab, apply: (*state).commitUpload,
 			op: func(c CommitUpload) Op { return c.Op },
+		}.row(),
+		command[SetUser]{
+			number: 43, since: formatLab, onFullDisk: true, apply: (*state).setUser,
+			op: func(c SetUser) Op { return c.Op },
+		}.row(),
+		command[SetMember]{
+			number: 44, since: formatLab, apply: (*state).setMember,
+			op: func(c SetMember) Op { return c.Op },
+		}.row(),
+		command[RemoveMember]{
+			number: 45, since: formatLab, onFullDisk: true, apply: (*state).removeMember,
+			op: func(c RemoveMember) Op { return c.Op },
 		}.row(),
 	}
 }

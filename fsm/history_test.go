@@ -341,9 +341,11 @@ func (h *historian) peopleThing() {
 	op.Org = a.Org
 	name := fmt.Sprint("name ", h.rng.IntN(30))
 	keys := h.view().Keys(a.Org)
-	switch h.rng.IntN(10) {
+	switch h.rng.IntN(12) {
 	case 8, 9:
 		h.quotaThing(a, op)
+	case 10, 11:
+		h.memberThing(a, op)
 	case 0:
 		h.send(fsm.Grant{Op: op, Actor: h.root, Org: a.Org, Amount: compute.Credits(h.rng.IntN(1e6))})
 	case 1:
@@ -371,6 +373,23 @@ func (h *historian) peopleThing() {
 		if len(keys) > 2 {
 			h.send(fsm.DeleteKey{Op: op, Actor: a, Key: keys[1].ID})
 		}
+	}
+}
+
+// memberThing changes users and memberships.
+func (h *historian) memberThing(a fsm.Actor, op fsm.Op) {
+	user := pick(h, h.ada.User, h.other.User)
+	role := compute.OrgRole(h.rng.IntN(3))
+	by := pick(h, a, h.root)
+	switch h.rng.IntN(5) {
+	case 0:
+		h.send(fsm.SetUser{Op: op, Actor: by, User: user, Password: "hash", Temporary: h.chance(2)})
+	case 1:
+		h.send(fsm.SetUser{Op: op, Actor: h.root, User: h.other.User, Disabled: new(h.chance(3))})
+	case 2, 3:
+		h.send(fsm.SetMember{Op: op, Actor: by, Org: a.Org, User: user, Role: role})
+	case 4:
+		h.send(fsm.RemoveMember{Op: op, Actor: by, Org: a.Org, User: user})
 	}
 }
 

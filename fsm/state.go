@@ -58,6 +58,7 @@ type (
 		joined   store.Index[pair, compute.Membership] // By user, organization.
 		orgKeys  store.Index[pair, compute.Key]        // By organization, key.
 		families store.Index[family, refreshToken]
+		logins   store.Index[family, refreshToken] // Tokens that are neither spent nor revoked, by user.
 		expiring store.Index[timeKey, refreshToken]
 	}
 
@@ -293,6 +294,9 @@ func (v *View) makeIndexes() {
 	v.families = store.NewIndex(byFamily, func(t *refreshToken) family {
 		return family{t.Token.Family, t.Token.Hash}
 	}, always[refreshToken])
+	v.logins = store.NewIndex(byFamily, func(t *refreshToken) family {
+		return family{t.Token.User.UUID, t.Token.Hash}
+	}, func(t *refreshToken) bool { return !t.Token.Spent && !t.Token.Revoked })
 	v.expiring = store.NewIndex(byTimeKey,
 		func(t *refreshToken) timeKey { return timeKey{t.Token.ExpiresAt, t.Token.Hash} },
 		always[refreshToken])
@@ -379,7 +383,7 @@ func (v *View) shareables() []store.Shareable {
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
 		&v.tallies, &v.archives, &v.archivePlaces, &v.archiveBlobs, &v.archivedTotals,
-		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families,
+		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families, &v.logins,
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pendingSelections, &v.runningSelections, &v.growing,
 		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,
 		&v.uploads, &v.orgUploads, &v.expiringUploads, &v.outputs,
@@ -509,6 +513,12 @@ func (v *identityTables) putUser(u *compute.User) {
 
 func (v *identityTables) putMembership(m *compute.Membership) { v.joined.Update(v.members.Put(m), m) }
 
+func (v *identityTables) dropMembership(org compute.OrgID, user compute.UserID) {
+	if old := v.members.Drop(pair{org.UUID, user.UUID}); old != nil {
+		v.joined.Update(old, nil)
+	}
+}
+
 func (v *identityTables) putKey(k *compute.Key) {
 	old := v.keys.Put(k)
 	if old != nil {
@@ -528,12 +538,14 @@ func (s *identity) dropKey(id compute.KeyID) {
 func (v *identityTables) putRefresh(t *refreshToken) {
 	old := v.refresh.Put(t)
 	v.families.Update(old, t)
+	v.logins.Update(old, t)
 	v.expiring.Update(old, t)
 }
 
 func (v *identityTables) dropRefresh(h compute.Hash) {
 	if old := v.refresh.Drop(h); old != nil {
 		v.families.Update(old, nil)
+		v.logins.Update(old, nil)
 		v.expiring.Update(old, nil)
 	}
 }

@@ -26,6 +26,17 @@ func (v *identityTables) Orgs() iter.Seq[*compute.Org] { return v.orgs.Values() 
 // User returns the user id.
 func (v *identityTables) User(id compute.UserID) (*compute.User, bool) { return v.users.Get(id) }
 
+// UsersAfter yields the users behind an identifier, in the order of identifiers.
+func (v *identityTables) UsersAfter(id compute.UserID) iter.Seq[*compute.User] {
+	return func(yield func(*compute.User) bool) {
+		for k, u := range v.users.From(id) {
+			if k != id && !yield(u) {
+				return
+			}
+		}
+	}
+}
+
 // UserByEmail returns the user with an e-mail address in lower case.
 func (v *identityTables) UserByEmail(email string) (*compute.User, bool) {
 	id, ok := v.emails.Get(email)

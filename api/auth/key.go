@@ -43,6 +43,31 @@ func NewAPIKey(random io.Reader) (APIKey, error) {
 	return keyOf(text + keyChecksum(text)), nil
 }
 
+// Of passwords that are made for a user: groups of letters and digits that people
+// can read to each other, of 31 kinds: 99 bits.
+const (
+	passwordChars  = "abcdefghjkmnpqrstuvwxyz23456789"
+	passwordGroups = 4
+	passwordGroup  = 5
+)
+
+// NewPassword returns a password that nobody can guess.
+func NewPassword(random io.Reader) (string, error) {
+	digits, err := randomBase62(random, passwordGroups*passwordGroup)
+	if err != nil {
+		return "", fmt.Errorf("make password: %w", err)
+	}
+	var text strings.Builder
+	for i := range len(digits) {
+		if i > 0 && i%passwordGroup == 0 {
+			text.WriteByte('-')
+		}
+		n := strings.IndexByte(base62, digits[i])
+		text.WriteByte(passwordChars[n%len(passwordChars)]) // 62 is twice 31: each is equally likely.
+	}
+	return text.String(), nil
+}
+
 // ParseAPIKey returns the key that text is, or the code unauthenticated when
 // no key was ever made that reads so. It says nothing about whether the key
 // exists.

@@ -46,14 +46,17 @@ func (c *Client) do(ctx context.Context, in call) error {
 		return fmt.Errorf("%s %s: %w", in.method, in.path, err)
 	}
 	tries := c.newTries()
+	renewed := false
 	for {
-		addr := tries.addr()
-		retry, err := c.try(ctx, addr, &in)
-		if err == nil || !retry || ctx.Err() != nil {
-			return err
+		used := c.token.get()
+		retry, err := c.try(ctx, tries.addr(), &in)
+		if err != nil && !renewed {
+			if renewed, err = c.renew(ctx, used, err); renewed {
+				continue
+			}
 		}
-		if !tries.next(ctx, err) {
-			return err
+		if err == nil || !retry || ctx.Err() != nil || !tries.next(ctx, err) {
+			return c.unreachable(err)
 		}
 	}
 }
@@ -91,6 +94,7 @@ func (c *Client) try(ctx context.Context, addr string, in *call) (retry bool, er
 	if err != nil {
 		return !in.once || neverSent(err), err
 	}
+	c.contact.made.Store(true)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
 	switch {
@@ -142,8 +146,8 @@ func (c *Client) request(ctx context.Context, addr string, in *call) (*http.Requ
 
 // identify adds who calls.
 func (c *Client) identify(header http.Header) {
-	if c.cfg.Token != "" {
-		header.Set("Authorization", "Bearer "+c.cfg.Token)
+	if token := c.token.get(); token != "" {
+		header.Set("Authorization", "Bearer "+token)
 	}
 	if c.cfg.Org != "" {
 		header.Set("X-Org-Slug", c.cfg.Org)
@@ -190,7 +194,11 @@ func (t *tries) next(ctx context.Context, err error) bool {
 		pause = max(pause, min(e.RetryAfter, maxDelay))
 	}
 	t.delay = min(2*t.delay, maxDelay)
-	if t.client.cfg.Now().Add(pause).After(t.until) {
+	until := t.until
+	if first, waiting := t.client.contact.deadline(); waiting && first.Before(until) {
+		until = first
+	}
+	if t.client.cfg.Now().Add(pause).After(until) {
 		return false
 	}
 	return loop.Sleep(ctx, pause)

@@ -1,7 +1,10 @@
 package client
 
 import (
+	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +48,24 @@ type Config struct {
 	// Zero means 30 s; negative means that each address is tried once.
 	RetryFor time.Duration
 
-	// HTTP does the exchanges. Nil means a client of our own, without proxy.
+	// FirstContact is how long a call is repeated while no address has ever
+	// answered. Its error is an UnreachableError. Zero means RetryFor.
+	FirstContact time.Duration
+
+	// Renew returns the token to use in place of one that was refused. A call
+	// whose token is refused is repeated once with it. Nil for none.
+	Renew func(ctx context.Context, refused string) (string, error)
+
+	// RootCAs are the authorities that certificates are checked against. Nil
+	// means those of the system.
+	RootCAs *x509.CertPool
+
+	// Proxy returns the proxy for a request, as http.ProxyFromEnvironment does.
+	// Nil means none.
+	Proxy func(*http.Request) (*url.URL, error)
+
+	// HTTP does the exchanges. Nil means a client of our own, with
+	// RootCAs and Proxy.
 	HTTP *http.Client
 
 	// Rand is where idempotency keys come from. Nil means crypto/rand.
@@ -60,6 +80,8 @@ type Client struct {
 	cfg     Config
 	addrs   []string
 	current *atomic.Uint32 // Index of the address that served last; shared by copies.
+	contact *contact       // Shared by copies.
+	token   *token
 }
 
 // New returns a Client for cfg. It makes no connection.
@@ -81,34 +103,45 @@ func New(cfg Config) (*Client, error) {
 	if cfg.RetryFor == 0 {
 		cfg.RetryFor = defaultRetryFor
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	met := &contact{limit: cfg.FirstContact, now: cfg.Now}
 	if cfg.HTTP == nil {
-		cfg.HTTP = &http.Client{Transport: newTransport(), CheckRedirect: refuseRedirect}
+		cfg.HTTP = &http.Client{Transport: newTransport(&cfg, met), CheckRedirect: refuseRedirect}
 	}
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Reader
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	return &Client{cfg: cfg, addrs: addrs, current: new(atomic.Uint32)}, nil
+	return &Client{
+		cfg: cfg, addrs: addrs, current: new(atomic.Uint32), contact: met, token: newToken(cfg.Token),
+	}, nil
 }
 
 // WithToken returns a Client that sends token as bearer and shares everything
 // else with c.
 func (c *Client) WithToken(token string) *Client {
 	other := *c
-	other.cfg.Token = token
+	other.cfg.Renew, other.token = nil, newToken(token)
 	return &other
 }
 
 // Addrs returns the URLs that c knows.
 func (c *Client) Addrs() []string { return append([]string(nil), c.addrs...) }
 
-// newTransport returns a transport for nodes: no proxy, quick to notice that a
-// node is gone.
-func newTransport() *http.Transport {
+// newTransport returns a transport for nodes, which notices quickly that a node is
+// gone.
+func newTransport(cfg *Config, met *contact) *http.Transport {
+	var secure *tls.Config
+	if cfg.RootCAs != nil {
+		secure = &tls.Config{RootCAs: cfg.RootCAs, MinVersion: tls.VersionTLS12}
+	}
 	return &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext,
+		Proxy: cfg.Proxy, TLSClientConfig: secure,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dialer := net.Dialer{Timeout: met.dialTimeout(), KeepAlive: 15 * time.Second}
+			return dialer.DialContext(ctx, network, addr)
+		},
 		MaxIdleConnsPerHost: idlePerAddr,
 		IdleConnTimeout:     30 * time.Second,
 		TLSHandshakeTimeout: 2 * dialTimeout,

@@ -27,7 +27,7 @@ func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer) error {
 			return nil
 		}
 		if began || !retry || ctx.Err() != nil || !tries.next(ctx, err) {
-			return fmt.Errorf("save snapshot: %w", err)
+			return fmt.Errorf("save snapshot: %w", c.unreachable(err))
 		}
 	}
 }
@@ -47,6 +47,7 @@ func (c *Client) download(ctx context.Context, addr string, w io.Writer) (began,
 	if err != nil {
 		return false, true, err
 	}
+	c.contact.made.Store(true)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))

@@ -53,17 +53,24 @@ func (c *Client) Stream(ctx context.Context, id compute.ExecutionID, after uint6
 	return func(yield func(Event, error) bool) {
 		follower := &follower{client: c, id: id, seq: after, yield: yield}
 		tries := c.newTries()
+		renewed := false
 		for {
-			before := follower.seq
+			before, used := follower.seq, c.token.get()
 			retry, err := follower.connect(ctx, tries.addr())
 			if follower.done {
 				return
 			}
+			if !renewed {
+				if renewed, err = c.renew(ctx, used, err); renewed {
+					continue
+				}
+			}
 			if follower.seq > before || follower.lived > streamIdle {
 				tries.succeeded()
+				renewed = false
 			}
 			if !retry || ctx.Err() != nil || !tries.next(ctx, err) {
-				yield(Event{}, fmt.Errorf("stream %s: %w", id, err))
+				yield(Event{}, fmt.Errorf("stream %s: %w", id, c.unreachable(err)))
 				return
 			}
 		}
@@ -100,6 +107,7 @@ func (f *follower) connect(ctx context.Context, addr string) (retry bool, err er
 	if err != nil {
 		return true, err
 	}
+	f.client.contact.made.Store(true)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxEventBytes))

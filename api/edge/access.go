@@ -77,19 +77,19 @@ func (a *access) stranger(r *Request) error {
 // identify returns the caller of the bearer token.
 func (a *access) identify(r *Request) (Caller, bool) {
 	if auth.LooksLikeAPIKey(r.bearer) {
-		return a.identifyKey(r)
+		return a.identifyKey(r.View, r.bearer)
 	}
 	return a.identifyToken(r)
 }
 
 // identifyKey returns the caller of an API key. A key acts as its creator, in
 // its organization, while the creator is a member.
-func (a *access) identifyKey(r *Request) (Caller, bool) {
-	given, err := auth.ParseAPIKey(r.bearer)
+func (a *access) identifyKey(view *fsm.View, text string) (Caller, bool) {
+	given, err := auth.ParseAPIKey(text)
 	if err != nil {
 		return Caller{}, false
 	}
-	key, ok := r.View.KeyByLookup(given.Lookup)
+	key, ok := view.KeyByLookup(given.Lookup)
 	if !ok || !given.Matches(key.Hash) {
 		return Caller{}, false
 	}
@@ -97,12 +97,12 @@ func (a *access) identifyKey(r *Request) (Caller, bool) {
 	if !key.Active || (!key.ExpiresAt.IsZero() && key.ExpiresAt <= compute.InstantOf(now)) {
 		return Caller{}, false
 	}
-	user, ok := r.View.User(key.User)
+	user, ok := view.User(key.User)
 	if !ok || !user.Active {
 		return Caller{}, false
 	}
 	who := Caller{User: user, Actor: fsm.Actor{User: user.ID, Key: key.ID, Org: key.Org}}
-	if !who.join(r.View, key.Org) {
+	if !who.join(view, key.Org) {
 		return Caller{}, false
 	}
 	a.touched.use(key, now)
@@ -124,7 +124,9 @@ func (a *access) identifyToken(r *Request) (Caller, bool) {
 	if !ok || !user.Active || user.TokenVersion != claims.TokenVersion {
 		return Caller{}, false
 	}
-	return Caller{User: user, Actor: fsm.Actor{User: user.ID, TokenVersion: claims.TokenVersion}}, true
+	return Caller{
+		User: user, Session: claims.Session, Actor: fsm.Actor{User: user.ID, TokenVersion: claims.TokenVersion},
+	}, true
 }
 
 // join sets the organization that c acts in, if c is a member.

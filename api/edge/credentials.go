@@ -161,6 +161,9 @@ func (c *Credentials) HashPassword(r *Request, password string) (string, error) 
 	return c.passwords.Hash(ctx, auth.Network(origin(r.IP)), password)
 }
 
+// NewPassword returns a password for a user who is to change it.
+func (c *Credentials) NewPassword() (string, error) { return auth.NewPassword(c.cfg.Rand) }
+
 // CheckPassword reports whether password is user's. For a nil user it takes as
 // long, so that timing reveals no accounts. It waits as HashPassword does.
 func (c *Credentials) CheckPassword(r *Request, user *compute.User, password string) (bool, error) {

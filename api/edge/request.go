@@ -75,7 +75,10 @@ type Caller struct {
 	Actor fsm.Actor
 	User  *compute.User // Nil for the root token.
 	Org   *compute.Org  // The organization it acts in; nil for the root token.
-	role  compute.OrgRole
+
+	Session compute.UUID // The login of an access token; zero for other credentials.
+
+	role compute.OrgRole
 }
 
 // name identifies the caller's key, or the user without one; "" for nobody.
@@ -128,6 +131,14 @@ func (r *Request) Held() context.Context { return r.life.soft }
 func (r *Request) Renew() {
 	r.release()
 	r.Ctx, r.cancel = context.WithTimeout(r.life.hard, requestTimeout)
+}
+
+// SetHeader adds a header to the answer.
+func (r *Request) SetHeader(name, value string) {
+	if r.extra == nil {
+		r.extra = make(map[string]string)
+	}
+	r.extra[name] = value
 }
 
 // release ends the request's deadline.

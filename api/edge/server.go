@@ -61,6 +61,11 @@ func (s *Server) SetRoutes(routes []Route) {
 // Stranger counts a request without a good credential and returns its refusal.
 func (s *Server) Stranger(r *Request) error { return s.access.stranger(r) }
 
+// KeyHolder returns whom an API key makes its holder, in the request's view.
+func (s *Server) KeyHolder(r *Request, text string) (Caller, bool) {
+	return s.access.identifyKey(r.View, text)
+}
+
 // Drain sends clients elsewhere while the server still answers: /readyz answers
 // 503 from now on, and every answer closes its connection.
 func (s *Server) Drain() { s.draining.Store(true) }

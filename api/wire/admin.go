@@ -1,12 +1,7 @@
 //nolint:lll // A field and its rules are one line.
 package wire
 
-import (
-	"net/mail"
-	"strings"
-
-	"berth/compute"
-)
+import "berth/compute"
 
 // NewJoinToken is the body of POST /admin/join-tokens.
 type NewJoinToken struct {
@@ -22,34 +17,6 @@ type JoinToken struct {
 	Role      compute.Role    `json:"role"`
 	Uses      int             `json:"uses"`
 	ExpiresAt compute.Instant `json:"expires_at"`
-}
-
-// NewUser is the body of POST /admin/users.
-type NewUser struct {
-	Email    string `json:"email" required:"true" minlen:"3" maxlen:"320"`
-	Password string `json:"password" required:"true" minlen:"10" maxlen:"256" secret:"true"`
-	FullName string `json:"full_name" maxlen:"255"`
-	OrgSlug  string `json:"org_slug" required:"true" minlen:"2" maxlen:"39" pattern:"^[a-z0-9](-?[a-z0-9]){1,38}$"`
-	OrgName  string `json:"org_name" maxlen:"255" doc:"The slug when absent."`
-	Operator bool   `json:"operator" default:"false" doc:"Whether the user may use /admin."`
-}
-
-// Check holds the rules that tags cannot say.
-func (u *NewUser) Check(f *Faults) {
-	if address, err := mail.ParseAddress(u.Email); u.Email != "" && (err != nil || address.Address != u.Email) {
-		f.Value("not a valid email address", "body", "email")
-	}
-	u.Email = strings.ToLower(u.Email)
-}
-
-// User is a user as an operator sees one.
-type User struct {
-	UserID   compute.UserID `json:"user_id"`
-	Email    string         `json:"email"`
-	FullName *string        `json:"full_name"`
-	Operator bool           `json:"operator"`
-	OrgID    compute.OrgID  `json:"org_id"`
-	OrgSlug  string         `json:"org_slug"`
 }
 
 // RemovalQuery are the parameters of DELETE /admin/nodes/{id}.

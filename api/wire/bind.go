@@ -60,6 +60,9 @@ func (b binder) set(v reflect.Value, raw json.RawMessage) {
 		*out = uint64(max(b.integer(raw), 0))
 	case *bool:
 		*out = b.boolean(raw)
+	case **bool:
+		v := b.boolean(raw)
+		*out = &v
 	case *[]string:
 		*out = b.list(raw)
 	case *map[string]string:

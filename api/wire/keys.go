@@ -33,3 +33,55 @@ type MintedKey struct {
 
 	PlaintextKey string `json:"plaintext_key" doc:"The value. It is shown this once and kept nowhere."`
 }
+
+// NewUserKey is the body of POST /auth/api-keys.
+type NewUserKey struct {
+	Name      string          `json:"key_name" required:"true" minlen:"1" maxlen:"255"`
+	ExpiresAt compute.Instant `json:"expires_at" doc:"When the key expires; never when absent."`
+}
+
+// Check holds the rules that tags cannot say.
+func (k *NewUserKey) Check(f *Faults) {
+	if hasControl(k.Name) {
+		f.Value("a name has no control characters", "body", "key_name")
+	}
+}
+
+// UserKey is the record of a user's own API key. Its value is not part of it.
+type UserKey struct {
+	ID         compute.KeyID    `json:"id"`
+	UserID     compute.UserID   `json:"user_id"`
+	Name       string           `json:"key_name"`
+	Prefix     string           `json:"key_prefix" doc:"The first eight characters of its value."`
+	IsActive   bool             `json:"is_active"`
+	CreatedAt  compute.Instant  `json:"created_at"`
+	UpdatedAt  compute.Instant  `json:"updated_at"`
+	ExpiresAt  *compute.Instant `json:"expires_at" doc:"Null for never."`
+	LastUsedAt *compute.Instant `json:"last_used_at" doc:"To the minute; null before the first use."`
+}
+
+// MintedUserKey is the record of a user's own key with its value, which is shown
+// this once.
+type MintedUserKey struct {
+	UserKey
+
+	Value string `json:"api_key" doc:"The value. It is shown this once and kept nowhere."`
+}
+
+// KeyToValidate is the body of POST /auth/api-keys/validate.
+type KeyToValidate struct {
+	Key string `json:"api_key" required:"true" minlen:"1" maxlen:"512" secret:"true"`
+}
+
+// ValidatedKey answers POST /auth/api-keys/validate. The rest is null for a key
+// that is not valid.
+type ValidatedKey struct {
+	Valid     bool             `json:"valid"`
+	KeyID     *compute.KeyID   `json:"key_id"`
+	KeyName   *string          `json:"key_name"`
+	UserID    *compute.UserID  `json:"user_id"`
+	Email     *string          `json:"email"`
+	OrgID     *compute.OrgID   `json:"org_id"`
+	OrgSlug   *string          `json:"org_slug"`
+	ExpiresAt *compute.Instant `json:"expires_at" doc:"Null for never."`
+}

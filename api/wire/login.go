@@ -1,3 +1,4 @@
+//nolint:lll // A field and its rules are one line.
 package wire
 
 import "berth/compute"
@@ -21,6 +22,7 @@ type Session struct {
 	ExpiresIn    int            `json:"expires_in" doc:"Seconds that the access token is good for."`
 	UserID       compute.UserID `json:"user_id"`
 	Email        string         `json:"email"`
+	Temporary    bool           `json:"password_temporary,omitempty" doc:"An operator made the password: change it with POST /user/password."`
 }
 
 // Message is an answer that only says what was done.

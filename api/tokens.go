@@ -1,0 +1,61 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// joinTokens serves join tokens, to operators.
+type joinTokens struct {
+	*core
+}
+
+// routes returns the routes of the group.
+func (g *joinTokens) routes() []edge.Route {
+	return []edge.Route{
+		{
+			Method: http.MethodPost, Path: root + "/admin/join-tokens", Need: edge.NeedOperator, Once: true,
+			Summary: "Create a join token for nodes. It is shown this once.",
+			Body:    of[wire.NewJoinToken](), Reply: of[wire.JoinToken](), Handle: g.createJoinToken,
+		},
+	}
+}
+
+// createJoinToken makes a token with which nodes join. Its text is in this
+// answer and nowhere else.
+func (g *joinTokens) createJoinToken(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.NewJoinToken)
+	role := compute.RoleServer
+	if in.Role == compute.RoleWorker.String() {
+		role = compute.RoleWorker
+	}
+	text, record, err := g.cfg.NewJoinToken(role, time.Duration(in.TTL)*time.Second, in.Uses)
+	if err != nil {
+		return nil, err
+	}
+	result, err := g.ProposeAndSee(r, fsm.CreateJoinToken{Op: g.Op(r), Actor: r.Caller.Actor, Token: record})
+	if err != nil {
+		return nil, err
+	}
+	if result.Repeat && !knowsJoinToken(r.View, record.ID) {
+		return nil, errSecretGone("join token", "")
+	}
+	return wire.JoinToken{
+		Token: text, ID: record.ID, Role: record.Role, Uses: record.Uses, ExpiresAt: record.ExpiresAt,
+	}, nil
+}
+
+// knowsJoinToken reports whether the state has a join token.
+func knowsJoinToken(view *fsm.View, id string) bool {
+	for t := range view.JoinTokens() {
+		if t.ID == id {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,168 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// userKeys serves the caller's own API keys.
+type userKeys struct {
+	*core
+	holder func(r *edge.Request, text string) (edge.Caller, bool) // Whom a key makes its holder.
+}
+
+// routes returns the routes of the group.
+func (g *userKeys) routes() []edge.Route {
+	const keys = root + "/auth/api-keys"
+	return []edge.Route{
+		{
+			Method: http.MethodGet, Path: keys, Tag: "Account", Need: edge.NeedCaller,
+			Summary: "The caller's own API keys.",
+			Reply:   of[[]wire.UserKey](), Handle: g.listKeys,
+		},
+		{
+			Method: http.MethodPost, Path: keys, Tag: "Account", Need: edge.NeedCaller, Once: true,
+			Summary: "Create an API key of the caller's for the organization. Its value is shown this once.",
+			Body:    of[wire.NewUserKey](), Reply: of[wire.MintedUserKey](), Handle: g.createKey,
+		},
+		{
+			Method: http.MethodDelete, Path: keys + "/{id}", Tag: "Account", Need: edge.NeedCaller,
+			Summary: "Delete one of the caller's API keys. It is refused from the next request on.",
+			Reply:   of[wire.Message](), Handle: g.deleteKey,
+		},
+		{
+			Method: http.MethodPatch, Path: keys + "/{id}/toggle", Tag: "Account", Need: edge.NeedCaller,
+			Summary: "Disable or enable one of the caller's API keys.",
+			Reply:   of[wire.UserKey](), Handle: g.toggleKey,
+		},
+		{
+			Method: http.MethodPost, Path: keys + "/validate", Tag: "Account",
+			Summary: "Whether an API key is valid, and whose it is.",
+			Body:    of[wire.KeyToValidate](), Reply: of[wire.ValidatedKey](), Handle: g.validate,
+		},
+	}
+}
+
+// userKeyOf returns the record of a key as its user sees it.
+func userKeyOf(k *compute.Key) wire.UserKey {
+	return wire.UserKey{
+		ID: k.ID, UserID: k.User, Name: k.Name, Prefix: k.Prefix, IsActive: k.Active,
+		CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt, ExpiresAt: atOrNull(k.ExpiresAt), LastUsedAt: atOrNull(k.LastUsedAt),
+	}
+}
+
+// own reports whether k is a key of the caller's own.
+func own(r *edge.Request, k *compute.Key) bool { return k.Personal && k.User == r.Caller.Actor.User }
+
+// listKeys answers the caller's keys, oldest first.
+func (g *userKeys) listKeys(r *edge.Request) (any, error) {
+	out := []wire.UserKey{}
+	for _, k := range r.View.Keys(r.Caller.Actor.Org) {
+		if own(r, k) {
+			out = append(out, userKeyOf(k))
+		}
+	}
+	slices.SortStableFunc(out, func(a, b wire.UserKey) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
+	return out, nil
+}
+
+// createKey makes a key. Its value is in this answer and nowhere else.
+func (g *userKeys) createKey(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.NewUserKey)
+	if !r.Repeat && !in.ExpiresAt.IsZero() && in.ExpiresAt <= compute.InstantOf(g.Now()) {
+		f := new(wire.Faults)
+		f.Value("expires_at is in the past", "body", "expires_at")
+		return nil, f
+	}
+	minted, err := g.Credentials.NewAPIKey()
+	if err != nil {
+		return nil, err
+	}
+	key := compute.Key{
+		ID: compute.KeyID{UUID: g.NewID()}, Lookup: minted.Lookup, Hash: minted.Hash,
+		Org: r.Caller.Actor.Org, User: r.Caller.Actor.User, Personal: true, Name: in.Name,
+		Prefix: minted.Prefix, Active: true, ExpiresAt: in.ExpiresAt,
+	}
+	result, err := g.ProposeAndSee(r, fsm.CreateKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: key})
+	if err != nil {
+		return nil, err
+	}
+	if result.Repeat && result.ID != key.ID.UUID {
+		return nil, errSecretGone("key", result.ID.String())
+	}
+	k, ok := r.View.Key(r.Caller.Actor.Org, key.ID)
+	if !ok {
+		return nil, edge.NotFound()
+	}
+	return wire.MintedUserKey{UserKey: userKeyOf(k), Value: minted.Text}, nil
+}
+
+// key returns the id of the caller's key in the path. The key exists, unless this
+// is a repeat.
+func (g *userKeys) key(r *edge.Request) (compute.KeyID, error) {
+	id, err := keyID(r)
+	if err != nil {
+		return id, err
+	}
+	if k, ok := r.View.Key(r.Caller.Actor.Org, id); ok && !own(r, k) {
+		return id, edge.NotFound()
+	}
+	return id, nil
+}
+
+// deleteKey removes a key.
+func (g *userKeys) deleteKey(r *edge.Request) (any, error) {
+	id, err := g.key(r)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := g.Propose(r, fsm.DeleteKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: id}); err != nil {
+		return nil, err
+	}
+	return wire.Message{Message: "The API key is deleted."}, nil
+}
+
+// toggleKey disables or enables a key. The answer is the key right after that.
+func (g *userKeys) toggleKey(r *edge.Request) (any, error) {
+	id, err := g.key(r)
+	if err != nil {
+		return nil, err
+	}
+	result, err := g.ProposeAndSee(r, fsm.ToggleKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: id})
+	switch {
+	case err != nil:
+		return nil, err
+	case result.Key != nil:
+		return userKeyOf(result.Key), nil
+	}
+	k, ok := r.View.Key(r.Caller.Actor.Org, id)
+	if !ok {
+		return nil, edge.NotFound()
+	}
+	return userKeyOf(k), nil
+}
+
+// validate answers whom a key makes its holder. The caller has the key, so that
+// the answer reveals nothing that the key does not.
+func (g *userKeys) validate(r *edge.Request) (any, error) {
+	if err := g.ReadView(r); err != nil {
+		return nil, err
+	}
+	who, ok := g.holder(r, r.Body.(*wire.KeyToValidate).Key)
+	if !ok {
+		return wire.ValidatedKey{}, nil
+	}
+	out := wire.ValidatedKey{
+		Valid: true, UserID: &who.User.ID, Email: &who.User.Email, OrgID: &who.Org.ID, OrgSlug: &who.Org.Slug,
+	}
+	if k, ok := r.View.Key(who.Org.ID, who.Actor.Key); ok {
+		out.KeyID, out.KeyName, out.ExpiresAt = &k.ID, &k.Name, atOrNull(k.ExpiresAt)
+	}
+	return out, nil
+}

@@ -1,0 +1,295 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// users serves the accounts of people, to operators, and the caller's own
+// password.
+type users struct {
+	*core
+}
+
+// routes returns the routes of the group.
+func (g *users) routes() []edge.Route {
+	return []edge.Route{
+		{
+			Method: http.MethodGet, Path: root + "/admin/users", Need: edge.NeedOperator,
+			Summary: "The users, oldest first.",
+			Query:   of[wire.UsersQuery](), Reply: of[[]wire.User](), Handle: g.listUsers,
+		},
+		{
+			Method: http.MethodPost, Path: root + "/admin/users", Need: edge.NeedOperator,
+			Summary: "Create a user in an organization, and the organization if it does not exist. " +
+				"A password that is made for the user is shown this once.",
+			Body: of[wire.NewUser](), Reply: of[wire.User](), Handle: g.createUser,
+		},
+		{
+			Method: http.MethodPatch, Path: root + "/admin/users/{id}", Need: edge.NeedOperator,
+			Summary: "Disable or enable a user, set a new password, or make the user a member of an organization.",
+			Body:    of[wire.UserChange](), Reply: of[wire.User](), Handle: g.changeUser,
+		},
+		{
+			Method: http.MethodPost, Path: root + "/user/password", Tag: "Account", Need: edge.NeedCaller,
+			Summary: "Change the caller's password. All other sessions end.",
+			Body:    of[wire.PasswordChange](), Reply: of[wire.Message](), Handle: g.changePassword,
+		},
+	}
+}
+
+// userOf returns a user as an operator sees one.
+func userOf(view *fsm.View, u *compute.User) wire.User {
+	out := wire.User{
+		UserID: u.ID, Email: u.Email, FullName: orNull(u.FullName), Operator: u.Operator, IsActive: u.Active,
+		CreatedAt: u.CreatedAt, Temporary: u.Temporary, Orgs: []wire.UserOrg{},
+	}
+	for _, m := range view.Memberships(u.ID) {
+		org, ok := view.Org(m.Org)
+		if !ok {
+			continue
+		}
+		if m.Default {
+			out.OrgID, out.OrgSlug = &org.ID, &org.Slug
+		}
+		out.Orgs = append(out.Orgs, wire.UserOrg{OrgID: org.ID, OrgSlug: org.Slug, Role: m.Role, IsDefault: m.Default})
+	}
+	slices.SortFunc(out.Orgs, func(a, b wire.UserOrg) int { return cmp.Compare(a.OrgSlug, b.OrgSlug) })
+	return out
+}
+
+// listUsers answers a page of the users. Identifiers begin with the time, so that
+// their order is that of age.
+func (g *users) listUsers(r *edge.Request) (any, error) {
+	in, view := r.Query.(*wire.UsersQuery), r.View
+	after := compute.UserID{}
+	if in.Cursor != "" {
+		var err error
+		if after, err = compute.ParseUserID(in.Cursor); err != nil {
+			f := new(wire.Faults)
+			f.Value("not a cursor: begin again without one", "query", "cursor")
+			return nil, f
+		}
+	}
+	org, known := view.OrgBySlug(in.Org)
+	email := strings.ToLower(in.Email)
+	var page []*compute.User
+	for u := range view.UsersAfter(after) {
+		if email != "" && u.Email != email {
+			continue
+		}
+		if in.Org != "" {
+			if !known {
+				break
+			}
+			if _, member := view.Membership(org.ID, u.ID); !member {
+				continue
+			}
+		}
+		if len(page) == in.Limit {
+			r.SetHeader("X-Next-Cursor", page[len(page)-1].ID.String())
+			break
+		}
+		page = append(page, u)
+	}
+	return edge.List{Before: "[", After: "]", Rows: func(context.Context) iter.Seq2[any, error] {
+		return func(yield func(any, error) bool) {
+			for _, u := range page {
+				if !yield(userOf(view, u), nil) {
+					return
+				}
+			}
+		}
+	}}, nil
+}
+
+// createUser makes a user in an organization, which is made too if there is none
+// with the slug.
+func (g *users) createUser(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.NewUser)
+	_, exists := r.View.OrgBySlug(in.OrgSlug)
+	role, err := roleIn(in, exists || r.Repeat)
+	if err != nil {
+		return nil, err
+	}
+	text, hash, err := g.password(r, in.Password)
+	if err != nil {
+		return nil, err
+	}
+	user := compute.User{
+		ID: compute.UserID{UUID: g.NewID()}, Email: in.Email, FullName: in.FullName,
+		PasswordHash: hash, Active: true, Operator: in.Operator, Temporary: text != "",
+	}
+	org := compute.Org{
+		ID: compute.OrgID{UUID: g.NewID()}, Slug: in.OrgSlug, Name: in.OrgName, BillingEmail: in.Email,
+	}
+	if org.Name == "" {
+		org.Name = org.Slug
+	}
+	result, err := g.ProposeAndSee(r, fsm.CreateUser{
+		Op: g.Op(r), Actor: r.Caller.Actor, User: user, Org: org, Join: exists, Role: role,
+	})
+	if detailOf(err) == "email_taken" {
+		return nil, compute.Errorf(compute.CodeConflict, "%s has an account already. To add it to an organization, "+
+			"send PATCH /admin/users/{id} with org_slug, or use berth admin user add.", in.Email).Named("email_taken")
+	}
+	if err != nil {
+		return nil, err
+	}
+	// A repeat finds the user that the first request made.
+	made, ok := r.View.UserByEmail(in.Email)
+	if !ok {
+		return nil, edge.NotFound()
+	}
+	return g.shown(r, made, result, text, hash)
+}
+
+// roleIn returns the role of a new user in an organization that exists or not.
+func roleIn(in *wire.NewUser, exists bool) (compute.OrgRole, error) {
+	role := compute.OrgMember
+	if in.Role != "" {
+		if err := role.UnmarshalText([]byte(in.Role)); err != nil {
+			return role, err
+		}
+		if !exists && role != compute.OrgOwner {
+			return role, compute.Errorf(compute.CodeInvalid, "There is no organization %q. Its first member is its owner: "+
+				"leave out role to create it.", in.OrgSlug).Named("org_not_found")
+		}
+	}
+	return role, nil
+}
+
+// password returns the hash of the given password, or of a new one and its text
+// where none is given.
+func (g *users) password(r *edge.Request, given string) (text, hash string, err error) {
+	if given == "" {
+		if text, err = g.Credentials.NewPassword(); err != nil {
+			return "", "", err
+		}
+		given = text
+	}
+	hash, err = g.Credentials.HashPassword(r, given)
+	return text, hash, err
+}
+
+// shown answers a user, with the password that was made in this request.
+func (g *users) shown(r *edge.Request, u *compute.User, result fsm.Result, text, hash string) (any, error) {
+	if text != "" && u.PasswordHash != hash {
+		if result.Repeat {
+			return nil, errSecretGone("password", u.ID.String())
+		}
+		return nil, compute.Errorf(compute.CodeConflict, "The password was changed meanwhile.").Named("password_changed")
+	}
+	out := userOf(r.View, u)
+	out.Password = text
+	return out, nil
+}
+
+// changeUser changes a user and then the user's membership. Each change alone is
+// safe to repeat.
+func (g *users) changeUser(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.UserChange)
+	id, err := compute.ParseUserID(r.Params["id"])
+	if err != nil {
+		return nil, edge.NotFound()
+	}
+	if _, ok := r.View.User(id); !ok {
+		return nil, edge.NotFound()
+	}
+	if in.OrgSlug != "" && (in.Disabled != nil || in.Password != "" || in.ResetPassword) {
+		f := new(wire.Faults)
+		f.Value("org_slug is changed in a request of its own", "body", "org_slug")
+		return nil, f
+	}
+	if in.OrgSlug != "" {
+		return g.addMember(r, id, in)
+	}
+	change := fsm.SetUser{Op: g.Op(r), Actor: r.Caller.Actor, User: id, Disabled: in.Disabled}
+	var text string
+	if in.Password != "" || in.ResetPassword {
+		if text, change.Password, err = g.password(r, in.Password); err != nil {
+			return nil, err
+		}
+		change.Temporary = text != ""
+	}
+	result, err := g.ProposeAndSee(r, change)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := r.View.User(id)
+	if !ok {
+		return nil, edge.NotFound()
+	}
+	return g.shown(r, u, result, text, change.Password)
+}
+
+// addMember makes a user a member of an organization, or changes the role there.
+func (g *users) addMember(r *edge.Request, id compute.UserID, in *wire.UserChange) (any, error) {
+	org, ok := r.View.OrgBySlug(in.OrgSlug)
+	if !ok {
+		f := new(wire.Faults)
+		f.Value("there is no such organization", "body", "org_slug")
+		return nil, f
+	}
+	role := compute.OrgMember
+	if in.Role != "" {
+		if err := role.UnmarshalText([]byte(in.Role)); err != nil {
+			return nil, err
+		}
+	}
+	_, err := g.ProposeAndSee(r, fsm.SetMember{
+		Op: g.Op(r), Actor: r.Caller.Actor, Org: org.ID, User: id, Role: role,
+	})
+	if err != nil {
+		return nil, err
+	}
+	u, ok := r.View.User(id)
+	if !ok {
+		return nil, edge.NotFound()
+	}
+	return userOf(r.View, u), nil
+}
+
+// changePassword replaces the caller's password. The old one is needed, so that
+// a stolen token or key does not take the account over.
+func (g *users) changePassword(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.PasswordChange)
+	user := r.Caller.User
+	done := wire.Message{Message: "The password is changed. All other sessions have ended."}
+	if r.Repeat {
+		return done, nil
+	}
+	if err := g.Credentials.AllowLogin(user.Email, r.IP); err != nil {
+		return nil, err
+	}
+	good, err := g.Credentials.CheckPassword(r, user, in.Old)
+	if err != nil {
+		return nil, err
+	}
+	if !good {
+		return nil, compute.Errorf(compute.CodeForbidden, "The old password is wrong.").Named("wrong_password")
+	}
+	if in.New == in.Old {
+		return nil, compute.Errorf(compute.CodeInvalid, "The new password is the old one.").Named("same_password")
+	}
+	hash, err := g.Credentials.HashPassword(r, in.New)
+	if err != nil {
+		return nil, err
+	}
+	_, err = g.Propose(r, fsm.SetUser{
+		Op: g.Op(r), Actor: r.Caller.Actor, User: user.ID, Password: hash, Keep: r.Caller.Session,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return done, nil
+}

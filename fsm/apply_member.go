@@ -1,0 +1,175 @@
+package fsm
+
+import (
+	"berth/compute"
+)
+
+// joinUser records a user as a member of an organization that exists.
+func (s *identity) joinUser(c CreateUser, org compute.OrgID) Result {
+	_, userKnown := s.users.Get(c.User.ID)
+	_, emailTaken := s.emails.Get(c.User.Email)
+	switch {
+	case c.User.ID.IsZero() || c.User.Email == "":
+		return refuse(compute.CodeInvalid, "user", "a user needs an e-mail address")
+	case c.Role > compute.OrgOwner:
+		return refuse(compute.CodeInvalid, "role", "there is no such role")
+	case userKnown:
+		return refuse(compute.CodeConflict, "user_exists", "the user exists")
+	case emailTaken:
+		return refuse(compute.CodeConflict, "email_taken", "the e-mail address is taken")
+	}
+	u := c.User
+	u.Active, u.CreatedAt = true, s.meta.Now
+	s.putUser(&u)
+	s.putMembership(&compute.Membership{Org: org, User: u.ID, Role: c.Role, Default: true, JoinedAt: s.meta.Now})
+	return Result{ID: u.ID.UUID}
+}
+
+// setUser changes the password of a user, or whether the user is active.
+func (s *identity) setUser(c SetUser) Result {
+	own := c.Actor.User == c.User && !c.Actor.Root
+	var refusal *compute.Error
+	if own && c.Disabled == nil {
+		refusal = s.access.admit(c.Actor)
+	} else {
+		refusal = s.access.admitOperator(c.Actor)
+	}
+	if refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	known, ok := s.users.Get(c.User)
+	switch {
+	case !ok:
+		return refuse(compute.CodeNotFound, "user_not_found", "there is no such user")
+	case own && c.Disabled != nil && *c.Disabled:
+		return refuse(compute.CodeConflict, "own_account",
+			"you cannot disable your own account: another operator, or the root token, can")
+	}
+	u := *known
+	if c.Password != "" {
+		u.PasswordHash, u.Temporary = c.Password, c.Temporary
+	}
+	if c.Disabled != nil {
+		u.Active = !*c.Disabled
+	}
+	s.putUser(&u)
+	if c.Password != "" || !u.Active {
+		s.endLogins(u.ID, c.Keep)
+	}
+	return Result{ID: u.ID.UUID}
+}
+
+// endLogins revokes the refresh tokens of a user, which ends the access tokens of
+// the same logins, except those of the family keep.
+func (s *identity) endLogins(user compute.UserID, keep compute.UUID) {
+	var ended []compute.UUID
+	for k := range s.logins.Keys(family{id: user.UUID}) {
+		if k.id != user.UUID {
+			break
+		}
+		if t, ok := s.Refresh(k.token); ok && t.Family != keep {
+			ended = append(ended, t.Family)
+		}
+	}
+	for _, id := range ended {
+		s.revokeFamily(id)
+	}
+}
+
+// setMember changes the role of a member, or adds one.
+func (s *identity) setMember(c SetMember) Result {
+	if refusal := s.admitMembers(c.Actor, c.Org, compute.ActSetRole); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	_, orgKnown := s.orgs.Get(c.Org)
+	_, userKnown := s.users.Get(c.User)
+	known, member := s.Membership(c.Org, c.User)
+	if !member && s.access.admitOperator(c.Actor) != nil {
+		return refuseMember()
+	}
+	switch {
+	case !orgKnown || !userKnown:
+		return refuse(compute.CodeNotFound, "user_not_found", "there is no such user or organization")
+	case c.Role > compute.OrgOwner:
+		return refuse(compute.CodeInvalid, "role", "there is no such role")
+	case member && c.Role < compute.OrgOwner && s.lastOwner(known):
+		return refuseLastOwner()
+	}
+	m := compute.Membership{
+		Org: c.Org, User: c.User, Default: len(s.Memberships(c.User)) == 0, JoinedAt: s.meta.Now,
+	}
+	if member {
+		m = *known
+	}
+	m.Role = c.Role
+	s.putMembership(&m)
+	return Result{ID: c.User.UUID}
+}
+
+// removeMember ends a membership. Another one of the user becomes the default.
+func (s *identity) removeMember(c RemoveMember) Result {
+	known, member := s.Membership(c.Org, c.User)
+	act := compute.ActUse // Leave.
+	if c.Actor.Root || c.Actor.User != c.User {
+		act = compute.ActRemoveMember
+		if member {
+			act = compute.ActOfRemoval(known.Role)
+		}
+	}
+	if refusal := s.admitMembers(c.Actor, c.Org, act); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	switch {
+	case !member:
+		return refuseMember()
+	case s.lastOwner(known):
+		return refuseLastOwner()
+	}
+	for _, k := range s.Keys(c.Org) {
+		if k.User == c.User {
+			s.dropKey(k.ID)
+		}
+	}
+	s.dropMembership(c.Org, c.User)
+	if left := s.Memberships(c.User); known.Default && len(left) > 0 {
+		first := *left[0]
+		first.Default = true
+		s.putMembership(&first)
+	}
+	return Result{ID: c.User.UUID}
+}
+
+// admitMembers refuses who may not do act to the members of an organization: an
+// operator may in every one, others by their role in their own.
+func (s *identity) admitMembers(a Actor, org compute.OrgID, act compute.OrgAct) *compute.Error {
+	if a.Root || a.Org != org {
+		return s.access.admitOperator(a)
+	}
+	refusal := s.access.admitRole(a, compute.RoleFor(act))
+	if refusal != nil && s.access.admitOperator(a) == nil {
+		return nil
+	}
+	return refusal
+}
+
+// lastOwner reports whether m is the only owner of its organization.
+func (s *identity) lastOwner(m *compute.Membership) bool {
+	if m.Role != compute.OrgOwner {
+		return false
+	}
+	for _, other := range s.Members(m.Org) {
+		if other.Role == compute.OrgOwner && other.User != m.User {
+			return false
+		}
+	}
+	return true
+}
+
+func refuseMember() Result {
+	return refuse(compute.CodeNotFound, "member_not_found", "there is no such member")
+}
+
+func refuseLastOwner() Result {
+	return refuse(compute.CodeConflict, "last_owner",
+		"an organization keeps at least one owner: make somebody else an owner first")
+}
