@@ -139,8 +139,8 @@ func (g *users) createUser(r *edge.Request) (any, error) {
 		Op: g.Op(r), Actor: r.Caller.Actor, User: user, Org: org, Join: exists, Role: role,
 	})
 	if detailOf(err) == "email_taken" {
-		return nil, compute.Errorf(compute.CodeConflict, "%s has an account already. To add it to an organization, "+
-			"send PATCH /admin/users/{id} with org_slug, or use berth admin user add.", in.Email).Named("email_taken")
+		return nil, compute.Errorf(compute.CodeConflict, "%s has an account already: berth admin user add %s --org %s "+
+			"makes it a member.", in.Email, in.Email, in.OrgSlug).Named("email_taken")
 	}
 	if err != nil {
 		return nil, err

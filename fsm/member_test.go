@@ -201,7 +201,7 @@ func TestPasswords(t *testing.T) {
 }
 
 // TestDisabledUsers holds that a disabled user and the user's keys are refused,
-// and that logins of before do not come back.
+// and that enabling the user does not revive earlier logins.
 func TestDisabledUsers(t *testing.T) {
 	w := newWorld(t)
 	login := w.session(w.ada.User, "1")

@@ -24,4 +24,5 @@ func TestContractOfFollower(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+	t.Run("team", func(t *testing.T) { tryTeam(t, c, account) })
 }

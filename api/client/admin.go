@@ -20,13 +20,6 @@ func (c *Client) CreateJoinToken(ctx context.Context, token wire.NewJoinToken) (
 	return out, err
 }
 
-// CreateUser makes a user with an organization.
-func (c *Client) CreateUser(ctx context.Context, user wire.NewUser) (wire.User, error) {
-	var out wire.User
-	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/users", body: user, out: &out})
-	return out, err
-}
-
 // Nodes returns the nodes of the cluster.
 func (c *Client) Nodes(ctx context.Context) ([]wire.Node, error) {
 	var out wire.Nodes

@@ -27,3 +27,11 @@ func (c *Client) Refresh(ctx context.Context, refreshToken string) (wire.Session
 	})
 	return out, err
 }
+
+// Logout ends the login of a refresh token.
+func (c *Client) Logout(ctx context.Context, refreshToken string) error {
+	return c.do(ctx, call{
+		method: http.MethodPost, path: "/auth/logout", noKey: true,
+		body: wire.RefreshBody{RefreshToken: refreshToken},
+	})
+}

@@ -28,6 +28,7 @@ type call struct {
 	wait   time.Duration // The node may hold the answer for so long.
 	out    any           // The answer's JSON is decoded into it; nil to ignore it.
 	raw    *[]byte       // The answer as it is, in place of out.
+	header *http.Header  // The header of the answer, unless nil.
 
 	// noKey leaves out the Idempotency-Key: the call keeps a secret that a
 	// repeat under the same key would not show again.
@@ -105,6 +106,11 @@ func (c *Client) try(ctx context.Context, addr string, in *call) (retry bool, er
 	case resp.StatusCode != http.StatusOK:
 		refusal := errorOf(resp.StatusCode, resp.Header, body)
 		return refusal.temporary() && !in.once, refusal
+	}
+	if in.header != nil {
+		*in.header = resp.Header
+	}
+	switch {
 	case in.raw != nil:
 		*in.raw = body
 		return false, nil

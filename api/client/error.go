@@ -69,6 +69,10 @@ func errorOf(status int, header http.Header, body []byte) *Error {
 	}
 	if e.Detail == "" {
 		e.Detail = fmt.Sprintf("the node answered %d %s", status, http.StatusText(status))
+		if e.RequestID == "" && status < http.StatusInternalServerError {
+			e.Detail = fmt.Sprintf("the answer is not one of Berth: %d %s; check the address, and HTTP_PROXY and NO_PROXY",
+				status, http.StatusText(status))
+		}
 	}
 	return e
 }

@@ -19,11 +19,20 @@ func (c *Client) Keys(ctx context.Context, slug string) ([]wire.Key, error) {
 // CreateKey makes an API key for the organization with the slug. The key is in
 // this answer and nowhere else.
 func (c *Client) CreateKey(ctx context.Context, slug, name string) (wire.MintedKey, error) {
+	return c.CreateKeyUntil(ctx, slug, name, 0)
+}
+
+// CreateKeyUntil makes a key as CreateKey does, which expires at an instant unless
+// that is zero.
+func (c *Client) CreateKeyUntil(
+	ctx context.Context, slug, name string, expires compute.Instant,
+) (wire.MintedKey, error) {
+	body := map[string]any{"name": name}
+	if !expires.IsZero() {
+		body["expires_at"] = expires
+	}
 	var out wire.MintedKey
-	err := c.do(ctx, call{
-		method: http.MethodPost, path: keysPath(slug), once: true, out: &out,
-		body: map[string]string{"name": name},
-	})
+	err := c.do(ctx, call{method: http.MethodPost, path: keysPath(slug), once: true, out: &out, body: body})
 	return out, err
 }
 
@@ -42,3 +51,47 @@ func (c *Client) DeleteKey(ctx context.Context, slug string, id compute.KeyID) e
 }
 
 func keysPath(slug string) string { return "/orgs/" + url.PathEscape(slug) + "/api-keys" }
+
+// UserKeys returns the caller's own API keys.
+func (c *Client) UserKeys(ctx context.Context) ([]wire.UserKey, error) {
+	var out []wire.UserKey
+	err := c.do(ctx, call{method: http.MethodGet, path: userKeysPath, out: &out})
+	return out, err
+}
+
+// CreateUserKey makes an API key of the caller's own, which expires at an instant
+// unless that is zero. The key is in this answer and nowhere else.
+func (c *Client) CreateUserKey(ctx context.Context, name string, expires compute.Instant) (wire.MintedUserKey, error) {
+	body := map[string]any{"key_name": name}
+	if !expires.IsZero() {
+		body["expires_at"] = expires
+	}
+	var out wire.MintedUserKey
+	err := c.do(ctx, call{method: http.MethodPost, path: userKeysPath, once: true, body: body, out: &out})
+	return out, err
+}
+
+// ToggleUserKey makes an active key of the caller's inactive or the other way
+// round, and returns what it is now.
+func (c *Client) ToggleUserKey(ctx context.Context, id compute.KeyID) (wire.UserKey, error) {
+	var out wire.UserKey
+	err := c.do(ctx, call{method: http.MethodPatch, path: userKeysPath + "/" + id.String() + "/toggle", out: &out})
+	return out, err
+}
+
+// DeleteUserKey revokes an API key of the caller's.
+func (c *Client) DeleteUserKey(ctx context.Context, id compute.KeyID) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: userKeysPath + "/" + id.String()})
+}
+
+// ValidateKey returns whether an API key is valid, and whose it is.
+func (c *Client) ValidateKey(ctx context.Context, text string) (wire.ValidatedKey, error) {
+	var out wire.ValidatedKey
+	err := c.do(ctx, call{
+		method: http.MethodPost, path: userKeysPath + "/validate", noKey: true, out: &out,
+		body: wire.KeyToValidate{Key: text},
+	})
+	return out, err
+}
+
+const userKeysPath = "/auth/api-keys"

@@ -98,7 +98,7 @@ func (f *demoFlags) runKept(cmd *cobra.Command, cfg dev.Config) error {
 	}
 	out := cmd.ErrOrStderr()
 	fmt.Fprintln(out, "\nThe cluster keeps running:")
-	if err := printCluster(out, cfg.Dir, state); err != nil {
+	if err := printCluster(out, cfg.Dir, "", state); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out, `

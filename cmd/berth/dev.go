@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"berth/cmd/berth/cli"
+	"berth/cmd/berth/contexts"
 	"berth/cmd/berth/dev"
 )
 
@@ -69,7 +72,7 @@ func (f *devFlags) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return f.announce(cmd.OutOrStdout(), state)
+		return f.announce(cmd, state)
 	}
 	cluster, err := dev.Open(cmd.Context(), f.cfg)
 	if err != nil {
@@ -82,9 +85,10 @@ func (f *devFlags) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		if err := f.announce(cmd.OutOrStdout(), state); err != nil {
+		if err := f.announce(cmd, state); err != nil {
 			return err
 		}
+		defer forgetDev(f.cfg.Dir)
 		fmt.Fprintln(cmd.ErrOrStderr(), "berth: the cluster is ready; Ctrl-C ends it")
 		<-cmd.Context().Done()
 		fmt.Fprintln(cmd.ErrOrStderr(), "berth: ending the cluster")
@@ -92,15 +96,58 @@ func (f *devFlags) run(cmd *cobra.Command) error {
 	})
 }
 
-// announce prints the addresses and the credentials of the cluster.
-func (f *devFlags) announce(w io.Writer, state dev.State) error {
-	if f.jsonOutput {
-		return cli.PrintJSON(w, state)
+// announce prints the addresses and the credentials of the cluster, and keeps it as
+// a context, so that clients in other directories find it.
+func (f *devFlags) announce(cmd *cobra.Command, state dev.State) error {
+	name, err := keepDev(f.cfg.Dir)
+	if err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "berth: no context is kept: %v\n", err)
 	}
-	return printCluster(w, f.cfg.Dir, state)
+	if f.jsonOutput {
+		return cli.PrintJSON(cmd.OutOrStdout(), state)
+	}
+	return printCluster(cmd.OutOrStdout(), f.cfg.Dir, name, state)
 }
 
-func printCluster(w io.Writer, dir string, state dev.State) error {
+// keepDev keeps the cluster of a directory as a context, which becomes current if
+// none is, and returns its name.
+func keepDev(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	name := "dev"
+	err = contexts.Update(func(f *contexts.File) error {
+		for n := 2; ; n++ {
+			known, taken := f.Contexts[name]
+			if !taken || known.DevDir == dir {
+				break
+			}
+			name = fmt.Sprintf("dev-%d", n)
+		}
+		f.Contexts[name] = contexts.Context{DevDir: dir}
+		if f.Current == "" {
+			f.Current = name
+		}
+		return nil
+	})
+	return name, err
+}
+
+// forgetDev removes the contexts of the cluster of a directory.
+func forgetDev(dir string) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return
+	}
+	// What stays is reported when it is used.
+	_ = contexts.Update(func(f *contexts.File) error {
+		maps.DeleteFunc(f.Contexts, func(_ string, c contexts.Context) bool { return c.DevDir == dir })
+		return nil
+	})
+}
+
+func printCluster(w io.Writer, dir, context string, state dev.State) error {
 	t := cli.NewTable("node", "api", "pid", "gpus", "")
 	for i, n := range state.Nodes {
 		part := ""
@@ -112,15 +159,24 @@ func printCluster(w io.Writer, dir string, state dev.State) error {
 	if err := cli.PrintTable(w, t); err != nil {
 		return err
 	}
+	elsewhere := ""
+	if context != "" {
+		elsewhere = "or as the same user:  berth context use " + context + "\n"
+	}
 	_, err := fmt.Fprintf(w, `
 sign in with  %s  %s
 API key       %s
 root token    %s
 all of it is  %s
 
+In another directory, or as another user:
+
+export BERTH_ADDR=%s BERTH_TOKEN=%s
+%s
 curl -s -H 'Authorization: Bearer %s' %s/api/v2/external/machine-types
 `, state.Email, state.Password, state.APIKey, state.RootToken,
-		filepath.Join(dir, "cluster.json"), state.APIKey, state.Nodes[0].API)
+		filepath.Join(dir, "cluster.json"), strings.Join(state.Addrs(), ","), state.APIKey, elsewhere,
+		state.APIKey, state.Nodes[0].API)
 	return err
 }
 
@@ -141,6 +197,7 @@ func newDevDown(dir *string) *cobra.Command {
 		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			running, err := dev.Down(cmd.Context(), *dir)
+			forgetDev(*dir)
 			if err == nil && !running {
 				fmt.Fprintf(cmd.ErrOrStderr(), "berth: no cluster was running in %s\n", *dir)
 			}

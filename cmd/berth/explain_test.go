@@ -26,7 +26,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 				`{"execution_id":"` + clitest.SomeID + `","status":"queued","reason":"` + name + `"}`),
 		})
 		got := execute(t, "", "explain", clitest.SomeID)
-		if got.Code != 0 || !strings.Contains(got.Out, "reason      "+name+": "+text+" ") {
+		if got.Code != 0 || !strings.Contains(got.Out, "reason      "+name+": "+text+"\n") {
 			t.Errorf("%s: got %+v", name, got)
 		}
 	}

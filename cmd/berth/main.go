@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -25,8 +24,8 @@ func main() {
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New("interrupted")}
 	}
-	if e, silent := errors.AsType[*cli.ExitError](err); err != nil && (!silent || e.Err != nil) {
-		fmt.Fprintln(root.ErrOrStderr(), "berth:", err)
+	if err != nil {
+		cli.PrintError(root.ErrOrStderr(), err)
 	}
 	os.Exit(cli.ExitCode(err))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"berth/cmd/berth/account"
 	"berth/cmd/berth/admin"
 	"berth/cmd/berth/benchcmd"
 	"berth/cmd/berth/cli"
@@ -28,6 +29,8 @@ Add a machine to it:       berth admin token create, then berth node --help`,
 	)
 	for _, cmd := range []*cobra.Command{
 		newRun(), newLogs(), newOutputs(), newPs(), newExplain(), newAbort(), newStop(), newGPU(),
+		account.NewLogin(), account.NewLogout(), account.NewWhoami(), account.NewPassword(), account.NewContext(),
+		account.NewKeys(), account.NewOrgs(),
 	} {
 		cmd.GroupID = groupClient
 		root.AddCommand(cmd)

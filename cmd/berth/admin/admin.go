@@ -11,7 +11,7 @@ func New() *cobra.Command {
 	conn := &cli.Connection{Operator: true}
 	cmd := cli.Parent("admin", "Operate a cluster",
 		cli.Parent("token", "Manage join tokens", newTokenCreate(conn)),
-		cli.Parent("user", "Manage users", newUserCreate(conn)),
+		newUser(conn),
 		newNodes(conn), newAdminNode(conn), newRaft(conn), newSnapshot(conn), newGrant(conn), newQuota(conn), newBrake(conn),
 		newPrice(conn), newBilling(conn))
 	cmd.Long = `The commands of an operator take the cluster's root token, which the first node

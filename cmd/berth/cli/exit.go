@@ -3,20 +3,21 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 
-	"berth/cmd/berth/dev"
+	"berth/api/client"
 )
 
 // Exit codes of commands. Commands that follow an execution exit with the
 // execution's own code, and with these otherwise. 128+n means that signal n
 // ended the execution: 137 if it was killed, for example for lack of memory.
 const (
-	ExitFailed      = 1               // The execution, or a command without one, failed.
-	ExitUsage       = 2               // The command line is wrong.
-	ExitRemoved     = dev.ExitRemoved // berth node only: the cluster removed this node.
-	ExitSystem      = 125             // Berth refused, lost or could not run the execution, or is unreachable.
-	ExitNeverRan    = 126             // The execution was ended on request before it ran.
-	ExitInterrupted = 130             // Ctrl-C: the execution continues.
+	ExitFailed      = 1   // The execution, or a command without one, failed.
+	ExitUsage       = 2   // The command line is wrong.
+	ExitRemoved     = 3   // berth node only: the cluster removed this node; package dev knows it too.
+	ExitSystem      = 125 // Berth refused, lost or could not run the execution, or is unreachable.
+	ExitNeverRan    = 126 // The execution was ended on request before it ran.
+	ExitInterrupted = 130 // Ctrl-C: the execution continues.
 )
 
 // ExitHelp is the table of exit codes as help text.
@@ -54,7 +55,31 @@ func ExitCode(err error) int {
 	if e, ok := errors.AsType[*ExitError](err); ok {
 		return e.Code
 	}
+	if _, ok := errors.AsType[*client.UnreachableError](err); ok {
+		return ExitSystem
+	}
 	return ExitFailed
+}
+
+// PrintError prints the error of a command: what happened, what to do about it, and
+// by which id the logs of the nodes know the request. It prints nothing for an
+// ExitError without an error.
+func PrintError(w io.Writer, err error) {
+	if e, ok := errors.AsType[*ExitError](err); ok && e.Err == nil {
+		return
+	}
+	fmt.Fprintln(w, "berth:", err)
+	if _, ok := errors.AsType[*client.UnreachableError](err); ok {
+		fmt.Fprintln(w, "berth: check the address (--addr, BERTH_ADDR or berth context list), and that a node runs there")
+	}
+	if e, ok := errors.AsType[*client.Error](err); ok {
+		if e.Code == "unauthenticated" {
+			fmt.Fprintln(w, "berth: sign in with berth login, or give an API key with BERTH_TOKEN or --token-file")
+		}
+		if e.RequestID != "" {
+			fmt.Fprintln(w, "berth: request", e.RequestID)
+		}
+	}
 }
 
 // UsageErrorf returns an error for an invalid command line.

@@ -49,9 +49,13 @@ func Row(values ...any) table.Row {
 	return texts
 }
 
-// PrintTable writes the table.
+// PrintTable writes the table, without spaces at the ends of lines.
 func PrintTable(w io.Writer, t table.Writer) error {
-	_, err := fmt.Fprintln(w, t.Render())
+	var out strings.Builder
+	for line := range strings.Lines(t.Render() + "\n") {
+		out.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	_, err := io.WriteString(w, out.String())
 	return err
 }
 
@@ -59,6 +63,14 @@ func PrintTable(w io.Writer, t table.Writer) error {
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// A returns a word with its indefinite article.
+func A(word string) string {
+	if word != "" && strings.ContainsRune("aeiou", rune(word[0])) {
+		return "an " + word
+	}
+	return "a " + word
 }
 
 // OrNone returns the value at p, "-" for nil.

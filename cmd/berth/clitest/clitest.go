@@ -56,7 +56,8 @@ func Execute(ctx context.Context, root *cobra.Command, stdin string, args ...str
 	unix.Umask(before)
 	r := Result{Code: cli.ExitCode(err), Out: out.String(), Errors: words.String()}
 	if err != nil {
-		r.Errors += err.Error()
+		cli.PrintError(&words, err)
+		r.Errors = words.String()
 	}
 	return r
 }
@@ -72,6 +73,7 @@ func MustCluster(t *testing.T, routes map[string]http.HandlerFunc) {
 	t.Cleanup(server.Close)
 	t.Setenv("BERTH_ADDR", server.URL)
 	t.Setenv("BERTH_TOKEN", "lk_1")
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 }
 
 // Answer answers each request with body.

@@ -168,3 +168,11 @@ func CheckName(name string) error {
 	}
 	return nil
 }
+
+// Keep replaces the tokens of the session by those of an answer, which says in how
+// many seconds the access token expires.
+func (c *Context) Keep(access, refresh string, seconds int) {
+	now := time.Now() //nolint:forbidigo // The end of a session is an instant of the day.
+	c.AccessToken, c.RefreshToken = access, refresh
+	c.ExpiresAt = now.Add(time.Duration(seconds) * time.Second).UTC().Truncate(time.Second)
+}

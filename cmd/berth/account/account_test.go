@@ -1,0 +1,232 @@
+package account
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"berth/cmd/berth/cli"
+	"berth/cmd/berth/clitest"
+	"berth/cmd/berth/contexts"
+)
+
+const (
+	orgID   = "0198c0de-0000-7000-8000-0000000000aa"
+	userID  = "0198c0de-0000-7000-8000-0000000000bb"
+	ownerID = "0198c0de-0000-7000-8000-0000000000cc"
+	keyID   = "0198c0de-0000-7000-8000-00000000dddd"
+	session = `{"access_token":"eyJ","refresh_token":"r1","expires_in":900,"password_temporary":true}`
+	status  = `{"email":"bea@example.com","org_id":"` + orgID + `"}`
+	orgs    = `[{"id":"` + orgID + `","slug":"lab","name":"Lab","role":"member","created_at":"2026-01-01T00:00:00Z"},` +
+		`{"id":"0198c0de-0000-7000-8000-0000000000ab","slug":"vision","name":"Vision","role":"owner","created_at":"2026-01-01T00:00:00Z"}]`
+	members = `[{"user_id":"` + ownerID + `","email":"ada@example.com","full_name":"Ada","role":"owner","joined_at":"2026-01-01T00:00:00Z"},` +
+		`{"user_id":"` + userID + `","email":"bea@example.com","full_name":null,"role":"member","joined_at":"2026-02-01T00:00:00Z"}]`
+	ownKey    = `{"id":"` + keyID + `","user_id":"` + userID + `","key_name":"laptop","key_prefix":"lk_abcde","is_active":true,` + `"created_at":"2026-01-01T00:00:00Z"`
+	sharedKey = `{"id":"0198c0de-0000-7000-8000-00000000eeee","name":"ci","prefix":"lk_fghij","is_active":false,"created_at":"2026-01-01T00:00:00Z"}`
+)
+
+// execute executes a command line of berth.
+func execute(t *testing.T, stdin string, args ...string) clitest.Result {
+	t.Helper()
+	for _, name := range []string{"BERTH_ORG", "BERTH_CONTEXT", "BERTH_CACERT"} {
+		t.Setenv(name, "")
+	}
+	root := clitest.Root([]*cobra.Command{
+		NewLogin(), NewLogout(), NewWhoami(), NewPassword(), NewContext(), NewKeys(), NewOrgs(),
+	}...)
+	return clitest.Execute(t.Context(), root, stdin, args...)
+}
+
+// asked is a request of a command.
+type asked struct{ method, path, bearer, org, body string }
+
+// mustLab serves a cluster with bea in the organization lab, who is not signed in.
+// It returns its address and the last request that changed something.
+func mustLab(t *testing.T) (string, *asked) {
+	t.Helper()
+	last := new(asked)
+	answer := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet {
+				data, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				*last = asked{r.Method, strings.TrimPrefix(r.URL.Path, clitest.APIRoot), r.Header.Get("Authorization"), r.Header.Get("X-Org-Slug"), string(data)}
+			} else if r.Header.Get("Authorization") == "Bearer lk_bad" {
+				w.WriteHeader(http.StatusUnauthorized)
+				body = `{"detail":"The bearer token is missing, invalid or expired.","code":"unauthenticated"}`
+			}
+			clitest.Answer(body)(w, r)
+		}
+	}
+	login := answer(session)
+	routes := map[string]http.HandlerFunc{
+		"POST /auth/login": func(w http.ResponseWriter, r *http.Request) {
+			var in map[string]string
+			if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in["password"] != "a password" {
+				w.WriteHeader(http.StatusUnauthorized)
+				answer(`{"detail":"The email or the password is wrong.","code":"bad_login"}`)(w, r)
+				return
+			}
+			login(w, r)
+		},
+		"POST /auth/logout": answer(`{"message":"bye"}`), "POST /user/password": answer(`{"message":"ok"}`),
+		"GET /user/status": answer(status), "GET /orgs": answer(orgs),
+		"GET /admin/nodes":      answer(`{"nodes":[]}`),
+		"GET /orgs/lab/members": answer(members), "PATCH /orgs/lab/members/" + userID: answer(
+			`{"user_id":"` + userID + `","email":"bea@example.com","role":"admin","joined_at":"2026-02-01T00:00:00Z"}`),
+		"DELETE /orgs/lab/members/" + userID: answer(`{"message":"ok"}`),
+		"GET /auth/api-keys":                 answer("[" + ownKey + "}]"), "POST /auth/api-keys": answer(ownKey + `,"api_key":"lk_secret"}`),
+		"DELETE /auth/api-keys/" + keyID:            answer(`{"message":"ok"}`),
+		"PATCH /auth/api-keys/" + keyID + "/toggle": answer(ownKey + "}"),
+		"GET /orgs/lab/api-keys":                    answer("[" + sharedKey + "]"),
+		"POST /orgs/lab/api-keys":                   answer(strings.TrimSuffix(sharedKey, "}") + `,"plaintext_key":"lk_shared"}`),
+		"DELETE /orgs/lab/api-keys/":                answer(`{"message":"ok"}`),
+	}
+	full := map[string]http.HandlerFunc{}
+	for pattern, handle := range routes {
+		method, path, _ := strings.Cut(pattern, " ")
+		full[method+" "+clitest.APIRoot+path] = handle
+	}
+	clitest.MustCluster(t, full)
+	addr := os.Getenv("BERTH_ADDR")
+	t.Setenv("BERTH_ADDR", "")
+	t.Setenv("BERTH_TOKEN", "")
+	return addr, last
+}
+
+// want fails if a command did not end as expected.
+func want(t *testing.T, r clitest.Result, code int, text string) {
+	t.Helper()
+	if r.Code != code || !strings.Contains(r.Out+r.Errors, text) {
+		t.Errorf("got %+v, want exit code %d and %q", r, code, text)
+	}
+}
+
+// mustLogin signs bea in.
+func mustLogin(t *testing.T, addr string) {
+	t.Helper()
+	r := execute(t, "a password\n", "login", "--addr", addr, "--email", "bea@example.com", "--password-file", "-")
+	if r.Code != 0 {
+		t.Fatalf("got %+v", r)
+	}
+}
+
+func TestLogin(t *testing.T) {
+	addr, last := mustLab(t)
+	mustLogin(t, addr)
+	want(t, execute(t, "", "whoami"), 0, "bea@example.com, a member of lab, at "+addr+" (context lab)")
+	want(t, execute(t, "", "whoami", "--json"), 0, `"context": "lab"`)
+	want(t, execute(t, "wrong", "login", "--addr", addr, "--email", "bea@example.com", "--password-file", "-"),
+		cli.ExitFailed, "The email or the password is wrong.")
+	r := execute(t, "a password", "login", "--addr", addr, "--email", "bea@example.com", "--password-file", "-", "--context", "again")
+	want(t, r, 0, "change it with berth password")
+	want(t, execute(t, "", "context", "list"), 0, "*   again   session   bea@example.com")
+	want(t, execute(t, "", "context", "use", "lab"), 0, "lab is current")
+	want(t, execute(t, "", "context", "use", "nowhere"), cli.ExitUsage, "no context")
+	want(t, execute(t, "", "logout"), 0, "lab is removed")
+	if last.path != "/auth/logout" || last.body != `{"refresh_token":"r1"}` {
+		t.Errorf("asked %+v", last)
+	}
+	want(t, execute(t, "", "whoami"), cli.ExitUsage, "berth login")
+	want(t, execute(t, "", "context", "rm", "again", "nowhere"), cli.ExitUsage, "1 of 2 failed")
+	want(t, execute(t, "", "context", "list", "--json"), 0, "[]")
+}
+
+func TestLoginWithKey(t *testing.T) {
+	addr, _ := mustLab(t)
+	token := filepath.Join(t.TempDir(), "root_token")
+	want(t, execute(t, "lk_1\n", "login", "--addr", addr, "--key"), 0, "the context lab is current")
+	f, err := contexts.Load()
+	if err != nil || f.Contexts["lab"].Key != "lk_1" || f.Contexts["lab"].Email != "bea@example.com" {
+		t.Errorf("kept %+v, %v", f, err)
+	}
+	want(t, execute(t, "lk_bad\n", "login", "--addr", addr, "--key"), cli.ExitFailed, "missing, invalid or expired")
+	want(t, execute(t, "\n", "login", "--addr", addr, "--key"), cli.ExitUsage, "empty")
+	if err := os.WriteFile(token, []byte("brt_1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want(t, execute(t, "", "login", "--addr", addr, "--token-file", token), 0, "signed in as the root token; the context root")
+	want(t, execute(t, "", "login", "--addr", addr, "--token-file", token, "--context", "../x"), cli.ExitUsage, "--context")
+	want(t, execute(t, "", "login", "--addr", addr, "--key", "--email", "x"), cli.ExitUsage, "none of the others can be")
+	want(t, execute(t, "", "login"), cli.ExitUsage, "--email")
+	want(t, execute(t, "", "context", "use", "lab"), 0, "")
+	want(t, execute(t, "", "orgs", "use", "vision"), cli.ExitUsage, "an API key, which is for one organization")
+}
+
+func TestKeys(t *testing.T) {
+	addr, last := mustLab(t)
+	mustLogin(t, addr)
+	out := filepath.Join(t.TempDir(), "key")
+	r := execute(t, "", "keys", "create", "laptop", "--expires", "30d")
+	if r.Code != 0 || r.Out != "lk_secret\n" || last.bearer != "Bearer eyJ" || !strings.Contains(last.body, `"expires_at":"`) {
+		t.Errorf("got %+v, asked %+v", r, last)
+	}
+	want(t, execute(t, "", "keys", "create", "ci", "--shared", "--out", out), 0, "is in "+out)
+	if data, err := os.ReadFile(out); err != nil || string(data) != "lk_shared\n" || last.path != "/orgs/lab/api-keys" {
+		t.Errorf("the file has %q, %v; asked %+v", data, err, last)
+	}
+	want(t, execute(t, "", "keys", "create", "ci", "--out", out), cli.ExitFailed, "berth keys revoke "+keyID)
+	want(t, execute(t, "", "keys", "create", "x", "--expires", "soon"), cli.ExitUsage, "--expires")
+	clitest.CheckGolden(t, "keys", execute(t, "", "keys", "list").Out)
+	want(t, execute(t, "", "keys", "list", "--json"), 0, `"shared": true`)
+	want(t, execute(t, "", "keys", "disable", "laptop"), 0, "laptop is disabled")
+	if last.path != "/auth/api-keys/"+keyID+"/toggle" {
+		t.Errorf("asked %+v", last)
+	}
+	*last = asked{}
+	want(t, execute(t, "", "keys", "enable", "dddd"), 0, "laptop is enabled")
+	if last.path != "" {
+		t.Errorf("an active key was toggled: %+v", last)
+	}
+	want(t, execute(t, "", "keys", "revoke", "nowhere", "ci", "laptop"), cli.ExitUsage, "1 of 3 failed")
+	if last.method != "DELETE" || last.path != "/auth/api-keys/"+keyID {
+		t.Errorf("asked %+v", last)
+	}
+}
+
+func TestOrgs(t *testing.T) {
+	addr, last := mustLab(t)
+	mustLogin(t, addr)
+	clitest.CheckGolden(t, "orgs", execute(t, "", "orgs").Out)
+	clitest.CheckGolden(t, "members", execute(t, "", "orgs", "members").Out)
+	want(t, execute(t, "", "orgs", "role", "Bea@example.com", "admin"), 0, "bea@example.com is an admin of lab")
+	if last.method != "PATCH" || last.body != `{"role":"admin"}` {
+		t.Errorf("asked %+v", last)
+	}
+	want(t, execute(t, "", "orgs", "role", "bea@example.com", "king"), cli.ExitUsage, "owner, admin or member")
+	want(t, execute(t, "", "orgs", "role", "cyd@example.com", "admin"), cli.ExitFailed, "no member of lab")
+	want(t, execute(t, "", "orgs", "remove", userID), 0, "bea@example.com has left lab")
+	want(t, execute(t, "", "orgs", "use", "vision"), 0, "acts in vision")
+	want(t, execute(t, "", "orgs", "use", "nlp"), cli.ExitFailed, "no member")
+	want(t, execute(t, "", "keys", "create", "x"), 0, "lk_secret")
+	if last.org != "vision" {
+		t.Errorf("after berth orgs use vision, asked %+v", last)
+	}
+	want(t, execute(t, "", "keys", "create", "x", "--org", "lab"), 0, "lk_secret")
+	if last.org != "lab" {
+		t.Errorf("with --org lab, asked %+v", last)
+	}
+}
+
+func TestPassword(t *testing.T) {
+	addr, last := mustLab(t)
+	mustLogin(t, addr)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"old": "a password\n", "new": "another password\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(t, execute(t, "", "password", "--old-file", filepath.Join(dir, "old"), "--new-file", filepath.Join(dir, "new")), 0, "the password is changed")
+	if last.body != `{"old_password":"a password","new_password":"another password"}` {
+		t.Errorf("asked %+v", last)
+	}
+}

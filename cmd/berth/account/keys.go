@@ -1,0 +1,314 @@
+package account
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/cmd/berth/cli"
+	"berth/compute"
+)
+
+// NewKeys returns the command berth keys.
+func NewKeys() *cobra.Command {
+	conn := &cli.Connection{}
+	cmd := cli.Parent("keys", "Manage API keys",
+		newKeyCreate(conn), newKeyList(conn), newKeyRevoke(conn),
+		newKeyToggle(conn, "disable", "Refuse API keys until they are enabled again", false),
+		newKeyToggle(conn, "enable", "Accept disabled API keys again", true))
+	cmd.Long = `An API key is a credential for programs. It acts as you in one organization, until it
+expires, is revoked, or you leave. Keys with --shared belong to the organization: its
+admins see and revoke them. A key is named by its identifier, the end of that, or its
+name, where that is unique.`
+	conn.Register(cmd)
+	return cmd
+}
+
+// key is a key of either kind.
+type key struct {
+	wire.UserKey
+
+	Shared bool `json:"shared"`
+}
+
+// slugOf returns the slug of the organization that the caller acts in.
+func slugOf(cmd *cobra.Command, c *client.Client) (string, error) {
+	status, err := c.UserStatus(cmd.Context())
+	if err != nil {
+		return "", err
+	}
+	orgs, err := c.Orgs(cmd.Context())
+	if err != nil {
+		return "", err
+	}
+	for _, o := range orgs {
+		if o.ID == status.OrgID {
+			return o.Slug, nil
+		}
+	}
+	return "", errors.New("you are a member of no organization")
+}
+
+// keysOf returns the caller's own keys and those of the organization.
+func keysOf(cmd *cobra.Command, c *client.Client) (all []key, slug string, err error) {
+	own, err := c.UserKeys(cmd.Context())
+	if err != nil {
+		return nil, "", err
+	}
+	for _, k := range own {
+		all = append(all, key{UserKey: k})
+	}
+	if slug, err = slugOf(cmd, c); err != nil {
+		return nil, "", err
+	}
+	shared, err := c.Keys(cmd.Context(), slug)
+	for _, k := range shared {
+		all = append(all, key{Shared: true, UserKey: wire.UserKey{
+			ID: k.ID, Name: k.Name, Prefix: k.Prefix, IsActive: k.IsActive, CreatedAt: k.CreatedAt,
+			ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt,
+		}})
+	}
+	return all, slug, err
+}
+
+// newKeyCreate returns the command berth keys create.
+func newKeyCreate(conn *cli.Connection) *cobra.Command {
+	var expires, out string
+	var shared, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create an API key",
+		Long:  `Create makes an API key and prints it, this once. With --out it is written to a file.`,
+		Example: `  berth keys create laptop
+  berth keys create ci --expires 90d --out key.txt
+  export BERTH_TOKEN=$(berth keys create script --expires 8h)`,
+		Args: cli.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			until, err := expiry(expires)
+			if err != nil {
+				return err
+			}
+			c, err := conn.Client(cmd)
+			if err != nil {
+				return err
+			}
+			made, text, err := createKey(cmd, c, args[0], until, shared)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return cli.PrintJSON(cmd.OutOrStdout(), struct {
+					key
+
+					Value string `json:"api_key"`
+				}{made, text})
+			}
+			return printKey(cmd, out, made, text)
+		},
+	}
+	cmd.Flags().StringVar(&expires, "expires", "", "`time` after which the key expires, such as 8h or 90d (default: never)")
+	cmd.Flags().BoolVar(&shared, "shared", false, "make a key of the organization, which its admins can revoke")
+	cmd.Flags().StringVar(&out, "out", "", "`file` to write the key to, readable only by you")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.MarkFlagsMutuallyExclusive("out", "json")
+	return cmd
+}
+
+// createKey makes a key of either kind.
+func createKey(
+	cmd *cobra.Command, c *client.Client, name string, until compute.Instant, shared bool,
+) (made key, text string, err error) {
+	if !shared {
+		k, err := c.CreateUserKey(cmd.Context(), name, until)
+		return key{UserKey: k.UserKey}, k.Value, err
+	}
+	slug, err := slugOf(cmd, c)
+	if err != nil {
+		return key{}, "", err
+	}
+	k, err := c.CreateKeyUntil(cmd.Context(), slug, name, until)
+	return key{Shared: true, UserKey: wire.UserKey{
+		ID: k.ID, Name: k.Name, Prefix: k.Prefix, IsActive: k.IsActive, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt,
+	}}, k.PlaintextKey, err
+}
+
+// printKey prints the key, or writes it to a new file that only its owner can read.
+func printKey(cmd *cobra.Command, out string, made key, text string) error {
+	if out == "" {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), text); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "berth: this is the key %s, shown this once\n", made.Name)
+		return err
+	}
+	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		_, err = fmt.Fprintln(f, text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("--out: %w; the key is lost: revoke it with berth keys revoke %s", err, made.ID)
+	}
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the key %s is in %s\n", made.Name, out)
+	return err
+}
+
+// expiry returns the instant after a time such as 90d, zero for "".
+func expiry(text string) (compute.Instant, error) {
+	if text == "" {
+		return 0, nil
+	}
+	hours := strings.TrimSuffix(text, "d")
+	d, err := time.ParseDuration(text)
+	if hours != text {
+		d, err = time.ParseDuration(hours + "h")
+		d *= 24
+	}
+	if err != nil || d <= 0 {
+		return 0, cli.UsageErrorf("--expires: %q is no time such as 8h or 90d", text)
+	}
+	now := time.Now() //nolint:forbidigo // The cluster wants an instant of the day.
+	return compute.InstantOf(now.Add(d)), nil
+}
+
+// newKeyList returns the command berth keys list.
+func newKeyList(conn *cli.Connection) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List your API keys and those of the organization", Example: `  berth keys list`,
+		Args: cli.Arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := conn.Client(cmd)
+			if err != nil {
+				return err
+			}
+			keys, _, err := keysOf(cmd, c)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return cli.PrintJSON(cmd.OutOrStdout(), append([]key{}, keys...))
+			}
+			t := cli.NewTable("id", "name", "prefix", "kind", "state", "created", "expires", "last used")
+			for _, k := range keys {
+				kind, state := "own", "active"
+				if k.Shared {
+					kind = "shared"
+				}
+				if !k.IsActive {
+					state = "disabled"
+				}
+				t.AppendRow(cli.Row(k.ID, k.Name, k.Prefix, kind, state, day(&k.CreatedAt), day(k.ExpiresAt), day(k.LastUsedAt)))
+			}
+			return cli.PrintTable(cmd.OutOrStdout(), t)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// day returns the day of an instant, "-" for none.
+func day(at *compute.Instant) string {
+	if at == nil {
+		return "-"
+	}
+	return at.Time().Format("2006-01-02")
+}
+
+// find returns the key that arg names.
+func find(keys []key, arg string) (key, error) {
+	return cli.Unique("API key", arg, keys, func(k key) []string { return []string{k.ID.String(), k.Name} })
+}
+
+// newKeyRevoke returns the command berth keys revoke.
+func newKeyRevoke(conn *cli.Connection) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "revoke KEY...", Short: "Delete API keys, which are refused from the next request on",
+		Example: `  berth keys revoke laptop`, Args: cli.Arguments(cobra.MinimumNArgs(1)),
+	}
+	cmd.ValidArgsFunction = completeKey(conn)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return eachKey(cmd, conn, args, func(c *client.Client, slug string, k key) (string, error) {
+			if k.Shared {
+				return "revoked", c.DeleteKey(cmd.Context(), slug, k.ID)
+			}
+			return "revoked", c.DeleteUserKey(cmd.Context(), k.ID)
+		})
+	}
+	return cmd
+}
+
+// newKeyToggle returns the command berth keys disable or enable.
+func newKeyToggle(conn *cli.Connection, verb, short string, active bool) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: verb + " KEY...", Short: short, Example: "  berth keys " + verb + " laptop",
+		Args: cli.Arguments(cobra.MinimumNArgs(1)),
+	}
+	cmd.ValidArgsFunction = completeKey(conn)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return eachKey(cmd, conn, args, func(c *client.Client, slug string, k key) (string, error) {
+			var err error
+			switch {
+			case k.IsActive == active:
+			case k.Shared:
+				_, err = c.ToggleKey(cmd.Context(), slug, k.ID)
+			default:
+				_, err = c.ToggleUserKey(cmd.Context(), k.ID)
+			}
+			return verb + "d", err
+		})
+	}
+	return cmd
+}
+
+// eachKey does something with each key that is named, and prints what was done.
+func eachKey(
+	cmd *cobra.Command, conn *cli.Connection, args []string,
+	do func(c *client.Client, slug string, k key) (done string, err error),
+) error {
+	c, err := conn.Client(cmd)
+	if err != nil {
+		return err
+	}
+	keys, slug, err := keysOf(cmd, c)
+	if err != nil {
+		return err
+	}
+	return cli.Each(cmd, args, func(arg string) error {
+		k, err := find(keys, arg)
+		if err != nil {
+			return err
+		}
+		done, err := do(c, slug, k)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the key %s is %s\n", k.Name, done)
+		return err
+	})
+}
+
+// completeKey completes the name of a key.
+func completeKey(conn *cli.Connection) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		c, err := conn.Client(cmd)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		keys, _, err := keysOf(cmd, c)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []string
+		for _, k := range keys {
+			names = append(names, k.Name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
