@@ -18,6 +18,7 @@ import (
 
 // Limits of output streams.
 const (
+	eventTime    = time.Second      // Between the first and the last line of an event.
 	eventBytes   = 4 << 10          // Of lines that share an event. The server holds several for a slow reader.
 	commentEvery = 15 * time.Second // Keeps the connection alive, and finds out that it is not.
 	followRetry  = time.Second      // Between tries to read output that nobody can serve.
@@ -272,7 +273,7 @@ func (t *stream) send(lines []Line) error {
 		n, text := together(lines)
 		event := wire.StreamEvent{
 			Output: &wire.StreamOutput{Content: strings.ToValidUTF8(text, "\uFFFD")},
-			Stream: lines[0].Stream,
+			Stream: lines[0].Stream, At: atOrNull(lines[0].At),
 		}
 		last := lines[n-1].Seq
 		if err := t.w.Event(strconv.FormatUint(last, 10), event); err != nil {
@@ -284,11 +285,12 @@ func (t *stream) send(lines []Line) error {
 }
 
 // together returns how many of the lines, at least one, share an event, and their
-// text: those at the front that were written to one stream, up to eventBytes.
+// text: those at the front that were written to one stream within eventTime, up to
+// eventBytes.
 func together(lines []Line) (n int, text string) {
 	var b strings.Builder
 	for n = 0; n < len(lines) && lines[n].Stream == lines[0].Stream; n++ {
-		if n > 0 && b.Len()+len(lines[n].Text) >= eventBytes {
+		if n > 0 && (b.Len()+len(lines[n].Text) >= eventBytes || lines[n].At.Sub(lines[0].At) > eventTime) {
 			break
 		}
 		b.Write(lines[n].Text)

@@ -16,6 +16,8 @@ type HistoryQuery struct {
 	Limit  int
 	Offset int
 	Status string
+	Type   string // The kind, such as python.
+	From   compute.Instant
 	Parent compute.ExecutionID
 }
 
@@ -30,6 +32,12 @@ func (c *Client) History(ctx context.Context, q HistoryQuery) (wire.ExecutionHis
 	}
 	if q.Status != "" {
 		query.Set("status", q.Status)
+	}
+	if q.Type != "" {
+		query.Set("type", q.Type)
+	}
+	if !q.From.IsZero() {
+		query.Set("from", q.From.String())
 	}
 	if !q.Parent.IsZero() {
 		query.Set("parent", q.Parent.String())

@@ -30,6 +30,7 @@ const (
 type Event struct {
 	Seq      uint64    // Rises; resume behind it.
 	Stderr   bool      // Written to the standard error, or Berth's own words.
+	At       time.Time // When its first line was written; zero from an older node.
 	Content  string    // The output.
 	Finished *Finished // Set on the last event of all.
 }
@@ -142,7 +143,7 @@ func (f *follower) read(body io.Reader, alive func()) error {
 			if err := f.dispatch(seq, data); err != nil || f.done {
 				return err
 			}
-			data = nil
+			seq, data = 0, nil // The last event has no number of its own.
 		case string(field) == "id":
 			if n, err := strconv.ParseUint(string(value), 10, 64); err == nil {
 				seq = n
@@ -177,6 +178,9 @@ func (f *follower) dispatch(seq uint64, data []byte) error {
 		result := body.Finished.Job.Result
 		event.Finished = &Finished{ReturnCode: result.ReturnCode, Error: result.Error, Missing: body.Missing}
 	case body.Output != nil:
+		if body.At != nil {
+			event.At = body.At.Time()
+		}
 		event.Content, event.Stderr = body.Output.Content, body.Stream == "stderr" || body.Stream == "system"
 	default:
 		return nil

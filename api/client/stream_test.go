@@ -86,6 +86,7 @@ func TestStreamReadsEvents(t *testing.T) {
 		{"data over lines", "id: 1\ndata: {\"output\":\ndata: {\"content\":\"x\"}}\n\n" + finished(2, "0"), []string{"1 out x", "2 end 0"}},
 		{"carriage returns", strings.ReplaceAll(output(1, "x")+finished(2, "0"), "\n", "\r\n"), []string{"1 out x", "2 end 0"}},
 		{"standard error", "id: 1\ndata: {\"output\":{\"content\":\"x\"},\"stream\":\"stderr\"}\n\n" + finished(2, ""), []string{"1 err x", "2 end "}},
+		{"an end without a number", output(1, "x") + strings.TrimPrefix(finished(2, "0"), "id: 2\n"), []string{"1 out x", "0 end 0"}},
 		{"nothing behind the end", finished(1, "0") + output(2, "x"), []string{"1 end 0"}},
 	}
 	for _, tt := range tests {

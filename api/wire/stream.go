@@ -1,10 +1,14 @@
 package wire
 
+import "berth/compute"
+
 // StreamEvent is the data of an event on an output stream. An event carries
 // either output, a part of one line, or the end of the execution.
 type StreamEvent struct {
 	Output *StreamOutput `json:"output,omitempty"`
 	Stream string        `json:"stream,omitempty"` // Of the output: stdout, stderr or system.
+
+	At *compute.Instant `json:"at,omitempty"` // When the first line was written; the others are at most a second later.
 
 	Finished *StreamEnd `json:"jobFinished,omitempty"`
 	Missing  string     `json:"output_missing,omitempty"` // Why output may be missing before the end.

@@ -239,7 +239,6 @@ func TestUsageErrors(t *testing.T) {
 		{"run -c 1 --timeout soon", "seconds or a duration"},
 		{"run -c 1 --env NOT_SET_HERE", "NOT_SET_HERE is not set here"},
 		{"run -c 1 --max-credits x", "--max-credits"},
-		{"logs nonsense", `"nonsense" is not the id of an execution`},
 		{"admin token create", "--out is needed"},
 		{"admin user create --email a@b.c", "--org is needed"},
 		{"node extra", "unknown command"},

@@ -12,7 +12,6 @@ import (
 
 	"berth/api/wire"
 	"berth/cmd/berth/cli"
-	"berth/compute"
 )
 
 // newExplain returns the command berth explain.
@@ -22,13 +21,9 @@ func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain ID",
 		Short: "Explain why an execution waits, when it may start, or why it was placed where it is",
-		Args:  cli.Arguments(cobra.ExactArgs(1)),
+		Args:  cli.Arguments(cobra.ExactArgs(1)), ValidArgsFunction: completeExecutions(conn, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := compute.ParseExecutionID(args[0])
-			if err != nil {
-				return cli.UsageErrorf("%q is not the id of an execution", args[0])
-			}
-			c, err := conn.Client(cmd)
+			c, id, err := clientAndExecution(cmd, conn, args[0])
 			if err != nil {
 				return err
 			}

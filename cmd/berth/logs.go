@@ -1,13 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"iter"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"berth/api/client"
 	"berth/cmd/berth/cli"
-	"berth/compute"
 )
 
 // logsFlags are the flags of berth logs.
@@ -15,6 +17,8 @@ type logsFlags struct {
 	conn       cli.Connection
 	follow     bool
 	after      uint64
+	tail       int
+	since      time.Duration
 	raw        bool
 	jsonOutput bool
 }
@@ -30,23 +34,21 @@ shows the output so far, at most the last MiB; with -f it follows the output unt
 execution has ended.
 
 ` + cli.ExitHelp,
-		Args: cli.Arguments(cobra.ExactArgs(1)),
+		Args: cli.Arguments(cobra.ExactArgs(1)), ValidArgsFunction: completeExecutions(&f.conn, false),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	f.conn.Register(cmd)
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "follow the output until the execution has ended")
 	cmd.Flags().Uint64Var(&f.after, "after", 0, "start after this sequence `number`")
+	cmd.Flags().IntVarP(&f.tail, "tail", "n", -1, "show only the last `lines`; with -f, follow from there")
+	cmd.Flags().DurationVar(&f.since, "since", 0, "show only what was written within this `time`, such as 10m")
 	cmd.Flags().BoolVar(&f.raw, "raw", false, cli.RawHelp)
 	cmd.Flags().BoolVar(&f.jsonOutput, "json", false, "print one JSON object per piece of output")
 	return cmd
 }
 
 func (f *logsFlags) run(cmd *cobra.Command, arg string) error {
-	id, err := executionID(arg)
-	if err != nil {
-		return err
-	}
-	c, err := f.conn.Client(cmd)
+	c, id, err := clientAndExecution(cmd, &f.conn, arg)
 	if err != nil {
 		return err
 	}
@@ -54,20 +56,23 @@ func (f *logsFlags) run(cmd *cobra.Command, arg string) error {
 	if err != nil {
 		return unexecuted(err)
 	}
-	if !f.follow && !e.Status.Terminal() {
-		return f.printSoFar(cmd, e.CombinedOutput)
+	if !f.follow && !e.Status.Terminal() && f.since == 0 {
+		return f.printSoFar(cmd, lastOf(e.CombinedOutput, f.tail))
 	}
 	show := cli.NewOutputPrinter(cmd, f.raw).Print
 	if f.jsonOutput {
 		show = func(event client.Event) error { return printEvent(cmd, event) }
 	}
-	for event, err := range c.Stream(cmd.Context(), id, f.after) {
-		if err != nil {
-			return interrupted(cmd.Context(), id, err)
-		}
-		if err := show(event); err != nil {
-			return err
-		}
+	now := time.Now() //nolint:forbidigo // Output has the instants of the day.
+	chosen := chooser{tail: f.tail, now: now, toTheEnd: f.follow || e.Status.Terminal(), show: show}
+	if f.since > 0 {
+		chosen.from = now.Add(-f.since)
+	}
+	err = chosen.read(cmd.Context(), func(ctx context.Context) iter.Seq2[client.Event, error] {
+		return c.Stream(ctx, id, f.after)
+	})
+	if err != nil {
+		return interrupted(cmd.Context(), id, err)
 	}
 	if !f.follow {
 		return nil
@@ -104,13 +109,4 @@ func printEvent(cmd *cobra.Command, event client.Event) error {
 		out.Stream = "stderr"
 	}
 	return json.NewEncoder(cmd.OutOrStdout()).Encode(out)
-}
-
-// executionID reads the id of an execution from the command line.
-func executionID(arg string) (compute.ExecutionID, error) {
-	id, err := compute.ParseExecutionID(arg)
-	if err != nil {
-		return id, cli.UsageErrorf("%q is not the id of an execution, such as berth ps lists: %w", arg, err)
-	}
-	return id, nil
 }

@@ -54,10 +54,7 @@ const shownDigits = 12
 func listOutputs(cmd *cobra.Command, conn *cli.Connection, arg string) (
 	c *client.Client, id compute.ExecutionID, list []wire.Output, err error,
 ) {
-	if id, err = executionID(arg); err != nil {
-		return nil, id, nil, err
-	}
-	if c, err = conn.Client(cmd); err != nil {
+	if c, id, err = clientAndExecution(cmd, conn, arg); err != nil {
 		return nil, id, nil, err
 	}
 	list, err = c.Outputs(cmd.Context(), id)

@@ -23,12 +23,14 @@ Run code on it:            berth run examples/hello.py
 Add a machine to it:       berth admin token create, then berth node --help`,
 	}
 	cli.SetUpRoot(root)
+	root.Version = version
+	root.SetVersionTemplate(versionInfoOf().text())
 	root.AddGroup(
 		&cobra.Group{ID: groupClient, Title: "Use a cluster:"},
 		&cobra.Group{ID: groupCluster, Title: "Run a cluster:"},
 	)
 	for _, cmd := range []*cobra.Command{
-		newRun(), newLogs(), newOutputs(), newPs(), newExplain(), newAbort(), newStop(), newGPU(),
+		newRun(), newLogs(), newOutputs(), newPs(), newShow(), newExplain(), newAbort(), newStop(), newRm(), newGPU(), newCredits(),
 		account.NewLogin(), account.NewLogout(), account.NewWhoami(), account.NewPassword(), account.NewContext(),
 		account.NewKeys(), account.NewOrgs(),
 	} {
@@ -42,6 +44,7 @@ Add a machine to it:       berth admin token create, then berth node --help`,
 		cmd.GroupID = groupCluster
 		root.AddCommand(cmd)
 	}
+	finishHelp(root)
 	return root
 }
 

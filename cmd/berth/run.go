@@ -143,6 +143,9 @@ type codeFlags struct {
 	maxRetries int
 	network    string
 	minVRAM    string
+
+	preemptible     bool
+	disconnectGrace time.Duration
 }
 
 func (f *codeFlags) register(cmd *cobra.Command) {
@@ -162,6 +165,10 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 		"retries after a system failure, 0 to 10; code that fails is never retried")
 	flags.StringVar(&f.minVRAM, "min-vram", "",
 		"least `memory` of each GPU, such as 24g; a card counts by its maker's size")
+	flags.BoolVar(&f.preemptible, "preemptible", false,
+		"let urgent work end it; it is queued again, and that attempt is free")
+	flags.Var((*limit)(&f.disconnectGrace), "disconnect-grace",
+		"how long it may go on on a node that the cluster has lost, as in 90s or 1h (default 10m)")
 	flags.StringVar(&f.network, "network", "",
 		"what it may reach: `egress`, the outside, or none (default egress; a node may give none to all)")
 }
@@ -192,7 +199,13 @@ func (l *limit) Set(text string) error {
 // start returns the request that the flags and the argument describe, and the
 // files to send before; nil for none.
 func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, *source.Tree, error) {
-	start := client.Start{Name: f.name, Tags: f.tags, Network: f.network, MaxRetries: f.maxRetries}
+	start := client.Start{
+		Name: f.name, Tags: f.tags, Network: f.network, MaxRetries: f.maxRetries, Preemptible: f.preemptible,
+	}
+	if cmd.Flags().Changed("disconnect-grace") {
+		seconds := int(f.disconnectGrace.Seconds())
+		start.DisconnectGrace = &seconds
+	}
 	tree, err := f.program(cmd, args, &start)
 	if err != nil {
 		return start, nil, err

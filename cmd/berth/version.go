@@ -26,6 +26,18 @@ type versionInfo struct {
 	Platform string `json:"platform"`
 }
 
+// versionInfoOf returns the version of this program.
+func versionInfoOf() versionInfo {
+	return versionInfo{
+		Version: version, Build: build, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+}
+
+// text returns the version in a line.
+func (v versionInfo) text() string {
+	return fmt.Sprintf("berth %s (%s) %s %s\n", v.Version, v.Build, v.Go, v.Platform)
+}
+
 // newVersion returns the command berth version.
 func newVersion() *cobra.Command {
 	var asJSON bool
@@ -34,14 +46,11 @@ func newVersion() *cobra.Command {
 		Short: "Print the version of this program",
 		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			info := versionInfo{
-				Version: version, Build: build,
-				Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-			}
+			info := versionInfoOf()
 			if asJSON {
 				return cli.PrintJSON(cmd.OutOrStdout(), info)
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "berth %s (%s) %s %s\n", info.Version, info.Build, info.Go, info.Platform)
+			_, err := fmt.Fprint(cmd.OutOrStdout(), info.text())
 			return err
 		},
 	}

@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // SetUpRoot makes cmd the root of a command line: it takes no arguments and
@@ -9,7 +12,8 @@ import (
 // Cobra prints no errors: the caller of Execute does.
 func SetUpRoot(cmd *cobra.Command) {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
-	cmd.Args = Arguments(cobra.NoArgs)
+	cmd.Args = noCommand
+	setUsage(cmd)
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cmd.ValidateFlagGroups(); err != nil {
 			return UsageErrorf("%w; see %s --help", err, cmd.CommandPath())
@@ -25,7 +29,7 @@ func SetUpRoot(cmd *cobra.Command) {
 // Parent returns a command that only groups others.
 func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: Arguments(cobra.NoArgs),
+		Use: use, Short: short, Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(children...)
@@ -54,4 +58,50 @@ func NeedFlags(cmd *cobra.Command, names ...string) *cobra.Command {
 		return check(cmd, args)
 	}
 	return cmd
+}
+
+// helpWidth is the length of the longest line of help.
+const helpWidth = 100
+
+// setUsage has the help of cmd and of the commands below it wrap its flags.
+func setUsage(cmd *cobra.Command) {
+	cobra.AddTemplateFunc("wrapFlags", func(flags *pflag.FlagSet) string {
+		return strings.TrimRight(flags.FlagUsagesWrapped(helpWidth), " \n")
+	})
+	template := cmd.UsageTemplate()
+	for _, flags := range []string{".LocalFlags", ".InheritedFlags"} {
+		template = strings.ReplaceAll(template, flags+".FlagUsages | trimTrailingWhitespaces", "wrapFlags "+flags)
+	}
+	cmd.SetUsageTemplate(template)
+}
+
+// noCommand refuses arguments of a command that only has others below it, and
+// suggests those that may be meant.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	meant := ""
+	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+		meant = "; did you mean " + strings.Join(similar, " or ") + "?"
+	}
+	return UsageErrorf("unknown command %q for %q%s; see %s --help", args[0], cmd.CommandPath(), meant, cmd.CommandPath())
+}
+
+// Wrap breaks the lines of a text that are longer than those of help.
+func Wrap(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		for len(line) > helpWidth {
+			at := strings.LastIndexByte(line[:helpWidth], ' ')
+			if at <= 0 {
+				break
+			}
+			out.WriteString(line[:at] + "\n")
+			line = line[at+1:]
+		}
+		out.WriteString(line)
+	}
+	return out.String()
 }

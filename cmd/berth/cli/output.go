@@ -51,12 +51,28 @@ func Row(values ...any) table.Row {
 
 // PrintTable writes the table, without spaces at the ends of lines.
 func PrintTable(w io.Writer, t table.Writer) error {
+	if width := terminalWidth(w); width > 0 {
+		t.Style().Size.WidthMax = width
+	}
 	var out strings.Builder
 	for line := range strings.Lines(t.Render() + "\n") {
 		out.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// terminalWidth returns the columns of a terminal, 0 for other writers.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 // IsTerminal reports whether w is a terminal.
