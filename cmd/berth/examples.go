@@ -76,6 +76,10 @@ func examplesByPath() map[string]string {
 		"admin quota set": `  berth admin quota set --org lab --max-gpus 4
   berth admin quota set --org lab --tag nightly --max-concurrent 2`,
 		"admin quota remove":     `  berth admin quota remove --org lab --tag nightly`,
+		"admin price list":       `  berth admin price list`,
+		"admin price set":        `  berth admin price set h100 2.5`,
+		"admin price rm":         `  berth admin price rm h100`,
+		"admin billing mode":     `  berth admin billing mode enforce`,
 		"admin brake show":       `  berth admin brake show`,
 		"admin brake set":        `  berth admin brake set --share 50`,
 		"admin brake release":    `  berth admin brake release`,
