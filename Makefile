@@ -20,13 +20,21 @@ GOTESTSUM         := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
 export GOFLAGS := -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-long security check race lint fmt faults faults-long faults-report faults-binary clean
+.PHONY: help build client demo test test-long security check race lint fmt faults faults-long faults-report faults-binary clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/berth
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/berth ./cmd/berth
+
+client: ## Build clients for other machines: bin/client/berth-OS-ARCH, without the parts of a node
+	@for target in darwin/arm64 darwin/amd64 windows/amd64 linux/arm64 linux/amd64; do \
+		os=$${target%/*} arch=$${target#*/}; suffix=; test $$os = windows && suffix=.exe; \
+		echo bin/client/berth-$$os-$$arch$$suffix; \
+		CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch $(GO) build -trimpath -tags client -ldflags '$(LDFLAGS)' \
+			-o bin/client/berth-$$os-$$arch$$suffix ./cmd/berth || exit 1; \
+	done
 
 demo: ## Start three nodes on this machine and let them pick a GPU type; KEEP=1 leaves them up
 	@scripts/setup.sh demo

@@ -9,7 +9,6 @@ import (
 
 	"berth/cmd/berth/cli"
 	"berth/fault"
-	_ "berth/node/executor/early" // Takes over supervisor processes before main.
 )
 
 func main() {

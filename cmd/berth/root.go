@@ -5,7 +5,6 @@ import (
 
 	"berth/cmd/berth/account"
 	"berth/cmd/berth/admin"
-	"berth/cmd/berth/benchcmd"
 	"berth/cmd/berth/cli"
 )
 
@@ -38,9 +37,12 @@ Add a machine to it:       berth admin token create, then berth node --help`,
 		root.AddCommand(cmd)
 	}
 	for _, cmd := range []*cobra.Command{
-		newNode(), newConfig(), admin.New(), newReplay(), newWhatIf(), newDev(), newDemo(),
-		benchcmd.New(version, revision), newVersion(),
+		admin.New(), newReplay(), newWhatIf(), newVersion(),
 	} {
+		cmd.GroupID = groupCluster
+		root.AddCommand(cmd)
+	}
+	for _, cmd := range serverCommands() {
 		cmd.GroupID = groupCluster
 		root.AddCommand(cmd)
 	}

@@ -13,7 +13,7 @@ import (
 // newRaft returns the command berth admin raft.
 func newRaft(conn *cli.Connection) *cobra.Command {
 	return cli.Parent("raft", "Manage the servers that hold the state",
-		newRaftPeers(conn), newRaftTransfer(conn), newRaftRecover(), newRaftRejoin(), newRaftSkip())
+		append([]*cobra.Command{newRaftPeers(conn), newRaftTransfer(conn)}, repairs()...)...)
 }
 
 // newRaftPeers returns the command berth admin raft peers.

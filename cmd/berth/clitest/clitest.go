@@ -120,3 +120,16 @@ func MustBuild(t *testing.T, dir string) string {
 	}
 	return program
 }
+
+// Dependencies returns the packages that a build of the program for clients on a
+// system has, one a line.
+func Dependencies(t *testing.T, system string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "client", "berth/cmd/berth")
+	cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list for %s: %v", system, err)
+	}
+	return string(out)
+}

@@ -1,0 +1,15 @@
+//go:build !client
+
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"berth/cmd/berth/benchcmd"
+	_ "berth/node/executor/early" // Takes over supervisor processes before main.
+)
+
+// serverCommands returns the commands that a build for clients leaves out.
+func serverCommands() []*cobra.Command {
+	return []*cobra.Command{newNode(), newConfig(), newDev(), newDemo(), benchcmd.New(version, revision)}
+}
