@@ -136,8 +136,10 @@ func errNoOutput(e *compute.Execution) error {
 			"The execution is %s: outputs are there once it has ended.", e.Status).Named("output_not_found")
 	case e.Outputs != nil && e.Outputs.Manifest != (compute.Hash{}):
 		return compute.Errorf(compute.CodeNotFound,
-			"The execution left no such output, or its outputs have expired: they are kept for 30 days.").Named("output_not_found")
+			"The execution left no such output, or its outputs have expired: they are kept for 30 days.").
+			Named("output_not_found")
 	}
 	return compute.Errorf(compute.CodeNotFound,
-		"The execution left no such output: files in the directory outputs of its work directory are kept.").Named("output_not_found")
+		"The execution left no such output: files in the directory outputs of its work directory are kept.").
+		Named("output_not_found")
 }

@@ -22,7 +22,8 @@ func (g *uploads) routes() []edge.Route {
 		{
 			Method: http.MethodPost, Path: root + "/bundles", Tag: "Streaming Execution", Need: edge.NeedCaller,
 			Summary: "Begin a bundle of files for the work directory of executions, or go on with one of the same files." +
-				" The answer lists the blobs that the organization has not sent before. A bundle that nothing uses expires after 24 h.",
+				" The answer lists the blobs that the organization has not sent before." +
+				" A bundle that nothing uses expires after 24 h.",
 			Large: true, Raw: true, Body: of[wire.NewBundle](), Reply: of[wire.Bundle](), Handle: g.create,
 		},
 		{
@@ -159,7 +160,8 @@ func (g *uploads) receive(r *edge.Request) (any, error) {
 	}
 	var name compute.Digest
 	if err := name.UnmarshalText([]byte(r.Params["sha256"])); err != nil {
-		return nil, compute.Errorf(compute.CodeInvalid, "The name of a blob is its SHA-256 in lower-case hexadecimal.").Named("blob_name")
+		return nil, compute.Errorf(compute.CodeInvalid,
+			"The name of a blob is its SHA-256 in lower-case hexadecimal.").Named("blob_name")
 	}
 	numbers, err := g.cfg.Trees.Numbers(r.Ctx, u.Manifest)
 	if err != nil {

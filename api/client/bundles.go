@@ -47,7 +47,9 @@ func (c *Client) Outputs(ctx context.Context, id compute.ExecutionID) ([]wire.Ou
 
 // Output writes one of these files to w, from an offset on. It returns how many
 // bytes it has written, also with an error: a caller may go on from there.
-func (c *Client) Output(ctx context.Context, id compute.ExecutionID, name string, from int64, w io.Writer) (int64, error) {
+func (c *Client) Output(
+	ctx context.Context, id compute.ExecutionID, name string, from int64, w io.Writer,
+) (int64, error) {
 	tries := c.newTries()
 	path := "/execution/" + id.String() + "/outputs/" + escapePath(name)
 	var written int64
@@ -67,7 +69,9 @@ func (c *Client) Output(ctx context.Context, id compute.ExecutionID, name string
 }
 
 // tryOutput reads a file from an offset on at one address.
-func (c *Client) tryOutput(ctx context.Context, target string, from int64, w io.Writer) (n int64, retry bool, err error) {
+func (c *Client) tryOutput(
+	ctx context.Context, target string, from int64, w io.Writer,
+) (n int64, retry bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		return 0, false, fmt.Errorf("make request: %w", err)

@@ -19,7 +19,8 @@ import (
 
 // newOutputs returns the command berth outputs.
 func newOutputs() *cobra.Command {
-	return cli.Parent("outputs", "List and fetch the files that an execution left in outputs/", newOutputsLs(), newOutputsGet())
+	return cli.Parent("outputs", "List and fetch the files that an execution left in outputs/",
+		newOutputsLs(), newOutputsGet())
 }
 
 // newOutputsLs returns the command berth outputs ls.
