@@ -143,6 +143,7 @@ type codeFlags struct {
 	maxRetries int
 	network    string
 	minVRAM    string
+	space      spaceFlags
 
 	preemptible     bool
 	disconnectGrace time.Duration
@@ -163,6 +164,7 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.maxCredits, "max-credits", "", "ceiling on what it may cost, in `credits`")
 	flags.IntVar(&f.maxRetries, "max-retries", 0,
 		"retries after a system failure, 0 to 10; code that fails is never retried")
+	f.space.register(flags)
 	flags.StringVar(&f.minVRAM, "min-vram", "",
 		"least `memory` of each GPU, such as 24g; a card counts by its maker's size")
 	flags.BoolVar(&f.preemptible, "preemptible", false,
@@ -220,7 +222,10 @@ func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, *sou
 	if start.ImportFiles, err = f.imports(); err != nil {
 		return start, nil, err
 	}
-	if start.MinVRAMGB, err = parseGiB(f.minVRAM); err != nil {
+	if start.MinVRAMGB, err = parseGiB("--min-vram", f.minVRAM); err != nil {
+		return start, nil, err
+	}
+	if err := f.space.apply(&start); err != nil {
 		return start, nil, err
 	}
 	if cmd.Flags().Changed("priority") {
@@ -236,18 +241,18 @@ func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, *sou
 	return start, tree, nil
 }
 
-// maxVRAM is the most GPU memory that can be asked for, in GiB.
-const maxVRAM = 1 << 20
+// maxGiB is the most memory or disk space that can be asked for.
+const maxGiB = 1 << 20
 
-// parseGiB parses the value of --min-vram: 24, 24g, 24GB or 24GiB.
-func parseGiB(text string) (int, error) {
+// parseGiB parses the value of a flag: 24, 24g, 24GB or 24GiB.
+func parseGiB(flag, text string) (int, error) {
 	if text == "" {
 		return 0, nil
 	}
 	digits := strings.TrimRight(strings.ToLower(text), "gib")
 	n, err := strconv.Atoi(digits)
-	if err != nil || n < 1 || n > maxVRAM {
-		return 0, cli.UsageErrorf("--min-vram: %q is not a number of gigabytes such as 24g", text)
+	if err != nil || n < 1 || n > maxGiB {
+		return 0, cli.UsageErrorf("%s: %q is not a number of gigabytes such as 24g", flag, text)
 	}
 	return n, nil
 }

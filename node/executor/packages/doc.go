@@ -1,7 +1,7 @@
 // Package packages installs the Python packages that executions ask for, and
 // keeps what it installed.
 //
-// What an organization asks for with one interpreter is installed once: into a
+// The packages of an organization for one interpreter are installed once: into a
 // file system image of its own, with the installer in a sandbox, as the code of
 // an execution is, because building a package executes its code. The finished
 // image is sealed: it is mounted read-only into every execution that asks for the

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/cmd/berth/cli"
+)
+
+// maxRequirementBytes is the largest file of requirements. The node has its own limit.
+const maxRequirementBytes = 1 << 20
+
+// spaceFlags are the flags for packages and disk space.
+type spaceFlags struct {
+	requirements  string
+	scratch       string
+	scratchMemory bool
+	volumes       []string
+}
+
+func (f *spaceFlags) register(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.requirements, "requirements", "r", "", "`FILE` with Python packages to install before the code starts")
+	flags.StringVar(&f.scratch, "scratch", "", "`size` of /work and /tmp on disk, such as 200g (default: the node's, usually 50g)")
+	flags.BoolVar(&f.scratchMemory, "scratch-memory", false, "keep /work and /tmp in memory, inside the memory limit")
+	flags.StringArrayVar(&f.volumes, "volume", nil, "directory of the nodes as `NAME[:PATH][:ro]`, at /mnt/NAME or PATH; repeat")
+}
+
+// apply sets in start what the flags ask for.
+func (f *spaceFlags) apply(start *client.Start) (err error) {
+	if f.requirements != "" {
+		text, err := os.ReadFile(f.requirements)
+		if err != nil {
+			return cli.UsageErrorf("--requirements: %w", err)
+		}
+		if len(text) > maxRequirementBytes {
+			return cli.UsageErrorf("--requirements: %s has more than %d bytes", f.requirements, maxRequirementBytes)
+		}
+		start.Requirements = string(text)
+	}
+	if start.ScratchGB, err = parseGiB("--scratch", f.scratch); err != nil {
+		return err
+	}
+	if f.scratchMemory {
+		start.Scratch = "memory"
+	}
+	for _, text := range f.volumes {
+		volume, err := parseVolume(text)
+		if err != nil {
+			return err
+		}
+		start.Volumes = append(start.Volumes, volume)
+	}
+	return nil
+}
+
+// parseVolume parses NAME[:PATH][:ro].
+func parseVolume(text string) (v wire.Volume, err error) {
+	rest, readOnly := strings.CutSuffix(text, ":ro")
+	v.Name, v.Path, _ = strings.Cut(rest, ":")
+	v.ReadOnly = readOnly
+	if v.Name == "" || v.Path != "" && !strings.HasPrefix(v.Path, "/") {
+		return v, cli.UsageErrorf("--volume: %s is not NAME, NAME:/PATH or either with :ro behind it", fmt.Sprintf("%q", text))
+	}
+	return v, nil
+}
