@@ -37,6 +37,8 @@ func commandsBelow(root *cobra.Command) []*cobra.Command {
 //nolint:funlen // A row for each command.
 func examplesByPath() map[string]string {
 	return map[string]string{
+		"outputs ls":  `  berth outputs ls 8f3a2b1c`,
+		"outputs get": `  berth outputs get 8f3a2b1c model.pt --dir results`,
 		"run": `  berth run train.py
   berth run --gpu a100:2 --timeout 30m --tag nightly train.py
   berth run -d --preemptible --max-retries 3 train.py

@@ -73,6 +73,9 @@ func checkExample(t *testing.T, root *cobra.Command, example string) {
 		}
 		cmd.InitDefaultHelpFlag()
 		for _, arg := range left {
+			if arg == "--" {
+				break // The rest is the code's.
+			}
 			name, _, _ := strings.Cut(arg, "=")
 			if strings.HasPrefix(name, "--") && cmd.Flags().Lookup(name[2:]) == nil && cmd.InheritedFlags().Lookup(name[2:]) == nil ||
 				len(name) == 2 && name[0] == '-' && cmd.Flags().ShorthandLookup(name[1:]) == nil {
