@@ -29,6 +29,7 @@ type pastTests struct {
 // the state, kills the leader while others are moved, and takes the blobs of a
 // server: every node, a worker too, always tells of all of them.
 func TestOldExecutionsAreArchived(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.StartWith(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Retention.Count = 3 })
 	worker := c.AddWorker("b200:1")
 	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL, c.Nodes[1].URL, c.Nodes[2].URL)

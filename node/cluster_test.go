@@ -63,6 +63,7 @@ func mustKnow(t *testing.T, c *nodetest.Cluster, i, n int, limit time.Duration) 
 // every node sweep its blobs while the execution waits, and wants it executed
 // all the same on a node that need not have the blob.
 func TestLargeBundle(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.New(t, 3)
 	account := c.MustAccount("acme")
 	api := nodetest.MustClient(t, account.Key, c.Follower().URL())

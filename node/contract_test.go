@@ -12,6 +12,7 @@ import (
 // TestContractOfFollower has a client that knows only the specification
 // validate every answer of a follower.
 func TestContractOfFollower(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.New(t, 3)
 	follower := c.Follower()
 	account := c.MustAccount("acme")

@@ -14,6 +14,7 @@ import (
 // TestDamagedServerHealsUnderWork loses the log of a server that executes. It
 // comes in empty, what it executes goes on to its end, and it votes again.
 func TestDamagedServerHealsUnderWork(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.Start(t, 3)
 	account := c.MustAccount("acme")
 	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL)

@@ -32,6 +32,7 @@ func mustShowGaps(t *testing.T, root *client.Client) {
 // before the deadline: the first is queued again, the second ends unbilled, and
 // the node is stopped and removed.
 func TestDrainOutlivesTheLeader(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) { cfg.Limits.PreemptNotice = 0 })
 	account := c.MustAccount("acme")
 	follower := c.Follower()

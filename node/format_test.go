@@ -17,6 +17,7 @@ import (
 // program, configured with the format to claim: that an older program decodes
 // what this one writes is not shown here.
 func TestRollingUpgrade(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.NewOld(t, 3, 1)
 	grant := wire.NewQuota{Org: "acme", MaxConcurrent: 7}
 	c.MustAccount("acme")

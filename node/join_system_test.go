@@ -19,6 +19,7 @@ import (
 // TestNobodyJoinsWithoutAToken asks to join in the name of members, one of which is
 // down, without a token and with tokens that nobody made.
 func TestNobodyJoinsWithoutAToken(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.New(t, 3)
 	leader, gone := c.Leader(), c.Follower()
 	gone.Stop()

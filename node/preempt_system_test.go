@@ -16,6 +16,7 @@ import (
 // between the word and the end, a tag's limit makes a third execution wait,
 // and all end well, each charged once.
 func TestPreemptionThroughAFollower(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) {
 		cfg.Limits.PreemptMinRun, cfg.Limits.PreemptNotice = time.Second, 2*time.Second
 	})

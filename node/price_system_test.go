@@ -24,6 +24,7 @@ func cardsOf(cfg *nodetest.NodeConfig) {
 // through a follower: code executes on each and is charged, an operator changes
 // prices and the billing mode, and executions ask for GPU memory.
 func TestAnyCardExecutes(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.StartWith(t, 3, cardsOf)
 	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL, c.Nodes[1].URL, c.Nodes[2].URL)
 	mustVoters(t, root, 3)

@@ -17,6 +17,7 @@ import (
 // TestRemovalAsksTheVoters holds that the API removes a node only while the
 // others go on without it, and once they have all code.
 func TestRemovalAsksTheVoters(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.New(t, 3)
 	root := nodetest.MustClient(t, c.RootToken, c.Leader().URL())
 	mustVoters(t, root, 3)
@@ -68,6 +69,7 @@ func mustHoldCode(t *testing.T, c *nodetest.Cluster, n int) {
 }
 
 func TestLastServerStays(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.New(t, 1)
 	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL())
 	err := root.RemoveNode(t.Context(), c.Nodes[0].ID())

@@ -17,6 +17,7 @@ import (
 // why one waits, lets it compute the decision again from its own snapshot and
 // log, and asks what another node would change.
 func TestDecisionsExplained(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.New(t, 3)
 	account := c.MustAccount("acme")
 	api := nodetest.MustClient(t, account.Key, c.Follower().URL())

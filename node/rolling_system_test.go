@@ -94,6 +94,7 @@ func (l *load) request(t *testing.T, c *sender) {
 // clients that know all of them, and clients that know one each, send requests
 // that must happen once: no request fails, and each has happened once.
 func TestRollingRestart(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.StartWith(t, 3, func(cfg *nodetest.NodeConfig) { cfg.API.Drain = 500 * time.Millisecond })
 	account := c.MustAccount("acme")
 	var urls []string

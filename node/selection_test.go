@@ -14,6 +14,7 @@ import (
 // kills the leader's process in the middle of both: the one ends once, with
 // every run charged once, and the abort of the other one ends all of its runs.
 func TestSelectionOutlivesTheLeader(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.Start(t, 3)
 	account := c.MustAccount("acme")
 	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL)

@@ -33,6 +33,7 @@ func mustFind(t *testing.T, dir, command string) repair.Skipped {
 // TestSkipEntry has a server leave out an entry: only while it is stopped, and
 // only what its own log has, unless it is forced.
 func TestSkipEntry(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.New(t, 1)
 	n := c.Nodes[0]
 	dir, listed := n.Config.DataDir, filepath.Join(n.Config.DataDir, "skip-entries")

@@ -13,6 +13,7 @@ import (
 // TestGracefulStop stops the leader: at first it says that it stops and answers
 // all the same, and when it is gone another one leads.
 func TestGracefulStop(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) { cfg.API.Drain = 2 * time.Second })
 	leader := c.Leader()
 	root := mustUsual(t, c.RootToken, leader.URL())

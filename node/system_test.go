@@ -24,6 +24,7 @@ const endWait = 3 * time.Minute
 // whichever node, its output streamed from every node, its charge on the
 // ledger.
 func TestExecutionFromFollower(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.New(t, 3)
 	follower := c.Follower()
 	account := c.MustAccount("acme")
@@ -160,6 +161,7 @@ func row(rows []wire.SelectionRow, gpuType string) wire.SelectionRow {
 // a follower: every execution that was acknowledged ends once and is charged
 // once, and the node that was killed catches up.
 func TestLeaderKilled(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.Start(t, 3)
 	account := c.MustAccount("acme")
 	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL)

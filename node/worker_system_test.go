@@ -36,6 +36,7 @@ func withWorkers(t *testing.T) (c *nodetest.Cluster, b200, h200 *nodetest.Node) 
 // TestWorkerExecutes has two workers execute what is asked of the other one,
 // and of a server.
 func TestWorkerExecutes(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c, b200, h200 := withWorkers(t)
 	account := c.MustAccount("acme")
 	api := nodetest.MustClient(t, account.Key, h200.URL())
@@ -128,6 +129,7 @@ func mustFetch(t *testing.T, url string) string {
 // TestWorkersRights asks a server for what a worker may and may not have, with
 // a worker's certificate.
 func TestWorkersRights(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c, b200, h200 := withWorkers(t)
 	account := c.MustAccount("acme")
 	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
