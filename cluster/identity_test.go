@@ -7,13 +7,26 @@ import (
 	"time"
 
 	"berth/cluster"
+	"berth/cluster/pki"
 )
 
-// clock is a clock that a test moves.
-type clock struct{ offset atomic.Int64 }
+// clock is a clock that a test moves, and stops.
+type clock struct {
+	offset atomic.Int64
+	stands atomic.Pointer[time.Time]
+}
 
-func (c *clock) now() time.Time       { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) now() time.Time {
+	if at := c.stands.Load(); at != nil {
+		return *at
+	}
+	return time.Now().Add(time.Duration(c.offset.Load()))
+}
+
 func (c *clock) move(d time.Duration) { c.offset.Add(int64(d)) }
+
+// stop has the clock stand at an instant.
+func (c *clock) stop(at time.Time) { c.stands.Store(&at) }
 
 func TestCertificatesAreRenewed(t *testing.T) {
 	var time clock
@@ -48,7 +61,10 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	}
 }
 
-const hour = time.Hour
+const (
+	hour   = time.Hour
+	second = time.Second
+)
 
 func mustRoundTrip(t *testing.T, from, to *peer) int64 {
 	t.Helper()
@@ -83,7 +99,16 @@ func TestConnectionEndsWithItsCertificate(t *testing.T) {
 	var time clock
 	f := mustFleet(t, 2, func(c *cluster.Config) { c.Now = time.now })
 	leader := f.leader()
-	time.move(72*hour - 3*hour/3600) // Three seconds are left.
+	// The clock stands, so that both certificates have a second left however long
+	// the handshake takes. The connection's timer runs all the same.
+	now := time.now().Truncate(second)
+	time.stop(now)
+	for _, p := range f.peers {
+		if err := p.Reissue(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.stop(now.Add(pki.LeafLifetime - second))
 	conn, err := f.follower(leader).DialRaft(leader.ID())
 	if err != nil {
 		t.Fatal(err)
