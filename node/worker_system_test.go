@@ -161,13 +161,19 @@ func TestWorkersRights(t *testing.T) {
 	if err := call(h200, "attempts.bundle", record.Bundle.Hash[:]); compute.CodeOf(err) != compute.CodeNotFound {
 		t.Errorf("the code of another node's attempt: %v", err)
 	}
+	if err := call(b200, "attempts.get", record.Bundle.Hash[:]); compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("a blob that is no file of its attempts: %v", err)
+	}
+	if err := call(h200, "attempts.put", []byte("x")); compute.CodeOf(err) != compute.CodeConflict {
+		t.Errorf("a node without attempts stores: %v", err)
+	}
 	for method, may := range server.Peer().Cluster().Methods() {
 		err := call(b200, method, []byte{0})
 		if refused := compute.CodeOf(err) == compute.CodeForbidden; refused == (may&cluster.Workers != 0) {
 			t.Errorf("a worker that calls %s gets %v", method, err)
 		}
 		if may&cluster.Workers != 0 && !strings.Contains("cluster.status cluster.heartbeat cluster.renew cluster.servers "+
-			"attempts.poll attempts.start attempts.finish attempts.bundle nodes.announce api.relay", method) {
+			"attempts.poll attempts.start attempts.finish attempts.bundle attempts.get attempts.put nodes.announce api.relay", method) {
 			t.Errorf("a worker may call %s, which is not in the table", method)
 		}
 	}

@@ -8,9 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"berth/compute"
 	"berth/node/executor/sandbox"
@@ -51,7 +50,7 @@ const maxNamed = 8
 const (
 	namesAtOnce = 512
 	copyBuffer  = 256 << 10
-	beneath     = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
+	readable    = syscall.O_RDONLY | syscall.O_NONBLOCK | syscall.O_NOCTTY
 )
 
 // errLimit ends a collection.
@@ -73,7 +72,7 @@ type collector struct {
 // at name, as a work stream. It makes no file when there is no Dir. An error
 // means that nothing is known of the outputs.
 func Collect(work *os.File, name string, limits Limits) (Summary, error) {
-	dir, err := openAt(work, Dir, unix.O_DIRECTORY)
+	dir, err := openAt(work, Dir, readable|syscall.O_DIRECTORY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Summary{Complete: true}, nil
 	}
@@ -99,24 +98,6 @@ func Collect(work *os.File, name string, limits Limits) (Summary, error) {
 	}
 	c.Complete = true
 	return c.Summary, nil
-}
-
-// openAt opens a name in a directory. It follows no link and stays beneath.
-func openAt(dir *os.File, name string, flags uint64) (*os.File, error) {
-	how := unix.OpenHow{
-		Flags:   flags | unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOCTTY,
-		Resolve: beneath,
-	}
-	for {
-		fd, err := unix.Openat2(int(dir.Fd()), name, &how)
-		switch {
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
-		case err != nil:
-			return nil, &fs.PathError{Op: "openat2", Path: name, Err: err}
-		default:
-			return os.NewFile(uintptr(fd), name), nil
-		}
-	}
 }
 
 // leave records that something is left out.
@@ -163,17 +144,17 @@ func (c *collector) visit(dir *os.File, at, name string, depth int) error {
 		c.leave(at, "is skipped: "+why)
 		return nil
 	}
-	var stat unix.Stat_t
-	if err := unix.Fstatat(int(dir.Fd()), name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		c.leave(at, "cannot be read: "+err.Error())
+	kind, err := kindAt(dir, name)
+	if err != nil {
+		c.leave(at, "cannot be read: "+reason(err))
 		return nil
 	}
-	switch stat.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
+	switch kind {
+	case syscall.S_IFREG:
 		return c.file(dir, at, name)
-	case unix.S_IFDIR:
+	case syscall.S_IFDIR:
 		return c.subdirectory(dir, at, name, depth)
-	case unix.S_IFLNK:
+	case syscall.S_IFLNK:
 		c.leave(at, "is a link: links are not kept")
 	default:
 		c.leave(at, "is a device, socket or pipe")
@@ -186,7 +167,7 @@ func (c *collector) subdirectory(dir *os.File, at, name string, depth int) error
 		c.leave(at, fmt.Sprintf("is deeper than %d directories", c.limits.Depth))
 		return nil
 	}
-	sub, err := openAt(dir, name, unix.O_DIRECTORY)
+	sub, err := openAt(dir, name, readable|syscall.O_DIRECTORY)
 	if err != nil {
 		c.leave(at, "cannot be read: "+reason(err))
 		return nil
@@ -205,7 +186,7 @@ func reason(err error) string {
 
 // file copies one file.
 func (c *collector) file(dir *os.File, at, name string) error {
-	file, err := openAt(dir, name, 0)
+	file, err := openAt(dir, name, readable)
 	if err != nil {
 		c.leave(at, "cannot be read: "+reason(err))
 		return nil
