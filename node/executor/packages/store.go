@@ -112,7 +112,8 @@ func (s *Store) open(key string) (*os.File, error) {
 	return root, nil
 }
 
-// await joins the installation of a key, or starts it, and returns how it ended.
+// await joins the installation of a key, or starts it, and returns how it ended:
+// nil also for one that was canceled.
 func (s *Store) await(ctx context.Context, key string, r Request, line func(string)) error {
 	s.mu.Lock()
 	i := s.installs[key]
@@ -129,6 +130,9 @@ func (s *Store) await(ctx context.Context, key string, r Request, line func(stri
 	defer s.leave(i, &line)
 	select {
 	case <-i.done:
+		if errors.Is(i.err, context.Canceled) {
+			return nil // Those who waited before had left: Mount begins again.
+		}
 		return i.err
 	case <-ctx.Done():
 		return ctx.Err()

@@ -137,6 +137,9 @@ func mount(device string, readOnly bool) (*os.File, error) {
 // Attached reports whether a loop device has the file, which is the case while it is
 // mounted.
 func Attached(name string) bool {
+	if real, err := filepath.EvalSymlinks(name); err == nil {
+		name = real // As the kernel has it.
+	}
 	devices, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
 		panic(err) // The pattern is a constant.
