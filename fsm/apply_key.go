@@ -104,6 +104,13 @@ func (s *identity) regenerateKey(c RegenerateKey) Result {
 	if _, taken := s.lookups.Get(c.Lookup); taken || c.Lookup == "" {
 		return refuse(compute.CodeConflict, "key_exists", "the key exists")
 	}
+	if s.Format() >= formatLab && !c.Actor.Root && k.User != c.Actor.User {
+		if k.Personal {
+			return refuse(compute.CodeForbidden, "not_your_key",
+				"only its user gives a personal key a new value; an admin may disable or delete it")
+		}
+		k.User = c.Actor.User // Who has the value would act as another member otherwise, who may have more rights.
+	}
 	k.Lookup, k.Prefix, k.Hash = c.Lookup, c.Prefix, c.Hash
 	k.UpdatedAt = s.meta.Now
 	s.putKey(&k)

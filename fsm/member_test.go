@@ -229,3 +229,26 @@ func TestDisabledUsers(t *testing.T) {
 	w.refused(fsm.SetUser{Actor: op, User: op.User, Disabled: new(true)}, compute.CodeConflict, "own_account")
 	w.must(fsm.SetUser{Actor: op, User: w.ada.User, Disabled: new(true)})
 }
+
+// TestRegeneratedKeyIsItsMakers holds that nobody gets the rights of another member
+// with a new value of that one's key.
+func TestRegeneratedKeyIsItsMakers(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	admin := w.member("bea", compute.OrgAdmin)
+	shared := compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "shared"}
+	personal := compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "personal", Personal: true}
+	for _, k := range []compute.Key{shared, personal} {
+		w.must(fsm.CreateKey{Actor: w.ada, Key: k})
+	}
+	w.refused(fsm.RegenerateKey{Actor: admin, Key: personal.ID, Lookup: "a"}, compute.CodeForbidden, "not_your_key")
+	w.must(fsm.RegenerateKey{Actor: admin, Key: shared.ID, Lookup: "b"})
+	w.must(fsm.RegenerateKey{Actor: w.ada, Key: personal.ID, Lookup: "c"})
+	for id, want := range map[compute.KeyID]compute.UserID{shared.ID: admin.User, personal.ID: w.ada.User} {
+		if k, ok := w.view().Key(w.org, id); !ok || k.User != want {
+			t.Errorf("the key is %+v, want one of %s", k, want)
+		}
+	}
+	w.must(fsm.ToggleKey{Actor: admin, Key: personal.ID})
+	w.must(fsm.DeleteKey{Actor: admin, Key: personal.ID})
+}
