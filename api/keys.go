@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 
-	"berth/api/auth"
 	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
@@ -75,38 +74,43 @@ func (g *keys) listKeys(r *edge.Request) (any, error) {
 // createKey makes a key. Its value is in this answer and nowhere else.
 func (g *keys) createKey(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewKey)
-	if !r.Repeat && !in.ExpiresAt.IsZero() && in.ExpiresAt <= compute.InstantOf(g.Now()) {
+	k, value, err := g.mintKey(r, compute.Key{Name: in.Name, ExpiresAt: in.ExpiresAt})
+	if err != nil {
+		return nil, err
+	}
+	return wire.MintedKey{Key: keyOf(k), PlaintextKey: value}, nil
+}
+
+// mintKey makes a key of the caller's with the name, the expiry and the kind of
+// wanted. It returns the key and its value, which is stored nowhere.
+func (c *core) mintKey(r *edge.Request, wanted compute.Key) (*compute.Key, string, error) {
+	if !r.Repeat && !wanted.ExpiresAt.IsZero() && wanted.ExpiresAt <= compute.InstantOf(c.Now()) {
 		f := new(wire.Faults)
 		f.Value("expires_at is in the past", "body", "expires_at")
-		return nil, f
+		return nil, "", f
 	}
-	minted, err := g.Credentials.NewAPIKey()
+	minted, err := c.Credentials.NewAPIKey()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	key := compute.Key{
-		ID: compute.KeyID{UUID: g.NewID()}, Lookup: minted.Lookup, Hash: minted.Hash,
-		Org: r.Caller.Actor.Org, User: r.Caller.Actor.User, Name: in.Name,
-		Prefix: minted.Prefix, Active: true, ExpiresAt: in.ExpiresAt,
+		ID: compute.KeyID{UUID: c.NewID()}, Lookup: minted.Lookup, Hash: minted.Hash,
+		Org: r.Caller.Actor.Org, User: r.Caller.Actor.User, Personal: wanted.Personal, Name: wanted.Name,
+		Prefix: minted.Prefix, Active: true, ExpiresAt: wanted.ExpiresAt,
 	}
-	result, err := g.ProposeAndSee(r, fsm.CreateKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: key})
+	result, err := c.ProposeAndSee(r, fsm.CreateKey{Op: c.Op(r), Actor: r.Caller.Actor, Key: key})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	// A repeat inside the cluster finds the key that this request made.
 	if result.Repeat && result.ID != key.ID.UUID {
-		return nil, errSecretGone("key", result.ID.String())
+		return nil, "", errSecretGone("key", result.ID.String())
 	}
-	return g.minted(r, key.ID, minted)
-}
-
-// minted answers a key with its value.
-func (g *keys) minted(r *edge.Request, id compute.KeyID, minted auth.APIKey) (any, error) {
-	k, ok := r.View.Key(r.Caller.Actor.Org, id)
+	k, ok := r.View.Key(key.Org, key.ID)
 	if !ok {
-		return nil, edge.NotFound()
+		return nil, "", edge.NotFound()
 	}
-	return wire.MintedKey{Key: keyOf(k), PlaintextKey: minted.Text}, nil
+	return k, minted.Text, nil
 }
 
 // keyID returns the id of the key in the path. The key exists, unless this is a
@@ -140,18 +144,24 @@ func (g *keys) toggleKey(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := g.ProposeAndSee(r, fsm.ToggleKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: id})
-	switch {
-	case err != nil:
+	k, err := g.toggled(r, id)
+	if err != nil {
 		return nil, err
-	case result.Key != nil:
-		return keyOf(result.Key), nil
+	}
+	return keyOf(k), nil
+}
+
+// toggled disables or enables a key and returns it as it is right after that.
+func (c *core) toggled(r *edge.Request, id compute.KeyID) (*compute.Key, error) {
+	result, err := c.ProposeAndSee(r, fsm.ToggleKey{Op: c.Op(r), Actor: r.Caller.Actor, Key: id})
+	if err != nil || result.Key != nil {
+		return result.Key, err
 	}
 	k, ok := r.View.Key(r.Caller.Actor.Org, id) // An older leader's decision says no more.
 	if !ok {
 		return nil, edge.NotFound()
 	}
-	return keyOf(k), nil
+	return k, nil
 }
 
 // regenerateKey gives a key a new value, in this answer and nowhere else.
@@ -174,7 +184,7 @@ func (g *keys) regenerateKey(r *edge.Request) (any, error) {
 	k, ok := r.View.Key(r.Caller.Actor.Org, id)
 	switch {
 	case ok && k.Hash == minted.Hash:
-		return g.minted(r, id, minted)
+		return wire.MintedKey{Key: keyOf(k), PlaintextKey: minted.Text}, nil
 	case ok || result.Repeat:
 		return nil, errSecretGone("key", id.String())
 	}

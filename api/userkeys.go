@@ -75,32 +75,11 @@ func (g *userKeys) listKeys(r *edge.Request) (any, error) {
 // createKey makes a key. Its value is in this answer and nowhere else.
 func (g *userKeys) createKey(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewUserKey)
-	if !r.Repeat && !in.ExpiresAt.IsZero() && in.ExpiresAt <= compute.InstantOf(g.Now()) {
-		f := new(wire.Faults)
-		f.Value("expires_at is in the past", "body", "expires_at")
-		return nil, f
-	}
-	minted, err := g.Credentials.NewAPIKey()
+	k, value, err := g.mintKey(r, compute.Key{Name: in.Name, ExpiresAt: in.ExpiresAt, Personal: true})
 	if err != nil {
 		return nil, err
 	}
-	key := compute.Key{
-		ID: compute.KeyID{UUID: g.NewID()}, Lookup: minted.Lookup, Hash: minted.Hash,
-		Org: r.Caller.Actor.Org, User: r.Caller.Actor.User, Personal: true, Name: in.Name,
-		Prefix: minted.Prefix, Active: true, ExpiresAt: in.ExpiresAt,
-	}
-	result, err := g.ProposeAndSee(r, fsm.CreateKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: key})
-	if err != nil {
-		return nil, err
-	}
-	if result.Repeat && result.ID != key.ID.UUID {
-		return nil, errSecretGone("key", result.ID.String())
-	}
-	k, ok := r.View.Key(r.Caller.Actor.Org, key.ID)
-	if !ok {
-		return nil, edge.NotFound()
-	}
-	return wire.MintedUserKey{UserKey: userKeyOf(k), Value: minted.Text}, nil
+	return wire.MintedUserKey{UserKey: userKeyOf(k), Value: value}, nil
 }
 
 // key returns the id of the caller's key in the path. The key exists, unless this
@@ -134,16 +113,9 @@ func (g *userKeys) toggleKey(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := g.ProposeAndSee(r, fsm.ToggleKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: id})
-	switch {
-	case err != nil:
+	k, err := g.toggled(r, id)
+	if err != nil {
 		return nil, err
-	case result.Key != nil:
-		return userKeyOf(result.Key), nil
-	}
-	k, ok := r.View.Key(r.Caller.Actor.Org, id)
-	if !ok {
-		return nil, edge.NotFound()
 	}
 	return userKeyOf(k), nil
 }
