@@ -184,5 +184,8 @@ func (d *Dir) ClearReplica() error {
 	return nil
 }
 
-// Close unlocks the directory.
-func (d *Dir) Close() error { return d.lock.Close() }
+// Close unlocks the directory, also where a child that was forked a moment ago
+// still shares the descriptor of the lock.
+func (d *Dir) Close() error {
+	return errors.Join(unix.Flock(int(d.lock.Fd()), unix.LOCK_UN), d.lock.Close())
+}
