@@ -277,7 +277,7 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		return one(m.submit("gpu_selection").String())
 	case strings.HasPrefix(path, "/api/v1/stream/"), path == "/execution/{id}" && rt.Method == "DELETE":
 		return one(m.ended().String())
-	case strings.HasPrefix(path, "/execution/"), strings.HasPrefix(path, "/workloads/"):
+	case strings.HasPrefix(path, "/execution/"), strings.HasPrefix(path, "/workloads/"), strings.HasPrefix(path, "/logs/"):
 		return one(m.submit("streaming").String())
 	}
 	m.Fatalf("%s %s: no object is known for its path: add one to object", rt.Method, rt.Path)

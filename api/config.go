@@ -27,6 +27,28 @@ type Output struct {
 	Truncated                bool // There was more than is here.
 }
 
+// LogQuery says which lines of an execution are wanted.
+type LogQuery struct {
+	Since compute.Instant // Written at or after.
+	Level string          // At least: debug, info, warning or error; "" for any.
+	Text  string          // Contained in the line, letters of either case.
+	Limit int             // The newest so many.
+}
+
+// LogLines answers a LogQuery.
+type LogLines struct {
+	Lines   []LogLine // In the order of writing.
+	Total   int       // How many match, those beyond the limit included.
+	Missing string    // Why lines may be missing; "" if none is.
+}
+
+// LogLine is a line of output with its level and the attempt that wrote it.
+type LogLine struct {
+	Line
+	Level   string
+	Attempt uint64
+}
+
 // Logs reads what executions wrote, wherever that is kept.
 type Logs interface {
 	// Follow calls fn with the lines after the sequence number, in order,
@@ -37,6 +59,8 @@ type Logs interface {
 	Here(id compute.ExecutionID) bool
 	// Tail returns the last maxBytes of each stream.
 	Tail(ctx context.Context, id compute.ExecutionID, maxBytes int) (Output, error)
+	// Search returns lines of an execution where they are kept.
+	Search(ctx context.Context, id compute.ExecutionID, q LogQuery) (LogLines, error)
 	// Delete removes all output of a terminal execution.
 	Delete(ctx context.Context, id compute.ExecutionID) error
 }

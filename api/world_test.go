@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -729,6 +730,21 @@ func (l *fakeLogs) Tail(_ context.Context, id compute.ExecutionID, maxBytes int)
 		out.Stdout, out.Truncated = out.Stdout[over:], true
 	}
 	return out, nil
+}
+
+// Search returns the newest lines that contain the text.
+func (l *fakeLogs) Search(_ context.Context, id compute.ExecutionID, q api.LogQuery) (api.LogLines, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out api.LogLines
+	for _, line := range l.lines[id] {
+		if line.At >= q.Since && bytes.Contains(line.Text, []byte(q.Text)) {
+			out.Lines = append(out.Lines, api.LogLine{Line: line, Level: cmp.Or(q.Level, "info"), Attempt: 1})
+		}
+	}
+	out.Total = len(out.Lines)
+	out.Lines = out.Lines[max(0, len(out.Lines)-q.Limit):]
+	return out, l.err
 }
 
 // Delete forgets the output.

@@ -169,6 +169,24 @@ func (o outputs) Tail(ctx context.Context, id compute.ExecutionID, maxBytes int)
 	return api.Output{Stdout: t.Stdout, Stderr: t.Stderr, Combined: t.Combined, Truncated: t.Truncated}, err
 }
 
+// Search returns the lines of an execution that q wants.
+func (o outputs) Search(ctx context.Context, id compute.ExecutionID, q api.LogQuery) (api.LogLines, error) {
+	least, ok := logs.ParseLevel(q.Level)
+	if !ok {
+		return api.LogLines{}, compute.Errorf(compute.CodeInvalid, "%q is not a level.", q.Level)
+	}
+	r, err := o.follower.Search(ctx, id, logs.Search{Since: q.Since, Least: least, Text: q.Text, Limit: q.Limit})
+	out := api.LogLines{Lines: make([]api.LogLine, len(r.Lines)), Total: r.Total, Missing: r.Missing}
+	for i, l := range r.Lines {
+		epoch, _ := logs.Split(l.Seq)
+		out.Lines[i] = api.LogLine{
+			Line:  api.Line{Seq: l.Seq, At: l.At, Stream: l.Stream.String(), Text: l.Text, Partial: l.Partial},
+			Level: logs.LevelOf(l).String(), Attempt: epoch,
+		}
+	}
+	return out, err
+}
+
 // methodDeleteLogs is the call by which a node has another delete output.
 const methodDeleteLogs = "logs.delete"
 

@@ -19,6 +19,7 @@ const (
 	kindTail  // Wire only: a piece of a tail.
 	kindOver  // Wire only: the answer ends without the end of the output.
 	kindLines // Disk only: several lines with consecutive numbers.
+	kindFound // Wire only: how many lines a search found; the last record of its answer.
 )
 
 const (
@@ -39,7 +40,7 @@ type record struct {
 	kind  byte
 	line  Line
 	lines []Line // Of kindLines.
-	total uint64 // Of kindChunk and kindSeal: the code's bytes before; 0 if unknown.
+	total uint64 // Of kindChunk and kindSeal: the code's bytes before; 0 if unknown. Of kindFound: lines.
 	final Final
 	fault compute.Error
 	tail  tailPiece
@@ -236,6 +237,8 @@ func parseBody(b []byte) (record, error) {
 		rec.lines = d.lines()
 	case kindSeal:
 		rec.total = d.optional()
+	case kindFound:
+		rec.total = d.uvarint()
 	case kindIdle, kindOver:
 	default:
 		d.bad = true

@@ -19,7 +19,7 @@ const (
 	idleAfter   = 5 * time.Second
 	deadAfter   = 3 * idleAfter
 	wireVersion = 1
-	maxRequest  = 64
+	maxRequest  = 64 + MaxSearchText
 	wireBuffer  = 16 << 10
 )
 
@@ -30,6 +30,7 @@ const (
 	modeFollow mode = iota + 1 // Until the end of the output.
 	modeRead                   // What is on disk, without waiting.
 	modeTail
+	modeSearch
 )
 
 // request asks a node for the output of an attempt that it holds.
@@ -37,7 +38,8 @@ type request struct {
 	mode  mode
 	of    attempt
 	after uint64
-	limit int // Of a modeTail request.
+	limit int    // Of a modeTail or modeSearch request.
+	query Search // Of a modeSearch request, without its limit.
 }
 
 // encode returns the request's bytes.
@@ -45,7 +47,12 @@ func (q request) encode() []byte {
 	b := append([]byte{wireVersion, byte(q.mode)}, q.of.execution.UUID[:]...)
 	b = binary.AppendUvarint(b, q.of.epoch)
 	b = binary.AppendUvarint(b, q.after)
-	return binary.AppendUvarint(b, uint64(q.limit))
+	b = binary.AppendUvarint(b, uint64(q.limit))
+	if q.mode == modeSearch {
+		b = append(binary.AppendUvarint(b, uint64(q.query.Since)), byte(q.query.Least))
+		b = append(b, q.query.Text...)
+	}
+	return b
 }
 
 // decodeRequest is the inverse of encode.
@@ -58,7 +65,10 @@ func decodeRequest(b []byte) (request, error) {
 	d := decoder{rest: b[18:]}
 	q.of.epoch, q.after = d.uvarint(), d.uvarint()
 	q.limit = int(min(d.uvarint(), MaxTail))
-	if d.bad || q.mode < modeFollow || q.mode > modeTail || q.of.execution.IsZero() {
+	if q.mode == modeSearch {
+		q.query = Search{Since: compute.Instant(d.uvarint()), Least: Level(d.byte()), Text: string(d.rest)}
+	}
+	if d.bad || q.mode < modeFollow || q.mode > modeSearch || q.of.execution.IsZero() {
 		return request{}, compute.Errorf(compute.CodeInvalid, "malformed log request")
 	}
 	return q, nil
@@ -220,6 +230,10 @@ func (f *Follower) Serve(ctx context.Context, req []byte, w io.Writer) error {
 func (f *Follower) serve(ctx context.Context, q request, s *sender) error {
 	if q.mode == modeTail {
 		return f.cfg.Store.tail(ctx, q.of, q.limit, func(t Tail) error { return halt(s.tail(t)) })
+	}
+	if q.mode == modeSearch {
+		q.query.Limit = q.limit
+		return f.cfg.Store.search(ctx, q.of, q.query, func(r Found) error { return halt(s.found(r)) })
 	}
 	h := hooks{
 		ended: always,

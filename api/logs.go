@@ -1,0 +1,216 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/loop"
+)
+
+// logLines serves Observability - Logs: what executions printed, searched where it
+// is kept.
+type logLines struct {
+	executions
+}
+
+// routes returns the routes of the group.
+func (g *logLines) routes() []edge.Route {
+	return []edge.Route{
+		{
+			Method: http.MethodGet, Path: root + "/logs/execution/{id}", Tag: "Observability - Logs", Need: edge.NeedCaller,
+			Summary: "The newest lines that an execution printed, by time, level and text." +
+				" For a GPU selection, those of its sub-executions.",
+			Query: of[wire.ExecutionLogsQuery](), Reply: of[wire.Logs](), Handle: g.ofExecution,
+		},
+		{
+			Method: http.MethodGet, Path: root + "/logs/user", Tag: "Observability - Logs", Need: edge.NeedCaller,
+			Summary: "The newest lines that the caller's executions printed, by time, level and text.",
+			Query:   of[wire.UserLogsQuery](), Reply: of[wire.Logs](), Handle: g.ofUser,
+		},
+	}
+}
+
+// Limits of one answer.
+const (
+	searchesAtOnce   = 4   // Executions whose output is searched at a time.
+	searchExecutions = 200 // Executions of which GET /logs/user searches the output.
+	searchEnded      = 20_000
+	searchBytes      = 4 << 20 // Of text; older lines are left out.
+)
+
+// ofExecution answers lines of one execution.
+func (g *logLines) ofExecution(r *edge.Request) (any, error) {
+	e, err := g.find(r)
+	if err != nil {
+		return nil, err
+	}
+	in := r.Query.(*wire.ExecutionLogsQuery)
+	from := []*compute.Execution{e}
+	if e.Kind == compute.KindSelection {
+		from = r.View.Children(e.ID)
+	}
+	return g.search(r, from, logQuery(r, in.Limit, in.Hours, in.Level, in.Search))
+}
+
+// ofUser answers lines of the executions that the caller submitted.
+func (g *logLines) ofUser(r *edge.Request) (any, error) {
+	in := r.Query.(*wire.UserLogsQuery)
+	q := logQuery(r, in.Limit, in.Hours, in.Level, in.Search)
+	done, err := g.scans.Take(r.Ctx, r.Caller.Actor.Org)
+	if err != nil {
+		return nil, err
+	}
+	from, more := g.recent(r, q.Since)
+	done()
+	answer, err := g.search(r, from, q)
+	if out, ok := answer.(wire.Logs); ok && more {
+		out.Warnings = append(out.Warnings,
+			"There are too many executions to search all of them: ask for fewer hours, or for one execution.")
+		return out, nil
+	}
+	return answer, err
+}
+
+// logQuery returns the query of a request.
+func logQuery(r *edge.Request, limit, hours int, level, text string) LogQuery {
+	return LogQuery{
+		Since: r.View.Now().Add(-time.Duration(hours) * time.Hour), Level: level, Text: text, Limit: limit,
+	}
+}
+
+// recent returns the caller's executions that may have printed something since an
+// instant, and whether there are more than it looked at.
+func (g *logLines) recent(r *edge.Request, since compute.Instant) (out []*compute.Execution, more bool) {
+	org, user := r.Caller.Actor.Org, r.Caller.Actor.User
+	add := func(e *compute.Execution) bool {
+		if e.User == user && e.Epoch > 0 && e.Kind != compute.KindSelection {
+			out = append(out, e)
+		}
+		return len(out) < searchExecutions
+	}
+	for e := range r.View.Live(org) {
+		if !add(e) {
+			return out, true
+		}
+	}
+	seen := 0
+	for e := range r.View.Ended() {
+		if e.FinishedAt < since {
+			break
+		}
+		if seen++; seen > searchEnded {
+			return out, true
+		}
+		if e.Org != org {
+			continue
+		}
+		whole, ok := r.View.Execution(org, e.ID)
+		if ok && !whole.Deleted && !add(whole) {
+			return out, true
+		}
+	}
+	return out, false
+}
+
+// search answers the newest lines of executions that q wants.
+func (g *logLines) search(r *edge.Request, from []*compute.Execution, q LogQuery) (any, error) {
+	if err := g.AwaitTurn(r); err != nil {
+		return nil, err
+	}
+	all := found{limit: q.Limit, answer: wire.Logs{Logs: []wire.LogLine{}, Warnings: []string{}}}
+	turns := loop.NewFairLimiter[compute.OrgID](searchesAtOnce)
+	ctx, cancel := context.WithCancelCause(r.Ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for _, e := range from {
+		done, err := turns.Take(ctx, e.Org)
+		if err != nil {
+			break
+		}
+		wg.Go(func() {
+			defer done()
+			lines, err := g.cfg.Logs.Search(ctx, e.ID, q)
+			if err != nil && compute.CodeOf(err) != compute.CodeNotFound { // It may be deleted meanwhile.
+				cancel(err)
+				return
+			}
+			all.add(e, lines, g.hosts(r, e.ID))
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return all.result(), nil
+}
+
+// hosts returns the names of the nodes of an execution's attempts by epoch.
+func (g *logLines) hosts(r *edge.Request, id compute.ExecutionID) map[uint64]string {
+	names := make(map[uint64]string)
+	for _, a := range r.View.Attempts(id) {
+		names[a.Epoch] = a.Node.String()
+		if n, ok := r.View.Node(a.Node); ok {
+			names[a.Epoch] = n.Name
+		}
+	}
+	return names
+}
+
+// found collects lines of several executions.
+type found struct {
+	limit int
+
+	mu     sync.Mutex
+	answer wire.Logs
+	bytes  int
+}
+
+// add adds what was found in the output of e.
+func (f *found) add(e *compute.Execution, lines LogLines, hosts map[uint64]string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer.Total += lines.Total
+	if lines.Missing != "" && !slices.Contains(f.answer.Warnings, lines.Missing) {
+		f.answer.Warnings = append(f.answer.Warnings, lines.Missing)
+	}
+	for _, l := range lines.Lines {
+		f.bytes += len(l.Text)
+		f.answer.Logs = append(f.answer.Logs, wire.LogLine{
+			Timestamp: l.At, Message: strings.ToValidUTF8(string(l.Text), "\uFFFD"), Level: l.Level,
+			ExecutionID: e.ID, UserID: e.User, Hostname: hosts[l.Attempt],
+			Labels: wire.LogLabels{Stream: l.Stream, Attempt: l.Attempt, HardwareProfile: e.Profile, Name: e.Name},
+		})
+	}
+	if len(f.answer.Logs) > 2*f.limit || f.bytes > 2*searchBytes {
+		f.trim()
+	}
+}
+
+// trim sorts the lines by time and keeps the newest ones.
+func (f *found) trim() {
+	logs := f.answer.Logs
+	slices.SortStableFunc(logs, func(a, b wire.LogLine) int { return cmp.Compare(a.Timestamp, b.Timestamp) })
+	over := max(0, len(logs)-f.limit)
+	for _, l := range logs[:over] {
+		f.bytes -= len(l.Message)
+	}
+	for over < len(logs)-1 && f.bytes > searchBytes {
+		f.bytes -= len(logs[over].Message)
+		over++
+	}
+	f.answer.Logs = slices.Delete(logs, 0, over)
+}
+
+// result returns the answer.
+func (f *found) result() wire.Logs {
+	f.trim()
+	return f.answer
+}

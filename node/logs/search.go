@@ -1,0 +1,263 @@
+package logs
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"slices"
+
+	"berth/compute"
+)
+
+// Level is how serious a line is.
+type Level uint8
+
+// The levels, in their order. Values are sent between nodes: append only.
+const (
+	LevelAny Level = iota // Least of a Search that takes all lines.
+	LevelDebug
+	LevelInfo
+	LevelWarning
+	LevelError
+)
+
+// levelNames are the levels as clients spell them.
+var levelNames = [...]string{"", "debug", "info", "warning", "error"}
+
+// String returns the level as clients spell it.
+func (l Level) String() string { return levelNames[min(int(l), len(levelNames)-1)] }
+
+// ParseLevel is the inverse of String.
+func ParseLevel(text string) (Level, bool) {
+	i := slices.Index(levelNames[:], text)
+	return Level(max(i, 0)), i >= 0
+}
+
+// levelWords are what programs write for levels, as the loggers of Python, Go, C++
+// and JavaScript do.
+var levelWords = map[string]Level{
+	"DEBUG": LevelDebug, "TRACE": LevelDebug, "INFO": LevelInfo, "NOTICE": LevelInfo,
+	"WARN": LevelWarning, "WARNING": LevelWarning,
+	"ERROR": LevelError, "CRITICAL": LevelError, "FATAL": LevelError, "PANIC": LevelError,
+}
+
+// levelWithin is how far into a line its level is looked for.
+const levelWithin = 96
+
+// LevelOf returns the level of a line: the first word at its start that names one in
+// upper case or follows level= or "level":, else info for standard output, error
+// for standard error and warning for Berth's own lines.
+func LevelOf(l Line) Level {
+	rest := l.Text[:min(len(l.Text), levelWithin)]
+	key := false
+	for len(rest) > 0 {
+		n := wordLen(rest)
+		if n == 0 {
+			rest = rest[1:]
+			continue
+		}
+		word := rest[:n]
+		rest = rest[n:]
+		if key {
+			word = bytes.ToUpper(word)
+		}
+		if level, ok := levelWords[string(word)]; ok {
+			return level
+		}
+		key = string(word) == "level" || string(word) == "severity"
+	}
+	return [...]Level{LevelInfo, LevelError, LevelWarning}[l.Stream]
+}
+
+// wordLen returns the number of letters that b begins with.
+func wordLen(b []byte) int {
+	for i, c := range b {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// Limits of searches.
+const (
+	MaxSearch      = 10_000  // Lines in one answer.
+	MaxSearchText  = 256     // Bytes of Search.Text.
+	maxSearchBytes = 4 << 20 // Of text in one answer; older lines are left out.
+)
+
+// Search says which lines of an execution are wanted.
+type Search struct {
+	Since compute.Instant // Written at or after.
+	Least Level           // At least this level.
+	Text  string          // Contained in the line, letters of either case; "" for any.
+	Limit int             // The newest so many; at most MaxSearch.
+}
+
+// Found is the answer to a Search.
+type Found struct {
+	Lines   []Line // In the order of writing.
+	Total   int    // How many were found, those beyond the limit included.
+	Missing string // Why lines may be missing, for people; "" if none is.
+}
+
+// finder keeps the newest lines that a search wants.
+type finder struct {
+	search Search
+	text   []byte // In lower case.
+	found  Found
+	bytes  int
+}
+
+func newFinder(s Search) *finder {
+	s.Limit = min(max(s.Limit, 0), MaxSearch)
+	return &finder{search: s, text: bytes.ToLower([]byte(s.Text))}
+}
+
+// add takes lines in the order of writing.
+func (f *finder) add(lines []Line) error {
+	for _, l := range lines {
+		if l.At < f.search.Since || f.search.Least > LevelDebug && LevelOf(l) < f.search.Least ||
+			len(f.text) > 0 && !bytes.Contains(bytes.ToLower(l.Text), f.text) {
+			continue
+		}
+		l.Text = bytes.Clone(l.Text) // The batch would keep its other lines.
+		f.found.Lines = append(f.found.Lines, l)
+		f.found.Total++
+		f.bytes += len(l.Text)
+		f.trim()
+	}
+	return nil
+}
+
+// trim leaves out the oldest lines beyond the limits. The slice grows to twice the
+// limit before its end moves to the front, so that each line moves once.
+func (f *finder) trim() {
+	over := 0
+	for size := f.bytes; size > maxSearchBytes && over < len(f.found.Lines)-1; over++ {
+		size -= len(f.found.Lines[over].Text)
+	}
+	if n := len(f.found.Lines); n > 2*f.search.Limit {
+		over = max(over, n-f.search.Limit)
+	}
+	f.drop(over)
+}
+
+// drop leaves out the n oldest lines.
+func (f *finder) drop(n int) {
+	for _, l := range f.found.Lines[:n] {
+		f.bytes -= len(l.Text)
+	}
+	f.found.Lines = slices.Delete(f.found.Lines, 0, n)
+}
+
+// result returns what was found.
+func (f *finder) result() Found {
+	f.drop(max(0, len(f.found.Lines)-f.search.Limit))
+	return f.found
+}
+
+// search calls use with the lines of an attempt on this disk that q wants. It waits
+// while other outputs are read whole.
+func (s *Store) search(ctx context.Context, a attempt, q Search, use func(Found) error) error {
+	done, err := s.tails.Take(ctx, a.execution)
+	if err != nil {
+		return err
+	}
+	defer done()
+	f := newFinder(q)
+	add := func(lines []Line) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return f.add(lines)
+	}
+	if _, err := s.follow(ctx, a, 0, hooks{ended: always, lines: add, idle: proceed}); err != nil {
+		return err
+	}
+	return use(f.result())
+}
+
+// found sends the answer to a search.
+func (s *sender) found(r Found) error {
+	for batch := range slices.Chunk(r.Lines, maxBatchLines) {
+		if err := s.lines(batch); err != nil {
+			return err
+		}
+	}
+	s.buf = finish(binary.AppendUvarint(begin(s.buf[:0], kindFound), uint64(r.Total)), 0)
+	return s.send()
+}
+
+// found reads the answer to a search.
+func (r *receiver) found() (Found, error) {
+	var b batch
+	for {
+		rec, err := r.next()
+		switch {
+		case err != nil:
+			return Found{}, err
+		case rec.kind == kindLine && len(b.lines) < MaxSearch:
+			b.add(rec.line)
+		case rec.kind == kindFound:
+			return Found{Lines: b.lines, Total: int(min(rec.total, 1<<40))}, nil
+		case rec.kind == kindFault:
+			return Found{}, &rec.fault
+		default:
+			return Found{}, errDamaged
+		}
+	}
+}
+
+// Search returns the newest lines of an execution that q wants, of all its attempts.
+// The lines carry numbers as Number makes them. Output on a node that does not answer
+// is left out, and Missing says so.
+func (f *Follower) Search(ctx context.Context, execution compute.ExecutionID, q Search) (Found, error) {
+	attempts, _, err := f.cfg.State.Attempts(ctx, execution)
+	if err != nil {
+		return Found{}, err
+	}
+	all := newFinder(Search{Limit: q.Limit})
+	for _, a := range attempts {
+		if a.Ended && a.EndedAt < q.Since {
+			continue
+		}
+		one, err := f.searchOne(ctx, a, q)
+		switch {
+		case ctx.Err() != nil:
+			return Found{}, ctx.Err()
+		case compute.CodeOf(err) == compute.CodeUnavailable:
+			all.found.Missing = compute.MessageOf(err)
+			continue
+		case err != nil:
+			return Found{}, err
+		}
+		for i := range one.Lines {
+			one.Lines[i].Seq = Number(a.Epoch, one.Lines[i].Seq)
+		}
+		total := all.found.Total + one.Total
+		if err := all.add(one.Lines); err != nil {
+			return Found{}, err
+		}
+		all.found.Total = total
+	}
+	return all.result(), nil
+}
+
+// searchOne searches the output of one attempt, wherever it is.
+func (f *Follower) searchOne(ctx context.Context, a compute.Attempt, q Search) (found Found, err error) {
+	of := attempt{a.Execution, a.Epoch}
+	if a.Node == f.cfg.Node {
+		err = f.cfg.Store.search(ctx, of, q, func(r Found) error {
+			found = r
+			return nil
+		})
+		return found, err
+	}
+	req := request{mode: modeSearch, of: of, limit: q.Limit, query: q}
+	err = f.ask(ctx, a.Node, req, func(r *receiver) error {
+		found, err = r.found()
+		return err
+	})
+	return found, err
+}

@@ -1,0 +1,114 @@
+package logs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestLevelOf(t *testing.T) {
+	for text, want := range map[string]Level{
+		"plain text":                       LevelInfo,
+		"WARNING:root:disk is nearly full": LevelWarning,
+		"2026-11-24 10:00:00,123 - train - ERROR - loss is nan": LevelError,
+		`{"time":"10:00","level":"debug","msg":"x"}`:            LevelDebug,
+		`time=10:00 level=WARN msg="slow"`:                      LevelWarning,
+		"[INFO] loss 0.1 WARN":                                  LevelInfo, // The first one counts.
+		"no error here":                                         LevelInfo, // In lower case it is a word.
+		"ERRORS: 3":                                             LevelInfo,
+		"severity=critical":                                     LevelError,
+		strings.Repeat("x ", levelWithin) + "ERROR":             LevelInfo,
+		"": LevelInfo,
+	} {
+		if got := LevelOf(Line{Text: []byte(text)}); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+	if got := LevelOf(Line{Stream: Stderr, Text: []byte("Traceback")}); got != LevelError {
+		t.Errorf("standard error: got %v", got)
+	}
+	if got := LevelOf(Line{Stream: System, Text: []byte("[berth: ...]")}); got != LevelWarning {
+		t.Errorf("a line of Berth: got %v", got)
+	}
+	for level := LevelAny; level <= LevelError; level++ {
+		if got, ok := ParseLevel(level.String()); !ok || got != level {
+			t.Errorf("%v is parsed as %v, %t", level, got, ok)
+		}
+	}
+	if _, ok := ParseLevel("loud"); ok {
+		t.Error("an unknown level is accepted")
+	}
+}
+
+// TestSearch searches two attempts on two nodes from a third one.
+func TestSearch(t *testing.T) {
+	c, dirs := newCluster(t, 3)
+	first := c.place(t, dirs, 1, 1)
+	for i := range 3000 {
+		mustWrite(t, first, Stdout, fmt.Sprintf("Step %d\n", i))
+	}
+	mustWrite(t, first, Stderr, "INFO begun\nfailed\n")
+	mustEnd(t, first, Final{})
+	c.finish(nil)
+	second := c.place(t, dirs, 2, 2)
+	mustWrite(t, second, Stdout, "STEP again\nWARNING slow step\n")
+	mustEnd(t, second, Final{})
+	for _, test := range []struct {
+		q     Search
+		lines string // With their attempts, the newest last.
+		total int
+	}{
+		{Search{Text: "step", Limit: 3}, "1 Step 2999, 2 STEP again, 2 WARNING slow step", 3002},
+		{Search{Text: "step 299", Limit: 2}, "1 Step 2998, 1 Step 2999", 11},
+		{Search{Least: LevelWarning, Limit: 10}, "1 failed, 2 WARNING slow step", 2},
+		{Search{Least: LevelDebug, Limit: 1}, "2 WARNING slow step", 3004},
+		{Search{Text: "nothing", Limit: 10}, "", 0},
+		{Search{Since: 1 << 62, Limit: 10}, "", 0},
+		{Search{}, "", 3004},
+	} {
+		for n := byte(1); n <= 3; n++ {
+			found, err := c.node(n).Search(t.Context(), testExecution(), test.q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var lines []string
+			for _, l := range found.Lines {
+				epoch, _ := Split(l.Seq)
+				lines = append(lines, fmt.Sprint(epoch, " ", string(l.Text)))
+			}
+			if got := strings.Join(lines, ", "); got != test.lines || found.Total != test.total || found.Missing != "" {
+				t.Errorf("node %d, %+v: got %q, %d in all, missing %q", n, test.q, got, found.Total, found.Missing)
+			}
+		}
+	}
+
+	c.set(func() { c.down[nodeID(1)] = true })
+	found, err := c.node(3).Search(t.Context(), testExecution(), Search{Limit: 10})
+	if err != nil || len(found.Lines) != 2 || !strings.Contains(found.Missing, nodeID(1).String()) {
+		t.Errorf("with a node down: got %d lines, missing %q, %v", len(found.Lines), found.Missing, err)
+	}
+}
+
+// TestSearchIsBounded searches lines that are larger than an answer.
+func TestSearchIsBounded(t *testing.T) {
+	f := newFinder(Search{Limit: MaxSearch})
+	const size = maxSearchBytes / 8
+	for i := range uint64(100) {
+		if err := f.add([]Line{{Seq: i + 1, Text: make([]byte, size)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := f.result()
+	if n := len(found.Lines); n != maxSearchBytes/size || found.Lines[n-1].Seq != 100 || found.Total != 100 {
+		t.Errorf("got %d lines of %d", n, found.Total)
+	}
+	for _, text := range []string{"", strings.Repeat("x", MaxSearchText)} {
+		q := request{
+			mode: modeSearch, of: attempt{testExecution(), 1 << 60}, limit: MaxSearch,
+			query: Search{Since: 1 << 60, Least: LevelError, Text: text},
+		}
+		if got, err := decodeRequest(q.encode()); err != nil || got != q {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+}
