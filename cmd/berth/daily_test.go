@@ -232,3 +232,41 @@ func TestCompletion(t *testing.T) {
 		t.Error("the fake cluster is not in use")
 	}
 }
+
+// TestLogsSearch searches the output of an execution, and of all.
+func TestLogsSearch(t *testing.T) {
+	asked := []string{}
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, strings.TrimPrefix(r.URL.Path, clitest.APIRoot)+"?"+r.URL.RawQuery)
+		clitest.Answer(`{"logs":[{"timestamp":"`+time.Now().Add(-2*time.Minute).UTC().Format(time.RFC3339)+
+			`","message":"loss is nan","level":"error","execution_id":"`+clitest.SomeID+`"}],"total":3,"warnings":["n2 is down"]}`)(w, r)
+	}
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/logs/":          answer,
+		"GET " + clitest.APIRoot + "/workloads/list": clitest.Answer("[" + summary(clitest.SomeID, "running", "python", "red") + "]"),
+	})
+	r := execute(t, "", "logs", "--grep", "NAN", "--level", "warning", "--since", "90m", clitest.SomeID)
+	if r.Code != 0 || r.Out != "loss is nan\n" || !strings.Contains(r.Errors, "2 earlier lines") ||
+		!strings.Contains(r.Errors, "n2 is down") {
+		t.Errorf("got %+v", r)
+	}
+	if r := execute(t, "", "logs", "--mine", "-n", "5"); !strings.HasSuffix(r.Out, " error   loss is nan\n") {
+		t.Errorf("got %+v", r)
+	}
+	if r := execute(t, "", "logs", "--mine", "--since", "1m"); r.Out != "" {
+		t.Errorf("older than asked: got %+v", r)
+	}
+	want := "[/logs/execution/" + clitest.SomeID + "?hours=2&level=warning&limit=10000&search=NAN " +
+		"/logs/user?hours=24&limit=5 /logs/user?hours=1&limit=5000]"
+	if got := fmt.Sprint(asked); got != want {
+		t.Errorf("asked %s, want %s", got, want)
+	}
+	for _, args := range [][]string{
+		{"logs"}, {"logs", "--mine", clitest.SomeID}, {"logs", "--mine", "-f"}, {"logs", "--mine", "--since", "25h"},
+		{"logs", "--grep", "x", "-n", "10001", clitest.SomeID},
+	} {
+		if r := execute(t, "", args...); r.Code != cli.ExitUsage {
+			t.Errorf("%v: got %+v", args, r)
+		}
+	}
+}

@@ -45,7 +45,8 @@ func examplesByPath() map[string]string {
   echo 'print(6 * 7)' | berth run -`,
 		"logs": `  berth logs 8f3a2b1c
   berth logs -f --tail 20 8f3a2b1c
-  berth logs --since 10m 8f3a2b1c`,
+  berth logs --since 10m 8f3a2b1c
+  berth logs --mine --level warning`,
 		"ps": `  berth ps
   berth ps -a --status failed --since 24h
   berth ps --watch --tag nightly`,

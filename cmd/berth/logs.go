@@ -19,6 +19,9 @@ type logsFlags struct {
 	after      uint64
 	tail       int
 	since      time.Duration
+	mine       bool
+	level      string
+	grep       string
 	raw        bool
 	jsonOutput bool
 }
@@ -27,21 +30,37 @@ type logsFlags struct {
 func newLogs() *cobra.Command {
 	f := &logsFlags{}
 	cmd := &cobra.Command{
-		Use:   "logs ID",
-		Short: "Show the output of an execution",
+		Use:   "logs [ID]",
+		Short: "Show the output of an execution, or search it",
 		Long: `Logs shows the output of an execution from its beginning. For a running execution it
 shows the output so far, at most the last MiB; with -f it follows the output until the
-execution has ended.
+execution has ended. With --level or --grep it shows the lines that match, with --mine
+those of all your executions of the last day.
 
 ` + cli.ExitHelp,
-		Args: cli.Arguments(cobra.ExactArgs(1)), ValidArgsFunction: completeExecutions(&f.conn, false),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+		Args: cli.Arguments(cobra.MaximumNArgs(1)), ValidArgsFunction: completeExecutions(&f.conn, false),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case f.mine == (len(args) == 1):
+				return cli.UsageErrorf("name an execution, or give --mine")
+			case f.mine:
+				return f.search(cmd, "")
+			case f.level != "" || f.grep != "":
+				return f.search(cmd, args[0])
+			}
+			return f.run(cmd, args[0])
+		},
 	}
 	f.conn.Register(cmd)
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "follow the output until the execution has ended")
 	cmd.Flags().Uint64Var(&f.after, "after", 0, "start after this sequence `number`")
 	cmd.Flags().IntVarP(&f.tail, "tail", "n", -1, "show only the last `lines`; with -f, follow from there")
 	cmd.Flags().DurationVar(&f.since, "since", 0, "show only what was written within this `time`, such as 10m")
+	cmd.Flags().BoolVar(&f.mine, "mine", false, "show the lines of all your executions")
+	cmd.Flags().StringVar(&f.level, "level", "", "show only lines of at least this `level`: debug, info, warning or error")
+	cmd.Flags().StringVar(&f.grep, "grep", "", "show only lines that contain this `text`, letters of either case")
+	must(cmd.RegisterFlagCompletionFunc("level", cobra.FixedCompletions(
+		[]string{"debug", "info", "warning", "error"}, cobra.ShellCompDirectiveNoFileComp)))
 	cmd.Flags().BoolVar(&f.raw, "raw", false, cli.RawHelp)
 	cmd.Flags().BoolVar(&f.jsonOutput, "json", false, "print one JSON object per piece of output")
 	return cmd
