@@ -47,11 +47,26 @@ func TestExecutionFromFollower(t *testing.T) {
 		if finished.ReturnCode != "3" {
 			t.Errorf("node %s: got return code %q, want 3", n.Config.Name, finished.ReturnCode)
 		}
+		mustFindLines(t, nodetest.MustClient(t, account.Key, n.URL()), &e)
 	}
 	if e.Billed == nil || *e.Billed <= 0 {
 		t.Errorf("got billed %v, want a charge", e.Billed)
 	}
 	mustBalance(t, api)
+}
+
+// mustFindLines searches what the code of TestExecutionFromFollower printed.
+func mustFindLines(t *testing.T, api *client.Client, e *wire.Execution) {
+	t.Helper()
+	one, err := api.ExecutionLogs(t.Context(), e.ExecutionID, client.LogQuery{Search: "HELLO"})
+	if err != nil || one.Total != 1 || one.Logs[0].Message != "hello from a100" ||
+		e.Metadata.Node == nil || one.Logs[0].Hostname != *e.Metadata.Node {
+		t.Errorf("got %+v, %v", one, err)
+	}
+	all, err := api.UserLogs(t.Context(), client.LogQuery{Level: "error"})
+	if err != nil || all.Total != 1 || all.Logs[0].Message != "warned" || all.Logs[0].ExecutionID != e.ExecutionID {
+		t.Errorf("got %+v, %v", all, err)
+	}
 }
 
 // TestSelectionFindsTheBest gives the same code to four types of simulated
