@@ -90,7 +90,8 @@ func TestBundles(t *testing.T) {
 	}
 	body := map[string]any{"files": []any{
 		file("run.sh", "one"), file("lib/a.py", "two"), file("lib/b.py", "two"), file("empty", ""),
-		map[string]any{"path": "dir", "dir": true}, map[string]any{"path": "link", "link": "lib/a.py"},
+		map[string]any{"path": "dir", "dir": true},
+		map[string]any{"path": "link", "link": "lib/a.py"},
 		map[string]any{"path": "packed", "chunks": []string{digestOf("one")}, "offset": 1, "size": 2},
 	}}
 	var made, again wire.Bundle

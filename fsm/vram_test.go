@@ -35,10 +35,18 @@ func TestLeastGPUMemory(t *testing.T) {
 		gib     int64
 		want    string // "" for accepted.
 	}{
-		{"a100", 80, ""}, {"a100", 16, ""}, {"a100.2x", 40, ""}, {"a100.500m", 40, ""}, {"t4", 16, ""},
-		{"a100.500m", 48, "fits on no node"}, {"a100.2x", 48, "no GPU type has that much memory"},
-		{"t4", 24, "gpu.a100 would fit"}, {"h100.2x", 40, "gpu.a100.2x would fit"},
-		{"a100", 141, "no GPU type"}, {"cpu", 8, "name a GPU type"}, {"t4", -1, "min_vram_gb is 0"},
+		{"a100", 80, ""},
+		{"a100", 16, ""},
+		{"a100.2x", 40, ""},
+		{"a100.500m", 40, ""},
+		{"t4", 16, ""},
+		{"a100.500m", 48, "fits on no node"},
+		{"a100.2x", 48, "no GPU type has that much memory"},
+		{"t4", 24, "gpu.a100 would fit"},
+		{"h100.2x", 40, "gpu.a100.2x would fit"},
+		{"a100", 141, "no GPU type"},
+		{"cpu", 8, "name a GPU type"},
+		{"t4", -1, "min_vram_gb is 0"},
 	} {
 		r, refusal := ask(test.profile, test.gib)
 		switch {

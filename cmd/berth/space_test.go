@@ -31,7 +31,8 @@ func TestSpaceFlags(t *testing.T) {
 			spaceFlags{volumes: []string{"a", "b:/data/b", "c:ro", "d:/work/d:ro"}},
 			client.Start{Volumes: []wire.Volume{
 				{Name: "a"}, {Name: "b", Path: "/data/b"}, {Name: "c", ReadOnly: true}, {Name: "d", Path: "/work/d", ReadOnly: true},
-			}}, "",
+			}},
+			"",
 		},
 		"no name":     {spaceFlags{volumes: []string{":/data"}}, client.Start{}, "--volume"},
 		"not a path":  {spaceFlags{volumes: []string{"a:data"}}, client.Start{}, "--volume"},

@@ -43,8 +43,10 @@ func (e *Executor) spawn(dir string, res *resources) (*supervise.Conn, error) {
 		return nil, fmt.Errorf("spawn supervisor: %w", err)
 	}
 	defer stderr.Close()
-	files := []*os.File{null, stderr, stderr, theirs, res.slot.file, cmp.Or(res.network, null), cmp.Or(res.disk, null),
-		cmp.Or(res.packages, null)}
+	files := []*os.File{
+		null, stderr, stderr, theirs, res.slot.file, cmp.Or(res.network, null), cmp.Or(res.disk, null),
+		cmp.Or(res.packages, null),
+	}
 	// The supervisor is mostly idle. With one thread of Go code and one malloc
 	// arena it starts faster and does not take cores from the attempt.
 	process, err := os.StartProcess(e.cfg.Program, []string{"berth", supervise.Command, dir}, &os.ProcAttr{

@@ -114,9 +114,13 @@ func TestPrograms(t *testing.T) {
 	shared := "#!/bin/sh\necho \"$0 $# $2\"; cat\nimport sys\nprint(sys.argv, __name__)\n"
 	script := strings.Index(shared, "import")
 	files := blobs.files(t, []compute.TreeEntry{
-		{Path: "run.sh", Mode: 0o755}, {Path: "empty", Dir: true, Mode: 0o500}, {Path: "data/big.bin", Mode: 0o440},
-		{Path: "pkg/deep/mod.py", Mode: 0o644}, {Path: "link", Link: "data/big.bin"},
-		{Path: "main.py", Mode: 0o644}, {Path: "none.txt", Mode: 0o600},
+		{Path: "run.sh", Mode: 0o755},
+		{Path: "empty", Dir: true, Mode: 0o500},
+		{Path: "data/big.bin", Mode: 0o440},
+		{Path: "pkg/deep/mod.py", Mode: 0o644},
+		{Path: "link", Link: "data/big.bin"},
+		{Path: "main.py", Mode: 0o644},
+		{Path: "none.txt", Mode: 0o600},
 	}, map[string]string{
 		"run.sh": shared[:script], "data/big.bin": strings.Repeat("\xff\x00", 1<<20), "pkg/deep/mod.py": shared[script:],
 		"main.py": "print('not this one')",
@@ -183,7 +187,9 @@ func TestOutputs(t *testing.T) {
 		{
 			"links and more", made + "os.symlink('/etc/passwd', 'outputs/passwd')\nos.mkfifo('outputs/pipe')\n" +
 				"os.symlink('a', 'outputs/dir')\nopen('outputs/x\\ny', 'w')", nil,
-			compute.StatusCompleted, []string{"a/b/c.txt"}, `"passwd" is a link`,
+			compute.StatusCompleted,
+			[]string{"a/b/c.txt"},
+			`"passwd" is a link`,
 		},
 		{
 			"a link in its place", "import os\nos.symlink('/etc', 'outputs')", nil,
@@ -191,11 +197,15 @@ func TestOutputs(t *testing.T) {
 		},
 		{
 			"sparse and too large", made + "os.truncate(os.open('outputs/huge', os.O_CREAT | os.O_RDWR), 5 << 30)", nil,
-			compute.StatusCompleted, []string{"a/b/c.txt"}, "over the limit of 4294967296 bytes",
+			compute.StatusCompleted,
+			[]string{"a/b/c.txt"},
+			"over the limit of 4294967296 bytes",
 		},
 		{
 			"unreadable for others", made + "os.chmod('outputs/a/b/c.txt', 0)\nos.chmod('outputs/a', 0)", nil,
-			compute.StatusCompleted, []string{"a/b/c.txt"}, "",
+			compute.StatusCompleted,
+			[]string{"a/b/c.txt"},
+			"",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

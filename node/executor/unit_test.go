@@ -363,8 +363,10 @@ func TestVolumes(t *testing.T) {
 		{Name: "out", Path: "/work/in/out"}, {Name: "out", ReadOnly: true}, {Name: "data"}, {Name: "data", Path: "/work/in"},
 	}})
 	want := []sandbox.Bind{
-		{Source: "/srv/out", Target: "/mnt/out"}, {Source: "/srv/data", Target: "/work/in"},
-		{Source: "/srv/all", Target: "/mnt/all", Writable: true}, {Source: "/srv/data", Target: "/mnt/data"},
+		{Source: "/srv/out", Target: "/mnt/out"},
+		{Source: "/srv/data", Target: "/work/in"},
+		{Source: "/srv/all", Target: "/mnt/all", Writable: true},
+		{Source: "/srv/data", Target: "/mnt/data"},
 		{Source: "/srv/out", Target: "/work/in/out", Writable: true},
 	}
 	if err != nil || !slices.Equal(got, want) {

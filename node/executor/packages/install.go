@@ -135,8 +135,10 @@ func rankOf(line string) int {
 // argv returns the command line of the installer: uv where the machine has it, else
 // the interpreter's pip.
 func (s *Store) argv() []string {
-	argv := []string{s.cfg.Interpreter.Executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input",
-		"--no-cache-dir", "--progress-bar", "off", "--proxy", "http://" + proxyAddr}
+	argv := []string{
+		s.cfg.Interpreter.Executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input",
+		"--no-cache-dir", "--progress-bar", "off", "--proxy", "http://" + proxyAddr,
+	}
 	if uv, err := exec.LookPath("uv"); err == nil && strings.HasPrefix(uv, "/usr/") {
 		argv = []string{uv, "pip", "install", "--no-cache", "--no-config", "--python", s.cfg.Interpreter.Executable}
 	}
