@@ -88,9 +88,10 @@ type Trees interface {
 type Config struct {
 	edge.Config // Of the server and of every request.
 
-	Logs  Logs
-	Blobs Blobs
-	Trees Trees
+	Logs   Logs
+	Series Series
+	Blobs  Blobs
+	Trees  Trees
 
 	BundleMax int64 // Bytes of the files of one uploaded bundle.
 

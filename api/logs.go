@@ -57,13 +57,13 @@ func (g *logLines) ofExecution(r *edge.Request) (any, error) {
 	if e.Kind == compute.KindSelection {
 		from = r.View.Children(e.ID)
 	}
-	return g.search(r, from, logQuery(r, in.Limit, in.Hours, in.Level, in.Search))
+	return g.search(r, from, g.query(in.Limit, in.Hours, in.Level, in.Search))
 }
 
 // ofUser answers lines of the executions that the caller submitted.
 func (g *logLines) ofUser(r *edge.Request) (any, error) {
 	in := r.Query.(*wire.UserLogsQuery)
-	q := logQuery(r, in.Limit, in.Hours, in.Level, in.Search)
+	q := g.query(in.Limit, in.Hours, in.Level, in.Search)
 	done, err := g.scans.Take(r.Ctx, r.Caller.Actor.Org)
 	if err != nil {
 		return nil, err
@@ -79,10 +79,10 @@ func (g *logLines) ofUser(r *edge.Request) (any, error) {
 	return answer, err
 }
 
-// logQuery returns the query of a request.
-func logQuery(r *edge.Request, limit, hours int, level, text string) LogQuery {
+// query returns the query of a request.
+func (g *logLines) query(limit, hours int, level, text string) LogQuery {
 	return LogQuery{
-		Since: r.View.Now().Add(-time.Duration(hours) * time.Hour), Level: level, Text: text, Limit: limit,
+		Since: compute.InstantOf(g.Now()).Add(-time.Duration(hours) * time.Hour), Level: level, Text: text, Limit: limit,
 	}
 }
 

@@ -52,6 +52,7 @@ type world struct {
 
 	machine *fsm.FSM
 	logs    *fakeLogs
+	series  *fakeSeries
 	blobs   *fakeBlobs
 	saw     func(fsm.Command) // Called with what the server proposes; nil for nothing.
 	cfg     api.Config
@@ -108,8 +109,9 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	t.Helper()
 	w := &world{
 		TB: t, machine: fsm.New(), now: begin,
-		logs:  &fakeLogs{lines: make(map[compute.ExecutionID][]api.Line), done: make(map[compute.ExecutionID]bool)},
-		blobs: &fakeBlobs{data: make(map[compute.Hash][]byte)},
+		series: new(fakeSeries),
+		logs:   &fakeLogs{lines: make(map[compute.ExecutionID][]api.Line), done: make(map[compute.ExecutionID]bool)},
+		blobs:  &fakeBlobs{data: make(map[compute.Hash][]byte)},
 	}
 	w.Cleanup(func() {
 		if err := w.machine.View().Check(); err != nil {
@@ -131,7 +133,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			Registerer: registry,
 			Limits:     edge.Limits{LoginRate: 1e6, LoginBurst: 1e6, AnonRate: 1e6, AnonBurst: 1e6},
 		},
-		Logs: w.logs, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20,
+		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20,
 		Judge: judge,
 		Explain: func(ctx context.Context, v *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error) {
 			survey := scheduler.NewSurvey(v)

@@ -27,6 +27,7 @@ import (
 	"berth/node/progress"
 	"berth/node/replication"
 	"berth/node/secrets"
+	"berth/node/series"
 	"berth/node/storage"
 	"berth/node/trees"
 	"berth/node/worker"
@@ -79,6 +80,8 @@ type Node struct {
 	housekeeper *replication.Housekeeper
 	copies      *replication.Copies
 	logs        *logs.Store
+	series      *series.Store
+	recorder    *series.Recorder
 	output      *logs.Follower
 	progress    *progress.Service
 	executor    *executor.Executor
@@ -210,6 +213,7 @@ func (n *Node) Run(ctx context.Context) error {
 	})
 	start("devices", n.devices.Run)
 	start("sampler", n.sampler.Run)
+	start("metrics recorder", n.recorder.Run)
 	start("inventory", n.publishInventory)
 	start("executor", n.executor.Run)
 	start("deny list", n.updateDenyList)

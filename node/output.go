@@ -197,7 +197,7 @@ func (o outputs) Delete(ctx context.Context, id compute.ExecutionID) error {
 	var errs []error
 	for _, a := range o.node.machine.View().Attempts(id) {
 		if a.Node == o.node.cluster.ID() {
-			errs = append(errs, o.node.logs.Delete(id))
+			errs = append(errs, o.node.logs.Delete(id), o.node.series.Delete(id))
 			continue
 		}
 		_, err := o.node.cluster.Call(ctx, a.Node, methodDeleteLogs, id.UUID[:])
@@ -212,5 +212,5 @@ func (n *Node) deleteOutput(_ context.Context, _ rpc.Peer, req []byte) ([]byte, 
 	if err := id.UnmarshalBinary(req); err != nil {
 		return nil, compute.Errorf(compute.CodeInvalid, "Not an execution's id.")
 	}
-	return nil, n.logs.Delete(id)
+	return nil, errors.Join(n.logs.Delete(id), n.series.Delete(id))
 }

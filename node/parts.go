@@ -252,6 +252,7 @@ func (n *Node) openExecutorWith(
 	}
 	n.loads.use(n.executor)
 	n.onClose(n.executor.Close)
+	n.openSeries()
 	return nil
 }
 
@@ -332,6 +333,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 			Registerer:   n.registry,
 		},
 		Logs:         outputs{n.output, n},
+		Series:       attemptSeries{n},
 		Blobs:        n.blobs,
 		Trees:        n.trees,
 		BundleMax:    n.cfg.Limits.BundleMax,

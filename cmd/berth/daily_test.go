@@ -262,7 +262,10 @@ func TestLogsSearch(t *testing.T) {
 		t.Errorf("asked %s, want %s", got, want)
 	}
 	for _, args := range [][]string{
-		{"logs"}, {"logs", "--mine", clitest.SomeID}, {"logs", "--mine", "-f"}, {"logs", "--mine", "--since", "25h"},
+		{"logs"},
+		{"logs", "--mine", clitest.SomeID},
+		{"logs", "--mine", "-f"},
+		{"logs", "--mine", "--since", "25h"},
 		{"logs", "--grep", "x", "-n", "10001", clitest.SomeID},
 	} {
 		if r := execute(t, "", args...); r.Code != cli.ExitUsage {

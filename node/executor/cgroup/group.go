@@ -249,6 +249,14 @@ func (g *Group) CPUTime() (time.Duration, error) {
 	return time.Duration(ns), err
 }
 
+// Memory returns the memory use of the group in bytes.
+func (g *Group) Memory() (int64, error) {
+	if g.host.v2 == "" {
+		return readInt(g.dir("memory"), "memory.usage_in_bytes")
+	}
+	return readInt(g.dir("memory"), "memory.current")
+}
+
 // PeakMemory returns the largest memory use of the group in bytes. Where the
 // kernel does not record the peak (v2 before Linux 5.19), it is the current use.
 func (g *Group) PeakMemory() (int64, error) {
@@ -257,7 +265,7 @@ func (g *Group) PeakMemory() (int64, error) {
 	}
 	peak, err := readInt(g.dir("memory"), "memory.peak")
 	if errors.Is(err, fs.ErrNotExist) {
-		return readInt(g.dir("memory"), "memory.current")
+		return g.Memory()
 	}
 	return peak, err
 }

@@ -1,0 +1,34 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// MetricsQuery selects points of an execution's metrics. A zero field selects as the
+// API does by default.
+type MetricsQuery struct {
+	Start, End time.Time
+	Step       time.Duration
+}
+
+// Metrics returns what an execution did with its hardware.
+func (c *Client) Metrics(ctx context.Context, id compute.ExecutionID, q MetricsQuery) (wire.ExecutionMetrics, error) {
+	v := url.Values{}
+	for name, at := range map[string]time.Time{"start": q.Start, "end": q.End} {
+		if !at.IsZero() {
+			v.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	if q.Step > 0 {
+		v.Set("step", q.Step.String())
+	}
+	var out wire.ExecutionMetrics
+	err := c.do(ctx, call{method: http.MethodGet, path: "/execution/" + id.String() + "/metrics", query: v, out: &out})
+	return out, err
+}

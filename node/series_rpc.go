@@ -1,0 +1,95 @@
+package node
+
+import (
+	"context"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"berth/api"
+	"berth/cluster"
+	"berth/cluster/rpc"
+	"berth/compute"
+	"berth/node/series"
+)
+
+// methodSeries is the call by which a node reads the metrics of an attempt from the
+// node that executed it.
+const methodSeries = "series.read"
+
+// seriesRequest asks for the points of an attempt, as means over steps.
+type seriesRequest struct {
+	Execution compute.ExecutionID `cbor:"1,keyasint"`
+	Epoch     uint64              `cbor:"2,keyasint"`
+	From      compute.Instant     `cbor:"3,keyasint"`
+	To        compute.Instant     `cbor:"4,keyasint"`
+	StepMs    int64               `cbor:"5,keyasint"`
+}
+
+// openSeries keeps the metrics of attempts, here and for others.
+func (n *Node) openSeries() {
+	n.series = series.Open(n.cfg.DataDir)
+	n.recorder = series.NewRecorder(series.Config{
+		Store: n.series, Work: n.work, Resources: n.executor.Resources,
+		Poll: n.sampler.Poll,
+		Last: func(id compute.GPUID) (compute.GPUSample, bool) {
+			r, ok := n.sampler.Last(id)
+			return r.GPUSample, ok
+		},
+		Now: n.opts.Now, Logger: n.logger,
+	})
+	n.cluster.Handle(methodSeries, cluster.Servers, n.serveSeries)
+}
+
+// readSeries reads metrics from this node's disk.
+func (n *Node) readSeries(q seriesRequest) ([]series.Point, error) {
+	points, err := n.series.Read(q.Execution, q.Epoch, q.From, q.To)
+	return series.Thin(points, max(q.StepMs, series.Interval.Milliseconds())), err
+}
+
+// serveSeries answers another node's methodSeries.
+func (n *Node) serveSeries(_ context.Context, _ rpc.Peer, req []byte) ([]byte, error) {
+	var q seriesRequest
+	if err := cbor.Unmarshal(req, &q); err != nil || q.Execution.IsZero() {
+		return nil, compute.Errorf(compute.CodeInvalid, "Not a request for metrics.")
+	}
+	points, err := n.readSeries(q)
+	if err != nil {
+		return nil, err
+	}
+	return cbor.Marshal(points)
+}
+
+// attemptSeries gives the API the metrics of attempts, wherever they are.
+type attemptSeries struct{ node *Node }
+
+// Read returns the points of an attempt that are asked for.
+func (s attemptSeries) Read(ctx context.Context, a *compute.Attempt, q api.SeriesQuery) ([]api.SeriesPoint, error) {
+	req := seriesRequest{a.Execution, a.Epoch, q.From, q.To, q.Step.Milliseconds()}
+	points, err := s.read(ctx, a.Node, req)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.SeriesPoint, len(points))
+	for i, p := range points {
+		out[i] = api.SeriesPoint{At: p.At, Values: p.Values}
+	}
+	return out, nil
+}
+
+func (s attemptSeries) read(ctx context.Context, node compute.NodeID, q seriesRequest) (points []series.Point, err error) {
+	if node == s.node.cluster.ID() {
+		return s.node.readSeries(q)
+	}
+	req, err := cbor.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.node.cluster.Call(ctx, node, methodSeries, req)
+	if err != nil {
+		return nil, err
+	}
+	return points, cbor.Unmarshal(answer, &points)
+}
+
+// The API has the metrics in the order of package series.
+var _ = [1]struct{}{}[api.SeriesMetrics-series.Metrics]
