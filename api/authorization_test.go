@@ -273,6 +273,11 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		m.begun(id)
 		m.endedWith(id, map[string]string{"a": "1"})
 		return map[string]string{"{id}": id.String(), "{name}": "a"}, map[string]string{"{id}": uuidText(9), "{name}": "a"}
+	case strings.HasPrefix(path, "/execution/{id}/callbacks"):
+		var started wire.Started
+		m.mustDo("POST", "/execution/streaming/start", m.cydKey, `{"code":"1","user_callback_urls":["https://example.com/"]}`, &started)
+		m.complete(started.ExecutionID, 1, time.Second)
+		return one(started.ExecutionID.String())
 	case strings.HasPrefix(path, "/execution/gpu_selection/"):
 		return one(m.submit("gpu_selection").String())
 	case strings.HasPrefix(path, "/api/v1/stream/"), path == "/execution/{id}" && rt.Method == "DELETE":
@@ -301,29 +306,30 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 	m.serial++
 	refresh := fmt.Sprintf(`{"refresh_token":%q}`, m.session.RefreshToken)
 	sample, known := map[string]string{
-		"POST /auth/login":                     `{"email":"bob@example.com","password":"` + password + `"}`,
-		"POST /auth/refresh":                   refresh,
-		"POST /auth/logout":                    `{"refresh_token":"` + strings.Repeat("A", 43) + `"}`,
-		"POST /orgs/{slug}/api-keys":           `{"name":"x"}`,
-		"POST /execution/streaming/start":      `{"code":"1"}`,
-		"POST /execution/gpu_selection/start":  `{"code":"1"}`,
-		"POST /bundles":                        `{"files":[]}`,
-		"PUT /bundles/{id}/blobs/{sha256}":     "blob",
-		"POST /billing/grant":                  `{"org":"bob-lab","credits":1}`,
-		"POST /admin/join-tokens":              `{}`,
-		"POST /admin/users":                    fmt.Sprintf(`{"email":"u%d@example.com","password":%q,"org_slug":"u%d"}`, m.serial, password, m.serial),
-		"PATCH /admin/users/{id}":              `{"disabled":true}`,
-		"POST /user/password":                  `{"old_password":"wrong","new_password":"another password"}`,
-		"PATCH /orgs/{slug}/members/{user_id}": `{"role":"admin"}`,
-		"POST /auth/api-keys":                  `{"key_name":"x"}`,
-		"POST /auth/api-keys/validate":         `{"api_key":"x"}`,
-		"POST /admin/nodes/{id}/drain":         `{}`,
-		"POST /admin/quotas":                   `{"org":"cyd-lab","tag":"x","max_concurrent":1}`,
-		"POST /admin/brake":                    `{"share_percent":30}`,
-		"POST /admin/raft/transfer":            `{}`,
-		"POST /admin/whatif":                   `{}`,
-		"PUT /admin/prices/{resource}":         `{"price_per_hour":1.5}`,
-		"PUT /admin/billing/mode":              `{"mode":"enforce"}`,
+		"POST /auth/login":                         `{"email":"bob@example.com","password":"` + password + `"}`,
+		"POST /auth/refresh":                       refresh,
+		"POST /auth/logout":                        `{"refresh_token":"` + strings.Repeat("A", 43) + `"}`,
+		"POST /orgs/{slug}/api-keys":               `{"name":"x"}`,
+		"POST /execution/streaming/start":          `{"code":"1"}`,
+		"POST /execution/gpu_selection/start":      `{"code":"1"}`,
+		"POST /bundles":                            `{"files":[]}`,
+		"POST /execution/{id}/callbacks/redeliver": `{}`,
+		"PUT /bundles/{id}/blobs/{sha256}":         "blob",
+		"POST /billing/grant":                      `{"org":"bob-lab","credits":1}`,
+		"POST /admin/join-tokens":                  `{}`,
+		"POST /admin/users":                        fmt.Sprintf(`{"email":"u%d@example.com","password":%q,"org_slug":"u%d"}`, m.serial, password, m.serial),
+		"PATCH /admin/users/{id}":                  `{"disabled":true}`,
+		"POST /user/password":                      `{"old_password":"wrong","new_password":"another password"}`,
+		"PATCH /orgs/{slug}/members/{user_id}":     `{"role":"admin"}`,
+		"POST /auth/api-keys":                      `{"key_name":"x"}`,
+		"POST /auth/api-keys/validate":             `{"api_key":"x"}`,
+		"POST /admin/nodes/{id}/drain":             `{}`,
+		"POST /admin/quotas":                       `{"org":"cyd-lab","tag":"x","max_concurrent":1}`,
+		"POST /admin/brake":                        `{"share_percent":30}`,
+		"POST /admin/raft/transfer":                `{}`,
+		"POST /admin/whatif":                       `{}`,
+		"PUT /admin/prices/{resource}":             `{"price_per_hour":1.5}`,
+		"PUT /admin/billing/mode":                  `{"mode":"enforce"}`,
 	}[rt.Method+" "+strings.TrimPrefix(rt.Path, root)]
 	if known != (rt.Body != nil || rt.Raw) {
 		m.Fatalf("%s %s: whether it has a body and whether sample has one differ", rt.Method, rt.Path)

@@ -102,7 +102,7 @@ func (g *raft) replicaState(r *edge.Request) (any, error) {
 		LiveAttempts: sum.Live, LedgerEntries: sum.Entries,
 		Granted: sum.Granted, Charged: sum.Charged, Balance: sum.Balance, Held: sum.Held,
 	}
-	for range r.View.Callbacks() {
+	for range r.View.DueCallbacks(r.View.Now().Add(compute.CallbackWindow)) {
 		out.Callbacks++
 	}
 	if r.Query.(*wire.StateQuery).Check {

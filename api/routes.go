@@ -23,7 +23,7 @@ func groups(s *edge.Server, c *core) []group {
 	return []group{
 		&sessions{c, s.Stranger}, &users{c}, &orgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
 		&executions, &selections{executions}, &workloads{executions}, &outputs{executions},
-		&logLines{executions}, &series{executions},
+		&logLines{executions}, &series{executions}, &callbacks{executions},
 		&files{executions}, &uploads{c},
 		&billing{c}, &machines{c}, &prices{c},
 		&joinTokens{c}, &nodes{c}, &limits{c}, &brakes{c}, &raft{c}, &decisions{c},

@@ -60,11 +60,3 @@ type Account struct {
 
 // Available returns the credits that can still be held.
 func (a *Account) Available() Credits { return a.Balance - a.Held }
-
-// Callback is a pending notification of a URL about an execution's end.
-type Callback struct {
-	Execution ExecutionID `cbor:"1,keyasint"`
-	Number    int         `cbor:"2,keyasint"` // Position in the execution's list.
-	URL       string      `cbor:"3,keyasint"`
-	CreatedAt Instant     `cbor:"4,keyasint"`
-}

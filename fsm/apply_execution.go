@@ -408,7 +408,7 @@ func (s *execution) end(e *compute.Execution, how ending) {
 		return
 	}
 	for i, url := range e.CallbackURLs {
-		s.callbacks.Put(&compute.Callback{
+		s.putCallback(&compute.Callback{
 			Execution: e.ID, Number: i, URL: url, CreatedAt: s.meta.Now,
 		})
 	}

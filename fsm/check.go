@@ -55,6 +55,7 @@ func (v checker) checkDerived() error {
 		differ("queue", &v.queue.Table, &fresh.queue.Table),
 		differ("pending selections", &v.pendingSelections.Table, &fresh.pendingSelections.Table),
 		differ("running selections", &v.runningSelections.Table, &fresh.runningSelections.Table),
+		differ("undelivered callbacks", &v.undelivered.Table, &fresh.undelivered.Table),
 		differ("growing", &v.growing.Table, &fresh.growing.Table),
 		v.finished.Differ("finished", &fresh.finished),
 		v.outputs.Differ("outputs", &fresh.outputs),
@@ -95,7 +96,7 @@ func (v checker) rebuilt() *state {
 	}
 	copyRecords(&v.executions, s.putExecution)
 	copyRecords(&v.attempts, s.putAttempt)
-	copyRecords(&v.callbacks, func(c *compute.Callback) { s.callbacks.Put(c) })
+	copyRecords(&v.callbacks, s.putCallback)
 	copyRecords(&v.ops, s.putOp)
 	copyRecords(&v.admitted, func(a *admission) { s.admitted.Put(a) })
 	copyRecords(&v.arrived, func(a *arrival) { s.arrived.Put(a) })

@@ -76,6 +76,8 @@ func everyCommand() []fsm.Command {
 		fsm.SetUser{Op: op, Actor: a, User: a.User, Password: "h", Temporary: true, Keep: compute.UUID{9}, Disabled: new(true)},
 		fsm.SetMember{Op: op, Actor: a, Org: a.Org, User: a.User, Role: compute.OrgAdmin},
 		fsm.RemoveMember{Op: op, Actor: a, Org: a.Org, User: a.User},
+		fsm.RecordDeliveries{Term: 1, Deliveries: []compute.Delivery{{Execution: id, Number: 1, At: 5, Code: 500, Error: "x", NextAt: 9}}},
+		fsm.RedeliverCallbacks{Op: op, Actor: a, Execution: id, Number: new(1)},
 	}
 }
 

@@ -419,6 +419,20 @@ type (
 		Release bool  `cbor:"4,keyasint,omitempty"`
 	}
 
+	// RecordDeliveries records what became of tries to send callbacks.
+	RecordDeliveries struct {
+		Term       uint64             `cbor:"1,keyasint"`
+		Deliveries []compute.Delivery `cbor:"2,keyasint"`
+	}
+
+	// RedeliverCallbacks has the callbacks of an ended execution sent again.
+	RedeliverCallbacks struct {
+		Op        Op                  `cbor:"1,keyasint"`
+		Actor     Actor               `cbor:"2,keyasint"`
+		Execution compute.ExecutionID `cbor:"3,keyasint"`
+		Number    *int                `cbor:"4,keyasint,omitempty"` // Only this one; nil for all.
+	}
+
 	// CreateUpload records an uploaded bundle whose chunks follow, or continues
 	// one of the same files.
 	CreateUpload struct {

@@ -209,6 +209,14 @@ func commandRows() []*row {
 			number: 45, since: formatLab, onFullDisk: true, apply: (*state).removeMember,
 			op: func(c RemoveMember) Op { return c.Op },
 		}.row(),
+		command[RecordDeliveries]{
+			number: 46, since: formatDeliver, onFullDisk: true, apply: (*state).recordDeliveries,
+			term: func(c RecordDeliveries) uint64 { return c.Term },
+		}.row(),
+		command[RedeliverCallbacks]{
+			number: 47, since: formatDeliver, apply: (*state).redeliver,
+			op: func(c RedeliverCallbacks) Op { return c.Op },
+		}.row(),
 	}
 }
 

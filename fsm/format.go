@@ -19,10 +19,14 @@ const (
 	formatOwed     = 4 // Attempts that the organization's own work preempted are charged.
 	formatImports  = 5 // Records count import files and keep few of their paths; nodes have gaps.
 	formatLab      = 6 // Prices by the operator, bundles, outputs, environments, members.
+	formatDeliver  = 7 // Deliveries of callbacks.
 
 	// Format is the newest format that this program can apply.
-	Format = formatLab
+	Format = formatDeliver
 )
+
+// FormatDeliveries is the first format that keeps what became of callbacks.
+const FormatDeliveries = formatDeliver
 
 // maxNamed is how many nodes a refusal lists.
 const maxNamed = 3

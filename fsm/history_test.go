@@ -341,7 +341,9 @@ func (h *historian) peopleThing() {
 	op.Org = a.Org
 	name := fmt.Sprint("name ", h.rng.IntN(30))
 	keys := h.view().Keys(a.Org)
-	switch h.rng.IntN(12) {
+	switch h.rng.IntN(13) {
+	case 12:
+		h.callbackThing(a, op)
 	case 8, 9:
 		h.quotaThing(a, op)
 	case 10, 11:
@@ -373,6 +375,24 @@ func (h *historian) peopleThing() {
 		if len(keys) > 2 {
 			h.send(fsm.DeleteKey{Op: op, Actor: a, Key: keys[1].ID})
 		}
+	}
+}
+
+// callbackThing records a try of a due callback, or has those of its execution sent
+// again.
+func (h *historian) callbackThing(a fsm.Actor, op fsm.Op) {
+	for c := range h.view().DueCallbacks(h.now.Add(time.Hour)) {
+		d := compute.Delivery{
+			Execution: c.Execution, Number: c.Number + h.rng.IntN(2), At: h.now, Delivered: h.chance(2), Code: 503,
+		}
+		if h.chance(2) {
+			d.NextAt = h.now.Add(time.Duration(h.rng.IntN(3600)) * time.Second)
+		}
+		h.send(fsm.RecordDeliveries{Term: h.term, Deliveries: []compute.Delivery{d}})
+		if h.chance(3) {
+			h.send(fsm.RedeliverCallbacks{Op: op, Actor: a, Execution: c.Execution})
+		}
+		return
 	}
 }
 

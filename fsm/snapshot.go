@@ -107,7 +107,7 @@ func (s *state) loaders() []func([]byte) error {
 		load(s.putAccount),
 		load(func(e *compute.LedgerEntry) { s.ledger.Put(e) }),
 		s.loadExecution, load(s.putAttempt),
-		load(func(c *compute.Callback) { s.callbacks.Put(c) }),
+		load(s.putCallback),
 		load(s.putOp),
 		load(func(a *admission) { s.admitted.Put(a) }),
 		load(func(a *arrival) { s.arrived.Put(a) }),

@@ -74,6 +74,7 @@ type (
 		executions        store.Records[compute.ExecutionID, compute.Execution]
 		attempts          store.Records[numberKey, compute.Attempt]  // By execution, epoch.
 		callbacks         store.Records[numberKey, compute.Callback] // By execution, number.
+		undelivered       store.Index[dueKey, compute.Callback]      // That still have to be sent.
 		history           store.PackedIndex[historyKey, compute.Execution]
 		live              store.Index[historyKey, compute.Execution]
 		queue             store.Index[queueKey, compute.Execution]
@@ -285,6 +286,7 @@ func (v *View) makeFinalRecords() {
 }
 
 func (v *View) makeIndexes() {
+	v.undelivered = newUndelivered()
 	v.joined = store.NewIndex(byPair,
 		func(m *compute.Membership) pair { return pair{m.User.UUID, m.Org.UUID} },
 		always[compute.Membership])
@@ -386,7 +388,7 @@ func (v *View) shareables() []store.Shareable {
 		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families, &v.logins,
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pendingSelections, &v.runningSelections, &v.growing,
 		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,
-		&v.uploads, &v.orgUploads, &v.expiringUploads, &v.outputs,
+		&v.uploads, &v.orgUploads, &v.expiringUploads, &v.outputs, &v.undelivered,
 	}
 }
 

@@ -106,7 +106,7 @@ func (s *retention) forget(e *compute.Execution) {
 		urls = append(urls, k)
 	}
 	for _, k := range urls {
-		s.callbacks.Drop(k)
+		s.execution.dropCallback(k)
 	}
 	s.execution.dropExecution(e.ID)
 }

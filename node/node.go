@@ -20,6 +20,7 @@ import (
 	"berth/fsm"
 	"berth/gpu"
 	"berth/node/archives"
+	"berth/node/callback"
 	"berth/node/config"
 	"berth/node/executor"
 	"berth/node/leader"
@@ -86,6 +87,7 @@ type Node struct {
 	progress    *progress.Service
 	executor    *executor.Executor
 	schedule    *scheduler.Loop
+	callbacks   *callback.Sender
 	api         *edge.Server
 
 	listener net.Listener // Of the API.
@@ -139,7 +141,7 @@ func (n *Node) openers() []func(context.Context) error {
 		w := workerNode{n}
 		return append(base, w.openOutput, w.openExecutor, w.openAPI)
 	}
-	return append(base, n.openSecrets, n.openBlobs, n.openOutput, n.openExecutor, n.openScheduler, n.openAPI)
+	return append(base, n.openSecrets, n.openBlobs, n.openOutput, n.openExecutor, n.openScheduler, n.openCallbacks, n.openAPI)
 }
 
 func (o Options) withDefaults() Options {
@@ -229,6 +231,7 @@ func (n *Node) Run(ctx context.Context) error {
 		start("copies", n.repairBlobs)
 		start("leader", n.lead)
 		start("backups", n.saveBackups)
+		start("callbacks", n.sendCallbacks)
 	}
 	start("api", func(ctx context.Context) error { return n.api.Serve(ctx, n.listener) })
 	if n.metrics != nil {

@@ -23,7 +23,7 @@ type State struct {
 	Archived      int `json:"archived_executions" doc:"Executions in them."`
 	LiveAttempts  int `json:"live_attempts"`
 	LedgerEntries int `json:"ledger_entries"`
-	Callbacks     int `json:"callbacks" doc:"Rows of the outbox."`
+	Callbacks     int `json:"callbacks" doc:"Callbacks that still have to be sent."`
 
 	Granted compute.Credits `json:"granted_credits" doc:"Ever, to all organizations."`
 	Charged compute.Credits `json:"charged_credits" doc:"Ever, to all organizations."`

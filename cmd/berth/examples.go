@@ -43,6 +43,8 @@ func examplesByPath() map[string]string {
   berth run --gpu a100:2 --timeout 30m --tag nightly train.py
   berth run -d --preemptible --max-retries 3 train.py
   echo 'print(6 * 7)' | berth run -`,
+		"callbacks": `  berth callbacks 8f3a2b1c
+  berth callbacks --redeliver 8f3a2b1c`,
 		"metrics": `  berth metrics 8f3a2b1c
   berth metrics --since 10m --step 5s 8f3a2b1c`,
 		"logs": `  berth logs 8f3a2b1c

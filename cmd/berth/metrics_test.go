@@ -53,3 +53,20 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 }
+
+func TestCallbacks(t *testing.T) {
+	asked := []string{}
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/execution/": clitest.Answer(`[{"webhook_id":"msg_1","url":"https://example.com/x","status":"pending",
+			"tries":2,"status_code":503,"error":"the receiver answered 503"}]`),
+		"POST " + clitest.APIRoot + "/execution/": func(w http.ResponseWriter, r *http.Request) {
+			asked = append(asked, r.URL.Path)
+			clitest.Answer(`{"count":1}`)(w, r)
+		},
+	})
+	r := execute(t, "", "callbacks", "--redeliver", clitest.SomeID)
+	if r.Code != 0 || !strings.Contains(r.Out, "msg_1") || !strings.Contains(r.Out, "answered 503") ||
+		!strings.Contains(r.Errors, "sent again: 1") || len(asked) != 1 || !strings.HasSuffix(asked[0], "/callbacks/redeliver") {
+		t.Errorf("asked %q, got %+v", asked, r)
+	}
+}

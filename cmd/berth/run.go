@@ -138,6 +138,7 @@ type codeFlags struct {
 	env        []string
 	files      []string
 	tags       []string
+	callbacks  []string
 	priority   int
 	maxCredits string
 	maxRetries int
@@ -160,6 +161,7 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` in its environment, or NAME for the value here; repeat")
 	flags.StringArrayVar(&f.files, "file", nil, "`PATH` of a file to put beside the code, or NAME=PATH; repeat")
 	flags.StringArrayVar(&f.tags, "tag", nil, "a free `word` kept with the record; repeat")
+	flags.StringArrayVar(&f.callbacks, "callback", nil, "an https `URL` to notify when it has ended; repeat")
 	flags.IntVar(&f.priority, "priority", 50, "0 to 100, higher first")
 	flags.StringVar(&f.maxCredits, "max-credits", "", "ceiling on what it may cost, in `credits`")
 	flags.IntVar(&f.maxRetries, "max-retries", 0,
@@ -202,7 +204,7 @@ func (l *limit) Set(text string) error {
 // files to send before; nil for none.
 func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, *source.Tree, error) {
 	start := client.Start{
-		Name: f.name, Tags: f.tags, Network: f.network, MaxRetries: f.maxRetries, Preemptible: f.preemptible,
+		Name: f.name, Tags: f.tags, CallbackURLs: f.callbacks, Network: f.network, MaxRetries: f.maxRetries, Preemptible: f.preemptible,
 	}
 	if cmd.Flags().Changed("disconnect-grace") {
 		seconds := int(f.disconnectGrace.Seconds())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"berth/compute"
@@ -41,7 +42,8 @@ var errUnreadable = errors.New("archive failed verification")
 // Scan archives all executions that are due.
 func (a *Archiver) Scan(ctx context.Context) {
 	for ctx.Err() == nil {
-		draft := a.View().DraftArchive(a.failed)
+		view := a.View()
+		draft := view.DraftArchive(a.stay(view))
 		if draft == nil {
 			return
 		}
@@ -60,6 +62,22 @@ func (a *Archiver) Scan(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// stay returns the executions that stay in the state: those of failed archives, and
+// those of which callbacks are still being sent.
+func (a *Archiver) stay(view *fsm.View) map[compute.ExecutionID]bool {
+	if view.Format() < fsm.FormatDeliveries {
+		return a.failed
+	}
+	stay := maps.Clone(a.failed)
+	for c := range view.DueCallbacks(view.Now().Add(compute.CallbackWindow)) {
+		if stay == nil {
+			stay = make(map[compute.ExecutionID]bool)
+		}
+		stay[c.Execution] = true
+	}
+	return stay
 }
 
 // skip marks the executions of a failed draft, which stay in the state for

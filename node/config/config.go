@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -44,6 +45,8 @@ type Config struct {
 	Metrics Metrics `koanf:"metrics"`
 	Billing Billing `koanf:"billing"`
 	Limits  Limits  `koanf:"limits"`
+
+	Callbacks Callbacks `koanf:"callbacks"`
 
 	Retention Retention `koanf:"retention"`
 
@@ -126,6 +129,14 @@ type Mount struct {
 	RO   bool   `koanf:"ro"`
 
 	Always bool `koanf:"always"` // Executions have it without asking.
+}
+
+// Callbacks is where the ends of executions may be told.
+//
+//nolint:lll // A field and its rules are one line.
+type Callbacks struct {
+	Allow  []string `koanf:"allow" usage:"Networks, such as 10.1.0.0/16, that callbacks may reach although they are not public."`
+	CAFile string   `koanf:"ca_file" usage:"PEM file with further authorities of the receivers' certificates."`
 }
 
 // Storage is how blobs are kept.
@@ -283,6 +294,11 @@ func (c *Config) Validate() error {
 		v.check("executor.mounts", mountName.MatchString(m.Name) && filepath.IsAbs(m.Path),
 			fmt.Sprintf("mount %q needs a name of lower-case letters, digits and hyphens and an absolute path", m.Name))
 	}
+	for _, text := range c.Callbacks.Allow {
+		_, err := netip.ParsePrefix(text)
+		v.check("callbacks.allow", err == nil, fmt.Sprintf("%q is not a network such as 10.1.0.0/16", text))
+	}
+	v.check("callbacks.ca_file", c.Callbacks.CAFile == "" || filepath.IsAbs(c.Callbacks.CAFile), "must be an absolute path")
 	v.check("storage.replicas", c.Storage.Replicas >= 1 && c.Storage.Replicas <= 5, "must be 1 to 5")
 	v.check("storage.scrub_every", c.Storage.ScrubEvery == 0 || c.Storage.ScrubEvery >= time.Minute,
 		"must be 0 or at least 1m")

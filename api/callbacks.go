@@ -1,0 +1,117 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// callbacks serves what became of the callbacks of executions.
+type callbacks struct {
+	executions
+}
+
+// routes returns the routes of the group.
+func (g *callbacks) routes() []edge.Route {
+	const all = root + "/execution/{id}/callbacks"
+	return []edge.Route{
+		{
+			Method: http.MethodGet, Path: all, Tag: "Execution Management", Need: edge.NeedCaller,
+			Summary: "What became of the callbacks of an execution that has ended: one for each of its URLs." +
+				" Empty once its record is archived.",
+			Reply: of[[]wire.Callback](), Handle: g.list,
+		},
+		{
+			Method: http.MethodPost, Path: all + "/redeliver", Tag: "Execution Management", Need: edge.NeedCaller,
+			Summary: "Send callbacks again, with the same webhook-id and for another 24 hours.",
+			Body:    of[wire.Redeliver](), Reply: of[wire.Redelivered](), Handle: g.redeliver,
+		},
+	}
+}
+
+// list answers the callbacks of an execution.
+func (g *callbacks) list(r *edge.Request) (any, error) {
+	e, err := g.find(r)
+	if err != nil {
+		return nil, err
+	}
+	out := []wire.Callback{}
+	for _, c := range r.View.CallbacksOf(e.ID) {
+		shown := wire.Callback{
+			WebhookID: c.WebhookID(), URL: c.URL, Status: "pending", Tries: c.Tries,
+			LastAt: atOrNull(c.LastAt), Error: orNull(c.Error), DeliveredAt: atOrNull(c.DoneAt),
+		}
+		if c.Code != 0 {
+			shown.StatusCode = &c.Code
+		}
+		switch {
+		case c.Failed:
+			shown.Status = "failed"
+		case c.Pending():
+			next := max(c.NextAt, c.CreatedAt)
+			shown.NextAt = &next
+		default:
+			shown.Status = "delivered"
+		}
+		out = append(out, shown)
+	}
+	return out, nil
+}
+
+// redeliver has callbacks sent again.
+func (g *callbacks) redeliver(r *edge.Request) (any, error) {
+	if r.Repeat {
+		return redelivered(r.First), nil
+	}
+	e, err := g.find(r)
+	if err != nil {
+		return nil, err
+	}
+	cmd := fsm.RedeliverCallbacks{Op: g.Op(r), Actor: r.Caller.Actor, Execution: e.ID}
+	if id := r.Body.(*wire.Redeliver).WebhookID; id != "" {
+		cmd.Number = new(-1)
+		for _, c := range r.View.CallbacksOf(e.ID) {
+			if c.WebhookID() == id {
+				cmd.Number = &c.Number
+			}
+		}
+	}
+	result, err := g.Propose(r, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return redelivered(result), nil
+}
+
+func redelivered(result fsm.Result) wire.Redelivered {
+	return wire.Redelivered{
+		ExecutionID: result.Execution, Count: result.Count, Message: "The callbacks are sent again.",
+	}
+}
+
+// CallbackBody returns what a callback sends about an execution that has ended. It
+// reports false if the execution is not in the state.
+func CallbackBody(view *fsm.View, id compute.ExecutionID) ([]byte, bool) {
+	e, ok := view.AnyExecution(id)
+	if !ok {
+		return nil, false
+	}
+	body := wire.CallbackBody{
+		Event: "execution." + e.Status.String(), ExecutionID: e.ID, OrgID: e.Org, ExecutionType: e.Kind,
+		HardwareProfile: e.Profile, Status: e.Status, Errors: errorsOf(e), CreatedAt: e.CreatedAt,
+		StartTime: atOrNull(e.StartedAt), EndTime: atOrNull(e.EndedAt), Billed: billedOf(e),
+		FileName: orNull(e.FileName), Name: orNull(e.Name),
+	}
+	if e.Ran {
+		body.ReturnCode = &e.ExitCode
+	}
+	if !e.Parent.IsZero() {
+		body.ParentExecutionID = &e.Parent
+	}
+	data, err := json.Marshal(body)
+	return data, err == nil
+}

@@ -1,0 +1,336 @@
+package callback
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/loop"
+)
+
+// Limits of sending.
+const (
+	connectTimeout = 5 * time.Second
+	totalTimeout   = 15 * time.Second
+	maxAnswer      = 64 << 10 // Of an answer, which is read and dropped.
+	inFlight       = 64       // Tries at a time,
+	hostInFlight   = 4        // and of these to one host.
+	period         = time.Second
+	maxBatch       = 256 // Results in one command.
+
+	firstRetry = 5 * time.Second
+	lastRetry  = time.Hour
+
+	failuresToOpen = 5 // In a row; then a host is left alone for openFor.
+	openFor        = 30 * time.Second
+)
+
+// Config is what a Sender needs.
+type Config struct {
+	View    func() *fsm.View
+	Changed func(index uint64) <-chan struct{}
+	Propose func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
+	// Wait returns once View has what was committed at an index.
+	Wait func(ctx context.Context, index uint64) error
+	// Body returns what is sent about an execution. It reports false if the
+	// execution is gone.
+	Body   func(view *fsm.View, id compute.ExecutionID) ([]byte, bool)
+	Allow  []netip.Prefix // That callbacks may go to although they are not public.
+	CAs    *x509.CertPool // Nil for those of the machine.
+	Now    func() time.Time
+	Agent  string // The User-Agent.
+	Logger *slog.Logger
+	// Registerer gets the metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// Sender sends callbacks while its node leads.
+type Sender struct {
+	cfg    Config
+	client *http.Client
+	tries  *prometheus.CounterVec
+
+	mu    sync.Mutex
+	busy  map[key]bool // In flight, or sent and not yet recorded.
+	hosts map[string]*host
+	done  chan compute.Delivery
+	left  chan struct{} // Receives when a try has ended.
+}
+
+// key names a callback.
+type key struct {
+	execution compute.ExecutionID
+	number    int
+}
+
+// host is what is known of the receiver at one host and port.
+type host struct {
+	busy     int
+	failures int // In a row.
+	openTo   time.Time
+}
+
+// New returns a Sender.
+func New(cfg Config) *Sender {
+	g := &guard{deny: denied(), allow: cfg.Allow}
+	dialer := &net.Dialer{Timeout: connectTimeout, Control: g.control}
+	s := &Sender{
+		cfg: cfg,
+		client: &http.Client{
+			Timeout:       totalTimeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Transport: &http.Transport{
+				DialContext: dialer.DialContext, TLSHandshakeTimeout: connectTimeout,
+				TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.CAs},
+				MaxIdleConnsPerHost: 1, MaxIdleConns: inFlight, IdleConnTimeout: time.Minute,
+				MaxResponseHeaderBytes: maxAnswer, DisableCompression: true, ForceAttemptHTTP2: true,
+			},
+		},
+		tries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_callback_tries_total",
+			Help: "Tries to send callbacks, by result: delivered, failed or given_up.",
+		}, []string{"result"}),
+	}
+	if cfg.Registerer != nil {
+		cfg.Registerer.MustRegister(s.tries)
+	}
+	return s
+}
+
+// Lead sends callbacks until ctx, the term, ends.
+func (s *Sender) Lead(ctx context.Context, term uint64) error {
+	s.busy, s.hosts, s.done = map[key]bool{}, map[string]*host{}, make(chan compute.Delivery, inFlight)
+	s.left = make(chan struct{}, 1)
+	var tries, records sync.WaitGroup
+	records.Go(func() { s.record(ctx, term) })
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		view := s.cfg.View()
+		changed := s.cfg.Changed(view.Index())
+		if s.startDue(ctx, view, &tries) {
+			changed = nil // What waits can start once another try has ended.
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-s.left:
+		case <-ticker.C: // A retry is due, or a host may be tried again.
+		}
+	}
+	tries.Wait()
+	close(s.done)
+	records.Wait()
+	s.client.CloseIdleConnections()
+	return nil
+}
+
+// startDue starts the tries that are due, and reports whether some of them have to
+// wait for others.
+func (s *Sender) startDue(ctx context.Context, view *fsm.View, tries *sync.WaitGroup) (waits bool) {
+	if view.Format() < fsm.FormatDeliveries {
+		return false
+	}
+	now := s.cfg.Now()
+	for c := range view.DueCallbacks(compute.InstantOf(now)) {
+		where, started, full := s.take(c, now)
+		if full {
+			return true
+		}
+		if !started {
+			waits = true
+			continue
+		}
+		tries.Go(func() { s.try(ctx, view, c, where) })
+	}
+	return waits
+}
+
+// take reserves a place for a try of c. It reports full when no other try can start.
+func (s *Sender) take(c *compute.Callback, now time.Time) (where *host, started, full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := key{c.Execution, c.Number}
+	switch {
+	case len(s.busy) >= inFlight:
+		return nil, false, true
+	case s.busy[k]:
+		return nil, false, false
+	}
+	name := hostOf(c.URL)
+	where = s.hosts[name]
+	if where == nil {
+		where = new(host)
+		s.hosts[name] = where
+	}
+	if where.busy >= hostInFlight || now.Before(where.openTo) {
+		return nil, false, false
+	}
+	if where.failures >= failuresToOpen && where.busy > 0 {
+		return nil, false, false // One try finds out whether it is back.
+	}
+	where.busy++
+	s.busy[k] = true
+	return where, true, false
+}
+
+// hostOf returns the host and port of a URL.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Host)
+}
+
+// try sends c once and hands on what became of it.
+func (s *Sender) try(ctx context.Context, view *fsm.View, c *compute.Callback, where *host) {
+	at := compute.InstantOf(s.cfg.Now())
+	d := compute.Delivery{Execution: c.Execution, Number: c.Number, At: at}
+	var reached bool
+	if at.Sub(c.From()) > compute.CallbackWindow {
+		d.Error, reached = "it was not delivered within 24 hours", true
+	} else {
+		var err error
+		d.Code, err = s.send(ctx, view, c)
+		d.Delivered, reached = err == nil, err == nil
+		if err != nil {
+			d.Error = err.Error()
+			if next := at.Add(Backoff(c.Tries, rand.Float64())); next.Sub(c.From()) <= compute.CallbackWindow {
+				d.NextAt = next
+			}
+		}
+	}
+	s.leave(where, hostOf(c.URL), reached)
+	if ctx.Err() != nil {
+		return // The next leader tries.
+	}
+	s.count(c, d)
+	s.done <- d
+}
+
+// count counts a try, and logs that a callback is given up.
+func (s *Sender) count(c *compute.Callback, d compute.Delivery) {
+	switch {
+	case d.Delivered:
+		s.tries.WithLabelValues("delivered").Inc()
+	case d.NextAt.IsZero():
+		s.tries.WithLabelValues("given_up").Inc()
+		s.cfg.Logger.Warn("callback given up", "execution", c.Execution, "err", d.Error)
+	default:
+		s.tries.WithLabelValues("failed").Inc()
+	}
+}
+
+// leave gives back a place, and keeps whether the host answered.
+func (s *Sender) leave(where *host, name string, reached bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	where.busy--
+	if reached {
+		if where.failures, where.openTo = 0, (time.Time{}); where.busy == 0 {
+			delete(s.hosts, name)
+		}
+		return
+	}
+	if where.failures++; where.failures >= failuresToOpen {
+		where.openTo = s.cfg.Now().Add(openFor)
+	}
+}
+
+// wake has Lead look again.
+func (s *Sender) wake() {
+	select {
+	case s.left <- struct{}{}:
+	default:
+	}
+}
+
+// send posts c and returns the status of the answer. An answer other than 2xx is an
+// error.
+func (s *Sender) send(ctx context.Context, view *fsm.View, c *compute.Callback) (int, error) {
+	body, ok := s.cfg.Body(view, c.Execution)
+	if !ok {
+		return 0, errors.New("the execution is gone")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(body))
+	if err != nil || req.URL.Scheme != "https" {
+		return 0, errors.New("the URL is not a valid https URL")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", s.cfg.Agent)
+	req.Header.Set("Webhook-Id", c.WebhookID())
+	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(s.cfg.Now().Unix(), 10))
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return 0, withoutURL(err)
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // The status is the answer.
+	resp.Body.Close()
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return resp.StatusCode, fmt.Errorf("the receiver answered %s", resp.Status)
+	}
+	return resp.StatusCode, nil
+}
+
+// withoutURL returns an error without the URL, which may hold a secret of its owner.
+func withoutURL(err error) error {
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		return of.Err
+	}
+	return err
+}
+
+// Backoff returns the time between a try and the next one, of a callback that was tried
+// before: exponential, at most an hour, and up to a quarter less by chance, 0 to 1.
+func Backoff(before int, chance float64) time.Duration {
+	d := lastRetry
+	if before < 10 {
+		d = min(d, firstRetry<<before)
+	}
+	return d - time.Duration(chance*float64(d)/4)
+}
+
+// record has the state keep what became of tries, many in one command.
+func (s *Sender) record(ctx context.Context, term uint64) {
+	for d := range s.done {
+		batch := []compute.Delivery{d}
+		for len(batch) < maxBatch && len(s.done) > 0 {
+			batch = append(batch, <-s.done)
+		}
+		_ = loop.Until(ctx, period, func() bool {
+			_, index, err := s.cfg.Propose(ctx, fsm.RecordDeliveries{Term: term, Deliveries: batch})
+			if err == nil {
+				err = s.cfg.Wait(ctx, index) // An older view would have them sent again.
+			}
+			if err != nil && ctx.Err() == nil {
+				s.cfg.Logger.Warn("callbacks not recorded yet", "count", len(batch), "err", err)
+			}
+			return err == nil
+		}) // When the term has ended, the next leader sends them again.
+		s.mu.Lock()
+		for _, d := range batch {
+			delete(s.busy, key{d.Execution, d.Number})
+		}
+		s.mu.Unlock()
+		s.wake()
+	}
+}

@@ -1,0 +1,190 @@
+package callback
+
+import (
+	"context"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+func TestPermits(t *testing.T) {
+	g := &guard{deny: denied(), allow: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}
+	for address, want := range map[string]bool{
+		"93.184.216.34": true, "8.8.8.8": true, "2606:4700::1111": true, "10.1.2.3": true, "::ffff:10.1.2.3": true,
+		"10.2.0.1": false, "127.0.0.1": false, "0.0.0.0": false, "169.254.169.254": false, "100.64.0.1": false,
+		"172.16.0.1": false, "192.168.1.1": false, "224.0.0.1": false, "255.255.255.255": false, "198.18.0.1": false,
+		"::1": false, "::": false, "::ffff:127.0.0.1": false, "::127.0.0.1": false, "fe80::1%eth0": false, "fd00::1": false,
+		"64:ff9b::7f00:1": false, "2002:7f00:1::": false, "2001::1": false, "ff02::1": false,
+	} {
+		if err := g.permits(netip.MustParseAddr(address)); (err == nil) != want {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	for before, want := range map[int]time.Duration{
+		0: 5 * time.Second, 1: 10 * time.Second, 5: 160 * time.Second, 9: 2560 * time.Second, 10: time.Hour, 1000: time.Hour,
+	} {
+		if got := Backoff(before, 0); got != want {
+			t.Errorf("after %d tries: %v, want %v", before, got, want)
+		}
+		if got := Backoff(before, 1); got != want*3/4 {
+			t.Errorf("after %d tries, at the least: %v", before, got)
+		}
+	}
+}
+
+// newSender returns a Sender that may reach networks.
+func newSender(cas *x509.CertPool, now func() time.Time, allow ...string) *Sender {
+	cfg := Config{
+		CAs: cas, Now: now, Logger: slog.New(slog.DiscardHandler), Agent: "berth/test",
+		Body: func(_ *fsm.View, id compute.ExecutionID) ([]byte, bool) {
+			return []byte(`{"execution_id":"x"}`), !id.IsZero()
+		},
+	}
+	for _, text := range allow {
+		cfg.Allow = append(cfg.Allow, netip.MustParsePrefix(text))
+	}
+	s := New(cfg)
+	s.busy, s.hosts = map[key]bool{}, map[string]*host{}
+	return s
+}
+
+// TestSend posts to receivers that answer in various ways.
+func TestSend(t *testing.T) {
+	var asked []string
+	receiver := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked = append(asked, r.URL.Path)
+		switch r.URL.Path {
+		case "/ok":
+			if string(body) != `{"execution_id":"x"}` || r.Header.Get("Webhook-Id") == "" || r.Header.Get("Webhook-Timestamp") != "1000" ||
+				r.Header.Get("Content-Type") != "application/json" || r.Method != http.MethodPost {
+				t.Errorf("got %s %s, %v", r.Method, body, r.Header)
+			}
+			w.WriteHeader(http.StatusAccepted)
+		case "/away":
+			http.Redirect(w, r, "/ok", http.StatusFound)
+		default:
+			w.WriteHeader(http.StatusTeapot)
+		}
+	}))
+	defer receiver.Close()
+	cas := x509.NewCertPool()
+	cas.AddCert(receiver.Certificate())
+	now := func() time.Time { return time.Unix(1000, 0) }
+	id := compute.ExecutionID{UUID: compute.UUID{1}}
+	named := strings.Replace(receiver.URL, "127.0.0.1", "localhost", 1)
+	for _, tt := range []struct {
+		name, url string
+		s         *Sender
+		code      int
+		says      string
+	}{
+		{"delivered", receiver.URL + "/ok", newSender(cas, now, "127.0.0.0/8"), 202, ""},
+		{"redirect", receiver.URL + "/away", newSender(cas, now, "127.0.0.0/8"), 302, "302"},
+		{"refused", receiver.URL + "/no", newSender(cas, now, "127.0.0.0/8"), 418, "418"},
+		{"private address", receiver.URL + "/ok", newSender(cas, now), 0, "not a public address"},
+		{"name of a private address", named + "/ok", newSender(cas, now), 0, "not a public address"},
+		{"another network allowed", receiver.URL + "/ok", newSender(cas, now, "10.0.0.0/8"), 0, "not a public address"},
+		{"unknown authority", receiver.URL + "/ok", newSender(nil, now, "127.0.0.0/8"), 0, "certificate"},
+		{"plain", "http" + strings.TrimPrefix(receiver.URL, "https") + "/ok", newSender(cas, now, "127.0.0.0/8"), 0, "https"},
+	} {
+		code, err := tt.s.send(t.Context(), nil, &compute.Callback{Execution: id, URL: tt.url})
+		if code != tt.code || (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: got %d, %v", tt.name, code, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "/ok") {
+			t.Errorf("%s: the error shows the URL: %v", tt.name, err)
+		}
+	}
+	if got := strings.Join(asked, " "); got != "/ok /away /no" {
+		t.Errorf("asked %s", got)
+	}
+	if _, err := newSender(cas, now, "127.0.0.0/8").send(t.Context(), nil, &compute.Callback{URL: receiver.URL}); err == nil {
+		t.Error("a callback of an unknown execution was sent")
+	}
+}
+
+// TestDeadHost holds that a host that fails is left alone and delays no other.
+func TestDeadHost(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := newSender(nil, func() time.Time { return now })
+	n := 0
+	take := func(host string) (*receiver, bool) {
+		n++
+		where, started, full := s.take(&compute.Callback{Execution: compute.ExecutionID{UUID: compute.UUID{1}}, Number: n, URL: "https://" + host + "/x"}, now)
+		if full {
+			t.Fatal("no place is left")
+		}
+		return where, started
+	}
+	for i := range hostInFlight + 1 {
+		if _, started := take("dead.example"); started != (i < hostInFlight) {
+			t.Errorf("try %d: started %t", i, started)
+		}
+	}
+	if _, started := take("DEAD.example"); started {
+		t.Error("letters of another case make another host")
+	}
+	if _, started := take("alive.example"); !started {
+		t.Error("a host waits for another one")
+	}
+	dead := s.hosts["dead.example"]
+	for range hostInFlight {
+		s.leave(dead, "dead.example", false)
+	}
+	where, started := take("dead.example")
+	if !started {
+		t.Fatal("a host is left alone too early")
+	}
+	s.leave(where, "dead.example", false)
+	if _, started := take("dead.example"); started {
+		t.Error("a dead host is tried at once")
+	}
+	now = now.Add(openFor)
+	where, started = take("dead.example")
+	if _, second := take("dead.example"); !started || second {
+		t.Error("not one try finds out whether the host is back")
+	}
+	s.leave(where, "dead.example", true)
+	if _, known := s.hosts["dead.example"]; known {
+		t.Error("a host that is back is remembered")
+	}
+}
+
+// receiver is a host, where a parameter has its name.
+type receiver = host
+
+// TestWindow gives a callback up that is older than its window, without a try.
+func TestWindow(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	s := newSender(nil, func() time.Time { return now })
+	s.done, s.left = make(chan compute.Delivery, 2), make(chan struct{}, 1)
+	for _, tt := range []struct {
+		age  time.Duration
+		next bool
+	}{{compute.CallbackWindow - time.Minute, true}, {compute.CallbackWindow - time.Second, false}, {compute.CallbackWindow + time.Second, false}} {
+		c := &compute.Callback{
+			Execution: compute.ExecutionID{UUID: compute.UUID{1}}, URL: "https://127.0.0.1:1/",
+			CreatedAt: compute.InstantOf(now.Add(-tt.age)),
+		}
+		where, _, _ := s.take(c, now)
+		s.try(context.Background(), nil, c, where)
+		d := <-s.done
+		if d.Delivered || d.NextAt.IsZero() == tt.next || d.Error == "" {
+			t.Errorf("after %v: %+v", tt.age, d)
+		}
+		delete(s.busy, key{c.Execution, c.Number})
+	}
+}

@@ -1,0 +1,139 @@
+package node_test
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/node/nodetest"
+)
+
+// receiver keeps the callbacks that it gets.
+type receiver struct {
+	*httptest.Server
+	file string // The certificate of its authority.
+
+	mu   sync.Mutex
+	fail bool                // Answer 503 under /later.
+	got  map[string][]string // Webhook ids by path.
+	last wire.CallbackBody
+}
+
+// newReceiver returns a receiver that fails under /later at first.
+func newReceiver(t *testing.T) *receiver {
+	t.Helper()
+	r := &receiver{got: map[string][]string{}, fail: true, file: filepath.Join(t.TempDir(), "ca.pem")}
+	r.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.got[req.URL.Path] = append(r.got[req.URL.Path], req.Header.Get("Webhook-Id"))
+		if err := json.NewDecoder(req.Body).Decode(&r.last); err != nil {
+			t.Errorf("the body of %s: %v", req.URL.Path, err)
+		}
+		if req.URL.Path == "/later" && r.fail {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(r.Close)
+	block := &pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw}
+	if err := os.WriteFile(r.file, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// ids returns the webhook ids that came to a path.
+func (r *receiver) ids(path string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.got[path]...)
+}
+
+// recover has /later succeed.
+func (r *receiver) recover() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fail = false
+}
+
+// TestCallbacks tells three receivers of an end: one that takes it, one that does so
+// only after the leader was lost, and one at an address that is not allowed.
+func TestCallbacks(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	r := newReceiver(t)
+	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) {
+		cfg.Callbacks.Allow, cfg.Callbacks.CAFile = []string{"127.0.0.1/32"}, r.file
+	})
+	account, leader := c.MustAccount("acme"), c.Leader()
+	follower := c.Follower()
+	api := nodetest.MustClient(t, account.Key, follower.URL())
+	started, err := api.Submit(t.Context(), client.Start{
+		Code: "raise SystemExit(3)", Timeout: 60,
+		CallbackURLs: []string{r.URL + "/now", r.URL + "/later", "https://127.0.0.2:1/never"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Eventually(t, endWait, "the receivers to be told", func() bool {
+		return len(r.ids("/now")) > 0 && len(r.ids("/later")) > 0
+	})
+	r.mu.Lock()
+	if r.last.Event != "execution.failed" || r.last.ExecutionID != started.ExecutionID ||
+		r.last.ReturnCode == nil || *r.last.ReturnCode != 3 || len(r.last.Errors) != 1 || r.last.Billed == nil {
+		t.Errorf("told %+v", r.last)
+	}
+	r.mu.Unlock()
+
+	var list []wire.Callback
+	status := func(want ...string) func() bool {
+		return func() bool {
+			if list, err = api.Callbacks(t.Context(), started.ExecutionID); err != nil || len(list) != len(want) {
+				return false
+			}
+			for i, s := range want {
+				if list[i].Status != s || list[i].Tries == 0 {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	nodetest.Eventually(t, endWait, "the tries to be kept", status("delivered", "pending", "pending"))
+	if list[1].StatusCode == nil || *list[1].StatusCode != 503 || list[2].Error == nil || list[2].StatusCode != nil || list[1].NextAt == nil {
+		t.Errorf("kept %+v", list)
+	}
+	leader.Stop()
+	r.recover()
+	nodetest.Eventually(t, endWait, "the next leader to deliver", status("delivered", "delivered", "pending"))
+	ids := r.ids("/later")
+	for _, id := range ids {
+		if id != list[1].WebhookID || id == list[0].WebhookID {
+			t.Errorf("the ids of %s are %v", list[1].WebhookID, ids)
+		}
+	}
+	if n := len(ids); n < 2 || len(r.ids("/now")) != 1 {
+		t.Errorf("%d tries of a receiver that failed, %d of one that did not", n, len(r.ids("/now")))
+	}
+
+	done, err := api.Redeliver(t.Context(), started.ExecutionID, list[0].WebhookID)
+	if err != nil || done.Count != 1 {
+		t.Fatalf("redelivered %+v, %v", done, err)
+	}
+	nodetest.Eventually(t, endWait, "it to be sent again", func() bool { return len(r.ids("/now")) == 2 })
+	if again := r.ids("/now"); again[0] != again[1] {
+		t.Errorf("sent again with another id: %v", again)
+	}
+	_, err = api.Redeliver(t.Context(), started.ExecutionID, "msg_unknown")
+	if refusal, ok := errors.AsType[*client.Error](err); !ok || refusal.Status != http.StatusNotFound {
+		t.Errorf("an unknown callback: %v", err)
+	}
+	leader.Start()
+}
