@@ -15,6 +15,7 @@ import (
 	"berth/node/logs"
 	"berth/node/logs/notify"
 	"berth/node/progress"
+	"berth/node/series"
 )
 
 // methodLogs is the stream by which nodes read one another's output.
@@ -129,6 +130,7 @@ func (n *Node) openOutput(context.Context) error {
 // openLogs opens the output on this node's disk. Without watches of the kernel, what is
 // printed is seen up to 25 ms later.
 func (n *Node) openLogs() {
+	n.series = series.Open(n.cfg.DataDir) // Deleted with the output.
 	notifier, err := notify.Open()
 	if err != nil {
 		n.logger.Warn("output is polled", "hint", "raise fs.inotify.max_user_instances", "err", err)

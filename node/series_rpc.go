@@ -27,7 +27,6 @@ type seriesRequest struct {
 
 // openSeries keeps the metrics of attempts, here and for others.
 func (n *Node) openSeries() {
-	n.series = series.Open(n.cfg.DataDir)
 	n.recorder = series.NewRecorder(series.Config{
 		Store: n.series, Work: n.work, Resources: n.executor.Resources,
 		Poll: n.sampler.Poll,

@@ -206,9 +206,12 @@ func (s *Sender) try(ctx context.Context, view *fsm.View, c *compute.Callback, w
 	at := compute.InstantOf(s.cfg.Now())
 	d := compute.Delivery{Execution: c.Execution, Number: c.Number, At: at}
 	var reached bool
-	if at.Sub(c.From()) > compute.CallbackWindow {
+	switch {
+	case at.Sub(c.From()) > compute.CallbackWindow:
 		d.Error, reached = "it was not delivered within 24 hours", true
-	} else {
+	case strings.Contains(c.URL, "${{"):
+		d.Error, reached = "the URL names a secret, and this version keeps no secrets", true
+	default:
 		var err error
 		d.Code, err = s.send(ctx, view, c)
 		d.Delivered, reached = err == nil, err == nil

@@ -187,4 +187,13 @@ func TestWindow(t *testing.T) {
 		}
 		delete(s.busy, key{c.Execution, c.Number})
 	}
+	c := &compute.Callback{
+		Execution: compute.ExecutionID{UUID: compute.UUID{1}}, URL: "https://127.0.0.1:1/${{ secrets.X }}",
+		CreatedAt: compute.InstantOf(now),
+	}
+	where, _, _ := s.take(c, now)
+	s.try(context.Background(), nil, c, where)
+	if d := <-s.done; !d.NextAt.IsZero() || !strings.Contains(d.Error, "names a secret") {
+		t.Errorf("a URL with a secret: %+v", d)
+	}
 }
