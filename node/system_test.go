@@ -124,7 +124,7 @@ func TestSelectionStopsEarly(t *testing.T) {
 	}
 	started, err := api.SubmitSelection(t.Context(), client.StartSelection{
 		Start: client.Start{Code: paced, Timeout: 200}, Objective: "fastest",
-		GPUTypes: []string{"h100", "a100", "t4"}, DeadlineSeconds: 40,
+		GPUTypes: []string{"h100", "a100", "t4"}, DeadlineSeconds: 25,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"berth/cluster/disk"
+	"berth/testsize"
 )
 
 // mustStore opens the store in dir.
@@ -52,7 +53,7 @@ func mustStoreEntries(t testing.TB, s raft.LogStore, logs []*raft.Log) {
 	}
 }
 
-var flipsFlag = flag.Int("disk.flips", 250, "bits to flip, one at a time; as many in what leads to the values")
+var flipsFlag = flag.Int("disk.flips", testsize.Pick(110, 250), "bits to flip, one at a time; as many in what leads to the values")
 
 // damage is one way to damage a store.
 type damage struct {

@@ -10,6 +10,7 @@ import (
 	"berth/bench/load"
 	"berth/cmd/berth/cli"
 	"berth/cmd/berth/clitest"
+	"berth/testsize"
 )
 
 func TestBenchLoadRefuses(t *testing.T) {
@@ -46,10 +47,12 @@ func TestBenchLoad(t *testing.T) {
 			t.Fatalf("%s: %v", out, err)
 		}
 	}
-	var idle load.Idle
-	measure(&idle, "idle", "--settle", "1s", "--window", "1s", "--json")
-	if len(idle.Nodes) != 3 || idle.Nodes[idle.Leader] > idle.Together || idle.Reference != load.IdleLimit {
-		t.Errorf("idle: %+v", idle)
+	if testsize.Long { // A cluster of its own, for one figure.
+		var idle load.Idle
+		measure(&idle, "idle", "--settle", "1s", "--window", "1s", "--json")
+		if len(idle.Nodes) != 3 || idle.Nodes[idle.Leader] > idle.Together || idle.Reference != load.IdleLimit {
+			t.Errorf("idle: %+v", idle)
+		}
 	}
 	var executions load.Executions
 	measure(&executions, "executions", "--alone", "2", "--many", "4", "--clients", "2", "--waiting", "20", "--json")
