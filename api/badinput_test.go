@@ -123,6 +123,11 @@ func TestMalformedStarts(t *testing.T) {
 		{"import file absolute", code + `"import_files":"{\"/a.py\":\"\"}"}`, []string{"body.import_files./a.py: value_error"}},
 		{"import file in a file", code + `"import_files":"{\"a\":\"\",\"a/b\":\"\"}"}`, []string{"body.import_files.a/b: value_error"}},
 		{"import file twice", code + `"import_files":"{\"a\":\"\",\"a\":\"\"}"}`, []string{"body.import_files.a: value_error"}},
+		{"negative cell", code + `"nbcode":-1}`, []string{"body.nbcode: greater_than_equal"}},
+		{"cell without code", `{"module":"x","nbcode":1}`, []string{"body.nbcode: value_error"}},
+		{"state of a script", code + `"kernel_state":"eA=="}`, []string{"body.kernel_state: value_error"}},
+		{"state that is none", code + `"nbcode":2,"kernel_state":"x!"}`, []string{"body.kernel_state: value_error"}},
+		{"state of wrong type", code + `"nbcode":2,"kernel_state":{}}`, []string{"body.kernel_state: string_type"}},
 		{"prior_imports of wrong type", code + `"prior_imports":"import os"}`, []string{"body.prior_imports: list_type"}},
 		{"everything at once", `{"timeout":601,"priority":"x","network":1,"tags":{},"machine_type":"?"}`, []string{
 			"body.machine_type: string_pattern_mismatch", "body.priority: int_parsing", "body.tags: list_type",
@@ -173,10 +178,7 @@ func TestImpossibleStarts(t *testing.T) {
 			"valid profiles: cpu, cpu.16x, cpu.2x, cpu.32x, cpu.4x, cpu.8x, gpu.a100, gpu.a100.2x, gpu.a100.4x, gpu.h100, gpu.h100.2x, gpu.l40s, gpu.l40s.2x, gpu.l40s.4x, gpu.t4, gpu.t4.2x, gpu.t4.4x",
 		},
 		{"too many GPUs", "streaming", code + `"execution_type":"gpu.h100.8x"}`, "never_fits", "valid profiles"},
-		{"cells", "streaming", code + `"nbcode":1}`, "not_available", "nbcode > 0 is not available in this version."},
-		{"kernel state", "streaming", code + `"kernel_state":"x"}`, "not_available", "not available in this version"},
 		{"preemptible", "gpu_selection", code + `"preemptible":true}`, "not_available", "not available in this version"},
-		{"cells of a selection", "gpu_selection", code + `"nbcode":1}`, "not_available", "not available in this version"},
 		{"unknown GPU type", "gpu_selection", code + `"gpu_types":["z9"]}`, "unknown_profile", "z9"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

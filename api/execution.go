@@ -149,6 +149,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 	}
 	if cached {
 		g.addFiles(r, e, &out)
+		g.addKernelState(r, e, kept.program, &out)
 		showProgram(&out, kept.program)
 		out.Stdout, out.Stderr, out.CombinedOutput = kept.stdout, kept.stderr, kept.combined
 		return out, nil
@@ -159,6 +160,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 		g.ended.put(e, ended{bundle, out.Stdout, out.Stderr, out.CombinedOutput})
 	}
 	g.addFiles(r, e, &out)
+	g.addKernelState(r, e, bundle, &out)
 	return out, nil
 }
 
@@ -191,6 +193,7 @@ func (g *executions) addCode(r *edge.Request, e *compute.Execution, out *wire.Ex
 	}
 	shown := &compute.Bundle{
 		Code: bundle.Code, Module: bundle.Module, Command: bundle.Command, Script: bundle.Script, Args: bundle.Args,
+		Cell: bundle.Cell,
 	}
 	showProgram(out, shown)
 	return shown

@@ -90,17 +90,11 @@ func (g *executions) startPython(r *edge.Request) (any, error) {
 	}, nil
 }
 
-// available refuses fields that a later version will support.
+// available refuses what a server of the cluster does not know yet.
 func (g *executions) available(r *edge.Request, in *wire.PythonStart) error {
-	for _, f := range []struct {
-		name  string
-		asked bool
-	}{
-		{"nbcode > 0", in.NBCode > 0},
-		{"kernel_state", in.KernelState != ""},
-	} {
-		if f.asked {
-			return errNotAvailable(f.name)
+	if in.NBCode > 0 && !r.Repeat {
+		if err := r.View.AllowsCells(); err != nil {
+			return err
 		}
 	}
 	plain := in.Code != "" && in.Name == "" && in.Bundle == "" && len(in.Args) == 0 && len(in.Input) == 0
@@ -208,6 +202,7 @@ func (g *executions) storeBundle(
 		Code: in.Code, FileName: in.FileName, ImportFiles: in.Files,
 		PriorImports: in.PriorImports, Env: in.Env, Requirements: in.Requirements,
 		Module: in.Module, Command: in.Command, Script: in.Script, Args: in.Args, Stdin: in.Input,
+		Cell: in.NBCode, KernelState: in.KernelState,
 	}
 	if textBytes(in) > compute.MaxInlineBundle {
 		if err := check(); err != nil {
@@ -232,7 +227,7 @@ func (g *executions) storeBundle(
 
 // textBytes returns the length of the code and its files.
 func textBytes(in *wire.PythonStart) int {
-	sum := len(in.Code) + len(in.Input)
+	sum := len(in.Code) + len(in.Input) + len(in.KernelState)
 	for name, text := range in.Files {
 		sum += len(name) + len(text)
 	}

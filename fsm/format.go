@@ -20,9 +20,10 @@ const (
 	formatImports  = 5 // Records count import files and keep few of their paths; nodes have gaps.
 	formatLab      = 6 // Prices by the operator, bundles, outputs, environments, members.
 	formatDeliver  = 7 // Deliveries of callbacks.
+	formatServices = 8 // Several GPU types, named environments, services, containers.
 
 	// Format is the newest format that this program can apply.
-	Format = formatDeliver
+	Format = formatServices
 )
 
 // FormatDeliveries is the first format that keeps what became of callbacks.
@@ -92,6 +93,10 @@ func (v *View) allowsFormat(want uint64) error {
 // than Python code without arguments: a server would ignore what it does not
 // know of a bundle.
 func (v *View) AllowsPrograms() error { return v.allowsFormat(formatLab) }
+
+// AllowsCells returns the reason for which executions may not yet be notebook cells:
+// an older server would execute them as scripts.
+func (v *View) AllowsCells() error { return v.allowsFormat(formatServices) }
 
 // setFormat raises the format of the state, which every server must know. A
 // replica that does not know it stops here with a clear message, because its

@@ -30,6 +30,8 @@ type Start struct {
 	Timeout         int               `json:"timeout,omitempty"`        // Seconds; 0 for the node's default.
 	FileName        string            `json:"file_name,omitempty"`
 	PriorImports    []string          `json:"prior_imports,omitempty"`
+	NBCode          int               `json:"nbcode,omitempty"`               // Number of a notebook cell; 0 for a script.
+	KernelState     string            `json:"kernel_state,omitempty"`         // That of the cell before.
 	Requirements    string            `json:"requirements_content,omitempty"` // Packages to install, in the format of pip.
 	ImportFiles     string            `json:"import_files,omitempty"`         // A JSON object of path to text, as text.
 	Env             map[string]string `json:"env,omitempty"`

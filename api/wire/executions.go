@@ -95,7 +95,7 @@ type Execution struct {
 	Command         []string          `json:"command"`
 	Script          *string           `json:"script"`
 	Args            []string          `json:"args"`
-	KernelState     *string           `json:"kernel_state"`
+	KernelState     *string           `json:"kernel_state" doc:"What a notebook cell left for the next one: its kernel_state. Null for scripts, and while there is none."`
 	InstallLog      *string           `json:"install_log"`
 	InstallCode     *int              `json:"install_return_code"`
 	Errors          []string          `json:"errors" doc:"Why it did not complete; empty otherwise."`

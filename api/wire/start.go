@@ -65,10 +65,10 @@ type PythonStart struct {
 	Start
 	Program
 
-	NBCode       int      `json:"nbcode" default:"0" min:"0" doc:"0 for a script. Cells are not available in this version."`
+	NBCode       int      `json:"nbcode" default:"0" min:"0" max:"1000000" doc:"0 for a script; n for the n-th cell of a notebook: it has the globals of kernel_state, echoes the value of its last expression, and leaves its own globals."`
 	Requirements string   `json:"requirements_content" maxlen:"1048576" doc:"Requirements in the format of pip: packages of the index that the operator configured, which are installed before the code starts. Lines with options, URLs, repositories, paths and editable packages are refused."`
 	PriorImports []string `json:"prior_imports" maxitems:"1000" maxlen:"1000" doc:"Import statements that are executed before the code."`
-	KernelState  string   `json:"kernel_state" maxlen:"4194304" secret:"true" doc:"Not available in this version: only empty."`
+	KernelState  string   `json:"kernel_state" maxlen:"4194304" secret:"true" doc:"kernel_state of the cell before, as GET /execution/{id} returned it; empty for the first cell."`
 	ImportFiles  string   `json:"import_files" maxlen:"8388608" secret:"true" doc:"JSON object: relative path to the text of a file put beside the code. At most 1000 files in 1000 directories; a path has at most 32 parts."`
 
 	Files map[string]string `json:"-"` // ImportFiles, read by Check.
@@ -190,6 +190,14 @@ func (s *PythonStart) Check(f *Faults) {
 	s.Program.Check(f)
 	if len(s.PriorImports) > 0 && s.Code == "" {
 		f.Value("prior_imports belong to code", "body", "prior_imports")
+	}
+	switch _, err := base64.StdEncoding.DecodeString(s.KernelState); {
+	case s.NBCode > 0 && s.Code == "":
+		f.Value("nbcode belongs to code", "body", "nbcode")
+	case s.NBCode == 0 && s.KernelState != "":
+		f.Value("kernel_state belongs to the cell of a notebook: nbcode is its number", "body", "kernel_state")
+	case err != nil:
+		f.Value("this is no state that a cell left", "body", "kernel_state")
 	}
 	for _, fault := range compute.CheckRequirements(s.Requirements) {
 		f.Value(fmt.Sprintf("line %d: %s", fault.Line, fault.Why), "body", "requirements_content")

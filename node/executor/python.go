@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,11 +19,16 @@ import (
 //go:embed bootstrap.py
 var bootstrap string
 
+//go:embed cell.py
+var cellCode string
+
 // Paths of the driver's own files inside the sandbox.
 const (
 	ownDir           = "/berth"
 	bootstrapFile    = ownDir + "/bootstrap.py"
 	priorImportsFile = ownDir + "/prior_imports.py"
+	cellFile         = ownDir + "/cell.py"
+	kernelStateFile  = ownDir + "/kernel_state"
 )
 
 const (
@@ -130,7 +136,8 @@ func (p *python) argv(bundle *compute.Bundle) []string {
 	if len(bundle.PriorImports) > 0 {
 		prior = priorImportsFile
 	}
-	return append([]string{p.Executable, "-u", bootstrapFile, sandbox.WorkDir + "/" + fileName(bundle), prior}, bundle.Args...)
+	file, cell := sandbox.WorkDir+"/"+fileName(bundle), strconv.Itoa(bundle.Cell)
+	return append([]string{p.Executable, "-u", bootstrapFile, file, prior, cell}, bundle.Args...)
 }
 
 // commandArgv returns the command line of a program that is found by PATH, or is
@@ -152,6 +159,12 @@ func (p *python) files(bundle *compute.Bundle) []sandbox.File {
 	if len(bundle.PriorImports) > 0 {
 		text := strings.Join(bundle.PriorImports, "\n") + "\n"
 		files = append(files, sandbox.File{Path: priorImportsFile, Text: text, Mode: 0o444})
+	}
+	if bundle.Cell > 0 {
+		files = append(files, sandbox.File{Path: cellFile, Text: cellCode, Mode: 0o444})
+	}
+	if bundle.KernelState != "" {
+		files = append(files, sandbox.File{Path: kernelStateFile, Text: bundle.KernelState, Mode: 0o444})
 	}
 	return files
 }
