@@ -78,7 +78,7 @@ func TestSelectionFindsTheBest(t *testing.T) {
 
 	code := "n = 0\nfor i in range(4_000_000):\n    n += i * i\n    if i % 500_000 == 0: print(f'BERTH_PROGRESS {i}/4000000')\nprint(n)\n"
 	started, err := api.SubmitSelection(t.Context(), client.StartSelection{
-		Start: client.Start{Code: code, Timeout: 120}, Objective: "fastest", EarlyStop: new(bool),
+		Start: client.Start{Code: code, Timeout: 120, NBCode: 1}, Objective: "fastest", EarlyStop: new(bool),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,25 @@ func TestSelectionFindsTheBest(t *testing.T) {
 	if s.Reason == nil || *s.Reason == "" || s.Confidence == nil || *s.Confidence <= 0 || *s.Confidence > 1 {
 		t.Errorf("got reason %v, confidence %v; want a sentence and a probability", s.Reason, s.Confidence)
 	}
+	mustExecuteNextCell(t, api, started.ExecutionID)
 	mustBalance(t, api)
+}
+
+// mustExecuteNextCell executes a cell with what the recommended run of a GPU selection
+// left.
+func mustExecuteNextCell(t *testing.T, api *client.Client, selection compute.ExecutionID) {
+	t.Helper()
+	e, err := api.Execution(t.Context(), selection, 0)
+	if err != nil || e.KernelState == nil {
+		t.Fatalf("the selection has no state: %+v, %v", e, err)
+	}
+	started, err := api.Submit(t.Context(), client.Start{Code: "n == sum(i * i for i in range(4_000_000))", NBCode: 2, KernelState: *e.KernelState})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e = mustFinish(t, api, started.ExecutionID); e.Stdout != "True\n" || e.KernelState == nil {
+		t.Errorf("the next cell ended as %v with output %q %q", e.Status, e.Stdout, e.Stderr)
+	}
 }
 
 // TestSelectionStopsEarly holds that a GPU type whose progress says that it

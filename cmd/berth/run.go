@@ -34,6 +34,7 @@ type runFlags struct {
 	code       codeFlags
 	gpu        string
 	profile    string
+	cell       string
 	detach     bool
 	raw        bool
 	jsonOutput bool
@@ -56,6 +57,7 @@ continues, and the commands that follow or stop it are printed.
   berth run --dir . src/train.py
   berth run --dir . --gpu h100 -- ./run.sh
   berth run -- nvidia-smi
+  berth run --cell notebook.state -c 'x = 1'
   berth run -c 'import sys; print(sys.stdin.read())' < notes.txt`,
 		Args: cli.Arguments(programArgs),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
@@ -65,6 +67,7 @@ continues, and the commands that follow or stop it are printed.
 	flags := cmd.Flags()
 	flags.StringVar(&f.gpu, "gpu", "", "`GPU` type and count, such as h100 or a100:2")
 	flags.StringVar(&f.profile, "profile", "", "hardware `profile`, such as cpu.4x or gpu.a100.500m (default cpu)")
+	flags.StringVar(&f.cell, "cell", "", "execute it as a notebook cell: with the globals in `FILE`, which are saved there again")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the execution's id and do not wait")
 	flags.BoolVar(&f.raw, "raw", false, cli.RawHelp)
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the execution as JSON once it has ended, and no output before")
@@ -78,6 +81,14 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if start.ExecutionType, err = f.hardware(); err != nil {
 		return err
+	}
+	if f.cell != "" {
+		if f.detach {
+			return cli.UsageErrorf("--cell waits for the end of the cell: it does not go with --detach")
+		}
+		if err := readCell(&start, f.cell); err != nil {
+			return err
+		}
 	}
 	c, err := f.conn.Client(cmd)
 	if err != nil {
@@ -103,6 +114,11 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		if err := follow(cmd, c, started.ExecutionID, 0, f.raw); err != nil {
+			return err
+		}
+	}
+	if f.cell != "" {
+		if err := keepCell(cmd, c, started.ExecutionID, f.cell); err != nil {
 			return err
 		}
 	}
