@@ -338,9 +338,7 @@ func (g *executions) deleteExecution(r *edge.Request) (any, error) {
 		return nil, g.orArchived(r, err, errArchived)
 	}
 	ids := []compute.ExecutionID{e.ID}
-	if e.Selection != nil {
-		ids = append(ids, e.Selection.Children...)
-	}
+	ids = append(ids, e.Children()...)
 	g.deleteOutput(r, ids)
 	return deleted(result), nil
 }

@@ -119,6 +119,13 @@ type Execution struct {
 	Volumes       []Volume `cbor:"57,keyasint,omitempty"` // Directories of the node that it asked for.
 	ScratchMiB    int64    `cbor:"58,keyasint,omitempty"` // Scratch space on disk that it asked for; 0 for the node's default.
 	ScratchMemory bool     `cbor:"60,keyasint,omitempty"` // Its scratch space is in memory, inside its memory limit.
+
+	Service *Service `cbor:"65,keyasint,omitempty"` // Parents of services only.
+	Serving *Serving `cbor:"66,keyasint,omitempty"` // Services and their replicas.
+	Ready   bool     `cbor:"67,keyasint,omitempty"` // A replica that answers its probe.
+	ReadyAt Instant  `cbor:"68,keyasint,omitempty"` // When Ready last changed.
+	// CreditsEnd is when a replica's credits are expected to end, once that is near.
+	CreditsEnd Instant `cbor:"69,keyasint,omitempty"`
 }
 
 // PaidGrace returns the time for the code of e to end after SIGTERM: StopGrace, or

@@ -57,6 +57,12 @@ const (
 
 	// ReasonPackages is for an execution whose packages could not be installed.
 	ReasonPackages
+
+	// ReasonNotReady is for a replica of a service that was not ready in time.
+	ReasonNotReady
+
+	// ReasonReplicasEnded is for a service whose replicas all ended and stay ended.
+	ReasonReplicasEnded
 )
 
 var reasonNames = names{
@@ -67,11 +73,11 @@ var reasonNames = names{
 	"no_candidates", "credits_exhausted", "supervisor_lost",
 	"earlier_run", "no_capacity", "stopped_early", "deadline_passed",
 	"key_concurrency", "tag_concurrency", "quota_gpus", "preempted", "drained",
-	"retry", "packages",
+	"retry", "packages", "not_ready", "replicas_ended",
 }
 
 // Reasons is the number of reasons.
-const Reasons = int(ReasonPackages) + 1
+const Reasons = int(ReasonReplicasEnded) + 1
 
 // Waits reports whether an execution can wait for r.
 func (r Reason) Waits() bool {

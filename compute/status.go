@@ -55,9 +55,11 @@ const (
 	KindCompose
 	KindSelection    // The parent of a GPU selection.
 	KindSubSelection // One GPU type's run of a GPU selection.
+	KindService      // The parent of a service's replicas.
+	KindReplica      // One replica of a service.
 )
 
-var kindNames = names{"python", "docker", "compose", "gpu_selection", "gpu_selection_sub"}
+var kindNames = names{"python", "docker", "compose", "gpu_selection", "gpu_selection_sub", "service", "service_replica"}
 
 // String returns the kind as clients read it in execution_type.
 func (k Kind) String() string { return kindNames.text(uint8(k)) }

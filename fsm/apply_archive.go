@@ -87,7 +87,7 @@ func (s *retention) mayLeave(
 		return stays("it is not there")
 	case !e.Status.Terminal():
 		return stays("it has not ended")
-	case s.executions.Has(e.Parent):
+	case archiver{s.View}.staysWithParent(e):
 		if !goes[e.Parent] {
 			return stays("so does its parent")
 		}

@@ -32,7 +32,7 @@ func (s *execution) submit(c Submit) Result {
 	s.money.hold(&e, amount, "submitted")
 	s.putExecution(&e)
 	s.upload.use(e.Files)
-	if e.Kind != compute.KindSelection {
+	if !e.Kind.IsParent() {
 		s.statistics.learn(e.Request)
 	}
 	return Result{Execution: e.ID, Status: e.Status, ID: e.ID.UUID}
@@ -73,9 +73,12 @@ func (s *execution) judgeSubmit(c Submit) (e compute.Execution, amount compute.C
 	if refusal := s.upload.attach(&e, c.Execution.Files); refusal != nil {
 		return e, 0, refusal
 	}
-	if e.Kind == compute.KindSelection {
+	switch e.Kind {
+	case compute.KindSelection:
 		refusal = s.selection.prepareSelection(&e)
-	} else {
+	case compute.KindService:
+		refusal = s.service.prepareService(&e)
+	default:
 		refusal = s.prepareSingle(&e)
 	}
 	if refusal != nil {
@@ -88,8 +91,12 @@ func (s *execution) judgeSubmit(c Submit) (e compute.Execution, amount compute.C
 			"%d executions of the organization wait, which is the limit", waiting).Named("queue_full")
 	}
 	amount = firstHold(&e)
-	if e.Kind == compute.KindSelection {
+	switch e.Kind {
+	case compute.KindSelection:
 		amount = e.MaxCredits
+	case compute.KindService: // Its replicas have holds of their own.
+		return e, 0, s.money.lacks(e.Org, s.service.firstHolds(&e))
+	default:
 	}
 	return e, amount, s.money.lacks(e.Org, amount)
 }
@@ -103,10 +110,13 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 	switch {
 	case e.ID.IsZero():
 		return invalid("no_execution_id", "an execution needs an identifier")
-	case int(e.Kind) >= kinds || e.Kind == compute.KindSubSelection:
+	case int(e.Kind) >= kinds || e.Kind == compute.KindSubSelection || e.Kind == compute.KindReplica:
 		return invalid("kind", "executions of this kind cannot be submitted")
 	case (e.Kind == compute.KindSelection) != (e.Selection != nil):
 		return invalid("selection", "a GPU selection, and nothing else, says what it selects by")
+	case (e.Kind == compute.KindService) != (e.Service != nil && e.Serving != nil):
+		return invalid("service", "a service, and nothing else, says what it serves")
+	case e.Kind == compute.KindService: // It has no time limit.
 	case e.Timeout < time.Millisecond || limit > 0 && e.Timeout > limit:
 		return invalid("timeout", "timeout must be above 0 and at most %s", limit)
 	case e.DisconnectGrace < 0 || e.MaxCredits < 0 || e.MaxCredits > maxAmount:
@@ -157,8 +167,8 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		Imports: said.Imports, ImportFiles: said.ImportFiles, JobType: said.JobType, Timeout: said.Timeout,
 		DisconnectGrace: said.DisconnectGrace, Priority: said.Priority, Network: said.Network,
 		Tags: said.Tags, CallbackURLs: said.CallbackURLs, MaxCredits: said.MaxCredits,
-		Selection: said.Selection, SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
-		StopGrace: s.meta.Settings.StopGrace, Preemptible: said.Preemptible && said.Kind != compute.KindSelection,
+		Selection: said.Selection, Service: said.Service, Serving: said.Serving, SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
+		StopGrace: s.meta.Settings.StopGrace, Preemptible: said.Preemptible && !said.Kind.IsParent(),
 		MaxRetries: said.MaxRetries, MinVRAMMiB: said.MinVRAMMiB, Name: said.Name,
 		Volumes: said.Volumes, ScratchMiB: said.ScratchMiB, ScratchMemory: said.ScratchMemory,
 	}
@@ -401,8 +411,13 @@ func (s *execution) endAttempt(a compute.Attempt, e *compute.Execution, how endi
 func (s *execution) end(e *compute.Execution, how ending) {
 	e.Status, e.Reason, e.Detail = how.status, how.reason, clip(how.detail)
 	e.FinishedAt, e.Estimate = s.meta.Now, nil
+	unready(e, s.meta.Now)
 	s.money.settle(e)
 	s.putExecution(e)
+	if e.Kind == compute.KindReplica {
+		s.service.endReplica(e)
+		return
+	}
 	if !e.Parent.IsZero() {
 		s.selection.endChild(e)
 		return
@@ -442,9 +457,12 @@ func (s *execution) stopExecution(c StopExecution) Result {
 		return refuse(compute.CodeConflict, "already_ended",
 			"the execution has already ended as %s", known.Status)
 	}
-	if known.Kind == compute.KindSelection {
+	switch known.Kind {
+	case compute.KindSelection:
 		s.selection.stopSelection(known, c.Stop)
-	} else {
+	case compute.KindService:
+		s.service.stopService(known, c.Stop)
+	default:
 		s.stop(known, c.Stop, compute.ReasonNone)
 	}
 	now, _ := s.executions.Get(c.Execution)
@@ -493,11 +511,9 @@ func (s *execution) deleteExecution(c DeleteExecution) Result {
 			"the execution has not ended; stop it first")
 	}
 	s.strip(known)
-	if known.Selection != nil {
-		for _, id := range known.Selection.Children { // Ended before their parent did.
-			if child, ok := s.executions.Get(id); ok {
-				s.strip(child)
-			}
+	for _, id := range known.Children() { // Ended before their parent did.
+		if child, ok := s.executions.Get(id); ok {
+			s.strip(child)
 		}
 	}
 	return Result{Execution: known.ID, Status: known.Status}

@@ -46,7 +46,7 @@ func scopesOf(e *compute.Execution) []scope {
 // holds reports whether e counts in its scopes: it has a place, and is no
 // parent.
 func holds(e *compute.Execution) bool {
-	return e != nil && e.Kind != compute.KindSelection &&
+	return e != nil && !e.Kind.IsParent() &&
 		(e.Status == compute.StatusStarting || e.Status == compute.StatusRunning)
 }
 

@@ -38,6 +38,7 @@ func (s *execution) requeue(a compute.Attempt, e *compute.Execution, why again) 
 	e.Status, e.Reason = compute.StatusQueued, why.waits
 	e.PlacedAt, e.ExecletAt, e.StartedAt, e.EndedAt = 0, 0, 0, 0
 	e.Estimate = nil // It was of the first start.
+	unready(e, s.meta.Now)
 	s.money.post(compute.LedgerEntry{
 		Org: e.Org, Kind: compute.LedgerRelease, Amount: e.Held,
 		Execution: e.ID, Epoch: e.Epoch, Note: why.note,

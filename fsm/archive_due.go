@@ -136,20 +136,30 @@ func (v *View) Overdue() int {
 // are archived together.
 func (v archiver) familyOf(id compute.ExecutionID) []compute.ExecutionID {
 	e, ok := v.executions.Get(id)
-	if !ok || v.executions.Has(e.Parent) {
+	if !ok || v.staysWithParent(e) {
 		return nil
 	}
 	return append(v.stateChildren(e), id)
 }
 
+// staysWithParent reports whether e is a sub-execution whose parent is in the state
+// and names it. A service names only the newest replicas.
+func (v archiver) staysWithParent(e *compute.Execution) bool {
+	if e.Parent.IsZero() || !v.executions.Has(e.Parent) {
+		return false
+	}
+	if e.Kind != compute.KindReplica {
+		return true
+	}
+	parent, _ := v.executions.Get(e.Parent)
+	return slices.Contains(parent.Children(), e.ID)
+}
+
 // stateChildren returns the identifiers of the sub-executions of e that are in the
 // state, each once.
 func (v archiver) stateChildren(e *compute.Execution) []compute.ExecutionID {
-	if e.Selection == nil {
-		return nil
-	}
 	var out []compute.ExecutionID
-	for _, id := range e.Selection.Children {
+	for _, id := range e.Children() {
 		if v.executions.Has(id) && !slices.Contains(out, id) {
 			out = append(out, id)
 		}

@@ -236,10 +236,7 @@ func (f *ArchiveFile) Family(id compute.ExecutionID) []*Case {
 	if parent, ok := f.Case(c.Execution.Parent); ok {
 		out = append(out, parent)
 	}
-	if c.Execution.Selection == nil {
-		return out
-	}
-	for _, child := range c.Execution.Selection.Children {
+	for _, child := range c.Execution.Children() {
 		if c, ok := f.Case(child); ok {
 			out = append(out, c)
 		}

@@ -53,6 +53,7 @@ func (v checker) checkDerived() error {
 		v.history.Differ("history", &fresh.history),
 		differ("live", &v.live.Table, &fresh.live.Table),
 		differ("queue", &v.queue.Table, &fresh.queue.Table),
+		differ("services", &v.services.Table, &fresh.services.Table),
 		differ("pending selections", &v.pendingSelections.Table, &fresh.pendingSelections.Table),
 		differ("running selections", &v.runningSelections.Table, &fresh.runningSelections.Table),
 		differ("undelivered callbacks", &v.undelivered.Table, &fresh.undelivered.Table),
@@ -216,14 +217,20 @@ func (v checker) checkOrg(id compute.OrgID) error {
 
 func (v checker) checkExecution(e *compute.Execution) error {
 	err := checkAlone(e)
-	parent := e.Kind == compute.KindSelection
+	parent := e.Kind.IsParent()
 	placed := !parent && (e.Status == compute.StatusStarting || e.Status == compute.StatusRunning)
 	newest, ok := v.attempts.Get(numberKey{e.ID.UUID, e.Epoch})
 	if live := ok && !newest.Ended; placed != live {
 		err = errors.Join(err, errors.New("placed without a live attempt, or the other way round"))
 	}
-	if err == nil && parent {
+	switch {
+	case err != nil:
+	case e.Kind == compute.KindSelection:
 		err = v.checkParent(e)
+	case e.Kind == compute.KindService:
+		err = v.checkService(e)
+	case e.Kind == compute.KindReplica:
+		err = v.checkReplica(e)
 	}
 	if err != nil {
 		return fmt.Errorf("execution %s (%s): %w", e.ID, e.Status, err)
@@ -244,7 +251,7 @@ func checkAlone(e *compute.Execution) error {
 		return errors.New("over its ceiling of credits")
 	case e.Status == compute.StatusQueued && (e.Billed != 0 || !e.PlacedAt.IsZero() || !e.StartedAt.IsZero()):
 		return errors.New("waits for a place, but was billed or has times of an attempt")
-	case e.Status == compute.StatusSystemFailure && e.Kind != compute.KindSelection && e.Billed != 0:
+	case e.Status == compute.StatusSystemFailure && !e.Kind.IsParent() && e.Billed != 0:
 		return errors.New("a system failure was charged")
 	case e.Retries < 0 || e.Retries > e.MaxRetries || len(e.Avoid) > attempt.MaxUnstarted:
 		return errors.New("started again more often than it may be")

@@ -433,6 +433,36 @@ type (
 		Number    *int                `cbor:"4,keyasint,omitempty"` // Only this one; nil for all.
 	}
 
+	// StartReplicas creates the next replicas of a service, in slots that need one.
+	StartReplicas struct {
+		Term     uint64              `cbor:"1,keyasint"`
+		Service  compute.ExecutionID `cbor:"2,keyasint"`
+		Replicas []NewReplica        `cbor:"3,keyasint"`
+	}
+
+	// NewReplica is one replica to create.
+	NewReplica struct {
+		Number int                 `cbor:"1,keyasint"` // Its slot.
+		ID     compute.ExecutionID `cbor:"2,keyasint"`
+	}
+
+	// ScaleService changes how many replicas of a service are wanted.
+	ScaleService struct {
+		Op       Op                  `cbor:"1,keyasint"`
+		Actor    Actor               `cbor:"2,keyasint"`
+		Service  compute.ExecutionID `cbor:"3,keyasint"`
+		Replicas int                 `cbor:"4,keyasint"`
+	}
+
+	// SetReady is the report of a node that a replica has become ready, or is no
+	// longer.
+	SetReady struct {
+		Node      compute.NodeID      `cbor:"1,keyasint"`
+		Execution compute.ExecutionID `cbor:"2,keyasint"`
+		Epoch     uint64              `cbor:"3,keyasint"`
+		Ready     bool                `cbor:"4,keyasint,omitempty"`
+	}
+
 	// CreateUpload records an uploaded bundle whose chunks follow, or continues
 	// one of the same files.
 	CreateUpload struct {

@@ -102,7 +102,8 @@ func commandRows() []*row {
 				e := &c.Execution
 				return max(formatIf(e.MaxRetries > 0, formatTrust), formatIf(e.ImportFiles > 0, formatImports),
 					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory || e.MinVRAMMiB > 0 ||
-						e.Name != "" || e.Files != nil, formatLab))
+						e.Name != "" || e.Files != nil, formatLab),
+					formatIf(e.Kind == compute.KindService, formatServices))
 			},
 		}.row(),
 		command[TakeSelection]{
@@ -119,7 +120,8 @@ func commandRows() []*row {
 		command[FinishAttempt]{
 			number: 23, since: formatFirst, onFullDisk: true, apply: (*state).finishAttempt,
 			uses: func(c FinishAttempt) uint64 {
-				return formatIf(c.Outcome.Reason == compute.ReasonPackages || c.Outcome.Outputs != nil, formatLab)
+				return max(formatIf(c.Outcome.Reason == compute.ReasonPackages || c.Outcome.Outputs != nil, formatLab),
+					formatIf(c.Outcome.Reason == compute.ReasonNotReady, formatServices))
 			},
 		}.row(),
 		command[LoseAttempts]{
@@ -216,6 +218,17 @@ func commandRows() []*row {
 		command[RedeliverCallbacks]{
 			number: 47, since: formatDeliver, apply: (*state).redeliver,
 			op: func(c RedeliverCallbacks) Op { return c.Op },
+		}.row(),
+		command[StartReplicas]{
+			number: 50, since: formatServices, apply: (*state).startReplicas,
+			term: func(c StartReplicas) uint64 { return c.Term },
+		}.row(),
+		command[ScaleService]{
+			number: 51, since: formatServices, apply: (*state).scaleService,
+			op: func(c ScaleService) Op { return c.Op },
+		}.row(),
+		command[SetReady]{
+			number: 52, since: formatServices, onFullDisk: true, apply: (*state).setReady,
 		}.row(),
 	}
 }

@@ -29,9 +29,14 @@ func costs(e *compute.Execution, limit time.Duration) compute.Credits {
 // worst returns the largest cost of e.
 func worst(e *compute.Execution) compute.Credits { return costs(e, e.Timeout) }
 
-// firstHold returns the hold of e at submit.
+// firstHold returns the hold of e at submit. What has no time limit is held for a
+// short time from the start.
 func firstHold(e *compute.Execution) compute.Credits {
-	return costs(e, min(e.Timeout, holdFirst))
+	first := holdFirst
+	if e.Kind == compute.KindReplica {
+		first = holdMore
+	}
+	return costs(e, min(e.Timeout, first))
 }
 
 // lacks refuses to hold more than an organization has, unless credits are only
@@ -64,7 +69,7 @@ func (s *money) settle(e *compute.Execution) {
 	owed, note := chargeOf(e)
 	released := e.Held
 	e.Held = 0
-	if released > 0 || owed == 0 && e.Kind != compute.KindSelection {
+	if released > 0 || owed == 0 && !e.Kind.IsParent() {
 		s.post(compute.LedgerEntry{
 			Org: e.Org, Kind: compute.LedgerRelease, Amount: released,
 			Execution: e.ID, Epoch: e.Epoch, Note: note,
@@ -86,7 +91,7 @@ func (s *money) settle(e *compute.Execution) {
 // chargeOf returns the charge for e, and the reason for it.
 func chargeOf(e *compute.Execution) (compute.Credits, string) {
 	switch {
-	case e.Kind == compute.KindSelection:
+	case e.Kind.IsParent():
 		return 0, "free: no sub-execution was created"
 	case e.Status == compute.StatusSystemFailure:
 		return 0, "free: system failure, " + e.Reason.String()
@@ -114,6 +119,7 @@ func (s *money) growHolds() {
 		wanted := costs(&e, min(s.meta.Now.Sub(e.PlacedAt)+holdMore, e.Timeout)) - e.Held
 		if s.lacks(e.Org, wanted) == nil {
 			s.hold(&e, wanted, "still running")
+			s.warn(&e)
 		} else {
 			e.Stop, e.Reason = compute.StopGraceful, compute.ReasonCredits
 			e.Detail = "the organization's credits are exhausted"
@@ -122,11 +128,26 @@ func (s *money) growHolds() {
 	}
 }
 
+// warn records on a replica of a service when its credits are expected to end, if
+// they do not pay for another extension of its hold.
+func (s *money) warn(e *compute.Execution) {
+	if e.Kind != compute.KindReplica {
+		return
+	}
+	e.CreditsEnd, e.Detail = 0, ""
+	if s.lacks(e.Org, e.Price.Charge(holdMore)) == nil {
+		return
+	}
+	paid := e.Price.Buys(e.Held, e.Timeout) - e.StopGrace
+	e.CreditsEnd = e.PlacedAt.Add(paid)
+	e.Detail = "the organization's credits end in about " + (e.CreditsEnd.Sub(s.meta.Now)).Round(time.Minute).String()
+}
+
 // grows reports whether the hold of e will have to be extended.
 func grows(e *compute.Execution) bool {
 	return (e.Status == compute.StatusStarting || e.Status == compute.StatusRunning) &&
 		e.Stop == compute.StopNone && e.Timeout > holdFirst &&
-		e.Kind != compute.KindSelection && e.Held < worst(e)
+		!e.Kind.IsParent() && e.Held < worst(e)
 }
 
 // growsAt returns when the hold of e has to be extended: the margin before only

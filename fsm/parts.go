@@ -70,6 +70,7 @@ type (
 		placement  *placement
 		quota      *quota
 		selection  *selection
+		service    *service
 		statistics *statistics
 		upload     *upload
 	}
@@ -78,6 +79,16 @@ type (
 	selection struct {
 		*View
 
+		execution  *execution
+		money      *money
+		statistics *statistics
+	}
+
+	// service applies the life of services and of their replicas.
+	service struct {
+		*View
+
+		access     *access
 		execution  *execution
 		money      *money
 		statistics *statistics
@@ -131,7 +142,7 @@ func stateOf(v *View) *state {
 		View: v, commands: commands,
 		access: new(access), lifecycle: new(lifecycle), membership: new(membership),
 		identity: new(identity), money: new(money), placement: new(placement),
-		execution: new(execution), selection: new(selection), quota: new(quota),
+		execution: new(execution), selection: new(selection), service: new(service), quota: new(quota),
 		requests: new(requests), retention: new(retention), statistics: new(statistics),
 		upload: new(upload),
 	}
@@ -161,12 +172,16 @@ func stateOf(v *View) *state {
 	*s.execution = execution{
 		View:   v,
 		access: s.access, membership: s.membership, money: s.money,
-		placement: s.placement, quota: s.quota, selection: s.selection,
+		placement: s.placement, quota: s.quota, selection: s.selection, service: s.service,
 		statistics: s.statistics, upload: s.upload,
 	}
 	*s.selection = selection{
 		View:      v,
 		execution: s.execution, money: s.money, statistics: s.statistics,
+	}
+	*s.service = service{
+		View:   v,
+		access: s.access, execution: s.execution, money: s.money, statistics: s.statistics,
 	}
 	*s.quota = quota{
 		View:   v,

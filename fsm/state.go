@@ -80,6 +80,7 @@ type (
 		queue             store.Index[queueKey, compute.Execution]
 		queueChanges      changeLog[compute.ExecutionID]
 		pendingSelections store.Index[priorityKey, compute.Execution]   // Parents with a queue message.
+		services          store.Index[priorityKey, compute.Execution]   // Parents of services that have not ended.
 		runningSelections store.Index[priorityKey, compute.Execution]   // Parents whose children run.
 		growing           store.Index[timeKey, compute.Execution]       // Placed, by when the hold has to grow.
 		finished          store.PackedIndex[timeKey, compute.Execution] // By the end; the next to be removed first.
@@ -174,7 +175,7 @@ type (
 )
 
 // kinds is the number of kinds of executions.
-const kinds = int(compute.KindSubSelection) + 1
+const kinds = int(compute.KindReplica) + 1
 
 // counts are the values of metrics, maintained on write.
 type counts struct {
@@ -207,6 +208,7 @@ type state struct {
 	*placement
 	*execution
 	*selection
+	*service
 	*quota
 	*requests
 	*retention
@@ -316,6 +318,8 @@ func (v *View) makeIndexes() {
 		func(e *compute.Execution) bool {
 			return e.Kind == compute.KindSelection && e.Status == compute.StatusRunning
 		})
+	v.services = store.NewIndex(byPriorityKey, priorityKeyOf,
+		func(e *compute.Execution) bool { return e.Kind == compute.KindService && !e.Status.Terminal() })
 	v.growing = store.NewIndex(byTimeKey,
 		func(e *compute.Execution) timeKey { return timeKeyOf(growsAt(e), e.ID.UUID) }, grows)
 	v.finished = store.NewPackedIndex(endKeyWidth, endKeyBytes, endKeyFrom,
@@ -386,7 +390,7 @@ func (v *View) shareables() []store.Shareable {
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
 		&v.tallies, &v.archives, &v.archivePlaces, &v.archiveBlobs, &v.archivedTotals,
 		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families, &v.logins,
-		&v.expiring, &v.history, &v.live, &v.queue, &v.pendingSelections, &v.runningSelections, &v.growing,
+		&v.expiring, &v.history, &v.live, &v.queue, &v.pendingSelections, &v.runningSelections, &v.services, &v.growing,
 		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,
 		&v.uploads, &v.orgUploads, &v.expiringUploads, &v.outputs, &v.undelivered,
 	}
@@ -427,6 +431,7 @@ func (s *execution) follow(before, after *compute.Execution) {
 	}
 	s.pendingSelections.Update(before, after)
 	s.runningSelections.Update(before, after)
+	s.services.Update(before, after)
 	s.growing.Update(before, after)
 	s.victims.Update(before, after)
 	s.finished.Update(before, after)
@@ -461,7 +466,7 @@ func (s *execution) count(e *compute.Execution, n int) {
 func (t *totals) add(e *compute.Execution, n int) {
 	t.executions += n
 	t.byStatus[e.Status] += n
-	if e.Kind != compute.KindSelection {
+	if !e.Kind.IsParent() {
 		t.spent += compute.Credits(n) * e.Billed
 	}
 }

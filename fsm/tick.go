@@ -1,6 +1,10 @@
 package fsm
 
-import "berth/compute"
+import (
+	"slices"
+
+	"berth/compute"
+)
 
 const (
 	// RetirePerTick is the largest number of terminal executions that one Tick
@@ -49,7 +53,7 @@ func (s *retention) retire() int {
 		}
 		scans--
 		id := m.execution()
-		if parent, child := s.parentOf(id); child && s.lives(parent, lives) {
+		if parent, child := s.parentOf(id); child && s.lives(parent, lives) && s.named(parent, id) {
 			waiting[id] = parent
 			continue
 		}
@@ -91,6 +95,13 @@ func (s *retention) lives(parent compute.ExecutionID, known map[compute.Executio
 		known[parent] = is
 	}
 	return is
+}
+
+// named reports whether a live parent refers to a sub-execution. A service refers to
+// the newest replicas only.
+func (s *retention) named(parent, child compute.ExecutionID) bool {
+	e, _ := s.executions.Get(parent)
+	return e.Kind != compute.KindService || slices.Contains(e.Children(), child)
 }
 
 // forget removes an execution with its attempts and callbacks.

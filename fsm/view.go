@@ -76,14 +76,15 @@ func (v *View) AnyExecution(id compute.ExecutionID) (*compute.Execution, bool) {
 }
 
 // Children returns the known sub-executions of a parent, ordered by GPU type
-// and then by repeat.
+// and then by repeat, or those that the slots of a service name.
 func (v *View) Children(parent compute.ExecutionID) []*compute.Execution {
 	p, ok := v.known(parent)
-	if !ok || p.Selection == nil {
+	if !ok {
 		return nil
 	}
-	out := make([]*compute.Execution, 0, len(p.Selection.Children))
-	for _, id := range p.Selection.Children {
+	ids := p.Children()
+	out := make([]*compute.Execution, 0, len(ids))
+	for _, id := range ids {
 		if c, ok := v.known(id); ok {
 			out = append(out, c)
 		}

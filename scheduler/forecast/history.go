@@ -36,7 +36,7 @@ func readHistory(v View) *history {
 		if n++; n > maxHistory {
 			break
 		}
-		if !e.Ran || e.Timeout <= 0 || e.PlacedAt.IsZero() {
+		if !e.Ran || e.Timeout <= 0 || e.Timeout >= compute.Unlimited || e.PlacedAt.IsZero() {
 			continue
 		}
 		held := e.FinishedAt.Sub(e.PlacedAt)

@@ -1,0 +1,380 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/compute"
+)
+
+// maxHealthPath bounds the path of a readiness probe, in bytes.
+const maxHealthPath = 512
+
+// maxBackoff bounds the times of a crash back-off.
+const maxBackoff = 24 * time.Hour
+
+// Services yields the parents of services that have not ended.
+func (v *executionTables) Services() iter.Seq[*compute.Execution] { return v.byPriority(&v.services) }
+
+// AllowsServices returns the reason for which services may not yet be started.
+func (v *View) AllowsServices() error { return v.allowsFormat(formatServices) }
+
+// prepareService makes e the parent of a service: pending until the leader creates
+// its replicas. Profile, request and price are those of each replica.
+func (s *service) prepareService(e *compute.Execution) *compute.Error {
+	if refusal := checkServing(e.Serving); refusal != nil {
+		return refusal
+	}
+	asked := e.Service
+	switch {
+	case asked.Replicas < 1 || asked.Replicas > compute.MaxReplicas:
+		return invalidReplicas(1)
+	case asked.Restart > compute.RestartNever:
+		return compute.Errorf(compute.CodeInvalid, "no such restart policy").Named("restart")
+	case asked.BackoffFirst < 0 || asked.BackoffMost < asked.BackoffFirst || asked.BackoffMost > maxBackoff ||
+		asked.BackoffReset < 0:
+		return compute.Errorf(compute.CodeInvalid, "the times of the crash back-off are out of range").Named("backoff")
+	case e.MaxCredits > 0:
+		return compute.Errorf(compute.CodeInvalid, "a service has no ceiling of credits").Named("max_credits")
+	}
+	e.Timeout = compute.Unlimited
+	if refusal := s.execution.prepareSingle(e); refusal != nil {
+		return refusal
+	}
+	e.Status, e.Reason = compute.StatusPending, compute.ReasonScheduling
+	e.Service = &compute.Service{
+		Replicas: asked.Replicas, Restart: asked.Restart,
+		BackoffFirst: asked.BackoffFirst, BackoffMost: asked.BackoffMost, BackoffReset: asked.BackoffReset,
+	}
+	return nil
+}
+
+func invalidReplicas(least int) *compute.Error {
+	return compute.Errorf(compute.CodeInvalid, "replicas is %d to %d", least, compute.MaxReplicas).Named("replicas")
+}
+
+// checkServing refuses what no program could serve.
+func checkServing(s *compute.Serving) *compute.Error {
+	path := s.HealthPath
+	switch {
+	case s.Port < 1 || s.Port > compute.MaxPort:
+		return compute.Errorf(compute.CodeInvalid, "port is 1 to %d", compute.MaxPort).Named("port")
+	case len(path) > maxHealthPath || path != "" && !strings.HasPrefix(path, "/") ||
+		strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return compute.Errorf(compute.CodeInvalid,
+			"health_path begins with / and has no spaces").Named("health_path")
+	case s.ReadinessTimeout <= 0 || s.ReadinessTimeout > compute.MaxReadinessTimeout:
+		return compute.Errorf(compute.CodeInvalid, "readiness_timeout is above 0 and at most %s",
+			compute.MaxReadinessTimeout).Named("readiness_timeout")
+	}
+	return nil
+}
+
+// firstHolds returns what the first replicas of a service hold.
+func (s *service) firstHolds(e *compute.Execution) compute.Credits {
+	replica := *e
+	replica.Kind = compute.KindReplica
+	return firstHold(&replica) * compute.Credits(e.Service.Replicas)
+}
+
+// serviceOf returns a copy of a live service that may be changed.
+func (s *service) serviceOf(id compute.ExecutionID) (compute.Execution, *compute.Error) {
+	known, ok := s.executions.Get(id)
+	switch {
+	case !ok || known.Kind != compute.KindService:
+		return compute.Execution{}, compute.Errorf(compute.CodeNotFound, "service not found").Named("execution_not_found")
+	case known.Status.Terminal():
+		return compute.Execution{}, compute.Errorf(compute.CodeConflict,
+			"the service has already ended as %s", known.Status).Named("already_ended")
+	}
+	return copyService(known), nil
+}
+
+// copyService returns a copy of the parent of a service that shares nothing with it
+// that may be changed.
+func copyService(known *compute.Execution) compute.Execution {
+	e, svc := *known, *known.Service
+	svc.Slots = slices.Clone(svc.Slots)
+	e.Service = &svc
+	return e
+}
+
+// startReplicas creates the next replicas of a service. Those whose slot has a
+// replica or waits are left out.
+func (s *service) startReplicas(c StartReplicas) Result {
+	parent, refusal := s.serviceOf(c.Service)
+	switch {
+	case refusal != nil:
+		return Result{Refusal: refusal}
+	case parent.Stop != compute.StopNone:
+		return refuse(compute.CodeConflict, "already_ended", "the service is being stopped")
+	}
+	needed, _ := parent.Service.Missing(s.meta.Now)
+	n := 0
+	for _, asked := range c.Replicas {
+		at := slices.Index(needed, asked.Number)
+		if at < 0 || s.executions.Has(asked.ID) || asked.ID.IsZero() {
+			continue
+		}
+		needed = slices.Delete(needed, at, at+1)
+		e := replicaOf(&parent, asked.ID, s.meta.Index, s.meta.Now)
+		amount := firstHold(e)
+		if s.money.lacks(e.Org, amount) != nil {
+			parent.Detail = "the organization's credits are exhausted"
+			s.execution.putExecution(&parent)
+			s.halt(&parent, compute.StopGraceful, compute.ReasonCredits)
+			return Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: n}
+		}
+		fill(parent.Service, asked)
+		s.money.hold(e, amount, "replica")
+		s.execution.putExecution(e)
+		s.statistics.learn(e.Request)
+		n++
+	}
+	if n > 0 {
+		if parent.Status == compute.StatusPending {
+			parent.Status, parent.Reason, parent.PlacedAt = compute.StatusRunning, compute.ReasonNone, s.meta.Now
+		}
+		s.execution.putExecution(&parent)
+	}
+	return Result{Execution: parent.ID, Status: parent.Status, Count: n}
+}
+
+func (s *service) statusOf(id compute.ExecutionID) compute.Status {
+	e, _ := s.executions.Get(id)
+	return e.Status
+}
+
+// fill puts a replica into its slot.
+func fill(svc *compute.Service, r NewReplica) {
+	for n := len(svc.Slots) + 1; n <= r.Number; n++ {
+		svc.Slots = append(svc.Slots, compute.Slot{Number: n})
+	}
+	slot := &svc.Slots[r.Number-1]
+	if !slot.Replica.IsZero() {
+		slot.Restarts++
+	}
+	slot.Before, slot.Replica, slot.Live, slot.NextAt = slot.Replica, r.ID, true, 0
+	svc.Live++
+}
+
+// replicaOf returns a new replica of a service.
+func replicaOf(parent *compute.Execution, id compute.ExecutionID, index uint64, now compute.Instant) *compute.Execution {
+	return &compute.Execution{
+		ID: id, Org: parent.Org, User: parent.User, Key: parent.Key, Parent: parent.ID,
+		Kind: compute.KindReplica, Status: compute.StatusQueued, Reason: compute.ReasonScheduling,
+		Profile: parent.Profile, Request: parent.Request, Price: parent.Price,
+		Bundle: parent.Bundle, FileName: parent.FileName, Imports: parent.Imports, ImportFiles: parent.ImportFiles,
+		JobType: parent.JobType, Timeout: compute.Unlimited,
+		DisconnectGrace: parent.DisconnectGrace, Priority: parent.Priority,
+		Network: parent.Network, Tags: parent.Tags, StopGrace: parent.StopGrace,
+		SubmitIndex: index, CreatedAt: now, MaxRetries: maxRetries, MinVRAMMiB: parent.MinVRAMMiB,
+		Name: parent.Name, Files: parent.Files,
+		Volumes: parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
+		Serving: parent.Serving,
+	}
+}
+
+// endReplica records in a service that one of its replicas has ended, and when the
+// next one may start in its place. The last one of a service that is stopped, or
+// of which no replica starts again, ends it.
+func (s *service) endReplica(child *compute.Execution) {
+	known, ok := s.executions.Get(child.Parent)
+	if !ok || known.Status.Terminal() {
+		return
+	}
+	parent := copyService(known)
+	svc := parent.Service
+	slot := svc.Slot(child.ID)
+	if slot == nil || !slot.Live {
+		return
+	}
+	slot.Live = false
+	svc.Live--
+	parent.Billed += child.Billed
+	parent.EndedAt = max(parent.EndedAt, child.EndedAt)
+	if child.Ran && child.Duration >= svc.BackoffReset {
+		slot.Crashes = 0
+	}
+	slot.Crashes++
+	slot.NextAt = s.meta.Now.Add(svc.Backoff(slot.Crashes))
+	slot.Done = !svc.Restart.Again(child.Status)
+	for n := len(svc.Slots); n > svc.Replicas && !svc.Slots[n-1].Live; n-- {
+		svc.Slots = svc.Slots[:n-1]
+	}
+	s.execution.putExecution(&parent)
+	switch {
+	case parent.Stop != compute.StopNone:
+		s.endStopped(&parent)
+	case child.Reason == compute.ReasonCredits:
+		parent.Detail = child.Detail
+		s.halt(&parent, compute.StopGraceful, compute.ReasonCredits)
+	default:
+		s.endDone(&parent)
+	}
+}
+
+// endStopped ends a service that is stopped once no replica lives.
+func (s *service) endStopped(parent *compute.Execution) {
+	if parent.Service.Live > 0 {
+		return
+	}
+	how := stopEnding(parent.Stop)
+	how.detail = parent.Detail
+	if parent.Reason == compute.ReasonCredits {
+		how.reason = parent.Reason
+	}
+	s.execution.end(parent, how)
+}
+
+// endDone ends a service of which no replica starts again.
+func (s *service) endDone(parent *compute.Execution) {
+	svc := parent.Service
+	if svc.Live > 0 || svc.Replicas == 0 || len(svc.Slots) < svc.Replicas {
+		return
+	}
+	how := ending{compute.StatusCompleted, compute.ReasonNone, ""}
+	for _, slot := range svc.Slots {
+		if !slot.Done {
+			return
+		}
+		if e, ok := s.executions.Get(slot.Replica); ok && e.Status != compute.StatusCompleted {
+			how = ending{compute.StatusFailed, compute.ReasonReplicasEnded,
+				fmt.Sprintf("replica %d %s (%s) and is not restarted", slot.Number, e.Status, joinDetail(e.Reason.String(), e.Detail))}
+		}
+	}
+	s.execution.end(parent, how)
+}
+
+// stopService stops a service on request.
+func (s *service) stopService(known *compute.Execution, how compute.Stop) {
+	parent := copyService(known)
+	s.halt(&parent, how, compute.ReasonNone)
+}
+
+// halt stops a service, at once while it has no replica, else by stopping its
+// replicas, the last of which ends it.
+func (s *service) halt(parent *compute.Execution, how compute.Stop, why compute.Reason) {
+	parent.Stop = max(parent.Stop, how)
+	if why != compute.ReasonNone {
+		parent.Reason = why
+	}
+	if parent.Service.Live == 0 {
+		s.endStopped(parent)
+		return
+	}
+	s.execution.putExecution(parent)
+	for _, slot := range slices.Clone(parent.Service.Slots) {
+		if e, ok := s.executions.Get(slot.Replica); ok && slot.Live && !e.Status.Terminal() {
+			s.execution.stop(e, how, compute.ReasonParentEnded)
+		}
+	}
+}
+
+// scaleService changes how many replicas are wanted. Surplus ones are stopped, those
+// of the highest numbers; missing ones are the leader's to create.
+func (s *service) scaleService(c ScaleService) Result {
+	if refusal := s.access.admit(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if _, ok := s.execution.visible(c.Actor, c.Service); !ok {
+		return refuse(compute.CodeNotFound, "execution_not_found", "service not found")
+	}
+	parent, refusal := s.serviceOf(c.Service)
+	switch {
+	case refusal != nil:
+		return Result{Refusal: refusal}
+	case parent.Stop != compute.StopNone:
+		return refuse(compute.CodeConflict, "already_ended", "the service is being stopped")
+	case c.Replicas < 0 || c.Replicas > compute.MaxReplicas:
+		return Result{Refusal: invalidReplicas(0)}
+	}
+	svc := parent.Service
+	svc.Replicas = c.Replicas
+	for n := len(svc.Slots); n > svc.Replicas && !svc.Slots[n-1].Live; n-- {
+		svc.Slots = svc.Slots[:n-1]
+	}
+	s.execution.putExecution(&parent)
+	for _, slot := range slices.Clone(svc.Slots) {
+		if e, ok := s.executions.Get(slot.Replica); ok && slot.Number > c.Replicas && slot.Live && e.Stop == compute.StopNone {
+			s.execution.stop(e, compute.StopGraceful, compute.ReasonNone)
+		}
+	}
+	now, _ := s.executions.Get(parent.ID)
+	if now.Service.Live == 0 {
+		left := copyService(now)
+		s.endDone(&left)
+	}
+	return Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: c.Replicas}
+}
+
+// setReady records whether a replica is ready.
+func (s *service) setReady(c SetReady) Result {
+	_, e, refusal := s.execution.liveAttempt(c.Node, c.Execution, c.Epoch)
+	switch {
+	case refusal != nil:
+		return Result{Refusal: refusal}
+	case e.Kind != compute.KindReplica:
+		return refuse(compute.CodeInvalid, "kind", "only replicas of services are ready")
+	case e.Ready == c.Ready:
+		return Result{Repeat: true, Execution: e.ID, Status: e.Status}
+	case e.Status != compute.StatusRunning:
+		return refuse(compute.CodeUnavailable, "not_started", "the start of the replica is not recorded yet")
+	}
+	e.Ready, e.ReadyAt = c.Ready, s.meta.Now
+	s.execution.putExecution(&e)
+	return Result{Execution: e.ID, Status: e.Status}
+}
+
+// unready records that e is not ready because its attempt has ended.
+func unready(e *compute.Execution, now compute.Instant) {
+	if e.Ready {
+		e.Ready, e.ReadyAt = false, now
+	}
+	e.CreditsEnd = 0
+}
+
+// checkService checks that a service and its replicas agree.
+func (v checker) checkService(parent *compute.Execution) error {
+	svc := parent.Service
+	if svc == nil || parent.Serving == nil || svc.Replicas < 0 || len(svc.Slots) > compute.MaxReplicas {
+		return errors.New("a service without what it serves, or with too many slots")
+	}
+	live := 0
+	for i, slot := range svc.Slots {
+		if slot.Number != i+1 || slot.Live && slot.Done || slot.Live && slot.Replica.IsZero() {
+			return fmt.Errorf("slot %d has the number %d, or is both live and done", i+1, slot.Number)
+		}
+		e, ok := v.executions.Get(slot.Replica)
+		if slot.Live {
+			live++
+		}
+		if ok && slot.Live == e.Status.Terminal() || !ok && slot.Live {
+			return fmt.Errorf("slot %d and its replica do not agree", slot.Number)
+		}
+	}
+	if live != svc.Live || live > 0 && parent.Status.Terminal() || live > 0 && parent.Status == compute.StatusPending {
+		return fmt.Errorf("%d live replicas, counted %d", live, svc.Live)
+	}
+	return nil
+}
+
+// checkReplica checks that a replica that has not ended is in a slot of its service,
+// and that only code that runs is ready.
+func (v checker) checkReplica(e *compute.Execution) error {
+	if e.Ready && e.Status != compute.StatusRunning {
+		return fmt.Errorf("ready, but %s", e.Status)
+	}
+	if e.Status.Terminal() {
+		return nil
+	}
+	parent, ok := v.executions.Get(e.Parent)
+	if !ok || parent.Service == nil || parent.Service.Slot(e.ID) == nil {
+		return fmt.Errorf("replica %s is in no slot of its service", e.ID)
+	}
+	return nil
+}
