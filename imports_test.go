@@ -71,6 +71,7 @@ var rules = []rule{
 	{"node/progress", []string{"cluster", "cluster/rpc", "compute", "fsm", "node/logs"}, "progress is read from the output of a node and asked for by the leader"},
 	{"node/replication", []string{"cluster", "cluster/replica", "cluster/rpc", "compute", "fsm", "loop", "node/archives", "node/storage", "node/trees"}, "which blobs a server needs follows from the state alone"},
 	{"node/callback", []string{"compute", "fsm", "loop"}, "what is sent follows from the state alone"},
+	{"node/router", []string{"compute", "fsm"}, "which replica answers follows from the state alone"},
 	{"node/series", []string{"compute", "loop"}, "the children of node do not know each other"},
 	{"node/logs/notify", nil, "supervisors import node/logs and must start quickly: what watches files stands beside it"},
 	{"node/logs", []string{"compute", "loop"}, "the children of node do not know each other"},

@@ -75,6 +75,9 @@ type Blobs interface {
 	Get(ctx context.Context, hash compute.Hash) ([]byte, error)
 }
 
+// Backoff has the times of the crash back-off of services.
+type Backoff struct{ First, Most, Reset time.Duration }
+
 // Trees reads manifests. What it returns is shared and must not be changed.
 type Trees interface {
 	Tree(ctx context.Context, manifest compute.Hash) (*compute.Tree, error)
@@ -87,6 +90,8 @@ type Trees interface {
 // needed.
 type Config struct {
 	edge.Config // Of the server and of every request.
+
+	Backoff Backoff // Of replicas of services.
 
 	Logs   Logs
 	Series Series

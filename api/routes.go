@@ -9,6 +9,7 @@ const (
 
 	streaming = root + "/execution/streaming"
 	selecting = root + "/execution/gpu_selection"
+	serving   = root + "/execution/service"
 )
 
 // of returns a constructor of T.
@@ -22,7 +23,7 @@ func groups(s *edge.Server, c *core) []group {
 	executions := executions{c}
 	return []group{
 		&sessions{c, s.Stranger}, &users{c}, &orgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
-		&executions, &selections{executions}, &workloads{executions}, &outputs{executions},
+		&executions, &selections{executions}, &services{executions}, &workloads{executions}, &outputs{executions},
 		&logLines{executions}, &series{executions}, &callbacks{executions},
 		&files{executions}, &uploads{c},
 		&billing{c}, &machines{c}, &prices{c},

@@ -151,3 +151,10 @@ func (e *Execution) Children() []ExecutionID {
 	}
 	return ids
 }
+
+// Readiness is the report of a node on whether the code of an attempt is ready.
+type Readiness struct {
+	Execution ExecutionID `cbor:"1,keyasint"`
+	Epoch     uint64      `cbor:"2,keyasint"`
+	Ready     bool        `cbor:"3,keyasint,omitempty"`
+}

@@ -26,7 +26,7 @@ func (n *Node) lead(ctx context.Context) error {
 		Machine: n.machine, Cluster: n.cluster, Propose: n.proposer().Propose, Schedule: n.schedule,
 		Secrets: n.master, Settings: settingsOf(n.cfg), Prices: n.cfg.Billing.PriceList(), DataDir: n.cfg.DataDir, Self: n.self,
 		Now: n.cluster.Clock().Now, Spread: n.spreadArchive, Progress: n.progress.Ask,
-		Logger: n.logger.With("part", "leader"),
+		NewID: newID, Logger: n.logger.With("part", "leader"),
 	}
 	return n.cluster.WhileLeader(ctx, l.Lead)
 }

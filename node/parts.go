@@ -26,6 +26,7 @@ import (
 	"berth/node/explain"
 	"berth/node/leader"
 	"berth/node/repair"
+	"berth/node/router"
 	"berth/node/worker"
 	"berth/scheduler"
 	"berth/scheduler/selection"
@@ -250,6 +251,7 @@ func (n *Node) openExecutorWith(
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
 	}
+	n.serveServices()
 	n.loads.use(n.executor)
 	n.onClose(n.executor.Close)
 	n.openSeries()
@@ -313,12 +315,15 @@ func (n *Node) openAPI(context.Context) (err error) {
 	}
 	limits := edge.DefaultLimits()
 	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
+	routes := router.New(n.cluster.ID(), n.dialReplica)
+	n.onClose(routes.Close)
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
 	n.api, err = api.New(api.Config{
 		Config: edge.Config{
 			Proposer: n.proposer(),
 			Reader:   n.reader(),
 			Archives: n.archives,
+			Services: routes, ServicesURL: n.cfg.Services.URL,
 			Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 				return leader.OpenSigningKey(n.master, key)
 			},
@@ -332,11 +337,14 @@ func (n *Node) openAPI(context.Context) (err error) {
 			Logger:       n.logger,
 			Registerer:   n.registry,
 		},
-		Logs:         outputs{n.output, n},
-		Series:       attemptSeries{n},
-		Blobs:        n.blobs,
-		Trees:        n.trees,
-		BundleMax:    n.cfg.Limits.BundleMax,
+		Logs:      outputs{n.output, n},
+		Series:    attemptSeries{n},
+		Blobs:     n.blobs,
+		Trees:     n.trees,
+		BundleMax: n.cfg.Limits.BundleMax,
+		Backoff: api.Backoff{
+			First: n.cfg.Services.BackoffFirst, Most: n.cfg.Services.BackoffMost, Reset: n.cfg.Services.BackoffReset,
+		},
 		Judge:        selection.Judge,
 		Explain:      explain.New().Explain,
 		Chart:        chart.Selection,

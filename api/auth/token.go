@@ -72,3 +72,27 @@ func StreamToken(key []byte, execution compute.ExecutionID) string {
 func CheckStreamToken(key []byte, execution compute.ExecutionID, text string) bool {
 	return hmac.Equal([]byte(StreamToken(key, execution)), []byte(text))
 }
+
+// Sealed returns data that only holders of the key can make, for one purpose. It is
+// readable.
+func Sealed(key []byte, purpose string, data []byte) string {
+	return strict64().EncodeToString(append(sealOf(key, purpose, data), data...))
+}
+
+// Unsealed returns the data in text if Sealed made it for the purpose.
+func Unsealed(key []byte, purpose, text string) ([]byte, bool) {
+	sealed, err := strict64().DecodeString(text)
+	if err != nil || len(sealed) < sha256.Size {
+		return nil, false
+	}
+	data := sealed[sha256.Size:]
+	return data, hmac.Equal(sealed[:sha256.Size], sealOf(key, purpose, data))
+}
+
+func sealOf(key []byte, purpose string, data []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(purpose))
+	mac.Write([]byte{0})
+	mac.Write(data)
+	return mac.Sum(nil)
+}

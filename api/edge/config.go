@@ -55,6 +55,11 @@ type Config struct {
 	Proposer Proposer
 	Reader   Reader
 	Archives Archives
+	Services Services // Nil on a node without a replica.
+
+	// ServicesURL is the base of the URLs of services, if they have an origin of
+	// their own. Empty for that of the API.
+	ServicesURL string
 
 	// Unseal returns the private half of a signing key.
 	Unseal func(compute.SigningKey) (ed25519.PrivateKey, error)

@@ -26,6 +26,7 @@ type Core struct {
 	callerStreams *budget // The same, by key or user.
 	downloads     *budget // Of operators.
 	files         *budget // Files that are sent, by organization.
+	served        *budget // Requests to services, by organization.
 	relays        relays  // What a worker relays.
 }
 
@@ -51,6 +52,7 @@ func newCore(cfg Config) (*Core, error) {
 		callerStreams: newBudget(cfg.Limits.Streams, max(1, cfg.Limits.Streams/callerStreamShare)),
 		downloads:     newBudget(maxDownloads, maxDownloads),
 		files:         newBudget(maxFiles, maxFiles/filesShare),
+		served:        newBudget(maxServed, maxServed/servedShare),
 		relays:        newRelays(),
 	}, nil
 }

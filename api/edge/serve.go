@@ -36,8 +36,12 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 		r.Handle(rt.Method, rt.pattern(), serve)
 	}
 	return func(ctx *fasthttp.RequestCtx) {
-		trimSlash(ctx)
-		r.Handler(ctx)
+		if isService(ctx.URI().PathOriginal()) {
+			s.serveServiceSafely(life, ctx)
+		} else {
+			trimSlash(ctx)
+			r.Handler(ctx)
+		}
 		if s.draining.Load() {
 			ctx.SetConnectionClose()
 		}

@@ -47,6 +47,7 @@ type Config struct {
 	Limits  Limits  `koanf:"limits"`
 
 	Callbacks Callbacks `koanf:"callbacks"`
+	Services  Services  `koanf:"services"`
 
 	Retention Retention `koanf:"retention"`
 
@@ -139,6 +140,16 @@ type Callbacks struct {
 	CAFile string   `koanf:"ca_file" usage:"PEM file with further authorities of the receivers' certificates."`
 }
 
+// Services is how services are reached and started again.
+//
+//nolint:lll // A field and its rules are one line.
+type Services struct {
+	URL          string        `koanf:"url" usage:"Base of the URLs of services where they have an origin of their own, such as another host name of the nodes; default: that of the API, and browsers keep their pages in a sandbox."`
+	BackoffFirst time.Duration `koanf:"backoff_first" usage:"How long a replica of a service waits that ended, the first time; doubled with each end."`
+	BackoffMost  time.Duration `koanf:"backoff_most" usage:"The longest such wait."`
+	BackoffReset time.Duration `koanf:"backoff_reset" usage:"A replica that ran for this long begins with the first wait again."`
+}
+
 // Storage is how blobs are kept.
 type Storage struct {
 	Replicas   int           `koanf:"replicas" usage:"Nodes that keep each blob."`
@@ -225,6 +236,10 @@ func Default() Config {
 		Exec:    Exec{Network: "egress", Scratch: "disk", ScratchMiB: 50 << 10, Grace: 10 * time.Second},
 		Storage: Storage{Replicas: 2, ScrubEvery: 6 * time.Hour},
 		Backup:  Backup{Keep: 7},
+		Services: Services{
+			BackoffFirst: compute.DefaultBackoffFirst, BackoffMost: compute.DefaultBackoffMost,
+			BackoffReset: compute.DefaultBackoffReset,
+		},
 		Billing: Billing{Mode: "meter", SignupGrant: 100},
 		Limits: Limits{
 			TimeoutMax: 600 * time.Second, Concurrent: 100, Queued: 10_000, Keys: 50,

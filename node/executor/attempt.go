@@ -38,6 +38,8 @@ type attempt struct {
 	work      *compute.Work   // After a restart of the node, nil until the state returned it.
 	started   compute.Instant // When the code started; 0 before.
 	watched   bool            // The meter measures it.
+	ready     bool            // Its code is ready, as the supervisor says,
+	reporting bool            // which is being reported.
 	reached   time.Duration   // Boottime of the contact that last renewed the lease.
 	lease     boottime.Lease  // The code may start within it. After the start the supervisor enforces it.
 }
@@ -356,7 +358,7 @@ func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 // clean removes what only a live attempt needs.
 func (e *Executor) clean(dir string) {
 	for _, name := range []string{
-		supervise.WorkFile, supervise.InputFile, supervise.SpecFile, supervise.ControlFile, supervise.NoticeDir,
+		supervise.WorkFile, supervise.InputFile, supervise.SpecFile, supervise.ControlFile, supervise.PortFile, supervise.NoticeDir,
 		supervise.OutputsFile, supervise.OutputsSummary,
 	} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {

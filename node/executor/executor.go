@@ -46,12 +46,13 @@ type Assigned struct {
 	Contact time.Duration
 }
 
-// Reporter reports starts and ends of attempts to the state. A refusal with
+// Reporter reports starts, readiness and ends of attempts to the state. A refusal with
 // compute.CodeConflict or compute.CodeNotFound is final. After any other error the
 // call is retried.
 type Reporter interface {
 	StartAttempt(ctx context.Context, start compute.AttemptStart) error
 	FinishAttempt(ctx context.Context, outcome compute.Outcome) error
+	SetReady(ctx context.Context, readiness compute.Readiness) error
 }
 
 // Bundles provides the bundles of executions. compute.CodeNotFound means that no

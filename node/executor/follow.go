@@ -97,6 +97,10 @@ func (e *Executor) listen(ctx context.Context, a *attempt, conn *supervise.Conn)
 		if err != nil || event.Ended {
 			return
 		}
+		if event.Readiness {
+			e.setReady(ctx, a, event.Ready)
+			continue
+		}
 		fault.Point("executor.started")
 		e.watch(a, nil, event.StartedAt)
 		e.metrics.start.Observe(e.cfg.Now().Sub(a.seen).Seconds())

@@ -36,6 +36,7 @@ type state struct {
 	changed   chan struct{}
 	starts    []compute.AttemptStart
 	outcomes  []compute.Outcome
+	readiness []compute.Readiness
 	finish    func(compute.Outcome) error // The answer of FinishAttempt; nil accepts every outcome.
 	bundles   map[compute.Hash]*compute.Bundle
 	fetching  chan bool // Receives a value when a bundle is requested and one before it is returned, unless nil.
@@ -89,6 +90,13 @@ func (s *state) FinishAttempt(_ context.Context, outcome compute.Outcome) error 
 	s.outcomes = append(s.outcomes, outcome)
 	delete(s.work, outcome.Execution)
 	s.touch()
+	return nil
+}
+
+func (s *state) SetReady(_ context.Context, r compute.Readiness) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readiness = append(s.readiness, r)
 	return nil
 }
 

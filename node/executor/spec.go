@@ -81,6 +81,12 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 	if res.packages != nil {
 		spec.MountAt = packagesAt
 	}
+	if serving := execution.Serving; serving != nil {
+		spec.Serving = &supervise.Serving{
+			Port: serving.Port, HealthPath: serving.HealthPath,
+			ReadinessTimeout: serving.ReadinessTimeout, ProbeEvery: supervise.ProbeEvery,
+		}
+	}
 	spec.Sandbox.Binds, spec.Sandbox.Links = e.binds(work)
 	bindNotice(work, spec, filepath.Join(dir, supervise.NoticeDir))
 	return spec
@@ -252,6 +258,9 @@ func (e *Executor) environment(work compute.Work, bundle *compute.Bundle) []stri
 	}
 	if len(dirs) > 0 {
 		env["PYTHONPATH"] = strings.TrimPrefix(env["PYTHONPATH"]+":"+strings.Join(dirs, ":"), ":")
+	}
+	if serving := work.Execution.Serving; serving != nil {
+		env["PORT"] = strconv.Itoa(serving.Port)
 	}
 	env["BERTH_EXECUTION_ID"] = work.Execution.ID.String()
 	env["BERTH_ATTEMPT"] = strconv.FormatUint(work.Attempt.Epoch, 10)

@@ -48,6 +48,7 @@ type Leader struct {
 	Now      func() time.Time                             // The cluster's time.
 	Spread   func(ctx context.Context, blob []byte) error // Makes a blob durable on most servers.
 	Progress func(context.Context, compute.NodeID, []progress.Run) ([]progress.Run, error)
+	NewID    func() compute.UUID
 	Logger   *slog.Logger
 }
 
@@ -77,6 +78,7 @@ func (l *Leader) Lead(ctx context.Context, term uint64) error {
 	duties.Go(func() { loop.Every(ctx, watchPeriod, func() { l.endDrains(ctx, term) }) })
 	duties.Go(func() { l.estimate(ctx, term) })
 	duties.Go(func() { loop.Every(ctx, selectionPeriod, func() { l.watchSelections(ctx, term) }) })
+	duties.Go(func() { loop.Every(ctx, servicePeriod, func() { l.startReplicas(ctx, term) }) })
 	duties.Go(func() { loop.Every(ctx, tickPeriod, func() { l.tick(ctx, term) }) })
 	duties.Go(func() {
 		archiver := l.newArchiver(term)

@@ -12,6 +12,7 @@ const (
 	methodPoll     = "attempts.poll"
 	methodStart    = "attempts.start"
 	methodFinish   = "attempts.finish"
+	methodReady    = "attempts.ready"
 	methodBundle   = "attempts.bundle"
 	methodGet      = "attempts.get"
 	methodPut      = "attempts.put"

@@ -104,3 +104,11 @@ func (r ReplicaReporter) FinishAttempt(ctx context.Context, outcome compute.Outc
 	}
 	return err
 }
+
+// SetReady reports whether the code of an attempt is ready.
+func (r ReplicaReporter) SetReady(ctx context.Context, readiness compute.Readiness) error {
+	_, _, err := r.Propose(ctx, fsm.SetReady{
+		Node: r.Node, Execution: readiness.Execution, Epoch: readiness.Epoch, Ready: readiness.Ready,
+	})
+	return err
+}

@@ -25,6 +25,12 @@ func (r Reporter) FinishAttempt(ctx context.Context, outcome compute.Outcome) er
 	return err
 }
 
+// SetReady reports whether the code of an attempt is ready.
+func (r Reporter) SetReady(ctx context.Context, readiness compute.Readiness) error {
+	_, err := ask(ctx, r.Up, askEach, methodReady, rpc.NewCodec().Marshal(readiness))
+	return err
+}
+
 // Bundles reads what a worker's attempts execute.
 type Bundles struct{ Up Upstream }
 

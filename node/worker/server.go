@@ -29,6 +29,7 @@ func (s *Server) Handle() {
 	s.Cluster.Handle(methodPoll, cluster.Workers, s.servePoll)
 	s.Cluster.Handle(methodStart, cluster.Workers, s.serveStart)
 	s.Cluster.Handle(methodFinish, cluster.Workers, s.serveFinish)
+	s.Cluster.Handle(methodReady, cluster.Workers, s.serveReady)
 	s.Cluster.Handle(methodBundle, cluster.Workers, s.serveBundle)
 	s.Cluster.Handle(methodGet, cluster.Workers, s.serveGet)
 	s.Cluster.Handle(methodPut, cluster.Workers, s.servePut)
@@ -131,7 +132,7 @@ func forWorker(w compute.Work) *compute.Execution {
 		ExecletAt: e.ExecletAt, StartedAt: e.StartedAt,
 		Volumes: e.Volumes, ScratchMiB: e.ScratchMiB, ScratchMemory: e.ScratchMemory,
 		MaxRetries: e.MaxRetries, Retries: e.Retries, // Its lease depends on them.
-		Files: e.Files,
+		Files: e.Files, Serving: e.Serving,
 	}
 	if w.Attempt.Started {
 		out.Bundle.Inline = nil
@@ -160,6 +161,15 @@ func (s *Server) serveFinish(ctx context.Context, peer rpc.Peer, data []byte) ([
 		return nil, compute.Errorf(compute.CodeInvalid, "The report cannot be read: %w", err)
 	}
 	return nil, ReplicaReporter{peer.ID, s.Propose}.FinishAttempt(ctx, outcome)
+}
+
+// serveReady proposes the report of a worker on whether code is ready.
+func (s *Server) serveReady(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+	var readiness compute.Readiness
+	if err := rpc.NewCodec().Unmarshal(data, &readiness); err != nil {
+		return nil, compute.Errorf(compute.CodeInvalid, "The report cannot be read: %w", err)
+	}
+	return nil, ReplicaReporter{peer.ID, s.Propose}.SetReady(ctx, readiness)
 }
 
 // serveBundle gives a worker what one of its live attempts executes.

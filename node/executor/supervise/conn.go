@@ -25,10 +25,12 @@ type Conn struct {
 	lines *bufio.Reader
 }
 
-// Event is a message of a supervisor: the code started, or the attempt ended and
-// its outcome is in the journal.
+// Event is a message of a supervisor: the code started, whether it is ready, or the
+// attempt ended and its outcome is in the journal.
 type Event struct {
 	Ended     bool
+	Readiness bool // Whether the code is ready has changed, or the node has just connected.
+	Ready     bool
 	ExecletAt compute.Instant
 	StartedAt compute.Instant
 }
@@ -45,23 +47,31 @@ func Pair() (*Conn, *os.File, error) {
 
 // Dial connects to the living supervisor of the attempt in dir.
 func Dial(dir string) (*Conn, error) {
-	// The path goes through the directory's descriptor, because the path of a
-	// socket is limited to 108 bytes.
-	d, err := os.Open(dir)
+	fd, err := dialAt(dir, ControlFile, syscall.SOCK_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("dial supervisor: %w", err)
-	}
-	defer d.Close()
-	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("dial supervisor: %w", err)
-	}
-	name := fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), ControlFile)
-	if err := syscall.Connect(fd, &syscall.SockaddrUnix{Name: name}); err != nil {
-		syscall.Close(fd)
 		return nil, fmt.Errorf("dial supervisor: %w", err)
 	}
 	return newConn(fd), nil
+}
+
+// dialAt connects to a socket in dir. The path goes through the directory's
+// descriptor, because the path of a socket is limited to 108 bytes.
+func dialAt(dir, name string, flags int) (int, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return -1, err
+	}
+	defer d.Close()
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|flags, 0)
+	if err != nil {
+		return -1, err
+	}
+	path := fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), name)
+	if err := syscall.Connect(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
+		syscall.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 func newConn(fd int) *Conn {
@@ -96,6 +106,9 @@ func (c *Conn) Next() (Event, error) {
 	if err != nil {
 		return Event{}, fmt.Errorf("read from supervisor: %w", err)
 	}
+	if word, ready, ok := strings.Cut(strings.TrimSpace(line), " "); ok && word == "ready" {
+		return Event{Readiness: true, Ready: ready == "1"}, nil
+	}
 	var execlet, started int64
 	if n, _ := fmt.Sscanf(line, "started %d %d", &execlet, &started); n == 2 {
 		return Event{ExecletAt: compute.Instant(execlet), StartedAt: compute.Instant(started)}, nil
@@ -128,11 +141,16 @@ type command struct {
 // directory is the attempt's.
 func listen() (int, error) {
 	os.Remove(ControlFile)
+	return listenAt(ControlFile, backlog)
+}
+
+// listenAt makes a socket in the current directory.
+func listenAt(name string, backlog int) (int, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("listen for node: %w", err)
 	}
-	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: ControlFile}); err != nil {
+	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: name}); err != nil {
 		syscall.Close(fd)
 		return -1, fmt.Errorf("listen for node: %w", err)
 	}
@@ -222,6 +240,9 @@ func (s *supervisor) serve(file *os.File, done func(bytes int)) {
 		if writeLine(file, line) != nil {
 			break
 		}
+	}
+	if s.spec.Serving != nil && s.wasReady {
+		_ = writeLine(file, readyLine(s.ready)) // As above.
 	}
 	s.mu.Unlock()
 	readCommands(file, s.commands, done)

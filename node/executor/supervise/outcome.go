@@ -23,6 +23,7 @@ const (
 	causeAborted
 	causeNodeLost
 	causePreempted
+	causeNotReady
 )
 
 const (
@@ -104,6 +105,8 @@ func (s *supervisor) classify(end ending) (compute.Status, compute.Reason, strin
 		return compute.StatusSystemFailure, compute.ReasonNodeLost, detail
 	case causePreempted:
 		return compute.StatusSystemFailure, compute.ReasonPreempted, "made room for work of a higher priority"
+	case causeNotReady:
+		return compute.StatusFailed, compute.ReasonNotReady, s.unready()
 	case causeNone:
 	}
 	if end.err != nil && s.outgrew(end.err) {

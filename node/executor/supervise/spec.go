@@ -64,6 +64,7 @@ type Spec struct {
 	JoinNetwork bool          `json:"join_network"`
 	MountAt     string        `json:"mount_at,omitempty"` // A directory of the sandbox.
 	Notes       []string      `json:"notes"`              // Written to the output before the code starts.
+	Serving     *Serving      `json:"serving,omitempty"`  // The port of the code, if it serves one.
 	Sandbox     sandbox.Spec  `json:"sandbox"`
 }
 

@@ -43,10 +43,11 @@ type supervisor struct {
 	early    <-chan struct{} // Closed when the commands from before the start are in commands; nil in tests.
 	now      func() time.Time
 
-	limit   *timer // The execution's time limit.
-	grace   *timer // The end of the grace of a graceful stop.
-	contact *timer // The end of the disconnect grace.
-	notice  *timer // The end of a preemption notice.
+	limit     *timer // The execution's time limit.
+	grace     *timer // The end of the grace of a graceful stop.
+	contact   *timer // The end of the disconnect grace.
+	notice    *timer // The end of a preemption notice.
+	readiness *timer // The end of the time in which the code must be ready.
 
 	preempted    bool // A preemption was requested.
 	cause        cause
@@ -61,6 +62,10 @@ type supervisor struct {
 
 	conns  map[*os.File]bool
 	events []string // All events so far, for nodes that connect later.
+
+	ready    bool   // The code answers its probe.
+	wasReady bool   // It did before.
+	notReady string // Why it does not.
 }
 
 // Main supervises the attempt whose directory is the only argument. It returns the
@@ -118,7 +123,7 @@ func (s *supervisor) open() error {
 	if err := writePID(); err != nil {
 		return err
 	}
-	for _, t := range []**timer{&s.limit, &s.grace, &s.contact, &s.notice} {
+	for _, t := range []**timer{&s.limit, &s.grace, &s.contact, &s.notice, &s.readiness} {
 		var err error
 		if *t, err = newTimer(); err != nil {
 			return err
@@ -139,12 +144,13 @@ func (s *supervisor) open() error {
 }
 
 func (s *supervisor) close() {
-	for _, t := range []*timer{s.limit, s.grace, s.contact, s.notice} {
+	for _, t := range []*timer{s.limit, s.grace, s.contact, s.notice, s.readiness} {
 		if t != nil {
 			t.close()
 		}
 	}
 	os.Remove(ControlFile)
+	os.Remove(PortFile)
 }
 
 // writePID writes the process's id and start time. Together they identify it until
@@ -321,7 +327,7 @@ func (s *supervisor) launch() error {
 	}
 	fault.Point("supervisor.started")
 	s.broadcast(fmt.Sprintf("started %d %d", s.journal.State().ExecletAt, now))
-	return s.limit.set(at + s.spec.Timeout)
+	return errors.Join(s.limit.set(at+s.spec.Timeout), s.serveCode())
 }
 
 // execute has the first process unpack the files and start the code. It gives up
@@ -367,6 +373,11 @@ func (s *supervisor) loop(ends <-chan ending) ending {
 			s.kill(causeNodeLost)
 		case <-s.notice.C:
 			s.stop(causePreempted)
+		case <-s.readiness.C:
+			if why := s.unready(); why != "" {
+				s.note(why)
+				s.stop(causeNotReady)
+			}
 		case <-s.grace.C:
 			s.kill(s.cause)
 		}

@@ -1,0 +1,57 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// StartService is a request to start a service.
+type StartService struct {
+	Start
+	Port             int    `json:"port,omitempty"`        // 0 for 8000.
+	HealthPath       string `json:"health_path,omitempty"` // "" for a TCP connection.
+	Replicas         int    `json:"replicas,omitempty"`    // 0 for 1.
+	Restart          string `json:"restart,omitempty"`     // "" for always.
+	ReadinessTimeout int    `json:"readiness_timeout,omitempty"`
+}
+
+// SubmitService starts a service.
+func (c *Client) SubmitService(ctx context.Context, start StartService) (wire.ServiceStarted, error) {
+	var out wire.ServiceStarted
+	err := c.do(ctx, call{method: http.MethodPost, path: "/execution/service/start", body: start, out: &out})
+	return out, err
+}
+
+// Services returns the services that have not ended, the newest first.
+func (c *Client) Services(ctx context.Context) ([]wire.Service, error) {
+	var out []wire.Service
+	err := c.do(ctx, call{method: http.MethodGet, path: "/services", out: &out})
+	return out, err
+}
+
+// Service returns one service.
+func (c *Client) Service(ctx context.Context, id compute.ExecutionID) (wire.Service, error) {
+	var out wire.Service
+	err := c.do(ctx, call{method: http.MethodGet, path: "/services/" + id.String(), out: &out})
+	return out, err
+}
+
+// DeleteService ends a service.
+func (c *Client) DeleteService(ctx context.Context, id compute.ExecutionID) (wire.Stopped, error) {
+	var out wire.Stopped
+	err := c.do(ctx, call{method: http.MethodDelete, path: "/services/" + id.String(), out: &out})
+	return out, err
+}
+
+// ScaleService changes how many replicas of a service run.
+func (c *Client) ScaleService(ctx context.Context, id compute.ExecutionID, replicas int) (wire.Service, error) {
+	var out wire.Service
+	err := c.do(ctx, call{
+		method: http.MethodPost, path: "/services/" + id.String() + "/scale",
+		body: wire.ServiceScale{Replicas: replicas}, out: &out,
+	})
+	return out, err
+}

@@ -1,0 +1,406 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"berth/api/auth"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// ServiceRoot is the path below which services are reached.
+const ServiceRoot = "/services/"
+
+// Limits of requests to services.
+const (
+	maxServed    = 4096           // Requests and upgraded connections at once,
+	servedShare  = 2              // and the part of them of one organization: a half.
+	cookieTTL    = 12 * time.Hour // Of the cookie that a token is exchanged for.
+	cookieName   = "berth_service"
+	cookieBytes  = 64
+	pipeBuffer   = 32 << 10
+	cookieDomain = "service cookie v1" // Separates its signature from those of streams.
+)
+
+// Services finds the way to services.
+type Services interface {
+	// RoundTrip has a ready replica of a service answer a request, whose URL has no
+	// host. An error is unavailable while no replica can.
+	RoundTrip(view *fsm.View, service *compute.Execution, req *http.Request) (*http.Response, error)
+}
+
+// serviceCall is one request to a service.
+type serviceCall struct {
+	*Server
+	ctx   *fasthttp.RequestCtx
+	r     *Request
+	id    compute.ExecutionID
+	path  string // Behind the prefix, as the client sent it: "" or from a slash.
+	query string // As the client sent it, without a token of ours.
+
+	service *compute.Execution
+	cookie  string // To be set; "" for none.
+	moved   bool   // The token was in the URL.
+}
+
+// isService reports whether a path is below ServiceRoot.
+func isService(path []byte) bool { return bytes.HasPrefix(path, []byte(ServiceRoot)) }
+
+// serveService has a service answer a request.
+func (s *Server) serveService(life lifetime, ctx *fasthttp.RequestCtx) {
+	r, err := s.newRequest(ctx, nil)
+	r.life = life
+	r.route = &Route{Method: string(ctx.Method()), Path: ServiceRoot + "{id}/"}
+	if err != nil {
+		ctx.SetConnectionClose()
+		s.fail(ctx, r, err)
+		return
+	}
+	c := &serviceCall{Server: s, ctx: ctx, r: r, query: string(ctx.URI().QueryString())}
+	path := strings.TrimPrefix(string(ctx.URI().PathOriginal()), ServiceRoot)
+	name, rest, below := strings.Cut(path, "/")
+	if below {
+		c.path = "/" + rest
+	}
+	c.id, err = compute.ParseExecutionID(name)
+	switch {
+	case err != nil:
+		err = NotFound()
+	case s.cfg.Services == nil:
+		err = compute.Errorf(compute.CodeUnavailable, "Nodes of role worker do not pass services on: ask a server.").
+			Named("services_not_here")
+	default:
+		err = c.admit()
+	}
+	if err == nil {
+		err = c.serve()
+	}
+	if err != nil {
+		ctx.Response.Reset()
+		s.fail(ctx, r, err)
+		c.protect()
+		if !ctx.IsGet() && !ctx.IsHead() {
+			ctx.SetConnectionClose() // Nothing is read of a body that nobody wants.
+		}
+	}
+}
+
+// admit checks the credential: the cookie, the token in the URL or the bearer. The
+// local view decides: a service is reached while there is no quorum.
+func (c *serviceCall) admit() error {
+	view, contact, known := c.cfg.Reader.Stale()
+	if !known && contact > c.cfg.Limits.StaleAuthMax {
+		return compute.Errorf(compute.CodeUnavailable, "This node has lost the cluster.").Retry(time.Second)
+	}
+	c.r.View, c.r.stale = view, true
+	given := c.tokenInQuery()
+	for _, try := range []struct {
+		text string
+		ok   func(string) (Caller, bool)
+		then func()
+	}{
+		{given, c.bearer, func() { c.moved = true }},
+		{string(c.ctx.Request.Header.Cookie(cookieName)), c.openCookie, func() {}},
+		{c.r.bearer, c.bearer, func() {}},
+	} {
+		if try.text == "" {
+			continue
+		}
+		who, ok := try.ok(try.text)
+		if !ok {
+			continue
+		}
+		try.then()
+		return c.enter(who)
+	}
+	return c.access.stranger(c.r)
+}
+
+// bearer returns the caller of an API key or an access token.
+func (c *serviceCall) bearer(text string) (Caller, bool) {
+	if len(text) < minCredential {
+		return Caller{}, false
+	}
+	asked := *c.r
+	asked.bearer = text
+	return c.access.identify(&asked)
+}
+
+// enter admits a caller who is a member of the service's organization. Others learn
+// nothing.
+func (c *serviceCall) enter(who Caller) error {
+	e, ok := c.r.View.AnyExecution(c.id)
+	if !ok || e.Kind != compute.KindService {
+		return NotFound()
+	}
+	keyed := !who.Actor.Key.IsZero()
+	if keyed && who.Actor.Org != e.Org || !who.join(c.r.View, e.Org) {
+		return NotFound()
+	}
+	if e.Status.Terminal() {
+		return compute.Errorf(compute.CodeNotFound, "The service has ended.").Named("service_ended")
+	}
+	c.r.Caller, c.service = who, e
+	if c.moved {
+		c.cookie = c.newCookie(&who)
+	}
+	return nil
+}
+
+// tokenInQuery returns the credential in the query, and takes it out of what is
+// passed on. A parameter of that name that is none of ours is the program's.
+func (c *serviceCall) tokenInQuery() string {
+	var token string
+	kept := make([]string, 0, 4)
+	for part := range strings.SplitSeq(c.query, "&") {
+		name, value, _ := strings.Cut(part, "=")
+		if plain, err := url.QueryUnescape(value); name == "token" && token == "" && err == nil {
+			if _, ok := c.bearer(plain); ok {
+				token = plain
+				continue
+			}
+		}
+		kept = append(kept, part)
+	}
+	c.query = strings.Join(kept, "&")
+	return token
+}
+
+// newCookie returns the capability to reach the service as the caller, until it
+// expires or the caller's rights end.
+func (c *serviceCall) newCookie(who *Caller) string {
+	data := make([]byte, 0, cookieBytes)
+	data = append(data, who.Actor.User.UUID[:]...)
+	data = append(data, who.Actor.Key.UUID[:]...)
+	data = append(data, who.Session[:]...)
+	data = binary.BigEndian.AppendUint64(data, who.Actor.TokenVersion)
+	data = binary.BigEndian.AppendUint64(data, uint64(c.Now().Add(cookieTTL).Unix()))
+	return auth.Sealed(c.cfg.StreamKey, cookieDomain+c.id.String(), data)
+}
+
+// openCookie returns the caller of a cookie, as far as the caller still has the
+// rights of then.
+func (c *serviceCall) openCookie(text string) (Caller, bool) {
+	data, ok := auth.Unsealed(c.cfg.StreamKey, cookieDomain+c.id.String(), text)
+	if !ok || len(data) != cookieBytes || int64(binary.BigEndian.Uint64(data[56:])) < c.Now().Unix() {
+		return Caller{}, false
+	}
+	who := Caller{Session: compute.UUID(data[32:48])}
+	who.Actor.User.UUID, who.Actor.Key.UUID = compute.UUID(data[:16]), compute.UUID(data[16:32])
+	who.Actor.TokenVersion = binary.BigEndian.Uint64(data[48:])
+	user, ok := c.r.View.User(who.Actor.User)
+	if !ok || !user.Active {
+		return Caller{}, false
+	}
+	who.User = user
+	if !who.Actor.Key.IsZero() {
+		e, known := c.r.View.AnyExecution(c.id)
+		if !known {
+			return Caller{}, false
+		}
+		key, ok := c.r.View.Key(e.Org, who.Actor.Key)
+		if !ok || !key.Active || !key.ExpiresAt.IsZero() && key.ExpiresAt <= compute.InstantOf(c.Now()) {
+			return Caller{}, false
+		}
+		who.Actor.Org = key.Org
+		return who, true
+	}
+	live, known := c.r.View.Session(who.Session)
+	return who, user.TokenVersion == who.Actor.TokenVersion && (live || !known)
+}
+
+// serve passes the request on, or sends a browser to the address without the token.
+func (c *serviceCall) serve() error {
+	upgrade := c.upgrade()
+	if get := c.ctx.IsGet() || c.ctx.IsHead(); get && upgrade == "" && (c.moved || c.path == "") {
+		to := ServiceRoot + c.id.String() + c.path
+		if c.path == "" {
+			to += "/"
+		}
+		if c.query != "" {
+			to += "?" + c.query
+		}
+		c.writeHeaders(c.ctx, c.r)
+		c.protect()
+		c.setCookie()
+		c.ctx.Response.Header.Set("Location", to)
+		c.ctx.SetStatusCode(fasthttp.StatusSeeOther)
+		return nil
+	}
+	owner := c.service.Org.String()
+	if !c.served.take(owner, 1) {
+		return compute.Errorf(compute.CodeUnavailable, "This node passes on too many requests.").
+			Named("too_many_requests").Retry(time.Second)
+	}
+	return c.pass(upgrade, func() { c.served.give(owner, 1) })
+}
+
+// pass has a replica answer. It calls release when the answer, or the upgraded
+// connection, has ended.
+func (c *serviceCall) pass(upgrade string, release func()) error {
+	ctx, cancel := context.WithCancel(c.r.life.hard)
+	body := &requestBody{from: c.ctx.RequestBodyStream(), conn: c.ctx.Conn(), pause: c.cfg.Limits.ReadTimeout}
+	end := sync.OnceFunc(func() {
+		cancel()
+		body.Close()
+		release()
+	})
+	stop := func() {}
+	if body.from == nil && upgrade == "" {
+		c.r.conn = c.ctx.Conn()
+		stop = c.r.Watch(cancel)
+	}
+	answer, err := c.cfg.Services.RoundTrip(c.r.View, c.service, c.request(ctx, body, upgrade))
+	if err != nil {
+		stop()
+		end()
+		if c.r.sent {
+			c.ctx.SetConnectionClose()
+		}
+		return err
+	}
+	if answer.StatusCode == http.StatusSwitchingProtocols {
+		return c.switched(answer, end)
+	}
+	if answer.ContentLength >= 0 {
+		stop()
+	} // Else a client that hangs up ends the stream.
+	if c.r.sent || answer.ContentLength < 0 && body.from == nil {
+		c.ctx.SetConnectionClose()
+	}
+	c.writeAnswer(answer)
+	h := &c.ctx.Response
+	h.ImmediateHeaderFlush = answer.ContentLength < 0
+	h.SetBodyStream(&answerBody{from: answer.Body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
+	c.metrics.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
+	return nil
+}
+
+// switched pipes both directions of a connection whose protocol has changed.
+func (c *serviceCall) switched(answer *http.Response, end func()) error {
+	to, ok := answer.Body.(io.ReadWriteCloser)
+	if !ok {
+		answer.Body.Close()
+		end()
+		return compute.Errorf(compute.CodeUnavailable, "The replica's connection cannot change its protocol.").
+			Named("replica_failed")
+	}
+	c.writeAnswer(answer)
+	h := &c.ctx.Response.Header
+	h.Set("Connection", "Upgrade")
+	h.Set("Upgrade", answer.Header.Get("Upgrade"))
+	soft := c.r.life.soft
+	c.ctx.Hijack(func(conn net.Conn) {
+		defer end()
+		pipe(soft, conn, to)
+	})
+	c.metrics.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
+	return nil
+}
+
+// pipe copies both directions until one ends or ctx does, and closes both.
+func pipe(ctx context.Context, a net.Conn, b io.ReadWriteCloser) {
+	shut := sync.OnceFunc(func() {
+		_ = a.SetDeadline(time.Unix(1, 0)) // Its owner closes it.
+		b.Close()
+	})
+	defer shut()
+	defer context.AfterFunc(ctx, shut)()
+	var group sync.WaitGroup
+	for _, way := range []struct {
+		to   io.Writer
+		from io.Reader
+	}{{a, b}, {b, a}} {
+		group.Go(func() {
+			defer shut()
+			_, _ = io.CopyBuffer(struct{ io.Writer }{way.to}, struct{ io.Reader }{way.from}, make([]byte, pipeBuffer))
+		})
+	}
+	group.Wait()
+}
+
+// requestBody is a body on its way to a replica. After Close nothing reads from the
+// client's connection any more.
+type requestBody struct {
+	from  io.Reader
+	conn  net.Conn
+	pause time.Duration // The longest wait for the next piece.
+
+	mu     sync.Mutex
+	closed bool
+}
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || b.from == nil {
+		return 0, io.ErrClosedPipe
+	}
+	if err := b.conn.SetReadDeadline(time.Now().Add(b.pause)); err != nil {
+		return 0, err
+	}
+	return b.from.Read(p)
+}
+
+// Close makes later reads fail, and one that waits.
+func (b *requestBody) Close() error {
+	if b.from == nil {
+		return nil
+	}
+	_ = b.conn.SetReadDeadline(time.Unix(1, 0))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	return b.conn.SetReadDeadline(time.Now().Add(b.pause)) // For what the server drains of it.
+}
+
+// answerBody is a body on its way to the client, which has some time for each piece.
+type answerBody struct {
+	from io.ReadCloser
+	conn net.Conn
+	end  func()
+}
+
+func (b *answerBody) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	if n > 0 {
+		if err := b.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			return 0, err
+		}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.conn.Close() // A client must not take a cut answer for a whole one.
+	}
+	return n, err
+}
+
+// Close is called by fasthttp once the answer was written, or cannot be.
+func (b *answerBody) Close() error {
+	defer b.end()
+	return b.from.Close()
+}
+
+// serveServiceSafely is serveService that answers after a panic.
+func (s *Server) serveServiceSafely(life lifetime, ctx *fasthttp.RequestCtx) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.refuse(ctx, s.panicked(ctx, cause))
+		}
+	}()
+	s.serveService(life, ctx)
+}

@@ -1,0 +1,169 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// services serves services: executions that run until they are deleted and answer
+// requests.
+type services struct {
+	executions
+}
+
+// routes returns the routes of the group.
+func (g *services) routes() []edge.Route {
+	const all, one = root + "/services", root + "/services/{id}"
+	return []edge.Route{
+		{
+			Method: http.MethodPost, Path: serving + "/start", Tag: "Services", Need: edge.NeedCaller,
+			Summary: "Start a service: a program that answers requests on a port, without a time limit. timeout is not used.",
+			Large:   true, Body: of[wire.ServiceStart](), Reply: of[wire.ServiceStarted](), Handle: g.startService,
+		},
+		{
+			Method: http.MethodGet, Path: all, Tag: "Services", Need: edge.NeedCaller,
+			Summary: "The services that have not ended, the newest first.",
+			Reply:   of[[]wire.Service](), Handle: g.listServices,
+		},
+		{
+			Method: http.MethodGet, Path: one, Tag: "Services", Need: edge.NeedCaller,
+			Summary: "A service with its replicas.",
+			Reply:   of[wire.Service](), Handle: g.getService,
+		},
+		{
+			Method: http.MethodDelete, Path: one, Tag: "Services", Need: edge.NeedCaller,
+			Summary: "End a service: its replicas get SIGTERM, and after the grace SIGKILL. Its record stays.",
+			Reply:   of[wire.Stopped](), Handle: g.deleteService,
+		},
+		{
+			Method: http.MethodPost, Path: one + "/scale", Tag: "Services", Need: edge.NeedCaller,
+			Summary: "Change how many replicas of a service run.",
+			Body:    of[wire.ServiceScale](), Reply: of[wire.Service](), Handle: g.scaleService,
+		},
+	}
+}
+
+// startService accepts a service: the replicas follow.
+func (g *services) startService(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.ServiceStart)
+	if in.DockerImageRef != "" {
+		return nil, errNotAvailable("docker_image_ref of a service")
+	}
+	if err := g.available(r, &in.PythonStart); err != nil {
+		return nil, err
+	}
+	if !r.Repeat {
+		if err := r.View.AllowsServices(); err != nil {
+			return nil, err
+		}
+	}
+	e, err := g.newExecution(r, &in.PythonStart)
+	if err != nil {
+		return nil, err
+	}
+	e.Kind, e.Profile, e.Timeout, e.MaxRetries = compute.KindService, in.Profile(), 0, 0
+	e.Service = &compute.Service{
+		Replicas:     in.Replicas,
+		BackoffFirst: g.cfg.Backoff.First, BackoffMost: g.cfg.Backoff.Most, BackoffReset: g.cfg.Backoff.Reset,
+	}
+	if err := e.Service.Restart.UnmarshalText([]byte(in.Restart)); err != nil {
+		return nil, err
+	}
+	e.Serving = &compute.Serving{
+		Port: in.Port, HealthPath: in.HealthPath, ReadinessTimeout: time.Duration(in.ReadinessTimeout) * time.Second,
+	}
+	result, err := g.submit(r, &in.PythonStart, e)
+	if err != nil {
+		return nil, err
+	}
+	return wire.ServiceStarted{
+		ExecutionID: result.Execution, Status: result.Status, URL: g.serviceURL(r, result.Execution),
+		Message: "The service is accepted; its replicas follow.",
+	}, nil
+}
+
+// serviceURL returns where a service is reached.
+func (g *services) serviceURL(r *edge.Request, id compute.ExecutionID) string {
+	base := r.Base
+	if g.cfg.ServicesURL != "" {
+		base = strings.TrimRight(g.cfg.ServicesURL, "/")
+	}
+	return base + edge.ServiceRoot + id.String() + "/"
+}
+
+// listServices answers the caller's services.
+func (g *services) listServices(r *edge.Request) (any, error) {
+	out := []wire.Service{}
+	for e := range r.View.Live(r.Caller.Actor.Org) {
+		if e.Kind == compute.KindService {
+			out = append(out, g.serviceOf(r, r.View, e))
+		}
+	}
+	return out, nil
+}
+
+// getService answers one service.
+func (g *services) getService(r *edge.Request) (any, error) {
+	e, err := g.find(r, compute.KindService)
+	if err != nil {
+		return nil, err
+	}
+	return g.serviceOf(r, r.View, e), nil
+}
+
+// deleteService ends a service.
+func (g *services) deleteService(r *edge.Request) (any, error) {
+	return g.stop(r, compute.StopGraceful, compute.KindService)
+}
+
+// scaleService changes how many replicas are wanted.
+func (g *services) scaleService(r *edge.Request) (any, error) {
+	e, err := g.find(r, compute.KindService)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := g.ProposeAndSee(r, fsm.ScaleService{
+		Op: g.Op(r), Actor: r.Caller.Actor, Service: e.ID, Replicas: r.Body.(*wire.ServiceScale).Replicas,
+	}); err != nil {
+		return nil, err
+	}
+	if now, ok := r.View.Execution(e.Org, e.ID); ok {
+		e = now
+	}
+	return g.serviceOf(r, r.View, e), nil
+}
+
+// serviceOf returns a service as sent to clients.
+func (g *services) serviceOf(r *edge.Request, view *fsm.View, e *compute.Execution) wire.Service {
+	out := wire.Service{
+		ExecutionID: e.ID, Name: orNull(e.Name), Status: e.Status, StatusDetails: orNull(e.Reason.String()),
+		Detail: orNull(e.Detail), URL: g.serviceURL(r, e.ID), HardwareProfile: e.Profile,
+		Port: e.Serving.Port, HealthPath: e.Serving.HealthPath, Restart: e.Service.Restart.String(),
+		Replicas: e.Service.Replicas, CreatedAt: e.CreatedAt, Billed: e.Billed, Rows: []wire.ServiceReplica{},
+	}
+	for _, slot := range e.Service.Slots {
+		row := wire.ServiceReplica{
+			Number: slot.Number, ExecutionID: slot.Replica, Crashes: slot.Crashes, Restarts: slot.Restarts,
+		}
+		if !slot.Live && !slot.Done {
+			row.NextStart = atOrNull(slot.NextAt)
+		}
+		if c, ok := view.AnyExecution(slot.Replica); ok {
+			row.Status, row.StatusDetails, row.Detail = c.Status, orNull(c.Reason.String()), orNull(c.Detail)
+			row.Ready, row.ReadyAt = c.Ready, atOrNull(c.ReadyAt)
+			row.StartTime, row.CreditsEnd = atOrNull(c.StartedAt), atOrNull(c.CreditsEnd)
+			row.Node = summaryOf(view, c).Metadata.Node
+			if c.Ready {
+				out.Ready++
+			}
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}

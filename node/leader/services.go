@@ -1,0 +1,43 @@
+package leader
+
+import (
+	"context"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// servicePeriod is how often the leader checks whether services miss replicas.
+const servicePeriod = 500 * time.Millisecond
+
+// startReplicas creates the replicas that services miss: at first, after a replica
+// has ended and its back-off is over, and after a service was scaled up. It keeps
+// nothing: what is missing follows from the state alone.
+func (l *Leader) startReplicas(ctx context.Context, term uint64) {
+	view := l.Machine.View()
+	for parent := range view.Services() {
+		cmd := missingReplicas(parent, compute.InstantOf(l.Now()), l.NewID)
+		cmd.Term = term
+		if len(cmd.Replicas) == 0 || view.Allows(cmd) != nil {
+			continue
+		}
+		if _, err := l.do(ctx, cmd); err != nil && ctx.Err() == nil {
+			l.Logger.Warn("replicas not created", "execution", parent.ID, "err", err)
+		}
+	}
+}
+
+// missingReplicas returns the command that creates what a service misses at an
+// instant.
+func missingReplicas(parent *compute.Execution, now compute.Instant, newID func() compute.UUID) fsm.StartReplicas {
+	cmd := fsm.StartReplicas{Service: parent.ID}
+	if parent.Stop != compute.StopNone {
+		return cmd
+	}
+	numbers, _ := parent.Service.Missing(now)
+	for _, n := range numbers {
+		cmd.Replicas = append(cmd.Replicas, fsm.NewReplica{Number: n, ID: compute.ExecutionID{UUID: newID()}})
+	}
+	return cmd
+}

@@ -1,0 +1,221 @@
+package router
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Limits of connections to replicas.
+const (
+	idleEach    = 32 // Idle connections that are kept to each replica,
+	idleAll     = 256
+	idleTimeout = 30 * time.Second
+	dialTimeout = 10 * time.Second
+	headerBytes = 256 << 10 // Of an answer's header.
+	retryAfter  = 2 * time.Second
+)
+
+// Dial connects to the port that an attempt serves on a node. The connection outlives
+// ctx.
+type Dial func(ctx context.Context, to Replica) (net.Conn, error)
+
+// Replica is an attempt that serves a port.
+type Replica struct {
+	Execution compute.ExecutionID
+	Epoch     uint64
+	Node      compute.NodeID
+}
+
+// Router has replicas of services answer requests. Its methods may be called
+// concurrently.
+type Router struct {
+	self      compute.NodeID
+	transport *http.Transport
+
+	mu sync.Mutex
+
+	busy map[compute.ExecutionID]int // Requests that this node has under way, by replica.
+	next int                         // Rotates what is equal.
+}
+
+// New returns the router of a node.
+func New(self compute.NodeID, dial Dial) *Router {
+	r := &Router{self: self, busy: make(map[compute.ExecutionID]int)}
+	r.transport = &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			to, err := parse(address)
+			if err != nil {
+				return nil, err
+			}
+			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+			defer cancel()
+			conn, err := dial(ctx, to)
+			if err != nil {
+				return nil, &unreachable{err}
+			}
+			return conn, nil
+		},
+		DisableCompression: true, MaxIdleConns: idleAll, MaxIdleConnsPerHost: idleEach, IdleConnTimeout: idleTimeout,
+		MaxResponseHeaderBytes: headerBytes,
+	}
+	return r
+}
+
+// Close ends the idle connections.
+func (r *Router) Close() error {
+	r.transport.CloseIdleConnections()
+	return nil
+}
+
+// unreachable is the error of a connection that could not be made.
+type unreachable struct{ error }
+
+func (e *unreachable) Unwrap() error { return e.error }
+
+// RoundTrip has a ready replica of a service answer a request.
+func (r *Router) RoundTrip(view *fsm.View, service *compute.Execution, req *http.Request) (*http.Response, error) {
+	replicas := ready(view, service)
+	if len(replicas) == 0 {
+		return nil, noneReady(service)
+	}
+	body := req.Body
+	for _, to := range r.order(replicas) {
+		try := req.Clone(req.Context())
+		try.URL.Host = address(to)
+		if body != nil {
+			try.Body = io.NopCloser(body) // The caller closes it, after another try perhaps.
+		}
+		done := r.begin(to)
+		answer, err := r.transport.RoundTrip(try)
+		if err == nil {
+			answer.Body = closing(answer.Body, done)
+			return answer, nil
+		}
+		done()
+		if _, nothingSent := errors.AsType[*unreachable](err); !nothingSent {
+			return nil, compute.Errorf(compute.CodeUnavailable, "The replica did not answer: %w", err).
+				Named("replica_failed").Retry(retryAfter)
+		}
+		if req.Context().Err() != nil {
+			break
+		}
+	}
+	return nil, noneReady(service)
+}
+
+func noneReady(service *compute.Execution) error {
+	return compute.Errorf(compute.CodeUnavailable, "No replica of %d is ready.", service.Service.Replicas).
+		Named("no_ready_replica").Retry(retryAfter)
+}
+
+// ready returns the replicas of a service that are ready, on nodes that are up.
+func ready(view *fsm.View, service *compute.Execution) (out []Replica) {
+	for _, slot := range service.Service.Slots {
+		e, ok := view.AnyExecution(slot.Replica)
+		if !ok || !slot.Live || !e.Ready || e.Stop != compute.StopNone {
+			continue
+		}
+		attempts := view.Attempts(e.ID)
+		if len(attempts) == 0 {
+			continue
+		}
+		newest := attempts[len(attempts)-1]
+		if n, ok := view.Node(newest.Node); ok && !newest.Ended && n.State == compute.NodeUp {
+			out = append(out, Replica{e.ID, newest.Epoch, newest.Node})
+		}
+	}
+	return out
+}
+
+// order returns replicas in the order in which they are tried: the one with the
+// fewest requests of this node first, of equal ones this node's own, and the others
+// in turn.
+func (r *Router) order(replicas []Replica) []Replica {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.next % len(replicas)
+	r.next++
+	out := append(slices.Clone(replicas[at:]), replicas[:at]...)
+	away := func(p Replica) int {
+		if p.Node == r.self {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(out, func(a, b Replica) int {
+		return cmp.Or(cmp.Compare(r.busy[a.Execution], r.busy[b.Execution]), cmp.Compare(away(a), away(b)))
+	})
+	return out
+}
+
+// begin counts a request. The caller calls done once at its end.
+func (r *Router) begin(to Replica) (done func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.busy[to.Execution]++
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.busy[to.Execution]--; r.busy[to.Execution] <= 0 {
+			delete(r.busy, to.Execution)
+		}
+	})
+}
+
+// address returns a replica as the host of a URL, by which connections are kept.
+func address(to Replica) string {
+	return fmt.Sprintf("%s.%d.%s:80", to.Execution, to.Epoch, to.Node)
+}
+
+// parse returns the replica in an address.
+func parse(address string) (to Replica, err error) {
+	parts := strings.Split(strings.TrimSuffix(address, ":80"), ".")
+	if len(parts) != 3 {
+		return to, fmt.Errorf("dial %q: no replica", address)
+	}
+	if to.Execution, err = compute.ParseExecutionID(parts[0]); err != nil {
+		return to, err
+	}
+	if to.Epoch, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
+		return to, err
+	}
+	to.Node, err = compute.ParseNodeID(parts[2])
+	return to, err
+}
+
+// closing calls done when the body of an answer is closed. One that can be written
+// to, because the protocol has changed, still can.
+func closing(body io.ReadCloser, done func()) io.ReadCloser {
+	if w, ok := body.(io.ReadWriteCloser); ok {
+		return &closingWriter{closingBody{body, done}, w}
+	}
+	return &closingBody{body, done}
+}
+
+type closingBody struct {
+	io.ReadCloser
+	done func()
+}
+
+func (b *closingBody) Close() error {
+	defer b.done()
+	return b.ReadCloser.Close()
+}
+
+type closingWriter struct {
+	closingBody
+	io.Writer
+}

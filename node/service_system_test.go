@@ -1,0 +1,347 @@
+package node_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/node/nodetest"
+)
+
+// serviceCode answers requests on PORT: what it was asked, its replica's id, an echo
+// after an upgrade, and its own end. /health fails until the file "ready" exists, which
+// /become makes; here it is there from the start.
+const serviceCode = `
+import http.server, os, sys, socketserver
+class H(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *a): pass
+    def answer(self, text, code=200, **headers):
+        data = text.encode()
+        self.send_response(code)
+        for k, v in headers.items(): self.send_header(k.replace("_", "-"), v)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD": self.wfile.write(data)
+    def do_GET(self):
+        path = self.path.split("?")[0]
+        if path == "/health": return self.answer("ok")
+        if path == "/exit": os._exit(3)
+        if path == "/cookie":
+            return self.answer("set", Set_Cookie="a=1; Path=/; Domain=example.org", Location="/next")
+        if path == "/slow":
+            self.send_response(200); self.send_header("Transfer-Encoding", "chunked"); self.end_headers()
+            for part in ["one ", "two"]:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part.encode())); self.wfile.flush()
+            return self.wfile.write(b"0\r\n\r\n")
+        if self.headers.get("Upgrade") == "echo":
+            self.send_response(101); self.send_header("Connection", "Upgrade"); self.send_header("Upgrade", "echo")
+            self.end_headers(); self.wfile.flush()
+            while True:
+                line = self.rfile.readline()
+                if not line: break
+                self.wfile.write(b"echo " + line); self.wfile.flush()
+            self.close_connection = True
+            return
+        lines = [os.environ["BERTH_EXECUTION_ID"], self.command, self.path]
+        lines += sorted("%s: %s" % (k.lower(), v) for k, v in self.headers.items())
+        self.answer("\n".join(lines))
+    do_HEAD = do_GET
+    def do_POST(self):
+        n = int(self.headers.get("Content-Length") or -1)
+        size = 0
+        if n >= 0:
+            size = len(self.rfile.read(n))
+        else:
+            while True:
+                part = int(self.rfile.readline(), 16)
+                size += len(self.rfile.read(part)); self.rfile.readline()
+                if part == 0: break
+        self.answer(str(size))
+class S(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+print("serving", flush=True)
+S(("127.0.0.1", int(os.environ["PORT"])), H).serve_forever()
+`
+
+// browser is an HTTP client that keeps cookies and follows no redirect.
+func browser(t *testing.T) *http.Client {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &http.Client{
+		Jar: jar, Timeout: endWait,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// mustAsk returns the answer to a request with a bearer token, "" for none.
+func mustAsk(t *testing.T, c *http.Client, method, address, bearer string, body io.Reader) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, address, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	answer, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatalf("read %s: %v", address, err)
+	}
+	return answer, string(data)
+}
+
+// serviceCluster is a cluster with quick back-offs and an account.
+func serviceCluster(t *testing.T) (*nodetest.Cluster, nodetest.Account, *client.Client) {
+	t.Helper()
+	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) {
+		cfg.Services.BackoffFirst, cfg.Services.BackoffMost = 100*time.Millisecond, time.Second
+	})
+	account := c.MustAccount("acme")
+	return c, account, nodetest.MustClient(t, account.Key, c.Follower().URL())
+}
+
+// mustService returns a service once it is as wanted.
+func mustService(
+	t *testing.T, api *client.Client, id compute.ExecutionID, what string, done func(wire.Service) bool,
+) (s wire.Service) {
+	t.Helper()
+	nodetest.Eventually(t, endWait, what, func() bool {
+		var err error
+		if s, err = api.Service(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		return done(s)
+	})
+	return s
+}
+
+// TestServices serves requests by two replicas, through every node.
+func TestServices(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	c, account, api := serviceCluster(t)
+	started, err := api.SubmitService(t.Context(), client.StartService{
+		Start: client.Start{Name: "web", Code: serviceCode}, Port: 8123, HealthPath: "/health", Replicas: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := mustService(t, api, started.ExecutionID, "two ready replicas", func(s wire.Service) bool { return s.Ready == 2 })
+	if s.Status != compute.StatusRunning || len(s.Rows) != 2 || *s.Name != "web" || s.URL != started.URL {
+		t.Errorf("the service is %+v", s)
+	}
+	path := "/services/" + started.ExecutionID.String()
+	t.Run("every node", func(t *testing.T) {
+		for _, n := range c.Nodes {
+			nodetest.Eventually(t, endWait, "the node to see the replicas", func() bool {
+				answer, body := mustAsk(t, http.DefaultClient, http.MethodGet, n.URL()+path+"/a%2Fb/?x=1&token=mine", account.Key, nil)
+				if answer.StatusCode == http.StatusServiceUnavailable || answer.StatusCode == http.StatusNotFound {
+					return false // Its replica is behind.
+				}
+				lines := strings.Split(body, "\n")
+				if answer.StatusCode != http.StatusOK || len(lines) < 3 || lines[2] != "/a%2Fb/?x=1&token=mine" ||
+					strings.Contains(body, account.Key) || !strings.Contains(body, "x-forwarded-prefix: "+path) {
+					t.Fatalf("%d: %s", answer.StatusCode, body)
+				}
+				return true
+			})
+		}
+	})
+	url := c.Follower().URL() + path
+	t.Run("bodies", func(t *testing.T) { checkServiceBodies(t, url, account.Key) })
+	t.Run("credentials", func(t *testing.T) { checkServiceCredentials(t, c, url, account.Key) })
+	t.Run("upgrade", func(t *testing.T) { checkUpgrade(t, url, account.Key) })
+	t.Run("spread", func(t *testing.T) { checkSpread(t, url, account.Key) })
+	t.Run("restart", func(t *testing.T) { checkRestart(t, api, url, account.Key, started.ExecutionID) })
+	t.Run("scale", func(t *testing.T) {
+		if _, err := api.ScaleService(t.Context(), started.ExecutionID, 1); err != nil {
+			t.Fatal(err)
+		}
+		mustService(t, api, started.ExecutionID, "one replica", func(s wire.Service) bool { return len(s.Rows) == 1 })
+	})
+	t.Run("delete", func(t *testing.T) {
+		if _, err := api.DeleteService(t.Context(), started.ExecutionID); err != nil {
+			t.Fatal(err)
+		}
+		if e := mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusCancelled {
+			t.Errorf("it is %v", e.Status)
+		}
+		left, err := api.Services(t.Context())
+		if answer, _ := mustAsk(t, http.DefaultClient, http.MethodGet, url+"/", account.Key, nil); err != nil || len(left) != 0 ||
+			answer.StatusCode != http.StatusNotFound {
+			t.Errorf("%d services are left, %v; it answers %d", len(left), err, answer.StatusCode)
+		}
+	})
+}
+
+// checkServiceBodies sends and reads bodies of all kinds.
+func checkServiceBodies(t *testing.T, url, key string) {
+	for _, size := range []int{0, 100, 100_000, 5_000_000} {
+		for _, known := range []bool{true, false} {
+			var body io.Reader = strings.NewReader(strings.Repeat("x", size))
+			if !known {
+				body = struct{ io.Reader }{body} // Sent in chunks.
+			}
+			if answer, text := mustAsk(t, http.DefaultClient, http.MethodPost, url+"/", key, body); text != fmt.Sprint(size) {
+				t.Errorf("of %d bytes, %d: %q", size, answer.StatusCode, text)
+			}
+		}
+	}
+	if answer, text := mustAsk(t, http.DefaultClient, http.MethodGet, url+"/slow", key, nil); text != "one two" {
+		t.Errorf("%d: %q", answer.StatusCode, text)
+	}
+	if answer, text := mustAsk(t, http.DefaultClient, http.MethodHead, url+"/", key, nil); text != "" || answer.ContentLength < 50 {
+		t.Errorf("HEAD: %d bytes: %q", answer.ContentLength, text)
+	}
+	answer, _ := mustAsk(t, http.DefaultClient, http.MethodGet, url+"/cookie", key, nil)
+	prefix := url[strings.Index(url, "/services/"):]
+	if got := answer.Header.Get("Set-Cookie"); got != "a=1; Path="+prefix+"/" {
+		t.Errorf("the cookie is %q", got)
+	}
+	if got := answer.Header.Get("Location"); got != prefix+"/next" {
+		t.Errorf("the location is %q", got)
+	}
+	if got := answer.Header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "sandbox ") || strings.Contains(got, "same-origin") {
+		t.Errorf("the policy is %q", got)
+	}
+}
+
+// checkServiceCredentials exchanges a token for a cookie, and is refused without one.
+func checkServiceCredentials(t *testing.T, c *nodetest.Cluster, address, key string) {
+	b := browser(t)
+	if answer, _ := mustAsk(t, b, http.MethodGet, address+"/", "", nil); answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a credential it answers %d", answer.StatusCode)
+	}
+	answer, _ := mustAsk(t, b, http.MethodGet, address+"/x?a=1&token="+url.QueryEscape(key)+"&b=2", "", nil)
+	to := answer.Header.Get("Location")
+	if answer.StatusCode != http.StatusSeeOther || !strings.HasSuffix(to, "/x?a=1&b=2") {
+		t.Fatalf("%d to %q", answer.StatusCode, to)
+	}
+	cookie := answer.Header.Get("Set-Cookie")
+	if !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Lax") || strings.Contains(cookie, key) {
+		t.Errorf("the cookie is %q", cookie)
+	}
+	answer, body := mustAsk(t, b, http.MethodGet, address+"/x?a=1&b=2", "", nil)
+	if answer.StatusCode != http.StatusOK || strings.Contains(body, "berth_service") {
+		t.Errorf("%d: %s", answer.StatusCode, body)
+	}
+	if answer, _ := mustAsk(t, b, http.MethodGet, address[:strings.LastIndex(address, "/")+1]+
+		"0190a000-0000-7000-8000-000000000001/", "", nil); answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("of another service the cookie opens %d", answer.StatusCode)
+	}
+	other := c.MustAccount("other")
+	nodetest.Eventually(t, endWait, "the other key to be known", func() bool {
+		answer, _ = mustAsk(t, http.DefaultClient, http.MethodGet, address+"/", other.Key, nil)
+		return answer.StatusCode != http.StatusUnauthorized
+	})
+	if answer.StatusCode != http.StatusNotFound {
+		t.Errorf("a stranger is answered %d", answer.StatusCode)
+	}
+}
+
+// checkUpgrade talks to the program by another protocol.
+func checkUpgrade(t *testing.T, address, key string) {
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET %s/ws HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n",
+		u.Path, u.Host, key)
+	r := bufio.NewReader(conn)
+	answer, err := http.ReadResponse(r, nil)
+	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get("Upgrade") != "echo" {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	for _, word := range []string{"a", "b"} {
+		fmt.Fprintln(conn, word)
+		if line, err := r.ReadString('\n'); err != nil || line != "echo "+word+"\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+}
+
+// checkSpread asks at once more than one replica should answer.
+func checkSpread(t *testing.T, address, key string) {
+	var (
+		mu     sync.Mutex
+		group  sync.WaitGroup
+		answer []string
+	)
+	for range 16 {
+		group.Go(func() {
+			_, body := mustAsk(t, http.DefaultClient, http.MethodGet, address+"/", key, nil)
+			mu.Lock()
+			defer mu.Unlock()
+			answer = append(answer, strings.Split(body, "\n")[0])
+		})
+	}
+	group.Wait()
+	slices.Sort(answer)
+	if n := len(slices.Compact(answer)); n != 2 {
+		t.Errorf("%d replicas answered: %q", n, answer)
+	}
+}
+
+// checkRestart has the program of a replica end: the service answers, and the replica
+// comes back as another execution.
+func checkRestart(t *testing.T, api *client.Client, address, key string, id compute.ExecutionID) {
+	answer, _ := mustAsk(t, http.DefaultClient, http.MethodGet, address+"/exit", key, nil)
+	if answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("the program that ends answers %d", answer.StatusCode)
+	}
+	s := mustService(t, api, id, "a restart", func(s wire.Service) bool {
+		return s.Ready == 2 && s.Rows[0].Restarts+s.Rows[1].Restarts == 1
+	})
+	if s.Rows[0].Crashes+s.Rows[1].Crashes != 1 {
+		t.Errorf("after the restart it is %+v", s)
+	}
+}
+
+// TestServiceNeverReady fails a service whose program never listens.
+func TestServiceNeverReady(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	_, _, api := serviceCluster(t)
+	started, err := api.SubmitService(t.Context(), client.StartService{
+		Start: client.Start{Code: "import time; print('up', flush=True); time.sleep(3600)"}, Restart: "never", ReadinessTimeout: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusFailed || *e.StatusDetails != "replicas_ended" {
+		t.Errorf("it is %v: %v", e.Status, *e.StatusDetails)
+	}
+	s, err := api.Service(t.Context(), started.ExecutionID)
+	if err != nil || len(s.Rows) != 1 || *s.Rows[0].StatusDetails != "not_ready" {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if replica := mustFinish(t, api, s.Rows[0].ExecutionID); !strings.Contains(replica.Stdout, "up") {
+		t.Errorf("its output is %q", replica.Stdout)
+	}
+}
