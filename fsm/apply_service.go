@@ -125,7 +125,6 @@ func (s *service) startReplicas(c StartReplicas) Result {
 		amount := firstHold(e)
 		if s.money.lacks(e.Org, amount) != nil {
 			parent.Detail = "the organization's credits are exhausted"
-			s.execution.putExecution(&parent)
 			s.halt(&parent, compute.StopGraceful, compute.ReasonCredits)
 			return Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: n}
 		}
@@ -206,23 +205,19 @@ func (s *service) endReplica(child *compute.Execution) {
 	for n := len(svc.Slots); n > svc.Replicas && !svc.Slots[n-1].Live; n-- {
 		svc.Slots = svc.Slots[:n-1]
 	}
-	s.execution.putExecution(&parent)
 	switch {
-	case parent.Stop != compute.StopNone:
+	case parent.Stop != compute.StopNone && svc.Live == 0:
 		s.endStopped(&parent)
-	case child.Reason == compute.ReasonCredits:
+	case parent.Stop == compute.StopNone && child.Reason == compute.ReasonCredits:
 		parent.Detail = child.Detail
 		s.halt(&parent, compute.StopGraceful, compute.ReasonCredits)
-	default:
-		s.endDone(&parent)
+	case parent.Stop != compute.StopNone || !s.endDone(&parent):
+		s.execution.putExecution(&parent)
 	}
 }
 
-// endStopped ends a service that is stopped once no replica lives.
+// endStopped ends a service that is stopped and has no replica.
 func (s *service) endStopped(parent *compute.Execution) {
-	if parent.Service.Live > 0 {
-		return
-	}
 	how := stopEnding(parent.Stop)
 	how.detail = parent.Detail
 	if parent.Reason == compute.ReasonCredits {
@@ -231,16 +226,17 @@ func (s *service) endStopped(parent *compute.Execution) {
 	s.execution.end(parent, how)
 }
 
-// endDone ends a service of which no replica starts again.
-func (s *service) endDone(parent *compute.Execution) {
+// endDone ends a service of which no replica starts again, and reports whether it is
+// one.
+func (s *service) endDone(parent *compute.Execution) bool {
 	svc := parent.Service
 	if svc.Live > 0 || svc.Replicas == 0 || len(svc.Slots) < svc.Replicas {
-		return
+		return false
 	}
 	how := ending{compute.StatusCompleted, compute.ReasonNone, ""}
 	for _, slot := range svc.Slots {
 		if !slot.Done {
-			return
+			return false
 		}
 		if e, ok := s.executions.Get(slot.Replica); ok && e.Status != compute.StatusCompleted {
 			how = ending{compute.StatusFailed, compute.ReasonReplicasEnded,
@@ -248,6 +244,7 @@ func (s *service) endDone(parent *compute.Execution) {
 		}
 	}
 	s.execution.end(parent, how)
+	return true
 }
 
 // stopService stops a service on request.
@@ -256,7 +253,7 @@ func (s *service) stopService(known *compute.Execution, how compute.Stop) {
 	s.halt(&parent, how, compute.ReasonNone)
 }
 
-// halt stops a service, at once while it has no replica, else by stopping its
+// halt stops a service, which the caller has not stored, at once while it has no replica, else by stopping its
 // replicas, the last of which ends it.
 func (s *service) halt(parent *compute.Execution, how compute.Stop, why compute.Reason) {
 	parent.Stop = max(parent.Stop, how)

@@ -78,6 +78,9 @@ func everyCommand() []fsm.Command {
 		fsm.RemoveMember{Op: op, Actor: a, Org: a.Org, User: a.User},
 		fsm.RecordDeliveries{Term: 1, Deliveries: []compute.Delivery{{Execution: id, Number: 1, At: 5, Code: 500, Error: "x", NextAt: 9}}},
 		fsm.RedeliverCallbacks{Op: op, Actor: a, Execution: id, Number: new(1)},
+		fsm.StartReplicas{Term: 1, Service: id, Replicas: []fsm.NewReplica{{Number: 2, ID: id}}},
+		fsm.ScaleService{Op: op, Actor: a, Service: id, Replicas: 3},
+		fsm.SetReady{Node: node, Execution: id, Epoch: 3, Ready: true},
 	}
 }
 

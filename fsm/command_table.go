@@ -220,15 +220,15 @@ func commandRows() []*row {
 			op: func(c RedeliverCallbacks) Op { return c.Op },
 		}.row(),
 		command[StartReplicas]{
-			number: 50, since: formatServices, apply: (*state).startReplicas,
+			number: 48, since: formatServices, apply: (*state).startReplicas,
 			term: func(c StartReplicas) uint64 { return c.Term },
 		}.row(),
 		command[ScaleService]{
-			number: 51, since: formatServices, apply: (*state).scaleService,
+			number: 49, since: formatServices, apply: (*state).scaleService,
 			op: func(c ScaleService) Op { return c.Op },
 		}.row(),
 		command[SetReady]{
-			number: 52, since: formatServices, onFullDisk: true, apply: (*state).setReady,
+			number: 50, since: formatServices, onFullDisk: true, apply: (*state).setReady,
 		}.row(),
 	}
 }

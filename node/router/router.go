@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,7 +94,10 @@ func (r *Router) RoundTrip(view *fsm.View, service *compute.Execution, req *http
 	}
 	body := req.Body
 	for _, to := range r.order(replicas) {
-		try := req.Clone(req.Context())
+		sent := false // Something of the request, which may have taken effect.
+		try := req.Clone(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+			WroteHeaders: func() { sent = true },
+		}))
 		try.URL.Host = address(to)
 		if body != nil {
 			try.Body = io.NopCloser(body) // The caller closes it, after another try perhaps.
@@ -105,7 +109,7 @@ func (r *Router) RoundTrip(view *fsm.View, service *compute.Execution, req *http
 			return answer, nil
 		}
 		done()
-		if _, nothingSent := errors.AsType[*unreachable](err); !nothingSent {
+		if _, refused := errors.AsType[*unreachable](err); !refused || sent {
 			return nil, compute.Errorf(compute.CodeUnavailable, "The replica did not answer: %w", err).
 				Named("replica_failed").Retry(retryAfter)
 		}
