@@ -38,13 +38,14 @@ func enum[E ~uint8, P interface {
 func TestEnumerations(t *testing.T) {
 	tests := map[string]enumeration{
 		"Status":     enum[compute.Status](int(compute.StatusCancelled) + 1),
-		"Kind":       enum[compute.Kind](int(compute.KindSubSelection) + 1),
+		"Kind":       enum[compute.Kind](int(compute.KindReplica) + 1),
 		"Network":    enum[compute.Network](int(compute.NetworkNone) + 1),
 		"Health":     enum[compute.Health](int(compute.HealthMissing) + 1),
 		"Role":       enum[compute.Role](int(compute.RoleWorker) + 1),
 		"NodeState":  enum[compute.NodeState](int(compute.NodeDown) + 1),
 		"OrgRole":    enum[compute.OrgRole](int(compute.OrgOwner) + 1),
 		"Objective":  enum[compute.Objective](int(compute.ObjectiveCheapest) + 1),
+		"Restart":    enum[compute.Restart](int(compute.RestartNever) + 1),
 		"Reason":     enum[compute.Reason](compute.Reasons),
 		"LedgerKind": enum[compute.LedgerKind](int(compute.LedgerFork) + 1),
 	}

@@ -17,6 +17,12 @@ const maxHealthPath = 512
 // maxBackoff bounds the times of a crash back-off.
 const maxBackoff = 24 * time.Hour
 
+// NewReplica is one replica to create.
+type NewReplica struct {
+	Number int                 `cbor:"1,keyasint"` // Its slot.
+	ID     compute.ExecutionID `cbor:"2,keyasint"`
+}
+
 // Services yields the parents of services that have not ended.
 func (v *executionTables) Services() iter.Seq[*compute.Execution] { return v.byPriority(&v.services) }
 

@@ -440,12 +440,6 @@ type (
 		Replicas []NewReplica        `cbor:"3,keyasint"`
 	}
 
-	// NewReplica is one replica to create.
-	NewReplica struct {
-		Number int                 `cbor:"1,keyasint"` // Its slot.
-		ID     compute.ExecutionID `cbor:"2,keyasint"`
-	}
-
 	// ScaleService changes how many replicas of a service are wanted.
 	ScaleService struct {
 		Op       Op                  `cbor:"1,keyasint"`

@@ -96,6 +96,7 @@ func (h *historian) step() {
 		h.endSome()
 	case n < 82:
 		h.giveUpSome()
+		h.serviceThing()
 	case n < 88:
 		h.nodeThing()
 	case n < 93:
@@ -147,6 +148,39 @@ func (h *historian) takeOne() fsm.Command {
 		return take
 	}
 	return h.take(h.executionID(), "gpu.t4")
+}
+
+// serviceThing starts, scales and reconciles services like a leader that is ahead or
+// behind, and reports readiness.
+func (h *historian) serviceThing() {
+	a := h.actor()
+	op := h.request()
+	op.Org = a.Org
+	if h.chance(2) {
+		h.send(fsm.Submit{Op: op, Actor: a, Execution: compute.Execution{
+			ID: h.executionID(), Kind: compute.KindService, Profile: pick(h, "cpu", "t4", "t4.250m", "?"),
+			Service: &compute.Service{
+				Replicas: h.rng.IntN(4), Restart: compute.Restart(h.rng.IntN(4)),
+				BackoffFirst: time.Minute, BackoffMost: 5 * time.Minute, BackoffReset: 30 * time.Minute,
+			},
+			Serving: &compute.Serving{Port: h.rng.IntN(9000), ReadinessTimeout: time.Minute},
+		}})
+	}
+	for parent := range h.view().Services() {
+		c := fsm.StartReplicas{Term: h.term, Service: parent.ID}
+		for n := range 4 {
+			c.Replicas = append(c.Replicas, fsm.NewReplica{Number: n, ID: h.executionID()})
+		}
+		h.send(c)
+		if h.chance(3) {
+			h.send(fsm.ScaleService{Op: op, Actor: a, Service: parent.ID, Replicas: h.rng.IntN(5)})
+		}
+	}
+	h.workOne(func(w compute.Work) {
+		h.send(fsm.SetReady{
+			Node: w.Attempt.Node, Execution: w.Execution.ID, Epoch: w.Attempt.Epoch, Ready: h.chance(2),
+		})
+	})
 }
 
 // giveUpSome stops runs of GPU selections like a faulty leader: any run, for
@@ -563,7 +597,7 @@ func checkSolvent(t *testing.T, v *fsm.View) {
 			}
 		}
 		for e := range v.History(o.ID, fsm.HistoryFilter{}) {
-			if e.Kind != compute.KindSelection && e.Billed != charges[e.ID] {
+			if !e.Kind.IsParent() && e.Billed != charges[e.ID] {
 				t.Errorf("execution %s is billed %d, the ledger says %d", e.ID, e.Billed, charges[e.ID])
 			}
 		}

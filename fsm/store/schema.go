@@ -35,6 +35,9 @@ type Schema struct {
 	required uint64    // The fields that are never omitted, a bit for each.
 }
 
+// maxRequired bounds the numbers of fields that are never omitted.
+const maxRequired = 64
+
 // SchemaOf returns the schema of V.
 func SchemaOf[V any]() *Schema { return newSchema(reflect.TypeFor[V](), false) }
 
@@ -101,14 +104,14 @@ func (s *Schema) record(t reflect.Type) {
 		if name == "-" {
 			continue
 		}
-		key, err := strconv.ParseUint(name, 10, 6)
-		if err != nil || !strings.Contains(options, "keyasint") {
+		key, err := strconv.ParseUint(name, 10, 7)
+		omits := strings.Contains(options, "omit")
+		if err != nil || !strings.Contains(options, "keyasint") || !omits && key >= maxRequired {
 			return // It stays itemOther.
 		}
 		for uint64(len(s.fields)) <= key {
 			s.fields = append(s.fields, nil)
 		}
-		omits := strings.Contains(options, "omit")
 		s.fields[key] = newSchema(f.Type, omits)
 		if !omits {
 			s.required |= 1 << key
@@ -216,7 +219,8 @@ type SchemaFields struct {
 	schema *Schema
 	rest   []byte
 	left   uint64
-	seen   uint64 // The fields so far, a bit for each.
+	seen   uint64 // The fields so far below maxRequired, a bit for each.
+	next   uint64 // The lowest number that may follow.
 	bad    bool
 }
 
@@ -234,7 +238,7 @@ func (f *SchemaFields) Next() (key uint64, item []byte, ok bool) {
 	}
 	key, size := fieldKey(f.rest)
 	f.bad = true
-	if size == 0 || size != headSize(key) || key >= uint64(len(f.schema.fields)) || f.seen>>key != 0 {
+	if size == 0 || size != headSize(key) || key >= uint64(len(f.schema.fields)) || key < f.next {
 		return 0, nil, false
 	}
 	of := f.schema.fields[key]
@@ -246,7 +250,10 @@ func (f *SchemaFields) Next() (key uint64, item []byte, ok bool) {
 		return 0, nil, false
 	}
 	item = f.rest[size : size+n]
-	f.rest, f.left, f.seen, f.bad = f.rest[size+n:], f.left-1, f.seen|1<<key, false
+	f.rest, f.left, f.next, f.bad = f.rest[size+n:], f.left-1, key+1, false
+	if key < maxRequired {
+		f.seen |= 1 << key
+	}
 	return key, item, true
 }
 
