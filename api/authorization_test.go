@@ -278,6 +278,8 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		m.mustDo("POST", "/execution/streaming/start", m.cydKey, `{"code":"1","user_callback_urls":["https://example.com/"]}`, &started)
 		m.complete(started.ExecutionID, 1, time.Second)
 		return one(started.ExecutionID.String())
+	case strings.HasPrefix(path, "/services/"):
+		return one(m.submit("service").String())
 	case strings.HasPrefix(path, "/execution/gpu_selection/"):
 		return one(m.submit("gpu_selection").String())
 	case strings.HasPrefix(path, "/api/v1/stream/"), path == "/execution/{id}" && rt.Method == "DELETE":
@@ -312,6 +314,8 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /orgs/{slug}/api-keys":               `{"name":"x"}`,
 		"POST /execution/streaming/start":          `{"code":"1"}`,
 		"POST /execution/gpu_selection/start":      `{"code":"1"}`,
+		"POST /execution/service/start":            `{"code":"1"}`,
+		"POST /services/{id}/scale":                `{"replicas":2}`,
 		"POST /bundles":                            `{"files":[]}`,
 		"POST /execution/{id}/callbacks/redeliver": `{}`,
 		"PUT /bundles/{id}/blobs/{sha256}":         "blob",

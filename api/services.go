@@ -22,27 +22,27 @@ func (g *services) routes() []edge.Route {
 	const all, one = root + "/services", root + "/services/{id}"
 	return []edge.Route{
 		{
-			Method: http.MethodPost, Path: serving + "/start", Tag: "Services", Need: edge.NeedCaller,
+			Method: http.MethodPost, Path: serving + "/start", Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "Start a service: a program that answers requests on a port, without a time limit. timeout is not used.",
 			Large:   true, Body: of[wire.ServiceStart](), Reply: of[wire.ServiceStarted](), Handle: g.startService,
 		},
 		{
-			Method: http.MethodGet, Path: all, Tag: "Services", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: all, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "The services that have not ended, the newest first.",
 			Reply:   of[[]wire.Service](), Handle: g.listServices,
 		},
 		{
-			Method: http.MethodGet, Path: one, Tag: "Services", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: one, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "A service with its replicas.",
 			Reply:   of[wire.Service](), Handle: g.getService,
 		},
 		{
-			Method: http.MethodDelete, Path: one, Tag: "Services", Need: edge.NeedCaller,
+			Method: http.MethodDelete, Path: one, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "End a service: its replicas get SIGTERM, and after the grace SIGKILL. Its record stays.",
 			Reply:   of[wire.Stopped](), Handle: g.deleteService,
 		},
 		{
-			Method: http.MethodPost, Path: one + "/scale", Tag: "Services", Need: edge.NeedCaller,
+			Method: http.MethodPost, Path: one + "/scale", Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "Change how many replicas of a service run.",
 			Body:    of[wire.ServiceScale](), Reply: of[wire.Service](), Handle: g.scaleService,
 		},
