@@ -245,8 +245,10 @@ func (s *service) endDone(parent *compute.Execution) bool {
 			return false
 		}
 		if e, ok := s.executions.Get(slot.Replica); ok && e.Status != compute.StatusCompleted {
-			how = ending{compute.StatusFailed, compute.ReasonReplicasEnded,
-				fmt.Sprintf("replica %d %s (%s) and is not restarted", slot.Number, e.Status, joinDetail(e.Reason.String(), e.Detail))}
+			how = ending{
+				compute.StatusFailed, compute.ReasonReplicasEnded,
+				fmt.Sprintf("replica %d %s (%s) and is not restarted", slot.Number, e.Status, joinDetail(e.Reason.String(), e.Detail)),
+			}
 		}
 	}
 	s.execution.end(parent, how)

@@ -140,7 +140,7 @@ func (s *money) warn(e *compute.Execution) {
 	}
 	paid := e.Price.Buys(e.Held, e.Timeout) - e.StopGrace
 	e.CreditsEnd = e.PlacedAt.Add(paid)
-	e.Detail = "the organization's credits end in about " + (e.CreditsEnd.Sub(s.meta.Now)).Round(time.Minute).String()
+	e.Detail = "the organization's credits end in about " + e.CreditsEnd.Sub(s.meta.Now).Round(time.Minute).String()
 }
 
 // grows reports whether the hold of e will have to be extended.
