@@ -43,6 +43,12 @@ func examplesByPath() map[string]string {
   berth run --gpu a100:2 --timeout 30m --tag nightly train.py
   berth run -d --preemptible --max-retries 3 train.py
   echo 'print(6 * 7)' | berth run -`,
+		"service run": `  berth service run --port 8000 server.py
+  berth service run --dir . --gpu h100 --health-path /health --replicas 2 -- python3 -m server`,
+		"service ls":    `  berth service ls --replicas`,
+		"service logs":  `  berth service logs 8f3a2b1c --replica 2`,
+		"service scale": `  berth service scale 8f3a2b1c 3`,
+		"service rm":    `  berth service rm 8f3a2b1c`,
 		"callbacks": `  berth callbacks 8f3a2b1c
   berth callbacks --redeliver 8f3a2b1c`,
 		"metrics": `  berth metrics 8f3a2b1c
