@@ -107,6 +107,7 @@ type Config struct {
 	DenyCIDRs     []netip.Prefix       // The cluster's own addresses. See Deny.
 	Contact       func() time.Duration // Boottime of the last contact with the leader; 0 before the first, nil for always.
 	StopGrace     time.Duration        // Between SIGTERM and SIGKILL; 0 for DefaultStopGrace.
+	ProbeEvery    time.Duration        // Between readiness probes; 0 for supervise.ProbeEvery.
 	HostCPUs      int                  // 0 for all of the machine.
 	HostMemoryMiB int64                // 0 for all of the machine.
 	Meter         Meter                // Measures GPUs; nil for none.

@@ -173,6 +173,8 @@ type node struct {
 	t    testing.TB
 	cfg  executor.Config
 	stop func() // Stops the executor of the last run.
+
+	executor *executor.Executor // Of the last run.
 }
 
 // newNode returns a node whose executor runs until the test ends.
@@ -204,6 +206,7 @@ func (n *node) run() (stop func()) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
+	n.executor = e
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -84,7 +85,7 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 	if serving := execution.Serving; serving != nil {
 		spec.Serving = &supervise.Serving{
 			Port: serving.Port, HealthPath: serving.HealthPath,
-			ReadinessTimeout: serving.ReadinessTimeout, ProbeEvery: supervise.ProbeEvery,
+			ReadinessTimeout: serving.ReadinessTimeout, ProbeEvery: cmp.Or(e.cfg.ProbeEvery, supervise.ProbeEvery),
 		}
 	}
 	spec.Sandbox.Binds, spec.Sandbox.Links = e.binds(work)
