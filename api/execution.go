@@ -124,7 +124,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 		ExecutionSummary: summaryOf(r.View, e),
 		Errors:           errorsOf(e), Warnings: []string{},
 		Attempts: attemptsOf(r.View, e), Outputs: []wire.Output{}, Command: []string{}, Args: []string{},
-		Timeout: int(e.Timeout / time.Second), Priority: e.Priority, Network: e.Network,
+		Timeout: secondsOfLimit(e.Timeout), Priority: e.Priority, Network: e.Network,
 		DisconnectGrace: int(e.DisconnectGrace / time.Second),
 		Usage: wire.Usage{
 			CPUSeconds: seconds(e.Usage.CPUTime), PeakMemoryMiB: e.Usage.PeakMemoryMiB,

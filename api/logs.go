@@ -54,7 +54,7 @@ func (g *logLines) ofExecution(r *edge.Request) (any, error) {
 	}
 	in := r.Query.(*wire.ExecutionLogsQuery)
 	from := []*compute.Execution{e}
-	if e.Kind == compute.KindSelection {
+	if e.Kind.IsParent() {
 		from = r.View.Children(e.ID)
 	}
 	return g.search(r, from, g.query(in.Limit, in.Hours, in.Level, in.Search))
@@ -91,7 +91,7 @@ func (g *logLines) query(limit, hours int, level, text string) LogQuery {
 func (g *logLines) recent(r *edge.Request, since compute.Instant) (out []*compute.Execution, more bool) {
 	org, user := r.Caller.Actor.Org, r.Caller.Actor.User
 	add := func(e *compute.Execution) bool {
-		if e.User == user && e.Epoch > 0 && e.Kind != compute.KindSelection {
+		if e.User == user && e.Epoch > 0 && !e.Kind.IsParent() {
 			out = append(out, e)
 		}
 		return len(out) < searchExecutions

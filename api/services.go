@@ -145,7 +145,21 @@ func (g *services) serviceOf(r *edge.Request, view *fsm.View, e *compute.Executi
 		ExecutionID: e.ID, Name: orNull(e.Name), Status: e.Status, StatusDetails: orNull(e.Reason.String()),
 		Detail: orNull(e.Detail), URL: g.serviceURL(r, e.ID), HardwareProfile: e.Profile,
 		Port: e.Serving.Port, HealthPath: e.Serving.HealthPath, Restart: e.Service.Restart.String(),
-		Replicas: e.Service.Replicas, CreatedAt: e.CreatedAt, Billed: e.Billed, Rows: []wire.ServiceReplica{},
+		Replicas: e.Service.Replicas, CreatedAt: e.CreatedAt, Billed: e.Billed, Rows: replicasOf(view, e),
+	}
+	for _, row := range out.Rows {
+		if row.Ready {
+			out.Ready++
+		}
+	}
+	return out
+}
+
+// replicasOf returns a row per replica of a service, none for other executions.
+func replicasOf(view *fsm.View, e *compute.Execution) []wire.ServiceReplica {
+	out := []wire.ServiceReplica{}
+	if e.Service == nil {
+		return out
 	}
 	for _, slot := range e.Service.Slots {
 		row := wire.ServiceReplica{
@@ -159,11 +173,16 @@ func (g *services) serviceOf(r *edge.Request, view *fsm.View, e *compute.Executi
 			row.Ready, row.ReadyAt = c.Ready, atOrNull(c.ReadyAt)
 			row.StartTime, row.CreditsEnd = atOrNull(c.StartedAt), atOrNull(c.CreditsEnd)
 			row.Node = summaryOf(view, c).Metadata.Node
-			if c.Ready {
-				out.Ready++
-			}
 		}
-		out.Rows = append(out.Rows, row)
+		out = append(out, row)
 	}
 	return out
+}
+
+// secondsOfLimit returns a time limit in seconds, 0 for none.
+func secondsOfLimit(limit time.Duration) int {
+	if limit >= compute.Unlimited {
+		return 0
+	}
+	return int(limit / time.Second)
 }

@@ -213,7 +213,7 @@ func (t *stream) dig(view *fsm.View) (known *fsm.View, err error) {
 // executions that never started have no output.
 func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch, complete chan<- struct{}) {
 	defer close(complete)
-	if e.Kind == compute.KindSelection {
+	if e.Kind.IsParent() {
 		return
 	}
 	began := func(e *compute.Execution) bool { return e.Epoch > 0 || e.Status.Terminal() }

@@ -365,6 +365,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		return fmt.Errorf("open api: %w", err)
 	}
 	worker.ServeRelay(n.cluster, n.api)
+	n.serveWorkers()
 	return nil
 }
 

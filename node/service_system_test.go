@@ -170,7 +170,7 @@ func TestServices(t *testing.T) {
 	})
 	url := c.Follower().URL() + path
 	t.Run("bodies", func(t *testing.T) { checkServiceBodies(t, url, account.Key) })
-	t.Run("credentials", func(t *testing.T) { checkServiceCredentials(t, c, url, account.Key) })
+	t.Run("credentials", func(t *testing.T) { checkServiceCredentials(t, url, account.Key, c.MustAccount("other").Key) })
 	t.Run("upgrade", func(t *testing.T) { checkUpgrade(t, url, account.Key) })
 	t.Run("spread", func(t *testing.T) { checkSpread(t, url, account.Key) })
 	t.Run("restart", func(t *testing.T) { checkRestart(t, api, url, account.Key, started.ExecutionID) })
@@ -228,7 +228,7 @@ func checkServiceBodies(t *testing.T, url, key string) {
 }
 
 // checkServiceCredentials exchanges a token for a cookie, and is refused without one.
-func checkServiceCredentials(t *testing.T, c *nodetest.Cluster, address, key string) {
+func checkServiceCredentials(t *testing.T, address, key, stranger string) {
 	b := browser(t)
 	if answer, _ := mustAsk(t, b, http.MethodGet, address+"/", "", nil); answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without a credential it answers %d", answer.StatusCode)
@@ -250,9 +250,8 @@ func checkServiceCredentials(t *testing.T, c *nodetest.Cluster, address, key str
 		"0190a000-0000-7000-8000-000000000001/", "", nil); answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("of another service the cookie opens %d", answer.StatusCode)
 	}
-	other := c.MustAccount("other")
 	nodetest.Eventually(t, endWait, "the other key to be known", func() bool {
-		answer, _ = mustAsk(t, http.DefaultClient, http.MethodGet, address+"/", other.Key, nil)
+		answer, _ = mustAsk(t, http.DefaultClient, http.MethodGet, address+"/", stranger, nil)
 		return answer.StatusCode != http.StatusUnauthorized
 	})
 	if answer.StatusCode != http.StatusNotFound {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -19,6 +21,16 @@ import (
 // methodDialPort is the stream by which a node connects to a port that an attempt on
 // another one serves.
 const methodDialPort = "services.dial"
+
+// methodServeServices is the stream by which a worker has a server answer requests to
+// services. It carries HTTP.
+const methodServeServices = "services.relay"
+
+// Idle streams that a worker keeps to servers.
+const (
+	idleRelays = 32
+	idleRelay  = 30 * time.Second
+)
 
 // portRequestBytes is the size of a request of methodDialPort: execution and epoch.
 const portRequestBytes = 24
@@ -82,9 +94,24 @@ func (n *Node) dialReplica(ctx context.Context, to router.Replica) (net.Conn, er
 		return n.dialOwn(to.Execution, to.Epoch)
 	}
 	req := binary.BigEndian.AppendUint64(append([]byte(nil), to.Execution.UUID[:]...), to.Epoch)
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The stream ends with it.
+	return dialStream(ctx, func(life context.Context) (io.ReadWriteCloser, error) {
+		_, stream, err := n.cluster.Open(life, to.Node, methodDialPort, req)
+		return stream, err
+	})
+}
+
+// dialServer connects a worker to the services of some server.
+func (n *Node) dialServer(ctx context.Context, _, _ string) (net.Conn, error) {
+	return dialStream(ctx, func(life context.Context) (io.ReadWriteCloser, error) {
+		return n.cluster.OpenSome(life, methodServeServices, nil, func(io.Reader) error { return nil })
+	})
+}
+
+// dialStream opens a stream that outlives ctx once it is open.
+func dialStream(ctx context.Context, open func(life context.Context) (io.ReadWriteCloser, error)) (net.Conn, error) {
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	_, stream, err := n.cluster.Open(life, to.Node, methodDialPort, req)
+	stream, err := open(life)
 	if !stop() || err != nil {
 		cancel()
 		if err == nil {
@@ -93,24 +120,67 @@ func (n *Node) dialReplica(ctx context.Context, to router.Replica) (net.Conn, er
 		}
 		return nil, err
 	}
-	conn, ok := stream.(net.Conn)
-	if !ok {
-		cancel()
-		return nil, fmt.Errorf("dial replica: %T is no connection", stream)
-	}
-	return &peerConn{conn, cancel}, nil
+	return &streamConn{stream, cancel}, nil
 }
 
 // newID returns an identifier that begins with the time.
 func newID() compute.UUID { return compute.UUID(uuid.Must(uuid.NewV7())) }
 
-// peerConn ends the life of its stream when it is closed.
-type peerConn struct {
-	net.Conn
-	cancel context.CancelFunc
+// streamConn is a stream between nodes as a connection. Nobody sets its deadlines.
+type streamConn struct {
+	io.ReadWriteCloser
+	cancel context.CancelFunc // Ends the life of the stream.
 }
 
-func (c *peerConn) Close() error {
+// Close ends the stream.
+func (c *streamConn) Close() error {
 	defer c.cancel()
-	return c.Conn.Close()
+	return c.ReadWriteCloser.Close()
+}
+
+// streamAddr is the address of what is reached by its identity.
+type streamAddr struct{}
+
+// Network returns a name for what carries the stream.
+func (streamAddr) Network() string { return "cluster" }
+
+// String returns no address.
+func (streamAddr) String() string { return "stream" }
+
+// LocalAddr returns no address.
+func (c *streamConn) LocalAddr() net.Addr { return streamAddr{} }
+
+// RemoteAddr returns no address.
+func (c *streamConn) RemoteAddr() net.Addr { return streamAddr{} }
+
+// SetDeadline does nothing.
+func (c *streamConn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline does nothing.
+func (c *streamConn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline does nothing.
+func (c *streamConn) SetWriteDeadline(time.Time) error { return nil }
+
+// serveWorkers answers requests to services that workers hand on.
+func (n *Node) serveWorkers() {
+	n.cluster.HandleStream(methodServeServices, cluster.Workers,
+		func(_ context.Context, _ rpc.Peer, _ []byte, stream *rpc.Stream) error {
+			if err := stream.Accept(nil); err != nil {
+				return err
+			}
+			return n.api.ServeServices(stream)
+		})
+}
+
+// serviceRelay returns what has servers answer requests to services, on a worker.
+func (n *Node) serviceRelay() http.RoundTripper {
+	transport := &http.Transport{
+		DialContext: n.dialServer, DisableCompression: true, MaxIdleConnsPerHost: idleRelays, IdleConnTimeout: idleRelay,
+	}
+	n.onClose(func() error {
+		transport.CloseIdleConnections()
+		return nil
+	})
+	return transport
 }

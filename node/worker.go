@@ -94,6 +94,7 @@ func (n workerNode) openAPI(context.Context) error {
 	cfg := api.Config{
 		Config: edge.Config{
 			Relay:        worker.NewRelay(n.cluster, n.own),
+			ServiceRelay: n.serviceRelay(),
 			PublicURL:    n.cfg.API.PublicURL,
 			TLS:          tlsConfig,
 			MetricsToken: scrapeToken,

@@ -155,6 +155,10 @@ func TestWorkersRights(t *testing.T) {
 	if err := call(h200, "attempts.finish", finish); compute.CodeOf(err) != compute.CodeConflict {
 		t.Errorf("a word on another node's attempt: %v", err)
 	}
+	ready := codec.Marshal(compute.Readiness{Execution: record.ID, Epoch: record.Epoch, Ready: true})
+	if err := call(h200, "attempts.ready", ready); compute.CodeOf(err) != compute.CodeConflict {
+		t.Errorf("another node's attempt is ready: %v", err)
+	}
 	if err := call(b200, "attempts.finish", stale); compute.CodeOf(err) != compute.CodeConflict {
 		t.Errorf("a word on an attempt that never was: %v", err)
 	}
@@ -173,7 +177,8 @@ func TestWorkersRights(t *testing.T) {
 			t.Errorf("a worker that calls %s gets %v", method, err)
 		}
 		if may&cluster.Workers != 0 && !strings.Contains("cluster.status cluster.heartbeat cluster.renew cluster.servers "+
-			"attempts.poll attempts.start attempts.finish attempts.bundle attempts.get attempts.put nodes.announce api.relay", method) {
+			"attempts.poll attempts.start attempts.finish attempts.bundle attempts.get attempts.put nodes.announce api.relay "+
+			"attempts.ready services.relay", method) {
 			t.Errorf("a worker may call %s, which is not in the table", method)
 		}
 	}
@@ -360,4 +365,34 @@ func mustLeader(t *testing.T, root *client.Client, c *nodetest.Processes) *nodet
 	t.Helper()
 	leader, _ := split(t, c, root)
 	return leader
+}
+
+// TestServiceOnWorker reaches a replica on a worker through another worker, which
+// asks a server, and through a server.
+func TestServiceOnWorker(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	c, _, h200 := withWorkers(t)
+	account, other := c.MustAccount("acme"), c.MustAccount("other")
+	api := nodetest.MustClient(t, account.Key, h200.URL())
+	started, err := api.SubmitService(t.Context(), client.StartService{
+		Start: client.Start{Code: serviceCode, ExecutionType: "b200"}, HealthPath: "/health",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustService(t, api, started.ExecutionID, "a ready replica", func(s wire.Service) bool { return s.Ready == 1 })
+	path := "/services/" + started.ExecutionID.String()
+	for _, n := range []*nodetest.Node{h200, c.Follower()} {
+		nodetest.Eventually(t, endWait, "the replica to be known", func() bool {
+			answer, _ := mustAsk(t, http.DefaultClient, http.MethodGet, n.URL()+path+"/", account.Key, nil)
+			return answer.StatusCode == http.StatusOK
+		})
+		checkServiceBodies(t, n.URL()+path, account.Key)
+		checkUpgrade(t, n.URL()+path, account.Key)
+		checkServiceCredentials(t, n.URL()+path, account.Key, other.Key)
+	}
+	if _, err := api.DeleteService(t.Context(), started.ExecutionID); err != nil {
+		t.Fatal(err)
+	}
+	mustFinish(t, api, started.ExecutionID)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,6 +57,10 @@ type Config struct {
 	Reader   Reader
 	Archives Archives
 	Services Services // Nil on a node without a replica.
+
+	// ServiceRelay has a server answer requests to services, on a node without a
+	// replica.
+	ServiceRelay http.RoundTripper
 
 	// ServicesURL is the base of the URLs of services, if they have an origin of
 	// their own. Empty for that of the API.

@@ -37,7 +37,7 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 	}
 	return func(ctx *fasthttp.RequestCtx) {
 		if isService(ctx.URI().PathOriginal()) {
-			s.serveServiceSafely(life, ctx)
+			s.serveServiceSafely(life, ctx, false)
 		} else {
 			trimSlash(ctx)
 			r.Handler(ctx)

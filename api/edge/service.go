@@ -53,15 +53,19 @@ type serviceCall struct {
 	service *compute.Execution
 	cookie  string // To be set; "" for none.
 	moved   bool   // The token was in the URL.
+	bare    bool   // This node only hands on what a server answers, as it is.
 }
 
 // isService reports whether a path is below ServiceRoot.
 func isService(path []byte) bool { return bytes.HasPrefix(path, []byte(ServiceRoot)) }
 
-// serveService has a service answer a request.
-func (s *Server) serveService(life lifetime, ctx *fasthttp.RequestCtx) {
+// serveService has a service answer a request. A worker may have handed it on.
+func (s *Server) serveService(life lifetime, ctx *fasthttp.RequestCtx, byWorker bool) {
 	r, err := s.newRequest(ctx, nil)
 	r.life = life
+	if byWorker {
+		s.believe(ctx, r)
+	}
 	r.route = &Route{Method: string(ctx.Method()), Path: ServiceRoot + "{id}/"}
 	if err != nil {
 		ctx.SetConnectionClose()
@@ -78,14 +82,15 @@ func (s *Server) serveService(life lifetime, ctx *fasthttp.RequestCtx) {
 	switch {
 	case err != nil:
 		err = NotFound()
+	case s.cfg.ServiceRelay != nil:
+		c.bare = true
+		err = c.relayService()
 	case s.cfg.Services == nil:
-		err = compute.Errorf(compute.CodeUnavailable, "Nodes of role worker do not pass services on: ask a server.").
-			Named("services_not_here")
+		err = NotFound()
 	default:
-		err = c.admit()
-	}
-	if err == nil {
-		err = c.serve()
+		if err = c.admit(); err == nil {
+			err = c.serve()
+		}
 	}
 	if err != nil {
 		ctx.Response.Reset()
@@ -244,12 +249,16 @@ func (c *serviceCall) serve() error {
 		return compute.Errorf(compute.CodeUnavailable, "This node passes on too many requests.").
 			Named("too_many_requests").Retry(time.Second)
 	}
-	return c.pass(upgrade, func() { c.served.give(owner, 1) })
+	return c.pass(upgrade, func() { c.served.give(owner, 1) }, func(ctx context.Context, body *requestBody) (*http.Response, error) {
+		return c.cfg.Services.RoundTrip(c.r.View, c.service, c.request(ctx, body, c.requestHeader(upgrade)))
+	})
 }
 
-// pass has a replica answer. It calls release when the answer, or the upgraded
+// pass has a replica answer by ask. It calls release when the answer, or the upgraded
 // connection, has ended.
-func (c *serviceCall) pass(upgrade string, release func()) error {
+func (c *serviceCall) pass(
+	upgrade string, release func(), ask func(context.Context, *requestBody) (*http.Response, error),
+) error {
 	ctx, cancel := context.WithCancel(c.r.life.hard)
 	body := &requestBody{from: c.ctx.RequestBodyStream(), conn: c.ctx.Conn(), pause: c.cfg.Limits.ReadTimeout}
 	end := sync.OnceFunc(func() {
@@ -262,7 +271,7 @@ func (c *serviceCall) pass(upgrade string, release func()) error {
 		c.r.conn = c.ctx.Conn()
 		stop = c.r.Watch(cancel)
 	}
-	answer, err := c.cfg.Services.RoundTrip(c.r.View, c.service, c.request(ctx, body, upgrade))
+	answer, err := ask(ctx, body)
 	if err != nil {
 		stop()
 		end()
@@ -396,11 +405,11 @@ func (b *answerBody) Close() error {
 }
 
 // serveServiceSafely is serveService that answers after a panic.
-func (s *Server) serveServiceSafely(life lifetime, ctx *fasthttp.RequestCtx) {
+func (s *Server) serveServiceSafely(life lifetime, ctx *fasthttp.RequestCtx, byWorker bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.refuse(ctx, s.panicked(ctx, cause))
 		}
 	}()
-	s.serveService(life, ctx)
+	s.serveService(life, ctx, byWorker)
 }

@@ -54,14 +54,14 @@ func hasToken(list, token string) bool {
 
 // request returns the request for the replica: without the prefix of the path, and
 // without what is between the client and Berth.
-func (c *serviceCall) request(ctx context.Context, body *requestBody, upgrade string) *http.Request {
+func (c *serviceCall) request(ctx context.Context, body *requestBody, header http.Header) *http.Request {
 	path := c.path
 	if path == "" {
 		path = "/"
 	}
 	host := string(c.ctx.Host())
 	req := (&http.Request{
-		Method: string(c.ctx.Method()), Host: host, Header: c.requestHeader(upgrade),
+		Method: string(c.ctx.Method()), Host: host, Header: header,
 		URL:   &url.URL{Scheme: "http", Opaque: path, RawQuery: c.query},
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
@@ -77,7 +77,7 @@ func (c *serviceCall) request(ctx context.Context, body *requestBody, upgrade st
 	}
 	for name, value := range map[string]string{
 		"X-Forwarded-For": c.r.IP, "X-Forwarded-Host": host, "X-Forwarded-Proto": proto,
-		"X-Forwarded-Prefix": ServiceRoot + c.id.String(), "X-Request-Id": c.r.id,
+		"X-Request-Id": c.r.id,
 	} {
 		req.Header.Set(name, value)
 	}
@@ -105,6 +105,13 @@ func (c *serviceCall) requestHeader(upgrade string) http.Header {
 		}
 		out.Add(key, text)
 	}
+	out.Set("X-Forwarded-Prefix", ServiceRoot+c.id.String())
+	return withUpgrade(out, upgrade)
+}
+
+// withUpgrade completes the headers of a request: with the protocol to switch to, ""
+// for none.
+func withUpgrade(out http.Header, upgrade string) http.Header {
 	if out.Get("User-Agent") == "" {
 		out["User-Agent"] = []string{""} // Else the transport names itself.
 	}
@@ -154,12 +161,13 @@ func (c *serviceCall) writeAnswer(answer *http.Response) {
 			continue
 		}
 		for _, value := range values {
-			switch name {
-			case "Set-Cookie":
+			switch {
+			case c.bare:
+			case name == "Set-Cookie":
 				if value = c.ownPath(value); value == "" {
 					continue
 				}
-			case "Location", "Content-Location":
+			case name == "Location", name == "Content-Location":
 				value = c.below(value)
 			}
 			h.Add(name, value)
@@ -167,8 +175,10 @@ func (c *serviceCall) writeAnswer(answer *http.Response) {
 	}
 	h.Set("X-Request-Id", c.r.id)
 	c.ctx.SetStatusCode(answer.StatusCode)
-	c.protect()
-	c.setCookie()
+	if !c.bare {
+		c.protect()
+		c.setCookie()
+	}
 }
 
 // protect adds the headers that protect the API's origin from what a service sends.

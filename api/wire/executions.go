@@ -105,7 +105,7 @@ type Execution struct {
 	BundleID        *compute.BundleID `json:"bundle_id" doc:"The uploaded bundle whose files it got; it may have expired since."`
 	Outputs         []Output          `json:"outputs" doc:"Files that it left in the directory outputs of its work directory, the first 1000 by name; kept for 30 days."`
 
-	Timeout         int              `json:"timeout" doc:"Seconds."`
+	Timeout         int              `json:"timeout" doc:"Seconds; 0 for none."`
 	Priority        int              `json:"priority"`
 	Network         compute.Network  `json:"network"`
 	DisconnectGrace int              `json:"disconnect_grace" doc:"Seconds."`

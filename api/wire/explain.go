@@ -25,11 +25,12 @@ type Explanation struct {
 	Refused     Counts `json:"refused" doc:"The other nodes, by typed reason."`
 	Concurrency *Share `json:"concurrency" doc:"Live attempts of the organization against its limit; null without a limit."`
 
-	Ahead           *Ahead     `json:"ahead" doc:"Executions ahead of it; null when it waits for no placement."`
-	Estimate        *Estimate  `json:"estimate" doc:"When it may start; null while nothing can be said."`
-	Brake           *BrakeHold `json:"brake" doc:"Why its attempt is not given up although its node is down; null while that is not so."`
-	Placement       *Placement `json:"placement" doc:"Why its newest attempt is where it is; null before the first."`
-	Defragmentation *Quote     `json:"defragmentation" doc:"The cheapest moves that would let it start now; null when not asked for, or there are none."`
+	Ahead           *Ahead           `json:"ahead" doc:"Executions ahead of it; null when it waits for no placement."`
+	Estimate        *Estimate        `json:"estimate" doc:"When it may start; null while nothing can be said."`
+	Brake           *BrakeHold       `json:"brake" doc:"Why its attempt is not given up although its node is down; null while that is not so."`
+	Placement       *Placement       `json:"placement" doc:"Why its newest attempt is where it is; null before the first."`
+	Replicas        []ServiceReplica `json:"replicas" doc:"Of a service: a row per replica, with when one that has ended starts again."`
+	Defragmentation *Quote           `json:"defragmentation" doc:"The cheapest moves that would let it start now; null when not asked for, or there are none."`
 }
 
 // BrakeHold is that too many nodes have vanished at once for an attempt on one

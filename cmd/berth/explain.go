@@ -74,6 +74,9 @@ func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
 		}
 		t.AppendRow(cli.Row("start", startOf(x.Estimate)))
 	}
+	for i := range x.Replicas {
+		t.AppendRow(cli.Row("replica", replicaState(&x.Replicas[i])))
+	}
 	if p := x.Placement; p != nil {
 		next := "no other node fitted"
 		if p.RunnerUp != nil {

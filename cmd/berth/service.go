@@ -154,8 +154,14 @@ func serviceState(s *wire.Service) string {
 	if len(s.Rows) == 0 {
 		return "its replicas are being created"
 	}
-	row := &s.Rows[0]
+	return replicaState(&s.Rows[0])
+}
+
+// replicaState returns what a replica does, for people.
+func replicaState(row *wire.ServiceReplica) string {
 	switch {
+	case row.Ready:
+		return fmt.Sprintf("replica %d is ready on %s", row.Number, cli.OrNone(row.Node))
 	case row.NextStart != nil:
 		return fmt.Sprintf("replica %d ended as %s (%s) and starts again at %s", row.Number, row.Status,
 			cli.OrNone(row.StatusDetails), row.NextStart.Time().Local().Format(time.TimeOnly))
