@@ -170,13 +170,23 @@ func replicasOf(view *fsm.View, e *compute.Execution) []wire.ServiceReplica {
 		}
 		if c, ok := view.AnyExecution(slot.Replica); ok {
 			row.Status, row.StatusDetails, row.Detail = c.Status, orNull(c.Reason.String()), orNull(c.Detail)
-			row.Ready, row.ReadyAt = c.Ready, atOrNull(c.ReadyAt)
+			row.Ready, row.ReadyAt = isServing(view, c), atOrNull(c.ReadyAt)
 			row.StartTime, row.CreditsEnd = atOrNull(c.StartedAt), atOrNull(c.CreditsEnd)
 			row.Node = summaryOf(view, c).Metadata.Node
 		}
 		out = append(out, row)
 	}
 	return out
+}
+
+// isServing reports whether a replica is ready on a node that is heard.
+func isServing(view *fsm.View, e *compute.Execution) bool {
+	attempts := view.Attempts(e.ID)
+	if !e.Ready || len(attempts) == 0 {
+		return false
+	}
+	n, ok := view.Node(attempts[len(attempts)-1].Node)
+	return ok && n.State == compute.NodeUp
 }
 
 // secondsOfLimit returns a time limit in seconds, 0 for none.

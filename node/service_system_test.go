@@ -40,7 +40,8 @@ class H(http.server.BaseHTTPRequestHandler):
         if path == "/health": return self.answer("ok")
         if path == "/exit": os._exit(3)
         if path == "/cookie":
-            return self.answer("set", Set_Cookie="a=1; Path=/; Domain=example.org", Location="/next")
+            return self.answer("set", Set_Cookie="a=1; Path=/; Domain=example.org", Location="/next",
+                Clear_Site_Data="*", X_Own="1")
         if path == "/slow":
             self.send_response(200); self.send_header("Transfer-Encoding", "chunked"); self.end_headers()
             for part in ["one ", "two"]:
@@ -222,6 +223,9 @@ func checkServiceBodies(t *testing.T, url, key string) {
 	if got := answer.Header.Get("Location"); got != prefix+"/next" {
 		t.Errorf("the location is %q", got)
 	}
+	if own, site := answer.Header.Get("X-Own"), answer.Header.Get("Clear-Site-Data"); own != "1" || site != "" {
+		t.Errorf("its own header is %q, that of the origin %q", own, site)
+	}
 	if got := answer.Header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "sandbox ") || strings.Contains(got, "same-origin") {
 		t.Errorf("the policy is %q", got)
 	}
@@ -319,6 +323,9 @@ func checkRestart(t *testing.T, api *client.Client, address, key string, id comp
 	})
 	if s.Rows[0].Crashes+s.Rows[1].Crashes != 1 {
 		t.Errorf("after the restart it is %+v", s)
+	}
+	if x, err := api.Explain(t.Context(), id, false); err != nil || len(x.Replicas) != 2 || x.Replicas[0].Node == nil {
+		t.Errorf("it is explained by %+v, %v", x.Replicas, err)
 	}
 }
 

@@ -33,6 +33,15 @@ func ours() []string {
 	}
 }
 
+// ofOrigin returns the headers of answers by which a service would act on the whole
+// origin: on the API, and on other services.
+func ofOrigin() []string {
+	return []string{
+		"Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "Service-Worker-Allowed", "Nel", "Report-To",
+		"Reporting-Endpoints", "Origin-Agent-Cluster", "Accept-Ch", "Critical-Ch",
+	}
+}
+
 // upgrade returns the protocol that the client asks to switch to, "" for none.
 func (c *serviceCall) upgrade() string {
 	h := &c.ctx.Request.Header
@@ -153,6 +162,9 @@ func (c *serviceCall) writeAnswer(answer *http.Response) {
 	h := &c.ctx.Response.Header
 	h.SetNoDefaultContentType(true)
 	drop := append(hopByHop(), "Content-Length", "Date")
+	if !c.bare {
+		drop = append(drop, ofOrigin()...)
+	}
 	for part := range strings.SplitSeq(answer.Header.Get("Connection"), ",") {
 		drop = append(drop, textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(part)))
 	}
@@ -192,7 +204,6 @@ func (c *serviceCall) protect() {
 	if len(h.Peek("Referrer-Policy")) == 0 {
 		h.Set("Referrer-Policy", "same-origin")
 	}
-	h.Del("Service-Worker-Allowed") // No worker of a service may intercept requests beside its prefix.
 }
 
 // hostOf returns the host and port of a URL.
