@@ -351,19 +351,30 @@ func (v checker) checkService(parent *compute.Execution) error {
 	}
 	live := 0
 	for i, slot := range svc.Slots {
-		if slot.Number != i+1 || slot.Live && slot.Done || slot.Live && slot.Replica.IsZero() {
-			return fmt.Errorf("slot %d has the number %d, or is both live and done", i+1, slot.Number)
+		if slot.Number != i+1 {
+			return fmt.Errorf("slot %d has the number %d", i+1, slot.Number)
 		}
-		e, ok := v.executions.Get(slot.Replica)
+		if err := v.checkSlot(slot); err != nil {
+			return fmt.Errorf("slot %d: %w", slot.Number, err)
+		}
 		if slot.Live {
 			live++
-		}
-		if ok && slot.Live == e.Status.Terminal() || !ok && slot.Live {
-			return fmt.Errorf("slot %d and its replica do not agree", slot.Number)
 		}
 	}
 	if live != svc.Live || live > 0 && parent.Status.Terminal() || live > 0 && parent.Status == compute.StatusPending {
 		return fmt.Errorf("%d live replicas, counted %d", live, svc.Live)
+	}
+	return nil
+}
+
+// checkSlot checks that a slot and its newest replica agree.
+func (v checker) checkSlot(slot compute.Slot) error {
+	e, known := v.executions.Get(slot.Replica)
+	switch {
+	case slot.Live && (slot.Done || !known || e.Status.Terminal()):
+		return errors.New("live, and its replica is not")
+	case !slot.Live && known && !e.Status.Terminal():
+		return errors.New("not live, but its replica is")
 	}
 	return nil
 }

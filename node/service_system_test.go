@@ -91,8 +91,16 @@ func browser(t *testing.T) *http.Client {
 	}
 }
 
-// mustAsk returns the answer to a request with a bearer token, "" for none.
-func mustAsk(t *testing.T, c *http.Client, method, address, bearer string, body io.Reader) (*http.Response, string) {
+// reply is an answer without its body.
+type reply struct {
+	StatusCode    int
+	ContentLength int64
+	Header        http.Header
+}
+
+// mustAsk returns the answer to a request with a bearer token, "" for none, and its
+// body.
+func mustAsk(t *testing.T, c *http.Client, method, address, bearer string, body io.Reader) (reply, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, address, body)
 	if err != nil {
@@ -110,7 +118,7 @@ func mustAsk(t *testing.T, c *http.Client, method, address, bearer string, body 
 	if err != nil {
 		t.Fatalf("read %s: %v", address, err)
 	}
-	return answer, string(data)
+	return reply{answer.StatusCode, answer.ContentLength, answer.Header}, string(data)
 }
 
 // serviceCluster is a cluster with quick back-offs and an account.
@@ -278,8 +286,12 @@ func checkUpgrade(t *testing.T, address, key string) {
 		u.Path, u.Host, key)
 	r := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(r, nil)
-	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get("Upgrade") != "echo" {
-		t.Fatalf("%+v, %v", answer, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get("Upgrade") != "echo" {
+		t.Fatalf("got %+v", answer)
 	}
 	for _, word := range []string{"a", "b"} {
 		fmt.Fprintln(conn, word)

@@ -178,7 +178,7 @@ func DialPort(dir string) (*os.File, error) {
 	}
 	text, rights := make([]byte, 512), make([]byte, syscall.CmsgSpace(4))
 	n, m, _, _, err := syscall.Recvmsg(fd, text, rights, syscall.MSG_CMSG_CLOEXEC)
-	for err == syscall.EINTR {
+	for errors.Is(err, syscall.EINTR) {
 		n, m, _, _, err = syscall.Recvmsg(fd, text, rights, syscall.MSG_CMSG_CLOEXEC)
 	}
 	if err != nil || n == 0 {
