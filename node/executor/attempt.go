@@ -40,6 +40,7 @@ type attempt struct {
 	watched   bool            // The meter measures it.
 	ready     bool            // Its code is ready, as the supervisor says,
 	reporting bool            // which is being reported.
+	warned    bool            // The end of its credits was noted in its output.
 	reached   time.Duration   // Boottime of the contact that last renewed the lease.
 	lease     boottime.Lease  // The code may start within it. After the start the supervisor enforces it.
 }
@@ -68,6 +69,21 @@ func (a *attempt) preempt(notice time.Duration) {
 	a.mu.Unlock()
 	if changed && conn != nil {
 		_ = conn.Preempt(notice) // As above.
+	}
+}
+
+// warn notes in the output, once, that the credits of the attempt are about to end.
+func (a *attempt) warn(x *compute.Execution) {
+	a.mu.Lock()
+	conn, due := a.conn, !x.CreditsEnd.IsZero() && !a.warned
+	if conn != nil {
+		a.warned = !x.CreditsEnd.IsZero()
+	}
+	a.mu.Unlock()
+	if conn != nil && due {
+		// As above.
+		_ = conn.Note(fmt.Sprintf("credits end at %s: without more of them it is stopped then",
+			x.CreditsEnd.Time().UTC().Format(time.RFC3339)))
 	}
 }
 

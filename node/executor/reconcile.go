@@ -63,6 +63,7 @@ func (e *Executor) match(ctx context.Context, assigned Assigned) {
 			if !w.Attempt.PreemptAt.IsZero() {
 				a.preempt(w.Attempt.Notice)
 			}
+			a.warn(w.Execution)
 			e.watch(a, &w, 0)
 			continue
 		}

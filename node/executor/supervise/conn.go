@@ -16,6 +16,7 @@ const (
 	writeTimeout = 2 * time.Second // A node that does not read for this long is skipped.
 	backlog      = 4               // Connections that wait for accept. A machine has one node process.
 	maxConns     = 8               // Connections served concurrently.
+	maxNote      = 300             // Bytes of a note.
 )
 
 // Conn is the node's end of a connection to a supervisor. One goroutine may read
@@ -99,6 +100,11 @@ func (c *Conn) Preempt(notice time.Duration) error {
 	return writeLine(c.file, fmt.Sprintf("yield %d", notice.Milliseconds()))
 }
 
+// Note makes the supervisor write a line to the output.
+func (c *Conn) Note(text string) error {
+	return writeLine(c.file, "note "+compute.Clip(strings.ReplaceAll(text, "\n", " "), maxNote))
+}
+
 // Next waits for the supervisor's next event. An error means that the supervisor
 // has exited.
 func (c *Conn) Next() (Event, error) {
@@ -135,6 +141,7 @@ type command struct {
 	contact time.Duration // Boottime of the last contact, with StopNone.
 	preempt bool          // Preempt the code,
 	notice  time.Duration // with this notice.
+	note    string        // A line for the output, in place of all others.
 }
 
 // listen makes the socket to which a later node process connects. The current
@@ -223,6 +230,8 @@ func readCommands(file *os.File, commands chan<- command, done func(bytes int)) 
 			if ms, err := strconv.ParseInt(rest, 10, 64); err == nil && ms >= 0 {
 				commands <- command{preempt: true, notice: time.Duration(ms) * time.Millisecond}
 			}
+		case word == "note" && rest != "":
+			commands <- command{note: rest}
 		case word == "contact":
 			if ns, err := strconv.ParseInt(rest, 10, 64); err == nil && ns >= 0 {
 				commands <- command{contact: time.Duration(ns)}

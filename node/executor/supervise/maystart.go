@@ -46,6 +46,8 @@ func (s *supervisor) mayStart() error {
 // handleEarly handles a command that arrives before the code starts.
 func (s *supervisor) handleEarly(c command) error {
 	switch {
+	case c.note != "":
+		s.note(c.note)
 	case c.preempt:
 		s.setCause(causePreempted)
 	case c.stop == compute.StopHard:

@@ -385,6 +385,10 @@ func (s *supervisor) loop(ends <-chan ending) ending {
 }
 
 func (s *supervisor) handle(c command) {
+	if c.note != "" {
+		s.note(c.note)
+		return
+	}
 	if c.preempt {
 		s.preempt(c.notice)
 		return
