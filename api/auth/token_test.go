@@ -86,3 +86,24 @@ func TestStreamToken(t *testing.T) {
 		}
 	}
 }
+
+// TestSealed opens sealed data with the key and the purpose that it was made with only.
+func TestSealed(t *testing.T) {
+	key := []byte("key")
+	text := auth.Sealed(key, "a", []byte("data"))
+	if got, ok := auth.Unsealed(key, "a", text); !ok || string(got) != "data" {
+		t.Errorf("it has %q, %v", got, ok)
+	}
+	for name, test := range map[string]struct{ key, purpose, text string }{
+		"another key":     {"yek", "a", text},
+		"another purpose": {"key", "b", text},
+		"changed":         {"key", "a", text[:len(text)-2] + "AA"},
+		"cut":             {"key", "a", text[:8]},
+		"none":            {"key", "a", ""},
+		"a stream token":  {"key", "a", auth.StreamToken(key, compute.ExecutionID{})},
+	} {
+		if got, ok := auth.Unsealed([]byte(test.key), test.purpose, test.text); ok {
+			t.Errorf("%s: it has %q", name, got)
+		}
+	}
+}
