@@ -168,7 +168,9 @@ func fill(svc *compute.Service, r NewReplica) {
 }
 
 // replicaOf returns a new replica of a service.
-func replicaOf(parent *compute.Execution, id compute.ExecutionID, index uint64, now compute.Instant) *compute.Execution {
+func replicaOf(
+	parent *compute.Execution, id compute.ExecutionID, index uint64, now compute.Instant,
+) *compute.Execution {
 	return &compute.Execution{
 		ID: id, Org: parent.Org, User: parent.User, Key: parent.Key, Parent: parent.ID,
 		Kind: compute.KindReplica, Status: compute.StatusQueued, Reason: compute.ReasonScheduling,
@@ -247,7 +249,8 @@ func (s *service) endDone(parent *compute.Execution) bool {
 		if e, ok := s.executions.Get(slot.Replica); ok && e.Status != compute.StatusCompleted {
 			how = ending{
 				compute.StatusFailed, compute.ReasonReplicasEnded,
-				fmt.Sprintf("replica %d %s (%s) and is not restarted", slot.Number, e.Status, joinDetail(e.Reason.String(), e.Detail)),
+				fmt.Sprintf("replica %d %s (%s) and is not restarted",
+					slot.Number, e.Status, joinDetail(e.Reason.String(), e.Detail)),
 			}
 		}
 	}
@@ -305,7 +308,8 @@ func (s *service) scaleService(c ScaleService) Result {
 	}
 	s.execution.putExecution(&parent)
 	for _, slot := range slices.Clone(svc.Slots) {
-		if e, ok := s.executions.Get(slot.Replica); ok && slot.Number > c.Replicas && slot.Live && e.Stop == compute.StopNone {
+		surplus := slot.Number > c.Replicas && slot.Live
+		if e, ok := s.executions.Get(slot.Replica); ok && surplus && e.Stop == compute.StopNone {
 			s.execution.stop(e, compute.StopGraceful, compute.ReasonNone)
 		}
 	}

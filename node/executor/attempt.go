@@ -374,7 +374,8 @@ func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 // clean removes what only a live attempt needs.
 func (e *Executor) clean(dir string) {
 	for _, name := range []string{
-		supervise.WorkFile, supervise.InputFile, supervise.SpecFile, supervise.ControlFile, supervise.PortFile, supervise.NoticeDir,
+		supervise.WorkFile, supervise.InputFile, supervise.SpecFile, supervise.ControlFile, supervise.PortFile,
+		supervise.NoticeDir,
 		supervise.OutputsFile, supervise.OutputsSummary,
 	} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
