@@ -223,7 +223,10 @@ func checkServiceBodies(t *testing.T, url, key string) {
 	if answer, text := mustAsk(t, http.DefaultClient, http.MethodHead, url+"/", key, nil); text != "" || answer.ContentLength < 50 {
 		t.Errorf("HEAD: %d bytes: %q", answer.ContentLength, text)
 	}
-	answer, _ := mustAsk(t, http.DefaultClient, http.MethodGet, url+"/cookie", key, nil)
+	answer, body := mustAsk(t, http.DefaultClient, http.MethodGet, url+"/cookie", key, nil)
+	if body != "set" {
+		t.Errorf("%d: %s", answer.StatusCode, body)
+	}
 	prefix := url[strings.Index(url, "/services/"):]
 	if got := answer.Header.Get("Set-Cookie"); got != "a=1; Path="+prefix+"/" {
 		t.Errorf("the cookie is %q", got)

@@ -2,10 +2,12 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -80,6 +82,18 @@ type awaitedConn struct {
 	net.Conn
 	once   sync.Once
 	closed chan struct{}
+}
+
+// Read reads from the connection. The watch of a client tells the end of its own
+// deadline, which streams between nodes report by an error of their own, from a
+// hang-up.
+func (c *awaitedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	var slow net.Error
+	if errors.As(err, &slow) && slow.Timeout() {
+		err = os.ErrDeadlineExceeded
+	}
+	return n, err
 }
 
 func (c *awaitedConn) Close() (err error) {
