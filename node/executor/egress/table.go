@@ -159,6 +159,7 @@ func (t *Table) install(deny []netip.Prefix) error {
 	})
 	connections := &nftables.Set{
 		Table: table, Name: connectionsSet, KeyType: nftables.TypeIPAddr, Dynamic: true, Size: maxAddresses,
+		ID: 1, // Within this transaction. The library would count in a variable of all goroutines.
 	}
 	if err := conn.AddSet(connections, nil); err != nil {
 		return err
