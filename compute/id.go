@@ -95,6 +95,8 @@ type (
 	KeyID struct{ UUID }
 	// BundleID names an uploaded bundle; a UUIDv7.
 	BundleID struct{ UUID }
+	// VariableID names an environment variable of a user; a UUIDv7.
+	VariableID struct{ UUID }
 	// OpID names one request, so that a repeat is recognised.
 	OpID struct{ UUID }
 )
@@ -124,6 +126,12 @@ func ParseKeyID(s string) (KeyID, error) {
 func ParseBundleID(s string) (BundleID, error) {
 	u, err := ParseUUID(s)
 	return BundleID{u}, err
+}
+
+// ParseVariableID parses the identifier of an environment variable.
+func ParseVariableID(s string) (VariableID, error) {
+	u, err := ParseUUID(s)
+	return VariableID{u}, err
 }
 
 // ParseUserID parses a user's identifier.

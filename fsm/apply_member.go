@@ -130,6 +130,7 @@ func (s *identity) removeMember(c RemoveMember) Result {
 			s.dropKey(k.ID)
 		}
 	}
+	s.dropVariables(c.Org, c.User)
 	s.dropMembership(c.Org, c.User)
 	if left := s.Memberships(c.User); known.Default && len(left) > 0 {
 		first := *left[0]

@@ -106,6 +106,8 @@ func (v checker) rebuilt() *state {
 	copyRecords(&v.tallies, func(t *tally) { s.tallies.Put(t) })
 	copyRecords(&v.archives, s.putArchive)
 	copyRecords(&v.uploads, s.upload.put)
+	copyRecords(&v.variables, func(x *compute.Variable) { s.variables.Put(x) })
+	copyRecords(&v.dataKeys, func(k *compute.DataKey) { s.dataKeys.Put(k) })
 	s.reshape()
 	s.remix()
 	return s

@@ -81,6 +81,10 @@ func everyCommand() []fsm.Command {
 		fsm.StartReplicas{Term: 1, Service: id, Replicas: []fsm.NewReplica{{Number: 2, ID: id}}},
 		fsm.ScaleService{Op: op, Actor: a, Service: id, Replicas: 3},
 		fsm.SetReady{Node: node, Execution: id, Epoch: 3, Ready: true},
+		fsm.PutVariables{Op: op, Actor: a, Key: &compute.DataKey{Sealed: []byte{1}}, Variables: []compute.Variable{
+			{ID: compute.VariableID{UUID: id.UUID}, Name: "A", Secret: true, Sealed: []byte{2}, Key: 1}, {Name: "B", Value: "b"},
+		}},
+		fsm.RemoveVariables{Op: op, Actor: a, ID: compute.VariableID{UUID: id.UUID}},
 	}
 }
 

@@ -433,6 +433,22 @@ type (
 		Number    *int                `cbor:"4,keyasint,omitempty"` // Only this one; nil for all.
 	}
 
+	// PutVariables stores variables of the actor, in place of those with the same
+	// names. Key is the organization's first data key, where it has none.
+	PutVariables struct {
+		Op        Op                 `cbor:"1,keyasint"`
+		Actor     Actor              `cbor:"2,keyasint"`
+		Key       *compute.DataKey   `cbor:"3,keyasint,omitempty"`
+		Variables []compute.Variable `cbor:"4,keyasint"`
+	}
+
+	// RemoveVariables removes a variable of the actor.
+	RemoveVariables struct {
+		Op    Op                 `cbor:"1,keyasint"`
+		Actor Actor              `cbor:"2,keyasint"`
+		ID    compute.VariableID `cbor:"3,keyasint,omitempty"` // Zero for all.
+	}
+
 	// StartReplicas creates the next replicas of a service, in slots that need one.
 	StartReplicas struct {
 		Term     uint64              `cbor:"1,keyasint"`

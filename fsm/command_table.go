@@ -230,6 +230,14 @@ func commandRows() []*row {
 		command[SetReady]{
 			number: 50, since: formatServices, onFullDisk: true, apply: (*state).setReady,
 		}.row(),
+		command[PutVariables]{
+			number: 51, since: formatServices, apply: (*state).putVariables,
+			op: func(c PutVariables) Op { return c.Op },
+		}.row(),
+		command[RemoveVariables]{
+			number: 52, since: formatServices, onFullDisk: true, apply: (*state).removeVariables,
+			op: func(c RemoveVariables) Op { return c.Op },
+		}.row(),
 	}
 }
 

@@ -116,6 +116,8 @@ func (s *state) loaders() []func([]byte) error {
 		load(func(t *tally) { s.tallies.Put(t) }),
 		load(s.putArchive),
 		load(s.upload.put),
+		load(func(x *compute.Variable) { s.variables.Put(x) }),
+		load(func(k *compute.DataKey) { s.dataKeys.Put(k) }),
 	}
 }
 

@@ -23,6 +23,7 @@ type View struct {
 	archiveTables
 	learnedTables
 	uploadTables
+	variableTables
 
 	counts counts
 }
@@ -222,6 +223,7 @@ func newView() *View {
 	v.makeRecords()
 	v.makeIndexes()
 	v.uploadTables = newUploadTables()
+	v.variableTables = newVariableTables()
 	v.mix = new(compute.Mix)
 	v.offered = newOffer()
 	return v
@@ -354,7 +356,7 @@ func (v *View) stored() []store.Stored {
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
-		&v.tallies, &v.archives, &v.uploads,
+		&v.tallies, &v.archives, &v.uploads, &v.variables, &v.dataKeys,
 	}
 }
 
@@ -378,7 +380,7 @@ func storedNames() []string {
 		"nodes", "removed", "prices", "joins", "orgs", "users", "members",
 		"keys", "refresh", "signing", "accounts", "ledger", "executions",
 		"attempts", "callbacks", "ops", "admitted", "arrived", "usage", "quotas",
-		"tallies", "archives", "uploads",
+		"tallies", "archives", "uploads", "variables", "data keys",
 	}
 }
 
@@ -393,6 +395,7 @@ func (v *View) shareables() []store.Shareable {
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pendingSelections, &v.runningSelections, &v.services, &v.growing,
 		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,
 		&v.uploads, &v.orgUploads, &v.expiringUploads, &v.outputs, &v.undelivered,
+		&v.variables, &v.dataKeys,
 	}
 }
 

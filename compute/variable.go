@@ -1,0 +1,74 @@
+package compute
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Limits of the variables of a user.
+const (
+	MaxVariables     = 100
+	MaxVariableValue = 32 << 10 // Bytes.
+	MaxVariableName  = 128
+)
+
+// OwnVariables is the prefix of variables that only Berth sets.
+const OwnVariables = "BERTH_"
+
+// Variable is an environment variable that a user keeps in an organization for all
+// own executions there. The value of a secret is in the state as ciphertext only.
+type Variable struct {
+	ID     VariableID `cbor:"1,keyasint"`
+	Org    OrgID      `cbor:"2,keyasint"`
+	User   UserID     `cbor:"3,keyasint"`
+	Name   string     `cbor:"4,keyasint"`
+	Secret bool       `cbor:"5,keyasint,omitempty"`
+	Value  string     `cbor:"6,keyasint,omitempty"` // Of one that is no secret.
+	Sealed []byte     `cbor:"7,keyasint,omitempty"` // Of a secret, by the data key with number Key.
+	Key    uint64     `cbor:"8,keyasint,omitempty"`
+
+	CreatedAt Instant `cbor:"9,keyasint"`
+	UpdatedAt Instant `cbor:"10,keyasint"`
+}
+
+// Context returns what the value of v is sealed for: it cannot be read as another's.
+func (v *Variable) Context() []byte {
+	return []byte("variable " + v.Org.String() + " " + v.User.String() + " " + v.Name)
+}
+
+// DataKey is the key that seals the secrets of one organization, itself sealed with
+// the master key. Without it they are lost.
+type DataKey struct {
+	Org       OrgID   `cbor:"1,keyasint"`
+	Number    uint64  `cbor:"2,keyasint"`
+	Sealed    []byte  `cbor:"3,keyasint"`
+	CreatedAt Instant `cbor:"4,keyasint"`
+}
+
+// Context returns what the key is sealed for.
+func (k *DataKey) Context() []byte { return []byte("data key " + k.Org.String()) }
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// BadVariable returns what is wrong with the name and value of a variable, "" if
+// nothing is.
+func BadVariable(name, value string) string {
+	switch {
+	case !variableName.MatchString(name) || len(name) > MaxVariableName:
+		return "a name has letters, digits and underscores, does not begin with a digit, and has at most 128 of them"
+	case strings.HasPrefix(name, OwnVariables):
+		return "names that begin with " + OwnVariables + " are Berth's own"
+	case len(value) > MaxVariableValue:
+		return "a value has at most 32768 bytes"
+	case strings.ContainsRune(value, 0):
+		return "a value has no NUL"
+	}
+	return ""
+}
+
+// EnvVariable is a variable as an execution gets it.
+type EnvVariable struct {
+	Name   string `cbor:"1,keyasint" json:"name"`
+	Value  string `cbor:"2,keyasint" json:"value"`
+	Secret bool   `cbor:"3,keyasint,omitempty" json:"secret,omitempty"` // Masked in output.
+}

@@ -1,0 +1,135 @@
+package fsm
+
+import (
+	"cmp"
+	"strings"
+
+	"berth/compute"
+	"berth/fsm/store"
+)
+
+// variableKey is where a variable is among all.
+type variableKey struct {
+	org, user compute.UUID
+	name      string
+}
+
+func byVariable(a, b variableKey) int {
+	return cmp.Or(byUUID(a.org, b.org), byUUID(a.user, b.user), strings.Compare(a.name, b.name))
+}
+
+func variableKeyOf(v *compute.Variable) variableKey {
+	return variableKey{v.Org.UUID, v.User.UUID, v.Name}
+}
+
+// variableTables has the variables of users, and the keys of their secrets.
+type variableTables struct {
+	variables store.Records[variableKey, compute.Variable]
+	dataKeys  store.Records[compute.OrgID, compute.DataKey]
+}
+
+func newVariableTables() variableTables {
+	return variableTables{
+		variables: store.NewRecords(byVariable, variableKeyOf),
+		dataKeys:  store.NewRecords(byOrg, func(k *compute.DataKey) compute.OrgID { return k.Org }),
+	}
+}
+
+// Variables returns the variables of a user in an organization by name.
+func (v *variableTables) Variables(org compute.OrgID, user compute.UserID) []*compute.Variable {
+	var out []*compute.Variable
+	for k := range v.variables.From(variableKey{org: org.UUID, user: user.UUID}) {
+		if k.org != org.UUID || k.user != user.UUID {
+			break
+		}
+		if variable, ok := v.variables.Get(k); ok {
+			out = append(out, variable)
+		}
+	}
+	return out
+}
+
+// DataKey returns the key of an organization's secrets, nil before the first secret.
+func (v *variableTables) DataKey(org compute.OrgID) *compute.DataKey {
+	k, _ := v.dataKeys.Get(org)
+	return k
+}
+
+// putVariables stores variables of the actor, in place of those with their names.
+func (s *identity) putVariables(c PutVariables) Result {
+	if refusal := s.access.admit(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if refusal := s.checkVariables(&c); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if c.Key != nil && s.DataKey(c.Actor.Org) == nil {
+		key := *c.Key
+		key.Org, key.Number, key.CreatedAt = c.Actor.Org, 1, s.meta.Now
+		s.dataKeys.Put(&key)
+	}
+	for i := range c.Variables {
+		variable := c.Variables[i]
+		variable.Org, variable.User = c.Actor.Org, c.Actor.User
+		variable.CreatedAt, variable.UpdatedAt = s.meta.Now, s.meta.Now
+		if known, ok := s.variables.Get(variableKeyOf(&variable)); ok {
+			variable.ID, variable.CreatedAt = known.ID, known.CreatedAt
+		}
+		s.variables.Put(&variable)
+	}
+	return Result{Count: len(c.Variables)}
+}
+
+// checkVariables refuses what cannot be stored: of a command, all or nothing is.
+func (s *identity) checkVariables(c *PutVariables) *compute.Error {
+	key, added := s.DataKey(c.Actor.Org), 0
+	names := make(map[string]bool, len(c.Variables))
+	for i := range c.Variables {
+		variable := &c.Variables[i]
+		if bad := compute.BadVariable(variable.Name, variable.Value); bad != "" || names[variable.Name] ||
+			variable.Secret != (len(variable.Sealed) > 0) || variable.Secret && variable.Value != "" {
+			return compute.Errorf(compute.CodeInvalid, "the variable %.200q is not well formed", variable.Name)
+		}
+		names[variable.Name] = true
+		if !s.variables.Has(variableKey{c.Actor.Org.UUID, c.Actor.User.UUID, variable.Name}) {
+			added++
+		}
+		sealedBy := uint64(1)
+		if key != nil {
+			sealedBy = key.Number
+		}
+		if variable.Secret && (variable.Key != sealedBy || key == nil && c.Key == nil || key != nil && c.Key != nil) {
+			return compute.Errorf(compute.CodeConflict, "the organization has another data key: try again").Named("data_key_changed")
+		}
+	}
+	if have := len(s.Variables(c.Actor.Org, c.Actor.User)); have+added > compute.MaxVariables {
+		return compute.Errorf(compute.CodeConflict, "a user has at most %d variables in an organization, not %d",
+			compute.MaxVariables, have+added).Named("too_many_variables")
+	}
+	return nil
+}
+
+// removeVariables removes one variable of the actor, or all of them.
+func (s *identity) removeVariables(c RemoveVariables) Result {
+	if refusal := s.access.admit(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	removed := 0
+	for _, variable := range s.Variables(c.Actor.Org, c.Actor.User) {
+		if c.ID.IsZero() || variable.ID == c.ID {
+			s.variables.Drop(variableKeyOf(variable))
+			removed++
+		}
+	}
+	if removed == 0 && !c.ID.IsZero() {
+		return refuse(compute.CodeNotFound, "not_found", "No such variable.")
+	}
+	return Result{Count: removed}
+}
+
+// dropVariables removes the variables of a user who left an organization.
+func (s *identity) dropVariables(org compute.OrgID, user compute.UserID) {
+	for _, variable := range s.Variables(org, user) {
+		s.variables.Drop(variableKeyOf(variable))
+	}
+}
