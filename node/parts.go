@@ -227,16 +227,17 @@ func (n *Node) self() compute.Node {
 func (n *Node) openExecutor(ctx context.Context) error {
 	workers := &worker.Server{
 		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Get, Put: n.blobs.Put,
-		Chunks: n.trees.Numbers, Propose: n.proposer().Propose,
+		Chunks: n.trees.Numbers, Variables: vault{n.master}.variables, Propose: n.proposer().Propose,
 	}
 	workers.Handle()
 	return n.openExecutorWith(ctx, worker.NewReplicaSource(n.machine, n.cluster),
-		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs}, n.blobs)
+		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs}, n.blobs,
+		n.ownVariables)
 }
 
 func (n *Node) openExecutorWith(
 	ctx context.Context, source executor.Source, report executor.Reporter, inputs executor.Bundles,
-	blobs executor.Blobs,
+	blobs executor.Blobs, variables executor.Variables,
 ) (err error) {
 	self := n.self()
 	own, _ := nodeAddrs(ctx, net.DefaultResolver, []*compute.Node{&self}) // The others' come with the deny list.
@@ -246,7 +247,7 @@ func (n *Node) openExecutorWith(
 	}
 	cfg := n.executorConfig()
 	cfg.Node, cfg.Network, cfg.DenyCIDRs, cfg.Contact = n.cluster.ID(), network, own, n.cluster.ContactAt
-	cfg.Blobs = blobs
+	cfg.Blobs, cfg.Variables = blobs, variables
 	n.executor, err = executor.Open(cfg, source, report, inputs) //nolint:contextcheck // Its attempts outlive ctx.
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
@@ -342,6 +343,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Blobs:     n.blobs,
 		Trees:     n.trees,
 		BundleMax: n.cfg.Limits.BundleMax,
+		Vault:     vault{n.master},
 		Backoff: api.Backoff{
 			First: n.cfg.Services.BackoffFirst, Most: n.cfg.Services.BackoffMost, Reset: n.cfg.Services.BackoffReset,
 		},

@@ -177,7 +177,7 @@ func TestWorkersRights(t *testing.T) {
 			t.Errorf("a worker that calls %s gets %v", method, err)
 		}
 		if may&cluster.Workers != 0 && !strings.Contains("cluster.status cluster.heartbeat cluster.renew cluster.servers "+
-			"attempts.poll attempts.start attempts.finish attempts.bundle attempts.get attempts.put nodes.announce api.relay "+
+			"attempts.poll attempts.start attempts.finish attempts.bundle attempts.variables attempts.get attempts.put nodes.announce api.relay "+
 			"attempts.ready services.relay", method) {
 			t.Errorf("a worker may call %s, which is not in the table", method)
 		}

@@ -236,6 +236,9 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if res.packages, err = e.takePackages(ctx, a, w, bundle); err != nil {
 		return nil, err
 	}
+	if res.variables, err = e.takeVariables(ctx, w, bundle); err != nil {
+		return nil, err
+	}
 	if err := e.layOut(ctx, a, w, bundle, res); err != nil {
 		return nil, err
 	}

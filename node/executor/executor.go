@@ -70,6 +70,9 @@ type Blobs interface {
 	Put(ctx context.Context, data []byte) (compute.Hash, error)
 }
 
+// Variables returns what the user of a live attempt keeps for all own executions.
+type Variables func(ctx context.Context, w compute.Work) ([]compute.EnvVariable, error)
+
 // Meter measures how attempts use their GPUs. Its methods are safe for
 // concurrent use and return within a second or two.
 type Meter interface {
@@ -101,6 +104,7 @@ type Config struct {
 	Packages      Packages             // How the packages are installed that executions ask for.
 	SiteDirs      []string             // Added to the module path of executions, read-only.
 	Mounts        []Mount              // Volumes of this node.
+	Variables     Variables            // What users keep for all their executions; nil for nothing.
 	Network       compute.Network      // NetworkNone: no execution on this node gets a network.
 	ScratchMiB    int64                // Size of the scratch space; 0 for half the memory limit, in memory.
 	ScratchMemory bool                 // Scratch space is in memory, inside the memory limit.

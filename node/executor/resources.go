@@ -24,6 +24,7 @@ type resources struct {
 	network  *os.File // nil for no network but lo.
 	disk     *os.File // Scratch space; nil for scratch space in memory.
 	packages *os.File // The packages that it asked for; nil for none.
+	variables *os.File // The variables of the user, in memory; nil for none.
 	resolv   string   // The content of resolv.conf.
 	notes    []string // For the output.
 }
@@ -38,6 +39,9 @@ func (r *resources) close() {
 	}
 	if r.packages != nil {
 		r.packages.Close()
+	}
+	if r.variables != nil {
+		r.variables.Close()
 	}
 }
 

@@ -15,6 +15,7 @@ const (
 	methodReady    = "attempts.ready"
 	methodBundle   = "attempts.bundle"
 	methodGet      = "attempts.get"
+	methodVars     = "attempts.variables"
 	methodPut      = "attempts.put"
 	methodAnnounce = "nodes.announce"
 )

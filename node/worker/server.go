@@ -22,6 +22,9 @@ type Server struct {
 	Put     func(ctx context.Context, data []byte) (compute.Hash, error)
 	Chunks  func(ctx context.Context, manifest compute.Hash) (map[compute.Hash]int, error) // Of a tree.
 	Propose Propose
+
+	// Variables returns what the user of an execution keeps for all own executions.
+	Variables func(view *fsm.View, e *compute.Execution) ([]compute.EnvVariable, error)
 }
 
 // Handle registers the methods of workers.
@@ -31,6 +34,7 @@ func (s *Server) Handle() {
 	s.Cluster.Handle(methodFinish, cluster.Workers, s.serveFinish)
 	s.Cluster.Handle(methodReady, cluster.Workers, s.serveReady)
 	s.Cluster.Handle(methodBundle, cluster.Workers, s.serveBundle)
+	s.Cluster.Handle(methodVars, cluster.Workers, s.serveVariables)
 	s.Cluster.Handle(methodGet, cluster.Workers, s.serveGet)
 	s.Cluster.Handle(methodPut, cluster.Workers, s.servePut)
 	s.Cluster.Handle(methodAnnounce, cluster.Workers, s.serveAnnounce)

@@ -41,11 +41,15 @@ func (p *pumps) start(s *supervisor) {
 // must not hang on a full disk.
 func (s *supervisor) pump(from *os.File, stream logs.Stream) {
 	buffer := make([]byte, pumpBytes)
-	logged := false
+	logged, masked := false, s.secrets.Stream()
 	for {
 		n, err := from.Read(buffer)
-		if n > 0 && s.log != nil {
-			e := s.log.Write(stream, s.instant(), buffer[:n])
+		text := masked.Next(buffer[:n])
+		if err != nil {
+			text = append(text, masked.Rest()...)
+		}
+		if len(text) > 0 && s.log != nil {
+			e := s.log.Write(stream, s.instant(), text)
 			if e != nil && !logged {
 				logged = true
 				fmt.Fprintln(os.Stderr, e)

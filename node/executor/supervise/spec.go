@@ -39,6 +39,8 @@ const (
 	FDNetwork = 5 // The network namespace; with Spec.JoinNetwork.
 	FDScratch = 6 // A detached mount for scratch space; with Spec.Sandbox.ScratchDisk.
 	FDMount   = 7 // A detached mount for Spec.MountAt, unless that is empty.
+
+	FDVariables = 8 // A file in memory with the user's variables as JSON; empty for none.
 )
 
 // Spec is everything that a supervisor knows about its attempt.

@@ -18,6 +18,7 @@ import (
 	"berth/node/executor/cgroup"
 	"berth/node/executor/journal"
 	"berth/node/executor/sandbox"
+	"berth/node/executor/supervise/mask"
 	"berth/node/logs"
 )
 
@@ -63,6 +64,8 @@ type supervisor struct {
 	conns  map[*os.File]bool
 	events []string // All events so far, for nodes that connect later.
 
+	secrets *mask.Secrets // Hidden in output.
+
 	ready    bool   // The code answers its probe.
 	wasReady bool   // It did before.
 	notReady string // Why it does not.
@@ -106,6 +109,9 @@ func run(dir string) error {
 		commands: make(chan command, maxCommands), conns: make(map[*os.File]bool),
 	}
 	defer s.close()
+	if err := s.readVariables(); err != nil {
+		return err
+	}
 	outcome := s.supervise()
 	fault.Point("supervisor.ended.before")
 	if err := j.Ended(outcome); err != nil {

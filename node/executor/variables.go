@@ -1,0 +1,59 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"berth/compute"
+)
+
+// takeVariables returns a file in memory with the variables that the user of the work
+// keeps, for its supervisor; nil for none. Secrets are in no file on a disk. What the
+// start sets itself is left out.
+func (e *Executor) takeVariables(ctx context.Context, w compute.Work, bundle *compute.Bundle) (*os.File, error) {
+	if e.cfg.Variables == nil {
+		return nil, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, bundleTimeout)
+	defer cancel()
+	var kept []compute.EnvVariable
+	err := e.repeat(limited, func(ctx context.Context) (err error) {
+		kept, err = e.cfg.Variables(ctx, w)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: its variables: %w", errInputs, err)
+	}
+	var given []compute.EnvVariable
+	for _, v := range kept {
+		if _, set := bundle.Env[v.Name]; !set && compute.BadVariable(v.Name, v.Value) == "" && !ownName(w, v.Name) {
+			given = append(given, v)
+		}
+	}
+	if len(given) == 0 {
+		return nil, nil
+	}
+	data, err := json.Marshal(given)
+	if err != nil {
+		return nil, fmt.Errorf("pass variables: %w", err)
+	}
+	fd, err := unix.MemfdCreate("variables", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("pass variables: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "variables")
+	if _, err := file.WriteAt(data, 0); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("pass variables: %w", err)
+	}
+	return file, nil
+}
+
+// ownName reports whether Berth sets a variable for the work.
+func ownName(w compute.Work, name string) bool {
+	return name == "CUDA_VISIBLE_DEVICES" || name == "PORT" && w.Execution.Serving != nil
+}

@@ -1,0 +1,67 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/node/secrets"
+)
+
+// vault seals the secrets of users for the state, and opens them for attempts.
+type vault struct{ master *secrets.Master }
+
+// NewKey returns the first data key of an organization.
+func (v vault) NewKey(org compute.OrgID) (*compute.DataKey, error) {
+	key := &compute.DataKey{Org: org, Number: 1}
+	var err error
+	key.Sealed, err = v.master.NewDataKey(key.Context())
+	return key, err
+}
+
+// Seal puts the value of a secret into its record, sealed.
+func (v vault) Seal(key *compute.DataKey, variable *compute.Variable, value string) error {
+	opened, err := v.master.OpenDataKey(key.Sealed, key.Context())
+	if err != nil {
+		return err
+	}
+	variable.Key = key.Number
+	variable.Sealed, err = opened.Seal(value, variable.Context())
+	return err
+}
+
+// variables returns what the user of an execution keeps for all own executions.
+func (v vault) variables(view *fsm.View, e *compute.Execution) ([]compute.EnvVariable, error) {
+	kept := view.Variables(e.Org, e.User)
+	if len(kept) == 0 {
+		return nil, nil
+	}
+	var opened *secrets.DataKey
+	out := make([]compute.EnvVariable, 0, len(kept))
+	for _, variable := range kept {
+		value := variable.Value
+		if variable.Secret {
+			var err error
+			if opened == nil {
+				key := view.DataKey(e.Org)
+				if key == nil {
+					return nil, fmt.Errorf("the organization %s has no data key", e.Org)
+				}
+				if opened, err = v.master.OpenDataKey(key.Sealed, key.Context()); err != nil {
+					return nil, err
+				}
+			}
+			if value, err = opened.Unseal(variable.Sealed, variable.Context()); err != nil {
+				return nil, fmt.Errorf("variable %s: %w", variable.Name, err)
+			}
+		}
+		out = append(out, compute.EnvVariable{Name: variable.Name, Value: value, Secret: variable.Secret})
+	}
+	return out, nil
+}
+
+// ownVariables returns the variables for an attempt of this server.
+func (n *Node) ownVariables(_ context.Context, w compute.Work) ([]compute.EnvVariable, error) {
+	return vault{n.master}.variables(n.machine.View(), w.Execution)
+}
