@@ -97,6 +97,7 @@ type Config struct {
 	Series Series
 	Blobs  Blobs
 	Trees  Trees
+	Vault  Vault
 
 	BundleMax int64 // Bytes of the files of one uploaded bundle.
 

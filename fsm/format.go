@@ -98,6 +98,9 @@ func (v *View) AllowsPrograms() error { return v.allowsFormat(formatLab) }
 // an older server would execute them as scripts.
 func (v *View) AllowsCells() error { return v.allowsFormat(formatServices) }
 
+// AllowsVariables returns the reason for which users may not yet keep variables.
+func (v *View) AllowsVariables() error { return v.allowsFormat(formatServices) }
+
 // setFormat raises the format of the state, which every server must know. A
 // replica that does not know it stops here with a clear message, because its
 // program was replaced by an older one.

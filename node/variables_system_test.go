@@ -1,0 +1,100 @@
+package node_test
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth/api/client"
+	"berth/compute"
+	"berth/node/nodetest"
+)
+
+// canary is a secret that must be nowhere but in the environment of code.
+const canary = "c4nary-9f1b7d53e2"
+
+// printsSecret prints a secret at once and in two writes, and that it has it.
+const printsSecret = `import os, sys, time
+value = os.environ["TOKEN"]
+print("whole", value, os.environ["COLOUR"], len(value), flush=True)
+sys.stdout.write("split " + value[:9])
+sys.stdout.flush()
+time.sleep(0.2)
+print(value[9:])
+`
+
+// TestSecrets keeps a secret through a follower and has code print it on a server and
+// on a worker. Only its length is ever shown, and no file of any node has it.
+func TestSecrets(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	c, b200, _ := withWorkers(t)
+	account, other := c.MustAccount("acme"), c.MustAccount("evil")
+	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+	for _, v := range []struct {
+		name, value string
+		secret      bool
+	}{{"TOKEN", "another-value", true}, {"TOKEN", canary, true}, {"COLOUR", "green", false}} {
+		if err := api.SetVariable(t.Context(), v.name, v.value, v.secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := nodetest.MustClient(t, account.Key, b200.URL()).Variables(t.Context())
+	if err != nil || len(kept) != 2 || kept[0].Value != "green" || kept[1].Value != "****" || !kept[1].Secret {
+		t.Fatalf("got %+v, %v", kept, err)
+	}
+	for _, profile := range []string{"cpu", "b200"} {
+		started, err := api.Submit(t.Context(), client.Start{Code: printsSecret, ExecutionType: profile, Timeout: 60})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := mustFinish(t, api, started.ExecutionID)
+		if e.Status != compute.StatusCompleted || e.Stdout != "whole **** green 17\nsplit ****\n" {
+			t.Errorf("on %s it is %v with output %q %q", profile, e.Status, e.Stdout, e.Stderr)
+		}
+	}
+	theirs := nodetest.MustClient(t, other.Key, c.Leader().URL())
+	if err := theirs.RemoveVariable(t.Context(), kept[1].ID); err == nil {
+		t.Error("another organization removed it")
+	}
+	if found, err := theirs.Variables(t.Context()); err != nil || len(found) > 0 {
+		t.Errorf("another organization sees %+v, %v", found, err)
+	}
+	for _, n := range c.Nodes {
+		mustNotContain(t, n.Config.DataDir, canary)
+	}
+	if n, err := api.RemoveVariables(t.Context()); err != nil || n != 2 {
+		t.Errorf("removed %d, %v", n, err)
+	}
+	started, err := api.Submit(t.Context(), client.Start{Code: "import os\nprint('TOKEN' in os.environ)", Timeout: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := mustFinish(t, api, started.ExecutionID); e.Stdout != "False\n" {
+		t.Errorf("after its removal: %q", e.Stdout)
+	}
+}
+
+// mustNotContain reads all files below a directory.
+func mustNotContain(t *testing.T, dir, secret string) {
+	t.Helper()
+	files := 0
+	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || strings.HasPrefix(entry.Name(), "ballast") {
+			return nil // It went away meanwhile, or is empty space.
+		}
+		data, err := os.ReadFile(name)
+		if err == nil {
+			files++
+		}
+		if bytes.Contains(data, []byte(secret)) {
+			t.Errorf("%s has the secret", name)
+		}
+		return nil
+	})
+	if err != nil || files == 0 {
+		t.Errorf("read %d files, %v", files, err)
+	}
+}
