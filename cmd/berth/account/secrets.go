@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"berth/api/client"
@@ -87,11 +88,11 @@ func newSecretList(conn *cli.Connection) *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(cmd.OutOrStdout(), kept)
 			}
-			table := cli.NewTable("NAME", "VALUE", "UPDATED")
+			list := cli.NewTable("NAME", "VALUE", "UPDATED")
 			for _, v := range kept {
-				table.Row(v.Name, v.Value, v.UpdatedAt.Time().Local().Format("2006-01-02 15:04"))
+				list.AppendRow(table.Row{v.Name, v.Value, v.UpdatedAt.Time().Local().Format("2006-01-02 15:04")})
 			}
-			return table.Print(cmd.OutOrStdout())
+			return cli.PrintTable(cmd.OutOrStdout(), list)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
