@@ -165,7 +165,7 @@ var libraries = []library{
 // library there costs each start milliseconds.
 var light = []string{
 	"compute", "fault", "node/logs", "node/executor/cgroup", "node/executor/early",
-	"node/executor/journal", "node/executor/outputs", "node/executor/sandbox", "node/executor/supervise",
+	"node/executor/journal", "node/executor/outputs", "node/executor/sandbox", "node/executor/supervise", "node/executor/supervise/mask",
 }
 
 // edge is one import of one file.

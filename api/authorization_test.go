@@ -278,6 +278,10 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		m.mustDo("POST", "/execution/streaming/start", m.cydKey, `{"code":"1","user_callback_urls":["https://example.com/"]}`, &started)
 		m.complete(started.ExecutionID, 1, time.Second)
 		return one(started.ExecutionID.String())
+	case path == "/environment-variables/{id}":
+		var kept wire.Variables
+		m.mustDo("POST", "/environment-variables", m.cydKey, map[string]any{"name": "A", "value": "a"}, &kept)
+		return one(kept.Variables[0].ID.String())
 	case strings.HasPrefix(path, "/services/"):
 		return one(m.submit("service").String())
 	case strings.HasPrefix(path, "/execution/gpu_selection/"):
@@ -317,6 +321,7 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /execution/service/start":            `{"code":"1"}`,
 		"POST /services/{id}/scale":                `{"replicas":2}`,
 		"POST /bundles":                            `{"files":[]}`,
+		"POST /environment-variables":              `{"name":"A","value":"a"}`,
 		"POST /execution/{id}/callbacks/redeliver": `{}`,
 		"PUT /bundles/{id}/blobs/{sha256}":         "blob",
 		"POST /billing/grant":                      `{"org":"bob-lab","credits":1}`,

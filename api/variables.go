@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	"berth/api/edge"
 	"berth/api/wire"
@@ -122,6 +123,10 @@ func (g *variables) removeAll(r *edge.Request) (any, error) {
 func (g *variables) remove(r *edge.Request) (any, error) {
 	id, err := compute.ParseVariableID(r.Params["id"])
 	if err != nil || id.IsZero() {
+		return nil, edge.NotFound()
+	}
+	known := func(v *compute.Variable) bool { return v.ID == id }
+	if !slices.ContainsFunc(r.View.Variables(r.Caller.Actor.Org, r.Caller.Actor.User), known) {
 		return nil, edge.NotFound()
 	}
 	if _, err := g.ProposeAndSee(r, fsm.RemoveVariables{Op: g.Op(r), Actor: r.Caller.Actor, ID: id}); err != nil {

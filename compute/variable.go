@@ -1,7 +1,8 @@
 package compute
 
 import (
-	"regexp"
+	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -48,13 +49,47 @@ type DataKey struct {
 // Context returns what the key is sealed for.
 func (k *DataKey) Context() []byte { return []byte("data key " + k.Org.String()) }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+// variableName reports whether name may be that of a variable.
+func variableName(name string) bool {
+	for i, c := range []byte(name) {
+		letter := c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= MaxVariableName
+}
+
+// ExpandSecrets returns a text with the values of the secrets that it names as
+// ${{ secrets.NAME }}. It fails if value does, or if something else is between
+// ${{ and }}.
+func ExpandSecrets(text string, value func(name string) (string, error)) (string, error) {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "${{")
+		out.WriteString(before)
+		if !found {
+			return out.String(), nil
+		}
+		inside, after, closed := strings.Cut(rest, "}}")
+		name, secret := strings.CutPrefix(strings.TrimSpace(inside), "secrets.")
+		if !closed || !secret || !variableName(name) {
+			return "", errors.New("between ${{ and }} stands secrets.NAME")
+		}
+		filled, err := value(name)
+		if err != nil {
+			return "", fmt.Errorf("secret %s: %w", name, err)
+		}
+		out.WriteString(filled)
+		text = after
+	}
+}
 
 // BadVariable returns what is wrong with the name and value of a variable, "" if
 // nothing is.
 func BadVariable(name, value string) string {
 	switch {
-	case !variableName.MatchString(name) || len(name) > MaxVariableName:
+	case !variableName(name):
 		return "a name has letters, digits and underscores, does not begin with a digit, and has at most 128 of them"
 	case strings.HasPrefix(name, OwnVariables):
 		return "names that begin with " + OwnVariables + " are Berth's own"

@@ -375,7 +375,9 @@ func (h *historian) peopleThing() {
 	op.Org = a.Org
 	name := fmt.Sprint("name ", h.rng.IntN(30))
 	keys := h.view().Keys(a.Org)
-	switch h.rng.IntN(13) {
+	switch h.rng.IntN(14) {
+	case 13:
+		h.variableThing(a, op)
 	case 12:
 		h.callbackThing(a, op)
 	case 8, 9:
@@ -410,6 +412,31 @@ func (h *historian) peopleThing() {
 			h.send(fsm.DeleteKey{Op: op, Actor: a, Key: keys[1].ID})
 		}
 	}
+}
+
+// variableThing keeps or removes variables. Now and then a secret is sealed by a key
+// that another request was faster to make.
+func (h *historian) variableThing(a fsm.Actor, op fsm.Op) {
+	if h.chance(4) {
+		remove := fsm.RemoveVariables{Op: op, Actor: a}
+		if kept := h.view().Variables(a.Org, a.User); len(kept) > 0 && h.chance(2) {
+			remove.ID = kept[0].ID
+		}
+		h.send(remove)
+		return
+	}
+	put := fsm.PutVariables{Op: op, Actor: a}
+	for i := range 1 + h.rng.IntN(3) {
+		v := compute.Variable{ID: compute.VariableID{UUID: h.uuid()}, Name: fmt.Sprint("V", i, h.rng.IntN(60)), Value: "shown"}
+		if h.chance(2) {
+			v.Value, v.Secret, v.Sealed, v.Key = "", true, []byte("sealed"), 1
+			if h.view().DataKey(a.Org) == nil || h.chance(5) {
+				put.Key = &compute.DataKey{Number: 1, Sealed: []byte("key")}
+			}
+		}
+		put.Variables = append(put.Variables, v)
+	}
+	h.send(put)
 }
 
 // callbackThing records a try of a due callback, or has those of its execution sent

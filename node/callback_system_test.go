@@ -75,9 +75,12 @@ func TestCallbacks(t *testing.T) {
 	account, leader := c.MustAccount("acme"), c.Leader()
 	follower := c.Follower()
 	api := nodetest.MustClient(t, account.Key, follower.URL())
+	if err := api.SetVariable(t.Context(), "PLACE", "now", true); err != nil {
+		t.Fatal(err)
+	}
 	started, err := api.Submit(t.Context(), client.Start{
 		Code: "raise SystemExit(3)", Timeout: 60,
-		CallbackURLs: []string{r.URL + "/now", r.URL + "/later", "https://127.0.0.2:1/never"},
+		CallbackURLs: []string{r.URL + "/${{ secrets.PLACE }}", r.URL + "/later", "https://127.0.0.2:1/never"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -123,6 +126,9 @@ func TestCallbacks(t *testing.T) {
 		t.Errorf("%d tries of a receiver that failed, %d of one that did not", n, len(r.ids("/now")))
 	}
 
+	if list[0].URL != r.URL+"/${{ secrets.PLACE }}" {
+		t.Errorf("shown is %s", list[0].URL)
+	}
 	done, err := api.Redeliver(t.Context(), started.ExecutionID, list[0].WebhookID)
 	if err != nil || done.Count != 1 {
 		t.Fatalf("redelivered %+v, %v", done, err)

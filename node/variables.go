@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"berth/compute"
@@ -29,6 +30,24 @@ func (v vault) Seal(key *compute.DataKey, variable *compute.Variable, value stri
 	variable.Key = key.Number
 	variable.Sealed, err = opened.Seal(value, variable.Context())
 	return err
+}
+
+// secret returns the value of a variable that the user of an execution keeps.
+func (v vault) secret(view *fsm.View, id compute.ExecutionID, name string) (string, error) {
+	e, ok := view.AnyExecution(id)
+	if !ok {
+		return "", errors.New("the execution is gone")
+	}
+	kept, err := v.variables(view, e)
+	if err != nil {
+		return "", err
+	}
+	for _, variable := range kept {
+		if variable.Name == name {
+			return variable.Value, nil
+		}
+	}
+	return "", errors.New("the user keeps no such secret")
 }
 
 // variables returns what the user of an execution keeps for all own executions.

@@ -181,6 +181,11 @@ func checkCallbackURL(f *Faults, text string, i int) {
 		f.Value("a callback URL has no user or password in front of the host", loc...)
 	case strings.Contains(u.Host, "$"):
 		f.Value("secrets may stand in the path or query of a callback URL, not in its host", loc...)
+	default:
+		_, err := compute.ExpandSecrets(text, func(string) (string, error) { return "", nil })
+		if err != nil {
+			f.Value("in a callback URL, "+err.Error(), loc...)
+		}
 	}
 }
 

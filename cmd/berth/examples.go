@@ -38,6 +38,8 @@ func commandsBelow(root *cobra.Command) []*cobra.Command {
 func examplesByPath() map[string]string {
 	return map[string]string{
 		"outputs ls":  `  berth outputs ls 8f3a2b1c`,
+		"secret ls":   `  berth secret ls --json`,
+		"secret rm":   `  berth secret rm HF_TOKEN`,
 		"outputs get": `  berth outputs get 8f3a2b1c model.pt --dir results`,
 		"run": `  berth run train.py
   berth run --gpu a100:2 --timeout 30m --tag nightly train.py

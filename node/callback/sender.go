@@ -52,7 +52,9 @@ type Config struct {
 	Wait func(ctx context.Context, index uint64) error
 	// Body returns what is sent about an execution. It reports false if the
 	// execution is gone.
-	Body   func(view *fsm.View, id compute.ExecutionID) ([]byte, bool)
+	Body func(view *fsm.View, id compute.ExecutionID) ([]byte, bool)
+	// Secret returns the value of a secret that the user of an execution keeps.
+	Secret func(view *fsm.View, id compute.ExecutionID, name string) (string, error)
 	Allow  []netip.Prefix // That callbacks may go to although they are not public.
 	CAs    *x509.CertPool // Nil for those of the machine.
 	Now    func() time.Time
@@ -209,11 +211,13 @@ func (s *Sender) try(ctx context.Context, view *fsm.View, c *compute.Callback, w
 	switch {
 	case at.Sub(c.From()) > compute.CallbackWindow:
 		d.Error, reached = "it was not delivered within 24 hours", true
-	case strings.Contains(c.URL, "${{"):
-		d.Error, reached = "the URL names a secret, and this version keeps no secrets", true
 	default:
-		var err error
-		d.Code, err = s.send(ctx, view, c)
+		target, err := s.fill(view, c)
+		if err != nil {
+			d.Error, reached = err.Error(), true
+			break
+		}
+		d.Code, err = s.send(ctx, view, c, target)
 		d.Delivered, reached = err == nil, err == nil
 		if err != nil {
 			d.Error = err.Error()
@@ -267,14 +271,36 @@ func (s *Sender) wake() {
 	}
 }
 
-// send posts c and returns the status of the answer. An answer other than 2xx is an
+// fill returns the URL of c with the secrets that it names, which stay in its path or
+// query: what they would end there is escaped.
+func (s *Sender) fill(view *fsm.View, c *compute.Callback) (string, error) {
+	if !strings.Contains(c.URL, "${{") {
+		return c.URL, nil
+	}
+	value := func(name string) (string, error) { return s.cfg.Secret(view, c.Execution, name) }
+	path, query, hasQuery := strings.Cut(c.URL, "?")
+	path, err := compute.ExpandSecrets(path, func(name string) (string, error) {
+		text, err := value(name)
+		return strings.ReplaceAll(url.PathEscape(text), "%2F", "/"), err
+	})
+	if err != nil || !hasQuery {
+		return path, err
+	}
+	query, err = compute.ExpandSecrets(query, func(name string) (string, error) {
+		text, err := value(name)
+		return url.QueryEscape(text), err
+	})
+	return path + "?" + query, err
+}
+
+// send posts c to its URL, target, and returns the status of the answer. An answer other than 2xx is an
 // error.
-func (s *Sender) send(ctx context.Context, view *fsm.View, c *compute.Callback) (int, error) {
+func (s *Sender) send(ctx context.Context, view *fsm.View, c *compute.Callback, target string) (int, error) {
 	body, ok := s.cfg.Body(view, c.Execution)
 	if !ok {
 		return 0, errors.New("the execution is gone")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil || req.URL.Scheme != "https" {
 		return 0, errors.New("the URL is not a valid https URL")
 	}

@@ -3,6 +3,7 @@ package callback
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -55,6 +56,7 @@ func newSender(cas *x509.CertPool, now func() time.Time, allow ...string) *Sende
 	for _, text := range allow {
 		cfg.Allow = append(cfg.Allow, netip.MustParsePrefix(text))
 	}
+	cfg.Secret = func(*fsm.View, compute.ExecutionID, string) (string, error) { return "", errors.New("none") }
 	s := New(cfg)
 	s.busy, s.hosts = map[key]bool{}, map[string]*host{}
 	return s
@@ -100,7 +102,7 @@ func TestSend(t *testing.T) {
 		{"unknown authority", receiver.URL + "/ok", newSender(nil, now, "127.0.0.0/8"), 0, "certificate"},
 		{"plain", "http" + strings.TrimPrefix(receiver.URL, "https") + "/ok", newSender(cas, now, "127.0.0.0/8"), 0, "https"},
 	} {
-		code, err := tt.s.send(t.Context(), nil, &compute.Callback{Execution: id, URL: tt.url})
+		code, err := tt.s.send(t.Context(), nil, &compute.Callback{Execution: id, URL: tt.url}, tt.url)
 		if code != tt.code || (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: got %d, %v", tt.name, code, err)
 		}
@@ -111,7 +113,7 @@ func TestSend(t *testing.T) {
 	if got := strings.Join(asked, " "); got != "/ok /away /no" {
 		t.Errorf("asked %s", got)
 	}
-	if _, err := newSender(cas, now, "127.0.0.0/8").send(t.Context(), nil, &compute.Callback{URL: receiver.URL}); err == nil {
+	if _, err := newSender(cas, now, "127.0.0.0/8").send(t.Context(), nil, &compute.Callback{URL: receiver.URL}, receiver.URL); err == nil {
 		t.Error("a callback of an unknown execution was sent")
 	}
 }
@@ -188,12 +190,37 @@ func TestWindow(t *testing.T) {
 		delete(s.busy, key{c.Execution, c.Number})
 	}
 	c := &compute.Callback{
-		Execution: compute.ExecutionID{UUID: compute.UUID{1}}, URL: "https://127.0.0.1:1/${{ secrets.X }}",
+		Execution: compute.ExecutionID{UUID: compute.UUID{1}}, URL: "https://127.0.0.1:1/${{ secrets.MISSING }}",
 		CreatedAt: compute.InstantOf(now),
 	}
 	where, _, _ := s.take(c, now)
 	s.try(context.Background(), nil, c, where)
-	if d := <-s.done; !d.NextAt.IsZero() || !strings.Contains(d.Error, "names a secret") {
+	if d := <-s.done; !d.NextAt.IsZero() || !strings.Contains(d.Error, "secret MISSING: none") {
 		t.Errorf("a URL with a secret: %+v", d)
+	}
+}
+
+// TestFill puts secrets into a URL, which keeps its host and its parts.
+func TestFill(t *testing.T) {
+	s := &Sender{cfg: Config{Secret: func(_ *fsm.View, _ compute.ExecutionID, name string) (string, error) {
+		if name == "MISSING" {
+			return "", errors.New("none")
+		}
+		return map[string]string{"HOOK": "T0/B1/x y", "BAD": "a?b#c@d\n&e"}[name], nil
+	}}}
+	for text, want := range map[string]string{
+		"https://a.example/x":                                  "https://a.example/x",
+		"https://a.example/${{ secrets.HOOK }}":                "https://a.example/T0/B1/x%20y",
+		"https://a.example/${{secrets.BAD}}/z":                 "https://a.example/a%3Fb%23c@d%0A&e/z",
+		"https://a.example/p?k=${{ secrets.BAD }}&l=1":         "https://a.example/p?k=a%3Fb%23c%40d%0A%26e&l=1",
+		"https://a.example/${{ secrets.HOOK }}?${{secrets.K}}": "https://a.example/T0/B1/x%20y?",
+		"https://a.example/${{ secrets.MISSING }}":             "",
+		"https://a.example/?${{ secrets.MISSING }}":            "",
+		"https://a.example/${{ other.HOOK }}":                  "",
+	} {
+		got, err := s.fill(nil, &compute.Callback{URL: text})
+		if (err != nil) != (want == "") || err == nil && got != want {
+			t.Errorf("%s is filled to %q, %v", text, got, err)
+		}
 	}
 }

@@ -40,7 +40,7 @@ const (
 	FDScratch = 6 // A detached mount for scratch space; with Spec.Sandbox.ScratchDisk.
 	FDMount   = 7 // A detached mount for Spec.MountAt, unless that is empty.
 
-	FDVariables = 8 // A file in memory with the user's variables as JSON; empty for none.
+	FDVariables = 8 // A file in memory with the user's variables as JSON; with Spec.Variables.
 )
 
 // Spec is everything that a supervisor knows about its attempt.
@@ -65,6 +65,7 @@ type Spec struct {
 	Unpack      time.Duration `json:"unpack_ns"` // Added to the time in which the code must start, for many files.
 	JoinNetwork bool          `json:"join_network"`
 	MountAt     string        `json:"mount_at,omitempty"` // A directory of the sandbox.
+	Variables   bool          `json:"variables"`          // The user keeps variables: they are in FDVariables.
 	Notes       []string      `json:"notes"`              // Written to the output before the code starts.
 	Serving     *Serving      `json:"serving,omitempty"`  // The port of the code, if it serves one.
 	Sandbox     sandbox.Spec  `json:"sandbox"`

@@ -15,11 +15,14 @@ import (
 // code, and remembers the secrets among them, which output must not show. They come
 // in memory, from a descriptor.
 func (s *supervisor) readVariables() error {
+	if !s.spec.Variables {
+		return nil
+	}
 	file := os.NewFile(FDVariables, "variables")
 	defer file.Close()
 	data, err := io.ReadAll(file)
-	if err != nil || len(data) == 0 {
-		return err
+	if err != nil {
+		return fmt.Errorf("read variables: %w", err)
 	}
 	var variables []compute.EnvVariable
 	if err := json.Unmarshal(data, &variables); err != nil {

@@ -1,0 +1,111 @@
+package api_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// fakeVault turns values around, which shows where it was asked.
+type fakeVault struct{}
+
+func (fakeVault) NewKey(org compute.OrgID) (*compute.DataKey, error) {
+	return &compute.DataKey{Org: org, Number: 1, Sealed: []byte("key")}, nil
+}
+
+func (fakeVault) Seal(key *compute.DataKey, v *compute.Variable, value string) error {
+	v.Key, v.Sealed = key.Number, []byte(value)
+	slices.Reverse(v.Sealed)
+	return nil
+}
+
+// TestVariables keeps, replaces and deletes variables, and shows no secret.
+func TestVariables(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	const path = "/environment-variables"
+	var kept wire.Variables
+	w.mustDo("POST", path, w.bobKey, `{"environment_variables":[
+		{"name":"TOKEN","value":"first"},{"key":"COLOUR","value":"green","is_secret":false}]}`, &kept)
+	first := kept.Variables
+	w.mustDo("POST", path, w.bobKey, `{"name":"TOKEN","value":"second"}`, &kept)
+	if len(kept.Variables) != 2 || kept.Variables[0].Value != "green" || kept.Variables[1].Value != "****" ||
+		kept.Variables[1].ID != first[1].ID {
+		t.Errorf("got %+v after %+v", kept.Variables, first)
+	}
+	stored := w.variablesOfBob()
+	if len(stored) != 2 || stored[1].Value != "" || string(stored[1].Sealed) != "dnoces" {
+		t.Errorf("stored is %+v", stored)
+	}
+	if res := w.send("DELETE", path+"/"+uuidText(9), w.bobKey, nil); res.status != 404 {
+		t.Errorf("an unknown variable is deleted: %d %s", res.status, res.body)
+	}
+	w.mustDo("DELETE", path+"/"+first[0].ID.String(), w.bobKey, nil, nil)
+	var deleted wire.DeletedVariables
+	w.mustDo("DELETE", path, w.bobKey, nil, &deleted)
+	if deleted.Deleted != 1 {
+		t.Errorf("deleted %d", deleted.Deleted)
+	}
+	w.mustDo("DELETE", path, w.bobKey, nil, &deleted)
+	w.mustDo("GET", path, w.bobKey, nil, &kept)
+	if deleted.Deleted != 0 || len(kept.Variables) != 0 {
+		t.Errorf("of nothing, deleted %d; kept %+v", deleted.Deleted, kept.Variables)
+	}
+}
+
+// TestBadVariables refuses what cannot be a variable, whole.
+func TestBadVariables(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	one := func(name, value string) string { return fmt.Sprintf(`{"name":%q,"value":%q}`, name, value) }
+	long := strings.Repeat("x", compute.MaxVariableValue)
+	for name, body := range map[string]string{
+		"nothing":          `{}`,
+		"an empty list":    `{"environment_variables":[]}`,
+		"no value":         `{"name":"A"}`,
+		"no name":          `{"value":"a"}`,
+		"a digit first":    one("1A", "a"),
+		"a hyphen":         one("A-B", "a"),
+		"a line feed":      one("A\n", "a"),
+		"Berth's own name": one("BERTH_TOKEN", "a"),
+		"a long name":      one(strings.Repeat("A", 129), "a"),
+		"a long value":     one("A", long+"x"),
+		"a NUL":            one("A", "a\x00b"),
+		"twice a name":     `{"environment_variables":[` + one("A", "a") + "," + one("A", "b") + `]}`,
+		"two names":        `{"name":"A","key":"B","value":"a"}`,
+		"both forms":       `{"name":"A","value":"a","environment_variables":[` + one("B", "b") + `]}`,
+		"one bad of two":   `{"environment_variables":[` + one("A", "a") + "," + one("", "b") + `]}`,
+		"a number":         `{"name":"A","value":1}`,
+		"101 of them":      `{"environment_variables":[` + strings.Repeat(one("A", "a")+",", 100) + one("A", "a") + `]}`,
+	} {
+		res := w.send("POST", "/environment-variables", w.bobKey, body)
+		if res.status != 422 {
+			t.Errorf("%s: %d %s", name, res.status, res.body)
+		}
+		if strings.Contains(string(res.body), long) {
+			t.Errorf("%s: the answer repeats the value", name)
+		}
+	}
+	for i := range compute.MaxVariables {
+		w.mustDo("POST", "/environment-variables", w.bobKey, one(fmt.Sprint("A", i), long[:i+1]), nil)
+	}
+	if res := w.send("POST", "/environment-variables", w.bobKey, one("B", "b")); res.status != 409 {
+		t.Errorf("one too many: %d %s", res.status, res.body)
+	}
+	w.mustDo("POST", "/environment-variables", w.bobKey, one("A1", long), nil)
+	if n := len(w.variablesOfBob()); n != compute.MaxVariables {
+		t.Errorf("kept %d", n)
+	}
+}
+
+// variablesOfBob returns what the state has.
+func (w *world) variablesOfBob() []*compute.Variable {
+	view := w.machine.View()
+	org, _ := view.OrgBySlug("bob-lab")
+	user, _ := view.UserByEmail("bob@example.com")
+	return view.Variables(org.ID, user.ID)
+}

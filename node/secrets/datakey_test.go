@@ -1,0 +1,42 @@
+package secrets_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestDataKey seals values for one place only, with a key that one organization has.
+func TestDataKey(t *testing.T) {
+	m, _ := mustCreate(t)
+	sealedKey, err := m.NewDataKey([]byte("one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.OpenDataKey(sealedKey, []byte("two")); err == nil {
+		t.Error("another organization opened the key")
+	}
+	key, err := m.OpenDataKey(sealedKey, []byte("one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []string{"", "hunter2", strings.Repeat("v", 32<<10)} {
+		sealed, err := key.Seal(value, []byte("place"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value != "" && bytes.Contains(sealed, []byte(value)) {
+			t.Errorf("%.10q is in the ciphertext", value)
+		}
+		if got, err := key.Unseal(sealed, []byte("place")); err != nil || got != value {
+			t.Errorf("got %.10q, %v", got, err)
+		}
+		if _, err := key.Unseal(sealed, []byte("elsewhere")); err == nil {
+			t.Error("read in another place")
+		}
+		sealed[len(sealed)-1] ^= 1
+		if _, err := key.Unseal(sealed, []byte("place")); err == nil {
+			t.Error("read with a flipped bit")
+		}
+	}
+}
