@@ -108,6 +108,10 @@ type Execution struct {
 
 	ImportFiles int `cbor:"51,keyasint,omitempty"` // Number of its import files; 0 in older records.
 
+	// GPUTypes are the GPU types of which it gets one, with their prices, in the
+	// order of its request. It has none if its profile names the type.
+	GPUTypes []AcceptedType `cbor:"52,keyasint,omitempty"`
+
 	// MinVRAMMiB is the least GPU memory that it asked for, of each device or
 	// share; 0 for any.
 	MinVRAMMiB int64 `cbor:"53,keyasint,omitempty"`
@@ -119,6 +123,8 @@ type Execution struct {
 	Volumes       []Volume `cbor:"57,keyasint,omitempty"` // Directories of the node that it asked for.
 	ScratchMiB    int64    `cbor:"58,keyasint,omitempty"` // Scratch space on disk that it asked for; 0 for the node's default.
 	ScratchMemory bool     `cbor:"60,keyasint,omitempty"` // Its scratch space is in memory, inside its memory limit.
+
+	MinCapability int `cbor:"61,keyasint,omitempty"` // Least compute capability that it asked for, in tenths; 0 for any.
 
 	Service *Service `cbor:"65,keyasint,omitempty"` // Parents of services only.
 	Serving *Serving `cbor:"66,keyasint,omitempty"` // Services and their replicas.

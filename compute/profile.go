@@ -146,13 +146,16 @@ type Request struct {
 	VCPUMilli int64  `cbor:"5,keyasint,omitempty"` // Thousandths of a vCPU.
 	MemoryMiB int64  `cbor:"6,keyasint,omitempty"`
 
-	// AnyOf are the accepted GPU types, sorted, each once. With GPUs above 0 and
+	// AnyOf are the accepted GPU types, each once: sorted unless Ranked. With GPUs above 0 and
 	// no GPUType, an empty AnyOf accepts every type.
 	AnyOf []string `cbor:"7,keyasint,omitempty"`
 
 	// MinVRAMMiB is the least memory of each device, as EnoughVRAM counts it; 0
 	// for any.
 	MinVRAMMiB int64 `cbor:"8,keyasint,omitempty"`
+
+	// Ranked has AnyOf in the order of preference, the best first, and not sorted.
+	Ranked bool `cbor:"9,keyasint,omitempty"`
 
 	ScratchMiB int64   `cbor:"10,keyasint,omitempty"` // Disk space for scratch; 0 for the node's default, wherever that is.
 	Needs      []Offer `cbor:"11,keyasint,omitempty"` // What the node has to offer, sorted.
@@ -184,6 +187,9 @@ func (r *Request) Key() string {
 	}
 	if r.MinVRAMMiB > 0 {
 		b = strconv.AppendInt(append(b, "/vram"...), r.MinVRAMMiB, 10)
+	}
+	if r.Ranked {
+		b = append(b, "/ranked"...)
 	}
 	for _, need := range r.Needs {
 		b = append(append(b, '/'), need...)

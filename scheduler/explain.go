@@ -87,10 +87,11 @@ func aheadOf(e *compute.Execution, ahead []*compute.Execution) (out compute.Ahea
 	types := map[string]*compute.Demand{}
 	for _, a := range ahead {
 		milli := a.Request.HeldMilliGPU()
-		if types[a.Request.GPUType] == nil {
-			types[a.Request.GPUType] = &compute.Demand{}
+		name := a.Request.Types()
+		if types[name] == nil {
+			types[name] = &compute.Demand{}
 		}
-		sums := []*compute.Demand{&out.Demand, types[a.Request.GPUType]}
+		sums := []*compute.Demand{&out.Demand, types[name]}
 		if a.Org == e.Org {
 			sums = append(sums, &out.Own)
 			if len(out.IDs) < compute.MaxAhead {

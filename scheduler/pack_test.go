@@ -161,6 +161,32 @@ func TestPackPlaces(t *testing.T) {
 			"[1@n2[0] 2@n3[0]]",
 		},
 		{
+			"of several types the preferred one that is free, then the next",
+			[]*compute.Node{gpuNode(1, "h100", 1), gpuNode(2, "t4", 1), gpuNode(3, "a100", 1)},
+			[]compute.Request{ranked(1, 1000), ranked(1, 1000), ranked(1, 1000)},
+			"[1@n2[0] 2@n1[0]]",
+		},
+		{
+			"the preferred type of one node, whatever its order",
+			[]*compute.Node{edited(gpuNode(1, "t4", 4), func(n *compute.Node) { n.GPUs[0].Type, n.GPUs[1].Type = "h100", "h100" })},
+			[]compute.Request{ranked(2, 1000), ranked(2, 1000)},
+			"[1@n1[2 3] 2@n1[0 1]]",
+		},
+		{
+			"a share of the preferred type, although another GPU is shared already",
+			[]*compute.Node{edited(used(gpuNode(1, "t4", 2), 1, 1, 500), func(n *compute.Node) { n.GPUs[0].Type = "h100" })},
+			[]compute.Request{ranked(1, 500), ranked(1, 500), ranked(1, 500)},
+			"[1@n1[1] 2@n1[1] 3@n1[0]]",
+		},
+		{
+			"the preferred type before devices on one island",
+			[]*compute.Node{
+				gpuNode(1, "h100", 4), edited(used(gpuNode(2, "t4", 4), 16, 128, 1000, 0, 1000), islands),
+			},
+			[]compute.Request{ranked(2, 1000), ranked(2, 1000)},
+			"[1@n2[1 3] 2@n1[0 1]]",
+		},
+		{
 			"several GPUs are of one type",
 			[]*compute.Node{edited(gpuNode(1, "t4", 3), func(n *compute.Node) { n.GPUs[0].Type = "h100" })},
 			[]compute.Request{{GPUs: 2, MilliGPU: 1000, VCPUMilli: 1000}, {GPUs: 2, MilliGPU: 1000, VCPUMilli: 1000}},
@@ -345,4 +371,9 @@ func TestPackIsBounded(t *testing.T) {
 	if n := w.pack(); n != scheduler.MaxAssignments+10 {
 		t.Errorf("%d placed in all, want %d", n, scheduler.MaxAssignments+10)
 	}
+}
+
+// ranked returns a request for shares of t4s, or else of h100s.
+func ranked(gpus, milli int) compute.Request {
+	return compute.Request{GPUs: gpus, MilliGPU: milli, VCPUMilli: 1000, AnyOf: []string{"t4", "h100"}, Ranked: true}
 }

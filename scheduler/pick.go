@@ -25,11 +25,12 @@ func (s *slot) pick(v *value, q *capacity.Shape, into []int) []int {
 }
 
 // shareDevice returns the best device to take a share from, and what the
-// residues of s then lose in value. It prefers the device whose residue loses
-// least, then the fullest, then the first. It returns -1 when no device has the
+// residues of s then lose in value. It prefers the kind that q prefers, then the
+// device whose residue loses least, then the fullest, then the first. It returns -1 when no device has the
 // share free.
 func (s *slot) shareDevice(v *value, q *capacity.Shape) (device int, loss int64) {
 	device, loss = -1, math.MaxInt64
+	rank := math.MaxInt
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		if d.Free < q.Milli || s.Uniform == capacity.Mixed && (!d.Is(q) || !d.Usable()) {
@@ -39,8 +40,9 @@ func (s *slot) shareDevice(v *value, q *capacity.Shape) (device int, loss int64)
 		if d.Size != compute.WholeGPU {
 			l = l * int64(d.Size) / compute.WholeGPU
 		}
-		if l < loss || l == loss && d.Free < s.Devices[device].Free {
-			device, loss = i, l
+		its := q.Kinds.Rank(d.Kind)
+		if its < rank || its == rank && (l < loss || l == loss && d.Free < s.Devices[device].Free) {
+			device, loss, rank = i, l, its
 		}
 	}
 	return device, loss

@@ -99,6 +99,7 @@ func (h *history) request() compute.Request {
 		if h.rng.IntN(2) == 0 {
 			r.GPUType = ""
 			r.AnyOf = [][]string{nil, {"h100", "t4"}, {"b200", "t4"}}[h.rng.IntN(3)]
+			r.Ranked = len(r.AnyOf) > 0 && h.rng.IntN(2) == 0
 		}
 	}
 	if r.IsGPU() && h.rng.IntN(4) == 0 {

@@ -20,6 +20,10 @@ const (
 // It exceeds any cost.
 const splitWeight = 1 << 28
 
+// rankWeight is what each place in the preference of a request adds to a score. It
+// exceeds what all islands of a node add: the preference comes first.
+const rankWeight = 1 << 33
+
 // refusal returns why q does not fit on s. q must not fit.
 func (s *slot) refusal(q *capacity.Shape) int64 {
 	known, healthy := s.OfKind(q)
@@ -94,6 +98,7 @@ func (s *slot) steps(q *capacity.Shape, c change, cost int64) int64 {
 	if s.Islands && q.GPUs > 1 {
 		score += int64(s.splits(q, c.kind)) * splitWeight
 	}
+	score += int64(q.Kinds.Rank(c.kind)) * rankWeight
 	return min(score, worstFit)
 }
 

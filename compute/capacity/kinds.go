@@ -1,6 +1,10 @@
 package capacity
 
-import "berth/compute"
+import (
+	"slices"
+
+	"berth/compute"
+)
 
 // Shape is what an execution needs of a node. It is comparable, so that callers
 // can remember an answer per shape.
@@ -31,6 +35,7 @@ type KindSet struct {
 	Number  int
 	Request compute.Request // The GPU types, the slice and the least memory of the request.
 	Has     []bool          // By the number of the kind; as long as there are kinds.
+	Ranks   []int           // By the number of the kind, 0 for the one that the request prefers; nil without preference.
 }
 
 // Enough reports whether a device with so much memory has what the set asks for.
@@ -38,10 +43,27 @@ func (s *KindSet) Enough(vramMiB int64) bool {
 	return s.Request.MinVRAMMiB == 0 || compute.EnoughVRAM(vramMiB, s.Request.MinVRAMMiB)
 }
 
+// Rank returns the place of a kind in the preference of the request, 0 for the first.
+func (s *KindSet) Rank(kind int) int {
+	if s.Ranks == nil || kind < 0 {
+		return 0
+	}
+	return s.Ranks[kind]
+}
+
+// add adds the next kind to the set.
+func (s *KindSet) add(k Kind) {
+	s.Has = append(s.Has, k.accepted(&s.Request))
+	if s.Request.Ranked {
+		s.Ranks = append(s.Ranks, max(slices.Index(s.Request.AnyOf, k.GPUType), 0))
+	}
+}
+
 // setKey identifies a set.
 type setKey struct {
 	types, slice string
 	minVRAM      int64
+	ranked       bool
 }
 
 // Kinds numbers the kinds of devices, and the sets of kinds that requests
@@ -73,7 +95,7 @@ func (t *Kinds) Of(g *compute.GPU) int {
 	t.Names = append(t.Names, k)
 	t.Sizes = append(t.Sizes, compute.SliceMilli(k.GPUType, k.Slice))
 	for _, s := range t.Sets {
-		s.Has = append(s.Has, k.accepted(&s.Request))
+		s.add(k)
 	}
 	return n
 }
@@ -87,7 +109,7 @@ func (k Kind) accepted(r *compute.Request) bool {
 
 // Set returns the set of the kinds that r accepts.
 func (t *Kinds) Set(r *compute.Request) *KindSet {
-	key := setKey{types: r.GPUType, slice: r.MIG, minVRAM: r.MinVRAMMiB}
+	key := setKey{types: r.GPUType, slice: r.MIG, minVRAM: r.MinVRAMMiB, ranked: r.Ranked}
 	if r.GPUType == "" {
 		key.types = r.Types()
 	}
@@ -95,14 +117,15 @@ func (t *Kinds) Set(r *compute.Request) *KindSet {
 		return s
 	}
 	s := &KindSet{
-		Request: compute.Request{GPUType: r.GPUType, GPUs: r.GPUs, MIG: r.MIG, AnyOf: r.AnyOf, MinVRAMMiB: r.MinVRAMMiB},
-		Has:     make([]bool, len(t.Names)),
+		Request: compute.Request{
+			GPUType: r.GPUType, GPUs: r.GPUs, MIG: r.MIG, AnyOf: r.AnyOf, MinVRAMMiB: r.MinVRAMMiB, Ranked: r.Ranked,
+		},
 	}
 	if r.IsGPU() {
 		s.Number = len(t.Sets) + 1
 	}
-	for i, k := range t.Names {
-		s.Has[i] = k.accepted(r)
+	for _, k := range t.Names {
+		s.add(k)
 	}
 	t.byKey[key] = s
 	t.Sets = append(t.Sets, s)

@@ -170,7 +170,8 @@ func (s *Node) FreeDevices(q *Shape) int {
 }
 
 // KindFor returns the kind that q gets on s, and how many devices of it match:
-// the first kind with enough of them, or else the kind with the most.
+// of the kinds with enough of them the one that q prefers, or else the first, or
+// the kind with the most if none has enough.
 func (s *Node) KindFor(q *Shape, match func(*Device) bool) (kind, devices int) {
 	kind = Mixed
 	for i := range s.Devices {
@@ -184,10 +185,14 @@ func (s *Node) KindFor(q *Shape, match func(*Device) bool) (kind, devices int) {
 				n++
 			}
 		}
-		if kind == Mixed || n > devices {
+		better := n > devices
+		if n >= q.GPUs && devices >= q.GPUs {
+			better = q.Kinds.Rank(d.Kind) < q.Kinds.Rank(kind)
+		}
+		if kind == Mixed || better {
 			kind, devices = d.Kind, n
 		}
-		if devices >= q.GPUs {
+		if devices >= q.GPUs && q.Kinds.Rank(kind) == 0 {
 			break
 		}
 	}

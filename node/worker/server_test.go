@@ -23,7 +23,7 @@ func TestWorkerIsToldNoMore(t *testing.T) {
 		"User", "Key", "Parent", "Reason", "Detail", "Imports", "JobType", "Priority", "Tags", "CallbackURLs",
 		"MaxCredits", "Price", "Held", "Billed", "SubmitIndex", "CreatedAt", "PlacedAt", "EndedAt", "FinishedAt", "Ran",
 		"ExitCode", "Duration", "Usage", "Selection", "Deleted", "Estimate", "Repeat", "Predicted", "Avoid", "Owed",
-		"ImportFiles", "Name", "Outputs", "MinVRAMMiB", "Service", "Ready", "ReadyAt",
+		"ImportFiles", "Name", "Outputs", "MinVRAMMiB", "GPUTypes", "MinCapability", "Service", "Ready", "ReadyAt",
 	}
 	var e compute.Execution
 	fill(reflect.ValueOf(&e).Elem())
