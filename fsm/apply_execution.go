@@ -133,6 +133,10 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 		return invalid("volumes", "an execution has at most %d volumes and some scratch space", maxVolumes)
 	case e.MinVRAMMiB < 0 || e.MinVRAMMiB > maxMinVRAM:
 		return invalid("min_vram", "min_vram_gb is 0 to %d", int64(maxMinVRAM>>10))
+	case e.MinCapability < 0 || e.MinCapability > maxCapability:
+		return invalid("min_compute_capability", "min_compute_capability is 0.1 to 99.9")
+	case len(e.GPUTypes) > compute.MaxAnyOf:
+		return invalid("gpu_types", "at most %d GPU types are listed", compute.MaxAnyOf)
 	case len(e.CallbackURLs) > maxCallbacks:
 		return invalid("callbacks", "at most %d callback URLs are allowed", maxCallbacks)
 	}
@@ -161,6 +165,12 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		said.Name = ""
 		said.MinVRAMMiB = 0
 	}
+	if s.Format() < formatServices || said.Kind == compute.KindSelection {
+		said.GPUTypes = nil
+	}
+	if s.Format() < formatServices {
+		said.MinCapability = 0
+	}
 	return compute.Execution{
 		ID: said.ID, Org: c.Actor.Org, User: c.Actor.User, Key: c.Actor.Key, Kind: said.Kind,
 		Profile: said.Profile, Bundle: said.Bundle, FileName: said.FileName,
@@ -170,6 +180,7 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		Selection: said.Selection, Service: said.Service, Serving: said.Serving, SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
 		StopGrace: s.meta.Settings.StopGrace, Preemptible: said.Preemptible && !said.Kind.IsParent(),
 		MaxRetries: said.MaxRetries, MinVRAMMiB: said.MinVRAMMiB, Name: said.Name,
+		GPUTypes: said.GPUTypes, MinCapability: said.MinCapability,
 		Volumes: said.Volumes, ScratchMiB: said.ScratchMiB, ScratchMemory: said.ScratchMemory,
 	}
 }
@@ -178,14 +189,9 @@ func (s *execution) accepted(c Submit) compute.Execution {
 // of credits below its worst case shortens its time limit to what it buys, so
 // that no more is ever spent.
 func (s *execution) prepareSingle(e *compute.Execution) *compute.Error {
-	p, r, price, err := s.Resolve(e.Profile)
-	if err != nil {
-		return asRefusal(err)
-	}
-	if refusal := s.needVRAM(p, &r, e.MinVRAMMiB); refusal != nil {
+	if refusal := s.sizeSingle(e); refusal != nil {
 		return refusal
 	}
-	e.Profile, e.Request, e.Price = p.String(), r, price
 	if refusal := s.askOffers(e); refusal != nil {
 		return refusal
 	}
@@ -195,6 +201,22 @@ func (s *execution) prepareSingle(e *compute.Execution) *compute.Error {
 			"max_credits of %s buys less than a second of %s", e.MaxCredits, e.Profile).
 			Named("max_credits")
 	}
+	return nil
+}
+
+// sizeSingle sets the profile, the request and the price of e.
+func (s *execution) sizeSingle(e *compute.Execution) *compute.Error {
+	if s.acceptsAny(e) {
+		return resolver{s.View}.prepareAny(e)
+	}
+	p, r, price, err := s.Resolve(e.Profile)
+	if err != nil {
+		return asRefusal(err)
+	}
+	if refusal := s.needs(e, p, &r); refusal != nil {
+		return refusal
+	}
+	e.Profile, e.Request, e.Price = p.String(), r, price
 	return nil
 }
 
@@ -209,7 +231,7 @@ func limitTime(e *compute.Execution) bool {
 	least := min(leastTime, e.Timeout)
 	if limit := max(paid-e.StopGrace, least); limit < e.Timeout {
 		e.Timeout = limit
-		e.Detail = "time limit " + limit.String() + ": what max_credits buys"
+		e.Detail = clip(joinDetail("time limit "+limit.String()+": what max_credits buys", e.Detail))
 	}
 	return paid >= least
 }

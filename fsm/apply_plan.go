@@ -20,7 +20,7 @@ func (s *placement) commitPlan(c CommitPlan) Result {
 			s.wait(e, why)
 			continue
 		}
-		if n, ok := nodes.get(a.Node); ok && fits(e.Request, n, a.GPUs) {
+		if n, ok := nodes.get(a.Node); ok && fits(e.Request, n, a.GPUs) && acceptable(e, n, a.GPUs) {
 			s.place(e, nodes.change(n), a, c.ViewIndex)
 			r.Count++
 		}
@@ -110,6 +110,12 @@ func fits(r compute.Request, n *compute.Node, shares []compute.GPUShare) bool {
 	return true
 }
 
+// acceptable reports whether e has a price for the devices, which are of one type.
+func acceptable(e *compute.Execution, n *compute.Node, shares []compute.GPUShare) bool {
+	placed := *e
+	return len(shares) == 0 || placed.Take(n.GPUs[gpuAt(n.GPUs, shares[0].GPU)].Type)
+}
+
 // place makes an attempt of e on n, as the plan from the view at viewIndex says,
 // and writes to n, which the caller stores, what it holds.
 func (s *placement) place(known *compute.Execution, n *compute.Node, a compute.Assignment, viewIndex uint64) {
@@ -124,6 +130,9 @@ func (s *placement) place(known *compute.Execution, n *compute.Node, a compute.A
 		share.VRAMMiB, share.Isolation = g.ShareMiB(share.Milli), g.Isolation(share.Milli)
 	}
 	s.statistics.observeStart(&e)
+	if len(shares) > 0 {
+		e.Take(n.GPUs[gpuAt(n.GPUs, shares[0].GPU)].Type)
+	}
 	e.Epoch = max(e.Epoch, s.meta.Epoch<<epochShift) + 1
 	e.Status, e.Reason, e.PlacedAt = compute.StatusStarting, compute.ReasonNone, s.meta.Now
 	s.execution.putExecution(&e)

@@ -55,9 +55,12 @@ func yieldedToOwn(a *compute.Attempt, e *compute.Execution, o *compute.Outcome) 
 func (s *execution) owe(e *compute.Execution, used time.Duration) bool {
 	next := *e
 	next.Owed += min(used, e.Timeout+e.StopGrace)
-	if !limitTime(&next) || s.money.lacks(e.Org, firstHold(&next)-e.Held) != nil {
+	waits := next
+	waits.Accept() // As requeue has it wait.
+	if !limitTime(&waits) || s.money.lacks(e.Org, firstHold(&waits)-e.Held) != nil {
 		return false
 	}
+	next.Timeout, next.Detail = waits.Timeout, waits.Detail
 	*e = next
 	return true
 }

@@ -35,6 +35,7 @@ func (s *execution) requeue(a compute.Attempt, e *compute.Execution, why again) 
 	a.Status, a.Reason = compute.StatusSystemFailure, why.ended
 	s.statistics.tallyEnd(&a, e, a.Status, a.Reason)
 	s.putAttempt(&a)
+	e.Accept()
 	e.Status, e.Reason = compute.StatusQueued, why.waits
 	e.PlacedAt, e.ExecletAt, e.StartedAt, e.EndedAt = 0, 0, 0, 0
 	e.Estimate = nil // It was of the first start.

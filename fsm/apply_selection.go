@@ -22,7 +22,7 @@ func (s *selection) prepareSelection(e *compute.Execution) *compute.Error {
 		if err != nil {
 			return asRefusal(err)
 		}
-		if p.Count != 1 || p.MilliGPU != compute.WholeGPU {
+		if p.GPUType == compute.AnyGPU || p.Count != 1 || p.MilliGPU != compute.WholeGPU {
 			return compute.Errorf(compute.CodeInvalid,
 				"gpu_types are names of GPU types, not %q", name).Named("gpu_types")
 		}
@@ -123,6 +123,10 @@ func (s *selection) childrenOf(parent *compute.Execution, asked []Child,
 			left = append(left, c.Profile+": not available")
 			continue
 		}
+		if s.needCapability(p, parent.MinCapability) != nil {
+			left = append(left, c.Profile+": too low a compute capability")
+			continue
+		}
 		if s.needVRAM(p, &r, parent.MinVRAMMiB) != nil {
 			left = append(left, c.Profile+": too little GPU memory")
 			continue
@@ -137,7 +141,8 @@ func (s *selection) childrenOf(parent *compute.Execution, asked []Child,
 			Network: parent.Network, Tags: parent.Tags, StopGrace: parent.StopGrace,
 			SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now, Repeat: max(c.Repeat, 1),
 			MaxRetries: s.execution.retriesOfRuns(parent), MinVRAMMiB: parent.MinVRAMMiB, Name: parent.Name, Files: parent.Files,
-			Volumes: parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
+			MinCapability: parent.MinCapability,
+			Volumes:       parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
 		}
 		if s.execution.askOffers(e) != nil {
 			left = append(left, c.Profile+": no node has its volumes and scratch space")

@@ -259,10 +259,27 @@ func checkAlone(e *compute.Execution) error {
 		return errors.New("started again more often than it may be")
 	case e.Owed < 0 || e.Owed > 0 && !e.Preemptible:
 		return errors.New("owes the time of attempts that could not be preempted")
+	case !rightType(e):
+		return errors.New("its price or its request is not that of its GPU type")
 	case len(e.Detail) > maxDetail:
 		return errors.New("detail is too long")
 	}
 	return nil
+}
+
+// rightType reports whether an execution that accepts several GPU types asks for what
+// its status says: any of them while it waits, one once it is placed.
+func rightType(e *compute.Execution) bool {
+	if !e.AnyOf() || e.Status.Terminal() {
+		return true
+	}
+	want := *e
+	if e.Status <= compute.StatusQueued || e.Kind.IsParent() {
+		want.Accept()
+	} else if !want.Take(e.Request.GPUType) {
+		return false
+	}
+	return want.Price == e.Price && want.Profile == e.Profile && want.Request.Key() == e.Request.Key()
 }
 
 func (v checker) checkParent(parent *compute.Execution) error {

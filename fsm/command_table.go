@@ -103,7 +103,7 @@ func commandRows() []*row {
 				return max(formatIf(e.MaxRetries > 0, formatTrust), formatIf(e.ImportFiles > 0, formatImports),
 					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory || e.MinVRAMMiB > 0 ||
 						e.Name != "" || e.Files != nil, formatLab),
-					formatIf(e.Kind == compute.KindService, formatServices))
+					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices))
 			},
 		}.row(),
 		command[TakeSelection]{

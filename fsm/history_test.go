@@ -127,9 +127,20 @@ func (h *historian) submitSome() {
 		}
 		e.Selection.Repeats = h.rng.IntN(4)
 	}
+	h.acceptSome(&e)
 	op := h.request()
 	op.Org = a.Org
 	h.send(fsm.Submit{Op: op, Actor: a, Execution: e})
+}
+
+// acceptSome sometimes has an execution accept several GPU types.
+func (h *historian) acceptSome(e *compute.Execution) {
+	if !h.chance(4) {
+		return
+	}
+	e.Profile = pick(h, "gpu.any", "gpu.any", "gpu.any.2x", "gpu.any.250m", "t4", "cpu")
+	anyOf(pick(h, nil, []string{"t4", "h100"}, []string{"h100", "l40s", "a100"}, []string{"t4"}, []string{"?"})...)(e)
+	e.MinCapability = pick(h, 0, 0, 0, 75)
 }
 
 func (h *historian) takeOne() fsm.Command {
@@ -157,14 +168,16 @@ func (h *historian) serviceThing() {
 	op := h.request()
 	op.Org = a.Org
 	if h.chance(2) {
-		h.send(fsm.Submit{Op: op, Actor: a, Execution: compute.Execution{
+		e := compute.Execution{
 			ID: h.executionID(), Kind: compute.KindService, Profile: pick(h, "cpu", "t4", "t4.250m", "?"),
 			Service: &compute.Service{
 				Replicas: h.rng.IntN(4), Restart: compute.Restart(h.rng.IntN(4)),
 				BackoffFirst: time.Minute, BackoffMost: 5 * time.Minute, BackoffReset: 30 * time.Minute,
 			},
 			Serving: &compute.Serving{Port: h.rng.IntN(9000), ReadinessTimeout: time.Minute},
-		}})
+		}
+		h.acceptSome(&e)
+		h.send(fsm.Submit{Op: op, Actor: a, Execution: e})
 	}
 	for parent := range h.view().Services() {
 		c := fsm.StartReplicas{Term: h.term, Service: parent.ID}

@@ -150,6 +150,13 @@ func (v *View) Resolve(profile string) (compute.Profile, compute.Request, comput
 	if err != nil {
 		return compute.Profile{}, compute.Request{}, 0, resolver{v}.unknownProfile(err.Error(), "unknown_profile")
 	}
+	if p.GPUType == compute.AnyGPU && v.Format() >= formatServices {
+		r, price, refusal := v.resolveAny(p)
+		if refusal != nil {
+			return compute.Profile{}, compute.Request{}, 0, refusal
+		}
+		return p, r, price, nil
+	}
 	r, price, fault := resolver{v}.size(p)
 	if fault != nil {
 		return compute.Profile{}, compute.Request{}, 0, resolver{v}.unknownProfile(fault.Message, fault.Detail)

@@ -52,6 +52,9 @@ func byTally(a, b tallyKey) int {
 // tally counts an attempt of e.
 func (s *statistics) tally(what tallied, why compute.Reason, e *compute.Execution, worth compute.Credits) {
 	key := tallyKey{what, why, e.Request.GPUType}
+	if e.Request.IsGPU() && key.gpuType == "" {
+		key.gpuType = compute.AnyGPU // It is not placed.
+	}
 	if key.gpuType == "" {
 		key.gpuType = "cpu"
 	}
