@@ -152,6 +152,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 		g.addKernelState(r, e, kept.program, &out)
 		showProgram(&out, kept.program)
 		out.Stdout, out.Stderr, out.CombinedOutput = kept.stdout, kept.stderr, kept.combined
+		addDetail(e, &out)
 		return out, nil
 	}
 	bundle := g.addCode(r, e, &out)
@@ -161,7 +162,15 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 	}
 	g.addFiles(r, e, &out)
 	g.addKernelState(r, e, bundle, &out)
+	addDetail(e, &out)
 	return out, nil
+}
+
+// addDetail warns of GPU types that were left out. Errors have it already.
+func addDetail(e *compute.Execution, out *wire.Execution) {
+	if e.AnyOf() && e.Detail != "" && len(out.Errors) == 0 {
+		out.Warnings = append(out.Warnings, e.Detail)
+	}
 }
 
 // showProgram adds what a bundle executes.

@@ -77,7 +77,7 @@ func (g *executions) startPython(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Kind, e.Profile = compute.KindPython, in.Profile()
+	e.Kind, e.Profile, e.GPUTypes = compute.KindPython, in.Profile(), in.Accepted()
 	result, err := g.submit(r, in, e)
 	if err != nil {
 		return nil, err
@@ -123,6 +123,7 @@ func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) (comput
 		Preemptible:     in.Preemptible,
 		MaxRetries:      in.MaxRetries,
 		MinVRAMMiB:      int64(in.MinVRAMGB) << 10,
+		MinCapability:   in.Capability(),
 	}
 	if in.Bundle != "" {
 		id, err := compute.ParseBundleID(in.Bundle)

@@ -68,6 +68,7 @@ func (g *services) startService(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	e.Kind, e.Profile, e.Timeout, e.MaxRetries = compute.KindService, in.Profile(), 0, 0
+	e.GPUTypes = in.Accepted()
 	e.Service = &compute.Service{
 		Replicas:     in.Replicas,
 		BackoffFirst: g.cfg.Backoff.First, BackoffMost: g.cfg.Backoff.Most, BackoffReset: g.cfg.Backoff.Reset,

@@ -141,8 +141,8 @@ func TestSelectionStopsEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	started, err := api.SubmitSelection(t.Context(), client.StartSelection{
-		Start: client.Start{Code: paced, Timeout: 200}, Objective: "fastest",
-		GPUTypes: []string{"h100", "a100", "t4"}, DeadlineSeconds: 25,
+		Start: client.Start{Code: paced, Timeout: 200, GPUTypes: []string{"h100", "a100", "t4"}}, Objective: "fastest",
+		DeadlineSeconds: 25,
 	})
 	if err != nil {
 		t.Fatal(err)

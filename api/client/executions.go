@@ -43,6 +43,8 @@ type Start struct {
 	CallbackURLs    []string          `json:"user_callback_urls,omitempty"`
 	Preemptible     bool              `json:"preemptible,omitempty"` // May be ended for higher priority; restarts.
 	MinVRAMGB       int               `json:"min_vram_gb,omitempty"` // Of each GPU.
+	GPUTypes        []string          `json:"gpu_types,omitempty"`   // Any of them; of a GPU selection the types to try, none for all.
+	MinCapability   string            `json:"min_compute_capability,omitempty"`
 	MaxRetries      int               `json:"max_retries,omitempty"` // After failures of the system; 0 to 10.
 	Scratch         string            `json:"scratch,omitempty"`     // "disk" or "memory"; "" for disk.
 	ScratchGB       int               `json:"scratch_gb,omitempty"`  // Size of scratch space on disk; 0 for the node's default.
@@ -53,9 +55,8 @@ type Start struct {
 // and to say which is best.
 type StartSelection struct {
 	Start
-	GPUTypes  []string `json:"gpu_types,omitempty"` // Empty for every type that fits.
-	Objective string   `json:"objective,omitempty"` // "" for balanced.
-	Repeats   int      `json:"repeats,omitempty"`   // Runs of each GPU type; 0 for one.
+	Objective string `json:"objective,omitempty"` // "" for balanced.
+	Repeats   int    `json:"repeats,omitempty"`   // Runs of each GPU type; 0 for one.
 
 	// DeadlineSeconds is when the answer is wanted, from the submit; 0 for none.
 	DeadlineSeconds int `json:"deadline_seconds,omitempty"`
@@ -115,6 +116,13 @@ func (c *Client) Finished(ctx context.Context, id compute.ExecutionID) (wire.Exe
 			return e, err
 		}
 	}
+}
+
+// Timing returns how long an execution was in each phase so far.
+func (c *Client) Timing(ctx context.Context, id compute.ExecutionID) (wire.Timing, error) {
+	var out wire.TimingAnswer
+	err := c.do(ctx, call{method: http.MethodGet, path: "/execution/" + id.String() + "/timing", out: &out})
+	return out.Timing, err
 }
 
 // Abort ends an execution of the kind at once.

@@ -41,9 +41,9 @@ func (w *selections) run(ctx context.Context, c *caller) {
 		start := client.StartSelection{
 			Start: client.Start{
 				Code: fmt.Sprintf(check.Code, 0.5+c.rng.Float64(), 0), Timeout: 60, Tags: []string{op},
-				Network: compute.NetworkNone.String(),
+				Network: compute.NetworkNone.String(), GPUTypes: []string{"h100", []string{"l40s", "t4"}[c.rng.IntN(2)]},
 			},
-			GPUTypes: []string{"h100", []string{"l40s", "t4"}[c.rng.IntN(2)]}, DeadlineSeconds: 60, EarlyStop: new(false),
+			DeadlineSeconds: 60, EarlyStop: new(false),
 		}
 		for ctx.Err() == nil {
 			node := c.any(w.org.key)

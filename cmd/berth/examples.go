@@ -43,6 +43,7 @@ func examplesByPath() map[string]string {
 		"outputs get": `  berth outputs get 8f3a2b1c model.pt --dir results`,
 		"run": `  berth run train.py
   berth run --gpu a100:2 --timeout 30m --tag nightly train.py
+  berth run --gpu l40s,a100 --min-vram 40g train.py
   berth run -d --preemptible --max-retries 3 train.py
   echo 'print(6 * 7)' | berth run -`,
 		"service run": `  berth service run --port 8000 server.py

@@ -101,8 +101,9 @@ func (f *recommendFlags) check() error {
 
 // request returns the request that the flags describe.
 func (f *recommendFlags) request(start client.Start) client.StartSelection {
+	start.GPUTypes = f.types
 	out := client.StartSelection{
-		Start: start, GPUTypes: f.types, Objective: f.objective,
+		Start: start, Objective: f.objective,
 		DeadlineSeconds: int(f.deadline.Round(time.Second) / time.Second),
 	}
 	if f.repeats > 1 {

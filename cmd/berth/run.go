@@ -65,7 +65,7 @@ continues, and the commands that follow or stop it are printed.
 	f.conn.Register(cmd)
 	f.code.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.gpu, "gpu", "", "`GPU` type and count, such as h100 or a100:2")
+	flags.StringVar(&f.gpu, "gpu", "", "`GPU` type and count, such as h100 or a100:2; any, or several as in a100,h100:2, for the cheapest that is free")
 	flags.StringVar(&f.profile, "profile", "", "hardware `profile`, such as cpu.4x or gpu.a100.500m (default cpu)")
 	flags.StringVar(&f.cell, "cell", "", "execute it as a notebook cell: with the globals in `FILE`, which are saved there again")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the execution's id and do not wait")
@@ -79,7 +79,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if start.ExecutionType, err = f.hardware(); err != nil {
+	if start.ExecutionType, start.GPUTypes, err = f.hardware(); err != nil {
 		return err
 	}
 	if f.cell != "" {
@@ -125,23 +125,32 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	return finish(cmd, c, started.ExecutionID, f.jsonOutput)
 }
 
-// hardware returns the hardware profile that --gpu or --profile names.
-func (f *runFlags) hardware() (string, error) {
+// hardware returns the hardware profile that --gpu or --profile names, and the GPU
+// types of a list.
+func (f *runFlags) hardware() (profile string, types []string, err error) {
 	if f.gpu != "" && f.profile != "" {
-		return "", cli.UsageErrorf("--gpu and --profile mean the same: use one of them")
+		return "", nil, cli.UsageErrorf("--gpu and --profile mean the same: use one of them")
 	}
 	if f.gpu == "" {
-		return f.profile, nil
+		return f.profile, nil, nil
 	}
 	kind, count, counted := strings.Cut(f.gpu, ":")
-	profile := "gpu." + kind
+	if strings.Contains(kind, ",") {
+		types, kind = strings.Split(kind, ","), compute.AnyGPU
+	}
+	for _, name := range types {
+		if _, err := compute.ParseProfile("gpu." + name); err != nil || strings.Contains(name, ".") {
+			return "", nil, cli.UsageErrorf("--gpu: %q is no GPU type; the number stands behind the last, as in a100,h100:2", name)
+		}
+	}
+	profile = "gpu." + kind
 	if counted && count != "1" {
 		profile += "." + count + "x"
 	}
 	if _, err := compute.ParseProfile(profile); err != nil {
-		return "", cli.UsageErrorf("--gpu: %w", err)
+		return "", nil, cli.UsageErrorf("--gpu: %w", err)
 	}
-	return profile, nil
+	return profile, types, nil
 }
 
 // codeFlags are the flags of commands that send code.
@@ -160,6 +169,7 @@ type codeFlags struct {
 	maxRetries int
 	network    string
 	minVRAM    string
+	capability string
 	space      spaceFlags
 
 	preemptible     bool
@@ -185,6 +195,8 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 	f.space.register(flags)
 	flags.StringVar(&f.minVRAM, "min-vram", "",
 		"least `memory` of each GPU, such as 24g; a card counts by its maker's size")
+	flags.StringVar(&f.capability, "min-compute-capability", "",
+		"least CUDA compute `capability` of its GPUs, such as 8.0")
 	flags.BoolVar(&f.preemptible, "preemptible", false,
 		"let urgent work end it; it is queued again, and that attempt is free")
 	flags.Var((*limit)(&f.disconnectGrace), "disconnect-grace",
@@ -221,6 +233,7 @@ func (l *limit) Set(text string) error {
 func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, *source.Tree, error) {
 	start := client.Start{
 		Name: f.name, Tags: f.tags, CallbackURLs: f.callbacks, Network: f.network, MaxRetries: f.maxRetries, Preemptible: f.preemptible,
+		MinCapability: f.capability,
 	}
 	if cmd.Flags().Changed("disconnect-grace") {
 		seconds := int(f.disconnectGrace.Seconds())

@@ -91,7 +91,7 @@ func (f *serviceRunFlags) do(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if start.ExecutionType, err = f.run.hardware(); err != nil {
+	if start.ExecutionType, start.GPUTypes, err = f.run.hardware(); err != nil {
 		return err
 	}
 	start.Timeout = 0

@@ -168,8 +168,8 @@ func (b *submitter) send(ctx context.Context, one *submit, node int) (compute.Ex
 		started, err := c.Submit(ctx, one.start)
 		return started.ExecutionID, err
 	}
-	started, err := c.SubmitSelection(ctx, client.StartSelection{
-		Start: one.start, GPUTypes: one.types, DeadlineSeconds: 2,
-	})
+	start := one.start
+	start.GPUTypes = one.types
+	started, err := c.SubmitSelection(ctx, client.StartSelection{Start: start, DeadlineSeconds: 2})
 	return started.ExecutionID, err
 }
