@@ -116,7 +116,7 @@ func (v resolver) typesFor(e *compute.Execution, p compute.Profile) ([]string, *
 		return nil, compute.Errorf(compute.CodeInvalid, format, args...).Named("gpu_types")
 	}
 	if !p.IsGPU() || p.MIG != "" {
-		return invalid("gpu_types go with whole GPUs or shares of one, such as gpu.any, gpu.any.2x or gpu.any.500m, not with %s", p)
+		return invalid("gpu_types go with whole GPUs or shares of one, as in gpu.any.2x or gpu.any.500m, not with %s", p)
 	}
 	var names []string
 	for _, t := range e.GPUTypes {

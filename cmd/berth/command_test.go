@@ -77,6 +77,11 @@ func TestRunSendsPrograms(t *testing.T) {
 		{"in", "-c 1 -- -x", `{"args":["-x"],"code":"1","stdin":"in"`},
 		{"\xff", "-m a.b -- -c 1", `{"args":["-c","1"],"module":"a.b","stdin_base64":"/w=="`},
 		{"", "--gpu a100 -- nvidia-smi -L", `{"command":["nvidia-smi","-L"],"execution_type":"gpu.a100"`},
+		{"", "--gpu any:2 -c 1", `{"code":"1","execution_type":"gpu.any.2x"`},
+		{
+			"", "--gpu a100,h100:2 --min-compute-capability 8.0 -c 1",
+			`{"code":"1","execution_type":"gpu.any.2x","gpu_types":["a100","h100"],"min_compute_capability":"8.0"`,
+		},
 		{"2", "- -- x", `{"args":["x"],"code":"2"`},
 	} {
 		r := execute(t, tt.stdin, append([]string{"run", "-d"}, strings.Fields(tt.args)...)...)

@@ -65,7 +65,8 @@ continues, and the commands that follow or stop it are printed.
 	f.conn.Register(cmd)
 	f.code.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.gpu, "gpu", "", "`GPU` type and count, such as h100 or a100:2; any, or several as in a100,h100:2, for the cheapest that is free")
+	flags.StringVar(&f.gpu, "gpu", "", "`GPU` type and count, such as h100 or a100:2;"+
+		" any, or several as in a100,h100:2, for the cheapest that is free")
 	flags.StringVar(&f.profile, "profile", "", "hardware `profile`, such as cpu.4x or gpu.a100.500m (default cpu)")
 	flags.StringVar(&f.cell, "cell", "", "execute it as a notebook cell: with the globals in `FILE`, which are saved there again")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the execution's id and do not wait")
@@ -140,7 +141,7 @@ func (f *runFlags) hardware() (profile string, types []string, err error) {
 	}
 	for _, name := range types {
 		if _, err := compute.ParseProfile("gpu." + name); err != nil || strings.Contains(name, ".") {
-			return "", nil, cli.UsageErrorf("--gpu: %q is no GPU type; the number stands behind the last, as in a100,h100:2", name)
+			return "", nil, cli.UsageErrorf("--gpu: %q is no GPU type; the number is last, as in a100,h100:2", name)
 		}
 	}
 	profile = "gpu." + kind
