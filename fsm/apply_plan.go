@@ -112,8 +112,11 @@ func fits(r compute.Request, n *compute.Node, shares []compute.GPUShare) bool {
 
 // acceptable reports whether e has a price for the devices, which are of one type.
 func acceptable(e *compute.Execution, n *compute.Node, shares []compute.GPUShare) bool {
+	if len(shares) == 0 || !e.AnyOf() {
+		return true
+	}
 	placed := *e
-	return len(shares) == 0 || placed.Take(n.GPUs[gpuAt(n.GPUs, shares[0].GPU)].Type)
+	return placed.Take(n.GPUs[gpuAt(n.GPUs, shares[0].GPU)].Type)
 }
 
 // place makes an attempt of e on n, as the plan from the view at viewIndex says,
