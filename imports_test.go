@@ -58,6 +58,7 @@ var rules = []rule{
 	{"api/edge", []string{"api/auth", "api/wire", "compute", "fault", "fsm", "loop"}, "requests come and go without knowing what the endpoints do"},
 	{"api/wire", []string{"compute"}, "JSON bodies are shared with clients, which know no state machine"},
 	{"api/auth", []string{"compute", "loop"}, "keys and tokens are checked without knowing where they are kept"},
+	{"api/statement", []string{"compute"}, "a statement says what ledger lines say, and nothing else"},
 	{"api/client", []string{"api/wire", "compute", "loop"}, "a client knows the wire and nothing of the server"},
 
 	{"node", []string{"api/...", "attempt", "boottime", "cluster/...", "compute", "fault", "fsm", "gpu", "loop", "scheduler/..."}, "node puts a peer together from the parts below it"},
@@ -155,6 +156,7 @@ var libraries = []library{
 	{"golang.org/x/time", []string{"api", "cluster", "node"}, "rates are limited where requests come in"},
 	{"golang.org/x/sync", []string{"api", "bench", "cluster", "cmd", "node"}, "pure code starts no goroutine"},
 	{"gonum.org/v1/plot", []string{"bench", "scheduler/selection/chart"}, "charts are drawn beside what they show"},
+	{"codeberg.org/go-pdf/fpdf", []string{"api/statement"}, "statements are printed in one place"},
 	{"os/exec", []string{"bench", "cmd/berth/clitest", "cmd/berth/dev", "node/executor", "node/nodetest"}, "processes are started by the executor, and by what starts whole nodes"},
 	{"log", []string{"cluster"}, "logs are structured: use log/slog with the Config's Logger; memberlist knows only log"},
 	{"testing", []string{"cmd/berth/clitest", "node/nodetest", "node/statetest"}, "test code belongs to _test.go files"},

@@ -278,6 +278,10 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		m.mustDo("POST", "/execution/streaming/start", m.cydKey, `{"code":"1","user_callback_urls":["https://example.com/"]}`, &started)
 		m.complete(started.ExecutionID, 1, time.Second)
 		return one(started.ExecutionID.String())
+	case path == "/billing/invoices/{id}":
+		var list wire.Invoices
+		m.mustDo("GET", "/billing/invoices", m.cydKey, nil, &list)
+		return one(list.Invoices[0].ID)
 	case path == "/environment-variables/{id}":
 		var kept wire.Variables
 		m.mustDo("POST", "/environment-variables", m.cydKey, map[string]any{"name": "A", "value": "a"}, &kept)

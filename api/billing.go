@@ -46,6 +46,28 @@ func (g *billing) routes() []edge.Route {
 			Reply:   of[wire.LedgerCheck](), Handle: g.verifyLedger,
 		},
 		{
+			Method: http.MethodGet, Path: root + "/billing/usage", Tag: "Billing", Need: edge.NeedCaller,
+			Summary: "Who used what: the organization's executions of some time by user, key, tag, profile or day.",
+			Accepts: []string{"text/csv"}, // With ?format=.
+			Query:   of[wire.UsageQuery](), Reply: of[wire.UsageReport](), Handle: g.usage,
+		},
+		{
+			Method: http.MethodGet, Path: root + "/billing/activities", Tag: "Billing", Need: edge.NeedCaller,
+			Summary: "The organization's grants and charges, newest first.",
+			Query:   of[wire.ActivitiesQuery](), Reply: of[wire.Activities](), Handle: g.activities,
+		},
+		{
+			Method: http.MethodGet, Path: root + "/billing/invoices", Tag: "Billing", Need: edge.NeedCaller,
+			Summary: "A statement for each month in which the organization's ledger has lines.",
+			Reply:   of[wire.Invoices](), Handle: g.invoices,
+		},
+		{
+			Method: http.MethodGet, Path: root + "/billing/invoices/{id}", Tag: "Billing", Need: edge.NeedCaller,
+			Summary: "The statement of one month as JSON or PDF.",
+			Accepts: []string{"application/pdf"}, // With ?format=.
+			Query:   of[wire.InvoiceQuery](), Reply: of[wire.Invoice](), Handle: g.invoice,
+		},
+		{
 			Method: http.MethodPost, Path: root + "/billing/grant", Tag: "Billing", Need: edge.NeedOperator,
 			Summary: "Grant credits to an organization.",
 			Body:    of[wire.Grant](), Reply: of[wire.Message](), Handle: g.grant,

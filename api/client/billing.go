@@ -69,3 +69,64 @@ func (c *Client) Grant(ctx context.Context, org string, credits compute.Credits,
 		Org: org, Credits: credits, Reason: reason,
 	}})
 }
+
+// UsageQuery selects the executions of a usage report and how they are grouped. Zero
+// values select this month by user.
+type UsageQuery struct {
+	GroupBy  string // user, key, tag, profile or day.
+	From, To compute.Instant
+}
+
+// values returns q as the API has it.
+func (q UsageQuery) values() url.Values {
+	out := url.Values{}
+	if q.GroupBy != "" {
+		out.Set("group_by", q.GroupBy)
+	}
+	if !q.From.IsZero() {
+		out.Set("from", q.From.String())
+	}
+	if !q.To.IsZero() {
+		out.Set("to", q.To.String())
+	}
+	return out
+}
+
+// Usage returns who used what.
+func (c *Client) Usage(ctx context.Context, q UsageQuery) (wire.UsageReport, error) {
+	var out wire.UsageReport
+	err := c.do(ctx, call{method: http.MethodGet, path: "/billing/usage", query: q.values(), out: &out})
+	return out, err
+}
+
+// UsageCSV returns who used what as a table of comma-separated values.
+func (c *Client) UsageCSV(ctx context.Context, q UsageQuery) ([]byte, error) {
+	query := q.values()
+	query.Set("format", "csv")
+	var out []byte
+	err := c.do(ctx, call{method: http.MethodGet, path: "/billing/usage", query: query, raw: &out})
+	return out, err
+}
+
+// Activities returns a page of the organization's grants and charges, newest first.
+func (c *Client) Activities(ctx context.Context, offset, limit int) (wire.Activities, error) {
+	query := url.Values{"offset": {strconv.Itoa(offset)}, "limit": {strconv.Itoa(limit)}}
+	var out wire.Activities
+	err := c.do(ctx, call{method: http.MethodGet, path: "/billing/activities", query: query, out: &out})
+	return out, err
+}
+
+// Invoices returns the monthly statements of the organization, newest first.
+func (c *Client) Invoices(ctx context.Context) (wire.Invoices, error) {
+	var out wire.Invoices
+	err := c.do(ctx, call{method: http.MethodGet, path: "/billing/invoices", out: &out})
+	return out, err
+}
+
+// InvoicePDF returns the statement with an identifier as PDF.
+func (c *Client) InvoicePDF(ctx context.Context, id string) ([]byte, error) {
+	var out []byte
+	path := "/billing/invoices/" + url.PathEscape(id)
+	err := c.do(ctx, call{method: http.MethodGet, path: path, query: url.Values{"format": {"pdf"}}, raw: &out})
+	return out, err
+}

@@ -37,10 +37,11 @@ func commandsBelow(root *cobra.Command) []*cobra.Command {
 //nolint:funlen // A row for each command.
 func examplesByPath() map[string]string {
 	return map[string]string{
-		"outputs ls":  `  berth outputs ls 8f3a2b1c`,
-		"secret ls":   `  berth secret ls --json`,
-		"secret rm":   `  berth secret rm HF_TOKEN`,
-		"outputs get": `  berth outputs get 8f3a2b1c model.pt --dir results`,
+		"outputs ls":         `  berth outputs ls 8f3a2b1c`,
+		"billing activities": `  berth billing activities -n 20`,
+		"secret ls":          `  berth secret ls --json`,
+		"secret rm":          `  berth secret rm HF_TOKEN`,
+		"outputs get":        `  berth outputs get 8f3a2b1c model.pt --dir results`,
 		"run": `  berth run train.py
   berth run --gpu a100:2 --timeout 30m --tag nightly train.py
   berth run --gpu l40s,a100 --min-vram 40g train.py

@@ -1,0 +1,84 @@
+package statement
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"codeberg.org/go-pdf/fpdf"
+)
+
+// Sizes on an A4 page, in millimetres.
+const (
+	margin    = 20
+	lineSize  = 6.5
+	labelSize = 60
+	dateSize  = 60
+	countSize = 50
+	sumSize   = 60
+)
+
+// PDF returns the statement of a month of an organization as a PDF of one page. The
+// same month gives the same bytes.
+func PDF(m *Month, name, slug string) ([]byte, error) {
+	doc := fpdf.New("P", "mm", "A4", "")
+	doc.SetCreationDate(m.End())
+	doc.SetModificationDate(m.End())
+	doc.SetCatalogSort(true)
+	doc.SetMargins(margin, margin, margin)
+	doc.SetTitle("Statement "+m.ID()+" of "+slug, true)
+	doc.SetProducer("Berth", true)
+	doc.AddPage()
+	text := doc.UnicodeTranslatorFromDescriptor("") // The built-in fonts have Latin letters only.
+
+	doc.SetFont("Helvetica", "B", 18)
+	doc.CellFormat(0, 10, "Statement of credits, "+m.Start.Format("January 2006"), "", 1, "L", false, 0, "")
+	doc.SetFont("Helvetica", "", 11)
+	doc.CellFormat(0, lineSize, text(fmt.Sprintf("%s (%s)", oneLine(name), slug)), "", 1, "L", false, 0, "")
+	doc.Ln(lineSize)
+	for _, row := range [][2]string{
+		{"Opening balance", m.Opening.String()}, {"Granted", m.Granted.String()},
+		{"Charged", m.Charged.String()}, {"Closing balance", m.Closing.String()},
+		{"Last ledger line", strconv.FormatUint(m.Last, 10)},
+	} {
+		doc.CellFormat(labelSize, lineSize, row[0], "", 0, "L", false, 0, "")
+		doc.CellFormat(sumSize, lineSize, row[1], "", 1, "R", false, 0, "")
+	}
+	doc.Ln(lineSize)
+	doc.SetFont("Helvetica", "B", 10)
+	tableRow(doc, "Day (UTC)", "Charges", "Credits")
+	doc.SetFont("Helvetica", "", 10)
+	for _, day := range m.Days {
+		tableRow(doc, day.Date.Format("2006-01-02"), strconv.Itoa(day.Charges), day.Charged.String())
+	}
+	doc.SetFont("Helvetica", "B", 10)
+	tableRow(doc, "Total", strconv.Itoa(m.Charges), m.Charged.String())
+	doc.Ln(lineSize)
+	doc.SetFont("Courier", "", 7)
+	doc.CellFormat(0, 4, "SHA-256 of the last line: "+hex.EncodeToString(m.Hash[:]), "", 1, "L", false, 0, "")
+
+	var out bytes.Buffer
+	if err := doc.Output(&out); err != nil {
+		return nil, fmt.Errorf("print statement: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// tableRow prints one line of the table of days.
+func tableRow(doc *fpdf.Fpdf, date, count, sum string) {
+	doc.CellFormat(dateSize, 5.2, date, "B", 0, "L", false, 0, "")
+	doc.CellFormat(countSize, 5.2, count, "B", 0, "R", false, 0, "")
+	doc.CellFormat(sumSize, 5.2, sum, "B", 1, "R", false, 0, "")
+}
+
+// oneLine returns a name that fits on a line.
+func oneLine(name string) string {
+	const most = 70
+	name = strings.Join(strings.Fields(name), " ")
+	if runes := []rune(name); len(runes) > most {
+		name = string(runes[:most]) + "..."
+	}
+	return name
+}

@@ -1,0 +1,182 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/csv"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// usage answers who used what.
+func (g *billing) usage(r *edge.Request) (any, error) {
+	in := r.Query.(*wire.UsageQuery)
+	to := in.To // The filter has no end without one: what was just submitted counts.
+	if to.IsZero() {
+		to = r.View.Now()
+	}
+	if in.From.IsZero() {
+		t := to.Time().UTC()
+		in.From = compute.InstantOf(time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC))
+	}
+	done, err := g.scans.Take(r.Ctx, r.Caller.Actor.Org)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	report := &usageReport{view: r.View, org: r.Caller.Actor.Org, by: in.GroupBy, rows: map[string]*usageRow{}}
+	if err := report.read(r.Ctx, in, g.OpenArchive(r.Ctx)); err != nil {
+		return nil, err
+	}
+	out := wire.UsageReport{GroupBy: in.GroupBy, From: in.From, To: to, Rows: report.sorted(), Total: report.total.wire()}
+	if in.Format == "csv" {
+		table, err := usageCSV(out)
+		return edge.Text{ContentType: "text/csv; charset=utf-8", Body: table}, err
+	}
+	return out, nil
+}
+
+// usageReport sums executions up in groups.
+type usageReport struct {
+	view  *fsm.View
+	org   compute.OrgID
+	by    string
+	rows  map[string]*usageRow // By what names the group in the state.
+	total usageRow
+}
+
+// usageRow is the sum of a group.
+type usageRow struct {
+	group, id  string
+	executions int
+	time       time.Duration
+	milliGPU   int64 // Thousandths of a GPU × milliseconds.
+	credits    compute.Credits
+}
+
+// read adds the executions that were submitted in the time of a query.
+func (u *usageReport) read(ctx context.Context, in *wire.UsageQuery, open fsm.OpenArchive) error {
+	filter := fsm.HistoryFilter{From: in.From, To: in.To}
+	for c, err := range u.view.WholeHistory(u.org, filter, open) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		e := c.Execution
+		if e.Kind.IsParent() {
+			continue
+		}
+		u.total.add(e)
+		for _, group := range u.groups(e) {
+			row := u.rows[group]
+			if row == nil {
+				row = new(usageRow)
+				row.group, row.id = u.name(e, group)
+				u.rows[group] = row
+			}
+			row.add(e)
+		}
+	}
+	return nil
+}
+
+// groups returns what names the groups of e in the state.
+func (u *usageReport) groups(e *compute.Execution) []string {
+	switch u.by {
+	case "user":
+		return []string{e.User.String()}
+	case "key":
+		if e.Key.IsZero() {
+			return []string{""}
+		}
+		return []string{e.Key.String()}
+	case "profile":
+		return []string{e.Profile}
+	case "day":
+		return []string{e.CreatedAt.Time().UTC().Format(time.DateOnly)}
+	}
+	if len(e.Tags) == 0 {
+		return []string{""}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(e.Tags)))
+}
+
+// name returns what people call a group of e, and its identifier.
+func (u *usageReport) name(e *compute.Execution, group string) (name, id string) {
+	switch {
+	case u.by == "user":
+		if user, ok := u.view.User(e.User); ok {
+			return user.Email, group
+		}
+		return group, group
+	case u.by == "key" && group != "":
+		if key, ok := u.view.Key(u.org, e.Key); ok {
+			return key.Name, group
+		}
+		return group, group // It was deleted.
+	}
+	return group, ""
+}
+
+// add adds an execution.
+func (row *usageRow) add(e *compute.Execution) {
+	row.executions++
+	row.time += e.Duration
+	row.milliGPU += e.Request.HeldMilliGPU() * e.Duration.Milliseconds()
+	row.credits += e.Billed
+}
+
+// wire returns the row as it is shown.
+func (row *usageRow) wire() wire.UsageRow {
+	return wire.UsageRow{
+		Group: row.group, ID: orNull(row.id), Executions: row.executions, Seconds: row.time.Seconds(),
+		GPUSeconds: float64(row.milliGPU) / 1e6, Credits: row.credits,
+	}
+}
+
+// sorted returns the rows: days in their order, others by credits.
+func (u *usageReport) sorted() []wire.UsageRow {
+	rows := make([]*usageRow, 0, len(u.rows))
+	for _, row := range u.rows {
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b *usageRow) int {
+		byName := cmp.Or(strings.Compare(a.group, b.group), strings.Compare(a.id, b.id))
+		if u.by == "day" {
+			return byName
+		}
+		return cmp.Or(cmp.Compare(b.credits, a.credits), cmp.Compare(b.time, a.time), byName)
+	})
+	out := make([]wire.UsageRow, len(rows))
+	for i, row := range rows {
+		out[i] = row.wire()
+	}
+	return out
+}
+
+// usageCSV returns a report as a table: a header, and a line per group.
+func usageCSV(report wire.UsageReport) ([]byte, error) {
+	var out bytes.Buffer
+	w := csv.NewWriter(&out)
+	lines := [][]string{{report.GroupBy, "executions", "seconds", "gpu_seconds", "credits"}}
+	for _, row := range report.Rows {
+		lines = append(lines, []string{
+			safe(row.Group), strconv.Itoa(row.Executions), number(row.Seconds), number(row.GPUSeconds), row.Credits.String(),
+		})
+	}
+	if err := w.WriteAll(lines); err != nil {
+		return nil, fmt.Errorf("write table: %w", err)
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,158 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"testing"
+	"time"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// later lets time go by in the state too, which takes it in small steps.
+func (w *world) later(d time.Duration) {
+	w.Helper()
+	w.pass(d)
+	for want := compute.InstantOf(w.clock()); w.machine.View().Now() < want; {
+		w.must(fsm.TouchKeys{})
+	}
+}
+
+// used has bob's organization use two types on two days, under a key and tags.
+func (w *world) used() {
+	w.Helper()
+	w.addNode(1, "h100", "t4")
+	run := func(profile, tags string, d time.Duration) {
+		var started wire.Started
+		w.mustDo("POST", "/execution/streaming/start", w.bobKey,
+			fmt.Sprintf(`{"code":"1","execution_type":%q,"tags":%s}`, profile, tags), &started)
+		w.complete(started.ExecutionID, 1, d)
+	}
+	run("h100", `["=train","night"]`, 100*time.Second)
+	run("t4", `["night"]`, 10*time.Second)
+	w.later(24 * time.Hour)
+	run("t4", `[]`, time.Second)
+	w.start("cpu") // By ada, who is in another organization.
+	var started wire.Started
+	w.mustDo("POST", "/execution/streaming/start", w.bobKey, `{"code":"1","execution_type":"t4"}`, &started) // Live.
+}
+
+// TestUsage sums executions up by each group. Every report has the same total, which is
+// that of the ledger.
+func TestUsage(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	w.used()
+	var credits wire.Credits
+	w.mustDo("GET", "/billing/credits", w.bobKey, nil, &credits)
+	for by, want := range map[string][]string{
+		"user":    {"bob@example.com 4 111 111"},
+		"key":     {"test 4 111 111"},
+		"profile": {"gpu.h100 1 100 100", "gpu.t4 3 11 11"},
+		"tag":     {"=train 1 100 100", "night 2 110 110", " 2 1 1"},
+		"day":     {"first 2 110 110", "second 2 1 1"},
+	} {
+		var report wire.UsageReport
+		w.mustDo("GET", "/billing/usage?from=2020-01-01T00:00:00Z&group_by="+by, w.bobKey, nil, &report)
+		if report.GroupBy != by || report.Total.Executions != 4 || report.Total.Seconds != 111 || report.Total.Credits != credits.TotalUsed {
+			t.Errorf("%s: the total is %+v, used are %v", by, report.Total, credits.TotalUsed)
+		}
+		got := map[string]bool{}
+		for i, row := range report.Rows {
+			group := row.Group
+			if by == "day" {
+				group = []string{"first", "second"}[i]
+			}
+			got[fmt.Sprint(group, " ", row.Executions, " ", row.Seconds, " ", row.GPUSeconds)] = true
+			if by != "day" && i > 0 && row.Credits > report.Rows[i-1].Credits {
+				t.Errorf("%s: row %d has more credits than the one before", by, i)
+			}
+		}
+		for _, row := range want {
+			if !got[row] || len(got) != len(want) {
+				t.Errorf("%s: got %v, want %q", by, got, row)
+			}
+		}
+	}
+}
+
+// TestUsageOfSomeTime selects by the time of the submit, and refuses what is no time.
+func TestUsageOfSomeTime(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	w.used()
+	var report wire.UsageReport
+	day := compute.InstantOf(w.clock().Add(-12 * time.Hour)).String()
+	for query, n := range map[string]int{"from=" + day: 2, "to=" + day + "&from=2020-01-01T00:00:00Z": 2, "from=" + day + "&to=" + day: 0} {
+		w.mustDo("GET", "/billing/usage?"+query, w.bobKey, nil, &report)
+		if report.Total.Executions != n {
+			t.Errorf("%s: %d executions, want %d", query, report.Total.Executions, n)
+		}
+	}
+	for _, query := range []string{"group_by=node", "from=yesterday", "format=pdf", "from=2026-11-02T00:00:00Z&to=2026-11-01T00:00:00Z"} {
+		w.want(422, "", "GET", "/billing/usage?"+query, w.bobKey, nil)
+	}
+	a := w.mustDo("GET", "/billing/usage?from=2020-01-01T00:00:00Z&group_by=tag&format=csv", w.bobKey, nil, nil)
+	rows, err := csv.NewReader(bytes.NewReader(a.body)).ReadAll()
+	if err != nil || len(rows) != 4 || rows[0][0] != "tag" || rows[2][0] != "'=train" || a.header.Get("Content-Type") != "text/csv; charset=utf-8" {
+		t.Errorf("got %v, %v as %s", rows, err, a.header.Get("Content-Type"))
+	}
+}
+
+// TestInvoices has a statement that agrees with the ledger, as JSON and as PDF, and the
+// activities behind it.
+func TestInvoices(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	w.used()
+	w.later(40 * 24 * time.Hour)
+	w.mustDo("POST", "/billing/grant", w.adaKey, map[string]any{"org": "bob-lab", "credits": 5, "reason": "spring"}, nil)
+	var list wire.Invoices
+	w.mustDo("GET", "/billing/invoices", w.bobKey, nil, &list)
+	var credits wire.Credits
+	w.mustDo("GET", "/billing/credits", w.bobKey, nil, &credits)
+	if list.Total != len(list.Invoices) || list.Total < 2 || list.Invoices[0].Status != "draft" || list.Invoices[1].Status != "paid" {
+		t.Fatalf("got %+v", list)
+	}
+	var charged compute.Credits
+	for i, m := range list.Invoices {
+		charged += m.Credits
+		if m.Opening+m.Granted-m.Credits != m.Closing || i > 0 && list.Invoices[i-1].Opening != m.Closing || m.Amount != nil {
+			t.Errorf("%s does not add up: %+v", m.ID, m)
+		}
+		var one wire.Invoice
+		w.mustDo("GET", "/billing/invoices/"+m.ID, w.bobKey, nil, &one)
+		if one.Hash != m.Hash || one.Credits != m.Credits {
+			t.Errorf("%s by itself is %+v", m.ID, one)
+		}
+		a := w.mustDo("GET", m.InvoicePDF[len("/api/v2/external"):], w.bobKey, nil, nil)
+		if !bytes.HasPrefix(a.body, []byte("%PDF-")) || a.header.Get("Content-Type") != "application/pdf" {
+			t.Errorf("%s: %s %.20q", m.ID, a.header.Get("Content-Type"), a.body)
+		}
+	}
+	if charged != credits.TotalUsed || charged == 0 || list.Invoices[0].Granted != 5*compute.Credits(1e6) {
+		t.Errorf("charged %v, used %v, granted %v", charged, credits.TotalUsed, list.Invoices[0].Granted)
+	}
+	for _, id := range []string{"2020-01", "x", list.Invoices[0].Month} {
+		w.want(404, "not_found", "GET", "/billing/invoices/"+id, w.bobKey, nil)
+	}
+
+	var all, page wire.Activities
+	w.mustDo("GET", "/billing/activities", w.bobKey, nil, &all)
+	w.mustDo("GET", "/billing/activities?limit=1&offset=1", w.bobKey, nil, &page)
+	first := all.Activities[0]
+	if all.Total != len(all.Activities) || first.Type != "grant" || first.Description != "spring" || page.Total != all.Total ||
+		len(page.Activities) != 1 || page.Activities[0].ID != all.Activities[1].ID {
+		t.Errorf("got %+v, then %+v", all, page)
+	}
+	if c := all.Activities[1]; c.Type != "charge" || c.Amount >= 0 || c.ExecutionID == nil || c.Profile == nil {
+		t.Errorf("a charge is %+v", c)
+	}
+	w.mustDo("GET", fmt.Sprint("/billing/activities?offset=", all.Total), w.bobKey, nil, &page)
+	if len(page.Activities) != 0 {
+		t.Errorf("behind the last: %+v", page)
+	}
+}

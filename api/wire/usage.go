@@ -1,0 +1,100 @@
+//nolint:lll // A field and its rules are one line.
+package wire
+
+import "berth/compute"
+
+// UsageQuery are the parameters of GET /billing/usage.
+type UsageQuery struct {
+	GroupBy string          `json:"group_by" default:"\"user\"" enum:"user,key,tag,profile,day" doc:"What makes a row. An execution with several tags counts in the row of each."`
+	From    compute.Instant `json:"from" doc:"Submitted at or after, RFC 3339. Absent: the first of the month, UTC."`
+	To      compute.Instant `json:"to" doc:"Submitted before, RFC 3339. Absent: now."`
+	Format  string          `json:"format" default:"\"json\"" enum:"json,csv"`
+}
+
+// Check holds the rules that tags cannot say.
+func (q *UsageQuery) Check(f *Faults) {
+	if !q.From.IsZero() && !q.To.IsZero() && q.To < q.From {
+		f.Value("to is before from", "query", "to")
+	}
+}
+
+// UsageReport answers GET /billing/usage.
+type UsageReport struct {
+	GroupBy string          `json:"group_by"`
+	From    compute.Instant `json:"from"`
+	To      compute.Instant `json:"to"`
+	Rows    []UsageRow      `json:"rows" doc:"By credits, most first; days in their order."`
+	Total   UsageRow        `json:"total" doc:"Of all executions, each once."`
+}
+
+// UsageRow is one group of a UsageReport.
+type UsageRow struct {
+	Group      string          `json:"group" doc:"E-mail address, name of the key, tag, profile or day; empty for work without a key or tag."`
+	ID         *string         `json:"id" doc:"Of the user or key."`
+	Executions int             `json:"executions" doc:"Live ones too. Parents of GPU selections and services do not count, their parts do."`
+	Seconds    float64         `json:"seconds" doc:"Wall time of the code of executions that have ended."`
+	GPUSeconds float64         `json:"gpu_seconds" doc:"The same, times the GPUs or their fractions."`
+	Credits    compute.Credits `json:"credits" doc:"Charged."`
+}
+
+// ActivitiesQuery are the parameters of GET /billing/activities.
+type ActivitiesQuery struct {
+	Limit  int `json:"limit" default:"50" min:"1" max:"1000" doc:"Page size."`
+	Offset int `json:"offset" default:"0" min:"0" doc:"How many to leave out, from the newest."`
+}
+
+// Activities answers GET /billing/activities.
+type Activities struct {
+	Activities []Activity `json:"activities" doc:"Newest first."`
+	Total      int        `json:"total_activities"`
+}
+
+// Activity is a grant or a charge.
+type Activity struct {
+	ID          string               `json:"activity_id" doc:"The number of the line in the ledger."`
+	CreatedAt   compute.Instant      `json:"created_at"`
+	Type        string               `json:"type" doc:"grant or charge."`
+	Amount      compute.Credits      `json:"amount" doc:"Negative for a charge."`
+	Description string               `json:"description"`
+	Status      string               `json:"status" doc:"completed: what the ledger has is done."`
+	Profile     *string              `json:"hardware_profile" doc:"Of a charge, while its execution is not archived."`
+	ExecutionID *compute.ExecutionID `json:"execution_id"`
+}
+
+// Invoices answers GET /billing/invoices.
+type Invoices struct {
+	Invoices []Invoice `json:"invoices" doc:"A month each, newest first."`
+	Total    int       `json:"total_invoices"`
+}
+
+// Invoice is the statement of one month, UTC, from the ledger.
+type Invoice struct {
+	ID              string          `json:"id" doc:"The month and the end of the organization's identifier, such as 2026-11-9d1f0a2b."`
+	Month           string          `json:"month" doc:"Such as 2026-11, UTC."`
+	CreatedAt       compute.Instant `json:"created_at" doc:"When the month ended; its beginning while it has not."`
+	Amount          *float64        `json:"amount" doc:"In the currency of the payment provider; null without one."`
+	Credits         compute.Credits `json:"credits" doc:"Charged in the month."`
+	Status          string          `json:"status" doc:"draft: the month has not ended; paid: it was charged to the balance."`
+	InvoicePDF      string          `json:"invoice_pdf" doc:"Path of the same as PDF."`
+	ReceiptURL      *string         `json:"receipt_url" doc:"Null without a payment provider."`
+	PaymentIntentID *string         `json:"payment_intent_id" doc:"Null without a payment provider."`
+	Opening         compute.Credits `json:"opening_balance"`
+	Granted         compute.Credits `json:"granted"`
+	Closing         compute.Credits `json:"closing_balance"`
+	Charges         int             `json:"charges" doc:"How many lines of the ledger."`
+	LastLine        uint64          `json:"last_line" doc:"Number of the month's last line in the ledger."`
+	Hash            string          `json:"hash" doc:"SHA-256 of that line."`
+	Days            []InvoiceDay    `json:"days" doc:"Those with charges."`
+}
+
+// InvoiceDay is what was charged on one day, UTC.
+type InvoiceDay struct {
+	Date    string          `json:"date"`
+	Charges int             `json:"charges"`
+	Credits compute.Credits `json:"credits"`
+}
+
+// InvoiceQuery are the parameters of GET /billing/invoices/{id}.
+type InvoiceQuery struct {
+	Format string `json:"format" default:"\"json\"" enum:"json,pdf"`
+}
