@@ -97,6 +97,8 @@ type (
 	BundleID struct{ UUID }
 	// VariableID names an environment variable of a user; a UUIDv7.
 	VariableID struct{ UUID }
+	// InviteID names an invite to an organization; a UUIDv7.
+	InviteID struct{ UUID }
 	// OpID names one request, so that a repeat is recognised.
 	OpID struct{ UUID }
 )
@@ -132,6 +134,12 @@ func ParseBundleID(s string) (BundleID, error) {
 func ParseVariableID(s string) (VariableID, error) {
 	u, err := ParseUUID(s)
 	return VariableID{u}, err
+}
+
+// ParseInviteID parses the identifier of an invite.
+func ParseInviteID(s string) (InviteID, error) {
+	u, err := ParseUUID(s)
+	return InviteID{u}, err
 }
 
 // ParseUserID parses a user's identifier.

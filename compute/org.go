@@ -8,6 +8,7 @@ type Org struct {
 	BillingEmail string  `cbor:"4,keyasint,omitempty"`
 	Trusted      bool    `cbor:"5,keyasint,omitempty"`
 	CreatedAt    Instant `cbor:"6,keyasint"`
+	DeletedAt    Instant `cbor:"7,keyasint,omitempty"` // Its ledger and history stay for the books.
 }
 
 // OrgRole is the permissions of a member.
@@ -45,6 +46,10 @@ const (
 	ActRemoveMember                // Remove a member of the role member.
 	ActRemoveManager               // Remove an admin or an owner.
 	ActSetRole                     // Change the role of a member.
+	ActInvite                      // Invite a member or an admin.
+	ActRename                      // Change the name and the billing address.
+	ActSetSlug                     // Change the slug.
+	ActDelete                      // Delete the organization.
 )
 
 // orgActs has the weakest role that permits each act.
@@ -54,6 +59,10 @@ var orgActs = [...]OrgRole{ //nolint:gochecknoglobals // A table.
 	ActRemoveMember:  OrgAdmin,
 	ActRemoveManager: OrgOwner,
 	ActSetRole:       OrgOwner,
+	ActInvite:        OrgAdmin,
+	ActRename:        OrgAdmin,
+	ActSetSlug:       OrgOwner,
+	ActDelete:        OrgOwner,
 }
 
 // RoleFor returns the weakest role that permits an act.

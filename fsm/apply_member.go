@@ -130,14 +130,21 @@ func (s *identity) removeMember(c RemoveMember) Result {
 			s.dropKey(k.ID)
 		}
 	}
-	s.dropVariables(c.Org, c.User)
-	s.dropMembership(c.Org, c.User)
-	if left := s.Memberships(c.User); known.Default && len(left) > 0 {
+	s.leave(known)
+	return Result{ID: c.User.UUID}
+}
+
+// leave ends a membership with what it brought. Another one of the user becomes the
+// default.
+func (s *identity) leave(m *compute.Membership) {
+	s.dropVariables(m.Org, m.User)
+	s.dropInvites(m.Org, m.User)
+	s.dropMembership(m.Org, m.User)
+	if left := s.Memberships(m.User); m.Default && len(left) > 0 {
 		first := *left[0]
 		first.Default = true
 		s.putMembership(&first)
 	}
-	return Result{ID: c.User.UUID}
 }
 
 // admitMembers refuses who may not do act to the members of an organization: an

@@ -24,7 +24,7 @@ func (s *identity) createUser(c CreateUser) Result {
 	case emailTaken:
 		return refuse(compute.CodeConflict, "email_taken", "the e-mail address is taken")
 	case slugTaken:
-		return refuse(compute.CodeConflict, "slug_taken", "the slug %q is taken", c.Org.Slug)
+		return refuseSlug(c.Org.Slug)
 	}
 	u, o := c.User, c.Org
 	u.Active, u.CreatedAt, o.CreatedAt = true, s.meta.Now, s.meta.Now
@@ -40,4 +40,121 @@ func (s *identity) createUser(c CreateUser) Result {
 		})
 	}
 	return Result{ID: u.ID.UUID}
+}
+
+// createOrg makes an organization whose owner is the actor.
+func (s *identity) createOrg(c CreateOrg) Result {
+	if refusal := s.access.admit(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	_, person := s.users.Get(c.Actor.User)
+	_, known := s.orgs.Get(c.Org.ID)
+	_, taken := s.slugs.Get(c.Org.Slug)
+	owned := 0
+	for _, m := range s.Memberships(c.Actor.User) {
+		if m.Role == compute.OrgOwner {
+			owned++
+		}
+	}
+	switch {
+	case !person || c.Org.ID.IsZero() || known || c.Org.Slug == "" || c.Org.Name == "":
+		return refuse(compute.CodeInvalid, "org", "an organization needs a user, a name and a slug")
+	case taken:
+		return refuseSlug(c.Org.Slug)
+	case owned >= compute.MaxOwnedOrgs:
+		return refuse(compute.CodeConflict, "too_many_orgs", "you own %d organizations, which is the most", owned)
+	}
+	o := c.Org
+	o.Trusted, o.CreatedAt, o.DeletedAt = false, s.meta.Now, 0
+	s.putOrg(&o)
+	s.putMembership(&compute.Membership{
+		Org: o.ID, User: c.Actor.User, Role: compute.OrgOwner, Default: len(s.Memberships(c.Actor.User)) == 0,
+		JoinedAt: s.meta.Now,
+	})
+	s.money.putAccount(&compute.Account{Org: o.ID, UpdatedAt: s.meta.Now})
+	return Result{ID: o.ID.UUID}
+}
+
+// setOrg changes the name, the slug or the billing address of an organization.
+func (s *identity) setOrg(c SetOrg) Result {
+	act := compute.ActRename
+	if c.Slug != "" {
+		act = compute.ActSetSlug
+	}
+	if refusal := s.admitMembers(c.Actor, c.Org, act); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	known, ok := s.orgs.Get(c.Org)
+	if !ok || !known.DeletedAt.IsZero() {
+		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
+	}
+	o := *known
+	if c.Slug != "" && c.Slug != o.Slug {
+		if _, taken := s.slugs.Get(c.Slug); taken {
+			return refuseSlug(c.Slug)
+		}
+		o.Slug = c.Slug
+	}
+	if c.Name != "" {
+		o.Name = c.Name
+	}
+	if c.BillingEmail != "" {
+		o.BillingEmail = c.BillingEmail
+	}
+	s.putOrg(&o)
+	return Result{ID: o.ID.UUID}
+}
+
+// deleteOrg ends an organization. Its secrets cannot be read from then on, because
+// their key is gone.
+func (s *identity) deleteOrg(c DeleteOrg) Result {
+	if refusal := s.admitMembers(c.Actor, c.Org, compute.ActDelete); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	known, ok := s.orgs.Get(c.Org)
+	if !ok || !known.DeletedAt.IsZero() {
+		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
+	}
+	live := 0
+	for range s.Live(c.Org) {
+		live++
+	}
+	if live > 0 {
+		return refuse(compute.CodeConflict, "org_in_use",
+			"%d executions and services of the organization have not ended: abort them first", live)
+	}
+	for _, k := range s.Keys(c.Org) {
+		s.dropKey(k.ID)
+	}
+	for _, m := range s.Members(c.Org) {
+		s.leave(m)
+	}
+	s.dropInvites(c.Org, compute.UserID{})
+	s.dataKeys.Drop(c.Org)
+	o := *known
+	o.DeletedAt = s.meta.Now
+	s.putOrg(&o)
+	return Result{ID: c.Org.UUID}
+}
+
+// setDefaultOrg makes an organization the default one of the actor.
+func (s *identity) setDefaultOrg(c SetDefaultOrg) Result {
+	if refusal := s.access.admit(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if _, member := s.Membership(c.Org, c.Actor.User); !member {
+		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
+	}
+	for _, m := range s.Memberships(c.Actor.User) {
+		if is := m.Org == c.Org; is != m.Default {
+			changed := *m
+			changed.Default = is
+			s.putMembership(&changed)
+		}
+	}
+	return Result{ID: c.Org.UUID}
+}
+
+func refuseSlug(slug string) Result {
+	return refuse(compute.CodeConflict, "slug_taken", "the slug %q is taken", slug)
 }

@@ -108,6 +108,7 @@ func (v checker) rebuilt() *state {
 	copyRecords(&v.uploads, s.upload.put)
 	copyRecords(&v.variables, func(x *compute.Variable) { s.variables.Put(x) })
 	copyRecords(&v.dataKeys, func(k *compute.DataKey) { s.dataKeys.Put(k) })
+	copyRecords(&v.invites, func(i *compute.Invite) { s.invites.Put(i) })
 	s.reshape()
 	s.remix()
 	return s
@@ -411,6 +412,38 @@ func (v checker) checkArchives() error {
 	return nil
 }
 
+// checkOrgs checks that organizations have owners, and that nothing is left of those
+// that were deleted but their ledgers and histories.
+func (v checker) checkOrgs() error {
+	for o := range v.orgs.Values() {
+		members := v.Members(o.ID)
+		owner := slices.ContainsFunc(members, func(m *compute.Membership) bool { return m.Role == compute.OrgOwner })
+		if o.DeletedAt.IsZero() {
+			if !owner {
+				return fmt.Errorf("organization %s has no owner", o.Slug)
+			}
+			continue
+		}
+		if len(members)+len(v.Keys(o.ID))+len(v.Invites(o.ID)) > 0 || v.DataKey(o.ID) != nil {
+			return fmt.Errorf("organization %s was deleted and has members, keys, invites or secrets", o.Slug)
+		}
+		for range v.Live(o.ID) {
+			return fmt.Errorf("organization %s was deleted and has live executions", o.Slug)
+		}
+	}
+	for x := range v.variables.Values() {
+		if _, ok := v.Membership(x.Org, x.User); !ok {
+			return fmt.Errorf("variable %s belongs to nobody's member", x.ID)
+		}
+	}
+	for i := range v.invites.Values() {
+		if _, ok := v.orgs.Get(i.Org); !ok {
+			return fmt.Errorf("invite %s is to no organization", i.ID)
+		}
+	}
+	return nil
+}
+
 // checkPeople checks that what belongs to users and organizations has them.
 func (v checker) checkPeople() error {
 	for m := range v.members.Values() {
@@ -420,9 +453,18 @@ func (v checker) checkPeople() error {
 			return fmt.Errorf("membership of %s in %s: one does not exist", m.User, m.Org)
 		}
 	}
-	for o := range v.orgs.Values() {
-		if !slices.ContainsFunc(v.Members(o.ID), func(m *compute.Membership) bool { return m.Role == compute.OrgOwner }) {
-			return fmt.Errorf("organization %s has no owner", o.Slug)
+	if err := v.checkOrgs(); err != nil {
+		return err
+	}
+	for u := range v.users.Values() {
+		defaults := 0
+		for _, m := range v.Memberships(u.ID) {
+			if m.Default {
+				defaults++
+			}
+		}
+		if defaults > 1 || defaults == 0 && len(v.Memberships(u.ID)) > 0 {
+			return fmt.Errorf("user %s has %d default organizations", u.ID, defaults)
 		}
 	}
 	for k := range v.keys.Values() {

@@ -85,6 +85,15 @@ func everyCommand() []fsm.Command {
 			{ID: compute.VariableID{UUID: id.UUID}, Name: "A", Secret: true, Sealed: []byte{2}, Key: 1}, {Name: "B", Value: "b"},
 		}},
 		fsm.RemoveVariables{Op: op, Actor: a, ID: compute.VariableID{UUID: id.UUID}},
+		fsm.CreateOrg{Op: op, Actor: a, Org: compute.Org{ID: compute.OrgID{UUID: id.UUID}, Slug: "vision", Name: "Vision"}},
+		fsm.SetOrg{Op: op, Actor: a, Org: a.Org, Name: "Vision", Slug: "seeing", BillingEmail: "b@example.com"},
+		fsm.DeleteOrg{Op: op, Actor: a, Org: a.Org},
+		fsm.SetDefaultOrg{Op: op, Actor: a, Org: a.Org},
+		fsm.PutInvite{Op: op, Actor: a, Invite: compute.Invite{
+			ID: compute.InviteID{UUID: id.UUID}, Org: a.Org, Email: "bea@example.com", Role: 1, Hash: compute.Hash{1},
+		}},
+		fsm.RevokeInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID{UUID: id.UUID}},
+		fsm.AnswerInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID{UUID: id.UUID}, Hash: compute.Hash{1}, Accept: true},
 	}
 }
 

@@ -433,6 +433,64 @@ type (
 		Number    *int                `cbor:"4,keyasint,omitempty"` // Only this one; nil for all.
 	}
 
+	// CreateOrg makes an organization whose owner is the actor. It gets no sign-up
+	// grant.
+	CreateOrg struct {
+		Op    Op          `cbor:"1,keyasint"`
+		Actor Actor       `cbor:"2,keyasint"`
+		Org   compute.Org `cbor:"3,keyasint"`
+	}
+
+	// SetOrg changes an organization. What is empty stays.
+	SetOrg struct {
+		Op           Op            `cbor:"1,keyasint"`
+		Actor        Actor         `cbor:"2,keyasint"`
+		Org          compute.OrgID `cbor:"3,keyasint"`
+		Name         string        `cbor:"4,keyasint,omitempty"`
+		Slug         string        `cbor:"5,keyasint,omitempty"`
+		BillingEmail string        `cbor:"6,keyasint,omitempty"`
+	}
+
+	// DeleteOrg ends an organization that has no live executions: its members, keys,
+	// invites, variables and secrets are gone. Its ledger and history stay.
+	DeleteOrg struct {
+		Op    Op            `cbor:"1,keyasint"`
+		Actor Actor         `cbor:"2,keyasint"`
+		Org   compute.OrgID `cbor:"3,keyasint"`
+	}
+
+	// SetDefaultOrg makes an organization the default one of the actor.
+	SetDefaultOrg struct {
+		Op    Op            `cbor:"1,keyasint"`
+		Actor Actor         `cbor:"2,keyasint"`
+		Org   compute.OrgID `cbor:"3,keyasint"`
+	}
+
+	// PutInvite invites a person to an organization.
+	PutInvite struct {
+		Op     Op             `cbor:"1,keyasint"`
+		Actor  Actor          `cbor:"2,keyasint"`
+		Invite compute.Invite `cbor:"3,keyasint"`
+	}
+
+	// RevokeInvite removes an invite.
+	RevokeInvite struct {
+		Op     Op               `cbor:"1,keyasint"`
+		Actor  Actor            `cbor:"2,keyasint"`
+		Org    compute.OrgID    `cbor:"3,keyasint"`
+		Invite compute.InviteID `cbor:"4,keyasint"`
+	}
+
+	// AnswerInvite accepts or declines an invite to the actor's e-mail address.
+	AnswerInvite struct {
+		Op     Op               `cbor:"1,keyasint"`
+		Actor  Actor            `cbor:"2,keyasint"`
+		Org    compute.OrgID    `cbor:"3,keyasint"`
+		Invite compute.InviteID `cbor:"4,keyasint"`
+		Hash   compute.Hash     `cbor:"5,keyasint"` // Of the token.
+		Accept bool             `cbor:"6,keyasint,omitempty"`
+	}
+
 	// PutVariables stores variables of the actor, in place of those with the same
 	// names. Key is the organization's first data key, where it has none.
 	PutVariables struct {

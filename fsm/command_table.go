@@ -238,6 +238,34 @@ func commandRows() []*row {
 			number: 52, since: formatServices, onFullDisk: true, apply: (*state).removeVariables,
 			op: func(c RemoveVariables) Op { return c.Op },
 		}.row(),
+		command[CreateOrg]{
+			number: 53, since: formatServices, apply: (*state).createOrg,
+			op: func(c CreateOrg) Op { return c.Op },
+		}.row(),
+		command[SetOrg]{
+			number: 54, since: formatServices, apply: (*state).setOrg,
+			op: func(c SetOrg) Op { return c.Op },
+		}.row(),
+		command[DeleteOrg]{
+			number: 55, since: formatServices, onFullDisk: true, apply: (*state).deleteOrg,
+			op: func(c DeleteOrg) Op { return c.Op },
+		}.row(),
+		command[SetDefaultOrg]{
+			number: 56, since: formatServices, apply: (*state).setDefaultOrg,
+			op: func(c SetDefaultOrg) Op { return c.Op },
+		}.row(),
+		command[PutInvite]{
+			number: 57, since: formatServices, apply: (*state).putInvite,
+			op: func(c PutInvite) Op { return c.Op },
+		}.row(),
+		command[RevokeInvite]{
+			number: 58, since: formatServices, onFullDisk: true, apply: (*state).revokeInvite,
+			op: func(c RevokeInvite) Op { return c.Op },
+		}.row(),
+		command[AnswerInvite]{
+			number: 59, since: formatServices, apply: (*state).answerInvite,
+			op: func(c AnswerInvite) Op { return c.Op },
+		}.row(),
 	}
 }
 

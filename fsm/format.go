@@ -98,6 +98,10 @@ func (v *View) AllowsPrograms() error { return v.allowsFormat(formatLab) }
 // an older server would execute them as scripts.
 func (v *View) AllowsCells() error { return v.allowsFormat(formatServices) }
 
+// AllowsOrgs returns the reason for which users may not yet make organizations and
+// invite others.
+func (v *View) AllowsOrgs() error { return v.allowsFormat(formatServices) }
+
 // AllowsVariables returns the reason for which users may not yet keep variables.
 func (v *View) AllowsVariables() error { return v.allowsFormat(formatServices) }
 

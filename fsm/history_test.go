@@ -390,7 +390,11 @@ func (h *historian) peopleThing() {
 	keys := h.view().Keys(a.Org)
 	switch h.rng.IntN(14) {
 	case 13:
-		h.variableThing(a, op)
+		if h.chance(2) {
+			h.variableThing(a, op)
+		} else {
+			h.orgThing(a, op)
+		}
 	case 12:
 		h.callbackThing(a, op)
 	case 8, 9:
@@ -423,6 +427,49 @@ func (h *historian) peopleThing() {
 	case 7:
 		if len(keys) > 2 {
 			h.send(fsm.DeleteKey{Op: op, Actor: a, Key: keys[1].ID})
+		}
+	}
+}
+
+// orgThing makes, changes and deletes organizations, and invites users to them.
+func (h *historian) orgThing(a fsm.Actor, op fsm.Op) {
+	if h.chance(3) { // In an organization that was made before.
+		if joined := h.view().Memberships(a.User); len(joined) > 1 {
+			a.Org, op.Org = joined[1].Org, joined[1].Org
+		}
+	}
+	other := h.other
+	if a.User == other.User {
+		other = h.ada
+	}
+	email := pick(h, "nobody@example.com", "")
+	if u, ok := h.view().User(other.User); ok && email == "" {
+		email = u.Email
+	}
+	slug := fmt.Sprint("org", h.rng.IntN(4))
+	switch invites := h.view().Invites(a.Org); h.rng.IntN(8) {
+	case 0:
+		h.send(fsm.CreateOrg{Op: op, Actor: a, Org: compute.Org{ID: compute.OrgID{UUID: h.uuid()}, Slug: slug, Name: slug}})
+	case 1:
+		h.send(fsm.SetOrg{Op: op, Actor: a, Org: a.Org, Slug: pick(h, "", slug), Name: "named"})
+	case 2:
+		h.send(fsm.SetDefaultOrg{Op: op, Actor: a, Org: a.Org})
+	case 3:
+		if a.Org != h.ada.Org && a.Org != h.other.Org { // The others are used by all that follows.
+			h.send(fsm.DeleteOrg{Op: op, Actor: a, Org: a.Org})
+		}
+	case 4, 5:
+		h.send(fsm.PutInvite{Op: op, Actor: a, Invite: compute.Invite{
+			ID: compute.InviteID{UUID: h.uuid()}, Org: a.Org, Email: email, Role: compute.OrgRole(h.rng.IntN(3)), Hash: compute.Hash{1},
+		}})
+	case 6:
+		if len(invites) > 0 {
+			other.TokenVersion = 0
+			h.send(fsm.AnswerInvite{Actor: other, Org: a.Org, Invite: invites[0].ID, Hash: compute.Hash{byte(h.rng.IntN(2))}, Accept: h.chance(2)})
+		}
+	case 7:
+		if len(invites) > 0 && h.chance(3) {
+			h.send(fsm.RevokeInvite{Op: op, Actor: a, Org: a.Org, Invite: invites[0].ID})
 		}
 	}
 }

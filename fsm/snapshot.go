@@ -118,6 +118,7 @@ func (s *state) loaders() []func([]byte) error {
 		load(s.upload.put),
 		load(func(x *compute.Variable) { s.variables.Put(x) }),
 		load(func(k *compute.DataKey) { s.dataKeys.Put(k) }),
+		load(func(i *compute.Invite) { s.invites.Put(i) }),
 	}
 }
 

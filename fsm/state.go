@@ -24,6 +24,7 @@ type View struct {
 	learnedTables
 	uploadTables
 	variableTables
+	inviteTables
 
 	counts counts
 }
@@ -224,6 +225,7 @@ func newView() *View {
 	v.makeIndexes()
 	v.uploadTables = newUploadTables()
 	v.variableTables = newVariableTables()
+	v.inviteTables = newInviteTables()
 	v.mix = new(compute.Mix)
 	v.offered = newOffer()
 	return v
@@ -356,7 +358,7 @@ func (v *View) stored() []store.Stored {
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
-		&v.tallies, &v.archives, &v.uploads, &v.variables, &v.dataKeys,
+		&v.tallies, &v.archives, &v.uploads, &v.variables, &v.dataKeys, &v.invites,
 	}
 }
 
@@ -380,7 +382,7 @@ func storedNames() []string {
 		"nodes", "removed", "prices", "joins", "orgs", "users", "members",
 		"keys", "refresh", "signing", "accounts", "ledger", "executions",
 		"attempts", "callbacks", "ops", "admitted", "arrived", "usage", "quotas",
-		"tallies", "archives", "uploads", "variables", "data keys",
+		"tallies", "archives", "uploads", "variables", "data keys", "invites",
 	}
 }
 
@@ -395,7 +397,7 @@ func (v *View) shareables() []store.Shareable {
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pendingSelections, &v.runningSelections, &v.services, &v.growing,
 		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,
 		&v.uploads, &v.orgUploads, &v.expiringUploads, &v.outputs, &v.undelivered,
-		&v.variables, &v.dataKeys,
+		&v.variables, &v.dataKeys, &v.invites,
 	}
 }
 
@@ -508,10 +510,12 @@ func (s *money) putAccount(a *compute.Account) {
 }
 
 func (v *identityTables) putOrg(o *compute.Org) {
-	if old := v.orgs.Put(o); old != nil {
+	if old := v.orgs.Put(o); old != nil && old.DeletedAt.IsZero() {
 		v.slugs.Remove(old.Slug)
 	}
-	v.slugs.Set(o.Slug, o.ID)
+	if o.DeletedAt.IsZero() {
+		v.slugs.Set(o.Slug, o.ID)
+	}
 }
 
 func (v *identityTables) putUser(u *compute.User) {
