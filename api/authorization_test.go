@@ -66,6 +66,11 @@ func expected(t *testing.T, rt api.RouteDoc, is standing) int {
 		return member(rt, is)
 	case edge.NeedCaller, edge.NeedOrg:
 		return member(rt, is)
+	case edge.NeedUser:
+		if strings.Contains(rt.Path, "{token}") && (is == standsOutside || is == standsOperating) {
+			return http.StatusForbidden // The invite is for another person, who sent it on.
+		}
+		return member(rt, is)
 	case edge.NeedOperator:
 		switch is {
 		case standsOperating, standsRoot:
@@ -255,6 +260,16 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		return one(fields["id"].(string))
 	case path == "/admin/users/{id}":
 		return one(m.newMember().String())
+	case strings.HasPrefix(path, "/orgs/{slug}/invites/{id}"):
+		fields := decodeObject(m, m.mustDo("POST", "/orgs/cyd-lab/invites", m.cydKey,
+			map[string]any{"email": fmt.Sprintf("i%d@example.com", m.serial)}, nil).body)
+		return map[string]string{"{slug}": "cyd-lab", "{id}": fields["id"].(string)},
+			map[string]string{"{slug}": "nobody-lab", "{id}": uuidText(9)}
+	case strings.HasPrefix(path, "/invites/{token}"):
+		return map[string]string{"{token}": m.invited()}, map[string]string{"{token}": "inv_x"}
+	case path == "/orgs/{slug}":
+		m.submit("streaming") // An organization with live executions cannot be deleted.
+		return map[string]string{"{slug}": "cyd-lab"}, map[string]string{"{slug}": "nobody-lab"}
 	case strings.HasPrefix(path, "/orgs/{slug}/") && strings.Count(path, "{") == 1:
 		return map[string]string{"{slug}": "cyd-lab"}, map[string]string{"{slug}": "nobody-lab"}
 	case strings.HasPrefix(path, "/admin/prices/{resource}"):
@@ -299,6 +314,18 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 	return nil, nil
 }
 
+// invited returns the token of an invite of cyd to ada's organization.
+func (m *matrix) invited() string {
+	m.Helper()
+	view := m.machine.View()
+	cyd, _ := view.UserByEmail("cyd@example.com")
+	if _, member := view.Membership(m.org("ada-lab"), cyd.ID); member {
+		m.must(fsm.RemoveMember{Actor: fsm.Actor{Root: true}, Org: m.org("ada-lab"), User: cyd.ID})
+	}
+	fields := decodeObject(m, m.mustDo("POST", "/orgs/ada-lab/invites", m.adaKey, map[string]any{"email": cyd.Email}, nil).body)
+	return fields["token"].(string)
+}
+
 // newMember returns a new member of cyd's organization.
 func (m *matrix) newMember() compute.UserID {
 	m.Helper()
@@ -324,6 +351,9 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /execution/gpu_selection/start":      `{"code":"1"}`,
 		"POST /execution/service/start":            `{"code":"1"}`,
 		"POST /services/{id}/scale":                `{"replicas":2}`,
+		"POST /orgs":                               fmt.Sprintf(`{"name":"made %d"}`, m.serial),
+		"PATCH /orgs/{slug}":                       `{"name":"Cyd"}`,
+		"POST /orgs/{slug}/invites":                fmt.Sprintf(`{"email":"p%d@example.com"}`, m.serial),
 		"POST /bundles":                            `{"files":[]}`,
 		"POST /environment-variables":              `{"name":"A","value":"a"}`,
 		"POST /execution/{id}/callbacks/redeliver": `{}`,
@@ -470,6 +500,9 @@ func (m *matrix) tryAll(t *testing.T, node *world, rt api.RouteDoc, all []creden
 		want := http.StatusOK
 		if strings.HasSuffix(rt.Path, "/user/password") {
 			want = http.StatusForbidden // The old one is wrong: a change would end the other sessions.
+		}
+		if rt.Method == http.MethodDelete && strings.HasSuffix(rt.Path, "/orgs/{slug}") {
+			want = http.StatusConflict // It has live executions.
 		}
 		if got := m.ask(node, rt, who, own); got.status != want {
 			t.Errorf("as %s: %d %s, want %d", who.name, got.status, got.body, want)

@@ -7,6 +7,8 @@ import (
 
 	"berth/api/edge"
 	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
 )
 
 // orgs serves Organizations, and the caller's status and quotas.
@@ -18,9 +20,37 @@ type orgs struct {
 func (g *orgs) routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/orgs", Tag: "Organizations", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: root + "/orgs", Tag: "Organizations", Need: edge.NeedUser,
 			Summary: "The organizations of the caller.",
 			Reply:   of[[]wire.Org](), Handle: g.listOrgs,
+		},
+		{
+			Method: http.MethodPost, Path: root + "/orgs", Tag: "Organizations", Need: edge.NeedUser,
+			Summary: "Make an organization, whose owner the caller is. It has no credits at first.",
+			Body:    of[wire.NewOrg](), Reply: of[wire.Org](), Handle: g.createOrg,
+		},
+		{
+			Method: http.MethodGet, Path: root + "/orgs/{slug}", Tag: "Organizations", Need: edge.NeedOrg,
+			Summary: "An organization of the caller.",
+			Reply:   of[wire.Org](), Handle: g.org,
+		},
+		{
+			Method: http.MethodPatch, Path: root + "/orgs/{slug}", Tag: "Organizations", Need: edge.NeedOrg,
+			Role:    compute.RoleFor(compute.ActRename),
+			Summary: "Change the name or billing address of an organization, or, as an owner, its slug. The old slug is free from then on.",
+			Body:    of[wire.OrgChange](), Reply: of[wire.Org](), Handle: g.changeOrg,
+		},
+		{
+			Method: http.MethodDelete, Path: root + "/orgs/{slug}", Tag: "Organizations", Need: edge.NeedOrg,
+			Role: compute.RoleFor(compute.ActDelete),
+			Summary: "Delete an organization that has no live executions, with its memberships, keys, invites and secrets. " +
+				"Its ledger and history stay in the cluster's books, and its credits are lost.",
+			Reply: of[wire.Message](), Handle: g.deleteOrg,
+		},
+		{
+			Method: http.MethodPost, Path: root + "/orgs/{slug}/default", Tag: "Organizations", Need: edge.NeedOrg,
+			Summary: "Make an organization the caller's default one, in which requests without X-Org-Slug act.",
+			Reply:   of[wire.Org](), Handle: g.setDefault,
 		},
 		{
 			Method: http.MethodGet, Path: root + "/user/status", Tag: "Account", Need: edge.NeedCaller,
@@ -40,6 +70,83 @@ func (g *orgs) routes() []edge.Route {
 	}
 }
 
+// orgOf returns an organization as a member sees it.
+func orgOf(org *compute.Org, m *compute.Membership) wire.Org {
+	return wire.Org{
+		ID: org.ID, Slug: org.Slug, Name: org.Name, BillingEmail: orNull(org.BillingEmail),
+		Role: m.Role, IsDefault: m.Default, CreatedAt: org.CreatedAt,
+	}
+}
+
+// seen returns an organization as the caller sees it now.
+func (g *orgs) seen(r *edge.Request, id compute.OrgID) (any, error) {
+	org, ok := r.View.Org(id)
+	m, member := r.View.Membership(id, r.Caller.Actor.User)
+	if !ok || !member {
+		return nil, edge.NotFound()
+	}
+	return orgOf(org, m), nil
+}
+
+// org answers one organization.
+func (g *orgs) org(r *edge.Request) (any, error) { return g.seen(r, r.Caller.Actor.Org) }
+
+// createOrg makes an organization.
+func (g *orgs) createOrg(r *edge.Request) (any, error) {
+	if err := r.View.AllowsOrgs(); err != nil {
+		return nil, err
+	}
+	in := r.Body.(*wire.NewOrg)
+	result, err := g.ProposeAndSee(r, fsm.CreateOrg{Op: g.Op(r), Actor: r.Caller.Actor, Org: compute.Org{
+		ID: compute.OrgID{UUID: g.NewID()}, Slug: in.Slug, Name: in.Name, BillingEmail: r.Caller.User.Email,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return g.seen(r, compute.OrgID{UUID: result.ID})
+}
+
+// changeOrg changes an organization.
+func (g *orgs) changeOrg(r *edge.Request) (any, error) {
+	if err := r.View.AllowsOrgs(); err != nil {
+		return nil, err
+	}
+	in, id := r.Body.(*wire.OrgChange), r.Caller.Actor.Org
+	_, err := g.ProposeAndSee(r, fsm.SetOrg{
+		Op: g.Op(r), Actor: r.Caller.Actor, Org: id, Name: in.Name, Slug: in.Slug, BillingEmail: in.BillingEmail,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return g.seen(r, id)
+}
+
+// deleteOrg ends an organization.
+func (g *orgs) deleteOrg(r *edge.Request) (any, error) {
+	if err := r.View.AllowsOrgs(); err != nil {
+		return nil, err
+	}
+	slug := r.Caller.Org.Slug
+	_, err := g.Propose(r, fsm.DeleteOrg{Op: g.Op(r), Actor: r.Caller.Actor, Org: r.Caller.Actor.Org})
+	if err != nil {
+		return nil, err
+	}
+	return wire.Message{Message: "The organization " + slug + " is deleted."}, nil
+}
+
+// setDefault makes an organization the caller's default one.
+func (g *orgs) setDefault(r *edge.Request) (any, error) {
+	if err := r.View.AllowsOrgs(); err != nil {
+		return nil, err
+	}
+	id := r.Caller.Actor.Org
+	_, err := g.ProposeAndSee(r, fsm.SetDefaultOrg{Op: g.Op(r), Actor: r.Caller.Actor, Org: id})
+	if err != nil {
+		return nil, err
+	}
+	return g.seen(r, id)
+}
+
 // listOrgs answers the organizations of the caller. An API key sees only its
 // own.
 func (g *orgs) listOrgs(r *edge.Request) (any, error) {
@@ -49,10 +156,7 @@ func (g *orgs) listOrgs(r *edge.Request) (any, error) {
 		if !ok || (!r.Caller.Actor.Key.IsZero() && org.ID != r.Caller.Actor.Org) {
 			continue
 		}
-		out = append(out, wire.Org{
-			ID: org.ID, Slug: org.Slug, Name: org.Name, BillingEmail: orNull(org.BillingEmail),
-			Role: m.Role, IsDefault: m.Default, CreatedAt: org.CreatedAt,
-		})
+		out = append(out, orgOf(org, m))
 	}
 	slices.SortFunc(out, func(a, b wire.Org) int { return strings.Compare(a.Slug, b.Slug) })
 	return out, nil

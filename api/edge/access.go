@@ -3,6 +3,7 @@ package edge
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 
 	"berth/api/auth"
 	"berth/compute"
@@ -36,7 +37,7 @@ func (a *access) admit(r *Request) error {
 		}
 	case NeedOperator:
 		return a.admitOperator(r)
-	case NeedCaller, NeedOrg:
+	case NeedCaller, NeedUser, NeedOrg:
 	}
 	if err := a.authenticate(r); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (a *access) authenticate(r *Request) error {
 		return a.stranger(r)
 	}
 	r.Caller = who
-	if err := r.enterDefaultOrg(); err != nil {
+	if err := r.enterDefaultOrg(); err != nil && (r.route.Need != NeedUser || !errors.Is(err, errNoOrg)) {
 		return err
 	}
 	return a.pace.caller(r)
@@ -143,6 +144,10 @@ func (c *Caller) join(view *fsm.View, id compute.OrgID) bool {
 	return true
 }
 
+// errNoOrg refuses who is a member of no organization where one is needed.
+var errNoOrg = compute.Errorf(compute.CodeForbidden, //nolint:errname // A refusal.
+	"You are a member of no organization: make one, or accept an invite to one.").Named("no_org")
+
 // enterDefaultOrg sets the caller's organization: the key's, else that of
 // X-Org-Slug, else the default one.
 func (r *Request) enterDefaultOrg() error {
@@ -162,7 +167,7 @@ func (r *Request) enterDefaultOrg() error {
 			return nil
 		}
 	}
-	return compute.Errorf(compute.CodeForbidden, "You are a member of no organization.").Named("no_org")
+	return errNoOrg
 }
 
 // enterOrg sets the caller's organization to the one in the path. A key may act

@@ -64,7 +64,7 @@ func (c *Core) answerHold(r *Request) bodyHold {
 		hold.budget, hold.owner = c.answers.heldOperators, "operators"
 	case who.name() != "":
 		hold.budget, hold.owner = c.answers.held, who.Actor.Org.String()
-	case c.cfg.Relay != nil && (need == NeedCaller || need == NeedOrg):
+	case c.cfg.Relay != nil && (need == NeedCaller || need == NeedUser || need == NeedOrg):
 		hold.budget, hold.owner = c.answers.held, bearerName(r.bearer)
 	default:
 		hold.budget, hold.owner = c.answers.heldStrangers, r.IP

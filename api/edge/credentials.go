@@ -3,6 +3,7 @@ package edge
 import (
 	"crypto/ed25519"
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 	"sync"
@@ -68,6 +69,14 @@ func origin(ip string) (via string, from netip.Addr) {
 		from = netip.IPv4Unspecified()
 	}
 	return via, from
+}
+
+// Random fills b with random bytes.
+func (c *Credentials) Random(b []byte) error {
+	if _, err := io.ReadFull(c.cfg.Rand, b); err != nil {
+		return fmt.Errorf("make token: %w", err)
+	}
+	return nil
 }
 
 // NewAPIKey returns a new API key.

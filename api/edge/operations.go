@@ -83,7 +83,7 @@ func (r *Request) checkIdempotency() error {
 // with a different request.
 func (c *Core) recall(r *Request) error {
 	switch r.route.Need {
-	case NeedCaller, NeedOrg, NeedOperator:
+	case NeedCaller, NeedUser, NeedOrg, NeedOperator:
 	default:
 		return nil
 	}

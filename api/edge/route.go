@@ -19,7 +19,8 @@ type Need uint8
 const (
 	NeedNothing  Need = iota // Anyone.
 	NeedCaller               // A good credential, and with it an organization.
-	NeedOrg                  // The same, as a member of the organization in the path.
+	NeedUser                 // A good credential; an organization where there is one.
+	NeedOrg                  // As NeedCaller, as a member of the organization in the path.
 	NeedOperator             // The root token, or an operator's credential.
 	NeedScraper              // The metrics token, where there is one.
 	NeedStream               // The token of the stream, or as NeedCaller.

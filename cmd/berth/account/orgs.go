@@ -19,10 +19,11 @@ func NewOrgs() *cobra.Command {
 	conn := &cli.Connection{}
 	list := newOrgList(conn)
 	cmd := cli.Parent("orgs", "List organizations and manage their members",
-		list, newOrgMembers(conn), newOrgUse(conn), newOrgRole(conn), newOrgRemove(conn))
+		list, newOrgMembers(conn), newOrgUse(conn), newOrgDefault(conn), newOrgCreate(conn), newOrgSet(conn),
+		newOrgRole(conn), newOrgRemove(conn), newOrgDelete(conn))
 	cmd.Long = `Without a further command, berth orgs lists your organizations. Members of the role
-member use an organization, admins also manage its keys and remove members, and owners
-also change roles. New members are made by an operator: berth admin user create.`
+member use an organization, admins also manage its keys, invite people (berth invite)
+and remove members, and owners also change roles and the slug, and delete it.`
 	cmd.Example = `  berth orgs
   berth orgs members
   berth orgs role bea@example.org admin`

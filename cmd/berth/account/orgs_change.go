@@ -1,0 +1,125 @@
+package account
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/wire"
+	"berth/cmd/berth/cli"
+)
+
+// newOrgCreate returns the command berth orgs create.
+func newOrgCreate(conn *cli.Connection) *cobra.Command {
+	var slug string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Make an organization that you own",
+		Long: `Create makes an organization whose owner you are. It has no credits until an operator
+grants some, which a cluster that only meters does not need.`,
+		Example: `  berth orgs create "Vision lab"
+  berth orgs create "Vision lab" --slug vision`,
+		Args: cli.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := conn.Client(cmd)
+			if err != nil {
+				return err
+			}
+			o, err := c.CreateOrg(cmd.Context(), wire.NewOrg{Name: args[0], Slug: slug})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return cli.PrintJSON(cmd.OutOrStdout(), o)
+			}
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the organization %s is yours; berth orgs use %s acts there\n", o.Slug, o.Slug)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&slug, "slug", "", "`name` in paths and commands; made from NAME when absent")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// newOrgSet returns the command berth orgs set.
+func newOrgSet(conn *cli.Connection) *cobra.Command {
+	var change wire.OrgChange
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "set SLUG", Short: "Change the name, slug or billing address of an organization",
+		Example: `  berth orgs set vision --name "Vision group" --billing-email bills@example.org
+  berth orgs set vision --slug seeing`,
+		Args: cli.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if change == (wire.OrgChange{}) {
+				return cli.UsageErrorf("give --name, --slug or --billing-email")
+			}
+			c, err := conn.Client(cmd)
+			if err != nil {
+				return err
+			}
+			o, err := c.ChangeOrg(cmd.Context(), args[0], change)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return cli.PrintJSON(cmd.OutOrStdout(), o)
+			}
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the organization %s is named %q\n", o.Slug, o.Name)
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&change.Name, "name", "", "new `name`")
+	flags.StringVar(&change.Slug, "slug", "", "new `slug`; the old one is free from then on")
+	flags.StringVar(&change.BillingEmail, "billing-email", "", "new billing `address`")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// newOrgDelete returns the command berth orgs delete.
+func newOrgDelete(conn *cli.Connection) *cobra.Command {
+	var confirmed bool
+	cmd := &cobra.Command{
+		Use: "delete SLUG --yes", Short: "Delete an organization with its members, keys and secrets",
+		Long: `Delete ends an organization that has no live executions: its members, keys, invites,
+variables and secrets are gone, and its credits are lost. Its ledger stays in the books.`,
+		Example: `  berth orgs delete vision --yes`,
+		Args:    cli.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !confirmed {
+				return cli.UsageErrorf("this cannot be undone: repeat it with --yes")
+			}
+			c, err := conn.Client(cmd)
+			if err != nil {
+				return err
+			}
+			if err := c.DeleteOrg(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the organization %s is deleted\n", args[0])
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&confirmed, "yes", false, "delete it for good")
+	return cmd
+}
+
+// newOrgDefault returns the command berth orgs default.
+func newOrgDefault(conn *cli.Connection) *cobra.Command {
+	return &cobra.Command{
+		Use: "default SLUG", Short: "Act in an organization wherever none is chosen",
+		Example: `  berth orgs default vision`, Args: cli.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := conn.Client(cmd)
+			if err != nil {
+				return err
+			}
+			o, err := c.SetDefaultOrg(cmd.Context(), args[0])
+			if err == nil {
+				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: %s is your default organization\n", o.Slug)
+			}
+			return err
+		},
+	}
+}
