@@ -93,7 +93,7 @@ func contains(t *testing.T, dir, text string) (found bool) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
-			return nil // It went away meanwhile, or is no file.
+			return nil //nolint:nilerr // It went away meanwhile, or is no file.
 		}
 		if data, err := readData(name); err == nil && bytes.Contains(data, []byte(text)) {
 			t.Log(name, "has", text)

@@ -145,7 +145,7 @@ func (c *Caller) join(view *fsm.View, id compute.OrgID) bool {
 }
 
 // errNoOrg refuses who is a member of no organization where one is needed.
-var errNoOrg = compute.Errorf(compute.CodeForbidden, //nolint:errname // A refusal.
+var errNoOrg = compute.Errorf(compute.CodeForbidden,
 	"You are a member of no organization: make one, or accept an invite to one.").Named("no_org")
 
 // enterDefaultOrg sets the caller's organization: the key's, else that of
