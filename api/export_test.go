@@ -4,11 +4,13 @@ import (
 	"reflect"
 
 	"berth/api/edge"
+	"berth/compute"
 )
 
 // RouteDoc is what the documentation says of a route, and its access rule.
 type RouteDoc struct {
 	Need                              edge.Need
+	Scope                             compute.Scope
 	Method, Path, Tag, Summary, Needs string
 	Query, Body, Reply                reflect.Type
 	Accepts                           []string
@@ -26,7 +28,7 @@ func Routes() []RouteDoc {
 	var out []RouteDoc
 	for _, rt := range table(groups(new(edge.Server), new(core))...) {
 		out = append(out, RouteDoc{
-			Need:   rt.Need,
+			Need: rt.Need, Scope: rt.Scope(),
 			Method: rt.Method, Path: rt.Path, Tag: rt.Tag, Summary: rt.Summary, Needs: needText(&rt),
 			Query: typeOf(rt.Query), Body: typeOf(rt.Body), Reply: typeOf(rt.Reply), Accepts: rt.Accepts,
 			Raw: rt.Raw && rt.Body == nil,

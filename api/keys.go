@@ -56,6 +56,7 @@ func keyOf(k *compute.Key) wire.Key {
 	return wire.Key{
 		ID: k.ID, OrgID: k.Org, Name: k.Name, Prefix: k.Prefix, IsActive: k.Active,
 		CreatedAt: k.CreatedAt, ExpiresAt: atOrNull(k.ExpiresAt), LastUsedAt: atOrNull(k.LastUsedAt),
+		Scopes: compute.ScopeNames(k.Scopes),
 	}
 }
 
@@ -74,7 +75,7 @@ func (g *keys) listKeys(r *edge.Request) (any, error) {
 // createKey makes a key. Its value is in this answer and nowhere else.
 func (g *keys) createKey(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewKey)
-	k, value, err := g.mintKey(r, compute.Key{Name: in.Name, ExpiresAt: in.ExpiresAt})
+	k, value, err := g.mintKey(r, compute.Key{Name: in.Name, ExpiresAt: in.ExpiresAt, Scopes: compute.ScopesOf(in.Scopes)})
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +90,11 @@ func (c *core) mintKey(r *edge.Request, wanted compute.Key) (*compute.Key, strin
 		f.Value("expires_at is in the past", "body", "expires_at")
 		return nil, "", f
 	}
+	if len(wanted.Scopes) > 0 {
+		if err := r.View.AllowsScopes(); err != nil {
+			return nil, "", err
+		}
+	}
 	minted, err := c.Credentials.NewAPIKey()
 	if err != nil {
 		return nil, "", err
@@ -96,7 +102,7 @@ func (c *core) mintKey(r *edge.Request, wanted compute.Key) (*compute.Key, strin
 	key := compute.Key{
 		ID: compute.KeyID{UUID: c.NewID()}, Lookup: minted.Lookup, Hash: minted.Hash,
 		Org: r.Caller.Actor.Org, User: r.Caller.Actor.User, Personal: wanted.Personal, Name: wanted.Name,
-		Prefix: minted.Prefix, Active: true, ExpiresAt: wanted.ExpiresAt,
+		Prefix: minted.Prefix, Active: true, ExpiresAt: wanted.ExpiresAt, Scopes: wanted.Scopes,
 	}
 	result, err := c.ProposeAndSee(r, fsm.CreateKey{Op: c.Op(r), Actor: r.Caller.Actor, Key: key})
 	if err != nil {

@@ -174,6 +174,8 @@ func needText(rt *edge.Route) string {
 	switch rt.Need {
 	case edge.NeedCaller:
 		return "API key or access token"
+	case edge.NeedUser:
+		return "API key or access token, also of who is a member of no organization"
 	case edge.NeedOrg:
 		if rt.Role > compute.OrgMember {
 			return fmt.Sprintf("API key or access token of an %s of the organization", rt.Role)

@@ -54,6 +54,7 @@ func userKeyOf(k *compute.Key) wire.UserKey {
 	return wire.UserKey{
 		ID: k.ID, UserID: k.User, Name: k.Name, Prefix: k.Prefix, IsActive: k.Active,
 		CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt, ExpiresAt: atOrNull(k.ExpiresAt), LastUsedAt: atOrNull(k.LastUsedAt),
+		Scopes: compute.ScopeNames(k.Scopes),
 	}
 }
 
@@ -75,7 +76,7 @@ func (g *userKeys) listKeys(r *edge.Request) (any, error) {
 // createKey makes a key. Its value is in this answer and nowhere else.
 func (g *userKeys) createKey(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewUserKey)
-	k, value, err := g.mintKey(r, compute.Key{Name: in.Name, ExpiresAt: in.ExpiresAt, Personal: true})
+	k, value, err := g.mintKey(r, compute.Key{Name: in.Name, ExpiresAt: in.ExpiresAt, Scopes: compute.ScopesOf(in.Scopes), Personal: true})
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +136,7 @@ func (g *userKeys) validate(r *edge.Request) (any, error) {
 	}
 	if k, ok := r.View.Key(who.Org.ID, who.Actor.Key); ok {
 		out.KeyID, out.KeyName, out.ExpiresAt = &k.ID, &k.Name, atOrNull(k.ExpiresAt)
+		out.Scopes = compute.ScopeNames(k.Scopes)
 	}
 	return out, nil
 }

@@ -30,6 +30,9 @@ func (s *identity) createKey(c CreateKey) Result {
 		return refuse(compute.CodeForbidden, "too_many_keys",
 			"the organization has %d API keys, which is the limit", limit)
 	}
+	if refusal := s.admitScopes(c.Actor, c.Key.Scopes); refusal != nil {
+		return Result{Refusal: refusal}
+	}
 	k := c.Key
 	k.Org, k.Active, k.LastUsedAt = c.Actor.Org, true, 0
 	if !c.Actor.Root {
@@ -44,6 +47,22 @@ func (s *identity) createKey(c CreateKey) Result {
 		panic("the key has the name that was planted") // Half of the entry is in the state.
 	}
 	return Result{ID: k.ID.UUID}
+}
+
+// admitScopes refuses an actor who would get a key that may do more than the one that
+// is used now.
+func (s *identity) admitScopes(a Actor, wanted []compute.Scope) *compute.Error {
+	for _, scope := range wanted {
+		if !slices.Contains(compute.Scopes(), scope) {
+			return compute.Errorf(compute.CodeInvalid, "there is no scope %.64q", string(scope)).Named("scope")
+		}
+	}
+	maker, ok := s.keys.Get(a.Key)
+	if a.Key.IsZero() || !ok || compute.Within(wanted, maker.Scopes) {
+		return nil
+	}
+	return compute.Errorf(compute.CodeForbidden,
+		"an API key makes no key that may do more than itself: give it some of its scopes, or sign in").Named("scope_missing")
 }
 
 // admitKeyOwner refuses who may not manage k: a personal key is its user's,
@@ -103,6 +122,9 @@ func (s *identity) regenerateKey(c RegenerateKey) Result {
 	}
 	if _, taken := s.lookups.Get(c.Lookup); taken || c.Lookup == "" {
 		return refuse(compute.CodeConflict, "key_exists", "the key exists")
+	}
+	if refusal := s.admitScopes(c.Actor, k.Scopes); refusal != nil {
+		return Result{Refusal: refusal}
 	}
 	if s.Format() >= formatLab && !c.Actor.Root && k.User != c.Actor.User {
 		if k.Personal {

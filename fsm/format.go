@@ -102,6 +102,10 @@ func (v *View) AllowsCells() error { return v.allowsFormat(formatServices) }
 // invite others.
 func (v *View) AllowsOrgs() error { return v.allowsFormat(formatServices) }
 
+// AllowsScopes returns the reason for which API keys may not yet be restricted: an
+// older server would let them do everything.
+func (v *View) AllowsScopes() error { return v.allowsFormat(formatServices) }
+
 // AllowsVariables returns the reason for which users may not yet keep variables.
 func (v *View) AllowsVariables() error { return v.allowsFormat(formatServices) }
 

@@ -34,7 +34,7 @@ func TestInvitesOnAnyNode(t *testing.T) {
 		t.Errorf("the guest sees %+v, %v", list, err)
 	}
 
-	// Accepted on all nodes at once: one membership, and everybody is told the same.
+	// Accepted on all nodes at once: one membership, and the same answer on each.
 	var both sync.WaitGroup
 	for n := range c.Nodes {
 		both.Go(func() {

@@ -25,11 +25,14 @@ func (c *Client) CreateKey(ctx context.Context, slug, name string) (wire.MintedK
 // CreateKeyUntil makes a key as CreateKey does, which expires at an instant unless
 // that is zero.
 func (c *Client) CreateKeyUntil(
-	ctx context.Context, slug, name string, expires compute.Instant,
+	ctx context.Context, slug, name string, expires compute.Instant, scopes ...compute.Scope,
 ) (wire.MintedKey, error) {
 	body := map[string]any{"name": name}
 	if !expires.IsZero() {
 		body["expires_at"] = expires
+	}
+	if len(scopes) > 0 {
+		body["scopes"] = scopes
 	}
 	var out wire.MintedKey
 	err := c.do(ctx, call{method: http.MethodPost, path: keysPath(slug), once: true, out: &out, body: body})
@@ -61,10 +64,15 @@ func (c *Client) UserKeys(ctx context.Context) ([]wire.UserKey, error) {
 
 // CreateUserKey makes an API key of the caller's own, which expires at an instant
 // unless that is zero. The key is in this answer and nowhere else.
-func (c *Client) CreateUserKey(ctx context.Context, name string, expires compute.Instant) (wire.MintedUserKey, error) {
+func (c *Client) CreateUserKey(
+	ctx context.Context, name string, expires compute.Instant, scopes ...compute.Scope,
+) (wire.MintedUserKey, error) {
 	body := map[string]any{"key_name": name}
 	if !expires.IsZero() {
 		body["expires_at"] = expires
+	}
+	if len(scopes) > 0 {
+		body["scopes"] = scopes
 	}
 	var out wire.MintedUserKey
 	err := c.do(ctx, call{method: http.MethodPost, path: userKeysPath, once: true, body: body, out: &out})

@@ -61,6 +61,9 @@ func (a *access) authenticate(r *Request) error {
 		return a.stranger(r)
 	}
 	r.Caller = who
+	if err := who.checkScope(r.route.Scope()); err != nil {
+		return err
+	}
 	if err := r.enterDefaultOrg(); err != nil && (r.route.Need != NeedUser || !errors.Is(err, errNoOrg)) {
 		return err
 	}
@@ -102,7 +105,7 @@ func (a *access) identifyKey(view *fsm.View, text string) (Caller, bool) {
 	if !ok || !user.Active {
 		return Caller{}, false
 	}
-	who := Caller{User: user, Actor: fsm.Actor{User: user.ID, Key: key.ID, Org: key.Org}}
+	who := Caller{User: user, Actor: fsm.Actor{User: user.ID, Key: key.ID, Org: key.Org}, scopes: key.Scopes}
 	if !who.join(view, key.Org) {
 		return Caller{}, false
 	}

@@ -78,7 +78,8 @@ type Caller struct {
 
 	Session compute.UUID // The login of an access token; zero for other credentials.
 
-	role compute.OrgRole
+	role   compute.OrgRole
+	scopes []compute.Scope // Of its API key, if that is restricted.
 }
 
 // name identifies the caller's key, or the user without one; "" for nobody.

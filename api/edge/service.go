@@ -146,6 +146,9 @@ func (c *serviceCall) bearer(text string) (Caller, bool) {
 // enter admits a caller who is a member of the service's organization. Others learn
 // nothing.
 func (c *serviceCall) enter(who Caller) error {
+	if err := who.checkScope(compute.ScopeExecutionsRead); err != nil {
+		return err
+	}
 	e, ok := c.r.View.AnyExecution(c.id)
 	if !ok || e.Kind != compute.KindService {
 		return NotFound()

@@ -1,11 +1,18 @@
+//nolint:lll // A field and its rules are one line.
 package wire
 
-import "berth/compute"
+import (
+	"fmt"
+	"slices"
+
+	"berth/compute"
+)
 
 // NewKey is the body of POST /orgs/{slug}/api-keys.
 type NewKey struct {
 	Name      string          `json:"name" required:"true" minlen:"1" maxlen:"255"`
 	ExpiresAt compute.Instant `json:"expires_at" doc:"When the key dies; never when absent."`
+	Scopes    []string        `json:"scopes" maxitems:"6" doc:"What it is restricted to: executions:read, executions:write (which includes to read), billing:read, storage, inference, admin. Everything when absent."`
 }
 
 // Check holds the rules that tags cannot say.
@@ -13,6 +20,18 @@ func (k *NewKey) Check(f *Faults) {
 	if hasControl(k.Name) {
 		f.Value("a name has no control characters", "body", "name")
 	}
+	k.Scopes = checkScopes(f, k.Scopes)
+}
+
+// checkScopes returns scopes in order, each once.
+func checkScopes(f *Faults, scopes []string) []string {
+	for i, s := range scopes {
+		if !slices.Contains(compute.Scopes(), compute.Scope(s)) {
+			f.Value(fmt.Sprintf("there is no scope %.64q: the scopes are %v", s, compute.Scopes()), "body", "scopes", i)
+		}
+	}
+	slices.Sort(scopes)
+	return slices.Compact(scopes)
 }
 
 // Key is the record of an organization's API key. Its value is not part of it.
@@ -25,6 +44,7 @@ type Key struct {
 	CreatedAt  compute.Instant  `json:"created_at"`
 	ExpiresAt  *compute.Instant `json:"expires_at" doc:"Null for never."`
 	LastUsedAt *compute.Instant `json:"last_used_at" doc:"To the minute; null before the first use."`
+	Scopes     []string         `json:"scopes" doc:"What it is restricted to; empty for everything."`
 }
 
 // MintedKey is the record of a key with its value, which is shown this once.
@@ -38,6 +58,7 @@ type MintedKey struct {
 type NewUserKey struct {
 	Name      string          `json:"key_name" required:"true" minlen:"1" maxlen:"255"`
 	ExpiresAt compute.Instant `json:"expires_at" doc:"When the key expires; never when absent."`
+	Scopes    []string        `json:"scopes" maxitems:"6" doc:"As of keys of organizations."`
 }
 
 // Check holds the rules that tags cannot say.
@@ -45,6 +66,7 @@ func (k *NewUserKey) Check(f *Faults) {
 	if hasControl(k.Name) {
 		f.Value("a name has no control characters", "body", "key_name")
 	}
+	k.Scopes = checkScopes(f, k.Scopes)
 }
 
 // UserKey is the record of a user's own API key. Its value is not part of it.
@@ -58,6 +80,7 @@ type UserKey struct {
 	UpdatedAt  compute.Instant  `json:"updated_at"`
 	ExpiresAt  *compute.Instant `json:"expires_at" doc:"Null for never."`
 	LastUsedAt *compute.Instant `json:"last_used_at" doc:"To the minute; null before the first use."`
+	Scopes     []string         `json:"scopes" doc:"What it is restricted to; empty for everything."`
 }
 
 // MintedUserKey is the record of a user's own key with its value, which is shown
@@ -84,4 +107,5 @@ type ValidatedKey struct {
 	OrgID     *compute.OrgID   `json:"org_id"`
 	OrgSlug   *string          `json:"org_slug"`
 	ExpiresAt *compute.Instant `json:"expires_at" doc:"Null for never."`
+	Scopes    []string         `json:"scopes" doc:"What it is restricted to; empty for everything."`
 }

@@ -175,6 +175,12 @@ func TestKeys(t *testing.T) {
 	}
 	want(t, execute(t, "", "keys", "create", "ci", "--out", out), cli.ExitFailed, "berth keys revoke "+keyID)
 	want(t, execute(t, "", "keys", "create", "x", "--expires", "soon"), cli.ExitUsage, "--expires")
+	want(t, execute(t, "", "keys", "create", "x", "--scope", "executions:read,root"), cli.ExitUsage, `no "root"`)
+	*last = asked{}
+	want(t, execute(t, "", "keys", "create", "x", "--scope", "billing:read", "--scope", "admin"), 0, "")
+	if !strings.Contains(last.body, `"scopes":["billing:read","admin"]`) {
+		t.Errorf("asked %+v", last)
+	}
 	clitest.CheckGolden(t, "keys", execute(t, "", "keys", "list").Out)
 	want(t, execute(t, "", "keys", "list", "--json"), 0, `"shared": true`)
 	want(t, execute(t, "", "keys", "disable", "laptop"), 0, "laptop is disabled")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,7 +72,7 @@ func keysOf(cmd *cobra.Command, c *client.Client) (all []key, slug string, err e
 	for _, k := range shared {
 		all = append(all, key{Shared: true, UserKey: wire.UserKey{
 			ID: k.ID, Name: k.Name, Prefix: k.Prefix, IsActive: k.IsActive, CreatedAt: k.CreatedAt,
-			ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt,
+			ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt, Scopes: k.Scopes,
 		}})
 	}
 	return all, slug, err
@@ -80,13 +81,15 @@ func keysOf(cmd *cobra.Command, c *client.Client) (all []key, slug string, err e
 // newKeyCreate returns the command berth keys create.
 func newKeyCreate(conn *cli.Connection) *cobra.Command {
 	var expires, out string
+	var scopeNames []string
 	var shared, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an API key",
-		Long:  `Create makes an API key and prints it, this once. With --out it is written to a file.`,
+		Long: `Create makes an API key and prints it, this once. With --out it is written to a file.
+A key with --scope does only what its scopes are for; without, it does what you may.`,
 		Example: `  berth keys create laptop
-  berth keys create ci --expires 90d --out key.txt
+  berth keys create ci --expires 90d --scope executions:write --out key.txt
   export BERTH_TOKEN=$(berth keys create script --expires 8h)`,
 		Args: cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -94,11 +97,18 @@ func newKeyCreate(conn *cli.Connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var scopes []compute.Scope
+			for _, name := range scopeNames {
+				if !slices.Contains(compute.Scopes(), compute.Scope(name)) {
+					return cli.UsageErrorf("--scope: there is no %q: the scopes are %v", name, compute.Scopes())
+				}
+				scopes = append(scopes, compute.Scope(name))
+			}
 			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
-			made, text, err := createKey(cmd, c, args[0], until, shared)
+			made, text, err := createKey(cmd, c, args[0], until, scopes, shared)
 			if err != nil {
 				return err
 			}
@@ -113,6 +123,7 @@ func newKeyCreate(conn *cli.Connection) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&expires, "expires", "", "`time` after which the key expires, such as 8h or 90d (default: never)")
+	cmd.Flags().StringSliceVar(&scopeNames, "scope", nil, "restrict the key to `scopes`: executions:read, executions:write, billing:read, storage, inference, admin")
 	cmd.Flags().BoolVar(&shared, "shared", false, "make a key of the organization, which its admins can revoke")
 	cmd.Flags().StringVar(&out, "out", "", "`file` to write the key to, readable only by you")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -122,19 +133,20 @@ func newKeyCreate(conn *cli.Connection) *cobra.Command {
 
 // createKey makes a key of either kind.
 func createKey(
-	cmd *cobra.Command, c *client.Client, name string, until compute.Instant, shared bool,
+	cmd *cobra.Command, c *client.Client, name string, until compute.Instant, scopes []compute.Scope, shared bool,
 ) (made key, text string, err error) {
 	if !shared {
-		k, err := c.CreateUserKey(cmd.Context(), name, until)
+		k, err := c.CreateUserKey(cmd.Context(), name, until, scopes...)
 		return key{UserKey: k.UserKey}, k.Value, err
 	}
 	slug, err := slugOf(cmd, c)
 	if err != nil {
 		return key{}, "", err
 	}
-	k, err := c.CreateKeyUntil(cmd.Context(), slug, name, until)
+	k, err := c.CreateKeyUntil(cmd.Context(), slug, name, until, scopes...)
 	return key{Shared: true, UserKey: wire.UserKey{
 		ID: k.ID, Name: k.Name, Prefix: k.Prefix, IsActive: k.IsActive, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt,
+		Scopes: k.Scopes,
 	}}, k.PlaintextKey, err
 }
 
@@ -177,6 +189,14 @@ func expiry(text string) (compute.Instant, error) {
 	return compute.InstantOf(now.Add(d)), nil
 }
 
+// scopesOf returns what a key is restricted to, for people.
+func scopesOf(k key) string {
+	if len(k.Scopes) == 0 {
+		return "all"
+	}
+	return strings.Join(k.Scopes, " ")
+}
+
 // newKeyList returns the command berth keys list.
 func newKeyList(conn *cli.Connection) *cobra.Command {
 	var asJSON bool
@@ -195,7 +215,7 @@ func newKeyList(conn *cli.Connection) *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(cmd.OutOrStdout(), append([]key{}, keys...))
 			}
-			t := cli.NewTable("id", "name", "prefix", "kind", "state", "created", "expires", "last used")
+			t := cli.NewTable("id", "name", "prefix", "kind", "state", "scopes", "created", "expires", "last used")
 			for _, k := range keys {
 				kind, state := "own", "active"
 				if k.Shared {
@@ -204,7 +224,7 @@ func newKeyList(conn *cli.Connection) *cobra.Command {
 				if !k.IsActive {
 					state = "disabled"
 				}
-				t.AppendRow(cli.Row(k.ID, k.Name, k.Prefix, kind, state, day(&k.CreatedAt), day(k.ExpiresAt), day(k.LastUsedAt)))
+				t.AppendRow(cli.Row(k.ID, k.Name, k.Prefix, kind, state, scopesOf(k), day(&k.CreatedAt), day(k.ExpiresAt), day(k.LastUsedAt)))
 			}
 			return cli.PrintTable(cmd.OutOrStdout(), t)
 		},
