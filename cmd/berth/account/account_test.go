@@ -38,7 +38,7 @@ func execute(t *testing.T, stdin string, args ...string) clitest.Result {
 		t.Setenv(name, "")
 	}
 	root := clitest.Root([]*cobra.Command{
-		NewLogin(), NewLogout(), NewWhoami(), NewPassword(), NewContext(), NewKeys(), NewOrgs(),
+		NewLogin(), NewLogout(), NewWhoami(), NewPassword(), NewContext(), NewKeys(), NewOrgs(), NewInvite(), NewSecrets(), NewBilling(),
 	}...)
 	return clitest.Execute(t.Context(), root, stdin, args...)
 }
@@ -89,6 +89,25 @@ func mustLab(t *testing.T) (string, *asked) {
 		"GET /orgs/lab/api-keys":                    answer("[" + sharedKey + "]"),
 		"POST /orgs/lab/api-keys":                   answer(strings.TrimSuffix(sharedKey, "}") + `,"plaintext_key":"lk_shared"}`),
 		"DELETE /orgs/lab/api-keys/":                answer(`{"message":"ok"}`),
+		"POST /orgs":                                answer(`{"slug":"own","name":"Own","role":"owner"}`),
+		"PATCH /orgs/lab":                           answer(`{"slug":"lab2","name":"Lab","role":"owner"}`),
+		"DELETE /orgs/lab":                          answer(`{"message":"ok"}`),
+		"POST /orgs/lab/default":                    answer(`{"slug":"lab","name":"Lab"}`),
+		"GET /orgs/lab/invites":                     answer("[" + invite + "}]"),
+		"POST /orgs/lab/invites":                    answer(invite + `,"token":"inv_secret"}`),
+		"DELETE /orgs/lab/invites/" + keyID:         answer(`{"message":"ok"}`),
+		"GET /invites":                              answer("[" + invite + "}]"),
+		"POST /invites/inv_secret/accept":           answer(invite + "}"),
+		"POST /invites/inv_secret/decline":          answer(invite + "}"),
+		"GET /environment-variables":                answer(`{"environment_variables":[` + variable + `]}`),
+		"POST /environment-variables":               answer(`{"environment_variables":[` + variable + `]}`),
+		"DELETE /environment-variables":             answer(`{"deleted":1,"message":"ok"}`),
+		"DELETE /environment-variables/" + keyID:    answer(`{"message":"ok"}`),
+		"GET /billing/usage":                        answer(usage),
+		"GET /billing/activities": answer(`{"activities":[{"activity_id":"7","created_at":"2026-02-01T00:00:00Z","type":"charge","amount":-1.5,
+			"description":"code ran 1s","status":"completed"}],"total_activities":1}`),
+		"GET /billing/invoices":                  answer(`{"invoices":[{"id":"2026-10-9d1f0a2b","month":"2026-10","status":"paid"}],"total_invoices":1}`),
+		"GET /billing/invoices/2026-10-9d1f0a2b": answer("%PDF-1.3"),
 	}
 	full := map[string]http.HandlerFunc{}
 	for pattern, handle := range routes {
@@ -100,6 +119,85 @@ func mustLab(t *testing.T) (string, *asked) {
 	t.Setenv("BERTH_ADDR", "")
 	t.Setenv("BERTH_TOKEN", "")
 	return addr, last
+}
+
+const (
+	invite = `{"id":"` + keyID + `","org_slug":"lab","org_name":"Lab","email":"cyd@example.com","role":"admin","status":"pending",
+		"invited_by":"bea@example.com","created_at":"2026-02-01T00:00:00Z","expires_at":"2026-02-08T00:00:00Z"`
+	variable = `{"id":"` + keyID + `","name":"TOKEN","value":"****","is_secret":true,"created_at":"2026-02-01T00:00:00Z",
+		"updated_at":"2026-02-01T00:00:00Z"}`
+	usage = `{"group_by":"tag","from":"2026-02-01T00:00:00Z","to":"2026-03-01T00:00:00Z",
+		"rows":[{"group":"night","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5}],
+		"total":{"group":"","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5}}`
+)
+
+// TestOrgCommands makes, changes and deletes organizations, and invites people.
+func TestOrgCommands(t *testing.T) {
+	addr, last := mustLab(t)
+	mustLogin(t, addr)
+	want(t, execute(t, "", "orgs", "create", "Own"), 0, "the organization own is yours; an API key acts in its own organization only")
+	if last.path != "/orgs" || last.body != `{"name":"Own"}` {
+		t.Errorf("asked %+v", last)
+	}
+	want(t, execute(t, "", "orgs", "set", "lab"), cli.ExitUsage, "--name")
+	want(t, execute(t, "", "orgs", "set", "lab", "--slug", "lab2"), 0, "lab2")
+	if last.body != `{"slug":"lab2"}` {
+		t.Errorf("asked %+v", last)
+	}
+	want(t, execute(t, "", "orgs", "default", "lab"), 0, "default organization")
+	want(t, execute(t, "", "orgs", "delete", "lab"), cli.ExitUsage, "--yes")
+	want(t, execute(t, "", "orgs", "delete", "lab", "--yes"), 0, "lab is deleted")
+
+	r := execute(t, "", "invite", "create", "cyd@example.com", "--role", "admin")
+	if r.Code != 0 || r.Out != "berth invite accept inv_secret\n" || last.body != `{"email":"cyd@example.com","role":"admin"}` {
+		t.Errorf("got %+v, asked %+v", r, last)
+	}
+	want(t, execute(t, "", "invite", "create", "cyd@example.com", "--role", "king"), cli.ExitUsage, "--role")
+	for _, list := range []string{"ls", "mine"} {
+		want(t, execute(t, "", "invite", list), 0, "cyd@example.com   admin   pending   bea@example.com   2026-02-08")
+		want(t, execute(t, "", "invite", list, "--json"), 0, `"org_slug": "lab"`)
+	}
+	want(t, execute(t, "", "invite", "rm", "cyd@example.com"), 0, "")
+	want(t, execute(t, "", "invite", "rm", "dan@example.com"), cli.ExitFailed, "is not invited")
+	want(t, execute(t, "", "invite", "accept", "inv_secret"), 0, "you are an admin of lab")
+	want(t, execute(t, "", "invite", "decline", "inv_secret"), 0, "declined")
+}
+
+// TestSecretCommands keeps and deletes secrets, whose values are never arguments.
+func TestSecretCommands(t *testing.T) {
+	addr, last := mustLab(t)
+	mustLogin(t, addr)
+	want(t, execute(t, "hunter2\n", "secret", "set", "TOKEN"), 0, "TOKEN is kept")
+	if !strings.Contains(last.body, `"value":"hunter2"`) || !strings.Contains(last.body, `"is_secret":true`) {
+		t.Errorf("asked %+v", last)
+	}
+	want(t, execute(t, "", "secret", "set", "TOKEN"), cli.ExitUsage, "is empty")
+	want(t, execute(t, "", "secret", "set", "LEVEL", "--plain"), 0, "LEVEL is kept")
+	want(t, execute(t, "", "secret", "ls"), 0, "TOKEN   ****")
+	want(t, execute(t, "", "secret", "rm", "TOKEN"), 0, "")
+	want(t, execute(t, "", "secret", "rm", "OTHER"), cli.ExitFailed, "no secret")
+	want(t, execute(t, "", "secret", "rm"), cli.ExitUsage, "--all")
+	want(t, execute(t, "", "secret", "rm", "--all"), 0, "1 deleted")
+}
+
+// TestBillingCommands shows who used what, and saves a statement.
+func TestBillingCommands(t *testing.T) {
+	addr, _ := mustLab(t)
+	mustLogin(t, addr)
+	r := execute(t, "", "billing", "usage", "--by", "tag", "--from", "2026-02-01")
+	want(t, r, 0, "night     2            2.00    1.00        1.5")
+	want(t, r, 0, "(total)   2            2.00    1.00        1.5")
+	want(t, execute(t, "", "billing", "usage", "--from", "yesterday"), cli.ExitUsage, "--from")
+	want(t, execute(t, "", "billing", "activities"), 0, "-1.5")
+	want(t, execute(t, "", "billing", "invoices"), 0, "2026-10   paid")
+	file := filepath.Join(t.TempDir(), "i.pdf")
+	want(t, execute(t, "", "billing", "invoices", "2026-10", "-o", file), 0, "is in "+file)
+	if data, err := os.ReadFile(file); err != nil || string(data) != "%PDF-1.3" {
+		t.Errorf("saved %q, %v", data, err)
+	}
+	want(t, execute(t, "", "billing", "invoices", "2026-10", "-o", file), cli.ExitFailed, "exists")
+	want(t, execute(t, "", "billing", "invoices", "2026-09", "-o", file), cli.ExitFailed, "no statement")
+	want(t, execute(t, "", "billing", "invoices", "2026-09"), cli.ExitUsage, "-o FILE")
 }
 
 // want fails if a command did not end as expected.

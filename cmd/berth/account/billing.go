@@ -100,6 +100,7 @@ func printUsage(cmd *cobra.Command, c *client.Client, query client.UsageQuery, a
 	}
 	hours := func(seconds float64) string { return fmt.Sprintf("%.2f", seconds/3600) }
 	t := cli.NewTable(report.GroupBy, "executions", "hours", "GPU hours", "credits")
+	report.Total.Group = "(total)"
 	for _, row := range append(report.Rows, report.Total) {
 		t.AppendRow(cli.Row(row.Group, row.Executions, hours(row.Seconds), hours(row.GPUSeconds), row.Credits))
 	}

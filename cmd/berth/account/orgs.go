@@ -162,7 +162,7 @@ func newOrgUse(conn *cli.Connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !slices.ContainsFunc(orgs, func(o wire.Org) bool { return o.Slug == args[0] }) {
+			if !hasOrg(orgs, args[0]) {
 				return fmt.Errorf("you are no member of %q: see berth orgs", args[0])
 			}
 			err = contexts.Update(func(f *contexts.File) error {

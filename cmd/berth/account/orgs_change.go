@@ -1,10 +1,14 @@
 package account
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"berth/api/client"
 	"berth/api/wire"
 	"berth/cmd/berth/cli"
 )
@@ -32,13 +36,30 @@ grants some, which a cluster that only meters does not need.`,
 			if asJSON {
 				return cli.PrintJSON(cmd.OutOrStdout(), o)
 			}
-			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the organization %s is yours; berth orgs use %s acts there\n", o.Slug, o.Slug)
+			how := "berth orgs use " + o.Slug + " acts there"
+			if orgs, err := c.Orgs(cmd.Context()); err == nil && !hasOrg(orgs, o.Slug) {
+				how = "an API key acts in its own organization only: sign in with berth login to act there"
+			}
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the organization %s is yours; %s\n", o.Slug, how)
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&slug, "slug", "", "`name` in paths and commands; made from NAME when absent")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// hasOrg reports whether an organization is in a list.
+func hasOrg(orgs []wire.Org, slug string) bool {
+	return slices.ContainsFunc(orgs, func(o wire.Org) bool { return o.Slug == slug })
+}
+
+// orgError explains that an organization was not found.
+func orgError(err error, slug string) error {
+	if of, ok := errors.AsType[*client.Error](err); ok && of.Status == http.StatusNotFound {
+		return fmt.Errorf("you are no member of %q, or act with an API key, which is for one organization: see berth orgs", slug)
+	}
+	return err
 }
 
 // newOrgSet returns the command berth orgs set.
@@ -60,7 +81,7 @@ func newOrgSet(conn *cli.Connection) *cobra.Command {
 			}
 			o, err := c.ChangeOrg(cmd.Context(), args[0], change)
 			if err != nil {
-				return err
+				return orgError(err, args[0])
 			}
 			if asJSON {
 				return cli.PrintJSON(cmd.OutOrStdout(), o)
@@ -95,7 +116,7 @@ variables and secrets are gone, and its credits are lost. Its ledger stays in th
 				return err
 			}
 			if err := c.DeleteOrg(cmd.Context(), args[0]); err != nil {
-				return err
+				return orgError(err, args[0])
 			}
 			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the organization %s is deleted\n", args[0])
 			return err
@@ -119,7 +140,7 @@ func newOrgDefault(conn *cli.Connection) *cobra.Command {
 			if err == nil {
 				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: %s is your default organization\n", o.Slug)
 			}
-			return err
+			return orgError(err, args[0])
 		},
 	}
 }

@@ -43,6 +43,9 @@ does not count.`,
 			if err != nil {
 				return err
 			}
+			if value == "" && !plain {
+				return cli.UsageErrorf("the secret is empty: pipe its value in, or give --from FILE")
+			}
 			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
