@@ -351,6 +351,7 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /execution/gpu_selection/start":      `{"code":"1"}`,
 		"POST /execution/service/start":            `{"code":"1"}`,
 		"POST /services/{id}/scale":                `{"replicas":2}`,
+		"DELETE /user/delete":                      `{"password":"wrong"}`,
 		"POST /orgs":                               fmt.Sprintf(`{"name":"made %d"}`, m.serial),
 		"PATCH /orgs/{slug}":                       `{"name":"Cyd"}`,
 		"POST /orgs/{slug}/invites":                fmt.Sprintf(`{"email":"p%d@example.com"}`, m.serial),
@@ -498,8 +499,8 @@ func (m *matrix) tryAll(t *testing.T, node *world, rt api.RouteDoc, all []creden
 			continue
 		}
 		want := http.StatusOK
-		if strings.HasSuffix(rt.Path, "/user/password") {
-			want = http.StatusForbidden // The old one is wrong: a change would end the other sessions.
+		if strings.HasSuffix(rt.Path, "/user/password") || strings.HasSuffix(rt.Path, "/user/delete") {
+			want = http.StatusForbidden // The password is wrong: a change would end the other sessions.
 		}
 		if rt.Method == http.MethodDelete && strings.HasSuffix(rt.Path, "/orgs/{slug}") {
 			want = http.StatusConflict // It has live executions.

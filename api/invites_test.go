@@ -173,3 +173,42 @@ func TestWithoutOrganization(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDeleteUser ends an account, which its own organization follows, but none that
+// others need.
+func TestDeleteUser(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	bob := w.login("bob").AccessToken
+	var made wire.MintedInvite
+	w.mustDo("POST", "/orgs/bob-lab/invites", bob, map[string]any{"email": "ada@example.com"}, &made)
+	w.mustDo("POST", "/invites/"+made.Token+"/accept", w.adaKey, nil, nil)
+	w.want(403, "wrong_password", "DELETE", "/user/delete", bob, map[string]any{"password": "wrong"})
+	w.want(422, "", "DELETE", "/user/delete", bob, map[string]any{})
+	right := map[string]any{"password": password}
+	w.want(409, "last_owner", "DELETE", "/user/delete", bob, right)
+	var members []wire.Member
+	w.mustDo("GET", "/orgs/bob-lab/members", bob, nil, &members)
+	for _, m := range members {
+		if m.Email == "ada@example.com" {
+			w.mustDo("PATCH", "/orgs/bob-lab/members/"+m.UserID.String(), bob, map[string]any{"role": "owner"}, nil)
+		}
+	}
+	w.mustDo("POST", "/orgs", bob, map[string]any{"name": "alone"}, nil)
+	w.addNode(1, "h100")
+	w.mustDo("POST", "/billing/grant", rootToken, map[string]any{"org": "alone", "credits": 5}, nil)
+	var started wire.Started
+	w.mustDo("POST", "/execution/streaming/start", bob, `{"code":"1","execution_type":"h100"}`, &started, "X-Org-Slug", "alone")
+	w.want(409, "org_in_use", "DELETE", "/user/delete", bob, right)
+	w.complete(started.ExecutionID, 1, time.Second)
+	w.mustDo("DELETE", "/user/delete", bob, right, nil)
+	w.want(401, "", "GET", "/user/status", bob, nil)
+	w.want(401, "", "GET", "/user/status", w.bobKey, nil)
+	w.want(401, "bad_login", "POST", "/auth/login", "", map[string]any{"email": "bob@example.com", "password": password})
+	w.mustDo("GET", "/orgs/bob-lab", w.login("ada").AccessToken, nil, nil)
+	if _, ok := w.machine.View().OrgBySlug("alone"); ok {
+		t.Error("an organization without members is left")
+	}
+	w.addUser("bob2", false)
+	w.mustDo("POST", "/admin/users", rootToken, map[string]any{"email": "bob@example.com", "org_slug": "again"}, nil) // The address is free.
+}

@@ -44,6 +44,11 @@ func (g *users) routes() []edge.Route {
 			Summary: "Change the caller's password. All other sessions end.",
 			Body:    of[wire.PasswordChange](), Reply: of[wire.Message](), Handle: g.changePassword,
 		},
+		{
+			Method: http.MethodDelete, Path: root + "/user/delete", Tag: "Account", Need: edge.NeedUser,
+			Summary: "Delete the caller's account, and the organizations in which nobody else is. Executions stay in the history.",
+			Body:    of[wire.UserDeletion](), Reply: of[wire.Message](), Handle: g.deleteUser,
+		},
 	}
 }
 
@@ -292,4 +297,27 @@ func (g *users) changePassword(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	return done, nil
+}
+
+// deleteUser ends the caller's account. The password is needed, so that a stolen token
+// or key does not end it.
+func (g *users) deleteUser(r *edge.Request) (any, error) {
+	if err := r.View.AllowsOrgs(); err != nil {
+		return nil, err
+	}
+	user := r.Caller.User
+	if err := g.Credentials.AllowLogin(user.Email, r.IP); err != nil {
+		return nil, err
+	}
+	good, err := g.Credentials.CheckPassword(r, user, r.Body.(*wire.UserDeletion).Password)
+	if err != nil {
+		return nil, err
+	}
+	if !good {
+		return nil, compute.Errorf(compute.CodeForbidden, "The password is wrong.").Named("wrong_password")
+	}
+	if _, err := g.Propose(r, fsm.DeleteUser{Op: g.Op(r), Actor: r.Caller.Actor}); err != nil {
+		return nil, err
+	}
+	return wire.Message{Message: "The account is deleted."}, nil
 }

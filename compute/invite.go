@@ -5,6 +5,7 @@ import "time"
 // Limits of organizations and invites.
 const (
 	MaxOwnedOrgs = 20                 // Organizations that a user may own and make another.
+	MaxMadeOrgs  = 100                // That a user may make, with those that were deleted: their books stay.
 	MaxInvites   = 100                // Of an organization, with those that were answered lately.
 	InviteTTL    = 7 * 24 * time.Hour // Time to answer an invite.
 )

@@ -96,4 +96,5 @@ type User struct {
 	TokenVersion uint64  `cbor:"7,keyasint,omitempty"` // A new version invalidates all access tokens.
 	CreatedAt    Instant `cbor:"8,keyasint"`
 	Temporary    bool    `cbor:"9,keyasint,omitempty"` // The password was made by an operator: the user is to change it.
+	OrgsMade     int     `cbor:"10,keyasint,omitempty"`
 }

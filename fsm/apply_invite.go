@@ -127,15 +127,17 @@ func (s *identity) answerInvite(c AnswerInvite) Result {
 	case known.Email != u.Email:
 		return refuse(compute.CodeForbidden, "invite_for_another",
 			"the invite is for another e-mail address: sign in with the account that has it")
-	case known.Status == status && known.User == u.ID:
+	case known.Status == status && known.User == u.ID && (member || !c.Accept):
 		return Result{ID: c.Invite.UUID, Repeat: true}
 	case !known.Open(s.meta.Now):
 		return refuse(compute.CodeConflict, "invite_ended", "the invite was answered, or has expired: ask for another")
+	case c.Accept && member:
+		return refuse(compute.CodeConflict, "already_member", "you are a member already")
 	}
 	invite := *known
 	invite.Status, invite.User = status, u.ID
 	s.invites.Put(&invite)
-	if c.Accept && !member {
+	if c.Accept {
 		s.putMembership(&compute.Membership{
 			Org: c.Org, User: u.ID, Role: invite.Role, Default: len(s.Memberships(u.ID)) == 0, JoinedAt: s.meta.Now,
 		})

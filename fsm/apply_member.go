@@ -59,6 +59,37 @@ func (s *identity) setUser(c SetUser) Result {
 	return Result{ID: u.ID.UUID}
 }
 
+// deleteUser ends the account of the actor. The e-mail address is free from then on.
+func (s *identity) deleteUser(c DeleteUser) Result {
+	if refusal := s.access.admit(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	known, ok := s.users.Get(c.Actor.User)
+	if !ok {
+		return refuse(compute.CodeNotFound, "user_not_found", "there is no such user")
+	}
+	joined := s.Memberships(known.ID)
+	for _, m := range joined {
+		org, _ := s.orgs.Get(m.Org)
+		if alone := len(s.Members(m.Org)) == 1; !alone && s.lastOwner(m) {
+			return refuse(compute.CodeConflict, "last_owner",
+				"you are the only owner of %s: make somebody else an owner first, or delete it", org.Slug)
+		} else if live := s.countLive(m.Org); alone && live > 0 {
+			return refuseOrgInUse(org.Slug, live)
+		}
+	}
+	for _, m := range joined {
+		if len(s.Members(m.Org)) == 1 {
+			s.endOrg(m.Org)
+		} else {
+			s.leave(m)
+		}
+	}
+	s.endLogins(known.ID, compute.UUID{})
+	s.putUser(&compute.User{ID: known.ID, Email: "deleted " + known.ID.String(), CreatedAt: known.CreatedAt})
+	return Result{ID: known.ID.UUID}
+}
+
 // endLogins revokes the refresh tokens of a user, which ends the access tokens of
 // the same logins, except those of the family keep.
 func (s *identity) endLogins(user compute.UserID, keep compute.UUID) {
@@ -81,14 +112,14 @@ func (s *identity) setMember(c SetMember) Result {
 	if refusal := s.admitMembers(c.Actor, c.Org, compute.ActSetRole); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	_, orgKnown := s.orgs.Get(c.Org)
+	org, orgKnown := s.orgs.Get(c.Org)
 	_, userKnown := s.users.Get(c.User)
 	known, member := s.Membership(c.Org, c.User)
 	if !member && s.access.admitOperator(c.Actor) != nil {
 		return refuseMember()
 	}
 	switch {
-	case !orgKnown || !userKnown:
+	case !orgKnown || !userKnown || !org.DeletedAt.IsZero():
 		return refuse(compute.CodeNotFound, "user_not_found", "there is no such user or organization")
 	case c.Role > compute.OrgOwner:
 		return refuse(compute.CodeInvalid, "role", "there is no such role")
@@ -100,6 +131,9 @@ func (s *identity) setMember(c SetMember) Result {
 	}
 	if member {
 		m = *known
+	}
+	if member && c.Role < known.Role {
+		s.dropInvites(c.Org, c.User) // The user may no longer invite with the earlier role.
 	}
 	m.Role = c.Role
 	s.putMembership(&m)
@@ -125,11 +159,6 @@ func (s *identity) removeMember(c RemoveMember) Result {
 	case s.lastOwner(known):
 		return refuseLastOwner()
 	}
-	for _, k := range s.Keys(c.Org) {
-		if k.User == c.User {
-			s.dropKey(k.ID)
-		}
-	}
 	s.leave(known)
 	return Result{ID: c.User.UUID}
 }
@@ -137,6 +166,11 @@ func (s *identity) removeMember(c RemoveMember) Result {
 // leave ends a membership with what it brought. Another one of the user becomes the
 // default.
 func (s *identity) leave(m *compute.Membership) {
+	for _, k := range s.Keys(m.Org) {
+		if k.User == m.User {
+			s.dropKey(k.ID)
+		}
+	}
 	s.dropVariables(m.Org, m.User)
 	s.dropInvites(m.Org, m.User)
 	s.dropMembership(m.Org, m.User)

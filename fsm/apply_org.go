@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"slices"
+
 	"berth/compute"
 )
 
@@ -47,7 +49,7 @@ func (s *identity) createOrg(c CreateOrg) Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	_, person := s.users.Get(c.Actor.User)
+	user, person := s.users.Get(c.Actor.User)
 	_, known := s.orgs.Get(c.Org.ID)
 	_, taken := s.slugs.Get(c.Org.Slug)
 	owned := 0
@@ -63,7 +65,12 @@ func (s *identity) createOrg(c CreateOrg) Result {
 		return refuseSlug(c.Org.Slug)
 	case owned >= compute.MaxOwnedOrgs:
 		return refuse(compute.CodeConflict, "too_many_orgs", "you own %d organizations, which is the most", owned)
+	case user.OrgsMade >= compute.MaxMadeOrgs:
+		return refuse(compute.CodeConflict, "too_many_orgs", "you have made %d organizations, which is the most", user.OrgsMade)
 	}
+	maker := *user
+	maker.OrgsMade++
+	s.putUser(&maker)
 	o := c.Org
 	o.Trusted, o.CreatedAt, o.DeletedAt = false, s.meta.Now, 0
 	s.putOrg(&o)
@@ -115,26 +122,41 @@ func (s *identity) deleteOrg(c DeleteOrg) Result {
 	if !ok || !known.DeletedAt.IsZero() {
 		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
 	}
+	if live := s.countLive(c.Org); live > 0 {
+		return refuseOrgInUse(known.Slug, live)
+	}
+	s.endOrg(c.Org)
+	return Result{ID: c.Org.UUID}
+}
+
+// countLive returns how many executions and services of an organization have not ended.
+func (s *identity) countLive(org compute.OrgID) int {
 	live := 0
-	for range s.Live(c.Org) {
+	for range s.Live(org) {
 		live++
 	}
-	if live > 0 {
-		return refuse(compute.CodeConflict, "org_in_use",
-			"%d executions and services of the organization have not ended: abort them first", live)
-	}
-	for _, k := range s.Keys(c.Org) {
-		s.dropKey(k.ID)
-	}
-	for _, m := range s.Members(c.Org) {
+	return live
+}
+
+// endOrg ends an organization without live executions.
+func (s *identity) endOrg(id compute.OrgID) {
+	for _, m := range s.Members(id) {
 		s.leave(m)
 	}
-	s.dropInvites(c.Org, compute.UserID{})
-	s.dataKeys.Drop(c.Org)
+	s.dropInvites(id, compute.UserID{})
+	s.dataKeys.Drop(id)
+	for _, u := range slices.Collect(s.Uploads(id)) {
+		s.upload.drop(u.ID)
+	}
+	known, _ := s.orgs.Get(id)
 	o := *known
 	o.DeletedAt = s.meta.Now
 	s.putOrg(&o)
-	return Result{ID: c.Org.UUID}
+}
+
+func refuseOrgInUse(slug string, live int) Result {
+	return refuse(compute.CodeConflict, "org_in_use",
+		"%d executions and services of %s have not ended: abort them first", live, slug)
 }
 
 // setDefaultOrg makes an organization the default one of the actor.

@@ -89,7 +89,8 @@ func (s *quota) checkQuota(q *compute.Quota) *compute.Error {
 	invalid := func(format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid, format, args...).Named("quota")
 	}
-	_, known := s.orgs.Get(q.Org)
+	org, known := s.orgs.Get(q.Org)
+	known = known && org.DeletedAt.IsZero()
 	_, owns := s.Key(q.Org, q.Key)
 	_, replaces := s.quotas.Get(scopeOf(q))
 	part := !q.Key.IsZero() || q.Tag != ""

@@ -94,6 +94,7 @@ func everyCommand() []fsm.Command {
 		}},
 		fsm.RevokeInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID{UUID: id.UUID}},
 		fsm.AnswerInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID{UUID: id.UUID}, Hash: compute.Hash{1}, Accept: true},
+		fsm.DeleteUser{Op: op, Actor: a},
 	}
 }
 

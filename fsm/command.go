@@ -491,6 +491,13 @@ type (
 		Accept bool             `cbor:"6,keyasint,omitempty"`
 	}
 
+	// DeleteUser ends the account of the actor, with the organizations in which nobody
+	// else is. What the user executed stays in the history, under the identifier.
+	DeleteUser struct {
+		Op    Op    `cbor:"1,keyasint"`
+		Actor Actor `cbor:"2,keyasint"`
+	}
+
 	// PutVariables stores variables of the actor, in place of those with the same
 	// names. Key is the organization's first data key, where it has none.
 	PutVariables struct {

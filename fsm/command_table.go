@@ -266,6 +266,10 @@ func commandRows() []*row {
 			number: 59, since: formatServices, apply: (*state).answerInvite,
 			op: func(c AnswerInvite) Op { return c.Op },
 		}.row(),
+		command[DeleteUser]{
+			number: 60, since: formatServices, onFullDisk: true, apply: (*state).deleteUser,
+			op: func(c DeleteUser) Op { return c.Op },
+		}.row(),
 	}
 }
 

@@ -90,9 +90,9 @@ func (s *money) grant(c Grant) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	_, known := s.orgs.Get(c.Org)
+	org, known := s.orgs.Get(c.Org)
 	switch {
-	case !known:
+	case !known || !org.DeletedAt.IsZero():
 		return refuse(compute.CodeNotFound, "org_unknown", "organization not found")
 	case c.Amount <= 0 || c.Amount > maxAmount-s.Account(c.Org).Balance:
 		return refuse(compute.CodeInvalid, "amount", "this amount cannot be granted")

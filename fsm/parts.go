@@ -41,6 +41,7 @@ type (
 
 		access *access
 		money  *money
+		upload *upload
 	}
 
 	// money applies everything that a ledger records.
@@ -159,7 +160,7 @@ func stateOf(v *View) *state {
 	}
 	*s.identity = identity{
 		View:   v,
-		access: s.access, money: s.money,
+		access: s.access, money: s.money, upload: s.upload,
 	}
 	*s.money = money{
 		View:   v,

@@ -106,3 +106,8 @@ type PasswordChange struct {
 	Old string `json:"old_password" required:"true" minlen:"1" maxlen:"1024" secret:"true"`
 	New string `json:"new_password" required:"true" minlen:"10" maxlen:"256" secret:"true"`
 }
+
+// UserDeletion is the body of DELETE /user/delete.
+type UserDeletion struct {
+	Password string `json:"password" required:"true" minlen:"1" maxlen:"256" secret:"true"`
+}

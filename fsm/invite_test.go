@@ -1,0 +1,84 @@
+package fsm_test
+
+import (
+	"testing"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// invite has an actor invite an address to ada's organization.
+func (w *world) invite(by fsm.Actor, email string, role compute.OrgRole) compute.InviteID {
+	w.Helper()
+	id := compute.InviteID{UUID: w.uuid()}
+	w.must(fsm.PutInvite{Actor: by, Invite: compute.Invite{ID: id, Org: w.org, Email: email, Role: role, Hash: compute.Hash{1}}})
+	return id
+}
+
+// accept returns the acceptance of an invite to ada's organization.
+func (w *world) accept(by fsm.Actor, id compute.InviteID) fsm.AnswerInvite {
+	return fsm.AnswerInvite{Actor: by, Org: w.org, Invite: id, Hash: compute.Hash{1}, Accept: true}
+}
+
+// TestDemotionEndsInvites holds that who loses a role cannot get it back by an invite
+// of before.
+func TestDemotionEndsInvites(t *testing.T) {
+	w := newWorld(t)
+	bea := w.member("bea", compute.OrgOwner)
+	other, _ := w.view().User(w.other.User)
+	id := w.invite(bea, other.Email, compute.OrgOwner)
+	w.must(fsm.SetMember{Actor: w.ada, Org: w.org, User: bea.User, Role: compute.OrgAdmin})
+	w.refused(w.accept(w.other, id), compute.CodeNotFound, "not_found")
+	id = w.invite(bea, other.Email, compute.OrgAdmin)
+	w.must(w.accept(w.other, id))
+}
+
+// TestAcceptedTwice holds that a repeat finds the membership, and none that has ended.
+func TestAcceptedTwice(t *testing.T) {
+	w := newWorld(t)
+	other, _ := w.view().User(w.other.User)
+	id := w.invite(w.ada, other.Email, compute.OrgAdmin)
+	w.must(w.accept(w.other, id))
+	w.must(w.accept(w.other, id))
+	w.must(fsm.RemoveMember{Actor: w.ada, Org: w.org, User: other.ID})
+	w.refused(w.accept(w.other, id), compute.CodeConflict, "invite_ended")
+	id = w.invite(w.ada, other.Email, compute.OrgMember)
+	w.must(fsm.SetMember{Actor: w.root, Org: w.org, User: other.ID, Role: compute.OrgAdmin})
+	w.refused(w.accept(w.other, id), compute.CodeConflict, "already_member")
+}
+
+// TestDeletedOrganization holds that nothing is added to an organization that ended,
+// whoever asks, and that its uploads are gone.
+func TestDeletedOrganization(t *testing.T) {
+	w := newWorld(t)
+	made := compute.Org{ID: compute.OrgID{UUID: w.uuid()}, Slug: "made", Name: "made"}
+	w.must(fsm.CreateOrg{Actor: w.ada, Org: made})
+	owner := w.ada
+	owner.Org = made.ID
+	w.must(fsm.CreateUpload{Actor: owner, Upload: compute.Upload{
+		ID: compute.BundleID{UUID: w.uuid()}, Manifest: compute.Hash{1}, Bytes: 9, Files: 2, Chunks: 9, Have: []byte{0, 0},
+	}})
+	w.must(fsm.DeleteOrg{Actor: owner, Org: made.ID})
+	for range w.view().Uploads(made.ID) {
+		t.Error("an upload is left")
+	}
+	w.refused(fsm.SetMember{Actor: w.root, Org: made.ID, User: w.other.User}, compute.CodeNotFound, "user_not_found")
+	w.refused(fsm.Grant{Actor: w.root, Org: made.ID, Amount: 1}, compute.CodeNotFound, "org_unknown")
+	w.refused(fsm.SetOrg{Actor: w.root, Org: made.ID, Name: "x"}, compute.CodeNotFound, "not_found")
+	w.refused(fsm.DeleteOrg{Actor: w.root, Org: made.ID}, compute.CodeNotFound, "not_found")
+	w.refused(fsm.PutInvite{Actor: w.root, Invite: compute.Invite{
+		ID: compute.InviteID{UUID: w.uuid()}, Org: made.ID, Email: "x@example.com", Hash: compute.Hash{1},
+	}}, compute.CodeNotFound, "not_found")
+	if r := w.do(fsm.SetQuota{Actor: w.root, Quota: compute.Quota{Org: made.ID, Concurrent: 1}}); r.Refusal == nil {
+		t.Error("a quota of it was set")
+	}
+	for range compute.MaxMadeOrgs - 1 {
+		made.ID = compute.OrgID{UUID: w.uuid()}
+		w.must(fsm.CreateOrg{Actor: w.ada, Org: made})
+		owner.Org = made.ID
+		w.must(fsm.DeleteOrg{Actor: owner, Org: made.ID})
+	}
+	w.refused(fsm.CreateOrg{Actor: w.ada, Org: made}, compute.CodeInvalid, "org") // It is known.
+	made.ID = compute.OrgID{UUID: w.uuid()}
+	w.refused(fsm.CreateOrg{Actor: w.ada, Org: made}, compute.CodeConflict, "too_many_orgs")
+}
