@@ -66,8 +66,8 @@ func (g *invites) routes() []edge.Route {
 		{
 			Method: http.MethodPost, Path: all, Tag: "Org Invites", Need: edge.NeedOrg, Role: compute.RoleFor(compute.ActInvite),
 			Once: true,
-			Summary: "Invite a person, for a week. The token is shown this once: send it to the person, who accepts with an account " +
-				"of that e-mail address. An earlier invite to the address ends.",
+			Summary: "Invite a person, for a week. The token is shown this once: send it to the person, who accepts " +
+				"with an account of that e-mail address. An earlier invite to the address ends.",
 			Body: of[wire.NewInvite](), Reply: of[wire.MintedInvite](), Handle: g.create,
 		},
 		{

@@ -45,8 +45,9 @@ func (g *keys) routes() []edge.Route {
 		{
 			Method: http.MethodPost, Path: keys + "/{id}/regenerate", Tag: "Org API Keys", Need: edge.NeedOrg,
 			Role: compute.OrgAdmin, Once: true,
-			Summary: "Replace the value of an API key. The new one is shown this once, and the old one is refused. The key then acts as who replaced it.",
-			Reply:   of[wire.MintedKey](), Handle: g.regenerateKey,
+			Summary: "Replace the value of an API key. The new one is shown this once, and the old one is refused. " +
+				"The key then acts as who replaced it.",
+			Reply: of[wire.MintedKey](), Handle: g.regenerateKey,
 		},
 	}
 }

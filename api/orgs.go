@@ -36,9 +36,10 @@ func (g *orgs) routes() []edge.Route {
 		},
 		{
 			Method: http.MethodPatch, Path: root + "/orgs/{slug}", Tag: "Organizations", Need: edge.NeedOrg,
-			Role:    compute.RoleFor(compute.ActRename),
-			Summary: "Change the name or billing address of an organization, or, as an owner, its slug. The old slug is free from then on.",
-			Body:    of[wire.OrgChange](), Reply: of[wire.Org](), Handle: g.changeOrg,
+			Role: compute.RoleFor(compute.ActRename),
+			Summary: "Change the name or billing address of an organization, or, as an owner, its slug. " +
+				"The old slug is free from then on.",
+			Body: of[wire.OrgChange](), Reply: of[wire.Org](), Handle: g.changeOrg,
 		},
 		{
 			Method: http.MethodDelete, Path: root + "/orgs/{slug}", Tag: "Organizations", Need: edge.NeedOrg,

@@ -76,7 +76,9 @@ func (g *userKeys) listKeys(r *edge.Request) (any, error) {
 // createKey makes a key. Its value is in this answer and nowhere else.
 func (g *userKeys) createKey(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewUserKey)
-	k, value, err := g.mintKey(r, compute.Key{Name: in.Name, ExpiresAt: in.ExpiresAt, Scopes: compute.ScopesOf(in.Scopes), Personal: true})
+	k, value, err := g.mintKey(r, compute.Key{
+		Name: in.Name, ExpiresAt: in.ExpiresAt, Scopes: compute.ScopesOf(in.Scopes), Personal: true,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,8 @@ type inviteTables struct {
 }
 
 func newInviteTables() inviteTables {
-	return inviteTables{invites: store.NewRecords(byPair, func(i *compute.Invite) pair { return pair{i.Org.UUID, i.ID.UUID} })}
+	key := func(i *compute.Invite) pair { return pair{i.Org.UUID, i.ID.UUID} }
+	return inviteTables{invites: store.NewRecords(byPair, key)}
 }
 
 // Invite returns an invite to an organization.

@@ -66,7 +66,8 @@ func (s *identity) createOrg(c CreateOrg) Result {
 	case owned >= compute.MaxOwnedOrgs:
 		return refuse(compute.CodeConflict, "too_many_orgs", "you own %d organizations, which is the most", owned)
 	case user.OrgsMade >= compute.MaxMadeOrgs:
-		return refuse(compute.CodeConflict, "too_many_orgs", "you have made %d organizations, which is the most", user.OrgsMade)
+		return refuse(compute.CodeConflict, "too_many_orgs",
+			"you have made %d organizations, which is the most", user.OrgsMade)
 	}
 	maker := *user
 	maker.OrgsMade++

@@ -99,7 +99,8 @@ func (s *identity) checkVariables(c *PutVariables) *compute.Error {
 			sealedBy = key.Number
 		}
 		if variable.Secret && (variable.Key != sealedBy || key == nil && c.Key == nil || key != nil && c.Key != nil) {
-			return compute.Errorf(compute.CodeConflict, "the organization has another data key: try again").Named("data_key_changed")
+			return compute.Errorf(compute.CodeConflict,
+				"the organization has another data key: try again").Named("data_key_changed")
 		}
 	}
 	if have := len(s.Variables(c.Actor.Org, c.Actor.User)); have+added > compute.MaxVariables {

@@ -69,10 +69,10 @@ func everyCommand() []fsm.Command {
 		fsm.RemovePrice{Op: op, Actor: a, Name: "t4", BuiltIn: 60},
 		fsm.SetBillingMode{Op: op, Actor: a, Meter: true},
 		fsm.CreateUpload{Op: op, Actor: a, Upload: compute.Upload{
-			ID: compute.BundleID{UUID: id.UUID}, Manifest: compute.Hash{1}, Bytes: 9, Files: 2, Chunks: 9, Have: []byte{1, 0},
+			ID: compute.BundleID(id), Manifest: compute.Hash{1}, Bytes: 9, Files: 2, Chunks: 9, Have: []byte{1, 0},
 		}, Sources: []compute.BundleID{{UUID: id.UUID}}},
-		fsm.ReceiveChunks{Actor: a, Bundle: compute.BundleID{UUID: id.UUID}, Chunks: []int{0, 8}},
-		fsm.CommitUpload{Op: op, Actor: a, Bundle: compute.BundleID{UUID: id.UUID}},
+		fsm.ReceiveChunks{Actor: a, Bundle: compute.BundleID(id), Chunks: []int{0, 8}},
+		fsm.CommitUpload{Op: op, Actor: a, Bundle: compute.BundleID(id)},
 		fsm.SetUser{Op: op, Actor: a, User: a.User, Password: "h", Temporary: true, Keep: compute.UUID{9}, Disabled: new(true)},
 		fsm.SetMember{Op: op, Actor: a, Org: a.Org, User: a.User, Role: compute.OrgAdmin},
 		fsm.RemoveMember{Op: op, Actor: a, Org: a.Org, User: a.User},
@@ -82,18 +82,18 @@ func everyCommand() []fsm.Command {
 		fsm.ScaleService{Op: op, Actor: a, Service: id, Replicas: 3},
 		fsm.SetReady{Node: node, Execution: id, Epoch: 3, Ready: true},
 		fsm.PutVariables{Op: op, Actor: a, Key: &compute.DataKey{Sealed: []byte{1}}, Variables: []compute.Variable{
-			{ID: compute.VariableID{UUID: id.UUID}, Name: "A", Secret: true, Sealed: []byte{2}, Key: 1}, {Name: "B", Value: "b"},
+			{ID: compute.VariableID(id), Name: "A", Secret: true, Sealed: []byte{2}, Key: 1}, {Name: "B", Value: "b"},
 		}},
-		fsm.RemoveVariables{Op: op, Actor: a, ID: compute.VariableID{UUID: id.UUID}},
-		fsm.CreateOrg{Op: op, Actor: a, Org: compute.Org{ID: compute.OrgID{UUID: id.UUID}, Slug: "vision", Name: "Vision"}},
+		fsm.RemoveVariables{Op: op, Actor: a, ID: compute.VariableID(id)},
+		fsm.CreateOrg{Op: op, Actor: a, Org: compute.Org{ID: compute.OrgID(id), Slug: "vision", Name: "Vision"}},
 		fsm.SetOrg{Op: op, Actor: a, Org: a.Org, Name: "Vision", Slug: "seeing", BillingEmail: "b@example.com"},
 		fsm.DeleteOrg{Op: op, Actor: a, Org: a.Org},
 		fsm.SetDefaultOrg{Op: op, Actor: a, Org: a.Org},
 		fsm.PutInvite{Op: op, Actor: a, Invite: compute.Invite{
-			ID: compute.InviteID{UUID: id.UUID}, Org: a.Org, Email: "bea@example.com", Role: 1, Hash: compute.Hash{1},
+			ID: compute.InviteID(id), Org: a.Org, Email: "bea@example.com", Role: 1, Hash: compute.Hash{1},
 		}},
-		fsm.RevokeInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID{UUID: id.UUID}},
-		fsm.AnswerInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID{UUID: id.UUID}, Hash: compute.Hash{1}, Accept: true},
+		fsm.RevokeInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID(id)},
+		fsm.AnswerInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID(id), Hash: compute.Hash{1}, Accept: true},
 		fsm.DeleteUser{Op: op, Actor: a},
 	}
 }

@@ -84,11 +84,11 @@ func TestRoles(t *testing.T) {
 		return fsm.RemoveMember{Actor: by, Org: org, User: of}
 	}
 	key := func(by fsm.Actor, of compute.UserID, _ compute.OrgID) fsm.Command {
-		return fsm.CreateKey{Actor: by, Key: compute.Key{ID: compute.KeyID{UUID: of.UUID}, Lookup: of.String()}}
+		return fsm.CreateKey{Actor: by, Key: compute.Key{ID: compute.KeyID(of), Lookup: of.String()}}
 	}
 	personal := func(by fsm.Actor, of compute.UserID, _ compute.OrgID) fsm.Command {
 		return fsm.CreateKey{Actor: by, Key: compute.Key{
-			ID: compute.KeyID{UUID: of.UUID}, Lookup: of.String(), Personal: true, User: by.User,
+			ID: compute.KeyID(of), Lookup: of.String(), Personal: true, User: by.User,
 		}}
 	}
 	leave := func(by fsm.Actor, _ compute.UserID, org compute.OrgID) fsm.Command {

@@ -77,10 +77,10 @@ func (w *oneOf) mustCost(id compute.ExecutionID, gpuType string) {
 
 // cheapestFree asks for GPU types of which the cheapest is free, or busy.
 func (w *oneOf) cheapestFree() {
-	any := client.Start{Code: "print(1)", GPUTypes: []string{"A10", "gpu.t4"}, Timeout: 60}
-	w.mustCost(mustSubmit(w.T, w.api, any), "t4")
+	either := client.Start{Code: "print(1)", GPUTypes: []string{"A10", "gpu.t4"}, Timeout: 60}
+	w.mustCost(mustSubmit(w.T, w.api, either), "t4")
 	t4 := w.hold("t4")
-	w.mustCost(mustSubmit(w.T, w.api, any), "a10")
+	w.mustCost(mustSubmit(w.T, w.api, either), "a10")
 	w.mustCost(mustSubmit(w.T, w.api, client.Start{Code: "print(1)", ExecutionType: "gpu.any", Timeout: 60}), "l4")
 	w.mustCost(mustSubmit(w.T, w.api, client.Start{
 		Code: "print(1)", ExecutionType: "gpu.any", Timeout: 60, MinCapability: "8.6", GPUTypes: []string{"t4", "a10"},
@@ -91,7 +91,7 @@ func (w *oneOf) cheapestFree() {
 		w.Errorf("on %s with the warnings %q", left.HardwareProfile, left.Warnings)
 	}
 	both := []compute.ExecutionID{w.hold("a10"), t4}
-	waits := mustSubmit(w.T, w.api, any)
+	waits := mustSubmit(w.T, w.api, either)
 	mustReach(w.T, w.api, waits, "the reason why it waits", func(e wire.Execution) bool {
 		return e.PendingReason != nil && *e.PendingReason == compute.ReasonGPUsBusy.String() && e.HardwareProfile == "gpu.any"
 	})

@@ -185,9 +185,9 @@ func kindOf(r *compute.Request) string { return fmt.Sprint(r.Types(), "/", r.MIG
 // withoutMemory returns r for GPUs of any memory: the capacity that bounds
 // reservations is counted by type.
 func withoutMemory(r *compute.Request) *compute.Request {
-	any := *r
-	any.MinVRAMMiB = 0
-	return &any
+	whole := *r
+	whole.MinVRAMMiB = 0
+	return &whole
 }
 
 // serves reports whether a healthy GPU is of the kind asked for.

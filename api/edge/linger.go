@@ -88,7 +88,7 @@ func (c *lingerConn) Close() error {
 	if c.closed.Swap(true) || c.over.Load() || l.ctx.Err() != nil {
 		return c.halfConn.Close()
 	}
-	owner, _, _ := net.SplitHostPort(c.RemoteAddr().String()) //nolint:errcheck // One owner has all odd addresses.
+	owner, _, _ := net.SplitHostPort(c.RemoteAddr().String()) // One owner has all odd addresses.
 	if !l.places.take(owner, 1) {
 		return c.halfConn.Close()
 	}

@@ -69,7 +69,8 @@ func known(t reflect.Type) (Schema, bool) {
 	case reflect.TypeFor[compute.Instant](), reflect.TypeFor[time.Time]():
 		return Schema{"type": "string", "format": "date-time"}, true
 	case reflect.TypeFor[compute.ExecutionID](), reflect.TypeFor[compute.NodeID](),
-		reflect.TypeFor[compute.OrgID](), reflect.TypeFor[compute.UserID](), reflect.TypeFor[compute.KeyID](), reflect.TypeFor[compute.BundleID](), reflect.TypeFor[compute.VariableID](),
+		reflect.TypeFor[compute.OrgID](), reflect.TypeFor[compute.UserID](), reflect.TypeFor[compute.KeyID](),
+		reflect.TypeFor[compute.BundleID](), reflect.TypeFor[compute.VariableID](),
 		reflect.TypeFor[compute.InviteID]():
 		return Schema{"type": "string", "format": "uuid"}, true
 	case reflect.TypeFor[compute.Digest]():

@@ -52,7 +52,7 @@ func (c *chooser) read(ctx context.Context, open func(context.Context) iter.Seq2
 	}()
 	defer func() {
 		cancel()
-		for range items { //nolint:revive // Wait for the goroutine to end.
+		for range items { // Wait for the goroutine to end.
 		}
 	}()
 	c.live = c.tail < 0

@@ -102,9 +102,9 @@ func (t *Kinds) Of(g *compute.GPU) int {
 
 // accepted reports whether a request accepts devices of kind k.
 func (k Kind) accepted(r *compute.Request) bool {
-	g, any := compute.GPU{Type: k.GPUType, MIG: k.Slice}, *r
-	any.MinVRAMMiB = 0 // Devices of one kind may differ in it.
-	return r.IsGPU() && g.Is(any)
+	g, whole := compute.GPU{Type: k.GPUType, MIG: k.Slice}, *r
+	whole.MinVRAMMiB = 0 // Devices of one kind may differ in it.
+	return r.IsGPU() && g.Is(whole)
 }
 
 // Set returns the set of the kinds that r accepts.

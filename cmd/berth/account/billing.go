@@ -131,7 +131,8 @@ func newActivities(conn *cli.Connection) *cobra.Command {
 			}
 			t := cli.NewTable("at", "type", "amount", "profile", "description")
 			for _, a := range page.Activities {
-				t.AppendRow(cli.Row(a.CreatedAt.Time().Format("2006-01-02 15:04:05"), a.Type, a.Amount, cli.OrNone(a.Profile), a.Description))
+				at := a.CreatedAt.Time().Format("2006-01-02 15:04:05")
+				t.AppendRow(cli.Row(at, a.Type, a.Amount, cli.OrNone(a.Profile), a.Description))
 			}
 			return cli.PrintTable(cmd.OutOrStdout(), t)
 		},

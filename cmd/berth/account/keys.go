@@ -122,8 +122,10 @@ A key with --scope does only what its scopes are for; without, it does what you 
 			return printKey(cmd, out, made, text)
 		},
 	}
-	cmd.Flags().StringVar(&expires, "expires", "", "`time` after which the key expires, such as 8h or 90d (default: never)")
-	cmd.Flags().StringSliceVar(&scopeNames, "scope", nil, "restrict the key to `scopes`: executions:read, executions:write, billing:read, storage, inference, admin")
+	cmd.Flags().StringVar(&expires, "expires", "",
+		"`time` after which the key expires, such as 8h or 90d (default: never)")
+	cmd.Flags().StringSliceVar(&scopeNames, "scope", nil,
+		"restrict the key to `scopes`: executions:read, executions:write, billing:read, storage, inference, admin")
 	cmd.Flags().BoolVar(&shared, "shared", false, "make a key of the organization, which its admins can revoke")
 	cmd.Flags().StringVar(&out, "out", "", "`file` to write the key to, readable only by you")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -224,7 +226,8 @@ func newKeyList(conn *cli.Connection) *cobra.Command {
 				if !k.IsActive {
 					state = "disabled"
 				}
-				t.AppendRow(cli.Row(k.ID, k.Name, k.Prefix, kind, state, scopesOf(k), day(&k.CreatedAt), day(k.ExpiresAt), day(k.LastUsedAt)))
+				t.AppendRow(cli.Row(k.ID, k.Name, k.Prefix, kind, state, scopesOf(k),
+					day(&k.CreatedAt), day(k.ExpiresAt), day(k.LastUsedAt)))
 			}
 			return cli.PrintTable(cmd.OutOrStdout(), t)
 		},

@@ -57,7 +57,8 @@ func hasOrg(orgs []wire.Org, slug string) bool {
 // orgError explains that an organization was not found.
 func orgError(err error, slug string) error {
 	if of, ok := errors.AsType[*client.Error](err); ok && of.Status == http.StatusNotFound {
-		return fmt.Errorf("you are no member of %q, or act with an API key, which is for one organization: see berth orgs", slug)
+		return fmt.Errorf(
+			"you are no member of %q, or act with an API key, which is for one organization: see berth orgs", slug)
 	}
 	return err
 }

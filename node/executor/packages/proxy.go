@@ -94,7 +94,7 @@ func (p *proxy) tunnel(w http.ResponseWriter, r *http.Request, host string) erro
 	}
 	defer client.Close()
 	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		return nil //nolint:nilerr // The client is gone.
+		return nil // The client is gone.
 	}
 	var both sync.WaitGroup
 	both.Go(func() {
