@@ -126,7 +126,7 @@ func (g *variables) remove(r *edge.Request) (any, error) {
 		return nil, edge.NotFound()
 	}
 	known := func(v *compute.Variable) bool { return v.ID == id }
-	if !slices.ContainsFunc(r.View.Variables(r.Caller.Actor.Org, r.Caller.Actor.User), known) {
+	if !r.Repeat && !slices.ContainsFunc(r.View.Variables(r.Caller.Actor.Org, r.Caller.Actor.User), known) {
 		return nil, edge.NotFound()
 	}
 	if _, err := g.ProposeAndSee(r, fsm.RemoveVariables{Op: g.Op(r), Actor: r.Caller.Actor, ID: id}); err != nil {

@@ -90,6 +90,16 @@ func TestBadVariables(t *testing.T) {
 			t.Errorf("%s: the answer repeats the value", name)
 		}
 	}
+	whole := make([]string, compute.MaxVariableBytes/compute.MaxVariableValue)
+	for i := range whole {
+		whole[i] = one(fmt.Sprint("W", i), long)
+	}
+	half := len(whole) / 2
+	list := func(these []string) string { return `{"environment_variables":[` + strings.Join(these, ",") + `]}` }
+	w.mustDo("POST", "/environment-variables", w.bobKey, list(whole[:half]), nil)
+	w.mustDo("POST", "/environment-variables", w.bobKey, list(whole[:half]), nil) // In place of themselves.
+	w.want(413, "variables_too_large", "POST", "/environment-variables", w.bobKey, list(whole[half:]))
+	w.mustDo("DELETE", "/environment-variables", w.bobKey, nil, nil)
 	for i := range compute.MaxVariables {
 		w.mustDo("POST", "/environment-variables", w.bobKey, one(fmt.Sprint("A", i), long[:i+1]), nil)
 	}

@@ -97,4 +97,5 @@ type User struct {
 	CreatedAt    Instant `cbor:"8,keyasint"`
 	Temporary    bool    `cbor:"9,keyasint,omitempty"` // The password was made by an operator: the user is to change it.
 	OrgsMade     int     `cbor:"10,keyasint,omitempty"`
+	DeletedAt    Instant `cbor:"11,keyasint,omitempty"` // The account has ended; its identifier stays for the history.
 }

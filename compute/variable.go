@@ -11,6 +11,10 @@ const (
 	MaxVariables     = 100
 	MaxVariableValue = 32 << 10 // Bytes.
 	MaxVariableName  = 128
+
+	// MaxVariableBytes is the most that the names and values of a user take together:
+	// they fit into one start of a process, with what the start sets itself.
+	MaxVariableBytes = 256 << 10
 )
 
 // OwnVariables is the prefix of variables that only Berth sets.

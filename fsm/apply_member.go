@@ -39,7 +39,7 @@ func (s *identity) setUser(c SetUser) Result {
 	}
 	known, ok := s.users.Get(c.User)
 	switch {
-	case !ok:
+	case !ok || !known.DeletedAt.IsZero():
 		return refuse(compute.CodeNotFound, "user_not_found", "there is no such user")
 	case own && c.Disabled != nil && *c.Disabled:
 		return refuse(compute.CodeConflict, "own_account",
@@ -51,6 +51,11 @@ func (s *identity) setUser(c SetUser) Result {
 	}
 	if c.Disabled != nil {
 		u.Active = !*c.Disabled
+		for _, m := range s.Memberships(u.ID) {
+			if !u.Active {
+				s.dropInvites(m.Org, u.ID)
+			}
+		}
 	}
 	s.putUser(&u)
 	if c.Password != "" || !u.Active {
@@ -86,7 +91,7 @@ func (s *identity) deleteUser(c DeleteUser) Result {
 		}
 	}
 	s.endLogins(known.ID, compute.UUID{})
-	s.putUser(&compute.User{ID: known.ID, Email: "deleted " + known.ID.String(), CreatedAt: known.CreatedAt})
+	s.putUser(&compute.User{ID: known.ID, Email: "deleted " + known.ID.String(), CreatedAt: known.CreatedAt, DeletedAt: s.meta.Now})
 	return Result{ID: known.ID.UUID}
 }
 
@@ -113,13 +118,13 @@ func (s *identity) setMember(c SetMember) Result {
 		return Result{Refusal: refusal}
 	}
 	org, orgKnown := s.orgs.Get(c.Org)
-	_, userKnown := s.users.Get(c.User)
+	user, userKnown := s.users.Get(c.User)
 	known, member := s.Membership(c.Org, c.User)
 	if !member && s.access.admitOperator(c.Actor) != nil {
 		return refuseMember()
 	}
 	switch {
-	case !orgKnown || !userKnown || !org.DeletedAt.IsZero():
+	case !orgKnown || !userKnown || !org.DeletedAt.IsZero() || !user.DeletedAt.IsZero():
 		return refuse(compute.CodeNotFound, "user_not_found", "there is no such user or organization")
 	case c.Role > compute.OrgOwner:
 		return refuse(compute.CodeInvalid, "role", "there is no such role")

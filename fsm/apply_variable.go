@@ -103,11 +103,32 @@ func (s *identity) checkVariables(c *PutVariables) *compute.Error {
 				"the organization has another data key: try again").Named("data_key_changed")
 		}
 	}
+	if size := s.sizeAfter(c); size > compute.MaxVariableBytes {
+		return compute.Errorf(compute.CodeTooLarge, "the variables of a user have at most %d bytes together, not %d",
+			compute.MaxVariableBytes, size).Named("variables_too_large")
+	}
 	if have := len(s.Variables(c.Actor.Org, c.Actor.User)); have+added > compute.MaxVariables {
 		return compute.Errorf(compute.CodeConflict, "a user has at most %d variables in an organization, not %d",
 			compute.MaxVariables, have+added).Named("too_many_variables")
 	}
 	return nil
+}
+
+// sizeAfter returns the bytes of the names and values that the actor would have.
+func (s *identity) sizeAfter(c *PutVariables) int {
+	size := 0
+	replaced := make(map[string]bool, len(c.Variables))
+	count := func(v *compute.Variable) { size += len(v.Name) + len(v.Value) + len(v.Sealed) }
+	for i := range c.Variables {
+		replaced[c.Variables[i].Name] = true
+		count(&c.Variables[i])
+	}
+	for _, v := range s.Variables(c.Actor.Org, c.Actor.User) {
+		if !replaced[v.Name] {
+			count(v)
+		}
+	}
+	return size
 }
 
 // removeVariables removes one variable of the actor, or all of them.

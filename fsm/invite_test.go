@@ -21,7 +21,7 @@ func (w *world) accept(by fsm.Actor, id compute.InviteID) fsm.AnswerInvite {
 }
 
 // TestDemotionEndsInvites holds that who loses a role cannot get it back by an invite
-// of before.
+// sent earlier.
 func TestDemotionEndsInvites(t *testing.T) {
 	w := newWorld(t)
 	bea := w.member("bea", compute.OrgOwner)
@@ -81,4 +81,20 @@ func TestDeletedOrganization(t *testing.T) {
 	w.refused(fsm.CreateOrg{Actor: w.ada, Org: made}, compute.CodeInvalid, "org") // It is known.
 	made.ID = compute.OrgID{UUID: w.uuid()}
 	w.refused(fsm.CreateOrg{Actor: w.ada, Org: made}, compute.CodeConflict, "too_many_orgs")
+}
+
+// TestDisabledInvites holds that the invites of a disabled user end, and that a
+// deleted user does not come back.
+func TestDisabledInvites(t *testing.T) {
+	w := newWorld(t)
+	bea := w.member("bea", compute.OrgAdmin)
+	other, _ := w.view().User(w.other.User)
+	id := w.invite(bea, other.Email, compute.OrgAdmin)
+	w.must(fsm.SetUser{Actor: w.root, User: bea.User, Disabled: new(true)})
+	w.refused(w.accept(w.other, id), compute.CodeNotFound, "not_found")
+	w.must(fsm.SetUser{Actor: w.root, User: bea.User, Disabled: new(false)})
+	w.must(fsm.DeleteUser{Actor: bea})
+	w.refused(fsm.SetUser{Actor: w.root, User: bea.User, Disabled: new(false)}, compute.CodeNotFound, "user_not_found")
+	w.refused(fsm.SetUser{Actor: w.root, User: bea.User, Password: "x"}, compute.CodeNotFound, "user_not_found")
+	w.refused(fsm.SetMember{Actor: w.root, Org: w.org, User: bea.User}, compute.CodeNotFound, "user_not_found")
 }

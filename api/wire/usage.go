@@ -40,7 +40,7 @@ type UsageRow struct {
 // ActivitiesQuery are the parameters of GET /billing/activities.
 type ActivitiesQuery struct {
 	Limit  int `json:"limit" default:"50" min:"1" max:"1000" doc:"Page size."`
-	Offset int `json:"offset" default:"0" min:"0" doc:"How many to leave out, from the newest."`
+	Offset int `json:"offset" default:"0" min:"0" max:"1000000" doc:"How many to leave out, from the newest."`
 }
 
 // Activities answers GET /billing/activities.

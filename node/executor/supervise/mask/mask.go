@@ -16,6 +16,7 @@ const (
 	shortest = 4      // Bytes; hiding less would garble other output and reveal the value.
 	line     = 8      // Bytes of a line of a longer value that is hidden by itself.
 	shown    = "****" // In place of a value.
+	maxLines = 1000   // Lines that are hidden by themselves, of all values together: each costs time for all output.
 )
 
 // Secrets are the texts to hide.
@@ -27,19 +28,23 @@ type Secrets struct {
 // New returns the texts to hide for some values.
 func New(values []string) *Secrets {
 	s := new(Secrets)
+	known := make(map[string]bool)
 	add := func(text string, least int) {
-		if len(text) >= least && !slices.ContainsFunc(s.texts, func(has []byte) bool { return string(has) == text }) {
+		if len(text) >= least && !known[text] {
+			known[text] = true
 			s.texts = append(s.texts, []byte(text))
 			s.first[text[0]] = true
 		}
 	}
+	lines := 0
 	for _, value := range values {
 		add(value, shortest)
 		if len(value) >= shortest {
 			add(base64.StdEncoding.EncodeToString([]byte(value)), line)
 		}
-		if lines := strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' }); len(lines) > 1 {
-			for _, one := range lines {
+		parts := strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' })
+		for _, one := range parts {
+			if lines++; len(parts) > 1 && lines <= maxLines {
 				add(one, line)
 			}
 		}

@@ -2,6 +2,7 @@ package mask_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -42,5 +43,23 @@ func TestMaskNothing(t *testing.T) {
 	var none *mask.Secrets
 	if got := string(none.Stream().Next([]byte("text"))); got != "text" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestManyLines holds that a value of very many lines is hidden whole, and that only so
+// many of its lines are hidden by themselves: each costs time for all output.
+func TestManyLines(t *testing.T) {
+	var value strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&value, "line%08d\n", i)
+	}
+	s := mask.New([]string{value.String()})
+	for text, want := range map[string]string{
+		"a " + value.String() + " b": "a **** b", "line00000007": "****", "line00000999": "****", "line00001000": "line00001000",
+	} {
+		stream := s.Stream()
+		if got := string(stream.Next([]byte(text))) + string(stream.Rest()); got != want {
+			t.Errorf("%.20q is shown as %.100q", text, got)
+		}
 	}
 }
