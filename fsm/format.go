@@ -20,10 +20,14 @@ const (
 	formatImports  = 5 // Records count import files and keep few of their paths; nodes have gaps.
 	formatLab      = 6 // Prices by the operator, bundles, outputs, environments, members.
 	formatDeliver  = 7 // Deliveries of callbacks.
-	formatServices = 8 // Several GPU types, named environments, services, containers.
+	formatServices = 8 // Several GPU types, services, notebook cells, variables, organizations that users make, invites.
+
+	// formatContainers adds Docker and Compose executions, named environments and
+	// stored objects.
+	formatContainers = 9
 
 	// Format is the newest format that this program can apply.
-	Format = formatServices
+	Format = formatContainers
 )
 
 // FormatDeliveries is the first format that keeps what became of callbacks.
