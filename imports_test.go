@@ -54,7 +54,7 @@ var rules = []rule{
 	{"cluster/rpc", []string{"compute"}, "calls are frames between identities"},
 	{"cluster/pki", []string{"cluster/file", "compute"}, "certificates name nodes and know no cluster around them"},
 
-	{"api", []string{"compute", "compute/capacity", "fsm", "loop"}, "handlers build commands and read views: the one sideways edge; the rest comes through interfaces"},
+	{"api", []string{"composefile", "compute", "compute/capacity", "fsm", "loop"}, "handlers build commands and read views: the one sideways edge; the rest comes through interfaces"},
 	{"api/edge", []string{"api/auth", "api/wire", "compute", "fault", "fsm", "loop"}, "requests come and go without knowing what the endpoints do"},
 	{"api/wire", []string{"compute"}, "JSON bodies are shared with clients, which know no state machine"},
 	{"api/auth", []string{"compute", "loop"}, "keys and tokens are checked without knowing where they are kept"},
@@ -62,7 +62,9 @@ var rules = []rule{
 	{"api/client", []string{"api/wire", "compute", "loop"}, "a client knows the wire and nothing of the server"},
 
 	{"node", []string{"api/...", "attempt", "boottime", "cluster/...", "compute", "fault", "fsm", "gpu", "loop", "scheduler/..."}, "node puts a peer together from the parts below it"},
-	{"node/executor", []string{"attempt", "boottime", "compute", "fault", "loop", "node/logs"}, "the children of node know nothing of commands; an attempt writes its output through node/logs"},
+	{"composefile", []string{"compute"}, "what a Compose file may say is a pure function of its text"},
+	{"node/executor/docker/dockertest", []string{"node/executor/docker"}, "images for tests are made on the engine that nodes use"},
+	{"node/executor", []string{"attempt", "boottime", "composefile", "compute", "fault", "loop", "node/logs"}, "the children of node know nothing of commands; an attempt writes its output through node/logs"},
 	{"node/config", []string{"compute", "gpu"}, "the configuration is read without opening what it configures"},
 	{"node/repair", []string{"cluster/file", "cluster/raftconf", "cluster/replica", "compute", "fsm", "fsm/snapshot", "node/storage"}, "a stopped server is repaired without the parts of a running one"},
 	{"node/worker", []string{"api/edge", "attempt", "boottime", "cluster", "cluster/rpc", "compute", "fsm", "loop", "node/executor", "node/logs"}, "both sides of the protocol of workers stand in one place"},
@@ -86,7 +88,7 @@ var rules = []rule{
 	{"bench/faults", []string{"api/client", "api/wire", "attempt", "bench/quantile", "boottime", "compute", "fault", "loop", "node/executor"}, "it sees nodes as their users do, and removes from the machine what killed ones leave"},
 	{"bench/schedule", []string{"bench/quantile", "bench/usage", "cluster", "compute", "fsm", "loop", "scheduler"}, "three real peers without executors: thousands of simulated nodes are records, not processes"},
 	{"bench/dst", []string{"attempt", "bench/usage", "boottime", "compute", "fsm", "node/executor/journal", "scheduler"}, "one process that is a whole cluster under a virtual clock, with the journals and leases of attempts on simulated disks and clocks"},
-	{"cmd/berth", []string{"api/client", "api/wire", "compute", "examples", "fault", "loop", "node", "node/config", "node/executor/early"}, "a main of a few lines over node and the client"},
+	{"cmd/berth", []string{"api/client", "api/wire", "compute", "examples", "fault", "loop", "node", "node/config", "node/executor/docker", "node/executor/early"}, "a main of a few lines over node and the client"},
 	{"cmd/berth/admin", []string{"api/client", "api/wire", "cmd/berth/cli", "compute", "node/repair"}, "operators call the API or repair a stopped server; no command executes a node"},
 	{"cmd/berth/account", []string{"api/client", "api/wire", "cmd/berth/cli", "cmd/berth/contexts", "compute"}, "people and their credentials, as their cluster knows them and as this machine does"},
 	{"cmd/berth/benchcmd", []string{"bench/...", "cmd/berth/cli", "cmd/berth/dev", "fault"}, "benchmarks are flags and tables around a package of bench"},
@@ -102,7 +104,7 @@ var rules = []rule{
 }
 
 // testsOnly are packages that only tests may import.
-var testsOnly = []string{"cmd/berth/clitest", "node/nodetest", "node/statetest", "testsize"}
+var testsOnly = []string{"cmd/berth/clitest", "node/executor/docker/dockertest", "node/nodetest", "node/statetest", "testsize"}
 
 // A library is a module or package from outside and who may import it.
 type library struct {
@@ -130,6 +132,14 @@ var libraries = []library{
 	{"golang.org/x/crypto/argon2", []string{"api/auth"}, "passwords are hashed in one place"},
 	{"github.com/NVIDIA/go-nvml", []string{"gpu"}, "devices have one owner; go-nvml needs cgo"},
 	{"github.com/moby/profiles", []string{"node/executor"}, "code is executed in one place"},
+	{"github.com/moby/moby", []string{"node/executor/docker"}, "access to an engine is root on the machine: one package has it"},
+	{"github.com/docker/go-units", []string{"node/executor/docker"}, "the engine's client takes limits in its types"},
+	{"github.com/containerd/errdefs", []string{"node/executor/docker"}, "the engine's errors are told apart where it is called"},
+	{"github.com/distribution/reference", []string{"api", "composefile", "node/executor/docker"}, "names of images are read as engines read them"},
+	{"github.com/opencontainers/image-spec", []string{"node/executor/docker"}, "platforms of images are the engine's"},
+	{"github.com/aws/aws-sdk-go-v2", []string{"node/executor/docker"}, "only Amazon's registry needs a token of its own"},
+	{"github.com/sirupsen/logrus", []string{"composefile"}, "only to silence the library that logs with it"},
+	{"github.com/compose-spec/compose-go", []string{"composefile"}, "Compose files are read in one place"},
 	{"github.com/opencontainers/runtime-spec", []string{"node/executor"}, "code is executed in one place"},
 	{"github.com/landlock-lsm/go-landlock", []string{"node/executor"}, "code is executed in one place"},
 	{"github.com/elastic/go-seccomp-bpf", []string{"node/executor"}, "code is executed in one place"},
@@ -144,7 +154,7 @@ var libraries = []library{
 	{"golang.org/x/term", []string{"cmd"}, "only commands have a terminal"},
 	{"github.com/knadh/koanf", []string{"cmd", "node"}, "configuration is read once, into node.Config; no part reads it by itself"},
 	{"github.com/go-viper/mapstructure", []string{"node"}, "configuration is read once, into node.Config; no part reads it by itself"},
-	{"github.com/goccy/go-yaml", []string{"cmd", "gpu", "node"}, "YAML is configuration or a GPU file"},
+	{"github.com/goccy/go-yaml", []string{"cmd", "composefile", "gpu", "node"}, "YAML is configuration, a GPU file or a Compose file"},
 	{"github.com/fxamacker/cbor", []string{"bench", "cluster", "fsm", "node"}, "commands, calls and snapshots are CBOR; nothing else is"},
 	{"github.com/tidwall/btree", []string{"fsm"}, "only the state has copy-on-write tables"},
 	{"github.com/prometheus", []string{"api", "bench", "cluster", "fsm", "gpu", "node", "scheduler"}, "every part has a metrics.go; the vocabulary and commands measure nothing"},
@@ -159,7 +169,7 @@ var libraries = []library{
 	{"codeberg.org/go-pdf/fpdf", []string{"api/statement"}, "statements are printed in one place"},
 	{"os/exec", []string{"bench", "cmd/berth/clitest", "cmd/berth/dev", "node/executor", "node/nodetest"}, "processes are started by the executor, and by what starts whole nodes"},
 	{"log", []string{"cluster"}, "logs are structured: use log/slog with the Config's Logger; memberlist knows only log"},
-	{"testing", []string{"cmd/berth/clitest", "node/nodetest", "node/statetest"}, "test code belongs to _test.go files"},
+	{"testing", []string{"cmd/berth/clitest", "node/executor/docker/dockertest", "node/nodetest", "node/statetest"}, "test code belongs to _test.go files"},
 	{"github.com/stretchr/testify", nil, "tests use testing alone"},
 }
 

@@ -221,7 +221,11 @@ func (m *matrix) submit(kind string) compute.ExecutionID {
 	var started struct {
 		ID compute.ExecutionID `json:"execution_id"`
 	}
-	m.mustDo("POST", "/execution/"+kind+"/start", m.cydKey, `{"code":"1"}`, &started)
+	body := `{"code":"1"}`
+	if kind == "image" {
+		body = `{"docker_image_ref":"probe"}`
+	}
+	m.mustDo("POST", "/execution/"+kind+"/start", m.cydKey, body, &started)
 	return started.ID
 }
 
@@ -275,6 +279,10 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 	case strings.HasPrefix(path, "/admin/prices/{resource}"):
 		m.must(fsm.SetPrices{Actor: fsm.Actor{Root: true}, Prices: map[string]compute.Price{"h100": 7}})
 		return map[string]string{"{resource}": "h100"}, map[string]string{"{resource}": "h100.2x"}
+	case strings.HasPrefix(path, "/admin/orgs/{org}"):
+		return map[string]string{"{org}": "cyd-lab"}, map[string]string{"{org}": "nobody-lab"}
+	case strings.HasPrefix(path, "/execution/image/"):
+		return one(m.submit("image").String())
 	case strings.HasPrefix(path, "/admin/nodes/{id}"):
 		m.addNode(100 + m.serial)
 		return one(nodeID(100 + m.serial).String())
@@ -350,6 +358,8 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /execution/streaming/start":          `{"code":"1"}`,
 		"POST /execution/gpu_selection/start":      `{"code":"1"}`,
 		"POST /execution/service/start":            `{"code":"1"}`,
+		"POST /execution/image/start":              `{"docker_image_ref":"probe"}`,
+		"PATCH /admin/orgs/{org}":                  `{"trusted":true}`,
 		"POST /services/{id}/scale":                `{"replicas":2}`,
 		"DELETE /user/delete":                      `{"password":"wrong"}`,
 		"POST /orgs":                               fmt.Sprintf(`{"name":"made %d"}`, m.serial),

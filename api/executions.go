@@ -78,16 +78,11 @@ func (g *executions) startPython(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	e.Kind, e.Profile, e.GPUTypes = compute.KindPython, in.Profile(), in.Accepted()
-	result, err := g.submit(r, in, e)
+	result, err := g.submit(r, bundleOf(in), fsm.Submit{Execution: e})
 	if err != nil {
 		return nil, err
 	}
-	return wire.Started{
-		ExecutionID:  result.Execution,
-		Status:       result.Status,
-		StreamingURL: g.streamURL(r.Base, result.Execution),
-		Message:      "The execution is queued.",
-	}, nil
+	return g.started(r, result), nil
 }
 
 // available refuses what a server of the cluster does not know yet.
@@ -179,33 +174,37 @@ func shownName(in *wire.PythonStart) string {
 // maxShownName limits names that clients did not give as such, in bytes.
 const maxShownName = 255
 
-// submit stores the bundle and proposes e. A repeat gets the first answer.
-func (g *executions) submit(r *edge.Request, in *wire.PythonStart, e compute.Execution) (fsm.Result, error) {
+// submit stores the bundle and proposes an execution. A repeat gets the first answer.
+func (g *executions) submit(r *edge.Request, bundle *compute.Bundle, command fsm.Submit) (fsm.Result, error) {
 	if r.Repeat {
 		return r.First, nil
 	}
-	command := fsm.Submit{Op: g.Op(r), Actor: r.Caller.Actor, Execution: e}
+	command.Op, command.Actor = g.Op(r), r.Caller.Actor
 	var err error
-	command.Execution.Bundle, err = g.storeBundle(r.Ctx, in, func() error { return r.View.CheckSubmit(command) })
+	command.Execution.Bundle, err = g.storeBundle(r.Ctx, bundle, func() error { return r.View.CheckSubmit(command) })
 	if err != nil {
 		return fsm.Result{}, err
 	}
 	return g.Propose(r, command)
 }
 
-// storeBundle encodes code and files. A bundle too large for a command is
-// durable on other nodes when it returns. Large code and files are encoded and
-// stored if check returns nil.
-func (g *executions) storeBundle(
-	ctx context.Context, in *wire.PythonStart, check func() error,
-) (compute.BundleRef, error) {
-	bundle := compute.Bundle{
+// bundleOf returns the code and the files of a start.
+func bundleOf(in *wire.PythonStart) *compute.Bundle {
+	return &compute.Bundle{
 		Code: in.Code, FileName: in.FileName, ImportFiles: in.Files,
 		PriorImports: in.PriorImports, Env: in.Env, Requirements: in.Requirements,
 		Module: in.Module, Command: in.Command, Script: in.Script, Args: in.Args, Stdin: in.Input,
 		Cell: in.NBCode, KernelState: in.KernelState,
 	}
-	if textBytes(in) > compute.MaxInlineBundle {
+}
+
+// storeBundle encodes code and files. A bundle too large for a command is
+// durable on other nodes when it returns. Large code and files are encoded and
+// stored if check returns nil.
+func (g *executions) storeBundle(
+	ctx context.Context, bundle *compute.Bundle, check func() error,
+) (compute.BundleRef, error) {
+	if textBytes(bundle) > compute.MaxInlineBundle {
 		if err := check(); err != nil {
 			return compute.BundleRef{}, err // Refused starts take no memory for it.
 		}
@@ -227,9 +226,9 @@ func (g *executions) storeBundle(
 }
 
 // textBytes returns the length of the code and its files.
-func textBytes(in *wire.PythonStart) int {
-	sum := len(in.Code) + len(in.Input) + len(in.KernelState)
-	for name, text := range in.Files {
+func textBytes(bundle *compute.Bundle) int {
+	sum := len(bundle.Code) + len(bundle.Stdin) + len(bundle.KernelState) + len(bundle.Compose)
+	for name, text := range bundle.ImportFiles {
 		sum += len(name) + len(text)
 	}
 	return sum

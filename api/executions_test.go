@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -246,4 +247,26 @@ func (w *world) upgrade() {
 		w.must(fsm.RegisterNode{Node: known})
 	}
 	w.must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+	for n := range w.machine.View().Nodes() {
+		w.must(fsm.SetInventory{Term: 1, Inventory: compute.Inventory{
+			Node: n.ID, Version: n.InventoryVersion + 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB,
+			GPUs: unheld(n.GPUs), Gaps: n.Gaps, ScratchMiB: n.ScratchMiB, Offers: engines(),
+		}})
+	}
+}
+
+// engines are what a node with good container engines offers.
+func engines() []compute.Offer {
+	return []compute.Offer{
+		compute.ComposeOffer(false), compute.ComposeOffer(true), compute.DockerOffer(false), compute.DockerOffer(true),
+	}
+}
+
+// unheld returns devices as a node reports them.
+func unheld(devices []compute.GPU) []compute.GPU {
+	out := slices.Clone(devices)
+	for i := range out {
+		out[i].UsedMilli = 0
+	}
+	return out
 }

@@ -10,6 +10,7 @@ const (
 	streaming = root + "/execution/streaming"
 	selecting = root + "/execution/gpu_selection"
 	serving   = root + "/execution/service"
+	imaging   = root + "/execution/image"
 )
 
 // of returns a constructor of T.
@@ -22,8 +23,8 @@ type group interface{ routes() []edge.Route }
 func groups(s *edge.Server, c *core) []group {
 	executions := executions{c}
 	return []group{
-		&sessions{c, s.Stranger}, &users{c}, &orgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
-		&executions, &selections{executions}, &services{executions}, &workloads{executions}, &outputs{executions},
+		&sessions{c, s.Stranger}, &users{c}, &orgs{c}, &adminOrgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
+		&executions, &selections{executions}, &services{executions}, &images{executions}, &workloads{executions}, &outputs{executions},
 		&logLines{executions}, &series{executions}, &callbacks{executions},
 		&files{executions}, &uploads{c},
 		&billing{c}, &machines{c}, &prices{c}, &variables{c}, &invites{c},

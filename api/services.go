@@ -79,7 +79,7 @@ func (g *services) startService(r *edge.Request) (any, error) {
 	e.Serving = &compute.Serving{
 		Port: in.Port, HealthPath: in.HealthPath, ReadinessTimeout: time.Duration(in.ReadinessTimeout) * time.Second,
 	}
-	result, err := g.submit(r, &in.PythonStart, e)
+	result, err := g.submit(r, bundleOf(&in.PythonStart), fsm.Submit{Execution: e})
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,8 @@ type Vault interface {
 	NewKey(org compute.OrgID) (*compute.DataKey, error)
 	// Seal puts the value of a secret into its record, sealed by the key.
 	Seal(key *compute.DataKey, v *compute.Variable, value string) error
+	// SealText returns a text sealed for a context.
+	SealText(key *compute.DataKey, text, context string) ([]byte, error)
 }
 
 // maskedValue stands in place of the value of a secret.

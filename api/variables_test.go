@@ -119,3 +119,9 @@ func (w *world) variablesOfBob() []*compute.Variable {
 	user, _ := view.UserByEmail("bob@example.com")
 	return view.Variables(org.ID, user.ID)
 }
+
+func (fakeVault) SealText(_ *compute.DataKey, text, context string) ([]byte, error) {
+	sealed := []byte(context + text)
+	slices.Reverse(sealed)
+	return sealed, nil
+}

@@ -363,6 +363,9 @@ func (w *world) addNode(n int, types ...string) {
 		Node: nodeID(n), Version: 1,
 		VCPUMilli: int64(len(types)) * 8000, MemoryMiB: int64(len(types)) * 64 << 10,
 	}
+	if w.machine.View().Format() == fsm.Format { // Older servers know no offers.
+		inventory.Offers = engines()
+	}
 	for i, kind := range types {
 		inventory.GPUs = append(inventory.GPUs, compute.GPU{
 			ID: compute.GPUID(fmt.Sprintf("SIM-n%d-%d", n, i)), Index: i, Type: kind,

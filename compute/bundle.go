@@ -29,7 +29,8 @@ var (
 type Hash [sha256.Size]byte
 
 // Bundle is the code of an execution and its files. The state never reads them.
-// It has exactly one of Code, Module, Command and Script.
+// It has exactly one of Code, Module, Command and Script, unless the execution's image
+// or Compose file says what is executed.
 type Bundle struct {
 	Code         string            `json:"code"`
 	Module       string            `json:"module,omitempty"`  // Executed as python -m does.
@@ -44,6 +45,8 @@ type Bundle struct {
 	Requirements string            `json:"requirements,omitempty"` // Packages to install before the code starts.
 	Cell         int               `json:"cell,omitempty"`         // Code is the n-th cell of a notebook; 0 if it is a script.
 	KernelState  string            `json:"kernel_state,omitempty"` // What the cells before left, in base64.
+	User         string            `json:"user,omitempty"`         // Of an image's program; "" for the image's own.
+	Compose      string            `json:"compose,omitempty"`      // A Compose file.
 }
 
 // BundleRef is where a bundle is: inline in the record when it is small,

@@ -132,6 +132,8 @@ type Execution struct {
 	ReadyAt Instant  `cbor:"68,keyasint,omitempty"` // When Ready last changed.
 	// CreditsEnd is when a replica's credits are expected to end, once that is near.
 	CreditsEnd Instant `cbor:"69,keyasint,omitempty"`
+
+	Container *Container `cbor:"74,keyasint,omitempty"` // Executions in containers only.
 }
 
 // PaidGrace returns the time for the code of e to end after SIGTERM: StopGrace, or
@@ -260,4 +262,5 @@ type Outcome struct {
 	Duration  time.Duration `cbor:"11,keyasint,omitempty"`
 	Usage     Usage         `cbor:"12,keyasint,omitempty"`
 	Outputs   *Outputs      `cbor:"13,keyasint,omitempty"`
+	Digest    string        `cbor:"14,keyasint,omitempty"` // Of the image that was executed.
 }

@@ -63,6 +63,9 @@ const (
 
 	// ReasonReplicasEnded is for a service whose replicas all ended and stay ended.
 	ReasonReplicasEnded
+
+	// ReasonImage is for an execution whose image could not be had.
+	ReasonImage
 )
 
 var reasonNames = names{
@@ -73,11 +76,11 @@ var reasonNames = names{
 	"no_candidates", "credits_exhausted", "supervisor_lost",
 	"earlier_run", "no_capacity", "stopped_early", "deadline_passed",
 	"key_concurrency", "tag_concurrency", "quota_gpus", "preempted", "drained",
-	"retry", "packages", "not_ready", "replicas_ended",
+	"retry", "packages", "not_ready", "replicas_ended", "image",
 }
 
 // Reasons is the number of reasons.
-const Reasons = int(ReasonReplicasEnded) + 1
+const Reasons = int(ReasonImage) + 1
 
 // Waits reports whether an execution can wait for r.
 func (r Reason) Waits() bool {

@@ -29,6 +29,9 @@ func (s *execution) submit(c Submit) Result {
 	if refusal != nil {
 		return Result{Refusal: refusal}
 	}
+	if c.Key != nil {
+		s.identity.firstDataKey(c.Actor.Org, *c.Key)
+	}
 	s.money.hold(&e, amount, "submitted")
 	s.putExecution(&e)
 	s.upload.use(e.Files)
@@ -67,6 +70,9 @@ func (s *execution) judgeSubmit(c Submit) (e compute.Execution, amount compute.C
 			"an execution belongs to an organization's member").Named("no_org")
 	}
 	if refusal := s.checkSubmit(&c.Execution); refusal != nil {
+		return e, 0, refusal
+	}
+	if refusal := s.sealedWith(&c); refusal != nil {
 		return e, 0, refusal
 	}
 	e = s.accepted(c)
@@ -148,7 +154,7 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 		return compute.Errorf(compute.CodeConflict,
 			"an execution with this identifier exists").Named("execution_exists")
 	}
-	return nil
+	return s.checkContainer(e)
 }
 
 // accepted returns the execution as the state records it: what the client
@@ -171,6 +177,10 @@ func (s *execution) accepted(c Submit) compute.Execution {
 	if s.Format() < formatServices {
 		said.MinCapability = 0
 	}
+	container, grace := s.containerOf(&said), s.meta.Settings.StopGrace
+	if container != nil && container.Grace > 0 {
+		grace = container.Grace
+	}
 	return compute.Execution{
 		ID: said.ID, Org: c.Actor.Org, User: c.Actor.User, Key: c.Actor.Key, Kind: said.Kind,
 		Profile: said.Profile, Bundle: said.Bundle, FileName: said.FileName,
@@ -178,7 +188,7 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		DisconnectGrace: said.DisconnectGrace, Priority: said.Priority, Network: said.Network,
 		Tags: said.Tags, CallbackURLs: said.CallbackURLs, MaxCredits: said.MaxCredits,
 		Selection: said.Selection, Service: said.Service, Serving: said.Serving, SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
-		StopGrace: s.meta.Settings.StopGrace, Preemptible: said.Preemptible && !said.Kind.IsParent(),
+		StopGrace: grace, Container: container, Preemptible: said.Preemptible && !said.Kind.IsParent(),
 		MaxRetries: said.MaxRetries, MinVRAMMiB: said.MinVRAMMiB, Name: said.Name,
 		GPUTypes: said.GPUTypes, MinCapability: said.MinCapability,
 		Volumes: said.Volumes, ScratchMiB: said.ScratchMiB, ScratchMemory: said.ScratchMemory,
@@ -305,6 +315,7 @@ func (s *execution) finishAttempt(c FinishAttempt) Result {
 	}
 	e.Ran, e.ExitCode, e.Duration, e.Usage = o.Ran, o.ExitCode, o.Duration, o.Usage
 	e.Outputs = outputsOf(&o)
+	executed(&e, o.Digest)
 	e.ExecletAt, e.EndedAt = orInstant(o.ExecletAt, e.ExecletAt), o.EndedAt
 	e.StartedAt = orInstant(o.StartedAt, e.StartedAt)
 	if !e.StartedAt.IsZero() {
@@ -433,6 +444,7 @@ func (s *execution) endAttempt(a compute.Attempt, e *compute.Execution, how endi
 func (s *execution) end(e *compute.Execution, how ending) {
 	e.Status, e.Reason, e.Detail = how.status, how.reason, clip(how.detail)
 	e.FinishedAt, e.Estimate = s.meta.Now, nil
+	forgetCredentials(e)
 	unready(e, s.meta.Now)
 	s.money.settle(e)
 	s.putExecution(e)

@@ -183,6 +183,7 @@ func replicaOf(
 		Name: parent.Name, Files: parent.Files,
 		Volumes: parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
 		Serving: parent.Serving, GPUTypes: parent.GPUTypes, MinCapability: parent.MinCapability,
+		Container: parent.Container,
 	}
 }
 

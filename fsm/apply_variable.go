@@ -63,10 +63,8 @@ func (s *identity) putVariables(c PutVariables) Result {
 	if refusal := s.checkVariables(&c); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if c.Key != nil && s.DataKey(c.Actor.Org) == nil {
-		key := *c.Key
-		key.Org, key.Number, key.CreatedAt = c.Actor.Org, 1, s.meta.Now
-		s.dataKeys.Put(&key)
+	if c.Key != nil {
+		s.firstDataKey(c.Actor.Org, *c.Key)
 	}
 	for i := range c.Variables {
 		variable := c.Variables[i]
@@ -78,6 +76,15 @@ func (s *identity) putVariables(c PutVariables) Result {
 		s.variables.Put(&variable)
 	}
 	return Result{Count: len(c.Variables)}
+}
+
+// firstDataKey stores the first data key of an organization, unless it has one.
+func (s *identity) firstDataKey(org compute.OrgID, key compute.DataKey) {
+	if s.DataKey(org) != nil {
+		return
+	}
+	key.Org, key.Number, key.CreatedAt = org, 1, s.meta.Now
+	s.dataKeys.Put(&key)
 }
 
 // checkVariables refuses what cannot be stored: of a command, all or nothing is.

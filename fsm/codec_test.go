@@ -95,6 +95,7 @@ func everyCommand() []fsm.Command {
 		fsm.RevokeInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID(id)},
 		fsm.AnswerInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID(id), Hash: compute.Hash{1}, Accept: true},
 		fsm.DeleteUser{Op: op, Actor: a},
+		fsm.TrustOrg{Op: op, Actor: a, Org: a.Org, Trusted: true},
 	}
 }
 

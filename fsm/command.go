@@ -240,6 +240,9 @@ type (
 		Op        Op                `cbor:"1,keyasint"`
 		Actor     Actor             `cbor:"2,keyasint"`
 		Execution compute.Execution `cbor:"3,keyasint"`
+
+		// Key is the organization's first data key, with credentials that it seals.
+		Key *compute.DataKey `cbor:"4,keyasint,omitempty"`
 	}
 
 	// TakeSelection takes a parent's queue message, exactly once, and creates
@@ -449,6 +452,15 @@ type (
 		Name         string        `cbor:"4,keyasint,omitempty"`
 		Slug         string        `cbor:"5,keyasint,omitempty"`
 		BillingEmail string        `cbor:"6,keyasint,omitempty"`
+	}
+
+	// TrustOrg says whether executions of an organization may be placed on nodes whose
+	// isolation is below the minimum.
+	TrustOrg struct {
+		Op      Op            `cbor:"1,keyasint"`
+		Actor   Actor         `cbor:"2,keyasint"`
+		Org     compute.OrgID `cbor:"3,keyasint"`
+		Trusted bool          `cbor:"4,keyasint,omitempty"`
 	}
 
 	// DeleteOrg ends an organization that has no live executions: its members, keys,

@@ -103,7 +103,8 @@ func commandRows() []*row {
 				return max(formatIf(e.MaxRetries > 0, formatTrust), formatIf(e.ImportFiles > 0, formatImports),
 					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory || e.MinVRAMMiB > 0 ||
 						e.Name != "" || e.Files != nil, formatLab),
-					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices))
+					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices),
+					formatIf(e.Container != nil || c.Key != nil, formatContainers))
 			},
 		}.row(),
 		command[TakeSelection]{
@@ -121,7 +122,8 @@ func commandRows() []*row {
 			number: 23, since: formatFirst, onFullDisk: true, apply: (*state).finishAttempt,
 			uses: func(c FinishAttempt) uint64 {
 				return max(formatIf(c.Outcome.Reason == compute.ReasonPackages || c.Outcome.Outputs != nil, formatLab),
-					formatIf(c.Outcome.Reason == compute.ReasonNotReady, formatServices))
+					formatIf(c.Outcome.Reason == compute.ReasonNotReady, formatServices),
+					formatIf(c.Outcome.Reason == compute.ReasonImage || c.Outcome.Digest != "", formatContainers))
 			},
 		}.row(),
 		command[LoseAttempts]{
@@ -269,6 +271,10 @@ func commandRows() []*row {
 		command[DeleteUser]{
 			number: 60, since: formatServices, onFullDisk: true, apply: (*state).deleteUser,
 			op: func(c DeleteUser) Op { return c.Op },
+		}.row(),
+		command[TrustOrg]{
+			number: 61, since: formatContainers, apply: (*state).trustOrg,
+			op: func(c TrustOrg) Op { return c.Op },
 		}.row(),
 	}
 }

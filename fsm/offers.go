@@ -18,6 +18,7 @@ func (s *execution) askOffers(e *compute.Execution) *compute.Error {
 	for _, v := range e.Volumes {
 		e.Request.Needs = append(e.Request.Needs, compute.VolumeOffer(v.Name))
 	}
+	s.needEngine(e)
 	slices.Sort(e.Request.Needs)
 	e.Request.Needs = slices.Compact(e.Request.Needs)
 	if s.offered.nodes == 0 {
@@ -57,6 +58,9 @@ func (v *nodeTables) missingOffer(r *compute.Request) *compute.Error {
 // errNoOffer says that no node has the offer, and which there are of its kind.
 func errNoOffer(need compute.Offer, offers map[compute.Offer]bool) *compute.Error {
 	kind, name, _ := strings.Cut(string(need), ":")
+	if kind == "engine" {
+		return errNoEngine(name, offers)
+	}
 	known := func(yield func(compute.Offer) bool) {
 		for offer := range offers { // Any order will do: joinOffers sorts them.
 			if strings.HasPrefix(string(offer), kind+":") && !yield(offer) {
@@ -70,6 +74,18 @@ func errNoOffer(need compute.Offer, offers map[compute.Offer]bool) *compute.Erro
 	}
 	return compute.Errorf(compute.CodeInvalid, "no node has the %s %q; there are: %s", kind, name, list).
 		Named("unknown_" + kind)
+}
+
+// errNoEngine says that no node has the engine of containers that an execution needs.
+func errNoEngine(name string, offers map[compute.Offer]bool) *compute.Error {
+	which, _, _ := strings.Cut(name, "-")
+	if offers[compute.Offer("engine:"+which+"-trusted")] {
+		return compute.Errorf(compute.CodeInvalid, "the nodes that have %s isolate containers below the minimum, and execute "+
+			"those of trusted organizations only: an operator can trust the organization or update the engines", which).
+			Named("trusted_only")
+	}
+	return compute.Errorf(compute.CodeInvalid, "no node has %s: an operator installs it, or enables it with docker.host", which).
+		Named("no_engine")
 }
 
 // joinOffers lists the names of offers, sorted.

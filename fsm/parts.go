@@ -66,6 +66,7 @@ type (
 		*View
 
 		access     *access
+		identity   *identity
 		membership *membership
 		money      *money
 		placement  *placement
@@ -172,7 +173,7 @@ func stateOf(v *View) *state {
 	}
 	*s.execution = execution{
 		View:   v,
-		access: s.access, membership: s.membership, money: s.money,
+		access: s.access, identity: s.identity, membership: s.membership, money: s.money,
 		placement: s.placement, quota: s.quota, selection: s.selection, service: s.service,
 		statistics: s.statistics, upload: s.upload,
 	}

@@ -3,8 +3,12 @@ package node_test
 import (
 	"testing"
 
+	"berth/node/executor/docker"
 	_ "berth/node/executor/early" // First: supervisors are this binary executed again.
 	"berth/node/nodetest"
 )
 
-func TestMain(m *testing.M) { nodetest.Main(m) }
+func TestMain(m *testing.M) {
+	docker.TakeOver()
+	nodetest.Main(m)
+}

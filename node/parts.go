@@ -227,17 +227,18 @@ func (n *Node) self() compute.Node {
 func (n *Node) openExecutor(ctx context.Context) error {
 	workers := &worker.Server{
 		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Get, Put: n.blobs.Put,
-		Chunks: n.trees.Numbers, Variables: vault{n.master}.variables, Propose: n.proposer().Propose,
+		Chunks: n.trees.Numbers, Variables: vault{n.master}.variables,
+		Credentials: vault{n.master}.credentials, Propose: n.proposer().Propose,
 	}
 	workers.Handle()
 	return n.openExecutorWith(ctx, worker.NewReplicaSource(n.machine, n.cluster),
 		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs}, n.blobs,
-		n.ownVariables)
+		n.ownVariables, n.ownCredentials)
 }
 
 func (n *Node) openExecutorWith(
 	ctx context.Context, source executor.Source, report executor.Reporter, inputs executor.Bundles,
-	blobs executor.Blobs, variables executor.Variables,
+	blobs executor.Blobs, variables executor.Variables, credentials executor.Credentials,
 ) (err error) {
 	self := n.self()
 	own, _ := nodeAddrs(ctx, net.DefaultResolver, []*compute.Node{&self}) // The others' come with the deny list.
@@ -247,7 +248,7 @@ func (n *Node) openExecutorWith(
 	}
 	cfg := n.executorConfig()
 	cfg.Node, cfg.Network, cfg.DenyCIDRs, cfg.Contact = n.cluster.ID(), network, own, n.cluster.ContactAt
-	cfg.Blobs, cfg.Variables = blobs, variables
+	cfg.Blobs, cfg.Variables, cfg.Credentials = blobs, variables, credentials
 	n.executor, err = executor.Open(cfg, source, report, inputs) //nolint:contextcheck // Its attempts outlive ctx.
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
@@ -270,6 +271,11 @@ func (n *Node) executorConfig() executor.Config {
 				Hosts: n.cfg.Python.IndexHosts, Offline: n.cfg.Python.Offline,
 			},
 			SizeMiB: n.cfg.Python.InstallMiB, KeepMiB: n.cfg.Python.KeepMiB, Timeout: n.cfg.Python.InstallTimeout,
+		},
+		Containers: executor.Containers{
+			Host: n.cfg.Docker.Address(), Runtime: n.cfg.Docker.Runtime, Registries: n.cfg.Docker.Registries,
+			ECR: n.cfg.Docker.ECR, KeepMiB: n.cfg.Docker.KeepMiB, ImageMiB: n.cfg.Docker.ImageMiB,
+			PullLimit: n.cfg.Docker.PullTimeout,
 		},
 		Meter: n.usages, Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -30,6 +31,50 @@ func (v vault) Seal(key *compute.DataKey, variable *compute.Variable, value stri
 	variable.Key = key.Number
 	variable.Sealed, err = opened.Seal(value, variable.Context())
 	return err
+}
+
+// SealText returns a text sealed for a context, which Open needs to open it.
+func (v vault) SealText(key *compute.DataKey, text, context string) ([]byte, error) {
+	opened, err := v.master.OpenDataKey(key.Sealed, key.Context())
+	if err != nil {
+		return nil, err
+	}
+	return opened.Seal(text, []byte(context))
+}
+
+// credentials returns what the registry of an execution's images asks for, with the
+// secrets of its user filled in; nil for nothing.
+func (v vault) credentials(view *fsm.View, e *compute.Execution) (*compute.RegistryCredentials, error) {
+	if e.Container == nil || len(e.Container.Credentials) == 0 {
+		return nil, nil
+	}
+	key := view.DataKey(e.Org)
+	if key == nil {
+		return nil, fmt.Errorf("the organization %s has no data key", e.Org)
+	}
+	opened, err := v.master.OpenDataKey(key.Sealed, key.Context())
+	if err != nil {
+		return nil, err
+	}
+	owner := e.ID // Replicas have the credentials of their service.
+	if !e.Parent.IsZero() {
+		owner = e.Parent
+	}
+	text, err := opened.Unseal(e.Container.Credentials, []byte(e.Container.Context(e.Org, owner)))
+	if err != nil {
+		return nil, fmt.Errorf("registry credentials: %w", err)
+	}
+	c := new(compute.RegistryCredentials)
+	if err := json.Unmarshal([]byte(text), c); err != nil {
+		return nil, fmt.Errorf("registry credentials: %w", err)
+	}
+	for _, field := range []*string{&c.Password, &c.AWSSecret} {
+		*field, err = compute.ExpandSecrets(*field, func(name string) (string, error) { return v.secret(view, e.ID, name) })
+		if err != nil {
+			return nil, compute.Errorf(compute.CodeInvalid, "registry credentials: %s", err.Error())
+		}
+	}
+	return c, nil
 }
 
 // secret returns the value of a variable that the user of an execution keeps.
@@ -78,6 +123,11 @@ func (v vault) variables(view *fsm.View, e *compute.Execution) ([]compute.EnvVar
 		out = append(out, compute.EnvVariable{Name: variable.Name, Value: value, Secret: variable.Secret})
 	}
 	return out, nil
+}
+
+// ownCredentials returns the registry credentials for an attempt of this server.
+func (n *Node) ownCredentials(_ context.Context, w compute.Work) (*compute.RegistryCredentials, error) {
+	return vault{n.master}.credentials(n.machine.View(), w.Execution)
 }
 
 // ownVariables returns the variables for an attempt of this server.

@@ -59,7 +59,7 @@ func (n workerNode) openOutput(context.Context) error {
 // openExecutor takes over the attempts of this worker that still live.
 func (n workerNode) openExecutor(ctx context.Context) error {
 	return n.openExecutorWith(ctx, n.own, worker.Reporter{Up: n.cluster}, worker.Bundles{Up: n.cluster},
-		worker.Blobs{Up: n.cluster}, worker.Variables{Up: n.cluster}.Variables)
+		worker.Blobs{Up: n.cluster}, worker.Variables{Up: n.cluster}.Variables, worker.Variables{Up: n.cluster}.Credentials)
 }
 
 // announce has the servers keep this worker's own record right.

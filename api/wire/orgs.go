@@ -12,3 +12,23 @@ type Org struct {
 	IsDefault    bool            `json:"is_default" doc:"Whether it is the caller's default organization."`
 	CreatedAt    compute.Instant `json:"created_at"`
 }
+
+// AdminOrg is an organization as an operator sees it.
+type AdminOrg struct {
+	ID        compute.OrgID   `json:"id"`
+	Slug      string          `json:"slug"`
+	Name      string          `json:"name"`
+	Trusted   bool            `json:"trusted" doc:"Its containers may be placed on nodes that isolate them below the minimum."`
+	Members   int             `json:"members"`
+	CreatedAt compute.Instant `json:"created_at"`
+}
+
+// AdminOrgs lists the organizations of the cluster.
+type AdminOrgs struct {
+	Orgs []AdminOrg `json:"orgs"`
+}
+
+// OrgTrust is the body of PATCH /admin/orgs/{slug}.
+type OrgTrust struct {
+	Trusted *bool `json:"trusted" required:"true" nonnull:"true" doc:"Whether its containers may be placed on nodes that isolate them below the minimum."`
+}

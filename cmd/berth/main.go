@@ -12,6 +12,7 @@ import (
 )
 
 func main() {
+	takeOver()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The second signal ends the program at once.
 	context.AfterFunc(ctx, stop)

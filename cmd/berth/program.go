@@ -68,6 +68,11 @@ func (f *codeFlags) program(cmd *cobra.Command, args []string, start *client.Sta
 	}
 	tree, err := f.tree(cmd)
 	switch {
+	case f.image && given > 0:
+		return nil, cli.UsageErrorf("--image says what is executed: only -- ARG... goes with it")
+	case f.image && err == nil:
+		start.Command = after
+		return tree, nil
 	case given > 1, given == 0 && len(after) == 0:
 		return nil, cli.UsageErrorf("want one of a file, -c CODE, -m MODULE and -- COMMAND; see %s --help", cmd.CommandPath())
 	case err != nil:

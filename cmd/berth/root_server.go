@@ -6,8 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/cmd/berth/benchcmd"
+	"berth/node/executor/docker"
 	_ "berth/node/executor/early" // Takes over supervisor processes before main.
 )
+
+// takeOver ends this process if it was started to supervise containers.
+func takeOver() { docker.TakeOver() }
 
 // serverCommands returns the commands that a build for clients leaves out.
 func serverCommands() []*cobra.Command {

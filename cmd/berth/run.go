@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/api/client"
+	"berth/api/wire"
 	"berth/cmd/berth/cli"
 	"berth/cmd/berth/source"
 	"berth/compute"
@@ -35,6 +36,7 @@ type runFlags struct {
 	gpu        string
 	profile    string
 	cell       string
+	image      imageFlags
 	detach     bool
 	raw        bool
 	jsonOutput bool
@@ -57,6 +59,7 @@ continues, and the commands that follow or stop it are printed.
   berth run --dir . src/train.py
   berth run --dir . --gpu h100 -- ./run.sh
   berth run -- nvidia-smi
+  berth run --image python:3.12-slim -- python -c 'print(1)'
   berth run --cell notebook.state -c 'x = 1'
   berth run -c 'import sys; print(sys.stdin.read())' < notes.txt`,
 		Args: cli.Arguments(programArgs),
@@ -64,6 +67,7 @@ continues, and the commands that follow or stop it are printed.
 	}
 	f.conn.Register(cmd)
 	f.code.register(cmd)
+	f.image.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.gpu, "gpu", "", "`GPU` type and count, such as h100 or a100:2;"+
 		" any, or several as in a100,h100:2, for the cheapest that is free")
@@ -76,6 +80,7 @@ continues, and the commands that follow or stop it are printed.
 }
 
 func (f *runFlags) run(cmd *cobra.Command, args []string) error {
+	f.code.image = f.image.ref != ""
 	start, tree, err := f.code.start(cmd, args)
 	if err != nil {
 		return err
@@ -98,9 +103,9 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if start.BundleID, err = sendTree(cmd, c, tree); err != nil {
 		return unexecuted(err)
 	}
-	started, err := c.Submit(cmd.Context(), start)
+	started, err := f.submit(cmd, c, start)
 	if err != nil {
-		return unexecuted(err)
+		return err
 	}
 	switch {
 	case f.detach && f.jsonOutput:
@@ -124,6 +129,25 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return finish(cmd, c, started.ExecutionID, f.jsonOutput)
+}
+
+// submit starts the execution: of code, or of an image.
+func (f *runFlags) submit(cmd *cobra.Command, c *client.Client, start client.Start) (wire.Started, error) {
+	var started wire.Started
+	var err error
+	if f.image.ref == "" {
+		started, err = c.Submit(cmd.Context(), start)
+	} else {
+		var image client.StartImage
+		if image, err = f.image.start(cmd, start); err != nil {
+			return started, err
+		}
+		started, err = c.SubmitImage(cmd.Context(), image)
+	}
+	if err != nil {
+		return started, unexecuted(err)
+	}
+	return started, nil
 }
 
 // hardware returns the hardware profile that --gpu or --profile names, and the GPU
@@ -171,6 +195,7 @@ type codeFlags struct {
 	network    string
 	minVRAM    string
 	capability string
+	image      bool // An image says what is executed: what follows -- are its arguments.
 	space      spaceFlags
 
 	preemptible     bool

@@ -92,7 +92,7 @@ type host struct {
 
 // New returns a Sender.
 func New(cfg Config) *Sender {
-	g := &guard{deny: denied(), allow: cfg.Allow}
+	g := &guard{deny: compute.SpecialAddresses(), allow: cfg.Allow}
 	dialer := &net.Dialer{Timeout: connectTimeout, Control: g.control}
 	s := &Sender{
 		cfg: cfg,

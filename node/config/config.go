@@ -48,6 +48,7 @@ type Config struct {
 
 	Callbacks Callbacks `koanf:"callbacks"`
 	Services  Services  `koanf:"services"`
+	Docker    Docker    `koanf:"docker"`
 
 	Retention Retention `koanf:"retention"`
 
@@ -139,6 +140,39 @@ type Callbacks struct {
 	Allow  []string `koanf:"allow" usage:"Networks, such as 10.1.0.0/16, that callbacks may reach although they are not public."`
 	CAFile string   `koanf:"ca_file" usage:"PEM file with further authorities of the receivers' certificates."`
 }
+
+// Docker is the engine of containers.
+//
+//nolint:lll // A field and its rules are one line.
+type Docker struct {
+	Host        string        `koanf:"host" usage:"Address of the Docker engine: auto (the machine's own, if it has one), off, or a socket such as unix:///run/docker.sock."`
+	Runtime     string        `koanf:"runtime" usage:"Runtime of the engine for containers; empty: runc."`
+	Registries  []string      `koanf:"registries" usage:"Hosts from which images may be pulled; empty: every registry with public addresses."`
+	ECR         string        `koanf:"ecr" usage:"Endpoint of Amazon ECR; empty: the public one of the region."`
+	KeepMiB     int64         `koanf:"keep_mib" usage:"Disk space for pulled images: the least recently used go first."`
+	ImageMiB    int64         `koanf:"image_mib" usage:"The largest image, as it is transferred."`
+	PullTimeout time.Duration `koanf:"pull_timeout" usage:"Time to pull one image."`
+}
+
+// DockerOff is the Docker.Host of a node that executes no containers.
+const DockerOff = "off"
+
+// Address returns the address of the engine, "" for none.
+func (d *Docker) Address() string {
+	switch d.Host {
+	case DockerOff:
+		return ""
+	case "auto":
+		if _, err := os.Stat(machineEngine); err != nil {
+			return ""
+		}
+		return "unix://" + machineEngine
+	}
+	return d.Host
+}
+
+// machineEngine is where a machine's own engine listens.
+const machineEngine = "/var/run/docker.sock"
 
 // Services is how services are reached and started again.
 //
@@ -236,6 +270,9 @@ func Default() Config {
 		Exec:    Exec{Network: "egress", Scratch: "disk", ScratchMiB: 50 << 10, Grace: 10 * time.Second},
 		Storage: Storage{Replicas: 2, ScrubEvery: 6 * time.Hour},
 		Backup:  Backup{Keep: 7},
+		Docker: Docker{
+			Host: "auto", KeepMiB: 100 << 10, ImageMiB: 40 << 10, PullTimeout: 30 * time.Minute,
+		},
 		Services: Services{
 			BackoffFirst: compute.DefaultBackoffFirst, BackoffMost: compute.DefaultBackoffMost,
 			BackoffReset: compute.DefaultBackoffReset,
@@ -313,6 +350,11 @@ func (c *Config) Validate() error {
 		_, err := netip.ParsePrefix(text)
 		v.check("callbacks.allow", err == nil, fmt.Sprintf("%q is not a network such as 10.1.0.0/16", text))
 	}
+	v.check("docker.host", c.Docker.Host == "auto" || c.Docker.Host == DockerOff || strings.HasPrefix(c.Docker.Host, "unix:///"),
+		"must be auto, off or a socket such as unix:///run/docker.sock")
+	v.check("docker.keep_mib", c.Docker.KeepMiB >= 1, "must be at least 1")
+	v.check("docker.image_mib", c.Docker.ImageMiB >= 1, "must be at least 1")
+	v.check("docker.pull_timeout", c.Docker.PullTimeout >= time.Second, "must be at least 1s")
 	v.check("callbacks.ca_file", c.Callbacks.CAFile == "" || filepath.IsAbs(c.Callbacks.CAFile), "must be an absolute path")
 	v.check("storage.replicas", c.Storage.Replicas >= 1 && c.Storage.Replicas <= 5, "must be 1 to 5")
 	v.check("storage.scrub_every", c.Storage.ScrubEvery == 0 || c.Storage.ScrubEvery >= time.Minute,

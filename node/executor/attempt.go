@@ -222,6 +222,9 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if err != nil {
 		return nil, err
 	}
+	if w.Execution.Container != nil {
+		return e.prepareContainers(ctx, a, w, bundle)
+	}
 	if e.python == nil && needsPython(bundle) {
 		return nil, e.pythonErr
 	}
@@ -284,8 +287,12 @@ func (e *Executor) layOut(
 		return err
 	}
 	spec := e.spec(w, bundle, res, dir)
-	spec.Sandbox.Binds = append(spec.Sandbox.Binds, volumes...)
 	spec.DisconnectGrace, spec.ContactAt, spec.Unpack = a.lease.Grace, a.reachedAt(), unpackTime(tree)
+	if spec.Container != nil {
+		spec.Unpack += containerStart
+	} else {
+		spec.Sandbox.Binds = append(spec.Sandbox.Binds, volumes...)
+	}
 	return spec.Write(dir)
 }
 
@@ -336,6 +343,8 @@ func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
 		outcome.Reason = compute.ReasonNodeLost
 	case errors.Is(err, errInputs):
 		outcome.Reason = compute.ReasonInputsLost
+	case errors.Is(err, errImage):
+		outcome.Status, outcome.Reason = compute.StatusFailed, compute.ReasonImage
 	case errors.Is(err, errPackages):
 		outcome.Status, outcome.Reason = compute.StatusFailed, compute.ReasonPackages
 	case compute.CodeOf(err) == compute.CodeInvalid && e.python != nil:

@@ -21,6 +21,7 @@ import (
 	"berth/compute"
 	"berth/loop"
 	"berth/node/executor/cgroup"
+	"berth/node/executor/docker"
 	"berth/node/executor/packages"
 	"berth/node/executor/policy"
 	"berth/node/executor/sandbox"
@@ -105,6 +106,8 @@ type Config struct {
 	SiteDirs      []string             // Added to the module path of executions, read-only.
 	Mounts        []Mount              // Volumes of this node.
 	Variables     Variables            // What users keep for all their executions; nil for nothing.
+	Containers    Containers           // How containers are executed.
+	Credentials   Credentials          // For registries of images; nil for none.
 	Network       compute.Network      // NetworkNone: no execution on this node gets a network.
 	ScratchMiB    int64                // Size of the scratch space; 0 for half the memory limit, in memory.
 	ScratchMemory bool                 // Scratch space is in memory, inside the memory limit.
@@ -151,6 +154,10 @@ type Executor struct {
 
 	packages    *packages.Store // nil if packages cannot be installed. Then packagesErr has the reason.
 	packagesErr error
+
+	engine           *docker.Engine // nil if containers cannot be executed. Then engineErr has the reason.
+	engineErr        error
+	containerSeccomp string
 
 	cgroups   *cgroup.Host
 	python    *python // nil if there is none. Then pythonErr has the reason.
@@ -220,7 +227,8 @@ func (e *Executor) open() (err error) {
 	e.pool = openPool(e.cfg, e.log)
 	e.disks = openDisks(e.cfg, e.log)
 	e.openPackages()
-	return e.reap()
+	e.openEngine()
+	return errors.Join(e.reap(), e.reapContainers(context.Background()))
 }
 
 // openDisks returns the scratch space of this node, or nil if it is in memory: it was
@@ -309,6 +317,12 @@ func (e *Executor) Run(ctx context.Context) error {
 func (e *Executor) Close() error {
 	if e.disks != nil {
 		e.disks.Close()
+	}
+	if e.engine != nil {
+		if e.live() == 0 {
+			_ = e.engine.RemoveIdle(context.Background()) // Networks without containers are harmless.
+		}
+		_ = e.engine.Close()
 	}
 	return e.pool.close(e.live() == 0)
 }

@@ -13,6 +13,7 @@ import (
 
 	"berth/compute"
 	"berth/fault"
+	"berth/node/executor/docker"
 	"berth/node/executor/journal"
 	"berth/node/executor/supervise"
 )
@@ -49,7 +50,11 @@ func (e *Executor) spawn(dir string, res *resources) (*supervise.Conn, error) {
 	}
 	// The supervisor is mostly idle. With one thread of Go code and one malloc
 	// arena it starts faster and does not take cores from the attempt.
-	process, err := os.StartProcess(e.cfg.Program, []string{"berth", supervise.Command, dir}, &os.ProcAttr{
+	command := supervise.Command
+	if res.container != nil {
+		command = docker.Command
+	}
+	process, err := os.StartProcess(e.cfg.Program, []string{"berth", command, dir}, &os.ProcAttr{
 		Dir: "/", Env: append(fault.Environment(), "GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"),
 		Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
@@ -165,6 +170,9 @@ func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *co
 func (e *Executor) kill(a *attempt) {
 	if err := e.cgroups.Group(e.groupName(a.key)).Remove(killTimeout); err != nil {
 		e.log.Error("cgroup not removed", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
+	}
+	if e.inContainers(a.key) {
+		e.dropContainers(a.key)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"berth/boottime"
 	"berth/compute"
 	"berth/node/executor"
+	"berth/node/executor/docker"
 	_ "berth/node/executor/early"
 	"berth/node/logs"
 )
@@ -279,6 +280,7 @@ func (n *node) execute(bundle compute.Bundle, change func(*compute.Work)) (compu
 }
 
 func TestMain(m *testing.M) {
+	docker.TakeOver()
 	if file := os.Getenv(standIn); file != "" {
 		fmt.Fprintln(os.Stderr, runStandIn(file))
 		os.Exit(1)

@@ -90,7 +90,7 @@ func (e *Executor) takePackages(
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go e.watchStop(ctx, a, cancel)
-	out := &installLog{path: filepath.Join(e.dir(a.key), supervise.OutputFile), now: e.cfg.Now}
+	out := &installLog{path: filepath.Join(e.dir(a.key), supervise.OutputFile), prefix: "packages", now: e.cfg.Now}
 	defer out.release()
 	root, err := e.packages.Mount(ctx, packages.Request{
 		Org: w.Execution.Org, Requirements: bundle.Requirements,
@@ -124,10 +124,11 @@ func (e *Executor) watchStop(ctx context.Context, a *attempt, cancel context.Can
 	}
 }
 
-// installLog writes the lines of an installer to the output of an attempt. The
-// supervisor continues it.
+// installLog writes lines about what an attempt waits for, such as those of an
+// installer, to its output. The supervisor continues it.
 type installLog struct {
 	path   string
+	prefix string // Of each line.
 	now    func() time.Time
 	writer *logs.Writer
 	lines  int
@@ -140,7 +141,7 @@ func (l *installLog) line(text string) {
 		return
 	}
 	if l.lines == installerLines {
-		text = "the installer prints more, which is left out"
+		text = "there is more, which is left out"
 	}
 	if l.writer == nil {
 		writer, err := logs.Create(l.path, logs.Limits{})
@@ -150,7 +151,7 @@ func (l *installLog) line(text string) {
 		}
 		l.writer = writer
 	}
-	if err := l.writer.Write(logs.System, compute.InstantOf(l.now()), []byte("packages: "+text+"\n")); err != nil {
+	if err := l.writer.Write(logs.System, compute.InstantOf(l.now()), []byte(l.prefix+": "+text+"\n")); err != nil {
 		l.failed = true
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"berth/compute"
 	"berth/node/executor/egress"
+	"berth/node/executor/supervise"
 )
 
 const (
@@ -27,6 +28,8 @@ type resources struct {
 	variables *os.File // The variables of the user, in memory; nil for none.
 	resolv    string   // The content of resolv.conf.
 	notes     []string // For the output.
+
+	container *supervise.Container // nil for a sandbox.
 }
 
 func (r *resources) close() {

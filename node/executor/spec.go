@@ -59,6 +59,9 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 	limits := limitsOf(work, e.cfg.HostCPUs, e.cfg.HostMemoryMiB)
 	execution, attempt := work.Execution, work.Attempt
 	grace := e.cfg.StopGrace
+	if c := execution.Container; c != nil && c.Grace > 0 {
+		grace = c.Grace
+	}
 	if paid := execution.PaidGrace(); paid > 0 {
 		grace = min(grace, paid)
 	}
@@ -69,18 +72,6 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 		MemoryMiB: limits.memoryMiB, CPUMilli: limits.cpuMilli, Pids: maxPids, Simulated: limits.simulated,
 		Timeout: execution.Timeout, StopGrace: grace,
 		JoinNetwork: res.network != nil, Variables: res.variables != nil, Notes: res.notes,
-		Sandbox: sandbox.Spec{
-			UIDBase: res.slot.uid(), Hostname: hostname, OwnNetwork: res.network == nil,
-			WorkSource: filepath.Join(dir, supervise.WorkFile),
-			ScratchMiB: e.memoryScratchMiB(limits.memoryMiB), ScratchDisk: res.disk != nil,
-			Argv: e.argv(bundle), Env: e.environment(work, bundle),
-			MaxProcs: maxPids, MaxFiles: maxFiles,
-			Seccomp: e.seccomp, Landlock: e.landlock,
-			Files: append(e.python.files(bundle), ownFiles(res.resolv)...),
-		},
-	}
-	if res.packages != nil {
-		spec.MountAt = packagesAt
 	}
 	if serving := execution.Serving; serving != nil {
 		spec.Serving = &supervise.Serving{
@@ -88,9 +79,33 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 			ReadinessTimeout: serving.ReadinessTimeout, ProbeEvery: cmp.Or(e.cfg.ProbeEvery, supervise.ProbeEvery),
 		}
 	}
+	if res.container != nil {
+		spec.Container, spec.Pids = res.container, containerPids
+		spec.Sandbox = sandbox.Spec{
+			Env: e.containerEnvironment(work, bundle, res.container), ScratchDisk: res.disk != nil,
+		}
+		return spec
+	}
+	e.boxIn(spec, work, bundle, res, dir)
+	return spec
+}
+
+// boxIn adds the sandbox of the work to its spec.
+func (e *Executor) boxIn(spec *supervise.Spec, work compute.Work, bundle *compute.Bundle, res *resources, dir string) {
+	spec.Sandbox = sandbox.Spec{
+		UIDBase: res.slot.uid(), Hostname: hostname, OwnNetwork: res.network == nil,
+		WorkSource: filepath.Join(dir, supervise.WorkFile),
+		ScratchMiB: e.memoryScratchMiB(spec.MemoryMiB), ScratchDisk: res.disk != nil,
+		Argv: e.argv(bundle), Env: e.environment(work, bundle),
+		MaxProcs: maxPids, MaxFiles: maxFiles,
+		Seccomp: e.seccomp, Landlock: e.landlock,
+		Files: append(e.python.files(bundle), ownFiles(res.resolv)...),
+	}
+	if res.packages != nil {
+		spec.MountAt = packagesAt
+	}
 	spec.Sandbox.Binds, spec.Sandbox.Links = e.binds(work)
 	bindNotice(work, spec, filepath.Join(dir, supervise.NoticeDir))
-	return spec
 }
 
 // argv returns the command line of the bundle.
@@ -246,12 +261,7 @@ func (e *Executor) environment(work compute.Work, bundle *compute.Bundle) []stri
 		"HOME": sandbox.WorkDir, "USER": "berth", "LOGNAME": "berth", "SHELL": "/bin/sh",
 		"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1",
 	}
-	for name, value := range bundle.Env {
-		if name != "" && !strings.ContainsAny(name, "=\x00") && !strings.ContainsRune(value, 0) &&
-			!strings.HasPrefix(name, ownVariable) {
-			env[name] = value
-		}
-	}
+	addVariables(env, bundle.Env)
 	dirs := slices.Clone(e.cfg.SiteDirs)
 	if bundle.Requirements != "" {
 		dirs = slices.Insert(dirs, 0, packagesAt+"/"+packages.SiteDir)
@@ -260,12 +270,32 @@ func (e *Executor) environment(work compute.Work, bundle *compute.Bundle) []stri
 	if len(dirs) > 0 {
 		env["PYTHONPATH"] = strings.TrimPrefix(env["PYTHONPATH"]+":"+strings.Join(dirs, ":"), ":")
 	}
+	addOwn(env, work)
+	return pairs(env)
+}
+
+// addVariables adds the variables of a bundle, those that a process can have.
+func addVariables(env, given map[string]string) {
+	for name, value := range given {
+		if name != "" && !strings.ContainsAny(name, "=\x00") && !strings.ContainsRune(value, 0) &&
+			!strings.HasPrefix(name, ownVariable) {
+			env[name] = value
+		}
+	}
+}
+
+// addOwn adds the variables that Berth sets for the work.
+func addOwn(env map[string]string, work compute.Work) {
 	if serving := work.Execution.Serving; serving != nil {
 		env["PORT"] = strconv.Itoa(serving.Port)
 	}
 	env["BERTH_EXECUTION_ID"] = work.Execution.ID.String()
 	env["BERTH_ATTEMPT"] = strconv.FormatUint(work.Attempt.Epoch, 10)
 	maps.Copy(env, gpuVariables(work))
+}
+
+// pairs returns the variables as a process takes them, sorted.
+func pairs(env map[string]string) []string {
 	list := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		list = append(list, name+"="+env[name])

@@ -18,6 +18,7 @@ func Offers(cfg Config) (scratchMiB int64, offers []compute.Offer) {
 	for _, m := range cfg.Mounts {
 		offers = append(offers, compute.VolumeOffer(m.Name))
 	}
+	offers = append(offers, engineOffers(cfg)...)
 	slices.Sort(offers)
 	offers = slices.Compact(offers)
 	if cfg.ScratchMemory {

@@ -112,6 +112,7 @@ func Config(tb testing.TB, i int) config.Config {
 	cfg.Raft.Profile = "default" // Other tests keep the machine busy.
 	cfg.GPUs.Source, cfg.GPUs.Simulated = "simulated", GPUs(i)
 	cfg.Exec.Grace = 2 * time.Second
+	cfg.Docker.Host = config.DockerOff // Tests of containers name an engine.
 	cfg.Billing.Mode = "enforce"
 	return cfg
 }

@@ -16,6 +16,7 @@ const (
 	methodBundle   = "attempts.bundle"
 	methodGet      = "attempts.get"
 	methodVars     = "attempts.variables"
+	methodRegistry = "attempts.registry"
 	methodPut      = "attempts.put"
 	methodAnnounce = "nodes.announce"
 )

@@ -25,6 +25,8 @@ type Server struct {
 
 	// Variables returns what the user of an execution keeps for all own executions.
 	Variables func(view *fsm.View, e *compute.Execution) ([]compute.EnvVariable, error)
+	// Credentials returns what the registry of an execution's images asks for.
+	Credentials func(view *fsm.View, e *compute.Execution) (*compute.RegistryCredentials, error)
 }
 
 // Handle registers the methods of workers.
@@ -35,6 +37,7 @@ func (s *Server) Handle() {
 	s.Cluster.Handle(methodReady, cluster.Workers, s.serveReady)
 	s.Cluster.Handle(methodBundle, cluster.Workers, s.serveBundle)
 	s.Cluster.Handle(methodVars, cluster.Workers, s.serveVariables)
+	s.Cluster.Handle(methodRegistry, cluster.Workers, s.serveCredentials)
 	s.Cluster.Handle(methodGet, cluster.Workers, s.serveGet)
 	s.Cluster.Handle(methodPut, cluster.Workers, s.servePut)
 	s.Cluster.Handle(methodAnnounce, cluster.Workers, s.serveAnnounce)

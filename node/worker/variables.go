@@ -11,26 +11,50 @@ import (
 // serveVariables gives a worker the variables for one of its live attempts, which no
 // other node gets.
 func (s *Server) serveVariables(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
-	if len(data) != len(compute.UUID{}) {
-		return nil, compute.Errorf(compute.CodeInvalid, "Not the identifier of an execution.")
-	}
-	id := compute.ExecutionID{UUID: compute.UUID(data)}
-	view := s.Machine.View()
-	e := assigned(view, peer.ID, id)
-	if e == nil {
-		var err error
-		if view, err = s.Read(ctx); err != nil {
-			return nil, err
-		}
-		if e = assigned(view, peer.ID, id); e == nil {
-			return nil, compute.Errorf(compute.CodeNotFound, "This node has no live attempt of that execution.")
-		}
+	view, e, err := s.assigned(ctx, peer, data)
+	if err != nil {
+		return nil, err
 	}
 	variables, err := s.Variables(view, e)
 	if err != nil {
 		return nil, err
 	}
 	return rpc.NewCodec().Marshal(variables), nil
+}
+
+// serveCredentials gives a worker the registry credentials for one of its live
+// attempts.
+func (s *Server) serveCredentials(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+	view, e, err := s.assigned(ctx, peer, data)
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := s.Credentials(view, e)
+	if err != nil {
+		return nil, err
+	}
+	return rpc.NewCodec().Marshal(credentials), nil
+}
+
+// assigned returns the execution that a worker names, of which it has a live attempt.
+func (s *Server) assigned(ctx context.Context, peer rpc.Peer, data []byte) (*fsm.View, *compute.Execution, error) {
+	if len(data) != len(compute.UUID{}) {
+		return nil, nil, compute.Errorf(compute.CodeInvalid, "Not the identifier of an execution.")
+	}
+	id := compute.ExecutionID{UUID: compute.UUID(data)}
+	view := s.Machine.View()
+	if e := assigned(view, peer.ID, id); e != nil {
+		return view, e, nil
+	}
+	view, err := s.Read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	e := assigned(view, peer.ID, id)
+	if e == nil {
+		return nil, nil, compute.Errorf(compute.CodeNotFound, "This node has no live attempt of that execution.")
+	}
+	return view, e, nil
 }
 
 // assigned returns an execution of which a node has a live attempt, or nil.
@@ -57,4 +81,17 @@ func (v Variables) Variables(ctx context.Context, w compute.Work) ([]compute.Env
 		return nil, compute.Errorf(compute.CodeInternal, "The variables cannot be read: %w", err)
 	}
 	return variables, nil
+}
+
+// Credentials returns what the registry of a live attempt's images asks for.
+func (v Variables) Credentials(ctx context.Context, w compute.Work) (*compute.RegistryCredentials, error) {
+	answer, err := ask(ctx, v.Up, askEach, methodRegistry, w.Execution.ID.UUID[:])
+	if err != nil {
+		return nil, err
+	}
+	var credentials *compute.RegistryCredentials
+	if err := rpc.NewCodec().Unmarshal(answer, &credentials); err != nil {
+		return nil, compute.Errorf(compute.CodeInternal, "The registry credentials cannot be read: %w", err)
+	}
+	return credentials, nil
 }

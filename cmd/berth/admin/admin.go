@@ -12,7 +12,7 @@ func New() *cobra.Command {
 	cmd := cli.Parent("admin", "Operate a cluster",
 		cli.Parent("token", "Manage join tokens", newTokenCreate(conn)),
 		newUser(conn),
-		newNodes(conn), newAdminNode(conn), newRaft(conn), newGrant(conn), newQuota(conn), newBrake(conn),
+		newNodes(conn), newAdminNode(conn), newRaft(conn), newGrant(conn), newQuota(conn), newOrg(conn), newBrake(conn),
 		newPrice(conn), newBilling(conn))
 	cmd.Long = `The commands of an operator take the cluster's root token, which the first node
 left in its data directory, or the API key of a user who is an operator.`

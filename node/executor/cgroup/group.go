@@ -35,14 +35,26 @@ const (
 	pollEvery = 5 * time.Millisecond // Interval between checks of a group that is being killed or removed.
 )
 
-// Group is one cgroup, in every hierarchy that it needs.
+// Group is one cgroup, in every hierarchy that it needs. Groups of containers have a
+// group for each container below them.
 type Group struct {
 	host *Host
-	name string
+	name string // Below the groups' parent.
 }
 
 // Group returns the group with the name. It may not exist.
 func (h *Host) Group(name string) *Group { return &Group{host: h, name: name} }
+
+// Slice returns the group of a systemd slice whose name has one dash, as in
+// "berth-4f2a.slice". It may not exist: systemd makes and removes it.
+func (h *Host) Slice(name string) *Group {
+	root, _, _ := strings.Cut(name, "-")
+	return &Group{host: h, name: path.Join("..", root+".slice", name)}
+}
+
+// Parent returns the path of the group from the root of each hierarchy, as engines take
+// it for the groups of containers below it.
+func (g *Group) Parent() string { return path.Join("/", parent, g.name) }
 
 // Create makes the group with the limits.
 func (h *Host) Create(name string, limits Limits) (*Group, error) {
@@ -141,7 +153,7 @@ func (g *Group) leave() error {
 
 // Signal sends the signal to every process of the group but one.
 func (g *Group) Signal(signal syscall.Signal, except int) error {
-	pids, err := pidsOf(g.dir("pids"))
+	pids, err := g.pids()
 	if err != nil {
 		return fmt.Errorf("signal cgroup: %w", err)
 	}
@@ -179,7 +191,7 @@ func (g *Group) Kill(within time.Duration) error {
 
 // killOnce kills the processes of the group once and returns those that it found.
 func (g *Group) killOnce() ([]int, error) {
-	pids, err := pidsOf(g.dir("pids"))
+	pids, err := g.pids()
 	if err != nil || len(pids) == 0 {
 		return nil, err
 	}
@@ -201,7 +213,7 @@ func (g *Group) Abandoned(before time.Time) bool {
 	if err != nil || !info.ModTime().Before(before) {
 		return false
 	}
-	pids, err := pidsOf(g.dir("pids"))
+	pids, err := g.pids()
 	return err == nil && len(pids) == 0
 }
 
@@ -232,11 +244,60 @@ func (g *Group) Remove(within time.Duration) error {
 func (g *Group) rmdir() error {
 	var errs error
 	for _, dir := range g.dirs() {
+		for _, inner := range childrenOf(dir) {
+			_ = os.Remove(inner) // What stays keeps dir, whose removal fails.
+		}
 		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = errors.Join(errs, err)
 		}
 	}
 	return errs
+}
+
+// RemoveLeft removes the directories of the group in hierarchies that a Group does not
+// use. Engines make them for the containers of a group.
+func (g *Group) RemoveLeft() {
+	if g.host.v2 != "" {
+		return
+	}
+	for _, hierarchy := range childrenOf(path.Dir(path.Dir(g.host.dirs["memory"]))) {
+		dir := path.Join(hierarchy, parent, g.name)
+		for _, inner := range childrenOf(dir) {
+			_ = os.Remove(inner) // A directory that is busy or gone may stay so.
+		}
+		_ = os.Remove(dir)
+	}
+}
+
+// childrenOf returns the groups below a group's directory.
+func childrenOf(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // It is gone.
+	}
+	var children []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			children = append(children, path.Join(dir, entry.Name()))
+		}
+	}
+	return children
+}
+
+// pids returns the processes of the group and of the groups below it.
+func (g *Group) pids() ([]int, error) {
+	all, err := pidsOf(g.dir("pids"))
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range childrenOf(g.dir("pids")) {
+		more, err := pidsOf(dir)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
 }
 
 // CPUTime returns the CPU time that all processes of the group used.
@@ -271,7 +332,8 @@ func (g *Group) PeakMemory() (int64, error) {
 }
 
 // OOMKills returns how many processes of the group the kernel killed to free
-// memory: because the group reached its limit, or the machine had none left.
+// memory: because the group reached its limit, or the machine had none left. On
+// version 1 it leaves out those of groups below it.
 func (g *Group) OOMKills() (int64, error) {
 	if g.host.v2 != "" {
 		return readKey(g.dir("memory"), "memory.events", "oom_kill")

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"os"
@@ -47,6 +48,12 @@ const (
 	offsetDport = 2
 )
 
+// bridged contains the addresses of the networks of containers, sixteen of each slot.
+const (
+	bridged    = "198.19.0.0/16"
+	bridgeBits = 28
+)
+
 // Table is the node's own nftables table.
 type Table struct {
 	name   string // Part of the table's name and of its interfaces' names.
@@ -68,6 +75,9 @@ func Open(name string, deny []netip.Prefix) (*Table, error) {
 	}
 	// Forwarding is enabled only after the rules are installed.
 	if err := os.WriteFile(ipForwardFile, []byte("1\n"), 0); err != nil {
+		return nil, fmt.Errorf("open egress: %w", err)
+	}
+	if err := t.passDocker(); err != nil {
 		return nil, fmt.Errorf("open egress: %w", err)
 	}
 	return t, nil
@@ -103,6 +113,7 @@ func (t *Table) Close() error {
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("close egress: %w", err)
 	}
+	t.leaveDocker()
 	return nil
 }
 
@@ -135,6 +146,15 @@ func (t *Table) table() *nftables.Table {
 
 // prefix returns the prefix of the names of the attempts' interfaces on the host.
 func (t *Table) prefix() string { return "b" + t.name + "-" }
+
+// Bridge returns the name and the addresses of a bridge for containers, which an engine
+// makes. The rules hold for it as for every other interface of the node's attempts.
+func (t *Table) Bridge(slot int) (link string, subnet netip.Prefix) {
+	base := netip.MustParsePrefix(bridged).Addr().As4()
+	var first [4]byte
+	binary.BigEndian.PutUint32(first[:], binary.BigEndian.Uint32(base[:])+uint32(slot)<<(32-bridgeBits))
+	return fmt.Sprintf("%s_%x", t.prefix(), slot), netip.PrefixFrom(netip.AddrFrom4(first), bridgeBits)
+}
 
 func (t *Table) install(deny []netip.Prefix) error {
 	conn, err := nftables.New()
@@ -182,6 +202,8 @@ func (t *Table) install(deny []netip.Prefix) error {
 		}
 	}
 	add(input, from, drop())
+	// Containers of one bridge reach each other. The engine keeps bridges apart.
+	add(forward, from, to, within(offsetDaddr, netip.MustParsePrefix(bridged)), accept())
 	for _, prefix := range deny {
 		add(forward, from, within(offsetDaddr, prefix), drop())
 	}

@@ -39,6 +39,7 @@ type Sandbox struct {
 // Exit is how the program ended.
 type Exit struct {
 	Status syscall.WaitStatus
+	OOM    bool // The kernel killed it to free memory, as the engine of a container says.
 }
 
 // Start starts the first process of the sandbox, which then builds the rest. The

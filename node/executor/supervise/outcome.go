@@ -35,6 +35,7 @@ const (
 type ending struct {
 	status syscall.WaitStatus // Of the code, or of the first process if lost.
 	lost   bool               // The first process ended before it reported the code's status.
+	oom    bool               // The engine says that memory ran out.
 	err    error              // The code was not started.
 }
 
@@ -148,7 +149,7 @@ func (s *supervisor) classifyExit(end ending) (compute.Status, compute.Reason, s
 		return compute.StatusCompleted, compute.ReasonNone, ""
 	}
 	// A group that cannot be read counts as one without an OOM kill.
-	if kills, _ := s.group.OOMKills(); kills > 0 {
+	if kills, _ := s.group.OOMKills(); kills > 0 || end.oom {
 		return s.classifyOOM()
 	}
 	subject := ""

@@ -13,7 +13,14 @@ import (
 // its last process, but not what is open. Code does not need its outputs to be
 // collected: without them it starts too.
 func (s *supervisor) openWork() {
-	work, err := os.Open(fmt.Sprintf("/proc/%d/root%s", s.box.PID, sandbox.WorkDir))
+	name := fmt.Sprintf("/proc/%d/root%s", s.box.Process(), sandbox.WorkDir)
+	if s.spec.Container != nil {
+		if !s.spec.Sandbox.ScratchDisk {
+			return // Nothing that such code writes outlives its containers.
+		}
+		name = fmt.Sprintf("/proc/self/fd/%d", FDScratch)
+	}
+	work, err := os.Open(name)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "open work directory:", err)
 		return
@@ -28,6 +35,9 @@ func (s *supervisor) collect() {
 		return // Closing the file is left to the process's end, which is near.
 	}
 	var summary outputs.Summary
+	if s.work == nil && s.spec.Container != nil {
+		return
+	}
 	err := errors.New("the work directory is not open")
 	if s.work != nil {
 		summary, err = outputs.Collect(s.work, OutputsFile, outputs.DefaultLimits())

@@ -33,7 +33,7 @@ func (s *supervisor) serveCode() error {
 	if serving == nil {
 		return nil
 	}
-	g, err := openGate(s.box.PID, serving.Port)
+	g, err := openGate(s.box.Process(), serving.Port)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,7 +69,41 @@ type Spec struct {
 	Variables   bool          `json:"variables"`          // The user keeps variables: they are in FDVariables.
 	Notes       []string      `json:"notes"`              // Written to the output before the code starts.
 	Serving     *Serving      `json:"serving,omitempty"`  // The port of the code, if it serves one.
-	Sandbox     sandbox.Spec  `json:"sandbox"`
+
+	// Container is set for code that executes in containers. Of Sandbox, they have the
+	// environment and the scratch space alone.
+	Container *Container   `json:"container,omitempty"`
+	Sandbox   sandbox.Spec `json:"sandbox"`
+}
+
+// Container is what containers have beside the limits and variables of their
+// attempt.
+type Container struct {
+	Engine   string            `json:"engine"`            // Address of the engine, as in unix:///run/docker.sock.
+	Name     string            `json:"name"`              // Unique on the engine.
+	Labels   map[string]string `json:"labels"`            // By which the node finds what a killed supervisor leaves.
+	Slice    string            `json:"slice,omitempty"`   // The systemd slice of all containers; "" where the engine manages cgroups itself.
+	Runtime  string            `json:"runtime,omitempty"` // The engine's runtime; "" for its default.
+	Network  string            `json:"network"`           // Name of the network; "none" for none.
+	GPUs     []string          `json:"gpus,omitempty"`    // Devices by UUID.
+	Device   string            `json:"device,omitempty"`  // The loop device of the scratch space; "" for scratch space in memory.
+	Volumes  []sandbox.Bind    `json:"volumes,omitempty"`
+	TmpMiB   int64             `json:"tmp_mib"`           // Size of each directory in memory.
+	Seccomp  string            `json:"seccomp,omitempty"` // Profile in the engine's format; "" for the engine's own.
+	MaxFiles int64             `json:"max_files"`         // Open files of a process.
+	Image    *ContainerImage   `json:"image,omitempty"`   // Of one container.
+}
+
+// ContainerImage is the program of one container.
+type ContainerImage struct {
+	ID       string   `json:"id"`               // Of the image on the engine.
+	Digest   string   `json:"digest,omitempty"` // Of the image in its registry.
+	Command  []string `json:"command,omitempty"`
+	User     string   `json:"user,omitempty"`
+	WorkDir  string   `json:"work_dir,omitempty"` // "" for that of the image.
+	Home     bool     `json:"home"`               // The image sets no HOME.
+	Volumes  []string `json:"volumes,omitempty"`  // Directories that the image declares as volumes.
+	StopWith string   `json:"stop_with,omitempty"`
 }
 
 // Write writes the spec's file in dir atomically.
@@ -107,8 +142,12 @@ func ReadSpec(dir string) (*Spec, error) {
 
 // outcome returns an outcome with the fields that are known before the end.
 func (s *Spec) outcome(state journal.State) compute.Outcome {
-	return compute.Outcome{
+	outcome := compute.Outcome{
 		Execution: s.Execution, Epoch: s.Epoch,
 		ExecletAt: state.ExecletAt, StartedAt: state.StartedAt,
 	}
+	if s.Container != nil && s.Container.Image != nil {
+		outcome.Digest = cmp.Or(s.Container.Image.Digest, s.Container.Image.ID)
+	}
+	return outcome
 }

@@ -38,7 +38,8 @@ type supervisor struct {
 	spec     *Spec
 	journal  *journal.Journal
 	group    *cgroup.Group
-	box      *sandbox.Sandbox
+	opener   Opener // Makes the box of code that executes in containers; nil for sandboxes.
+	box      Box
 	log      *logs.Writer
 	commands chan command
 	early    <-chan struct{} // Closed when the commands from before the start are in commands; nil in tests.
@@ -71,9 +72,12 @@ type supervisor struct {
 	notReady string // Why it does not.
 }
 
-// Main supervises the attempt whose directory is the only argument. It returns the
-// exit code of the process.
-func Main(args []string) int {
+// Main supervises the attempt whose directory is the only argument, in a sandbox of
+// this machine. It returns the exit code of the process.
+func Main(args []string) int { return MainIn(args, nil) }
+
+// MainIn is Main for an attempt whose code executes in the box that open makes.
+func MainIn(args []string, open Opener) int {
 	// The kernel kills the first process of the sandbox when the thread that
 	// forked it exits.
 	runtime.LockOSThread()
@@ -82,14 +86,14 @@ func Main(args []string) int {
 		fmt.Fprintln(os.Stderr, "usage: berth supervise DIR (started by the node only)")
 		return 2
 	}
-	if err := run(args[0]); err != nil {
+	if err := run(args[0], open); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func run(dir string) error {
+func run(dir string, open Opener) error {
 	if err := os.Chdir(dir); err != nil {
 		return fmt.Errorf("supervise: %w", err)
 	}
@@ -105,7 +109,7 @@ func run(dir string) error {
 		return errors.New("supervise: attempt was started before")
 	}
 	s := &supervisor{
-		spec: spec, journal: j, now: time.Now, lease: boottime.Lease{Grace: spec.DisconnectGrace},
+		spec: spec, journal: j, opener: open, now: time.Now, lease: boottime.Lease{Grace: spec.DisconnectGrace},
 		commands: make(chan command, maxCommands), conns: make(map[*os.File]bool),
 	}
 	defer s.close()
@@ -157,6 +161,9 @@ func (s *supervisor) close() {
 	}
 	os.Remove(ControlFile)
 	os.Remove(PortFile)
+	if s.box != nil {
+		s.box.Release()
+	}
 }
 
 // writePID writes the process's id and start time. Together they identify it until
@@ -199,7 +206,7 @@ func (s *supervisor) supervise() compute.Outcome {
 	ends := make(chan ending, 1)
 	go func() {
 		exit, err := s.box.Wait()
-		ends <- ending{status: exit.Status, lost: err != nil}
+		ends <- ending{status: exit.Status, lost: err != nil, oom: exit.OOM}
 	}()
 	end := s.loop(ends)
 	s.ended = boottime.Now()
@@ -242,9 +249,7 @@ func (s *supervisor) start() (*pumps, error) {
 		err = s.launch()
 	}
 	if err != nil && s.box != nil {
-		// Without its first process, the sandbox ends.
-		_ = syscall.Kill(s.box.PID, syscall.SIGKILL)
-		s.box.Close()
+		discard(s.box)
 	}
 	return pumps, err
 }
@@ -270,18 +275,20 @@ func (s *supervisor) save() error {
 // fork starts the first process of the sandbox with all limits but the CPU quota,
 // which must not slow down the setup.
 func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
+	host, err := cgroup.Detect()
+	if err != nil {
+		return err
+	}
+	if s.spec.Container != nil {
+		return s.openContainers(host, stdout, stderr)
+	}
 	if s.spec.JoinNetwork {
 		if _, _, errno := syscall.RawSyscall(sysSetns, FDNetwork, cloneNewNet, 0); errno != 0 {
 			return fmt.Errorf("join network: %w", errno)
 		}
 		syscall.Close(FDNetwork)
 	}
-	host, err := cgroup.Detect()
-	if err != nil {
-		return err
-	}
-	limits := cgroup.Limits{MemoryBytes: s.spec.MemoryMiB << 20, Pids: s.spec.Pids}
-	if s.group, err = host.Create(s.spec.Group, limits); err != nil {
+	if s.group, err = host.Create(s.spec.Group, s.limits()); err != nil {
 		return err
 	}
 	if s.spec.MountAt != "" {
@@ -293,15 +300,17 @@ func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
 	if s.spec.Sandbox.ScratchDisk {
 		disk = os.NewFile(FDScratch, "scratch") // Left open: to unmount takes time, and the end of the code would wait.
 	}
+	var box *sandbox.Sandbox
 	err = s.group.ForkInside(func(cgroupFD int) (err error) {
-		s.box, err = sandbox.Start(&s.spec.Sandbox, stdin, stdout, stderr, disk, cgroupFD)
+		box, err = sandbox.Start(&s.spec.Sandbox, stdin, stdout, stderr, disk, cgroupFD)
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	s.box = sandboxed{box, s.group}
 	// Where this is not permitted, as in a container, the default remains.
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", s.box.PID), []byte(codeOOMScore), 0)
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", box.PID), []byte(codeOOMScore), 0)
 	return nil
 }
 
@@ -310,11 +319,7 @@ func (s *supervisor) launch() error {
 	for _, note := range s.spec.Notes {
 		s.note(note)
 	}
-	var err error
-	if s.cpuBase, err = s.group.CPUTime(); err != nil {
-		return err
-	}
-	if err := s.group.LimitCPU(s.spec.CPUMilli); err != nil {
+	if err := s.meterCPU(); err != nil {
 		return err
 	}
 	if err := s.mayStart(); err != nil {
@@ -327,6 +332,9 @@ func (s *supervisor) launch() error {
 		return err
 	}
 	fault.Point("supervisor.execute.after")
+	if s.spec.Container != nil {
+		at, now = boottime.Now(), s.instant() // What the engine does before the code starts is free.
+	}
 	s.started = at
 	if err := s.journal.Started(now); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -334,6 +342,18 @@ func (s *supervisor) launch() error {
 	fault.Point("supervisor.started")
 	s.broadcast(fmt.Sprintf("started %d %d", s.journal.State().ExecletAt, now))
 	return errors.Join(s.limit.set(at+s.spec.Timeout), s.serveCode())
+}
+
+// meterCPU begins to count the CPU time of the code, and limits it. The slice of an
+// engine does not exist before its first container, which has the limit itself.
+func (s *supervisor) meterCPU() (err error) {
+	if s.spec.Container != nil && s.spec.Container.Slice != "" {
+		return nil
+	}
+	if s.cpuBase, err = s.group.CPUTime(); err != nil {
+		return err
+	}
+	return s.group.LimitCPU(s.spec.CPUMilli)
 }
 
 // execute has the first process unpack the files and start the code. It gives up
@@ -429,7 +449,7 @@ func (s *supervisor) stop(why cause) {
 		return
 	}
 	s.cause = why
-	err := s.group.Signal(syscall.SIGTERM, s.box.PID)
+	err := s.box.Terminate()
 	if e := s.grace.set(boottime.Now() + s.spec.StopGrace); err == nil {
 		err = e
 	}
@@ -479,7 +499,7 @@ func writeNotice(notice, grace time.Duration) error {
 // kill kills every process in the sandbox.
 func (s *supervisor) kill(why cause) {
 	s.setCause(why)
-	if err := s.group.Kill(killTimeout); err != nil {
+	if err := errors.Join(s.group.Kill(killTimeout), s.box.Kill()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 }

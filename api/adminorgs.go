@@ -1,0 +1,71 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// adminOrgs serves what operators do to organizations.
+type adminOrgs struct {
+	*core
+}
+
+// routes returns the routes of the group.
+func (g *adminOrgs) routes() []edge.Route {
+	return []edge.Route{
+		{
+			Method: http.MethodGet, Path: root + "/admin/orgs", Need: edge.NeedOperator,
+			Summary: "All organizations of the cluster, by slug.",
+			Reply:   of[wire.AdminOrgs](), Handle: g.list,
+		},
+		{
+			Method: http.MethodPatch, Path: root + "/admin/orgs/{org}", Need: edge.NeedOperator,
+			Summary: "Trust an organization, or no longer: containers of a trusted one may be placed on nodes that isolate " +
+				"them below the minimum.",
+			Body: of[wire.OrgTrust](), Reply: of[wire.AdminOrg](), Handle: g.trust,
+		},
+	}
+}
+
+// list answers all organizations.
+func (g *adminOrgs) list(r *edge.Request) (any, error) {
+	out := wire.AdminOrgs{Orgs: []wire.AdminOrg{}}
+	for o := range r.View.Orgs() {
+		if o.DeletedAt.IsZero() {
+			out.Orgs = append(out.Orgs, adminOrgOf(r.View, o))
+		}
+	}
+	slices.SortFunc(out.Orgs, func(a, b wire.AdminOrg) int { return strings.Compare(a.Slug, b.Slug) })
+	return out, nil
+}
+
+// trust changes whether an organization is trusted.
+func (g *adminOrgs) trust(r *edge.Request) (any, error) {
+	org, ok := r.View.OrgBySlug(r.Params["org"])
+	if !ok {
+		return nil, edge.NotFound()
+	}
+	if _, err := g.ProposeAndSee(r, fsm.TrustOrg{
+		Op: g.Op(r), Actor: r.Caller.Actor, Org: org.ID, Trusted: *r.Body.(*wire.OrgTrust).Trusted,
+	}); err != nil {
+		return nil, err
+	}
+	if now, ok := r.View.Org(org.ID); ok {
+		org = now
+	}
+	return adminOrgOf(r.View, org), nil
+}
+
+// adminOrgOf returns an organization as an operator sees it.
+func adminOrgOf(view *fsm.View, o *compute.Org) wire.AdminOrg {
+	return wire.AdminOrg{
+		ID: o.ID, Slug: o.Slug, Name: o.Name, Trusted: o.Trusted, Members: len(view.Members(o.ID)),
+		CreatedAt: o.CreatedAt,
+	}
+}

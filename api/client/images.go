@@ -1,0 +1,55 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"berth/api/wire"
+)
+
+// Registry is what the registry of images asks for.
+type Registry struct {
+	CredentialType string `json:"docker_registry_credential_type,omitempty"` // "basic", "aws", or "" for none.
+	Username       string `json:"docker_username,omitempty"`
+	Password       string `json:"docker_password,omitempty"`
+	AWSKeyID       string `json:"aws_access_key_id,omitempty"`
+	AWSSecret      string `json:"aws_secret_access_key,omitempty"`
+	AWSSession     string `json:"aws_session_token,omitempty"`
+	AWSRegion      string `json:"aws_region,omitempty"`
+}
+
+// StartImage is a request to execute the program of a Docker image. Of Start it has what
+// does not say what is executed.
+type StartImage struct {
+	Start
+	Registry
+
+	Image           string   `json:"docker_image_ref"`
+	RunCommand      []string `json:"docker_run_cmd,omitempty"` // In place of the image's own arguments.
+	RunUser         string   `json:"docker_run_user,omitempty"`
+	GracefulTimeout int      `json:"graceful_timeout,omitempty"` // Seconds; 0 for 10.
+}
+
+// SubmitImage starts an execution of an image.
+func (c *Client) SubmitImage(ctx context.Context, start StartImage) (wire.Started, error) {
+	var out wire.Started
+	err := c.do(ctx, call{method: http.MethodPost, path: "/execution/image/start", body: start, out: &out})
+	return out, err
+}
+
+// AllOrgs returns all organizations of the cluster, for an operator.
+func (c *Client) AllOrgs(ctx context.Context) ([]wire.AdminOrg, error) {
+	var out wire.AdminOrgs
+	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/orgs", out: &out})
+	return out.Orgs, err
+}
+
+// TrustOrg says whether containers of an organization may be placed on nodes that isolate
+// them below the minimum.
+func (c *Client) TrustOrg(ctx context.Context, slug string, trusted bool) (wire.AdminOrg, error) {
+	var out wire.AdminOrg
+	err := c.do(ctx, call{
+		method: http.MethodPatch, path: "/admin/orgs/" + slug, body: wire.OrgTrust{Trusted: &trusted}, out: &out,
+	})
+	return out, err
+}

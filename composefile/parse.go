@@ -1,0 +1,466 @@
+package composefile
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/distribution/reference"
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/sirupsen/logrus"
+)
+
+// Limits of a file.
+const (
+	MaxBytes    = 256 << 10
+	MaxServices = 64
+	MaxVolumes  = 16
+	maxFaults   = 50
+	maxScale    = 64
+	maxNodes    = 20_000 // YAML nodes, with those that aliases repeat.
+)
+
+// File is a Compose file that is allowed.
+type File struct {
+	Services []Service
+	Volumes  []string // Names, sorted.
+	project  *types.Project
+}
+
+// Service is one service of a file.
+type Service struct {
+	Name  string
+	Image string // The whole name.
+	GPUs  int    // That it reserves, of each of its containers; AllGPUs for all.
+	Scale int
+}
+
+// AllGPUs is the number of GPUs of a service that gets all of its execution.
+const AllGPUs = -1
+
+// Images returns the images of all services, each once, sorted.
+func (f *File) Images() []string {
+	var images []string
+	for _, s := range f.Services {
+		images = append(images, s.Image)
+	}
+	slices.Sort(images)
+	return slices.Compact(images)
+}
+
+// GPUs returns how many GPUs the services reserve together, and whether a service gets
+// all that there are.
+func (f *File) GPUs() (count int, all bool) {
+	for _, s := range f.Services {
+		if s.GPUs == AllGPUs {
+			all = true
+			continue
+		}
+		count += s.GPUs * s.Scale
+	}
+	return count, all
+}
+
+// Parse reads a Compose file, in which ${NAME} stands for the variables of env. It
+// returns the faults of a file that is refused, the first ones if there are many.
+func Parse(text string, env map[string]string) (*File, []Fault) {
+	p := &reader{}
+	if len(text) > MaxBytes {
+		return nil, []Fault{{Why: fmt.Sprintf("a Compose file has at most %d bytes", MaxBytes)}}
+	}
+	root := p.syntax(text)
+	if len(p.faults) > 0 {
+		return nil, p.faults
+	}
+	p.root(root)
+	if len(p.faults) > 0 {
+		return nil, p.faults
+	}
+	project, err := load(text, env)
+	if err != nil {
+		return nil, []Fault{p.locate(root, err)}
+	}
+	f := p.file(root, project)
+	if len(p.faults) > 0 {
+		return nil, p.faults
+	}
+	return f, nil
+}
+
+// load has Docker Compose's library read and check the file.
+func load(text string, env map[string]string) (project *types.Project, err error) {
+	quiet()
+	defer func() {
+		if cause := recover(); cause != nil {
+			project, err = nil, fmt.Errorf("the file cannot be read: %v", cause)
+		}
+	}()
+	return loader.LoadWithContext(context.Background(), types.ConfigDetails{
+		WorkingDir: "/", Environment: env,
+		ConfigFiles: []types.ConfigFile{{Filename: "compose.yaml", Content: []byte(text)}},
+	}, func(o *loader.Options) {
+		o.SetProjectName("berth", true)
+		o.SkipInclude, o.SkipExtends, o.SkipResolveLabels, o.ResolvePaths = true, true, true, false
+		o.MaxNodeVisits = maxNodes
+		o.Profiles = nil
+	})
+}
+
+// quiet drops the warnings of Docker Compose's library, which it prints to the standard
+// error of the process.
+var quiet = sync.OnceFunc(func() { logrus.SetOutput(io.Discard) }) //nolint:gochecknoglobals // Once in a process.
+
+// reader walks over the nodes of a file.
+type reader struct {
+	faults []Fault
+	nodes  int
+}
+
+// fault records a fault at a node.
+func (p *reader) fault(at ast.Node, path, format string, args ...any) {
+	if len(p.faults) >= maxFaults {
+		return
+	}
+	f := Fault{Path: path, Why: fmt.Sprintf(format, args...)}
+	if at != nil && at.GetToken() != nil && at.GetToken().Position != nil {
+		f.Line, f.Column = at.GetToken().Position.Line, at.GetToken().Position.Column
+	}
+	p.faults = append(p.faults, f)
+}
+
+// syntax returns the mapping that a file is.
+func (p *reader) syntax(text string) *ast.MappingNode {
+	parsed, err := parser.ParseBytes([]byte(text), 0)
+	if err != nil {
+		p.faults = append(p.faults, syntaxFault(text, err))
+		return nil
+	}
+	if len(parsed.Docs) != 1 || parsed.Docs[0].Body == nil {
+		p.fault(nil, "", "a Compose file is one YAML document with services")
+		return nil
+	}
+	root, ok := mapping(parsed.Docs[0].Body)
+	if !ok {
+		p.fault(parsed.Docs[0].Body, "", "a Compose file is a mapping with services")
+		return nil
+	}
+	return root
+}
+
+// syntaxFault returns a fault of YAML's syntax. A tab in front of a key is the usual one.
+func syntaxFault(text string, err error) Fault {
+	for n, line := range strings.Split(text, "\n") {
+		indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+		if at := strings.IndexByte(indent, '\t'); at >= 0 {
+			return Fault{Line: n + 1, Column: at + 1, Why: "YAML is indented with spaces, not with tabs"}
+		}
+	}
+	f := Fault{Why: "not YAML: " + yaml.FormatError(err, false, false)}
+	if e, ok := err.(yaml.Error); ok { //nolint:errorlint // The library wraps none.
+		f.Why = "not YAML: " + e.GetMessage()
+		if t := e.GetToken(); t != nil && t.Position != nil {
+			f.Line, f.Column = t.Position.Line, t.Position.Column
+		}
+	}
+	return f
+}
+
+// mapping returns a node as a mapping, what an anchor names too.
+func mapping(node ast.Node) (*ast.MappingNode, bool) {
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		return n, true
+	case *ast.MappingValueNode:
+		return &ast.MappingNode{BaseNode: n.BaseNode, Start: n.Start, Values: []*ast.MappingValueNode{n}}, true
+	case *ast.AnchorNode:
+		return mapping(n.Value)
+	case *ast.TagNode:
+		return mapping(n.Value)
+	}
+	return nil, false
+}
+
+// each calls fn with the keys and values of a mapping. Merged mappings are checked where
+// they are defined, by Docker Compose's library and in what it returns.
+func (p *reader) each(node ast.Node, path string, fn func(key string, at, value ast.Node)) {
+	m, ok := mapping(node)
+	if !ok {
+		return
+	}
+	for _, v := range m.Values {
+		key := v.Key.String()
+		if s, ok := v.Key.(*ast.StringNode); ok {
+			key = s.Value
+		}
+		if p.nodes++; p.nodes > maxNodes {
+			p.fault(v, path, "the file has more than %d keys", maxNodes)
+			return
+		}
+		if key != "<<" {
+			fn(key, v.Key, v.Value)
+		}
+	}
+}
+
+// root checks the keys of the file as it was written.
+func (p *reader) root(root *ast.MappingNode) {
+	services := 0
+	p.each(root, "", func(key string, at, value ast.Node) {
+		switch {
+		case key == "services":
+			p.each(value, key, func(name string, at, value ast.Node) {
+				if services++; services > MaxServices {
+					if services == MaxServices+1 {
+						p.fault(at, key, "a file has at most %d services", MaxServices)
+					}
+					return
+				}
+				p.service(value, key+"."+name)
+			})
+		case key == "volumes", key == "networks":
+			p.each(value, key, func(name string, at, value ast.Node) { p.resource(value, key, key+"."+name) })
+		case key == "version", key == "name", strings.HasPrefix(key, "x-"):
+		case key == "include", key == "secrets", key == "configs":
+			p.fault(at, key, "%s", whyFiles)
+		case key == "models":
+			p.fault(at, key, "%s", whyEngine)
+		default:
+			p.fault(at, key, "%s", whyUnknown)
+		}
+	})
+}
+
+// service checks the keys of a service.
+func (p *reader) service(node ast.Node, path string) {
+	ok, no := allowed(), refused()
+	p.each(node, path, func(key string, at, value ast.Node) {
+		where := path + "." + key
+		switch {
+		case no[key] != "":
+			p.fault(at, where, "%s", no[key])
+		case strings.HasPrefix(key, "x-"):
+		case !ok[key]:
+			p.fault(at, where, "%s", whyUnknown)
+		case key == "healthcheck":
+			p.keys(value, where, key)
+		case key == "deploy":
+			p.deploy(value, where)
+		case key == "volumes":
+			p.serviceVolumes(value, where)
+		}
+	})
+}
+
+// keys refuses the keys of a part that are not allowed.
+func (p *reader) keys(node ast.Node, path, part string) {
+	may := allowedIn()[part]
+	p.each(node, path, func(key string, at, _ ast.Node) {
+		if !slices.Contains(may, key) && !strings.HasPrefix(key, "x-") {
+			p.fault(at, path+"."+key, "allowed here are %s", strings.Join(may, ", "))
+		}
+	})
+}
+
+// deploy checks the part of a service about its resources.
+func (p *reader) deploy(node ast.Node, path string) {
+	p.keys(node, path, "deploy")
+	p.each(node, path, func(key string, _, value ast.Node) {
+		if key != "resources" {
+			return
+		}
+		path := path + "." + key
+		p.keys(value, path, "deploy.resources")
+		p.each(value, path, func(key string, _, value ast.Node) {
+			path := path + "." + key
+			p.keys(value, path, key)
+			p.each(value, path, func(key string, _, value ast.Node) {
+				list, ok := value.(*ast.SequenceNode)
+				if key != "devices" || !ok {
+					return
+				}
+				for _, device := range list.Values {
+					p.keys(device, path+".devices", "device")
+				}
+			})
+		})
+	})
+}
+
+// serviceVolumes refuses volumes of a service that are directories of the machine.
+func (p *reader) serviceVolumes(node ast.Node, path string) {
+	list, ok := node.(*ast.SequenceNode)
+	if !ok {
+		return // Docker Compose's library says so.
+	}
+	for i, value := range list.Values {
+		at := path + "." + strconv.Itoa(i)
+		if s, ok := value.(*ast.StringNode); ok {
+			source, _, found := strings.Cut(s.Value, ":")
+			if found && (strings.ContainsAny(source, "/~\\$") || strings.HasPrefix(source, ".")) {
+				p.fault(value, at, "%s: name a volume of the file", whyMachine)
+			}
+			continue
+		}
+		p.keys(value, at, "service volume")
+		p.each(value, at, func(key string, keyAt, value ast.Node) {
+			text := strings.Trim(value.String(), `"'`)
+			if key == "type" && text != "volume" && text != "tmpfs" {
+				p.fault(keyAt, at, "%s: a volume is of type volume or tmpfs", whyMachine)
+			}
+		})
+	}
+}
+
+// resource checks a volume or a network of the file.
+func (p *reader) resource(node ast.Node, kind, path string) {
+	part := strings.TrimSuffix(kind, "s")
+	p.each(node, path, func(key string, at, value ast.Node) {
+		switch text := strings.Trim(value.String(), `"'`); {
+		case key == "external" && text == "false":
+		case key == "external":
+			p.fault(at, path+"."+key, "it belongs to the machine: an execution has %s of its own", kind)
+		case key == "driver" && text != "local" && text != "bridge":
+			p.fault(at, path+"."+key, "%s", whyEngine)
+		case key == "internal":
+			p.fault(at, path+"."+key, "an execution without a network to the outside has network: none in its start")
+		case !slices.Contains(allowedIn()[part], key) && !strings.HasPrefix(key, "x-"):
+			p.fault(at, path+"."+key, "allowed here are %s", strings.Join(allowedIn()[part], ", "))
+		}
+	})
+}
+
+// locate returns an error of Docker Compose's library as a fault, at the service that it
+// names if it names one.
+func (p *reader) locate(root *ast.MappingNode, err error) Fault {
+	text := strings.ReplaceAll(err.Error(), "compose.yaml", "the file")
+	f := Fault{Why: text}
+	p.each(root, "", func(key string, _, value ast.Node) {
+		p.each(value, key, func(name string, at, _ ast.Node) {
+			named := strings.Contains(text, strconv.Quote(name)) || strings.Contains(text, key+"."+name)
+			if f.Line == 0 && named && at.GetToken() != nil {
+				f.Path, f.Line, f.Column = key+"."+name, at.GetToken().Position.Line, at.GetToken().Position.Column
+			}
+		})
+	})
+	return f
+}
+
+// nodeOf returns the node of a service, to say where it is.
+func (p *reader) nodeOf(root *ast.MappingNode, service string) (found ast.Node) {
+	p.each(root, "", func(key string, _, value ast.Node) {
+		if key == "services" {
+			p.each(value, key, func(name string, at, _ ast.Node) {
+				if name == service {
+					found = at
+				}
+			})
+		}
+	})
+	return found
+}
+
+// file returns what the library read, checked again: interpolation and merged mappings
+// may have brought in what the text does not show.
+func (p *reader) file(root *ast.MappingNode, project *types.Project) *File {
+	f := &File{project: project}
+	if len(project.Services) == 0 {
+		p.fault(nil, "services", "a Compose file has at least one service")
+		return nil
+	}
+	if len(project.Services) > MaxServices {
+		p.fault(nil, "services", "a file has at most %d services", MaxServices)
+		return nil
+	}
+	for _, name := range project.ServiceNames() {
+		s := project.Services[name]
+		at, path := p.nodeOf(root, name), "services."+name
+		if why := escapes(&s); why != "" {
+			p.fault(at, path, "%s", why)
+		}
+		image, why := imageOf(&s)
+		if why != "" {
+			p.fault(at, path+".image", "%s", why)
+		}
+		gpus, why := gpusOf(&s)
+		if why != "" {
+			p.fault(at, path, "%s", why)
+		}
+		scale := s.GetScale()
+		if scale < 0 || scale > maxScale {
+			p.fault(at, path+".scale", "a service has at most %d containers", maxScale)
+		}
+		f.Services = append(f.Services, Service{Name: name, Image: image, GPUs: gpus, Scale: scale})
+	}
+	for name := range project.Volumes {
+		f.Volumes = append(f.Volumes, name)
+	}
+	slices.Sort(f.Volumes)
+	if len(f.Volumes) > MaxVolumes {
+		p.fault(nil, "volumes", "a file has at most %d volumes", MaxVolumes)
+	}
+	return f
+}
+
+// imageOf returns the whole name of a service's image, or what is wrong with it.
+func imageOf(s *types.ServiceConfig) (image, why string) {
+	if s.Image == "" {
+		return "", "a service names its image"
+	}
+	named, err := reference.ParseNormalizedNamed(s.Image)
+	if err != nil {
+		return "", fmt.Sprintf("%q is not the name of an image", s.Image)
+	}
+	return reference.TagNameOnly(named).String(), ""
+}
+
+// gpusOf returns how many GPUs a service reserves, or what is wrong with that.
+func gpusOf(s *types.ServiceConfig) (count int, why string) {
+	requests := slices.Clone(s.Gpus)
+	if s.Deploy != nil && s.Deploy.Resources.Reservations != nil {
+		requests = append(requests, s.Deploy.Resources.Reservations.Devices...)
+	}
+	for _, r := range requests {
+		switch {
+		case !slices.Contains(r.Capabilities, "gpu") && len(r.Capabilities) > 0:
+			return 0, "only devices of capability gpu can be reserved"
+		case r.Driver != "" && r.Driver != "nvidia":
+			return 0, fmt.Sprintf("the driver of devices is nvidia, not %q", r.Driver)
+		case len(r.IDs) > 0:
+			return 0, "device_ids are of one machine: reserve a count of GPUs"
+		case r.Count == types.DeviceCount(-1):
+			return AllGPUs, ""
+		}
+		count += max(int(r.Count), 1)
+	}
+	return count, ""
+}
+
+// escapes returns what of a service as it was read reaches beyond the execution.
+func escapes(s *types.ServiceConfig) string {
+	for _, v := range s.Volumes {
+		if v.Type != types.VolumeTypeVolume && v.Type != types.VolumeTypeTmpfs {
+			return "volumes: " + whyMachine + ": name a volume of the file"
+		}
+	}
+	switch {
+	case s.Privileged || len(s.CapAdd) > 0 || len(s.SecurityOpt) > 0 || len(s.Devices) > 0 || s.UserNSMode != "":
+		return whyPrivilege
+	case s.NetworkMode != "" || s.Pid != "" || s.Ipc != "" || s.Uts != "" || s.CgroupParent != "" || len(s.VolumesFrom) > 0:
+		return whyMachine
+	case len(s.EnvFiles) > 0 || len(s.Secrets) > 0 || len(s.Configs) > 0 || s.Extends != nil || s.Build != nil:
+		return whyFiles
+	case len(s.Ports) > 0:
+		return whyPorts
+	case s.Provider != nil || len(s.Models) > 0 || s.Runtime != "":
+		return whyEngine
+	}
+	return ""
+}

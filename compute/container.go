@@ -1,0 +1,57 @@
+package compute
+
+import "time"
+
+// Container is the part of a record that only executions in containers have: Docker
+// images, Compose files, and services of an image.
+type Container struct {
+	// Images are the images, by their whole names: one, or those of all services of a
+	// Compose file.
+	Images []string `cbor:"1,keyasint,omitempty"`
+
+	Digest string `cbor:"2,keyasint,omitempty"` // Of the image that was executed, once that is known.
+
+	// Credentials are RegistryCredentials as JSON, sealed with the organization's data
+	// key of this number. They are gone once the execution has ended.
+	Credentials []byte `cbor:"3,keyasint,omitempty"`
+	Key         uint64 `cbor:"4,keyasint,omitempty"`
+
+	// Grace is how long the code may take to end after it was asked to; 0 for the
+	// cluster's default.
+	Grace time.Duration `cbor:"5,keyasint,omitempty"`
+}
+
+// Context is what the credentials of an execution are sealed for: elsewhere they cannot
+// be opened.
+func (c *Container) Context(org OrgID, id ExecutionID) string {
+	return "registry credentials v1 " + org.String() + " " + id.String()
+}
+
+// Limits of containers.
+const (
+	MaxImageName    = 512      // Bytes of the whole name of an image.
+	MaxImages       = 64       // Images of one execution.
+	MaxCredentials  = 16 << 10 // Bytes of sealed credentials.
+	MaxContainerEnd = 5 * time.Minute
+)
+
+// DockerOffer is what a node offers that has a Docker engine: to all organizations if
+// its isolation is good enough, else to those that the operator trusts.
+func DockerOffer(trusted bool) Offer {
+	if trusted {
+		return "engine:docker-trusted"
+	}
+	return "engine:docker"
+}
+
+// ComposeOffer is the same for Docker Compose.
+func ComposeOffer(trusted bool) Offer {
+	if trusted {
+		return "engine:compose-trusted"
+	}
+	return "engine:compose"
+}
+
+// ImageOffer is the offer of an image that a node has pulled. Nothing needs it: nodes
+// that have it are preferred.
+func ImageOffer(ref string) Offer { return Offer("image:" + ref) }

@@ -1,0 +1,113 @@
+package fsm
+
+import (
+	"strings"
+
+	"berth/compute"
+)
+
+// AllowsContainers returns the reason for which executions may not yet be containers.
+func (v *View) AllowsContainers() error { return v.allowsFormat(formatContainers) }
+
+// inContainers reports whether executions of a kind always execute in containers.
+func inContainers(k compute.Kind) bool { return k == compute.KindDocker || k == compute.KindCompose }
+
+// checkContainer refuses a container that no state could accept.
+func (s *execution) checkContainer(e *compute.Execution) *compute.Error {
+	c := e.Container
+	switch {
+	case c == nil && !inContainers(e.Kind):
+		return nil
+	case c == nil || e.Kind != compute.KindService && !inContainers(e.Kind):
+		return compute.Errorf(compute.CodeInvalid, "only Docker, Compose and services execute in containers").Named("container")
+	case len(c.Images) == 0 || len(c.Images) > compute.MaxImages || e.Kind != compute.KindCompose && len(c.Images) != 1:
+		return compute.Errorf(compute.CodeInvalid, "an execution has at most %d images", compute.MaxImages).Named("images")
+	case len(c.Credentials) > compute.MaxCredentials || c.Grace < 0 || c.Grace > compute.MaxContainerEnd:
+		return compute.Errorf(compute.CodeInvalid, "the credentials or the grace of the container are too large").Named("container")
+	}
+	for _, image := range c.Images {
+		if image == "" || len(image) > compute.MaxImageName || strings.ContainsAny(image, " \n\x00") {
+			return compute.Errorf(compute.CodeInvalid, "%.80q is not the name of an image", image).Named("images")
+		}
+	}
+	return nil
+}
+
+// sealedWith returns why the credentials of a submit cannot be stored: another key than
+// the organization's has sealed them.
+func (s *execution) sealedWith(c *Submit) *compute.Error {
+	if c.Execution.Container == nil || len(c.Execution.Container.Credentials) == 0 {
+		return nil
+	}
+	number, key := uint64(1), s.DataKey(c.Actor.Org)
+	if key != nil {
+		number = key.Number
+	}
+	if c.Execution.Container.Key != number || key == nil && c.Key == nil || key != nil && c.Key != nil {
+		return compute.Errorf(compute.CodeConflict, "the organization has another data key: try again").Named("data_key_changed")
+	}
+	return nil
+}
+
+// containerOf returns the container that a submit asks for, nil for none, as the state
+// records it.
+func (s *execution) containerOf(said *compute.Execution) *compute.Container {
+	if s.Format() < formatContainers || said.Container == nil {
+		return nil
+	}
+	c := *said.Container
+	c.Digest = ""
+	return &c
+}
+
+// needEngine adds to the request of e the engine that its node has to have.
+func (s *execution) needEngine(e *compute.Execution) {
+	if e.Container == nil {
+		return
+	}
+	trusted := false
+	if o, ok := s.orgs.Get(e.Org); ok {
+		trusted = o.Trusted
+	}
+	offer := compute.DockerOffer(trusted)
+	if e.Kind == compute.KindCompose {
+		offer = compute.ComposeOffer(trusted)
+	}
+	e.Request.Needs = append(e.Request.Needs, offer)
+}
+
+// executed records the image that was executed.
+func executed(e *compute.Execution, digest string) {
+	if e.Container == nil || digest == "" {
+		return
+	}
+	c := *e.Container
+	c.Digest = clip(digest)
+	e.Container = &c
+}
+
+// forgetCredentials removes what a record keeps for pulling its images.
+func forgetCredentials(e *compute.Execution) {
+	if e.Container == nil || len(e.Container.Credentials) == 0 {
+		return
+	}
+	c := *e.Container
+	c.Credentials, c.Key = nil, 0
+	e.Container = &c
+}
+
+// trustOrg says whether executions of an organization may be placed on nodes whose
+// isolation is below the minimum.
+func (s *identity) trustOrg(c TrustOrg) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	known, ok := s.orgs.Get(c.Org)
+	if !ok || !known.DeletedAt.IsZero() {
+		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
+	}
+	o := *known
+	o.Trusted = c.Trusted
+	s.putOrg(&o)
+	return Result{ID: o.ID.UUID}
+}

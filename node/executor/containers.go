@@ -1,0 +1,281 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/compute"
+	"berth/fault"
+	"berth/node/executor/docker"
+	"berth/node/executor/policy"
+	"berth/node/executor/sandbox"
+	"berth/node/executor/supervise"
+)
+
+// Containers says how code is executed in containers.
+type Containers struct {
+	Host       string        // Address of the Docker engine; "" for none.
+	Runtime    string        // The engine's runtime; "" for runc.
+	Registries []string      // From which images may be pulled; none for all public ones.
+	ECR        string        // Endpoint of Amazon ECR; "" for the public one of the key's region.
+	KeepMiB    int64         // Disk space of pulled images; 0 for the default.
+	ImageMiB   int64         // The largest image; 0 for the default.
+	PullLimit  time.Duration // Of one image; 0 for the default.
+}
+
+// Credentials returns what the registry of an execution's image asks for, nil for
+// nothing.
+type Credentials func(ctx context.Context, w compute.Work) (*compute.RegistryCredentials, error)
+
+const (
+	dockerDirName = "docker"
+
+	containerStart  = time.Minute // For the engine to start a container, beyond what a sandbox takes.
+	containerFiles  = 4 << 10     // Open files of a process in a container.
+	containerPids   = 4096
+	containerTmpMiB = 64        // The smallest directory in memory.
+	containerIdle   = time.Hour // Between searches for networks that no container uses.
+
+	defaultRuntime = "runc"
+	noGPUs         = "void" // Of NVIDIA_VISIBLE_DEVICES: the runtime adds nothing.
+)
+
+// errImage means that the image of an execution cannot be had.
+var errImage = errors.New("image refused")
+
+// openEngine connects to the Docker engine. A node without one says so when an execution
+// needs it.
+func (e *Executor) openEngine() {
+	c := e.cfg.Containers
+	if c.Host == "" {
+		e.engineErr = compute.Errorf(compute.CodeUnavailable, "this node executes no containers")
+		return
+	}
+	e.engine, e.engineErr = docker.Open(context.Background(), docker.Config{
+		Host: c.Host, Node: e.cfg.Node.String(), Dir: filepath.Join(e.cfg.DataDir, dockerDirName),
+		Registries: c.Registries, ECR: c.ECR, KeepMiB: c.KeepMiB, ImageMiB: c.ImageMiB, PullLimit: c.PullLimit,
+		Logger: e.log, Now: e.cfg.Now,
+	})
+	if e.engineErr != nil {
+		e.log.Warn("containers unavailable", "hint", "install Docker, or set docker.host: off", "err", e.engineErr)
+		return
+	}
+	if weak := e.engine.Facts().Weak; weak != "" {
+		e.log.Warn("containers for trusted organizations only", "reason", weak)
+	}
+	if e.containerSeccomp, e.engineErr = policy.ContainerSeccomp(); e.engineErr != nil {
+		e.engine = nil
+	}
+}
+
+// prepareContainers is prepare for code that executes in containers.
+func (e *Executor) prepareContainers(
+	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle,
+) (*supervise.Conn, error) {
+	if e.engine == nil {
+		return nil, e.engineErr
+	}
+	slot, err := takeSlot()
+	if err != nil {
+		return nil, err
+	}
+	res := &resources{slot: slot}
+	defer res.close() // The supervisor has its own descriptors.
+	if err := e.takeDisk(w.Execution, res); err != nil {
+		return nil, err
+	}
+	if res.variables, err = e.takeVariables(ctx, w, bundle); err != nil {
+		return nil, err
+	}
+	network, err := e.containerNetwork(ctx, w, res)
+	if err != nil {
+		return nil, err
+	}
+	container, err := e.container(ctx, a, w, bundle, res)
+	if err != nil {
+		return nil, err
+	}
+	container.Network = network
+	res.container = container
+	if err := e.layOut(ctx, a, w, bundle, res); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
+		return nil, err
+	}
+	fault.Point("executor.spawn.before")
+	return e.spawn(e.dir(a.key), res)
+}
+
+// containerNetwork returns the name of the network of the work's containers.
+func (e *Executor) containerNetwork(ctx context.Context, w compute.Work, res *resources) (string, error) {
+	if w.Execution.Network == compute.NetworkNone {
+		return docker.NoNetwork, nil
+	}
+	if e.pool.table == nil {
+		res.notes = append(res.notes, "network: none ("+e.pool.why+")")
+		return docker.NoNetwork, nil
+	}
+	link, subnet := e.pool.table.Bridge(res.slot.number)
+	return e.engine.Network(ctx, docker.Bridge{Slot: res.slot.number, Link: link, Subnet: subnet})
+}
+
+// container returns the container of the work, with its image on the engine.
+func (e *Executor) container(
+	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle, res *resources,
+) (*supervise.Container, error) {
+	attempt := a.key.String()
+	limits := limitsOf(w, e.cfg.HostCPUs, e.cfg.HostMemoryMiB)
+	c := &supervise.Container{
+		Engine: e.engine.Host(), Name: docker.Name(attempt), Labels: e.engine.Labels(attempt),
+		Runtime: cmp.Or(e.cfg.Containers.Runtime, defaultRuntime),
+		TmpMiB:  max(limits.memoryMiB/2, containerTmpMiB), Seccomp: e.containerSeccomp, MaxFiles: containerFiles,
+	}
+	if e.engine.Facts().Slices {
+		c.Slice = docker.Slice(attempt)
+	}
+	if res.disk != nil {
+		c.Device = res.disk.Name()
+	}
+	for _, gpu := range w.GPUs {
+		if !gpu.Simulated {
+			c.GPUs = append(c.GPUs, string(gpu.ID))
+		}
+	}
+	var err error
+	if c.Volumes, err = e.volumes(w.Execution); err != nil {
+		return nil, err
+	}
+	image, err := e.takeImage(ctx, a, w, w.Execution.Container.Images[0])
+	if err != nil {
+		return nil, err
+	}
+	c.Image = &supervise.ContainerImage{
+		ID: image.ID, Digest: image.Digest, Command: bundle.Command, User: bundle.User, Home: image.Home, Volumes: image.Volumes,
+		StopWith: image.Stop,
+	}
+	if image.WorkDir == "" || image.WorkDir == "/" {
+		c.Image.WorkDir = sandbox.WorkDir
+	}
+	return c, nil
+}
+
+// takeImage returns an image, pulled if need be. While it is pulled, the progress is in
+// the output of the attempt.
+func (e *Executor) takeImage(ctx context.Context, a *attempt, w compute.Work, ref string) (*docker.Image, error) {
+	want := docker.Want{Ref: ref, Org: w.Execution.Org}
+	if e.cfg.Credentials != nil && len(w.Execution.Container.Credentials) > 0 {
+		limited, cancel := context.WithTimeout(ctx, bundleTimeout)
+		defer cancel()
+		err := e.repeat(limited, func(ctx context.Context) (err error) {
+			want.Credentials, err = e.cfg.Credentials(ctx, w)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%w: its registry credentials: %w", errInputs, err)
+		}
+	}
+	// Others start meanwhile.
+	<-e.starting
+	defer func() { e.starting <- struct{}{} }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go e.watchStop(ctx, a, cancel)
+	out := &installLog{path: filepath.Join(e.dir(a.key), supervise.OutputFile), prefix: "image", now: e.cfg.Now}
+	defer out.release()
+	image, err := e.engine.Image(ctx, want, out.line)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case docker.IsRefusal(err):
+		return nil, fmt.Errorf("%w: %w", errImage, err)
+	}
+	return image, err
+}
+
+// containerEnvironment returns the variables of code in a container: those of the
+// bundle and of Berth. The image has the rest.
+func (e *Executor) containerEnvironment(w compute.Work, bundle *compute.Bundle, c *supervise.Container) []string {
+	env := make(map[string]string)
+	if c.Image != nil && !c.Image.Home {
+		env["HOME"] = sandbox.WorkDir
+	}
+	addVariables(env, bundle.Env)
+	addOwn(env, w)
+	env["NVIDIA_VISIBLE_DEVICES"] = cmp.Or(strings.Join(c.GPUs, ","), noGPUs)
+	return pairs(env)
+}
+
+// inContainers reports whether the code of an attempt executes in containers, as the
+// spec for its supervisor says.
+func (e *Executor) inContainers(k key) bool {
+	spec, err := supervise.ReadSpec(e.dir(k))
+	return err != nil || spec.Container != nil // Without a spec, anything may be left.
+}
+
+// dropContainers removes the containers of an attempt whose supervisor is dead.
+func (e *Executor) dropContainers(k key) {
+	if e.engine == nil {
+		return
+	}
+	if err := e.engine.Remove(context.Background(), k.String()); err != nil {
+		e.log.Error("containers not removed", "execution", k.execution, "attempt", k.epoch, "err", err)
+	}
+	e.cgroups.Group(e.groupName(k)).RemoveLeft()
+}
+
+// reapContainers removes the containers of attempts that have no supervisor.
+func (e *Executor) reapContainers(ctx context.Context) error {
+	if e.engine == nil {
+		return nil
+	}
+	left, err := e.engine.Left(ctx)
+	if err != nil {
+		return err
+	}
+	for _, attempt := range left {
+		if e.supervised(attempt) {
+			continue
+		}
+		if err := e.engine.Remove(ctx, attempt); err != nil {
+			return err
+		}
+		e.metrics.reaped.WithLabelValues("container").Inc()
+		e.log.Warn("stale container removed", "attempt", attempt)
+	}
+	return nil
+}
+
+// Images returns the offers of the images that this node has pulled, sorted.
+func (e *Executor) Images() []compute.Offer {
+	if e.engine == nil {
+		return nil
+	}
+	var offers []compute.Offer
+	for _, ref := range e.engine.Refs() {
+		offers = append(offers, compute.ImageOffer(ref))
+	}
+	return offers
+}
+
+// engineOffers returns what the Docker engine of a node offers.
+func engineOffers(cfg Config) []compute.Offer {
+	if cfg.Containers.Host == "" {
+		return nil
+	}
+	facts, err := docker.Probe(context.Background(), cfg.Containers.Host)
+	if err != nil {
+		return nil // It is logged when the executor opens.
+	}
+	offers := []compute.Offer{compute.DockerOffer(true)}
+	if facts.Weak == "" {
+		offers = append(offers, compute.DockerOffer(false))
+	}
+	return slices.Clip(offers)
+}

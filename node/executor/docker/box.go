@@ -1,0 +1,252 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/pkg/stdcopy"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"berth/compute"
+	"berth/node/executor/cgroup"
+	"berth/node/executor/sandbox"
+	"berth/node/executor/supervise"
+)
+
+// Command is the argument by which the program reaches Main.
+const Command = "supervise-container"
+
+// Main supervises the attempt whose directory is the only argument, in a container.
+// It returns the exit code of the process.
+func Main(args []string) int { return supervise.MainIn(args, open) }
+
+// TakeOver calls Main, and ends the process, if this process was started to supervise
+// an attempt in containers. Programs and tests that start attempts call it first.
+func TakeOver() {
+	if len(os.Args) >= 2 && os.Args[0] == "berth" && os.Args[1] == Command {
+		os.Exit(Main(os.Args[2:])) //nolint:forbidigo // This process is no node.
+	}
+}
+
+const (
+	killedCode = 137                    // The exit code after SIGKILL.
+	askAgain   = 200 * time.Millisecond // While the engine restarts.
+	giveUp     = 5 * time.Minute        // After which the end of a container counts as not known.
+)
+
+// box is the container of one attempt.
+type box struct {
+	api     *client.Client
+	group   *cgroup.Group
+	id      string
+	stop    string // The signal that asks the code to end.
+	waiting client.ContainerWaitResult
+	removed chan struct{} // Closed once nothing is left; nil before Close.
+}
+
+// open makes the container of an attempt. It does not start it.
+func open(spec *supervise.Spec, group *cgroup.Group, stdout, stderr *os.File) (supervise.Box, error) {
+	api, err := client.New(client.WithHost(spec.Container.Engine))
+	if err != nil {
+		return nil, fmt.Errorf("make container: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	if err := ownScratch(spec); err != nil {
+		return nil, err
+	}
+	parent := spec.Container.Slice
+	if parent == "" {
+		parent = group.Parent()
+	}
+	made, err := api.ContainerCreate(ctx, request(spec, parent))
+	if err != nil {
+		return nil, fmt.Errorf("make container: %w", asProgramError(err))
+	}
+	b := &box{api: api, group: group, id: made.ID, stop: spec.Container.Image.StopWith}
+	if err := b.attach(ctx, stdout, stderr); err != nil {
+		b.Close()
+		b.Release()
+		return nil, err
+	}
+	return b, nil
+}
+
+// ownScratch lets every user of the container write to the scratch space.
+func ownScratch(spec *supervise.Spec) error {
+	if !spec.Sandbox.ScratchDisk {
+		return nil
+	}
+	if err := os.Chmod(fmt.Sprintf("/proc/self/fd/%d", supervise.FDScratch), os.ModeSticky|0o777); err != nil {
+		return fmt.Errorf("make container: %w", err)
+	}
+	return nil
+}
+
+// attach copies the output of the container to the files until it ends. The output
+// is complete when they are closed.
+func (b *box) attach(ctx context.Context, files ...*os.File) error {
+	// The engine ties the stream to the request's context.
+	stream, err := b.api.ContainerAttach(context.WithoutCancel(ctx), b.id, client.ContainerAttachOptions{
+		Stream: true, Stdout: true, Stderr: true,
+	})
+	if err != nil {
+		return fmt.Errorf("attach to container: %w", err)
+	}
+	out := make([]*os.File, len(files))
+	for i, file := range files {
+		fd, err := syscall.Dup(int(file.Fd()))
+		if err != nil {
+			stream.Close()
+			return fmt.Errorf("attach to container: %w", err)
+		}
+		syscall.CloseOnExec(fd)
+		out[i] = os.NewFile(uintptr(fd), file.Name())
+	}
+	go func() {
+		defer stream.Close()
+		// An error ends the output. The end of the container says what happened.
+		_, _ = stdcopy.StdCopy(out[0], out[1], stream.Reader)
+		_, _ = io.Copy(io.Discard, stream.Reader)
+		out[0].Close()
+		out[1].Close()
+	}()
+	return nil
+}
+
+// Await returns at once: the container is made.
+func (b *box) Await() error { return nil }
+
+// Execute starts the container.
+func (b *box) Execute(extra time.Duration) error {
+	// Asked for first, no end can be missed.
+	b.waiting = b.api.ContainerWait(context.Background(), b.id, client.ContainerWaitOptions{
+		Condition: container.WaitConditionNextExit,
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout+extra)
+	defer cancel()
+	_, err := b.api.ContainerStart(ctx, b.id, client.ContainerStartOptions{})
+	switch {
+	case err == nil:
+		return nil
+	case cerrdefs.IsUnavailable(err) || client.IsErrConnectionFailed(err) || ctx.Err() != nil:
+		return fmt.Errorf("%w: start container: %w", sandbox.ErrNoReport, err)
+	}
+	return fmt.Errorf("start container: %w", asProgramError(err))
+}
+
+// Wait waits for the end of the container. If the engine restarts meanwhile, it asks
+// again.
+func (b *box) Wait() (sandbox.Exit, error) {
+	select {
+	case end := <-b.waiting.Result:
+		if end.Error == nil {
+			return b.exit(int(end.StatusCode)), nil
+		}
+	case <-b.waiting.Error:
+	}
+	until := time.Now().Add(giveUp)
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+		found, err := b.api.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{})
+		cancel()
+		switch {
+		case err == nil && found.Container.State != nil && !found.Container.State.Running:
+			return b.exit(found.Container.State.ExitCode), nil
+		case cerrdefs.IsNotFound(err):
+			return sandbox.Exit{}, fmt.Errorf("wait for container: %w", err)
+		case err != nil && time.Now().After(until):
+			return sandbox.Exit{}, fmt.Errorf("wait for container: %w", err)
+		}
+		time.Sleep(askAgain) //nolint:forbidigo // The engine tells nobody that it is back.
+	}
+}
+
+// exit returns how the container ended.
+func (b *box) exit(code int) sandbox.Exit {
+	exit := sandbox.Exit{Status: syscall.WaitStatus(code << 8)}
+	if code != killedCode {
+		return exit
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	defer cancel()
+	if found, err := b.api.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{}); err == nil &&
+		found.Container.State != nil {
+		exit.OOM = found.Container.State.OOMKilled
+	}
+	return exit
+}
+
+// Terminate sends the signal by which the image wants to be stopped.
+func (b *box) Terminate() error { return b.signal(b.stop) }
+
+// Kill kills the container.
+func (b *box) Kill() error { return b.signal("SIGKILL") }
+
+func (b *box) signal(name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	defer cancel()
+	_, err := b.api.ContainerKill(ctx, b.id, client.ContainerKillOptions{Signal: name})
+	if err != nil && !cerrdefs.IsNotFound(err) && !cerrdefs.IsConflict(err) { // Conflict: it does not run.
+		return fmt.Errorf("signal container: %w", err)
+	}
+	return nil
+}
+
+// Process returns the first process of the container, 0 if it does not run.
+func (b *box) Process() int {
+	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	defer cancel()
+	found, err := b.api.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{})
+	if err != nil || found.Container.State == nil {
+		return 0
+	}
+	return found.Container.State.Pid
+}
+
+// Close begins to remove the container.
+func (b *box) Close() syscall.WaitStatus {
+	if b.removed != nil {
+		return 0
+	}
+	b.removed = make(chan struct{})
+	go func() {
+		defer close(b.removed)
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		defer cancel()
+		_, err := b.api.ContainerRemove(ctx, b.id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if err != nil && !cerrdefs.IsNotFound(err) && !cerrdefs.IsConflict(err) {
+			fmt.Fprintln(os.Stderr, "remove container:", err) // The node removes it later.
+		}
+		b.group.RemoveLeft()
+	}()
+	return 0
+}
+
+// Release waits until the container is removed.
+func (b *box) Release() {
+	if b.removed == nil {
+		b.Close()
+	}
+	<-b.removed
+	_ = b.api.Close() // Only idle connections are left.
+}
+
+// errNoImage is the refusal of an image.
+func errNoImage(format string, args ...any) error {
+	return compute.Errorf(compute.CodeInvalid, format, args...).Named("image")
+}
+
+// IsRefusal reports whether an error of Engine is the user's to fix: the image does not
+// exist, may not be pulled, or does not fit this machine.
+func IsRefusal(err error) bool {
+	e, ok := errors.AsType[*compute.Error](err)
+	return ok && e.Code == compute.CodeInvalid
+}

@@ -1,0 +1,195 @@
+// Command probe is the program of the images that tests make: a static program without
+// anything beside it. Each argument list is one thing that a container may try.
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Println("probe")
+		return
+	}
+	if err := try(os.Args[1], os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func try(what string, args []string) error {
+	switch what {
+	case "print":
+		fmt.Println(strings.Join(args, " "))
+	case "err":
+		fmt.Fprintln(os.Stderr, strings.Join(args, " "))
+	case "exit":
+		os.Exit(number(args, 0))
+	case "env":
+		fmt.Println(strings.Join(os.Environ(), "\n"))
+	case "id":
+		fmt.Println(os.Getuid(), os.Getgid())
+	case "sleep":
+		fmt.Println("sleeping")
+		time.Sleep(time.Duration(number(args, 0)) * time.Second)
+	case "term":
+		return untilTerminated(number(args, 0))
+	case "write":
+		return fill(args[0], number(args, 1))
+	case "read":
+		data, err := os.ReadFile(args[0])
+		fmt.Print(string(data))
+		return err
+	case "alloc":
+		hold(number(args, 0))
+	case "flood":
+		_, err := io.Copy(os.Stdout, io.LimitReader(endless{}, int64(number(args, 0))<<20))
+		return err
+	case "forks":
+		fmt.Println(forks(number(args, 0)))
+	case "dial":
+		conn, err := net.DialTimeout("tcp", args[0], 2*time.Second)
+		if err == nil {
+			conn.Close()
+			fmt.Println("connected")
+		}
+		return err
+	case "serve":
+		return http.ListenAndServe(":"+args[0], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintln(w, "served", r.URL.Path)
+		}))
+	default:
+		return attack(what, args)
+	}
+	return nil
+}
+
+// attack tries something that a container must not be able to do.
+func attack(what string, args []string) error {
+	switch what {
+	case "mount":
+		return syscall.Mount("none", "/tmp", "tmpfs", 0, "")
+	case "mknod":
+		return syscall.Mknod("/tmp/device", syscall.S_IFBLK|0o600, 0xfe00)
+	case "chroot":
+		return syscall.Chroot("/tmp")
+	case "unshare":
+		return syscall.Unshare(syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS)
+	case "hostname":
+		return syscall.Sethostname([]byte("other"))
+	case "rawsocket":
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_RAW, syscall.IPPROTO_ICMP)
+		if err == nil {
+			syscall.Close(fd)
+		}
+		return err
+	case "packet":
+		_, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_RAW, 0)
+		return err
+	case "chown":
+		return os.Chown("/tmp", 1, 1)
+	case "kill":
+		return syscall.Kill(number(args, 0), 0)
+	case "ptrace":
+		_, _, errno := syscall.RawSyscall(syscall.SYS_PTRACE, 16, 1, 0) // PTRACE_ATTACH
+		if errno != 0 {
+			return errno
+		}
+	case "setuid":
+		return syscall.Setuid(number(args, 0))
+	case "open":
+		file, err := os.Open(args[0])
+		if err == nil {
+			file.Close()
+		}
+		return err
+	case "append":
+		file, err := os.OpenFile(args[0], os.O_WRONLY, 0)
+		if err == nil {
+			file.Close()
+		}
+		return err
+	default:
+		return fmt.Errorf("probe: unknown: %s", what)
+	}
+	return nil
+}
+
+func number(args []string, i int) int {
+	if i >= len(args) {
+		return 0
+	}
+	n, _ := strconv.Atoi(args[i])
+	return n
+}
+
+// untilTerminated ends with a code once it gets SIGTERM.
+func untilTerminated(code int) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	fmt.Println("ready")
+	<-signals
+	fmt.Println("terminated")
+	os.Exit(code)
+	return nil
+}
+
+// fill writes so many MiB to a file.
+func fill(name string, mib int) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if mib == 0 {
+		_, err = file.WriteString("written\n")
+	} else {
+		_, err = io.Copy(file, io.LimitReader(endless{}, int64(mib)<<20))
+	}
+	if e := file.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// hold takes so many MiB of memory.
+func hold(mib int) {
+	var held [][]byte
+	for range mib {
+		page := make([]byte, 1<<20)
+		for i := range page {
+			page[i] = 1
+		}
+		held = append(held, page)
+	}
+	fmt.Println(len(held))
+}
+
+// forks starts processes that wait, and returns how many could be started.
+func forks(most int) int {
+	started := 0
+	for ; started < most; started++ {
+		if _, err := os.StartProcess("/proc/self/exe", []string{"probe", "sleep", "60"}, &os.ProcAttr{}); err != nil {
+			break
+		}
+	}
+	return started
+}
+
+// endless is lines without an end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = "0123456789abcde\n"[i%16]
+	}
+	return len(p) / 16 * 16, nil
+}

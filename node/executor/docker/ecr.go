@@ -1,0 +1,41 @@
+package docker
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ecr"
+
+	"berth/compute"
+)
+
+// resolve turns an AWS key into the user name and password of its registry, which is
+// Amazon ECR. Other credentials are what they are.
+func (e *Engine) resolve(ctx context.Context, c *compute.RegistryCredentials) (*compute.RegistryCredentials, error) {
+	if c == nil || c.AWSKeyID == "" {
+		return c, nil
+	}
+	api := ecr.NewFromConfig(aws.Config{
+		Region:      c.AWSRegion,
+		Credentials: credentials.NewStaticCredentialsProvider(c.AWSKeyID, c.AWSSecret, c.AWSSession),
+	}, func(o *ecr.Options) {
+		if e.cfg.ECR != "" {
+			o.BaseEndpoint = &e.cfg.ECR
+		}
+	})
+	answer, err := api.GetAuthorizationToken(ctx, &ecr.GetAuthorizationTokenInput{})
+	if err != nil {
+		return nil, errNoImage("Amazon ECR refuses the AWS key: %s", err.Error())
+	}
+	for _, data := range answer.AuthorizationData {
+		text, err := base64.StdEncoding.DecodeString(aws.ToString(data.AuthorizationToken))
+		user, password, found := strings.Cut(string(text), ":")
+		if err == nil && found {
+			return &compute.RegistryCredentials{Username: user, Password: password}, nil
+		}
+	}
+	return nil, errNoImage("Amazon ECR gave no token for the AWS key")
+}

@@ -1,0 +1,203 @@
+package docker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"berth/compute"
+)
+
+// DefaultHost is the address of a machine's own engine.
+const DefaultHost = "unix:///var/run/docker.sock"
+
+const (
+	openTimeout = 5 * time.Second  // For the engine to answer when the node starts.
+	callTimeout = time.Minute      // For a call that makes or removes something.
+	killTimeout = 15 * time.Second // For a call that ends a container.
+)
+
+// Labels of what Berth makes on an engine.
+const (
+	labelNode    = "berth.node"    // The id of the node.
+	labelAttempt = "berth.attempt" // Execution and epoch.
+)
+
+// Config is what an Engine needs. Host, Node and Dir are required.
+type Config struct {
+	Host       string   // Address of the engine.
+	Node       string   // The id of this node.
+	Dir        string   // Where the list of pulled images is kept.
+	Registries []string // Hosts from which images may be pulled; none for every public one.
+	ECR        string   // Endpoint of Amazon ECR; "" for that of the key's region.
+	KeepMiB    int64    // Disk space of the images that Berth pulled; 0 for 100 GiB.
+	ImageMiB   int64    // The largest image, as it is transferred; 0 for 40 GiB.
+	PullLimit  time.Duration
+	Logger     *slog.Logger
+	Now        func() time.Time
+}
+
+// Defaults of Config.
+const (
+	defaultKeepMiB   = 100 << 10
+	defaultImageMiB  = 40 << 10
+	defaultPullLimit = 30 * time.Minute
+)
+
+// Engine is the Docker engine of this machine, as a node uses it. Its methods are safe
+// for concurrent use.
+type Engine struct {
+	cfg   Config
+	api   *client.Client
+	facts Facts
+
+	images *images
+
+	mu sync.Mutex
+
+	networks map[int]string // Networks that exist, by slot.
+}
+
+// Facts are what an engine says of itself.
+type Facts struct {
+	Version string // Of the engine.
+	Runtime string // The version of runc.
+	Slices  bool   // systemd makes its cgroups.
+	Weak    string // Why its isolation is below the minimum; "" if it is not.
+}
+
+// Open connects to the engine. An error says why this machine has none that can be
+// used.
+func Open(ctx context.Context, cfg Config) (*Engine, error) {
+	cfg.KeepMiB = cmp.Or(cfg.KeepMiB, defaultKeepMiB)
+	cfg.ImageMiB = cmp.Or(cfg.ImageMiB, defaultImageMiB)
+	cfg.PullLimit = cmp.Or(cfg.PullLimit, defaultPullLimit)
+	facts, err := Probe(ctx, cfg.Host)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open engine: %w", err)
+	}
+	api, err := client.New(client.WithHost(cfg.Host))
+	if err != nil {
+		return nil, fmt.Errorf("open engine: %w", err)
+	}
+	e := &Engine{cfg: cfg, api: api, facts: facts, networks: make(map[int]string)}
+	if e.images, err = openImages(cfg.Dir, cfg.Now); err != nil {
+		return nil, errors.Join(err, api.Close())
+	}
+	return e, nil
+}
+
+// Probe returns what the engine at the address says of itself. An error says why it
+// cannot be used.
+func Probe(ctx context.Context, host string) (Facts, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	api, err := client.New(client.WithHost(host))
+	if err != nil {
+		return Facts{}, fmt.Errorf("open engine: %w", err)
+	}
+	defer api.Close()
+	info, err := api.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return Facts{}, compute.Errorf(compute.CodeUnavailable, "no Docker engine answers at %s: %w", host, err)
+	}
+	said := info.Info
+	if said.OSType != runtime.GOOS {
+		return Facts{}, compute.Errorf(compute.CodeUnavailable, "the engine executes %s containers", said.OSType)
+	}
+	facts := Facts{
+		Version: said.ServerVersion, Runtime: said.RuncCommit.ID, Slices: said.CgroupDriver == "systemd",
+	}
+	if version, err := runcVersion(ctx, api, said.RuncCommit.ID); err == nil {
+		facts.Runtime = version
+	}
+	facts.Weak = weakness(facts.Runtime, said.SecurityOptions)
+	return facts, nil
+}
+
+// runcVersion returns the version of runc, which the engine lists among its
+// components.
+func runcVersion(ctx context.Context, api *client.Client, otherwise string) (string, error) {
+	version, err := api.ServerVersion(ctx, client.ServerVersionOptions{})
+	if err != nil {
+		return otherwise, err
+	}
+	for _, part := range version.Components {
+		if part.Name == "runc" {
+			return part.Version, nil
+		}
+	}
+	return otherwise, nil
+}
+
+// minimum is the first version of runc in each release line without the escapes
+// CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881.
+func minimum() map[string][3]int {
+	return map[string][3]int{"1.2": {1, 2, 8}, "1.3": {1, 3, 3}}
+}
+
+// firstFixed is the first release line that never had them.
+var firstFixed = [3]int{1, 4, 0} //nolint:gochecknoglobals // Constant.
+
+// weakness returns why an engine's isolation is below the minimum, "" if it is not.
+func weakness(runc string, security []string) string {
+	if !strings.Contains(strings.Join(security, " "), "seccomp") {
+		return "the engine has no seccomp"
+	}
+	var v [3]int
+	if n, _ := fmt.Sscanf(runc, "%d.%d.%d", &v[0], &v[1], &v[2]); n < 3 {
+		return fmt.Sprintf("the version of runc is not known (%q)", runc)
+	}
+	least, known := minimum()[fmt.Sprintf("%d.%d", v[0], v[1])]
+	if !known {
+		least = firstFixed
+	}
+	if before(v, least) {
+		return fmt.Sprintf("runc %s has known escapes; 1.2.8, 1.3.3 or newer has not", runc)
+	}
+	return ""
+}
+
+func before(a, b [3]int) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] < b[i]
+		}
+	}
+	return false
+}
+
+// Facts returns what the engine said of itself when it was opened.
+func (e *Engine) Facts() Facts { return e.facts }
+
+// Host returns the address of the engine.
+func (e *Engine) Host() string { return e.cfg.Host }
+
+// Labels returns the labels of what an attempt makes on the engine.
+func (e *Engine) Labels(attempt string) map[string]string {
+	return map[string]string{labelNode: e.cfg.Node, labelAttempt: attempt}
+}
+
+// Name returns the name of an attempt's container.
+func Name(attempt string) string { return "berth-" + attempt }
+
+// Slice returns the systemd slice of an attempt's containers. A dash in the name of a
+// slice is a level of the hierarchy.
+func Slice(attempt string) string {
+	return "berth-" + strings.NewReplacer("-", "", ".", "_").Replace(attempt) + ".slice"
+}
+
+// Close ends the connections to the engine. Containers go on.
+func (e *Engine) Close() error { return e.api.Close() }

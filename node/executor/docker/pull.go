@@ -1,0 +1,128 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/client"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"berth/compute"
+)
+
+const (
+	progressEvery = 2 * time.Second // Between lines about a pull.
+	mib           = 1 << 20
+)
+
+// pull pulls an image from its registry.
+func (e *Engine) pull(ctx context.Context, named reference.Named, want *Want, line func(string)) error {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.PullLimit)
+	defer cancel()
+	if err := e.allowed(ctx, named); err != nil {
+		return err
+	}
+	credentials, err := e.resolve(ctx, want.Credentials)
+	if err != nil {
+		return err
+	}
+	auth, err := header(credentials)
+	if err != nil {
+		return fmt.Errorf("pull image: %w", err)
+	}
+	begin := e.cfg.Now()
+	line("pulling " + named.String())
+	stream, err := e.api.ImagePull(ctx, named.String(), client.ImagePullOptions{
+		RegistryAuth: auth, Platforms: []ocispec.Platform{{OS: runtime.GOOS, Architecture: runtime.GOARCH}},
+	})
+	if err != nil {
+		return pullError(named, err)
+	}
+	defer stream.Close()
+	p := progress{now: e.cfg.Now, line: line, layers: make(map[string]layer)}
+	for message, err := range stream.JSONMessages(ctx) {
+		switch {
+		case err != nil:
+			return pullError(named, err)
+		case message.Error != nil:
+			return pullError(named, message.Error)
+		}
+		p.add(&message)
+		if p.total() > e.cfg.ImageMiB*mib {
+			return errNoImage("the image %s is larger than %d MiB", named, e.cfg.ImageMiB)
+		}
+	}
+	if ctx.Err() != nil {
+		return pullError(named, ctx.Err())
+	}
+	line(fmt.Sprintf("pulled %s in %.1f s", named, e.cfg.Now().Sub(begin).Seconds()))
+	return nil
+}
+
+// pullError returns an error of a pull: a refusal if the image or the credentials are
+// at fault.
+func pullError(named reference.Named, err error) error {
+	text := strings.TrimSpace(err.Error())
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("pull image %s: the time for it is over: %w", named, err)
+	}
+	wrong := cerrdefs.IsNotFound(err) || cerrdefs.IsUnauthorized(err) || cerrdefs.IsPermissionDenied(err) ||
+		cerrdefs.IsInvalidArgument(err)
+	for _, part := range []string{
+		"not found", "manifest unknown", "denied", "unauthorized", "authentication required", "no basic auth credentials",
+		"no matching manifest", "repository does not exist", "incorrect username or password",
+	} {
+		wrong = wrong || strings.Contains(strings.ToLower(text), part)
+	}
+	if wrong {
+		return errNoImage("the image %s cannot be pulled: %s", named, text)
+	}
+	return compute.Errorf(compute.CodeUnavailable, "the image %s could not be pulled: %s", named, text)
+}
+
+// layer is how much of a layer has been transferred.
+type layer struct{ current, total int64 }
+
+// progress turns the engine's messages about a pull into a line now and then.
+type progress struct {
+	now    func() time.Time
+	line   func(string)
+	last   time.Time
+	layers map[string]layer
+}
+
+// add takes a message.
+func (p *progress) add(m *jsonstream.Message) {
+	if m.ID == "" || m.Progress == nil {
+		return
+	}
+	switch l := p.layers[m.ID]; {
+	case m.Status == "Downloading" && m.Progress.Total > 0:
+		p.layers[m.ID] = layer{m.Progress.Current, m.Progress.Total}
+	case m.Status == "Download complete" || m.Status == "Pull complete":
+		p.layers[m.ID] = layer{l.total, l.total}
+	}
+	if now := p.now(); now.Sub(p.last) >= progressEvery && p.total() > 0 {
+		p.last = now
+		done, whole := int64(0), p.total()
+		for _, l := range p.layers {
+			done += l.current
+		}
+		p.line(fmt.Sprintf("%d of %d MiB", done/mib, (whole+mib-1)/mib))
+	}
+}
+
+// total returns how much the layers that are known so far are together.
+func (p *progress) total() (sum int64) {
+	for _, l := range p.layers {
+		sum += l.total
+	}
+	return sum
+}

@@ -1,0 +1,72 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+)
+
+// Remove removes every container of an attempt, and what belongs to them. It succeeds
+// when there is none.
+func (e *Engine) Remove(ctx context.Context, attempt string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return removeLabelled(ctx, e.api, labelAttempt+"="+attempt)
+}
+
+// Left returns the attempts of this node of which there are containers.
+func (e *Engine) Left(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	found, err := e.api.ContainerList(ctx, client.ContainerListOptions{
+		All: true, Filters: make(client.Filters).Add("label", labelNode+"="+e.cfg.Node),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	seen, out := make(map[string]bool), []string(nil)
+	for _, c := range found.Items {
+		if attempt := c.Labels[labelAttempt]; !seen[attempt] {
+			seen[attempt] = true
+			out = append(out, attempt)
+		}
+	}
+	return out, nil
+}
+
+// RemoveAll removes every container and every network of the node, when it will not
+// start again.
+func (e *Engine) RemoveAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := removeLabelled(ctx, e.api, labelNode+"="+e.cfg.Node); err != nil {
+		return err
+	}
+	return e.removeNetworks(ctx)
+}
+
+// RemoveIdle removes the networks that no container uses.
+func (e *Engine) RemoveIdle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return e.removeNetworks(ctx)
+}
+
+// removeLabelled removes the containers with a label.
+func removeLabelled(ctx context.Context, api *client.Client, label string) error {
+	found, err := api.ContainerList(ctx, client.ContainerListOptions{
+		All: true, Filters: make(client.Filters).Add("label", label),
+	})
+	if err != nil {
+		return fmt.Errorf("list containers: %w", err)
+	}
+	for _, c := range found.Items {
+		_, err := api.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if err != nil && !cerrdefs.IsNotFound(err) && !cerrdefs.IsConflict(err) { // Conflict: it is being removed.
+			return fmt.Errorf("remove container: %w", err)
+		}
+	}
+	return nil
+}
