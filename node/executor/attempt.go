@@ -230,7 +230,7 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 		return nil, err
 	}
 	defer res.close() // The supervisor has its own descriptors.
-	if err := e.takeDisk(w.Execution, res); err != nil {
+	if err := e.takeDisk(ctx, w.Execution, res); err != nil {
 		return nil, err
 	}
 	if res.packages, err = e.takePackages(ctx, a, w, bundle); err != nil {

@@ -203,7 +203,8 @@ func (e *Executor) open() (err error) {
 		return err
 	}
 	if len(gaps) > 0 {
-		e.log.Warn("sandbox has gaps", "reason", gapNames(gaps), "hint", "see docs/security.md; cgroup version 2 and Landlock close them")
+		e.log.Warn("sandbox has gaps", "reason", gapNames(gaps),
+			"hint", "see docs/security.md; cgroup version 2 and Landlock close them")
 	}
 	if e.python, e.pythonErr = findPython(context.Background(), e.cfg.Python); e.pythonErr != nil {
 		e.log.Error("python interpreter missing", "hint", "python executions cannot start here", "err", e.pythonErr)
@@ -229,7 +230,7 @@ func openDisks(cfg Config, log *slog.Logger) *scratch.Pool {
 	if cfg.ScratchMemory || cfg.ScratchMiB == 0 {
 		return nil
 	}
-	disks, err := scratch.Open(filepath.Join(cfg.DataDir, scratchDirName), cfg.ScratchMiB, log)
+	disks, err := scratch.Open(context.Background(), filepath.Join(cfg.DataDir, scratchDirName), cfg.ScratchMiB, log)
 	if err != nil {
 		log.Warn("scratch space is in memory", "hint",
 			"space on disk needs loop devices, ext4 and mkfs.ext4; executor.scratch: memory accepts it", "err", err)

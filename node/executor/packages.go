@@ -223,7 +223,9 @@ func (e *Executor) installerOnThread(ctx context.Context, job packages.Job) (int
 }
 
 // startInstaller starts the sandbox of an installer.
-func (e *Executor) startInstaller(job packages.Job, slot *slot, group *cgroup.Group, out *os.File) (box *sandbox.Sandbox, err error) {
+func (e *Executor) startInstaller(
+	job packages.Job, slot *slot, group *cgroup.Group, out *os.File,
+) (box *sandbox.Sandbox, err error) {
 	empty, err := os.CreateTemp(e.attemptsDir(), "installer-")
 	if err != nil {
 		return nil, err
