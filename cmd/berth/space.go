@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"strings"
 
@@ -24,10 +23,13 @@ type spaceFlags struct {
 }
 
 func (f *spaceFlags) register(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.requirements, "requirements", "r", "", "`FILE` with Python packages to install before the code starts")
-	flags.StringVar(&f.scratch, "scratch", "", "`size` of /work and /tmp on disk, such as 200g (default: the node's, usually 50g)")
+	flags.StringVarP(&f.requirements, "requirements", "r", "",
+		"`FILE` with Python packages to install before the code starts")
+	flags.StringVar(&f.scratch, "scratch", "",
+		"`size` of /work and /tmp on disk, such as 200g (default: the node's, usually 50g)")
 	flags.BoolVar(&f.scratchMemory, "scratch-memory", false, "keep /work and /tmp in memory, inside the memory limit")
-	flags.StringArrayVar(&f.volumes, "volume", nil, "directory of the nodes as `NAME[:PATH][:ro]`, at /mnt/NAME or PATH; repeat")
+	flags.StringArrayVar(&f.volumes, "volume", nil,
+		"directory of the nodes as `NAME[:PATH][:ro]`, at /mnt/NAME or PATH; repeat")
 }
 
 // apply sets in start what the flags ask for.
@@ -64,7 +66,7 @@ func parseVolume(text string) (v wire.Volume, err error) {
 	v.Name, v.Path, _ = strings.Cut(rest, ":")
 	v.ReadOnly = readOnly
 	if v.Name == "" || v.Path != "" && !strings.HasPrefix(v.Path, "/") {
-		return v, cli.UsageErrorf("--volume: %s is not NAME, NAME:/PATH or either with :ro behind it", fmt.Sprintf("%q", text))
+		return v, cli.UsageErrorf("--volume: %q is not NAME, NAME:/PATH or either with :ro behind it", text)
 	}
 	return v, nil
 }
