@@ -69,7 +69,8 @@ func nodeOf(shown fsm.ShownNode) wire.Node {
 		VCPU: float64(n.VCPUMilli) / 1000, UsedVCPU: float64(n.UsedVCPUMilli) / 1000,
 		MemoryMiB: n.MemoryMiB, UsedMemory: n.UsedMemoryMiB,
 		LiveWork: shown.Live, Leaving: shown.Leaving, DrainBy: atOrNull(n.DrainBy), GPUs: make([]wire.GPU, len(n.GPUs)),
-		Gaps: n.Gaps, InventoryAt: n.InventoryVersion, ScratchMiB: n.ScratchMiB, Offers: append([]compute.Offer{}, n.Offers...),
+		Gaps: n.Gaps, InventoryAt: n.InventoryVersion, ScratchMiB: n.ScratchMiB,
+		Offers: append([]compute.Offer{}, n.Offers...),
 	}
 	for i, g := range n.GPUs {
 		out.GPUs[i] = wire.GPU{

@@ -157,7 +157,7 @@ type Request struct {
 	// Ranked has AnyOf in the order of preference, the best first, and not sorted.
 	Ranked bool `cbor:"9,keyasint,omitempty"`
 
-	ScratchMiB int64   `cbor:"10,keyasint,omitempty"` // Disk space for scratch; 0 for the node's default, wherever that is.
+	ScratchMiB int64   `cbor:"10,keyasint,omitempty"` // Disk space for scratch; 0 for the node's default.
 	Needs      []Offer `cbor:"11,keyasint,omitempty"` // What the node has to offer, sorted.
 }
 

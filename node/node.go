@@ -141,7 +141,8 @@ func (n *Node) openers() []func(context.Context) error {
 		w := workerNode{n}
 		return append(base, w.openOutput, w.openExecutor, w.openAPI)
 	}
-	return append(base, n.openSecrets, n.openBlobs, n.openOutput, n.openExecutor, n.openScheduler, n.openCallbacks, n.openAPI)
+	return append(base, n.openSecrets, n.openBlobs, n.openOutput, n.openExecutor, n.openScheduler,
+		n.openCallbacks, n.openAPI)
 }
 
 func (o Options) withDefaults() Options {

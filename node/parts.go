@@ -53,7 +53,8 @@ func (n *Node) openDevices(ctx context.Context) error {
 	}
 	scratchMiB, offers := executor.Offers(n.executorConfig())
 	n.devices = gpu.NewWatcher(gpu.WatcherConfig{
-		Source: source, Gaps: gaps, Offers: func() (int64, []compute.Offer) { return scratchMiB, offers }, Now: n.opts.Now, Logger: n.logger,
+		Source: source, Gaps: gaps, Offers: func() (int64, []compute.Offer) { return scratchMiB, offers },
+		Now: n.opts.Now, Logger: n.logger,
 	})
 	n.devices.Poll(ctx)
 	inventory := func() []compute.GPU { return n.devices.Current().GPUs }

@@ -82,6 +82,8 @@ type Join struct {
 }
 
 // Raft tunes consensus.
+//
+//nolint:lll // A field and its rules are one line.
 type Raft struct {
 	Profile      string        `koanf:"profile" usage:"Timing: lan fails over within a second, default within three; auto measures disk and network at the start."`
 	ReplaceAfter time.Duration `koanf:"replace_after" usage:"After what silence of a voter another votes in its place."`
@@ -313,7 +315,8 @@ func (c *Config) Validate() error {
 		_, err := netip.ParsePrefix(text)
 		v.check("callbacks.allow", err == nil, fmt.Sprintf("%q is not a network such as 10.1.0.0/16", text))
 	}
-	v.check("callbacks.ca_file", c.Callbacks.CAFile == "" || filepath.IsAbs(c.Callbacks.CAFile), "must be an absolute path")
+	v.check("callbacks.ca_file", c.Callbacks.CAFile == "" || filepath.IsAbs(c.Callbacks.CAFile),
+		"must be an absolute path")
 	v.check("storage.replicas", c.Storage.Replicas >= 1 && c.Storage.Replicas <= 5, "must be 1 to 5")
 	v.check("storage.scrub_every", c.Storage.ScrubEvery == 0 || c.Storage.ScrubEvery >= time.Minute,
 		"must be 0 or at least 1m")
@@ -398,7 +401,8 @@ func (v *validator) python(c Python) {
 		v.address("python.index_hosts", host)
 	}
 	v.check("python.find_links", !c.Offline || len(c.FindLinks) > 0, "is needed with python.offline")
-	v.check("python.install_timeout", c.InstallTimeout >= time.Second && c.InstallTimeout <= 24*time.Hour, "must be 1s to 24h")
+	v.check("python.install_timeout", c.InstallTimeout >= time.Second && c.InstallTimeout <= 24*time.Hour,
+		"must be 1s to 24h")
 	v.check("python.install_mib", c.InstallMiB >= 64, "must be at least 64")
 	v.check("python.keep_mib", c.KeepMiB >= 64, "must be at least 64")
 }
