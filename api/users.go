@@ -120,8 +120,11 @@ func usersWanted(view *fsm.View, in *wire.UsersQuery) func(*compute.User) bool {
 		if in.Org == "" {
 			return true
 		}
+		if !known {
+			return false
+		}
 		_, member := view.Membership(org.ID, u.ID)
-		return known && member
+		return member
 	}
 }
 
