@@ -63,6 +63,10 @@ const (
 
 	// ReasonReplicasEnded is for a service whose replicas all ended and stay ended.
 	ReasonReplicasEnded
+
+	// ReasonEnvironment is for an execution whose environment no node has ready that
+	// could host it.
+	ReasonEnvironment
 )
 
 var reasonNames = names{
@@ -74,15 +78,16 @@ var reasonNames = names{
 	"earlier_run", "no_capacity", "stopped_early", "deadline_passed",
 	"key_concurrency", "tag_concurrency", "quota_gpus", "preempted", "drained",
 	"retry", "packages", "not_ready", "replicas_ended",
+	"environment",
 }
 
 // Reasons is the number of reasons.
-const Reasons = int(ReasonReplicasEnded) + 1
+const Reasons = int(ReasonEnvironment) + 1
 
 // Waits reports whether an execution can wait for r.
 func (r Reason) Waits() bool {
 	return ReasonNone < r && r <= ReasonNodeUnreached || r == ReasonEarlierRun ||
-		ReasonKeyConcurrency <= r && r <= ReasonRetry
+		ReasonKeyConcurrency <= r && r <= ReasonRetry || r == ReasonEnvironment
 }
 
 // String returns the stable snake_case name, "" for none.

@@ -73,6 +73,9 @@ func (s *execution) judgeSubmit(c Submit) (e compute.Execution, amount compute.C
 	if refusal := s.upload.attach(&e, c.Execution.Files); refusal != nil {
 		return e, 0, refusal
 	}
+	if refusal := s.findEnvironment(&e); refusal != nil {
+		return e, 0, refusal
+	}
 	switch e.Kind {
 	case compute.KindSelection:
 		refusal = s.selection.prepareSelection(&e)
@@ -171,6 +174,9 @@ func (s *execution) accepted(c Submit) compute.Execution {
 	if s.Format() < formatServices {
 		said.MinCapability = 0
 	}
+	if s.Format() < formatContainers {
+		said.Environment = ""
+	}
 	return compute.Execution{
 		ID: said.ID, Org: c.Actor.Org, User: c.Actor.User, Key: c.Actor.Key, Kind: said.Kind,
 		Profile: said.Profile, Bundle: said.Bundle, FileName: said.FileName,
@@ -183,6 +189,7 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		MaxRetries: said.MaxRetries, MinVRAMMiB: said.MinVRAMMiB, Name: said.Name,
 		GPUTypes: said.GPUTypes, MinCapability: said.MinCapability,
 		Volumes: said.Volumes, ScratchMiB: said.ScratchMiB, ScratchMemory: said.ScratchMemory,
+		Environment: said.Environment,
 	}
 }
 

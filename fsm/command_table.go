@@ -103,7 +103,8 @@ func commandRows() []*row {
 				return max(formatIf(e.MaxRetries > 0, formatTrust), formatIf(e.ImportFiles > 0, formatImports),
 					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory || e.MinVRAMMiB > 0 ||
 						e.Name != "" || e.Files != nil, formatLab),
-					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices))
+					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices),
+					formatIf(e.Environment != "", formatContainers))
 			},
 		}.row(),
 		command[TakeSelection]{
@@ -269,6 +270,17 @@ func commandRows() []*row {
 		command[DeleteUser]{
 			number: 60, since: formatServices, onFullDisk: true, apply: (*state).deleteUser,
 			op: func(c DeleteUser) Op { return c.Op },
+		}.row(),
+		command[CreateEnvironment]{
+			number: 61, since: formatContainers, apply: (*state).createEnvironment,
+			op: func(c CreateEnvironment) Op { return c.Op },
+		}.row(),
+		command[DeleteEnvironment]{
+			number: 62, since: formatContainers, onFullDisk: true, apply: (*state).deleteEnvironment,
+			op: func(c DeleteEnvironment) Op { return c.Op },
+		}.row(),
+		command[ReportEnvironment]{
+			number: 63, since: formatContainers, apply: (*state).reportEnvironment,
 		}.row(),
 	}
 }

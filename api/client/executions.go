@@ -49,6 +49,7 @@ type Start struct {
 	Scratch         string            `json:"scratch,omitempty"`     // "disk" or "memory"; "" for disk.
 	ScratchGB       int               `json:"scratch_gb,omitempty"`  // Scratch space on disk; 0 for the node's default.
 	Volumes         []wire.Volume     `json:"volumes,omitempty"`
+	Environment     string            `json:"environment,omitempty"` // Named; in place of Requirements.
 }
 
 // StartSelection is a request to execute the same code on several GPU types

@@ -41,6 +41,8 @@ func reasonTexts() map[string]string {
 		"supervisor_lost": "its supervisor was killed; it is free",
 		"packages": "the packages that it asked for could not be installed: " +
 			"its output has the installer's words; it is free",
+		"environment": "no node that could host it has its environment ready: " +
+			"berth env ls shows how far they are",
 		"not_ready":           "the replica did not answer on its port in time: its output may say why (berth service logs)",
 		"replicas_ended":      "all replicas of the service ended, and its restart policy starts none again",
 		"parent_ended":        "its GPU selection or its service was stopped",

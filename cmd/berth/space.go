@@ -17,6 +17,7 @@ const maxRequirementBytes = 1 << 20
 // spaceFlags are the flags for packages and disk space.
 type spaceFlags struct {
 	requirements  string
+	environment   string
 	scratch       string
 	scratchMemory bool
 	volumes       []string
@@ -25,6 +26,8 @@ type spaceFlags struct {
 func (f *spaceFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.requirements, "requirements", "r", "",
 		"`FILE` with Python packages to install before the code starts")
+	flags.StringVar(&f.environment, "env", "",
+		"`NAME` of an environment that the nodes have ready, in place of -r (berth env ls)")
 	flags.StringVar(&f.scratch, "scratch", "",
 		"`size` of /work and /tmp on disk, such as 200g (default: the node's, usually 50g)")
 	flags.BoolVar(&f.scratchMemory, "scratch-memory", false, "keep /work and /tmp in memory, inside the memory limit")
@@ -44,6 +47,7 @@ func (f *spaceFlags) apply(start *client.Start) (err error) {
 		}
 		start.Requirements = string(text)
 	}
+	start.Environment = f.environment
 	if start.ScratchGB, err = parseGiB("--scratch", f.scratch); err != nil {
 		return err
 	}

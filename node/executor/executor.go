@@ -165,7 +165,9 @@ type Executor struct {
 
 	mu sync.Mutex
 
-	attempts map[key]*attempt // Attempts that are being prepared or supervised.
+	attempts     map[key]*attempt                       // Attempts that are being prepared or supervised.
+	environments map[compute.EnvironmentID]*environment // Those that are prepared.
+	prepared     chan struct{}                          // Closed, and replaced, when one is added.
 }
 
 // Open checks the machine (kernel, cgroups, interpreter), makes the directories
@@ -183,6 +185,7 @@ func Open(cfg Config, source Source, reporter Reporter, bundles Bundles) (*Execu
 		cfg: cfg, source: source, reporter: reporter, bundles: bundles,
 		log: cfg.Logger.With("part", "executor"), metrics: newMetrics(cfg.Registerer),
 		starting: make(chan struct{}, maxStarting), attempts: make(map[key]*attempt),
+		environments: make(map[compute.EnvironmentID]*environment), prepared: make(chan struct{}),
 	}
 	if err := e.open(); err != nil {
 		return nil, fmt.Errorf("open executor: %w", err)

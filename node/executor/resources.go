@@ -20,13 +20,14 @@ const (
 
 // resources are the machine resources of one attempt: its slot and its network.
 type resources struct {
-	slot      *slot
-	network   *os.File // nil for no network but lo.
-	disk      *os.File // Scratch space; nil for scratch space in memory.
-	packages  *os.File // The packages that it asked for; nil for none.
-	variables *os.File // The variables of the user, in memory; nil for none.
-	resolv    string   // The content of resolv.conf.
-	notes     []string // For the output.
+	slot        *slot
+	network     *os.File     // nil for no network but lo.
+	disk        *os.File     // Scratch space; nil for scratch space in memory.
+	packages    *os.File     // The packages that it asked for; nil for none.
+	environment *environment // The named environment; nil for none.
+	variables   *os.File     // The variables of the user, in memory; nil for none.
+	resolv      string       // The content of resolv.conf.
+	notes       []string     // For the output.
 }
 
 func (r *resources) close() {

@@ -18,6 +18,9 @@ const (
 	methodVars     = "attempts.variables"
 	methodPut      = "attempts.put"
 	methodAnnounce = "nodes.announce"
+
+	methodEnvironments      = "environments.list"
+	methodEnvironmentReport = "environments.report"
 )
 
 // Times of a poll.
