@@ -104,7 +104,10 @@ var rules = []rule{
 }
 
 // testsOnly are packages that only tests may import.
-var testsOnly = []string{"cmd/berth/clitest", "node/executor/docker/dockertest", "node/nodetest", "node/statetest", "testsize"}
+var testsOnly = []string{
+	"cmd/berth/clitest", "node/executor/docker/dockertest", "node/executor/packages/wheeltest", "node/nodetest",
+	"node/statetest", "testsize",
+}
 
 // A library is a module or package from outside and who may import it.
 type library struct {
@@ -169,7 +172,9 @@ var libraries = []library{
 	{"codeberg.org/go-pdf/fpdf", []string{"api/statement"}, "statements are printed in one place"},
 	{"os/exec", []string{"bench", "cmd/berth/clitest", "cmd/berth/dev", "node/executor", "node/nodetest"}, "processes are started by the executor, and by what starts whole nodes"},
 	{"log", []string{"cluster"}, "logs are structured: use log/slog with the Config's Logger; memberlist knows only log"},
-	{"testing", []string{"cmd/berth/clitest", "node/executor/docker/dockertest", "node/nodetest", "node/statetest"}, "test code belongs to _test.go files"},
+	{"testing", []string{
+		"cmd/berth/clitest", "node/executor/docker/dockertest", "node/executor/packages/wheeltest", "node/nodetest", "node/statetest",
+	}, "test code belongs to _test.go files"},
 	{"github.com/stretchr/testify", nil, "tests use testing alone"},
 }
 

@@ -305,6 +305,16 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		var list wire.Invoices
 		m.mustDo("GET", "/billing/invoices", m.cydKey, nil, &list)
 		return one(list.Invoices[0].ID)
+	case strings.HasSuffix(path, "/environments/{name}"):
+		env := compute.Environment{
+			ID: compute.EnvironmentID{UUID: compute.UUID{77, byte(m.serial >> 8), byte(m.serial)}}, Org: m.cyd,
+			Name: fmt.Sprint("of-cyd-", m.serial), Requirements: "numpy",
+		}
+		if strings.HasPrefix(path, "/admin/") {
+			env.Org = compute.OrgID{}
+		}
+		m.must(fsm.CreateEnvironment{Actor: fsm.Actor{Root: true}, Environment: env})
+		return map[string]string{"{name}": env.Name}, map[string]string{"{name}": "nothing"}
 	case path == "/environment-variables/{id}":
 		var kept wire.Variables
 		m.mustDo("POST", "/environment-variables", m.cydKey, map[string]any{"name": "A", "value": "a"}, &kept)
@@ -367,6 +377,8 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /orgs/{slug}/invites":                fmt.Sprintf(`{"email":"p%d@example.com"}`, m.serial),
 		"POST /bundles":                            `{"files":[]}`,
 		"POST /environment-variables":              `{"name":"A","value":"a"}`,
+		"POST /environments":                       fmt.Sprintf(`{"name":"e%d","requirements":"numpy"}`, m.serial),
+		"POST /admin/environments":                 fmt.Sprintf(`{"name":"s%d","requirements":"numpy"}`, m.serial),
 		"POST /execution/{id}/callbacks/redeliver": `{}`,
 		"PUT /bundles/{id}/blobs/{sha256}":         "blob",
 		"POST /billing/grant":                      `{"org":"bob-lab","credits":1}`,

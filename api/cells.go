@@ -17,7 +17,9 @@ const maxKernelState = 4 << 20
 // addKernelState adds what a notebook cell left for the next one. A GPU selection has
 // what the run on the recommended GPU type left. Code may write what it likes there:
 // here it is text, and only code reads it again.
-func (g *executions) addKernelState(r *edge.Request, e *compute.Execution, program *compute.Bundle, out *wire.Execution) {
+func (g *executions) addKernelState(
+	r *edge.Request, e *compute.Execution, program *compute.Bundle, out *wire.Execution,
+) {
 	if program == nil || program.Cell == 0 || !e.Status.Terminal() {
 		return
 	}

@@ -92,6 +92,11 @@ func (g *executions) available(r *edge.Request, in *wire.PythonStart) error {
 			return err
 		}
 	}
+	if in.Environment != "" && !r.Repeat {
+		if err := r.View.AllowsEnvironments(); err != nil {
+			return err
+		}
+	}
 	plain := in.Code != "" && in.Name == "" && in.Bundle == "" && len(in.Args) == 0 && len(in.Input) == 0
 	if !plain && !r.Repeat {
 		return r.View.AllowsPrograms()
@@ -108,6 +113,7 @@ func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) (comput
 		User:            r.Caller.Actor.User,
 		Key:             r.Caller.Actor.Key,
 		Name:            in.Name,
+		Environment:     in.Environment,
 		FileName:        shownName(in),
 		Timeout:         time.Duration(in.Timeout) * time.Second,
 		DisconnectGrace: time.Duration(in.DisconnectGrace) * time.Second,

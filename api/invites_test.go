@@ -21,8 +21,15 @@ func TestOrgs(t *testing.T) {
 	}
 	w.want(409, "slug_taken", "POST", "/orgs", bob, map[string]any{"name": "x", "slug": "vision-lab"})
 	for _, body := range []map[string]any{
-		{}, {"name": ""}, {"name": "  "}, {"name": "实验"}, {"name": "a\nb"}, {"name": "x", "slug": "A"}, {"name": "x", "slug": "a--b"},
-		{"name": strings.Repeat("x", 256)}, {"name": 5},
+		{},
+		{"name": ""},
+		{"name": "  "},
+		{"name": "实验"},
+		{"name": "a\nb"},
+		{"name": "x", "slug": "A"},
+		{"name": "x", "slug": "a--b"},
+		{"name": strings.Repeat("x", 256)},
+		{"name": 5},
 	} {
 		w.want(422, "", "POST", "/orgs", bob, body)
 	}

@@ -276,7 +276,7 @@ func (m *matrix) bearerFor(rt api.RouteDoc) string {
 		return rootToken
 	case edge.NeedScraper:
 		return metricsToken
-	case edge.NeedNothing, edge.NeedCaller, edge.NeedOrg, edge.NeedStream:
+	case edge.NeedNothing, edge.NeedCaller, edge.NeedUser, edge.NeedOrg, edge.NeedStream:
 	}
 	return m.cydKey
 }

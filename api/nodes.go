@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
 	"time"
 
 	"berth/api/edge"
@@ -49,7 +51,7 @@ func (g *nodes) listNodes(r *edge.Request) (any, error) {
 		clocks = g.cfg.Clocks(r.Ctx)
 	}
 	for n := range r.View.Nodes() {
-		shown := nodeOf(r.View.Show(n))
+		shown := nodeOf(r.View, r.View.Show(n))
 		if ahead, known := clocks[n.ID]; known {
 			shown.ClockAhead = new(ahead.Milliseconds())
 		}
@@ -59,8 +61,22 @@ func (g *nodes) listNodes(r *edge.Request) (any, error) {
 	return out, nil
 }
 
+// offersOf returns offers with the names of environments in place of their keys.
+func offersOf(view *fsm.View, offers []compute.Offer) []compute.Offer {
+	names := make(map[compute.Offer]compute.Offer)
+	for e := range view.Environments() {
+		names[e.Offer()] = compute.EnvironmentOffer(e.Name)
+	}
+	out := make([]compute.Offer, 0, len(offers))
+	for _, offer := range offers {
+		out = append(out, cmp.Or(names[offer], offer))
+	}
+	slices.Sort(out)
+	return out
+}
+
 // nodeOf returns a node as shown to operators.
-func nodeOf(shown fsm.ShownNode) wire.Node {
+func nodeOf(view *fsm.View, shown fsm.ShownNode) wire.Node {
 	n := &shown.Node
 	out := wire.Node{
 		ID: n.ID, Name: n.Name, Role: n.Role, State: n.State, Drained: n.Drained,
@@ -69,7 +85,8 @@ func nodeOf(shown fsm.ShownNode) wire.Node {
 		VCPU: float64(n.VCPUMilli) / 1000, UsedVCPU: float64(n.UsedVCPUMilli) / 1000,
 		MemoryMiB: n.MemoryMiB, UsedMemory: n.UsedMemoryMiB,
 		LiveWork: shown.Live, Leaving: shown.Leaving, DrainBy: atOrNull(n.DrainBy), GPUs: make([]wire.GPU, len(n.GPUs)),
-		Gaps: n.Gaps, InventoryAt: n.InventoryVersion, ScratchMiB: n.ScratchMiB, Offers: append([]compute.Offer{}, n.Offers...),
+		Gaps: n.Gaps, InventoryAt: n.InventoryVersion, ScratchMiB: n.ScratchMiB,
+		Offers: offersOf(view, n.Offers),
 	}
 	for i, g := range n.GPUs {
 		out.GPUs[i] = wire.GPU{
@@ -129,13 +146,13 @@ func (g *nodes) drain(r *edge.Request, drained bool, within time.Duration) (any,
 	case err != nil:
 		return nil, err
 	case result.Node != nil:
-		return nodeOf(*result.Node), nil
+		return nodeOf(r.View, *result.Node), nil
 	}
 	n, ok := r.View.Node(id) // An older leader's decision says no more.
 	if !ok {
 		return nil, edge.NotFound()
 	}
-	return nodeOf(r.View.Show(n)), nil
+	return nodeOf(r.View, r.View.Show(n)), nil
 }
 
 // removeNode removes a node permanently, unless that would cost the quorum or

@@ -72,7 +72,10 @@ func billedOf(e *compute.Execution) *compute.Credits {
 
 // metadataOf returns the node, GPUs and tags of an execution.
 func metadataOf(view *fsm.View, e *compute.Execution) *wire.Metadata {
-	m := &wire.Metadata{GPUs: []compute.GPUID{}, GPUShares: []wire.GPUShare{}, Attempt: e.Epoch, Tags: e.Tags, ImportFiles: e.ImportCount()}
+	m := &wire.Metadata{
+		GPUs: []compute.GPUID{}, GPUShares: []wire.GPUShare{},
+		Attempt: e.Epoch, Tags: e.Tags, ImportFiles: e.ImportCount(),
+	}
 	if m.Tags == nil {
 		m.Tags = []string{}
 	}

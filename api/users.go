@@ -46,8 +46,9 @@ func (g *users) routes() []edge.Route {
 		},
 		{
 			Method: http.MethodDelete, Path: root + "/user/delete", Tag: "Account", Need: edge.NeedUser,
-			Summary: "Delete the caller's account, and the organizations in which nobody else is. Executions stay in the history.",
-			Body:    of[wire.UserDeletion](), Reply: of[wire.Message](), Handle: g.deleteUser,
+			Summary: "Delete the caller's account, and the organizations in which nobody else is. " +
+				"Executions stay in the history.",
+			Body: of[wire.UserDeletion](), Reply: of[wire.Message](), Handle: g.deleteUser,
 		},
 	}
 }
@@ -85,20 +86,11 @@ func (g *users) listUsers(r *edge.Request) (any, error) {
 			return nil, f
 		}
 	}
-	org, known := view.OrgBySlug(in.Org)
-	email := strings.ToLower(in.Email)
+	wanted := usersWanted(view, in)
 	var page []*compute.User
 	for u := range view.UsersAfter(after) {
-		if email != "" && u.Email != email {
+		if !wanted(u) {
 			continue
-		}
-		if in.Org != "" {
-			if !known {
-				break
-			}
-			if _, member := view.Membership(org.ID, u.ID); !member {
-				continue
-			}
 		}
 		if len(page) == in.Limit {
 			r.SetHeader("X-Next-Cursor", page[len(page)-1].ID.String())
@@ -115,6 +107,25 @@ func (g *users) listUsers(r *edge.Request) (any, error) {
 			}
 		}
 	}}, nil
+}
+
+// usersWanted returns which users a query asks for.
+func usersWanted(view *fsm.View, in *wire.UsersQuery) func(*compute.User) bool {
+	org, known := view.OrgBySlug(in.Org)
+	email := strings.ToLower(in.Email)
+	return func(u *compute.User) bool {
+		if email != "" && u.Email != email {
+			return false
+		}
+		if in.Org == "" {
+			return true
+		}
+		if !known {
+			return false
+		}
+		_, member := view.Membership(org.ID, u.ID)
+		return member
+	}
 }
 
 // createUser makes a user in an organization, which is made too if there is none

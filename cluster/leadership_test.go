@@ -12,6 +12,7 @@ import (
 	"berth/boottime"
 	"berth/cluster"
 	"berth/cluster/timing"
+	"berth/loop"
 )
 
 // termLog records calls of WhileLeader.
@@ -198,7 +199,7 @@ func TestTimersFitTheNetwork(t *testing.T) {
 			cfg.Profile = profile
 			quick := cfg.Dial
 			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-				time.Sleep(2 * timing.MaxRoundTrip)
+				loop.Sleep(ctx, 2*timing.MaxRoundTrip)
 				return quick(ctx, network, address)
 			}
 		}

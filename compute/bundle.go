@@ -43,7 +43,7 @@ type Bundle struct {
 	PriorImports []string          `json:"prior_imports,omitempty"` // Import statements executed before the code.
 	Env          map[string]string `json:"env,omitempty"`
 	Requirements string            `json:"requirements,omitempty"` // Packages to install before the code starts.
-	Cell         int               `json:"cell,omitempty"`         // Code is the n-th cell of a notebook; 0 if it is a script.
+	Cell         int               `json:"cell,omitempty"`         // Code is the n-th cell of a notebook; 0 for a script.
 	KernelState  string            `json:"kernel_state,omitempty"` // What the cells before left, in base64.
 	User         string            `json:"user,omitempty"`         // Of an image's program; "" for the image's own.
 	Compose      string            `json:"compose,omitempty"`      // A Compose file.

@@ -121,8 +121,11 @@ type Execution struct {
 	Outputs *Outputs `cbor:"59,keyasint,omitempty"` // Nil if it left none.
 
 	Volumes       []Volume `cbor:"57,keyasint,omitempty"` // Directories of the node that it asked for.
-	ScratchMiB    int64    `cbor:"58,keyasint,omitempty"` // Scratch space on disk that it asked for; 0 for the node's default.
+	ScratchMiB    int64    `cbor:"58,keyasint,omitempty"` // On disk, that it asked for; 0 for the node's default.
 	ScratchMemory bool     `cbor:"60,keyasint,omitempty"` // Its scratch space is in memory, inside its memory limit.
+
+	Environment   string        `cbor:"70,keyasint,omitempty"` // Name of the environment that it executes in.
+	EnvironmentID EnvironmentID `cbor:"71,keyasint,omitempty"` // What the name meant when it was submitted.
 
 	MinCapability int `cbor:"61,keyasint,omitempty"` // Least compute capability that it asked for, in tenths; 0 for any.
 

@@ -99,6 +99,8 @@ type (
 	VariableID struct{ UUID }
 	// InviteID names an invite to an organization; a UUIDv7.
 	InviteID struct{ UUID }
+	// EnvironmentID names a named environment; a UUIDv7.
+	EnvironmentID struct{ UUID }
 	// OpID names one request, so that a repeat is recognised.
 	OpID struct{ UUID }
 )

@@ -89,6 +89,13 @@ func (n *Node) Offering(r *Request) bool {
 	return r.ScratchMiB <= n.ScratchMiB && n.OffersAll(r.Needs)
 }
 
+// LacksEnvironment reports whether an environment, which n may be preparing, is all
+// that n lacks of what Offering asks.
+func (n *Node) LacksEnvironment(r *Request) bool {
+	rest := Request{ScratchMiB: r.ScratchMiB, Needs: r.WithoutEnvironments()}
+	return !n.Offering(r) && n.Offering(&rest)
+}
+
 // OffersAll reports whether n offers everything in needs.
 func (n *Node) OffersAll(needs []Offer) bool {
 	for _, need := range needs {

@@ -2,6 +2,7 @@ package compute
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -157,8 +158,16 @@ type Request struct {
 	// Ranked has AnyOf in the order of preference, the best first, and not sorted.
 	Ranked bool `cbor:"9,keyasint,omitempty"`
 
-	ScratchMiB int64   `cbor:"10,keyasint,omitempty"` // Disk space for scratch; 0 for the node's default, wherever that is.
+	ScratchMiB int64   `cbor:"10,keyasint,omitempty"` // Disk space for scratch; 0 for the node's default.
 	Needs      []Offer `cbor:"11,keyasint,omitempty"` // What the node has to offer, sorted.
+}
+
+// WithoutEnvironments returns the needs of r that are no environments.
+func (r *Request) WithoutEnvironments() []Offer {
+	return slices.DeleteFunc(slices.Clone(r.Needs), func(need Offer) bool {
+		_, is := need.Environment()
+		return is
+	})
 }
 
 // IsGPU reports whether r asks for GPUs.

@@ -64,6 +64,10 @@ const (
 	// ReasonReplicasEnded is for a service whose replicas all ended and stay ended.
 	ReasonReplicasEnded
 
+	// ReasonEnvironment is for an execution whose environment no node has ready that
+	// could host it.
+	ReasonEnvironment
+
 	// ReasonImage is for an execution whose image could not be had.
 	ReasonImage
 )
@@ -76,7 +80,8 @@ var reasonNames = names{
 	"no_candidates", "credits_exhausted", "supervisor_lost",
 	"earlier_run", "no_capacity", "stopped_early", "deadline_passed",
 	"key_concurrency", "tag_concurrency", "quota_gpus", "preempted", "drained",
-	"retry", "packages", "not_ready", "replicas_ended", "image",
+	"retry", "packages", "not_ready", "replicas_ended",
+	"environment", "image",
 }
 
 // Reasons is the number of reasons.
@@ -85,7 +90,7 @@ const Reasons = int(ReasonImage) + 1
 // Waits reports whether an execution can wait for r.
 func (r Reason) Waits() bool {
 	return ReasonNone < r && r <= ReasonNodeUnreached || r == ReasonEarlierRun ||
-		ReasonKeyConcurrency <= r && r <= ReasonRetry
+		ReasonKeyConcurrency <= r && r <= ReasonRetry || r == ReasonEnvironment
 }
 
 // String returns the stable snake_case name, "" for none.

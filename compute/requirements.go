@@ -3,6 +3,7 @@ package compute
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -12,6 +13,8 @@ const MaxRequirements = 2000
 
 // requirement is a name with extras, versions and a marker, as PEP 508 has it
 // without URLs.
+//
+//nolint:gochecknoglobals // Immutable.
 var requirement = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[A-Za-z0-9._,\s-]*\])?\s*` +
 		`(\(?\s*(===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9._*+!-]+` +
@@ -19,6 +22,8 @@ var requirement = sync.OnceValue(func() *regexp.Regexp {
 })
 
 // hashOption is the one option that a line may have: the digest of its file.
+//
+//nolint:gochecknoglobals // Immutable.
 var hashOption = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\s--hash=sha(256|384|512):[0-9a-fA-F]+`)
 })
@@ -71,14 +76,17 @@ func badRequirement(line string) string {
 		return "an editable requirement: send the package with the code instead"
 	case strings.HasPrefix(line, "-"):
 		return "an option: indexes, constraints and files of requirements are the operator's to set"
-	case strings.Contains(lower, "git+") || strings.Contains(lower, "hg+") || strings.Contains(lower, "svn+") || strings.Contains(lower, "bzr+"):
+	case slices.ContainsFunc([]string{"git+", "hg+", "svn+", "bzr+"}, func(scheme string) bool {
+		return strings.Contains(lower, scheme)
+	}):
 		return "a repository: only packages of the configured index are installed"
 	case strings.Contains(line, "://") || strings.Contains(strings.SplitN(line, ";", 2)[0], "@"):
 		return "a URL: only packages of the configured index are installed"
 	}
 	line = hashOption().ReplaceAllString(line, "")
 	name := strings.TrimSpace(strings.SplitN(line, ";", 2)[0])
-	if strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") || strings.HasSuffix(strings.ToLower(name), ".whl") {
+	if strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") ||
+		strings.HasSuffix(strings.ToLower(name), ".whl") {
 		return "a path: only packages of the configured index are installed"
 	}
 	if !requirement().MatchString(line) {

@@ -14,8 +14,13 @@ func TestScopes(t *testing.T) {
 		needed compute.Scope
 		allows bool
 	}{
-		{nil, admin, true}, {scopes{read}, read, true}, {scopes{read}, write, false}, {scopes{write}, read, true},
-		{scopes{bill}, read, false}, {scopes{admin}, read, false}, {scopes{bill}, compute.ScopeNone, true},
+		{nil, admin, true},
+		{scopes{read}, read, true},
+		{scopes{read}, write, false},
+		{scopes{write}, read, true},
+		{scopes{bill}, read, false},
+		{scopes{admin}, read, false},
+		{scopes{bill}, compute.ScopeNone, true},
 	} {
 		if got := compute.Allows(tt.has, tt.needed); got != tt.allows {
 			t.Errorf("%v allows %q: %t", tt.has, tt.needed, got)
@@ -25,8 +30,13 @@ func TestScopes(t *testing.T) {
 		inner, outer scopes
 		within       bool
 	}{
-		{nil, nil, true}, {scopes{admin}, nil, true}, {nil, scopes{admin}, false}, {scopes{read}, scopes{write}, true},
-		{scopes{write}, scopes{read}, false}, {scopes{read, bill}, scopes{bill, read, admin}, true}, {scopes{bill, admin}, scopes{bill}, false},
+		{nil, nil, true},
+		{scopes{admin}, nil, true},
+		{nil, scopes{admin}, false},
+		{scopes{read}, scopes{write}, true},
+		{scopes{write}, scopes{read}, false},
+		{scopes{read, bill}, scopes{bill, read, admin}, true},
+		{scopes{bill, admin}, scopes{bill}, false},
 	} {
 		if got := compute.Within(tt.inner, tt.outer); got != tt.within {
 			t.Errorf("%v is within %v: %t", tt.inner, tt.outer, got)

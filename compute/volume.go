@@ -1,5 +1,7 @@
 package compute
 
+import "strings"
+
 // Volume is a directory of a node that an execution asks for by the name under
 // which the operator offers it.
 type Volume struct {
@@ -18,5 +20,13 @@ type Offer string
 // VolumeOffer is the offer of the volume with the name.
 func VolumeOffer(name string) Offer { return Offer("volume:" + name) }
 
+// environmentOffers begin the offers of environments.
+const environmentOffers = "environment:"
+
 // EnvironmentOffer is the offer of the prepared environment with the key.
-func EnvironmentOffer(key string) Offer { return Offer("environment:" + key) }
+func EnvironmentOffer(key string) Offer { return Offer(environmentOffers + key) }
+
+// Environment returns the key of a prepared environment, false for another offer.
+func (o Offer) Environment() (key string, ok bool) {
+	return strings.CutPrefix(string(o), environmentOffers)
+}

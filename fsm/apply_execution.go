@@ -79,6 +79,9 @@ func (s *execution) judgeSubmit(c Submit) (e compute.Execution, amount compute.C
 	if refusal := s.upload.attach(&e, c.Execution.Files); refusal != nil {
 		return e, 0, refusal
 	}
+	if refusal := s.findEnvironment(&e); refusal != nil {
+		return e, 0, refusal
+	}
 	switch e.Kind {
 	case compute.KindSelection:
 		refusal = s.selection.prepareSelection(&e)
@@ -181,17 +184,22 @@ func (s *execution) accepted(c Submit) compute.Execution {
 	if container != nil && container.Grace > 0 {
 		grace = container.Grace
 	}
+	if s.Format() < formatContainers {
+		said.Environment = ""
+	}
 	return compute.Execution{
 		ID: said.ID, Org: c.Actor.Org, User: c.Actor.User, Key: c.Actor.Key, Kind: said.Kind,
 		Profile: said.Profile, Bundle: said.Bundle, FileName: said.FileName,
 		Imports: said.Imports, ImportFiles: said.ImportFiles, JobType: said.JobType, Timeout: said.Timeout,
 		DisconnectGrace: said.DisconnectGrace, Priority: said.Priority, Network: said.Network,
 		Tags: said.Tags, CallbackURLs: said.CallbackURLs, MaxCredits: said.MaxCredits,
-		Selection: said.Selection, Service: said.Service, Serving: said.Serving, SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
+		Selection: said.Selection, Service: said.Service, Serving: said.Serving,
+		SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
 		StopGrace: grace, Container: container, Preemptible: said.Preemptible && !said.Kind.IsParent(),
 		MaxRetries: said.MaxRetries, MinVRAMMiB: said.MinVRAMMiB, Name: said.Name,
 		GPUTypes: said.GPUTypes, MinCapability: said.MinCapability,
 		Volumes: said.Volumes, ScratchMiB: said.ScratchMiB, ScratchMemory: said.ScratchMemory,
+		Environment: said.Environment,
 	}
 }
 

@@ -91,7 +91,9 @@ func (s *identity) deleteUser(c DeleteUser) Result {
 		}
 	}
 	s.endLogins(known.ID, compute.UUID{})
-	s.putUser(&compute.User{ID: known.ID, Email: "deleted " + known.ID.String(), CreatedAt: known.CreatedAt, DeletedAt: s.meta.Now})
+	s.putUser(&compute.User{
+		ID: known.ID, Email: "deleted " + known.ID.String(), CreatedAt: known.CreatedAt, DeletedAt: s.meta.Now,
+	})
 	return Result{ID: known.ID.UUID}
 }
 

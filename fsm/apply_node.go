@@ -360,6 +360,7 @@ func (s *membership) removeNode(c RemoveNode) Result {
 		}
 	}
 	s.nodes.drop(c.Node)
+	s.forgetNode(c.Node)
 	s.admitted.Drop(c.Node)
 	s.removed.Put(&removedNode{c.Node, s.meta.Now})
 	s.judgeBrake()

@@ -146,6 +146,7 @@ func (s *identity) endOrg(id compute.OrgID) {
 	}
 	s.dropInvites(id, compute.UserID{})
 	s.dataKeys.Drop(id)
+	s.dropEnvironments(id)
 	for _, u := range slices.Collect(s.Uploads(id)) {
 		s.upload.drop(u.ID)
 	}

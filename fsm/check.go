@@ -27,7 +27,8 @@ func (v *View) Check() error {
 // checkRecords checks what must hold between records.
 func (v checker) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
-		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(), v.checkArchives(), v.checkUploads())
+		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(),
+		v.checkArchives(), v.checkUploads(), v.checkEnvironments())
 }
 
 // checkDerived builds a state from the records alone and compares: the
@@ -109,6 +110,7 @@ func (v checker) rebuilt() *state {
 	copyRecords(&v.variables, func(x *compute.Variable) { s.variables.Put(x) })
 	copyRecords(&v.dataKeys, func(k *compute.DataKey) { s.dataKeys.Put(k) })
 	copyRecords(&v.invites, func(i *compute.Invite) { s.invites.Put(i) })
+	copyRecords(&v.environments, func(e *compute.Environment) { s.environments.Put(e) })
 	s.reshape()
 	s.remix()
 	return s
@@ -482,6 +484,29 @@ func (v checker) checkAccount(org compute.OrgID, granted, charged compute.Credit
 	if a.Seq != last.Seq || a.Head != last.Hash || a.Balance != last.Balance ||
 		a.Held != last.Held || a.Granted != granted || a.Charged != charged {
 		return fmt.Errorf("ledger of %s: the account is not what its lines say", org)
+	}
+	return nil
+}
+
+// checkEnvironments checks that environments belong to organizations that exist, that
+// nodes which exist report on them, and that live executions have theirs.
+func (v checker) checkEnvironments() error {
+	known := make(map[compute.EnvironmentID]bool)
+	for e := range v.environments.Values() {
+		known[e.ID] = true
+		if o, ok := v.orgs.Get(e.Org); !e.Org.IsZero() && (!ok || !o.DeletedAt.IsZero()) {
+			return fmt.Errorf("environment %s belongs to no organization", e.ID)
+		}
+		for _, n := range e.Nodes {
+			if _, ok := v.nodes.Get(n.Node); !ok {
+				return fmt.Errorf("environment %s has a report of node %s, which is not known", e.ID, n.Node)
+			}
+		}
+	}
+	for k := range v.live.Keys(historyKey{}) {
+		if e, ok := v.executions.Get(k.id); ok && !e.EnvironmentID.IsZero() && !known[e.EnvironmentID] {
+			return fmt.Errorf("execution %s needs an environment that does not exist", e.ID)
+		}
 	}
 	return nil
 }

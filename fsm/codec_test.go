@@ -95,6 +95,11 @@ func everyCommand() []fsm.Command {
 		fsm.RevokeInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID(id)},
 		fsm.AnswerInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID(id), Hash: compute.Hash{1}, Accept: true},
 		fsm.DeleteUser{Op: op, Actor: a},
+		fsm.CreateEnvironment{Op: op, Actor: a, Environment: compute.Environment{
+			ID: compute.EnvironmentID(id), Org: a.Org, Name: "torch24", Requirements: "torch==2.4.0",
+		}},
+		fsm.DeleteEnvironment{Op: op, Actor: a, Org: a.Org, Name: "torch24"},
+		fsm.ReportEnvironment{Node: node, Environment: compute.EnvironmentID(id), Status: compute.EnvironmentFailed, Error: "no"},
 		fsm.TrustOrg{Op: op, Actor: a, Org: a.Org, Trusted: true},
 	}
 }

@@ -503,6 +503,31 @@ type (
 		Accept bool             `cbor:"6,keyasint,omitempty"`
 	}
 
+	// CreateEnvironment makes a named environment of its organization or, without one,
+	// of the cluster.
+	CreateEnvironment struct {
+		Op          Op                  `cbor:"1,keyasint"`
+		Actor       Actor               `cbor:"2,keyasint"`
+		Environment compute.Environment `cbor:"3,keyasint"`
+	}
+
+	// DeleteEnvironment removes a named environment.
+	DeleteEnvironment struct {
+		Op    Op            `cbor:"1,keyasint"`
+		Actor Actor         `cbor:"2,keyasint"`
+		Org   compute.OrgID `cbor:"3,keyasint,omitempty"`
+		Name  string        `cbor:"4,keyasint"`
+	}
+
+	// ReportEnvironment records how far a node is with an environment.
+	ReportEnvironment struct {
+		Node        compute.NodeID            `cbor:"1,keyasint"`
+		Environment compute.EnvironmentID     `cbor:"2,keyasint"`
+		Status      compute.EnvironmentStatus `cbor:"3,keyasint,omitempty"`
+		SizeMiB     int64                     `cbor:"4,keyasint,omitempty"`
+		Error       string                    `cbor:"5,keyasint,omitempty"`
+	}
+
 	// DeleteUser ends the account of the actor, with the organizations in which nobody
 	// else is. What the user executed stays in the history, under the identifier.
 	DeleteUser struct {

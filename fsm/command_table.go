@@ -104,7 +104,7 @@ func commandRows() []*row {
 					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory || e.MinVRAMMiB > 0 ||
 						e.Name != "" || e.Files != nil, formatLab),
 					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices),
-					formatIf(e.Container != nil || c.Key != nil, formatContainers))
+					formatIf(e.Container != nil || c.Key != nil || e.Environment != "", formatContainers))
 			},
 		}.row(),
 		command[TakeSelection]{
@@ -272,8 +272,19 @@ func commandRows() []*row {
 			number: 60, since: formatServices, onFullDisk: true, apply: (*state).deleteUser,
 			op: func(c DeleteUser) Op { return c.Op },
 		}.row(),
+		command[CreateEnvironment]{
+			number: 61, since: formatContainers, apply: (*state).createEnvironment,
+			op: func(c CreateEnvironment) Op { return c.Op },
+		}.row(),
+		command[DeleteEnvironment]{
+			number: 62, since: formatContainers, onFullDisk: true, apply: (*state).deleteEnvironment,
+			op: func(c DeleteEnvironment) Op { return c.Op },
+		}.row(),
+		command[ReportEnvironment]{
+			number: 63, since: formatContainers, apply: (*state).reportEnvironment,
+		}.row(),
 		command[TrustOrg]{
-			number: 61, since: formatContainers, apply: (*state).trustOrg,
+			number: 64, since: formatContainers, apply: (*state).trustOrg,
 			op: func(c TrustOrg) Op { return c.Op },
 		}.row(),
 	}

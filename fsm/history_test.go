@@ -392,6 +392,8 @@ func (h *historian) peopleThing() {
 	case 13:
 		if h.chance(2) {
 			h.variableThing(a, op)
+		} else if h.chance(2) {
+			h.environmentThing(a, op)
 		} else {
 			h.orgThing(a, op)
 		}

@@ -19,12 +19,17 @@ func (s *execution) askOffers(e *compute.Execution) *compute.Error {
 		e.Request.Needs = append(e.Request.Needs, compute.VolumeOffer(v.Name))
 	}
 	s.needEngine(e)
+	if !e.EnvironmentID.IsZero() {
+		e.Request.Needs = append(e.Request.Needs, compute.EnvironmentOffer(e.EnvironmentID.String()))
+	}
 	slices.Sort(e.Request.Needs)
 	e.Request.Needs = slices.Compact(e.Request.Needs)
 	if s.offered.nodes == 0 {
 		return nil // Before a node has reported, everything waits.
 	}
-	return s.missingOffer(&e.Request)
+	// An environment may be on its way.
+	r := compute.Request{ScratchMiB: e.Request.ScratchMiB, Needs: e.Request.WithoutEnvironments()}
+	return s.missingOffer(&r)
 }
 
 // missingOffer returns why no known node has what r needs beside capacity, or nil.

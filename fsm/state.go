@@ -25,6 +25,7 @@ type View struct {
 	uploadTables
 	variableTables
 	inviteTables
+	environmentTables
 
 	counts counts
 }
@@ -226,6 +227,7 @@ func newView() *View {
 	v.uploadTables = newUploadTables()
 	v.variableTables = newVariableTables()
 	v.inviteTables = newInviteTables()
+	v.environmentTables = newEnvironmentTables()
 	v.mix = new(compute.Mix)
 	v.offered = newOffer()
 	return v
@@ -359,6 +361,7 @@ func (v *View) stored() []store.Stored {
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
 		&v.tallies, &v.archives, &v.uploads, &v.variables, &v.dataKeys, &v.invites,
+		&v.environments,
 	}
 }
 
@@ -383,6 +386,7 @@ func storedNames() []string {
 		"keys", "refresh", "signing", "accounts", "ledger", "executions",
 		"attempts", "callbacks", "ops", "admitted", "arrived", "usage", "quotas",
 		"tallies", "archives", "uploads", "variables", "data keys", "invites",
+		"environments",
 	}
 }
 
@@ -398,6 +402,7 @@ func (v *View) shareables() []store.Shareable {
 		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,
 		&v.uploads, &v.orgUploads, &v.expiringUploads, &v.outputs, &v.undelivered,
 		&v.variables, &v.dataKeys, &v.invites,
+		&v.environments,
 	}
 }
 

@@ -24,8 +24,8 @@ const (
 func (n *Node) lead(ctx context.Context) error {
 	l := &leader.Leader{
 		Machine: n.machine, Cluster: n.cluster, Propose: n.proposer().Propose, Schedule: n.schedule,
-		Secrets: n.master, Settings: settingsOf(n.cfg), Prices: n.cfg.Billing.PriceList(), DataDir: n.cfg.DataDir, Self: n.self,
-		Now: n.cluster.Clock().Now, Spread: n.spreadArchive, Progress: n.progress.Ask,
+		Secrets: n.master, Settings: settingsOf(n.cfg), Prices: n.cfg.Billing.PriceList(),
+		DataDir: n.cfg.DataDir, Self: n.self, Now: n.cluster.Clock().Now, Spread: n.spreadArchive, Progress: n.progress.Ask,
 		NewID: newID, Logger: n.logger.With("part", "leader"),
 	}
 	return n.cluster.WhileLeader(ctx, l.Lead)

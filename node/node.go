@@ -65,30 +65,31 @@ type Node struct {
 	opts   Options
 	logger *slog.Logger
 
-	registry    *prometheus.Registry
-	machine     *fsm.FSM // The replica; on a worker it stays empty.
-	cluster     *cluster.Cluster
-	own         *worker.Assignments // Of a worker.
-	master      *secrets.Master
-	devices     *gpu.Watcher
-	sampler     *gpu.Sampler
-	loads       *gpuLoads
-	usages      *gpuUsages
-	blobs       *storage.Blobs
-	archives    *archives.Cache
-	trees       *trees.Cache
-	repairer    *replication.Repairer
-	housekeeper *replication.Housekeeper
-	copies      *replication.Copies
-	logs        *logs.Store
-	series      *series.Store
-	recorder    *series.Recorder
-	output      *logs.Follower
-	progress    *progress.Service
-	executor    *executor.Executor
-	schedule    *scheduler.Loop
-	callbacks   *callback.Sender
-	api         *edge.Server
+	registry     *prometheus.Registry
+	machine      *fsm.FSM // The replica; on a worker it stays empty.
+	cluster      *cluster.Cluster
+	own          *worker.Assignments // Of a worker.
+	master       *secrets.Master
+	devices      *gpu.Watcher
+	environments *environments
+	sampler      *gpu.Sampler
+	loads        *gpuLoads
+	usages       *gpuUsages
+	blobs        *storage.Blobs
+	archives     *archives.Cache
+	trees        *trees.Cache
+	repairer     *replication.Repairer
+	housekeeper  *replication.Housekeeper
+	copies       *replication.Copies
+	logs         *logs.Store
+	series       *series.Store
+	recorder     *series.Recorder
+	output       *logs.Follower
+	progress     *progress.Service
+	executor     *executor.Executor
+	schedule     *scheduler.Loop
+	callbacks    *callback.Sender
+	api          *edge.Server
 
 	listener net.Listener // Of the API.
 	metrics  net.Listener // Of /metrics, when it has an address of its own.
@@ -141,7 +142,8 @@ func (n *Node) openers() []func(context.Context) error {
 		w := workerNode{n}
 		return append(base, w.openOutput, w.openExecutor, w.openAPI)
 	}
-	return append(base, n.openSecrets, n.openBlobs, n.openOutput, n.openExecutor, n.openScheduler, n.openCallbacks, n.openAPI)
+	return append(base, n.openSecrets, n.openBlobs, n.openOutput, n.openExecutor, n.openScheduler,
+		n.openCallbacks, n.openAPI)
 }
 
 func (o Options) withDefaults() Options {
@@ -219,6 +221,7 @@ func (n *Node) Run(ctx context.Context) error {
 	start("inventory", n.publishInventory)
 	start("executor", n.executor.Run)
 	start("deny list", n.updateDenyList)
+	start("environments", n.prepareEnvironments)
 	if n.opts.Alone {
 		start("memory", n.boundMemory)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,9 +52,15 @@ func (n *Node) openDevices(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find gaps: %w", err)
 	}
-	scratchMiB, offers := executor.Offers(n.executorConfig())
+	scratchMiB, volumes := executor.Offers(n.executorConfig())
+	n.environments = newEnvironments(n.logger.With("part", "environments"))
+	n.environments.changed = func(ctx context.Context) { n.devices.Poll(ctx) }
+	offers := func() (int64, []compute.Offer) {
+		return scratchMiB, slices.Sorted(slices.Values(slices.Concat(volumes, n.environments.Offers())))
+	}
 	n.devices = gpu.NewWatcher(gpu.WatcherConfig{
-		Source: source, Gaps: gaps, Offers: func() (int64, []compute.Offer) { return scratchMiB, offers }, Now: n.opts.Now, Logger: n.logger,
+		Source: source, Gaps: gaps, Offers: offers,
+		Now: n.opts.Now, Logger: n.logger,
 	})
 	n.devices.Poll(ctx)
 	inventory := func() []compute.GPU { return n.devices.Current().GPUs }

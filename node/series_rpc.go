@@ -75,7 +75,9 @@ func (s attemptSeries) Read(ctx context.Context, a *compute.Attempt, q api.Serie
 	return out, nil
 }
 
-func (s attemptSeries) read(ctx context.Context, node compute.NodeID, q seriesRequest) (points []series.Point, err error) {
+func (s attemptSeries) read(
+	ctx context.Context, node compute.NodeID, q seriesRequest,
+) (points []series.Point, err error) {
 	if node == s.node.cluster.ID() {
 		return s.node.readSeries(q)
 	}

@@ -24,10 +24,12 @@ func TestVolumesAndPackagesThroughAFollower(t *testing.T) {
 	if err := os.Chmod(data, 0o777); err != nil {
 		t.Fatal(err)
 	}
+	wheels := t.TempDir() // The second node's only.
 	c := nodetest.NewWith(t, 3, func(i int, cfg *nodetest.NodeConfig) {
 		cfg.Python.Offline, cfg.Python.FindLinks = true, []string{data}
 		if i == 1 {
 			cfg.Exec.Mounts = []config.Mount{{Name: "sets", Path: data}}
+			cfg.Python.FindLinks = []string{wheels}
 		}
 	})
 	follower := c.Follower().URL()
@@ -72,6 +74,7 @@ print("GiB", round(stat.f_blocks * stat.f_frsize / 2**30))
 			t.Errorf("the record has volumes %+v and scratch %+v", e.Volumes, e.Scratch)
 		}
 	}
+	mustUseEnvironments(t, c, acme, wheels, offering.Name)
 	id := mustSubmit(t, acme, client.Start{Code: "print(1)", Timeout: 60, Requirements: "nosuchpackage==9"})
 	e := mustFinish(t, acme, id)
 	if e.Status != compute.StatusFailed || e.StatusDetails == nil || *e.StatusDetails != "packages" || e.Billed == nil || *e.Billed != 0 ||

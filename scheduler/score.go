@@ -10,6 +10,7 @@ import (
 // and gives the reason why the execution waits.
 const (
 	neverFits     = 1<<38 - 1 - iota // Would not fit on the empty node.
+	unprepared                       // Would fit, but the node has not prepared the environment.
 	nodeDown                         // Would fit, but the node is down or drained, or its GPUs are.
 	gpusBusy                         // Too few GPUs have the share free.
 	resourcesBusy                    // The GPUs are free, vCPU or memory is not.
@@ -28,7 +29,12 @@ const rankWeight = 1 << 33
 func (s *slot) refusal(q *capacity.Shape) int64 {
 	known, healthy := s.OfKind(q)
 	switch {
-	case known < q.GPUs || s.Record.VCPUMilli < q.VCPU || s.Record.MemoryMiB < q.Memory || !q.Offered(s.Record):
+	case known < q.GPUs || s.Record.VCPUMilli < q.VCPU || s.Record.MemoryMiB < q.Memory:
+		return neverFits
+	case !q.Offered(s.Record):
+		if s.Record.LacksEnvironment(&q.Needs.Request) {
+			return unprepared
+		}
 		return neverFits
 	case !s.Open || healthy < q.GPUs:
 		return nodeDown
@@ -51,6 +57,8 @@ func reasonOf(score int64) compute.Reason {
 	switch score {
 	case neverFits:
 		return compute.ReasonNeverFits
+	case unprepared:
+		return compute.ReasonEnvironment
 	case nodeDown:
 		return compute.ReasonNodesDown
 	case gpusBusy:

@@ -66,7 +66,8 @@ func (c *contact) dialTimeout() time.Duration {
 // unreachable returns err as the error of a client that has reached nobody.
 func (c *Client) unreachable(err error) error {
 	var refusal *Error
-	if _, waiting := c.contact.deadline(); !waiting || err == nil || errors.As(err, &refusal) || errors.Is(err, context.Canceled) {
+	_, waiting := c.contact.deadline()
+	if !waiting || err == nil || errors.As(err, &refusal) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return &UnreachableError{Addrs: c.Addrs(), Err: err}

@@ -43,12 +43,13 @@ type Start struct {
 	CallbackURLs    []string          `json:"user_callback_urls,omitempty"`
 	Preemptible     bool              `json:"preemptible,omitempty"` // May be ended for higher priority; restarts.
 	MinVRAMGB       int               `json:"min_vram_gb,omitempty"` // Of each GPU.
-	GPUTypes        []string          `json:"gpu_types,omitempty"`   // Any of them; of a GPU selection the types to try, none for all.
+	GPUTypes        []string          `json:"gpu_types,omitempty"`   // Any of them. A selection tries them; none for all.
 	MinCapability   string            `json:"min_compute_capability,omitempty"`
 	MaxRetries      int               `json:"max_retries,omitempty"` // After failures of the system; 0 to 10.
 	Scratch         string            `json:"scratch,omitempty"`     // "disk" or "memory"; "" for disk.
-	ScratchGB       int               `json:"scratch_gb,omitempty"`  // Size of scratch space on disk; 0 for the node's default.
+	ScratchGB       int               `json:"scratch_gb,omitempty"`  // Scratch space on disk; 0 for the node's default.
 	Volumes         []wire.Volume     `json:"volumes,omitempty"`
+	Environment     string            `json:"environment,omitempty"` // Named; in place of Requirements.
 }
 
 // StartSelection is a request to execute the same code on several GPU types

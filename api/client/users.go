@@ -68,7 +68,9 @@ func (c *Client) ResetPassword(ctx context.Context, id compute.UserID, password 
 
 // AddMember makes a user a member of the organization with a slug, or changes the
 // role there.
-func (c *Client) AddMember(ctx context.Context, id compute.UserID, slug string, role compute.OrgRole) (wire.User, error) {
+func (c *Client) AddMember(
+	ctx context.Context, id compute.UserID, slug string, role compute.OrgRole,
+) (wire.User, error) {
 	return c.changeUser(ctx, id, map[string]any{"org_slug": slug, "role": role.String()})
 }
 

@@ -98,7 +98,8 @@ type listReader struct {
 
 func newListReader(life context.Context, conn net.Conn, log *slog.Logger, l List) *listReader {
 	ctx, cancel := context.WithCancel(life)
-	out := &listReader{List: l, conn: conn, until: time.Now().Add(listTime), log: log, ctx: ctx, cancel: cancel}
+	out := &listReader{List: l, conn: conn, log: log, ctx: ctx, cancel: cancel}
+	out.until = time.Now().Add(listTime) //nolint:forbidigo // A limit of a connection.
 	out.next, out.stop = iter.Pull2(l.Rows(ctx))
 	out.piece.WriteString(l.Before)
 	return out
@@ -119,7 +120,7 @@ func (l *listReader) fill() error {
 	enc := json.NewEncoder(&l.piece)
 	enc.SetEscapeHTML(false) // As encode.
 	for l.piece.Len() < listPiece {
-		row, err, ok := l.row()
+		row, ok, err := l.row()
 		switch {
 		case !ok:
 			l.piece.WriteString(l.After)
@@ -141,13 +142,14 @@ func (l *listReader) fill() error {
 
 // row returns the next row. A panic becomes an error: the handler, which would
 // answer it, has returned.
-func (l *listReader) row() (row any, err error, ok bool) {
+func (l *listReader) row() (row any, ok bool, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			row, err, ok = nil, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()), true
+			row, ok, err = nil, true, fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 		}
 	}()
-	return l.next()
+	row, err, ok = l.next()
+	return row, ok, err
 }
 
 // Read implements io.Reader. The client has the usual time to take each piece.
@@ -157,7 +159,7 @@ func (l *listReader) Read(p []byte) (int, error) {
 			l.broken = err
 			l.log.Error("list ended early", "err", err)
 		}
-		if err := l.extend(time.Now()); err != nil {
+		if err := l.extend(time.Now()); err != nil { //nolint:forbidigo // As until.
 			l.broken = err
 		}
 	}

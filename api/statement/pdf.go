@@ -39,8 +39,10 @@ func PDF(m *Month, name, slug string) ([]byte, error) {
 	doc.CellFormat(0, lineSize, text(fmt.Sprintf("%s (%s)", oneLine(name), slug)), "", 1, "L", false, 0, "")
 	doc.Ln(lineSize)
 	for _, row := range [][2]string{
-		{"Opening balance", m.Opening.String()}, {"Granted", m.Granted.String()},
-		{"Charged", m.Charged.String()}, {"Closing balance", m.Closing.String()},
+		{"Opening balance", m.Opening.String()},
+		{"Granted", m.Granted.String()},
+		{"Charged", m.Charged.String()},
+		{"Closing balance", m.Closing.String()},
 		{"Last ledger line", strconv.FormatUint(m.Last, 10)},
 	} {
 		doc.CellFormat(labelSize, lineSize, row[0], "", 0, "L", false, 0, "")

@@ -112,6 +112,7 @@ type Execution struct {
 	MaxCredits      *compute.Credits `json:"max_credits"`
 	Scratch         *Scratch         `json:"scratch,omitempty" doc:"The scratch space that it asked for; absent for the node's default."`
 	Volumes         []Volume         `json:"volumes,omitempty"`
+	Environment     *string          `json:"environment,omitempty" doc:"The named environment that it asked for."`
 	Usage           Usage            `json:"usage"`
 }
 

@@ -70,6 +70,7 @@ type PythonStart struct {
 
 	NBCode       int      `json:"nbcode" default:"0" min:"0" max:"1000000" doc:"0 for a script; n for the n-th cell of a notebook: it has the globals of kernel_state, echoes the value of its last expression, and leaves its own globals."`
 	Requirements string   `json:"requirements_content" maxlen:"1048576" doc:"Requirements in the format of pip: packages of the index that the operator configured, which are installed before the code starts. Lines with options, URLs, repositories, paths and editable packages are refused."`
+	Environment  string   `json:"environment" maxlen:"63" doc:"A named environment that nodes have ready, as GET /environments lists them, in place of requirements_content. It is placed on a node that has it."`
 	PriorImports []string `json:"prior_imports" maxitems:"1000" maxlen:"1000" doc:"Import statements that are executed before the code."`
 	KernelState  string   `json:"kernel_state" maxlen:"4194304" secret:"true" doc:"kernel_state of the cell before, as GET /execution/{id} returned it; empty for the first cell."`
 	ImportFiles  string   `json:"import_files" maxlen:"8388608" secret:"true" doc:"JSON object: relative path to the text of a file put beside the code. At most 1000 files in 1000 directories; a path has at most 32 parts."`
@@ -233,6 +234,9 @@ func (s *PythonStart) Check(f *Faults) {
 	}
 	for _, fault := range compute.CheckRequirements(s.Requirements) {
 		f.Value(fmt.Sprintf("line %d: %s", fault.Line, fault.Why), "body", "requirements_content")
+	}
+	if s.Environment != "" && strings.TrimSpace(s.Requirements) != "" {
+		f.Value("give environment or requirements_content, not both", "body", "environment")
 	}
 	if strings.TrimSpace(s.ImportFiles) != "" {
 		s.Files = importFiles(s.ImportFiles, f)

@@ -136,7 +136,7 @@ func (c *Cluster) queue(ctx context.Context, org, n int, profile string) error {
 	return waits(ctx, user, last.ExecutionID)
 }
 
-// waits waits until it is recorded that an execution waits for GPUs.
+// waits returns once it is recorded that an execution waits for GPUs.
 func waits(ctx context.Context, user *client.Client, id compute.ExecutionID) error {
 	for {
 		e, err := user.Execution(ctx, id, 0)

@@ -55,7 +55,9 @@ func lines(ctx context.Context, c *Cluster, n int) ([]time.Duration, error) {
 
 // clientBeside returns a client of a node that does not execute the execution, once
 // it is placed.
-func (c *Cluster) clientBeside(ctx context.Context, user *client.Client, id compute.ExecutionID) (*client.Client, error) {
+func (c *Cluster) clientBeside(
+	ctx context.Context, user *client.Client, id compute.ExecutionID,
+) (*client.Client, error) {
 	for {
 		e, err := user.Execution(ctx, id, 0)
 		switch {

@@ -102,7 +102,7 @@ func roundTrip(ctx context.Context, server string, dial Dial) (best time.Duratio
 func dialOnce(ctx context.Context, server string, dial Dial) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	begin := time.Now()
+	begin := time.Now() //nolint:forbidigo // A stopwatch.
 	conn, err := dial(ctx, "tcp", server)
 	took := max(time.Since(begin), 1)
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -127,7 +127,7 @@ func fsync(name string) (median time.Duration, err error) {
 	}()
 	took := make([]time.Duration, fsyncs)
 	for i := range took {
-		begin := time.Now()
+		begin := time.Now() //nolint:forbidigo // A stopwatch.
 		if _, err := file.Write(make([]byte, fsyncBytes)); err != nil {
 			return 0, fmt.Errorf("measure disk: %w", err)
 		}

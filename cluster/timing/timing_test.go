@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/cluster/timing"
+	"berth/loop"
 )
 
 func TestFast(t *testing.T) {
@@ -38,14 +39,14 @@ func TestFast(t *testing.T) {
 // is gone.
 func TestMeasure(t *testing.T) {
 	const far = 30 * time.Millisecond
-	dial := func(_ context.Context, _, address string) (net.Conn, error) {
+	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		switch address {
 		case "down:1":
 			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 		case "gone:1":
 			return nil, errors.New("no route to host")
 		case "far:1":
-			time.Sleep(far)
+			loop.Sleep(ctx, far)
 		}
 		ours, theirs := net.Pipe()
 		theirs.Close()

@@ -21,12 +21,14 @@ func newAbort() *cobra.Command {
 
 // newStop returns the command berth stop.
 func newStop() *cobra.Command {
-	return newEnd("stop", "Ask executions to end, and end them if they do not", "is asked to end", true, (*client.Client).Stop)
+	return newEnd("stop", "Ask executions to end, and end them if they do not", "is asked to end", true,
+		(*client.Client).Stop)
 }
 
 // newRm returns the command berth rm.
 func newRm() *cobra.Command {
-	cmd := newEnd("rm", "Delete the code and the output of executions that have ended", "is deleted", false, (*client.Client).Delete)
+	cmd := newEnd("rm", "Delete the code and the output of executions that have ended", "is deleted", false,
+		(*client.Client).Delete)
 	cmd.Long = `Rm deletes the code, the output and the files of executions that have ended. Their lines
 in the ledger and in berth ps -a stay.`
 	return cmd

@@ -55,7 +55,9 @@ func namesOf(e wire.ExecutionSummary) []string {
 }
 
 // clientAndExecution returns a client and the execution that arg names.
-func clientAndExecution(cmd *cobra.Command, conn *cli.Connection, arg string) (*client.Client, compute.ExecutionID, error) {
+func clientAndExecution(
+	cmd *cobra.Command, conn *cli.Connection, arg string,
+) (*client.Client, compute.ExecutionID, error) {
 	c, err := conn.Client(cmd)
 	if err != nil {
 		return nil, compute.ExecutionID{}, err

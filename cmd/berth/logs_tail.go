@@ -37,24 +37,8 @@ type item struct {
 
 // read shows the part of the stream.
 func (c *chooser) read(ctx context.Context, open func(context.Context) iter.Seq2[client.Event, error]) error {
-	ctx, cancel := context.WithCancel(ctx)
-	stream := open(ctx)
-	items := make(chan item)
-	go func() {
-		defer close(items)
-		for event, err := range stream {
-			select {
-			case items <- item{event, err}:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	defer func() {
-		cancel()
-		for range items { // Wait for the goroutine to end.
-		}
-	}()
+	items, stop := receive(ctx, open)
+	defer stop()
 	c.live = c.tail < 0
 	for limit := empty; ; limit = quiet {
 		var silence <-chan time.Time
@@ -73,6 +57,30 @@ func (c *chooser) read(ctx context.Context, open func(context.Context) iter.Seq2
 			if err := c.flush(); err != nil || !c.toTheEnd {
 				return err
 			}
+		}
+	}
+}
+
+// receive returns the events of a stream. stop ends it and waits for that.
+func receive(
+	ctx context.Context, open func(context.Context) iter.Seq2[client.Event, error],
+) (items chan item, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stream := open(ctx)
+	items = make(chan item)
+	go func() {
+		defer close(items)
+		for event, err := range stream {
+			select {
+			case items <- item{event, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return items, func() {
+		cancel()
+		for range items { // Wait for the goroutine to end.
 		}
 	}
 }

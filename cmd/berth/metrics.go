@@ -75,7 +75,8 @@ func printMetrics(cmd *cobra.Command, m *wire.ExecutionMetrics) error {
 			least, most, sum = min(least, values[i]), max(most, values[i]), sum+values[i]
 		}
 		rows++
-		t.AppendRow(cli.Row(name, spark(values, max(top, most)), number(least), number(sum/float64(len(values))), number(most)))
+		mean := sum / float64(len(values))
+		t.AppendRow(cli.Row(name, spark(values, max(top, most)), number(least), number(mean), number(most)))
 	}
 	memory := 0.0
 	if n := len(m.MemoryTotal); n > 0 {
@@ -111,11 +112,9 @@ func number(v float64) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
-// sparks are the blocks from nothing to full.
-var sparks = []rune(" ▁▂▃▄▅▆▇█")
-
 // spark draws values from 0 to top in at most sparkWidth columns.
 func spark(values []float64, top float64) string {
+	sparks := []rune(" ▁▂▃▄▅▆▇█") // From nothing to full.
 	columns := min(len(values), sparkWidth)
 	var b strings.Builder
 	for c := range columns {

@@ -217,8 +217,8 @@ func (f *codeFlags) input(cmd *cobra.Command, start *client.Start) error {
 	case err != nil:
 		return cli.UsageErrorf("read standard input: %w", err)
 	case len(data) > compute.MaxStdin:
-		return cli.UsageErrorf("standard input is larger than 1 MiB (%d bytes): put it into a file and send that with --dir, "+
-			"or give the code none with </dev/null", compute.MaxStdin)
+		return cli.UsageErrorf("standard input is larger than 1 MiB (%d bytes): "+
+			"put it into a file and send that with --dir, or give the code none with </dev/null", compute.MaxStdin)
 	case utf8.Valid(data):
 		start.Stdin = string(data)
 	default:

@@ -33,13 +33,16 @@ func reasonTexts() map[string]string {
 		"timeout":   "the time limit was reached (--timeout)",
 		"out_of_memory": "the memory limit was reached: a larger profile has more; " +
 			"a system_failure is free: the machine had no memory left",
-		"aborted":             "it was aborted on request",
-		"stopped":             "it was stopped on request",
-		"node_lost":           "its node was lost for too long; it is free",
-		"start_failed":        "the sandbox or the interpreter could not be started; it is free",
-		"inputs_lost":         "the code could not be read from any node; it is free",
-		"supervisor_lost":     "its supervisor was killed; it is free",
-		"packages":            "the packages that it asked for could not be installed: its output has the installer's words; it is free",
+		"aborted":         "it was aborted on request",
+		"stopped":         "it was stopped on request",
+		"node_lost":       "its node was lost for too long; it is free",
+		"start_failed":    "the sandbox or the interpreter could not be started; it is free",
+		"inputs_lost":     "the code could not be read from any node; it is free",
+		"supervisor_lost": "its supervisor was killed; it is free",
+		"packages": "the packages that it asked for could not be installed: " +
+			"its output has the installer's words; it is free",
+		"environment": "no node that could host it has its environment ready: " +
+			"berth env ls shows how far they are",
 		"not_ready":           "the replica did not answer on its port in time: its output may say why (berth service logs)",
 		"replicas_ended":      "all replicas of the service ended, and its restart policy starts none again",
 		"parent_ended":        "its GPU selection or its service was stopped",

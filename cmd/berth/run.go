@@ -72,7 +72,8 @@ continues, and the commands that follow or stop it are printed.
 	flags.StringVar(&f.gpu, "gpu", "", "`GPU` type and count, such as h100 or a100:2;"+
 		" any, or several as in a100,h100:2, for the cheapest that is free")
 	flags.StringVar(&f.profile, "profile", "", "hardware `profile`, such as cpu.4x or gpu.a100.500m (default cpu)")
-	flags.StringVar(&f.cell, "cell", "", "execute it as a notebook cell: with the globals in `FILE`, which are saved there again")
+	flags.StringVar(&f.cell, "cell", "",
+		"execute it as a notebook cell: with the globals in `FILE`, which are saved there again")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the execution's id and do not wait")
 	flags.BoolVar(&f.raw, "raw", false, cli.RawHelp)
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the execution as JSON once it has ended, and no output before")
@@ -226,7 +227,7 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.preemptible, "preemptible", false,
 		"let urgent work end it; it is queued again, and that attempt is free")
 	flags.Var((*limit)(&f.disconnectGrace), "disconnect-grace",
-		"how long it may go on on a node that the cluster has lost, as in 90s or 1h (default 10m)")
+		"how long it may continue on a node that the cluster has lost, as in 90s or 1h (default 10m)")
 	flags.StringVar(&f.network, "network", "",
 		"what it may reach: `egress`, the outside, or none (default egress; a node may give none to all)")
 }
@@ -258,8 +259,8 @@ func (l *limit) Set(text string) error {
 // files to send before; nil for none.
 func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, *source.Tree, error) {
 	start := client.Start{
-		Name: f.name, Tags: f.tags, CallbackURLs: f.callbacks, Network: f.network, MaxRetries: f.maxRetries, Preemptible: f.preemptible,
-		MinCapability: f.capability,
+		Name: f.name, Tags: f.tags, CallbackURLs: f.callbacks, Network: f.network, MaxRetries: f.maxRetries,
+		Preemptible: f.preemptible, MinCapability: f.capability,
 	}
 	if cmd.Flags().Changed("disconnect-grace") {
 		seconds := int(f.disconnectGrace.Seconds())

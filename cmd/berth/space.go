@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"strings"
 
@@ -18,16 +17,22 @@ const maxRequirementBytes = 1 << 20
 // spaceFlags are the flags for packages and disk space.
 type spaceFlags struct {
 	requirements  string
+	environment   string
 	scratch       string
 	scratchMemory bool
 	volumes       []string
 }
 
 func (f *spaceFlags) register(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.requirements, "requirements", "r", "", "`FILE` with Python packages to install before the code starts")
-	flags.StringVar(&f.scratch, "scratch", "", "`size` of /work and /tmp on disk, such as 200g (default: the node's, usually 50g)")
+	flags.StringVarP(&f.requirements, "requirements", "r", "",
+		"`FILE` with Python packages to install before the code starts")
+	flags.StringVar(&f.environment, "env", "",
+		"`NAME` of an environment that the nodes have ready, in place of -r (berth env ls)")
+	flags.StringVar(&f.scratch, "scratch", "",
+		"`size` of /work and /tmp on disk, such as 200g (default: the node's, usually 50g)")
 	flags.BoolVar(&f.scratchMemory, "scratch-memory", false, "keep /work and /tmp in memory, inside the memory limit")
-	flags.StringArrayVar(&f.volumes, "volume", nil, "directory of the nodes as `NAME[:PATH][:ro]`, at /mnt/NAME or PATH; repeat")
+	flags.StringArrayVar(&f.volumes, "volume", nil,
+		"directory of the nodes as `NAME[:PATH][:ro]`, at /mnt/NAME or PATH; repeat")
 }
 
 // apply sets in start what the flags ask for.
@@ -42,6 +47,7 @@ func (f *spaceFlags) apply(start *client.Start) (err error) {
 		}
 		start.Requirements = string(text)
 	}
+	start.Environment = f.environment
 	if start.ScratchGB, err = parseGiB("--scratch", f.scratch); err != nil {
 		return err
 	}
@@ -64,7 +70,7 @@ func parseVolume(text string) (v wire.Volume, err error) {
 	v.Name, v.Path, _ = strings.Cut(rest, ":")
 	v.ReadOnly = readOnly
 	if v.Name == "" || v.Path != "" && !strings.HasPrefix(v.Path, "/") {
-		return v, cli.UsageErrorf("--volume: %s is not NAME, NAME:/PATH or either with :ro behind it", fmt.Sprintf("%q", text))
+		return v, cli.UsageErrorf("--volume: %q is not NAME, NAME:/PATH or either with :ro behind it", text)
 	}
 	return v, nil
 }

@@ -83,6 +83,8 @@ type Join struct {
 }
 
 // Raft tunes consensus.
+//
+//nolint:lll // A field and its rules are one line.
 type Raft struct {
 	Profile      string        `koanf:"profile" usage:"Timing: lan fails over within a second, default within three; auto measures disk and network at the start."`
 	ReplaceAfter time.Duration `koanf:"replace_after" usage:"After what silence of a voter another votes in its place."`
@@ -355,7 +357,8 @@ func (c *Config) Validate() error {
 	v.check("docker.keep_mib", c.Docker.KeepMiB >= 1, "must be at least 1")
 	v.check("docker.image_mib", c.Docker.ImageMiB >= 1, "must be at least 1")
 	v.check("docker.pull_timeout", c.Docker.PullTimeout >= time.Second, "must be at least 1s")
-	v.check("callbacks.ca_file", c.Callbacks.CAFile == "" || filepath.IsAbs(c.Callbacks.CAFile), "must be an absolute path")
+	v.check("callbacks.ca_file", c.Callbacks.CAFile == "" || filepath.IsAbs(c.Callbacks.CAFile),
+		"must be an absolute path")
 	v.check("storage.replicas", c.Storage.Replicas >= 1 && c.Storage.Replicas <= 5, "must be 1 to 5")
 	v.check("storage.scrub_every", c.Storage.ScrubEvery == 0 || c.Storage.ScrubEvery >= time.Minute,
 		"must be 0 or at least 1m")
@@ -440,7 +443,8 @@ func (v *validator) python(c Python) {
 		v.address("python.index_hosts", host)
 	}
 	v.check("python.find_links", !c.Offline || len(c.FindLinks) > 0, "is needed with python.offline")
-	v.check("python.install_timeout", c.InstallTimeout >= time.Second && c.InstallTimeout <= 24*time.Hour, "must be 1s to 24h")
+	v.check("python.install_timeout", c.InstallTimeout >= time.Second && c.InstallTimeout <= 24*time.Hour,
+		"must be 1s to 24h")
 	v.check("python.install_mib", c.InstallMiB >= 64, "must be at least 64")
 	v.check("python.keep_mib", c.KeepMiB >= 64, "must be at least 64")
 }

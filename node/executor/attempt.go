@@ -225,7 +225,11 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if w.Execution.Container != nil {
 		return e.prepareContainers(ctx, a, w, bundle)
 	}
-	if e.python == nil && needsPython(bundle) {
+	env, err := e.environmentOf(ctx, w.Execution)
+	if err != nil {
+		return nil, err
+	}
+	if e.pythonFor(env) == nil && needsPython(bundle) {
 		return nil, e.pythonErr
 	}
 	res, err := e.pool.take(w.Execution.Network)
@@ -233,10 +237,11 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 		return nil, err
 	}
 	defer res.close() // The supervisor has its own descriptors.
-	if err := e.takeDisk(w.Execution, res); err != nil {
+	if err := e.takeDisk(ctx, w.Execution, res); err != nil {
 		return nil, err
 	}
-	if res.packages, err = e.takePackages(ctx, a, w, bundle); err != nil {
+	res.environment = env
+	if res.packages, err = e.takePackages(ctx, a, w, bundle, env); err != nil {
 		return nil, err
 	}
 	if res.variables, err = e.takeVariables(ctx, w, bundle); err != nil {

@@ -89,7 +89,9 @@ func checkDirs(names []string, texts map[string]string) error {
 // to one file. They are unpacked in the sandbox, within its limits: their
 // directories cost time. Uploaded, unless it is nil, leaves out the paths that the
 // bundle has.
-func writeWork(name string, bundle *compute.Bundle, uploaded func(w *sandbox.WorkWriter, own map[string]bool) error) error {
+func writeWork(
+	name string, bundle *compute.Bundle, uploaded func(w *sandbox.WorkWriter, own map[string]bool) error,
+) error {
 	files, err := workFiles(bundle)
 	if err != nil {
 		return err

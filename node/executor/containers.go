@@ -87,7 +87,7 @@ func (e *Executor) prepareContainers(
 	}
 	res := &resources{slot: slot}
 	defer res.close() // The supervisor has its own descriptors.
-	if err := e.takeDisk(w.Execution, res); err != nil {
+	if err := e.takeDisk(ctx, w.Execution, res); err != nil {
 		return nil, err
 	}
 	if res.variables, err = e.takeVariables(ctx, w, bundle); err != nil {

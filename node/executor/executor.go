@@ -172,7 +172,9 @@ type Executor struct {
 
 	mu sync.Mutex
 
-	attempts map[key]*attempt // Attempts that are being prepared or supervised.
+	attempts     map[key]*attempt                       // Attempts that are being prepared or supervised.
+	environments map[compute.EnvironmentID]*environment // Those that are prepared.
+	prepared     chan struct{}                          // Closed, and replaced, when one is added.
 }
 
 // Open checks the machine (kernel, cgroups, interpreter), makes the directories
@@ -190,6 +192,7 @@ func Open(cfg Config, source Source, reporter Reporter, bundles Bundles) (*Execu
 		cfg: cfg, source: source, reporter: reporter, bundles: bundles,
 		log: cfg.Logger.With("part", "executor"), metrics: newMetrics(cfg.Registerer),
 		starting: make(chan struct{}, maxStarting), attempts: make(map[key]*attempt),
+		environments: make(map[compute.EnvironmentID]*environment), prepared: make(chan struct{}),
 	}
 	if err := e.open(); err != nil {
 		return nil, fmt.Errorf("open executor: %w", err)
@@ -210,7 +213,8 @@ func (e *Executor) open() (err error) {
 		return err
 	}
 	if len(gaps) > 0 {
-		e.log.Warn("sandbox has gaps", "reason", gapNames(gaps), "hint", "see docs/security.md; cgroup version 2 and Landlock close them")
+		e.log.Warn("sandbox has gaps", "reason", gapNames(gaps),
+			"hint", "see docs/security.md; cgroup version 2 and Landlock close them")
 	}
 	if e.python, e.pythonErr = findPython(context.Background(), e.cfg.Python); e.pythonErr != nil {
 		e.log.Error("python interpreter missing", "hint", "python executions cannot start here", "err", e.pythonErr)
@@ -237,7 +241,7 @@ func openDisks(cfg Config, log *slog.Logger) *scratch.Pool {
 	if cfg.ScratchMemory || cfg.ScratchMiB == 0 {
 		return nil
 	}
-	disks, err := scratch.Open(filepath.Join(cfg.DataDir, scratchDirName), cfg.ScratchMiB, log)
+	disks, err := scratch.Open(context.Background(), filepath.Join(cfg.DataDir, scratchDirName), cfg.ScratchMiB, log)
 	if err != nil {
 		log.Warn("scratch space is in memory", "hint",
 			"space on disk needs loop devices, ext4 and mkfs.ext4; executor.scratch: memory accepts it", "err", err)

@@ -58,7 +58,8 @@ func (e *Executor) keepOutputs(ctx context.Context, k key) *compute.Outputs {
 	kept, err := e.storeOutputs(ctx, filepath.Join(dir, supervise.OutputsFile))
 	if err != nil && ctx.Err() == nil {
 		e.log.Warn("outputs not stored", "execution", k.execution, "attempt", k.epoch, "err", err)
-		warning = strings.TrimPrefix(warning+"; the outputs are lost, because they could not be stored: "+compute.MessageOf(err), "; ")
+		lost := "the outputs are lost, because they could not be stored: " + compute.MessageOf(err)
+		warning = strings.TrimPrefix(warning+"; "+lost, "; ")
 	}
 	if kept == nil {
 		kept = new(compute.Outputs)

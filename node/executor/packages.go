@@ -73,12 +73,17 @@ func (e *Executor) openPackages() {
 	})
 }
 
-// takePackages returns a mount of the packages that the bundle asks for, nil for none.
+// takePackages returns a mount of the packages that the bundle asks for, or that its
+// environment has, nil for none.
 // While they are installed, the installer's lines are in the output of the attempt.
 func (e *Executor) takePackages(
-	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle,
+	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle, env *environment,
 ) (*os.File, error) {
-	if bundle.Requirements == "" {
+	request := packages.Request{Org: w.Execution.Org, Requirements: bundle.Requirements}
+	if env != nil && bundle.Requirements == "" {
+		request = env.request()
+	}
+	if request.Requirements == "" {
 		return nil, nil
 	}
 	if e.packages == nil {
@@ -92,9 +97,7 @@ func (e *Executor) takePackages(
 	go e.watchStop(ctx, a, cancel)
 	out := &installLog{path: filepath.Join(e.dir(a.key), supervise.OutputFile), prefix: "packages", now: e.cfg.Now}
 	defer out.release()
-	root, err := e.packages.Mount(ctx, packages.Request{
-		Org: w.Execution.Org, Requirements: bundle.Requirements,
-	}, out.line)
+	root, err := e.packages.Mount(ctx, request, out.line)
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -224,7 +227,9 @@ func (e *Executor) installerOnThread(ctx context.Context, job packages.Job) (int
 }
 
 // startInstaller starts the sandbox of an installer.
-func (e *Executor) startInstaller(job packages.Job, slot *slot, group *cgroup.Group, out *os.File) (box *sandbox.Sandbox, err error) {
+func (e *Executor) startInstaller(
+	job packages.Job, slot *slot, group *cgroup.Group, out *os.File,
+) (box *sandbox.Sandbox, err error) {
 	empty, err := os.CreateTemp(e.attemptsDir(), "installer-")
 	if err != nil {
 		return nil, err

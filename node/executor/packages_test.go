@@ -2,8 +2,6 @@ package executor_test
 
 import (
 	"archive/zip"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,46 +18,14 @@ import (
 	"berth/compute"
 	"berth/node/executor"
 	"berth/node/executor/packages"
+	"berth/node/executor/packages/wheeltest"
 )
 
 // wheel writes a wheel of a package into dir. Its module has the code, and it needs
 // the other packages.
 func wheel(t testing.TB, dir, name, version, code string, needs ...string) {
 	t.Helper()
-	info := fmt.Sprintf("%s-%s.dist-info", name, version)
-	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\n", name, version)
-	for _, need := range needs {
-		metadata += "Requires-Dist: " + need + "\n"
-	}
-	files := [][2]string{
-		{name + "/__init__.py", code},
-		{info + "/METADATA", metadata},
-		{info + "/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
-	}
-	record := ""
-	for _, f := range files {
-		sum := sha256.Sum256([]byte(f[1]))
-		record += fmt.Sprintf("%s,sha256=%s,%d\n", f[0], base64.RawURLEncoding.EncodeToString(sum[:]), len(f[1]))
-	}
-	files = append(files, [2]string{info + "/RECORD", record + info + "/RECORD,,\n"})
-	file, err := os.Create(filepath.Join(dir, fmt.Sprintf("%s-%s-py3-none-any.whl", name, version)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	archive := zip.NewWriter(file)
-	for _, f := range files {
-		w, err := archive.Create(f[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(f[1])); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := archive.Close(); err != nil {
-		t.Fatal(err)
-	}
+	wheeltest.Wheel{Name: name, Version: version, Code: code, Needs: needs}.Write(t, dir)
 }
 
 // index serves the wheels of a directory as an index does, on the loopback of the

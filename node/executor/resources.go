@@ -21,13 +21,14 @@ const (
 
 // resources are the machine resources of one attempt: its slot and its network.
 type resources struct {
-	slot      *slot
-	network   *os.File // nil for no network but lo.
-	disk      *os.File // Scratch space; nil for scratch space in memory.
-	packages  *os.File // The packages that it asked for; nil for none.
-	variables *os.File // The variables of the user, in memory; nil for none.
-	resolv    string   // The content of resolv.conf.
-	notes     []string // For the output.
+	slot        *slot
+	network     *os.File     // nil for no network but lo.
+	disk        *os.File     // Scratch space; nil for scratch space in memory.
+	packages    *os.File     // The packages that it asked for; nil for none.
+	environment *environment // The named environment; nil for none.
+	variables   *os.File     // The variables of the user, in memory; nil for none.
+	resolv      string       // The content of resolv.conf.
+	notes       []string     // For the output.
 
 	container *supervise.Container // nil for a sandbox.
 }
@@ -67,7 +68,8 @@ func openPool(cfg Config, log *slog.Logger) *resourcePool {
 	var err error
 	if p.table, err = egress.Open(tableName(cfg.Node), cfg.DenyCIDRs); err != nil {
 		p.table, p.why = nil, "this node cannot give executions a network"
-		log.Error("execution network unavailable", "hint", "nftables with nft_connlimit, nf_conntrack_netlink and veth are needed", "err", err)
+		log.Error("execution network unavailable",
+			"hint", "nftables with nft_connlimit, nf_conntrack_netlink and veth are needed", "err", err)
 	}
 	return p
 }
@@ -110,10 +112,10 @@ func (p *resourcePool) makeConnected() (*resources, error) {
 }
 
 // takeDisk adds the scratch space that e asks for, unless that is in memory.
-func (e *Executor) takeDisk(x *compute.Execution, res *resources) (err error) {
+func (e *Executor) takeDisk(ctx context.Context, x *compute.Execution, res *resources) (err error) {
 	switch {
 	case e.disks != nil && !x.ScratchMemory:
-		res.disk, err = e.disks.Take(x.ScratchMiB)
+		res.disk, err = e.disks.Take(ctx, x.ScratchMiB)
 	case x.ScratchMiB > 0 && !x.ScratchMemory:
 		err = compute.Errorf(compute.CodeUnavailable, "this node has no scratch space on disk")
 	}

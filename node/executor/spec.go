@@ -96,22 +96,23 @@ func (e *Executor) boxIn(spec *supervise.Spec, work compute.Work, bundle *comput
 		UIDBase: res.slot.uid(), Hostname: hostname, OwnNetwork: res.network == nil,
 		WorkSource: filepath.Join(dir, supervise.WorkFile),
 		ScratchMiB: e.memoryScratchMiB(spec.MemoryMiB), ScratchDisk: res.disk != nil,
-		Argv: e.argv(bundle), Env: e.environment(work, bundle),
+		Argv: argv(e.pythonFor(res.environment), bundle), Env: e.variables(work, bundle, res),
 		MaxProcs: maxPids, MaxFiles: maxFiles,
 		Seccomp: e.seccomp, Landlock: e.landlock,
-		Files: append(e.python.files(bundle), ownFiles(res.resolv)...),
+		Files: append(e.pythonFor(res.environment).files(bundle), ownFiles(res.resolv)...),
 	}
 	if res.packages != nil {
 		spec.MountAt = packagesAt
 	}
 	spec.Sandbox.Binds, spec.Sandbox.Links = e.binds(work)
+	res.environment.bind(&spec.Sandbox)
 	bindNotice(work, spec, filepath.Join(dir, supervise.NoticeDir))
 }
 
-// argv returns the command line of the bundle.
-func (e *Executor) argv(bundle *compute.Bundle) []string {
+// argv returns the command line of the bundle with an interpreter.
+func argv(p *python, bundle *compute.Bundle) []string {
 	if needsPython(bundle) {
-		return e.python.argv(bundle)
+		return p.argv(bundle)
 	}
 	return commandArgv(bundle.Command)
 }
@@ -249,12 +250,12 @@ func gpuVariables(work compute.Work) map[string]string {
 	return env
 }
 
-// environment returns the variables of the code: those of a plain shell, of the
+// variables returns the variables of the code: those of a plain shell, of the
 // bundle and of Berth. Later ones replace earlier ones.
-func (e *Executor) environment(work compute.Work, bundle *compute.Bundle) []string {
+func (e *Executor) variables(work compute.Work, bundle *compute.Bundle, res *resources) []string {
 	search := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	if e.python != nil {
-		search = filepath.Dir(e.python.Executable) + ":" + search
+	if p := e.pythonFor(res.environment); p != nil {
+		search = filepath.Dir(p.Executable) + ":" + search
 	}
 	env := map[string]string{
 		"PATH": search,
@@ -263,7 +264,10 @@ func (e *Executor) environment(work compute.Work, bundle *compute.Bundle) []stri
 	}
 	addVariables(env, bundle.Env)
 	dirs := slices.Clone(e.cfg.SiteDirs)
-	if bundle.Requirements != "" {
+	if dir := res.environment.siteDir(); dir != "" {
+		dirs = slices.Insert(dirs, 0, dir)
+	}
+	if res.packages != nil {
 		dirs = slices.Insert(dirs, 0, packagesAt+"/"+packages.SiteDir)
 		env["PATH"] = packagesAt + "/" + packages.SiteDir + "/bin:" + env["PATH"]
 	}

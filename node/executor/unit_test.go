@@ -276,9 +276,9 @@ func TestEndedAttemptDoesNotRestart(t *testing.T) {
 func TestEnvironmentIsOurs(t *testing.T) {
 	e := &Executor{python: &python{Executable: "/opt/py/bin/python3"}}
 	w := compute.Work{Attempt: &compute.Attempt{Epoch: 2}, Execution: &compute.Execution{ID: compute.ExecutionID{UUID: compute.UUID{1}}}}
-	env := e.environment(w, &compute.Bundle{Env: map[string]string{
+	env := e.variables(w, &compute.Bundle{Env: map[string]string{
 		"A": "1", "HOME": "/x", "B=C": "2", "": "3", "D": "a\x00b", "BERTH_ATTEMPT": "9", "CUDA_VISIBLE_DEVICES": "0",
-	}})
+	}}, new(resources))
 	for _, want := range []string{"A=1", "HOME=/x", "BERTH_ATTEMPT=2", "CUDA_VISIBLE_DEVICES=", "BERTH_GPUS="} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%q is not in %q", want, env)

@@ -22,6 +22,8 @@ const (
 )
 
 // levelNames are the levels as clients spell them.
+//
+//nolint:gochecknoglobals // A table.
 var levelNames = [...]string{"", "debug", "info", "warning", "error"}
 
 // String returns the level as clients spell it.
@@ -35,6 +37,8 @@ func ParseLevel(text string) (Level, bool) {
 
 // levelWords are what programs write for levels, as the loggers of Python, Go, C++
 // and JavaScript do.
+//
+//nolint:gochecknoglobals // A table.
 var levelWords = map[string]Level{
 	"DEBUG": LevelDebug, "TRACE": LevelDebug, "INFO": LevelInfo, "NOTICE": LevelInfo,
 	"WARN": LevelWarning, "WARNING": LevelWarning,

@@ -110,7 +110,7 @@ func (s *sender) end(final *Final) error {
 }
 
 func (s *sender) send() error {
-	s.last = time.Now()
+	s.last = time.Now() //nolint:forbidigo // A stopwatch.
 	_, err := s.w.Write(s.buf)
 	return err
 }
@@ -212,7 +212,7 @@ func (s stoppedError) Error() string { return s.err.Error() }
 // node's disk. It returns when the answer is complete, when ctx ends or when w
 // fails.
 func (f *Follower) Serve(ctx context.Context, req []byte, w io.Writer) error {
-	s := &sender{w: w, last: time.Now()}
+	s := &sender{w: w, last: time.Now()} //nolint:forbidigo // A stopwatch.
 	q, err := decodeRequest(req)
 	if err == nil {
 		err = f.serve(ctx, q, s)

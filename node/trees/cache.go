@@ -120,7 +120,9 @@ type Unread struct {
 // Live returns the blobs that manifests need: themselves and the chunks that they
 // name. It also returns the manifests that could not be read, whose chunks are
 // unknown.
-func (c *Cache) Live(ctx context.Context, manifests iter.Seq[compute.Hash]) (live map[compute.Hash]bool, unread []Unread) {
+func (c *Cache) Live(
+	ctx context.Context, manifests iter.Seq[compute.Hash],
+) (live map[compute.Hash]bool, unread []Unread) {
 	live = make(map[compute.Hash]bool)
 	for manifest := range manifests {
 		if live[manifest] {

@@ -19,6 +19,9 @@ const (
 	methodRegistry = "attempts.registry"
 	methodPut      = "attempts.put"
 	methodAnnounce = "nodes.announce"
+
+	methodEnvironments      = "environments.list"
+	methodEnvironmentReport = "environments.report"
 )
 
 // Times of a poll.

@@ -41,6 +41,8 @@ func (s *Server) Handle() {
 	s.Cluster.Handle(methodGet, cluster.Workers, s.serveGet)
 	s.Cluster.Handle(methodPut, cluster.Workers, s.servePut)
 	s.Cluster.Handle(methodAnnounce, cluster.Workers, s.serveAnnounce)
+	s.Cluster.Handle(methodEnvironments, cluster.Workers, s.serveEnvironments)
+	s.Cluster.Handle(methodEnvironmentReport, cluster.Workers, s.serveEnvironmentReport)
 }
 
 // servePoll answers once the work of the worker is another than it has, or
@@ -138,6 +140,7 @@ func forWorker(w compute.Work) *compute.Execution {
 		Epoch: e.Epoch, Stop: e.Stop, StopGrace: e.PaidGrace(), Preemptible: e.Preemptible,
 		ExecletAt: e.ExecletAt, StartedAt: e.StartedAt,
 		Volumes: e.Volumes, ScratchMiB: e.ScratchMiB, ScratchMemory: e.ScratchMemory,
+		Environment: e.Environment, EnvironmentID: e.EnvironmentID,
 		MaxRetries: e.MaxRetries, Retries: e.Retries, // Its lease depends on them.
 		Files: e.Files, Serving: e.Serving, CreditsEnd: e.CreditsEnd,
 	}

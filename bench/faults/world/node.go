@@ -238,7 +238,8 @@ func (n *Node) writeConfig() error {
 		fmt.Fprintf(&b, "join:\n  hosts: [%q]\n  token_file: %q\n",
 			n.world.Nodes[0].IP+":"+strconv.Itoa(rpcPort), n.tokenFile())
 	}
-	fmt.Fprintf(&b, "executor:\n  network: none\n  grace: 2s\n  mounts:\n    - {name: marks, path: %q, always: true}\n", n.world.Marks())
+	b.WriteString("executor:\n  network: none\n  grace: 2s\n")
+	fmt.Fprintf(&b, "  mounts:\n    - {name: marks, path: %q, always: true}\n", n.world.Marks())
 	fmt.Fprintf(&b, "billing:\n  signup_grant: 0\nlimits:\n  queued: 100000\n  keys: 10000\n  concurrent: 1000\n")
 	fmt.Fprintf(&b, "gpus:\n  source: simulated\n  simulated: [%s]\n", strings.Join(n.GPUs, ", "))
 	return os.WriteFile(filepath.Join(n.dir, "berth.yaml"), []byte(b.String()), 0o600)

@@ -233,7 +233,8 @@ func (f *loginFlags) print(cmd *cobra.Command, who signedIn) error {
 	if f.jsonOutput {
 		return cli.PrintJSON(cmd.OutOrStdout(), who)
 	}
-	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "berth: signed in as %s; the context %s is current\n", who.describe(), who.Context)
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "berth: signed in as %s; the context %s is current\n",
+		who.describe(), who.Context)
 	return err
 }
 

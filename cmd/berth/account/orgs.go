@@ -152,7 +152,8 @@ func newOrgUse(conn *cli.Connection) *cobra.Command {
 			case t.Name == "":
 				return cli.UsageErrorf("no context is in use: sign in with berth login, or set BERTH_ORG=%s", args[0])
 			case t.Saved.Key != "":
-				return cli.UsageErrorf("the context %s has an API key, which is for one organization: sign in with berth login", t.Name)
+				return cli.UsageErrorf("the context %s has an API key, which is for one organization: "+
+					"sign in with berth login", t.Name)
 			}
 			c, err := t.Client(cmd.Context())
 			if err != nil {

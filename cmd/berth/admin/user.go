@@ -143,7 +143,8 @@ the password is yours to choose and to hand over.`,
 		"`role` in it: owner, admin or member (default: owner of a new one, else member)")
 	flags.StringVar(&user.FullName, "name", "", "the user's `name`")
 	flags.BoolVar(&user.Operator, "operator", false, "let the user use berth admin")
-	flags.StringVar(&passwordFile, "password-file", "", "`file` with the password; - for standard input (default: make one)")
+	flags.StringVar(&passwordFile, "password-file", "",
+		"`file` with the password; - for standard input (default: make one)")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return cli.NeedFlags(cmd, "email", "org")
 }
@@ -270,7 +271,8 @@ keys stay good.`,
 			return printFirstPassword(cmd.OutOrStdout(), "Send this to the person:\n", c.Addrs(), u)
 		},
 	}
-	cmd.Flags().StringVar(&passwordFile, "password-file", "", "`file` with the password; - for standard input (default: make one)")
+	cmd.Flags().StringVar(&passwordFile, "password-file", "",
+		"`file` with the password; - for standard input (default: make one)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -63,9 +63,10 @@ func (c *Connection) Register(cmd *cobra.Command) {
 // RegisterContext adds only the flag that chooses a context.
 func (c *Connection) RegisterContext(cmd *cobra.Command) {
 	cmd.PersistentFlags().StringVar(&c.context, "context", "", "`name` of the context to use ($BERTH_CONTEXT)")
-	must(cmd.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	names := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return ContextNames(), cobra.ShellCompDirectiveNoFileComp
-	}))
+	}
+	must(cmd.RegisterFlagCompletionFunc("context", names))
 }
 
 // must panics on an error that only a mistake of this program can cause.
@@ -115,7 +116,8 @@ func (c *Connection) Client(cmd *cobra.Command) (*client.Client, error) {
 		return nil, err
 	}
 	if t.Token == "" {
-		return nil, UsageErrorf("no credential for %s: sign in with berth login --addr %s, or set BERTH_TOKEN or --token-file",
+		return nil, UsageErrorf("no credential for %s: sign in with berth login --addr %s, "+
+			"or set BERTH_TOKEN or --token-file",
 			strings.Join(t.Addrs, ","), t.Addrs[0])
 	}
 	if !c.Operator && strings.HasPrefix(t.Token, rootTokenMark) {

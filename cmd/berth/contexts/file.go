@@ -63,7 +63,7 @@ func Path() (string, error) {
 func Load() (File, error) {
 	path, err := Path()
 	if err != nil {
-		return File{}, nil // Without a home directory there are no contexts.
+		return File{}, nil //nolint:nilerr // Without a home directory there are no contexts.
 	}
 	return load(path)
 }
@@ -105,7 +105,8 @@ func checkMode(path string) error {
 	}
 	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o077 != 0 {
 		return fmt.Errorf("%s holds credentials, and others can read or change it (mode %04o): run\n\n  chmod 600 %s\n\n"+
-			"If somebody may have read it, sign out with berth logout and revoke its keys with berth keys revoke", path, mode, path)
+			"If somebody may have read it, sign out with berth logout and revoke its keys with berth keys revoke",
+			path, mode, path)
 	}
 	return nil
 }
@@ -164,7 +165,8 @@ func replace(path string, f File) error {
 // CheckName refuses names that a command line or a table would spoil.
 func CheckName(name string) error {
 	if len(name) > maxName || !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`).MatchString(name) {
-		return fmt.Errorf("%q is no name of a context: use up to %d letters, digits, dots, dashes and underscores", name, maxName)
+		return fmt.Errorf("%q is no name of a context: use up to %d letters, digits, dots, dashes and underscores",
+			name, maxName)
 	}
 	return nil
 }

@@ -13,11 +13,14 @@ import (
 // stateFile describes the running cluster of a directory.
 const stateFile = devstate.File
 
-// What cluster.json has: see package devstate.
+// The content of cluster.json: see package devstate.
 type (
+	// State is a running cluster.
 	State = devstate.State
-	Node  = devstate.Node
-	GPU   = devstate.GPU
+	// Node is one of its nodes.
+	Node = devstate.Node
+	// GPU is a GPU of a node.
+	GPU = devstate.GPU
 )
 
 // ReadState returns the state of the running cluster of dir. The error is

@@ -77,7 +77,7 @@ func TestNothingOfTheHost(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(host, "secret"), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, make := range map[string]func(work string) error{
+	for name, lay := range map[string]func(work string) error{
 		"a file":            func(w string) error { return os.Symlink(host+"/secret", w+"/outputs/x") },
 		"a directory":       func(w string) error { return os.Symlink(host, w+"/outputs/x") },
 		"relative":          func(w string) error { return os.Symlink("../../"+filepath.Base(host), w+"/outputs/x") },
@@ -91,7 +91,7 @@ func TestNothingOfTheHost(t *testing.T) {
 		"a socket": func(w string) error { return syscall.Mknod(w+"/outputs/x", syscall.S_IFSOCK|0o600, 0) },
 	} {
 		work := newWork(t, map[string]string{"kept": "kept"})
-		if err := make(work); err != nil {
+		if err := lay(work); err != nil {
 			t.Fatal(name, err)
 		}
 		summary, kept := collect(t, work, outputs.DefaultLimits())

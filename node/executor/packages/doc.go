@@ -6,7 +6,8 @@
 // an execution is, because building a package executes its code. The finished
 // image is sealed: it is mounted read-only into every execution that asks for the
 // same, also by several at once. Unused images are removed, the longest unused
-// first, when they exceed their part of the disk.
+// first, when they exceed their part of the disk. Those of named environments are
+// pinned and stay.
 //
 // The sandbox of an installer has no network. It reaches the index through a
 // proxy in its own network namespace, which connects to the hosts of the

@@ -51,7 +51,7 @@ func (s *Store) makeImage(ctx context.Context, key string, r Request, line func(
 	tmp := filepath.Join(s.cfg.Dir, tmpPrefix+key)
 	_ = os.Remove(tmp) // Of an installation that was canceled a moment ago.
 	defer os.Remove(tmp)
-	if err := scratch.Format(tmp, s.cfg.SizeMiB); err != nil {
+	if err := scratch.Format(ctx, tmp, s.cfg.SizeMiB); err != nil {
 		return err
 	}
 	root, err := scratch.Mount(tmp, false)
@@ -89,7 +89,7 @@ func (s *Store) fill(ctx context.Context, root *os.File, r Request, line func(st
 			line(text)
 		},
 		Ready: func(pid int) error {
-			listener, err := listenIn(pid)
+			listener, err := listenIn(ctx, pid)
 			if err != nil {
 				return err
 			}
@@ -110,7 +110,8 @@ func (s *Store) fill(ctx context.Context, root *os.File, r Request, line func(st
 	case code != 0 && words != "":
 		return compute.Errorf(compute.CodeInvalid, "the packages were not installed: %s", compute.Clip(words, maxWords))
 	case code != 0:
-		return compute.Errorf(compute.CodeInvalid, "the packages were not installed: the installer ended with exit code %d", code)
+		return compute.Errorf(compute.CodeInvalid,
+			"the packages were not installed: the installer ended with exit code %d", code)
 	}
 	return nil
 }

@@ -52,7 +52,9 @@ func newProxy(hosts []string, refused func(host string)) *proxy {
 
 // serve answers on the listener until ctx ends.
 func (p *proxy) serve(ctx context.Context, listener net.Listener) {
-	server := &http.Server{Handler: p, ReadHeaderTimeout: headersTimeout, MaxHeaderBytes: headerBytes, ErrorLog: p.forward.ErrorLog}
+	server := &http.Server{
+		Handler: p, ReadHeaderTimeout: headersTimeout, MaxHeaderBytes: headerBytes, ErrorLog: p.forward.ErrorLog,
+	}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	_ = server.Serve(listener) // It ends with ctx.
 }
@@ -121,7 +123,7 @@ func hostOf(u *url.URL) string {
 }
 
 // listenIn listens on the loopback of the network namespace of a process.
-func listenIn(pid int) (listener net.Listener, err error) {
+func listenIn(ctx context.Context, pid int) (listener net.Listener, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -135,7 +137,7 @@ func listenIn(pid int) (listener net.Listener, err error) {
 		if err = unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
 			return
 		}
-		listener, err = net.Listen("tcp", proxyAddr)
+		listener, err = new(net.ListenConfig).Listen(ctx, "tcp", proxyAddr)
 	}()
 	<-done
 	if err != nil {

@@ -52,6 +52,7 @@ type Store struct {
 
 	mu       sync.Mutex
 	installs map[string]*install // By key.
+	pinned   map[string]int      // By key: how many times it was pinned.
 }
 
 // install is an installation in progress.
@@ -79,7 +80,7 @@ func Open(cfg Config) (*Store, error) {
 			}
 		}
 	}
-	return &Store{cfg: cfg, installs: make(map[string]*install)}, nil
+	return &Store{cfg: cfg, installs: make(map[string]*install), pinned: make(map[string]int)}, nil
 }
 
 // Mount returns a detached mount with what the request asks for, in SiteDir. What is
@@ -111,6 +112,43 @@ func (s *Store) open(key string) (*os.File, error) {
 	}
 	return root, nil
 }
+
+// Pin keeps what the request asks for, once it is installed, until Unpin is called as
+// often: it is not removed to make space for others.
+func (s *Store) Pin(r Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pinned[s.key(r)]++
+}
+
+// Unpin undoes Pin.
+func (s *Store) Unpin(r Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := s.key(r)
+	if s.pinned[key]--; s.pinned[key] <= 0 {
+		delete(s.pinned, key)
+	}
+}
+
+// isPinned reports whether an image must stay.
+func (s *Store) isPinned(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pinned[strings.TrimSuffix(name, suffix)] > 0
+}
+
+// SizeMiB returns the disk space of what a request got, 0 if it is not installed.
+func (s *Store) SizeMiB(r Request) int64 {
+	info, err := os.Stat(filepath.Join(s.cfg.Dir, s.key(r)+suffix))
+	if err != nil {
+		return 0
+	}
+	return diskMiB(info)
+}
+
+// diskMiB returns the disk space of a sparse file, rounded up.
+func diskMiB(info fs.FileInfo) int64 { return (info.Sys().(*syscall.Stat_t).Blocks*512 + 1<<20 - 1) >> 20 }
 
 // await joins the installation of a key, or starts it, and returns how it ended:
 // nil also for one that was canceled.
@@ -180,7 +218,7 @@ func (s *Store) install(ctx context.Context, i *install, key string, r Request) 
 }
 
 // evict removes images until the rest keep to their part of the disk, the longest
-// unused first. An image in use stays readable to those who mounted it.
+// unused first, and none that is pinned. An image in use stays readable to those who mounted it.
 func (s *Store) evict() {
 	entries, err := os.ReadDir(s.cfg.Dir)
 	if err != nil {
@@ -199,7 +237,7 @@ func (s *Store) evict() {
 		if err != nil || !strings.HasSuffix(entry.Name(), suffix) {
 			continue
 		}
-		mib := info.Sys().(*syscall.Stat_t).Blocks * 512 >> 20
+		mib := diskMiB(info)
 		images = append(images, image{entry.Name(), mib, info.ModTime()})
 		total += mib
 	}
@@ -207,6 +245,9 @@ func (s *Store) evict() {
 	for _, old := range images {
 		if total <= s.cfg.KeepMiB || s.cfg.Now().Sub(old.used) < usedLately {
 			return
+		}
+		if s.isPinned(old.name) {
+			continue
 		}
 		if err := os.Remove(filepath.Join(s.cfg.Dir, old.name)); err != nil {
 			s.cfg.Logger.Warn("packages not removed", "path", old.name, "err", err)

@@ -81,7 +81,7 @@ func (s *netlinkServer) run() {
 		}
 		fd, err := s.makeSocket()
 		s.answer = answer{id: s.request.id, value: int64(fd), errno: -int32(err)}
-		s.ioctl(ioctlNotifySend, unsafe.Pointer(&s.answer)) // As above.
+		_ = s.ioctl(ioctlNotifySend, unsafe.Pointer(&s.answer)) // As above.
 	}
 }
 

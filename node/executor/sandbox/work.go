@@ -124,7 +124,8 @@ func (w *WorkReader) Next() (WorkEntry, io.Reader, error) {
 	}
 	w.left = io.LimitedReader{R: w.r, N: int64(size)}
 	return WorkEntry{
-		Kind: WorkKind(header[0]), Mode: fs.FileMode(binary.BigEndian.Uint16(header[1:])), Path: string(name), Size: int64(size),
+		Kind: WorkKind(header[0]), Mode: fs.FileMode(binary.BigEndian.Uint16(header[1:])),
+		Path: string(name), Size: int64(size),
 	}, &w.left, nil
 }
 

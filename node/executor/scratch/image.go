@@ -2,6 +2,7 @@ package scratch
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +31,7 @@ const (
 
 // Format makes a sparse file with an empty file system of the size. The file must
 // not exist. It takes a few hundred KiB of disk until it is written to.
-func Format(name string, sizeMiB int64) error {
+func Format(ctx context.Context, name string, sizeMiB int64) error {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("make file system: %w", err)
@@ -40,10 +41,11 @@ func Format(name string, sizeMiB int64) error {
 		return fmt.Errorf("make file system: %w", err)
 	}
 	var stderr bytes.Buffer
-	mkfs := exec.Command(Program, "-q", "-F", "-O", "^has_journal,^resize_inode",
+	mkfs := exec.CommandContext(ctx, Program, "-q", "-F", "-O", "^has_journal,^resize_inode",
 		"-E", "lazy_itable_init=1,nodiscard", "-i", strconv.Itoa(inodeBytes), "-m", "0", name)
 	mkfs.Stderr = &stderr
 	if err := mkfs.Run(); err != nil {
+		_ = os.Remove(name)
 		return fmt.Errorf("make file system: %s: %w: %s", Program, err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return nil
@@ -137,8 +139,8 @@ func mount(device string, readOnly bool) (*os.File, error) {
 // Attached reports whether a loop device has the file, which is the case while it is
 // mounted.
 func Attached(name string) bool {
-	if real, err := filepath.EvalSymlinks(name); err == nil {
-		name = real // As the kernel has it.
+	if resolved, err := filepath.EvalSymlinks(name); err == nil {
+		name = resolved // As the kernel has it.
 	}
 	devices, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {

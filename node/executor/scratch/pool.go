@@ -38,7 +38,7 @@ type Pool struct {
 // Open returns a Pool whose file systems have the size unless Take asks for
 // another one. It removes what is in the directory, and mounts a first file
 // system: an error means that this machine cannot do that.
-func Open(dir string, sizeMiB int64, log *slog.Logger) (*Pool, error) {
+func Open(ctx context.Context, dir string, sizeMiB int64, log *slog.Logger) (*Pool, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, fmt.Errorf("open scratch space: %w", err)
 	}
@@ -46,7 +46,7 @@ func Open(dir string, sizeMiB int64, log *slog.Logger) (*Pool, error) {
 		return nil, fmt.Errorf("open scratch space: %w", err)
 	}
 	p := &Pool{dir: dir, sizeMiB: sizeMiB, log: log, ready: make(chan *os.File, ready)}
-	first, err := p.make(0)
+	first, err := p.make(ctx, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open scratch space: %w", err)
 	}
@@ -56,7 +56,7 @@ func Open(dir string, sizeMiB int64, log *slog.Logger) (*Pool, error) {
 
 // Take returns a detached mount of an empty file system, which is the caller's.
 // Its file has no name any more. The size is in MiB; 0 for that of the Pool.
-func (p *Pool) Take(sizeMiB int64) (*os.File, error) {
+func (p *Pool) Take(ctx context.Context, sizeMiB int64) (*os.File, error) {
 	if sizeMiB == 0 || sizeMiB == p.sizeMiB {
 		select {
 		case made := <-p.ready:
@@ -64,7 +64,7 @@ func (p *Pool) Take(sizeMiB int64) (*os.File, error) {
 		default:
 		}
 	}
-	made, err := p.make(sizeMiB)
+	made, err := p.make(ctx, sizeMiB)
 	if err != nil {
 		return nil, fmt.Errorf("make scratch space: %w", err)
 	}
@@ -74,7 +74,7 @@ func (p *Pool) Take(sizeMiB int64) (*os.File, error) {
 // Run keeps file systems ready until ctx ends.
 func (p *Pool) Run(ctx context.Context) {
 	for {
-		made, err := p.make(0)
+		made, err := p.make(ctx, 0)
 		if err != nil {
 			p.log.Warn("scratch space not made", "err", err)
 			select {
@@ -116,7 +116,7 @@ func FreeMiB(dir string) (int64, error) {
 
 // make returns a new file system. One of the Pool's own size is a copy of the
 // template, which takes a tenth of the time.
-func (p *Pool) make(sizeMiB int64) (*os.File, error) {
+func (p *Pool) make(ctx context.Context, sizeMiB int64) (*os.File, error) {
 	free, err := FreeMiB(p.dir)
 	if err != nil {
 		return nil, err
@@ -127,9 +127,9 @@ func (p *Pool) make(sizeMiB int64) (*os.File, error) {
 	name := filepath.Join(p.dir, fmt.Sprintf("%d-%d", os.Getpid(), p.number.Add(1)))
 	defer os.Remove(name)
 	if sizeMiB == 0 || sizeMiB == p.sizeMiB {
-		err = p.copyTemplate(name)
+		err = p.copyTemplate(ctx, name)
 	} else {
-		err = Format(name, sizeMiB)
+		err = Format(ctx, name, sizeMiB)
 	}
 	if err != nil {
 		return nil, err
@@ -146,12 +146,12 @@ func (p *Pool) make(sizeMiB int64) (*os.File, error) {
 }
 
 // copyTemplate makes a file with a copy of the template, sparse like it.
-func (p *Pool) copyTemplate(name string) error {
+func (p *Pool) copyTemplate(ctx context.Context, name string) error {
 	from := filepath.Join(p.dir, template)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.formatted {
-		if err := Format(from, p.sizeMiB); err != nil {
+		if err := Format(ctx, from, p.sizeMiB); err != nil {
 			return err
 		}
 		p.formatted = true

@@ -19,7 +19,7 @@ const sizeMiB = 32
 func open(t *testing.T) (*scratch.Pool, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "scratch")
-	pool, err := scratch.Open(dir, sizeMiB, slog.New(slog.DiscardHandler))
+	pool, err := scratch.Open(t.Context(), dir, sizeMiB, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func at(root *os.File, name string) string {
 
 func take(t *testing.T, pool *scratch.Pool, size int64) *os.File {
 	t.Helper()
-	root, err := pool.Take(size)
+	root, err := pool.Take(t.Context(), size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 // TestNothingIsLeft counts what is mounted and attached before and after.
 func TestNothingIsLeft(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "scratch")
-	pool, err := scratch.Open(dir, sizeMiB, slog.New(slog.DiscardHandler))
+	pool, err := scratch.Open(t.Context(), dir, sizeMiB, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if err != nil || strings.Contains(string(mounts), dir) {
 		t.Errorf("a detached mount has a place: %v", err)
 	}
-	root, err := pool.Take(0)
+	root, err := pool.Take(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "1-1"), []byte("of a process that died"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if pool, err = scratch.Open(dir, sizeMiB, slog.New(slog.DiscardHandler)); err != nil {
+	if pool, err = scratch.Open(t.Context(), dir, sizeMiB, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	pool.Close()
@@ -135,10 +135,10 @@ func attached(t *testing.T, dir string) (n int) {
 // TestSealed writes to a file system that is mounted read-only.
 func TestSealed(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "image")
-	if err := scratch.Format(name, sizeMiB); err != nil {
+	if err := scratch.Format(t.Context(), name, sizeMiB); err != nil {
 		t.Fatal(err)
 	}
-	if err := scratch.Format(name, sizeMiB); !errors.Is(err, os.ErrExist) {
+	if err := scratch.Format(t.Context(), name, sizeMiB); !errors.Is(err, os.ErrExist) {
 		t.Errorf("an existing file is formatted: %v", err)
 	}
 	for range 2 {
@@ -157,13 +157,13 @@ func TestSealed(t *testing.T) {
 }
 
 func BenchmarkTake(b *testing.B) {
-	pool, err := scratch.Open(filepath.Join(b.TempDir(), "scratch"), 50<<10, slog.New(slog.DiscardHandler))
+	pool, err := scratch.Open(b.Context(), filepath.Join(b.TempDir(), "scratch"), 50<<10, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer pool.Close()
 	for b.Loop() {
-		root, err := pool.Take(0)
+		root, err := pool.Take(b.Context(), 0)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,0 +1,131 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// environments serves named environments: to organizations their own and those of the
+// cluster, to operators those of the cluster.
+type environments struct {
+	*core
+}
+
+// routes returns the routes of the group.
+func (g *environments) routes() []edge.Route {
+	const all, shared = root + "/environments", root + "/admin/environments"
+	return []edge.Route{
+		{
+			Method: http.MethodGet, Path: all, Tag: "Execution Management", Need: edge.NeedCaller,
+			Summary: "The named environments that executions of the organization may ask for, and how far the nodes are.",
+			Reply:   of[[]wire.Environment](), Handle: g.list,
+		},
+		{
+			Method: http.MethodPost, Path: all, Tag: "Execution Management", Need: edge.NeedCaller,
+			Summary: "Make a named environment of the organization, as its admin: the nodes install it ahead. " +
+				"Paths are for operators.",
+			Body: of[wire.NewEnvironment](), Reply: of[wire.Environment](),
+			Handle: func(r *edge.Request) (any, error) { return g.create(r, r.Caller.Actor.Org) },
+		},
+		{
+			Method: http.MethodDelete, Path: all + "/{name}", Tag: "Execution Management", Need: edge.NeedCaller,
+			Summary: "Delete a named environment of the organization, as its admin. It must not be in use.",
+			Reply:   of[wire.Message](),
+			Handle:  func(r *edge.Request) (any, error) { return g.remove(r, r.Caller.Actor.Org) },
+		},
+		{
+			Method: http.MethodGet, Path: shared, Need: edge.NeedOperator,
+			Summary: "The named environments of the cluster, which every organization may use.",
+			Reply:   of[[]wire.Environment](), Handle: g.listShared,
+		},
+		{
+			Method: http.MethodPost, Path: shared, Need: edge.NeedOperator,
+			Summary: "Make a named environment that every organization may use.",
+			Body:    of[wire.NewEnvironment](), Reply: of[wire.Environment](),
+			Handle: func(r *edge.Request) (any, error) { return g.create(r, compute.OrgID{}) },
+		},
+		{
+			Method: http.MethodDelete, Path: shared + "/{name}", Need: edge.NeedOperator,
+			Summary: "Delete a named environment of the cluster. It must not be in use.",
+			Reply:   of[wire.Message](),
+			Handle:  func(r *edge.Request) (any, error) { return g.remove(r, compute.OrgID{}) },
+		},
+	}
+}
+
+// environmentOf returns an environment as it is shown.
+func environmentOf(view *fsm.View, e *compute.Environment) wire.Environment {
+	out := wire.Environment{
+		Name: e.Name, Status: e.Status(), Error: orNull(e.Failure()), Shared: e.Org.IsZero(),
+		Requirements: orNull(e.Requirements), Path: orNull(e.Path), Interpreter: orNull(e.Interpreter),
+		Nodes: []wire.EnvironmentNode{}, Size: e.SizeMiB() << 20, CreatedAt: e.CreatedAt,
+	}
+	for i := range e.Nodes {
+		n := &e.Nodes[i]
+		out.Nodes = append(out.Nodes, wire.EnvironmentNode{
+			Node: nodeName(view, n.Node), Status: n.Status, Size: n.SizeMiB << 20, Error: orNull(n.Error), At: n.At,
+		})
+	}
+	slices.SortFunc(out.Nodes, func(a, b wire.EnvironmentNode) int { return strings.Compare(a.Node, b.Node) })
+	return out
+}
+
+// list answers the environments of the caller's organization and of the cluster.
+func (g *environments) list(r *edge.Request) (any, error) {
+	out := []wire.Environment{}
+	for _, e := range r.View.EnvironmentsOf(r.Caller.Actor.Org) {
+		out = append(out, environmentOf(r.View, e))
+	}
+	return out, nil
+}
+
+// listShared answers the environments of the cluster.
+func (g *environments) listShared(r *edge.Request) (any, error) {
+	out := []wire.Environment{}
+	for _, e := range r.View.EnvironmentsOf(compute.OrgID{}) {
+		out = append(out, environmentOf(r.View, e))
+	}
+	return out, nil
+}
+
+// create makes an environment of an organization, or with a zero one of the cluster.
+func (g *environments) create(r *edge.Request, org compute.OrgID) (any, error) {
+	if err := r.View.AllowsEnvironments(); err != nil {
+		return nil, err
+	}
+	in := r.Body.(*wire.NewEnvironment)
+	_, err := g.ProposeAndSee(r, fsm.CreateEnvironment{Op: g.Op(r), Actor: r.Caller.Actor, Environment: compute.Environment{
+		ID: compute.EnvironmentID{UUID: g.NewID()}, Org: org, Name: in.Name,
+		Requirements: in.Requirements, Path: in.Path, Interpreter: in.Interpreter,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	made, ok := r.View.Environment(org, in.Name)
+	if !ok {
+		return nil, edge.NotFound() // It was deleted since.
+	}
+	return environmentOf(r.View, made), nil
+}
+
+// remove deletes an environment of an organization, or with a zero one of the cluster.
+func (g *environments) remove(r *edge.Request, org compute.OrgID) (any, error) {
+	if err := r.View.AllowsEnvironments(); err != nil {
+		return nil, err
+	}
+	name := r.Params["name"]
+	if _, known := r.View.Environment(org, name); !known && !r.Repeat {
+		return nil, edge.NotFound()
+	}
+	_, err := g.Propose(r, fsm.DeleteEnvironment{Op: g.Op(r), Actor: r.Caller.Actor, Org: org, Name: name})
+	if err != nil {
+		return nil, err
+	}
+	return wire.Message{Message: "The environment " + name + " is deleted."}, nil
+}

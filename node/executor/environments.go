@@ -1,0 +1,175 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor/packages"
+	"berth/node/executor/sandbox"
+)
+
+const (
+	environmentAt     = "/environment" // In the sandbox: a directory of the node with packages.
+	environmentWithin = time.Minute    // For a node that restarted to prepare what it offered before.
+)
+
+// environment is a named environment that this node has ready. A nil one is none.
+type environment struct {
+	compute.Environment
+
+	python *python // Of a path with an interpreter; nil for the node's.
+}
+
+// request returns the packages of an environment that was installed, none for a path.
+func (x *environment) request() packages.Request {
+	return packages.Request{Org: x.Org, Requirements: x.Requirements}
+}
+
+// siteDir returns the directory of the packages of a path, in the sandbox; "" for none.
+func (x *environment) siteDir() string {
+	if x == nil || x.Path == "" || x.python != nil {
+		return ""
+	}
+	return environmentAt
+}
+
+// bind adds what a path has to the root of an execution. An interpreter stays where it
+// is on the machine, because its files name each other by their paths.
+func (x *environment) bind(spec *sandbox.Spec) {
+	switch {
+	case x == nil || x.Path == "":
+	case x.python == nil:
+		spec.Binds = append(spec.Binds, sandbox.Bind{Source: x.Path, Target: environmentAt})
+	default:
+		own := append([]string{x.Path}, x.python.Prefixes...)
+		slices.Sort(own) // Parents before children.
+		for _, name := range own {
+			spec.Binds = add(spec.Binds, sandbox.Bind{Source: name, Target: name})
+		}
+	}
+}
+
+// pythonFor returns the interpreter of executions in an environment, nil if there is
+// none.
+func (e *Executor) pythonFor(x *environment) *python {
+	if x != nil && x.python != nil {
+		return x.python
+	}
+	return e.python
+}
+
+// Prepare makes an environment ready for executions on this node, and returns the disk
+// space that it takes. An error says in the installer's words why that is impossible.
+func (e *Executor) Prepare(ctx context.Context, of compute.Environment) (sizeMiB int64, err error) {
+	x := &environment{Environment: of}
+	if of.Path != "" {
+		err = x.find(ctx)
+	} else {
+		sizeMiB, err = e.install(ctx, x)
+	}
+	if err != nil {
+		return 0, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.environments[of.ID] = x
+	close(e.prepared)
+	e.prepared = make(chan struct{})
+	return sizeMiB, nil
+}
+
+// install installs the packages of an environment. They stay until it is forgotten.
+func (e *Executor) install(ctx context.Context, x *environment) (sizeMiB int64, err error) {
+	if e.packages == nil {
+		return 0, e.packagesErr
+	}
+	e.packages.Pin(x.request())
+	root, err := e.packages.Mount(ctx, x.request(), func(string) {})
+	if err != nil {
+		e.packages.Unpin(x.request())
+		return 0, err
+	}
+	return e.packages.SizeMiB(x.request()), root.Close()
+}
+
+// find checks that the path is there, and looks for its interpreter.
+func (x *environment) find(ctx context.Context) error {
+	info, err := os.Stat(x.Path)
+	if err != nil || !info.IsDir() {
+		return compute.Errorf(compute.CodeInvalid, "this node has no directory %s", x.Path)
+	}
+	name := filepath.Join(x.Path, "bin", defaultPython)
+	if x.Interpreter != "" {
+		name = filepath.Join(x.Path, x.Interpreter)
+	} else if _, err := os.Stat(name); err != nil {
+		return nil // It has packages for the node's interpreter.
+	}
+	p, err := findPython(ctx, name)
+	if err != nil {
+		return err
+	}
+	for _, prefix := range append([]string{x.Path}, p.Prefixes...) {
+		if slices.Contains([]string{"work", "tmp", "run", "berth", "packages"}, strings.Split(prefix, "/")[1]) {
+			return compute.Errorf(compute.CodeInvalid,
+				"the interpreter %s lives in %s, where executions have something else", name, prefix)
+		}
+	}
+	x.python = p
+	return nil
+}
+
+// Forget removes what Prepare made ready. Executions that use it keep it.
+func (e *Executor) Forget(id compute.EnvironmentID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x := e.environments[id]
+	delete(e.environments, id)
+	if x != nil && x.Path == "" {
+		e.packages.Unpin(x.request())
+	}
+}
+
+// environmentOf returns the environment that an execution asks for, nil for none. A node
+// that has just restarted may still be preparing it.
+func (e *Executor) environmentOf(ctx context.Context, x *compute.Execution) (*environment, error) {
+	if x.EnvironmentID.IsZero() {
+		return nil, nil
+	}
+	if env, _ := e.known(x.EnvironmentID); env != nil {
+		return env, nil
+	}
+	// Others start meanwhile.
+	<-e.starting
+	defer func() { e.starting <- struct{}{} }()
+	ctx, cancel := context.WithTimeout(ctx, environmentWithin)
+	defer cancel()
+	for {
+		env, change := e.known(x.EnvironmentID)
+		if env != nil {
+			return env, nil
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil, compute.Errorf(compute.CodeUnavailable,
+					"this node has no environment %q any more", x.Environment)
+			}
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// known returns a prepared environment, or nil and a channel that is closed when
+// another one is prepared.
+func (e *Executor) known(id compute.EnvironmentID) (*environment, <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.environments[id], e.prepared
+}
