@@ -20,7 +20,7 @@ func NewEnv() *cobra.Command {
 	conn := &cli.Connection{}
 	cmd := cli.Parent("env", "Manage named environments", newEnvCreate(conn), newEnvList(conn), newEnvRemove(conn))
 	cmd.Long = `A named environment is a set of Python packages that the nodes have ready, so that
-executions with --env NAME start at once. Admins make those of their organization;
+executions with --environment NAME start at once. Admins make those of their organization;
 operators make those that every organization may use.`
 	conn.Register(cmd)
 	return cmd
@@ -40,7 +40,7 @@ have the directory offer it as it is: a virtual environment, or a directory with
 packages. Only operators name paths, and those environments are for everybody.`,
 		Example: `  berth env create torch24 -r requirements.txt
   berth env create conda --path /opt/conda/envs/lab
-  berth run --env torch24 train.py`,
+  berth run --environment torch24 train.py`,
 		Args: cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (file == "") == (env.Path == "") {
