@@ -91,7 +91,7 @@ func newEnvList(conn *cli.Connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the environments, and how far the nodes are",
-		Args:  cli.Arguments(cobra.NoArgs),
+		Args:  cli.Arguments(cobra.NoArgs), Example: `  berth env ls`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conn.Operator = shared
 			c, err := conn.Client(cmd)
@@ -158,32 +158,26 @@ func contentOf(e *wire.Environment) string {
 
 // newEnvRemove returns the command berth env rm.
 func newEnvRemove(conn *cli.Connection) *cobra.Command {
-	var shared, asJSON bool
+	var shared bool
 	cmd := &cobra.Command{
 		Use:   "rm NAME...",
 		Short: "Delete environments that no execution needs",
-		Args:  cli.Arguments(cobra.MinimumNArgs(1)),
+		Args:  cli.Arguments(cobra.MinimumNArgs(1)), Example: `  berth env rm torch24`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			conn.Operator = shared
 			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
-			for _, name := range args {
-				if err := c.DeleteEnvironment(cmd.Context(), name, shared); err != nil {
-					return fmt.Errorf("%s: %w", name, err)
+			return cli.Each(cmd, args, func(name string) error {
+				err := c.DeleteEnvironment(cmd.Context(), name, shared)
+				if err == nil {
+					cli.Report(cmd, cli.Done{Name: name, Done: "deleted"}, "the environment %s is deleted", name)
 				}
-				if !asJSON {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s is deleted\n", name)
-				}
-			}
-			if asJSON {
-				return cli.PrintJSON(cmd.OutOrStdout(), map[string][]string{"deleted": args})
-			}
-			return nil
+				return err
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&shared, "shared", false, "delete those of the cluster, as an operator")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return cli.Reporting(cmd)
 }
