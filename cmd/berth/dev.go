@@ -193,19 +193,23 @@ func devGPUs(n dev.Node) string {
 
 // newDevDown returns the command berth dev down.
 func newDevDown(dir *string) *cobra.Command {
-	return &cobra.Command{
+	return cli.Reporting(&cobra.Command{
 		Use:   "down",
 		Short: "Stop the cluster of a directory",
 		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			running, err := dev.Down(cmd.Context(), *dir)
 			forgetDev(*dir)
-			if err == nil && !running {
-				fmt.Fprintf(cmd.ErrOrStderr(), "berth: no cluster was running in %s\n", *dir)
+			switch {
+			case err != nil:
+			case running:
+				cli.Report(cmd, cli.Done{Name: *dir, Done: "stopped"}, "the cluster in %s is stopped", *dir)
+			default:
+				cli.Report(cmd, cli.Done{Name: *dir, Done: "absent"}, "no cluster was running in %s", *dir)
 			}
 			return err
 		},
-	}
+	})
 }
 
 // newDevGuard returns the hidden command that package dev starts as the guard

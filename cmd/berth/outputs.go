@@ -64,9 +64,10 @@ func listOutputs(cmd *cobra.Command, conn *cli.Connection, arg string) (
 
 // getFlags are the flags of berth outputs get.
 type getFlags struct {
-	conn  cli.Connection
-	dir   string
-	force bool
+	conn   cli.Connection
+	dir    string
+	force  bool
+	asJSON bool
 }
 
 // newOutputsGet returns the command berth outputs get.
@@ -83,6 +84,7 @@ when one fails, and keeps a file only once it is whole.`,
 	f.conn.Register(cmd)
 	cmd.Flags().StringVar(&f.dir, "dir", ".", "`directory` to write to; it is made if it does not exist")
 	cmd.Flags().BoolVar(&f.force, "force", false, "replace files that exist")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON: the files that were fetched")
 	return cmd
 }
 
@@ -106,7 +108,12 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 		if err := f.fetch(cmd, c, id, root, &list[i]); err != nil {
 			return fmt.Errorf("%s: %w", list[i].Name, err)
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), path.Join(f.dir, list[i].Name))
+		if !f.asJSON {
+			fmt.Fprintln(cmd.OutOrStdout(), path.Join(f.dir, list[i].Name))
+		}
+	}
+	if f.asJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), append([]wire.Output{}, list...))
 	}
 	return nil
 }

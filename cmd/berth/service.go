@@ -321,14 +321,14 @@ in berth ps -a.`,
 					_, err = c.DeleteService(cmd.Context(), s.ExecutionID)
 				}
 				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "berth: %s is asked to end\n", s.ExecutionID)
+					cli.Report(cmd, cli.Done{Name: s.ExecutionID.String(), Done: "stopping"}, "%s is asked to end", s.ExecutionID)
 				}
 				return err
 			})
 		},
 	}
 	conn.Register(cmd)
-	return cmd
+	return cli.Reporting(cmd)
 }
 
 // findService returns the service that an argument names: by its identifier, the end

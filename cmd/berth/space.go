@@ -26,7 +26,7 @@ type spaceFlags struct {
 func (f *spaceFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.requirements, "requirements", "r", "",
 		"`FILE` with Python packages to install before the code starts")
-	flags.StringVar(&f.environment, "env", "",
+	flags.StringVar(&f.environment, "environment", "",
 		"`NAME` of an environment that the nodes have ready, in place of -r (berth env ls)")
 	flags.StringVar(&f.scratch, "scratch", "",
 		"`size` of /work and /tmp on disk, such as 200g (default: the node's, usually 50g)")

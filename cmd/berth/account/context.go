@@ -1,7 +1,6 @@
 package account
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -100,7 +99,7 @@ func completeContext(_ *cobra.Command, args []string, _ string) ([]string, cobra
 
 // newContextUse returns the command berth context use.
 func newContextUse() *cobra.Command {
-	return &cobra.Command{
+	return cli.Reporting(&cobra.Command{
 		Use: "use NAME", Short: "Make a context the current one", Example: `  berth context use lab`,
 		Args: cli.Arguments(cobra.ExactArgs(1)), ValidArgsFunction: completeContext,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -114,19 +113,19 @@ func newContextUse() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the context %s is current\n", args[0])
-			return err
+			cli.Report(cmd, cli.Done{Name: args[0], Done: "current"}, "the context %s is current", args[0])
+			return nil
 		},
-	}
+	})
 }
 
 // newContextRemove returns the command berth context rm.
 func newContextRemove() *cobra.Command {
-	return &cobra.Command{
+	return cli.Reporting(&cobra.Command{
 		Use: "rm NAME...", Short: "End the sessions of contexts and forget them", Example: `  berth context rm lab`,
 		Args: cli.Arguments(cobra.MinimumNArgs(1)), ValidArgsFunction: completeContext,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cli.Each(cmd, args, func(name string) error { return remove(cmd, name) })
 		},
-	}
+	})
 }

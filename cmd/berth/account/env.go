@@ -20,7 +20,7 @@ func NewEnv() *cobra.Command {
 	conn := &cli.Connection{}
 	cmd := cli.Parent("env", "Manage named environments", newEnvCreate(conn), newEnvList(conn), newEnvRemove(conn))
 	cmd.Long = `A named environment is a set of Python packages that the nodes have ready, so that
-executions with --env NAME start at once. Admins make those of their organization;
+executions with --environment NAME start at once. Admins make those of their organization;
 operators make those that every organization may use.`
 	conn.Register(cmd)
 	return cmd
@@ -40,7 +40,7 @@ have the directory offer it as it is: a virtual environment, or a directory with
 packages. Only operators name paths, and those environments are for everybody.`,
 		Example: `  berth env create torch24 -r requirements.txt
   berth env create conda --path /opt/conda/envs/lab
-  berth run --env torch24 train.py`,
+  berth run --environment torch24 train.py`,
 		Args: cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (file == "") == (env.Path == "") {
@@ -91,7 +91,7 @@ func newEnvList(conn *cli.Connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the environments, and how far the nodes are",
-		Args:  cli.Arguments(cobra.NoArgs),
+		Args:  cli.Arguments(cobra.NoArgs), Example: `  berth env ls`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conn.Operator = shared
 			c, err := conn.Client(cmd)
@@ -158,32 +158,26 @@ func contentOf(e *wire.Environment) string {
 
 // newEnvRemove returns the command berth env rm.
 func newEnvRemove(conn *cli.Connection) *cobra.Command {
-	var shared, asJSON bool
+	var shared bool
 	cmd := &cobra.Command{
 		Use:   "rm NAME...",
 		Short: "Delete environments that no execution needs",
-		Args:  cli.Arguments(cobra.MinimumNArgs(1)),
+		Args:  cli.Arguments(cobra.MinimumNArgs(1)), Example: `  berth env rm torch24`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			conn.Operator = shared
 			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
-			for _, name := range args {
-				if err := c.DeleteEnvironment(cmd.Context(), name, shared); err != nil {
-					return fmt.Errorf("%s: %w", name, err)
+			return cli.Each(cmd, args, func(name string) error {
+				err := c.DeleteEnvironment(cmd.Context(), name, shared)
+				if err == nil {
+					cli.Report(cmd, cli.Done{Name: name, Done: "deleted"}, "the environment %s is deleted", name)
 				}
-				if !asJSON {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s is deleted\n", name)
-				}
-			}
-			if asJSON {
-				return cli.PrintJSON(cmd.OutOrStdout(), map[string][]string{"deleted": args})
-			}
-			return nil
+				return err
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&shared, "shared", false, "delete those of the cluster, as an operator")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return cli.Reporting(cmd)
 }

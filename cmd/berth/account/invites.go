@@ -130,7 +130,7 @@ func printInvites(cmd *cobra.Command, list []wire.Invite, asJSON bool) error {
 
 // newInviteRevoke returns the command berth invite rm.
 func newInviteRevoke(conn *cli.Connection) *cobra.Command {
-	return &cobra.Command{
+	return cli.Reporting(&cobra.Command{
 		Use: "rm EMAIL|ID...", Short: "Revoke invites", Example: `  berth invite rm bea@example.org`,
 		Args: cli.Arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -142,19 +142,23 @@ func newInviteRevoke(conn *cli.Connection) *cobra.Command {
 				return cli.Each(cmd, args, func(arg string) error {
 					for _, i := range list {
 						if i.ID.String() == arg || i.Email == arg && i.Status == "pending" {
-							return c.RevokeInvite(cmd.Context(), slug, i.ID)
+							err := c.RevokeInvite(cmd.Context(), slug, i.ID)
+							if err == nil {
+								cli.Report(cmd, cli.Done{Name: arg, Done: "revoked"}, "the invite of %s is revoked", i.Email)
+							}
+							return err
 						}
 					}
 					return fmt.Errorf("%s is not invited to %s: see berth invite ls", arg, slug)
 				})
 			})
 		},
-	}
+	})
 }
 
 // newInviteAnswer returns the command berth invite accept or decline.
 func newInviteAnswer(conn *cli.Connection, name, short string) *cobra.Command {
-	return &cobra.Command{
+	return cli.Reporting(&cobra.Command{
 		Use: name + " TOKEN", Short: short, Example: "  berth invite " + name + " inv_...",
 		Args: cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -167,12 +171,12 @@ func newInviteAnswer(conn *cli.Connection, name, short string) *cobra.Command {
 				return err
 			}
 			if name == "accept" {
-				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: you are %s of %s; berth orgs use %s acts there\n",
+				cli.Report(cmd, cli.Done{Name: i.OrgSlug, Done: "joined"}, "you are %s of %s; berth orgs use %s acts there",
 					cli.A(i.Role.String()), i.OrgSlug, i.OrgSlug)
-				return err
+				return nil
 			}
-			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the invite to %s is declined\n", i.OrgSlug)
-			return err
+			cli.Report(cmd, cli.Done{Name: i.OrgSlug, Done: "declined"}, "the invite to %s is declined", i.OrgSlug)
+			return nil
 		},
-	}
+	})
 }

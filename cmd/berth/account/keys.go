@@ -264,7 +264,7 @@ func newKeyRevoke(conn *cli.Connection) *cobra.Command {
 			return "revoked", c.DeleteUserKey(cmd.Context(), k.ID)
 		})
 	}
-	return cmd
+	return cli.Reporting(cmd)
 }
 
 // newKeyToggle returns the command berth keys disable or enable.
@@ -287,7 +287,7 @@ func newKeyToggle(conn *cli.Connection, verb, short string, active bool) *cobra.
 			return verb + "d", err
 		})
 	}
-	return cmd
+	return cli.Reporting(cmd)
 }
 
 // eachKey does something with each key that is named, and prints what was done.
@@ -312,8 +312,8 @@ func eachKey(
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the key %s is %s\n", k.Name, done)
-		return err
+		cli.Report(cmd, cli.Done{Name: k.Name, Done: done}, "the key %s is %s", k.Name, done)
+		return nil
 	})
 }
 

@@ -139,7 +139,7 @@ func completeMember(conn *cli.Connection, roles bool) cobra.CompletionFunc {
 
 // newOrgUse returns the command berth orgs use.
 func newOrgUse(conn *cli.Connection) *cobra.Command {
-	return &cobra.Command{
+	return cli.Reporting(&cobra.Command{
 		Use: "use SLUG", Short: "Act in another of your organizations from now on",
 		Long:    `Use keeps the organization in the context. --org and BERTH_ORG choose one for a command.`,
 		Example: `  berth orgs use vision`, Args: cli.Arguments(cobra.ExactArgs(1)),
@@ -175,10 +175,10 @@ func newOrgUse(conn *cli.Connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the context %s acts in %s\n", t.Name, args[0])
-			return err
+			cli.Report(cmd, cli.Done{Name: args[0], Done: "used"}, "the context %s acts in %s", t.Name, args[0])
+			return nil
 		},
-	}
+	})
 }
 
 // newOrgRole returns the command berth orgs role.
@@ -217,7 +217,7 @@ func newOrgRole(conn *cli.Connection) *cobra.Command {
 
 // newOrgRemove returns the command berth orgs remove.
 func newOrgRemove(conn *cli.Connection) *cobra.Command {
-	return &cobra.Command{
+	return cli.Reporting(&cobra.Command{
 		Use: "remove MEMBER...", Short: "Remove members, or leave, and delete their API keys here",
 		Example: `  berth orgs remove bea@example.org`, Args: cli.Arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: completeMember(conn, false),
@@ -234,9 +234,9 @@ func newOrgRemove(conn *cli.Connection) *cobra.Command {
 				if err := c.RemoveMember(cmd.Context(), slug, m.UserID); err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: %s has left %s\n", m.Email, slug)
-				return err
+				cli.Report(cmd, cli.Done{Name: m.Email, Done: "removed"}, "%s has left %s", m.Email, slug)
+				return nil
 			})
 		},
-	}
+	})
 }

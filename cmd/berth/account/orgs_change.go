@@ -119,17 +119,17 @@ variables and secrets are gone, and its credits are lost. Its ledger stays in th
 			if err := c.DeleteOrg(cmd.Context(), args[0]); err != nil {
 				return orgError(err, args[0])
 			}
-			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the organization %s is deleted\n", args[0])
-			return err
+			cli.Report(cmd, cli.Done{Name: args[0], Done: "deleted"}, "the organization %s is deleted", args[0])
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&confirmed, "yes", false, "delete it for good")
-	return cmd
+	return cli.Reporting(cmd)
 }
 
 // newOrgDefault returns the command berth orgs default.
 func newOrgDefault(conn *cli.Connection) *cobra.Command {
-	return &cobra.Command{
+	return cli.Reporting(&cobra.Command{
 		Use: "default SLUG", Short: "Act in an organization wherever none is chosen",
 		Example: `  berth orgs default vision`, Args: cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -139,9 +139,9 @@ func newOrgDefault(conn *cli.Connection) *cobra.Command {
 			}
 			o, err := c.SetDefaultOrg(cmd.Context(), args[0])
 			if err == nil {
-				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: %s is your default organization\n", o.Slug)
+				cli.Report(cmd, cli.Done{Name: o.Slug, Done: "default"}, "%s is your default organization", o.Slug)
 			}
 			return orgError(err, args[0])
 		},
-	}
+	})
 }

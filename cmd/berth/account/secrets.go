@@ -53,13 +53,14 @@ does not count.`,
 			if err := c.SetVariable(cmd.Context(), args[0], value, !plain); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "berth: %s is kept: your executions that start from now on have it\n", args[0])
+			cli.Report(cmd, cli.Done{Name: args[0], Done: "kept"},
+				"%s is kept: your executions that start from now on have it", args[0])
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&file, "from", "", "`file` to read the value from")
 	cmd.Flags().BoolVar(&plain, "plain", false, "keep it as a variable that is no secret: its value is shown")
-	return cmd
+	return cli.Reporting(cmd)
 }
 
 // readValue returns the value of a secret.
@@ -121,7 +122,7 @@ func newSecretRemove(conn *cli.Connection) *cobra.Command {
 			if all {
 				n, err := c.RemoveVariables(cmd.Context())
 				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "berth: %d deleted\n", n)
+					cli.Report(cmd, cli.Done{Name: "all", Done: "deleted"}, "%d deleted", n)
 				}
 				return err
 			}
@@ -129,7 +130,7 @@ func newSecretRemove(conn *cli.Connection) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "delete all of them")
-	return cmd
+	return cli.Reporting(cmd)
 }
 
 // removeSecret deletes a secret by its name.
@@ -140,7 +141,11 @@ func removeSecret(cmd *cobra.Command, c *client.Client, name string) error {
 	}
 	for _, v := range kept {
 		if v.Name == name {
-			return c.RemoveVariable(cmd.Context(), v.ID)
+			err := c.RemoveVariable(cmd.Context(), v.ID)
+			if err == nil {
+				cli.Report(cmd, cli.Done{Name: name, Done: "deleted"}, "%s is deleted", name)
+			}
+			return err
 		}
 	}
 	return fmt.Errorf("there is no secret %q", name)

@@ -36,7 +36,7 @@ removes the context. An API key stays good: berth keys revoke deletes it.`,
 		},
 	}
 	conn.RegisterContext(cmd)
-	return cmd
+	return cli.Reporting(cmd)
 }
 
 // remove ends the session of a context and removes the context. A cluster that
@@ -68,8 +68,8 @@ func remove(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the context %s is removed\n", name)
-	return err
+	cli.Report(cmd, cli.Done{Name: name, Done: "removed"}, "the context %s is removed", name)
+	return nil
 }
 
 // NewWhoami returns the command berth whoami.
@@ -141,12 +141,13 @@ stay. It asks for the passwords on the terminal, or reads them from files.`,
 			if err := c.ChangePassword(cmd.Context(), old, fresh); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.ErrOrStderr(), "berth: the password is changed; your other sessions have ended")
-			return err
+			cli.Report(cmd, cli.Done{Name: "password", Done: "changed"},
+				"the password is changed; your other sessions have ended")
+			return nil
 		},
 	}
 	conn.Register(cmd)
 	cmd.Flags().StringVar(&oldFile, "old-file", "", "`file` with the old password (default: ask)")
 	cmd.Flags().StringVar(&newFile, "new-file", "", "`file` with the new password (default: ask)")
-	return cmd
+	return cli.Reporting(cmd)
 }

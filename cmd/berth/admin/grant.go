@@ -23,11 +23,15 @@ func newGrant(conn *cli.Connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.Grant(cmd.Context(), org, amount, reason)
+			if err := c.Grant(cmd.Context(), org, amount, reason); err != nil {
+				return err
+			}
+			cli.Report(cmd, cli.Done{Name: org, Done: "granted"}, "%s has %s more credits", org, amount)
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&org, "org", "", "`slug` of the organization")
 	cmd.Flags().StringVar(&credits, "credits", "", "`credits` to grant")
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` for its ledger")
-	return cli.NeedFlags(cmd, "org", "credits")
+	return cli.NeedFlags(cli.Reporting(cmd), "org", "credits")
 }

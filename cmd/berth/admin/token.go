@@ -3,6 +3,7 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -18,6 +19,7 @@ func newTokenCreate(conn *cli.Connection) *cobra.Command {
 	var token wire.NewJoinToken
 	var ttl time.Duration
 	var out string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a join token",
@@ -32,6 +34,9 @@ func newTokenCreate(conn *cli.Connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return printToken(cmd, out, made)
+			}
 			return saveToken(cmd, out, made)
 		},
 	}
@@ -41,7 +46,20 @@ func newTokenCreate(conn *cli.Connection) *cobra.Command {
 	flags.DurationVar(&ttl, "ttl", time.Hour, "lifetime of the token, at most 1h")
 	flags.IntVar(&token.Uses, "uses", 1, "how many machines may join with it")
 	flags.StringVar(&out, "out", "", "`file` to write the token to, readable only by you; - for standard output")
+	flags.BoolVar(&asJSON, "json", false, "print JSON: the token too, with --out -")
 	return cli.NeedFlags(cmd, "out")
+}
+
+// printToken prints a token as JSON. Its text is in it only if it is in no file.
+func printToken(cmd *cobra.Command, out string, made wire.JoinToken) error {
+	if out != "-" {
+		cmd.SetErr(io.Discard)
+		if err := saveToken(cmd, out, made); err != nil {
+			return err
+		}
+		made.Token = ""
+	}
+	return cli.PrintJSON(cmd.OutOrStdout(), made)
 }
 
 // saveToken writes the token's text to a new file that only its owner can read.
