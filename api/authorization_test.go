@@ -222,8 +222,11 @@ func (m *matrix) submit(kind string) compute.ExecutionID {
 		ID compute.ExecutionID `json:"execution_id"`
 	}
 	body := `{"code":"1"}`
-	if kind == "image" {
+	switch kind {
+	case "image":
 		body = `{"docker_image_ref":"probe"}`
+	case "compose":
+		body = `{"compose_file_code":"services: {a: {image: probe}}"}`
 	}
 	m.mustDo("POST", "/execution/"+kind+"/start", m.cydKey, body, &started)
 	return started.ID
@@ -283,6 +286,8 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		return map[string]string{"{org}": "cyd-lab"}, map[string]string{"{org}": "nobody-lab"}
 	case strings.HasPrefix(path, "/execution/image/"):
 		return one(m.submit("image").String())
+	case strings.HasPrefix(path, "/execution/compose/"):
+		return one(m.submit("compose").String())
 	case strings.HasPrefix(path, "/admin/nodes/{id}"):
 		m.addNode(100 + m.serial)
 		return one(nodeID(100 + m.serial).String())
@@ -369,6 +374,8 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /execution/gpu_selection/start":      `{"code":"1"}`,
 		"POST /execution/service/start":            `{"code":"1"}`,
 		"POST /execution/image/start":              `{"docker_image_ref":"probe"}`,
+		"POST /execution/compose/start":            `{"compose_file_code":"services: {a: {image: probe}}"}`,
+		"POST /execution/compose/complete/{id}":    `{}`,
 		"PATCH /admin/orgs/{org}":                  `{"trusted":true}`,
 		"POST /services/{id}/scale":                `{"replicas":2}`,
 		"DELETE /user/delete":                      `{"password":"wrong"}`,

@@ -148,6 +148,9 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 	if e.Files != nil {
 		out.BundleID = &e.Files.Bundle
 	}
+	if e.Container != nil {
+		out.Reported = reportedOf(e.Container.Reported)
+	}
 	if cached {
 		g.addFiles(r, e, &out)
 		g.addKernelState(r, e, kept.program, &out)
@@ -165,6 +168,22 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 	g.addKernelState(r, e, bundle, &out)
 	addDetail(e, &out)
 	return out, nil
+}
+
+// reportedOf returns what a client said about the end of an execution, nil for nothing.
+func reportedOf(said *compute.Reported) *wire.Reported {
+	if said == nil {
+		return nil
+	}
+	out := &wire.Reported{Output: said.Output, At: said.At}
+	if said.Status.Terminal() {
+		status := said.Status.String()
+		out.Status = &status
+	}
+	if said.Exited {
+		out.ReturnCode = &said.ReturnCode
+	}
+	return out
 }
 
 // addDetail warns of GPU types that were left out. Errors have it already.

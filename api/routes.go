@@ -11,6 +11,7 @@ const (
 	selecting = root + "/execution/gpu_selection"
 	serving   = root + "/execution/service"
 	imaging   = root + "/execution/image"
+	composing = root + "/execution/compose"
 )
 
 // of returns a constructor of T.
@@ -24,7 +25,7 @@ func groups(s *edge.Server, c *core) []group {
 	executions := executions{c}
 	return []group{
 		&sessions{c, s.Stranger}, &users{c}, &orgs{c}, &adminOrgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
-		&executions, &selections{executions}, &services{executions}, &images{executions}, &workloads{executions}, &outputs{executions},
+		&executions, &selections{executions}, &services{executions}, &images{executions}, &composes{executions}, &workloads{executions}, &outputs{executions},
 		&logLines{executions}, &series{executions}, &callbacks{executions},
 		&files{executions}, &uploads{c},
 		&billing{c}, &machines{c}, &prices{c}, &variables{c}, &invites{c}, &environments{c},

@@ -28,6 +28,9 @@ func summaryOf(view *fsm.View, e *compute.Execution) wire.ExecutionSummary {
 	if !e.Parent.IsZero() {
 		s.ParentExecutionID = &e.Parent
 	}
+	if e.Container != nil && (e.Reason == compute.ReasonImage || e.Reason == compute.ReasonStartFailed) {
+		s.ErrorsDocker = orNull(e.Detail)
+	}
 	return s
 }
 
@@ -78,6 +81,9 @@ func metadataOf(view *fsm.View, e *compute.Execution) *wire.Metadata {
 	}
 	if m.Tags == nil {
 		m.Tags = []string{}
+	}
+	if c := e.Container; c != nil {
+		m.Images, m.ImageDigest = c.Images, orNull(c.Digest)
 	}
 	if e.Epoch == 0 {
 		return m

@@ -19,6 +19,19 @@ type Container struct {
 	// Grace is how long the code may take to end after it was asked to; 0 for the
 	// cluster's default.
 	Grace time.Duration `cbor:"5,keyasint,omitempty"`
+
+	// Reported is what a client said about the end of a Compose execution; nil before.
+	Reported *Reported `cbor:"6,keyasint,omitempty"`
+}
+
+// Reported is what a client says about the end of an execution that it has watched. It
+// decides nothing.
+type Reported struct {
+	Output     string  `cbor:"1,keyasint,omitempty"` // At most MaxReportedOutput bytes.
+	Status     Status  `cbor:"2,keyasint,omitempty"` // Completed or failed; pending if it was not said.
+	ReturnCode int64   `cbor:"3,keyasint,omitempty"`
+	Exited     bool    `cbor:"5,keyasint,omitempty"` // ReturnCode was said.
+	At         Instant `cbor:"4,keyasint"`
 }
 
 // Context is what the credentials of an execution are sealed for: elsewhere they cannot
@@ -33,6 +46,8 @@ const (
 	MaxImages       = 64       // Images of one execution.
 	MaxCredentials  = 16 << 10 // Bytes of sealed credentials.
 	MaxContainerEnd = 5 * time.Minute
+
+	MaxReportedOutput = 16 << 10
 )
 
 // DockerOffer is what a node offers that has a Docker engine: to all organizations if

@@ -101,6 +101,7 @@ func everyCommand() []fsm.Command {
 		fsm.DeleteEnvironment{Op: op, Actor: a, Org: a.Org, Name: "torch24"},
 		fsm.ReportEnvironment{Node: node, Environment: compute.EnvironmentID(id), Status: compute.EnvironmentFailed, Error: "no"},
 		fsm.TrustOrg{Op: op, Actor: a, Org: a.Org, Trusted: true},
+		fsm.CompleteExecution{Op: op, Actor: a, Execution: id, Reported: compute.Reported{Output: "done"}},
 	}
 }
 

@@ -454,6 +454,15 @@ type (
 		BillingEmail string        `cbor:"6,keyasint,omitempty"`
 	}
 
+	// CompleteExecution records what a client says about the end of a Compose execution,
+	// the first time, and asks one that lives to end. It never changes one that has ended.
+	CompleteExecution struct {
+		Op        Op                  `cbor:"1,keyasint"`
+		Actor     Actor               `cbor:"2,keyasint"`
+		Execution compute.ExecutionID `cbor:"3,keyasint"`
+		Reported  compute.Reported    `cbor:"4,keyasint"`
+	}
+
 	// TrustOrg says whether executions of an organization may be placed on nodes whose
 	// isolation is below the minimum.
 	TrustOrg struct {

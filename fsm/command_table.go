@@ -287,6 +287,10 @@ func commandRows() []*row {
 			number: 64, since: formatContainers, apply: (*state).trustOrg,
 			op: func(c TrustOrg) Op { return c.Op },
 		}.row(),
+		command[CompleteExecution]{
+			number: 65, since: formatContainers, onFullDisk: true, apply: (*state).completeExecution,
+			op: func(c CompleteExecution) Op { return c.Op },
+		}.row(),
 	}
 }
 

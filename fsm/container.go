@@ -111,3 +111,33 @@ func (s *identity) trustOrg(c TrustOrg) Result {
 	s.putOrg(&o)
 	return Result{ID: o.ID.UUID}
 }
+
+// completeExecution records what a client says about the end of a Compose execution that
+// it has watched, once, and asks one that lives to end. What it says changes neither the
+// status nor the charge.
+func (s *execution) completeExecution(c CompleteExecution) Result {
+	if refusal := s.access.admit(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	known, ok := s.visible(c.Actor, c.Execution)
+	if !ok || known.Kind != compute.KindCompose || known.Container == nil || known.Deleted {
+		return refuse(compute.CodeNotFound, "execution_not_found", "execution not found")
+	}
+	if len(c.Reported.Output) > compute.MaxReportedOutput || int(c.Reported.Status) >= compute.Statuses {
+		return refuse(compute.CodeInvalid, "output", "the output has at most %d bytes", compute.MaxReportedOutput)
+	}
+	if known.Container.Reported == nil {
+		e, container := *known, *known.Container
+		reported := c.Reported
+		reported.At = s.meta.Now
+		container.Reported = &reported
+		e.Container = &container
+		s.putExecution(&e)
+		known = &e
+	}
+	if !known.Status.Terminal() {
+		s.stop(known, compute.StopGraceful, compute.ReasonNone)
+	}
+	now, _ := s.executions.Get(c.Execution)
+	return Result{Execution: now.ID, Status: now.Status}
+}

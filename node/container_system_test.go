@@ -16,7 +16,8 @@ func newContainerCluster(t *testing.T) *nodetest.Cluster {
 	t.Helper()
 	host := dockertest.Host(t)
 	dockertest.Probe(t)
-	return nodetest.NewWith(t, 3, func(_ int, c *config.Config) { c.Docker.Host = host })
+	compose := dockertest.Compose(t)
+	return nodetest.NewWith(t, 3, func(_ int, c *config.Config) { c.Docker.Host, c.Docker.Compose = host, compose })
 }
 
 // TestContainersThroughAFollower executes images as a user of a follower does.
@@ -40,5 +41,54 @@ func TestContainersThroughAFollower(t *testing.T) {
 	e := mustFinish(t, api, started.ExecutionID)
 	if e.Status != compute.StatusCompleted || e.Stdout != "hello from a container\n" || e.ExecutionType != compute.KindDocker {
 		t.Errorf("it is %v with output %q, errors %v", e.Status, e.Stdout, e.Errors)
+	}
+}
+
+const composeText = `
+services:
+  ready:
+    image: ${IMAGE}
+    command: [print, ready, $GREETING]
+  worker:
+    image: ${IMAGE}
+    command: [write, /data/file, "0"]
+    volumes: [data:/data]
+    depends_on: {ready: {condition: service_completed_successfully}}
+  reader:
+    image: ${IMAGE}
+    command: [read, /data/file]
+    volumes: [data:/data]
+    depends_on: {worker: {condition: service_completed_successfully}}
+volumes:
+  data: {}
+`
+
+// TestComposeThroughAFollower executes Compose files as a user of a follower does.
+func TestComposeThroughAFollower(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	c := newContainerCluster(t)
+	account := c.MustAccount("acme")
+	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	if _, err := operator.TrustOrg(t.Context(), "acme", true); err != nil {
+		t.Fatal(err)
+	}
+	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+	start := client.StartCompose{File: composeText}
+	start.Env = map[string]string{"IMAGE": dockertest.Image, "GREETING": "to work"}
+	started, err := api.SubmitCompose(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusCompleted || !strings.Contains(e.Stdout, "| ready to work") || !strings.Contains(e.Stdout, "| written") {
+		t.Errorf("it is %v with output %q %q, errors %v", e.Status, e.Stdout, e.Stderr, e.Errors)
+	}
+	start.File = "services:\n  a: {image: $IMAGE, command: [sleep, '60']}\n  b: {image: $IMAGE, command: [exit, '7']}\n"
+	if started, err = api.SubmitCompose(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	e = mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusFailed || e.ReturnCode == nil || *e.ReturnCode != 7 {
+		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
 	}
 }

@@ -281,7 +281,7 @@ func (n *Node) executorConfig() executor.Config {
 		},
 		Containers: executor.Containers{
 			Host: n.cfg.Docker.Address(), Runtime: n.cfg.Docker.Runtime, Registries: n.cfg.Docker.Registries,
-			ECR: n.cfg.Docker.ECR, KeepMiB: n.cfg.Docker.KeepMiB, ImageMiB: n.cfg.Docker.ImageMiB,
+			ECR: n.cfg.Docker.ECR, Compose: n.cfg.Docker.Compose, KeepMiB: n.cfg.Docker.KeepMiB, ImageMiB: n.cfg.Docker.ImageMiB,
 			PullLimit: n.cfg.Docker.PullTimeout,
 		},
 		Meter: n.usages, Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,

@@ -14,6 +14,9 @@ tests=(
 	ip:iproute2
 	nft:nftables
 	strace:strace
+	curl:curl
+	dockerd:docker.io
+	iptables:iptables
 	mkfs.ext4:e2fsprogs
 	busybox:busybox-static
 	shellcheck:shellcheck

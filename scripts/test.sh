@@ -32,6 +32,8 @@ peers='^berth/(cluster|api)(/.*)?$'
 
 begin=$SECONDS
 out=bin/test
+scripts/docker.sh start
+trap 'scripts/docker.sh stop' EXIT
 rm -rf "$out" bin/test.json bin/flaky.txt
 mkdir -p "$out"
 : >bin/flaky.txt
@@ -71,6 +73,7 @@ if [[ -n $race_packages ]]; then
 	go build -race $race_packages
 fi
 go build "$@"
+scripts/docker.sh compose
 echo "compiled in $((SECONDS - begin)) s"
 
 status=0

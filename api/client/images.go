@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"berth/api/wire"
+	"berth/compute"
 )
 
 // Registry is what the registry of images asks for.
@@ -34,6 +35,32 @@ type StartImage struct {
 func (c *Client) SubmitImage(ctx context.Context, start StartImage) (wire.Started, error) {
 	var out wire.Started
 	err := c.do(ctx, call{method: http.MethodPost, path: "/execution/image/start", body: start, out: &out})
+	return out, err
+}
+
+// StartCompose is a request to execute the services of a Compose file. Of Start it has
+// what does not say what is executed.
+type StartCompose struct {
+	Start
+	Registry
+
+	File            string `json:"compose_file_code"`
+	GracefulTimeout int    `json:"graceful_timeout,omitempty"` // Seconds; 0 for 10.
+}
+
+// SubmitCompose starts an execution of a Compose file.
+func (c *Client) SubmitCompose(ctx context.Context, start StartCompose) (wire.Started, error) {
+	var out wire.Started
+	err := c.do(ctx, call{method: http.MethodPost, path: "/execution/compose/start", body: start, out: &out})
+	return out, err
+}
+
+// CompleteCompose reports the end of an execution of a Compose file.
+func (c *Client) CompleteCompose(ctx context.Context, id compute.ExecutionID, seen wire.ComposeComplete) (wire.Stopped, error) {
+	var out wire.Stopped
+	err := c.do(ctx, call{
+		method: http.MethodPost, path: "/execution/compose/complete/" + id.String(), body: seen, out: &out,
+	})
 	return out, err
 }
 

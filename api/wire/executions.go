@@ -49,7 +49,7 @@ type ExecutionSummary struct {
 	JobEnd            *compute.Instant     `json:"job_end" doc:"As end_time."`
 	FileName          *string              `json:"file_name"`
 	Name              *string              `json:"name" doc:"What people call it."`
-	ErrorsDocker      *string              `json:"errors_docker"`
+	ErrorsDocker      *string              `json:"errors_docker" doc:"What the Docker engine said, when an image could not be had or its program not started."`
 	ParentExecutionID *compute.ExecutionID `json:"parent_execution_id"`
 	JobType           *string              `json:"job_type"`
 	Metadata          *Metadata            `json:"metadata"`
@@ -67,7 +67,8 @@ type Metadata struct {
 	GPUShares   []GPUShare      `json:"gpu_shares" doc:"What it holds or held of each."`
 	Isolation   *string         `json:"isolation" doc:"Whether the hardware keeps other executions off its GPUs' memory and compute: enforced or advisory, the weakest of its shares; null without GPU."`
 	Attempt     uint64          `json:"attempt" doc:"Number of the newest attempt; 0 before the first."`
-	ImageDigest *string         `json:"image_digest"`
+	ImageDigest *string         `json:"image_digest" doc:"Of the image that was executed: that of its registry, or of the engine for an image made there."`
+	Images      []string        `json:"images,omitempty" doc:"The whole names of its images; absent unless it executes in containers."`
 	Tags        []string        `json:"tags"`
 	ImportFiles int             `json:"import_files,omitempty" doc:"How many import files it has, absent without any; local_imports shows the first ones."`
 }
@@ -95,6 +96,7 @@ type Execution struct {
 	Command         []string          `json:"command"`
 	Script          *string           `json:"script"`
 	Args            []string          `json:"args"`
+	Reported        *Reported         `json:"reported,omitempty" doc:"What the client said at POST /execution/compose/complete/{id}; absent before."`
 	KernelState     *string           `json:"kernel_state" doc:"What a notebook cell left for the next one: its kernel_state. Null for scripts, and while there is none."`
 	InstallLog      *string           `json:"install_log"`
 	InstallCode     *int              `json:"install_return_code"`

@@ -119,3 +119,42 @@ func (i *Image) check(f *Faults, start *Start) {
 	}
 	i.RunEnv = "" // It may be large, and Env has it.
 }
+
+// ComposeStart is the body of POST /execution/compose/start.
+type ComposeStart struct {
+	Start
+	Registry
+
+	File            string `json:"compose_file_code" maxlen:"262144" secret:"true" doc:"The Compose file as YAML text. ${NAME} stands for a variable of env. Keys that reach beyond the execution (privileges, devices, other namespaces, published ports, files and directories of machines, builds) are refused with their line and column; restart policies are not used."`
+	JobType         string `json:"job_type" maxlen:"64" doc:"A word of the client's own, shown in the record."`
+	EnableS3Mount   *bool  `json:"enable_s3_mount" default:"false" doc:"Not available in this version: true is refused."`
+	S3MountPath     string `json:"s3_mount_path" default:"\"/mnt/s3\"" maxlen:"512" doc:"Not used in this version."`
+	GracefulTimeout int    `json:"graceful_timeout" default:"10" min:"1" max:"300" doc:"Seconds between SIGTERM and SIGKILL when it is stopped."`
+}
+
+// Check holds the rules that tags cannot say. The API reads the file.
+func (s *ComposeStart) Check(f *Faults) {
+	s.Start.Check(f)
+	s.Registry.check(f)
+	if s.Preemptible {
+		f.Value("containers are not preempted", "body", "preemptible")
+	}
+	if s.File == "" && !f.has("compose_file_code") {
+		f.add(typeMissing, nil, []any{"body", "compose_file_code"})
+	}
+}
+
+// ComposeComplete is the body of POST /execution/compose/complete/{id}.
+type ComposeComplete struct {
+	Output     string `json:"output" maxlen:"16384" secret:"true" doc:"Kept beside the log, the first time."`
+	Status     string `json:"status" enum:"completed,failed" doc:"What the client saw; it does not change the execution's own status."`
+	ReturnCode *int64 `json:"return_code" doc:"What the client saw."`
+}
+
+// Reported is what a client said about the end of a Compose execution.
+type Reported struct {
+	Output     string          `json:"output"`
+	Status     *string         `json:"status"`
+	ReturnCode *int64          `json:"return_code"`
+	At         compute.Instant `json:"at"`
+}

@@ -11,12 +11,17 @@ import (
 	"berth/cmd/berth/cli"
 )
 
-// maxPasswordBytes limits a file with the password of a registry.
-const maxPasswordBytes = 8 << 10
+// Limits of files that are read.
+const (
+	maxPasswordBytes = 8 << 10
+	maxComposeBytes  = 256 << 10
+)
 
-// imageFlags are the flags of commands that execute the program of an image.
+// imageFlags are the flags of commands that execute the program of an image, or the
+// services of a Compose file.
 type imageFlags struct {
 	ref      string
+	compose  string
 	user     string
 	grace    time.Duration
 	registry registryFlags
@@ -25,9 +30,10 @@ type imageFlags struct {
 func (f *imageFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.ref, "image", "", "Docker `image` to execute; what follows -- are its arguments")
+	flags.StringVar(&f.compose, "compose", "", "Compose `file` whose services to execute; ${NAME} in it is a variable of --env")
 	flags.StringVar(&f.user, "image-user", "", "`user`, or user:group, in place of the image's own")
 	f.grace = 10 * time.Second
-	flags.Var((*limit)(&f.grace), "stop-grace", "with --image: time between SIGTERM and SIGKILL, at most 5m")
+	flags.Var((*limit)(&f.grace), "stop-grace", "of containers: time between SIGTERM and SIGKILL, at most 5m")
 	f.registry.register(cmd)
 }
 
@@ -45,6 +51,23 @@ func (f *imageFlags) start(cmd *cobra.Command, start client.Start) (client.Start
 		image.GracefulTimeout = int(f.grace.Seconds())
 	}
 	return image, nil
+}
+
+// startCompose returns the request for the Compose file.
+func (f *imageFlags) startCompose(cmd *cobra.Command, start client.Start) (client.StartCompose, error) {
+	registry, err := f.registry.read()
+	if err != nil {
+		return client.StartCompose{}, err
+	}
+	text, err := cli.ReadFile(f.compose, maxComposeBytes)
+	if err != nil {
+		return client.StartCompose{}, err
+	}
+	compose := client.StartCompose{Start: start, Registry: registry, File: text}
+	if cmd.Flags().Changed("stop-grace") {
+		compose.GracefulTimeout = int(f.grace.Seconds())
+	}
+	return compose, nil
 }
 
 // registryFlags are the flags about the registry of images.

@@ -43,6 +43,7 @@ func reasonTexts() map[string]string {
 			"its output has the installer's words; it is free",
 		"environment": "no node that could host it has its environment ready: " +
 			"berth env ls shows how far they are",
+		"image":               "its image could not be had: it does not exist, may not be pulled, or is for other machines",
 		"not_ready":           "the replica did not answer on its port in time: its output may say why (berth service logs)",
 		"replicas_ended":      "all replicas of the service ended, and its restart policy starts none again",
 		"parent_ended":        "its GPU selection or its service was stopped",

@@ -60,6 +60,7 @@ continues, and the commands that follow or stop it are printed.
   berth run --dir . --gpu h100 -- ./run.sh
   berth run -- nvidia-smi
   berth run --image python:3.12-slim -- python -c 'print(1)'
+  berth run --compose compose.yaml --env TAG=3
   berth run --cell notebook.state -c 'x = 1'
   berth run -c 'import sys; print(sys.stdin.read())' < notes.txt`,
 		Args: cli.Arguments(programArgs),
@@ -81,7 +82,10 @@ continues, and the commands that follow or stop it are printed.
 }
 
 func (f *runFlags) run(cmd *cobra.Command, args []string) error {
-	f.code.image = f.image.ref != ""
+	if f.image.ref != "" && f.image.compose != "" {
+		return cli.UsageErrorf("--image and --compose exclude each other")
+	}
+	f.code.image, f.code.compose = f.image.ref != "", f.image.compose != ""
 	start, tree, err := f.code.start(cmd, args)
 	if err != nil {
 		return err
@@ -136,9 +140,16 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 func (f *runFlags) submit(cmd *cobra.Command, c *client.Client, start client.Start) (wire.Started, error) {
 	var started wire.Started
 	var err error
-	if f.image.ref == "" {
+	switch {
+	case f.image.compose != "":
+		var compose client.StartCompose
+		if compose, err = f.image.startCompose(cmd, start); err != nil {
+			return started, err
+		}
+		started, err = c.SubmitCompose(cmd.Context(), compose)
+	case f.image.ref == "":
 		started, err = c.Submit(cmd.Context(), start)
-	} else {
+	default:
 		var image client.StartImage
 		if image, err = f.image.start(cmd, start); err != nil {
 			return started, err
@@ -197,6 +208,7 @@ type codeFlags struct {
 	minVRAM    string
 	capability string
 	image      bool // An image says what is executed: what follows -- are its arguments.
+	compose    bool // A Compose file says what is executed.
 	space      spaceFlags
 
 	preemptible     bool

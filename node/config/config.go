@@ -150,6 +150,7 @@ type Docker struct {
 	Host        string        `koanf:"host" usage:"Address of the Docker engine: auto (the machine's own, if it has one), off, or a socket such as unix:///run/docker.sock."`
 	Runtime     string        `koanf:"runtime" usage:"Runtime of the engine for containers; empty: runc."`
 	Registries  []string      `koanf:"registries" usage:"Hosts from which images may be pulled; empty: every registry with public addresses."`
+	Compose     string        `koanf:"compose" usage:"Program of Docker Compose, version 2 or newer; empty: where packages put it."`
 	ECR         string        `koanf:"ecr" usage:"Endpoint of Amazon ECR; empty: the public one of the region."`
 	KeepMiB     int64         `koanf:"keep_mib" usage:"Disk space for pulled images: the least recently used go first."`
 	ImageMiB    int64         `koanf:"image_mib" usage:"The largest image, as it is transferred."`

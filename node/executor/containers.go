@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"berth/composefile"
 	"berth/compute"
 	"berth/fault"
 	"berth/node/executor/docker"
@@ -23,6 +25,7 @@ type Containers struct {
 	Host       string        // Address of the Docker engine; "" for none.
 	Runtime    string        // The engine's runtime; "" for runc.
 	Registries []string      // From which images may be pulled; none for all public ones.
+	Compose    string        // Docker Compose; "" for where packages put it.
 	ECR        string        // Endpoint of Amazon ECR; "" for the public one of the key's region.
 	KeepMiB    int64         // Disk space of pulled images; 0 for the default.
 	ImageMiB   int64         // The largest image; 0 for the default.
@@ -72,6 +75,9 @@ func (e *Executor) openEngine() {
 	if e.containerSeccomp, e.engineErr = policy.ContainerSeccomp(); e.engineErr != nil {
 		e.engine = nil
 	}
+	if e.compose, _, e.composeErr = docker.FindCompose(context.Background(), c.Compose); e.composeErr != nil {
+		e.log.Info("compose files unavailable", "hint", "install Docker Compose, or set docker.compose", "err", e.composeErr)
+	}
 }
 
 // prepareContainers is prepare for code that executes in containers.
@@ -87,7 +93,10 @@ func (e *Executor) prepareContainers(
 	}
 	res := &resources{slot: slot}
 	defer res.close() // The supervisor has its own descriptors.
-	if err := e.takeDisk(ctx, w.Execution, res); err != nil {
+	if bundle.Compose == "" {
+		err = e.takeDisk(ctx, w.Execution, res)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if res.variables, err = e.takeVariables(ctx, w, bundle); err != nil {
@@ -152,18 +161,65 @@ func (e *Executor) container(
 	if c.Volumes, err = e.volumes(w.Execution); err != nil {
 		return nil, err
 	}
+	if bundle.Compose != "" {
+		return c, e.composeIn(ctx, a, w, bundle, res, c)
+	}
 	image, err := e.takeImage(ctx, a, w, w.Execution.Container.Images[0])
 	if err != nil {
 		return nil, err
 	}
-	c.Image = &supervise.ContainerImage{
-		ID: image.ID, Digest: image.Digest, Command: bundle.Command, User: bundle.User, Home: image.Home, Volumes: image.Volumes,
-		StopWith: image.Stop,
-	}
+	c.Image = imageOf(image)
+	c.Image.Command, c.Image.User = bundle.Command, bundle.User
 	if image.WorkDir == "" || image.WorkDir == "/" {
 		c.Image.WorkDir = sandbox.WorkDir
 	}
 	return c, nil
+}
+
+// imageOf returns an image of the engine for a spec.
+func imageOf(image *docker.Image) *supervise.ContainerImage {
+	return &supervise.ContainerImage{
+		ID: image.ID, Digest: image.Digest, Home: image.Home, Volumes: image.Volumes, StopWith: image.Stop,
+	}
+}
+
+// composeIn adds what Docker Compose executes to the containers of the work: their
+// images are on the engine, and each volume of the file has a disk.
+func (e *Executor) composeIn(
+	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle, res *resources, c *supervise.Container,
+) error {
+	if e.compose == "" {
+		return compute.Errorf(compute.CodeUnavailable, "this node executes no Compose files: %s", e.composeErr.Error())
+	}
+	file, faults := composefile.Parse(bundle.Compose, bundle.Env)
+	if len(faults) > 0 {
+		return compute.Errorf(compute.CodeInvalid, "compose file: %s", faults[0].Error())
+	}
+	c.Compose = &supervise.ContainerCompose{
+		Program: e.compose, Text: bundle.Compose, Interpolate: bundle.Env, Images: make(map[string]supervise.ContainerImage),
+	}
+	for _, ref := range file.Images() {
+		image, err := e.takeImage(ctx, a, w, ref)
+		if err != nil {
+			return err
+		}
+		c.Compose.Images[ref] = *imageOf(image)
+	}
+	if len(file.Volumes) > 0 && e.disks == nil {
+		return compute.Errorf(compute.CodeUnavailable, "this node has no disk space for the volumes of a Compose file")
+	}
+	for range file.Volumes {
+		disk, err := e.disks.Take(ctx, w.Execution.ScratchMiB)
+		if err != nil {
+			return err
+		}
+		res.volumes = append(res.volumes, disk)
+		if err := os.Chmod(fmt.Sprintf("/proc/self/fd/%d", disk.Fd()), os.ModeSticky|0o777); err != nil {
+			return fmt.Errorf("prepare volume: %w", err)
+		}
+		c.Compose.Devices = append(c.Compose.Devices, disk.Name())
+	}
+	return nil
 }
 
 // takeImage returns an image, pulled if need be. While it is pulled, the progress is in
@@ -277,5 +333,11 @@ func engineOffers(cfg Config) []compute.Offer {
 	if facts.Weak == "" {
 		offers = append(offers, compute.DockerOffer(false))
 	}
-	return slices.Clip(offers)
+	if _, _, err := docker.FindCompose(context.Background(), cfg.Containers.Compose); err != nil {
+		return offers // As above.
+	}
+	for _, offer := range slices.Clone(offers) {
+		offers = append(offers, compute.ComposeOffer(offer == compute.DockerOffer(true)))
+	}
+	return offers
 }

@@ -157,6 +157,8 @@ type Executor struct {
 
 	engine           *docker.Engine // nil if containers cannot be executed. Then engineErr has the reason.
 	engineErr        error
+	compose          string // Docker Compose; "" if there is none. Then composeErr has the reason.
+	composeErr       error
 	containerSeccomp string
 
 	cgroups   *cgroup.Host

@@ -48,6 +48,7 @@ func (e *Executor) spawn(dir string, res *resources) (*supervise.Conn, error) {
 		null, stderr, stderr, theirs, res.slot.file, cmp.Or(res.network, null), cmp.Or(res.disk, null),
 		cmp.Or(res.packages, null), cmp.Or(res.variables, null),
 	}
+	files = append(files, res.volumes...) // The supervisor keeps them while its containers use the devices.
 	// The supervisor is mostly idle. With one thread of Go code and one malloc
 	// arena it starts faster and does not take cores from the attempt.
 	command := supervise.Command

@@ -31,6 +31,7 @@ type resources struct {
 	notes       []string     // For the output.
 
 	container *supervise.Container // nil for a sandbox.
+	volumes   []*os.File           // Disks for the volumes of a Compose file.
 }
 
 func (r *resources) close() {
@@ -46,6 +47,9 @@ func (r *resources) close() {
 	}
 	if r.variables != nil {
 		r.variables.Close()
+	}
+	for _, disk := range r.volumes {
+		disk.Close()
 	}
 }
 

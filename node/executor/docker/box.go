@@ -51,8 +51,16 @@ type box struct {
 	removed chan struct{} // Closed once nothing is left; nil before Close.
 }
 
-// open makes the container of an attempt. It does not start it.
+// open makes the box of an attempt: one container, or those of a Compose file.
 func open(spec *supervise.Spec, group *cgroup.Group, stdout, stderr *os.File) (supervise.Box, error) {
+	if spec.Container.Compose != nil {
+		return openCompose(spec, group, stdout, stderr)
+	}
+	return openContainer(spec, group, stdout, stderr)
+}
+
+// openContainer makes the container of an attempt. It does not start it.
+func openContainer(spec *supervise.Spec, group *cgroup.Group, stdout, stderr *os.File) (supervise.Box, error) {
 	api, err := client.New(client.WithHost(spec.Container.Engine))
 	if err != nil {
 		return nil, fmt.Errorf("make container: %w", err)

@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
@@ -13,10 +14,29 @@ import (
 func (e *Engine) Remove(ctx context.Context, attempt string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return removeLabelled(ctx, e.api, labelAttempt+"="+attempt)
+	return removeAttempt(ctx, e.api, attempt)
 }
 
-// Left returns the attempts of this node of which there are containers.
+// removeAttempt removes the containers of an attempt and their volumes.
+func removeAttempt(ctx context.Context, api *client.Client, attempt string) error {
+	label := labelAttempt + "=" + attempt
+	if err := removeLabelled(ctx, api, label); err != nil {
+		return err
+	}
+	found, err := api.VolumeList(ctx, client.VolumeListOptions{Filters: make(client.Filters).Add("label", label)})
+	if err != nil {
+		return fmt.Errorf("list volumes: %w", err)
+	}
+	for _, v := range found.Items {
+		_, err := api.VolumeRemove(ctx, v.Name, client.VolumeRemoveOptions{Force: true})
+		if err != nil && !cerrdefs.IsNotFound(err) {
+			return fmt.Errorf("remove volume: %w", err)
+		}
+	}
+	return nil
+}
+
+// Left returns the attempts of this node of which there are containers or volumes, sorted.
 func (e *Engine) Left(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -26,14 +46,21 @@ func (e *Engine) Left(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
-	seen, out := make(map[string]bool), []string(nil)
-	for _, c := range found.Items {
-		if attempt := c.Labels[labelAttempt]; !seen[attempt] {
-			seen[attempt] = true
-			out = append(out, attempt)
-		}
+	volumes, err := e.api.VolumeList(ctx, client.VolumeListOptions{
+		Filters: make(client.Filters).Add("label", labelNode+"="+e.cfg.Node),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list volumes: %w", err)
 	}
-	return out, nil
+	var out []string
+	for _, c := range found.Items {
+		out = append(out, c.Labels[labelAttempt])
+	}
+	for _, v := range volumes.Items {
+		out = append(out, v.Labels[labelAttempt])
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 // RemoveAll removes every container and every network of the node, when it will not

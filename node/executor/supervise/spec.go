@@ -91,7 +91,17 @@ type Container struct {
 	TmpMiB   int64             `json:"tmp_mib"`           // Size of each directory in memory.
 	Seccomp  string            `json:"seccomp,omitempty"` // Profile in the engine's format; "" for the engine's own.
 	MaxFiles int64             `json:"max_files"`         // Open files of a process.
-	Image    *ContainerImage   `json:"image,omitempty"`   // Of one container.
+	Image    *ContainerImage   `json:"image,omitempty"`   // Of one container,
+	Compose  *ContainerCompose `json:"compose,omitempty"` // or what Docker Compose executes.
+}
+
+// ContainerCompose is what Docker Compose executes.
+type ContainerCompose struct {
+	Program     string                    `json:"program"` // Docker Compose.
+	Text        string                    `json:"text"`    // A Compose file that was checked.
+	Interpolate map[string]string         `json:"interpolate,omitempty"`
+	Images      map[string]ContainerImage `json:"images"`            // By whole name.
+	Devices     []string                  `json:"devices,omitempty"` // A loop device for each volume.
 }
 
 // ContainerImage is the program of one container.

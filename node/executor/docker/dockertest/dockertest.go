@@ -45,6 +45,21 @@ func Client(t testing.TB) *client.Client {
 	return api
 }
 
+// Compose returns the program of Docker Compose, which scripts/docker.sh builds. Without
+// it the test fails.
+func Compose(t testing.TB) string {
+	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	built := filepath.Join(filepath.Dir(here), "../../../../bin/tools/docker-compose")
+	for _, name := range []string{built, ""} {
+		if program, _, err := docker.FindCompose(t.Context(), name); err == nil {
+			return program
+		}
+	}
+	t.Fatal("no Docker Compose: build it with scripts/docker.sh")
+	return ""
+}
+
 // Probe puts Image on the engine, once in a process.
 func Probe(t testing.TB) string {
 	t.Helper()
