@@ -99,6 +99,8 @@ type (
 	VariableID struct{ UUID }
 	// InviteID names an invite to an organization; a UUIDv7.
 	InviteID struct{ UUID }
+	// ObjectUploadID names an upload of an object in parts; a UUIDv7.
+	ObjectUploadID struct{ UUID }
 	// OpID names one request, so that a repeat is recognised.
 	OpID struct{ UUID }
 )
@@ -140,6 +142,12 @@ func ParseVariableID(s string) (VariableID, error) {
 func ParseInviteID(s string) (InviteID, error) {
 	u, err := ParseUUID(s)
 	return InviteID{u}, err
+}
+
+// ParseObjectUploadID parses the identifier of an upload of an object.
+func ParseObjectUploadID(s string) (ObjectUploadID, error) {
+	u, err := ParseUUID(s)
+	return ObjectUploadID{u}, err
 }
 
 // ParseUserID parses a user's identifier.

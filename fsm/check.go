@@ -27,7 +27,7 @@ func (v *View) Check() error {
 // checkRecords checks what must hold between records.
 func (v checker) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
-		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(), v.checkArchives(), v.checkUploads())
+		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(), v.checkArchives(), v.checkUploads(), v.checkObjects())
 }
 
 // checkDerived builds a state from the records alone and compares: the
@@ -74,6 +74,7 @@ func (v checker) checkDerived() error {
 		differ("loads", &v.loads, &fresh.loads),
 		v.offered.differ(fresh.offered),
 		differMix(v.mix, fresh.mix),
+		v.checkObjectsDerived(fresh),
 	)
 }
 
@@ -109,6 +110,10 @@ func (v checker) rebuilt() *state {
 	copyRecords(&v.variables, func(x *compute.Variable) { s.variables.Put(x) })
 	copyRecords(&v.dataKeys, func(k *compute.DataKey) { s.dataKeys.Put(k) })
 	copyRecords(&v.invites, func(i *compute.Invite) { s.invites.Put(i) })
+	copyRecords(&v.buckets, func(b *compute.Bucket) { s.buckets.Put(b) })
+	copyRecords(&v.objects, s.putObject)
+	copyRecords(&v.objectUploads, s.putObjectUpload)
+	copyRecords(&v.objectParts, s.putObjectPart)
 	s.reshape()
 	s.remix()
 	return s

@@ -113,6 +113,9 @@ func (v *View) AllowsScopes() error { return v.allowsFormat(formatServices) }
 // AllowsVariables returns the reason for which users may not yet keep variables.
 func (v *View) AllowsVariables() error { return v.allowsFormat(formatServices) }
 
+// AllowsObjects returns the reason for which no objects may be stored yet.
+func (v *View) AllowsObjects() error { return v.allowsFormat(formatContainers) }
+
 // setFormat raises the format of the state, which every server must know. A
 // replica that does not know it stops here with a clear message, because its
 // program was replaced by an older one.

@@ -119,6 +119,8 @@ func (s *state) loaders() []func([]byte) error {
 		load(func(x *compute.Variable) { s.variables.Put(x) }),
 		load(func(k *compute.DataKey) { s.dataKeys.Put(k) }),
 		load(func(i *compute.Invite) { s.invites.Put(i) }),
+		load(func(b *compute.Bucket) { s.buckets.Put(b) }),
+		load(s.loadObject), load(s.putObjectUpload), load(s.putObjectPart),
 	}
 }
 

@@ -25,6 +25,7 @@ type View struct {
 	uploadTables
 	variableTables
 	inviteTables
+	objectTables
 
 	counts counts
 }
@@ -216,6 +217,7 @@ type state struct {
 	*retention
 	*statistics
 	*upload
+	*object
 }
 
 // newView returns a view of an empty state.
@@ -226,6 +228,7 @@ func newView() *View {
 	v.uploadTables = newUploadTables()
 	v.variableTables = newVariableTables()
 	v.inviteTables = newInviteTables()
+	v.objectTables = newObjectTables()
 	v.mix = new(compute.Mix)
 	v.offered = newOffer()
 	return v
@@ -359,6 +362,7 @@ func (v *View) stored() []store.Stored {
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
 		&v.tallies, &v.archives, &v.uploads, &v.variables, &v.dataKeys, &v.invites,
+		&v.buckets, &v.objects, &v.objectUploads, &v.objectParts,
 	}
 }
 
@@ -383,6 +387,7 @@ func storedNames() []string {
 		"keys", "refresh", "signing", "accounts", "ledger", "executions",
 		"attempts", "callbacks", "ops", "admitted", "arrived", "usage", "quotas",
 		"tallies", "archives", "uploads", "variables", "data keys", "invites",
+		"buckets", "objects", "uploads of objects", "parts of objects",
 	}
 }
 
@@ -398,6 +403,7 @@ func (v *View) shareables() []store.Shareable {
 		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,
 		&v.uploads, &v.orgUploads, &v.expiringUploads, &v.outputs, &v.undelivered,
 		&v.variables, &v.dataKeys, &v.invites,
+		&v.buckets, &v.objects, &v.objectUploads, &v.objectParts, &v.uploadsOf, &v.endingUploads, &v.objectUse,
 	}
 }
 
