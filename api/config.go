@@ -99,6 +99,8 @@ type Config struct {
 	Trees  Trees
 	Vault  Vault
 
+	Objects Objects
+
 	BundleMax int64 // Bytes of the files of one uploaded bundle.
 
 	// Judge returns the verdict of a GPU selection.

@@ -65,6 +65,13 @@ func (v *objectTables) Bucket(org compute.OrgID) *compute.Bucket {
 	return b
 }
 
+// BucketLimits returns the bucket of an organization with its limits, which may have no
+// key yet; nil if nobody has set any.
+func (v *objectTables) BucketLimits(org compute.OrgID) *compute.Bucket {
+	b, _ := v.buckets.Get(org)
+	return b
+}
+
 // Object returns an object of an organization.
 func (v *objectTables) Object(org compute.OrgID, key string) (*compute.Object, bool) {
 	return v.objects.Get(objectKey{org.UUID, key})

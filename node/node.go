@@ -25,6 +25,7 @@ import (
 	"berth/node/executor"
 	"berth/node/leader"
 	"berth/node/logs"
+	"berth/node/objects"
 	"berth/node/progress"
 	"berth/node/replication"
 	"berth/node/secrets"
@@ -77,6 +78,7 @@ type Node struct {
 	blobs       *storage.Blobs
 	archives    *archives.Cache
 	trees       *trees.Cache
+	objects     *objects.Store
 	repairer    *replication.Repairer
 	housekeeper *replication.Housekeeper
 	copies      *replication.Copies

@@ -342,6 +342,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Series:    attemptSeries{n},
 		Blobs:     n.blobs,
 		Trees:     n.trees,
+		Objects:   storedObjects{n.objects},
 		BundleMax: n.cfg.Limits.BundleMax,
 		Vault:     vault{n.master},
 		Backoff: api.Backoff{
