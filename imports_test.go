@@ -78,6 +78,7 @@ var rules = []rule{
 	{"node/logs", []string{"compute", "loop"}, "the children of node do not know each other"},
 	{"node/storage", []string{"compute", "fault", "loop"}, "the children of node do not know each other"},
 	{"node/trees", []string{"compute"}, "manifests are read without knowing where blobs are"},
+	{"node/objects", []string{"compute", "fsm"}, "content is stored through interfaces; what it becomes is a command"},
 	{"node/secrets", []string{"compute", "loop"}, "the children of node do not know each other"},
 	{"node/statetest", []string{"compute", "fsm"}, "a state for tests needs no node"},
 	{"node/nodetest", []string{"api/client", "api/wire", "compute", "loop", "node", "node/config"}, "tests see a node from outside, as its users do"},

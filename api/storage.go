@@ -214,6 +214,14 @@ func (g *storage) removeFolder(r *edge.Request) (any, error) {
 	if bad := compute.BadObjectPrefix(prefix); bad != "" {
 		return nil, badKey(bad, "path", "folder_prefix")
 	}
+	found := false
+	for o := range r.View.Objects(r.Caller.Actor.Org, prefix) {
+		found = strings.HasPrefix(o.Key, prefix)
+		break
+	}
+	if !found && !r.Repeat {
+		return nil, compute.Errorf(compute.CodeNotFound, "There is no file in this folder.").Named("folder_not_found")
+	}
 	command := fsm.DeleteObjects{Op: g.Op(r), Actor: r.Caller.Actor, Prefix: prefix}
 	deleted := 0
 	for {
@@ -227,9 +235,6 @@ func (g *storage) removeFolder(r *edge.Request) (any, error) {
 		}
 		command.Op = fsm.Op{} // What is left is deleted again without harm.
 		r.Renew()
-	}
-	if deleted == 0 {
-		return nil, compute.Errorf(compute.CodeNotFound, "There is no file in this folder.").Named("folder_not_found")
 	}
 	return wire.DeletedFiles{Deleted: deleted, Message: fmt.Sprintf("%d files are deleted.", deleted)}, nil
 }

@@ -43,7 +43,7 @@ type form struct {
 // next returns the next part, nil behind the last one.
 func (f *form) next() (*multipart.Part, error) {
 	part, err := f.NextRawPart()
-	if errors.Is(err, io.EOF) {
+	if err == io.EOF { //nolint:errorlint // Wrapped it is a form without its end.
 		return nil, nil
 	}
 	if err != nil {

@@ -143,6 +143,10 @@ func (s *Server) serveIncoming(life lifetime, ctx *fasthttp.RequestCtx, r *Reque
 // held anywhere.
 func (s *Server) relayIncoming(life lifetime, ctx *fasthttp.RequestCtx, r *Request) {
 	r.life = life
+	if s.cfg.ServiceRelay == nil {
+		s.fail(ctx, r, compute.Errorf(compute.CodeUnavailable, "This node cannot hand on bodies."))
+		return
+	}
 	in := &Relayed{IP: r.IP, Bearer: r.bearer, Path: StreamRoot + "/stream/"} // Counted as a stream.
 	release, err := s.takeRelay(in)
 	if err != nil {
