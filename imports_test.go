@@ -90,6 +90,7 @@ var rules = []rule{
 	{"cmd/berth", []string{"api/client", "api/wire", "compute", "examples", "fault", "loop", "node", "node/config", "node/executor/early"}, "a main of a few lines over node and the client"},
 	{"cmd/berth/admin", []string{"api/client", "api/wire", "cmd/berth/cli", "compute", "node/repair"}, "operators call the API or repair a stopped server; no command executes a node"},
 	{"cmd/berth/account", []string{"api/client", "api/wire", "cmd/berth/cli", "cmd/berth/contexts", "compute"}, "people and their credentials, as their cluster knows them and as this machine does"},
+	{"cmd/berth/storage", []string{"api/client", "api/wire", "cmd/berth/cli", "compute"}, "files move between this machine and the API"},
 	{"cmd/berth/benchcmd", []string{"bench/...", "cmd/berth/cli", "cmd/berth/dev", "fault"}, "benchmarks are flags and tables around a package of bench"},
 	{"cmd/berth/source", []string{"api/client", "api/wire", "compute"}, "a directory is read and sent without knowing flags"},
 	{"cmd/berth/cli", []string{"api/client", "api/wire", "cmd/berth/contexts", "cmd/berth/devstate", "compute"}, "commands share a few lines about flags and printing, and know the cluster through its client"},
