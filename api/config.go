@@ -100,6 +100,9 @@ type Config struct {
 	Vault  Vault
 
 	Objects Objects
+	// S3 makes credentials of S3 with the rights of an actor; session is the actor's
+	// login, if there is one.
+	S3 func(actor fsm.Actor, session compute.UUID) (wire.StorageCredentials, error)
 
 	BundleMax int64 // Bytes of the files of one uploaded bundle.
 

@@ -89,6 +89,12 @@ func (g *storage) routes() []edge.Route {
 			Reply:   of[wire.StorageUsage](), Handle: g.usage,
 		},
 		{
+			Method: http.MethodPost, Path: at + "/credentials", Tag: "Storage Credentials", Need: edge.NeedCaller,
+			Summary: "Credentials for the organization's bucket that a client of S3 can use for 12 hours. They end with the" +
+				" API key or the login that they were made with.",
+			Reply: of[wire.StorageCredentials](), Once: true, Handle: g.credentials,
+		},
+		{
 			Method: http.MethodPut, Path: root + "/admin/storage/{slug}", Need: edge.NeedOperator,
 			Summary: "Set what an organization may store.",
 			Body:    of[wire.StorageLimits](), Reply: of[wire.Message](), Handle: g.setLimits,
@@ -256,6 +262,14 @@ func (g *storage) copy(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	return wire.UploadedFile{Key: made.Key, Size: made.Size, ETag: made.Tag(), Message: "The file is copied."}, nil
+}
+
+// credentials answers credentials of S3. Nothing is stored of them.
+func (g *storage) credentials(r *edge.Request) (any, error) {
+	if err := r.View.AllowsObjects(); err != nil {
+		return nil, err
+	}
+	return g.cfg.S3(r.Caller.Actor, r.Caller.Session)
 }
 
 // usage answers what the organization stores.

@@ -151,6 +151,13 @@ func (c *Client) CopyFile(ctx context.Context, from, to string) (wire.UploadedFi
 	return out, err
 }
 
+// StorageCredentials returns credentials for a client of S3.
+func (c *Client) StorageCredentials(ctx context.Context) (wire.StorageCredentials, error) {
+	var out wire.StorageCredentials
+	err := c.do(ctx, call{method: http.MethodPost, path: "/storage/credentials", noKey: true, out: &out})
+	return out, err
+}
+
 // StorageUsage returns what the organization stores.
 func (c *Client) StorageUsage(ctx context.Context) (wire.StorageUsage, error) {
 	var out wire.StorageUsage

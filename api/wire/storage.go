@@ -61,6 +61,17 @@ type CopyFile struct {
 	To   string `json:"to" required:"true" minlen:"1" maxlen:"1024" doc:"Key of the copy."`
 }
 
+// StorageCredentials answers POST /storage/credentials.
+type StorageCredentials struct {
+	AccessKey    string          `json:"access_key"`
+	SecretKey    string          `json:"secret_key"`
+	SessionToken string          `json:"session_token" doc:"Has to be sent too."`
+	Endpoint     string          `json:"endpoint" doc:"With its scheme."`
+	BucketName   string          `json:"bucket_name"`
+	Region       string          `json:"region"`
+	ExpiresAt    compute.Instant `json:"expires_at"`
+}
+
 // StorageUsage answers GET /storage/usage.
 type StorageUsage struct {
 	Files      int   `json:"files"`
