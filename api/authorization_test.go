@@ -300,8 +300,8 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		m.store(m.cydKey, "stored/1", "content")
 		return map[string]string{"{file_key}": "stored/1", "{folder_prefix}": "stored"},
 			map[string]string{"{file_key}": "nothing", "{folder_prefix}": "nothing"}
-	case path == "/admin/storage/{slug}":
-		return map[string]string{"{slug}": "cyd-lab"}, map[string]string{"{slug}": "nobody-lab"}
+	case path == "/admin/storage/{org}":
+		return map[string]string{"{org}": "cyd-lab"}, map[string]string{"{org}": "nobody-lab"}
 	case path == "/billing/invoices/{id}":
 		var list wire.Invoices
 		m.mustDo("GET", "/billing/invoices", m.cydKey, nil, &list)
@@ -386,7 +386,7 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /storage/upload":                     formOf("file", "a.txt", "content"),
 		"POST /storage/upload-bulk":                formOf("files", "a.txt", "content"),
 		"POST /storage/copy":                       `{"from":"stored","to":"copy"}`,
-		"PUT /admin/storage/{slug}":                `{"max_bytes":1000}`,
+		"PUT /admin/storage/{org}":                 `{"max_bytes":1000}`,
 	}[rt.Method+" "+strings.TrimPrefix(rt.Path, root)]
 	if known != (rt.Body != nil || rt.Raw || rt.Streamed) {
 		m.Fatalf("%s %s: whether it has a body and whether sample has one differ", rt.Method, rt.Path)

@@ -235,7 +235,7 @@ func TestMutatedRequests(t *testing.T) {
 				objects[i] = append(objects[i], path)
 			}
 			bad := url.PathEscape(pick(random, texts()...))
-			objects[i] = append(objects[i], strings.NewReplacer("{id}", bad, "{slug}", bad, "{resource}", bad, "{file_key}", bad, "{folder_prefix}", bad).Replace(rt.Path))
+			objects[i] = append(objects[i], strings.NewReplacer("{id}", bad, "{slug}", bad, "{resource}", bad, "{file_key}", bad, "{folder_prefix}", bad, "{org}", bad).Replace(rt.Path))
 		}
 	}
 	byStatus := make(map[int]int)

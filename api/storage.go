@@ -95,7 +95,7 @@ func (g *storage) routes() []edge.Route {
 			Reply: of[wire.StorageCredentials](), Once: true, Handle: g.credentials,
 		},
 		{
-			Method: http.MethodPut, Path: root + "/admin/storage/{slug}", Need: edge.NeedOperator,
+			Method: http.MethodPut, Path: root + "/admin/storage/{org}", Need: edge.NeedOperator,
 			Summary: "Set what an organization may store.",
 			Body:    of[wire.StorageLimits](), Reply: of[wire.Message](), Handle: g.setLimits,
 		},
@@ -286,7 +286,7 @@ func (g *storage) usage(r *edge.Request) (any, error) {
 // setLimits sets what an organization may store.
 func (g *storage) setLimits(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.StorageLimits)
-	org, ok := r.View.OrgBySlug(r.Params["slug"])
+	org, ok := r.View.OrgBySlug(r.Params["org"])
 	if !ok {
 		return nil, edge.NotFound()
 	}

@@ -82,7 +82,7 @@ type StorageUsage struct {
 	OwnMaximum int64 `json:"own_max_bytes" doc:"0 for no limit."`
 }
 
-// StorageLimits is the body of PUT /admin/storage/{slug}.
+// StorageLimits is the body of PUT /admin/storage/{org}.
 type StorageLimits struct {
 	MaxBytes     int `json:"max_bytes" min:"0" doc:"Of all files of the organization; 0 for no limit."`
 	MaxFiles     int `json:"max_files" min:"0" doc:"0 for 1000000."`
