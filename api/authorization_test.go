@@ -130,6 +130,9 @@ func newMatrix(t testing.TB) *matrix {
 	m.session = m.login("cyd")
 	m.mustDo("POST", "/billing/grant", rootToken, map[string]any{"org": "cyd-lab", "credits": 100_000}, nil)
 	m.mustDo("POST", "/admin/quotas", rootToken, map[string]any{"org": "cyd-lab", "max_concurrent": 10_000}, nil)
+	for _, key := range []string{m.adaKey, m.bobKey, m.cydKey} {
+		m.store(key, "stored", "content")
+	}
 	m.saw = func(cmd fsm.Command) {
 		if _, use := cmd.(fsm.TouchKeys); !use {
 			m.writes++ // Under the world's lock.
@@ -306,6 +309,12 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		m.mustDo("POST", "/execution/streaming/start", m.cydKey, `{"code":"1","user_callback_urls":["https://example.com/"]}`, &started)
 		m.complete(started.ExecutionID, 1, time.Second)
 		return one(started.ExecutionID.String())
+	case strings.HasPrefix(path, "/storage/"):
+		m.store(m.cydKey, "stored/1", "content")
+		return map[string]string{"{file_key}": "stored/1", "{folder_prefix}": "stored"},
+			map[string]string{"{file_key}": "nothing", "{folder_prefix}": "nothing"}
+	case path == "/admin/storage/{org}":
+		return map[string]string{"{org}": "cyd-lab"}, map[string]string{"{org}": "nobody-lab"}
 	case path == "/billing/invoices/{id}":
 		var list wire.Invoices
 		m.mustDo("GET", "/billing/invoices", m.cydKey, nil, &list)
@@ -403,8 +412,12 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /admin/whatif":                       `{}`,
 		"PUT /admin/prices/{resource}":             `{"price_per_hour":1.5}`,
 		"PUT /admin/billing/mode":                  `{"mode":"enforce"}`,
+		"POST /storage/upload":                     formOf("file", "a.txt", "content"),
+		"POST /storage/upload-bulk":                formOf("files", "a.txt", "content"),
+		"POST /storage/copy":                       `{"from":"stored","to":"copy"}`,
+		"PUT /admin/storage/{org}":                 `{"max_bytes":1000}`,
 	}[rt.Method+" "+strings.TrimPrefix(rt.Path, root)]
-	if known != (rt.Body != nil || rt.Raw) {
+	if known != (rt.Body != nil || rt.Raw || rt.Streamed) {
 		m.Fatalf("%s %s: whether it has a body and whether sample has one differ", rt.Method, rt.Path)
 	}
 	return sample, map[string]string{
@@ -435,6 +448,9 @@ func (m *matrix) ask(node *world, rt api.RouteDoc, who credential, params map[st
 	var header []string
 	if who.org != "" {
 		header = []string{"X-Org-Slug", who.org}
+	}
+	if rt.Streamed {
+		header = append(header, "Content-Type", formType)
 	}
 	if body == "" {
 		return node.fetch(rt.Method, path, who.bearer, nil, header)

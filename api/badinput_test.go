@@ -293,7 +293,7 @@ func TestBadPaths(t *testing.T) {
 	for _, path := range []string{
 		"/execution/nothing", "/execution/" + strings.ToUpper(id) + "x", "/execution/" + uuidText(9),
 		"/execution/%2e%2e", "/execution/" + id + "%2Ftiming", "/execution/" + id + "/nothing", "/execution/" + uuidText(9) + "/explain",
-		"/execution/nothing/start", "/storage/list-files", "/vms/list",
+		"/execution/nothing/start", "/vms/list",
 	} {
 		w.want(404, "not_found", "GET", path, w.adaKey, nil)
 	}

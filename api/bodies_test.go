@@ -67,6 +67,22 @@ func (r *relayTo) bodiesAsked() int {
 	return most
 }
 
+// streamRelay has the world's server answer requests whose bodies a worker does not
+// hold.
+func (w *world) streamRelay() http.RoundTripper {
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		go func() {
+			if err := w.server.ServeServices(far); err != nil {
+				far.Close()
+			}
+		}()
+		return near, nil
+	}}
+	w.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
 // newWorker returns a worker's API in front of the world's server.
 func (w *world) newWorker(change ...func(*api.Config)) (relay *relayTo, worker *world) {
 	w.Helper()
@@ -76,6 +92,7 @@ func (w *world) newWorker(change ...func(*api.Config)) (relay *relayTo, worker *
 		Config:   edge.Config{Relay: relay, Logger: w.cfg.Logger, Limits: w.cfg.Limits, Registerer: registry},
 		Gatherer: registry,
 	}}
+	worker.cfg.ServiceRelay = w.streamRelay()
 	for _, f := range change {
 		f(&worker.cfg)
 	}

@@ -99,6 +99,11 @@ type Config struct {
 	Trees  Trees
 	Vault  Vault
 
+	Objects Objects
+	// S3 makes credentials of S3 with the rights of an actor; session is the actor's
+	// login, if there is one.
+	S3 func(actor fsm.Actor, session compute.UUID) (wire.StorageCredentials, error)
+
 	BundleMax int64 // Bytes of the files of one uploaded bundle.
 
 	// Judge returns the verdict of a GPU selection.

@@ -15,6 +15,7 @@ type RouteDoc struct {
 	Query, Body, Reply                reflect.Type
 	Accepts                           []string
 	Raw                               bool // The body is no JSON.
+	Streamed                          bool
 }
 
 // Routes returns all routes for the documentation.
@@ -31,7 +32,7 @@ func Routes() []RouteDoc {
 			Need: rt.Need, Scope: rt.Scope(),
 			Method: rt.Method, Path: rt.Path, Tag: rt.Tag, Summary: rt.Summary, Needs: needText(&rt),
 			Query: typeOf(rt.Query), Body: typeOf(rt.Body), Reply: typeOf(rt.Reply), Accepts: rt.Accepts,
-			Raw: rt.Raw && rt.Body == nil,
+			Raw: rt.Raw && rt.Body == nil, Streamed: rt.Streamed,
 		})
 	}
 	return out

@@ -137,6 +137,9 @@ func structFields(t reflect.Type) func(yield func(reflect.StructField) bool) {
 
 // body returns a mutation of a body that the route accepts.
 func (m mutator) body(rt api.RouteDoc, sample string) string {
+	if rt.Streamed {
+		return m.bytes(sample)
+	}
 	if rt.Body == nil {
 		return pick(m, "", "", "", "{}", "[]", "\x00")
 	}
@@ -232,7 +235,7 @@ func TestMutatedRequests(t *testing.T) {
 				objects[i] = append(objects[i], path)
 			}
 			bad := url.PathEscape(pick(random, texts()...))
-			objects[i] = append(objects[i], strings.NewReplacer("{id}", bad, "{slug}", bad, "{resource}", bad).Replace(rt.Path))
+			objects[i] = append(objects[i], strings.NewReplacer("{id}", bad, "{slug}", bad, "{resource}", bad, "{file_key}", bad, "{folder_prefix}", bad, "{org}", bad).Replace(rt.Path))
 		}
 	}
 	byStatus := make(map[int]int)
@@ -248,6 +251,9 @@ func TestMutatedRequests(t *testing.T) {
 			path += "?" + text
 		}
 		body, header := random.body(rt, sample), random.headers()
+		if rt.Streamed && random.IntN(8) > 0 {
+			header = append(header, "Content-Type", formType)
+		}
 		a := m.fetch(rt.Method, path, m.bearerFor(rt), []byte(body), header)
 		byStatus[a.status]++
 		if a.status >= 500 && !documentedFailure(a) {

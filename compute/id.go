@@ -101,6 +101,8 @@ type (
 	InviteID struct{ UUID }
 	// EnvironmentID names a named environment; a UUIDv7.
 	EnvironmentID struct{ UUID }
+	// ObjectUploadID names an upload of an object in parts; a UUIDv7.
+	ObjectUploadID struct{ UUID }
 	// OpID names one request, so that a repeat is recognised.
 	OpID struct{ UUID }
 )
@@ -142,6 +144,12 @@ func ParseVariableID(s string) (VariableID, error) {
 func ParseInviteID(s string) (InviteID, error) {
 	u, err := ParseUUID(s)
 	return InviteID{u}, err
+}
+
+// ParseObjectUploadID parses the identifier of an upload of an object.
+func ParseObjectUploadID(s string) (ObjectUploadID, error) {
+	u, err := ParseUUID(s)
+	return ObjectUploadID{u}, err
 }
 
 // ParseUserID parses a user's identifier.

@@ -178,7 +178,7 @@ func TestExampleConfig(t *testing.T) {
 func TestExampleNamesEverySetting(t *testing.T) {
 	// A setting that is commented out is indented after the sign, by two spaces
 	// for each level.
-	text := regexp.MustCompile(`(?m)^( *)# ([a-z_]+:|  |- )`).ReplaceAllString(mustRead(t, "berth.yaml"), "$1$2")
+	text := regexp.MustCompile(`(?m)^( *)# ([a-z0-9_]+:|  |- )`).ReplaceAllString(mustRead(t, "berth.yaml"), "$1$2")
 	file := filepath.Join(t.TempDir(), "berth.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestExampleNamesEverySetting(t *testing.T) {
 	named := map[string]bool{}
 	var path []string
 	for line := range strings.Lines(text) {
-		setting := regexp.MustCompile(`^( *)([a-z_]+):`).FindStringSubmatch(line)
+		setting := regexp.MustCompile(`^( *)([a-z0-9_]+):`).FindStringSubmatch(line)
 		if setting == nil {
 			continue
 		}

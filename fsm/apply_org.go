@@ -150,6 +150,7 @@ func (s *identity) endOrg(id compute.OrgID) {
 	for _, u := range slices.Collect(s.Uploads(id)) {
 		s.upload.drop(u.ID)
 	}
+	s.object.endBucket(id)
 	known, _ := s.orgs.Get(id)
 	o := *known
 	o.DeletedAt = s.meta.Now

@@ -28,7 +28,7 @@ func (v *View) Check() error {
 func (v checker) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
 		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(),
-		v.checkArchives(), v.checkUploads(), v.checkEnvironments())
+		v.checkArchives(), v.checkUploads(), v.checkEnvironments(), v.checkObjects())
 }
 
 // checkDerived builds a state from the records alone and compares: the
@@ -75,6 +75,7 @@ func (v checker) checkDerived() error {
 		differ("loads", &v.loads, &fresh.loads),
 		v.offered.differ(fresh.offered),
 		differMix(v.mix, fresh.mix),
+		v.checkObjectsDerived(fresh),
 	)
 }
 
@@ -111,6 +112,10 @@ func (v checker) rebuilt() *state {
 	copyRecords(&v.dataKeys, func(k *compute.DataKey) { s.dataKeys.Put(k) })
 	copyRecords(&v.invites, func(i *compute.Invite) { s.invites.Put(i) })
 	copyRecords(&v.environments, func(e *compute.Environment) { s.environments.Put(e) })
+	copyRecords(&v.buckets, func(b *compute.Bucket) { s.buckets.Put(b) })
+	copyRecords(&v.objects, s.putObject)
+	copyRecords(&v.objectUploads, s.putObjectUpload)
+	copyRecords(&v.objectParts, s.putObjectPart)
 	s.reshape()
 	s.remix()
 	return s

@@ -608,6 +608,71 @@ type (
 		Bundle compute.BundleID `cbor:"3,keyasint"`
 	}
 
+	// CreateBucket makes the bucket of the actor's organization. The first one stays.
+	CreateBucket struct {
+		Actor  Actor          `cbor:"1,keyasint"`
+		Bucket compute.Bucket `cbor:"2,keyasint"`
+	}
+
+	// PutObject publishes an object whose bytes are durable.
+	PutObject struct {
+		Op     Op             `cbor:"1,keyasint"`
+		Actor  Actor          `cbor:"2,keyasint"`
+		Object compute.Object `cbor:"3,keyasint"`
+
+		// The upload that has its parts, and the revision that was read. It ends.
+		Upload   compute.ObjectUploadID `cbor:"4,keyasint,omitempty"`
+		Revision uint64                 `cbor:"5,keyasint,omitempty"`
+
+		Absent bool   `cbor:"6,keyasint,omitempty"` // Only if no object has the key.
+		Match  string `cbor:"7,keyasint,omitempty"` // Only if the object with the key has this tag; * for any.
+
+		// The key of the object of which it is a copy, and that one's blob.
+		From     string       `cbor:"8,keyasint,omitempty"`
+		FromBlob compute.Hash `cbor:"9,keyasint,omitzero"`
+	}
+
+	// DeleteObjects removes objects by key, or up to MaxObjectDeletes whose keys have a
+	// prefix.
+	DeleteObjects struct {
+		Op     Op       `cbor:"1,keyasint"`
+		Actor  Actor    `cbor:"2,keyasint"`
+		Keys   []string `cbor:"3,keyasint,omitempty"`
+		Prefix string   `cbor:"4,keyasint,omitempty"`
+		Match  string   `cbor:"5,keyasint,omitempty"` // Only those with this tag.
+	}
+
+	// StartObjectUpload begins an upload of an object in parts.
+	StartObjectUpload struct {
+		Op     Op                   `cbor:"1,keyasint"`
+		Actor  Actor                `cbor:"2,keyasint"`
+		Upload compute.ObjectUpload `cbor:"3,keyasint"`
+	}
+
+	// PutObjectPart records a part of an upload whose bytes are durable.
+	PutObjectPart struct {
+		Op    Op                 `cbor:"1,keyasint"`
+		Actor Actor              `cbor:"2,keyasint"`
+		Part  compute.ObjectPart `cbor:"3,keyasint"`
+	}
+
+	// AbortObjectUpload ends an upload. Its parts are lost.
+	AbortObjectUpload struct {
+		Op     Op                     `cbor:"1,keyasint"`
+		Actor  Actor                  `cbor:"2,keyasint"`
+		Upload compute.ObjectUploadID `cbor:"3,keyasint"`
+	}
+
+	// SetBucketLimits sets what an organization may store; 0 for no limit.
+	SetBucketLimits struct {
+		Op           Op            `cbor:"1,keyasint"`
+		Actor        Actor         `cbor:"2,keyasint"`
+		Org          compute.OrgID `cbor:"3,keyasint"`
+		MaxBytes     int64         `cbor:"4,keyasint,omitempty"`
+		MaxObjects   int           `cbor:"5,keyasint,omitempty"`
+		UserMaxBytes int64         `cbor:"6,keyasint,omitempty"`
+	}
+
 	// Tick lets time pass: expired records go, holds of long executions grow.
 	Tick struct {
 		Term uint64 `cbor:"1,keyasint"`

@@ -291,6 +291,33 @@ func commandRows() []*row {
 			number: 65, since: formatContainers, onFullDisk: true, apply: (*state).completeExecution,
 			op: func(c CompleteExecution) Op { return c.Op },
 		}.row(),
+		command[CreateBucket]{
+			number: 66, since: formatContainers, apply: func(s *state, c CreateBucket) Result { return s.object.createBucket(c) },
+		}.row(),
+		command[PutObject]{
+			number: 67, since: formatContainers, apply: func(s *state, c PutObject) Result { return s.object.put(c) },
+			op: func(c PutObject) Op { return c.Op },
+		}.row(),
+		command[DeleteObjects]{
+			number: 68, since: formatContainers, onFullDisk: true, apply: func(s *state, c DeleteObjects) Result { return s.object.remove(c) },
+			op: func(c DeleteObjects) Op { return c.Op },
+		}.row(),
+		command[StartObjectUpload]{
+			number: 69, since: formatContainers, apply: func(s *state, c StartObjectUpload) Result { return s.object.start(c) },
+			op: func(c StartObjectUpload) Op { return c.Op },
+		}.row(),
+		command[PutObjectPart]{
+			number: 70, since: formatContainers, apply: func(s *state, c PutObjectPart) Result { return s.object.putPart(c) },
+			op: func(c PutObjectPart) Op { return c.Op },
+		}.row(),
+		command[AbortObjectUpload]{
+			number: 71, since: formatContainers, onFullDisk: true, apply: func(s *state, c AbortObjectUpload) Result { return s.object.abort(c) },
+			op: func(c AbortObjectUpload) Op { return c.Op },
+		}.row(),
+		command[SetBucketLimits]{
+			number: 72, since: formatContainers, apply: func(s *state, c SetBucketLimits) Result { return s.object.setLimits(c) },
+			op: func(c SetBucketLimits) Op { return c.Op },
+		}.row(),
 	}
 }
 

@@ -117,6 +117,9 @@ func (v *View) AllowsVariables() error { return v.allowsFormat(formatServices) }
 // yet.
 func (v *View) AllowsEnvironments() error { return v.allowsFormat(formatContainers) }
 
+// AllowsObjects returns the reason for which no objects may be stored yet.
+func (v *View) AllowsObjects() error { return v.allowsFormat(formatContainers) }
+
 // setFormat raises the format of the state, which every server must know. A
 // replica that does not know it stops here with a clear message, because its
 // program was replaced by an older one.

@@ -390,11 +390,14 @@ func (h *historian) peopleThing() {
 	keys := h.view().Keys(a.Org)
 	switch h.rng.IntN(14) {
 	case 13:
-		if h.chance(2) {
+		switch {
+		case h.chance(2):
+			h.objectThing(a, op)
+		case h.chance(2):
 			h.variableThing(a, op)
-		} else if h.chance(2) {
+		case h.chance(2):
 			h.environmentThing(a, op)
-		} else {
+		default:
 			h.orgThing(a, op)
 		}
 	case 12:
@@ -502,6 +505,46 @@ func (h *historian) variableThing(a fsm.Actor, op fsm.Op) {
 		put.Variables = append(put.Variables, v)
 	}
 	h.send(put)
+}
+
+// objectThing stores objects, in one piece, in parts or as copies, and deletes them.
+func (h *historian) objectThing(a fsm.Actor, op fsm.Op) {
+	key := fmt.Sprintf("%c/%d", 'a'+h.rng.IntN(3), h.rng.IntN(20))
+	uploads := slices.Collect(h.view().ObjectUploads(a.Org))
+	put := fsm.PutObject{Op: op, Actor: a, Object: compute.Object{
+		Key: key, Size: int64(1 + h.rng.IntN(50)), Blob: compute.Hash{byte(h.rng.IntN(9)), 1}, Whole: h.chance(2),
+	}}
+	switch n := h.rng.IntN(8); {
+	case h.view().Bucket(a.Org) == nil:
+		h.send(fsm.CreateBucket{Actor: a, Bucket: compute.Bucket{Sealed: []byte("key")}})
+	case n == 0:
+		h.send(fsm.DeleteObjects{Op: op, Actor: a, Keys: []string{key}})
+	case n == 1:
+		h.send(fsm.DeleteObjects{Op: op, Actor: a, Prefix: key[:2]})
+	case n == 2:
+		h.send(fsm.StartObjectUpload{Op: op, Actor: a, Upload: compute.ObjectUpload{ID: compute.ObjectUploadID{UUID: h.uuid()}, Key: key}})
+	case n == 3 && h.chance(4):
+		h.send(fsm.SetBucketLimits{Op: op, Actor: h.root, Org: a.Org, MaxBytes: int64(h.rng.IntN(500)), MaxObjects: h.rng.IntN(30)})
+	case n < 6 && len(uploads) > 0:
+		part := compute.ObjectPart{
+			Upload: uploads[0].ID, Number: 1 + h.rng.IntN(3), Size: int64(1 + h.rng.IntN(30)), Blob: compute.Hash{byte(h.rng.IntN(9)), 2},
+		}
+		h.send(fsm.PutObjectPart{Op: op, Actor: a, Part: part})
+	case n == 6 && len(uploads) > 0:
+		put.Upload, put.Revision = uploads[0].ID, uploads[0].Revision-uint64(h.rng.IntN(2))
+		if h.chance(3) {
+			h.send(fsm.AbortObjectUpload{Op: op, Actor: a, Upload: put.Upload})
+		}
+		h.send(put)
+	default:
+		for o := range h.view().Objects(a.Org, key) {
+			if h.chance(2) {
+				put.From, put.FromBlob, put.Match = o.Key, o.Blob, pick(h, "", "*", o.Tag())
+			}
+			break
+		}
+		h.send(put)
+	}
 }
 
 // callbackThing records a try of a due callback, or has those of its execution sent

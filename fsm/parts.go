@@ -24,6 +24,7 @@ type (
 		retention  *retention
 		statistics *statistics
 		upload     *upload
+		object     *object
 	}
 
 	// membership applies what nodes are: registered, drained, removed, and the
@@ -42,6 +43,7 @@ type (
 		access *access
 		money  *money
 		upload *upload
+		object *object
 	}
 
 	// money applies everything that a ledger records.
@@ -115,6 +117,13 @@ type (
 		access *access
 	}
 
+	// object applies the life of stored objects.
+	object struct {
+		*View
+
+		access *access
+	}
+
 	// retention drops executions that ended long ago, or archives them.
 	retention struct {
 		*View
@@ -146,14 +155,14 @@ func stateOf(v *View) *state {
 		identity: new(identity), money: new(money), placement: new(placement),
 		execution: new(execution), selection: new(selection), service: new(service), quota: new(quota),
 		requests: new(requests), retention: new(retention), statistics: new(statistics),
-		upload: new(upload),
+		upload: new(upload), object: new(object),
 	}
 	*s.access = access{View: v}
 	*s.lifecycle = lifecycle{
 		View:      v,
 		execution: s.execution, identity: s.identity, membership: s.membership,
 		money: s.money, requests: s.requests, retention: s.retention,
-		statistics: s.statistics, upload: s.upload,
+		statistics: s.statistics, upload: s.upload, object: s.object,
 	}
 	*s.membership = membership{
 		View:   v,
@@ -161,7 +170,7 @@ func stateOf(v *View) *state {
 	}
 	*s.identity = identity{
 		View:   v,
-		access: s.access, money: s.money, upload: s.upload,
+		access: s.access, money: s.money, upload: s.upload, object: s.object,
 	}
 	*s.money = money{
 		View:   v,
@@ -191,6 +200,7 @@ func stateOf(v *View) *state {
 	}
 	*s.requests = requests{View: v}
 	*s.upload = upload{View: v, access: s.access}
+	*s.object = object{View: v, access: s.access}
 	*s.retention = retention{
 		View:      v,
 		execution: s.execution,

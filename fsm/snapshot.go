@@ -120,6 +120,8 @@ func (s *state) loaders() []func([]byte) error {
 		load(func(k *compute.DataKey) { s.dataKeys.Put(k) }),
 		load(func(i *compute.Invite) { s.invites.Put(i) }),
 		load(func(e *compute.Environment) { s.environments.Put(e) }),
+		load(func(b *compute.Bucket) { s.buckets.Put(b) }),
+		load(s.loadObject), load(s.putObjectUpload), load(s.putObjectPart),
 	}
 }
 

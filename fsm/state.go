@@ -26,6 +26,7 @@ type View struct {
 	variableTables
 	inviteTables
 	environmentTables
+	objectTables
 
 	counts counts
 }
@@ -217,6 +218,7 @@ type state struct {
 	*retention
 	*statistics
 	*upload
+	*object
 }
 
 // newView returns a view of an empty state.
@@ -228,6 +230,7 @@ func newView() *View {
 	v.variableTables = newVariableTables()
 	v.inviteTables = newInviteTables()
 	v.environmentTables = newEnvironmentTables()
+	v.objectTables = newObjectTables()
 	v.mix = new(compute.Mix)
 	v.offered = newOffer()
 	return v
@@ -362,6 +365,7 @@ func (v *View) stored() []store.Stored {
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
 		&v.tallies, &v.archives, &v.uploads, &v.variables, &v.dataKeys, &v.invites,
 		&v.environments,
+		&v.buckets, &v.objects, &v.objectUploads, &v.objectParts,
 	}
 }
 
@@ -387,6 +391,7 @@ func storedNames() []string {
 		"attempts", "callbacks", "ops", "admitted", "arrived", "usage", "quotas",
 		"tallies", "archives", "uploads", "variables", "data keys", "invites",
 		"environments",
+		"buckets", "objects", "uploads of objects", "parts of objects",
 	}
 }
 
@@ -403,6 +408,7 @@ func (v *View) shareables() []store.Shareable {
 		&v.uploads, &v.orgUploads, &v.expiringUploads, &v.outputs, &v.undelivered,
 		&v.variables, &v.dataKeys, &v.invites,
 		&v.environments,
+		&v.buckets, &v.objects, &v.objectUploads, &v.objectParts, &v.uploadsOf, &v.endingUploads, &v.objectUse,
 	}
 }
 

@@ -27,6 +27,7 @@ func (s *lifecycle) tick() Result {
 	s.statistics.countLate()
 	s.membership.endDrains()
 	s.upload.expire()
+	s.object.expire()
 	return Result{Count: s.retention.retire()}
 }
 

@@ -40,9 +40,10 @@ func (n *Node) openBlobs(context.Context) error {
 	n.archives = archives.NewCache(n.blobs.Get)
 	n.trees = trees.New(n.blobs.Get)
 	n.onClose(n.archives.Close)
-	n.repairer = replication.NewRepairer(n.machine.View, n.blobs, n.trees, n.opts.Now, n.logger, n.registry)
+	n.openObjects()
+	n.repairer = replication.NewRepairer(n.machine.View, n.blobs, n.trees, n.objects, n.opts.Now, n.logger, n.registry)
 	n.housekeeper = &replication.Housekeeper{
-		Read: n.reader().Read, Blobs: n.blobs, Trees: n.trees, ScrubEvery: n.cfg.Storage.ScrubEvery, Logger: n.logger,
+		Read: n.reader().Read, Blobs: n.blobs, Trees: n.trees, Objects: n.objects, ScrubEvery: n.cfg.Storage.ScrubEvery, Logger: n.logger,
 	}
 	n.copies = &replication.Copies{
 		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Repairer: n.repairer, Logger: n.logger,

@@ -25,6 +25,7 @@ import (
 	"berth/node/executor"
 	"berth/node/leader"
 	"berth/node/logs"
+	"berth/node/objects"
 	"berth/node/progress"
 	"berth/node/replication"
 	"berth/node/secrets"
@@ -78,6 +79,8 @@ type Node struct {
 	blobs        *storage.Blobs
 	archives     *archives.Cache
 	trees        *trees.Cache
+	objects      *objects.Store
+	s3           s3Part
 	repairer     *replication.Repairer
 	housekeeper  *replication.Housekeeper
 	copies       *replication.Copies
@@ -236,6 +239,7 @@ func (n *Node) Run(ctx context.Context) error {
 		start("backups", n.saveBackups)
 		start("callbacks", n.sendCallbacks)
 	}
+	start("s3", n.serveS3)
 	start("api", func(ctx context.Context) error { return n.api.Serve(ctx, n.listener) })
 	if n.metrics != nil {
 		start("metrics", n.serveMetrics)
@@ -293,6 +297,9 @@ func (n *Node) openListeners(ctx context.Context) (err error) {
 	n.urls.api = n.cfg.API.PublicURL
 	if n.urls.api == "" {
 		n.urls.api = scheme + "://" + reachable(n.listener.Addr(), n.cfg.Advertise)
+	}
+	if err := n.openS3Listener(ctx); err != nil {
+		return err
 	}
 	n.urls.metrics = n.urls.api + "/metrics"
 	if n.cfg.Metrics.Addr == "" {

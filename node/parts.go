@@ -329,6 +329,9 @@ func (n *Node) openAPI(context.Context) (err error) {
 	}
 	limits := edge.DefaultLimits()
 	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
+	if err := n.openS3(); err != nil {
+		return err
+	}
 	routes := router.New(n.cluster.ID(), n.dialReplica)
 	n.onClose(routes.Close)
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
@@ -355,6 +358,8 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Series:    attemptSeries{n},
 		Blobs:     n.blobs,
 		Trees:     n.trees,
+		Objects:   storedObjects{n.objects},
+		S3:        n.storageCredentials,
 		BundleMax: n.cfg.Limits.BundleMax,
 		Vault:     vault{n.master},
 		Backoff: api.Backoff{

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -50,57 +49,7 @@ func (c *Client) Outputs(ctx context.Context, id compute.ExecutionID) ([]wire.Ou
 func (c *Client) Output(
 	ctx context.Context, id compute.ExecutionID, name string, from int64, w io.Writer,
 ) (int64, error) {
-	tries := c.newTries()
-	path := "/execution/" + id.String() + "/outputs/" + escapePath(name)
-	var written int64
-	for {
-		n, retry, err := c.tryOutput(ctx, tries.addr()+apiRoot+path, from+written, w)
-		written += n
-		if err == nil || !retry || ctx.Err() != nil {
-			return written, err
-		}
-		if n > 0 {
-			tries.succeeded()
-		}
-		if !tries.next(ctx, err) {
-			return written, err
-		}
-	}
-}
-
-// tryOutput reads a file from an offset on at one address.
-func (c *Client) tryOutput(
-	ctx context.Context, target string, from int64, w io.Writer,
-) (n int64, retry bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-	if err != nil {
-		return 0, false, fmt.Errorf("make request: %w", err)
-	}
-	c.identify(req.Header)
-	if from > 0 {
-		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", from))
-	}
-	resp, err := c.cfg.HTTP.Do(req)
-	if err != nil {
-		return 0, true, err
-	}
-	defer resp.Body.Close()
-	switch {
-	case resp.StatusCode == http.StatusOK && from > 0:
-		if _, err := io.CopyN(io.Discard, resp.Body, from); err != nil {
-			return 0, true, err
-		}
-	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent:
-		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
-		if err != nil {
-			return 0, true, err
-		}
-		refusal := errorOf(resp.StatusCode, resp.Header, body)
-		return 0, refusal.temporary(), refusal
-	}
-	out := &countingWriter{w: w}
-	_, err = io.Copy(out, resp.Body)
-	return out.n, err != nil && out.err == nil, err
+	return c.fetch(ctx, "/execution/"+id.String()+"/outputs/"+escapePath(name), "", from, w)
 }
 
 // countingWriter counts what it passes on, and keeps the error of its writer.

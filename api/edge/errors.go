@@ -71,6 +71,9 @@ func failureOf(err error) failure {
 			body.Code = e.Detail
 		}
 		f.retryAfter = retryAfter(e)
+		if e.Detail == preconditionFailed {
+			f.status = fasthttp.StatusPreconditionFailed
+		}
 	}
 	f.body = body
 	return f

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,6 +27,9 @@ const (
 type File struct {
 	Name string // A path; its last part is what a browser saves.
 	Size int64
+
+	Type    string // Its media type; "" for bytes. It is never shown as a page of this origin.
+	Sandbox bool   // Somebody else may have made it: no browser executes anything of it.
 	// Copy writes length bytes from an offset on. Its context ends with the
 	// answer, which is after the handler has returned.
 	Copy func(ctx context.Context, w io.Writer, from, length int64) error
@@ -50,7 +54,11 @@ func (s *Server) file(ctx *fasthttp.RequestCtx, r *Request, f File) error {
 		ctx.SetStatusCode(fasthttp.StatusPartialContent)
 		header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, from+length-1, f.Size))
 	}
-	ctx.SetContentType(OctetStream)
+	ctx.SetContentType(cmp.Or(f.Type, OctetStream))
+	if f.Sandbox {
+		header.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	}
 	within, cancel := context.WithCancel(r.life.hard)
 	read, write := io.Pipe()
 	go func() {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash"
 	"net/http"
+	"slices"
+	"sync"
 
 	"berth/api/wire"
 	"berth/compute"
@@ -87,7 +89,7 @@ func (c *Core) recall(r *Request) error {
 	default:
 		return nil
 	}
-	if r.route.Method == http.MethodGet || r.idempotency == "" && r.seed.IsZero() {
+	if r.route.Method == http.MethodGet || r.route.Streamed || r.idempotency == "" && r.seed.IsZero() {
 		return nil
 	}
 	first, known := r.View.Recall(c.Op(r))
@@ -121,6 +123,27 @@ func (c *Core) Propose(r *Request, cmd fsm.Command) (fsm.Result, error) {
 	}
 	r.index = max(r.index, index)
 	return result, nil
+}
+
+// proposeAtOnce is how many commands ProposeEach proposes at a time.
+const proposeAtOnce = 8
+
+// ProposeEach proposes several commands that do not depend on each other, and returns
+// the error of each.
+func (c *Core) ProposeEach(r *Request, cmds []fsm.Command) []error {
+	errs, indexes := make([]error, len(cmds)), make([]uint64, len(cmds))
+	places := make(chan struct{}, proposeAtOnce)
+	var group sync.WaitGroup
+	for i, cmd := range cmds {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			_, indexes[i], errs[i] = c.cfg.Proposer.Propose(r.Ctx, cmd)
+		})
+	}
+	group.Wait()
+	r.index = max(r.index, slices.Max(append(indexes, 0)))
+	return errs
 }
 
 // ProposeAndSee proposes cmd and moves the request's view to one that includes

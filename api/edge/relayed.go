@@ -32,6 +32,8 @@ type Relayed struct {
 	IfNoneMatch string `cbor:"16,keyasint,omitempty"`
 	Accept      string `cbor:"17,keyasint,omitempty"`
 	Range       string `cbor:"18,keyasint,omitempty"`
+	IfMatch     string `cbor:"19,keyasint,omitempty"`
+	IfRange     string `cbor:"20,keyasint,omitempty"`
 }
 
 // RelayedHead begins the answer to a Relayed.
@@ -79,7 +81,7 @@ func (r *Request) relayed(op compute.UUID) Relayed {
 		Method: r.route.Method, Path: r.route.Path, Params: r.Params, Args: r.args, Body: r.raw,
 		ID: r.id, Op: op, IP: r.IP, Base: r.Base, Type: r.mediaType, Encoding: r.encoding,
 		Bearer: r.bearer, OrgSlug: r.orgSlug, Idempotency: r.idempotency,
-		LastEventID: r.LastEventID, IfNoneMatch: r.IfNoneMatch, Accept: r.Accept, Range: r.byteRange,
+		LastEventID: r.LastEventID, IfNoneMatch: r.IfNoneMatch, Accept: r.Accept, Range: r.byteRange, IfMatch: r.IfMatch, IfRange: r.ifRange,
 	}
 }
 
@@ -90,6 +92,7 @@ func (s *Server) requestOf(in Relayed) (*Request, error) {
 		seed: in.Op, IP: in.IP, Base: in.Base, mediaType: in.Type, encoding: in.Encoding,
 		bearer: in.Bearer, orgSlug: in.OrgSlug, idempotency: in.Idempotency,
 		LastEventID: in.LastEventID, IfNoneMatch: in.IfNoneMatch, Accept: in.Accept, byteRange: in.Range,
+		IfMatch: in.IfMatch, ifRange: in.IfRange,
 	}
 	if r.Params == nil {
 		r.Params = map[string]string{}

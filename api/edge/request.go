@@ -33,6 +33,7 @@ type Request struct {
 	Base        string // Base of URLs in the answer.
 	LastEventID string
 	IfNoneMatch string
+	IfMatch     string
 	Accept      string
 
 	Repeat bool       // It was decided before.
@@ -59,6 +60,9 @@ type Request struct {
 	idempotency string
 
 	byteRange string // The header Range.
+	ifRange   string
+
+	incoming *incoming // The body, if it is read as it comes.
 
 	seed compute.UUID // Names the request where another node handed it on; zero elsewhere.
 	conn net.Conn     // Of the client, for Watch; nil for none.
@@ -108,7 +112,9 @@ func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *Route) (*Request, erro
 		LastEventID: string(header.Peek("Last-Event-Id")),
 		IfNoneMatch: string(header.Peek("If-None-Match")),
 		Accept:      string(header.Peek("Accept")),
+		IfMatch:     string(header.Peek("If-Match")),
 		byteRange:   string(header.Peek("Range")),
+		ifRange:     string(header.Peek("If-Range")),
 		Base:        s.baseURL(string(ctx.Host()), ctx.IsTLS()),
 	}
 	if err := checkHeader(header); err != nil {

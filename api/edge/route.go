@@ -28,18 +28,19 @@ const (
 
 // Route is one method of one path, with its handler and its documentation.
 type Route struct {
-	Method  string
-	Path    string
-	Tag     string // Of the specification; "" for what it does not know.
-	Summary string
-	Need    Need
-	Role    compute.OrgRole // The least role in the organization, with NeedOrg.
-	Once    bool            // Keeps a secret: a repeat with its Idempotency-Key is refused.
-	Large   bool            // The body may have Limits.StartBody bytes and more time to arrive.
-	Bare    bool            // The body may be left out, as if it were {}.
-	Raw     bool            // The handler reads the body itself, with Request.Raw; Body only describes it.
-	Rest    bool            // The last parameter of the path is all that follows, slashes too.
-	Local   bool            // Each node answers for itself, one without a replica too.
+	Method   string
+	Path     string
+	Tag      string // Of the specification; "" for what it does not know.
+	Summary  string
+	Need     Need
+	Role     compute.OrgRole // The least role in the organization, with NeedOrg.
+	Once     bool            // Keeps a secret: a repeat with its Idempotency-Key is refused.
+	Large    bool            // The body may have Limits.StartBody bytes and more time to arrive.
+	Bare     bool            // The body may be left out, as if it were {}.
+	Raw      bool            // The handler reads the body itself, with Request.Raw; Body only describes it.
+	Rest     bool            // The last parameter of the path is all that follows, slashes too.
+	Streamed bool            // The handler reads the body as it comes, with Request.Incoming.
+	Local    bool            // Each node answers for itself, one without a replica too.
 
 	Query   func() any // New value to read the query into; nil for none.
 	Body    func() any // New value to read the body into; nil for none.

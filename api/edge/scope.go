@@ -16,6 +16,8 @@ var scopesByTag = map[string][2]compute.Scope{ //nolint:gochecknoglobals // A ta
 	"Billing":                     {compute.ScopeBillingRead, compute.ScopeAdmin},
 	"Streaming Execution":         {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
 	"GPU Selection Execution":     {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Storage Files":               {compute.ScopeStorage, compute.ScopeStorage},
+	"Storage Credentials":         {compute.ScopeStorage, compute.ScopeStorage},
 	"Execution Management":        {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
 	"Workload Management":         {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
 	"Observability - Logs":        {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},

@@ -83,6 +83,10 @@ func (s *Server) serve(life lifetime, ctx *fasthttp.RequestCtx, rt *Route) {
 		s.fail(ctx, r, err)
 		return
 	}
+	if rt.Streamed {
+		s.serveIncoming(life, ctx, r)
+		return
+	}
 	r.life = life
 	defer r.hold.shrink(0)
 	if err := s.receive(ctx, r); err != nil {

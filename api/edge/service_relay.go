@@ -65,9 +65,10 @@ func (s *Server) ServeServices(conn net.Conn) error {
 	defer context.AfterFunc(life.soft, func() { open.Close() })()
 	server := s.newServer(*life)
 	server.MaxConnsPerIP = 0 // All of a worker's clients have its address.
+	incoming := s.incomingHandler(*life)
 	server.Handler = func(ctx *fasthttp.RequestCtx) {
 		if !isService(ctx.URI().PathOriginal()) {
-			s.refuse(ctx, NotFound())
+			incoming(ctx)
 			return
 		}
 		s.serveServiceSafely(*life, ctx, true)

@@ -98,6 +98,9 @@ func (f *Faults) Value(msg string, loc ...any) {
 	})
 }
 
+// Missing adds the fault of a field that has to be there.
+func (f *Faults) Missing(loc ...any) { f.add(typeMissing, nil, loc) }
+
 // AtMost records that the number at loc is over limit.
 func (f *Faults) AtMost(limit int64, loc ...any) {
 	f.Add(Fault{

@@ -37,6 +37,10 @@ func commandsBelow(root *cobra.Command) []*cobra.Command {
 //nolint:funlen // A row for each command.
 func examplesByPath() map[string]string {
 	return map[string]string{
+		"storage ls":         `  berth storage ls models/`,
+		"storage get":        `  berth storage get models/model.bin`,
+		"storage rm":         `  berth storage rm -r results/2025`,
+		"storage usage":      `  berth storage usage --json`,
 		"outputs ls":         `  berth outputs ls 8f3a2b1c`,
 		"billing activities": `  berth billing activities -n 20`,
 		"secret ls":          `  berth secret ls --json`,

@@ -197,9 +197,9 @@ func sendTree(cmd *cobra.Command, c *client.Client, tree *source.Tree) (string, 
 	if tree == nil {
 		return "", nil
 	}
-	bar := newUploadBar(cmd.ErrOrStderr())
-	bundle, err := tree.Send(cmd.Context(), c, bar.total, bar.sent)
-	bar.close()
+	bar := cli.NewBar(cmd.ErrOrStderr(), "sending")
+	bundle, err := tree.Send(cmd.Context(), c, bar.Total, bar.Add)
+	bar.Close()
 	if err != nil {
 		return "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"berth/cmd/berth/account"
 	"berth/cmd/berth/admin"
 	"berth/cmd/berth/cli"
+	"berth/cmd/berth/storage"
 )
 
 // newRoot returns the command berth with all commands below it.
@@ -33,6 +34,7 @@ Add a machine to it:       berth admin token create, then berth node --help`,
 		newShow(), newExplain(), newAbort(), newStop(), newRm(), newGPU(), newCredits(),
 		account.NewLogin(), account.NewLogout(), account.NewWhoami(), account.NewPassword(), account.NewContext(),
 		account.NewKeys(), account.NewOrgs(), account.NewInvite(), account.NewSecrets(), account.NewEnv(), account.NewBilling(),
+		storage.New(),
 	} {
 		cmd.GroupID = groupClient
 		root.AddCommand(cmd)

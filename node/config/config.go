@@ -49,6 +49,7 @@ type Config struct {
 	Callbacks Callbacks `koanf:"callbacks"`
 	Services  Services  `koanf:"services"`
 	Docker    Docker    `koanf:"docker"`
+	S3        S3        `koanf:"s3"`
 
 	Retention Retention `koanf:"retention"`
 
@@ -185,6 +186,12 @@ type Services struct {
 	BackoffFirst time.Duration `koanf:"backoff_first" usage:"How long a replica of a service waits that ended, the first time; doubled with each end."`
 	BackoffMost  time.Duration `koanf:"backoff_most" usage:"The longest such wait."`
 	BackoffReset time.Duration `koanf:"backoff_reset" usage:"A replica that ran for this long begins with the first wait again."`
+}
+
+// S3 is where stored files are served to clients of S3.
+type S3 struct {
+	Addr      string `koanf:"addr" usage:"host:port of the S3 endpoint, such as 0.0.0.0:6473; default: none."`
+	PublicURL string `koanf:"public_url" usage:"URL under which clients reach it; default: from the listener."`
 }
 
 // Storage is how blobs are kept.

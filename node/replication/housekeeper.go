@@ -23,11 +23,19 @@ const (
 	sweepMinAge = time.Hour // A younger blob may belong to a submit in progress.
 )
 
+// Objects knows which blobs stored objects need.
+type Objects interface {
+	// Live adds the blobs that the objects of a state need to live. An error means that
+	// some are not known, and how many manifests could not be read.
+	Live(ctx context.Context, view *fsm.View, live map[compute.Hash]bool) (unread int, err error)
+}
+
 // Housekeeper removes unused blobs from this disk and checks the others.
 type Housekeeper struct {
 	Read       func(ctx context.Context) (*fsm.View, error) // Has everything acknowledged before the call.
 	Blobs      *storage.Blobs
 	Trees      *trees.Cache
+	Objects    Objects
 	ScrubEvery time.Duration // The mean period; 0 for never.
 	Logger     *slog.Logger
 }
@@ -55,6 +63,10 @@ func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 		return
 	}
 	addUsed(used, view)
+	if count, err := h.Objects.Live(ctx, view, used); err != nil {
+		h.Logger.Warn("blobs not swept", "count", count, "err", fmt.Errorf("it is unknown which blobs objects need: %w", err))
+		return
+	}
 	removed, err := h.Blobs.Sweep(func(h compute.Hash) bool { return used[h] }, minAge)
 	if err != nil {
 		h.Logger.Warn("blobs not swept", "err", err)

@@ -62,13 +62,14 @@ func (m Missing) String() string {
 // archives, and its share of the bundles. The share changes whenever a server
 // joins, leaves, is about to leave, is down for long, or returns.
 type Repairer struct {
-	view   func() *fsm.View
-	blobs  *storage.Blobs
-	trees  *trees.Cache
-	now    func() time.Time
-	logger *slog.Logger
-	gauge  prometheus.Gauge
-	wake   chan struct{} // A signal of size one: a caller waits for a scan.
+	view    func() *fsm.View
+	blobs   *storage.Blobs
+	trees   *trees.Cache
+	objects Objects
+	now     func() time.Time
+	logger  *slog.Logger
+	gauge   prometheus.Gauge
+	wake    chan struct{} // A signal of size one: a caller waits for a scan.
 
 	// Owned by the repair goroutine.
 	settled []compute.NodeID // The servers for which this server has its share.
@@ -91,11 +92,11 @@ type absent struct {
 
 // NewRepairer returns the repairer of a server.
 func NewRepairer(
-	view func() *fsm.View, blobs *storage.Blobs, trees *trees.Cache, now func() time.Time, logger *slog.Logger,
+	view func() *fsm.View, blobs *storage.Blobs, trees *trees.Cache, objects Objects, now func() time.Time, logger *slog.Logger,
 	reg prometheus.Registerer,
 ) *Repairer {
 	r := &Repairer{
-		view: view, blobs: blobs, trees: trees, now: now, logger: logger,
+		view: view, blobs: blobs, trees: trees, objects: objects, now: now, logger: logger,
 		wake: make(chan struct{}, 1), changed: make(chan struct{}), leavers: make(map[compute.NodeID]time.Time),
 		gauge: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_archives_missing",
@@ -217,6 +218,7 @@ func (r *Repairer) fetchBundles(ctx context.Context, without absent) (refused in
 		from = r.fetchFrom(view, without.leavers)
 	}
 	live, unread := r.trees.Live(ctx, view.Trees())
+	missing, err := r.objects.Live(ctx, view, live)
 	needed := func(yield func(compute.Hash) bool) {
 		for hash := range view.Bundles() {
 			if !yield(hash) {
@@ -228,6 +230,7 @@ func (r *Repairer) fetchBundles(ctx context.Context, without absent) (refused in
 	lacks := r.blobs.Lacking(needed, slices.Concat(without.leavers, without.silent, down))
 	b := r.fetchAll(ctx, lacks, from, func() {})
 	b.addUnread(unread)
+	b.addMissing(missing, err)
 	if ctx.Err() != nil {
 		return b.refused, b.held
 	}
@@ -317,6 +320,19 @@ func (b *fetched) addUnread(unread []trees.Unread) {
 			b.held = u.Manifest
 		}
 		b.refused++
+	}
+}
+
+// addMissing counts manifests of objects that could not be read.
+func (b *fetched) addMissing(count int, err error) {
+	if err == nil {
+		return
+	}
+	if b.err == nil {
+		b.err = err
+	}
+	if compute.CodeOf(err) != compute.CodeNotFound {
+		b.refused += count
 	}
 }
 

@@ -70,7 +70,7 @@ func newServers(t *testing.T, n, replicas int) *servers {
 			Nodes: func() []storage.Node { return Nodes(f.Machine.View()) }, Metrics: prometheus.NewRegistry(),
 		})
 		f.repairers[id] = &Repairer{
-			view: f.Machine.View, blobs: f.blobs[id], trees: trees.New(f.blobs[id].Get), now: func() time.Time { return f.now }, logger: slog.New(slog.DiscardHandler),
+			view: f.Machine.View, blobs: f.blobs[id], trees: trees.New(f.blobs[id].Get), objects: &storedObjects{}, now: func() time.Time { return f.now }, logger: slog.New(slog.DiscardHandler),
 			gauge: prometheus.NewGauge(prometheus.GaugeOpts{}), wake: make(chan struct{}, 1), changed: make(chan struct{}),
 			leavers: map[compute.NodeID]time.Time{},
 		}

@@ -57,7 +57,7 @@ func TestTreesAreKept(t *testing.T) {
 		for _, id := range f.ids {
 			h := &Housekeeper{
 				Read:  func(context.Context) (*fsm.View, error) { return f.Machine.View(), nil },
-				Blobs: f.blobs[id], Trees: trees.New(f.blobs[id].Get), Logger: slog.New(slog.DiscardHandler),
+				Blobs: f.blobs[id], Trees: trees.New(f.blobs[id].Get), Objects: &storedObjects{}, Logger: slog.New(slog.DiscardHandler),
 			}
 			h.Sweep(t.Context(), -time.Hour)
 		}
@@ -90,5 +90,63 @@ func (f *servers) dropOn(id compute.NodeID, lost compute.Hash) {
 	_, err := f.blobs[id].Sweep(func(hash compute.Hash) bool { return hash != lost }, -time.Hour)
 	if err != nil {
 		f.t.Fatal(err)
+	}
+}
+
+// storedObjects has the blobs that objects need, and why they are not known.
+type storedObjects struct {
+	blobs []compute.Hash
+	err   error
+}
+
+func (o *storedObjects) Live(_ context.Context, _ *fsm.View, live map[compute.Hash]bool) (int, error) {
+	for _, hash := range o.blobs {
+		live[hash] = true
+	}
+	if o.err != nil {
+		return 1, o.err
+	}
+	return 0, nil
+}
+
+// TestObjectsAreKept checks that the blobs of objects are neither swept nor lost, and
+// that nothing is swept while it is not known which they are.
+func TestObjectsAreKept(t *testing.T) {
+	f := newServers(t, 2, 2)
+	put := func(text string) compute.Hash {
+		hash, err := f.blobs[f.ids[0]].Put(t.Context(), []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hash
+	}
+	chunk := put("chunk of an object")
+	stored := &storedObjects{blobs: []compute.Hash{chunk}}
+	sweep := func() {
+		for _, id := range f.ids {
+			h := &Housekeeper{
+				Read:  func(context.Context) (*fsm.View, error) { return f.Machine.View(), nil },
+				Blobs: f.blobs[id], Trees: trees.New(f.blobs[id].Get), Objects: stored, Logger: slog.New(slog.DiscardHandler),
+			}
+			h.Sweep(t.Context(), -time.Hour)
+		}
+	}
+	orphan := put("nobody's")
+	sweep()
+	if f.copies(orphan, f.ids) != 0 || f.copies(chunk, f.ids) != 2 {
+		t.Errorf("left are %d orphans and %d chunks", f.copies(orphan, f.ids), f.copies(chunk, f.ids))
+	}
+	f.dropOn(f.ids[1], chunk)
+	f.now = f.now.Add(bundlePeriod)
+	f.repairers[f.ids[1]].objects = stored
+	f.scanAll()
+	if f.copies(chunk, f.ids) != 2 {
+		t.Errorf("repaired are %d chunks", f.copies(chunk, f.ids))
+	}
+	orphan = put("somebody's, perhaps")
+	stored.err = compute.Errorf(compute.CodeUnavailable, "a server is down")
+	sweep()
+	if f.copies(orphan, f.ids) != 2 {
+		t.Error("blobs are swept although it is not known which ones objects need")
 	}
 }

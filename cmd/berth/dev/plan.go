@@ -229,7 +229,7 @@ func (p *plan) config(host, n plannedNode) []byte {
 	fmt.Fprintf(&b, "# Written by berth dev at each start.\n")
 	fmt.Fprintf(&b, "name: %s\ndata_dir: %q\n", n.Name, p.path(n.Name, dataDir))
 	fmt.Fprintf(&b, "api:\n  addr: %s\n  drain: 0s\nrpc:\n  addr: %s\ngossip:\n  addr: %s\n", n.API, n.RPC, n.Gossip)
-	fmt.Fprintf(&b, "billing:\n  mode: enforce\n")
+	fmt.Fprintf(&b, "billing:\n  mode: enforce\ns3:\n  addr: 127.0.0.1:0\n")
 	if n.Worker {
 		fmt.Fprintf(&b, "role: %s\n", compute.RoleWorker)
 	}

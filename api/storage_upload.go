@@ -1,0 +1,346 @@
+package api
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"path"
+	"strings"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Limits of forms.
+const (
+	maxFormField = 2 << 10 // Bytes of a field that is no file.
+	maxFormParts = 1100    // Files and fields.
+	maxBulkFiles = 1000
+)
+
+// errForm refuses a body that is no form.
+func errForm(err error) error {
+	if e, ok := errors.AsType[*compute.Error](err); ok {
+		return e
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return compute.Errorf(compute.CodeInvalid, "The request ended early.").Named("bad_request")
+	}
+	return compute.Errorf(compute.CodeInvalid, "The form cannot be read: %w", err).Named("bad_form")
+}
+
+// form reads the parts of a form, one after the other.
+type form struct {
+	*multipart.Reader
+	parts int
+}
+
+// next returns the next part, nil behind the last one.
+func (f *form) next() (*multipart.Part, error) {
+	part, err := f.NextRawPart()
+	if err == io.EOF { //nolint:errorlint // Wrapped it is a form without its end.
+		return nil, nil
+	}
+	if err != nil {
+		return nil, errForm(err)
+	}
+	if f.parts++; f.parts > maxFormParts {
+		return nil, compute.Errorf(compute.CodeTooLarge, "A form has at most %d parts.", maxFormParts).Named("too_many_files")
+	}
+	return part, nil
+}
+
+// fileName returns the name of a part that is a file, with its path.
+func fileName(part *multipart.Part) (name string, is bool) {
+	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+	name, is = params["filename"]
+	return name, is && err == nil
+}
+
+// fieldValue returns the value of a part that is no file.
+func fieldValue(part *multipart.Part) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(part, maxFormField+1))
+	if err != nil {
+		return "", errForm(err)
+	}
+	if len(data) > maxFormField {
+		return "", badKey(fmt.Sprintf("a field has at most %d bytes", maxFormField), "body", part.FormName())
+	}
+	return string(data), nil
+}
+
+// incomingFile is a file of a form, stored and not yet published.
+type incomingFile struct {
+	key     string
+	kind    string // Media type.
+	content compute.Content
+	err     error // Why it cannot be stored, although others can.
+}
+
+// object returns the record of the file.
+func (f *incomingFile) object() compute.Object {
+	o := compute.Object{Key: f.key, Size: f.content.Size, ETag: f.content.ETag, Blob: f.content.Blob, Whole: f.content.Whole}
+	if len(f.kind) <= compute.MaxObjectType {
+		o.Type = f.kind
+	}
+	return o
+}
+
+// kindOf returns the media type of a file: what the client says, if it says something,
+// or what its name says.
+func kindOf(said, key string) string {
+	if kind, _, err := mime.ParseMediaType(said); err == nil && kind != edge.OctetStream {
+		return said
+	}
+	return mime.TypeByExtension(path.Ext(key))
+}
+
+// store makes the bytes of a part durable. The error is that of the whole request.
+func (g *storage) store(r *edge.Request, b *compute.Bucket, part *multipart.Part, name string) (incomingFile, error) {
+	f := incomingFile{key: name, kind: kindOf(part.Header.Get("Content-Type"), name)}
+	if len(f.kind) > compute.MaxObjectType {
+		f.kind = ""
+	}
+	if f.err = g.spare(r, b); f.err != nil {
+		return f, nil
+	}
+	f.content, f.err = g.cfg.Objects.Write(r.Ctx, ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: part})
+	if cut := r.Cut(); cut != nil {
+		return f, cut
+	}
+	if errors.Is(f.err, io.ErrUnexpectedEOF) {
+		return f, errForm(f.err)
+	}
+	return f, nil
+}
+
+// spare refuses a file before its bytes come, if the bucket is full.
+func (g *storage) spare(r *edge.Request, b *compute.Bucket) error {
+	actor := r.Caller.Actor
+	all, own := r.View.ObjectUse(actor.Org, compute.UserID{}), r.View.ObjectUse(actor.Org, actor.User)
+	if b.MaxBytes > 0 && all.Bytes > b.MaxBytes || b.UserMaxBytes > 0 && own.Bytes > b.UserMaxBytes {
+		return compute.Errorf(compute.CodeForbidden,
+			"The organization or the user may not store more: delete some files, or ask the operator for more.").
+			Named("storage_quota_exceeded")
+	}
+	return nil
+}
+
+// begin prepares a request whose body is a form with files.
+func (g *storage) begin(r *edge.Request) (*compute.Bucket, *form, error) {
+	reader, err := r.Form()
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := g.cfg.Objects.Bucket(r.Ctx, &r.View, r.Caller.Actor)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Endure()
+	return b, &form{Reader: reader}, nil
+}
+
+// upload stores one file.
+func (g *storage) upload(r *edge.Request) (any, error) {
+	fields := map[string]string{"key": r.Query.(*wire.UploadQuery).Key}
+	if bad := compute.BadObjectKey(fields["key"]); bad != "" && fields["key"] != "" {
+		return nil, badKey(bad, "query", "key")
+	}
+	absent, match, err := conditions(r)
+	if err != nil {
+		return nil, err
+	}
+	f, err := g.readUpload(r, fields)
+	if err != nil {
+		return nil, err
+	}
+	command := fsm.PutObject{
+		Actor: r.Caller.Actor, Object: f.object(), Upload: f.content.Upload, Revision: f.content.Parts,
+		Absent: absent, Match: match,
+	}
+	r.Renew()
+	r.Sum(append(f.content.SHA256[:], f.key...))
+	command.Op = g.Op(r)
+	if _, err := g.Propose(r, command); err != nil {
+		return nil, err
+	}
+	return wire.UploadedFile{
+		Key: f.key, Size: f.content.Size, ETag: command.Object.Tag(),
+		SHA256: compute.Digest(f.content.SHA256).String(), Message: "The file is stored.",
+	}, nil
+}
+
+// conditions returns the conditions of a write.
+func conditions(r *edge.Request) (absent bool, match string, err error) {
+	switch r.IfNoneMatch {
+	case "", "*":
+	default:
+		f := new(wire.Faults)
+		f.Value("only * is possible here", "header", "if-none-match")
+		return false, "", f
+	}
+	return r.IfNoneMatch == "*", strings.Trim(r.IfMatch, `"`), nil
+}
+
+// readUpload reads the form of one file. Fields has those of the query.
+func (g *storage) readUpload(r *edge.Request, fields map[string]string) (f incomingFile, err error) {
+	b, parts, err := g.begin(r)
+	if err != nil {
+		return f, err
+	}
+	found := false
+	for {
+		part, err := parts.next()
+		if err != nil {
+			return f, err
+		}
+		if part == nil {
+			break
+		}
+		name, isFile := fileName(part)
+		switch {
+		case isFile && found:
+			return f, compute.Errorf(compute.CodeInvalid, "The form has more than one file: use /storage/upload-bulk.").
+				Named("several_files")
+		case isFile:
+			found = true
+			if f, err = g.store(r, b, part, name); err == nil {
+				err = f.err
+			}
+		case fields[part.FormName()] == "":
+			fields[part.FormName()], err = fieldValue(part)
+		}
+		if err != nil {
+			return f, err
+		}
+	}
+	if !found {
+		faults := new(wire.Faults)
+		faults.Missing("body", "file")
+		return f, faults.Err()
+	}
+	return f, f.complete(fields)
+}
+
+// complete sets what the fields of a form say of its file.
+func (f *incomingFile) complete(fields map[string]string) error {
+	if key := fields["key"]; key != "" {
+		f.key = key
+	}
+	if bad := compute.BadObjectKey(f.key); bad != "" {
+		return badKey(bad, "body", "key")
+	}
+	if kind := fields["content_type"]; kind != "" {
+		if _, _, err := mime.ParseMediaType(kind); err != nil || len(kind) > compute.MaxObjectType {
+			return badKey("not a media type of at most 64 bytes", "body", "content_type")
+		}
+		f.kind = kind
+	} else if f.kind == "" {
+		f.kind = kindOf("", f.key)
+	}
+	if sum := fields["sha256"]; sum != "" && !strings.EqualFold(sum, compute.Digest(f.content.SHA256).String()) {
+		return compute.Errorf(compute.CodeInvalid,
+			"The %d bytes that came do not have the checksum %.64q: send them again.", f.content.Size, sum).
+			Named("checksum_differs")
+	}
+	return nil
+}
+
+// uploadBulk stores several files. Those that came whole are published one by one.
+func (g *storage) uploadBulk(r *edge.Request) (any, error) {
+	b, parts, err := g.begin(r)
+	if err != nil {
+		return nil, err
+	}
+	var files []incomingFile
+	prefix := ""
+	for {
+		part, err := parts.next()
+		if err != nil {
+			return nil, err
+		}
+		if part == nil {
+			break
+		}
+		name, isFile := fileName(part)
+		switch {
+		case isFile && len(files) == maxBulkFiles:
+			return nil, compute.Errorf(compute.CodeTooLarge, "A form has at most %d files.", maxBulkFiles).Named("too_many_files")
+		case isFile:
+			f, err := g.store(r, b, part, name)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, f)
+		case part.FormName() == "folder_prefix":
+			if prefix, err = fieldValue(part); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(files) == 0 {
+		faults := new(wire.Faults)
+		faults.Missing("body", "files")
+		return nil, faults.Err()
+	}
+	if prefix = strings.Trim(prefix, "/"); prefix != "" {
+		prefix += "/"
+	}
+	g.publish(r, files, prefix)
+	return bulkResult(files), nil
+}
+
+// publish makes files visible below a prefix, and sets the errors of those that it
+// cannot.
+func (g *storage) publish(r *edge.Request, files []incomingFile, prefix string) {
+	var sum []byte
+	for i := range files {
+		f := &files[i]
+		f.key = prefix + strings.TrimLeft(f.key, "/")
+		if bad := compute.BadObjectKey(f.key); bad != "" && f.err == nil {
+			f.err = compute.Errorf(compute.CodeInvalid, "The key cannot be used: %s.", bad)
+		}
+		sum = append(append(sum, f.content.SHA256[:]...), f.key...)
+	}
+	r.Sum(sum)
+	op := g.Op(r)
+	var commands []fsm.Command
+	var of []*incomingFile
+	for i := range files {
+		if f := &files[i]; f.err == nil {
+			own := op
+			binary.BigEndian.PutUint16(own.ID.UUID[10:], binary.BigEndian.Uint16(own.ID.UUID[10:])+uint16(i))
+			commands = append(commands, fsm.PutObject{
+				Op: own, Actor: r.Caller.Actor, Object: f.object(), Upload: f.content.Upload, Revision: f.content.Parts,
+			})
+			of = append(of, f)
+		}
+	}
+	r.Renew()
+	for i, err := range g.ProposeEach(r, commands) {
+		of[i].err = err
+	}
+}
+
+// bulkResult says what became of files.
+func bulkResult(files []incomingFile) wire.BulkUpload {
+	out := wire.BulkUpload{TotalFiles: len(files), Results: make([]wire.BulkFile, 0, len(files))}
+	for i := range files {
+		f, o := &files[i], files[i].object()
+		row := wire.BulkFile{Key: strings.ToValidUTF8(f.key, "�"), Size: f.content.Size, ETag: o.Tag(), Status: "success"}
+		if f.err != nil {
+			why := compute.MessageOf(f.err)
+			row.ETag, row.Status, row.ErrorMessage = "", "error", &why
+			out.FailedUploads++
+		}
+		out.Results = append(out.Results, row)
+	}
+	out.SuccessfulUploads = out.TotalFiles - out.FailedUploads
+	out.Message = fmt.Sprintf("%d of %d files are stored.", out.SuccessfulUploads, out.TotalFiles)
+	return out
+}

@@ -1,0 +1,244 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/cmd/berth/cli"
+	"berth/compute"
+)
+
+// syncFlags are the flags of berth storage sync.
+type syncFlags struct {
+	*options
+	remove bool
+	dry    bool
+}
+
+// newSync returns the command berth storage sync.
+func (o *options) newSync() *cobra.Command {
+	f := &syncFlags{options: o}
+	cmd := &cobra.Command{
+		Use: "sync SOURCE DESTINATION", Short: "Make a folder of storage like a directory, or the reverse",
+		Long: `Sync moves the files that differ, by size and content, from a directory to a folder of
+storage or from there to a directory. Repeated after a failure it goes on with what is
+missing.`,
+		Example: "  berth storage sync ./data storage://data\n  berth storage sync storage://results ./results --delete",
+		Args:    cli.Arguments(cobra.ExactArgs(2)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
+	}
+	cmd.Flags().BoolVar(&f.remove, "delete", false, "delete from the destination what the source does not have")
+	cmd.Flags().BoolVar(&f.dry, "dry-run", false, "only print what would be done")
+	o.registerJobs(cmd)
+	return o.register(cmd)
+}
+
+func (f *syncFlags) run(cmd *cobra.Command, from, to string) error {
+	if isStored(from) == isStored(to) {
+		return cli.UsageErrorf("one of the two is a directory, the other %sFOLDER; see berth storage sync --help", scheme)
+	}
+	if f.jobs < 1 {
+		return cli.UsageErrorf("--jobs is at least 1")
+	}
+	c, err := f.conn.Client(cmd)
+	if err != nil {
+		return err
+	}
+	if isStored(to) {
+		return f.up(cmd, c, from, folder(keyOf(to)))
+	}
+	return f.down(cmd, c, folder(keyOf(from)), to)
+}
+
+// folder returns the prefix of the keys in a folder, "" for all.
+func folder(key string) string {
+	if key = strings.TrimRight(key, "/"); key == "" {
+		return ""
+	}
+	return key + "/"
+}
+
+// local returns the sizes of the files below a directory, by their names with slashes.
+// Links are left out, and parts of files that did not come whole.
+func local(dir string) (map[string]int64, error) {
+	files := map[string]int64{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !entry.Type().IsRegular() || strings.HasSuffix(path, ".part") {
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		files[filepath.ToSlash(name)] = info.Size()
+		return err
+	})
+	return files, err
+}
+
+// same reports whether a file of this machine has the content of a stored one.
+func same(path string, size int64, f wire.File) (bool, error) {
+	if size != f.Size {
+		return false, nil
+	}
+	if strings.Contains(f.ETag, "-") { // Of parts: only their order is known.
+		info, err := os.Stat(path)
+		return err == nil && compute.InstantOf(info.ModTime()) <= f.LastModified, err
+	}
+	sum, err := sumOf(path)
+	return sum == f.ETag, err
+}
+
+// up makes a folder of storage like a directory.
+func (f *syncFlags) up(cmd *cobra.Command, c *client.Client, dir, prefix string) error {
+	here, err := local(dir)
+	if err != nil {
+		return cli.UsageErrorf("%w", err)
+	}
+	stored, err := list(cmd.Context(), c, prefix)
+	if err != nil {
+		return err
+	}
+	var extra []wire.File
+	for _, s := range stored {
+		name := strings.TrimPrefix(s.Key, prefix)
+		size, is := here[name]
+		if !is {
+			extra = append(extra, s)
+			continue
+		}
+		equal, err := same(filepath.Join(dir, filepath.FromSlash(name)), size, s)
+		if err != nil {
+			return err
+		}
+		if equal {
+			delete(here, name)
+		}
+	}
+	var jobs []job
+	var total int64
+	for name, size := range here {
+		if bad := compute.BadObjectKey(prefix + name); bad != "" {
+			return fmt.Errorf("%q cannot be stored: %s", name, bad)
+		}
+		jobs = append(jobs, job{wire.File{Key: prefix + name, Size: size}, name})
+		total += size
+	}
+	return f.move(cmd, c, jobs, total, "sending", func(ctx context.Context, j job, bar *cli.Bar) (moved, error) {
+		return send(ctx, c, filepath.Join(dir, filepath.FromSlash(j.name)), j.file.Key, bar)
+	}, func() ([]moved, error) { return deleteAll(cmd.Context(), c, f.chosen(extra)) })
+}
+
+// chosen returns files if they are to be deleted.
+func (f *syncFlags) chosen(files []wire.File) []wire.File {
+	if !f.remove {
+		return nil
+	}
+	return files
+}
+
+// down makes a directory like a folder of storage.
+func (f *syncFlags) down(cmd *cobra.Command, c *client.Client, prefix, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	here, err := local(dir)
+	if err != nil {
+		return err
+	}
+	stored, err := list(cmd.Context(), c, prefix)
+	if err != nil {
+		return err
+	}
+	var jobs []job
+	var total int64
+	for _, s := range stored {
+		name, err := localName(s.Key, prefix)
+		if err != nil {
+			return err
+		}
+		size, is := here[name]
+		delete(here, name)
+		if is {
+			equal, err := same(filepath.Join(dir, filepath.FromSlash(name)), size, s)
+			if err != nil {
+				return err
+			}
+			if equal {
+				continue
+			}
+		}
+		jobs = append(jobs, job{s, name})
+		total += s.Size
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return f.move(cmd, c, jobs, total, "fetching", func(ctx context.Context, j job, bar *cli.Bar) (moved, error) {
+		return fetch(ctx, c, j.file, root, j.name, bar)
+	}, func() ([]moved, error) { return f.removeLocal(root, here) })
+}
+
+// removeLocal removes files below a directory, if they are to be deleted.
+func (f *syncFlags) removeLocal(root *os.Root, files map[string]int64) (done []moved, err error) {
+	if !f.remove {
+		return nil, nil
+	}
+	for name, size := range files {
+		if err := root.Remove(name); err != nil {
+			return done, err
+		}
+		done = append(done, moved{Key: name, Size: size, Action: "deleted"})
+	}
+	return done, nil
+}
+
+// move does jobs several at a time, and afterwards what remains.
+func (f *syncFlags) move(
+	cmd *cobra.Command, _ *client.Client, jobs []job, total int64, verb string,
+	one func(context.Context, job, *cli.Bar) (moved, error), rest func() ([]moved, error),
+) error {
+	var mu sync.Mutex
+	var done []moved
+	if f.dry {
+		for _, j := range jobs {
+			done = append(done, moved{Key: j.file.Key, Size: j.file.Size, Action: "would move"})
+		}
+		return f.print(cmd, done...)
+	}
+	bar := cli.NewBar(cmd.ErrOrStderr(), verb)
+	bar.Total(total)
+	err := atOnce(cmd.Context(), f.jobs, jobs, func(ctx context.Context, j job) error {
+		m, err := one(ctx, j, bar)
+		if err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			done = append(done, m)
+		}
+		return err
+	})
+	bar.Close()
+	if err != nil {
+		return err
+	}
+	removed, err := rest()
+	if err != nil {
+		return err
+	}
+	return f.print(cmd, append(done, removed...)...)
+}

@@ -1,0 +1,118 @@
+package gateway
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/binary"
+	"strings"
+	"time"
+
+	"berth/api/auth"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Lifetime is how long credentials are good.
+const Lifetime = 12 * time.Hour
+
+const (
+	accessPrefix = "ASIA"           // By it clients and versitygw know temporary credentials.
+	tokenDomain  = "s3 session v1 " // Separates signatures from others of the same key.
+	grantBytes   = 5*16 - 8         // Of a grant that is encoded.
+)
+
+// Credentials are what a client of S3 needs.
+type Credentials struct {
+	Access, Secret, Token string
+	ExpiresAt             time.Time
+}
+
+// Keys makes and checks credentials.
+type Keys struct {
+	Secret []byte // The same on every node.
+	Now    func() time.Time
+}
+
+// grant says whose rights credentials have.
+type grant struct {
+	user    compute.UserID
+	key     compute.KeyID
+	org     compute.OrgID
+	session compute.UUID // Of a login; zero for none.
+	version uint64       // Of the user's tokens.
+	until   int64        // Unix seconds.
+}
+
+// Mint returns credentials with the rights of an actor in an organization.
+func (k Keys) Mint(actor fsm.Actor, session compute.UUID) Credentials {
+	var random [15]byte
+	_, _ = rand.Read(random[:]) // It never fails.
+	until := k.Now().Add(Lifetime).Truncate(time.Second)
+	c := Credentials{
+		Access:    accessPrefix + base32.StdEncoding.EncodeToString(random[:])[:16],
+		ExpiresAt: until,
+	}
+	g := grant{actor.User, actor.Key, actor.Org, session, actor.TokenVersion, until.Unix()}
+	c.Secret = k.secretOf(c.Access)
+	c.Token = auth.Sealed(k.Secret, tokenDomain+c.Access, g.encode())
+	return c
+}
+
+// secretOf returns the secret of an access key.
+func (k Keys) secretOf(access string) string {
+	mac := hmac.New(sha256.New, k.Secret)
+	mac.Write([]byte("s3 secret v1 " + access))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:30])
+}
+
+func (g grant) encode() []byte {
+	out := make([]byte, 0, grantBytes+8)
+	out = append(out, g.user.UUID[:]...)
+	out = append(out, g.key.UUID[:]...)
+	out = append(out, g.org.UUID[:]...)
+	out = append(out, g.session[:]...)
+	out = binary.BigEndian.AppendUint64(out, g.version)
+	return binary.BigEndian.AppendUint64(out, uint64(g.until))
+}
+
+// open returns the grant of a session token.
+func (k Keys) open(access, token string) (g grant, ok bool) {
+	if !strings.HasPrefix(access, accessPrefix) {
+		return g, false
+	}
+	data, ok := auth.Unsealed(k.Secret, tokenDomain+access, token)
+	if !ok || len(data) != grantBytes+8 {
+		return g, false
+	}
+	g.user.UUID, g.key.UUID, g.org.UUID = compute.UUID(data[:16]), compute.UUID(data[16:32]), compute.UUID(data[32:48])
+	g.session = compute.UUID(data[48:64])
+	g.version = binary.BigEndian.Uint64(data[64:])
+	g.until = int64(binary.BigEndian.Uint64(data[72:]))
+	return g, k.Now().Unix() < g.until
+}
+
+// actor returns whom a grant lets act, as far as that one still has the rights of then.
+func (g grant) actor(view *fsm.View, now time.Time) (fsm.Actor, bool) {
+	user, ok := view.User(g.user)
+	if !ok || !user.Active {
+		return fsm.Actor{}, false
+	}
+	if _, member := view.Membership(g.org, g.user); !member {
+		return fsm.Actor{}, false
+	}
+	a := fsm.Actor{User: g.user, Key: g.key, Org: g.org, TokenVersion: g.version}
+	if g.key.IsZero() {
+		live, known := view.Session(g.session)
+		return a, user.TokenVersion == g.version && (live || !known)
+	}
+	key, ok := view.Key(g.org, g.key)
+	good := ok && key.Active && (key.ExpiresAt.IsZero() || key.ExpiresAt > compute.InstantOf(now)) &&
+		compute.Allows(key.Scopes, compute.ScopeStorage)
+	return a, good
+}
+
+// BucketOf returns the name of an organization's bucket.
+func BucketOf(org compute.OrgID) string { return "org-" + org.String() }

@@ -1,0 +1,361 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/versity/versitygw/backend"
+	"github.com/versity/versitygw/s3api/middlewares"
+	"github.com/versity/versitygw/s3api/utils"
+	"github.com/versity/versitygw/s3err"
+	"github.com/versity/versitygw/s3response"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/node/objects"
+)
+
+// quoted returns an ETag as headers have it.
+func quoted(tag string) *string { return new(`"` + tag + `"`) }
+
+// unquoted returns the value of a condition.
+func unquoted(tag *string) string {
+	if tag == nil {
+		return ""
+	}
+	return strings.Trim(*tag, `"`)
+}
+
+// text returns the value at p, "" for nil.
+func text(p *string) string {
+	if p == nil {
+		return ""
+	}
+	return *p
+}
+
+// orNil returns nil for "".
+func orNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// checkKey refuses keys that no object can have.
+func checkKey(key *string) error {
+	if len(text(key)) > compute.MaxObjectKey {
+		return s3err.GetKeyTooLongErr(int64(len(*key)), compute.MaxObjectKey)
+	}
+	if bad := compute.BadObjectKey(text(key)); bad != "" {
+		return s3err.APIError{Code: "InvalidArgument", Description: "The key cannot be used: " + bad + ".", HTTPStatusCode: 400}
+	}
+	return nil
+}
+
+// find returns an object of the caller.
+func (s *store) find(ctx context.Context, bucket, key *string) (caller, *compute.Bucket, *compute.Object, error) {
+	who, err := s.enter(ctx, bucket)
+	if err != nil {
+		return who, nil, nil, err
+	}
+	b := who.view.Bucket(who.actor.Org)
+	o, ok := who.view.Object(who.actor.Org, text(key))
+	if b == nil || !ok {
+		return who, nil, nil, s3err.GetAPIError(s3err.ErrNoSuchKey)
+	}
+	return who, b, o, nil
+}
+
+// bucketOf returns the bucket of the caller, which may have to be made.
+func (s *store) bucketOf(ctx context.Context, who *caller) (*compute.Bucket, error) {
+	b, err := s.cfg.Objects.Bucket(ctx, &who.view, who.actor)
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	return b, nil
+}
+
+// checked returns a body whose checksum is compared at its end, if the header has one.
+// One that follows the body is checked where the body is read.
+func checked(body io.Reader, sums map[utils.HashType]*string) (io.Reader, error) {
+	if body == nil {
+		return strings.NewReader(""), nil
+	}
+	if trailing, ok := body.(middlewares.ChecksumReader); ok && trailing.Algorithm() != "" {
+		return body, nil
+	}
+	for kind, sum := range sums {
+		if sum != nil && *sum != "" {
+			return utils.NewHashReader(body, *sum, kind)
+		}
+	}
+	return body, nil
+}
+
+// PutObject stores an object.
+func (s *store) PutObject(ctx context.Context, in s3response.PutObjectInput) (out s3response.PutObjectOutput, err error) {
+	who, err := s.enter(ctx, in.Bucket)
+	if err != nil {
+		return out, err
+	}
+	if err := checkKey(in.Key); err != nil {
+		return out, err
+	}
+	if text(in.Tagging) != "" {
+		return out, s3err.GetAPIError(s3err.ErrNotImplemented)
+	}
+	b, err := s.bucketOf(ctx, &who)
+	if err != nil {
+		return out, err
+	}
+	body, err := checked(in.Body, map[utils.HashType]*string{
+		utils.HashTypeCRC32: in.ChecksumCRC32, utils.HashTypeCRC32C: in.ChecksumCRC32C, utils.HashTypeSha1: in.ChecksumSHA1,
+		utils.HashTypeSha256: in.ChecksumSHA256, utils.HashTypeCRC64NVME: in.ChecksumCRC64NVME,
+	})
+	if err != nil {
+		return out, err
+	}
+	meta := &compute.ObjectMeta{
+		Type: text(in.ContentType), Encoding: text(in.ContentEncoding), Language: text(in.ContentLanguage),
+		Position: text(in.ContentDisposition), Cache: text(in.CacheControl), Expires: text(in.Expires), Custom: in.Metadata,
+	}
+	content, err := s.cfg.Objects.Write(ctx, objects.Write{Actor: who.actor, Bucket: b, Body: body, Meta: meta})
+	if err != nil {
+		return out, s.fail(err)
+	}
+	if in.ContentLength != nil && *in.ContentLength != content.Size {
+		return out, s3err.GetAPIError(s3err.ErrIncompleteBody)
+	}
+	command := fsm.PutObject{
+		Op: s.op(who), Actor: who.actor, Object: recordOf(*in.Key, content, meta), Upload: content.Upload, Revision: content.Parts,
+		Absent: text(in.IfNoneMatch) == "*", Match: unquoted(in.IfMatch),
+	}
+	if _, _, err := s.propose(command); err != nil {
+		return out, err
+	}
+	return s3response.PutObjectOutput{ETag: *quoted(command.Object.Tag()), Size: &content.Size}, nil
+}
+
+// recordOf returns the record of content.
+func recordOf(key string, c compute.Content, meta *compute.ObjectMeta) compute.Object {
+	o := compute.Object{Key: key, Size: c.Size, ETag: c.ETag, Blob: c.Blob, Whole: c.Whole}
+	if meta.Short() {
+		o.Type = meta.Type
+	}
+	return o
+}
+
+// conditions are those of a read.
+func conditions(o *compute.Object, match, none *string, since, until *time.Time) error {
+	return backend.EvaluatePreconditions(o.Tag(), o.At.Time().Truncate(time.Second), backend.PreConditions{
+		IfMatch: match, IfNoneMatch: none, IfModSince: since, IfUnmodeSince: until,
+	})
+}
+
+// defaultType is the media type of an object of which nobody knows it.
+const defaultType = "binary/octet-stream"
+
+// HeadObject describes an object.
+func (s *store) HeadObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.HeadObjectOutput, error) {
+	_, b, o, err := s.find(ctx, in.Bucket, in.Key)
+	if err != nil {
+		return nil, err
+	}
+	if err := conditions(o, in.IfMatch, in.IfNoneMatch, in.IfModifiedSince, in.IfUnmodifiedSince); err != nil {
+		return nil, err
+	}
+	meta, err := s.cfg.Objects.Meta(ctx, b, o)
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	from, length, part, err := backend.ParseObjectRange(o.Size, text(in.Range))
+	if err != nil {
+		return nil, err
+	}
+	out := &s3.HeadObjectOutput{
+		AcceptRanges: new("bytes"), ContentLength: &length, ETag: quoted(o.Tag()), LastModified: new(o.At.Time()),
+		ContentType: new(orDefault(meta.Type)), ContentEncoding: orNil(meta.Encoding), ContentLanguage: orNil(meta.Language),
+		ContentDisposition: orNil(meta.Position), CacheControl: orNil(meta.Cache), ExpiresString: orNil(meta.Expires),
+		Metadata: maps.Clone(meta.Custom), StorageClass: types.StorageClassStandard,
+	}
+	if part {
+		out.ContentRange = rangeOf(from, length, o.Size)
+	}
+	return out, nil
+}
+
+func orDefault(kind string) string {
+	if kind == "" {
+		return defaultType
+	}
+	return kind
+}
+
+// GetObject returns an object, or a part of it.
+func (s *store) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
+	_, b, o, err := s.find(ctx, in.Bucket, in.Key)
+	if err != nil {
+		return nil, err
+	}
+	if err := conditions(o, in.IfMatch, in.IfNoneMatch, in.IfModifiedSince, in.IfUnmodifiedSince); err != nil {
+		return nil, err
+	}
+	meta, err := s.cfg.Objects.Meta(ctx, b, o)
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	from, length, part, err := backend.ParseObjectRange(o.Size, text(in.Range))
+	if err != nil {
+		return nil, err
+	}
+	out := &s3.GetObjectOutput{
+		AcceptRanges: new("bytes"), ContentLength: &length, ETag: quoted(o.Tag()), LastModified: new(o.At.Time()),
+		ContentType: new(orDefault(meta.Type)), ContentEncoding: orNil(meta.Encoding), ContentLanguage: orNil(meta.Language),
+		ContentDisposition: orNil(meta.Position), CacheControl: orNil(meta.Cache), ExpiresString: orNil(meta.Expires),
+		Metadata: maps.Clone(meta.Custom), StorageClass: types.StorageClassStandard,
+		Body: s.body(b, o, from, length),
+	}
+	if part {
+		out.ContentRange = rangeOf(from, length, o.Size)
+	}
+	return out, nil
+}
+
+// body returns a reader of a part of an object, which the protocol's server reads after
+// the call.
+func (s *store) body(b *compute.Bucket, o *compute.Object, from, length int64) io.ReadCloser {
+	ctx, cancel := context.WithCancel(s.life)
+	read, write := io.Pipe()
+	go func() {
+		err := s.cfg.Objects.Copy(ctx, b, o, write, from, length)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, io.ErrClosedPipe) {
+			s.logger.Warn("object ended early", "err", err)
+		}
+		write.CloseWithError(err) // Nil is io.EOF.
+	}()
+	return &bodyReader{read, cancel}
+}
+
+// bodyReader ends what feeds it when it is closed.
+type bodyReader struct {
+	*io.PipeReader
+	cancel context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (b *bodyReader) Close() error {
+	b.cancel()
+	return b.PipeReader.Close()
+}
+
+// DeleteObject deletes an object. One that is not there is as good.
+func (s *store) DeleteObject(ctx context.Context, in *s3.DeleteObjectInput) (*s3.DeleteObjectOutput, error) {
+	who, err := s.enter(ctx, in.Bucket)
+	if err != nil {
+		return nil, err
+	}
+	o, ok := who.view.Object(who.actor.Org, text(in.Key))
+	if !ok {
+		return &s3.DeleteObjectOutput{}, nil
+	}
+	err = backend.EvaluateObjectDeletePreconditions(o.Tag(), o.At.Time(), o.Size, backend.ObjectDeletePreconditions{
+		IfMatch: in.IfMatch, IfMatchLastModTime: in.IfMatchLastModifiedTime, IfMatchSize: in.IfMatchSize,
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, _, err = s.propose(fsm.DeleteObjects{Op: s.op(who), Actor: who.actor, Keys: []string{*in.Key}, Match: unquoted(in.IfMatch)})
+	return &s3.DeleteObjectOutput{}, err
+}
+
+// DeleteObjects deletes several objects at once.
+func (s *store) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) (out s3response.DeleteResult, err error) {
+	who, err := s.enter(ctx, in.Bucket)
+	if err != nil {
+		return out, err
+	}
+	var keys []string
+	for _, o := range in.Delete.Objects {
+		if compute.BadObjectKey(text(o.Key)) == "" { // What cannot be there is not.
+			keys = append(keys, *o.Key)
+		}
+		out.Deleted = append(out.Deleted, types.DeletedObject{Key: o.Key})
+	}
+	if len(keys) > 0 {
+		_, _, err = s.propose(fsm.DeleteObjects{Op: s.op(who), Actor: who.actor, Keys: keys})
+	}
+	if err != nil {
+		return s3response.DeleteResult{}, err
+	}
+	return out, nil
+}
+
+// CopyObject makes an object of another one of the bucket.
+func (s *store) CopyObject(ctx context.Context, in s3response.CopyObjectInput) (out s3response.CopyObjectOutput, err error) {
+	fromBucket, fromKey, _, err := backend.ParseCopySource(text(in.CopySource))
+	if err != nil {
+		return out, err
+	}
+	if err := checkKey(in.Key); err != nil {
+		return out, err
+	}
+	if _, err := s.enter(ctx, in.Bucket); err != nil {
+		return out, err
+	}
+	who, b, o, err := s.find(ctx, &fromBucket, &fromKey)
+	if err != nil {
+		return out, err
+	}
+	err = conditions(o, in.CopySourceIfMatch, in.CopySourceIfNoneMatch, in.CopySourceIfModifiedSince, in.CopySourceIfUnmodifiedSince)
+	if errors.Is(err, s3err.GetAPIError(s3err.ErrNotModified)) {
+		err = s3err.GetPreconditionFailedErr(s3err.ConditionIfNoneMatch)
+	}
+	if err != nil {
+		return out, err
+	}
+	made := *o
+	made.Key = *in.Key
+	if in.MetadataDirective == types.MetadataDirectiveReplace {
+		meta := &compute.ObjectMeta{
+			Type: text(in.ContentType), Encoding: text(in.ContentEncoding), Language: text(in.ContentLanguage),
+			Position: text(in.ContentDisposition), Cache: text(in.CacheControl), Expires: text(in.Expires), Custom: in.Metadata,
+		}
+		if made.Blob, made.Whole, err = s.cfg.Objects.Describe(ctx, b, o, meta); err != nil {
+			return out, s.fail(err)
+		}
+		made.Type = ""
+		if meta.Short() {
+			made.Type = meta.Type
+		}
+	} else if fromKey == *in.Key {
+		return out, s3err.GetAPIError(s3err.ErrInvalidCopyDest)
+	}
+	_, index, err := s.propose(fsm.PutObject{Op: s.op(who), Actor: who.actor, Object: made, From: o.Key, FromBlob: o.Blob})
+	if err != nil {
+		return out, err
+	}
+	at := o.At
+	if view, err := s.cfg.Wait(ctx, index); err == nil {
+		at = view.Now()
+	}
+	out.CopyObjectResult = &s3response.CopyObjectResult{ETag: quoted(made.Tag()), LastModified: new(at.Time())}
+	return out, nil
+}
+
+// GetObjectAttributes describes an object in other words.
+func (s *store) GetObjectAttributes(ctx context.Context, in *s3.GetObjectAttributesInput) (out s3response.GetObjectAttributesResponse, err error) {
+	_, _, o, err := s.find(ctx, in.Bucket, in.Key)
+	if err != nil {
+		return out, err
+	}
+	return s3response.GetObjectAttributesResponse{
+		ETag: new(o.Tag()), ObjectSize: &o.Size, StorageClass: types.StorageClassStandard, LastModified: new(o.At.Time()),
+	}, nil
+}

@@ -1,0 +1,152 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/versity/versitygw/s3api"
+	"github.com/versity/versitygw/s3api/middlewares"
+
+	"berth/compute"
+)
+
+// Limits of a node.
+const (
+	maxConns    = 1024
+	maxRequests = 256
+	idleConn    = 2 * time.Minute // Without a byte in either direction.
+)
+
+// Gateway serves S3 on connections.
+type Gateway struct {
+	server *s3api.S3ApiServer
+	store  *store
+	end    context.CancelFunc
+	socket string // versitygw's own, in the abstract namespace.
+	ready  chan struct{}
+	places chan struct{} // Holds one token per connection.
+}
+
+// New returns a Gateway that serves nothing yet.
+func New(cfg Config) (*Gateway, error) {
+	life, end := context.WithCancel(context.Background())
+	g := &Gateway{
+		store: &store{cfg: cfg, logger: cfg.Logger.With("part", "s3"), life: life}, end: end,
+		socket: "@berth-s3-" + rand.Text(), ready: make(chan struct{}), places: make(chan struct{}, maxConns),
+	}
+	iam := service{accounts: accounts{cfg.Keys, cfg.View}}
+	var err error
+	g.server, err = s3api.New(g.store, middlewares.RootUserConfig{Access: rand.Text(), Secret: rand.Text()}, Region, iam, nil, nil, nil, nil,
+		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(),
+		s3api.WithConcurrencyLimiter(2*maxConns, maxRequests), s3api.WithMpMaxParts(compute.MaxObjectParts),
+		s3api.WithOnListen(sync.OnceFunc(func() { close(g.ready) })))
+	if err != nil {
+		return nil, fmt.Errorf("make s3 server: %w", err)
+	}
+	return g, nil
+}
+
+// Run serves until ctx ends.
+func (g *Gateway) Run(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- g.server.ServeMultiPort([]string{g.socket}) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve s3: %w", err)
+	case <-ctx.Done():
+	}
+	g.end()
+	select {
+	case <-g.ready: // Before, it cannot be shut down.
+	case <-ended:
+		return nil
+	}
+	if err := g.server.ShutDown(); err != nil {
+		g.store.logger.Warn("requests cut off by shutdown", "err", err)
+	}
+	<-ended
+	return nil
+}
+
+// Serve answers requests from l until it is closed or ctx ends.
+func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	for {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accept s3 connection: %w", err)
+		}
+		conns.Go(func() {
+			if err := g.ServeConn(ctx, conn); err != nil {
+				g.store.logger.Debug("connection error", "err", err)
+			}
+		})
+	}
+}
+
+// ServeConn answers requests on a connection until it, or ctx, ends.
+func (g *Gateway) ServeConn(ctx context.Context, conn io.ReadWriteCloser) error {
+	defer conn.Close()
+	select {
+	case g.places <- struct{}{}:
+		defer func() { <-g.places }()
+	default:
+		return compute.Errorf(compute.CodeUnavailable, "too many S3 connections")
+	}
+	select {
+	case <-g.ready:
+	case <-ctx.Done():
+		return nil
+	}
+	var d net.Dialer
+	inner, err := d.DialContext(ctx, "unix", g.socket)
+	if err != nil {
+		return fmt.Errorf("reach s3 server: %w", err)
+	}
+	Pipe(ctx, conn, inner)
+	return nil
+}
+
+// Pipe copies both directions between two connections until one of them ends, ctx does,
+// or nothing moves for a while.
+func Pipe(ctx context.Context, a, b io.ReadWriteCloser) {
+	shut := sync.OnceFunc(func() {
+		a.Close()
+		b.Close()
+	})
+	defer context.AfterFunc(ctx, shut)()
+	idle := time.AfterFunc(idleConn, shut)
+	defer idle.Stop()
+	var group sync.WaitGroup
+	for _, way := range [][2]io.ReadWriteCloser{{a, b}, {b, a}} {
+		group.Go(func() {
+			defer shut()
+			_, _ = io.Copy(way[0], stirring{way[1], idle})
+		})
+	}
+	group.Wait()
+}
+
+// stirring puts off the end of an idle connection with each piece that is read.
+type stirring struct {
+	io.Reader
+	idle *time.Timer
+}
+
+func (s stirring) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if n > 0 {
+		s.idle.Reset(idleConn)
+	}
+	return n, err
+}

@@ -1,0 +1,43 @@
+package node
+
+import (
+	"context"
+
+	"berth/api"
+	"berth/compute"
+	"berth/node/objects"
+	"berth/node/secrets"
+)
+
+// bucketKeys makes and opens the keys of buckets.
+type bucketKeys struct{ master *secrets.Master }
+
+// New returns the bucket of an organization with a fresh key.
+func (k bucketKeys) New(org compute.OrgID) (*compute.Bucket, error) {
+	b := &compute.Bucket{Org: org}
+	var err error
+	b.Sealed, err = k.master.NewObjectKey(b.Context())
+	return b, err
+}
+
+// Open returns the key of a bucket.
+func (k bucketKeys) Open(b *compute.Bucket) (objects.Key, error) {
+	return k.master.OpenObjectKey(b.Sealed, b.Context())
+}
+
+// openObjects makes what stores the content of objects.
+func (n *Node) openObjects() {
+	n.objects = objects.New(objects.Config{
+		Blobs: n.blobs, Keys: bucketKeys{n.master}, Propose: n.proposer().Propose,
+		Wait:  n.machine.Wait,
+		NewID: newID, Now: n.opts.Now, Logger: n.logger,
+	})
+}
+
+// storedObjects stores objects for the API.
+type storedObjects struct{ *objects.Store }
+
+// Write returns once the bytes are durable on several nodes.
+func (s storedObjects) Write(ctx context.Context, w api.ObjectWrite) (compute.Content, error) {
+	return s.Store.Write(ctx, objects.Write(w))
+}

@@ -1,0 +1,106 @@
+package objects
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"berth/compute"
+)
+
+// manifestVersion is the first byte of a manifest.
+const manifestVersion = 1
+
+// maxChunks is how many chunks an object has at most: those of the longest one, and one
+// more for each part.
+const maxChunks = int(compute.MaxObjectSize/compute.MaxChunk) + compute.MaxObjectParts
+
+// chunk is a piece of an object.
+type chunk struct {
+	blob compute.Hash
+	size int64 // Of the plaintext.
+}
+
+// manifest lists the chunks of an object or of a part of one.
+type manifest struct {
+	chunks []chunk
+	sealed []byte // The compute.ObjectMeta as JSON, encrypted; empty for none.
+}
+
+// encode returns the manifest as a blob.
+func (m *manifest) encode() []byte {
+	out := binary.AppendUvarint([]byte{manifestVersion}, uint64(len(m.chunks)))
+	for _, c := range m.chunks {
+		out = append(out, c.blob[:]...)
+		out = binary.AppendUvarint(out, uint64(c.size))
+	}
+	out = binary.AppendUvarint(out, uint64(len(m.sealed)))
+	return append(out, m.sealed...)
+}
+
+// errManifest is a blob that is no manifest of this version.
+var errManifest = errors.New("not the manifest of an object")
+
+// decodeManifest is the inverse of encode.
+func decodeManifest(data []byte) (*manifest, error) {
+	in := bytes.NewReader(data)
+	if v, err := in.ReadByte(); err != nil || v != manifestVersion {
+		return nil, errManifest
+	}
+	n, err := binary.ReadUvarint(in)
+	if err != nil || n > uint64(maxChunks) || n > uint64(in.Len()) {
+		return nil, errManifest
+	}
+	m := &manifest{chunks: make([]chunk, n)}
+	for i := range m.chunks {
+		c := &m.chunks[i]
+		if _, err := in.Read(c.blob[:]); err != nil {
+			return nil, errManifest
+		}
+		size, err := binary.ReadUvarint(in)
+		if err != nil || size == 0 || size > compute.MaxChunk {
+			return nil, errManifest
+		}
+		c.size = int64(size)
+	}
+	size, err := binary.ReadUvarint(in)
+	if err != nil || size != uint64(in.Len()) || size > compute.MaxObjectMeta*2 {
+		return nil, errManifest
+	}
+	m.sealed = bytes.Clone(data[len(data)-int(size):])
+	return m, nil
+}
+
+// What the ciphertexts of a bucket are.
+const (
+	forChunk = "chunk"
+	forMeta  = "meta"
+)
+
+// sealMeta returns what describes an object, encrypted.
+func sealMeta(key Key, meta *compute.ObjectMeta) ([]byte, error) {
+	text, err := json.Marshal(meta)
+	if err != nil {
+		return nil, fmt.Errorf("encode metadata: %w", err)
+	}
+	if len(text) > compute.MaxObjectMeta {
+		return nil, compute.Errorf(compute.CodeTooLarge, "The metadata of a file has at most %d bytes.", compute.MaxObjectMeta).
+			Named("metadata_too_large")
+	}
+	return key.Seal(text, []byte(forMeta))
+}
+
+// openMeta is the inverse of sealMeta.
+func openMeta(key Key, sealed []byte) (*compute.ObjectMeta, error) {
+	text, err := key.Open(sealed, []byte(forMeta))
+	if err != nil {
+		return nil, fmt.Errorf("read metadata: %w", err)
+	}
+	meta := new(compute.ObjectMeta)
+	if err := json.Unmarshal(text, meta); err != nil {
+		return nil, fmt.Errorf("read metadata: %w", err)
+	}
+	return meta, nil
+}

@@ -1,0 +1,257 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Key encrypts and decrypts for one bucket.
+type Key interface {
+	Seal(data, context []byte) ([]byte, error)
+	Open(sealed, context []byte) ([]byte, error)
+}
+
+// Keys makes and opens the keys of buckets.
+type Keys interface {
+	New(org compute.OrgID) (*compute.Bucket, error)
+	Open(b *compute.Bucket) (Key, error)
+}
+
+// Blobs keeps blobs on several nodes.
+type Blobs interface {
+	Put(ctx context.Context, data []byte) (compute.Hash, error)
+	Get(ctx context.Context, hash compute.Hash) ([]byte, error)
+}
+
+// Config is what a Store needs.
+type Config struct {
+	Blobs   Blobs
+	Keys    Keys
+	Propose func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
+	Wait    func(ctx context.Context, index uint64) (*fsm.View, error) // A view that includes the index.
+	NewID   func() compute.UUID
+	Now     func() time.Time
+	Logger  *slog.Logger
+
+	// Checkpoint is how long an upload lasts before it records what it has: less than
+	// blobs are young. Zero for 20 minutes.
+	Checkpoint time.Duration
+}
+
+// Limits of a node.
+const (
+	checkpoint   = 20 * time.Minute
+	chunksAtOnce = 12      // Large chunks in memory, of all uploads.
+	chunkShare   = 2       // The part of them that one organization may have: a half.
+	uploadAhead  = 2       // Chunks of one upload on their way to disks.
+	firstBuffer  = 4 << 10 // Bytes of a chunk that are read at first.
+	smallBuffer  = 256 << 10
+)
+
+// Store stores the content of objects. Its methods are safe for concurrent use.
+type Store struct {
+	cfg    Config
+	logger *slog.Logger
+	places *places
+	cache  *cache
+}
+
+// New returns a Store.
+func New(cfg Config) *Store {
+	if cfg.Checkpoint == 0 {
+		cfg.Checkpoint = checkpoint
+	}
+	return &Store{
+		cfg: cfg, logger: cfg.Logger.With("part", "objects"),
+		places: newPlaces(chunksAtOnce, chunksAtOnce/chunkShare), cache: newCache(),
+	}
+}
+
+// Bucket returns the bucket of the organization that an actor acts in. It makes the
+// first one, for which it moves view on.
+func (s *Store) Bucket(ctx context.Context, view **fsm.View, actor fsm.Actor) (*compute.Bucket, error) {
+	if b := (*view).Bucket(actor.Org); b != nil {
+		return b, nil
+	}
+	if err := (*view).AllowsObjects(); err != nil {
+		return nil, err
+	}
+	made, err := s.cfg.Keys.New(actor.Org)
+	if err != nil {
+		return nil, err
+	}
+	result, index, err := s.cfg.Propose(ctx, fsm.CreateBucket{Actor: actor, Bucket: *made})
+	if err != nil {
+		return nil, err
+	}
+	if result.Refusal != nil {
+		return nil, result.Refusal
+	}
+	if *view, err = s.cfg.Wait(ctx, index); err != nil {
+		return nil, err
+	}
+	b := (*view).Bucket(actor.Org)
+	if b == nil {
+		return nil, compute.Errorf(compute.CodeUnavailable, "The bucket is not there yet.").Retry(time.Second)
+	}
+	return b, nil
+}
+
+// manifestOf returns the manifest of a blob that is one.
+func (s *Store) manifestOf(ctx context.Context, blob compute.Hash) (*manifest, error) {
+	if m := s.cache.get(blob); m != nil {
+		return m, nil
+	}
+	data, err := s.cfg.Blobs.Get(ctx, blob)
+	if err != nil {
+		return nil, err
+	}
+	m, err := decodeManifest(data)
+	if err != nil {
+		return nil, fmt.Errorf("blob %s: %w", compute.Digest(blob), err)
+	}
+	s.cache.put(blob, m)
+	return m, nil
+}
+
+// chunksOf returns the chunks of an object or of a part.
+func (s *Store) chunksOf(ctx context.Context, blob compute.Hash, whole bool, size int64) ([]chunk, error) {
+	switch {
+	case blob == (compute.Hash{}):
+		return nil, nil
+	case whole:
+		return []chunk{{blob, size}}, nil
+	}
+	m, err := s.manifestOf(ctx, blob)
+	if err != nil {
+		return nil, err
+	}
+	return m.chunks, nil
+}
+
+// Meta returns what describes an object.
+func (s *Store) Meta(ctx context.Context, b *compute.Bucket, o *compute.Object) (*compute.ObjectMeta, error) {
+	if o.Whole || o.Blob == (compute.Hash{}) {
+		return &compute.ObjectMeta{Type: o.Type}, nil
+	}
+	m, err := s.manifestOf(ctx, o.Blob)
+	if err != nil {
+		return nil, err
+	}
+	if len(m.sealed) == 0 {
+		return &compute.ObjectMeta{Type: o.Type}, nil
+	}
+	key, err := s.cfg.Keys.Open(b)
+	if err != nil {
+		return nil, err
+	}
+	return openMeta(key, m.sealed)
+}
+
+// SealMeta returns what describes an object that is uploaded in parts, for the record
+// of the upload; OpenMeta is its inverse.
+func (s *Store) SealMeta(b *compute.Bucket, meta *compute.ObjectMeta) ([]byte, error) {
+	key, err := s.cfg.Keys.Open(b)
+	if err != nil {
+		return nil, err
+	}
+	return sealMeta(key, meta)
+}
+
+// OpenMeta returns what SealMeta was given.
+func (s *Store) OpenMeta(b *compute.Bucket, sealed []byte) (*compute.ObjectMeta, error) {
+	if len(sealed) == 0 {
+		return new(compute.ObjectMeta), nil
+	}
+	key, err := s.cfg.Keys.Open(b)
+	if err != nil {
+		return nil, err
+	}
+	return openMeta(key, sealed)
+}
+
+// fetched is a chunk that was read ahead.
+type fetched struct {
+	data []byte
+	err  error
+}
+
+// Copy writes length bytes of an object from an offset on. It reads one chunk ahead.
+func (s *Store) Copy(
+	ctx context.Context, b *compute.Bucket, o *compute.Object, w io.Writer, from, length int64,
+) error {
+	chunks, err := s.chunksOf(ctx, o.Blob, o.Whole, o.Size)
+	if err != nil {
+		return err
+	}
+	key, err := s.cfg.Keys.Open(b)
+	if err != nil {
+		return err
+	}
+	for len(chunks) > 0 && from >= chunks[0].size {
+		from -= chunks[0].size
+		chunks = chunks[1:]
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ahead := make(chan fetched)
+	go s.fetch(ctx, key, chunks, from+length, ahead)
+	for length > 0 {
+		next, ok := <-ahead
+		if !ok {
+			return fmt.Errorf("object %.200q: its chunks are shorter than it by %d bytes", o.Key, length)
+		}
+		if next.err != nil {
+			return next.err
+		}
+		data := next.data[from:]
+		data = data[:min(length, int64(len(data)))]
+		if _, err := w.Write(data); err != nil {
+			return err
+		}
+		from, length = 0, length-int64(len(data))
+	}
+	return nil
+}
+
+// fetch reads chunks that have the first so many bytes, one after the other.
+func (s *Store) fetch(ctx context.Context, key Key, chunks []chunk, bytes int64, to chan<- fetched) {
+	defer close(to)
+	for _, c := range chunks {
+		if bytes <= 0 {
+			return
+		}
+		bytes -= c.size
+		data, err := s.chunk(ctx, key, c)
+		select {
+		case to <- fetched{data, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// chunk returns the plaintext of a chunk.
+func (s *Store) chunk(ctx context.Context, key Key, c chunk) ([]byte, error) {
+	sealed, err := s.cfg.Blobs.Get(ctx, c.blob)
+	if err != nil {
+		return nil, err
+	}
+	data, err := key.Open(sealed, []byte(forChunk))
+	if err == nil && int64(len(data)) != c.size {
+		err = fmt.Errorf("it has %d bytes, not %d", len(data), c.size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("chunk %s: %w", compute.Digest(c.blob), err)
+	}
+	return data, nil
+}

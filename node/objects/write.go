@@ -1,0 +1,314 @@
+package objects
+
+import (
+	"context"
+	"crypto/md5" //nolint:gosec // What clients of S3 expect of an ETag; nothing is trusted for it.
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"sync"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Write is a stream of bytes that becomes content.
+type Write struct {
+	Actor  fsm.Actor
+	Bucket *compute.Bucket
+	Body   io.Reader
+	Meta   *compute.ObjectMeta // What the manifest keeps; nil for nothing.
+	Max    int64               // Bytes; 0 for compute.MaxObjectSize.
+}
+
+// Write returns once all bytes of a stream are durable on several nodes. They are live
+// when a command refers to the content, which has to be soon. The codes of errors are
+// those of blobs, of the reader, and too_large.
+func (s *Store) Write(ctx context.Context, w Write) (compute.Content, error) {
+	key, err := s.cfg.Keys.Open(w.Bucket)
+	if err != nil {
+		return compute.Content{}, err
+	}
+	if w.Max == 0 {
+		w.Max = compute.MaxObjectSize
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	u := &upload{
+		Store: s, Write: w, ctx: ctx, fail: cancel, key: key, begun: s.cfg.Now(),
+		md5: md5.New(), sha: sha256.New(), //nolint:gosec // As above.
+		ahead: make(chan struct{}, uploadAhead),
+	}
+	content, err := u.run()
+	if err != nil {
+		u.puts.Wait() // Nothing may use the memory that was given back.
+		u.abandon()
+		return compute.Content{}, err
+	}
+	return content, nil
+}
+
+// upload is one Write in progress.
+type upload struct {
+	*Store
+	Write
+
+	ctx   context.Context //nolint:containedctx // Of one call of Write.
+	fail  context.CancelCauseFunc
+	key   Key
+	begun time.Time // Or the last checkpoint.
+	md5   hash.Hash
+	sha   hash.Hash
+	size  int64
+
+	ahead  chan struct{} // Holds one token per chunk on its way.
+	puts   sync.WaitGroup
+	chunks []*chunk // Their blobs are known once puts is done.
+	kept   int      // How many of chunks are in parts of the upload.
+
+	id       compute.ObjectUploadID // Of the upload that keeps them; zero for none.
+	parts    int
+	revision uint64
+}
+
+// run reads the body to its end.
+func (u *upload) run() (compute.Content, error) {
+	for {
+		data, give, err := u.read()
+		ended := errors.Is(err, io.EOF)
+		if err != nil && !ended {
+			give()
+			return compute.Content{}, err
+		}
+		if len(data) == 0 {
+			give()
+			break
+		}
+		if u.size += int64(len(data)); u.size > u.Max {
+			give()
+			return compute.Content{}, compute.Errorf(compute.CodeTooLarge, "A file has at most %d bytes.", u.Max).
+				Named("file_too_large")
+		}
+		u.md5.Write(data)
+		u.sha.Write(data)
+		if err := u.put(data, give); err != nil {
+			return compute.Content{}, err
+		}
+		if ended {
+			break
+		}
+		if u.cfg.Now().Sub(u.begun) >= u.cfg.Checkpoint {
+			if err := u.checkpoint(); err != nil {
+				return compute.Content{}, err
+			}
+		}
+	}
+	if err := u.settle(); err != nil {
+		return compute.Content{}, err
+	}
+	return u.finish()
+}
+
+// read returns the next chunk, and what gives back its place in memory. Small ones need
+// none. The error is io.EOF behind the last one.
+func (u *upload) read() (data []byte, give func(), err error) {
+	give = func() {}
+	buf := make([]byte, 0, firstBuffer)
+	for len(buf) < compute.MaxChunk {
+		if len(buf) == cap(buf) {
+			size := min(compute.MaxChunk, max(firstBuffer, 4*cap(buf)))
+			if size > smallBuffer && cap(buf) <= smallBuffer {
+				size = compute.MaxChunk // Buffers in between would be copied for nothing.
+				if give, err = u.places.take(u.ctx, u.Actor.Org); err != nil {
+					return nil, func() {}, err
+				}
+			}
+			larger := make([]byte, len(buf), size)
+			copy(larger, buf)
+			buf = larger
+		}
+		n, err := u.Body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err != nil {
+			return buf, give, err
+		}
+		if u.ctx.Err() != nil {
+			return buf, give, context.Cause(u.ctx)
+		}
+	}
+	return buf, give, nil
+}
+
+// put has a chunk encrypted and stored while the next one is read.
+func (u *upload) put(data []byte, give func()) error {
+	select {
+	case u.ahead <- struct{}{}:
+	case <-u.ctx.Done():
+		give()
+		return context.Cause(u.ctx)
+	}
+	c := &chunk{size: int64(len(data))}
+	u.chunks = append(u.chunks, c)
+	u.puts.Go(func() {
+		defer func() { <-u.ahead }()
+		defer give()
+		sealed, err := u.key.Seal(data, []byte(forChunk))
+		if err == nil {
+			c.blob, err = u.cfg.Blobs.Put(u.ctx, sealed)
+		}
+		if err != nil {
+			u.fail(err)
+		}
+	})
+	return nil
+}
+
+// settle waits until all chunks are durable.
+func (u *upload) settle() error {
+	u.puts.Wait()
+	return context.Cause(u.ctx)
+}
+
+// listed returns the chunks from a number on.
+func (u *upload) listed(from int) []chunk {
+	out := make([]chunk, 0, len(u.chunks)-from)
+	for _, c := range u.chunks[from:] {
+		out = append(out, *c)
+	}
+	return out
+}
+
+// finish returns the content, whose manifest is durable where it needs one.
+func (u *upload) finish() (compute.Content, error) {
+	out := compute.Content{
+		Size: u.size, ETag: compute.ETag(u.md5.Sum(nil)), SHA256: compute.Hash(u.sha.Sum(nil)),
+		Upload: u.id, Parts: u.revision,
+	}
+	var err error
+	out.Blob, out.Whole, err = u.store(u.ctx, u.key, u.listed(0), u.Write.Meta)
+	return out, err
+}
+
+// store returns the blob of some chunks, and whether it is the only one of them itself.
+func (s *Store) store(ctx context.Context, key Key, chunks []chunk, meta *compute.ObjectMeta) (compute.Hash, bool, error) {
+	m := manifest{chunks: chunks}
+	if meta != nil && !meta.Short() {
+		var err error
+		if m.sealed, err = sealMeta(key, meta); err != nil {
+			return compute.Hash{}, false, err
+		}
+	}
+	switch {
+	case len(m.sealed) > 0:
+	case len(chunks) == 0:
+		return compute.Hash{}, false, nil
+	case len(chunks) == 1:
+		return chunks[0].blob, true, nil
+	}
+	blob, err := s.cfg.Blobs.Put(ctx, m.encode())
+	if err != nil {
+		return blob, false, fmt.Errorf("put manifest: %w", err)
+	}
+	return blob, false, nil
+}
+
+// checkpoint records the chunks so far as a part of an upload, which keeps them.
+func (u *upload) checkpoint() error {
+	if err := u.settle(); err != nil {
+		return err
+	}
+	if u.id.IsZero() {
+		begin := fsm.StartObjectUpload{Actor: u.Actor, Upload: compute.ObjectUpload{ID: compute.ObjectUploadID{UUID: u.cfg.NewID()}}}
+		if _, err := u.propose(u.ctx, begin); err != nil {
+			return err
+		}
+		u.id = begin.Upload.ID
+	}
+	part := compute.ObjectPart{Upload: u.id, Number: u.parts + 1}
+	chunks := u.listed(u.kept)
+	for _, c := range chunks {
+		part.Size += c.size
+	}
+	var err error
+	if part.Blob, part.Whole, err = u.store(u.ctx, u.key, chunks, nil); err != nil {
+		return err
+	}
+	result, err := u.propose(u.ctx, fsm.PutObjectPart{Actor: u.Actor, Part: part})
+	if err != nil {
+		return err
+	}
+	u.parts, u.revision, u.kept, u.begun = part.Number, uint64(result.Count), len(u.chunks), u.cfg.Now()
+	return nil
+}
+
+// abandonTime is how long an upload that failed may take to clean up. What it cannot
+// remove expires.
+const abandonTime = 5 * time.Second
+
+// abandon removes what keeps the chunks of an upload that failed.
+func (u *upload) abandon() {
+	if u.id.IsZero() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), abandonTime)
+	defer cancel()
+	if _, err := u.propose(ctx, fsm.AbortObjectUpload{Actor: u.Actor, Upload: u.id}); err != nil {
+		u.logger.Debug("upload not aborted", "err", err)
+	}
+}
+
+// propose proposes a command, whose refusal is an error.
+func (s *Store) propose(ctx context.Context, cmd fsm.Command) (fsm.Result, error) {
+	result, _, err := s.cfg.Propose(ctx, cmd)
+	if err == nil && result.Refusal != nil {
+		err = result.Refusal
+	}
+	return result, err
+}
+
+// Join returns the content that parts are together, one behind the other.
+func (s *Store) Join(
+	ctx context.Context, b *compute.Bucket, parts []*compute.ObjectPart, meta *compute.ObjectMeta,
+) (compute.Content, error) {
+	key, err := s.cfg.Keys.Open(b)
+	if err != nil {
+		return compute.Content{}, err
+	}
+	var chunks []chunk
+	var out compute.Content
+	sums := md5.New() //nolint:gosec // As above.
+	for _, p := range parts {
+		more, err := s.chunksOf(ctx, p.Blob, p.Whole, p.Size)
+		if err != nil {
+			return compute.Content{}, err
+		}
+		chunks = append(chunks, more...)
+		sums.Write(p.ETag[:])
+		out.Size += p.Size
+	}
+	if out.Size > compute.MaxObjectSize || len(chunks) > maxChunks {
+		return compute.Content{}, compute.Errorf(compute.CodeTooLarge, "A file has at most %d bytes.", compute.MaxObjectSize).
+			Named("file_too_large")
+	}
+	out.ETag = compute.ETag(sums.Sum(nil))
+	out.Blob, out.Whole, err = s.store(ctx, key, chunks, meta)
+	return out, err
+}
+
+// Describe returns the blob of an object with other metadata, and the same content.
+func (s *Store) Describe(
+	ctx context.Context, b *compute.Bucket, o *compute.Object, meta *compute.ObjectMeta,
+) (compute.Hash, bool, error) {
+	chunks, err := s.chunksOf(ctx, o.Blob, o.Whole, o.Size)
+	if err != nil {
+		return compute.Hash{}, false, err
+	}
+	key, err := s.cfg.Keys.Open(b)
+	if err != nil {
+		return compute.Hash{}, false, err
+	}
+	return s.store(ctx, key, chunks, meta)
+}
