@@ -154,7 +154,6 @@ var libraries = []library{
 	{"golang.org/x/net/bpf", []string{"node/executor"}, "filters of system calls are assembled in one place"},
 	{"github.com/tink-crypto/tink-go", []string{"node/secrets"}, "encryption at rest has one owner"},
 	{"github.com/versity/versitygw", []string{"node/gateway"}, "the S3 protocol is spoken in one place"},
-	{"github.com/aws/aws-sdk-go-v2", []string{"node/gateway"}, "versitygw's backends are written in its types"},
 	{"github.com/fsnotify/fsnotify", []string{"node/logs"}, "only output is watched"},
 	{"github.com/spf13", []string{"cmd"}, "only commands have flags"},
 	{"github.com/jedib0t/go-pretty", []string{"cmd"}, "only commands draw tables"},
