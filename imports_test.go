@@ -75,6 +75,7 @@ var rules = []rule{
 	{"node/router", []string{"compute", "fsm"}, "which replica answers follows from the state alone"},
 	{"node/series", []string{"compute", "loop"}, "the children of node do not know each other"},
 	{"node/logs/notify", nil, "supervisors import node/logs and must start quickly: what watches files stands beside it"},
+	{"node/logs/copies", []string{"compute", "fault", "loop", "node/logs"}, "copies are pushed and kept without knowing which nodes there are"},
 	{"node/logs", []string{"compute", "loop"}, "the children of node do not know each other"},
 	{"node/storage", []string{"compute", "fault", "loop"}, "the children of node do not know each other"},
 	{"node/trees", []string{"compute"}, "manifests are read without knowing where blobs are"},

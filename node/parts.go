@@ -271,7 +271,9 @@ func (n *Node) executorConfig() executor.Config {
 			},
 			SizeMiB: n.cfg.Python.InstallMiB, KeepMiB: n.cfg.Python.KeepMiB, Timeout: n.cfg.Python.InstallTimeout,
 		},
-		Meter: n.usages, Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,
+		Printing: n.outputSender.Track,
+		Retain:   executor.Retain{Age: n.cfg.Output.Age, Bytes: n.cfg.Output.SizeMiB << 20},
+		Meter:    n.usages, Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,
 	}
 	for _, m := range n.cfg.Exec.Mounts {
 		cfg.Mounts = append(cfg.Mounts, executor.Mount{Name: m.Name, Path: m.Path, ReadOnly: m.RO, Always: m.Always})

@@ -48,6 +48,10 @@ func Open(dataDir string, n Notifier) *Store {
 	return &Store{dir: in(dataDir), notifier: n, tails: loop.NewFairLimiter[compute.ExecutionID](tailsAtOnce)}
 }
 
+// In returns a Store of the output in another directory, such as copies of another
+// node's. They share the limits of s. Its followers poll.
+func (s *Store) In(dir string) *Store { return &Store{dir: dir, tails: s.tails} }
+
 // in returns the directory of all output.
 func in(dataDir string) string { return slash.Join(dataDir, "attempts") }
 
