@@ -52,6 +52,9 @@ func Open(dataDir string, n Notifier) *Store {
 // node's. They share the limits of s. Its followers poll.
 func (s *Store) In(dir string) *Store { return &Store{dir: dir, tails: s.tails} }
 
+// Dir returns the directory of all output of a node, by execution and attempt.
+func Dir(dataDir string) string { return in(dataDir) }
+
 // in returns the directory of all output.
 func in(dataDir string) string { return slash.Join(dataDir, "attempts") }
 

@@ -133,8 +133,7 @@ func (s *Sender) idle() bool {
 
 // resume tracks the output on this disk that has no whole copy.
 func (s *Sender) resume() error {
-	paths, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(
-		logs.Path(s.cfg.DataDir, compute.ExecutionID{}, 0)))), "*", "*", logs.SegmentName))
+	paths, err := filepath.Glob(filepath.Join(logs.Dir(s.cfg.DataDir), "*", "*", logs.SegmentName))
 	for _, path := range paths {
 		dir := filepath.Dir(path)
 		if _, err := os.Stat(filepath.Join(dir, copiedName)); err == nil {
