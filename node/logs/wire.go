@@ -20,8 +20,8 @@ const (
 	deadAfter   = 3 * idleAfter
 	wireVersion = 1
 	maxRequest  = 80 + MaxSearchText
-	flagCopy    = 0x80 // In the byte that holds the mode: the node whose output it is a copy of follows.
-	wireBuffer  = 16 << 10
+	flagCopy    = 0x80    // In the byte that holds the mode: the node whose output it is a copy of follows.
+	wireBuffer  = 4 << 10 // Of each follower; larger records pass by it.
 )
 
 // mode is what a request asks for.
@@ -133,11 +133,12 @@ type receiver struct {
 	r     *bufio.Reader
 	buf   []byte
 	watch *time.Timer
+	large chan struct{} // As in Store.
 }
 
 // newReceiver returns a receiver of stream. stop closes the stream.
-func newReceiver(ctx context.Context, stream io.ReadCloser) (r *receiver, stop func()) {
-	r = &receiver{r: bufio.NewReaderSize(stream, wireBuffer)}
+func newReceiver(ctx context.Context, stream io.ReadCloser, large chan struct{}) (r *receiver, stop func()) {
+	r = &receiver{r: bufio.NewReaderSize(stream, wireBuffer), large: large}
 	r.watch = time.AfterFunc(deadAfter, func() { _ = stream.Close() })
 	unhook := context.AfterFunc(ctx, func() { _ = stream.Close() })
 	return r, func() {
@@ -176,7 +177,9 @@ func (r *receiver) lines(after *uint64, fn func([]Line) error) (*Final, error) {
 		last := *after
 		b, rec, err := r.batch(&last)
 		if len(b.lines) > 0 {
-			if err := fn(b.lines); err != nil {
+			err := fn(b.lines)
+			r.delivered(b)
+			if err != nil {
 				return nil, stoppedError{err}
 			}
 			*after = last
@@ -206,11 +209,33 @@ func (r *receiver) batch(last *uint64) (b batch, rec record, err error) {
 		}
 		if rec.line.Seq > *last {
 			*last = rec.line.Seq
+			r.limit(&b)
 			b.add(rec.line)
 		}
 		if r.r.Buffered() == 0 || b.full() {
 			return b, rec, nil
 		}
+	}
+}
+
+// limit chooses the size of a batch that is empty yet. It is not chosen earlier, because
+// most receivers wait.
+func (r *receiver) limit(b *batch) {
+	if b.most.lines > 0 {
+		return
+	}
+	b.most = smallBatch
+	select {
+	case r.large <- struct{}{}:
+		b.most = largeBatch
+	default:
+	}
+}
+
+// delivered ends the use of a batch.
+func (r *receiver) delivered(b batch) {
+	if b.most == largeBatch {
+		<-r.large
 	}
 }
 
