@@ -132,6 +132,9 @@ type Execution struct {
 	ReadyAt Instant  `cbor:"68,keyasint,omitempty"` // When Ready last changed.
 	// CreditsEnd is when a replica's credits are expected to end, once that is near.
 	CreditsEnd Instant `cbor:"69,keyasint,omitempty"`
+
+	// Series has the blobs with the metrics of ended attempts. See AddSeries.
+	Series []byte `cbor:"72,keyasint,omitempty"`
 }
 
 // PaidGrace returns the time for the code of e to end after SIGTERM: StopGrace, or
@@ -260,4 +263,5 @@ type Outcome struct {
 	Duration  time.Duration `cbor:"11,keyasint,omitempty"`
 	Usage     Usage         `cbor:"12,keyasint,omitempty"`
 	Outputs   *Outputs      `cbor:"13,keyasint,omitempty"`
+	Series    *Hash         `cbor:"24,keyasint,omitempty"` // The blob with the attempt's metrics; nil for none.
 }

@@ -49,7 +49,9 @@ func everyCommand() []fsm.Command {
 			{Execution: id, Node: node, GPUs: []compute.GPUShare{{GPU: "a", Milli: 1000}}},
 		}}},
 		fsm.StartAttempt{Node: node, Start: compute.AttemptStart{Execution: id, Epoch: 1}},
-		fsm.FinishAttempt{Node: node, Outcome: compute.Outcome{Execution: id, Status: compute.StatusFailed}},
+		fsm.FinishAttempt{Node: node, Outcome: compute.Outcome{
+			Execution: id, Status: compute.StatusFailed, Series: &compute.Hash{1},
+		}},
 		fsm.LoseAttempts{Term: 1, Node: node, Attempts: []fsm.AttemptRef{{Execution: id, Epoch: 1}}},
 		fsm.StopExecution{Op: op, Actor: a, Execution: id, Stop: compute.StopHard},
 		fsm.DeleteExecution{Op: op, Actor: a, Execution: id},

@@ -121,7 +121,8 @@ func commandRows() []*row {
 			number: 23, since: formatFirst, onFullDisk: true, apply: (*state).finishAttempt,
 			uses: func(c FinishAttempt) uint64 {
 				return max(formatIf(c.Outcome.Reason == compute.ReasonPackages || c.Outcome.Outputs != nil, formatLab),
-					formatIf(c.Outcome.Reason == compute.ReasonNotReady, formatServices))
+					formatIf(c.Outcome.Reason == compute.ReasonNotReady, formatServices),
+					formatIf(c.Outcome.Series != nil, formatContainers))
 			},
 		}.row(),
 		command[LoseAttempts]{

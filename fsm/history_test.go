@@ -278,6 +278,9 @@ func (h *historian) finishOne(w compute.Work) {
 		c.Outcome.Status, c.Outcome.Reason = compute.StatusSystemFailure, compute.ReasonPreempted
 	}
 	c.Outcome.Ran = !h.chance(6)
+	if h.view().Format() >= fsm.Format && h.chance(3) {
+		c.Outcome.Series = &compute.Hash{byte(h.rng.IntN(256))}
+	}
 	if h.chance(10) {
 		c.Node.UUID = h.uuid()
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"berth/api/client"
+	"berth/api/wire"
 	"berth/compute"
 	"berth/node/nodetest"
 )
@@ -141,5 +143,36 @@ func (p *printed) mustBeWhole(t *testing.T, api *client.Client, victim *nodetest
 	found, err := api.ExecutionLogs(t.Context(), p.id, client.LogQuery{Limit: 10, Search: "line 29"})
 	if err != nil || found.Total < 11 || len(found.Warnings) != 1 {
 		t.Errorf("a search finds %d lines with the warnings %q: %v", found.Total, found.Warnings, err)
+	}
+}
+
+// measured is an execution whose node is killed after its end, and its metrics before.
+type measured struct {
+	id     compute.ExecutionID
+	before wire.ExecutionMetrics
+}
+
+// mustMeasure executes what takes some seconds on a node, to its end.
+func (l *losses) mustMeasure(victim *nodetest.Process, api *client.Client) measured {
+	l.Helper()
+	code := "import time\nwhile time.process_time() < 2.5: pass\n"
+	m := measured{id: l.mustRun(api, client.Start{Code: code, Timeout: 60, ExecutionType: ownGPU(victim)})}
+	if e := mustFinish(l.T, api, m.id); e.Status != compute.StatusCompleted {
+		l.Fatalf("it is %v", e.Status)
+	}
+	var err error
+	if m.before, err = api.Metrics(l.Context(), m.id, client.MetricsQuery{Step: 1e9}); err != nil || len(m.before.CPUUsage) == 0 {
+		l.Fatalf("it has %d points, %v", len(m.before.CPUUsage), err)
+	}
+	return m
+}
+
+// mustBeArchived wants the same metrics without the node that measured them.
+func (m measured) mustBeArchived(t *testing.T, api *client.Client) {
+	t.Helper()
+	after, err := api.Metrics(t.Context(), m.id, client.MetricsQuery{Step: 1e9})
+	if err != nil || !slices.Equal(after.CPUUsage, m.before.CPUUsage) || !slices.Equal(after.GPUPower, m.before.GPUPower) ||
+		len(after.Warnings) > 0 {
+		t.Errorf("got %+v, %v, want %+v", after, err, m.before)
 	}
 }

@@ -108,6 +108,7 @@ func (l *losses) killed() {
 	const forever = "import time\nprint('here', flush=True)\ntime.sleep(300)\n"
 	stays := l.mustRun(api, client.Start{Code: forever, Timeout: 400, DisconnectGrace: &grace, ExecutionType: ownGPU(victim)})
 	goes := l.mustRunOn(victim, api, client.Start{Code: forever, Timeout: 400, MaxRetries: 2, ExecutionType: sharedGPU})
+	measured := l.mustMeasure(victim, api)
 	prints := l.mustPrint(victim, api)
 	mustKillSupervisor(l.T, prints.id)
 	victim.Kill()
@@ -122,6 +123,7 @@ func (l *losses) killed() {
 		return e.Status == compute.StatusRunning && e.Retries == 1
 	})
 	prints.mustBeWhole(l.T, api, victim)
+	measured.mustBeArchived(l.T, api)
 	l.staysDown(victim)
 	victim.Start()
 	outbox := filepath.Join(victim.Config.DataDir, "outbox")

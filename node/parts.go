@@ -65,6 +65,7 @@ func (n *Node) openDevices(ctx context.Context) error {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gpu.NewCollector(gpu.CollectorConfig{
 			Hostname: n.cfg.Name, Devices: inventory, Last: n.sampler.Last, Allocated: n.allocated,
+			Holders: n.holders,
 		}),
 	)
 	if n.isWorker() {
@@ -80,6 +81,21 @@ func (n *Node) work() []compute.Work {
 		return work
 	}
 	return n.machine.View().Work(n.cluster.ID())
+}
+
+// holders returns what the live attempts of this node hold of its devices.
+func (n *Node) holders() (all []gpu.Holder) {
+	if n.cluster == nil {
+		return nil // It is not open yet.
+	}
+	for _, w := range n.work() {
+		for _, share := range w.Attempt.GPUs {
+			all = append(all, gpu.Holder{
+				GPU: share.GPU, Milli: share.Milli, Org: w.Execution.Org, Kind: w.Execution.Kind,
+			})
+		}
+	}
+	return all
 }
 
 // allocated returns how many thousandths of a device attempts hold.
@@ -248,6 +264,7 @@ func (n *Node) openExecutorWith(
 	cfg := n.executorConfig()
 	cfg.Node, cfg.Network, cfg.DenyCIDRs, cfg.Contact = n.cluster.ID(), network, own, n.cluster.ContactAt
 	cfg.Blobs, cfg.Variables = blobs, variables
+	cfg.Meter = seriesMeter{n.usages, n, blobs.Put}
 	n.executor, err = executor.Open(cfg, source, report, inputs) //nolint:contextcheck // Its attempts outlive ctx.
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
@@ -273,7 +290,7 @@ func (n *Node) executorConfig() executor.Config {
 		},
 		Printing: n.outputSender.Track,
 		Retain:   executor.Retain{Age: n.cfg.Output.Age, Bytes: n.cfg.Output.SizeMiB << 20},
-		Meter:    n.usages, Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,
+		Logger:   n.logger, Registerer: n.registry, Now: n.opts.Now,
 	}
 	for _, m := range n.cfg.Exec.Mounts {
 		cfg.Mounts = append(cfg.Mounts, executor.Mount{Name: m.Name, Path: m.Path, ReadOnly: m.RO, Always: m.Always})
