@@ -157,6 +157,7 @@ var libraries = []library{
 	{"golang.org/x/time", []string{"api", "cluster", "node"}, "rates are limited where requests come in"},
 	{"golang.org/x/sync", []string{"api", "bench", "cluster", "cmd", "node"}, "pure code starts no goroutine"},
 	{"gonum.org/v1/plot", []string{"bench", "scheduler/selection/chart"}, "charts are drawn beside what they show"},
+	{"github.com/standard-webhooks/standard-webhooks/libraries", []string{"node/callback"}, "callbacks are signed in one place"},
 	{"codeberg.org/go-pdf/fpdf", []string{"api/statement"}, "statements are printed in one place"},
 	{"os/exec", []string{"bench", "cmd/berth/clitest", "cmd/berth/dev", "node/executor", "node/nodetest"}, "processes are started by the executor, and by what starts whole nodes"},
 	{"log", []string{"cluster"}, "logs are structured: use log/slog with the Config's Logger; memberlist knows only log"},

@@ -26,7 +26,7 @@ func groups(s *edge.Server, c *core) []group {
 		&executions, &selections{executions}, &services{executions}, &workloads{executions}, &outputs{executions},
 		&logLines{executions}, &series{executions}, &callbacks{executions},
 		&files{executions}, &uploads{c},
-		&billing{c}, &machines{c}, &prices{c}, &variables{c}, &invites{c},
+		&billing{c}, &machines{c}, &prices{c}, &variables{c}, &invites{c}, &callbackSecrets{c},
 		&joinTokens{c}, &nodes{c}, &limits{c}, &brakes{c}, &raft{c}, &decisions{c},
 		&probes{c},
 	}

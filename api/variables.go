@@ -17,6 +17,8 @@ type Vault interface {
 	NewKey(org compute.OrgID) (*compute.DataKey, error)
 	// Seal puts the value of a secret into its record, sealed by the key.
 	Seal(key *compute.DataKey, v *compute.Variable, value string) error
+	// SealCallback puts the value of a callback secret into its record, sealed by the key.
+	SealCallback(key *compute.DataKey, org compute.OrgID, s *compute.CallbackSecret, value string) error
 }
 
 // maskedValue stands in place of the value of a secret.

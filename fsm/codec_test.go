@@ -97,18 +97,26 @@ func everyCommand() []fsm.Command {
 		fsm.RevokeInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID(id)},
 		fsm.AnswerInvite{Op: op, Actor: a, Org: a.Org, Invite: compute.InviteID(id), Hash: compute.Hash{1}, Accept: true},
 		fsm.DeleteUser{Op: op, Actor: a},
+		fsm.SetCallbackSecret{
+			Op: op, Actor: a, Org: a.Org, Key: &compute.DataKey{Sealed: []byte{1}},
+			Secret: compute.CallbackSecret{Number: 1, Key: 1, Sealed: []byte{2}},
+		},
+		fsm.RemoveCallbackSecret{Op: op, Actor: a, Org: a.Org},
 	}
 }
 
 func TestEveryCommandTravels(t *testing.T) {
+	const gaps = 61 // From here on numbers rise, and some are left out.
+	last := 0
 	for i, cmd := range everyCommand() {
 		frame, err := fsm.Encode(cmd)
 		if err != nil {
 			t.Fatalf("encode %T: %v", cmd, err)
 		}
-		if int(frame[0]) != i+1 {
-			t.Errorf("%T has the number %d, want %d: numbers are on disk", cmd, frame[0], i+1)
+		if n := int(frame[0]); n != i+1 && (n < gaps || n <= last) {
+			t.Errorf("%T has the number %d, want %d: numbers are on disk", cmd, n, i+1)
 		}
+		last = int(frame[0])
 		got, rest, err := fsm.Decode(append(frame, "rest"...))
 		if err != nil || string(rest) != "rest" || !reflect.DeepEqual(got, cmd) {
 			t.Errorf("%T came back as %+v, rest %q, %v", cmd, got, rest, err)

@@ -271,6 +271,14 @@ func commandRows() []*row {
 			number: 60, since: formatServices, onFullDisk: true, apply: (*state).deleteUser,
 			op: func(c DeleteUser) Op { return c.Op },
 		}.row(),
+		command[SetCallbackSecret]{
+			number: 64, since: formatContainers, apply: (*state).setCallbackSecret,
+			op: func(c SetCallbackSecret) Op { return c.Op },
+		}.row(),
+		command[RemoveCallbackSecret]{
+			number: 65, since: formatContainers, onFullDisk: true, apply: (*state).removeCallbackSecret,
+			op: func(c RemoveCallbackSecret) Op { return c.Op },
+		}.row(),
 	}
 }
 
