@@ -30,7 +30,7 @@ type SeriesQuery struct {
 
 // Series reads what attempts did with their hardware, wherever that is kept.
 type Series interface {
-	Read(ctx context.Context, a *compute.Attempt, q SeriesQuery) ([]SeriesPoint, error)
+	Read(ctx context.Context, e *compute.Execution, a *compute.Attempt, q SeriesQuery) ([]SeriesPoint, error)
 }
 
 // series serves Observability - GPU Metrics.
@@ -74,7 +74,7 @@ func (g *series) read(r *edge.Request) (any, error) {
 			out.Hostname = node.Name
 			out.Simulated = out.Simulated || simulates(node, a)
 		}
-		points, err := g.cfg.Series.Read(r.Ctx, a, q)
+		points, err := g.cfg.Series.Read(r.Ctx, e, a, q)
 		switch {
 		case compute.CodeOf(err) == compute.CodeUnavailable:
 			out.Warnings = append(out.Warnings,

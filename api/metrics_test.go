@@ -20,7 +20,7 @@ type fakeSeries struct {
 }
 
 // Read returns a point at the end of what is asked for.
-func (s *fakeSeries) Read(_ context.Context, a *compute.Attempt, q api.SeriesQuery) ([]api.SeriesPoint, error) {
+func (s *fakeSeries) Read(_ context.Context, _ *compute.Execution, a *compute.Attempt, q api.SeriesQuery) ([]api.SeriesPoint, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = q

@@ -28,7 +28,7 @@ func groups(s *edge.Server, c *core) []group {
 		&executions, &selections{executions}, &services{executions}, &images{executions}, &composes{executions}, &workloads{executions}, &outputs{executions},
 		&logLines{executions}, &series{executions}, &callbacks{executions},
 		&files{executions}, &uploads{c}, &storage{c},
-		&billing{c}, &machines{c}, &prices{c}, &variables{c}, &invites{c}, &environments{c},
+		&billing{c}, &machines{c}, &prices{c}, &variables{c}, &invites{c}, &environments{c}, &callbackSecrets{c},
 		&joinTokens{c}, &nodes{c}, &limits{c}, &brakes{c}, &raft{c}, &decisions{c},
 		&probes{c},
 	}

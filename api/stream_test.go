@@ -317,7 +317,7 @@ func TestHangUpIsNoticed(t *testing.T) {
 // TestStreamShares gives one organization all streams that it may have: others
 // get theirs, and operators their snapshots.
 func TestStreamShares(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.Limits.Streams = 16 })
+	w := newWorld(t, func(c *api.Config) { c.Limits.Streams = 8 })
 	started := w.startStream()
 	held := "/execution/" + started.ExecutionID.String() + "?wait=60s"
 	var done sync.WaitGroup

@@ -19,6 +19,8 @@ type Vault interface {
 	Seal(key *compute.DataKey, v *compute.Variable, value string) error
 	// SealText returns a text sealed for a context.
 	SealText(key *compute.DataKey, text, context string) ([]byte, error)
+	// SealCallback puts the value of a callback secret into its record, sealed by the key.
+	SealCallback(key *compute.DataKey, org compute.OrgID, s *compute.CallbackSecret, value string) error
 }
 
 // maskedValue stands in place of the value of a secret.

@@ -23,6 +23,12 @@ func (fakeVault) Seal(key *compute.DataKey, v *compute.Variable, value string) e
 	return nil
 }
 
+func (fakeVault) SealCallback(key *compute.DataKey, _ compute.OrgID, s *compute.CallbackSecret, value string) error {
+	s.Key, s.Sealed = key.Number, []byte(value)
+	slices.Reverse(s.Sealed)
+	return nil
+}
+
 // TestVariables keeps, replaces and deletes variables, and shows no secret.
 func TestVariables(t *testing.T) {
 	w := newWorld(t)

@@ -137,6 +137,8 @@ type Execution struct {
 	CreditsEnd Instant `cbor:"69,keyasint,omitempty"`
 
 	Container *Container `cbor:"74,keyasint,omitempty"` // Executions in containers only.
+	// Series has the blobs with the metrics of ended attempts. See AddSeries.
+	Series []byte `cbor:"72,keyasint,omitempty"`
 }
 
 // PaidGrace returns the time for the code of e to end after SIGTERM: StopGrace, or
@@ -266,4 +268,5 @@ type Outcome struct {
 	Usage     Usage         `cbor:"12,keyasint,omitempty"`
 	Outputs   *Outputs      `cbor:"13,keyasint,omitempty"`
 	Digest    string        `cbor:"14,keyasint,omitempty"` // Of the image that was executed.
+	Series    *Hash         `cbor:"24,keyasint,omitempty"` // The blob with the attempt's metrics; nil for none.
 }

@@ -9,6 +9,9 @@ type Org struct {
 	Trusted      bool    `cbor:"5,keyasint,omitempty"`
 	CreatedAt    Instant `cbor:"6,keyasint"`
 	DeletedAt    Instant `cbor:"7,keyasint,omitempty"` // Its ledger and history stay for the books.
+
+	// Signing has the secrets that sign its callbacks, the newest last.
+	Signing []CallbackSecret `cbor:"12,keyasint,omitempty"`
 }
 
 // OrgRole is the permissions of a member.

@@ -107,6 +107,12 @@ func Points() []PointInfo { //nolint:funlen // A list.
 		{"storage.put.taken", false, "nodes have stored a blob, and the node that sent it does not know"},
 		{"storage.spread.taken", false, "all reachable nodes have a blob, and the node that spread it does not know"},
 
+		{"series.archived", false, "the metrics of an attempt are a blob, and nothing refers to it"},
+		{"copies.chunk", false, "a copy of output has begun a chunk, and the ring has not dropped the displaced one"},
+		{"copies.taken", false, "a copy has grown, and the node whose output it is does not know"},
+		{"copies.acknowledged", false, "a node knows that a copy has grown, and has not noted how far it goes"},
+		{"copies.complete", false, "a copy is complete, and the node whose output it is has no mark of that"},
+
 		{"api.admit.before", false, "a request was read, and its caller is not authenticated"},
 		{"api.handle.before", false, "a request is well formed and allowed, and is not handled"},
 		{"api.propose.before", false, "a request is to change the state, and nothing is proposed"},

@@ -313,6 +313,9 @@ func (s *execution) finishAttempt(c FinishAttempt) Result {
 	if refusal != nil {
 		return Result{Refusal: refusal}
 	}
+	if o.Series != nil {
+		e.AddSeries(o.Epoch, *o.Series)
+	}
 	toOwn := yieldedToOwn(&a, &e, &o)
 	if toOwn && s.owe(&e, o.Duration) {
 		s.requeue(a, &e, afterPreemption(&e).owed())
@@ -567,7 +570,7 @@ func (s *execution) strip(known *compute.Execution) {
 	e.Deleted = true
 	e.Bundle, e.FileName, e.Tags, e.CallbackURLs = compute.BundleRef{}, "", nil, nil
 	e.Imports, e.ImportFiles = nil, 0
-	e.Name, e.Files, e.Outputs = "", nil, nil
+	e.Name, e.Files, e.Outputs, e.Series = "", nil, nil, nil
 	s.putExecution(&e)
 }
 

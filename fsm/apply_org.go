@@ -29,7 +29,7 @@ func (s *identity) createUser(c CreateUser) Result {
 		return refuseSlug(c.Org.Slug)
 	}
 	u, o := c.User, c.Org
-	u.Active, u.CreatedAt, o.CreatedAt = true, s.meta.Now, s.meta.Now
+	u.Active, u.CreatedAt, o.CreatedAt, o.Signing = true, s.meta.Now, s.meta.Now, nil
 	s.putUser(&u)
 	s.putOrg(&o)
 	s.putMembership(&compute.Membership{
@@ -73,7 +73,7 @@ func (s *identity) createOrg(c CreateOrg) Result {
 	maker.OrgsMade++
 	s.putUser(&maker)
 	o := c.Org
-	o.Trusted, o.CreatedAt, o.DeletedAt = false, s.meta.Now, 0
+	o.Trusted, o.CreatedAt, o.DeletedAt, o.Signing = false, s.meta.Now, 0, nil
 	s.putOrg(&o)
 	s.putMembership(&compute.Membership{
 		Org: o.ID, User: c.Actor.User, Role: compute.OrgOwner, Default: len(s.Memberships(c.Actor.User)) == 0,
@@ -153,7 +153,7 @@ func (s *identity) endOrg(id compute.OrgID) {
 	s.object.endBucket(id)
 	known, _ := s.orgs.Get(id)
 	o := *known
-	o.DeletedAt = s.meta.Now
+	o.DeletedAt, o.Signing = s.meta.Now, nil
 	s.putOrg(&o)
 }
 

@@ -49,7 +49,9 @@ func everyCommand() []fsm.Command {
 			{Execution: id, Node: node, GPUs: []compute.GPUShare{{GPU: "a", Milli: 1000}}},
 		}}},
 		fsm.StartAttempt{Node: node, Start: compute.AttemptStart{Execution: id, Epoch: 1}},
-		fsm.FinishAttempt{Node: node, Outcome: compute.Outcome{Execution: id, Status: compute.StatusFailed}},
+		fsm.FinishAttempt{Node: node, Outcome: compute.Outcome{
+			Execution: id, Status: compute.StatusFailed, Series: &compute.Hash{1},
+		}},
 		fsm.LoseAttempts{Term: 1, Node: node, Attempts: []fsm.AttemptRef{{Execution: id, Epoch: 1}}},
 		fsm.StopExecution{Op: op, Actor: a, Execution: id, Stop: compute.StopHard},
 		fsm.DeleteExecution{Op: op, Actor: a, Execution: id},
@@ -112,6 +114,11 @@ func everyCommand() []fsm.Command {
 		fsm.PutObjectPart{Op: op, Actor: a, Part: compute.ObjectPart{Upload: compute.ObjectUploadID(id), Number: 1, Size: 2, Blob: compute.Hash{2}}},
 		fsm.AbortObjectUpload{Op: op, Actor: a, Upload: compute.ObjectUploadID(id)},
 		fsm.SetBucketLimits{Op: op, Actor: a, Org: a.Org, MaxBytes: 1, MaxObjects: 2, UserMaxBytes: 3},
+		fsm.SetCallbackSecret{
+			Op: op, Actor: a, Org: a.Org, Key: &compute.DataKey{Sealed: []byte{1}},
+			Secret: compute.CallbackSecret{Number: 1, Key: 1, Sealed: []byte{2}},
+		},
+		fsm.RemoveCallbackSecret{Op: op, Actor: a, Org: a.Org},
 	}
 }
 

@@ -560,6 +560,23 @@ type (
 		ID    compute.VariableID `cbor:"3,keyasint,omitempty"` // Zero for all.
 	}
 
+	// SetCallbackSecret gives an organization a new secret that signs its callbacks. Key
+	// is the organization's first data key, where it has none.
+	SetCallbackSecret struct {
+		Op     Op                     `cbor:"1,keyasint"`
+		Actor  Actor                  `cbor:"2,keyasint"`
+		Org    compute.OrgID          `cbor:"3,keyasint"`
+		Key    *compute.DataKey       `cbor:"4,keyasint,omitempty"`
+		Secret compute.CallbackSecret `cbor:"5,keyasint"`
+	}
+
+	// RemoveCallbackSecret ends the signing of an organization's callbacks.
+	RemoveCallbackSecret struct {
+		Op    Op            `cbor:"1,keyasint"`
+		Actor Actor         `cbor:"2,keyasint"`
+		Org   compute.OrgID `cbor:"3,keyasint"`
+	}
+
 	// StartReplicas creates the next replicas of a service, in slots that need one.
 	StartReplicas struct {
 		Term     uint64              `cbor:"1,keyasint"`

@@ -123,7 +123,8 @@ func commandRows() []*row {
 			uses: func(c FinishAttempt) uint64 {
 				return max(formatIf(c.Outcome.Reason == compute.ReasonPackages || c.Outcome.Outputs != nil, formatLab),
 					formatIf(c.Outcome.Reason == compute.ReasonNotReady, formatServices),
-					formatIf(c.Outcome.Reason == compute.ReasonImage || c.Outcome.Digest != "", formatContainers))
+					formatIf(c.Outcome.Reason == compute.ReasonImage || c.Outcome.Digest != "" || c.Outcome.Series != nil,
+						formatContainers))
 			},
 		}.row(),
 		command[LoseAttempts]{
@@ -317,6 +318,14 @@ func commandRows() []*row {
 		command[SetBucketLimits]{
 			number: 72, since: formatContainers, apply: func(s *state, c SetBucketLimits) Result { return s.object.setLimits(c) },
 			op: func(c SetBucketLimits) Op { return c.Op },
+		}.row(),
+		command[SetCallbackSecret]{
+			number: 73, since: formatContainers, apply: (*state).setCallbackSecret,
+			op: func(c SetCallbackSecret) Op { return c.Op },
+		}.row(),
+		command[RemoveCallbackSecret]{
+			number: 74, since: formatContainers, onFullDisk: true, apply: (*state).removeCallbackSecret,
+			op: func(c RemoveCallbackSecret) Op { return c.Op },
 		}.row(),
 	}
 }

@@ -106,6 +106,10 @@ func (v *View) AllowsCells() error { return v.allowsFormat(formatServices) }
 // invite others.
 func (v *View) AllowsOrgs() error { return v.allowsFormat(formatServices) }
 
+// AllowsCallbackSecrets returns the reason for which organizations may not yet have
+// secrets that sign callbacks.
+func (v *View) AllowsCallbackSecrets() error { return v.allowsFormat(formatContainers) }
+
 // AllowsScopes returns the reason for which API keys may not yet be restricted: an
 // older server would let them do everything.
 func (v *View) AllowsScopes() error { return v.allowsFormat(formatServices) }

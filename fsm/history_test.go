@@ -278,6 +278,9 @@ func (h *historian) finishOne(w compute.Work) {
 		c.Outcome.Status, c.Outcome.Reason = compute.StatusSystemFailure, compute.ReasonPreempted
 	}
 	c.Outcome.Ran = !h.chance(6)
+	if h.view().Format() >= fsm.Format && h.chance(3) {
+		c.Outcome.Series = &compute.Hash{byte(h.rng.IntN(256))}
+	}
 	if h.chance(10) {
 		c.Node.UUID = h.uuid()
 	}
@@ -482,9 +485,32 @@ func (h *historian) orgThing(a fsm.Actor, op fsm.Op) {
 	}
 }
 
+// callbackSecretThing sets or removes the secret of an organization's callbacks. Now and
+// then another request was faster.
+func (h *historian) callbackSecretThing(a fsm.Actor, op fsm.Op) {
+	if h.chance(4) {
+		h.send(fsm.RemoveCallbackSecret{Op: op, Actor: a, Org: a.Org})
+		return
+	}
+	set := fsm.SetCallbackSecret{Op: op, Actor: a, Org: a.Org, Secret: compute.CallbackSecret{
+		Number: 1, Key: 1, Sealed: []byte("sealed"),
+	}}
+	if o, ok := h.view().Org(a.Org); ok && len(o.Signing) > 0 && !h.chance(5) {
+		set.Secret.Number = o.Signing[len(o.Signing)-1].Number + 1
+	}
+	if h.view().DataKey(a.Org) == nil || h.chance(9) {
+		set.Key = &compute.DataKey{Number: 1, Sealed: []byte("key")}
+	}
+	h.send(set)
+}
+
 // variableThing keeps or removes variables. Now and then a secret is sealed by a key
 // that another request was faster to make.
 func (h *historian) variableThing(a fsm.Actor, op fsm.Op) {
+	if h.view().Format() == fsm.Format && h.chance(4) {
+		h.callbackSecretThing(a, op)
+		return
+	}
 	if h.chance(4) {
 		remove := fsm.RemoveVariables{Op: op, Actor: a}
 		if kept := h.view().Variables(a.Org, a.User); len(kept) > 0 && h.chance(2) {

@@ -25,6 +25,7 @@ type metrics struct {
 	preempted  *prometheus.Desc
 	unbilled   *prometheus.Desc
 	worth      *prometheus.Desc
+	orgs       *prometheus.Desc
 }
 
 // Register adds the state's metrics to reg: executions by status and kind, the
@@ -58,6 +59,7 @@ func (f *FSM) Register(reg prometheus.Registerer) error {
 			[]string{"gpu_type", "reason"}, nil),
 		worth: prometheus.NewDesc("berth_unbilled_microcredits_total",
 			"What the time of those attempts would have cost.", []string{"gpu_type", "reason"}, nil),
+		orgs: prometheus.NewDesc("berth_org_info", "Organizations, with their slugs. The value is 1.", []string{"org", "slug"}, nil),
 	}
 	if err := reg.Register(m); err != nil {
 		return fmt.Errorf("register state metrics: %w", err)
@@ -79,6 +81,7 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	out <- m.preempted
 	out <- m.unbilled
 	out <- m.worth
+	out <- m.orgs
 }
 
 // Collect sends the values of the newest view. Every reason is sent, even at
@@ -106,6 +109,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	out <- gauge(m.held, float64(c.held))
 	out <- gauge(m.format, float64(view.Format()))
 	m.collectTallies(out, view)
+	m.collectOrgs(out, view)
 	known := view.Calibration()
 	m.collectCoverage(out, "0.5", known.P50)
 	m.collectCoverage(out, "0.9", known.P90)
@@ -113,6 +117,21 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		scales := known.Sizes[class].Scales()
 		out <- gauge(m.scale, float64(scales.P50)/compute.ScaleOne, "0.5", compute.SizeClassName(class))
 		out <- gauge(m.scale, float64(scales.P90)/compute.ScaleOne, "0.9", compute.SizeClassName(class))
+	}
+}
+
+// maxOrgSeries bounds the series of organizations.
+const maxOrgSeries = 1_000
+
+// collectOrgs sends the slugs of organizations, for boards: series of usage have their
+// ids, which never change.
+func (m *metrics) collectOrgs(out chan<- prometheus.Metric, view *View) {
+	n := 0
+	for o := range view.Orgs() {
+		if n++; n > maxOrgSeries {
+			return
+		}
+		out <- gauge(m.orgs, 1, o.ID.String(), o.Slug)
 	}
 }
 

@@ -12,6 +12,7 @@ const (
 	parentField = 5
 	bundleField = 12
 	codeField   = 3
+	seriesField = 72
 	leanRoom    = 64 // Bytes of where it is, without the code.
 )
 
@@ -121,6 +122,19 @@ func partialBundle(data []byte) (ref compute.BundleRef) {
 		}
 	}
 	return ref
+}
+
+// partialSeries decodes the blobs with the metrics of an execution. The result aliases
+// data.
+func partialSeries(data []byte) []byte {
+	f, _ := store.FieldsOf(data)
+	for key, item, ok := f.Next(); ok && key <= seriesField; key, item, ok = f.Next() {
+		if key == seriesField {
+			_, _, size := store.Head(item)
+			return item[size:]
+		}
+	}
+	return nil
 }
 
 // partialParent decodes the parent of an execution.

@@ -160,3 +160,31 @@ func TestOutputsAreRecorded(t *testing.T) {
 		t.Errorf("of a deleted execution live are %v", got)
 	}
 }
+
+// TestMetricsAreLiveBlobs checks that the blob with the metrics of an attempt is live while
+// its execution is, after a restore too.
+func TestMetricsAreLiveBlobs(t *testing.T) {
+	w := newestWorld(t)
+	id := w.submit("gpu.t4")
+	w.place("n3", id)
+	a := w.attempt(id)
+	w.must(fsm.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
+		Execution: id, Epoch: a.Epoch, Status: compute.StatusFailed, Ran: true, Series: &compute.Hash{7},
+	}})
+	live := func(v *fsm.View) bool { return slices.Contains(slices.Collect(v.Bundles()), compute.Hash{7}) }
+	e, _ := w.view().AnyExecution(id)
+	if blob, ok := e.SeriesOf(a.Epoch); !ok || blob != (compute.Hash{7}) || !live(w.view()) {
+		t.Errorf("the record has %x", e.Series)
+	}
+	again, err := restore(w.snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.View().Check(); err != nil || !live(again.View()) {
+		t.Errorf("after a restore the blob is not live: %v", err)
+	}
+	w.must(fsm.DeleteExecution{Actor: w.ada, Execution: id})
+	if live(w.view()) {
+		t.Error("the blob of a deleted execution is live")
+	}
+}

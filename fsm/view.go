@@ -269,7 +269,8 @@ func (v *executionTables) selects(
 }
 
 // Bundles yields the hashes of the bundles that executions have in blob stores,
-// including archived executions, some more than once.
+// including archived executions, some more than once, and those of the metrics of
+// executions that are not archived.
 func (v *View) Bundles() iter.Seq[compute.Hash] {
 	return func(yield func(compute.Hash) bool) {
 		for a := range v.Archives() {
@@ -282,11 +283,17 @@ func (v *View) Bundles() iter.Seq[compute.Hash] {
 		var buffer []byte
 		v.executions.Scan(nil, func(_ compute.ExecutionID, e *compute.Execution, key, packed []byte) bool {
 			var ref compute.BundleRef
+			var series []byte
 			if e != nil {
-				ref = e.Bundle
+				ref, series = e.Bundle, e.Series
 			} else {
 				buffer = v.executions.Unpack(buffer[:0], key, packed)
-				ref = partialBundle(buffer)
+				ref, series = partialBundle(buffer), partialSeries(buffer)
+			}
+			for _, hash := range compute.SeriesIn(series) {
+				if !yield(hash) {
+					return false
+				}
 			}
 			return ref.Size == 0 || len(ref.Inline) > 0 || yield(ref.Hash)
 		})

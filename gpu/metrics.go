@@ -19,6 +19,17 @@ type CollectorConfig struct {
 
 	// Allocated returns how many thousandths of a device attempts hold.
 	Allocated func(compute.GPUID) int
+
+	// Holders returns what attempts hold of the devices of this node; nil for nobody.
+	Holders func() []Holder
+}
+
+// Holder is what an attempt holds of a device.
+type Holder struct {
+	GPU   compute.GPUID
+	Milli int // Thousandths.
+	Org   compute.OrgID
+	Kind  compute.Kind
 }
 
 // Collector exports the last readings to Prometheus, under the names, labels
@@ -32,6 +43,7 @@ type Collector struct {
 	series    []series
 	slices    []series // Of MIG slices, with two more labels.
 	allocated *prometheus.Desc
+	holders   *prometheus.Desc
 }
 
 // series is one metric of devices.
@@ -49,6 +61,9 @@ func NewCollector(cfg CollectorConfig) *Collector {
 		slices: sliceSeries(),
 		allocated: prometheus.NewDesc("berth_gpu_allocated_milli",
 			"Thousandths of the GPU that are given to attempts.", []string{"gpu", "model"}, nil),
+		holders: prometheus.NewDesc("berth_gpu_holder_info",
+			"Which organizations hold the GPU, for what kind of execution: the part of it that they hold.",
+			[]string{"UUID", "Hostname", "GPU_I_ID", "org", "kind"}, nil),
 	}
 }
 
@@ -81,6 +96,34 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 			labels := append(c.labels(parent), instanceProfile(g.MIG), strconv.Itoa(g.Instance))
 			collect(out, c.slices, labels, &r)
 		}
+	}
+	c.collectHolders(out, devices)
+}
+
+// held names a series of holders.
+type held struct{ uuid, instance, org, kind string }
+
+// collectHolders sends who holds what. An execution is in no label: executions come and go,
+// and each would be a series for ever.
+func (c *Collector) collectHolders(out chan<- prometheus.Metric, devices []compute.GPU) {
+	if c.cfg.Holders == nil {
+		return
+	}
+	parts := make(map[held]int)
+	for _, h := range c.cfg.Holders() {
+		device, ok := find(devices, h.GPU)
+		if !ok {
+			continue
+		}
+		key := held{uuid: string(h.GPU), org: h.Org.String(), kind: h.Kind.String()}
+		if parent, isSlice := find(devices, device.Parent); isSlice {
+			key.uuid, key.instance = string(parent.ID), strconv.Itoa(device.Instance)
+		}
+		parts[key] += h.Milli
+	}
+	for key, milli := range parts {
+		out <- prometheus.MustNewConstMetric(c.holders, prometheus.GaugeValue, float64(milli)/compute.WholeGPU,
+			key.uuid, c.cfg.Hostname, key.instance, key.org, key.kind)
 	}
 }
 

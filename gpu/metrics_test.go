@@ -61,6 +61,16 @@ func shown() *gpu.Collector {
 			return r, ok
 		},
 		Allocated: func(id compute.GPUID) int { return len(id) * 100 },
+		Holders: func() []gpu.Holder {
+			acme, bob := compute.OrgID{UUID: compute.UUID{0: 1}}, compute.OrgID{UUID: compute.UUID{0: 2}}
+			return []gpu.Holder{
+				{GPU: "GPU-a", Milli: 250, Org: acme, Kind: compute.KindPython},
+				{GPU: "GPU-a", Milli: 250, Org: acme, Kind: compute.KindPython},
+				{GPU: "GPU-a", Milli: 500, Org: bob, Kind: compute.KindSubSelection},
+				{GPU: "MIG-7", Milli: 1000, Org: bob, Kind: compute.KindPython},
+				{GPU: "GPU-gone", Milli: 1000, Org: bob, Kind: compute.KindPython},
+			}
+		},
 	})
 }
 

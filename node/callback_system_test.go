@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"berth/api/client"
 	"berth/api/wire"
@@ -25,17 +28,40 @@ type receiver struct {
 	fail bool                // Answer 503 under /later.
 	got  map[string][]string // Webhook ids by path.
 	last wire.CallbackBody
+	sent map[string]signed // By path, the last one.
+}
+
+// signed is a callback as it came, for its signature.
+type signed struct {
+	header http.Header
+	body   []byte
+}
+
+// verify checks the signature of the last callback to a path.
+func (r *receiver) verify(secret, path string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	hook, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		return err
+	}
+	return hook.Verify(r.sent[path].body, r.sent[path].header)
 }
 
 // newReceiver returns a receiver that fails under /later at first.
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
-	r := &receiver{got: map[string][]string{}, fail: true, file: filepath.Join(t.TempDir(), "ca.pem")}
+	r := &receiver{got: map[string][]string{}, sent: map[string]signed{}, fail: true, file: filepath.Join(t.TempDir(), "ca.pem")}
 	r.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.got[req.URL.Path] = append(r.got[req.URL.Path], req.Header.Get("Webhook-Id"))
-		if err := json.NewDecoder(req.Body).Decode(&r.last); err != nil {
+		body, err := io.ReadAll(req.Body)
+		if err == nil {
+			r.sent[req.URL.Path] = signed{req.Header.Clone(), body}
+			err = json.Unmarshal(body, &r.last)
+		}
+		if err != nil {
 			t.Errorf("the body of %s: %v", req.URL.Path, err)
 		}
 		if req.URL.Path == "/later" && r.fail {
@@ -78,6 +104,10 @@ func TestCallbacks(t *testing.T) {
 	if err := api.SetVariable(t.Context(), "PLACE", "now", true); err != nil {
 		t.Fatal(err)
 	}
+	first, err := api.SetCallbackSecret(t.Context(), account.Slug)
+	if err != nil {
+		t.Fatal(err)
+	}
 	started, err := api.Submit(t.Context(), client.Start{
 		Code: "raise SystemExit(3)", Timeout: 60,
 		CallbackURLs: []string{r.URL + "/${{ secrets.PLACE }}", r.URL + "/later", "https://127.0.0.2:1/never"},
@@ -94,6 +124,14 @@ func TestCallbacks(t *testing.T) {
 		t.Errorf("told %+v", r.last)
 	}
 	r.mu.Unlock()
+
+	if err := r.verify(first.Secret, "/now"); err != nil {
+		t.Errorf("the signature: %v", err)
+	}
+	second, err := api.SetCallbackSecret(t.Context(), account.Slug)
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	var list []wire.Callback
 	status := func(want ...string) func() bool {
@@ -116,6 +154,9 @@ func TestCallbacks(t *testing.T) {
 	leader.Stop()
 	r.recover()
 	nodetest.Eventually(t, endWait, "the next leader to deliver", status("delivered", "delivered", "pending"))
+	if old, new := r.verify(first.Secret, "/later"), r.verify(second.Secret, "/later"); old != nil || new != nil {
+		t.Errorf("after a rotation the signatures are %v and %v", old, new)
+	}
 	ids := r.ids("/later")
 	for _, id := range ids {
 		if id != list[1].WebhookID || id == list[0].WebhookID {

@@ -108,6 +108,9 @@ func (l *losses) killed() {
 	const forever = "import time\nprint('here', flush=True)\ntime.sleep(300)\n"
 	stays := l.mustRun(api, client.Start{Code: forever, Timeout: 400, DisconnectGrace: &grace, ExecutionType: ownGPU(victim)})
 	goes := l.mustRunOn(victim, api, client.Start{Code: forever, Timeout: 400, MaxRetries: 2, ExecutionType: sharedGPU})
+	measured := l.mustMeasure(victim, api)
+	prints := l.mustPrint(victim, api)
+	mustKillSupervisor(l.T, prints.id)
 	victim.Kill()
 	lost := mustFinish(l.T, api, stays)
 	if lost.Status != compute.StatusSystemFailure || lost.StatusDetails == nil || *lost.StatusDetails != "node_lost" {
@@ -119,6 +122,8 @@ func (l *losses) killed() {
 	l.eventually(api, goes, "to begin elsewhere", func(e wire.Execution) bool {
 		return e.Status == compute.StatusRunning && e.Retries == 1
 	})
+	prints.mustBeWhole(l.T, api, victim)
+	measured.mustBeArchived(l.T, api)
 	l.staysDown(victim)
 	victim.Start()
 	outbox := filepath.Join(victim.Config.DataDir, "outbox")

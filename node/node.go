@@ -25,6 +25,7 @@ import (
 	"berth/node/executor"
 	"berth/node/leader"
 	"berth/node/logs"
+	"berth/node/logs/copies"
 	"berth/node/objects"
 	"berth/node/progress"
 	"berth/node/replication"
@@ -88,11 +89,15 @@ type Node struct {
 	series       *series.Store
 	recorder     *series.Recorder
 	output       *logs.Follower
-	progress     *progress.Service
-	executor     *executor.Executor
-	schedule     *scheduler.Loop
-	callbacks    *callback.Sender
-	api          *edge.Server
+
+	outputCopies *copies.Store
+	outputSender *copies.Sender
+
+	progress  *progress.Service
+	executor  *executor.Executor
+	schedule  *scheduler.Loop
+	callbacks *callback.Sender
+	api       *edge.Server
 
 	listener net.Listener // Of the API.
 	metrics  net.Listener // Of /metrics, when it has an address of its own.
@@ -223,6 +228,7 @@ func (n *Node) Run(ctx context.Context) error {
 	start("metrics recorder", n.recorder.Run)
 	start("inventory", n.publishInventory)
 	start("executor", n.executor.Run)
+	start("output copies", n.copyOutput)
 	start("deny list", n.updateDenyList)
 	start("environments", n.prepareEnvironments)
 	if n.opts.Alone {

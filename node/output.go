@@ -107,10 +107,12 @@ func splitAsked(req []byte) (index uint64, rest []byte, err error) {
 // openOutput reads what executions print, here and on other nodes.
 func (n *Node) openOutput(context.Context) error {
 	n.openLogs()
+	n.openCopies(cluster.Servers | cluster.Workers)
 	n.cluster.Handle(methodDeleteLogs, cluster.Servers, n.deleteOutput)
 	n.output = logs.NewFollower(logs.FollowerConfig{
 		Node: n.cluster.ID(), Store: n.logs,
 		State: outputState{n}, Peers: outputPeers{n.cluster, n.machine},
+		Copies: n.outputCopies, Holders: n.copyHolders,
 	})
 	n.progress = &progress.Service{
 		Cluster: n.cluster, Reader: progress.NewReader(n.output.Read, n.opts.Now), State: n.machine.View,
@@ -197,15 +199,29 @@ const methodDeleteLogs = "logs.delete"
 // other attempts.
 func (o outputs) Delete(ctx context.Context, id compute.ExecutionID) error {
 	var errs []error
+	nodes := make(map[compute.NodeID]bool)
 	for _, a := range o.node.machine.View().Attempts(id) {
-		if a.Node == o.node.cluster.ID() {
-			errs = append(errs, o.node.logs.Delete(id), o.node.series.Delete(id))
+		nodes[a.Node] = true
+	}
+	if holders := o.node.copyHolders(id); len(nodes) > 0 {
+		for _, node := range holders[:min(len(holders), mayHaveCopies)] {
+			nodes[node] = true
+		}
+	}
+	for node := range nodes {
+		if node == o.node.cluster.ID() {
+			errs = append(errs, o.node.deleteHere(id))
 			continue
 		}
-		_, err := o.node.cluster.Call(ctx, a.Node, methodDeleteLogs, id.UUID[:])
+		_, err := o.node.cluster.Call(ctx, node, methodDeleteLogs, id.UUID[:])
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// deleteHere removes the output of an execution and its copies from this node.
+func (n *Node) deleteHere(id compute.ExecutionID) error {
+	return errors.Join(n.logs.Delete(id), n.series.Delete(id), n.outputCopies.Delete(id))
 }
 
 // deleteOutput answers another node's methodDeleteLogs.
@@ -214,5 +230,5 @@ func (n *Node) deleteOutput(_ context.Context, _ rpc.Peer, req []byte) ([]byte, 
 	if err := id.UnmarshalBinary(req); err != nil {
 		return nil, compute.Errorf(compute.CodeInvalid, "Not an execution's id.")
 	}
-	return nil, errors.Join(n.logs.Delete(id), n.series.Delete(id))
+	return nil, n.deleteHere(id)
 }

@@ -72,6 +72,7 @@ func (n *Node) openDevices(ctx context.Context) error {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gpu.NewCollector(gpu.CollectorConfig{
 			Hostname: n.cfg.Name, Devices: inventory, Last: n.sampler.Last, Allocated: n.allocated,
+			Holders: n.holders,
 		}),
 	)
 	if n.isWorker() {
@@ -87,6 +88,21 @@ func (n *Node) work() []compute.Work {
 		return work
 	}
 	return n.machine.View().Work(n.cluster.ID())
+}
+
+// holders returns what the live attempts of this node hold of its devices.
+func (n *Node) holders() (all []gpu.Holder) {
+	if n.cluster == nil {
+		return nil // It is not open yet.
+	}
+	for _, w := range n.work() {
+		for _, share := range w.Attempt.GPUs {
+			all = append(all, gpu.Holder{
+				GPU: share.GPU, Milli: share.Milli, Org: w.Execution.Org, Kind: w.Execution.Kind,
+			})
+		}
+	}
+	return all
 }
 
 // allocated returns how many thousandths of a device attempts hold.
@@ -256,6 +272,7 @@ func (n *Node) openExecutorWith(
 	cfg := n.executorConfig()
 	cfg.Node, cfg.Network, cfg.DenyCIDRs, cfg.Contact = n.cluster.ID(), network, own, n.cluster.ContactAt
 	cfg.Blobs, cfg.Variables, cfg.Credentials = blobs, variables, credentials
+	cfg.Meter = seriesMeter{n.usages, n, blobs.Put}
 	n.executor, err = executor.Open(cfg, source, report, inputs) //nolint:contextcheck // Its attempts outlive ctx.
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
@@ -284,7 +301,9 @@ func (n *Node) executorConfig() executor.Config {
 			ECR: n.cfg.Docker.ECR, Compose: n.cfg.Docker.Compose, KeepMiB: n.cfg.Docker.KeepMiB, ImageMiB: n.cfg.Docker.ImageMiB,
 			PullLimit: n.cfg.Docker.PullTimeout,
 		},
-		Meter: n.usages, Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,
+		Printing: n.outputSender.Track,
+		Retain:   executor.Retain{Age: n.cfg.Output.Age, Bytes: n.cfg.Output.SizeMiB << 20},
+		Logger:   n.logger, Registerer: n.registry, Now: n.opts.Now,
 	}
 	for _, m := range n.cfg.Exec.Mounts {
 		cfg.Mounts = append(cfg.Mounts, executor.Mount{Name: m.Name, Path: m.Path, ReadOnly: m.RO, Always: m.Always})

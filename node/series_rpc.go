@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"time"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -9,6 +10,7 @@ import (
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
+	"berth/fault"
 	"berth/node/series"
 )
 
@@ -58,13 +60,48 @@ func (n *Node) serveSeries(_ context.Context, _ rpc.Peer, req []byte) ([]byte, e
 	return cbor.Marshal(points)
 }
 
+// seriesMeter measures attempts as gpuUsages does, and archives their metrics at the end.
+type seriesMeter struct {
+	*gpuUsages
+
+	node *Node
+	put  func(context.Context, []byte) (compute.Hash, error)
+}
+
+// archiveTime bounds how long the end of an attempt waits for its metrics to be archived.
+// Without it they are on the attempt's node alone.
+const archiveTime = 3 * time.Second
+
+// Measure adds to the outcome what the attempt did, and where that is archived.
+func (m seriesMeter) Measure(o *compute.Outcome) {
+	m.gpuUsages.Measure(o)
+	data, err := m.node.series.Archive(o.Execution, o.Epoch)
+	if err == nil && len(data) > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), archiveTime)
+		defer cancel()
+		var blob compute.Hash
+		if blob, err = m.put(ctx, data); err == nil {
+			fault.Point("series.archived")
+			o.Series = &blob
+		}
+	}
+	if err != nil {
+		m.node.logger.Warn("metrics not archived", "execution", o.Execution, "attempt", o.Epoch, "err", err)
+	}
+}
+
 // attemptSeries gives the API the metrics of attempts, wherever they are.
 type attemptSeries struct{ node *Node }
 
 // Read returns the points of an attempt that are asked for.
-func (s attemptSeries) Read(ctx context.Context, a *compute.Attempt, q api.SeriesQuery) ([]api.SeriesPoint, error) {
+func (s attemptSeries) Read(
+	ctx context.Context, e *compute.Execution, a *compute.Attempt, q api.SeriesQuery,
+) ([]api.SeriesPoint, error) {
 	req := seriesRequest{a.Execution, a.Epoch, q.From, q.To, q.Step.Milliseconds()}
-	points, err := s.read(ctx, a.Node, req)
+	points, err := s.archived(ctx, e, req)
+	if compute.CodeOf(err) == compute.CodeNotFound {
+		points, err = s.read(ctx, a.Node, req)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +110,21 @@ func (s attemptSeries) Read(ctx context.Context, a *compute.Attempt, q api.Serie
 		out[i] = api.SeriesPoint{At: p.At, Values: p.Values}
 	}
 	return out, nil
+}
+
+// archived reads the archived metrics of an attempt. The code is not_found if there are
+// none: it has not ended, or its execution is older than the replicated state.
+func (s attemptSeries) archived(ctx context.Context, e *compute.Execution, q seriesRequest) ([]series.Point, error) {
+	blob, ok := e.SeriesOf(q.Epoch)
+	if !ok {
+		return nil, compute.Errorf(compute.CodeNotFound, "These metrics are not archived.")
+	}
+	data, err := s.node.blobs.Get(ctx, blob)
+	if err != nil {
+		return nil, err
+	}
+	points, err := series.ReadArchive(data, q.From, q.To)
+	return series.Thin(points, max(q.StepMs, series.Interval.Milliseconds())), err
 }
 
 func (s attemptSeries) read(

@@ -77,6 +77,47 @@ func (v vault) credentials(view *fsm.View, e *compute.Execution) (*compute.Regis
 	return c, nil
 }
 
+// SealCallback puts the value of a callback secret of an organization into its record,
+// sealed.
+func (v vault) SealCallback(key *compute.DataKey, org compute.OrgID, secret *compute.CallbackSecret, value string) error {
+	opened, err := v.master.OpenDataKey(key.Sealed, key.Context())
+	if err != nil {
+		return err
+	}
+	secret.Key = key.Number
+	secret.Sealed, err = opened.Seal(value, secret.Context(org))
+	return err
+}
+
+// signing returns the secrets that sign the callbacks of an organization now.
+func (v vault) signing(view *fsm.View, id compute.OrgID, at compute.Instant) ([]string, error) {
+	org, ok := view.Org(id)
+	if !ok {
+		return nil, nil
+	}
+	kept := org.SigningSecrets(at)
+	if len(kept) == 0 {
+		return nil, nil
+	}
+	key := view.DataKey(id)
+	if key == nil {
+		return nil, fmt.Errorf("the organization %s has no data key", id)
+	}
+	opened, err := v.master.OpenDataKey(key.Sealed, key.Context())
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, secret := range kept {
+		value, err := opened.Unseal(secret.Sealed, secret.Context(id))
+		if err != nil {
+			return nil, fmt.Errorf("callback secret %d: %w", secret.Number, err)
+		}
+		out = append(out, value)
+	}
+	return out, nil
+}
+
 // secret returns the value of a variable that the user of an execution keeps.
 func (v vault) secret(view *fsm.View, id compute.ExecutionID, name string) (string, error) {
 	e, ok := view.AnyExecution(id)

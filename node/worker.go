@@ -33,10 +33,12 @@ type workerNode struct{ *Node }
 // openOutput reads what executions print here, for servers.
 func (n workerNode) openOutput(context.Context) error {
 	n.openLogs()
+	n.openCopies(cluster.Servers)
 	follower := func(want uint64) *logs.Follower {
 		return logs.NewFollower(logs.FollowerConfig{
 			Node: n.cluster.ID(), Store: n.logs,
-			State: worker.Output{Self: n.cluster.ID(), Store: n.logs, Own: n.own, Want: want},
+			State:  worker.Output{Self: n.cluster.ID(), Store: n.logs, Own: n.own, Want: want},
+			Copies: n.outputCopies,
 		})
 	}
 	n.progress = &progress.Service{Cluster: n.cluster, Reader: progress.NewReader(follower(0).Read, n.opts.Now)}

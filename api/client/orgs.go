@@ -118,3 +118,23 @@ func given(fields map[string]string) map[string]string {
 }
 
 func orgPath(slug string) string { return "/orgs/" + url.PathEscape(slug) }
+
+// CallbackSecrets returns which secrets sign the callbacks of an organization.
+func (c *Client) CallbackSecrets(ctx context.Context, slug string) ([]wire.CallbackSecret, error) {
+	var out []wire.CallbackSecret
+	err := c.do(ctx, call{method: http.MethodGet, path: orgPath(slug) + "/callback-secret", out: &out})
+	return out, err
+}
+
+// SetCallbackSecret has the callbacks of an organization signed by a new secret, and
+// returns that.
+func (c *Client) SetCallbackSecret(ctx context.Context, slug string) (wire.MintedCallbackSecret, error) {
+	var out wire.MintedCallbackSecret
+	err := c.do(ctx, call{method: http.MethodPost, path: orgPath(slug) + "/callback-secret", out: &out})
+	return out, err
+}
+
+// RemoveCallbackSecret ends the signing of the callbacks of an organization.
+func (c *Client) RemoveCallbackSecret(ctx context.Context, slug string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: orgPath(slug) + "/callback-secret"})
+}

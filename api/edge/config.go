@@ -176,7 +176,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		StartBody: 8 << 20, Body: 1 << 20, Bodies: 64 << 20,
-		Conns: 8192, ConnsPerIP: 2048, Streams: 1600,
+		Conns: 8192, ConnsPerIP: 2048, Streams: 4096,
 		Rate: 50_000, Burst: 100_000,
 		AnonRate: 50, AnonBurst: 500,
 		LoginRate: 5, LoginBurst: 10,

@@ -2,9 +2,14 @@ package edge
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
+	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -18,10 +23,35 @@ const EventStream = "text/event-stream"
 // Its context ends when the client hangs up, and when streams have to end.
 type Events func(ctx context.Context, w *EventWriter)
 
-// EventWriter writes server-sent events to one client.
+// EventWriter writes server-sent events to one client. It holds a buffer only between the
+// first event of a batch and its flush: a node has thousands of clients that wait.
 type EventWriter struct {
-	conn net.Conn
-	w    *bufio.Writer
+	conn   net.Conn
+	to     io.Writer
+	framed bool       // As chunks of HTTP/1.1.
+	pool   *sync.Pool // Of *[]byte.
+	buf    *[]byte    // Nil if it is empty.
+}
+
+// Of batches of events.
+const (
+	batchBytes = 16 << 10 // From which on a batch is written before its flush.
+	frameHead  = 10       // The length of a chunk, as eight hexadecimal digits, and a line feed.
+)
+
+// add appends to the batch.
+func (e *EventWriter) add(parts ...string) {
+	if e.buf == nil {
+		buf, ok := e.pool.Get().(*[]byte)
+		if !ok {
+			buf = new(make([]byte, 0, 2<<10))
+		}
+		*buf = append((*buf)[:0], make([]byte, frameHead)...)
+		e.buf = buf
+	}
+	for _, part := range parts {
+		*e.buf = append(*e.buf, part...)
+	}
 }
 
 // Event writes one event with data as JSON. The client gets it at the next
@@ -32,19 +62,19 @@ func (e *EventWriter) Event(id string, data any) error {
 		return err
 	}
 	if id != "" {
-		e.w.WriteString("id: " + id + "\n") //nolint:errcheck // The writer keeps its error for Flush.
+		e.add("id: ", id, "\n")
 	}
-	e.w.WriteString("data: ") //nolint:errcheck // As above.
-	e.w.Write(text)           //nolint:errcheck // As above.
-	_, err = e.w.WriteString("\n\n")
-	return err
+	e.add("data: ")
+	*e.buf = append(append(*e.buf, text...), "\n\n"...)
+	if len(*e.buf) >= batchBytes {
+		return e.Flush()
+	}
+	return nil
 }
 
 // Comment writes a line that clients ignore.
 func (e *EventWriter) Comment() error {
-	if _, err := e.w.WriteString(": berth\n\n"); err != nil {
-		return err
-	}
+	e.add(": berth\n\n")
 	return e.Flush()
 }
 
@@ -53,23 +83,125 @@ func (e *EventWriter) Flush() error {
 	if err := e.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
-	return e.w.Flush()
+	if e.buf == nil {
+		return nil
+	}
+	buf := e.buf
+	e.buf = nil
+	data := *buf
+	if e.framed {
+		data = append(data, "\r\n"...)
+		var size [4]byte
+		binary.BigEndian.PutUint32(size[:], uint32(len(data)-frameHead-len("\r\n")))
+		hex.Encode(data, size[:])
+		copy(data[2*len(size):], "\r\n")
+	} else {
+		data = data[frameHead:]
+	}
+	_, err := e.to.Write(data)
+	if cap(data) <= 2*batchBytes {
+		*buf = data[:0]
+		e.pool.Put(buf)
+	}
+	return err
+}
+
+// end ends the stream, after its last event.
+func (e *EventWriter) end() {
+	if e.framed {
+		_, _ = io.WriteString(e.to, "0\r\n\r\n") // Or the client is gone.
+	}
 }
 
 // stream sends the body that write produces.
 func (s *Server) stream(ctx *fasthttp.RequestCtx, r *Request, write Events) {
 	ctx.SetContentType(EventStream)
 	ctx.Response.Header.Set("X-Accel-Buffering", "no")
+	within, cancel := context.WithCancel(r.life.soft)
+	if r.handedOn {
+		s.streamHandedOn(ctx, within, cancel, write)
+		return
+	}
+	framed := ctx.Request.Header.IsHTTP11()
+	head := eventsHead(&ctx.Response, framed)
+	ctx.HijackSetNoResponse(true)
+	ctx.Hijack(func(taken net.Conn) {
+		conn := taken
+		if below, ok := taken.(interface{ UnsafeConn() net.Conn }); ok {
+			conn = below.UnsafeConn() // The buffer above it has what the client sent early, which counts for nothing.
+		}
+		s.streaming.Go(func() {
+			defer conn.Close()
+			defer cancel()
+			watchClient(conn, cancel)
+			w := &EventWriter{conn: conn, to: conn, framed: framed, pool: &s.events}
+			if conn.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil {
+				return
+			}
+			if _, err := conn.Write(head); err != nil {
+				return
+			}
+			head = nil
+			write(within, w)
+			if within.Err() == nil {
+				w.end()
+			}
+		})
+	})
+}
+
+// eventsHead returns the head of an answer of events. A client of HTTP/1.0 reads until the
+// connection ends.
+func eventsHead(response *fasthttp.Response, framed bool) []byte {
+	head := []byte("HTTP/1.1 200 OK\r\n")
+	own := ownHeaders()
+	for name, value := range response.Header.All() {
+		if !isOneOf(name, own) {
+			head = append(head, name...)
+			head = append(head, ": "...)
+			head = append(append(head, value...), "\r\n"...)
+		}
+	}
+	head = append(head, "Date: "...)
+	head = append(fasthttp.AppendHTTPDate(head, time.Now()), "\r\n"...)
+	if framed {
+		head = append(head, "Transfer-Encoding: chunked\r\n"...)
+	}
+	return append(head, "Connection: close\r\n\r\n"...)
+}
+
+func isOneOf(name []byte, names []string) bool {
+	for _, n := range names {
+		if bytes.EqualFold(name, []byte(n)) {
+			return true
+		}
+	}
+	return false
+}
+
+// streamHandedOn sends the body that write produces to the node that asked for it.
+func (s *Server) streamHandedOn(ctx *fasthttp.RequestCtx, within context.Context, cancel func(), write Events) {
 	conn := ctx.Conn()
 	// From here on the writer moves the deadline, with every event.
 	if err := ctx.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		s.log.Debug("connection error", "err", err)
 	}
 	ctx.SetConnectionClose() // The watch reads from it.
-	within, cancel := context.WithCancel(r.life.soft)
 	watchClient(conn, cancel)
 	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
 		defer cancel()
-		write(within, &EventWriter{conn, w})
+		write(within, &EventWriter{conn: conn, to: flushing{w}, pool: &s.events})
 	})
+}
+
+// flushing is a writer that keeps nothing back.
+type flushing struct{ w *bufio.Writer }
+
+// Write implements io.Writer.
+func (f flushing) Write(data []byte) (int, error) {
+	n, err := f.w.Write(data)
+	if err == nil {
+		err = f.w.Flush()
+	}
+	return n, err
 }

@@ -276,6 +276,7 @@ func (s *Server) respondTo(in Relayed, life lifetime, fast *fasthttp.RequestCtx)
 		s.fail(fast, r, err)
 		return
 	}
+	r.handedOn = true
 	s.respond(life, fast, r)
 }
 

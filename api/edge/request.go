@@ -64,9 +64,10 @@ type Request struct {
 
 	incoming *incoming // The body, if it is read as it comes.
 
-	seed compute.UUID // Names the request where another node handed it on; zero elsewhere.
-	conn net.Conn     // Of the client, for Watch; nil for none.
-	sent bool         // The client sent more while the answer was held.
+	seed     compute.UUID // Names the request where another node handed it on; zero elsewhere.
+	conn     net.Conn     // Of the client, for Watch; nil for none.
+	handedOn bool         // Another node hands the answer on, so it goes through fasthttp.
+	sent     bool         // The client sent more while the answer was held.
 
 	stale bool              // View may be behind.
 	op    fsm.Op            // What it proposes.

@@ -35,6 +35,9 @@ type Server struct {
 	access *access
 	routes []Route
 	life   atomic.Pointer[lifetime]
+
+	streaming sync.WaitGroup // Streams of events.
+	events    sync.Pool      // Of buffers for one batch of them, as *[]byte.
 }
 
 // New returns a Server for cfg that has no routes and does nothing yet.
@@ -90,6 +93,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { ended <- server.Serve(l) })
 	wg.Go(func() { s.access.recordUse(ctx) })
+	defer s.streaming.Wait() // They end with ctx.
 	defer wg.Wait()
 	select {
 	case err := <-ended:
@@ -123,6 +127,7 @@ func (s *Server) newServer(life lifetime) *fasthttp.Server {
 		MaxRequestsPerConn: maxRequestsPerConn,
 		TCPKeepalive:       true,
 		ReduceMemoryUsage:  true,
+		KeepHijackedConns:  true, // Streams of events use them without what fasthttp has for requests.
 
 		NoDefaultServerHeader:        true,
 		DisablePreParseMultipartForm: true,

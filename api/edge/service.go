@@ -317,6 +317,7 @@ func (c *serviceCall) switched(answer *http.Response, end func()) error {
 	soft := c.r.life.soft
 	c.ctx.Hijack(func(conn net.Conn) {
 		defer end()
+		defer conn.Close()
 		pipe(soft, conn, to)
 	})
 	c.metrics.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))

@@ -4,8 +4,8 @@ import "berth/compute"
 
 // Limits of streams and held answers.
 const (
-	orgStreamShare    = 8  // The part of Limits.Streams that one organization may have: an eighth,
-	callerStreamShare = 16 // and one key or user: a sixteenth. A stream that nobody reads holds half a MiB.
+	orgStreamShare    = 4  // The part of Limits.Streams that one organization may have: a quarter,
+	callerStreamShare = 16 // and one key or user: a sixteenth. A stream takes up to 90 KiB.
 	maxDownloads      = 16 // Downloads of operators at once, beside Limits.Streams.
 )
 

@@ -12,5 +12,7 @@
 //     proxy is used.
 //   - Hosts are independent: each has few connections, and one that keeps failing is left
 //     alone for a while, so it delays no other.
+//   - Organizations share the places for tries: none can hold all of them.
+//   - What an organization has a secret for is signed, or not sent.
 //   - Everything is bounded: tries in flight, answers that are read, time.
 package callback

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"berth/compute"
 	"berth/fsm"
@@ -55,11 +56,15 @@ type Config struct {
 	Body func(view *fsm.View, id compute.ExecutionID) ([]byte, bool)
 	// Secret returns the value of a secret that the user of an execution keeps.
 	Secret func(view *fsm.View, id compute.ExecutionID, name string) (string, error)
-	Allow  []netip.Prefix // That callbacks may go to although they are not public.
-	CAs    *x509.CertPool // Nil for those of the machine.
-	Now    func() time.Time
-	Agent  string // The User-Agent.
-	Logger *slog.Logger
+	// Signing returns the secrets that sign the callbacks of an organization, none if
+	// they are not signed.
+	Signing  func(view *fsm.View, org compute.OrgID, at compute.Instant) ([]string, error)
+	Allow    []netip.Prefix // That callbacks may go to although they are not public.
+	CAs      *x509.CertPool // Nil for those of the machine.
+	Resolver *net.Resolver  // Nil for the machine's.
+	Now      func() time.Time
+	Agent    string // The User-Agent.
+	Logger   *slog.Logger
 	// Registerer gets the metrics; nil for none.
 	Registerer prometheus.Registerer
 }
@@ -71,10 +76,13 @@ type Sender struct {
 	tries  *prometheus.CounterVec
 
 	mu    sync.Mutex
-	busy  map[key]bool // In flight, or sent and not yet recorded.
+	busy  map[key]compute.OrgID // In flight, or sent and not yet recorded.
+	orgs  map[compute.OrgID]int // Of these, those of each organization.
 	hosts map[string]*host
-	done  chan compute.Delivery
-	left  chan struct{} // Receives when a try has ended.
+
+	owners map[key]compute.OrgID // Of callbacks that are due. Only Lead's goroutine uses it.
+	done   chan compute.Delivery
+	left   chan struct{} // Receives when a try has ended.
 }
 
 // key names a callback.
@@ -93,7 +101,7 @@ type host struct {
 // New returns a Sender.
 func New(cfg Config) *Sender {
 	g := &guard{deny: compute.SpecialAddresses(), allow: cfg.Allow}
-	dialer := &net.Dialer{Timeout: connectTimeout, Control: g.control}
+	dialer := &net.Dialer{Timeout: connectTimeout, Control: g.control, Resolver: cfg.Resolver}
 	s := &Sender{
 		cfg: cfg,
 		client: &http.Client{
@@ -119,7 +127,8 @@ func New(cfg Config) *Sender {
 
 // Lead sends callbacks until ctx, the term, ends.
 func (s *Sender) Lead(ctx context.Context, term uint64) error {
-	s.busy, s.hosts, s.done = map[key]bool{}, map[string]*host{}, make(chan compute.Delivery, inFlight)
+	s.reset()
+	s.done = make(chan compute.Delivery, inFlight)
 	s.left = make(chan struct{}, 1)
 	var tries, records sync.WaitGroup
 	records.Go(func() { s.record(ctx, term) })
@@ -145,6 +154,12 @@ func (s *Sender) Lead(ctx context.Context, term uint64) error {
 	return nil
 }
 
+// reset forgets the tries and the hosts of an earlier term.
+func (s *Sender) reset() {
+	s.busy, s.orgs, s.hosts = map[key]compute.OrgID{}, map[compute.OrgID]int{}, map[string]*host{}
+	s.owners = map[key]compute.OrgID{}
+}
+
 // startDue starts the tries that are due, and reports whether some of them have to
 // wait for others.
 func (s *Sender) startDue(ctx context.Context, view *fsm.View, tries *sync.WaitGroup) (waits bool) {
@@ -153,7 +168,7 @@ func (s *Sender) startDue(ctx context.Context, view *fsm.View, tries *sync.WaitG
 	}
 	now := s.cfg.Now()
 	for c := range view.DueCallbacks(compute.InstantOf(now)) {
-		where, started, full := s.take(c, now)
+		where, started, full := s.take(c, s.owner(view, c), now)
 		if full {
 			return true
 		}
@@ -166,15 +181,46 @@ func (s *Sender) startDue(ctx context.Context, view *fsm.View, tries *sync.WaitG
 	return waits
 }
 
-// take reserves a place for a try of c. It reports full when no other try can start.
-func (s *Sender) take(c *compute.Callback, now time.Time) (where *host, started, full bool) {
+// orgOf returns the organization of the execution that c is about; zero if that is gone.
+func orgOf(view *fsm.View, c *compute.Callback) compute.OrgID {
+	if e, ok := view.AnyExecution(c.Execution); ok {
+		return e.Org
+	}
+	return compute.OrgID{}
+}
+
+// maxOwners bounds owners: records are decoded again from time to time.
+const maxOwners = 4096
+
+// owner is orgOf, from memory for a callback that was due before.
+func (s *Sender) owner(view *fsm.View, c *compute.Callback) compute.OrgID {
+	k := key{c.Execution, c.Number}
+	org, known := s.owners[k]
+	if known {
+		return org
+	}
+	if len(s.owners) >= maxOwners {
+		clear(s.owners)
+	}
+	org = orgOf(view, c)
+	s.owners[k] = org
+	return org
+}
+
+// take reserves a place for a try of a callback of org. It reports full when no other try
+// can start.
+//
+// An organization takes a place only while it holds fewer than are free: one alone may have
+// half of them, the next half of the rest, and one that has none may take the last.
+func (s *Sender) take(c *compute.Callback, org compute.OrgID, now time.Time) (where *host, started, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := key{c.Execution, c.Number}
+	_, busy := s.busy[k]
 	switch {
 	case len(s.busy) >= inFlight:
 		return nil, false, true
-	case s.busy[k]:
+	case busy, s.orgs[org] >= inFlight-len(s.busy):
 		return nil, false, false
 	}
 	name := hostOf(c.URL)
@@ -190,7 +236,8 @@ func (s *Sender) take(c *compute.Callback, now time.Time) (where *host, started,
 		return nil, false, false // One try finds out whether it is back.
 	}
 	where.busy++
-	s.busy[k] = true
+	s.busy[k] = org
+	s.orgs[org]++
 	return where, true, false
 }
 
@@ -263,6 +310,20 @@ func (s *Sender) leave(where *host, name string, reached bool) {
 	}
 }
 
+// release gives back the place of a callback.
+func (s *Sender) release(k key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	org, ok := s.busy[k]
+	if !ok {
+		return
+	}
+	delete(s.busy, k)
+	if s.orgs[org]--; s.orgs[org] <= 0 {
+		delete(s.orgs, org)
+	}
+}
+
 // wake has Lead look again.
 func (s *Sender) wake() {
 	select {
@@ -306,8 +367,9 @@ func (s *Sender) send(ctx context.Context, view *fsm.View, c *compute.Callback, 
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", s.cfg.Agent)
-	req.Header.Set("Webhook-Id", c.WebhookID())
-	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(s.cfg.Now().Unix(), 10))
+	if err := s.sign(view, c, req.Header, body); err != nil {
+		return 0, err
+	}
 	resp, err := s.client.Do(req)
 	if err != nil {
 		return 0, withoutURL(err)
@@ -318,6 +380,35 @@ func (s *Sender) send(ctx context.Context, view *fsm.View, c *compute.Callback, 
 		return resp.StatusCode, fmt.Errorf("the receiver answered %s", resp.Status)
 	}
 	return resp.StatusCode, nil
+}
+
+// sign sets the headers of Standard Webhooks, with a signature by each secret of the
+// organization.
+func (s *Sender) sign(view *fsm.View, c *compute.Callback, to http.Header, body []byte) error {
+	now := s.cfg.Now()
+	to.Set(standardwebhooks.HeaderWebhookID, c.WebhookID())
+	to.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
+	secrets, err := s.cfg.Signing(view, orgOf(view, c), compute.InstantOf(now))
+	if err != nil {
+		s.cfg.Logger.Error("callback not signed", "execution", c.Execution, "err", err)
+		return errors.New("it cannot be signed: the secret of the organization cannot be read")
+	}
+	var signatures []string
+	for _, secret := range secrets {
+		hook, err := standardwebhooks.NewWebhook(secret)
+		if err != nil {
+			return errors.New("it cannot be signed: the secret of the organization is damaged")
+		}
+		signature, err := hook.Sign(c.WebhookID(), now, body)
+		if err != nil {
+			return fmt.Errorf("sign callback: %w", err)
+		}
+		signatures = append(signatures, signature)
+	}
+	if len(signatures) > 0 {
+		to.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
+	}
+	return nil
 }
 
 // withoutURL returns an error without the URL, which may hold a secret of its owner.
@@ -355,11 +446,9 @@ func (s *Sender) record(ctx context.Context, term uint64) {
 			}
 			return err == nil
 		}) // When the term has ended, the next leader sends them again.
-		s.mu.Lock()
 		for _, d := range batch {
-			delete(s.busy, key{d.Execution, d.Number})
+			s.release(key{d.Execution, d.Number})
 		}
-		s.mu.Unlock()
 		s.wake()
 	}
 }

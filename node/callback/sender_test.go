@@ -57,10 +57,14 @@ func newSender(cas *x509.CertPool, now func() time.Time, allow ...string) *Sende
 		cfg.Allow = append(cfg.Allow, netip.MustParsePrefix(text))
 	}
 	cfg.Secret = func(*fsm.View, compute.ExecutionID, string) (string, error) { return "", errors.New("none") }
+	cfg.Signing = func(*fsm.View, compute.OrgID, compute.Instant) ([]string, error) { return nil, nil }
 	s := New(cfg)
-	s.busy, s.hosts = map[key]bool{}, map[string]*host{}
+	s.reset()
 	return s
 }
+
+// empty is the view of a state without executions.
+func empty() *fsm.View { return fsm.New().View() }
 
 // TestSend posts to receivers that answer in various ways.
 func TestSend(t *testing.T) {
@@ -102,7 +106,7 @@ func TestSend(t *testing.T) {
 		{"unknown authority", receiver.URL + "/ok", newSender(nil, now, "127.0.0.0/8"), 0, "certificate"},
 		{"plain", "http" + strings.TrimPrefix(receiver.URL, "https") + "/ok", newSender(cas, now, "127.0.0.0/8"), 0, "https"},
 	} {
-		code, err := tt.s.send(t.Context(), nil, &compute.Callback{Execution: id, URL: tt.url}, tt.url)
+		code, err := tt.s.send(t.Context(), empty(), &compute.Callback{Execution: id, URL: tt.url}, tt.url)
 		if code != tt.code || (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: got %d, %v", tt.name, code, err)
 		}
@@ -113,7 +117,7 @@ func TestSend(t *testing.T) {
 	if got := strings.Join(asked, " "); got != "/ok /away /no" {
 		t.Errorf("asked %s", got)
 	}
-	if _, err := newSender(cas, now, "127.0.0.0/8").send(t.Context(), nil, &compute.Callback{URL: receiver.URL}, receiver.URL); err == nil {
+	if _, err := newSender(cas, now, "127.0.0.0/8").send(t.Context(), empty(), &compute.Callback{URL: receiver.URL}, receiver.URL); err == nil {
 		t.Error("a callback of an unknown execution was sent")
 	}
 }
@@ -125,7 +129,7 @@ func TestDeadHost(t *testing.T) {
 	n := 0
 	take := func(host string) (*receiver, bool) {
 		n++
-		where, started, full := s.take(&compute.Callback{Execution: compute.ExecutionID{UUID: compute.UUID{1}}, Number: n, URL: "https://" + host + "/x"}, now)
+		where, started, full := s.take(&compute.Callback{Execution: compute.ExecutionID{UUID: compute.UUID{1}}, Number: n, URL: "https://" + host + "/x"}, compute.OrgID{}, now)
 		if full {
 			t.Fatal("no place is left")
 		}
@@ -181,20 +185,20 @@ func TestWindow(t *testing.T) {
 			Execution: compute.ExecutionID{UUID: compute.UUID{1}}, URL: "https://127.0.0.1:1/",
 			CreatedAt: compute.InstantOf(now.Add(-tt.age)),
 		}
-		where, _, _ := s.take(c, now)
-		s.try(context.Background(), nil, c, where)
+		where, _, _ := s.take(c, compute.OrgID{}, now)
+		s.try(context.Background(), empty(), c, where)
 		d := <-s.done
 		if d.Delivered || d.NextAt.IsZero() == tt.next || d.Error == "" {
 			t.Errorf("after %v: %+v", tt.age, d)
 		}
-		delete(s.busy, key{c.Execution, c.Number})
+		s.release(key{c.Execution, c.Number})
 	}
 	c := &compute.Callback{
 		Execution: compute.ExecutionID{UUID: compute.UUID{1}}, URL: "https://127.0.0.1:1/${{ secrets.MISSING }}",
 		CreatedAt: compute.InstantOf(now),
 	}
-	where, _, _ := s.take(c, now)
-	s.try(context.Background(), nil, c, where)
+	where, _, _ := s.take(c, compute.OrgID{}, now)
+	s.try(context.Background(), empty(), c, where)
 	if d := <-s.done; !d.NextAt.IsZero() || !strings.Contains(d.Error, "secret MISSING: none") {
 		t.Errorf("a URL with a secret: %+v", d)
 	}

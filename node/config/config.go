@@ -52,6 +52,7 @@ type Config struct {
 	S3        S3        `koanf:"s3"`
 
 	Retention Retention `koanf:"retention"`
+	Output    Output    `koanf:"output"`
 
 	Log Log `koanf:"log"`
 }
@@ -255,6 +256,15 @@ type Retention struct {
 	Count int           `koanf:"count" usage:"How many finished executions stay in the replicated state; the oldest ends go to archives first."`
 }
 
+// Output says how long a node keeps the output and the metrics of ended executions, and
+// as long the copies of other nodes' output.
+//
+//nolint:lll // A field and its rules are one line.
+type Output struct {
+	Age     time.Duration `koanf:"age" usage:"How long the output of ended executions is kept, here and as a copy on another node."`
+	SizeMiB int64         `koanf:"size_mib" usage:"Space for the output of ended executions on this node, and as much for copies of other nodes' output; the oldest goes first."`
+}
+
 // Log is how the node logs.
 type Log struct {
 	Level  string `koanf:"level" usage:"debug, info, warn or error."`
@@ -294,6 +304,7 @@ func Default() Config {
 			PreemptMinRun: time.Minute, PreemptNotice: 30 * time.Second,
 		},
 		Retention: Retention{Age: 90 * 24 * time.Hour, Count: 1_000_000},
+		Output:    Output{Age: 7 * 24 * time.Hour, SizeMiB: 16 << 10},
 
 		Log: Log{Level: "info", Format: "text"},
 	}
@@ -381,6 +392,8 @@ func (c *Config) Validate() error {
 	v.limits(c.Limits)
 	v.check("retention.age", c.Retention.Age >= time.Minute, "must be at least 1m")
 	v.check("retention.count", c.Retention.Count >= 1, "must be at least 1")
+	v.check("output.age", c.Output.Age >= 10*time.Minute, "must be at least 10m")
+	v.check("output.size_mib", c.Output.SizeMiB >= 64, "must be at least 64")
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
 	return errors.Join(v.faults...)

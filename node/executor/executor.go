@@ -118,10 +118,17 @@ type Config struct {
 	HostCPUs      int                  // 0 for all of the machine.
 	HostMemoryMiB int64                // 0 for all of the machine.
 	Meter         Meter                // Measures GPUs; nil for none.
-	Blobs         Blobs                // Nil: executions have no uploaded files, and their outputs are not kept.
-	Logger        *slog.Logger
-	Registerer    prometheus.Registerer // nil for none.
-	Now           func() time.Time      // nil for time.Now.
+
+	// Printing is called with each attempt that begins here or is adopted, before its
+	// code prints; nil for none. It returns at once.
+	Printing func(compute.ExecutionID, uint64)
+	// Retain says how long the output of ended attempts is kept; zero for the defaults.
+	Retain Retain
+
+	Blobs      Blobs // Nil: executions have no uploaded files, and their outputs are not kept.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil for none.
+	Now        func() time.Time      // nil for time.Now.
 }
 
 // DefaultStopGrace is the time between SIGTERM and SIGKILL.
@@ -270,6 +277,8 @@ func (c *Config) setDefaults() error {
 	c.HostMemoryMiB = cmp.Or(c.HostMemoryMiB, memoryMiB)
 	c.Program = cmp.Or(c.Program, ownProgram)
 	c.StopGrace = cmp.Or(c.StopGrace, DefaultStopGrace)
+	c.Retain.Age = cmp.Or(c.Retain.Age, DefaultRetainAge)
+	c.Retain.Bytes = cmp.Or(c.Retain.Bytes, DefaultRetainBytes)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

@@ -2,7 +2,10 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	protocol "berth/attempt"
@@ -95,13 +98,27 @@ func (e *Executor) attempt(k key) *attempt {
 // add adds the attempt to the live ones, and reports whether it was not there yet.
 func (e *Executor) add(a *attempt) bool {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.attempts[a.key] != nil {
-		return false
+	known := e.attempts[a.key] != nil
+	if !known {
+		e.attempts[a.key] = a
+		e.metrics.live.Set(float64(len(e.attempts)))
 	}
-	e.attempts[a.key] = a
-	e.metrics.live.Set(float64(len(e.attempts)))
-	return true
+	e.mu.Unlock()
+	if !known && e.cfg.Printing != nil {
+		e.cfg.Printing(a.key.execution, a.key.epoch)
+	}
+	return !known
+}
+
+// MayPrint reports whether an attempt of this node may write more output: its end is
+// not in the state yet.
+func (e *Executor) MayPrint(execution compute.ExecutionID, epoch uint64) bool {
+	k := key{execution, epoch}
+	if e.attempt(k) != nil {
+		return true
+	}
+	_, err := os.Lstat(filepath.Join(e.dir(k), reportedFile))
+	return errors.Is(err, os.ErrNotExist) && !e.isNew(k)
 }
 
 func (e *Executor) forget(a *attempt) {

@@ -13,12 +13,19 @@ import (
 	"berth/loop"
 )
 
-// Retention limits for the directories of reported attempts, whose output can
-// still be read. The oldest are removed first.
+// Retain limits the directories of reported attempts, whose output can still be read.
+// The oldest are removed first.
+type Retain struct {
+	Age   time.Duration
+	Bytes int64
+}
+
+// Defaults of Retain, and the other limits.
 const (
+	DefaultRetainAge   = 7 * 24 * time.Hour
+	DefaultRetainBytes = 16 << 30
+
 	retainCount = 10_000
-	retainBytes = 16 << 30
-	retainAge   = 7 * 24 * time.Hour
 	retainLeast = 10 * time.Minute // A stale view may still contain the attempt.
 	retainEvery = 10 * time.Minute
 )
@@ -53,7 +60,7 @@ func (e *Executor) prune() error {
 		}
 	}
 	var errs error
-	for _, r := range surplus(all, e.cfg.Now()) {
+	for _, r := range surplus(all, e.cfg.Retain, e.cfg.Now()) {
 		if err := os.RemoveAll(e.dir(r.key)); err != nil {
 			errs = errors.Join(errs, fmt.Errorf("prune attempt: %w", err))
 			continue
@@ -65,13 +72,13 @@ func (e *Executor) prune() error {
 }
 
 // surplus returns the directories that exceed the retention limits.
-func surplus(all []endedAttempt, now time.Time) []endedAttempt {
+func surplus(all []endedAttempt, most Retain, now time.Time) []endedAttempt {
 	slices.SortFunc(all, func(a, b endedAttempt) int { return b.ended.Compare(a.ended) })
 	var out []endedAttempt
 	var kept, size int64
 	for _, r := range all {
 		age := now.Sub(r.ended)
-		if age > retainLeast && (age > retainAge || kept >= retainCount || size+r.bytes > retainBytes) {
+		if age > retainLeast && (age > most.Age || kept >= retainCount || size+r.bytes > most.Bytes) {
 			out = append(out, r)
 			continue
 		}

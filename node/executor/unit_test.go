@@ -57,6 +57,7 @@ func TestSurplus(t *testing.T) {
 	old := func(age time.Duration, bytes int64) endedAttempt {
 		return endedAttempt{ended: now.Add(-age), bytes: bytes}
 	}
+	most := Retain{Age: DefaultRetainAge, Bytes: DefaultRetainBytes}
 	many := make([]endedAttempt, retainCount+10)
 	for i := range many {
 		many[i] = old(retainLeast+time.Duration(i+1)*time.Second, 1)
@@ -67,12 +68,12 @@ func TestSurplus(t *testing.T) {
 		want int
 	}{
 		{"few", []endedAttempt{old(time.Hour, 1), old(2*time.Hour, 1)}, 0},
-		{"old", []endedAttempt{old(retainAge+time.Hour, 1), old(time.Hour, 1)}, 1},
-		{"large", []endedAttempt{old(time.Hour, retainBytes), old(2*time.Hour, 1)}, 1},
-		{"large but just ended", []endedAttempt{old(time.Second, retainBytes+1), old(2*time.Second, retainBytes)}, 0},
+		{"old", []endedAttempt{old(most.Age+time.Hour, 1), old(time.Hour, 1)}, 1},
+		{"large", []endedAttempt{old(time.Hour, most.Bytes), old(2*time.Hour, 1)}, 1},
+		{"large but just ended", []endedAttempt{old(time.Second, most.Bytes+1), old(2*time.Second, most.Bytes)}, 0},
 		{"many", many, 10},
 	} {
-		got := surplus(test.all, now)
+		got := surplus(test.all, most, now)
 		if len(got) != test.want {
 			t.Errorf("%s: %d go, want %d", test.name, len(got), test.want)
 		}

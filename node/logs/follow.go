@@ -48,6 +48,10 @@ type FollowerConfig struct {
 	Store *Store
 	State State
 	Peers Peers
+	// Copies are those on this node, and Holders returns the nodes that may have copies
+	// of an execution's output, the likeliest first, this one included. Nil for none.
+	Copies  Copies
+	Holders func(compute.ExecutionID) []compute.NodeID
 }
 
 // Follower reads the output of any execution of the cluster. Its methods are
@@ -64,8 +68,9 @@ func NewFollower(cfg FollowerConfig) *Follower { return &Follower{cfg: cfg} }
 // carry numbers as Number makes them, and each is delivered once. An error of
 // fn ends Follow and is returned.
 //
-// If an attempt's output is on a node that is down and a later attempt exists,
-// a line of System replaces that output. Output that cannot be read on a node
+// While the node of an attempt's output is down, its copy is read. If the attempt
+// has ended and the copy may lack the end, a line of System says so. If there is no
+// copy and a later attempt exists, such a line replaces the output. Output that cannot be read on a node
 // that is up is an error. If the execution has ended and the output of its
 // newest attempt is on a node that is down, the code is unavailable and Final
 // is valid.
@@ -118,16 +123,39 @@ func (f *Follower) Tail(ctx context.Context, execution compute.ExecutionID, limi
 	}
 	newest := attempts[len(attempts)-1]
 	of := attempt{execution, newest.Epoch}
-	var tail Tail
 	if newest.Node == f.cfg.Node {
-		err := f.cfg.Store.tail(ctx, of, limit, func(t Tail) error {
-			tail = t
-			return nil
-		})
-		return tail, err
+		return f.tailHere(ctx, f.cfg.Store, of, limit)
 	}
-	req := request{mode: modeTail, of: of, limit: limit}
-	err = f.ask(ctx, newest.Node, req, func(r *receiver) error {
+	var tail Tail
+	err = f.elsewhere(ctx, newest, func() (err error) {
+		tail, err = f.tailOf(ctx, newest.Node, request{mode: modeTail, of: of, limit: limit})
+		return err
+	}, func(k copyOf) (err error) {
+		if k.node == f.cfg.Node {
+			tail, err = f.tailHere(ctx, f.cfg.Copies.Of(k.owner), of, limit)
+		} else {
+			tail, err = f.tailOf(ctx, k.node, request{mode: modeTail, of: of, copy: k.owner, limit: limit})
+		}
+		if !k.complete && f.ended(ctx, of) {
+			tail.Combined = append(tail.Combined, lostText(newest)+"\n"...)
+		}
+		return err
+	})
+	return tail, err
+}
+
+// tailHere returns the last output of an attempt in a store of this node.
+func (f *Follower) tailHere(ctx context.Context, s *Store, of attempt, limit int) (tail Tail, err error) {
+	err = s.tail(ctx, of, limit, func(t Tail) error {
+		tail = t
+		return nil
+	})
+	return tail, err
+}
+
+// tailOf returns the last output of an attempt on another node.
+func (f *Follower) tailOf(ctx context.Context, node compute.NodeID, req request) (tail Tail, err error) {
+	err = f.ask(ctx, node, req, func(r *receiver) error {
 		for {
 			rec, err := r.next()
 			switch {
@@ -150,7 +178,7 @@ func (f *Follower) Tail(ctx context.Context, execution compute.ExecutionID, limi
 func (f *Follower) ask(ctx context.Context, node compute.NodeID, req request, read func(*receiver) error) error {
 	stream, err := f.cfg.Peers.Stream(ctx, node, req.encode())
 	if err == nil {
-		r, stop := newReceiver(ctx, stream)
+		r, stop := newReceiver(ctx, stream, f.cfg.Store.large)
 		err = read(r)
 		stop()
 	}
@@ -203,7 +231,13 @@ func (c *cursor) run(ctx context.Context) (Final, error) {
 		}
 		if a, found := c.pick(attempts); found {
 			err := c.attempt(ctx, a)
-			if err != nil && ctx.Err() == nil && c.f.gone(ctx, a, err) {
+			switch {
+			case err == nil || ctx.Err() != nil:
+			case errors.Is(err, errBehind) && c.f.ended(ctx, attempt{c.execution, a.Epoch}):
+				err = c.markLost(a)
+			case errors.Is(err, errBehind):
+				return Final{}, nil // The rest is written yet, or not reachable now.
+			case c.f.gone(ctx, a, err):
 				err = c.markMissing(a)
 			}
 			if err != nil {
@@ -285,20 +319,13 @@ func (c *cursor) attempt(ctx context.Context, a compute.Attempt) error {
 }
 
 // remote follows an attempt on another node. When the stream breaks, it asks
-// again from the number it has reached.
+// again from the number it has reached. While the node is down, it reads the copy.
 func (c *cursor) remote(ctx context.Context, node compute.NodeID, of attempt) error {
 	wait, failures := retryFirst, 0
 	for {
-		req := request{mode: modeRead, of: of, after: c.after}
-		if c.live {
-			req.mode = modeFollow
-		}
 		before := c.after
-		err := c.f.ask(ctx, node, req, func(r *receiver) error {
-			_, err := r.lines(&c.after, c.number)
-			return err
-		})
-		if err == nil || ctx.Err() != nil || !retriable(err) {
+		err := c.once(ctx, node, of)
+		if err == nil || ctx.Err() != nil || !retriable(err) || !c.live && errors.Is(err, errBehind) {
 			return err
 		}
 		if c.after != before {
@@ -312,6 +339,23 @@ func (c *cursor) remote(ctx context.Context, node compute.NodeID, of attempt) er
 		}
 		wait = min(2*wait, retryLast)
 	}
+}
+
+// once asks for the output that another node has, once.
+func (c *cursor) once(ctx context.Context, node compute.NodeID, of attempt) error {
+	if !c.f.cfg.State.Up(node) {
+		if k, ok := c.f.findCopy(ctx, node, of); ok {
+			return c.fromCopy(ctx, k, of)
+		}
+	}
+	req := request{mode: modeRead, of: of, after: c.after}
+	if c.live {
+		req.mode = modeFollow
+	}
+	return c.f.ask(ctx, node, req, func(r *receiver) error {
+		_, err := r.lines(&c.after, c.number)
+		return err
+	})
 }
 
 // retriable reports whether a retry may help.

@@ -9,7 +9,15 @@ import (
 	"slices"
 )
 
-// Limits of one batch of lines.
+// batchLimit bounds one batch of lines.
+type batchLimit struct{ lines, bytes int }
+
+// The batches of followers. See largeBatches.
+var (
+	largeBatch = batchLimit{maxBatchLines, readBytes}
+	smallBatch = batchLimit{32, 2 << 10}
+)
+
 const (
 	maxBatchLines = 1024
 	readBytes     = 32 << 10 // One read; the buffer grows for a longer record.
@@ -28,11 +36,12 @@ type reader struct {
 	suspect int64  // Offset at which a bad record was seen; -1 for none.
 	total   uint64 // The code's bytes up to the last seal; 0 if unknown.
 	buf     []byte
+	most    batchLimit // In one batch.
 }
 
 // newReader returns a reader of the lines behind number after.
 func newReader(path string, after uint64) *reader {
-	return &reader{path: path, after: after, suspect: -1}
+	return &reader{path: path, after: after, suspect: -1, most: largeBatch}
 }
 
 // close releases the file.
@@ -49,7 +58,7 @@ func (r *reader) close() error {
 // end once everything before it was returned. It returns neither when nothing
 // is new. The caller may keep the lines.
 func (r *reader) next() ([]Line, *Final, error) {
-	var b batch
+	b := batch{most: r.most}
 	defer func() { r.buf = nil }() // Hundreds of readers may wait for their clients or for more.
 	for !b.full() {
 		if r.file == nil {
@@ -99,7 +108,9 @@ func (r *reader) read(b *batch) (final *Final, more bool, err error) {
 		case rec.kind == kindEnd:
 			return &rec.final, false, nil
 		}
-		r.take(b, rec)
+		if !r.take(b, rec) {
+			break // The next batch starts within this record.
+		}
 		data = data[size:]
 		r.off += int64(size)
 	}
@@ -107,8 +118,9 @@ func (r *reader) read(b *batch) (final *Final, more bool, err error) {
 }
 
 // take adds the line of rec to b, unless it was returned before. A line of
-// System replaces the numbers that are missing in front of a chunk.
-func (r *reader) take(b *batch, rec record) {
+// System replaces the numbers that are missing in front of a chunk. It reports false when
+// the batch is full before the end of rec.
+func (r *reader) take(b *batch, rec record) (whole bool) {
 	switch {
 	case rec.kind == kindChunk && rec.line.Seq > r.after+1:
 		missing := rec.line.Seq - 1 - r.after
@@ -124,12 +136,17 @@ func (r *reader) take(b *batch, rec record) {
 		b.add(rec.line)
 	case rec.kind == kindLines:
 		for _, l := range rec.lines {
-			if l.Seq > r.after {
-				r.after = l.Seq
-				b.add(l)
+			if l.Seq <= r.after {
+				continue
 			}
+			if b.full() {
+				return false
+			}
+			r.after = l.Seq
+			b.add(l)
 		}
 	}
+	return true
 }
 
 // skipDamage goes on with the next chunk when the rest of this one cannot be
@@ -218,11 +235,10 @@ type batch struct {
 	lines []Line
 	texts []byte
 	bytes int
+	most  batchLimit
 }
 
-func (b *batch) full() bool {
-	return len(b.lines) >= maxBatchLines || b.bytes >= readBytes
-}
+func (b *batch) full() bool { return len(b.lines) >= b.most.lines || b.bytes >= b.most.bytes }
 
 func (b *batch) add(l Line) {
 	start := len(b.texts)

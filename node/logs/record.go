@@ -20,6 +20,7 @@ const (
 	kindOver  // Wire only: the answer ends without the end of the output.
 	kindLines // Disk only: several lines with consecutive numbers.
 	kindFound // Wire only: how many lines a search found; the last record of its answer.
+	kindCopy  // Wire only: how far a copy goes.
 )
 
 const (
@@ -40,7 +41,7 @@ type record struct {
 	kind  byte
 	line  Line
 	lines []Line // Of kindLines.
-	total uint64 // Of kindChunk and kindSeal: the code's bytes before; 0 if unknown. Of kindFound: lines.
+	total uint64 // Of kindChunk and kindSeal: the code's bytes before; 0 if unknown. Of kindFound: lines. Of kindCopy: as encoded there.
 	final Final
 	fault compute.Error
 	tail  tailPiece
@@ -237,7 +238,7 @@ func parseBody(b []byte) (record, error) {
 		rec.lines = d.lines()
 	case kindSeal:
 		rec.total = d.optional()
-	case kindFound:
+	case kindFound, kindCopy:
 		rec.total = d.uvarint()
 	case kindIdle, kindOver:
 	default:

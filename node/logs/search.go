@@ -239,6 +239,9 @@ func (f *Follower) Search(ctx context.Context, execution compute.ExecutionID, q 
 		for i := range one.Lines {
 			one.Lines[i].Seq = Number(a.Epoch, one.Lines[i].Seq)
 		}
+		if one.Missing != "" {
+			all.found.Missing = one.Missing
+		}
 		total := all.found.Total + one.Total
 		if err := all.add(one.Lines); err != nil {
 			return Found{}, err
@@ -258,8 +261,30 @@ func (f *Follower) searchOne(ctx context.Context, a compute.Attempt, q Search) (
 		})
 		return found, err
 	}
-	req := request{mode: modeSearch, of: of, limit: q.Limit, query: q}
-	err = f.ask(ctx, a.Node, req, func(r *receiver) error {
+	err = f.elsewhere(ctx, a, func() (err error) {
+		found, err = f.searchOn(ctx, a.Node, request{mode: modeSearch, of: of, limit: q.Limit, query: q})
+		return err
+	}, func(k copyOf) (err error) {
+		if k.node == f.cfg.Node {
+			err = f.cfg.Copies.Of(k.owner).search(ctx, of, q, func(r Found) error {
+				found = r
+				return nil
+			})
+		} else {
+			found, err = f.searchOn(ctx, k.node,
+				request{mode: modeSearch, of: of, copy: k.owner, limit: q.Limit, query: q})
+		}
+		if !k.complete {
+			found.Missing = compute.MessageOf(k.behind())
+		}
+		return err
+	})
+	return found, err
+}
+
+// searchOn searches output on another node.
+func (f *Follower) searchOn(ctx context.Context, node compute.NodeID, req request) (found Found, err error) {
+	err = f.ask(ctx, node, req, func(r *receiver) error {
 		found, err = r.found()
 		return err
 	})

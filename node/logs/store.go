@@ -36,17 +36,32 @@ type Store struct {
 	dir      string
 	notifier Notifier
 	tails    *loop.FairLimiter[compute.ExecutionID]
+	large    chan struct{} // Holds a token per large batch that a follower delivers.
 }
 
 // tailsAtOnce bounds the memory and the reads of disks for tails: each holds up to
 // six times its limit, and reads the whole output.
 const tailsAtOnce = 4
 
+// largeBatches bounds the memory of followers whose clients do not read: so many have a
+// large batch, and the others a small one. Those that read fast return theirs at once.
+const largeBatches = 64
+
 // Open returns the Store of a node's data directory. Without a notifier its
 // followers poll.
 func Open(dataDir string, n Notifier) *Store {
-	return &Store{dir: in(dataDir), notifier: n, tails: loop.NewFairLimiter[compute.ExecutionID](tailsAtOnce)}
+	return &Store{
+		dir: in(dataDir), notifier: n, tails: loop.NewFairLimiter[compute.ExecutionID](tailsAtOnce),
+		large: make(chan struct{}, largeBatches),
+	}
 }
+
+// In returns a Store of the output in another directory, such as copies of another
+// node's. They share the limits of s. Its followers poll.
+func (s *Store) In(dir string) *Store { return &Store{dir: dir, tails: s.tails, large: s.large} }
+
+// Dir returns the directory of all output of a node, by execution and attempt.
+func Dir(dataDir string) string { return in(dataDir) }
 
 // in returns the directory of all output.
 func in(dataDir string) string { return slash.Join(dataDir, "attempts") }
@@ -70,19 +85,14 @@ func (s *Store) follow(ctx context.Context, a attempt, after uint64, h hooks) (f
 	defer w.stop()
 	for {
 		ended := h.ended() // Before the read, so that output written until then is seen.
-		lines, final, err := r.next()
+		n, final, err := s.deliver(r, h.lines)
 		if err != nil {
 			return nil, err
 		}
-		if len(lines) > 0 {
-			if err := h.lines(lines); err != nil {
-				return nil, err
-			}
-		}
-		if final != nil || ended && len(lines) == 0 {
+		if final != nil || ended && n == 0 {
 			return final, nil
 		}
-		if len(lines) > 0 {
+		if n > 0 {
 			continue
 		}
 		if err := h.idle(); err != nil {
@@ -92,6 +102,23 @@ func (s *Store) follow(ctx context.Context, a attempt, after uint64, h hooks) (f
 			return nil, err
 		}
 	}
+}
+
+// deliver calls fn with the next batch of lines, unless there is none, and returns how
+// many they are.
+func (s *Store) deliver(r *reader, fn func([]Line) error) (n int, final *Final, err error) {
+	r.most = smallBatch
+	select {
+	case s.large <- struct{}{}:
+		defer func() { <-s.large }()
+		r.most = largeBatch
+	default:
+	}
+	lines, final, err := r.next()
+	if err != nil || len(lines) == 0 {
+		return 0, final, err
+	}
+	return len(lines), final, fn(lines)
 }
 
 // wait is how one follower waits for more.

@@ -19,8 +19,9 @@ const (
 	idleAfter   = 5 * time.Second
 	deadAfter   = 3 * idleAfter
 	wireVersion = 1
-	maxRequest  = 64 + MaxSearchText
-	wireBuffer  = 16 << 10
+	maxRequest  = 80 + MaxSearchText
+	flagCopy    = 0x80    // In the byte that holds the mode: the node whose output it is a copy of follows.
+	wireBuffer  = 4 << 10 // Of each follower; larger records pass by it.
 )
 
 // mode is what a request asks for.
@@ -31,12 +32,14 @@ const (
 	modeRead                   // What is on disk, without waiting.
 	modeTail
 	modeSearch
+	modeCopy // How far the copy of an output goes.
 )
 
 // request asks a node for the output of an attempt that it holds.
 type request struct {
 	mode  mode
 	of    attempt
+	copy  compute.NodeID // The copy of that node's output; zero for the output itself.
 	after uint64
 	limit int    // Of a modeTail or modeSearch request.
 	query Search // Of a modeSearch request, without its limit.
@@ -45,6 +48,10 @@ type request struct {
 // encode returns the request's bytes.
 func (q request) encode() []byte {
 	b := append([]byte{wireVersion, byte(q.mode)}, q.of.execution.UUID[:]...)
+	if !q.copy.IsZero() {
+		b[1] |= flagCopy
+		b = append(b, q.copy.UUID[:]...)
+	}
 	b = binary.AppendUvarint(b, q.of.epoch)
 	b = binary.AppendUvarint(b, q.after)
 	b = binary.AppendUvarint(b, uint64(q.limit))
@@ -60,15 +67,20 @@ func decodeRequest(b []byte) (request, error) {
 	if len(b) < 2+16 || len(b) > maxRequest || b[0] != wireVersion {
 		return request{}, compute.Errorf(compute.CodeInvalid, "not a log request of version %d", wireVersion)
 	}
-	q := request{mode: mode(b[1])}
+	q := request{mode: mode(b[1] &^ flagCopy)}
 	copy(q.of.execution.UUID[:], b[2:18])
 	d := decoder{rest: b[18:]}
+	if b[1]&flagCopy != 0 {
+		d.bad = len(d.rest) < len(q.copy.UUID)
+		d.rest = d.rest[copy(q.copy.UUID[:], d.rest):]
+	}
 	q.of.epoch, q.after = d.uvarint(), d.uvarint()
 	q.limit = int(min(d.uvarint(), MaxTail))
 	if q.mode == modeSearch {
 		q.query = Search{Since: compute.Instant(d.uvarint()), Least: Level(d.byte()), Text: string(d.rest)}
 	}
-	if d.bad || q.mode < modeFollow || q.mode > modeSearch || q.of.execution.IsZero() {
+	if d.bad || q.mode < modeFollow || q.mode > modeCopy || q.of.execution.IsZero() ||
+		q.copy.IsZero() != (b[1]&flagCopy == 0) || q.mode == modeCopy && q.copy.IsZero() {
 		return request{}, compute.Errorf(compute.CodeInvalid, "malformed log request")
 	}
 	return q, nil
@@ -121,11 +133,12 @@ type receiver struct {
 	r     *bufio.Reader
 	buf   []byte
 	watch *time.Timer
+	large chan struct{} // As in Store.
 }
 
 // newReceiver returns a receiver of stream. stop closes the stream.
-func newReceiver(ctx context.Context, stream io.ReadCloser) (r *receiver, stop func()) {
-	r = &receiver{r: bufio.NewReaderSize(stream, wireBuffer)}
+func newReceiver(ctx context.Context, stream io.ReadCloser, large chan struct{}) (r *receiver, stop func()) {
+	r = &receiver{r: bufio.NewReaderSize(stream, wireBuffer), large: large}
 	r.watch = time.AfterFunc(deadAfter, func() { _ = stream.Close() })
 	unhook := context.AfterFunc(ctx, func() { _ = stream.Close() })
 	return r, func() {
@@ -164,7 +177,9 @@ func (r *receiver) lines(after *uint64, fn func([]Line) error) (*Final, error) {
 		last := *after
 		b, rec, err := r.batch(&last)
 		if len(b.lines) > 0 {
-			if err := fn(b.lines); err != nil {
+			err := fn(b.lines)
+			r.delivered(b)
+			if err != nil {
 				return nil, stoppedError{err}
 			}
 			*after = last
@@ -194,11 +209,33 @@ func (r *receiver) batch(last *uint64) (b batch, rec record, err error) {
 		}
 		if rec.line.Seq > *last {
 			*last = rec.line.Seq
+			r.limit(&b)
 			b.add(rec.line)
 		}
 		if r.r.Buffered() == 0 || b.full() {
 			return b, rec, nil
 		}
+	}
+}
+
+// limit chooses the size of a batch that is empty yet. It is not chosen earlier, because
+// most receivers wait.
+func (r *receiver) limit(b *batch) {
+	if b.most.lines > 0 {
+		return
+	}
+	b.most = smallBatch
+	select {
+	case r.large <- struct{}{}:
+		b.most = largeBatch
+	default:
+	}
+}
+
+// delivered ends the use of a batch.
+func (r *receiver) delivered(b batch) {
+	if b.most == largeBatch {
+		<-r.large
 	}
 }
 
@@ -228,12 +265,22 @@ func (f *Follower) Serve(ctx context.Context, req []byte, w io.Writer) error {
 }
 
 func (f *Follower) serve(ctx context.Context, q request, s *sender) error {
+	store := f.cfg.Store
+	if !q.copy.IsZero() {
+		if f.cfg.Copies == nil {
+			return compute.Errorf(compute.CodeNotFound, "There are no copies of output here.")
+		}
+		store = f.cfg.Copies.Of(q.copy)
+	}
+	if q.mode == modeCopy {
+		return halt(s.sendCopy(f.copyHere(q.copy, q.of)))
+	}
 	if q.mode == modeTail {
-		return f.cfg.Store.tail(ctx, q.of, q.limit, func(t Tail) error { return halt(s.tail(t)) })
+		return store.tail(ctx, q.of, q.limit, func(t Tail) error { return halt(s.tail(t)) })
 	}
 	if q.mode == modeSearch {
 		q.query.Limit = q.limit
-		return f.cfg.Store.search(ctx, q.of, q.query, func(r Found) error { return halt(s.found(r)) })
+		return store.search(ctx, q.of, q.query, func(r Found) error { return halt(s.found(r)) })
 	}
 	h := hooks{
 		ended: always,
@@ -243,7 +290,7 @@ func (f *Follower) serve(ctx context.Context, q request, s *sender) error {
 	if q.mode == modeFollow {
 		h.ended = func() bool { return f.ended(ctx, q.of) }
 	}
-	final, err := f.cfg.Store.follow(ctx, q.of, q.after, h)
+	final, err := store.follow(ctx, q.of, q.after, h)
 	if err != nil {
 		return err
 	}

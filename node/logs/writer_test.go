@@ -123,6 +123,32 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// TestManyFollowersHoldLittle reads a flood with followers of which all but a few are left
+// small batches, because the others do not return theirs.
+func TestManyFollowersHoldLittle(t *testing.T) {
+	dir := t.TempDir()
+	w := mustCreate(t, Path(dir, testExecution(), 1), Limits{BytesPerSecond: 1 << 30})
+	mustWrite(t, w, Stdout, strings.Repeat(strings.Repeat("x", 60)+"\n", 3000))
+	mustEnd(t, w, Final{})
+	s := Open(dir, nil)
+	for range largeBatches {
+		s.large <- struct{}{}
+	}
+	total, most := 0, 0
+	_, err := s.follow(t.Context(), attempt{testExecution(), 1}, 0, hooks{ended: always, idle: proceed, lines: func(l []Line) error {
+		for i := range l {
+			if total++; l[i].Seq != uint64(total) {
+				t.Fatalf("line %d is number %d", total, l[i].Seq)
+			}
+		}
+		most = max(most, len(l))
+		return nil
+	}})
+	if err != nil || total != 3000 || most > smallBatch.lines {
+		t.Errorf("%d lines, at most %d at once: %v", total, most, err)
+	}
+}
+
 // TestBytesAreKept writes random bytes in random pieces and reads the same
 // bytes back.
 func TestBytesAreKept(t *testing.T) {

@@ -5,7 +5,8 @@
 // holds at most MaxPoints: when it is full, pairs of points become one and each point
 // stands for twice the time. So an attempt of any length costs 200 KB at most, and its
 // first hour is kept by the second. A Store reads the files of its node, thinned to the
-// step that is asked for, and goes with them.
+// step that is asked for, and goes with them. An Archive of a series is a blob, which the
+// record of the execution refers to.
 //
 // The package knows nothing of Raft, RPC or HTTP. What cannot be measured is NaN on
 // disk, and absent in answers.

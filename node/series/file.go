@@ -39,13 +39,7 @@ func (s *Store) Read(execution compute.ExecutionID, epoch uint64, from, to compu
 	if err != nil {
 		return nil, fmt.Errorf("read metrics: %w", err)
 	}
-	out := points[:0]
-	for _, p := range points {
-		if p.At > from && p.At <= to {
-			out = append(out, p)
-		}
-	}
-	return out, nil
+	return between(points, from, to), nil
 }
 
 // Delete removes the series of an execution from this node.

@@ -98,11 +98,22 @@ func (r ReplicaReporter) StartAttempt(ctx context.Context, start compute.Attempt
 // FinishAttempt reports how an attempt ended.
 func (r ReplicaReporter) FinishAttempt(ctx context.Context, outcome compute.Outcome) error {
 	_, _, err := r.Propose(ctx, fsm.FinishAttempt{Node: r.Node, Outcome: outcome})
-	if e, coded := errors.AsType[*compute.Error](err); coded && e.Detail == "upgrade_required" && outcome.Outputs != nil {
-		outcome.Outputs = nil // A server cannot record them yet. The end must not wait for it.
+	// What a server cannot record yet is left out. The end must not wait for it.
+	if tooNew(err) && outcome.Series != nil {
+		outcome.Series = nil
+		_, _, err = r.Propose(ctx, fsm.FinishAttempt{Node: r.Node, Outcome: outcome})
+	}
+	if tooNew(err) && outcome.Outputs != nil {
+		outcome.Outputs = nil
 		_, _, err = r.Propose(ctx, fsm.FinishAttempt{Node: r.Node, Outcome: outcome})
 	}
 	return err
+}
+
+// tooNew reports whether a server cannot apply what was proposed.
+func tooNew(err error) bool {
+	e, coded := errors.AsType[*compute.Error](err)
+	return coded && e.Detail == "upgrade_required"
 }
 
 // SetReady reports whether the code of an attempt is ready.

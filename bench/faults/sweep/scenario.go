@@ -37,6 +37,8 @@ func scenarios() map[string]scenario {
 		"leader.races.":           {false, work(leads, loadSelection)},
 		"leader.tick.":            {false, work(leads, loadQuick)},
 		"leader.archive.":         {false, work(leads, loadQuick)},
+		"series.":                 {false, work(everywhere, loadSelection)},
+		"copies.":                 {true, work(everywhere, loadQuick)},
 		"storage.spread.":         {false, work(leads, loadQuick)},
 		"fsm.snapshot.":           {false, work(everywhere, loadQuick)},
 		"disk.delete.":            {false, work(everywhere, loadQuick)},

@@ -20,7 +20,8 @@ func NewOrgs() *cobra.Command {
 	list := newOrgList(conn)
 	cmd := cli.Parent("orgs", "List organizations and manage their members",
 		list, newOrgMembers(conn), newOrgUse(conn), newOrgDefault(conn), newOrgCreate(conn), newOrgSet(conn),
-		newOrgRole(conn), newOrgRemove(conn), newOrgDelete(conn))
+		newOrgRole(conn), newOrgRemove(conn), newOrgDelete(conn),
+		newOrgCallbackSecret(conn))
 	cmd.Long = `Without a further command, berth orgs lists your organizations. Members of the role
 member use an organization, admins also manage its keys, invite people (berth invite)
 and remove members, and owners also change roles and the slug, and delete it.`

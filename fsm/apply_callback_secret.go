@@ -1,0 +1,69 @@
+package fsm
+
+import (
+	"berth/compute"
+)
+
+// setCallbackSecret gives an organization a new secret for its callbacks. The one before
+// signs them too for a day.
+func (s *identity) setCallbackSecret(c SetCallbackSecret) Result {
+	if refusal := s.admitMembers(c.Actor, c.Org, compute.ActManageKeys); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	known, ok := s.orgs.Get(c.Org)
+	if !ok || !known.DeletedAt.IsZero() {
+		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
+	}
+	o := *known
+	last := uint64(0)
+	if n := len(o.Signing); n > 0 {
+		last = o.Signing[n-1].Number
+	}
+	key, sealedBy := s.DataKey(c.Org), uint64(1)
+	if key != nil {
+		sealedBy = key.Number
+	}
+	switch {
+	case len(c.Secret.Sealed) == 0 || len(c.Secret.Sealed) > maxSealedSecret:
+		return refuse(compute.CodeInvalid, "secret", "a secret is sealed and short")
+	case (key == nil) != (c.Key != nil) || c.Secret.Key != sealedBy || c.Secret.Number != last+1:
+		return refuse(compute.CodeConflict, "data_key_changed", "another secret was set at the same time: try again")
+	}
+	if key == nil {
+		first := *c.Key
+		first.Org, first.Number, first.CreatedAt = c.Org, 1, s.meta.Now
+		s.dataKeys.Put(&first)
+	}
+	secret := c.Secret
+	secret.CreatedAt, secret.EndsAt = s.meta.Now, 0
+	signing := make([]compute.CallbackSecret, 0, maxCallbackSecrets)
+	if n := len(o.Signing); n > 0 {
+		before := o.Signing[n-1]
+		before.EndsAt = s.meta.Now.Add(compute.CallbackSecretOverlap)
+		signing = append(signing, before)
+	}
+	o.Signing = append(signing, secret)
+	s.putOrg(&o)
+	return Result{Count: int(secret.Number)}
+}
+
+const (
+	maxCallbackSecrets = 2   // The newest one, and for a day the one before.
+	maxSealedSecret    = 512 // Bytes.
+)
+
+// removeCallbackSecret removes the secrets of an organization: its callbacks are not
+// signed from then on.
+func (s *identity) removeCallbackSecret(c RemoveCallbackSecret) Result {
+	if refusal := s.admitMembers(c.Actor, c.Org, compute.ActManageKeys); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	known, ok := s.orgs.Get(c.Org)
+	if !ok || !known.DeletedAt.IsZero() {
+		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
+	}
+	o := *known
+	o.Signing = nil
+	s.putOrg(&o)
+	return Result{Count: len(known.Signing)}
+}
