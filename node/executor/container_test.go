@@ -1,61 +1,364 @@
 package executor_test
 
 import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/moby/moby/api/pkg/stdcopy"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
 
 	"berth/compute"
 	"berth/node/executor"
 	"berth/node/executor/docker/dockertest"
+	"berth/node/executor/supervise"
 )
 
 // newDockerNode returns a node that executes containers on a real engine.
-func newDockerNode(t *testing.T) *node {
+func newDockerNode(t *testing.T, change func(*executor.Config)) *node {
 	t.Helper()
 	host := dockertest.Host(t)
 	dockertest.Probe(t)
-	return newNode(t, func(c *executor.Config) { c.Containers.Host = host })
-}
-
-// contain executes a command in a container of the probe image to its end.
-func (n *node) contain(command []string, change func(*compute.Work)) (compute.Outcome, string) {
-	n.t.Helper()
-	return n.execute(compute.Bundle{Command: command}, func(w *compute.Work) {
-		w.Execution.Kind = compute.KindDocker
-		w.Execution.Container = &compute.Container{Images: []string{dockertest.Image}}
+	return newNode(t, func(c *executor.Config) {
+		c.Containers.Host = host
 		if change != nil {
-			change(w)
+			change(c)
 		}
 	})
 }
 
-// TestContainers executes containers as users do, and checks how they end.
-func TestContainers(t *testing.T) {
-	n := newDockerNode(t)
-	tests := []struct {
-		name    string
-		command []string
-		change  func(*compute.Work)
-		status  compute.Status
-		reason  compute.Reason
-		code    int
-		output  string
-	}{
-		{name: "output", command: []string{"print", "hello"}, status: compute.StatusCompleted, output: "hello\n"},
-		{
-			name: "exit code", command: []string{"exit", "7"}, status: compute.StatusFailed,
-			reason: compute.ReasonExitCode, code: 7,
-		},
+// newContainer returns an attempt to execute a command in a container of the probe image.
+func (n *node) newContainer(command []string, change func(*compute.Work)) compute.Work {
+	n.t.Helper()
+	w := n.newWork(compute.Bundle{Command: command, Env: map[string]string{"COLOUR": "green"}})
+	w.Execution.Kind = compute.KindDocker
+	w.Execution.Container = &compute.Container{Images: []string{dockertest.Image}}
+	w.Execution.Request.MemoryMiB = 64
+	if change != nil {
+		change(&w)
 	}
-	for _, test := range tests {
+	return w
+}
+
+// left returns how many containers and volumes of the node there are on the engine.
+func (n *node) left(api *client.Client) int {
+	n.t.Helper()
+	label := make(client.Filters).Add("label", "berth.node="+n.cfg.Node.String())
+	containers, err := api.ContainerList(context.Background(), client.ContainerListOptions{All: true, Filters: label})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	volumes, err := api.VolumeList(context.Background(), client.VolumeListOptions{Filters: label})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return len(containers.Items) + len(volumes.Items)
+}
+
+// containerEndings are executions of containers, and how they end.
+var containerEndings = []struct {
+	name    string
+	command []string
+	change  func(*compute.Work)
+	status  compute.Status
+	reason  compute.Reason
+	code    int
+	output  string // In the output, or in the detail of the outcome.
+}{
+	{name: "output", command: []string{"print", "hello"}, output: "hello\n"},
+	{name: "variables", command: []string{"env"}, output: "COLOUR=green\n"},
+	{name: "no GPUs by default", command: []string{"env"}, output: "NVIDIA_VISIBLE_DEVICES=void\n"},
+	{name: "work directory", command: []string{"write", "file", "0"}},
+	{name: "temporary files", command: []string{"write", "/tmp/file", "1"}},
+	{name: "user of the image", command: []string{"id"}, output: "0 0\n"},
+	{
+		name: "exit code", command: []string{"exit", "7"}, status: compute.StatusFailed,
+		reason: compute.ReasonExitCode, code: 7,
+	},
+	{
+		name: "memory limit", command: []string{"alloc", "200"}, status: compute.StatusFailed,
+		reason: compute.ReasonOutOfMemory, code: 137, output: "memory limit of 64 MiB",
+	},
+	{
+		name: "time limit", command: []string{"sleep", "60"}, change: func(w *compute.Work) { w.Execution.Timeout = time.Second },
+		status: compute.StatusFailed, reason: compute.ReasonTimeout, code: 137, output: "time limit of 1 s reached",
+	},
+	{
+		name: "no such image", change: func(w *compute.Work) { w.Execution.Container.Images[0] = "10.0.0.1:5000/nothing:1" },
+		status: compute.StatusFailed, reason: compute.ReasonImage, output: "not a public address",
+	},
+	{
+		name: "another architecture", change: func(w *compute.Work) { w.Execution.Container.Images[0] = foreignImage },
+		status: compute.StatusFailed, reason: compute.ReasonImage, output: "is for linux/s390x",
+	},
+	{
+		name: "no such program", change: func(w *compute.Work) { w.Execution.Container.Images[0] = brokenImage },
+		status: compute.StatusFailed, reason: compute.ReasonStartFailed, output: "no such file or directory",
+	},
+	{name: "read-only root", command: []string{"write", "/file", "0"}, status: compute.StatusFailed, reason: compute.ReasonExitCode, code: 1, output: "read-only"},
+	{
+		name: "processes", command: []string{"forks", "6000"}, status: compute.StatusFailed, reason: compute.ReasonOutOfMemory, code: 137,
+	},
+}
+
+const (
+	foreignImage = "berth.test/foreign:1"
+	brokenImage  = "berth.test/broken:1"
+)
+
+// TestContainers executes containers as users do, and checks how they end, and that
+// nothing of them is left.
+func TestContainers(t *testing.T) {
+	n := newDockerNode(t, nil)
+	api := dockertest.Client(t)
+	dockertest.Import(t, foreignImage, "s390x", "/probe")
+	dockertest.Import(t, brokenImage, runtime.GOARCH, "/nothing")
+	for _, test := range containerEndings {
 		t.Run(test.name, func(t *testing.T) {
-			outcome, output := n.as(t).contain(test.command, test.change)
+			n := n.as(t)
+			if test.status == compute.StatusPending {
+				test.status = compute.StatusCompleted
+			}
+			id := n.place(n.newContainer(test.command, test.change))
+			outcome := n.end(id)
+			output := n.output(id)
 			if outcome.Status != test.status || outcome.Reason != test.reason || outcome.ExitCode != test.code {
 				t.Errorf("ended as %v, %v (%s), code %d", outcome.Status, outcome.Reason, outcome.Detail, outcome.ExitCode)
 			}
-			if !strings.Contains(output, test.output) {
-				t.Errorf("output is %q, want %q in it", output, test.output)
+			if !strings.Contains(output, test.output) && !strings.Contains(outcome.Detail, test.output) {
+				t.Errorf("output is %q, detail %q, want %q in one", output, outcome.Detail, test.output)
+			}
+			if outcome.Ran && outcome.Digest == "" {
+				t.Error("the outcome does not say which image was executed")
 			}
 		})
+	}
+	await(t, "the removal of all containers", func() bool { return n.left(api) == 0 })
+}
+
+// containerEscapes are things that a container must not be able to do. Those that succeed
+// in a container with privileges prove that the attempt is a real one.
+var containerEscapes = []struct {
+	attack     string
+	privileged bool // It succeeds in a container with privileges.
+}{
+	{"mount", true},
+	{"mknod", true},
+	{"chroot", true},
+	{"unshare", true},
+	{"hostname", true},
+	{"rawsocket", true},
+	{"packet", true},
+	{"chown", true},
+	{"append /proc/sys/kernel/core_pattern", false},
+	{"append /proc/sysrq-trigger", false},
+	{"append /proc/sys/vm/drop_caches", false},
+	{"append /proc/sys/kernel/hostname", false},
+	{"append /proc/sys/net/ipv4/ip_forward", false},
+	{"open /dev/loop-control", false},
+	{"open /dev/kmsg", false},
+	{"append /etc/passwd", true},
+	{"write /etc/x 0", true},
+	{"write /x 0", true},
+	{"write /sys/fs/cgroup/x 0", false},
+	{"append /sys/kernel/uevent_helper", false},
+	{"open /proc/kcore", false},
+	{"open /dev/mem", false},
+	{"open /var/run/docker.sock", false},
+	{"ptrace", false},
+	{"kill 2", false},
+	{"dial 169.254.169.254:80", false},
+	{"dial 127.0.0.1:6470", false},
+	{"dial 172.17.0.1:22", false},
+	{"setuid 1234", true}, // The last: it is another user from then on.
+}
+
+// TestContainersCannotEscape tries everything in one container, and in another one that has
+// all privileges.
+func TestContainersCannotEscape(t *testing.T) {
+	n := newDockerNode(t, func(c *executor.Config) { c.Network = compute.NetworkEgress })
+	command := []string{"each"}
+	for i, escape := range containerEscapes {
+		if i > 0 {
+			command = append(command, ";")
+		}
+		command = append(command, strings.Fields(escape.attack)...)
+	}
+	id := n.place(n.newContainer(command, func(w *compute.Work) { w.Execution.Network = compute.NetworkEgress }))
+	outcome := n.end(id)
+	inside, outside := n.output(id), privileged(t, command)
+	if outcome.Status != compute.StatusCompleted {
+		t.Fatalf("ended as %v (%s): %s", outcome.Status, outcome.Detail, inside)
+	}
+	for _, escape := range containerEscapes {
+		if !strings.Contains(inside, escape.attack+": failed") {
+			t.Errorf("%s is not refused:\n%s", escape.attack, inside)
+		}
+		if escape.privileged && !strings.Contains(outside, escape.attack+": succeeded") {
+			t.Errorf("%s fails with all privileges too:\n%s", escape.attack, outside)
+		}
+	}
+}
+
+// privileged returns the output of a command in a container with privileges.
+func privileged(t *testing.T, command []string) string {
+	t.Helper()
+	api := dockertest.Client(t)
+	made, err := api.ContainerCreate(t.Context(), client.ContainerCreateOptions{
+		Config: &container.Config{Image: dockertest.Image, Cmd: command},
+		HostConfig: &container.HostConfig{
+			CapAdd:      []string{"SYS_ADMIN", "SYS_CHROOT", "MKNOD", "NET_RAW", "SETUID", "CHOWN", "DAC_OVERRIDE"},
+			SecurityOpt: []string{"seccomp=unconfined"}, NetworkMode: "none", Tmpfs: map[string]string{"/tmp": ""}, MaskedPaths: []string{}, ReadonlyPaths: []string{},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_, err := api.ContainerRemove(context.Background(), made.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	ended := api.ContainerWait(t.Context(), made.ID, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
+	if _, err := api.ContainerStart(t.Context(), made.ID, client.ContainerStartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended.Result:
+	case err := <-ended.Error:
+		t.Fatal(err)
+	}
+	logs, err := api.ContainerLogs(t.Context(), made.ID, client.ContainerLogsOptions{ShowStdout: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer logs.Close()
+	var out bytes.Buffer
+	if _, err := stdcopy.StdCopy(&out, io.Discard, logs); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestContainerStops stops a container: it gets SIGTERM, and SIGKILL if it ignores that.
+func TestContainerStops(t *testing.T) {
+	n := newDockerNode(t, nil)
+	id := n.place(n.newContainer([]string{"term", "3"}, nil))
+	await(t, "the start", func() bool { return n.says(id, "ready") && n.started(id) })
+	n.update(func() {
+		w := n.work[id]
+		e := *w.Execution
+		e.Stop = compute.StopGraceful
+		w.Execution = &e
+		n.work[id] = w
+	})
+	outcome := n.end(id)
+	if outcome.Status != compute.StatusCancelled || outcome.ExitCode != 3 || !strings.Contains(n.output(id), "terminated") {
+		t.Errorf("ended as %v (%s), code %d: %s", outcome.Status, outcome.Detail, outcome.ExitCode, n.output(id))
+	}
+	id = n.place(n.newContainer([]string{"sleep", "60"}, func(w *compute.Work) { w.Execution.Container.Grace = time.Second }))
+	await(t, "the start", func() bool { return n.says(id, "sleeping") && n.started(id) })
+	n.update(func() {
+		w := n.work[id]
+		e := *w.Execution
+		e.Stop = compute.StopGraceful
+		w.Execution = &e
+		n.work[id] = w
+	})
+	if outcome := n.end(id); outcome.Status != compute.StatusCancelled || outcome.ExitCode != 137 {
+		t.Errorf("ended as %v (%s), code %d", outcome.Status, outcome.Detail, outcome.ExitCode)
+	}
+}
+
+// TestContainersOutliveTheNode restarts the node while a container executes: it is adopted,
+// and its output goes on.
+func TestContainersOutliveTheNode(t *testing.T) {
+	n := newDockerNode(t, nil)
+	id := n.place(n.newContainer([]string{"term", "0"}, nil))
+	await(t, "the start", func() bool { return n.says(id, "ready") && n.started(id) })
+	n.stop()
+	n.run()
+	n.update(func() {
+		w := n.work[id]
+		e := *w.Execution
+		e.Stop = compute.StopGraceful
+		w.Execution = &e
+		n.work[id] = w
+	})
+	if outcome := n.end(id); outcome.Status != compute.StatusCancelled || !n.says(id, "terminated") {
+		t.Errorf("ended as %v (%s): %s", outcome.Status, outcome.Detail, n.output(id))
+	}
+}
+
+// TestKilledSupervisorLeavesNoContainer kills the supervisor of a container: the node
+// removes the container, and ends the attempt.
+func TestKilledSupervisorLeavesNoContainer(t *testing.T) {
+	n := newDockerNode(t, nil)
+	api := dockertest.Client(t)
+	id := n.place(n.newContainer([]string{"sleep", "600"}, nil))
+	await(t, "the start", func() bool { return n.says(id, "sleeping") })
+	data, err := os.ReadFile(filepath.Join(n.cfg.DataDir, "attempts", id.String(), "1", supervise.PIDFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.Fields(string(data))[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if outcome := n.end(id); outcome.Reason != compute.ReasonSupervisorLost {
+		t.Errorf("ended as %v, %v (%s)", outcome.Status, outcome.Reason, outcome.Detail)
+	}
+	if left := n.left(api); left > 0 {
+		t.Errorf("%d containers and volumes are left", left)
+	}
+}
+
+// TestContainerKeepsOutputs keeps what a container leaves in outputs/.
+func TestContainerScratch(t *testing.T) {
+	n := newDockerNode(t, nil)
+	for _, user := range []string{"", "ada", "1234:1234"} {
+		w := n.newContainer([]string{"write", "/work/file", "1"}, nil)
+		data, err := (&compute.Bundle{Command: []string{"write", "/work/file", "1"}, User: user}).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Execution.Bundle = compute.BundleRef{Size: int64(len(data)), Inline: data}
+		id := n.place(w)
+		if outcome := n.end(id); outcome.Status != compute.StatusCompleted {
+			t.Errorf("as %q it ended as %v (%s): %s", user, outcome.Status, outcome.Detail, n.output(id))
+		}
+	}
+	// The scratch space has a size of its own.
+	id := n.place(n.newContainer([]string{"write", "/work/file", "200"}, nil))
+	if outcome := n.end(id); outcome.ExitCode != 1 || !n.says(id, "no space left") {
+		t.Errorf("200 MiB in 64 MiB ended as %v (%s): %s", outcome.Status, outcome.Detail, n.output(id))
+	}
+}
+
+// TestSecretsOfContainers checks that the variables of a user reach the container, and are
+// masked in its output.
+func TestSecretsOfContainers(t *testing.T) {
+	n := newDockerNode(t, func(c *executor.Config) {
+		c.Variables = func(context.Context, compute.Work) ([]compute.EnvVariable, error) {
+			return []compute.EnvVariable{{Name: "TOKEN", Value: "c4nary-in-a-container", Secret: true}}, nil
+		}
+	})
+	id := n.place(n.newContainer([]string{"env"}, nil))
+	n.end(id)
+	if output := n.output(id); !strings.Contains(output, "TOKEN=****") {
+		t.Errorf("output is %q", output)
 	}
 }

@@ -64,7 +64,8 @@ func newCallbackSecretList(conn *cli.Connection) *cobra.Command {
 
 // newCallbackSecretSet returns the command berth orgs callback-secret set.
 func newCallbackSecretSet(conn *cli.Connection) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use: "set", Short: "Make a new secret and print it, this once",
 		Long: `Set has callbacks signed by a new secret, which is printed. It is not shown again. The
 secret before it signs them too for a day, so that receivers can be changed meanwhile.`,
@@ -74,24 +75,29 @@ secret before it signs them too for a day, so that receivers can be changed mean
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return cli.PrintJSON(cmd.OutOrStdout(), made)
+			}
 			fmt.Fprintln(cmd.OutOrStdout(), made.Secret)
 			fmt.Fprintf(cmd.ErrOrStderr(), "berth: callbacks of %s are signed by secret %d, which is not shown again\n", slug, made.Number)
 			return nil
 		}),
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
 }
 
 // newCallbackSecretRemove returns the command berth orgs callback-secret rm.
 func newCallbackSecretRemove(conn *cli.Connection) *cobra.Command {
-	return &cobra.Command{
+	return cli.Reporting(&cobra.Command{
 		Use: "rm", Short: "Remove the secrets: callbacks are not signed from then on",
 		Example: `  berth orgs callback-secret rm`, Args: cli.Arguments(cobra.NoArgs),
 		RunE: inOrg(conn, func(cmd *cobra.Command, c *client.Client, slug string) error {
 			if err := c.RemoveCallbackSecret(cmd.Context(), slug); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "berth: callbacks of %s are not signed any more\n", slug)
+			cli.Report(cmd, cli.Done{Name: slug, Done: "callback secrets removed"}, "callbacks of %s are not signed any more", slug)
 			return nil
 		}),
-	}
+	})
 }

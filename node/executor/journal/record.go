@@ -35,6 +35,7 @@ type record struct {
 	StartedAtMs int64               `json:"started_at_ms,omitempty"`
 	DurationNs  int64               `json:"duration_ns,omitempty"`
 	Usage       *usage              `json:"usage,omitempty"`
+	Digest      string              `json:"digest,omitempty"`
 	Outputs     *compute.Outputs    `json:"outputs,omitempty"` // Only in the outbox: the node stores them.
 }
 
@@ -64,7 +65,7 @@ func recordOf(o compute.Outcome) record {
 		Execution: o.Execution, Epoch: o.Epoch, Status: o.Status, Reason: o.Reason,
 		Detail: o.Detail, Ran: o.Ran, ExitCode: o.ExitCode,
 		ExecletAtMs: int64(o.ExecletAt), StartedAtMs: int64(o.StartedAt),
-		DurationNs: int64(o.Duration), Outputs: o.Outputs,
+		DurationNs: int64(o.Duration), Outputs: o.Outputs, Digest: o.Digest,
 		Usage: &usage{
 			CPUNs: int64(o.Usage.CPUTime), PeakMemoryMiB: o.Usage.PeakMemoryMiB,
 			GPUUtilPercent: o.Usage.GPUUtilPercent, GPUMemoryMiB: o.Usage.GPUMemoryMiB,
@@ -80,7 +81,7 @@ func (r record) outcome() *compute.Outcome {
 		Execution: r.Execution, Epoch: r.Epoch, Status: r.Status, Reason: r.Reason,
 		Detail: r.Detail, Ran: r.Ran, ExitCode: r.ExitCode,
 		ExecletAt: compute.Instant(r.ExecletAtMs), StartedAt: compute.Instant(r.StartedAtMs),
-		EndedAt: compute.Instant(r.AtMs), Duration: time.Duration(r.DurationNs), Outputs: r.Outputs,
+		EndedAt: compute.Instant(r.AtMs), Duration: time.Duration(r.DurationNs), Outputs: r.Outputs, Digest: r.Digest,
 	}
 	if u := r.Usage; u != nil {
 		o.Usage = compute.Usage{

@@ -6,6 +6,9 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +17,6 @@ import (
 	"testing"
 
 	"github.com/moby/moby/client"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"berth/node/executor/docker"
 )
@@ -63,50 +65,74 @@ func Compose(t testing.TB) string {
 // Probe puts Image on the engine, once in a process.
 func Probe(t testing.TB) string {
 	t.Helper()
-	once.Do(func() { Import(t, Image, runtime.GOARCH, `ENTRYPOINT ["/probe"]`) })
+	once.Do(func() { Import(t, Image, runtime.GOARCH, "/probe") })
 	return Image
 }
 
 var once sync.Once //nolint:gochecknoglobals // One engine serves all tests of a process.
 
-// Import makes an image of the program probe, for an architecture, with changes as a
-// Dockerfile has them.
-func Import(t testing.TB, name, arch string, changes ...string) {
+// Import makes an image of the program probe for an architecture, with this entry point.
+func Import(t testing.TB, name, arch string, entrypoint ...string) {
 	t.Helper()
-	answer, err := Client(t).ImageImport(t.Context(),
-		client.ImageImportSource{Source: Root(t), SourceName: "-"}, name,
-		client.ImageImportOptions{Changes: changes, Platform: ocispec.Platform{OS: runtime.GOOS, Architecture: arch}})
+	loaded, err := Client(t).ImageLoad(t.Context(), archive(t, name, arch, entrypoint))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Close()
-	if _, err := new(bytes.Buffer).ReadFrom(answer); err != nil {
+	defer loaded.Close()
+	if _, err := new(bytes.Buffer).ReadFrom(loaded); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Root returns the root file system of the image as a tar stream.
-func Root(t testing.TB) *bytes.Buffer {
+// archive returns an image as docker save writes it.
+func archive(t testing.TB, name, arch string, entrypoint []string) *bytes.Buffer {
 	t.Helper()
 	program, err := os.ReadFile(build(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+	layer := tarOf(t, []entry{
+		{"probe", 0o755, program},
+		{"etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/probe\nada:x:1234:1234:ada:/home/ada:/probe\n")},
+	})
+	config, err := json.Marshal(map[string]any{
+		"architecture": arch, "os": runtime.GOOS, "config": map[string]any{"Entrypoint": entrypoint},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := json.Marshal([]any{map[string]any{
+		"Config": "config.json", "RepoTags": []string{name}, "Layers": []string{"layer.tar"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tarOf(t, []entry{{"config.json", 0o644, config}, {"layer.tar", 0o644, layer.Bytes()}, {"manifest.json", 0o644, manifest}})
+}
+
+// entry is a file of an archive.
+type entry struct {
+	name string
+	mode int64
+	data []byte
+}
+
+// tarOf returns an archive of files. Its times are fixed, so that the same files make the
+// same image.
+func tarOf(t testing.TB, entries []entry) *bytes.Buffer {
+	t.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	write := func(h tar.Header, data []byte) {
-		h.Size = int64(len(data))
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
+	for _, e := range entries {
+		err := w.WriteHeader(&tar.Header{Name: e.name, Mode: e.mode, Size: int64(len(e.data)), Typeflag: tar.TypeReg})
+		if err == nil {
+			_, err = w.Write(e.data)
 		}
-		if _, err := w.Write(data); err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(tar.Header{Name: "probe", Mode: 0o755, Typeflag: tar.TypeReg}, program)
-	write(tar.Header{Name: "etc/", Mode: 0o755, Typeflag: tar.TypeDir}, nil)
-	write(tar.Header{Name: "etc/passwd", Mode: 0o644, Typeflag: tar.TypeReg},
-		[]byte("root:x:0:0:root:/root:/probe\nada:x:1234:1234:ada:/home/ada:/probe\n"))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,6 +40,7 @@ func try(what string, args []string) error {
 	case "id":
 		fmt.Println(os.Getuid(), os.Getgid())
 	case "sleep":
+		signal.Ignore(syscall.SIGTERM)
 		fmt.Println("sleeping")
 		time.Sleep(time.Duration(number(args, 0)) * time.Second)
 	case "term":
@@ -63,6 +65,8 @@ func try(what string, args []string) error {
 			fmt.Println("connected")
 		}
 		return err
+	case "each":
+		each(args)
 	case "serve":
 		return http.ListenAndServe(":"+args[0], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintln(w, "served", r.URL.Path)
@@ -71,6 +75,24 @@ func try(what string, args []string) error {
 		return attack(what, args)
 	}
 	return nil
+}
+
+// each tries several things, which a semicolon separates, and says of each whether it
+// succeeded.
+func each(args []string) {
+	for len(args) > 0 {
+		end := slices.Index(args, ";")
+		if end < 0 {
+			end = len(args)
+		}
+		one := args[:end]
+		args = args[min(end+1, len(args)):]
+		result := "succeeded"
+		if err := try(one[0], one[1:]); err != nil {
+			result = "failed: " + err.Error()
+		}
+		fmt.Printf("%s: %s\n", strings.Join(one, " "), result)
+	}
 }
 
 // attack tries something that a container must not be able to do.
@@ -83,7 +105,7 @@ func attack(what string, args []string) error {
 	case "chroot":
 		return syscall.Chroot("/tmp")
 	case "unshare":
-		return syscall.Unshare(syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS)
+		return syscall.Unshare(syscall.CLONE_NEWNS)
 	case "hostname":
 		return syscall.Sethostname([]byte("other"))
 	case "rawsocket":
