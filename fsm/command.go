@@ -83,6 +83,10 @@ type (
 		// Forget has Tick forget executions that need not stay, instead of
 		// waiting for their archive. It is for simulations, which keep no blobs.
 		Forget bool `cbor:"14,keyasint,omitempty"`
+
+		// TimeoutDefault is the time limit of an execution that asks for none; 0 for
+		// a minute.
+		TimeoutDefault time.Duration `cbor:"20,keyasint,omitempty"`
 	}
 
 	// RegisterNode makes a node a member, or renews what a member says of

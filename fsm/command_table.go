@@ -25,7 +25,10 @@ func commandRows() []*row {
 		command[SetSettings]{
 			number: 3, since: formatFirst, onFullDisk: true, apply: (*state).setSettings,
 			term: func(c SetSettings) uint64 { return c.Term },
-			uses: func(c SetSettings) uint64 { return formatIf(c.Settings.Forget, formatTrust) },
+			uses: func(c SetSettings) uint64 {
+				return max(formatIf(c.Settings.Forget, formatTrust),
+					formatIf(c.Settings.TimeoutDefault != 0, formatContainers))
+			},
 		}.row(),
 		command[RegisterNode]{
 			number: 4, since: formatFirst, apply: (*state).registerNode,

@@ -36,10 +36,10 @@ func mustUseEnvironments(t *testing.T, c *nodetest.Cluster, acme *client.Client,
 		t.Fatalf("made %+v, %v", made, err)
 	}
 	waiting := mustSubmit(t, acme, client.Start{
-		Code: "import labtool; print(labtool.value, labtool.__file__)", Timeout: 60, Environment: "lab",
+		Code: "import labtool; print(labtool.value, labtool.__file__)", Environment: "lab",
 	}) // It need not be ready.
 	if e := mustFinish(t, acme, waiting); e.Status != compute.StatusCompleted || *e.Metadata.Node != able ||
-		e.Stdout != "tool 3.1 /packages/site/labtool/__init__.py\n" || e.Environment == nil || *e.Environment != "lab" {
+		e.Stdout != "tool 3.1 /packages/site/labtool/__init__.py\n" || e.Timeout != 90 || e.Environment == nil || *e.Environment != "lab" {
 		t.Errorf("it ended as %s %v on %v: %s%s", e.Status, e.Errors, *e.Metadata.Node, e.Stdout, e.Stderr)
 	}
 	var lab wire.Environment

@@ -148,7 +148,9 @@ func (s *Store) SizeMiB(r Request) int64 {
 }
 
 // diskMiB returns the disk space of a sparse file, rounded up.
-func diskMiB(info fs.FileInfo) int64 { return (info.Sys().(*syscall.Stat_t).Blocks*512 + 1<<20 - 1) >> 20 }
+func diskMiB(info fs.FileInfo) int64 {
+	return (info.Sys().(*syscall.Stat_t).Blocks*512 + 1<<20 - 1) >> 20
+}
 
 // await joins the installation of a key, or starts it, and returns how it ended:
 // nil also for one that was canceled.
