@@ -29,6 +29,12 @@ type Environment struct {
 	Nodes []NodeEnvironment `cbor:"8,keyasint,omitempty"` // By node.
 }
 
+// EnvironmentRef is the environment that an execution asks for.
+type EnvironmentRef struct {
+	Name string        `cbor:"1,keyasint,omitempty"`
+	ID   EnvironmentID `cbor:"2,keyasint,omitempty"` // What the name meant when it was submitted.
+}
+
 // NodeEnvironment is how far one node is with an environment.
 type NodeEnvironment struct {
 	Node    NodeID            `cbor:"1,keyasint"`

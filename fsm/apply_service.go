@@ -182,8 +182,8 @@ func replicaOf(
 		SubmitIndex: index, CreatedAt: now, MaxRetries: maxRetries, MinVRAMMiB: parent.MinVRAMMiB,
 		Name: parent.Name, Files: parent.Files,
 		Volumes: parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
-		Environment: parent.Environment, EnvironmentID: parent.EnvironmentID,
-		Serving: parent.Serving, GPUTypes: parent.GPUTypes, MinCapability: parent.MinCapability,
+		Environment: parent.Environment,
+		Serving:     parent.Serving, GPUTypes: parent.GPUTypes, MinCapability: parent.MinCapability,
 	}
 }
 

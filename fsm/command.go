@@ -338,6 +338,10 @@ type (
 		Op     Op                       `cbor:"1,keyasint"`
 		Actor  Actor                    `cbor:"2,keyasint"` // Root or an operator.
 		Prices map[string]compute.Price `cbor:"3,keyasint"`
+
+		// Costs is what a second of resources costs the operator. Those that are not
+		// named keep theirs; 0 removes it.
+		Costs map[string]compute.Price `cbor:"4,keyasint,omitempty"`
 	}
 
 	// RemovePrice withdraws the operator's price of a resource: it costs what

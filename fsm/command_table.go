@@ -107,7 +107,7 @@ func commandRows() []*row {
 					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory || e.MinVRAMMiB > 0 ||
 						e.Name != "" || e.Files != nil, formatLab),
 					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices),
-					formatIf(e.Environment != "", formatContainers))
+					formatIf(e.Environment.Name != "", formatContainers))
 			},
 		}.row(),
 		command[TakeSelection]{
@@ -146,7 +146,8 @@ func commandRows() []*row {
 		}.row(),
 		command[SetPrices]{
 			number: 28, since: formatFirst, apply: (*state).setPrices,
-			op: func(c SetPrices) Op { return c.Op },
+			op:   func(c SetPrices) Op { return c.Op },
+			uses: func(c SetPrices) uint64 { return formatIf(len(c.Costs) > 0, formatContainers) },
 		}.row(),
 		command[AddSigningKey]{
 			number: 29, since: formatFirst, apply: (*state).addSigningKey,

@@ -121,6 +121,9 @@ func (v *View) Settable(s Settings) Settings {
 	return s
 }
 
+// AllowsCosts returns the reason for which resources may not yet have costs.
+func (v *View) AllowsCosts() error { return v.allowsFormat(formatContainers) }
+
 // AllowsEnvironments returns the reason for which there may be no named environments
 // yet.
 func (v *View) AllowsEnvironments() error { return v.allowsFormat(formatContainers) }
