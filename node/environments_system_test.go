@@ -159,3 +159,28 @@ func mustExplainEnvironment(t *testing.T, root, api *client.Client) {
 		t.Errorf("delete: %v", err)
 	}
 }
+
+// mustPrepareOnWorkers makes an environment through a worker, which workers prepare and
+// report on like all nodes, and executes in it on one.
+func mustPrepareOnWorkers(t *testing.T, root, api *client.Client) {
+	t.Helper()
+	dir := t.TempDir()
+	module := filepath.Join(dir, "packed.py")
+	mustWrite(t, module, "value = 'packed'\n")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(module, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := root.CreateEnvironment(t.Context(), wire.NewEnvironment{Name: "packed", Path: dir}, true); err != nil {
+		t.Fatal(err)
+	}
+	id := mustSubmit(t, api, client.Start{
+		Code: "import packed; print(packed.value)", ExecutionType: "gpu.b200", Environment: "packed",
+	})
+	if e := mustFinish(t, api, id); e.Status != compute.StatusCompleted || e.Stdout != "packed\n" {
+		t.Errorf("on a worker it ended as %s %v: %s%s", e.Status, e.Errors, e.Stdout, e.Stderr)
+	}
+	nodetest.Eventually(t, time.Minute, "the reports of workers", func() bool {
+		all, err := root.Environments(t.Context(), true)
+		return err == nil && len(all) == 1 && len(all[0].Nodes) == 5
+	})
+}
