@@ -138,7 +138,8 @@ func BadInterpreter(name string) string {
 	if name == "" {
 		return ""
 	}
-	if path.IsAbs(name) || path.Clean(name) != name || strings.HasPrefix(name, "..") || name == "." || len(name) > MaxPath {
+	if path.IsAbs(name) || path.Clean(name) != name || strings.HasPrefix(name, "..") || name == "." ||
+		len(name) > MaxPath {
 		return "an interpreter is a path below that of the environment, such as bin/python3"
 	}
 	return ""

@@ -184,7 +184,8 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 	flags.StringVarP(&f.module, "module", "m", "", "Python `module` to execute, instead of a file")
 	flags.StringVar(&f.dir, "dir", "", "`directory` to send: the work directory of the code; see below")
 	flags.StringVar(&f.name, "name", "", "a `name` for it; need not be unique")
-	flags.Var((*limit)(&f.timeout), "timeout", "time limit of the execution, as in 90, 90s or 5m (default the operator's, 1m or 1h)")
+	flags.Var((*limit)(&f.timeout), "timeout",
+		"time limit of the execution, as in 90, 90s or 5m (default the operator's, 1m or 1h)")
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` in its environment, or NAME for the value here; repeat")
 	flags.StringArrayVar(&f.files, "file", nil, "`PATH` of a file to put beside the code, or NAME=PATH; repeat")
 	flags.StringArrayVar(&f.tags, "tag", nil, "a free `word` kept with the record; repeat")

@@ -108,7 +108,7 @@ func (x *environment) find(ctx context.Context) error {
 	if x.Interpreter != "" {
 		name = filepath.Join(x.Path, x.Interpreter)
 	} else if _, err := os.Stat(name); err != nil {
-		return nil // It has packages for the node's interpreter.
+		return nil //nolint:nilerr // It has packages for the node's interpreter.
 	}
 	p, err := findPython(ctx, name)
 	if err != nil {

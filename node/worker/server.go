@@ -138,7 +138,7 @@ func forWorker(w compute.Work) *compute.Execution {
 		ExecletAt: e.ExecletAt, StartedAt: e.StartedAt,
 		Volumes: e.Volumes, ScratchMiB: e.ScratchMiB, ScratchMemory: e.ScratchMemory,
 		Environment: e.Environment,
-		MaxRetries: e.MaxRetries, Retries: e.Retries, // Its lease depends on them.
+		MaxRetries:  e.MaxRetries, Retries: e.Retries, // Its lease depends on them.
 		Files: e.Files, Serving: e.Serving, CreditsEnd: e.CreditsEnd,
 	}
 	if w.Attempt.Started {
