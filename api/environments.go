@@ -100,10 +100,11 @@ func (g *environments) create(r *edge.Request, org compute.OrgID) (any, error) {
 		return nil, err
 	}
 	in := r.Body.(*wire.NewEnvironment)
-	_, err := g.ProposeAndSee(r, fsm.CreateEnvironment{Op: g.Op(r), Actor: r.Caller.Actor, Environment: compute.Environment{
+	env := compute.Environment{
 		ID: compute.EnvironmentID{UUID: g.NewID()}, Org: org, Name: in.Name,
 		Requirements: in.Requirements, Path: in.Path, Interpreter: in.Interpreter,
-	}})
+	}
+	_, err := g.ProposeAndSee(r, fsm.CreateEnvironment{Op: g.Op(r), Actor: r.Caller.Actor, Environment: env})
 	if err != nil {
 		return nil, err
 	}

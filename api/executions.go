@@ -113,7 +113,7 @@ func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) (comput
 		User:            r.Caller.Actor.User,
 		Key:             r.Caller.Actor.Key,
 		Name:            in.Name,
-		Environment:     in.Environment,
+		Environment:     compute.EnvironmentRef{Name: in.Environment},
 		FileName:        shownName(in),
 		Timeout:         time.Duration(in.Timeout) * time.Second,
 		DisconnectGrace: time.Duration(in.DisconnectGrace) * time.Second,

@@ -39,7 +39,11 @@ const meterExecution = "run_running"
 func (g *machines) machineTypes(r *edge.Request) (any, error) {
 	nodes := capacitiesOf(r.View)
 	out := wire.MachineTypes{MachineTypes: []wire.MachineType{}}
-	for _, name := range r.View.Profiles() {
+	names := r.View.Profiles()
+	if _, _, _, err := r.View.Resolve(anyGPU); err == nil {
+		names = append(names, anyGPU)
+	}
+	for _, name := range names {
 		profile, request, price, err := r.View.Resolve(name)
 		if err != nil {
 			return nil, err
@@ -59,14 +63,35 @@ func (g *machines) machineTypes(r *edge.Request) (any, error) {
 	return out, nil
 }
 
+// anyGPU is the profile that accepts every GPU type. Its price is that of the dearest.
+const anyGPU = "gpu." + compute.AnyGPU
+
 // sourceOf returns where the price of a profile comes from.
 func sourceOf(view *fsm.View, p compute.Profile) compute.PriceSource {
 	name := compute.CPUPrice
+	if p.GPUType == compute.AnyGPU {
+		p.GPUType = dearest(view)
+	}
 	if p.IsGPU() {
 		name = p.GPUType
 	}
 	_, source, _ := view.PriceOf(name)
 	return source
+}
+
+// dearest returns the GPU type with the highest price of those that nodes have.
+func dearest(view *fsm.View) (name string) {
+	most := compute.Price(-1)
+	for _, kind := range view.GPUTypes() {
+		p, err := compute.ParseProfile(kind)
+		if err != nil || p.MIG != "" {
+			continue
+		}
+		if price, _, priced := view.PriceOf(p.GPUType); priced && price > most {
+			most, name = price, p.GPUType
+		}
+	}
+	return name
 }
 
 // describeGPUs sets what m guarantees of each GPU: the minimum over the GPUs

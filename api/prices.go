@@ -51,15 +51,20 @@ func (g *prices) routes() []edge.Route {
 func (g *prices) list(r *edge.Request) (any, error) {
 	out := wire.PriceList{Prices: []wire.ListedPrice{}}
 	for _, p := range r.View.PriceList() {
-		out.Prices = append(out.Prices, listed(p.Name, p.Price, p.Source))
+		out.Prices = append(out.Prices, listed(p))
 	}
 	out.Count = len(out.Prices)
 	return out, nil
 }
 
 // listed returns a line of the price list.
-func listed(name string, price compute.Price, source compute.PriceSource) wire.ListedPrice {
-	return wire.ListedPrice{Resource: name, MicroCredits: price, PerHour: price.PerHour(), Source: source}
+func listed(p fsm.ListedPrice) wire.ListedPrice {
+	out := wire.ListedPrice{Resource: p.Name, MicroCredits: p.Price, PerHour: p.Price.PerHour(), Source: p.Source}
+	if p.Cost > 0 {
+		cost := p.Cost.PerHour()
+		out.Cost = &cost
+	}
+	return out
 }
 
 // resourceOf returns the resource that the path names: a GPU type, with or
@@ -85,14 +90,25 @@ func (g *prices) set(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	price := r.Body.(*wire.NewPrice).Price()
+	in := r.Body.(*wire.NewPrice)
+	costs := in.Costs(name)
+	if len(costs) > 0 {
+		if err := r.View.AllowsCosts(); err != nil {
+			return nil, err
+		}
+	}
 	_, err = g.ProposeAndSee(r, fsm.SetPrices{
-		Op: g.Op(r), Actor: r.Caller.Actor, Prices: map[string]compute.Price{name: price},
+		Op: g.Op(r), Actor: r.Caller.Actor, Prices: map[string]compute.Price{name: in.Price()}, Costs: costs,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return listed(name, price, compute.PriceOperator), nil
+	for _, p := range r.View.PriceList() {
+		if p.Name == name {
+			return listed(p), nil
+		}
+	}
+	return listed(fsm.ListedPrice{Name: name, Price: in.Price(), Source: compute.PriceOperator}), nil
 }
 
 // remove withdraws the price of a resource.

@@ -13,11 +13,12 @@ func summaryOf(view *fsm.View, e *compute.Execution) wire.ExecutionSummary {
 	s := wire.ExecutionSummary{
 		ExecutionID: e.ID, CreatedAt: e.CreatedAt, ExecutionType: e.Kind,
 		Status: e.Status, HardwareProfile: e.Profile,
-		StatusDetails: orNull(e.Reason.String()),
-		LocalImports:  importsOf(e),
-		Billed:        billedOf(e),
-		ExeceletStart: atOrNull(e.ExecletAt),
-		StartTime:     atOrNull(e.StartedAt), JobStart: atOrNull(e.StartedAt),
+		StatusDetails:  orNull(e.Reason.String()),
+		LocalImports:   importsOf(e),
+		Billed:         billedOf(e),
+		ProviderBilled: costOf(e),
+		ExeceletStart:  atOrNull(e.ExecletAt),
+		StartTime:      atOrNull(e.StartedAt), JobStart: atOrNull(e.StartedAt),
 		EndTime: atOrNull(e.EndedAt), JobEnd: atOrNull(e.EndedAt),
 		FinishTime: atOrNull(e.FinishedAt),
 		FileName:   orNull(e.FileName), Name: orNull(e.Name), JobType: orNull(e.JobType),
@@ -73,6 +74,15 @@ func billedOf(e *compute.Execution) *compute.Credits {
 	return &e.Billed
 }
 
+// costOf returns what an execution cost the operator, nil until it is settled and
+// where that is not known.
+func costOf(e *compute.Execution) *compute.Credits {
+	if e.ProviderCost == 0 {
+		return nil
+	}
+	return &e.ProviderCost
+}
+
 // metadataOf returns the node, GPUs and tags of an execution.
 func metadataOf(view *fsm.View, e *compute.Execution) *wire.Metadata {
 	m := &wire.Metadata{
@@ -84,6 +94,9 @@ func metadataOf(view *fsm.View, e *compute.Execution) *wire.Metadata {
 	}
 	if c := e.Container; c != nil {
 		m.Images, m.ImageDigest = c.Images, orNull(c.Digest)
+	}
+	for _, t := range e.GPUTypes {
+		m.GPUTypes = append(m.GPUTypes, t.Type)
 	}
 	if e.Epoch == 0 {
 		return m

@@ -29,6 +29,12 @@ type Environment struct {
 	Nodes []NodeEnvironment `cbor:"8,keyasint,omitempty"` // By node.
 }
 
+// EnvironmentRef is the environment that an execution asks for.
+type EnvironmentRef struct {
+	Name string        `cbor:"1,keyasint,omitempty"`
+	ID   EnvironmentID `cbor:"2,keyasint,omitempty"` // What the name meant when it was submitted.
+}
+
 // NodeEnvironment is how far one node is with an environment.
 type NodeEnvironment struct {
 	Node    NodeID            `cbor:"1,keyasint"`
@@ -132,7 +138,8 @@ func BadInterpreter(name string) string {
 	if name == "" {
 		return ""
 	}
-	if path.IsAbs(name) || path.Clean(name) != name || strings.HasPrefix(name, "..") || name == "." || len(name) > MaxPath {
+	if path.IsAbs(name) || path.Clean(name) != name || strings.HasPrefix(name, "..") || name == "." ||
+		len(name) > MaxPath {
 		return "an interpreter is a path below that of the environment, such as bin/python3"
 	}
 	return ""

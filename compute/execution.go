@@ -124,8 +124,8 @@ type Execution struct {
 	ScratchMiB    int64    `cbor:"58,keyasint,omitempty"` // On disk, that it asked for; 0 for the node's default.
 	ScratchMemory bool     `cbor:"60,keyasint,omitempty"` // Its scratch space is in memory, inside its memory limit.
 
-	Environment   string        `cbor:"70,keyasint,omitempty"` // Name of the environment that it executes in.
-	EnvironmentID EnvironmentID `cbor:"71,keyasint,omitempty"` // What the name meant when it was submitted.
+	Environment  EnvironmentRef `cbor:"70,keyasint,omitzero"`  // The named environment that it executes in.
+	ProviderCost Credits        `cbor:"71,keyasint,omitempty"` // What it cost the operator; 0 also where no cost is known.
 
 	MinCapability int `cbor:"61,keyasint,omitempty"` // Least compute capability that it asked for, in tenths; 0 for any.
 

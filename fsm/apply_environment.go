@@ -158,7 +158,7 @@ func (s *membership) deleteEnvironment(c DeleteEnvironment) Result {
 	}
 	live := 0
 	for k := range s.live.Keys(historyKey{}) {
-		if e, ok := s.executions.Get(k.id); ok && e.EnvironmentID == known.ID {
+		if e, ok := s.executions.Get(k.id); ok && e.Environment.ID == known.ID {
 			live++
 		}
 	}
@@ -219,10 +219,10 @@ func (s *identity) dropEnvironments(org compute.OrgID) {
 // findEnvironment sets what the environment of e means. It refuses an unknown one, and
 // one that no node has or is preparing.
 func (s *execution) findEnvironment(e *compute.Execution) *compute.Error {
-	if e.Environment == "" {
+	if e.Environment.Name == "" {
 		return nil
 	}
-	env, ok := s.environmentFor(e.Org, e.Environment)
+	env, ok := s.environmentFor(e.Org, e.Environment.Name)
 	if !ok {
 		list := "none"
 		if all := s.EnvironmentsOf(e.Org); len(all) > 0 {
@@ -232,13 +232,13 @@ func (s *execution) findEnvironment(e *compute.Execution) *compute.Error {
 			}
 			list = strings.Join(names, ", ")
 		}
-		return compute.Errorf(compute.CodeInvalid, "there is no environment %q; there are: %s", e.Environment, list).
+		return compute.Errorf(compute.CodeInvalid, "there is no environment %q; there are: %s", e.Environment.Name, list).
 			Named("unknown_environment")
 	}
 	if env.Status() == compute.EnvironmentFailed && len(env.Nodes) >= s.nodes.Len() {
 		return compute.Errorf(compute.CodeConflict, "the environment %q failed on every node: %s",
-			e.Environment, env.Failure()).Named("environment_failed")
+			e.Environment.Name, env.Failure()).Named("environment_failed")
 	}
-	e.EnvironmentID = env.ID
+	e.Environment.ID = env.ID
 	return nil
 }

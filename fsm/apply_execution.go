@@ -185,7 +185,7 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		grace = container.Grace
 	}
 	if s.Format() < formatContainers {
-		said.Environment = ""
+		said.Environment.Name = ""
 	}
 	return compute.Execution{
 		ID: said.ID, Org: c.Actor.Org, User: c.Actor.User, Key: c.Actor.Key, Kind: said.Kind,
@@ -199,7 +199,7 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		MaxRetries: said.MaxRetries, MinVRAMMiB: said.MinVRAMMiB, Name: said.Name,
 		GPUTypes: said.GPUTypes, MinCapability: said.MinCapability,
 		Volumes: said.Volumes, ScratchMiB: said.ScratchMiB, ScratchMemory: said.ScratchMemory,
-		Environment: said.Environment,
+		Environment: compute.EnvironmentRef{Name: said.Environment.Name},
 	}
 }
 

@@ -13,6 +13,7 @@ type ListedPrice struct {
 	Name   string // A GPU type, or "cpu".
 	Price  compute.Price
 	Source compute.PriceSource
+	Cost   compute.Price // To the operator; 0 for not known.
 }
 
 // checkPrices refuses a price list that names no type or has a price that is
@@ -39,11 +40,16 @@ func (s *money) setPrices(c SetPrices) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if refusal := checkPrices(c.Prices); refusal != nil {
-		return Result{Refusal: refusal}
+	for _, list := range []map[string]compute.Price{c.Prices, c.Costs} {
+		if refusal := checkPrices(list); refusal != nil {
+			return Result{Refusal: refusal}
+		}
 	}
 	byOperator := s.Format() >= formatLab
 	s.putPrices(c.Prices, func(string) bool { return byOperator })
+	if s.Format() >= formatContainers {
+		s.putCosts(c.Costs)
+	}
 	return Result{Count: len(c.Prices)}
 }
 
@@ -51,8 +57,72 @@ func (s *money) setPrices(c SetPrices) Result {
 // record of its own, so their order does not matter.
 func (v *moneyTables) putPrices(prices map[string]compute.Price, byOperator func(name string) bool) {
 	for name, p := range prices { // Any order.
-		v.prices.Put(&price{Name: name, Price: p, Operator: byOperator(name)})
+		put := &price{Name: name, Price: p, Operator: byOperator(name)}
+		if known, ok := v.prices.Get(name); ok {
+			put.Cost = known.Cost
+		}
+		v.prices.Put(put)
 	}
+}
+
+// putCosts stores costs of resources that have a price of their own.
+func (v *moneyTables) putCosts(costs map[string]compute.Price) {
+	for name, cost := range costs { // Any order.
+		if known, ok := v.prices.Get(name); ok {
+			put := *known
+			put.Cost = cost
+			v.prices.Put(&put)
+		}
+	}
+}
+
+// providerCost returns what the time of e that was metered cost the operator, 0 where
+// the price list has no cost. It follows the costs of the moment, not of the submit.
+func (s *money) providerCost(e *compute.Execution) compute.Credits {
+	p, err := compute.ParseProfile(e.Profile)
+	if err != nil || e.Kind.IsParent() || s.Format() < formatContainers {
+		return 0
+	}
+	name := compute.CPUPrice
+	if p.IsGPU() {
+		name = p.GPUType
+	}
+	if name == compute.AnyGPU {
+		if name = s.placedType(e); name == "" {
+			return 0
+		}
+	}
+	listed, ok := s.prices.Get(name)
+	if !ok || listed.Cost == 0 {
+		return 0
+	}
+	ran := e.Owed
+	if e.Ran {
+		ran += max(e.Duration, 0)
+	}
+	cost := proRata(listed.Cost, int64(p.Count), 1)
+	if p.IsGPU() {
+		parts, whole := partsOf(p)
+		cost = proRata(listed.Cost, parts, whole)
+	}
+	return cost.Charge(ran)
+}
+
+// placedType returns the GPU type that the newest attempt of e got, "" for none.
+func (s *money) placedType(e *compute.Execution) string {
+	attempts := s.Attempts(e.ID)
+	if len(attempts) == 0 || len(attempts[len(attempts)-1].GPUs) == 0 {
+		return ""
+	}
+	newest := attempts[len(attempts)-1]
+	n, ok := s.nodes.Get(newest.Node)
+	if !ok {
+		return ""
+	}
+	if i := gpuAt(n.GPUs, newest.GPUs[0].GPU); i >= 0 {
+		return n.GPUs[i].Type
+	}
+	return ""
 }
 
 // removePrice withdraws a price that the operator set.
@@ -115,7 +185,11 @@ func (v *View) PriceList() []ListedPrice {
 	var list []ListedPrice
 	for name := range maps.Keys(names) { // Any order.
 		if p, source, priced := v.PriceOf(name); priced {
-			list = append(list, ListedPrice{Name: name, Price: p, Source: source})
+			line := ListedPrice{Name: name, Price: p, Source: source}
+			if known, ok := v.prices.Get(name); ok {
+				line.Cost = known.Cost
+			}
+			list = append(list, line)
 		}
 	}
 	slices.SortFunc(list, func(a, b ListedPrice) int { return cmp.Compare(a.Name, b.Name) })

@@ -143,7 +143,7 @@ func (s *selection) childrenOf(parent *compute.Execution, asked []Child,
 			MaxRetries: s.execution.retriesOfRuns(parent), MinVRAMMiB: parent.MinVRAMMiB, Name: parent.Name, Files: parent.Files,
 			MinCapability: parent.MinCapability,
 			Volumes:       parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
-			Environment: parent.Environment, EnvironmentID: parent.EnvironmentID,
+			Environment: parent.Environment,
 		}
 		if s.execution.askOffers(e) != nil {
 			left = append(left, c.Profile+": no node has its volumes and scratch space")

@@ -182,9 +182,8 @@ func replicaOf(
 		SubmitIndex: index, CreatedAt: now, MaxRetries: maxRetries, MinVRAMMiB: parent.MinVRAMMiB,
 		Name: parent.Name, Files: parent.Files,
 		Volumes: parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
-		Environment: parent.Environment, EnvironmentID: parent.EnvironmentID,
+		Environment: parent.Environment, Container: parent.Container,
 		Serving: parent.Serving, GPUTypes: parent.GPUTypes, MinCapability: parent.MinCapability,
-		Container: parent.Container,
 	}
 }
 

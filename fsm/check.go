@@ -527,7 +527,7 @@ func (v checker) checkEnvironments() error {
 		}
 	}
 	for k := range v.live.Keys(historyKey{}) {
-		if e, ok := v.executions.Get(k.id); ok && !e.EnvironmentID.IsZero() && !known[e.EnvironmentID] {
+		if e, ok := v.executions.Get(k.id); ok && !e.Environment.ID.IsZero() && !known[e.Environment.ID] {
 			return fmt.Errorf("execution %s needs an environment that does not exist", e.ID)
 		}
 	}

@@ -83,6 +83,10 @@ type (
 		// Forget has Tick forget executions that need not stay, instead of
 		// waiting for their archive. It is for simulations, which keep no blobs.
 		Forget bool `cbor:"14,keyasint,omitempty"`
+
+		// TimeoutDefault is the time limit of an execution that asks for none; 0 for
+		// a minute.
+		TimeoutDefault time.Duration `cbor:"20,keyasint,omitempty"`
 	}
 
 	// RegisterNode makes a node a member, or renews what a member says of
@@ -337,6 +341,10 @@ type (
 		Op     Op                       `cbor:"1,keyasint"`
 		Actor  Actor                    `cbor:"2,keyasint"` // Root or an operator.
 		Prices map[string]compute.Price `cbor:"3,keyasint"`
+
+		// Costs is what a second of resources costs the operator. Those that are not
+		// named keep theirs; 0 removes it.
+		Costs map[string]compute.Price `cbor:"4,keyasint,omitempty"`
 	}
 
 	// RemovePrice withdraws the operator's price of a resource: it costs what

@@ -25,7 +25,10 @@ func commandRows() []*row {
 		command[SetSettings]{
 			number: 3, since: formatFirst, onFullDisk: true, apply: (*state).setSettings,
 			term: func(c SetSettings) uint64 { return c.Term },
-			uses: func(c SetSettings) uint64 { return formatIf(c.Settings.Forget, formatTrust) },
+			uses: func(c SetSettings) uint64 {
+				return max(formatIf(c.Settings.Forget, formatTrust),
+					formatIf(c.Settings.TimeoutDefault != 0, formatContainers))
+			},
 		}.row(),
 		command[RegisterNode]{
 			number: 4, since: formatFirst, apply: (*state).registerNode,
@@ -104,7 +107,7 @@ func commandRows() []*row {
 					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory || e.MinVRAMMiB > 0 ||
 						e.Name != "" || e.Files != nil, formatLab),
 					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices),
-					formatIf(e.Container != nil || c.Key != nil || e.Environment != "", formatContainers))
+					formatIf(e.Container != nil || c.Key != nil || e.Environment.Name != "", formatContainers))
 			},
 		}.row(),
 		command[TakeSelection]{
@@ -145,7 +148,8 @@ func commandRows() []*row {
 		}.row(),
 		command[SetPrices]{
 			number: 28, since: formatFirst, apply: (*state).setPrices,
-			op: func(c SetPrices) Op { return c.Op },
+			op:   func(c SetPrices) Op { return c.Op },
+			uses: func(c SetPrices) uint64 { return formatIf(len(c.Costs) > 0, formatContainers) },
 		}.row(),
 		command[AddSigningKey]{
 			number: 29, since: formatFirst, apply: (*state).addSigningKey,

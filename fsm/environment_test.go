@@ -22,7 +22,7 @@ func (w *world) environment(by fsm.Actor, org compute.OrgID, name string) comput
 }
 
 func inEnvironment(name string) func(*compute.Execution) {
-	return func(e *compute.Execution) { e.Environment = name }
+	return func(e *compute.Execution) { e.Environment.Name = name }
 }
 
 // offer has a node report an environment, and offer it if it is ready.
@@ -47,15 +47,15 @@ func TestEnvironments(t *testing.T) {
 	w.upgrade()
 	shared := w.environment(w.root, compute.OrgID{}, "torch")
 	id := w.submit("cpu", inEnvironment("torch"))
-	if e := w.get(id); e.EnvironmentID != shared || !slices.Equal(e.Request.Needs, []compute.Offer{
+	if e := w.get(id); e.Environment.ID != shared || !slices.Equal(e.Request.Needs, []compute.Offer{
 		compute.EnvironmentOffer(shared.String()),
 	}) {
 		t.Errorf("it needs %v", e.Request.Needs)
 	}
 	own := w.environment(w.ada, w.org, "torch") // It hides the other one.
 	hidden := w.submit("cpu", inEnvironment("torch"))
-	if e := w.get(hidden); e.EnvironmentID != own {
-		t.Errorf("the organization's own is not meant: %v", e.EnvironmentID)
+	if e := w.get(hidden); e.Environment.ID != own {
+		t.Errorf("the organization's own is not meant: %v", e.Environment.ID)
 	}
 	if all := w.view().EnvironmentsOf(w.org); len(all) != 1 || all[0].ID != own {
 		t.Errorf("%d are listed", len(all))
@@ -97,7 +97,7 @@ func TestEnvironmentFailedEverywhere(t *testing.T) {
 		w.must(fsm.ReportEnvironment{Node: n.ID, Environment: id, Status: compute.EnvironmentFailed, Error: "no wheel"})
 	}
 	c := w.python("cpu")
-	c.Execution.Environment = "torch"
+	c.Execution.Environment.Name = "torch"
 	if r := w.do(c); r.Refusal == nil || r.Refusal.Detail != "environment_failed" {
 		t.Errorf("it answers %+v", r)
 	}
@@ -132,7 +132,7 @@ func TestEnvironmentRefusals(t *testing.T) {
 	w.refused(with(w.ada, same), compute.CodeConflict, "too_many_environments")
 	w.refused(with(w.ada, func(e *compute.Environment) { e.Name = "e1" }), compute.CodeConflict, "environment_exists")
 	c := w.python("cpu")
-	c.Execution.Environment = "none"
+	c.Execution.Environment.Name = "none"
 	if r := w.do(c); r.Refusal == nil || r.Refusal.Detail != "unknown_environment" {
 		t.Errorf("it answers %+v", r)
 	}
@@ -153,7 +153,7 @@ func (h *historian) environmentThing(a fsm.Actor, op fsm.Op) {
 	case h.chance(4):
 		h.send(fsm.DeleteEnvironment{Op: op, Actor: by, Org: org, Name: name})
 	case h.chance(2):
-		e := compute.Execution{ID: h.executionID(), Profile: "cpu", Timeout: time.Minute, Environment: name}
+		e := compute.Execution{ID: h.executionID(), Profile: "cpu", Timeout: time.Minute, Environment: compute.EnvironmentRef{Name: name}}
 		h.send(fsm.Submit{Op: op, Actor: a, Execution: e})
 	default:
 		for n := range h.view().Nodes() {

@@ -117,6 +117,17 @@ func (v *View) AllowsScopes() error { return v.allowsFormat(formatServices) }
 // AllowsVariables returns the reason for which users may not yet keep variables.
 func (v *View) AllowsVariables() error { return v.allowsFormat(formatServices) }
 
+// Settable returns the part of settings that every server can apply.
+func (v *View) Settable(s Settings) Settings {
+	if v.Format() < formatContainers {
+		s.TimeoutDefault = 0
+	}
+	return s
+}
+
+// AllowsCosts returns the reason for which resources may not yet have costs.
+func (v *View) AllowsCosts() error { return v.allowsFormat(formatContainers) }
+
 // AllowsEnvironments returns the reason for which there may be no named environments
 // yet.
 func (v *View) AllowsEnvironments() error { return v.allowsFormat(formatContainers) }

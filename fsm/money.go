@@ -67,6 +67,7 @@ func (s *money) hold(e *compute.Execution, amount compute.Credits, note string) 
 // caller stores e, which has its final status.
 func (s *money) settle(e *compute.Execution) {
 	owed, note := chargeOf(e)
+	e.ProviderCost = s.providerCost(e)
 	released := e.Held
 	e.Held = 0
 	if released > 0 || owed == 0 && !e.Kind.IsParent() {

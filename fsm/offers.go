@@ -19,8 +19,8 @@ func (s *execution) askOffers(e *compute.Execution) *compute.Error {
 		e.Request.Needs = append(e.Request.Needs, compute.VolumeOffer(v.Name))
 	}
 	s.needEngine(e)
-	if !e.EnvironmentID.IsZero() {
-		e.Request.Needs = append(e.Request.Needs, compute.EnvironmentOffer(e.EnvironmentID.String()))
+	if !e.Environment.ID.IsZero() {
+		e.Request.Needs = append(e.Request.Needs, compute.EnvironmentOffer(e.Environment.ID.String()))
 	}
 	slices.Sort(e.Request.Needs)
 	e.Request.Needs = slices.Compact(e.Request.Needs)

@@ -168,6 +168,7 @@ type (
 		Name     string        `cbor:"1,keyasint"` // A GPU type, or "cpu".
 		Price    compute.Price `cbor:"2,keyasint"`
 		Operator bool          `cbor:"3,keyasint,omitempty"` // The operator chose it.
+		Cost     compute.Price `cbor:"4,keyasint,omitempty"` // To the operator; 0 for not known.
 	}
 
 	// refreshToken is a refresh token with its successor.

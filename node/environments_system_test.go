@@ -36,10 +36,10 @@ func mustUseEnvironments(t *testing.T, c *nodetest.Cluster, acme *client.Client,
 		t.Fatalf("made %+v, %v", made, err)
 	}
 	waiting := mustSubmit(t, acme, client.Start{
-		Code: "import labtool; print(labtool.value, labtool.__file__)", Timeout: 60, Environment: "lab",
+		Code: "import labtool; print(labtool.value, labtool.__file__)", Environment: "lab",
 	}) // It need not be ready.
 	if e := mustFinish(t, acme, waiting); e.Status != compute.StatusCompleted || *e.Metadata.Node != able ||
-		e.Stdout != "tool 3.1 /packages/site/labtool/__init__.py\n" || e.Environment == nil || *e.Environment != "lab" {
+		e.Stdout != "tool 3.1 /packages/site/labtool/__init__.py\n" || e.Timeout != 90 || e.Environment == nil || *e.Environment != "lab" {
 		t.Errorf("it ended as %s %v on %v: %s%s", e.Status, e.Errors, *e.Metadata.Node, e.Stdout, e.Stderr)
 	}
 	var lab wire.Environment
@@ -158,4 +158,29 @@ func mustExplainEnvironment(t *testing.T, root, api *client.Client) {
 	if err := root.DeleteEnvironment(t.Context(), "nowhere", true); err != nil {
 		t.Errorf("delete: %v", err)
 	}
+}
+
+// mustPrepareOnWorkers makes an environment through a worker, which workers prepare and
+// report on like all nodes, and executes in it on one.
+func mustPrepareOnWorkers(t *testing.T, root, api *client.Client) {
+	t.Helper()
+	dir := t.TempDir()
+	module := filepath.Join(dir, "packed.py")
+	mustWrite(t, module, "value = 'packed'\n")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(module, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := root.CreateEnvironment(t.Context(), wire.NewEnvironment{Name: "packed", Path: dir}, true); err != nil {
+		t.Fatal(err)
+	}
+	id := mustSubmit(t, api, client.Start{
+		Code: "import packed; print(packed.value)", ExecutionType: "gpu.b200", Environment: "packed",
+	})
+	if e := mustFinish(t, api, id); e.Status != compute.StatusCompleted || e.Stdout != "packed\n" {
+		t.Errorf("on a worker it ended as %s %v: %s%s", e.Status, e.Errors, e.Stdout, e.Stderr)
+	}
+	nodetest.Eventually(t, time.Minute, "the reports of workers", func() bool {
+		all, err := root.Environments(t.Context(), true)
+		return err == nil && len(all) == 1 && len(all[0].Nodes) == 5
+	})
 }

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -85,8 +86,22 @@ func mustChangePrice(t *testing.T, root, api *client.Client) {
 		t.Fatal("there is no v100")
 		return 0, 0
 	}
-	if _, err := root.SetPrice(t.Context(), "v100", 1000); err != nil {
-		t.Fatal(err)
+	cost := compute.Price(500).PerHour()
+	if listed, err := root.SetPrice(t.Context(), "v100", 1000, cost); err != nil || listed.Cost == nil || *listed.Cost != cost {
+		t.Fatalf("listed as %+v, %v", listed, err)
+	}
+	types, err := api.MachineTypes(t.Context())
+	if err != nil || !slices.ContainsFunc(types, func(m wire.MachineType) bool {
+		return m.HardwareProfile == "gpu.any" && m.Total == 5
+	}) {
+		t.Errorf("gpu.any is not listed: %+v, %v", types, err)
+	}
+	e := mustExecute(t, api, client.Start{GPUTypes: []string{"v100"}, Code: "print(1)", Timeout: 60})
+	if e.ProviderBilled == nil || *e.ProviderBilled <= 0 || *e.ProviderBilled > *e.Billed {
+		t.Errorf("billed %v, it cost %v", e.Billed, e.ProviderBilled)
+	}
+	if got := e.Metadata.GPUTypes; len(got) != 1 || got[0] != "v100" {
+		t.Errorf("it accepts %v", got)
 	}
 	if p, source := price(); p != compute.Price(1000).PerHour() || source != compute.PriceOperator {
 		t.Errorf("a v100 costs %s by %s", p, source)
@@ -112,7 +127,7 @@ func mustAskForMemory(t *testing.T, api *client.Client) {
 // mustEnforce uses more credits than there are, then turns enforcement on.
 func mustEnforce(t *testing.T, root, api *client.Client) {
 	t.Helper()
-	if _, err := root.SetPrice(t.Context(), "v100", compute.MaxPrice); err != nil {
+	if _, err := root.SetPrice(t.Context(), "v100", compute.MaxPrice, 0); err != nil {
 		t.Fatal(err)
 	}
 	dear := client.Start{ExecutionType: "gpu.v100", Code: "print(1)", Timeout: 60}

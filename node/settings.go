@@ -23,6 +23,8 @@ func settingsOf(cfg config.Config) fsm.Settings {
 		MaxFinished:  cfg.Retention.Count,
 		SelectionMax: selectionMax,
 
+		TimeoutDefault: cfg.Limits.TimeoutDefault,
+
 		ShareHalfLife: cfg.Limits.ShareHalfLife,
 		PreemptMinRun: cfg.Limits.PreemptMinRun,
 		PreemptNotice: cfg.Limits.PreemptNotice,

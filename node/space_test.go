@@ -27,6 +27,7 @@ func TestVolumesAndPackagesThroughAFollower(t *testing.T) {
 	wheels := t.TempDir() // The second node's only.
 	c := nodetest.NewWith(t, 3, func(i int, cfg *nodetest.NodeConfig) {
 		cfg.Python.Offline, cfg.Python.FindLinks = true, []string{data}
+		cfg.Limits.TimeoutDefault = 90 * time.Second
 		if i == 1 {
 			cfg.Exec.Mounts = []config.Mount{{Name: "sets", Path: data}}
 			cfg.Python.FindLinks = []string{wheels}

@@ -68,6 +68,7 @@ func TestWorkerExecutes(t *testing.T) {
 	}
 	mustBalance(t, api)
 	mustBeWorkers(t, c, b200, h200)
+	mustPrepareOnWorkers(t, nodetest.MustClient(t, c.RootToken, b200.URL()), api)
 	for i, n := range []*nodetest.Node{h200, c.Follower(), c.Leader()} {
 		root := nodetest.MustClient(t, c.RootToken, n.URL())
 		if b, err := root.SetBrakeShare(t.Context(), 40+i); err != nil || b.Share != 40+i {
@@ -178,7 +179,7 @@ func TestWorkersRights(t *testing.T) {
 		}
 		if may&cluster.Workers != 0 && !strings.Contains("cluster.status cluster.heartbeat cluster.renew cluster.servers "+
 			"attempts.poll attempts.start attempts.finish attempts.bundle attempts.variables attempts.get attempts.put nodes.announce api.relay "+
-			"attempts.ready services.relay", method) {
+			"attempts.ready services.relay environments.list environments.report", method) {
 			t.Errorf("a worker may call %s, which is not in the table", method)
 		}
 	}

@@ -16,9 +16,15 @@ func (c *Client) Prices(ctx context.Context) (wire.PriceList, error) {
 	return out, err
 }
 
-// SetPrice sets the price of a GPU type or of cpu.
-func (c *Client) SetPrice(ctx context.Context, resource string, price compute.Price) (wire.ListedPrice, error) {
-	body := map[string]compute.Price{"microcredits_per_second": price}
+// SetPrice sets the price of a GPU type or of cpu and, with a cost, what an hour costs
+// the operator.
+func (c *Client) SetPrice(
+	ctx context.Context, resource string, price compute.Price, cost compute.Credits,
+) (wire.ListedPrice, error) {
+	body := map[string]any{"microcredits_per_second": price}
+	if cost > 0 {
+		body["cost"] = cost
+	}
 	var out wire.ListedPrice
 	err := c.do(ctx, call{method: http.MethodPut, path: pricePath(resource), body: body, out: &out})
 	return out, err

@@ -163,9 +163,10 @@ func (r *Request) decode() error {
 		wire.Decode(raw, r.Body, faults)
 	}
 	if b, ok := r.Body.(interface {
-		CheckTimeout(limit time.Duration, f *wire.Faults)
+		CheckTimeout(standard, limit time.Duration, f *wire.Faults)
 	}); ok && r.View != nil && !r.Repeat {
-		b.CheckTimeout(r.View.Settings().TimeoutMax, faults)
+		settings := r.View.Settings()
+		b.CheckTimeout(settings.TimeoutDefault, settings.TimeoutMax, faults)
 	}
 	return faults.Err()
 }

@@ -34,7 +34,7 @@ func TestDecodeDefaults(t *testing.T) {
 	}
 	want := wire.PythonStart{
 		Start: wire.Start{
-			Timeout: 60, Priority: 50, Network: "egress", DisconnectGrace: 600, Space: wire.Space{Scratch: "disk"},
+			Priority: 50, Network: "egress", DisconnectGrace: 600, Space: wire.Space{Scratch: "disk"},
 		},
 		Program: wire.Program{Code: "1", Input: []byte{}},
 	}
@@ -71,9 +71,23 @@ func TestInputsAreBounded(t *testing.T) {
 func TestTimeoutBound(t *testing.T) {
 	for limit, want := range map[time.Duration]int{0: 0, 60 * time.Second: 0, 59 * time.Second: 1} {
 		f := new(wire.Faults)
-		(&wire.Start{Timeout: 60}).CheckTimeout(limit, f)
+		(&wire.Start{Timeout: 60}).CheckTimeout(0, limit, f)
 		if len(f.Detail) != want {
 			t.Errorf("limit %s: faults are %v", limit, f.Detail)
+		}
+	}
+}
+
+func TestDefaultTimeout(t *testing.T) {
+	for _, test := range []struct {
+		standard, limit time.Duration
+		asked, want     int
+	}{
+		{0, time.Hour, 0, 60}, {0, 30 * time.Second, 0, 30}, {time.Hour, 2 * time.Hour, 0, 3600}, {time.Hour, 2 * time.Hour, 5, 5},
+	} {
+		f, start := new(wire.Faults), wire.Start{Timeout: test.asked}
+		if start.CheckTimeout(test.standard, test.limit, f); start.Timeout != test.want || len(f.Detail) > 0 {
+			t.Errorf("%+v: the limit is %d: %v", test, start.Timeout, f.Detail)
 		}
 	}
 }
@@ -188,7 +202,7 @@ func FuzzRequestBody(f *testing.F) {
 			return
 		}
 		switch {
-		case in.Code == "" || in.Timeout < 1 || in.Priority < 0 || in.Priority > 100:
+		case in.Code == "" || in.Timeout < 0 || in.Priority < 0 || in.Priority > 100:
 			t.Errorf("accepted %q as %+v", data, in)
 		case len(in.CallbackURLs) > 10 || len(in.Tags) > 10 || len(in.GPUTypes) > 16 || in.MaxCredits < 0:
 			t.Errorf("accepted too much of %q", data)

@@ -53,7 +53,7 @@ type ExecutionSummary struct {
 	ParentExecutionID *compute.ExecutionID `json:"parent_execution_id"`
 	JobType           *string              `json:"job_type"`
 	Metadata          *Metadata            `json:"metadata"`
-	ProviderBilled    *compute.Credits     `json:"provider_billed"`
+	ProviderBilled    *compute.Credits     `json:"provider_billed" doc:"What it cost the operator, where the price list has a cost; null until settled."`
 	UserID            *compute.UserID      `json:"user_id"`
 	OrgID             *compute.OrgID       `json:"org_id"`
 	Retries           int                  `json:"retries" doc:"Retries after system failures so far."`
@@ -70,6 +70,7 @@ type Metadata struct {
 	ImageDigest *string         `json:"image_digest" doc:"Of the image that was executed: that of its registry, or of the engine for an image made there."`
 	Images      []string        `json:"images,omitempty" doc:"The whole names of its images; absent unless it executes in containers."`
 	Tags        []string        `json:"tags"`
+	GPUTypes    []string        `json:"gpu_types,omitempty" doc:"The GPU types that it accepts, the preferred first; absent where it names one."`
 	ImportFiles int             `json:"import_files,omitempty" doc:"How many import files it has, absent without any; local_imports shows the first ones."`
 }
 

@@ -7,10 +7,16 @@ import "berth/compute"
 type NewPrice struct {
 	MicroCredits *int            `json:"microcredits_per_second" min:"1" max:"1000000000" doc:"Millionths of a credit per second."`
 	PerHour      compute.Credits `json:"price_per_hour" gt:"0" doc:"Credits per hour, with at most six decimals; rounded to whole micro-credits per second."`
+	Cost         compute.Credits `json:"cost" gt:"0" doc:"What it costs the operator, in credits per hour: provider_billed of executions follows from it. A cost that was set before stays without it, until the price is withdrawn."`
 }
 
 // Check holds the rules that tags cannot say.
 func (p *NewPrice) Check(f *Faults) {
+	if p.Cost > 0 {
+		if _, err := compute.PriceOf(p.Cost); err != nil {
+			f.Value(err.Error(), "body", "cost")
+		}
+	}
 	if (p.MicroCredits == nil) == (p.PerHour == 0) {
 		f.Value("give either price_per_hour, in credits, or microcredits_per_second", "body")
 		return
@@ -34,12 +40,22 @@ func (p *NewPrice) Price() compute.Price {
 	return price
 }
 
+// Costs returns the cost per second of a resource, nil to keep it.
+func (p *NewPrice) Costs(resource string) map[string]compute.Price {
+	cost, err := compute.PriceOf(p.Cost)
+	if err != nil {
+		return nil
+	}
+	return map[string]compute.Price{resource: cost}
+}
+
 // ListedPrice is one line of the operator's price list.
 type ListedPrice struct {
 	Resource     string              `json:"resource" doc:"A GPU type, for a whole GPU, or cpu, for a vCPU."`
 	MicroCredits compute.Price       `json:"microcredits_per_second"`
 	PerHour      compute.Credits     `json:"price_per_hour" doc:"Credits."`
 	Source       compute.PriceSource `json:"source" doc:"operator, built-in, or default: derived from the memory of the type."`
+	Cost         *compute.Credits    `json:"cost" doc:"What it costs the operator, in credits per hour; null where that is not known."`
 }
 
 // PriceList answers GET /admin/prices.

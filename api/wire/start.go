@@ -2,6 +2,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -34,7 +35,7 @@ type Start struct {
 	MinVRAMGB     int               `json:"min_vram_gb" default:"0" min:"0" max:"1048576" doc:"Least memory of each GPU or share that it gets, in GiB, as the maker names it: a card of 24 GB counts as 24 though it reports less. Of a GPU selection: only types with as much are tried."`
 	GPUTypes      []string          `json:"gpu_types" maxitems:"16" minlen:"1" maxlen:"64" doc:"GPU types of which it gets one, in any case: of those that are free the cheapest, at the price of that type. The hold is for the dearest. execution_type is then gpu.any, or gives the number, as in gpu.any.2x; a type that it names is one of them. Of a GPU selection: the types to try, every type that there is when absent."`
 	MinCapability string            `json:"min_compute_capability" maxlen:"4" pattern:"^([0-9]{1,2}[.][0-9])?$" doc:"Least CUDA compute capability of its GPUs, as in 8.0. Of several GPU types: only those with as much are taken."`
-	Timeout       int               `json:"timeout" default:"60" min:"1" doc:"Time limit in seconds. At most 600 unless the operator set another limit."`
+	Timeout       int               `json:"timeout" min:"1" doc:"Time limit in seconds; 60 when absent, and at most 600, unless the operator set other limits."`
 	FileName      string            `json:"file_name" maxlen:"255" doc:"What the code is called in tracebacks: one name, no path."`
 	CallbackURLs  []string          `json:"user_callback_urls" maxitems:"10" minlen:"1" maxlen:"2048" doc:"https URLs to notify of the end."`
 	MaxCredits    compute.Credits   `json:"max_credits" gt:"0" doc:"Ceiling on what it may cost, with at most six decimals."`
@@ -127,8 +128,18 @@ func (s *Start) Accepted() []compute.AcceptedType {
 // NamesProfile reports whether a hardware profile was asked for.
 func (s *Start) NamesProfile() bool { return s.ExecutionType != nil || s.MachineType != nil }
 
-// CheckTimeout holds the time limit against the cluster's own upper bound.
-func (s *Start) CheckTimeout(limit time.Duration, f *Faults) {
+// defaultTimeout is the time limit where the operator set none, in seconds.
+const defaultTimeout = 60
+
+// CheckTimeout holds the time limit against the cluster's own upper bound, and sets
+// that of the cluster where none is asked for.
+func (s *Start) CheckTimeout(standard, limit time.Duration, f *Faults) {
+	if s.Timeout == 0 {
+		s.Timeout = cmp.Or(int(standard/time.Second), defaultTimeout)
+		if bound := int(limit / time.Second); bound > 0 {
+			s.Timeout = min(s.Timeout, bound)
+		}
+	}
 	if bound := int64(limit / time.Second); bound > 0 && int64(s.Timeout) > bound {
 		f.AtMost(bound, "body", "timeout")
 	}

@@ -33,8 +33,8 @@ Add a machine to it:       berth admin token create, then berth node --help`,
 		newRun(), newService(), newLogs(), newOutputs(), newMetrics(), newCallbacks(), newPs(),
 		newShow(), newExplain(), newAbort(), newStop(), newRm(), newGPU(), newCredits(),
 		account.NewLogin(), account.NewLogout(), account.NewWhoami(), account.NewPassword(), account.NewContext(),
-		account.NewKeys(), account.NewOrgs(), account.NewInvite(), account.NewSecrets(), account.NewEnv(), account.NewBilling(),
-		storage.New(),
+		account.NewKeys(), account.NewOrgs(), account.NewInvite(),
+		account.NewSecrets(), account.NewEnv(), account.NewBilling(), storage.New(),
 	} {
 		cmd.GroupID = groupClient
 		root.AddCommand(cmd)

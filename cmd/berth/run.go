@@ -221,8 +221,8 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 	flags.StringVarP(&f.module, "module", "m", "", "Python `module` to execute, instead of a file")
 	flags.StringVar(&f.dir, "dir", "", "`directory` to send: the work directory of the code; see below")
 	flags.StringVar(&f.name, "name", "", "a `name` for it; need not be unique")
-	f.timeout = time.Minute
-	flags.Var((*limit)(&f.timeout), "timeout", "time limit of the execution, as in 90, 90s or 5m")
+	flags.Var((*limit)(&f.timeout), "timeout",
+		"time limit of the execution, as in 90, 90s or 5m (default the operator's, 1m or 1h)")
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` in its environment, or NAME for the value here; repeat")
 	flags.StringArrayVar(&f.files, "file", nil, "`PATH` of a file to put beside the code, or NAME=PATH; repeat")
 	flags.StringArrayVar(&f.tags, "tag", nil, "a free `word` kept with the record; repeat")
@@ -248,8 +248,13 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 // API does.
 type limit time.Duration
 
-// String returns the limit in the syntax of Set.
-func (l *limit) String() string { return time.Duration(*l).String() }
+// String returns the limit in the syntax of Set, "" for none.
+func (l *limit) String() string {
+	if *l == 0 {
+		return ""
+	}
+	return time.Duration(*l).String()
+}
 
 // Type returns the name of the type in help.
 func (l *limit) Type() string { return "duration" }
@@ -282,7 +287,7 @@ func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, *sou
 	if err != nil {
 		return start, nil, err
 	}
-	if f.timeout < time.Second || f.timeout%time.Second != 0 {
+	if f.timeout%time.Second != 0 || f.timeout < time.Second && cmd.Flags().Changed("timeout") {
 		return start, nil, cli.UsageErrorf("--timeout: %s is not a number of whole seconds, at least 1", f.timeout)
 	}
 	start.Timeout = int(f.timeout.Seconds())

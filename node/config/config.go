@@ -236,15 +236,16 @@ func (b *Billing) PriceList() map[string]compute.Price {
 
 // Limits is what one organization or request may do.
 type Limits struct {
-	TimeoutMax    time.Duration `koanf:"timeout_max" usage:"Longest time limit that an execution may ask for."`
-	Concurrent    int           `koanf:"concurrent" usage:"Executions of one organization that run at once."`
-	Queued        int           `koanf:"queued" usage:"Executions of one organization that wait."`
-	Keys          int           `koanf:"keys" usage:"API keys of one organization."`
-	ShareHalfLife time.Duration `koanf:"share_half_life" usage:"How long until half of past use counts in fair share."`
-	PreemptMinRun time.Duration `koanf:"preempt_min_run" usage:"How long preemptible work is left alone."`
-	PreemptNotice time.Duration `koanf:"preempt_notice" usage:"Time between the notice of a preemption and SIGTERM."`
-	BundleMax     int64         `koanf:"bundle_max" usage:"Bytes of the files of one uploaded bundle; at most 32 GiB."`
-	StaleAuthMax  time.Duration `koanf:"stale_auth_max" usage:"How long stale reads go on while there is no leader."`
+	TimeoutMax     time.Duration `koanf:"timeout_max" usage:"Longest time limit that an execution may ask for."`
+	TimeoutDefault time.Duration `koanf:"timeout_default" usage:"Time limit of an execution that asks for none."`
+	Concurrent     int           `koanf:"concurrent" usage:"Executions of one organization that run at once."`
+	Queued         int           `koanf:"queued" usage:"Executions of one organization that wait."`
+	Keys           int           `koanf:"keys" usage:"API keys of one organization."`
+	ShareHalfLife  time.Duration `koanf:"share_half_life" usage:"How long until half of past use counts in fair share."`
+	PreemptMinRun  time.Duration `koanf:"preempt_min_run" usage:"How long preemptible work is left alone."`
+	PreemptNotice  time.Duration `koanf:"preempt_notice" usage:"Time between the notice of a preemption and SIGTERM."`
+	BundleMax      int64         `koanf:"bundle_max" usage:"Bytes of the files of one uploaded bundle; at most 32 GiB."`
+	StaleAuthMax   time.Duration `koanf:"stale_auth_max" usage:"How long stale reads go on while there is no leader."`
 }
 
 // Retention says which finished executions leave the replicated state for
@@ -299,7 +300,7 @@ func Default() Config {
 		},
 		Billing: Billing{Mode: "meter", SignupGrant: 100},
 		Limits: Limits{
-			TimeoutMax: 600 * time.Second, Concurrent: 100, Queued: 10_000, Keys: 50,
+			TimeoutMax: 600 * time.Second, TimeoutDefault: time.Minute, Concurrent: 100, Queued: 10_000, Keys: 50,
 			BundleMax: 1 << 30, StaleAuthMax: 10 * time.Minute, ShareHalfLife: 24 * time.Hour,
 			PreemptMinRun: time.Minute, PreemptNotice: 30 * time.Second,
 		},
@@ -472,6 +473,8 @@ func (v *validator) python(c Python) {
 
 func (v *validator) limits(c Limits) {
 	v.check("limits.timeout_max", c.TimeoutMax >= time.Second, "must be at least 1s")
+	v.check("limits.timeout_default", c.TimeoutDefault >= time.Second && c.TimeoutDefault <= c.TimeoutMax,
+		"must be at least 1s and at most limits.timeout_max")
 	v.check("limits.concurrent", c.Concurrent >= 1, "must be at least 1")
 	v.check("limits.queued", c.Queued >= 1, "must be at least 1")
 	v.check("limits.keys", c.Keys >= 1, "must be at least 1")

@@ -108,7 +108,7 @@ func (x *environment) find(ctx context.Context) error {
 	if x.Interpreter != "" {
 		name = filepath.Join(x.Path, x.Interpreter)
 	} else if _, err := os.Stat(name); err != nil {
-		return nil // It has packages for the node's interpreter.
+		return nil //nolint:nilerr // It has packages for the node's interpreter.
 	}
 	p, err := findPython(ctx, name)
 	if err != nil {
@@ -138,10 +138,10 @@ func (e *Executor) Forget(id compute.EnvironmentID) {
 // environmentOf returns the environment that an execution asks for, nil for none. A node
 // that has just restarted may still be preparing it.
 func (e *Executor) environmentOf(ctx context.Context, x *compute.Execution) (*environment, error) {
-	if x.EnvironmentID.IsZero() {
+	if x.Environment.ID.IsZero() {
 		return nil, nil
 	}
-	if env, _ := e.known(x.EnvironmentID); env != nil {
+	if env, _ := e.known(x.Environment.ID); env != nil {
 		return env, nil
 	}
 	// Others start meanwhile.
@@ -150,7 +150,7 @@ func (e *Executor) environmentOf(ctx context.Context, x *compute.Execution) (*en
 	ctx, cancel := context.WithTimeout(ctx, environmentWithin)
 	defer cancel()
 	for {
-		env, change := e.known(x.EnvironmentID)
+		env, change := e.known(x.Environment.ID)
 		if env != nil {
 			return env, nil
 		}
@@ -159,7 +159,7 @@ func (e *Executor) environmentOf(ctx context.Context, x *compute.Execution) (*en
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return nil, compute.Errorf(compute.CodeUnavailable,
-					"this node has no environment %q any more", x.Environment)
+					"this node has no environment %q any more", x.Environment.Name)
 			}
 			return nil, ctx.Err()
 		}

@@ -111,7 +111,8 @@ func (l *Leader) establish(ctx context.Context, term uint64) error {
 	if err := l.raiseEpoch(ctx, term); err != nil {
 		return err
 	}
-	view, settings := l.Machine.View(), l.Settings
+	view := l.Machine.View()
+	settings := view.Settable(l.Settings)
 	settings.Meter = view.Settings().Meter // Operators change it through the API.
 	if view.Settings() != settings {
 		fault.Point("leader.settings.before")

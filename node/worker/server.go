@@ -140,8 +140,8 @@ func forWorker(w compute.Work) *compute.Execution {
 		Epoch: e.Epoch, Stop: e.Stop, StopGrace: e.PaidGrace(), Preemptible: e.Preemptible,
 		ExecletAt: e.ExecletAt, StartedAt: e.StartedAt,
 		Volumes: e.Volumes, ScratchMiB: e.ScratchMiB, ScratchMemory: e.ScratchMemory,
-		Environment: e.Environment, EnvironmentID: e.EnvironmentID,
-		MaxRetries: e.MaxRetries, Retries: e.Retries, // Its lease depends on them.
+		Environment: e.Environment,
+		MaxRetries:  e.MaxRetries, Retries: e.Retries, // Its lease depends on them.
 		Files: e.Files, Serving: e.Serving, CreditsEnd: e.CreditsEnd,
 	}
 	if w.Attempt.Started {

@@ -34,9 +34,9 @@ func newPriceList(conn *cli.Connection) *cobra.Command {
 			if err != nil || asJSON {
 				return printOr(cmd, list, err)
 			}
-			t := cli.NewTable("resource", "credits/hour", "micro-credits/s", "source")
+			t := cli.NewTable("resource", "credits/hour", "micro-credits/s", "source", "cost/hour")
 			for _, p := range list.Prices {
-				t.AppendRow(cli.Row(p.Resource, p.PerHour, int64(p.MicroCredits), p.Source))
+				t.AppendRow(cli.Row(p.Resource, p.PerHour, int64(p.MicroCredits), p.Source, cli.OrNone(p.Cost)))
 			}
 			return cli.PrintTable(cmd.OutOrStdout(), t)
 		},
@@ -47,11 +47,13 @@ func newPriceList(conn *cli.Connection) *cobra.Command {
 
 func newPriceSet(conn *cli.Connection) *cobra.Command {
 	var asJSON bool
+	var costs string
 	cmd := &cobra.Command{
 		Use:   "set RESOURCE CREDITS",
 		Short: "Set the price of a GPU type or of cpu, in credits per hour",
 		Long: `Set sets the price of an hour of a whole GPU of a type, or of a vCPU with cpu. It is
 rounded to whole micro-credits per second. What was submitted before keeps its price.
+With --cost, provider_billed of executions says what they cost you.
 
   berth admin price set rtx_4090 0.5
   berth admin price set cpu 0.054`,
@@ -65,7 +67,13 @@ rounded to whole micro-credits per second. What was submitted before keeps its p
 			if err != nil {
 				return err
 			}
-			listed, err := c.SetPrice(cmd.Context(), args[0], price)
+			var cost compute.Credits
+			if costs != "" {
+				if cost, err = compute.ParseCredits(costs); err != nil {
+					return cli.UsageErrorf("--cost: %q: %w", costs, err)
+				}
+			}
+			listed, err := c.SetPrice(cmd.Context(), args[0], price, cost)
 			if err != nil || asJSON {
 				return printOr(cmd, listed, err)
 			}
@@ -74,6 +82,7 @@ rounded to whole micro-credits per second. What was submitted before keeps its p
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&costs, "cost", "", "`credits` per hour that it costs you (default: what was said before)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

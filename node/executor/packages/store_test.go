@@ -90,6 +90,29 @@ func TestUnusedPackagesGo(t *testing.T) {
 	}
 }
 
+// TestPinnedPackagesStay installs more than the store keeps beside what is pinned.
+func TestPinnedPackagesStay(t *testing.T) {
+	r := newRig(t, 10, writing(4))
+	kept := Request{Requirements: "a"}
+	r.Pin(kept)
+	r.Pin(kept) // Of a second environment with the same packages.
+	for _, name := range []string{"a", "b", "c", "d"} {
+		r.mount(t, name)
+		r.now = r.now.Add(time.Hour)
+	}
+	r.Unpin(kept)
+	r.mount(t, "e")
+	if size := r.SizeMiB(kept); size < 4 {
+		t.Errorf("what is pinned was removed: %d MiB are left", size)
+	}
+	r.now = r.now.Add(time.Hour)
+	r.Unpin(kept)
+	r.mount(t, "f")
+	if size := r.SizeMiB(kept); size != 0 {
+		t.Errorf("what was unpinned stays: %d MiB", size)
+	}
+}
+
 // TestCanceledInstallationIsNoAnswer joins an installation while its last waiter's
 // departure cancels it.
 func TestCanceledInstallationIsNoAnswer(t *testing.T) {
