@@ -52,9 +52,6 @@ func (g *services) routes() []edge.Route {
 // startService accepts a service: the replicas follow.
 func (g *services) startService(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.ServiceStart)
-	if in.DockerImageRef != "" {
-		return nil, errNotAvailable("docker_image_ref of a service")
-	}
 	if err := g.available(r, &in.PythonStart); err != nil {
 		return nil, err
 	}
@@ -79,7 +76,14 @@ func (g *services) startService(r *edge.Request) (any, error) {
 	e.Serving = &compute.Serving{
 		Port: in.Port, HealthPath: in.HealthPath, ReadinessTimeout: time.Duration(in.ReadinessTimeout) * time.Second,
 	}
-	result, err := g.submit(r, bundleOf(&in.PythonStart), fsm.Submit{Execution: e})
+	command, bundle := fsm.Submit{Execution: e}, bundleOf(&in.PythonStart)
+	if in.DockerImageRef != "" {
+		if err := g.inImage(r, in, &command); err != nil {
+			return nil, err
+		}
+		bundle.User = in.User
+	}
+	result, err := g.submit(r, bundle, command)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +91,20 @@ func (g *services) startService(r *edge.Request) (any, error) {
 		ExecutionID: result.Execution, Status: result.Status, URL: g.serviceURL(r, result.Execution),
 		Message: "The service is accepted; its replicas follow.",
 	}, nil
+}
+
+// inImage has the replicas of a service execute the program of an image.
+func (g *services) inImage(r *edge.Request, in *wire.ServiceStart, command *fsm.Submit) error {
+	ref, err := imageRef(in.DockerImageRef)
+	if err != nil {
+		return err
+	}
+	e := &command.Execution
+	e.Container = &compute.Container{Images: []string{ref.String()}}
+	if e.FileName == "" {
+		e.FileName = shortImage(ref)
+	}
+	return g.sealCredentials(r, in.Credentials(), command)
 }
 
 // serviceURL returns where a service is reached.

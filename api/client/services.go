@@ -11,6 +11,9 @@ import (
 // StartService is a request to start a service.
 type StartService struct {
 	Start
+	Registry
+	Image            string `json:"docker_image_ref,omitempty"` // Command is then in place of its arguments.
+	RunUser          string `json:"docker_run_user,omitempty"`
 	Port             int    `json:"port,omitempty"`        // 0 for 8000.
 	HealthPath       string `json:"health_path,omitempty"` // "" for a TCP connection.
 	Replicas         int    `json:"replicas,omitempty"`    // 0 for 1.

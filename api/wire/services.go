@@ -12,12 +12,21 @@ type ServiceStart struct {
 	Replicas         int    `json:"replicas" default:"1" min:"1" max:"64" doc:"How many of them run."`
 	Restart          string `json:"restart" default:"\"always\"" enum:"always,on-failure,never" doc:"Whether a replica that ended by itself is started again: after 10 s at first, doubled with each end in a row up to 5 minutes."`
 	ReadinessTimeout int    `json:"readiness_timeout" default:"600" min:"1" max:"86400" doc:"Seconds from its start in which a replica must be ready; else it fails as not_ready."`
-	DockerImageRef   string `json:"docker_image_ref" maxlen:"512" doc:"Not available in this version."`
+	DockerImageRef   string `json:"docker_image_ref" maxlen:"512" doc:"Docker image that the replicas execute: command, if given, is in place of its arguments (CMD)."`
+	User             string `json:"docker_run_user" maxlen:"255" pattern:"^[A-Za-z0-9_.-]*(:[A-Za-z0-9_.-]+)?$" doc:"With docker_image_ref: user, or user:group, in place of the image's own."`
+	Registry
 }
 
 // Check holds the rules that tags cannot say.
 func (s *ServiceStart) Check(f *Faults) {
+	if s.DockerImageRef != "" {
+		s.InImage = true
+	}
 	s.PythonStart.Check(f)
+	s.Registry.check(f)
+	if s.DockerImageRef != "" && (s.Code != "" || s.Module != "" || s.Script != "") {
+		f.Value("an image executes its own program: only command goes with it", "body", "docker_image_ref")
+	}
 	if s.MaxCredits > 0 {
 		f.Value("a service has no ceiling of credits: it runs until it is deleted or the credits end", "body", "max_credits")
 	}

@@ -61,7 +61,8 @@ type Program struct {
 	StdinRaw string   `json:"stdin_base64" maxlen:"1398104" secret:"true" doc:"The same in base64, for what is not UTF-8 text."`
 	Bundle   string   `json:"bundle_id" maxlen:"36" doc:"An uploaded bundle, as POST /bundles makes it: its files are put into the work directory."`
 
-	Input []byte `json:"-"` // Of stdin or stdin_base64, read by Check.
+	Input   []byte `json:"-"` // Of stdin or stdin_base64, read by Check.
+	InImage bool   `json:"-"` // An image says what is executed, unless a command is given.
 }
 
 // PythonStart is the body of POST /execution/streaming/start.
@@ -264,7 +265,7 @@ func (c *Program) Check(f *Faults) {
 		}
 	}
 	switch {
-	case given == 0 && !f.has("code", "module", "command", "script"):
+	case given == 0 && !c.InImage && !f.has("code", "module", "command", "script"):
 		f.add(typeMissing, nil, []any{"body", "code"})
 	case given > 1:
 		f.Value("exactly one of code, module, command and script is given", "body", "code")
