@@ -179,7 +179,7 @@ func TestCopyRequests(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		r, stop := newReceiver(t.Context(), stream, nil)
+		r, stop := newReceiver(t.Context(), stream, newMemory())
 		defer stop()
 		rec, err := r.next()
 		if err != nil {

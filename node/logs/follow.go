@@ -178,7 +178,7 @@ func (f *Follower) tailOf(ctx context.Context, node compute.NodeID, req request)
 func (f *Follower) ask(ctx context.Context, node compute.NodeID, req request, read func(*receiver) error) error {
 	stream, err := f.cfg.Peers.Stream(ctx, node, req.encode())
 	if err == nil {
-		r, stop := newReceiver(ctx, stream, f.cfg.Store.large)
+		r, stop := newReceiver(ctx, stream, f.cfg.Store.memory)
 		err = read(r)
 		stop()
 	}
