@@ -36,7 +36,7 @@ type EventWriter struct {
 // Of batches of events.
 const (
 	batchBytes = 4 << 10 // From which on a batch is written before its flush.
-	frameHead  = 10       // The length of a chunk, as eight hexadecimal digits, and a line feed.
+	frameHead  = 10      // The length of a chunk, as eight hexadecimal digits, and a line feed.
 )
 
 // add appends to the batch.

@@ -81,8 +81,8 @@ type Sender struct {
 	hosts map[string]*host
 
 	owners map[key]compute.OrgID // Of callbacks that are due. Only Lead's goroutine uses it.
-	done  chan compute.Delivery
-	left  chan struct{} // Receives when a try has ended.
+	done   chan compute.Delivery
+	left   chan struct{} // Receives when a try has ended.
 }
 
 // key names a callback.
