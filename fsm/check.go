@@ -419,21 +419,6 @@ func (v checker) checkArchives() error {
 	return nil
 }
 
-// checkSigning checks that an organization has at most two secrets for its callbacks, of
-// which only the newest has no end, and the key that opens them.
-func (v checker) checkSigning(o *compute.Org) error {
-	for i, s := range o.Signing {
-		newest := i == len(o.Signing)-1
-		if newest != s.EndsAt.IsZero() || len(s.Sealed) == 0 || s.Number == 0 {
-			return fmt.Errorf("secret %d for the callbacks of %s is damaged", s.Number, o.Slug)
-		}
-	}
-	if n := len(o.Signing); n > maxCallbackSecrets || n > 0 && (v.DataKey(o.ID) == nil || !o.DeletedAt.IsZero()) {
-		return fmt.Errorf("organization %s has %d secrets for its callbacks", o.Slug, n)
-	}
-	return nil
-}
-
 // checkOrgs checks that organizations have owners, and that nothing is left of those
 // that were deleted but their ledgers and histories.
 func (v checker) checkOrgs() error {

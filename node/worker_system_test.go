@@ -78,6 +78,36 @@ func TestWorkerExecutes(t *testing.T) {
 			t.Errorf("node %s: the brake is %+v, %v", n.Config.Name, b, err)
 		}
 	}
+	mustSurvive(t, c, b200, api, started.ExecutionID, live)
+}
+
+// mustSurvive stops the worker that has the output of an execution, which a server has
+// copied, and reads it through another worker.
+func mustSurvive(
+	t *testing.T, c *nodetest.Cluster, owner *nodetest.Node, api *client.Client, id compute.ExecutionID, output string,
+) {
+	t.Helper()
+	nodetest.Eventually(t, endWait, "a server to have a whole copy of the output", func() bool {
+		for _, n := range c.Servers() {
+			path := filepath.Join(n.Config.DataDir, "copies", owner.ID().String(), id.String(), "1", "complete")
+			if _, err := os.Stat(path); err == nil {
+				return true
+			}
+		}
+		return false
+	})
+	owner.Stop()
+	nodetest.Eventually(t, endWait, "the output to be read without its worker", func() bool {
+		e, err := api.Execution(t.Context(), id, 0)
+		return err == nil && strings.Contains(e.CombinedOutput, "later")
+	})
+	if out, _ := mustStream(t, api, id); out != output {
+		t.Errorf("without its worker the output is %q, before it was %q", out, output)
+	}
+	if m, err := api.Metrics(t.Context(), id, client.MetricsQuery{Step: 1e9}); err != nil || len(m.Warnings) > 0 || len(m.MemoryUsed) == 0 {
+		t.Errorf("without its worker the metrics are %+v, %v", m, err)
+	}
+	owner.Start()
 }
 
 // mustBeWorkers checks that workers hold nothing that is not theirs, and that
@@ -179,7 +209,7 @@ func TestWorkersRights(t *testing.T) {
 		}
 		if may&cluster.Workers != 0 && !strings.Contains("cluster.status cluster.heartbeat cluster.renew cluster.servers "+
 			"attempts.poll attempts.start attempts.finish attempts.bundle attempts.variables attempts.get attempts.put nodes.announce api.relay "+
-			"attempts.ready services.relay environments.list environments.report", method) {
+			"attempts.ready attempts.registry services.relay environments.list environments.report logs.copy", method) {
 			t.Errorf("a worker may call %s, which is not in the table", method)
 		}
 	}

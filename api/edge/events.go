@@ -35,8 +35,8 @@ type EventWriter struct {
 
 // Of batches of events.
 const (
-	batchBytes = 16 << 10 // From which on a batch is written before its flush.
-	frameHead  = 10       // The length of a chunk, as eight hexadecimal digits, and a line feed.
+	batchBytes = 4 << 10 // From which on a batch is written before its flush.
+	frameHead  = 10      // The length of a chunk, as eight hexadecimal digits, and a line feed.
 )
 
 // add appends to the batch.
@@ -99,7 +99,7 @@ func (e *EventWriter) Flush() error {
 		data = data[frameHead:]
 	}
 	_, err := e.to.Write(data)
-	if cap(data) <= 2*batchBytes {
+	if cap(data) <= 4*batchBytes {
 		*buf = data[:0]
 		e.pool.Put(buf)
 	}

@@ -5,7 +5,7 @@ import "berth/compute"
 // Limits of streams and held answers.
 const (
 	orgStreamShare    = 4  // The part of Limits.Streams that one organization may have: a quarter,
-	callerStreamShare = 16 // and one key or user: a sixteenth. A stream takes up to 90 KiB.
+	callerStreamShare = 16 // and one key or user: a sixteenth. A stream takes 32 KiB, and up to 112 KiB if nobody reads.
 	maxDownloads      = 16 // Downloads of operators at once, beside Limits.Streams.
 )
 

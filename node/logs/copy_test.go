@@ -148,6 +148,28 @@ func TestReaderReturnsFromACopy(t *testing.T) {
 	})
 }
 
+// TestCopyOfANodeThatDoesNotAnswer reads a complete copy although the cluster has not noticed
+// yet that the node is down. One that may lack the end is no end then.
+func TestCopyOfANodeThatDoesNotAnswer(t *testing.T) {
+	for _, complete := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c, dirs := newCluster(t, 3)
+			second, _ := c.copies(dirs)
+			w := c.place(t, dirs, 1, 1)
+			mustWrite(t, w, Stdout, "one\n")
+			second.mustCopy(t, dirs)
+			second.complete = complete
+			c.down[nodeID(1)] = true
+			c.missed = map[compute.NodeID]bool{nodeID(1): true}
+			c.finish(&Final{Status: "completed"})
+			lines, final, err := collect(t.Context(), c.node(3), 0)
+			if len(lines) != 1 || final.Status != "completed" || (err == nil) != complete {
+				t.Errorf("complete is %v: %v, end %v, error %v", complete, numbers(lines), final, err)
+			}
+		})
+	}
+}
+
 // TestReadOfALiveCopy reads without waiting what the copy of a node has that is down while
 // its attempt may still print.
 func TestReadOfALiveCopy(t *testing.T) {
@@ -179,7 +201,7 @@ func TestCopyRequests(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		r, stop := newReceiver(t.Context(), stream, nil)
+		r, stop := newReceiver(t.Context(), stream, newMemory())
 		defer stop()
 		rec, err := r.next()
 		if err != nil {

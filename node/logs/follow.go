@@ -178,7 +178,7 @@ func (f *Follower) tailOf(ctx context.Context, node compute.NodeID, req request)
 func (f *Follower) ask(ctx context.Context, node compute.NodeID, req request, read func(*receiver) error) error {
 	stream, err := f.cfg.Peers.Stream(ctx, node, req.encode())
 	if err == nil {
-		r, stop := newReceiver(ctx, stream, f.cfg.Store.large)
+		r, stop := newReceiver(ctx, stream, f.cfg.Store.memory)
 		err = read(r)
 		stop()
 	}
@@ -233,10 +233,10 @@ func (c *cursor) run(ctx context.Context) (Final, error) {
 			err := c.attempt(ctx, a)
 			switch {
 			case err == nil || ctx.Err() != nil:
-			case errors.Is(err, errBehind) && c.f.ended(ctx, attempt{c.execution, a.Epoch}):
+			case errors.Is(err, errBehind) && !c.f.ended(ctx, attempt{c.execution, a.Epoch}):
+				return Final{}, nil // Of a Read: the rest is written yet, or not reachable now.
+			case errors.Is(err, errBehind) && !c.f.cfg.State.Up(a.Node):
 				err = c.markLost(a)
-			case errors.Is(err, errBehind):
-				return Final{}, nil // The rest is written yet, or not reachable now.
 			case c.f.gone(ctx, a, err):
 				err = c.markMissing(a)
 			}
@@ -341,13 +341,28 @@ func (c *cursor) remote(ctx context.Context, node compute.NodeID, of attempt) er
 	}
 }
 
-// once asks for the output that another node has, once.
+// once asks for the output that another node has, once. It reads the copy while the node
+// is down, or does not answer.
 func (c *cursor) once(ctx context.Context, node compute.NodeID, of attempt) error {
-	if !c.f.cfg.State.Up(node) {
+	up := c.f.cfg.State.Up(node)
+	if up {
+		err := c.fromOwner(ctx, node, of)
+		if err == nil || ctx.Err() != nil || compute.CodeOf(err) != compute.CodeUnavailable {
+			return err
+		}
 		if k, ok := c.f.findCopy(ctx, node, of); ok {
 			return c.fromCopy(ctx, k, of)
 		}
+		return err
 	}
+	if k, ok := c.f.findCopy(ctx, node, of); ok {
+		return c.fromCopy(ctx, k, of)
+	}
+	return c.fromOwner(ctx, node, of)
+}
+
+// fromOwner asks the node that has written the output.
+func (c *cursor) fromOwner(ctx context.Context, node compute.NodeID, of attempt) error {
 	req := request{mode: modeRead, of: of, after: c.after}
 	if c.live {
 		req.mode = modeFollow

@@ -36,29 +36,25 @@ type Store struct {
 	dir      string
 	notifier Notifier
 	tails    *loop.FairLimiter[compute.ExecutionID]
-	large    chan struct{} // Holds a token per large batch that a follower delivers.
+	memory   *memory
 }
 
 // tailsAtOnce bounds the memory and the reads of disks for tails: each holds up to
 // six times its limit, and reads the whole output.
 const tailsAtOnce = 4
 
-// largeBatches bounds the memory of followers whose clients do not read: so many have a
-// large batch, and the others a small one. Those that read fast return theirs at once.
-const largeBatches = 64
-
 // Open returns the Store of a node's data directory. Without a notifier its
 // followers poll.
 func Open(dataDir string, n Notifier) *Store {
 	return &Store{
 		dir: in(dataDir), notifier: n, tails: loop.NewFairLimiter[compute.ExecutionID](tailsAtOnce),
-		large: make(chan struct{}, largeBatches),
+		memory: newMemory(),
 	}
 }
 
 // In returns a Store of the output in another directory, such as copies of another
 // node's. They share the limits of s. Its followers poll.
-func (s *Store) In(dir string) *Store { return &Store{dir: dir, tails: s.tails, large: s.large} }
+func (s *Store) In(dir string) *Store { return &Store{dir: dir, tails: s.tails, memory: s.memory} }
 
 // Dir returns the directory of all output of a node, by execution and attempt.
 func Dir(dataDir string) string { return in(dataDir) }
@@ -109,8 +105,8 @@ func (s *Store) follow(ctx context.Context, a attempt, after uint64, h hooks) (f
 func (s *Store) deliver(r *reader, fn func([]Line) error) (n int, final *Final, err error) {
 	r.most = smallBatch
 	select {
-	case s.large <- struct{}{}:
-		defer func() { <-s.large }()
+	case s.memory.large <- struct{}{}:
+		defer func() { <-s.memory.large }()
 		r.most = largeBatch
 	default:
 	}

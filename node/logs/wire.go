@@ -2,6 +2,7 @@ package logs
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -20,8 +21,9 @@ const (
 	deadAfter   = 3 * idleAfter
 	wireVersion = 1
 	maxRequest  = 80 + MaxSearchText
-	flagCopy    = 0x80    // In the byte that holds the mode: the node whose output it is a copy of follows.
-	wireBuffer  = 4 << 10 // Of each follower; larger records pass by it.
+	flagCopy    = 0x80     // In the byte that holds the mode: the node whose output it is a copy of follows.
+	wireBuffer  = 16 << 10 // Of a receiver while there is more than
+	waitBuffer  = 64       // this of one that waits.
 )
 
 // mode is what a request asks for.
@@ -130,15 +132,18 @@ func (s *sender) send() error {
 // receiver reads the answer to a request. It closes a stream that is silent for
 // deadAfter.
 type receiver struct {
-	r     *bufio.Reader
-	buf   []byte
-	watch *time.Timer
-	large chan struct{} // As in Store.
+	stream io.Reader
+	r      *bufio.Reader // Either waiting or one of memory.buffers.
+	waits  *bufio.Reader
+	buf    []byte
+	watch  *time.Timer
+	memory *memory
 }
 
 // newReceiver returns a receiver of stream. stop closes the stream.
-func newReceiver(ctx context.Context, stream io.ReadCloser, large chan struct{}) (r *receiver, stop func()) {
-	r = &receiver{r: bufio.NewReaderSize(stream, wireBuffer), large: large}
+func newReceiver(ctx context.Context, stream io.ReadCloser, m *memory) (r *receiver, stop func()) {
+	r = &receiver{stream: stream, waits: bufio.NewReaderSize(stream, waitBuffer), memory: m}
+	r.r = r.waits
 	r.watch = time.AfterFunc(deadAfter, func() { _ = stream.Close() })
 	unhook := context.AfterFunc(ctx, func() { _ = stream.Close() })
 	return r, func() {
@@ -150,7 +155,7 @@ func newReceiver(ctx context.Context, stream io.ReadCloser, large chan struct{})
 
 // next returns the next record, which is valid until the next call.
 func (r *receiver) next() (record, error) {
-	head, err := r.r.Peek(recordHeader)
+	head, err := r.peek()
 	if err != nil {
 		return record{}, err
 	}
@@ -168,6 +173,26 @@ func (r *receiver) next() (record, error) {
 	r.watch.Reset(deadAfter)
 	rec, _, err := parse(r.buf)
 	return rec, err
+}
+
+// peek returns the header of the next record. A receiver that waits has a small buffer:
+// there are thousands of them.
+func (r *receiver) peek() ([]byte, error) {
+	if r.r != r.waits && r.r.Buffered() == 0 {
+		r.memory.giveReader(r.r)
+		r.r, r.buf = r.waits, nil
+	}
+	head, err := r.r.Peek(recordHeader)
+	if err != nil || r.r != r.waits || r.r.Buffered() < waitBuffer {
+		return head, err
+	}
+	begun, err := r.waits.Peek(r.waits.Buffered())
+	if err != nil {
+		return nil, err
+	}
+	r.r = r.memory.takeReader(io.MultiReader(bytes.NewReader(bytes.Clone(begun)), r.stream))
+	r.waits.Reset(r.stream)
+	return r.r.Peek(recordHeader)
 }
 
 // lines calls fn with the lines behind number *after until the end of the
@@ -226,7 +251,7 @@ func (r *receiver) limit(b *batch) {
 	}
 	b.most = smallBatch
 	select {
-	case r.large <- struct{}{}:
+	case r.memory.large <- struct{}{}:
 		b.most = largeBatch
 	default:
 	}
@@ -235,7 +260,7 @@ func (r *receiver) limit(b *batch) {
 // delivered ends the use of a batch.
 func (r *receiver) delivered(b batch) {
 	if b.most == largeBatch {
-		<-r.large
+		<-r.memory.large
 	}
 }
 

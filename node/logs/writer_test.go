@@ -132,7 +132,7 @@ func TestManyFollowersHoldLittle(t *testing.T) {
 	mustEnd(t, w, Final{})
 	s := Open(dir, nil)
 	for range largeBatches {
-		s.large <- struct{}{}
+		s.memory.large <- struct{}{}
 	}
 	total, most := 0, 0
 	_, err := s.follow(t.Context(), attempt{testExecution(), 1}, 0, hooks{ended: always, idle: proceed, lines: func(l []Line) error {

@@ -98,7 +98,7 @@ func (r ReplicaReporter) StartAttempt(ctx context.Context, start compute.Attempt
 // FinishAttempt reports how an attempt ended.
 func (r ReplicaReporter) FinishAttempt(ctx context.Context, outcome compute.Outcome) error {
 	_, _, err := r.Propose(ctx, fsm.FinishAttempt{Node: r.Node, Outcome: outcome})
-	// What a server cannot record yet is left out. The end must not wait for it.
+	// A server that cannot record these fields gets the outcome without them: the end must not wait.
 	if tooNew(err) && outcome.Series != nil {
 		outcome.Series = nil
 		_, _, err = r.Propose(ctx, fsm.FinishAttempt{Node: r.Node, Outcome: outcome})

@@ -26,6 +26,7 @@ func (w *World) makeNetwork(ctx context.Context) error {
 	if err := command(ctx, b.String(), "ip", "-batch", "-"); err != nil {
 		return err
 	}
+	w.slot.passDocker(ctx, "-I")
 	for _, n := range w.machines() {
 		inside := fmt.Sprintf("addr add %s/24 dev eth0\nlink set eth0 up\nlink set lo up\n", n.IP)
 		if err := command(ctx, inside, "ip", "-n", n.netns, "-batch", "-"); err != nil {
@@ -33,6 +34,13 @@ func (w *World) makeNetwork(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// passDocker adds (-I) or removes (-D) the rule by which packets on the bridge pass the
+// rules of a Docker engine on this machine, which has the kernel filter bridges too and
+// drops what is not a container's. Without such an engine there is no chain for it.
+func (s slot) passDocker(ctx context.Context, how string) {
+	_ = command(ctx, "", "iptables", "-w", how, "DOCKER-USER", "-i", s.name(), "-o", s.name(), "-j", "ACCEPT")
 }
 
 // filter describes a node's inbound packet filter.

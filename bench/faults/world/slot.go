@@ -88,6 +88,7 @@ func (s slot) cleanUp(ctx context.Context, dir string) error {
 // removeNetwork removes the namespaces and the bridge of the slot. The veth
 // pairs go with the namespaces.
 func (s slot) removeNetwork(ctx context.Context) error {
+	s.passDocker(ctx, "-D")
 	names, err := os.ReadDir("/run/netns")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
