@@ -1,8 +1,11 @@
 package node_test
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/api/client"
 	"berth/compute"
@@ -90,5 +93,49 @@ func TestComposeThroughAFollower(t *testing.T) {
 	e = mustFinish(t, api, started.ExecutionID)
 	if e.Status != compute.StatusFailed || e.ReturnCode == nil || *e.ReturnCode != 7 {
 		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
+	}
+}
+
+// TestImageService serves requests from containers, through a follower.
+func TestImageService(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	c := newContainerCluster(t)
+	account := c.MustAccount("acme")
+	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	if _, err := operator.TrustOrg(t.Context(), "acme", true); err != nil {
+		t.Fatal(err)
+	}
+	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+	start := client.StartService{Image: dockertest.Image, Port: 8000}
+	start.Command = []string{"serve", "8000"}
+	started, err := api.SubmitService(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Eventually(t, time.Minute, "a ready replica", func() bool {
+		s, err := api.Service(t.Context(), started.ExecutionID)
+		return err == nil && s.Ready == 1
+	})
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		c.Follower().URL()+"/services/"+started.ExecutionID.String()+"/hello", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+account.Key)
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	body, err := io.ReadAll(reply.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := string(body)
+	if !strings.Contains(answer, "served /hello") {
+		t.Errorf("the service answers %q", answer)
+	}
+	if _, err := api.DeleteService(t.Context(), started.ExecutionID); err != nil {
+		t.Fatal(err)
 	}
 }

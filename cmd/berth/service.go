@@ -56,6 +56,7 @@ The URL takes the credentials of the API: a bearer token, or ?token= once in a b
 	}
 	f.run.conn.Register(cmd)
 	f.run.code.register(cmd)
+	f.run.image.register(cmd)
 	flags := cmd.Flags()
 	for _, name := range f.unused() {
 		must(flags.MarkHidden(name))
@@ -78,7 +79,7 @@ The URL takes the credentials of the API: a bearer token, or ?token= once in a b
 
 // unused returns the flags of code that mean nothing for a service.
 func (f *serviceRunFlags) unused() []string {
-	return []string{"timeout", "max-credits", "max-retries", "preemptible"}
+	return []string{"timeout", "max-credits", "max-retries", "preemptible", "compose", "stop-grace"}
 }
 
 func (f *serviceRunFlags) do(cmd *cobra.Command, args []string) error {
@@ -87,8 +88,13 @@ func (f *serviceRunFlags) do(cmd *cobra.Command, args []string) error {
 			return cli.UsageErrorf("--%s does not go with a service", name)
 		}
 	}
+	f.run.code.image = f.run.image.ref != ""
 	start, tree, err := f.run.code.start(cmd, args)
 	if err != nil {
+		return err
+	}
+	f.start.Image, f.start.RunUser = f.run.image.ref, f.run.image.user
+	if f.start.Registry, err = f.run.image.registry.read(); err != nil {
 		return err
 	}
 	if start.ExecutionType, start.GPUTypes, err = f.run.hardware(); err != nil {

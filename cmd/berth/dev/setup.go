@@ -12,6 +12,7 @@ import (
 	"berth/api/client"
 	"berth/api/wire"
 	"berth/compute"
+	"berth/loop"
 )
 
 // tokenTTL is how long the other nodes may take to join.
@@ -21,6 +22,8 @@ const tokenTTL = 30 * time.Minute
 const (
 	atOnce      = 8
 	launchPause = 400 * time.Millisecond
+	trustPause  = 100 * time.Millisecond // Between tries to trust the developer's organization,
+	trustLimit  = 30 * time.Second       // and for all of them.
 )
 
 // keyName is the name of the API key that cluster.json holds.
@@ -140,6 +143,9 @@ func (c *Cluster) makeUser(ctx context.Context, admin *client.Client) error {
 	if e, ok := errors.AsType[*client.Error](err); err != nil && (!ok || e.Status != http.StatusConflict) {
 		return fmt.Errorf("make user: %w", err)
 	}
+	if err := c.trust(ctx, admin); err != nil {
+		return err
+	}
 	session, err := admin.WithToken("").Login(ctx, c.plan.Email, c.plan.Password)
 	if err != nil {
 		return fmt.Errorf("sign in: %w", err)
@@ -150,6 +156,26 @@ func (c *Cluster) makeUser(ctx context.Context, admin *client.Client) error {
 	}
 	c.plan.APIKey = key.PlaintextKey
 	return c.plan.save()
+}
+
+// trust lets the developer's organization execute containers on this machine, whatever
+// its engine: it is the developer's own. A new cluster allows that after a moment, once
+// its servers know of each other what they can do.
+func (c *Cluster) trust(ctx context.Context, admin *client.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, trustLimit)
+	defer cancel()
+	for {
+		_, err := admin.TrustOrg(ctx, c.plan.OrgSlug, true)
+		if e, ok := errors.AsType[*client.Error](err); !ok || e.Status != http.StatusConflict {
+			if err != nil {
+				return fmt.Errorf("trust organization: %w", err)
+			}
+			return nil
+		}
+		if !loop.Sleep(ctx, trustPause) {
+			return fmt.Errorf("trust organization: %w", err)
+		}
+	}
 }
 
 // unreadyNode returns a node that is not ready, and the reason.

@@ -87,13 +87,23 @@ func openContainer(spec *supervise.Spec, group *cgroup.Group, stdout, stderr *os
 	return b, nil
 }
 
-// ownScratch lets every user of the container write to the scratch space.
+// ownScratch lets every user of the container write to the scratch space, and puts the
+// files of the execution there.
 func ownScratch(spec *supervise.Spec) error {
 	if !spec.Sandbox.ScratchDisk {
 		return nil
 	}
-	if err := os.Chmod(fmt.Sprintf("/proc/self/fd/%d", supervise.FDScratch), os.ModeSticky|0o777); err != nil {
+	scratch := fmt.Sprintf("/proc/self/fd/%d", supervise.FDScratch)
+	if err := os.Chmod(scratch, os.ModeSticky|0o777); err != nil {
 		return fmt.Errorf("make container: %w", err)
+	}
+	work, err := os.Open(supervise.WorkFile)
+	if err != nil {
+		return fmt.Errorf("make container: %w", err)
+	}
+	defer work.Close()
+	if err := sandbox.Unpack(work, scratch); err != nil {
+		return fmt.Errorf("%w: %w", sandbox.ErrProgram, err) // They do not fit.
 	}
 	return nil
 }

@@ -133,15 +133,22 @@ func (w *WorkReader) Next() (WorkEntry, io.Reader, error) {
 // once, and follows no link: a parent that is none of its directories is an
 // error.
 type unpacker struct {
-	target string
-	dirs   map[string]bool
-	buffer []byte // One for all files: this process collects no garbage.
+	target    string
+	everybody bool // Every user may read and write the files. Else they are the program's user's.
+	dirs      map[string]bool
+	buffer    []byte // One for all files: this process collects no garbage.
 }
+
+// Unpack writes the entries of a work stream to a directory of the machine in which there
+// is nothing else, for every user to read and write.
+func Unpack(from io.Reader, target string) error { return unpack(from, target, true) }
 
 // unpackWork writes the entries of a work stream to target and makes the
 // program's user their owner.
-func unpackWork(from io.Reader, target string) error {
-	u := &unpacker{target: target, dirs: map[string]bool{".": true}, buffer: make([]byte, workBuffer)}
+func unpackWork(from io.Reader, target string) error { return unpack(from, target, false) }
+
+func unpack(from io.Reader, target string, everybody bool) error {
+	u := &unpacker{target: target, everybody: everybody, dirs: map[string]bool{".": true}, buffer: make([]byte, workBuffer)}
 	r := NewWorkReader(from)
 	for {
 		entry, content, err := r.Next()
@@ -167,7 +174,7 @@ func (u *unpacker) unpack(e *WorkEntry, content io.Reader) error {
 		if err := u.makeDir(e.Path); err != nil {
 			return err
 		}
-		return os.Chmod(u.target+"/"+e.Path, e.Mode.Perm())
+		return os.Chmod(u.target+"/"+e.Path, u.mode(e.Mode.Perm(), 0o777))
 	case WorkLink:
 		to, err := io.ReadAll(content)
 		if err == nil {
@@ -176,7 +183,7 @@ func (u *unpacker) unpack(e *WorkEntry, content io.Reader) error {
 		if err != nil {
 			return err
 		}
-		return os.Lchown(u.target+"/"+e.Path, UserID, UserID)
+		return u.own(u.target + "/" + e.Path)
 	case WorkRegular:
 		return u.writeFile(e, content)
 	}
@@ -196,12 +203,28 @@ func (u *unpacker) writeFile(e *WorkEntry, content io.Reader) error {
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil {
-		err = file.Chown(UserID, UserID)
+		err = u.own(file.Name())
 	}
 	if err == nil {
-		err = file.Chmod(e.Mode.Perm())
+		err = file.Chmod(u.mode(e.Mode.Perm(), 0o666))
 	}
 	return err
+}
+
+// mode returns the permissions of a file, with those that everybody has.
+func (u *unpacker) mode(said, all fs.FileMode) fs.FileMode {
+	if u.everybody {
+		return said | all
+	}
+	return said
+}
+
+// own makes the program's user the owner of a file, unless it is everybody's.
+func (u *unpacker) own(name string) error {
+	if u.everybody {
+		return nil
+	}
+	return os.Lchown(name, UserID, UserID)
 }
 
 // makeDir makes a directory and its parents.
@@ -216,5 +239,8 @@ func (u *unpacker) makeDir(dir string) error {
 		return err
 	}
 	u.dirs[dir] = true
-	return os.Lchown(u.target+"/"+dir, UserID, UserID)
+	if u.everybody {
+		return os.Chmod(u.target+"/"+dir, 0o777)
+	}
+	return u.own(u.target + "/" + dir)
 }
