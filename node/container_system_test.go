@@ -1,49 +1,107 @@
 package node_test
 
 import (
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"berth/api/client"
+	"berth/api/wire"
 	"berth/compute"
 	"berth/node/config"
 	"berth/node/executor/docker/dockertest"
 	"berth/node/nodetest"
 )
 
-// newContainerCluster returns three nodes that share the engine of this machine.
-func newContainerCluster(t *testing.T) *nodetest.Cluster {
-	t.Helper()
-	host := dockertest.Host(t)
-	dockertest.Probe(t)
-	compose := dockertest.Compose(t)
-	return nodetest.NewWith(t, 3, func(_ int, c *config.Config) { c.Docker.Host, c.Docker.Compose = host, compose })
-}
-
-// TestContainersThroughAFollower executes images as a user of a follower does.
+// TestContainersThroughAFollower executes images, Compose files and services of an image as
+// a user of a follower does, on three nodes that share the engine of this machine.
 func TestContainersThroughAFollower(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	c := newContainerCluster(t)
+	host, compose := dockertest.Host(t), dockertest.Compose(t)
+	dockertest.Probe(t)
+	registry := dockertest.NewRegistry(t, "ada", canary)
+	c := nodetest.NewWith(t, 3, func(_ int, c *config.Config) {
+		c.Docker.Host, c.Docker.Compose, c.Docker.Registries = host, compose, []string{registry.Host}
+	})
 	account := c.MustAccount("acme")
 	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
-	start := client.StartImage{Image: dockertest.Image, RunCommand: []string{"print", "hello", "from", "a", "container"}}
-	if _, err := api.SubmitImage(t.Context(), start); err == nil || !strings.Contains(err.Error(), "trusted") {
-		t.Logf("an organization that nobody trusts: %v", err) // Where the engine is new enough, it is accepted.
-	}
+	checkTrust(t, c, api)
+	t.Run("image", func(t *testing.T) { checkImage(t, api) })
+	t.Run("private image", func(t *testing.T) { checkPrivateImage(t, c, api, registry) })
+	t.Run("compose", func(t *testing.T) { checkCompose(t, api) })
+	t.Run("complete", func(t *testing.T) { checkComplete(t, api) })
+	t.Run("service", func(t *testing.T) { checkImageService(t, c, account, api) })
+}
+
+// checkTrust executes a container of an organization that nobody trusts, which is refused
+// if the engine is old, and has an operator trust it.
+func checkTrust(t *testing.T, c *nodetest.Cluster, api *client.Client) {
+	t.Helper()
 	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	nodes, err := operator.Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	strong := false
+	for _, offer := range nodes[0].Offers {
+		strong = strong || offer == compute.DockerOffer(false)
+	}
+	_, err = api.SubmitImage(t.Context(), client.StartImage{Image: dockertest.Image})
+	if strong != (err == nil) || err != nil && !strings.Contains(err.Error(), "trusted") {
+		t.Errorf("nodes offer %v, and the start answers %v", nodes[0].Offers, err)
+	}
 	if org, err := operator.TrustOrg(t.Context(), "acme", true); err != nil || !org.Trusted {
 		t.Fatalf("got %+v, %v", org, err)
 	}
+}
+
+func checkImage(t *testing.T, api *client.Client) {
+	start := client.StartImage{Image: dockertest.Image, RunCommand: []string{"print", "hello", "from", "a", "container"}}
 	started, err := api.SubmitImage(t.Context(), start)
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := mustFinish(t, api, started.ExecutionID)
-	if e.Status != compute.StatusCompleted || e.Stdout != "hello from a container\n" || e.ExecutionType != compute.KindDocker {
-		t.Errorf("it is %v with output %q, errors %v", e.Status, e.Stdout, e.Errors)
+	if e.Status != compute.StatusCompleted || e.Stdout != "hello from a container\n" || e.ExecutionType != compute.KindDocker ||
+		e.Metadata.ImageDigest == nil || !strings.HasPrefix(*e.Metadata.ImageDigest, "sha256:") {
+		t.Errorf("it is %v with output %q, errors %v, metadata %+v", e.Status, e.Stdout, e.Errors, e.Metadata)
+	}
+}
+
+// checkPrivateImage pulls an image with a secret of the user as the password, which is in
+// no file of any node, and is refused without it.
+func checkPrivateImage(t *testing.T, c *nodetest.Cluster, api *client.Client, registry *dockertest.Registry) {
+	ref := registry.Push(t, "team/private", "1")
+	t.Cleanup(func() { dockertest.Remove(t, ref) })
+	start := client.StartImage{Image: ref, RunCommand: []string{"print", "private"}}
+	started, err := api.SubmitImage(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusFailed || e.StatusDetails == nil || *e.StatusDetails != "image" || e.ErrorsDocker == nil {
+		t.Errorf("without credentials it is %v, errors %v", e.Status, e.Errors)
+	}
+	if e.Billed == nil || *e.Billed != 0 {
+		t.Errorf("an image that could not be pulled costs %v", e.Billed)
+	}
+	if err := api.SetVariable(t.Context(), "REGISTRY_PASSWORD", canary, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, password := range []string{"${{ secrets.REGISTRY_PASSWORD }}", canary} {
+		start.Registry = client.Registry{CredentialType: "basic", Username: "ada", Password: password}
+		if started, err = api.SubmitImage(t.Context(), start); err != nil {
+			t.Fatal(err)
+		}
+		if e = mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusCompleted || e.Stdout != "private\n" {
+			t.Errorf("with credentials it is %v with output %q, errors %v", e.Status, e.Stdout, e.Errors)
+		}
+	}
+	for _, n := range c.Nodes {
+		if contains(t, n.Config.DataDir, canary) {
+			t.Errorf("a file of node %s has the password", n.ID())
+		}
 	}
 }
 
@@ -66,16 +124,7 @@ volumes:
   data: {}
 `
 
-// TestComposeThroughAFollower executes Compose files as a user of a follower does.
-func TestComposeThroughAFollower(t *testing.T) {
-	t.Parallel() // It mostly waits.
-	c := newContainerCluster(t)
-	account := c.MustAccount("acme")
-	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
-	if _, err := operator.TrustOrg(t.Context(), "acme", true); err != nil {
-		t.Fatal(err)
-	}
-	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+func checkCompose(t *testing.T, api *client.Client) {
 	start := client.StartCompose{File: composeText}
 	start.Env = map[string]string{"IMAGE": dockertest.Image, "GREETING": "to work"}
 	started, err := api.SubmitCompose(t.Context(), start)
@@ -86,7 +135,7 @@ func TestComposeThroughAFollower(t *testing.T) {
 	if e.Status != compute.StatusCompleted || !strings.Contains(e.Stdout, "| ready to work") || !strings.Contains(e.Stdout, "| written") {
 		t.Errorf("it is %v with output %q %q, errors %v", e.Status, e.Stdout, e.Stderr, e.Errors)
 	}
-	start.File = "services:\n  a: {image: $IMAGE, command: [sleep, '60']}\n  b: {image: $IMAGE, command: [exit, '7']}\n"
+	start.File = "services:\n  a: {image: $IMAGE, command: [term, '0']}\n  b: {image: $IMAGE, command: [exit, '7']}\n"
 	if started, err = api.SubmitCompose(t.Context(), start); err != nil {
 		t.Fatal(err)
 	}
@@ -94,18 +143,36 @@ func TestComposeThroughAFollower(t *testing.T) {
 	if e.Status != compute.StatusFailed || e.ReturnCode == nil || *e.ReturnCode != 7 {
 		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
 	}
+	start.File = "services:\n  a:\n    image: x\n    privileged: true\n"
+	if _, err = api.SubmitCompose(t.Context(), start); err == nil || !strings.Contains(err.Error(), "line 4, column 5") {
+		t.Errorf("a privileged service: %v", err)
+	}
 }
 
-// TestImageService serves requests from containers, through a follower.
-func TestImageService(t *testing.T) {
-	t.Parallel() // It mostly waits.
-	c := newContainerCluster(t)
-	account := c.MustAccount("acme")
-	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
-	if _, err := operator.TrustOrg(t.Context(), "acme", true); err != nil {
+// checkComplete reports the end of an execution of a Compose file that lives, which ends it,
+// and of one that has ended, which stays as it is.
+func checkComplete(t *testing.T, api *client.Client) {
+	start := client.StartCompose{File: "services: {a: {image: " + dockertest.Image + ", command: [term, '0']}}"}
+	started, err := api.SubmitCompose(t.Context(), start)
+	if err != nil {
 		t.Fatal(err)
 	}
-	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+	nodetest.Eventually(t, time.Minute, "the start", func() bool {
+		e, err := api.Execution(t.Context(), started.ExecutionID, 0)
+		return err == nil && strings.Contains(e.Stdout, "ready")
+	})
+	for _, output := range []string{"the end", "another"} {
+		if _, err := api.CompleteCompose(t.Context(), started.ExecutionID, wire.ComposeComplete{Output: output, Status: "completed"}); err != nil {
+			t.Fatal(err)
+		}
+		e := mustFinish(t, api, started.ExecutionID)
+		if e.Status != compute.StatusCancelled || e.Reported == nil || e.Reported.Output != "the end" {
+			t.Errorf("it is %v with report %+v", e.Status, e.Reported)
+		}
+	}
+}
+
+func checkImageService(t *testing.T, c *nodetest.Cluster, account nodetest.Account, api *client.Client) {
 	start := client.StartService{Image: dockertest.Image, Port: 8000}
 	start.Command = []string{"serve", "8000"}
 	started, err := api.SubmitService(t.Context(), start)
@@ -116,22 +183,8 @@ func TestImageService(t *testing.T) {
 		s, err := api.Service(t.Context(), started.ExecutionID)
 		return err == nil && s.Ready == 1
 	})
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-		c.Follower().URL()+"/services/"+started.ExecutionID.String()+"/hello", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+account.Key)
-	reply, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reply.Body.Close()
-	body, err := io.ReadAll(reply.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer := string(body)
+	_, answer := mustAsk(t, http.DefaultClient, http.MethodGet,
+		c.Follower().URL()+"/services/"+started.ExecutionID.String()+"/hello", account.Key, nil)
 	if !strings.Contains(answer, "served /hello") {
 		t.Errorf("the service answers %q", answer)
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/moby/moby/client"
@@ -30,6 +29,7 @@ const (
 const (
 	labelNode    = "berth.node"    // The id of the node.
 	labelAttempt = "berth.attempt" // Execution and epoch.
+	labelSlot    = "berth.slot"    // The number of a network's slot.
 )
 
 // Config is what an Engine needs. Host, Node and Dir are required.
@@ -61,10 +61,6 @@ type Engine struct {
 	facts Facts
 
 	images *images
-
-	mu sync.Mutex
-
-	networks map[int]string // Networks that exist, by slot.
 }
 
 // Facts are what an engine says of itself.
@@ -92,7 +88,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open engine: %w", err)
 	}
-	e := &Engine{cfg: cfg, api: api, facts: facts, networks: make(map[int]string)}
+	e := &Engine{cfg: cfg, api: api, facts: facts}
 	if e.images, err = openImages(cfg.Dir, cfg.Now); err != nil {
 		return nil, errors.Join(err, api.Close())
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 
-	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 )
@@ -23,53 +23,47 @@ type Bridge struct {
 
 // Network makes the network of a slot, unless it exists, and returns its name. It is
 // kept for the next attempt in the slot: making one takes longer than starting a
-// container.
+// container. The slot is the caller's, on the whole machine: networks of other nodes
+// with its addresses are nobody's any more.
 func (e *Engine) Network(ctx context.Context, b Bridge) (string, error) {
-	e.mu.Lock()
-	name, ok := e.networks[b.Slot]
-	e.mu.Unlock()
-	if ok {
-		return name, nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	name = "berth-" + strings.ReplaceAll(b.Link, "_", "")
+	name := "berth-" + strings.ReplaceAll(b.Link, "_", "")
+	if _, err := e.api.NetworkInspect(ctx, name, client.NetworkInspectOptions{}); err == nil {
+		return name, nil
+	}
+	err := e.makeNetwork(ctx, name, b)
+	if err != nil && strings.Contains(err.Error(), "overlaps") {
+		if err = e.removeNetworks(ctx, labelSlot+"="+strconv.Itoa(b.Slot)); err == nil {
+			err = e.makeNetwork(ctx, name, b)
+		}
+	}
+	if err != nil && !strings.Contains(err.Error(), "already exists") {
+		return "", fmt.Errorf("make network of containers: %w", err)
+	}
+	return name, nil
+}
+
+func (e *Engine) makeNetwork(ctx context.Context, name string, b Bridge) error {
 	_, err := e.api.NetworkCreate(ctx, name, client.NetworkCreateOptions{
 		Driver: "bridge",
 		IPAM: &network.IPAM{Config: []network.IPAMConfig{{
 			Subnet: b.Subnet, Gateway: b.Subnet.Addr().Next(),
 		}}},
 		Options: map[string]string{"com.docker.network.bridge.name": b.Link},
-		Labels:  map[string]string{labelNode: e.cfg.Node},
+		Labels:  map[string]string{labelNode: e.cfg.Node, labelSlot: strconv.Itoa(b.Slot)},
 	})
-	if err != nil && !cerrdefs.IsConflict(err) && !strings.Contains(err.Error(), "already exists") {
-		return "", fmt.Errorf("make network of containers: %w", err)
-	}
-	e.mu.Lock()
-	e.networks[b.Slot] = name
-	e.mu.Unlock()
-	return name, nil
+	return err
 }
 
-// removeNetworks removes the networks of this node in which there is no container.
-func (e *Engine) removeNetworks(ctx context.Context) error {
-	found, err := e.api.NetworkList(ctx, client.NetworkListOptions{
-		Filters: make(client.Filters).Add("label", labelNode+"="+e.cfg.Node),
-	})
+// removeNetworks removes the networks with a label in which there is no container.
+func (e *Engine) removeNetworks(ctx context.Context, label string) error {
+	found, err := e.api.NetworkList(ctx, client.NetworkListOptions{Filters: make(client.Filters).Add("label", label)})
 	if err != nil {
 		return fmt.Errorf("list networks: %w", err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	for _, n := range found.Items {
-		if _, err := e.api.NetworkRemove(ctx, n.ID, client.NetworkRemoveOptions{}); err != nil {
-			continue // A container uses it.
-		}
-		for slot, name := range e.networks {
-			if name == n.Name {
-				delete(e.networks, slot)
-			}
-		}
+		_, _ = e.api.NetworkRemove(ctx, n.ID, client.NetworkRemoveOptions{}) // It fails while a container uses it.
 	}
 	return nil
 }

@@ -71,14 +71,14 @@ func (e *Engine) RemoveAll(ctx context.Context) error {
 	if err := removeLabelled(ctx, e.api, labelNode+"="+e.cfg.Node); err != nil {
 		return err
 	}
-	return e.removeNetworks(ctx)
+	return e.removeNetworks(ctx, labelNode+"="+e.cfg.Node)
 }
 
 // RemoveIdle removes the networks that no container uses.
 func (e *Engine) RemoveIdle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return e.removeNetworks(ctx)
+	return e.removeNetworks(ctx, labelNode+"="+e.cfg.Node)
 }
 
 // removeLabelled removes the containers with a label.

@@ -1,0 +1,136 @@
+package dockertest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/client"
+)
+
+// Registry is a registry of images on this machine, which speaks the part of the
+// distribution protocol by which engines pull.
+type Registry struct {
+	Host  string // As in the names of its images.
+	blobs map[string][]byte
+	types map[string]string // Media types of manifests.
+	tags  map[string]string // Name and tag to digest.
+}
+
+// NewRegistry returns a registry that asks for a user and a password, or for nothing if
+// the user is empty.
+func NewRegistry(t testing.TB, user, password string) *Registry {
+	t.Helper()
+	r := &Registry{blobs: map[string][]byte{}, types: map[string]string{}, tags: map[string]string{}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		u, p, _ := req.BasicAuth()
+		if user != "" && (u != user || p != password) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
+			return
+		}
+		r.serve(w, req)
+	}))
+	t.Cleanup(server.Close)
+	r.Host = strings.TrimPrefix(server.URL, "http://")
+	return r
+}
+
+// serve answers a request of an engine.
+func (r *Registry) serve(w http.ResponseWriter, req *http.Request) {
+	path := strings.TrimPrefix(req.URL.Path, "/v2/")
+	if path == "" {
+		return
+	}
+	name, last, _ := strings.Cut(path, "/manifests/")
+	if last == "" {
+		name, last, _ = strings.Cut(path, "/blobs/")
+	}
+	digest := last
+	if tagged, ok := r.tags[name+":"+last]; ok {
+		digest = tagged
+	}
+	data, ok := r.blobs[digest]
+	if !ok {
+		http.Error(w, `{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}`, http.StatusNotFound)
+		return
+	}
+	if kind := r.types[digest]; kind != "" {
+		w.Header().Set("Content-Type", kind)
+	}
+	w.Header().Set("Docker-Content-Digest", digest)
+	w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+	if req.Method != http.MethodHead {
+		_, _ = w.Write(data) // An engine that hangs up tries again.
+	}
+}
+
+// put stores a blob and returns its digest.
+func (r *Registry) put(data []byte, kind string) string {
+	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(data))
+	r.blobs[digest], r.types[digest] = data, kind
+	return digest
+}
+
+// Push stores an image of the program probe and returns its whole name. Images of
+// different names differ.
+func (r *Registry) Push(t testing.TB, name, tag string) string {
+	t.Helper()
+	program, err := os.ReadFile(build(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer := tarOf(t, []entry{{"probe", 0o755, program}, {"name", 0o644, []byte(name)}})
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	if _, err := zip.Write(layer.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	marshal := func(v any) []byte {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	config := marshal(map[string]any{
+		"architecture": runtime.GOARCH, "os": runtime.GOOS, "config": map[string]any{"Entrypoint": []string{"/probe"}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
+	})
+	const prefix = "application/vnd.docker."
+	part := func(kind string, data []byte) map[string]any {
+		return map[string]any{"mediaType": prefix + kind, "size": len(data), "digest": r.put(data, "")}
+	}
+	const kind = prefix + "distribution.manifest.v2+json"
+	manifest := r.put(marshal(map[string]any{
+		"schemaVersion": 2, "mediaType": kind, "config": part("container.image.v1+json", config),
+		"layers": []any{part("image.rootfs.diff.tar.gzip", packed.Bytes())},
+	}), kind)
+	r.tags[name+":"+tag] = manifest
+	return r.Host + "/" + name + ":" + tag
+}
+
+// Remove removes images from the engine.
+func Remove(t testing.TB, refs ...string) {
+	api, err := client.New(client.WithHost(Host(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	for _, ref := range refs {
+		// What is gone need not be removed.
+		_, _ = api.ImageRemove(context.Background(), ref, client.ImageRemoveOptions{Force: true})
+	}
+}
