@@ -185,8 +185,12 @@ func (g *executions) submit(r *edge.Request, in *wire.PythonStart, e compute.Exe
 		return r.First, nil
 	}
 	command := fsm.Submit{Op: g.Op(r), Actor: r.Caller.Actor, Execution: e}
-	var err error
-	command.Execution.Bundle, err = g.storeBundle(r.Ctx, in, func() error { return r.View.CheckSubmit(command) })
+	stored, err := g.storedImports(r, in)
+	if err != nil {
+		return fsm.Result{}, err
+	}
+	check := func() error { return r.View.CheckSubmit(command) }
+	command.Execution.Bundle, err = g.storeBundle(r.Ctx, in, stored, check)
 	if err != nil {
 		return fsm.Result{}, err
 	}
@@ -197,15 +201,15 @@ func (g *executions) submit(r *edge.Request, in *wire.PythonStart, e compute.Exe
 // durable on other nodes when it returns. Large code and files are encoded and
 // stored if check returns nil.
 func (g *executions) storeBundle(
-	ctx context.Context, in *wire.PythonStart, check func() error,
+	ctx context.Context, in *wire.PythonStart, stored map[string][]byte, check func() error,
 ) (compute.BundleRef, error) {
 	bundle := compute.Bundle{
-		Code: in.Code, FileName: in.FileName, ImportFiles: in.Files,
+		Code: in.Code, FileName: in.FileName, ImportFiles: in.Files, StoredFiles: stored,
 		PriorImports: in.PriorImports, Env: in.Env, Requirements: in.Requirements,
 		Module: in.Module, Command: in.Command, Script: in.Script, Args: in.Args, Stdin: in.Input,
 		Cell: in.NBCode, KernelState: in.KernelState,
 	}
-	if textBytes(in) > compute.MaxInlineBundle {
+	if textBytes(in) > compute.MaxInlineBundle || len(stored) > 0 {
 		if err := check(); err != nil {
 			return compute.BundleRef{}, err // Refused starts take no memory for it.
 		}

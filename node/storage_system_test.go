@@ -3,6 +3,7 @@ package node_test
 import (
 	"bytes"
 	"crypto/md5" //nolint:gosec // What an ETag is.
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
+	"berth/compute"
 	"berth/node/nodetest"
 )
 
@@ -66,6 +68,7 @@ func TestStorage(t *testing.T) {
 	c := newStorageCluster(t)
 	t.Run("files", c.files)
 	t.Run("S3", func(t *testing.T) { c.s3(t, mustS3(t, c.Follower(), c.key)) })
+	t.Run("imports", c.imports)
 	t.Run("damage", c.damage)
 	t.Run("collection", c.collection)
 }
@@ -113,6 +116,25 @@ func (c *storageCluster) files(t *testing.T) {
 	}
 	if err := c.at(follower).DeleteFile(t.Context(), "data/worker/big"); statusOf(err) != http.StatusNotFound {
 		t.Errorf("deleted twice: %v", err)
+	}
+}
+
+// imports starts code through a follower with a stored file beside it.
+func (c *storageCluster) imports(t *testing.T) {
+	data := noise(1 << 20)
+	c.mustStore(c.Leader(), "in/data.bin", data)
+	api := c.at(c.Follower())
+	sum := sha256.Sum256(data)
+	started, err := api.Submit(t.Context(), client.Start{
+		Code:          "import hashlib\nprint(hashlib.sha256(open('in/d.bin', 'rb').read()).hexdigest())",
+		ImportFiles:   `{"in/d.bin":"storage://in/data.bin"}`,
+		ExecutionType: "cpu", Timeout: 60,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusCompleted || strings.TrimSpace(e.Stdout) != hex.EncodeToString(sum[:]) {
+		t.Errorf("it ended as %s %v with %q %q", e.Status, e.Errors, e.Stdout, e.Stderr)
 	}
 }
 

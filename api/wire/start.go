@@ -72,7 +72,7 @@ type PythonStart struct {
 	Requirements string   `json:"requirements_content" maxlen:"1048576" doc:"Requirements in the format of pip: packages of the index that the operator configured, which are installed before the code starts. Lines with options, URLs, repositories, paths and editable packages are refused."`
 	PriorImports []string `json:"prior_imports" maxitems:"1000" maxlen:"1000" doc:"Import statements that are executed before the code."`
 	KernelState  string   `json:"kernel_state" maxlen:"4194304" secret:"true" doc:"kernel_state of the cell before, as GET /execution/{id} returned it; empty for the first cell."`
-	ImportFiles  string   `json:"import_files" maxlen:"8388608" secret:"true" doc:"JSON object: relative path to the text of a file put beside the code. At most 1000 files in 1000 directories; a path has at most 32 parts."`
+	ImportFiles  string   `json:"import_files" maxlen:"8388608" secret:"true" doc:"JSON object: relative path to the text of a file put beside the code, or to storage://KEY for a stored one, at most 8 MiB together. At most 1000 files in 1000 directories; a path has at most 32 parts."`
 
 	Files map[string]string `json:"-"` // ImportFiles, read by Check.
 }
