@@ -36,8 +36,8 @@ func (g *executions) storedImports(r *edge.Request, in *wire.PythonStart) (map[s
 		}
 		if total += o.Size; total > maxStoredImports {
 			return nil, compute.Errorf(compute.CodeTooLarge,
-				"Stored files that a start imports have at most %d bytes together: fetch larger ones in the code.", maxStoredImports).
-				Named("imports_too_large")
+				"Stored files that a start imports have at most %d bytes together: fetch larger ones in the code.",
+				maxStoredImports).Named("imports_too_large")
 		}
 		var content bytes.Buffer
 		if err := g.cfg.Objects.Copy(r.Ctx, b, o, &content, 0, o.Size); err != nil {

@@ -27,7 +27,8 @@ func (v *View) Check() error {
 // checkRecords checks what must hold between records.
 func (v checker) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
-		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(), v.checkArchives(), v.checkUploads(), v.checkObjects())
+		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(),
+		v.checkArchives(), v.checkUploads(), v.checkObjects())
 }
 
 // checkDerived builds a state from the records alone and compares: the

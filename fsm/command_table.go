@@ -271,31 +271,38 @@ func commandRows() []*row {
 			op: func(c DeleteUser) Op { return c.Op },
 		}.row(),
 		command[CreateBucket]{
-			number: 70, since: formatContainers, apply: func(s *state, c CreateBucket) Result { return s.object.createBucket(c) },
+			number: 70, since: formatContainers,
+			apply: func(s *state, c CreateBucket) Result { return s.object.createBucket(c) },
 		}.row(),
 		command[PutObject]{
-			number: 71, since: formatContainers, apply: func(s *state, c PutObject) Result { return s.object.put(c) },
-			op: func(c PutObject) Op { return c.Op },
+			number: 71, since: formatContainers,
+			apply: func(s *state, c PutObject) Result { return s.object.put(c) },
+			op:    func(c PutObject) Op { return c.Op },
 		}.row(),
 		command[DeleteObjects]{
-			number: 72, since: formatContainers, onFullDisk: true, apply: func(s *state, c DeleteObjects) Result { return s.object.remove(c) },
-			op: func(c DeleteObjects) Op { return c.Op },
+			number: 72, since: formatContainers, onFullDisk: true,
+			apply: func(s *state, c DeleteObjects) Result { return s.object.remove(c) },
+			op:    func(c DeleteObjects) Op { return c.Op },
 		}.row(),
 		command[StartObjectUpload]{
-			number: 73, since: formatContainers, apply: func(s *state, c StartObjectUpload) Result { return s.object.start(c) },
-			op: func(c StartObjectUpload) Op { return c.Op },
+			number: 73, since: formatContainers,
+			apply: func(s *state, c StartObjectUpload) Result { return s.object.start(c) },
+			op:    func(c StartObjectUpload) Op { return c.Op },
 		}.row(),
 		command[PutObjectPart]{
-			number: 74, since: formatContainers, apply: func(s *state, c PutObjectPart) Result { return s.object.putPart(c) },
-			op: func(c PutObjectPart) Op { return c.Op },
+			number: 74, since: formatContainers,
+			apply: func(s *state, c PutObjectPart) Result { return s.object.putPart(c) },
+			op:    func(c PutObjectPart) Op { return c.Op },
 		}.row(),
 		command[AbortObjectUpload]{
-			number: 75, since: formatContainers, onFullDisk: true, apply: func(s *state, c AbortObjectUpload) Result { return s.object.abort(c) },
-			op: func(c AbortObjectUpload) Op { return c.Op },
+			number: 75, since: formatContainers, onFullDisk: true,
+			apply: func(s *state, c AbortObjectUpload) Result { return s.object.abort(c) },
+			op:    func(c AbortObjectUpload) Op { return c.Op },
 		}.row(),
 		command[SetBucketLimits]{
-			number: 76, since: formatContainers, apply: func(s *state, c SetBucketLimits) Result { return s.object.setLimits(c) },
-			op: func(c SetBucketLimits) Op { return c.Op },
+			number: 76, since: formatContainers,
+			apply: func(s *state, c SetBucketLimits) Result { return s.object.setLimits(c) },
+			op:    func(c SetBucketLimits) Op { return c.Op },
 		}.row(),
 	}
 }

@@ -32,7 +32,7 @@ func chunksOf(t *testing.T, dataDir string, least int64) (paths []string) {
 }
 
 // damage flips a bit in every chunk of one server, and then loses all chunks of another.
-// What is read is what was stored, and what was damaged is replaced.
+// Reads return what was stored, and damaged chunks are replaced.
 func (c *storageCluster) damage(t *testing.T) {
 	before := chunksOf(t, c.Nodes[0].Config.DataDir, 0)
 	data := append([]byte("unlike other files"), noise(17<<20)...)

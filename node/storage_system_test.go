@@ -121,7 +121,7 @@ func (c *storageCluster) files(t *testing.T) {
 
 // imports starts code through a follower with a stored file beside it.
 func (c *storageCluster) imports(t *testing.T) {
-	data := noise(1 << 20)
+	data := noise(100_000)
 	c.mustStore(c.Leader(), "in/data.bin", data)
 	api := c.at(c.Follower())
 	sum := sha256.Sum256(data)

@@ -193,7 +193,9 @@ func (u *upload) finish() (compute.Content, error) {
 }
 
 // store returns the blob of some chunks, and whether it is the only one of them itself.
-func (s *Store) store(ctx context.Context, key Key, chunks []chunk, meta *compute.ObjectMeta) (compute.Hash, bool, error) {
+func (s *Store) store(
+	ctx context.Context, key Key, chunks []chunk, meta *compute.ObjectMeta,
+) (compute.Hash, bool, error) {
 	m := manifest{chunks: chunks}
 	if meta != nil && !meta.Short() {
 		var err error
@@ -221,7 +223,8 @@ func (u *upload) checkpoint() error {
 		return err
 	}
 	if u.id.IsZero() {
-		begin := fsm.StartObjectUpload{Actor: u.Actor, Upload: compute.ObjectUpload{ID: compute.ObjectUploadID{UUID: u.cfg.NewID()}}}
+		begin := fsm.StartObjectUpload{Actor: u.Actor}
+		begin.Upload.ID.UUID = u.cfg.NewID()
 		if _, err := u.propose(u.ctx, begin); err != nil {
 			return err
 		}
