@@ -116,7 +116,7 @@ func (u *upload) run() (compute.Content, error) {
 // none. The error is io.EOF behind the last one.
 func (u *upload) read() (data []byte, give func(), err error) {
 	give = func() {}
-	buf := make([]byte, 0, firstBuffer)
+	buf, begun := make([]byte, 0, firstBuffer), u.cfg.Now()
 	for len(buf) < compute.MaxChunk {
 		if len(buf) == cap(buf) {
 			size := min(compute.MaxChunk, max(firstBuffer, 4*cap(buf)))
@@ -137,6 +137,9 @@ func (u *upload) read() (data []byte, give func(), err error) {
 		}
 		if u.ctx.Err() != nil {
 			return buf, give, context.Cause(u.ctx)
+		}
+		if len(buf) > smallBuffer && u.cfg.Now().Sub(begun) > chunkTime {
+			return buf, give, compute.Errorf(compute.CodeTimeout, "The file comes too slowly: others wait for its place in memory.")
 		}
 	}
 	return buf, give, nil
