@@ -152,7 +152,7 @@ func (g *composes) completeCompose(r *edge.Request) (any, error) {
 	if in, ok := r.Body.(*wire.ComposeComplete); ok && in != nil {
 		reported.Output = in.Output
 		if in.ReturnCode != nil {
-			reported.Exited, reported.ReturnCode = true, *in.ReturnCode
+			reported.Exited, reported.ReturnCode = true, int64(*in.ReturnCode)
 		}
 		if in.Status != "" {
 			if err := reported.Status.UnmarshalText([]byte(in.Status)); err != nil {

@@ -78,7 +78,7 @@ func (g *executions) startPython(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	e.Kind, e.Profile, e.GPUTypes = compute.KindPython, in.Profile(), in.Accepted()
-	result, err := g.submit(r, bundleOf(in), fsm.Submit{Execution: e})
+	result, err := g.submitCode(r, in, e)
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +194,21 @@ func (g *executions) submit(r *edge.Request, bundle *compute.Bundle, command fsm
 	return g.Propose(r, command)
 }
 
+// submitCode submits an execution of the code and the files of a start, with the stored
+// files that it imports.
+func (g *executions) submitCode(r *edge.Request, in *wire.PythonStart, e compute.Execution) (fsm.Result, error) {
+	if r.Repeat {
+		return r.First, nil
+	}
+	stored, err := g.storedImports(r, in)
+	if err != nil {
+		return fsm.Result{}, err
+	}
+	bundle := bundleOf(in)
+	bundle.StoredFiles = stored
+	return g.submit(r, bundle, fsm.Submit{Execution: e})
+}
+
 // bundleOf returns the code and the files of a start.
 func bundleOf(in *wire.PythonStart) *compute.Bundle {
 	return &compute.Bundle{
@@ -210,7 +225,7 @@ func bundleOf(in *wire.PythonStart) *compute.Bundle {
 func (g *executions) storeBundle(
 	ctx context.Context, bundle *compute.Bundle, check func() error,
 ) (compute.BundleRef, error) {
-	if textBytes(bundle) > compute.MaxInlineBundle {
+	if textBytes(bundle) > compute.MaxInlineBundle || len(bundle.StoredFiles) > 0 {
 		if err := check(); err != nil {
 			return compute.BundleRef{}, err // Refused starts take no memory for it.
 		}

@@ -84,7 +84,7 @@ func (g *selections) startSelection(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	e.Kind, e.Profile, e.Selection = compute.KindSelection, compute.KindSelection.String(), selection
-	result, err := g.submit(r, bundleOf(&in.PythonStart), fsm.Submit{Execution: e})
+	result, err := g.submitCode(r, &in.PythonStart, e)
 	if err != nil {
 		return nil, err
 	}

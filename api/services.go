@@ -76,14 +76,7 @@ func (g *services) startService(r *edge.Request) (any, error) {
 	e.Serving = &compute.Serving{
 		Port: in.Port, HealthPath: in.HealthPath, ReadinessTimeout: time.Duration(in.ReadinessTimeout) * time.Second,
 	}
-	command, bundle := fsm.Submit{Execution: e}, bundleOf(&in.PythonStart)
-	if in.DockerImageRef != "" {
-		if err := g.inImage(r, in, &command); err != nil {
-			return nil, err
-		}
-		bundle.User = in.User
-	}
-	result, err := g.submit(r, bundle, command)
+	result, err := g.submitReplicas(r, in, e)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +84,19 @@ func (g *services) startService(r *edge.Request) (any, error) {
 		ExecutionID: result.Execution, Status: result.Status, URL: g.serviceURL(r, result.Execution),
 		Message: "The service is accepted; its replicas follow.",
 	}, nil
+}
+
+// submitReplicas submits a service of code, or of an image.
+func (g *services) submitReplicas(r *edge.Request, in *wire.ServiceStart, e compute.Execution) (fsm.Result, error) {
+	if in.DockerImageRef == "" {
+		return g.submitCode(r, &in.PythonStart, e)
+	}
+	command, bundle := fsm.Submit{Execution: e}, bundleOf(&in.PythonStart)
+	if err := g.inImage(r, in, &command); err != nil {
+		return fsm.Result{}, err
+	}
+	bundle.User = in.User
+	return g.submit(r, bundle, command)
 }
 
 // inImage has the replicas of a service execute the program of an image.

@@ -455,6 +455,44 @@ func TestUploadRepeats(t *testing.T) {
 	}
 }
 
+// TestStoredImports starts code with stored files beside it, as they were then.
+func TestStoredImports(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	w.store(w.adaKey, "in/data.bin", "\xff\x00 binary")
+	w.store(w.bobKey, "bobs", "x")
+	start := func(key, files string, more ...string) answer {
+		w.Helper()
+		body := map[string]any{"code": "print(1)", "import_files": files}
+		return w.send("POST", "/execution/streaming/start", key, body, more...)
+	}
+	a := start(w.adaKey, `{"d.bin":"storage://in/data.bin","t.txt":"text"}`)
+	var started wire.Started
+	w.ok(json.Unmarshal(a.body, &started))
+	e, ok := w.machine.View().AnyExecution(started.ExecutionID)
+	if !ok {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	bundle, err := compute.DecodeBundle(e.Bundle.Inline)
+	if err != nil || string(bundle.StoredFiles["d.bin"]) != "\xff\x00 binary" || bundle.ImportFiles["t.txt"] != "text" ||
+		len(bundle.ImportFiles) != 1 || e.ImportCount() != 2 {
+		t.Errorf("it has %+v, %v", bundle, err)
+	}
+	for _, files := range []string{`{"a":"storage://nothing"}`, `{"a":"storage://bobs"}`, `{"a":"storage://"}`} {
+		if a := start(w.adaKey, files); a.status != 422 {
+			t.Errorf("%s: %d %s", files, a.status, a.body)
+		}
+	}
+	fields := decodeObject(w, w.mustDo("POST", "/orgs/ada-lab/api-keys", w.adaKey, map[string]any{"name": "x", "scopes": []string{"executions:write"}}, nil).body)
+	if a := start(fields["plaintext_key"].(string), `{"a":"storage://in/data.bin"}`); a.status != 403 || a.code() != "scope_missing" {
+		t.Errorf("without the scope: %d %s", a.status, a.body)
+	}
+	w.store(w.adaKey, "large", strings.Repeat("x", 9<<20))
+	if a := start(w.adaKey, `{"a":"storage://large"}`); a.status != 413 {
+		t.Errorf("a large one: %d %s", a.status, a.body)
+	}
+}
+
 // TestStorageScope holds which keys may use files.
 func TestStorageScope(t *testing.T) {
 	w := newWorld(t)

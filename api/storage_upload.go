@@ -84,7 +84,8 @@ type incomingFile struct {
 
 // object returns the record of the file.
 func (f *incomingFile) object() compute.Object {
-	o := compute.Object{Key: f.key, Size: f.content.Size, ETag: f.content.ETag, Blob: f.content.Blob, Whole: f.content.Whole}
+	c := f.content
+	o := compute.Object{Key: f.key, Size: c.Size, ETag: c.ETag, Blob: c.Blob, Whole: c.Whole}
 	if len(f.kind) <= compute.MaxObjectType {
 		o.Type = f.kind
 	}
@@ -270,7 +271,8 @@ func (g *storage) uploadBulk(r *edge.Request) (any, error) {
 		name, isFile := fileName(part)
 		switch {
 		case isFile && len(files) == maxBulkFiles:
-			return nil, compute.Errorf(compute.CodeTooLarge, "A form has at most %d files.", maxBulkFiles).Named("too_many_files")
+			return nil, compute.Errorf(compute.CodeTooLarge,
+				"A form has at most %d files.", maxBulkFiles).Named("too_many_files")
 		case isFile:
 			f, err := g.store(r, b, part, name)
 			if err != nil {
@@ -316,7 +318,8 @@ func (g *storage) publish(r *edge.Request, files []incomingFile, prefix string) 
 			own := op
 			binary.BigEndian.PutUint16(own.ID.UUID[10:], binary.BigEndian.Uint16(own.ID.UUID[10:])+uint16(i))
 			commands = append(commands, fsm.PutObject{
-				Op: own, Actor: r.Caller.Actor, Object: f.object(), Upload: f.content.Upload, Revision: f.content.Parts,
+				Op: own, Actor: r.Caller.Actor, Object: f.object(),
+				Upload: f.content.Upload, Revision: f.content.Parts,
 			})
 			of = append(of, f)
 		}
@@ -332,7 +335,8 @@ func bulkResult(files []incomingFile) wire.BulkUpload {
 	out := wire.BulkUpload{TotalFiles: len(files), Results: make([]wire.BulkFile, 0, len(files))}
 	for i := range files {
 		f, o := &files[i], files[i].object()
-		row := wire.BulkFile{Key: strings.ToValidUTF8(f.key, "�"), Size: f.content.Size, ETag: o.Tag(), Status: "success"}
+		key := strings.ToValidUTF8(f.key, "\uFFFD")
+		row := wire.BulkFile{Key: key, Size: f.content.Size, ETag: o.Tag(), Status: "success"}
 		if f.err != nil {
 			why := compute.MessageOf(f.err)
 			row.ETag, row.Status, row.ErrorMessage = "", "error", &why

@@ -40,6 +40,7 @@ type Bundle struct {
 	Stdin        []byte            `json:"stdin,omitempty"`
 	FileName     string            `json:"file_name,omitempty"`
 	ImportFiles  map[string]string `json:"import_files,omitempty"`  // Relative path to text.
+	StoredFiles  map[string][]byte `json:"stored_files,omitempty"`  // The same for files that were in storage.
 	PriorImports []string          `json:"prior_imports,omitempty"` // Import statements executed before the code.
 	Env          map[string]string `json:"env,omitempty"`
 	Requirements string            `json:"requirements,omitempty"` // Packages to install before the code starts.

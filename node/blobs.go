@@ -41,9 +41,11 @@ func (n *Node) openBlobs(context.Context) error {
 	n.trees = trees.New(n.blobs.Get)
 	n.onClose(n.archives.Close)
 	n.openObjects()
-	n.repairer = replication.NewRepairer(n.machine.View, n.blobs, n.trees, n.objects, n.opts.Now, n.logger, n.registry)
+	n.repairer = replication.NewRepairer(
+		n.machine.View, n.blobs, n.trees, n.objects, n.opts.Now, n.logger, n.registry)
 	n.housekeeper = &replication.Housekeeper{
-		Read: n.reader().Read, Blobs: n.blobs, Trees: n.trees, Objects: n.objects, ScrubEvery: n.cfg.Storage.ScrubEvery, Logger: n.logger,
+		Read: n.reader().Read, Blobs: n.blobs, Trees: n.trees, Objects: n.objects,
+		ScrubEvery: n.cfg.Storage.ScrubEvery, Logger: n.logger,
 	}
 	n.copies = &replication.Copies{
 		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Repairer: n.repairer, Logger: n.logger,

@@ -61,12 +61,13 @@ func (n *Node) openS3() (err error) {
 	if err != nil {
 		return err
 	}
-	n.cluster.HandleStream(methodS3, cluster.Workers, func(ctx context.Context, _ rpc.Peer, _ []byte, stream *rpc.Stream) error {
-		if err := stream.Accept(nil); err != nil {
-			return err
-		}
-		return n.s3.gateway.ServeConn(ctx, stream)
-	})
+	n.cluster.HandleStream(methodS3, cluster.Workers,
+		func(ctx context.Context, _ rpc.Peer, _ []byte, stream *rpc.Stream) error {
+			if err := stream.Accept(nil); err != nil {
+				return err
+			}
+			return n.s3.gateway.ServeConn(ctx, stream)
+		})
 	return nil
 }
 

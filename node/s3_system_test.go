@@ -83,16 +83,9 @@ func (b *s3Bucket) list(opts minio.ListObjectsOptions) (keys []string) {
 // codeOf returns the code of S3.
 func codeOf(err error) string { return minio.ToErrorResponse(err).Code }
 
-// TestS3 has a client of S3 use the bucket through a follower, a worker and the leader.
-func TestS3(t *testing.T) {
-	c := nodetest.NewWith(t, 4, func(i int, cfg *nodetest.NodeConfig) {
-		cfg.S3.Addr = "127.0.0.1:0"
-		if i == 3 {
-			cfg.Role = nodetest.Worker
-		}
-	})
-	s := &storageCluster{c, t, c.MustAccount("acme").Key, c.MustAccount("umbrella").Key}
-	b := mustS3(t, c.Follower(), s.key)
+// s3 has a client of S3 use the bucket through a follower, a worker and the leader.
+func (s *storageCluster) s3(t *testing.T, b *s3Bucket) {
+	c := s.Cluster
 	t.Run("objects", func(t *testing.T) { b.t = t; b.objects(s) })
 	t.Run("lists", func(t *testing.T) { b.t = t; b.lists() })
 	t.Run("multipart", func(t *testing.T) { b.t = t; b.multipart() })

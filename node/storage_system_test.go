@@ -3,6 +3,7 @@ package node_test
 import (
 	"bytes"
 	"crypto/md5" //nolint:gosec // What an ETag is.
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
+	"berth/compute"
 	"berth/node/nodetest"
 )
 
@@ -38,6 +40,7 @@ type storageCluster struct {
 
 func newStorageCluster(t *testing.T) *storageCluster {
 	c := nodetest.NewWith(t, 4, func(i int, cfg *nodetest.NodeConfig) {
+		cfg.S3.Addr = "127.0.0.1:0"
 		if i == 3 {
 			cfg.Role = nodetest.Worker
 		}
@@ -59,10 +62,20 @@ func (c *storageCluster) mustStore(n *nodetest.Node, key string, data []byte) wi
 	return out
 }
 
-// TestFilesGoThroughTheCluster stores files through every kind of node, reads each back
-// from every node, and deletes them.
-func TestFilesGoThroughTheCluster(t *testing.T) {
+// TestStorage stores files through every kind of node, with the API and with S3, damages
+// them, and collects what was deleted.
+func TestStorage(t *testing.T) {
 	c := newStorageCluster(t)
+	t.Run("files", c.files)
+	t.Run("S3", func(t *testing.T) { c.s3(t, mustS3(t, c.Follower(), c.key)) })
+	t.Run("imports", c.imports)
+	t.Run("damage", c.damage)
+	t.Run("collection", c.collection)
+}
+
+// files stores files through every kind of node, reads each back from every node, and
+// deletes them.
+func (c *storageCluster) files(t *testing.T) {
 	big := noise(9 << 20)
 	follower, worker, leader := c.Follower(), c.Nodes[3], c.Leader()
 	for name, n := range map[string]*nodetest.Node{"follower": follower, "worker": worker, "leader": leader} {
@@ -104,7 +117,25 @@ func TestFilesGoThroughTheCluster(t *testing.T) {
 	if err := c.at(follower).DeleteFile(t.Context(), "data/worker/big"); statusOf(err) != http.StatusNotFound {
 		t.Errorf("deleted twice: %v", err)
 	}
-	t.Run("collection", c.collection)
+}
+
+// imports starts code through a follower with a stored file beside it.
+func (c *storageCluster) imports(t *testing.T) {
+	data := noise(100_000)
+	c.mustStore(c.Leader(), "in/data.bin", data)
+	api := c.at(c.Follower())
+	sum := sha256.Sum256(data)
+	started, err := api.Submit(t.Context(), client.Start{
+		Code:          "import hashlib\nprint(hashlib.sha256(open('in/d.bin', 'rb').read()).hexdigest())",
+		ImportFiles:   `{"in/d.bin":"storage://in/data.bin"}`,
+		ExecutionType: "cpu", Timeout: 60,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusCompleted || strings.TrimSpace(e.Stdout) != hex.EncodeToString(sum[:]) {
+		t.Errorf("it ended as %s %v with %q %q", e.Status, e.Errors, e.Stdout, e.Stderr)
+	}
 }
 
 // pages reads a list in pages.
@@ -195,22 +226,23 @@ func (c *storageCluster) encrypted(t *testing.T, data []byte) {
 
 // collection holds that blobs of deleted files go, and no others.
 func (c *storageCluster) collection(t *testing.T) {
-	for _, f := range []string{"data/follower/big"} {
-		if err := c.at(c.Follower()).DeleteFile(t.Context(), f); err != nil {
+	api := c.at(c.Follower())
+	c.mustStore(c.Leader(), "stays", []byte("small"))
+	files, _, err := api.Files(t.Context(), "", "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if f.Key == "stays" {
+			continue
+		}
+		if err := api.DeleteFile(t.Context(), f.Key); err != nil {
 			t.Fatal(err)
 		}
 	}
 	large := func() (n int) {
 		for _, s := range c.Servers() {
-			found, err := filepath.Glob(filepath.Join(s.Config.DataDir, "blobs", "*", "*"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, path := range found {
-				if info, err := os.Stat(path); err == nil && info.Size() >= 1<<20 {
-					n++
-				}
-			}
+			n += len(chunksOf(t, s.Config.DataDir, 1<<20))
 		}
 		return n
 	}
@@ -224,7 +256,7 @@ func (c *storageCluster) collection(t *testing.T) {
 		t.Errorf("%d chunks of deleted files stay", n)
 	}
 	var out bytes.Buffer
-	if _, err := c.at(c.Leader()).Download(t.Context(), "data/follower/small", "", 0, &out); err != nil || out.String() != "small" {
+	if _, err := c.at(c.Leader()).Download(t.Context(), "stays", "", 0, &out); err != nil || out.String() != "small" {
 		t.Errorf("a file that stays is %q, %v", out.String(), err)
 	}
 }

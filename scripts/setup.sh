@@ -27,6 +27,8 @@ tests=(
 long=(
 	"${tests[@]}"
 	qemu-system-x86_64:qemu-system-x86
+	rclone:rclone
+	s3cmd:s3cmd
 )
 
 case "${1-}" in

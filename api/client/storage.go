@@ -26,7 +26,9 @@ type NewFile struct {
 
 // Files returns a page of the stored files whose keys begin with a prefix, and the
 // cursor of the next page, "" behind the last one.
-func (c *Client) Files(ctx context.Context, prefix, cursor string, limit int) (files []wire.File, next string, err error) {
+func (c *Client) Files(
+	ctx context.Context, prefix, cursor string, limit int,
+) (files []wire.File, next string, err error) {
 	query := url.Values{}
 	for name, value := range map[string]string{"prefix": prefix, "cursor": cursor} {
 		if value != "" {
@@ -57,7 +59,9 @@ func (c *Client) Upload(ctx context.Context, f NewFile) (wire.UploadedFile, erro
 }
 
 // tryUpload sends a file to one address.
-func (c *Client) tryUpload(ctx context.Context, addr, key string, f NewFile) (out wire.UploadedFile, retry bool, err error) {
+func (c *Client) tryUpload(
+	ctx context.Context, addr, key string, f NewFile,
+) (out wire.UploadedFile, retry bool, err error) {
 	body, err := f.Open()
 	if err != nil {
 		return out, false, err
@@ -147,7 +151,8 @@ func (c *Client) DeleteFolder(ctx context.Context, prefix string) (int, error) {
 // CopyFile copies a stored file.
 func (c *Client) CopyFile(ctx context.Context, from, to string) (wire.UploadedFile, error) {
 	var out wire.UploadedFile
-	err := c.do(ctx, call{method: http.MethodPost, path: "/storage/copy", body: wire.CopyFile{From: from, To: to}, out: &out})
+	in := wire.CopyFile{From: from, To: to}
+	err := c.do(ctx, call{method: http.MethodPost, path: "/storage/copy", body: in, out: &out})
 	return out, err
 }
 

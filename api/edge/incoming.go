@@ -27,7 +27,7 @@ const (
 )
 
 // incoming is the body of a request whose route is Streamed, on its way to the handler.
-// What is not read yet stays with the client.
+// Bytes that are not read yet stay with the client.
 type incoming struct {
 	*requestBody
 

@@ -81,7 +81,8 @@ func (r *Request) relayed(op compute.UUID) Relayed {
 		Method: r.route.Method, Path: r.route.Path, Params: r.Params, Args: r.args, Body: r.raw,
 		ID: r.id, Op: op, IP: r.IP, Base: r.Base, Type: r.mediaType, Encoding: r.encoding,
 		Bearer: r.bearer, OrgSlug: r.orgSlug, Idempotency: r.idempotency,
-		LastEventID: r.LastEventID, IfNoneMatch: r.IfNoneMatch, Accept: r.Accept, Range: r.byteRange, IfMatch: r.IfMatch, IfRange: r.ifRange,
+		LastEventID: r.LastEventID, IfNoneMatch: r.IfNoneMatch, Accept: r.Accept, Range: r.byteRange,
+		IfMatch: r.IfMatch, IfRange: r.ifRange,
 	}
 }
 

@@ -48,6 +48,9 @@ func (rt *Route) Scope() compute.Scope {
 	}
 }
 
+// Allows refuses a caller whose API key is restricted to other scopes than one.
+func (c *Caller) Allows(needed compute.Scope) error { return c.checkScope(needed) }
+
 // checkScope refuses a key that is restricted to other parts of the API.
 func (c *Caller) checkScope(needed compute.Scope) error {
 	if compute.Allows(c.scopes, needed) {

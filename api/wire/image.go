@@ -148,7 +148,7 @@ func (s *ComposeStart) Check(f *Faults) {
 type ComposeComplete struct {
 	Output     string `json:"output" maxlen:"16384" secret:"true" doc:"Kept beside the log, the first time."`
 	Status     string `json:"status" enum:"completed,failed" doc:"What the client saw; it does not change the execution's own status."`
-	ReturnCode *int64 `json:"return_code" doc:"What the client saw."`
+	ReturnCode *int   `json:"return_code" doc:"What the client saw."`
 }
 
 // Reported is what a client said about the end of a Compose execution.

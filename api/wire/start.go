@@ -75,7 +75,7 @@ type PythonStart struct {
 	Environment  string   `json:"environment" maxlen:"63" doc:"A named environment that nodes have ready, as GET /environments lists them, in place of requirements_content. It is placed on a node that has it."`
 	PriorImports []string `json:"prior_imports" maxitems:"1000" maxlen:"1000" doc:"Import statements that are executed before the code."`
 	KernelState  string   `json:"kernel_state" maxlen:"4194304" secret:"true" doc:"kernel_state of the cell before, as GET /execution/{id} returned it; empty for the first cell."`
-	ImportFiles  string   `json:"import_files" maxlen:"8388608" secret:"true" doc:"JSON object: relative path to the text of a file put beside the code. At most 1000 files in 1000 directories; a path has at most 32 parts."`
+	ImportFiles  string   `json:"import_files" maxlen:"8388608" secret:"true" doc:"JSON object: relative path to the text of a file put beside the code, or to storage://KEY for a stored one, at most 8 MiB together. At most 1000 files in 1000 directories; a path has at most 32 parts."`
 
 	Files map[string]string `json:"-"` // ImportFiles, read by Check.
 }

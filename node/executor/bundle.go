@@ -23,7 +23,7 @@ const (
 // workFiles returns the files of the bundle, with clean paths. An import file with
 // the name of the code is left out.
 func workFiles(bundle *compute.Bundle) ([]sandbox.WorkFile, error) {
-	if len(bundle.ImportFiles) > maxImportFiles {
+	if len(bundle.ImportFiles)+len(bundle.StoredFiles) > maxImportFiles {
 		return nil, compute.Errorf(compute.CodeInvalid, "more than %d import files", maxImportFiles)
 	}
 	if len(bundle.Env) > maxEnv {
@@ -35,6 +35,12 @@ func workFiles(bundle *compute.Bundle) ([]sandbox.WorkFile, error) {
 			return nil, err
 		}
 		texts[filepath.Clean(name)] = text
+	}
+	for name, content := range bundle.StoredFiles {
+		if err := checkName(name); err != nil {
+			return nil, err
+		}
+		texts[filepath.Clean(name)] = string(content)
 	}
 	if bundle.Code != "" {
 		if err := checkName(fileName(bundle)); err != nil {

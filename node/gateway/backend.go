@@ -129,6 +129,11 @@ func (s *store) fail(err error) error {
 	return s.failCode(e)
 }
 
+// apiError returns an error of the protocol with a message of ours.
+func apiError(code, message string, status int) error {
+	return s3err.APIError{Code: code, Description: message, HTTPStatusCode: status}
+}
+
 // failCode returns the error of the protocol for a code.
 func (s *store) failCode(e *compute.Error) error {
 	switch e.Code {
@@ -139,13 +144,13 @@ func (s *store) failCode(e *compute.Error) error {
 	case compute.CodeTooLarge:
 		return s3err.GetAPIError(s3err.ErrEntityTooLarge)
 	case compute.CodeNoSpace:
-		return s3err.APIError{Code: "InsufficientStorage", Description: e.Message, HTTPStatusCode: http.StatusInsufficientStorage}
+		return apiError("InsufficientStorage", e.Message, http.StatusInsufficientStorage)
 	case compute.CodeUnavailable, compute.CodeRateLimited:
 		return s3err.GetAPIError(s3err.ErrSlowDown)
 	case compute.CodeConflict:
-		return s3err.APIError{Code: "OperationAborted", Description: e.Message, HTTPStatusCode: http.StatusConflict}
+		return apiError("OperationAborted", e.Message, http.StatusConflict)
 	case compute.CodeInvalid:
-		return s3err.APIError{Code: "InvalidRequest", Description: e.Message, HTTPStatusCode: http.StatusBadRequest}
+		return apiError("InvalidRequest", e.Message, http.StatusBadRequest)
 	default:
 		s.logger.Error("request not served", "err", e)
 		return s3err.GetAPIError(s3err.ErrInternalError)
@@ -179,12 +184,14 @@ func (s *store) CreateBucket(ctx context.Context, in *s3.CreateBucketInput, _ []
 }
 
 // ListBuckets returns the caller's bucket.
-func (s *store) ListBuckets(ctx context.Context, in s3response.ListBucketsInput) (s3response.ListAllMyBucketsResult, error) {
+func (s *store) ListBuckets(
+	ctx context.Context, in s3response.ListBucketsInput,
+) (out s3response.ListAllMyBucketsResult, err error) {
 	who, err := s.enter(ctx, nil)
 	if err != nil {
-		return s3response.ListAllMyBucketsResult{}, err
+		return out, err
 	}
-	out := s3response.ListAllMyBucketsResult{Owner: s3response.CanonicalUser{ID: who.actor.Org.String()}, Prefix: in.Prefix}
+	out.Owner, out.Prefix = s3response.CanonicalUser{ID: who.actor.Org.String()}, in.Prefix
 	org, _ := who.view.Org(who.actor.Org)
 	out.Buckets.Bucket = []s3response.ListAllMyBucketsEntry{{
 		Name: BucketOf(who.actor.Org), BucketRegion: Region, CreationDate: org.CreatedAt.Time(),
@@ -192,7 +199,7 @@ func (s *store) ListBuckets(ctx context.Context, in s3response.ListBucketsInput)
 	return out, nil
 }
 
-// What a bucket never has.
+// A bucket never has these.
 
 func (*store) GetBucketPolicy(_ context.Context, bucket string) ([]byte, error) {
 	return nil, s3err.GetBucketErr(s3err.ErrNoSuchBucketPolicy, bucket)

@@ -79,7 +79,9 @@ func (c caller) next(prefix, delimiter, from string) (o *compute.Object, common 
 func beyond(prefix string) string { return prefix + "\xff" }
 
 // ListObjectsV2 lists objects.
-func (s *store) ListObjectsV2(ctx context.Context, in *s3.ListObjectsV2Input) (out s3response.ListObjectsV2Result, err error) {
+func (s *store) ListObjectsV2(
+	ctx context.Context, in *s3.ListObjectsV2Input,
+) (out s3response.ListObjectsV2Result, err error) {
 	who, err := s.enter(ctx, in.Bucket)
 	if err != nil {
 		return out, err
@@ -90,7 +92,8 @@ func (s *store) ListObjectsV2(ctx context.Context, in *s3.ListObjectsV2Input) (o
 	}
 	p := who.list(text(in.Prefix), text(in.Delimiter), after, *in.MaxKeys)
 	out = s3response.ListObjectsV2Result{
-		Name: in.Bucket, Prefix: in.Prefix, StartAfter: orNil(text(in.StartAfter)), ContinuationToken: orNil(text(in.ContinuationToken)),
+		Name: in.Bucket, Prefix: in.Prefix,
+		StartAfter: orNil(text(in.StartAfter)), ContinuationToken: orNil(text(in.ContinuationToken)),
 		KeyCount: new(int32(len(p.objects) + len(p.prefixes))), MaxKeys: in.MaxKeys, Delimiter: orNil(text(in.Delimiter)),
 		IsTruncated: &p.more, Contents: p.objects, CommonPrefixes: p.prefixes,
 	}
@@ -101,7 +104,9 @@ func (s *store) ListObjectsV2(ctx context.Context, in *s3.ListObjectsV2Input) (o
 }
 
 // ListObjects lists objects as older clients ask for them.
-func (s *store) ListObjects(ctx context.Context, in *s3.ListObjectsInput) (out s3response.ListObjectsResult, err error) {
+func (s *store) ListObjects(
+	ctx context.Context, in *s3.ListObjectsInput,
+) (out s3response.ListObjectsResult, err error) {
 	who, err := s.enter(ctx, in.Bucket)
 	if err != nil {
 		return out, err

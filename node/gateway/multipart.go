@@ -96,7 +96,9 @@ func (s *store) part(
 }
 
 // UploadPartCopy makes a part of another object's bytes.
-func (s *store) UploadPartCopy(ctx context.Context, in *s3.UploadPartCopyInput) (out s3response.CopyPartResult, err error) {
+func (s *store) UploadPartCopy(
+	ctx context.Context, in *s3.UploadPartCopyInput,
+) (out s3response.CopyPartResult, err error) {
 	bucket, key, _, err := backend.ParseCopySource(text(in.CopySource))
 	if err != nil {
 		return out, err
@@ -105,7 +107,9 @@ func (s *store) UploadPartCopy(ctx context.Context, in *s3.UploadPartCopyInput) 
 	if err != nil {
 		return out, err
 	}
-	if err := conditions(o, in.CopySourceIfMatch, in.CopySourceIfNoneMatch, in.CopySourceIfModifiedSince, in.CopySourceIfUnmodifiedSince); err != nil {
+	err = conditions(o, in.CopySourceIfMatch, in.CopySourceIfNoneMatch,
+		in.CopySourceIfModifiedSince, in.CopySourceIfUnmodifiedSince)
+	if err != nil {
 		return out, err
 	}
 	from, length, err := backend.ParseCopySourceRange(o.Size, text(in.CopySourceRange))
@@ -229,7 +233,9 @@ func (s *store) ListParts(ctx context.Context, in *s3.ListPartsInput) (out s3res
 			out.IsTruncated = true
 			break
 		}
-		out.Parts = append(out.Parts, s3response.Part{PartNumber: p.Number, LastModified: p.At.Time(), ETag: *quoted(p.Tag()), Size: p.Size})
+		out.Parts = append(out.Parts, s3response.Part{
+			PartNumber: p.Number, LastModified: p.At.Time(), ETag: *quoted(p.Tag()), Size: p.Size,
+		})
 		out.NextPartNumberMarker = p.Number
 	}
 	return out, nil
@@ -243,7 +249,9 @@ func (s *store) ListMultipartUploads(
 	if err != nil {
 		return out, err
 	}
-	out = s3response.ListMultipartUploadsResult{Bucket: *in.Bucket, Prefix: text(in.Prefix), MaxUploads: compute.MaxObjectUploads}
+	out = s3response.ListMultipartUploadsResult{
+		Bucket: *in.Bucket, Prefix: text(in.Prefix), MaxUploads: compute.MaxObjectUploads,
+	}
 	for u := range who.view.ObjectUploads(who.actor.Org) {
 		if u.Key != "" && len(u.Key) >= len(out.Prefix) && u.Key[:len(out.Prefix)] == out.Prefix {
 			out.Uploads = append(out.Uploads, s3response.Upload{

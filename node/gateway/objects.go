@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net/http"
 	"strings"
 	"time"
 
@@ -54,7 +55,7 @@ func checkKey(key *string) error {
 		return s3err.GetKeyTooLongErr(int64(len(*key)), compute.MaxObjectKey)
 	}
 	if bad := compute.BadObjectKey(text(key)); bad != "" {
-		return s3err.APIError{Code: "InvalidArgument", Description: "The key cannot be used: " + bad + ".", HTTPStatusCode: 400}
+		return apiError("InvalidArgument", "The key cannot be used: "+bad+".", http.StatusBadRequest)
 	}
 	return nil
 }
@@ -100,7 +101,9 @@ func checked(body io.Reader, sums map[utils.HashType]*string) (io.Reader, error)
 }
 
 // PutObject stores an object.
-func (s *store) PutObject(ctx context.Context, in s3response.PutObjectInput) (out s3response.PutObjectOutput, err error) {
+func (s *store) PutObject(
+	ctx context.Context, in s3response.PutObjectInput,
+) (out s3response.PutObjectOutput, err error) {
 	who, err := s.enter(ctx, in.Bucket)
 	if err != nil {
 		return out, err
@@ -116,7 +119,8 @@ func (s *store) PutObject(ctx context.Context, in s3response.PutObjectInput) (ou
 		return out, err
 	}
 	body, err := checked(in.Body, map[utils.HashType]*string{
-		utils.HashTypeCRC32: in.ChecksumCRC32, utils.HashTypeCRC32C: in.ChecksumCRC32C, utils.HashTypeSha1: in.ChecksumSHA1,
+		utils.HashTypeCRC32: in.ChecksumCRC32, utils.HashTypeCRC32C: in.ChecksumCRC32C,
+		utils.HashTypeSha1:   in.ChecksumSHA1,
 		utils.HashTypeSha256: in.ChecksumSHA256, utils.HashTypeCRC64NVME: in.ChecksumCRC64NVME,
 	})
 	if err != nil {
@@ -134,7 +138,8 @@ func (s *store) PutObject(ctx context.Context, in s3response.PutObjectInput) (ou
 		return out, s3err.GetAPIError(s3err.ErrIncompleteBody)
 	}
 	command := fsm.PutObject{
-		Op: s.op(who), Actor: who.actor, Object: recordOf(*in.Key, content, meta), Upload: content.Upload, Revision: content.Parts,
+		Op: s.op(who), Actor: who.actor, Object: recordOf(*in.Key, content, meta),
+		Upload: content.Upload, Revision: content.Parts,
 		Absent: text(in.IfNoneMatch) == "*", Match: unquoted(in.IfMatch),
 	}
 	if _, _, err := s.propose(command); err != nil {
@@ -271,7 +276,9 @@ func (s *store) DeleteObject(ctx context.Context, in *s3.DeleteObjectInput) (*s3
 	if err != nil {
 		return nil, err
 	}
-	_, _, err = s.propose(fsm.DeleteObjects{Op: s.op(who), Actor: who.actor, Keys: []string{*in.Key}, Match: unquoted(in.IfMatch)})
+	_, _, err = s.propose(fsm.DeleteObjects{
+		Op: s.op(who), Actor: who.actor, Keys: []string{*in.Key}, Match: unquoted(in.IfMatch),
+	})
 	return &s3.DeleteObjectOutput{}, err
 }
 
@@ -298,7 +305,9 @@ func (s *store) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) (o
 }
 
 // CopyObject makes an object of another one of the bucket.
-func (s *store) CopyObject(ctx context.Context, in s3response.CopyObjectInput) (out s3response.CopyObjectOutput, err error) {
+func (s *store) CopyObject(
+	ctx context.Context, in s3response.CopyObjectInput,
+) (out s3response.CopyObjectOutput, err error) {
 	fromBucket, fromKey, _, err := backend.ParseCopySource(text(in.CopySource))
 	if err != nil {
 		return out, err
@@ -313,7 +322,8 @@ func (s *store) CopyObject(ctx context.Context, in s3response.CopyObjectInput) (
 	if err != nil {
 		return out, err
 	}
-	err = conditions(o, in.CopySourceIfMatch, in.CopySourceIfNoneMatch, in.CopySourceIfModifiedSince, in.CopySourceIfUnmodifiedSince)
+	err = conditions(o, in.CopySourceIfMatch, in.CopySourceIfNoneMatch,
+		in.CopySourceIfModifiedSince, in.CopySourceIfUnmodifiedSince)
 	if errors.Is(err, s3err.GetAPIError(s3err.ErrNotModified)) {
 		err = s3err.GetPreconditionFailedErr(s3err.ConditionIfNoneMatch)
 	}
@@ -350,7 +360,9 @@ func (s *store) CopyObject(ctx context.Context, in s3response.CopyObjectInput) (
 }
 
 // GetObjectAttributes describes an object in other words.
-func (s *store) GetObjectAttributes(ctx context.Context, in *s3.GetObjectAttributesInput) (out s3response.GetObjectAttributesResponse, err error) {
+func (s *store) GetObjectAttributes(
+	ctx context.Context, in *s3.GetObjectAttributesInput,
+) (out s3response.GetObjectAttributesResponse, err error) {
 	_, _, o, err := s.find(ctx, in.Bucket, in.Key)
 	if err != nil {
 		return out, err

@@ -41,7 +41,8 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	iam := service{accounts: accounts{cfg.Keys, cfg.View}}
 	var err error
-	g.server, err = s3api.New(g.store, middlewares.RootUserConfig{Access: rand.Text(), Secret: rand.Text()}, Region, iam, nil, nil, nil, nil,
+	root := middlewares.RootUserConfig{Access: rand.Text(), Secret: rand.Text()} // Nobody has it.
+	g.server, err = s3api.New(g.store, root, Region, iam, nil, nil, nil, nil,
 		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(),
 		s3api.WithConcurrencyLimiter(2*maxConns, maxRequests), s3api.WithMpMaxParts(compute.MaxObjectParts),
 		s3api.WithOnListen(sync.OnceFunc(func() { close(g.ready) })))

@@ -73,7 +73,7 @@ func decodeManifest(data []byte) (*manifest, error) {
 	return m, nil
 }
 
-// What the ciphertexts of a bucket are.
+// Kinds of ciphertexts of a bucket.
 const (
 	forChunk = "chunk"
 	forMeta  = "meta"
@@ -86,8 +86,8 @@ func sealMeta(key Key, meta *compute.ObjectMeta) ([]byte, error) {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}
 	if len(text) > compute.MaxObjectMeta {
-		return nil, compute.Errorf(compute.CodeTooLarge, "The metadata of a file has at most %d bytes.", compute.MaxObjectMeta).
-			Named("metadata_too_large")
+		return nil, compute.Errorf(compute.CodeTooLarge,
+			"The metadata of a file has at most %d bytes.", compute.MaxObjectMeta).Named("metadata_too_large")
 	}
 	return key.Seal(text, []byte(forMeta))
 }

@@ -52,6 +52,7 @@ const (
 	uploadAhead  = 2       // Chunks of one upload on their way to disks.
 	firstBuffer  = 4 << 10 // Bytes of a chunk that are read at first.
 	smallBuffer  = 256 << 10
+	chunkTime    = 5 * time.Minute // How long a large chunk may take to come.
 )
 
 // Store stores the content of objects. Its methods are safe for concurrent use.

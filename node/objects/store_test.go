@@ -236,6 +236,16 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
+// TestSlowUploadsEnd holds that one which sends hardly anything gives its place back.
+func TestSlowUploadsEnd(t *testing.T) {
+	b := newBench(t)
+	body := io.MultiReader(bytes.NewReader(content(1<<20)), passing{b, 6 * time.Minute}, bytes.NewReader(content(8<<20)))
+	_, err := b.Write(t.Context(), objects.Write{Actor: actor(), Bucket: bucket(), Body: body})
+	if compute.CodeOf(err) != compute.CodeTimeout {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
 // TestLongUploadsKeepWhatTheyHave holds that an upload which lasts records its chunks
 // before they could be collected, and removes the record when it fails.
 func TestLongUploadsKeepWhatTheyHave(t *testing.T) {

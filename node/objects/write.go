@@ -116,7 +116,7 @@ func (u *upload) run() (compute.Content, error) {
 // none. The error is io.EOF behind the last one.
 func (u *upload) read() (data []byte, give func(), err error) {
 	give = func() {}
-	buf := make([]byte, 0, firstBuffer)
+	buf, begun := make([]byte, 0, firstBuffer), u.cfg.Now()
 	for len(buf) < compute.MaxChunk {
 		if len(buf) == cap(buf) {
 			size := min(compute.MaxChunk, max(firstBuffer, 4*cap(buf)))
@@ -137,6 +137,9 @@ func (u *upload) read() (data []byte, give func(), err error) {
 		}
 		if u.ctx.Err() != nil {
 			return buf, give, context.Cause(u.ctx)
+		}
+		if len(buf) > smallBuffer && u.cfg.Now().Sub(begun) > chunkTime {
+			return buf, give, compute.Errorf(compute.CodeTimeout, "The file comes too slowly: others wait for its place in memory.")
 		}
 	}
 	return buf, give, nil
@@ -193,7 +196,9 @@ func (u *upload) finish() (compute.Content, error) {
 }
 
 // store returns the blob of some chunks, and whether it is the only one of them itself.
-func (s *Store) store(ctx context.Context, key Key, chunks []chunk, meta *compute.ObjectMeta) (compute.Hash, bool, error) {
+func (s *Store) store(
+	ctx context.Context, key Key, chunks []chunk, meta *compute.ObjectMeta,
+) (compute.Hash, bool, error) {
 	m := manifest{chunks: chunks}
 	if meta != nil && !meta.Short() {
 		var err error
@@ -221,7 +226,8 @@ func (u *upload) checkpoint() error {
 		return err
 	}
 	if u.id.IsZero() {
-		begin := fsm.StartObjectUpload{Actor: u.Actor, Upload: compute.ObjectUpload{ID: compute.ObjectUploadID{UUID: u.cfg.NewID()}}}
+		begin := fsm.StartObjectUpload{Actor: u.Actor}
+		begin.Upload.ID.UUID = u.cfg.NewID()
 		if _, err := u.propose(u.ctx, begin); err != nil {
 			return err
 		}

@@ -92,8 +92,8 @@ type absent struct {
 
 // NewRepairer returns the repairer of a server.
 func NewRepairer(
-	view func() *fsm.View, blobs *storage.Blobs, trees *trees.Cache, objects Objects, now func() time.Time, logger *slog.Logger,
-	reg prometheus.Registerer,
+	view func() *fsm.View, blobs *storage.Blobs, trees *trees.Cache, objects Objects, now func() time.Time,
+	logger *slog.Logger, reg prometheus.Registerer,
 ) *Repairer {
 	r := &Repairer{
 		view: view, blobs: blobs, trees: trees, objects: objects, now: now, logger: logger,

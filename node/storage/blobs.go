@@ -99,10 +99,10 @@ func tooFew(taken, wanted int, failed []answer) error {
 		"Only %d of %d nodes could take the data: %w", taken, wanted, err).Retry(retryAfter)
 }
 
-// putOn makes the blob durable on one node.
+// putOn makes the blob durable on one node. The caller has compared data with hash.
 func (b *Blobs) putOn(ctx context.Context, node compute.NodeID, hash compute.Hash, data []byte) error {
 	if node == b.cfg.Self {
-		return b.putLocal(hash, data)
+		return b.cfg.Store.putAs(hash, data)
 	}
 	_, err := b.ask(ctx, node, request{op: opPut, hash: hash, size: len(data)}, data)
 	return err
@@ -113,8 +113,7 @@ func (b *Blobs) putLocal(hash compute.Hash, data []byte) error {
 	if sha256.Sum256(data) != hash {
 		return compute.Errorf(compute.CodeInvalid, "The data is not blob %s.", Name(hash))
 	}
-	_, err := b.cfg.Store.Put(data)
-	return err
+	return b.cfg.Store.putAs(hash, data)
 }
 
 // Get returns the blob, from this disk or from the other nodes in the order of

@@ -62,19 +62,24 @@ func Open(dataDir string, now func() time.Time) (*Store, error) {
 // no_space when the disk is full and too_large beyond MaxBlob.
 func (s *Store) Put(data []byte) (compute.Hash, error) {
 	hash := compute.Hash(sha256.Sum256(data))
+	return hash, s.putAs(hash, data)
+}
+
+// putAs is Put of data whose hash is known.
+func (s *Store) putAs(hash compute.Hash, data []byte) error {
 	if len(data) > MaxBlob {
-		return hash, compute.Errorf(compute.CodeTooLarge, "A blob may have at most %d bytes.", MaxBlob)
+		return compute.Errorf(compute.CodeTooLarge, "A blob may have at most %d bytes.", MaxBlob)
 	}
 	if s.keep(hash) {
 		if err := s.syncDirOf(hash); err != nil {
-			return hash, diskError("put blob", err)
+			return diskError("put blob", err)
 		}
-		return hash, nil
+		return nil
 	}
 	if err := s.write(hash, data); err != nil {
-		return hash, diskError("put blob", err)
+		return diskError("put blob", err)
 	}
-	return hash, nil
+	return nil
 }
 
 // keep reports whether an intact blob exists already. It renews the blob's time

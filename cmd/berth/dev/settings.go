@@ -21,7 +21,8 @@ type Setting struct {
 // sections of such settings.
 func ownSettings() []string {
 	return []string{
-		"name", "role", "data_dir", "advertise", "api.addr", "rpc.addr", "gossip.addr", "join", "gpus", "metrics.addr", "s3.addr",
+		"name", "role", "data_dir", "advertise", "api.addr", "rpc.addr", "gossip.addr", "join", "gpus", "metrics.addr",
+		"s3.addr",
 	}
 }
 

@@ -103,7 +103,9 @@ func partName(name, tag string) string { return name + "." + tag[:min(len(tag), 
 
 // fetch writes a stored file below a directory. It goes on with a part that an earlier
 // try has left.
-func fetch(ctx context.Context, c *client.Client, f wire.File, root *os.Root, name string, bar *cli.Bar) (moved, error) {
+func fetch(
+	ctx context.Context, c *client.Client, f wire.File, root *os.Root, name string, bar *cli.Bar,
+) (moved, error) {
 	if dir := path.Dir(name); dir != "." {
 		if err := root.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return moved{}, err
@@ -130,7 +132,8 @@ func fetch(ctx context.Context, c *client.Client, f wire.File, root *os.Root, na
 	if err != nil {
 		return moved{}, fmt.Errorf("%s: %w", f.Key, err)
 	}
-	return moved{Key: f.Key, Path: filepath.Join(root.Name(), filepath.FromSlash(name)), Size: f.Size, ETag: f.ETag, Action: "fetched"}, nil
+	to := filepath.Join(root.Name(), filepath.FromSlash(name))
+	return moved{Key: f.Key, Path: to, Size: f.Size, ETag: f.ETag, Action: "fetched"}, nil
 }
 
 // list returns the stored files whose keys begin with a prefix.

@@ -1,0 +1,59 @@
+package benchcmd
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"berth/bench/load"
+	"berth/cmd/berth/cli"
+)
+
+// newStorage returns the command berth bench storage.
+func newStorage() *cobra.Command {
+	cfg := load.FilesConfig{}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "storage",
+		Short: "Measure how fast files are stored, read and listed",
+		Long: `Storage writes and syncs two copies of files on this disk, which is the reference, starts
+three servers on the same disk, and stores, reads and lists files through a follower: a
+large one, the same content again, and small ones from many clients.`,
+		Example: "  berth bench storage --large 1024 --small 20000",
+		Args:    cli.Arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cfg.LargeMiB < 1 || cfg.Small < 1 || cfg.Clients < 1 {
+				return cli.UsageErrorf("--large, --small and --clients must be 1 or more")
+			}
+			cfg.Listed = cfg.Small
+			return withLoad(cmd, func(c *load.Cluster) error {
+				r, err := load.MeasureFiles(cmd.Context(), c, cfg)
+				if err != nil || asJSON {
+					return errors.Join(err, printIf(cmd, err == nil, r))
+				}
+				t := cli.NewTable("figure", "value")
+				t.AppendRow(cli.Row("two synced copies, the disk alone", mibRate(r.CopyPS)))
+				t.AppendRow(cli.Row("a large file stored", fmt.Sprintf("%s, %.2f of that", mibRate(r.StorePS), r.Ratio)))
+				t.AppendRow(cli.Row("the same content again", mibRate(r.AgainPS)))
+				t.AppendRow(cli.Row("the large file read", mibRate(r.FetchPS)))
+				t.AppendRow(cli.Row("memory of the node meanwhile", fmt.Sprintf("%.0f MiB more", r.GrownMiB)))
+				t.AppendRow(cli.Row("small files synced twice a second, the disk alone", rate(r.SyncPS)))
+				t.AppendRow(cli.Row(fmt.Sprintf("small files stored a second, %d clients", r.Clients),
+					fmt.Sprintf("%s, %s", rate(r.SmallPS), spreadText(r.SmallTime))))
+				t.AppendRow(cli.Row("small files read a second", rate(r.ReadPS)))
+				t.AppendRow(cli.Row(fmt.Sprintf("a page of 1000 of %d files", r.Listed), spreadText(r.Page)))
+				return cli.PrintTable(cmd.OutOrStdout(), t)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&cfg.LargeMiB, "large", 512, "`MiB` of the large file")
+	flags.IntVar(&cfg.Small, "small", 10_000, "small `files` of 4 KiB")
+	flags.IntVar(&cfg.Clients, "clients", 64, "`clients` at once")
+	flags.StringVar(&cfg.Dir, "dir", "", "`directory` for the reference (default: that of temporary files)")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func mibRate(perSecond float64) string { return fmt.Sprintf("%.0f MiB/s", perSecond) }
