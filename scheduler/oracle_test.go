@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"berth/compute"
 	"berth/scheduler"
@@ -179,8 +180,12 @@ func (o *oracle) promise(e *compute.Execution) {
 	o.quotas.promise(e)
 }
 
-// kindOf names what a request accepts.
-func kindOf(r *compute.Request) string { return fmt.Sprint(r.Types(), "/", r.MIG, "/", r.MinVRAMMiB) }
+// kindOf names what a request accepts, whichever of it is preferred.
+func kindOf(r *compute.Request) string {
+	types := strings.Split(r.Types(), "|")
+	slices.Sort(types)
+	return fmt.Sprint(types, "/", r.MIG, "/", r.MinVRAMMiB)
+}
 
 // withoutMemory returns r for GPUs of any memory: the capacity that bounds
 // reservations is counted by type.

@@ -377,3 +377,19 @@ func TestPackIsBounded(t *testing.T) {
 func ranked(gpus, milli int) compute.Request {
 	return compute.Request{GPUs: gpus, MilliGPU: milli, VCPUMilli: 1000, AnyOf: []string{"t4", "h100"}, Ranked: true}
 }
+
+func TestAPreferenceMakesNoSecondHead(t *testing.T) {
+	for _, order := range [][]string{{"h100", "t4"}, {"t4", "h100"}} {
+		near, far := gpuNode(1, "t4", 2), gpuNode(2, "t4", 2)
+		near.GPUs[0].UsedMilli, far.GPUs[0].UsedMilli = 500, 600
+		w := newWorld(t, near, far)
+		head := compute.Request{GPUs: 2, MilliGPU: compute.WholeGPU, VCPUMilli: 1000, AnyOf: []string{"h100", "t4"}}
+		second := head
+		second.AnyOf, second.Ranked = order, true
+		w.submit(execution(1, head), execution(2, second), execution(3, share("t4", 700)))
+		plan := scheduler.Pack(w.view())
+		if len(plan.Assignments) != 1 || plan.Assignments[0].Execution != executionID(3) || plan.Assignments[0].Node != far.ID {
+			t.Errorf("preference %v: %+v, want 3 on the node beside that of the head", order, plan.Assignments)
+		}
+	}
+}

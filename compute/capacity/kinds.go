@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"slices"
+	"strings"
 
 	"berth/compute"
 )
@@ -32,7 +33,7 @@ type Kind struct {
 
 // KindSet is the set of kinds that a request accepts.
 type KindSet struct {
-	Number  int
+	Number  int             // The same for sets of the same kinds, whichever of them is preferred.
 	Request compute.Request // The GPU types, the slice and the least memory of the request.
 	Has     []bool          // By the number of the kind; as long as there are kinds.
 	Ranks   []int           // By the number of the kind, 0 for the one that the request prefers; nil without preference.
@@ -75,12 +76,13 @@ type Kinds struct {
 
 	numbers map[Kind]int
 	byKey   map[setKey]*KindSet
+	accepts map[setKey]int // Numbers of sets, whatever is preferred.
 	needs   map[string]*Needs
 }
 
 // NewKinds returns a Kinds that has numbered nothing.
 func NewKinds() *Kinds {
-	return &Kinds{numbers: map[Kind]int{}, byKey: map[setKey]*KindSet{}, needs: map[string]*Needs{}}
+	return &Kinds{numbers: map[Kind]int{}, byKey: map[setKey]*KindSet{}, accepts: map[setKey]int{}, needs: map[string]*Needs{}}
 }
 
 // Of returns the number of the kind of g.
@@ -122,7 +124,7 @@ func (t *Kinds) Set(r *compute.Request) *KindSet {
 		},
 	}
 	if r.IsGPU() {
-		s.Number = len(t.Sets) + 1
+		s.Number = t.numberOf(key, r)
 	}
 	for _, k := range t.Names {
 		s.add(k)
@@ -130,6 +132,21 @@ func (t *Kinds) Set(r *compute.Request) *KindSet {
 	t.byKey[key] = s
 	t.Sets = append(t.Sets, s)
 	return s
+}
+
+// numberOf returns the number of the set of key, which r accepts. A preference
+// changes what is chosen and not what is accepted.
+func (t *Kinds) numberOf(key setKey, r *compute.Request) int {
+	key.ranked = false
+	if r.GPUType == "" && len(r.AnyOf) > 0 {
+		key.types = strings.Join(slices.Sorted(slices.Values(r.AnyOf)), "|")
+	}
+	n, known := t.accepts[key]
+	if !known {
+		n = len(t.accepts) + 1
+		t.accepts[key] = n
+	}
+	return n
 }
 
 // need returns what r needs beside capacity, the same for equal needs.
