@@ -130,7 +130,7 @@ func Remove(t testing.TB, refs ...string) {
 	}
 	defer api.Close()
 	for _, ref := range refs {
-		// What is gone need not be removed.
+		// One that is gone needs no removal.
 		_, _ = api.ImageRemove(context.Background(), ref, client.ImageRemoveOptions{Force: true})
 	}
 }
