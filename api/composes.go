@@ -87,12 +87,12 @@ func (g *composes) startCompose(r *edge.Request) (any, error) {
 func readCompose(in *wire.ComposeStart) (*composefile.File, error) {
 	file, faults := composefile.Parse(in.File, in.Env)
 	f := new(wire.Faults)
-	for _, fault := range faults {
+	for _, refused := range faults {
 		loc := []any{"body", "compose_file_code"}
-		if fault.Line > 0 {
-			loc = append(loc, fault.Line, fault.Column)
+		if refused.Line > 0 {
+			loc = append(loc, refused.Line, refused.Column)
 		}
-		f.Value(fault.Error(), loc...)
+		f.Value(refused.Error(), loc...)
 	}
 	if len(faults) > 0 {
 		return nil, f
@@ -119,7 +119,7 @@ func gangProfile(in *wire.ComposeStart, file *composefile.File) (string, error) 
 		return asked, nil //nolint:nilerr // The state says which profiles there are.
 	}
 	size := slices.IndexFunc(gangSizes(), func(n int) bool { return n >= count })
-	why := ""
+	var why string
 	switch {
 	case !p.IsGPU():
 		why = "its services reserve GPUs: execution_type names a type of GPU, such as gpu.a100"

@@ -202,8 +202,14 @@ func TestBadFiles(t *testing.T) {
 		"volume driver":    {"services: {a: {image: x}}\nvolumes: {v: {driver: nfs}}\n", "one machine", 2},
 		"external network": {"services: {a: {image: x}}\nnetworks: {n: {external: true}}\n", "belongs to the machine", 2},
 		"host network":     {"services: {a: {image: x}}\nnetworks: {n: {driver: host}}\n", "one machine", 2},
-		"merged key":       {"x-a: &a {privileged: true}\nservices:\n  web:\n    <<: *a\n    image: x\n", "privileges", 3},
-		"merged volume":    {"x-a: &a {volumes: ['/:/x']}\nservices:\n  web:\n    <<: *a\n    image: x\n", "machine", 3},
+		"merged key":       {"x-a: &a {privileged: true}\nservices:\n  web:\n    <<: *a\n    image: x\n", "privileges", 4},
+		"merged volume":    {"x-a: &a {volumes: ['/:/x']}\nservices:\n  web:\n    <<: *a\n    image: x\n", "machine", 1},
+		"merged env file":  {"x-a: &a {env_file: /etc/hostname}\nservices:\n  web:\n    <<: *a\n    image: x\n", "not on the nodes", 4},
+		"merged list":      {"x-a: &a {sysctls: {a: 1}}\nservices:\n  web:\n    <<: [*a]\n    image: x\n", "privileges", 4},
+		"whole alias":      {"x-a: &a {image: x, env_file: /etc/hostname}\nservices:\n  web: *a\n", "not on the nodes", 1},
+		"alias of all":     {"x-a: &a {web: {image: x, pre_start: [{env_file: /etc/hostname}]}}\nservices: *a\n", "one machine", 1},
+		"gpu overflow":     {"services:\n  a: {image: x, scale: 2, gpus: [{count: 4611686018427387904}]}\n", "at most 64 GPUs", 2},
+		"all containers":   {"services:\n  a: {image: x, scale: 40}\n  b: {image: x, scale: 40}\n", "at most 64 containers", 3},
 		"bomb":             {bomb + "services: {a: {image: x}}\n", "", 1},
 		"gpu by id":        {"services:\n  a: {image: x, deploy: {resources: {reservations: {devices: [{device_ids: ['0'], capabilities: [gpu]}]}}}}\n", "device_ids", 2},
 		"scale":            {"services:\n  a: {image: x, scale: 1000}\n", "at most 64 containers", 2},
@@ -228,6 +234,22 @@ func FuzzParse(f *testing.F) {
 		file, faults := composefile.Parse(text, nil)
 		if (file == nil) == (len(faults) == 0) {
 			t.Errorf("a file and faults, or neither: %v", faults)
+		}
+		if file == nil {
+			return
+		}
+		frame := &composefile.Frame{Network: "net", Images: map[string]composefile.Image{}, Devices: make([]string, len(file.Volumes))}
+		for _, ref := range file.Images() {
+			frame.Images[ref] = composefile.Image{ID: "sha256:0"}
+		}
+		emitted, err := file.Emit(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range []string{`"privileged"`, `"cap_add"`, `"devices":["`, `"pid"`, `"env_file"`, `"type":"bind"`, `"network_mode":"host"`} {
+			if strings.Contains(string(emitted), word) {
+				t.Errorf("%s is emitted: %s", word, emitted)
+			}
 		}
 	})
 }

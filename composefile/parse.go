@@ -24,7 +24,9 @@ const (
 	MaxServices = 64
 	MaxVolumes  = 16
 	maxFaults   = 50
-	maxScale    = 64
+	maxScale    = 64 // Containers of all services together.
+	maxGPUs     = 64 // Of a container.
+	maxAliases  = 2_000
 	maxNodes    = 20_000 // YAML nodes, with those that aliases repeat.
 )
 
@@ -109,6 +111,7 @@ func load(text string, env map[string]string) (project *types.Project, err error
 	}, func(o *loader.Options) {
 		o.SetProjectName("berth", true)
 		o.SkipInclude, o.SkipExtends, o.SkipResolveLabels, o.ResolvePaths = true, true, true, false
+		o.SkipResolveEnvironment = true // Nothing opens the files that env_file names.
 		o.MaxNodeVisits = maxNodes
 		o.Profiles = nil
 	})
@@ -120,8 +123,10 @@ var quiet = sync.OnceFunc(func() { logrus.SetOutput(io.Discard) }) //nolint:goch
 
 // reader walks over the nodes of a file.
 type reader struct {
-	faults []Fault
-	nodes  int
+	faults  []Fault
+	nodes   int
+	depth   int // Aliases that were followed.
+	anchors map[string]ast.Node
 }
 
 // fault records a fault at a node.
@@ -147,7 +152,9 @@ func (p *reader) syntax(text string) *ast.MappingNode {
 		p.fault(nil, "", "a Compose file is one YAML document with services")
 		return nil
 	}
-	root, ok := mapping(parsed.Docs[0].Body)
+	p.anchors = make(map[string]ast.Node)
+	ast.Walk(anchorsOf(p.anchors), parsed.Docs[0].Body)
+	root, ok := p.mapping(parsed.Docs[0].Body)
 	if !ok {
 		p.fault(parsed.Docs[0].Body, "", "a Compose file is a mapping with services")
 		return nil
@@ -173,25 +180,31 @@ func syntaxFault(text string, err error) Fault {
 	return f
 }
 
-// mapping returns a node as a mapping, what an anchor names too.
-func mapping(node ast.Node) (*ast.MappingNode, bool) {
+// mapping returns a node as a mapping, what an anchor names and an alias repeats too.
+func (p *reader) mapping(node ast.Node) (*ast.MappingNode, bool) {
 	switch n := node.(type) {
+	case *ast.AliasNode:
+		if p.depth++; p.depth > maxAliases {
+			p.fault(n, "", "the file has more than %d aliases", maxAliases)
+			return nil, false
+		}
+		return p.mapping(p.anchors[strings.TrimSpace(n.Value.String())])
 	case *ast.MappingNode:
 		return n, true
 	case *ast.MappingValueNode:
 		return &ast.MappingNode{BaseNode: n.BaseNode, Start: n.Start, Values: []*ast.MappingValueNode{n}}, true
 	case *ast.AnchorNode:
-		return mapping(n.Value)
+		return p.mapping(n.Value)
 	case *ast.TagNode:
-		return mapping(n.Value)
+		return p.mapping(n.Value)
 	}
 	return nil, false
 }
 
-// each calls fn with the keys and values of a mapping. Merged mappings are checked where
-// they are defined, by Docker Compose's library and in what it returns.
+// each calls fn with the keys and values of a mapping, and with those that it merges, at
+// the place where it does.
 func (p *reader) each(node ast.Node, path string, fn func(key string, at, value ast.Node)) {
-	m, ok := mapping(node)
+	m, ok := p.mapping(node)
 	if !ok {
 		return
 	}
@@ -206,8 +219,27 @@ func (p *reader) each(node ast.Node, path string, fn func(key string, at, value 
 		}
 		if key != "<<" {
 			fn(key, v.Key, v.Value)
+			continue
+		}
+		merged := []ast.Node{v.Value}
+		if list, ok := v.Value.(*ast.SequenceNode); ok {
+			merged = list.Values
+		}
+		for _, one := range merged {
+			p.each(one, path, func(key string, _, value ast.Node) { fn(key, v.Key, value) })
 		}
 	}
+}
+
+// anchorsOf collects what the anchors of a file name.
+type anchorsOf map[string]ast.Node
+
+// Visit implements ast.Visitor.
+func (a anchorsOf) Visit(node ast.Node) ast.Visitor {
+	if anchor, ok := node.(*ast.AnchorNode); ok {
+		a[strings.TrimSpace(anchor.Name.String())] = anchor.Value
+	}
+	return a
 }
 
 // root checks the keys of the file as it was written.
@@ -379,6 +411,7 @@ func (p *reader) file(root *ast.MappingNode, project *types.Project) *File {
 		p.fault(nil, "services", "a file has at most %d services", MaxServices)
 		return nil
 	}
+	containers := 0
 	for _, name := range project.ServiceNames() {
 		s := project.Services[name]
 		at, path := p.nodeOf(root, name), "services."+name
@@ -394,8 +427,8 @@ func (p *reader) file(root *ast.MappingNode, project *types.Project) *File {
 			p.fault(at, path, "%s", why)
 		}
 		scale := s.GetScale()
-		if scale < 0 || scale > maxScale {
-			p.fault(at, path+".scale", "a service has at most %d containers", maxScale)
+		if containers += max(scale, 0); scale < 0 || scale > maxScale || containers > maxScale {
+			p.fault(at, path+".scale", "the services have at most %d containers together", maxScale)
 		}
 		f.Services = append(f.Services, Service{Name: name, Image: image, GPUs: gpus, Scale: scale})
 	}
@@ -437,8 +470,13 @@ func gpusOf(s *types.ServiceConfig) (count int, why string) {
 			return 0, "device_ids are of one machine: reserve a count of GPUs"
 		case r.Count == types.DeviceCount(-1):
 			return AllGPUs, ""
+		case r.Count < 0 || r.Count > maxGPUs:
+			return 0, fmt.Sprintf("a service reserves at most %d GPUs", maxGPUs)
 		}
 		count += max(int(r.Count), 1)
+	}
+	if count > maxGPUs {
+		return 0, fmt.Sprintf("a service reserves at most %d GPUs", maxGPUs)
 	}
 	return count, ""
 }

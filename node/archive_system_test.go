@@ -54,7 +54,7 @@ func TestOldExecutionsAreArchived(t *testing.T) {
 	p.mustStart(leader)
 	nodetest.Eventually(t, time.Minute, "the server without blobs to have them again", func() bool {
 		state, err := root.State(t.Context(), false)
-		return err == nil && state.Archives > 0 && len(blobsIn(t, blobs)) == state.Archives
+		return err == nil && state.Archives > 0 && len(blobsIn(t, blobs)) >= state.Archives // With metrics of attempts.
 	})
 	p.wantAll()
 	p.wantUnchangeable()

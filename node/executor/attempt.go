@@ -253,7 +253,6 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
 		return nil, err
 	}
-	fault.Point("executor.spawn.before")
 	return e.spawn(e.dir(a.key), res)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,6 @@ import (
 
 	"berth/composefile"
 	"berth/compute"
-	"berth/fault"
 	"berth/node/executor/docker"
 	"berth/node/executor/policy"
 	"berth/node/executor/sandbox"
@@ -46,7 +46,11 @@ const (
 	containerIdle   = time.Hour // Between searches for networks that no container uses.
 
 	defaultRuntime = "runc"
-	noGPUs         = "void" // Of NVIDIA_VISIBLE_DEVICES: the runtime adds nothing.
+	// nvidiaVariables begin the names of variables by which the engine's runtime hands out
+	// devices: no user sets them.
+	nvidiaVariables = "NVIDIA_"
+
+	noGPUs = "void" // Of NVIDIA_VISIBLE_DEVICES: the runtime adds nothing.
 )
 
 // errImage means that the image of an execution cannot be had.
@@ -118,7 +122,6 @@ func (e *Executor) prepareContainers(
 	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
 		return nil, err
 	}
-	fault.Point("executor.spawn.before")
 	return e.spawn(e.dir(a.key), res)
 }
 
@@ -233,6 +236,9 @@ func (e *Executor) takeImage(ctx context.Context, a *attempt, w compute.Work, re
 			want.Credentials, err = e.cfg.Credentials(ctx, w)
 			return err
 		})
+		if compute.CodeOf(err) == compute.CodeInvalid {
+			return nil, fmt.Errorf("%w: %w", errImage, err) // A secret that the user does not keep.
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: its registry credentials: %w", errInputs, err)
 		}
@@ -263,6 +269,7 @@ func (e *Executor) containerEnvironment(w compute.Work, bundle *compute.Bundle, 
 		env["HOME"] = sandbox.WorkDir
 	}
 	addVariables(env, bundle.Env)
+	maps.DeleteFunc(env, func(name, _ string) bool { return strings.HasPrefix(name, nvidiaVariables) })
 	addOwn(env, w)
 	env["NVIDIA_VISIBLE_DEVICES"] = cmp.Or(strings.Join(c.GPUs, ","), noGPUs)
 	return pairs(env)

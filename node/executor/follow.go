@@ -27,6 +27,7 @@ const (
 // spawn starts the supervisor of the attempt in dir. It has its own session, so
 // that it outlives this process.
 func (e *Executor) spawn(dir string, res *resources) (*supervise.Conn, error) {
+	fault.Point("executor.spawn.before")
 	conn, theirs, err := supervise.Pair()
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -55,5 +56,6 @@ func (e *Executor) takeVariables(ctx context.Context, w compute.Work, bundle *co
 
 // ownName reports whether Berth sets a variable for the work.
 func ownName(w compute.Work, name string) bool {
-	return name == "CUDA_VISIBLE_DEVICES" || name == "PORT" && w.Execution.Serving != nil
+	return name == "CUDA_VISIBLE_DEVICES" || name == "PORT" && w.Execution.Serving != nil ||
+		w.Execution.Container != nil && strings.HasPrefix(name, nvidiaVariables)
 }

@@ -109,6 +109,7 @@ func fakeAPI(dir string) http.Handler {
 	fixed := map[string]string{
 		"GET /readyz":                         `{}`,
 		"POST " + root + "/admin/join-tokens": `{"token":"bjt_1"}`,
+		"PATCH " + root + "/admin/orgs/{org}": `{"slug":"dev","trusted":true}`,
 		"POST " + root + "/auth/login":        `{"access_token":"jwt"}`,
 		"POST " + root + "/orgs/dev/api-keys": `{"plaintext_key":"lk_1"}`,
 	}

@@ -28,6 +28,7 @@ const (
 )
 
 const (
+	removals     = 2 // How often what is left is looked for.
 	minimumMajor = 2 // Docker Compose 1 is another program.
 )
 
@@ -73,7 +74,8 @@ type composed struct {
 	group   *cgroup.Group
 	attempt string
 	cmd     *exec.Cmd
-	files   []*os.File // Its output.
+	started chan struct{} // Closed once cmd has been started, or failed to.
+	files   []*os.File    // Its output.
 	removed chan struct{}
 }
 
@@ -87,7 +89,9 @@ func openCompose(spec *supervise.Spec, group *cgroup.Group, stdout, stderr *os.F
 	if err != nil {
 		return nil, err
 	}
-	b := &composed{api: api, group: group, attempt: spec.Container.Labels[labelAttempt]}
+	b := &composed{
+		api: api, group: group, attempt: spec.Container.Labels[labelAttempt], started: make(chan struct{}),
+	}
 	for _, file := range []*os.File{stdout, stderr} {
 		fd, err := syscall.Dup(int(file.Fd()))
 		if err != nil {
@@ -155,6 +159,7 @@ func (b *composed) Await() error { return nil }
 
 // Execute starts Docker Compose.
 func (b *composed) Execute(time.Duration) error {
+	defer close(b.started)
 	if err := b.cmd.Start(); err != nil {
 		return fmt.Errorf("start docker compose: %w", err)
 	}
@@ -206,6 +211,11 @@ func (b *composed) Terminate() error {
 
 // Kill kills Docker Compose. The cgroup holds the containers.
 func (b *composed) Kill() error {
+	select {
+	case <-b.started:
+	default:
+		return nil // It is killed once it has started.
+	}
 	if b.cmd.Process == nil {
 		return nil
 	}
@@ -231,8 +241,11 @@ func (b *composed) Close() syscall.WaitStatus {
 		defer close(b.removed)
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 		defer cancel()
-		if err := removeAttempt(ctx, b.api, b.attempt); err != nil {
-			fmt.Fprintln(os.Stderr, err) // The node removes them later.
+		// The engine may still carry out what Docker Compose asked for before it ended.
+		for range removals {
+			if err := removeAttempt(ctx, b.api, b.attempt); err != nil {
+				fmt.Fprintln(os.Stderr, err) // The node removes them later.
+			}
 		}
 		b.group.RemoveLeft()
 	}()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/go-units"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
@@ -116,24 +117,31 @@ func mounts(c *supervise.Container) []mount.Mount {
 	return all
 }
 
+// unreachable reports whether the engine was not reached, or is not ready.
+func unreachable(err error) bool {
+	return client.IsErrConnectionFailed(err) || cerrdefs.IsUnavailable(err)
+}
+
 // notExecutable reports whether the engine's error says that the program of the image
 // cannot be executed, which is the user's to fix.
 func notExecutable(err error) bool {
 	text := err.Error()
 	for _, part := range []string{
-		"executable file not found", "no such file or directory", "permission denied", "exec format error",
-		"no command specified", "unable to find user", "no matching entries in passwd file", "not a directory",
+		"executable file not found", "exec format error", "no command specified", "unable to find user",
+		"no matching entries in passwd file",
 	} {
 		if strings.Contains(text, part) {
 			return true
 		}
 	}
-	return false
+	_, program, found := strings.Cut(text, "exec: ") // What follows is about the program itself.
+	return found && (strings.Contains(program, "no such file or directory") || strings.Contains(program, "permission denied") ||
+		strings.Contains(program, "not a directory"))
 }
 
 // asProgramError returns an engine's error about the user's program as such.
 func asProgramError(err error) error {
-	if !notExecutable(err) {
+	if unreachable(err) || !notExecutable(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %s", sandbox.ErrProgram, lastCause(err.Error()))

@@ -107,12 +107,17 @@ func (i *images) lock(ctx context.Context, ref string) (func(), error) {
 	}
 }
 
-// usable reports whether an organization may use an image that is on the engine.
-func (i *images) usable(ref string, org compute.OrgID) bool {
+// usable reports whether an organization may use an image that is on the engine. One
+// that is not in the list is the operator's if it was made or loaded there: an image that
+// came from a registry may be somebody's own.
+func (i *images) usable(image *Image, org compute.OrgID) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	p := i.byRef[ref]
-	return p == nil || p.Public || slices.Contains(p.Orgs, org)
+	p := i.byRef[image.Ref]
+	if p == nil {
+		return image.Digest == ""
+	}
+	return p.Public || slices.Contains(p.Orgs, org)
 }
 
 // record remembers an image that was pulled, or used.
@@ -208,7 +213,7 @@ func (e *Engine) Image(ctx context.Context, want Want, line func(string)) (*Imag
 	if err != nil && !cerrdefs.IsNotFound(err) {
 		return nil, fmt.Errorf("inspect image: %w", err)
 	}
-	pull := err != nil || !e.images.usable(ref, want.Org)
+	pull := err != nil || !e.images.usable(image, want.Org)
 	if pull {
 		if err := e.pull(ctx, named, &want, line); err != nil {
 			return nil, err

@@ -73,6 +73,9 @@ func pullError(named reference.Named, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("pull image %s: the time for it is over: %w", named, err)
 	}
+	if unreachable(err) {
+		return compute.Errorf(compute.CodeUnavailable, "the image %s could not be pulled: %s", named, text)
+	}
 	wrong := cerrdefs.IsNotFound(err) || cerrdefs.IsUnauthorized(err) || cerrdefs.IsPermissionDenied(err) ||
 		cerrdefs.IsInvalidArgument(err)
 	for _, part := range []string{

@@ -148,6 +148,9 @@ func (s *supervisor) classifyExit(end ending) (compute.Status, compute.Reason, s
 	if code == 0 {
 		return compute.StatusCompleted, compute.ReasonNone, ""
 	}
+	if end.oom && s.spec.Container != nil && s.spec.Container.Compose != nil {
+		return compute.StatusFailed, compute.ReasonOutOfMemory, "a service reached its memory limit"
+	}
 	// A group that cannot be read counts as one without an OOM kill.
 	if kills, _ := s.group.OOMKills(); kills > 0 || end.oom {
 		return s.classifyOOM()

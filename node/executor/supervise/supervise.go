@@ -341,6 +341,9 @@ func (s *supervisor) launch() error {
 	}
 	fault.Point("supervisor.started")
 	s.broadcast(fmt.Sprintf("started %d %d", s.journal.State().ExecletAt, now))
+	if s.cause != causeNone {
+		s.kill(s.cause) // It was to end while it started, when there was nothing to kill yet.
+	}
 	return errors.Join(s.limit.set(at+s.spec.Timeout), s.serveCode())
 }
 
@@ -499,7 +502,8 @@ func writeNotice(notice, grace time.Duration) error {
 // kill kills every process in the sandbox.
 func (s *supervisor) kill(why cause) {
 	s.setCause(why)
-	if err := errors.Join(s.group.Kill(killTimeout), s.box.Kill()); err != nil {
+	// What starts processes ends first.
+	if err := errors.Join(s.box.Kill(), s.group.Kill(killTimeout)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 }
