@@ -23,6 +23,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"berth/compute"
+	"berth/compute/address"
 	"berth/fsm"
 	"berth/loop"
 )
@@ -100,7 +101,7 @@ type host struct {
 
 // New returns a Sender.
 func New(cfg Config) *Sender {
-	g := &guard{deny: compute.SpecialAddresses(), allow: cfg.Allow}
+	g := &guard{deny: address.Special(), allow: cfg.Allow}
 	dialer := &net.Dialer{Timeout: connectTimeout, Control: g.control, Resolver: cfg.Resolver}
 	s := &Sender{
 		cfg: cfg,

@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/compute/address"
 	"berth/fsm"
 )
 
 func TestPermits(t *testing.T) {
-	g := &guard{deny: compute.SpecialAddresses(), allow: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}
+	g := &guard{deny: address.Special(), allow: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}
 	for address, want := range map[string]bool{
 		"93.184.216.34": true, "8.8.8.8": true, "2606:4700::1111": true, "10.1.2.3": true, "::ffff:10.1.2.3": true,
 		"10.2.0.1": false, "127.0.0.1": false, "0.0.0.0": false, "169.254.169.254": false, "100.64.0.1": false,

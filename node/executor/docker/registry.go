@@ -12,6 +12,7 @@ import (
 	"github.com/moby/moby/api/types/registry"
 
 	"berth/compute"
+	"berth/compute/address"
 )
 
 // Reference returns the whole name of an image, with its registry, and its tag or
@@ -60,10 +61,10 @@ func (e *Engine) allowed(ctx context.Context, named reference.Named) error {
 
 // publicOnly refuses a registry that has an address which is not public.
 func publicOnly(domain string, addresses []netip.Addr) error {
-	for _, address := range addresses {
-		if slices.ContainsFunc(compute.SpecialAddresses(), func(p netip.Prefix) bool { return p.Contains(address.Unmap()) }) {
+	for _, found := range addresses {
+		if slices.ContainsFunc(address.Special(), func(p netip.Prefix) bool { return p.Contains(found.Unmap()) }) {
 			return errNoImage("images of %s are not allowed here: %s is not a public address, "+
-				"and the operator does not allow the registry (docker.registries)", domain, address)
+				"and the operator does not allow the registry (docker.registries)", domain, found)
 		}
 	}
 	return nil

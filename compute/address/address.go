@@ -1,11 +1,18 @@
-package compute
+// Package address says which network addresses are for special purposes. The
+// guards of callbacks and of registries read it.
+//
+// It is not for deciding who may connect where: each guard has its own exceptions.
+//
+// Rules: it stands outside package compute because net/netip initialises late,
+// and a supervisor that imported it would start after every library of the node.
+package address
 
 import "net/netip"
 
-// SpecialAddresses returns the networks that IANA's registries of special-purpose
+// Special returns the networks that IANA's registries of special-purpose
 // addresses do not call globally reachable, and those that lead into IPv4 networks by
 // another way. What a user names must not lead a process of Berth there.
-func SpecialAddresses() []netip.Prefix {
+func Special() []netip.Prefix {
 	var out []netip.Prefix
 	for _, text := range []string{
 		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
