@@ -33,7 +33,7 @@ var rules = []rule{
 	{"fault", nil, "failpoints stand everywhere and are nothing without their build tag"},
 	{"loop", nil, "waiting needs nothing of ours"},
 	{"attempt", []string{"compute"}, "the protocol of attempts is pure, so that the simulation executes what nodes, leader and state execute"},
-	{"fsm", []string{"attempt", "compute", "fault"}, "the state machine is a function of commands: it knows no network, no device and no policy"},
+	{"fsm", []string{"attempt", "compute", "compute/requirements", "fault"}, "the state machine is a function of commands: it knows no network, no device and no policy"},
 	{"fsm/ledger", []string{"compute", "fsm/store"}, "ledgers are stored and chained; what is posted to them is decided in fsm"},
 	{"fsm/snapshot", []string{"compute"}, "the format of snapshots and backups knows no record"},
 	{"fsm/store", nil, "tables and packing know no record and no command"},
@@ -56,7 +56,7 @@ var rules = []rule{
 
 	{"api", []string{"composefile", "compute", "compute/capacity", "fsm", "loop"}, "handlers build commands and read views: the one sideways edge; the rest comes through interfaces"},
 	{"api/edge", []string{"api/auth", "api/wire", "compute", "fault", "fsm", "loop"}, "requests come and go without knowing what the endpoints do"},
-	{"api/wire", []string{"compute"}, "JSON bodies are shared with clients, which know no state machine"},
+	{"api/wire", []string{"compute", "compute/requirements"}, "JSON bodies are shared with clients, which know no state machine"},
 	{"api/auth", []string{"compute", "loop"}, "keys and tokens are checked without knowing where they are kept"},
 	{"api/statement", []string{"compute"}, "a statement says what ledger lines say, and nothing else"},
 	{"api/client", []string{"api/wire", "compute", "loop"}, "a client knows the wire and nothing of the server"},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/compute/requirements"
 	"berth/fsm/store"
 )
 
@@ -123,7 +124,7 @@ func (s *membership) checkEnvironment(e *compute.Environment) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid, "%s", why).Named("environment_path")
 	case e.ID.IsZero() || again || e.Name == "" || len(e.Name) > compute.MaxEnvironmentName ||
 		len(e.Requirements) > compute.MaxEnvironmentText || (e.Path == "") == (e.Requirements == "") ||
-		e.Path == "" && (e.Interpreter != "" || len(compute.CheckRequirements(e.Requirements)) > 0):
+		e.Path == "" && (e.Interpreter != "" || len(requirements.Check(e.Requirements)) > 0):
 		return compute.Errorf(compute.CodeInvalid,
 			"an environment has a name, and requirements or a path").Named("environment")
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/compute/requirements"
 )
 
 // NewEnvironment is the body of POST /environments: requirements, or a path.
@@ -24,7 +25,7 @@ func (e *NewEnvironment) Check(f *Faults) {
 	case has && e.Interpreter != "":
 		f.Value("an interpreter belongs to a path", "body", "interpreter")
 	}
-	for _, fault := range compute.CheckRequirements(e.Requirements) {
+	for _, fault := range requirements.Check(e.Requirements) {
 		f.Value(fmt.Sprintf("line %d: %s", fault.Line, fault.Why), "body", "requirements")
 	}
 	if e.Path != "" {

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"berth/compute"
+	"berth/compute/requirements"
 )
 
 // Limits of a start body. Those that a tag can say are in the tags.
@@ -244,7 +245,7 @@ func (s *PythonStart) Check(f *Faults) {
 	case err != nil:
 		f.Value("this is no state that a cell left", "body", "kernel_state")
 	}
-	for _, fault := range compute.CheckRequirements(s.Requirements) {
+	for _, fault := range requirements.Check(s.Requirements) {
 		f.Value(fmt.Sprintf("line %d: %s", fault.Line, fault.Why), "body", "requirements_content")
 	}
 	if s.Environment != "" && strings.TrimSpace(s.Requirements) != "" {

@@ -82,7 +82,7 @@ func TestImportsAreLight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heavy := []string{"net", "net/http", "os/exec", "net/netip", "crypto/tls", "path/filepath"}
+	heavy := []string{"net", "net/http", "os/exec", "net/netip", "regexp", "crypto/tls", "path/filepath"}
 	for _, name := range strings.Fields(string(out)) {
 		first, _, _ := strings.Cut(name, "/")
 		if strings.Contains(first, ".") || slices.Contains(heavy, name) {

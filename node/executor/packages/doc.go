@@ -14,6 +14,6 @@
 // configured index and to nothing else. An index on the node's own loopback is
 // reached in the same way, and only by installers.
 //
-// It is not for deciding what may be asked for: compute.CheckRequirements does
+// It is not for deciding what may be asked for: requirements.Check does
 // that before a request is accepted.
 package packages

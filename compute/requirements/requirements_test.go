@@ -1,13 +1,13 @@
-package compute_test
+package requirements_test
 
 import (
 	"strings"
 	"testing"
 
-	"berth/compute"
+	"berth/compute/requirements"
 )
 
-func TestCheckRequirements(t *testing.T) {
+func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
 		line int // Of the fault; 0 for none.
@@ -42,9 +42,9 @@ func TestCheckRequirements(t *testing.T) {
 		"variable":        {"${HOME}", 1, "not a requirement"},
 		"shell":           {"x; y\n$(id)", 2, "not a requirement"},
 		"cut":             {"numpy \\", 1, "ends within"},
-		"many":            {strings.Repeat("x\n", compute.MaxRequirements+1), compute.MaxRequirements + 1, "more than"},
+		"many":            {strings.Repeat("x\n", requirements.Max+1), requirements.Max + 1, "more than"},
 	} {
-		faults := compute.CheckRequirements(test.text)
+		faults := requirements.Check(test.text)
 		switch {
 		case test.line == 0 && len(faults) > 0:
 			t.Errorf("%s: %+v", name, faults)

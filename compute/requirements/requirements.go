@@ -1,4 +1,11 @@
-package compute
+// Package requirements checks what users ask to have installed: lines in the
+// format of pip.
+//
+// It is not for installing them: node/executor/packages does that.
+//
+// Rules: it stands outside package compute because regexp initialises late, and a
+// supervisor that imported it would start after the libraries of the node.
+package requirements
 
 import (
 	"fmt"
@@ -8,8 +15,8 @@ import (
 	"sync"
 )
 
-// MaxRequirements is how many lines a text of requirements has at most.
-const MaxRequirements = 2000
+// Max is how many lines a text of requirements has at most.
+const Max = 2000
 
 // requirement is a name with extras, versions and a marker, as PEP 508 has it
 // without URLs.
@@ -28,19 +35,19 @@ var hashOption = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\s--hash=sha(256|384|512):[0-9a-fA-F]+`)
 })
 
-// RequirementFault is what is wrong with one line of requirements.
-type RequirementFault struct {
+// Fault is what is wrong with one line of requirements.
+type Fault struct {
 	Line int // From 1.
 	Why  string
 }
 
-// CheckRequirements returns what an installer would be made to do by a text of
+// Check returns what an installer would be made to do by a text of
 // requirements that only an operator may decide: to read another index, a URL, a
 // repository or a file, or to install in place.
-func CheckRequirements(text string) (faults []RequirementFault) {
+func Check(text string) (faults []Fault) {
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
-	if len(lines) > MaxRequirements {
-		return []RequirementFault{{MaxRequirements + 1, fmt.Sprintf("more than %d lines", MaxRequirements)}}
+	if len(lines) > Max {
+		return []Fault{{Max + 1, fmt.Sprintf("more than %d lines", Max)}}
 	}
 	joined, first := "", 0
 	for i, line := range lines {
@@ -52,12 +59,12 @@ func CheckRequirements(text string) (faults []RequirementFault) {
 			continue
 		}
 		if why := badRequirement(joined + line); why != "" {
-			faults = append(faults, RequirementFault{first, why})
+			faults = append(faults, Fault{first, why})
 		}
 		joined = ""
 	}
 	if joined != "" {
-		faults = append(faults, RequirementFault{first, "the text ends within a line"})
+		faults = append(faults, Fault{first, "the text ends within a line"})
 	}
 	return faults
 }
