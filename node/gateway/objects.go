@@ -169,31 +169,45 @@ const defaultType = "binary/octet-stream"
 
 // HeadObject describes an object.
 func (s *store) HeadObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.HeadObjectOutput, error) {
+	r, err := s.look(ctx, in)
+	return r.head, err
+}
+
+// reading is what a read of an object gives, before its bytes are read.
+type reading struct {
+	bucket *compute.Bucket
+	object *compute.Object
+	from   int64 // The first byte that is asked for.
+	head   *s3.HeadObjectOutput
+}
+
+// look finds what is asked for, if the conditions hold.
+func (s *store) look(ctx context.Context, in *s3.HeadObjectInput) (r reading, err error) {
 	_, b, o, err := s.find(ctx, in.Bucket, in.Key)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	if err := conditions(o, in.IfMatch, in.IfNoneMatch, in.IfModifiedSince, in.IfUnmodifiedSince); err != nil {
-		return nil, err
+		return r, err
 	}
 	meta, err := s.cfg.Objects.Meta(ctx, b, o)
 	if err != nil {
-		return nil, s.fail(err)
+		return r, s.fail(err)
 	}
 	from, length, part, err := backend.ParseObjectRange(o.Size, text(in.Range))
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	out := &s3.HeadObjectOutput{
+	head := &s3.HeadObjectOutput{
 		AcceptRanges: new("bytes"), ContentLength: &length, ETag: quoted(o.Tag()), LastModified: new(o.At.Time()),
 		ContentType: new(orDefault(meta.Type)), ContentEncoding: orNil(meta.Encoding), ContentLanguage: orNil(meta.Language),
 		ContentDisposition: orNil(meta.Position), CacheControl: orNil(meta.Cache), ExpiresString: orNil(meta.Expires),
 		Metadata: maps.Clone(meta.Custom), StorageClass: types.StorageClassStandard,
 	}
 	if part {
-		out.ContentRange = rangeOf(from, length, o.Size)
+		head.ContentRange = rangeOf(from, length, o.Size)
 	}
-	return out, nil
+	return reading{b, o, from, head}, nil
 }
 
 func orDefault(kind string) string {
@@ -205,32 +219,21 @@ func orDefault(kind string) string {
 
 // GetObject returns an object, or a part of it.
 func (s *store) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
-	_, b, o, err := s.find(ctx, in.Bucket, in.Key)
+	r, err := s.look(ctx, &s3.HeadObjectInput{
+		Bucket: in.Bucket, Key: in.Key, Range: in.Range, IfMatch: in.IfMatch, IfNoneMatch: in.IfNoneMatch,
+		IfModifiedSince: in.IfModifiedSince, IfUnmodifiedSince: in.IfUnmodifiedSince,
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := conditions(o, in.IfMatch, in.IfNoneMatch, in.IfModifiedSince, in.IfUnmodifiedSince); err != nil {
-		return nil, err
-	}
-	meta, err := s.cfg.Objects.Meta(ctx, b, o)
-	if err != nil {
-		return nil, s.fail(err)
-	}
-	from, length, part, err := backend.ParseObjectRange(o.Size, text(in.Range))
-	if err != nil {
-		return nil, err
-	}
-	out := &s3.GetObjectOutput{
-		AcceptRanges: new("bytes"), ContentLength: &length, ETag: quoted(o.Tag()), LastModified: new(o.At.Time()),
-		ContentType: new(orDefault(meta.Type)), ContentEncoding: orNil(meta.Encoding), ContentLanguage: orNil(meta.Language),
-		ContentDisposition: orNil(meta.Position), CacheControl: orNil(meta.Cache), ExpiresString: orNil(meta.Expires),
-		Metadata: maps.Clone(meta.Custom), StorageClass: types.StorageClassStandard,
-		Body: s.body(b, o, from, length),
-	}
-	if part {
-		out.ContentRange = rangeOf(from, length, o.Size)
-	}
-	return out, nil
+	h := r.head
+	return &s3.GetObjectOutput{
+		AcceptRanges: h.AcceptRanges, ContentLength: h.ContentLength, ContentRange: h.ContentRange,
+		ETag: h.ETag, LastModified: h.LastModified, ContentType: h.ContentType, ContentEncoding: h.ContentEncoding,
+		ContentLanguage: h.ContentLanguage, ContentDisposition: h.ContentDisposition, CacheControl: h.CacheControl,
+		ExpiresString: h.ExpiresString, Metadata: h.Metadata, StorageClass: h.StorageClass,
+		Body: s.body(r.bucket, r.object, r.from, *h.ContentLength),
+	}, nil
 }
 
 // body returns a reader of a part of an object, which the protocol's server reads after
