@@ -23,8 +23,8 @@ type reports struct {
 // reportsKey is the key of reports in the context of a command.
 type reportsKey struct{}
 
-// Reporting gives a command that only does something the flag --json: what Report is
-// told is then printed as a list at its end, also of what was done before a failure.
+// Reporting gives a command that only does something the flag --json: what was passed to
+// Report is then printed as a list at its end, also after a failure.
 func Reporting(cmd *cobra.Command) *cobra.Command {
 	r := &reports{done: []Done{}}
 	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print JSON")
