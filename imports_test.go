@@ -145,6 +145,7 @@ var libraries = []library{
 	{"github.com/distribution/reference", []string{"api", "composefile", "node/executor/docker"}, "names of images are read as engines read them"},
 	{"github.com/opencontainers/image-spec", []string{"node/executor/docker"}, "platforms of images are the engine's"},
 	{"github.com/aws/aws-sdk-go-v2", []string{"node/executor/docker", "node/gateway"}, "Amazon's registry needs a token of its own, and the S3 gateway speaks in its types"},
+	{"github.com/aws/smithy-go", []string{"node/executor/docker"}, "whether Amazon or the key is at fault is said in its types"},
 	{"github.com/sirupsen/logrus", []string{"composefile"}, "only to silence the library that logs with it"},
 	{"github.com/compose-spec/compose-go", []string{"composefile"}, "Compose files are read in one place"},
 	{"github.com/opencontainers/runtime-spec", []string{"node/executor"}, "code is executed in one place"},

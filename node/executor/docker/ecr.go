@@ -3,11 +3,14 @@ package docker
 import (
 	"context"
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
+	"github.com/aws/smithy-go"
 
 	"berth/compute"
 )
@@ -27,8 +30,11 @@ func (e *Engine) resolve(ctx context.Context, c *compute.RegistryCredentials) (*
 		}
 	})
 	answer, err := api.GetAuthorizationToken(ctx, &ecr.GetAuthorizationTokenInput{})
+	if refusal, ok := errors.AsType[smithy.APIError](err); ok && refusal.ErrorFault() != smithy.FaultServer {
+		return nil, errNoImage("Amazon ECR refuses the AWS key: %s: %s", refusal.ErrorCode(), refusal.ErrorMessage())
+	}
 	if err != nil {
-		return nil, errNoImage("Amazon ECR refuses the AWS key: %s", err.Error())
+		return nil, fmt.Errorf("ask Amazon ECR for a token: %w", err)
 	}
 	for _, data := range answer.AuthorizationData {
 		text, err := base64.StdEncoding.DecodeString(aws.ToString(data.AuthorizationToken))
