@@ -234,7 +234,13 @@ func (r *ring) close() error {
 	if r.file != nil {
 		err = errors.Join(err, r.closeFile())
 	}
-	return errors.Join(err, r.lock.Close())
+	return errors.Join(err, r.unlock())
+}
+
+// unlock lets another writer go on. It does not leave the unlocking to the close: a child
+// that this process is just forking holds the file, and with it the lock, until it executes.
+func (r *ring) unlock() error {
+	return errors.Join(syscall.Flock(int(r.lock.Fd()), syscall.LOCK_UN), r.lock.Close())
 }
 
 // sync fsyncs every chunk. It syncs the directory too, because a reader finds

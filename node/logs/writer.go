@@ -187,7 +187,7 @@ func (w *Writer) Release() {
 	w.markTimer.Stop()
 	// What cannot be written is missing, as after a crash.
 	_ = firstOf(w.emitHeld(true), w.flush())
-	_ = errors.Join(w.ring.closeFile(), w.ring.lock.Close())
+	_ = errors.Join(w.ring.closeFile(), w.ring.unlock())
 }
 
 // Stats returns what w did so far.

@@ -552,6 +552,20 @@ func TestTornChunkChange(t *testing.T) {
 	}
 }
 
+// TestReleaseUnlocks continues output although a child that is being forked still holds the
+// file of its first writer.
+func TestReleaseUnlocks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SegmentName)
+	w := mustCreate(t, path, small())
+	held, err := syscall.Dup(int(w.ring.lock.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(held)
+	w.Release()
+	mustCreate(t, path, small()).Release()
+}
+
 // TestReaderRereadsTornRecord reads a record that was torn at first, once the writer
 // has finished it and is already in the next chunk.
 func TestReaderRereadsTornRecord(t *testing.T) {

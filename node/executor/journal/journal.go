@@ -125,8 +125,11 @@ func (j *Journal) Ended(outcome compute.Outcome) error {
 	return j.append(recordOf(outcome), true)
 }
 
-// Close closes the journal and releases the lock.
-func (j *Journal) Close() error { return j.file.Close() }
+// Close closes the journal and releases the lock, also where a child that is being forked
+// still holds the file.
+func (j *Journal) Close() error {
+	return errors.Join(syscall.Flock(int(j.file.Fd()), syscall.LOCK_UN), j.file.Close())
+}
 
 func (j *Journal) append(r record, durable bool) error {
 	data, err := r.appended()
