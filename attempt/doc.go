@@ -13,5 +13,6 @@
 // last heartbeat that was answered, whoever gives up counts from when it heard
 // the last one, and waits Margin longer. Heartbeats are answered only by a
 // leader that a majority confirmed after they arrived, so a newer leader cannot
-// have begun to count before.
+// have begun to count before. While a leader gives up attempts of a
+// node, it does not answer that node, which would start those it has not started.
 package attempt

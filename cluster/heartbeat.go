@@ -51,6 +51,7 @@ type heartbeats struct {
 	contactAt time.Duration // Boottime when the last answered one was sent.
 	since     time.Time     // When this node began to lead.
 	heard     map[compute.NodeID]heardFrom
+	refused   map[compute.NodeID]bool // Nodes that get no answers; see Refuse.
 }
 
 // heardFrom is when and from where a node was last heard.
@@ -64,7 +65,7 @@ type heardFrom struct {
 }
 
 func newHeartbeats(c *Cluster) *heartbeats {
-	return &heartbeats{c: c, now: time.Now, heard: make(map[compute.NodeID]heardFrom)}
+	return &heartbeats{c: c, now: time.Now, heard: make(map[compute.NodeID]heardFrom), refused: make(map[compute.NodeID]bool)}
 }
 
 // Heard returns when this node, as the leader, last heard a node, by its own
@@ -81,6 +82,32 @@ func (c *Cluster) Heard(node compute.NodeID) (time.Time, bool) {
 		return at, true
 	}
 	return time.Time{}, true
+}
+
+// Refuse leaves the heartbeats of a node without an answer until allow is called, so that
+// what the leader decides from its silence is decided before the node has contact again.
+// It reports false, and refuses nothing, if the node was heard after the given result of
+// Heard.
+func (c *Cluster) Refuse(node compute.NodeID, heard time.Time) (allow func(), ok bool) {
+	h := c.heartbeats
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at := h.heard[node].at; !at.Before(h.since) && at.After(heard) {
+		return nil, false
+	}
+	h.refused[node] = true
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.refused, node)
+	}, true
+}
+
+// refuses reports whether a node gets no answers now.
+func (h *heartbeats) refuses(node compute.NodeID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.refused[node]
 }
 
 // ContactAt returns the boottime at which this node sent the last heartbeat that
@@ -244,6 +271,9 @@ func (h *heartbeats) handle(ctx context.Context, peer rpc.Peer, data []byte) ([]
 		if !h.keep(peer.ID, from) {
 			return nil, compute.Errorf(compute.CodeUnavailable, "The leader hears from too many nodes.")
 		}
+	}
+	if h.refuses(peer.ID) { // After keep: Refuse sees each heartbeat that is answered.
+		return nil, compute.Errorf(compute.CodeUnavailable, "The leader is giving up what the node executed.")
 	}
 	if peer.Role == compute.RoleServer {
 		h.c.clock.Steer()

@@ -187,6 +187,42 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
+// TestRefusedNodeHasNoContact refuses a node whose heartbeats the leader goes on to hear.
+func TestRefusedNodeHasNoContact(t *testing.T) {
+	f := mustFleet(t, 2, nil)
+	leader := f.leader()
+	other := f.follower(leader)
+	var at time.Time
+	eventually(t, "the follower is heard", func() bool {
+		at, _ = leader.Heard(other.ID())
+		return !at.IsZero() && other.ContactAt() > 0
+	})
+	if _, ok := leader.Refuse(other.ID(), at.Add(-1)); ok {
+		t.Error("a node is refused that was heard since")
+	}
+	var began time.Duration
+	var allow func()
+	eventually(t, "the follower is refused", func() (ok bool) {
+		at, _ = leader.Heard(other.ID())
+		began = boottime.Now()
+		allow, ok = leader.Refuse(other.ID(), at)
+		return ok
+	})
+	for range 2 { // With the second one, the answer to the first would have arrived.
+		eventually(t, "a refused heartbeat is heard", func() bool {
+			again, _ := leader.Heard(other.ID())
+			later := again.After(at)
+			at = again
+			return later
+		})
+	}
+	if contact := other.ContactAt(); contact > began {
+		t.Errorf("it has contact %v after it was refused", contact-began)
+	}
+	allow()
+	eventually(t, "it has contact again", func() bool { return other.ContactAt() > began })
+}
+
 // TestTimersFitTheNetwork joins a server over a slow network. By itself it takes the
 // timers of slow networks, but the operator decides.
 func TestTimersFitTheNetwork(t *testing.T) {

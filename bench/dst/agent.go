@@ -116,6 +116,9 @@ func (a *agent) beat() {
 				return
 			}
 			leader.heard[a.id] = w.now
+			if leader.losing[a.id] {
+				return // See cluster's Refuse.
+			}
 			w.send(leader.id, a.id, func() {
 				if alive() {
 					a.contact(boottime.Reached(sent, w.now))

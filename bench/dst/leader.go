@@ -78,8 +78,22 @@ func (s *server) watch() {
 	}
 	for _, loss := range s.losses(view, verdict, silent) {
 		s.w.oracle.checkLosses(view, silent)
-		s.do(fsm.LoseAttempts{Term: s.term, Node: loss.Node, Attempts: refsOf(loss.Work)}, nil)
+		s.giveUp(loss)
 	}
+}
+
+// giveUp has the state end the attempts of a lost node. The node gets no answer until the
+// state has: with one it would start what the state still gives it.
+func (s *server) giveUp(loss protocol.Loss) {
+	i := slices.IndexFunc(s.w.machines, func(m *machine) bool { return m.node == loss.Node })
+	if s.losing[i] {
+		return
+	}
+	s.losing[i] = true
+	term, alive := s.term, s.alive()
+	leads := func() bool { return alive() && s.term == term }
+	lose := fsm.LoseAttempts{Term: s.term, Node: loss.Node, Attempts: refsOf(loss.Work)}
+	s.w.propose(s.id, leads, 0, lose, func(bool, fsm.Result) { s.losing[i] = false })
 }
 
 // losses returns the attempts that the leader gives up: those of the verdict,

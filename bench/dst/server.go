@@ -55,6 +55,7 @@ type leadership struct {
 	flushing bool
 	tail     []*entry // Appended but not committed.
 	heard    []time.Duration
+	losing   []bool // By machine: attempts of it are being given up.
 	counter  *protocol.Watch
 	packer   *scheduler.Packer
 	packed   uint64 // Index of the last packed view.
@@ -242,6 +243,7 @@ func (w *world) lead(s *server) {
 	w.leader = s
 	s.leadership = leadership{
 		term: w.term, since: w.now, heard: make([]time.Duration, len(w.machines)),
+		losing:  make([]bool, len(w.machines)),
 		counter: protocol.NewWatch(), packer: scheduler.NewPacker(),
 	}
 	s.advance(s.stored)

@@ -10,6 +10,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/fsm"
+	"berth/loop"
 )
 
 const (
@@ -31,6 +32,7 @@ type watch struct {
 
 	counter *attempt.Watch
 	silent  map[compute.NodeID]attempt.Silence // By the last scan.
+	heard   map[compute.NodeID]time.Time       // When a node was heard last, by the last scan.
 }
 
 // recorder has the state take one change. It returns the index at which it did, 0
@@ -42,7 +44,7 @@ type recorder func(ctx context.Context, term uint64, c attempt.Change) uint64
 func (l *Leader) newWatch() *watch {
 	return &watch{
 		Leader: l, note: l.recordNode, began: time.Now(), //nolint:forbidigo // A stopwatch.
-		counter: attempt.NewWatch(), silent: map[compute.NodeID]attempt.Silence{},
+		counter: attempt.NewWatch(), silent: map[compute.NodeID]attempt.Silence{}, heard: map[compute.NodeID]time.Time{},
 	}
 }
 
@@ -53,8 +55,10 @@ func (w *watch) scan() {
 	defer w.mu.Unlock()
 	w.counter.Look(time.Since(w.began))
 	clear(w.silent)
+	clear(w.heard)
 	for node := range view.Nodes() {
 		heard, leads := w.Cluster.Heard(node.ID)
+		w.heard[node.ID] = heard
 		switch {
 		case !leads:
 		case heard.IsZero():
@@ -155,15 +159,32 @@ func (w *watch) brake(vanished []*compute.Node) {
 	w.braked = braked
 }
 
-// giveUp has the state end the attempts of a lost node or reschedule them.
+// giveUp has the state end the attempts of a lost node or reschedule them. The node has no
+// contact with the leader until it is known that the state has: with a new lease it would
+// start those that it has not started, because the state still gives them to it.
 func (w *watch) giveUp(ctx context.Context, term uint64, loss attempt.Loss) {
 	c := fsm.LoseAttempts{Term: term, Node: loss.Node}
 	for _, work := range loss.Work {
 		c.Attempts = append(c.Attempts, fsm.AttemptRef{Execution: work.Attempt.Execution, Epoch: work.Attempt.Epoch})
 	}
+	w.mu.Lock()
+	heard := w.heard[loss.Node]
+	w.mu.Unlock()
+	allow, silent := w.Cluster.Refuse(loss.Node, heard)
+	if !silent {
+		return
+	}
+	defer allow()
 	fault.Point("leader.lose.before")
-	if _, err := w.do(ctx, c); err != nil && ctx.Err() == nil {
+	for {
+		index, err := w.do(ctx, c)
+		if err == nil || ctx.Err() != nil {
+			break
+		}
 		w.Logger.Warn("lost attempts not recorded", "node", loss.Node, "err", err)
+		if index > 0 || !loop.Sleep(ctx, watchPeriod) {
+			break // The state has refused it, or the term is over.
+		}
 	}
 	fault.Point("leader.lose.after")
 }
