@@ -59,7 +59,8 @@ var rules = []rule{
 	{"api/wire", []string{"compute", "compute/requirements"}, "JSON bodies are shared with clients, which know no state machine"},
 	{"api/auth", []string{"compute", "loop"}, "keys and tokens are checked without knowing where they are kept"},
 	{"api/statement", []string{"compute"}, "a statement says what ledger lines say, and nothing else"},
-	{"api/client", []string{"api/wire", "compute", "loop"}, "a client knows the wire and nothing of the server"},
+	{"api/client", []string{"api/wire", "compute", "sdk/go"}, "a client knows the wire and nothing of the server"},
+	{"sdk/go", nil, "programs import it as a module of its own, with the standard library alone"},
 
 	{"node", []string{"api/...", "attempt", "boottime", "cluster/...", "compute", "fault", "fsm", "gpu", "loop", "scheduler/..."}, "node puts a peer together from the parts below it"},
 	{"composefile", []string{"compute"}, "what a Compose file may say is a pure function of its text"},

@@ -5,14 +5,15 @@ import (
 	"net/http"
 
 	"berth/api/wire"
+	berth "berth/sdk/go"
 )
 
 // Login signs in with a password.
 func (c *Client) Login(ctx context.Context, email, password string) (wire.Session, error) {
 	var out wire.Session
-	err := c.do(ctx, call{
-		method: http.MethodPost, path: "/auth/login", noKey: true, out: &out,
-		body: wire.Login{Email: email, Password: password},
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/auth/login", NoKey: true, Out: &out,
+		Body: wire.Login{Email: email, Password: password},
 	})
 	return out, err
 }
@@ -21,17 +22,17 @@ func (c *Client) Login(ctx context.Context, email, password string) (wire.Sessio
 // then on. It is sent once: a token that is seen twice ends its whole family.
 func (c *Client) Refresh(ctx context.Context, refreshToken string) (wire.Session, error) {
 	var out wire.Session
-	err := c.do(ctx, call{
-		method: http.MethodPost, path: "/auth/refresh", noKey: true, once: true, out: &out,
-		body: wire.RefreshBody{RefreshToken: refreshToken},
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/auth/refresh", NoKey: true, Once: true, Out: &out,
+		Body: wire.RefreshBody{RefreshToken: refreshToken},
 	})
 	return out, err
 }
 
 // Logout ends the login of a refresh token.
 func (c *Client) Logout(ctx context.Context, refreshToken string) error {
-	return c.do(ctx, call{
-		method: http.MethodPost, path: "/auth/logout", noKey: true,
-		body: wire.RefreshBody{RefreshToken: refreshToken},
+	return c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/auth/logout", NoKey: true,
+		Body: wire.RefreshBody{RefreshToken: refreshToken},
 	})
 }
