@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"os"
 
 	berth "berth/sdk/go"
@@ -16,16 +15,19 @@ func Example() {
 		Addrs: []string{"https://10.0.0.1:6470", "https://10.0.0.2:6470"}, Token: os.Getenv("BERTH_API_KEY"),
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	start := berth.PythonStart{Code: "import torch; print(torch.cuda.get_device_name())", GPUTypes: []string{"a100", "h100"}}
 	e, err := c.Run(context.Background(), start, os.Stdout, os.Stderr)
 	var refused *berth.Error
 	switch {
 	case errors.As(err, &refused):
-		log.Fatalf("refused (%s): %v", refused.Code, err)
+		fmt.Printf("refused (%s): %v\n", refused.Code, err)
+		return
 	case err != nil:
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(e.Status, e.Billed)
 }
@@ -34,19 +36,23 @@ func Example() {
 func ExampleClient_selection() {
 	c, err := berth.New(berth.Config{Addrs: []string{"https://10.0.0.1:6470"}, Token: os.Getenv("BERTH_API_KEY")})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ctx := context.Background()
 	started, err := c.Selections.StartSelection(ctx, berth.SelectionStart{Code: "train()", Objective: "cheapest"})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	if _, err := c.Wait(ctx, started.ExecutionID); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	selection, err := c.Selections.GetSelection(ctx, started.ExecutionID, berth.SelectionQuery{})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Printf("%+v\n", selection.Recommendation)
 }

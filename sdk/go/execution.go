@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -14,11 +15,8 @@ const heldFor = "30s"
 
 // Terminal reports whether an execution with the status has ended.
 func (s Status) Terminal() bool {
-	switch s {
-	case StatusCompleted, StatusFailed, StatusSystemFailure, StatusAborted, StatusCancelled:
-		return true
-	}
-	return false
+	ends := []Status{StatusCompleted, StatusFailed, StatusSystemFailure, StatusAborted, StatusCancelled}
+	return slices.Contains(ends, s)
 }
 
 // Wait waits until an execution has ended, and returns its record.
