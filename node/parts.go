@@ -273,7 +273,7 @@ func (n *Node) openExecutorWith(
 	cfg.Node, cfg.Network, cfg.DenyCIDRs, cfg.Contact = n.cluster.ID(), network, own, n.cluster.ContactAt
 	cfg.Blobs, cfg.Variables, cfg.Credentials = blobs, variables, credentials
 	cfg.Meter = seriesMeter{n.usages, n, blobs.Put}
-	n.executor, err = executor.Open(cfg, source, report, inputs) //nolint:contextcheck // Its attempts outlive ctx.
+	n.executor, err = executor.Open(cfg, source, report, inputs) // Its attempts outlive ctx.
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
 	}

@@ -161,7 +161,9 @@ func (c *Client) Replay(ctx context.Context, index uint64, top int) (wire.Replay
 // WhatIf returns what the scheduler would do with the queue on other nodes.
 func (c *Client) WhatIf(ctx context.Context, question wire.WhatIf) (wire.WhatIfAnswer, error) {
 	var out wire.WhatIfAnswer
-	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/admin/whatif", Body: question, Out: &out, Wait: historyWait})
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/admin/whatif", Body: question, Out: &out, Wait: historyWait,
+	})
 	return out, err
 }
 

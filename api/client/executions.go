@@ -152,7 +152,9 @@ func (c *Client) Workloads(ctx context.Context) ([]wire.ExecutionSummary, error)
 	query := url.Values{"limit": {strconv.Itoa(workloadsPage)}}
 	for {
 		var page []wire.ExecutionSummary
-		if err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/workloads/list", Query: query, Out: &page}); err != nil {
+		if err := c.Do(ctx, berth.Call{
+			Method: http.MethodGet, Path: "/workloads/list", Query: query, Out: &page,
+		}); err != nil {
 			return nil, err
 		}
 		all = append(all, page...)

@@ -57,7 +57,9 @@ func (c *Client) SubmitCompose(ctx context.Context, start StartCompose) (wire.St
 }
 
 // CompleteCompose reports the end of an execution of a Compose file.
-func (c *Client) CompleteCompose(ctx context.Context, id compute.ExecutionID, seen wire.ComposeComplete) (wire.Stopped, error) {
+func (c *Client) CompleteCompose(
+	ctx context.Context, id compute.ExecutionID, seen wire.ComposeComplete,
+) (wire.Stopped, error) {
 	var out wire.Stopped
 	err := c.Do(ctx, berth.Call{
 		Method: http.MethodPost, Path: "/execution/compose/complete/" + id.String(), Body: seen, Out: &out,

@@ -38,7 +38,9 @@ func (q LogQuery) values() url.Values {
 // ExecutionLogs returns lines that an execution printed.
 func (c *Client) ExecutionLogs(ctx context.Context, id compute.ExecutionID, q LogQuery) (wire.Logs, error) {
 	var out wire.Logs
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/logs/execution/" + id.String(), Query: q.values(), Out: &out})
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodGet, Path: "/logs/execution/" + id.String(), Query: q.values(), Out: &out,
+	})
 	return out, err
 }
 

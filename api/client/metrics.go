@@ -30,6 +30,8 @@ func (c *Client) Metrics(ctx context.Context, id compute.ExecutionID, q MetricsQ
 		v.Set("step", q.Step.String())
 	}
 	var out wire.ExecutionMetrics
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/execution/" + id.String() + "/metrics", Query: v, Out: &out})
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodGet, Path: "/execution/" + id.String() + "/metrics", Query: v, Out: &out,
+	})
 	return out, err
 }

@@ -26,7 +26,9 @@ func (c *Client) Files(
 		query.Set("max_files", strconv.Itoa(limit))
 	}
 	var header http.Header
-	err = c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/storage/list-files", Query: query, Out: &files, Header: &header})
+	err = c.Do(ctx, berth.Call{
+		Method: http.MethodGet, Path: "/storage/list-files", Query: query, Out: &files, Header: &header,
+	})
 	return files, header.Get("X-Next-Cursor"), err
 }
 

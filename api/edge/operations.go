@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash"
 	"net/http"
-	"slices"
 	"sync"
 
 	"berth/api/wire"
@@ -142,7 +141,9 @@ func (c *Core) ProposeEach(r *Request, cmds []fsm.Command) []error {
 		})
 	}
 	group.Wait()
-	r.index = max(r.index, slices.Max(append(indexes, 0)))
+	for _, index := range indexes {
+		r.index = max(r.index, index)
+	}
 	return errs
 }
 
