@@ -53,6 +53,8 @@ const (
 	ActRename                      // Change the name and the billing address.
 	ActSetSlug                     // Change the slug.
 	ActDelete                      // Delete the organization.
+	ActSetBudget                   // Set the budget of the organization or of a member.
+	ActReadAudit                   // Read the audit trail.
 )
 
 // orgActs has the weakest role that permits each act.
@@ -66,6 +68,8 @@ var orgActs = [...]OrgRole{ //nolint:gochecknoglobals // A table.
 	ActRename:        OrgAdmin,
 	ActSetSlug:       OrgOwner,
 	ActDelete:        OrgOwner,
+	ActSetBudget:     OrgOwner,
+	ActReadAudit:     OrgOwner,
 }
 
 // RoleFor returns the weakest role that permits an act.

@@ -67,3 +67,16 @@ func (s *access) admitRole(a Actor, role compute.OrgRole) *compute.Error {
 	return compute.Errorf(compute.CodeForbidden,
 		"this needs the role %s in the organization", role).Named("role_too_low")
 }
+
+// admitMembers refuses who may not do act to the members of an organization: an
+// operator may in every one, others by their role in their own.
+func (s *access) admitMembers(a Actor, org compute.OrgID, act compute.OrgAct) *compute.Error {
+	if a.Root || a.Org != org {
+		return s.admitOperator(a)
+	}
+	refusal := s.admitRole(a, compute.RoleFor(act))
+	if refusal != nil && s.admitOperator(a) == nil {
+		return nil
+	}
+	return refusal
+}

@@ -116,7 +116,7 @@ func (s *identity) endLogins(user compute.UserID, keep compute.UUID) {
 
 // setMember changes the role of a member, or adds one.
 func (s *identity) setMember(c SetMember) Result {
-	if refusal := s.admitMembers(c.Actor, c.Org, compute.ActSetRole); refusal != nil {
+	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActSetRole); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	org, orgKnown := s.orgs.Get(c.Org)
@@ -157,7 +157,7 @@ func (s *identity) removeMember(c RemoveMember) Result {
 			act = compute.ActOfRemoval(known.Role)
 		}
 	}
-	if refusal := s.admitMembers(c.Actor, c.Org, act); refusal != nil {
+	if refusal := s.access.admitMembers(c.Actor, c.Org, act); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	switch {
@@ -179,6 +179,7 @@ func (s *identity) leave(m *compute.Membership) {
 		}
 	}
 	s.dropVariables(m.Org, m.User)
+	s.budgets.Drop(spender{org: m.Org, user: m.User})
 	s.dropInvites(m.Org, m.User)
 	s.dropMembership(m.Org, m.User)
 	if left := s.Memberships(m.User); m.Default && len(left) > 0 {
@@ -186,19 +187,6 @@ func (s *identity) leave(m *compute.Membership) {
 		first.Default = true
 		s.putMembership(&first)
 	}
-}
-
-// admitMembers refuses who may not do act to the members of an organization: an
-// operator may in every one, others by their role in their own.
-func (s *identity) admitMembers(a Actor, org compute.OrgID, act compute.OrgAct) *compute.Error {
-	if a.Root || a.Org != org {
-		return s.access.admitOperator(a)
-	}
-	refusal := s.access.admitRole(a, compute.RoleFor(act))
-	if refusal != nil && s.access.admitOperator(a) == nil {
-		return nil
-	}
-	return refusal
 }
 
 // lastOwner reports whether m is the only owner of its organization.

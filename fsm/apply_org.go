@@ -89,7 +89,7 @@ func (s *identity) setOrg(c SetOrg) Result {
 	if c.Slug != "" {
 		act = compute.ActSetSlug
 	}
-	if refusal := s.admitMembers(c.Actor, c.Org, act); refusal != nil {
+	if refusal := s.access.admitMembers(c.Actor, c.Org, act); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	known, ok := s.orgs.Get(c.Org)
@@ -116,7 +116,7 @@ func (s *identity) setOrg(c SetOrg) Result {
 // deleteOrg ends an organization. Its secrets cannot be read from then on, because
 // their key is gone.
 func (s *identity) deleteOrg(c DeleteOrg) Result {
-	if refusal := s.admitMembers(c.Actor, c.Org, compute.ActDelete); refusal != nil {
+	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActDelete); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	known, ok := s.orgs.Get(c.Org)
@@ -146,6 +146,7 @@ func (s *identity) endOrg(id compute.OrgID) {
 	}
 	s.dropInvites(id, compute.UserID{})
 	s.dataKeys.Drop(id)
+	s.money.dropBudgets(id)
 	s.dropEnvironments(id)
 	for _, u := range slices.Collect(s.Uploads(id)) {
 		s.upload.drop(u.ID)

@@ -119,6 +119,10 @@ func everyCommand() []fsm.Command {
 			Secret: compute.CallbackSecret{Number: 1, Key: 1, Sealed: []byte{2}},
 		},
 		fsm.RemoveCallbackSecret{Op: op, Actor: a, Org: a.Org},
+		fsm.SetBudget{Op: op, Actor: a, Budget: compute.Budget{Org: a.Org, Key: key, MaxCredits: 5, Monthly: true, Enforce: true}},
+		fsm.RemoveBudget{Op: op, Actor: a, Org: a.Org, Key: key, User: a.User},
+		fsm.RecordPurchase{Purchase: compute.Purchase{Org: a.Org, ID: "cs_1", Amount: 5, Paid: 100, Currency: "eur", Payment: "pi_1"}},
+		fsm.RecordDeed{Op: op, Actor: a, Action: "backup.save", Target: "x"},
 	}
 }
 

@@ -27,6 +27,8 @@ type View struct {
 	inviteTables
 	environmentTables
 	objectTables
+	budgetTables
+	auditTables
 
 	counts counts
 }
@@ -220,6 +222,7 @@ type state struct {
 	*statistics
 	*upload
 	*object
+	*trail
 }
 
 // newView returns a view of an empty state.
@@ -232,6 +235,8 @@ func newView() *View {
 	v.inviteTables = newInviteTables()
 	v.environmentTables = newEnvironmentTables()
 	v.objectTables = newObjectTables()
+	v.budgetTables = newBudgetTables()
+	v.auditTables = newAuditTables()
 	v.mix = new(compute.Mix)
 	v.offered = newOffer()
 	return v
@@ -367,6 +372,7 @@ func (v *View) stored() []store.Stored {
 		&v.tallies, &v.archives, &v.uploads, &v.variables, &v.dataKeys, &v.invites,
 		&v.environments,
 		&v.buckets, &v.objects, &v.objectUploads, &v.objectParts,
+		&v.budgets, &v.purchases, &v.audit, &v.chains,
 	}
 }
 
@@ -393,6 +399,7 @@ func storedNames() []string {
 		"tallies", "archives", "uploads", "variables", "data keys", "invites",
 		"environments",
 		"buckets", "objects", "uploads of objects", "parts of objects",
+		"budgets", "purchases", "audit", "audit trails",
 	}
 }
 
@@ -410,6 +417,7 @@ func (v *View) shareables() []store.Shareable {
 		&v.variables, &v.dataKeys, &v.invites,
 		&v.environments,
 		&v.buckets, &v.objects, &v.objectUploads, &v.objectParts, &v.uploadsOf, &v.endingUploads, &v.objectUse,
+		&v.budgets, &v.purchases, &v.heldBy, &v.audit, &v.chains,
 	}
 }
 
@@ -453,6 +461,7 @@ func (s *execution) follow(before, after *compute.Execution) {
 	s.victims.Update(before, after)
 	s.finished.Update(before, after)
 	s.outputs.Update(before, after)
+	s.countHeld(before, after)
 	s.estimated.Update(before, after)
 	if before != nil {
 		s.count(before, -1)
@@ -557,6 +566,7 @@ func (v *identityTables) putKey(k *compute.Key) {
 func (s *identity) dropKey(id compute.KeyID) {
 	old := s.keys.Drop(id)
 	s.quotas.Drop(scope{org: old.Org, key: id})
+	s.budgets.Drop(spender{org: old.Org, key: id})
 	s.lookups.Remove(old.Lookup)
 	s.orgKeys.Update(old, nil)
 }
