@@ -53,3 +53,20 @@ type Purchase struct {
 	Customer string  `cbor:"7,keyasint,omitempty"` // The provider's identifier of the customer.
 	At       Instant `cbor:"8,keyasint"`
 }
+
+// Order is a wish to buy credits.
+type Order struct {
+	Org        OrgID
+	Name       string // Of the organization.
+	Email      string // For the receipt.
+	Amount     Credits
+	SuccessURL string
+	CancelURL  string
+	Request    string // The same for each repeat of the request.
+}
+
+// Checkout is a purchase that was started: its page at the payment provider.
+type Checkout struct {
+	ID  string
+	URL string
+}

@@ -325,7 +325,7 @@ func checkBudget(b *compute.Budget) *compute.Error {
 	switch {
 	case b.MaxCredits <= 0 || b.MaxCredits > maxAmount:
 		return invalid("max_credits is above 0")
-	case b.URL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || len(b.URL) > maxBudgetURL):
+	case b.URL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || len(b.URL) > maxBudgetURL || strings.Contains(b.URL, "${{")):
 		return invalid("callback_url is an https URL of at most %d bytes", maxBudgetURL)
 	}
 	return nil

@@ -351,6 +351,10 @@ func (n *Node) openAPI(context.Context) (err error) {
 	if err := n.openS3(); err != nil {
 		return err
 	}
+	payments, err := n.payments()
+	if err != nil {
+		return err
+	}
 	routes := router.New(n.cluster.ID(), n.dialReplica)
 	n.onClose(routes.Close)
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
@@ -379,6 +383,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Trees:     n.trees,
 		Objects:   storedObjects{n.objects},
 		S3:        n.storageCredentials,
+		Payments:  payments,
 		BundleMax: n.cfg.Limits.BundleMax,
 		Vault:     vault{n.master},
 		Backoff: api.Backoff{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash"
 	"net/http"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -115,6 +116,9 @@ func (c *Core) Propose(r *Request, cmd fsm.Command) (fsm.Result, error) {
 		}
 		defer end()
 	}
+	if r.View != nil && r.View.Audits(cmd) {
+		cmd = traced(cmd, r.IP, r.id)
+	}
 	fault.Point("api.propose.before")
 	result, index, err := c.cfg.Proposer.Propose(r.Ctx, cmd)
 	fault.Point("api.propose.after")
@@ -123,6 +127,19 @@ func (c *Core) Propose(r *Request, cmd fsm.Command) (fsm.Result, error) {
 	}
 	r.index = max(r.index, index)
 	return result, nil
+}
+
+// traced returns cmd with the address of the client and the identifier of its request in
+// its actor, for the audit trail.
+func traced(cmd fsm.Command, from, request string) fsm.Command {
+	out := reflect.New(reflect.TypeOf(cmd)).Elem()
+	out.Set(reflect.ValueOf(cmd))
+	if f := out.FieldByName("Actor"); f.IsValid() {
+		if a, ok := f.Addr().Interface().(*fsm.Actor); ok {
+			a.From, a.Request = from, request
+		}
+	}
+	return out.Interface()
 }
 
 // proposeAtOnce is how many commands ProposeEach proposes at a time.

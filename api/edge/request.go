@@ -35,6 +35,7 @@ type Request struct {
 	IfNoneMatch string
 	IfMatch     string
 	Accept      string
+	Signature   string // Of the payment provider.
 
 	Repeat bool       // It was decided before.
 	First  fsm.Result // The decision then.
@@ -114,6 +115,7 @@ func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *Route) (*Request, erro
 		IfNoneMatch: string(header.Peek("If-None-Match")),
 		Accept:      string(header.Peek("Accept")),
 		IfMatch:     string(header.Peek("If-Match")),
+		Signature:   string(header.Peek("Stripe-Signature")),
 		byteRange:   string(header.Peek("Range")),
 		ifRange:     string(header.Peek("If-Range")),
 		Base:        s.baseURL(string(ctx.Host()), ctx.IsTLS()),

@@ -46,6 +46,8 @@ type Config struct {
 	Billing Billing `koanf:"billing"`
 	Limits  Limits  `koanf:"limits"`
 
+	Payments Payments `koanf:"payments"`
+
 	Callbacks Callbacks `koanf:"callbacks"`
 	Services  Services  `koanf:"services"`
 	Docker    Docker    `koanf:"docker"`
@@ -298,7 +300,8 @@ func Default() Config {
 			BackoffFirst: compute.DefaultBackoffFirst, BackoffMost: compute.DefaultBackoffMost,
 			BackoffReset: compute.DefaultBackoffReset,
 		},
-		Billing: Billing{Mode: "meter", SignupGrant: 100},
+		Billing:  Billing{Mode: "meter", SignupGrant: 100},
+		Payments: Payments{Currency: "eur", UnitAmount: 100},
 		Limits: Limits{
 			TimeoutMax: 600 * time.Second, TimeoutDefault: time.Minute, Concurrent: 100, Queued: 10_000, Keys: 50,
 			BundleMax: 1 << 30, StaleAuthMax: 10 * time.Minute, ShareHalfLife: 24 * time.Hour,
@@ -390,6 +393,7 @@ func (c *Config) Validate() error {
 	v.prices(c.Billing.Prices)
 	v.check("billing.signup_grant", c.Billing.SignupGrant >= 0 && c.Billing.SignupGrant <= 1e9,
 		"must be 0 to 1,000,000,000")
+	v.payments(c.Payments)
 	v.limits(c.Limits)
 	v.check("retention.age", c.Retention.Age >= time.Minute, "must be at least 1m")
 	v.check("retention.count", c.Retention.Count >= 1, "must be at least 1")

@@ -1,0 +1,226 @@
+package node_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stripe/stripe-go/v82/webhook"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/node/nodetest"
+)
+
+// shop is a payment provider that has every purchase paid for.
+type shop struct {
+	*httptest.Server
+
+	secret   string
+	sessions chan map[string]any // That were made.
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{secret: "whsec_test", sessions: make(chan map[string]any, 1)}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		form, err2 := url.ParseQuery(string(body))
+		if err != nil || err2 != nil || r.URL.Path != "/v1/checkout/sessions" {
+			http.Error(w, `{"error":{"type":"invalid_request_error"}}`, http.StatusBadRequest)
+			return
+		}
+		meta := map[string]string{}
+		for name := range form {
+			var key string
+			if n, _ := fmt.Sscanf(name, "metadata[%s", &key); n == 1 {
+				meta[key[:len(key)-1]] = form.Get(name)
+			}
+		}
+		session := map[string]any{
+			"id": "cs_test_1", "object": "checkout.session", "url": "https://pay.example/cs_test_1", "payment_status": "paid",
+			"amount_total": json.Number(form.Get("line_items[0][price_data][unit_amount]")), "currency": "eur", "metadata": meta,
+		}
+		s.sessions <- session
+		if err := json.NewEncoder(w).Encode(session); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// report sends the provider's report on a session to a node, and returns the status of
+// the answer.
+func (s *shop) report(t *testing.T, node string, session map[string]any, secret string) int {
+	t.Helper()
+	payload, err := json.Marshal(map[string]any{
+		"id": "evt_1", "object": "event", "type": "checkout.session.completed", "data": map[string]any{"object": session},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := webhook.GenerateTestSignedPayload(&webhook.UnsignedPayload{Payload: payload, Secret: secret, Timestamp: time.Now()})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, node+"/api/v2/external/billing/webhook", bytes.NewReader(payload))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Stripe-Signature", signed.Header)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
+
+// TestAccounts takes money and identities through followers of one cluster.
+func TestAccounts(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	r, s := newReceiver(t), newShop(t)
+	dir := t.TempDir()
+	files := map[string]string{"key": "sk_test", "secret": s.secret}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) {
+		cfg.Callbacks.Allow, cfg.Callbacks.CAFile = []string{"127.0.0.1/32"}, r.file
+		cfg.Payments.Provider, cfg.Payments.URL = "stripe", s.URL
+		cfg.Payments.KeyFile, cfg.Payments.WebhookSecretFile = filepath.Join(dir, "key"), filepath.Join(dir, "secret")
+	})
+	account := c.MustAccount("acme")
+	t.Run("budgets", func(t *testing.T) { tryBudgets(t, c, account, r) })
+	t.Run("purchase", func(t *testing.T) { tryPurchase(t, c, account, s) })
+	t.Run("audit", func(t *testing.T) { tryAudit(t, c, account) })
+}
+
+// tryBudgets limits a key through a follower, and uses up a budget whose URL is notified.
+func tryBudgets(t *testing.T, c *nodetest.Cluster, owner nodetest.Account, r *receiver) {
+	api := nodetest.MustClient(t, owner.Key, c.Follower().URL())
+	key, err := api.CreateKeyWith(t.Context(), owner.Slug, wire.NewKey{Name: "limited", MaxCredits: 20_000})
+	if err != nil || key.MaxCredits == nil || *key.MaxCredits != 20_000 {
+		t.Fatalf("got %+v, %v", key, err)
+	}
+	limited := nodetest.MustClient(t, key.PlaintextKey, c.Leader().URL())
+	if _, err := limited.Submit(t.Context(), client.Start{Code: "1", ExecutionType: "t4", Timeout: 600}); client.CodeOf(err) != "ceiling_reached" {
+		t.Errorf("beyond the ceiling of the key: %v", err)
+	}
+	budget := wire.NewBudget{MaxCredits: 1, CallbackURL: r.URL + "/budget"}
+	if _, err := api.SetBudget(t.Context(), owner.Slug, budget); err != nil {
+		t.Fatal(err)
+	}
+	started, err := limited.Submit(t.Context(), client.Start{Code: "import time; time.sleep(0.1)", ExecutionType: "cpu", Timeout: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	nodetest.Eventually(t, endWait, "the report of the budget", func() bool { return len(r.ids("/budget")) > 0 })
+	var alert wire.BudgetAlert
+	r.mu.Lock()
+	err = json.Unmarshal(r.sent["/budget"].body, &alert)
+	r.mu.Unlock()
+	if err != nil || alert.Event != "budget.reached" || alert.Level != 100 || alert.ExecutionID != started.ExecutionID {
+		t.Errorf("the report is %+v, %v", alert, err)
+	}
+	if shown, err := api.Callbacks(t.Context(), started.ExecutionID); err != nil || len(shown) > 0 {
+		t.Errorf("the execution shows the URL of the budget: %+v, %v", shown, err)
+	}
+	budgets, err := nodetest.MustClient(t, owner.Key, c.Leader().URL()).Budgets(t.Context(), owner.Slug)
+	if err != nil || len(budgets) != 2 || budgets[0].Charged != *e.Billed || budgets[1].Charged != *e.Billed {
+		t.Errorf("budgets are %+v, %v; billed %v", budgets, err, e.Billed)
+	}
+	if err := api.RemoveBudget(t.Context(), owner.Slug, "organization"); err != nil {
+		t.Error(err)
+	}
+}
+
+// tryPurchase buys credits through one follower. Their payment is reported to two nodes
+// and adds them once.
+func tryPurchase(t *testing.T, c *nodetest.Cluster, owner nodetest.Account, s *shop) {
+	api := nodetest.MustClient(t, owner.Key, c.Follower().URL())
+	before, err := api.Credits(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := api.Checkout(t.Context(), 12_500_000)
+	if err != nil || session.URL != "https://pay.example/cs_test_1" {
+		t.Fatalf("got %+v, %v", session, err)
+	}
+	made := <-s.sessions
+	if status := s.report(t, c.Follower().URL(), made, "whsec_forged"); status != http.StatusBadRequest {
+		t.Errorf("a forged report: %d", status)
+	}
+	for _, n := range c.Nodes {
+		if status := s.report(t, n.URL(), made, s.secret); status != http.StatusOK {
+			t.Errorf("the report to %s: %d", n.Config.Name, status)
+		}
+	}
+	after, err := api.Credits(t.Context())
+	if err != nil || after.Remaining-before.Remaining != 12_500_000 || after.Purchased != 12_500_000 {
+		t.Errorf("before %+v, after %+v, %v", before, after, err)
+	}
+	mustBalance(t, api)
+}
+
+// tryAudit reads what the tests before did, as an owner and as the operator.
+func tryAudit(t *testing.T, c *nodetest.Cluster, owner nodetest.Account) {
+	follower := c.Follower().URL()
+	lines, err := nodetest.MustClient(t, owner.Key, follower).Audit(t.Context(), owner.Slug, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]wire.AuditLine{}
+	for _, l := range lines {
+		seen[l.Action] = l
+	}
+	made := seen["key.create"]
+	if made.Actor != owner.Email || made.IP == nil || *made.IP != "127.0.0.1" || made.RequestID == nil || made.Index == 0 {
+		t.Errorf("the line of the key is %+v", made)
+	}
+	for _, action := range []string{"login", "budget.set", "budget.remove", "credits.purchase"} {
+		if _, ok := seen[action]; !ok {
+			t.Errorf("%s is not in the trail: %v", action, lines)
+		}
+	}
+	root := nodetest.MustClient(t, c.RootToken, follower)
+	for _, slug := range []string{"", owner.Slug} {
+		if check, err := root.VerifyAudit(t.Context(), slug); err != nil || !check.Valid || check.Lines == 0 {
+			t.Errorf("trail of %q: %+v, %v", slug, check, err)
+		}
+	}
+	cluster, err := root.AdminAudit(t.Context(), "", 0, 1000)
+	if err != nil || len(cluster) == 0 || cluster[len(cluster)-1].Seq != 1 {
+		t.Errorf("the cluster's trail is %+v, %v", cluster, err)
+	}
+	member := mustMember(t, c, owner)
+	if _, err := nodetest.MustClient(t, member, follower).Audit(t.Context(), owner.Slug, 0, 1); client.CodeOf(err) != "role_too_low" {
+		t.Errorf("a member reads the trail: %v", err)
+	}
+}
+
+// mustMember returns the access token of a new member of an organization.
+func mustMember(t *testing.T, c *nodetest.Cluster, owner nodetest.Account) string {
+	t.Helper()
+	root := nodetest.MustClient(t, c.RootToken, c.Leader().URL())
+	made, err := root.CreateUser(t.Context(), wire.NewUser{Email: "member@example.com", OrgSlug: owner.Slug, Role: compute.OrgMember.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := root.WithToken("").Login(t.Context(), made.Email, made.Password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return session.AccessToken
+}
