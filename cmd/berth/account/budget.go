@@ -64,7 +64,8 @@ func newBudgetList(conn *cli.Connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List budgets with what is spent",
-		Args: cli.Arguments(cobra.NoArgs),
+		Example: `  berth billing budget list`,
+		Args:    cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := conn.Client(cmd)
 			if err != nil {
@@ -179,12 +180,12 @@ func newBudgetRemove(conn *cli.Connection) *cobra.Command {
 			if err := c.RemoveBudget(cmd.Context(), slug, id); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), "removed")
-			return err
+			cli.Report(cmd, cli.Done{Name: id, Done: "removed"}, "the budget is removed")
+			return nil
 		},
 	}
 	of.register(cmd)
-	return cmd
+	return cli.Reporting(cmd)
 }
 
 // newBuy returns the command berth billing buy.

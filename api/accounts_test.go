@@ -1,0 +1,130 @@
+package api_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/api"
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// fakePayments sells credits that nobody pays for. A report is the purchase's org.
+type fakePayments struct{}
+
+func (fakePayments) Checkout(_ context.Context, o compute.Order) (compute.Checkout, error) {
+	return compute.Checkout{ID: "cs_" + o.Request, URL: "https://pay.example/" + o.Amount.String()}, nil
+}
+
+func (fakePayments) Confirm(body []byte, signature string) (compute.Purchase, bool, error) {
+	if signature != "good" {
+		return compute.Purchase{}, false, nil
+	}
+	org, err := compute.ParseOrgID(string(body))
+	return compute.Purchase{Org: org, ID: "cs_1", Amount: compute.Credit}, err == nil, nil
+}
+
+// TestCheckout starts purchases, and takes the report of one twice.
+func TestCheckout(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	var session, again wire.CheckoutSession
+	w.mustDo("POST", "/billing/checkout", w.bobKey, `{"credits_amount":2.5}`, &session, "Idempotency-Key", "k")
+	w.mustDo("POST", "/billing/checkout", w.bobKey, `{"credits_amount":2.5}`, &again, "Idempotency-Key", "k")
+	if session.URL != "https://pay.example/2.5" || session != again {
+		t.Errorf("got %+v, then %+v", session, again)
+	}
+	org := w.org("bob-lab").String()
+	for range 2 {
+		if res := w.send("POST", "/billing/webhook", "", org, "Stripe-Signature", "good"); res.status != http.StatusOK {
+			t.Fatalf("the report: %d %s", res.status, res.body)
+		}
+	}
+	var credits wire.Credits
+	if w.mustDo("GET", "/billing/credits", w.bobKey, nil, &credits); credits.Purchased != compute.Credit {
+		t.Errorf("purchased are %s", credits.Purchased)
+	}
+	if res := w.send("POST", "/billing/checkout", w.bobKey, `{"credits_amount":1,"success_url":"javascript:x"}`); res.status != 422 {
+		t.Errorf("a script as URL: %d %s", res.status, res.body)
+	}
+	none := newWorld(t, func(c *api.Config) { c.Payments = nil })
+	for _, path := range []string{"/billing/checkout", "/billing/webhook"} {
+		if res := none.send("POST", path, none.bobKey, `{"credits_amount":1}`); res.status != http.StatusServiceUnavailable {
+			t.Errorf("%s without a provider: %d %s", path, res.status, res.body)
+		}
+	}
+}
+
+// TestBudgets sets, shows and removes budgets, and refuses bad ones.
+func TestBudgets(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	const path = "/orgs/bob-lab/budgets"
+	var key wire.MintedKey
+	w.mustDo("POST", "/orgs/bob-lab/api-keys", w.bobKey, `{"name":"small","max_credits":0.000001}`, &key)
+	if key.MaxCredits == nil || *key.MaxCredits != 1 {
+		t.Errorf("the key is %+v", key)
+	}
+	var set wire.Budget
+	w.mustDo("PUT", path, w.bobKey, `{"max_credits":9,"period":"month","callback_url":"https://example.com/b"}`, &set)
+	if set.Scope != "organization" || set.Period != "month" || set.Enforce || set.CallbackURL == nil {
+		t.Errorf("set is %+v", set)
+	}
+	if res := w.send("POST", "/execution/streaming/start", key.PlaintextKey, `{"code":"1"}`); res.status != 403 ||
+		!strings.Contains(string(res.body), "ceiling_reached") {
+		t.Errorf("beyond the ceiling: %d %s", res.status, res.body)
+	}
+	for _, body := range []string{
+		`{}`, `{"max_credits":0}`, `{"max_credits":1,"period":"year"}`, `{"max_credits":1,"callback_url":"http://example.com"}`,
+		`{"max_credits":1,"callback_url":"https://example.com/${{ secrets.X }}"}`,
+		`{"max_credits":1,"key_id":"` + key.ID.String() + `","user_id":"` + key.ID.String() + `"}`,
+	} {
+		if res := w.send("PUT", path, w.bobKey, body); res.status != 422 {
+			t.Errorf("%s: %d %s", body, res.status, res.body)
+		}
+	}
+	var all []wire.Budget
+	w.mustDo("GET", path, w.bobKey, nil, &all)
+	if len(all) != 2 || all[1].KeyID == nil || *all[1].KeyID != key.ID || !all[1].Enforce {
+		t.Errorf("budgets are %+v", all)
+	}
+	for _, id := range []string{"organization", key.ID.String()} {
+		w.mustDo("DELETE", path+"/"+id, w.bobKey, nil, nil)
+		if res := w.send("DELETE", path+"/"+id, w.bobKey, nil); res.status != 404 {
+			t.Errorf("%s a second time: %d", id, res.status)
+		}
+	}
+}
+
+// TestAuditPages reads a trail in pages, which have every line once.
+func TestAuditPages(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	for range 7 {
+		w.mustDo("POST", "/environment-variables", w.bobKey, `{"name":"A","value":"hidden-value"}`, nil)
+	}
+	w.pass(time.Second)
+	var seen []uint64
+	for cursor := ""; ; {
+		var lines []wire.AuditLine
+		res := w.mustDo("GET", "/orgs/bob-lab/audit?limit=3"+cursor, w.bobKey, nil, &lines)
+		if strings.Contains(string(res.body), "hidden-value") {
+			t.Fatalf("the trail has the value: %s", res.body)
+		}
+		for _, l := range lines {
+			seen = append(seen, l.Seq)
+		}
+		next := res.header.Get("X-Next-Cursor")
+		if next == "" {
+			break
+		}
+		cursor = "&cursor=" + next
+	}
+	if !slices.Equal(seen, []uint64{7, 6, 5, 4, 3, 2, 1}) {
+		t.Errorf("the lines are %v", seen)
+	}
+}
