@@ -128,3 +128,110 @@ func TestAuditPages(t *testing.T) {
 		t.Errorf("the lines are %v", seen)
 	}
 }
+
+// fakeIdentities vouches for whom a device code names: an address, or ! and an address
+// that is not verified.
+type fakeIdentities struct{}
+
+func (fakeIdentities) Endpoints(context.Context) (compute.IdentityProvider, error) {
+	return compute.IdentityProvider{Issuer: "https://id.example", ClientID: "berth", AuthorizationURL: "https://id.example/a", Device: true}, nil
+}
+
+func (fakeIdentities) Device(context.Context) (compute.DeviceCode, error) {
+	return compute.DeviceCode{Device: "d", User: "ABCD", URL: "https://id.example/device", Interval: 5}, nil
+}
+
+func (fakeIdentities) Poll(_ context.Context, device string) (compute.Identity, error) {
+	email, unverified := strings.CutPrefix(device, "!")
+	if !strings.Contains(email, "@") {
+		email += "@id.example"
+	}
+	return compute.Identity{Subject: "https://id.example " + email, Email: email, EmailVerified: !unverified}, nil
+}
+
+func (f fakeIdentities) Exchange(ctx context.Context, code, _, _, _ string) (compute.Identity, error) {
+	return f.Poll(ctx, code)
+}
+
+// TestSignUp makes accounts, and refuses what is bad, taken or not allowed.
+func TestSignUp(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	for body, want := range map[string]int{
+		`{}`: 422, `{"email":"x","password":"long enough"}`: 422, `{"email":"a@example.com","password":"short"}`: 422,
+		`{"email":"BOB@example.com","password":"long enough"}`: 409,
+	} {
+		if res := w.send("POST", "/auth/signup", "", body); res.status != want {
+			t.Errorf("%s: %d %s", body, res.status, res.body)
+		}
+	}
+	var session wire.Session
+	w.mustDo("POST", "/auth/signup", "", `{"email":"new@example.com","password":"long enough"}`, &session)
+	var orgs []wire.Org
+	w.mustDo("GET", "/orgs", session.AccessToken, nil, &orgs)
+	if len(orgs) != 1 || orgs[0].Slug != "new" || orgs[0].Role != compute.OrgOwner {
+		t.Errorf("the organizations are %+v", orgs)
+	}
+	if res := w.send("GET", "/admin/users", session.AccessToken, nil); res.status != 403 {
+		t.Errorf("who signed up is an operator: %d", res.status)
+	}
+	off := newWorld(t, func(c *api.Config) { c.Accounts = api.Accounts{} })
+	off.upgrade()
+	if res := off.send("POST", "/auth/signup", "", `{"email":"a@example.com","password":"long enough"}`); res.status != 403 {
+		t.Errorf("where it is off: %d %s", res.status, res.body)
+	}
+	if res := off.send("POST", "/auth/oidc/token", "", `{"device_code":"bob@example.com"}`); res.status != 404 {
+		t.Errorf("without a provider: %d %s", res.status, res.body)
+	}
+}
+
+// TestIdentities signs people in whom the provider vouches for: as the user they were,
+// else as the one with their verified address, else as a new one.
+func TestIdentities(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	signIn := func(device string) (session wire.Session, code string) {
+		t.Helper()
+		res := w.send("POST", "/auth/oidc/token", "", map[string]any{"device_code": device})
+		if res.status == http.StatusOK {
+			w.mustDo("POST", "/auth/oidc/token", "", map[string]any{"device_code": device}, &session)
+			return session, ""
+		}
+		return session, decodeObject(t, res.body)["code"].(string)
+	}
+	if _, code := signIn("!bob@example.com"); code != "email_not_verified" {
+		t.Errorf("an address that is not verified: %q", code)
+	}
+	bob, _ := signIn("bob@example.com")
+	known, _ := w.machine.View().UserByEmail("bob@example.com")
+	if bob.UserID != known.ID {
+		t.Errorf("bob is %+v", bob)
+	}
+	if again, code := signIn("!bob@example.com"); code != "" || again.UserID != known.ID {
+		t.Errorf("once linked the address does not matter: %+v %q", again, code)
+	}
+	if _, code := signIn("ada@example.com"); code != "operator_password" {
+		t.Errorf("an operator: %q", code)
+	}
+	fresh, code := signIn("eve@id.example")
+	if code != "" || fresh.Email != "eve@id.example" {
+		t.Errorf("a new person: %+v %q", fresh, code)
+	}
+	if res := w.send("POST", "/auth/login", "", `{"email":"eve@id.example","password":"x"}`); res.status != 401 {
+		t.Errorf("without a password one signs in with one: %d", res.status)
+	}
+	for _, body := range []string{
+		`{}`, `{"device_code":"a","code":"b"}`, `{"code":"b"}`,
+		`{"code":"b","code_verifier":"` + strings.Repeat("v", 43) + `"}`,
+		`{"code":"b","code_verifier":"` + strings.Repeat("v", 43) + `","nonce":"n","redirect_uri":"x"}`,
+	} {
+		if res := w.send("POST", "/auth/oidc/token", "", body); res.status != 422 {
+			t.Errorf("%s: %d %s", body, res.status, res.body)
+		}
+	}
+	closed := newWorld(t, func(c *api.Config) { c.Accounts.IdentitySignUp = false })
+	closed.upgrade()
+	if res := closed.send("POST", "/auth/oidc/token", "", `{"device_code":"eve@id.example"}`); res.status != 403 {
+		t.Errorf("where only the operator makes accounts: %d %s", res.status, res.body)
+	}
+}

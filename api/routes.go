@@ -23,8 +23,9 @@ type group interface{ routes() []edge.Route }
 // groups returns all groups of routes.
 func groups(s *edge.Server, c *core) []group {
 	executions := executions{c}
+	signIn := &sessions{c, s.Stranger}
 	return []group{
-		&sessions{c, s.Stranger}, &users{c}, &orgs{c}, &adminOrgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
+		signIn, &signups{c, signIn}, &users{c}, &orgs{c}, &adminOrgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
 		&executions, &selections{executions}, &services{executions}, &images{executions}, &composes{executions}, &workloads{executions}, &outputs{executions},
 		&logLines{executions}, &series{executions}, &callbacks{executions},
 		&files{executions}, &uploads{c}, &storage{c},

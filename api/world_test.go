@@ -135,6 +135,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 		},
 		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20, Vault: fakeVault{}, Objects: fakeObjects{w},
 		S3:       func(fsm.Actor, compute.UUID) (wire.StorageCredentials, error) { return wire.StorageCredentials{}, nil },
+		Accounts: api.Accounts{SignUp: true, Identities: fakeIdentities{}, IdentitySignUp: true},
 		Payments: fakePayments{}, Judge: judge,
 		Explain: func(ctx context.Context, v *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error) {
 			survey := scheduler.NewSurvey(v)

@@ -11,6 +11,11 @@ func (s *identity) createUser(c CreateUser) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
+	return s.newUser(c)
+}
+
+// newUser records a user, in an organization that exists or is made too.
+func (s *identity) newUser(c CreateUser) Result {
 	if existing, ok := s.OrgBySlug(c.Org.Slug); c.Join && ok {
 		return s.joinUser(c, existing.ID)
 	}

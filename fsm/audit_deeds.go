@@ -27,6 +27,14 @@ func (s *trail) deedOfUser(cmd Command, r Result) (deed, bool) {
 	switch c := cmd.(type) {
 	case CreateUser:
 		return deed{c.Actor, compute.OrgID{}, "user.create", c.User.ID.String(), c.User.Email + " in " + c.Org.Slug}, true
+	case SignUp:
+		a := c.Actor
+		a.User = c.User.ID
+		return deed{a, compute.OrgID{}, "user.signup", c.User.ID.String(), c.User.Email + " in " + c.Org.Slug}, true
+	case LinkUser:
+		a := c.Actor
+		a.User = c.User
+		return deed{a, s.home(c.User), "user.link", c.User.String(), c.Subject}, true
 	case SetUser:
 		return deed{c.Actor, compute.OrgID{}, "user.change", c.User.String(), userChange(&c)}, true
 	case DeleteUser:

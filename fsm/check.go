@@ -45,6 +45,7 @@ func (v checker) checkDerived() error {
 	return errors.Join(
 		differ("slugs", &v.slugs, &fresh.slugs),
 		differ("emails", &v.emails, &fresh.emails),
+		differ("subjects", &v.subjects, &fresh.subjects),
 		differ("lookups", &v.lookups, &fresh.lookups),
 		differ("joined", &v.joined.Table, &fresh.joined.Table),
 		differ("keys of organizations", &v.orgKeys.Table, &fresh.orgKeys.Table),

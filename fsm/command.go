@@ -377,6 +377,24 @@ type (
 		Target string `cbor:"4,keyasint,omitempty"`
 	}
 
+	// SignUp records a user who made the account, with an organization that is made too
+	// or, with Join, as a member of the one with the slug.
+	SignUp struct {
+		Op    Op           `cbor:"1,keyasint"`
+		Actor Actor        `cbor:"2,keyasint,omitzero"` // The user, for the audit record.
+		User  compute.User `cbor:"3,keyasint"`
+		Org   compute.Org  `cbor:"4,keyasint"`
+		Join  bool         `cbor:"5,keyasint,omitempty"`
+	}
+
+	// LinkUser records who a user is at the identity provider, once.
+	LinkUser struct {
+		Op      Op             `cbor:"1,keyasint"`
+		Actor   Actor          `cbor:"2,keyasint,omitzero"` // The user, for the audit record.
+		User    compute.UserID `cbor:"3,keyasint"`
+		Subject string         `cbor:"4,keyasint"`
+	}
+
 	// SetPrices changes prices; those not named stay.
 	SetPrices struct {
 		Op     Op                       `cbor:"1,keyasint"`

@@ -355,6 +355,14 @@ func commandRows() []*row {
 			number: 93, since: formatAccounts, apply: (*state).recordDeed,
 			op: func(c RecordDeed) Op { return c.Op },
 		}.row(),
+		command[SignUp]{
+			number: 94, since: formatAccounts, apply: (*state).signUp,
+			op: func(c SignUp) Op { return c.Op },
+		}.row(),
+		command[LinkUser]{
+			number: 95, since: formatAccounts, apply: (*state).linkUser,
+			op: func(c LinkUser) Op { return c.Op },
+		}.row(),
 	}
 }
 

@@ -610,7 +610,15 @@ func (h *historian) budgetThing(a fsm.Actor, op fsm.Op) {
 			b.Key = keys[h.rng.IntN(len(keys))].ID
 		}
 	}
-	switch h.rng.IntN(6) {
+	switch h.rng.IntN(8) {
+	case 6:
+		name := fmt.Sprint("guest", h.rng.IntN(6))
+		h.send(fsm.SignUp{
+			User: compute.User{ID: compute.UserID{UUID: h.uuid()}, Email: name, Subject: pick(h, "", "id "+name)},
+			Org:  compute.Org{ID: compute.OrgID{UUID: h.uuid()}, Slug: pick(h, name, "ada")}, Join: h.chance(2),
+		})
+	case 7:
+		h.send(fsm.LinkUser{User: a.User, Subject: fmt.Sprint("id ", h.rng.IntN(3))})
 	case 0:
 		h.send(fsm.RemoveBudget{Op: op, Actor: a, Org: b.Org, Key: b.Key, User: b.User})
 	case 1:

@@ -60,6 +60,7 @@ type (
 		signing  store.Records[string, compute.SigningKey]
 		slugs    store.Table[string, compute.OrgID]
 		emails   store.Table[string, compute.UserID]
+		subjects store.Table[string, compute.UserID] // At the identity provider.
 		lookups  store.Table[string, compute.KeyID]
 		joined   store.Index[pair, compute.Membership] // By user, organization.
 		orgKeys  store.Index[pair, compute.Key]        // By organization, key.
@@ -269,6 +270,7 @@ func (v *View) makeRecords() {
 	v.archivedTotals = store.NewTable[compute.OrgID, totals](byOrg)
 	v.slugs = store.NewTable[string, compute.OrgID](strings.Compare)
 	v.emails = store.NewTable[string, compute.UserID](strings.Compare)
+	v.subjects = store.NewTable[string, compute.UserID](strings.Compare)
 	v.lookups = store.NewTable[string, compute.KeyID](strings.Compare)
 	v.totals = store.NewTable[compute.OrgID, totals](byOrg)
 	v.loads = store.NewTable[scope, compute.Load](byScope)
@@ -410,7 +412,7 @@ func (v *View) shareables() []store.Shareable {
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
 		&v.tallies, &v.archives, &v.archivePlaces, &v.archiveBlobs, &v.archivedTotals,
-		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families, &v.logins,
+		&v.slugs, &v.emails, &v.subjects, &v.lookups, &v.joined, &v.orgKeys, &v.families, &v.logins,
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pendingSelections, &v.runningSelections, &v.services, &v.growing,
 		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,
 		&v.uploads, &v.orgUploads, &v.expiringUploads, &v.outputs, &v.undelivered,
@@ -542,8 +544,12 @@ func (v *identityTables) putOrg(o *compute.Org) {
 func (v *identityTables) putUser(u *compute.User) {
 	if old := v.users.Put(u); old != nil {
 		v.emails.Remove(old.Email)
+		v.subjects.Remove(old.Subject)
 	}
 	v.emails.Set(u.Email, u.ID)
+	if u.Subject != "" {
+		v.subjects.Set(u.Subject, u.ID)
+	}
 }
 
 func (v *identityTables) putMembership(m *compute.Membership) { v.joined.Update(v.members.Put(m), m) }

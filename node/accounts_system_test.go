@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,6 +15,9 @@ import (
 	"time"
 
 	"github.com/stripe/stripe-go/v82/webhook"
+	"github.com/zitadel/oidc/v3/example/server/exampleop"
+	"github.com/zitadel/oidc/v3/example/server/storage"
+	"github.com/zitadel/oidc/v3/pkg/op"
 
 	"berth/api/client"
 	"berth/api/wire"
@@ -87,9 +91,9 @@ func (s *shop) report(t *testing.T, node string, session map[string]any, secret 
 // TestAccounts takes money and identities through followers of one cluster.
 func TestAccounts(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	r, s := newReceiver(t), newShop(t)
+	r, s, idp := newReceiver(t), newShop(t), newIssuer(t)
 	dir := t.TempDir()
-	files := map[string]string{"key": "sk_test", "secret": s.secret}
+	files := map[string]string{"key": "sk_test", "secret": s.secret, "oidc": "device-secret"}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -98,11 +102,16 @@ func TestAccounts(t *testing.T) {
 	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) {
 		cfg.Callbacks.Allow, cfg.Callbacks.CAFile = []string{"127.0.0.1/32"}, r.file
 		cfg.Payments.Provider, cfg.Payments.URL = "stripe", s.URL
+		cfg.Accounts.SignUp = true
+		cfg.OIDC.Issuer, cfg.OIDC.ClientID, cfg.OIDC.ClientSecretFile = idp.url, "device", filepath.Join(dir, "oidc")
+		cfg.OIDC.SignUp = true
 		cfg.Payments.KeyFile, cfg.Payments.WebhookSecretFile = filepath.Join(dir, "key"), filepath.Join(dir, "secret")
 	})
 	account := c.MustAccount("acme")
 	t.Run("budgets", func(t *testing.T) { tryBudgets(t, c, account, r) })
 	t.Run("purchase", func(t *testing.T) { tryPurchase(t, c, account, s) })
+	t.Run("sign-up", func(t *testing.T) { trySignUp(t, c) })
+	t.Run("identity provider", func(t *testing.T) { tryIdentities(t, c, idp) })
 	t.Run("audit", func(t *testing.T) { tryAudit(t, c, account) })
 }
 
@@ -223,4 +232,103 @@ func mustMember(t *testing.T, c *nodetest.Cluster, owner nodetest.Account) strin
 		t.Fatal(err)
 	}
 	return session.AccessToken
+}
+
+// issuer is an identity provider with the users of its example.
+type issuer struct {
+	*storage.Storage
+
+	url string
+}
+
+// newIssuer starts an identity provider.
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	l, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &issuer{url: "http://localhost:" + port}
+	i.Storage = storage.NewStorageWithClients(storage.NewUserStore(i.url), map[string]*storage.Client{
+		"device": storage.DeviceClient("device", "device-secret"),
+	})
+	server := httptest.NewUnstartedServer(exampleop.SetupServer(i.url, i.Storage, nil, false, op.WithAllowInsecure()))
+	_ = server.Listener.Close()
+	server.Listener = l
+	server.Start()
+	t.Cleanup(server.Close)
+	return i
+}
+
+// trySignUp makes an account through a follower, which works on every node at once.
+func trySignUp(t *testing.T, c *nodetest.Cluster) {
+	api := nodetest.MustClient(t, "", c.Follower().URL())
+	in := wire.SignUp{Email: "Guest@example.com", Password: "a long password", OrgName: "Guest & Co."}
+	session, err := api.SignUp(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range c.Nodes {
+		orgs, err := nodetest.MustClient(t, session.AccessToken, n.URL()).Orgs(t.Context())
+		if err != nil || len(orgs) != 1 || orgs[0].Slug != "guest-co" || orgs[0].Role != compute.OrgOwner {
+			t.Errorf("on %s: %+v, %v", n.Config.Name, orgs, err)
+		}
+	}
+	if _, err := api.SignUp(t.Context(), in); client.CodeOf(err) != "email_taken" {
+		t.Errorf("a second time: %v", err)
+	}
+	in.Email = "second@example.com"
+	second, err := api.SignUp(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if orgs, err := api.WithToken(second.AccessToken).Orgs(t.Context()); err != nil || len(orgs) != 1 || orgs[0].Slug == "guest-co" {
+		t.Errorf("the second organization of that name: %+v, %v", orgs, err)
+	}
+}
+
+// tryIdentities signs a person in twice at a real provider, through two nodes, as one
+// user. A user with the same verified address is that person.
+func tryIdentities(t *testing.T, c *nodetest.Cluster, idp *issuer) {
+	signIn := func(n *nodetest.Node, subject string) (wire.Session, error) {
+		api := nodetest.MustClient(t, "", n.URL())
+		code, err := api.Device(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := api.DeviceLogin(t.Context(), code.Device); client.CodeOf(err) != "authorization_pending" {
+			t.Errorf("before the approval: %v", err)
+		}
+		if err := idp.CompleteDeviceAuthorization(t.Context(), code.User, subject); err != nil {
+			t.Fatal(err)
+		}
+		return api.DeviceLogin(t.Context(), code.Device)
+	}
+	first, err := signIn(c.Follower(), "id1")
+	if err != nil || first.Email != "test-user@zitadel.ch" {
+		t.Fatalf("got %+v, %v", first, err)
+	}
+	again, err := signIn(c.Leader(), "id1")
+	if err != nil || again.UserID != first.UserID {
+		t.Errorf("the second time: %+v, %v", again, err)
+	}
+	root := nodetest.MustClient(t, c.RootToken, c.Leader().URL())
+	known, err := root.CreateUser(t.Context(), wire.NewUser{Email: "test-user2@zitadel.ch", OrgSlug: "acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked, err := signIn(c.Follower(), "id2")
+	if err != nil || linked.UserID != known.UserID {
+		t.Errorf("who has an account: %+v, %v; want %s", linked, err, known.UserID)
+	}
+	if _, err := root.DisableUser(t.Context(), known.UserID, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := signIn(c.Follower(), "id2"); client.CodeOf(err) != "bad_login" {
+		t.Errorf("a disabled user: %v", err)
+	}
 }

@@ -355,6 +355,10 @@ func (n *Node) openAPI(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	accounts, err := n.accounts()
+	if err != nil {
+		return err
+	}
 	routes := router.New(n.cluster.ID(), n.dialReplica)
 	n.onClose(routes.Close)
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
@@ -383,6 +387,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Trees:     n.trees,
 		Objects:   storedObjects{n.objects},
 		S3:        n.storageCredentials,
+		Accounts:  accounts,
 		Payments:  payments,
 		BundleMax: n.cfg.Limits.BundleMax,
 		Vault:     vault{n.master},

@@ -35,3 +35,31 @@ func (c *Client) Logout(ctx context.Context, refreshToken string) error {
 		body: wire.RefreshBody{RefreshToken: refreshToken},
 	})
 }
+
+// SignUp makes an account and signs in.
+func (c *Client) SignUp(ctx context.Context, in wire.SignUp) (wire.Session, error) {
+	body := given(map[string]string{
+		"email": in.Email, "password": in.Password, "full_name": in.FullName, "org_name": in.OrgName,
+	})
+	var out wire.Session
+	err := c.do(ctx, call{method: http.MethodPost, path: "/auth/signup", noKey: true, once: true, out: &out, body: body})
+	return out, err
+}
+
+// Device starts a sign-in with the cluster's identity provider.
+func (c *Client) Device(ctx context.Context) (wire.DeviceCode, error) {
+	var out wire.DeviceCode
+	err := c.do(ctx, call{method: http.MethodPost, path: "/auth/oidc/device", noKey: true, out: &out, body: wire.Nothing{}})
+	return out, err
+}
+
+// DeviceLogin signs in with a device code. Until it is approved the error's code is
+// authorization_pending or slow_down.
+func (c *Client) DeviceLogin(ctx context.Context, device string) (wire.Session, error) {
+	var out wire.Session
+	err := c.do(ctx, call{
+		method: http.MethodPost, path: "/auth/oidc/token", noKey: true, once: true, out: &out,
+		body: map[string]string{"device_code": device},
+	})
+	return out, err
+}

@@ -47,6 +47,8 @@ type Config struct {
 	Limits  Limits  `koanf:"limits"`
 
 	Payments Payments `koanf:"payments"`
+	Accounts Accounts `koanf:"accounts"`
+	OIDC     OIDC     `koanf:"oidc"`
 
 	Callbacks Callbacks `koanf:"callbacks"`
 	Services  Services  `koanf:"services"`
@@ -394,6 +396,7 @@ func (c *Config) Validate() error {
 	v.check("billing.signup_grant", c.Billing.SignupGrant >= 0 && c.Billing.SignupGrant <= 1e9,
 		"must be 0 to 1,000,000,000")
 	v.payments(c.Payments)
+	v.oidc(c.OIDC)
 	v.limits(c.Limits)
 	v.check("retention.age", c.Retention.Age >= time.Minute, "must be at least 1m")
 	v.check("retention.count", c.Retention.Count >= 1, "must be at least 1")
