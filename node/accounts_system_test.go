@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,6 +115,7 @@ func TestAccounts(t *testing.T) {
 	t.Run("purchase", func(t *testing.T) { tryPurchase(t, c, account, s) })
 	t.Run("sign-up", func(t *testing.T) { trySignUp(t, c) })
 	t.Run("identity provider", func(t *testing.T) { tryIdentities(t, c, idp) })
+	t.Run("revocation", func(t *testing.T) { tryRevocation(t, c, account) })
 	t.Run("audit", func(t *testing.T) { tryAudit(t, c, account) })
 }
 
@@ -330,5 +334,55 @@ func tryIdentities(t *testing.T, c *nodetest.Cluster, idp *issuer) {
 	}
 	if _, err := signIn(c.Follower(), "id2"); client.CodeOf(err) != "bad_login" {
 		t.Errorf("a disabled user: %v", err)
+	}
+}
+
+// tryRevocation uses a key on every node while it is revoked through another, several
+// times. A request that begins after the revocation was answered is refused everywhere.
+func tryRevocation(t *testing.T, c *nodetest.Cluster, owner nodetest.Account) {
+	const rounds = 3
+	for round := range rounds {
+		by := nodetest.MustClient(t, owner.Key, c.Nodes[round%len(c.Nodes)].URL())
+		key, err := by.CreateKey(t.Context(), owner.Slug, "raced")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var revoked atomic.Bool
+		ctx, stop := context.WithCancel(t.Context())
+		used := make(chan struct{}, len(c.Nodes))
+		var users sync.WaitGroup
+		for _, n := range c.Nodes {
+			api := nodetest.MustClient(t, key.PlaintextKey, n.URL())
+			users.Go(func() {
+				for first := true; ctx.Err() == nil; first = false {
+					dead := revoked.Load()
+					_, err := api.Credits(ctx)
+					switch code := client.CodeOf(err); {
+					case err == nil && dead:
+						t.Errorf("%s serves a key after its revocation", n.Config.Name)
+						return
+					case err != nil && code == "unauthenticated":
+						return
+					}
+					if first {
+						used <- struct{}{}
+					}
+				}
+			})
+		}
+		for range c.Nodes {
+			<-used
+		}
+		if err := by.DeleteKey(t.Context(), owner.Slug, key.ID); err != nil {
+			t.Fatal(err)
+		}
+		revoked.Store(true)
+		for _, n := range c.Nodes {
+			if _, err := nodetest.MustClient(t, key.PlaintextKey, n.URL()).Credits(t.Context()); client.CodeOf(err) != "unauthenticated" {
+				t.Errorf("%s after the revocation: %v", n.Config.Name, err)
+			}
+		}
+		users.Wait()
+		stop()
 	}
 }
