@@ -138,6 +138,7 @@ var libraries = []library{
 	{"github.com/getkin/kin-openapi", []string{"api"}, "one route table is the source of the OpenAPI document"},
 	{"github.com/hashicorp/golang-lru", []string{"api"}, "what ended executions answer is kept where it is answered"},
 	{"github.com/golang-jwt/jwt", []string{"api/auth"}, "tokens are read and signed in one place"},
+	{"golang.org/x/crypto/acme", []string{"node"}, "certificates of the API are fetched where it is opened"},
 	{"golang.org/x/crypto/argon2", []string{"api/auth"}, "passwords are hashed in one place"},
 	{"github.com/NVIDIA/go-nvml", []string{"gpu"}, "devices have one owner; go-nvml needs cgo"},
 	{"github.com/moby/profiles", []string{"node/executor"}, "code is executed in one place"},

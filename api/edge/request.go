@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/url"
 	"slices"
@@ -150,6 +151,9 @@ func (r *Request) SetHeader(name, value string) {
 	}
 	r.extra[name] = value
 }
+
+// Log returns log with the identifier of the request.
+func (r *Request) Log(log *slog.Logger) *slog.Logger { return log.With("request", r.id) }
 
 // release ends the request's deadline.
 func (r *Request) release() {
