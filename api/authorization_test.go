@@ -387,6 +387,7 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /auth/signup":                        fmt.Sprintf(`{"email":"s%d@example.com","password":%q}`, m.serial, password),
 		"POST /auth/oidc/device":                   `{}`,
 		"POST /auth/oidc/token":                    `{"device_code":"x"}`,
+		"POST /admin/secrets/rotate":               `{"org":"cyd-lab"}`,
 		"POST /billing/checkout":                   `{"credits_amount":10}`,
 		"POST /billing/webhook":                    `{}`,
 		"PUT /orgs/{slug}/budgets":                 `{"max_credits":1000000}`,

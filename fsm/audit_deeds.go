@@ -104,6 +104,11 @@ func (s *trail) deedOfKey(cmd Command, _ Result) (deed, bool) {
 		return deed{c.Actor, c.Actor.Org, "variables.remove", target, ""}, true
 	case SetCallbackSecret:
 		return deed{c.Actor, c.Org, "callback_secret.set", fmt.Sprint(c.Secret.Number), ""}, true
+	case RotateKey:
+		if c.Key == nil {
+			return deed{}, false // Its values follow the key, which has its line.
+		}
+		return deed{c.Actor, c.Org, "data_key.rotate", fmt.Sprint(c.Key.Number), fmt.Sprintf("retired %t", c.Retire)}, true
 	case RemoveCallbackSecret:
 		return deed{c.Actor, c.Org, "callback_secret.remove", "", ""}, true
 	}

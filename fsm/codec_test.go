@@ -125,6 +125,10 @@ func everyCommand() []fsm.Command {
 		fsm.RecordDeed{Op: op, Actor: a, Action: "backup.save", Target: "x"},
 		fsm.SignUp{Op: op, Actor: a, User: compute.User{Email: "e", Subject: "https://id 1"}, Org: compute.Org{Slug: "s"}, Join: true},
 		fsm.LinkUser{Op: op, Actor: a, User: a.User, Subject: "https://id 1"},
+		fsm.RotateKey{
+			Op: op, Actor: a, Org: a.Org, Key: &compute.DataKey{Number: 2, Sealed: []byte{1}}, Retire: true,
+			Variables: []compute.Variable{{Name: "A", Sealed: []byte{2}, Key: 2}}, Signing: []compute.CallbackSecret{{Number: 1, Key: 2}},
+		},
 	}
 }
 

@@ -395,6 +395,19 @@ type (
 		Subject string         `cbor:"4,keyasint"`
 	}
 
+	// RotateKey changes the data key of an organization: it adds a key, which seals from
+	// then on, replaces values by the same ones that it sealed, or, with Retire, drops the
+	// keys before it, which must seal nothing any more.
+	RotateKey struct {
+		Op        Op                       `cbor:"1,keyasint"`
+		Actor     Actor                    `cbor:"2,keyasint"` // Root or an operator.
+		Org       compute.OrgID            `cbor:"3,keyasint"`
+		Key       *compute.DataKey         `cbor:"4,keyasint,omitempty"`
+		Retire    bool                     `cbor:"5,keyasint,omitempty"`
+		Variables []compute.Variable       `cbor:"6,keyasint,omitempty"`
+		Signing   []compute.CallbackSecret `cbor:"7,keyasint,omitempty"`
+	}
+
 	// SetPrices changes prices; those not named stay.
 	SetPrices struct {
 		Op     Op                       `cbor:"1,keyasint"`

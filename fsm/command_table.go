@@ -363,6 +363,10 @@ func commandRows() []*row {
 			number: 95, since: formatAccounts, apply: (*state).linkUser,
 			op: func(c LinkUser) Op { return c.Op },
 		}.row(),
+		command[RotateKey]{
+			number: 96, since: formatAccounts, apply: (*state).rotateKey,
+			op: func(c RotateKey) Op { return c.Op },
+		}.row(),
 	}
 }
 

@@ -610,7 +610,20 @@ func (h *historian) budgetThing(a fsm.Actor, op fsm.Op) {
 			b.Key = keys[h.rng.IntN(len(keys))].ID
 		}
 	}
-	switch h.rng.IntN(8) {
+	switch h.rng.IntN(9) {
+	case 8:
+		if key := h.view().DataKey(a.Org); key != nil {
+			c := fsm.RotateKey{Op: op, Actor: h.root, Org: a.Org, Retire: h.chance(3)}
+			if h.chance(2) {
+				c.Key = &compute.DataKey{Number: key.Number + uint64(h.rng.IntN(2)), Sealed: []byte("more")}
+			}
+			for _, v := range h.view().SecretsOf(a.Org) {
+				fresh := *v
+				fresh.Sealed, fresh.Key = []byte("again"), key.Number
+				c.Variables = append(c.Variables, fresh)
+			}
+			h.send(c)
+		}
 	case 6:
 		name := fmt.Sprint("guest", h.rng.IntN(6))
 		h.send(fsm.SignUp{

@@ -88,3 +88,10 @@ func (c *Client) Checkout(ctx context.Context, amount compute.Credits) (wire.Che
 	})
 	return out, err
 }
+
+// RotateSecrets gives an organization a new data key.
+func (c *Client) RotateSecrets(ctx context.Context, slug string) (wire.RotatedSecrets, error) {
+	var out wire.RotatedSecrets
+	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/secrets/rotate", out: &out, body: wire.RotateSecrets{Org: slug}})
+	return out, err
+}

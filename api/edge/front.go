@@ -206,5 +206,7 @@ func (s *Server) options(ctx *fasthttp.RequestCtx, names []string) {
 	}
 	s.writeHeaders(ctx, r)
 	ctx.Response.Header.Set("Allow", strings.Join(names, ", "))
+	ctx.SetContentType("application/json")
+	ctx.Response.SetBodyString(`{"methods":["` + strings.Join(names, `","`) + `"]}`)
 	s.observe(r, fasthttp.MethodOptions, fasthttp.StatusOK, s.took(r))
 }
