@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"berth/node/secrets"
 )
 
 // TestDataKey seals values for one place only, with a key that one organization has.
