@@ -100,6 +100,30 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
+// TestDeedsAreAudited checks that what operators do is recorded although it changes no
+// state, with who and from where, and also when it is repeated under one key.
+func TestDeedsAreAudited(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	for range 2 {
+		w.mustDo("GET", "/admin/raft/snapshot", rootToken, nil, nil, "Idempotency-Key", "again")
+	}
+	w.want(403, "", "GET", "/admin/raft/snapshot", w.bobKey, nil)
+	w.send("POST", "/admin/raft/transfer", rootToken, `{}`)
+	var lines []wire.AuditLine
+	w.mustDo("GET", "/admin/audit", rootToken, nil, &lines)
+	var actions []string
+	for _, l := range lines[:3] {
+		actions = append(actions, l.Action)
+		if l.Actor != "root" || l.IP == nil || l.RequestID == nil {
+			t.Errorf("the line is %+v", l)
+		}
+	}
+	if !slices.Equal(actions, []string{"leader.transfer", "backup.save", "backup.save"}) {
+		t.Errorf("the trail begins with %v", actions)
+	}
+}
+
 // TestAuditPages reads a trail in pages, which have every line once.
 func TestAuditPages(t *testing.T) {
 	w := newWorld(t)

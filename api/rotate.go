@@ -49,7 +49,7 @@ func (g *rotations) rotate(r *edge.Request) (any, error) {
 	if _, err := g.ProposeAndSee(r, fsm.RotateKey{Op: g.Op(r), Actor: r.Caller.Actor, Org: org.ID, Key: next}); err != nil {
 		return nil, err
 	}
-	if r.View.DataKey(org.ID).Number == key.Number { // A repeat, whose view may be of before.
+	if r.View.DataKey(org.ID).Number == key.Number { // A repeat, whose view may be older.
 		if err := g.ReadView(r); err != nil {
 			return nil, err
 		}

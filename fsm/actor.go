@@ -52,6 +52,16 @@ func (s *access) admitOperator(a Actor) *compute.Error {
 		return compute.Errorf(compute.CodeForbidden,
 			"only an operator may do this").Named("not_an_operator")
 	}
+	return s.admitUnlimited(a)
+}
+
+// admitUnlimited refuses an actor whose API key has a ceiling where the change could
+// give somebody else credits to spend: another key, a member or a higher ceiling.
+func (s *access) admitUnlimited(a Actor) *compute.Error {
+	if b, ok := s.budgets.Get(spender{org: a.Org, key: a.Key}); ok && !a.Key.IsZero() && b.Enforce {
+		return compute.Errorf(compute.CodeForbidden,
+			"an API key with a ceiling manages no keys, members or budgets: sign in").Named("key_limited")
+	}
 	return nil
 }
 
@@ -75,8 +85,11 @@ func (s *access) admitMembers(a Actor, org compute.OrgID, act compute.OrgAct) *c
 		return s.admitOperator(a)
 	}
 	refusal := s.admitRole(a, compute.RoleFor(act))
-	if refusal != nil && s.admitOperator(a) == nil {
+	switch {
+	case refusal != nil && s.admitOperator(a) == nil:
 		return nil
+	case refusal == nil && act != compute.ActUse:
+		return s.admitUnlimited(a)
 	}
 	return refusal
 }

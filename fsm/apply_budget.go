@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"berth/compute"
@@ -291,11 +292,9 @@ func (s *money) admitBudget(a Actor, who spender) *compute.Error {
 	if refusal := s.access.admitMembers(a, who.org, act); refusal != nil {
 		return refusal
 	}
-	if refusal := s.limitedKey(a); refusal != nil {
-		return refusal
-	}
 	_, key := s.Key(who.org, who.key)
 	_, member := s.Membership(who.org, who.user)
+	member = member || s.budgets.Has(who) // The member has left and may return.
 	switch {
 	case !who.key.IsZero() && !who.user.IsZero():
 		return compute.Errorf(compute.CodeInvalid, "a budget is of a key or of a member").Named("budget")
@@ -303,15 +302,6 @@ func (s *money) admitBudget(a Actor, who spender) *compute.Error {
 		return compute.Errorf(compute.CodeNotFound, "API key not found").Named("key_not_found")
 	case !who.user.IsZero() && !member:
 		return compute.Errorf(compute.CodeNotFound, "there is no such member").Named("member_not_found")
-	}
-	return nil
-}
-
-// limitedKey refuses an actor whose API key has a ceiling: it could lift it.
-func (s *money) limitedKey(a Actor) *compute.Error {
-	if b, ok := s.budgets.Get(spender{org: a.Org, key: a.Key}); ok && !a.Key.IsZero() && b.Enforce {
-		return compute.Errorf(compute.CodeForbidden,
-			"an API key with a ceiling makes no keys and sets no budgets: sign in").Named("key_limited")
 	}
 	return nil
 }
@@ -358,14 +348,24 @@ func (s *money) dropBudgets(org compute.OrgID) {
 	}
 }
 
+// dropBudgetsOf removes the budgets of a user in all organizations.
+func (s *money) dropBudgetsOf(user compute.UserID) {
+	for _, b := range slices.Collect(s.budgets.Values()) {
+		if b.User == user {
+			s.budgets.Drop(spenderOf(b))
+		}
+	}
+}
+
 // checkBudgets checks that budgets have whom they limit, and that no ceiling is
 // exceeded by what is held.
 func (v checker) checkBudgets() error {
 	for b := range v.budgets.Values() {
 		o, org := v.orgs.Get(b.Org)
 		_, key := v.Key(b.Org, b.Key)
-		_, member := v.Membership(b.Org, b.User)
-		if !org || !o.DeletedAt.IsZero() || !b.Key.IsZero() && !key || !b.User.IsZero() && !member {
+		u, user := v.users.Get(b.User)
+		user = user && u.DeletedAt.IsZero()
+		if !org || !o.DeletedAt.IsZero() || !b.Key.IsZero() && !key || !b.User.IsZero() && !user {
 			return fmt.Errorf("a budget of organization %s, key %s and member %s: one does not exist", b.Org, b.Key, b.User)
 		}
 		if b.MaxCredits <= 0 || b.Charged < 0 {

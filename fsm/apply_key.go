@@ -35,7 +35,7 @@ func (s *identity) createKey(c CreateKey) Result {
 	if refusal := s.admitScopes(c.Actor, c.Key.Scopes); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if refusal := s.money.limitedKey(c.Actor); refusal != nil {
+	if refusal := s.access.admitUnlimited(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	k := c.Key
@@ -94,6 +94,11 @@ func (s *identity) managedKey(a Actor, id compute.KeyID) (compute.Key, *compute.
 	}
 	if refusal := s.admitKeyOwner(a, known); refusal != nil {
 		return compute.Key{}, refusal
+	}
+	if id != a.Key { // Its own new value has the same ceiling.
+		if refusal := s.access.admitUnlimited(a); refusal != nil {
+			return compute.Key{}, refusal
+		}
 	}
 	return *known, nil
 }

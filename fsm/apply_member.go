@@ -30,7 +30,9 @@ func (s *identity) setUser(c SetUser) Result {
 	own := c.Actor.User == c.User && !c.Actor.Root
 	var refusal *compute.Error
 	if own && c.Disabled == nil {
-		refusal = s.access.admit(c.Actor)
+		if refusal = s.access.admit(c.Actor); refusal == nil {
+			refusal = s.access.admitUnlimited(c.Actor) // Who has the password needs no key.
+		}
 	} else {
 		refusal = s.access.admitOperator(c.Actor)
 	}
@@ -90,6 +92,7 @@ func (s *identity) deleteUser(c DeleteUser) Result {
 			s.leave(m)
 		}
 	}
+	s.money.dropBudgetsOf(known.ID)
 	s.endLogins(known.ID, compute.UUID{})
 	s.putUser(&compute.User{
 		ID: known.ID, Email: "deleted " + known.ID.String(), CreatedAt: known.CreatedAt, DeletedAt: s.meta.Now,
@@ -171,7 +174,7 @@ func (s *identity) removeMember(c RemoveMember) Result {
 }
 
 // leave ends a membership with what it brought. Another one of the user becomes the
-// default.
+// default. The member's budget stays: leaving and returning would lift it otherwise.
 func (s *identity) leave(m *compute.Membership) {
 	for _, k := range s.Keys(m.Org) {
 		if k.User == m.User {
@@ -179,7 +182,6 @@ func (s *identity) leave(m *compute.Membership) {
 		}
 	}
 	s.dropVariables(m.Org, m.User)
-	s.budgets.Drop(spender{org: m.Org, user: m.User})
 	s.dropInvites(m.Org, m.User)
 	s.dropMembership(m.Org, m.User)
 	if left := s.Memberships(m.User); m.Default && len(left) > 0 {

@@ -147,19 +147,83 @@ func TestBudgetRights(t *testing.T) {
 	w.refused(set(admin, compute.Budget{User: admin.User}), compute.CodeForbidden, "role_too_low")
 	w.refused(set(member, compute.Budget{Key: key}), compute.CodeForbidden, "role_too_low")
 	w.refused(set(w.other, compute.Budget{}), compute.CodeForbidden, "not_an_operator")
-	limited := w.ada
-	limited.Key = key
-	w.refused(set(limited, compute.Budget{Key: key}), compute.CodeForbidden, "key_limited")
-	w.refused(fsm.CreateKey{Actor: limited, Key: compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l"}},
-		compute.CodeForbidden, "key_limited")
 	bad := set(w.ada, compute.Budget{URL: "http://example.com"})
 	w.refused(bad, compute.CodeInvalid, "budget")
 	w.refused(set(w.ada, compute.Budget{User: w.other.User}), compute.CodeNotFound, "member_not_found")
 
 	w.must(fsm.RemoveMember{Actor: w.ada, Org: w.org, User: member.User})
 	w.must(fsm.DeleteKey{Actor: w.ada, Key: key})
-	if left := w.view().Budgets(w.org); len(left) != 1 {
-		t.Errorf("%d budgets are left, want the organization's", len(left))
+	if left := w.view().Budgets(w.org); len(left) != 2 || left[1].User != member.User {
+		t.Errorf("%d budgets are left, want the organization's and that of the member who may return", len(left))
+	}
+	w.must(fsm.RemoveBudget{Actor: w.ada, Org: w.org, User: member.User})
+}
+
+// TestBudgetsOfMembersStay checks that who leaves and returns has spent what was spent,
+// and that the budget goes with the account.
+func TestBudgetsOfMembersStay(t *testing.T) {
+	w := newestWorld(t)
+	member := w.addUser("dan")
+	join := fsm.SetMember{Actor: w.root, Org: w.org, User: member.User, Role: compute.OrgMember}
+	w.must(join)
+	w.limit(compute.Budget{User: member.User, MaxCredits: 6000})
+	minute := func() fsm.Submit {
+		c := w.python("t4")
+		c.Actor, c.Op = fsm.Actor{User: member.User, Org: w.org}, fsm.Op{}
+		return c
+	}
+	w.complete(w.must(minute()).Execution, "n3", 30*time.Second)
+	w.must(fsm.RemoveMember{Actor: w.ada, Org: w.org, User: member.User})
+	w.must(join)
+	w.refused(minute(), compute.CodeForbidden, "ceiling_reached")
+	w.must(fsm.RemoveMember{Actor: w.ada, Org: w.org, User: member.User})
+	w.must(fsm.DeleteUser{Actor: member})
+	if left := w.view().Budgets(w.org); len(left) != 0 {
+		t.Errorf("%d budgets are left of who has no account", len(left))
+	}
+}
+
+// TestLimitedKeysLiftNoCeiling checks that an API key with a ceiling, of an owner who is
+// an operator too, changes nothing by which somebody would have more credits to spend.
+func TestLimitedKeysLiftNoCeiling(t *testing.T) {
+	w := newestWorld(t)
+	free, own := compute.KeyID{UUID: w.uuid()}, compute.KeyID{UUID: w.uuid()}
+	boss := fsm.Actor{User: compute.UserID{UUID: w.uuid()}, Org: w.org}
+	w.must(fsm.CreateUser{
+		Actor: w.root, User: compute.User{ID: boss.User, Email: "boss@example.com", Operator: true},
+		Org: compute.Org{Slug: "ada"}, Join: true, Role: compute.OrgOwner,
+	})
+	w.must(fsm.CreateKey{Actor: boss, Key: compute.Key{ID: free, Lookup: "free", Personal: true}})
+	w.must(fsm.CreateKey{Actor: boss, Key: compute.Key{ID: own, Lookup: "own"}, MaxCredits: 10})
+	limited := boss
+	limited.Key = own
+	other := w.addUser("cleo")
+	for name, c := range map[string]fsm.Command{
+		"a budget":             fsm.SetBudget{Actor: limited, Budget: compute.Budget{Org: w.org, Key: own, MaxCredits: 5}},
+		"no budget":            fsm.RemoveBudget{Actor: limited, Org: w.org, Key: own},
+		"a key":                fsm.CreateKey{Actor: limited, Key: compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l"}},
+		"a personal key":       fsm.CreateKey{Actor: limited, Key: compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l", Personal: true}},
+		"the value of a key":   fsm.RegenerateKey{Actor: limited, Key: free, Lookup: "new"},
+		"a key enabled":        fsm.ToggleKey{Actor: limited, Key: free},
+		"a key deleted":        fsm.DeleteKey{Actor: limited, Key: free},
+		"an invite":            fsm.PutInvite{Actor: limited, Invite: compute.Invite{ID: compute.InviteID{UUID: w.uuid()}, Org: w.org, Email: "x@example.com", Hash: hash("i")}},
+		"a member":             fsm.SetMember{Actor: limited, Org: w.org, User: other.User},
+		"a member removed":     fsm.RemoveMember{Actor: limited, Org: w.org, User: w.ada.User},
+		"a user":               fsm.CreateUser{Actor: limited, User: compute.User{ID: compute.UserID{UUID: w.uuid()}, Email: "y@example.com"}, Org: compute.Org{Slug: "ada"}, Join: true},
+		"another's password":   fsm.SetUser{Actor: limited, User: other.User, Password: "$argon2id$"},
+		"the own password":     fsm.SetUser{Actor: limited, User: boss.User, Password: "$argon2id$"},
+		"credits":              fsm.Grant{Actor: limited, Org: w.org, Amount: 5},
+		"no charges":           fsm.SetBillingMode{Actor: limited, Meter: true},
+		"a price":              fsm.RemovePrice{Actor: limited, Name: "t4"},
+		"a quota":              fsm.SetQuota{Actor: limited, Quota: compute.Quota{Org: w.org}},
+		"a member elsewhere":   fsm.SetMember{Actor: limited, Org: other.Org, User: boss.User},
+		"the organization off": fsm.DeleteOrg{Actor: limited, Org: w.org},
+	} {
+		t.Run(name, func(*testing.T) { w.refused(c, compute.CodeForbidden, "key_limited") })
+	}
+	w.must(fsm.RegenerateKey{Actor: limited, Key: own, Lookup: "again"})
+	if b, ok := w.view().Budget(w.org, own, compute.UserID{}); !ok || b.MaxCredits != 10 {
+		t.Error("the new value of the key has no ceiling")
 	}
 }
 

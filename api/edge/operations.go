@@ -129,6 +129,28 @@ func (c *Core) Propose(r *Request, cmd fsm.Command) (fsm.Result, error) {
 	return result, nil
 }
 
+// Record writes to the cluster's audit trail that the caller, an operator, did something
+// that changes no state. Without a leader the deed is only logged: a backup of a cluster
+// that has lost its quorum is wanted more than its record.
+func (c *Core) Record(r *Request, action, target string) error {
+	cmd := fsm.RecordDeed{
+		Op: fsm.Op{ID: compute.OpID{UUID: c.NewUUID()}}, Actor: r.Caller.Actor, Action: action, Target: target,
+	}
+	if !r.View.Audits(cmd) {
+		return nil
+	}
+	result, index, err := c.cfg.Proposer.Propose(r.Ctx, traced(cmd, r.IP, r.id))
+	switch {
+	case err == nil && result.Refusal != nil:
+		return result.Refusal
+	case compute.CodeOf(err) == compute.CodeUnavailable:
+		r.Log(c.log).Warn("deed not recorded in the audit trail", "code", action, "err", err)
+		return nil
+	}
+	r.index = max(r.index, index)
+	return err
+}
+
 // traced returns cmd with the address of the client and the identifier of its request in
 // its actor, for the audit trail.
 func traced(cmd fsm.Command, from, request string) fsm.Command {

@@ -25,7 +25,7 @@ type Ledger struct {
 // VerifyLedgers verifies the ledgers in a backup: its checksums, the chain of each ledger
 // and that the lines add up to the accounts. With an earlier backup of the same cluster
 // it also checks that every ledger continues the earlier one, so that a ledger which was
-// written anew is found although it is sound by itself.
+// rewritten is found although it is sound by itself.
 func VerifyLedgers(path, earlier string) ([]Ledger, error) {
 	_, machine, err := readBackup(path)
 	if err != nil {

@@ -92,7 +92,7 @@ func (m *Master) RetireDataKeys(sealed, context []byte) ([]byte, error) {
 	})
 }
 
-// changeDataKey returns a sealed data key that change has changed, sealed anew.
+// changeDataKey returns a sealed data key that change has changed, sealed again.
 func (m *Master) changeDataKey(
 	sealed, context []byte, change func(*keyset.Manager, *keyset.Handle) error,
 ) ([]byte, error) {

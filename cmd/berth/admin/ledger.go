@@ -26,7 +26,7 @@ func newLedgerVerify() *cobra.Command {
 		Long: `Verify reads a backup, without a cluster, and verifies its checksums, the hash chain of
 each organization's ledger, and that the lines add up to the balances. With --earlier it
 also checks that each ledger continues the one in an earlier backup: that finds a ledger
-which was written anew.`,
+which was rewritten.`,
 		Example: `  berth ledger verify backups/berth-2026-11-01.bak
   berth ledger verify new.bak --earlier old.bak`,
 		Args: cli.Arguments(cobra.ExactArgs(1)),

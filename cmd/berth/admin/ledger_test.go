@@ -65,7 +65,7 @@ func (b *books) save(name string) (string, []byte) {
 }
 
 // TestLedgerVerify verifies a sound backup, finds every flipped byte of another, and a
-// ledger that was written anew.
+// ledger that was rewritten.
 func TestLedgerVerify(t *testing.T) {
 	b := newBooks(t)
 	b.grant(5)
@@ -94,7 +94,7 @@ func TestLedgerVerify(t *testing.T) {
 		t.Errorf("it is sound by itself: %+v", r)
 	}
 	if r := ledger(t, "verify", other, "--earlier", earlier); r.Code == 0 || !strings.Contains(r.Errors, "line 1 is not the one") {
-		t.Errorf("a ledger that was written anew: %+v", r)
+		t.Errorf("a ledger that was rewritten: %+v", r)
 	}
 }
 
