@@ -36,9 +36,10 @@ func (g *budgets) routes() []edge.Route {
 		},
 		{
 			Method: http.MethodDelete, Path: budgets + "/{id}", Tag: "Organizations", Need: edge.NeedOrg,
-			Role:    compute.RoleFor(compute.ActManageKeys),
-			Summary: "Remove the budget of an API key or of a member, by its identifier, or the organization's own: organization.",
-			Reply:   of[wire.Message](), Handle: g.remove,
+			Role: compute.RoleFor(compute.ActManageKeys),
+			Summary: "Remove the budget of an API key or of a member, by its identifier, " +
+				"or the organization's own: organization.",
+			Reply: of[wire.Message](), Handle: g.remove,
 		},
 	}
 }
@@ -94,7 +95,8 @@ func (g *budgets) list(r *edge.Request) (any, error) {
 func (g *budgets) set(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewBudget)
 	b := compute.Budget{
-		Org: r.Caller.Actor.Org, MaxCredits: in.MaxCredits, Monthly: in.Period == "month", Enforce: in.Enforce, URL: in.CallbackURL,
+		Org: r.Caller.Actor.Org, MaxCredits: in.MaxCredits, Monthly: in.Period == "month",
+		Enforce: in.Enforce, URL: in.CallbackURL,
 	}
 	var err error
 	if in.KeyID != "" {

@@ -76,7 +76,8 @@ func (g *keys) listKeys(r *edge.Request) (any, error) {
 // createKey makes a key. Its value is in this answer and nowhere else.
 func (g *keys) createKey(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewKey)
-	k, value, err := g.mintKey(r, compute.Key{Name: in.Name, ExpiresAt: in.ExpiresAt, Scopes: compute.ScopesOf(in.Scopes)}, in.MaxCredits)
+	wanted := compute.Key{Name: in.Name, ExpiresAt: in.ExpiresAt, Scopes: compute.ScopesOf(in.Scopes)}
+	k, value, err := g.mintKey(r, wanted, in.MaxCredits)
 	if err != nil {
 		return nil, err
 	}

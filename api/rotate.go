@@ -21,8 +21,9 @@ type rotations struct {
 func (g *rotations) routes() []edge.Route {
 	return []edge.Route{{
 		Method: http.MethodPost, Path: root + "/admin/secrets/rotate", Need: edge.NeedOperator,
-		Summary: "Give an organization a new data key, seal its secrets with it, and drop the keys before. Nothing stops meanwhile.",
-		Body:    of[wire.RotateSecrets](), Reply: of[wire.RotatedSecrets](), Handle: g.rotate,
+		Summary: "Give an organization a new data key, seal its secrets with it, and drop the keys before. " +
+			"Nothing stops meanwhile.",
+		Body: of[wire.RotateSecrets](), Reply: of[wire.RotatedSecrets](), Handle: g.rotate,
 	}}
 }
 
@@ -46,7 +47,8 @@ func (g *rotations) rotate(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	// A repeat of the request continues with the key that the first one made.
-	if _, err := g.ProposeAndSee(r, fsm.RotateKey{Op: g.Op(r), Actor: r.Caller.Actor, Org: org.ID, Key: next}); err != nil {
+	rotate := fsm.RotateKey{Op: g.Op(r), Actor: r.Caller.Actor, Org: org.ID, Key: next}
+	if _, err := g.ProposeAndSee(r, rotate); err != nil {
 		return nil, err
 	}
 	if r.View.DataKey(org.ID).Number == key.Number { // A repeat, whose view may be older.
@@ -79,7 +81,8 @@ func (g *rotations) also(r *edge.Request, cmd fsm.RotateKey) (fsm.Result, error)
 	return g.ProposeAndSee(r, cmd)
 }
 
-// reseal has what earlier keys have sealed sealed with key, a part at a time.
+// reseal replaces the values that earlier keys sealed by ones that key seals, a part at
+// a time.
 func (g *rotations) reseal(r *edge.Request, org compute.OrgID, key *compute.DataKey) (int, error) {
 	done, size := 0, 0
 	cmd := fsm.RotateKey{Actor: r.Caller.Actor, Org: org}
@@ -93,16 +96,9 @@ func (g *rotations) reseal(r *edge.Request, org compute.OrgID, key *compute.Data
 		return err
 	}
 	view := r.View
-	if o, ok := view.Org(org); ok {
-		for _, secret := range o.Signing {
-			if secret.Key >= key.Number {
-				continue
-			}
-			if err := g.cfg.Vault.ResealCallback(key, org, &secret); err != nil {
-				return done, err
-			}
-			cmd.Signing = append(cmd.Signing, secret)
-		}
+	var err error
+	if cmd.Signing, err = g.resealSigning(view, org, key); err != nil {
+		return done, err
 	}
 	for _, known := range view.SecretsOf(org) {
 		if known.Key >= key.Number {
@@ -120,4 +116,25 @@ func (g *rotations) reseal(r *edge.Request, org compute.OrgID, key *compute.Data
 		}
 	}
 	return done, flush()
+}
+
+// resealSigning returns the secrets that sign callbacks and that earlier keys sealed,
+// sealed with key.
+func (g *rotations) resealSigning(
+	view *fsm.View, org compute.OrgID, key *compute.DataKey,
+) (sealed []compute.CallbackSecret, err error) {
+	o, ok := view.Org(org)
+	if !ok {
+		return nil, nil
+	}
+	for _, secret := range o.Signing {
+		if secret.Key >= key.Number {
+			continue
+		}
+		if err := g.cfg.Vault.ResealCallback(key, org, &secret); err != nil {
+			return nil, err
+		}
+		sealed = append(sealed, secret)
+	}
+	return sealed, nil
 }

@@ -312,10 +312,11 @@ func checkBudget(b *compute.Budget) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid, format, args...).Named("budget")
 	}
 	u, err := url.Parse(b.URL)
+	usable := err == nil && u.Scheme == "https" && u.Host != "" && len(b.URL) <= maxBudgetURL
 	switch {
 	case b.MaxCredits <= 0 || b.MaxCredits > maxAmount:
 		return invalid("max_credits is above 0")
-	case b.URL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || len(b.URL) > maxBudgetURL || strings.Contains(b.URL, "${{")):
+	case b.URL != "" && (!usable || strings.Contains(b.URL, "${{")):
 		return invalid("callback_url is an https URL of at most %d bytes", maxBudgetURL)
 	}
 	return nil

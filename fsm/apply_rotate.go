@@ -54,7 +54,9 @@ func (s *identity) reseal(c *RotateKey, key *compute.DataKey) int {
 	o.Signing = append([]compute.CallbackSecret(nil), org.Signing...)
 	for i := range o.Signing {
 		for _, fresh := range c.Signing {
-			if at := &o.Signing[i]; at.Number == fresh.Number && at.Key < key.Number && fresh.Key == key.Number && len(fresh.Sealed) > 0 {
+			at := &o.Signing[i]
+			newer := at.Key < key.Number && fresh.Key == key.Number
+			if at.Number == fresh.Number && newer && len(fresh.Sealed) > 0 {
 				at.Sealed, at.Key = fresh.Sealed, fresh.Key
 				n++
 			}

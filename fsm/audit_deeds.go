@@ -11,7 +11,9 @@ import (
 // false for commands that are not audited: those about work, which the history has, and
 // those of nodes.
 func (s *trail) deedOf(cmd Command, r Result) (deed, bool) {
-	for _, of := range []func(Command, Result) (deed, bool){s.deedOfUser, s.deedOfKey, s.deedOfOrg, deedOfMoney, deedOfCluster} {
+	for _, of := range []func(Command, Result) (deed, bool){
+		s.deedOfUser, s.deedOfKey, s.deedOfOrg, deedOfMoney, deedOfCluster,
+	} {
 		if d, ok := of(cmd, r); ok {
 			return d, r.Refusal == nil || d.action == actionReuse
 		}
@@ -131,7 +133,8 @@ func (s *trail) deedOfOrg(cmd Command, _ Result) (deed, bool) {
 	case RemoveMember:
 		return deed{c.Actor, c.Org, "member.remove", c.User.String(), ""}, true
 	case PutInvite:
-		return deed{c.Actor, c.Invite.Org, "invite.create", c.Invite.ID.String(), c.Invite.Email + " as " + c.Invite.Role.String()}, true
+		who := c.Invite.Email + " as " + c.Invite.Role.String()
+		return deed{c.Actor, c.Invite.Org, "invite.create", c.Invite.ID.String(), who}, true
 	case RevokeInvite:
 		return deed{c.Actor, c.Org, "invite.revoke", c.Invite.String(), ""}, true
 	case AnswerInvite:
@@ -141,7 +144,8 @@ func (s *trail) deedOfOrg(cmd Command, _ Result) (deed, bool) {
 	case DeleteEnvironment:
 		return deed{c.Actor, c.Org, "environment.delete", c.Name, ""}, true
 	case SetBucketLimits:
-		return deed{c.Actor, c.Org, "storage.limit", c.Org.String(), fmt.Sprintf("%d bytes, %d objects", c.MaxBytes, c.MaxObjects)}, true
+		limits := fmt.Sprintf("%d bytes, %d objects", c.MaxBytes, c.MaxObjects)
+		return deed{c.Actor, c.Org, "storage.limit", c.Org.String(), limits}, true
 	}
 	return deed{}, false
 }
@@ -154,13 +158,15 @@ func deedOfMoney(cmd Command, _ Result) (deed, bool) {
 	case RecordPurchase:
 		return deed{Actor{}, c.Purchase.Org, "credits.purchase", c.Purchase.Amount.String(), c.Purchase.ID}, true
 	case SetBudget:
-		return deed{c.Actor, c.Budget.Org, "budget.set", budgetTarget(c.Budget.Key, c.Budget.User), c.Budget.MaxCredits.String()}, true
+		target := budgetTarget(c.Budget.Key, c.Budget.User)
+		return deed{c.Actor, c.Budget.Org, "budget.set", target, c.Budget.MaxCredits.String()}, true
 	case RemoveBudget:
 		return deed{c.Actor, c.Org, "budget.remove", budgetTarget(c.Key, c.User), ""}, true
 	case SetQuota:
 		return deed{c.Actor, c.Quota.Org, "quota.set", quotaTarget(&c.Quota), ""}, true
 	case SetPrices:
-		return deed{c.Actor, compute.OrgID{}, "prices.set", fmt.Sprintf("%d prices, %d costs", len(c.Prices), len(c.Costs)), ""}, true
+		target := fmt.Sprintf("%d prices, %d costs", len(c.Prices), len(c.Costs))
+		return deed{c.Actor, compute.OrgID{}, "prices.set", target, ""}, true
 	case RemovePrice:
 		return deed{c.Actor, compute.OrgID{}, "price.remove", c.Name, ""}, true
 	case SetBillingMode:

@@ -49,7 +49,9 @@ func (c *Client) SignUp(ctx context.Context, in wire.SignUp) (wire.Session, erro
 // Device starts a sign-in with the cluster's identity provider.
 func (c *Client) Device(ctx context.Context) (wire.DeviceCode, error) {
 	var out wire.DeviceCode
-	err := c.do(ctx, call{method: http.MethodPost, path: "/auth/oidc/device", noKey: true, out: &out, body: wire.Nothing{}})
+	err := c.do(ctx, call{
+		method: http.MethodPost, path: "/auth/oidc/device", noKey: true, out: &out, body: wire.Nothing{},
+	})
 	return out, err
 }
 

@@ -45,7 +45,8 @@ func budgetsPath(slug string) string { return "/orgs/" + url.PathEscape(slug) + 
 func (c *Client) Audit(ctx context.Context, slug string, below uint64, limit int) ([]wire.AuditLine, error) {
 	var out []wire.AuditLine
 	err := c.do(ctx, call{
-		method: http.MethodGet, path: "/orgs/" + url.PathEscape(slug) + "/audit", query: auditQuery("", below, limit), out: &out,
+		method: http.MethodGet, path: "/orgs/" + url.PathEscape(slug) + "/audit", out: &out,
+		query: auditQuery("", below, limit),
 	})
 	return out, err
 }
@@ -92,6 +93,8 @@ func (c *Client) Checkout(ctx context.Context, amount compute.Credits) (wire.Che
 // RotateSecrets gives an organization a new data key.
 func (c *Client) RotateSecrets(ctx context.Context, slug string) (wire.RotatedSecrets, error) {
 	var out wire.RotatedSecrets
-	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/secrets/rotate", out: &out, body: wire.RotateSecrets{Org: slug}})
+	err := c.do(ctx, call{
+		method: http.MethodPost, path: "/admin/secrets/rotate", out: &out, body: wire.RotateSecrets{Org: slug},
+	})
 	return out, err
 }

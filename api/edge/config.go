@@ -84,7 +84,7 @@ type Config struct {
 	PublicURL string
 	TLS       *tls.Config // Nil for plain HTTP.
 	Front     Front
-	Limits    Limits      // Zero fields are DefaultLimits'.
+	Limits    Limits // Zero fields are DefaultLimits'.
 
 	// MetricsToken is the bearer token that a scraper must send. Empty for
 	// none.

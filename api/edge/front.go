@@ -117,7 +117,8 @@ func (s *Server) preflight(ctx *fasthttp.RequestCtx) bool {
 	h := &ctx.Response.Header
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
 	h.Set("Access-Control-Allow-Headers",
-		"Authorization, Content-Type, Idempotency-Key, X-Org-Slug, X-Request-Id, Last-Event-ID, If-Match, If-None-Match, Range")
+		"Authorization, Content-Type, Idempotency-Key, X-Org-Slug, X-Request-Id, Last-Event-ID, "+
+			"If-Match, If-None-Match, Range")
 	h.Set("Access-Control-Max-Age", "600")
 	return true
 }
@@ -138,7 +139,8 @@ func (s *Server) secure(h *fasthttp.ResponseHeader) {
 func compress(ctx *fasthttp.RequestCtx) {
 	r := &ctx.Response
 	if ctx.Hijacked() || r.IsBodyStream() || r.StatusCode() != fasthttp.StatusOK || ctx.IsHead() ||
-		len(r.Header.Peek("Content-Encoding")) > 0 || len(r.Header.Peek("Content-Range")) > 0 || !textual(r.Header.ContentType()) {
+		len(r.Header.Peek("Content-Encoding")) > 0 || len(r.Header.Peek("Content-Range")) > 0 ||
+		!textual(r.Header.ContentType()) {
 		return
 	}
 	body := r.Body()
@@ -194,7 +196,7 @@ func methodsOf(routes []Route) []methods {
 }
 
 // parameter is a parameter in a pattern.
-var parameter = regexp.MustCompile(`\{[a-z0-9_]+`) //nolint:gochecknoglobals // Immutable.
+var parameter = regexp.MustCompile(`\{[a-z0-9_]+`)
 
 // options answers which methods a path has.
 func (s *Server) options(ctx *fasthttp.RequestCtx, names []string) {

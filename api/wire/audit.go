@@ -1,4 +1,3 @@
-//nolint:lll // A field and its rules are one line.
 package wire
 
 import "berth/compute"

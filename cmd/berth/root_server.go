@@ -16,5 +16,7 @@ func takeOver() { docker.TakeOver() }
 
 // serverCommands returns the commands that a build for clients leaves out.
 func serverCommands() []*cobra.Command {
-	return []*cobra.Command{newNode(), newConfig(), newDev(), newDemo(), admin.NewLedger(), benchcmd.New(version, revision)}
+	return []*cobra.Command{
+		newNode(), newConfig(), newDev(), newDemo(), admin.NewLedger(), benchcmd.New(version, revision),
+	}
 }

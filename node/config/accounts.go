@@ -33,7 +33,8 @@ func (v *validator) oidc(o OIDC) {
 	secure := err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname()))
 	v.check("oidc.issuer", secure, "must be an https URL")
 	v.check("oidc.client_id", o.ClientID != "", "is needed with oidc.issuer")
-	v.check("oidc.client_secret_file", o.ClientSecretFile == "" || filepath.IsAbs(o.ClientSecretFile), "must be an absolute path")
+	v.check("oidc.client_secret_file", o.ClientSecretFile == "" || filepath.IsAbs(o.ClientSecretFile),
+		"must be an absolute path")
 	v.check("oidc.org", o.Org == "" || o.SignUp, "needs oidc.signup")
 }
 

@@ -69,7 +69,7 @@ type API struct {
 
 	Insecure  bool     `koanf:"insecure" usage:"Serve plain HTTP to other machines: tokens are then sent in clear text."`
 	Hosts     []string `koanf:"hosts" usage:"Host names under which the API is served; empty: any."`
-	Origins   []string `koanf:"cors_origins" usage:"Origins of web pages that may call the API, such as https://lab.example.org; empty: none."`
+	Origins   []string `koanf:"cors_origins" usage:"Origins of web pages that may call the API; empty: none."`
 	AccessLog bool     `koanf:"access_log" usage:"Log every request."`
 
 	Drain time.Duration `koanf:"drain" usage:"How long a node that stops still answers while /readyz sends clients away."`
@@ -252,7 +252,7 @@ type Limits struct {
 	Queued         int           `koanf:"queued" usage:"Executions of one organization that wait."`
 	KeyRate        float64       `koanf:"key_rate" usage:"Requests per second of one API key or user, at each node."`
 	OrgRate        float64       `koanf:"org_rate" usage:"Requests per second of one organization, at each node."`
-	AddressRate    float64       `koanf:"address_rate" usage:"Requests per second without a good credential from one address, at each node."`
+	AddressRate    float64       `koanf:"address_rate" usage:"Requests per second of a stranger's address, at each node."`
 	Keys           int           `koanf:"keys" usage:"API keys of one organization."`
 	ShareHalfLife  time.Duration `koanf:"share_half_life" usage:"How long until half of past use counts in fair share."`
 	PreemptMinRun  time.Duration `koanf:"preempt_min_run" usage:"How long preemptible work is left alone."`

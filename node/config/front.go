@@ -23,19 +23,23 @@ func (a *API) Secured() bool { return a.TLS.Cert != "" || len(a.TLS.ACME.Hosts) 
 func (v *validator) front(a *API) {
 	v.check("api.tls.key", (a.TLS.Cert == "") == (a.TLS.Key == ""), "goes together with api.tls.cert")
 	for _, host := range a.TLS.ACME.Hosts {
-		v.check("api.tls.acme.hosts", strings.Contains(host, ".") && net.ParseIP(host) == nil, "must be host names such as gpu-1.example.org")
+		v.check("api.tls.acme.hosts", strings.Contains(host, ".") && net.ParseIP(host) == nil,
+			"must be host names such as gpu-1.example.org")
 	}
 	u, err := url.Parse(a.TLS.ACME.Directory)
-	v.check("api.tls.acme.directory", a.TLS.ACME.Directory == "" || err == nil && u.Scheme == "https", "must be an https URL")
+	v.check("api.tls.acme.directory", a.TLS.ACME.Directory == "" || err == nil && u.Scheme == "https",
+		"must be an https URL")
 	host, _, err := net.SplitHostPort(a.Addr)
 	v.check("api.insecure", err != nil || isLoopback(host) || a.Secured() || a.Insecure,
 		"is needed to serve plain HTTP beyond this machine: set api.tls, or api.insecure: true behind a proxy that has TLS")
 	for _, name := range a.Hosts {
-		v.check("api.hosts", name != "" && name == strings.ToLower(name) && !strings.ContainsAny(name, "/: "), "must be host names in lower case, without a port")
+		v.check("api.hosts", name != "" && name == strings.ToLower(name) && !strings.ContainsAny(name, "/: "),
+			"must be host names in lower case, without a port")
 	}
 	for _, origin := range a.Origins {
 		u, err := url.Parse(origin)
-		v.check("api.cors_origins", origin == "*" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.Path == "",
+		usable := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.Path == ""
+		v.check("api.cors_origins", origin == "*" || usable,
 			"must be origins such as https://lab.example.org, or *")
 	}
 }

@@ -19,7 +19,7 @@ type Payments struct {
 }
 
 // currency is the form of a currency's code.
-var currency = regexp.MustCompile(`^[a-z]{3}$`) //nolint:gochecknoglobals // Immutable.
+var currency = regexp.MustCompile(`^[a-z]{3}$`)
 
 // payments checks the payment provider.
 func (v *validator) payments(p Payments) {

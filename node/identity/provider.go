@@ -134,7 +134,8 @@ func (p *Provider) Device(ctx context.Context) (compute.DeviceCode, error) {
 		return compute.DeviceCode{}, errProvider(err)
 	}
 	return compute.DeviceCode{
-		Device: answer.DeviceCode, User: answer.UserCode, URL: answer.VerificationURI, FullURL: answer.VerificationURIComplete,
+		Device: answer.DeviceCode, User: answer.UserCode,
+		URL: answer.VerificationURI, FullURL: answer.VerificationURIComplete,
 		Interval: max(int(answer.Interval), 1), Expires: compute.InstantOf(answer.Expiry),
 	}, nil
 }

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -33,7 +34,7 @@ type issuer struct {
 // newIssuer starts a provider with a client for devices and one for browsers.
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
-	slog.SetDefault(slog.New(slog.DiscardHandler)) //nolint:sloglint // The provider logs there.
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // The provider logs there.
 	l, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +59,7 @@ func (i *issuer) client(id string, domains ...string) *Provider {
 
 // detail returns the code of a refusal.
 func detail(err error) string {
-	if e, ok := err.(*compute.Error); ok {
+	if e, ok := errors.AsType[*compute.Error](err); ok {
 		return e.Detail
 	}
 	return ""

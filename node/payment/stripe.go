@@ -131,7 +131,12 @@ func (s *Stripe) total(amount compute.Credits) (int64, bool) {
 
 // errSignature refuses a report that is not the provider's.
 func errSignature() error {
-	return compute.Errorf(compute.CodeInvalid, "The signature of the payment provider is missing or wrong.").Named("bad_signature")
+	return compute.Errorf(compute.CodeInvalid,
+		"The signature of the payment provider is missing or wrong.").Named("bad_signature")
+}
+
+func errReport(why string) error {
+	return compute.Errorf(compute.CodeInvalid, "%s", why).Named("bad_report")
 }
 
 // Confirm returns the purchase that a report of the provider is about. It reports false
@@ -149,7 +154,7 @@ func (s *Stripe) Confirm(body []byte, signature string) (compute.Purchase, bool,
 	}
 	var session stripe.CheckoutSession
 	if event.Data == nil || json.Unmarshal(event.Data.Raw, &session) != nil {
-		return compute.Purchase{}, false, compute.Errorf(compute.CodeInvalid, "The report has no checkout session.").Named("bad_report")
+		return compute.Purchase{}, false, errReport("The report has no checkout session.")
 	}
 	meta := session.Metadata
 	if meta[metaCluster] != s.cfg.Cluster().String() || session.PaymentStatus != stripe.CheckoutSessionPaymentStatusPaid {
@@ -159,14 +164,15 @@ func (s *Stripe) Confirm(body []byte, signature string) (compute.Purchase, bool,
 	amount, err2 := strconv.ParseInt(meta[metaCredits], 10, 64)
 	total, err3 := strconv.ParseInt(meta[metaTotal], 10, 64)
 	if errors.Join(err, err2, err3) != nil || amount <= 0 || session.ID == "" {
-		return compute.Purchase{}, false, compute.Errorf(compute.CodeInvalid, "The report is not about a purchase of credits.").Named("bad_report")
+		return compute.Purchase{}, false, errReport("The report is not about a purchase of credits.")
 	}
 	if session.AmountTotal < total || !strings.EqualFold(string(session.Currency), s.cfg.Currency) {
 		return compute.Purchase{}, false, compute.Errorf(compute.CodeConflict,
 			"%d %s were paid, not %d %s.", session.AmountTotal, session.Currency, total, s.cfg.Currency).Named("bad_report")
 	}
 	p := compute.Purchase{
-		Org: org, ID: session.ID, Amount: compute.Credits(amount), Paid: session.AmountTotal, Currency: string(session.Currency),
+		Org: org, ID: session.ID, Amount: compute.Credits(amount),
+		Paid: session.AmountTotal, Currency: string(session.Currency),
 	}
 	if session.PaymentIntent != nil {
 		p.Payment = session.PaymentIntent.ID

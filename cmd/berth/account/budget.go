@@ -89,7 +89,8 @@ func newBudgetList(conn *cli.Connection) *cobra.Command {
 				if b.Enforce {
 					ceiling = "yes"
 				}
-				t.AppendRow(cli.Row(budgetName(b), b.MaxCredits, b.Period, b.Charged, b.Held, ceiling, fmt.Sprintf("%d %%", b.Level)))
+				level := fmt.Sprintf("%d %%", b.Level)
+				t.AppendRow(cli.Row(budgetName(b), b.MaxCredits, b.Period, b.Charged, b.Held, ceiling, level))
 			}
 			return cli.PrintTable(cmd.OutOrStdout(), t)
 		},
@@ -145,7 +146,8 @@ func newBudgetSet(conn *cli.Connection) *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(cmd.OutOrStdout(), set)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s credits are charged\n", budgetName(&set), set.Charged, set.MaxCredits)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s credits are charged\n",
+				budgetName(&set), set.Charged, set.MaxCredits)
 			return err
 		},
 	}

@@ -129,7 +129,8 @@ A key with --scope does only what its scopes are for; without, it does what you 
 		"`time` after which the key expires, such as 8h or 90d (default: never)")
 	cmd.Flags().StringSliceVar(&scopeNames, "scope", nil,
 		"restrict the key to `scopes`: executions:read, executions:write, billing:read, storage, inference, admin")
-	cmd.Flags().StringVar(&ceiling, "max-credits", "", "the most `credits` that executions submitted with the key may cost together (default: no limit)")
+	cmd.Flags().StringVar(&ceiling, "max-credits", "",
+		"the most `credits` that executions submitted with the key may cost together (default: no limit)")
 	cmd.Flags().BoolVar(&shared, "shared", false, "make a key of the organization, which its admins can revoke")
 	cmd.Flags().StringVar(&out, "out", "", "`file` to write the key to, readable only by you")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -62,7 +62,10 @@ context is --context, else the slug of the organization.`,
 	flags.StringVar(&f.orgName, "org-name", "", "with --create: `name` of your organization (default: from your address)")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
 	for _, pair := range [][]string{
-		{"key", "email"}, {"key", "token-file", "oidc", "create"}, {"email", "token-file"}, {"oidc", "email"},
+		{"key", "email"},
+		{"key", "token-file", "oidc", "create"},
+		{"email", "token-file"},
+		{"oidc", "email"},
 		{"oidc", "password-file"},
 	} {
 		cmd.MarkFlagsMutuallyExclusive(pair...)

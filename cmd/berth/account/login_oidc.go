@@ -73,7 +73,8 @@ func (f *loginFlags) signUp(cmd *cobra.Command, t *cli.Target, saved *contexts.C
 		}
 	}
 	password, err := cli.Secret{
-		Prompt: "Password of at least 10 characters", File: f.passwordFile, Flag: "password-file", Twice: f.passwordFile == "",
+		Prompt: "Password of at least 10 characters", File: f.passwordFile, Flag: "password-file",
+		Twice: f.passwordFile == "",
 	}.Read(cmd)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/api/client"
 	"berth/api/wire"
 	"berth/cmd/berth/cli"
 )
@@ -44,27 +45,33 @@ rotate again once those have ended.`,
 					args = append(args, o.Slug)
 				}
 			}
-			done, faults := []wire.RotatedSecrets{}, []error(nil)
-			for _, slug := range args {
-				rotated, err := c.RotateSecrets(cmd.Context(), slug)
-				if err != nil {
-					faults = append(faults, fmt.Errorf("%s: %w", slug, err))
-					continue
-				}
-				done = append(done, rotated)
-			}
-			if asJSON {
-				faults = append(faults, cli.PrintJSON(cmd.OutOrStdout(), done))
-				return errors.Join(faults...)
-			}
-			t := cli.NewTable("organization", "key", "sealed again", "left")
-			for i := range done {
-				t.AppendRow(cli.Row(done[i].Org, done[i].Key, done[i].Resealed, done[i].Left))
-			}
-			return errors.Join(append(faults, cli.PrintTable(cmd.OutOrStdout(), t))...)
+			return rotateSecrets(cmd, c, args, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "rotate those of all organizations")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// rotateSecrets gives organizations new data keys. Those that can have one get it, whatever
+// becomes of the others.
+func rotateSecrets(cmd *cobra.Command, c *client.Client, slugs []string, asJSON bool) error {
+	done, faults := []wire.RotatedSecrets{}, []error(nil)
+	for _, slug := range slugs {
+		rotated, err := c.RotateSecrets(cmd.Context(), slug)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", slug, err))
+			continue
+		}
+		done = append(done, rotated)
+	}
+	if asJSON {
+		faults = append(faults, cli.PrintJSON(cmd.OutOrStdout(), done))
+		return errors.Join(faults...)
+	}
+	t := cli.NewTable("organization", "key", "sealed again", "left")
+	for i := range done {
+		t.AppendRow(cli.Row(done[i].Org, done[i].Key, done[i].Resealed, done[i].Left))
+	}
+	return errors.Join(append(faults, cli.PrintTable(cmd.OutOrStdout(), t))...)
 }

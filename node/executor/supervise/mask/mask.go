@@ -117,7 +117,7 @@ func (s *Stream) scan(data []byte, last bool) []byte {
 	if until > 0 {
 		out = make([]byte, 0, len(data))
 	}
-	for i := 0; i < len(data); i++ {
+	for i := range data {
 		if !s.secrets.first[data[i]] {
 			continue
 		}
