@@ -111,10 +111,10 @@ func (s *sdk) call(out *strings.Builder, r *api.RouteDoc) {
 		in += ", Body: body"
 	}
 	if r.Once {
-		in += ", NoKey: true"
-	}
-	if r.Path == root+"/auth/refresh" { // A refresh token that is seen twice ends its session.
 		in += ", Once: true"
+	}
+	if r.Path == root+"/auth/refresh" {
+		in += ", NoKey: true" // A refresh token that is seen twice ends its session: no answer may be kept.
 	}
 	fmt.Fprintf(out, "\n// %s is %s %s.\n//\n// %s\n//\n// Needs: %s.\n", title(r.Name), r.Method, r.Path, wrap(r.Summary), r.Needs)
 	fmt.Fprintf(out, "func (g %sCalls) %s(ctx context.Context%s) (%s, error) {\n",

@@ -26,8 +26,10 @@ const (
 	// stored objects.
 	formatContainers = 9
 
+	formatAccounts = 10 // Deployments of models; audit records, budgets and ceilings.
+
 	// Format is the newest format that this program can apply.
-	Format = formatContainers
+	Format = formatAccounts
 )
 
 // FormatDeliveries is the first format that keeps what became of callbacks.
@@ -127,6 +129,10 @@ func (v *View) Settable(s Settings) Settings {
 
 // AllowsCosts returns the reason for which resources may not yet have costs.
 func (v *View) AllowsCosts() error { return v.allowsFormat(formatContainers) }
+
+// AllowsAccounts returns the reason for which there may be no budgets, purchases and
+// accounts that people make themselves yet.
+func (v *View) AllowsAccounts() error { return v.allowsFormat(formatAccounts) }
 
 // AllowsEnvironments returns the reason for which there may be no named environments
 // yet.

@@ -36,3 +36,33 @@ func (c *Client) Logout(ctx context.Context, refreshToken string) error {
 		Body: wire.RefreshBody{RefreshToken: refreshToken},
 	})
 }
+
+// SignUp makes an account and signs in.
+func (c *Client) SignUp(ctx context.Context, in wire.SignUp) (wire.Session, error) {
+	body := given(map[string]string{
+		"email": in.Email, "password": in.Password, "full_name": in.FullName, "org_name": in.OrgName,
+	})
+	var out wire.Session
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/auth/signup", NoKey: true, Once: true, Out: &out, Body: body})
+	return out, err
+}
+
+// Device starts a sign-in with the cluster's identity provider.
+func (c *Client) Device(ctx context.Context) (wire.DeviceCode, error) {
+	var out wire.DeviceCode
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/auth/oidc/device", NoKey: true, Out: &out, Body: wire.Nothing{},
+	})
+	return out, err
+}
+
+// DeviceLogin signs in with a device code. Until it is approved the error's code is
+// authorization_pending or slow_down.
+func (c *Client) DeviceLogin(ctx context.Context, device string) (wire.Session, error) {
+	var out wire.Session
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/auth/oidc/token", NoKey: true, Once: true, Out: &out,
+		Body: map[string]string{"device_code": device},
+	})
+	return out, err
+}

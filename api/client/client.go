@@ -9,7 +9,7 @@ import (
 	berth "berth/sdk/go"
 )
 
-// What the calls of this package share with those of every other program in Go.
+// The calls of this package share these with those of every other program in Go.
 type (
 	// Config is what a Client needs to know.
 	Config = berth.Config

@@ -28,16 +28,31 @@ func (c *Client) CreateKey(ctx context.Context, slug, name string) (wire.MintedK
 func (c *Client) CreateKeyUntil(
 	ctx context.Context, slug, name string, expires compute.Instant, scopes ...compute.Scope,
 ) (wire.MintedKey, error) {
-	body := map[string]any{"name": name}
+	return c.CreateKeyWith(ctx, slug, wire.NewKey{Name: name, ExpiresAt: expires, Scopes: compute.ScopeNames(scopes)})
+}
+
+// CreateKeyWith makes a key as CreateKey does, with all that a key may have.
+func (c *Client) CreateKeyWith(ctx context.Context, slug string, k wire.NewKey) (wire.MintedKey, error) {
+	body := keyBody(k.ExpiresAt, k.Scopes, k.MaxCredits)
+	body["name"] = k.Name
+	var out wire.MintedKey
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: keysPath(slug), Once: true, Out: &out, Body: body})
+	return out, err
+}
+
+// keyBody returns the body of a new key, without its name.
+func keyBody(expires compute.Instant, scopes []string, ceiling compute.Credits) map[string]any {
+	body := map[string]any{}
 	if !expires.IsZero() {
 		body["expires_at"] = expires
 	}
 	if len(scopes) > 0 {
 		body["scopes"] = scopes
 	}
-	var out wire.MintedKey
-	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: keysPath(slug), Once: true, Out: &out, Body: body})
-	return out, err
+	if ceiling > 0 {
+		body["max_credits"] = ceiling
+	}
+	return body
 }
 
 // ToggleKey makes an active key inactive or the other way round, and returns
@@ -68,13 +83,13 @@ func (c *Client) UserKeys(ctx context.Context) ([]wire.UserKey, error) {
 func (c *Client) CreateUserKey(
 	ctx context.Context, name string, expires compute.Instant, scopes ...compute.Scope,
 ) (wire.MintedUserKey, error) {
-	body := map[string]any{"key_name": name}
-	if !expires.IsZero() {
-		body["expires_at"] = expires
-	}
-	if len(scopes) > 0 {
-		body["scopes"] = scopes
-	}
+	return c.CreateUserKeyWith(ctx, wire.NewUserKey{Name: name, ExpiresAt: expires, Scopes: compute.ScopeNames(scopes)})
+}
+
+// CreateUserKeyWith makes a key as CreateUserKey does, with all that a key may have.
+func (c *Client) CreateUserKeyWith(ctx context.Context, k wire.NewUserKey) (wire.MintedUserKey, error) {
+	body := keyBody(k.ExpiresAt, k.Scopes, k.MaxCredits)
+	body["key_name"] = k.Name
 	var out wire.MintedUserKey
 	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: userKeysPath, Once: true, Body: body, Out: &out})
 	return out, err

@@ -11,10 +11,13 @@ import (
 // Groups are the calls of the API by the part of it that serves them.
 type Groups struct {
 	AdminOrgs       AdminOrgsCalls
+	Audits          AuditsCalls
 	Billing         BillingCalls
 	Brakes          BrakesCalls
+	Budgets         BudgetsCalls
 	CallbackSecrets CallbackSecretsCalls
 	Callbacks       CallbacksCalls
+	Checkouts       CheckoutsCalls
 	Composes        ComposesCalls
 	Decisions       DecisionsCalls
 	Environments    EnvironmentsCalls
@@ -33,10 +36,12 @@ type Groups struct {
 	Prices          PricesCalls
 	Probes          ProbesCalls
 	Raft            RaftCalls
+	Rotations       RotationsCalls
 	Selections      SelectionsCalls
 	Series          SeriesCalls
 	Services        ServicesCalls
 	Sessions        SessionsCalls
+	Signups         SignupsCalls
 	Storage         StorageCalls
 	Uploads         UploadsCalls
 	UserKeys        UserKeysCalls
@@ -49,10 +54,13 @@ type Groups struct {
 func groupsOf(c *Client) Groups {
 	return Groups{
 		AdminOrgs:       AdminOrgsCalls{c},
+		Audits:          AuditsCalls{c},
 		Billing:         BillingCalls{c},
 		Brakes:          BrakesCalls{c},
+		Budgets:         BudgetsCalls{c},
 		CallbackSecrets: CallbackSecretsCalls{c},
 		Callbacks:       CallbacksCalls{c},
+		Checkouts:       CheckoutsCalls{c},
 		Composes:        ComposesCalls{c},
 		Decisions:       DecisionsCalls{c},
 		Environments:    EnvironmentsCalls{c},
@@ -71,10 +79,12 @@ func groupsOf(c *Client) Groups {
 		Prices:          PricesCalls{c},
 		Probes:          ProbesCalls{c},
 		Raft:            RaftCalls{c},
+		Rotations:       RotationsCalls{c},
 		Selections:      SelectionsCalls{c},
 		Series:          SeriesCalls{c},
 		Services:        ServicesCalls{c},
 		Sessions:        SessionsCalls{c},
+		Signups:         SignupsCalls{c},
 		Storage:         StorageCalls{c},
 		Uploads:         UploadsCalls{c},
 		UserKeys:        UserKeysCalls{c},
@@ -107,6 +117,42 @@ func (g AdminOrgsCalls) List(ctx context.Context) (AdminOrgs, error) {
 func (g AdminOrgsCalls) Trust(ctx context.Context, org string, body OrgTrust) (AdminOrg, error) {
 	var out AdminOrg
 	err := g.c.Do(ctx, Call{Method: http.MethodPatch, Path: "/admin/orgs/" + url.PathEscape(org), Body: body, Out: &out})
+	return out, err
+}
+
+// AuditsCalls are the calls of Client.Audits.
+type AuditsCalls struct{ c *Client }
+
+// Org is GET /api/v2/external/orgs/{slug}/audit.
+//
+// Who changed what in the organization, from where and when, newest first.
+//
+// Needs: API key or access token of an owner of the organization.
+func (g AuditsCalls) Org(ctx context.Context, slug string, query AuditQuery) ([]AuditLine, error) {
+	var out []AuditLine
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/orgs/" + url.PathEscape(slug) + "/audit", Query: queryOf(query), Out: &out})
+	return out, err
+}
+
+// Cluster is GET /api/v2/external/admin/audit.
+//
+// The audit trail of the cluster, or of an organization, newest first.
+//
+// Needs: root token, or an operator's API key or access token.
+func (g AuditsCalls) Cluster(ctx context.Context, query AdminAuditQuery) ([]AuditLine, error) {
+	var out []AuditLine
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/admin/audit", Query: queryOf(query), Out: &out})
+	return out, err
+}
+
+// Verify is GET /api/v2/external/admin/audit/verify.
+//
+// Verify the hash chain of an audit trail.
+//
+// Needs: root token, or an operator's API key or access token.
+func (g AuditsCalls) Verify(ctx context.Context, query AuditOrgQuery) (AuditCheck, error) {
+	var out AuditCheck
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/admin/audit/verify", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
@@ -249,6 +295,44 @@ func (g BrakesCalls) SetBrake(ctx context.Context, body NewBrake) (Brake, error)
 	return out, err
 }
 
+// BudgetsCalls are the calls of Client.Budgets.
+type BudgetsCalls struct{ c *Client }
+
+// List is GET /api/v2/external/orgs/{slug}/budgets.
+//
+// The budgets of the organization, of its API keys and of its members, with what is spent.
+//
+// Needs: API key or access token of an admin of the organization.
+func (g BudgetsCalls) List(ctx context.Context, slug string) ([]Budget, error) {
+	var out []Budget
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/orgs/" + url.PathEscape(slug) + "/budgets", Out: &out})
+	return out, err
+}
+
+// Set is PUT /api/v2/external/orgs/{slug}/budgets.
+//
+// Set a budget of an API key or, as an owner, of a member or the organization. With enforce
+// it is a ceiling. What was charged toward it before stays.
+//
+// Needs: API key or access token of an admin of the organization.
+func (g BudgetsCalls) Set(ctx context.Context, slug string, body NewBudget) (Budget, error) {
+	var out Budget
+	err := g.c.Do(ctx, Call{Method: http.MethodPut, Path: "/orgs/" + url.PathEscape(slug) + "/budgets", Body: body, Out: &out})
+	return out, err
+}
+
+// Remove is DELETE /api/v2/external/orgs/{slug}/budgets/{id}.
+//
+// Remove the budget of an API key or of a member, by its identifier, or the organization's
+// own: organization.
+//
+// Needs: API key or access token of an admin of the organization.
+func (g BudgetsCalls) Remove(ctx context.Context, slug string, id string) (Message, error) {
+	var out Message
+	err := g.c.Do(ctx, Call{Method: http.MethodDelete, Path: "/orgs/" + url.PathEscape(slug) + "/budgets/" + url.PathEscape(id), Out: &out})
+	return out, err
+}
+
 // CallbackSecretsCalls are the calls of Client.CallbackSecrets.
 type CallbackSecretsCalls struct{ c *Client }
 
@@ -272,7 +356,7 @@ func (g CallbackSecretsCalls) List(ctx context.Context, slug string) ([]Callback
 // Needs: API key or access token of an admin of the organization.
 func (g CallbackSecretsCalls) Create(ctx context.Context, slug string) (MintedCallbackSecret, error) {
 	var out MintedCallbackSecret
-	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/orgs/" + url.PathEscape(slug) + "/callback-secret", NoKey: true, Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/orgs/" + url.PathEscape(slug) + "/callback-secret", Once: true, Out: &out})
 	return out, err
 }
 
@@ -310,6 +394,32 @@ func (g CallbacksCalls) List(ctx context.Context, id string) ([]Callback, error)
 func (g CallbacksCalls) Redeliver(ctx context.Context, id string, body Redeliver) (Redelivered, error) {
 	var out Redelivered
 	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/execution/" + url.PathEscape(id) + "/callbacks/redeliver", Body: body, Out: &out})
+	return out, err
+}
+
+// CheckoutsCalls are the calls of Client.Checkouts.
+type CheckoutsCalls struct{ c *Client }
+
+// Checkout is POST /api/v2/external/billing/checkout.
+//
+// Start a purchase of credits: answers the payment provider's page. 503 where the operator
+// has none.
+//
+// Needs: API key or access token.
+func (g CheckoutsCalls) Checkout(ctx context.Context, body Checkout) (CheckoutSession, error) {
+	var out CheckoutSession
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/billing/checkout", Body: body, Out: &out})
+	return out, err
+}
+
+// Report is POST /api/v2/external/billing/webhook.
+//
+// For the payment provider: reports what was paid, with its signature.
+//
+// Needs: nothing.
+func (g CheckoutsCalls) Report(ctx context.Context, body PaymentReport) (Message, error) {
+	var out Message
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/billing/webhook", Body: body, Out: &out})
 	return out, err
 }
 
@@ -612,7 +722,7 @@ func (g InvitesCalls) List(ctx context.Context, slug string) ([]Invite, error) {
 // Needs: API key or access token of an admin of the organization.
 func (g InvitesCalls) Create(ctx context.Context, slug string, body NewInvite) (MintedInvite, error) {
 	var out MintedInvite
-	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/orgs/" + url.PathEscape(slug) + "/invites", Body: body, NoKey: true, Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/orgs/" + url.PathEscape(slug) + "/invites", Body: body, Once: true, Out: &out})
 	return out, err
 }
 
@@ -671,7 +781,7 @@ type JoinTokensCalls struct{ c *Client }
 // Needs: root token, or an operator's API key or access token.
 func (g JoinTokensCalls) CreateJoinToken(ctx context.Context, body NewJoinToken) (JoinToken, error) {
 	var out JoinToken
-	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/admin/join-tokens", Body: body, NoKey: true, Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/admin/join-tokens", Body: body, Once: true, Out: &out})
 	return out, err
 }
 
@@ -696,7 +806,7 @@ func (g KeysCalls) ListKeys(ctx context.Context, slug string) ([]Key, error) {
 // Needs: API key or access token of an admin of the organization.
 func (g KeysCalls) CreateKey(ctx context.Context, slug string, body NewKey) (MintedKey, error) {
 	var out MintedKey
-	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/orgs/" + url.PathEscape(slug) + "/api-keys", Body: body, NoKey: true, Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/orgs/" + url.PathEscape(slug) + "/api-keys", Body: body, Once: true, Out: &out})
 	return out, err
 }
 
@@ -730,7 +840,7 @@ func (g KeysCalls) ToggleKey(ctx context.Context, slug string, id string) (Key, 
 // Needs: API key or access token of an admin of the organization.
 func (g KeysCalls) RegenerateKey(ctx context.Context, slug string, id string) (MintedKey, error) {
 	var out MintedKey
-	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/orgs/" + url.PathEscape(slug) + "/api-keys/" + url.PathEscape(id) + "/regenerate", NoKey: true, Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/orgs/" + url.PathEscape(slug) + "/api-keys/" + url.PathEscape(id) + "/regenerate", Once: true, Out: &out})
 	return out, err
 }
 
@@ -1154,6 +1264,21 @@ func (g RaftCalls) ReplicaState(ctx context.Context, query StateQuery) (State, e
 	return out, err
 }
 
+// RotationsCalls are the calls of Client.Rotations.
+type RotationsCalls struct{ c *Client }
+
+// Rotate is POST /api/v2/external/admin/secrets/rotate.
+//
+// Give an organization a new data key, seal its secrets with it, and drop the keys before.
+// Nothing stops meanwhile.
+//
+// Needs: root token, or an operator's API key or access token.
+func (g RotationsCalls) Rotate(ctx context.Context, body RotateSecrets) (RotatedSecrets, error) {
+	var out RotatedSecrets
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/admin/secrets/rotate", Body: body, Out: &out})
+	return out, err
+}
+
 // SelectionsCalls are the calls of Client.Selections.
 type SelectionsCalls struct{ c *Client }
 
@@ -1287,7 +1412,7 @@ type SessionsCalls struct{ c *Client }
 // Needs: nothing.
 func (g SessionsCalls) Login(ctx context.Context, body Login) (Session, error) {
 	var out Session
-	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/auth/login", Body: body, NoKey: true, Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/auth/login", Body: body, Once: true, Out: &out})
 	return out, err
 }
 
@@ -1299,7 +1424,7 @@ func (g SessionsCalls) Login(ctx context.Context, body Login) (Session, error) {
 // Needs: nothing.
 func (g SessionsCalls) Refresh(ctx context.Context, body RefreshBody) (Session, error) {
 	var out Session
-	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/auth/refresh", Body: body, NoKey: true, Once: true, Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/auth/refresh", Body: body, Once: true, NoKey: true, Out: &out})
 	return out, err
 }
 
@@ -1311,6 +1436,54 @@ func (g SessionsCalls) Refresh(ctx context.Context, body RefreshBody) (Session, 
 func (g SessionsCalls) Logout(ctx context.Context, body RefreshBody) (Message, error) {
 	var out Message
 	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/auth/logout", Body: body, Out: &out})
+	return out, err
+}
+
+// SignupsCalls are the calls of Client.Signups.
+type SignupsCalls struct{ c *Client }
+
+// SignUp is POST /api/v2/external/auth/signup.
+//
+// Make an account with an organization, and sign in. 403 unless the operator allows it.
+//
+// Needs: nothing.
+func (g SignupsCalls) SignUp(ctx context.Context, body SignUp) (Session, error) {
+	var out Session
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/auth/signup", Body: body, Once: true, Out: &out})
+	return out, err
+}
+
+// Provider is GET /api/v2/external/auth/oidc.
+//
+// The identity provider with which people sign in. 404 where there is none.
+//
+// Needs: nothing.
+func (g SignupsCalls) Provider(ctx context.Context) (IdentityProvider, error) {
+	var out IdentityProvider
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/auth/oidc", Out: &out})
+	return out, err
+}
+
+// Device is POST /api/v2/external/auth/oidc/device.
+//
+// Start the sign-in of a program without a browser (RFC 8628).
+//
+// Needs: nothing.
+func (g SignupsCalls) Device(ctx context.Context, body Nothing) (DeviceCode, error) {
+	var out DeviceCode
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/auth/oidc/device", Body: body, Out: &out})
+	return out, err
+}
+
+// Token is POST /api/v2/external/auth/oidc/token.
+//
+// Sign in with a device code that was approved, or with the code that the provider gave a
+// browser. 400 authorization_pending until then.
+//
+// Needs: nothing.
+func (g SignupsCalls) Token(ctx context.Context, body OIDCToken) (Session, error) {
+	var out Session
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/auth/oidc/token", Body: body, Once: true, Out: &out})
 	return out, err
 }
 
@@ -1380,7 +1553,7 @@ func (g StorageCalls) Usage(ctx context.Context) (StorageUsage, error) {
 // Needs: API key or access token.
 func (g StorageCalls) Credentials(ctx context.Context) (StorageCredentials, error) {
 	var out StorageCredentials
-	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/storage/credentials", NoKey: true, Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/storage/credentials", Once: true, Out: &out})
 	return out, err
 }
 
@@ -1443,7 +1616,7 @@ func (g UserKeysCalls) ListKeys(ctx context.Context) ([]UserKey, error) {
 // Needs: API key or access token.
 func (g UserKeysCalls) CreateKey(ctx context.Context, body NewUserKey) (MintedUserKey, error) {
 	var out MintedUserKey
-	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/auth/api-keys", Body: body, NoKey: true, Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/auth/api-keys", Body: body, Once: true, Out: &out})
 	return out, err
 }
 

@@ -13,7 +13,7 @@
 //	e, err := c.Run(ctx, berth.PythonStart{Code: "print(42)", GPUTypes: []string{"a100"}}, os.Stdout, os.Stderr)
 //
 // The calls stand in groups, as c.Executions.GetExecution; docs/api.md describes each.
-// What has no method, such as an answer as CSV, is asked with Do, Fetch and Save.
+// For all else, such as an answer as CSV, there are Do, Fetch and Save.
 //
 // A refusal is an *Error with a stable Code. The package reads no flags, environment
 // variables or files, prints nothing, follows no redirect, and needs nothing but the

@@ -42,6 +42,22 @@ type Activity struct {
 	ExecutionID     *string `json:"execution_id,omitzero"`
 }
 
+// AdminAuditQuery are the parameters of GET /admin/audit.
+type AdminAuditQuery struct {
+	// Slug of an organization; the cluster's own trail when absent.
+	//
+	// Rules: at most 64 characters.
+	Org string `json:"org,omitzero"`
+	// Page size.
+	//
+	// Rules: default 100, ≥ 1, ≤ 1000.
+	Limit int `json:"limit,omitzero"`
+	// Only lines below this number: X-Next-Cursor of the page before.
+	//
+	// Rules: default 0, ≥ 0.
+	Cursor uint64 `json:"cursor,omitzero"`
+}
+
 // AdminOrg is an organization as an operator sees it.
 type AdminOrg struct {
 	ID   string `json:"id,omitzero"`
@@ -89,6 +105,65 @@ type Attempt struct {
 	Reason *string `json:"reason,omitzero"`
 }
 
+// AuditCheck answers GET /admin/audit/verify.
+type AuditCheck struct {
+	Valid bool `json:"valid,omitzero"`
+	// All that were written.
+	Lines uint64 `json:"lines,omitzero"`
+	// The oldest ones, which are no longer kept.
+	Trimmed uint64 `json:"trimmed,omitzero"`
+	// Hash of the last line.
+	Head string `json:"head,omitzero"`
+	// What does not hold; empty when valid.
+	Detail string `json:"detail,omitzero"`
+}
+
+// AuditLine is one line of an audit trail.
+type AuditLine struct {
+	Seq uint64    `json:"seq,omitzero"`
+	At  time.Time `json:"at,omitzero"`
+	// Email of the user, root for the root token, or system.
+	Actor  string  `json:"actor,omitzero"`
+	UserID *string `json:"user_id,omitzero"`
+	// The API key that was used.
+	KeyID *string `json:"key_id,omitzero"`
+	// Such as key.create.
+	Action string  `json:"action,omitzero"`
+	Target *string `json:"target,omitzero"`
+	Detail *string `json:"detail,omitzero"`
+	// Address of the client.
+	IP        *string `json:"ip,omitzero"`
+	RequestID *string `json:"request_id,omitzero"`
+	// Of the entry of the replicated log that made the change.
+	Index uint64 `json:"index,omitzero"`
+	// SHA-256 over the line before and this one.
+	Hash string `json:"hash,omitzero"`
+}
+
+// AuditOrgQuery is the parameter of GET /admin/audit/verify.
+type AuditOrgQuery struct {
+	// Slug of an organization; the cluster's own trail when absent.
+	//
+	// Rules: at most 64 characters.
+	Org string `json:"org,omitzero"`
+}
+
+// AuditQuery are the parameters of GET /orgs/{slug}/audit.
+type AuditQuery struct {
+	// Page size.
+	//
+	// Rules: default 100, ≥ 1, ≤ 1000.
+	Limit int `json:"limit,omitzero"`
+	// How many to leave out, from the newest.
+	//
+	// Rules: default 0, ≥ 0, ≤ 10000.
+	Offset int `json:"offset,omitzero"`
+	// Only lines below this number: X-Next-Cursor of the page before.
+	//
+	// Rules: default 0, ≥ 0.
+	Cursor uint64 `json:"cursor,omitzero"`
+}
+
 // AvailableHardware answers /user/quotas/available-hardware.
 type AvailableHardware struct {
 	AvailableHardwareProfiles []string `json:"available_hardware_profiles,omitzero"`
@@ -130,6 +205,27 @@ type BrakeHold struct {
 	Vanished int `json:"vanished,omitzero"`
 	// How many nodes are heard.
 	Up int `json:"up,omitzero"`
+}
+
+// Budget is the budget of an organization, of one of its API keys or of one of its
+// members.
+type Budget struct {
+	// Rules: organization / key / member.
+	Scope      string  `json:"scope,omitzero"`
+	KeyID      *string `json:"key_id,omitzero"`
+	UserID     *string `json:"user_id,omitzero"`
+	MaxCredits Amount  `json:"max_credits,omitzero"`
+	// Rules: total / month.
+	Period      string  `json:"period,omitzero"`
+	Enforce     bool    `json:"enforce,omitzero"`
+	CallbackURL *string `json:"callback_url,omitzero"`
+	// Since the budget was set, or in this month.
+	ChargedCredits Amount `json:"charged_credits,omitzero"`
+	// Set aside for executions that have not ended.
+	HeldCredits Amount `json:"held_credits,omitzero"`
+	// The highest of 50, 80 and 100 percent that was reached; 0 for none.
+	LevelPercent int       `json:"level_percent,omitzero"`
+	ChangedAt    time.Time `json:"changed_at,omitzero"`
 }
 
 // Bundle answers POST /bundles.
@@ -205,6 +301,29 @@ type CallbackSecret struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 	// When it signs nothing any more; null for the newest.
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
+}
+
+// Checkout is the body of POST /billing/checkout.
+type Checkout struct {
+	// Credits to buy.
+	//
+	// Rules: required, > 0.
+	CreditsAmount Amount `json:"credits_amount"`
+	// Where the payment provider sends the browser afterwards; the node's own page when absent.
+	//
+	// Rules: at most 2048 characters.
+	SuccessURL string `json:"success_url,omitzero"`
+	// Where it sends the browser when the purchase is cancelled.
+	//
+	// Rules: at most 2048 characters.
+	CancelURL string `json:"cancel_url,omitzero"`
+}
+
+// CheckoutSession answers POST /billing/checkout.
+type CheckoutSession struct {
+	// The payment provider's page.
+	CheckoutURL string `json:"checkout_url,omitzero"`
+	SessionID   string `json:"session_id,omitzero"`
 }
 
 // CommittedBundle answers POST /bundles/{id}/commit.
@@ -459,6 +578,21 @@ type DeletedFiles struct {
 type DeletedVariables struct {
 	Deleted int    `json:"deleted,omitzero"`
 	Message string `json:"message,omitzero"`
+}
+
+// DeviceCode answers POST /auth/oidc/device.
+type DeviceCode struct {
+	// For POST /auth/oidc/token. Keep it secret.
+	DeviceCode string `json:"device_code,omitzero"`
+	// What the person types at verification_uri.
+	UserCode        string `json:"user_code,omitzero"`
+	VerificationUri string `json:"verification_uri,omitzero"`
+	// With the code in it; empty where the provider has none.
+	VerificationUriComplete string `json:"verification_uri_complete,omitzero"`
+	// Seconds between polls.
+	Interval int `json:"interval,omitzero"`
+	// Seconds.
+	ExpiresIn int `json:"expires_in,omitzero"`
 }
 
 // Environment is a named environment.
@@ -943,6 +1077,15 @@ type HistoryQuery struct {
 	Parent string `json:"parent,omitzero"`
 }
 
+// IdentityProvider answers GET /auth/oidc.
+type IdentityProvider struct {
+	Issuer                string `json:"issuer,omitzero"`
+	ClientID              string `json:"client_id,omitzero"`
+	AuthorizationEndpoint string `json:"authorization_endpoint,omitzero"`
+	// Whether POST /auth/oidc/device starts a sign-in.
+	Device bool `json:"device,omitzero"`
+}
+
 // ImageStart is the body of POST /execution/image/start.
 type ImageStart struct {
 	// What people call it; need not be unique.
@@ -1199,6 +1342,8 @@ type Key struct {
 	LastUsedAt *time.Time `json:"last_used_at,omitzero"`
 	// What it is restricted to; empty for everything.
 	Scopes []string `json:"scopes,omitzero"`
+	// Its ceiling; null for none.
+	MaxCredits *Amount `json:"max_credits,omitzero"`
 }
 
 // KeyToValidate is the body of POST /auth/api-keys/validate.
@@ -1504,6 +1649,8 @@ type MintedKey struct {
 	LastUsedAt *time.Time `json:"last_used_at,omitzero"`
 	// What it is restricted to; empty for everything.
 	Scopes []string `json:"scopes,omitzero"`
+	// Its ceiling; null for none.
+	MaxCredits *Amount `json:"max_credits,omitzero"`
 	// The value. It is shown this once and kept nowhere.
 	PlaintextKey string `json:"plaintext_key,omitzero"`
 }
@@ -1525,6 +1672,8 @@ type MintedUserKey struct {
 	LastUsedAt *time.Time `json:"last_used_at,omitzero"`
 	// What it is restricted to; empty for everything.
 	Scopes []string `json:"scopes,omitzero"`
+	// Its ceiling; null for none.
+	MaxCredits *Amount `json:"max_credits,omitzero"`
 	// The value. It is shown this once and kept nowhere.
 	APIKey string `json:"api_key,omitzero"`
 }
@@ -1559,6 +1708,32 @@ type NewBrake struct {
 	//
 	// Rules: default false.
 	Release bool `json:"release,omitzero"`
+}
+
+// NewBudget is the body of PUT /orgs/{slug}/budgets.
+type NewBudget struct {
+	// Of an API key of the organization.
+	//
+	// Rules: at most 36 characters.
+	KeyID string `json:"key_id,omitzero"`
+	// Of a member. Without key_id and user_id the budget is the organization's.
+	//
+	// Rules: at most 36 characters.
+	UserID string `json:"user_id,omitzero"`
+	// Rules: required, > 0.
+	MaxCredits Amount `json:"max_credits"`
+	// What counts: everything from now on, or what is charged in each month, UTC.
+	//
+	// Rules: default "total", total / month.
+	Period string `json:"period,omitzero"`
+	// Whether it is a ceiling: work that may exceed it is refused, or stopped.
+	//
+	// Rules: default false.
+	Enforce bool `json:"enforce,omitzero"`
+	// An https URL that is notified at 50, 80 and 100 percent.
+	//
+	// Rules: at most 2048 characters.
+	CallbackURL string `json:"callback_url,omitzero"`
 }
 
 // NewBundle is the body of POST /bundles.
@@ -1640,6 +1815,10 @@ type NewKey struct {
 	//
 	// Rules: at most 6 items.
 	Scopes []string `json:"scopes,omitzero"`
+	// The most that executions submitted with the key may cost together; no limit when absent.
+	//
+	// Rules: > 0.
+	MaxCredits Amount `json:"max_credits,omitzero"`
 }
 
 // NewOrg is the body of POST /orgs.
@@ -1744,6 +1923,10 @@ type NewUserKey struct {
 	//
 	// Rules: at most 6 items.
 	Scopes []string `json:"scopes,omitzero"`
+	// As of keys of organizations.
+	//
+	// Rules: > 0.
+	MaxCredits Amount `json:"max_credits,omitzero"`
 }
 
 // NewVariable is one variable of PutVariables.
@@ -1829,6 +2012,29 @@ type Nodes struct {
 	Count int    `json:"count,omitzero"`
 }
 
+// Nothing is the body of POST /auth/oidc/device, which needs no field.
+type Nothing struct {
+}
+
+// OIDCToken is the body of POST /auth/oidc/token: a device code, or the code that the
+// provider gave a browser.
+type OIDCToken struct {
+	// Rules: at most 4096 characters.
+	DeviceCode string `json:"device_code,omitzero"`
+	// In place of device_code, with the three that follow.
+	//
+	// Rules: at most 4096 characters.
+	Code string `json:"code,omitzero"`
+	// That of PKCE (RFC 7636).
+	//
+	// Rules: at most 128 characters.
+	CodeVerifier string `json:"code_verifier,omitzero"`
+	// Rules: at most 2048 characters.
+	RedirectUri string `json:"redirect_uri,omitzero"`
+	// Rules: at most 256 characters.
+	Nonce string `json:"nonce,omitzero"`
+}
+
 // Objective is one of the constants below, or one that a newer server knows.
 type Objective string
 
@@ -1905,6 +2111,10 @@ type PasswordChange struct {
 	OldPassword string `json:"old_password"`
 	// Rules: required, at least 10 characters, at most 256 characters.
 	NewPassword string `json:"new_password"`
+}
+
+// PaymentReport is the body of POST /billing/webhook, which the payment provider makes.
+type PaymentReport struct {
 }
 
 // Peer is one member of the Raft configuration.
@@ -2287,6 +2497,26 @@ const (
 	RoleServer Role = "server"
 	RoleWorker Role = "worker"
 )
+
+// RotateSecrets is the body of POST /admin/secrets/rotate.
+type RotateSecrets struct {
+	// Slug of the organization.
+	//
+	// Rules: required, at least 1 characters, at most 64 characters.
+	Org string `json:"org"`
+}
+
+// RotatedSecrets answers POST /admin/secrets/rotate.
+type RotatedSecrets struct {
+	Org string `json:"org,omitzero"`
+	// Number of the data key that seals from now on; 0 for an organization without secrets.
+	Key uint64 `json:"key,omitzero"`
+	// Secrets that were sealed again.
+	Resealed int `json:"resealed,omitzero"`
+	// Secrets of live executions that only earlier keys open. Those keys stay until a rotation
+	// after their end.
+	Left int `json:"left,omitzero"`
+}
 
 // Scratch is the scratch space of an execution.
 type Scratch struct {
@@ -2912,6 +3142,20 @@ type Share struct {
 	Limit int `json:"limit,omitzero"`
 }
 
+// SignUp is the body of POST /auth/signup.
+type SignUp struct {
+	// Rules: required, at least 3 characters, at most 320 characters.
+	Email string `json:"email"`
+	// Rules: required, at least 10 characters, at most 256 characters.
+	Password string `json:"password"`
+	// Rules: at most 255 characters.
+	FullName string `json:"full_name,omitzero"`
+	// Of the organization that is made for the user.
+	//
+	// Rules: at most 255 characters.
+	OrgName string `json:"org_name,omitzero"`
+}
+
 // Started answers the start of an execution that can be streamed.
 type Started struct {
 	ExecutionID string `json:"execution_id,omitzero"`
@@ -3199,6 +3443,8 @@ type UserKey struct {
 	LastUsedAt *time.Time `json:"last_used_at,omitzero"`
 	// What it is restricted to; empty for everything.
 	Scopes []string `json:"scopes,omitzero"`
+	// Its ceiling; null for none.
+	MaxCredits *Amount `json:"max_credits,omitzero"`
 }
 
 // UserLogsQuery are the parameters of GET /logs/user.
