@@ -55,7 +55,7 @@ func (n *Node) openDevices(ctx context.Context) error {
 	n.environments = newEnvironments(n.logger.With("part", "environments"))
 	n.environments.changed = func(ctx context.Context) { n.devices.Poll(ctx) }
 	offers := func() (int64, []compute.Offer) {
-		return scratchMiB, slices.Sorted(slices.Values(slices.Concat(volumes, n.environments.Offers())))
+		return scratchMiB, slices.Sorted(slices.Values(slices.Concat(volumes, n.environments.Offers(), n.executor.Images())))
 	}
 	n.devices = gpu.NewWatcher(gpu.WatcherConfig{
 		Source: source, Gaps: gaps, Offers: offers,
