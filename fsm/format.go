@@ -26,8 +26,10 @@ const (
 	// stored objects.
 	formatContainers = 9
 
+	formatAccounts = 10 // Deployments of models; audit records, budgets and ceilings.
+
 	// Format is the newest format that this program can apply.
-	Format = formatContainers
+	Format = formatAccounts
 )
 
 // FormatDeliveries is the first format that keeps what became of callbacks.
@@ -131,6 +133,10 @@ func (v *View) AllowsCosts() error { return v.allowsFormat(formatContainers) }
 // AllowsEnvironments returns the reason for which there may be no named environments
 // yet.
 func (v *View) AllowsEnvironments() error { return v.allowsFormat(formatContainers) }
+
+// AllowsMounts returns the reason for which executions may not yet see stored objects
+// as files.
+func (v *View) AllowsMounts() error { return v.allowsFormat(formatAccounts) }
 
 // AllowsObjects returns the reason for which no objects may be stored yet.
 func (v *View) AllowsObjects() error { return v.allowsFormat(formatContainers) }

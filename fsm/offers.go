@@ -11,6 +11,9 @@ import (
 // maxVolumes is how many volumes one execution asks for.
 const maxVolumes = 16
 
+// maxMountPath limits the path at which storage is mounted, in bytes.
+const maxMountPath = 512
+
 // askOffers adds to the request of e what its node has to offer. It refuses what no
 // known node offers, and lists what they do.
 func (s *execution) askOffers(e *compute.Execution) *compute.Error {
@@ -19,6 +22,9 @@ func (s *execution) askOffers(e *compute.Execution) *compute.Error {
 		e.Request.Needs = append(e.Request.Needs, compute.VolumeOffer(v.Name))
 	}
 	s.needEngine(e)
+	if e.Storage != nil && !e.Storage.Optional {
+		e.Request.Needs = append(e.Request.Needs, compute.MountOffer)
+	}
 	if !e.Environment.ID.IsZero() {
 		e.Request.Needs = append(e.Request.Needs, compute.EnvironmentOffer(e.Environment.ID.String()))
 	}
@@ -65,6 +71,10 @@ func errNoOffer(need compute.Offer, offers map[compute.Offer]bool) *compute.Erro
 	kind, name, _ := strings.Cut(string(need), ":")
 	if kind == "engine" {
 		return errNoEngine(name, offers)
+	}
+	if need == compute.MountOffer {
+		return compute.Errorf(compute.CodeInvalid, "no node can mount storage: their kernels lack FUSE, /dev/fuse").
+			Named("no_storage_mount")
 	}
 	known := func(yield func(compute.Offer) bool) {
 		for offer := range offers { // Any order will do: joinOffers sorts them.

@@ -53,14 +53,40 @@ func badVolumePath(target string) string {
 	}
 	first, rest, _ := strings.Cut(strings.TrimPrefix(target, "/"), "/")
 	switch first {
-	case "mnt", "data", "datasets", "models", "home", "opt", "srv", "media", "volumes", "workspace":
+	case "mnt", "data", "datasets", "models", "home", "opt", "srv", "media", "volumes", "workspace", "s3", "storage":
 		return ""
 	case "work":
 		if rest != "" {
 			return ""
 		}
 	}
-	return "the path of a volume is below /work, or in /mnt, /data, /datasets, /models, /home, /opt, /srv, /media, /volumes or /workspace"
+	return "the path of a volume is below /work, or in /mnt, /data, /datasets, /models, /home, /opt, /srv, /media, /volumes, /workspace, /s3 or /storage"
+}
+
+// Mount is how the code of an execution sees the stored files.
+type Mount struct {
+	EnableS3Mount *bool  `json:"enable_s3_mount" doc:"Show the stored files of the organization as a directory. A file is stored when it is closed or synced, and at the latest when the execution ends. Without it, an image has them if its node can mount and the API key may use storage, and Python code does not."`
+	S3MountPath   string `json:"s3_mount_path" default:"\"/mnt/s3\"" maxlen:"512" doc:"Where the code sees them: absolute, and not a directory of the system."`
+}
+
+// check holds the rules that tags cannot say.
+func (m *Mount) check(f *Faults, start *Start) {
+	if why := badVolumePath(m.S3MountPath); why != "" {
+		f.Value(strings.Replace(why, "volume", "mount", 1), "body", "s3_mount_path")
+	}
+	for i, v := range start.Volumes {
+		if v.Path == m.S3MountPath || v.Path == "" && compute.VolumesDir+"/"+v.Name == m.S3MountPath {
+			f.Value("a volume has the path of the mount of storage", "body", "volumes", i, "path")
+		}
+	}
+}
+
+// MountOf returns where e sees the stored files, nil if it does not.
+func MountOf(e *compute.Execution) *string {
+	if e.Storage == nil {
+		return nil
+	}
+	return &e.Storage.Path
 }
 
 // Scratch is the scratch space of an execution.

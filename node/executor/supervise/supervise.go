@@ -54,6 +54,7 @@ type supervisor struct {
 	preempted    bool // A preemption was requested.
 	cause        cause
 	lease        boottime.Lease
+	storage      *os.File      // The socket to the process that mounts the bucket; nil for none.
 	work         *os.File      // The work directory, which outlives the sandbox; nil if it is not open.
 	startUnknown bool          // It is unknown whether the code started.
 	started      time.Duration // Boottime; 0 before the code started.
@@ -223,6 +224,7 @@ func (s *supervisor) start() (*pumps, error) {
 	syscall.CloseOnExec(FDSlot)
 	syscall.CloseOnExec(FDScratch)
 	syscall.CloseOnExec(FDMount)
+	syscall.CloseOnExec(FDStorage)
 	pumps, stdout, stderr, err := newPumps()
 	if err != nil {
 		return nil, err
@@ -279,6 +281,9 @@ func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
 	if err != nil {
 		return err
 	}
+	if err := s.bindStorage(); err != nil {
+		return err
+	}
 	if s.spec.Container != nil {
 		return s.openContainers(host, stdout, stderr)
 	}
@@ -332,6 +337,7 @@ func (s *supervisor) launch() error {
 		return err
 	}
 	fault.Point("supervisor.execute.after")
+	s.detachStorage()
 	if s.spec.Container != nil {
 		at, now = boottime.Now(), s.instant() // What the engine does before the code starts is free.
 	}
@@ -503,7 +509,11 @@ func writeNotice(notice, grace time.Duration) error {
 func (s *supervisor) kill(why cause) {
 	s.setCause(why)
 	// What starts processes ends first.
-	if err := errors.Join(s.box.Kill(), s.group.Kill(killTimeout)); err != nil {
+	err := errors.Join(s.box.Kill(), s.group.Kill(killTimeout))
+	if err != nil && s.cutStorage() {
+		err = s.group.Kill(killTimeout)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 }

@@ -1,0 +1,24 @@
+package compute
+
+// StorageMount is how the code of an execution sees the bucket of its organization.
+type StorageMount struct {
+	Path string `cbor:"1,keyasint"` // Absolute, in the sandbox or the container.
+
+	// Optional: the execution is placed where no node can mount, too.
+	Optional bool `cbor:"2,keyasint,omitempty"`
+}
+
+// StorageMountPath is where code sees the bucket if it names no other directory.
+const StorageMountPath = "/mnt/s3"
+
+// MountOffer is what a node offers that can mount buckets.
+const MountOffer = Offer("storage:mount")
+
+// StorageAccess is how a mount reaches the bucket.
+type StorageAccess struct {
+	Bucket string `cbor:"1,keyasint" json:"bucket"`
+	Region string `cbor:"2,keyasint" json:"region"`
+	Access string `cbor:"3,keyasint" json:"access"`
+	Secret string `cbor:"4,keyasint" json:"secret"`
+	Token  string `cbor:"5,keyasint" json:"token"`
+}

@@ -1,0 +1,147 @@
+package mount
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"berth/compute"
+	"berth/node/executor/supervise"
+)
+
+// Command is the argument by which the program reaches Main.
+const Command = "mount-storage"
+
+// Settings are what the process is told in its first line of input.
+type Settings struct {
+	Dir      string                 `json:"dir"`    // Where it mounts; an empty directory.
+	Socket   string                 `json:"socket"` // Of the node's S3 endpoint.
+	Access   *compute.StorageAccess `json:"access"`
+	Staging  string                 `json:"staging"`   // A directory on this disk.
+	MaxBytes int64                  `json:"max_bytes"` // Of what is staged.
+	UID      uint32                 `json:"uid"`       // Who owns the files.
+}
+
+const (
+	memoryLimit = 256 << 20
+	maxNamed    = 5 // Files in a message.
+	fsName      = "berth"
+	inSandbox   = uintptr(syscall.MS_NOSUID | syscall.MS_NODEV)
+)
+
+// TakeOver calls Main, and ends the process, if this process was started to mount a
+// bucket. Programs and tests that start attempts call it first.
+func TakeOver() {
+	if len(os.Args) >= 2 && os.Args[0] == "berth" && os.Args[1] == Command {
+		os.Exit(Main()) //nolint:forbidigo // This process is no node.
+	}
+}
+
+// Main serves one mount until its standard input ends, or asks for the end. It returns
+// the exit code of the process.
+func Main() int {
+	debug.SetMemoryLimit(memoryLimit)
+	control := os.NewFile(0, "control")
+	if err := serve(control); err != nil {
+		fmt.Fprintln(os.Stderr, "mount storage:", err)
+		fmt.Fprintln(control, "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return 1
+	}
+	return 0
+}
+
+// serve mounts, says so, and waits for the end of the code.
+func serve(control io.ReadWriter) error {
+	lines := bufio.NewReader(control)
+	first, err := lines.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	var s Settings
+	if err := json.Unmarshal(first, &s); err != nil {
+		return err
+	}
+	t := &tree{
+		bucket: newBucket(s.Access, s.Socket), staging: s.Staging, left: s.MaxBytes, uid: s.UID, gid: s.UID,
+		files: make(map[string]*file), made: make(map[string]bool), listed: make(map[string]seen), broken: make(map[string]error),
+	}
+	t.blocks = &blocks{bucket: t.bucket}
+	server, err := attach(&s, t)
+	if err != nil {
+		return err
+	}
+	// Detached, it goes with the last clone, which the code has. Without its process it
+	// answers nothing.
+	defer Detach(s.Dir)
+	if _, err := fmt.Fprintln(control, supervise.StorageReady); err != nil {
+		return err
+	}
+	word, err := lines.ReadString('\n')
+	if err != nil || strings.TrimSpace(word) != supervise.StorageFinish {
+		return nil // The supervisor is dead, and so is the code.
+	}
+	broken := t.saveAll(context.Background())
+	_, err = fmt.Fprintln(control, supervise.StorageDone, summary(broken))
+	_ = server // It ends with the process.
+	return err
+}
+
+// summary says which files could not be stored; "" for none.
+func summary(broken map[string]error) string {
+	if len(broken) == 0 {
+		return ""
+	}
+	keys := slices.Sorted(maps.Keys(broken))
+	text := fmt.Sprintf("%d files could not be stored: %s", len(keys), strings.Join(keys[:min(len(keys), maxNamed)], ", "))
+	return strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, text+": "+broken[keys[0]].Error())
+}
+
+// attach mounts the tree.
+func attach(s *Settings, t *tree) (*fuse.Server, error) {
+	again := kernelTime
+	return fs.Mount(s.Dir, &dir{m: t}, &fs.Options{
+		EntryTimeout: &again, AttrTimeout: &again, UID: s.UID, GID: s.UID, NullPermissions: true,
+		Logger: log.New(os.Stderr, "", 0),
+		MountOptions: fuse.MountOptions{
+			AllowOther: true, FsName: s.Access.Bucket, Name: fsName, DirectMountStrict: true, DirectMountFlags: inSandbox,
+			DisableXAttrs: true, DisableReadDirPlus: true, MaxWrite: 1 << 20, MaxReadAhead: blockBytes,
+		},
+	})
+}
+
+// Detach unmounts what is at a directory, and removes the directory. It deletes no file.
+func Detach(dir string) {
+	for range 2 {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			break
+		}
+	}
+	_ = os.Remove(dir) // Only an empty one.
+}
+
+// Available reports whether this machine can mount.
+func Available() bool {
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
+}
