@@ -78,7 +78,7 @@ func (g *executions) startPython(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	e.Kind, e.Profile, e.GPUTypes = compute.KindPython, in.Profile(), in.Accepted()
-	if e.Storage, err = mountOf(r, &in.Mount, false); err != nil {
+	if e.Storage, err = mountOf(r, &in.Mount, &in.Start, false); err != nil {
 		return nil, err
 	}
 	result, err := g.submitCode(r, in, e)
@@ -149,19 +149,19 @@ func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) (comput
 
 // mountOf returns how an execution sees the stored files, nil if it does not. Where the
 // start does not say, it does by default or not, and then is not refused for it.
-func mountOf(r *edge.Request, in *wire.Mount, standard bool) (*compute.StorageMount, error) {
-	said := in.EnableS3Mount != nil
-	if said && !*in.EnableS3Mount || !said && !standard {
+func mountOf(r *edge.Request, in *wire.Mount, start *wire.Start, standard bool) (*compute.StorageMount, error) {
+	wanted, said := in.Asked(start, standard)
+	if !wanted {
 		return nil, nil
 	}
 	err := r.Caller.Allows(compute.ScopeStorage)
 	if err == nil && !r.Repeat {
 		err = r.View.AllowsMounts()
 	}
+	if err != nil && said {
+		return nil, err
+	}
 	if err != nil {
-		if said {
-			return nil, err
-		}
 		return nil, nil
 	}
 	return &compute.StorageMount{Path: in.S3MountPath, Optional: !said}, nil

@@ -60,7 +60,7 @@ func (g *images) startImage(r *edge.Request) (any, error) {
 	e.Container = &compute.Container{
 		Images: []string{ref.String()}, Grace: time.Duration(in.GracefulTimeout) * time.Second,
 	}
-	if e.Storage, err = mountOf(r, &in.Mount, true); err != nil {
+	if e.Storage, err = mountOf(r, &in.Mount, &in.Start, true); err != nil {
 		return nil, err
 	}
 	command := fsm.Submit{Execution: e}

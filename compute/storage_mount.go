@@ -1,5 +1,7 @@
 package compute
 
+import "strings"
+
 // StorageMount is how the code of an execution sees the bucket of its organization.
 type StorageMount struct {
 	Path string `cbor:"1,keyasint"` // Absolute, in the sandbox or the container.
@@ -7,9 +9,6 @@ type StorageMount struct {
 	// Optional: the execution is placed where no node can mount, too.
 	Optional bool `cbor:"2,keyasint,omitempty"`
 }
-
-// StorageMountPath is where code sees the bucket if it names no other directory.
-const StorageMountPath = "/mnt/s3"
 
 // MountOffer is what a node offers that can mount buckets.
 const MountOffer = Offer("storage:mount")
@@ -21,4 +20,9 @@ type StorageAccess struct {
 	Access string `cbor:"3,keyasint" json:"access"`
 	Secret string `cbor:"4,keyasint" json:"secret"`
 	Token  string `cbor:"5,keyasint" json:"token"`
+}
+
+// PathsOverlap reports whether one of two clean paths is the other, or below it.
+func PathsOverlap(a, b string) bool {
+	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"crypto/sha256"
-	"path"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -139,8 +138,8 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 		return invalid("import_files", "an execution has no fewer import files than paths of them")
 	case len(e.Name) > maxExecutionName:
 		return invalid("name", "a name has at most %d bytes", maxExecutionName)
-	case e.Storage != nil && (!path.IsAbs(e.Storage.Path) || len(e.Storage.Path) > maxMountPath):
-		return invalid("s3_mount_path", "storage is mounted at an absolute path of at most %d bytes", maxMountPath)
+	case e.Storage != nil && badMountPath(e.Storage.Path):
+		return invalid("s3_mount_path", "storage is mounted at a clean absolute path of at most %d bytes", maxMountPath)
 	case e.ScratchMiB < 0 || e.ScratchMiB > maxCapacity || len(e.Volumes) > maxVolumes:
 		return invalid("volumes", "an execution has at most %d volumes and some scratch space", maxVolumes)
 	case e.MinVRAMMiB < 0 || e.MinVRAMMiB > maxMinVRAM:

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"iter"
+	"path"
 	"slices"
 	"strings"
 
@@ -13,6 +14,11 @@ const maxVolumes = 16
 
 // maxMountPath limits the path at which storage is mounted, in bytes.
 const maxMountPath = 512
+
+// badMountPath reports whether storage cannot be mounted at a path.
+func badMountPath(p string) bool {
+	return !path.IsAbs(p) || path.Clean(p) != p || p == "/" || len(p) > maxMountPath
+}
 
 // askOffers adds to the request of e what its node has to offer. It refuses what no
 // known node offers, and lists what they do.
@@ -73,7 +79,8 @@ func errNoOffer(need compute.Offer, offers map[compute.Offer]bool) *compute.Erro
 		return errNoEngine(name, offers)
 	}
 	if need == compute.MountOffer {
-		return compute.Errorf(compute.CodeInvalid, "no node can mount storage: their kernels lack FUSE, /dev/fuse").
+		return compute.Errorf(compute.CodeInvalid, 
+			"no node can mount storage: load the kernel module fuse on one (modprobe fuse) so that it has /dev/fuse, or start without enable_s3_mount").
 			Named("no_storage_mount")
 	}
 	known := func(yield func(compute.Offer) bool) {

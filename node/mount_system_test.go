@@ -7,8 +7,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/api/client"
+	"berth/api/wire"
 	"berth/compute"
 	"berth/node/nodetest"
 )
@@ -17,12 +19,12 @@ import (
 const mountedCode = `
 import hashlib, os, shutil
 os.chdir('/mnt/s3')
-data = open('in/big.bin', 'rb').read()
+data = open('given/big.bin', 'rb').read()
 print(hashlib.sha256(data).hexdigest())
-with open('in/big.bin', 'rb') as f:
+with open('given/big.bin', 'rb') as f:
     f.seek(5 << 20)
     assert f.read(1000) == data[5 << 20:(5 << 20) + 1000]
-assert sorted(os.listdir('in')) == ['big.bin', 'small.txt'], os.listdir('in')
+assert sorted(os.listdir('given')) == ['big.bin', 'small.txt'], os.listdir('given')
 os.makedirs('out/a/b')
 with open('out/a/b/text', 'w') as f:
     f.write('first')
@@ -40,10 +42,10 @@ with open('out/copy.bin', 'r+b') as f:
 os.truncate('out/a/b/text', 5)
 os.mkdir('out/gone')
 os.rmdir('out/gone')
-os.remove('in/small.txt')
-assert os.listdir('in') == ['big.bin']
+os.remove('given/small.txt')
+assert os.listdir('given') == ['big.bin']
 try:
-    open('in/none')
+    open('given/none')
 except FileNotFoundError:
     pass
 try:
@@ -68,8 +70,8 @@ func (c *storageCluster) mounts(t *testing.T) {
 	mounted := true
 	api := c.at(c.Follower())
 	for name, gpu := range map[string]string{"server": "a100", "worker": "b200"} {
-		c.mustStore(c.Leader(), "in/big.bin", big)
-		c.mustStore(c.Leader(), "in/small.txt", []byte("small"))
+		c.mustStore(c.Leader(), "given/big.bin", big)
+		c.mustStore(c.Leader(), "given/small.txt", []byte("small"))
 		started, err := api.Submit(t.Context(), client.Start{
 			Code: mountedCode, ExecutionType: gpu, Timeout: 120, EnableS3Mount: &mounted,
 		})
@@ -101,6 +103,8 @@ func (c *storageCluster) mounts(t *testing.T) {
 		}
 	}
 	c.mountedRights(t, api)
+	c.fullMount(t)
+	c.abortedMount(t, api)
 	mustHaveNoMounts(t)
 }
 
@@ -108,7 +112,8 @@ func (c *storageCluster) mounts(t *testing.T) {
 func (c *storageCluster) mountedRights(t *testing.T, api *client.Client) {
 	mounted := true
 	start := client.Start{
-		Code: "import os\nprint(os.listdir('/data/bucket'), os.path.exists('/data/bucket/in/big.bin'))", ExecutionType: "cpu", Timeout: 60,
+		Code:          "import os\nprint(os.listdir('/data/bucket'), os.path.exists('/data/bucket/given/big.bin'))",
+		ExecutionType: "cpu", Timeout: 60,
 		EnableS3Mount: &mounted, S3MountPath: "/data/bucket",
 	}
 	foreign := nodetest.MustClient(t, c.other, c.Follower().URL())
@@ -116,12 +121,67 @@ func (c *storageCluster) mountedRights(t *testing.T, api *client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := mustFinish(t, foreign, started.ExecutionID); e.Stdout != "[] False\n" || e.S3MountPath == nil || *e.S3MountPath != "/data/bucket" {
+	if e := mustFinish(t, foreign, started.ExecutionID); !strings.HasSuffix(e.Stdout, "] False\n") || e.S3MountPath == nil || *e.S3MountPath != "/data/bucket" {
 		t.Errorf("another organization sees %q %q, %v", e.Stdout, e.Stderr, e.S3MountPath)
 	}
-	start.S3MountPath = "/usr/lib"
-	if _, err := api.Submit(t.Context(), start); statusOf(err) != 422 {
-		t.Errorf("mounted over the system: %v", err)
+	for _, path := range []string{"/usr/lib", "/", "mnt", "/mnt/../etc", "/proc", "/mnt/s3/", "/data/\x01", "/work"} {
+		start.S3MountPath = path
+		if _, err := api.Submit(t.Context(), start); statusOf(err) != 422 {
+			t.Errorf("mounted at %q: %v", path, err)
+		}
+	}
+}
+
+// fullCode stores more than its organization may, and prints what it is told.
+const fullCode = `
+import os
+for attempt in range(2):
+    f = open('/mnt/s3/much', 'wb')
+    f.write(bytes(4096))
+    try:
+        f.close()
+        print('closed')
+    except OSError as e:
+        print(e.errno)
+`
+
+// fullMount shows that code hears of a full quota when it stores a file, and that the
+// output names what is not stored.
+func (c *storageCluster) fullMount(t *testing.T) {
+	root := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	if err := root.SetStorageLimits(t.Context(), "umbrella", wire.StorageLimits{MaxBytes: 100}); err != nil {
+		t.Fatal(err)
+	}
+	mounted := true
+	foreign := nodetest.MustClient(t, c.other, c.Follower().URL())
+	started, err := foreign.Submit(t.Context(), client.Start{Code: fullCode, ExecutionType: "cpu", Timeout: 60, EnableS3Mount: &mounted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := mustFinish(t, foreign, started.ExecutionID); e.Stdout != "122\n122\n" || !strings.Contains(e.CombinedOutput, "could not be stored: much") {
+		t.Errorf("over the quota it ended as %s with %q", e.Status, e.CombinedOutput)
+	}
+}
+
+// abortedMount shows that code that is aborted leaves no mount.
+func (c *storageCluster) abortedMount(t *testing.T, api *client.Client) {
+	mounted := true
+	started, err := api.Submit(t.Context(), client.Start{
+		Code:          "import time\nf = open('/mnt/s3/aborted', 'w')\nf.write('x')\nf.flush()\nprint('on', flush=True)\ntime.sleep(300)",
+		ExecutionType: "cpu", Timeout: 400, EnableS3Mount: &mounted,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Eventually(t, time.Minute, "the code to write", func() bool {
+		e, err := api.Execution(t.Context(), started.ExecutionID, 0)
+		return err == nil && strings.Contains(e.Stdout, "on")
+	})
+	if err := api.Abort(t.Context(), started.ExecutionID); err != nil {
+		t.Fatal(err)
+	}
+	if e := mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusAborted {
+		t.Errorf("it ended as %s", e.Status)
 	}
 }
 

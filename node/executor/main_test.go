@@ -21,8 +21,8 @@ import (
 	"berth/compute"
 	"berth/node/executor"
 	"berth/node/executor/docker"
-	"berth/node/executor/mount"
 	_ "berth/node/executor/early"
+	"berth/node/executor/mount"
 	"berth/node/logs"
 )
 

@@ -41,12 +41,11 @@ func (e *Executor) takeStorage(ctx context.Context, a *attempt, w compute.Work, 
 	if asked == nil {
 		return nil
 	}
-	if e.cfg.Storage.Socket == "" || !mount.Available() {
-		if asked.Optional {
-			res.notes = append(res.notes, "storage: not mounted (this node has no /dev/fuse)")
-			return nil
-		}
-		return compute.Errorf(compute.CodeUnavailable, "this node cannot mount storage: it has no /dev/fuse")
+	if why := e.cannotMount(w.Execution); why != "" && asked.Optional {
+		res.notes = append(res.notes, fmt.Sprintf("storage: not mounted at %s (%s)", asked.Path, why))
+		return nil
+	} else if why != "" {
+		return compute.Errorf(compute.CodeUnavailable, "storage cannot be mounted at %s: %s", asked.Path, why)
 	}
 	limited, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
@@ -76,6 +75,26 @@ func (e *Executor) takeStorage(ctx context.Context, a *attempt, w compute.Work, 
 	}
 	res.mounted = &sandbox.Bind{Source: dir, Target: asked.Path, Writable: true}
 	return nil
+}
+
+// cannotMount says why the bucket cannot be mounted for an execution, "" when it can.
+func (e *Executor) cannotMount(x *compute.Execution) string {
+	if e.cfg.Storage.Socket == "" {
+		return "this node has no socket for it: see its log"
+	}
+	if !mount.Available() {
+		return "this node has no /dev/fuse: its kernel needs the module fuse"
+	}
+	volumes, err := e.volumes(x)
+	if err != nil {
+		return "" // It is refused for that.
+	}
+	for _, v := range volumes {
+		if compute.PathsOverlap(v.Target, x.Storage.Path) {
+			return "this node has a volume at " + v.Target
+		}
+	}
+	return ""
 }
 
 // startMount starts the process of a mount, and returns once it is there. The process

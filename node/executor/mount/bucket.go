@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	partBytes  = 32 << 20 // Of a file that is stored in parts.
-	attempts   = 40       // Of one request, while the node restarts.
-	maxBackoff = 5 * time.Second
-	pageKeys   = 1000
+	partBytes = 32 << 20 // Of a file that is stored in parts.
+	pageKeys  = 1000
+	maxCuts   = 10 // Answers to one read that end early.
 )
 
 // bucket is the bucket as the file system uses it.
 type bucket struct {
 	name string
 	s3   *s3.Client
+	down *outage
 }
 
 // object is what a list says of an object.
@@ -45,31 +45,21 @@ type object struct {
 }
 
 // newBucket returns the bucket of some access.
-func newBucket(a *compute.StorageAccess, socket string) *bucket {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}
+func newBucket(a *compute.StorageAccess, socket string, wait patience) *bucket {
 	given := aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: a.Access, SecretAccessKey: a.Secret, SessionToken: a.Token}, nil
 	})
-	return &bucket{a.Bucket, s3.New(s3.Options{
+	down := &outage{patience: wait}
+	return &bucket{name: a.Bucket, down: down, s3: s3.New(s3.Options{
 		Region: a.Region, BaseEndpoint: aws.String("http://storage.berth"), UsePathStyle: true, Credentials: given,
-		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute}},
+		HTTPClient: &http.Client{Transport: down.watch(socket)},
 		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
-			o.MaxAttempts, o.MaxBackoff, o.RateLimiter = attempts, maxBackoff, unlimited{}
+			o.MaxAttempts, o.MaxBackoff, o.RateLimiter = math.MaxInt, maxBackoff, down
 		}),
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
 	})}
 }
-
-// unlimited lets every retry pass: their number is limited.
-type unlimited struct{}
-
-func (unlimited) GetToken(context.Context, uint) (func() error, error) {
-	return func() error { return nil }, nil
-}
-func (unlimited) AddTokens(uint) error { return nil }
 
 // unsigned leaves the content out of signatures, which a socket of this machine needs
 // no protection from.
@@ -111,20 +101,35 @@ func (b *bucket) has(ctx context.Context, prefix string) (bool, error) {
 	return len(objects)+len(dirs) > 0, err
 }
 
-// read reads a part of one version of an object.
+// read reads a part of one version of an object. Where an answer ends early, it reads
+// on.
 func (b *bucket) read(ctx context.Context, o object, into []byte, from int64) error {
-	if len(into) == 0 {
-		return nil
+	for try := 1; len(into) > 0; try++ {
+		n, err := b.readSome(ctx, o, into, from)
+		if err == nil {
+			return nil
+		}
+		into, from = into[n:], from+int64(n)
+		if _, said := errors.AsType[smithy.APIError](err); said || ctx.Err() != nil || try == maxCuts {
+			return err
+		}
+		if _, over := b.down.GetToken(ctx, 0); over != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// readSome reads with one request, and returns how much it read.
+func (b *bucket) readSome(ctx context.Context, o object, into []byte, from int64) (int, error) {
 	out, err := b.s3.GetObject(ctx, &s3.GetObjectInput{
 		Bucket: &b.name, Key: &o.key, IfMatch: &o.etag, Range: aws.String(fmt.Sprintf("bytes=%d-%d", from, from+int64(len(into))-1)),
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer out.Body.Close()
-	_, err = io.ReadFull(out.Body, into)
-	return err
+	return io.ReadFull(out.Body, into)
 }
 
 // store stores a file whole, and returns its ETag.
@@ -210,7 +215,7 @@ func errno(err error) syscall.Errno {
 		return syscall.ENOENT
 	case "PreconditionFailed":
 		return syscall.ESTALE
-	case "AccessDenied", "InvalidAccessKeyId", "ExpiredToken", "InvalidToken", "SignatureDoesNotMatch":
+	case "AccessDenied", "Forbidden", "InvalidAccessKeyId", "ExpiredToken", "InvalidToken", "SignatureDoesNotMatch":
 		return syscall.EACCES
 	case "QuotaExceeded":
 		return syscall.EDQUOT
@@ -222,4 +227,12 @@ func errno(err error) syscall.Errno {
 		return syscall.EINVAL
 	}
 	return syscall.EIO
+}
+
+// toErrno returns the error of the file system for one of the bucket or of this disk.
+func toErrno(err error) syscall.Errno {
+	if bad, ok := errors.AsType[syscall.Errno](err); ok {
+		return bad
+	}
+	return errno(err)
 }

@@ -111,8 +111,8 @@ func (f *file) grow(size int64) syscall.Errno {
 	if size <= f.size {
 		return 0
 	}
-	if !f.m.reserve(size - f.size) {
-		return syscall.ENOSPC
+	if bad := f.m.reserve(size - f.size); bad != 0 {
+		return bad
 	}
 	f.size = size
 	return 0
@@ -197,10 +197,12 @@ func (f *file) save(ctx context.Context) syscall.Errno {
 func (f *file) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.local == nil {
-		if err := f.refresh(ctx); err != 0 {
-			return nil, 0, err
+	if f.local == nil && !f.gone {
+		o, err := f.m.bucket.head(ctx, f.object.key) // Newer than any list.
+		if err != nil {
+			return nil, 0, errno(err)
 		}
+		f.object, f.stored = o, true
 	}
 	f.open++
 	return &handle{flags}, 0, 0

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"berth/compute"
 	"berth/node/executor/supervise"
@@ -35,8 +36,9 @@ type Settings struct {
 }
 
 const (
-	memoryLimit = 256 << 20
-	maxNamed    = 5 // Files in a message.
+	memoryLimit = 256 << 20 // From here on it collects garbage all the time,
+	maxMemory   = 1 << 30   // and here it ends.
+	maxNamed    = 5         // Files in a message.
 	fsName      = "berth"
 	inSandbox   = uintptr(syscall.MS_NOSUID | syscall.MS_NODEV)
 )
@@ -53,6 +55,8 @@ func TakeOver() {
 // the exit code of the process.
 func Main() int {
 	debug.SetMemoryLimit(memoryLimit)
+	// The kernel may make it remember any number of files.
+	_ = syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: maxMemory, Max: maxMemory})
 	control := os.NewFile(0, "control")
 	if err := serve(control); err != nil {
 		fmt.Fprintln(os.Stderr, "mount storage:", err)
@@ -74,28 +78,45 @@ func serve(control io.ReadWriter) error {
 		return err
 	}
 	t := &tree{
-		bucket: newBucket(s.Access, s.Socket), staging: s.Staging, left: s.MaxBytes, uid: s.UID, gid: s.UID,
+		bucket: newBucket(s.Access, s.Socket, usual()), staging: s.Staging, left: s.MaxBytes, uid: s.UID, gid: s.UID,
 		files: make(map[string]*file), made: make(map[string]bool), listed: make(map[string]seen), broken: make(map[string]error),
 	}
 	t.blocks = &blocks{bucket: t.bucket}
-	server, err := attach(&s, t)
-	if err != nil {
+	if err := attach(&s, t); err != nil {
 		return err
 	}
 	// Detached, it goes with the last clone, which the code has. Without its process it
 	// answers nothing.
 	defer Detach(s.Dir)
+	kept, err := unix.OpenTree(unix.AT_FDCWD, s.Dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("clone mount: %w", err)
+	}
 	if _, err := fmt.Fprintln(control, supervise.StorageReady); err != nil {
 		return err
 	}
-	word, err := lines.ReadString('\n')
-	if err != nil || strings.TrimSpace(word) != supervise.StorageFinish {
-		return nil // The supervisor is dead, and so is the code.
+	for {
+		line, err := lines.ReadString('\n')
+		switch word := strings.TrimSpace(line); {
+		case err != nil:
+			return nil // The supervisor is dead, and so is the code.
+		case word == supervise.StorageCut:
+			cut(kept, s.Dir)
+		case word == supervise.StorageFinish:
+			_, err := fmt.Fprintln(control, supervise.StorageDone, summary(t.saveAll(context.Background())))
+			return err
+		}
 	}
-	broken := t.saveAll(context.Background())
-	_, err = fmt.Fprintln(control, supervise.StorageDone, summary(broken))
-	_ = server // It ends with the process.
-	return err
+}
+
+// cut ends what code waits for in the file system, and all that it asks for later, with
+// errors. What is staged can still be stored. Kept is a clone of the mount, which the
+// directory may not have any more.
+func cut(kept int, dir string) {
+	_ = os.MkdirAll(dir, 0o700) // What does not work here shows in code that goes on waiting.
+	_ = unix.MoveMount(kept, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	_ = unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH)
+	Detach(dir)
 }
 
 // summary says which files could not be stored; "" for none.
@@ -113,10 +134,10 @@ func summary(broken map[string]error) string {
 	}, text+": "+broken[keys[0]].Error())
 }
 
-// attach mounts the tree.
-func attach(s *Settings, t *tree) (*fuse.Server, error) {
+// attach mounts the tree, until the process ends.
+func attach(s *Settings, t *tree) error {
 	again := kernelTime
-	return fs.Mount(s.Dir, &dir{m: t}, &fs.Options{
+	_, err := fs.Mount(s.Dir, &dir{m: t}, &fs.Options{
 		EntryTimeout: &again, AttrTimeout: &again, UID: s.UID, GID: s.UID, NullPermissions: true,
 		Logger: log.New(os.Stderr, "", 0),
 		MountOptions: fuse.MountOptions{
@@ -124,6 +145,7 @@ func attach(s *Settings, t *tree) (*fuse.Server, error) {
 			DisableXAttrs: true, DisableReadDirPlus: true, MaxWrite: 1 << 20, MaxReadAhead: blockBytes,
 		},
 	})
+	return err
 }
 
 // Detach unmounts what is at a directory, and removes the directory. It deletes no file.

@@ -7,11 +7,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"berth/compute"
 )
 
 // The lines between a mount of a bucket and who started it, or supervises its code.
 const (
 	StorageReady  = "ready"  // It is mounted.
+	StorageCut    = "cut"    // The code is killed and waits for the mount: end that.
 	StorageFinish = "finish" // The code has ended: store what is left.
 	StorageDone   = "done"   // All is stored, but for what follows.
 )
@@ -51,16 +54,14 @@ func (s *supervisor) detachStorage() {
 	_ = syscall.Rmdir(s.spec.Storage.Source)
 }
 
-// cutStorage ends the mount, so that code that waits for it can end. It reports whether
-// there was one.
+// cutStorage ends what code waits for in the mount, so that it can end. It reports
+// whether there is one.
 func (s *supervisor) cutStorage() bool {
 	if s.storage == nil {
 		return false
 	}
-	s.storage.Close()
-	s.storage = nil
-	s.note("storage: what was written last may not be stored: it took too long")
-	return true
+	_, err := fmt.Fprintln(s.storage, StorageCut)
+	return err == nil
 }
 
 // finishStorage waits until the bucket has what the code wrote.
@@ -68,31 +69,48 @@ func (s *supervisor) finishStorage() {
 	if s.storage == nil {
 		return
 	}
-	defer s.storage.Close() // Which ends the process of the mount.
 	s.detachStorage()
-	within := storageTime
-	if s.cause == causeAborted {
-		within = abortTime
-	}
 	answer := make(chan string, 1)
-	go func() {
-		var line string
-		_, err := fmt.Fprintln(s.storage, StorageFinish)
-		if err == nil {
-			line, err = bufio.NewReader(s.storage).ReadString('\n')
-		}
-		if err != nil {
-			line = StorageDone + " its process ended early"
-		}
-		answer <- line
-	}()
-	why := "what was written last may not be stored: it took too long"
-	select {
-	case line := <-answer:
-		why, _ = strings.CutPrefix(strings.TrimSpace(line), StorageDone)
-	case <-time.After(within):
-	}
-	if why = strings.TrimSpace(why); why != "" && s.log != nil {
+	go func() { answer <- askToFinish(s.storage) }()
+	why := s.awaitStorage(answer)
+	s.storage.Close() // Which ends the process of the mount.
+	if why != "" && s.log != nil {
 		s.note("storage: " + why)
 	}
+}
+
+// awaitStorage waits for the answer of the mount, and returns what is not stored. Who
+// aborts the code waits less.
+func (s *supervisor) awaitStorage(answer <-chan string) string {
+	patience := time.NewTimer(storageTime)
+	defer patience.Stop()
+	if s.cause == causeAborted {
+		patience.Reset(abortTime)
+	}
+	for {
+		select {
+		case why := <-answer:
+			return why
+		case <-patience.C:
+			return "what was written last may not be stored: it took too long"
+		case c := <-s.commands:
+			if c.stop == compute.StopHard {
+				patience.Reset(abortTime)
+			}
+		}
+	}
+}
+
+// askToFinish has a mount store what is left, and returns what could not be stored.
+func askToFinish(mount *os.File) string {
+	_, err := fmt.Fprintln(mount, StorageFinish)
+	var line string
+	if err == nil {
+		line, err = bufio.NewReader(mount).ReadString('\n')
+	}
+	if err != nil {
+		return "what was written last may not be stored: its process ended early"
+	}
+	why, _ := strings.CutPrefix(strings.TrimSpace(line), StorageDone)
+	return strings.TrimSpace(why)
 }
