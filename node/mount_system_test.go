@@ -132,7 +132,7 @@ func (c *storageCluster) mountedRights(t *testing.T, api *client.Client) {
 	}
 }
 
-// fullCode stores more than its organization may, and prints what it is told.
+// fullCode stores more than its organization may, and prints the errors.
 const fullCode = `
 import os
 for attempt in range(2):

@@ -111,12 +111,12 @@ func (n *Node) relayS3From(ctx context.Context, l net.Listener, places chan stru
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	for {
-		conn, err := l.Accept()
-		if ctx.Err() != nil {
-			return nil
-		}
+		conn, err := gateway.Accept(ctx, l)
 		if err != nil {
-			return fmt.Errorf("accept s3 connection: %w", err)
+			return err
+		}
+		if conn == nil {
+			return nil
 		}
 		select {
 		case places <- struct{}{}:

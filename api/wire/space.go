@@ -65,6 +65,9 @@ func badVolumePath(target string) string {
 	return "the path of a volume is below /work, or in /mnt, /data, /datasets, /models, /home, /opt, /srv, /media, /volumes, /workspace, /s3 or /storage"
 }
 
+// defaultMount is where code sees the stored files if its start says nothing else.
+const defaultMount = "/mnt/s3"
+
 // Mount is how the code of an execution sees the stored files.
 type Mount struct {
 	EnableS3Mount *bool  `json:"enable_s3_mount" doc:"Show the stored files of the organization as a directory. A file is stored when it is closed or synced, and at the latest when the execution ends. true is refused as no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node can mount and the API key may use storage, and Python code does not."`
@@ -73,6 +76,7 @@ type Mount struct {
 
 // check holds the rules that tags cannot say.
 func (m *Mount) check(f *Faults, start *Start) {
+	m.S3MountPath = cmp.Or(m.S3MountPath, defaultMount)
 	if m.EnableS3Mount != nil && !*m.EnableS3Mount {
 		return
 	}

@@ -25,7 +25,7 @@ func (d *dir) prefix() string {
 	return ""
 }
 
-// attributes sets what the kernel is told.
+// attributes sets what the kernel learns.
 func (d *dir) attributes(out *fuse.Attr) {
 	out.Mode, out.Nlink, out.Uid, out.Gid = fuse.S_IFDIR|dirMode, 1, d.m.uid, d.m.gid
 }

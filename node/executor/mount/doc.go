@@ -13,5 +13,7 @@
 // execution ends. There are no links, owners or modes. Renaming copies a file within the
 // bucket; a directory with files cannot be renamed in one step.
 //
-// The size of what is staged is limited, and so is the memory of blocks.
+// Nothing waits for ever: a node that does not answer ends requests with EIO, and the
+// supervisor cuts the mount when killed code waits for it. The size of what is staged is
+// limited, and so is the memory of the process.
 package mount

@@ -35,7 +35,7 @@ type file struct {
 // handle is an open file.
 type handle struct{ flags uint32 }
 
-// attributes sets what the kernel is told.
+// attributes sets what the kernel learns.
 func (f *file) attributes(out *fuse.Attr) {
 	out.Mode, out.Size, out.Nlink = fuse.S_IFREG|fileMode, uint64(f.object.size), 1
 	at := f.object.at

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"maps"
 	"os"
 	"runtime/debug"
@@ -25,7 +25,7 @@ import (
 // Command is the argument by which the program reaches Main.
 const Command = "mount-storage"
 
-// Settings are what the process is told in its first line of input.
+// Settings are the first line of the input of the process.
 type Settings struct {
 	Dir      string                 `json:"dir"`    // Where it mounts; an empty directory.
 	Socket   string                 `json:"socket"` // Of the node's S3 endpoint.
@@ -139,7 +139,7 @@ func attach(s *Settings, t *tree) error {
 	again := kernelTime
 	_, err := fs.Mount(s.Dir, &dir{m: t}, &fs.Options{
 		EntryTimeout: &again, AttrTimeout: &again, UID: s.UID, GID: s.UID, NullPermissions: true,
-		Logger: log.New(os.Stderr, "", 0),
+		Logger: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		MountOptions: fuse.MountOptions{
 			AllowOther: true, FsName: s.Access.Bucket, Name: fsName, DirectMountStrict: true, DirectMountFlags: inSandbox,
 			DisableXAttrs: true, DisableReadDirPlus: true, MaxWrite: 1 << 20, MaxReadAhead: blockBytes,
