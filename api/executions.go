@@ -154,15 +154,15 @@ func mountOf(r *edge.Request, in *wire.Mount, start *wire.Start, standard bool) 
 	if !wanted {
 		return nil, nil
 	}
-	err := r.Caller.Allows(compute.ScopeStorage)
-	if err == nil && !r.Repeat {
-		err = r.View.AllowsMounts()
+	refusal := r.Caller.Allows(compute.ScopeStorage)
+	if refusal == nil && !r.Repeat {
+		refusal = r.View.AllowsMounts()
 	}
-	if err != nil && said {
-		return nil, err
+	if refusal != nil && said {
+		return nil, refusal
 	}
-	if err != nil {
-		return nil, nil
+	if refusal != nil {
+		return nil, nil //nolint:nilerr // Nobody asked for it.
 	}
 	return &compute.StorageMount{Path: in.S3MountPath, Optional: !said}, nil
 }

@@ -79,9 +79,8 @@ func errNoOffer(need compute.Offer, offers map[compute.Offer]bool) *compute.Erro
 		return errNoEngine(name, offers)
 	}
 	if need == compute.MountOffer {
-		return compute.Errorf(compute.CodeInvalid, 
-			"no node can mount storage: load the kernel module fuse on one (modprobe fuse) so that it has /dev/fuse, or start without enable_s3_mount").
-			Named("no_storage_mount")
+		return compute.Errorf(compute.CodeInvalid, "no node can mount storage: load the kernel module fuse on one "+
+			"(modprobe fuse), so that it has /dev/fuse, or start without enable_s3_mount").Named("no_storage_mount")
 	}
 	known := func(yield func(compute.Offer) bool) {
 		for offer := range offers { // Any order will do: joinOffers sorts them.

@@ -135,7 +135,7 @@ func (c *storageCluster) mountedRights(t *testing.T, api *client.Client) {
 // fullCode stores more than its organization may, and prints the errors.
 const fullCode = `
 import os
-for attempt in range(2):
+for attempt in range(20):
     f = open('/mnt/s3/much', 'wb')
     f.write(bytes(4096))
     try:
@@ -158,7 +158,7 @@ func (c *storageCluster) fullMount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := mustFinish(t, foreign, started.ExecutionID); e.Stdout != "122\n122\n" || !strings.Contains(e.CombinedOutput, "could not be stored: much") {
+	if e := mustFinish(t, foreign, started.ExecutionID); e.Stdout != strings.Repeat("122\n", 20) || !strings.Contains(e.CombinedOutput, "1 files could not be stored: much: QuotaExceeded: ") {
 		t.Errorf("over the quota it ended as %s with %q", e.Status, e.CombinedOutput)
 	}
 }

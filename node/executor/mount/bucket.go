@@ -77,7 +77,9 @@ func (b *bucket) head(ctx context.Context, key string) (object, error) {
 }
 
 // list returns a page of what is directly below a prefix, and where the next begins.
-func (b *bucket) list(ctx context.Context, prefix, after string, limit int32) (objects []object, dirs []string, next string, err error) {
+func (b *bucket) list(
+	ctx context.Context, prefix, after string, limit int32,
+) (objects []object, dirs []string, next string, err error) {
 	in := &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix, Delimiter: aws.String("/"), MaxKeys: &limit}
 	if after != "" {
 		in.ContinuationToken = &after
@@ -87,7 +89,9 @@ func (b *bucket) list(ctx context.Context, prefix, after string, limit int32) (o
 		return nil, nil, "", err
 	}
 	for _, o := range out.Contents {
-		objects = append(objects, object{aws.ToString(o.Key), aws.ToInt64(o.Size), aws.ToString(o.ETag), aws.ToTime(o.LastModified)})
+		objects = append(objects, object{
+			aws.ToString(o.Key), aws.ToInt64(o.Size), aws.ToString(o.ETag), aws.ToTime(o.LastModified),
+		})
 	}
 	for _, p := range out.CommonPrefixes {
 		dirs = append(dirs, aws.ToString(p.Prefix))
@@ -123,7 +127,8 @@ func (b *bucket) read(ctx context.Context, o object, into []byte, from int64) er
 // readSome reads with one request, and returns how much it read.
 func (b *bucket) readSome(ctx context.Context, o object, into []byte, from int64) (int, error) {
 	out, err := b.s3.GetObject(ctx, &s3.GetObjectInput{
-		Bucket: &b.name, Key: &o.key, IfMatch: &o.etag, Range: aws.String(fmt.Sprintf("bytes=%d-%d", from, from+int64(len(into))-1)),
+		Bucket: &b.name, Key: &o.key, IfMatch: &o.etag,
+		Range: aws.String(fmt.Sprintf("bytes=%d-%d", from, from+int64(len(into))-1)),
 	})
 	if err != nil {
 		return 0, err
@@ -158,7 +163,9 @@ func (b *bucket) store(ctx context.Context, key string, from *os.File, size int6
 }
 
 // storeParts stores a file in parts.
-func (b *bucket) storeParts(ctx context.Context, key string, upload *string, from *os.File, size int64) (string, error) {
+func (b *bucket) storeParts(
+	ctx context.Context, key string, upload *string, from *os.File, size int64,
+) (string, error) {
 	part := max(partBytes, (size+compute.MaxObjectParts-1)/compute.MaxObjectParts)
 	var parts []types.CompletedPart
 	for at := int64(0); at < size; at += part {

@@ -102,7 +102,7 @@ func (f *file) resize(ctx context.Context, size int64) syscall.Errno {
 		return fs.ToErrno(err)
 	}
 	f.m.release(f.size - size)
-	f.size, f.dirty, f.at = size, true, time.Now()
+	f.size, f.dirty, f.at = size, true, now()
 	return 0
 }
 
@@ -127,7 +127,7 @@ func (f *file) stage(ctx context.Context, content bool) syscall.Errno {
 	if err != nil {
 		return fs.ToErrno(err)
 	}
-	f.local, f.size, f.at = local, 0, time.Now()
+	f.local, f.size, f.at = local, 0, now()
 	f.m.keep(f)
 	if !content || !f.stored {
 		return 0
@@ -199,6 +199,9 @@ func (f *file) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, s
 	defer f.mu.Unlock()
 	if f.local == nil && !f.gone {
 		o, err := f.m.bucket.head(ctx, f.object.key) // Newer than any list.
+		if isNotFound(err) {
+			return nil, 0, syscall.ESTALE // The kernel looks for the name again, and makes the file if asked to.
+		}
 		if err != nil {
 			return nil, 0, errno(err)
 		}
@@ -242,7 +245,7 @@ func (f *file) Write(ctx context.Context, h fs.FileHandle, data []byte, at int64
 		return 0, err
 	}
 	n, err := f.local.WriteAt(data, at)
-	f.dirty, f.at = true, time.Now()
+	f.dirty, f.at = true, now()
 	return uint32(n), fs.ToErrno(err)
 }
 

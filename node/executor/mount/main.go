@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,7 +14,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
+	"github.com/aws/smithy-go"
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -79,7 +82,8 @@ func serve(control io.ReadWriter) error {
 	}
 	t := &tree{
 		bucket: newBucket(s.Access, s.Socket, usual()), staging: s.Staging, left: s.MaxBytes, uid: s.UID, gid: s.UID,
-		files: make(map[string]*file), made: make(map[string]bool), listed: make(map[string]seen), broken: make(map[string]error),
+		files: make(map[string]*file), made: make(map[string]bool), listed: make(map[string]seen),
+		broken: make(map[string]error),
 	}
 	t.blocks = &blocks{bucket: t.bucket}
 	if err := attach(&s, t); err != nil {
@@ -119,6 +123,9 @@ func cut(kept int, dir string) {
 	Detach(dir)
 }
 
+// now is the time on this machine, which nobody has to hand in to a process of its own.
+func now() time.Time { return time.Now() } //nolint:forbidigo // The one place.
+
 // summary says which files could not be stored; "" for none.
 func summary(broken map[string]error) string {
 	if len(broken) == 0 {
@@ -131,7 +138,15 @@ func summary(broken map[string]error) string {
 			return ' '
 		}
 		return r
-	}, text+": "+broken[keys[0]].Error())
+	}, text+": "+reason(broken[keys[0]]))
+}
+
+// reason says in a few words why a file could not be stored.
+func reason(err error) string {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		return api.ErrorCode() + ": " + api.ErrorMessage()
+	}
+	return err.Error()
 }
 
 // attach mounts the tree, until the process ends.

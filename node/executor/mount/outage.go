@@ -37,7 +37,7 @@ func (o *outage) GetToken(context.Context, uint) (func() error, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.since.IsZero() {
-		o.since = time.Now()
+		o.since = now()
 	}
 	if time.Since(o.since) >= o.patience.total {
 		return nil, errOutage

@@ -16,7 +16,9 @@ const renameNoReplace = 1
 
 // Rename copies a file to another key and deletes it. A directory is renamed by those
 // who copy what is in it, as mv does.
-func (d *dir) Rename(ctx context.Context, name string, into fs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
+func (d *dir) Rename(
+	ctx context.Context, name string, into fs.InodeEmbedder, newName string, flags uint32,
+) syscall.Errno {
 	to, ok := into.(*dir)
 	if !ok || flags&^renameNoReplace != 0 {
 		return syscall.EINVAL

@@ -112,7 +112,7 @@ func (t *tree) head(ctx context.Context, key string) (object, error) {
 	t.mu.Lock()
 	known, ok := t.listed[key]
 	t.mu.Unlock()
-	if ok && time.Now().Before(known.until) {
+	if ok && now().Before(known.until) {
 		return known.object, nil
 	}
 	return t.bucket.head(ctx, key)
@@ -129,7 +129,7 @@ func (t *tree) list(ctx context.Context, prefix, after string) (entries []fuse.D
 	if len(t.listed) > maxListed {
 		clear(t.listed)
 	}
-	until := time.Now().Add(listedFor)
+	until := now().Add(listedFor)
 	for _, o := range objects {
 		t.listed[o.key] = seen{o, until}
 		entries = append(entries, fuse.DirEntry{Name: o.key[len(prefix):], Mode: fuse.S_IFREG})
@@ -181,7 +181,7 @@ func (t *tree) saveAll(ctx context.Context) map[string]error {
 	t.mu.Unlock()
 	for _, f := range left {
 		f.mu.Lock()
-		f.save(ctx)
+		_ = f.save(ctx) // It is among the broken ones.
 		f.mu.Unlock()
 	}
 	t.mu.Lock()
