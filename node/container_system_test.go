@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +30,7 @@ func TestContainersThroughAFollower(t *testing.T) {
 	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
 	checkTrust(t, c, api)
 	t.Run("image", func(t *testing.T) { checkImage(t, api) })
+	t.Run("storage", func(t *testing.T) { checkImageStorage(t, api) })
 	t.Run("private image", func(t *testing.T) { checkPrivateImage(t, c, api, registry) })
 	t.Run("compose", func(t *testing.T) { checkCompose(t, api) })
 	t.Run("complete", func(t *testing.T) { checkComplete(t, api) })
@@ -68,6 +70,37 @@ func checkImage(t *testing.T, api *client.Client) {
 		e.Metadata.ImageDigest == nil || !strings.HasPrefix(*e.Metadata.ImageDigest, "sha256:") {
 		t.Errorf("it is %v with output %q, errors %v, metadata %+v", e.Status, e.Stdout, e.Errors, e.Metadata)
 	}
+}
+
+// checkImageStorage reads and writes stored files in a container, which has them without
+// asking, and has none if it asks for that.
+func checkImageStorage(t *testing.T, api *client.Client) {
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		t.Skip("no /dev/fuse: storage cannot be mounted")
+	}
+	if _, err := api.Upload(t.Context(), bytesOf("in/text", []byte("stored"))); err != nil {
+		t.Fatal(err)
+	}
+	off := false
+	for _, enabled := range []*bool{nil, &off} {
+		start := client.StartImage{
+			Image: dockertest.Image, RunCommand: []string{"each", "read", "/mnt/s3/in/text", ";", "write", "/mnt/s3/made", "3"},
+		}
+		start.EnableS3Mount = enabled
+		started, err := api.SubmitImage(t.Context(), start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := mustFinish(t, api, started.ExecutionID)
+		if seen := strings.Contains(e.Stdout, "stored"); seen != (enabled == nil) || (e.S3MountPath != nil) != seen {
+			t.Errorf("it ended as %s %v with %q %q, and sees the files: %v", e.Status, e.Errors, e.Stdout, e.Stderr, seen)
+		}
+		files, _, err := api.Files(t.Context(), "made", "", 0)
+		if err != nil || len(files) != 1 || files[0].Key != "made" || files[0].Size != 3<<20 {
+			t.Errorf("it left %+v, %v", files, err)
+		}
+	}
+	mustHaveNoMounts(t)
 }
 
 // checkPrivateImage pulls an image with a secret of the user as the password, which is in

@@ -80,30 +80,43 @@ func (n *Node) serveS3(ctx context.Context) error {
 	}
 	failed := make(chan error, 1)
 	parts.Go(func() { failed <- n.s3.gateway.Run(ctx) })
-	if n.s3.listener != nil {
-		if err := n.s3.gateway.Serve(ctx, n.s3.listener); err != nil {
-			return err
-		}
+	for _, l := range n.s3.listeners() {
+		parts.Go(func() {
+			if err := n.s3.gateway.Serve(ctx, l); err != nil {
+				n.logger.Error("s3 endpoint ended", "part", "s3", "err", err)
+			}
+		})
 	}
 	return <-failed
 }
 
 // relayS3 hands the connections of clients on to servers.
 func (n *Node) relayS3(ctx context.Context) error {
-	if n.s3.listener == nil {
-		return nil
+	var endpoints sync.WaitGroup
+	defer endpoints.Wait()
+	places := make(chan struct{}, maxS3Relays)
+	for _, l := range n.s3.listeners() {
+		endpoints.Go(func() {
+			if err := n.relayS3From(ctx, l, places); err != nil {
+				n.logger.Error("s3 endpoint ended", "part", "s3", "err", err)
+			}
+		})
 	}
-	defer context.AfterFunc(ctx, func() { n.s3.listener.Close() })()
+	return nil
+}
+
+// relayS3From hands the connections of one endpoint on.
+func (n *Node) relayS3From(ctx context.Context, l net.Listener, places chan struct{}) error {
+	defer context.AfterFunc(ctx, func() { l.Close() })()
 	var conns sync.WaitGroup
 	defer conns.Wait()
-	places := make(chan struct{}, maxS3Relays)
 	for {
-		conn, err := n.s3.listener.Accept()
-		if ctx.Err() != nil {
-			return nil
-		}
+		conn, err := gateway.Accept(ctx, l)
 		if err != nil {
-			return fmt.Errorf("accept s3 connection: %w", err)
+			return err
+		}
+		if conn == nil {
+			return nil
 		}
 		select {
 		case places <- struct{}{}:
@@ -144,6 +157,8 @@ func (n *Node) storageCredentials(actor fsm.Actor, session compute.UUID) (wire.S
 type s3Part struct {
 	listener net.Listener // Nil for none.
 	url      string
+	mounts   net.Listener // For the mounts of executions on this node; nil for none.
+	socket   string       // Of mounts.
 	keys     gateway.Keys
 	gateway  *gateway.Gateway // Of a server.
 }

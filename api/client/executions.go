@@ -51,6 +51,11 @@ type Start struct {
 	ScratchGB       int               `json:"scratch_gb,omitempty"`  // Scratch space on disk; 0 for the node's default.
 	Volumes         []wire.Volume     `json:"volumes,omitempty"`
 	Environment     string            `json:"environment,omitempty"` // Named; in place of Requirements.
+
+	// EnableS3Mount shows the stored files as a directory; nil for what is usual: in
+	// containers only. S3MountPath is where; "" for /mnt/s3.
+	EnableS3Mount *bool  `json:"enable_s3_mount,omitempty"`
+	S3MountPath   string `json:"s3_mount_path,omitempty"`
 }
 
 // StartSelection is a request to execute the same code on several GPU types

@@ -116,6 +116,12 @@ func (e *Executor) prepareContainers(
 	}
 	container.Network = network
 	res.container = container
+	if err := e.takeStorage(ctx, a, w, res); err != nil {
+		return nil, err
+	}
+	if res.mounted != nil {
+		container.Volumes = append(container.Volumes, *res.mounted)
+	}
 	if err := e.layOut(ctx, a, w, bundle, res); err != nil {
 		return nil, err
 	}

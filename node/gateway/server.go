@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +21,8 @@ const (
 	maxConns    = 1024
 	maxRequests = 256
 	idleConn    = 2 * time.Minute // Without a byte in either direction.
+
+	acceptAgain, maxAcceptWait = 5 * time.Millisecond, time.Second // After an error.
 )
 
 // Gateway serves S3 on connections.
@@ -80,18 +83,42 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	for {
-		conn, err := l.Accept()
-		if ctx.Err() != nil {
-			return nil
-		}
+		conn, err := Accept(ctx, l)
 		if err != nil {
-			return fmt.Errorf("accept s3 connection: %w", err)
+			return err
+		}
+		if conn == nil {
+			return nil
 		}
 		conns.Go(func() {
 			if err := g.ServeConn(ctx, conn); err != nil {
 				g.store.logger.Debug("connection error", "err", err)
 			}
 		})
+	}
+}
+
+// Accept returns the next connection, nil when ctx ends. What passes, as a lack of file
+// descriptors does, it waits out.
+func Accept(ctx context.Context, l net.Listener) (net.Conn, error) {
+	for wait := acceptAgain; ; wait = min(2*wait, maxAcceptWait) {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			if err == nil {
+				conn.Close()
+			}
+			return nil, nil
+		}
+		if err == nil {
+			return conn, nil
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return nil, fmt.Errorf("accept s3 connection: %w", err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
 	}
 }
 

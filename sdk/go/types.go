@@ -737,6 +737,8 @@ type Execution struct {
 	// The scratch space that it asked for; absent for the node's default.
 	Scratch *Scratch `json:"scratch,omitzero"`
 	Volumes []Volume `json:"volumes,omitzero"`
+	// Where it sees the stored files; absent if it does not.
+	S3MountPath *string `json:"s3_mount_path,omitzero"`
 	// The named environment that it asked for.
 	Environment *string `json:"environment,omitzero"`
 	Usage       Usage   `json:"usage,omitzero"`
@@ -1234,9 +1236,13 @@ type ImageStart struct {
 	//
 	// Rules: at most 64 characters.
 	JobType string `json:"job_type,omitzero"`
-	// Not available in this version: true is refused, and without it nothing is mounted.
+	// Show the stored files of the organization as a directory. A file is stored when it is
+	// closed or synced, and at the latest when the execution ends. true is refused as
+	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
+	// can mount and the API key may use storage, and Python code does not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
-	// Not used in this version.
+	// Where the code sees them: absolute, not a directory of the system, and not at, below or
+	// above a volume.
 	//
 	// Rules: default "/mnt/s3", at most 512 characters.
 	S3MountPath string `json:"s3_mount_path,omitzero"`
@@ -2344,6 +2350,16 @@ type PythonStart struct {
 	//
 	// Rules: at most 36 characters.
 	BundleID string `json:"bundle_id,omitzero"`
+	// Show the stored files of the organization as a directory. A file is stored when it is
+	// closed or synced, and at the latest when the execution ends. true is refused as
+	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
+	// can mount and the API key may use storage, and Python code does not.
+	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
+	// Where the code sees them: absolute, not a directory of the system, and not at, below or
+	// above a volume.
+	//
+	// Rules: default "/mnt/s3", at most 512 characters.
+	S3MountPath string `json:"s3_mount_path,omitzero"`
 	// 0 for a script; n for the n-th cell of a notebook: it has the globals of kernel_state,
 	// echoes the value of its last expression, and leaves its own globals.
 	//
@@ -2776,6 +2792,16 @@ type SelectionStart struct {
 	//
 	// Rules: at most 36 characters.
 	BundleID string `json:"bundle_id,omitzero"`
+	// Show the stored files of the organization as a directory. A file is stored when it is
+	// closed or synced, and at the latest when the execution ends. true is refused as
+	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
+	// can mount and the API key may use storage, and Python code does not.
+	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
+	// Where the code sees them: absolute, not a directory of the system, and not at, below or
+	// above a volume.
+	//
+	// Rules: default "/mnt/s3", at most 512 characters.
+	S3MountPath string `json:"s3_mount_path,omitzero"`
 	// 0 for a script; n for the n-th cell of a notebook: it has the globals of kernel_state,
 	// echoes the value of its last expression, and leaves its own globals.
 	//
@@ -3020,6 +3046,16 @@ type ServiceStart struct {
 	//
 	// Rules: at most 36 characters.
 	BundleID string `json:"bundle_id,omitzero"`
+	// Show the stored files of the organization as a directory. A file is stored when it is
+	// closed or synced, and at the latest when the execution ends. true is refused as
+	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
+	// can mount and the API key may use storage, and Python code does not.
+	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
+	// Where the code sees them: absolute, not a directory of the system, and not at, below or
+	// above a volume.
+	//
+	// Rules: default "/mnt/s3", at most 512 characters.
+	S3MountPath string `json:"s3_mount_path,omitzero"`
 	// 0 for a script; n for the n-th cell of a notebook: it has the globals of kernel_state,
 	// echoes the value of its last expression, and leaves its own globals.
 	//

@@ -42,6 +42,7 @@ const (
 	FDMount   = 7 // A detached mount for Spec.MountAt, unless that is empty.
 
 	FDVariables = 8 // A file in memory with the user's variables as JSON; with Spec.Variables.
+	FDStorage   = 9 // The socket to the process of Spec.Storage, which ends when it is closed.
 )
 
 // Spec is everything that a supervisor knows about its attempt.
@@ -68,6 +69,7 @@ type Spec struct {
 	MountAt     string        `json:"mount_at,omitempty"` // A directory of the sandbox.
 	Variables   bool          `json:"variables"`          // The user keeps variables: they are in FDVariables.
 	Notes       []string      `json:"notes"`              // Written to the output before the code starts.
+	Storage     *sandbox.Bind `json:"storage,omitempty"`  // The mount of the bucket, for the code to have.
 	Serving     *Serving      `json:"serving,omitempty"`  // The port of the code, if it serves one.
 
 	// Container is set for code that executes in containers. Of Sandbox, they have the
