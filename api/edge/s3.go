@@ -7,7 +7,6 @@ import (
 	"net/textproto"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -69,27 +68,31 @@ func (c *serviceCall) passS3() error {
 		return compute.Errorf(compute.CodeUnavailable, "This node passes on too many requests.").
 			Named("too_many_requests").Retry(time.Second)
 	}
-	return c.pass("", func() { c.served.give(owner, 1) }, func(ctx context.Context, body *requestBody) (*http.Response, error) {
-		header, drop := http.Header{}, append(hopByHop(), "Content-Length", "Host", "Expect")
-		for name, value := range c.ctx.Request.Header.All() {
-			if key := textproto.CanonicalMIMEHeaderKey(string(name)); !slices.Contains(drop, key) {
-				header.Add(key, string(value))
-			}
+	return c.pass("", func() { c.served.give(owner, 1) }, c.askS3)
+}
+
+// askS3 has the gateway answer the request.
+func (c *serviceCall) askS3(ctx context.Context, body *requestBody) (*http.Response, error) {
+	header, drop := http.Header{}, append(hopByHop(), "Content-Length", "Host", "Expect")
+	for name, value := range c.ctx.Request.Header.All() {
+		if key := textproto.CanonicalMIMEHeaderKey(string(name)); !slices.Contains(drop, key) {
+			header.Add(key, string(value))
 		}
-		req := c.request(ctx, body, header)
-		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
-			setOrDelete(req.Header, name, c.ctx.Request.Header.Peek(name)) // They may be signed.
-		}
-		req.URL = &url.URL{
-			Scheme: "http", Host: "s3", Opaque: string(c.ctx.URI().PathOriginal()), RawQuery: c.query,
-		}
-		answer, err := c.cfg.S3.RoundTrip(withoutUserAgent(req))
-		if err != nil {
-			return nil, compute.Errorf(compute.CodeUnavailable, "The S3 gateway does not answer: %w", err).
-				Named("no_gateway").Retry(time.Second)
-		}
-		return answer, nil
-	})
+	}
+	req := c.request(ctx, body, header)
+	for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		setOrDelete(req.Header, name, c.ctx.Request.Header.Peek(name)) // They may be signed.
+	}
+	req.URL = &url.URL{
+		Scheme: "http", Host: "s3", Opaque: string(c.ctx.URI().PathOriginal()), RawQuery: c.query,
+	}
+	withUpgrade(req.Header, "")
+	answer, err := c.cfg.S3.RoundTrip(req)
+	if err != nil {
+		return nil, compute.Errorf(compute.CodeUnavailable, "The S3 gateway does not answer: %w", err).
+			Named("no_gateway").Retry(time.Second)
+	}
+	return answer, nil
 }
 
 // setOrDelete sets a header to what came, which may be nothing.
@@ -99,12 +102,4 @@ func setOrDelete(h http.Header, name string, came []byte) {
 		return
 	}
 	h.Set(name, string(came))
-}
-
-// withoutUserAgent keeps the transport from naming itself.
-func withoutUserAgent(req *http.Request) *http.Request {
-	if strings.TrimSpace(req.Header.Get("User-Agent")) == "" {
-		req.Header["User-Agent"] = []string{""}
-	}
-	return req
 }
