@@ -160,6 +160,7 @@ var libraries = []library{
 	{"github.com/vishvananda", []string{"node/executor"}, "the network of executions is made in one place"},
 	{"golang.org/x/net/bpf", []string{"node/executor"}, "filters of system calls are assembled in one place"},
 	{"github.com/tink-crypto/tink-go", []string{"node/secrets"}, "encryption at rest has one owner"},
+	{"github.com/gofiber/fiber", []string{"node/gateway"}, "requests of versitygw are of its types"},
 	{"github.com/versity/versitygw", []string{"node/gateway"}, "the S3 protocol is spoken in one place"},
 	{"github.com/fsnotify/fsnotify", []string{"node/logs"}, "only output is watched"},
 	{"github.com/spf13", []string{"cmd"}, "only commands have flags"},

@@ -35,6 +35,9 @@ func TestMountsSurviveAndEnd(t *testing.T) {
 	c := nodetest.Start(t, 1)
 	node := c.Nodes[0]
 	api := nodetest.MustClient(t, c.MustAccount("acme").Key, node.URL)
+	if creds, err := api.StorageCredentials(t.Context()); err != nil || creds.Endpoint != node.URL+"/s3" {
+		t.Errorf("without an S3 port the endpoint is %q, %v", creds.Endpoint, err)
+	}
 	mounted := true
 	start := client.Start{Code: waitingCode, ExecutionType: "cpu", Timeout: 300, EnableS3Mount: &mounted}
 	submit := func() compute.ExecutionID {

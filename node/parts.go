@@ -381,7 +381,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 			Proposer: n.proposer(),
 			Reader:   n.reader(),
 			Archives: n.archives,
-			Services: routes, ServicesURL: n.cfg.Services.URL,
+			Services: routes, ServicesURL: n.cfg.Services.URL, S3: n.s3Transport(),
 			Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 				return leader.OpenSigningKey(n.master, key)
 			},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 
 	"berth/api/wire"
@@ -69,6 +70,28 @@ func (n *Node) openS3() (err error) {
 			return n.s3.gateway.ServeConn(ctx, stream)
 		})
 	return nil
+}
+
+// s3Transport returns what has the gateway, this node's or a server's, answer requests
+// that came to the API.
+func (n *Node) s3Transport() http.RoundTripper {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		if !n.isWorker() {
+			return n.s3.gateway.Dial(ctx)
+		}
+		return dialStream(ctx, func(life context.Context) (io.ReadWriteCloser, error) {
+			return n.cluster.OpenSome(life, methodS3, nil, func(io.Reader) error { return nil })
+		})
+	}
+	transport := &http.Transport{
+		DialContext: dial, DisableCompression: true, MaxIdleConnsPerHost: idleRelays, MaxConnsPerHost: maxS3Relays,
+		IdleConnTimeout: idleRelay,
+	}
+	n.onClose(func() error {
+		transport.CloseIdleConnections()
+		return nil
+	})
+	return transport
 }
 
 // serveS3 serves S3 until ctx ends.
@@ -142,10 +165,6 @@ const maxS3Relays = 512
 
 // storageCredentials makes credentials of S3 for an actor.
 func (n *Node) storageCredentials(actor fsm.Actor, session compute.UUID) (wire.StorageCredentials, error) {
-	if n.s3.listener == nil {
-		return wire.StorageCredentials{}, compute.Errorf(compute.CodeUnavailable,
-			"This node has no S3 endpoint: the operator sets s3.addr.").Named("not_available")
-	}
 	c := n.s3.keys.Mint(actor, session)
 	return wire.StorageCredentials{
 		AccessKey: c.Access, SecretKey: c.Secret, SessionToken: c.Token, Endpoint: n.s3.url,

@@ -97,7 +97,7 @@ func (n workerNode) openAPI(context.Context) error {
 	cfg := api.Config{
 		Config: edge.Config{
 			Relay:        worker.NewRelay(n.cluster, n.own),
-			ServiceRelay: n.serviceRelay(),
+			ServiceRelay: n.serviceRelay(), S3: n.s3Transport(),
 			PublicURL:    n.cfg.API.PublicURL,
 			TLS:          tlsConfig,
 			MetricsToken: scrapeToken,

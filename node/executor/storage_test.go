@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -93,5 +94,44 @@ func TestStorageThatCannotBeMounted(t *testing.T) {
 	})
 	if o.Status != compute.StatusSystemFailure || !strings.Contains(o.Detail, "storage cannot be mounted at /mnt/s3") {
 		t.Errorf("it ended as %s %q", o.Status, o.Detail)
+	}
+}
+
+// TestStorageIsSeenWhileItIsWritten asks about a file, and makes another one beside it,
+// while the first one is being stored.
+func TestStorageIsSeenWhileItIsWritten(t *testing.T) {
+	t.Parallel()
+	needFUSE(t)
+	came, on := make(chan struct{}), make(chan struct{})
+	n := newNode(t, func(cfg *executor.Config) {
+		storageOf(t, cfg, func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Method == http.MethodHead:
+				w.WriteHeader(http.StatusNotFound)
+			case r.Method == http.MethodGet:
+				fmt.Fprint(w, "<ListBucketResult/>")
+			case strings.HasSuffix(r.URL.Path, "/first"):
+				close(came)
+				<-on
+			default:
+				<-came
+				close(on) // Only now the first one is stored.
+			}
+		})
+	})
+	o, text := n.execute(compute.Bundle{Code: `
+import os, threading
+f = open('/mnt/s3/first', 'w')
+f.write('text')
+f.flush()
+storing = threading.Thread(target=f.close)
+storing.start()
+print(os.stat('/mnt/s3/first').st_size, os.listdir('/mnt/s3'))
+with open('/mnt/s3/second', 'w') as second:
+    second.write('x')
+storing.join()
+`}, func(w *compute.Work) { w.Execution.Storage = &compute.StorageMount{Path: "/mnt/s3"} })
+	if o.Status != compute.StatusCompleted || !strings.Contains(text, "4 ['first']") {
+		t.Errorf("it ended as %s %q: %s", o.Status, o.Detail, text)
 	}
 }

@@ -46,7 +46,7 @@ func New(cfg Config) (*Gateway, error) {
 	var err error
 	root := middlewares.RootUserConfig{Access: rand.Text(), Secret: rand.Text()} // Nobody has it.
 	g.server, err = s3api.New(g.store, root, Region, iam, nil, nil, nil, nil,
-		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(),
+		s3api.WithMiddleware("/", unprefixed), s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(),
 		s3api.WithConcurrencyLimiter(2*maxConns, maxRequests), s3api.WithMpMaxParts(compute.MaxObjectParts),
 		s3api.WithOnListen(sync.OnceFunc(func() { close(g.ready) })))
 	if err != nil {
@@ -75,6 +75,21 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	<-ended //nolint:errcheck // As above.
 	return nil
+}
+
+// Dial returns a connection to the gateway.
+func (g *Gateway) Dial(ctx context.Context) (net.Conn, error) {
+	select {
+	case <-g.ready:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	var d net.Dialer
+	inner, err := d.DialContext(ctx, "unix", g.socket)
+	if err != nil {
+		return nil, fmt.Errorf("reach s3 server: %w", err)
+	}
+	return inner, nil
 }
 
 // Serve answers requests from l until it is closed or ctx ends.
@@ -131,15 +146,12 @@ func (g *Gateway) ServeConn(ctx context.Context, conn io.ReadWriteCloser) error 
 	default:
 		return compute.Errorf(compute.CodeUnavailable, "too many S3 connections")
 	}
-	select {
-	case <-g.ready:
-	case <-ctx.Done():
+	inner, err := g.Dial(ctx)
+	if ctx.Err() != nil {
 		return nil
 	}
-	var d net.Dialer
-	inner, err := d.DialContext(ctx, "unix", g.socket)
 	if err != nil {
-		return fmt.Errorf("reach s3 server: %w", err)
+		return err
 	}
 	Pipe(ctx, conn, inner)
 	return nil

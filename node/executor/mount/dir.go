@@ -171,7 +171,9 @@ func (d *dir) Rmdir(ctx context.Context, name string) syscall.Errno {
 func (d *dir) Unlink(ctx context.Context, name string) syscall.Errno {
 	f := d.fileAt(name)
 	if f != nil {
-		f.mu.Lock() // Whoever has it open stores it no more.
+		f.saving.Lock() // Whoever has it open stores it no more.
+		defer f.saving.Unlock()
+		f.mu.Lock()
 		defer f.mu.Unlock()
 	}
 	key := d.prefix() + name

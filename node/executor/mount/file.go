@@ -20,6 +20,10 @@ type file struct {
 
 	m *tree
 
+	// Held while the content is stored, and by whatever must not come between. It is
+	// taken before mu, so that whoever asks about a file does not wait for it.
+	saving sync.Mutex
+
 	mu sync.Mutex
 
 	object object   // As it is stored, with the key that it has or will have.
@@ -72,22 +76,26 @@ func (f *file) refresh(ctx context.Context) syscall.Errno {
 
 // Setattr changes the size. Other attributes are accepted and have no effect.
 func (f *file) Setattr(ctx context.Context, h fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	size, ok := in.GetSize()
+	if !ok {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.attributes(&out.Attr)
+		return 0
+	}
+	f.saving.Lock()
+	defer f.saving.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if size, ok := in.GetSize(); ok {
-		if err := f.resize(ctx, int64(size)); err != 0 {
-			return err
-		}
-		if h == nil && f.open == 0 {
-			err := f.save(ctx)
-			f.drop()
-			if err != 0 {
-				return err
-			}
-		}
+	err := f.resize(ctx, int64(size))
+	if err == 0 && h == nil && f.open == 0 {
+		f.mu.Unlock()
+		err = f.save(ctx)
+		f.mu.Lock()
+		f.dropUnused()
 	}
 	f.attributes(&out.Attr)
-	return 0
+	return err
 }
 
 // resize sets the size.
@@ -174,22 +182,37 @@ func (f *file) drop() {
 	f.local, f.size, f.dirty = nil, 0, false
 }
 
-// save stores the content if it has changed.
+// dropUnused ends the copy on this disk if nobody has the file open.
+func (f *file) dropUnused() {
+	if f.open == 0 {
+		f.drop()
+	}
+}
+
+// save stores the content if it has changed. The caller holds saving, and not mu. What is
+// written meanwhile is stored the next time.
 func (f *file) save(ctx context.Context) syscall.Errno {
-	if !f.dirty || f.gone || f.local == nil {
+	f.mu.Lock()
+	key, local, size, at := f.object.key, f.local, f.size, f.at
+	needed := f.dirty && !f.gone && local != nil
+	f.dirty = f.dirty && !needed
+	f.mu.Unlock()
+	if !needed {
 		return 0
 	}
 	// Code that is killed interrupts what it waits for.
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
 	defer cancel()
-	etag, err := f.m.bucket.store(within, f.object.key, f.local, f.size)
+	etag, err := f.m.bucket.store(within, key, local, size)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err != nil {
-		f.m.failed(f.object.key, err)
+		f.dirty = true
+		f.m.failed(key, err)
 		return errno(err)
 	}
-	f.m.succeeded(f.object.key)
-	f.object.size, f.object.etag, f.object.at = f.size, etag, f.at
-	f.stored, f.dirty = true, false
+	f.m.succeeded(key)
+	f.object.size, f.object.etag, f.object.at, f.stored = size, etag, at, true
 	return 0
 }
 
@@ -253,9 +276,12 @@ func (f *file) Write(ctx context.Context, h fs.FileHandle, data []byte, at int64
 // worked. A new file that is still empty is stored once nobody has it open: as a rule,
 // it is about to be written.
 func (f *file) Flush(ctx context.Context, _ fs.FileHandle) syscall.Errno {
+	f.saving.Lock()
+	defer f.saving.Unlock()
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.size == 0 && !f.stored {
+	fresh := f.size == 0 && !f.stored
+	f.mu.Unlock()
+	if fresh {
 		return 0
 	}
 	return f.save(ctx)
@@ -263,20 +289,23 @@ func (f *file) Flush(ctx context.Context, _ fs.FileHandle) syscall.Errno {
 
 // Fsync stores the content.
 func (f *file) Fsync(ctx context.Context, _ fs.FileHandle, _ uint32) syscall.Errno {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.saving.Lock()
+	defer f.saving.Unlock()
 	return f.save(ctx)
 }
 
 // Release ends a handle.
-func (f *file) Release(ctx context.Context, _ fs.FileHandle) syscall.Errno {
+func (f *file) Release(ctx context.Context, _ fs.FileHandle) (err syscall.Errno) {
+	f.saving.Lock()
+	defer f.saving.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.open--; f.open > 0 {
-		return 0
+	if f.open--; f.open == 0 {
+		f.mu.Unlock()
+		err = f.save(ctx)
+		f.mu.Lock()
+		f.dropUnused()
 	}
-	err := f.save(ctx)
-	f.drop()
 	return err
 }
 

@@ -43,9 +43,11 @@ func (d *dir) Rename(
 		}
 	}
 	if over := to.fileAt(newName); over != nil && over != f {
+		over.saving.Lock()
 		over.mu.Lock()
 		over.leave() // Whoever has it open stores it no more.
 		over.mu.Unlock()
+		over.saving.Unlock()
 	}
 	d.m.lasting(d.prefix())
 	return f.rename(ctx, key)
@@ -53,6 +55,8 @@ func (d *dir) Rename(
 
 // rename gives a file another key.
 func (f *file) rename(ctx context.Context, key string) syscall.Errno {
+	f.saving.Lock()
+	defer f.saving.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	old := f.object.key

@@ -180,9 +180,9 @@ func (t *tree) saveAll(ctx context.Context) map[string]error {
 	}
 	t.mu.Unlock()
 	for _, f := range left {
-		f.mu.Lock()
+		f.saving.Lock()
 		_ = f.save(ctx) // It is among the broken ones.
-		f.mu.Unlock()
+		f.saving.Unlock()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
