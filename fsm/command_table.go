@@ -107,7 +107,8 @@ func commandRows() []*row {
 					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory || e.MinVRAMMiB > 0 ||
 						e.Name != "" || e.Files != nil, formatLab),
 					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices),
-					formatIf(e.Container != nil || c.Key != nil || e.Environment.Name != "", formatContainers))
+					formatIf(e.Container != nil || c.Key != nil || e.Environment.Name != "", formatContainers),
+					formatIf(e.Deployment != nil || e.Inference != nil, formatAccounts))
 			},
 		}.row(),
 		command[TakeSelection]{
@@ -233,6 +234,17 @@ func commandRows() []*row {
 		command[ScaleService]{
 			number: 49, since: formatServices, apply: (*state).scaleService,
 			op: func(c ScaleService) Op { return c.Op },
+		}.row(),
+		command[ChangeDeployment]{
+			number: 75, since: formatAccounts, onFullDisk: true, apply: (*state).changeDeployment,
+			op: func(c ChangeDeployment) Op { return c.Op },
+		}.row(),
+		command[ScaleDeployment]{
+			number: 76, since: formatAccounts, onFullDisk: true, apply: (*state).scaleDeployment,
+			term: func(c ScaleDeployment) uint64 { return c.Term },
+		}.row(),
+		command[ResumeDeployment]{
+			number: 77, since: formatAccounts, apply: (*state).resumeDeployment,
 		}.row(),
 		command[SetReady]{
 			number: 50, since: formatServices, onFullDisk: true, apply: (*state).setReady,
