@@ -208,25 +208,39 @@ func allOf(n *compute.Node, r *compute.Request) []*compute.GPU {
 	return ofOneType(n, r, func(*compute.GPU) bool { return true })
 }
 
-// ofOneType returns the GPUs for r that are right: those of the first type of
-// which there are enough, or else of the one with the most.
+// ofOneType returns the GPUs for r that are right, all of one type: of the types
+// of which there are enough the one that r prefers, or else the first; if there
+// are enough of none, those of the type with the most.
 func ofOneType(n *compute.Node, r *compute.Request, right func(*compute.GPU) bool) (best []*compute.GPU) {
 	for i := range n.GPUs {
+		if !n.GPUs[i].Is(*r) {
+			continue // A slice of a type that r accepts only whole does not make it the first.
+		}
 		var out []*compute.GPU
 		for j := range n.GPUs {
 			g := &n.GPUs[j]
-			if r.GPUs > 0 && g.Type == n.GPUs[i].Type && serves(g, r) && right(g) {
+			if g.Type == n.GPUs[i].Type && serves(g, r) && right(g) {
 				out = append(out, g)
 			}
 		}
-		if len(out) > len(best) {
-			best = out
+		better := len(out) > len(best)
+		if len(out) >= r.GPUs && len(best) >= r.GPUs {
+			better = preference(r, out[0]) < preference(r, best[0])
 		}
-		if len(best) >= r.GPUs {
-			break
+		if better {
+			best = out
 		}
 	}
 	return best
+}
+
+// preference returns the place of the type of g in what r prefers, the same for
+// all types if r prefers none.
+func preference(r *compute.Request, g *compute.GPU) int {
+	if !r.Ranked {
+		return 0
+	}
+	return slices.Index(r.AnyOf, g.Type)
 }
 
 // freeGPUs returns the GPUs with the share free, the fullest first.
