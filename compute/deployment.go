@@ -6,10 +6,10 @@ import "time"
 const (
 	MaxModelName   = 256 // Bytes.
 	MaxEngineName  = 64
-	MaxEngineArgs  = 64       // Arguments that a deployment adds to its engine's,
-	MaxEngineArg   = 256      // and bytes of one of them.
-	MaxModelToken  = 4 << 10  // Bytes of the sealed token.
-	MaxStarts      = 100      // The largest bound of starts in a row that fail.
+	MaxEngineArgs  = 64            // Arguments that a deployment adds to its engine's,
+	MaxEngineArg   = 256           // and bytes of one of them.
+	MaxModelToken  = 4 << 10       // Bytes of the sealed token.
+	MaxStarts      = 100           // The largest bound of starts in a row that fail.
 	MaxTargetRPS   = 1_000_000_000 // In thousandths.
 	MaxTargetDelay = time.Hour
 )
@@ -66,3 +66,9 @@ type Deployment struct {
 	ChangedAt Instant         `cbor:"8,keyasint,omitempty"` // When State or the number of replicas last changed.
 	Last      ExecutionID     `cbor:"9,keyasint,omitempty"` // The replica that ended last by itself.
 }
+
+// MaxWindow is the longest stabilisation window.
+const MaxWindow = 24 * time.Hour
+
+// First returns how many replicas a deployment has when it becomes active.
+func (d *Deployment) First() int { return max(d.Min, 1) }

@@ -109,6 +109,10 @@ func copyService(known *compute.Execution) compute.Execution {
 	e, svc := *known, *known.Service
 	svc.Slots = slices.Clone(svc.Slots)
 	e.Service = &svc
+	if known.Deployment != nil {
+		d := *known.Deployment
+		e.Deployment = &d
+	}
 	return e
 }
 
@@ -187,7 +191,7 @@ func replicaOf(
 		Volumes: parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
 		Environment: parent.Environment, Container: parent.Container,
 		Inference: parent.Inference,
-		Serving: parent.Serving, GPUTypes: parent.GPUTypes, MinCapability: parent.MinCapability,
+		Serving:   parent.Serving, GPUTypes: parent.GPUTypes, MinCapability: parent.MinCapability,
 	}
 }
 
@@ -377,6 +381,11 @@ func (v checker) checkService(parent *compute.Execution) error {
 		}
 		if slot.Live {
 			live++
+		}
+	}
+	if parent.Deployment != nil && !parent.Status.Terminal() {
+		if err := checkDeployment(parent); err != nil {
+			return err
 		}
 	}
 	if live != svc.Live || live > 0 && parent.Status.Terminal() || live > 0 && parent.Status == compute.StatusPending {

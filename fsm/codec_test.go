@@ -82,9 +82,6 @@ func everyCommand() []fsm.Command {
 		fsm.RedeliverCallbacks{Op: op, Actor: a, Execution: id, Number: new(1)},
 		fsm.StartReplicas{Term: 1, Service: id, Replicas: []fsm.NewReplica{{Number: 2, ID: id}}},
 		fsm.ScaleService{Op: op, Actor: a, Service: id, Replicas: 3},
-		fsm.ChangeDeployment{Op: op, Actor: a, Deployment: id, Start: true},
-		fsm.ScaleDeployment{Term: 1, Deployment: id, Replicas: 2, Since: 5},
-		fsm.ResumeDeployment{Deployment: id},
 		fsm.SetReady{Node: node, Execution: id, Epoch: 3, Ready: true},
 		fsm.PutVariables{Op: op, Actor: a, Key: &compute.DataKey{Sealed: []byte{1}}, Variables: []compute.Variable{
 			{ID: compute.VariableID(id), Name: "A", Secret: true, Sealed: []byte{2}, Key: 1}, {Name: "B", Value: "b"},
@@ -122,6 +119,9 @@ func everyCommand() []fsm.Command {
 			Secret: compute.CallbackSecret{Number: 1, Key: 1, Sealed: []byte{2}},
 		},
 		fsm.RemoveCallbackSecret{Op: op, Actor: a, Org: a.Org},
+		fsm.ChangeDeployment{Op: op, Actor: a, Deployment: id, Start: true},
+		fsm.ScaleDeployment{Term: 1, Deployment: id, Replicas: 2, Since: 5},
+		fsm.ResumeDeployment{Deployment: id},
 	}
 }
 

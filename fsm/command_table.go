@@ -15,7 +15,7 @@ import (
 //
 //nolint:funlen // A row for each command.
 func commandRows() []*row {
-	return []*row{
+	return append([]*row{
 		command[Clock]{
 			number: 1, since: formatFirst, beforeBootstrap: true, onFullDisk: true, apply: (*state).raiseClock,
 		}.row(),
@@ -235,17 +235,6 @@ func commandRows() []*row {
 			number: 49, since: formatServices, apply: (*state).scaleService,
 			op: func(c ScaleService) Op { return c.Op },
 		}.row(),
-		command[ChangeDeployment]{
-			number: 75, since: formatAccounts, onFullDisk: true, apply: (*state).changeDeployment,
-			op: func(c ChangeDeployment) Op { return c.Op },
-		}.row(),
-		command[ScaleDeployment]{
-			number: 76, since: formatAccounts, onFullDisk: true, apply: (*state).scaleDeployment,
-			term: func(c ScaleDeployment) uint64 { return c.Term },
-		}.row(),
-		command[ResumeDeployment]{
-			number: 77, since: formatAccounts, apply: (*state).resumeDeployment,
-		}.row(),
 		command[SetReady]{
 			number: 50, since: formatServices, onFullDisk: true, apply: (*state).setReady,
 		}.row(),
@@ -350,7 +339,7 @@ func commandRows() []*row {
 			number: 74, since: formatContainers, onFullDisk: true, apply: (*state).removeCallbackSecret,
 			op: func(c RemoveCallbackSecret) Op { return c.Op },
 		}.row(),
-	}
+	}, deploymentRows()...)
 }
 
 // command is what the table has of the command with payload C.

@@ -214,6 +214,7 @@ type state struct {
 	*execution
 	*selection
 	*service
+	*deployment
 	*quota
 	*requests
 	*retention

@@ -52,7 +52,11 @@ func (n *Node) openDevices(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find gaps: %w", err)
 	}
+	if err := n.openEngines(); err != nil {
+		return err
+	}
 	scratchMiB, volumes := executor.Offers(n.executorConfig())
+	volumes = append(volumes, n.engineOffers()...)
 	n.environments = newEnvironments(n.logger.With("part", "environments"))
 	n.environments.changed = func(ctx context.Context) { n.devices.Poll(ctx) }
 	offers := func() (int64, []compute.Offer) {
@@ -272,6 +276,7 @@ func (n *Node) openExecutorWith(
 	cfg := n.executorConfig()
 	cfg.Node, cfg.Network, cfg.DenyCIDRs, cfg.Contact = n.cluster.ID(), network, own, n.cluster.ContactAt
 	cfg.Blobs, cfg.Variables, cfg.Credentials = blobs, variables, credentials
+	cfg.Models = n.models(credentials)
 	cfg.Meter = seriesMeter{n.usages, n, blobs.Put}
 	n.executor, err = executor.Open(cfg, source, report, inputs) //nolint:contextcheck // Its attempts outlive ctx.
 	if err != nil {

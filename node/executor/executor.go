@@ -108,6 +108,7 @@ type Config struct {
 	Variables     Variables            // What users keep for all their executions; nil for nothing.
 	Containers    Containers           // How containers are executed.
 	Credentials   Credentials          // For registries of images; nil for none.
+	Models        Models               // Starts engines of models; nil for none.
 	Network       compute.Network      // NetworkNone: no execution on this node gets a network.
 	ScratchMiB    int64                // Size of the scratch space; 0 for half the memory limit, in memory.
 	ScratchMemory bool                 // Scratch space is in memory, inside the memory limit.
