@@ -127,9 +127,13 @@ func TestChangeDeployment(t *testing.T) {
 	w.mustBe(id, compute.DeploymentStopped, 0)
 	w.must(fsm.ResumeDeployment{Deployment: id})
 	w.mustBe(id, compute.DeploymentStopped, 0) // A request starts only what was idle.
-	w.refused(fsm.ScaleService{Op: w.op(w.org, "scale"), Actor: w.ada, Service: id, Replicas: 2}, compute.CodeConflict, "is_deployment")
+	if r := w.do(fsm.ScaleService{Op: w.op(w.org, "scale"), Actor: w.ada, Service: id, Replicas: 2}); r.Refusal == nil || r.Refusal.Code != compute.CodeConflict {
+		t.Errorf("%+v", r)
+	}
 	plain := w.service()
-	w.refused(fsm.ChangeDeployment{Op: w.op(w.org, "x"), Actor: w.ada, Deployment: plain}, compute.CodeNotFound, "deployment_not_found")
+	if r := w.do(fsm.ChangeDeployment{Op: w.op(w.org, "x"), Actor: w.ada, Deployment: plain}); r.Refusal == nil || r.Refusal.Code != compute.CodeNotFound {
+		t.Errorf("%+v", r)
+	}
 }
 
 // TestDeploymentRefusals refuses what could not be deployed.
