@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"berth/api"
+	"berth/api/edge"
 	"berth/compute"
 	"berth/node/config"
 	"berth/node/executor"
@@ -179,4 +181,30 @@ func (s *orgModels) Open(
 	from, to := io.Pipe()
 	go func() { to.CloseWithError(s.objects.Copy(ctx, bucket, object, to, offset, f.Size-offset)) }()
 	return from, offset, nil
+}
+
+// inference returns how the API deploys models.
+func (n *Node) inference() api.Inference {
+	out := api.Inference{
+		Starts: n.cfg.Inference.Starts, ValidModel: weights.ValidName,
+		Args: func(name, text string) ([]string, error) {
+			e, ok := n.engines.Get(name)
+			if !ok {
+				return nil, compute.Errorf(compute.CodeInvalid, "there is no engine %q", name).Named("unknown_engine")
+			}
+			return e.Args(text)
+		},
+	}
+	for _, e := range n.engines.All() {
+		out.Engines = append(out.Engines, api.Engine{
+			Name: e.Name, Image: e.Image, HealthPath: e.HealthPath, GPU: e.GPU, StartLimit: e.StartLimit,
+		})
+	}
+	return out
+}
+
+// modelLimits returns the limits of requests to models.
+func (n *Node) modelLimits() edge.ModelLimits {
+	c := n.cfg.Inference
+	return edge.ModelLimits{PerMinute: c.PerMinute, InFlight: int64(c.OrgInFlight), ResumeWait: c.ResumeWait}
 }

@@ -365,6 +365,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 			Reader:   n.reader(),
 			Archives: n.archives,
 			Services: routes, ServicesURL: n.cfg.Services.URL,
+			Models: routes, ModelLimits: n.modelLimits(),
 			Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 				return leader.OpenSigningKey(n.master, key)
 			},
@@ -389,6 +390,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Backoff: api.Backoff{
 			First: n.cfg.Services.BackoffFirst, Most: n.cfg.Services.BackoffMost, Reset: n.cfg.Services.BackoffReset,
 		},
+		Inference:    n.inference(),
 		Judge:        selection.Judge,
 		Explain:      explain.New().Explain,
 		Chart:        chart.Selection,

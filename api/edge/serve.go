@@ -38,6 +38,8 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		if isService(ctx.URI().PathOriginal()) {
 			s.serveServiceSafely(life, ctx, false)
+		} else if isModel(ctx.URI().PathOriginal()) {
+			s.serveModelsSafely(life, ctx, false)
 		} else {
 			trimSlash(ctx)
 			r.Handler(ctx)
