@@ -70,11 +70,11 @@ func (g *deployments) routes() []edge.Route {
 			Summary: "End a deployment for good. Its billing row stays.", Reply: of[wire.DeploymentCreated](), Handle: g.remove,
 		},
 		{
-			Method: http.MethodPost, Path: one + "/stop", Tag: tag, Need: edge.NeedCaller, Bare: true, Body: of[struct{}](),
+			Method: http.MethodPost, Path: one + "/stop", Tag: tag, Need: edge.NeedCaller,
 			Summary: "Stop a deployment until it is started.", Reply: of[wire.DeploymentCreated](), Handle: g.halt,
 		},
 		{
-			Method: http.MethodPost, Path: one + "/start", Tag: tag, Need: edge.NeedCaller, Bare: true, Body: of[struct{}](),
+			Method: http.MethodPost, Path: one + "/start", Tag: tag, Need: edge.NeedCaller,
 			Summary: "Start a deployment that is stopped, paused or has failed.",
 			Reply:   of[wire.DeploymentCreated](), Handle: g.start,
 		},

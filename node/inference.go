@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,21 +45,11 @@ func (n *Node) engineOffers() []compute.Offer {
 		if len(programs) == 0 {
 			programs = e.Command[:1]
 		}
-		if e.Image != "" || !slices.ContainsFunc(programs, func(name string) bool { return !hasProgram(name) }) {
+		if e.Image != "" || !slices.ContainsFunc(programs, func(name string) bool { return !executor.HasProgram(name) }) {
 			offers = append(offers, compute.InferenceOffer(e.Name))
 		}
 	}
 	return offers
-}
-
-// hasProgram reports whether sandboxes on this machine find a program.
-func hasProgram(name string) bool {
-	if filepath.IsAbs(name) {
-		_, err := os.Stat(name)
-		return err == nil
-	}
-	path, err := exec.LookPath(name)
-	return err == nil && filepath.IsAbs(path)
 }
 
 // models returns what starts the engines of this node. Credentials returns the token

@@ -52,7 +52,7 @@ func (c *Client) StartDeployment(ctx context.Context, id compute.ExecutionID) (w
 func (c *Client) changeDeployment(ctx context.Context, id compute.ExecutionID, verb string) (wire.DeploymentCreated, error) {
 	var out wire.DeploymentCreated
 	err := c.do(ctx, call{
-		method: http.MethodPost, path: deploymentsPath + "/" + id.String() + "/" + verb, body: struct{}{}, out: &out,
+		method: http.MethodPost, path: deploymentsPath + "/" + id.String() + "/" + verb, out: &out,
 	})
 	return out, err
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
 
 	"berth/compute"
@@ -67,4 +69,14 @@ func (e *Executor) takeModel(
 		binds[i] = sandbox.Bind{Source: b.Source, Target: b.Target}
 	}
 	return binds, nil
+}
+
+// HasProgram reports whether sandboxes on this machine find a program.
+func HasProgram(name string) bool {
+	if filepath.IsAbs(name) {
+		_, err := os.Stat(name)
+		return err == nil
+	}
+	path, err := exec.LookPath(name)
+	return err == nil && filepath.IsAbs(path)
 }
