@@ -231,9 +231,18 @@ func (m *matrix) submit(kind string) compute.ExecutionID {
 	case "compose":
 		body = `{"compose_file_code":"services: {a: {image: probe}}"}`
 	}
+	if kind == "deployment" {
+		var created wire.DeploymentCreated
+		m.mustDo("POST", "/inference/create", m.cydKey, deploymentBody, &created)
+		return created.ID
+	}
 	m.mustDo("POST", "/execution/"+kind+"/start", m.cydKey, body, &started)
 	return started.ID
 }
+
+// deploymentBody deploys a model with the engine of the test's configuration.
+const deploymentBody = `{"hf_model_id":"a/b","engine":"echo","gpu_type":"cpu","target_rps":1,` +
+	`"target_latency_p95_ms":100,"stabilisation_window":60}`
 
 // ended returns an execution of cyd's that has ended.
 func (m *matrix) ended() compute.ExecutionID {
@@ -338,6 +347,8 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		var kept wire.Variables
 		m.mustDo("POST", "/environment-variables", m.cydKey, map[string]any{"name": "A", "value": "a"}, &kept)
 		return one(kept.Variables[0].ID.String())
+	case strings.HasPrefix(path, "/inference/deployments/"):
+		return one(m.submit("deployment").String())
 	case strings.HasPrefix(path, "/services/"):
 		return one(m.submit("service").String())
 	case strings.HasPrefix(path, "/execution/gpu_selection/"):
@@ -398,6 +409,7 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /execution/compose/start":            `{"compose_file_code":"services: {a: {image: probe}}"}`,
 		"POST /execution/compose/complete/{id}":    `{}`,
 		"PATCH /admin/orgs/{org}":                  `{"trusted":true}`,
+		"POST /inference/create":                   deploymentBody,
 		"POST /services/{id}/scale":                `{"replicas":2}`,
 		"DELETE /user/delete":                      `{"password":"wrong"}`,
 		"POST /orgs":                               fmt.Sprintf(`{"name":"made %d"}`, m.serial),

@@ -91,7 +91,8 @@ type Trees interface {
 type Config struct {
 	edge.Config // Of the server and of every request.
 
-	Backoff Backoff // Of replicas of services.
+	Backoff   Backoff // Of replicas of services.
+	Inference Inference
 
 	Logs   Logs
 	Series Series

@@ -259,6 +259,7 @@ func (w *world) upgrade() {
 func engines() []compute.Offer {
 	return []compute.Offer{
 		compute.ComposeOffer(false), compute.ComposeOffer(true), compute.DockerOffer(false), compute.DockerOffer(true),
+		compute.InferenceOffer("echo"),
 	}
 }
 

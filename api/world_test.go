@@ -133,6 +133,11 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			Registerer: registry,
 			Limits:     edge.Limits{LoginRate: 1e6, LoginBurst: 1e6, AnonRate: 1e6, AnonBurst: 1e6},
 		},
+		Inference: api.Inference{
+			Engines: []api.Engine{{Name: "echo", StartLimit: time.Minute}}, Starts: 2,
+			Args:       func(_, text string) ([]string, error) { return strings.Fields(text), nil },
+			ValidModel: func(name string) bool { return name != "" },
+		},
 		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20, Vault: fakeVault{}, Objects: fakeObjects{w},
 		S3:       func(fsm.Actor, compute.UUID) (wire.StorageCredentials, error) { return wire.StorageCredentials{}, nil },
 		Accounts: api.Accounts{SignUp: true, Identities: fakeIdentities{}, IdentitySignUp: true},

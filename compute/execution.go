@@ -136,7 +136,9 @@ type Execution struct {
 	// CreditsEnd is when a replica's credits are expected to end, once that is near.
 	CreditsEnd Instant `cbor:"69,keyasint,omitempty"`
 
-	Container *Container `cbor:"74,keyasint,omitempty"` // Executions in containers only.
+	Container  *Container  `cbor:"74,keyasint,omitempty"` // Executions in containers only.
+	Inference  *Inference  `cbor:"75,keyasint,omitempty"` // Deployments of models and their replicas only.
+	Deployment *Deployment `cbor:"76,keyasint,omitempty"` // Parents of deployments only.
 	// Series has the blobs with the metrics of ended attempts. See AddSeries.
 	Series []byte `cbor:"72,keyasint,omitempty"`
 	// Storage is how its code sees the bucket of the organization; nil if it does not.

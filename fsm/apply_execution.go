@@ -125,6 +125,8 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 		return invalid("selection", "a GPU selection, and nothing else, says what it selects by")
 	case (e.Kind == compute.KindService) != (e.Service != nil && e.Serving != nil):
 		return invalid("service", "a service, and nothing else, says what it serves")
+	case (e.Inference != nil) != (e.Deployment != nil) || e.Deployment != nil && e.Kind != compute.KindService:
+		return invalid("deployment", "a service with an engine, and nothing else, is a deployment")
 	case e.Kind == compute.KindService: // It has no time limit.
 	case e.Timeout < time.Millisecond || limit > 0 && e.Timeout > limit:
 		return invalid("timeout", "timeout must be above 0 and at most %s", limit)
@@ -189,6 +191,9 @@ func (s *execution) accepted(c Submit) compute.Execution {
 	if s.Format() < formatContainers {
 		said.Environment.Name = ""
 	}
+	if s.Format() < formatAccounts {
+		said.Inference, said.Deployment = nil, nil
+	}
 	return compute.Execution{
 		ID: said.ID, Org: c.Actor.Org, User: c.Actor.User, Key: c.Actor.Key, Kind: said.Kind,
 		Profile: said.Profile, Bundle: said.Bundle, FileName: said.FileName,
@@ -196,6 +201,7 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		DisconnectGrace: said.DisconnectGrace, Priority: said.Priority, Network: said.Network,
 		Tags: said.Tags, CallbackURLs: said.CallbackURLs, MaxCredits: said.MaxCredits,
 		Selection: said.Selection, Service: said.Service, Serving: said.Serving,
+		Inference: said.Inference, Deployment: said.Deployment,
 		SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
 		StopGrace: grace, Container: container, Preemptible: said.Preemptible && !said.Kind.IsParent(),
 		MaxRetries: said.MaxRetries, MinVRAMMiB: said.MinVRAMMiB, Name: said.Name,

@@ -47,6 +47,9 @@ func (s *service) prepareService(e *compute.Execution) *compute.Error {
 	case e.MaxCredits > 0:
 		return compute.Errorf(compute.CodeInvalid, "a service has no ceiling of credits").Named("max_credits")
 	}
+	if refusal := s.deployment.prepareDeployment(e); refusal != nil {
+		return refusal
+	}
 	e.Timeout = compute.Unlimited
 	if refusal := s.execution.prepareSingle(e); refusal != nil {
 		return refusal
@@ -106,6 +109,10 @@ func copyService(known *compute.Execution) compute.Execution {
 	e, svc := *known, *known.Service
 	svc.Slots = slices.Clone(svc.Slots)
 	e.Service = &svc
+	if known.Deployment != nil {
+		d := *known.Deployment
+		e.Deployment = &d
+	}
 	return e
 }
 
@@ -183,7 +190,8 @@ func replicaOf(
 		Name: parent.Name, Files: parent.Files,
 		Volumes: parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
 		Environment: parent.Environment, Container: parent.Container,
-		Serving: parent.Serving, GPUTypes: parent.GPUTypes, MinCapability: parent.MinCapability,
+		Inference: parent.Inference,
+		Serving:   parent.Serving, GPUTypes: parent.GPUTypes, MinCapability: parent.MinCapability,
 	}
 }
 
@@ -220,6 +228,7 @@ func (s *service) endReplica(child *compute.Execution) {
 	case parent.Stop == compute.StopNone && child.Reason == compute.ReasonCredits:
 		parent.Detail = child.Detail
 		s.halt(&parent, compute.StopGraceful, compute.ReasonCredits)
+	case s.deployment.judgeEnd(&parent, child):
 	case parent.Stop != compute.StopNone || !s.endDone(&parent):
 		s.execution.putExecution(&parent)
 	}
@@ -299,27 +308,35 @@ func (s *service) scaleService(c ScaleService) Result {
 		return Result{Refusal: refusal}
 	case parent.Stop != compute.StopNone:
 		return refuse(compute.CodeConflict, "already_ended", "the service is being stopped")
+	case parent.Deployment != nil:
+		return refuse(compute.CodeConflict, "is_deployment", "a deployment scales between its own limits")
 	case c.Replicas < 0 || c.Replicas > compute.MaxReplicas:
 		return Result{Refusal: invalidReplicas(0)}
 	}
-	svc := parent.Service
-	svc.Replicas = c.Replicas
-	for n := len(svc.Slots); n > svc.Replicas && !svc.Slots[n-1].Live; n-- {
-		svc.Slots = svc.Slots[:n-1]
-	}
-	s.execution.putExecution(&parent)
-	for _, slot := range slices.Clone(svc.Slots) {
-		surplus := slot.Number > c.Replicas && slot.Live
-		if e, ok := s.executions.Get(slot.Replica); ok && surplus && e.Stop == compute.StopNone {
-			s.execution.stop(e, compute.StopGraceful, compute.ReasonNone)
-		}
-	}
+	s.scaleTo(&parent, c.Replicas)
 	now, _ := s.executions.Get(parent.ID)
 	if now.Service.Live == 0 {
 		left := copyService(now)
 		s.endDone(&left)
 	}
 	return Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: c.Replicas}
+}
+
+// scaleTo stores a service with another number of wanted replicas, and stops surplus
+// ones.
+func (s *service) scaleTo(parent *compute.Execution, replicas int) {
+	svc := parent.Service
+	svc.Replicas = replicas
+	for n := len(svc.Slots); n > svc.Replicas && !svc.Slots[n-1].Live; n-- {
+		svc.Slots = svc.Slots[:n-1]
+	}
+	s.execution.putExecution(parent)
+	for _, slot := range slices.Clone(svc.Slots) {
+		surplus := slot.Number > replicas && slot.Live
+		if e, ok := s.executions.Get(slot.Replica); ok && surplus && e.Stop == compute.StopNone {
+			s.execution.stop(e, compute.StopGraceful, compute.ReasonNone)
+		}
+	}
 }
 
 // setReady records whether a replica is ready.
@@ -364,6 +381,11 @@ func (v checker) checkService(parent *compute.Execution) error {
 		}
 		if slot.Live {
 			live++
+		}
+	}
+	if parent.Deployment != nil && !parent.Status.Terminal() {
+		if err := checkDeployment(parent); err != nil {
+			return err
 		}
 	}
 	if live != svc.Live || live > 0 && parent.Status.Terminal() || live > 0 && parent.Status == compute.StatusPending {

@@ -139,7 +139,7 @@ func TestArchivesKeepTheHistory(t *testing.T) {
 			h.must(fsm.SetFormat{Term: h.term, Format: fsm.Format})
 			h.retain(3*time.Hour, 5+int(seed))
 			rng, l := rand.New(rand.NewPCG(seed, 3)), library{}
-			for range 25 {
+			for range 50 {
 				for range 1 + rng.IntN(12) {
 					h.step()
 				}

@@ -672,6 +672,29 @@ type (
 		Replicas int                 `cbor:"4,keyasint"`
 	}
 
+	// ChangeDeployment stops a deployment, or starts one again that was stopped, paused
+	// or has failed.
+	ChangeDeployment struct {
+		Op         Op                  `cbor:"1,keyasint"`
+		Actor      Actor               `cbor:"2,keyasint"`
+		Deployment compute.ExecutionID `cbor:"3,keyasint"`
+		Start      bool                `cbor:"4,keyasint,omitempty"`
+	}
+
+	// ScaleDeployment changes how many replicas an active deployment has; 0 pauses it.
+	// It is the leader's, and changes nothing if the deployment has changed since.
+	ScaleDeployment struct {
+		Term       uint64              `cbor:"1,keyasint"`
+		Deployment compute.ExecutionID `cbor:"2,keyasint"`
+		Replicas   int                 `cbor:"3,keyasint,omitempty"`
+		Since      compute.Instant     `cbor:"4,keyasint,omitempty"` // Its ChangedAt when that was decided.
+	}
+
+	// ResumeDeployment starts a paused deployment, for a request that waits.
+	ResumeDeployment struct {
+		Deployment compute.ExecutionID `cbor:"1,keyasint"`
+	}
+
 	// SetReady is the report of a node that a replica has become ready, or is no
 	// longer.
 	SetReady struct {

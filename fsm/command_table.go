@@ -15,7 +15,7 @@ import (
 //
 //nolint:funlen // A row for each command.
 func commandRows() []*row {
-	return []*row{
+	return append([]*row{
 		command[Clock]{
 			number: 1, since: formatFirst, beforeBootstrap: true, onFullDisk: true, apply: (*state).raiseClock,
 		}.row(),
@@ -110,7 +110,7 @@ func commandRows() []*row {
 						e.Name != "" || e.Files != nil, formatLab),
 					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices),
 					formatIf(e.Container != nil || c.Key != nil || e.Environment.Name != "", formatContainers),
-					formatIf(e.Storage != nil, formatAccounts))
+					formatIf(e.Storage != nil || e.Deployment != nil || e.Inference != nil, formatAccounts))
 			},
 		}.row(),
 		command[TakeSelection]{
@@ -341,6 +341,12 @@ func commandRows() []*row {
 			number: 74, since: formatContainers, onFullDisk: true, apply: (*state).removeCallbackSecret,
 			op: func(c RemoveCallbackSecret) Op { return c.Op },
 		}.row(),
+	}, slices.Concat(deploymentRows(), accountRows())...)
+}
+
+// accountRows returns the commands of budgets, purchases, sign-ups and keys.
+func accountRows() []*row {
+	return []*row{
 		command[SetBudget]{
 			number: 90, since: formatAccounts, apply: (*state).setBudget,
 			op: func(c SetBudget) Op { return c.Op },

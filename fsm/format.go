@@ -25,8 +25,7 @@ const (
 	// formatContainers adds Docker and Compose executions, named environments and
 	// stored objects.
 	formatContainers = 9
-
-	formatAccounts = 10 // Deployments of models; audit records, budgets and ceilings.
+	formatAccounts   = 10 // Deployments of models; audit records, budgets and ceilings.
 
 	// Format is the newest format that this program can apply.
 	Format = formatAccounts
@@ -118,6 +117,9 @@ func (v *View) AllowsScopes() error { return v.allowsFormat(formatServices) }
 
 // AllowsVariables returns the reason for which users may not yet keep variables.
 func (v *View) AllowsVariables() error { return v.allowsFormat(formatServices) }
+
+// AllowsDeployments returns the reason for which no models may be deployed yet.
+func (v *View) AllowsDeployments() error { return v.allowsFormat(formatAccounts) }
 
 // Settable returns the part of settings that every server can apply.
 func (v *View) Settable(s Settings) Settings {

@@ -180,6 +180,12 @@ func (h *historian) serviceThing() {
 			Serving: &compute.Serving{Port: h.rng.IntN(9000), ReadinessTimeout: time.Minute},
 		}
 		h.acceptSome(&e)
+		if h.chance(3) {
+			e.Inference = &compute.Inference{Engine: "echo", Model: "a/b", Args: []string{"--x"}}
+			e.Deployment = &compute.Deployment{
+				Min: h.rng.IntN(3), Max: h.rng.IntN(4), TargetMilliRPS: 1000, TargetP95: time.Second, Starts: 1 + h.rng.IntN(3),
+			}
+		}
 		h.send(fsm.Submit{Op: op, Actor: a, Execution: e})
 	}
 	for parent := range h.view().Services() {
@@ -190,6 +196,18 @@ func (h *historian) serviceThing() {
 		h.send(c)
 		if h.chance(3) {
 			h.send(fsm.ScaleService{Op: op, Actor: a, Service: parent.ID, Replicas: h.rng.IntN(5)})
+		}
+	}
+	for d := range h.view().Deployments {
+		switch h.rng.IntN(4) {
+		case 0:
+			h.send(fsm.ChangeDeployment{Op: op, Actor: a, Deployment: d.ID, Start: h.chance(2)})
+		case 1:
+			h.send(fsm.ScaleDeployment{
+				Term: h.term, Deployment: d.ID, Replicas: h.rng.IntN(5), Since: d.Deployment.ChangedAt,
+			})
+		case 2:
+			h.send(fsm.ResumeDeployment{Deployment: d.ID})
 		}
 	}
 	h.workOne(func(w compute.Work) {

@@ -31,6 +31,9 @@ func (s *execution) askOffers(e *compute.Execution) *compute.Error {
 	if e.Storage != nil && !e.Storage.Optional {
 		e.Request.Needs = append(e.Request.Needs, compute.MountOffer)
 	}
+	if e.Inference != nil {
+		e.Request.Needs = append(e.Request.Needs, compute.InferenceOffer(e.Inference.Engine))
+	}
 	if !e.Environment.ID.IsZero() {
 		e.Request.Needs = append(e.Request.Needs, compute.EnvironmentOffer(e.Environment.ID.String()))
 	}
@@ -93,7 +96,11 @@ func errNoOffer(need compute.Offer, offers map[compute.Offer]bool) *compute.Erro
 	if list == "" {
 		list = "none"
 	}
-	return compute.Errorf(compute.CodeInvalid, "no node has the %s %q; there are: %s", kind, name, list).
+	noun := kind
+	if kind == "inference" {
+		kind, noun = "engine", "inference engine"
+	}
+	return compute.Errorf(compute.CodeInvalid, "no node has the %s %q; there are: %s", noun, name, list).
 		Named("unknown_" + kind)
 }
 

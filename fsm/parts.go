@@ -93,9 +93,19 @@ type (
 		*View
 
 		access     *access
+		deployment *deployment
 		execution  *execution
 		money      *money
 		statistics *statistics
+	}
+
+	// deployment applies what deployments of models add to services.
+	deployment struct {
+		*View
+
+		access    *access
+		execution *execution
+		service   *service
 	}
 
 	// quota applies quotas and counts what fair share knows.
@@ -157,7 +167,8 @@ func stateOf(v *View) *state {
 		access: new(access), lifecycle: new(lifecycle), membership: new(membership),
 		identity: new(identity), money: new(money), placement: new(placement),
 		execution: new(execution), selection: new(selection), service: new(service), quota: new(quota),
-		requests: new(requests), retention: new(retention), statistics: new(statistics),
+		deployment: new(deployment),
+		requests:   new(requests), retention: new(retention), statistics: new(statistics),
 		upload: new(upload), object: new(object), trail: new(trail),
 	}
 	*s.access = access{View: v}
@@ -196,6 +207,11 @@ func stateOf(v *View) *state {
 	*s.service = service{
 		View:   v,
 		access: s.access, execution: s.execution, money: s.money, statistics: s.statistics,
+		deployment: s.deployment,
+	}
+	*s.deployment = deployment{
+		View:   v,
+		access: s.access, execution: s.execution, service: s.service,
 	}
 	*s.quota = quota{
 		View:   v,

@@ -217,6 +217,7 @@ type state struct {
 	*execution
 	*selection
 	*service
+	*deployment
 	*quota
 	*requests
 	*retention

@@ -23,6 +23,7 @@ import (
 	"berth/node/callback"
 	"berth/node/config"
 	"berth/node/executor"
+	"berth/node/inference/engine"
 	"berth/node/leader"
 	"berth/node/logs"
 	"berth/node/logs/copies"
@@ -74,6 +75,7 @@ type Node struct {
 	master       *secrets.Master
 	devices      *gpu.Watcher
 	environments *environments
+	engines      engine.Set
 	sampler      *gpu.Sampler
 	loads        *gpuLoads
 	usages       *gpuUsages

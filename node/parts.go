@@ -51,7 +51,11 @@ func (n *Node) openDevices(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find gaps: %w", err)
 	}
+	if err := n.openEngines(); err != nil {
+		return err
+	}
 	scratchMiB, volumes := executor.Offers(n.executorConfig())
+	volumes = append(volumes, n.engineOffers()...)
 	n.environments = newEnvironments(n.logger.With("part", "environments"))
 	n.environments.changed = func(ctx context.Context) { n.devices.Poll(ctx) }
 	offers := func() (int64, []compute.Offer) {
@@ -284,6 +288,7 @@ func (n *Node) openExecutorWith(
 	cfg.Node, cfg.Network, cfg.DenyCIDRs, cfg.Contact = n.cluster.ID(), network, own, n.cluster.ContactAt
 	cfg.Blobs, cfg.Variables, cfg.Credentials = blobs, secret.variables, secret.credentials
 	cfg.Storage.Access = secret.storage
+	cfg.Models = n.models(secret.credentials)
 	cfg.Meter = seriesMeter{n.usages, n, blobs.Put}
 	n.executor, err = executor.Open(cfg, source, report, inputs) // Its attempts outlive ctx.
 	if err != nil {
@@ -382,6 +387,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 			Reader:   n.reader(),
 			Archives: n.archives,
 			Services: routes, ServicesURL: n.cfg.Services.URL, S3: n.s3Transport(),
+			Models: routes, ModelLimits: n.modelLimits(),
 			Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 				return leader.OpenSigningKey(n.master, key)
 			},
@@ -411,6 +417,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Backoff: api.Backoff{
 			First: n.cfg.Services.BackoffFirst, Most: n.cfg.Services.BackoffMost, Reset: n.cfg.Services.BackoffReset,
 		},
+		Inference:    n.inference(),
 		Judge:        selection.Judge,
 		Explain:      explain.New().Explain,
 		Chart:        chart.Selection,

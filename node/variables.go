@@ -45,7 +45,8 @@ func (v vault) SealText(key *compute.DataKey, text, context string) ([]byte, err
 // credentials returns what the registry of an execution's images asks for, with the
 // secrets of its user filled in; nil for nothing.
 func (v vault) credentials(view *fsm.View, e *compute.Execution) (*compute.RegistryCredentials, error) {
-	if e.Container == nil || len(e.Container.Credentials) == 0 {
+	hub := e.Inference != nil && len(e.Inference.Token) > 0
+	if !hub && (e.Container == nil || len(e.Container.Credentials) == 0) {
 		return nil, nil
 	}
 	key := view.DataKey(e.Org)
@@ -59,6 +60,10 @@ func (v vault) credentials(view *fsm.View, e *compute.Execution) (*compute.Regis
 	owner := e.ID // Replicas have the credentials of their service.
 	if !e.Parent.IsZero() {
 		owner = e.Parent
+	}
+	if hub { // The token for a hub of models; an engine's own image needs none.
+		token, err := opened.Unseal(e.Inference.Token, []byte(compute.TokenContext(e.Org, owner)))
+		return &compute.RegistryCredentials{Password: token}, err
 	}
 	text, err := opened.Unseal(e.Container.Credentials, []byte(e.Container.Context(e.Org, owner)))
 	if err != nil {

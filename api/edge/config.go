@@ -57,6 +57,9 @@ type Config struct {
 	Reader   Reader
 	Archives Archives
 	Services Services // Nil on a node without a replica.
+	Models   Models   // The same.
+
+	ModelLimits ModelLimits
 
 	// ServiceRelay has a server answer requests to services, on a node without a
 	// replica.

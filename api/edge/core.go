@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"berth/compute"
 )
 
 // Core is what the server and every handler share: settings, credentials, and the
@@ -27,7 +29,9 @@ type Core struct {
 	downloads     *budget // Of operators.
 	files         *budget // Files that are sent, by organization.
 	served        *budget // Requests to services, by organization.
-	relays        relays  // What a worker relays.
+	modelsServed  *budget // Requests to models, by organization.
+	modelRates    *modelRates
+	relays        relays // What a worker relays.
 }
 
 func newCore(cfg Config) (*Core, error) {
@@ -53,6 +57,8 @@ func newCore(cfg Config) (*Core, error) {
 		downloads:     newBudget(maxDownloads, maxDownloads),
 		files:         newBudget(maxFiles, maxFiles/filesShare),
 		served:        newBudget(maxServed, maxServed/servedShare),
+		modelsServed:  newBudget(maxServed, int(max(cfg.ModelLimits.InFlight, 1))),
+		modelRates:    &modelRates{buckets: make(map[compute.UUID]bucket)},
 		relays:        newRelays(),
 	}, nil
 }

@@ -10,20 +10,22 @@ import (
 // scopesByTag has the scopes that keys need for the routes of a tag: to read, and to
 // change something. Tags that are not here need the scope admin.
 var scopesByTag = map[string][2]compute.Scope{ //nolint:gochecknoglobals // A table.
-	"Machine Types":               {compute.ScopeNone, compute.ScopeAdmin},
-	"Pricing":                     {compute.ScopeNone, compute.ScopeAdmin},
-	"User Quotas":                 {compute.ScopeNone, compute.ScopeAdmin},
-	"Billing":                     {compute.ScopeBillingRead, compute.ScopeAdmin},
-	"Streaming Execution":         {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
-	"Docker Execution":            {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
-	"Docker Compose Execution":    {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
-	"GPU Selection Execution":     {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
-	"Storage Files":               {compute.ScopeStorage, compute.ScopeStorage},
-	"Storage Credentials":         {compute.ScopeStorage, compute.ScopeStorage},
-	"Execution Management":        {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
-	"Workload Management":         {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
-	"Observability - Logs":        {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
-	"Observability - GPU Metrics": {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Machine Types":                 {compute.ScopeNone, compute.ScopeAdmin},
+	"Pricing":                       {compute.ScopeNone, compute.ScopeAdmin},
+	"User Quotas":                   {compute.ScopeNone, compute.ScopeAdmin},
+	"Billing":                       {compute.ScopeBillingRead, compute.ScopeAdmin},
+	"Streaming Execution":           {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Docker Execution":              {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Docker Compose Execution":      {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"GPU Selection Execution":       {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Storage Files":                 {compute.ScopeStorage, compute.ScopeStorage},
+	"Storage Credentials":           {compute.ScopeStorage, compute.ScopeStorage},
+	"Execution Management":          {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Workload Management":           {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Observability - Logs":          {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Observability - GPU Metrics":   {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Dedicated Deployment External": {compute.ScopeInference, compute.ScopeInference},
+	"Serverless Inference":          {compute.ScopeInference, compute.ScopeInference},
 }
 
 // Scope returns the scope that an API key needs for the route, if it is restricted to

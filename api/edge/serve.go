@@ -45,6 +45,8 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 		switch path := ctx.URI().PathOriginal(); {
 		case isService(path):
 			s.serveServiceSafely(life, ctx, false)
+		case isModel(path):
+			s.serveModelsSafely(life, ctx, false)
 		case isS3(path):
 			s.serveS3(life, ctx)
 		default:

@@ -67,6 +67,10 @@ func (s *Server) ServeServices(conn net.Conn) error {
 	server.MaxConnsPerIP = 0 // All of a worker's clients have its address.
 	incoming := s.incomingHandler(*life)
 	server.Handler = func(ctx *fasthttp.RequestCtx) {
+		if isModel(ctx.URI().PathOriginal()) {
+			s.serveModelsSafely(*life, ctx, true)
+			return
+		}
 		if !isService(ctx.URI().PathOriginal()) {
 			incoming(ctx)
 			return

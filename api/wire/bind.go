@@ -58,6 +58,8 @@ func (b binder) set(v reflect.Value, raw json.RawMessage) {
 		*out = &n
 	case *uint64:
 		*out = uint64(max(b.integer(raw), 0))
+	case *float64:
+		*out = b.float(raw)
 	case *bool:
 		*out = b.boolean(raw)
 	case **bool:
@@ -345,6 +347,15 @@ func (b binder) credits(raw json.RawMessage) compute.Credits {
 		b.fault("greater_than", "Input should be greater than 0", raw, map[string]any{"gt": 0})
 	}
 	return amount
+}
+
+// float returns the number that raw holds.
+func (b binder) float(raw json.RawMessage) float64 {
+	var n float64
+	if err := json.Unmarshal(raw, &n); err != nil || string(raw) == "null" {
+		b.fault("float_type", "Input should be a valid number", raw, nil)
+	}
+	return n
 }
 
 // plainDecimal returns text without an exponent, or "" when it is no number of

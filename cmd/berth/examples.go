@@ -57,6 +57,14 @@ func examplesByPath() map[string]string {
 		"service logs":  `  berth service logs 8f3a2b1c --replica 2`,
 		"service scale": `  berth service scale 8f3a2b1c 3`,
 		"service rm":    `  berth service rm 8f3a2b1c`,
+		"deploy create": `  berth deploy create meta-llama/Llama-3.1-8B-Instruct --gpu h100 --hf-token-file token
+  berth deploy create bartowski/SmolLM2-1.7B-Instruct-GGUF:Q4_K_M --engine llama.cpp`,
+		"deploy ls":    `  berth deploy ls`,
+		"deploy show":  `  berth deploy show 018f3a2b-1c00-7000-8000-000000000001`,
+		"deploy logs":  `  berth deploy logs 018f3a2b-1c00-7000-8000-000000000001`,
+		"deploy stop":  `  berth deploy stop 018f3a2b-1c00-7000-8000-000000000001`,
+		"deploy start": `  berth deploy start 018f3a2b-1c00-7000-8000-000000000001`,
+		"deploy rm":    `  berth deploy rm 018f3a2b-1c00-7000-8000-000000000001`,
 		"callbacks": `  berth callbacks 8f3a2b1c
   berth callbacks --redeliver 8f3a2b1c`,
 		"metrics": `  berth metrics 8f3a2b1c

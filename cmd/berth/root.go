@@ -30,7 +30,7 @@ Add a machine to it:       berth admin token create, then berth node --help`,
 		&cobra.Group{ID: groupCluster, Title: "Run a cluster:"},
 	)
 	for _, cmd := range []*cobra.Command{
-		newRun(), newService(), newLogs(), newOutputs(), newMetrics(), newCallbacks(), newPs(),
+		newRun(), newService(), newDeploy(), newLogs(), newOutputs(), newMetrics(), newCallbacks(), newPs(),
 		newShow(), newExplain(), newAbort(), newStop(), newRm(), newGPU(), newCredits(),
 		account.NewLogin(), account.NewLogout(), account.NewWhoami(), account.NewPassword(), account.NewContext(),
 		account.NewKeys(), account.NewOrgs(), account.NewInvite(),

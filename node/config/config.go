@@ -53,6 +53,7 @@ type Config struct {
 	Callbacks Callbacks `koanf:"callbacks"`
 	Services  Services  `koanf:"services"`
 	Docker    Docker    `koanf:"docker"`
+	Inference Inference `koanf:"inference"`
 	S3        S3        `koanf:"s3"`
 
 	Retention Retention `koanf:"retention"`
@@ -311,8 +312,9 @@ func Default() Config {
 			BackoffFirst: compute.DefaultBackoffFirst, BackoffMost: compute.DefaultBackoffMost,
 			BackoffReset: compute.DefaultBackoffReset,
 		},
-		Billing:  Billing{Mode: "meter", SignupGrant: 100},
-		Payments: Payments{Currency: "eur", UnitAmount: 100},
+		Inference: defaultInference(),
+		Billing:   Billing{Mode: "meter", SignupGrant: 100},
+		Payments:  Payments{Currency: "eur", UnitAmount: 100},
 		Limits: Limits{
 			TimeoutMax: 600 * time.Second, TimeoutDefault: time.Minute, Concurrent: 100, Queued: 10_000, Keys: 50,
 			BundleMax: 1 << 30, StaleAuthMax: 10 * time.Minute, ShareHalfLife: 24 * time.Hour,
@@ -402,6 +404,7 @@ func (c *Config) Validate() error {
 	v.check("backup.to", c.Backup.Every == 0 || filepath.IsAbs(c.Backup.To),
 		"must be an absolute path when backup.every is set")
 	v.check("backup.keep", c.Backup.Keep >= 1, "must be at least 1")
+	v.inference(c.Inference)
 	v.oneOf("billing.mode", c.Billing.Mode, "enforce", "meter")
 	v.prices(c.Billing.Prices)
 	v.check("billing.signup_grant", c.Billing.SignupGrant >= 0 && c.Billing.SignupGrant <= 1e9,

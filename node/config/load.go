@@ -17,6 +17,8 @@ import (
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/providers/rawbytes"
 	"github.com/knadh/koanf/v2"
+
+	"berth/node/inference/engine"
 )
 
 // maxFile is the largest configuration file that is read.
@@ -41,7 +43,8 @@ func Keys() []Key {
 	var keys []Key
 	defaults := Default()
 	for _, l := range leaves(reflect.ValueOf(&defaults).Elem(), "") {
-		if l.usage == "" || l.value.Type() == reflect.TypeFor[[]Mount]() {
+		if l.usage == "" || l.value.Type() == reflect.TypeFor[[]Mount]() ||
+			l.value.Type() == reflect.TypeFor[[]engine.Engine]() {
 			continue
 		}
 		keys = append(keys, Key{Path: l.path, Usage: l.usage, Default: textOf(l.value)})
@@ -265,6 +268,8 @@ func kindOf(target any) string {
 		return "list"
 	case *[]Mount:
 		return "list of mounts, each with name, path and ro"
+	case *[]engine.Engine:
+		return "list of engines, each with name, command and formats"
 	case *bool:
 		return "true or false"
 	case *string:

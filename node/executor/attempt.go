@@ -222,8 +222,12 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if err != nil {
 		return nil, err
 	}
+	model, err := e.takeModel(ctx, a, w, bundle)
+	if err != nil {
+		return nil, err
+	}
 	if w.Execution.Container != nil {
-		return e.prepareContainers(ctx, a, w, bundle)
+		return e.prepareContainers(ctx, a, w, bundle, model)
 	}
 	env, err := e.environmentOf(ctx, w.Execution)
 	if err != nil {
@@ -240,7 +244,7 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if err := e.takeDisk(ctx, w.Execution, res); err != nil {
 		return nil, err
 	}
-	res.environment = env
+	res.environment, res.model = env, model
 	if res.packages, err = e.takePackages(ctx, a, w, bundle, env); err != nil {
 		return nil, err
 	}
@@ -298,7 +302,7 @@ func (e *Executor) layOut(
 	if spec.Container != nil {
 		spec.Unpack += containerStart
 	} else {
-		spec.Sandbox.Binds = append(spec.Sandbox.Binds, volumes...)
+		spec.Sandbox.Binds = append(append(spec.Sandbox.Binds, res.model...), volumes...)
 	}
 	return spec.Write(dir)
 }
@@ -350,6 +354,8 @@ func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
 		outcome.Reason = compute.ReasonNodeLost
 	case errors.Is(err, errInputs):
 		outcome.Reason = compute.ReasonInputsLost
+	case errors.Is(err, errModel):
+		outcome.Status = compute.StatusFailed
 	case errors.Is(err, errImage):
 		outcome.Status, outcome.Reason = compute.StatusFailed, compute.ReasonImage
 	case errors.Is(err, errPackages):

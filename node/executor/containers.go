@@ -86,7 +86,7 @@ func (e *Executor) openEngine() {
 
 // prepareContainers is prepare for code that executes in containers.
 func (e *Executor) prepareContainers(
-	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle,
+	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle, model []sandbox.Bind,
 ) (*supervise.Conn, error) {
 	if e.engine == nil {
 		return nil, e.engineErr
@@ -95,7 +95,7 @@ func (e *Executor) prepareContainers(
 	if err != nil {
 		return nil, err
 	}
-	res := &resources{slot: slot}
+	res := &resources{slot: slot, model: model}
 	defer res.close() // The supervisor has its own descriptors.
 	if bundle.Compose == "" {
 		err = e.takeDisk(ctx, w.Execution, res)
@@ -170,6 +170,7 @@ func (e *Executor) container(
 	if c.Volumes, err = e.volumes(w.Execution); err != nil {
 		return nil, err
 	}
+	c.Volumes = append(c.Volumes, res.model...)
 	if bundle.Compose != "" {
 		return c, e.composeIn(ctx, a, w, bundle, res, c)
 	}

@@ -109,6 +109,7 @@ type Config struct {
 	Containers    Containers           // How containers are executed.
 	Credentials   Credentials          // For registries of images; nil for none.
 	Storage       Storage              // How buckets are mounted.
+	Models        Models               // Starts engines of models; nil for none.
 	Network       compute.Network      // NetworkNone: no execution on this node gets a network.
 	ScratchMiB    int64                // Size of the scratch space; 0 for half the memory limit, in memory.
 	ScratchMemory bool                 // Scratch space is in memory, inside the memory limit.

@@ -23,15 +23,16 @@ const (
 // resources are the machine resources of one attempt: its slot and its network.
 type resources struct {
 	slot        *slot
-	network     *os.File      // nil for no network but lo.
-	disk        *os.File      // Scratch space; nil for scratch space in memory.
-	packages    *os.File      // The packages that it asked for; nil for none.
-	environment *environment  // The named environment; nil for none.
-	variables   *os.File      // The variables of the user, in memory; nil for none.
-	storage     *os.File      // The socket to the process that mounts the bucket; nil for none,
-	mounted     *sandbox.Bind // and where it did.
-	resolv      string        // The content of resolv.conf.
-	notes       []string      // For the output.
+	network     *os.File       // nil for no network but lo.
+	disk        *os.File       // Scratch space; nil for scratch space in memory.
+	packages    *os.File       // The packages that it asked for; nil for none.
+	environment *environment   // The named environment; nil for none.
+	variables   *os.File       // The variables of the user, in memory; nil for none.
+	storage     *os.File       // The socket to the process that mounts the bucket; nil for none,
+	mounted     *sandbox.Bind  // and where it did.
+	resolv      string         // The content of resolv.conf.
+	notes       []string       // For the output.
+	model       []sandbox.Bind // Directories that an engine of models reads.
 
 	container *supervise.Container // nil for a sandbox.
 	volumes   []*os.File           // Disks for the volumes of a Compose file.

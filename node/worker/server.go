@@ -145,7 +145,7 @@ func forWorker(w compute.Work) *compute.Execution {
 		Volumes: e.Volumes, ScratchMiB: e.ScratchMiB, ScratchMemory: e.ScratchMemory,
 		Environment: e.Environment,
 		MaxRetries:  e.MaxRetries, Retries: e.Retries, // Its lease depends on them.
-		Storage: e.Storage,
+		Storage: e.Storage, Inference: e.Inference,
 		Files:   e.Files, Container: e.Container, Serving: e.Serving, CreditsEnd: e.CreditsEnd,
 	}
 	if w.Attempt.Started {

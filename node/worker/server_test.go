@@ -17,14 +17,14 @@ func TestWorkerIsToldNoMore(t *testing.T) {
 	told := []string{
 		"ID", "Org", "Kind", "Status", "Profile", "Request", "Bundle", "FileName", "Timeout", "DisconnectGrace", "Network",
 		"Epoch", "Stop", "StopGrace", "Preemptible", "ExecletAt", "StartedAt", "MaxRetries", "Retries",
-		"Volumes", "ScratchMiB", "ScratchMemory", "Files", "Serving", "CreditsEnd", "Environment", "Container", "Storage",
+		"Volumes", "ScratchMiB", "ScratchMemory", "Files", "Serving", "CreditsEnd", "Environment", "Container", "Storage", "Inference",
 	}
 	withheld := []string{
 		"User", "Key", "Parent", "Reason", "Detail", "Imports", "JobType", "Priority", "Tags", "CallbackURLs",
 		"MaxCredits", "Price", "Held", "Billed", "SubmitIndex", "CreatedAt", "PlacedAt", "EndedAt", "FinishedAt", "Ran",
 		"ExitCode", "Duration", "Usage", "Selection", "Deleted", "Estimate", "Repeat", "Predicted", "Avoid", "Owed",
 		"ImportFiles", "Name", "Outputs", "MinVRAMMiB", "GPUTypes", "MinCapability", "Service", "Ready", "ReadyAt",
-		"ProviderCost", "Series",
+		"ProviderCost", "Series", "Deployment",
 	}
 	var e compute.Execution
 	fill(reflect.ValueOf(&e).Elem())

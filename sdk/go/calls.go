@@ -20,6 +20,7 @@ type Groups struct {
 	Checkouts       CheckoutsCalls
 	Composes        ComposesCalls
 	Decisions       DecisionsCalls
+	Deployments     DeploymentsCalls
 	Environments    EnvironmentsCalls
 	Executions      ExecutionsCalls
 	Files           FilesCalls
@@ -63,6 +64,7 @@ func groupsOf(c *Client) Groups {
 		Checkouts:       CheckoutsCalls{c},
 		Composes:        ComposesCalls{c},
 		Decisions:       DecisionsCalls{c},
+		Deployments:     DeploymentsCalls{c},
 		Environments:    EnvironmentsCalls{c},
 		Executions:      ExecutionsCalls{c},
 		Files:           FilesCalls{c},
@@ -494,6 +496,86 @@ func (g DecisionsCalls) Replay(ctx context.Context, query ReplayQuery) (Replay, 
 func (g DecisionsCalls) WhatIf(ctx context.Context, body WhatIf) (WhatIfAnswer, error) {
 	var out WhatIfAnswer
 	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/admin/whatif", Body: body, Out: &out})
+	return out, err
+}
+
+// DeploymentsCalls are the calls of Client.Deployments.
+type DeploymentsCalls struct{ c *Client }
+
+// Create is POST /api/v2/external/inference/create.
+//
+// Deploy a model: replicas of an engine behind the OpenAI-compatible API of every node.
+//
+// Needs: API key or access token.
+func (g DeploymentsCalls) Create(ctx context.Context, body DeploymentCreate) (DeploymentCreated, error) {
+	var out DeploymentCreated
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/inference/create", Body: body, Out: &out})
+	return out, err
+}
+
+// List is GET /api/v2/external/inference/deployments.
+//
+// The deployments, the newest first.
+//
+// Needs: API key or access token.
+func (g DeploymentsCalls) List(ctx context.Context) (Deployments, error) {
+	var out Deployments
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/inference/deployments", Out: &out})
+	return out, err
+}
+
+// Get is GET /api/v2/external/inference/deployments/{id}.
+//
+// A deployment with its replicas.
+//
+// Needs: API key or access token.
+func (g DeploymentsCalls) Get(ctx context.Context, id string) (Deployment, error) {
+	var out Deployment
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/inference/deployments/" + url.PathEscape(id), Out: &out})
+	return out, err
+}
+
+// Remove is DELETE /api/v2/external/inference/deployments/{id}.
+//
+// End a deployment for good. Its billing row stays.
+//
+// Needs: API key or access token.
+func (g DeploymentsCalls) Remove(ctx context.Context, id string) (DeploymentCreated, error) {
+	var out DeploymentCreated
+	err := g.c.Do(ctx, Call{Method: http.MethodDelete, Path: "/inference/deployments/" + url.PathEscape(id), Out: &out})
+	return out, err
+}
+
+// Halt is POST /api/v2/external/inference/deployments/{id}/stop.
+//
+// Stop a deployment until it is started.
+//
+// Needs: API key or access token.
+func (g DeploymentsCalls) Halt(ctx context.Context, id string) (DeploymentCreated, error) {
+	var out DeploymentCreated
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/inference/deployments/" + url.PathEscape(id) + "/stop", Out: &out})
+	return out, err
+}
+
+// Start is POST /api/v2/external/inference/deployments/{id}/start.
+//
+// Start a deployment that is stopped, paused or has failed.
+//
+// Needs: API key or access token.
+func (g DeploymentsCalls) Start(ctx context.Context, id string) (DeploymentCreated, error) {
+	var out DeploymentCreated
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/inference/deployments/" + url.PathEscape(id) + "/start", Out: &out})
+	return out, err
+}
+
+// Logs is GET /api/v2/external/inference/deployments/{id}/logs.
+//
+// The newest lines that the replicas' engines printed.
+//
+// Needs: API key or access token.
+func (g DeploymentsCalls) Logs(ctx context.Context, id string, query ExecutionLogsQuery) (Logs, error) {
+	var out Logs
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/inference/deployments/" + url.PathEscape(id) + "/logs", Query: queryOf(query), Out: &out})
 	return out, err
 }
 

@@ -580,6 +580,98 @@ type DeletedVariables struct {
 	Message string `json:"message,omitzero"`
 }
 
+// Deployment is a deployment of a model.
+type Deployment struct {
+	DeploymentID        string   `json:"deployment_id,omitzero"`
+	Name                *string  `json:"name,omitzero"`
+	Status              string   `json:"status,omitzero"`
+	StatusDetails       *string  `json:"status_details,omitzero"`
+	HfModelID           string   `json:"hf_model_id,omitzero"`
+	Engine              string   `json:"engine,omitzero"`
+	VllmArgs            []string `json:"vllm_args,omitzero"`
+	HardwareProfile     string   `json:"hardware_profile,omitzero"`
+	TargetRps           float64  `json:"target_rps,omitzero"`
+	TargetLatencyP95Ms  int64    `json:"target_latency_p95_ms,omitzero"`
+	StabilisationWindow int64    `json:"stabilisation_window,omitzero"`
+	MinReplicas         int      `json:"min_replicas,omitzero"`
+	MaxReplicas         int      `json:"max_replicas,omitzero"`
+	// How many are wanted.
+	Replicas      int       `json:"replicas,omitzero"`
+	ReadyReplicas int       `json:"ready_replicas,omitzero"`
+	CreatedAt     time.Time `json:"created_at,omitzero"`
+	// For replicas that have ended.
+	Billed Amount `json:"billed,omitzero"`
+	// Of the OpenAI-compatible API; model is the deployment_id.
+	BaseURL string `json:"base_url,omitzero"`
+	// If it failed: the last lines of its engine.
+	EngineOutput []string         `json:"engine_output,omitzero"`
+	Rows         []ServiceReplica `json:"rows,omitzero"`
+}
+
+// DeploymentCreate is the body of POST /inference/create.
+type DeploymentCreate struct {
+	// Model as on the hub: owner/name, with @revision, and with :part for the file whose name has
+	// that part. It is looked for in the organization's storage below models/, in the operator's
+	// directory and on the hub.
+	//
+	// Rules: required, at most 256 characters.
+	HfModelID string `json:"hf_model_id"`
+	// GPU type of each replica, or cpu; empty: any GPU for an engine that needs one, else cpu.
+	//
+	// Rules: at most 64 characters.
+	GPUType string `json:"gpu_type,omitzero"`
+	// Rules: default 1, ≥ 1, ≤ 8.
+	GPUCount int `json:"gpu_count,omitzero"`
+	// Memory that the GPU must have at least.
+	//
+	// Rules: ≥ 0, ≤ 1024.
+	GPUVRAMGB int `json:"gpu_vram_gb,omitzero"`
+	// Further arguments of the engine, those of its list; an error names them.
+	//
+	// Rules: at most 4096 characters.
+	VllmArgs string `json:"vllm_args,omitzero"`
+	// Requests per second that one replica is meant to answer.
+	//
+	// Rules: required.
+	TargetRps float64 `json:"target_rps"`
+	// Time to the first byte of an answer, 95th percentile, in milliseconds.
+	//
+	// Rules: required, ≥ 1, ≤ 3600000.
+	TargetLatencyP95Ms int `json:"target_latency_p95_ms"`
+	// Seconds for which fewer replicas must be enough before some are stopped.
+	//
+	// Rules: required, ≥ 0, ≤ 86400.
+	StabilisationWindow int `json:"stabilisation_window"`
+	// Token for the hub. It is sealed, and never shown.
+	//
+	// Rules: at most 1024 characters.
+	HfToken string `json:"hf_token,omitzero"`
+	// Rules: default 1, ≥ 0, ≤ 64.
+	MinReplicas *int `json:"min_replicas,omitzero"`
+	// Rules: default 1, ≥ 1, ≤ 64.
+	MaxReplicas int `json:"max_replicas,omitzero"`
+	// Rules: at most 100 characters.
+	Name string `json:"name,omitzero"`
+	// Engine of the nodes' configuration; empty: vllm with GPUs, else the first that nodes have.
+	//
+	// Rules: at most 64 characters.
+	Engine string `json:"engine,omitzero"`
+}
+
+// DeploymentCreated answers the creation of a deployment, and its changes.
+type DeploymentCreated struct {
+	DeploymentID string `json:"deployment_id,omitzero"`
+	// pending, starting, ready, scaling, paused, failed or stopped.
+	Status  string `json:"status,omitzero"`
+	Message string `json:"message,omitzero"`
+}
+
+// Deployments answers the list of deployments.
+type Deployments struct {
+	Deployments []Deployment `json:"deployments,omitzero"`
+	Total       int          `json:"total,omitzero"`
+}
+
 // DeviceCode answers POST /auth/oidc/device.
 type DeviceCode struct {
 	// For POST /auth/oidc/token. Keep it secret.

@@ -1,0 +1,356 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+const (
+	enginePort  = 8000
+	outputTail  = 4 << 10 // Bytes of a failed engine's output,
+	outputLines = 20      // and lines,
+	outputWait  = 2 * time.Second
+)
+
+// Engine is what the API knows of an engine of models.
+type Engine struct {
+	Name       string
+	Image      string // "" for a program of the nodes.
+	HealthPath string
+	GPU        bool
+	StartLimit time.Duration
+}
+
+// Inference is how models are deployed.
+type Inference struct {
+	Engines []Engine
+	// Args checks the further arguments of an engine.
+	Args func(engine, text string) ([]string, error)
+	// ValidModel reports whether a text names a model.
+	ValidModel func(name string) bool
+	Starts     int // Ends in a row after which a deployment has failed.
+}
+
+// deployments serves Dedicated Deployment External: services with an engine.
+type deployments struct {
+	services
+}
+
+// routes returns the routes of the group.
+func (g *deployments) routes() []edge.Route {
+	const tag = "Dedicated Deployment External"
+	const all, one = root + "/inference/deployments", root + "/inference/deployments/{id}"
+	return []edge.Route{
+		{
+			Method: http.MethodPost, Path: root + "/inference/create", Tag: tag, Need: edge.NeedCaller,
+			Summary: "Deploy a model: replicas of an engine behind the OpenAI-compatible API of every node.",
+			Body:    of[wire.DeploymentCreate](), Reply: of[wire.DeploymentCreated](), Handle: g.create,
+		},
+		{
+			Method: http.MethodGet, Path: all, Tag: tag, Need: edge.NeedCaller,
+			Summary: "The deployments, the newest first.", Reply: of[wire.Deployments](), Handle: g.list,
+		},
+		{
+			Method: http.MethodGet, Path: one, Tag: tag, Need: edge.NeedCaller,
+			Summary: "A deployment with its replicas.", Reply: of[wire.Deployment](), Handle: g.get,
+		},
+		{
+			Method: http.MethodDelete, Path: one, Tag: tag, Need: edge.NeedCaller,
+			Summary: "End a deployment for good. Its billing row stays.", Reply: of[wire.DeploymentCreated](), Handle: g.remove,
+		},
+		{
+			Method: http.MethodPost, Path: one + "/stop", Tag: tag, Need: edge.NeedCaller,
+			Summary: "Stop a deployment until it is started.", Reply: of[wire.DeploymentCreated](), Handle: g.halt,
+		},
+		{
+			Method: http.MethodPost, Path: one + "/start", Tag: tag, Need: edge.NeedCaller,
+			Summary: "Start a deployment that is stopped, paused or has failed.",
+			Reply:   of[wire.DeploymentCreated](), Handle: g.start,
+		},
+		{
+			Method: http.MethodGet, Path: one + "/logs", Tag: tag, Need: edge.NeedCaller,
+			Summary: "The newest lines that the replicas' engines printed.",
+			Query:   of[wire.ExecutionLogsQuery](), Reply: of[wire.Logs](), Handle: g.logs,
+		},
+	}
+}
+
+// create accepts a deployment; its replicas follow.
+func (g *deployments) create(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.DeploymentCreate)
+	if !r.Repeat {
+		if err := r.View.AllowsDeployments(); err != nil {
+			return nil, err
+		}
+	}
+	if !g.cfg.Inference.ValidModel(in.Model) {
+		return nil, compute.Errorf(compute.CodeInvalid,
+			"hf_model_id is owner/name, with @revision, and with :part for one file").Named("hf_model_id")
+	}
+	engine, err := g.engineFor(r.View, in)
+	if err != nil {
+		return nil, err
+	}
+	args, err := g.cfg.Inference.Args(engine.Name, in.Args)
+	if err != nil {
+		return nil, err
+	}
+	command := fsm.Submit{Execution: g.record(r, in, engine, args)}
+	if engine.Image != "" {
+		ref, err := imageRef(engine.Image)
+		if err != nil {
+			return nil, err
+		}
+		command.Execution.Container = &compute.Container{Images: []string{ref.String()}}
+	}
+	if err := g.sealToken(r, in.Token, &command); err != nil {
+		return nil, err
+	}
+	// The node that starts a replica puts the engine's command line here.
+	result, err := g.submit(r, &compute.Bundle{Command: []string{"engine"}}, command)
+	if err != nil {
+		return nil, err
+	}
+	return wire.DeploymentCreated{
+		ID: result.Execution, Status: "pending", Message: "The deployment is accepted; its replicas follow.",
+	}, nil
+}
+
+// record returns the record of a new deployment.
+func (g *deployments) record(
+	r *edge.Request, in *wire.DeploymentCreate, engine *Engine, args []string,
+) compute.Execution {
+	return compute.Execution{
+		ID: compute.ExecutionID{UUID: g.NewID()}, Org: r.Caller.Actor.Org, User: r.Caller.Actor.User,
+		Key: r.Caller.Actor.Key, Kind: compute.KindService, Name: in.Name, FileName: compute.Clip(in.Model, 200),
+		Profile: profileOf(in, engine), MinVRAMMiB: int64(in.GPUVRAM) << 10, Network: compute.NetworkNone,
+		Serving: &compute.Serving{
+			Port: enginePort, HealthPath: engine.HealthPath, ReadinessTimeout: engine.StartLimit,
+		},
+		Service: &compute.Service{
+			Replicas: max(in.MinReplicas, 1), BackoffFirst: g.cfg.Backoff.First, BackoffMost: g.cfg.Backoff.Most,
+			BackoffReset: g.cfg.Backoff.Reset,
+		},
+		Inference: &compute.Inference{Engine: engine.Name, Model: in.Model, Args: args},
+		Deployment: &compute.Deployment{
+			Min: in.MinReplicas, Max: in.MaxReplicas, TargetMilliRPS: max(int64(math.Round(in.TargetRPS*1000)), 1),
+			TargetP95: time.Duration(in.TargetP95) * time.Millisecond, Window: time.Duration(in.Window) * time.Second,
+			Starts: g.cfg.Inference.Starts,
+		},
+	}
+}
+
+// profileOf returns the hardware profile of each replica.
+func profileOf(in *wire.DeploymentCreate, engine *Engine) string {
+	kind := strings.TrimPrefix(strings.ToLower(in.GPUType), "gpu.")
+	switch {
+	case kind == "cpu" || kind == "" && !engine.GPU && in.GPUVRAM == 0:
+		return "cpu"
+	case kind == "":
+		kind = compute.AnyGPU
+	}
+	if in.GPUCount > 1 && !strings.Contains(kind, ".") {
+		kind += "." + strconv.Itoa(in.GPUCount) + "x"
+	}
+	return "gpu." + kind
+}
+
+// engineFor returns the engine that a deployment names, or the first that nodes have:
+// those for GPUs first, unless it asks for none.
+func (g *deployments) engineFor(view *fsm.View, in *wire.DeploymentCreate) (*Engine, error) {
+	list := g.cfg.Inference.Engines
+	var names []string
+	for i := range list {
+		if list[i].Name == in.Engine {
+			return &list[i], nil
+		}
+		names = append(names, list[i].Name)
+	}
+	if in.Engine != "" {
+		return nil, compute.Errorf(compute.CodeInvalid, "there is no engine %q; there are: %s", in.Engine,
+			strings.Join(names, ", ")).Named("unknown_engine")
+	}
+	offered := make(map[compute.Offer]bool)
+	for n := range view.Nodes() {
+		for _, offer := range n.Offers {
+			offered[offer] = true
+		}
+	}
+	var best *Engine
+	noGPU := strings.EqualFold(in.GPUType, "cpu")
+	for i := range list {
+		e := &list[i]
+		if !offered[compute.InferenceOffer(e.Name)] || noGPU && e.GPU {
+			continue
+		}
+		if best == nil || e.Name == "vllm" {
+			best = e
+		}
+	}
+	if best == nil {
+		return nil, compute.Errorf(compute.CodeInvalid, "no node has an engine for models: install one of %s",
+			strings.Join(names, ", ")).Named("unknown_engine")
+	}
+	return best, nil
+}
+
+// sealToken adds the token for the hub, sealed with the data key of the organization.
+func (g *deployments) sealToken(r *edge.Request, token string, command *fsm.Submit) error {
+	if token == "" || r.Repeat {
+		return nil
+	}
+	org := r.Caller.Actor.Org
+	key := r.View.DataKey(org)
+	if key == nil {
+		var err error
+		if key, err = g.cfg.Vault.NewKey(org); err != nil {
+			return err
+		}
+		command.Key = key
+	}
+	e := &command.Execution
+	e.Inference.Key = key.Number
+	var err error
+	e.Inference.Token, err = g.cfg.Vault.SealText(key, token, compute.TokenContext(org, e.ID))
+	return err
+}
+
+// findDeployment returns the deployment in the path. One that was deleted is not
+// found.
+func (g *deployments) findDeployment(r *edge.Request) (*compute.Execution, error) {
+	e, err := g.find(r, compute.KindService)
+	if err != nil {
+		return nil, err
+	}
+	gone := e.Status == compute.StatusCancelled || e.Status == compute.StatusAborted || e.Stop != compute.StopNone
+	if e.Deployment == nil || gone {
+		return nil, edge.NotFound()
+	}
+	return e, nil
+}
+
+// list answers the caller's deployments.
+func (g *deployments) list(r *edge.Request) (any, error) {
+	out := wire.Deployments{Deployments: []wire.Deployment{}}
+	for e := range r.View.Live(r.Caller.Actor.Org) {
+		if e.Deployment != nil && e.Stop == compute.StopNone {
+			out.Deployments = append(out.Deployments, g.deploymentOf(r, r.View, e))
+		}
+	}
+	out.Total = len(out.Deployments)
+	return out, nil
+}
+
+// get answers one deployment.
+func (g *deployments) get(r *edge.Request) (any, error) {
+	e, err := g.findDeployment(r)
+	if err != nil {
+		return nil, err
+	}
+	out := g.deploymentOf(r, r.View, e)
+	if e.Deployment.State == compute.DeploymentFailed && !e.Deployment.Last.IsZero() {
+		ctx, cancel := context.WithTimeout(r.Ctx, outputWait)
+		defer cancel()
+		if text, err := g.cfg.Logs.Tail(ctx, e.Deployment.Last, outputTail); err == nil {
+			lines := strings.Split(strings.TrimRight(string(text.Combined), "\n"), "\n")
+			out.EngineOutput = lines[max(len(lines)-outputLines, 0):]
+		}
+	}
+	return out, nil
+}
+
+// deploymentOf returns a deployment as sent to clients.
+func (g *deployments) deploymentOf(r *edge.Request, view *fsm.View, e *compute.Execution) wire.Deployment {
+	d := e.Deployment
+	out := wire.Deployment{
+		ID: e.ID, Name: orNull(e.Name), Detail: orNull(e.Detail), Model: e.Inference.Model, Engine: e.Inference.Engine,
+		Args: append([]string{}, e.Inference.Args...), Profile: e.Profile,
+		TargetRPS: float64(d.TargetMilliRPS) / 1000, TargetP95: d.TargetP95.Milliseconds(), Window: int64(d.Window / time.Second),
+		MinReplicas: d.Min, MaxReplicas: d.Max, Replicas: e.Service.Replicas, CreatedAt: e.CreatedAt, Billed: e.Billed,
+		BaseURL: r.Base + edge.ModelRoot, EngineOutput: []string{}, Rows: replicasOf(view, e),
+	}
+	for _, row := range out.Rows {
+		if row.Ready {
+			out.Ready++
+		}
+	}
+	out.Status = deploymentStatus(e, out.Ready)
+	return out
+}
+
+// deploymentStatus returns the status of a deployment of which so many replicas are
+// ready.
+func deploymentStatus(e *compute.Execution, ready int) string {
+	switch d := e.Deployment; {
+	case e.Status.Terminal():
+		return compute.DeploymentFailed.String()
+	case d.State != compute.DeploymentActive:
+		return d.State.String()
+	case ready > 0 && ready == e.Service.Replicas:
+		return "ready"
+	case ready > 0:
+		return "scaling"
+	case e.Service.Live > 0 && slices.ContainsFunc(e.Service.Slots, func(s compute.Slot) bool { return s.Live }):
+		return "starting"
+	}
+	return "pending"
+}
+
+// remove ends a deployment.
+func (g *deployments) remove(r *edge.Request) (any, error) {
+	if !r.Repeat {
+		if _, err := g.findDeployment(r); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := g.services.deleteService(r)
+	if err != nil {
+		return nil, err
+	}
+	id := cmp.Or(answer.(wire.Stopped).ExecutionID, r.First.Execution)
+	return wire.DeploymentCreated{ID: id, Status: "stopped", Message: "The deployment ends."}, nil
+}
+
+func (g *deployments) halt(r *edge.Request) (any, error) {
+	return g.change(r, false, "The deployment is stopped.")
+}
+
+func (g *deployments) start(r *edge.Request) (any, error) {
+	return g.change(r, true, "The deployment starts.")
+}
+
+// change stops or starts a deployment.
+func (g *deployments) change(r *edge.Request, start bool, message string) (any, error) {
+	e, err := g.findDeployment(r)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := g.ProposeAndSee(r, fsm.ChangeDeployment{
+		Op: g.Op(r), Actor: r.Caller.Actor, Deployment: e.ID, Start: start,
+	}); err != nil {
+		return nil, err
+	}
+	if now, ok := r.View.Execution(e.Org, e.ID); ok {
+		e = now
+	}
+	return wire.DeploymentCreated{ID: e.ID, Status: g.deploymentOf(r, r.View, e).Status, Message: message}, nil
+}
+
+// logs answers lines of the engines.
+func (g *deployments) logs(r *edge.Request) (any, error) {
+	if _, err := g.findDeployment(r); err != nil {
+		return nil, err
+	}
+	return (&logLines{g.executions}).ofExecution(r)
+}

@@ -1,0 +1,385 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// ModelRoot is the path of the OpenAI-compatible API. The same is served below
+// serverlessRoot.
+const (
+	ModelRoot      = "/openai/v1"
+	serverlessRoot = Root + "/serverless"
+)
+
+// Limits of requests to models.
+const (
+	maxPrompt    = 16 << 20 // Bytes of a body.
+	modelsListed = 1000     // In a list, or in the error for an unknown one.
+	statedModels = 20
+)
+
+// Models has replicas of deployments answer.
+type Models interface {
+	// Ready reports whether a replica of a deployment answers requests.
+	Ready(view *fsm.View, deployment *compute.Execution) bool
+	// Infer has a replica answer a request with a body. Requests with the same prefix
+	// prefer the same replica.
+	Infer(view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64) (*http.Response, error)
+}
+
+// ModelLimits bounds requests to models on a node.
+type ModelLimits struct {
+	PerMinute  int           // Of one key or user; 0 for no limit.
+	InFlight   int64         // Of one organization.
+	ResumeWait time.Duration // For a deployment to become ready.
+}
+
+// modelCall is one request to a model.
+type modelCall struct {
+	serviceCall
+
+	body  []byte
+	asked modelBody
+	model *compute.Execution
+}
+
+// isModel reports whether a path is one of the OpenAI-compatible API.
+func isModel(path []byte) bool {
+	text := string(path)
+	return strings.HasPrefix(text, ModelRoot+"/") || strings.HasPrefix(text, serverlessRoot+"/")
+}
+
+// serveModels answers a request to the OpenAI-compatible API. A worker may have handed
+// it on.
+func (s *Server) serveModels(life lifetime, ctx *fasthttp.RequestCtx, byWorker bool) {
+	r, err := s.newRequest(ctx, nil)
+	r.life = life
+	if byWorker {
+		s.believe(ctx, r)
+	}
+	path := string(ctx.URI().PathOriginal())
+	below := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(path, ModelRoot), serverlessRoot), "/")
+	r.route = &Route{Method: string(ctx.Method()), Path: ModelRoot + "/{operation}"}
+	c := &modelCall{serviceCall: serviceCall{Server: s, ctx: ctx, r: r, path: below, bare: true}}
+	switch {
+	case err != nil:
+		ctx.SetConnectionClose()
+	case s.cfg.ServiceRelay != nil:
+		c.path = path
+		err = c.relayService()
+	case s.cfg.Models == nil:
+		err = NotFound()
+	default:
+		err = c.answer(below)
+	}
+	if err != nil {
+		c.failModel(err)
+	}
+}
+
+// answer routes the request.
+func (c *modelCall) answer(below string) error {
+	if err := c.identify(); err != nil {
+		return err
+	}
+	if err := c.limit(); err != nil {
+		return err
+	}
+	method := string(c.ctx.Method())
+	switch {
+	case below == "/models" && method == http.MethodGet:
+		return c.listModels("")
+	case strings.HasPrefix(below, "/models/") && method == http.MethodGet:
+		return c.listModels(strings.TrimPrefix(below, "/models/"))
+	case below == "/chat/completions" || below == "/completions" || below == "/embeddings":
+		if method != http.MethodPost {
+			return compute.Errorf(compute.CodeMethodNotAllowed, "This path has no such method.")
+		}
+	default:
+		return compute.Errorf(compute.CodeNotFound, "Unknown request URL.").Named("unknown_url")
+	}
+	if err := c.read(); err != nil {
+		return err
+	}
+	return c.infer(below)
+}
+
+// identify checks the bearer in the local view, and once more in a linearizable one:
+// the credential may be newer.
+func (c *modelCall) identify() error {
+	view, contact, known := c.cfg.Reader.Stale()
+	if !known && contact > c.cfg.Limits.StaleAuthMax {
+		return compute.Errorf(compute.CodeUnavailable, "This node has lost the cluster.").Retry(time.Second)
+	}
+	c.r.View, c.r.stale = view, true
+	who, ok := c.bearer(c.r.bearer)
+	if !ok && len(c.r.bearer) >= minCredential {
+		if err := c.renew(); err != nil {
+			return err
+		}
+		who, ok = c.bearer(c.r.bearer)
+	}
+	if !ok {
+		return c.access.stranger(c.r)
+	}
+	c.r.Caller = who
+	if err := who.checkScope(compute.ScopeInference); err != nil {
+		return err
+	}
+	return c.r.enterDefaultOrg()
+}
+
+// renew replaces the view by one that includes everything acknowledged.
+func (c *modelCall) renew() error {
+	ctx, cancel := context.WithTimeout(c.r.life.hard, c.cfg.Limits.ReadTimeout)
+	defer cancel()
+	view, err := c.cfg.Reader.Read(ctx)
+	if err == nil {
+		c.r.View = view
+	}
+	return err
+}
+
+// limit counts the request against those of its key or user, and says what is left.
+func (c *modelCall) limit() error {
+	limit := c.cfg.ModelLimits.PerMinute
+	if limit <= 0 {
+		return nil
+	}
+	owner := c.r.Caller.Actor.Key.UUID
+	if c.r.Caller.Actor.Key.IsZero() {
+		owner = c.r.Caller.Actor.User.UUID
+	}
+	left, wait := c.modelRates.take(owner, limit, c.Now())
+	h := &c.ctx.Response.Header
+	h.Set("X-Ratelimit-Limit-Requests", strconv.Itoa(limit))
+	h.Set("X-Ratelimit-Remaining-Requests", strconv.Itoa(left))
+	h.Set("X-Ratelimit-Reset-Requests", wait.Round(time.Millisecond).String())
+	if left < 0 {
+		h.Set("X-Ratelimit-Remaining-Requests", "0")
+		return compute.Errorf(compute.CodeRateLimited, "Rate limit reached: %d requests a minute on each node.", limit).
+			Named("rate_limit_exceeded").Retry(wait)
+	}
+	return nil
+}
+
+// read reads the whole body: another replica may have to get it.
+func (c *modelCall) read() error {
+	length := c.ctx.Request.Header.ContentLength()
+	if length > maxPrompt {
+		c.ctx.SetConnectionClose()
+		return tooLong()
+	}
+	if from := c.ctx.RequestBodyStream(); from != nil {
+		body := &requestBody{from: from, conn: c.ctx.Conn(), pause: c.cfg.Limits.ReadTimeout}
+		data, err := io.ReadAll(io.LimitReader(body, maxPrompt+1))
+		if err != nil {
+			c.ctx.SetConnectionClose()
+			return compute.Errorf(compute.CodeTimeout, "The body did not arrive: %w", err)
+		}
+		if len(data) > maxPrompt {
+			c.ctx.SetConnectionClose()
+			return tooLong()
+		}
+		_ = c.ctx.Conn().SetReadDeadline(time.Time{})
+		c.body = data
+	} else {
+		c.body = append([]byte(nil), c.ctx.Request.Body()...)
+	}
+	return c.asked.parse(&c.body)
+}
+
+func tooLong() error {
+	return compute.Errorf(compute.CodeTooLarge, "The body has more than %d bytes.", maxPrompt).Named("context_length_exceeded")
+}
+
+// infer has a replica of the model answer.
+func (c *modelCall) infer(below string) error {
+	owner := c.r.Caller.Actor.Org.String()
+	if !c.modelsServed.take(owner, 1) {
+		return compute.Errorf(compute.CodeRateLimited, "The organization has too many requests under way on this node.").
+			Named("rate_limit_exceeded").Retry(time.Second)
+	}
+	ctx, cancel := context.WithCancel(c.r.life.hard)
+	c.r.conn = c.ctx.Conn()
+	unwatch := sync.OnceFunc(c.r.Watch(cancel))
+	end := sync.OnceFunc(func() {
+		unwatch()
+		cancel()
+		c.modelsServed.give(owner, 1)
+	})
+	answer, err := c.ask(ctx, below)
+	if err != nil {
+		gone := ctx.Err() != nil
+		end()
+		if gone || c.r.sent {
+			c.ctx.SetConnectionClose()
+		}
+		return err
+	}
+	if answer.ContentLength >= 0 {
+		unwatch()
+	} // Else a client that hangs up ends the stream.
+	if c.r.sent || answer.ContentLength < 0 {
+		c.ctx.SetConnectionClose()
+	}
+	c.writeModelAnswer(answer, end)
+	return nil
+}
+
+// ask waits for a ready replica and asks it.
+func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, error) {
+	if err := c.await(ctx); err != nil {
+		return nil, err
+	}
+	header := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {c.r.id}, "User-Agent": {""}}
+	if accept := c.ctx.Request.Header.Peek("Accept"); len(accept) > 0 {
+		header.Set("Accept", string(accept))
+	}
+	req := (&http.Request{
+		Method: http.MethodPost, Host: "engine", Header: header, URL: &url.URL{Scheme: "http", Opaque: "/v1" + below},
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx)
+	answer, err := c.cfg.Models.Infer(c.r.View, c.model, req, c.body, c.asked.prefix)
+	c.body = nil // A stream may last for long.
+	return answer, err
+}
+
+// await finds the model, and waits until one of its replicas is ready. It resumes one
+// that is paused.
+func (c *modelCall) await(ctx context.Context) error {
+	if c.find(c.asked.Model) == nil {
+		if err := c.renew(); err != nil {
+			return err
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, max(c.cfg.ModelLimits.ResumeWait, time.Second))
+	defer cancel()
+	for resumed := false; ; {
+		c.model = c.find(c.asked.Model)
+		if c.model == nil {
+			return c.unknown(c.asked.Model)
+		}
+		switch state := c.model.Deployment.State; {
+		case state == compute.DeploymentStopped || state == compute.DeploymentFailed:
+			return compute.Errorf(compute.CodeConflict, "The deployment is %s: start it first.", state).Named("deployment_" + state.String())
+		case state == compute.DeploymentPaused && !resumed:
+			if _, _, err := c.cfg.Proposer.Propose(limited, fsm.ResumeDeployment{Deployment: c.model.ID}); err != nil {
+				return err
+			}
+			resumed = true
+		case c.cfg.Models.Ready(c.r.View, c.model):
+			return nil
+		}
+		view, err := c.cfg.Reader.Wait(limited, c.r.View.Index())
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return compute.Errorf(compute.CodeUnavailable, "The model is starting: none of its replicas is ready yet.").
+				Named("model_starting").Retry(5 * time.Second)
+		}
+		c.r.View = view
+	}
+}
+
+// find returns the deployment that a request names as its model, nil for none of the
+// caller's organization.
+func (c *modelCall) find(name string) *compute.Execution {
+	id, err := compute.ParseExecutionID(name)
+	if err != nil {
+		return nil
+	}
+	e, ok := c.r.View.Execution(c.r.Caller.Actor.Org, id)
+	if !ok || e.Deployment == nil || e.Status.Terminal() || e.Stop != compute.StopNone {
+		return nil
+	}
+	return e
+}
+
+// known returns the models that the caller may ask.
+func (c *modelCall) known() (list []*compute.Execution) {
+	for e := range c.r.View.Live(c.r.Caller.Actor.Org) {
+		if e.Deployment != nil && e.Stop == compute.StopNone && len(list) < modelsListed {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// unknown is the error for a model that does not exist. It names those that do.
+func (c *modelCall) unknown(name string) error {
+	var ids []string
+	for _, e := range c.known() {
+		if len(ids) < statedModels {
+			ids = append(ids, e.ID.String())
+		}
+	}
+	list := "none"
+	if len(ids) > 0 {
+		list = strings.Join(ids, ", ")
+	}
+	return compute.Errorf(compute.CodeNotFound, "The model %q does not exist. There are: %s.", compute.Clip(name, 100), list).
+		Named("model_not_found")
+}
+
+// listModels answers the list of models, or one of them.
+func (c *modelCall) listModels(one string) error {
+	if err := c.renew(); err != nil {
+		return err
+	}
+	type model struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Created int64  `json:"created"`
+		OwnedBy string `json:"owned_by"`
+		Root    string `json:"root"` // The model on the hub.
+	}
+	list := []model{}
+	for _, e := range c.known() {
+		m := model{e.ID.String(), "model", e.CreatedAt.Time().Unix(), c.r.Caller.Org.Slug, e.Inference.Model}
+		if one == m.ID {
+			return c.writeJSON(m)
+		}
+		list = append(list, m)
+	}
+	if one != "" {
+		return c.unknown(one)
+	}
+	return c.writeJSON(map[string]any{"object": "list", "data": list})
+}
+
+func (c *modelCall) writeJSON(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	c.ctx.Response.Header.Set("X-Request-Id", c.r.id)
+	c.ctx.SetContentType("application/json")
+	c.ctx.Response.SetBodyRaw(data)
+	c.metrics.observe(c.r, c.r.route.Method, http.StatusOK, c.took(c.r))
+	return nil
+}
+
+// serveModelsSafely is serveModels that answers after a panic.
+func (s *Server) serveModelsSafely(life lifetime, ctx *fasthttp.RequestCtx, byWorker bool) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.refuse(ctx, s.panicked(ctx, cause))
+		}
+	}()
+	s.serveModels(life, ctx, byWorker)
+}

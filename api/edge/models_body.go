@@ -1,0 +1,209 @@
+package edge
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// prefixBytes is how much of a conversation decides which replica gets it: its system
+// prompt and the beginning of its first message.
+const prefixBytes = 1024
+
+// modelBody is what the node reads of a request to a model.
+type modelBody struct {
+	Model    string          `json:"model"`
+	Stream   bool            `json:"stream"`
+	Options  json.RawMessage `json:"stream_options"`
+	Messages json.RawMessage `json:"messages"`
+	Prompt   json.RawMessage `json:"prompt"`
+
+	prefix uint64
+}
+
+// parse reads a body. A stream that asks for no usage gets it all the same, as its last
+// chunk: nothing else of the body changes.
+func (m *modelBody) parse(body *[]byte) error {
+	if err := json.Unmarshal(*body, m); err != nil {
+		return compute.Errorf(compute.CodeInvalid, "The body is no JSON object of the OpenAI API: %s.", jsonFault(err)).
+			Named("invalid_json")
+	}
+	if m.Model == "" {
+		return compute.Errorf(compute.CodeInvalid, "You must provide a model parameter.").Named("missing_model")
+	}
+	start := m.Messages
+	if len(start) == 0 {
+		start = m.Prompt
+	}
+	if len(start) > 0 {
+		h := fnv.New64a()
+		_, _ = h.Write(start[:min(len(start), prefixBytes)])
+		m.prefix = h.Sum64() | 1
+	}
+	m.Messages, m.Prompt = nil, nil // They refer to the body.
+	if m.Stream && len(m.Options) == 0 {
+		at := bytes.IndexByte(*body, '{') + 1
+		out := make([]byte, 0, len(*body)+len(usageOption))
+		out = append(append(append(out, (*body)[:at]...), usageOption...), (*body)[at:]...)
+		*body = out
+	}
+	return nil
+}
+
+const usageOption = `"stream_options":{"include_usage":true},`
+
+// jsonFault says what is wrong with a body without repeating any of it.
+func jsonFault(err error) string {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return e.Field + " is a " + e.Value
+	}
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return e.Error()
+	}
+	return "it cannot be read"
+}
+
+// writeModelAnswer passes the answer of an engine on as the client reads it.
+func (c *modelCall) writeModelAnswer(answer *http.Response, end func()) {
+	h := &c.ctx.Response
+	kind := answer.Header.Get("Content-Type")
+	h.Header.SetNoDefaultContentType(true)
+	h.Header.Set("Content-Type", kind)
+	h.Header.Set("X-Request-Id", c.r.id)
+	h.Header.Set("X-Content-Type-Options", "nosniff")
+	h.Header.Set("Cache-Control", "no-store")
+	c.ctx.SetStatusCode(answer.StatusCode)
+	body := answer.Body
+	if strings.HasPrefix(kind, "text/event-stream") {
+		body = &eventBody{from: body}
+	}
+	h.ImmediateHeaderFlush = answer.ContentLength < 0
+	h.SetBodyStream(&answerBody{from: body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
+	c.metrics.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
+}
+
+// brokenStream is the event of a stream whose replica has ended.
+const brokenStream = "\n\ndata: {\"error\":{\"message\":\"The replica ended in the middle of its answer: repeat the request.\"," +
+	"\"type\":\"server_error\",\"param\":null,\"code\":\"replica_failed\"}}\n\n"
+
+// eventBody is a stream of events that ends with an error event if its replica ends.
+type eventBody struct {
+	from  io.ReadCloser
+	event []byte // What is left of the error event.
+	over  bool
+}
+
+func (b *eventBody) Read(p []byte) (int, error) {
+	if b.over {
+		n := copy(p, b.event)
+		if b.event = b.event[n:]; len(b.event) == 0 {
+			return n, io.EOF
+		}
+		return n, nil
+	}
+	n, err := b.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.over, b.event = true, []byte(brokenStream)
+		return n, nil
+	}
+	return n, err
+}
+
+// Close ends the engine's work.
+func (b *eventBody) Close() error { return b.from.Close() }
+
+// failModel answers an error in the envelope of OpenAI.
+func (c *modelCall) failModel(err error) {
+	f := failureOf(err)
+	if f.status >= fasthttp.StatusInternalServerError {
+		c.logFailure(c.r, f.status, err)
+	}
+	type fault struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    string  `json:"code"`
+	}
+	out := fault{Message: "Internal error.", Type: "invalid_request_error", Code: "internal_error"}
+	if e, ok := f.body.(wire.Error); ok {
+		out.Message, out.Code = e.Detail, e.Code
+	}
+	switch {
+	case f.status == fasthttp.StatusUnauthorized:
+		out.Type, out.Code = "authentication_error", "invalid_api_key"
+	case f.status == fasthttp.StatusTooManyRequests:
+		out.Type = "rate_limit_error"
+	case f.status >= fasthttp.StatusInternalServerError:
+		out.Type = "server_error"
+	case out.Code == "model_not_found":
+		model := "model"
+		out.Param = &model
+	}
+	data, encodeErr := json.Marshal(map[string]any{"error": out})
+	if encodeErr != nil {
+		data = []byte(`{"error":{"message":"Internal error.","type":"server_error","param":null,"code":null}}`)
+	}
+	h := &c.ctx.Response
+	h.Header.Set("X-Request-Id", c.r.id)
+	if f.retryAfter != "" {
+		h.Header.Set("Retry-After", f.retryAfter)
+	}
+	c.ctx.SetStatusCode(f.status)
+	c.ctx.SetContentType("application/json")
+	h.SetBodyRaw(data)
+	c.metrics.observe(c.r, c.r.route.Method, f.status, c.took(c.r))
+}
+
+// modelRates counts requests to models by key or user, in buckets that fill evenly.
+type modelRates struct {
+	mu sync.Mutex
+
+	buckets map[compute.UUID]bucket
+}
+
+type bucket struct {
+	left float64
+	at   time.Time
+}
+
+// maxBuckets bounds the keys that are counted: full buckets are forgotten beyond it.
+const maxBuckets = 10_000
+
+// take takes one request of an owner, and returns how many are left and when the
+// bucket is full again; less than none, and when there is one again.
+func (m *modelRates) take(owner compute.UUID, perMinute int, now time.Time) (left int, wait time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rate, full := float64(perMinute)/time.Minute.Seconds(), float64(perMinute)
+	b, ok := m.buckets[owner]
+	if !ok {
+		b = bucket{full, now}
+	}
+	b.left = min(full, b.left+rate*max(now.Sub(b.at).Seconds(), 0))
+	b.at = now
+	if b.left < 1 {
+		m.buckets[owner] = b
+		return -1, time.Duration((1 - b.left) / rate * float64(time.Second))
+	}
+	b.left--
+	if len(m.buckets) >= maxBuckets {
+		for id, other := range m.buckets {
+			if other.left+rate*now.Sub(other.at).Seconds() >= full {
+				delete(m.buckets, id)
+			}
+		}
+	}
+	m.buckets[owner] = b
+	return int(b.left), time.Duration((full - b.left) / rate * float64(time.Second))
+}

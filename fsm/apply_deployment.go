@@ -1,0 +1,196 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"berth/compute"
+)
+
+// prepareDeployment completes the parent of a deployment, and refuses what no engine
+// could serve. Other services pass.
+func (s *deployment) prepareDeployment(e *compute.Execution) *compute.Error {
+	d, model := e.Deployment, e.Inference
+	if d == nil {
+		return nil
+	}
+	if refusal := checkInference(model); refusal != nil {
+		return refusal
+	}
+	bad := func(name, format string, args ...any) *compute.Error {
+		return compute.Errorf(compute.CodeInvalid, format, args...).Named(name)
+	}
+	switch {
+	case d.Max < 1 || d.Max > compute.MaxReplicas || d.Min < 0 || d.Min > d.Max:
+		return bad("replicas", "min_replicas is at most max_replicas, which is 1 to %d", compute.MaxReplicas)
+	case d.TargetMilliRPS < 1 || d.TargetMilliRPS > compute.MaxTargetRPS:
+		return bad("target_rps", "target_rps is above 0 and at most %d", compute.MaxTargetRPS/1000)
+	case d.TargetP95 <= 0 || d.TargetP95 > compute.MaxTargetDelay:
+		return bad("target_latency_p95_ms", "target_latency_p95_ms is above 0 and at most %d",
+			compute.MaxTargetDelay.Milliseconds())
+	case d.Window < 0 || d.Window > compute.MaxWindow:
+		return bad("stabilisation_window", "stabilisation_window is 0 to %d seconds", int(compute.MaxWindow.Seconds()))
+	case d.Starts < 1 || d.Starts > compute.MaxStarts:
+		return bad("starts", "a deployment fails after 1 to %d starts", compute.MaxStarts)
+	}
+	e.Deployment = &compute.Deployment{
+		Min: d.Min, Max: d.Max, TargetMilliRPS: d.TargetMilliRPS, TargetP95: d.TargetP95,
+		Window: d.Window, Starts: d.Starts, ChangedAt: s.meta.Now,
+	}
+	e.Service.Restart, e.Service.Replicas = compute.RestartAlways, e.Deployment.First()
+	return nil
+}
+
+// checkInference refuses a model or arguments that are out of bounds. Which arguments
+// an engine takes is the API's to say, and the node's again.
+func checkInference(m *compute.Inference) *compute.Error {
+	size := len(m.Engine)
+	for _, arg := range m.Args {
+		if len(arg) > compute.MaxEngineArg || strings.ContainsFunc(arg, unicode.IsControl) {
+			return compute.Errorf(compute.CodeInvalid, "an argument of an engine has at most %d printable bytes",
+				compute.MaxEngineArg).Named("vllm_args")
+		}
+	}
+	switch {
+	case size < 1 || size > compute.MaxEngineName:
+		return compute.Errorf(compute.CodeInvalid, "no such engine").Named("engine")
+	case len(m.Model) < 1 || len(m.Model) > compute.MaxModelName || strings.ContainsFunc(m.Model, unicode.IsControl):
+		return compute.Errorf(compute.CodeInvalid, "hf_model_id has 1 to %d bytes", compute.MaxModelName).
+			Named("hf_model_id")
+	case len(m.Args) > compute.MaxEngineArgs:
+		return compute.Errorf(compute.CodeInvalid, "an engine takes at most %d further arguments",
+			compute.MaxEngineArgs).Named("vllm_args")
+	case len(m.Token) > compute.MaxModelToken:
+		return compute.Errorf(compute.CodeInvalid, "hf_token is too long").Named("hf_token")
+	}
+	return nil
+}
+
+// Deployments yields the parents of deployments that have not ended, for which yield
+// returns true.
+func (v *executionTables) Deployments(yield func(*compute.Execution) bool) {
+	for e := range v.Services() {
+		if e.Deployment != nil && !yield(e) {
+			return
+		}
+	}
+}
+
+// deploymentOf returns a copy of a live deployment that may be changed.
+func (s *deployment) deploymentOf(id compute.ExecutionID) (compute.Execution, *compute.Error) {
+	known, ok := s.executions.Get(id)
+	switch {
+	case !ok || known.Deployment == nil:
+		return compute.Execution{}, errNoDeployment()
+	case known.Status.Terminal() || known.Stop != compute.StopNone:
+		return compute.Execution{}, compute.Errorf(compute.CodeConflict, "the deployment is being deleted").
+			Named("already_ended")
+	}
+	return copyService(known), nil
+}
+
+func errNoDeployment() *compute.Error {
+	return compute.Errorf(compute.CodeNotFound, "deployment not found").Named("deployment_not_found")
+}
+
+// changeDeployment stops a deployment on request, or starts it.
+func (s *deployment) changeDeployment(c ChangeDeployment) Result {
+	if refusal := s.access.admit(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if _, ok := s.execution.visible(c.Actor, c.Deployment); !ok {
+		return Result{Refusal: errNoDeployment()}
+	}
+	parent, refusal := s.deploymentOf(c.Deployment)
+	if refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	state, replicas := compute.DeploymentStopped, 0
+	if c.Start {
+		state, replicas = compute.DeploymentActive, parent.Deployment.First()
+	}
+	if parent.Deployment.State == state {
+		return Result{Repeat: true, Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
+	}
+	s.enter(&parent, state, replicas)
+	return Result{Execution: parent.ID, Status: parent.Status, Count: replicas}
+}
+
+// scaleDeployment changes how many replicas an active deployment has, or pauses it.
+func (s *deployment) scaleDeployment(c ScaleDeployment) Result {
+	parent, refusal := s.deploymentOf(c.Deployment)
+	if refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	d := parent.Deployment
+	replicas := min(max(c.Replicas, d.First()), d.Max)
+	state := compute.DeploymentActive
+	if c.Replicas <= 0 {
+		state, replicas = compute.DeploymentPaused, 0
+	}
+	if d.State != compute.DeploymentActive || d.ChangedAt != c.Since || replicas == parent.Service.Replicas {
+		return Result{Repeat: true, Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
+	}
+	s.enter(&parent, state, replicas)
+	return Result{Execution: parent.ID, Status: parent.Status, Count: replicas}
+}
+
+// resumeDeployment starts a paused deployment.
+func (s *deployment) resumeDeployment(c ResumeDeployment) Result {
+	parent, refusal := s.deploymentOf(c.Deployment)
+	if refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if parent.Deployment.State != compute.DeploymentPaused {
+		return Result{Repeat: true, Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
+	}
+	s.enter(&parent, compute.DeploymentActive, parent.Deployment.First())
+	return Result{Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
+}
+
+// enter stores a deployment with another state and another number of replicas. One
+// that becomes active forgets its crashes.
+func (s *deployment) enter(parent *compute.Execution, state compute.DeploymentState, replicas int) {
+	d := parent.Deployment
+	if state == compute.DeploymentActive && d.State != state {
+		parent.Detail = ""
+		for i := range parent.Service.Slots {
+			parent.Service.Slots[i].Crashes, parent.Service.Slots[i].NextAt = 0, 0
+		}
+	}
+	d.State, d.ChangedAt = state, s.meta.Now
+	s.service.scaleTo(parent, replicas)
+}
+
+// judgeEnd records that a replica of a deployment has ended by itself. It stores the
+// parent and returns true if that was one time too many: the deployment has failed.
+func (s *deployment) judgeEnd(parent, child *compute.Execution) bool {
+	d, slot := parent.Deployment, parent.Service.Slot(child.ID)
+	if d == nil || parent.Stop != compute.StopNone || child.Stop != compute.StopNone {
+		return false
+	}
+	d.Last = child.ID
+	if slot == nil || d.State != compute.DeploymentActive || slot.Crashes < d.Starts {
+		return false
+	}
+	parent.Detail = fmt.Sprintf("its engine ended %d times in a row, the last time as %s (%s)",
+		slot.Crashes, child.Status, joinDetail(child.Reason.String(), child.Detail))
+	s.enter(parent, compute.DeploymentFailed, 0)
+	return true
+}
+
+// checkDeployment checks that a deployment agrees with itself.
+func checkDeployment(e *compute.Execution) error {
+	d, replicas := e.Deployment, e.Service.Replicas
+	switch {
+	case e.Inference == nil:
+		return errors.New("a deployment without a model")
+	case d.State != compute.DeploymentActive && replicas != 0:
+		return fmt.Errorf("%s, and wants %d replicas", d.State, replicas)
+	case d.State == compute.DeploymentActive && (replicas < d.First() || replicas > d.Max):
+		return fmt.Errorf("wants %d replicas of %d to %d", replicas, d.Min, d.Max)
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package fsm_test
+
+import (
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// deploymentCommand creates a deployment of 1 to 3 replicas that fails after two starts.
+func (w *world) deploymentCommand() fsm.Submit {
+	w.Helper()
+	c := w.python("cpu")
+	e := &c.Execution
+	e.Kind, e.Timeout = compute.KindService, 0
+	e.Serving = &compute.Serving{Port: 8000, HealthPath: "/health", ReadinessTimeout: time.Minute}
+	e.Service = &compute.Service{
+		Replicas: 2, BackoffFirst: 10 * time.Second, BackoffMost: 40 * time.Second, BackoffReset: 10 * time.Minute,
+	}
+	e.Inference = &compute.Inference{Engine: "echo", Model: "a/b"}
+	e.Deployment = &compute.Deployment{
+		Min: 1, Max: 3, TargetMilliRPS: 1000, TargetP95: time.Second, Window: time.Minute, Starts: 2,
+	}
+	return c
+}
+
+// deployment creates what deploymentCommand says. Node n3 has its engine.
+func (w *world) deployment() compute.ExecutionID {
+	w.Helper()
+	n := w.node("n3")
+	w.must(fsm.SetInventory{Term: w.term, Inventory: compute.Inventory{
+		Node: n.ID, Version: n.InventoryVersion + 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB, GPUs: n.GPUs,
+		Offers: []compute.Offer{compute.InferenceOffer("echo")},
+	}})
+	return w.must(w.deploymentCommand()).Execution
+}
+
+// deployed returns what is wanted of a deployment, and how many replicas.
+func (w *world) deployed(id compute.ExecutionID) (compute.DeploymentState, int) {
+	w.Helper()
+	e := w.get(id)
+	return e.Deployment.State, e.Service.Replicas
+}
+
+// mustBe fails the test unless a deployment is in a state with so many replicas.
+func (w *world) mustBe(id compute.ExecutionID, state compute.DeploymentState, replicas int) {
+	w.Helper()
+	if s, n := w.deployed(id); s != state || n != replicas {
+		w.Fatalf("the deployment is %s with %d replicas, want %s with %d", s, n, state, replicas)
+	}
+}
+
+// TestDeploymentScales scales a deployment between its limits, pauses and resumes it.
+func TestDeploymentScales(t *testing.T) {
+	w := newestWorld(t)
+	id := w.deployment()
+	w.mustBe(id, compute.DeploymentActive, 1) // Not the two of the service.
+	w.run(id)
+	if e := w.get(w.replica(id, 1)); e.Inference == nil || e.Inference.Model != "a/b" || e.Deployment != nil {
+		t.Errorf("the replica has %+v and %+v", e.Inference, e.Deployment)
+	}
+	scale := func(n int) fsm.Result {
+		w.pass(time.Second)
+		return w.must(fsm.ScaleDeployment{Term: w.term, Deployment: id, Replicas: n, Since: w.get(id).Deployment.ChangedAt})
+	}
+	stale := fsm.ScaleDeployment{Term: w.term, Deployment: id, Replicas: 2, Since: w.get(id).Deployment.ChangedAt}
+	scale(9)
+	w.mustBe(id, compute.DeploymentActive, 3)
+	if r := w.must(stale); !r.Repeat {
+		t.Errorf("a decision about the state before is %+v", r)
+	}
+	w.run(id)
+	scale(0)
+	w.mustBe(id, compute.DeploymentPaused, 0)
+	if e := w.get(w.replica(id, 3)); e.Stop == compute.StopNone {
+		t.Error("the replicas of a paused deployment go on")
+	}
+	if scale(2); w.get(id).Deployment.State != compute.DeploymentPaused {
+		t.Error("the leader resumed it without a request")
+	}
+	w.must(fsm.ResumeDeployment{Deployment: id})
+	w.mustBe(id, compute.DeploymentActive, 1)
+	if r := w.must(fsm.ResumeDeployment{Deployment: id}); !r.Repeat {
+		t.Errorf("resumed twice: %+v", r)
+	}
+}
+
+// TestDeploymentFails gives a deployment up after so many starts, until it is started
+// again.
+func TestDeploymentFails(t *testing.T) {
+	w := newestWorld(t)
+	id := w.deployment()
+	for range 2 {
+		w.mustBe(id, compute.DeploymentActive, 1)
+		w.pass(time.Hour)
+		w.run(id)
+		w.must(w.ended(w.replica(id, 1), compute.StatusFailed, time.Second))
+	}
+	w.mustBe(id, compute.DeploymentFailed, 0)
+	e := w.get(id)
+	if e.Status.Terminal() || e.Detail == "" || e.Deployment.Last.IsZero() {
+		t.Errorf("it is %s: %q, last %v", e.Status, e.Detail, e.Deployment.Last)
+	}
+	if w.reconcile(id) != 0 {
+		t.Error("it starts all the same")
+	}
+	w.must(fsm.ChangeDeployment{Op: w.op(w.org, "start"), Actor: w.ada, Deployment: id, Start: true})
+	w.mustBe(id, compute.DeploymentActive, 1)
+	if w.get(id).Detail != "" || w.reconcile(id) != 1 {
+		t.Error("a started deployment does not start at once")
+	}
+}
+
+// TestChangeDeployment stops and starts a deployment, for its organization only.
+func TestChangeDeployment(t *testing.T) {
+	w := newestWorld(t)
+	id := w.deployment()
+	w.run(id)
+	stop := fsm.ChangeDeployment{Op: w.op(w.org, "stop"), Actor: w.ada, Deployment: id}
+	foreign := stop
+	foreign.Op, foreign.Actor = w.op(w.other.Org, "stop"), w.other
+	if r := w.do(foreign); r.Refusal == nil || r.Refusal.Code != compute.CodeNotFound {
+		t.Errorf("a foreign organization: %+v", r)
+	}
+	w.must(stop)
+	w.mustBe(id, compute.DeploymentStopped, 0)
+	w.must(fsm.ResumeDeployment{Deployment: id})
+	w.mustBe(id, compute.DeploymentStopped, 0) // A request starts only what was idle.
+	if r := w.do(fsm.ScaleService{Op: w.op(w.org, "scale"), Actor: w.ada, Service: id, Replicas: 2}); r.Refusal == nil || r.Refusal.Code != compute.CodeConflict {
+		t.Errorf("%+v", r)
+	}
+	plain := w.service()
+	if r := w.do(fsm.ChangeDeployment{Op: w.op(w.org, "x"), Actor: w.ada, Deployment: plain}); r.Refusal == nil || r.Refusal.Code != compute.CodeNotFound {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestDeploymentRefusals refuses what could not be deployed.
+func TestDeploymentRefusals(t *testing.T) {
+	w := newestWorld(t)
+	for name, change := range map[string]func(*compute.Execution){
+		"max":    func(e *compute.Execution) { e.Deployment.Max = 0 },
+		"min":    func(e *compute.Execution) { e.Deployment.Min = 4 },
+		"rps":    func(e *compute.Execution) { e.Deployment.TargetMilliRPS = 0 },
+		"p95":    func(e *compute.Execution) { e.Deployment.TargetP95 = 0 },
+		"window": func(e *compute.Execution) { e.Deployment.Window = -1 },
+		"starts": func(e *compute.Execution) { e.Deployment.Starts = 0 },
+		"model":  func(e *compute.Execution) { e.Inference.Model = "" },
+		"engine": func(e *compute.Execution) { e.Inference.Engine = "" },
+		"arg":    func(e *compute.Execution) { e.Inference.Args = []string{"a\nb"} },
+		"none":   func(e *compute.Execution) { e.Inference = nil },
+	} {
+		base := w.deploymentCommand()
+		change(&base.Execution)
+		if r := w.do(base); r.Refusal == nil {
+			t.Errorf("%s passes", name)
+		}
+	}
+}

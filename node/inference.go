@@ -1,0 +1,198 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/api"
+	"berth/api/edge"
+	"berth/compute"
+	"berth/node/config"
+	"berth/node/executor"
+	"berth/node/inference/engine"
+	"berth/node/inference/weights"
+)
+
+const (
+	modelsDirName = "models"
+	modelAt       = "/model" // Of its files, in the sandbox of an engine.
+
+	// storedModels is where organizations store models: below it is owner/name.
+	storedModels = "models/"
+	hubHeader    = time.Minute // For a hub to answer.
+)
+
+// openEngines reads which engines serve models.
+func (n *Node) openEngines() (err error) {
+	n.engines, err = engine.NewSet(n.cfg.Inference.Engines)
+	return err
+}
+
+// engineOffers returns the offers of the engines whose programs this node has.
+// One in an image needs the Docker engine, which is an offer of its own.
+func (n *Node) engineOffers() []compute.Offer {
+	var offers []compute.Offer
+	for _, e := range n.engines.All() {
+		programs := e.Needs
+		if len(programs) == 0 {
+			programs = e.Command[:1]
+		}
+		if e.Image != "" || !slices.ContainsFunc(programs, func(name string) bool { return !executor.HasProgram(name) }) {
+			offers = append(offers, compute.InferenceOffer(e.Name))
+		}
+	}
+	return offers
+}
+
+// models returns what starts the engines of this node. Credentials returns the token
+// for the hub.
+func (n *Node) models(credentials executor.Credentials) executor.Models {
+	cfg := weights.Config{
+		Dir: filepath.Join(n.cfg.DataDir, modelsDirName), Models: n.cfg.Inference.Models,
+		KeepMiB: n.cfg.Inference.CacheMiB, InUse: n.modelsInUse,
+		Logger: n.logger.With("part", "models"), Now: n.opts.Now,
+	}
+	if n.objects != nil {
+		cfg.Sources = append(cfg.Sources, &orgModels{n})
+	}
+	if n.cfg.Inference.Hub != config.HubOff {
+		cfg.Sources = append(cfg.Sources, &weights.Hub{
+			URL: strings.TrimRight(n.cfg.Inference.Hub, "/"),
+			Client: &http.Client{Transport: &http.Transport{
+				Proxy: http.ProxyFromEnvironment, ResponseHeaderTimeout: hubHeader, DisableCompression: true,
+			}},
+		})
+	}
+	store := weights.New(cfg)
+	return func(ctx context.Context, w compute.Work, say func(string)) (executor.Launch, error) {
+		return n.launch(ctx, store, w, credentials, say)
+	}
+}
+
+// modelsInUse returns the models of the live attempts of this node.
+func (n *Node) modelsInUse() []string {
+	var names []string
+	for _, w := range n.work() {
+		if w.Execution.Inference != nil {
+			names = append(names, w.Execution.Inference.Model)
+		}
+	}
+	return names
+}
+
+// launch brings the model of a replica to this node, and returns how its engine is
+// started.
+func (n *Node) launch(
+	ctx context.Context, store *weights.Store, w compute.Work, credentials executor.Credentials, say func(string),
+) (executor.Launch, error) {
+	x := w.Execution
+	e, ok := n.engines.Get(x.Inference.Engine)
+	if !ok {
+		return executor.Launch{}, compute.Errorf(compute.CodeUnavailable, "this node has no engine %q any more", x.Inference.Engine)
+	}
+	want := weights.Want{Name: x.Inference.Model, Org: x.Org}
+	if len(x.Inference.Token) > 0 {
+		given, err := credentials(ctx, w)
+		if err != nil {
+			return executor.Launch{}, fmt.Errorf("open hf_token: %w", err)
+		}
+		if given != nil {
+			want.Token = given.Password
+		}
+	}
+	m, err := store.Get(ctx, want, e.Formats, say)
+	if err != nil {
+		return executor.Launch{}, err
+	}
+	with := engine.Launch{
+		ModelPath: modelAt, Model: x.Inference.Model, Deployment: x.Parent.String(),
+		Port: x.Serving.Port, GPUs: len(w.Attempt.GPUs), Args: x.Inference.Args,
+	}
+	if m.File != "" {
+		with.ModelPath += "/" + m.File
+	}
+	out := executor.Launch{Env: e.Variables(with), Binds: []executor.Bind{{Source: m.Dir, Target: modelAt}}}
+	for _, dir := range e.Dirs {
+		out.Binds = append(out.Binds, executor.Bind{Source: dir, Target: dir})
+	}
+	out.Argv, err = e.Argv(with)
+	return out, err
+}
+
+// orgModels are the models in the storage of organizations.
+type orgModels struct{ *Node }
+
+// List returns the files of a model that an organization stores.
+func (s *orgModels) List(_ context.Context, w weights.Want) (weights.Listing, error) {
+	l := weights.Listing{Private: true}
+	prefix := s.prefix(w)
+	version := compute.Hash{}
+	for o := range s.machine.View().Objects(w.Org, prefix) {
+		name, below := strings.CutPrefix(o.Key, prefix)
+		if !below {
+			break
+		}
+		l.Files = append(l.Files, weights.File{Name: name, Size: o.Size})
+		version = sha256.Sum256(append(version[:], o.Key+string(o.Blob[:])...))
+	}
+	if len(l.Files) == 0 {
+		return l, compute.Errorf(compute.CodeNotFound, "the organization stores nothing below %s", prefix)
+	}
+	l.Version = hex.EncodeToString(version[:])
+	return l, nil
+}
+
+func (s *orgModels) prefix(w weights.Want) string {
+	name, _, _ := strings.Cut(w.Name, ":")
+	name, _, _ = strings.Cut(name, "@")
+	return storedModels + name + "/"
+}
+
+// Open reads a file from an offset. Each chunk is checked against its hash.
+func (s *orgModels) Open(
+	ctx context.Context, w weights.Want, _ *weights.Listing, f *weights.File, offset int64,
+) (io.ReadCloser, int64, error) {
+	view := s.machine.View()
+	bucket := view.Bucket(w.Org)
+	object, known := view.Object(w.Org, s.prefix(w)+f.Name)
+	if bucket == nil || !known || object.Size != f.Size {
+		return nil, 0, compute.Errorf(compute.CodeNotFound, "the organization's model has changed")
+	}
+	from, to := io.Pipe()
+	go func() { to.CloseWithError(s.objects.Copy(ctx, bucket, object, to, offset, f.Size-offset)) }()
+	return from, offset, nil
+}
+
+// inference returns how the API deploys models.
+func (n *Node) inference() api.Inference {
+	out := api.Inference{
+		Starts: n.cfg.Inference.Starts, ValidModel: weights.ValidName,
+		Args: func(name, text string) ([]string, error) {
+			e, ok := n.engines.Get(name)
+			if !ok {
+				return nil, compute.Errorf(compute.CodeInvalid, "there is no engine %q", name).Named("unknown_engine")
+			}
+			return e.Args(text)
+		},
+	}
+	for _, e := range n.engines.All() {
+		out.Engines = append(out.Engines, api.Engine{
+			Name: e.Name, Image: e.Image, HealthPath: e.HealthPath, GPU: e.GPU, StartLimit: e.StartLimit,
+		})
+	}
+	return out
+}
+
+// modelLimits returns the limits of requests to models.
+func (n *Node) modelLimits() edge.ModelLimits {
+	c := n.cfg.Inference
+	return edge.ModelLimits{PerMinute: c.PerMinute, InFlight: int64(c.OrgInFlight), ResumeWait: c.ResumeWait}
+}

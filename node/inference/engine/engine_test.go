@@ -1,0 +1,118 @@
+package engine_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"berth/node/inference/engine"
+)
+
+func mustEngine(t *testing.T, name string) *engine.Engine {
+	t.Helper()
+	set, err := engine.NewSet(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, ok := set.Get(name)
+	if !ok {
+		t.Fatalf("no engine %s", name)
+	}
+	return e
+}
+
+// TestArgv builds the command lines of the shipped engines.
+func TestArgv(t *testing.T) {
+	l := engine.Launch{
+		ModelPath: "/model", Model: "a/{port}", Deployment: "d1", Port: 8000, GPUs: 2,
+	}
+	for _, c := range []struct {
+		engine, args string
+		want         []string // In this order, neighbours.
+	}{
+		{"vllm", "--max-model-len 4096 --enforce-eager --dtype=bfloat16", []string{
+			"vllm", "serve", "/model", "--host", "127.0.0.1", "--port", "8000", "--served-model-name", "d1", "a/{port}",
+			"--tensor-parallel-size", "2", "--disable-log-requests", "--max-model-len", "4096", "--enforce-eager",
+			"--dtype", "bfloat16",
+		}},
+		{"llama.cpp", "--ctx-size=2048", []string{
+			"llama-server", "--model", "/model", "--alias", "d1", "--host", "127.0.0.1", "--port", "8000", "--metrics",
+			"--no-webui", "--embeddings", "--ctx-size", "2048",
+		}},
+		{"sglang", "--mem-fraction-static 0.8", []string{
+			"python3", "-m", "sglang.launch_server", "--model-path", "/model", "--host", "127.0.0.1", "--port", "8000",
+			"--served-model-name", "d1", "--tp-size", "2", "--enable-metrics", "--mem-fraction-static", "0.8",
+		}},
+	} {
+		e := mustEngine(t, c.engine)
+		args, err := e.Args(c.args)
+		if err != nil {
+			t.Fatalf("%s: %v", c.engine, err)
+		}
+		l.Args = args
+		got, err := e.Argv(l)
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, %v", c.engine, got, err)
+		}
+	}
+	got, err := mustEngine(t, "ollama").Argv(engine.Launch{ModelPath: "/model/a.gguf", Deployment: "d1"})
+	if n := len(got); err != nil || n < 3 || got[n-2] != "/model/a.gguf" || got[n-1] != "d1" {
+		t.Errorf("ollama: %q, %v", got, err)
+	}
+}
+
+// TestHostileArgs refuses arguments by which a user would open ports, read files,
+// replace the model or hide one argument in another.
+func TestHostileArgs(t *testing.T) {
+	e := mustEngine(t, "vllm")
+	for _, args := range []string{
+		"--host 0.0.0.0", "--port 22", "--port=22", "--model /etc/shadow", "/etc/shadow", "--served-model-name x",
+		"--chat-template /etc/shadow", "--download-dir /", "--ssl-keyfile /etc/shadow", "--api-key x", "--trust-remote-code",
+		"--allowed-local-media-path /", "--config /etc/passwd", "--tokenizer evil/x", "--lora-modules a=/etc",
+		"--worker-cls os.system", "--kv-transfer-config {}", "--max-model-len", "--max-model-len x", "--max-model-len=1;ls",
+		"--enforce-eager=1", "--enforce-eager --enforce-eager", "--dtype ../../etc", "--dtype=/etc/shadow", "--dtype @file",
+		"--dtype --host", "--quantization $(id)", "--quantization http://x", "--max-model-len 1 0.0.0.0", "-h", "--", "-O3",
+		"--max-model-le 3", "--Max-Model-Len 3", "--max_model_len 3", "\"--host\" x", "--dtype a\n--host", "--dtype a\x00b",
+		"--max-model-len " + strings.Repeat("9", 100), strings.Repeat("--enforce-eager ", 100),
+	} {
+		if got, err := e.Args(args); err == nil {
+			t.Errorf("%q passed as %q", args, got)
+		}
+	}
+	if _, err := e.Argv(engine.Launch{Args: []string{"--host=0.0.0.0"}}); err == nil {
+		t.Error("arguments in a record pass unchecked")
+	}
+	if got, err := e.Args("  "); err != nil || len(got) != 0 {
+		t.Errorf("nothing is %q, %v", got, err)
+	}
+}
+
+// TestValidate refuses entries that could not work.
+func TestValidate(t *testing.T) {
+	good := engine.Engine{Name: "own", Command: []string{"/usr/bin/x", "--port", "{port}"}, Formats: []string{"gguf"}}
+	for name, change := range map[string]func(*engine.Engine){
+		"name":    func(e *engine.Engine) { e.Name = "A b" },
+		"command": func(e *engine.Engine) { e.Command = nil },
+		"format":  func(e *engine.Engine) { e.Formats = []string{"onnx"} },
+		"health":  func(e *engine.Engine) { e.HealthPath = "health" },
+		"dirs":    func(e *engine.Engine) { e.Dirs = []string{"/a/../b"} },
+		"place":   func(e *engine.Engine) { e.Command = []string{"x", "{host}"} },
+		"allow":   func(e *engine.Engine) { e.Allow = []string{"--x=path"} },
+		"own":     func(e *engine.Engine) { e.Allow = []string{"--port=int"} },
+	} {
+		e := good
+		change(&e)
+		if _, err := engine.NewSet([]engine.Engine{e}); err == nil {
+			t.Errorf("%s passes", name)
+		}
+	}
+	replaced := good
+	replaced.Name = "vllm"
+	set, err := engine.NewSet([]engine.Engine{good, replaced})
+	if err != nil || len(set.All()) != 5 {
+		t.Fatalf("%d engines, %v", len(set.All()), err)
+	}
+	if e, _ := set.Get("vllm"); !e.Loads("gguf") || e.Concurrency == 0 || e.StartLimit == 0 {
+		t.Errorf("the own entry is %+v", e)
+	}
+}

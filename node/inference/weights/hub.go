@@ -1,0 +1,128 @@
+package weights
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"berth/compute"
+)
+
+// Limits of answers of a hub.
+const (
+	maxListing = 16 << 20
+	maxFiles   = 2000
+)
+
+var repository = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?$`)
+
+// ValidName reports whether a name is one of a model: owner/name, with @revision and
+// :part.
+func ValidName(name string) bool {
+	w := Want{Name: name}
+	model, revision, part := w.split()
+	okay := regexp.MustCompile(`^[A-Za-z0-9._-]{0,128}$`)
+	return repository.MatchString(model) && !strings.Contains(model, "..") && okay.MatchString(revision) &&
+		okay.MatchString(part) && revision != "." && revision != ".."
+}
+
+// Hub is a hub of models, or a mirror with its protocol.
+type Hub struct {
+	URL    string // Without a slash at its end.
+	Client *http.Client
+}
+
+// hubModel is what a hub says of a model.
+type hubModel struct {
+	SHA      string `json:"sha"`
+	Private  bool   `json:"private"`
+	Gated    any    `json:"gated"` // false, or how.
+	Siblings []struct {
+		Name string `json:"rfilename"`
+		Size int64  `json:"size"`
+		Blob string `json:"blobId"`
+		LFS  *struct {
+			SHA256 string `json:"sha256"`
+			Size   int64  `json:"size"`
+		} `json:"lfs"`
+	} `json:"siblings"`
+}
+
+// List returns the files of a model.
+func (h *Hub) List(ctx context.Context, w Want) (Listing, error) {
+	name, revision, _ := w.split()
+	answer, err := h.get(ctx, w.Token, "/api/models/"+name+"/revision/"+cmp.Or(revision, "main")+"?blobs=true", 0)
+	if err != nil {
+		return Listing{}, err
+	}
+	defer answer.Body.Close()
+	var m hubModel
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxListing)).Decode(&m); err != nil {
+		return Listing{}, fmt.Errorf("read listing of the hub: %w", err)
+	}
+	if m.SHA == "" || len(m.Siblings) > maxFiles || !safeName(m.SHA) || strings.Contains(m.SHA, "/") {
+		return Listing{}, compute.Errorf(compute.CodeUnavailable, "the hub's listing of the model is no listing")
+	}
+	gated, _ := m.Gated.(bool)
+	l := Listing{Version: m.SHA, Private: m.Private || gated || m.Gated != nil && m.Gated != false}
+	for _, s := range m.Siblings {
+		f := File{Name: s.Name, Size: s.Size, Git: s.Blob}
+		if s.LFS != nil {
+			f.Size, f.SHA256, f.Git = s.LFS.Size, s.LFS.SHA256, ""
+		}
+		l.Files = append(l.Files, f)
+	}
+	return l, nil
+}
+
+// Open reads a file from an offset.
+func (h *Hub) Open(ctx context.Context, w Want, l *Listing, f *File, offset int64) (io.ReadCloser, int64, error) {
+	name, _, _ := w.split()
+	escaped := (&url.URL{Path: f.Name}).EscapedPath()
+	answer, err := h.get(ctx, w.Token, "/"+name+"/resolve/"+l.Version+"/"+escaped, offset)
+	if err != nil {
+		return nil, 0, err
+	}
+	if answer.StatusCode != http.StatusPartialContent {
+		offset = 0
+	}
+	return answer.Body, offset, nil
+}
+
+// get asks the hub. The client sends the token to no other host, whither the hub may
+// redirect.
+func (h *Hub) get(ctx context.Context, token, path string, offset int64) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask hub: %w", err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if offset > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
+	}
+	answer, err := h.Client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask hub: %w", err)
+	}
+	switch answer.StatusCode {
+	case http.StatusOK, http.StatusPartialContent:
+		return answer, nil
+	case http.StatusNotFound:
+		err = compute.Errorf(compute.CodeNotFound, "the hub has no such model")
+	case http.StatusUnauthorized, http.StatusForbidden:
+		err = compute.Errorf(compute.CodeNotFound,
+			"the hub has no such model, or hf_token may not read it (it answered %d)", answer.StatusCode)
+	default:
+		err = compute.Errorf(compute.CodeUnavailable, "the hub answered %d", answer.StatusCode)
+	}
+	answer.Body.Close()
+	return nil, err
+}

@@ -1,0 +1,347 @@
+package weights
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"berth/compute"
+)
+
+const (
+	manifestFile = "manifest.json"
+	filesDir     = "files"
+	tries        = 5 // Of one file.
+	retryPause   = 2 * time.Second
+)
+
+// Config is what a Store needs.
+type Config struct {
+	Dir     string   // The cache.
+	Models  string   // Directory of the operator with models as owner/name/; "" for none.
+	Sources []Source // In the order in which they are asked.
+	KeepMiB int64    // Size of the cache.
+	InUse   func() []string
+	Logger  *slog.Logger
+	Now     func() time.Time
+	Pause   time.Duration // Before another try; 0 for two seconds.
+}
+
+// Store is the models of a node. Its methods may be called concurrently.
+type Store struct {
+	cfg Config
+
+	mu sync.Mutex
+
+	fetching map[string]*fetch // By directory.
+}
+
+// fetch is one download that several starts may wait for.
+type fetch struct {
+	done    chan struct{}
+	err     error
+	cancel  context.CancelFunc
+	waiting int
+	said    string
+	changed chan struct{}
+}
+
+// manifest is what the cache knows of a model that is complete.
+type manifest struct {
+	Name    string `json:"name"`
+	Org     string `json:"org,omitempty"` // If it is private.
+	Format  string `json:"format"`
+	Version string `json:"version"`
+	Files   []File `json:"files"`
+}
+
+// Model is a model on this node's disk.
+type Model struct {
+	Dir  string // Has nothing else.
+	File string // The file to load, of the format GGUF; "" for the directory.
+	MiB  int64
+}
+
+// New returns a store.
+func New(cfg Config) *Store { return &Store{cfg: cfg, fetching: make(map[string]*fetch)} }
+
+// Get returns a model in one of the formats, fetched if need be. Say is called with
+// what happens meanwhile. The error has compute.CodeInvalid or compute.CodeNotFound if
+// another try will not help.
+func (s *Store) Get(ctx context.Context, w Want, formats []string, say func(string)) (Model, error) {
+	if !ValidName(w.Name) {
+		return Model{}, compute.Errorf(compute.CodeInvalid, "hf_model_id is owner/name, with @revision or :file")
+	}
+	if m, ok := s.local(w, formats); ok {
+		say("the model is in the operator's directory")
+		return m, nil
+	}
+	missing := compute.Errorf(compute.CodeNotFound, "no source of models is set up that has %s", w.Name)
+	var failed error
+	for _, source := range s.cfg.Sources {
+		l, err := source.List(ctx, w)
+		if err == nil {
+			return s.from(ctx, source, w, &l, formats, say)
+		}
+		if compute.CodeOf(err) != compute.CodeNotFound {
+			failed = errors.Join(failed, err)
+		} else if text := compute.MessageOf(err); text != "" {
+			missing = compute.Errorf(compute.CodeNotFound, "%s: %s", w.Name, text)
+		}
+	}
+	if failed == nil {
+		return Model{}, missing
+	}
+	if m, ok := s.known(w, formats); ok {
+		say("a source of models is not reached; the model is in the cache")
+		return m, nil
+	}
+	return Model{}, failed
+}
+
+// local returns a model in the operator's directory.
+func (s *Store) local(w Want, formats []string) (Model, bool) {
+	if s.cfg.Models == "" {
+		return Model{}, false
+	}
+	name, _, part := w.split()
+	dir := filepath.Join(s.cfg.Models, filepath.FromSlash(name))
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return Model{}, false
+	}
+	var files []File
+	for _, e := range entries {
+		if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil && info.Mode().IsRegular() {
+			files = append(files, File{Name: e.Name(), Size: info.Size()})
+		}
+	}
+	for _, format := range formats {
+		if chosen := wanted(files, format, part); len(chosen) > 0 {
+			return modelOf(dir, format, chosen), true
+		}
+	}
+	return Model{}, false
+}
+
+func modelOf(dir, format string, files []File) Model {
+	m := Model{Dir: dir}
+	for _, f := range files {
+		m.MiB += f.Size
+	}
+	m.MiB >>= 20
+	if format == formatGGUF {
+		names := make([]string, len(files))
+		for i, f := range files {
+			names[i] = f.Name
+		}
+		m.File = slices.Min(names)
+	}
+	return m
+}
+
+// from returns a model from a source.
+func (s *Store) from(
+	ctx context.Context, source Source, w Want, l *Listing, formats []string, say func(string),
+) (Model, error) {
+	_, _, part := w.split()
+	for _, format := range formats {
+		files := wanted(l.Files, format, part)
+		if len(files) == 0 {
+			continue
+		}
+		m := manifest{Name: w.Name, Format: format, Version: l.Version, Files: files}
+		if l.Private {
+			m.Org = w.Org.String()
+		}
+		if err := m.check(s.cfg.KeepMiB); err != nil {
+			return Model{}, err
+		}
+		return s.share(ctx, source, w, l, &m, say)
+	}
+	return Model{}, compute.Errorf(compute.CodeInvalid, "%s has no files of the format %s", w.Name, strings.Join(formats, " or "))
+}
+
+// check refuses a listing that cannot be fetched.
+func (m *manifest) check(keepMiB int64) error {
+	for _, f := range m.Files {
+		if !safeName(f.Name) || f.Size < 0 {
+			return compute.Errorf(compute.CodeInvalid, "the source of %s names a file %q", m.Name, compute.Clip(f.Name, 64))
+		}
+	}
+	if size := m.bytes() >> 20; size > keepMiB {
+		return compute.Errorf(compute.CodeInvalid, "%s has %d MiB, the cache of models has %d", m.Name, size, keepMiB)
+	}
+	return nil
+}
+
+func (m *manifest) bytes() (n int64) {
+	for _, f := range m.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// share fetches a model, or waits for another start that does.
+func (s *Store) share(
+	ctx context.Context, source Source, w Want, l *Listing, m *manifest, say func(string),
+) (Model, error) {
+	dir := filepath.Join(s.cfg.Dir, m.key())
+	if s.complete(dir) {
+		s.touch(dir)
+		say("the model is in the cache")
+		return modelOf(filepath.Join(dir, filesDir), m.Format, m.Files), nil
+	}
+	s.mu.Lock()
+	f := s.fetching[dir]
+	if f == nil {
+		life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		f = &fetch{done: make(chan struct{}), changed: make(chan struct{}), cancel: cancel}
+		s.fetching[dir] = f
+		go s.run(life, f, dir, source, w, l, m)
+	}
+	f.waiting++
+	s.mu.Unlock()
+	err := s.await(ctx, f, say)
+	s.mu.Lock()
+	if f.waiting--; f.waiting == 0 {
+		f.cancel() // Nobody wants it any more. What is there stays for the next try.
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return Model{}, err
+	}
+	return modelOf(filepath.Join(dir, filesDir), m.Format, m.Files), nil
+}
+
+// await waits for a download, and says how far it is.
+func (s *Store) await(ctx context.Context, f *fetch, say func(string)) error {
+	for {
+		s.mu.Lock()
+		text, changed := f.said, f.changed
+		s.mu.Unlock()
+		if text != "" {
+			say(text)
+		}
+		select {
+		case <-f.done:
+			return f.err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+// report has everyone who waits for a download say how far it is.
+func (s *Store) report(f *fetch, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.said = text
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// run is one download.
+func (s *Store) run(ctx context.Context, f *fetch, dir string, source Source, w Want, l *Listing, m *manifest) {
+	f.err = s.evict(m.bytes(), dir)
+	if f.err == nil {
+		f.err = s.fetch(ctx, f, dir, source, w, l, m)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.fetching, dir)
+	f.cancel()
+	close(f.done)
+}
+
+// complete reports whether a directory has a whole model.
+func (s *Store) complete(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, manifestFile))
+	return err == nil
+}
+
+// touch marks a model as used.
+func (s *Store) touch(dir string) {
+	now := s.cfg.Now()
+	_ = os.Chtimes(filepath.Join(dir, manifestFile), now, now) // At worst it is evicted early.
+}
+
+// cachedModel is a model in the cache.
+type cachedModel struct {
+	manifest
+
+	dir  string
+	used time.Time
+}
+
+// list returns the whole models of the cache, the longest unused first.
+func (s *Store) list() (out []cachedModel) {
+	entries, _ := os.ReadDir(s.cfg.Dir) // There is none before the first model.
+	for _, e := range entries {
+		c := cachedModel{dir: filepath.Join(s.cfg.Dir, e.Name())}
+		name := filepath.Join(c.dir, manifestFile)
+		data, err := os.ReadFile(name)
+		if err != nil || json.Unmarshal(data, &c.manifest) != nil {
+			continue
+		}
+		if info, err := os.Stat(name); err == nil {
+			c.used = info.ModTime()
+		}
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b cachedModel) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.dir, b.dir)) })
+	return out
+}
+
+// known returns a model of the cache whose source is not reached.
+func (s *Store) known(w Want, formats []string) (Model, bool) {
+	list := s.list()
+	slices.Reverse(list)
+	for _, c := range list {
+		if c.Name == w.Name && (c.Org == "" || c.Org == w.Org.String()) && slices.Contains(formats, c.Format) {
+			return modelOf(filepath.Join(c.dir, filesDir), c.Format, c.Files), true
+		}
+	}
+	return Model{}, false
+}
+
+// evict removes the longest unused models until so many bytes more fit.
+func (s *Store) evict(more int64, keep string) error {
+	list := s.list()
+	limit := s.cfg.KeepMiB << 20
+	total := more
+	for _, c := range list {
+		total += c.bytes()
+	}
+	inUse := s.cfg.InUse()
+	for _, c := range list {
+		if total <= limit {
+			return nil
+		}
+		if c.dir == keep || slices.Contains(inUse, c.Name) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(c.dir, manifestFile)); err != nil {
+			return fmt.Errorf("evict model: %w", err)
+		}
+		if err := os.RemoveAll(c.dir); err != nil {
+			return fmt.Errorf("evict model: %w", err)
+		}
+		s.cfg.Logger.Info("model evicted", "model", c.Name)
+		total -= c.bytes()
+	}
+	if total > limit {
+		return compute.Errorf(compute.CodeUnavailable, "the cache of models is full of models in use")
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package weights_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/node/inference/weights"
+)
+
+// hub is a hub of models with one model a/b, whose connections break after cut bytes.
+type hub struct {
+	*httptest.Server
+
+	mu     sync.Mutex
+	files  map[string]string
+	served map[string]int // Requests by file.
+	ranges []string
+	cut    int
+	wrong  atomic.Bool // It sends other bytes than its listing says.
+	down   atomic.Bool
+	token  string
+}
+
+func newHub(t *testing.T, files map[string]string) *hub {
+	h := &hub{files: files, served: make(map[string]int)}
+	h.Server = httptest.NewServer(http.HandlerFunc(h.serve))
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case h.down.Load():
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	case h.token != "" && r.Header.Get("Authorization") != "Bearer "+h.token:
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	case r.URL.Path == "/api/models/a/b/revision/main":
+		type lfs struct {
+			SHA256 string `json:"sha256"`
+			Size   int    `json:"size"`
+		}
+		type sibling struct {
+			Name string `json:"rfilename"`
+			LFS  lfs    `json:"lfs"`
+		}
+		var list []sibling
+		for name, text := range h.files {
+			sum := sha256.Sum256([]byte(text))
+			list = append(list, sibling{name, lfs{hex.EncodeToString(sum[:]), len(text)}})
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"sha": "v1", "siblings": list, "gated": h.token != ""})
+		return
+	}
+	name, ok := strings.CutPrefix(r.URL.Path, "/a/b/resolve/v1/")
+	text, known := h.files[name]
+	if !ok || !known {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	h.mu.Lock()
+	h.served[name]++
+	if v := r.Header.Get("Range"); v != "" {
+		h.ranges = append(h.ranges, v)
+	}
+	first, cut := h.served[name] == 1, h.cut
+	h.mu.Unlock()
+	if h.wrong.Load() {
+		text = strings.Repeat("?", len(text))
+	}
+	if first && cut > 0 && cut < len(text) {
+		w.Header().Set("Content-Length", fmt.Sprint(len(text)))
+		_, _ = w.Write([]byte(text[:cut]))
+		panic(http.ErrAbortHandler)
+	}
+	http.ServeContent(w, r, name, time.Time{}, strings.NewReader(text))
+}
+
+func newStore(t *testing.T, h *hub, change ...func(*weights.Config)) *weights.Store {
+	t.Helper()
+	cfg := weights.Config{
+		Dir: t.TempDir(), KeepMiB: 100, InUse: func() []string { return nil }, Logger: slog.New(slog.DiscardHandler),
+		Sources: []weights.Source{&weights.Hub{URL: h.URL, Client: h.Client()}}, Now: time.Now, Pause: time.Millisecond,
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	return weights.New(cfg)
+}
+
+func silent(string) {}
+
+// TestFetch fetches what an engine needs and nothing that could be code, continues
+// where a connection broke, and asks nothing twice.
+func TestFetch(t *testing.T) {
+	big := strings.Repeat("weights ", 1000)
+	h := newHub(t, map[string]string{
+		"model.safetensors": big, "config.json": "{}", "evil.py": "import os", "pytorch_model.bin": "pickle", "x/y.json": "{}",
+	})
+	h.cut = 3000
+	s := newStore(t, h)
+	var said []string
+	m, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"safetensors"}, func(text string) { said = append(said, text) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(m.Dir, "model.safetensors"))
+	if err != nil || string(data) != big || m.File != "" {
+		t.Errorf("got %d bytes, %v, file %q", len(data), err, m.File)
+	}
+	entries, _ := os.ReadDir(m.Dir)
+	if len(entries) != 2 {
+		t.Errorf("the directory has %v", entries)
+	}
+	if !slices.Contains(h.ranges, "bytes=3000-") {
+		t.Errorf("continued at %v", h.ranges)
+	}
+	if len(said) == 0 || !strings.Contains(said[len(said)-1], "fetched") {
+		t.Errorf("said %q", said)
+	}
+	before := h.served["model.safetensors"]
+	h.down.Store(true)
+	if _, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"safetensors"}, silent); err != nil {
+		t.Errorf("from the cache, with the hub down: %v", err)
+	}
+	if h.served["model.safetensors"] != before {
+		t.Error("it was fetched again")
+	}
+	if _, err := s.Get(t.Context(), weights.Want{Name: "a/c"}, []string{"safetensors"}, silent); compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("another one, with the hub down: %v", err)
+	}
+}
+
+// TestShare has concurrent starts share one download.
+func TestShare(t *testing.T) {
+	h := newHub(t, map[string]string{"model.gguf": strings.Repeat("x", 100_000)})
+	s := newStore(t, h)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			m, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"safetensors", "gguf"}, silent)
+			if err != nil || m.File != "model.gguf" {
+				t.Errorf("%+v, %v", m, err)
+			}
+		})
+	}
+	group.Wait()
+	if n := h.served["model.gguf"]; n != 1 {
+		t.Errorf("fetched %d times", n)
+	}
+}
+
+// TestDamage refuses bytes that are not what the listing says, for good after some
+// tries, and keeps nothing of them.
+func TestDamage(t *testing.T) {
+	h := newHub(t, map[string]string{"model.gguf": "right"})
+	h.wrong.Store(true)
+	s := newStore(t, h)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := s.Get(ctx, weights.Want{Name: "a/b"}, []string{"gguf"}, silent)
+		done <- err
+	}()
+	for {
+		h.mu.Lock()
+		n := h.served["model.gguf"]
+		h.mu.Unlock()
+		if n >= 2 {
+			break // It tried again.
+		}
+	}
+	h.wrong.Store(false)
+	if err := <-done; err != nil {
+		t.Errorf("once the source is right: %v", err)
+	}
+	cancel()
+}
+
+// TestSources asks the operator's directory first, and says what is missing.
+func TestSources(t *testing.T) {
+	h := newHub(t, map[string]string{"a-Q8_0.gguf": "8", "a-q4_k_m.gguf": "4", "README.md": ""})
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "own", "model"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "own", "model", "m.gguf"), []byte("own"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t, h, func(c *weights.Config) { c.Models = dir })
+	for name, want := range map[string]string{"own/model": "m.gguf", "a/b": "a-q4_k_m.gguf", "a/b:q8": "a-Q8_0.gguf"} {
+		if m, err := s.Get(t.Context(), weights.Want{Name: name}, []string{"gguf"}, silent); err != nil || m.File != want {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+	}
+	for name, code := range map[string]compute.Code{
+		"a/none": compute.CodeNotFound, "a/b:q2": compute.CodeInvalid, "../own/model": compute.CodeInvalid,
+		"a/../b": compute.CodeInvalid, "/etc": compute.CodeInvalid, "a/b@../x": compute.CodeInvalid, "": compute.CodeInvalid,
+	} {
+		if _, err := s.Get(t.Context(), weights.Want{Name: name}, []string{"gguf"}, silent); compute.CodeOf(err) != code {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if _, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"safetensors"}, silent); compute.CodeOf(err) != compute.CodeInvalid {
+		t.Errorf("of the other format: %v", err)
+	}
+}
+
+// TestPrivate keeps what was fetched with a token from other organizations.
+func TestPrivate(t *testing.T) {
+	h := newHub(t, map[string]string{"m.gguf": "secret"})
+	h.token = "hf_x"
+	s := newStore(t, h)
+	one := compute.OrgID{UUID: compute.UUID{1}}
+	m, err := s.Get(t.Context(), weights.Want{Name: "a/b", Org: one, Token: "hf_x"}, []string{"gguf"}, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"gguf"}, silent); compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("without the token: %v", err)
+	}
+	h.down.Store(true)
+	if _, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"gguf"}, silent); err == nil {
+		t.Error("another organization has it from the cache")
+	}
+	if _, err := s.Get(t.Context(), weights.Want{Name: "a/b", Org: one}, []string{"gguf"}, silent); err != nil {
+		t.Errorf("its own: %v", err)
+	}
+	_ = filepath.WalkDir(filepath.Dir(filepath.Dir(m.Dir)), func(name string, d os.DirEntry, err error) error {
+		if data, _ := os.ReadFile(name); err == nil && strings.Contains(string(data)+name, "hf_x") {
+			t.Errorf("%s has the token", name)
+		}
+		return nil
+	})
+}
+
+// TestEvict removes the longest unused models that nothing uses.
+func TestEvict(t *testing.T) {
+	h := newHub(t, map[string]string{"1.gguf": strings.Repeat("1", 600<<10), "2.gguf": strings.Repeat("2", 600<<10)})
+	inUse := []string{"a/b:1"}
+	s := newStore(t, h, func(c *weights.Config) {
+		c.KeepMiB = 1
+		c.InUse = func() []string { return inUse }
+	})
+	get := func(name string) (weights.Model, error) {
+		return s.Get(t.Context(), weights.Want{Name: name}, []string{"gguf"}, silent)
+	}
+	first, err := get("a/b:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := get("a/b:2"); compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("beside a model in use: %v", err)
+	}
+	inUse = nil
+	if _, err := get("a/b:2"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(first.Dir); !os.IsNotExist(err) {
+		t.Errorf("the first is still there: %v", err)
+	}
+}

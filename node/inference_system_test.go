@@ -1,0 +1,278 @@
+package node_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/node/inference/engine"
+	"berth/node/nodetest"
+)
+
+// echoEngine is a scripted engine for edge cases of time: it answers what it was
+// asked, and "die" in a prompt ends it in the middle of a stream.
+const echoEngine = `
+import http.server, json, os, socketserver, sys, time
+port, model, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+if open(model).read() == "broken":
+    print("cannot load the model: bad magic", flush=True); sys.exit(3)
+class H(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *a): pass
+    def do_GET(self):
+        self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        text = body.get("prompt") or body.get("messages", [{}])[-1].get("content") or body.get("input", "")
+        if text == "exit": os._exit(4)
+        if not body.get("stream"):
+            data = json.dumps({"path": self.path, "model": body["model"], "replica": os.environ["BERTH_EXECUTION_ID"],
+                "auth": self.headers.get("Authorization"), "choices": [{"message": {"role": "assistant", "content": text}}],
+                "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}}).encode()
+            self.send_response(200); self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data))); self.end_headers(); self.wfile.write(data); return
+        self.send_response(200); self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked"); self.end_headers()
+        def event(text):
+            part = ("data: " + text + "\n\n").encode()
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part)); self.wfile.flush()
+        try:
+            for i in range(10**9 if text == "endless" else 3):
+                event(json.dumps({"choices": [{"delta": {"content": str(i)}}]}))
+                if text == "die": os._exit(5)
+                if text == "endless": time.sleep(0.01)
+        except OSError:
+            print("the client is gone", flush=True); self.close_connection = True; return
+        if (body.get("stream_options") or {}).get("include_usage"):
+            event(json.dumps({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 3}}))
+        event("[DONE]")
+        self.wfile.write(b"0\r\n\r\n")
+class S(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+print("serving", name, flush=True)
+S(("127.0.0.1", port), H).serve_forever()
+`
+
+// inferenceCluster is a cluster whose nodes have the scripted engine and a directory
+// with models.
+func inferenceCluster(t *testing.T) (*nodetest.Cluster, nodetest.Account, *client.Client) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"tiny/echo/model.gguf": "good", "tiny/broken/model.gguf": "broken", "engine.py": echoEngine,
+	} {
+		name = filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) {
+		cfg.Services.BackoffFirst, cfg.Services.BackoffMost = 100*time.Millisecond, time.Second
+		cfg.Inference.Models, cfg.Inference.Hub, cfg.Inference.Starts = dir, "off", 2
+		cfg.Inference.Engines = []engine.Engine{{
+			Name: "echo", Command: []string{"/usr/bin/python3", dir + "/engine.py", "{port}", "{model_path}", "{deployment}", "{args}"},
+			Dirs: []string{dir}, Formats: []string{"gguf"}, HealthPath: "/health", Allow: []string{"--threads=int"},
+		}}
+	})
+	account := c.MustAccount("acme")
+	return c, account, nodetest.MustClient(t, account.Key, c.Follower().URL())
+}
+
+// deploymentOf returns a request for a deployment of a model.
+func deploymentOf(model string) wire.DeploymentCreate {
+	return wire.DeploymentCreate{
+		Model: model, Engine: "echo", GPUType: "cpu", GPUCount: 1, TargetRPS: 10, TargetP95: 1000, Window: 60,
+		MinReplicas: 1, MaxReplicas: 2,
+	}
+}
+
+// mustDeployment returns a deployment once it has a status.
+func mustDeployment(t *testing.T, api *client.Client, id compute.ExecutionID, status string) (d wire.Deployment) {
+	t.Helper()
+	nodetest.Eventually(t, endWait, "the deployment to be "+status, func() bool {
+		var err error
+		if d, err = api.Deployment(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		return d.Status == status
+	})
+	return d
+}
+
+// prompt returns the body of a chat request.
+func prompt(model, text string, stream bool) *strings.Reader {
+	data, _ := json.Marshal(map[string]any{
+		"model": model, "stream": stream, "messages": []any{map[string]any{"role": "user", "content": text}},
+	})
+	return strings.NewReader(string(data))
+}
+
+// TestInference deploys a model and asks it through every node.
+func TestInference(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	c, account, api := inferenceCluster(t)
+	created, err := api.Deploy(t.Context(), deploymentOf("tiny/echo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken, err := api.Deploy(t.Context(), deploymentOf("tiny/broken"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := created.ID.String()
+	d := mustDeployment(t, api, created.ID, "ready")
+	if d.Ready != 1 || d.Engine != "echo" || d.Model != "tiny/echo" || d.Profile != "cpu" {
+		t.Errorf("it is %+v", d)
+	}
+	chat := "/openai/v1/chat/completions"
+	t.Run("every node", func(t *testing.T) {
+		for _, n := range c.Nodes {
+			answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, n.URL()+chat, account.Key, prompt(id, "hello", false))
+			var got struct {
+				Path, Model string
+				Auth        *string
+			}
+			if err := json.Unmarshal([]byte(body), &got); err != nil || answer.StatusCode != http.StatusOK ||
+				got.Path != "/v1/chat/completions" || got.Model != id || got.Auth != nil ||
+				answer.Header.Get("X-Ratelimit-Remaining-Requests") == "" || answer.Header.Get("X-Request-Id") == "" {
+				t.Errorf("%d: %s, headers %v", answer.StatusCode, body, answer.Header)
+			}
+		}
+	})
+	url := c.Follower().URL()
+	t.Run("errors", func(t *testing.T) { checkModelErrors(t, c, url, id) })
+	t.Run("streams", func(t *testing.T) { checkModelStreams(t, api, url, account.Key, created.ID) })
+	t.Run("failed", func(t *testing.T) {
+		d := mustDeployment(t, api, broken.ID, "failed")
+		if d.Detail == nil || !strings.Contains(strings.Join(d.EngineOutput, "\n"), "bad magic") {
+			t.Errorf("it has %v and %q", d.Detail, d.EngineOutput)
+		}
+		answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url+chat, account.Key, prompt(broken.ID.String(), "x", false))
+		if answer.StatusCode != http.StatusConflict || !strings.Contains(body, "deployment_failed") {
+			t.Errorf("%d: %s", answer.StatusCode, body)
+		}
+	})
+	t.Run("stop and start", func(t *testing.T) {
+		if _, err := api.StopDeployment(t.Context(), created.ID); err != nil {
+			t.Fatal(err)
+		}
+		mustDeployment(t, api, created.ID, "stopped")
+		if answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url+chat, account.Key, prompt(id, "x", false)); answer.StatusCode !=
+			http.StatusConflict {
+			t.Errorf("%d: %s", answer.StatusCode, body)
+		}
+		if _, err := api.StartDeployment(t.Context(), created.ID); err != nil {
+			t.Fatal(err)
+		}
+		// The request waits for the replica.
+		if answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url+chat, account.Key, prompt(id, "x", false)); answer.StatusCode !=
+			http.StatusOK {
+			t.Errorf("%d: %s", answer.StatusCode, body)
+		}
+	})
+	t.Run("delete", func(t *testing.T) {
+		if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := api.Deployment(t.Context(), created.ID); err == nil {
+			t.Error("it is still there")
+		}
+		if answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url+chat, account.Key, prompt(id, "x", false)); answer.StatusCode !=
+			http.StatusNotFound {
+			t.Errorf("%d: %s", answer.StatusCode, body)
+		}
+	})
+}
+
+// checkModelErrors asks for what there is not.
+func checkModelErrors(t *testing.T, c *nodetest.Cluster, url, id string) {
+	mine, foreign := c.MustAccount("one").Key, c.MustAccount("two").Key
+	for _, test := range []struct {
+		name, path, key, body string
+		status                int
+		code                  string
+	}{
+		{"no key", "/openai/v1/chat/completions", "", `{"model":"` + id + `"}`, http.StatusUnauthorized, "invalid_api_key"},
+		{"foreign", "/openai/v1/chat/completions", foreign, `{"model":"` + id + `"}`, http.StatusNotFound, "model_not_found"},
+		{"unknown", "/openai/v1/chat/completions", mine, `{"model":"gpt-4"}`, http.StatusNotFound, "model_not_found"},
+		{"no model", "/openai/v1/completions", mine, `{}`, http.StatusBadRequest, "missing_model"},
+		{"garbage", "/openai/v1/embeddings", mine, `{"secret`, http.StatusBadRequest, "invalid_json"},
+		{"path", "/openai/v1/other", mine, `{}`, http.StatusNotFound, "unknown_url"},
+		{"serverless", "/api/v2/external/serverless/chat/completions", mine, `{"model":"x"}`, http.StatusNotFound, "model_not_found"},
+	} {
+		answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url+test.path, test.key, strings.NewReader(test.body))
+		var got struct {
+			Error struct{ Message, Type, Code string }
+		}
+		if err := json.Unmarshal([]byte(body), &got); err != nil || answer.StatusCode != test.status || got.Error.Code != test.code ||
+			got.Error.Message == "" || strings.Contains(body, "secret") {
+			t.Errorf("%s: %d: %s", test.name, answer.StatusCode, body)
+		}
+	}
+	api := nodetest.MustClient(t, mine, url)
+	for name, change := range map[string]func(*wire.DeploymentCreate){
+		"engine": func(d *wire.DeploymentCreate) { d.Engine = "none" },
+		"args":   func(d *wire.DeploymentCreate) { d.Args = "--host 0.0.0.0" },
+		"model":  func(d *wire.DeploymentCreate) { d.Model = "../etc" },
+		"rps":    func(d *wire.DeploymentCreate) { d.TargetRPS = 0 },
+		"gpu":    func(d *wire.DeploymentCreate) { d.GPUType = "b200" },
+	} {
+		d := deploymentOf("tiny/echo")
+		change(&d)
+		var refused *client.Error
+		if _, err := api.Deploy(t.Context(), d); !errors.As(err, &refused) || refused.Status >= 500 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if answer, body := mustAsk(t, http.DefaultClient, http.MethodGet, url+"/openai/v1/models", mine, nil); answer.StatusCode !=
+		http.StatusOK || !strings.Contains(body, `"data":[]`) {
+		t.Errorf("%d: %s", answer.StatusCode, body)
+	}
+}
+
+// checkModelStreams reads streams to their ends: the usual one, one whose engine dies,
+// and one that the client leaves.
+func checkModelStreams(t *testing.T, api *client.Client, url, key string, id compute.ExecutionID) {
+	url += "/openai/v1/chat/completions"
+	answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url, key, prompt(id.String(), "count", true))
+	if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"content": "2"`) || !strings.Contains(body, "prompt_tokens") ||
+		!strings.HasSuffix(body, "data: [DONE]\n\n") {
+		t.Errorf("%d: %q", answer.StatusCode, body)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, prompt(id.String(), "endless", true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	stream, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stream.Body).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "data: ") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	stream.Body.Close()
+	nodetest.Eventually(t, endWait, "the engine to learn that the client is gone", func() bool {
+		logs, err := api.DeploymentLogs(t.Context(), id)
+		return err == nil && strings.Contains(fmt.Sprint(logs), "the client is gone")
+	})
+	answer, body = mustAsk(t, http.DefaultClient, http.MethodPost, url, key, prompt(id.String(), "die", true))
+	if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"code":"replica_failed"`) {
+		t.Errorf("%d: %q", answer.StatusCode, body)
+	}
+	mustDeployment(t, api, id, "ready") // Again.
+}

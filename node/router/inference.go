@@ -1,0 +1,129 @@
+package router
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"slices"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Requests to models.
+const (
+	boundNum, boundDen = 5, 4 // A replica has at most 5/4 of its share before others are preferred.
+	peekBytes          = 4 << 10
+)
+
+// Ready reports whether a replica of a deployment answers requests.
+func (r *Router) Ready(view *fsm.View, deployment *compute.Execution) bool {
+	return len(ready(view, deployment)) > 0
+}
+
+// Infer has a ready replica of a deployment answer a request, whose body is given
+// beside it. Requests with the same prefix go to the same replica while it is not much
+// busier than others; 0 is no prefix. Until the first byte of an answer, a replica that
+// fails costs another try elsewhere: a model changes nothing by being asked.
+func (r *Router) Infer(
+	view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64,
+) (*http.Response, error) {
+	replicas := ready(view, deployment)
+	if len(replicas) == 0 {
+		return nil, noneReady(deployment)
+	}
+	var last error
+	order := r.orderByPrefix(replicas, prefix)
+	for i, to := range order {
+		answer, err := r.try(req, to, body)
+		if err == nil && answer.StatusCode >= http.StatusInternalServerError && i < len(order)-1 {
+			answer.Body.Close()
+			continue
+		}
+		if err == nil {
+			return answer, nil
+		}
+		if req.Context().Err() != nil {
+			return nil, req.Context().Err()
+		}
+		last = err
+	}
+	return nil, compute.Errorf(compute.CodeUnavailable, "No replica answered: %w", last).Named("replica_failed").Retry(retryAfter)
+}
+
+// try asks one replica, and returns its answer once the first byte of it is there.
+func (r *Router) try(req *http.Request, to Replica, body []byte) (*http.Response, error) {
+	try := req.Clone(req.Context())
+	try.URL.Host = address(to)
+	if body != nil {
+		try.Body, try.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		try.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	}
+	done := r.begin(to)
+	answer, err := r.transport.RoundTrip(try)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	peeked := bufio.NewReaderSize(answer.Body, peekBytes)
+	if _, err := peeked.Peek(1); err != nil && !errors.Is(err, io.EOF) {
+		answer.Body.Close()
+		done()
+		return nil, err
+	}
+	answer.Body = &closingBody{struct {
+		io.Reader
+		io.Closer
+	}{peeked, answer.Body}, done}
+	return answer, nil
+}
+
+// orderByPrefix returns replicas in the order in which they are tried. Rendezvous
+// hashing ranks them for a prefix, and those above their bounded share of this node's
+// requests come last. Without a prefix it is the order of services.
+func (r *Router) orderByPrefix(replicas []Replica, prefix uint64) []Replica {
+	if prefix == 0 {
+		return r.order(replicas)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	total := 1
+	for _, p := range replicas {
+		total += r.busy[p.Execution]
+	}
+	most := (total*boundNum + boundDen*len(replicas) - 1) / (boundDen * len(replicas))
+	type ranked struct {
+		Replica
+
+		over int
+		rank uint64
+	}
+	list := make([]ranked, len(replicas))
+	for i, p := range replicas {
+		list[i] = ranked{Replica: p, rank: rank(p.Execution, prefix)}
+		if busy := r.busy[p.Execution]; busy+1 > most {
+			list[i].over = busy
+		}
+	}
+	slices.SortFunc(list, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.over, b.over), cmp.Compare(b.rank, a.rank)) })
+	out := make([]Replica, len(list))
+	for i, p := range list {
+		out[i] = p.Replica
+	}
+	return out
+}
+
+// rank returns how well a replica suits a prefix.
+func rank(id compute.ExecutionID, prefix uint64) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(binary.BigEndian.AppendUint64(append([]byte(nil), id.UUID[:]...), prefix))
+	x := h.Sum64()
+	x ^= x >> 33 // The last bytes barely reach the high bits of FNV.
+	x *= 0xff51afd7ed558ccd
+	return x ^ x>>33
+}
