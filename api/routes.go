@@ -25,7 +25,8 @@ func groups(s *edge.Server, c *core) []group {
 	executions := executions{c}
 	return []group{
 		&sessions{c, s.Stranger}, &users{c}, &orgs{c}, &adminOrgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
-		&executions, &selections{executions}, &services{executions}, &deployments{services{executions}}, &images{executions}, &composes{executions}, &workloads{executions}, &outputs{executions},
+		&executions, &selections{executions}, &services{executions},
+		&deployments{services{executions}}, &images{executions}, &composes{executions}, &workloads{executions}, &outputs{executions},
 		&logLines{executions}, &series{executions}, &callbacks{executions},
 		&files{executions}, &uploads{c}, &storage{c},
 		&billing{c}, &machines{c}, &prices{c}, &variables{c}, &invites{c}, &environments{c}, &callbackSecrets{c},

@@ -49,7 +49,9 @@ func (c *Client) StartDeployment(ctx context.Context, id compute.ExecutionID) (w
 	return c.changeDeployment(ctx, id, "start")
 }
 
-func (c *Client) changeDeployment(ctx context.Context, id compute.ExecutionID, verb string) (wire.DeploymentCreated, error) {
+func (c *Client) changeDeployment(
+	ctx context.Context, id compute.ExecutionID, verb string,
+) (wire.DeploymentCreated, error) {
 	var out wire.DeploymentCreated
 	err := c.do(ctx, call{
 		method: http.MethodPost, path: deploymentsPath + "/" + id.String() + "/" + verb, out: &out,
