@@ -75,6 +75,7 @@ var rules = []rule{
 	{"node/progress", []string{"cluster", "cluster/rpc", "compute", "fsm", "node/logs"}, "progress is read from the output of a node and asked for by the leader"},
 	{"node/replication", []string{"cluster", "cluster/replica", "cluster/rpc", "compute", "fsm", "loop", "node/archives", "node/storage", "node/trees"}, "which blobs a server needs follows from the state alone"},
 	{"node/callback", []string{"compute", "compute/address", "fsm", "loop"}, "what is sent follows from the state alone"},
+	{"node/inference/autoscale", []string{"compute"}, "how many replicas there should be follows from counts and targets"},
 	{"node/inference/engine", []string{"compute"}, "engines are described without what starts them"},
 	{"node/inference/weights", []string{"cluster/file", "compute", "loop"}, "models are fetched without knowing what loads them"},
 	{"node/router", []string{"compute", "fsm"}, "which replica answers follows from the state alone"},

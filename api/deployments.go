@@ -276,7 +276,8 @@ func (g *deployments) deploymentOf(r *edge.Request, view *fsm.View, e *compute.E
 	out := wire.Deployment{
 		ID: e.ID, Name: orNull(e.Name), Detail: orNull(e.Detail), Model: e.Inference.Model, Engine: e.Inference.Engine,
 		Args: append([]string{}, e.Inference.Args...), Profile: e.Profile,
-		TargetRPS: float64(d.TargetMilliRPS) / 1000, TargetP95: d.TargetP95.Milliseconds(), Window: int64(d.Window / time.Second),
+		TargetRPS: float64(d.TargetMilliRPS) / 1000, TargetP95: d.TargetP95.Milliseconds(),
+		Window:      int64(d.Window / time.Second),
 		MinReplicas: d.Min, MaxReplicas: d.Max, Replicas: e.Service.Replicas, CreatedAt: e.CreatedAt, Billed: e.Billed,
 		BaseURL: r.Base + edge.ModelRoot, EngineOutput: []string{}, Rows: replicasOf(view, e),
 	}

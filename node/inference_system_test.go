@@ -65,7 +65,9 @@ S(("127.0.0.1", port), H).serve_forever()
 
 // inferenceCluster is a cluster whose nodes have the scripted engine and a directory
 // with models.
-func inferenceCluster(t *testing.T) (*nodetest.Cluster, nodetest.Account, *client.Client) {
+func inferenceCluster(
+	t *testing.T, nodes int, change ...func(*nodetest.NodeConfig),
+) (*nodetest.Cluster, nodetest.Account, *client.Client) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -79,16 +81,19 @@ func inferenceCluster(t *testing.T) (*nodetest.Cluster, nodetest.Account, *clien
 			t.Fatal(err)
 		}
 	}
-	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) {
+	c := nodetest.NewWith(t, nodes, func(_ int, cfg *nodetest.NodeConfig) {
 		cfg.Services.BackoffFirst, cfg.Services.BackoffMost = 100*time.Millisecond, time.Second
 		cfg.Inference.Models, cfg.Inference.Hub, cfg.Inference.Starts = dir, "off", 2
 		cfg.Inference.Engines = []engine.Engine{{
 			Name: "echo", Command: []string{"/usr/bin/python3", dir + "/engine.py", "{port}", "{model_path}", "{deployment}", "{args}"},
 			Dirs: []string{dir}, Formats: []string{"gguf"}, HealthPath: "/health", Allow: []string{"--threads=int"},
 		}}
+		for _, f := range change {
+			f(cfg)
+		}
 	})
 	account := c.MustAccount("acme")
-	return c, account, nodetest.MustClient(t, account.Key, c.Follower().URL())
+	return c, account, nodetest.MustClient(t, account.Key, c.Nodes[len(c.Nodes)-1].URL())
 }
 
 // deploymentOf returns a request for a deployment of a model.
@@ -123,7 +128,7 @@ func prompt(model, text string, stream bool) *strings.Reader {
 // TestInference deploys a model and asks it through every node.
 func TestInference(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	c, account, api := inferenceCluster(t)
+	c, account, api := inferenceCluster(t, 3)
 	created, err := api.Deploy(t.Context(), deploymentOf("tiny/echo"))
 	if err != nil {
 		t.Fatal(err)
@@ -275,4 +280,24 @@ func checkModelStreams(t *testing.T, api *client.Client, url, key string, id com
 		t.Errorf("%d: %q", answer.StatusCode, body)
 	}
 	mustDeployment(t, api, id, "ready") // Again.
+}
+
+// TestInferencePauses pauses a deployment that nobody asks, and resumes it with the
+// next request, which waits.
+func TestInferencePauses(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	c, account, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Inference.IdlePause = 2 * time.Second })
+	created, err := api.Deploy(t.Context(), deploymentOf("tiny/echo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := mustDeployment(t, api, created.ID, "paused")
+	if d.Replicas != 0 {
+		t.Errorf("it wants %d replicas", d.Replicas)
+	}
+	answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, c.Follower().URL()+"/openai/v1/chat/completions", account.Key,
+		prompt(created.ID.String(), "hello", false))
+	if answer.StatusCode != http.StatusOK || !strings.Contains(body, "hello") {
+		t.Errorf("%d: %s", answer.StatusCode, body)
+	}
 }

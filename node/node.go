@@ -30,6 +30,7 @@ import (
 	"berth/node/objects"
 	"berth/node/progress"
 	"berth/node/replication"
+	"berth/node/router"
 	"berth/node/secrets"
 	"berth/node/series"
 	"berth/node/storage"
@@ -76,6 +77,7 @@ type Node struct {
 	devices      *gpu.Watcher
 	environments *environments
 	engines      engine.Set
+	routes       *router.Router
 	sampler      *gpu.Sampler
 	loads        *gpuLoads
 	usages       *gpuUsages
@@ -245,6 +247,7 @@ func (n *Node) Run(ctx context.Context) error {
 		start("copies", n.repairBlobs)
 		start("leader", n.lead)
 		start("backups", n.saveBackups)
+		start("scaling", n.scale)
 		start("callbacks", n.sendCallbacks)
 	}
 	start("s3", n.serveS3)

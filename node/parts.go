@@ -378,16 +378,17 @@ func (n *Node) openAPI(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	routes := router.New(n.cluster.ID(), n.dialReplica)
-	n.onClose(routes.Close)
+	n.routes = router.New(n.cluster.ID(), n.dialReplica)
+	n.onClose(n.routes.Close)
+	n.serveLoads()
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
 	n.api, err = api.New(api.Config{
 		Config: edge.Config{
 			Proposer: n.proposer(),
 			Reader:   n.reader(),
 			Archives: n.archives,
-			Services: routes, ServicesURL: n.cfg.Services.URL, S3: n.s3Transport(),
-			Models: routes, ModelLimits: n.modelLimits(),
+			Services: n.routes, ServicesURL: n.cfg.Services.URL, S3: n.s3Transport(),
+			Models: n.routes, ModelLimits: n.modelLimits(),
 			Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 				return leader.OpenSigningKey(n.master, key)
 			},

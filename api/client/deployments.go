@@ -50,7 +50,9 @@ func (c *Client) StartDeployment(ctx context.Context, id compute.ExecutionID) (w
 	return c.changeDeployment(ctx, id, "start")
 }
 
-func (c *Client) changeDeployment(ctx context.Context, id compute.ExecutionID, verb string) (wire.DeploymentCreated, error) {
+func (c *Client) changeDeployment(
+	ctx context.Context, id compute.ExecutionID, verb string,
+) (wire.DeploymentCreated, error) {
 	var out wire.DeploymentCreated
 	err := c.Do(ctx, berth.Call{
 		Method: http.MethodPost, Path: deploymentsPath + "/" + id.String() + "/" + verb, Out: &out,

@@ -35,9 +35,14 @@ const (
 type Models interface {
 	// Ready reports whether a replica of a deployment answers requests.
 	Ready(view *fsm.View, deployment *compute.Execution) bool
+	// Count counts a request to a deployment. The caller calls answered with the first
+	// byte of the answer, and done at its end.
+	Count(deployment compute.ExecutionID, now func() time.Time) (answered, done func())
 	// Infer has a replica answer a request with a body. Requests with the same prefix
 	// prefer the same replica.
-	Infer(view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64) (*http.Response, error)
+	Infer(
+		view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64,
+	) (*http.Response, error)
 }
 
 // ModelLimits bounds requests to models on a node.
@@ -203,7 +208,8 @@ func (c *modelCall) read() error {
 }
 
 func tooLong() error {
-	return compute.Errorf(compute.CodeTooLarge, "The body has more than %d bytes.", maxPrompt).Named("context_length_exceeded")
+	return compute.Errorf(compute.CodeTooLarge, "The body has more than %d bytes.", maxPrompt).
+		Named("context_length_exceeded")
 }
 
 // infer has a replica of the model answer.
@@ -216,12 +222,17 @@ func (c *modelCall) infer(below string) error {
 	ctx, cancel := context.WithCancel(c.r.life.hard)
 	c.r.conn = c.ctx.Conn()
 	unwatch := sync.OnceFunc(c.r.Watch(cancel))
+	answered, done := func() {}, func() {}
+	if c.model = c.find(c.asked.Model); c.model != nil {
+		answered, done = c.cfg.Models.Count(c.model.ID, c.cfg.Stopwatch)
+	}
 	end := sync.OnceFunc(func() {
 		unwatch()
 		cancel()
 		c.modelsServed.give(owner, 1)
+		done()
 	})
-	answer, err := c.ask(ctx, below)
+	answer, err := c.ask(ctx, below) //nolint:bodyclose // The server closes it once it was sent.
 	if err != nil {
 		gone := ctx.Err() != nil
 		end()
@@ -230,6 +241,7 @@ func (c *modelCall) infer(below string) error {
 		}
 		return err
 	}
+	answered()
 	if answer.ContentLength >= 0 {
 		unwatch()
 	} // Else a client that hangs up ends the stream.
@@ -262,7 +274,7 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 // that is paused.
 func (c *modelCall) await(ctx context.Context) error {
 	if c.find(c.asked.Model) == nil {
-		if err := c.renew(); err != nil {
+		if err := c.renew(); err != nil { //nolint:contextcheck // It lives as the server does.
 			return err
 		}
 	}
@@ -275,7 +287,8 @@ func (c *modelCall) await(ctx context.Context) error {
 		}
 		switch state := c.model.Deployment.State; {
 		case state == compute.DeploymentStopped || state == compute.DeploymentFailed:
-			return compute.Errorf(compute.CodeConflict, "The deployment is %s: start it first.", state).Named("deployment_" + state.String())
+			return compute.Errorf(compute.CodeConflict, "The deployment is %s: start it first.", state).
+				Named("deployment_" + state.String())
 		case state == compute.DeploymentPaused && !resumed:
 			if _, _, err := c.cfg.Proposer.Propose(limited, fsm.ResumeDeployment{Deployment: c.model.ID}); err != nil {
 				return err
@@ -332,7 +345,8 @@ func (c *modelCall) unknown(name string) error {
 	if len(ids) > 0 {
 		list = strings.Join(ids, ", ")
 	}
-	return compute.Errorf(compute.CodeNotFound, "The model %q does not exist. There are: %s.", compute.Clip(name, 100), list).
+	return compute.Errorf(compute.CodeNotFound, "The model %q does not exist. There are: %s.",
+		compute.Clip(name, 100), list).
 		Named("model_not_found")
 }
 

@@ -94,7 +94,8 @@ func (c *modelCall) writeModelAnswer(answer *http.Response, end func()) {
 }
 
 // brokenStream is the event of a stream whose replica has ended.
-const brokenStream = "\n\ndata: {\"error\":{\"message\":\"The replica ended in the middle of its answer: repeat the request.\"," +
+const brokenStream = "\n\ndata: {\"error\":{\"message\":\"The replica ended in the middle of its answer: " +
+	"repeat the request.\"," +
 	"\"type\":\"server_error\",\"param\":null,\"code\":\"replica_failed\"}}\n\n"
 
 // eventBody is a stream of events that ends with an error event if its replica ends.

@@ -50,11 +50,13 @@ type Router struct {
 
 	busy map[compute.ExecutionID]int // Requests that this node has under way, by replica.
 	next int                         // Rotates what is equal.
+
+	loads map[compute.ExecutionID]*Load
 }
 
 // New returns the router of a node.
 func New(self compute.NodeID, dial Dial) *Router {
-	r := &Router{self: self, busy: make(map[compute.ExecutionID]int)}
+	r := &Router{self: self, busy: make(map[compute.ExecutionID]int), loads: make(map[compute.ExecutionID]*Load)}
 	r.transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			to, err := parse(address)

@@ -146,7 +146,7 @@ func forWorker(w compute.Work) *compute.Execution {
 		Environment: e.Environment,
 		MaxRetries:  e.MaxRetries, Retries: e.Retries, // Its lease depends on them.
 		Storage: e.Storage, Inference: e.Inference,
-		Files:   e.Files, Container: e.Container, Serving: e.Serving, CreditsEnd: e.CreditsEnd,
+		Files: e.Files, Container: e.Container, Serving: e.Serving, CreditsEnd: e.CreditsEnd,
 	}
 	if w.Attempt.Started {
 		out.Bundle.Inline = nil

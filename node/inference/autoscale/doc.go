@@ -1,0 +1,9 @@
+// Package autoscale decides how many replicas deployments of models have, from what
+// the routers of all servers have counted.
+//
+// It is not for starting or stopping replicas: the state does that with services.
+//
+// Rules: the targets and the number of replicas are in the state; only the counts since
+// this leader began are kept here. A new leader therefore scales down, or pauses, a
+// window or an idle time later, and never sooner.
+package autoscale

@@ -1,0 +1,107 @@
+package autoscale
+
+import (
+	"math"
+	"time"
+
+	"berth/compute"
+)
+
+// Counts is what all servers have counted of a deployment since they started.
+type Counts struct {
+	Started  uint64
+	UnderWay int
+	Delays   []int64 // Answers by the time to the first byte: class n is up to 2^n ms.
+}
+
+// Scaler decides for one leader. Its owner calls it from one goroutine.
+type Scaler struct {
+	IdlePause time.Duration // Without requests; 0 for never.
+
+	known map[compute.ExecutionID]*history
+}
+
+// history is what a Scaler keeps of a deployment.
+type history struct {
+	at       time.Time
+	last     Counts
+	changed  compute.Instant
+	busyAt   time.Time // Of the last request.
+	enoughAt time.Time // Since when fewer replicas would do; zero if they do not.
+	most     int       // The most that were wanted since.
+}
+
+// New returns a Scaler that has seen nothing.
+func New(idlePause time.Duration) *Scaler {
+	return &Scaler{IdlePause: idlePause, known: make(map[compute.ExecutionID]*history)}
+}
+
+// Keep forgets all deployments but those for which keep returns true.
+func (s *Scaler) Keep(keep func(compute.ExecutionID) bool) {
+	for id := range s.known {
+		if !keep(id) {
+			delete(s.known, id)
+		}
+	}
+}
+
+// Replicas returns how many replicas a deployment should have, 0 to pause it. Ready is
+// how many of them answer.
+func (s *Scaler) Replicas(e *compute.Execution, ready int, c Counts, now time.Time) int {
+	d, have := e.Deployment, e.Service.Replicas
+	h := s.known[e.ID]
+	if h == nil || d.State != compute.DeploymentActive || c.Started < h.last.Started || h.changed != d.ChangedAt {
+		busy := now
+		s.known[e.ID] = &history{at: now, last: c, changed: d.ChangedAt, busyAt: busy}
+		return have
+	}
+	elapsed := now.Sub(h.at)
+	if elapsed <= 0 {
+		return have
+	}
+	started, slow := c.Started-h.last.Started, delay95(c.Delays, h.last.Delays)
+	h.at, h.last = now, c
+	if started > 0 || c.UnderWay > 0 || ready == 0 {
+		h.busyAt = now
+	}
+	if s.IdlePause > 0 && now.Sub(h.busyAt) >= s.IdlePause {
+		return 0
+	}
+	want := int(math.Ceil(float64(started) / elapsed.Seconds() * 1000 / float64(d.TargetMilliRPS)))
+	if slow > d.TargetP95 && ready == have {
+		want = max(want, have+1) // Not while replicas that were added are still starting.
+	}
+	want = min(max(want, d.First()), d.Max)
+	if want >= have {
+		h.enoughAt, h.most = time.Time{}, 0
+		return want
+	}
+	h.most = max(h.most, want)
+	if h.enoughAt.IsZero() {
+		h.enoughAt = now
+	}
+	if now.Sub(h.enoughAt) < d.Window {
+		return have
+	}
+	return h.most
+}
+
+// delay95 returns the upper bound of the class that has the 95th percentile of the
+// answers since the counts before, 0 for none.
+func delay95(now, before []int64) time.Duration {
+	total, seen := int64(0), int64(0)
+	since := make([]int64, len(now))
+	for i, n := range now {
+		since[i] = n
+		if i < len(before) {
+			since[i] -= before[i]
+		}
+		total += since[i]
+	}
+	for i, n := range since {
+		if seen += n; n > 0 && seen*100 >= total*95 {
+			return time.Duration(1<<i) * time.Millisecond
+		}
+	}
+	return 0
+}
