@@ -20,7 +20,7 @@ GOTESTSUM         := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
 export GOFLAGS := -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help build client demo test test-long security check race lint fmt faults faults-long faults-report faults-binary clean
+.PHONY: help build client demo test test-long security check race lint openapi-lint fmt faults faults-long faults-report faults-binary clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,7 @@ race: ## Run the tests of PKG (all by default) under the race detector, without 
 
 check: lint ## Check words, format, lint and known vulnerabilities, then run make test
 	@scripts/vulnerabilities.sh
+	@scripts/openapi.sh
 	@$(MAKE) --no-print-directory test
 
 lint: $(LINT) ## Check words, format, vet and lint
@@ -69,6 +70,9 @@ lint: $(LINT) ## Check words, format, vet and lint
 	$(GO) vet -tags gpu ./gpu
 	$(GO) vet -tags long ./...
 	$(LINT) run
+
+openapi-lint: ## Lint the OpenAPI document with Spectral, if there is Node.js
+	@scripts/openapi.sh
 
 fmt: $(LINT) ## Format the code
 	$(LINT) fmt

@@ -138,7 +138,8 @@ func (g *userKeys) validate(r *edge.Request) (any, error) {
 	}
 	if k, ok := r.View.Key(who.Org.ID, who.Actor.Key); ok {
 		out.KeyID, out.KeyName, out.ExpiresAt = &k.ID, &k.Name, atOrNull(k.ExpiresAt)
-		out.Scopes = compute.ScopeNames(k.Scopes)
+		scopes := compute.ScopeNames(k.Scopes)
+		out.Scopes = &scopes
 	}
 	return out, nil
 }
