@@ -111,6 +111,7 @@ type matrix struct {
 	session wire.Session
 	serial  int
 	writes  int // Proposals, without the times at which keys were used.
+	leaks   int // Requests that were answered although the access rule refuses them, or that show what is there.
 }
 
 func newMatrix(t testing.TB) *matrix {
@@ -515,7 +516,11 @@ func TestAuthorization(t *testing.T) {
 			cells += len(all)
 		}
 	}
-	t.Logf("measured: %d requests: %d routes, %d credentials, on a server and a worker", cells, len(api.Routes()), len(all))
+	t.Logf("measured: %d requests: %d routes, %d credentials, on a server and a worker: %d leaks",
+		cells, len(api.Routes()), len(all), m.leaks)
+	if cells < 1_000 {
+		t.Errorf("only %d requests", cells)
+	}
 }
 
 // tryAll makes the request of a route with all credentials: first those that are
@@ -537,6 +542,7 @@ func (m *matrix) tryAll(t *testing.T, node *world, rt api.RouteDoc, all []creden
 		}
 		got := m.ask(node, rt, who, own)
 		if got.status != want {
+			m.leaks++
 			t.Errorf("as %s: %d %s, want %d", who.name, got.status, got.body, want)
 		}
 		if want != http.StatusNotFound {
@@ -549,6 +555,7 @@ func (m *matrix) tryAll(t *testing.T, node *world, rt api.RouteDoc, all []creden
 		}
 	}
 	if n := m.proposals() - before; n != 0 {
+		m.leaks += n
 		t.Errorf("requests that are refused write %d times", n)
 	}
 	for _, who := range all {
@@ -573,6 +580,7 @@ func (m *matrix) tryAll(t *testing.T, node *world, rt api.RouteDoc, all []creden
 func (m *matrix) alike(t *testing.T, who credential, foreign, none answer) {
 	t.Helper()
 	if foreign.status != http.StatusNotFound || !same(foreign, none) {
+		m.leaks++
 		t.Errorf("as %s: a foreign object is answered %d %v %s, none %d %v %s", who.name,
 			foreign.status, foreign.header, foreign.body, none.status, none.header, none.body)
 	}

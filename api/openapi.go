@@ -53,8 +53,8 @@ func openAPI(routes []edge.Route, version string) ([]byte, error) {
 			"contact":     object{"name": "The operator of this cluster"},
 		},
 		"servers": []object{{"url": "/", "description": "The node that serves this document."}},
-		"tags":  groups,
-		"paths": paths,
+		"tags":    groups,
+		"paths":   paths,
 		"components": object{
 			"schemas": schemas,
 			"securitySchemes": object{

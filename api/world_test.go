@@ -134,7 +134,9 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			Limits:     edge.Limits{LoginRate: 1e6, LoginBurst: 1e6, AnonRate: 1e6, AnonBurst: 1e6},
 		},
 		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20, Vault: fakeVault{}, Objects: fakeObjects{w},
-		S3:       func(fsm.Actor, compute.UUID) (wire.StorageCredentials, error) { return wire.StorageCredentials{ExpiresAt: compute.InstantOf(begin)}, nil },
+		S3: func(fsm.Actor, compute.UUID) (wire.StorageCredentials, error) {
+			return wire.StorageCredentials{ExpiresAt: compute.InstantOf(begin)}, nil
+		},
 		Accounts: api.Accounts{SignUp: true, Identities: fakeIdentities{}, IdentitySignUp: true},
 		Payments: fakePayments{}, Judge: judge,
 		Explain: func(ctx context.Context, v *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error) {
