@@ -133,7 +133,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			Registerer: registry,
 			Limits:     edge.Limits{LoginRate: 1e6, LoginBurst: 1e6, AnonRate: 1e6, AnonBurst: 1e6},
 		},
-		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20, Vault: fakeVault{}, Objects: fakeObjects{w},
+		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20, Vault: fakeVault{}, Master: fakeMaster{}, Objects: fakeObjects{w},
 		S3: func(fsm.Actor, compute.UUID) (wire.StorageCredentials, error) {
 			return wire.StorageCredentials{ExpiresAt: compute.InstantOf(begin)}, nil
 		},

@@ -98,3 +98,10 @@ func (c *Client) RotateSecrets(ctx context.Context, slug string) (wire.RotatedSe
 	})
 	return out, err
 }
+
+// RotateMaster has a new master key on all servers, in place of the one before.
+func (c *Client) RotateMaster(ctx context.Context) (wire.RotatedMaster, error) {
+	var out wire.RotatedMaster
+	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/secrets/rotate-master", out: &out})
+	return out, err
+}

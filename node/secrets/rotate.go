@@ -53,6 +53,19 @@ func prefixOf(handle *keyset.Handle) []byte {
 // Prefix returns how everything that is sealed now begins. It identifies the sealing key.
 func (m *Master) Prefix() []byte { return bytes.Clone(m.opened.Load().prefix) }
 
+// PrefixOf returns how everything begins that the key seals which seals in a file.
+func PrefixOf(data []byte) ([]byte, error) {
+	var f file
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("read master key: %w", err)
+	}
+	handle, err := readKeyset(f.AEAD)
+	if err != nil {
+		return nil, fmt.Errorf("read master key: %w", err)
+	}
+	return prefixOf(handle), nil
+}
+
 // SealedNow reports whether the key that seals now has sealed something.
 func (m *Master) SealedNow(sealed []byte) bool { return bytes.HasPrefix(sealed, m.opened.Load().prefix) }
 
