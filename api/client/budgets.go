@@ -12,9 +12,7 @@ import (
 
 // Budgets returns the budgets of the organization with a slug.
 func (c *Client) Budgets(ctx context.Context, slug string) ([]wire.Budget, error) {
-	var out []wire.Budget
-	err := c.do(ctx, call{method: http.MethodGet, path: budgetsPath(slug), out: &out})
-	return out, err
+	return pages[wire.Budget](ctx, c, budgetsPath(slug))
 }
 
 // SetBudget gives an organization, one of its keys or one of its members a budget.

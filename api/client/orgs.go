@@ -19,9 +19,7 @@ func (c *Client) Orgs(ctx context.Context) ([]wire.Org, error) {
 
 // Members returns the members of the organization with a slug.
 func (c *Client) Members(ctx context.Context, slug string) ([]wire.Member, error) {
-	var out []wire.Member
-	err := c.do(ctx, call{method: http.MethodGet, path: membersPath(slug), out: &out})
-	return out, err
+	return pages[wire.Member](ctx, c, membersPath(slug))
 }
 
 // SetRole changes the role of a member.
@@ -83,9 +81,7 @@ func (c *Client) Invite(ctx context.Context, slug, email string, role compute.Or
 
 // Invites returns the invites of an organization.
 func (c *Client) Invites(ctx context.Context, slug string) ([]wire.Invite, error) {
-	var out []wire.Invite
-	err := c.do(ctx, call{method: http.MethodGet, path: orgPath(slug) + "/invites", out: &out})
-	return out, err
+	return pages[wire.Invite](ctx, c, orgPath(slug)+"/invites")
 }
 
 // RevokeInvite revokes an invite.
