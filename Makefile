@@ -19,6 +19,9 @@ GOTESTSUM         := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
 # fails in a checkout that belongs to another user.
 export GOFLAGS := -buildvcs=false
 
+# The header of NVML marks much of what go-nvml wraps as deprecated.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+
 .DEFAULT_GOAL := help
 .PHONY: help build client demo test test-long security check race lint openapi-lint fmt faults faults-long faults-report faults-binary clean
 
