@@ -22,6 +22,9 @@ export GOFLAGS := -buildvcs=false
 # The header of NVML marks much of what go-nvml wraps as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
+# The Go client, a module of its own.
+SDK := berth/sdk/go
+
 .DEFAULT_GOAL := help
 .PHONY: help build client demo test test-long security check race lint openapi-lint fmt faults faults-long faults-report faults-binary clean
 
@@ -47,12 +50,12 @@ demo: ## Start three nodes on this machine and let them pick a GPU type; KEEP=1 
 test: ## Install what tests need, then run those that prove a change; at most 13 minutes is the aim
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory $(GOTESTSUM)
-	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh $(or $(PKG),./...)
+	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh $(or $(PKG),./... $(SDK))
 
 test-long: ## Run all tests in their long form: fault round, failpoints, planted bugs, cgroup v2 guest
 	@scripts/setup.sh test-long
 	@$(MAKE) --no-print-directory $(GOTESTSUM)
-	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh --long $(or $(PKG),./...)
+	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh --long $(or $(PKG),./... $(SDK))
 
 security: ## Run the attacks of docs/security.md and print which classes were tried and held
 	@scripts/setup.sh test
@@ -69,10 +72,11 @@ check: lint ## Check words, format, lint and known vulnerabilities, then run mak
 lint: $(LINT) ## Check words, format, vet and lint
 	scripts/words.sh
 	$(LINT) fmt --diff
-	$(GO) vet ./...
+	$(GO) vet ./... $(SDK)
 	$(GO) vet -tags gpu ./gpu
 	$(GO) vet -tags long ./...
 	$(LINT) run
+	cd sdk/go && $(abspath $(LINT)) run --config ../../.golangci.yml
 
 openapi-lint: ## Lint the OpenAPI document with Spectral, if there is Node.js
 	@scripts/openapi.sh

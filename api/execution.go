@@ -132,6 +132,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 		},
 	}
 	out.Scratch, out.Volumes = wire.SpaceOf(e)
+	out.S3MountPath = wire.MountOf(e)
 	out.Environment = orNull(e.Environment.Name)
 	if e.Request.GPUs > 0 {
 		out.Usage.GPUUtilPercent, out.Usage.GPUMemoryMiB = gpuUsage(&e.Usage)

@@ -26,7 +26,8 @@ func groups(s *edge.Server, c *core) []group {
 	signIn := &sessions{c, s.Stranger}
 	return []group{
 		signIn, &signups{c, signIn}, &users{c}, &orgs{c}, &adminOrgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
-		&executions, &selections{executions}, &services{executions}, &images{executions}, &composes{executions}, &workloads{executions}, &outputs{executions},
+		&executions, &selections{executions}, &services{executions}, &images{executions}, &composes{executions},
+		&workloads{executions}, &outputs{executions},
 		&logLines{executions}, &series{executions}, &callbacks{executions},
 		&files{executions}, &uploads{c}, &storage{c},
 		&billing{c}, &machines{c}, &prices{c}, &variables{c}, &invites{c}, &environments{c}, &callbackSecrets{c},

@@ -43,6 +43,7 @@ func everyCommand() []fsm.Command {
 		fsm.Submit{Op: op, Actor: a, Execution: compute.Execution{
 			ID: id, Timeout: time.Minute, Tags: []string{"x"},
 			Selection: &compute.Selection{GPUTypes: []string{"t4"}},
+			Storage:   &compute.StorageMount{Path: "/mnt/s3", Optional: true},
 		}},
 		fsm.TakeSelection{Term: 1, Parent: id, Children: []fsm.Child{{ID: id, Profile: "gpu.t4"}}},
 		fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{

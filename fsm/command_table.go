@@ -109,7 +109,8 @@ func commandRows() []*row {
 					formatIf(len(e.Volumes) > 0 || e.ScratchMiB > 0 || e.ScratchMemory || e.MinVRAMMiB > 0 ||
 						e.Name != "" || e.Files != nil, formatLab),
 					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices),
-					formatIf(e.Container != nil || c.Key != nil || e.Environment.Name != "", formatContainers))
+					formatIf(e.Container != nil || c.Key != nil || e.Environment.Name != "", formatContainers),
+					formatIf(e.Storage != nil, formatAccounts))
 			},
 		}.row(),
 		command[TakeSelection]{

@@ -138,6 +138,10 @@ func (v *View) AllowsAccounts() error { return v.allowsFormat(formatAccounts) }
 // yet.
 func (v *View) AllowsEnvironments() error { return v.allowsFormat(formatContainers) }
 
+// AllowsMounts returns the reason for which executions may not yet see stored objects
+// as files.
+func (v *View) AllowsMounts() error { return v.allowsFormat(formatAccounts) }
+
 // AllowsObjects returns the reason for which no objects may be stored yet.
 func (v *View) AllowsObjects() error { return v.allowsFormat(formatContainers) }
 

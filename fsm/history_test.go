@@ -127,6 +127,9 @@ func (h *historian) submitSome() {
 		}
 		e.Selection.Repeats = h.rng.IntN(4)
 	}
+	if h.chance(6) {
+		e.Storage = &compute.StorageMount{Path: pick(h, "/mnt/s3", "/data/a", "mnt", "/a/../b"), Optional: h.chance(2)}
+	}
 	h.acceptSome(&e)
 	op := h.request()
 	op.Org = a.Org

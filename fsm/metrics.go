@@ -59,7 +59,8 @@ func (f *FSM) Register(reg prometheus.Registerer) error {
 			[]string{"gpu_type", "reason"}, nil),
 		worth: prometheus.NewDesc("berth_unbilled_microcredits_total",
 			"What the time of those attempts would have cost.", []string{"gpu_type", "reason"}, nil),
-		orgs: prometheus.NewDesc("berth_org_info", "Organizations, with their slugs. The value is 1.", []string{"org", "slug"}, nil),
+		orgs: prometheus.NewDesc(
+			"berth_org_info", "Organizations, with their slugs. The value is 1.", []string{"org", "slug"}, nil),
 	}
 	if err := reg.Register(m); err != nil {
 		return fmt.Errorf("register state metrics: %w", err)

@@ -55,7 +55,7 @@ func (n *Node) openDevices(ctx context.Context) error {
 	n.environments = newEnvironments(n.logger.With("part", "environments"))
 	n.environments.changed = func(ctx context.Context) { n.devices.Poll(ctx) }
 	offers := func() (int64, []compute.Offer) {
-		return scratchMiB, slices.Sorted(slices.Values(slices.Concat(volumes, n.environments.Offers())))
+		return scratchMiB, slices.Sorted(slices.Values(slices.Concat(volumes, n.environments.Offers(), n.executor.Images())))
 	}
 	n.devices = gpu.NewWatcher(gpu.WatcherConfig{
 		Source: source, Gaps: gaps, Offers: offers,
@@ -252,17 +252,24 @@ func (n *Node) openExecutor(ctx context.Context) error {
 	workers := &worker.Server{
 		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Get, Put: n.blobs.Put,
 		Chunks: n.trees.Numbers, Variables: vault{n.master}.variables,
-		Credentials: vault{n.master}.credentials, Propose: n.proposer().Propose,
+		Credentials: vault{n.master}.credentials, Storage: n.mountAccess, Propose: n.proposer().Propose,
 	}
 	workers.Handle()
 	return n.openExecutorWith(ctx, worker.NewReplicaSource(n.machine, n.cluster),
 		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs}, n.blobs,
-		n.ownVariables, n.ownCredentials)
+		executorSecrets{n.ownVariables, n.ownCredentials, n.ownMountAccess})
+}
+
+// executorSecrets are what the executor asks for on behalf of the users of attempts.
+type executorSecrets struct {
+	variables   executor.Variables
+	credentials executor.Credentials
+	storage     func(context.Context, compute.Work) (*compute.StorageAccess, error)
 }
 
 func (n *Node) openExecutorWith(
 	ctx context.Context, source executor.Source, report executor.Reporter, inputs executor.Bundles,
-	blobs executor.Blobs, variables executor.Variables, credentials executor.Credentials,
+	blobs executor.Blobs, secret executorSecrets,
 ) (err error) {
 	self := n.self()
 	own, _ := nodeAddrs(ctx, net.DefaultResolver, []*compute.Node{&self}) // The others' come with the deny list.
@@ -270,11 +277,15 @@ func (n *Node) openExecutorWith(
 	if n.cfg.Exec.Network == compute.NetworkNone.String() {
 		network = compute.NetworkNone
 	}
+	if err := n.openMountListener(ctx); err != nil {
+		return err
+	}
 	cfg := n.executorConfig()
 	cfg.Node, cfg.Network, cfg.DenyCIDRs, cfg.Contact = n.cluster.ID(), network, own, n.cluster.ContactAt
-	cfg.Blobs, cfg.Variables, cfg.Credentials = blobs, variables, credentials
+	cfg.Blobs, cfg.Variables, cfg.Credentials = blobs, secret.variables, secret.credentials
+	cfg.Storage.Access = secret.storage
 	cfg.Meter = seriesMeter{n.usages, n, blobs.Put}
-	n.executor, err = executor.Open(cfg, source, report, inputs) //nolint:contextcheck // Its attempts outlive ctx.
+	n.executor, err = executor.Open(cfg, source, report, inputs) // Its attempts outlive ctx.
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
 	}
@@ -302,6 +313,7 @@ func (n *Node) executorConfig() executor.Config {
 			ECR: n.cfg.Docker.ECR, Compose: n.cfg.Docker.Compose, KeepMiB: n.cfg.Docker.KeepMiB, ImageMiB: n.cfg.Docker.ImageMiB,
 			PullLimit: n.cfg.Docker.PullTimeout,
 		},
+		Storage:  executor.Storage{Socket: n.s3.socket},
 		Printing: n.outputSender.Track,
 		Retain:   executor.Retain{Age: n.cfg.Output.Age, Bytes: n.cfg.Output.SizeMiB << 20},
 		Logger:   n.logger, Registerer: n.registry, Now: n.opts.Now,
@@ -369,7 +381,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 			Proposer: n.proposer(),
 			Reader:   n.reader(),
 			Archives: n.archives,
-			Services: routes, ServicesURL: n.cfg.Services.URL,
+			Services: routes, ServicesURL: n.cfg.Services.URL, S3: n.s3Transport(),
 			Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 				return leader.OpenSigningKey(n.master, key)
 			},

@@ -79,7 +79,9 @@ func (v vault) credentials(view *fsm.View, e *compute.Execution) (*compute.Regis
 
 // SealCallback puts the value of a callback secret of an organization into its record,
 // sealed.
-func (v vault) SealCallback(key *compute.DataKey, org compute.OrgID, secret *compute.CallbackSecret, value string) error {
+func (v vault) SealCallback(
+	key *compute.DataKey, org compute.OrgID, secret *compute.CallbackSecret, value string,
+) error {
 	opened, err := v.master.OpenDataKey(key.Sealed, key.Context())
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // Budgets returns the budgets of the organization with a slug.
@@ -26,14 +27,14 @@ func (c *Client) SetBudget(ctx context.Context, slug string, b wire.NewBudget) (
 		}
 	}
 	var out wire.Budget
-	err := c.do(ctx, call{method: http.MethodPut, path: budgetsPath(slug), body: body, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPut, Path: budgetsPath(slug), Body: body, Out: &out})
 	return out, err
 }
 
 // RemoveBudget removes the budget of a key or a member, by its identifier, or that of the
 // organization: "organization".
 func (c *Client) RemoveBudget(ctx context.Context, slug, id string) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: budgetsPath(slug) + "/" + url.PathEscape(id)})
+	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: budgetsPath(slug) + "/" + url.PathEscape(id)})
 }
 
 func budgetsPath(slug string) string { return "/orgs/" + url.PathEscape(slug) + "/budgets" }
@@ -42,9 +43,9 @@ func budgetsPath(slug string) string { return "/orgs/" + url.PathEscape(slug) + 
 // below a number, 0 for all.
 func (c *Client) Audit(ctx context.Context, slug string, below uint64, limit int) ([]wire.AuditLine, error) {
 	var out []wire.AuditLine
-	err := c.do(ctx, call{
-		method: http.MethodGet, path: "/orgs/" + url.PathEscape(slug) + "/audit", out: &out,
-		query: auditQuery("", below, limit),
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodGet, Path: "/orgs/" + url.PathEscape(slug) + "/audit", Out: &out,
+		Query: auditQuery("", below, limit),
 	})
 	return out, err
 }
@@ -53,7 +54,7 @@ func (c *Client) Audit(ctx context.Context, slug string, below uint64, limit int
 // of the cluster.
 func (c *Client) AdminAudit(ctx context.Context, slug string, below uint64, limit int) ([]wire.AuditLine, error) {
 	var out []wire.AuditLine
-	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/audit", query: auditQuery(slug, below, limit), out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/audit", Query: auditQuery(slug, below, limit), Out: &out})
 	return out, err
 }
 
@@ -64,7 +65,7 @@ func (c *Client) VerifyAudit(ctx context.Context, slug string) (wire.AuditCheck,
 		query.Set("org", slug)
 	}
 	var out wire.AuditCheck
-	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/audit/verify", query: query, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/audit/verify", Query: query, Out: &out})
 	return out, err
 }
 
@@ -82,8 +83,8 @@ func auditQuery(slug string, below uint64, limit int) url.Values {
 // Checkout starts a purchase of credits: its URL is the payment provider's page.
 func (c *Client) Checkout(ctx context.Context, amount compute.Credits) (wire.CheckoutSession, error) {
 	var out wire.CheckoutSession
-	err := c.do(ctx, call{
-		method: http.MethodPost, path: "/billing/checkout", out: &out, body: map[string]any{"credits_amount": amount},
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/billing/checkout", Out: &out, Body: map[string]any{"credits_amount": amount},
 	})
 	return out, err
 }
@@ -91,8 +92,8 @@ func (c *Client) Checkout(ctx context.Context, amount compute.Credits) (wire.Che
 // RotateSecrets gives an organization a new data key.
 func (c *Client) RotateSecrets(ctx context.Context, slug string) (wire.RotatedSecrets, error) {
 	var out wire.RotatedSecrets
-	err := c.do(ctx, call{
-		method: http.MethodPost, path: "/admin/secrets/rotate", out: &out, body: wire.RotateSecrets{Org: slug},
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/admin/secrets/rotate", Out: &out, Body: wire.RotateSecrets{Org: slug},
 	})
 	return out, err
 }
@@ -100,6 +101,6 @@ func (c *Client) RotateSecrets(ctx context.Context, slug string) (wire.RotatedSe
 // RotateMaster has a new master key on all servers, in place of the one before.
 func (c *Client) RotateMaster(ctx context.Context) (wire.RotatedMaster, error) {
 	var out wire.RotatedMaster
-	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/secrets/rotate-master", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/admin/secrets/rotate-master", Out: &out})
 	return out, err
 }

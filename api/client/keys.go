@@ -7,6 +7,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // Keys returns the API keys of the organization with the slug.
@@ -33,7 +34,7 @@ func (c *Client) CreateKeyWith(ctx context.Context, slug string, k wire.NewKey) 
 	body := keyBody(k.ExpiresAt, k.Scopes, k.MaxCredits)
 	body["name"] = k.Name
 	var out wire.MintedKey
-	err := c.do(ctx, call{method: http.MethodPost, path: keysPath(slug), once: true, out: &out, body: body})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: keysPath(slug), Once: true, Out: &out, Body: body})
 	return out, err
 }
 
@@ -57,13 +58,13 @@ func keyBody(expires compute.Instant, scopes []string, ceiling compute.Credits) 
 func (c *Client) ToggleKey(ctx context.Context, slug string, id compute.KeyID) (wire.Key, error) {
 	var out wire.Key
 	path := keysPath(slug) + "/" + id.String() + "/toggle"
-	err := c.do(ctx, call{method: http.MethodPatch, path: path, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPatch, Path: path, Out: &out})
 	return out, err
 }
 
 // DeleteKey revokes an API key.
 func (c *Client) DeleteKey(ctx context.Context, slug string, id compute.KeyID) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: keysPath(slug) + "/" + id.String()})
+	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: keysPath(slug) + "/" + id.String()})
 }
 
 func keysPath(slug string) string { return "/orgs/" + url.PathEscape(slug) + "/api-keys" }
@@ -86,7 +87,7 @@ func (c *Client) CreateUserKeyWith(ctx context.Context, k wire.NewUserKey) (wire
 	body := keyBody(k.ExpiresAt, k.Scopes, k.MaxCredits)
 	body["key_name"] = k.Name
 	var out wire.MintedUserKey
-	err := c.do(ctx, call{method: http.MethodPost, path: userKeysPath, once: true, body: body, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: userKeysPath, Once: true, Body: body, Out: &out})
 	return out, err
 }
 
@@ -94,21 +95,21 @@ func (c *Client) CreateUserKeyWith(ctx context.Context, k wire.NewUserKey) (wire
 // round, and returns what it is now.
 func (c *Client) ToggleUserKey(ctx context.Context, id compute.KeyID) (wire.UserKey, error) {
 	var out wire.UserKey
-	err := c.do(ctx, call{method: http.MethodPatch, path: userKeysPath + "/" + id.String() + "/toggle", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPatch, Path: userKeysPath + "/" + id.String() + "/toggle", Out: &out})
 	return out, err
 }
 
 // DeleteUserKey revokes an API key of the caller's.
 func (c *Client) DeleteUserKey(ctx context.Context, id compute.KeyID) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: userKeysPath + "/" + id.String()})
+	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: userKeysPath + "/" + id.String()})
 }
 
 // ValidateKey returns whether an API key is valid, and whose it is.
 func (c *Client) ValidateKey(ctx context.Context, text string) (wire.ValidatedKey, error) {
 	var out wire.ValidatedKey
-	err := c.do(ctx, call{
-		method: http.MethodPost, path: userKeysPath + "/validate", noKey: true, out: &out,
-		body: wire.KeyToValidate{Key: text},
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: userKeysPath + "/validate", NoKey: true, Out: &out,
+		Body: wire.KeyToValidate{Key: text},
 	})
 	return out, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+
+	berth "berth/sdk/go"
 )
 
 // pages returns all rows of a list that is answered in pages.
@@ -13,7 +15,7 @@ func pages[T any](ctx context.Context, c *Client, path string) ([]T, error) {
 	for {
 		var page []T
 		var header http.Header
-		err := c.do(ctx, call{method: http.MethodGet, path: path, query: query, out: &page, header: &header})
+		err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: path, Query: query, Out: &page, Header: &header})
 		if err != nil {
 			return nil, err
 		}

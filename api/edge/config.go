@@ -62,6 +62,9 @@ type Config struct {
 	// replica.
 	ServiceRelay http.RoundTripper
 
+	// S3 has the S3 gateway answer requests below S3Root; nil for none.
+	S3 http.RoundTripper
+
 	// ServicesURL is the base of the URLs of services, if they have an origin of
 	// their own. Empty for that of the API.
 	ServicesURL string

@@ -7,7 +7,6 @@ import (
 	"hash"
 	"net/http"
 	"reflect"
-	"slices"
 	"sync"
 
 	"berth/api/wire"
@@ -181,7 +180,9 @@ func (c *Core) ProposeEach(r *Request, cmds []fsm.Command) []error {
 		})
 	}
 	group.Wait()
-	r.index = max(r.index, slices.Max(append(indexes, 0)))
+	for _, index := range indexes {
+		r.index = max(r.index, index)
+	}
 	return errs
 }
 

@@ -15,6 +15,8 @@ var scopesByTag = map[string][2]compute.Scope{ //nolint:gochecknoglobals // A ta
 	"User Quotas":                 {compute.ScopeNone, compute.ScopeAdmin},
 	"Billing":                     {compute.ScopeBillingRead, compute.ScopeAdmin},
 	"Streaming Execution":         {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Docker Execution":            {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Docker Compose Execution":    {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
 	"GPU Selection Execution":     {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
 	"Storage Files":               {compute.ScopeStorage, compute.ScopeStorage},
 	"Storage Credentials":         {compute.ScopeStorage, compute.ScopeStorage},

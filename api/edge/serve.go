@@ -42,9 +42,12 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 		r.Handle(fasthttp.MethodOptions, m.pattern, func(ctx *fasthttp.RequestCtx) { s.options(ctx, m.names) })
 	}
 	return s.front(func(ctx *fasthttp.RequestCtx) {
-		if isService(ctx.URI().PathOriginal()) {
+		switch path := ctx.URI().PathOriginal(); {
+		case isService(path):
 			s.serveServiceSafely(life, ctx, false)
-		} else {
+		case isS3(path):
+			s.serveS3(life, ctx)
+		default:
 			trimSlash(ctx)
 			r.Handler(ctx)
 		}

@@ -387,7 +387,8 @@ func (c *Config) Validate() error {
 		_, err := netip.ParsePrefix(text)
 		v.check("callbacks.allow", err == nil, fmt.Sprintf("%q is not a network such as 10.1.0.0/16", text))
 	}
-	v.check("docker.host", c.Docker.Host == "auto" || c.Docker.Host == DockerOff || strings.HasPrefix(c.Docker.Host, "unix:///"),
+	v.check("docker.host",
+		c.Docker.Host == "auto" || c.Docker.Host == DockerOff || strings.HasPrefix(c.Docker.Host, "unix:///"),
 		"must be auto, off or a socket such as unix:///run/docker.sock")
 	v.check("docker.keep_mib", c.Docker.KeepMiB >= 1, "must be at least 1")
 	v.check("docker.image_mib", c.Docker.ImageMiB >= 1, "must be at least 1")

@@ -10,6 +10,7 @@ import (
 
 	"berth/compute"
 	"berth/node/executor/egress"
+	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
 )
 
@@ -22,13 +23,15 @@ const (
 // resources are the machine resources of one attempt: its slot and its network.
 type resources struct {
 	slot        *slot
-	network     *os.File     // nil for no network but lo.
-	disk        *os.File     // Scratch space; nil for scratch space in memory.
-	packages    *os.File     // The packages that it asked for; nil for none.
-	environment *environment // The named environment; nil for none.
-	variables   *os.File     // The variables of the user, in memory; nil for none.
-	resolv      string       // The content of resolv.conf.
-	notes       []string     // For the output.
+	network     *os.File      // nil for no network but lo.
+	disk        *os.File      // Scratch space; nil for scratch space in memory.
+	packages    *os.File      // The packages that it asked for; nil for none.
+	environment *environment  // The named environment; nil for none.
+	variables   *os.File      // The variables of the user, in memory; nil for none.
+	storage     *os.File      // The socket to the process that mounts the bucket; nil for none,
+	mounted     *sandbox.Bind // and where it did.
+	resolv      string        // The content of resolv.conf.
+	notes       []string      // For the output.
 
 	container *supervise.Container // nil for a sandbox.
 	volumes   []*os.File           // Disks for the volumes of a Compose file.
@@ -47,6 +50,9 @@ func (r *resources) close() {
 	}
 	if r.variables != nil {
 		r.variables.Close()
+	}
+	if r.storage != nil {
+		r.storage.Close()
 	}
 	for _, disk := range r.volumes {
 		disk.Close()
