@@ -80,7 +80,8 @@ func (v *clusterState) admitSealed(sealed []byte) *compute.Error {
 			return nil
 		}
 	}
-	return compute.Errorf(compute.CodeUnavailable, "the master key is being rotated: try again").Named("master_key_rotated")
+	return compute.Errorf(compute.CodeUnavailable,
+		"the master key is being rotated: try again").Named("master_key_rotated")
 }
 
 // sealWith names the keys that may seal from now on.

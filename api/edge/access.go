@@ -70,7 +70,8 @@ func (a *access) authenticate(r *Request) error {
 	if err := who.checkScope(r.route.Scope()); err != nil {
 		return err
 	}
-	if err := r.enterDefaultOrg(); err != nil && (r.route.Need != NeedUser && !r.deletesOrg() || !errors.Is(err, errNoOrg)) {
+	optional := r.route.Need == NeedUser || r.deletesOrg()
+	if err := r.enterDefaultOrg(); err != nil && (!optional || !errors.Is(err, errNoOrg)) {
 		return err
 	}
 	return a.pace.caller(r)
@@ -196,7 +197,8 @@ func (r *Request) enterOrg() error {
 // deletesOrg reports whether the request deletes an organization, which may have been
 // the caller's only one.
 func (r *Request) deletesOrg() bool {
-	return r.route.Method == fasthttp.MethodDelete && r.route.Path == Root+"/orgs/{slug}" && (r.idempotency != "" || !r.seed.IsZero())
+	repeatable := r.idempotency != "" || !r.seed.IsZero()
+	return repeatable && r.route.Method == fasthttp.MethodDelete && r.route.Path == Root+"/orgs/{slug}"
 }
 
 // recallDeletion reports whether the request is a repeat of the one that deleted the

@@ -67,7 +67,9 @@ func PrefixOf(data []byte) ([]byte, error) {
 }
 
 // SealedNow reports whether the key that seals now has sealed something.
-func (m *Master) SealedNow(sealed []byte) bool { return bytes.HasPrefix(sealed, m.opened.Load().prefix) }
+func (m *Master) SealedNow(sealed []byte) bool {
+	return bytes.HasPrefix(sealed, m.opened.Load().prefix)
+}
 
 // Reseal returns what is sealed for a context, sealed with the key that seals now.
 func (m *Master) Reseal(sealed, context []byte) ([]byte, error) {
