@@ -19,11 +19,14 @@ GOTESTSUM         := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
 # fails in a checkout that belongs to another user.
 export GOFLAGS := -buildvcs=false
 
+# The header of NVML marks much of what go-nvml wraps as deprecated.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+
 # The Go client, a module of its own.
 SDK := berth/sdk/go
 
 .DEFAULT_GOAL := help
-.PHONY: help build client demo test test-long security check race lint fmt faults faults-long faults-report faults-binary clean
+.PHONY: help build client demo test test-long security check race lint openapi-lint fmt faults faults-long faults-report faults-binary clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +66,7 @@ race: ## Run the tests of PKG (all by default) under the race detector, without 
 
 check: lint ## Check words, format, lint and known vulnerabilities, then run make test
 	@scripts/vulnerabilities.sh
+	@scripts/openapi.sh
 	@$(MAKE) --no-print-directory test
 
 lint: $(LINT) ## Check words, format, vet and lint
@@ -73,6 +77,9 @@ lint: $(LINT) ## Check words, format, vet and lint
 	$(GO) vet -tags long ./...
 	$(LINT) run
 	cd sdk/go && $(abspath $(LINT)) run --config ../../.golangci.yml
+
+openapi-lint: ## Lint the OpenAPI document with Spectral, if there is Node.js
+	@scripts/openapi.sh
 
 fmt: $(LINT) ## Format the code
 	$(LINT) fmt

@@ -2,8 +2,6 @@ package api
 
 import (
 	"net/http"
-	"slices"
-	"strings"
 
 	"berth/api/edge"
 	"berth/api/wire"
@@ -22,7 +20,7 @@ func (g *adminOrgs) routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: root + "/admin/orgs", Need: edge.NeedOperator,
 			Summary: "All organizations of the cluster, by slug.",
-			Reply:   of[wire.AdminOrgs](), Handle: g.list,
+			Query:   of[wire.PageQuery](), Reply: of[wire.AdminOrgs](), Handle: g.list,
 		},
 		{
 			Method: http.MethodPatch, Path: root + "/admin/orgs/{org}", Need: edge.NeedOperator,
@@ -41,8 +39,9 @@ func (g *adminOrgs) list(r *edge.Request) (any, error) {
 			out.Orgs = append(out.Orgs, adminOrgOf(r.View, o))
 		}
 	}
-	slices.SortFunc(out.Orgs, func(a, b wire.AdminOrg) int { return strings.Compare(a.Slug, b.Slug) })
-	return out, nil
+	var err error
+	out.Orgs, err = paged(r, out.Orgs, func(o *wire.AdminOrg) string { return o.Slug })
+	return out, err
 }
 
 // trust changes whether an organization is trusted.

@@ -25,7 +25,7 @@ func (g *budgets) routes() []edge.Route {
 			Method: http.MethodGet, Path: budgets, Tag: "Organizations", Need: edge.NeedOrg,
 			Role:    compute.RoleFor(compute.ActManageKeys),
 			Summary: "The budgets of the organization, of its API keys and of its members, with what is spent.",
-			Reply:   of[[]wire.Budget](), Handle: g.list,
+			Query:   of[wire.PageQuery](), Reply: of[[]wire.Budget](), Handle: g.list,
 		},
 		{
 			Method: http.MethodPut, Path: budgets, Tag: "Organizations", Need: edge.NeedOrg,
@@ -88,7 +88,15 @@ func (g *budgets) list(r *edge.Request) (any, error) {
 	for _, b := range r.View.Budgets(r.Caller.Actor.Org) {
 		out = append(out, budgetOf(r.View, b))
 	}
-	return out, nil
+	return paged(r, out, func(b *wire.Budget) string {
+		switch {
+		case b.KeyID != nil:
+			return "key " + b.KeyID.String()
+		case b.UserID != nil:
+			return "member " + b.UserID.String()
+		}
+		return ""
+	})
 }
 
 // set gives an organization, a key or a member a budget.

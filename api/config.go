@@ -99,6 +99,7 @@ type Config struct {
 	Blobs  Blobs
 	Trees  Trees
 	Vault  Vault
+	Master MasterKey // Nil on a node without it.
 
 	Objects Objects
 	// S3 makes credentials of S3 with the rights of an actor; session is the actor's

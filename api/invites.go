@@ -61,7 +61,7 @@ func (g *invites) routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: all, Tag: "Org Invites", Need: edge.NeedOrg, Role: compute.RoleFor(compute.ActInvite),
 			Summary: "The invites of an organization, with those that were answered within the last week.",
-			Reply:   of[[]wire.Invite](), Handle: g.list,
+			Query:   of[wire.PageQuery](), Reply: of[[]wire.Invite](), Handle: g.list,
 		},
 		{
 			Method: http.MethodPost, Path: all, Tag: "Org Invites", Need: edge.NeedOrg, Role: compute.RoleFor(compute.ActInvite),
@@ -117,7 +117,7 @@ func (g *invites) list(r *edge.Request) (any, error) {
 	for _, i := range r.View.Invites(r.Caller.Actor.Org) {
 		out = append(out, inviteOf(r.View, i))
 	}
-	return out, nil
+	return paged(r, out, func(i *wire.Invite) string { return byTime(i.CreatedAt, i.ID) })
 }
 
 // create invites a person. The token is in this answer and nowhere else.

@@ -58,7 +58,10 @@ func TestOrgs(t *testing.T) {
 	w.complete(started.ExecutionID, 1, time.Second)
 	key := decodeObject(w, w.mustDo("POST", "/orgs/seeing/api-keys", bob, map[string]any{"name": "x"}, nil).body)["plaintext_key"].(string)
 	w.mustDo("GET", "/user/status", key, nil, nil)
-	w.mustDo("DELETE", "/orgs/seeing", bob, nil, nil)
+	w.mustDo("DELETE", "/orgs/seeing", bob, nil, nil, "Idempotency-Key", "bye")
+	w.mustDo("DELETE", "/orgs/seeing", bob, nil, nil, "Idempotency-Key", "bye") // The first answer was lost.
+	w.want(404, "", "DELETE", "/orgs/seeing", bob, nil, "Idempotency-Key", "another")
+	w.want(404, "", "DELETE", "/orgs/seeing", bob, nil)
 	w.want(401, "", "GET", "/user/status", key, nil)
 	w.want(404, "", "GET", "/orgs/seeing", bob, nil)
 	w.mustDo("GET", "/user/status", bob, nil, &status)
@@ -189,7 +192,8 @@ func TestDeleteUser(t *testing.T) {
 	bob := w.login("bob").AccessToken
 	var made wire.MintedInvite
 	w.mustDo("POST", "/orgs/bob-lab/invites", bob, map[string]any{"email": "ada@example.com"}, &made)
-	w.mustDo("POST", "/invites/"+made.Token+"/accept", w.adaKey, nil, nil)
+	w.want(403, "key_of_org", "POST", "/invites/"+made.Token+"/accept", w.adaKey, nil)
+	w.mustDo("POST", "/invites/"+made.Token+"/accept", w.login("ada").AccessToken, nil, nil)
 	w.want(403, "wrong_password", "DELETE", "/user/delete", bob, map[string]any{"password": "wrong"})
 	w.want(422, "", "DELETE", "/user/delete", bob, map[string]any{})
 	right := map[string]any{"password": password}

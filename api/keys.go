@@ -1,9 +1,7 @@
 package api
 
 import (
-	"cmp"
 	"net/http"
-	"slices"
 
 	"berth/api/edge"
 	"berth/api/wire"
@@ -23,7 +21,7 @@ func (g *keys) routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: keys, Tag: "Account", Need: edge.NeedOrg,
 			Summary: "The API keys of an organization.",
-			Reply:   of[[]wire.Key](), Handle: g.listKeys,
+			Query:   of[wire.PageQuery](), Reply: of[[]wire.Key](), Handle: g.listKeys,
 		},
 		{
 			Method: http.MethodPost, Path: keys, Tag: "Org API Keys", Need: edge.NeedOrg, Role: compute.OrgAdmin,
@@ -69,8 +67,7 @@ func (g *keys) listKeys(r *edge.Request) (any, error) {
 			out = append(out, keyOf(r.View, k))
 		}
 	}
-	slices.SortStableFunc(out, func(a, b wire.Key) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
-	return out, nil
+	return paged(r, out, func(k *wire.Key) string { return byTime(k.CreatedAt, k.ID) })
 }
 
 // createKey makes a key. Its value is in this answer and nowhere else.

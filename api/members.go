@@ -1,9 +1,7 @@
 package api
 
 import (
-	"cmp"
 	"net/http"
-	"slices"
 
 	"berth/api/edge"
 	"berth/api/wire"
@@ -24,7 +22,7 @@ func (g *members) routes() []edge.Route {
 			Method: http.MethodGet, Path: members, Tag: "Organizations", Need: edge.NeedOrg,
 			Role:    compute.RoleFor(compute.ActUse),
 			Summary: "The members of an organization, the first one first.",
-			Reply:   of[[]wire.Member](), Handle: g.listMembers,
+			Query:   of[wire.PageQuery](), Reply: of[[]wire.Member](), Handle: g.listMembers,
 		},
 		{
 			Method: http.MethodPatch, Path: members + "/{user_id}", Tag: "Organizations", Need: edge.NeedOrg,
@@ -57,8 +55,7 @@ func (g *members) listMembers(r *edge.Request) (any, error) {
 	for _, m := range r.View.Members(r.Caller.Actor.Org) {
 		out = append(out, memberOf(r.View, m))
 	}
-	slices.SortStableFunc(out, func(a, b wire.Member) int { return cmp.Compare(a.JoinedAt, b.JoinedAt) })
-	return out, nil
+	return paged(r, out, func(m *wire.Member) string { return byTime(m.JoinedAt, m.UserID) })
 }
 
 // member returns the user in the path, who is a member, unless this is a repeat.

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/api"
 	"berth/api/edge"
@@ -21,7 +23,7 @@ import (
 )
 
 var (
-	mutations    = flag.Int("mutations", testsize.Pick(2_000, 60_000), "send so many mutated requests")
+	mutations    = flag.Int("mutations", testsize.Pick(4_000, 100_000), "send so many mutated requests")
 	mutationSeed = flag.Uint64("mutations.seed", 1, "of the mutated requests")
 )
 
@@ -213,10 +215,38 @@ func documentedFailure(a answer) bool {
 	return a.status == 503 && slices.Contains(codes, a.code())
 }
 
+// canary is in what another organization than that of the requests has.
+const canary = "canary-of-bob"
+
+// plant gives bob's organization things that say that they are its own.
+func (m *matrix) plant() {
+	m.Helper()
+	for path, body := range map[string]string{
+		"/execution/streaming/start": `{"code":"print('canary-of-bob')","name":"canary-of-bob","tags":["canary-of-bob"]}`,
+		"/auth/api-keys":             `{"key_name":"canary-of-bob"}`,
+		"/orgs/bob-lab/api-keys":     `{"name":"canary-of-bob"}`,
+		"/orgs/bob-lab/invites":      `{"email":"canary-of-bob@example.com"}`,
+		"/environment-variables":     `{"name":"CANARY","value":"canary-of-bob","is_secret":false}`,
+		"/environments":              `{"name":"canary-of-bob","requirements":"numpy"}`,
+	} {
+		m.mustDo("POST", path, m.bobKey, body, nil)
+	}
+	m.mustDo("PATCH", "/orgs/bob-lab", m.bobKey, `{"name":"canary-of-bob"}`, nil)
+	m.store(m.bobKey, canary, canary)
+}
+
+// reached reports whether an answer is of a handler: the request was well formed, had a
+// credential and a body that could be read.
+func reached(status int) bool {
+	return !slices.Contains([]int{400, 401, 405, 413, 415, 422, 431}, status)
+}
+
 // TestMutatedRequests sends mutations of good requests to all routes, with good
-// credentials. None fails inside the server, and it serves afterwards.
+// credentials. None fails inside the server or shows what another organization has, and
+// it serves afterwards. At least half of the requests get as far as a handler.
 func TestMutatedRequests(t *testing.T) {
 	m := newMatrix(t)
+	m.plant()
 	m.listen()
 	m.client = &http.Client{Transport: &http.Transport{
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return m.dial() }, DisableCompression: true,
@@ -239,7 +269,11 @@ func TestMutatedRequests(t *testing.T) {
 		}
 	}
 	byStatus := make(map[int]int)
+	handled, foreign := 0, 0
 	for n := range *mutations {
+		if n%10_000 == 9_999 {
+			m.pass(time.Second) // Rates allow for more.
+		}
 		i := n % len(routes)
 		rt := routes[i]
 		path := rt.Path
@@ -256,6 +290,13 @@ func TestMutatedRequests(t *testing.T) {
 		}
 		a := m.fetch(rt.Method, path, m.bearerFor(rt), []byte(body), header)
 		byStatus[a.status]++
+		if reached(a.status) {
+			handled++
+		}
+		if rt.Need != edge.NeedOperator && rt.Need != edge.NeedScraper && bytes.Contains(a.body, []byte(canary)) {
+			foreign++
+			t.Errorf("request %d of seed %d: %s %s shows another organization's: %s", n, *mutationSeed, rt.Method, path, a.body)
+		}
 		if a.status >= 500 && !documentedFailure(a) {
 			t.Errorf("request %d of seed %d: %s %s %q with %q: %d %s", n, *mutationSeed, rt.Method, path, body, header, a.status, a.body)
 		}
@@ -265,12 +306,13 @@ func TestMutatedRequests(t *testing.T) {
 	}
 	m.mustDo("GET", "/user/status", m.cydKey, nil, nil)
 	m.mustDo("POST", "/execution/streaming/start", m.adaKey, `{"code":"1"}`, nil)
-	var told []string
+	var counts []string
 	for _, status := range slices.Sorted(maps.Keys(byStatus)) {
-		told = append(told, fmt.Sprintf("%d × %d", byStatus[status], status))
+		counts = append(counts, fmt.Sprintf("%d × %d", byStatus[status], status))
 	}
-	t.Logf("measured: %d mutated requests to %d routes: %s", *mutations, len(routes), strings.Join(told, ", "))
-	if byStatus[200] == 0 || byStatus[422] == 0 {
+	t.Logf("measured: %d mutated requests to %d routes, %d reached a handler, %d show what is another organization's: %s",
+		*mutations, len(routes), handled, foreign, strings.Join(counts, ", "))
+	if byStatus[200] == 0 || byStatus[422] == 0 || handled < *mutations/2 {
 		t.Error("the mutations are too tame or too wild")
 	}
 }

@@ -50,9 +50,11 @@ func openAPI(routes []edge.Route, version string) ([]byte, error) {
 		"info": object{
 			"title": "Berth", "version": apiVersion,
 			"description": "The API of a Berth cluster, the same on every node. Server version " + version + ".",
+			"contact":     object{"name": "The operator of this cluster"},
 		},
-		"tags":  groups,
-		"paths": paths,
+		"servers": []object{{"url": "/", "description": "The node that serves this document."}},
+		"tags":    groups,
+		"paths":   paths,
 		"components": object{
 			"schemas": schemas,
 			"securitySchemes": object{
@@ -71,11 +73,10 @@ func openAPI(routes []edge.Route, version string) ([]byte, error) {
 func operation(rt *edge.Route, schemas wire.Schemas) object {
 	out := object{
 		"summary":     rt.Summary,
+		"description": description(rt),
 		"operationId": operationID(rt),
 		"responses":   responses(rt, schemas),
-	}
-	if rt.Tag != "" {
-		out["tags"] = []string{rt.Tag}
+		"tags":        []string{tagOf(rt)},
 	}
 	if rt.Need != edge.NeedNothing && rt.Need != edge.NeedScraper {
 		out["security"] = []object{{"bearer": []string{}}}
@@ -86,10 +87,62 @@ func operation(rt *edge.Route, schemas wire.Schemas) object {
 	if rt.Body != nil {
 		out["requestBody"] = object{
 			"required": !rt.Bare,
-			"content":  object{"application/json": object{"schema": schemas.Of(bodyType(rt.Body))}},
+			"content":  object{"application/json": bodyOf(rt, schemas)},
 		}
 	}
 	return out
+}
+
+// bodyOf describes the body of a route, with an example.
+func bodyOf(rt *edge.Route, schemas wire.Schemas) object {
+	out := object{"schema": schemas.Of(bodyType(rt.Body))}
+	if example, ok := examples()[rt.Method+" "+strings.TrimPrefix(rt.Path, root)]; ok {
+		out["example"] = json.RawMessage(example)
+	}
+	return out
+}
+
+// description says what a route needs, and how it may be repeated.
+func description(rt *edge.Route) string {
+	out := rt.Summary + "\n\nNeeds " + needText(rt) + "."
+	switch {
+	case rt.Once:
+		out += " A repeat with the same Idempotency-Key is refused: the secret in the answer is stored nowhere."
+	case rt.Method == http.MethodPost && !rt.Local:
+		out += " A repeat with the same Idempotency-Key has no further effect."
+	}
+	return out
+}
+
+// tagOf returns the group of a route. The specification has no group for operators and
+// for nodes: their routes are in the group of what they are about.
+func tagOf(rt *edge.Route) string {
+	if rt.Tag != "" {
+		return rt.Tag
+	}
+	path := strings.TrimPrefix(strings.TrimPrefix(rt.Path, root), "/admin")
+	for _, of := range []struct{ prefix, tag string }{
+		{"/users", "Account"},
+		{"/orgs", "Organizations"},
+		{"/audit", "Organizations"},
+		{"/secrets", "Environment Variables"},
+		{"/quotas", "User Quotas"},
+		{"/prices", "Pricing"},
+		{"/billing", "Billing"},
+		{"/storage", "Storage Files"},
+		{"/environments", "Execution Management"},
+		{"/replay", "Workload Management"},
+		{"/whatif", "Workload Management"},
+		{"/schedule", "Workload Management"},
+		{"/metrics", "Observability - GPU Metrics"},
+		{"/nodes", "Machine Types"},
+		{"/join-tokens", "Machine Types"},
+	} {
+		if strings.HasPrefix(path, of.prefix) {
+			return of.tag
+		}
+	}
+	return "Account"
 }
 
 // operationID returns a unique name for a route.
@@ -147,7 +200,11 @@ func responses(rt *edge.Route, schemas wire.Schemas) object {
 	success := object{"description": "Success."}
 	content := object{}
 	for _, media := range rt.Accepts {
-		content[media] = object{"schema": wire.Schema{"type": "string"}}
+		kind := "string"
+		if media == "application/json" {
+			kind = "object"
+		}
+		content[media] = object{"schema": wire.Schema{"type": kind}}
 	}
 	if rt.Reply != nil {
 		content["application/json"] = object{"schema": schemas.Of(bodyType(rt.Reply))}

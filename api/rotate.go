@@ -20,6 +20,11 @@ type rotations struct {
 // routes returns the routes of the group.
 func (g *rotations) routes() []edge.Route {
 	return []edge.Route{{
+		Method: http.MethodPost, Path: root + "/admin/secrets/rotate-master", Need: edge.NeedOperator,
+		Summary: "Have a new master key seal on all servers, seal again what the old one sealed, and drop that. " +
+			"Nothing stops meanwhile. All servers have to answer.",
+		Reply: of[wire.RotatedMaster](), Handle: g.rotateMaster,
+	}, {
 		Method: http.MethodPost, Path: root + "/admin/secrets/rotate", Need: edge.NeedOperator,
 		Summary: "Give an organization a new data key, seal its secrets with it, and drop the keys before. " +
 			"Nothing stops meanwhile.",
@@ -68,13 +73,12 @@ func (g *rotations) rotate(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = g.also(r, fsm.RotateKey{Actor: r.Caller.Actor, Org: org.ID, Key: retired, Retire: true})
+	_, err = g.also(r, fsm.RotateKey{Op: g.freshOp(), Actor: r.Caller.Actor, Org: org.ID, Key: retired, Retire: true})
 	return out, err
 }
 
-// also proposes a further command of the request, under an op of its own.
-func (g *rotations) also(r *edge.Request, cmd fsm.RotateKey) (fsm.Result, error) {
-	cmd.Op = fsm.Op{ID: compute.OpID{UUID: g.NewUUID()}}
+// also proposes a further command of the request, which has an op of its own.
+func (g *rotations) also(r *edge.Request, cmd fsm.Command) (fsm.Result, error) {
 	repeat := r.Repeat
 	r.Repeat = false
 	defer func() { r.Repeat = repeat }()
@@ -90,6 +94,7 @@ func (g *rotations) reseal(r *edge.Request, org compute.OrgID, key *compute.Data
 		if len(cmd.Variables)+len(cmd.Signing) == 0 {
 			return nil
 		}
+		cmd.Op = g.freshOp()
 		result, err := g.also(r, cmd)
 		done += result.Count
 		size, cmd.Variables, cmd.Signing = 0, nil, nil

@@ -33,7 +33,7 @@ func groups(s *edge.Server, c *core) []group {
 		&billing{c}, &machines{c}, &prices{c}, &variables{c}, &invites{c}, &environments{c}, &callbackSecrets{c},
 		&budgets{c}, &audits{c}, &checkouts{c}, &rotations{c},
 		&joinTokens{c}, &nodes{c}, &limits{c}, &brakes{c}, &raft{c}, &decisions{c},
-		&probes{c},
+		&probes{c}, &viewer{c},
 	}
 }
 

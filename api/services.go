@@ -29,7 +29,7 @@ func (g *services) routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: all, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "The services that have not ended, the newest first.",
-			Reply:   of[[]wire.Service](), Handle: g.listServices,
+			Query:   of[wire.PageQuery](), Reply: of[[]wire.Service](), Handle: g.listServices,
 		},
 		{
 			Method: http.MethodGet, Path: one, Tag: "Execution Management", Need: edge.NeedCaller,
@@ -130,7 +130,7 @@ func (g *services) listServices(r *edge.Request) (any, error) {
 			out = append(out, g.serviceOf(r, r.View, e))
 		}
 	}
-	return out, nil
+	return paged(r, out, func(s *wire.Service) string { return byTime(s.CreatedAt, s.ExecutionID) })
 }
 
 // getService answers one service.

@@ -28,7 +28,7 @@ func (o fakeObjects) Bucket(ctx context.Context, view **fsm.View, actor fsm.Acto
 	if b := (*view).Bucket(actor.Org); b != nil {
 		return b, nil
 	}
-	if _, _, err := o.Propose(ctx, fsm.CreateBucket{Actor: actor, Bucket: compute.Bucket{Sealed: []byte("key")}}); err != nil {
+	if _, _, err := o.Propose(ctx, fsm.CreateBucket{Actor: actor, Bucket: compute.Bucket{Sealed: []byte(masterPrefix)}}); err != nil {
 		return nil, err
 	}
 	*view = o.machine.View()

@@ -1,9 +1,7 @@
 package api
 
 import (
-	"cmp"
 	"net/http"
-	"slices"
 
 	"berth/api/edge"
 	"berth/api/wire"
@@ -24,7 +22,7 @@ func (g *userKeys) routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: keys, Tag: "Account", Need: edge.NeedCaller,
 			Summary: "The caller's own API keys.",
-			Reply:   of[[]wire.UserKey](), Handle: g.listKeys,
+			Query:   of[wire.PageQuery](), Reply: of[[]wire.UserKey](), Handle: g.listKeys,
 		},
 		{
 			Method: http.MethodPost, Path: keys, Tag: "Account", Need: edge.NeedCaller, Once: true,
@@ -69,8 +67,7 @@ func (g *userKeys) listKeys(r *edge.Request) (any, error) {
 			out = append(out, userKeyOf(r.View, k))
 		}
 	}
-	slices.SortStableFunc(out, func(a, b wire.UserKey) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
-	return out, nil
+	return paged(r, out, func(k *wire.UserKey) string { return byTime(k.CreatedAt, k.ID) })
 }
 
 // createKey makes a key. Its value is in this answer and nowhere else.
@@ -138,7 +135,8 @@ func (g *userKeys) validate(r *edge.Request) (any, error) {
 	}
 	if k, ok := r.View.Key(who.Org.ID, who.Actor.Key); ok {
 		out.KeyID, out.KeyName, out.ExpiresAt = &k.ID, &k.Name, atOrNull(k.ExpiresAt)
-		out.Scopes = compute.ScopeNames(k.Scopes)
+		scopes := compute.ScopeNames(k.Scopes)
+		out.Scopes = &scopes
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,11 +11,25 @@ import (
 	"berth/compute"
 )
 
+// masterPrefix begins, and is, what fakeMaster seals.
+const masterPrefix = "key 1"
+
+// fakeMaster is a master key that every server has and that has one sealing key.
+type fakeMaster struct{}
+
+func (fakeMaster) Add(context.Context) (now, next []byte, err error) {
+	return []byte(masterPrefix), []byte(masterPrefix), nil
+}
+
+func (fakeMaster) Use(context.Context, []byte) error   { return nil }
+func (fakeMaster) Retire(context.Context) (int, error) { return 3, nil }
+func (fakeMaster) Reseal(_, _ []byte) ([]byte, error)  { return []byte(masterPrefix), nil }
+
 // fakeVault turns values around, which shows where it was asked.
 type fakeVault struct{}
 
 func (fakeVault) NewKey(org compute.OrgID) (*compute.DataKey, error) {
-	return &compute.DataKey{Org: org, Number: 1, Sealed: []byte("key")}, nil
+	return &compute.DataKey{Org: org, Number: 1, Sealed: []byte(masterPrefix)}, nil
 }
 
 func (fakeVault) Seal(key *compute.DataKey, v *compute.Variable, value string) error {

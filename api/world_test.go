@@ -138,8 +138,10 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			Args:       func(_, text string) ([]string, error) { return strings.Fields(text), nil },
 			ValidModel: func(name string) bool { return name != "" },
 		},
-		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20, Vault: fakeVault{}, Objects: fakeObjects{w},
-		S3:       func(fsm.Actor, compute.UUID) (wire.StorageCredentials, error) { return wire.StorageCredentials{}, nil },
+		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20, Vault: fakeVault{}, Master: fakeMaster{}, Objects: fakeObjects{w},
+		S3: func(fsm.Actor, compute.UUID) (wire.StorageCredentials, error) {
+			return wire.StorageCredentials{ExpiresAt: compute.InstantOf(begin)}, nil
+		},
 		Accounts: api.Accounts{SignUp: true, Identities: fakeIdentities{}, IdentitySignUp: true},
 		Payments: fakePayments{}, Judge: judge,
 		Explain: func(ctx context.Context, v *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error) {
@@ -469,7 +471,7 @@ func (w *world) send(method, path, bearer string, body any, header ...string) an
 
 // onBase reports whether path is beside the API's root.
 func onBase(path string) bool {
-	for _, prefix := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/openapi.json", "/nothing"} {
+	for _, prefix := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/openapi.json", "/docs", "/nothing"} {
 		if strings.HasPrefix(path, prefix) {
 			return true
 		}

@@ -55,6 +55,19 @@ func (s *access) admitOperator(a Actor) *compute.Error {
 	return s.admitUnlimited(a)
 }
 
+// admitPerson refuses the key of an organization where a person joins or makes another
+// one: whoever has it acts for its maker in that organization alone.
+func (s *access) admitPerson(a Actor) *compute.Error {
+	if refusal := s.admit(a); refusal != nil {
+		return refusal
+	}
+	if k, ok := s.keys.Get(a.Key); ok && !k.Personal && s.Format() >= formatAccounts {
+		return compute.Errorf(compute.CodeForbidden,
+			"an organization's API key acts in that organization alone: sign in, or use a key of your own").Named("key_of_org")
+	}
+	return nil
+}
+
 // admitUnlimited refuses an actor whose API key has a ceiling where the change could
 // give somebody else credits to spend: another key, a member or a higher ceiling.
 func (s *access) admitUnlimited(a Actor) *compute.Error {

@@ -32,6 +32,9 @@ func (s *identity) setCallbackSecret(c SetCallbackSecret) Result {
 		return refuse(compute.CodeConflict, "data_key_changed", "another secret was set at the same time: try again")
 	}
 	if key == nil {
+		if refusal := s.admitSealed(c.Key.Sealed); refusal != nil {
+			return Result{Refusal: refusal}
+		}
 		first := *c.Key
 		first.Org, first.Number, first.CreatedAt = c.Org, 1, s.meta.Now
 		s.dataKeys.Put(&first)

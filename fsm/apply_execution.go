@@ -30,6 +30,9 @@ func (s *execution) submit(c Submit) Result {
 		return Result{Refusal: refusal}
 	}
 	if c.Key != nil {
+		if refusal := s.admitSealed(c.Key.Sealed); refusal != nil {
+			return Result{Refusal: refusal}
+		}
 		s.identity.firstDataKey(c.Actor.Org, *c.Key)
 	}
 	s.money.hold(&e, amount, "submitted")

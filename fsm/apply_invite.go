@@ -111,7 +111,7 @@ func (s *identity) revokeInvite(c RevokeInvite) Result {
 // answerInvite makes the user of the actor a member, or declines. The same answer may
 // be repeated.
 func (s *identity) answerInvite(c AnswerInvite) Result {
-	if refusal := s.access.admit(c.Actor); refusal != nil {
+	if refusal := s.access.admitPerson(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	known, ok := s.Invite(c.Org, c.Invite)

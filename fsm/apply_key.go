@@ -179,6 +179,9 @@ func (s *identity) addSigningKey(c AddSigningKey) Result {
 	if _, known := s.signing.Get(c.Key.ID); known || c.Key.ID == "" {
 		return refuse(compute.CodeConflict, "signing_key_exists", "the signing key exists")
 	}
+	if refusal := s.admitSealed(c.Key.Sealed); refusal != nil {
+		return Result{Refusal: refusal}
+	}
 	s.putSigningKey(c.Key)
 	return Result{}
 }

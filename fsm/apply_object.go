@@ -27,6 +27,9 @@ func (s *object) createBucket(c CreateBucket) Result {
 	if ok && len(known.Sealed) > 0 {
 		return Result{Repeat: true}
 	}
+	if refusal := s.admitSealed(c.Bucket.Sealed); refusal != nil {
+		return Result{Refusal: refusal}
+	}
 	b := compute.Bucket{Org: c.Actor.Org, Sealed: c.Bucket.Sealed, CreatedAt: s.meta.Now}
 	if ok { // An operator has set limits before.
 		b.MaxBytes, b.MaxObjects, b.UserMaxBytes = known.MaxBytes, known.MaxObjects, known.UserMaxBytes

@@ -51,7 +51,7 @@ func (s *identity) newUser(c CreateUser) Result {
 
 // createOrg makes an organization whose owner is the actor.
 func (s *identity) createOrg(c CreateOrg) Result {
-	if refusal := s.access.admit(c.Actor); refusal != nil {
+	if refusal := s.access.admitPerson(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	user, person := s.users.Get(c.Actor.User)

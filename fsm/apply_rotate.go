@@ -24,6 +24,9 @@ func (s *identity) rotateKey(c RotateKey) Result {
 	case c.Retire || c.Key.Number != known.Number+1:
 		return refuse(compute.CodeConflict, "data_key_changed", "the organization has another data key: try again")
 	}
+	if refusal := s.admitSealed(c.Key.Sealed); refusal != nil {
+		return Result{Refusal: refusal}
+	}
 	key := *known
 	key.Sealed, key.Number = c.Key.Sealed, c.Key.Number
 	s.dataKeys.Put(&key)

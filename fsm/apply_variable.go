@@ -64,6 +64,9 @@ func (s *identity) putVariables(c PutVariables) Result {
 		return Result{Refusal: refusal}
 	}
 	if c.Key != nil {
+		if refusal := s.admitSealed(c.Key.Sealed); refusal != nil {
+			return Result{Refusal: refusal}
+		}
 		s.firstDataKey(c.Actor.Org, *c.Key)
 	}
 	for i := range c.Variables {

@@ -203,6 +203,8 @@ func deedOfCluster(cmd Command, _ Result) (deed, bool) {
 		return deed{c.Actor, compute.OrgID{}, "join_token.create", c.Token.ID, c.Token.Role.String()}, true
 	case SetBrake:
 		return deed{c.Actor, compute.OrgID{}, "brake.set", "", fmt.Sprintf("release %t", c.Release)}, true
+	case SealWith:
+		return deed{c.Actor, compute.OrgID{}, "master_key.rotate", fmt.Sprintf("%x", c.Prefixes), ""}, true
 	case RecordDeed:
 		return deed{c.Actor, compute.OrgID{}, c.Action, c.Target, ""}, true
 	}

@@ -395,6 +395,22 @@ type (
 		Subject string         `cbor:"4,keyasint"`
 	}
 
+	// SealWith names the keys of the master key with which values may be sealed from then
+	// on, by how their ciphertexts begin. Values that arrive sealed otherwise are refused.
+	SealWith struct {
+		Op       Op       `cbor:"1,keyasint"`
+		Actor    Actor    `cbor:"2,keyasint"` // Root or an operator.
+		Prefixes [][]byte `cbor:"3,keyasint"`
+	}
+
+	// Reseal replaces keys that an earlier key of the master key has sealed by the same
+	// ones that another has.
+	Reseal struct {
+		Op    Op          `cbor:"1,keyasint"`
+		Actor Actor       `cbor:"2,keyasint"` // Root or an operator.
+		Keys  []SealedKey `cbor:"3,keyasint"`
+	}
+
 	// RotateKey changes the data key of an organization: it adds a key, which seals from
 	// then on, replaces values by the same ones that it sealed, or, with Retire, drops the
 	// keys before it, which must seal nothing any more.

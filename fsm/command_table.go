@@ -374,6 +374,14 @@ func accountRows() []*row {
 			number: 96, since: formatAccounts, apply: (*state).rotateKey,
 			op: func(c RotateKey) Op { return c.Op },
 		}.row(),
+		command[SealWith]{
+			number: 97, since: formatAccounts, apply: (*state).sealWith,
+			op: func(c SealWith) Op { return c.Op },
+		}.row(),
+		command[Reseal]{
+			number: 98, since: formatAccounts, apply: (*state).resealKeys,
+			op: func(c Reseal) Op { return c.Op },
+		}.row(),
 	}
 }
 

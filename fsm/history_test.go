@@ -631,12 +631,22 @@ func (h *historian) budgetThing(a fsm.Actor, op fsm.Op) {
 			b.Key = keys[h.rng.IntN(len(keys))].ID
 		}
 	}
-	switch h.rng.IntN(9) {
+	switch h.rng.IntN(10) {
+	case 9:
+		if h.chance(4) {
+			h.send(fsm.SealWith{Op: op, Actor: pick(h, a, h.root), Prefixes: [][]byte{[]byte("more ")}})
+		}
+		c := fsm.Reseal{Op: op, Actor: h.root}
+		for _, k := range h.view().SealedOtherwise([]byte("more ")) {
+			k.Sealed = []byte("more keys")
+			c.Keys = append(c.Keys, k)
+		}
+		h.send(c)
 	case 8:
 		if key := h.view().DataKey(a.Org); key != nil {
 			c := fsm.RotateKey{Op: op, Actor: h.root, Org: a.Org, Retire: h.chance(3)}
 			if h.chance(2) {
-				c.Key = &compute.DataKey{Number: key.Number + uint64(h.rng.IntN(2)), Sealed: []byte("more")}
+				c.Key = &compute.DataKey{Number: key.Number + uint64(h.rng.IntN(2)), Sealed: []byte("more keys")}
 			}
 			for _, v := range h.view().SecretsOf(a.Org) {
 				fresh := *v

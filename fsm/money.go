@@ -93,23 +93,6 @@ func (s *money) settle(e *compute.Execution) {
 	}
 }
 
-// chargeOf returns the charge for e, and the reason for it.
-func chargeOf(e *compute.Execution) (compute.Credits, string) {
-	switch {
-	case e.Kind.IsParent():
-		return 0, "free: no sub-execution was created"
-	case e.Status == compute.StatusSystemFailure:
-		return 0, "free: system failure, " + e.Reason.String()
-	case e.Owed > 0:
-		ran := max(e.Duration, 0).Truncate(time.Millisecond).String()
-		return e.Price.Charge(e.Owed + max(e.Duration, 0)),
-			"code ran " + ran + ", and " + e.Owed.Truncate(time.Millisecond).String() + " before it was preempted"
-	case !e.Ran || e.Duration <= 0:
-		return 0, "free: the code never ran"
-	}
-	return e.Price.Charge(e.Duration), "code ran " + e.Duration.Truncate(time.Millisecond).String()
-}
-
 // growHolds extends the holds of executions that run longer than their hold
 // covers, and stops those whose organization has no more credits. The most
 // overdue come first. Those beyond the bound wait for the next Tick; the margin

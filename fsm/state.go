@@ -148,6 +148,9 @@ type meta struct {
 	Brake compute.Brake `cbor:"12,keyasint,omitzero"`
 
 	PausedUntil compute.Instant `cbor:"13,keyasint,omitempty"` // Placement is paused until then in a new epoch.
+
+	// Sealing is how what the master key seals begins; empty before its first rotation.
+	Sealing [][]byte `cbor:"80,keyasint,omitempty"`
 }
 
 // Records that only this package uses.

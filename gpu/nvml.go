@@ -3,7 +3,6 @@
 package gpu
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -235,8 +234,7 @@ func (s *nvmlSource) describe(handle nvml.Device) (compute.GPU, error) {
 		device.Capability = k.capability
 	}
 	if pci, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
-		bus, _, _ := bytes.Cut(pci.BusId[:], []byte{0})
-		device.PCIBus = string(bus)
+		device.PCIBus = textOf(pci.BusId[:])
 	}
 	if mode, _, ret := handle.GetMigMode(); ret == nvml.SUCCESS {
 		device.MIG = compute.MIGDisabled
@@ -245,6 +243,18 @@ func (s *nvmlSource) describe(handle nvml.Device) (compute.GPU, error) {
 		}
 	}
 	return device, nil
+}
+
+// textOf returns a text of C.
+func textOf(chars []int8) string {
+	var out []byte
+	for _, c := range chars {
+		if c == 0 {
+			break
+		}
+		out = append(out, byte(c))
+	}
+	return string(out)
 }
 
 // Close shuts the library down, unless a call into it hangs. Then only the end

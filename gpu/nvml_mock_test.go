@@ -81,7 +81,9 @@ func (b *box) mustDevices(t *testing.T) []compute.GPU {
 func equip(d *dgxa100.Device, i int) {
 	d.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
 		var pci nvml.PciInfo
-		copy(pci.BusId[:], fmt.Sprintf("00000000:%02X:00.0", i+1))
+		for at, c := range []byte(fmt.Sprintf("00000000:%02X:00.0", i+1)) {
+			pci.BusId[at] = int8(c)
+		}
 		return pci, nvml.SUCCESS
 	}
 	d.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS }

@@ -360,6 +360,7 @@ func (n *Node) openSecrets(context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("open master key: %w", err)
 	}
+	n.serveMasterKey()
 	return nil
 }
 

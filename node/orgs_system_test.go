@@ -35,10 +35,12 @@ func TestInvitesOnAnyNode(t *testing.T) {
 	}
 
 	// Accepted on all nodes at once: one membership, and the same answer on each.
+	session := mustLogin(t, c.Nodes[0].URL(), guest)
 	var both sync.WaitGroup
 	for n := range c.Nodes {
 		both.Go(func() {
-			if got, err := on(guest, n).AnswerInvite(t.Context(), invite.Token, true); err != nil || got.Status != "accepted" {
+			person := nodetest.MustClient(t, session, c.Nodes[n].URL())
+			if got, err := person.AnswerInvite(t.Context(), invite.Token, true); err != nil || got.Status != "accepted" {
 				t.Errorf("on node %d: %+v, %v", n, got, err)
 			}
 		})

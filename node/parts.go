@@ -415,6 +415,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Payments:  payments,
 		BundleMax: n.cfg.Limits.BundleMax,
 		Vault:     vault{n.master},
+		Master:    masterKey{n},
 		Backoff: api.Backoff{
 			First: n.cfg.Services.BackoffFirst, Most: n.cfg.Services.BackoffMost, Reset: n.cfg.Services.BackoffReset,
 		},

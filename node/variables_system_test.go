@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"berth/api/client"
+	"berth/api/wire"
 	"berth/compute"
 	"berth/node/nodetest"
 )
@@ -62,6 +64,7 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 	tryRotation(t, c, account, api)
+	tryLeaks(t, c, api)
 	theirs := nodetest.MustClient(t, other.Key, c.Leader().URL())
 	if err := theirs.RemoveVariable(t.Context(), kept[1].ID); err == nil {
 		t.Error("another organization removed it")
@@ -87,6 +90,51 @@ func TestSecrets(t *testing.T) {
 	if e := mustFinish(t, api, started.ExecutionID); e.Stdout != "False\n" {
 		t.Errorf("after its removal: %q", e.Stdout)
 	}
+}
+
+// holdsSecret waits with a secret until it is stopped, and then ends as a crash would,
+// which writes a core file where that is allowed.
+const holdsSecret = `import os, signal
+value = os.environ["TOKEN"]
+signal.signal(signal.SIGTERM, lambda *_: os.abort())
+print("ready", flush=True)
+while True: signal.pause()
+`
+
+// tryLeaks searches for the secret while code holds it: in the command lines of all
+// processes, in a backup, in metrics and, after a crash, in files.
+func tryLeaks(t *testing.T, c *nodetest.Cluster, api *client.Client) {
+	t.Helper()
+	started, err := api.Submit(t.Context(), client.Start{Code: holdsSecret, ExecutionType: "cpu", Timeout: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustReach(t, api, started.ExecutionID, "to have the secret", func(e wire.Execution) bool { return e.Stdout == "ready\n" })
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || len(lines) < 3 {
+		t.Fatalf("%d processes, %v", len(lines), err)
+	}
+	for _, name := range lines {
+		if text, err := os.ReadFile(name); err == nil && bytes.Contains(text, []byte(canary)) {
+			t.Errorf("%s has the secret", name)
+		}
+	}
+	var backup bytes.Buffer
+	if err := nodetest.MustClient(t, c.RootToken, c.Follower().URL()).SaveSnapshot(t.Context(), &backup); err != nil {
+		t.Fatal(err)
+	}
+	if backup.Len() == 0 || bytes.Contains(backup.Bytes(), []byte(canary)) {
+		t.Errorf("a backup of %d bytes has the secret", backup.Len())
+	}
+	for _, n := range c.Nodes {
+		if text := mustFetch(t, n.URL()+"/metrics"); !strings.Contains(text, "berth_") || strings.Contains(text, canary) {
+			t.Errorf("the metrics of %s are none, or have the secret", n.ID())
+		}
+	}
+	if err := api.Stop(t.Context(), started.ExecutionID); err != nil {
+		t.Fatal(err)
+	}
+	mustFinish(t, api, started.ExecutionID)
 }
 
 // contains reports whether a file below a directory has a text.
@@ -153,5 +201,45 @@ func tryRotation(t *testing.T, c *nodetest.Cluster, owner nodetest.Account, api 
 		if e := mustFinish(t, api, started.ExecutionID); e.Stdout != "whole **** "+shownValue+" 17\nsplit ****\n" {
 			t.Errorf("after rotation %d it printed %q %q", want, e.Stdout, e.Stderr)
 		}
+	}
+	tryMasterRotation(t, c, api)
+}
+
+// tryMasterRotation rotates the master key through a follower, twice: every server has
+// another file, with one key, and secrets, files and sign-ins go on.
+func tryMasterRotation(t *testing.T, c *nodetest.Cluster, api *client.Client) {
+	t.Helper()
+	root := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	files := func() (out []string) {
+		for _, s := range c.Servers() {
+			data, err := os.ReadFile(filepath.Join(s.Config.DataDir, "keys", "master.key"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, string(data))
+		}
+		return out
+	}
+	before := files()
+	for range 2 {
+		done, err := root.RotateMaster(t.Context())
+		if err != nil || done.Servers != len(before) || done.Resealed < 2 || done.Left != 0 {
+			t.Fatalf("rotation of the master key: %+v, %v", done, err)
+		}
+	}
+	for i, file := range files() {
+		if file == before[i] || file != files()[0] || strings.Count(file, "keyId") != strings.Count(before[i], "keyId") {
+			t.Errorf("server %d has a file of %d bytes, which is the old one, or not that of the others", i, len(file))
+		}
+	}
+	if err := api.SetVariable(t.Context(), "TOKEN", canary, true); err != nil {
+		t.Error(err)
+	}
+	started, err := api.Submit(t.Context(), client.Start{Code: printsSecret, ExecutionType: "cpu", Timeout: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := mustFinish(t, api, started.ExecutionID); e.Stdout != "whole **** "+shownValue+" 17\nsplit ****\n" {
+		t.Errorf("after the rotation it printed %q %q", e.Stdout, e.Stderr)
 	}
 }

@@ -4,6 +4,7 @@
 # tests measured. Fails if one did not hold.
 #
 # Usage: scripts/security.sh [PATTERN]   only the classes that match
+# MUTATIONS sets how many mutated requests are sent to the API (default: 1000000).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -31,7 +32,9 @@ rows() {
 rows | grep -iE "${1:-.}" >"$out/rows"
 cut -d'|' -f2 "$out/rows" | sort -u | while read -r package; do
 	tests=$(awk -F'|' -v p="$package" '$2 == p {print $3}' "$out/rows" | paste -sd'|')
-	go test -json -count=1 -tags long -timeout 40m -run "^($tests)\$" "./$package" </dev/null >>"$out/results.json" || true
+	arguments=()
+	[[ $package != api ]] || arguments=(-args -mutations="${MUTATIONS:-1000000}")
+	go test -json -count=1 -tags long -timeout 40m -run "^($tests)\$" "./$package" "${arguments[@]}" </dev/null >>"$out/results.json" || true
 done
 
 # A case is a test without children.

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -208,6 +209,18 @@ func TestForgedAccessTokens(t *testing.T) {
 		claim("fractional version", "ver", 7.5), claim("no token id", "jti", nil),
 		claim("huge", "pad", strings.Repeat("x", 1<<20)),
 	}
+	for part, fields := range map[bool][]string{true: {"alg", "typ", "kid"}, false: {"iss", "aud", "sub", "sid", "ver", "exp", "iat"}} {
+		for _, field := range fields {
+			for _, value := range []any{true, false, -1, 1e30, 0.5, "", " ", "null", []any{}, []any{nil}, map[string]any{"a": 1}, json.RawMessage("null")} {
+				edit := claim
+				if part {
+					edit = header
+				}
+				forgeries = append(forgeries, edit(fmt.Sprintf("%s is %v", field, value), field, value))
+			}
+		}
+	}
+	t.Logf("measured: %d forged access tokens", len(forgeries))
 	for _, f := range forgeries {
 		p := b.genuine()
 		f.edit(&p)
@@ -225,7 +238,7 @@ func TestForgedAccessTokens(t *testing.T) {
 			}
 		}
 	}
-	if len(forgeries) < 30 {
+	if len(forgeries) < 150 {
 		t.Errorf("only %d forgeries", len(forgeries))
 	}
 }

@@ -13,9 +13,7 @@ import (
 
 // Budgets returns the budgets of the organization with a slug.
 func (c *Client) Budgets(ctx context.Context, slug string) ([]wire.Budget, error) {
-	var out []wire.Budget
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: budgetsPath(slug), Out: &out})
-	return out, err
+	return pages[wire.Budget](ctx, c, budgetsPath(slug))
 }
 
 // SetBudget gives an organization, one of its keys or one of its members a budget.
@@ -97,5 +95,12 @@ func (c *Client) RotateSecrets(ctx context.Context, slug string) (wire.RotatedSe
 	err := c.Do(ctx, berth.Call{
 		Method: http.MethodPost, Path: "/admin/secrets/rotate", Out: &out, Body: wire.RotateSecrets{Org: slug},
 	})
+	return out, err
+}
+
+// RotateMaster has a new master key on all servers, in place of the one before.
+func (c *Client) RotateMaster(ctx context.Context) (wire.RotatedMaster, error) {
+	var out wire.RotatedMaster
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/admin/secrets/rotate-master", Out: &out})
 	return out, err
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"berth/api/wire"
 	"berth/compute"
@@ -69,9 +70,22 @@ func (c *Client) CompleteCompose(
 
 // AllOrgs returns all organizations of the cluster, for an operator.
 func (c *Client) AllOrgs(ctx context.Context) ([]wire.AdminOrg, error) {
-	var out wire.AdminOrgs
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/orgs", Out: &out})
-	return out.Orgs, err
+	var all []wire.AdminOrg
+	query := url.Values{}
+	for {
+		var page wire.AdminOrgs
+		var header http.Header
+		err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/orgs", Query: query, Out: &page, Header: &header})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Orgs...)
+		next := header.Get("X-Next-Cursor")
+		if next == "" {
+			return all, nil
+		}
+		query.Set("cursor", next)
+	}
 }
 
 // TrustOrg says whether containers of an organization may be placed on nodes that isolate

@@ -12,9 +12,7 @@ import (
 
 // Keys returns the API keys of the organization with the slug.
 func (c *Client) Keys(ctx context.Context, slug string) ([]wire.Key, error) {
-	var out []wire.Key
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: keysPath(slug), Out: &out})
-	return out, err
+	return pages[wire.Key](ctx, c, keysPath(slug))
 }
 
 // CreateKey makes an API key for the organization with the slug. The key is in
@@ -73,9 +71,7 @@ func keysPath(slug string) string { return "/orgs/" + url.PathEscape(slug) + "/a
 
 // UserKeys returns the caller's own API keys.
 func (c *Client) UserKeys(ctx context.Context) ([]wire.UserKey, error) {
-	var out []wire.UserKey
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: userKeysPath, Out: &out})
-	return out, err
+	return pages[wire.UserKey](ctx, c, userKeysPath)
 }
 
 // CreateUserKey makes an API key of the caller's own, which expires at an instant

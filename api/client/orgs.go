@@ -20,9 +20,7 @@ func (c *Client) Orgs(ctx context.Context) ([]wire.Org, error) {
 
 // Members returns the members of the organization with a slug.
 func (c *Client) Members(ctx context.Context, slug string) ([]wire.Member, error) {
-	var out []wire.Member
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: membersPath(slug), Out: &out})
-	return out, err
+	return pages[wire.Member](ctx, c, membersPath(slug))
 }
 
 // SetRole changes the role of a member.
@@ -84,9 +82,7 @@ func (c *Client) Invite(ctx context.Context, slug, email string, role compute.Or
 
 // Invites returns the invites of an organization.
 func (c *Client) Invites(ctx context.Context, slug string) ([]wire.Invite, error) {
-	var out []wire.Invite
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: orgPath(slug) + "/invites", Out: &out})
-	return out, err
+	return pages[wire.Invite](ctx, c, orgPath(slug)+"/invites")
 }
 
 // RevokeInvite revokes an invite.

@@ -31,9 +31,7 @@ func (c *Client) SubmitService(ctx context.Context, start StartService) (wire.Se
 
 // Services returns the services that have not ended, the newest first.
 func (c *Client) Services(ctx context.Context) ([]wire.Service, error) {
-	var out []wire.Service
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/services", Out: &out})
-	return out, err
+	return pages[wire.Service](ctx, c, "/services")
 }
 
 // Service returns one service.

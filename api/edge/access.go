@@ -5,6 +5,8 @@ import (
 	"crypto/subtle"
 	"errors"
 
+	"github.com/valyala/fasthttp"
+
 	"berth/api/auth"
 	"berth/compute"
 	"berth/fsm"
@@ -42,10 +44,14 @@ func (a *access) admit(r *Request) error {
 	if err := a.authenticate(r); err != nil {
 		return err
 	}
-	if r.route.Need == NeedOrg {
-		return r.enterOrg()
+	if r.route.Need != NeedOrg {
+		return nil
 	}
-	return nil
+	err := r.enterOrg()
+	if err != nil && a.recallDeletion(r) {
+		return nil
+	}
+	return err
 }
 
 // authenticate sets the view and the caller from the bearer token.
@@ -64,7 +70,8 @@ func (a *access) authenticate(r *Request) error {
 	if err := who.checkScope(r.route.Scope()); err != nil {
 		return err
 	}
-	if err := r.enterDefaultOrg(); err != nil && (r.route.Need != NeedUser || !errors.Is(err, errNoOrg)) {
+	optional := r.route.Need == NeedUser || r.deletesOrg()
+	if err := r.enterDefaultOrg(); err != nil && (!optional || !errors.Is(err, errNoOrg)) {
 		return err
 	}
 	return a.pace.caller(r)
@@ -185,6 +192,34 @@ func (r *Request) enterOrg() error {
 			"You are %s of this organization; this needs %s.", r.Caller.role, r.route.Role).Named("role_too_low")
 	}
 	return nil
+}
+
+// deletesOrg reports whether the request deletes an organization, which may have been
+// the caller's only one.
+func (r *Request) deletesOrg() bool {
+	repeatable := r.idempotency != "" || !r.seed.IsZero()
+	return repeatable && r.route.Method == fasthttp.MethodDelete && r.route.Path == Root+"/orgs/{slug}"
+}
+
+// recallDeletion reports whether the request is a repeat of the one that deleted the
+// organization in the path, whose answer was lost. It enters that organization: nothing
+// more can be done there.
+func (a *access) recallDeletion(r *Request) bool {
+	if !r.deletesOrg() {
+		return false
+	}
+	caller := r.Caller
+	for org := range r.View.Orgs() {
+		if org.DeletedAt.IsZero() || org.Slug != r.Params["slug"] {
+			continue
+		}
+		r.Caller.Actor.Org, r.Caller.Org, r.op = org.ID, org, fsm.Op{}
+		if first, known := r.View.Recall(a.Op(r)); known && first.Refusal == nil {
+			return true
+		}
+	}
+	r.Caller, r.op = caller, fsm.Op{}
+	return false
 }
 
 // admitOperator admits the root token and operators.

@@ -113,5 +113,5 @@ type ValidatedKey struct {
 	OrgID     *compute.OrgID   `json:"org_id"`
 	OrgSlug   *string          `json:"org_slug"`
 	ExpiresAt *compute.Instant `json:"expires_at" doc:"Null for never."`
-	Scopes    []string         `json:"scopes" doc:"What it is restricted to; empty for everything."`
+	Scopes    *[]string        `json:"scopes" doc:"What it is restricted to; empty for everything."`
 }

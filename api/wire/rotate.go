@@ -13,3 +13,10 @@ type RotatedSecrets struct {
 	Resealed int    `json:"resealed" doc:"Secrets that were sealed again."`
 	Left     int    `json:"left" doc:"Secrets of live executions that only earlier keys open. Those keys stay until a rotation after their end."`
 }
+
+// RotatedMaster answers POST /admin/secrets/rotate-master.
+type RotatedMaster struct {
+	Servers  int `json:"servers" doc:"Those that have only the new key; 0 if some of what the old one sealed is left."`
+	Resealed int `json:"resealed" doc:"Keys of organizations, of their files and for access tokens that were sealed again."`
+	Left     int `json:"left" doc:"Keys that were changed meanwhile: rotate again."`
+}

@@ -161,7 +161,7 @@ func (s Schemas) object(t reflect.Type) Schema {
 // there.
 func isInput(t reflect.Type) bool {
 	for _, field := range Fields(t) {
-		for _, tag := range []string{"default", "required", "maxlen", "maxitems", "gt"} {
+		for _, tag := range []string{"default", "required", "maxlen", "maxitems", "gt", "min"} {
 			if _, ok := field.Tag.Lookup(tag); ok {
 				return true
 			}

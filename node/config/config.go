@@ -369,7 +369,7 @@ func (c *Config) Validate() error {
 			"must be an http or https URL")
 	}
 	v.check("api.drain", c.API.Drain >= 0 && c.API.Drain <= maxDrain, "must be 0 to "+maxDrain.String())
-	v.front(&c.API)
+	v.front(&c.API, c.S3.Addr)
 	for _, host := range c.Join.Hosts {
 		v.address("join.hosts", host)
 	}

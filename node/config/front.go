@@ -19,8 +19,8 @@ type ACME struct {
 // Secured reports whether the API is served over TLS.
 func (a *API) Secured() bool { return a.TLS.Cert != "" || len(a.TLS.ACME.Hosts) > 0 }
 
-// front checks how the API is reached.
-func (v *validator) front(a *API) {
+// front checks how the API and the endpoint of S3, which has its certificate, are reached.
+func (v *validator) front(a *API, s3 string) {
 	v.check("api.tls.key", (a.TLS.Cert == "") == (a.TLS.Key == ""), "goes together with api.tls.cert")
 	for _, host := range a.TLS.ACME.Hosts {
 		v.check("api.tls.acme.hosts", strings.Contains(host, ".") && net.ParseIP(host) == nil,
@@ -29,9 +29,12 @@ func (v *validator) front(a *API) {
 	u, err := url.Parse(a.TLS.ACME.Directory)
 	v.check("api.tls.acme.directory", a.TLS.ACME.Directory == "" || err == nil && u.Scheme == "https",
 		"must be an https URL")
-	host, _, err := net.SplitHostPort(a.Addr)
-	v.check("api.insecure", err != nil || isLoopback(host) || a.Secured() || a.Insecure,
-		"is needed to serve plain HTTP beyond this machine: set api.tls, or api.insecure: true behind a proxy that has TLS")
+	for _, addr := range []string{a.Addr, s3} {
+		host, _, err := net.SplitHostPort(addr)
+		v.check("api.insecure", err != nil || isLoopback(host) || a.Secured() || a.Insecure,
+			"is needed to serve plain HTTP beyond this machine at "+addr+
+				": set api.tls, or api.insecure: true behind a proxy that has TLS")
+	}
 	for _, name := range a.Hosts {
 		v.check("api.hosts", name != "" && name == strings.ToLower(name) && !strings.ContainsAny(name, "/: "),
 			"must be host names in lower case, without a port")

@@ -83,7 +83,7 @@ func newSigningKey(master *secrets.Master, now time.Time) (compute.SigningKey, e
 
 // OpenSigningKey returns the private half of a signing key.
 func OpenSigningKey(master *secrets.Master, key compute.SigningKey) (ed25519.PrivateKey, error) {
-	seed, err := master.Unseal(key.Sealed, []byte("signing key "+key.ID))
+	seed, err := master.Unseal(key.Sealed, key.Context())
 	if err != nil {
 		return nil, fmt.Errorf("open signing key: %w", err)
 	}

@@ -2,13 +2,22 @@ package secrets
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
 
 // writeNew writes a file that only its owner may read, whole or not at all. It
 // returns fs.ErrExist when the file exists.
-func writeNew(path string, data []byte) (err error) {
+func writeNew(path string, data []byte) error {
+	return write(path, data, os.Link) // Unlike a rename, it replaces nothing.
+}
+
+// replace writes a file that only its owner may read, in place of the one at path.
+func replace(path string, data []byte) error { return write(path, data, os.Rename) }
+
+// write writes a file and has place put it to its path.
+func write(path string, data []byte, place func(from, to string) error) (err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -17,12 +26,16 @@ func writeNew(path string, data []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	defer func() {
+		if failed := os.Remove(f.Name()); !errors.Is(failed, fs.ErrNotExist) {
+			err = errors.Join(err, failed)
+		}
+	}()
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := os.Link(f.Name(), path); err != nil { // Unlike a rename, it replaces nothing.
+	if err := place(f.Name(), path); err != nil {
 		return err
 	}
 	d, err := os.Open(dir)

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"os"
+	"sync/atomic"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
@@ -41,9 +42,15 @@ var (
 // Master seals and derives with the master key. Its methods are safe for
 // concurrent use.
 type Master struct {
-	file []byte
-	aead tink.AEAD
-	prf  *prf.Set
+	opened atomic.Pointer[opened]
+}
+
+// opened is the content of a key file.
+type opened struct {
+	file   []byte
+	prefix []byte // Of what is sealed with it.
+	aead   tink.AEAD
+	prf    *prf.Set
 }
 
 // file is the key file's content.
@@ -115,7 +122,7 @@ func Import(path string, data []byte, cluster compute.UUID) (*Master, error) {
 	if err != nil {
 		return nil, fmt.Errorf("import master key: %w", err)
 	}
-	if subtle.ConstantTimeCompare(old.file, m.file) != 1 {
+	if subtle.ConstantTimeCompare(old.Bytes(), m.Bytes()) != 1 {
 		return nil, compute.Errorf(compute.CodeConflict, "there is another master key at %s already", path)
 	}
 	return old, nil
@@ -149,7 +156,7 @@ func Open(path string, cluster compute.UUID) (*Master, error) {
 
 // Bytes returns the key file's content, for another server's Import. It is the
 // secret itself.
-func (m *Master) Bytes() []byte { return bytes.Clone(m.file) }
+func (m *Master) Bytes() []byte { return bytes.Clone(m.opened.Load().file) }
 
 // Seal encrypts plaintext. Unseal returns the plaintext only with the same
 // context, which names what the plaintext belongs to.
@@ -157,7 +164,7 @@ func (m *Master) Seal(plaintext, context []byte) ([]byte, error) {
 	if len(plaintext) > maxSealable {
 		return nil, compute.Errorf(compute.CodeTooLarge, "at most %d bytes can be sealed", maxSealable)
 	}
-	sealed, err := m.aead.Encrypt(plaintext, context)
+	sealed, err := m.opened.Load().aead.Encrypt(plaintext, context)
 	if err != nil {
 		return nil, fmt.Errorf("seal: %w", err)
 	}
@@ -166,7 +173,7 @@ func (m *Master) Seal(plaintext, context []byte) ([]byte, error) {
 
 // Unseal decrypts bytes that Seal returned for the same context.
 func (m *Master) Unseal(sealed, context []byte) ([]byte, error) {
-	plaintext, err := m.aead.Decrypt(sealed, context)
+	plaintext, err := m.opened.Load().aead.Decrypt(sealed, context)
 	if err != nil {
 		return nil, fmt.Errorf("unseal: %w", err)
 	}
@@ -179,7 +186,7 @@ func (m *Master) Derive(purpose string, n int) []byte {
 	if n < 1 || n > maxDerived {
 		panic(fmt.Sprintf("secrets: cannot derive %d bytes", n))
 	}
-	key, err := m.prf.ComputePrimaryPRF([]byte(purpose), uint32(n))
+	key, err := m.opened.Load().prf.ComputePrimaryPRF([]byte(purpose), uint32(n))
 	if err != nil {
 		panic("secrets: derive: " + err.Error()) // parse has derived a key with it.
 	}
@@ -212,23 +219,26 @@ func parse(data []byte, cluster compute.UUID) (*Master, error) {
 			return nil, ErrDamaged
 		}
 	}
-	m := &Master{file: bytes.Clone(data)}
+	o := &opened{file: bytes.Clone(data)}
 	handle, err := readKeyset(f.AEAD)
 	if err != nil {
 		return nil, err
 	}
-	if m.aead, err = aead.New(handle); err != nil {
+	o.prefix = prefixOf(handle)
+	if o.aead, err = aead.New(handle); err != nil {
 		return nil, fmt.Errorf("read sealing keys: %w", err)
 	}
 	if handle, err = readKeyset(f.PRF); err != nil {
 		return nil, err
 	}
-	if m.prf, err = prf.NewPRFSet(handle); err != nil {
+	if o.prf, err = prf.NewPRFSet(handle); err != nil {
 		return nil, fmt.Errorf("read deriving key: %w", err)
 	}
-	if _, err := m.prf.ComputePrimaryPRF(nil, maxDerived); err != nil {
+	if _, err := o.prf.ComputePrimaryPRF(nil, maxDerived); err != nil {
 		return nil, fmt.Errorf("try deriving key: %w", err)
 	}
+	m := new(Master)
+	m.opened.Store(o)
 	return m, nil
 }
 

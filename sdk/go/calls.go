@@ -104,9 +104,9 @@ type AdminOrgsCalls struct{ c *Client }
 // All organizations of the cluster, by slug.
 //
 // Needs: root token, or an operator's API key or access token.
-func (g AdminOrgsCalls) List(ctx context.Context) (AdminOrgs, error) {
+func (g AdminOrgsCalls) List(ctx context.Context, query PageQuery) (AdminOrgs, error) {
 	var out AdminOrgs
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/admin/orgs", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/admin/orgs", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
@@ -305,9 +305,9 @@ type BudgetsCalls struct{ c *Client }
 // The budgets of the organization, of its API keys and of its members, with what is spent.
 //
 // Needs: API key or access token of an admin of the organization.
-func (g BudgetsCalls) List(ctx context.Context, slug string) ([]Budget, error) {
+func (g BudgetsCalls) List(ctx context.Context, slug string, query PageQuery) ([]Budget, error) {
 	var out []Budget
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/orgs/" + url.PathEscape(slug) + "/budgets", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/orgs/" + url.PathEscape(slug) + "/budgets", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
@@ -790,9 +790,9 @@ type InvitesCalls struct{ c *Client }
 // The invites of an organization, with those that were answered within the last week.
 //
 // Needs: API key or access token of an admin of the organization.
-func (g InvitesCalls) List(ctx context.Context, slug string) ([]Invite, error) {
+func (g InvitesCalls) List(ctx context.Context, slug string, query PageQuery) ([]Invite, error) {
 	var out []Invite
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/orgs/" + url.PathEscape(slug) + "/invites", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/orgs/" + url.PathEscape(slug) + "/invites", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
@@ -875,9 +875,9 @@ type KeysCalls struct{ c *Client }
 // The API keys of an organization.
 //
 // Needs: API key or access token of a member of the organization.
-func (g KeysCalls) ListKeys(ctx context.Context, slug string) ([]Key, error) {
+func (g KeysCalls) ListKeys(ctx context.Context, slug string, query PageQuery) ([]Key, error) {
 	var out []Key
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/orgs/" + url.PathEscape(slug) + "/api-keys", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/orgs/" + url.PathEscape(slug) + "/api-keys", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
@@ -1010,9 +1010,9 @@ type MembersCalls struct{ c *Client }
 // The members of an organization, the first one first.
 //
 // Needs: API key or access token of a member of the organization.
-func (g MembersCalls) ListMembers(ctx context.Context, slug string) ([]Member, error) {
+func (g MembersCalls) ListMembers(ctx context.Context, slug string, query PageQuery) ([]Member, error) {
 	var out []Member
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/orgs/" + url.PathEscape(slug) + "/members", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/orgs/" + url.PathEscape(slug) + "/members", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
@@ -1349,6 +1349,18 @@ func (g RaftCalls) ReplicaState(ctx context.Context, query StateQuery) (State, e
 // RotationsCalls are the calls of Client.Rotations.
 type RotationsCalls struct{ c *Client }
 
+// RotateMaster is POST /api/v2/external/admin/secrets/rotate-master.
+//
+// Have a new master key seal on all servers, seal again what the old one sealed, and drop
+// that. Nothing stops meanwhile. All servers have to answer.
+//
+// Needs: root token, or an operator's API key or access token.
+func (g RotationsCalls) RotateMaster(ctx context.Context) (RotatedMaster, error) {
+	var out RotatedMaster
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/admin/secrets/rotate-master", Out: &out})
+	return out, err
+}
+
 // Rotate is POST /api/v2/external/admin/secrets/rotate.
 //
 // Give an organization a new data key, seal its secrets with it, and drop the keys before.
@@ -1445,9 +1457,9 @@ func (g ServicesCalls) StartService(ctx context.Context, body ServiceStart) (Ser
 // The services that have not ended, the newest first.
 //
 // Needs: API key or access token.
-func (g ServicesCalls) ListServices(ctx context.Context) ([]Service, error) {
+func (g ServicesCalls) ListServices(ctx context.Context, query PageQuery) ([]Service, error) {
 	var out []Service
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/services", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/services", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
@@ -1686,9 +1698,9 @@ type UserKeysCalls struct{ c *Client }
 // The caller's own API keys.
 //
 // Needs: API key or access token.
-func (g UserKeysCalls) ListKeys(ctx context.Context) ([]UserKey, error) {
+func (g UserKeysCalls) ListKeys(ctx context.Context, query PageQuery) ([]UserKey, error) {
 	var out []UserKey
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/auth/api-keys", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/auth/api-keys", Query: queryOf(query), Out: &out})
 	return out, err
 }
 

@@ -2203,6 +2203,18 @@ type Output struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 }
 
+// PageQuery are the parameters of a list that has no others.
+type PageQuery struct {
+	// Page size.
+	//
+	// Rules: default 1000, ≥ 1, ≤ 1000.
+	Limit int `json:"limit,omitzero"`
+	// The X-Next-Cursor of the page before; the first page when absent.
+	//
+	// Rules: at most 200 characters.
+	Cursor string `json:"cursor,omitzero"`
+}
+
 // PasswordChange is the body of POST /user/password.
 type PasswordChange struct {
 	// Rules: required, at least 1 characters, at most 1024 characters.
@@ -2612,6 +2624,16 @@ type RotateSecrets struct {
 	//
 	// Rules: required, at least 1 characters, at most 64 characters.
 	Org string `json:"org"`
+}
+
+// RotatedMaster answers POST /admin/secrets/rotate-master.
+type RotatedMaster struct {
+	// Those that have only the new key; 0 if some of what the old one sealed is left.
+	Servers int `json:"servers,omitzero"`
+	// Keys of organizations, of their files and for access tokens that were sealed again.
+	Resealed int `json:"resealed,omitzero"`
+	// Keys that were changed meanwhile: rotate again.
+	Left int `json:"left,omitzero"`
 }
 
 // RotatedSecrets answers POST /admin/secrets/rotate.
@@ -3651,7 +3673,7 @@ type ValidatedKey struct {
 	// Null for never.
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
 	// What it is restricted to; empty for everything.
-	Scopes []string `json:"scopes,omitzero"`
+	Scopes *[]string `json:"scopes,omitzero"`
 }
 
 // VanishedNode is one of the nodes that vanished at once.

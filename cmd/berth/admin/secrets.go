@@ -18,23 +18,29 @@ func newSecrets(conn *cli.Connection) *cobra.Command {
 
 // newSecretsRotate returns the command berth admin secrets rotate.
 func newSecretsRotate(conn *cli.Connection) *cobra.Command {
-	var all, asJSON bool
+	var all, master, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "rotate [ORG...]",
 		Short: "Give organizations new data keys",
 		Long: `Rotate gives each organization a new data key, seals its secrets with it and drops the
 keys before. Nothing stops meanwhile. Keys that only live executions still need stay:
-rotate again once those have ended.`,
+rotate again once those have ended. With --master all servers get a new master key, which
+seals the data keys again; all of them have to answer. Keep a copy of the new file
+keys/master.key of a server: copies of the old one open only backups from before.`,
 		Example: `  berth admin secrets rotate lab
-  berth admin secrets rotate --all`,
+  berth admin secrets rotate --all
+  berth admin secrets rotate --master`,
 		Args: cli.Arguments(cobra.ArbitraryArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if all == (len(args) > 0) {
-				return cli.UsageErrorf("name organizations, or give --all")
+			if !master && all == (len(args) > 0) || master && (all || len(args) > 0) {
+				return cli.UsageErrorf("name organizations, or give --all or --master")
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
+			}
+			if master {
+				return rotateMaster(cmd, c, asJSON)
 			}
 			if all {
 				orgs, err := c.AllOrgs(cmd.Context())
@@ -49,6 +55,7 @@ rotate again once those have ended.`,
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "rotate those of all organizations")
+	cmd.Flags().BoolVar(&master, "master", false, "rotate the master key of the cluster")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -74,4 +81,21 @@ func rotateSecrets(cmd *cobra.Command, c *client.Client, slugs []string, asJSON 
 		t.AppendRow(cli.Row(done[i].Org, done[i].Key, done[i].Resealed, done[i].Left))
 	}
 	return errors.Join(append(faults, cli.PrintTable(cmd.OutOrStdout(), t))...)
+}
+
+// rotateMaster gives all servers a new master key.
+func rotateMaster(cmd *cobra.Command, c *client.Client, asJSON bool) error {
+	done, err := c.RotateMaster(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), done)
+	}
+	if done.Left > 0 {
+		return fmt.Errorf("%d keys were changed meanwhile: rotate again", done.Left)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d servers have the new master key; %d keys were sealed again\n",
+		done.Servers, done.Resealed)
+	return err
 }

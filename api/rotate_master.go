@@ -1,0 +1,93 @@
+package api
+
+import (
+	"context"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// MasterKey rotates the master key on all servers. Each method fails if one of them does
+// not answer, and may be repeated.
+type MasterKey interface {
+	// Add gives all servers a further key. It returns how ciphertexts of the key that
+	// seals and of the further one begin.
+	Add(ctx context.Context) (now, next []byte, err error)
+	// Use has a key seal on all servers.
+	Use(ctx context.Context, prefix []byte) error
+	// Retire removes the keys that do not seal from all servers.
+	Retire(ctx context.Context) (servers int, err error)
+	// Reseal returns what is sealed for a context, sealed with the key that seals now.
+	Reseal(sealed, context []byte) ([]byte, error)
+}
+
+// resealAtOnce is how many keys one command replaces.
+const resealAtOnce = 50
+
+// rotateMaster rotates the master key. It can be repeated after a failure at any step:
+// all keys that may have sealed something stay until nothing is left of them.
+func (g *rotations) rotateMaster(r *edge.Request) (any, error) {
+	if err := r.View.AllowsAccounts(); err != nil {
+		return nil, err
+	}
+	if g.cfg.Master == nil {
+		return nil, compute.Errorf(compute.CodeUnavailable, "This node has no master key: ask a server.")
+	}
+	if !r.Repeat { // A repeat goes on with the key that seals.
+		if err := g.newMasterKey(r); err != nil {
+			return nil, err
+		}
+	}
+	sealing := r.View.Sealing()
+	if len(sealing) != 1 {
+		return nil, compute.Errorf(compute.CodeConflict, "Another rotation is going on.").Named("rotation_in_progress")
+	}
+	out := wire.RotatedMaster{}
+	keys := r.View.SealedOtherwise(sealing[0])
+	for at := 0; at < len(keys); at += resealAtOnce {
+		batch := keys[at:min(at+resealAtOnce, len(keys))]
+		for i := range batch {
+			var err error
+			if batch[i].Sealed, err = g.cfg.Master.Reseal(batch[i].Sealed, batch[i].Context()); err != nil {
+				return nil, err
+			}
+		}
+		result, err := g.also(r, fsm.Reseal{Op: g.freshOp(), Actor: r.Caller.Actor, Keys: batch})
+		if err != nil {
+			return nil, err
+		}
+		out.Resealed += result.Count
+	}
+	if err := g.ReadView(r); err != nil {
+		return nil, err
+	}
+	if out.Left = len(r.View.SealedOtherwise(sealing[0])); out.Left > 0 {
+		return out, nil
+	}
+	var err error
+	out.Servers, err = g.cfg.Master.Retire(r.Ctx)
+	return out, err
+}
+
+// newMasterKey has a new key seal on all servers. Before it does the state accepts what
+// either key seals; afterwards nothing that the old one seals arrives any more.
+func (g *rotations) newMasterKey(r *edge.Request) error {
+	now, next, err := g.cfg.Master.Add(r.Ctx)
+	if err != nil {
+		return err
+	}
+	both := fsm.SealWith{Op: g.freshOp(), Actor: r.Caller.Actor, Prefixes: [][]byte{now, next}}
+	if _, err := g.also(r, both); err != nil {
+		return err
+	}
+	if err := g.cfg.Master.Use(r.Ctx, next); err != nil {
+		return err
+	}
+	_, err = g.ProposeAndSee(r, fsm.SealWith{Op: g.Op(r), Actor: r.Caller.Actor, Prefixes: [][]byte{next}})
+	return err
+}
+
+// freshOp returns the operation of a further command of a request.
+func (g *rotations) freshOp() fsm.Op { return fsm.Op{ID: compute.OpID{UUID: g.NewUUID()}} }

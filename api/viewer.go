@@ -1,0 +1,64 @@
+package api
+
+import (
+	_ "embed"
+	"net/http"
+
+	"berth/api/edge"
+)
+
+// viewer serves the OpenAPI document to people.
+type viewer struct {
+	*core
+}
+
+// redoc is bundles/redoc.standalone.js of the npm package redoc 2.5.4, compressed by
+// gzip -9n (viewer/LICENSE).
+//
+//go:embed viewer/redoc.js.gz
+var redoc []byte
+
+// viewerPage shows the document of the node that serves it, without any other server.
+const viewerPage = `<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Berth API</title><style>body{margin:0}</style></head>
+<body>
+<noscript>This page needs JavaScript. The document is <a href="/openapi.json">/openapi.json</a>.</noscript>
+<redoc spec-url="/openapi.json" expand-responses="200" native-scrollbars></redoc>
+<script src="/docs/redoc.js"></script>
+</body>
+</html>
+`
+
+// viewerPolicy is what the page needs: the script and the document of this node, styles
+// that the script makes, drawings in them, and a worker for its search.
+const viewerPolicy = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; " +
+	"img-src data:; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// routes returns the routes of the group.
+func (g *viewer) routes() []edge.Route {
+	return []edge.Route{
+		{
+			Method: http.MethodGet, Path: "/docs", Local: true,
+			Summary: "This API for people, in a browser.", Accepts: []string{"text/html"}, Handle: g.page,
+		},
+		{
+			Method: http.MethodGet, Path: "/docs/redoc.js", Local: true,
+			Summary: "The program of /docs.", Accepts: []string{"text/javascript"}, Handle: g.script,
+		},
+	}
+}
+
+// page answers the page.
+func (g *viewer) page(r *edge.Request) (any, error) {
+	r.SetHeader("Content-Security-Policy", viewerPolicy)
+	return edge.Text{ContentType: "text/html; charset=utf-8", Body: []byte(viewerPage), Shared: true}, nil
+}
+
+// script answers the program that shows the document. Every browser reads gzip.
+func (g *viewer) script(r *edge.Request) (any, error) {
+	r.SetHeader("Content-Encoding", "gzip")
+	r.SetHeader("Cache-Control", "public, max-age=86400")
+	return edge.Text{ContentType: "text/javascript; charset=utf-8", Body: redoc, Shared: true}, nil
+}

@@ -1,0 +1,155 @@
+package fsm
+
+import (
+	"bytes"
+	"crypto/sha256"
+
+	"berth/compute"
+)
+
+// Limits of the rotation of the master key.
+const (
+	maxSealing = 2  // Keys that seal at a time, while servers change from one to the other.
+	prefixSize = 5  // Bytes.
+	maxReseal  = 50 // Keys of one command.
+)
+
+// SealedKind is what the master key has sealed.
+type SealedKind uint8
+
+// Kinds of keys that the master key seals.
+const (
+	SealedData    SealedKind = iota // The data key of an organization.
+	SealedBucket                    // The key of a bucket.
+	SealedSigning                   // The private half of a signing key.
+)
+
+// SealedKey is a key that the master key has sealed.
+type SealedKey struct {
+	Kind   SealedKind    `cbor:"1,keyasint"`
+	Org    compute.OrgID `cbor:"2,keyasint,omitempty"`
+	ID     string        `cbor:"3,keyasint,omitempty"` // Of a signing key.
+	Sealed []byte        `cbor:"4,keyasint"`
+	Before compute.Hash  `cbor:"5,keyasint,omitzero"` // SHA-256 of what Sealed replaces.
+}
+
+// Context returns what the key is sealed for.
+func (k *SealedKey) Context() []byte {
+	switch k.Kind {
+	case SealedBucket:
+		return (&compute.Bucket{Org: k.Org}).Context()
+	case SealedSigning:
+		return (&compute.SigningKey{ID: k.ID}).Context()
+	case SealedData:
+	}
+	return (&compute.DataKey{Org: k.Org}).Context()
+}
+
+// Sealing returns how what the master key seals has to begin; none for anything.
+func (v *clusterState) Sealing() [][]byte { return v.meta.Sealing }
+
+// SealedOtherwise returns the keys that another key of the master key has sealed than the
+// one whose ciphertexts begin with prefix.
+func (v *View) SealedOtherwise(prefix []byte) (out []SealedKey) {
+	add := func(k SealedKey, sealed []byte) {
+		if len(sealed) > 0 && !bytes.HasPrefix(sealed, prefix) {
+			k.Sealed, k.Before = sealed, sha256.Sum256(sealed)
+			out = append(out, k)
+		}
+	}
+	for k := range v.dataKeys.Values() {
+		add(SealedKey{Kind: SealedData, Org: k.Org}, k.Sealed)
+	}
+	for b := range v.buckets.Values() {
+		add(SealedKey{Kind: SealedBucket, Org: b.Org}, b.Sealed)
+	}
+	for k := range v.signing.Values() {
+		add(SealedKey{Kind: SealedSigning, ID: k.ID}, k.Sealed)
+	}
+	return out
+}
+
+// admitSealed refuses a key that a key of the master key has sealed which no longer
+// seals: its server has not heard of the rotation yet.
+func (v *clusterState) admitSealed(sealed []byte) *compute.Error {
+	if len(v.meta.Sealing) == 0 {
+		return nil
+	}
+	for _, prefix := range v.meta.Sealing {
+		if bytes.HasPrefix(sealed, prefix) {
+			return nil
+		}
+	}
+	return compute.Errorf(compute.CodeUnavailable,
+		"the master key is being rotated: try again").Named("master_key_rotated")
+}
+
+// sealWith names the keys that may seal from now on.
+func (s *identity) sealWith(c SealWith) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if len(c.Prefixes) == 0 || len(c.Prefixes) > maxSealing {
+		return refuse(compute.CodeInvalid, "sealing", "one or two keys seal")
+	}
+	sealing := make([][]byte, len(c.Prefixes))
+	for i, prefix := range c.Prefixes {
+		if len(prefix) != prefixSize {
+			return refuse(compute.CodeInvalid, "sealing", "a key is named by %d bytes", prefixSize)
+		}
+		sealing[i] = bytes.Clone(prefix)
+	}
+	s.meta.Sealing = sealing
+	return Result{}
+}
+
+// resealKeys replaces what an earlier key has sealed. A key that was changed meanwhile
+// stays.
+func (s *identity) resealKeys(c Reseal) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if len(c.Keys) > maxReseal {
+		return refuse(compute.CodeTooLarge, "reseal", "a command has at most %d keys", maxReseal)
+	}
+	var r Result
+	for i := range c.Keys {
+		k := &c.Keys[i]
+		if len(k.Sealed) > maxSealedKey || s.admitSealed(k.Sealed) != nil {
+			continue
+		}
+		if s.resealKey(k) {
+			r.Count++
+		}
+	}
+	return r
+}
+
+// resealKey replaces one key, and reports whether it was the one that k replaces.
+func (s *identity) resealKey(k *SealedKey) bool {
+	is := func(sealed []byte) bool { return len(sealed) > 0 && sha256.Sum256(sealed) == k.Before }
+	switch k.Kind {
+	case SealedData:
+		if known, ok := s.dataKeys.Get(k.Org); ok && is(known.Sealed) {
+			next := *known
+			next.Sealed = k.Sealed
+			s.dataKeys.Put(&next)
+			return true
+		}
+	case SealedBucket:
+		if known, ok := s.buckets.Get(k.Org); ok && is(known.Sealed) {
+			next := *known
+			next.Sealed = k.Sealed
+			s.buckets.Put(&next)
+			return true
+		}
+	case SealedSigning:
+		if known, ok := s.signing.Get(k.ID); ok && is(known.Sealed) {
+			next := *known
+			next.Sealed = k.Sealed
+			s.signing.Put(&next)
+			return true
+		}
+	}
+	return false
+}
