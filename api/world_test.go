@@ -136,6 +136,9 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20, Vault: fakeVault{}, Objects: fakeObjects{w},
 		S3:    func(fsm.Actor, compute.UUID) (wire.StorageCredentials, error) { return wire.StorageCredentials{}, nil },
 		Judge: judge,
+		Migrate: func(context.Context, bool) (wire.StorageMigration, error) {
+			return wire.StorageMigration{Status: "none"}, nil
+		},
 		Explain: func(ctx context.Context, v *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error) {
 			survey := scheduler.NewSurvey(v)
 			out, e := survey.Explain(id), survey.Waiting(id)

@@ -391,6 +391,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Trees:     n.trees,
 		Objects:   storedObjects{n.objects},
 		S3:        n.storageCredentials,
+		Migrate:   n.migrate,
 		BundleMax: n.cfg.Limits.BundleMax,
 		Vault:     vault{n.master},
 		Backoff: api.Backoff{

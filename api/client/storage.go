@@ -170,6 +170,18 @@ func (c *Client) StorageUsage(ctx context.Context) (wire.StorageUsage, error) {
 	return out, err
 }
 
+// Migrate has the node move stored files to where new ones go, if start says so, and
+// returns how far it is.
+func (c *Client) Migrate(ctx context.Context, start bool) (wire.StorageMigration, error) {
+	var out wire.StorageMigration
+	method := http.MethodGet
+	if start {
+		method = http.MethodPost
+	}
+	err := c.do(ctx, call{method: method, path: "/admin/storage/migrate", out: &out})
+	return out, err
+}
+
 // SetStorageLimits sets what an organization may store.
 func (c *Client) SetStorageLimits(ctx context.Context, slug string, limits wire.StorageLimits) error {
 	return c.do(ctx, call{method: http.MethodPut, path: "/admin/storage/" + url.PathEscape(slug), body: limits})
