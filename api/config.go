@@ -108,6 +108,9 @@ type Config struct {
 	// returns how far it is.
 	Migrate func(ctx context.Context, start bool) (wire.StorageMigration, error)
 
+	Accounts Accounts
+	Payments Payments // Nil without a payment provider.
+
 	BundleMax int64 // Bytes of the files of one uploaded bundle.
 
 	// Judge returns the verdict of a GPU selection.

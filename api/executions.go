@@ -392,7 +392,7 @@ func (g *executions) deleteExecution(r *edge.Request) (any, error) {
 func (g *executions) deleteOutput(r *edge.Request, ids []compute.ExecutionID) {
 	for _, id := range ids {
 		if err := g.cfg.Logs.Delete(r.Ctx, id); err != nil {
-			g.log.Warn("output not deleted", "execution", id, "err", err)
+			r.Log(g.log).Warn("output not deleted", "execution", id, "err", err)
 		}
 	}
 }

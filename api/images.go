@@ -94,7 +94,8 @@ func imageRef(text string) (reference.Named, error) {
 		return named, nil
 	}
 	f := new(wire.Faults)
-	f.Value("not the name of an image, such as python:3.12-slim or registry.example.org/team/train:2", "body", "docker_image_ref")
+	f.Value("not the name of an image, such as python:3.12-slim or registry.example.org/team/train:2",
+		"body", "docker_image_ref")
 	return nil, f
 }
 

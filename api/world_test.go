@@ -134,8 +134,9 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			Limits:     edge.Limits{LoginRate: 1e6, LoginBurst: 1e6, AnonRate: 1e6, AnonBurst: 1e6},
 		},
 		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20, Vault: fakeVault{}, Objects: fakeObjects{w},
-		S3:    func(fsm.Actor, compute.UUID) (wire.StorageCredentials, error) { return wire.StorageCredentials{}, nil },
-		Judge: judge,
+		S3:       func(fsm.Actor, compute.UUID) (wire.StorageCredentials, error) { return wire.StorageCredentials{}, nil },
+		Accounts: api.Accounts{SignUp: true, Identities: fakeIdentities{}, IdentitySignUp: true},
+		Payments: fakePayments{}, Judge: judge,
 		Migrate: func(context.Context, bool) (wire.StorageMigration, error) {
 			return wire.StorageMigration{Status: "none"}, nil
 		},

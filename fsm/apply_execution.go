@@ -104,10 +104,10 @@ func (s *execution) judgeSubmit(c Submit) (e compute.Execution, amount compute.C
 	case compute.KindSelection:
 		amount = e.MaxCredits
 	case compute.KindService: // Its replicas have holds of their own.
-		return e, 0, s.money.lacks(e.Org, s.service.firstHolds(&e))
+		return e, 0, s.money.lacks(&e, s.service.firstHolds(&e))
 	default:
 	}
-	return e, amount, s.money.lacks(e.Org, amount)
+	return e, amount, s.money.lacks(&e, amount)
 }
 
 // checkSubmit refuses what no state could accept.

@@ -120,6 +120,16 @@ func everyCommand() []fsm.Command {
 			Secret: compute.CallbackSecret{Number: 1, Key: 1, Sealed: []byte{2}},
 		},
 		fsm.RemoveCallbackSecret{Op: op, Actor: a, Org: a.Org},
+		fsm.SetBudget{Op: op, Actor: a, Budget: compute.Budget{Org: a.Org, Key: key, MaxCredits: 5, Monthly: true, Enforce: true}},
+		fsm.RemoveBudget{Op: op, Actor: a, Org: a.Org, Key: key, User: a.User},
+		fsm.RecordPurchase{Purchase: compute.Purchase{Org: a.Org, ID: "cs_1", Amount: 5, Paid: 100, Currency: "eur", Payment: "pi_1"}},
+		fsm.RecordDeed{Op: op, Actor: a, Action: "backup.save", Target: "x"},
+		fsm.SignUp{Op: op, Actor: a, User: compute.User{Email: "e", Subject: "https://id 1"}, Org: compute.Org{Slug: "s"}, Join: true},
+		fsm.LinkUser{Op: op, Actor: a, User: a.User, Subject: "https://id 1"},
+		fsm.RotateKey{
+			Op: op, Actor: a, Org: a.Org, Key: &compute.DataKey{Number: 2, Sealed: []byte{1}}, Retire: true,
+			Variables: []compute.Variable{{Name: "A", Sealed: []byte{2}, Key: 2}}, Signing: []compute.CallbackSecret{{Number: 1, Key: 2}},
+		},
 	}
 }
 

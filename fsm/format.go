@@ -130,6 +130,10 @@ func (v *View) Settable(s Settings) Settings {
 // AllowsCosts returns the reason for which resources may not yet have costs.
 func (v *View) AllowsCosts() error { return v.allowsFormat(formatContainers) }
 
+// AllowsAccounts returns the reason for which there may be no budgets, purchases and
+// accounts that people make themselves yet.
+func (v *View) AllowsAccounts() error { return v.allowsFormat(formatAccounts) }
+
 // AllowsEnvironments returns the reason for which there may be no named environments
 // yet.
 func (v *View) AllowsEnvironments() error { return v.allowsFormat(formatContainers) }

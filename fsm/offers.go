@@ -101,11 +101,13 @@ func errNoOffer(need compute.Offer, offers map[compute.Offer]bool) *compute.Erro
 func errNoEngine(name string, offers map[compute.Offer]bool) *compute.Error {
 	which, _, _ := strings.Cut(name, "-")
 	if offers[compute.Offer("engine:"+which+"-trusted")] {
-		return compute.Errorf(compute.CodeInvalid, "the nodes that have %s isolate containers below the minimum, and execute "+
-			"those of trusted organizations only: an operator can trust the organization or update the engines", which).
+		return compute.Errorf(compute.CodeInvalid,
+			"the nodes that have %s isolate containers below the minimum, and execute "+
+				"those of trusted organizations only: an operator can trust the organization or update the engines", which).
 			Named("trusted_only")
 	}
-	return compute.Errorf(compute.CodeInvalid, "no node has %s: an operator installs it, or enables it with docker.host", which).
+	return compute.Errorf(compute.CodeInvalid,
+		"no node has %s: an operator installs it, or enables it with docker.host", which).
 		Named("no_engine")
 }
 

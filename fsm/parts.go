@@ -124,6 +124,9 @@ type (
 		access *access
 	}
 
+	// trail keeps what the deeds behind commands were.
+	trail struct{ *View }
+
 	// retention drops executions that ended long ago, or archives them.
 	retention struct {
 		*View
@@ -155,7 +158,7 @@ func stateOf(v *View) *state {
 		identity: new(identity), money: new(money), placement: new(placement),
 		execution: new(execution), selection: new(selection), service: new(service), quota: new(quota),
 		requests: new(requests), retention: new(retention), statistics: new(statistics),
-		upload: new(upload), object: new(object),
+		upload: new(upload), object: new(object), trail: new(trail),
 	}
 	*s.access = access{View: v}
 	*s.lifecycle = lifecycle{
@@ -201,6 +204,7 @@ func stateOf(v *View) *state {
 	*s.requests = requests{View: v}
 	*s.upload = upload{View: v, access: s.access}
 	*s.object = object{View: v, access: s.access}
+	*s.trail = trail{View: v}
 	*s.retention = retention{
 		View:      v,
 		execution: s.execution,

@@ -3,6 +3,7 @@ package node_test
 import (
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,6 +136,34 @@ func checkPrivateImage(t *testing.T, c *nodetest.Cluster, api *client.Client, re
 		if contains(t, n.Config.DataDir, canary) {
 			t.Errorf("a file of node %s has the password", n.ID())
 		}
+	}
+	checkImageNode(t, c, api, start)
+}
+
+// checkImageNode executes an image where it already is.
+func checkImageNode(t *testing.T, c *nodetest.Cluster, api *client.Client, start client.StartImage) {
+	t.Helper()
+	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	var with []string // Nodes with the image.
+	nodetest.Eventually(t, endWait, "a node to say that it has the image", func() bool {
+		nodes, err := operator.Nodes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nodes {
+			if slices.Contains(n.Offers, compute.ImageOffer(start.Image)) {
+				with = append(with, n.Name)
+			}
+		}
+		return len(with) > 0
+	})
+	started, err := api.SubmitImage(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.Metadata == nil || e.Metadata.Node == nil || !slices.Contains(with, *e.Metadata.Node) {
+		t.Errorf("it was executed on %+v, and the image is on %q", e.Metadata, with)
 	}
 }
 

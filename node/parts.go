@@ -21,7 +21,6 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/gpu"
-	"berth/node/config"
 	"berth/node/executor"
 	"berth/node/executor/packages"
 	"berth/node/explain"
@@ -56,7 +55,7 @@ func (n *Node) openDevices(ctx context.Context) error {
 	n.environments = newEnvironments(n.logger.With("part", "environments"))
 	n.environments.changed = func(ctx context.Context) { n.devices.Poll(ctx) }
 	offers := func() (int64, []compute.Offer) {
-		return scratchMiB, slices.Sorted(slices.Values(slices.Concat(volumes, n.environments.Offers())))
+		return scratchMiB, slices.Sorted(slices.Values(slices.Concat(volumes, n.environments.Offers(), n.executor.Images())))
 	}
 	n.devices = gpu.NewWatcher(gpu.WatcherConfig{
 		Source: source, Gaps: gaps, Offers: offers,
@@ -68,6 +67,8 @@ func (n *Node) openDevices(ctx context.Context) error {
 	n.usages = &gpuUsages{sampler: n.sampler, live: map[attemptKey]watched{}}
 	n.registry.MustRegister(
 		brakeGauge(n.machine),
+		buildInfo(n.opts.Version, n.opts.Build),
+		leaderGauge(func() bool { return n.knowsLeader() }),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gpu.NewCollector(gpu.CollectorConfig{
@@ -284,7 +285,7 @@ func (n *Node) openExecutorWith(
 	cfg.Blobs, cfg.Variables, cfg.Credentials = blobs, secret.variables, secret.credentials
 	cfg.Storage.Access = secret.storage
 	cfg.Meter = seriesMeter{n.usages, n, blobs.Put}
-	n.executor, err = executor.Open(cfg, source, report, inputs) //nolint:contextcheck // Its attempts outlive ctx.
+	n.executor, err = executor.Open(cfg, source, report, inputs) // Its attempts outlive ctx.
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
 	}
@@ -360,7 +361,16 @@ func (n *Node) openAPI(context.Context) (err error) {
 	}
 	limits := edge.DefaultLimits()
 	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
+	limits.Rate, limits.OrgRate, limits.AnonRate = n.cfg.Limits.KeyRate, n.cfg.Limits.OrgRate, n.cfg.Limits.AddressRate
 	if err := n.openS3(); err != nil {
+		return err
+	}
+	payments, err := n.payments()
+	if err != nil {
+		return err
+	}
+	accounts, err := n.accounts()
+	if err != nil {
 		return err
 	}
 	routes := router.New(n.cluster.ID(), n.dialReplica)
@@ -375,10 +385,13 @@ func (n *Node) openAPI(context.Context) (err error) {
 			Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 				return leader.OpenSigningKey(n.master, key)
 			},
-			StreamKey:    n.master.Derive(streamKeyPurpose, derivedKeyBytes),
-			RefreshKey:   n.master.Derive(refreshKeyPurpose, derivedKeyBytes),
-			PublicURL:    n.cfg.API.PublicURL,
-			TLS:          tlsConfig,
+			StreamKey:  n.master.Derive(streamKeyPurpose, derivedKeyBytes),
+			RefreshKey: n.master.Derive(refreshKeyPurpose, derivedKeyBytes),
+			PublicURL:  n.cfg.API.PublicURL,
+			TLS:        tlsConfig,
+			Front: edge.Front{
+				Hosts: n.cfg.API.Hosts, Origins: n.cfg.API.Origins, AccessLog: n.cfg.API.AccessLog,
+			},
 			Limits:       limits,
 			MetricsToken: scrapeToken,
 			Now:          n.cluster.Clock().Now,
@@ -392,6 +405,8 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Objects:   storedObjects{n.objects},
 		S3:        n.storageCredentials,
 		Migrate:   n.migrate,
+		Accounts:  accounts,
+		Payments:  payments,
 		BundleMax: n.cfg.Limits.BundleMax,
 		Vault:     vault{n.master},
 		Backoff: api.Backoff{
@@ -423,28 +438,10 @@ func (n *Node) openAPI(context.Context) (err error) {
 
 // apiAccess returns the API's TLS configuration and the token for /metrics.
 func (n *Node) apiAccess() (*tls.Config, string, error) {
-	tlsConfig, err := apiTLS(n.cfg.API.TLS)
+	tlsConfig, err := n.apiTLS()
 	if err != nil {
 		return nil, "", err
 	}
 	token, err := metricsToken(n.cfg.Metrics.TokenFile)
 	return tlsConfig, token, err
-}
-
-// apiTLS returns the API's TLS configuration, nil for plain HTTP. The files
-// are read again for new connections, so that a renewed certificate counts.
-func apiTLS(cfg config.TLS) (*tls.Config, error) {
-	if cfg.Cert == "" {
-		return nil, nil
-	}
-	if _, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key); err != nil {
-		return nil, fmt.Errorf("load api certificate: %w", err)
-	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key)
-			return &pair, err
-		},
-	}, nil
 }

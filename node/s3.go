@@ -36,7 +36,7 @@ func (n *Node) openS3Listener(ctx context.Context) error {
 	}
 	n.onClose(ignoreClosed(l.Close))
 	scheme := "http"
-	tlsConfig, err := apiTLS(n.cfg.API.TLS)
+	tlsConfig, err := n.apiTLS()
 	if err != nil {
 		return err
 	}

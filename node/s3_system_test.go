@@ -155,7 +155,7 @@ func (b *s3Bucket) objects(s *storageCluster) {
 	}
 }
 
-// lists lists with prefixes, delimiters and pages, and deletes several at once.
+// lists asks with prefixes, delimiters and pages, and deletes several at once.
 func (b *s3Bucket) lists() {
 	t := b.t
 	var want []string

@@ -34,8 +34,14 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 		rt := &s.routes[i]
 		serve := func(ctx *fasthttp.RequestCtx) { s.serve(life, ctx, rt) }
 		r.Handle(rt.Method, rt.pattern(), serve)
+		if rt.Method == fasthttp.MethodGet {
+			r.Handle(fasthttp.MethodHead, rt.pattern(), serve) // fasthttp leaves the body out.
+		}
 	}
-	return func(ctx *fasthttp.RequestCtx) {
+	for _, m := range methodsOf(s.routes) {
+		r.Handle(fasthttp.MethodOptions, m.pattern, func(ctx *fasthttp.RequestCtx) { s.options(ctx, m.names) })
+	}
+	return s.front(func(ctx *fasthttp.RequestCtx) {
 		switch path := ctx.URI().PathOriginal(); {
 		case isService(path):
 			s.serveServiceSafely(life, ctx, false)
@@ -48,7 +54,7 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 		if s.draining.Load() {
 			ctx.SetConnectionClose()
 		}
-	}
+	})
 }
 
 // panicked logs that a handler panicked, and why. It takes back what was

@@ -5,6 +5,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"berth/cmd/berth/admin"
 	"berth/cmd/berth/benchcmd"
 	"berth/node/executor/docker"
 	_ "berth/node/executor/early" // Takes over supervisor processes before main.
@@ -20,5 +21,7 @@ func takeOver() {
 
 // serverCommands returns the commands that a build for clients leaves out.
 func serverCommands() []*cobra.Command {
-	return []*cobra.Command{newNode(), newConfig(), newDev(), newDemo(), benchcmd.New(version, revision)}
+	return []*cobra.Command{
+		newNode(), newConfig(), newDev(), newDemo(), admin.NewLedger(), benchcmd.New(version, revision),
+	}
 }

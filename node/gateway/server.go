@@ -67,13 +67,13 @@ func (g *Gateway) Run(ctx context.Context) error {
 	g.end()
 	select {
 	case <-g.ready: // Before, it cannot be shut down.
-	case <-ended:
+	case <-ended: //nolint:errcheck // Nobody is served any more.
 		return nil
 	}
 	if err := g.server.ShutDown(); err != nil {
 		g.store.logger.Warn("requests cut off by shutdown", "err", err)
 	}
-	<-ended
+	<-ended //nolint:errcheck // As above.
 	return nil
 }
 

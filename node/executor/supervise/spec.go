@@ -84,11 +84,11 @@ type Container struct {
 	Engine   string            `json:"engine"`            // Address of the engine, as in unix:///run/docker.sock.
 	Name     string            `json:"name"`              // Unique on the engine.
 	Labels   map[string]string `json:"labels"`            // By which the node finds what a killed supervisor leaves.
-	Slice    string            `json:"slice,omitempty"`   // The systemd slice of all containers; "" where the engine manages cgroups itself.
+	Slice    string            `json:"slice,omitempty"`   // Of systemd; "" where the engine manages cgroups itself.
 	Runtime  string            `json:"runtime,omitempty"` // The engine's runtime; "" for its default.
 	Network  string            `json:"network"`           // Name of the network; "none" for none.
 	GPUs     []string          `json:"gpus,omitempty"`    // Devices by UUID.
-	Device   string            `json:"device,omitempty"`  // The loop device of the scratch space; "" for scratch space in memory.
+	Device   string            `json:"device,omitempty"`  // Of the scratch space; "" for scratch space in memory.
 	Volumes  []sandbox.Bind    `json:"volumes,omitempty"`
 	TmpMiB   int64             `json:"tmp_mib"`           // Size of each directory in memory.
 	Seccomp  string            `json:"seccomp,omitempty"` // Profile in the engine's format; "" for the engine's own.

@@ -1,25 +1,25 @@
-package client_test
+package berth_test
 
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"berth/api/client"
-	"berth/compute"
+	berth "berth/sdk/go"
 )
 
-const someID = `"0198c0de-0000-7000-8000-000000000001"`
+const (
+	anID   = "0198c0de-0000-7000-8000-000000000001"
+	someID = `"` + anID + `"`
+)
 
 // seen is what a fake node was asked.
 type seen struct {
@@ -72,9 +72,9 @@ func mustDead(t *testing.T) string {
 	return server.URL
 }
 
-func mustNew(t *testing.T, cfg client.Config) *client.Client {
+func mustNew(t *testing.T, cfg berth.Config) *berth.Client {
 	t.Helper()
-	c, err := client.New(cfg)
+	c, err := berth.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,16 +94,16 @@ func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 func TestNewRefuses(t *testing.T) {
 	tests := []struct {
 		name string
-		cfg  client.Config
+		cfg  berth.Config
 	}{
-		{"no address", client.Config{}},
-		{"no scheme", client.Config{Addrs: []string{"127.0.0.1:6470"}}},
-		{"no host", client.Config{Addrs: []string{"http://"}}},
-		{"line break in token", client.Config{Addrs: []string{"http://a"}, Token: "a\r\nX: y"}},
+		{"no address", berth.Config{}},
+		{"no scheme", berth.Config{Addrs: []string{"127.0.0.1:6470"}}},
+		{"no host", berth.Config{Addrs: []string{"http://"}}},
+		{"line break in token", berth.Config{Addrs: []string{"http://a"}, Token: "a\r\nX: y"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := client.New(tt.cfg); err == nil {
+			if _, err := berth.New(tt.cfg); err == nil {
 				t.Errorf("New(%+v) gave no error", tt.cfg)
 			}
 		})
@@ -112,12 +112,12 @@ func TestNewRefuses(t *testing.T) {
 
 func TestSubmitCarriesEverything(t *testing.T) {
 	url, asked := mustServe(t, answer(200, `{"execution_id":`+someID+`,"status":"queued","message":"ok"}`))
-	c := mustNew(t, client.Config{Addrs: []string{url + "/"}, Token: "lk_1", Org: "acme"})
-	started, err := c.Submit(t.Context(), client.Start{Code: "print(1)", Timeout: 5})
+	c := mustNew(t, berth.Config{Addrs: []string{url + "/"}, Token: "lk_1", Org: "acme"})
+	started, err := c.Executions.StartPython(t.Context(), berth.PythonStart{Code: "print(1)", Timeout: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if started.ExecutionID.IsZero() || started.Status != compute.StatusQueued {
+	if started.ExecutionID != anID || started.Status != berth.StatusQueued {
 		t.Errorf("got %+v", started)
 	}
 	r := asked.all()[0]
@@ -147,9 +147,9 @@ func TestCallMovesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bad, badSeen := mustServe(t, first)
 			good, goodSeen := mustServe(t, ok)
-			c := mustNew(t, client.Config{Addrs: []string{mustDead(t), bad, good}, Token: "lk_1"})
+			c := mustNew(t, berth.Config{Addrs: []string{mustDead(t), bad, good}, Token: "lk_1"})
 			for range 2 {
-				if _, err := c.Submit(t.Context(), client.Start{Code: "1"}); err != nil {
+				if _, err := c.Executions.StartPython(t.Context(), berth.PythonStart{Code: "1"}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -188,10 +188,10 @@ func TestCallRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			url, asked := mustServe(t, answer(tt.status, tt.body))
-			c := mustNew(t, client.Config{Addrs: []string{url, mustDead(t)}})
-			_, err := c.Submit(t.Context(), client.Start{Code: "1"})
-			e, ok := errors.AsType[*client.Error](err)
-			if !ok || e.Status != tt.status || client.CodeOf(err) != tt.code || e.Error() != tt.text {
+			c := mustNew(t, berth.Config{Addrs: []string{url, mustDead(t)}})
+			_, err := c.Executions.StartPython(t.Context(), berth.PythonStart{Code: "1"})
+			e, ok := errors.AsType[*berth.Error](err)
+			if !ok || e.Status != tt.status || berth.CodeOf(err) != tt.code || e.Error() != tt.text {
 				t.Errorf("got %#v, want status %d, code %q, text %q", err, tt.status, tt.code, tt.text)
 			}
 			if n := len(asked.all()); n != 1 {
@@ -210,8 +210,8 @@ func TestRefreshIsSentOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, asked := mustServe(t, handle)
-			c := mustNew(t, client.Config{Addrs: []string{mustDead(t), url}})
-			if _, err := c.Refresh(t.Context(), "r"); err == nil {
+			c := mustNew(t, berth.Config{Addrs: []string{mustDead(t), url}})
+			if _, err := c.Sessions.Refresh(t.Context(), berth.RefreshBody{RefreshToken: "r"}); err == nil {
 				t.Error("no error")
 			}
 			if all := asked.all(); len(all) != 1 || all[0].key != "" {
@@ -237,12 +237,12 @@ func TestCallGivesUp(t *testing.T) {
 			}, nil
 		})
 		began := time.Now()
-		c := mustNew(t, client.Config{
+		c := mustNew(t, berth.Config{
 			Addrs: []string{"http://a", "http://b"}, HTTP: &http.Client{Transport: transport}, RetryFor: 10 * time.Second,
 		})
-		_, err := c.Workloads(t.Context())
+		_, err := c.Workloads.ListWorkloads(t.Context(), berth.WorkloadsQuery{})
 		took := time.Since(began)
-		if client.CodeOf(err) != "unavailable" || took > 10*time.Second || took < 8*time.Second {
+		if berth.CodeOf(err) != "unavailable" || took > 10*time.Second || took < 8*time.Second {
 			t.Errorf("gave up after %s with %v, want unavailable after about 10 s", took, err)
 		}
 		if tries < 10 || tries > 22 {
@@ -250,64 +250,28 @@ func TestCallGivesUp(t *testing.T) {
 		}
 
 		tries = 0
-		once := mustNew(t, client.Config{
+		once := mustNew(t, berth.Config{
 			Addrs: []string{"http://a", "http://b"}, HTTP: &http.Client{Transport: transport}, RetryFor: -1,
 		})
-		if _, err := once.Workloads(t.Context()); err == nil || tries != 2 {
+		if _, err := once.Workloads.ListWorkloads(t.Context(), berth.WorkloadsQuery{}); err == nil || tries != 2 {
 			t.Errorf("tried %d times (%v), want each address once", tries, err)
 		}
 	})
 }
 
-func TestFinishedWaits(t *testing.T) {
+func TestWaitWaits(t *testing.T) {
 	statuses := []string{"queued", "running", "completed"}
 	var calls int
 	url, asked := mustServe(t, func(w http.ResponseWriter, r *http.Request) {
 		answer(200, `{"execution_id":`+someID+`,"status":"`+statuses[min(calls, 2)]+`","created_at":"2026-01-02T03:04:05.678Z","return_code":0}`)(w, r)
 		calls++
 	})
-	c := mustNew(t, client.Config{Addrs: []string{url}})
-	id, err := compute.ParseExecutionID(strings.Trim(someID, `"`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := c.Finished(t.Context(), id)
-	if err != nil || e.Status != compute.StatusCompleted || e.CreatedAt.String() != "2026-01-02T03:04:05.678Z" {
+	c := mustNew(t, berth.Config{Addrs: []string{url}})
+	e, err := c.Wait(t.Context(), anID)
+	if err != nil || e.Status != berth.StatusCompleted || e.CreatedAt.Format(time.RFC3339Nano) != "2026-01-02T03:04:05.678Z" {
 		t.Errorf("got %+v, %v", e, err)
 	}
 	if all := asked.all(); len(all) != 3 || !strings.HasSuffix(all[0].path, "?until=end&wait=30s") {
 		t.Errorf("asked %+v", all)
-	}
-}
-
-// TestWorkloadsFollowPages checks that a list of several pages is read to its end.
-func TestWorkloadsFollowPages(t *testing.T) {
-	const rows = 2345
-	id := func(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) }
-	transport := fakeWire(func(r *http.Request) (*http.Response, error) {
-		first := 0
-		if cursor := r.URL.Query().Get("cursor"); cursor != "" {
-			for id(first) != cursor {
-				first++
-			}
-			first++
-		}
-		limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
-		if err != nil {
-			return nil, err
-		}
-		var page []string
-		for i := first; i < min(first+limit, rows); i++ {
-			page = append(page, `{"execution_id":"`+id(i)+`"}`)
-		}
-		return &http.Response{
-			StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}},
-			Body: io.NopCloser(strings.NewReader("[" + strings.Join(page, ",") + "]")),
-		}, nil
-	})
-	c := mustNew(t, client.Config{Addrs: []string{"http://a"}, HTTP: &http.Client{Transport: transport}})
-	list, err := c.Workloads(t.Context())
-	if err != nil || len(list) != rows || list[rows-1].ExecutionID.String() != id(rows-1) {
-		t.Errorf("%d rows, %v, want %d", len(list), err, rows)
 	}
 }

@@ -1,4 +1,4 @@
-package client
+package berth
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package client
+package berth
 
 import (
 	"context"
@@ -7,10 +7,10 @@ import (
 	"net/http"
 )
 
-// fetch writes the file at a path to w, from an offset on. It returns how many bytes it
-// has written, also with an error: a caller may go on from there. With a tag, only the
-// file that has it is fetched.
-func (c *Client) fetch(ctx context.Context, path, tag string, from int64, w io.Writer) (int64, error) {
+// Fetch writes the file at a path below /api/v2/external to w, from an offset on. It
+// returns how many bytes it has written, also with an error: a caller may go on from
+// there. With a tag, only the file that has it is fetched.
+func (c *Client) Fetch(ctx context.Context, path, tag string, from int64, w io.Writer) (int64, error) {
 	tries := c.newTries()
 	var written int64
 	for {
@@ -64,4 +64,17 @@ func (c *Client) tryFetch(
 	out := &countingWriter{w: w}
 	_, err = io.Copy(out, resp.Body)
 	return out.n, err != nil && out.err == nil, err
+}
+
+// countingWriter counts what it passes on, and keeps the error of its writer.
+type countingWriter struct {
+	w   io.Writer
+	n   int64
+	err error
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n, c.err = c.n+int64(n), err
+	return n, err
 }

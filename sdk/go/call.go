@@ -1,4 +1,4 @@
-package client
+package berth
 
 import (
 	"bytes"
@@ -14,37 +14,37 @@ import (
 	"net/http"
 	"net/url"
 	"time"
-
-	"berth/loop"
 )
 
-// call is one exchange with the API, over however many tries.
-type call struct {
-	method string
-	path   string // Below apiRoot, or from "/" on when full.
-	full   bool
-	query  url.Values
-	body   any           // Sent as JSON; nil for none.
-	wait   time.Duration // The node may hold the answer for so long.
-	out    any           // The answer's JSON is decoded into it; nil to ignore it.
-	raw    *[]byte       // The answer as it is, in place of out.
-	header *http.Header  // The header of the answer, unless nil.
+// Call is one exchange with the API, over however many tries.
+type Call struct {
+	Method string
+	Path   string // Below /api/v2/external, or the whole path when Full.
+	Full   bool
+	Query  url.Values
+	Body   any           // Sent as JSON; nil for none.
+	Wait   time.Duration // The node may hold the answer for so long.
+	Out    any           // The answer's JSON is decoded into it; nil to ignore it.
+	Raw    *[]byte       // The answer as it is, in place of Out.
+	Header *http.Header  // The header of the answer, unless nil.
 
-	// noKey leaves out the Idempotency-Key: the call keeps a secret that a
+	// NoKey leaves out the Idempotency-Key: the call keeps a secret that a
 	// repeat under the same key would not show again.
-	noKey bool
-	// once forbids a repeat when the first try may have been received.
-	once bool
+	NoKey bool
+	// Once forbids a repeat when the first try may have been received.
+	Once bool
 
-	payload []byte // Of body, or sent as it is.
-	media   string // Of payload; "" for JSON.
-	key     string
+	Payload []byte // Sent as it is, in place of Body.
+	Media   string // Of Payload; "" for JSON.
+
+	key string
 }
 
-// do makes the call, at one address after the other, until one serves it.
-func (c *Client) do(ctx context.Context, in call) error {
+// Do makes a call, at one address after the other, until one serves it. It is what
+// every other method uses; a refusal is an *Error.
+func (c *Client) Do(ctx context.Context, in Call) error {
 	if err := c.prepare(&in); err != nil {
-		return fmt.Errorf("%s %s: %w", in.method, in.path, err)
+		return fmt.Errorf("%s %s: %w", in.Method, in.Path, err)
 	}
 	tries := c.newTries()
 	renewed := false
@@ -63,15 +63,15 @@ func (c *Client) do(ctx context.Context, in call) error {
 }
 
 // prepare encodes the body and mints the key that all tries carry.
-func (c *Client) prepare(in *call) error {
-	if in.body != nil {
-		payload, err := json.Marshal(in.body)
+func (c *Client) prepare(in *Call) error {
+	if in.Body != nil {
+		payload, err := json.Marshal(in.Body)
 		if err != nil {
 			return fmt.Errorf("encode body: %w", err)
 		}
-		in.payload = payload
+		in.Payload = payload
 	}
-	if in.method == http.MethodGet || in.noKey {
+	if in.Method == http.MethodGet || in.NoKey {
 		return nil
 	}
 	var raw [16]byte
@@ -84,8 +84,8 @@ func (c *Client) prepare(in *call) error {
 
 // try makes the call at addr once. retry says whether another try is safe and
 // may help.
-func (c *Client) try(ctx context.Context, addr string, in *call) (retry bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout+in.wait)
+func (c *Client) try(ctx context.Context, addr string, in *Call) (retry bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout+in.Wait)
 	defer cancel()
 	req, err := c.request(ctx, addr, in)
 	if err != nil {
@@ -93,55 +93,55 @@ func (c *Client) try(ctx context.Context, addr string, in *call) (retry bool, er
 	}
 	resp, err := c.cfg.HTTP.Do(req)
 	if err != nil {
-		return !in.once || neverSent(err), err
+		return !in.Once || neverSent(err), err
 	}
 	c.contact.made.Store(true)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
 	switch {
 	case err != nil:
-		return !in.once, fmt.Errorf("%s %s: read answer: %w", in.method, in.path, err)
+		return !in.Once, fmt.Errorf("%s %s: read answer: %w", in.Method, in.Path, err)
 	case len(body) > maxAnswerBytes:
-		return false, fmt.Errorf("%s %s: answer over %d bytes", in.method, in.path, maxAnswerBytes)
+		return false, fmt.Errorf("%s %s: answer over %d bytes", in.Method, in.Path, maxAnswerBytes)
 	case resp.StatusCode != http.StatusOK:
 		refusal := errorOf(resp.StatusCode, resp.Header, body)
-		return refusal.temporary() && !in.once, refusal
+		return refusal.temporary() && !in.Once, refusal
 	}
-	if in.header != nil {
-		*in.header = resp.Header
+	if in.Header != nil {
+		*in.Header = resp.Header
 	}
 	switch {
-	case in.raw != nil:
-		*in.raw = body
+	case in.Raw != nil:
+		*in.Raw = body
 		return false, nil
-	case in.out == nil:
+	case in.Out == nil:
 		return false, nil
 	}
-	if err := json.Unmarshal(body, in.out); err != nil {
-		return false, fmt.Errorf("%s %s: decode answer: %w", in.method, in.path, err)
+	if err := json.Unmarshal(body, in.Out); err != nil {
+		return false, fmt.Errorf("%s %s: decode answer: %w", in.Method, in.Path, err)
 	}
 	return false, nil
 }
 
 // request returns the HTTP request for one try.
-func (c *Client) request(ctx context.Context, addr string, in *call) (*http.Request, error) {
-	target := addr + in.path
-	if !in.full {
-		target = addr + apiRoot + in.path
+func (c *Client) request(ctx context.Context, addr string, in *Call) (*http.Request, error) {
+	target := addr + in.Path
+	if !in.Full {
+		target = addr + apiRoot + in.Path
 	}
-	if len(in.query) > 0 {
-		target += "?" + in.query.Encode()
+	if len(in.Query) > 0 {
+		target += "?" + in.Query.Encode()
 	}
 	var body io.Reader
-	if in.payload != nil {
-		body = bytes.NewReader(in.payload)
+	if in.Payload != nil {
+		body = bytes.NewReader(in.Payload)
 	}
-	req, err := http.NewRequestWithContext(ctx, in.method, target, body)
+	req, err := http.NewRequestWithContext(ctx, in.Method, target, body)
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}
-	if in.payload != nil {
-		req.Header.Set("Content-Type", cmp.Or(in.media, "application/json"))
+	if in.Payload != nil {
+		req.Header.Set("Content-Type", cmp.Or(in.Media, "application/json"))
 	}
 	if in.key != "" {
 		req.Header.Set("Idempotency-Key", in.key)
@@ -207,11 +207,23 @@ func (t *tries) next(ctx context.Context, err error) bool {
 	if t.client.cfg.Now().Add(pause).After(until) {
 		return false
 	}
-	return loop.Sleep(ctx, pause)
+	return sleep(ctx, pause)
 }
 
 // succeeded restarts the time for retries: the next failure is another one.
 func (t *tries) succeeded() {
 	t.failed, t.delay = 0, firstDelay
 	t.until = t.client.cfg.Now().Add(t.client.cfg.RetryFor)
+}
+
+// sleep waits for d and reports whether ctx still goes on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -1,4 +1,4 @@
-package client_test
+package berth_test
 
 import (
 	"context"
@@ -12,18 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"berth/api/client"
-	"berth/compute"
+	berth "berth/sdk/go"
 )
-
-func mustID(t *testing.T) compute.ExecutionID {
-	t.Helper()
-	id, err := compute.ParseExecutionID(strings.Trim(someID, `"`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
 
 func output(seq int, text string) string {
 	return fmt.Sprintf("id: %d\ndata: {\"output\":{\"content\":%q}}\n\n", seq, text)
@@ -34,7 +24,7 @@ func finished(seq int, code string) string {
 }
 
 // collect returns what the stream yields as one text each, and its error.
-func collect(ctx context.Context, c *client.Client, id compute.ExecutionID, after uint64) ([]string, error) {
+func collect(ctx context.Context, c *berth.Client, id string, after uint64) ([]string, error) {
 	var got []string
 	for event, err := range c.Stream(ctx, id, after) {
 		switch {
@@ -60,15 +50,15 @@ func TestStreamResumes(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	healthy, healthySeen := mustServe(t, answer(200, output(6, "b")+output(7, "c")+finished(8, "3")))
-	c := mustNew(t, client.Config{Addrs: []string{broken, mustDead(t), healthy}, Token: "lk_1"})
-	got, err := collect(t.Context(), c, mustID(t), 4)
+	c := mustNew(t, berth.Config{Addrs: []string{broken, mustDead(t), healthy}, Token: "lk_1"})
+	got, err := collect(t.Context(), c, anID, 4)
 	want := []string{"5 out a", "6 out b", "7 out c", "8 end 3"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 	first, second := brokenSeen.all(), healthySeen.all()
 	if len(first) != 1 || first[0].lastEvent != "4" || first[0].bearer != "Bearer lk_1" ||
-		first[0].path != "/api/v1/stream/"+mustID(t).String() {
+		first[0].path != "/api/v1/stream/"+anID {
 		t.Errorf("the first node was asked %+v", first)
 	}
 	if len(second) != 1 || second[0].lastEvent != "6" {
@@ -92,8 +82,8 @@ func TestStreamReadsEvents(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			url, _ := mustServe(t, answer(200, tt.body))
-			c := mustNew(t, client.Config{Addrs: []string{url}, RetryFor: -1})
-			got, err := collect(t.Context(), c, mustID(t), 0)
+			c := mustNew(t, berth.Config{Addrs: []string{url}, RetryFor: -1})
+			got, err := collect(t.Context(), c, anID, 0)
 			if err != nil || !slices.Equal(got, tt.want) {
 				t.Errorf("got %q, %v, want %q", got, err, tt.want)
 			}
@@ -103,8 +93,8 @@ func TestStreamReadsEvents(t *testing.T) {
 
 func TestStreamRefused(t *testing.T) {
 	url, asked := mustServe(t, answer(404, `{"detail":"no such execution","code":"not_found"}`))
-	c := mustNew(t, client.Config{Addrs: []string{url}})
-	if _, err := collect(t.Context(), c, mustID(t), 0); client.CodeOf(err) != "not_found" {
+	c := mustNew(t, berth.Config{Addrs: []string{url}})
+	if _, err := collect(t.Context(), c, anID, 0); berth.CodeOf(err) != "not_found" {
 		t.Errorf("got %v, want not_found", err)
 	}
 	if n := len(asked.all()); n != 1 {
@@ -114,9 +104,9 @@ func TestStreamRefused(t *testing.T) {
 
 func TestStreamMayBeLeft(t *testing.T) {
 	url, _ := mustServe(t, answer(200, output(1, "a")+output(2, "b")+finished(3, "0")))
-	c := mustNew(t, client.Config{Addrs: []string{url}})
+	c := mustNew(t, berth.Config{Addrs: []string{url}})
 	n := 0
-	for _, err := range c.Stream(t.Context(), mustID(t), 0) {
+	for _, err := range c.Stream(t.Context(), anID, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,11 +138,11 @@ func TestStreamLeavesSilentNode(t *testing.T) {
 			}
 			return &http.Response{StatusCode: 200, Body: body}, nil
 		})
-		c := mustNew(t, client.Config{
+		c := mustNew(t, berth.Config{
 			Addrs: []string{"http://a", "http://b"}, HTTP: &http.Client{Transport: transport},
 		})
 		began := time.Now()
-		got, err := collect(t.Context(), c, mustID(t), 0)
+		got, err := collect(t.Context(), c, anID, 0)
 		if want := []string{"1 out a", "2 end 0"}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
@@ -181,8 +171,8 @@ func TestQuietStreamsAreNoFailures(t *testing.T) {
 			}()
 			return &http.Response{StatusCode: 200, Body: r}, nil
 		})
-		c := mustNew(t, client.Config{Addrs: []string{"http://a", "http://b"}, HTTP: &http.Client{Transport: transport}})
-		if got, err := collect(t.Context(), c, mustID(t), 0); err != nil || !slices.Equal(got, []string{"1 end 0"}) {
+		c := mustNew(t, berth.Config{Addrs: []string{"http://a", "http://b"}, HTTP: &http.Client{Transport: transport}})
+		if got, err := collect(t.Context(), c, anID, 0); err != nil || !slices.Equal(got, []string{"1 end 0"}) {
 			t.Errorf("after %d connections %q, %v", tries, got, err)
 		}
 	})
@@ -193,10 +183,10 @@ func TestStreamEndsWithContext(t *testing.T) {
 		transport := fakeWire(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, Body: blocked{r.Context()}}, nil
 		})
-		c := mustNew(t, client.Config{Addrs: []string{"http://a"}, HTTP: &http.Client{Transport: transport}})
+		c := mustNew(t, berth.Config{Addrs: []string{"http://a"}, HTTP: &http.Client{Transport: transport}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := collect(ctx, c, mustID(t), 0); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := collect(ctx, c, anID, 0); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the context's end", err)
 		}
 	})

@@ -1,4 +1,4 @@
-package client
+package berth
 
 import (
 	"bufio"
@@ -10,11 +10,9 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
-
-	"berth/api/wire"
-	"berth/compute"
 )
 
 // The limits of one stream.
@@ -50,7 +48,7 @@ var errSilent = errors.New("the stream went silent")
 // stream resumes at another one, without a gap or a repeat. It ends with an
 // error when ctx ends, the API refuses, or no address serves for RetryFor. One
 // that kept a quiet stream alive for longer than it may be silent has served.
-func (c *Client) Stream(ctx context.Context, id compute.ExecutionID, after uint64) iter.Seq2[Event, error] {
+func (c *Client) Stream(ctx context.Context, id string, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		follower := &follower{client: c, id: id, seq: after, yield: yield}
 		tries := c.newTries()
@@ -81,7 +79,7 @@ func (c *Client) Stream(ctx context.Context, id compute.ExecutionID, after uint6
 // follower is where one stream stands over its connections.
 type follower struct {
 	client *Client
-	id     compute.ExecutionID
+	id     string
 	seq    uint64 // The newest event that was yielded.
 	done   bool   // The last event was yielded, or the caller wants no more.
 	yield  func(Event, error) bool
@@ -97,7 +95,7 @@ func (f *follower) connect(ctx context.Context, addr string) (retry bool, err er
 	f.lived = 0
 	alarm := time.AfterFunc(streamIdle, func() { cancel(errSilent) })
 	defer alarm.Stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr+"/api/v1/stream/"+f.id.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr+"/api/v1/stream/"+url.PathEscape(f.id), nil)
 	if err != nil {
 		return false, err
 	}
@@ -167,7 +165,7 @@ func (f *follower) dispatch(seq uint64, data []byte) error {
 	if data == nil || (seq != 0 && seq <= f.seq) {
 		return nil
 	}
-	var body wire.StreamEvent
+	var body streamEvent
 	if err := json.Unmarshal(data, &body); err != nil {
 		return fmt.Errorf("decode event %d: %w", seq, err)
 	}
@@ -179,7 +177,7 @@ func (f *follower) dispatch(seq uint64, data []byte) error {
 		event.Finished = &Finished{ReturnCode: result.ReturnCode, Error: result.Error, Missing: body.Missing}
 	case body.Output != nil:
 		if body.At != nil {
-			event.At = body.At.Time()
+			event.At = *body.At
 		}
 		event.Content, event.Stderr = body.Output.Content, body.Stream == "stderr" || body.Stream == "system"
 	default:
@@ -187,4 +185,22 @@ func (f *follower) dispatch(seq uint64, data []byte) error {
 	}
 	f.done = !f.yield(event, nil) || event.Finished != nil
 	return nil
+}
+
+// streamEvent is the data of an event: either output, a part of one line, or the end.
+type streamEvent struct {
+	Output *struct {
+		Content string `json:"content"`
+	} `json:"output"`
+	Stream   string     `json:"stream"`
+	At       *time.Time `json:"at"`
+	Finished *struct {
+		Job struct {
+			Result struct {
+				ReturnCode string  `json:"returnCode"`
+				Error      *string `json:"error"`
+			} `json:"result"`
+		} `json:"job"`
+	} `json:"jobFinished"`
+	Missing string `json:"output_missing"`
 }

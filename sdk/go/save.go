@@ -1,4 +1,4 @@
-package client
+package berth
 
 import (
 	"context"
@@ -9,37 +9,36 @@ import (
 	"time"
 )
 
-// snapshotIdle is how long a node may take between two pieces of a backup.
-const snapshotIdle = time.Minute
+// saveIdle is how long a node may take between two pieces of an answer.
+const saveIdle = time.Minute
 
 // errIdle ends a download that carries nothing any more.
 var errIdle = errors.New("the node went silent")
 
-// SaveSnapshot writes a backup of the state to w: everything that was
-// acknowledged before the call, by whichever node serves it. Another node is
-// tried until the first byte has come. An answer that was cut is no error here:
-// the backup's own end shows it.
-func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer) error {
+// Save writes the answer of a GET of a path below /api/v2/external to w, however long
+// it is. Another node is tried until the first byte has come. An answer that was cut
+// is no error here: its own end has to show it.
+func (c *Client) Save(ctx context.Context, path string, w io.Writer) error {
 	tries := c.newTries()
 	for {
-		began, retry, err := c.download(ctx, tries.addr(), w)
+		began, retry, err := c.save(ctx, tries.addr(), path, w)
 		if err == nil {
 			return nil
 		}
 		if began || !retry || ctx.Err() != nil || !tries.next(ctx, err) {
-			return fmt.Errorf("save snapshot: %w", c.unreachable(err))
+			return fmt.Errorf("GET %s: %w", path, c.unreachable(err))
 		}
 	}
 }
 
-// download copies the answer of one node to w. It reports whether any of it
-// came, and whether another try may help.
-func (c *Client) download(ctx context.Context, addr string, w io.Writer) (began, retry bool, err error) {
+// save copies the answer of one node to w. It reports whether any of it came, and
+// whether another try may help.
+func (c *Client) save(ctx context.Context, addr, path string, w io.Writer) (began, retry bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	alarm := time.AfterFunc(snapshotIdle, func() { cancel(errIdle) })
+	alarm := time.AfterFunc(saveIdle, func() { cancel(errIdle) })
 	defer alarm.Stop()
-	req, err := c.request(ctx, addr, &call{method: http.MethodGet, path: "/admin/raft/snapshot"})
+	req, err := c.request(ctx, addr, &Call{Method: http.MethodGet, Path: path})
 	if err != nil {
 		return false, false, err
 	}
@@ -56,7 +55,7 @@ func (c *Client) download(ctx context.Context, addr string, w io.Writer) (began,
 		}
 		return false, temporary(resp.StatusCode), errorOf(resp.StatusCode, resp.Header, body)
 	}
-	n, err := io.Copy(w, &watched{resp.Body, func() { alarm.Reset(snapshotIdle) }})
+	n, err := io.Copy(w, &watched{resp.Body, func() { alarm.Reset(saveIdle) }})
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}

@@ -1,15 +1,16 @@
-package client_test
+package berth_test
 
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"berth/api/client"
+	berth "berth/sdk/go"
 )
 
 // TestFirstContact holds that a cluster which never answers is given up soon, and
@@ -21,25 +22,25 @@ func TestFirstContact(t *testing.T) {
 			if !reachable {
 				return nil, errors.New("no route to host")
 			}
-			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 		})
-		c := mustNew(t, client.Config{
+		c := mustNew(t, berth.Config{
 			Addrs: []string{"http://a", "http://b"}, FirstContact: 2 * time.Second, HTTP: &http.Client{Transport: transport},
 		})
 		began := time.Now()
-		err := c.Ready(t.Context())
-		e, ok := errors.AsType[*client.UnreachableError](err)
+		_, err := c.Probes.Ready(t.Context())
+		e, ok := errors.AsType[*berth.UnreachableError](err)
 		if took := time.Since(began); !ok || took > 2*time.Second || !strings.Contains(e.Error(), "http://a, http://b") {
 			t.Errorf("after %s: %v", took, err)
 		}
 		reachable = true
-		if err := c.Ready(t.Context()); err != nil {
+		if _, err := c.Probes.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		reachable = false
 		began = time.Now()
-		err = c.Ready(t.Context())
-		if _, ok := errors.AsType[*client.UnreachableError](err); ok || time.Since(began) < 20*time.Second {
+		_, err = c.Probes.Ready(t.Context())
+		if _, ok := errors.AsType[*berth.UnreachableError](err); ok || time.Since(began) < 20*time.Second {
 			t.Errorf("a cluster that had answered is given up after %s: %v", time.Since(began), err)
 		}
 	})
@@ -50,7 +51,6 @@ func TestFirstContact(t *testing.T) {
 func TestRenew(t *testing.T) {
 	url, _ := mustServe(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer new" {
-			w.WriteHeader(http.StatusUnauthorized)
 			answer(401, `{"detail":"expired","code":"unauthenticated"}`)(w, r)
 			return
 		}
@@ -66,11 +66,11 @@ func TestRenew(t *testing.T) {
 			asked = append(asked, refused)
 			return fresh, nil
 		}
-		config := client.Config{Addrs: []string{url}, Token: "old", Renew: renew}
+		config := berth.Config{Addrs: []string{url}, Token: "old", Renew: renew}
 		c := mustNew(t, config)
-		status, err := c.UserStatus(t.Context())
+		status, err := c.Orgs.UserStatus(t.Context())
 		if fresh == "as bad" {
-			if client.CodeOf(err) != "unauthenticated" || len(asked) != 1 {
+			if berth.CodeOf(err) != "unauthenticated" || len(asked) != 1 {
 				t.Errorf("renewed %q, %v", asked, err)
 			}
 			continue
@@ -78,10 +78,10 @@ func TestRenew(t *testing.T) {
 		if err != nil || status.Email != "bea@example.com" || len(asked) != 1 || asked[0] != "old" {
 			t.Errorf("renewed %q, %+v, %v", asked, status, err)
 		}
-		if _, err := c.UserStatus(t.Context()); err != nil || len(asked) != 1 {
+		if _, err := c.Orgs.UserStatus(t.Context()); err != nil || len(asked) != 1 {
 			t.Errorf("the new token is not kept: %q, %v", asked, err)
 		}
-		if got, err := collect(t.Context(), mustNew(t, config), mustID(t), 0); err != nil || len(got) != 1 {
+		if got, err := collect(t.Context(), mustNew(t, config), anID, 0); err != nil || len(got) != 1 {
 			t.Errorf("the stream has %q, %v", got, err)
 		}
 	}
