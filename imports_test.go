@@ -98,7 +98,7 @@ var rules = []rule{
 	{"bench/schedule", []string{"bench/quantile", "bench/usage", "cluster", "compute", "fsm", "loop", "scheduler"}, "three real peers without executors: thousands of simulated nodes are records, not processes"},
 	{"bench/dst", []string{"attempt", "bench/usage", "boottime", "compute", "fsm", "node/executor/journal", "scheduler"}, "one process that is a whole cluster under a virtual clock, with the journals and leases of attempts on simulated disks and clocks"},
 	{"cmd/berth", []string{"api/client", "api/wire", "compute", "examples", "fault", "loop", "node", "node/config", "node/executor/docker", "node/executor/early", "node/executor/mount"}, "a main of a few lines over node and the client"},
-	{"cmd/berth/admin", []string{"api/client", "api/wire", "cmd/berth/cli", "compute", "node/repair"}, "operators call the API or repair a stopped server; no command executes a node"},
+	{"cmd/berth/admin", []string{"api/client", "api/wire", "cmd/berth/cli", "compute", "loop", "node/repair"}, "operators call the API or repair a stopped server; no command executes a node"},
 	{"cmd/berth/account", []string{"api/client", "api/wire", "cmd/berth/cli", "cmd/berth/contexts", "compute", "loop"}, "people and their credentials, as their cluster knows them and as this machine does"},
 	{"cmd/berth/storage", []string{"api/client", "api/wire", "cmd/berth/cli", "compute"}, "files move between this machine and the API"},
 	{"cmd/berth/benchcmd", []string{"bench/...", "cmd/berth/cli", "cmd/berth/dev", "fault"}, "benchmarks are flags and tables around a package of bench"},
@@ -116,7 +116,7 @@ var rules = []rule{
 // testsOnly are packages that only tests may import.
 var testsOnly = []string{
 	"cmd/berth/clitest", "node/executor/docker/dockertest", "node/executor/packages/wheeltest", "node/nodetest",
-	"node/statetest", "testsize",
+	"node/objects/remote/s3test", "node/statetest", "testsize",
 }
 
 // A library is a module or package from outside and who may import it.
@@ -164,7 +164,8 @@ var libraries = []library{
 	{"golang.org/x/net/bpf", []string{"node/executor"}, "filters of system calls are assembled in one place"},
 	{"github.com/tink-crypto/tink-go", []string{"node/secrets"}, "encryption at rest has one owner"},
 	{"github.com/gofiber/fiber", []string{"node/gateway"}, "requests of versitygw are of its types"},
-	{"github.com/versity/versitygw", []string{"node/gateway"}, "the S3 protocol is spoken in one place"},
+	{"gocloud.dev", []string{"node/objects/remote"}, "object stores of others are reached in one place"},
+	{"github.com/versity/versitygw", []string{"node/gateway", "node/objects/remote/s3test"}, "the S3 protocol is spoken in one place"},
 	{"github.com/fsnotify/fsnotify", []string{"node/logs"}, "only output is watched"},
 	{"github.com/spf13", []string{"cmd"}, "only commands have flags"},
 	{"github.com/jedib0t/go-pretty", []string{"cmd"}, "only commands draw tables"},
@@ -193,7 +194,8 @@ var libraries = []library{
 	{"os/exec", []string{"bench", "cmd/berth/clitest", "cmd/berth/dev", "node/executor", "node/nodetest"}, "processes are started by the executor, and by what starts whole nodes"},
 	{"log", []string{"cluster"}, "logs are structured: use log/slog with the Config's Logger; memberlist knows only log"},
 	{"testing", []string{
-		"cmd/berth/clitest", "node/executor/docker/dockertest", "node/executor/packages/wheeltest", "node/nodetest", "node/statetest",
+		"cmd/berth/clitest", "node/executor/docker/dockertest", "node/executor/packages/wheeltest", "node/nodetest",
+		"node/objects/remote/s3test", "node/statetest",
 	}, "test code belongs to _test.go files"},
 	{"github.com/stretchr/testify", nil, "tests use testing alone"},
 }

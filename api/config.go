@@ -106,6 +106,10 @@ type Config struct {
 	// login, if there is one.
 	S3 func(actor fsm.Actor, session compute.UUID) (wire.StorageCredentials, error)
 
+	// Migrate copies stored files to where new ones are kept, if start says so, and
+	// returns how far it is.
+	Migrate func(ctx context.Context, start bool) (wire.StorageMigration, error)
+
 	Accounts Accounts
 	Payments Payments // Nil without a payment provider.
 

@@ -95,6 +95,16 @@ func (g *storage) routes() []edge.Route {
 			Reply: of[wire.StorageCredentials](), Once: true, Handle: g.credentials,
 		},
 		{
+			Method: http.MethodGet, Path: root + "/admin/storage/migrate", Need: edge.NeedOperator,
+			Summary: "How far this node is with moving stored files.",
+			Reply:   of[wire.StorageMigration](), Handle: g.migration,
+		},
+		{
+			Method: http.MethodPost, Path: root + "/admin/storage/migrate", Need: edge.NeedOperator,
+			Summary: "Move all stored files to where new ones go: storage.objects, or the disks of servers.",
+			Reply:   of[wire.StorageMigration](), Handle: g.migrate,
+		},
+		{
 			Method: http.MethodPut, Path: root + "/admin/storage/{org}", Need: edge.NeedOperator,
 			Summary: "Set what an organization may store.",
 			Body:    of[wire.StorageLimits](), Reply: of[wire.Message](), Handle: g.setLimits,
@@ -286,6 +296,12 @@ func (g *storage) usage(r *edge.Request) (any, error) {
 	}
 	return out, nil
 }
+
+// migrate starts to move stored files, unless that is being done.
+func (g *storage) migrate(r *edge.Request) (any, error) { return g.cfg.Migrate(r.Ctx, true) }
+
+// migration answers how far it is.
+func (g *storage) migration(r *edge.Request) (any, error) { return g.cfg.Migrate(r.Ctx, false) }
 
 // setLimits sets what an organization may store.
 func (g *storage) setLimits(r *edge.Request) (any, error) {

@@ -144,6 +144,9 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 		},
 		Accounts: api.Accounts{SignUp: true, Identities: fakeIdentities{}, IdentitySignUp: true},
 		Payments: fakePayments{}, Judge: judge,
+		Migrate: func(context.Context, bool) (wire.StorageMigration, error) {
+			return wire.StorageMigration{Status: "none"}, nil
+		},
 		Explain: func(ctx context.Context, v *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error) {
 			survey := scheduler.NewSurvey(v)
 			out, e := survey.Explain(id), survey.Waiting(id)

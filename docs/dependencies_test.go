@@ -60,7 +60,7 @@ func mustRead(t *testing.T, path string) string {
 func required(t *testing.T) []string {
 	t.Helper()
 	var modules []string
-	line := regexp.MustCompile(`(?m)^(?:require)?\s+(\S+\.\S+/\S+) v\S+`)
+	line := regexp.MustCompile(`(?m)^(?:require)?\s+(\S+\.\S+) v\S+`)
 	for _, match := range line.FindAllStringSubmatch(mustRead(t, "../go.mod"), -1) {
 		modules = append(modules, match[1])
 	}

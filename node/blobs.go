@@ -27,7 +27,7 @@ func (p blobPeers) Open(ctx context.Context, id compute.NodeID, req []byte) (io.
 }
 
 // openBlobs opens this node's blob store and its view of the others'.
-func (n *Node) openBlobs(context.Context) error {
+func (n *Node) openBlobs(ctx context.Context) error {
 	store, err := storage.Open(n.cfg.DataDir, n.cluster.Clock().Now)
 	if err != nil {
 		return fmt.Errorf("open blobs: %w", err)
@@ -40,11 +40,13 @@ func (n *Node) openBlobs(context.Context) error {
 	n.archives = archives.NewCache(n.blobs.Get)
 	n.trees = trees.New(n.blobs.Get)
 	n.onClose(n.archives.Close)
-	n.openObjects()
+	if err := n.openObjects(ctx); err != nil {
+		return err
+	}
 	n.repairer = replication.NewRepairer(
-		n.machine.View, n.blobs, n.trees, n.objects, n.opts.Now, n.logger, n.registry)
+		n.machine.View, n.blobs, n.trees, diskObjects{n}, n.opts.Now, n.logger, n.registry)
 	n.housekeeper = &replication.Housekeeper{
-		Read: n.reader().Read, Blobs: n.blobs, Trees: n.trees, Objects: n.objects,
+		Read: n.reader().Read, Blobs: n.blobs, Trees: n.trees, Objects: diskObjects{n},
 		ScrubEvery: n.cfg.Storage.ScrubEvery, Logger: n.logger,
 	}
 	n.copies = &replication.Copies{

@@ -86,6 +86,7 @@ type Node struct {
 	trees        *trees.Cache
 	objects      *objects.Store
 	s3           s3Part
+	remote       remotePart
 	repairer     *replication.Repairer
 	housekeeper  *replication.Housekeeper
 	copies       *replication.Copies
@@ -243,6 +244,8 @@ func (n *Node) Run(ctx context.Context) error {
 	} else {
 		start("announcement", n.announce)
 		start("blobs", func(ctx context.Context) error { n.housekeeper.RunSweeps(ctx); return nil })
+		start("object store", n.sweepRemote)
+		start("migration", n.moveObjects)
 		start("scrub", func(ctx context.Context) error { n.housekeeper.RunScrubs(ctx); return nil })
 		start("copies", n.repairBlobs)
 		start("leader", n.lead)
@@ -362,6 +365,12 @@ func (n *Node) openSecrets(context.Context) (err error) {
 	}
 	n.serveMasterKey()
 	return nil
+}
+
+// SweepObjectStore removes from the object store the blobs older than minAge that no
+// object needs: to its trash, and then from there. It returns how many.
+func (n *Node) SweepObjectStore(ctx context.Context, minAge time.Duration) (moved, deleted int, err error) {
+	return n.sweepRemoteOnce(ctx, minAge)
 }
 
 // SweepBlobs removes from this disk the blobs older than minAge that nothing

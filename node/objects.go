@@ -26,12 +26,18 @@ func (k bucketKeys) Open(b *compute.Bucket) (objects.Key, error) {
 }
 
 // openObjects makes what stores the content of objects.
-func (n *Node) openObjects() {
+func (n *Node) openObjects(ctx context.Context) error {
+	places, err := n.openRemote(ctx)
+	if err != nil {
+		return err
+	}
 	n.objects = objects.New(objects.Config{
-		Blobs: n.blobs, Keys: bucketKeys{n.master}, Propose: n.proposer().Propose,
+		Blobs: places, Keys: bucketKeys{n.master}, Propose: n.proposer().Propose,
 		Wait:  n.machine.Wait,
 		NewID: newID, Now: n.opts.Now, Logger: n.logger,
 	})
+	n.openMover(places)
+	return nil
 }
 
 // storedObjects stores objects for the API.

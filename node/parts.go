@@ -411,6 +411,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Trees:     n.trees,
 		Objects:   storedObjects{n.objects},
 		S3:        n.storageCredentials,
+		Migrate:   n.migrate,
 		Accounts:  accounts,
 		Payments:  payments,
 		BundleMax: n.cfg.Limits.BundleMax,

@@ -69,6 +69,7 @@ func TestStorage(t *testing.T) {
 	t.Run("files", c.files)
 	t.Run("S3", func(t *testing.T) { c.s3(t, mustS3(t, c.Follower(), c.key)) })
 	t.Run("S3 on the API", c.s3OnAPI)
+	t.Run("bad S3", c.badS3)
 	t.Run("imports", c.imports)
 	t.Run("mounts", c.mounts)
 	t.Run("damage", c.damage)

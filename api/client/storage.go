@@ -79,6 +79,18 @@ func (c *Client) StorageUsage(ctx context.Context) (wire.StorageUsage, error) {
 	return out, err
 }
 
+// Migrate has the node move stored files to where new ones go, if start says so, and
+// returns how far it is.
+func (c *Client) Migrate(ctx context.Context, start bool) (wire.StorageMigration, error) {
+	var out wire.StorageMigration
+	method := http.MethodGet
+	if start {
+		method = http.MethodPost
+	}
+	err := c.Do(ctx, berth.Call{Method: method, Path: "/admin/storage/migrate", Out: &out})
+	return out, err
+}
+
 // SetStorageLimits sets what an organization may store.
 func (c *Client) SetStorageLimits(ctx context.Context, slug string, limits wire.StorageLimits) error {
 	return c.Do(ctx, berth.Call{Method: http.MethodPut, Path: "/admin/storage/" + url.PathEscape(slug), Body: limits})

@@ -83,6 +83,16 @@ type StorageUsage struct {
 	OwnMaximum int64 `json:"own_max_bytes" doc:"0 for no limit."`
 }
 
+// StorageMigration answers GET and POST /admin/storage/migrate.
+type StorageMigration struct {
+	Status string  `json:"status" doc:"none (this node was not asked), running, done or failed."`
+	Blobs  int     `json:"blobs" doc:"Encrypted chunks of all stored files."`
+	Done   int     `json:"done" doc:"Of them, those that are where new files go."`
+	Failed int     `json:"failed"`
+	Bytes  int64   `json:"bytes" doc:"That were copied."`
+	Error  *string `json:"error" doc:"The first one."`
+}
+
 // StorageLimits is the body of PUT /admin/storage/{org}.
 type StorageLimits struct {
 	MaxBytes     int `json:"max_bytes" min:"0" doc:"Of all files of the organization; 0 for no limit."`

@@ -210,6 +210,9 @@ type S3 struct {
 type Storage struct {
 	Replicas   int           `koanf:"replicas" usage:"Nodes that keep each blob."`
 	ScrubEvery time.Duration `koanf:"scrub_every" usage:"How often log, snapshots, blobs, state are checked; 0: never."`
+
+	Objects     string `koanf:"objects" usage:"Where stored files go: s3://, azblob:// or gs:// URL; default: disks."`
+	ObjectsFrom string `koanf:"objects_from" usage:"Such a URL where files are that are not moved yet."`
 }
 
 // Backup is how the leader saves backups of the state.
@@ -398,6 +401,8 @@ func (c *Config) Validate() error {
 	v.check("callbacks.ca_file", c.Callbacks.CAFile == "" || filepath.IsAbs(c.Callbacks.CAFile),
 		"must be an absolute path")
 	v.check("storage.replicas", c.Storage.Replicas >= 1 && c.Storage.Replicas <= 5, "must be 1 to 5")
+	v.check("storage.objects", objectStore(c.Storage.Objects), notObjectStore)
+	v.check("storage.objects_from", objectStore(c.Storage.ObjectsFrom), notObjectStore)
 	v.check("storage.scrub_every", c.Storage.ScrubEvery == 0 || c.Storage.ScrubEvery >= time.Minute,
 		"must be 0 or at least 1m")
 	v.check("backup.every", c.Backup.Every == 0 || c.Backup.Every >= time.Minute, "must be 0 or at least 1m")
@@ -505,4 +510,15 @@ func (v *validator) limits(c Limits) {
 	v.check("limits.preempt_notice", c.PreemptNotice >= 0 && c.PreemptNotice <= time.Hour, "must be 0 to 1h")
 	v.check("limits.bundle_max", c.BundleMax > 0 && c.BundleMax <= 32<<30, "must be 1 to 34359738368")
 	v.check("limits.stale_auth_max", c.StaleAuthMax >= 0, "must not be negative")
+}
+
+// notObjectStore is what is wrong with the URL of an object store.
+const notObjectStore = "must be a URL such as s3://bucket?region=eu-west-1, azblob://container or gs://bucket, " +
+	"without secrets"
+
+// objectStore reports whether text is the URL of an object store, or "".
+func objectStore(text string) bool {
+	u, err := url.Parse(text)
+	known := err == nil && slices.Contains([]string{"s3", "azblob", "gs"}, u.Scheme)
+	return text == "" || known && u.User == nil && u.Host != ""
 }

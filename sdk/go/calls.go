@@ -1652,6 +1652,28 @@ func (g StorageCalls) Credentials(ctx context.Context) (StorageCredentials, erro
 	return out, err
 }
 
+// Migration is GET /api/v2/external/admin/storage/migrate.
+//
+// How far this node is with moving stored files.
+//
+// Needs: root token, or an operator's API key or access token.
+func (g StorageCalls) Migration(ctx context.Context) (StorageMigration, error) {
+	var out StorageMigration
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/admin/storage/migrate", Out: &out})
+	return out, err
+}
+
+// Migrate is POST /api/v2/external/admin/storage/migrate.
+//
+// Move all stored files to where new ones go: storage.objects, or the disks of servers.
+//
+// Needs: root token, or an operator's API key or access token.
+func (g StorageCalls) Migrate(ctx context.Context) (StorageMigration, error) {
+	var out StorageMigration
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/admin/storage/migrate", Out: &out})
+	return out, err
+}
+
 // SetLimits is PUT /api/v2/external/admin/storage/{org}.
 //
 // Set what an organization may store.

@@ -3413,6 +3413,21 @@ type StorageLimits struct {
 	MaxBytesPerUser int `json:"max_bytes_per_user,omitzero"`
 }
 
+// StorageMigration answers GET and POST /admin/storage/migrate.
+type StorageMigration struct {
+	// none (this node was not asked), running, done or failed.
+	Status string `json:"status,omitzero"`
+	// Encrypted chunks of all stored files.
+	Blobs int `json:"blobs,omitzero"`
+	// Of them, those that are where new files go.
+	Done   int `json:"done,omitzero"`
+	Failed int `json:"failed,omitzero"`
+	// That were copied.
+	Bytes int64 `json:"bytes,omitzero"`
+	// The first one.
+	Error *string `json:"error,omitzero"`
+}
+
 // StorageUsage answers GET /storage/usage.
 type StorageUsage struct {
 	Files int `json:"files,omitzero"`

@@ -1,0 +1,174 @@
+package remote
+
+import (
+	"context"
+	"crypto/md5" //nolint:gosec // By which stores check what came.
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+
+	"berth/compute"
+)
+
+const (
+	blobDir  = "blobs/"
+	trashDir = "trash/"
+	callTime = time.Minute // For one blob, with what the SDK repeats.
+)
+
+// Store is an object store. Its methods are safe for concurrent use.
+type Store struct {
+	bucket *blob.Bucket
+	mark   string
+	now    func() time.Time
+
+	mu sync.Mutex
+
+	claimed bool
+}
+
+// Close ends the use of the store.
+func (s *Store) Close() error { return s.bucket.Close() }
+
+// nameOf returns the name of a blob without its directory.
+func nameOf(h compute.Hash) string { return hex.EncodeToString(h[:1]) + "/" + hex.EncodeToString(h[:]) }
+
+// hashOf returns the hash of a name, and whether it has one.
+func hashOf(name string) (h compute.Hash, ok bool) {
+	_, text, _ := strings.Cut(name, "/")
+	n, err := hex.Decode(h[:], []byte(text[:min(len(text), 2*len(h))]))
+	return h, err == nil && n == len(h) && nameOf(h) == name
+}
+
+// Put keeps a blob, and returns when the store says that it has it. One that is there
+// becomes young again.
+func (s *Store) Put(ctx context.Context, data []byte) (compute.Hash, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	hash := compute.Hash(sha256.Sum256(data))
+	if err := s.claim(ctx); err != nil {
+		return hash, err
+	}
+	sum := md5.Sum(data) //nolint:gosec // As above.
+	err := s.bucket.WriteAll(ctx, blobDir+nameOf(hash), data, &blob.WriterOptions{
+		ContentMD5: sum[:], ContentType: "application/octet-stream",
+	})
+	if err != nil {
+		return hash, failed("put", err)
+	}
+	return hash, nil
+}
+
+// Get returns a blob. Bytes that do not hash to its name are an error.
+func (s *Store) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	data, err := s.bucket.ReadAll(ctx, blobDir+nameOf(hash))
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		data, err = s.bucket.ReadAll(ctx, trashDir+nameOf(hash)) // The next sweep brings it back.
+	}
+	if err != nil {
+		return nil, failed("get", err)
+	}
+	if compute.Hash(sha256.Sum256(data)) != hash {
+		return nil, compute.Errorf(compute.CodeUnavailable, "The object store returned other bytes for blob %x.", hash[:8])
+	}
+	return data, nil
+}
+
+// Has reports whether the store has a blob, outside of the trash.
+func (s *Store) Has(ctx context.Context, hash compute.Hash) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	has, err := s.bucket.Exists(ctx, blobDir+nameOf(hash))
+	if err != nil {
+		return false, failed("look up", err)
+	}
+	return has, nil
+}
+
+// All returns the blobs that the store has, outside of the trash.
+func (s *Store) All(ctx context.Context) (map[compute.Hash]bool, error) {
+	all := make(map[compute.Hash]bool)
+	err := s.each(ctx, blobDir, func(h compute.Hash, _ *blob.ListObject) error {
+		all[h] = true
+		return nil
+	})
+	return all, err
+}
+
+// each calls f for each blob of a directory.
+func (s *Store) each(ctx context.Context, dir string, f func(compute.Hash, *blob.ListObject) error) error {
+	for list := s.bucket.List(&blob.ListOptions{Prefix: dir}); ; {
+		o, err := list.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return failed("list", err)
+		}
+		h, ok := hashOf(strings.TrimPrefix(o.Key, dir))
+		if !ok {
+			continue // Not ours.
+		}
+		if err := f(h, o); err != nil {
+			return err
+		}
+	}
+}
+
+// Sweep moves blobs to the trash that do not live and are older than minAge, and deletes
+// what has been there as long. What lives comes back. It returns how many were moved and
+// deleted.
+func (s *Store) Sweep(
+	ctx context.Context, live func(compute.Hash) bool, minAge time.Duration,
+) (moved, deleted int, err error) {
+	if err := s.claim(ctx); err != nil {
+		return 0, 0, err
+	}
+	old := s.now().Add(-minAge)
+	err = s.each(ctx, trashDir, func(h compute.Hash, o *blob.ListObject) error {
+		switch {
+		case live(h):
+			return s.move(ctx, trashDir, blobDir, h)
+		case o.ModTime.Before(old):
+			deleted++
+			return s.remove(ctx, trashDir+nameOf(h))
+		}
+		return nil
+	})
+	if err != nil {
+		return moved, deleted, err
+	}
+	err = s.each(ctx, blobDir, func(h compute.Hash, o *blob.ListObject) error {
+		if live(h) || !o.ModTime.Before(old) {
+			return nil
+		}
+		moved++
+		return s.move(ctx, blobDir, trashDir, h)
+	})
+	return moved, deleted, err
+}
+
+// move moves a blob to another directory.
+func (s *Store) move(ctx context.Context, from, to string, h compute.Hash) error {
+	if err := s.bucket.Copy(ctx, to+nameOf(h), from+nameOf(h), nil); err != nil {
+		return failed("copy", err)
+	}
+	return s.remove(ctx, from+nameOf(h))
+}
+
+// remove deletes an object. One that is not there is as good.
+func (s *Store) remove(ctx context.Context, name string) error {
+	if err := s.bucket.Delete(ctx, name); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+		return failed("delete", err)
+	}
+	return nil
+}

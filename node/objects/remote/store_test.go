@@ -1,0 +1,122 @@
+package remote_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/node/objects/remote"
+	"berth/node/objects/remote/s3test"
+)
+
+func open(t *testing.T, url, mark string, now func() time.Time) *remote.Store {
+	t.Helper()
+	s, err := remote.Open(t.Context(), url, mark, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestStore keeps blobs in a real S3 server, and finds those that it damaged.
+func TestStore(t *testing.T) {
+	server := s3test.Start(t)
+	s := open(t, server.URL+"&prefix=a/", "mine", time.Now)
+	data := bytes.Repeat([]byte("blob"), 1<<20)
+	hash, err := s.Put(t.Context(), data)
+	if err != nil || hash != compute.Hash(sha256.Sum256(data)) {
+		t.Fatalf("put %x, %v", hash, err)
+	}
+	if got, err := s.Get(t.Context(), hash); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes came, %v", len(got), err)
+	}
+	if _, err := s.Get(t.Context(), compute.Hash{1}); compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("a blob that is not there: %v", err)
+	}
+	if has, err := s.Has(t.Context(), compute.Hash{1}); has || err != nil {
+		t.Errorf("it has one: %t, %v", has, err)
+	}
+	text := hex.EncodeToString(hash[:])
+	name := filepath.Join(server.Dir, "a", "blobs", text[:2], text)
+	if err := os.WriteFile(name, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Get(t.Context(), hash); compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("other bytes: %q, %v", got, err)
+	}
+	foreign := open(t, server.URL+"&prefix=a/", "yours", time.Now)
+	if _, err := foreign.Put(t.Context(), data); compute.CodeOf(err) != compute.CodeConflict {
+		t.Errorf("another cluster's: %v", err)
+	}
+	if _, _, err := foreign.Sweep(t.Context(), func(compute.Hash) bool { return false }, 0); compute.CodeOf(err) != compute.CodeConflict {
+		t.Errorf("another cluster's is swept: %v", err)
+	}
+	nobody := open(t, strings.Replace(server.URL, "s3://berth", "s3://none", 1), "mine", time.Now)
+	if _, err := nobody.Put(t.Context(), data); err == nil {
+		t.Error("a bucket that does not exist took a blob")
+	}
+}
+
+// TestSweep deletes what nobody needs in two steps, and brings back what turns out to
+// live.
+func TestSweep(t *testing.T) {
+	server := s3test.Start(t)
+	now := time.Now()
+	s := open(t, server.URL, "mine", func() time.Time { return now })
+	var hashes []compute.Hash
+	for _, text := range []string{"live", "dead", "late"} {
+		h, err := s.Put(t.Context(), []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes = append(hashes, h)
+	}
+	live := map[compute.Hash]bool{hashes[0]: true}
+	sweep := func(moved, deleted int) {
+		t.Helper()
+		m, d, err := s.Sweep(t.Context(), func(h compute.Hash) bool { return live[h] }, time.Hour)
+		if err != nil || m != moved || d != deleted {
+			t.Errorf("%d moved and %d deleted, want %d and %d, %v", m, d, moved, deleted, err)
+		}
+	}
+	sweep(0, 0) // All are young.
+	now = now.Add(2 * time.Hour)
+	sweep(2, 0)
+	if got, err := s.Get(t.Context(), hashes[2]); err != nil || string(got) != "late" {
+		t.Errorf("in the trash it is %q, %v", got, err)
+	}
+	live[hashes[2]] = true // Its object was published meanwhile.
+	now = now.Add(2 * time.Hour)
+	sweep(0, 1)
+	all, err := s.All(t.Context())
+	if err != nil || len(all) != 2 || !all[hashes[0]] || !all[hashes[2]] {
+		t.Errorf("left are %v, %v", all, err)
+	}
+	if _, err := s.Get(t.Context(), hashes[1]); compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("deleted: %v", err)
+	}
+}
+
+// TestCheck says what is wrong with URLs.
+func TestCheck(t *testing.T) {
+	for text, want := range map[string]string{
+		"s3://bucket?region=eu-west-1": "", "azblob://container": "",
+		"": "schemes", "ftp://x": "schemes", "file:///tmp": "schemes", "mem://x": "schemes", "s3://": "no bucket",
+		"s3://key:secret@bucket": "secrets", "s3://%zz": "no URL",
+	} {
+		if err := remote.Check(text); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}

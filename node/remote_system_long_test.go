@@ -1,0 +1,138 @@
+//go:build long
+
+package node_test
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"berth/api/wire"
+	"berth/node/nodetest"
+	"berth/node/objects/remote/s3test"
+)
+
+// storeOf is the object store of a cluster whose files move there and back.
+type storeOf struct {
+	*storageCluster
+	server *s3test.Server
+}
+
+// TestFilesMoveToAnObjectStore moves the files of a cluster to an S3 server and back,
+// while they are read and stored through every node.
+func TestFilesMoveToAnObjectStore(t *testing.T) {
+	c := nodetest.New(t, 3)
+	s := &storeOf{&storageCluster{c, t, c.MustAccount("acme").Key, c.MustAccount("umbrella").Key}, s3test.Start(t)}
+	old, added := noise(9<<20), append(noise(5<<20), 'x')
+	s.mustStore(s.Follower(), "old", old)
+
+	s.restart(s.server.URL, "")
+	s.mustHave("old", old)
+	s.mustStore(s.Follower(), "new", added)
+	s.mustHave("new", added)
+	if s.count("blobs") == 0 || s.count("trash") != 0 {
+		t.Error("the store has no chunk of a new file")
+	}
+	if m := s.migrate(); m.Blobs < 5 || m.Done != m.Blobs || m.Bytes < 5<<20 { // The first chunk of both is the same.
+		t.Errorf("moved: %+v", m)
+	}
+	if m := s.migrate(); m.Bytes != 0 || m.Done != m.Blobs {
+		t.Errorf("moved again: %+v", m)
+	}
+	for _, n := range s.Servers() {
+		n.Peer().SweepBlobs(t.Context(), -time.Hour)
+		if left := chunksOf(t, n.Config.DataDir, 1<<20); len(left) > 0 {
+			t.Errorf("%s keeps %d chunks", n.Config.Name, len(left))
+		}
+	}
+	s.mustHave("old", old)
+	if err := s.at(s.Follower()).DeleteFile(t.Context(), "old"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // Into the trash, and out of it.
+		if _, _, err := s.Leader().Peer().SweepObjectStore(t.Context(), -time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := s.count("blobs"); left != 3 || s.count("trash") != 0 { // Two chunks and a manifest.
+		t.Errorf("left are %d blobs", left)
+	}
+	s.mustHave("new", added)
+
+	s.restart("", s.server.URL)
+	s.mustHave("new", added)
+	if m := s.migrate(); m.Done != m.Blobs || m.Bytes < int64(len(added)) {
+		t.Errorf("moved back: %+v", m)
+	}
+	s.restart("", "")
+	if err := os.RemoveAll(s.server.Dir); err != nil {
+		t.Fatal(err)
+	}
+	s.mustHave("new", added)
+}
+
+// restart restarts all servers with new places for files.
+func (s *storeOf) restart(to, from string) {
+	for _, n := range s.Nodes {
+		n.Stop()
+		n.Config.Storage.Objects, n.Config.Storage.ObjectsFrom = to, from
+	}
+	for _, n := range s.Nodes {
+		n.Start()
+	}
+	s.WaitReady()
+}
+
+// mustHave reads a file through every node.
+func (s *storeOf) mustHave(key string, want []byte) {
+	s.t.Helper()
+	for _, n := range s.Nodes {
+		var out bytes.Buffer
+		if _, err := s.at(n).Download(s.t.Context(), key, "", 0, &out); err != nil || !bytes.Equal(out.Bytes(), want) {
+			s.t.Fatalf("%s of %s: %d bytes, %v", key, n.Config.Name, out.Len(), err)
+		}
+	}
+}
+
+// migrate moves all files to where new ones go.
+func (s *storeOf) migrate() (m wire.StorageMigration) {
+	s.t.Helper()
+	root := nodetest.MustClient(s.t, s.RootToken, s.Follower().URL())
+	if _, err := root.Migrate(s.t.Context(), true); err != nil {
+		s.t.Fatal(err)
+	}
+	nodetest.Eventually(s.t, time.Minute, "the files to be moved", func() bool {
+		var err error
+		m, err = root.Migrate(s.t.Context(), false)
+		return err == nil && m.Status != "running"
+	})
+	if m.Status != "done" || m.Failed != 0 || m.Error != nil {
+		s.t.Fatalf("it ended as %+v", m)
+	}
+	foreign := s.at(s.Follower())
+	if _, err := foreign.Migrate(s.t.Context(), true); statusOf(err) != 403 {
+		s.t.Errorf("a user moves files: %v", err)
+	}
+	return m
+}
+
+// count returns how many objects the store has in a directory.
+func (s *storeOf) count(dir string) (n int) {
+	s.t.Helper()
+	err := filepath.WalkDir(filepath.Join(s.server.Dir, dir), func(_ string, entry fs.DirEntry, err error) error {
+		if os.IsNotExist(err) {
+			return nil
+		}
+		if err == nil && !entry.IsDir() {
+			n++
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
