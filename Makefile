@@ -19,6 +19,9 @@ GOTESTSUM         := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
 # fails in a checkout that belongs to another user.
 export GOFLAGS := -buildvcs=false
 
+# The Go client, a module of its own.
+SDK := berth/sdk/go
+
 .DEFAULT_GOAL := help
 .PHONY: help build client demo test test-long security check race lint fmt faults faults-long faults-report faults-binary clean
 
@@ -44,12 +47,12 @@ demo: ## Start three nodes on this machine and let them pick a GPU type; KEEP=1 
 test: ## Install what tests need, then run those that prove a change; at most 13 minutes is the aim
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory $(GOTESTSUM)
-	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh $(or $(PKG),./...)
+	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh $(or $(PKG),./... $(SDK))
 
 test-long: ## Run all tests in their long form: fault round, failpoints, planted bugs, cgroup v2 guest
 	@scripts/setup.sh test-long
 	@$(MAKE) --no-print-directory $(GOTESTSUM)
-	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh --long $(or $(PKG),./...)
+	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh --long $(or $(PKG),./... $(SDK))
 
 security: ## Run the attacks of docs/security.md and print which classes were tried and held
 	@scripts/setup.sh test
@@ -65,10 +68,11 @@ check: lint ## Check words, format, lint and known vulnerabilities, then run mak
 lint: $(LINT) ## Check words, format, vet and lint
 	scripts/words.sh
 	$(LINT) fmt --diff
-	$(GO) vet ./...
+	$(GO) vet ./... $(SDK)
 	$(GO) vet -tags gpu ./gpu
 	$(GO) vet -tags long ./...
 	$(LINT) run
+	cd sdk/go && $(abspath $(LINT)) run --config ../../.golangci.yml
 
 fmt: $(LINT) ## Format the code
 	$(LINT) fmt

@@ -30,6 +30,9 @@ func faultsOf(t testing.TB, a answer) []string {
 // code is the start of a body that lacks nothing.
 const code = `{"code":"1",`
 
+// mount is the same for code that sees stored files.
+const mount = code + `"enable_s3_mount":true,`
+
 func TestMalformedStarts(t *testing.T) {
 	w := newWorld(t)
 	for _, tc := range []struct {
@@ -57,6 +60,15 @@ func TestMalformedStarts(t *testing.T) {
 		{"volume without a name", code + `"volumes":[{"path":"/data"}]}`, []string{"body.volumes.0.name: missing"}},
 		{"volumes of wrong type", code + `"volumes":[1]}`, []string{"body.volumes.0: dict_type"}},
 		{"volume in the system", code + `"volumes":[{"name":"a","path":"/usr"}]}`, []string{"body.volumes.0.path: value_error"}},
+		{"mount in the system", mount + `"s3_mount_path":"/usr/lib"}`, []string{"body.s3_mount_path: value_error"}},
+		{"mount over everything", mount + `"s3_mount_path":"/"}`, []string{"body.s3_mount_path: value_error"}},
+		{"mount that climbs", mount + `"s3_mount_path":"/mnt/../etc"}`, []string{"body.s3_mount_path: value_error"}},
+		{"mount nowhere", mount + `"s3_mount_path":"mnt"}`, []string{"body.s3_mount_path: value_error"}},
+		{"mount of a long path", mount + `"s3_mount_path":"/mnt/` + strings.Repeat("x", 512) + `"}`, []string{"body.s3_mount_path: string_too_long"}},
+		{"mount of wrong type", code + `"enable_s3_mount":"perhaps"}`, []string{"body.enable_s3_mount: bool_parsing"}},
+		{"mount over a volume", mount + `"volumes":[{"name":"a"},{"name":"s3"}]}`, []string{"body.volumes.1.path: value_error"}},
+		{"mount above a volume", mount + `"volumes":[{"name":"a","path":"/mnt/s3/a"}]}`, []string{"body.volumes.0.path: value_error"}},
+		{"mount below a volume", mount + `"volumes":[{"name":"a","path":"/mnt"}]}`, []string{"body.volumes.0.path: value_error"}},
 		{"volumes in one place", code + `"volumes":[{"name":"a"},{"name":"a"}]}`, []string{"body.volumes.1.path: value_error"}},
 		{"scratch nowhere", code + `"scratch":"tape"}`, []string{"body.scratch: enum"}},
 		{"timeout 0", code + `"timeout":0}`, []string{"body.timeout: greater_than_equal"}},
@@ -156,7 +168,9 @@ func TestAcceptedStarts(t *testing.T) {
 		"whole fraction":       code + `"timeout":60.0}`,
 		"nulls are absent":     code + `"timeout":null,"env":null,"tags":null,"kernel_state":null,"import_files":null}`,
 		"both names the same":  code + `"execution_type":"CPU","machine_type":"cpu"}`,
-		"unknown fields":       code + `"enable_s3_mount":true,"x":{"y":[1]}}`,
+		"unknown fields":       code + `"x":{"y":[1]}}`,
+		"no mount, and a path": code + `"enable_s3_mount":false,"s3_mount_path":"/usr"}`,
+		"a mount of no path":   code + `"s3_mount_path":""}`,
 		"empty strings":        code + `"import_files":"","requirements_content":"","file_name":""}`,
 		"exponent":             code + `"max_credits":1e-2}`,
 		"credits in words":     code + `"max_credits":"0.25"}`,

@@ -157,6 +157,9 @@ func (g *billing) credits(r *edge.Request) (any, error) {
 		Available: a.Available(), Used: usedThisMonth(a, r.View.Now()), TotalUsed: a.Charged,
 		Remaining: a.Balance, Held: a.Held,
 	}
+	for _, p := range r.View.Purchases(r.Caller.Actor.Org) {
+		out.Purchased += p.Amount
+	}
 	for first := range r.View.Ledger(r.Caller.Actor.Org, 0) {
 		if first.Kind == compute.LedgerGrant && first.At == r.Caller.Org.CreatedAt {
 			out.SignupGrantAt = atOrNull(first.At)

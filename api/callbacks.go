@@ -41,6 +41,9 @@ func (g *callbacks) list(r *edge.Request) (any, error) {
 	}
 	out := []wire.Callback{}
 	for _, c := range r.View.CallbacksOf(e.ID) {
+		if c.Alert != nil {
+			continue // The URL of a budget is its organization's owners'.
+		}
 		shown := wire.Callback{
 			WebhookID: c.WebhookID(), URL: c.URL, Status: "pending", Tries: c.Tries,
 			LastAt: atOrNull(c.LastAt), Error: orNull(c.Error), DeliveredAt: atOrNull(c.DoneAt),
@@ -93,12 +96,16 @@ func redelivered(result fsm.Result) wire.Redelivered {
 	}
 }
 
-// CallbackBody returns what a callback sends about an execution that has ended. It
-// reports false if the execution is not in the state.
-func CallbackBody(view *fsm.View, id compute.ExecutionID) ([]byte, bool) {
-	e, ok := view.AnyExecution(id)
+// CallbackBody returns what a callback sends about an execution that has ended, or about
+// a budget that it used up. It reports false if the execution is not in the state.
+func CallbackBody(view *fsm.View, c *compute.Callback) ([]byte, bool) {
+	e, ok := view.AnyExecution(c.Execution)
 	if !ok {
 		return nil, false
+	}
+	if c.Alert != nil {
+		data, err := json.Marshal(alertOf(e.Org, c))
+		return data, err == nil
 	}
 	body := wire.CallbackBody{
 		Event: "execution." + e.Status.String(), ExecutionID: e.ID, OrgID: e.Org, ExecutionType: e.Kind,
@@ -114,4 +121,15 @@ func CallbackBody(view *fsm.View, id compute.ExecutionID) ([]byte, bool) {
 	}
 	data, err := json.Marshal(body)
 	return data, err == nil
+}
+
+// alertOf returns what a callback sends about a budget.
+func alertOf(org compute.OrgID, c *compute.Callback) wire.BudgetAlert {
+	a := c.Alert
+	out := wire.BudgetAlert{
+		Event: "budget.reached", OrgID: org, Level: a.Level, Charged: a.Charged, MaxCredits: a.MaxCredits,
+		Period: periodOf(a.Monthly), Stopped: a.Stopped, ExecutionID: c.Execution, At: c.CreatedAt,
+	}
+	out.Scope, out.KeyID, out.UserID = budgetScope(a.Key, a.User)
+	return out
 }

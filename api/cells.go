@@ -42,7 +42,7 @@ func (g *executions) addKernelState(
 	var text bytes.Buffer
 	reader := compute.NewTreeReader(func(hash compute.Hash) ([]byte, error) { return g.cfg.Blobs.Get(r.Ctx, hash) })
 	if err := reader.Copy(&text, file, tree.ChunkSize, 0, file.Size); err != nil {
-		g.log.Debug("kernel state not readable", "execution", e.ID, "err", err)
+		r.Log(g.log).Debug("kernel state not readable", "execution", e.ID, "err", err)
 		out.Warnings = append(out.Warnings, "The state of the cell cannot be read now.")
 		return
 	}

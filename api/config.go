@@ -105,6 +105,9 @@ type Config struct {
 	// login, if there is one.
 	S3 func(actor fsm.Actor, session compute.UUID) (wire.StorageCredentials, error)
 
+	Accounts Accounts
+	Payments Payments // Nil without a payment provider.
+
 	BundleMax int64 // Bytes of the files of one uploaded bundle.
 
 	// Judge returns the verdict of a GPU selection.

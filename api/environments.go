@@ -31,13 +31,13 @@ func (g *environments) routes() []edge.Route {
 			Summary: "Make a named environment of the organization, as its admin: the nodes install it ahead. " +
 				"Paths are for operators.",
 			Body: of[wire.NewEnvironment](), Reply: of[wire.Environment](),
-			Handle: func(r *edge.Request) (any, error) { return g.create(r, r.Caller.Actor.Org) },
+			Handle: g.create,
 		},
 		{
 			Method: http.MethodDelete, Path: all + "/{name}", Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "Delete a named environment of the organization, as its admin. It must not be in use.",
 			Reply:   of[wire.Message](),
-			Handle:  func(r *edge.Request) (any, error) { return g.remove(r, r.Caller.Actor.Org) },
+			Handle:  g.remove,
 		},
 		{
 			Method: http.MethodGet, Path: shared, Need: edge.NeedOperator,
@@ -48,13 +48,13 @@ func (g *environments) routes() []edge.Route {
 			Method: http.MethodPost, Path: shared, Need: edge.NeedOperator,
 			Summary: "Make a named environment that every organization may use.",
 			Body:    of[wire.NewEnvironment](), Reply: of[wire.Environment](),
-			Handle: func(r *edge.Request) (any, error) { return g.create(r, compute.OrgID{}) },
+			Handle: g.createShared,
 		},
 		{
 			Method: http.MethodDelete, Path: shared + "/{name}", Need: edge.NeedOperator,
 			Summary: "Delete a named environment of the cluster. It must not be in use.",
 			Reply:   of[wire.Message](),
-			Handle:  func(r *edge.Request) (any, error) { return g.remove(r, compute.OrgID{}) },
+			Handle:  g.removeShared,
 		},
 	}
 }
@@ -94,8 +94,16 @@ func (g *environments) listShared(r *edge.Request) (any, error) {
 	return out, nil
 }
 
-// create makes an environment of an organization, or with a zero one of the cluster.
-func (g *environments) create(r *edge.Request, org compute.OrgID) (any, error) {
+// create makes an environment of the caller's organization.
+func (g *environments) create(r *edge.Request) (any, error) { return g.createOf(r, r.Caller.Actor.Org) }
+
+// createShared makes an environment of the cluster.
+func (g *environments) createShared(r *edge.Request) (any, error) {
+	return g.createOf(r, compute.OrgID{})
+}
+
+// createOf makes an environment of an organization, or with a zero one of the cluster.
+func (g *environments) createOf(r *edge.Request, org compute.OrgID) (any, error) {
 	if err := r.View.AllowsEnvironments(); err != nil {
 		return nil, err
 	}
@@ -115,8 +123,16 @@ func (g *environments) create(r *edge.Request, org compute.OrgID) (any, error) {
 	return environmentOf(r.View, made), nil
 }
 
-// remove deletes an environment of an organization, or with a zero one of the cluster.
-func (g *environments) remove(r *edge.Request, org compute.OrgID) (any, error) {
+// remove deletes an environment of the caller's organization.
+func (g *environments) remove(r *edge.Request) (any, error) { return g.removeOf(r, r.Caller.Actor.Org) }
+
+// removeShared deletes an environment of the cluster.
+func (g *environments) removeShared(r *edge.Request) (any, error) {
+	return g.removeOf(r, compute.OrgID{})
+}
+
+// removeOf deletes an environment of an organization, or with a zero one of the cluster.
+func (g *environments) removeOf(r *edge.Request, org compute.OrgID) (any, error) {
 	if err := r.View.AllowsEnvironments(); err != nil {
 		return nil, err
 	}

@@ -132,6 +132,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 		},
 	}
 	out.Scratch, out.Volumes = wire.SpaceOf(e)
+	out.S3MountPath = wire.MountOf(e)
 	out.Environment = orNull(e.Environment.Name)
 	if e.Request.GPUs > 0 {
 		out.Usage.GPUUtilPercent, out.Usage.GPUMemoryMiB = gpuUsage(&e.Usage)
@@ -216,7 +217,7 @@ func (g *executions) addCode(r *edge.Request, e *compute.Execution, out *wire.Ex
 		bundle, err = compute.DecodeBundle(data)
 	}
 	if err != nil {
-		g.log.Debug("code not readable", "execution", e.ID, "err", err)
+		r.Log(g.log).Debug("code not readable", "execution", e.ID, "err", err)
 		out.Warnings = append(out.Warnings, "The code cannot be read now.")
 		return nil
 	}
@@ -241,7 +242,7 @@ func (g *executions) addOutput(r *edge.Request, e *compute.Execution, out *wire.
 	defer cancel()
 	output, err := g.cfg.Logs.Tail(ctx, e.ID, outputBytes)
 	if err != nil {
-		g.log.Debug("output not readable", "execution", e.ID, "err", err)
+		r.Log(g.log).Debug("output not readable", "execution", e.ID, "err", err)
 		out.Warnings = append(out.Warnings, "The output cannot be read now.")
 		return
 	}

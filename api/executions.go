@@ -78,6 +78,9 @@ func (g *executions) startPython(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	e.Kind, e.Profile, e.GPUTypes = compute.KindPython, in.Profile(), in.Accepted()
+	if e.Storage, err = mountOf(r, &in.Mount, &in.Start, false); err != nil {
+		return nil, err
+	}
 	result, err := g.submitCode(r, in, e)
 	if err != nil {
 		return nil, err
@@ -142,6 +145,26 @@ func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) (comput
 		e.Network = compute.NetworkNone
 	}
 	return e, nil
+}
+
+// mountOf returns how an execution sees the stored files, nil if it does not. Where the
+// start does not say, it does by default or not, and then is not refused for it.
+func mountOf(r *edge.Request, in *wire.Mount, start *wire.Start, standard bool) (*compute.StorageMount, error) {
+	wanted, said := in.Asked(start, standard)
+	if !wanted {
+		return nil, nil
+	}
+	refusal := r.Caller.Allows(compute.ScopeStorage)
+	if refusal == nil && !r.Repeat {
+		refusal = r.View.AllowsMounts()
+	}
+	if refusal != nil && said {
+		return nil, refusal
+	}
+	if refusal != nil {
+		return nil, nil //nolint:nilerr // Nobody asked for it.
+	}
+	return &compute.StorageMount{Path: in.S3MountPath, Optional: !said}, nil
 }
 
 // checkScript refuses a script that is no file of the bundle.
@@ -369,7 +392,7 @@ func (g *executions) deleteExecution(r *edge.Request) (any, error) {
 func (g *executions) deleteOutput(r *edge.Request, ids []compute.ExecutionID) {
 	for _, id := range ids {
 		if err := g.cfg.Logs.Delete(r.Ctx, id); err != nil {
-			g.log.Warn("output not deleted", "execution", id, "err", err)
+			r.Log(g.log).Warn("output not deleted", "execution", id, "err", err)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package api
 
 import (
 	"reflect"
+	"runtime"
+	"strings"
 
 	"berth/api/edge"
 	"berth/compute"
@@ -16,6 +18,8 @@ type RouteDoc struct {
 	Accepts                           []string
 	Raw                               bool // The body is no JSON.
 	Streamed                          bool
+	Once                              bool
+	Group, Name                       string // Of its handler: what serves it, and how.
 }
 
 // Routes returns all routes for the documentation.
@@ -28,12 +32,21 @@ func Routes() []RouteDoc {
 	}
 	var out []RouteDoc
 	for _, rt := range table(groups(new(edge.Server), new(core))...) {
+		group, name := handlerOf(&rt)
 		out = append(out, RouteDoc{
 			Need: rt.Need, Scope: rt.Scope(),
 			Method: rt.Method, Path: rt.Path, Tag: rt.Tag, Summary: rt.Summary, Needs: needText(&rt),
 			Query: typeOf(rt.Query), Body: typeOf(rt.Body), Reply: typeOf(rt.Reply), Accepts: rt.Accepts,
-			Raw: rt.Raw && rt.Body == nil, Streamed: rt.Streamed,
+			Raw: rt.Raw && rt.Body == nil, Streamed: rt.Streamed, Once: rt.Once, Group: group, Name: name,
 		})
 	}
 	return out
+}
+
+// handlerOf returns the type and the name of the method that serves a route.
+func handlerOf(rt *edge.Route) (group, name string) {
+	full := runtime.FuncForPC(reflect.ValueOf(rt.Handle).Pointer()).Name() // As in berth/api.(*orgs).listOrgs-fm.
+	_, full, _ = strings.Cut(full, "(*")
+	group, name, _ = strings.Cut(full, ").")
+	return group, strings.TrimSuffix(name, "-fm")
 }

@@ -75,7 +75,7 @@ func (g *executions) addFiles(r *edge.Request, e *compute.Execution, out *wire.E
 	}
 	tree, err := g.outputsOf(r.Ctx, r, e)
 	if err != nil {
-		g.log.Debug("outputs not readable", "execution", e.ID, "err", err)
+		r.Log(g.log).Debug("outputs not readable", "execution", e.ID, "err", err)
 		out.Warnings = append(out.Warnings, "The outputs cannot be listed now.")
 		return
 	}

@@ -43,9 +43,6 @@ func (g *images) routes() []edge.Route {
 // startImage accepts an execution of an image.
 func (g *images) startImage(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.ImageStart)
-	if in.EnableS3Mount != nil && *in.EnableS3Mount {
-		return nil, errNotAvailable("enable_s3_mount true")
-	}
 	ref, err := imageRef(in.Ref)
 	if err != nil {
 		return nil, err
@@ -62,6 +59,9 @@ func (g *images) startImage(r *edge.Request) (any, error) {
 	e.Kind, e.Profile, e.GPUTypes, e.JobType = compute.KindDocker, in.Profile(), in.Accepted(), in.JobType
 	e.Container = &compute.Container{
 		Images: []string{ref.String()}, Grace: time.Duration(in.GracefulTimeout) * time.Second,
+	}
+	if e.Storage, err = mountOf(r, &in.Mount, &in.Start, true); err != nil {
+		return nil, err
 	}
 	command := fsm.Submit{Execution: e}
 	if err := g.sealCredentials(r, in.Credentials(), &command); err != nil {
@@ -94,7 +94,8 @@ func imageRef(text string) (reference.Named, error) {
 		return named, nil
 	}
 	f := new(wire.Faults)
-	f.Value("not the name of an image, such as python:3.12-slim or registry.example.org/team/train:2", "body", "docker_image_ref")
+	f.Value("not the name of an image, such as python:3.12-slim or registry.example.org/team/train:2",
+		"body", "docker_image_ref")
 	return nil, f
 }
 

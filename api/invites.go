@@ -84,12 +84,12 @@ func (g *invites) routes() []edge.Route {
 		{
 			Method: http.MethodPost, Path: root + "/invites/{token}/accept", Tag: "Org Invites", Need: edge.NeedUser,
 			Summary: "Become a member of the organization.",
-			Reply:   of[wire.Invite](), Handle: func(r *edge.Request) (any, error) { return g.answer(r, true) },
+			Reply:   of[wire.Invite](), Handle: g.accept,
 		},
 		{
 			Method: http.MethodPost, Path: root + "/invites/{token}/decline", Tag: "Org Invites", Need: edge.NeedUser,
 			Summary: "Decline an invite.",
-			Reply:   of[wire.Invite](), Handle: func(r *edge.Request) (any, error) { return g.answer(r, false) },
+			Reply:   of[wire.Invite](), Handle: g.decline,
 		},
 	}
 }
@@ -174,6 +174,12 @@ func (g *invites) mine(r *edge.Request) (any, error) {
 	}
 	return out, nil
 }
+
+// accept makes the caller a member.
+func (g *invites) accept(r *edge.Request) (any, error) { return g.answer(r, true) }
+
+// decline ends an invite to the caller.
+func (g *invites) decline(r *edge.Request) (any, error) { return g.answer(r, false) }
 
 // answer accepts or declines an invite.
 func (g *invites) answer(r *edge.Request, accept bool) (any, error) {

@@ -53,11 +53,11 @@ func (g *keys) routes() []edge.Route {
 }
 
 // keyOf returns the record of a key as its organization sees it.
-func keyOf(k *compute.Key) wire.Key {
+func keyOf(view *fsm.View, k *compute.Key) wire.Key {
 	return wire.Key{
 		ID: k.ID, OrgID: k.Org, Name: k.Name, Prefix: k.Prefix, IsActive: k.Active,
 		CreatedAt: k.CreatedAt, ExpiresAt: atOrNull(k.ExpiresAt), LastUsedAt: atOrNull(k.LastUsedAt),
-		Scopes: compute.ScopeNames(k.Scopes),
+		Scopes: compute.ScopeNames(k.Scopes), MaxCredits: ceilingOf(view, k),
 	}
 }
 
@@ -66,7 +66,7 @@ func (g *keys) listKeys(r *edge.Request) (any, error) {
 	out := []wire.Key{}
 	for _, k := range r.View.Keys(r.Caller.Actor.Org) {
 		if !k.Personal {
-			out = append(out, keyOf(k))
+			out = append(out, keyOf(r.View, k))
 		}
 	}
 	slices.SortStableFunc(out, func(a, b wire.Key) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
@@ -76,16 +76,18 @@ func (g *keys) listKeys(r *edge.Request) (any, error) {
 // createKey makes a key. Its value is in this answer and nowhere else.
 func (g *keys) createKey(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewKey)
-	k, value, err := g.mintKey(r, compute.Key{Name: in.Name, ExpiresAt: in.ExpiresAt, Scopes: compute.ScopesOf(in.Scopes)})
+	wanted := compute.Key{Name: in.Name, ExpiresAt: in.ExpiresAt, Scopes: compute.ScopesOf(in.Scopes)}
+	k, value, err := g.mintKey(r, wanted, in.MaxCredits)
 	if err != nil {
 		return nil, err
 	}
-	return wire.MintedKey{Key: keyOf(k), PlaintextKey: value}, nil
+	return wire.MintedKey{Key: keyOf(r.View, k), PlaintextKey: value}, nil
 }
 
 // mintKey makes a key of the caller's with the name, the expiry and the kind of
-// wanted. It returns the key and its value, which is stored nowhere.
-func (c *core) mintKey(r *edge.Request, wanted compute.Key) (*compute.Key, string, error) {
+// wanted, and with a ceiling unless that is 0. It returns the key and its value, which is
+// stored nowhere.
+func (c *core) mintKey(r *edge.Request, wanted compute.Key, ceiling compute.Credits) (*compute.Key, string, error) {
 	if !r.Repeat && !wanted.ExpiresAt.IsZero() && wanted.ExpiresAt <= compute.InstantOf(c.Now()) {
 		f := new(wire.Faults)
 		f.Value("expires_at is in the past", "body", "expires_at")
@@ -105,7 +107,7 @@ func (c *core) mintKey(r *edge.Request, wanted compute.Key) (*compute.Key, strin
 		Org: r.Caller.Actor.Org, User: r.Caller.Actor.User, Personal: wanted.Personal, Name: wanted.Name,
 		Prefix: minted.Prefix, Active: true, ExpiresAt: wanted.ExpiresAt, Scopes: wanted.Scopes,
 	}
-	result, err := c.ProposeAndSee(r, fsm.CreateKey{Op: c.Op(r), Actor: r.Caller.Actor, Key: key})
+	result, err := c.ProposeAndSee(r, fsm.CreateKey{Op: c.Op(r), Actor: r.Caller.Actor, Key: key, MaxCredits: ceiling})
 	if err != nil {
 		return nil, "", err
 	}
@@ -155,7 +157,7 @@ func (g *keys) toggleKey(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return keyOf(k), nil
+	return keyOf(r.View, k), nil
 }
 
 // toggled disables or enables a key and returns it as it is right after that.
@@ -191,7 +193,7 @@ func (g *keys) regenerateKey(r *edge.Request) (any, error) {
 	k, ok := r.View.Key(r.Caller.Actor.Org, id)
 	switch {
 	case ok && k.Hash == minted.Hash:
-		return wire.MintedKey{Key: keyOf(k), PlaintextKey: minted.Text}, nil
+		return wire.MintedKey{Key: keyOf(r.View, k), PlaintextKey: minted.Text}, nil
 	case ok || result.Repeat:
 		return nil, errSecretGone("key", id.String())
 	}

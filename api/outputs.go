@@ -54,7 +54,7 @@ func (g *outputs) streamOutput(r *edge.Request) (any, error) {
 		defer release()
 		out := &stream{core: g.core, id: e.ID, after: after, w: w}
 		if err := out.serve(ctx, e); err != nil {
-			g.log.Debug("stream ended early", "execution", e.ID, "err", err)
+			r.Log(g.log).Debug("stream ended early", "execution", e.ID, "err", err)
 		}
 	}), nil
 }

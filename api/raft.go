@@ -55,6 +55,9 @@ func (g *raft) listPeers(r *edge.Request) (any, error) {
 // saveSnapshot answers a backup of the state. The view is immutable, so that
 // writing it blocks nothing.
 func (g *raft) saveSnapshot(r *edge.Request) (any, error) {
+	if err := g.Record(r, "backup.save", ""); err != nil {
+		return nil, err
+	}
 	release, err := g.TakeDownload()
 	if err != nil {
 		return nil, err
@@ -79,6 +82,9 @@ func (g *raft) transfer(r *edge.Request) (any, error) {
 			return nil, edge.NotFound()
 		}
 		to = id
+	}
+	if err := g.Record(r, "leader.transfer", in.To); err != nil {
+		return nil, err
 	}
 	leader, err := g.cfg.Transfer(r.Ctx, to)
 	if err != nil {

@@ -89,7 +89,7 @@ func (g *decisions) replay(r *edge.Request) (any, error) {
 	for _, plan := range again {
 		p := wire.ReplayedPlan{
 			ViewIndex: plan.ViewIndex, Term: plan.Term, Same: plan.Recorded == plan.Computed,
-			Recorded: plan.Recorded, Computed: plan.Computed, Waiting: plan.Waiting,
+			Recorded: compute.Digest(plan.Recorded), Computed: compute.Digest(plan.Computed), Waiting: plan.Waiting,
 			Decisions: make([]wire.Decision, len(plan.Decisions)),
 		}
 		for i := range plan.Decisions {

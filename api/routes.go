@@ -23,13 +23,15 @@ type group interface{ routes() []edge.Route }
 // groups returns all groups of routes.
 func groups(s *edge.Server, c *core) []group {
 	executions := executions{c}
+	signIn := &sessions{c, s.Stranger}
 	return []group{
-		&sessions{c, s.Stranger}, &users{c}, &orgs{c}, &adminOrgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
-		&executions, &selections{executions}, &services{executions},
-		&deployments{services{executions}}, &images{executions}, &composes{executions}, &workloads{executions}, &outputs{executions},
+		signIn, &signups{c, signIn}, &users{c}, &orgs{c}, &adminOrgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
+		&executions, &selections{executions}, &services{executions}, &deployments{services{executions}}, &images{executions}, &composes{executions},
+		&workloads{executions}, &outputs{executions},
 		&logLines{executions}, &series{executions}, &callbacks{executions},
 		&files{executions}, &uploads{c}, &storage{c},
 		&billing{c}, &machines{c}, &prices{c}, &variables{c}, &invites{c}, &environments{c}, &callbackSecrets{c},
+		&budgets{c}, &audits{c}, &checkouts{c}, &rotations{c},
 		&joinTokens{c}, &nodes{c}, &limits{c}, &brakes{c}, &raft{c}, &decisions{c},
 		&probes{c},
 	}

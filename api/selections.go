@@ -84,6 +84,9 @@ func (g *selections) startSelection(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	e.Kind, e.Profile, e.Selection = compute.KindSelection, compute.KindSelection.String(), selection
+	if e.Storage, err = mountOf(r, &in.Mount, &in.Start, false); err != nil {
+		return nil, err
+	}
 	result, err := g.submitCode(r, &in.PythonStart, e)
 	if err != nil {
 		return nil, err

@@ -104,8 +104,11 @@ func TestUpload(t *testing.T) {
 	file := formOf("file", "dir/name.txt", "content")
 	behind := strings.TrimSuffix(file, "--form--\r\n") + strings.TrimSuffix(withField("", "key", "behind"), "") + "--form--\r\n"
 	for _, test := range []struct{ query, form, key string }{
-		{"?key=a%2Fb", file, "a/b"}, {"", withField(file, "key", "in/front"), "in/front"}, {"", behind, "behind"},
-		{"", file, "dir/name.txt"}, {"?key=first", withField(file, "key", "second"), "first"},
+		{"?key=a%2Fb", file, "a/b"},
+		{"", withField(file, "key", "in/front"), "in/front"},
+		{"", behind, "behind"},
+		{"", file, "dir/name.txt"},
+		{"?key=first", withField(file, "key", "second"), "first"},
 	} {
 		a := w.post("/storage/upload"+test.query, w.adaKey, test.form)
 		out := decodeObject(w, a.body)
@@ -195,11 +198,18 @@ func TestDownloads(t *testing.T) {
 		name, value, body string
 		status            int
 	}{
-		{"Range", "bytes=1-6", "script", 206}, {"Range", "bytes=-9", "</script>", 206}, {"Range", "bytes=12-", "cript>", 206},
-		{"Range", "bytes=99-", "", 400}, {"Range", "lines=1-2", "<script>1</script>", 200},
-		{"If-None-Match", tag, "", 304}, {"If-None-Match", `"other", W/` + tag, "", 304}, {"If-None-Match", "*", "", 304},
+		{"Range", "bytes=1-6", "script", 206},
+		{"Range", "bytes=-9", "</script>", 206},
+		{"Range", "bytes=12-", "cript>", 206},
+		{"Range", "bytes=99-", "", 400},
+		{"Range", "lines=1-2", "<script>1</script>", 200},
+		{"If-None-Match", tag, "", 304},
+		{"If-None-Match", `"other", W/` + tag, "", 304},
+		{"If-None-Match", "*", "", 304},
 		{"If-None-Match", `"other"`, "<script>1</script>", 200},
-		{"If-Match", tag, "<script>1</script>", 200}, {"If-Match", `"other"`, "", 412}, {"If-Match", "W/" + tag, "", 412},
+		{"If-Match", tag, "<script>1</script>", 200},
+		{"If-Match", `"other"`, "", 412},
+		{"If-Match", "W/" + tag, "", 412},
 	} {
 		a := w.fetch("GET", root+path, w.adaKey, nil, []string{test.name, test.value})
 		if a.status != test.status || a.status < 300 && string(a.body) != test.body {
@@ -418,8 +428,12 @@ func TestUploadConditions(t *testing.T) {
 		content, name, value string
 		status               int
 	}{
-		{"1", "If-Match", "*", 412}, {"1", "If-None-Match", "*", 200}, {"2", "If-None-Match", "*", 412},
-		{"2", "If-Match", `"` + tagOf("1") + `"`, 200}, {"3", "If-Match", `"` + tagOf("1") + `"`, 412}, {"3", "If-None-Match", `"x"`, 422},
+		{"1", "If-Match", "*", 412},
+		{"1", "If-None-Match", "*", 200},
+		{"2", "If-None-Match", "*", 412},
+		{"2", "If-Match", `"` + tagOf("1") + `"`, 200},
+		{"3", "If-Match", `"` + tagOf("1") + `"`, 412},
+		{"3", "If-None-Match", `"x"`, 422},
 	} {
 		if a := put(test.content, test.name, test.value); a.status != test.status {
 			t.Errorf("%s %s: %d %s, want %d", test.name, test.value, a.status, a.body, test.status)

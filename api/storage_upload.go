@@ -108,7 +108,7 @@ func (g *storage) store(r *edge.Request, b *compute.Bucket, part *multipart.Part
 		f.kind = ""
 	}
 	if f.err = g.spare(r, b); f.err != nil {
-		return f, nil
+		return f, nil //nolint:nilerr // The part is refused, not the request.
 	}
 	f.content, f.err = g.cfg.Objects.Write(r.Ctx, ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: part})
 	if cut := r.Cut(); cut != nil {

@@ -50,11 +50,11 @@ func (g *userKeys) routes() []edge.Route {
 }
 
 // userKeyOf returns the record of a key as its user sees it.
-func userKeyOf(k *compute.Key) wire.UserKey {
+func userKeyOf(view *fsm.View, k *compute.Key) wire.UserKey {
 	return wire.UserKey{
 		ID: k.ID, UserID: k.User, Name: k.Name, Prefix: k.Prefix, IsActive: k.Active,
 		CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt, ExpiresAt: atOrNull(k.ExpiresAt), LastUsedAt: atOrNull(k.LastUsedAt),
-		Scopes: compute.ScopeNames(k.Scopes),
+		Scopes: compute.ScopeNames(k.Scopes), MaxCredits: ceilingOf(view, k),
 	}
 }
 
@@ -66,7 +66,7 @@ func (g *userKeys) listKeys(r *edge.Request) (any, error) {
 	out := []wire.UserKey{}
 	for _, k := range r.View.Keys(r.Caller.Actor.Org) {
 		if own(r, k) {
-			out = append(out, userKeyOf(k))
+			out = append(out, userKeyOf(r.View, k))
 		}
 	}
 	slices.SortStableFunc(out, func(a, b wire.UserKey) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
@@ -78,11 +78,11 @@ func (g *userKeys) createKey(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewUserKey)
 	k, value, err := g.mintKey(r, compute.Key{
 		Name: in.Name, ExpiresAt: in.ExpiresAt, Scopes: compute.ScopesOf(in.Scopes), Personal: true,
-	})
+	}, in.MaxCredits)
 	if err != nil {
 		return nil, err
 	}
-	return wire.MintedUserKey{UserKey: userKeyOf(k), Value: value}, nil
+	return wire.MintedUserKey{UserKey: userKeyOf(r.View, k), Value: value}, nil
 }
 
 // key returns the id of the caller's key in the path. The key exists, unless this
@@ -120,7 +120,7 @@ func (g *userKeys) toggleKey(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return userKeyOf(k), nil
+	return userKeyOf(r.View, k), nil
 }
 
 // validate answers whom a key makes its holder. The caller has the key, so that

@@ -21,6 +21,14 @@ type Vault interface {
 	SealText(key *compute.DataKey, text, context string) ([]byte, error)
 	// SealCallback puts the value of a callback secret into its record, sealed by the key.
 	SealCallback(key *compute.DataKey, org compute.OrgID, s *compute.CallbackSecret, value string) error
+
+	// RotateKey returns the key with another one that seals from then on, and RetireKeys
+	// one without those before it.
+	RotateKey(key *compute.DataKey) (*compute.DataKey, error)
+	RetireKeys(key *compute.DataKey) (*compute.DataKey, error)
+	// Reseal and ResealCallback seal what earlier keys have sealed.
+	Reseal(key *compute.DataKey, v *compute.Variable) error
+	ResealCallback(key *compute.DataKey, org compute.OrgID, s *compute.CallbackSecret) error
 }
 
 // maskedValue stands in place of the value of a secret.

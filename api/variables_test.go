@@ -29,6 +29,24 @@ func (fakeVault) SealCallback(key *compute.DataKey, _ compute.OrgID, s *compute.
 	return nil
 }
 
+func (fakeVault) RotateKey(key *compute.DataKey) (*compute.DataKey, error) {
+	next := *key
+	next.Number++
+	return &next, nil
+}
+
+func (fakeVault) RetireKeys(key *compute.DataKey) (*compute.DataKey, error) { return key, nil }
+
+func (fakeVault) Reseal(key *compute.DataKey, v *compute.Variable) error {
+	v.Key = key.Number
+	return nil
+}
+
+func (fakeVault) ResealCallback(key *compute.DataKey, _ compute.OrgID, s *compute.CallbackSecret) error {
+	s.Key = key.Number
+	return nil
+}
+
 // TestVariables keeps, replaces and deletes variables, and shows no secret.
 func TestVariables(t *testing.T) {
 	w := newWorld(t)

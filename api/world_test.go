@@ -139,8 +139,9 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			ValidModel: func(name string) bool { return name != "" },
 		},
 		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20, Vault: fakeVault{}, Objects: fakeObjects{w},
-		S3:    func(fsm.Actor, compute.UUID) (wire.StorageCredentials, error) { return wire.StorageCredentials{}, nil },
-		Judge: judge,
+		S3:       func(fsm.Actor, compute.UUID) (wire.StorageCredentials, error) { return wire.StorageCredentials{}, nil },
+		Accounts: api.Accounts{SignUp: true, Identities: fakeIdentities{}, IdentitySignUp: true},
+		Payments: fakePayments{}, Judge: judge,
 		Explain: func(ctx context.Context, v *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error) {
 			survey := scheduler.NewSurvey(v)
 			out, e := survey.Explain(id), survey.Waiting(id)

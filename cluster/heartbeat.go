@@ -65,7 +65,9 @@ type heardFrom struct {
 }
 
 func newHeartbeats(c *Cluster) *heartbeats {
-	return &heartbeats{c: c, now: time.Now, heard: make(map[compute.NodeID]heardFrom), refused: make(map[compute.NodeID]bool)}
+	return &heartbeats{
+		c: c, now: time.Now, heard: make(map[compute.NodeID]heardFrom), refused: make(map[compute.NodeID]bool),
+	}
 }
 
 // Heard returns when this node, as the leader, last heard a node, by its own

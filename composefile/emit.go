@@ -87,8 +87,10 @@ func (f *File) service(s *Service, c *types.ServiceConfig, image *Image, frame *
 		"cap_drop": []string{"ALL"}, "security_opt": security(frame), "read_only": true,
 		"cgroup_parent": frame.Parent, "pids_limit": frame.Pids, "oom_score_adj": oomScore,
 		"ulimits": map[string]any{"nofile": frame.MaxFiles, "core": 0},
-		"logging": map[string]any{"driver": "local", "options": map[string]string{"max-size": "1m", "max-file": "1", "compress": "false"}},
-		"ipc":     "private", "shm_size": frame.TmpMiB << 20, "scale": s.Scale,
+		"logging": map[string]any{
+			"driver": "local", "options": map[string]string{"max-size": "1m", "max-file": "1", "compress": "false"},
+		},
+		"ipc": "private", "shm_size": frame.TmpMiB << 20, "scale": s.Scale,
 		"environment": environment(c, image, frame, gpus),
 		"volumes":     f.mounts(c, image, frame),
 		"mem_limit":   limitOf(int64(c.MemLimit), deployMemory(c), frame.MemoryMiB<<20),

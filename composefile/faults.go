@@ -6,7 +6,7 @@ import (
 )
 
 // Fault is something in a Compose file that is refused.
-type Fault struct {
+type Fault struct { //nolint:errname // As in the 422 that has it.
 	Line, Column int    // From 1; 0 if they are not known.
 	Path         string // As in services.web.privileged; "" for the whole file.
 	Why          string

@@ -31,8 +31,9 @@ func refused() map[string]string {
 	reasons := map[string]string{
 		"build": whyBuild, "develop": whyBuild,
 		"ports": whyPorts, "network_mode": whyMachine, "net": whyMachine, "links": whyNetworks, "external_links": whyMachine,
-		"extra_hosts": whyMachine, "dns": whyMachine, "dns_opt": whyMachine, "dns_search": whyMachine, "mac_address": whyMachine,
-		"env_file": whyFiles, "label_file": whyFiles, "secrets": whyFiles, "configs": whyFiles, "extends": whyFiles,
+		"extra_hosts": whyMachine, "dns": whyMachine, "dns_opt": whyMachine, "dns_search": whyMachine,
+		"mac_address": whyMachine,
+		"env_file":    whyFiles, "label_file": whyFiles, "secrets": whyFiles, "configs": whyFiles, "extends": whyFiles,
 		"credential_spec": whyFiles, "volumes_from": whyMachine,
 		"provider": whyEngine, "models": whyEngine, "runtime": whyEngine, "isolation": whyEngine, "storage_opt": whyEngine,
 		"volume_driver": whyEngine, "logging": whyEngine, "log_driver": whyEngine, "log_opt": whyEngine,

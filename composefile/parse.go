@@ -491,7 +491,8 @@ func escapes(s *types.ServiceConfig) string {
 	switch {
 	case s.Privileged || len(s.CapAdd) > 0 || len(s.SecurityOpt) > 0 || len(s.Devices) > 0 || s.UserNSMode != "":
 		return whyPrivilege
-	case s.NetworkMode != "" || s.Pid != "" || s.Ipc != "" || s.Uts != "" || s.CgroupParent != "" || len(s.VolumesFrom) > 0:
+	case s.NetworkMode != "" || s.Pid != "" || s.Ipc != "" || s.Uts != "" || s.CgroupParent != "",
+		len(s.VolumesFrom) > 0:
 		return whyMachine
 	case len(s.EnvFiles) > 0 || len(s.Secrets) > 0 || len(s.Configs) > 0 || s.Extends != nil || s.Build != nil:
 		return whyFiles

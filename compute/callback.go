@@ -23,6 +23,8 @@ type Callback struct {
 	DoneAt Instant `cbor:"10,keyasint,omitempty"` // When it was acknowledged.
 	Failed bool    `cbor:"11,keyasint,omitempty"` // It was given up.
 	Since  Instant `cbor:"12,keyasint,omitempty"` // When somebody asked for it again.
+
+	Alert *BudgetAlert `cbor:"80,keyasint,omitempty"` // It is about a budget, not about the end.
 }
 
 // Pending reports whether c still has to be sent.

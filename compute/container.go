@@ -1,6 +1,12 @@
 package compute
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Container is the part of a record that only executions in containers have: Docker
 // images, Compose files, and services of an image.
@@ -67,6 +73,34 @@ func ComposeOffer(trusted bool) Offer {
 	return "engine:compose"
 }
 
-// ImageOffer is the offer of an image that a node has pulled. Nothing needs it: nodes
-// that have it are preferred.
-func ImageOffer(ref string) Offer { return Offer("image:" + ref) }
+const (
+	imageOffers   = "image:" // They begin the offers of images.
+	maxOfferImage = 120      // Bytes of a name that an offer has in full.
+)
+
+// ImageOffer is the offer of an image that is on a node's engine, by its whole name or,
+// if that is long, by the name's hash. Nothing needs it: nodes that have it are
+// preferred.
+func ImageOffer(ref string) Offer {
+	if len(ref) > maxOfferImage {
+		sum := sha256.Sum256([]byte(ref))
+		ref = hex.EncodeToString(sum[:])
+	}
+	return Offer(imageOffers + ref)
+}
+
+// Image reports whether o is the offer of an image.
+func (o Offer) Image() bool { return strings.HasPrefix(string(o), imageOffers) }
+
+// HasImages reports whether the images that e executes are on n already.
+func (n *Node) HasImages(e *Execution) bool {
+	if e.Container == nil {
+		return false
+	}
+	for _, ref := range e.Container.Images {
+		if _, found := slices.BinarySearch(n.Offers, ImageOffer(ref)); !found {
+			return false
+		}
+	}
+	return len(e.Container.Images) > 0
+}

@@ -141,6 +141,8 @@ type Execution struct {
 	Deployment *Deployment `cbor:"76,keyasint,omitempty"` // Parents of deployments only.
 	// Series has the blobs with the metrics of ended attempts. See AddSeries.
 	Series []byte `cbor:"72,keyasint,omitempty"`
+	// Storage is how its code sees the bucket of the organization; nil if it does not.
+	Storage *StorageMount `cbor:"85,keyasint,omitempty"`
 }
 
 // PaidGrace returns the time for the code of e to end after SIGTERM: StopGrace, or

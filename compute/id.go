@@ -157,3 +157,9 @@ func ParseUserID(s string) (UserID, error) {
 	u, err := ParseUUID(s)
 	return UserID{u}, err
 }
+
+// ParseOrgID parses the identifier of an organization.
+func ParseOrgID(s string) (OrgID, error) {
+	u, err := ParseUUID(s)
+	return OrgID{u}, err
+}

@@ -53,6 +53,8 @@ const (
 	ActRename                      // Change the name and the billing address.
 	ActSetSlug                     // Change the slug.
 	ActDelete                      // Delete the organization.
+	ActSetBudget                   // Set the budget of the organization or of a member.
+	ActReadAudit                   // Read the audit trail.
 )
 
 // orgActs has the weakest role that permits each act.
@@ -66,6 +68,8 @@ var orgActs = [...]OrgRole{ //nolint:gochecknoglobals // A table.
 	ActRename:        OrgAdmin,
 	ActSetSlug:       OrgOwner,
 	ActDelete:        OrgOwner,
+	ActSetBudget:     OrgOwner,
+	ActReadAudit:     OrgOwner,
 }
 
 // RoleFor returns the weakest role that permits an act.
@@ -101,4 +105,8 @@ type User struct {
 	Temporary    bool    `cbor:"9,keyasint,omitempty"` // The password was made by an operator: the user is to change it.
 	OrgsMade     int     `cbor:"10,keyasint,omitempty"`
 	DeletedAt    Instant `cbor:"11,keyasint,omitempty"` // The account has ended; its identifier stays for the history.
+
+	// Subject is who the user is at the identity provider: the issuer, a space and the
+	// provider's identifier. "" for who signs in with a password only.
+	Subject string `cbor:"80,keyasint,omitempty"`
 }

@@ -97,6 +97,10 @@ write_config() {
 		echo "data_dir: $state"
 		echo "api:"
 		echo "  addr: \"$api_addr\""
+		case $api_addr in
+		127.* | localhost:* | '[::1]:'*) ;;
+		*) echo "  insecure: true # Tokens are sent in clear text: set tls, or put a proxy with TLS before it." ;;
+		esac
 		if [[ -n $join ]]; then
 			echo "join:"
 			echo "  hosts: [${join//,/, }]"

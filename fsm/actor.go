@@ -52,6 +52,16 @@ func (s *access) admitOperator(a Actor) *compute.Error {
 		return compute.Errorf(compute.CodeForbidden,
 			"only an operator may do this").Named("not_an_operator")
 	}
+	return s.admitUnlimited(a)
+}
+
+// admitUnlimited refuses an actor whose API key has a ceiling where the change could
+// give somebody else credits to spend: another key, a member or a higher ceiling.
+func (s *access) admitUnlimited(a Actor) *compute.Error {
+	if b, ok := s.budgets.Get(spender{org: a.Org, key: a.Key}); ok && !a.Key.IsZero() && b.Enforce {
+		return compute.Errorf(compute.CodeForbidden,
+			"an API key with a ceiling manages no keys, members or budgets: sign in").Named("key_limited")
+	}
 	return nil
 }
 
@@ -66,4 +76,20 @@ func (s *access) admitRole(a Actor, role compute.OrgRole) *compute.Error {
 	}
 	return compute.Errorf(compute.CodeForbidden,
 		"this needs the role %s in the organization", role).Named("role_too_low")
+}
+
+// admitMembers refuses who may not do act to the members of an organization: an
+// operator may in every one, others by their role in their own.
+func (s *access) admitMembers(a Actor, org compute.OrgID, act compute.OrgAct) *compute.Error {
+	if a.Root || a.Org != org {
+		return s.admitOperator(a)
+	}
+	refusal := s.admitRole(a, compute.RoleFor(act))
+	switch {
+	case refusal != nil && s.admitOperator(a) == nil:
+		return nil
+	case refusal == nil && act != compute.ActUse:
+		return s.admitUnlimited(a)
+	}
+	return refusal
 }

@@ -66,13 +66,16 @@ func (s *state) decide(c call) Result {
 		return Result{Refusal: refusal}
 	}
 	if c.op == nil {
-		return c.apply(s, c.cmd)
+		result := c.apply(s, c.cmd)
+		s.trail.record(c.cmd, result)
+		return result
 	}
 	op := c.op(c.cmd)
 	if first, known := s.Recall(op); known {
 		return first
 	}
 	result := c.apply(s, c.cmd)
+	s.trail.record(c.cmd, result)
 	s.remember(op, result)
 	return result
 }

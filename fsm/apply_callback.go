@@ -105,8 +105,8 @@ func (s *execution) redeliver(c RedeliverCallbacks) Result {
 	}
 	n := 0
 	for _, known := range s.CallbacksOf(c.Execution) {
-		if c.Number != nil && *c.Number != known.Number {
-			continue
+		if c.Number != nil && *c.Number != known.Number || known.Alert != nil {
+			continue // Reports about budgets are the owners'.
 		}
 		now := *known
 		now.DoneAt, now.Failed, now.NextAt, now.Since = 0, false, s.meta.Now, s.meta.Now

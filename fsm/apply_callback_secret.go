@@ -9,7 +9,7 @@ import (
 // setCallbackSecret gives an organization a new secret for its callbacks. The one before
 // signs them too for a day.
 func (s *identity) setCallbackSecret(c SetCallbackSecret) Result {
-	if refusal := s.admitMembers(c.Actor, c.Org, compute.ActManageKeys); refusal != nil {
+	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActManageKeys); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	known, ok := s.orgs.Get(c.Org)
@@ -57,7 +57,7 @@ const (
 // removeCallbackSecret removes the secrets of an organization: its callbacks are not
 // signed from then on.
 func (s *identity) removeCallbackSecret(c RemoveCallbackSecret) Result {
-	if refusal := s.admitMembers(c.Actor, c.Org, compute.ActManageKeys); refusal != nil {
+	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActManageKeys); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	known, ok := s.orgs.Get(c.Org)

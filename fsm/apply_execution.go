@@ -104,10 +104,10 @@ func (s *execution) judgeSubmit(c Submit) (e compute.Execution, amount compute.C
 	case compute.KindSelection:
 		amount = e.MaxCredits
 	case compute.KindService: // Its replicas have holds of their own.
-		return e, 0, s.money.lacks(e.Org, s.service.firstHolds(&e))
+		return e, 0, s.money.lacks(&e, s.service.firstHolds(&e))
 	default:
 	}
-	return e, amount, s.money.lacks(e.Org, amount)
+	return e, amount, s.money.lacks(&e, amount)
 }
 
 // checkSubmit refuses what no state could accept.
@@ -140,6 +140,8 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 		return invalid("import_files", "an execution has no fewer import files than paths of them")
 	case len(e.Name) > maxExecutionName:
 		return invalid("name", "a name has at most %d bytes", maxExecutionName)
+	case e.Storage != nil && badMountPath(e.Storage.Path):
+		return invalid("s3_mount_path", "storage is mounted at a clean absolute path of at most %d bytes", maxMountPath)
 	case e.ScratchMiB < 0 || e.ScratchMiB > maxCapacity || len(e.Volumes) > maxVolumes:
 		return invalid("volumes", "an execution has at most %d volumes and some scratch space", maxVolumes)
 	case e.MinVRAMMiB < 0 || e.MinVRAMMiB > maxMinVRAM:
@@ -204,7 +206,7 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		StopGrace: grace, Container: container, Preemptible: said.Preemptible && !said.Kind.IsParent(),
 		MaxRetries: said.MaxRetries, MinVRAMMiB: said.MinVRAMMiB, Name: said.Name,
 		GPUTypes: said.GPUTypes, MinCapability: said.MinCapability,
-		Volumes: said.Volumes, ScratchMiB: said.ScratchMiB, ScratchMemory: said.ScratchMemory,
+		Volumes: said.Volumes, ScratchMiB: said.ScratchMiB, ScratchMemory: said.ScratchMemory, Storage: said.Storage,
 		Environment: compute.EnvironmentRef{Name: said.Environment.Name},
 	}
 }

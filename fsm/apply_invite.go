@@ -55,7 +55,7 @@ func (s *identity) putInvite(c PutInvite) Result {
 		act = compute.ActSetRole
 	}
 	invite := c.Invite
-	if refusal := s.admitMembers(c.Actor, invite.Org, act); refusal != nil {
+	if refusal := s.access.admitMembers(c.Actor, invite.Org, act); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	if refusal := s.checkInvite(&invite); refusal != nil {
@@ -99,7 +99,7 @@ func (s *identity) checkInvite(i *compute.Invite) *compute.Error {
 
 // revokeInvite removes an invite. Its token opens nothing from then on.
 func (s *identity) revokeInvite(c RevokeInvite) Result {
-	if refusal := s.admitMembers(c.Actor, c.Org, compute.ActInvite); refusal != nil {
+	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActInvite); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	if s.invites.Drop(pair{c.Org.UUID, c.Invite.UUID}) == nil {

@@ -26,11 +26,16 @@ func (s *identity) createKey(c CreateKey) Result {
 		return refuse(compute.CodeConflict, "key_exists", "the key exists")
 	case !c.Key.ExpiresAt.IsZero() && c.Key.ExpiresAt <= s.meta.Now:
 		return refuse(compute.CodeInvalid, "key_expired", "expires_at is in the past")
+	case c.MaxCredits < 0 || c.MaxCredits > maxAmount:
+		return refuse(compute.CodeInvalid, "max_credits", "max_credits cannot be negative")
 	case limit > 0 && len(s.Keys(c.Actor.Org)) >= limit:
 		return refuse(compute.CodeForbidden, "too_many_keys",
 			"the organization has %d API keys, which is the limit", limit)
 	}
 	if refusal := s.admitScopes(c.Actor, c.Key.Scopes); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if refusal := s.access.admitUnlimited(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	k := c.Key
@@ -43,6 +48,9 @@ func (s *identity) createKey(c CreateKey) Result {
 	}
 	k.CreatedAt, k.UpdatedAt = s.meta.Now, s.meta.Now
 	s.putKey(&k)
+	if c.MaxCredits > 0 {
+		s.money.putBudget(&compute.Budget{Org: k.Org, Key: k.ID, MaxCredits: c.MaxCredits, Enforce: true})
+	}
 	if fault.Planted(fault.PoisonKey) && k.Name == "poison" {
 		panic("the key has the name that was planted") // Half of the entry is in the state.
 	}
@@ -86,6 +94,11 @@ func (s *identity) managedKey(a Actor, id compute.KeyID) (compute.Key, *compute.
 	}
 	if refusal := s.admitKeyOwner(a, known); refusal != nil {
 		return compute.Key{}, refusal
+	}
+	if id != a.Key { // Its own new value has the same ceiling.
+		if refusal := s.access.admitUnlimited(a); refusal != nil {
+			return compute.Key{}, refusal
+		}
 	}
 	return *known, nil
 }

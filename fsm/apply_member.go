@@ -30,7 +30,9 @@ func (s *identity) setUser(c SetUser) Result {
 	own := c.Actor.User == c.User && !c.Actor.Root
 	var refusal *compute.Error
 	if own && c.Disabled == nil {
-		refusal = s.access.admit(c.Actor)
+		if refusal = s.access.admit(c.Actor); refusal == nil {
+			refusal = s.access.admitUnlimited(c.Actor) // Who has the password needs no key.
+		}
 	} else {
 		refusal = s.access.admitOperator(c.Actor)
 	}
@@ -90,6 +92,7 @@ func (s *identity) deleteUser(c DeleteUser) Result {
 			s.leave(m)
 		}
 	}
+	s.money.dropBudgetsOf(known.ID)
 	s.endLogins(known.ID, compute.UUID{})
 	s.putUser(&compute.User{
 		ID: known.ID, Email: "deleted " + known.ID.String(), CreatedAt: known.CreatedAt, DeletedAt: s.meta.Now,
@@ -116,7 +119,7 @@ func (s *identity) endLogins(user compute.UserID, keep compute.UUID) {
 
 // setMember changes the role of a member, or adds one.
 func (s *identity) setMember(c SetMember) Result {
-	if refusal := s.admitMembers(c.Actor, c.Org, compute.ActSetRole); refusal != nil {
+	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActSetRole); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	org, orgKnown := s.orgs.Get(c.Org)
@@ -157,7 +160,7 @@ func (s *identity) removeMember(c RemoveMember) Result {
 			act = compute.ActOfRemoval(known.Role)
 		}
 	}
-	if refusal := s.admitMembers(c.Actor, c.Org, act); refusal != nil {
+	if refusal := s.access.admitMembers(c.Actor, c.Org, act); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	switch {
@@ -171,7 +174,7 @@ func (s *identity) removeMember(c RemoveMember) Result {
 }
 
 // leave ends a membership with what it brought. Another one of the user becomes the
-// default.
+// default. The member's budget stays: leaving and returning would lift it otherwise.
 func (s *identity) leave(m *compute.Membership) {
 	for _, k := range s.Keys(m.Org) {
 		if k.User == m.User {
@@ -186,19 +189,6 @@ func (s *identity) leave(m *compute.Membership) {
 		first.Default = true
 		s.putMembership(&first)
 	}
-}
-
-// admitMembers refuses who may not do act to the members of an organization: an
-// operator may in every one, others by their role in their own.
-func (s *identity) admitMembers(a Actor, org compute.OrgID, act compute.OrgAct) *compute.Error {
-	if a.Root || a.Org != org {
-		return s.access.admitOperator(a)
-	}
-	refusal := s.access.admitRole(a, compute.RoleFor(act))
-	if refusal != nil && s.access.admitOperator(a) == nil {
-		return nil
-	}
-	return refusal
 }
 
 // lastOwner reports whether m is the only owner of its organization.

@@ -11,6 +11,11 @@ func (s *identity) createUser(c CreateUser) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
+	return s.newUser(c)
+}
+
+// newUser records a user, in an organization that exists or is made too.
+func (s *identity) newUser(c CreateUser) Result {
 	if existing, ok := s.OrgBySlug(c.Org.Slug); c.Join && ok {
 		return s.joinUser(c, existing.ID)
 	}
@@ -89,7 +94,7 @@ func (s *identity) setOrg(c SetOrg) Result {
 	if c.Slug != "" {
 		act = compute.ActSetSlug
 	}
-	if refusal := s.admitMembers(c.Actor, c.Org, act); refusal != nil {
+	if refusal := s.access.admitMembers(c.Actor, c.Org, act); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	known, ok := s.orgs.Get(c.Org)
@@ -116,7 +121,7 @@ func (s *identity) setOrg(c SetOrg) Result {
 // deleteOrg ends an organization. Its secrets cannot be read from then on, because
 // their key is gone.
 func (s *identity) deleteOrg(c DeleteOrg) Result {
-	if refusal := s.admitMembers(c.Actor, c.Org, compute.ActDelete); refusal != nil {
+	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActDelete); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	known, ok := s.orgs.Get(c.Org)
@@ -146,6 +151,7 @@ func (s *identity) endOrg(id compute.OrgID) {
 	}
 	s.dropInvites(id, compute.UserID{})
 	s.dataKeys.Drop(id)
+	s.money.dropBudgets(id)
 	s.dropEnvironments(id)
 	for _, u := range slices.Collect(s.Uploads(id)) {
 		s.upload.drop(u.ID)

@@ -143,6 +143,7 @@ func (s *selection) childrenOf(parent *compute.Execution, asked []Child,
 			MaxRetries: s.execution.retriesOfRuns(parent), MinVRAMMiB: parent.MinVRAMMiB, Name: parent.Name, Files: parent.Files,
 			MinCapability: parent.MinCapability,
 			Volumes:       parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
+			Storage:     parent.Storage,
 			Environment: parent.Environment,
 		}
 		if s.execution.askOffers(e) != nil {
@@ -234,7 +235,7 @@ func (s *selection) startSelection(parent *compute.Execution, children []*comput
 		if poor[e.Profile] {
 			continue
 		}
-		if s.money.lacks(e.Org, amount) != nil {
+		if s.money.lacks(e, amount) != nil {
 			poor[e.Profile] = true
 			detail = joinDetail(detail, e.Profile+": credits exhausted"+afterRuns(e.Repeat-1))
 			continue
@@ -281,6 +282,11 @@ func (s *selection) releaseParent(parent *compute.Execution) {
 		Execution: parent.ID, Note: "passed on to the sub-executions",
 	})
 	parent.Held = 0
+	if known, ok := s.executions.Get(parent.ID); ok {
+		released := *known
+		released.Held = 0
+		s.execution.putExecution(&released) // Ceilings count what is held: the children's holds come next.
+	}
 }
 
 // startParent records on a child's parent that code has started.

@@ -136,7 +136,7 @@ func (s *service) startReplicas(c StartReplicas) Result {
 		needed = slices.Delete(needed, at, at+1)
 		e := replicaOf(&parent, asked.ID, s.meta.Index, s.meta.Now)
 		amount := firstHold(e)
-		if s.money.lacks(e.Org, amount) != nil {
+		if s.money.lacks(e, amount) != nil {
 			parent.Detail = "the organization's credits are exhausted"
 			s.halt(&parent, compute.StopGraceful, compute.ReasonCredits)
 			return Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: n}

@@ -28,7 +28,7 @@ func (v *View) Check() error {
 func (v checker) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
 		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(),
-		v.checkArchives(), v.checkUploads(), v.checkEnvironments(), v.checkObjects())
+		v.checkArchives(), v.checkUploads(), v.checkEnvironments(), v.checkObjects(), v.checkBudgets(), v.checkAudit())
 }
 
 // checkDerived builds a state from the records alone and compares: the
@@ -45,6 +45,7 @@ func (v checker) checkDerived() error {
 	return errors.Join(
 		differ("slugs", &v.slugs, &fresh.slugs),
 		differ("emails", &v.emails, &fresh.emails),
+		differ("subjects", &v.subjects, &fresh.subjects),
 		differ("lookups", &v.lookups, &fresh.lookups),
 		differ("joined", &v.joined.Table, &fresh.joined.Table),
 		differ("keys of organizations", &v.orgKeys.Table, &fresh.orgKeys.Table),
@@ -73,6 +74,7 @@ func (v checker) checkDerived() error {
 		differ("blobs of archives", &v.archiveBlobs, &fresh.archiveBlobs),
 		differ("totals of archives", &v.archivedTotals, &fresh.archivedTotals),
 		differ("loads", &v.loads, &fresh.loads),
+		differ("held by keys and members", &v.heldBy, &fresh.heldBy),
 		v.offered.differ(fresh.offered),
 		differMix(v.mix, fresh.mix),
 		v.checkObjectsDerived(fresh),
@@ -116,6 +118,10 @@ func (v checker) rebuilt() *state {
 	copyRecords(&v.objects, s.putObject)
 	copyRecords(&v.objectUploads, s.putObjectUpload)
 	copyRecords(&v.objectParts, s.putObjectPart)
+	copyRecords(&v.budgets, func(b *compute.Budget) { s.budgets.Put(b) })
+	copyRecords(&v.purchases, func(p *compute.Purchase) { s.purchases.Put(p) })
+	copyRecords(&v.audit, func(r *compute.AuditRecord) { s.audit.Put(r) })
+	copyRecords(&v.chains, func(c *auditChain) { s.chains.Put(c) })
 	s.reshape()
 	s.remix()
 	return s

@@ -43,6 +43,7 @@ func everyCommand() []fsm.Command {
 		fsm.Submit{Op: op, Actor: a, Execution: compute.Execution{
 			ID: id, Timeout: time.Minute, Tags: []string{"x"},
 			Selection: &compute.Selection{GPUTypes: []string{"t4"}},
+			Storage:   &compute.StorageMount{Path: "/mnt/s3", Optional: true},
 		}},
 		fsm.TakeSelection{Term: 1, Parent: id, Children: []fsm.Child{{ID: id, Profile: "gpu.t4"}}},
 		fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{
@@ -122,6 +123,16 @@ func everyCommand() []fsm.Command {
 		fsm.ChangeDeployment{Op: op, Actor: a, Deployment: id, Start: true},
 		fsm.ScaleDeployment{Term: 1, Deployment: id, Replicas: 2, Since: 5},
 		fsm.ResumeDeployment{Deployment: id},
+		fsm.SetBudget{Op: op, Actor: a, Budget: compute.Budget{Org: a.Org, Key: key, MaxCredits: 5, Monthly: true, Enforce: true}},
+		fsm.RemoveBudget{Op: op, Actor: a, Org: a.Org, Key: key, User: a.User},
+		fsm.RecordPurchase{Purchase: compute.Purchase{Org: a.Org, ID: "cs_1", Amount: 5, Paid: 100, Currency: "eur", Payment: "pi_1"}},
+		fsm.RecordDeed{Op: op, Actor: a, Action: "backup.save", Target: "x"},
+		fsm.SignUp{Op: op, Actor: a, User: compute.User{Email: "e", Subject: "https://id 1"}, Org: compute.Org{Slug: "s"}, Join: true},
+		fsm.LinkUser{Op: op, Actor: a, User: a.User, Subject: "https://id 1"},
+		fsm.RotateKey{
+			Op: op, Actor: a, Org: a.Org, Key: &compute.DataKey{Number: 2, Sealed: []byte{1}}, Retire: true,
+			Variables: []compute.Variable{{Name: "A", Sealed: []byte{2}, Key: 2}}, Signing: []compute.CallbackSecret{{Number: 1, Key: 2}},
+		},
 	}
 }
 

@@ -27,6 +27,11 @@ type Actor struct {
 	TokenVersion uint64         `cbor:"3,keyasint,omitempty"` // Of the access token.
 	Org          compute.OrgID  `cbor:"4,keyasint"`           // The organization it acts in.
 	Root         bool           `cbor:"5,keyasint,omitempty"` // The cluster's root token: no user, no organization.
+
+	// The address of the client and the identifier of its request, for the audit
+	// record of a command that has one. See View.Audits.
+	From    string `cbor:"80,keyasint,omitempty"`
+	Request string `cbor:"81,keyasint,omitempty"`
 }
 
 type (
@@ -185,6 +190,9 @@ type (
 		Op    Op          `cbor:"1,keyasint"`
 		Actor Actor       `cbor:"2,keyasint"`
 		Key   compute.Key `cbor:"3,keyasint"`
+
+		// MaxCredits is the ceiling of the key, which becomes its budget; 0 for none.
+		MaxCredits compute.Credits `cbor:"80,keyasint,omitempty"`
 	}
 
 	// ToggleKey makes an active key inactive, or the other way round.
@@ -220,6 +228,7 @@ type (
 	StoreRefresh struct {
 		Op    Op                   `cbor:"1,keyasint"`
 		Token compute.RefreshToken `cbor:"2,keyasint"`
+		Actor Actor                `cbor:"80,keyasint,omitzero"` // Who signs in, for the audit record.
 	}
 
 	// RotateRefresh spends one refresh token for its successor. A repeat with
@@ -334,6 +343,69 @@ type (
 		Org    compute.OrgID   `cbor:"3,keyasint"`
 		Amount compute.Credits `cbor:"4,keyasint"`
 		Note   string          `cbor:"5,keyasint,omitempty"`
+	}
+
+	// SetBudget gives an organization, one of its keys or one of its members a budget, or
+	// changes it.
+	SetBudget struct {
+		Op     Op             `cbor:"1,keyasint"`
+		Actor  Actor          `cbor:"2,keyasint"`
+		Budget compute.Budget `cbor:"3,keyasint"`
+	}
+
+	// RemoveBudget removes a budget.
+	RemoveBudget struct {
+		Op    Op             `cbor:"1,keyasint"`
+		Actor Actor          `cbor:"2,keyasint"`
+		Org   compute.OrgID  `cbor:"3,keyasint"`
+		Key   compute.KeyID  `cbor:"4,keyasint,omitempty"`
+		User  compute.UserID `cbor:"5,keyasint,omitempty"`
+	}
+
+	// RecordPurchase adds credits that the payment provider says are paid for. A
+	// checkout session counts once.
+	RecordPurchase struct {
+		Purchase compute.Purchase `cbor:"1,keyasint"`
+	}
+
+	// RecordDeed records in the cluster's audit trail what an operator did that changes
+	// nothing, such as saving a backup.
+	RecordDeed struct {
+		Op     Op     `cbor:"1,keyasint"`
+		Actor  Actor  `cbor:"2,keyasint"` // Root or an operator.
+		Action string `cbor:"3,keyasint"`
+		Target string `cbor:"4,keyasint,omitempty"`
+	}
+
+	// SignUp records a user who made the account, with an organization that is made too
+	// or, with Join, as a member of the one with the slug.
+	SignUp struct {
+		Op    Op           `cbor:"1,keyasint"`
+		Actor Actor        `cbor:"2,keyasint,omitzero"` // The user, for the audit record.
+		User  compute.User `cbor:"3,keyasint"`
+		Org   compute.Org  `cbor:"4,keyasint"`
+		Join  bool         `cbor:"5,keyasint,omitempty"`
+	}
+
+	// LinkUser records who a user is at the identity provider, once.
+	LinkUser struct {
+		Op      Op             `cbor:"1,keyasint"`
+		Actor   Actor          `cbor:"2,keyasint,omitzero"` // The user, for the audit record.
+		User    compute.UserID `cbor:"3,keyasint"`
+		Subject string         `cbor:"4,keyasint"`
+	}
+
+	// RotateKey changes the data key of an organization: it adds a key, which seals from
+	// then on, replaces values by the same ones that it sealed, or, with Retire, drops the
+	// keys before it, which must seal nothing any more.
+	RotateKey struct {
+		Op        Op                       `cbor:"1,keyasint"`
+		Actor     Actor                    `cbor:"2,keyasint"` // Root or an operator.
+		Org       compute.OrgID            `cbor:"3,keyasint"`
+		Key       *compute.DataKey         `cbor:"4,keyasint,omitempty"`
+		Retire    bool                     `cbor:"5,keyasint,omitempty"`
+		Variables []compute.Variable       `cbor:"6,keyasint,omitempty"`
+		Signing   []compute.CallbackSecret `cbor:"7,keyasint,omitempty"`
 	}
 
 	// SetPrices changes prices; those not named stay.

@@ -15,7 +15,7 @@ import (
 //
 //nolint:funlen // A row for each command.
 func commandRows() []*row {
-	return append([]*row{
+	return []*row{
 		command[Clock]{
 			number: 1, since: formatFirst, beforeBootstrap: true, onFullDisk: true, apply: (*state).raiseClock,
 		}.row(),
@@ -69,7 +69,8 @@ func commandRows() []*row {
 		}.row(),
 		command[CreateKey]{
 			number: 11, since: formatFirst, apply: (*state).createKey,
-			op: func(c CreateKey) Op { return c.Op },
+			op:   func(c CreateKey) Op { return c.Op },
+			uses: func(c CreateKey) uint64 { return formatIf(c.MaxCredits != 0, formatAccounts) },
 		}.row(),
 		command[ToggleKey]{
 			number: 12, since: formatFirst, onFullDisk: true, apply: (*state).toggleKey,
@@ -88,7 +89,8 @@ func commandRows() []*row {
 		}.row(),
 		command[StoreRefresh]{
 			number: 16, since: formatFirst, onFullDisk: true, apply: (*state).storeRefresh,
-			op: func(c StoreRefresh) Op { return c.Op },
+			op:   func(c StoreRefresh) Op { return c.Op },
+			uses: func(c StoreRefresh) uint64 { return formatIf(c.Actor != (Actor{}), formatAccounts) },
 		}.row(),
 		command[RotateRefresh]{
 			number: 17, since: formatFirst, onFullDisk: true, apply: (*state).rotateRefresh,
@@ -108,7 +110,7 @@ func commandRows() []*row {
 						e.Name != "" || e.Files != nil, formatLab),
 					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices),
 					formatIf(e.Container != nil || c.Key != nil || e.Environment.Name != "", formatContainers),
-					formatIf(e.Deployment != nil || e.Inference != nil, formatAccounts))
+					formatIf(e.Storage != nil || e.Deployment != nil || e.Inference != nil, formatAccounts))
 			},
 		}.row(),
 		command[TakeSelection]{
@@ -339,7 +341,45 @@ func commandRows() []*row {
 			number: 74, since: formatContainers, onFullDisk: true, apply: (*state).removeCallbackSecret,
 			op: func(c RemoveCallbackSecret) Op { return c.Op },
 		}.row(),
-	}, deploymentRows()...)
+		command[ChangeDeployment]{
+			number: 75, since: formatAccounts, onFullDisk: true, apply: (*state).changeDeployment,
+			op: func(c ChangeDeployment) Op { return c.Op },
+		}.row(),
+		command[ScaleDeployment]{
+			number: 76, since: formatAccounts, onFullDisk: true, apply: (*state).scaleDeployment,
+			term: func(c ScaleDeployment) uint64 { return c.Term },
+		}.row(),
+		command[ResumeDeployment]{
+			number: 77, since: formatAccounts, apply: (*state).resumeDeployment,
+		}.row(),
+		command[SetBudget]{
+			number: 90, since: formatAccounts, apply: (*state).setBudget,
+			op: func(c SetBudget) Op { return c.Op },
+		}.row(),
+		command[RemoveBudget]{
+			number: 91, since: formatAccounts, onFullDisk: true, apply: (*state).removeBudget,
+			op: func(c RemoveBudget) Op { return c.Op },
+		}.row(),
+		command[RecordPurchase]{
+			number: 92, since: formatAccounts, apply: (*state).recordPurchase,
+		}.row(),
+		command[RecordDeed]{
+			number: 93, since: formatAccounts, apply: (*state).recordDeed,
+			op: func(c RecordDeed) Op { return c.Op },
+		}.row(),
+		command[SignUp]{
+			number: 94, since: formatAccounts, apply: (*state).signUp,
+			op: func(c SignUp) Op { return c.Op },
+		}.row(),
+		command[LinkUser]{
+			number: 95, since: formatAccounts, apply: (*state).linkUser,
+			op: func(c LinkUser) Op { return c.Op },
+		}.row(),
+		command[RotateKey]{
+			number: 96, since: formatAccounts, apply: (*state).rotateKey,
+			op: func(c RotateKey) Op { return c.Op },
+		}.row(),
+	}
 }
 
 // command is what the table has of the command with payload C.

@@ -19,11 +19,13 @@ func (s *execution) checkContainer(e *compute.Execution) *compute.Error {
 	case c == nil && !inContainers(e.Kind):
 		return nil
 	case c == nil || e.Kind != compute.KindService && !inContainers(e.Kind):
-		return compute.Errorf(compute.CodeInvalid, "only Docker, Compose and services execute in containers").Named("container")
+		return compute.Errorf(compute.CodeInvalid, "only Docker, Compose and services execute in containers").
+			Named("container")
 	case len(c.Images) == 0 || len(c.Images) > compute.MaxImages || e.Kind != compute.KindCompose && len(c.Images) != 1:
 		return compute.Errorf(compute.CodeInvalid, "an execution has at most %d images", compute.MaxImages).Named("images")
 	case len(c.Credentials) > compute.MaxCredentials || c.Grace < 0 || c.Grace > compute.MaxContainerEnd:
-		return compute.Errorf(compute.CodeInvalid, "the credentials or the grace of the container are too large").Named("container")
+		return compute.Errorf(compute.CodeInvalid, "the credentials or the grace of the container are too large").
+			Named("container")
 	}
 	for _, image := range c.Images {
 		if image == "" || len(image) > compute.MaxImageName || strings.ContainsAny(image, " \n\x00") {
@@ -44,7 +46,8 @@ func (s *execution) sealedWith(c *Submit) *compute.Error {
 		number = key.Number
 	}
 	if c.Execution.Container.Key != number || key == nil && c.Key == nil || key != nil && c.Key != nil {
-		return compute.Errorf(compute.CodeConflict, "the organization has another data key: try again").Named("data_key_changed")
+		return compute.Errorf(compute.CodeConflict, "the organization has another data key: try again").
+			Named("data_key_changed")
 	}
 	return nil
 }

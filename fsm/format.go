@@ -132,9 +132,17 @@ func (v *View) Settable(s Settings) Settings {
 // AllowsCosts returns the reason for which resources may not yet have costs.
 func (v *View) AllowsCosts() error { return v.allowsFormat(formatContainers) }
 
+// AllowsAccounts returns the reason for which there may be no budgets, purchases and
+// accounts that people make themselves yet.
+func (v *View) AllowsAccounts() error { return v.allowsFormat(formatAccounts) }
+
 // AllowsEnvironments returns the reason for which there may be no named environments
 // yet.
 func (v *View) AllowsEnvironments() error { return v.allowsFormat(formatContainers) }
+
+// AllowsMounts returns the reason for which executions may not yet see stored objects
+// as files.
+func (v *View) AllowsMounts() error { return v.allowsFormat(formatAccounts) }
 
 // AllowsObjects returns the reason for which no objects may be stored yet.
 func (v *View) AllowsObjects() error { return v.allowsFormat(formatContainers) }

@@ -127,6 +127,9 @@ func (h *historian) submitSome() {
 		}
 		e.Selection.Repeats = h.rng.IntN(4)
 	}
+	if h.chance(6) {
+		e.Storage = &compute.StorageMount{Path: pick(h, "/mnt/s3", "/data/a", "mnt", "/a/../b"), Optional: h.chance(2)}
+	}
 	h.acceptSome(&e)
 	op := h.request()
 	op.Org = a.Org
@@ -417,6 +420,8 @@ func (h *historian) peopleThing() {
 		case h.chance(2):
 			h.variableThing(a, op)
 		case h.chance(2):
+			h.budgetThing(a, op)
+		case h.chance(2):
 			h.environmentThing(a, op)
 		default:
 			h.orgThing(a, op)
@@ -606,6 +611,62 @@ func (h *historian) callbackThing(a fsm.Actor, op fsm.Op) {
 			h.send(fsm.RedeliverCallbacks{Op: op, Actor: a, Execution: c.Execution})
 		}
 		return
+	}
+}
+
+// budgetThing sets and removes budgets and buys credits.
+func (h *historian) budgetThing(a fsm.Actor, op fsm.Op) {
+	if h.view().Format() < fsm.Format {
+		return
+	}
+	b := compute.Budget{
+		Org: a.Org, MaxCredits: compute.Credits(h.rng.IntN(3_000_000)), Monthly: h.chance(2), Enforce: h.chance(2),
+		URL: pick(h, "", "https://example.com/budget", "http://no"),
+	}
+	switch keys := h.view().Keys(a.Org); h.rng.IntN(3) {
+	case 0:
+		b.User = pick(h, h.ada.User, h.other.User)
+	case 1:
+		if len(keys) > 0 {
+			b.Key = keys[h.rng.IntN(len(keys))].ID
+		}
+	}
+	switch h.rng.IntN(9) {
+	case 8:
+		if key := h.view().DataKey(a.Org); key != nil {
+			c := fsm.RotateKey{Op: op, Actor: h.root, Org: a.Org, Retire: h.chance(3)}
+			if h.chance(2) {
+				c.Key = &compute.DataKey{Number: key.Number + uint64(h.rng.IntN(2)), Sealed: []byte("more")}
+			}
+			for _, v := range h.view().SecretsOf(a.Org) {
+				fresh := *v
+				fresh.Sealed, fresh.Key = []byte("again"), key.Number
+				c.Variables = append(c.Variables, fresh)
+			}
+			h.send(c)
+		}
+	case 6:
+		name := fmt.Sprint("guest", h.rng.IntN(6))
+		h.send(fsm.SignUp{
+			User: compute.User{ID: compute.UserID{UUID: h.uuid()}, Email: name, Subject: pick(h, "", "id "+name)},
+			Org:  compute.Org{ID: compute.OrgID{UUID: h.uuid()}, Slug: pick(h, name, "ada")}, Join: h.chance(2),
+		})
+	case 7:
+		h.send(fsm.LinkUser{User: a.User, Subject: fmt.Sprint("id ", h.rng.IntN(3))})
+	case 0:
+		h.send(fsm.RemoveBudget{Op: op, Actor: a, Org: b.Org, Key: b.Key, User: b.User})
+	case 1:
+		h.send(fsm.RecordPurchase{Purchase: compute.Purchase{Org: a.Org, ID: fmt.Sprint("cs_", h.rng.IntN(5)), Amount: b.MaxCredits}})
+	case 2:
+		h.send(fsm.CreateKey{Op: op, Actor: a, MaxCredits: b.MaxCredits, Key: compute.Key{
+			ID: compute.KeyID{UUID: h.uuid()}, Lookup: fmt.Sprint("limited ", h.rng.IntN(30)),
+		}})
+	case 3:
+		by := pick(h, h.root, a)
+		by.From, by.Request = "192.0.2.1", "r"
+		h.send(fsm.RecordDeed{Op: op, Actor: by, Action: "backup.save"})
+	default:
+		h.send(fsm.SetBudget{Op: op, Actor: pick(h, a, h.root), Budget: b})
 	}
 }
 

@@ -44,11 +44,11 @@ func (f *FSM) Register(reg prometheus.Registerer) error {
 		held: prometheus.NewDesc("berth_ledger_held_microcredits",
 			"Credits set aside for live executions.", nil, nil),
 		estimates: prometheus.NewDesc("berth_queue_estimates_total",
-			"Executions that started by the time that a quantile of their estimate said (covered), or later.",
-			[]string{"quantile", "covered"}, nil),
+			"Executions that started by the time that a percentile of their estimate said (covered), or later.",
+			[]string{"percentile", "covered"}, nil),
 		scale: prometheus.NewDesc("berth_queue_estimate_scale_ratio",
-			"What estimates of starts are multiplied by, so that the quantile covers what it promises, by the GPUs asked for.",
-			[]string{"quantile", "gpus"}, nil),
+			"What estimates of starts are multiplied by, so that the percentile covers what it promises, by the GPUs asked for.",
+			[]string{"percentile", "gpus"}, nil),
 		format: prometheus.NewDesc("berth_state_format",
 			"Format of the state: what every server of the cluster can apply.", nil, nil),
 		preempted: prometheus.NewDesc("berth_preemptions_total",
@@ -59,7 +59,8 @@ func (f *FSM) Register(reg prometheus.Registerer) error {
 			[]string{"gpu_type", "reason"}, nil),
 		worth: prometheus.NewDesc("berth_unbilled_microcredits_total",
 			"What the time of those attempts would have cost.", []string{"gpu_type", "reason"}, nil),
-		orgs: prometheus.NewDesc("berth_org_info", "Organizations, with their slugs. The value is 1.", []string{"org", "slug"}, nil),
+		orgs: prometheus.NewDesc(
+			"berth_org_info", "Organizations, with their slugs. The value is 1.", []string{"org", "slug"}, nil),
 	}
 	if err := reg.Register(m); err != nil {
 		return fmt.Errorf("register state metrics: %w", err)
@@ -111,12 +112,12 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.collectTallies(out, view)
 	m.collectOrgs(out, view)
 	known := view.Calibration()
-	m.collectCoverage(out, "0.5", known.P50)
-	m.collectCoverage(out, "0.9", known.P90)
+	m.collectCoverage(out, "50", known.P50)
+	m.collectCoverage(out, "90", known.P90)
 	for class := range known.Sizes {
 		scales := known.Sizes[class].Scales()
-		out <- gauge(m.scale, float64(scales.P50)/compute.ScaleOne, "0.5", compute.SizeClassName(class))
-		out <- gauge(m.scale, float64(scales.P90)/compute.ScaleOne, "0.9", compute.SizeClassName(class))
+		out <- gauge(m.scale, float64(scales.P50)/compute.ScaleOne, "50", compute.SizeClassName(class))
+		out <- gauge(m.scale, float64(scales.P90)/compute.ScaleOne, "90", compute.SizeClassName(class))
 	}
 }
 
@@ -153,10 +154,10 @@ func (m *metrics) collectTallies(out chan<- prometheus.Metric, view *View) {
 	}
 }
 
-// collectCoverage sends the coverage of one quantile of the estimates.
-func (m *metrics) collectCoverage(out chan<- prometheus.Metric, quantile string, c compute.Coverage) {
+// collectCoverage sends the coverage of one percentile of the estimates.
+func (m *metrics) collectCoverage(out chan<- prometheus.Metric, percentile string, c compute.Coverage) {
 	count := func(n uint64, covered string) {
-		out <- counter(m.estimates, float64(n), quantile, covered)
+		out <- counter(m.estimates, float64(n), percentile, covered)
 	}
 	count(c.Covered, "true")
 	count(c.Total-c.Covered, "false")

@@ -39,11 +39,14 @@ func firstHold(e *compute.Execution) compute.Credits {
 	return costs(e, min(e.Timeout, first))
 }
 
-// lacks refuses to hold more than an organization has, unless credits are only
-// metered.
-func (s *money) lacks(org compute.OrgID, amount compute.Credits) *compute.Error {
-	available := s.Account(org).Available()
-	if s.meta.Settings.Meter && s.Account(org).Held <= maxAmount-amount || amount <= available {
+// lacks refuses to hold more for e than its organization has, unless credits are only
+// metered, and more than a ceiling leaves.
+func (s *money) lacks(e *compute.Execution, amount compute.Credits) *compute.Error {
+	if refusal := s.overBudget(e, amount); refusal != nil {
+		return refusal
+	}
+	available := s.Account(e.Org).Available()
+	if s.meta.Settings.Meter && s.Account(e.Org).Held <= maxAmount-amount || amount <= available {
 		return nil
 	}
 	return compute.Errorf(compute.CodeForbidden,
@@ -78,6 +81,7 @@ func (s *money) settle(e *compute.Execution) {
 	}
 	if charged := min(owed, released); charged > 0 {
 		e.Billed = charged
+		s.spend(e, charged)
 		charge := compute.LedgerEntry{
 			Org: e.Org, Kind: compute.LedgerCharge, Amount: charged,
 			Execution: e.ID, Epoch: e.Epoch, Note: note,
@@ -118,30 +122,45 @@ func (s *money) growHolds() {
 		known, _ := s.executions.Get(m.execution())
 		e := *known
 		wanted := costs(&e, min(s.meta.Now.Sub(e.PlacedAt)+holdMore, e.Timeout)) - e.Held
-		if s.lacks(e.Org, wanted) == nil {
+		if s.lacks(&e, wanted) == nil {
 			s.hold(&e, wanted, "still running")
 			s.warn(&e)
 		} else {
 			e.Stop, e.Reason = compute.StopGraceful, compute.ReasonCredits
 			e.Detail = "the organization's credits are exhausted"
+			if who, b := s.ceilingOf(&e, wanted); b != nil {
+				e.Detail = ceilingName(b) + " reached"
+				s.reportStop(&e, who)
+			}
 		}
 		s.execution.putExecution(&e)
 	}
 }
 
-// warn records on a replica of a service when its credits are expected to end, if
-// they do not pay for another extension of its hold.
+// warn records on an execution when its credits are expected to end, if they, or a
+// ceiling, do not pay for another extension of its hold. Below format 10 only replicas of
+// services were warned.
 func (s *money) warn(e *compute.Execution) {
-	if e.Kind != compute.KindReplica {
+	if e.Kind != compute.KindReplica && s.Format() < formatAccounts {
 		return
 	}
-	e.CreditsEnd, e.Detail = 0, ""
-	if s.lacks(e.Org, e.Price.Charge(holdMore)) == nil {
+	if !e.CreditsEnd.IsZero() || e.Kind == compute.KindReplica {
+		e.CreditsEnd, e.Detail = 0, ""
+	}
+	more := e.Price.Charge(holdMore)
+	if e.Kind != compute.KindReplica {
+		more = min(more, worst(e)-e.Held)
+	}
+	if more <= 0 || s.lacks(e, more) == nil {
 		return
 	}
 	paid := e.Price.Buys(e.Held, e.Timeout) - e.StopGrace
 	e.CreditsEnd = e.PlacedAt.Add(paid)
-	e.Detail = "the organization's credits end in about " + e.CreditsEnd.Sub(s.meta.Now).Round(time.Minute).String()
+	whose := "the organization's credits end"
+	if _, b := s.ceilingOf(e, more); b != nil {
+		whose = ceilingName(b) + " reached"
+	}
+	e.Detail = whose + " in about " + e.CreditsEnd.Sub(s.meta.Now).Round(time.Minute).String()
 }
 
 // grows reports whether the hold of e will have to be extended.

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"iter"
+	"path"
 	"slices"
 	"strings"
 
@@ -10,6 +11,14 @@ import (
 
 // maxVolumes is how many volumes one execution asks for.
 const maxVolumes = 16
+
+// maxMountPath limits the path at which storage is mounted, in bytes.
+const maxMountPath = 512
+
+// badMountPath reports whether storage cannot be mounted at a path.
+func badMountPath(p string) bool {
+	return !path.IsAbs(p) || path.Clean(p) != p || p == "/" || len(p) > maxMountPath
+}
 
 // askOffers adds to the request of e what its node has to offer. It refuses what no
 // known node offers, and lists what they do.
@@ -21,6 +30,9 @@ func (s *execution) askOffers(e *compute.Execution) *compute.Error {
 	s.needEngine(e)
 	if e.Inference != nil {
 		e.Request.Needs = append(e.Request.Needs, compute.InferenceOffer(e.Inference.Engine))
+	}
+	if e.Storage != nil && !e.Storage.Optional {
+		e.Request.Needs = append(e.Request.Needs, compute.MountOffer)
 	}
 	if !e.Environment.ID.IsZero() {
 		e.Request.Needs = append(e.Request.Needs, compute.EnvironmentOffer(e.Environment.ID.String()))
@@ -69,6 +81,10 @@ func errNoOffer(need compute.Offer, offers map[compute.Offer]bool) *compute.Erro
 	if kind == "engine" {
 		return errNoEngine(name, offers)
 	}
+	if need == compute.MountOffer {
+		return compute.Errorf(compute.CodeInvalid, "no node can mount storage: load the kernel module fuse on one "+
+			"(modprobe fuse), so that it has /dev/fuse, or start without enable_s3_mount").Named("no_storage_mount")
+	}
 	known := func(yield func(compute.Offer) bool) {
 		for offer := range offers { // Any order will do: joinOffers sorts them.
 			if strings.HasPrefix(string(offer), kind+":") && !yield(offer) {
@@ -92,11 +108,13 @@ func errNoOffer(need compute.Offer, offers map[compute.Offer]bool) *compute.Erro
 func errNoEngine(name string, offers map[compute.Offer]bool) *compute.Error {
 	which, _, _ := strings.Cut(name, "-")
 	if offers[compute.Offer("engine:"+which+"-trusted")] {
-		return compute.Errorf(compute.CodeInvalid, "the nodes that have %s isolate containers below the minimum, and execute "+
-			"those of trusted organizations only: an operator can trust the organization or update the engines", which).
+		return compute.Errorf(compute.CodeInvalid,
+			"the nodes that have %s isolate containers below the minimum, and execute "+
+				"those of trusted organizations only: an operator can trust the organization or update the engines", which).
 			Named("trusted_only")
 	}
-	return compute.Errorf(compute.CodeInvalid, "no node has %s: an operator installs it, or enables it with docker.host", which).
+	return compute.Errorf(compute.CodeInvalid,
+		"no node has %s: an operator installs it, or enables it with docker.host", which).
 		Named("no_engine")
 }
 

@@ -134,6 +134,9 @@ type (
 		access *access
 	}
 
+	// trail keeps what the deeds behind commands were.
+	trail struct{ *View }
+
 	// retention drops executions that ended long ago, or archives them.
 	retention struct {
 		*View
@@ -166,7 +169,7 @@ func stateOf(v *View) *state {
 		execution: new(execution), selection: new(selection), service: new(service), quota: new(quota),
 		deployment: new(deployment),
 		requests:   new(requests), retention: new(retention), statistics: new(statistics),
-		upload: new(upload), object: new(object),
+		upload: new(upload), object: new(object), trail: new(trail),
 	}
 	*s.access = access{View: v}
 	*s.lifecycle = lifecycle{
@@ -217,6 +220,7 @@ func stateOf(v *View) *state {
 	*s.requests = requests{View: v}
 	*s.upload = upload{View: v, access: s.access}
 	*s.object = object{View: v, access: s.access}
+	*s.trail = trail{View: v}
 	*s.retention = retention{
 		View:      v,
 		execution: s.execution,

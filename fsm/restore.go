@@ -610,7 +610,7 @@ func (r *restoring) check() error {
 	}
 	c := checker{r.View}
 	return errors.Join(append(wrong, c.checkHeld(), c.checkNodes(), c.checkPeople(), c.checkMix(), c.checkQuotas(),
-		c.checkFormat(), c.checkBrake(), c.checkArchives(), c.checkUploads())...)
+		c.checkFormat(), c.checkBrake(), c.checkArchives(), c.checkUploads(), c.checkBudgets(), c.checkAudit())...)
 }
 
 // add counts the next line.

@@ -19,7 +19,7 @@ func TestPartialDecodeKnowsAllFields(t *testing.T) {
 		form *store.Schema
 		last int
 	}{
-		"execution": {executionSchema, 76},
+		"execution": {executionSchema, 85},
 		"attempt":   {attemptSchema, 16},
 		"op":        {opSchema, 6},
 		"line":      {ledger.Schema, ledger.HashField},

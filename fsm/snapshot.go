@@ -122,6 +122,10 @@ func (s *state) loaders() []func([]byte) error {
 		load(func(e *compute.Environment) { s.environments.Put(e) }),
 		load(func(b *compute.Bucket) { s.buckets.Put(b) }),
 		load(s.loadObject), load(s.putObjectUpload), load(s.putObjectPart),
+		load(func(b *compute.Budget) { s.budgets.Put(b) }),
+		load(func(p *compute.Purchase) { s.purchases.Put(p) }),
+		load(func(r *compute.AuditRecord) { s.audit.Put(r) }),
+		load(func(c *auditChain) { s.chains.Put(c) }),
 	}
 }
 

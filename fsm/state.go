@@ -27,6 +27,8 @@ type View struct {
 	inviteTables
 	environmentTables
 	objectTables
+	budgetTables
+	auditTables
 
 	counts counts
 }
@@ -58,6 +60,7 @@ type (
 		signing  store.Records[string, compute.SigningKey]
 		slugs    store.Table[string, compute.OrgID]
 		emails   store.Table[string, compute.UserID]
+		subjects store.Table[string, compute.UserID] // At the identity provider.
 		lookups  store.Table[string, compute.KeyID]
 		joined   store.Index[pair, compute.Membership] // By user, organization.
 		orgKeys  store.Index[pair, compute.Key]        // By organization, key.
@@ -221,6 +224,7 @@ type state struct {
 	*statistics
 	*upload
 	*object
+	*trail
 }
 
 // newView returns a view of an empty state.
@@ -233,6 +237,8 @@ func newView() *View {
 	v.inviteTables = newInviteTables()
 	v.environmentTables = newEnvironmentTables()
 	v.objectTables = newObjectTables()
+	v.budgetTables = newBudgetTables()
+	v.auditTables = newAuditTables()
 	v.mix = new(compute.Mix)
 	v.offered = newOffer()
 	return v
@@ -265,6 +271,7 @@ func (v *View) makeRecords() {
 	v.archivedTotals = store.NewTable[compute.OrgID, totals](byOrg)
 	v.slugs = store.NewTable[string, compute.OrgID](strings.Compare)
 	v.emails = store.NewTable[string, compute.UserID](strings.Compare)
+	v.subjects = store.NewTable[string, compute.UserID](strings.Compare)
 	v.lookups = store.NewTable[string, compute.KeyID](strings.Compare)
 	v.totals = store.NewTable[compute.OrgID, totals](byOrg)
 	v.loads = store.NewTable[scope, compute.Load](byScope)
@@ -368,6 +375,7 @@ func (v *View) stored() []store.Stored {
 		&v.tallies, &v.archives, &v.uploads, &v.variables, &v.dataKeys, &v.invites,
 		&v.environments,
 		&v.buckets, &v.objects, &v.objectUploads, &v.objectParts,
+		&v.budgets, &v.purchases, &v.audit, &v.chains,
 	}
 }
 
@@ -394,6 +402,7 @@ func storedNames() []string {
 		"tallies", "archives", "uploads", "variables", "data keys", "invites",
 		"environments",
 		"buckets", "objects", "uploads of objects", "parts of objects",
+		"budgets", "purchases", "audit", "audit trails",
 	}
 }
 
@@ -404,13 +413,14 @@ func (v *View) shareables() []store.Shareable {
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
 		&v.tallies, &v.archives, &v.archivePlaces, &v.archiveBlobs, &v.archivedTotals,
-		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families, &v.logins,
+		&v.slugs, &v.emails, &v.subjects, &v.lookups, &v.joined, &v.orgKeys, &v.families, &v.logins,
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pendingSelections, &v.runningSelections, &v.services, &v.growing,
 		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,
 		&v.uploads, &v.orgUploads, &v.expiringUploads, &v.outputs, &v.undelivered,
 		&v.variables, &v.dataKeys, &v.invites,
 		&v.environments,
 		&v.buckets, &v.objects, &v.objectUploads, &v.objectParts, &v.uploadsOf, &v.endingUploads, &v.objectUse,
+		&v.budgets, &v.purchases, &v.heldBy, &v.audit, &v.chains,
 	}
 }
 
@@ -454,6 +464,7 @@ func (s *execution) follow(before, after *compute.Execution) {
 	s.victims.Update(before, after)
 	s.finished.Update(before, after)
 	s.outputs.Update(before, after)
+	s.countHeld(before, after)
 	s.estimated.Update(before, after)
 	if before != nil {
 		s.count(before, -1)
@@ -534,8 +545,12 @@ func (v *identityTables) putOrg(o *compute.Org) {
 func (v *identityTables) putUser(u *compute.User) {
 	if old := v.users.Put(u); old != nil {
 		v.emails.Remove(old.Email)
+		v.subjects.Remove(old.Subject)
 	}
 	v.emails.Set(u.Email, u.ID)
+	if u.Subject != "" {
+		v.subjects.Set(u.Subject, u.ID)
+	}
 }
 
 func (v *identityTables) putMembership(m *compute.Membership) { v.joined.Update(v.members.Put(m), m) }
@@ -558,6 +573,7 @@ func (v *identityTables) putKey(k *compute.Key) {
 func (s *identity) dropKey(id compute.KeyID) {
 	old := s.keys.Drop(id)
 	s.quotas.Drop(scope{org: old.Org, key: id})
+	s.budgets.Drop(spender{org: old.Org, key: id})
 	s.lookups.Remove(old.Lookup)
 	s.orgKeys.Update(old, nil)
 }

@@ -107,11 +107,11 @@ func TestCalibrationIsExported(t *testing.T) {
 	known := w.view().Calibration()
 	scales := known.Sizes[0].Scales()
 	w.wantSeries(map[string]float64{
-		"berth_queue_estimates_total true 0.5":     0,
-		"berth_queue_estimates_total false 0.5":    2,
-		"berth_queue_estimates_total true 0.9":     1,
-		"berth_queue_estimates_total false 0.9":    1,
-		"berth_queue_estimate_scale_ratio 0-1 0.5": float64(scales.P50) / compute.ScaleOne,
-		"berth_queue_estimate_scale_ratio 0-1 0.9": float64(scales.P90) / compute.ScaleOne,
+		"berth_queue_estimates_total true 50":     0,
+		"berth_queue_estimates_total false 50":    2,
+		"berth_queue_estimates_total true 90":     1,
+		"berth_queue_estimates_total false 90":    1,
+		"berth_queue_estimate_scale_ratio 0-1 50": float64(scales.P50) / compute.ScaleOne,
+		"berth_queue_estimate_scale_ratio 0-1 90": float64(scales.P90) / compute.ScaleOne,
 	})
 }

@@ -280,24 +280,29 @@ func (v *View) Bundles() iter.Seq[compute.Hash] {
 				}
 			}
 		}
-		var buffer []byte
-		v.executions.Scan(nil, func(_ compute.ExecutionID, e *compute.Execution, key, packed []byte) bool {
-			var ref compute.BundleRef
-			var series []byte
-			if e != nil {
-				ref, series = e.Bundle, e.Series
-			} else {
-				buffer = v.executions.Unpack(buffer[:0], key, packed)
-				ref, series = partialBundle(buffer), partialSeries(buffer)
-			}
-			for _, hash := range compute.SeriesIn(series) {
-				if !yield(hash) {
-					return false
-				}
-			}
-			return ref.Size == 0 || len(ref.Inline) > 0 || yield(ref.Hash)
-		})
+		v.executionBundles(yield)
 	}
+}
+
+// executionBundles yields the hashes of Bundles that are not of archives.
+func (v *View) executionBundles(yield func(compute.Hash) bool) {
+	var buffer []byte
+	v.executions.Scan(nil, func(_ compute.ExecutionID, e *compute.Execution, key, packed []byte) bool {
+		var ref compute.BundleRef
+		var series []byte
+		if e != nil {
+			ref, series = e.Bundle, e.Series
+		} else {
+			buffer = v.executions.Unpack(buffer[:0], key, packed)
+			ref, series = partialBundle(buffer), partialSeries(buffer)
+		}
+		for _, hash := range compute.SeriesIn(series) {
+			if !yield(hash) {
+				return false
+			}
+		}
+		return ref.Size == 0 || len(ref.Inline) > 0 || yield(ref.Hash)
+	})
 }
 
 // Totals returns the number of executions in an organization's history, in

@@ -46,6 +46,15 @@ func (v *identityTables) UserByEmail(email string) (*compute.User, bool) {
 	return v.users.Get(id)
 }
 
+// UserBySubject returns the user who is subject at the identity provider.
+func (v *identityTables) UserBySubject(subject string) (*compute.User, bool) {
+	id, ok := v.subjects.Get(subject)
+	if !ok {
+		return nil, false
+	}
+	return v.users.Get(id)
+}
+
 // Membership returns a user's membership in an organization.
 func (v *identityTables) Membership(org compute.OrgID, user compute.UserID) (*compute.Membership, bool) {
 	return v.members.Get(pair{org.UUID, user.UUID})

@@ -154,8 +154,8 @@ func TestCallbacks(t *testing.T) {
 	leader.Stop()
 	r.recover()
 	nodetest.Eventually(t, endWait, "the next leader to deliver", status("delivered", "delivered", "pending"))
-	if old, new := r.verify(first.Secret, "/later"), r.verify(second.Secret, "/later"); old != nil || new != nil {
-		t.Errorf("after a rotation the signatures are %v and %v", old, new)
+	if before, after := r.verify(first.Secret, "/later"), r.verify(second.Secret, "/later"); before != nil || after != nil {
+		t.Errorf("after a rotation the signatures are %v and %v", before, after)
 	}
 	ids := r.ids("/later")
 	for _, id := range ids {

@@ -2,6 +2,8 @@ package node_test
 
 import (
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +30,7 @@ func TestContainersThroughAFollower(t *testing.T) {
 	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
 	checkTrust(t, c, api)
 	t.Run("image", func(t *testing.T) { checkImage(t, api) })
+	t.Run("storage", func(t *testing.T) { checkImageStorage(t, api) })
 	t.Run("private image", func(t *testing.T) { checkPrivateImage(t, c, api, registry) })
 	t.Run("compose", func(t *testing.T) { checkCompose(t, api) })
 	t.Run("complete", func(t *testing.T) { checkComplete(t, api) })
@@ -69,6 +72,37 @@ func checkImage(t *testing.T, api *client.Client) {
 	}
 }
 
+// checkImageStorage reads and writes stored files in a container, which has them without
+// asking, and has none if it asks for that.
+func checkImageStorage(t *testing.T, api *client.Client) {
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		t.Skip("no /dev/fuse: storage cannot be mounted")
+	}
+	if _, err := api.Upload(t.Context(), bytesOf("in/text", []byte("stored"))); err != nil {
+		t.Fatal(err)
+	}
+	off := false
+	for _, enabled := range []*bool{nil, &off} {
+		start := client.StartImage{
+			Image: dockertest.Image, RunCommand: []string{"each", "read", "/mnt/s3/in/text", ";", "write", "/mnt/s3/made", "3"},
+		}
+		start.EnableS3Mount = enabled
+		started, err := api.SubmitImage(t.Context(), start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := mustFinish(t, api, started.ExecutionID)
+		if seen := strings.Contains(e.Stdout, "stored"); seen != (enabled == nil) || (e.S3MountPath != nil) != seen {
+			t.Errorf("it ended as %s %v with %q %q, and sees the files: %v", e.Status, e.Errors, e.Stdout, e.Stderr, seen)
+		}
+		files, _, err := api.Files(t.Context(), "made", "", 0)
+		if err != nil || len(files) != 1 || files[0].Key != "made" || files[0].Size != 3<<20 {
+			t.Errorf("it left %+v, %v", files, err)
+		}
+	}
+	mustHaveNoMounts(t)
+}
+
 // checkPrivateImage pulls an image with a secret of the user as the password, which is in
 // no file of any node, and is refused without it.
 func checkPrivateImage(t *testing.T, c *nodetest.Cluster, api *client.Client, registry *dockertest.Registry) {
@@ -102,6 +136,34 @@ func checkPrivateImage(t *testing.T, c *nodetest.Cluster, api *client.Client, re
 		if contains(t, n.Config.DataDir, canary) {
 			t.Errorf("a file of node %s has the password", n.ID())
 		}
+	}
+	checkImageNode(t, c, api, start)
+}
+
+// checkImageNode executes an image where it already is.
+func checkImageNode(t *testing.T, c *nodetest.Cluster, api *client.Client, start client.StartImage) {
+	t.Helper()
+	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	var with []string // Nodes with the image.
+	nodetest.Eventually(t, endWait, "a node to say that it has the image", func() bool {
+		nodes, err := operator.Nodes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nodes {
+			if slices.Contains(n.Offers, compute.ImageOffer(start.Image)) {
+				with = append(with, n.Name)
+			}
+		}
+		return len(with) > 0
+	})
+	started, err := api.SubmitImage(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.Metadata == nil || e.Metadata.Node == nil || !slices.Contains(with, *e.Metadata.Node) {
+		t.Errorf("it was executed on %+v, and the image is on %q", e.Metadata, with)
 	}
 }
 

@@ -25,5 +25,6 @@ func TestContractOfFollower(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+	t.Run("Go client", func(t *testing.T) { tryGoClient(t, follower, account.Key) })
 	t.Run("team", func(t *testing.T) { tryTeam(t, c, account) })
 }

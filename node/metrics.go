@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"runtime"
 	"strings"
 	"time"
 
@@ -73,4 +74,35 @@ func brakeGauge(machine *fsm.FSM) prometheus.Collector {
 		Name: "berth_brake_nodes",
 		Help: "Nodes that vanished at once and are too many to be given up; 0 while attempts are given up as usual.",
 	}, func() float64 { return float64(len(machine.View().Vanished())) })
+}
+
+// buildInfo returns the metric that names the program.
+func buildInfo(version, build string) prometheus.Collector {
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "berth_build_info", Help: "The program of the node. The value is 1.",
+		ConstLabels: prometheus.Labels{"version": version, "build": build, "go_version": runtime.Version()},
+	})
+	info.Set(1)
+	return info
+}
+
+// leaderGauge returns the metric of whether the node knows a leader.
+func leaderGauge(known func() bool) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "berth_raft_has_leader", Help: "Whether the node knows a leader of the cluster: 1 or 0.",
+	}, func() float64 {
+		if known() {
+			return 1
+		}
+		return 0
+	})
+}
+
+// knowsLeader reports whether the node knows a leader.
+func (n *Node) knowsLeader() bool {
+	if n.cluster == nil {
+		return false // It is not open yet.
+	}
+	_, known := n.cluster.Leader()
+	return known
 }

@@ -21,7 +21,6 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/gpu"
-	"berth/node/config"
 	"berth/node/executor"
 	"berth/node/executor/packages"
 	"berth/node/explain"
@@ -60,7 +59,7 @@ func (n *Node) openDevices(ctx context.Context) error {
 	n.environments = newEnvironments(n.logger.With("part", "environments"))
 	n.environments.changed = func(ctx context.Context) { n.devices.Poll(ctx) }
 	offers := func() (int64, []compute.Offer) {
-		return scratchMiB, slices.Sorted(slices.Values(slices.Concat(volumes, n.environments.Offers())))
+		return scratchMiB, slices.Sorted(slices.Values(slices.Concat(volumes, n.environments.Offers(), n.executor.Images())))
 	}
 	n.devices = gpu.NewWatcher(gpu.WatcherConfig{
 		Source: source, Gaps: gaps, Offers: offers,
@@ -72,6 +71,8 @@ func (n *Node) openDevices(ctx context.Context) error {
 	n.usages = &gpuUsages{sampler: n.sampler, live: map[attemptKey]watched{}}
 	n.registry.MustRegister(
 		brakeGauge(n.machine),
+		buildInfo(n.opts.Version, n.opts.Build),
+		leaderGauge(func() bool { return n.knowsLeader() }),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gpu.NewCollector(gpu.CollectorConfig{
@@ -255,17 +256,24 @@ func (n *Node) openExecutor(ctx context.Context) error {
 	workers := &worker.Server{
 		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Get, Put: n.blobs.Put,
 		Chunks: n.trees.Numbers, Variables: vault{n.master}.variables,
-		Credentials: vault{n.master}.credentials, Propose: n.proposer().Propose,
+		Credentials: vault{n.master}.credentials, Storage: n.mountAccess, Propose: n.proposer().Propose,
 	}
 	workers.Handle()
 	return n.openExecutorWith(ctx, worker.NewReplicaSource(n.machine, n.cluster),
 		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs}, n.blobs,
-		n.ownVariables, n.ownCredentials)
+		executorSecrets{n.ownVariables, n.ownCredentials, n.ownMountAccess})
+}
+
+// executorSecrets are what the executor asks for on behalf of the users of attempts.
+type executorSecrets struct {
+	variables   executor.Variables
+	credentials executor.Credentials
+	storage     func(context.Context, compute.Work) (*compute.StorageAccess, error)
 }
 
 func (n *Node) openExecutorWith(
 	ctx context.Context, source executor.Source, report executor.Reporter, inputs executor.Bundles,
-	blobs executor.Blobs, variables executor.Variables, credentials executor.Credentials,
+	blobs executor.Blobs, secret executorSecrets,
 ) (err error) {
 	self := n.self()
 	own, _ := nodeAddrs(ctx, net.DefaultResolver, []*compute.Node{&self}) // The others' come with the deny list.
@@ -273,12 +281,16 @@ func (n *Node) openExecutorWith(
 	if n.cfg.Exec.Network == compute.NetworkNone.String() {
 		network = compute.NetworkNone
 	}
+	if err := n.openMountListener(ctx); err != nil {
+		return err
+	}
 	cfg := n.executorConfig()
 	cfg.Node, cfg.Network, cfg.DenyCIDRs, cfg.Contact = n.cluster.ID(), network, own, n.cluster.ContactAt
-	cfg.Blobs, cfg.Variables, cfg.Credentials = blobs, variables, credentials
-	cfg.Models = n.models(credentials)
+	cfg.Blobs, cfg.Variables, cfg.Credentials = blobs, secret.variables, secret.credentials
+	cfg.Storage.Access = secret.storage
+	cfg.Models = n.models(secret.credentials)
 	cfg.Meter = seriesMeter{n.usages, n, blobs.Put}
-	n.executor, err = executor.Open(cfg, source, report, inputs) //nolint:contextcheck // Its attempts outlive ctx.
+	n.executor, err = executor.Open(cfg, source, report, inputs) // Its attempts outlive ctx.
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
 	}
@@ -306,6 +318,7 @@ func (n *Node) executorConfig() executor.Config {
 			ECR: n.cfg.Docker.ECR, Compose: n.cfg.Docker.Compose, KeepMiB: n.cfg.Docker.KeepMiB, ImageMiB: n.cfg.Docker.ImageMiB,
 			PullLimit: n.cfg.Docker.PullTimeout,
 		},
+		Storage:  executor.Storage{Socket: n.s3.socket},
 		Printing: n.outputSender.Track,
 		Retain:   executor.Retain{Age: n.cfg.Output.Age, Bytes: n.cfg.Output.SizeMiB << 20},
 		Logger:   n.logger, Registerer: n.registry, Now: n.opts.Now,
@@ -353,7 +366,16 @@ func (n *Node) openAPI(context.Context) (err error) {
 	}
 	limits := edge.DefaultLimits()
 	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
+	limits.Rate, limits.OrgRate, limits.AnonRate = n.cfg.Limits.KeyRate, n.cfg.Limits.OrgRate, n.cfg.Limits.AddressRate
 	if err := n.openS3(); err != nil {
+		return err
+	}
+	payments, err := n.payments()
+	if err != nil {
+		return err
+	}
+	accounts, err := n.accounts()
+	if err != nil {
 		return err
 	}
 	n.routes = router.New(n.cluster.ID(), n.dialReplica)
@@ -365,15 +387,18 @@ func (n *Node) openAPI(context.Context) (err error) {
 			Proposer: n.proposer(),
 			Reader:   n.reader(),
 			Archives: n.archives,
-			Services: n.routes, ServicesURL: n.cfg.Services.URL,
+			Services: n.routes, ServicesURL: n.cfg.Services.URL, S3: n.s3Transport(),
 			Models: n.routes, ModelLimits: n.modelLimits(),
 			Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 				return leader.OpenSigningKey(n.master, key)
 			},
-			StreamKey:    n.master.Derive(streamKeyPurpose, derivedKeyBytes),
-			RefreshKey:   n.master.Derive(refreshKeyPurpose, derivedKeyBytes),
-			PublicURL:    n.cfg.API.PublicURL,
-			TLS:          tlsConfig,
+			StreamKey:  n.master.Derive(streamKeyPurpose, derivedKeyBytes),
+			RefreshKey: n.master.Derive(refreshKeyPurpose, derivedKeyBytes),
+			PublicURL:  n.cfg.API.PublicURL,
+			TLS:        tlsConfig,
+			Front: edge.Front{
+				Hosts: n.cfg.API.Hosts, Origins: n.cfg.API.Origins, AccessLog: n.cfg.API.AccessLog,
+			},
 			Limits:       limits,
 			MetricsToken: scrapeToken,
 			Now:          n.cluster.Clock().Now,
@@ -386,6 +411,8 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Trees:     n.trees,
 		Objects:   storedObjects{n.objects},
 		S3:        n.storageCredentials,
+		Accounts:  accounts,
+		Payments:  payments,
 		BundleMax: n.cfg.Limits.BundleMax,
 		Vault:     vault{n.master},
 		Backoff: api.Backoff{
@@ -418,28 +445,10 @@ func (n *Node) openAPI(context.Context) (err error) {
 
 // apiAccess returns the API's TLS configuration and the token for /metrics.
 func (n *Node) apiAccess() (*tls.Config, string, error) {
-	tlsConfig, err := apiTLS(n.cfg.API.TLS)
+	tlsConfig, err := n.apiTLS()
 	if err != nil {
 		return nil, "", err
 	}
 	token, err := metricsToken(n.cfg.Metrics.TokenFile)
 	return tlsConfig, token, err
-}
-
-// apiTLS returns the API's TLS configuration, nil for plain HTTP. The files
-// are read again for new connections, so that a renewed certificate counts.
-func apiTLS(cfg config.TLS) (*tls.Config, error) {
-	if cfg.Cert == "" {
-		return nil, nil
-	}
-	if _, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key); err != nil {
-		return nil, fmt.Errorf("load api certificate: %w", err)
-	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key)
-			return &pair, err
-		},
-	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 
 	"berth/api/wire"
@@ -35,7 +36,7 @@ func (n *Node) openS3Listener(ctx context.Context) error {
 	}
 	n.onClose(ignoreClosed(l.Close))
 	scheme := "http"
-	tlsConfig, err := apiTLS(n.cfg.API.TLS)
+	tlsConfig, err := n.apiTLS()
 	if err != nil {
 		return err
 	}
@@ -71,6 +72,28 @@ func (n *Node) openS3() (err error) {
 	return nil
 }
 
+// s3Transport returns what has the gateway, this node's or a server's, answer requests
+// that came to the API.
+func (n *Node) s3Transport() http.RoundTripper {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		if !n.isWorker() {
+			return n.s3.gateway.Dial(ctx)
+		}
+		return dialStream(ctx, func(life context.Context) (io.ReadWriteCloser, error) {
+			return n.cluster.OpenSome(life, methodS3, nil, func(io.Reader) error { return nil })
+		})
+	}
+	transport := &http.Transport{
+		DialContext: dial, DisableCompression: true, MaxIdleConnsPerHost: idleRelays, MaxConnsPerHost: maxS3Relays,
+		IdleConnTimeout: idleRelay,
+	}
+	n.onClose(func() error {
+		transport.CloseIdleConnections()
+		return nil
+	})
+	return transport
+}
+
 // serveS3 serves S3 until ctx ends.
 func (n *Node) serveS3(ctx context.Context) error {
 	var parts sync.WaitGroup
@@ -80,30 +103,43 @@ func (n *Node) serveS3(ctx context.Context) error {
 	}
 	failed := make(chan error, 1)
 	parts.Go(func() { failed <- n.s3.gateway.Run(ctx) })
-	if n.s3.listener != nil {
-		if err := n.s3.gateway.Serve(ctx, n.s3.listener); err != nil {
-			return err
-		}
+	for _, l := range n.s3.listeners() {
+		parts.Go(func() {
+			if err := n.s3.gateway.Serve(ctx, l); err != nil {
+				n.logger.Error("s3 endpoint ended", "part", "s3", "err", err)
+			}
+		})
 	}
 	return <-failed
 }
 
 // relayS3 hands the connections of clients on to servers.
 func (n *Node) relayS3(ctx context.Context) error {
-	if n.s3.listener == nil {
-		return nil
+	var endpoints sync.WaitGroup
+	defer endpoints.Wait()
+	places := make(chan struct{}, maxS3Relays)
+	for _, l := range n.s3.listeners() {
+		endpoints.Go(func() {
+			if err := n.relayS3From(ctx, l, places); err != nil {
+				n.logger.Error("s3 endpoint ended", "part", "s3", "err", err)
+			}
+		})
 	}
-	defer context.AfterFunc(ctx, func() { n.s3.listener.Close() })()
+	return nil
+}
+
+// relayS3From hands the connections of one endpoint on.
+func (n *Node) relayS3From(ctx context.Context, l net.Listener, places chan struct{}) error {
+	defer context.AfterFunc(ctx, func() { l.Close() })()
 	var conns sync.WaitGroup
 	defer conns.Wait()
-	places := make(chan struct{}, maxS3Relays)
 	for {
-		conn, err := n.s3.listener.Accept()
-		if ctx.Err() != nil {
-			return nil
-		}
+		conn, err := gateway.Accept(ctx, l)
 		if err != nil {
-			return fmt.Errorf("accept s3 connection: %w", err)
+			return err
+		}
+		if conn == nil {
+			return nil
 		}
 		select {
 		case places <- struct{}{}:
@@ -129,10 +165,6 @@ const maxS3Relays = 512
 
 // storageCredentials makes credentials of S3 for an actor.
 func (n *Node) storageCredentials(actor fsm.Actor, session compute.UUID) (wire.StorageCredentials, error) {
-	if n.s3.listener == nil {
-		return wire.StorageCredentials{}, compute.Errorf(compute.CodeUnavailable,
-			"This node has no S3 endpoint: the operator sets s3.addr.").Named("not_available")
-	}
 	c := n.s3.keys.Mint(actor, session)
 	return wire.StorageCredentials{
 		AccessKey: c.Access, SecretKey: c.Secret, SessionToken: c.Token, Endpoint: n.s3.url,
@@ -144,6 +176,8 @@ func (n *Node) storageCredentials(actor fsm.Actor, session compute.UUID) (wire.S
 type s3Part struct {
 	listener net.Listener // Nil for none.
 	url      string
+	mounts   net.Listener // For the mounts of executions on this node; nil for none.
+	socket   string       // Of mounts.
 	keys     gateway.Keys
 	gateway  *gateway.Gateway // Of a server.
 }

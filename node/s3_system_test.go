@@ -84,15 +84,14 @@ func (b *s3Bucket) list(opts minio.ListObjectsOptions) (keys []string) {
 func codeOf(err error) string { return minio.ToErrorResponse(err).Code }
 
 // s3 has a client of S3 use the bucket through a follower, a worker and the leader.
-func (s *storageCluster) s3(t *testing.T, b *s3Bucket) {
-	c := s.Cluster
-	t.Run("objects", func(t *testing.T) { b.t = t; b.objects(s) })
+func (c *storageCluster) s3(t *testing.T, b *s3Bucket) {
+	t.Run("objects", func(t *testing.T) { b.t = t; b.objects(c) })
 	t.Run("lists", func(t *testing.T) { b.t = t; b.lists() })
 	t.Run("multipart", func(t *testing.T) { b.t = t; b.multipart() })
 	t.Run("presigned", func(t *testing.T) { b.t = t; b.presigned() })
 	t.Run("conditions", func(t *testing.T) { b.t = t; b.conditional() })
 	t.Run("worker", func(t *testing.T) {
-		w := mustS3(t, c.Nodes[3], s.key)
+		w := mustS3(t, c.Nodes[3], c.key)
 		worker := openS3(t, wire.StorageCredentials{
 			AccessKey: w.creds.AccessKey, SecretKey: w.creds.SecretKey, SessionToken: w.creds.SessionToken,
 			Endpoint: c.Nodes[3].Peer().S3URL(), BucketName: w.name, Region: w.creds.Region,
@@ -103,7 +102,7 @@ func (s *storageCluster) s3(t *testing.T, b *s3Bucket) {
 			t.Errorf("%d bytes came, %v", len(got), err)
 		}
 	})
-	t.Run("rights", func(t *testing.T) { b.t = t; b.rights(s) })
+	t.Run("rights", func(t *testing.T) { b.t = t; b.rights(c) })
 }
 
 // objects stores, reads, copies and deletes objects, which are files of the API too.
@@ -156,7 +155,7 @@ func (b *s3Bucket) objects(s *storageCluster) {
 	}
 }
 
-// lists lists with prefixes, delimiters and pages, and deletes several at once.
+// lists asks with prefixes, delimiters and pages, and deletes several at once.
 func (b *s3Bucket) lists() {
 	t := b.t
 	var want []string

@@ -169,7 +169,7 @@ func (n *Node) serveWorkers() {
 			if err := stream.Accept(nil); err != nil {
 				return err
 			}
-			return n.api.ServeServices(stream) //nolint:contextcheck // Requests live as the server does.
+			return n.api.ServeServices(stream) // Requests live as the server does.
 		})
 }
 

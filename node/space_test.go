@@ -3,6 +3,7 @@ package node_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func TestVolumesAndPackagesThroughAFollower(t *testing.T) {
 			return false
 		}
 		for _, n := range nodes {
-			if len(n.Offers) == 1 && n.Offers[0] == "volume:sets" && n.ScratchMiB > 0 {
+			if slices.Contains(n.Offers, "volume:sets") && n.ScratchMiB > 0 {
 				offering = n
 			}
 		}

@@ -113,7 +113,7 @@ type stalled struct {
 
 func (s *stalled) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
-	if err == io.EOF && !s.over { //nolint:errorlint // As a reader returns it.
+	if err == io.EOF && !s.over {
 		s.over = true
 		close(s.came)
 		<-s.wait

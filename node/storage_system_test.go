@@ -42,7 +42,7 @@ func newStorageCluster(t *testing.T) *storageCluster {
 	c := nodetest.NewWith(t, 4, func(i int, cfg *nodetest.NodeConfig) {
 		cfg.S3.Addr = "127.0.0.1:0"
 		if i == 3 {
-			cfg.Role = nodetest.Worker
+			cfg.Role, cfg.GPUs.Simulated = nodetest.Worker, []string{"b200:1"}
 		}
 	})
 	return &storageCluster{c, t, c.MustAccount("acme").Key, c.MustAccount("umbrella").Key}
@@ -68,7 +68,9 @@ func TestStorage(t *testing.T) {
 	c := newStorageCluster(t)
 	t.Run("files", c.files)
 	t.Run("S3", func(t *testing.T) { c.s3(t, mustS3(t, c.Follower(), c.key)) })
+	t.Run("S3 on the API", c.s3OnAPI)
 	t.Run("imports", c.imports)
+	t.Run("mounts", c.mounts)
 	t.Run("damage", c.damage)
 	t.Run("collection", c.collection)
 }

@@ -84,10 +84,59 @@ func (v vault) credentials(view *fsm.View, e *compute.Execution) (*compute.Regis
 
 // SealCallback puts the value of a callback secret of an organization into its record,
 // sealed.
-func (v vault) SealCallback(key *compute.DataKey, org compute.OrgID, secret *compute.CallbackSecret, value string) error {
+func (v vault) SealCallback(
+	key *compute.DataKey, org compute.OrgID, secret *compute.CallbackSecret, value string,
+) error {
 	opened, err := v.master.OpenDataKey(key.Sealed, key.Context())
 	if err != nil {
 		return err
+	}
+	secret.Key = key.Number
+	secret.Sealed, err = opened.Seal(value, secret.Context(org))
+	return err
+}
+
+// RotateKey returns a data key that seals with another key from then on.
+func (v vault) RotateKey(key *compute.DataKey) (*compute.DataKey, error) {
+	next := *key
+	next.Number++
+	var err error
+	next.Sealed, err = v.master.RotateDataKey(key.Sealed, key.Context())
+	return &next, err
+}
+
+// RetireKeys returns a data key without the keys that no longer seal.
+func (v vault) RetireKeys(key *compute.DataKey) (*compute.DataKey, error) {
+	next := *key
+	var err error
+	next.Sealed, err = v.master.RetireDataKeys(key.Sealed, key.Context())
+	return &next, err
+}
+
+// Reseal seals the value of a secret with the key that seals now.
+func (v vault) Reseal(key *compute.DataKey, variable *compute.Variable) error {
+	opened, err := v.master.OpenDataKey(key.Sealed, key.Context())
+	if err != nil {
+		return err
+	}
+	value, err := opened.Unseal(variable.Sealed, variable.Context())
+	if err != nil {
+		return fmt.Errorf("variable %s: %w", variable.Name, err)
+	}
+	variable.Key = key.Number
+	variable.Sealed, err = opened.Seal(value, variable.Context())
+	return err
+}
+
+// ResealCallback seals a callback secret with the key that seals now.
+func (v vault) ResealCallback(key *compute.DataKey, org compute.OrgID, secret *compute.CallbackSecret) error {
+	opened, err := v.master.OpenDataKey(key.Sealed, key.Context())
+	if err != nil {
+		return err
+	}
+	value, err := opened.Unseal(secret.Sealed, secret.Context(org))
+	if err != nil {
+		return fmt.Errorf("callback secret %d: %w", secret.Number, err)
 	}
 	secret.Key = key.Number
 	secret.Sealed, err = opened.Seal(value, secret.Context(org))

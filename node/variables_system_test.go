@@ -61,6 +61,7 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("on %s it is %v with output %q %q", profile, e.Status, e.Stdout, e.Stderr)
 		}
 	}
+	tryRotation(t, c, account, api)
 	theirs := nodetest.MustClient(t, other.Key, c.Leader().URL())
 	if err := theirs.RemoveVariable(t.Context(), kept[1].ID); err == nil {
 		t.Error("another organization removed it")
@@ -132,5 +133,25 @@ func readData(name string) ([]byte, error) {
 			return nil, err
 		}
 		out = append(out, part[:n]...)
+	}
+}
+
+// tryRotation rotates the data key through a follower, twice, while code uses the secret:
+// it is read afterwards, sealed otherwise, on every node.
+func tryRotation(t *testing.T, c *nodetest.Cluster, owner nodetest.Account, api *client.Client) {
+	t.Helper()
+	root := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	for want := uint64(2); want <= 3; want++ {
+		rotated, err := root.RotateSecrets(t.Context(), owner.Slug)
+		if err != nil || rotated.Key != want || rotated.Resealed != 1 || rotated.Left != 0 {
+			t.Errorf("rotation to %d: %+v, %v", want, rotated, err)
+		}
+		started, err := api.Submit(t.Context(), client.Start{Code: printsSecret, ExecutionType: "cpu", Timeout: 60})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := mustFinish(t, api, started.ExecutionID); e.Stdout != "whole **** "+shownValue+" 17\nsplit ****\n" {
+			t.Errorf("after rotation %d it printed %q %q", want, e.Stdout, e.Stderr)
+		}
 	}
 }

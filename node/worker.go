@@ -60,8 +60,9 @@ func (n workerNode) openOutput(context.Context) error {
 
 // openExecutor takes over the attempts of this worker that still live.
 func (n workerNode) openExecutor(ctx context.Context) error {
+	up := worker.Variables{Up: n.cluster}
 	return n.openExecutorWith(ctx, n.own, worker.Reporter{Up: n.cluster}, worker.Bundles{Up: n.cluster},
-		worker.Blobs{Up: n.cluster}, worker.Variables{Up: n.cluster}.Variables, worker.Variables{Up: n.cluster}.Credentials)
+		worker.Blobs{Up: n.cluster}, executorSecrets{up.Variables, up.Credentials, up.Storage})
 }
 
 // announce has the servers keep this worker's own record right.
@@ -96,7 +97,7 @@ func (n workerNode) openAPI(context.Context) error {
 	cfg := api.Config{
 		Config: edge.Config{
 			Relay:        worker.NewRelay(n.cluster, n.own),
-			ServiceRelay: n.serviceRelay(),
+			ServiceRelay: n.serviceRelay(), S3: n.s3Transport(),
 			PublicURL:    n.cfg.API.PublicURL,
 			TLS:          tlsConfig,
 			MetricsToken: scrapeToken,

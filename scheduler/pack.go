@@ -183,6 +183,7 @@ func (s *pass) decide(e *compute.Execution) (placed bool) {
 		}
 		return false
 	}
+	node = s.withImages(e, tree, node, score)
 	s.devices = s.packer.slots[node].pick(s.packer.value, &q, s.devices[:0])
 	s.place(e, &q, node, s.devices, s.choice(tree, node, score))
 	return true

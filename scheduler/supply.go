@@ -19,7 +19,7 @@ type familyCount struct {
 func sameHardware(a, b *compute.Node) bool {
 	if a.ID != b.ID || a.VCPUMilli != b.VCPUMilli || a.MemoryMiB != b.MemoryMiB ||
 		len(a.GPUs) != len(b.GPUs) || a.Schedulable() != b.Schedulable() ||
-		a.ScratchMiB != b.ScratchMiB || !slices.Equal(a.Offers, b.Offers) {
+		a.ScratchMiB != b.ScratchMiB || !sameOffers(a.Offers, b.Offers) {
 		return false
 	}
 	for i := range a.GPUs {
@@ -31,6 +31,15 @@ func sameHardware(a, b *compute.Node) bool {
 	return true
 }
 
+// sameOffers reports whether two nodes offer the same but for images, which decide
+// nothing about where a shape fits.
+func sameOffers(a, b []compute.Offer) bool {
+	needed := func(offers []compute.Offer) []compute.Offer {
+		return slices.DeleteFunc(slices.Clone(offers), compute.Offer.Image)
+	}
+	return slices.Equal(a, b) || slices.Equal(needed(a), needed(b))
+}
+
 // hardwareOf returns the number of the hardware of s.
 func (b *board) hardwareOf(s *slot) int {
 	key := strconv.AppendInt(nil, s.Record.VCPUMilli, 10)
@@ -38,7 +47,9 @@ func (b *board) hardwareOf(s *slot) int {
 	key = strconv.AppendInt(append(key, ' '), s.Record.ScratchMiB, 10)
 	key = strconv.AppendBool(append(key, ' '), s.Open)
 	for _, offer := range s.Record.Offers {
-		key = append(append(key, ' '), offer...)
+		if !offer.Image() {
+			key = append(append(key, ' '), offer...)
+		}
 	}
 	for i := range s.Devices {
 		d := &s.Devices[i]

@@ -9,6 +9,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // CreateJoinToken makes a token with which machines may join; its text is in
@@ -16,14 +17,14 @@ import (
 // operator's.
 func (c *Client) CreateJoinToken(ctx context.Context, token wire.NewJoinToken) (wire.JoinToken, error) {
 	var out wire.JoinToken
-	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/join-tokens", once: true, body: token, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/admin/join-tokens", Once: true, Body: token, Out: &out})
 	return out, err
 }
 
 // Nodes returns the nodes of the cluster.
 func (c *Client) Nodes(ctx context.Context) ([]wire.Node, error) {
 	var out wire.Nodes
-	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/nodes", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/nodes", Out: &out})
 	return out.Nodes, err
 }
 
@@ -35,7 +36,7 @@ func (c *Client) DrainNode(ctx context.Context, id compute.NodeID, drained bool)
 		verb = "undrain"
 	}
 	var out wire.Node
-	err := c.do(ctx, call{method: http.MethodPost, path: nodePath(id) + "/" + verb, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: nodePath(id) + "/" + verb, Out: &out})
 	return out, err
 }
 
@@ -44,9 +45,9 @@ func (c *Client) DrainNode(ctx context.Context, id compute.NodeID, drained bool)
 // executes.
 func (c *Client) DrainNodeWithin(ctx context.Context, id compute.NodeID, within time.Duration) (wire.Node, error) {
 	var out wire.Node
-	err := c.do(ctx, call{
-		method: http.MethodPost, path: nodePath(id) + "/drain", out: &out,
-		body: wire.NewDrain{Deadline: int(within.Seconds())},
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: nodePath(id) + "/drain", Out: &out,
+		Body: wire.NewDrain{Deadline: int(within.Seconds())},
 	})
 	return out, err
 }
@@ -55,13 +56,13 @@ func (c *Client) DrainNodeWithin(ctx context.Context, id compute.NodeID, within 
 // while too few voters would answer without it, and while other servers lack
 // what it may have.
 func (c *Client) RemoveNode(ctx context.Context, id compute.NodeID) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: nodePath(id)})
+	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: nodePath(id)})
 }
 
 // ForceRemoveNode removes a node as RemoveNode does, even while other servers
 // lack what it may have alone: that is lost then.
 func (c *Client) ForceRemoveNode(ctx context.Context, id compute.NodeID) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: nodePath(id), query: url.Values{"force": {"true"}}})
+	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: nodePath(id), Query: url.Values{"force": {"true"}}})
 }
 
 func nodePath(id compute.NodeID) string { return "/admin/nodes/" + id.String() }
@@ -70,7 +71,7 @@ func nodePath(id compute.NodeID) string { return "/admin/nodes/" + id.String() }
 // be given up, and which.
 func (c *Client) Brake(ctx context.Context) (wire.Brake, error) {
 	var out wire.Brake
-	err := c.do(ctx, call{method: http.MethodGet, path: brakePath, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: brakePath, Out: &out})
 	return out, err
 }
 
@@ -87,7 +88,7 @@ func (c *Client) ReleaseBrake(ctx context.Context) (wire.Brake, error) {
 
 func (c *Client) setBrake(ctx context.Context, change map[string]any) (wire.Brake, error) {
 	var out wire.Brake
-	err := c.do(ctx, call{method: http.MethodPost, path: brakePath, body: change, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: brakePath, Body: change, Out: &out})
 	return out, err
 }
 
@@ -97,7 +98,7 @@ const brakePath = "/admin/brake"
 // granted, and returns all that the organization is.
 func (c *Client) SetQuota(ctx context.Context, quota wire.NewQuota) (wire.OrgQuotas, error) {
 	var out wire.OrgQuotas
-	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/quotas", body: quota, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/admin/quotas", Body: quota, Out: &out})
 	return out, err
 }
 
@@ -105,8 +106,8 @@ func (c *Client) SetQuota(ctx context.Context, quota wire.NewQuota) (wire.OrgQuo
 // are granted, and hold.
 func (c *Client) OrgQuotas(ctx context.Context, slug string) (wire.OrgQuotas, error) {
 	var out wire.OrgQuotas
-	err := c.do(ctx, call{
-		method: http.MethodGet, path: "/admin/quotas", query: url.Values{"org": {slug}}, out: &out,
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodGet, Path: "/admin/quotas", Query: url.Values{"org": {slug}}, Out: &out,
 	})
 	return out, err
 }
@@ -114,7 +115,7 @@ func (c *Client) OrgQuotas(ctx context.Context, slug string) (wire.OrgQuotas, er
 // Peers returns the members of the Raft configuration, and which one leads.
 func (c *Client) Peers(ctx context.Context) ([]wire.Peer, error) {
 	var out wire.Peers
-	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/raft/peers", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/raft/peers", Out: &out})
 	return out.Peers, err
 }
 
@@ -127,7 +128,7 @@ func (c *Client) TransferLeadership(ctx context.Context, to compute.NodeID) (wir
 		in.To = to.String()
 	}
 	var out wire.Transfer
-	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/raft/transfer", once: true, body: in, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/admin/raft/transfer", Once: true, Body: in, Out: &out})
 	return out, err
 }
 
@@ -139,7 +140,7 @@ func (c *Client) State(ctx context.Context, check bool) (wire.State, error) {
 		query.Set("check", "true")
 	}
 	var out wire.State
-	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/state", query: query, out: &out, wait: historyWait})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/state", Query: query, Out: &out, Wait: historyWait})
 	return out, err
 }
 
@@ -150,9 +151,9 @@ const historyWait = 2 * time.Minute
 // so many of the best nodes for each execution.
 func (c *Client) Replay(ctx context.Context, index uint64, top int) (wire.Replay, error) {
 	var out wire.Replay
-	err := c.do(ctx, call{
-		method: http.MethodGet, path: "/admin/replay", out: &out, wait: historyWait,
-		query: url.Values{"index": {strconv.FormatUint(index, 10)}, "top": {strconv.Itoa(top)}},
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodGet, Path: "/admin/replay", Out: &out, Wait: historyWait,
+		Query: url.Values{"index": {strconv.FormatUint(index, 10)}, "top": {strconv.Itoa(top)}},
 	})
 	return out, err
 }
@@ -160,11 +161,13 @@ func (c *Client) Replay(ctx context.Context, index uint64, top int) (wire.Replay
 // WhatIf returns what the scheduler would do with the queue on other nodes.
 func (c *Client) WhatIf(ctx context.Context, question wire.WhatIf) (wire.WhatIfAnswer, error) {
 	var out wire.WhatIfAnswer
-	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/whatif", body: question, out: &out, wait: historyWait})
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/admin/whatif", Body: question, Out: &out, Wait: historyWait,
+	})
 	return out, err
 }
 
 // Ready returns why no node is ready to serve, nil when one is.
 func (c *Client) Ready(ctx context.Context) error {
-	return c.do(ctx, call{method: http.MethodGet, path: "/readyz", full: true})
+	return c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/readyz", Full: true})
 }

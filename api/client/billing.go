@@ -8,6 +8,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // HistoryQuery selects a page of the history. Zero values select everything,
@@ -43,14 +44,14 @@ func (c *Client) History(ctx context.Context, q HistoryQuery) (wire.ExecutionHis
 		query.Set("parent", q.Parent.String())
 	}
 	var out wire.ExecutionHistory
-	err := c.do(ctx, call{method: http.MethodGet, path: "/billing/history", query: query, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/billing/history", Query: query, Out: &out})
 	return out, err
 }
 
 // Credits returns the balance of the organization.
 func (c *Client) Credits(ctx context.Context) (wire.Credits, error) {
 	var out wire.Credits
-	err := c.do(ctx, call{method: http.MethodGet, path: "/billing/credits", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/billing/credits", Out: &out})
 	return out, err
 }
 
@@ -59,13 +60,13 @@ func (c *Client) Credits(ctx context.Context) (wire.Credits, error) {
 func (c *Client) Ledger(ctx context.Context, cursor uint64, limit int) (wire.Ledger, error) {
 	query := url.Values{"cursor": {strconv.FormatUint(cursor, 10)}, "limit": {strconv.Itoa(limit)}}
 	var out wire.Ledger
-	err := c.do(ctx, call{method: http.MethodGet, path: "/billing/ledger", query: query, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/billing/ledger", Query: query, Out: &out})
 	return out, err
 }
 
 // Grant gives credits to an organization. It takes the root token.
 func (c *Client) Grant(ctx context.Context, org string, credits compute.Credits, reason string) error {
-	return c.do(ctx, call{method: http.MethodPost, path: "/billing/grant", body: wire.Grant{
+	return c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/billing/grant", Body: wire.Grant{
 		Org: org, Credits: credits, Reason: reason,
 	}})
 }
@@ -95,7 +96,7 @@ func (q UsageQuery) values() url.Values {
 // Usage returns who used what.
 func (c *Client) Usage(ctx context.Context, q UsageQuery) (wire.UsageReport, error) {
 	var out wire.UsageReport
-	err := c.do(ctx, call{method: http.MethodGet, path: "/billing/usage", query: q.values(), out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/billing/usage", Query: q.values(), Out: &out})
 	return out, err
 }
 
@@ -104,7 +105,7 @@ func (c *Client) UsageCSV(ctx context.Context, q UsageQuery) ([]byte, error) {
 	query := q.values()
 	query.Set("format", "csv")
 	var out []byte
-	err := c.do(ctx, call{method: http.MethodGet, path: "/billing/usage", query: query, raw: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/billing/usage", Query: query, Raw: &out})
 	return out, err
 }
 
@@ -112,14 +113,14 @@ func (c *Client) UsageCSV(ctx context.Context, q UsageQuery) ([]byte, error) {
 func (c *Client) Activities(ctx context.Context, offset, limit int) (wire.Activities, error) {
 	query := url.Values{"offset": {strconv.Itoa(offset)}, "limit": {strconv.Itoa(limit)}}
 	var out wire.Activities
-	err := c.do(ctx, call{method: http.MethodGet, path: "/billing/activities", query: query, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/billing/activities", Query: query, Out: &out})
 	return out, err
 }
 
 // Invoices returns the monthly statements of the organization, newest first.
 func (c *Client) Invoices(ctx context.Context) (wire.Invoices, error) {
 	var out wire.Invoices
-	err := c.do(ctx, call{method: http.MethodGet, path: "/billing/invoices", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/billing/invoices", Out: &out})
 	return out, err
 }
 
@@ -127,6 +128,6 @@ func (c *Client) Invoices(ctx context.Context) (wire.Invoices, error) {
 func (c *Client) InvoicePDF(ctx context.Context, id string) ([]byte, error) {
 	var out []byte
 	path := "/billing/invoices/" + url.PathEscape(id)
-	err := c.do(ctx, call{method: http.MethodGet, path: path, query: url.Values{"format": {"pdf"}}, raw: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: path, Query: url.Values{"format": {"pdf"}}, Raw: &out})
 	return out, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // CreateBundle begins a bundle of files, or goes on with one of the same files. It
@@ -18,29 +19,29 @@ func (c *Client) CreateBundle(ctx context.Context, files []wire.BundleFile) (wir
 		files = []wire.BundleFile{}
 	}
 	var out wire.Bundle
-	err := c.do(ctx, call{method: http.MethodPost, path: "/bundles", body: wire.NewBundle{Files: files}, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/bundles", Body: wire.NewBundle{Files: files}, Out: &out})
 	return out, err
 }
 
 // PutBlob sends a blob of a bundle.
 func (c *Client) PutBlob(ctx context.Context, id compute.BundleID, name compute.Digest, data []byte) error {
-	return c.do(ctx, call{
-		method: http.MethodPut, path: "/bundles/" + id.String() + "/blobs/" + name.String(), noKey: true, payload: data,
-		media: "application/octet-stream",
+	return c.Do(ctx, berth.Call{
+		Method: http.MethodPut, Path: "/bundles/" + id.String() + "/blobs/" + name.String(), NoKey: true, Payload: data,
+		Media: "application/octet-stream",
 	})
 }
 
 // CommitBundle makes a bundle usable.
 func (c *Client) CommitBundle(ctx context.Context, id compute.BundleID) (wire.CommittedBundle, error) {
 	var out wire.CommittedBundle
-	err := c.do(ctx, call{method: http.MethodPost, path: "/bundles/" + id.String() + "/commit", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/bundles/" + id.String() + "/commit", Out: &out})
 	return out, err
 }
 
 // Outputs returns the files that an execution left.
 func (c *Client) Outputs(ctx context.Context, id compute.ExecutionID) ([]wire.Output, error) {
 	var out []wire.Output
-	err := c.do(ctx, call{method: http.MethodGet, path: "/execution/" + id.String() + "/outputs", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/execution/" + id.String() + "/outputs", Out: &out})
 	return out, err
 }
 
@@ -49,20 +50,7 @@ func (c *Client) Outputs(ctx context.Context, id compute.ExecutionID) ([]wire.Ou
 func (c *Client) Output(
 	ctx context.Context, id compute.ExecutionID, name string, from int64, w io.Writer,
 ) (int64, error) {
-	return c.fetch(ctx, "/execution/"+id.String()+"/outputs/"+escapePath(name), "", from, w)
-}
-
-// countingWriter counts what it passes on, and keeps the error of its writer.
-type countingWriter struct {
-	w   io.Writer
-	n   int64
-	err error
-}
-
-func (c *countingWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n, c.err = c.n+int64(n), err
-	return n, err
+	return c.Fetch(ctx, "/execution/"+id.String()+"/outputs/"+escapePath(name), "", from, w)
 }
 
 // escapePath escapes each part of a path.

@@ -6,12 +6,13 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // Callbacks returns what became of the callbacks of an execution.
 func (c *Client) Callbacks(ctx context.Context, id compute.ExecutionID) ([]wire.Callback, error) {
 	var out []wire.Callback
-	err := c.do(ctx, call{method: http.MethodGet, path: "/execution/" + id.String() + "/callbacks", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/execution/" + id.String() + "/callbacks", Out: &out})
 	return out, err
 }
 
@@ -19,9 +20,9 @@ func (c *Client) Callbacks(ctx context.Context, id compute.ExecutionID) ([]wire.
 // for "".
 func (c *Client) Redeliver(ctx context.Context, id compute.ExecutionID, webhookID string) (wire.Redelivered, error) {
 	var out wire.Redelivered
-	err := c.do(ctx, call{
-		method: http.MethodPost, path: "/execution/" + id.String() + "/callbacks/redeliver",
-		body: wire.Redeliver{WebhookID: webhookID}, out: &out,
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/execution/" + id.String() + "/callbacks/redeliver",
+		Body: wire.Redeliver{WebhookID: webhookID}, Out: &out,
 	})
 	return out, err
 }

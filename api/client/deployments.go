@@ -6,6 +6,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // deploymentsPath is where deployments are.
@@ -14,28 +15,28 @@ const deploymentsPath = "/inference/deployments"
 // Deploy creates a deployment of a model.
 func (c *Client) Deploy(ctx context.Context, in wire.DeploymentCreate) (wire.DeploymentCreated, error) {
 	var out wire.DeploymentCreated
-	err := c.do(ctx, call{method: http.MethodPost, path: "/inference/create", body: in, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/inference/create", Body: in, Out: &out})
 	return out, err
 }
 
 // Deployments returns the deployments, the newest first.
 func (c *Client) Deployments(ctx context.Context) (wire.Deployments, error) {
 	var out wire.Deployments
-	err := c.do(ctx, call{method: http.MethodGet, path: deploymentsPath, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: deploymentsPath, Out: &out})
 	return out, err
 }
 
 // Deployment returns one deployment.
 func (c *Client) Deployment(ctx context.Context, id compute.ExecutionID) (wire.Deployment, error) {
 	var out wire.Deployment
-	err := c.do(ctx, call{method: http.MethodGet, path: deploymentsPath + "/" + id.String(), out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: deploymentsPath + "/" + id.String(), Out: &out})
 	return out, err
 }
 
 // DeleteDeployment ends a deployment.
 func (c *Client) DeleteDeployment(ctx context.Context, id compute.ExecutionID) (wire.DeploymentCreated, error) {
 	var out wire.DeploymentCreated
-	err := c.do(ctx, call{method: http.MethodDelete, path: deploymentsPath + "/" + id.String(), out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: deploymentsPath + "/" + id.String(), Out: &out})
 	return out, err
 }
 
@@ -53,8 +54,8 @@ func (c *Client) changeDeployment(
 	ctx context.Context, id compute.ExecutionID, verb string,
 ) (wire.DeploymentCreated, error) {
 	var out wire.DeploymentCreated
-	err := c.do(ctx, call{
-		method: http.MethodPost, path: deploymentsPath + "/" + id.String() + "/" + verb, out: &out,
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: deploymentsPath + "/" + id.String() + "/" + verb, Out: &out,
 	})
 	return out, err
 }
@@ -62,6 +63,6 @@ func (c *Client) changeDeployment(
 // DeploymentLogs returns the newest lines of a deployment's engines.
 func (c *Client) DeploymentLogs(ctx context.Context, id compute.ExecutionID) (wire.Logs, error) {
 	var out wire.Logs
-	err := c.do(ctx, call{method: http.MethodGet, path: deploymentsPath + "/" + id.String() + "/logs", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: deploymentsPath + "/" + id.String() + "/logs", Out: &out})
 	return out, err
 }

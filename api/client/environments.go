@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"berth/api/wire"
+	berth "berth/sdk/go"
 )
 
 // environmentsPath returns where environments are: those of the cluster for operators.
@@ -20,7 +21,7 @@ func environmentsPath(shared bool) string {
 // operator with shared, those of the cluster.
 func (c *Client) Environments(ctx context.Context, shared bool) ([]wire.Environment, error) {
 	var out []wire.Environment
-	err := c.do(ctx, call{method: http.MethodGet, path: environmentsPath(shared), out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: environmentsPath(shared), Out: &out})
 	return out, err
 }
 
@@ -38,13 +39,13 @@ func (c *Client) CreateEnvironment(
 		}
 	}
 	var out wire.Environment
-	err := c.do(ctx, call{method: http.MethodPost, path: environmentsPath(shared), body: body, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: environmentsPath(shared), Body: body, Out: &out})
 	return out, err
 }
 
 // DeleteEnvironment deletes a named environment that nothing uses.
 func (c *Client) DeleteEnvironment(ctx context.Context, name string, shared bool) error {
-	return c.do(ctx, call{
-		method: http.MethodDelete, path: environmentsPath(shared) + "/" + url.PathEscape(name), out: new(wire.Message),
+	return c.Do(ctx, berth.Call{
+		Method: http.MethodDelete, Path: environmentsPath(shared) + "/" + url.PathEscape(name), Out: new(wire.Message),
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // maxWait is the longest that one read of an execution is held by the node.
@@ -50,6 +51,11 @@ type Start struct {
 	ScratchGB       int               `json:"scratch_gb,omitempty"`  // Scratch space on disk; 0 for the node's default.
 	Volumes         []wire.Volume     `json:"volumes,omitempty"`
 	Environment     string            `json:"environment,omitempty"` // Named; in place of Requirements.
+
+	// EnableS3Mount shows the stored files as a directory; nil for what is usual: in
+	// containers only. S3MountPath is where; "" for /mnt/s3.
+	EnableS3Mount *bool  `json:"enable_s3_mount,omitempty"`
+	S3MountPath   string `json:"s3_mount_path,omitempty"`
 }
 
 // StartSelection is a request to execute the same code on several GPU types
@@ -68,7 +74,7 @@ type StartSelection struct {
 // Submit starts an execution.
 func (c *Client) Submit(ctx context.Context, start Start) (wire.Started, error) {
 	var out wire.Started
-	err := c.do(ctx, call{method: http.MethodPost, path: "/execution/streaming/start", body: start, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/execution/streaming/start", Body: start, Out: &out})
 	return out, err
 }
 
@@ -83,17 +89,17 @@ func (c *Client) Execution(ctx context.Context, id compute.ExecutionID, wait tim
 func (c *Client) execution(
 	ctx context.Context, id compute.ExecutionID, wait time.Duration, until string,
 ) (wire.Execution, error) {
-	in := call{method: http.MethodGet, path: "/execution/" + id.String()}
+	in := berth.Call{Method: http.MethodGet, Path: "/execution/" + id.String()}
 	if wait > 0 {
-		in.wait = min(wait, maxWait)
-		in.query = url.Values{"wait": {fmt.Sprintf("%ds", int(in.wait.Seconds()))}}
+		in.Wait = min(wait, maxWait)
+		in.Query = url.Values{"wait": {fmt.Sprintf("%ds", int(in.Wait.Seconds()))}}
 		if until != "" {
-			in.query.Set("until", until)
+			in.Query.Set("until", until)
 		}
 	}
 	var out wire.Execution
-	in.out = &out
-	err := c.do(ctx, in)
+	in.Out = &out
+	err := c.Do(ctx, in)
 	return out, err
 }
 
@@ -101,11 +107,11 @@ func (c *Client) execution(
 // where it is; with defrag also what could be moved to let it start now.
 func (c *Client) Explain(ctx context.Context, id compute.ExecutionID, defrag bool) (wire.Explanation, error) {
 	var out wire.Explanation
-	in := call{method: http.MethodGet, path: "/execution/" + id.String() + "/explain", out: &out}
+	in := berth.Call{Method: http.MethodGet, Path: "/execution/" + id.String() + "/explain", Out: &out}
 	if defrag {
-		in.query = url.Values{"defrag": {"true"}}
+		in.Query = url.Values{"defrag": {"true"}}
 	}
-	err := c.do(ctx, in)
+	err := c.Do(ctx, in)
 	return out, err
 }
 
@@ -122,23 +128,23 @@ func (c *Client) Finished(ctx context.Context, id compute.ExecutionID) (wire.Exe
 // Timing returns how long an execution was in each phase so far.
 func (c *Client) Timing(ctx context.Context, id compute.ExecutionID) (wire.Timing, error) {
 	var out wire.TimingAnswer
-	err := c.do(ctx, call{method: http.MethodGet, path: "/execution/" + id.String() + "/timing", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/execution/" + id.String() + "/timing", Out: &out})
 	return out.Timing, err
 }
 
 // Abort ends an execution of the kind at once.
 func (c *Client) Abort(ctx context.Context, id compute.ExecutionID) error {
-	return c.do(ctx, call{method: http.MethodPost, path: "/workloads/abort/" + id.String()})
+	return c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/workloads/abort/" + id.String()})
 }
 
 // Stop ends an execution gracefully.
 func (c *Client) Stop(ctx context.Context, id compute.ExecutionID) error {
-	return c.do(ctx, call{method: http.MethodPost, path: "/workloads/stop/" + id.String()})
+	return c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/workloads/stop/" + id.String()})
 }
 
 // Delete removes the code, logs and outputs of an execution that has ended.
 func (c *Client) Delete(ctx context.Context, id compute.ExecutionID) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: "/execution/" + id.String()})
+	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: "/execution/" + id.String()})
 }
 
 // workloadsPage is how many executions are asked for at a time.
@@ -151,7 +157,9 @@ func (c *Client) Workloads(ctx context.Context) ([]wire.ExecutionSummary, error)
 	query := url.Values{"limit": {strconv.Itoa(workloadsPage)}}
 	for {
 		var page []wire.ExecutionSummary
-		if err := c.do(ctx, call{method: http.MethodGet, path: "/workloads/list", query: query, out: &page}); err != nil {
+		if err := c.Do(ctx, berth.Call{
+			Method: http.MethodGet, Path: "/workloads/list", Query: query, Out: &page,
+		}); err != nil {
 			return nil, err
 		}
 		all = append(all, page...)

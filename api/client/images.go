@@ -6,6 +6,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // Registry is what the registry of images asks for.
@@ -34,7 +35,7 @@ type StartImage struct {
 // SubmitImage starts an execution of an image.
 func (c *Client) SubmitImage(ctx context.Context, start StartImage) (wire.Started, error) {
 	var out wire.Started
-	err := c.do(ctx, call{method: http.MethodPost, path: "/execution/image/start", body: start, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/execution/image/start", Body: start, Out: &out})
 	return out, err
 }
 
@@ -51,15 +52,17 @@ type StartCompose struct {
 // SubmitCompose starts an execution of a Compose file.
 func (c *Client) SubmitCompose(ctx context.Context, start StartCompose) (wire.Started, error) {
 	var out wire.Started
-	err := c.do(ctx, call{method: http.MethodPost, path: "/execution/compose/start", body: start, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/execution/compose/start", Body: start, Out: &out})
 	return out, err
 }
 
 // CompleteCompose reports the end of an execution of a Compose file.
-func (c *Client) CompleteCompose(ctx context.Context, id compute.ExecutionID, seen wire.ComposeComplete) (wire.Stopped, error) {
+func (c *Client) CompleteCompose(
+	ctx context.Context, id compute.ExecutionID, seen wire.ComposeComplete,
+) (wire.Stopped, error) {
 	var out wire.Stopped
-	err := c.do(ctx, call{
-		method: http.MethodPost, path: "/execution/compose/complete/" + id.String(), body: seen, out: &out,
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/execution/compose/complete/" + id.String(), Body: seen, Out: &out,
 	})
 	return out, err
 }
@@ -67,7 +70,7 @@ func (c *Client) CompleteCompose(ctx context.Context, id compute.ExecutionID, se
 // AllOrgs returns all organizations of the cluster, for an operator.
 func (c *Client) AllOrgs(ctx context.Context) ([]wire.AdminOrg, error) {
 	var out wire.AdminOrgs
-	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/orgs", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/orgs", Out: &out})
 	return out.Orgs, err
 }
 
@@ -75,8 +78,8 @@ func (c *Client) AllOrgs(ctx context.Context) ([]wire.AdminOrg, error) {
 // them below the minimum.
 func (c *Client) TrustOrg(ctx context.Context, slug string, trusted bool) (wire.AdminOrg, error) {
 	var out wire.AdminOrg
-	err := c.do(ctx, call{
-		method: http.MethodPatch, path: "/admin/orgs/" + slug, body: wire.OrgTrust{Trusted: &trusted}, out: &out,
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPatch, Path: "/admin/orgs/" + slug, Body: wire.OrgTrust{Trusted: &trusted}, Out: &out,
 	})
 	return out, err
 }

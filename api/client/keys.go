@@ -7,12 +7,13 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // Keys returns the API keys of the organization with the slug.
 func (c *Client) Keys(ctx context.Context, slug string) ([]wire.Key, error) {
 	var out []wire.Key
-	err := c.do(ctx, call{method: http.MethodGet, path: keysPath(slug), out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: keysPath(slug), Out: &out})
 	return out, err
 }
 
@@ -27,16 +28,31 @@ func (c *Client) CreateKey(ctx context.Context, slug, name string) (wire.MintedK
 func (c *Client) CreateKeyUntil(
 	ctx context.Context, slug, name string, expires compute.Instant, scopes ...compute.Scope,
 ) (wire.MintedKey, error) {
-	body := map[string]any{"name": name}
+	return c.CreateKeyWith(ctx, slug, wire.NewKey{Name: name, ExpiresAt: expires, Scopes: compute.ScopeNames(scopes)})
+}
+
+// CreateKeyWith makes a key as CreateKey does, with all that a key may have.
+func (c *Client) CreateKeyWith(ctx context.Context, slug string, k wire.NewKey) (wire.MintedKey, error) {
+	body := keyBody(k.ExpiresAt, k.Scopes, k.MaxCredits)
+	body["name"] = k.Name
+	var out wire.MintedKey
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: keysPath(slug), Once: true, Out: &out, Body: body})
+	return out, err
+}
+
+// keyBody returns the body of a new key, without its name.
+func keyBody(expires compute.Instant, scopes []string, ceiling compute.Credits) map[string]any {
+	body := map[string]any{}
 	if !expires.IsZero() {
 		body["expires_at"] = expires
 	}
 	if len(scopes) > 0 {
 		body["scopes"] = scopes
 	}
-	var out wire.MintedKey
-	err := c.do(ctx, call{method: http.MethodPost, path: keysPath(slug), once: true, out: &out, body: body})
-	return out, err
+	if ceiling > 0 {
+		body["max_credits"] = ceiling
+	}
+	return body
 }
 
 // ToggleKey makes an active key inactive or the other way round, and returns
@@ -44,13 +60,13 @@ func (c *Client) CreateKeyUntil(
 func (c *Client) ToggleKey(ctx context.Context, slug string, id compute.KeyID) (wire.Key, error) {
 	var out wire.Key
 	path := keysPath(slug) + "/" + id.String() + "/toggle"
-	err := c.do(ctx, call{method: http.MethodPatch, path: path, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPatch, Path: path, Out: &out})
 	return out, err
 }
 
 // DeleteKey revokes an API key.
 func (c *Client) DeleteKey(ctx context.Context, slug string, id compute.KeyID) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: keysPath(slug) + "/" + id.String()})
+	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: keysPath(slug) + "/" + id.String()})
 }
 
 func keysPath(slug string) string { return "/orgs/" + url.PathEscape(slug) + "/api-keys" }
@@ -58,7 +74,7 @@ func keysPath(slug string) string { return "/orgs/" + url.PathEscape(slug) + "/a
 // UserKeys returns the caller's own API keys.
 func (c *Client) UserKeys(ctx context.Context) ([]wire.UserKey, error) {
 	var out []wire.UserKey
-	err := c.do(ctx, call{method: http.MethodGet, path: userKeysPath, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: userKeysPath, Out: &out})
 	return out, err
 }
 
@@ -67,15 +83,15 @@ func (c *Client) UserKeys(ctx context.Context) ([]wire.UserKey, error) {
 func (c *Client) CreateUserKey(
 	ctx context.Context, name string, expires compute.Instant, scopes ...compute.Scope,
 ) (wire.MintedUserKey, error) {
-	body := map[string]any{"key_name": name}
-	if !expires.IsZero() {
-		body["expires_at"] = expires
-	}
-	if len(scopes) > 0 {
-		body["scopes"] = scopes
-	}
+	return c.CreateUserKeyWith(ctx, wire.NewUserKey{Name: name, ExpiresAt: expires, Scopes: compute.ScopeNames(scopes)})
+}
+
+// CreateUserKeyWith makes a key as CreateUserKey does, with all that a key may have.
+func (c *Client) CreateUserKeyWith(ctx context.Context, k wire.NewUserKey) (wire.MintedUserKey, error) {
+	body := keyBody(k.ExpiresAt, k.Scopes, k.MaxCredits)
+	body["key_name"] = k.Name
 	var out wire.MintedUserKey
-	err := c.do(ctx, call{method: http.MethodPost, path: userKeysPath, once: true, body: body, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: userKeysPath, Once: true, Body: body, Out: &out})
 	return out, err
 }
 
@@ -83,21 +99,21 @@ func (c *Client) CreateUserKey(
 // round, and returns what it is now.
 func (c *Client) ToggleUserKey(ctx context.Context, id compute.KeyID) (wire.UserKey, error) {
 	var out wire.UserKey
-	err := c.do(ctx, call{method: http.MethodPatch, path: userKeysPath + "/" + id.String() + "/toggle", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPatch, Path: userKeysPath + "/" + id.String() + "/toggle", Out: &out})
 	return out, err
 }
 
 // DeleteUserKey revokes an API key of the caller's.
 func (c *Client) DeleteUserKey(ctx context.Context, id compute.KeyID) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: userKeysPath + "/" + id.String()})
+	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: userKeysPath + "/" + id.String()})
 }
 
 // ValidateKey returns whether an API key is valid, and whose it is.
 func (c *Client) ValidateKey(ctx context.Context, text string) (wire.ValidatedKey, error) {
 	var out wire.ValidatedKey
-	err := c.do(ctx, call{
-		method: http.MethodPost, path: userKeysPath + "/validate", noKey: true, out: &out,
-		body: wire.KeyToValidate{Key: text},
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: userKeysPath + "/validate", NoKey: true, Out: &out,
+		Body: wire.KeyToValidate{Key: text},
 	})
 	return out, err
 }

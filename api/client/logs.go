@@ -8,6 +8,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // LogQuery selects lines of output. A zero field selects as the API does by default.
@@ -37,13 +38,15 @@ func (q LogQuery) values() url.Values {
 // ExecutionLogs returns lines that an execution printed.
 func (c *Client) ExecutionLogs(ctx context.Context, id compute.ExecutionID, q LogQuery) (wire.Logs, error) {
 	var out wire.Logs
-	err := c.do(ctx, call{method: http.MethodGet, path: "/logs/execution/" + id.String(), query: q.values(), out: &out})
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodGet, Path: "/logs/execution/" + id.String(), Query: q.values(), Out: &out,
+	})
 	return out, err
 }
 
 // UserLogs returns lines that the caller's executions printed.
 func (c *Client) UserLogs(ctx context.Context, q LogQuery) (wire.Logs, error) {
 	var out wire.Logs
-	err := c.do(ctx, call{method: http.MethodGet, path: "/logs/user", query: q.values(), out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/logs/user", Query: q.values(), Out: &out})
 	return out, err
 }

@@ -5,25 +5,26 @@ import (
 	"net/http"
 
 	"berth/api/wire"
+	berth "berth/sdk/go"
 )
 
 // MachineTypes returns every hardware profile of the cluster.
 func (c *Client) MachineTypes(ctx context.Context) ([]wire.MachineType, error) {
 	var out wire.MachineTypes
-	err := c.do(ctx, call{method: http.MethodGet, path: "/machine-types", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/machine-types", Out: &out})
 	return out.MachineTypes, err
 }
 
 // Quotas returns what the caller's organization may use, and uses.
 func (c *Client) Quotas(ctx context.Context) (wire.Quotas, error) {
 	var out wire.Quotas
-	err := c.do(ctx, call{method: http.MethodGet, path: "/user/quotas", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/user/quotas", Out: &out})
 	return out, err
 }
 
 // UserStatus returns who the token belongs to.
 func (c *Client) UserStatus(ctx context.Context) (wire.UserStatus, error) {
 	var out wire.UserStatus
-	err := c.do(ctx, call{method: http.MethodGet, path: "/user/status", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/user/status", Out: &out})
 	return out, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // MetricsQuery selects points of an execution's metrics. A zero field selects as the
@@ -29,6 +30,8 @@ func (c *Client) Metrics(ctx context.Context, id compute.ExecutionID, q MetricsQ
 		v.Set("step", q.Step.String())
 	}
 	var out wire.ExecutionMetrics
-	err := c.do(ctx, call{method: http.MethodGet, path: "/execution/" + id.String() + "/metrics", query: v, out: &out})
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodGet, Path: "/execution/" + id.String() + "/metrics", Query: v, Out: &out,
+	})
 	return out, err
 }

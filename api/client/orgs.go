@@ -8,19 +8,20 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // Orgs returns the organizations of the caller.
 func (c *Client) Orgs(ctx context.Context) ([]wire.Org, error) {
 	var out []wire.Org
-	err := c.do(ctx, call{method: http.MethodGet, path: "/orgs", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/orgs", Out: &out})
 	return out, err
 }
 
 // Members returns the members of the organization with a slug.
 func (c *Client) Members(ctx context.Context, slug string) ([]wire.Member, error) {
 	var out []wire.Member
-	err := c.do(ctx, call{method: http.MethodGet, path: membersPath(slug), out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: membersPath(slug), Out: &out})
 	return out, err
 }
 
@@ -29,16 +30,16 @@ func (c *Client) SetRole(
 	ctx context.Context, slug string, id compute.UserID, role compute.OrgRole,
 ) (wire.Member, error) {
 	var out wire.Member
-	err := c.do(ctx, call{
-		method: http.MethodPatch, path: membersPath(slug) + "/" + id.String(), out: &out,
-		body: wire.MemberChange{Role: role.String()},
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPatch, Path: membersPath(slug) + "/" + id.String(), Out: &out,
+		Body: wire.MemberChange{Role: role.String()},
 	})
 	return out, err
 }
 
 // RemoveMember ends a membership.
 func (c *Client) RemoveMember(ctx context.Context, slug string, id compute.UserID) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: membersPath(slug) + "/" + id.String()})
+	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: membersPath(slug) + "/" + id.String()})
 }
 
 func membersPath(slug string) string { return "/orgs/" + url.PathEscape(slug) + "/members" }
@@ -47,7 +48,7 @@ func membersPath(slug string) string { return "/orgs/" + url.PathEscape(slug) + 
 func (c *Client) CreateOrg(ctx context.Context, o wire.NewOrg) (wire.Org, error) {
 	body := given(map[string]string{"name": o.Name, "slug": o.Slug})
 	var out wire.Org
-	err := c.do(ctx, call{method: http.MethodPost, path: "/orgs", body: body, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/orgs", Body: body, Out: &out})
 	return out, err
 }
 
@@ -55,28 +56,28 @@ func (c *Client) CreateOrg(ctx context.Context, o wire.NewOrg) (wire.Org, error)
 func (c *Client) ChangeOrg(ctx context.Context, slug string, change wire.OrgChange) (wire.Org, error) {
 	body := given(map[string]string{"name": change.Name, "slug": change.Slug, "billing_email": change.BillingEmail})
 	var out wire.Org
-	err := c.do(ctx, call{method: http.MethodPatch, path: orgPath(slug), body: body, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPatch, Path: orgPath(slug), Body: body, Out: &out})
 	return out, err
 }
 
 // DeleteOrg deletes an organization that has no live executions.
 func (c *Client) DeleteOrg(ctx context.Context, slug string) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: orgPath(slug)})
+	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: orgPath(slug)})
 }
 
 // SetDefaultOrg makes an organization the caller's default one.
 func (c *Client) SetDefaultOrg(ctx context.Context, slug string) (wire.Org, error) {
 	var out wire.Org
-	err := c.do(ctx, call{method: http.MethodPost, path: orgPath(slug) + "/default", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: orgPath(slug) + "/default", Out: &out})
 	return out, err
 }
 
 // Invite invites a person. The answer has the token for the person.
 func (c *Client) Invite(ctx context.Context, slug, email string, role compute.OrgRole) (wire.MintedInvite, error) {
 	var out wire.MintedInvite
-	err := c.do(ctx, call{
-		method: http.MethodPost, path: orgPath(slug) + "/invites", out: &out, noKey: true,
-		body: wire.NewInvite{Email: email, Role: role.String()},
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: orgPath(slug) + "/invites", Out: &out, NoKey: true,
+		Body: wire.NewInvite{Email: email, Role: role.String()},
 	})
 	return out, err
 }
@@ -84,19 +85,19 @@ func (c *Client) Invite(ctx context.Context, slug, email string, role compute.Or
 // Invites returns the invites of an organization.
 func (c *Client) Invites(ctx context.Context, slug string) ([]wire.Invite, error) {
 	var out []wire.Invite
-	err := c.do(ctx, call{method: http.MethodGet, path: orgPath(slug) + "/invites", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: orgPath(slug) + "/invites", Out: &out})
 	return out, err
 }
 
 // RevokeInvite revokes an invite.
 func (c *Client) RevokeInvite(ctx context.Context, slug string, id compute.InviteID) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: orgPath(slug) + "/invites/" + id.String()})
+	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: orgPath(slug) + "/invites/" + id.String()})
 }
 
 // MyInvites returns the invites that the caller can answer.
 func (c *Client) MyInvites(ctx context.Context) ([]wire.Invite, error) {
 	var out []wire.Invite
-	err := c.do(ctx, call{method: http.MethodGet, path: "/invites", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/invites", Out: &out})
 	return out, err
 }
 
@@ -107,7 +108,7 @@ func (c *Client) AnswerInvite(ctx context.Context, token string, accept bool) (w
 		act = "accept"
 	}
 	var out wire.Invite
-	err := c.do(ctx, call{method: http.MethodPost, path: "/invites/" + url.PathEscape(token) + "/" + act, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/invites/" + url.PathEscape(token) + "/" + act, Out: &out})
 	return out, err
 }
 
@@ -122,7 +123,7 @@ func orgPath(slug string) string { return "/orgs/" + url.PathEscape(slug) }
 // CallbackSecrets returns which secrets sign the callbacks of an organization.
 func (c *Client) CallbackSecrets(ctx context.Context, slug string) ([]wire.CallbackSecret, error) {
 	var out []wire.CallbackSecret
-	err := c.do(ctx, call{method: http.MethodGet, path: orgPath(slug) + "/callback-secret", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: orgPath(slug) + "/callback-secret", Out: &out})
 	return out, err
 }
 
@@ -130,11 +131,11 @@ func (c *Client) CallbackSecrets(ctx context.Context, slug string) ([]wire.Callb
 // returns that.
 func (c *Client) SetCallbackSecret(ctx context.Context, slug string) (wire.MintedCallbackSecret, error) {
 	var out wire.MintedCallbackSecret
-	err := c.do(ctx, call{method: http.MethodPost, path: orgPath(slug) + "/callback-secret", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: orgPath(slug) + "/callback-secret", Out: &out})
 	return out, err
 }
 
 // RemoveCallbackSecret ends the signing of the callbacks of an organization.
 func (c *Client) RemoveCallbackSecret(ctx context.Context, slug string) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: orgPath(slug) + "/callback-secret"})
+	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: orgPath(slug) + "/callback-secret"})
 }

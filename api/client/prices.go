@@ -7,12 +7,13 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // Prices returns the price list, for operators.
 func (c *Client) Prices(ctx context.Context) (wire.PriceList, error) {
 	var out wire.PriceList
-	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/prices", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/prices", Out: &out})
 	return out, err
 }
 
@@ -26,14 +27,14 @@ func (c *Client) SetPrice(
 		body["cost"] = cost
 	}
 	var out wire.ListedPrice
-	err := c.do(ctx, call{method: http.MethodPut, path: pricePath(resource), body: body, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPut, Path: pricePath(resource), Body: body, Out: &out})
 	return out, err
 }
 
 // RemovePrice withdraws a price that was set.
 func (c *Client) RemovePrice(ctx context.Context, resource string) (wire.Message, error) {
 	var out wire.Message
-	err := c.do(ctx, call{method: http.MethodDelete, path: pricePath(resource), out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: pricePath(resource), Out: &out})
 	return out, err
 }
 
@@ -42,15 +43,15 @@ func pricePath(resource string) string { return "/admin/prices/" + url.PathEscap
 // BillingMode returns whether credits are enforced.
 func (c *Client) BillingMode(ctx context.Context) (wire.BillingMode, error) {
 	var out wire.BillingMode
-	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/billing/mode", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/billing/mode", Out: &out})
 	return out, err
 }
 
 // SetBillingMode turns the enforcement of credits on or off.
 func (c *Client) SetBillingMode(ctx context.Context, mode string) (wire.BillingMode, error) {
 	var out wire.BillingMode
-	err := c.do(ctx, call{
-		method: http.MethodPut, path: "/admin/billing/mode", body: wire.BillingMode{Mode: mode}, out: &out,
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPut, Path: "/admin/billing/mode", Body: wire.BillingMode{Mode: mode}, Out: &out,
 	})
 	return out, err
 }

@@ -7,19 +7,20 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // SubmitSelection starts a GPU selection.
 func (c *Client) SubmitSelection(ctx context.Context, start StartSelection) (wire.SelectionStarted, error) {
 	var out wire.SelectionStarted
-	err := c.do(ctx, call{method: http.MethodPost, path: "/execution/gpu_selection/start", body: start, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/execution/gpu_selection/start", Body: start, Out: &out})
 	return out, err
 }
 
 // Selection returns what the GPU selection has found so far.
 func (c *Client) Selection(ctx context.Context, id compute.ExecutionID) (wire.Selection, error) {
 	var out wire.Selection
-	err := c.do(ctx, call{method: http.MethodGet, path: "/execution/gpu_selection/" + id.String(), out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/execution/gpu_selection/" + id.String(), Out: &out})
 	return out, err
 }
 
@@ -27,9 +28,9 @@ func (c *Client) Selection(ctx context.Context, id compute.ExecutionID) (wire.Se
 // line per GPU type, or svg, a chart.
 func (c *Client) SelectionAs(ctx context.Context, id compute.ExecutionID, format string) ([]byte, error) {
 	var raw []byte
-	err := c.do(ctx, call{
-		method: http.MethodGet, path: "/execution/gpu_selection/" + id.String(),
-		query: url.Values{"format": {format}}, raw: &raw,
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodGet, Path: "/execution/gpu_selection/" + id.String(),
+		Query: url.Values{"format": {format}}, Raw: &raw,
 	})
 	return raw, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // StartService is a request to start a service.
@@ -24,37 +25,37 @@ type StartService struct {
 // SubmitService starts a service.
 func (c *Client) SubmitService(ctx context.Context, start StartService) (wire.ServiceStarted, error) {
 	var out wire.ServiceStarted
-	err := c.do(ctx, call{method: http.MethodPost, path: "/execution/service/start", body: start, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/execution/service/start", Body: start, Out: &out})
 	return out, err
 }
 
 // Services returns the services that have not ended, the newest first.
 func (c *Client) Services(ctx context.Context) ([]wire.Service, error) {
 	var out []wire.Service
-	err := c.do(ctx, call{method: http.MethodGet, path: "/services", out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/services", Out: &out})
 	return out, err
 }
 
 // Service returns one service.
 func (c *Client) Service(ctx context.Context, id compute.ExecutionID) (wire.Service, error) {
 	var out wire.Service
-	err := c.do(ctx, call{method: http.MethodGet, path: "/services/" + id.String(), out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/services/" + id.String(), Out: &out})
 	return out, err
 }
 
 // DeleteService ends a service.
 func (c *Client) DeleteService(ctx context.Context, id compute.ExecutionID) (wire.Stopped, error) {
 	var out wire.Stopped
-	err := c.do(ctx, call{method: http.MethodDelete, path: "/services/" + id.String(), out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: "/services/" + id.String(), Out: &out})
 	return out, err
 }
 
 // ScaleService changes how many replicas of a service run.
 func (c *Client) ScaleService(ctx context.Context, id compute.ExecutionID, replicas int) (wire.Service, error) {
 	var out wire.Service
-	err := c.do(ctx, call{
-		method: http.MethodPost, path: "/services/" + id.String() + "/scale",
-		body: wire.ServiceScale{Replicas: replicas}, out: &out,
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/services/" + id.String() + "/scale",
+		Body: wire.ServiceScale{Replicas: replicas}, Out: &out,
 	})
 	return out, err
 }

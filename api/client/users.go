@@ -7,6 +7,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	berth "berth/sdk/go"
 )
 
 // CreateUser makes a user in an organization, which is made too if it does not
@@ -21,7 +22,7 @@ func (c *Client) CreateUser(ctx context.Context, user wire.NewUser) (wire.User, 
 		}
 	}
 	var out wire.User
-	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/users", body: body, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/admin/users", Body: body, Out: &out})
 	return out, err
 }
 
@@ -39,7 +40,7 @@ func (c *Client) Users(ctx context.Context, org, email string) ([]wire.User, err
 	for {
 		var page []wire.User
 		var header http.Header
-		err := c.do(ctx, call{method: http.MethodGet, path: "/admin/users", query: query, out: &page, header: &header})
+		err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/users", Query: query, Out: &page, Header: &header})
 		if err != nil {
 			return nil, err
 		}
@@ -76,14 +77,14 @@ func (c *Client) AddMember(
 
 func (c *Client) changeUser(ctx context.Context, id compute.UserID, change map[string]any) (wire.User, error) {
 	var out wire.User
-	err := c.do(ctx, call{method: http.MethodPatch, path: "/admin/users/" + id.String(), body: change, out: &out})
+	err := c.Do(ctx, berth.Call{Method: http.MethodPatch, Path: "/admin/users/" + id.String(), Body: change, Out: &out})
 	return out, err
 }
 
 // ChangePassword replaces the caller's password, which ends the caller's other
 // sessions.
 func (c *Client) ChangePassword(ctx context.Context, old, password string) error {
-	return c.do(ctx, call{
-		method: http.MethodPost, path: "/user/password", body: wire.PasswordChange{Old: old, New: password},
+	return c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/user/password", Body: wire.PasswordChange{Old: old, New: password},
 	})
 }

@@ -65,6 +65,9 @@ type Config struct {
 	// replica.
 	ServiceRelay http.RoundTripper
 
+	// S3 has the S3 gateway answer requests below S3Root; nil for none.
+	S3 http.RoundTripper
+
 	// ServicesURL is the base of the URLs of services, if they have an origin of
 	// their own. Empty for that of the API.
 	ServicesURL string
@@ -86,7 +89,8 @@ type Config struct {
 	// client used.
 	PublicURL string
 	TLS       *tls.Config // Nil for plain HTTP.
-	Limits    Limits      // Zero fields are DefaultLimits'.
+	Front     Front
+	Limits    Limits // Zero fields are DefaultLimits'.
 
 	// MetricsToken is the bearer token that a scraper must send. Empty for
 	// none.
@@ -159,6 +163,8 @@ type Limits struct {
 
 	Rate       float64 // Requests per second of one key or user.
 	Burst      int
+	OrgRate    float64 // Requests per second of one organization.
+	OrgBurst   int
 	AnonRate   float64 // Requests per second without a good credential, of one address.
 	AnonBurst  int
 	LoginRate  float64 // Sign-ins per minute of one account from one network: see credentials.
@@ -181,6 +187,7 @@ func DefaultLimits() Limits {
 		StartBody: 8 << 20, Body: 1 << 20, Bodies: 64 << 20,
 		Conns: 8192, ConnsPerIP: 2048, Streams: 4096,
 		Rate: 50_000, Burst: 100_000,
+		OrgRate: 100_000, OrgBurst: 200_000,
 		AnonRate: 50, AnonBurst: 500,
 		LoginRate: 5, LoginBurst: 10,
 		ReadTimeout: 10 * time.Second, LastLines: 15 * time.Second, StaleAuthMax: 10 * time.Minute,
@@ -201,6 +208,7 @@ func (l Limits) withDefaults() Limits {
 		{&l.ConnsPerIP, d.ConnsPerIP},
 		{&l.Streams, d.Streams},
 		{&l.Burst, d.Burst},
+		{&l.OrgBurst, d.OrgBurst},
 		{&l.AnonBurst, d.AnonBurst},
 		{&l.LoginBurst, d.LoginBurst},
 	} {
@@ -211,7 +219,7 @@ func (l Limits) withDefaults() Limits {
 	for _, f := range []struct {
 		value *float64
 		other float64
-	}{{&l.Rate, d.Rate}, {&l.AnonRate, d.AnonRate}, {&l.LoginRate, d.LoginRate}} {
+	}{{&l.Rate, d.Rate}, {&l.OrgRate, d.OrgRate}, {&l.AnonRate, d.AnonRate}, {&l.LoginRate, d.LoginRate}} {
 		if *f.value == 0 {
 			*f.value = f.other
 		}

@@ -119,7 +119,7 @@ func (s *Server) stream(ctx *fasthttp.RequestCtx, r *Request, write Events) {
 	ctx.Response.Header.Set("X-Accel-Buffering", "no")
 	within, cancel := context.WithCancel(r.life.soft)
 	if r.handedOn {
-		s.streamHandedOn(ctx, within, cancel, write)
+		s.streamHandedOn(within, ctx, cancel, write)
 		return
 	}
 	framed := ctx.Request.Header.IsHTTP11()
@@ -163,7 +163,7 @@ func eventsHead(response *fasthttp.Response, framed bool) []byte {
 		}
 	}
 	head = append(head, "Date: "...)
-	head = append(fasthttp.AppendHTTPDate(head, time.Now()), "\r\n"...)
+	head = append(fasthttp.AppendHTTPDate(head, time.Now()), "\r\n"...) //nolint:forbidigo // The calendar's.
 	if framed {
 		head = append(head, "Transfer-Encoding: chunked\r\n"...)
 	}
@@ -180,7 +180,7 @@ func isOneOf(name []byte, names []string) bool {
 }
 
 // streamHandedOn sends the body that write produces to the node that asked for it.
-func (s *Server) streamHandedOn(ctx *fasthttp.RequestCtx, within context.Context, cancel func(), write Events) {
+func (s *Server) streamHandedOn(within context.Context, ctx *fasthttp.RequestCtx, cancel func(), write Events) {
 	conn := ctx.Conn()
 	// From here on the writer moves the deadline, with every event.
 	if err := ctx.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {

@@ -54,3 +54,17 @@ func knownMethod(method string) bool {
 	}
 	return false
 }
+
+// observe counts one answer, and logs it where the operator wants an access log.
+func (s *Server) observe(r *Request, method string, status int, took time.Duration) {
+	s.metrics.observe(r, method, status, took)
+	if !s.cfg.Front.AccessLog {
+		return
+	}
+	route := "none"
+	if r.route != nil {
+		route = r.route.Path // Not the path: it may hold a token.
+	}
+	r.Log(s.log).Info("request answered", "method", method, "route", route, "status", status, "took", took,
+		"client", r.IP, "org", r.Caller.Actor.Org, "key", r.Caller.Actor.Key)
+}

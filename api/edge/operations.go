@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"hash"
 	"net/http"
-	"slices"
+	"reflect"
 	"sync"
 
 	"berth/api/wire"
@@ -115,6 +115,9 @@ func (c *Core) Propose(r *Request, cmd fsm.Command) (fsm.Result, error) {
 		}
 		defer end()
 	}
+	if r.View != nil && r.View.Audits(cmd) {
+		cmd = traced(cmd, r.IP, r.id)
+	}
 	fault.Point("api.propose.before")
 	result, index, err := c.cfg.Proposer.Propose(r.Ctx, cmd)
 	fault.Point("api.propose.after")
@@ -123,6 +126,41 @@ func (c *Core) Propose(r *Request, cmd fsm.Command) (fsm.Result, error) {
 	}
 	r.index = max(r.index, index)
 	return result, nil
+}
+
+// Record writes to the cluster's audit trail that the caller, an operator, did something
+// that changes no state. Without a leader the deed is only logged: a backup of a cluster
+// that has lost its quorum is wanted more than its record.
+func (c *Core) Record(r *Request, action, target string) error {
+	cmd := fsm.RecordDeed{
+		Op: fsm.Op{ID: compute.OpID{UUID: c.NewUUID()}}, Actor: r.Caller.Actor, Action: action, Target: target,
+	}
+	if !r.View.Audits(cmd) {
+		return nil
+	}
+	result, index, err := c.cfg.Proposer.Propose(r.Ctx, traced(cmd, r.IP, r.id))
+	switch {
+	case err == nil && result.Refusal != nil:
+		return result.Refusal
+	case compute.CodeOf(err) == compute.CodeUnavailable:
+		r.Log(c.log).Warn("deed not recorded in the audit trail", "code", action, "err", err)
+		return nil
+	}
+	r.index = max(r.index, index)
+	return err
+}
+
+// traced returns cmd with the address of the client and the identifier of its request in
+// its actor, for the audit trail.
+func traced(cmd fsm.Command, from, request string) fsm.Command {
+	out := reflect.New(reflect.TypeOf(cmd)).Elem()
+	out.Set(reflect.ValueOf(cmd))
+	if f := out.FieldByName("Actor"); f.IsValid() {
+		if a, ok := f.Addr().Interface().(*fsm.Actor); ok {
+			a.From, a.Request = from, request
+		}
+	}
+	return out.Interface()
 }
 
 // proposeAtOnce is how many commands ProposeEach proposes at a time.
@@ -142,7 +180,9 @@ func (c *Core) ProposeEach(r *Request, cmds []fsm.Command) []error {
 		})
 	}
 	group.Wait()
-	r.index = max(r.index, slices.Max(append(indexes, 0)))
+	for _, index := range indexes {
+		r.index = max(r.index, index)
+	}
 	return errs
 }
 

@@ -12,6 +12,7 @@ import (
 type pace struct {
 	limits    Limits
 	callers   *auth.Throttle
+	orgs      *auth.Throttle
 	strangers *auth.Throttle
 }
 
@@ -19,6 +20,7 @@ func newPace(limits Limits, now func() time.Time) *pace {
 	return &pace{
 		limits:    limits,
 		callers:   auth.NewThrottle(limits.Rate*60, limits.Burst, now),
+		orgs:      auth.NewThrottle(limits.OrgRate*60, limits.OrgBurst, now),
 		strangers: auth.NewThrottle(limits.AnonRate*60, limits.AnonBurst, now),
 	}
 }
@@ -34,7 +36,11 @@ func (p *pace) caller(r *Request) error {
 		name = "user " + actor.User.String()
 	}
 	wait, ok := p.callers.Allow(name)
-	return r.paced(wait, ok, p.limits.Burst)
+	if err := r.paced(wait, ok, p.limits.Burst); err != nil || actor.Org.IsZero() {
+		return err
+	}
+	wait, ok = p.orgs.Allow(actor.Org.String())
+	return r.paced(wait, ok, p.limits.OrgBurst)
 }
 
 // stranger counts a request without a good credential.

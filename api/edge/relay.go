@@ -72,7 +72,7 @@ func (s *Server) failBody(ctx *fasthttp.RequestCtx, r *Request, err error) {
 	if e, ok := errors.AsType[*refused](err); ok {
 		e.answer.write(ctx)
 		ctx.Response.SetBodyRaw(e.body)
-		s.metrics.observe(r, r.route.Method, e.answer.Status, s.took(r))
+		s.observe(r, r.route.Method, e.answer.Status, s.took(r))
 		return
 	}
 	s.fail(ctx, r, err)
@@ -158,6 +158,12 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *Request) {
 	stop := r.Watch(cancel)
 	answer, err := s.cfg.Relay.Relay(within, in)
 	in.Body = nil
+	if err == nil && answer.Stream && ctx.IsHead() {
+		defer answer.Body.Close() // Nothing of it is read.
+		defer end()
+		s.relayHead(ctx, r, answer)
+		return
+	}
 	if err == nil && answer.Stream && patience.Stop() {
 		ctx.SetConnectionClose() // The watch reads from it.
 		stopped := context.AfterFunc(r.life.soft, cancel)
@@ -184,10 +190,17 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *Request) {
 		s.fail(ctx, r, err)
 		return
 	}
-	answer.write(ctx)
+	s.relayHead(ctx, r, answer)
 	r.large = cap(body)
 	hold.send(ctx, body)
-	s.metrics.observe(r, r.route.Method, answer.Status, s.took(r))
+}
+
+// relayHead passes on the head of an answer, with what this node says to browsers.
+func (s *Server) relayHead(ctx *fasthttp.RequestCtx, r *Request, answer *RelayedAnswer) {
+	answer.write(ctx)
+	s.secure(&ctx.Response.Header)
+	s.share(ctx)
+	s.observe(r, r.route.Method, answer.Status, s.took(r))
 }
 
 // write sets status and headers of the answer.
@@ -200,7 +213,7 @@ func (a *RelayedAnswer) write(ctx *fasthttp.RequestCtx) {
 
 // relayStream passes a stream on as it comes.
 func (s *Server) relayStream(ctx *fasthttp.RequestCtx, r *Request, answer *RelayedAnswer, end func()) {
-	answer.write(ctx)
+	s.relayHead(ctx, r, answer)
 	conn := ctx.Conn()
 	if err := ctx.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		s.log.Debug("connection error", "err", err)
@@ -210,7 +223,6 @@ func (s *Server) relayStream(ctx *fasthttp.RequestCtx, r *Request, answer *Relay
 		defer answer.Body.Close()
 		copyStream(w, answer.Body, conn)
 	})
-	s.metrics.observe(r, r.route.Method, answer.Status, s.took(r))
 }
 
 // copyStream writes body to a client as it comes, until it ends or the client

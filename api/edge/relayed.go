@@ -34,6 +34,7 @@ type Relayed struct {
 	Range       string `cbor:"18,keyasint,omitempty"`
 	IfMatch     string `cbor:"19,keyasint,omitempty"`
 	IfRange     string `cbor:"20,keyasint,omitempty"`
+	Signature   string `cbor:"21,keyasint,omitempty"`
 }
 
 // RelayedHead begins the answer to a Relayed.
@@ -82,7 +83,7 @@ func (r *Request) relayed(op compute.UUID) Relayed {
 		ID: r.id, Op: op, IP: r.IP, Base: r.Base, Type: r.mediaType, Encoding: r.encoding,
 		Bearer: r.bearer, OrgSlug: r.orgSlug, Idempotency: r.idempotency,
 		LastEventID: r.LastEventID, IfNoneMatch: r.IfNoneMatch, Accept: r.Accept, Range: r.byteRange,
-		IfMatch: r.IfMatch, IfRange: r.ifRange,
+		IfMatch: r.IfMatch, IfRange: r.ifRange, Signature: r.Signature,
 	}
 }
 
@@ -93,7 +94,7 @@ func (s *Server) requestOf(in Relayed) (*Request, error) {
 		seed: in.Op, IP: in.IP, Base: in.Base, mediaType: in.Type, encoding: in.Encoding,
 		bearer: in.Bearer, orgSlug: in.OrgSlug, idempotency: in.Idempotency,
 		LastEventID: in.LastEventID, IfNoneMatch: in.IfNoneMatch, Accept: in.Accept, byteRange: in.Range,
-		IfMatch: in.IfMatch, ifRange: in.IfRange,
+		IfMatch: in.IfMatch, ifRange: in.IfRange, Signature: in.Signature,
 	}
 	if r.Params == nil {
 		r.Params = map[string]string{}

@@ -33,6 +33,10 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *Request, answer any) {
 	case NotModified:
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 	case Events:
+		if ctx.IsHead() {
+			ctx.SetContentType(EventStream)
+			break
+		}
 		s.stream(ctx, r, a)
 	case Download:
 		s.download(ctx, a)
@@ -54,7 +58,7 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *Request, answer any) {
 		}
 		ctx.SetContentType("application/json")
 	}
-	s.metrics.observe(r, string(ctx.Method()), ctx.Response.StatusCode(), s.took(r))
+	s.observe(r, string(ctx.Method()), ctx.Response.StatusCode(), s.took(r))
 }
 
 // text sends an answer other than JSON. A stranger gets one large document for each
@@ -104,14 +108,14 @@ func (s *Server) fail(ctx *fasthttp.RequestCtx, r *Request, err error) {
 	ctx.SetStatusCode(f.status)
 	ctx.SetContentType("application/json")
 	ctx.Response.SetBodyRaw(body)
-	s.metrics.observe(r, string(ctx.Method()), f.status, s.took(r))
+	s.observe(r, string(ctx.Method()), f.status, s.took(r))
 }
 
 // logFailure logs the cause, which the answer does not contain.
 func (s *Server) logFailure(r *Request, status int, err error) {
-	log := s.log.Error
+	log := r.Log(s.log).Error
 	if compute.CodeOf(err) == compute.CodeUnavailable || isDeadline(err) {
-		log = s.log.Debug
+		log = r.Log(s.log).Debug
 	}
 	route := "no route"
 	if r.route != nil {
@@ -129,7 +133,8 @@ func (s *Server) writeHeaders(ctx *fasthttp.RequestCtx, r *Request) {
 	h.Set("X-Berth-Index", strconv.FormatUint(max(now.Index, r.index), 10))
 	h.Set("X-Berth-Known-Leader", strconv.FormatBool(now.KnownLeader))
 	h.Set("X-Berth-Last-Contact", strconv.FormatInt(now.LastContact, 10))
-	h.Set("X-Content-Type-Options", "nosniff")
+	s.secure(h)
+	s.share(ctx)
 	h.Set("Cache-Control", "no-store")
 	if r.ETag != "" {
 		h.Set("ETag", r.ETag)

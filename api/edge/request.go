@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/url"
 	"slices"
@@ -35,6 +36,7 @@ type Request struct {
 	IfNoneMatch string
 	IfMatch     string
 	Accept      string
+	Signature   string // Of the payment provider.
 
 	Repeat bool       // It was decided before.
 	First  fsm.Result // The decision then.
@@ -114,6 +116,7 @@ func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *Route) (*Request, erro
 		IfNoneMatch: string(header.Peek("If-None-Match")),
 		Accept:      string(header.Peek("Accept")),
 		IfMatch:     string(header.Peek("If-Match")),
+		Signature:   string(header.Peek("Stripe-Signature")),
 		byteRange:   string(header.Peek("Range")),
 		ifRange:     string(header.Peek("If-Range")),
 		Base:        s.baseURL(string(ctx.Host()), ctx.IsTLS()),
@@ -148,6 +151,9 @@ func (r *Request) SetHeader(name, value string) {
 	}
 	r.extra[name] = value
 }
+
+// Log returns log with the identifier of the request.
+func (r *Request) Log(log *slog.Logger) *slog.Logger { return log.With("request", r.id) }
 
 // release ends the request's deadline.
 func (r *Request) release() {

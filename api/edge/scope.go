@@ -15,14 +15,16 @@ var scopesByTag = map[string][2]compute.Scope{ //nolint:gochecknoglobals // A ta
 	"User Quotas":                   {compute.ScopeNone, compute.ScopeAdmin},
 	"Billing":                       {compute.ScopeBillingRead, compute.ScopeAdmin},
 	"Streaming Execution":           {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Docker Execution":              {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Docker Compose Execution":      {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
 	"GPU Selection Execution":       {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
 	"Storage Files":                 {compute.ScopeStorage, compute.ScopeStorage},
 	"Storage Credentials":           {compute.ScopeStorage, compute.ScopeStorage},
 	"Execution Management":          {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
-	"Dedicated Deployment External": {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
 	"Workload Management":           {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
 	"Observability - Logs":          {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
 	"Observability - GPU Metrics":   {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
+	"Dedicated Deployment External": {compute.ScopeExecutionsRead, compute.ScopeExecutionsWrite},
 }
 
 // Scope returns the scope that an API key needs for the route, if it is restricted to

@@ -34,20 +34,29 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 		rt := &s.routes[i]
 		serve := func(ctx *fasthttp.RequestCtx) { s.serve(life, ctx, rt) }
 		r.Handle(rt.Method, rt.pattern(), serve)
+		if rt.Method == fasthttp.MethodGet {
+			r.Handle(fasthttp.MethodHead, rt.pattern(), serve) // fasthttp leaves the body out.
+		}
 	}
-	return func(ctx *fasthttp.RequestCtx) {
-		if isService(ctx.URI().PathOriginal()) {
+	for _, m := range methodsOf(s.routes) {
+		r.Handle(fasthttp.MethodOptions, m.pattern, func(ctx *fasthttp.RequestCtx) { s.options(ctx, m.names) })
+	}
+	return s.front(func(ctx *fasthttp.RequestCtx) {
+		switch path := ctx.URI().PathOriginal(); {
+		case isService(path):
 			s.serveServiceSafely(life, ctx, false)
-		} else if isModel(ctx.URI().PathOriginal()) {
+		case isModel(path):
 			s.serveModelsSafely(life, ctx, false)
-		} else {
+		case isS3(path):
+			s.serveS3(life, ctx)
+		default:
 			trimSlash(ctx)
 			r.Handler(ctx)
 		}
 		if s.draining.Load() {
 			ctx.SetConnectionClose()
 		}
-	}
+	})
 }
 
 // panicked logs that a handler panicked, and why. It takes back what was

@@ -297,7 +297,7 @@ func (c *serviceCall) pass(
 	h := &c.ctx.Response
 	h.ImmediateHeaderFlush = answer.ContentLength < 0
 	h.SetBodyStream(&answerBody{from: answer.Body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
-	c.metrics.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
+	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
 	return nil
 }
 
@@ -320,7 +320,7 @@ func (c *serviceCall) switched(answer *http.Response, end func()) error {
 		defer conn.Close()
 		pipe(soft, conn, to)
 	})
-	c.metrics.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
+	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
 	return nil
 }
 

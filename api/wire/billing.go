@@ -1,7 +1,11 @@
 //nolint:lll // A field and its rules are one line.
 package wire
 
-import "berth/compute"
+import (
+	"net/url"
+
+	"berth/compute"
+)
 
 // HistoryQuery are the parameters of GET /billing/history.
 type HistoryQuery struct {
@@ -48,6 +52,32 @@ type CreditsDetails struct {
 	LastUpdated       compute.Instant `json:"last_updated"`
 	PaymentCustomerID string          `json:"payment_customer_id" doc:"Empty without a payment provider."`
 }
+
+// Checkout is the body of POST /billing/checkout.
+type Checkout struct {
+	Amount     compute.Credits `json:"credits_amount" required:"true" gt:"0" doc:"Credits to buy."`
+	SuccessURL string          `json:"success_url" maxlen:"2048" doc:"Where the payment provider sends the browser afterwards; the node's own page when absent."`
+	CancelURL  string          `json:"cancel_url" maxlen:"2048" doc:"Where it sends the browser when the purchase is cancelled."`
+}
+
+// Check holds the rules that tags cannot say.
+func (c *Checkout) Check(f *Faults) {
+	for _, field := range [][2]string{{"success_url", c.SuccessURL}, {"cancel_url", c.CancelURL}} {
+		u, err := url.Parse(field[1])
+		if field[1] != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+			f.Value("not an http or https URL", "body", field[0])
+		}
+	}
+}
+
+// CheckoutSession answers POST /billing/checkout.
+type CheckoutSession struct {
+	URL string `json:"checkout_url" doc:"The payment provider's page."`
+	ID  string `json:"session_id"`
+}
+
+// PaymentReport is the body of POST /billing/webhook, which the payment provider makes.
+type PaymentReport struct{}
 
 // LedgerQuery are the parameters of GET /billing/ledger.
 type LedgerQuery struct {

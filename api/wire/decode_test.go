@@ -37,6 +37,7 @@ func TestDecodeDefaults(t *testing.T) {
 			Priority: 50, Network: "egress", DisconnectGrace: 600, Space: wire.Space{Scratch: "disk"},
 		},
 		Program: wire.Program{Code: "1", Input: []byte{}},
+		Mount:   wire.Mount{S3MountPath: "/mnt/s3"},
 	}
 	if !reflect.DeepEqual(*in, want) {
 		t.Errorf("defaults are %+v, want %+v", *in, want)

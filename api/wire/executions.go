@@ -115,6 +115,7 @@ type Execution struct {
 	MaxCredits      *compute.Credits `json:"max_credits"`
 	Scratch         *Scratch         `json:"scratch,omitempty" doc:"The scratch space that it asked for; absent for the node's default."`
 	Volumes         []Volume         `json:"volumes,omitempty"`
+	S3MountPath     *string          `json:"s3_mount_path,omitempty" doc:"Where it sees the stored files; absent if it does not."`
 	Environment     *string          `json:"environment,omitempty" doc:"The named environment that it asked for."`
 	Usage           Usage            `json:"usage"`
 }

@@ -73,9 +73,9 @@ type ImageStart struct {
 	Image
 	Registry
 
-	JobType         string `json:"job_type" maxlen:"64" doc:"A word of the client's own, shown in the record."`
-	EnableS3Mount   *bool  `json:"enable_s3_mount" doc:"Not available in this version: true is refused, and without it nothing is mounted."`
-	S3MountPath     string `json:"s3_mount_path" default:"\"/mnt/s3\"" maxlen:"512" doc:"Not used in this version."`
+	JobType string `json:"job_type" maxlen:"64" doc:"A word of the client's own, shown in the record."`
+	Mount
+
 	GracefulTimeout int    `json:"graceful_timeout" default:"10" min:"1" max:"300" doc:"Seconds between SIGTERM and SIGKILL when it is stopped."`
 	Bundle          string `json:"bundle_id" maxlen:"36" doc:"An uploaded bundle, as POST /bundles makes it: its files are put into /work."`
 }
@@ -85,6 +85,7 @@ func (s *ImageStart) Check(f *Faults) {
 	s.Start.Check(f)
 	s.Registry.check(f)
 	s.Image.check(f, &s.Start)
+	s.Mount.check(f, &s.Start)
 	if s.Ref == "" && !f.has("docker_image_ref") {
 		f.add(typeMissing, nil, []any{"body", "docker_image_ref"})
 	}

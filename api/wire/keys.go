@@ -13,6 +13,8 @@ type NewKey struct {
 	Name      string          `json:"name" required:"true" minlen:"1" maxlen:"255"`
 	ExpiresAt compute.Instant `json:"expires_at" doc:"When the key dies; never when absent."`
 	Scopes    []string        `json:"scopes" maxitems:"6" doc:"What it is restricted to: executions:read, executions:write (which includes to read), billing:read, storage, inference, admin. Everything when absent."`
+
+	MaxCredits compute.Credits `json:"max_credits" gt:"0" doc:"The most that executions submitted with the key may cost together; no limit when absent."`
 }
 
 // Check holds the rules that tags cannot say.
@@ -45,6 +47,7 @@ type Key struct {
 	ExpiresAt  *compute.Instant `json:"expires_at" doc:"Null for never."`
 	LastUsedAt *compute.Instant `json:"last_used_at" doc:"To the minute; null before the first use."`
 	Scopes     []string         `json:"scopes" doc:"What it is restricted to; empty for everything."`
+	MaxCredits *compute.Credits `json:"max_credits" doc:"Its ceiling; null for none."`
 }
 
 // MintedKey is the record of a key with its value, which is shown this once.
@@ -59,6 +62,8 @@ type NewUserKey struct {
 	Name      string          `json:"key_name" required:"true" minlen:"1" maxlen:"255"`
 	ExpiresAt compute.Instant `json:"expires_at" doc:"When the key expires; never when absent."`
 	Scopes    []string        `json:"scopes" maxitems:"6" doc:"As of keys of organizations."`
+
+	MaxCredits compute.Credits `json:"max_credits" gt:"0" doc:"As of keys of organizations."`
 }
 
 // Check holds the rules that tags cannot say.
@@ -81,6 +86,7 @@ type UserKey struct {
 	ExpiresAt  *compute.Instant `json:"expires_at" doc:"Null for never."`
 	LastUsedAt *compute.Instant `json:"last_used_at" doc:"To the minute; null before the first use."`
 	Scopes     []string         `json:"scopes" doc:"What it is restricted to; empty for everything."`
+	MaxCredits *compute.Credits `json:"max_credits" doc:"Its ceiling; null for none."`
 }
 
 // MintedUserKey is the record of a user's own key with its value, which is shown

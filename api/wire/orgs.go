@@ -1,3 +1,4 @@
+//nolint:lll // A field and its rules are one line.
 package wire
 
 import "berth/compute"

@@ -16,13 +16,13 @@ type Replay struct {
 
 // ReplayedPlan is one plan, computed again.
 type ReplayedPlan struct {
-	ViewIndex uint64       `json:"view_index" doc:"Raft index of the state that it was computed from."`
-	Term      uint64       `json:"term"`
-	Same      bool         `json:"same" doc:"Whether the recomputed plan equals the original, byte for byte."`
-	Recorded  compute.Hash `json:"recorded_sha256" doc:"Of the plan in the log."`
-	Computed  compute.Hash `json:"computed_sha256" doc:"Of the plan computed now."`
-	Waiting   int          `json:"waiting" doc:"Executions whose reason to wait the plan changed."`
-	Decisions []Decision   `json:"decisions"`
+	ViewIndex uint64         `json:"view_index" doc:"Raft index of the state that it was computed from."`
+	Term      uint64         `json:"term"`
+	Same      bool           `json:"same" doc:"Whether the recomputed plan equals the original, byte for byte."`
+	Recorded  compute.Digest `json:"recorded_sha256" doc:"Of the plan in the log."`
+	Computed  compute.Digest `json:"computed_sha256" doc:"Of the plan computed now."`
+	Waiting   int            `json:"waiting" doc:"Executions whose reason to wait the plan changed."`
+	Decisions []Decision     `json:"decisions"`
 }
 
 // Decision is how a plan decided about one execution.

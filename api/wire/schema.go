@@ -1,7 +1,10 @@
 package wire
 
 import (
+	"encoding"
 	"encoding/json"
+	"fmt"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -29,7 +32,7 @@ func (s Schemas) Of(t reflect.Type) Schema {
 		return Schema{"type": "string"}
 	case reflect.Bool:
 		return Schema{"type": "boolean"}
-	case reflect.Int, reflect.Int64, reflect.Uint64:
+	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return Schema{"type": "integer"}
 	case reflect.Float64:
 		return Schema{"type": "number"}
@@ -45,23 +48,8 @@ func (s Schemas) Of(t reflect.Type) Schema {
 
 // known returns the schema of types that write themselves.
 func known(t reflect.Type) (Schema, bool) {
-	enums := map[reflect.Type]func(uint8) string{
-		reflect.TypeFor[compute.Status]():     func(i uint8) string { return compute.Status(i).String() },
-		reflect.TypeFor[compute.Kind]():       func(i uint8) string { return compute.Kind(i).String() },
-		reflect.TypeFor[compute.Network]():    func(i uint8) string { return compute.Network(i).String() },
-		reflect.TypeFor[compute.Objective]():  func(i uint8) string { return compute.Objective(i).String() },
-		reflect.TypeFor[compute.OrgRole]():    func(i uint8) string { return compute.OrgRole(i).String() },
-		reflect.TypeFor[compute.Role]():       func(i uint8) string { return compute.Role(i).String() },
-		reflect.TypeFor[compute.NodeState]():  func(i uint8) string { return compute.NodeState(i).String() },
-		reflect.TypeFor[compute.Health]():     func(i uint8) string { return compute.Health(i).String() },
-		reflect.TypeFor[compute.LedgerKind](): func(i uint8) string { return compute.LedgerKind(i).String() },
-	}
-	if name, ok := enums[t]; ok {
-		var values []string
-		for i := uint8(0); !strings.HasPrefix(name(i), "unknown_"); i++ {
-			values = append(values, name(i))
-		}
-		return Schema{"type": "string", "enum": values}, true
+	if t.Kind() == reflect.Uint8 && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+		return Schema{"type": "string", "enum": enumOf(t)}, true
 	}
 	switch t {
 	case reflect.TypeFor[compute.Credits]():
@@ -78,7 +66,25 @@ func known(t reflect.Type) (Schema, bool) {
 	case reflect.TypeFor[json.RawMessage](), reflect.TypeFor[any]():
 		return Schema{}, true
 	}
+	if t.Kind() != reflect.Pointer && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+		return Schema{"type": "string"}, true
+	}
 	return nil, false
+}
+
+// enumOf returns the words for the values of t, which count from zero without a gap.
+func enumOf(t reflect.Type) []string {
+	var words []string
+	for i := range uint64(math.MaxUint8) {
+		value := reflect.New(t).Elem()
+		value.SetUint(i)
+		word := fmt.Sprint(value.Interface())
+		if strings.HasPrefix(word, "unknown_") {
+			break
+		}
+		words = append(words, word)
+	}
+	return words
 }
 
 // orNullSchema returns the schema of what s describes or null.

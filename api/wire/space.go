@@ -2,7 +2,9 @@
 package wire
 
 import (
+	"cmp"
 	"path"
+	"slices"
 	"strings"
 
 	"berth/compute"
@@ -53,14 +55,62 @@ func badVolumePath(target string) string {
 	}
 	first, rest, _ := strings.Cut(strings.TrimPrefix(target, "/"), "/")
 	switch first {
-	case "mnt", "data", "datasets", "models", "home", "opt", "srv", "media", "volumes", "workspace":
+	case "mnt", "data", "datasets", "models", "home", "opt", "srv", "media", "volumes", "workspace", "s3", "storage":
 		return ""
 	case "work":
 		if rest != "" {
 			return ""
 		}
 	}
-	return "the path of a volume is below /work, or in /mnt, /data, /datasets, /models, /home, /opt, /srv, /media, /volumes or /workspace"
+	return "the path of a volume is below /work, or in /mnt, /data, /datasets, /models, /home, /opt, /srv, /media, /volumes, /workspace, /s3 or /storage"
+}
+
+// defaultMount is where code sees the stored files if its start says nothing else.
+const defaultMount = "/mnt/s3"
+
+// Mount is how the code of an execution sees the stored files.
+type Mount struct {
+	EnableS3Mount *bool  `json:"enable_s3_mount" doc:"Show the stored files of the organization as a directory. A file is stored when it is closed or synced, and at the latest when the execution ends. true is refused as no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node can mount and the API key may use storage, and Python code does not."`
+	S3MountPath   string `json:"s3_mount_path" default:"\"/mnt/s3\"" maxlen:"512" doc:"Where the code sees them: absolute, not a directory of the system, and not at, below or above a volume."`
+}
+
+// check holds the rules that tags cannot say.
+func (m *Mount) check(f *Faults, start *Start) {
+	m.S3MountPath = cmp.Or(m.S3MountPath, defaultMount)
+	if m.EnableS3Mount != nil && !*m.EnableS3Mount {
+		return
+	}
+	if why := badVolumePath(m.S3MountPath); why != "" {
+		f.Value(strings.Replace(why, "volume", "mount", 1), "body", "s3_mount_path")
+	}
+	if i := m.volumeAt(start); i >= 0 && m.EnableS3Mount != nil {
+		f.Value("a volume is at, below or above the mount of storage", "body", "volumes", i, "path")
+	}
+}
+
+// volumeAt returns the number of a volume that is in the way of the mount, -1 for none.
+func (m *Mount) volumeAt(start *Start) int {
+	return slices.IndexFunc(start.Volumes, func(v Volume) bool {
+		target := cmp.Or(v.Path, compute.VolumesDir+"/"+v.Name)
+		return compute.PathsOverlap(target, m.S3MountPath)
+	})
+}
+
+// Asked reports whether code is to see the stored files, and whether the start says so.
+// Where it does not, they are shown if that is the standard and nothing is in the way.
+func (m *Mount) Asked(start *Start, standard bool) (wanted, said bool) {
+	if m.EnableS3Mount != nil {
+		return *m.EnableS3Mount, true
+	}
+	return standard && m.volumeAt(start) < 0, false
+}
+
+// MountOf returns where e sees the stored files, nil if it does not.
+func MountOf(e *compute.Execution) *string {
+	if e.Storage == nil {
+		return nil
+	}
+	return &e.Storage.Path
 }
 
 // Scratch is the scratch space of an execution.

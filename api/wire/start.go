@@ -70,6 +70,7 @@ type Program struct {
 type PythonStart struct {
 	Start
 	Program
+	Mount
 
 	NBCode       int      `json:"nbcode" default:"0" min:"0" max:"1000000" doc:"0 for a script; n for the n-th cell of a notebook: it has the globals of kernel_state, echoes the value of its last expression, and leaves its own globals."`
 	Requirements string   `json:"requirements_content" maxlen:"1048576" doc:"Requirements in the format of pip: packages of the index that the operator configured, which are installed before the code starts. Lines with options, URLs, repositories, paths and editable packages are refused."`
@@ -234,6 +235,7 @@ func checkCallbackURL(f *Faults, text string, i int) {
 func (s *PythonStart) Check(f *Faults) {
 	s.Start.Check(f)
 	s.Program.Check(f)
+	s.Mount.check(f, &s.Start)
 	if len(s.PriorImports) > 0 && s.Code == "" {
 		f.Value("prior_imports belong to code", "body", "prior_imports")
 	}

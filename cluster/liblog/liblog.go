@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,8 +26,8 @@ func levelOf(mark string) slog.Level {
 }
 
 // libraryLog turns the lines of a library into records. The message is the
-// constant part of the line; what follows it goes to the attribute err, since
-// the libraries' own keys are not ours.
+// constant part of the line; what follows it goes to the attribute detail, since
+// the libraries' own keys are not ours, and an error in it to err.
 type libraryLog struct {
 	logger *slog.Logger
 	cap    slog.Level // Records above it are lowered to it.
@@ -83,10 +84,33 @@ func (l libraryLog) line(line string) {
 			attrs = append(attrs, slog.Int("count", dropped))
 		}
 	}
+	detail, failure := splitError(strings.TrimSpace(detail))
 	if detail != "" {
-		attrs = append(attrs, slog.String("err", strings.TrimSpace(detail)))
+		attrs = append(attrs, slog.String("detail", detail))
+	}
+	if failure != "" {
+		attrs = append(attrs, slog.String("err", failure))
 	}
 	l.logger.LogAttrs(ctx, level, strings.ToLower(message), attrs...) //nolint:sloglint // The library's words.
+}
+
+// splitError takes the error out of the library's facts, such as
+// target=x error="not reachable".
+func splitError(detail string) (rest, failure string) {
+	const mark = "error="
+	at := strings.Index(detail, mark)
+	if at < 0 || at > 0 && detail[at-1] != ' ' {
+		return detail, ""
+	}
+	value := detail[at+len(mark):]
+	quoted, err := strconv.QuotedPrefix(value)
+	if err == nil {
+		failure, _ = strconv.Unquote(quoted) // It was just found to be quoted.
+		value = value[len(quoted):]
+	} else {
+		failure, value, _ = strings.Cut(value, " ")
+	}
+	return strings.TrimSpace(strings.TrimSpace(detail[:at]) + " " + strings.TrimSpace(value)), failure
 }
 
 // Raft returns what raft logs to. Its errors are warnings to us: it

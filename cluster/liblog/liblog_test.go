@@ -29,9 +29,9 @@ func TestLibraryLinesBecomeRecords(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`level=WARN msg="raft failed to make requestvote rpc" err="target=x error=refused"`,
-		`level=INFO msg="raft entering follower state" err="follower=me"`,
-		`level=WARN msg="memberlist refuting a suspect message (from" err=n2)`,
+		`level=WARN msg="raft failed to make requestvote rpc" detail="target=x" err=refused`,
+		`level=INFO msg="raft entering follower state" detail="follower=me"`,
+		`level=WARN msg="memberlist refuting a suspect message (from" detail=n2)`,
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("missing %s in:\n%s", want, &out)

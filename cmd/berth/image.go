@@ -30,7 +30,8 @@ type imageFlags struct {
 func (f *imageFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.ref, "image", "", "Docker `image` to execute; what follows -- are its arguments")
-	flags.StringVar(&f.compose, "compose", "", "Compose `file` whose services to execute; ${NAME} in it is a variable of --env")
+	flags.StringVar(&f.compose, "compose", "",
+		"Compose `file` whose services to execute; ${NAME} in it is a variable of --env")
 	flags.StringVar(&f.user, "image-user", "", "`user`, or user:group, in place of the image's own")
 	f.grace = 10 * time.Second
 	flags.Var((*limit)(&f.grace), "stop-grace", "of containers: time between SIGTERM and SIGKILL, at most 5m")

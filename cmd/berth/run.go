@@ -120,20 +120,25 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "berth: execution %s\n", started.ExecutionID)
+	return f.await(cmd, c, started.ExecutionID)
+}
+
+// await shows the output of an execution until its end, and keeps its notebook cell.
+func (f *runFlags) await(cmd *cobra.Command, c *client.Client, id compute.ExecutionID) error {
 	if !f.jsonOutput {
-		if err := awaitPlace(cmd, c, started.ExecutionID); err != nil {
+		if err := awaitPlace(cmd, c, id); err != nil {
 			return err
 		}
-		if err := follow(cmd, c, started.ExecutionID, 0, f.raw); err != nil {
+		if err := follow(cmd, c, id, 0, f.raw); err != nil {
 			return err
 		}
 	}
 	if f.cell != "" {
-		if err := keepCell(cmd, c, started.ExecutionID, f.cell); err != nil {
+		if err := keepCell(cmd, c, id, f.cell); err != nil {
 			return err
 		}
 	}
-	return finish(cmd, c, started.ExecutionID, f.jsonOutput)
+	return finish(cmd, c, id, f.jsonOutput)
 }
 
 // submit starts the execution: of code, or of an image.

@@ -21,6 +21,7 @@ type spaceFlags struct {
 	scratch       string
 	scratchMemory bool
 	volumes       []string
+	storage       string
 }
 
 func (f *spaceFlags) register(flags *pflag.FlagSet) {
@@ -33,6 +34,9 @@ func (f *spaceFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.scratchMemory, "scratch-memory", false, "keep /work and /tmp in memory, inside the memory limit")
 	flags.StringArrayVar(&f.volumes, "volume", nil,
 		"directory of the nodes as `NAME[:PATH][:ro]`, at /mnt/NAME or PATH; repeat")
+	flags.StringVar(&f.storage, "mount-storage", "",
+		"show your stored files at a `PATH`; alone at /mnt/s3, off for a container without them")
+	flags.Lookup("mount-storage").NoOptDefVal = "on"
 }
 
 // apply sets in start what the flags ask for.
@@ -54,12 +58,30 @@ func (f *spaceFlags) apply(start *client.Start) (err error) {
 	if f.scratchMemory {
 		start.Scratch = "memory"
 	}
+	if err := f.mount(start); err != nil {
+		return err
+	}
 	for _, text := range f.volumes {
 		volume, err := parseVolume(text)
 		if err != nil {
 			return err
 		}
 		start.Volumes = append(start.Volumes, volume)
+	}
+	return nil
+}
+
+// mount sets in start whether the code sees the stored files.
+func (f *spaceFlags) mount(start *client.Start) error {
+	switch enabled := f.storage != "off"; {
+	case f.storage == "":
+	case enabled && f.storage != "on" && !strings.HasPrefix(f.storage, "/"):
+		return cli.UsageErrorf("--mount-storage: %q is not a path, on or off", f.storage)
+	case enabled && f.storage != "on":
+		start.S3MountPath = f.storage
+		fallthrough
+	default:
+		start.EnableS3Mount = &enabled
 	}
 	return nil
 }

@@ -82,7 +82,9 @@ type Kinds struct {
 
 // NewKinds returns a Kinds that has numbered nothing.
 func NewKinds() *Kinds {
-	return &Kinds{numbers: map[Kind]int{}, byKey: map[setKey]*KindSet{}, accepts: map[setKey]int{}, needs: map[string]*Needs{}}
+	return &Kinds{
+		numbers: map[Kind]int{}, byKey: map[setKey]*KindSet{}, accepts: map[setKey]int{}, needs: map[string]*Needs{},
+	}
 }
 
 // Of returns the number of the kind of g.

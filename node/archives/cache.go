@@ -67,7 +67,7 @@ func (c *Cache) Open(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile, e
 	if file := c.known(row.Blob); file != nil {
 		return file, nil
 	}
-	read := c.opening.DoChan(string(row.Blob[:]), func() (any, error) { //nolint:contextcheck // No request owns the read.
+	read := c.opening.DoChan(string(row.Blob[:]), func() (any, error) { // No request owns the read.
 		ctx, cancel := context.WithTimeout(c.life, readTimeout)
 		defer cancel()
 		file, err := c.read(ctx, row)

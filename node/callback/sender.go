@@ -52,9 +52,8 @@ type Config struct {
 	Propose func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
 	// Wait returns once View has what was committed at an index.
 	Wait func(ctx context.Context, index uint64) error
-	// Body returns what is sent about an execution. It reports false if the
-	// execution is gone.
-	Body func(view *fsm.View, id compute.ExecutionID) ([]byte, bool)
+	// Body returns what a callback sends. It reports false if its execution is gone.
+	Body func(view *fsm.View, c *compute.Callback) ([]byte, bool)
 	// Secret returns the value of a secret that the user of an execution keeps.
 	Secret func(view *fsm.View, id compute.ExecutionID, name string) (string, error)
 	// Signing returns the secrets that sign the callbacks of an organization, none if
@@ -358,7 +357,7 @@ func (s *Sender) fill(view *fsm.View, c *compute.Callback) (string, error) {
 // send posts c to its URL, target, and returns the status of the answer. An answer other than 2xx is an
 // error.
 func (s *Sender) send(ctx context.Context, view *fsm.View, c *compute.Callback, target string) (int, error) {
-	body, ok := s.cfg.Body(view, c.Execution)
+	body, ok := s.cfg.Body(view, c)
 	if !ok {
 		return 0, errors.New("the execution is gone")
 	}

@@ -50,8 +50,8 @@ func TestBackoff(t *testing.T) {
 func newSender(cas *x509.CertPool, now func() time.Time, allow ...string) *Sender {
 	cfg := Config{
 		CAs: cas, Now: now, Logger: slog.New(slog.DiscardHandler), Agent: "berth/test",
-		Body: func(_ *fsm.View, id compute.ExecutionID) ([]byte, bool) {
-			return []byte(`{"execution_id":"x"}`), !id.IsZero()
+		Body: func(_ *fsm.View, c *compute.Callback) ([]byte, bool) {
+			return []byte(`{"execution_id":"x"}`), !c.Execution.IsZero()
 		},
 	}
 	for _, text := range allow {

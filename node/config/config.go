@@ -46,6 +46,10 @@ type Config struct {
 	Billing Billing `koanf:"billing"`
 	Limits  Limits  `koanf:"limits"`
 
+	Payments Payments `koanf:"payments"`
+	Accounts Accounts `koanf:"accounts"`
+	OIDC     OIDC     `koanf:"oidc"`
+
 	Callbacks Callbacks `koanf:"callbacks"`
 	Services  Services  `koanf:"services"`
 	Docker    Docker    `koanf:"docker"`
@@ -64,6 +68,11 @@ type API struct {
 	PublicURL string `koanf:"public_url" usage:"URL under which clients reach this API; default: from the listener."`
 	TLS       TLS    `koanf:"tls"`
 
+	Insecure  bool     `koanf:"insecure" usage:"Serve plain HTTP to other machines: tokens are then sent in clear text."`
+	Hosts     []string `koanf:"hosts" usage:"Host names under which the API is served; empty: any."`
+	Origins   []string `koanf:"cors_origins" usage:"Origins of web pages that may call the API; empty: none."`
+	AccessLog bool     `koanf:"access_log" usage:"Log every request."`
+
 	Drain time.Duration `koanf:"drain" usage:"How long a node that stops still answers while /readyz sends clients away."`
 }
 
@@ -71,6 +80,7 @@ type API struct {
 type TLS struct {
 	Cert string `koanf:"cert" usage:"PEM file with the API's certificate chain; empty serves plain HTTP."`
 	Key  string `koanf:"key" usage:"PEM file with the certificate's private key."`
+	ACME ACME   `koanf:"acme"`
 }
 
 // Addr is one listener.
@@ -241,6 +251,9 @@ type Limits struct {
 	TimeoutDefault time.Duration `koanf:"timeout_default" usage:"Time limit of an execution that asks for none."`
 	Concurrent     int           `koanf:"concurrent" usage:"Executions of one organization that run at once."`
 	Queued         int           `koanf:"queued" usage:"Executions of one organization that wait."`
+	KeyRate        float64       `koanf:"key_rate" usage:"Requests per second of one API key or user, at each node."`
+	OrgRate        float64       `koanf:"org_rate" usage:"Requests per second of one organization, at each node."`
+	AddressRate    float64       `koanf:"address_rate" usage:"Requests per second of a stranger's address, at each node."`
 	Keys           int           `koanf:"keys" usage:"API keys of one organization."`
 	ShareHalfLife  time.Duration `koanf:"share_half_life" usage:"How long until half of past use counts in fair share."`
 	PreemptMinRun  time.Duration `koanf:"preempt_min_run" usage:"How long preemptible work is left alone."`
@@ -301,10 +314,12 @@ func Default() Config {
 		},
 		Inference: defaultInference(),
 		Billing:   Billing{Mode: "meter", SignupGrant: 100},
+		Payments:  Payments{Currency: "eur", UnitAmount: 100},
 		Limits: Limits{
 			TimeoutMax: 600 * time.Second, TimeoutDefault: time.Minute, Concurrent: 100, Queued: 10_000, Keys: 50,
 			BundleMax: 1 << 30, StaleAuthMax: 10 * time.Minute, ShareHalfLife: 24 * time.Hour,
 			PreemptMinRun: time.Minute, PreemptNotice: 30 * time.Second,
+			KeyRate: 50_000, OrgRate: 100_000, AddressRate: 50,
 		},
 		Retention: Retention{Age: 90 * 24 * time.Hour, Count: 1_000_000},
 		Output:    Output{Age: 7 * 24 * time.Hour, SizeMiB: 16 << 10},
@@ -354,7 +369,7 @@ func (c *Config) Validate() error {
 			"must be an http or https URL")
 	}
 	v.check("api.drain", c.API.Drain >= 0 && c.API.Drain <= maxDrain, "must be 0 to "+maxDrain.String())
-	v.check("api.tls.key", (c.API.TLS.Cert == "") == (c.API.TLS.Key == ""), "goes together with api.tls.cert")
+	v.front(&c.API)
 	for _, host := range c.Join.Hosts {
 		v.address("join.hosts", host)
 	}
@@ -374,7 +389,8 @@ func (c *Config) Validate() error {
 		_, err := netip.ParsePrefix(text)
 		v.check("callbacks.allow", err == nil, fmt.Sprintf("%q is not a network such as 10.1.0.0/16", text))
 	}
-	v.check("docker.host", c.Docker.Host == "auto" || c.Docker.Host == DockerOff || strings.HasPrefix(c.Docker.Host, "unix:///"),
+	v.check("docker.host",
+		c.Docker.Host == "auto" || c.Docker.Host == DockerOff || strings.HasPrefix(c.Docker.Host, "unix:///"),
 		"must be auto, off or a socket such as unix:///run/docker.sock")
 	v.check("docker.keep_mib", c.Docker.KeepMiB >= 1, "must be at least 1")
 	v.check("docker.image_mib", c.Docker.ImageMiB >= 1, "must be at least 1")
@@ -393,7 +409,10 @@ func (c *Config) Validate() error {
 	v.prices(c.Billing.Prices)
 	v.check("billing.signup_grant", c.Billing.SignupGrant >= 0 && c.Billing.SignupGrant <= 1e9,
 		"must be 0 to 1,000,000,000")
+	v.payments(c.Payments)
+	v.oidc(c.OIDC)
 	v.limits(c.Limits)
+	v.rates(c.Limits)
 	v.check("retention.age", c.Retention.Age >= time.Minute, "must be at least 1m")
 	v.check("retention.count", c.Retention.Count >= 1, "must be at least 1")
 	v.check("output.age", c.Output.Age >= 10*time.Minute, "must be at least 10m")

@@ -251,6 +251,9 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if res.variables, err = e.takeVariables(ctx, w, bundle); err != nil {
 		return nil, err
 	}
+	if err := e.takeStorage(ctx, a, w, res); err != nil {
+		return nil, err
+	}
 	if err := e.layOut(ctx, a, w, bundle, res); err != nil {
 		return nil, err
 	}

@@ -116,6 +116,12 @@ func (e *Executor) prepareContainers(
 	}
 	container.Network = network
 	res.container = container
+	if err := e.takeStorage(ctx, a, w, res); err != nil {
+		return nil, err
+	}
+	if res.mounted != nil {
+		container.Volumes = append(container.Volumes, *res.mounted)
+	}
 	if err := e.layOut(ctx, a, w, bundle, res); err != nil {
 		return nil, err
 	}
@@ -316,14 +322,19 @@ func (e *Executor) reapContainers(ctx context.Context) error {
 	return nil
 }
 
-// Images returns the offers of the images that this node has pulled, sorted.
+// maxImageOffers is how many images a node says that it has.
+const maxImageOffers = 100
+
+// Images returns the offers of the images that this node has pulled and used last.
 func (e *Executor) Images() []compute.Offer {
-	if e.engine == nil {
+	if e == nil || e.engine == nil {
 		return nil
 	}
 	var offers []compute.Offer
 	for _, ref := range e.engine.Refs() {
-		offers = append(offers, compute.ImageOffer(ref))
+		if len(offers) < maxImageOffers {
+			offers = append(offers, compute.ImageOffer(ref))
+		}
 	}
 	return offers
 }

@@ -109,6 +109,7 @@ type Config struct {
 	Containers    Containers           // How containers are executed.
 	Credentials   Credentials          // For registries of images; nil for none.
 	Models        Models               // Starts engines of models; nil for none.
+	Storage       Storage              // How buckets are mounted.
 	Network       compute.Network      // NetworkNone: no execution on this node gets a network.
 	ScratchMiB    int64                // Size of the scratch space; 0 for half the memory limit, in memory.
 	ScratchMemory bool                 // Scratch space is in memory, inside the memory limit.
@@ -242,7 +243,7 @@ func (e *Executor) open() (err error) {
 	e.disks = openDisks(e.cfg, e.log)
 	e.openPackages()
 	e.openEngine()
-	return errors.Join(e.reap(), e.reapContainers(context.Background()))
+	return errors.Join(e.reap(), e.reapStorage(), e.reapContainers(context.Background()))
 }
 
 // openDisks returns the scratch space of this node, or nil if it is in memory: it was

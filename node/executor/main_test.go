@@ -22,6 +22,7 @@ import (
 	"berth/node/executor"
 	"berth/node/executor/docker"
 	_ "berth/node/executor/early"
+	"berth/node/executor/mount"
 	"berth/node/logs"
 )
 
@@ -281,6 +282,7 @@ func (n *node) execute(bundle compute.Bundle, change func(*compute.Work)) (compu
 
 func TestMain(m *testing.M) {
 	docker.TakeOver()
+	mount.TakeOver()
 	if file := os.Getenv(standIn); file != "" {
 		fmt.Fprintln(os.Stderr, runStandIn(file))
 		os.Exit(1)

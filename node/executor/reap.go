@@ -24,7 +24,7 @@ func Reap(node compute.NodeID) error {
 			err = errors.Join(err, host.Group(name).Remove(killTimeout))
 		}
 	}
-	return err
+	return errors.Join(err, detachAll(groupPrefix(node), func(string) bool { return false }))
 }
 
 // groupPrefix returns the prefix of the names of a node's cgroups.

@@ -28,6 +28,8 @@ type resources struct {
 	packages    *os.File       // The packages that it asked for; nil for none.
 	environment *environment   // The named environment; nil for none.
 	variables   *os.File       // The variables of the user, in memory; nil for none.
+	storage     *os.File       // The socket to the process that mounts the bucket; nil for none,
+	mounted     *sandbox.Bind  // and where it did.
 	resolv      string         // The content of resolv.conf.
 	notes       []string       // For the output.
 	model       []sandbox.Bind // Directories that an engine of models reads.
@@ -49,6 +51,9 @@ func (r *resources) close() {
 	}
 	if r.variables != nil {
 		r.variables.Close()
+	}
+	if r.storage != nil {
+		r.storage.Close()
 	}
 	for _, disk := range r.volumes {
 		disk.Close()

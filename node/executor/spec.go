@@ -71,7 +71,7 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 		Group:     e.groupName(keyOf(attempt)),
 		MemoryMiB: limits.memoryMiB, CPUMilli: limits.cpuMilli, Pids: maxPids, Simulated: limits.simulated,
 		Timeout: execution.Timeout, StopGrace: grace,
-		JoinNetwork: res.network != nil, Variables: res.variables != nil, Notes: res.notes,
+		JoinNetwork: res.network != nil, Variables: res.variables != nil, Notes: res.notes, Storage: res.mounted,
 	}
 	if serving := execution.Serving; serving != nil {
 		spec.Serving = &supervise.Serving{

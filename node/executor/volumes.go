@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/node/executor/mount"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/scratch"
 )
@@ -19,6 +20,9 @@ func Offers(cfg Config) (scratchMiB int64, offers []compute.Offer) {
 		offers = append(offers, compute.VolumeOffer(m.Name))
 	}
 	offers = append(offers, engineOffers(cfg)...)
+	if mount.Available() {
+		offers = append(offers, compute.MountOffer)
+	}
 	slices.Sort(offers)
 	offers = slices.Compact(offers)
 	if cfg.ScratchMemory {

@@ -48,9 +48,14 @@ type grant struct {
 
 // Mint returns credentials with the rights of an actor in an organization.
 func (k Keys) Mint(actor fsm.Actor, session compute.UUID) Credentials {
+	return k.MintFor(actor, session, Lifetime)
+}
+
+// MintFor returns the same for another time.
+func (k Keys) MintFor(actor fsm.Actor, session compute.UUID, lifetime time.Duration) Credentials {
 	var random [15]byte
 	_, _ = rand.Read(random[:]) // It never fails.
-	until := k.Now().Add(Lifetime).Truncate(time.Second)
+	until := k.Now().Add(lifetime).Truncate(time.Second)
 	c := Credentials{
 		Access:    accessPrefix + base32.StdEncoding.EncodeToString(random[:])[:16],
 		ExpiresAt: until,

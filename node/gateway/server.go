@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +21,8 @@ const (
 	maxConns    = 1024
 	maxRequests = 256
 	idleConn    = 2 * time.Minute // Without a byte in either direction.
+
+	acceptAgain, maxAcceptWait = 5 * time.Millisecond, time.Second // After an error.
 )
 
 // Gateway serves S3 on connections.
@@ -43,7 +46,7 @@ func New(cfg Config) (*Gateway, error) {
 	var err error
 	root := middlewares.RootUserConfig{Access: rand.Text(), Secret: rand.Text()} // Nobody has it.
 	g.server, err = s3api.New(g.store, root, Region, iam, nil, nil, nil, nil,
-		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(),
+		s3api.WithMiddleware("/", unprefixed), s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(),
 		s3api.WithConcurrencyLimiter(2*maxConns, maxRequests), s3api.WithMpMaxParts(compute.MaxObjectParts),
 		s3api.WithOnListen(sync.OnceFunc(func() { close(g.ready) })))
 	if err != nil {
@@ -64,14 +67,29 @@ func (g *Gateway) Run(ctx context.Context) error {
 	g.end()
 	select {
 	case <-g.ready: // Before, it cannot be shut down.
-	case <-ended:
+	case <-ended: //nolint:errcheck // Nobody is served any more.
 		return nil
 	}
 	if err := g.server.ShutDown(); err != nil {
 		g.store.logger.Warn("requests cut off by shutdown", "err", err)
 	}
-	<-ended
+	<-ended //nolint:errcheck // As above.
 	return nil
+}
+
+// Dial returns a connection to the gateway.
+func (g *Gateway) Dial(ctx context.Context) (net.Conn, error) {
+	select {
+	case <-g.ready:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	var d net.Dialer
+	inner, err := d.DialContext(ctx, "unix", g.socket)
+	if err != nil {
+		return nil, fmt.Errorf("reach s3 server: %w", err)
+	}
+	return inner, nil
 }
 
 // Serve answers requests from l until it is closed or ctx ends.
@@ -80,18 +98,42 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	for {
-		conn, err := l.Accept()
-		if ctx.Err() != nil {
-			return nil
-		}
+		conn, err := Accept(ctx, l)
 		if err != nil {
-			return fmt.Errorf("accept s3 connection: %w", err)
+			return err
+		}
+		if conn == nil {
+			return nil
 		}
 		conns.Go(func() {
 			if err := g.ServeConn(ctx, conn); err != nil {
 				g.store.logger.Debug("connection error", "err", err)
 			}
 		})
+	}
+}
+
+// Accept returns the next connection, nil when ctx ends. What passes, as a lack of file
+// descriptors does, it waits out.
+func Accept(ctx context.Context, l net.Listener) (net.Conn, error) {
+	for wait := acceptAgain; ; wait = min(2*wait, maxAcceptWait) {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			if err == nil {
+				conn.Close()
+			}
+			return nil, nil
+		}
+		if err == nil {
+			return conn, nil
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return nil, fmt.Errorf("accept s3 connection: %w", err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -104,15 +146,12 @@ func (g *Gateway) ServeConn(ctx context.Context, conn io.ReadWriteCloser) error 
 	default:
 		return compute.Errorf(compute.CodeUnavailable, "too many S3 connections")
 	}
-	select {
-	case <-g.ready:
-	case <-ctx.Done():
+	inner, err := g.Dial(ctx)
+	if ctx.Err() != nil {
 		return nil
 	}
-	var d net.Dialer
-	inner, err := d.DialContext(ctx, "unix", g.socket)
 	if err != nil {
-		return fmt.Errorf("reach s3 server: %w", err)
+		return err
 	}
 	Pipe(ctx, conn, inner)
 	return nil

@@ -116,7 +116,7 @@ func (c *cursor) fromCopy(ctx context.Context, k copyOf, of attempt) error {
 	} else {
 		err = c.f.ask(ctx, k.node, request{mode: modeRead, of: of, copy: k.owner, after: c.after},
 			func(r *receiver) error {
-				_, err := r.lines(&c.after, c.number)
+				err := r.lines(&c.after, c.number)
 				return err
 			})
 	}
@@ -137,7 +137,8 @@ func (c *cursor) markLost(a compute.Attempt) error {
 
 // lostText is the mark for output that is lost with its node.
 func lostText(a compute.Attempt) string {
-	return fmt.Sprintf("[berth: up to 2 s of output are lost here: node %s went down before the end of attempt %d was copied]",
+	return fmt.Sprintf(
+		"[berth: up to 2 s of output are lost here: node %s went down before the end of attempt %d was copied]",
 		a.Node, a.Epoch)
 }
 

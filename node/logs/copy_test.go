@@ -38,20 +38,20 @@ func (c *cluster) copies(dirs []string) (second, third *copied) {
 }
 
 // mustCopy makes a copy of what node 1 has now.
-func (k *copied) mustCopy(t *testing.T, dirs []string) {
+func (c *copied) mustCopy(t *testing.T, dirs []string) {
 	t.Helper()
 	data, err := os.ReadFile(Path(dirs[0], testExecution(), 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := k.store.path(testExecution(), 1)
+	path := c.store.path(testExecution(), 1)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k.position = uint64(len(data))
+	c.position = uint64(len(data))
 }
 
 // numbers are the numbers of lines.

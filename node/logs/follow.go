@@ -368,7 +368,7 @@ func (c *cursor) fromOwner(ctx context.Context, node compute.NodeID, of attempt)
 		req.mode = modeFollow
 	}
 	return c.f.ask(ctx, node, req, func(r *receiver) error {
-		_, err := r.lines(&c.after, c.number)
+		err := r.lines(&c.after, c.number)
 		return err
 	})
 }

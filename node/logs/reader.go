@@ -13,10 +13,9 @@ import (
 type batchLimit struct{ lines, bytes int }
 
 // The batches of followers. See largeBatches.
-var (
-	largeBatch = batchLimit{maxBatchLines, readBytes}
-	smallBatch = batchLimit{32, 2 << 10}
-)
+func largeBatch() batchLimit { return batchLimit{maxBatchLines, readBytes} }
+
+func smallBatch() batchLimit { return batchLimit{32, 2 << 10} }
 
 const (
 	maxBatchLines = 1024
@@ -41,7 +40,7 @@ type reader struct {
 
 // newReader returns a reader of the lines behind number after.
 func newReader(path string, after uint64) *reader {
-	return &reader{path: path, after: after, suspect: -1, most: largeBatch}
+	return &reader{path: path, after: after, suspect: -1, most: largeBatch()}
 }
 
 // close releases the file.

@@ -41,7 +41,9 @@ type record struct {
 	kind  byte
 	line  Line
 	lines []Line // Of kindLines.
-	total uint64 // Of kindChunk and kindSeal: the code's bytes before; 0 if unknown. Of kindFound: lines. Of kindCopy: as encoded there.
+	// Of kindChunk and kindSeal: the code's bytes before; 0 if unknown. Of kindFound:
+	// lines. Of kindCopy: as encoded there.
+	total uint64
 	final Final
 	fault compute.Error
 	tail  tailPiece

@@ -103,11 +103,11 @@ func (s *Store) follow(ctx context.Context, a attempt, after uint64, h hooks) (f
 // deliver calls fn with the next batch of lines, unless there is none, and returns how
 // many they are.
 func (s *Store) deliver(r *reader, fn func([]Line) error) (n int, final *Final, err error) {
-	r.most = smallBatch
+	r.most = smallBatch()
 	select {
 	case s.memory.large <- struct{}{}:
 		defer func() { <-s.memory.large }()
-		r.most = largeBatch
+		r.most = largeBatch()
 	default:
 	}
 	lines, final, err := r.next()

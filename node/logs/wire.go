@@ -197,7 +197,7 @@ func (r *receiver) peek() ([]byte, error) {
 
 // lines calls fn with the lines behind number *after until the end of the
 // answer. It advances *after.
-func (r *receiver) lines(after *uint64, fn func([]Line) error) (*Final, error) {
+func (r *receiver) lines(after *uint64, fn func([]Line) error) error {
 	for {
 		last := *after
 		b, rec, err := r.batch(&last)
@@ -205,20 +205,18 @@ func (r *receiver) lines(after *uint64, fn func([]Line) error) (*Final, error) {
 			err := fn(b.lines)
 			r.delivered(b)
 			if err != nil {
-				return nil, stoppedError{err}
+				return stoppedError{err}
 			}
 			*after = last
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		switch rec.kind {
-		case kindEnd:
-			return &rec.final, nil
-		case kindOver:
-			return nil, nil
+		case kindEnd, kindOver:
+			return nil
 		case kindFault:
-			return nil, &rec.fault
+			return &rec.fault
 		}
 	}
 }
@@ -249,17 +247,17 @@ func (r *receiver) limit(b *batch) {
 	if b.most.lines > 0 {
 		return
 	}
-	b.most = smallBatch
+	b.most = smallBatch()
 	select {
 	case r.memory.large <- struct{}{}:
-		b.most = largeBatch
+		b.most = largeBatch()
 	default:
 	}
 }
 
 // delivered ends the use of a batch.
 func (r *receiver) delivered(b batch) {
-	if b.most == largeBatch {
+	if b.most == largeBatch() {
 		<-r.memory.large
 	}
 }

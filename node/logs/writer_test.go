@@ -144,7 +144,7 @@ func TestManyFollowersHoldLittle(t *testing.T) {
 		most = max(most, len(l))
 		return nil
 	}})
-	if err != nil || total != 3000 || most > smallBatch.lines {
+	if err != nil || total != 3000 || most > smallBatch().lines {
 		t.Errorf("%d lines, at most %d at once: %v", total, most, err)
 	}
 }

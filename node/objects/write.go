@@ -139,7 +139,8 @@ func (u *upload) read() (data []byte, give func(), err error) {
 			return buf, give, context.Cause(u.ctx)
 		}
 		if len(buf) > smallBuffer && u.cfg.Now().Sub(begun) > chunkTime {
-			return buf, give, compute.Errorf(compute.CodeTimeout, "The file comes too slowly: others wait for its place in memory.")
+			return buf, give, compute.Errorf(compute.CodeTimeout,
+				"The file comes too slowly: others wait for its place in memory.")
 		}
 	}
 	return buf, give, nil

@@ -17,6 +17,7 @@ const (
 	methodGet      = "attempts.get"
 	methodVars     = "attempts.variables"
 	methodRegistry = "attempts.registry"
+	methodStorage  = "attempts.storage"
 	methodPut      = "attempts.put"
 	methodAnnounce = "nodes.announce"
 

@@ -27,6 +27,8 @@ type Server struct {
 	Variables func(view *fsm.View, e *compute.Execution) ([]compute.EnvVariable, error)
 	// Credentials returns what the registry of an execution's images asks for.
 	Credentials func(view *fsm.View, e *compute.Execution) (*compute.RegistryCredentials, error)
+	// Storage returns how a mount for an execution reaches its bucket.
+	Storage func(view *fsm.View, e *compute.Execution) (*compute.StorageAccess, error)
 }
 
 // Handle registers the methods of workers.
@@ -38,6 +40,7 @@ func (s *Server) Handle() {
 	s.Cluster.Handle(methodBundle, cluster.Workers, s.serveBundle)
 	s.Cluster.Handle(methodVars, cluster.Workers, s.serveVariables)
 	s.Cluster.Handle(methodRegistry, cluster.Workers, s.serveCredentials)
+	s.Cluster.Handle(methodStorage, cluster.Workers, s.serveStorage)
 	s.Cluster.Handle(methodGet, cluster.Workers, s.serveGet)
 	s.Cluster.Handle(methodPut, cluster.Workers, s.servePut)
 	s.Cluster.Handle(methodAnnounce, cluster.Workers, s.serveAnnounce)
@@ -142,7 +145,8 @@ func forWorker(w compute.Work) *compute.Execution {
 		Volumes: e.Volumes, ScratchMiB: e.ScratchMiB, ScratchMemory: e.ScratchMemory,
 		Environment: e.Environment,
 		MaxRetries:  e.MaxRetries, Retries: e.Retries, // Its lease depends on them.
-		Files: e.Files, Container: e.Container, Serving: e.Serving, CreditsEnd: e.CreditsEnd,
+		Storage: e.Storage,
+		Files:   e.Files, Container: e.Container, Serving: e.Serving, CreditsEnd: e.CreditsEnd,
 	}
 	if w.Attempt.Started {
 		out.Bundle.Inline = nil

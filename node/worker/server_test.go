@@ -17,7 +17,7 @@ func TestWorkerIsToldNoMore(t *testing.T) {
 	told := []string{
 		"ID", "Org", "Kind", "Status", "Profile", "Request", "Bundle", "FileName", "Timeout", "DisconnectGrace", "Network",
 		"Epoch", "Stop", "StopGrace", "Preemptible", "ExecletAt", "StartedAt", "MaxRetries", "Retries",
-		"Volumes", "ScratchMiB", "ScratchMemory", "Files", "Serving", "CreditsEnd", "Environment", "Container",
+		"Volumes", "ScratchMiB", "ScratchMemory", "Files", "Serving", "CreditsEnd", "Environment", "Container", "Storage",
 	}
 	withheld := []string{
 		"User", "Key", "Parent", "Reason", "Detail", "Imports", "JobType", "Priority", "Tags", "CallbackURLs",

@@ -36,6 +36,23 @@ func (s *Server) serveCredentials(ctx context.Context, peer rpc.Peer, data []byt
 	return rpc.NewCodec().Marshal(credentials), nil
 }
 
+// serveStorage gives a worker what a mount for one of its live attempts reaches the
+// bucket with.
+func (s *Server) serveStorage(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+	view, e, err := s.assigned(ctx, peer, data)
+	if err != nil {
+		return nil, err
+	}
+	if e.Storage == nil {
+		return nil, compute.Errorf(compute.CodeNotFound, "That execution does not see storage.")
+	}
+	access, err := s.Storage(view, e)
+	if err != nil {
+		return nil, err
+	}
+	return rpc.NewCodec().Marshal(access), nil
+}
+
 // assigned returns the execution that a worker names, of which it has a live attempt.
 func (s *Server) assigned(ctx context.Context, peer rpc.Peer, data []byte) (*fsm.View, *compute.Execution, error) {
 	if len(data) != len(compute.UUID{}) {
@@ -94,4 +111,17 @@ func (v Variables) Credentials(ctx context.Context, w compute.Work) (*compute.Re
 		return nil, compute.Errorf(compute.CodeInternal, "The registry credentials cannot be read: %w", err)
 	}
 	return credentials, nil
+}
+
+// Storage returns how a mount for a live attempt reaches its bucket.
+func (v Variables) Storage(ctx context.Context, w compute.Work) (*compute.StorageAccess, error) {
+	answer, err := ask(ctx, v.Up, askEach, methodStorage, w.Execution.ID.UUID[:])
+	if err != nil {
+		return nil, err
+	}
+	access := new(compute.StorageAccess)
+	if err := rpc.NewCodec().Unmarshal(answer, access); err != nil {
+		return nil, compute.Errorf(compute.CodeInternal, "The access to storage cannot be read: %w", err)
+	}
+	return access, nil
 }

@@ -17,8 +17,8 @@ import (
 // NewBilling returns the command berth billing.
 func NewBilling() *cobra.Command {
 	conn := &cli.Connection{}
-	cmd := cli.Parent("billing", "Show who used what, and monthly statements",
-		newUsage(conn), newActivities(conn), newInvoices(conn))
+	cmd := cli.Parent("billing", "Show who used what, set budgets, buy credits",
+		newUsage(conn), newActivities(conn), newInvoices(conn), newBudget(conn), newBuy(conn))
 	conn.Register(cmd)
 	return cmd
 }

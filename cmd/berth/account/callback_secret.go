@@ -23,7 +23,9 @@ Webhooks says, which its libraries check. Admins and owners set, rotate and remo
 }
 
 // inOrg calls do with a client and the slug of the organization that the caller acts in.
-func inOrg(conn *cli.Connection, do func(cmd *cobra.Command, c *client.Client, slug string) error) func(*cobra.Command, []string) error {
+func inOrg(
+	conn *cli.Connection, do func(cmd *cobra.Command, c *client.Client, slug string) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		c, err := conn.Client(cmd)
 		if err != nil {
@@ -79,7 +81,8 @@ secret before it signs them too for a day, so that receivers can be changed mean
 				return cli.PrintJSON(cmd.OutOrStdout(), made)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), made.Secret)
-			fmt.Fprintf(cmd.ErrOrStderr(), "berth: callbacks of %s are signed by secret %d, which is not shown again\n", slug, made.Number)
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"berth: callbacks of %s are signed by secret %d, which is not shown again\n", slug, made.Number)
 			return nil
 		}),
 	}
@@ -96,7 +99,8 @@ func newCallbackSecretRemove(conn *cli.Connection) *cobra.Command {
 			if err := c.RemoveCallbackSecret(cmd.Context(), slug); err != nil {
 				return err
 			}
-			cli.Report(cmd, cli.Done{Name: slug, Done: "callback secrets removed"}, "callbacks of %s are not signed any more", slug)
+			cli.Report(cmd, cli.Done{Name: slug, Done: "callback secrets removed"},
+				"callbacks of %s are not signed any more", slug)
 			return nil
 		}),
 	})

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -72,7 +73,7 @@ func keysOf(cmd *cobra.Command, c *client.Client) (all []key, slug string, err e
 	for _, k := range shared {
 		all = append(all, key{Shared: true, UserKey: wire.UserKey{
 			ID: k.ID, Name: k.Name, Prefix: k.Prefix, IsActive: k.IsActive, CreatedAt: k.CreatedAt,
-			ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt, Scopes: k.Scopes,
+			ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt, Scopes: k.Scopes, MaxCredits: k.MaxCredits,
 		}})
 	}
 	return all, slug, err
@@ -80,7 +81,7 @@ func keysOf(cmd *cobra.Command, c *client.Client) (all []key, slug string, err e
 
 // newKeyCreate returns the command berth keys create.
 func newKeyCreate(conn *cli.Connection) *cobra.Command {
-	var expires, out string
+	var expires, out, ceiling string
 	var scopeNames []string
 	var shared, asJSON bool
 	cmd := &cobra.Command{
@@ -97,18 +98,20 @@ A key with --scope does only what its scopes are for; without, it does what you 
 			if err != nil {
 				return err
 			}
-			var scopes []compute.Scope
 			for _, name := range scopeNames {
 				if !slices.Contains(compute.Scopes(), compute.Scope(name)) {
 					return cli.UsageErrorf("--scope: there is no %q: the scopes are %v", name, compute.Scopes())
 				}
-				scopes = append(scopes, compute.Scope(name))
+			}
+			wanted := wire.NewKey{Name: args[0], ExpiresAt: until, Scopes: scopeNames}
+			if wanted.MaxCredits, err = compute.ParseCredits(cmp.Or(ceiling, "0")); err != nil || wanted.MaxCredits < 0 {
+				return cli.UsageErrorf("--max-credits: %q is no amount of credits", ceiling)
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
-			made, text, err := createKey(cmd, c, args[0], until, scopes, shared)
+			made, text, err := createKey(cmd, c, wanted, shared)
 			if err != nil {
 				return err
 			}
@@ -126,6 +129,8 @@ A key with --scope does only what its scopes are for; without, it does what you 
 		"`time` after which the key expires, such as 8h or 90d (default: never)")
 	cmd.Flags().StringSliceVar(&scopeNames, "scope", nil,
 		"restrict the key to `scopes`: executions:read, executions:write, billing:read, storage, inference, admin")
+	cmd.Flags().StringVar(&ceiling, "max-credits", "",
+		"the most `credits` that executions submitted with the key may cost together (default: no limit)")
 	cmd.Flags().BoolVar(&shared, "shared", false, "make a key of the organization, which its admins can revoke")
 	cmd.Flags().StringVar(&out, "out", "", "`file` to write the key to, readable only by you")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -135,20 +140,20 @@ A key with --scope does only what its scopes are for; without, it does what you 
 
 // createKey makes a key of either kind.
 func createKey(
-	cmd *cobra.Command, c *client.Client, name string, until compute.Instant, scopes []compute.Scope, shared bool,
+	cmd *cobra.Command, c *client.Client, wanted wire.NewKey, shared bool,
 ) (made key, text string, err error) {
 	if !shared {
-		k, err := c.CreateUserKey(cmd.Context(), name, until, scopes...)
+		k, err := c.CreateUserKeyWith(cmd.Context(), wire.NewUserKey(wanted))
 		return key{UserKey: k.UserKey}, k.Value, err
 	}
 	slug, err := slugOf(cmd, c)
 	if err != nil {
 		return key{}, "", err
 	}
-	k, err := c.CreateKeyUntil(cmd.Context(), slug, name, until, scopes...)
+	k, err := c.CreateKeyWith(cmd.Context(), slug, wanted)
 	return key{Shared: true, UserKey: wire.UserKey{
 		ID: k.ID, Name: k.Name, Prefix: k.Prefix, IsActive: k.IsActive, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt,
-		Scopes: k.Scopes,
+		Scopes: k.Scopes, MaxCredits: k.MaxCredits,
 	}}, k.PlaintextKey, err
 }
 

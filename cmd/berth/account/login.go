@@ -25,6 +25,9 @@ type loginFlags struct {
 	email        string
 	passwordFile string
 	askKey       bool
+	oidc         bool
+	create       bool
+	orgName      string
 	jsonOutput   bool
 }
 
@@ -38,9 +41,12 @@ func NewLogin() *cobra.Command {
 address and the credential as a context that later commands use. Sessions are renewed
 as needed. The file is ` + "`$XDG_CONFIG_HOME/berth/contexts.json`" + `, readable by you only.
 
-With --key it asks for an API key; --token-file reads one from a file. The name of the
+With --oidc you sign in at the cluster's identity provider: login prints a URL and a code,
+and waits. With --create it makes an account with an organization first, where the
+operator allows that. With --key it asks for an API key; --token-file reads one from a file. The name of the
 context is --context, else the slug of the organization.`,
 		Example: `  berth login --addr https://gpu-1.example.org:6470 --email bea@example.org
+  berth login --addr https://gpu-1.example.org:6470 --oidc
   berth login --addr https://gpu-1.example.org:6470 --key
   berth login --addr http://10.0.0.5:6470 --token-file key.txt --context ci`,
 		Args: cli.Arguments(cobra.NoArgs),
@@ -51,10 +57,19 @@ context is --context, else the slug of the organization.`,
 	flags.StringVar(&f.email, "email", "", "`address` to sign in with (default: ask)")
 	flags.StringVar(&f.passwordFile, "password-file", "", "`file` with the password; - for standard input (default: ask)")
 	flags.BoolVar(&f.askKey, "key", false, "ask for an API key, or read it from standard input, in place of a password")
+	flags.BoolVar(&f.oidc, "oidc", false, "sign in at the cluster's identity provider")
+	flags.BoolVar(&f.create, "create", false, "make an account, and sign in to it")
+	flags.StringVar(&f.orgName, "org-name", "", "with --create: `name` of your organization (default: from your address)")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
-	cmd.MarkFlagsMutuallyExclusive("key", "email")
-	cmd.MarkFlagsMutuallyExclusive("key", "token-file")
-	cmd.MarkFlagsMutuallyExclusive("email", "token-file")
+	for _, pair := range [][]string{
+		{"key", "email"},
+		{"key", "token-file", "oidc", "create"},
+		{"email", "token-file"},
+		{"oidc", "email"},
+		{"oidc", "password-file"},
+	} {
+		cmd.MarkFlagsMutuallyExclusive(pair...)
+	}
 	return cmd
 }
 
@@ -77,9 +92,17 @@ func (f *loginFlags) run(cmd *cobra.Command) error {
 	saved := contexts.Context{Addrs: t.Addrs, Org: t.Org, CACert: t.CACert()}
 	who := signedIn{Addrs: t.Addrs}
 	password := ""
-	if f.askKey || f.conn.TokenFile() != "" {
+	switch {
+	case f.askKey || f.conn.TokenFile() != "":
 		saved.Key = t.Token
-	} else if password, err = f.signIn(cmd, &t, &saved, &who); err != nil {
+	case f.oidc:
+		err = f.signInWithProvider(cmd, &t, &saved)
+	case f.create:
+		err = f.signUp(cmd, &t, &saved)
+	default:
+		password, err = f.signIn(cmd, &t, &saved, &who)
+	}
+	if err != nil {
 		return err
 	}
 	if t.Token = saved.Token(); strings.ContainsAny(t.Token, " \r\n\t") || t.Token == "" {

@@ -168,9 +168,9 @@ func (b *box) Wait() (sandbox.Exit, error) {
 		if end.Error == nil {
 			return b.exit(int(end.StatusCode)), nil
 		}
-	case <-b.waiting.Error:
+	case <-b.waiting.Error: //nolint:errcheck // It is asked again.
 	}
-	until := time.Now().Add(giveUp)
+	until := time.Now().Add(giveUp) //nolint:forbidigo // Only how long it takes.
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
 		found, err := b.api.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{})
@@ -180,7 +180,7 @@ func (b *box) Wait() (sandbox.Exit, error) {
 			return b.exit(found.Container.State.ExitCode), nil
 		case cerrdefs.IsNotFound(err):
 			return sandbox.Exit{}, fmt.Errorf("wait for container: %w", err)
-		case err != nil && time.Now().After(until):
+		case err != nil && time.Now().After(until): //nolint:forbidigo // As above.
 			return sandbox.Exit{}, fmt.Errorf("wait for container: %w", err)
 		}
 		time.Sleep(askAgain) //nolint:forbidigo // The engine tells nobody that it is back.

@@ -135,7 +135,8 @@ func notExecutable(err error) bool {
 		}
 	}
 	_, program, found := strings.Cut(text, "exec: ") // What follows is about the program itself.
-	return found && (strings.Contains(program, "no such file or directory") || strings.Contains(program, "permission denied") ||
+	return found && (strings.Contains(program, "no such file or directory") ||
+		strings.Contains(program, "permission denied") ||
 		strings.Contains(program, "not a directory"))
 }
 

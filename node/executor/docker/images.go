@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -183,15 +184,14 @@ func (i *images) forget(ref string) error {
 	return i.write()
 }
 
-// Refs returns the names of the images that Berth pulled, sorted.
+// Refs returns the names of the images that Berth pulled, those used last first.
 func (e *Engine) Refs() []string {
 	e.images.mu.Lock()
 	defer e.images.mu.Unlock()
-	refs := make([]string, 0, len(e.images.byRef))
-	for ref := range e.images.byRef {
-		refs = append(refs, ref)
-	}
-	slices.Sort(refs)
+	refs := slices.Sorted(maps.Keys(e.images.byRef))
+	slices.SortStableFunc(refs, func(a, b string) int {
+		return e.images.byRef[b].UsedAt.Compare(e.images.byRef[a].UsedAt)
+	})
 	return refs
 }
 

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -20,7 +21,7 @@ func (t *Table) passDocker() error {
 	if _, err := exec.LookPath(iptables); err != nil {
 		return nil //nolint:nilerr // Docker needs it too.
 	}
-	if out, err := exec.Command(iptables, lockWait, "-n", "-L", userChain).CombinedOutput(); err != nil {
+	if out, err := iptablesCommand(lockWait, "-n", "-L", userChain).CombinedOutput(); err != nil {
 		if strings.Contains(string(out), noSuchName) {
 			return nil // No Docker.
 		}
@@ -28,10 +29,10 @@ func (t *Table) passDocker() error {
 	}
 	// Each is put before the others: the last one is the first to match.
 	for _, rule := range t.dockerRules() {
-		if exec.Command(iptables, ruleArgs("-C", rule)...).Run() == nil {
+		if iptablesCommand(ruleArgs("-C", rule)...).Run() == nil {
 			continue
 		}
-		if out, err := exec.Command(iptables, ruleArgs("-I", rule)...).CombinedOutput(); err != nil {
+		if out, err := iptablesCommand(ruleArgs("-I", rule)...).CombinedOutput(); err != nil {
 			return fmt.Errorf("add rule for docker: %w: %s", err, strings.TrimSpace(string(out)))
 		}
 	}
@@ -44,8 +45,14 @@ func (t *Table) leaveDocker() {
 		return
 	}
 	for _, rule := range t.dockerRules() {
-		_ = exec.Command(iptables, ruleArgs("-D", rule)...).Run() // It fails where there is no such rule.
+		_ = iptablesCommand(ruleArgs("-D", rule)...).Run() // It fails where there is no such rule.
 	}
+}
+
+// iptablesCommand returns a call of iptables. It ends by itself: it waits for the lock of
+// other callers, who are as short.
+func iptablesCommand(args ...string) *exec.Cmd {
+	return exec.CommandContext(context.Background(), iptables, args...)
 }
 
 // dockerRules returns the rules of passDocker, the last to match first.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,7 +61,7 @@ type install struct {
 	done    chan struct{} // Closed at its end.
 	err     error
 	cancel  context.CancelFunc
-	waiting map[*func(string)]bool // Who gets its lines. Without anyone it is canceled.
+	waiting map[*waiter]bool // They get its lines. Without anyone it is canceled.
 }
 
 // Open returns the store in the directory and removes what a process that died left
@@ -159,15 +160,16 @@ func (s *Store) await(ctx context.Context, key string, r Request, line func(stri
 	i := s.installs[key]
 	if i == nil {
 		installing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
-		i = &install{done: make(chan struct{}), cancel: cancel, waiting: make(map[*func(string)]bool)}
+		i = &install{done: make(chan struct{}), cancel: cancel, waiting: make(map[*waiter]bool)}
 		s.installs[key] = i
 		go s.install(installing, i, key, r)
 	} else {
 		line("another execution installs the same packages: waiting for it")
 	}
-	i.waiting[&line] = true
+	w := &waiter{line: line}
+	i.waiting[w] = true
 	s.mu.Unlock()
-	defer s.leave(i, &line)
+	defer s.leave(i, w)
 	select {
 	case <-i.done:
 		if errors.Is(i.err, context.Canceled) {
@@ -179,11 +181,31 @@ func (s *Store) await(ctx context.Context, key string, r Request, line func(stri
 	}
 }
 
-// leave ends the wait for an installation. The last one to leave cancels it.
-func (s *Store) leave(i *install, line *func(string)) {
+// waiter is one who waits for an installation and gets its lines.
+type waiter struct {
+	mu   sync.Mutex
+	line func(string)
+	left bool
+}
+
+// say gives a line to w, unless it has left.
+func (w *waiter) say(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.left {
+		w.line(text)
+	}
+}
+
+// leave ends the wait for an installation: w gets no line after it has returned. The
+// last one to leave cancels the installation.
+func (s *Store) leave(i *install, w *waiter) {
+	w.mu.Lock()
+	w.left = true
+	w.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(i.waiting, line)
+	delete(i.waiting, w)
 	if len(i.waiting) == 0 {
 		i.cancel()
 	}
@@ -192,13 +214,10 @@ func (s *Store) leave(i *install, line *func(string)) {
 // say gives a line of an installation to everyone who waits for it.
 func (s *Store) say(i *install, text string) {
 	s.mu.Lock()
-	lines := make([]*func(string), 0, len(i.waiting))
-	for line := range i.waiting {
-		lines = append(lines, line)
-	}
+	waiting := slices.Collect(maps.Keys(i.waiting))
 	s.mu.Unlock()
-	for _, line := range lines {
-		(*line)(text)
+	for _, w := range waiting {
+		w.say(text)
 	}
 }
 

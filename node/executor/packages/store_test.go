@@ -223,3 +223,50 @@ func TestInstallersReachTheIndexAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoLeftGetsNoLine leaves an installation, which others wait for, while a line of it
+// is being written.
+func TestWhoLeftGetsNoLine(t *testing.T) {
+	end := make(chan struct{})
+	r := newRig(t, 100, func(ctx context.Context, job Job) (int, error) {
+		for {
+			select {
+			case <-end:
+				return writing(1)(ctx, job)
+			default:
+				job.Line("a line")
+			}
+		}
+	})
+	mounted := make(chan error, 1)
+	go func() {
+		root, err := r.Mount(t.Context(), Request{Requirements: "a"}, quiet)
+		if err == nil {
+			root.Close()
+		}
+		mounted <- err
+	}()
+	<-r.runs
+	leaving, leave := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	lines := 0 // The race detector sees a line after Mount has returned.
+	_, err := r.Mount(leaving, Request{Requirements: "a"}, func(string) {
+		if lines++; lines > 1 { // The first says that another one installs.
+			leave()
+			select {
+			case <-left:
+				t.Error("Mount returned while a line was being written")
+			case <-time.After(20 * time.Millisecond): // Without the fault it can only be waited for.
+			}
+		}
+	})
+	close(left)
+	lines++
+	close(end)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("who left gets %v", err)
+	}
+	if err := <-mounted; err != nil {
+		t.Errorf("who stayed gets %v", err)
+	}
+}

@@ -148,7 +148,9 @@ func Unpack(from io.Reader, target string) error { return unpack(from, target, t
 func unpackWork(from io.Reader, target string) error { return unpack(from, target, false) }
 
 func unpack(from io.Reader, target string, everybody bool) error {
-	u := &unpacker{target: target, everybody: everybody, dirs: map[string]bool{".": true}, buffer: make([]byte, workBuffer)}
+	u := &unpacker{
+		target: target, everybody: everybody, dirs: map[string]bool{".": true}, buffer: make([]byte, workBuffer),
+	}
 	r := NewWorkReader(from)
 	for {
 		entry, content, err := r.Next()

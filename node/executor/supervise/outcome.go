@@ -65,6 +65,7 @@ func (s *supervisor) finish(end ending, pumps *pumps) compute.Outcome {
 	if pumps != nil {
 		pumps.drain()
 	}
+	s.finishStorage()
 	s.measure(&outcome)
 	s.collect()
 	s.closeLog(outcome)

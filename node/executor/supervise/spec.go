@@ -42,6 +42,7 @@ const (
 	FDMount   = 7 // A detached mount for Spec.MountAt, unless that is empty.
 
 	FDVariables = 8 // A file in memory with the user's variables as JSON; with Spec.Variables.
+	FDStorage   = 9 // The socket to the process of Spec.Storage, which ends when it is closed.
 )
 
 // Spec is everything that a supervisor knows about its attempt.
@@ -68,6 +69,7 @@ type Spec struct {
 	MountAt     string        `json:"mount_at,omitempty"` // A directory of the sandbox.
 	Variables   bool          `json:"variables"`          // The user keeps variables: they are in FDVariables.
 	Notes       []string      `json:"notes"`              // Written to the output before the code starts.
+	Storage     *sandbox.Bind `json:"storage,omitempty"`  // The mount of the bucket, for the code to have.
 	Serving     *Serving      `json:"serving,omitempty"`  // The port of the code, if it serves one.
 
 	// Container is set for code that executes in containers. Of Sandbox, they have the
@@ -82,11 +84,11 @@ type Container struct {
 	Engine   string            `json:"engine"`            // Address of the engine, as in unix:///run/docker.sock.
 	Name     string            `json:"name"`              // Unique on the engine.
 	Labels   map[string]string `json:"labels"`            // By which the node finds what a killed supervisor leaves.
-	Slice    string            `json:"slice,omitempty"`   // The systemd slice of all containers; "" where the engine manages cgroups itself.
+	Slice    string            `json:"slice,omitempty"`   // Of systemd; "" where the engine manages cgroups itself.
 	Runtime  string            `json:"runtime,omitempty"` // The engine's runtime; "" for its default.
 	Network  string            `json:"network"`           // Name of the network; "none" for none.
 	GPUs     []string          `json:"gpus,omitempty"`    // Devices by UUID.
-	Device   string            `json:"device,omitempty"`  // The loop device of the scratch space; "" for scratch space in memory.
+	Device   string            `json:"device,omitempty"`  // Of the scratch space; "" for scratch space in memory.
 	Volumes  []sandbox.Bind    `json:"volumes,omitempty"`
 	TmpMiB   int64             `json:"tmp_mib"`           // Size of each directory in memory.
 	Seccomp  string            `json:"seccomp,omitempty"` // Profile in the engine's format; "" for the engine's own.

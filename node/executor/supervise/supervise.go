@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"runtime"
 	"strconv"
 	"strings"
@@ -54,6 +53,7 @@ type supervisor struct {
 	preempted    bool // A preemption was requested.
 	cause        cause
 	lease        boottime.Lease
+	storage      *os.File      // The socket to the process that mounts the bucket; nil for none.
 	work         *os.File      // The work directory, which outlives the sandbox; nil if it is not open.
 	startUnknown bool          // It is unknown whether the code started.
 	started      time.Duration // Boottime; 0 before the code started.
@@ -223,6 +223,7 @@ func (s *supervisor) start() (*pumps, error) {
 	syscall.CloseOnExec(FDSlot)
 	syscall.CloseOnExec(FDScratch)
 	syscall.CloseOnExec(FDMount)
+	syscall.CloseOnExec(FDStorage)
 	pumps, stdout, stderr, err := newPumps()
 	if err != nil {
 		return nil, err
@@ -279,6 +280,9 @@ func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
 	if err != nil {
 		return err
 	}
+	if err := s.bindStorage(); err != nil {
+		return err
+	}
 	if s.spec.Container != nil {
 		return s.openContainers(host, stdout, stderr)
 	}
@@ -332,6 +336,7 @@ func (s *supervisor) launch() error {
 		return err
 	}
 	fault.Point("supervisor.execute.after")
+	s.detachStorage()
 	if s.spec.Container != nil {
 		at, now = boottime.Now(), s.instant() // What the engine does before the code starts is free.
 	}
@@ -462,48 +467,15 @@ func (s *supervisor) stop(why cause) {
 	}
 }
 
-// preempt gives the code a preemption notice, once, and stops it when the notice is
-// over. Code that exits before then ends with its own exit code.
-func (s *supervisor) preempt(notice time.Duration) {
-	if s.preempted || s.cause != causeNone {
-		return
-	}
-	s.preempted = true
-	s.note(fmt.Sprintf("preempted: SIGTERM in %s, SIGKILL %s later", seconds(notice), seconds(s.spec.StopGrace)))
-	err := writeNotice(notice, s.spec.StopGrace)
-	if e := s.notice.set(boottime.Now() + notice); e != nil {
-		err = errors.Join(err, e)
-		s.stop(causePreempted)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-}
-
-// writeNotice writes the notice file for the code. The current directory is the
-// attempt's. It has a NoticeDir only if the code may be preempted or drained.
-func writeNotice(notice, grace time.Duration) error {
-	name := path.Join(NoticeDir, NoticeFile)
-	text := fmt.Sprintf("{\"sigterm_in_seconds\":%s,\"sigkill_after_seconds\":%s}\n",
-		strings.TrimSuffix(seconds(notice), " s"), strings.TrimSuffix(seconds(grace), " s"))
-	err := os.WriteFile(name+".new", []byte(text), 0o644)
-	if err == nil {
-		err = os.Chmod(name+".new", 0o644) // Independent of the umask.
-	}
-	if err == nil {
-		err = os.Rename(name+".new", name) // The code never sees a partial file.
-	}
-	if err != nil {
-		return fmt.Errorf("write notice: %w", err)
-	}
-	return nil
-}
-
 // kill kills every process in the sandbox.
 func (s *supervisor) kill(why cause) {
 	s.setCause(why)
 	// What starts processes ends first.
-	if err := errors.Join(s.box.Kill(), s.group.Kill(killTimeout)); err != nil {
+	err := errors.Join(s.box.Kill(), s.group.Kill(killTimeout))
+	if err != nil && s.cutStorage() {
+		err = errors.Join(s.box.Kill(), s.group.Kill(killTimeout))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 }

@@ -88,7 +88,7 @@ func (s *Sender) Track(execution compute.ExecutionID, epoch uint64) {
 	of := attempt{execution, epoch}
 	s.mu.Lock()
 	if s.outputs[of] == nil {
-		s.outputs[of] = &output{of: of, path: logs.Path(s.cfg.DataDir, execution, epoch), at: nowhere}
+		s.outputs[of] = &output{of: of, path: logs.Path(s.cfg.DataDir, execution, epoch), at: nowhere()}
 	}
 	s.mu.Unlock()
 	select {
@@ -206,14 +206,14 @@ func (s *Sender) waiting() []*output {
 // when there is none.
 func (s *Sender) choose(o *output, nodes []compute.NodeID) bool {
 	avoid := s.cfg.Now().Before(o.until)
-	if !o.peer.IsZero() && slices.Contains(nodes, o.peer) && !(avoid && o.peer == o.bad) {
+	if !o.peer.IsZero() && slices.Contains(nodes, o.peer) && (!avoid || o.peer != o.bad) {
 		return true
 	}
 	for _, n := range Order(o.of.execution, nodes) {
 		if avoid && n == o.bad && len(nodes) > 1 {
 			continue
 		}
-		o.peer, o.at, o.known = n, nowhere, false
+		o.peer, o.at, o.known = n, nowhere(), false
 		return !avoid || n != o.bad
 	}
 	return false
@@ -277,21 +277,7 @@ func (s *Sender) push(ctx context.Context, peer compute.NodeID, outputs []*outpu
 	for rest := slices.Clone(outputs); len(rest) > 0 && time.Since(began) < pushLimit; {
 		var pieces []piece
 		var sent []*output
-		frame = append(frame[:0], make([]byte, frameHeader)...)
-		for len(rest) > 0 && len(sent) < maxPieces && len(frame) < frameBytes {
-			o := rest[0]
-			rest = rest[1:]
-			p, err := o.next()
-			if err != nil {
-				s.logger.Debug("output not read", "execution", o.of.execution, "err", err) // It may be deleted meanwhile.
-				continue
-			}
-			if o.known && len(p.data) == 0 && !p.complete {
-				continue // The copy has all there is.
-			}
-			frame, p.data = appendPiece(frame, p), nil
-			pieces, sent = append(pieces, p), append(sent, o)
-		}
+		frame, pieces, sent, rest = s.gather(frame[:0], rest)
 		if len(sent) == 0 {
 			return nil
 		}
@@ -318,6 +304,29 @@ func (s *Sender) push(ctx context.Context, peer compute.NodeID, outputs []*outpu
 		}
 	}
 	return nil
+}
+
+// gather appends to frame what the first of rest have, as much as one frame takes. It
+// returns the pieces without their bytes, the outputs that they are of, and the others.
+func (s *Sender) gather(frame []byte, rest []*output) ([]byte, []piece, []*output, []*output) {
+	var pieces []piece
+	var sent []*output
+	frame = append(frame, make([]byte, frameHeader)...)
+	for len(rest) > 0 && len(sent) < maxPieces && len(frame) < frameBytes {
+		o := rest[0]
+		rest = rest[1:]
+		p, err := o.next()
+		if err != nil {
+			s.logger.Debug("output not read", "execution", o.of.execution, "err", err) // It may be deleted meanwhile.
+			continue
+		}
+		if o.known && len(p.data) == 0 && !p.complete {
+			continue // The copy has all there is.
+		}
+		frame, p.data = appendPiece(frame, p), nil
+		pieces, sent = append(pieces, p), append(sent, o)
+	}
+	return frame, pieces, sent, rest
 }
 
 // next returns what to push next: bytes behind the copy's position, or a piece without
@@ -378,7 +387,7 @@ func (o *output) read() (data []byte, last bool, err error) {
 // advance notes that the copy goes to at, as the answer to p says. It reports whether
 // there may be more to push.
 func (o *output) advance(at position, p piece) (more bool, err error) {
-	if p.complete && (at == p.at || at == nowhere && p.at.size == 0) {
+	if p.complete && (at == p.at || at == nowhere() && p.at.size == 0) {
 		fault.Point("copies.complete")
 		if err := mark(filepath.Join(filepath.Dir(o.path), copiedName)); err != nil {
 			return false, err

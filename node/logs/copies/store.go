@@ -116,13 +116,13 @@ func (s *Store) Serve(ctx context.Context, node compute.NodeID, stream io.ReadWr
 func (s *Store) take(node compute.NodeID, p piece) (position, error) {
 	dir := s.attempt(node, p.of)
 	if !s.begin(dir) {
-		return nowhere, compute.Errorf(compute.CodeUnavailable, "The copy is being written.")
+		return nowhere(), compute.Errorf(compute.CodeUnavailable, "The copy is being written.")
 	}
 	defer s.end(dir)
 	path := filepath.Join(dir, logs.SegmentName)
 	at, err := have(path)
 	if err != nil {
-		return nowhere, err
+		return nowhere(), err
 	}
 	switch {
 	case len(p.data) > 0 && p.at == at:
@@ -137,7 +137,7 @@ func (s *Store) take(node compute.NodeID, p piece) (position, error) {
 		return at, nil
 	}
 	if err != nil {
-		return nowhere, err
+		return nowhere(), err
 	}
 	return position{p.at.chunk, p.at.size + int64(len(p.data))}, nil
 }
@@ -163,12 +163,12 @@ func (s *Store) end(dir string) {
 func have(path string) (position, error) {
 	numbers, err := logs.Chunks(path)
 	if err != nil || len(numbers) == 0 {
-		return nowhere, err
+		return nowhere(), err
 	}
 	last := numbers[len(numbers)-1]
 	info, err := os.Stat(logs.ChunkPath(path, last))
 	if err != nil {
-		return nowhere, err
+		return nowhere(), err
 	}
 	return position{last, info.Size()}, nil
 }
@@ -178,13 +178,13 @@ func have(path string) (position, error) {
 func repair(path string, at position) (whole position, err error) {
 	file, err := os.OpenFile(logs.ChunkPath(path, at.chunk), os.O_RDWR, 0)
 	if err != nil {
-		return nowhere, err
+		return nowhere(), err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	whole = position{chunk: at.chunk}
 	for buf := []byte(nil); ; {
 		if buf, _, err = logs.ReadWhole(file, whole.size, buf[:0], pieceBytes); err != nil {
-			return nowhere, err
+			return nowhere(), err
 		}
 		if len(buf) == 0 {
 			break

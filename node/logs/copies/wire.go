@@ -38,7 +38,7 @@ type position struct {
 }
 
 // nowhere is the position of a copy that does not exist.
-var nowhere = position{chunk: -1}
+func nowhere() position { return position{chunk: -1} }
 
 // piece is a part of a chunk, or none of it: then it asks for the position.
 type piece struct {
@@ -71,11 +71,11 @@ func decodePieces(b []byte) (pieces []piece, err error) {
 		b = b[copy(p.of.execution.UUID[:], b):]
 		var fields [5]uint64
 		for i := range fields {
-			n := 0
-			if fields[i], n = binary.Uvarint(b); n <= 0 {
+			field, n := binary.Uvarint(b)
+			if n <= 0 {
 				return nil, malformed()
 			}
-			b = b[n:]
+			fields[i], b = field, b[n:]
 		}
 		epoch, chunk, offset, flags, size := fields[0], fields[1], fields[2], fields[3], fields[4]
 		if p.of.execution.IsZero() || chunk > maxChunks || size > uint64(len(b)) || offset > logs.MaxChunk ||

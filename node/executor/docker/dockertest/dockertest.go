@@ -97,7 +97,9 @@ func archive(t testing.TB, name, arch string, entrypoint []string) *bytes.Buffer
 	})
 	config, err := json.Marshal(map[string]any{
 		"architecture": arch, "os": runtime.GOOS, "config": map[string]any{"Entrypoint": entrypoint},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
+		"rootfs": map[string]any{
+			"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +110,9 @@ func archive(t testing.TB, name, arch string, entrypoint []string) *bytes.Buffer
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tarOf(t, []entry{{"config.json", 0o644, config}, {"layer.tar", 0o644, layer.Bytes()}, {"manifest.json", 0o644, manifest}})
+	return tarOf(t, []entry{
+		{"config.json", 0o644, config}, {"layer.tar", 0o644, layer.Bytes()}, {"manifest.json", 0o644, manifest},
+	})
 }
 
 // entry is a file of an archive.
@@ -144,7 +148,8 @@ func build(t testing.TB) string {
 	t.Helper()
 	_, here, _, _ := runtime.Caller(0)
 	file := filepath.Join(t.TempDir(), "probe")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", file, "./probe")
+	cmd := exec.CommandContext(
+		t.Context(), "go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", file, "./probe")
 	cmd.Dir, cmd.Env = filepath.Dir(here), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build probe: %v\n%s", err, out)

@@ -107,7 +107,9 @@ func (r *Registry) Push(t testing.TB, name, tag string) string {
 	}
 	config := marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": runtime.GOOS, "config": map[string]any{"Entrypoint": []string{"/probe"}},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
+		"rootfs": map[string]any{
+			"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))},
+		},
 	})
 	const prefix = "application/vnd.docker."
 	part := func(kind string, data []byte) map[string]any {

@@ -1,7 +1,7 @@
 // Package mask hides known secrets in output.
 //
-// It hides a value wherever it is written as it is, in base64, or one of its lines
-// alone, also when it is split over several writes. It is a guard against accidents:
+// It hides a value wherever it is written as it is, in base64 of any kind, or one of its
+// lines alone, also when it is split over several writes or overlaps another one. It is a guard against accidents:
 // code that has a secret can print it in another form.
 package mask
 
@@ -40,7 +40,7 @@ func New(values []string) *Secrets {
 	for _, value := range values {
 		add(value, shortest)
 		if len(value) >= shortest {
-			add(base64.StdEncoding.EncodeToString([]byte(value)), line)
+			addBase64(value, func(text string) { add(text, line) })
 		}
 		parts := strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' })
 		for _, one := range parts {
@@ -53,10 +53,41 @@ func New(values []string) *Secrets {
 	return s
 }
 
+// Columns at which programs wrap base64.
+const (
+	pemColumns  = 64
+	mimeColumns = 76
+)
+
+// addBase64 adds the forms that a value has in base64, standard and for URLs: alone, with
+// a line feed behind it, wrapped, and as part of something longer, where only the
+// characters that depend on the value alone can be known.
+func addBase64(value string, add func(text string)) {
+	for _, form := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+		add(form.EncodeToString([]byte(value)))
+		add(form.EncodeToString([]byte(value + "\n")))
+		bare := form.WithPadding(base64.NoPadding)
+		for before := range 3 { // Bytes in front of it, modulo 3.
+			text := bare.EncodeToString(append(make([]byte, before), value...))
+			first, last := (before*8+5)/6, (before+len(value))*8/6
+			if first < last {
+				text = text[first:last]
+			}
+			add(text)
+			for _, columns := range []int{pemColumns, mimeColumns} {
+				for at := 0; before == 0 && len(text) > columns && at+line <= len(text); at += columns {
+					add(text[at:min(at+columns, len(text))])
+				}
+			}
+		}
+	}
+}
+
 // Stream hides secrets in one stream of output.
 type Stream struct {
 	secrets *Secrets
 	held    []byte // What may be the beginning of a text.
+	covered int    // How much of held is hidden in any case: the text before ends in it.
 }
 
 // Stream returns a stream that hides the texts. It hides nothing if s is nil.
@@ -77,27 +108,36 @@ func (s *Stream) Next(data []byte) []byte {
 }
 
 // scan returns data without secrets. Unless it is the last of the stream, what may
-// be the beginning of one is held back.
+// be the beginning of one is held back. Secrets that overlap are hidden as one.
 func (s *Stream) scan(data []byte, last bool) []byte {
 	var out []byte // Nil while everything is shown.
-	from := 0      // The first byte that is not in out.
-	for i := 0; i < len(data); {
+	until := s.covered
+	s.covered = 0
+	from := until // The first byte that is not in out.
+	if until > 0 {
+		out = make([]byte, 0, len(data))
+	}
+	for i := range data {
 		if !s.secrets.first[data[i]] {
-			i++
 			continue
 		}
 		text, partial := s.secrets.at(data[i:], last)
-		switch {
-		case partial:
+		if partial {
 			s.held = bytes.Clone(data[i:])
+			if i < until {
+				s.covered = until - i
+				return out
+			}
 			return append(out, data[from:i]...)
-		case text > 0:
-			out = append(append(out, data[from:i]...), shown...)
-			i += text
-			from = i
-		default:
-			i++
 		}
+		if text == 0 || i+text <= until {
+			continue
+		}
+		if i >= until {
+			out = append(append(out, data[from:i]...), shown...)
+		}
+		until = i + text
+		from = until
 	}
 	if out == nil {
 		return data

@@ -1,6 +1,7 @@
 package mask_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -60,6 +61,55 @@ func TestManyLines(t *testing.T) {
 		stream := s.Stream()
 		if got := string(stream.Next([]byte(text))) + string(stream.Rest()); got != want {
 			t.Errorf("%.20q is shown as %.100q", text, got)
+		}
+	}
+}
+
+// TestBase64 holds that a value is hidden in all forms of base64 that programs write.
+func TestBase64(t *testing.T) {
+	value := "s3cr3t?>value-with-~~-urls"
+	long := strings.Repeat("0123456789abcdef~?>", 12)
+	s := mask.New([]string{value, long})
+	wrap := func(text string, columns int) string {
+		var b strings.Builder
+		for ; len(text) > columns; text = text[columns:] {
+			b.WriteString(text[:columns] + "\n")
+		}
+		return b.String() + text
+	}
+	for name, text := range map[string]string{
+		"alone":          base64.StdEncoding.EncodeToString([]byte(value)),
+		"with a newline": base64.StdEncoding.EncodeToString([]byte(value + "\n")),
+		"for URLs":       base64.URLEncoding.EncodeToString([]byte(value)),
+		"without =":      base64.RawURLEncoding.EncodeToString([]byte(value)),
+		"in a header":    base64.StdEncoding.EncodeToString([]byte("bob:" + value)),
+		"in the middle":  base64.StdEncoding.EncodeToString([]byte("ab" + value + "tail")),
+		"wrapped at 76":  wrap(base64.StdEncoding.EncodeToString([]byte(long)), 76),
+		"wrapped at 64":  wrap(base64.StdEncoding.EncodeToString([]byte(long)), 64),
+	} {
+		stream := s.Stream()
+		got := string(bytes.Clone(stream.Next([]byte(text)))) + string(stream.Rest())
+		shown := strings.NewReplacer("****", "", "\n", "").Replace(got)
+		if !strings.Contains(got, "****") || len(shown) > 12 {
+			t.Errorf("%s: %q is shown as %q", name, text, got)
+		}
+	}
+}
+
+// TestOverlappingSecrets holds that secrets that share bytes are hidden whole, however
+// the output is split.
+func TestOverlappingSecrets(t *testing.T) {
+	s := mask.New([]string{"abcdefgh", "efghijkl", "aaaaa"})
+	for text, want := range map[string]string{
+		"-abcdefghijkl-": "-****-", "efghijklabcdefgh": "********", "aaaaaaaaaa.": "****.", "abcdefghij": "****ij",
+	} {
+		for at := range len(text) {
+			stream := s.Stream()
+			got := string(bytes.Clone(stream.Next([]byte(text[:at]))))
+			got += string(bytes.Clone(stream.Next([]byte(text[at:])))) + string(stream.Rest())
+			if got != want {
+				t.Errorf("%q in two writes at %d: %q, want %q", text, at, got, want)
+			}
 		}
 	}
 }

@@ -1,0 +1,261 @@
+package api_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/api"
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// fakePayments sells credits that nobody pays for. A report is the purchase's org.
+type fakePayments struct{}
+
+func (fakePayments) Checkout(_ context.Context, o compute.Order) (compute.Checkout, error) {
+	return compute.Checkout{ID: "cs_" + o.Request, URL: "https://pay.example/" + o.Amount.String()}, nil
+}
+
+func (fakePayments) Confirm(body []byte, signature string) (compute.Purchase, bool, error) {
+	if signature != "good" {
+		return compute.Purchase{}, false, nil
+	}
+	org, err := compute.ParseOrgID(string(body))
+	return compute.Purchase{Org: org, ID: "cs_1", Amount: compute.Credit}, err == nil, nil
+}
+
+// TestCheckout starts purchases, and takes the report of one twice.
+func TestCheckout(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	var session, again wire.CheckoutSession
+	w.mustDo("POST", "/billing/checkout", w.bobKey, `{"credits_amount":2.5}`, &session, "Idempotency-Key", "k")
+	w.mustDo("POST", "/billing/checkout", w.bobKey, `{"credits_amount":2.5}`, &again, "Idempotency-Key", "k")
+	if session.URL != "https://pay.example/2.5" || session != again {
+		t.Errorf("got %+v, then %+v", session, again)
+	}
+	org := w.org("bob-lab").String()
+	for range 2 {
+		if res := w.send("POST", "/billing/webhook", "", org, "Stripe-Signature", "good"); res.status != http.StatusOK {
+			t.Fatalf("the report: %d %s", res.status, res.body)
+		}
+	}
+	var credits wire.Credits
+	if w.mustDo("GET", "/billing/credits", w.bobKey, nil, &credits); credits.Purchased != compute.Credit {
+		t.Errorf("purchased are %s", credits.Purchased)
+	}
+	if res := w.send("POST", "/billing/checkout", w.bobKey, `{"credits_amount":1,"success_url":"javascript:x"}`); res.status != 422 {
+		t.Errorf("a script as URL: %d %s", res.status, res.body)
+	}
+	none := newWorld(t, func(c *api.Config) { c.Payments = nil })
+	for _, path := range []string{"/billing/checkout", "/billing/webhook"} {
+		if res := none.send("POST", path, none.bobKey, `{"credits_amount":1}`); res.status != http.StatusServiceUnavailable {
+			t.Errorf("%s without a provider: %d %s", path, res.status, res.body)
+		}
+	}
+}
+
+// TestBudgets sets, shows and removes budgets, and refuses bad ones.
+func TestBudgets(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	const path = "/orgs/bob-lab/budgets"
+	var key wire.MintedKey
+	w.mustDo("POST", "/orgs/bob-lab/api-keys", w.bobKey, `{"name":"small","max_credits":0.000001}`, &key)
+	if key.MaxCredits == nil || *key.MaxCredits != 1 {
+		t.Errorf("the key is %+v", key)
+	}
+	var set wire.Budget
+	w.mustDo("PUT", path, w.bobKey, `{"max_credits":9,"period":"month","callback_url":"https://example.com/b"}`, &set)
+	if set.Scope != "organization" || set.Period != "month" || set.Enforce || set.CallbackURL == nil {
+		t.Errorf("set is %+v", set)
+	}
+	if res := w.send("POST", "/execution/streaming/start", key.PlaintextKey, `{"code":"1"}`); res.status != 403 ||
+		!strings.Contains(string(res.body), "ceiling_reached") {
+		t.Errorf("beyond the ceiling: %d %s", res.status, res.body)
+	}
+	for _, body := range []string{
+		`{}`, `{"max_credits":0}`, `{"max_credits":1,"period":"year"}`, `{"max_credits":1,"callback_url":"http://example.com"}`,
+		`{"max_credits":1,"callback_url":"https://example.com/${{ secrets.X }}"}`,
+		`{"max_credits":1,"key_id":"` + key.ID.String() + `","user_id":"` + key.ID.String() + `"}`,
+	} {
+		if res := w.send("PUT", path, w.bobKey, body); res.status != 422 {
+			t.Errorf("%s: %d %s", body, res.status, res.body)
+		}
+	}
+	var all []wire.Budget
+	w.mustDo("GET", path, w.bobKey, nil, &all)
+	if len(all) != 2 || all[1].KeyID == nil || *all[1].KeyID != key.ID || !all[1].Enforce {
+		t.Errorf("budgets are %+v", all)
+	}
+	for _, id := range []string{"organization", key.ID.String()} {
+		w.mustDo("DELETE", path+"/"+id, w.bobKey, nil, nil)
+		if res := w.send("DELETE", path+"/"+id, w.bobKey, nil); res.status != 404 {
+			t.Errorf("%s a second time: %d", id, res.status)
+		}
+	}
+}
+
+// TestDeedsAreAudited checks that what operators do is recorded although it changes no
+// state, with who and from where, and also when it is repeated under one key.
+func TestDeedsAreAudited(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	for range 2 {
+		w.mustDo("GET", "/admin/raft/snapshot", rootToken, nil, nil, "Idempotency-Key", "again")
+	}
+	w.want(403, "", "GET", "/admin/raft/snapshot", w.bobKey, nil)
+	w.send("POST", "/admin/raft/transfer", rootToken, `{}`)
+	var lines []wire.AuditLine
+	w.mustDo("GET", "/admin/audit", rootToken, nil, &lines)
+	var actions []string
+	for _, l := range lines[:3] {
+		actions = append(actions, l.Action)
+		if l.Actor != "root" || l.IP == nil || l.RequestID == nil {
+			t.Errorf("the line is %+v", l)
+		}
+	}
+	if !slices.Equal(actions, []string{"leader.transfer", "backup.save", "backup.save"}) {
+		t.Errorf("the trail begins with %v", actions)
+	}
+}
+
+// TestAuditPages reads a trail in pages, which have every line once.
+func TestAuditPages(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	for range 7 {
+		w.mustDo("POST", "/environment-variables", w.bobKey, `{"name":"A","value":"hidden-value"}`, nil)
+	}
+	w.pass(time.Second)
+	var seen []uint64
+	for cursor := ""; ; {
+		var lines []wire.AuditLine
+		res := w.mustDo("GET", "/orgs/bob-lab/audit?limit=3"+cursor, w.bobKey, nil, &lines)
+		if strings.Contains(string(res.body), "hidden-value") {
+			t.Fatalf("the trail has the value: %s", res.body)
+		}
+		for _, l := range lines {
+			seen = append(seen, l.Seq)
+		}
+		next := res.header.Get("X-Next-Cursor")
+		if next == "" {
+			break
+		}
+		cursor = "&cursor=" + next
+	}
+	if !slices.Equal(seen, []uint64{7, 6, 5, 4, 3, 2, 1}) {
+		t.Errorf("the lines are %v", seen)
+	}
+}
+
+// fakeIdentities vouches for whom a device code names: an address, or ! and an address
+// that is not verified.
+type fakeIdentities struct{}
+
+func (fakeIdentities) Endpoints(context.Context) (compute.IdentityProvider, error) {
+	return compute.IdentityProvider{Issuer: "https://id.example", ClientID: "berth", AuthorizationURL: "https://id.example/a", Device: true}, nil
+}
+
+func (fakeIdentities) Device(context.Context) (compute.DeviceCode, error) {
+	return compute.DeviceCode{Device: "d", User: "ABCD", URL: "https://id.example/device", Interval: 5}, nil
+}
+
+func (fakeIdentities) Poll(_ context.Context, device string) (compute.Identity, error) {
+	email, unverified := strings.CutPrefix(device, "!")
+	if !strings.Contains(email, "@") {
+		email += "@id.example"
+	}
+	return compute.Identity{Subject: "https://id.example " + email, Email: email, EmailVerified: !unverified}, nil
+}
+
+func (f fakeIdentities) Exchange(ctx context.Context, code, _, _, _ string) (compute.Identity, error) {
+	return f.Poll(ctx, code)
+}
+
+// TestSignUp makes accounts, and refuses what is bad, taken or not allowed.
+func TestSignUp(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	for body, want := range map[string]int{
+		`{}`: 422, `{"email":"x","password":"long enough"}`: 422, `{"email":"a@example.com","password":"short"}`: 422,
+		`{"email":"BOB@example.com","password":"long enough"}`: 409,
+	} {
+		if res := w.send("POST", "/auth/signup", "", body); res.status != want {
+			t.Errorf("%s: %d %s", body, res.status, res.body)
+		}
+	}
+	var session wire.Session
+	w.mustDo("POST", "/auth/signup", "", `{"email":"new@example.com","password":"long enough"}`, &session)
+	var orgs []wire.Org
+	w.mustDo("GET", "/orgs", session.AccessToken, nil, &orgs)
+	if len(orgs) != 1 || orgs[0].Slug != "new" || orgs[0].Role != compute.OrgOwner {
+		t.Errorf("the organizations are %+v", orgs)
+	}
+	if res := w.send("GET", "/admin/users", session.AccessToken, nil); res.status != 403 {
+		t.Errorf("who signed up is an operator: %d", res.status)
+	}
+	off := newWorld(t, func(c *api.Config) { c.Accounts = api.Accounts{} })
+	off.upgrade()
+	if res := off.send("POST", "/auth/signup", "", `{"email":"a@example.com","password":"long enough"}`); res.status != 403 {
+		t.Errorf("where it is off: %d %s", res.status, res.body)
+	}
+	if res := off.send("POST", "/auth/oidc/token", "", `{"device_code":"bob@example.com"}`); res.status != 404 {
+		t.Errorf("without a provider: %d %s", res.status, res.body)
+	}
+}
+
+// TestIdentities signs people in whom the provider vouches for: as the user they were,
+// else as the one with their verified address, else as a new one.
+func TestIdentities(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	signIn := func(device string) (session wire.Session, code string) {
+		t.Helper()
+		res := w.send("POST", "/auth/oidc/token", "", map[string]any{"device_code": device})
+		if res.status == http.StatusOK {
+			w.mustDo("POST", "/auth/oidc/token", "", map[string]any{"device_code": device}, &session)
+			return session, ""
+		}
+		return session, decodeObject(t, res.body)["code"].(string)
+	}
+	if _, code := signIn("!bob@example.com"); code != "email_not_verified" {
+		t.Errorf("an address that is not verified: %q", code)
+	}
+	bob, _ := signIn("bob@example.com")
+	known, _ := w.machine.View().UserByEmail("bob@example.com")
+	if bob.UserID != known.ID {
+		t.Errorf("bob is %+v", bob)
+	}
+	if again, code := signIn("!bob@example.com"); code != "" || again.UserID != known.ID {
+		t.Errorf("once linked the address does not matter: %+v %q", again, code)
+	}
+	if _, code := signIn("ada@example.com"); code != "operator_password" {
+		t.Errorf("an operator: %q", code)
+	}
+	fresh, code := signIn("eve@id.example")
+	if code != "" || fresh.Email != "eve@id.example" {
+		t.Errorf("a new person: %+v %q", fresh, code)
+	}
+	if res := w.send("POST", "/auth/login", "", `{"email":"eve@id.example","password":"x"}`); res.status != 401 {
+		t.Errorf("without a password one signs in with one: %d", res.status)
+	}
+	for _, body := range []string{
+		`{}`, `{"device_code":"a","code":"b"}`, `{"code":"b"}`,
+		`{"code":"b","code_verifier":"` + strings.Repeat("v", 43) + `"}`,
+		`{"code":"b","code_verifier":"` + strings.Repeat("v", 43) + `","nonce":"n","redirect_uri":"x"}`,
+	} {
+		if res := w.send("POST", "/auth/oidc/token", "", body); res.status != 422 {
+			t.Errorf("%s: %d %s", body, res.status, res.body)
+		}
+	}
+	closed := newWorld(t, func(c *api.Config) { c.Accounts.IdentitySignUp = false })
+	closed.upgrade()
+	if res := closed.send("POST", "/auth/oidc/token", "", `{"device_code":"eve@id.example"}`); res.status != 403 {
+		t.Errorf("where only the operator makes accounts: %d %s", res.status, res.body)
+	}
+}

@@ -1,0 +1,263 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"net/http"
+	"strings"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Identities is an identity provider.
+type Identities interface {
+	Endpoints(ctx context.Context) (compute.IdentityProvider, error)
+	// Device starts the sign-in of a program without a browser.
+	Device(ctx context.Context) (compute.DeviceCode, error)
+	// Poll returns who has approved a device.
+	Poll(ctx context.Context, device string) (compute.Identity, error)
+	// Exchange returns who has signed in with a browser.
+	Exchange(ctx context.Context, code, verifier, redirectURL, nonce string) (compute.Identity, error)
+}
+
+// Accounts says how people get accounts by themselves.
+type Accounts struct {
+	SignUp     bool       // Anyone may make an account with a password.
+	Identities Identities // Nil without an identity provider.
+	// People of the identity provider without an account get one.
+	IdentitySignUp bool
+	// IdentityOrg is the slug of the organization that they join; "" for one of their own.
+	IdentityOrg string
+}
+
+// signups serves accounts that people make themselves, and sign-ins with an identity
+// provider.
+type signups struct {
+	*core
+	sessions *sessions
+}
+
+// routes returns the routes of the group.
+func (g *signups) routes() []edge.Route {
+	const oidc = root + "/auth/oidc"
+	return []edge.Route{
+		{
+			Method: http.MethodPost, Path: root + "/auth/signup", Tag: "Authentication", Once: true,
+			Summary: "Make an account with an organization, and sign in. 403 unless the operator allows it.",
+			Body:    of[wire.SignUp](), Reply: of[wire.Session](), Handle: g.signUp,
+		},
+		{
+			Method: http.MethodGet, Path: oidc, Tag: "Authentication", Need: edge.NeedNothing,
+			Summary: "The identity provider with which people sign in. 404 where there is none.",
+			Reply:   of[wire.IdentityProvider](), Handle: g.provider,
+		},
+		{
+			Method: http.MethodPost, Path: oidc + "/device", Tag: "Authentication", Bare: true,
+			Summary: "Start the sign-in of a program without a browser (RFC 8628).",
+			Body:    of[wire.Nothing](), Reply: of[wire.DeviceCode](), Handle: g.device,
+		},
+		{
+			Method: http.MethodPost, Path: oidc + "/token", Tag: "Authentication", Once: true,
+			Summary: "Sign in with a device code that was approved, or with the code that the provider gave a browser. " +
+				"400 authorization_pending until then.",
+			Body: of[wire.OIDCToken](), Reply: of[wire.Session](), Handle: g.token,
+		},
+	}
+}
+
+// errNoSignUp refuses people without an account where only the operator makes accounts.
+func errNoSignUp() error {
+	return compute.Errorf(compute.CodeForbidden,
+		"The operator of this cluster makes the accounts: ask for one.").Named("signup_disabled")
+}
+
+// errNoIdentities refuses what needs an identity provider.
+func errNoIdentities() error {
+	return compute.Errorf(compute.CodeNotFound,
+		"This cluster has no identity provider: the operator sets oidc.issuer.").Named("no_identity_provider")
+}
+
+// signUp makes an account with a password and signs it in.
+func (g *signups) signUp(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.SignUp)
+	if !g.cfg.Accounts.SignUp {
+		return nil, errNoSignUp()
+	}
+	if err := g.Credentials.AllowLogin(in.Email, r.IP); err != nil {
+		return nil, err
+	}
+	if err := g.ReadView(r); err != nil {
+		return nil, err
+	}
+	if err := r.View.AllowsAccounts(); err != nil {
+		return nil, err
+	}
+	hash, err := g.Credentials.HashPassword(r, in.Password)
+	if err != nil {
+		return nil, err
+	}
+	user := compute.User{Email: in.Email, FullName: in.FullName, PasswordHash: hash}
+	made, err := g.create(r, user, in.OrgName, "")
+	if err != nil {
+		return nil, err
+	}
+	return g.sessions.openSession(r, made)
+}
+
+// create makes an account, in the organization with a slug or, for "", in one of its own.
+func (g *signups) create(r *edge.Request, user compute.User, orgName, join string) (*compute.User, error) {
+	user.ID, user.Active = compute.UserID{UUID: g.NewID()}, true
+	local, _, _ := strings.Cut(user.Email, "@")
+	org := compute.Org{
+		ID: compute.OrgID{UUID: g.NewID()}, Name: cmp.Or(orgName, user.FullName, local), BillingEmail: user.Email,
+	}
+	org.Slug = cmp.Or(join, g.freeSlug(r.View, org.Name))
+	// Of its own, because the request's op is the sign-in's.
+	op := fsm.Op{ID: compute.OpID{UUID: g.NewUUID()}}
+	_, err := g.ProposeAndSee(r, fsm.SignUp{Op: op, User: user, Org: org, Join: join != ""})
+	if detailOf(err) == "email_taken" {
+		return nil, compute.Errorf(compute.CodeConflict,
+			"This address has an account: sign in, or ask the operator for a new password.").Named("email_taken")
+	}
+	if err != nil {
+		return nil, err
+	}
+	made, ok := r.View.User(user.ID)
+	if !ok {
+		return nil, edge.NotFound()
+	}
+	return made, nil
+}
+
+// Lengths of slugs that are made from names.
+const (
+	maxMadeSlug = 30
+	slugSuffix  = 2 // Random bytes behind one that is taken.
+)
+
+// freeSlug returns a slug for a name that no organization has.
+func (g *signups) freeSlug(view *fsm.View, name string) string {
+	var b strings.Builder
+	for _, c := range strings.ToLower(name) {
+		switch {
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+			b.WriteRune(c)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() == maxMadeSlug {
+			break
+		}
+	}
+	slug := strings.Trim(b.String(), "-")
+	if len(slug) < 2 { // The shortest slug.
+		slug = "org"
+	}
+	for base := slug; ; {
+		if _, taken := view.OrgBySlug(slug); !taken {
+			return slug
+		}
+		id := g.NewUUID()
+		slug = base + "-" + hex.EncodeToString(id[:slugSuffix])
+	}
+}
+
+// provider answers the identity provider.
+func (g *signups) provider(r *edge.Request) (any, error) {
+	if g.cfg.Accounts.Identities == nil {
+		return nil, errNoIdentities()
+	}
+	p, err := g.cfg.Accounts.Identities.Endpoints(r.Ctx)
+	if err != nil {
+		return nil, err
+	}
+	return wire.IdentityProvider{
+		Issuer: p.Issuer, ClientID: p.ClientID, AuthorizationURL: p.AuthorizationURL, Device: p.Device,
+	}, nil
+}
+
+// device starts the sign-in of a program.
+func (g *signups) device(r *edge.Request) (any, error) {
+	if g.cfg.Accounts.Identities == nil {
+		return nil, errNoIdentities()
+	}
+	if err := g.Credentials.AllowLogin("", r.IP); err != nil {
+		return nil, err
+	}
+	d, err := g.cfg.Accounts.Identities.Device(r.Ctx)
+	if err != nil {
+		return nil, err
+	}
+	return wire.DeviceCode{
+		Device: d.Device, User: d.User, URL: d.URL, FullURL: d.FullURL, Interval: d.Interval,
+		ExpiresIn: max(0, int(d.Expires.Sub(compute.InstantOf(g.Now())).Seconds())),
+	}, nil
+}
+
+// token signs in whom the identity provider names.
+func (g *signups) token(r *edge.Request) (any, error) {
+	if g.cfg.Accounts.Identities == nil {
+		return nil, errNoIdentities()
+	}
+	if err := g.ReadView(r); err != nil {
+		return nil, err
+	}
+	if err := r.View.AllowsAccounts(); err != nil {
+		return nil, err
+	}
+	in := r.Body.(*wire.OIDCToken)
+	var who compute.Identity
+	var err error
+	if in.Device != "" {
+		who, err = g.cfg.Accounts.Identities.Poll(r.Ctx, in.Device)
+	} else {
+		who, err = g.cfg.Accounts.Identities.Exchange(r.Ctx, in.Code, in.Verifier, in.RedirectURL, in.Nonce)
+	}
+	if err != nil {
+		return nil, err
+	}
+	user, err := g.userOf(r, who)
+	if err != nil {
+		return nil, err
+	}
+	if !user.Active {
+		return nil, compute.Errorf(compute.CodeUnauthenticated, "The account is disabled.").Named("bad_login")
+	}
+	return g.sessions.openSession(r, user)
+}
+
+// userOf returns the user who a person of the identity provider is: the one who signed in
+// as this person before, else the one with the verified address, else a new one.
+func (g *signups) userOf(r *edge.Request, who compute.Identity) (*compute.User, error) {
+	if known, ok := r.View.UserBySubject(who.Subject); ok {
+		return known, nil
+	}
+	if who.Email == "" || !who.EmailVerified {
+		return nil, compute.Errorf(compute.CodeForbidden,
+			"The identity provider does not vouch for an email address of yours.").Named("email_not_verified")
+	}
+	known, ok := r.View.UserByEmail(who.Email)
+	switch {
+	case ok && known.Operator:
+		return nil, compute.Errorf(compute.CodeForbidden,
+			"Operators sign in with their password: an identity provider makes nobody an operator.").Named("operator_password")
+	case ok:
+		op := fsm.Op{ID: compute.OpID{UUID: g.NewUUID()}}
+		if _, err := g.ProposeAndSee(r, fsm.LinkUser{Op: op, User: known.ID, Subject: who.Subject}); err != nil {
+			return nil, err
+		}
+		return known, nil
+	case !g.cfg.Accounts.IdentitySignUp:
+		return nil, errNoSignUp()
+	}
+	join := g.cfg.Accounts.IdentityOrg
+	if _, exists := r.View.OrgBySlug(join); join != "" && !exists {
+		return nil, compute.Errorf(compute.CodeUnavailable,
+			"The organization %q that new people join does not exist: the operator makes it.", join).Named("org_unknown")
+	}
+	return g.create(r, compute.User{Email: who.Email, FullName: who.Name, Subject: who.Subject}, "", join)
+}

@@ -1,0 +1,382 @@
+package fsm
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"berth/compute"
+	"berth/fsm/store"
+)
+
+// maxBudgetURL bounds the URL that a budget notifies, in bytes.
+const maxBudgetURL = 2048
+
+// alertNumber is the number of the first callback about a budget: those of the
+// execution's own URLs are below.
+const alertNumber = 100
+
+// spender is who spends credits: an organization, one of its keys or one of its
+// members.
+type spender struct {
+	org  compute.OrgID
+	key  compute.KeyID
+	user compute.UserID
+}
+
+func bySpender(a, b spender) int {
+	return cmp.Or(byOrg(a.org, b.org), byKey(a.key, b.key), byUser(a.user, b.user))
+}
+
+func spenderOf(b *compute.Budget) spender { return spender{b.Org, b.Key, b.User} }
+
+// spendersOf returns who pays for e: its organization, its user and its key.
+func spendersOf(e *compute.Execution) []spender {
+	out := append(make([]spender, 0, 3), spender{org: e.Org}, spender{org: e.Org, user: e.User})
+	if !e.Key.IsZero() {
+		out = append(out, spender{org: e.Org, key: e.Key})
+	}
+	return out
+}
+
+// budgetTables has the budgets, and what counts toward them.
+type budgetTables struct {
+	budgets   store.Records[spender, compute.Budget]
+	purchases store.Records[purchaseKey, compute.Purchase]
+	heldBy    store.Table[spender, compute.Credits] // Held for executions of keys and members.
+}
+
+func newBudgetTables() budgetTables {
+	return budgetTables{
+		budgets:   store.NewRecords(bySpender, spenderOf),
+		purchases: store.NewRecords(byPurchase, purchaseKeyOf),
+		heldBy:    store.NewTable[spender, compute.Credits](bySpender),
+	}
+}
+
+// purchaseKey is where a purchase is among all.
+type purchaseKey struct {
+	org compute.OrgID
+	id  string
+}
+
+func byPurchase(a, b purchaseKey) int {
+	return cmp.Or(byOrg(a.org, b.org), strings.Compare(a.id, b.id))
+}
+
+func purchaseKeyOf(p *compute.Purchase) purchaseKey { return purchaseKey{p.Org, p.ID} }
+
+// countHeld counts what an execution holds toward its key and its member.
+func (v *budgetTables) countHeld(before, after *compute.Execution) {
+	if before != nil && after != nil && before.Held == after.Held {
+		return // Its key and its member never change.
+	}
+	for _, of := range []struct {
+		e    *compute.Execution
+		sign compute.Credits
+	}{{before, -1}, {after, 1}} {
+		if of.e == nil || of.e.Held == 0 {
+			continue
+		}
+		for _, who := range spendersOf(of.e)[1:] {
+			held, _ := v.heldBy.Get(who)
+			if held += of.sign * of.e.Held; held == 0 {
+				v.heldBy.Remove(who)
+			} else {
+				v.heldBy.Set(who, held)
+			}
+		}
+	}
+}
+
+// Budget returns the budget of an organization, of its key or of its member.
+func (v *budgetTables) Budget(org compute.OrgID, key compute.KeyID, user compute.UserID) (*compute.Budget, bool) {
+	return v.budgets.Get(spender{org, key, user})
+}
+
+// Budgets returns the budgets of an organization, its own first.
+func (v *budgetTables) Budgets(org compute.OrgID) []*compute.Budget {
+	var out []*compute.Budget
+	for at, b := range v.budgets.From(spender{org: org}) {
+		if at.org != org {
+			break
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// Purchases returns what an organization has bought, by the provider's identifier.
+func (v *budgetTables) Purchases(org compute.OrgID) []*compute.Purchase {
+	var out []*compute.Purchase
+	for at, p := range v.purchases.From(purchaseKey{org: org}) {
+		if at.org != org {
+			break
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// Spent returns what of a budget is charged and what is held.
+func (v *View) Spent(b *compute.Budget) (charged, held compute.Credits) {
+	charged = b.Charged
+	if b.Monthly && b.Month != monthOf(v.meta.Now) {
+		charged = 0
+	}
+	if b.Key.IsZero() && b.User.IsZero() {
+		return charged, v.Account(b.Org).Held
+	}
+	held, _ = v.heldBy.Get(spenderOf(b))
+	return charged, held
+}
+
+// overBudget refuses to hold more for e than a ceiling leaves.
+func (s *money) overBudget(e *compute.Execution, amount compute.Credits) *compute.Error {
+	if _, b := s.ceilingOf(e, amount); b != nil {
+		charged, held := s.Spent(b)
+		return compute.Errorf(compute.CodeForbidden,
+			"%s reached: this may cost up to %s credits, %s of %s are left", ceilingName(b), amount,
+			max(b.MaxCredits-charged-held, 0), b.MaxCredits).Named("ceiling_reached")
+	}
+	return nil
+}
+
+// ceilingOf returns the ceiling that does not leave an amount for e, nil if all do.
+func (s *money) ceilingOf(e *compute.Execution, amount compute.Credits) (spender, *compute.Budget) {
+	if s.budgets.Len() == 0 || amount <= 0 {
+		return spender{}, nil
+	}
+	for _, who := range spendersOf(e) {
+		b, ok := s.budgets.Get(who)
+		if !ok || !b.Enforce {
+			continue
+		}
+		if charged, held := s.Spent(b); amount > b.MaxCredits-charged-held {
+			return who, b
+		}
+	}
+	return spender{}, nil
+}
+
+// ceilingName names a ceiling in messages.
+func ceilingName(b *compute.Budget) string {
+	switch {
+	case !b.Key.IsZero():
+		return "the ceiling of the API key is"
+	case !b.User.IsZero():
+		return "the member's ceiling is"
+	}
+	return "the organization's ceiling is"
+}
+
+// spend counts a charge for e toward the budgets of who pays, and reports the levels
+// that they reach.
+func (s *money) spend(e *compute.Execution, charged compute.Credits) {
+	if s.budgets.Len() == 0 {
+		return
+	}
+	for _, who := range spendersOf(e) {
+		known, ok := s.budgets.Get(who)
+		if !ok {
+			continue
+		}
+		b := *known
+		if month := monthOf(s.meta.Now); b.Monthly && b.Month != month {
+			b.Month, b.Charged, b.Level = month, 0, 0
+		}
+		b.Charged += charged
+		s.report(e, &b, b.LevelOf(b.Charged), false)
+		s.budgets.Put(&b)
+	}
+}
+
+// reportStop reports that e is stopped at a ceiling: the charge of what it does until
+// then may stay below the last level.
+func (s *money) reportStop(e *compute.Execution, who spender) {
+	known, ok := s.budgets.Get(who)
+	if !ok {
+		return
+	}
+	b := *known
+	if month := monthOf(s.meta.Now); b.Monthly && b.Month != month {
+		b.Month, b.Charged, b.Level = month, 0, 0
+	}
+	levels := compute.BudgetLevels()
+	s.report(e, &b, levels[len(levels)-1], true)
+	s.budgets.Put(&b)
+}
+
+// report has the URL of a budget notified of a level, once. The callback belongs to the
+// execution that reached it.
+func (s *money) report(e *compute.Execution, b *compute.Budget, level int, stopped bool) {
+	if level <= b.Level {
+		return
+	}
+	b.Level = level
+	if b.URL == "" {
+		return
+	}
+	number := alertNumber
+	for s.callbacks.Has(numberKey{e.ID.UUID, uint64(number)}) {
+		number++
+	}
+	s.putCallback(&compute.Callback{
+		Execution: e.ID, Number: number, URL: b.URL, CreatedAt: s.meta.Now,
+		Alert: &compute.BudgetAlert{
+			Key: b.Key, User: b.User, Level: level, Charged: b.Charged, MaxCredits: b.MaxCredits, Monthly: b.Monthly,
+			Stopped: stopped,
+		},
+	})
+}
+
+// setBudget gives an organization, a key or a member a budget, or changes it. What was
+// charged toward it stays.
+func (s *money) setBudget(c SetBudget) Result {
+	b := c.Budget
+	if refusal := s.admitBudget(c.Actor, spenderOf(&b)); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if refusal := checkBudget(&b); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	s.putBudget(&b)
+	return Result{ID: b.Org.UUID}
+}
+
+// putBudget stores a budget. What was charged toward it before stays, unless it counts
+// other times now.
+func (s *money) putBudget(b *compute.Budget) {
+	b.Charged, b.Month, b.Level, b.ChangedAt = 0, 0, 0, s.meta.Now
+	if b.Monthly {
+		b.Month = monthOf(s.meta.Now)
+		if a := s.Account(b.Org); b.Key.IsZero() && b.User.IsZero() && a.Month == b.Month {
+			b.Charged = a.InMonth
+		}
+	}
+	if known, ok := s.budgets.Get(spenderOf(b)); ok && known.Monthly == b.Monthly {
+		b.Charged, b.Month = known.Charged, known.Month
+	}
+	if b.Month == 0 || b.Month == monthOf(s.meta.Now) {
+		b.Level = b.LevelOf(b.Charged) // What was reached before is not reported.
+	}
+	s.budgets.Put(b)
+}
+
+// removeBudget removes a budget.
+func (s *money) removeBudget(c RemoveBudget) Result {
+	who := spender{c.Org, c.Key, c.User}
+	if refusal := s.admitBudget(c.Actor, who); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if !s.budgets.Has(who) {
+		return refuse(compute.CodeNotFound, "budget_not_found", "there is no such budget")
+	}
+	s.budgets.Drop(who)
+	return Result{ID: c.Org.UUID}
+}
+
+// admitBudget refuses who may not set the budget of who: owners set those of the
+// organization and its members, admins those of keys, and no key with a ceiling any.
+func (s *money) admitBudget(a Actor, who spender) *compute.Error {
+	org, ok := s.orgs.Get(who.org)
+	if !ok || !org.DeletedAt.IsZero() {
+		return compute.Errorf(compute.CodeNotFound, "organization not found").Named("org_unknown")
+	}
+	act := compute.ActSetBudget
+	if !who.key.IsZero() {
+		act = compute.ActManageKeys
+	}
+	if refusal := s.access.admitMembers(a, who.org, act); refusal != nil {
+		return refusal
+	}
+	_, key := s.Key(who.org, who.key)
+	_, member := s.Membership(who.org, who.user)
+	member = member || s.budgets.Has(who) // The member has left and may return.
+	switch {
+	case !who.key.IsZero() && !who.user.IsZero():
+		return compute.Errorf(compute.CodeInvalid, "a budget is of a key or of a member").Named("budget")
+	case !who.key.IsZero() && !key:
+		return compute.Errorf(compute.CodeNotFound, "API key not found").Named("key_not_found")
+	case !who.user.IsZero() && !member:
+		return compute.Errorf(compute.CodeNotFound, "there is no such member").Named("member_not_found")
+	}
+	return nil
+}
+
+// checkBudget refuses a budget that says nothing, or too much.
+func checkBudget(b *compute.Budget) *compute.Error {
+	invalid := func(format string, args ...any) *compute.Error {
+		return compute.Errorf(compute.CodeInvalid, format, args...).Named("budget")
+	}
+	u, err := url.Parse(b.URL)
+	usable := err == nil && u.Scheme == "https" && u.Host != "" && len(b.URL) <= maxBudgetURL
+	switch {
+	case b.MaxCredits <= 0 || b.MaxCredits > maxAmount:
+		return invalid("max_credits is above 0")
+	case b.URL != "" && (!usable || strings.Contains(b.URL, "${{")):
+		return invalid("callback_url is an https URL of at most %d bytes", maxBudgetURL)
+	}
+	return nil
+}
+
+// recordPurchase adds credits that were paid for, once for each checkout session.
+func (s *money) recordPurchase(c RecordPurchase) Result {
+	p := c.Purchase
+	org, ok := s.orgs.Get(p.Org)
+	switch {
+	case !ok || !org.DeletedAt.IsZero():
+		return refuse(compute.CodeNotFound, "org_unknown", "organization not found")
+	case p.ID == "" || len(p.ID) > maxDetail || len(p.Payment)+len(p.Currency)+len(p.Customer) > maxDetail || p.Paid < 0:
+		return refuse(compute.CodeInvalid, "purchase", "a purchase has the identifier of its checkout session")
+	case s.purchases.Has(purchaseKeyOf(&p)):
+		return Result{Repeat: true, ID: p.Org.UUID}
+	case p.Amount <= 0 || p.Amount > maxAmount-s.Account(p.Org).Balance:
+		return refuse(compute.CodeInvalid, "amount", "this amount cannot be added")
+	}
+	p.At = s.meta.Now
+	s.purchases.Put(&p)
+	s.post(compute.LedgerEntry{Org: p.Org, Kind: compute.LedgerGrant, Amount: p.Amount, Note: clip("purchase " + p.ID)})
+	return Result{ID: p.Org.UUID}
+}
+
+// dropBudgets removes all budgets of an organization.
+func (s *money) dropBudgets(org compute.OrgID) {
+	for _, b := range s.Budgets(org) {
+		s.budgets.Drop(spenderOf(b))
+	}
+}
+
+// dropBudgetsOf removes the budgets of a user in all organizations.
+func (s *money) dropBudgetsOf(user compute.UserID) {
+	for _, b := range slices.Collect(s.budgets.Values()) {
+		if b.User == user {
+			s.budgets.Drop(spenderOf(b))
+		}
+	}
+}
+
+// checkBudgets checks that budgets have whom they limit, and that no ceiling is
+// exceeded by what is held.
+func (v checker) checkBudgets() error {
+	for b := range v.budgets.Values() {
+		o, org := v.orgs.Get(b.Org)
+		_, key := v.Key(b.Org, b.Key)
+		u, user := v.users.Get(b.User)
+		user = user && u.DeletedAt.IsZero()
+		if !org || !o.DeletedAt.IsZero() || !b.Key.IsZero() && !key || !b.User.IsZero() && !user {
+			return fmt.Errorf("a budget of organization %s, key %s and member %s: one does not exist", b.Org, b.Key, b.User)
+		}
+		if b.MaxCredits <= 0 || b.Charged < 0 {
+			return fmt.Errorf("a budget of organization %s has %s of %s", b.Org, b.Charged, b.MaxCredits)
+		}
+	}
+	for p := range v.purchases.Values() {
+		if _, ok := v.orgs.Get(p.Org); !ok || p.Amount <= 0 {
+			return fmt.Errorf("purchase %s is of no organization, or of nothing", p.ID)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package fsm
+
+import "berth/compute"
+
+// maxSubject bounds who a user is at the identity provider, in bytes.
+const maxSubject = 512
+
+// signUp records a user who made the account. Whether people may is the operator's
+// setting, which the node that they ask has checked.
+func (s *identity) signUp(c SignUp) Result {
+	u := c.User
+	_, taken := s.subjects.Get(u.Subject)
+	switch {
+	case len(u.Subject) > maxSubject:
+		return refuse(compute.CodeInvalid, "subject", "a subject has at most %d bytes", maxSubject)
+	case u.Subject != "" && taken:
+		return refuse(compute.CodeConflict, "subject_taken", "this person has an account")
+	case u.Subject == "" && u.PasswordHash == "" && u.Email == "":
+		return refuse(compute.CodeInvalid, "user", "a user needs an e-mail address")
+	}
+	u.Operator, u.Temporary, u.OrgsMade, u.TokenVersion, u.DeletedAt = false, false, 0, 0, 0
+	o := c.Org
+	o.Trusted, o.DeletedAt, o.Signing = false, 0, nil
+	return s.newUser(CreateUser{User: u, Org: o, Join: c.Join, Role: compute.OrgMember})
+}
+
+// linkUser records who a user is at the identity provider.
+func (s *identity) linkUser(c LinkUser) Result {
+	known, ok := s.users.Get(c.User)
+	holder, taken := s.subjects.Get(c.Subject)
+	switch {
+	case !ok || !known.DeletedAt.IsZero():
+		return refuse(compute.CodeNotFound, "user_not_found", "there is no such user")
+	case c.Subject == "" || len(c.Subject) > maxSubject:
+		return refuse(compute.CodeInvalid, "subject", "a subject has 1 to %d bytes", maxSubject)
+	case known.Subject == c.Subject:
+		return Result{Repeat: true, ID: c.User.UUID}
+	case taken && holder != c.User || known.Subject != "":
+		return refuse(compute.CodeConflict, "subject_taken", "the account is another person's at the identity provider")
+	}
+	u := *known
+	u.Subject = c.Subject
+	s.putUser(&u)
+	return Result{ID: c.User.UUID}
+}

@@ -1,0 +1,189 @@
+package fsm
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"iter"
+
+	"berth/compute"
+	"berth/fsm/store"
+)
+
+// Limits of audit trails.
+const (
+	maxAudit     = 10_000 // Lines of one trail; the oldest go first.
+	maxAuditText = 128    // Bytes of a target or a detail.
+)
+
+// deed is a change that an audit trail tells of.
+type deed struct {
+	actor  Actor
+	org    compute.OrgID // Of the trail; zero for the cluster's.
+	action string
+	target string
+	detail string
+}
+
+// auditChain is the state of one trail. The lines up to Trimmed are gone; Anchor is the
+// hash of the last of them, so that the chain of the others can still be verified.
+type auditChain struct {
+	Org     compute.OrgID `cbor:"1,keyasint"`
+	Seq     uint64        `cbor:"2,keyasint"` // Of the last line.
+	Head    compute.Hash  `cbor:"3,keyasint"` // Of the last line.
+	Trimmed uint64        `cbor:"4,keyasint,omitempty"`
+	Anchor  compute.Hash  `cbor:"5,keyasint,omitzero"`
+}
+
+// auditTables has the audit trails: one for each organization and one for the cluster.
+type auditTables struct {
+	audit  store.Records[numberKey, compute.AuditRecord]
+	chains store.Records[compute.OrgID, auditChain]
+}
+
+func newAuditTables() auditTables {
+	const org, user = 1, 5
+	return auditTables{
+		audit: store.NewColdRecords(byNumberKey, auditKey, numberKeyWidth,
+			store.Cold[numberKey, compute.AuditRecord]{
+				Is:    always[compute.AuditRecord],
+				Bytes: numberKeyBytes, Key: numberKeyFrom, Packer: store.NewPacker(org, user),
+			}),
+		chains: store.NewRecords(byOrg, func(c *auditChain) compute.OrgID { return c.Org }),
+	}
+}
+
+func auditKey(r *compute.AuditRecord) numberKey { return numberKey{r.Org.UUID, r.Seq} }
+
+// record appends the deed behind a command that was applied to its trail, in the entry
+// of the change.
+func (s *trail) record(cmd Command, r Result) {
+	if s.Format() < formatAccounts || r.Repeat {
+		return
+	}
+	d, ok := s.deedOf(cmd, r)
+	if !ok {
+		return
+	}
+	c := s.chain(d.org)
+	c.Seq++
+	line := compute.AuditRecord{
+		Org: d.org, Seq: c.Seq, Index: s.meta.Index, At: s.meta.Now,
+		User: d.actor.User, Key: d.actor.Key, Root: d.actor.Root,
+		Action: d.action, Target: compute.Clip(d.target, maxAuditText), Detail: compute.Clip(d.detail, maxAuditText),
+		From: compute.Clip(d.actor.From, maxAuditText), Request: compute.Clip(d.actor.Request, maxAuditText),
+	}
+	line.Hash = chainAudit(c.Head, line)
+	c.Head = line.Hash
+	s.audit.Put(&line)
+	if c.Seq-c.Trimmed > maxAudit {
+		c.Trimmed++
+		if old := s.audit.Drop(numberKey{d.org.UUID, c.Trimmed}); old != nil {
+			c.Anchor = old.Hash
+		}
+	}
+	s.chains.Put(&c)
+}
+
+// chain returns the state of a trail.
+func (v *auditTables) chain(org compute.OrgID) auditChain {
+	if c, ok := v.chains.Get(org); ok {
+		return *c
+	}
+	return auditChain{Org: org}
+}
+
+// chainAudit returns the hash of a line that follows the line with the hash before.
+func chainAudit(before compute.Hash, line compute.AuditRecord) compute.Hash {
+	line.Hash = compute.Hash{}
+	return sha256.Sum256(append(before[:], store.MustEncode(&line)...))
+}
+
+// Audit yields the lines of a trail below a sequence number, 0 for all, the newest
+// first. The zero organization is the cluster.
+func (v *auditTables) Audit(org compute.OrgID, below uint64) iter.Seq[*compute.AuditRecord] {
+	return func(yield func(*compute.AuditRecord) bool) {
+		c := v.chain(org)
+		seq := c.Seq
+		if below > 0 {
+			seq = min(seq, below-1)
+		}
+		for ; seq > c.Trimmed; seq-- {
+			line, ok := v.audit.Get(numberKey{org.UUID, seq})
+			if !ok || !yield(line) {
+				return
+			}
+		}
+	}
+}
+
+// AuditTrail is how much there is of a trail.
+type AuditTrail struct {
+	Lines   uint64 // All, with those that are gone.
+	Trimmed uint64 // Those that are gone.
+	Head    compute.Hash
+}
+
+// Trail returns how much there is of a trail.
+func (v *auditTables) Trail(org compute.OrgID) AuditTrail {
+	c := v.chain(org)
+	return AuditTrail{Lines: c.Seq, Trimmed: c.Trimmed, Head: c.Head}
+}
+
+// VerifyAudit recomputes the chain of a trail from the oldest line that is kept.
+func (v *auditTables) VerifyAudit(org compute.OrgID) error {
+	c := v.chain(org)
+	before := c.Anchor
+	for seq := c.Trimmed + 1; seq <= c.Seq; seq++ {
+		line, ok := v.audit.Get(numberKey{org.UUID, seq})
+		switch {
+		case !ok:
+			return fmt.Errorf("audit trail of %s: line %d is missing", org, seq)
+		case line.Hash != chainAudit(before, *line):
+			return fmt.Errorf("audit trail of %s: the chain breaks at line %d", org, seq)
+		}
+		before = line.Hash
+	}
+	if before != c.Head {
+		return fmt.Errorf("audit trail of %s: it does not end with its last line", org)
+	}
+	return nil
+}
+
+// checkAudit checks that every trail is whole and bounded.
+func (v checker) checkAudit() error {
+	lines := 0
+	for c := range v.chains.Values() {
+		if err := v.VerifyAudit(c.Org); err != nil {
+			return err
+		}
+		if c.Seq-c.Trimmed > maxAudit {
+			return fmt.Errorf("audit trail of %s: %d lines", c.Org, c.Seq-c.Trimmed)
+		}
+		lines += int(c.Seq - c.Trimmed)
+	}
+	if lines != v.audit.Len() {
+		return fmt.Errorf("%d lines of audit trails, their chains have %d", v.audit.Len(), lines)
+	}
+	return nil
+}
+
+// Audits reports whether a command gets a record in an audit trail when it is applied.
+// It needs the address of the client and the identifier of its request in its Actor.
+func (v *View) Audits(cmd Command) bool {
+	if v.Format() < formatAccounts {
+		return false
+	}
+	_, audited := (&trail{v}).deedOf(cmd, Result{})
+	return audited
+}
+
+// recordDeed accepts what an operator did; its audit record is the change.
+func (s *access) recordDeed(c RecordDeed) Result {
+	if refusal := s.admitOperator(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if c.Action == "" || len(c.Action) > maxAuditText {
+		return refuse(compute.CodeInvalid, "action", "a deed has a name")
+	}
+	return Result{}
+}

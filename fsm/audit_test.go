@@ -1,0 +1,81 @@
+package fsm_test
+
+import (
+	"slices"
+	"testing"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// actions returns the actions of a trail, the newest first.
+func (w *world) actions(org compute.OrgID) (out []string) {
+	for line := range w.view().Audit(org, 0) {
+		out = append(out, line.Action)
+	}
+	return out
+}
+
+// TestAuditTrails checks that changes are recorded with who, what, where and the entry,
+// in the trail of their organization, and that refusals, repeats and work are not.
+func TestAuditTrails(t *testing.T) {
+	w := newestWorld(t)
+	key := compute.KeyID{UUID: w.uuid()}
+	create := fsm.CreateKey{Op: w.op(w.org, "key"), Actor: w.ada, Key: compute.Key{ID: key, Lookup: "k", Name: "laptop"}}
+	create.Actor.From, create.Actor.Request = "192.0.2.7", "req-1"
+	w.must(create)
+	w.must(create) // A repeat.
+	w.do(fsm.DeleteKey{Actor: w.other, Key: key})
+	w.submit("t4")
+	w.must(fsm.Grant{Actor: w.root, Org: w.org, Amount: 5})
+	w.must(fsm.SetBillingMode{Actor: w.root})
+	if got := w.actions(w.org); !slices.Equal(got, []string{"credits.grant", "key.create"}) {
+		t.Errorf("the organization's trail is %v", got)
+	}
+	if got := w.actions(compute.OrgID{}); got[0] != "billing.mode" || slices.Contains(got, "key.create") {
+		t.Errorf("the cluster's trail is %v", got)
+	}
+	for line := range w.view().Audit(w.org, 2) {
+		if line.User != w.ada.User || line.Target != key.String() || line.Detail != "laptop" || line.From != "192.0.2.7" ||
+			line.Request != "req-1" || line.Index != w.index-5 || line.Seq != 1 {
+			t.Errorf("the line is %+v at index %d", line, w.index)
+		}
+	}
+	if err := w.view().VerifyAudit(w.org); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAuditIsBounded checks that the oldest lines go and that the chain of the others
+// can still be verified.
+func TestAuditIsBounded(t *testing.T) {
+	w := newestWorld(t)
+	const most = 10_000
+	batch := make([]fsm.Command, 0, 500)
+	for range cap(batch) {
+		batch = append(batch, fsm.Grant{Actor: w.root, Org: w.org, Amount: 1})
+	}
+	for range most/cap(batch) + 1 {
+		w.do(batch...)
+	}
+	trail := w.view().Trail(w.org)
+	if trail.Lines != most+500 || trail.Trimmed != 500 || len(w.actions(w.org)) != most {
+		t.Errorf("the trail is %+v", trail)
+	}
+	if err := w.view().Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReuseOfARefreshTokenIsAudited checks that the theft of a login shows.
+func TestReuseOfARefreshTokenIsAudited(t *testing.T) {
+	w := newestWorld(t)
+	w.must(fsm.StoreRefresh{Token: compute.RefreshToken{
+		Hash: hash("1"), Family: w.uuid(), User: w.ada.User, ExpiresAt: w.now.Add(1e12),
+	}})
+	w.must(fsm.RotateRefresh{Old: hash("1"), Next: compute.RefreshToken{Hash: hash("2")}})
+	w.do(fsm.RotateRefresh{Old: hash("1"), Next: compute.RefreshToken{Hash: hash("3")}})
+	if got := w.actions(w.org); !slices.Equal(got, []string{"login.token_reused", "login"}) {
+		t.Errorf("the trail is %v", got)
+	}
+}

@@ -1,0 +1,244 @@
+package fsm_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// limit gives who a ceiling.
+func (w *world) limit(b compute.Budget) {
+	w.Helper()
+	b.Org, b.Enforce = w.org, true
+	w.must(fsm.SetBudget{Actor: w.ada, Budget: b})
+}
+
+// TestCeilings checks that work which may exceed the ceiling of its key, of its member
+// or of its organization is refused, and that what fits, or is free, is not.
+func TestCeilings(t *testing.T) {
+	w := newestWorld(t)
+	key := fsm.Actor{User: w.ada.User, Org: w.org, Key: compute.KeyID{UUID: w.uuid()}}
+	w.must(fsm.CreateKey{Actor: w.ada, Key: compute.Key{ID: key.Key, Lookup: "k"}, MaxCredits: 6000})
+	minute := func(a fsm.Actor) fsm.Submit { // 6,000 micro-credits.
+		c := w.python("t4")
+		c.Actor, c.Op = a, fsm.Op{} // Refusals are not remembered.
+		return c
+	}
+	first := w.must(minute(key)).Execution
+	w.refused(minute(key), compute.CodeForbidden, "ceiling_reached")
+	w.must(minute(w.ada)) // Without the key it counts toward nothing yet.
+	w.complete(first, "n3", 30*time.Second)
+	w.refused(minute(key), compute.CodeForbidden, "ceiling_reached") // 3,000 are left.
+	half := minute(key)
+	half.Execution.Timeout = 30 * time.Second
+	w.must(half)
+
+	w.limit(compute.Budget{User: w.ada.User, MaxCredits: 9000})
+	w.refused(minute(w.ada), compute.CodeForbidden, "ceiling_reached") // Both live ones hold 9,000.
+	w.must(fsm.RemoveBudget{Actor: w.ada, Org: w.org, User: w.ada.User})
+	w.must(minute(w.ada))
+	w.limit(compute.Budget{MaxCredits: 1})
+	w.refused(minute(w.ada), compute.CodeForbidden, "ceiling_reached")
+	if err := w.view().Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCeilingsHoldWhileMetered checks that an organization that set itself a ceiling
+// has it although credits are not enforced.
+func TestCeilingsHoldWhileMetered(t *testing.T) {
+	w := newestWorld(t)
+	w.must(fsm.SetBillingMode{Actor: w.root, Meter: true})
+	w.limit(compute.Budget{MaxCredits: 5999})
+	c := w.python("t4")
+	c.Op = fsm.Op{}
+	w.refused(c, compute.CodeForbidden, "ceiling_reached")
+}
+
+// TestLongWorkStopsAtItsCeiling checks that work which runs on is warned, and stopped
+// before it exceeds the ceiling, and that a ceiling is never exceeded.
+func TestLongWorkStopsAtItsCeiling(t *testing.T) {
+	w := newestWorld(t)
+	const ceiling = 400_000 // An hour is 360,000, ten minutes are 60,000.
+	w.limit(compute.Budget{MaxCredits: ceiling, URL: "https://example.com/b"})
+	id := w.submit("t4", hours(9))
+	w.place("n3", id)
+	w.must(w.started(id))
+	w.pass(time.Hour)
+	e := w.get(id)
+	if e.Stop != compute.StopGraceful || e.Reason != compute.ReasonCredits || !strings.Contains(e.Detail, "ceiling") {
+		t.Fatalf("it goes on: stop %d, reason %s, %q", e.Stop, e.Reason, e.Detail)
+	}
+	alerts := w.view().CallbacksOf(id)
+	if len(alerts) != 1 || alerts[0].Alert == nil || alerts[0].Alert.Level != 100 || !alerts[0].Alert.Stopped {
+		t.Errorf("the alerts are %+v", alerts)
+	}
+	w.must(w.ended(id, compute.StatusCancelled, 3*time.Hour)) // It was cut off meanwhile.
+	b, _ := w.view().Budget(w.org, compute.KeyID{}, compute.UserID{})
+	if charged, held := w.view().Spent(b); charged > ceiling || held != 0 || charged != w.get(id).Billed {
+		t.Errorf("%s charged and %s held of %d", charged, held, ceiling)
+	}
+}
+
+// TestLongWorkIsWarned checks that an execution says that the ceiling will not pay for
+// another extension, before it is stopped.
+func TestLongWorkIsWarned(t *testing.T) {
+	w := newestWorld(t)
+	w.limit(compute.Budget{MaxCredits: 425_000}) // For an hour and one extension.
+	id := w.submit("t4", hours(9))
+	w.place("n3", id)
+	w.must(w.started(id))
+	w.pass(time.Hour)
+	if e := w.get(id); e.Stop != compute.StopNone || e.CreditsEnd.IsZero() || !strings.Contains(e.Detail, "ceiling") {
+		t.Errorf("stop %d, credits end at %s, %q", e.Stop, e.CreditsEnd, e.Detail)
+	}
+}
+
+// TestBudgetAlerts checks that each level is reported once, the highest one where
+// several are reached together, and again in the next month.
+func TestBudgetAlerts(t *testing.T) {
+	w := newestWorld(t)
+	w.must(fsm.SetBudget{Actor: w.ada, Budget: compute.Budget{
+		Org: w.org, MaxCredits: 10_000, Monthly: true, URL: "https://example.com/b",
+	}})
+	run := func(d time.Duration) (levels []int) {
+		id := w.submit("t4")
+		w.complete(id, "n3", d)
+		for _, c := range w.view().CallbacksOf(id) {
+			levels = append(levels, c.Alert.Level)
+		}
+		return levels
+	}
+	want := func(name string, got []int, levels ...int) {
+		t.Helper()
+		if len(got) != len(levels) || len(got) > 0 && got[0] != levels[0] {
+			t.Errorf("%s: reported %v, want %v", name, got, levels)
+		}
+	}
+	want("49 %", run(49*time.Second))
+	want("50 %", run(time.Second), 50)
+	want("100 % at once", run(50*time.Second), 100)
+	want("more", run(time.Minute)) // It is no ceiling.
+	w.pass(32 * 24 * time.Hour)
+	want("the next month", run(time.Minute), 50)
+}
+
+// TestBudgetRights checks who sets which budgets.
+func TestBudgetRights(t *testing.T) {
+	w := newestWorld(t)
+	admin, member := w.addUser("cleo"), w.addUser("dan")
+	for who, role := range map[*fsm.Actor]compute.OrgRole{&admin: compute.OrgAdmin, &member: compute.OrgMember} {
+		w.must(fsm.SetMember{Actor: w.root, Org: w.org, User: who.User, Role: role})
+		who.Org = w.org
+	}
+	key := compute.KeyID{UUID: w.uuid()}
+	w.must(fsm.CreateKey{Actor: w.ada, Key: compute.Key{ID: key, Lookup: "k"}, MaxCredits: 10})
+	set := func(a fsm.Actor, b compute.Budget) fsm.SetBudget {
+		b.Org, b.MaxCredits = w.org, 5
+		return fsm.SetBudget{Actor: a, Budget: b}
+	}
+	w.must(set(w.ada, compute.Budget{}))
+	w.must(set(w.ada, compute.Budget{User: member.User}))
+	w.must(set(admin, compute.Budget{Key: key, Enforce: true}))
+	w.refused(set(admin, compute.Budget{}), compute.CodeForbidden, "role_too_low")
+	w.refused(set(admin, compute.Budget{User: admin.User}), compute.CodeForbidden, "role_too_low")
+	w.refused(set(member, compute.Budget{Key: key}), compute.CodeForbidden, "role_too_low")
+	w.refused(set(w.other, compute.Budget{}), compute.CodeForbidden, "not_an_operator")
+	bad := set(w.ada, compute.Budget{URL: "http://example.com"})
+	w.refused(bad, compute.CodeInvalid, "budget")
+	w.refused(set(w.ada, compute.Budget{User: w.other.User}), compute.CodeNotFound, "member_not_found")
+
+	w.must(fsm.RemoveMember{Actor: w.ada, Org: w.org, User: member.User})
+	w.must(fsm.DeleteKey{Actor: w.ada, Key: key})
+	if left := w.view().Budgets(w.org); len(left) != 2 || left[1].User != member.User {
+		t.Errorf("%d budgets are left, want the organization's and that of the member who may return", len(left))
+	}
+	w.must(fsm.RemoveBudget{Actor: w.ada, Org: w.org, User: member.User})
+}
+
+// TestBudgetsOfMembersStay checks that who leaves and returns has spent what was spent,
+// and that the budget goes with the account.
+func TestBudgetsOfMembersStay(t *testing.T) {
+	w := newestWorld(t)
+	member := w.addUser("dan")
+	join := fsm.SetMember{Actor: w.root, Org: w.org, User: member.User, Role: compute.OrgMember}
+	w.must(join)
+	w.limit(compute.Budget{User: member.User, MaxCredits: 6000})
+	minute := func() fsm.Submit {
+		c := w.python("t4")
+		c.Actor, c.Op = fsm.Actor{User: member.User, Org: w.org}, fsm.Op{}
+		return c
+	}
+	w.complete(w.must(minute()).Execution, "n3", 30*time.Second)
+	w.must(fsm.RemoveMember{Actor: w.ada, Org: w.org, User: member.User})
+	w.must(join)
+	w.refused(minute(), compute.CodeForbidden, "ceiling_reached")
+	w.must(fsm.RemoveMember{Actor: w.ada, Org: w.org, User: member.User})
+	w.must(fsm.DeleteUser{Actor: member})
+	if left := w.view().Budgets(w.org); len(left) != 0 {
+		t.Errorf("%d budgets are left of who has no account", len(left))
+	}
+}
+
+// TestLimitedKeysLiftNoCeiling checks that an API key with a ceiling, of an owner who is
+// an operator too, changes nothing by which somebody would have more credits to spend.
+func TestLimitedKeysLiftNoCeiling(t *testing.T) {
+	w := newestWorld(t)
+	free, own := compute.KeyID{UUID: w.uuid()}, compute.KeyID{UUID: w.uuid()}
+	boss := fsm.Actor{User: compute.UserID{UUID: w.uuid()}, Org: w.org}
+	w.must(fsm.CreateUser{
+		Actor: w.root, User: compute.User{ID: boss.User, Email: "boss@example.com", Operator: true},
+		Org: compute.Org{Slug: "ada"}, Join: true, Role: compute.OrgOwner,
+	})
+	w.must(fsm.CreateKey{Actor: boss, Key: compute.Key{ID: free, Lookup: "free", Personal: true}})
+	w.must(fsm.CreateKey{Actor: boss, Key: compute.Key{ID: own, Lookup: "own"}, MaxCredits: 10})
+	limited := boss
+	limited.Key = own
+	other := w.addUser("cleo")
+	for name, c := range map[string]fsm.Command{
+		"a budget":             fsm.SetBudget{Actor: limited, Budget: compute.Budget{Org: w.org, Key: own, MaxCredits: 5}},
+		"no budget":            fsm.RemoveBudget{Actor: limited, Org: w.org, Key: own},
+		"a key":                fsm.CreateKey{Actor: limited, Key: compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l"}},
+		"a personal key":       fsm.CreateKey{Actor: limited, Key: compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l", Personal: true}},
+		"the value of a key":   fsm.RegenerateKey{Actor: limited, Key: free, Lookup: "new"},
+		"a key enabled":        fsm.ToggleKey{Actor: limited, Key: free},
+		"a key deleted":        fsm.DeleteKey{Actor: limited, Key: free},
+		"an invite":            fsm.PutInvite{Actor: limited, Invite: compute.Invite{ID: compute.InviteID{UUID: w.uuid()}, Org: w.org, Email: "x@example.com", Hash: hash("i")}},
+		"a member":             fsm.SetMember{Actor: limited, Org: w.org, User: other.User},
+		"a member removed":     fsm.RemoveMember{Actor: limited, Org: w.org, User: w.ada.User},
+		"a user":               fsm.CreateUser{Actor: limited, User: compute.User{ID: compute.UserID{UUID: w.uuid()}, Email: "y@example.com"}, Org: compute.Org{Slug: "ada"}, Join: true},
+		"another's password":   fsm.SetUser{Actor: limited, User: other.User, Password: "$argon2id$"},
+		"the own password":     fsm.SetUser{Actor: limited, User: boss.User, Password: "$argon2id$"},
+		"credits":              fsm.Grant{Actor: limited, Org: w.org, Amount: 5},
+		"no charges":           fsm.SetBillingMode{Actor: limited, Meter: true},
+		"a price":              fsm.RemovePrice{Actor: limited, Name: "t4"},
+		"a quota":              fsm.SetQuota{Actor: limited, Quota: compute.Quota{Org: w.org}},
+		"a member elsewhere":   fsm.SetMember{Actor: limited, Org: other.Org, User: boss.User},
+		"the organization off": fsm.DeleteOrg{Actor: limited, Org: w.org},
+	} {
+		t.Run(name, func(*testing.T) { w.refused(c, compute.CodeForbidden, "key_limited") })
+	}
+	w.must(fsm.RegenerateKey{Actor: limited, Key: own, Lookup: "again"})
+	if b, ok := w.view().Budget(w.org, own, compute.UserID{}); !ok || b.MaxCredits != 10 {
+		t.Error("the new value of the key has no ceiling")
+	}
+}
+
+// TestPurchases checks that a checkout session adds its credits once.
+func TestPurchases(t *testing.T) {
+	w := newestWorld(t)
+	before := w.account().Balance
+	buy := fsm.RecordPurchase{Purchase: compute.Purchase{Org: w.org, ID: "cs_1", Amount: compute.Credit, Paid: 100, Currency: "eur"}}
+	w.must(buy)
+	if r := w.must(buy); !r.Repeat {
+		t.Error("the second time is no repeat")
+	}
+	if got := w.account().Balance - before; got != compute.Credit || len(w.view().Purchases(w.org)) != 1 {
+		t.Errorf("%s were added, %d purchases", got, len(w.view().Purchases(w.org)))
+	}
+	buy.Purchase.Org = compute.OrgID{UUID: w.uuid()}
+	w.refused(buy, compute.CodeNotFound, "org_unknown")
+}

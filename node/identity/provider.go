@@ -1,0 +1,251 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"berth/compute"
+)
+
+// callTimeout bounds a call of the provider.
+const callTimeout = 8 * time.Second
+
+// deviceGrant is the grant type of RFC 8628.
+const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
+
+// Config is what a Provider needs.
+type Config struct {
+	Issuer       string
+	ClientID     string
+	ClientSecret string   // "" for a public client.
+	Domains      []string // Of e-mail addresses that may sign in; none for all.
+	Client       *http.Client
+	Now          func() time.Time
+}
+
+// Provider is an identity provider.
+type Provider struct {
+	cfg Config
+
+	mu sync.Mutex
+
+	found *oidc.Provider // Nil until it has been discovered.
+}
+
+// New returns a Provider, which is discovered when it is used first.
+func New(cfg Config) *Provider {
+	if cfg.Client == nil {
+		cfg.Client = &http.Client{Timeout: callTimeout}
+	}
+	return &Provider{cfg: cfg}
+}
+
+// discover returns the issuer with its endpoints and keys.
+func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	if p.found != nil {
+		return p.found, nil
+	}
+	// Its keys are fetched again later, with the client of this context.
+	found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.cfg.Client), p.cfg.Issuer)
+	if err != nil {
+		return nil, errProvider(err)
+	}
+	p.found = found
+	return found, nil
+}
+
+// errProvider refuses a sign-in while the provider does not answer.
+func errProvider(err error) error {
+	e := compute.Errorf(compute.CodeUnavailable, "The identity provider does not answer: try again.").
+		Named("identity_provider").Retry(5 * time.Second)
+	e.Err = withoutSecrets(err)
+	return e
+}
+
+// withoutSecrets returns err, or for an answer of the provider only its code: the rest may
+// repeat what was sent.
+func withoutSecrets(err error) error {
+	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		return fmt.Errorf("the provider answered %q", answer.ErrorCode)
+	}
+	return err
+}
+
+// client returns the OAuth client of the provider.
+func (p *Provider) client(found *oidc.Provider) *oauth2.Config {
+	return &oauth2.Config{
+		ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret, Endpoint: found.Endpoint(),
+		Scopes: []string{oidc.ScopeOpenID, "profile", "email"},
+	}
+}
+
+// call returns the context of a call of the provider.
+func (p *Provider) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(oidc.ClientContext(ctx, p.cfg.Client), callTimeout)
+}
+
+// Endpoints returns where browsers sign in.
+func (p *Provider) Endpoints(ctx context.Context) (compute.IdentityProvider, error) {
+	ctx, cancel := p.call(ctx)
+	defer cancel()
+	found, err := p.discover(ctx)
+	if err != nil {
+		return compute.IdentityProvider{}, err
+	}
+	e := found.Endpoint()
+	return compute.IdentityProvider{
+		Issuer: p.cfg.Issuer, ClientID: p.cfg.ClientID, AuthorizationURL: e.AuthURL, Device: e.DeviceAuthURL != "",
+	}, nil
+}
+
+// Device starts the sign-in of a program that has no browser.
+func (p *Provider) Device(ctx context.Context) (compute.DeviceCode, error) {
+	ctx, cancel := p.call(ctx)
+	defer cancel()
+	found, err := p.discover(ctx)
+	if err != nil {
+		return compute.DeviceCode{}, err
+	}
+	client := p.client(found)
+	if client.Endpoint.DeviceAuthURL == "" {
+		return compute.DeviceCode{}, compute.Errorf(compute.CodeInvalid,
+			"The identity provider has no sign-in for devices.").Named("not_available")
+	}
+	// RFC 8628 lets clients that have a secret authenticate here too, and some providers ask for it.
+	client.Endpoint.DeviceAuthURL = found.Endpoint().DeviceAuthURL
+	var options []oauth2.AuthCodeOption
+	if p.cfg.ClientSecret != "" {
+		options = append(options, oauth2.SetAuthURLParam("client_secret", p.cfg.ClientSecret))
+	}
+	answer, err := client.DeviceAuth(ctx, options...)
+	if err != nil {
+		return compute.DeviceCode{}, errProvider(err)
+	}
+	return compute.DeviceCode{
+		Device: answer.DeviceCode, User: answer.UserCode,
+		URL: answer.VerificationURI, FullURL: answer.VerificationURIComplete,
+		Interval: max(int(answer.Interval), 1), Expires: compute.InstantOf(answer.Expiry),
+	}, nil
+}
+
+// Poll returns who has approved the sign-in of a device. Until then the error's detail is
+// authorization_pending or slow_down.
+func (p *Provider) Poll(ctx context.Context, device string) (compute.Identity, error) {
+	return p.redeem(ctx, "", "", "",
+		oauth2.SetAuthURLParam("grant_type", deviceGrant), oauth2.SetAuthURLParam("device_code", device))
+}
+
+// Exchange returns who has signed in at the provider in a browser. The verifier is that of
+// PKCE, and the nonce is the one of the request.
+func (p *Provider) Exchange(ctx context.Context, code, verifier, redirectURL, nonce string) (compute.Identity, error) {
+	return p.redeem(ctx, code, redirectURL, nonce, oauth2.VerifierOption(verifier))
+}
+
+// redeem exchanges a code for tokens, and verifies them.
+func (p *Provider) redeem(
+	ctx context.Context, code, redirectURL, nonce string, options ...oauth2.AuthCodeOption,
+) (compute.Identity, error) {
+	ctx, cancel := p.call(ctx)
+	defer cancel()
+	found, err := p.discover(ctx)
+	if err != nil {
+		return compute.Identity{}, err
+	}
+	client := p.client(found)
+	client.RedirectURL = redirectURL
+	token, err := client.Exchange(ctx, code, options...)
+	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok && answer.ErrorCode != "" {
+		return compute.Identity{}, refusedBy(answer.ErrorCode)
+	}
+	if err != nil {
+		return compute.Identity{}, errProvider(err)
+	}
+	text, ok := token.Extra("id_token").(string)
+	if !ok {
+		return compute.Identity{}, errIdentity(errors.New("no ID token"))
+	}
+	verified, err := found.Verifier(&oidc.Config{ClientID: p.cfg.ClientID, Now: p.cfg.Now}).Verify(ctx, text)
+	if err != nil {
+		return compute.Identity{}, errIdentity(errors.New("the ID token is not valid"))
+	}
+	if verified.Nonce != nonce {
+		return compute.Identity{}, errIdentity(errors.New("the ID token is of another sign-in"))
+	}
+	return p.identify(ctx, found, verified, token)
+}
+
+// refusedBy returns the refusal for an error code of the provider.
+func refusedBy(code string) error {
+	switch code {
+	case "authorization_pending", "slow_down":
+		return compute.Errorf(compute.CodeInvalid, "The sign-in is not approved yet.").Named(code)
+	case "access_denied":
+		return compute.Errorf(compute.CodeForbidden, "The sign-in was denied.").Named(code)
+	case "invalid_client", "unauthorized_client", "unsupported_grant_type":
+		return errProvider(fmt.Errorf("the provider answered %q", code))
+	}
+	return compute.Errorf(compute.CodeUnauthenticated, "The code has expired or was used: begin again.").Named("bad_login")
+}
+
+// errIdentity refuses tokens that prove nothing.
+func errIdentity(err error) error {
+	e := compute.Errorf(compute.CodeUnauthenticated, "The identity provider's answer is not valid.").Named("bad_login")
+	e.Err = err
+	return e
+}
+
+// claims are what is read of an ID token, or of the user's information.
+type claims struct {
+	Email    string `json:"email"`
+	Verified any    `json:"email_verified"` // Some providers send a string.
+	Name     string `json:"name"`
+}
+
+// identify returns who a verified token is about. An address that is not in the token is
+// asked for.
+func (p *Provider) identify(
+	ctx context.Context, found *oidc.Provider, verified *oidc.IDToken, token *oauth2.Token,
+) (compute.Identity, error) {
+	var c claims
+	if err := verified.Claims(&c); err != nil {
+		return compute.Identity{}, errIdentity(err)
+	}
+	if c.Email == "" {
+		info, err := found.UserInfo(ctx, oauth2.StaticTokenSource(token))
+		if err != nil {
+			return compute.Identity{}, errProvider(err)
+		}
+		if info.Subject != verified.Subject {
+			return compute.Identity{}, errIdentity(errors.New("the user's information is of another user"))
+		}
+		if err := info.Claims(&c); err != nil {
+			return compute.Identity{}, errIdentity(err)
+		}
+	}
+	who := compute.Identity{
+		Subject: p.cfg.Issuer + " " + verified.Subject, Email: strings.ToLower(c.Email), Name: c.Name,
+	}
+	if verifiedEmail(c.Verified) {
+		who.EmailVerified = true
+	}
+	_, domain, _ := strings.Cut(who.Email, "@")
+	if len(p.cfg.Domains) > 0 && (!who.EmailVerified || !slices.Contains(p.cfg.Domains, domain)) {
+		return compute.Identity{}, compute.Errorf(compute.CodeForbidden,
+			"This address may not sign in here.").Named("domain_not_allowed")
+	}
+	return who, nil
+}
+
+func verifiedEmail(claim any) bool { return claim == true || claim == "true" }

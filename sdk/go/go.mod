@@ -1,0 +1,3 @@
+module berth/sdk/go
+
+go 1.26.0
