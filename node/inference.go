@@ -61,7 +61,7 @@ func (n *Node) models(credentials executor.Credentials) executor.Models {
 		Logger: n.logger.With("part", "models"), Now: n.opts.Now,
 	}
 	if n.objects != nil {
-		cfg.Sources = append(cfg.Sources, &orgModels{n})
+		cfg.Stored = &orgModels{n}
 	}
 	if n.cfg.Inference.Hub != config.HubOff {
 		cfg.Sources = append(cfg.Sources, &weights.Hub{

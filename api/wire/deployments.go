@@ -13,7 +13,7 @@ type DeploymentCreate struct {
 	TargetRPS   float64 `json:"target_rps" required:"true" doc:"Requests per second that one replica is meant to answer."`
 	TargetP95   int     `json:"target_latency_p95_ms" required:"true" min:"1" max:"3600000" doc:"Time to the first byte of an answer, 95th percentile, in milliseconds."`
 	Window      int     `json:"stabilisation_window" required:"true" min:"0" max:"86400" doc:"Seconds for which fewer replicas must be enough before some are stopped."`
-	Token       string  `json:"hf_token,omitempty" maxlen:"1024" secret:"true" doc:"Token for the hub. It is sealed, and never shown."`
+	Token       string  `json:"hf_token" maxlen:"1024" secret:"true" doc:"Token for the hub. It is sealed, and never shown."`
 	MinReplicas int     `json:"min_replicas" default:"1" min:"0" max:"64"`
 	MaxReplicas int     `json:"max_replicas" default:"1" min:"1" max:"64"`
 	Name        string  `json:"name" maxlen:"100"`

@@ -27,8 +27,9 @@ const (
 // Config is what a Store needs.
 type Config struct {
 	Dir     string   // The cache.
+	Stored  Source   // The storage of organizations, asked first; nil for none.
 	Models  string   // Directory of the operator with models as owner/name/; "" for none.
-	Sources []Source // In the order in which they are asked.
+	Sources []Source // Asked last, in this order.
 	KeepMiB int64    // Size of the cache.
 	InUse   func() []string
 	Logger  *slog.Logger
@@ -81,31 +82,53 @@ func (s *Store) Get(ctx context.Context, w Want, formats []string, say func(stri
 	if !ValidName(w.Name) {
 		return Model{}, compute.Errorf(compute.CodeInvalid, "hf_model_id is owner/name, with @revision or :file")
 	}
+	search := &search{missing: compute.Errorf(compute.CodeNotFound, "no source of models is set up that has %s", w.Name)}
+	if s.cfg.Stored != nil {
+		if m, found, err := s.ask(ctx, search, s.cfg.Stored, w, formats, say); found {
+			return m, err
+		}
+	}
 	if m, ok := s.local(w, formats); ok {
 		say("the model is in the operator's directory")
 		return m, nil
 	}
-	missing := compute.Errorf(compute.CodeNotFound, "no source of models is set up that has %s", w.Name)
-	var failed error
 	for _, source := range s.cfg.Sources {
-		l, err := source.List(ctx, w)
-		if err == nil {
-			return s.from(ctx, source, w, &l, formats, say)
-		}
-		if compute.CodeOf(err) != compute.CodeNotFound {
-			failed = errors.Join(failed, err)
-		} else if text := compute.MessageOf(err); text != "" {
-			missing = compute.Errorf(compute.CodeNotFound, "%s: %s", w.Name, text)
+		if m, found, err := s.ask(ctx, search, source, w, formats, say); found {
+			return m, err
 		}
 	}
-	if failed == nil {
-		return Model{}, missing
+	if search.failed == nil {
+		return Model{}, search.missing
 	}
 	if m, ok := s.known(w, formats); ok {
 		say("a source of models is not reached; the model is in the cache")
 		return m, nil
 	}
-	return Model{}, failed
+	return Model{}, search.failed
+}
+
+// search is why a model was not found so far.
+type search struct {
+	missing error // Sources do not have it.
+	failed  error // Sources that did not answer.
+}
+
+// ask returns the model of one source. It reports false if it is not there, or not known
+// to be.
+func (s *Store) ask(
+	ctx context.Context, so *search, source Source, w Want, formats []string, say func(string),
+) (m Model, found bool, err error) {
+	l, err := source.List(ctx, w)
+	switch {
+	case err == nil:
+		m, err = s.from(ctx, source, w, &l, formats, say)
+		return m, true, err
+	case compute.CodeOf(err) != compute.CodeNotFound:
+		so.failed = errors.Join(so.failed, err)
+	case compute.MessageOf(err) != "":
+		so.missing = compute.Errorf(compute.CodeNotFound, "%s: %s", w.Name, compute.MessageOf(err))
+	}
+	return Model{}, false, nil
 }
 
 // local returns a model in the operator's directory.

@@ -193,7 +193,7 @@ func TestDamage(t *testing.T) {
 	cancel()
 }
 
-// TestSources asks the operator's directory first, and says what is missing.
+// TestSources asks the operator's directory before the hub, and says what is missing.
 func TestSources(t *testing.T) {
 	h := newHub(t, map[string]string{"a-Q8_0.gguf": "8", "a-q4_k_m.gguf": "4", "README.md": ""})
 	dir := t.TempDir()
@@ -219,6 +219,23 @@ func TestSources(t *testing.T) {
 	}
 	if _, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"safetensors"}, silent); compute.CodeOf(err) != compute.CodeInvalid {
 		t.Errorf("of the other format: %v", err)
+	}
+}
+
+// TestStorageIsAskedFirst takes a model from the organization's storage although the
+// operator has one of the name.
+func TestStorageIsAskedFirst(t *testing.T) {
+	h := newHub(t, map[string]string{"stored.gguf": "stored"})
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a", "b", "m.gguf"), []byte("own"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t, h, func(c *weights.Config) { c.Models, c.Stored, c.Sources = dir, c.Sources[0], nil })
+	if m, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"gguf"}, silent); err != nil || m.File != "stored.gguf" {
+		t.Errorf("got %+v, %v", m, err)
 	}
 }
 
