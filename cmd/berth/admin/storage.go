@@ -21,7 +21,8 @@ const askEvery = time.Second
 
 // newMigrate returns the command berth admin storage migrate.
 func newMigrate(conn *cli.Connection) *cobra.Command {
-	return &cobra.Command{
+	var jsonOutput bool
+	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Move all stored files to where new ones go",
 		Long: `Migrate copies what all stored files consist of to where the server that it asks keeps new
@@ -52,19 +53,24 @@ and take storage.objects_from away again.`,
 			if err != nil {
 				return err
 			}
-			return printMigration(cmd, state)
+			return printMigration(cmd, state, jsonOutput)
 		},
 	}
+	cmd.Flags().BoolVar(&jsonOutput, "json", false, "print the migration as JSON")
+	return cmd
 }
 
 // printMigration says what became of a migration.
-func printMigration(cmd *cobra.Command, m wire.StorageMigration) error {
+func printMigration(cmd *cobra.Command, m wire.StorageMigration, jsonOutput bool) error {
 	if m.Status != "done" {
 		why := "the node was restarted: repeat the command"
 		if m.Error != nil {
 			why = *m.Error
 		}
 		return fmt.Errorf("not all files were moved (%d of %d chunks failed): %s", m.Failed, m.Blobs, why)
+	}
+	if jsonOutput {
+		return cli.PrintJSON(cmd.OutOrStdout(), m)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "All %d chunks of stored files are where new ones go.\n", m.Blobs)
 	return nil
