@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"berth/compute"
+	"berth/loop"
 	"berth/node/executor/cgroup"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
@@ -49,6 +51,7 @@ type box struct {
 	stop    string // The signal that asks the code to end.
 	waiting client.ContainerWaitResult
 	removed chan struct{} // Closed once nothing is left; nil before Close.
+	killed  atomic.Bool   // Kill was called.
 }
 
 // open makes the box of an attempt: one container, or those of a Compose file.
@@ -193,20 +196,35 @@ func (b *box) exit(code int) sandbox.Exit {
 	if code != killedCode {
 		return exit
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), oomWait)
 	defer cancel()
-	if found, err := b.api.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{}); err == nil &&
-		found.Container.State != nil {
+	for {
+		found, err := b.api.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{})
+		if err != nil || found.Container.State == nil {
+			return exit
+		}
+		// The engine hears of the end and of its reason from two sources, in any order.
 		exit.OOM = found.Container.State.OOMKilled
+		if exit.OOM || b.killed.Load() || !loop.Sleep(ctx, oomPoll) {
+			return exit
+		}
 	}
-	return exit
 }
+
+// How long the engine may take to say that the kernel killed a program for its memory.
+const (
+	oomWait = time.Second
+	oomPoll = 50 * time.Millisecond
+)
 
 // Terminate sends the signal by which the image wants to be stopped.
 func (b *box) Terminate() error { return b.signal(b.stop) }
 
 // Kill kills the container.
-func (b *box) Kill() error { return b.signal("SIGKILL") }
+func (b *box) Kill() error {
+	b.killed.Store(true)
+	return b.signal("SIGKILL")
+}
 
 func (b *box) signal(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
