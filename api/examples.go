@@ -34,8 +34,8 @@ func examples() map[string]string {
 			`"objective":"cheapest","repeats":2,"max_credits":5}`,
 		"POST /execution/service/start": `{"command":["python","-m","http.server","8000"],"port":8000,` +
 			`"replicas":2}`,
-		"POST /inference/create": `{"hf_model_id":"owner/name","gpu_type":"h100","target_rps":4,"target_latency_p95_ms":800,` +
-			`"stabilisation_window":300,"max_replicas":4}`,
+		"POST /inference/create": `{"hf_model_id":"owner/name","gpu_type":"h100","target_rps":4,` +
+			`"target_latency_p95_ms":800,"stabilisation_window":300,"max_replicas":4}`,
 		"POST /services/{id}/scale":                `{"replicas":3}`,
 		"POST /execution/{id}/callbacks/redeliver": `{}`,
 		"POST /bundles": `{"files":[{"path":"train.py",` +

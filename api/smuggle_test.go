@@ -29,7 +29,7 @@ func framings() map[string]string {
 		"a line before": "X: y\nTransfer-Encoding: chunked", "a carriage return before": "X: y\rTransfer-Encoding: chunked",
 		"two codings":                  "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
 		"two codings in other letters": "Transfer-Encoding: identity\r\ntransfer-encoding: chunked",
-		"an empty first coding":        "Transfer-Encoding:\r\nTransfer-Encoding: chunked",
+		"an empty first coding":        "Transfer-Encoding:\r\n" + "Transfer-Encoding: chunked",
 	} {
 		out[name] = field + "\r\n"
 	}

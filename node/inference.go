@@ -96,7 +96,8 @@ func (n *Node) launch(
 	x := w.Execution
 	e, ok := n.engines.Get(x.Inference.Engine)
 	if !ok {
-		return executor.Launch{}, compute.Errorf(compute.CodeUnavailable, "this node has no engine %q any more", x.Inference.Engine)
+		return executor.Launch{}, compute.Errorf(compute.CodeUnavailable,
+			"this node has no engine %q any more", x.Inference.Engine)
 	}
 	want := weights.Want{Name: x.Inference.Model, Org: x.Org}
 	if len(x.Inference.Token) > 0 {

@@ -364,9 +364,6 @@ func (n *Node) openAPI(context.Context) (err error) {
 	if n.metrics == nil {
 		gatherer = n.registry
 	}
-	limits := edge.DefaultLimits()
-	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
-	limits.Rate, limits.OrgRate, limits.AnonRate = n.cfg.Limits.KeyRate, n.cfg.Limits.OrgRate, n.cfg.Limits.AddressRate
 	if err := n.openS3(); err != nil {
 		return err
 	}
@@ -383,28 +380,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 	n.serveLoads()
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
 	n.api, err = api.New(api.Config{
-		Config: edge.Config{
-			Proposer: n.proposer(),
-			Reader:   n.reader(),
-			Archives: n.archives,
-			Services: n.routes, ServicesURL: n.cfg.Services.URL, S3: n.s3Transport(),
-			Models: n.routes, ModelLimits: n.modelLimits(),
-			Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
-				return leader.OpenSigningKey(n.master, key)
-			},
-			StreamKey:  n.master.Derive(streamKeyPurpose, derivedKeyBytes),
-			RefreshKey: n.master.Derive(refreshKeyPurpose, derivedKeyBytes),
-			PublicURL:  n.cfg.API.PublicURL,
-			TLS:        tlsConfig,
-			Front: edge.Front{
-				Hosts: n.cfg.API.Hosts, Origins: n.cfg.API.Origins, AccessLog: n.cfg.API.AccessLog,
-			},
-			Limits:       limits,
-			MetricsToken: scrapeToken,
-			Now:          n.cluster.Clock().Now,
-			Logger:       n.logger,
-			Registerer:   n.registry,
-		},
+		Config:    n.edgeConfig(tlsConfig, scrapeToken),
 		Logs:      outputs{n.output, n},
 		Series:    attemptSeries{n},
 		Blobs:     n.blobs,
@@ -443,6 +419,35 @@ func (n *Node) openAPI(context.Context) (err error) {
 	worker.ServeRelay(n.cluster, n.api)
 	n.serveWorkers()
 	return nil
+}
+
+// edgeConfig returns how requests come and go.
+func (n *Node) edgeConfig(tlsConfig *tls.Config, scrapeToken string) edge.Config {
+	limits := edge.DefaultLimits()
+	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
+	limits.Rate, limits.OrgRate, limits.AnonRate = n.cfg.Limits.KeyRate, n.cfg.Limits.OrgRate, n.cfg.Limits.AddressRate
+	return edge.Config{
+		Proposer: n.proposer(),
+		Reader:   n.reader(),
+		Archives: n.archives,
+		Services: n.routes, ServicesURL: n.cfg.Services.URL, S3: n.s3Transport(),
+		Models: n.routes, ModelLimits: n.modelLimits(),
+		Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
+			return leader.OpenSigningKey(n.master, key)
+		},
+		StreamKey:  n.master.Derive(streamKeyPurpose, derivedKeyBytes),
+		RefreshKey: n.master.Derive(refreshKeyPurpose, derivedKeyBytes),
+		PublicURL:  n.cfg.API.PublicURL,
+		TLS:        tlsConfig,
+		Front: edge.Front{
+			Hosts: n.cfg.API.Hosts, Origins: n.cfg.API.Origins, AccessLog: n.cfg.API.AccessLog,
+		},
+		Limits:       limits,
+		MetricsToken: scrapeToken,
+		Now:          n.cluster.Clock().Now,
+		Logger:       n.logger,
+		Registerer:   n.registry,
+	}
 }
 
 // apiAccess returns the API's TLS configuration and the token for /metrics.

@@ -43,7 +43,9 @@ func (c *Client) SignUp(ctx context.Context, in wire.SignUp) (wire.Session, erro
 		"email": in.Email, "password": in.Password, "full_name": in.FullName, "org_name": in.OrgName,
 	})
 	var out wire.Session
-	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/auth/signup", NoKey: true, Once: true, Out: &out, Body: body})
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/auth/signup", NoKey: true, Once: true, Out: &out, Body: body,
+	})
 	return out, err
 }
 

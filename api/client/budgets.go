@@ -54,7 +54,9 @@ func (c *Client) Audit(ctx context.Context, slug string, below uint64, limit int
 // of the cluster.
 func (c *Client) AdminAudit(ctx context.Context, slug string, below uint64, limit int) ([]wire.AuditLine, error) {
 	var out []wire.AuditLine
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/audit", Query: auditQuery(slug, below, limit), Out: &out})
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodGet, Path: "/admin/audit", Query: auditQuery(slug, below, limit), Out: &out,
+	})
 	return out, err
 }
 

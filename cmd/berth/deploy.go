@@ -21,7 +21,8 @@ func newDeploy() *cobra.Command {
 	cmd := cli.Parent("deploy", "Serve models behind an OpenAI-compatible address",
 		newDeployCreate(), newDeployLs(), newDeployShow(), newDeployLogs(),
 		newDeployChange("stop", "Stop a deployment until it is started", (*client.Client).StopDeployment),
-		newDeployChange("start", "Start a deployment that is stopped, paused or has failed", (*client.Client).StartDeployment),
+		newDeployChange("start", "Start a deployment that is stopped, paused or has failed",
+			(*client.Client).StartDeployment),
 		newDeployChange("rm", "Remove a deployment for good", (*client.Client).DeleteDeployment))
 	cmd.Long = `A deployment is a model that is loaded by an engine, such as vLLM, in one or more replicas.
 Every node answers at /openai/v1; the id of the deployment is the name of the model there.`

@@ -392,12 +392,7 @@ func (c *Config) Validate() error {
 		_, err := netip.ParsePrefix(text)
 		v.check("callbacks.allow", err == nil, fmt.Sprintf("%q is not a network such as 10.1.0.0/16", text))
 	}
-	v.check("docker.host",
-		c.Docker.Host == "auto" || c.Docker.Host == DockerOff || strings.HasPrefix(c.Docker.Host, "unix:///"),
-		"must be auto, off or a socket such as unix:///run/docker.sock")
-	v.check("docker.keep_mib", c.Docker.KeepMiB >= 1, "must be at least 1")
-	v.check("docker.image_mib", c.Docker.ImageMiB >= 1, "must be at least 1")
-	v.check("docker.pull_timeout", c.Docker.PullTimeout >= time.Second, "must be at least 1s")
+	v.docker(c.Docker)
 	v.check("callbacks.ca_file", c.Callbacks.CAFile == "" || filepath.IsAbs(c.Callbacks.CAFile),
 		"must be an absolute path")
 	v.check("storage.replicas", c.Storage.Replicas >= 1 && c.Storage.Replicas <= 5, "must be 1 to 5")

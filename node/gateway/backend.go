@@ -84,7 +84,7 @@ func (s *store) enter(ctx context.Context, bucket *string) (caller, error) {
 }
 
 // propose proposes a command of a request.
-func (s *store) propose(cmd fsm.Command) (fsm.Result, uint64, error) {
+func (s *store) propose(cmd fsm.Command) (index uint64, err error) {
 	ctx, cancel := context.WithTimeout(s.life, commandTime) // The client may be gone: then nobody asks again.
 	defer cancel()
 	result, index, err := s.cfg.Propose(ctx, cmd)
@@ -92,9 +92,9 @@ func (s *store) propose(cmd fsm.Command) (fsm.Result, uint64, error) {
 		err = result.Refusal
 	}
 	if err != nil {
-		return result, index, s.fail(err)
+		return index, s.fail(err)
 	}
-	return result, index, nil
+	return index, nil
 }
 
 // op names a command, so that it counts once although it may be proposed again.
@@ -158,6 +158,8 @@ func (s *store) failCode(e *compute.Error) error {
 }
 
 // GetBucketAcl returns an access list that lets nobody in without credentials.
+//
+//nolint:revive // The interface's name.
 func (s *store) GetBucketAcl(ctx context.Context, in *s3.GetBucketAclInput) ([]byte, error) {
 	if account, ok := ctx.Value("account").(auth.Account); ok && account.SessionToken != "" {
 		if _, err := s.enter(ctx, in.Bucket); err != nil {

@@ -40,7 +40,7 @@ func (s *store) CreateMultipartUpload(
 	if u.Meta, err = s.cfg.Objects.SealMeta(b, meta); err != nil {
 		return out, s.fail(err)
 	}
-	if _, _, err := s.propose(fsm.StartObjectUpload{Op: s.op(who), Actor: who.actor, Upload: u}); err != nil {
+	if _, err := s.propose(fsm.StartObjectUpload{Op: s.op(who), Actor: who.actor, Upload: u}); err != nil {
 		return out, err
 	}
 	return s3response.InitiateMultipartUploadResult{Bucket: *in.Bucket, Key: *in.Key, UploadId: u.ID.String()}, nil
@@ -88,9 +88,9 @@ func (s *store) part(
 	p = compute.ObjectPart{
 		Upload: u.ID, Number: int(*number), Size: content.Size, ETag: content.ETag, Blob: content.Blob, Whole: content.Whole,
 	}
-	_, _, err = s.propose(fsm.PutObjectPart{Op: s.op(who), Actor: who.actor, Part: p})
+	_, err = s.propose(fsm.PutObjectPart{Op: s.op(who), Actor: who.actor, Part: p})
 	if !content.Upload.IsZero() { // What kept the bytes of a slow part.
-		_, _, _ = s.propose(fsm.AbortObjectUpload{Actor: who.actor, Upload: content.Upload}) // Otherwise it expires.
+		_, _ = s.propose(fsm.AbortObjectUpload{Actor: who.actor, Upload: content.Upload}) // Otherwise it expires.
 	}
 	return p, err
 }
@@ -155,7 +155,7 @@ func (s *store) CompleteMultipartUpload(
 	}
 	o := recordOf(u.Key, content, meta)
 	o.Parts = int32(len(parts))
-	_, _, err = s.propose(fsm.PutObject{
+	_, err = s.propose(fsm.PutObject{
 		Op: s.op(who), Actor: who.actor, Object: o, Upload: u.ID, Revision: u.Revision,
 		Absent: text(in.IfNoneMatch) == "*", Match: unquoted(in.IfMatch),
 	})
@@ -209,7 +209,7 @@ func (s *store) AbortMultipartUpload(ctx context.Context, in *s3.AbortMultipartU
 	if err != nil {
 		return err
 	}
-	_, _, err = s.propose(fsm.AbortObjectUpload{Op: s.op(who), Actor: who.actor, Upload: u.ID})
+	_, err = s.propose(fsm.AbortObjectUpload{Op: s.op(who), Actor: who.actor, Upload: u.ID})
 	return err
 }
 

@@ -142,7 +142,7 @@ func (s *store) PutObject(
 		Upload: content.Upload, Revision: content.Parts,
 		Absent: text(in.IfNoneMatch) == "*", Match: unquoted(in.IfMatch),
 	}
-	if _, _, err := s.propose(command); err != nil {
+	if _, err := s.propose(command); err != nil {
 		return out, err
 	}
 	return s3response.PutObjectOutput{ETag: *quoted(command.Object.Tag()), Size: &content.Size}, nil
@@ -279,7 +279,7 @@ func (s *store) DeleteObject(ctx context.Context, in *s3.DeleteObjectInput) (*s3
 	if err != nil {
 		return nil, err
 	}
-	_, _, err = s.propose(fsm.DeleteObjects{
+	_, err = s.propose(fsm.DeleteObjects{
 		Op: s.op(who), Actor: who.actor, Keys: []string{*in.Key}, Match: unquoted(in.IfMatch),
 	})
 	return &s3.DeleteObjectOutput{}, err
@@ -299,7 +299,7 @@ func (s *store) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) (o
 		out.Deleted = append(out.Deleted, types.DeletedObject{Key: o.Key})
 	}
 	if len(keys) > 0 {
-		_, _, err = s.propose(fsm.DeleteObjects{Op: s.op(who), Actor: who.actor, Keys: keys})
+		_, err = s.propose(fsm.DeleteObjects{Op: s.op(who), Actor: who.actor, Keys: keys})
 	}
 	if err != nil {
 		return s3response.DeleteResult{}, err
@@ -350,7 +350,7 @@ func (s *store) CopyObject(
 	} else if fromKey == *in.Key {
 		return out, s3err.GetAPIError(s3err.ErrInvalidCopyDest)
 	}
-	_, index, err := s.propose(fsm.PutObject{Op: s.op(who), Actor: who.actor, Object: made, From: o.Key, FromBlob: o.Blob})
+	index, err := s.propose(fsm.PutObject{Op: s.op(who), Actor: who.actor, Object: made, From: o.Key, FromBlob: o.Blob})
 	if err != nil {
 		return out, err
 	}

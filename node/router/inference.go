@@ -56,7 +56,8 @@ func (r *Router) Infer(
 		}
 		last = err
 	}
-	return nil, compute.Errorf(compute.CodeUnavailable, "No replica answered: %w", last).Named("replica_failed").Retry(retryAfter)
+	return nil, compute.Errorf(compute.CodeUnavailable, "No replica answered: %w", last).
+		Named("replica_failed").Retry(retryAfter)
 }
 
 // try asks one replica, and returns its answer once the first byte of it is there.
@@ -113,7 +114,9 @@ func (r *Router) orderByPrefix(replicas []Replica, prefix uint64) []Replica {
 			list[i].over = busy
 		}
 	}
-	slices.SortFunc(list, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.over, b.over), cmp.Compare(b.rank, a.rank)) })
+	slices.SortFunc(list, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.over, b.over), cmp.Compare(b.rank, a.rank))
+	})
 	out := make([]Replica, len(list))
 	for i, p := range list {
 		out[i] = p.Replica

@@ -101,7 +101,8 @@ func openCompose(spec *supervise.Spec, group *cgroup.Group, stdout, stderr *os.F
 		b.files = append(b.files, os.NewFile(uintptr(fd), file.Name()))
 	}
 	grace := int(spec.StopGrace / time.Second)
-	b.cmd = exec.CommandContext(context.Background(), spec.Container.Compose.Program, "--ansi", "never", "--progress", "quiet", "--file", ComposeFile,
+	b.cmd = exec.CommandContext(context.Background(), spec.Container.Compose.Program,
+		"--ansi", "never", "--progress", "quiet", "--file", ComposeFile,
 		"up", "--abort-on-container-failure", "--no-color", "--no-build", "--pull", "never",
 		"--timeout", strconv.Itoa(max(grace, 1)), "--menu=false")
 	b.cmd.Stdout, b.cmd.Stderr = b.files[0], b.files[1]

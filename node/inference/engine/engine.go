@@ -17,8 +17,6 @@ const (
 )
 
 // Engine is one way to serve models. The field tags are keys of the node's file.
-//
-//nolint:lll // A field and its rules are one line.
 type Engine struct {
 	Name        string            `koanf:"name"`        // As deployments name it.
 	Command     []string          `koanf:"command"`     // Program with its arguments; placeholders are in braces.
@@ -110,13 +108,13 @@ func (e *Engine) Validate() error {
 		return fmt.Errorf("engine %q: a name has 1 to 64 lower-case letters, digits, dots and hyphens", e.Name)
 	case len(e.Command) == 0:
 		return fmt.Errorf("engine %s: needs a command", e.Name)
-	case len(e.Formats) == 0 || slices.ContainsFunc(e.Formats, func(f string) bool { return f != Safetensors && f != GGUF }):
+	case len(e.Formats) == 0 || slices.ContainsFunc(e.Formats, isNoFormat):
 		return fmt.Errorf("engine %s: formats are %s and %s", e.Name, Safetensors, GGUF)
 	case e.HealthPath != "" && !strings.HasPrefix(e.HealthPath, "/"):
 		return fmt.Errorf("engine %s: health_path begins with /", e.Name)
 	case e.Concurrency < 0 || e.StartLimit < 0:
 		return fmt.Errorf("engine %s: concurrency and start_limit are not below 0", e.Name)
-	case slices.ContainsFunc(e.Dirs, func(d string) bool { return !filepath.IsAbs(d) || filepath.Clean(d) != d || d == "/" }):
+	case slices.ContainsFunc(e.Dirs, isNoDir):
 		return fmt.Errorf("engine %s: dirs are absolute paths", e.Name)
 	}
 	known := []string{"{model_path}", "{model}", "{deployment}", "{port}", "{gpus}", argsPlace}
@@ -129,6 +127,10 @@ func (e *Engine) Validate() error {
 	}
 	return e.validateAllowed()
 }
+
+func isNoFormat(f string) bool { return f != Safetensors && f != GGUF }
+
+func isNoDir(d string) bool { return !filepath.IsAbs(d) || filepath.Clean(d) != d || d == "/" }
 
 // validateAllowed refuses a list by which users could replace what the command sets.
 func (e *Engine) validateAllowed() error {

@@ -30,8 +30,6 @@ type File struct {
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256,omitempty"` // Hexadecimal; "" if the source has another hash,
 	Git    string `json:"git,omitempty"`    // that of a Git blob.
-
-	source string // What the source needs to open it.
 }
 
 // Listing is the files of a model at its source.

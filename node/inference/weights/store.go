@@ -191,7 +191,8 @@ func (s *Store) from(
 		}
 		return s.share(ctx, source, w, l, &m, say)
 	}
-	return Model{}, compute.Errorf(compute.CodeInvalid, "%s has no files of the format %s", w.Name, strings.Join(formats, " or "))
+	return Model{}, compute.Errorf(compute.CodeInvalid,
+		"%s has no files of the format %s", w.Name, strings.Join(formats, " or "))
 }
 
 // check refuses a listing that cannot be fetched.
