@@ -159,7 +159,7 @@ func (s *store) failCode(e *compute.Error) error {
 
 // GetBucketAcl returns an access list that lets nobody in without credentials.
 //
-//nolint:revive // The interface's name.
+//nolint:revive,staticcheck // The interface's name.
 func (s *store) GetBucketAcl(ctx context.Context, in *s3.GetBucketAclInput) ([]byte, error) {
 	if account, ok := ctx.Value("account").(auth.Account); ok && account.SessionToken != "" {
 		if _, err := s.enter(ctx, in.Bucket); err != nil {
