@@ -9,7 +9,7 @@ import { writeFileSync } from "node:fs";
 
 const alignment = 32;
 const type = { u32: 4, i32: 5, f32: 6, bool: 7, string: 8, array: 9 };
-const shape = { embedding: 64, heads: 4, layers: 2, feedForward: 128, context: 2048 };
+const shape = { embedding: 64, heads: 4, layers: 2, feedForward: 128, context: 32768 };
 
 // random returns numbers from 0 to 1, the same ones for the same seed (mulberry32).
 function random(seed) {
