@@ -21,6 +21,7 @@ func TestBenchLoadRefuses(t *testing.T) {
 		"api --submits 0":         "must be 1 or more",
 		"api --read-for 10ms":     "--read-for 1s or more",
 		"executions --clients x":  "invalid argument",
+		"inference --turns 1":     "--turns 2 or more",
 	} {
 		r := execute(t, "", append([]string{"bench"}, strings.Fields(args)...)...)
 		if r.Code != cli.ExitUsage || !strings.Contains(r.Errors, want) {
@@ -52,6 +53,15 @@ func TestBenchLoad(t *testing.T) {
 		measure(&idle, "idle", "--settle", "1s", "--window", "1s", "--json")
 		if len(idle.Nodes) != 3 || idle.Nodes[idle.Leader] > idle.Together || idle.Reference != load.IdleLimit {
 			t.Errorf("idle: %+v", idle)
+		}
+	}
+	if testsize.Long { // So too.
+		var r load.Inference
+		measure(&r, "inference", "--for", "1s", "--streams", "8", "--open", "40", "--conversations", "20", "--json",
+			"--llama", "../../../bin/engines/llama-node")
+		if r.Direct.PerSecond <= 0 || r.Own.PerSecond <= 0 || r.Hop.First.P50MS <= 0 || r.Open.WithMiB <= 0 || r.Llama == nil ||
+			r.Llama.RoutedPS <= 0 || r.Affinity.Hits <= r.Affinity.Random {
+			t.Errorf("inference: %+v", r)
 		}
 	}
 	var executions load.Executions
