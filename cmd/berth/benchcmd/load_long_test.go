@@ -49,4 +49,19 @@ func TestBenchLoad(t *testing.T) {
 		requests.Linearizable.PerSecond <= 0 || requests.Stale.PerSecond <= 0 || requests.Whole.PerSecond <= 0 {
 		t.Errorf("requests: %+v", requests)
 	}
+	var sweep load.Sweep
+	measure(&sweep, "api", "--submits", "40", "--read-for", "1s", "--sweep", "1,8", "--json")
+	if len(sweep.Levels) != 2 {
+		t.Fatalf("sweep: %+v", sweep)
+	}
+	for _, l := range sweep.Levels {
+		for _, a := range []load.Asked{l.Submits, l.Linearizable, l.Stale, l.Unknown, l.Invalid} {
+			if a.PerSecond <= 0 || a.Allocs <= 0 || a.P50MS <= 0 {
+				t.Errorf("sweep: %+v", l)
+			}
+		}
+		if l.Bare.PerSecond <= 0 {
+			t.Errorf("sweep: %+v", l)
+		}
+	}
 }

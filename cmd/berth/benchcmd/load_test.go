@@ -14,6 +14,7 @@ func TestBenchLoadRefuses(t *testing.T) {
 		"executions --waiting -1": "--waiting 0 or more",
 		"api --submits 0":         "must be 1 or more",
 		"api --read-for 10ms":     "--read-for 1s or more",
+		"api --sweep 1,0":         "--sweep 1 to 4096",
 		"executions --clients x":  "invalid argument",
 	} {
 		r := execute(t, "", append([]string{"bench"}, strings.Fields(args)...)...)
