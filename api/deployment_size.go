@@ -25,9 +25,9 @@ const (
 // replicas ask for GPUs that are large enough. A model whose size is not known passes,
 // and so does one that its engine quantizes or keeps in part outside of the GPUs.
 func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *compute.Execution) error {
-	p, err := compute.ParseProfile(e.Profile)
-	if err != nil || !p.IsGPU() || r.Repeat || g.cfg.Inference.Size == nil || slices.ContainsFunc(e.Inference.Args, shrinks) {
-		return nil // What is wrong with a profile is said by the state.
+	p, _ := compute.ParseProfile(e.Profile) // The state says what is wrong with it.
+	if !p.IsGPU() || r.Repeat || g.cfg.Inference.Size == nil || slices.ContainsFunc(e.Inference.Args, shrinks) {
+		return nil
 	}
 	bytes, known := g.cfg.Inference.Size(r.Ctx, e.Org, e.Inference.Engine, in.Model, in.Token)
 	if !known {

@@ -56,7 +56,8 @@ func (e *echoEngine) chat(w http.ResponseWriter, r *http.Request) {
 	if !in.Stream {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"object":"chat.completion","hit":%t,"choices":[{"index":0,"finish_reason":"stop",`+
-			`"message":{"role":"assistant","content":"echo"}}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`, hit)
+			`"message":{"role":"assistant","content":"echo"}}],`+
+			`"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`, hit)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -64,7 +65,8 @@ func (e *echoEngine) chat(w http.ResponseWriter, r *http.Request) {
 	pause := time.NewTicker(max(time.Duration(in.PauseMS)*time.Millisecond, time.Millisecond))
 	defer pause.Stop()
 	for i := range max(in.MaxTokens, 1) {
-		if _, err := fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%d\"}}]}\n\n", i); err != nil || flush.Flush() != nil {
+		_, err := fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%d\"}}]}\n\n", i)
+		if err != nil || flush.Flush() != nil {
 			return
 		}
 		if in.MaxTokens == 0 {

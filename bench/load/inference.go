@@ -165,36 +165,45 @@ func (m *inferring) deploy(
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("deploy %s: %w", model, err)
 	}
+	row, err := m.ready(ctx, d.ID, replicas)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("deploy %s: %w", model, err)
+	}
+	for i := range m.Nodes {
+		if n := &m.Nodes[i]; row.Node != nil && *row.Node == n.Name {
+			own = n
+		} else {
+			other = n
+		}
+	}
+	if own == nil || other == nil {
+		return "", nil, nil, errors.New("the node of the replica is not known")
+	}
+	return d.ID.String(), own, other, nil
+}
+
+// ready waits until replicas are ready, and returns the first one.
+func (m *inferring) ready(
+	ctx context.Context, id compute.ExecutionID, replicas int,
+) (row wire.ServiceReplica, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		now, err := m.user.Deployment(ctx, d.ID)
-		if err != nil {
-			return "", nil, nil, fmt.Errorf("deploy %s: %w", model, err)
-		}
-		if now.Status == "failed" {
-			return "", nil, nil, fmt.Errorf("deploy %s: it failed: %s", model, strings.Join(now.EngineOutput, "; "))
-		}
-		if now.Ready == replicas {
-			for i := range m.Nodes {
-				n := &m.Nodes[i]
-				if now.Rows[0].Node != nil && *now.Rows[0].Node == n.Name {
-					own = n
-				} else {
-					other = n
-				}
-			}
-			if own == nil || other == nil {
-				return "", nil, nil, errors.New("the node of the replica is not known")
-			}
-			return d.ID.String(), own, other, nil
+		d, err := m.user.Deployment(ctx, id)
+		switch {
+		case err != nil:
+			return row, err
+		case d.Status == "failed":
+			return row, fmt.Errorf("it failed: %s", strings.Join(d.EngineOutput, "; "))
+		case d.Ready == replicas:
+			return d.Rows[0], nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return "", nil, nil, fmt.Errorf("deploy %s: it is %s: %w", model, now.Status, ctx.Err())
+			return row, fmt.Errorf("it is %s: %w", d.Status, ctx.Err())
 		}
 	}
 }
@@ -290,7 +299,8 @@ func (m *inferring) stream(ctx context.Context, at target) (time.Duration, error
 	first := time.Since(begun)
 	rest, err := io.ReadAll(r)
 	if err != nil || !bytes.Contains(rest, []byte("[DONE]")) {
-		return 0, fmt.Errorf("the stream ends with %q: %w", rest[max(len(rest)-200, 0):], errors.Join(err, io.ErrUnexpectedEOF))
+		end := rest[max(len(rest)-200, 0):]
+		return 0, fmt.Errorf("the stream ends with %q: %w", end, errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	return first, nil
 }
@@ -318,12 +328,13 @@ func (m *inferring) open(ctx context.Context, n Node, at target) (out OpenMemory
 	defer cancel()
 	left := upTo(m.cfg.Open)
 	if _, err := times(ctx, m.cfg.Streams, left, func(context.Context) error {
-		answer, err := m.post(ctx, at, "/chat/completions", map[string]any{"messages": says("hello"), "stream": true})
+		body := map[string]any{"messages": says("hello"), "stream": true}
+		answer, err := m.post(ctx, at, "/chat/completions", body) //nolint:bodyclose // It ends with ctx.
 		if err != nil {
 			return err
 		}
 		_, err = io.ReadFull(answer.Body, make([]byte, 1))
-		return err //nolint:bodyclose // It ends with ctx.
+		return err
 	}); err != nil {
 		return out, err
 	}
@@ -389,7 +400,8 @@ func (m *inferring) llama(ctx context.Context) (*Llama, error) {
 		{&out.RoutedPS, target{own.URL + "/openai/v1", id, m.APIKey}},
 	} {
 		begun := time.Now() //nolint:forbidigo // Real processes have real time.
-		took, err := times(ctx, llamaUsers, func() bool { return time.Since(begun) < m.cfg.For }, func(ctx context.Context) error {
+		during := func() bool { return time.Since(begun) < m.cfg.For }
+		took, err := times(ctx, llamaUsers, during, func(ctx context.Context) error {
 			answer, err := m.post(ctx, way.at, "/completions", map[string]any{"prompt": "hello", "max_tokens": llamaTokens})
 			if err != nil {
 				return err

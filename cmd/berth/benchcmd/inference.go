@@ -52,7 +52,8 @@ It needs root.`,
 
 func (f *inferenceFlags) run(cmd *cobra.Command) error {
 	if f.cfg.Streams < 1 || f.cfg.Open < 1 || f.cfg.Conversations < 1 || f.cfg.Turns < 2 || f.cfg.For < time.Second {
-		return cli.UsageErrorf("--streams, --open and --conversations must be 1 or more, --turns 2 or more, and --for 1s or more")
+		return cli.UsageErrorf(
+			"--streams, --open and --conversations must be 1 or more, --turns 2 or more, and --for 1s or more")
 	}
 	models, err := os.MkdirTemp("", "berth-models-")
 	if err != nil {

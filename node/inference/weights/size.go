@@ -5,6 +5,7 @@ import (
 	"math"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -45,7 +46,7 @@ func sizeOf(files []File, w Want, formats []string) (sum int64, ok bool) {
 	for _, format := range formats {
 		for _, f := range wanted(files, format, part) {
 			// Some models have the same weights a second time, in their maker's layout.
-			if strings.TrimPrefix(strings.ToLower(path.Ext(f.Name)), ".") == format && !strings.HasPrefix(f.Name, "consolidated") {
+			if again := strings.HasPrefix(f.Name, "consolidated"); !again && strings.EqualFold(path.Ext(f.Name), "."+format) {
 				sum += f.Size
 			}
 		}
@@ -61,22 +62,36 @@ func sizeOf(files []File, w Want, formats []string) (sum int64, ok bool) {
 // the effective ones.
 var parameters = regexp.MustCompile(`(?:^|[-_./])(?:([0-9]{1,3})x)?([0-9]{1,4}(?:\.[0-9]{1,3})?)([bm])(?:$|[-_.:@])`)
 
-// bits are the bits of a parameter by what is in the names of quantized models.
-var bits = []struct {
-	name *regexp.Regexp
-	bits float64
-}{
-	{regexp.MustCompile(`[-_.:](q2|iq1|iq2)`), 2.5},
-	{regexp.MustCompile(`[-_.:](q3|iq3)`), 3.5},
-	{regexp.MustCompile(`[-_.:](q4|iq4|4bit|int4|w4a16|awq|gptq|bnb|nf4|mxfp4|nvfp4|fp4)`), 4.5},
-	{regexp.MustCompile(`[-_.:]q5`), 5.5},
-	{regexp.MustCompile(`[-_.:]q6`), 6.5},
-	{regexp.MustCompile(`[-_.:](q8|8bit|int8|w8a8|w8a16|fp8)`), 8},
-	{regexp.MustCompile(`[-_.:](f32|fp32)`), 32},
+// bitsOf returns the bits of a parameter by what is in the names of quantized models,
+// and those of bfloat16 if a name says nothing.
+func bitsOf(name string) float64 {
+	for _, b := range []struct {
+		names string
+		bits  float64
+	}{
+		{"q2 iq1 iq2", 2.5},
+		{"q3 iq3", 3.5},
+		{"q4 iq4 4bit int4 w4a16 awq gptq bnb nf4 mxfp4 nvfp4 fp4", 4.5},
+		{"q5", 5.5},
+		{"q6", 6.5},
+		{"q8 8bit int8 w8a8 w8a16 fp8", 8},
+		{"f32 fp32", 32},
+	} {
+		for text := range strings.FieldsSeq(b.names) {
+			if containsPart(name, text) {
+				return b.bits
+			}
+		}
+	}
+	return 16
 }
 
-// plainBits are the bits of a parameter of which a name says nothing: of bfloat16.
-const plainBits = 16
+// containsPart reports whether a part of a name begins with a text.
+func containsPart(name, text string) bool {
+	return slices.ContainsFunc([]string{"-", "_", ".", ":"}, func(before string) bool {
+		return strings.Contains(name, before+text)
+	})
+}
 
 // SizeFromName estimates the bytes of a model's weights from its name: the largest
 // number of parameters in it, times the bits of each. It reports false for a name
@@ -106,12 +121,5 @@ func SizeFromName(name string) (int64, bool) {
 	if most == 0 {
 		return 0, false
 	}
-	each := float64(plainBits)
-	for _, b := range bits {
-		if b.name.MatchString(name) {
-			each = b.bits
-			break
-		}
-	}
-	return int64(most * each / 8), true
+	return int64(most * bitsOf(name) / 8), true
 }

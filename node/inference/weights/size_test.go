@@ -45,8 +45,11 @@ func TestSize(t *testing.T) {
 		name, format string
 		want         int64
 	}{
-		{"a/b", "safetensors", 7}, {"a/b", "gguf", 4}, {"a/b:q8_0", "gguf", 9},
-		{"a/other-1B", "gguf", 2_000_000_000}, {"a/other", "gguf", 0},
+		{"a/b", "safetensors", 7},
+		{"a/b", "gguf", 4},
+		{"a/b:q8_0", "gguf", 9},
+		{"a/other-1B", "gguf", 2_000_000_000},
+		{"a/other", "gguf", 0},
 	} {
 		got, known := s.Size(t.Context(), weights.Want{Name: test.name}, []string{test.format})
 		if got != test.want || known != (test.want > 0) {
