@@ -35,6 +35,13 @@ func TestBenchLoad(t *testing.T) {
 	if len(idle.Nodes) != 3 || idle.Nodes[idle.Leader] > idle.Together || idle.Reference != load.IdleLimit {
 		t.Errorf("idle: %+v", idle)
 	}
+	var r load.Inference
+	measure(&r, "inference", "--for", "1s", "--streams", "8", "--open", "40", "--conversations", "20", "--json",
+		"--llama", "../../../bin/engines/llama-node")
+	if r.Direct.PerSecond <= 0 || r.Own.PerSecond <= 0 || r.Hop.First.P50MS <= 0 || r.Open.WithMiB <= 0 || r.Llama == nil ||
+		r.Llama.RoutedPS <= 0 || r.Affinity.Hits <= r.Affinity.Random {
+		t.Errorf("inference: %+v", r)
+	}
 	var executions load.Executions
 	measure(&executions, "executions", "--alone", "2", "--many", "4", "--clients", "2", "--waiting", "20", "--json")
 	if b := executions.Backlog; b.Waiting != 20 || b.Ratio <= 0 || b.Alone.P50MS <= 0 || b.SubmitCPU <= 0 {

@@ -16,6 +16,7 @@ func TestBenchLoadRefuses(t *testing.T) {
 		"api --read-for 10ms":     "--read-for 1s or more",
 		"api --sweep 1,0":         "--sweep 1 to 4096",
 		"executions --clients x":  "invalid argument",
+		"inference --turns 1":     "--turns 2 or more",
 	} {
 		r := execute(t, "", append([]string{"bench"}, strings.Fields(args)...)...)
 		if r.Code != cli.ExitUsage || !strings.Contains(r.Errors, want) {
