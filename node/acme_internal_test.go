@@ -6,7 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -51,7 +51,7 @@ func TestAuthorityGivesTheCertificate(t *testing.T) {
 	}
 	server := &http.Server{
 		Handler:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ready") }),
-		ErrorLog: log.New(t.Output(), "", 0),
+		ErrorLog: slog.NewLogLogger(slog.NewTextHandler(t.Output(), nil), slog.LevelInfo),
 	}
 	go func() { _ = server.Serve(tls.NewListener(listener, served)) }()
 	t.Cleanup(func() { _ = server.Close() })
@@ -100,7 +100,7 @@ func startAuthority(t *testing.T, port int) (*httptest.Server, func() *x509.Cert
 	go func() { _ = names.ActivateAndServe() }()
 	t.Cleanup(func() { _ = names.ShutdownContext(context.Background()) })
 
-	logger := log.New(t.Output(), "", 0)
+	logger := slog.NewLogLogger(slog.NewTextHandler(t.Output(), nil), slog.LevelInfo)
 	store := db.NewMemoryStore()
 	signer := ca.New(logger, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {}})
 	checker := va.New(logger, 1, port, false, resolver.Addr().String(), store)

@@ -151,7 +151,7 @@ func matches(pattern, s string) bool {
 }
 
 // patterns holds the compiled patterns of tags.
-var patterns sync.Map
+var patterns sync.Map //nolint:gochecknoglobals // A cache of what never changes.
 
 // number returns the number in a tag.
 func (b binder) number(tag string) (int, bool) {

@@ -308,7 +308,7 @@ type member struct {
 }
 
 // members holds the members of each struct type that was bound so far.
-var members sync.Map
+var members sync.Map //nolint:gochecknoglobals // A cache of what never changes.
 
 // membersOf returns the members of a struct type.
 func membersOf(t reflect.Type) []member {

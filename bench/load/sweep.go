@@ -75,6 +75,7 @@ func MeasureSweep(ctx context.Context, c *Cluster, cfg SweepConfig) (out Sweep, 
 		return out, err
 	}
 	defer stop()
+	ok := []int{http.StatusOK}
 	status := apiRoot + "/execution/streaming/" + queued.ExecutionID.String() + "/status"
 	const start = apiRoot + "/execution/streaming/start"
 	out.BareRaftPS = cfg.BareRaft
@@ -87,10 +88,11 @@ func MeasureSweep(ctx context.Context, c *Cluster, cfg SweepConfig) (out Sweep, 
 			request
 		}{
 			{&level.Submits, cfg.Submits, c.urls(), request{
-				http.MethodPost, start, c.APIKey, `{"code":"pass","execution_type":"cpu"}`, []int{http.StatusOK, http.StatusAccepted},
+				http.MethodPost, start, c.APIKey, `{"code":"pass","execution_type":"cpu"}`,
+				[]int{http.StatusOK, http.StatusAccepted},
 			}},
-			{&level.Linearizable, 0, c.urls(), request{http.MethodGet, status, c.APIKey, "", []int{http.StatusOK}}},
-			{&level.Stale, 0, c.urls(), request{http.MethodGet, status + "?consistency=stale", c.APIKey, "", []int{http.StatusOK}}},
+			{&level.Linearizable, 0, c.urls(), request{http.MethodGet, status, c.APIKey, "", ok}},
+			{&level.Stale, 0, c.urls(), request{http.MethodGet, status + "?consistency=stale", c.APIKey, "", ok}},
 			{&level.Unknown, 0, c.urls(), request{
 				http.MethodGet, status, strings.Repeat("x", len(c.APIKey)), "",
 				[]int{http.StatusUnauthorized, http.StatusTooManyRequests},
@@ -98,7 +100,7 @@ func MeasureSweep(ctx context.Context, c *Cluster, cfg SweepConfig) (out Sweep, 
 			{&level.Invalid, 0, c.urls(), request{
 				http.MethodPost, start, c.APIKey, `{"code":7}`, []int{http.StatusUnprocessableEntity},
 			}},
-			{&level.Bare, 0, []string{bare}, request{http.MethodGet, "/", c.APIKey, "", []int{http.StatusOK}}},
+			{&level.Bare, 0, []string{bare}, request{http.MethodGet, "/", c.APIKey, "", ok}},
 		} {
 			if *series.into, err = c.ask(ctx, series.urls, clients, cfg.For, series.most, series.request); err != nil {
 				return out, fmt.Errorf("%d clients, %s %s: %w", clients, series.method, series.path, err)

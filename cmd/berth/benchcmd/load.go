@@ -120,7 +120,8 @@ servers allocated for it, beside a bare fasthttp server.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cfg.Submits < 1 || cfg.Clients < 1 || cfg.Readers < 1 || cfg.ReadFor < time.Second ||
 				len(levels) > 0 && (slices.Min(levels) < 1 || slices.Max(levels) > maxSweep || cfg.Submits < len(levels)) {
-				return cli.UsageErrorf("--submits, --clients and --readers must be 1 or more, --read-for 1s or more, and --sweep 1 to %d", maxSweep)
+				return cli.UsageErrorf("--submits, --clients and --readers must be 1 or more, --read-for 1s or more, "+
+					"and --sweep 1 to %d", maxSweep)
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), "berth: measuring Raft alone")
 			var err error
