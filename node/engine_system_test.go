@@ -168,24 +168,11 @@ func TestEngine(t *testing.T) {
 			if err != nil || !strings.Contains(string(rest), `"code":"replica_failed"`) || strings.Contains(string(rest), "[DONE]") {
 				a.Errorf("the stream ends with %q, %v", rest[max(len(rest)-300, 0):], err)
 			}
-			a.comesBack()
+			a.answers() // They wait until the engine is back.
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.do(&asked{t, follower, account.Key, created.ID}) })
 	}
-}
-
-// comesBack waits until the deployment answers again.
-func (a *asked) comesBack() {
-	a.Helper()
-	nodetest.Eventually(a, endWait, "the deployment to answer again", func() bool {
-		reply, body := a.post("completions", `{"model":"%s","prompt":"Hello","max_tokens":1}`)
-		if reply.StatusCode != http.StatusOK && reply.StatusCode != http.StatusServiceUnavailable {
-			a.Errorf("%d: %s", reply.StatusCode, body)
-		}
-		return reply.StatusCode == http.StatusOK
-	})
-	a.answers()
 }
 
 // answers asks for whole answers of each kind, and for what cannot be answered.

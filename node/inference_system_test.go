@@ -128,7 +128,8 @@ func prompt(model, text string, stream bool) *strings.Reader {
 // TestInference deploys a model and asks it through every node.
 func TestInference(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	c, account, api := inferenceCluster(t, 3)
+	hub := newModelHub(t)
+	c, account, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Inference.Hub = hub })
 	created, err := api.Deploy(t.Context(), deploymentOf("tiny/echo"))
 	if err != nil {
 		t.Fatal(err)
@@ -159,6 +160,9 @@ func TestInference(t *testing.T) {
 	})
 	url := c.Follower().URL()
 	t.Run("errors", func(t *testing.T) { checkModelErrors(t, c, url, id) })
+	t.Run("sources", func(t *testing.T) {
+		checkModelSources(t, api, nodetest.MustClient(t, c.MustAccount("other").Key, url))
+	})
 	t.Run("streams", func(t *testing.T) { checkModelStreams(t, api, url, account.Key, created.ID) })
 	t.Run("failed", func(t *testing.T) {
 		d := mustDeployment(t, api, broken.ID, "failed")

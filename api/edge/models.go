@@ -254,9 +254,6 @@ func (c *modelCall) infer(below string) error {
 
 // ask waits for a ready replica and asks it.
 func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, error) {
-	if err := c.await(ctx); err != nil {
-		return nil, err
-	}
 	header := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {c.r.id}, "User-Agent": {""}}
 	if accept := c.ctx.Request.Header.Peek("Accept"); len(accept) > 0 {
 		header.Set("Accept", string(accept))
@@ -265,9 +262,16 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 		Method: http.MethodPost, Host: "engine", Header: header, URL: &url.URL{Scheme: "http", Opaque: "/v1" + below},
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
-	answer, err := c.cfg.Models.Infer(c.r.View, c.model, req, c.body, c.asked.prefix)
-	c.body = nil // A stream may last for long.
-	return answer, err
+	for tries := 0; ; {
+		if err := c.await(ctx); err != nil {
+			return nil, err
+		}
+		answer, err := c.cfg.Models.Infer(c.r.View, c.model, req, c.body, c.asked.prefix)
+		if err == nil || !c.retries(ctx, err, &tries) {
+			c.body = nil // A stream may last for long.
+			return answer, err
+		}
+	}
 }
 
 // await finds the model, and waits until one of its replicas is ready. It resumes one

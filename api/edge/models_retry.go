@@ -1,0 +1,34 @@
+package edge
+
+import (
+	"context"
+	"time"
+
+	"berth/compute"
+)
+
+// What a node does while replicas that are recorded as ready do not answer: they have
+// ended, and the record follows.
+const (
+	retryPause = 100 * time.Millisecond
+	retryMost  = 50
+)
+
+// retries reports whether a request that no replica answered is tried again, and waits
+// before that for a newer view. It counts the tries.
+func (c *modelCall) retries(ctx context.Context, err error, tries *int) bool {
+	*tries++
+	if compute.CodeOf(err) != compute.CodeUnavailable || ctx.Err() != nil || *tries > retryMost {
+		return false
+	}
+	if *tries > 1 {
+		pause := time.NewTimer(retryPause)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return c.renew() == nil //nolint:contextcheck // It lives as the server does.
+}
