@@ -46,3 +46,21 @@ func TestGuideHasCommands(t *testing.T) {
 		checkExample(t, root, "  "+line)
 	}
 }
+
+// TestInferenceGuideHasCommands holds the same of the page about models.
+func TestInferenceGuideHasCommands(t *testing.T) {
+	text, err := os.ReadFile("../../docs/inference.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, checked := newRoot(), 0
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "berth ") {
+			checkExample(t, root, "  "+strings.TrimSpace(line))
+			checked++
+		}
+	}
+	if checked < 3 {
+		t.Errorf("only %d commands are found", checked)
+	}
+}

@@ -1,0 +1,263 @@
+//go:build long
+
+package node_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/node/nodetest"
+)
+
+// engineDrill is a cluster of processes with one replica of a model that computes.
+type engineDrill struct {
+	*testing.T
+
+	c       *nodetest.Processes
+	account nodetest.Account
+	root    *client.Client
+	api     *client.Client
+	id      compute.ExecutionID
+}
+
+// TestEngineOutlivesNodes kills, in the middle of streams, the node of the replica, the
+// leader, and the node that was asked.
+func TestEngineOutlivesNodes(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	models, e := mustLlama(t)
+	c := nodetest.StartWith(t, 3, withLlama(models, e))
+	d := &engineDrill{T: t, c: c, account: c.MustAccount("acme")}
+	var urls []string
+	for _, p := range c.Nodes {
+		urls = append(urls, p.URL)
+	}
+	d.root, d.api = nodetest.MustClient(t, c.RootToken, urls...), nodetest.MustClient(t, d.account.Key, urls...)
+	mustVoters(t, d.root, 3)
+	want := deploymentOf("tiny/llama")
+	want.Engine, want.MaxReplicas = "llama-node", 1
+	created, err := d.api.Deploy(t.Context(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.id = created.ID
+	mustDeployment(t, d.api, d.id, "ready")
+	d.killReplicaNode()
+	d.killLeader()
+	d.killRouter()
+}
+
+// by returns the deployment as a node answers for it.
+func (d *engineDrill) by(p *nodetest.Process) *asked { return &asked{d.T, p.URL, d.account.Key, d.id} }
+
+// host returns the node of the replica.
+func (d *engineDrill) host() *nodetest.Process {
+	d.Helper()
+	rows := mustDeployment(d.T, d.api, d.id, "ready").Rows
+	for _, p := range d.c.Nodes {
+		if rows[0].Node != nil && p.Config.Name == *rows[0].Node {
+			return p
+		}
+	}
+	d.Fatalf("no node has the replica: %+v", rows)
+	return nil
+}
+
+// leader returns the node that leads.
+func (d *engineDrill) leader() (leader *nodetest.Process) {
+	d.Helper()
+	nodetest.Eventually(d, endWait, "a leader", func() bool {
+		peers, err := d.root.Peers(d.Context())
+		if err != nil {
+			return false
+		}
+		for _, peer := range peers {
+			for _, p := range d.c.Nodes {
+				if peer.Leader && p.ID == peer.ID.String() {
+					leader = p
+				}
+			}
+		}
+		return leader != nil
+	})
+	return leader
+}
+
+// other returns a node that is none of these.
+func (d *engineDrill) other(not ...*nodetest.Process) *nodetest.Process {
+	for _, p := range d.c.Nodes {
+		taken := false
+		for _, n := range not {
+			taken = taken || n == p
+		}
+		if !taken {
+			return p
+		}
+	}
+	d.Fatal("there is no other node")
+	return nil
+}
+
+// killReplicaNode ends a stream with an error, and the deployment comes back elsewhere.
+func (d *engineDrill) killReplicaNode() {
+	host := d.host()
+	by := d.by(d.other(host))
+	r, body := by.endless()
+	defer body.Close()
+	host.Kill()
+	rest, err := io.ReadAll(r)
+	if err != nil || !strings.Contains(string(rest), `"code":"replica_failed"`) {
+		d.Errorf("the stream of a killed node ends with %q, %v", rest[max(len(rest)-300, 0):], err)
+	}
+	nodetest.Eventually(d, endWait, "the deployment to answer from another node", func() bool {
+		reply, _ := by.post("completions", `{"model":"%s","prompt":"Hello","max_tokens":1}`)
+		return reply.StatusCode == http.StatusOK
+	})
+	by.answers()
+	host.Start()
+	mustVoters(d.T, d.root, 3)
+}
+
+// killLeader changes nothing for a stream between two other nodes.
+func (d *engineDrill) killLeader() {
+	host := d.host()
+	leader := d.leader()
+	if leader == host {
+		to, err := compute.ParseNodeID(d.other(host).ID)
+		if err != nil {
+			d.Fatal(err)
+		}
+		if _, err := d.root.TransferLeadership(d.Context(), to); err != nil {
+			d.Fatal(err)
+		}
+		nodetest.Eventually(d, endWait, "another leader", func() bool { leader = d.leader(); return leader != host })
+	}
+	by := d.by(d.other(host, leader))
+	r, body := by.endless()
+	defer body.Close()
+	leader.Kill()
+	for range 100 {
+		if line, err := r.ReadString('\n'); err != nil || strings.Contains(line, `"error"`) {
+			d.Fatalf("while the leader ends the stream has %q, %v", line, err)
+		}
+	}
+	body.Close()
+	by.answers() // With a new leader or none: nothing of it is written.
+	leader.Start()
+	mustVoters(d.T, d.root, 3)
+}
+
+// killRouter breaks the stream of its client. The engine stops, and other nodes answer.
+func (d *engineDrill) killRouter() {
+	host := d.host()
+	router := d.other(host)
+	r, body := d.by(router).endless()
+	defer body.Close()
+	before := d.left()
+	router.Kill()
+	rest, err := io.ReadAll(r)
+	if err == nil || strings.Contains(string(rest), "[DONE]") {
+		d.Errorf("the stream of a killed router ends with %q, %v", rest[max(len(rest)-300, 0):], err)
+	}
+	nodetest.Eventually(d, endWait, "the engine to stop", func() bool { return d.left() > before })
+	d.by(host).answers()
+	d.by(d.other(host, router)).answers()
+	router.Start()
+	mustVoters(d.T, d.root, 3)
+}
+
+// left returns how many clients have left the engine.
+func (d *engineDrill) left() int {
+	logs, err := d.api.DeploymentLogs(d.Context(), d.id)
+	if err != nil {
+		return 0 // The node that has them is starting.
+	}
+	return strings.Count(fmt.Sprint(logs), "request cancelled: the client left")
+}
+
+// TestInferenceScales asks a deployment four times as much as one replica is meant to
+// answer. It has four then, and no request has failed.
+func TestInferenceScales(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	c, account, api := inferenceCluster(t, 3)
+	want := deploymentOf("tiny/echo")
+	want.TargetRPS, want.TargetP95, want.MaxReplicas = 5, 60_000, 4
+	created, err := api.Deploy(t.Context(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustDeployment(t, api, created.ID, "ready")
+	var sent, failed atomic.Int64
+	var group sync.WaitGroup
+	tick := time.NewTicker(time.Second / 24)
+	defer tick.Stop()
+	replicas := sync.Map{}
+	ask := func(url string, n int64) {
+		status, body := askQuietly(t, url, account.Key, created.ID.String(), fmt.Sprintf("question %d", n))
+		if status != http.StatusOK {
+			failed.Add(1)
+			t.Errorf("%d: %s", status, body)
+		}
+		if _, after, ok := strings.Cut(body, `"replica": "`); ok {
+			id, _, _ := strings.Cut(after, `"`)
+			replicas.Store(id, true)
+		}
+	}
+	load := func() {
+		<-tick.C
+		n := sent.Add(1)
+		group.Go(func() { ask(c.Nodes[int(n)%len(c.Nodes)].URL(), n) })
+	}
+	var d wire.Deployment
+	limit := time.After(2 * time.Minute)
+	for d.Ready != 4 {
+		for range 24 {
+			load()
+		}
+		if d, err = api.Deployment(t.Context(), created.ID); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-limit:
+			t.Fatalf("it has %d of %d replicas", d.Ready, d.Replicas)
+		default:
+		}
+	}
+	for range 24 * 3 {
+		load()
+	}
+	group.Wait()
+	answered := 0
+	replicas.Range(func(any, any) bool { answered++; return true })
+	if failed.Load() > 0 || answered != 4 {
+		t.Errorf("%d of %d requests failed, and %d replicas answered", failed.Load(), sent.Load(), answered)
+	}
+	t.Logf("%d requests", sent.Load())
+}
+
+// askQuietly asks a deployment from any goroutine.
+func askQuietly(t *testing.T, url, key, model, text string) (status int, body string) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/openai/v1/chat/completions", prompt(model, text, false))
+	if err != nil {
+		return 0, err.Error()
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return answer.StatusCode, string(data)
+}
