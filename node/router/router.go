@@ -21,8 +21,8 @@ import (
 
 // Limits of connections to replicas.
 const (
-	idleEach    = 32 // Idle connections that are kept to each replica,
-	idleAll     = 256
+	idleEach    = 128 // Idle connections that are kept to each replica,
+	idleAll     = 1024
 	idleTimeout = 30 * time.Second
 	dialTimeout = 10 * time.Second
 	headerBytes = 256 << 10 // Of an answer's header.
