@@ -7,8 +7,8 @@ import (
 	"berth/compute"
 )
 
-// What a node does while replicas that are recorded as ready do not answer: they have
-// ended, and the record follows.
+// Tries while replicas that are recorded as ready do not answer: they have ended, and
+// the record follows.
 const (
 	retryPause = 100 * time.Millisecond
 	retryMost  = 50
