@@ -12,6 +12,9 @@ export GOFLAGS=${GOFLAGS:--buildvcs=false}
 out=bin/security
 rm -rf "$out"
 mkdir -p "$out"
+scripts/docker.sh start
+trap 'scripts/docker.sh stop' EXIT
+scripts/docker.sh compose
 
 # rows prints CLASS|PACKAGE|TEST for each test of the table.
 rows() {
