@@ -264,6 +264,11 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 	}).WithContext(ctx)
 	for tries := 0; ; {
 		if err := c.await(ctx); err != nil {
+			stopped := compute.CodeOf(err) == compute.CodeConflict // It may have been started through another node.
+			if stopped && tries == 0 && c.renew() == nil {         //nolint:contextcheck // It lives as the server does.
+				tries++
+				continue
+			}
 			return nil, err
 		}
 		answer, err := c.cfg.Models.Infer(c.r.View, c.model, req, c.body, c.asked.prefix)
