@@ -86,15 +86,30 @@ func (v *modelTables) TokenHold(node compute.NodeID, p compute.Payer) compute.Cr
 	return 0
 }
 
-// TokenTotals returns what an organization has used of each model, the minute that is
-// not posted yet included.
-func (v *modelTables) TokenTotals(org compute.OrgID) []*compute.TokenTotal {
-	var out []*compute.TokenTotal
+// TokenTotals returns what an organization has used of each model and is charged for it,
+// the minute that is not posted yet included.
+func (v *modelTables) TokenTotals(org compute.OrgID) []compute.TokenTotal {
+	var out []compute.TokenTotal
 	for at, t := range v.tokenTotals.From(tokenTotalKey{org: org}) {
 		if at.org != org {
 			break
 		}
-		out = append(out, t)
+		out = append(out, *t)
+	}
+	for at, u := range v.tokenUsage.From(tokenUsageKey{tokenTotalKey: tokenTotalKey{org: org}}) {
+		if at.org != org {
+			break
+		}
+		i, ok := slices.BinarySearchFunc(out, at.model, func(t compute.TokenTotal, model string) int {
+			return strings.Compare(t.Model, model)
+		})
+		if !ok {
+			out = slices.Insert(out, i, compute.TokenTotal{Org: org, Model: at.model})
+		}
+		out[i].Prompt, out[i].Completion = out[i].Prompt+u.Prompt, out[i].Completion+u.Completion
+		out[i].Requests += u.Requests
+		cost := u.Cost.Plus(compute.TokenCost{Whole: out[i].Charged, Rest: out[i].Rest})
+		out[i].Charged, out[i].Rest = cost.Whole, cost.Rest
 	}
 	return out
 }
