@@ -17,24 +17,19 @@ type models struct {
 
 // routes returns the routes of the group.
 func (g *models) routes() []edge.Route {
-	const tag = "Serverless Inference"
 	const all, one = root + "/admin/models", root + "/admin/models/{id}"
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: all, Tag: tag, Need: edge.NeedOperator,
+			Method: http.MethodGet, Path: all, Need: edge.NeedOperator,
 			Summary: "The models that every organization may use.", Reply: of[wire.Models](), Handle: g.list,
 		},
 		{
-			Method: http.MethodGet, Path: one, Tag: tag, Need: edge.NeedOperator, Rest: true,
-			Summary: "One of them.", Reply: of[wire.Model](), Handle: g.get,
-		},
-		{
-			Method: http.MethodPut, Path: one, Tag: tag, Need: edge.NeedOperator, Rest: true,
+			Method: http.MethodPut, Path: one, Need: edge.NeedOperator, Rest: true,
 			Summary: "Publish a deployment under an id for every organization, or change its prices.",
 			Body:    of[wire.NewModel](), Reply: of[wire.Model](), Handle: g.set,
 		},
 		{
-			Method: http.MethodDelete, Path: one, Tag: tag, Need: edge.NeedOperator, Rest: true,
+			Method: http.MethodDelete, Path: one, Need: edge.NeedOperator, Rest: true,
 			Summary: "Withdraw a model. Its deployment stays.", Reply: of[wire.Message](), Handle: g.remove,
 		},
 	}
@@ -68,19 +63,6 @@ func modelOf(view *fsm.View, m *compute.Model) wire.Model {
 	return out
 }
 
-// get answers one model.
-func (g *models) get(r *edge.Request) (any, error) {
-	m, ok := r.View.Model(r.Params["id"])
-	if !ok {
-		return nil, errNoModel()
-	}
-	return modelOf(r.View, m), nil
-}
-
-func errNoModel() error {
-	return compute.Errorf(compute.CodeNotFound, "no model is published under this id").Named("model_not_found")
-}
-
 // set publishes a model.
 func (g *models) set(r *edge.Request) (any, error) {
 	if err := r.View.AllowsModels(); err != nil {
@@ -99,7 +81,11 @@ func (g *models) set(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.get(r)
+	m, ok := r.View.Model(name)
+	if !ok {
+		return nil, edge.NotFound() // Withdrawn in this moment.
+	}
+	return modelOf(r.View, m), nil
 }
 
 // remove withdraws a model.

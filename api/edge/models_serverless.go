@@ -113,7 +113,7 @@ func withUsage(options json.RawMessage) string {
 type publishedAnswer struct {
 	ctx      context.Context //nolint:containedctx // Of the request.
 	reserved Reservation
-	told     func(prompt, completion int64) // Is told what was used.
+	notify   func(prompt, completion int64) // Gets what was used.
 
 	from   io.ReadCloser
 	was    []byte // The deployment's id, in quotes,
@@ -137,7 +137,7 @@ type tokenUsage struct {
 // newPublishedAnswer returns the answer to the request of c.
 func (c *modelCall) newPublishedAnswer(ctx context.Context, from io.ReadCloser) *publishedAnswer {
 	return &publishedAnswer{
-		ctx: ctx, reserved: c.reserved, told: func(int64, int64) {}, from: from, buffer: make([]byte, pipeBuffer),
+		ctx: ctx, reserved: c.reserved, notify: func(int64, int64) {}, from: from, buffer: make([]byte, pipeBuffer),
 		was: []byte(strconv.Quote(c.model.ID.String())), is: []byte(strconv.Quote(c.published.ID)),
 	}
 }
@@ -232,7 +232,7 @@ func (a *publishedAnswer) settle() error {
 		return nil
 	}
 	a.settled = true
-	a.told(a.used.Prompt, a.used.Completion)
+	a.notify(a.used.Prompt, a.used.Completion)
 	if a.reserved == nil {
 		return nil
 	}

@@ -53,9 +53,7 @@ func newModelSet(conn *cli.Connection) *cobra.Command {
 		Use:   "set ID DEPLOYMENT",
 		Short: "Publish a deployment as a model, or change its prices",
 		Long: `Set publishes a deployment under an id for every organization. Prices are in credits
-for a million tokens. A request is charged at the prices at which it was accepted.
-
-  berth admin model set chat-small DEPLOYMENT --prompt 0.1 --completion 0.4`,
+for a million tokens. A request is charged at the prices at which it was accepted.`,
 		Args: cli.Arguments(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := wire.NewModel{Deployment: args[1]}
