@@ -40,6 +40,9 @@ type Inference struct {
 	// ValidModel reports whether a text names a model.
 	ValidModel func(name string) bool
 	Starts     int // Ends in a row after which a deployment has failed.
+	// Size returns the bytes of a model's weights as an engine loads them; nil and
+	// false are unknown.
+	Size func(ctx context.Context, org compute.OrgID, engine, model, token string) (int64, bool)
 }
 
 // deployments serves Dedicated Deployment External: services with an engine.
@@ -107,6 +110,9 @@ func (g *deployments) create(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	command := fsm.Submit{Execution: g.record(r, in, engine, args)}
+	if err := g.fits(r, in, &command.Execution); err != nil {
+		return nil, err
+	}
 	if engine.Image != "" {
 		ref, err := imageRef(engine.Image)
 		if err != nil {

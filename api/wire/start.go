@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/url"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -196,7 +195,7 @@ func checkEnv(env map[string]string, f *Faults) {
 
 // variableName reports whether an execution may set the variable name.
 func variableName(name string) bool {
-	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString(name) &&
+	return matches(`^[A-Za-z_][A-Za-z0-9_]*$`, name) &&
 		!strings.HasPrefix(strings.ToUpper(name), "BERTH_")
 }
 

@@ -136,5 +136,6 @@ func examplesByPath() map[string]string {
 		"bench idle":             `  berth bench idle`,
 		"bench executions":       `  berth bench executions`,
 		"bench api":              `  berth bench api`,
+		"bench inference":        "  berth bench inference\n  berth bench inference --llama bin/engines/llama-node",
 	}
 }

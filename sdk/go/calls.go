@@ -1055,17 +1055,6 @@ func (g ModelsCalls) List(ctx context.Context) (Models, error) {
 	return out, err
 }
 
-// Get is GET /api/v2/external/admin/models/{id}.
-//
-// One of them.
-//
-// Needs: root token, or an operator's API key or access token.
-func (g ModelsCalls) Get(ctx context.Context, id string) (Model, error) {
-	var out Model
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/admin/models/" + url.PathEscape(id), Out: &out})
-	return out, err
-}
-
 // Set is PUT /api/v2/external/admin/models/{id}.
 //
 // Publish a deployment under an id for every organization, or change its prices.

@@ -1949,8 +1949,7 @@ type NewKey struct {
 
 // NewModel is the body of PUT /admin/models/{id}.
 type NewModel struct {
-	// Deployment that answers for the model. It is the caller's organization's; any with the root
-	// token.
+	// Deployment that answers for the model. Its owner pays for its replicas.
 	//
 	// Rules: required, at most 64 characters.
 	DeploymentID string `json:"deployment_id"`

@@ -15,8 +15,8 @@ func newModel(conn *cli.Connection) *cobra.Command {
 	cmd := cli.Parent("model", "Manage the models that every organization may use",
 		newModelList(conn), newModelSet(conn), newModelRemove(conn))
 	cmd.Long = `A model that is published answers every organization under its id, which pays for
-tokens by the prices of the model. A deployment of the operator's organization answers
-for it, and is paid for by the second as any other.`
+tokens by the prices of the model. A deployment answers for it, for which its
+own organization pays by the second.`
 	return cmd
 }
 

@@ -19,7 +19,8 @@ import (
 func New(version, revision string) *cobra.Command {
 	return cli.Parent("bench", "Measure Berth, and test it under faults",
 		newPacking(), newSchedule(), newSimulate(), newState(), newDST(),
-		newFailpoints(), newFaults(version, revision), newWorkers(), newIdle(), newExecutions(), newAPI(), newStorage())
+		newFailpoints(), newFaults(version, revision), newWorkers(), newIdle(), newExecutions(), newAPI(), newStorage(),
+		newInference(), newEchoEngine())
 }
 
 // maxSeeds is the largest number of seeds of one command.

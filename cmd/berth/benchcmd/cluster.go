@@ -42,10 +42,10 @@ func withCluster(cmd *cobra.Command, cfg dev.Config, use func(state *dev.State) 
 // loadServers is the number of servers of the clusters that package load measures.
 const loadServers = 3
 
-// withLoad is withCluster for package load.
-func withLoad(cmd *cobra.Command, use func(c *load.Cluster) error) error {
+// withLoad is withCluster for package load. The settings are KEY=VALUE, of every node.
+func withLoad(cmd *cobra.Command, use func(c *load.Cluster) error, settings ...string) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "berth: starting %d servers\n", loadServers)
-	return withCluster(cmd, dev.Config{Nodes: loadServers}, func(state *dev.State) error {
+	return withCluster(cmd, dev.Config{Nodes: loadServers, Set: settings}, func(state *dev.State) error {
 		c := &load.Cluster{RootToken: state.RootToken, APIKey: state.APIKey, Org: state.OrgSlug}
 		for i, n := range state.Nodes {
 			c.Nodes = append(c.Nodes, load.Node{

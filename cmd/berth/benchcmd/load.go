@@ -3,6 +3,8 @@ package benchcmd
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,22 +104,34 @@ client of another node sees a line that code prints. It needs root.`,
 // newAPI returns the command berth bench api.
 func newAPI() *cobra.Command {
 	cfg := load.RequestsConfig{}
+	var levels []int
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "api",
 		Short: "Measure how fast a follower accepts and answers",
 		Long: `Api measures Raft alone on this machine, starts three servers, drains them so that nothing
 starts, and asks a follower: durable submits from many clients, then reads of a status,
-linearizable and stale, and of a whole record. It needs root.`,
+linearizable and stale, and of a whole record. It needs root.
+
+With --sweep 1,16,64,256,1024 it asks all three servers instead, with so many clients, one
+number after another: submits, reads, and requests that are refused, each with what the
+servers allocated for it, beside a bare fasthttp server.`,
 		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cfg.Submits < 1 || cfg.Clients < 1 || cfg.Readers < 1 || cfg.ReadFor < time.Second {
-				return cli.UsageErrorf("--submits, --clients and --readers must be 1 or more, and --read-for 1s or more")
+			if cfg.Submits < 1 || cfg.Clients < 1 || cfg.Readers < 1 || cfg.ReadFor < time.Second ||
+				len(levels) > 0 && (slices.Min(levels) < 1 || slices.Max(levels) > maxSweep || cfg.Submits < len(levels)) {
+				return cli.UsageErrorf("--submits, --clients and --readers must be 1 or more, --read-for 1s or more, "+
+					"and --sweep 1 to %d", maxSweep)
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), "berth: measuring Raft alone")
 			var err error
 			if cfg.BareRaft, err = schedule.BareRaft(cmd.Context()); err != nil {
 				return err
+			}
+			if len(levels) > 0 {
+				return sweepClients(cmd, load.SweepConfig{
+					Clients: levels, For: cfg.ReadFor, Submits: cfg.Submits / len(levels), BareRaft: cfg.BareRaft,
+				}, asJSON)
 			}
 			return withLoad(cmd, func(c *load.Cluster) error {
 				r, err := load.MeasureRequests(cmd.Context(), c, cfg)
@@ -148,8 +162,40 @@ linearizable and stale, and of a whole record. It needs root.`,
 	flags.IntVar(&cfg.Clients, "clients", 256, "`clients` that submit at once")
 	flags.IntVar(&cfg.Readers, "readers", 64, "`clients` that read at once")
 	flags.DurationVar(&cfg.ReadFor, "read-for", 5*time.Second, "`time` for each series of reads")
+	flags.IntSliceVar(&levels, "sweep", nil, "numbers of `clients`, to measure one after another")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// maxSweep is the largest number of clients at once: each has a connection.
+const maxSweep = 4096
+
+// sweepClients measures with more and more clients.
+func sweepClients(cmd *cobra.Command, cfg load.SweepConfig, asJSON bool) error {
+	return withLoad(cmd, func(c *load.Cluster) error {
+		r, err := load.MeasureSweep(cmd.Context(), c, cfg)
+		if err != nil || asJSON {
+			return errors.Join(err, printIf(cmd, err == nil, r))
+		}
+		t := cli.NewTable("clients", "figure", "a second", "allocations", "times")
+		for _, l := range r.Levels {
+			for _, series := range []struct {
+				name string
+				of   load.Asked
+			}{
+				{fmt.Sprintf("durable submits (Raft alone %s)", rate(r.BareRaftPS)), l.Submits},
+				{"linearizable status reads", l.Linearizable},
+				{"stale status reads", l.Stale},
+				{"unknown credentials (401, 429)", l.Unknown},
+				{"invalid bodies (422)", l.Invalid},
+				{"bare fasthttp answers", l.Bare},
+			} {
+				t.AppendRow(cli.Row(strconv.Itoa(l.Clients), series.name, rate(series.of.PerSecond),
+					rate(series.of.Allocs), spreadText(series.of.Spread)))
+			}
+		}
+		return cli.PrintTable(cmd.OutOrStdout(), t)
+	})
 }
 
 // printIf prints a report as JSON if there is one.

@@ -133,27 +133,33 @@ func (s *Store) ask(
 
 // local returns a model in the operator's directory.
 func (s *Store) local(w Want, formats []string) (Model, bool) {
-	if s.cfg.Models == "" {
-		return Model{}, false
-	}
-	name, _, part := w.split()
-	dir := filepath.Join(s.cfg.Models, filepath.FromSlash(name))
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return Model{}, false
-	}
-	var files []File
-	for _, e := range entries {
-		if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil && info.Mode().IsRegular() {
-			files = append(files, File{Name: e.Name(), Size: info.Size()})
-		}
-	}
+	dir, files := s.localFiles(w)
+	_, _, part := w.split()
 	for _, format := range formats {
 		if chosen := wanted(files, format, part); len(chosen) > 0 {
 			return modelOf(dir, format, chosen), true
 		}
 	}
 	return Model{}, false
+}
+
+// localFiles returns the directory of the operator for a model, and its files.
+func (s *Store) localFiles(w Want) (dir string, files []File) {
+	if s.cfg.Models == "" {
+		return "", nil
+	}
+	name, _, _ := w.split()
+	dir = filepath.Join(s.cfg.Models, filepath.FromSlash(name))
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", nil
+	}
+	for _, e := range entries {
+		if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil && info.Mode().IsRegular() {
+			files = append(files, File{Name: e.Name(), Size: info.Size()})
+		}
+	}
+	return dir, files
 }
 
 func modelOf(dir, format string, files []File) Model {

@@ -1,0 +1,60 @@
+package weights_test
+
+import (
+	"testing"
+
+	"berth/node/inference/weights"
+)
+
+func TestSizeFromName(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		want int64 // Of 10^6 bytes; 0: unknown.
+	}{
+		{"meta-llama/Llama-3.1-70B-Instruct", 140_000},
+		{"meta-llama/Meta-Llama-3-8B", 16_000},
+		{"Qwen/Qwen2.5-0.5B-Instruct", 1000},
+		{"Qwen/Qwen3-235B-A22B-FP8", 235_000},
+		{"mistralai/Mixtral-8x7B-v0.1", 112_000},
+		{"TheBloke/Llama-2-13B-AWQ", 7312},
+		{"bartowski/Llama-3.2-3B-Instruct-GGUF:Q4_K_M", 1687},
+		{"bartowski/Llama-3.2-3B-Instruct-GGUF:Q8_0", 3000},
+		{"HuggingFaceTB/SmolLM2-135M@main", 270},
+		{"google/gemma-3-27b-it-qat-q4_0-gguf", 15_187},
+		{"owner/model-7b-13b", 26_000},
+		{"openai-community/gpt2", 0},
+		{"owner/v2b4m", 0},
+		{"tiny/echo", 0},
+	} {
+		got, known := weights.SizeFromName(test.name)
+		if known != (test.want > 0) || got/1e6 != test.want {
+			t.Errorf("%s: %d, %t, want %d", test.name, got/1e6, known, test.want)
+		}
+	}
+}
+
+// TestSize reads the size from a listing, of the files that an engine loads, and
+// otherwise from the name.
+func TestSize(t *testing.T) {
+	h := newHub(t, map[string]string{
+		"model-1.safetensors": "12345", "model-2.safetensors": "12", "consolidated.safetensors": "1234567",
+		"config.json": "{}", "m.Q8_0.gguf": "123456789", "m.Q4_K_M.gguf": "1234",
+	})
+	s := newStore(t, h)
+	for _, test := range []struct {
+		name, format string
+		want         int64
+	}{
+		{"a/b", "safetensors", 7}, {"a/b", "gguf", 4}, {"a/b:q8_0", "gguf", 9},
+		{"a/other-1B", "gguf", 2_000_000_000}, {"a/other", "gguf", 0},
+	} {
+		got, known := s.Size(t.Context(), weights.Want{Name: test.name}, []string{test.format})
+		if got != test.want || known != (test.want > 0) {
+			t.Errorf("%s, %s: %d, %t", test.name, test.format, got, known)
+		}
+	}
+	h.down.Store(true)
+	if got, known := s.Size(t.Context(), weights.Want{Name: "a/b"}, []string{"gguf"}); known {
+		t.Errorf("of a hub that does not answer: %d", got)
+	}
+}
