@@ -179,8 +179,12 @@ func TestTokenHolds(t *testing.T) {
 	}
 	available := w.view().Account(bob.Org).Available()
 	for _, test := range []struct{ least, most, want compute.Credits }{
-		{1, 8, 8}, {5, 8, 8}, {10, available + 1, 10}, {available, available, available},
-		{available + 1, available + 1, available}, {0, 3, 3},
+		{1, 8, 8},
+		{5, 8, 8},
+		{10, available + 1, 10},
+		{available, available, available},
+		{available + 1, available + 1, available},
+		{0, 3, 3},
 	} {
 		if got := hold(test.least, test.most); got != test.want {
 			t.Errorf("%d to %d: %d", test.least, test.most, got)

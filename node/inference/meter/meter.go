@@ -48,7 +48,7 @@ type Meter struct {
 	accounts map[compute.Payer]*account
 	usage    map[usageKey]*fsm.UsedTokens
 	full     []fsm.UsedTokens // Rows that hold no more.
-	waiting  []chan struct{} // Closed once usage is committed.
+	waiting  []chan struct{}  // Closed once usage is committed.
 }
 
 // account is what this node has set aside for a payer.
