@@ -77,6 +77,7 @@ var rules = []rule{
 	{"node/callback", []string{"compute", "compute/address", "fsm", "loop"}, "what is sent follows from the state alone"},
 	{"node/inference/autoscale", []string{"compute"}, "how many replicas there should be follows from counts and targets"},
 	{"node/inference/engine", []string{"compute"}, "engines are described without what starts them"},
+	{"node/inference/meter", []string{"compute", "fsm", "loop"}, "usage is settled with the state, by whoever proposes"},
 	{"node/inference/weights", []string{"cluster/file", "compute", "loop"}, "models are fetched without knowing what loads them"},
 	{"node/router", []string{"compute", "fsm"}, "which replica answers follows from the state alone"},
 	{"node/identity", []string{"compute"}, "who a person is at the identity provider is found without the accounts here"},

@@ -110,8 +110,11 @@ type matrix struct {
 	cyd     compute.OrgID
 	session wire.Session
 	serial  int
-	writes  int // Proposals, without the times at which keys were used.
-	leaks   int // Requests that were answered although the access rule refuses them, or that show what is there.
+
+	deployed compute.ExecutionID // Behind a published model.
+
+	writes int // Proposals, without the times at which keys were used.
+	leaks  int // Requests that were answered although the access rule refuses them, or that show what is there.
 }
 
 func newMatrix(t testing.TB) *matrix {
@@ -300,6 +303,10 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 	case strings.HasPrefix(path, "/admin/prices/{resource}"):
 		m.must(fsm.SetPrices{Actor: fsm.Actor{Root: true}, Prices: map[string]compute.Price{"h100": 7}})
 		return map[string]string{"{resource}": "h100"}, map[string]string{"{resource}": "h100.2x"}
+	case strings.HasPrefix(path, "/admin/models/{id}"):
+		m.deployed = m.submit("deployment")
+		m.must(fsm.SetModel{Actor: fsm.Actor{Root: true}, ID: "chat", Deployment: m.deployed})
+		return map[string]string{"{id}": "chat"}, map[string]string{"{id}": "-"}
 	case strings.HasPrefix(path, "/admin/orgs/{org}"):
 		return map[string]string{"{org}": "cyd-lab"}, map[string]string{"{org}": "nobody-lab"}
 	case strings.HasPrefix(path, "/execution/image/"):
@@ -436,6 +443,7 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /admin/raft/transfer":                `{}`,
 		"POST /admin/whatif":                       `{}`,
 		"PUT /admin/prices/{resource}":             `{"price_per_hour":1.5}`,
+		"PUT /admin/models/{id}":                   `{"deployment_id":"` + m.deployed.String() + `"}`,
 		"PUT /admin/billing/mode":                  `{"mode":"enforce"}`,
 		"POST /storage/upload":                     formOf("file", "a.txt", "content"),
 		"POST /storage/upload-bulk":                formOf("files", "a.txt", "content"),

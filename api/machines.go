@@ -1,8 +1,11 @@
 package api
 
 import (
+	"fmt"
 	"math"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"berth/api/edge"
 	"berth/api/wire"
@@ -32,8 +35,12 @@ func (g *machines) routes() []edge.Route {
 	}
 }
 
-// meterExecution is the meter of executions.
-const meterExecution = "run_running"
+// The meters of executions and of tokens.
+const (
+	meterExecution  = "run_running"
+	meterPrompt     = "serverless_inference_prompt_tokens"
+	meterCompletion = "serverless_inference_completion_tokens"
+)
 
 // machineTypes answers the profiles that the nodes offer.
 func (g *machines) machineTypes(r *edge.Request) (any, error) {
@@ -165,8 +172,26 @@ func (g *machines) pricing(r *edge.Request) (any, error) {
 		}
 		out.Prices = append(out.Prices, price)
 	}
+	for m := range r.View.Models() {
+		out.Prices = append(out.Prices, tokenPrice(m, meterPrompt, m.Prices.Prompt),
+			tokenPrice(m, meterCompletion, m.Prices.Completion))
+	}
 	out.Count = len(out.Prices)
 	return out, nil
+}
+
+// tokenPrice returns the line of the price book for a kind of tokens. A price of a
+// million tokens has two decimals, so that of one has eight.
+func tokenPrice(m *compute.Model, meter string, million compute.Credits) wire.Price {
+	units := (int64(million) + 9_999) / 10_000
+	text := strconv.FormatInt(units/100_000_000, 10)
+	if rest := units % 100_000_000; rest > 0 {
+		text += "." + strings.TrimRight(fmt.Sprintf("%08d", rest), "0")
+	}
+	return wire.Price{
+		MeterSlug: meter, Resource: m.ID, AppliesTo: wire.AppliesTo{Deployment: &m.Deployment},
+		Unit: "token", UnitPrice: text, Source: compute.PriceOperator,
+	}
 }
 
 // priceOf returns the line of the price book for a profile.

@@ -128,6 +128,7 @@ func tagOf(rt *edge.Route) string {
 		{"/secrets", "Environment Variables"},
 		{"/quotas", "User Quotas"},
 		{"/prices", "Pricing"},
+		{"/models", "Serverless Inference"},
 		{"/billing", "Billing"},
 		{"/storage", "Storage Files"},
 		{"/environments", "Execution Management"},

@@ -26,7 +26,8 @@ func groups(s *edge.Server, c *core) []group {
 	signIn := &sessions{c, s.Stranger}
 	return []group{
 		signIn, &signups{c, signIn}, &users{c}, &orgs{c}, &adminOrgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
-		&executions, &selections{executions}, &services{executions}, &deployments{services{executions}}, &images{executions},
+		&executions, &selections{executions}, &services{executions}, &deployments{services{executions}},
+		&models{deployments{services{executions}}}, &images{executions},
 		&composes{executions}, &workloads{executions}, &outputs{executions},
 		&logLines{executions}, &series{executions}, &callbacks{executions},
 		&files{executions}, &uploads{c}, &storage{c},

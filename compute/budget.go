@@ -19,6 +19,13 @@ type Budget struct {
 // BudgetLevels returns the levels, in percent, that are reported.
 func BudgetLevels() []int { return []int{50, 80, 100} }
 
+// Turn begins a monthly budget again if another month has begun.
+func (b *Budget) Turn(month int) {
+	if b.Monthly && b.Month != month {
+		b.Month, b.Charged, b.Level = month, 0, 0
+	}
+}
+
 // LevelOf returns the highest level that an amount reaches, 0 for none.
 func (b *Budget) LevelOf(amount Credits) int {
 	reached := 0

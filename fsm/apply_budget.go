@@ -184,9 +184,7 @@ func (s *money) spend(e *compute.Execution, charged compute.Credits) {
 			continue
 		}
 		b := *known
-		if month := monthOf(s.meta.Now); b.Monthly && b.Month != month {
-			b.Month, b.Charged, b.Level = month, 0, 0
-		}
+		b.Turn(monthOf(s.meta.Now))
 		b.Charged += charged
 		s.report(e, &b, b.LevelOf(b.Charged), false)
 		s.budgets.Put(&b)
@@ -201,9 +199,7 @@ func (s *money) reportStop(e *compute.Execution, who spender) {
 		return
 	}
 	b := *known
-	if month := monthOf(s.meta.Now); b.Monthly && b.Month != month {
-		b.Month, b.Charged, b.Level = month, 0, 0
-	}
+	b.Turn(monthOf(s.meta.Now))
 	levels := compute.BudgetLevels()
 	s.report(e, &b, levels[len(levels)-1], true)
 	s.budgets.Put(&b)

@@ -513,6 +513,9 @@ func (s *execution) stopExecution(c StopExecution) Result {
 		return refuse(compute.CodeConflict, "already_ended",
 			"the execution has already ended as %s", known.Status)
 	}
+	if refusal := s.admitEnd(known); refusal != nil {
+		return Result{Refusal: refusal}
+	}
 	switch known.Kind {
 	case compute.KindSelection:
 		s.selection.stopSelection(known, c.Stop)

@@ -151,6 +151,7 @@ func (s *identity) endOrg(id compute.OrgID) {
 	}
 	s.dropInvites(id, compute.UserID{})
 	s.dataKeys.Drop(id)
+	s.money.endTokens(id)
 	s.money.dropBudgets(id)
 	s.dropEnvironments(id)
 	for _, u := range slices.Collect(s.Uploads(id)) {

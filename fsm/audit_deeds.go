@@ -169,6 +169,11 @@ func deedOfMoney(cmd Command, _ Result) (deed, bool) {
 		return deed{c.Actor, compute.OrgID{}, "prices.set", target, ""}, true
 	case RemovePrice:
 		return deed{c.Actor, compute.OrgID{}, "price.remove", c.Name, ""}, true
+	case SetModel:
+		target := fmt.Sprintf("%s, %s and %s credits", c.Deployment, c.Prices.Prompt, c.Prices.Completion)
+		return deed{c.Actor, compute.OrgID{}, "model.set", c.ID, target}, true
+	case RemoveModel:
+		return deed{c.Actor, compute.OrgID{}, "model.remove", c.ID, ""}, true
 	case SetBillingMode:
 		return deed{c.Actor, compute.OrgID{}, "billing.mode", fmt.Sprintf("meter %t", c.Meter), ""}, true
 	}

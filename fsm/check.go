@@ -28,7 +28,8 @@ func (v *View) Check() error {
 func (v checker) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
 		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(),
-		v.checkArchives(), v.checkUploads(), v.checkEnvironments(), v.checkObjects(), v.checkBudgets(), v.checkAudit())
+		v.checkArchives(), v.checkUploads(), v.checkEnvironments(), v.checkObjects(), v.checkBudgets(), v.checkAudit(),
+		v.checkModels())
 }
 
 // checkDerived builds a state from the records alone and compares: the
@@ -122,6 +123,11 @@ func (v checker) rebuilt() *state {
 	copyRecords(&v.purchases, func(p *compute.Purchase) { s.purchases.Put(p) })
 	copyRecords(&v.audit, func(r *compute.AuditRecord) { s.audit.Put(r) })
 	copyRecords(&v.chains, func(c *auditChain) { s.chains.Put(c) })
+	copyRecords(&v.models, func(m *compute.Model) { s.models.Put(m) })
+	copyRecords(&v.tokenHolds, s.money.putTokenHold)
+	copyRecords(&v.tokenUsage, s.money.putTokenUsage)
+	copyRecords(&v.tokenTotals, func(t *compute.TokenTotal) { s.tokenTotals.Put(t) })
+	copyRecords(&v.tokenSessions, func(t *tokenSession) { s.tokenSessions.Put(t) })
 	s.reshape()
 	s.remix()
 	return s
@@ -157,13 +163,14 @@ func (v checker) checkMoney() error {
 	return v.checkHeld()
 }
 
-// checkHeld compares every account with what the organization's executions
-// hold. Those that ended hold nothing.
+// checkHeld compares every account with what the organization's executions hold, and
+// what is set aside for tokens. Executions that ended hold nothing.
 func (v checker) checkHeld() error {
 	held := make(map[compute.OrgID]compute.Credits)
 	for e := range v.executions.Hot() {
 		held[e.Org] += e.Held
 	}
+	v.heldForTokens(held)
 	for o := range v.orgs.Values() {
 		if a := v.Account(o.ID); a.Held != held[o.ID] {
 			return fmt.Errorf("organization %s: %s held, its executions hold %s", o.ID, a.Held, held[o.ID])

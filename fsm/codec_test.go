@@ -137,6 +137,13 @@ func everyCommand() []fsm.Command {
 		fsm.Reseal{Op: op, Actor: a, Keys: []fsm.SealedKey{
 			{Kind: fsm.SealedSigning, Org: a.Org, ID: "k", Sealed: []byte{1}, Before: compute.Hash{2}},
 		}},
+		fsm.SetModel{Op: op, Actor: a, ID: "m", Deployment: id, Prices: compute.TokenPrices{Prompt: 1, Completion: 2}},
+		fsm.RemoveModel{Op: op, Actor: a, ID: "m"},
+		fsm.SettleTokens{
+			Node: node, Session: 7, Number: 1,
+			Usage: []fsm.UsedTokens{{Payer: compute.Payer{Org: a.Org, User: a.User, Key: key}, Model: "m", Prompt: 3, Completion: 4, Requests: 1}},
+			Holds: []fsm.WantedHold{{Payer: compute.Payer{Org: a.Org, User: a.User}, Least: 5, Most: 6}},
+		},
 	}
 }
 

@@ -711,6 +711,34 @@ type (
 		Deployment compute.ExecutionID `cbor:"1,keyasint"`
 	}
 
+	// SetModel publishes a deployment under an id, or changes its prices or its
+	// deployment.
+	SetModel struct {
+		Op         Op                  `cbor:"1,keyasint"`
+		Actor      Actor               `cbor:"2,keyasint"`
+		ID         string              `cbor:"3,keyasint"`
+		Deployment compute.ExecutionID `cbor:"4,keyasint"`
+		Prices     compute.TokenPrices `cbor:"5,keyasint"`
+	}
+
+	// RemoveModel withdraws a published model. Its deployment stays.
+	RemoveModel struct {
+		Op    Op     `cbor:"1,keyasint"`
+		Actor Actor  `cbor:"2,keyasint"`
+		ID    string `cbor:"3,keyasint"`
+	}
+
+	// SettleTokens records what requests through a node have used of models, and sets
+	// credits aside for others. The batches of a node's session are numbered from 1, so
+	// that each is counted once; a session is the Raft index at which the node began.
+	SettleTokens struct {
+		Node    compute.NodeID `cbor:"1,keyasint"`
+		Session uint64         `cbor:"2,keyasint"`
+		Number  uint64         `cbor:"3,keyasint"`
+		Usage   []UsedTokens   `cbor:"4,keyasint,omitempty"`
+		Holds   []WantedHold   `cbor:"5,keyasint,omitempty"`
+	}
+
 	// SetReady is the report of a node that a replica has become ready, or is no
 	// longer.
 	SetReady struct {

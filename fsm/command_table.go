@@ -341,7 +341,7 @@ func commandRows() []*row {
 			number: 74, since: formatContainers, onFullDisk: true, apply: (*state).removeCallbackSecret,
 			op: func(c RemoveCallbackSecret) Op { return c.Op },
 		}.row(),
-	}, slices.Concat(deploymentRows(), accountRows())...)
+	}, slices.Concat(deploymentRows(), accountRows(), modelRows())...)
 }
 
 // accountRows returns the commands of budgets, purchases, sign-ups and keys.

@@ -27,8 +27,12 @@ const (
 	formatContainers = 9
 	formatAccounts   = 10 // Deployments of models; audit records, budgets and ceilings.
 
+	// formatServerless adds models that every organization may use, and charges for
+	// tokens.
+	formatServerless = 11
+
 	// Format is the newest format that this program can apply.
-	Format = formatAccounts
+	Format = formatServerless
 )
 
 // FormatDeliveries is the first format that keeps what became of callbacks.
@@ -120,6 +124,9 @@ func (v *View) AllowsVariables() error { return v.allowsFormat(formatServices) }
 
 // AllowsDeployments returns the reason for which no models may be deployed yet.
 func (v *View) AllowsDeployments() error { return v.allowsFormat(formatAccounts) }
+
+// AllowsModels returns the reason for which no models may be published yet.
+func (v *View) AllowsModels() error { return v.allowsFormat(formatServerless) }
 
 // Settable returns the part of settings that every server can apply.
 func (v *View) Settable(s Settings) Settings {

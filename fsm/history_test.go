@@ -97,6 +97,7 @@ func (h *historian) step() {
 	case n < 82:
 		h.giveUpSome()
 		h.serviceThing()
+		h.modelThing()
 	case n < 88:
 		h.nodeThing()
 	case n < 93:

@@ -610,7 +610,8 @@ func (r *restoring) check() error {
 	}
 	c := checker{r.View}
 	return errors.Join(append(wrong, c.checkHeld(), c.checkNodes(), c.checkPeople(), c.checkMix(), c.checkQuotas(),
-		c.checkFormat(), c.checkBrake(), c.checkArchives(), c.checkUploads(), c.checkBudgets(), c.checkAudit())...)
+		c.checkFormat(), c.checkBrake(), c.checkArchives(), c.checkUploads(), c.checkBudgets(), c.checkAudit(),
+		c.checkModels())...)
 }
 
 // add counts the next line.

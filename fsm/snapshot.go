@@ -126,6 +126,10 @@ func (s *state) loaders() []func([]byte) error {
 		load(func(p *compute.Purchase) { s.purchases.Put(p) }),
 		load(func(r *compute.AuditRecord) { s.audit.Put(r) }),
 		load(func(c *auditChain) { s.chains.Put(c) }),
+		load(func(m *compute.Model) { s.models.Put(m) }),
+		load(s.money.putTokenHold), load(s.money.putTokenUsage),
+		load(func(t *compute.TokenTotal) { s.tokenTotals.Put(t) }),
+		load(func(t *tokenSession) { s.tokenSessions.Put(t) }),
 	}
 }
 

@@ -29,6 +29,7 @@ type View struct {
 	objectTables
 	budgetTables
 	auditTables
+	modelTables
 
 	counts counts
 }
@@ -242,6 +243,7 @@ func newView() *View {
 	v.objectTables = newObjectTables()
 	v.budgetTables = newBudgetTables()
 	v.auditTables = newAuditTables()
+	v.modelTables = newModelTables()
 	v.mix = new(compute.Mix)
 	v.offered = newOffer()
 	return v
@@ -379,6 +381,7 @@ func (v *View) stored() []store.Stored {
 		&v.environments,
 		&v.buckets, &v.objects, &v.objectUploads, &v.objectParts,
 		&v.budgets, &v.purchases, &v.audit, &v.chains,
+		&v.models, &v.tokenHolds, &v.tokenUsage, &v.tokenTotals, &v.tokenSessions,
 	}
 }
 
@@ -406,6 +409,7 @@ func storedNames() []string {
 		"environments",
 		"buckets", "objects", "uploads of objects", "parts of objects",
 		"budgets", "purchases", "audit", "audit trails",
+		"models", "holds of tokens", "usage of tokens", "totals of tokens", "sessions of nodes",
 	}
 }
 
@@ -424,6 +428,7 @@ func (v *View) shareables() []store.Shareable {
 		&v.environments,
 		&v.buckets, &v.objects, &v.objectUploads, &v.objectParts, &v.uploadsOf, &v.endingUploads, &v.objectUse,
 		&v.budgets, &v.purchases, &v.heldBy, &v.audit, &v.chains,
+		&v.models, &v.tokenHolds, &v.tokenUsage, &v.tokenTotals, &v.tokenSessions,
 	}
 }
 

@@ -20,6 +20,7 @@ const (
 // work.
 func (s *lifecycle) tick() Result {
 	s.money.growHolds()
+	s.money.postDueTokens()
 	s.requests.expireOps()
 	s.membership.expireTokens()
 	s.identity.expireRefresh()

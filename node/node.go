@@ -24,6 +24,7 @@ import (
 	"berth/node/config"
 	"berth/node/executor"
 	"berth/node/inference/engine"
+	"berth/node/inference/meter"
 	"berth/node/leader"
 	"berth/node/logs"
 	"berth/node/logs/copies"
@@ -78,6 +79,7 @@ type Node struct {
 	environments *environments
 	engines      engine.Set
 	routes       *router.Router
+	meter        *meter.Meter
 	sampler      *gpu.Sampler
 	loads        *gpuLoads
 	usages       *gpuUsages
@@ -251,6 +253,7 @@ func (n *Node) Run(ctx context.Context) error {
 		start("leader", n.lead)
 		start("backups", n.saveBackups)
 		start("scaling", n.scale)
+		start("meter", n.meter.Run)
 		start("callbacks", n.sendCallbacks)
 	}
 	start("s3", n.serveS3)

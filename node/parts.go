@@ -377,6 +377,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 	}
 	n.routes = router.New(n.cluster.ID(), n.dialReplica)
 	n.onClose(n.routes.Close)
+	n.openMeter()
 	n.serveLoads()
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
 	n.api, err = api.New(api.Config{
@@ -431,7 +432,7 @@ func (n *Node) edgeConfig(tlsConfig *tls.Config, scrapeToken string) edge.Config
 		Reader:   n.reader(),
 		Archives: n.archives,
 		Services: n.routes, ServicesURL: n.cfg.Services.URL, S3: n.s3Transport(),
-		Models: n.routes, ModelLimits: n.modelLimits(),
+		Models: n.routes, Tokens: tokens{n.meter}, ModelLimits: n.modelLimits(),
 		Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 			return leader.OpenSigningKey(n.master, key)
 		},

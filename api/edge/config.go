@@ -58,6 +58,7 @@ type Config struct {
 	Archives Archives
 	Services Services // Nil on a node without a replica.
 	Models   Models   // The same.
+	Tokens   Tokens   // The same.
 
 	ModelLimits ModelLimits
 

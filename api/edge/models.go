@@ -29,6 +29,7 @@ const (
 	maxPrompt    = 16 << 20 // Bytes of a body.
 	modelsListed = 1000     // In a list, or in the error for an unknown one.
 	statedModels = 20
+	publishedBy  = "berth" // Owns published models, as clients see it: not whose the deployment is.
 )
 
 // Models has replicas of deployments answer.
@@ -59,6 +60,9 @@ type modelCall struct {
 	body  []byte
 	asked modelBody
 	model *compute.Execution
+
+	published *compute.Model // By whose id the model was named; nil for a deployment of the caller.
+	reserved  Reservation    // For a published one.
 }
 
 // isModel reports whether a path is one of the OpenAI-compatible API.
@@ -108,7 +112,11 @@ func (c *modelCall) answer(below string) error {
 	case below == "/models" && method == http.MethodGet:
 		return c.listModels("")
 	case strings.HasPrefix(below, "/models/") && method == http.MethodGet:
-		return c.listModels(strings.TrimPrefix(below, "/models/"))
+		one := strings.TrimPrefix(below, "/models/")
+		if text, err := url.PathUnescape(one); err == nil {
+			one = text
+		}
+		return c.listModels(one)
 	case below == "/chat/completions" || below == "/completions" || below == "/embeddings":
 		if method != http.MethodPost {
 			return compute.Errorf(compute.CodeMethodNotAllowed, "This path has no such method.")
@@ -223,10 +231,13 @@ func (c *modelCall) infer(below string) error {
 	c.r.conn = c.ctx.Conn()
 	unwatch := sync.OnceFunc(c.r.Watch(cancel))
 	answered, done := func() {}, func() {}
-	if c.model = c.find(c.asked.Model); c.model != nil {
+	if c.find(c.asked.Model); c.model != nil {
 		answered, done = c.cfg.Models.Count(c.model.ID, c.cfg.Stopwatch)
 	}
 	end := sync.OnceFunc(func() {
+		if c.reserved != nil {
+			c.reserved.Cancel()
+		}
 		unwatch()
 		cancel()
 		c.modelsServed.give(owner, 1)
@@ -247,6 +258,9 @@ func (c *modelCall) infer(below string) error {
 	} // Else a client that hangs up ends the stream.
 	if c.r.sent || answer.ContentLength < 0 {
 		c.ctx.SetConnectionClose()
+	}
+	if c.published != nil {
+		return c.writePublished(ctx, answer, end)
 	}
 	c.writeModelAnswer(answer, end)
 	return nil
@@ -271,7 +285,14 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 			}
 			return nil, err
 		}
-		answer, err := c.cfg.Models.Infer(c.r.View, c.model, req, c.body, c.asked.prefix)
+		if err := c.reserve(ctx, below); err != nil {
+			return nil, err
+		}
+		body := c.body
+		if c.published != nil {
+			body = c.asked.addressed(body, c.model.ID)
+		}
+		answer, err := c.cfg.Models.Infer(c.r.View, c.model, req, body, c.asked.prefix)
 		if err == nil || !c.retries(ctx, err, &tries) {
 			c.body = nil // A stream may last for long.
 			return answer, err
@@ -282,7 +303,7 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 // await finds the model, and waits until one of its replicas is ready. It resumes one
 // that is paused.
 func (c *modelCall) await(ctx context.Context) error {
-	if c.find(c.asked.Model) == nil {
+	if c.find(c.asked.Model); c.model == nil {
 		if err := c.renew(); err != nil { //nolint:contextcheck // It lives as the server does.
 			return err
 		}
@@ -290,8 +311,7 @@ func (c *modelCall) await(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, max(c.cfg.ModelLimits.ResumeWait, time.Second))
 	defer cancel()
 	for resumed := false; ; {
-		c.model = c.find(c.asked.Model)
-		if c.model == nil {
+		if c.find(c.asked.Model); c.model == nil {
 			return c.unknown(c.asked.Model)
 		}
 		switch state := c.model.Deployment.State; {
@@ -318,18 +338,36 @@ func (c *modelCall) await(ctx context.Context) error {
 	}
 }
 
-// find returns the deployment that a request names as its model, nil for none of the
-// caller's organization.
-func (c *modelCall) find(name string) *compute.Execution {
-	id, err := compute.ParseExecutionID(name)
-	if err != nil {
+// find sets the deployment that a request names as its model, by the id of a published
+// model or by that of a deployment of the caller's organization; nil for none.
+func (c *modelCall) find(name string) {
+	c.model, c.published = nil, nil
+	owner, id := c.r.Caller.Actor.Org, compute.ExecutionID{}
+	published, ok := c.r.View.Model(name)
+	if ok {
+		owner, id = published.Org, published.Deployment
+	} else if parsed, err := compute.ParseExecutionID(name); err == nil {
+		id = parsed
+	}
+	e, known := c.r.View.Execution(owner, id)
+	if !known || e.Deployment == nil || e.Status.Terminal() || e.Stop != compute.StopNone {
+		return
+	}
+	if c.model = e; ok {
+		c.published = published
+	}
+}
+
+// reserve sets aside what a request to a published model may cost, once.
+func (c *modelCall) reserve(ctx context.Context, below string) (err error) {
+	if c.published == nil || c.reserved != nil {
 		return nil
 	}
-	e, ok := c.r.View.Execution(c.r.Caller.Actor.Org, id)
-	if !ok || e.Deployment == nil || e.Status.Terminal() || e.Stop != compute.StopNone {
-		return nil
-	}
-	return e
+	a := &c.r.Caller.Actor
+	prompt, completion := c.asked.estimate(len(c.body), below)
+	payer := compute.Payer{Org: a.Org, User: a.User, Key: a.Key}
+	c.reserved, err = c.cfg.Tokens.Reserve(ctx, payer, c.published, prompt, completion)
+	return err
 }
 
 // known returns the models that the caller may ask.
@@ -345,6 +383,11 @@ func (c *modelCall) known() (list []*compute.Execution) {
 // unknown is the error for a model that does not exist. It names those that do.
 func (c *modelCall) unknown(name string) error {
 	var ids []string
+	for m := range c.r.View.Models() {
+		if len(ids) < statedModels {
+			ids = append(ids, m.ID)
+		}
+	}
 	for _, e := range c.known() {
 		if len(ids) < statedModels {
 			ids = append(ids, e.ID.String())
@@ -372,6 +415,17 @@ func (c *modelCall) listModels(one string) error {
 		Root    string `json:"root"` // The model on the hub.
 	}
 	list := []model{}
+	for published := range c.r.View.Models() {
+		e, ok := c.r.View.Execution(published.Org, published.Deployment)
+		if !ok {
+			continue
+		}
+		m := model{published.ID, "model", published.CreatedAt.Time().Unix(), publishedBy, e.Inference.Model}
+		if one == m.ID {
+			return c.writeJSON(m)
+		}
+		list = append(list, m)
+	}
 	for _, e := range c.known() {
 		m := model{e.ID.String(), "model", e.CreatedAt.Time().Unix(), c.r.Caller.Org.Slug, e.Inference.Model}
 		if one == m.ID {
@@ -393,7 +447,7 @@ func (c *modelCall) writeJSON(v any) error {
 	c.ctx.Response.Header.Set("X-Request-Id", c.r.id)
 	c.ctx.SetContentType("application/json")
 	c.ctx.Response.SetBodyRaw(data)
-	c.metrics.observe(c.r, c.r.route.Method, http.StatusOK, c.took(c.r))
+	c.observe(c.r, c.r.route.Method, http.StatusOK, c.took(c.r))
 	return nil
 }
 

@@ -29,6 +29,11 @@ type modelBody struct {
 	Messages json.RawMessage `json:"messages"`
 	Prompt   json.RawMessage `json:"prompt"`
 
+	// What estimates need; the engine checks it.
+	MaxTokens     json.RawMessage `json:"max_tokens"`
+	MaxCompletion json.RawMessage `json:"max_completion_tokens"`
+	N             json.RawMessage `json:"n"`
+
 	prefix uint64
 }
 
@@ -110,7 +115,7 @@ func (c *modelCall) writeModelAnswer(answer *http.Response, end func()) {
 	}
 	h.ImmediateHeaderFlush = answer.ContentLength < 0
 	h.SetBodyStream(&answerBody{from: body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
-	c.metrics.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
+	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
 }
 
 // brokenStream is the event of a stream whose replica has ended.
@@ -183,7 +188,7 @@ func (c *modelCall) failModel(err error) {
 	c.ctx.SetStatusCode(f.status)
 	c.ctx.SetContentType("application/json")
 	h.SetBodyRaw(data)
-	c.metrics.observe(c.r, c.r.route.Method, f.status, c.took(c.r))
+	c.observe(c.r, c.r.route.Method, f.status, c.took(c.r))
 }
 
 // modelRates counts requests to models by key or user, in buckets that fill evenly.

@@ -40,13 +40,14 @@ type Price struct {
 	MeterSlug        string              `json:"meter_slug"`
 	Resource         string              `json:"resource"`
 	AppliesTo        AppliesTo           `json:"applies_to"`
-	Unit             string              `json:"unit"`
+	Unit             string              `json:"unit" doc:"second or token."`
 	UnitPrice        string              `json:"unit_price" doc:"Credits, an exact decimal."`
-	UnitPricePerHour string              `json:"unit_price_per_hour" doc:"Credits, an exact decimal."`
+	UnitPricePerHour string              `json:"unit_price_per_hour" doc:"Credits, an exact decimal; empty for tokens."`
 	Source           compute.PriceSource `json:"source" doc:"operator, built-in, or default: derived from the memory of the GPU type."`
 }
 
 // AppliesTo says what a price is the price of.
 type AppliesTo struct {
-	HardwareProfile string `json:"hardware_profile"`
+	HardwareProfile string               `json:"hardware_profile,omitempty" doc:"Of prices of hardware."`
+	Deployment      *compute.ExecutionID `json:"deployment_id,omitempty" doc:"Of prices of tokens: what answers for the model."`
 }

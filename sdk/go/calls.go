@@ -32,6 +32,7 @@ type Groups struct {
 	LogLines        LogLinesCalls
 	Machines        MachinesCalls
 	Members         MembersCalls
+	Models          ModelsCalls
 	Nodes           NodesCalls
 	Orgs            OrgsCalls
 	Prices          PricesCalls
@@ -76,6 +77,7 @@ func groupsOf(c *Client) Groups {
 		LogLines:        LogLinesCalls{c},
 		Machines:        MachinesCalls{c},
 		Members:         MembersCalls{c},
+		Models:          ModelsCalls{c},
 		Nodes:           NodesCalls{c},
 		Orgs:            OrgsCalls{c},
 		Prices:          PricesCalls{c},
@@ -1036,6 +1038,42 @@ func (g MembersCalls) ChangeMember(ctx context.Context, slug string, userID stri
 func (g MembersCalls) RemoveMember(ctx context.Context, slug string, userID string) (Message, error) {
 	var out Message
 	err := g.c.Do(ctx, Call{Method: http.MethodDelete, Path: "/orgs/" + url.PathEscape(slug) + "/members/" + url.PathEscape(userID), Out: &out})
+	return out, err
+}
+
+// ModelsCalls are the calls of Client.Models.
+type ModelsCalls struct{ c *Client }
+
+// List is GET /api/v2/external/admin/models.
+//
+// The models that every organization may use.
+//
+// Needs: root token, or an operator's API key or access token.
+func (g ModelsCalls) List(ctx context.Context) (Models, error) {
+	var out Models
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/admin/models", Out: &out})
+	return out, err
+}
+
+// Set is PUT /api/v2/external/admin/models/{id}.
+//
+// Publish a deployment under an id for every organization, or change its prices.
+//
+// Needs: root token, or an operator's API key or access token.
+func (g ModelsCalls) Set(ctx context.Context, id string, body NewModel) (Model, error) {
+	var out Model
+	err := g.c.Do(ctx, Call{Method: http.MethodPut, Path: "/admin/models/" + url.PathEscape(id), Body: body, Out: &out})
+	return out, err
+}
+
+// Remove is DELETE /api/v2/external/admin/models/{id}.
+//
+// Withdraw a model. Its deployment stays.
+//
+// Needs: root token, or an operator's API key or access token.
+func (g ModelsCalls) Remove(ctx context.Context, id string) (Message, error) {
+	var out Message
+	err := g.c.Do(ctx, Call{Method: http.MethodDelete, Path: "/admin/models/" + url.PathEscape(id), Out: &out})
 	return out, err
 }
 

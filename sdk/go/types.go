@@ -88,7 +88,10 @@ type Ahead struct {
 
 // AppliesTo says what a price is the price of.
 type AppliesTo struct {
+	// Of prices of hardware.
 	HardwareProfile string `json:"hardware_profile,omitzero"`
+	// Of prices of tokens: what answers for the model.
+	DeploymentID *string `json:"deployment_id,omitzero"`
 }
 
 // Attempt is one try to execute an execution on one node.
@@ -1776,6 +1779,31 @@ type MintedUserKey struct {
 	APIKey string `json:"api_key,omitzero"`
 }
 
+// Model is a model that every organization may use by its id.
+type Model struct {
+	// What requests name as model.
+	ID           string `json:"id,omitzero"`
+	DeploymentID string `json:"deployment_id,omitzero"`
+	// The model on the hub.
+	HfModelID string `json:"hf_model_id,omitzero"`
+	// Of the deployment: pending, starting, ready, scaling, paused, failed or stopped.
+	Status string `json:"status,omitzero"`
+	// Credits for a million tokens.
+	PromptPrice Amount `json:"prompt_price,omitzero"`
+	// Credits for a million tokens.
+	CompletionPrice Amount `json:"completion_price,omitzero"`
+	// The owner of the deployment, who pays for it by the second.
+	OrgID     string    `json:"org_id,omitzero"`
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	ChangedAt time.Time `json:"changed_at,omitzero"`
+}
+
+// Models answers GET /admin/models.
+type Models struct {
+	Models []Model `json:"models,omitzero"`
+	Total  int     `json:"total,omitzero"`
+}
+
 // Move is one execution that would start again on another node.
 type Move struct {
 	// Null for those of other organizations.
@@ -1917,6 +1945,18 @@ type NewKey struct {
 	//
 	// Rules: > 0.
 	MaxCredits Amount `json:"max_credits,omitzero"`
+}
+
+// NewModel is the body of PUT /admin/models/{id}.
+type NewModel struct {
+	// Deployment that answers for the model. Its owner pays for its replicas.
+	//
+	// Rules: required, at most 64 characters.
+	DeploymentID string `json:"deployment_id"`
+	// Credits for a million prompt tokens, with at most two decimals.
+	PromptPrice Amount `json:"prompt_price,omitzero"`
+	// Credits for a million completion tokens, with at most two decimals.
+	CompletionPrice Amount `json:"completion_price,omitzero"`
 }
 
 // NewOrg is the body of POST /orgs.
@@ -2269,10 +2309,11 @@ type Price struct {
 	MeterSlug string    `json:"meter_slug,omitzero"`
 	Resource  string    `json:"resource,omitzero"`
 	AppliesTo AppliesTo `json:"applies_to,omitzero"`
-	Unit      string    `json:"unit,omitzero"`
+	// second or token.
+	Unit string `json:"unit,omitzero"`
 	// Credits, an exact decimal.
 	UnitPrice string `json:"unit_price,omitzero"`
-	// Credits, an exact decimal.
+	// Credits, an exact decimal; empty for tokens.
 	UnitPricePerHour string `json:"unit_price_per_hour,omitzero"`
 	// operator, built-in, or default: derived from the memory of the GPU type.
 	Source PriceSource `json:"source,omitzero"`

@@ -13,7 +13,7 @@ func New() *cobra.Command {
 		cli.Parent("token", "Manage join tokens", newTokenCreate(conn)),
 		newUser(conn),
 		newNodes(conn), newAdminNode(conn), newRaft(conn), newGrant(conn), newQuota(conn), newOrg(conn), newBrake(conn),
-		newStorage(conn),
+		newStorage(conn), newModel(conn),
 		newPrice(conn), newBilling(conn), newAudit(conn), newSecrets(conn))
 	cmd.Long = `The commands of an operator take the cluster's root token, which the first node
 left in its data directory, or the API key of a user who is an operator.`

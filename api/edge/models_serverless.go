@@ -1,0 +1,322 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth/compute"
+)
+
+// Limits and estimates of requests to published models.
+const (
+	maxWholeAnswer    = 64 << 20 // Bytes of an answer that is no stream.
+	maxEventLine      = 4 << 20  // Bytes of a line that is read for its usage.
+	bytesPerToken     = 3        // Of a body, at least: more tokens than there are.
+	defaultCompletion = 1024     // Tokens of an answer whose request gives no limit.
+)
+
+// Tokens sets credits aside for requests to published models, and charges for what the
+// engines say was used.
+type Tokens interface {
+	// Reserve waits until what a request may cost is set aside. It refuses who cannot
+	// pay, with insufficient_quota.
+	Reserve(ctx context.Context, payer compute.Payer, m *compute.Model, prompt, completion int64) (Reservation, error)
+}
+
+// Reservation is what is set aside for one request. One of its methods ends it; later
+// calls do nothing.
+type Reservation interface {
+	// Settle charges for what was used, and returns once that is committed. The charge
+	// does not depend on ctx, which only ends the wait.
+	Settle(ctx context.Context, prompt, completion int64) error
+	// Cancel charges nothing.
+	Cancel()
+}
+
+// estimate returns how many tokens a request may need.
+func (m *modelBody) estimate(body int, path string) (prompt, completion int64) {
+	prompt = int64(body/bytesPerToken) + 1
+	if path == "/embeddings" {
+		return prompt, 0
+	}
+	limit := int64(defaultCompletion)
+	for _, text := range []json.RawMessage{m.MaxTokens, m.MaxCompletion} {
+		if n, err := strconv.ParseInt(string(text), 10, 64); err == nil && n > 0 {
+			limit = n
+		}
+	}
+	if n, err := strconv.ParseInt(string(m.N), 10, 64); err == nil && n > 1 && n <= compute.MaxTokens {
+		return prompt, min(min(limit, compute.MaxTokens)*n, compute.MaxTokens)
+	}
+	return prompt, min(limit, compute.MaxTokens)
+}
+
+// addressed returns a body whose model is a deployment: the name by which its engine
+// knows it. A stream says its usage. Nothing else changes.
+func (m *modelBody) addressed(body []byte, deployment compute.ExecutionID) []byte {
+	type span struct {
+		from, to int
+		text     string
+	}
+	var spans []span
+	d := json.NewDecoder(bytes.NewReader(body))
+	if _, err := d.Token(); err != nil {
+		return body
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return body
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return body
+		}
+		to := int(d.InputOffset())
+		switch key {
+		case "model":
+			spans = append(spans, span{to - len(value), to, strconv.Quote(deployment.String())})
+		case "stream_options":
+			if m.Stream {
+				spans = append(spans, span{to - len(value), to, withUsage(value)})
+			}
+		}
+	}
+	for _, s := range slices.Backward(spans) {
+		body = slices.Concat(body[:s.from], []byte(s.text), body[s.to:])
+	}
+	return body
+}
+
+// withUsage returns stream options that ask for the usage.
+func withUsage(options json.RawMessage) string {
+	all := make(map[string]json.RawMessage)
+	if err := json.Unmarshal(options, &all); err != nil || all == nil {
+		all = make(map[string]json.RawMessage)
+	}
+	all["include_usage"] = json.RawMessage("true")
+	data, err := json.Marshal(all)
+	if err != nil {
+		return `{"include_usage":true}`
+	}
+	return string(data)
+}
+
+// publishedAnswer makes the answer of an engine that of a published model: the model has
+// its id, and the end follows once the usage is charged.
+type publishedAnswer struct {
+	ctx      context.Context //nolint:containedctx // Of the request.
+	reserved Reservation
+	notify   func(prompt, completion int64) // Gets what was used.
+
+	from   io.ReadCloser
+	was    []byte // The deployment's id, in quotes,
+	is     []byte // and that of the model.
+	chunk  []byte // What of a read is not cut into lines yet.
+	line   []byte // A line that has not ended.
+	ready  []byte
+	buffer []byte
+	err    error
+
+	used    tokenUsage
+	settled bool
+}
+
+// tokenUsage is what an engine says of tokens.
+type tokenUsage struct {
+	Prompt     int64 `json:"prompt_tokens"`
+	Completion int64 `json:"completion_tokens"`
+}
+
+// newPublishedAnswer returns the answer to the request of c.
+func (c *modelCall) newPublishedAnswer(ctx context.Context, from io.ReadCloser) *publishedAnswer {
+	return &publishedAnswer{
+		ctx: ctx, reserved: c.reserved, notify: func(int64, int64) {}, from: from, buffer: make([]byte, pipeBuffer),
+		was: []byte(strconv.Quote(c.model.ID.String())), is: []byte(strconv.Quote(c.published.ID)),
+	}
+}
+
+// Read reads whole lines of the stream.
+func (a *publishedAnswer) Read(p []byte) (int, error) {
+	for len(a.ready) == 0 {
+		if a.err != nil {
+			return 0, a.err
+		}
+		a.fill()
+	}
+	n := copy(p, a.ready)
+	a.ready = a.ready[n:]
+	return n, nil
+}
+
+// fill reads more of the engine's answer until a line is whole, or it ends.
+func (a *publishedAnswer) fill() {
+	if len(a.chunk) == 0 {
+		n, err := a.from.Read(a.buffer)
+		a.chunk = a.buffer[:n]
+		if n == 0 && err != nil {
+			a.end(err)
+			return
+		}
+	}
+	at := bytes.IndexByte(a.chunk, '\n')
+	if at < 0 {
+		a.line = append(a.line, a.chunk...)
+		a.chunk = nil
+		if len(a.line) > maxEventLine { // No engine sends such a line.
+			a.ready, a.line = a.line, nil
+		}
+		return
+	}
+	line := append(a.line, a.chunk[:at+1]...) //nolint:gocritic // It is kept below.
+	a.chunk, a.line = a.chunk[at+1:], nil
+	a.pass(line)
+}
+
+// pass makes a line ready. That of the end waits until the usage is charged.
+func (a *publishedAnswer) pass(line []byte) {
+	data, is := bytes.CutPrefix(line, []byte("data:"))
+	if data = bytes.TrimSpace(data); !is {
+		a.ready = line
+		return
+	}
+	if bytes.Equal(data, []byte("[DONE]")) {
+		if err := a.settle(); err != nil {
+			a.err = err
+			return
+		}
+		a.ready = line
+		return
+	}
+	a.read(data)
+	a.ready = renamed(line, a.was, a.is)
+}
+
+// end ends the stream.
+func (a *publishedAnswer) end(err error) {
+	a.err = err
+	if err != io.EOF { //nolint:errorlint // Readers return it as it is.
+		return
+	}
+	if err := a.settle(); err != nil {
+		a.err = err
+		return
+	}
+	a.ready, a.line = renamed(a.line, a.was, a.is), nil
+}
+
+// read takes the usage from an answer, or from a part of one.
+func (a *publishedAnswer) read(data []byte) {
+	if !bytes.Contains(data, []byte(`"usage"`)) {
+		return
+	}
+	var part struct {
+		Usage *tokenUsage `json:"usage"`
+	}
+	if json.Unmarshal(data, &part) == nil && part.Usage != nil {
+		a.used = tokenUsage{bounded(part.Usage.Prompt), bounded(part.Usage.Completion)}
+	}
+}
+
+func bounded(n int64) int64 { return min(max(n, 0), compute.MaxTokens) }
+
+// settle charges for what was used, once.
+func (a *publishedAnswer) settle() error {
+	if a.settled {
+		return nil
+	}
+	a.settled = true
+	a.notify(a.used.Prompt, a.used.Completion)
+	if a.reserved == nil {
+		return nil
+	}
+	if a.used == (tokenUsage{}) {
+		a.reserved.Cancel()
+		return nil
+	}
+	return a.reserved.Settle(a.ctx, a.used.Prompt, a.used.Completion)
+}
+
+// Close ends the engine's work. What it has said of its usage until then is charged.
+func (a *publishedAnswer) Close() error {
+	if !a.settled {
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		a.ctx = gone // Nobody waits for it.
+		_ = a.settle()
+	}
+	return a.from.Close()
+}
+
+// whole reads an answer that is no stream, charges for it and returns it.
+func (a *publishedAnswer) whole() ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(a.from, maxWholeAnswer+1))
+	switch {
+	case err != nil:
+		return nil, compute.Errorf(compute.CodeUnavailable, "The replica ended in the middle of its answer: %w", err).
+			Named("replica_failed").Retry(0)
+	case len(data) > maxWholeAnswer:
+		return nil, compute.Errorf(compute.CodeUnavailable, "The answer has more than %d bytes.", maxWholeAnswer).
+			Named("answer_too_large")
+	}
+	a.read(data)
+	if err := a.settle(); err != nil {
+		return nil, err
+	}
+	return renamed(data, a.was, a.is), nil
+}
+
+// renamed returns JSON in which the members named model that are was have the value is.
+// Text in which the same bytes occur is not touched: its quotes are escaped.
+func renamed(data, was, is []byte) []byte {
+	const name = `"model"`
+	if !bytes.Contains(data, was) {
+		return data
+	}
+	var out []byte
+	for {
+		at := bytes.Index(data, []byte(name))
+		if at < 0 {
+			return append(out, data...)
+		}
+		out = append(out, data[:at+len(name)]...)
+		data = data[at+len(name):]
+		value := bytes.TrimLeft(data, " \t")
+		if value = bytes.TrimPrefix(value, []byte(":")); len(value) < len(data) {
+			value = bytes.TrimLeft(value, " \t")
+			if rest, ok := bytes.CutPrefix(value, was); ok {
+				out = append(append(out, data[:len(data)-len(value)]...), is...)
+				data = rest
+			}
+		}
+	}
+}
+
+// writePublished passes on the answer to a request to a published model.
+func (c *modelCall) writePublished(ctx context.Context, answer *http.Response, end func()) error {
+	if answer.StatusCode >= http.StatusBadRequest {
+		c.reserved.Cancel()
+	}
+	a := c.newPublishedAnswer(ctx, answer.Body)
+	if strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream") {
+		answer.Body = a
+		answer.ContentLength = -1
+		c.writeModelAnswer(answer, end)
+		return nil
+	}
+	data, err := a.whole()
+	a.Close()
+	if err != nil {
+		end()
+		return err
+	}
+	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+	c.writeModelAnswer(answer, end)
+	return nil
+}

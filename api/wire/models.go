@@ -1,0 +1,65 @@
+//nolint:lll // A field and its rules are one line.
+package wire
+
+import "berth/compute"
+
+// NewModel is the body of PUT /admin/models/{id}.
+type NewModel struct {
+	Deployment string          `json:"deployment_id" required:"true" maxlen:"64" doc:"Deployment that answers for the model. Its owner pays for its replicas."`
+	Prompt     compute.Credits `json:"prompt_price" doc:"Credits for a million prompt tokens, with at most two decimals."`
+	Completion compute.Credits `json:"completion_price" doc:"Credits for a million completion tokens, with at most two decimals."`
+}
+
+// Check holds the rules that tags cannot say.
+func (m *NewModel) Check(f *Faults) {
+	if _, err := compute.ParseExecutionID(m.Deployment); m.Deployment != "" && err != nil {
+		f.Value("deployment_id is not that of a deployment", "body", "deployment_id")
+	}
+	for name, price := range map[string]compute.Credits{"prompt_price": m.Prompt, "completion_price": m.Completion} {
+		if price < 0 || price > compute.MaxTokenPrice || price%(compute.Credit/100) != 0 {
+			f.Value("a price is from 0 to "+compute.MaxTokenPrice.String()+
+				" credits for a million tokens, with at most two decimals", "body", name)
+		}
+	}
+}
+
+// Model is a model that every organization may use by its id.
+type Model struct {
+	ID         string              `json:"id" doc:"What requests name as model."`
+	Deployment compute.ExecutionID `json:"deployment_id"`
+	Root       string              `json:"hf_model_id" doc:"The model on the hub."`
+	Status     string              `json:"status" doc:"Of the deployment: pending, starting, ready, scaling, paused, failed or stopped."`
+	Prompt     compute.Credits     `json:"prompt_price" doc:"Credits for a million tokens."`
+	Completion compute.Credits     `json:"completion_price" doc:"Credits for a million tokens."`
+	Org        compute.OrgID       `json:"org_id" doc:"The owner of the deployment, who pays for it by the second."`
+	CreatedAt  compute.Instant     `json:"created_at"`
+	ChangedAt  compute.Instant     `json:"changed_at"`
+}
+
+// Models answers GET /admin/models.
+type Models struct {
+	Models []Model `json:"models"`
+	Total  int     `json:"total"`
+}
+
+// ModelRequest is what of a request to a model the node reads. Everything else is the
+// engine's to check.
+type ModelRequest struct {
+	Model  string `json:"model" required:"true" doc:"Id of a serverless model, or of a deployment."`
+	Stream bool   `json:"stream" doc:"Answer as events; the last chunk before [DONE] has the usage if stream_options asks for it."`
+}
+
+// OpenAIModels answers GET /openai/v1/models.
+type OpenAIModels struct {
+	Object string        `json:"object" doc:"list"`
+	Data   []OpenAIModel `json:"data"`
+}
+
+// OpenAIModel is a model as clients of the OpenAI API know it.
+type OpenAIModel struct {
+	ID      string `json:"id"`
+	Object  string `json:"object" doc:"model"`
+	Created int64  `json:"created" doc:"Seconds since 1970."`
+	OwnedBy string `json:"owned_by" doc:"Slug of the organization, or berth for a serverless model."`
+	Root    string `json:"root" doc:"The model on the hub."`
+}

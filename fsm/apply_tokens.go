@@ -1,0 +1,447 @@
+package fsm
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/compute"
+	"berth/fsm/store"
+)
+
+const (
+	tokenHoldAge  = 5 * time.Minute // After which a hold that its node does not ask for again is released.
+	maxTokenHolds = 100_000
+	maxTokenUsage = 100_000 // Rows of minutes that are not posted.
+	tokenSweep    = 10_000  // Holds and rows that one Tick ends at most.
+)
+
+// Keys of the tables of tokens.
+type (
+	tokenHoldKey struct {
+		node compute.NodeID
+		spender
+	}
+
+	tokenTotalKey struct {
+		org   compute.OrgID
+		model string
+	}
+
+	tokenUsageKey struct {
+		tokenTotalKey
+
+		key  compute.KeyID
+		user compute.UserID
+	}
+
+	// tokenSession is the last batch of a node that was counted.
+	tokenSession struct {
+		Node   compute.NodeID `cbor:"1,keyasint"`
+		Index  uint64         `cbor:"2,keyasint"` // Where the session began.
+		Number uint64         `cbor:"3,keyasint"`
+	}
+)
+
+func byTokenHold(a, b tokenHoldKey) int {
+	return cmp.Or(bytes.Compare(a.node.UUID[:], b.node.UUID[:]), bySpender(a.spender, b.spender))
+}
+
+func byTokenTotal(a, b tokenTotalKey) int {
+	return cmp.Or(byOrg(a.org, b.org), strings.Compare(a.model, b.model))
+}
+
+func byTokenUsage(a, b tokenUsageKey) int {
+	return cmp.Or(byTokenTotal(a.tokenTotalKey, b.tokenTotalKey), byKey(a.key, b.key), byUser(a.user, b.user))
+}
+
+func holdKeyOf(h *compute.TokenHold) tokenHoldKey {
+	return tokenHoldKey{h.Node, spender{h.Payer.Org, h.Payer.Key, h.Payer.User}}
+}
+
+func usageKeyOf(u *compute.TokenUsage) tokenUsageKey {
+	return tokenUsageKey{tokenTotalKey{u.Payer.Org, u.Model}, u.Payer.Key, u.Payer.User}
+}
+
+func newModelTables() modelTables {
+	return modelTables{
+		models:     store.NewRecords(strings.Compare, func(m *compute.Model) string { return m.ID }),
+		tokenHolds: store.NewRecords(byTokenHold, holdKeyOf),
+		tokenUsage: store.NewRecords(byTokenUsage, usageKeyOf),
+		tokenTotals: store.NewRecords(byTokenTotal, func(t *compute.TokenTotal) tokenTotalKey {
+			return tokenTotalKey{t.Org, t.Model}
+		}),
+		tokenSessions: store.NewRecords(byNode, func(t *tokenSession) compute.NodeID { return t.Node }),
+	}
+}
+
+// TokenHold returns what a node has set aside for a payer.
+func (v *modelTables) TokenHold(node compute.NodeID, p compute.Payer) compute.Credits {
+	if h, ok := v.tokenHolds.Get(tokenHoldKey{node, spender{p.Org, p.Key, p.User}}); ok {
+		return h.Amount
+	}
+	return 0
+}
+
+// TokenTotals returns what an organization has used of each model and is charged for it,
+// the minute that is not posted yet included.
+func (v *modelTables) TokenTotals(org compute.OrgID) []compute.TokenTotal {
+	var out []compute.TokenTotal
+	for at, t := range v.tokenTotals.From(tokenTotalKey{org: org}) {
+		if at.org != org {
+			break
+		}
+		out = append(out, *t)
+	}
+	for at, u := range v.tokenUsage.From(tokenUsageKey{tokenTotalKey: tokenTotalKey{org: org}}) {
+		if at.org != org {
+			break
+		}
+		i, ok := slices.BinarySearchFunc(out, at.model, func(t compute.TokenTotal, model string) int {
+			return strings.Compare(t.Model, model)
+		})
+		if !ok {
+			out = slices.Insert(out, i, compute.TokenTotal{Org: org, Model: at.model})
+		}
+		out[i].Prompt, out[i].Completion = out[i].Prompt+u.Prompt, out[i].Completion+u.Completion
+		out[i].Requests += u.Requests
+		cost := u.Cost.Plus(compute.TokenCost{Whole: out[i].Charged, Rest: out[i].Rest})
+		out[i].Charged, out[i].Rest = cost.Whole, cost.Rest
+	}
+	return out
+}
+
+// TokenBatch returns the session of a node and the last batch of it that was counted.
+func (v *modelTables) TokenBatch(node compute.NodeID) (session, number uint64) {
+	if t, ok := v.tokenSessions.Get(node); ok {
+		return t.Index, t.Number
+	}
+	return 0, 0
+}
+
+// LacksTokens returns the reason for which nothing more is set aside for a payer, nil if
+// it was.
+func (v *View) LacksTokens(p compute.Payer, amount compute.Credits) *compute.Error {
+	return stateOf(v).money.lacks(payerExecution(p), amount)
+}
+
+// payerExecution stands for a payer where an execution pays.
+func payerExecution(p compute.Payer) *compute.Execution {
+	return &compute.Execution{Org: p.Org, User: p.User, Key: p.Key}
+}
+
+// minuteOf returns the minute of i since 1970.
+func minuteOf(i compute.Instant) int64 { return int64(i) / time.Minute.Milliseconds() }
+
+// settleTokens counts a batch of a node, once.
+func (s *money) settleTokens(c SettleTokens) Result {
+	last := tokenSession{Node: c.Node}
+	if known, ok := s.tokenSessions.Get(c.Node); ok {
+		last = *known
+	}
+	_, known := s.nodes.Get(c.Node)
+	same := c.Session == last.Index
+	switch {
+	case !known:
+		return refuse(compute.CodeNotFound, "node_unknown", "node not found")
+	case same && c.Number != 0 && c.Number <= last.Number:
+		return Result{Repeat: true}
+	case c.Session < last.Index || same && c.Number != last.Number+1 || !same && c.Number != 1:
+		return refuse(compute.CodeConflict, "session_ended", "the node's batches begin again")
+	case len(c.Usage)+len(c.Holds) > compute.MaxTokenRows || slices.ContainsFunc(c.Usage, badUsage) ||
+		slices.ContainsFunc(c.Holds, badHold):
+		return refuse(compute.CodeInvalid, "tokens", "a batch has bad rows")
+	}
+	if !same {
+		s.releaseTokens(func(h *compute.TokenHold) bool { return h.Node == c.Node }, "the node began again")
+	}
+	s.tokenSessions.Put(&tokenSession{c.Node, c.Session, c.Number})
+	for i := range c.Usage {
+		s.useTokens(c.Node, &c.Usage[i])
+	}
+	for i := range c.Holds {
+		s.holdTokens(c.Node, &c.Holds[i])
+	}
+	return Result{Count: len(c.Usage)}
+}
+
+func badUsage(u UsedTokens) bool {
+	return !u.Prices.Valid() || u.Model == "" || len(u.Model) > compute.MaxModelID || u.Requests < 0 ||
+		u.Requests > compute.MaxTokens || u.Prompt < 0 || u.Prompt > compute.MaxTokens ||
+		u.Completion < 0 || u.Completion > compute.MaxTokens
+}
+
+func badHold(h WantedHold) bool { return h.Least < 0 || h.Most < h.Least || h.Most > maxAmount }
+
+// pays reports whether an organization can still be charged.
+func (v *identityTables) pays(org compute.OrgID) bool {
+	o, ok := v.orgs.Get(org)
+	return ok && o.DeletedAt.IsZero()
+}
+
+// useTokens adds to what a payer has used in this minute. Its cost moves from the hold
+// of the node; what that does not cover is set aside now, because it was used.
+func (s *money) useTokens(node compute.NodeID, used *UsedTokens) {
+	if !s.pays(used.Payer.Org) {
+		return
+	}
+	u := compute.TokenUsage{Payer: used.Payer, Model: used.Model, Minute: minuteOf(s.meta.Now)}
+	if known, ok := s.tokenUsage.Get(usageKeyOf(&u)); ok && known.Minute == u.Minute {
+		u = *known
+	} else if ok || s.tokenUsage.Len() >= maxTokenUsage {
+		s.postTokens(tokenTotalKey{u.Payer.Org, u.Model})
+	}
+	before := u.Cost.Up()
+	u.Prompt, u.Completion, u.Requests = u.Prompt+used.Prompt, u.Completion+used.Completion, u.Requests+used.Requests
+	u.Cost = u.Cost.Plus(used.Prices.Cost(used.Prompt, used.Completion))
+	more := u.Cost.Up() - before
+	h := compute.TokenHold{Node: node, Payer: u.Payer}
+	if known, ok := s.tokenHolds.Get(holdKeyOf(&h)); ok {
+		h = *known
+	}
+	paid := min(more, h.Amount)
+	h.Amount -= paid
+	s.putTokenHold(&h)
+	s.putTokenUsage(&u)
+	if more > paid {
+		s.post(compute.LedgerEntry{
+			Org: u.Payer.Org, Kind: compute.LedgerHold, Amount: more - paid,
+			Note: "serverless " + u.Model + ": more tokens than expected",
+		})
+	}
+}
+
+// holdTokens sets credits aside for a payer, or releases them.
+func (s *money) holdTokens(node compute.NodeID, want *WantedHold) {
+	if !s.pays(want.Payer.Org) {
+		return
+	}
+	h := compute.TokenHold{Node: node, Payer: want.Payer}
+	known, ok := s.tokenHolds.Get(holdKeyOf(&h))
+	if ok {
+		h = *known
+	} else if s.tokenHolds.Len() >= maxTokenHolds {
+		return
+	}
+	h.At = s.meta.Now
+	switch e := payerExecution(want.Payer); {
+	case h.Amount > want.Most:
+		s.postHold(&h, want.Most-h.Amount, "serverless: idle")
+	case h.Amount >= want.Least:
+	case s.lacks(e, want.Most-h.Amount) == nil:
+		s.postHold(&h, want.Most-h.Amount, "serverless: requests")
+	case s.lacks(e, want.Least-h.Amount) == nil:
+		s.postHold(&h, want.Least-h.Amount, "serverless: requests")
+	}
+	s.putTokenHold(&h)
+}
+
+// postHold changes a hold by an amount. The caller stores it.
+func (s *money) postHold(h *compute.TokenHold, amount compute.Credits, note string) {
+	h.Amount += amount
+	line := compute.LedgerEntry{Org: h.Payer.Org, Kind: compute.LedgerHold, Amount: amount, Note: note}
+	if amount < 0 {
+		line.Kind, line.Amount = compute.LedgerRelease, -amount
+	}
+	s.post(line)
+}
+
+// putTokenHold stores a hold, or drops an empty one.
+func (s *money) putTokenHold(h *compute.TokenHold) {
+	var old *compute.TokenHold
+	if h.Amount == 0 {
+		old = s.tokenHolds.Drop(holdKeyOf(h))
+	} else {
+		old = s.tokenHolds.Put(h)
+		s.addHeld(h.Payer, h.Amount)
+	}
+	if old != nil {
+		s.addHeld(old.Payer, -old.Amount)
+	}
+}
+
+// putTokenUsage stores what was used.
+func (s *money) putTokenUsage(u *compute.TokenUsage) {
+	if old := s.tokenUsage.Put(u); old != nil {
+		s.addHeld(old.Payer, -old.Cost.Up())
+	}
+	s.addHeld(u.Payer, u.Cost.Up())
+}
+
+// addHeld counts what is held toward a payer's key and member.
+func (v *budgetTables) addHeld(p compute.Payer, amount compute.Credits) {
+	if amount == 0 {
+		return
+	}
+	for _, who := range spendersOf(payerExecution(p))[1:] {
+		held, _ := v.heldBy.Get(who)
+		if held += amount; held == 0 {
+			v.heldBy.Remove(who)
+		} else {
+			v.heldBy.Set(who, held)
+		}
+	}
+}
+
+// postTokens charges what an organization has used of a model since the last charge: one
+// line for all its payers. What is below a micro-credit is left for the next one.
+func (s *money) postTokens(of tokenTotalKey) {
+	var rows []*compute.TokenUsage
+	for at, u := range s.tokenUsage.From(tokenUsageKey{tokenTotalKey: of}) {
+		if at.tokenTotalKey != of {
+			break
+		}
+		rows = append(rows, u)
+	}
+	if len(rows) == 0 {
+		return
+	}
+	t := compute.TokenTotal{Org: of.org, Model: of.model}
+	if known, ok := s.tokenTotals.Get(of); ok {
+		t = *known
+	}
+	cost, released := compute.TokenCost{Rest: t.Rest}, compute.Credits(0)
+	var prompt, completion int64
+	for _, u := range rows {
+		s.tokenUsage.Drop(usageKeyOf(u))
+		s.addHeld(u.Payer, -u.Cost.Up())
+		cost, released = cost.Plus(u.Cost), released+u.Cost.Up()
+		prompt, completion = prompt+u.Prompt, completion+u.Completion
+		t.Requests += u.Requests
+	}
+	t.Prompt, t.Completion = t.Prompt+prompt, t.Completion+completion
+	t.Charged, t.Rest = t.Charged+cost.Whole, cost.Rest
+	s.tokenTotals.Put(&t)
+	line := compute.LedgerEntry{
+		Org: of.org, Kind: compute.LedgerRelease, Amount: released,
+		Note: fmt.Sprintf("serverless %s: %d prompt and %d completion tokens", of.model, prompt, completion),
+	}
+	if released > 0 {
+		s.post(line)
+	}
+	if line.Kind, line.Amount = compute.LedgerCharge, cost.Whole; line.Amount > 0 {
+		s.post(line)
+	}
+	s.spendTokens(of.org, rows, cost.Whole)
+}
+
+// spendTokens counts a charge toward the budgets of the organization and of who paid.
+// A level that it reaches is reported with the next execution that is charged: a callback
+// belongs to one.
+func (s *money) spendTokens(org compute.OrgID, rows []*compute.TokenUsage, charged compute.Credits) {
+	s.addCharge(spender{org: org}, charged)
+	for _, u := range rows {
+		for _, who := range spendersOf(payerExecution(u.Payer))[1:] {
+			s.addCharge(who, u.Cost.Up())
+		}
+	}
+}
+
+// addCharge counts a charge toward a budget, if there is one.
+func (s *money) addCharge(who spender, charged compute.Credits) {
+	known, ok := s.budgets.Get(who)
+	if !ok || charged == 0 {
+		return
+	}
+	b := *known
+	b.Turn(monthOf(s.meta.Now))
+	b.Charged += charged
+	s.budgets.Put(&b)
+}
+
+// releaseTokens releases holds.
+func (s *money) releaseTokens(which func(*compute.TokenHold) bool, note string) {
+	n := 0
+	for _, known := range slices.Collect(s.tokenHolds.Values()) {
+		if n == tokenSweep || !which(known) {
+			continue
+		}
+		h := *known
+		s.postHold(&h, -h.Amount, "serverless: "+note)
+		s.putTokenHold(&h)
+		n++
+	}
+}
+
+// postDueTokens posts the minutes that are over, and releases the holds of nodes that are
+// gone or have not asked for them again.
+func (s *money) postDueTokens() {
+	if s.Format() < formatServerless {
+		return
+	}
+	now, due := minuteOf(s.meta.Now), []tokenTotalKey(nil)
+	for at, u := range s.tokenUsage.All() {
+		if n := len(due); u.Minute < now && n < tokenSweep && (n == 0 || due[n-1] != at.tokenTotalKey) {
+			due = append(due, at.tokenTotalKey)
+		}
+	}
+	for _, of := range due {
+		s.postTokens(of)
+	}
+	limit := s.meta.Now.Add(-tokenHoldAge)
+	s.releaseTokens(func(h *compute.TokenHold) bool {
+		n, ok := s.nodes.Get(h.Node)
+		return !ok || n.State != compute.NodeUp || h.At < limit
+	}, "the node is gone or idle")
+	for _, t := range slices.Collect(s.tokenSessions.Values()) {
+		if _, ok := s.nodes.Get(t.Node); !ok {
+			s.tokenSessions.Drop(t.Node)
+		}
+	}
+}
+
+// endTokens posts everything of an organization that ends, and releases its holds.
+func (s *money) endTokens(org compute.OrgID) {
+	var due []tokenTotalKey
+	for at := range s.tokenUsage.From(tokenUsageKey{tokenTotalKey: tokenTotalKey{org: org}}) {
+		if at.org != org {
+			break
+		}
+		if n := len(due); n == 0 || due[n-1] != at.tokenTotalKey {
+			due = append(due, at.tokenTotalKey)
+		}
+	}
+	for _, of := range due {
+		s.postTokens(of)
+	}
+	for _, known := range slices.Collect(s.tokenHolds.Values()) {
+		if known.Payer.Org == org {
+			h := *known
+			s.postHold(&h, -h.Amount, "serverless: the organization ends")
+			s.putTokenHold(&h)
+		}
+	}
+}
+
+// checkTokens checks that holds and usage are of organizations that exist.
+func (v checker) checkTokens() error {
+	for h := range v.tokenHolds.Values() {
+		if h.Amount <= 0 || !v.pays(h.Payer.Org) {
+			return fmt.Errorf("node %s holds %s for organization %s", h.Node, h.Amount, h.Payer.Org)
+		}
+	}
+	for u := range v.tokenUsage.Values() {
+		if u.Cost.Whole < 0 || u.Cost.Rest >= 1_000_000 || !v.pays(u.Payer.Org) {
+			return fmt.Errorf("usage of model %q by organization %s is damaged", u.Model, u.Payer.Org)
+		}
+	}
+	for t := range v.tokenTotals.Values() {
+		if _, ok := v.orgs.Get(t.Org); !ok || t.Rest >= 1_000_000 || t.Charged < 0 {
+			return fmt.Errorf("total of model %q of organization %s is damaged", t.Model, t.Org)
+		}
+	}
+	return nil
+}
+
+// heldForTokens adds what is set aside for tokens of each organization.
+func (v *modelTables) heldForTokens(held map[compute.OrgID]compute.Credits) {
+	for h := range v.tokenHolds.Values() {
+		held[h.Payer.Org] += h.Amount
+	}
+	for u := range v.tokenUsage.Values() {
+		held[u.Payer.Org] += u.Cost.Up()
+	}
+}

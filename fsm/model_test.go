@@ -1,0 +1,227 @@
+package fsm_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// modelThing publishes deployments, withdraws them, and settles tokens of them.
+func (h *historian) modelThing() {
+	if h.view().Format() < fsm.Format {
+		return
+	}
+	a := h.actor()
+	by := pick(h, h.root, h.root, a)
+	op := h.request()
+	id := fmt.Sprint("m", h.rng.IntN(4))
+	for d := range h.view().Deployments {
+		if h.chance(2) {
+			h.send(fsm.SetModel{Op: op, Actor: by, ID: id, Deployment: d.ID, Prices: compute.TokenPrices{
+				Prompt: compute.Credits(h.rng.IntN(9_000_000) - 1), Completion: compute.Credits(h.rng.IntN(9_000_000)),
+			}})
+		}
+	}
+	if h.chance(2) {
+		h.send(fsm.RemoveModel{Op: op, Actor: by, ID: id})
+	}
+	for n := range h.view().Nodes() {
+		session, number := h.view().TokenBatch(n.ID)
+		c := fsm.SettleTokens{Node: n.ID, Session: session, Number: number + uint64(h.rng.IntN(3))}
+		if session == 0 || h.chance(4) {
+			c.Session, c.Number = session+uint64(h.rng.IntN(2)), uint64(1+h.rng.IntN(4)/3)
+		}
+		for range h.rng.IntN(4) {
+			who := h.actor()
+			p := compute.Payer{Org: who.Org, User: who.User, Key: who.Key}
+			if h.chance(2) {
+				most := compute.Credits(h.rng.IntN(2_000_000))
+				c.Holds = append(c.Holds, fsm.WantedHold{Payer: p, Least: most / compute.Credits(1+h.rng.IntN(3)), Most: most})
+			}
+			c.Usage = append(c.Usage, fsm.UsedTokens{
+				Payer: p, Model: id, Prompt: h.rng.Int64N(90_000), Completion: h.rng.Int64N(9), Requests: 1,
+				Prices: compute.TokenPrices{Prompt: compute.Credits(h.rng.IntN(3_000_000)), Completion: 1},
+			})
+		}
+		h.send(c)
+	}
+}
+
+// published returns a world with a deployment of the organization ada that is published
+// as "chat", for 1 and 2 credits per million tokens.
+func published(t *testing.T) (*world, compute.ExecutionID) {
+	t.Helper()
+	w := newestWorld(t)
+	id := w.deployment()
+	w.must(fsm.SetModel{Actor: w.root, ID: "chat", Deployment: id, Prices: compute.TokenPrices{
+		Prompt: compute.Credit, Completion: 2 * compute.Credit,
+	}})
+	return w, id
+}
+
+// TestModelsArePublished publishes a deployment, which cannot be ended then.
+func TestModelsArePublished(t *testing.T) {
+	w, id := published(t)
+	set := fsm.SetModel{Actor: w.root, ID: "lab/chat:7b", Deployment: id}
+	w.must(set)
+	for name, bad := range map[string]func(*fsm.SetModel){
+		"model_id":             func(c *fsm.SetModel) { c.ID = "no spaces" },
+		"price":                func(c *fsm.SetModel) { c.Prices.Prompt = -1 },
+		"deployment_not_found": func(c *fsm.SetModel) { c.Deployment = w.executionID() },
+	} {
+		c := set
+		bad(&c)
+		if r := w.do(c); r.Refusal == nil || r.Refusal.Detail != name {
+			t.Errorf("%s: %+v", name, r.Refusal)
+		}
+	}
+	c := set
+	c.ID = id.String()
+	w.refused(c, compute.CodeInvalid, "model_id") // It names the deployment itself.
+	c = set
+	c.Actor = w.ada
+	w.refused(c, compute.CodeForbidden, "not_an_operator")
+	stop := fsm.StopExecution{Actor: w.ada, Execution: id, Stop: compute.StopGraceful}
+	w.refused(stop, compute.CodeConflict, "model_published")
+	again, err := restore(w.snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, ok := again.View().Model("chat"); !ok || m.Deployment != id || m.Org != w.org {
+		t.Errorf("after a restore: %+v", m)
+	}
+	w.must(fsm.RemoveModel{Actor: w.root, ID: "chat"})
+	w.must(fsm.RemoveModel{Actor: w.root, ID: "lab/chat:7b"})
+	w.refused(fsm.RemoveModel{Actor: w.root, ID: "chat"}, compute.CodeNotFound, "model_not_found")
+	w.must(stop)
+}
+
+// charges returns the charges of an organization.
+func (w *world) charges(org compute.OrgID) (all []compute.LedgerEntry) {
+	for e := range w.view().Ledger(org, 0) {
+		if e.Kind == compute.LedgerCharge {
+			all = append(all, *e)
+		}
+	}
+	return all
+}
+
+// TestTokensAreChargedOnce settles tokens of two organizations in batches, some of them
+// twice: each organization, model and minute has one line, and the sum is exact.
+func TestTokensAreChargedOnce(t *testing.T) {
+	w, _ := published(t)
+	node := w.node("n1").ID
+	ada, bob := compute.Payer{Org: w.org, User: w.ada.User}, compute.Payer{Org: w.other.Org, User: w.other.User}
+	prices := compute.TokenPrices{Prompt: compute.Credit, Completion: 2 * compute.Credit / 3} // A third is lost nowhere.
+	used := func(p compute.Payer, n int64) fsm.UsedTokens {
+		return fsm.UsedTokens{Payer: p, Model: "chat", Prices: prices, Prompt: n, Completion: n, Requests: 1}
+	}
+	batch := fsm.SettleTokens{Node: node, Session: 5}
+	start := w.view().Account(bob.Org).Balance
+	want := compute.TokenCost{}
+	for minute := range 3 {
+		w.pass(time.Minute)
+		for i := range 10 {
+			batch.Number++
+			batch.Usage = []fsm.UsedTokens{used(bob, int64(7*i+minute)), used(bob, 1), used(ada, 1)}
+			for _, u := range batch.Usage[:2] {
+				want = want.Plus(prices.Cost(u.Prompt, u.Completion))
+			}
+			w.must(batch)
+			if r := w.must(batch); !r.Repeat {
+				t.Fatalf("a repeat is %+v", r)
+			}
+		}
+	}
+	if n := len(w.charges(bob.Org)); n != 2 {
+		t.Errorf("%d charges before the last minute is over", n)
+	}
+	w.pass(time.Minute)
+	w.must(fsm.Tick{Term: w.term})
+	lines := w.charges(bob.Org)
+	if len(lines) != 3 || len(w.charges(ada.Org)) != 3 {
+		t.Errorf("the charges are %+v", lines)
+	}
+	if got := start - w.view().Account(bob.Org).Balance; got != want.Whole || got == 0 {
+		t.Errorf("charged %s, want %s and %d millionths", got, want.Whole, want.Rest)
+	}
+	total := w.view().TokenTotals(bob.Org)
+	if len(total) != 1 || total[0].Rest != want.Rest || total[0].Charged != want.Whole || total[0].Requests != 60 {
+		t.Errorf("the total is %+v", total)
+	}
+	if held := w.view().Account(bob.Org).Held; held != 0 {
+		t.Errorf("%s stays held", held)
+	}
+	gap := batch
+	gap.Number += 2
+	w.refused(gap, compute.CodeConflict, "session_ended")
+	gap.Session, gap.Number = 4, 1
+	w.refused(gap, compute.CodeConflict, "session_ended")
+	gap.Session = 6
+	w.must(gap)
+}
+
+// TestTokenHolds sets credits aside for a node's requests, as much as there is, and
+// releases them when the node begins again, is idle or is gone.
+func TestTokenHolds(t *testing.T) {
+	w, _ := published(t)
+	n := w.node("n1")
+	bob := compute.Payer{Org: w.other.Org, User: w.other.User}
+	batch := fsm.SettleTokens{Node: n.ID, Session: 5}
+	hold := func(least, most compute.Credits) compute.Credits {
+		batch.Number++
+		batch.Holds = []fsm.WantedHold{{Payer: bob, Least: least, Most: most}}
+		w.must(batch)
+		return w.view().TokenHold(n.ID, bob)
+	}
+	available := w.view().Account(bob.Org).Available()
+	for _, test := range []struct{ least, most, want compute.Credits }{
+		{1, 8, 8},
+		{5, 8, 8},
+		{10, available + 1, 10},
+		{available, available, available},
+		{available + 1, available + 1, available},
+		{0, 3, 3},
+	} {
+		if got := hold(test.least, test.most); got != test.want {
+			t.Errorf("%d to %d: %d", test.least, test.most, got)
+		}
+	}
+	if hold(available, available); w.view().LacksTokens(bob, 1) == nil {
+		t.Error("more is available than there is")
+	}
+	w.must(fsm.SetBudget{Actor: w.other, Budget: compute.Budget{Org: bob.Org, User: bob.User, MaxCredits: 20, Enforce: true}})
+	if refusal := w.view().LacksTokens(bob, 1); refusal == nil || refusal.Detail != "ceiling_reached" {
+		t.Errorf("over a ceiling: %v", refusal)
+	}
+	batch.Session, batch.Number = 6, 0
+	if got := hold(20, 20); got != 20 || w.view().Account(bob.Org).Held != 20 {
+		t.Errorf("a new session has %s", got)
+	}
+	// The use is above the hold and above the ceiling: it is charged, and nothing more held.
+	batch.Number++
+	batch.Holds = nil
+	batch.Usage = []fsm.UsedTokens{{Payer: bob, Model: "chat", Prices: compute.TokenPrices{Prompt: compute.Credit}, Prompt: 25, Requests: 1}}
+	w.must(batch)
+	if got := w.view().Account(bob.Org).Held; got != 25 {
+		t.Errorf("%s is held", got)
+	}
+	batch.Usage = nil
+	if got := hold(1, 1); got != 0 {
+		t.Errorf("above the ceiling %s is held", got)
+	}
+	w.pass(time.Minute)
+	w.must(fsm.Tick{Term: w.term})
+	w.must(fsm.RemoveBudget{Actor: w.other, Org: bob.Org, User: bob.User})
+	if got := hold(7, 7); got != 7 || w.view().Account(bob.Org).Held != 7 {
+		t.Errorf("%s is held", got)
+	}
+	w.must(fsm.SetNodeState{Term: w.term, Node: n.ID, State: compute.NodeDown})
+	w.must(fsm.Tick{Term: w.term})
+	if got := w.view().Account(bob.Org).Held; got != 0 {
+		t.Errorf("%s is held by a node that is down", got)
+	}
+}

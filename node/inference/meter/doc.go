@@ -1,0 +1,11 @@
+// Package meter sets credits aside for requests to published models that enter the
+// cluster through this node, and settles what they have used.
+//
+// What happens is one command at a time: a batch with all usage and all wishes for holds
+// that have come up since the batch before. A batch has a number within the node's
+// session, so that a retry is counted once. A hold covers the estimates of many
+// requests; most requests need no command of their own before they are asked.
+//
+// It is not for prices or balances, which are the state's, and it knows nothing of
+// answers: the caller reads the engine's figures.
+package meter

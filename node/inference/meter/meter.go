@@ -1,0 +1,369 @@
+package meter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/loop"
+)
+
+const (
+	ahead      = 4                // A hold covers so many times what is waited for,
+	idleAfter  = 30 * time.Second // until its payer asks nothing for so long.
+	sweepEvery = 15 * time.Second
+	renewAfter = time.Minute // Holds of long requests are asked for again.
+	proposeFor = 10 * time.Second
+	retryAfter = 200 * time.Millisecond
+	maxRows    = compute.MaxTokenRows / 2 // Of usage, and as many of holds.
+)
+
+// Config has the parts of the node that a Meter uses.
+type Config struct {
+	Node compute.NodeID
+	// Propose changes the state. A refusal is an error with a code.
+	Propose func(context.Context, fsm.Command) (fsm.Result, uint64, error)
+	// Read returns a view that includes everything acknowledged before the call.
+	Read func(context.Context) (*fsm.View, error)
+	// At returns a local view once it includes an index.
+	At     func(ctx context.Context, index uint64) (*fsm.View, error)
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Meter meters the requests of one node.
+type Meter struct {
+	cfg  Config
+	kick chan struct{} // There is something for a batch.
+
+	session, number uint64 // Of Run alone.
+
+	mu sync.Mutex
+
+	accounts map[compute.Payer]*account
+	usage    map[usageKey]*fsm.UsedTokens
+	full     []fsm.UsedTokens // Rows that hold no more.
+	waiting  []chan struct{}  // Closed once usage is committed.
+}
+
+// account is what this node has set aside for a payer.
+type account struct {
+	held     compute.Credits // As of the last batch.
+	reserved compute.Credits // Of it, for requests that are under way.
+	settling compute.Credits // Of that, for requests whose usage is in the next batch.
+	queue    []*Reservation  // For more to be set aside.
+	asked    *Reservation    // The first of queue, once a batch asks for it.
+	usedAt   time.Time
+	askedAt  time.Time // When a batch last asked for its hold.
+}
+
+type usageKey struct {
+	payer  compute.Payer
+	model  string
+	prices compute.TokenPrices
+}
+
+// New returns a meter that Run operates.
+func New(cfg Config) *Meter {
+	cfg.Logger = cfg.Logger.With("part", "meter")
+	return &Meter{
+		cfg: cfg, kick: make(chan struct{}, 1), accounts: make(map[compute.Payer]*account),
+		usage: make(map[usageKey]*fsm.UsedTokens),
+	}
+}
+
+// Reservation is what is set aside for one request. One of its methods ends it; later
+// calls do nothing.
+type Reservation struct {
+	meter  *Meter
+	of     *account
+	key    usageKey
+	amount compute.Credits
+
+	admitted chan struct{} // Closed once the amount is set aside, or refused.
+	refusal  error
+	over     bool
+}
+
+// Reserve waits until what a request may cost is set aside. It refuses who cannot pay.
+func (m *Meter) Reserve(
+	ctx context.Context, payer compute.Payer, model *compute.Model, prompt, completion int64,
+) (*Reservation, error) {
+	r := &Reservation{
+		meter: m, key: usageKey{payer, model.ID, model.Prices}, amount: model.Prices.Cost(prompt, completion).Up(),
+		admitted: make(chan struct{}),
+	}
+	m.mu.Lock()
+	a := m.accounts[payer]
+	if a == nil {
+		a = new(account)
+		m.accounts[payer] = a
+	}
+	r.of, a.usedAt = a, m.cfg.Now()
+	if len(a.queue) == 0 && a.held-a.reserved >= r.amount {
+		a.reserved += r.amount
+		m.mu.Unlock()
+		return r, nil
+	}
+	a.queue = append(a.queue, r)
+	m.mu.Unlock()
+	m.wake()
+	select {
+	case <-r.admitted:
+		if r.refusal != nil {
+			return nil, r.refusal
+		}
+		return r, nil
+	case <-ctx.Done():
+		m.forget(r)
+		return nil, ctx.Err()
+	}
+}
+
+// forget ends the wait of a reservation that nobody waits for any more.
+func (m *Meter) forget(r *Reservation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := r.of
+	for i, other := range a.queue {
+		if other == r {
+			a.queue = append(a.queue[:i:i], a.queue[i+1:]...)
+			return
+		}
+	}
+	if r.refusal == nil { // It was admitted in this moment.
+		r.over = true
+		a.reserved -= r.amount
+	}
+}
+
+// Cancel charges nothing.
+func (r *Reservation) Cancel() {
+	r.meter.mu.Lock()
+	defer r.meter.mu.Unlock()
+	if !r.over {
+		r.over = true
+		r.of.reserved -= r.amount
+	}
+}
+
+// Settle charges for what was used, and returns once that is committed.
+func (r *Reservation) Settle(ctx context.Context, prompt, completion int64) error {
+	m := r.meter
+	m.mu.Lock()
+	if r.over {
+		m.mu.Unlock()
+		return nil
+	}
+	r.over = true
+	r.of.settling += r.amount
+	r.of.usedAt = m.cfg.Now()
+	row := m.usage[r.key]
+	if row == nil || row.Prompt > compute.MaxTokens-prompt || row.Completion > compute.MaxTokens-completion {
+		if row != nil {
+			m.full = append(m.full, *row)
+		}
+		row = &fsm.UsedTokens{Payer: r.key.payer, Model: r.key.model, Prices: r.key.prices}
+		m.usage[r.key] = row
+	}
+	row.Prompt += prompt
+	row.Completion += completion
+	row.Requests++
+	done := make(chan struct{})
+	m.waiting = append(m.waiting, done)
+	m.mu.Unlock()
+	m.wake()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (m *Meter) wake() {
+	select {
+	case m.kick <- struct{}{}:
+	default:
+	}
+}
+
+// batch is one command with what follows from it.
+type batch struct {
+	usage   []fsm.UsedTokens
+	holds   []fsm.WantedHold
+	touched []compute.Payer
+	waiting []chan struct{}
+}
+
+// Run makes batches until ctx ends.
+func (m *Meter) Run(ctx context.Context) error {
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	for {
+		swept := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.kick:
+		case <-sweep.C:
+			swept = true
+		}
+		if b := m.take(swept); b != nil {
+			if view := m.commit(ctx, b); view != nil {
+				m.finish(b, view)
+			}
+		}
+	}
+}
+
+// take returns the next batch, nil if there is nothing to do.
+func (m *Meter) take(swept bool) *batch {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b, now := &batch{usage: m.full}, m.cfg.Now()
+	m.full = nil
+	for key, row := range m.usage {
+		if len(b.usage) >= maxRows {
+			m.wake()
+			break
+		}
+		b.usage = append(b.usage, *row)
+		delete(m.usage, key)
+	}
+	if len(m.usage) == 0 {
+		b.waiting, m.waiting = m.waiting, nil
+	}
+	for payer, a := range m.accounts {
+		touched := a.settling > 0
+		a.reserved -= a.settling
+		a.held = max(a.held-a.settling, 0)
+		a.settling = 0
+		want := fsm.WantedHold{Payer: payer}
+		switch {
+		case len(b.holds) == maxRows:
+		case len(a.queue) > 0:
+			a.asked = a.queue[0]
+			for _, r := range a.queue {
+				want.Most += r.amount
+			}
+			want.Least, want.Most = a.reserved+a.asked.amount, a.reserved+want.Most*ahead
+			b.holds, touched, a.askedAt = append(b.holds, want), true, now
+		case swept && a.reserved == 0 && now.Sub(a.usedAt) > idleAfter:
+			if a.held == 0 {
+				delete(m.accounts, payer)
+				continue
+			}
+			b.holds, touched, a.held = append(b.holds, want), true, 0
+		case swept && a.reserved > 0 && now.Sub(a.askedAt) > renewAfter:
+			want.Least, want.Most = a.reserved, max(a.reserved, a.held)
+			b.holds, touched, a.askedAt = append(b.holds, want), true, now
+		}
+		if touched {
+			b.touched = append(b.touched, payer)
+		}
+	}
+	if len(b.usage)+len(b.holds) == 0 {
+		return nil
+	}
+	return b
+}
+
+// commit has a batch committed, and returns a view that includes it; nil once ctx ends.
+func (m *Meter) commit(ctx context.Context, b *batch) *fsm.View {
+	for ctx.Err() == nil {
+		view, err := m.propose(ctx, b)
+		if err == nil {
+			return view
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		refused := &compute.Error{}
+		if errors.As(err, &refused) && refused.Code != compute.CodeUnavailable && refused.Code != compute.CodeInternal {
+			// Another process of this node, or a bug: it cannot be told whether it counted.
+			m.cfg.Logger.Error("usage of models is lost", "count", len(b.usage), "err", err)
+			m.session = 0
+			b.usage = nil
+			if len(b.holds) == 0 {
+				if view, err := m.cfg.Read(ctx); err == nil {
+					return view
+				}
+			}
+		}
+		loop.Sleep(ctx, retryAfter)
+	}
+	return nil
+}
+
+// propose proposes a batch once. Its number stays until it is committed.
+func (m *Meter) propose(ctx context.Context, b *batch) (*fsm.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, proposeFor)
+	defer cancel()
+	if m.session == 0 {
+		view, err := m.cfg.Read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		last, _ := view.TokenBatch(m.cfg.Node)
+		m.session, m.number = max(view.Index(), last+1), 0
+	}
+	_, index, err := m.cfg.Propose(ctx, fsm.SettleTokens{
+		Node: m.cfg.Node, Session: m.session, Number: m.number + 1, Usage: b.usage, Holds: b.holds,
+	})
+	if err != nil {
+		return nil, err
+	}
+	view, err := m.cfg.At(ctx, index)
+	if err != nil {
+		return nil, err // The same batch again: a repeat.
+	}
+	m.number++
+	return view, nil
+}
+
+// finish tells who waits for a batch that it is committed, and admits the requests for
+// which there is enough now. The first one that asked for more and got none is refused.
+func (m *Meter) finish(b *batch, view *fsm.View) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, done := range b.waiting {
+		close(done)
+	}
+	for _, payer := range b.touched {
+		a := m.accounts[payer]
+		a.held = view.TokenHold(m.cfg.Node, payer)
+		for len(a.queue) > 0 {
+			first := a.queue[0]
+			if a.held-a.reserved < first.amount {
+				if first != a.asked {
+					break
+				}
+				first.refusal = refusalOf(view, payer, a.reserved+first.amount-a.held)
+			} else {
+				a.reserved += first.amount
+			}
+			a.queue = a.queue[1:]
+			close(first.admitted)
+		}
+		a.asked = nil
+		if len(a.queue) > 0 {
+			m.wake()
+		}
+	}
+}
+
+// refusalOf says why nothing more was set aside.
+func refusalOf(view *fsm.View, payer compute.Payer, amount compute.Credits) error {
+	message := "no more can be set aside for it now"
+	if lacks := view.LacksTokens(payer, amount); lacks != nil {
+		message = lacks.Message
+	}
+	return compute.Errorf(compute.CodeForbidden, "You exceeded your current quota: %s.",
+		cmp.Or(message, "credits exhausted")).Named("insufficient_quota")
+}

@@ -1,0 +1,161 @@
+package node_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/node/nodetest"
+)
+
+// TestServerless publishes a model and asks it as other organizations, through every
+// node.
+func TestServerless(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	c, _, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Billing.Mode = "enforce" })
+	created, err := api.Deploy(t.Context(), deploymentOf("tiny/echo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustDeployment(t, api, created.ID, "ready")
+	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	m, err := operator.SetModel(t.Context(), "lab/echo", wire.NewModel{
+		Deployment: created.ID.String(), Prompt: 100 * compute.Credit, Completion: 200 * compute.Credit,
+	})
+	if err != nil || m.Status != "ready" || m.Root != "tiny/echo" {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	one, two := c.MustAccount("one"), c.MustAccount("two")
+	t.Run("published", func(t *testing.T) { checkPublished(t, c, operator, api, created.ID, one.Key) })
+	t.Run("answers", func(t *testing.T) { checkPublishedAnswers(t, c, created.ID, one.Key) })
+	t.Run("money", func(t *testing.T) { checkTokenMoney(t, c, one, two) })
+	t.Run("withdrawn", func(t *testing.T) {
+		if _, err := operator.RemoveModel(t.Context(), "lab/echo"); err != nil {
+			t.Fatal(err)
+		}
+		answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, c.Follower().URL()+"/openai/v1/chat/completions", one.Key,
+			prompt("lab/echo", "x", false))
+		if answer.StatusCode != http.StatusNotFound {
+			t.Errorf("%d: %s", answer.StatusCode, body)
+		}
+		if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// checkPublished checks what lists and prices say of a model.
+func checkPublished(
+	t *testing.T, c *nodetest.Cluster, operator, api *client.Client, id compute.ExecutionID, stranger string,
+) {
+	list, err := operator.Models(t.Context())
+	if err != nil || list.Total != 1 || list.Models[0].Deployment != id {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, err := api.DeleteDeployment(t.Context(), id); err == nil || !strings.Contains(err.Error(), "berth admin model rm lab/echo") {
+		t.Errorf("a published deployment is deleted: %v", err)
+	}
+	for _, n := range c.Nodes {
+		for _, path := range []string{"/openai/v1/models", "/api/v2/external/serverless/models", "/openai/v1/models/lab%2Fecho"} {
+			answer, body := mustAsk(t, http.DefaultClient, http.MethodGet, n.URL()+path, stranger, nil)
+			if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"id":"lab/echo"`) || strings.Contains(body, id.String()) {
+				t.Errorf("%s: %d: %s", path, answer.StatusCode, body)
+			}
+		}
+	}
+	answer, body := mustAsk(t, http.DefaultClient, http.MethodGet, c.Follower().URL()+"/api/v2/external/pricing", stranger, nil)
+	var pricing wire.Pricing
+	if err := json.Unmarshal([]byte(body), &pricing); err != nil {
+		t.Fatalf("%d: %s", answer.StatusCode, body)
+	}
+	prices := map[string]string{}
+	for _, p := range pricing.Prices {
+		if p.Resource == "lab/echo" {
+			prices[p.MeterSlug] = p.UnitPrice + " a " + p.Unit
+		}
+	}
+	if prices["serverless_inference_prompt_tokens"] != "0.0001 a token" ||
+		prices["serverless_inference_completion_tokens"] != "0.0002 a token" {
+		t.Errorf("the prices are %v", prices)
+	}
+}
+
+// checkPublishedAnswers checks that answers are those of the engine but for the name of
+// the model.
+func checkPublishedAnswers(t *testing.T, c *nodetest.Cluster, id compute.ExecutionID, key string) {
+	said := `the "model": "` + id.String() + `" and "usage"`
+	for _, n := range c.Nodes {
+		for _, path := range []string{"/openai/v1/chat/completions", "/api/v2/external/serverless/chat/completions"} {
+			answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, n.URL()+path, key, prompt("lab/echo", said, false))
+			var got struct {
+				Model   string
+				Choices []struct{ Message struct{ Content string } }
+			}
+			if err := json.Unmarshal([]byte(body), &got); err != nil || answer.StatusCode != http.StatusOK || got.Model != "lab/echo" ||
+				len(got.Choices) != 1 || got.Choices[0].Message.Content != said {
+				t.Errorf("%d: %s", answer.StatusCode, body)
+			}
+		}
+		answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, n.URL()+"/openai/v1/chat/completions", key,
+			prompt("lab/echo", "count", true))
+		if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"content": "2"`) ||
+			!strings.HasSuffix(body, "data: [DONE]\n\n") || strings.Contains(body, id.String()) {
+			t.Errorf("%d: %q", answer.StatusCode, body)
+		}
+	}
+	// The deployment itself is its owner's.
+	answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, c.Follower().URL()+"/openai/v1/chat/completions", key,
+		prompt(id.String(), "x", false))
+	if answer.StatusCode != http.StatusNotFound || !strings.Contains(body, "lab/echo") {
+		t.Errorf("%d: %s", answer.StatusCode, body)
+	}
+}
+
+// checkTokenMoney asks a model as two organizations until the credits of one are out: what
+// was answered is what is charged.
+func checkTokenMoney(t *testing.T, c *nodetest.Cluster, rich, poor nodetest.Account) {
+	url := c.Follower().URL() + "/openai/v1/chat/completions"
+	used := func(account nodetest.Account) (total compute.TokenTotal) {
+		view := c.Follower().Peer().View()
+		org, _ := view.OrgBySlug(account.Slug)
+		for _, total = range view.TokenTotals(org.ID) {
+		}
+		return total
+	}
+	before, group := used(rich), sync.WaitGroup{}
+	for i := range 8 {
+		group.Go(func() {
+			for range 5 {
+				answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url, rich.Key, prompt("lab/echo", "x", i%2 == 0))
+				if answer.StatusCode != http.StatusOK {
+					t.Errorf("%d: %s", answer.StatusCode, body)
+				}
+			}
+		})
+	}
+	group.Wait()
+	// Whole answers have 3 and 5 tokens, streams 3 and 3.
+	after := used(rich)
+	if n, p, q := after.Requests-before.Requests, after.Prompt-before.Prompt, after.Completion-before.Completion; n != 40 ||
+		p != 40*3 || q != 20*5+20*3 {
+		t.Errorf("%d requests used %d and %d tokens", n, p, q)
+	}
+	if got, want := after.Charged-before.Charged, 100*compute.Credits(40*3)+200*(20*5+20*3); got != want {
+		t.Errorf("they cost %s, want %s", got, want)
+	}
+	// This one may cost more than there is.
+	const dear = `{"model":"lab/echo","max_tokens":1000000,"prompt":"x"}`
+	answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url, poor.Key, strings.NewReader(dear))
+	if answer.StatusCode != http.StatusForbidden || !strings.Contains(body, `"code":"insufficient_quota"`) {
+		t.Errorf("%d: %s", answer.StatusCode, body)
+	}
+	answer, body = mustAsk(t, http.DefaultClient, http.MethodPost, url, poor.Key, prompt("lab/echo", "x", false))
+	if answer.StatusCode != http.StatusOK || used(poor).Requests != 1 {
+		t.Errorf("%d: %s, %d counted", answer.StatusCode, body, used(poor).Requests)
+	}
+}
