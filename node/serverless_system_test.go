@@ -148,6 +148,16 @@ func checkTokenMoney(t *testing.T, c *nodetest.Cluster, rich, poor nodetest.Acco
 	if got, want := after.Charged-before.Charged, 100*compute.Credits(40*3)+200*(20*5+20*3); got != want {
 		t.Errorf("they cost %s, want %s", got, want)
 	}
+	metrics := mustFetch(t, c.Follower().URL()+"/metrics")
+	for _, series := range []string{
+		`berth_inference_requests_total{code="200",model="lab/echo"} `, `berth_inference_requests_running{model="lab/echo"} `,
+		`berth_inference_tokens_total{model="lab/echo",type="prompt"} `, `berth_inference_request_duration_seconds_count{model="lab/echo"} `,
+		`berth_inference_time_to_first_byte_seconds_count{model="lab/echo"} `,
+	} {
+		if !strings.Contains(metrics, "\n"+series) {
+			t.Errorf("the metrics lack %s", series)
+		}
+	}
 	// This one may cost more than there is.
 	const dear = `{"model":"lab/echo","max_tokens":1000000,"prompt":"x"}`
 	answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url, poor.Key, strings.NewReader(dear))

@@ -14,6 +14,7 @@ type Core struct {
 	cfg         Config
 	log         *slog.Logger
 	metrics     *metrics
+	models      *modelMetrics
 	Credentials *Credentials
 	requestKey  []byte // Of the hashes that identify requests.
 	inflight    *inflight
@@ -43,6 +44,7 @@ func newCore(cfg Config) (*Core, error) {
 		cfg:         cfg,
 		log:         cfg.Logger.With("part", "api"),
 		metrics:     newMetrics(cfg.Registerer),
+		models:      newModelMetrics(cfg.Registerer),
 		Credentials: credentials,
 		requestKey:  requestKey(cfg.RefreshKey),
 		inflight:    newInflight(),

@@ -234,6 +234,7 @@ func (c *modelCall) infer(below string) error {
 	if c.find(c.asked.Model); c.model != nil {
 		answered, done = c.cfg.Models.Count(c.model.ID, c.cfg.Stopwatch)
 	}
+	over := c.begin()
 	end := sync.OnceFunc(func() {
 		if c.reserved != nil {
 			c.reserved.Cancel()
@@ -242,6 +243,7 @@ func (c *modelCall) infer(below string) error {
 		cancel()
 		c.modelsServed.give(owner, 1)
 		done()
+		over()
 	})
 	answer, err := c.ask(ctx, below) //nolint:bodyclose // The server closes it once it was sent.
 	if err != nil {

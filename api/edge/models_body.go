@@ -116,6 +116,7 @@ func (c *modelCall) writeModelAnswer(answer *http.Response, end func()) {
 	h.ImmediateHeaderFlush = answer.ContentLength < 0
 	h.SetBodyStream(&answerBody{from: body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
 	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
+	c.observeModel(answer.StatusCode)
 }
 
 // brokenStream is the event of a stream whose replica has ended.
@@ -189,6 +190,7 @@ func (c *modelCall) failModel(err error) {
 	c.ctx.SetContentType("application/json")
 	h.SetBodyRaw(data)
 	c.observe(c.r, c.r.route.Method, f.status, c.took(c.r))
+	c.observeModel(f.status)
 }
 
 // modelRates counts requests to models by key or user, in buckets that fill evenly.

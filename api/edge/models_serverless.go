@@ -137,7 +137,7 @@ type tokenUsage struct {
 // newPublishedAnswer returns the answer to the request of c.
 func (c *modelCall) newPublishedAnswer(ctx context.Context, from io.ReadCloser) *publishedAnswer {
 	return &publishedAnswer{
-		ctx: ctx, reserved: c.reserved, notify: func(int64, int64) {}, from: from, buffer: make([]byte, pipeBuffer),
+		ctx: ctx, reserved: c.reserved, notify: c.observeTokens, from: from, buffer: make([]byte, pipeBuffer),
 		was: []byte(strconv.Quote(c.model.ID.String())), is: []byte(strconv.Quote(c.published.ID)),
 	}
 }

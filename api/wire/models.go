@@ -41,25 +41,3 @@ type Models struct {
 	Models []Model `json:"models"`
 	Total  int     `json:"total"`
 }
-
-// ModelRequest is what of a request to a model the node reads. Everything else is the
-// engine's to check.
-type ModelRequest struct {
-	Model  string `json:"model" required:"true" doc:"Id of a serverless model, or of a deployment."`
-	Stream bool   `json:"stream" doc:"Answer as events; the last chunk before [DONE] has the usage if stream_options asks for it."`
-}
-
-// OpenAIModels answers GET /openai/v1/models.
-type OpenAIModels struct {
-	Object string        `json:"object" doc:"list"`
-	Data   []OpenAIModel `json:"data"`
-}
-
-// OpenAIModel is a model as clients of the OpenAI API know it.
-type OpenAIModel struct {
-	ID      string `json:"id"`
-	Object  string `json:"object" doc:"model"`
-	Created int64  `json:"created" doc:"Seconds since 1970."`
-	OwnedBy string `json:"owned_by" doc:"Slug of the organization, or berth for a serverless model."`
-	Root    string `json:"root" doc:"The model on the hub."`
-}

@@ -1,0 +1,92 @@
+package edge
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// dedicated is the model of metrics for all deployments that are not published:
+// organizations create those, so that their names would be series without a bound.
+const dedicated = "dedicated"
+
+// Kinds of tokens.
+const (
+	promptTokens     = "prompt"
+	completionTokens = "completion"
+)
+
+// modelMetrics are the metrics of requests to models. Each is by the id of the published
+// model, which only operators choose.
+type modelMetrics struct {
+	requests  *prometheus.CounterVec
+	running   *prometheus.GaugeVec
+	firstByte *prometheus.HistogramVec
+	seconds   *prometheus.HistogramVec
+	tokens    *prometheus.CounterVec
+}
+
+func newModelMetrics(reg prometheus.Registerer) *modelMetrics {
+	m := &modelMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_inference_requests_total",
+			Help: "Requests to models that this node answered, by published model and status.",
+		}, []string{"model", "code"}),
+		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "berth_inference_requests_running",
+			Help: "Requests to models that this node is answering, those that wait for a replica included.",
+		}, []string{"model"}),
+		firstByte: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "berth_inference_time_to_first_byte_seconds",
+			Help:    "Time from a request to a model to the first byte of its engine's answer: of a stream about the first token.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
+		}, []string{"model"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "berth_inference_request_duration_seconds",
+			Help:    "Time from a request to a model to the end of its answer.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 20),
+		}, []string{"model"}),
+		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_inference_tokens_total",
+			Help: "Tokens of published models that this node charged for, by type: prompt or completion.",
+		}, []string{"model", "type"}),
+	}
+	reg.MustRegister(m.requests, m.running, m.firstByte, m.seconds, m.tokens)
+	return m
+}
+
+// label returns the model of the call in metrics.
+func (c *modelCall) label() string {
+	if c.published != nil {
+		return c.published.ID
+	}
+	return dedicated
+}
+
+// begin counts the request as running, and returns what counts its end.
+func (c *modelCall) begin() (end func()) {
+	label := c.label()
+	c.models.running.WithLabelValues(label).Inc()
+	return func() {
+		c.models.running.WithLabelValues(label).Dec()
+		c.models.seconds.WithLabelValues(label).Observe(c.took(c.r).Seconds())
+	}
+}
+
+// observeModel counts the answer to a request that named a model.
+func (c *modelCall) observeModel(status int) {
+	if c.asked.Model == "" {
+		return
+	}
+	c.models.requests.WithLabelValues(c.label(), strconv.Itoa(status)).Inc()
+	if status < http.StatusBadRequest {
+		c.models.firstByte.WithLabelValues(c.label()).Observe(c.took(c.r).Seconds())
+	}
+}
+
+// observeTokens counts what is charged for.
+func (c *modelCall) observeTokens(prompt, completion int64) {
+	c.models.tokens.WithLabelValues(c.label(), promptTokens).Add(float64(prompt))
+	c.models.tokens.WithLabelValues(c.label(), completionTokens).Add(float64(completion))
+}
