@@ -39,7 +39,7 @@ func newModelMetrics(reg prometheus.Registerer) *modelMetrics {
 		}, []string{"model"}),
 		firstByte: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "berth_inference_time_to_first_byte_seconds",
-			Help:    "Time from a request to a model to the first byte of its engine's answer: of a stream about the first token.",
+			Help:    "Time from a request to a model to the first byte of the answer: of a stream about the first token.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
 		}, []string{"model"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
