@@ -240,7 +240,8 @@ func (n *Node) writeConfig() error {
 	}
 	b.WriteString("executor:\n  network: none\n  grace: 2s\n")
 	fmt.Fprintf(&b, "  mounts:\n    - {name: marks, path: %q, always: true}\n", n.world.Marks())
-	fmt.Fprintf(&b, "billing:\n  signup_grant: 0\nlimits:\n  queued: 100000\n  keys: 10000\n  concurrent: 1000\n")
+	b.WriteString("billing:\n  mode: enforce\n  signup_grant: 0\n") // As the model of an account does.
+	b.WriteString("limits:\n  queued: 100000\n  keys: 10000\n  concurrent: 1000\n")
 	fmt.Fprintf(&b, "gpus:\n  source: simulated\n  simulated: [%s]\n", strings.Join(n.GPUs, ", "))
 	return os.WriteFile(filepath.Join(n.dir, "berth.yaml"), []byte(b.String()), 0o600)
 }
