@@ -68,7 +68,7 @@ func TestGuide(t *testing.T) {
 	for name, text := range map[string]string{
 		"lab/train.py":            "import os, sys\nos.makedirs('outputs', exist_ok=True)\nopen('outputs/model', 'w').write('model')\nprint('trained', sys.argv[1:])\n",
 		"lab/package/__init__.py": "", "lab/package/train.py": "print('module')\n",
-		"lab/run.sh": "#!/bin/sh\nls \"$1\"\n", "lab/data/set": "set", "lab/requirements.txt": "labtool==3.1\n",
+		"lab/run.sh": "#!/bin/sh\nls \"$1\"\n", "lab/data/set": "set", "lab/data.csv": "1,2\n", "lab/requirements.txt": "labtool==3.1\n",
 		"lab/token.txt": "hf_secret\n", "lab/password.txt": "correct horse battery\n", "data/rows": "rows", "wheels/README": "",
 	} {
 		name = filepath.Join(base, name)
@@ -110,6 +110,7 @@ func TestGuide(t *testing.T) {
 // follow executes the commands of the guide.
 func (r *reader) follow(state dev.State) {
 	r.Helper()
+	trained := ""
 	for _, line := range mustGuide(r.T, false) {
 		switch {
 		case strings.Contains(line, "user create"), strings.HasPrefix(line, "berth login"):
@@ -119,13 +120,20 @@ func (r *reader) follow(state dev.State) {
 		}
 		line = strings.ReplaceAll(line, "http://FIRST:6470", state.Nodes[0].API)
 		if strings.Contains(line, " ID") {
-			line = strings.ReplaceAll(line, " ID", " "+r.newest())
+			id := trained // The only ones that leave something.
+			if !strings.Contains(line, "outputs") {
+				id = r.newest()
+			}
+			line = strings.ReplaceAll(line, " ID", " "+id)
 		}
 		out := r.do(line)
+		if strings.HasPrefix(line, "berth run") && strings.Contains(out, "trained") {
+			trained = r.newest()
+		}
 		for command, want := range map[string]string{
 			"whoami": "bea@example.org", "train.py -- --lr": "trained ['--lr', '0.1']", "-m package.train": "module",
 			"run.sh": "set", "secret ls": "HF_TOKEN", "outputs get": "results/model", "env ls": "torch24",
-			"--environment": "trained",
+			"--environment": "trained", "--mount-storage": "1,2",
 		} {
 			if strings.Contains(line, command) && !strings.Contains(out, want) {
 				r.Errorf("%s: it prints %q, without %q", line, out, want)
