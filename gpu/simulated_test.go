@@ -78,6 +78,7 @@ func TestSimulatedSlicesMakeTheirDeviceBusy(t *testing.T) {
 func TestParseSimulatedRefuses(t *testing.T) {
 	tests := []struct{ name, spec, want string }{
 		{"unknown type", "h1000:2", `unknown GPU type "h1000", valid ones are such as h100`},
+		{"type without its separators", "rtx4090:1", `unknown GPU type "rtx4090", valid ones are such as rtx_4090, `},
 		{"nothing", " , ", "no GPU named"},
 		{"no number", "h100:two", `"two" is not a number of GPUs from 1 to 64`},
 		{"zero", "h100:0", `"0" is not a number`},

@@ -282,11 +282,14 @@ func kindOf(name string) (kind, bool) {
 const maxSuggested = 8
 
 // suggestTypes returns types to name in an error about an unknown one: those
-// that contain it or begin alike, else the common ones.
+// that contain it or that it contains, separators aside, else the common ones.
 func suggestTypes(name string) []string {
+	joined := strings.NewReplacer("_", "", "-", "", " ", "")
+	name = joined.Replace(name)
 	var alike []string
 	for _, k := range kinds() {
-		if name != "" && (strings.Contains(k.name, name) || strings.Contains(name, k.name)) {
+		known := joined.Replace(k.name)
+		if name != "" && (strings.Contains(known, name) || strings.Contains(name, known)) {
 			alike = append(alike, k.name)
 		}
 	}

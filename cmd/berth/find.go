@@ -40,7 +40,7 @@ func findExecution(ctx context.Context, c *client.Client, arg string) (compute.E
 	}
 	e, err = cli.Unique("execution", arg, history.Executions, namesOf)
 	if err != nil {
-		return compute.ExecutionID{}, cli.UsageErrorf("%w: see berth ps -a", err)
+		return compute.ExecutionID{}, cli.UsageErrorf("%w: give its id, the end of that, or its name; see berth ps -a", err)
 	}
 	return e.ExecutionID, nil
 }

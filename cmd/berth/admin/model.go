@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/api/client"
 	"berth/api/wire"
 	"berth/cmd/berth/cli"
 	"berth/compute"
@@ -88,25 +89,5 @@ for a million tokens. A request is charged at the prices at which it was accepte
 }
 
 func newModelRemove(conn *cli.Connection) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:     "rm ID",
-		Aliases: []string{"remove"},
-		Short:   "Withdraw a model. Its deployment stays",
-		Args:    cli.Arguments(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := conn.Client(cmd)
-			if err != nil {
-				return err
-			}
-			answer, err := c.RemoveModel(cmd.Context(), args[0])
-			if err != nil || asJSON {
-				return printOr(cmd, answer, err)
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), answer.Message)
-			return err
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return newWithdraw(conn, "rm ID", "Withdraw a model. Its deployment stays", (*client.Client).RemoveModel)
 }

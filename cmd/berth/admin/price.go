@@ -1,10 +1,13 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"berth/api/client"
+	"berth/api/wire"
 	"berth/cmd/berth/cli"
 	"berth/compute"
 )
@@ -88,18 +91,27 @@ With --cost, provider_billed of executions says what they cost you.
 }
 
 func newPriceRemove(conn *cli.Connection) *cobra.Command {
+	return newWithdraw(conn, "rm RESOURCE", "Withdraw a price, so that the built-in or default one counts again",
+		(*client.Client).RemovePrice)
+}
+
+// newWithdraw returns a command that withdraws what its argument names, and prints the
+// answer.
+func newWithdraw(
+	conn *cli.Connection, use, short string, do func(*client.Client, context.Context, string) (wire.Message, error),
+) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "rm RESOURCE",
+		Use:     use,
 		Aliases: []string{"remove"},
-		Short:   "Withdraw a price, so that the built-in or default one counts again",
+		Short:   short,
 		Args:    cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
-			answer, err := c.RemovePrice(cmd.Context(), args[0])
+			answer, err := do(c, cmd.Context(), args[0])
 			if err != nil || asJSON {
 				return printOr(cmd, answer, err)
 			}
