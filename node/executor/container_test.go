@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
 	"berth/compute"
@@ -214,6 +216,36 @@ func TestKilledSupervisorLeavesNoContainer(t *testing.T) {
 	}
 	if left := n.left(api); left > 0 {
 		t.Errorf("%d containers and volumes are left", left)
+	}
+}
+
+// TestStaleContainersAreReaped leaves a container of an attempt that is gone, while the node
+// executes another one: it removes the first and not the second.
+func TestStaleContainersAreReaped(t *testing.T) {
+	n := newDockerNode(t, func(c *executor.Config) { c.Containers.ReapEvery = 50 * time.Millisecond })
+	api := dockertest.Client(t)
+	id := n.place(n.newContainer([]string{"term", "0"}, nil))
+	await(t, "the start", func() bool { return n.says(id, "ready") && n.started(id) })
+	made, err := api.ContainerCreate(t.Context(), client.ContainerCreateOptions{Config: &container.Config{
+		Image: dockertest.Image, Cmd: []string{"sleep", "600"},
+		Labels: map[string]string{"berth.node": n.cfg.Node.String(), "berth.attempt": compute.ExecutionID{UUID: compute.UUID{9}}.String() + ".1"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the removal of the stale container", func() bool {
+		_, err := api.ContainerInspect(context.Background(), made.ID, client.ContainerInspectOptions{})
+		return cerrdefs.IsNotFound(err)
+	})
+	n.update(func() {
+		w := n.work[id]
+		e := *w.Execution
+		e.Stop = compute.StopGraceful
+		w.Execution = &e
+		n.work[id] = w
+	})
+	if outcome := n.end(id); outcome.Status != compute.StatusCancelled || !n.says(id, "terminated") {
+		t.Errorf("the live one ended as %v (%s): %s", outcome.Status, outcome.Detail, n.output(id))
 	}
 }
 
