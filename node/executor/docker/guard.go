@@ -46,7 +46,8 @@ type specialError struct {
 }
 
 func (e *specialError) Error() string {
-	return fmt.Sprintf("%s is not a public address, and the operator does not allow %s (docker.registries)", e.addr, e.host)
+	return fmt.Sprintf(
+		"%s is not a public address, and the operator does not allow %s (docker.registries)", e.addr, e.host)
 }
 
 // dial connects to a host and port.

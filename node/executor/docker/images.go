@@ -136,19 +136,19 @@ func (i *images) use(ref string) error {
 
 // record remembers an image that was pulled. Who pulled it before may go on using it, if
 // it is the same one.
-func (i *images) record(ref string, new *pulled, want *Want) error {
+func (i *images) record(ref string, made *pulled, want *Want) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if old := i.byRef[ref]; old != nil && old.ID == new.ID {
-		new.Public, new.Orgs = old.Public, old.Orgs
+	if old := i.byRef[ref]; old != nil && old.ID == made.ID {
+		made.Public, made.Orgs = old.Public, old.Orgs
 	}
-	new.UsedAt = i.now().UTC()
+	made.UsedAt = i.now().UTC()
 	if want.Credentials == nil {
-		new.Public = true
-	} else if !slices.Contains(new.Orgs, want.Org) && len(new.Orgs) < maxImageOrgs {
-		new.Orgs = append(new.Orgs, want.Org)
+		made.Public = true
+	} else if !slices.Contains(made.Orgs, want.Org) && len(made.Orgs) < maxImageOrgs {
+		made.Orgs = append(made.Orgs, want.Org)
 	}
-	i.byRef[ref] = new
+	i.byRef[ref] = made
 	return i.write()
 }
 

@@ -116,7 +116,9 @@ func (r *Registry) Push(t testing.TB, name, tag string) string {
 	}
 	config := marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": runtime.GOOS, "config": map[string]any{"Entrypoint": []string{"/probe"}},
-		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{digestOf(layers[0].Bytes()), digestOf(layers[1].Bytes())}},
+		"rootfs": map[string]any{
+			"type": "layers", "diff_ids": []string{digestOf(layers[0].Bytes()), digestOf(layers[1].Bytes())},
+		},
 		"history": []any{map[string]any{}, map[string]any{"empty_layer": true}, map[string]any{}},
 	})
 	const prefix = "application/vnd.docker."
