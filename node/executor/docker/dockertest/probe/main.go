@@ -81,10 +81,11 @@ func each(args []string) {
 		one := args[:end]
 		args = args[min(end+1, len(args)):]
 		result := "succeeded"
-		if out, err := exec.Command("/proc/self/exe", one...).CombinedOutput(); err != nil {
-			result = fmt.Sprintf("failed: %v: %.200q", err, out)
+		out, err := exec.Command("/proc/self/exe", one...).CombinedOutput()
+		if err != nil {
+			result, out = fmt.Sprintf("failed: %v: %.200q", err, out), nil
 		}
-		fmt.Printf("%s: %s\n", strings.Join(one, " "), result)
+		fmt.Printf("%s%s: %s\n", out, strings.Join(one, " "), result)
 	}
 }
 
