@@ -9,7 +9,6 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
-	"berth/compute"
 )
 
 // noop is code that does nothing, and its time limit in seconds.
@@ -26,6 +25,11 @@ type ExecutionsConfig struct {
 	Lines   int    // Printed by one execution, and read through another node.
 	Waiting int    // Executions that wait for GPUs, at last; 0 leaves that out.
 	Python  string // The interpreter that the reference starts.
+
+	OutputMiB int      // Printed by one execution.
+	Package   bool     // The nodes can install the package of MakePackage.
+	Image     string   // That nodes and Docker execute; "" for none.
+	Command   []string // Its arguments.
 }
 
 // Executions is how fast code that does nothing is executed, asked of a follower.
@@ -38,6 +42,17 @@ type Executions struct {
 	Clients   int     `json:"clients"`
 	Lines     Spread  `json:"lines"` // From the print of a line to a client of another node.
 	Backlog   Backlog `json:"backlog"`
+	Output    Output  `json:"output"`
+
+	Packages   *Packages   `json:"packages,omitempty"`   // Nil without a package.
+	Containers *Containers `json:"containers,omitempty"` // Nil without an image.
+}
+
+// Packages is how fast code is executed whose packages are installed already.
+type Packages struct {
+	With    Spread  `json:"with"`
+	Without Spread  `json:"without"`
+	ExtraMS float64 `json:"extra_ms"` // Of the two medians.
 }
 
 // MeasureExecutions executes code that does nothing.
@@ -73,6 +88,9 @@ func MeasureExecutions(ctx context.Context, c *Cluster, cfg ExecutionsConfig) (o
 		return out, fmt.Errorf("read lines: %w", err)
 	}
 	out.Lines = spreadOf(printed)
+	if err := out.measureMore(ctx, c, user, cfg); err != nil {
+		return out, err
+	}
 	begun := time.Now() //nolint:forbidigo // Real processes have real time.
 	spent, err := c.spent(func() error {
 		_, err := times(ctx, cfg.Clients, upTo(cfg.Many), one)
@@ -89,17 +107,36 @@ func MeasureExecutions(ctx context.Context, c *Cluster, cfg ExecutionsConfig) (o
 	return out, err
 }
 
+// measureMore measures output, packages and containers.
+func (out *Executions) measureMore(ctx context.Context, c *Cluster, user *client.Client, cfg ExecutionsConfig) (err error) {
+	if out.Output, err = output(ctx, c, cfg); err != nil {
+		return fmt.Errorf("read output: %w", err)
+	}
+	if cfg.Package {
+		p := &Packages{}
+		if p.With, p.Without, err = installed(ctx, c, user, cfg); err != nil {
+			return fmt.Errorf("with a package: %w", err)
+		}
+		p.ExtraMS = p.With.P50MS - p.Without.P50MS
+		out.Packages = p
+	}
+	if cfg.Image != "" {
+		found, err := containers(ctx, user, cfg)
+		if err != nil {
+			return err
+		}
+		out.Containers = &found
+	}
+	return nil
+}
+
 // execute submits code that does nothing and waits for its end.
 func execute(ctx context.Context, c *client.Client) error {
 	started, err := c.Submit(ctx, client.Start{Code: noop, Timeout: noopTimeout})
 	if err != nil {
 		return err
 	}
-	e, err := c.Finished(ctx, started.ExecutionID)
-	if err == nil && e.Status != compute.StatusCompleted {
-		err = fmt.Errorf("execution %s ended as %s: %v", started.ExecutionID, e.Status, e.Errors)
-	}
-	return err
+	return completed(ctx, c, started.ExecutionID)
 }
 
 // upTo returns a function that returns true n times, whoever calls it.

@@ -3,10 +3,12 @@ package benchcmd
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"berth/bench/load"
@@ -63,31 +65,34 @@ func newExecutions() *cobra.Command {
 nothing, asked of a follower: one after the other, then from many clients at once, and one
 after the other again behind a queue of others that wait for GPUs. Beside it stands the
 time that the interpreter alone takes for the same code. It also measures how much later a
-client of another node sees a line that code prints. It needs root.`,
+client of another node sees a line that code prints, how fast code can print, and what
+installed packages add. With --image it executes that image beside docker run, in turn. It
+needs root.`,
 		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cfg.Alone < 1 || cfg.Many < 1 || cfg.Clients < 1 || cfg.Lines < 1 || cfg.Waiting < 0 {
-				return cli.UsageErrorf("--alone, --many, --clients and --lines must be 1 or more, and --waiting 0 or more")
+			if cfg.Alone < 1 || cfg.Many < 1 || cfg.Clients < 1 || cfg.Lines < 1 || cfg.OutputMiB < 1 || cfg.Waiting < 0 {
+				return cli.UsageErrorf(
+					"--alone, --many, --clients, --lines and --output must be 1 or more, and --waiting 0 or more")
 			}
+			packages, err := os.MkdirTemp("", "berth-bench-packages-")
+			if err != nil {
+				return fmt.Errorf("make directory: %w", err)
+			}
+			defer os.RemoveAll(packages)
+			if err := os.Chmod(packages, 0o755); err != nil { // Installers have users of their own.
+				return fmt.Errorf("make directory: %w", err)
+			}
+			if err := load.MakePackage(cmd.Context(), cfg.Python, packages); err != nil {
+				return err
+			}
+			cfg.Package = true
 			return withLoad(cmd, func(c *load.Cluster) error {
 				r, err := load.MeasureExecutions(cmd.Context(), c, cfg)
 				if err != nil || asJSON {
 					return errors.Join(err, printIf(cmd, err == nil, r))
 				}
-				t := cli.NewTable("figure", "value")
-				t.AppendRow(cli.Row("submit to end, seen by the client", spreadText(r.Alone)))
-				t.AppendRow(cli.Row("the interpreter alone", spreadText(r.Reference)))
-				t.AppendRow(cli.Row("ratio of the medians", fmt.Sprintf("%.2f", r.Ratio)))
-				t.AppendRow(cli.Row("a printed line, seen through another node", spreadText(r.Lines)))
-				t.AppendRow(cli.Row(fmt.Sprintf("executions a second, %d clients", r.Clients), fmt.Sprintf("%.1f", r.PerSecond)))
-				t.AppendRow(cli.Row("processor time of the nodes for each", fmt.Sprintf("%.1f ms, without sandboxes", r.CPUMS)))
-				if b := r.Backlog; b.Waiting > 0 {
-					t.AppendRow(cli.Row(fmt.Sprintf("submit to end behind %d that wait", b.Waiting), spreadText(b.Alone)))
-					t.AppendRow(cli.Row("ratio of the medians behind them and without", fmt.Sprintf("%.2f", b.Ratio)))
-					t.AppendRow(cli.Row("processor time of the nodes for each that waits", fmt.Sprintf("%.2f ms", b.SubmitCPU)))
-				}
-				return cli.PrintTable(cmd.OutOrStdout(), t)
-			})
+				return cli.PrintTable(cmd.OutOrStdout(), executionsTable(&r))
+			}, "python.offline=true", "python.find_links="+packages)
 		},
 	}
 	flags := cmd.Flags()
@@ -97,8 +102,40 @@ client of another node sees a line that code prints. It needs root.`,
 	flags.IntVar(&cfg.Clients, "clients", 16, "`clients` at once")
 	flags.IntVar(&cfg.Waiting, "waiting", 20_000, "`executions` that wait for GPUs, at last")
 	flags.StringVar(&cfg.Python, "python", "python3", "`interpreter` of the reference")
+	flags.IntVar(&cfg.OutputMiB, "output", 256, "`MiB` that one execution prints")
+	flags.StringVar(&cfg.Image, "image", "", "`image` on this machine's engine to execute too")
+	flags.StringSliceVar(&cfg.Command, "command", nil, "`arguments` of the image")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// executionsTable shows what MeasureExecutions found.
+func executionsTable(r *load.Executions) table.Writer {
+	t := cli.NewTable("figure", "value")
+	t.AppendRow(cli.Row("submit to end, seen by the client", spreadText(r.Alone)))
+	t.AppendRow(cli.Row("the interpreter alone", spreadText(r.Reference)))
+	t.AppendRow(cli.Row("ratio of the medians", fmt.Sprintf("%.2f", r.Ratio)))
+	t.AppendRow(cli.Row("a printed line, seen through another node", spreadText(r.Lines)))
+	t.AppendRow(cli.Row(fmt.Sprintf("executions a second, %d clients", r.Clients), fmt.Sprintf("%.1f", r.PerSecond)))
+	t.AppendRow(cli.Row("processor time of the nodes for each", fmt.Sprintf("%.1f ms, without sandboxes", r.CPUMS)))
+	if b := r.Backlog; b.Waiting > 0 {
+		t.AppendRow(cli.Row(fmt.Sprintf("submit to end behind %d that wait", b.Waiting), spreadText(b.Alone)))
+		t.AppendRow(cli.Row("ratio of the medians behind them and without", fmt.Sprintf("%.2f", b.Ratio)))
+		t.AppendRow(cli.Row("processor time of the nodes for each that waits", fmt.Sprintf("%.2f ms", b.SubmitCPU)))
+	}
+	t.AppendRow(cli.Row("code prints, nobody reads", fmt.Sprintf("%.0f MiB/s", r.Output.Disk)))
+	t.AppendRow(cli.Row("a client of another node reads it", fmt.Sprintf("%.0f MiB/s", r.Output.Follower)))
+	t.AppendRow(cli.Row("the same code into cat and a file", fmt.Sprintf("%.0f MiB/s", r.Output.Pipe)))
+	if p := r.Packages; p != nil {
+		t.AppendRow(cli.Row("submit to end with an installed package", spreadText(p.With)))
+		t.AppendRow(cli.Row("more than without, of the medians", fmt.Sprintf("%.1f ms", p.ExtraMS)))
+	}
+	if d := r.Containers; d != nil {
+		t.AppendRow(cli.Row("submit to end of a container", spreadText(d.Alone)))
+		t.AppendRow(cli.Row("docker run of its image", spreadText(d.Reference)))
+		t.AppendRow(cli.Row("ratio of the medians", fmt.Sprintf("%.2f", d.Ratio)))
+	}
+	return t
 }
 
 // newAPI returns the command berth bench api.
