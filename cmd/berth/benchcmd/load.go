@@ -102,7 +102,7 @@ needs root.`,
 	flags.IntVar(&cfg.Clients, "clients", 16, "`clients` at once")
 	flags.IntVar(&cfg.Waiting, "waiting", 20_000, "`executions` that wait for GPUs, at last")
 	flags.StringVar(&cfg.Python, "python", "python3", "`interpreter` of the reference")
-	flags.IntVar(&cfg.OutputMiB, "output", 256, "`MiB` that one execution prints")
+	flags.IntVar(&cfg.OutputMiB, "output", 8, "`MiB` that one execution prints; beyond 10 MiB a second it is slowed down")
 	flags.StringVar(&cfg.Image, "image", "", "`image` on this machine's engine to execute too")
 	flags.StringSliceVar(&cfg.Command, "command", nil, "`arguments` of the image")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -21,10 +22,19 @@ func (e *Engine) resolve(ctx context.Context, c *compute.RegistryCredentials) (*
 	if c == nil || c.AWSKeyID == "" {
 		return c, nil
 	}
-	api := ecr.NewFromConfig(aws.Config{
+	settings := aws.Config{
 		Region:      c.AWSRegion,
 		Credentials: credentials.NewStaticCredentialsProvider(c.AWSKeyID, c.AWSSecret, c.AWSSession),
-	}, func(o *ecr.Options) {
+	}
+	if e.cfg.ECR == "" { // The SDK knows where regions are, and the guard where that leads.
+		transport, err := e.guard.transport("", false)
+		if err != nil {
+			return nil, err
+		}
+		defer transport.CloseIdleConnections()
+		settings.HTTPClient = &http.Client{Transport: transport, Timeout: callTimeout}
+	}
+	api := ecr.NewFromConfig(settings, func(o *ecr.Options) {
 		if e.cfg.ECR != "" {
 			o.BaseEndpoint = &e.cfg.ECR
 		}

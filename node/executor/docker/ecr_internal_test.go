@@ -1,8 +1,11 @@
 package docker
 
 import (
+	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -61,5 +64,25 @@ func TestAWSKeyOfADeadEndpoint(t *testing.T) {
 	_, err := e.resolve(t.Context(), &compute.RegistryCredentials{AWSKeyID: "KEY", AWSSecret: "secret", AWSRegion: "eu-north-1"})
 	if err == nil || IsRefusal(err) {
 		t.Errorf("got %v, want an error that is no refusal", err)
+	}
+}
+
+// TestAWSRegions asks at the endpoint of the region, in the part of Amazon's cloud that it
+// belongs to.
+func TestAWSRegions(t *testing.T) {
+	for region, host := range map[string]string{
+		"us-east-1":     "api.ecr.us-east-1.amazonaws.com",
+		"eu-north-1":    "api.ecr.eu-north-1.amazonaws.com",
+		"us-gov-west-1": "api.ecr.us-gov-west-1.amazonaws.com",
+		"cn-north-1":    "api.ecr.cn-north-1.amazonaws.com.cn",
+	} {
+		none := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("no name server")
+		}}
+		e := &Engine{guard: &guard{resolver: none}}
+		_, err := e.resolve(t.Context(), &compute.RegistryCredentials{AWSKeyID: "KEY", AWSSecret: "secret", AWSRegion: region})
+		if err == nil || IsRefusal(err) || !strings.Contains(err.Error(), host) {
+			t.Errorf("%s: %v, want one about %s", region, err, host)
+		}
 	}
 }
