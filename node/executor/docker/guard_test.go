@@ -20,7 +20,7 @@ import (
 )
 
 // rebinding returns a resolver for whose names each look-up gets the next address, and the
-// last one from then on.
+// last one from then on. Without addresses there are no such names.
 func rebinding(t *testing.T, answers ...string) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -50,7 +50,10 @@ func rebinding(t *testing.T, answers ...string) *net.Resolver {
 				continue
 			}
 			m.Response, m.Authoritative, m.Additionals = true, true, nil
-			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
+			if len(answers) == 0 {
+				m.RCode = dnsmessage.RCodeNameError
+			}
+			if q := m.Questions[0]; q.Type == dnsmessage.TypeA && len(answers) > 0 {
 				m.Answers = []dnsmessage.Resource{{
 					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
 					Body:   &dnsmessage.AResource{A: next()},
@@ -155,6 +158,15 @@ func TestPullRedirect(t *testing.T) {
 	_, err := e.Image(t.Context(), want, func(string) {})
 	if err != nil || reached.Load() == 0 || shown.Load() {
 		t.Fatalf("redirected to an allowed host: %v, %d requests, credentials shown %t", err, reached.Load(), shown.Load())
+	}
+}
+
+// TestPullOfUnknownRegistry is the user's to fix.
+func TestPullOfUnknownRegistry(t *testing.T) {
+	e := newEngine(t, func(c *docker.Config) { c.Resolver = rebinding(t) })
+	_, err := e.Image(t.Context(), docker.Want{Ref: "registry.example/team/x:1"}, func(string) {})
+	if !docker.IsRefusal(err) || !strings.Contains(err.Error(), "no such host") {
+		t.Errorf("got %v", err)
 	}
 }
 

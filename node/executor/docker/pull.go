@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
 	"time"
@@ -91,7 +92,9 @@ func (e *Engine) pullFrom(ctx context.Context, named reference.Named, ref string
 // at fault.
 func pullError(named reference.Named, err error) error {
 	text := said(err)
-	if _, special := errors.AsType[*specialError](err); special || refusedStatus(err) {
+	name, lookup := errors.AsType[*net.DNSError](err)
+	unknown := lookup && name.IsNotFound && !name.IsTemporary // A name server says that there is no such registry.
+	if _, special := errors.AsType[*specialError](err); special || unknown || refusedStatus(err) {
 		return errNoImage("the image %s cannot be pulled: %s", named, text)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
