@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,65 +29,6 @@ const (
 	maxAliases  = 2_000
 	maxNodes    = 20_000 // YAML nodes, with those that aliases repeat.
 )
-
-// File is a Compose file that is allowed.
-type File struct {
-	Services []Service
-	Volumes  []string // Names, sorted.
-	project  *types.Project
-}
-
-// Service is one service of a file.
-type Service struct {
-	Name  string
-	Image string // The whole name.
-	GPUs  int    // That it reserves, of each of its containers; AllGPUs for all.
-	Scale int
-}
-
-// AllGPUs is the number of GPUs of a service that gets all of its execution.
-const AllGPUs = -1
-
-// Images returns the images of all services, each once, sorted.
-func (f *File) Images() []string {
-	var images []string
-	for _, s := range f.Services {
-		images = append(images, s.Image)
-	}
-	slices.Sort(images)
-	return slices.Compact(images)
-}
-
-// Targets returns the paths at which services have volumes and directories in memory, each
-// once, sorted.
-func (f *File) Targets() []string {
-	var targets []string
-	for _, name := range f.project.ServiceNames() {
-		s := f.project.Services[name]
-		for _, v := range s.Volumes {
-			targets = append(targets, path.Clean(v.Target))
-		}
-		for _, t := range s.Tmpfs {
-			target, _, _ := strings.Cut(t, ":")
-			targets = append(targets, path.Clean(target))
-		}
-	}
-	slices.Sort(targets)
-	return slices.Compact(targets)
-}
-
-// GPUs returns how many GPUs the services reserve together, and whether a service gets
-// all that there are.
-func (f *File) GPUs() (count int, all bool) {
-	for _, s := range f.Services {
-		if s.GPUs == AllGPUs {
-			all = true
-			continue
-		}
-		count += s.GPUs * s.Scale
-	}
-	return count, all
-}
 
 // Parse reads a Compose file, in which ${NAME} stands for the variables of env. It
 // returns the faults of a file that is refused, the first ones if there are many.
@@ -393,6 +333,15 @@ func (p *reader) resource(node ast.Node, kind, path string) {
 func (p *reader) locate(root *ast.MappingNode, err error) Fault {
 	text := strings.ReplaceAll(err.Error(), "compose.yaml", "the file")
 	f := Fault{Why: text}
+	if at := strings.Index(text, "line "); at >= 0 { // As the library's reader of YAML says it.
+		if n, _ := fmt.Sscanf(text[at:], "line %d, column %d", &f.Line, &f.Column); n == 2 {
+			if _, rest, found := strings.Cut(text[at:], ": "); found {
+				f.Why = text[:at] + rest
+			}
+			return f
+		}
+		f.Line, f.Column = 0, 0
+	}
 	p.each(root, "", func(key string, _, value ast.Node) {
 		p.each(value, key, func(name string, at, _ ast.Node) {
 			named := strings.Contains(text, strconv.Quote(name)) || strings.Contains(text, key+"."+name)
