@@ -108,7 +108,9 @@ func MeasureExecutions(ctx context.Context, c *Cluster, cfg ExecutionsConfig) (o
 }
 
 // measureMore measures output, packages and containers.
-func (out *Executions) measureMore(ctx context.Context, c *Cluster, user *client.Client, cfg ExecutionsConfig) (err error) {
+func (out *Executions) measureMore(
+	ctx context.Context, c *Cluster, user *client.Client, cfg ExecutionsConfig,
+) (err error) {
 	if out.Output, err = output(ctx, c, cfg); err != nil {
 		return fmt.Errorf("read output: %w", err)
 	}

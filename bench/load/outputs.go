@@ -184,7 +184,9 @@ func MakePackage(ctx context.Context, python, dir string) error {
 
 // installed executes code with a package that the nodes have installed before, and the same
 // without it, in turn, and returns both spreads. Once on each node installs it.
-func installed(ctx context.Context, c *Cluster, user *client.Client, cfg ExecutionsConfig) (with, without Spread, err error) {
+func installed(
+	ctx context.Context, c *Cluster, user *client.Client, cfg ExecutionsConfig,
+) (with, without Spread, err error) {
 	one := func(requirements string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			started, err := user.Submit(ctx, client.Start{Code: noop, Timeout: noopTimeout, Requirements: requirements})

@@ -10,6 +10,7 @@ import (
 
 	"berth/bench/load"
 	"berth/cmd/berth/clitest"
+	"berth/node/executor/docker/dockertest"
 )
 
 // TestBenchLoad measures small amounts with the real program.
@@ -43,7 +44,12 @@ func TestBenchLoad(t *testing.T) {
 		t.Errorf("inference: %+v", r)
 	}
 	var executions load.Executions
-	measure(&executions, "executions", "--alone", "2", "--many", "4", "--clients", "2", "--waiting", "20", "--json")
+	measure(&executions, "executions", "--alone", "2", "--many", "4", "--clients", "2", "--waiting", "20", "--output", "1", "--json",
+		"--image", dockertest.Probe(t), "--command", "print,hi")
+	if o := executions.Output; o.Disk <= 0 || o.Follower <= 0 || o.Pipe <= 0 || executions.Packages == nil ||
+		executions.Packages.With.P50MS <= 0 || executions.Containers == nil || executions.Containers.Ratio <= 0 {
+		t.Errorf("output, packages and containers: %+v", executions)
+	}
 	if b := executions.Backlog; b.Waiting != 20 || b.Ratio <= 0 || b.Alone.P50MS <= 0 || b.SubmitCPU <= 0 {
 		t.Errorf("behind a queue: %+v", b)
 	}
