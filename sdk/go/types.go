@@ -490,11 +490,14 @@ type ComposeStart struct {
 	//
 	// Rules: at most 64 characters.
 	JobType string `json:"job_type,omitzero"`
-	// Not available in this version: true is refused.
-	//
-	// Rules: default false.
+	// Show the stored files of the organization as a directory. A file is stored when it is
+	// closed or synced, and at the latest when the execution ends. true is refused as
+	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
-	// Not used in this version.
+	// Where the code sees them: absolute, not a directory of the system, and not at, below or
+	// above a volume.
 	//
 	// Rules: default "/mnt/s3", at most 512 characters.
 	S3MountPath string `json:"s3_mount_path,omitzero"`
@@ -1334,7 +1337,8 @@ type ImageStart struct {
 	// Show the stored files of the organization as a directory. A file is stored when it is
 	// closed or synced, and at the latest when the execution ends. true is refused as
 	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
-	// can mount and the API key may use storage, and Python code does not.
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
 	// Where the code sees them: absolute, not a directory of the system, and not at, below or
 	// above a volume.
@@ -1951,7 +1955,7 @@ type NewKey struct {
 type NewModel struct {
 	// Deployment that answers for the model. Its owner pays for its replicas.
 	//
-	// Rules: required, at most 64 characters.
+	// Rules: required, at least 36 characters, at most 36 characters.
 	DeploymentID string `json:"deployment_id"`
 	// Credits for a million prompt tokens, with at most two decimals.
 	PromptPrice Amount `json:"prompt_price,omitzero"`
@@ -2498,7 +2502,8 @@ type PythonStart struct {
 	// Show the stored files of the organization as a directory. A file is stored when it is
 	// closed or synced, and at the latest when the execution ends. true is refused as
 	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
-	// can mount and the API key may use storage, and Python code does not.
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
 	// Where the code sees them: absolute, not a directory of the system, and not at, below or
 	// above a volume.
@@ -2950,7 +2955,8 @@ type SelectionStart struct {
 	// Show the stored files of the organization as a directory. A file is stored when it is
 	// closed or synced, and at the latest when the execution ends. true is refused as
 	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
-	// can mount and the API key may use storage, and Python code does not.
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
 	// Where the code sees them: absolute, not a directory of the system, and not at, below or
 	// above a volume.
@@ -3204,7 +3210,8 @@ type ServiceStart struct {
 	// Show the stored files of the organization as a directory. A file is stored when it is
 	// closed or synced, and at the latest when the execution ends. true is refused as
 	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
-	// can mount and the API key may use storage, and Python code does not.
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
 	// Where the code sees them: absolute, not a directory of the system, and not at, below or
 	// above a volume.
