@@ -376,6 +376,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		return err
 	}
 	n.routes = router.New(n.cluster.ID(), n.dialReplica)
+	n.routes.SetQueues(n.modelQueues())
 	n.onClose(n.routes.Close)
 	n.openMeter()
 	n.serveLoads()

@@ -17,7 +17,10 @@ import (
 // node.
 func TestServerless(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	c, _, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Billing.Mode = "enforce" })
+	c, _, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) {
+		cfg.Billing.Mode = "enforce"
+		cfg.Inference.Engines[0].Concurrency = modelPlaces
+	})
 	created, err := api.Deploy(t.Context(), deploymentOf("tiny/echo"))
 	if err != nil {
 		t.Fatal(err)
@@ -34,6 +37,7 @@ func TestServerless(t *testing.T) {
 	t.Run("published", func(t *testing.T) { checkPublished(t, c, operator, api, created.ID, one.Key) })
 	t.Run("answers", func(t *testing.T) { checkPublishedAnswers(t, c, created.ID, one.Key) })
 	t.Run("money", func(t *testing.T) { checkTokenMoney(t, c, one, two) })
+	t.Run("turns", func(t *testing.T) { checkTurns(t, c, one, two) })
 	t.Run("withdrawn", func(t *testing.T) {
 		if _, err := operator.RemoveModel(t.Context(), "lab/echo"); err != nil {
 			t.Fatal(err)
@@ -152,7 +156,8 @@ func checkTokenMoney(t *testing.T, c *nodetest.Cluster, rich, poor nodetest.Acco
 	for _, series := range []string{
 		`berth_inference_requests_total{code="200",model="lab/echo"} `, `berth_inference_requests_running{model="lab/echo"} `,
 		`berth_inference_tokens_total{model="lab/echo",type="prompt"} `, `berth_inference_request_duration_seconds_count{model="lab/echo"} `,
-		`berth_inference_time_to_first_byte_seconds_count{model="lab/echo"} `,
+		`berth_inference_time_to_first_token_seconds_count{model="lab/echo"} `,
+		`berth_inference_queue_time_seconds_count{model="lab/echo"} `, `berth_inference_requests_waiting{model="lab/echo"} `,
 	} {
 		if !strings.Contains(metrics, "\n"+series) {
 			t.Errorf("the metrics lack %s", series)

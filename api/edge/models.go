@@ -39,6 +39,12 @@ type Models interface {
 	// Count counts a request to a deployment. The caller calls answered with the first
 	// byte of the answer, and done at its end.
 	Count(deployment compute.ExecutionID, now func() time.Time) (answered, done func())
+	// Admit waits until a request to a deployment may be sent to a replica. Organizations
+	// share the places of its replicas by tokens. The caller calls leave with the tokens
+	// that the request used, 0 if they are not known.
+	Admit(
+		ctx context.Context, view *fsm.View, deployment *compute.Execution, org compute.OrgID, tokens int64,
+	) (leave func(tokens int64), err error)
 	// Infer has a replica answer a request with a body. Requests with the same prefix
 	// prefer the same replica.
 	Infer(
@@ -63,6 +69,12 @@ type modelCall struct {
 
 	published *compute.Model // By whose id the model was named; nil for a deployment of the caller.
 	reserved  Reservation    // For a published one.
+	held      bodyHold       // For the body.
+
+	leave func(tokens int64) // Frees the place at the replicas; nil before the request has one.
+	used  int64              // Tokens, as far as the engine says.
+
+	streamed time.Duration // When the first event of a stream came, since the request.
 }
 
 // isModel reports whether a path is one of the OpenAI-compatible API.
@@ -94,6 +106,7 @@ func (s *Server) serveModels(life lifetime, ctx *fasthttp.RequestCtx, byWorker b
 	default:
 		err = c.answer(below)
 	}
+	c.held.shrink(0)
 	if err != nil {
 		c.failModel(err)
 	}
@@ -196,6 +209,16 @@ func (c *modelCall) read() error {
 		c.ctx.SetConnectionClose()
 		return tooLong()
 	}
+	c.held = bodyHold{budget: c.bodies, owner: c.r.Caller.Actor.Org.String()}
+	if length < 0 {
+		length = maxPrompt // The most that its pieces may be.
+	}
+	if length > InlineBody {
+		if err := c.held.reserve(length); err != nil {
+			c.ctx.SetConnectionClose()
+			return err
+		}
+	}
 	if from := c.ctx.RequestBodyStream(); from != nil {
 		body := &requestBody{from: from, conn: c.ctx.Conn(), pause: c.cfg.Limits.ReadTimeout}
 		data, err := io.ReadAll(io.LimitReader(body, maxPrompt+1))
@@ -238,6 +261,9 @@ func (c *modelCall) infer(below string) error {
 	end := sync.OnceFunc(func() {
 		if c.reserved != nil {
 			c.reserved.Cancel()
+		}
+		if c.leave != nil {
+			c.leave(c.used)
 		}
 		unwatch()
 		cancel()
@@ -288,6 +314,9 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 			return nil, err
 		}
 		if err := c.reserve(ctx, below); err != nil {
+			return nil, err
+		}
+		if err := c.enter(ctx, below); err != nil {
 			return nil, err
 		}
 		body := c.body
@@ -369,6 +398,20 @@ func (c *modelCall) reserve(ctx context.Context, below string) (err error) {
 	prompt, completion := c.asked.estimate(len(c.body), below)
 	payer := compute.Payer{Org: a.Org, User: a.User, Key: a.Key}
 	c.reserved, err = c.cfg.Tokens.Reserve(ctx, payer, c.published, prompt, completion)
+	return err
+}
+
+// enter waits for a place at the replicas, once.
+func (c *modelCall) enter(ctx context.Context, below string) (err error) {
+	if c.leave != nil {
+		return nil
+	}
+	prompt, completion := c.asked.estimate(len(c.body), below)
+	begun := c.cfg.Stopwatch()
+	c.models.waiting.WithLabelValues(c.label()).Inc()
+	c.leave, err = c.cfg.Models.Admit(ctx, c.r.View, c.model, c.r.Caller.Actor.Org, prompt+completion)
+	c.models.waiting.WithLabelValues(c.label()).Dec()
+	c.models.queued.WithLabelValues(c.label()).Observe(c.cfg.Stopwatch().Sub(begun).Seconds())
 	return err
 }
 
