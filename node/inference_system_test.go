@@ -50,7 +50,7 @@ class H(http.server.BaseHTTPRequestHandler):
             for i in range(10**9 if text == "endless" else 3):
                 event(json.dumps({"choices": [{"delta": {"content": str(i)}}]}))
                 if text == "die": os._exit(5)
-                if text == "endless": time.sleep(0.01)
+                if text in ("endless", "slow"): time.sleep(0.01)
         except OSError:
             print("the client is gone", flush=True); self.close_connection = True; return
         if (body.get("stream_options") or {}).get("include_usage"):

@@ -71,6 +71,9 @@ type modelCall struct {
 	reserved  Reservation    // For a published one.
 	held      bodyHold       // For the body.
 
+	size      int // Bytes of the body.
+	estimated tokenUsage
+
 	leave func(tokens int64) // Frees the place at the replicas; nil before the request has one.
 	used  int64              // Tokens, as far as the engine says.
 
@@ -281,10 +284,13 @@ func (c *modelCall) infer(below string) error {
 		return err
 	}
 	answered()
+	kept := true
 	if answer.ContentLength >= 0 {
 		unwatch()
-	} // Else a client that hangs up ends the stream.
-	if c.r.sent || answer.ContentLength < 0 {
+	} else { // A client that hangs up ends the stream.
+		end, kept = c.keeps(unwatch, end)
+	}
+	if c.r.sent || !kept {
 		c.ctx.SetConnectionClose()
 	}
 	if c.published != nil {
@@ -389,13 +395,23 @@ func (c *modelCall) find(name string) {
 	}
 }
 
+// estimate returns how many tokens the request may need.
+func (c *modelCall) estimate(below string) (prompt, completion int64) {
+	if c.size == 0 {
+		c.size = len(c.body)
+		prompt, completion = c.asked.estimate(c.size, below)
+		c.estimated = tokenUsage{prompt, completion}
+	}
+	return c.estimated.Prompt, c.estimated.Completion
+}
+
 // reserve sets aside what a request to a published model may cost, once.
 func (c *modelCall) reserve(ctx context.Context, below string) (err error) {
 	if c.published == nil || c.reserved != nil {
 		return nil
 	}
 	a := &c.r.Caller.Actor
-	prompt, completion := c.asked.estimate(len(c.body), below)
+	prompt, completion := c.estimate(below)
 	payer := compute.Payer{Org: a.Org, User: a.User, Key: a.Key}
 	c.reserved, err = c.cfg.Tokens.Reserve(ctx, payer, c.published, prompt, completion)
 	return err
@@ -406,7 +422,7 @@ func (c *modelCall) enter(ctx context.Context, below string) (err error) {
 	if c.leave != nil {
 		return nil
 	}
-	prompt, completion := c.asked.estimate(len(c.body), below)
+	prompt, completion := c.estimate(below)
 	begun := c.cfg.Stopwatch()
 	c.models.waiting.WithLabelValues(c.label()).Inc()
 	c.leave, err = c.cfg.Models.Admit(ctx, c.r.View, c.model, c.r.Caller.Actor.Org, prompt+completion)

@@ -15,9 +15,11 @@ import (
 
 // Limits and estimates of requests to published models.
 const (
+	eventBuffer       = 4 << 10  // Of each stream.
 	maxWholeAnswer    = 64 << 20 // Bytes of an answer that is no stream.
 	maxEventLine      = 4 << 20  // Bytes of a line that is read for its usage.
 	bytesPerToken     = 3        // Of a body, at least: more tokens than there are.
+	usualPerToken     = 4        // Of a body, as a rule.
 	defaultCompletion = 1024     // Tokens of an answer whose request gives no limit.
 )
 
@@ -126,6 +128,9 @@ type publishedAnswer struct {
 
 	used    tokenUsage
 	settled bool
+
+	events int64      // Of the stream: about as many as tokens.
+	most   tokenUsage // Charged for a stream that the client leaves before the engine says its usage.
 }
 
 // tokenUsage is what an engine says of tokens.
@@ -137,8 +142,9 @@ type tokenUsage struct {
 // newPublishedAnswer returns the answer to the request of c.
 func (c *modelCall) newPublishedAnswer(ctx context.Context, from io.ReadCloser) *publishedAnswer {
 	return &publishedAnswer{
-		ctx: ctx, reserved: c.reserved, notify: c.observeTokens, from: from, buffer: make([]byte, pipeBuffer),
-		was: []byte(strconv.Quote(c.model.ID.String())), is: []byte(strconv.Quote(c.published.ID)),
+		ctx: ctx, reserved: c.reserved, notify: c.observeTokens, from: from, buffer: make([]byte, eventBuffer),
+		most: tokenUsage{int64(c.size / usualPerToken), c.estimated.Completion},
+		was:  []byte(strconv.Quote(c.model.ID.String())), is: []byte(strconv.Quote(c.published.ID)),
 	}
 }
 
@@ -194,6 +200,7 @@ func (a *publishedAnswer) pass(line []byte) {
 		a.ready = line
 		return
 	}
+	a.events++
 	a.read(data)
 	a.ready = renamed(line, a.was, a.is)
 }
@@ -243,9 +250,15 @@ func (a *publishedAnswer) settle() error {
 	return a.reserved.Settle(a.ctx, a.used.Prompt, a.used.Completion)
 }
 
-// Close ends the engine's work. What it has said of its usage until then is charged.
+// Close ends the engine's work. A client that left the stream is charged for what the
+// engine has said of its usage, or else for the events it was sent, up to what was set
+// aside. What a replica did not finish is free.
 func (a *publishedAnswer) Close() error {
 	if !a.settled {
+		left := a.err == nil || a.ctx.Err() != nil
+		if left && a.events > 0 && a.used == (tokenUsage{}) {
+			a.used = tokenUsage{a.most.Prompt, min(a.events, a.most.Completion)}
+		}
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
 		a.ctx = gone // Nobody waits for it.
