@@ -182,7 +182,7 @@ func checkPipelined(t *testing.T, url, key string) {
 	}
 	fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
 	rest, err := io.ReadAll(r)
-	if err != nil || !strings.HasSuffix(string(rest), "data: [DONE]\n\n\r\n0\r\n\r\n") {
+	if err != nil || !strings.HasSuffix(string(rest), "data: [DONE]\n\n\r\n0\r\n\r\n") || strings.Contains(string(rest), "HTTP/") {
 		t.Errorf("after the first event came %q, %v", rest, err)
 	}
 }

@@ -122,7 +122,8 @@ type publishedAnswer struct {
 	is     []byte // and that of the model.
 	chunk  []byte // What of a read is not cut into lines yet.
 	line   []byte // A line that has not ended.
-	ready  []byte
+	ready  []byte // What of out is not read yet.
+	out    []byte
 	buffer []byte
 	err    error
 
@@ -171,38 +172,52 @@ func (a *publishedAnswer) fill() {
 			return
 		}
 	}
-	at := bytes.IndexByte(a.chunk, '\n')
-	if at < 0 {
-		a.line = append(a.line, a.chunk...)
-		a.chunk = nil
-		if len(a.line) > maxEventLine { // No engine sends such a line.
-			a.ready, a.line = a.line, nil
+	a.ready = a.out[:0]
+	for a.err == nil && len(a.chunk) > 0 {
+		at := bytes.IndexByte(a.chunk, '\n')
+		if at < 0 {
+			a.line = append(a.line, a.chunk...)
+			a.chunk = nil
+			if len(a.line) > maxEventLine { // No engine sends such a line.
+				a.ready, a.line = append(a.ready, a.line...), nil
+			}
+			break
 		}
-		return
+		line := a.chunk[:at+1]
+		if len(a.line) > 0 {
+			a.line = append(a.line, line...)
+			line = a.line
+		}
+		if len(a.ready) > 0 && isDone(line) {
+			a.line = a.line[:max(len(a.line)-at-1, 0)]
+			break // It waits for the charge, and nothing before it does.
+		}
+		a.chunk = a.chunk[at+1:]
+		a.pass(line)
+		a.line = a.line[:0]
 	}
-	line := append(a.line, a.chunk[:at+1]...) //nolint:gocritic // It is kept below.
-	a.chunk, a.line = a.chunk[at+1:], nil
-	a.pass(line)
+	a.out = a.ready
+}
+
+// isDone reports whether a line is the end of a stream.
+func isDone(line []byte) bool {
+	data, is := bytes.CutPrefix(line, []byte("data:"))
+	return is && bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]"))
 }
 
 // pass makes a line ready. That of the end waits until the usage is charged.
 func (a *publishedAnswer) pass(line []byte) {
-	data, is := bytes.CutPrefix(line, []byte("data:"))
-	if data = bytes.TrimSpace(data); !is {
-		a.ready = line
-		return
-	}
-	if bytes.Equal(data, []byte("[DONE]")) {
+	if isDone(line) {
 		if err := a.settle(); err != nil {
 			a.err = err
 			return
 		}
-		a.ready = line
-		return
+	} else if data, is := bytes.CutPrefix(line, []byte("data:")); is {
+		a.events++
+		a.read(bytes.TrimSpace(data))
+		line = renamed(line, a.was, a.is)
 	}
-	a.events++
-	a.read(data)
-	a.ready = renamed(line, a.was, a.is)
+	a.ready = append(a.ready, line...)
 }
 
 // end ends the stream.
