@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"berth/api/client"
+	"berth/api/contracttest"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/node/nodetest"
@@ -42,6 +43,12 @@ func TestServerless(t *testing.T) {
 	t.Run("published", func(t *testing.T) { checkPublished(t, c, operator, api, created.ID, one.Key) })
 	t.Run("answers", func(t *testing.T) { checkPublishedAnswers(t, c, created.ID, one.Key) })
 	t.Run("money", func(t *testing.T) { checkTokenMoney(t, c, one, two) })
+	t.Run("contract", func(t *testing.T) {
+		cfg := contracttest.Config{BaseURL: c.Follower().URL(), Client: http.DefaultClient}
+		if err := contracttest.ValidateModels(t.Context(), cfg, one.Key, "lab/echo", false); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("connections", func(t *testing.T) { checkKeptAlive(t, c.Follower().URL(), one.Key) })
 	t.Run("left", func(t *testing.T) { checkLeft(t, c, one) })
 	t.Run("turns", func(t *testing.T) { checkTurns(t, c, one, two) })
