@@ -65,8 +65,9 @@ func (op *modelOperation) document(id string) object {
 	failure := object{"description": "Any failure, in the envelope of OpenAI.", "content": content("OpenAIError")}
 	out := object{
 		"summary": op.Summary, "operationId": id, "tags": []string{"Serverless Inference"},
-		"description": op.Summary + ", as clients of OpenAI do.\n\nNeeds API key or access token of a member of the organization.",
-		"security":    []object{{"bearer": []string{}}},
+		"description": op.Summary + ", as clients of OpenAI do.\n\n" +
+			"Needs API key or access token of a member of the organization.",
+		"security": []object{{"bearer": []string{}}},
 		"responses": object{
 			"200": object{"description": "Success.", "content": replies, "headers": object{
 				"X-Request-Id":                   header("Names the request in logs."),

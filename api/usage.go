@@ -229,7 +229,9 @@ func (u *usageReport) sorted() []wire.UsageRow {
 func usageCSV(report wire.UsageReport) ([]byte, error) {
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
-	lines := [][]string{{report.GroupBy, "executions", "seconds", "gpu_seconds", "credits", "prompt_tokens", "completion_tokens"}}
+	lines := [][]string{{
+		report.GroupBy, "executions", "seconds", "gpu_seconds", "credits", "prompt_tokens", "completion_tokens",
+	}}
 	for _, row := range report.Rows {
 		lines = append(lines, []string{
 			safe(row.Group), strconv.Itoa(row.Executions), number(row.Seconds), number(row.GPUSeconds), row.Credits.String(),

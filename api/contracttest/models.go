@@ -28,7 +28,8 @@ func ValidateModels(ctx context.Context, cfg Config, key, model string, embeds b
 			v.fault("GET %s/models: %s is not listed", root, model)
 		}
 		v.do(request{
-			absolute: true, method: "GET", path: root + "/models/" + strings.ReplaceAll(model, "/", "%2F"), bearer: key, shape: oneModel(),
+			absolute: true, method: "GET", path: root + "/models/" + strings.ReplaceAll(model, "/", "%2F"), bearer: key,
+			shape: oneModel(),
 		})
 		v.do(request{
 			absolute: true, method: "POST", path: root + "/chat/completions", bearer: key, shape: chatCompletion(),
@@ -63,14 +64,15 @@ func (v *validator) events(root string, body map[string]any) {
 
 // models asks for models as far as that needs none.
 func (v *validator) models() {
+	nameless, unknown := map[string]any{"prompt": "x"}, map[string]any{"model": "none"}
 	for _, root := range modelRoots() {
 		v.do(request{absolute: true, method: "GET", path: root + "/models", bearer: v.key, shape: modelList()})
 		for _, r := range []request{
 			{method: "GET", path: "/models/none", bearer: v.key, status: http.StatusNotFound},
 			{method: "GET", path: "/models", bearer: "lk_" + strings.Repeat("x", 60), status: http.StatusUnauthorized},
 			{method: "POST", path: "/chat/completions", bearer: v.key, body: "{", status: http.StatusBadRequest},
-			{method: "POST", path: "/completions", bearer: v.key, body: map[string]any{"prompt": "x"}, status: http.StatusBadRequest},
-			{method: "POST", path: "/embeddings", bearer: v.key, body: map[string]any{"model": "none"}, status: http.StatusNotFound},
+			{method: "POST", path: "/completions", bearer: v.key, body: nameless, status: http.StatusBadRequest},
+			{method: "POST", path: "/embeddings", bearer: v.key, body: unknown, status: http.StatusNotFound},
 			{method: "GET", path: "/completions", bearer: v.key, status: http.StatusMethodNotAllowed},
 		} {
 			r.absolute, r.path, r.shape = true, root+r.path, modelFailure()
@@ -97,7 +99,8 @@ func modelFailure() *shape {
 
 func tokenUsage() *shape {
 	return &shape{"usage", []field{
-		{name: "prompt_tokens", kind: integer}, {name: "total_tokens", kind: integer},
+		{name: "prompt_tokens", kind: integer},
+		{name: "total_tokens", kind: integer},
 		{name: "completion_tokens", kind: integer, optional: true},
 	}}
 }
@@ -118,5 +121,7 @@ func completion() *shape {
 
 func embeddings() *shape {
 	vector := &shape{"embedding", []field{{name: "embedding", kind: anything}}}
-	return &shape{"embeddings", []field{{name: "data", kind: list, of: vector}, {name: "usage", kind: inner, of: tokenUsage()}}}
+	return &shape{"embeddings", []field{
+		{name: "data", kind: list, of: vector}, {name: "usage", kind: inner, of: tokenUsage()},
+	}}
 }
