@@ -83,6 +83,7 @@ func (n *Node) openDevices(ctx context.Context) error {
 	if n.isWorker() {
 		return nil
 	}
+	n.registry.MustRegister(newReplicaCollector(n.machine))
 	return n.machine.Register(n.registry)
 }
 
