@@ -3629,7 +3629,7 @@ type Usage struct {
 type UsageQuery struct {
 	// What makes a row. An execution with several tags counts in the row of each.
 	//
-	// Rules: default "user", user / key / tag / profile / day.
+	// Rules: default "user", user / key / tag / profile / day / model.
 	GroupBy string `json:"group_by,omitzero"`
 	// Submitted at or after, RFC 3339. Absent: the first of the month, UTC.
 	From time.Time `json:"from,omitzero"`
@@ -3646,13 +3646,14 @@ type UsageReport struct {
 	To      time.Time `json:"to,omitzero"`
 	// By credits, most first; days in their order.
 	Rows []UsageRow `json:"rows,omitzero"`
-	// Of all executions, each once.
+	// Of all executions, each once, and of all tokens.
 	Total UsageRow `json:"total,omitzero"`
 }
 
 // UsageRow is one group of a UsageReport.
 type UsageRow struct {
-	// E-mail address, name of the key, tag, profile or day; empty for work without a key or tag.
+	// E-mail address, name of the key, tag, profile, day or model; empty for work without;
+	// serverless for the tokens of published models where they have no other row.
 	Group string `json:"group,omitzero"`
 	// Of the user or key.
 	ID *string `json:"id,omitzero"`
@@ -3664,6 +3665,9 @@ type UsageRow struct {
 	GPUSeconds float64 `json:"gpu_seconds,omitzero"`
 	// Charged.
 	Credits Amount `json:"credits,omitzero"`
+	// Of published models that have a price, by the time of the charge.
+	PromptTokens     int64 `json:"prompt_tokens,omitzero"`
+	CompletionTokens int64 `json:"completion_tokens,omitzero"`
 }
 
 // User is a user as an operator sees one.
