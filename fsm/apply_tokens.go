@@ -114,6 +114,18 @@ func (v *modelTables) TokenTotals(org compute.OrgID) []compute.TokenTotal {
 	return out
 }
 
+// UnpostedTokens returns what an organization has used of models that its ledger does not
+// have yet, one entry for each payer and model.
+func (v *modelTables) UnpostedTokens(org compute.OrgID) (out []compute.TokenUsage) {
+	for at, u := range v.tokenUsage.From(tokenUsageKey{tokenTotalKey: tokenTotalKey{org: org}}) {
+		if at.org != org {
+			break
+		}
+		out = append(out, *u)
+	}
+	return out
+}
+
 // TokenBatch returns the session of a node and the last batch of it that was counted.
 func (v *modelTables) TokenBatch(node compute.NodeID) (session, number uint64) {
 	if t, ok := v.tokenSessions.Get(node); ok {
@@ -317,7 +329,7 @@ func (s *money) postTokens(of tokenTotalKey) {
 	s.tokenTotals.Put(&t)
 	line := compute.LedgerEntry{
 		Org: of.org, Kind: compute.LedgerRelease, Amount: released,
-		Note: fmt.Sprintf("serverless %s: %d prompt and %d completion tokens", of.model, prompt, completion),
+		Note: compute.TokenNote(of.model, prompt, completion),
 	}
 	if released > 0 {
 		s.post(line)

@@ -329,6 +329,14 @@ type CheckoutSession struct {
 	SessionID   string `json:"session_id,omitzero"`
 }
 
+// ChosenPart names a part of an upload.
+type ChosenPart struct {
+	// Rules: required, ≥ 1, ≤ 10000.
+	Number int `json:"number"`
+	// Rules: required, at most 64 characters.
+	Etag string `json:"etag"`
+}
+
 // CommittedBundle answers POST /bundles/{id}/commit.
 type CommittedBundle struct {
 	BundleID string `json:"bundle_id,omitzero"`
@@ -336,6 +344,18 @@ type CommittedBundle struct {
 	Files int `json:"files,omitzero"`
 	// Bytes of all files.
 	Size int64 `json:"size,omitzero"`
+}
+
+// CompleteUpload is the body of POST /storage/uploads/{upload_id}/complete.
+type CompleteUpload struct {
+	// The key that the upload began with.
+	//
+	// Rules: required, at least 1 characters, at most 1024 characters.
+	Key string `json:"key"`
+	// The parts of the file in order, by number and etag.
+	//
+	// Rules: required, at most 10000 items.
+	Parts []ChosenPart `json:"parts"`
 }
 
 // ComposeComplete is the body of POST /execution/compose/complete/{id}.
@@ -2026,6 +2046,18 @@ type NewTransfer struct {
 	To string `json:"to,omitzero"`
 }
 
+// NewUpload is the body of POST /storage/uploads.
+type NewUpload struct {
+	// Where to store the file.
+	//
+	// Rules: required, at least 1 characters, at most 1024 characters.
+	Key string `json:"key"`
+	// Media type; what the name says by default.
+	//
+	// Rules: at most 64 characters.
+	ContentType string `json:"content_type,omitzero"`
+}
+
 // NewUser is the body of POST /admin/users.
 type NewUser struct {
 	// Rules: required, at least 3 characters, at most 320 characters.
@@ -2257,6 +2289,15 @@ type PageQuery struct {
 	//
 	// Rules: at most 200 characters.
 	Cursor string `json:"cursor,omitzero"`
+}
+
+// PartialUpload is an upload in parts that is not complete.
+type PartialUpload struct {
+	UploadID  string    `json:"upload_id,omitzero"`
+	Key       string    `json:"key,omitzero"`
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	// When it ends unless another part comes.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
 // PasswordChange is the body of POST /user/password.
@@ -3363,6 +3404,12 @@ type Started struct {
 	Message      string `json:"message,omitzero"`
 }
 
+// StartedUpload answers POST /storage/uploads.
+type StartedUpload struct {
+	UploadID string `json:"upload_id,omitzero"`
+	Key      string `json:"key,omitzero"`
+}
+
 // State answers GET /admin/state: the replica of the node that was asked.
 type State struct {
 	// Raft index of the last entry that it has applied.
@@ -3529,14 +3576,41 @@ type TypeAhead struct {
 	GPUs       float64 `json:"gpus,omitzero"`
 }
 
+// UploadPart is a part of an upload.
+type UploadPart struct {
+	Number int   `json:"number,omitzero"`
+	Size   int64 `json:"size,omitzero"`
+	// MD5 of the part in hexadecimal.
+	Etag string `json:"etag,omitzero"`
+}
+
+// UploadState answers GET /storage/uploads/{upload_id}.
+type UploadState struct {
+	UploadID  string    `json:"upload_id,omitzero"`
+	Key       string    `json:"key,omitzero"`
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	// When it ends unless another part comes.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// Those that came whole, by number.
+	Parts []UploadPart `json:"parts,omitzero"`
+}
+
 // UploadedFile answers POST /storage/upload.
 type UploadedFile struct {
 	Key  string `json:"key,omitzero"`
 	Size int64  `json:"size,omitzero"`
 	Etag string `json:"etag,omitzero"`
-	// Of the content, in hexadecimal.
+	// Of the content, in hexadecimal; empty for a file that came in parts, and for a copy.
 	SHA256  string `json:"sha256,omitzero"`
 	Message string `json:"message,omitzero"`
+}
+
+// UploadsQuery are the parameters of GET /storage/uploads.
+type UploadsQuery struct {
+	// Only uploads of this key.
+	//
+	// Rules: at most 1024 characters.
+	Key string `json:"key,omitzero"`
 }
 
 // Usage is what an execution used, as its node measured it.
@@ -3555,7 +3629,7 @@ type Usage struct {
 type UsageQuery struct {
 	// What makes a row. An execution with several tags counts in the row of each.
 	//
-	// Rules: default "user", user / key / tag / profile / day.
+	// Rules: default "user", user / key / tag / profile / day / model.
 	GroupBy string `json:"group_by,omitzero"`
 	// Submitted at or after, RFC 3339. Absent: the first of the month, UTC.
 	From time.Time `json:"from,omitzero"`
@@ -3572,13 +3646,14 @@ type UsageReport struct {
 	To      time.Time `json:"to,omitzero"`
 	// By credits, most first; days in their order.
 	Rows []UsageRow `json:"rows,omitzero"`
-	// Of all executions, each once.
+	// Of all executions, each once, and of all tokens.
 	Total UsageRow `json:"total,omitzero"`
 }
 
 // UsageRow is one group of a UsageReport.
 type UsageRow struct {
-	// E-mail address, name of the key, tag, profile or day; empty for work without a key or tag.
+	// E-mail address, name of the key, tag, profile, day or model; empty for work without;
+	// serverless for the tokens of published models where they have no other row.
 	Group string `json:"group,omitzero"`
 	// Of the user or key.
 	ID *string `json:"id,omitzero"`
@@ -3590,6 +3665,9 @@ type UsageRow struct {
 	GPUSeconds float64 `json:"gpu_seconds,omitzero"`
 	// Charged.
 	Credits Amount `json:"credits,omitzero"`
+	// Of published models that have a price, by the time of the charge.
+	PromptTokens     int64 `json:"prompt_tokens,omitzero"`
+	CompletionTokens int64 `json:"completion_tokens,omitzero"`
 }
 
 // User is a user as an operator sees one.
