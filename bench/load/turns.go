@@ -38,8 +38,8 @@ func (m *inferring) turns(ctx context.Context) (out Turns, err error) {
 	if err != nil {
 		return out, err
 	}
-	price := compute.Credit // Of a million tokens.
-	if _, err := operator.SetModel(ctx, turnsID, wire.NewModel{Deployment: id, Prompt: price, Completion: price}); err != nil {
+	priced := wire.NewModel{Deployment: id, Prompt: compute.Credit, Completion: compute.Credit}
+	if _, err := operator.SetModel(ctx, turnsID, priced); err != nil {
 		return out, fmt.Errorf("publish: %w", err)
 	}
 	small, err := m.account(ctx, "turns")

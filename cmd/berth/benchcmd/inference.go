@@ -53,7 +53,8 @@ It needs root.`,
 }
 
 func (f *inferenceFlags) run(cmd *cobra.Command) error {
-	if f.cfg.Crowd < 1 || f.cfg.Places < 1 || f.cfg.Streams < 1 || f.cfg.Open < 1 || f.cfg.Conversations < 1 || f.cfg.Turns < 2 || f.cfg.For < time.Second {
+	least := min(f.cfg.Crowd, f.cfg.Places, f.cfg.Streams, f.cfg.Open, f.cfg.Conversations)
+	if least < 1 || f.cfg.Turns < 2 || f.cfg.For < time.Second {
 		return cli.UsageErrorf(
 			"--streams, --open, --conversations, --crowd and --places must be 1 or more, --turns 2 or more, " +
 				"and --for 1s or more")
@@ -166,8 +167,8 @@ func printInference(cmd *cobra.Command, r *load.Inference) error {
 		fmt.Sprintf("%.0f MiB, before %.0f MiB", r.Open.WithMiB, r.Open.BeforeMiB), ""))
 	t.AppendRow(cli.Row(fmt.Sprintf("turns at the replica of the conversation, of %d", r.Affinity.Replicas), "", "",
 		fmt.Sprintf("%.1f %%, at random %.1f %%", 100*r.Affinity.Hits, 100*r.Affinity.Random)))
-	t.AppendRow(cli.Row(fmt.Sprintf("p95 of an organization beside %d requests of another, %d places", r.Turns.Crowd, r.Turns.Places),
-		"", "", fmt.Sprintf("%.0f ms, alone %.0f ms: %.2f of it", r.Turns.WithMS, r.Turns.AloneMS, r.Turns.Ratio)))
+	crowd := fmt.Sprintf("p95 of an organization beside %d requests of another, %d places", r.Turns.Crowd, r.Turns.Places)
+	t.AppendRow(cli.Row(crowd, "", "", fmt.Sprintf("%.0f ms, alone %.0f ms: %.2f of it", r.Turns.WithMS, r.Turns.AloneMS, r.Turns.Ratio)))
 	if r.Llama != nil {
 		t.AppendRow(cli.Row("tokens a second of llama.cpp", rate(r.Llama.DirectPS), rate(r.Llama.RoutedPS), ""))
 	}
