@@ -65,6 +65,7 @@ func TestListsThatGrow(t *testing.T) {
 		"/orgs":                        "what a person may own, and invites",
 		"/invites":                     "what is open for one address",
 		"/metrics/targets":             "the nodes",
+		"/storage/uploads":             "1000 of an organization",
 	}
 	for _, rt := range api.Routes() {
 		path := strings.TrimPrefix(rt.Path, root)

@@ -30,7 +30,7 @@ func groups(s *edge.Server, c *core) []group {
 		&models{deployments{services{executions}}}, &images{executions},
 		&composes{executions}, &workloads{executions}, &outputs{executions},
 		&logLines{executions}, &series{executions}, &callbacks{executions},
-		&files{executions}, &uploads{c}, &storage{c},
+		&files{executions}, &uploads{c}, &storage{c}, &partUploads{&storage{c}},
 		&billing{c}, &machines{c}, &prices{c}, &variables{c}, &invites{c}, &environments{c}, &callbackSecrets{c},
 		&budgets{c}, &audits{c}, &checkouts{c}, &rotations{c},
 		&joinTokens{c}, &nodes{c}, &limits{c}, &brakes{c}, &raft{c}, &decisions{c},

@@ -34,6 +34,14 @@ type Objects interface {
 	Write(ctx context.Context, w ObjectWrite) (compute.Content, error)
 	// Meta returns what describes an object.
 	Meta(ctx context.Context, b *compute.Bucket, o *compute.Object) (*compute.ObjectMeta, error)
+	// SealMeta returns what describes an object that is uploaded in parts; OpenMeta is its
+	// inverse.
+	SealMeta(b *compute.Bucket, meta *compute.ObjectMeta) ([]byte, error)
+	OpenMeta(b *compute.Bucket, sealed []byte) (*compute.ObjectMeta, error)
+	// Join returns the content that parts are together, one behind the other.
+	Join(
+		ctx context.Context, b *compute.Bucket, parts []*compute.ObjectPart, meta *compute.ObjectMeta,
+	) (compute.Content, error)
 	// Copy writes length bytes of an object from an offset on.
 	Copy(ctx context.Context, b *compute.Bucket, o *compute.Object, w io.Writer, from, length int64) error
 }

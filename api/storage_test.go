@@ -64,6 +64,28 @@ func (o fakeObjects) Copy(ctx context.Context, _ *compute.Bucket, object *comput
 	return err
 }
 
+func (o fakeObjects) SealMeta(_ *compute.Bucket, meta *compute.ObjectMeta) ([]byte, error) {
+	return []byte(meta.Type), nil
+}
+
+func (o fakeObjects) OpenMeta(_ *compute.Bucket, sealed []byte) (*compute.ObjectMeta, error) {
+	return &compute.ObjectMeta{Type: string(sealed)}, nil
+}
+
+func (o fakeObjects) Join(
+	ctx context.Context, b *compute.Bucket, parts []*compute.ObjectPart, _ *compute.ObjectMeta,
+) (compute.Content, error) {
+	var data []byte
+	for _, p := range parts {
+		more, err := o.blobs.Get(ctx, p.Blob)
+		if err != nil {
+			return compute.Content{}, err
+		}
+		data = append(data, more...)
+	}
+	return o.Write(ctx, api.ObjectWrite{Bucket: b, Body: bytes.NewReader(data)})
+}
+
 // formType is the type of the bodies that formOf returns.
 const formType = "multipart/form-data; boundary=form"
 

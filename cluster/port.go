@@ -130,7 +130,7 @@ func (c port) lifeOf(state tls.ConnectionState) time.Duration {
 func (c port) accept(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn, rpc.Peer, error) {
 	ctx, cancel := context.WithTimeout(ctx, transport.HandshakeTimeout)
 	defer cancel()
-	conn := tls.Server(raw, config)
+	conn := tls.Server(transport.NewCorked(raw), config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return nil, rpc.Peer{}, fmt.Errorf("handshake: %w", pki.Advise(transport.Advise(err), c.cfg.Now()))
 	}

@@ -101,6 +101,8 @@ func Points() []PointInfo { //nolint:funlen // A list.
 		{"supervisor.ended.before", false, "the code has ended, and the journal does not record it"},
 		{"supervisor.ended.after", false, "the journal records the outcome, and the node does not know"},
 
+		{"storage.journal.sync", true, "small blobs are in the journal, and not durable"},
+		{"storage.journal.synced", false, "small blobs are durable in the journal, and have no files"},
 		{"storage.write.sync", true, "a blob is written, and not durable"},
 		{"storage.place", true, "a blob is durable, and has only its temporary name"},
 		{"storage.placed", false, "a blob has its name, and the name is not durable"},

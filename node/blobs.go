@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -17,6 +18,9 @@ import (
 // methodBlobs is the stream by which nodes keep one another's blobs.
 const methodBlobs = "storage.blobs"
 
+// methodBlob is the call by which a server puts a small blob on another.
+const methodBlob = "storage.blob"
+
 // blobPeers opens blob streams to other nodes.
 type blobPeers struct{ node *Node }
 
@@ -26,14 +30,24 @@ func (p blobPeers) Open(ctx context.Context, id compute.NodeID, req []byte) (io.
 	return stream, err
 }
 
+// message has another node serve the message of a blob.
+func (p blobPeers) message(ctx context.Context, id compute.NodeID, message []byte) error {
+	_, err := p.node.cluster.Call(ctx, id, methodBlob, message)
+	if e, coded := errors.AsType[*compute.Error](err); coded && e.Detail == rpc.NoMethod {
+		return storage.ErrNotShort
+	}
+	return err
+}
+
 // openBlobs opens this node's blob store and its view of the others'.
 func (n *Node) openBlobs(ctx context.Context) error {
 	store, err := storage.Open(n.cfg.DataDir, n.cluster.Clock().Now)
 	if err != nil {
 		return fmt.Errorf("open blobs: %w", err)
 	}
+	n.onClose(store.Close)
 	n.blobs = storage.New(storage.Config{
-		Self: n.cluster.ID(), Store: store, Peers: blobPeers{n},
+		Self: n.cluster.ID(), Store: store, Peers: blobPeers{n}, Message: blobPeers{n}.message,
 		Nodes:    func() []storage.Node { return replication.Nodes(n.machine.View()) },
 		Replicas: n.cfg.Storage.Replicas, Logger: n.logger, Metrics: n.registry,
 	})
@@ -53,6 +67,9 @@ func (n *Node) openBlobs(ctx context.Context) error {
 		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Repairer: n.repairer, Logger: n.logger,
 	}
 	n.copies.Handle()
+	n.cluster.Handle(methodBlob, cluster.Servers, func(ctx context.Context, _ rpc.Peer, req []byte) ([]byte, error) {
+		return nil, n.blobs.ServeMessage(ctx, req)
+	})
 	n.cluster.HandleStream(methodBlobs, cluster.Servers, func(
 		ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream,
 	) error {

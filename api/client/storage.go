@@ -45,6 +45,66 @@ func (c *Client) Download(ctx context.Context, key, tag string, from int64, w io
 	return c.Fetch(ctx, "/storage/download/"+escapeKey(key), tag, from, w)
 }
 
+// DownloadPart is Download of so many bytes.
+func (c *Client) DownloadPart(
+	ctx context.Context, key, tag string, from, length int64, w io.Writer,
+) (int64, error) {
+	return c.FetchPart(ctx, "/storage/download/"+escapeKey(key), tag, from, length, w)
+}
+
+// StartUpload begins to store a file in parts.
+func (c *Client) StartUpload(ctx context.Context, in wire.NewUpload) (wire.StartedUpload, error) {
+	var out wire.StartedUpload
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: uploadsPath, Body: in, Out: &out})
+	return out, err
+}
+
+// Uploads returns the uploads of a key that are not complete, of all keys for "".
+func (c *Client) Uploads(ctx context.Context, key string) ([]wire.PartialUpload, error) {
+	query := url.Values{}
+	if key != "" {
+		query.Set("key", key)
+	}
+	var out []wire.PartialUpload
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: uploadsPath, Query: query, Out: &out})
+	return out, err
+}
+
+// UploadState returns the parts of an upload that have come.
+func (c *Client) UploadState(ctx context.Context, upload string) (wire.UploadState, error) {
+	var out wire.UploadState
+	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: uploadsPath + "/" + url.PathEscape(upload), Out: &out})
+	return out, err
+}
+
+// UploadPart stores a part of an upload.
+func (c *Client) UploadPart(
+	ctx context.Context, upload string, number int, size int64, open func() (io.ReadCloser, error),
+) (wire.UploadPart, error) {
+	var out wire.UploadPart
+	path := uploadsPath + "/" + url.PathEscape(upload) + "/parts/" + strconv.Itoa(number)
+	err := c.UploadPartInto(ctx, path, size, open, &out)
+	return out, err
+}
+
+// CompleteUpload makes a file of parts.
+func (c *Client) CompleteUpload(
+	ctx context.Context, upload string, in wire.CompleteUpload,
+) (wire.UploadedFile, error) {
+	var out wire.UploadedFile
+	path := uploadsPath + "/" + url.PathEscape(upload) + "/complete"
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: path, Body: in, Out: &out})
+	return out, err
+}
+
+// AbortUpload gives up an upload in parts.
+func (c *Client) AbortUpload(ctx context.Context, upload string) error {
+	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: uploadsPath + "/" + url.PathEscape(upload)})
+}
+
+// uploadsPath is the path of uploads in parts.
+const uploadsPath = "/storage/uploads"
+
 // DeleteFile deletes a stored file.
 func (c *Client) DeleteFile(ctx context.Context, key string) error {
 	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: "/storage/delete/" + escapeKey(key)})

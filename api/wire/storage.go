@@ -28,7 +28,7 @@ type UploadedFile struct {
 	Key     string `json:"key"`
 	Size    int64  `json:"size"`
 	ETag    string `json:"etag"`
-	SHA256  string `json:"sha256" doc:"Of the content, in hexadecimal."`
+	SHA256  string `json:"sha256" doc:"Of the content, in hexadecimal; empty for a file that came in parts, and for a copy."`
 	Message string `json:"message"`
 }
 

@@ -29,7 +29,7 @@ type Client struct {
 
 // NewClient starts the client on conn and takes ownership of conn.
 func NewClient(conn net.Conn, codec Codec, logger *slog.Logger) (*Client, error) {
-	session, err := yamux.Client(conn, muxConfig(logger))
+	session, err := yamux.Client(frame(conn), muxConfig(logger))
 	if err != nil {
 		return nil, fmt.Errorf("start session: %w", err)
 	}

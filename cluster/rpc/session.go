@@ -82,5 +82,5 @@ func newServerSession(conn net.Conn, logger *slog.Logger, anonymous bool) (*yamu
 	if anonymous {
 		cfg.AcceptBacklog = 1
 	}
-	return yamux.Server(conn, cfg)
+	return yamux.Server(frame(conn), cfg)
 }

@@ -105,7 +105,7 @@ func DialTLS(ctx context.Context, dial DialFunc, address string, config *tls.Con
 	if err != nil {
 		return nil, err
 	}
-	conn := tls.Client(raw, config)
+	conn := tls.Client(NewCorked(raw), config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		return nil, fmt.Errorf("handshake with %s: %w", address, Advise(err))

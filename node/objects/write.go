@@ -126,9 +126,7 @@ func (u *upload) read() (data []byte, give func(), err error) {
 					return nil, func() {}, err
 				}
 			}
-			larger := make([]byte, len(buf), size)
-			copy(larger, buf)
-			buf = larger
+			buf = append(buffer(size), buf...)
 		}
 		n, err := u.Body.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
@@ -146,6 +144,28 @@ func (u *upload) read() (data []byte, give func(), err error) {
 	return buf, give, nil
 }
 
+// largeBuffers has buffers of compute.MaxChunk bytes.
+var largeBuffers = sync.Pool{New: func() any { //nolint:gochecknoglobals // Memory that all uploads share.
+	buf := make([]byte, 0, compute.MaxChunk)
+	return &buf
+}}
+
+// buffer returns an empty buffer of a size.
+func buffer(size int) []byte {
+	if size == compute.MaxChunk {
+		return *largeBuffers.Get().(*[]byte)
+	}
+	return make([]byte, 0, size)
+}
+
+// reuse gives back a buffer that nothing uses.
+func reuse(buf []byte) {
+	if cap(buf) == compute.MaxChunk {
+		buf = buf[:0]
+		largeBuffers.Put(&buf)
+	}
+}
+
 // put has a chunk encrypted and stored while the next one is read.
 func (u *upload) put(data []byte, give func()) error {
 	select {
@@ -160,6 +180,7 @@ func (u *upload) put(data []byte, give func()) error {
 		defer func() { <-u.ahead }()
 		defer give()
 		sealed, err := u.key.Seal(data, []byte(forChunk))
+		reuse(data)
 		if err == nil {
 			c.blob, err = u.cfg.Blobs.Put(u.ctx, sealed)
 		}

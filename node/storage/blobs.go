@@ -18,6 +18,7 @@ import (
 
 const (
 	maxServing = 16                     // Concurrent operations of other nodes, each of up to MaxBlob in memory.
+	maxShorts  = 256                    // The same of messages, each of up to maxShort.
 	getHedge   = 500 * time.Millisecond // How long a get waits for one node before it asks the next too.
 	putHedge   = 2 * time.Second        // The same for a put, which waits for a disk.
 	retryAfter = 2 * time.Second        // Retry-After when too few nodes could store a blob.
@@ -32,9 +33,12 @@ type Peers interface {
 
 // Config is what Blobs needs.
 type Config struct {
-	Self     compute.NodeID
-	Store    *Store
-	Peers    Peers
+	Self  compute.NodeID
+	Store *Store
+	Peers Peers
+	// Message has the node's ServeMessage serve a message; nil if nodes know none. The
+	// error wraps ErrNotShort if that one knows none.
+	Message  func(ctx context.Context, node compute.NodeID, message []byte) error
 	Nodes    func() []Node // All nodes that store blobs, including this one.
 	Replicas int           // Copies of a blob; fewer only where there are fewer nodes.
 	Logger   *slog.Logger
@@ -47,6 +51,7 @@ type Blobs struct {
 	logger  *slog.Logger
 	metrics *metrics
 	serving chan struct{} // Holds one token per operation that is served.
+	shorts  chan struct{} // The same for messages.
 }
 
 // New returns this node's view of the cluster's blobs.
@@ -56,6 +61,7 @@ func New(cfg Config) *Blobs {
 		logger:  cfg.Logger.With("part", "storage"),
 		metrics: newMetrics(cfg.Metrics),
 		serving: make(chan struct{}, maxServing),
+		shorts:  make(chan struct{}, maxShorts),
 	}
 }
 
@@ -103,6 +109,9 @@ func tooFew(taken, wanted int, failed []answer) error {
 func (b *Blobs) putOn(ctx context.Context, node compute.NodeID, hash compute.Hash, data []byte) error {
 	if node == b.cfg.Self {
 		return b.cfg.Store.putAs(hash, data)
+	}
+	if tried, err := b.putShort(ctx, node, hash, data); tried {
+		return err
 	}
 	_, err := b.ask(ctx, node, request{op: opPut, hash: hash, size: len(data)}, data)
 	return err
@@ -222,14 +231,12 @@ func (b *Blobs) Sweep(live func(compute.Hash) bool, minAge time.Duration) (remov
 	return b.cfg.Store.Sweep(live, minAge)
 }
 
-// acquire waits for permission to serve an operation.
-func (b *Blobs) acquire(ctx context.Context) error {
+// acquire waits for one of some slots, to serve an operation. The caller calls release.
+func acquire(ctx context.Context, slots chan struct{}) (release func(), err error) {
 	select {
-	case b.serving <- struct{}{}:
-		return nil
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
 	case <-ctx.Done():
-		return compute.Errorf(compute.CodeUnavailable, "The node is busy: %w", ctx.Err())
+		return nil, compute.Errorf(compute.CodeUnavailable, "The node is busy: %w", ctx.Err())
 	}
 }
-
-func (b *Blobs) release() { <-b.serving }

@@ -78,7 +78,7 @@ func (c *cluster) have(hash compute.Hash) (ids []compute.NodeID) {
 func refuse(net.Conn, []byte) error { return errors.New("refused") }
 
 func full(conn net.Conn, _ []byte) error {
-	_, err := conn.Write(encodeResult(nil, compute.Errorf(compute.CodeNoSpace, "The disk of this node is full.")))
+	_, err := conn.Write(encodeTestResult(nil, compute.Errorf(compute.CodeNoSpace, "The disk of this node is full.")))
 	return err
 }
 
@@ -209,7 +209,7 @@ func TestGetChecksReceivedBytes(t *testing.T) {
 	}
 	order := owners(hash, c.list)
 	c.fault[order[0].ID] = func(conn net.Conn, _ []byte) error {
-		_, err := conn.Write(encodeResult([]byte("poison"), nil))
+		_, err := conn.Write(encodeTestResult([]byte("poison"), nil))
 		return err
 	}
 	if got, err := c.nodes[order[2].ID].Get(t.Context(), hash); err != nil || !bytes.Equal(got, data) {

@@ -50,7 +50,7 @@ func (s *Store) each(fn func(hash compute.Hash, size int64) error) error {
 			return err
 		}
 		if entry.IsDir() {
-			if path == s.tmp() {
+			if path == s.tmp() || path == s.journal.dir {
 				return fs.SkipDir
 			}
 			return nil

@@ -32,6 +32,7 @@ type Store struct {
 	quarantine string
 	now        func() time.Time
 	unreadable sync.Map // Of compute.Hash: files that exist but could not be read as their blob.
+	journal    *journal
 
 	// mu is held while a blob is stored or removed, file system calls included: a
 	// sweep must not remove a blob that a Put has just found and acknowledged.
@@ -49,14 +50,24 @@ func Open(dataDir string, now func() time.Time) (*Store, error) {
 	if err := os.RemoveAll(s.tmp()); err != nil {
 		return nil, fmt.Errorf("open blob store: %w", err)
 	}
-	if err := os.MkdirAll(s.tmp(), 0o700); err != nil {
-		return nil, fmt.Errorf("open blob store: %w", err)
+	s.journal = &journal{dir: filepath.Join(s.dir, "journal"), limit: segmentSize}
+	for _, dir := range []string{s.tmp(), s.journal.dir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("open blob store: %w", err)
+		}
 	}
-	if err := syncDir(s.dir); err != nil {
+	err := syncDir(s.dir)
+	if err == nil {
+		err = s.journal.replay(s.restore)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open blob store: %w", err)
 	}
 	return s, nil
 }
+
+// Close releases the Store's files, after all calls have returned.
+func (s *Store) Close() error { return s.journal.close() }
 
 // Put makes data durable on this disk and returns its name. The code is
 // no_space when the disk is full and too_large beyond MaxBlob.
@@ -94,18 +105,50 @@ func (s *Store) keep(hash compute.Hash) bool {
 	return os.Chtimes(s.path(hash), now, now) == nil
 }
 
-// write makes the blob's file.
+// restore makes a blob's file again that a power cut may have taken.
+func (s *Store) restore(hash compute.Hash, data []byte) error {
+	if _, err := s.Get(hash); err == nil {
+		return nil
+	}
+	return s.writeSynced(hash, data)
+}
+
+// write makes a blob durable, and its file.
 func (s *Store) write(hash compute.Hash, data []byte) error {
+	if len(data) > maxJournaled {
+		return s.writeSynced(hash, data)
+	}
+	written, err := s.journal.add(hash, data)
+	if err != nil {
+		return err
+	}
+	defer written()
+	return s.writeAs(hash, data, func(*os.File) error { return nil })
+}
+
+// writeSynced makes the blob's file, durable.
+func (s *Store) writeSynced(hash compute.Hash, data []byte) error {
+	err := s.writeAs(hash, data, func(f *os.File) error {
+		if err := fault.Error("storage.write.sync"); err != nil {
+			return err
+		}
+		return f.Sync()
+	})
+	if err != nil {
+		return err
+	}
+	fault.Point("storage.placed")
+	return s.syncDirOf(hash)
+}
+
+// writeAs makes the blob's file, which has its name after sync was called.
+func (s *Store) writeAs(hash compute.Hash, data []byte, sync func(*os.File) error) error {
 	f, err := os.CreateTemp(s.tmp(), "")
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = fault.Error("storage.write.sync")
-	}
-	if err == nil {
-		err = f.Sync()
+	if err = writeFile(f, data); err == nil {
+		err = sync(f)
 	}
 	now := s.now()
 	err = errors.Join(err, f.Close(), os.Chtimes(f.Name(), now, now))
@@ -114,10 +157,8 @@ func (s *Store) write(hash compute.Hash, data []byte) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name()) // Otherwise the next Open removes it.
-		return err
 	}
-	fault.Point("storage.placed")
-	return s.syncDirOf(hash)
+	return err
 }
 
 // place gives the finished file its name.
@@ -166,7 +207,7 @@ func (s *Store) read(hash compute.Hash) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get blob: %w", err)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxBlob+1))
+	data, err := readAll(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("get blob: %w", err)
 	}
@@ -177,6 +218,20 @@ func (s *Store) read(hash compute.Hash) ([]byte, error) {
 		return nil, fmt.Errorf("get blob %s: %w", Name(hash), ErrCorrupt)
 	}
 	return data, nil
+}
+
+// readAll returns what a file has, and at most a little more than a blob may.
+func readAll(f *os.File) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, min(info.Size(), MaxBlob+1))
+	n, err := io.ReadFull(f, data)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		err = nil // It has become shorter: not the blob.
+	}
+	return data[:n], err
 }
 
 // damagedKept is how many damaged blobs are kept in quarantine.
@@ -262,7 +317,7 @@ func (s *Store) Sweep(live func(compute.Hash) bool, minAge time.Duration) (int, 
 			return err
 		}
 		if entry.IsDir() {
-			if path == s.tmp() {
+			if path == s.tmp() || path == s.journal.dir {
 				return fs.SkipDir
 			}
 			return nil

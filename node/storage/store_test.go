@@ -144,6 +144,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}()
 	s := mustOpen(t, dir)
+	defer s.Close()
 	small := mustPut(t, s, "small")
 	if _, err := s.Put(make([]byte, 1<<20)); compute.CodeOf(err) != compute.CodeNoSpace {
 		t.Errorf("got %v, want no_space", err)
@@ -239,8 +240,8 @@ func FuzzRequest(f *testing.F) {
 }
 
 func FuzzResult(f *testing.F) {
-	f.Add(encodeResult([]byte("data"), nil))
-	f.Add(encodeResult(nil, compute.Errorf(compute.CodeNoSpace, "full")))
+	f.Add(encodeTestResult([]byte("data"), nil))
+	f.Add(encodeTestResult(nil, compute.Errorf(compute.CodeNoSpace, "full")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		data, err := readResult(bytes.NewReader(b))
 		if err == nil && len(data) > len(b) {
@@ -248,3 +249,6 @@ func FuzzResult(f *testing.F) {
 		}
 	})
 }
+
+// encodeTestResult encodes a whole result.
+func encodeTestResult(data []byte, err error) []byte { return append(encodeHead(data, err), data...) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"berth/compute"
@@ -64,15 +65,23 @@ func decodeRequest(b []byte) (request, error) {
 	return q, nil
 }
 
-// encodeResult encodes the result of an operation that returned data and err.
-func encodeResult(data []byte, err error) []byte {
+// sendResult sends the result of an operation that returned data and err.
+func sendResult(w io.Writer, data []byte, err error) error {
+	_, sendErr := w.Write(encodeHead(data, err))
+	if sendErr == nil && len(data) > 0 {
+		_, sendErr = w.Write(data)
+	}
+	return sendErr
+}
+
+// encodeHead encodes what comes before the data of a result.
+func encodeHead(data []byte, err error) []byte {
 	code, message := compute.CodeOf(err), compute.MessageOf(err)
 	message = message[:min(len(message), maxMessage)]
 	b := append([]byte{byte(len(code))}, code...)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(message)))
 	b = append(b, message...)
-	b = binary.BigEndian.AppendUint64(b, uint64(len(data)))
-	return append(b, data...)
+	return binary.BigEndian.AppendUint64(b, uint64(len(data)))
 }
 
 // readResult is the inverse of encodeResult.
@@ -108,14 +117,23 @@ func readSized(r io.Reader, width, limit int) ([]byte, error) {
 	return readN(r, int(n))
 }
 
-// readN reads n bytes. It allocates as they arrive, because another node claims
-// n.
+// readN reads n bytes, of at most MaxBlob. It allocates them at once: growing a buffer
+// takes longer than all else that is done here, and a server that lies about n can as
+// well send that much.
 func readN(r io.Reader, n int) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, int64(n)))
-	if err == nil && len(data) < n {
-		err = io.ErrUnexpectedEOF
+	data := make([]byte, n)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return nil, noEOF(err)
 	}
-	return data, err
+	return data, nil
+}
+
+// noEOF returns an error of reading what has to be there.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // ask has another node do an operation.
@@ -149,7 +167,7 @@ func (b *Blobs) Serve(ctx context.Context, req []byte, stream io.ReadWriteCloser
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = stream.Close() })()
 	data, err := b.serve(ctx, req, stream)
-	if _, sendErr := stream.Write(encodeResult(data, err)); err == nil {
+	if sendErr := sendResult(stream, data, err); err == nil {
 		err = sendErr
 	}
 	if err != nil {
@@ -163,17 +181,14 @@ func (b *Blobs) serve(ctx context.Context, req []byte, stream io.Reader) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	if err := b.acquire(ctx); err != nil {
+	release, err := acquire(ctx, b.serving)
+	if err != nil {
 		return nil, err
 	}
-	defer b.release()
+	defer release()
 	switch q.op {
 	case opPut:
-		data, err := readN(stream, q.size)
-		if err != nil {
-			return nil, err
-		}
-		return nil, b.putLocal(q.hash, data)
+		return nil, b.receive(stream, q)
 	case opGet:
 		return b.getLocal(q.hash)
 	case opDelete:
@@ -181,3 +196,20 @@ func (b *Blobs) serve(ctx context.Context, req []byte, stream io.Reader) ([]byte
 	}
 	return nil, compute.Errorf(compute.CodeInvalid, "unknown blob operation %d", q.op)
 }
+
+// receive makes the blob durable that a request announced.
+func (b *Blobs) receive(stream io.Reader, q request) error {
+	buf := received.Get().(*[]byte)
+	defer received.Put(buf)
+	if cap(*buf) < q.size {
+		*buf = make([]byte, q.size)
+	}
+	data := (*buf)[:q.size]
+	if _, err := io.ReadFull(stream, data); err != nil {
+		return noEOF(err)
+	}
+	return b.putLocal(q.hash, data)
+}
+
+// received has buffers for blobs that come from other nodes.
+var received = sync.Pool{New: func() any { return new([]byte) }} //nolint:gochecknoglobals // Memory, shared.

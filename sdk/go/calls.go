@@ -35,6 +35,7 @@ type Groups struct {
 	Models          ModelsCalls
 	Nodes           NodesCalls
 	Orgs            OrgsCalls
+	PartUploads     PartUploadsCalls
 	Prices          PricesCalls
 	Probes          ProbesCalls
 	Raft            RaftCalls
@@ -80,6 +81,7 @@ func groupsOf(c *Client) Groups {
 		Models:          ModelsCalls{c},
 		Nodes:           NodesCalls{c},
 		Orgs:            OrgsCalls{c},
+		PartUploads:     PartUploadsCalls{c},
 		Prices:          PricesCalls{c},
 		Probes:          ProbesCalls{c},
 		Raft:            RaftCalls{c},
@@ -1227,6 +1229,66 @@ func (g OrgsCalls) Quotas(ctx context.Context) (Quotas, error) {
 func (g OrgsCalls) AvailableHardware(ctx context.Context) (AvailableHardware, error) {
 	var out AvailableHardware
 	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/user/quotas/available-hardware", Out: &out})
+	return out, err
+}
+
+// PartUploadsCalls are the calls of Client.PartUploads.
+type PartUploadsCalls struct{ c *Client }
+
+// Start is POST /api/v2/external/storage/uploads.
+//
+// Begin to store a file in parts, which may come in any order, several at a time, and to any
+// node. What has come stays for a week.
+//
+// Needs: API key or access token.
+func (g PartUploadsCalls) Start(ctx context.Context, body NewUpload) (StartedUpload, error) {
+	var out StartedUpload
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/storage/uploads", Body: body, Out: &out})
+	return out, err
+}
+
+// ListUploads is GET /api/v2/external/storage/uploads.
+//
+// The uploads in parts that are not complete.
+//
+// Needs: API key or access token.
+func (g PartUploadsCalls) ListUploads(ctx context.Context, query UploadsQuery) ([]PartialUpload, error) {
+	var out []PartialUpload
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/storage/uploads", Query: queryOf(query), Out: &out})
+	return out, err
+}
+
+// State is GET /api/v2/external/storage/uploads/{upload_id}.
+//
+// The parts of an upload that have come.
+//
+// Needs: API key or access token.
+func (g PartUploadsCalls) State(ctx context.Context, uploadID string) (UploadState, error) {
+	var out UploadState
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/storage/uploads/" + url.PathEscape(uploadID), Out: &out})
+	return out, err
+}
+
+// Complete is POST /api/v2/external/storage/uploads/{upload_id}/complete.
+//
+// Make a file of parts. It is there whole, in place of one with its key. If-Match and
+// If-None-Match: * hold.
+//
+// Needs: API key or access token.
+func (g PartUploadsCalls) Complete(ctx context.Context, uploadID string, body CompleteUpload) (UploadedFile, error) {
+	var out UploadedFile
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/storage/uploads/" + url.PathEscape(uploadID) + "/complete", Body: body, Out: &out})
+	return out, err
+}
+
+// Abort is DELETE /api/v2/external/storage/uploads/{upload_id}.
+//
+// Give up an upload in parts.
+//
+// Needs: API key or access token.
+func (g PartUploadsCalls) Abort(ctx context.Context, uploadID string) (Message, error) {
+	var out Message
+	err := g.c.Do(ctx, Call{Method: http.MethodDelete, Path: "/storage/uploads/" + url.PathEscape(uploadID), Out: &out})
 	return out, err
 }
 

@@ -329,6 +329,14 @@ type CheckoutSession struct {
 	SessionID   string `json:"session_id,omitzero"`
 }
 
+// ChosenPart names a part of an upload.
+type ChosenPart struct {
+	// Rules: required, ≥ 1, ≤ 10000.
+	Number int `json:"number"`
+	// Rules: required, at most 64 characters.
+	Etag string `json:"etag"`
+}
+
 // CommittedBundle answers POST /bundles/{id}/commit.
 type CommittedBundle struct {
 	BundleID string `json:"bundle_id,omitzero"`
@@ -336,6 +344,18 @@ type CommittedBundle struct {
 	Files int `json:"files,omitzero"`
 	// Bytes of all files.
 	Size int64 `json:"size,omitzero"`
+}
+
+// CompleteUpload is the body of POST /storage/uploads/{upload_id}/complete.
+type CompleteUpload struct {
+	// The key that the upload began with.
+	//
+	// Rules: required, at least 1 characters, at most 1024 characters.
+	Key string `json:"key"`
+	// The parts of the file in order, by number and etag.
+	//
+	// Rules: required, at most 10000 items.
+	Parts []ChosenPart `json:"parts"`
 }
 
 // ComposeComplete is the body of POST /execution/compose/complete/{id}.
@@ -490,11 +510,14 @@ type ComposeStart struct {
 	//
 	// Rules: at most 64 characters.
 	JobType string `json:"job_type,omitzero"`
-	// Not available in this version: true is refused.
-	//
-	// Rules: default false.
+	// Show the stored files of the organization as a directory. A file is stored when it is
+	// closed or synced, and at the latest when the execution ends. true is refused as
+	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
-	// Not used in this version.
+	// Where the code sees them: absolute, not a directory of the system, and not at, below or
+	// above a volume.
 	//
 	// Rules: default "/mnt/s3", at most 512 characters.
 	S3MountPath string `json:"s3_mount_path,omitzero"`
@@ -1334,7 +1357,8 @@ type ImageStart struct {
 	// Show the stored files of the organization as a directory. A file is stored when it is
 	// closed or synced, and at the latest when the execution ends. true is refused as
 	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
-	// can mount and the API key may use storage, and Python code does not.
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
 	// Where the code sees them: absolute, not a directory of the system, and not at, below or
 	// above a volume.
@@ -1951,7 +1975,7 @@ type NewKey struct {
 type NewModel struct {
 	// Deployment that answers for the model. Its owner pays for its replicas.
 	//
-	// Rules: required, at most 64 characters.
+	// Rules: required, at least 36 characters, at most 36 characters.
 	DeploymentID string `json:"deployment_id"`
 	// Credits for a million prompt tokens, with at most two decimals.
 	PromptPrice Amount `json:"prompt_price,omitzero"`
@@ -2020,6 +2044,18 @@ type NewTransfer struct {
 	//
 	// Rules: at most 64 characters.
 	To string `json:"to,omitzero"`
+}
+
+// NewUpload is the body of POST /storage/uploads.
+type NewUpload struct {
+	// Where to store the file.
+	//
+	// Rules: required, at least 1 characters, at most 1024 characters.
+	Key string `json:"key"`
+	// Media type; what the name says by default.
+	//
+	// Rules: at most 64 characters.
+	ContentType string `json:"content_type,omitzero"`
 }
 
 // NewUser is the body of POST /admin/users.
@@ -2253,6 +2289,15 @@ type PageQuery struct {
 	//
 	// Rules: at most 200 characters.
 	Cursor string `json:"cursor,omitzero"`
+}
+
+// PartialUpload is an upload in parts that is not complete.
+type PartialUpload struct {
+	UploadID  string    `json:"upload_id,omitzero"`
+	Key       string    `json:"key,omitzero"`
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	// When it ends unless another part comes.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
 // PasswordChange is the body of POST /user/password.
@@ -2498,7 +2543,8 @@ type PythonStart struct {
 	// Show the stored files of the organization as a directory. A file is stored when it is
 	// closed or synced, and at the latest when the execution ends. true is refused as
 	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
-	// can mount and the API key may use storage, and Python code does not.
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
 	// Where the code sees them: absolute, not a directory of the system, and not at, below or
 	// above a volume.
@@ -2950,7 +2996,8 @@ type SelectionStart struct {
 	// Show the stored files of the organization as a directory. A file is stored when it is
 	// closed or synced, and at the latest when the execution ends. true is refused as
 	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
-	// can mount and the API key may use storage, and Python code does not.
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
 	// Where the code sees them: absolute, not a directory of the system, and not at, below or
 	// above a volume.
@@ -3204,7 +3251,8 @@ type ServiceStart struct {
 	// Show the stored files of the organization as a directory. A file is stored when it is
 	// closed or synced, and at the latest when the execution ends. true is refused as
 	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
-	// can mount and the API key may use storage, and Python code does not.
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
 	// Where the code sees them: absolute, not a directory of the system, and not at, below or
 	// above a volume.
@@ -3354,6 +3402,12 @@ type Started struct {
 	// URL of the output as server-sent events. It holds a token of its own.
 	StreamingURL string `json:"streaming_url,omitzero"`
 	Message      string `json:"message,omitzero"`
+}
+
+// StartedUpload answers POST /storage/uploads.
+type StartedUpload struct {
+	UploadID string `json:"upload_id,omitzero"`
+	Key      string `json:"key,omitzero"`
 }
 
 // State answers GET /admin/state: the replica of the node that was asked.
@@ -3522,14 +3576,41 @@ type TypeAhead struct {
 	GPUs       float64 `json:"gpus,omitzero"`
 }
 
+// UploadPart is a part of an upload.
+type UploadPart struct {
+	Number int   `json:"number,omitzero"`
+	Size   int64 `json:"size,omitzero"`
+	// MD5 of the part in hexadecimal.
+	Etag string `json:"etag,omitzero"`
+}
+
+// UploadState answers GET /storage/uploads/{upload_id}.
+type UploadState struct {
+	UploadID  string    `json:"upload_id,omitzero"`
+	Key       string    `json:"key,omitzero"`
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	// When it ends unless another part comes.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// Those that came whole, by number.
+	Parts []UploadPart `json:"parts,omitzero"`
+}
+
 // UploadedFile answers POST /storage/upload.
 type UploadedFile struct {
 	Key  string `json:"key,omitzero"`
 	Size int64  `json:"size,omitzero"`
 	Etag string `json:"etag,omitzero"`
-	// Of the content, in hexadecimal.
+	// Of the content, in hexadecimal; empty for a file that came in parts, and for a copy.
 	SHA256  string `json:"sha256,omitzero"`
 	Message string `json:"message,omitzero"`
+}
+
+// UploadsQuery are the parameters of GET /storage/uploads.
+type UploadsQuery struct {
+	// Only uploads of this key.
+	//
+	// Rules: at most 1024 characters.
+	Key string `json:"key,omitzero"`
 }
 
 // Usage is what an execution used, as its node measured it.

@@ -70,6 +70,44 @@ func (c *Client) tryUpload(
 	req.ContentLength = int64(head.Len()) + f.Size + int64(len(tail))
 	req.Header.Set("Content-Type", form.FormDataContentType())
 	req.Header.Set("Idempotency-Key", key)
+	return c.sendBody(req, sent, out)
+}
+
+// UploadPartInto sends a part of a file as the body of a PUT at a path below
+// /api/v2/external and decodes the answer into out. A repeat replaces the part.
+func (c *Client) UploadPartInto(
+	ctx context.Context, path string, size int64, open func() (io.ReadCloser, error), out any,
+) error {
+	tries := c.newTries()
+	for {
+		retry, err := c.tryPart(ctx, tries.addr()+apiRoot+path, size, open, out)
+		if err == nil || !retry || ctx.Err() != nil || !tries.next(ctx, err) {
+			return err
+		}
+	}
+}
+
+// tryPart sends a part to one address.
+func (c *Client) tryPart(
+	ctx context.Context, target string, size int64, open func() (io.ReadCloser, error), out any,
+) (retry bool, err error) {
+	body, err := open()
+	if err != nil {
+		return false, err
+	}
+	defer body.Close()
+	sent := &sizedReader{r: body, left: size}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, target, io.NopCloser(sent))
+	if err != nil {
+		return false, fmt.Errorf("make request: %w", err)
+	}
+	req.ContentLength = size
+	req.Header.Set("Content-Type", "application/octet-stream")
+	return c.sendBody(req, sent, out)
+}
+
+// sendBody sends a request with a body that is not held in memory.
+func (c *Client) sendBody(req *http.Request, sent *sizedReader, out any) (retry bool, err error) {
 	c.identify(req.Header)
 	resp, err := c.cfg.HTTP.Do(req)
 	if err != nil {

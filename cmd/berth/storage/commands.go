@@ -13,6 +13,7 @@ import (
 	"berth/api/client"
 	"berth/api/wire"
 	"berth/cmd/berth/cli"
+	"berth/compute"
 )
 
 // scheme begins the names of stored files where a path could stand too.
@@ -23,6 +24,7 @@ type options struct {
 	conn cli.Connection
 	json bool
 	jobs int
+	part int // MiB.
 }
 
 func (o *options) register(cmd *cobra.Command) *cobra.Command {
@@ -30,9 +32,19 @@ func (o *options) register(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// registerJobs adds the flag of commands that move several files.
-func (o *options) registerJobs(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&o.jobs, "jobs", 4, "how many `files` to move at a time")
+// registerJobs adds the flags of commands that move files.
+func (o *options) registerJobs(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().IntVar(&o.jobs, "jobs", 4, "how many `files` or parts to move at a time")
+	cmd.Flags().IntVar(&o.part, "part-size", 32, "`MiB` of a part; a file of twice as many goes in parts")
+	return o.register(cmd)
+}
+
+// check returns what is wrong with the flags that registerJobs adds.
+func (o *options) check() error {
+	if o.jobs < 1 || o.part*mib < compute.MinObjectPart {
+		return cli.UsageErrorf("--jobs is at least 1, --part-size at least %d", compute.MinObjectPart/mib)
+	}
+	return nil
 }
 
 // New returns the command berth storage.
@@ -83,7 +95,9 @@ func (o *options) newPut() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "put FILE [KEY]", Short: "Store a file",
 		Long: `Put stores a file under KEY, or under its own name. A KEY that ends with a slash is a
-folder. The file is there once all of it is, in place of one with the same key.`,
+folder. The file is there once all of it is, in place of one with the same key. A large
+one goes in parts, several at a time. Repeated after a failure, also
+from another machine, put sends the parts that have not come yet; they are kept for a week.`,
 		Example: "  berth storage put model.bin models/\n  berth storage put out.csv results/2026/run-7.csv",
 		Args:    cli.Arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -94,13 +108,16 @@ folder. The file is there once all of it is, in place of one with the same key.`
 			return o.sendOne(cmd, args[0], key)
 		},
 	}
-	return o.register(cmd)
+	return o.registerJobs(cmd)
 }
 
 // sendOne stores a file under a key, below a folder, or under its own name.
 func (o *options) sendOne(cmd *cobra.Command, name, key string) error {
 	if key == "" || strings.HasSuffix(key, "/") {
 		key += filepath.Base(name)
+	}
+	if err := o.check(); err != nil {
+		return err
 	}
 	c, err := o.conn.Client(cmd)
 	if err != nil {
@@ -113,7 +130,7 @@ func (o *options) sendOne(cmd *cobra.Command, name, key string) error {
 	bar := cli.NewBar(cmd.ErrOrStderr(), "sending")
 	bar.Total(info.Size())
 	defer bar.Close()
-	done, err := send(cmd.Context(), c, name, key, bar)
+	done, err := o.newMover(c, bar).send(cmd.Context(), name, key)
 	if err != nil {
 		return err
 	}
@@ -136,7 +153,8 @@ func (o *options) newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "get KEY [FILE]", Short: "Fetch a stored file",
 		Long: `Get writes a stored file to FILE, or to its own name in this directory; - is standard
-output. A file that came in part is fetched from there on, also from another node.`,
+output. A large file comes in parts, several at a time. Repeated after a failure, get
+fetches what has not come yet, also from another node.`,
 		Args: cli.Arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
@@ -146,11 +164,14 @@ output. A file that came in part is fetched from there on, also from another nod
 			return o.fetchOne(cmd, keyOf(args[0]), name)
 		},
 	}
-	return o.register(cmd)
+	return o.registerJobs(cmd)
 }
 
 // fetchOne writes a stored file to a path, into a directory, or to its own name.
 func (o *options) fetchOne(cmd *cobra.Command, key, name string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
 	c, err := o.conn.Client(cmd)
 	if err != nil {
 		return err
@@ -178,7 +199,7 @@ func (o *options) fetchOne(cmd *cobra.Command, key, name string) error {
 	bar := cli.NewBar(cmd.ErrOrStderr(), "fetching")
 	bar.Total(f.Size)
 	defer bar.Close()
-	done, err := fetch(cmd.Context(), c, f, root, filepath.Base(name), bar)
+	done, err := o.newMover(c, bar).fetch(cmd.Context(), f, root, filepath.Base(name))
 	if err != nil {
 		return err
 	}
@@ -219,7 +240,7 @@ func (o *options) newRemove() *cobra.Command {
 
 // newCopy returns the command berth storage cp.
 func (o *options) newCopy() *cobra.Command {
-	return o.register(&cobra.Command{
+	return o.registerJobs(&cobra.Command{
 		Use: "cp SOURCE DESTINATION", Short: "Copy a file to, from or within storage",
 		Example: "  berth storage cp data.csv storage://in/\n  berth storage cp storage://a storage://b",
 		Args:    cli.Arguments(cobra.ExactArgs(2)),

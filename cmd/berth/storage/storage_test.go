@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"encoding/json"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"berth/api/client"
+	"berth/api/wire"
 	"berth/cmd/berth/cli"
 	"berth/cmd/berth/clitest"
 	"berth/cmd/berth/storage"
@@ -135,6 +138,7 @@ func TestStorageCommands(t *testing.T) {
 	if out := s.must("usage"); !strings.Contains(out, "5242880") {
 		t.Errorf("usage prints %s", out)
 	}
+	t.Run("parts", func(t *testing.T) { s.t = t; s.parts() })
 	t.Run("sync", func(t *testing.T) { s.t = t; s.sync() })
 }
 
@@ -170,4 +174,73 @@ func (s shell) sync() {
 	if r := s.do("sync", s.path("d"), s.path("e")); r.Code != cli.ExitUsage {
 		s.t.Errorf("between two directories: %+v", r)
 	}
+}
+
+// result is what a command prints as JSON of a file that it moved.
+type result struct {
+	ETag    string
+	Resumed int64
+}
+
+func (s shell) mustJSON(args ...string) result {
+	s.t.Helper()
+	var out []result
+	if err := json.Unmarshal([]byte(s.must(append(args, "--json")...)), &out); err != nil || len(out) != 1 {
+		s.t.Fatalf("%q: %v, %v", args, out, err)
+	}
+	return out[0]
+}
+
+// parts moves a file in parts, of which some have come with an earlier try.
+func (s shell) parts() {
+	const mib = 1 << 20
+	text := noise(16 * mib)
+	s.write("large.bin", text)
+	c, err := client.New(client.Config{Addrs: []string{os.Getenv("BERTH_ADDR")}, Token: os.Getenv("BERTH_TOKEN")})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	begun, err := c.StartUpload(s.t.Context(), wire.NewUpload{Key: "large.bin"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for number, data := range map[int]string{2: text[5*mib : 10*mib], 3: strings.Repeat("other", mib)} {
+		_, err := c.UploadPart(s.t.Context(), begun.UploadID, number, int64(len(data)), func() (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(data)), nil
+		})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	sent := s.mustJSON("put", s.path("large.bin"), "--part-size", "5")
+	if sent.Resumed != 5*mib || !strings.HasSuffix(sent.ETag, "-4") {
+		s.t.Errorf("after one right and one wrong part: %+v", sent)
+	}
+	if left, err := c.Uploads(s.t.Context(), ""); err != nil || len(left) != 0 {
+		s.t.Errorf("uploads %v are left, %v", left, err)
+	}
+	part := s.path("back.bin." + sent.ETag[:12] + ".of4.part")
+	half := []byte(text[:10*mib] + strings.Repeat("\x00", 6*mib) + "\x01\x01\x00\x00")
+	if err := os.WriteFile(part, half, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	got := s.mustJSON("get", "large.bin", s.path("back.bin"), "--part-size", "5")
+	if got.Resumed != 10*mib || s.read("back.bin") != text {
+		s.t.Errorf("after two parts: %+v", got)
+	}
+	half[0] ^= 1
+	if err := os.WriteFile(part, half, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if r := s.do("get", "large.bin", s.path("back.bin"), "--part-size", "5"); r.Code != cli.ExitFailed {
+		s.t.Errorf("after a part of something else: %+v", r)
+	}
+	s.write("tree/large.bin", text)
+	if out := s.must("sync", s.path("tree"), "storage://"); out != "" {
+		s.t.Errorf("sync of what came in parts: %q", out)
+	}
+	if r := s.do("put", s.path("large.bin"), "--part-size", "4"); r.Code != cli.ExitUsage {
+		s.t.Errorf("with parts of 4 MiB: %+v", r)
+	}
+	s.must("rm", "large.bin")
 }

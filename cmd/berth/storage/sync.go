@@ -31,23 +31,22 @@ func (o *options) newSync() *cobra.Command {
 		Use: "sync SOURCE DESTINATION", Short: "Make a folder of storage like a directory, or the reverse",
 		Long: `Sync moves the files that differ, by size and content, from a directory to a folder of
 storage or from there to a directory. Repeated after a failure it goes on with what is
-missing.`,
+missing. Large files go in parts, as with berth storage put.`,
 		Example: "  berth storage sync ./data storage://data\n  berth storage sync storage://results ./results --delete",
 		Args:    cli.Arguments(cobra.ExactArgs(2)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
 	}
 	cmd.Flags().BoolVar(&f.remove, "delete", false, "delete from the destination what the source does not have")
 	cmd.Flags().BoolVar(&f.dry, "dry-run", false, "only print what would be done")
-	o.registerJobs(cmd)
-	return o.register(cmd)
+	return o.registerJobs(cmd)
 }
 
 func (f *syncFlags) run(cmd *cobra.Command, from, to string) error {
 	if isStored(from) == isStored(to) {
 		return cli.UsageErrorf("one of the two is a directory, the other %sFOLDER; see berth storage sync --help", scheme)
 	}
-	if f.jobs < 1 {
-		return cli.UsageErrorf("--jobs is at least 1")
+	if err := f.check(); err != nil {
+		return err
 	}
 	c, err := f.conn.Client(cmd)
 	if err != nil {
@@ -90,16 +89,21 @@ func local(dir string) (map[string]int64, error) {
 }
 
 // same reports whether a file of this machine has the content of a stored one.
-func same(path string, size int64, f wire.File) (bool, error) {
+func (m *mover) same(path string, size int64, f wire.File) (bool, error) {
 	if size != f.Size {
 		return false, nil
 	}
-	if strings.Contains(f.ETag, "-") { // Of parts: only their order is known.
-		info, err := os.Stat(path)
-		return err == nil && compute.InstantOf(info.ModTime()) <= f.LastModified, err
+	file, err := os.Open(path)
+	if err != nil {
+		return false, err
 	}
-	sum, err := sumOf(path)
-	return sum == f.ETag, err
+	defer file.Close()
+	has, known, err := m.hasTag(file, size, f.ETag)
+	if err != nil || known {
+		return has, err
+	}
+	info, err := file.Stat() // Of parts of another size: only their order in time is known.
+	return err == nil && compute.InstantOf(info.ModTime()) <= f.LastModified, err
 }
 
 // up makes a folder of storage like a directory.
@@ -120,7 +124,7 @@ func (f *syncFlags) up(cmd *cobra.Command, c *client.Client, dir, prefix string)
 			extra = append(extra, s)
 			continue
 		}
-		equal, err := same(filepath.Join(dir, filepath.FromSlash(name)), size, s)
+		equal, err := f.newMover(c, nil).same(filepath.Join(dir, filepath.FromSlash(name)), size, s)
 		if err != nil {
 			return err
 		}
@@ -137,8 +141,8 @@ func (f *syncFlags) up(cmd *cobra.Command, c *client.Client, dir, prefix string)
 		jobs = append(jobs, job{wire.File{Key: prefix + name, Size: size}, name})
 		total += size
 	}
-	return f.move(cmd, c, jobs, total, "sending", func(ctx context.Context, j job, bar *cli.Bar) (moved, error) {
-		return send(ctx, c, filepath.Join(dir, filepath.FromSlash(j.name)), j.file.Key, bar)
+	return f.move(cmd, c, jobs, total, "sending", func(ctx context.Context, j job, m *mover) (moved, error) {
+		return m.send(ctx, filepath.Join(dir, filepath.FromSlash(j.name)), j.file.Key)
 	}, func() ([]moved, error) { return deleteAll(cmd.Context(), c, f.chosen(extra)) })
 }
 
@@ -173,7 +177,7 @@ func (f *syncFlags) down(cmd *cobra.Command, c *client.Client, prefix, dir strin
 		size, is := here[name]
 		delete(here, name)
 		if is {
-			equal, err := same(filepath.Join(dir, filepath.FromSlash(name)), size, s)
+			equal, err := f.newMover(c, nil).same(filepath.Join(dir, filepath.FromSlash(name)), size, s)
 			if err != nil {
 				return err
 			}
@@ -189,8 +193,8 @@ func (f *syncFlags) down(cmd *cobra.Command, c *client.Client, prefix, dir strin
 		return err
 	}
 	defer root.Close()
-	return f.move(cmd, c, jobs, total, "fetching", func(ctx context.Context, j job, bar *cli.Bar) (moved, error) {
-		return fetch(ctx, c, j.file, root, j.name, bar)
+	return f.move(cmd, c, jobs, total, "fetching", func(ctx context.Context, j job, m *mover) (moved, error) {
+		return m.fetch(ctx, j.file, root, j.name)
 	}, func() ([]moved, error) { return f.removeLocal(root, here) })
 }
 
@@ -210,8 +214,8 @@ func (f *syncFlags) removeLocal(root *os.Root, files map[string]int64) (done []m
 
 // move does jobs several at a time, and afterwards what remains.
 func (f *syncFlags) move(
-	cmd *cobra.Command, _ *client.Client, jobs []job, total int64, verb string,
-	one func(context.Context, job, *cli.Bar) (moved, error), rest func() ([]moved, error),
+	cmd *cobra.Command, c *client.Client, jobs []job, total int64, verb string,
+	one func(context.Context, job, *mover) (moved, error), rest func() ([]moved, error),
 ) error {
 	var mu sync.Mutex
 	var done []moved
@@ -223,8 +227,9 @@ func (f *syncFlags) move(
 	}
 	bar := cli.NewBar(cmd.ErrOrStderr(), verb)
 	bar.Total(total)
+	mover := f.newMover(c, bar)
 	err := atOnce(cmd.Context(), f.jobs, jobs, func(ctx context.Context, j job) error {
-		m, err := one(ctx, j, bar)
+		m, err := one(ctx, j, mover)
 		if err == nil {
 			mu.Lock()
 			defer mu.Unlock()

@@ -23,30 +23,18 @@ import (
 
 // moved is what became of one file, for --json.
 type moved struct {
-	Key    string `json:"key"`
-	Path   string `json:"path,omitempty"`
-	Size   int64  `json:"size"`
-	ETag   string `json:"etag,omitempty"`
-	Action string `json:"action"` // sent, fetched, deleted, copied.
-}
-
-// sumOf returns the MD5 of a file.
-func sumOf(name string) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	sum := md5.New() //nolint:gosec // As above.
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	Key  string `json:"key"`
+	Path string `json:"path,omitempty"`
+	Size int64  `json:"size"`
+	ETag string `json:"etag,omitempty"`
+	// Resumed is how many bytes an earlier try had moved already.
+	Resumed int64  `json:"resumed,omitempty"`
+	Action  string `json:"action"` // sent, fetched, deleted, copied.
 }
 
 // send stores a file of this machine under a key, and compares the ETag of what came
 // with what was read.
-func send(ctx context.Context, c *client.Client, name, key string, bar *cli.Bar) (moved, error) {
+func (m *mover) send(ctx context.Context, name, key string) (moved, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return moved{}, err
@@ -54,8 +42,26 @@ func send(ctx context.Context, c *client.Client, name, key string, bar *cli.Bar)
 	if !info.Mode().IsRegular() {
 		return moved{}, fmt.Errorf("%s is no file; see berth storage sync", name)
 	}
+	if parts := m.pieces(info.Size()); parts != nil {
+		file, err := os.Open(name)
+		if err != nil {
+			return moved{}, err
+		}
+		defer file.Close()
+		done, err := m.sendParts(ctx, file, key, parts)
+		if err != nil {
+			return moved{}, fmt.Errorf("%s: %w", name, err)
+		}
+		done.Path = name
+		return done, nil
+	}
+	release, err := m.take(ctx)
+	if err != nil {
+		return moved{}, err
+	}
+	defer release()
 	sum := md5.New() //nolint:gosec // As above.
-	out, err := c.Upload(ctx, client.NewFile{
+	out, err := m.Upload(ctx, client.NewFile{
 		Key: key, Size: info.Size(),
 		Open: func() (io.ReadCloser, error) {
 			f, err := os.Open(name)
@@ -63,7 +69,7 @@ func send(ctx context.Context, c *client.Client, name, key string, bar *cli.Bar)
 				return nil, err
 			}
 			sum.Reset()
-			return &counted{ReadCloser: f, also: sum, bar: bar}, nil
+			return &counted{ReadCloser: f, also: sum, bar: m.bar}, nil
 		},
 	})
 	if err != nil {
@@ -99,30 +105,41 @@ func (w barWriter) Write(p []byte) (int, error) {
 
 // partName returns where a file of which a part has come is kept. Another version of
 // the file has another one.
-func partName(name, tag string) string { return name + "." + tag[:min(len(tag), 12)] + ".part" }
+func partName(name, tag string, parts int) string {
+	name += "." + tag[:min(len(tag), 12)]
+	if parts > 0 {
+		name += fmt.Sprint(".of", parts)
+	}
+	return name + ".part"
+}
 
-// fetch writes a stored file below a directory. It goes on with a part that an earlier
-// try has left.
-func fetch(
-	ctx context.Context, c *client.Client, f wire.File, root *os.Root, name string, bar *cli.Bar,
-) (moved, error) {
+// fetch writes a stored file below a directory. It goes on with what an earlier try has
+// left.
+func (m *mover) fetch(ctx context.Context, f wire.File, root *os.Root, name string) (moved, error) {
 	if dir := path.Dir(name); dir != "." {
 		if err := root.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return moved{}, err
 		}
 	}
-	part := partName(name, f.ETag)
+	parts := m.pieces(f.Size)
+	part := partName(name, f.ETag, len(parts))
 	file, err := root.OpenFile(part, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return moved{}, err
 	}
-	sum := md5.New() //nolint:gosec // As above.
-	have, err := io.Copy(io.MultiWriter(sum, barWriter{bar}), io.LimitReader(file, f.Size))
-	if err == nil && have < f.Size {
-		_, err = c.Download(ctx, f.Key, f.ETag, have, io.MultiWriter(file, sum, barWriter{bar}))
+	var resumed int64
+	if parts != nil {
+		resumed, err = m.fetchParts(ctx, f, file, parts)
+	} else {
+		resumed, err = m.fetchWhole(ctx, f, file)
+	}
+	whole := true
+	if err == nil {
+		var known bool
+		whole, known, err = m.hasTag(file, f.Size, f.ETag)
+		whole = whole || !known
 	}
 	err = errors.Join(err, file.Close())
-	whole := strings.Contains(f.ETag, "-") || hex.EncodeToString(sum.Sum(nil)) == f.ETag // That of parts says less.
 	if err == nil && !whole {
 		err = errors.Join(errors.New("what came is not what was stored: try again"), root.Remove(part))
 	}
@@ -133,7 +150,28 @@ func fetch(
 		return moved{}, fmt.Errorf("%s: %w", f.Key, err)
 	}
 	to := filepath.Join(root.Name(), filepath.FromSlash(name))
-	return moved{Key: f.Key, Path: to, Size: f.Size, ETag: f.ETag, Action: "fetched"}, nil
+	return moved{Key: f.Key, Path: to, Size: f.Size, ETag: f.ETag, Resumed: resumed, Action: "fetched"}, nil
+}
+
+// fetchWhole fetches what a file lacks at its end.
+func (m *mover) fetchWhole(ctx context.Context, f wire.File, file *os.File) (resumed int64, err error) {
+	release, err := m.take(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	info, err := file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	resumed = min(info.Size(), f.Size)
+	m.bar.Add(resumed)
+	if resumed == f.Size {
+		return resumed, file.Truncate(f.Size)
+	}
+	to := io.MultiWriter(io.NewOffsetWriter(file, resumed), barWriter{m.bar})
+	_, err = m.Download(ctx, f.Key, f.ETag, resumed, to)
+	return resumed, err
 }
 
 // list returns the stored files whose keys begin with a prefix.
