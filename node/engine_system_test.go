@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,6 +30,9 @@ const llamaDir = "../bin/engines/llama-node"
 // models with a tiny one in it.
 func mustLlama(t *testing.T) (models string, e engine.Engine) {
 	t.Helper()
+	if runtime.GOOS+"/"+runtime.GOARCH != "linux/amd64" {
+		t.Skip("llama.cpp is installed on Linux x86_64 only")
+	}
 	dir, err := filepath.Abs(llamaDir)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,8 @@ type replicaCollector struct {
 
 func newReplicaCollector(machine *fsm.FSM) prometheus.Collector {
 	return &replicaCollector{machine, prometheus.NewDesc("berth_inference_replicas",
-		"Replicas of models in the cluster, by published model and status: wanted or ready.", []string{"model", "status"}, nil)}
+		"Replicas of models in the cluster, by published model and status: wanted or ready.",
+		[]string{"model", "status"}, nil)}
 }
 
 // Describe implements prometheus.Collector.

@@ -24,6 +24,7 @@ import (
 const (
 	echoModel   = "bench/echo"
 	llamaModel  = "bench/llama"
+	turnsModel  = "bench/echo"
 	affinityOn  = 4 // Replicas among which conversations are shared.
 	streamSteps = 10
 	stepPause   = 20 // Milliseconds between the events of a stream.
@@ -40,6 +41,9 @@ type InferenceConfig struct {
 	Conversations int
 	Turns         int    // Of each.
 	Engine        string // Of the cluster: the echo engine.
+	NarrowEngine  string // The same with few places,
+	Places        int    // which are so many.
+	Crowd         int    // Requests that one organization has under way beside another.
 	Direct        string // URL of another echo engine, which is asked directly.
 
 	// LlamaEngine and LlamaDirect are the same of an engine that computes; empty: none.
@@ -56,6 +60,7 @@ type Inference struct {
 	HopMS      Overhead   `json:"hop_overhead_ms"`
 	Open       OpenMemory `json:"open_streams"`
 	Affinity   Affinity   `json:"affinity"`
+	Turns      Turns      `json:"turns"`
 	Llama      *Llama     `json:"llama,omitempty"`
 }
 
@@ -109,7 +114,7 @@ func MeasureInference(ctx context.Context, c *Cluster, cfg InferenceConfig) (out
 		return out, err
 	}
 	m := &inferring{c, cfg, user, &http.Client{Transport: &http.Transport{
-		MaxIdleConnsPerHost: 4 * cfg.Streams, DisableCompression: true,
+		MaxIdleConnsPerHost: max(4*cfg.Streams, cfg.Crowd), DisableCompression: true,
 	}}}
 	defer m.http.CloseIdleConnections()
 	echo, own, other, err := m.deploy(ctx, echoModel, cfg.Engine, 1)
@@ -135,8 +140,14 @@ func MeasureInference(ctx context.Context, c *Cluster, cfg InferenceConfig) (out
 	if err := m.remove(ctx, echo); err != nil {
 		return out, err
 	}
-	if out.Affinity, err = m.affinity(ctx); err != nil || cfg.LlamaEngine == "" {
+	if out.Affinity, err = m.affinity(ctx); err != nil {
 		return out, err
+	}
+	if out.Turns, err = m.turns(ctx); err != nil {
+		return out, fmt.Errorf("measure turns: %w", err)
+	}
+	if cfg.LlamaEngine == "" {
+		return out, nil
 	}
 	out.Llama, err = m.llama(ctx)
 	return out, err
@@ -284,9 +295,14 @@ func says(text string) []message { return []message{{"user", text}} }
 
 // stream reads a stream to its end and returns when its first event came.
 func (m *inferring) stream(ctx context.Context, at target) (time.Duration, error) {
+	return m.streamOf(ctx, at, streamSteps)
+}
+
+// streamOf is stream of so many events.
+func (m *inferring) streamOf(ctx context.Context, at target, events int) (time.Duration, error) {
 	begun := time.Now() //nolint:forbidigo // Real processes have real time.
 	answer, err := m.post(ctx, at, "/chat/completions", map[string]any{
-		"messages": says("hello"), "stream": true, "max_tokens": streamSteps, "pause_ms": stepPause,
+		"messages": says("hello"), "stream": true, "max_tokens": events, "pause_ms": stepPause,
 	})
 	if err != nil {
 		return 0, err

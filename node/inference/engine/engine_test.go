@@ -32,7 +32,7 @@ func TestArgv(t *testing.T) {
 	}{
 		{"vllm", "--max-model-len 4096 --enforce-eager --dtype=bfloat16", []string{
 			"vllm", "serve", "/model", "--host", "127.0.0.1", "--port", "8000", "--served-model-name", "d1", "a/{port}",
-			"--tensor-parallel-size", "2", "--disable-log-requests", "--max-model-len", "4096", "--enforce-eager",
+			"--tensor-parallel-size", "2", "--max-model-len", "4096", "--enforce-eager",
 			"--dtype", "bfloat16",
 		}},
 		{"llama.cpp", "--ctx-size=2048", []string{
@@ -58,6 +58,15 @@ func TestArgv(t *testing.T) {
 	got, err := mustEngine(t, "ollama").Argv(engine.Launch{ModelPath: "/model/a.gguf", Deployment: "d1"})
 	if n := len(got); err != nil || n < 3 || got[n-2] != "/model/a.gguf" || got[n-1] != "d1" {
 		t.Errorf("ollama: %q, %v", got, err)
+	}
+}
+
+// TestNoPromptsInLogs holds that vLLM does not log requests, whose prompts its log would
+// show, by a setting that all its versions know.
+func TestNoPromptsInLogs(t *testing.T) {
+	e := mustEngine(t, "vllm")
+	if e.Env["VLLM_LOGGING_LEVEL"] != "WARNING" || slices.Contains(e.Command, "--disable-log-requests") {
+		t.Errorf("it is started as %v with %v", e.Command, e.Env)
 	}
 }
 

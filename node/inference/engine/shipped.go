@@ -31,10 +31,13 @@ func vllm() Engine {
 		Name: "vllm",
 		Command: []string{
 			"vllm", "serve", "{model_path}", "--host", "127.0.0.1", "--port", "{port}",
-			"--served-model-name", "{deployment}", "{model}", "--tensor-parallel-size", "{gpus}",
-			"--disable-log-requests", argsPlace,
+			"--served-model-name", "{deployment}", "{model}", "--tensor-parallel-size", "{gpus}", argsPlace,
 		},
-		Env:     map[string]string{"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_DO_NOT_TRACK": "1"},
+		// Old versions log prompts at the level info unless a flag says otherwise, which
+		// newer ones do not know.
+		Env: map[string]string{
+			"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_DO_NOT_TRACK": "1", "VLLM_LOGGING_LEVEL": "WARNING",
+		},
 		Formats: []string{Safetensors},
 		Allow: []string{
 			"--block-size=int", "--disable-custom-all-reduce", "--dtype=word", "--enable-auto-tool-choice",
