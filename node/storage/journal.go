@@ -130,7 +130,7 @@ func (j *journal) write(b *batch) (*segment, error) {
 		err = unix.Fdatasync(int(s.file.Fd()))
 	}
 	if err != nil {
-		// What is behind its last durable record is unknown. None of it is acknowledged.
+		// The disk may have any part of the batch. None of it is acknowledged.
 		_ = s.file.Truncate(s.size)
 		j.retire(s)
 		return nil, err
