@@ -11,6 +11,7 @@ import (
 	"berth/api"
 	"berth/api/wire"
 	"berth/compute"
+	"berth/fsm"
 )
 
 // fakePayments sells credits that nobody pays for. A report is the purchase's org.
@@ -96,6 +97,32 @@ func TestBudgets(t *testing.T) {
 		w.mustDo("DELETE", path+"/"+id, w.bobKey, nil, nil)
 		if res := w.send("DELETE", path+"/"+id, w.bobKey, nil); res.status != 404 {
 			t.Errorf("%s a second time: %d", id, res.status)
+		}
+	}
+}
+
+// TestReportsOfBudgets checks what is sent about a budget that an execution reaches, and
+// about one that tokens reach.
+func TestReportsOfBudgets(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	view, started := w.machine.View(), w.startStream().ExecutionID
+	e, _ := w.machine.View().AnyExecution(started)
+	alert := &compute.BudgetAlert{Level: 80, Charged: 8, MaxCredits: 10}
+	for name, of := range map[string]struct {
+		view     *fsm.View
+		callback compute.Callback
+		want     string
+	}{
+		"execution":                {w.machine.View(), compute.Callback{Execution: started, Alert: alert}, `"execution_id":"` + started.String() + `"`},
+		"tokens":                   {view, compute.Callback{Org: e.Org, Alert: alert}, `"execution_id":null`},
+		"an execution not known":   {view, compute.Callback{Execution: started, Alert: alert}, ""},
+		"no organization":          {view, compute.Callback{Org: compute.OrgID{UUID: compute.UUID{9}}, Alert: alert}, ""},
+		"whose organization it is": {view, compute.Callback{Org: e.Org, Alert: alert}, `"org_id":"` + e.Org.String() + `"`},
+	} {
+		body, ok := api.CallbackBody(of.view, &of.callback)
+		if ok != (of.want != "") || !strings.Contains(string(body), of.want) {
+			t.Errorf("%s: %t %s", name, ok, body)
 		}
 	}
 }

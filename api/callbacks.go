@@ -97,8 +97,16 @@ func redelivered(result fsm.Result) wire.Redelivered {
 }
 
 // CallbackBody returns what a callback sends about an execution that has ended, or about
-// a budget that it used up. It reports false if the execution is not in the state.
+// a budget that is used up. It reports false if the execution, or the organization of the
+// budget, is not in the state.
 func CallbackBody(view *fsm.View, c *compute.Callback) ([]byte, bool) {
+	if !c.Org.IsZero() {
+		if _, ok := view.Org(c.Org); !ok {
+			return nil, false
+		}
+		data, err := json.Marshal(alertOf(c.Org, c))
+		return data, err == nil
+	}
 	e, ok := view.AnyExecution(c.Execution)
 	if !ok {
 		return nil, false
@@ -128,7 +136,10 @@ func alertOf(org compute.OrgID, c *compute.Callback) wire.BudgetAlert {
 	a := c.Alert
 	out := wire.BudgetAlert{
 		Event: "budget.reached", OrgID: org, Level: a.Level, Charged: a.Charged, MaxCredits: a.MaxCredits,
-		Period: periodOf(a.Monthly), Stopped: a.Stopped, ExecutionID: c.Execution, At: c.CreatedAt,
+		Period: periodOf(a.Monthly), Stopped: a.Stopped, At: c.CreatedAt,
+	}
+	if !c.Execution.IsZero() {
+		out.ExecutionID = &c.Execution
 	}
 	out.Scope, out.KeyID, out.UserID = budgetScope(a.Key, a.User)
 	return out

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"time"
 
@@ -49,9 +51,6 @@ func (g *composes) routes() []edge.Route {
 // startCompose accepts an execution of a Compose file.
 func (g *composes) startCompose(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.ComposeStart)
-	if in.EnableS3Mount != nil && *in.EnableS3Mount {
-		return nil, errNotAvailable("enable_s3_mount true")
-	}
 	file, err := readCompose(in)
 	if err != nil {
 		return nil, err
@@ -70,6 +69,12 @@ func (g *composes) startCompose(r *edge.Request) (any, error) {
 	}
 	e.Container = &compute.Container{
 		Images: file.Images(), Grace: time.Duration(in.GracefulTimeout) * time.Second,
+	}
+	if e.Storage, err = mountOf(r, &in.Mount, &in.Start, false); err != nil {
+		return nil, err
+	}
+	if err := freePaths(&e, file); err != nil {
+		return nil, err
 	}
 	command := fsm.Submit{Execution: e}
 	if err := g.sealCredentials(r, in.Credentials(), &command); err != nil {
@@ -98,6 +103,31 @@ func readCompose(in *wire.ComposeStart) (*composefile.File, error) {
 		return nil, f
 	}
 	return file, nil
+}
+
+// freePaths refuses volumes of a file that are in the way of what the execution mounts in
+// all of its services.
+func freePaths(e *compute.Execution, file *composefile.File) error {
+	var mounted []string
+	for _, v := range e.Volumes {
+		mounted = append(mounted, cmp.Or(v.Path, path.Join(compute.VolumesDir, v.Name)))
+	}
+	if e.Storage != nil {
+		mounted = append(mounted, e.Storage.Path)
+	}
+	f := new(wire.Faults)
+	bad := false
+	for _, target := range file.Targets() {
+		if slices.ContainsFunc(mounted, func(m string) bool { return compute.PathsOverlap(target, m) }) {
+			f.Value(fmt.Sprintf("a service has a volume at %s, which is in the way of a volume or of stored files", target),
+				"body", "compose_file_code")
+			bad = true
+		}
+	}
+	if bad {
+		return f
+	}
+	return nil
 }
 
 // gangSizes are the numbers of GPUs that profiles have.

@@ -41,6 +41,9 @@ func openAPI(routes []edge.Route, version string) ([]byte, error) {
 		}
 		paths[rt.Path][strings.ToLower(rt.Method)] = operation(rt, schemas)
 	}
+	if err := addModels(paths, schemas); err != nil {
+		return nil, err
+	}
 	var groups []object
 	for _, name := range tags() {
 		groups = append(groups, object{"name": name})

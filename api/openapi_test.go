@@ -101,6 +101,17 @@ func TestExamples(t *testing.T) {
 		}
 		checked++
 	}
+	for path, item := range d.Paths.Map() {
+		op := item.Post
+		if op == nil || !strings.Contains(path, "/openai/") && !strings.Contains(path, "/serverless/") {
+			continue
+		}
+		media := op.RequestBody.Value.Content.Get("application/json")
+		if err := media.Schema.Value.VisitJSON(media.Example, openapi3.EnableJSONSchema2020()); err != nil {
+			t.Errorf("the example of %s: %v", path, err)
+		}
+		checked++
+	}
 	t.Logf("measured: %d examples", checked)
 }
 

@@ -37,6 +37,7 @@ func (g *billing) usage(r *edge.Request) (any, error) {
 	if err := report.read(r.Ctx, in, g.OpenArchive(r.Ctx)); err != nil {
 		return nil, err
 	}
+	report.readTokens(in.From, in.To)
 	out := wire.UsageReport{GroupBy: in.GroupBy, From: in.From, To: to, Rows: report.sorted(), Total: report.total.wire()}
 	if in.Format == "csv" {
 		table, err := usageCSV(out)
@@ -61,6 +62,8 @@ type usageRow struct {
 	time       time.Duration
 	milliGPU   int64 // Thousandths of a GPU × milliseconds.
 	credits    compute.Credits
+
+	prompt, completion int64 // Tokens.
 }
 
 // read adds the executions that were submitted in the time of a query.
@@ -104,13 +107,69 @@ func (u *usageReport) groups(e *compute.Execution) []string {
 	case "profile":
 		return []string{e.Profile}
 	case "day":
-		return []string{e.CreatedAt.Time().UTC().Format(time.DateOnly)}
+		return []string{dayOf(e.CreatedAt)}
+	case "model":
+		if e.Inference == nil {
+			return []string{""}
+		}
+		return []string{e.Inference.Model}
 	}
 	if len(e.Tags) == 0 {
 		return []string{""}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(e.Tags)))
 }
+
+// serverless is the row of tokens in reports whose groups they do not have.
+const serverless = "serverless"
+
+// readTokens adds what was charged for tokens of published models in some time, and what
+// is used of them but not charged yet. Zero is no end.
+func (u *usageReport) readTokens(from, to compute.Instant) {
+	within := func(at compute.Instant) bool { return at >= from && (to.IsZero() || at < to) }
+	for line := range u.view.Ledger(u.org, 0) {
+		model, prompt, completion, ok := compute.ParseTokenNote(line.Note)
+		if !ok || !within(line.At) {
+			continue
+		}
+		switch line.Kind {
+		case compute.LedgerCharge:
+			u.addTokens(model, line.At, 0, 0, line.Amount)
+		case compute.LedgerRelease: // Each charge has one, also if it is below a micro-credit.
+			u.addTokens(model, line.At, prompt, completion, 0)
+		case compute.LedgerGrant, compute.LedgerHold, compute.LedgerFork:
+		}
+	}
+	if now := u.view.Now(); within(now) {
+		for _, used := range u.view.UnpostedTokens(u.org) {
+			u.addTokens(used.Model, now, used.Prompt, used.Completion, 0)
+		}
+	}
+}
+
+// addTokens adds tokens of a model.
+func (u *usageReport) addTokens(model string, at compute.Instant, prompt, completion int64, credits compute.Credits) {
+	group := serverless
+	switch u.by {
+	case "day":
+		group = dayOf(at)
+	case "model":
+		group = model
+	}
+	row := u.rows[group]
+	if row == nil {
+		row = &usageRow{group: group}
+		u.rows[group] = row
+	}
+	for _, sum := range []*usageRow{row, &u.total} {
+		sum.prompt += prompt
+		sum.completion += completion
+		sum.credits += credits
+	}
+}
+
+// dayOf returns the day of a time as reports name it.
+func dayOf(at compute.Instant) string { return at.Time().UTC().Format(time.DateOnly) }
 
 // name returns what people call a group of e, and its identifier.
 func (u *usageReport) name(e *compute.Execution, group string) (name, id string) {
@@ -142,6 +201,7 @@ func (row *usageRow) wire() wire.UsageRow {
 	return wire.UsageRow{
 		Group: row.group, ID: orNull(row.id), Executions: row.executions, Seconds: row.time.Seconds(),
 		GPUSeconds: float64(row.milliGPU) / 1e6, Credits: row.credits,
+		PromptTokens: row.prompt, CompletionTokens: row.completion,
 	}
 }
 
@@ -169,10 +229,13 @@ func (u *usageReport) sorted() []wire.UsageRow {
 func usageCSV(report wire.UsageReport) ([]byte, error) {
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
-	lines := [][]string{{report.GroupBy, "executions", "seconds", "gpu_seconds", "credits"}}
+	lines := [][]string{{
+		report.GroupBy, "executions", "seconds", "gpu_seconds", "credits", "prompt_tokens", "completion_tokens",
+	}}
 	for _, row := range report.Rows {
 		lines = append(lines, []string{
 			safe(row.Group), strconv.Itoa(row.Executions), number(row.Seconds), number(row.GPUSeconds), row.Credits.String(),
+			strconv.FormatInt(row.PromptTokens, 10), strconv.FormatInt(row.CompletionTokens, 10),
 		})
 	}
 	if err := w.WriteAll(lines); err != nil {

@@ -156,3 +156,55 @@ func TestInvoices(t *testing.T) {
 		t.Errorf("behind the last: %+v", page)
 	}
 }
+
+// TestUsageOfTokens has the tokens of models in every report, by the time they were
+// charged, and those of the minute that is not over.
+func TestUsageOfTokens(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	w.used()
+	view := w.machine.View()
+	org, _ := view.OrgBySlug("bob-lab")
+	batch := fsm.SettleTokens{Node: nodeID(1), Session: 5}
+	settle := func(model string, prompt, completion int64) {
+		batch.Number++
+		batch.Usage = []fsm.UsedTokens{{
+			Payer: compute.Payer{Org: org.ID}, Model: model, Prompt: prompt, Completion: completion, Requests: 1,
+			Prices: compute.TokenPrices{Prompt: 100 * compute.Credit, Completion: 200 * compute.Credit},
+		}}
+		w.must(batch)
+	}
+	settle("lab/chat: 7b", 1000, 500)
+	settle("embed", 10, 0)
+	w.later(2 * time.Minute)
+	w.must(fsm.Tick{Term: 1})
+	settle("embed", 7, 0)
+	var credits wire.Credits
+	w.mustDo("GET", "/billing/credits", w.bobKey, nil, &credits)
+	for by, want := range map[string]string{
+		"model": "lab/chat: 7b 0 1000 500 0.2", "user": "serverless 0 1017 500 0.201", "tag": "serverless 0 1017 500 0.201",
+	} {
+		var report wire.UsageReport
+		w.mustDo("GET", "/billing/usage?from=2020-01-01T00:00:00Z&group_by="+by, w.bobKey, nil, &report)
+		found := false
+		for _, row := range report.Rows {
+			found = found || want == fmt.Sprint(row.Group, " ", row.Executions, " ", row.PromptTokens, " ", row.CompletionTokens, " ", row.Credits)
+		}
+		if total := report.Total; !found || total.PromptTokens != 1017 || total.CompletionTokens != 500 || total.Credits != credits.TotalUsed ||
+			total.Executions != 4 {
+			t.Errorf("%s: got %+v, want %q; used are %v", by, report, want, credits.TotalUsed)
+		}
+	}
+	before := compute.InstantOf(w.clock().Add(-time.Hour)).String()
+	var report wire.UsageReport
+	w.mustDo("GET", "/billing/usage?from=2020-01-01T00:00:00Z&group_by=model&to="+before, w.bobKey, nil, &report)
+	if report.Total.PromptTokens != 0 || len(report.Rows) != 1 {
+		t.Errorf("before that there was %+v", report)
+	}
+	a := w.mustDo("GET", "/billing/usage?group_by=model&format=csv", w.bobKey, nil, nil)
+	rows, err := csv.NewReader(bytes.NewReader(a.body)).ReadAll()
+	if err != nil || len(rows) < 3 || fmt.Sprint(rows[0][5:]) != "[prompt_tokens completion_tokens]" ||
+		fmt.Sprint(rows[2]) != "[embed 0 0 0 0.001 17 0]" {
+		t.Errorf("got %v, %v", rows, err)
+	}
+}

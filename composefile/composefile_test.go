@@ -61,7 +61,7 @@ func TestEmit(t *testing.T) {
 	text, err := file.Emit(&composefile.Frame{
 		Project: "berth-1", Labels: map[string]string{"berth.attempt": "1"}, Network: "net", Parent: "/berth/1",
 		Images: images, Devices: []string{"/dev/loop7"}, Variables: map[string]string{"SECRET": "${BERTH_VALUE_0}"},
-		GPUs: []string{"GPU-a", "GPU-b"}, MemoryMiB: 1024, Pids: 100, MaxFiles: 1000, TmpMiB: 64,
+		Binds: []composefile.Bind{{Source: "/run/x", Target: "/mnt/s3"}}, GPUs: []string{"GPU-a", "GPU-b"}, MemoryMiB: 1024, Pids: 100, MaxFiles: 1000, TmpMiB: 64,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +78,9 @@ func TestEmit(t *testing.T) {
 		if s["read_only"] != true || fmt.Sprint(s["cap_drop"]) != "[ALL]" || s["cgroup_parent"] != "/berth/1" ||
 			!strings.Contains(fmt.Sprint(s["security_opt"]), "no-new-privileges") || s["pids_limit"] != 100.0 {
 			t.Errorf("service %s is not isolated: %v", name, s)
+		}
+		if !strings.Contains(fmt.Sprint(s["volumes"]), "source:/run/x target:/mnt/s3 type:bind") {
+			t.Errorf("service %s does not see what the execution asked for: %v", name, s["volumes"])
 		}
 	}
 	web, db := out.Services["web"], out.Services["db"]

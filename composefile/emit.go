@@ -30,6 +30,7 @@ type Frame struct {
 	Seccomp   string            // A file with the profile; "" for the engine's own.
 	Images    map[string]Image  // By whole name.
 	Devices   []string          // A loop device for each of Volumes.
+	Binds     []Bind            // What every container sees of the machine, as the execution asked.
 	Variables map[string]string // Of every service unless it sets them itself, as interpolated from the environment.
 	GPUs      []string          // The devices to hand out, by UUID; none if they are simulated.
 	MemoryMiB int64
@@ -37,6 +38,13 @@ type Frame struct {
 	Pids      int64
 	MaxFiles  int64
 	TmpMiB    int64 // Size of each directory in memory.
+}
+
+// Bind is a directory of the machine that containers see.
+type Bind struct {
+	Source   string
+	Target   string
+	ReadOnly bool
 }
 
 const (
@@ -199,8 +207,8 @@ func environment(c *types.ServiceConfig, image *Image, frame *Frame, gpus []stri
 	return env
 }
 
-// mounts returns what is writable in the containers of a service: volumes of the file,
-// and directories in memory.
+// mounts returns what is writable in the containers of a service: what the execution asked
+// for, volumes of the file, and directories in memory.
 func (f *File) mounts(c *types.ServiceConfig, image *Image, frame *Frame) []any {
 	var all []any
 	taken := make(map[string]bool)
@@ -214,7 +222,17 @@ func (f *File) mounts(c *types.ServiceConfig, image *Image, frame *Frame) []any 
 			"type": "tmpfs", "target": plain(target), "tmpfs": map[string]any{"size": frame.TmpMiB << 20, "mode": sticky},
 		})
 	}
+	for _, b := range frame.Binds {
+		taken[path.Clean(b.Target)] = true
+		all = append(all, map[string]any{
+			"type": "bind", "source": plain(b.Source), "target": plain(b.Target), "read_only": b.ReadOnly,
+			"bind": map[string]any{"propagation": "rprivate", "create_host_path": false, "recursive": "disabled"},
+		})
+	}
 	for _, v := range c.Volumes {
+		if taken[path.Clean(v.Target)] {
+			continue // The API refuses it.
+		}
 		if v.Type == types.VolumeTypeTmpfs || v.Source == "" {
 			inMemory(v.Target)
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,6 +57,24 @@ func (f *File) Images() []string {
 	}
 	slices.Sort(images)
 	return slices.Compact(images)
+}
+
+// Targets returns the paths at which services have volumes and directories in memory, each
+// once, sorted.
+func (f *File) Targets() []string {
+	var targets []string
+	for _, name := range f.project.ServiceNames() {
+		s := f.project.Services[name]
+		for _, v := range s.Volumes {
+			targets = append(targets, path.Clean(v.Target))
+		}
+		for _, t := range s.Tmpfs {
+			target, _, _ := strings.Cut(t, ":")
+			targets = append(targets, path.Clean(target))
+		}
+	}
+	slices.Sort(targets)
+	return slices.Compact(targets)
 }
 
 // GPUs returns how many GPUs the services reserve together, and whether a service gets

@@ -8,7 +8,7 @@ import (
 // CallbackWindow is for how long a callback is tried.
 const CallbackWindow = 24 * time.Hour
 
-// Callback is the notification of a URL about an execution's end.
+// Callback is the notification of a URL about an execution's end, or about a budget.
 type Callback struct {
 	Execution ExecutionID `cbor:"1,keyasint"`
 	Number    int         `cbor:"2,keyasint"` // Position in the execution's list.
@@ -25,6 +25,20 @@ type Callback struct {
 	Since  Instant `cbor:"12,keyasint,omitempty"` // When somebody asked for it again.
 
 	Alert *BudgetAlert `cbor:"80,keyasint,omitempty"` // It is about a budget, not about the end.
+
+	// Org is whose budget it is about, if no execution reached the level. Execution is
+	// zero then.
+	Org OrgID `cbor:"81,keyasint,omitempty"`
+}
+
+// Owner returns the identifier of what c belongs to: its execution, or its organization.
+func (c *Callback) Owner() UUID { return callbackOwner(c.Execution, c.Org) }
+
+func callbackOwner(id ExecutionID, org OrgID) UUID {
+	if org.IsZero() {
+		return id.UUID
+	}
+	return org.UUID
 }
 
 // Pending reports whether c still has to be sent.
@@ -34,7 +48,7 @@ func (c *Callback) Pending() bool { return c.DoneAt.IsZero() && !c.Failed }
 func (c *Callback) From() Instant { return max(c.CreatedAt, c.Since) }
 
 // WebhookID returns the identifier of c, which is the same on every try.
-func (c *Callback) WebhookID() string { return fmt.Sprintf("msg_%s_%d", c.Execution, c.Number) }
+func (c *Callback) WebhookID() string { return fmt.Sprintf("msg_%s_%d", c.Owner(), c.Number) }
 
 // Delivery is what became of one try to send a callback.
 type Delivery struct {
@@ -45,4 +59,8 @@ type Delivery struct {
 	Code      int         `cbor:"5,keyasint,omitempty"` // The HTTP status; 0 without an answer.
 	Error     string      `cbor:"6,keyasint,omitempty"` // Why it failed.
 	NextAt    Instant     `cbor:"7,keyasint,omitempty"` // Of the next try; zero after the last.
+	Org       OrgID       `cbor:"8,keyasint,omitempty"` // As in Callback.
 }
+
+// Owner returns the identifier of what the callback belongs to.
+func (d *Delivery) Owner() UUID { return callbackOwner(d.Execution, d.Org) }

@@ -1,5 +1,10 @@
 package compute
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Limits of published models and of the tokens that are billed.
 const (
 	MaxModels     = 1000
@@ -115,4 +120,24 @@ type TokenTotal struct {
 	Requests   int64   `cbor:"5,keyasint,omitempty"`
 	Charged    Credits `cbor:"6,keyasint,omitempty"`
 	Rest       uint64  `cbor:"7,keyasint,omitempty"` // Below a micro-credit, in millionths: the next charge has it.
+}
+
+// TokenNote is the note of ledger lines for what was used of a model in a minute: a
+// release of what was held for it, and the charge.
+func TokenNote(model string, prompt, completion int64) string {
+	return fmt.Sprintf("serverless %s: %d prompt and %d completion tokens", model, prompt, completion)
+}
+
+// ParseTokenNote is the reverse of TokenNote.
+func ParseTokenNote(note string) (model string, prompt, completion int64, ok bool) {
+	rest, ok := strings.CutPrefix(note, "serverless ")
+	at := strings.LastIndex(rest, ": ")
+	if !ok || at < 0 {
+		return "", 0, 0, false
+	}
+	n, err := fmt.Sscanf(rest[at:], ": %d prompt and %d completion tokens", &prompt, &completion)
+	if n != 2 || err != nil || TokenNote(rest[:at], prompt, completion) != note {
+		return "", 0, 0, false
+	}
+	return rest[:at], prompt, completion, true
 }

@@ -179,16 +179,23 @@ func (s *money) spend(e *compute.Execution, charged compute.Credits) {
 		return
 	}
 	for _, who := range spendersOf(e) {
-		known, ok := s.budgets.Get(who)
-		if !ok {
-			continue
-		}
-		b := *known
-		b.Turn(monthOf(s.meta.Now))
-		b.Charged += charged
-		s.report(e, &b, b.LevelOf(b.Charged), false)
-		s.budgets.Put(&b)
+		s.addCharge(e, who, charged)
 	}
+}
+
+// addCharge counts a charge for e toward a budget, if there is one.
+func (s *money) addCharge(e *compute.Execution, who spender, charged compute.Credits) {
+	known, ok := s.budgets.Get(who)
+	if !ok {
+		return
+	}
+	b := *known
+	b.Turn(monthOf(s.meta.Now))
+	b.Charged += charged
+	if !e.ID.IsZero() || s.Format() >= formatAlerts {
+		s.report(e, &b, b.LevelOf(b.Charged), false)
+	}
+	s.budgets.Put(&b)
 }
 
 // reportStop reports that e is stopped at a ceiling: the charge of what it does until
@@ -206,7 +213,7 @@ func (s *money) reportStop(e *compute.Execution, who spender) {
 }
 
 // report has the URL of a budget notified of a level, once. The callback belongs to the
-// execution that reached it.
+// execution that reached it, or to the organization if e stands for a payer of tokens.
 func (s *money) report(e *compute.Execution, b *compute.Budget, level int, stopped bool) {
 	if level <= b.Level {
 		return
@@ -215,17 +222,20 @@ func (s *money) report(e *compute.Execution, b *compute.Budget, level int, stopp
 	if b.URL == "" {
 		return
 	}
-	number := alertNumber
-	for s.callbacks.Has(numberKey{e.ID.UUID, uint64(number)}) {
-		number++
-	}
-	s.putCallback(&compute.Callback{
-		Execution: e.ID, Number: number, URL: b.URL, CreatedAt: s.meta.Now,
+	c := &compute.Callback{
+		Execution: e.ID, Number: alertNumber, URL: b.URL, CreatedAt: s.meta.Now,
 		Alert: &compute.BudgetAlert{
 			Key: b.Key, User: b.User, Level: level, Charged: b.Charged, MaxCredits: b.MaxCredits, Monthly: b.Monthly,
 			Stopped: stopped,
 		},
-	})
+	}
+	if e.ID.IsZero() { // The time makes the identifier new: no record remembers those before.
+		c.Org, c.Number = b.Org, max(alertNumber, int(s.meta.Now))
+	}
+	for s.callbacks.Has(callbackKey(c)) {
+		c.Number++
+	}
+	s.putCallback(c)
 }
 
 // setBudget gives an organization, a key or a member a budget, or changes it. What was

@@ -20,7 +20,7 @@ func byDueKey(a, b dueKey) int {
 
 // callbackKey returns where a callback is among all.
 func callbackKey(c *compute.Callback) numberKey {
-	return numberKey{c.Execution.UUID, uint64(c.Number)}
+	return numberKey{c.Owner(), uint64(c.Number)}
 }
 
 // newUndelivered returns the empty index of the callbacks that still have to be sent.
@@ -74,7 +74,7 @@ const maxDeliveryError = 200
 func (s *execution) recordDeliveries(c RecordDeliveries) Result {
 	kept := 0
 	for _, d := range c.Deliveries {
-		known, ok := s.callbacks.Get(numberKey{d.Execution.UUID, uint64(d.Number)})
+		known, ok := s.callbacks.Get(numberKey{d.Owner(), uint64(d.Number)})
 		if !ok || !known.Pending() {
 			continue
 		}
@@ -89,7 +89,9 @@ func (s *execution) recordDeliveries(c RecordDeliveries) Result {
 		default:
 			now.NextAt = d.NextAt
 		}
-		s.putCallback(&now)
+		if s.putCallback(&now); !now.Pending() && !now.Org.IsZero() {
+			s.dropCallback(callbackKey(&now)) // No execution's record lists it.
+		}
 		kept++
 	}
 	return Result{Count: kept}

@@ -114,6 +114,18 @@ func (v *modelTables) TokenTotals(org compute.OrgID) []compute.TokenTotal {
 	return out
 }
 
+// UnpostedTokens returns what an organization has used of models that its ledger does not
+// have yet, one entry for each payer and model.
+func (v *modelTables) UnpostedTokens(org compute.OrgID) (out []compute.TokenUsage) {
+	for at, u := range v.tokenUsage.From(tokenUsageKey{tokenTotalKey: tokenTotalKey{org: org}}) {
+		if at.org != org {
+			break
+		}
+		out = append(out, *u)
+	}
+	return out
+}
+
 // TokenBatch returns the session of a node and the last batch of it that was counted.
 func (v *modelTables) TokenBatch(node compute.NodeID) (session, number uint64) {
 	if t, ok := v.tokenSessions.Get(node); ok {
@@ -317,7 +329,7 @@ func (s *money) postTokens(of tokenTotalKey) {
 	s.tokenTotals.Put(&t)
 	line := compute.LedgerEntry{
 		Org: of.org, Kind: compute.LedgerRelease, Amount: released,
-		Note: fmt.Sprintf("serverless %s: %d prompt and %d completion tokens", of.model, prompt, completion),
+		Note: compute.TokenNote(of.model, prompt, completion),
 	}
 	if released > 0 {
 		s.post(line)
@@ -328,28 +340,21 @@ func (s *money) postTokens(of tokenTotalKey) {
 	s.spendTokens(of.org, rows, cost.Whole)
 }
 
-// spendTokens counts a charge toward the budgets of the organization and of who paid.
-// A level that it reaches is reported with the next execution that is charged: a callback
-// belongs to one.
+// spendTokens counts a charge toward the budgets of the organization and of who paid, and
+// reports the levels that they reach.
 func (s *money) spendTokens(org compute.OrgID, rows []*compute.TokenUsage, charged compute.Credits) {
-	s.addCharge(spender{org: org}, charged)
+	s.addTokens(compute.Payer{Org: org}, spender{org: org}, charged)
 	for _, u := range rows {
 		for _, who := range spendersOf(payerExecution(u.Payer))[1:] {
-			s.addCharge(who, u.Cost.Up())
+			s.addTokens(u.Payer, who, u.Cost.Up())
 		}
 	}
 }
 
-// addCharge counts a charge toward a budget, if there is one.
-func (s *money) addCharge(who spender, charged compute.Credits) {
-	known, ok := s.budgets.Get(who)
-	if !ok || charged == 0 {
-		return
+func (s *money) addTokens(by compute.Payer, who spender, charged compute.Credits) {
+	if charged > 0 {
+		s.addCharge(payerExecution(by), who, charged)
 	}
-	b := *known
-	b.Turn(monthOf(s.meta.Now))
-	b.Charged += charged
-	s.budgets.Put(&b)
 }
 
 // releaseTokens releases holds.

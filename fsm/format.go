@@ -30,9 +30,10 @@ const (
 	// formatServerless adds models that every organization may use, and charges for
 	// tokens.
 	formatServerless = 11
+	formatAlerts     = 12 // Callbacks about budgets belong to organizations too.
 
 	// Format is the newest format that this program can apply.
-	Format = formatServerless
+	Format = formatAlerts
 )
 
 // FormatDeliveries is the first format that keeps what became of callbacks.

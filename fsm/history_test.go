@@ -602,7 +602,7 @@ func (h *historian) objectThing(a fsm.Actor, op fsm.Op) {
 func (h *historian) callbackThing(a fsm.Actor, op fsm.Op) {
 	for c := range h.view().DueCallbacks(h.now.Add(time.Hour)) {
 		d := compute.Delivery{
-			Execution: c.Execution, Number: c.Number + h.rng.IntN(2), At: h.now, Delivered: h.chance(2), Code: 503,
+			Execution: c.Execution, Org: c.Org, Number: c.Number + h.rng.IntN(2), At: h.now, Delivered: h.chance(2), Code: 503,
 		}
 		if h.chance(2) {
 			d.NextAt = h.now.Add(time.Duration(h.rng.IntN(3600)) * time.Second)

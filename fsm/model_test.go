@@ -2,6 +2,7 @@ package fsm_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -162,6 +163,53 @@ func TestTokensAreChargedOnce(t *testing.T) {
 	w.refused(gap, compute.CodeConflict, "session_ended")
 	gap.Session = 6
 	w.must(gap)
+}
+
+// TestTokensReportBudgets checks that tokens which reach the level of a budget are
+// reported, each level once, although no execution is charged, and that a report is kept
+// until it is delivered or given up.
+func TestTokensReportBudgets(t *testing.T) {
+	w, _ := published(t)
+	node, bob := w.node("n1").ID, compute.Payer{Org: w.other.Org, User: w.other.User}
+	for _, of := range []compute.UserID{{}, bob.User} {
+		w.must(fsm.SetBudget{Actor: w.other, Budget: compute.Budget{
+			Org: bob.Org, User: of, MaxCredits: 100, URL: "https://example.com/b",
+		}})
+	}
+	batch, seen := fsm.SettleTokens{Node: node, Session: 5}, map[string]bool{}
+	use := func(n int64) (levels []int) {
+		batch.Number++
+		batch.Usage = []fsm.UsedTokens{{
+			Payer: bob, Model: "chat", Prices: compute.TokenPrices{Prompt: compute.Credit}, Prompt: n, Requests: 1,
+		}}
+		w.must(batch)
+		w.pass(time.Minute)
+		w.must(fsm.Tick{Term: w.term})
+		for c := range w.view().DueCallbacks(w.now) {
+			if c.Org != bob.Org || !c.Execution.IsZero() || seen[c.WebhookID()] {
+				t.Errorf("a report is %+v", c)
+			}
+			seen[c.WebhookID()] = true
+			levels = append(levels, c.Alert.Level)
+			d := compute.Delivery{Org: c.Org, Number: c.Number, At: w.now, Delivered: len(levels) == 1}
+			w.must(fsm.RecordDeliveries{Term: w.view().Term(), Deliveries: []compute.Delivery{d}})
+		}
+		return levels
+	}
+	for i, step := range []struct {
+		tokens int64
+		want   []int
+	}{{49, nil}, {1, []int{50, 50}}, {10, nil}, {90, []int{100, 100}}, {90, nil}} {
+		if got := use(step.tokens); !slices.Equal(got, step.want) {
+			t.Errorf("step %d: reported %v, want %v", i, got, step.want)
+		}
+	}
+	if n := len(slices.Collect(w.view().Callbacks())); n != 0 {
+		t.Errorf("%d reports are kept", n)
+	}
+	if err := w.view().Check(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestTokenHolds sets credits aside for a node's requests, as much as there is, and

@@ -81,7 +81,7 @@ type (
 	executionTables struct {
 		executions        store.Records[compute.ExecutionID, compute.Execution]
 		attempts          store.Records[numberKey, compute.Attempt]  // By execution, epoch.
-		callbacks         store.Records[numberKey, compute.Callback] // By execution, number.
+		callbacks         store.Records[numberKey, compute.Callback] // By owner, number.
 		undelivered       store.Index[dueKey, compute.Callback]      // That still have to be sent.
 		history           store.PackedIndex[historyKey, compute.Execution]
 		live              store.Index[historyKey, compute.Execution]
@@ -299,8 +299,7 @@ func (v *View) makeFinalRecords() {
 			Is:    func(a *compute.Attempt) bool { return a.Ended },
 			Bytes: numberKeyBytes, Key: numberKeyFrom, Packer: store.NewPacker(node, gpus, placement),
 		})
-	v.callbacks = store.NewColdRecords(byNumberKey,
-		func(c *compute.Callback) numberKey { return numberKey{c.Execution.UUID, uint64(c.Number)} }, numberKeyWidth,
+	v.callbacks = store.NewColdRecords(byNumberKey, callbackKey, numberKeyWidth,
 		store.Cold[numberKey, compute.Callback]{
 			Is:    always[compute.Callback],
 			Bytes: numberKeyBytes, Key: numberKeyFrom, Packer: store.NewPacker(),

@@ -144,7 +144,7 @@ func tryBudgets(t *testing.T, c *nodetest.Cluster, owner nodetest.Account, r *re
 	r.mu.Lock()
 	err = json.Unmarshal(r.sent["/budget"].body, &alert)
 	r.mu.Unlock()
-	if err != nil || alert.Event != "budget.reached" || alert.Level != 100 || alert.ExecutionID != started.ExecutionID {
+	if err != nil || alert.Event != "budget.reached" || alert.Level != 100 || alert.ExecutionID == nil || *alert.ExecutionID != started.ExecutionID {
 		t.Errorf("the report is %+v, %v", alert, err)
 	}
 	if shown, err := api.Callbacks(t.Context(), started.ExecutionID); err != nil || len(shown) > 0 {

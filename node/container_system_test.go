@@ -100,7 +100,42 @@ func checkImageStorage(t *testing.T, api *client.Client) {
 			t.Errorf("it left %+v, %v", files, err)
 		}
 	}
+	checkComposeStorage(t, api)
 	mustHaveNoMounts(t)
+}
+
+const storageText = `
+services:
+  writer:
+    image: ${IMAGE}
+    command: [write, /mnt/s3/composed, "0"]
+  reader:
+    image: ${IMAGE}
+    command: [read, /mnt/s3/in/text]
+    depends_on: {writer: {condition: service_completed_successfully}}
+`
+
+// checkComposeStorage reads and writes stored files in the services of a Compose file, which
+// have them when they ask for them. Nothing of a service may be in their place.
+func checkComposeStorage(t *testing.T, api *client.Client) {
+	on := true
+	start := client.StartCompose{File: storageText}
+	start.Env, start.EnableS3Mount = map[string]string{"IMAGE": dockertest.Image}, &on
+	started, err := api.SubmitCompose(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusCompleted || !strings.Contains(e.Stdout, "| stored") || e.S3MountPath == nil || *e.S3MountPath != "/mnt/s3" {
+		t.Errorf("it ended as %s %v with %q %q, mounted at %v", e.Status, e.Errors, e.Stdout, e.Stderr, e.S3MountPath)
+	}
+	if files, _, err := api.Files(t.Context(), "composed", "", 0); err != nil || len(files) != 1 {
+		t.Errorf("it left %+v, %v", files, err)
+	}
+	start.File = strings.Replace(storageText, "    depends_on", "    tmpfs: [/mnt]\n    depends_on", 1)
+	if _, err := api.SubmitCompose(t.Context(), start); err == nil || !strings.Contains(err.Error(), "a volume at /mnt") {
+		t.Errorf("a service with a directory in the way: %v", err)
+	}
 }
 
 // checkPrivateImage pulls an image with a secret of the user as the password, which is in

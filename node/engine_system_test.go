@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/api/contracttest"
 	"berth/compute"
 	"berth/node/inference/engine"
 	"berth/node/nodetest"
@@ -149,6 +150,7 @@ func TestEngine(t *testing.T) {
 		do   func(a *asked)
 	}{
 		{"answers", (*asked).answers},
+		{"contract", (*asked).contract},
 		{"stream", (*asked).stream},
 		{"OpenAI client", (*asked).byOpenAI},
 		{"overload", (*asked).overload},
@@ -207,6 +209,14 @@ func (a *asked) answers() {
 		if reply.StatusCode != http.StatusBadRequest || got.Error == nil || got.Error.Code != test.code {
 			a.Errorf("%s: %d: %s", test.path, reply.StatusCode, body)
 		}
+	}
+}
+
+// contract asks as the OpenAPI document says.
+func (a *asked) contract() {
+	cfg := contracttest.Config{BaseURL: a.url, Client: http.DefaultClient}
+	if err := contracttest.ValidateModels(a.Context(), cfg, a.key, a.id.String(), true); err != nil {
+		a.Error(err)
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 // TestThousandFollowers has a thousand clients follow one execution on the node that
 // executes it, and on another. Then as many read nothing of a flood.
 func TestThousandFollowers(t *testing.T) {
-	c := nodetest.StartWith(t, 3, func(cfg *nodetest.NodeConfig) { withProfiles(t, cfg) })
+	c := nodetest.StartMeasured(t, 3, func(cfg *nodetest.NodeConfig) { withProfiles(t, cfg) })
 	api := nodetest.MustClient(t, c.MustAccount("acme").Key, c.Nodes[0].URL)
 	const prints = "import time\nfor i in range(100000):\n    print('line', i, flush=True)\n    time.sleep(1)\n"
 	const floods = "import time\ntext = 'line ' + 'x' * 200\nfor i in range(100000):\n    print(text, i)\ntime.sleep(500)\n"

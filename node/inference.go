@@ -19,6 +19,7 @@ import (
 	"berth/node/executor"
 	"berth/node/inference/engine"
 	"berth/node/inference/weights"
+	"berth/node/router"
 )
 
 const (
@@ -206,6 +207,19 @@ func (n *Node) inference() api.Inference {
 		})
 	}
 	return out
+}
+
+// modelQueues returns how requests to models are let in.
+func (n *Node) modelQueues() router.Queues {
+	return router.Queues{
+		Concurrency: func(name string) int {
+			if e, ok := n.engines.Get(name); ok {
+				return e.Concurrency
+			}
+			return engine.DefaultConcurrency // Another node has it.
+		},
+		Most: n.cfg.Inference.Queue, Wait: n.cfg.Inference.QueueWait,
+	}
 }
 
 // modelLimits returns the limits of requests to models.

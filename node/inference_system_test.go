@@ -50,7 +50,7 @@ class H(http.server.BaseHTTPRequestHandler):
             for i in range(10**9 if text == "endless" else 3):
                 event(json.dumps({"choices": [{"delta": {"content": str(i)}}]}))
                 if text == "die": os._exit(5)
-                if text == "endless": time.sleep(0.01)
+                if text in ("endless", "slow"): time.sleep(0.01)
         except OSError:
             print("the client is gone", flush=True); self.close_connection = True; return
         if (body.get("stream_options") or {}).get("include_usage"):
@@ -63,11 +63,8 @@ print("serving", name, flush=True)
 S(("127.0.0.1", port), H).serve_forever()
 `
 
-// inferenceCluster is a cluster whose nodes have the scripted engine and a directory
-// with models.
-func inferenceCluster(
-	t *testing.T, nodes int, change ...func(*nodetest.NodeConfig),
-) (*nodetest.Cluster, nodetest.Account, *client.Client) {
+// withEcho has a node serve the models of a directory with the scripted engine.
+func withEcho(t *testing.T) func(cfg *nodetest.NodeConfig) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -81,13 +78,25 @@ func inferenceCluster(
 			t.Fatal(err)
 		}
 	}
-	c := nodetest.NewWith(t, nodes, func(_ int, cfg *nodetest.NodeConfig) {
+	return func(cfg *nodetest.NodeConfig) {
 		cfg.Services.BackoffFirst, cfg.Services.BackoffMost = 100*time.Millisecond, time.Second
 		cfg.Inference.Models, cfg.Inference.Hub, cfg.Inference.Starts = dir, "off", 2
 		cfg.Inference.Engines = []engine.Engine{{
 			Name: "echo", Command: []string{"/usr/bin/python3", dir + "/engine.py", "{port}", "{model_path}", "{deployment}", "{args}"},
 			Dirs: []string{dir}, Formats: []string{"gguf"}, HealthPath: "/health", Allow: []string{"--threads=int"},
 		}}
+	}
+}
+
+// inferenceCluster is a cluster whose nodes have the scripted engine and a directory
+// with models.
+func inferenceCluster(
+	t *testing.T, nodes int, change ...func(*nodetest.NodeConfig),
+) (*nodetest.Cluster, nodetest.Account, *client.Client) {
+	t.Helper()
+	echo := withEcho(t)
+	c := nodetest.NewWith(t, nodes, func(_ int, cfg *nodetest.NodeConfig) {
+		echo(cfg)
 		for _, f := range change {
 			f(cfg)
 		}
@@ -286,22 +295,51 @@ func checkModelStreams(t *testing.T, api *client.Client, url, key string, id com
 	mustDeployment(t, api, id, "ready") // Again.
 }
 
-// TestInferencePauses pauses a deployment that nobody asks, and resumes it with the
-// next request, which waits.
+// TestInferencePauses pauses a published model that nobody asks. The next request, of
+// another organization at a follower, resumes it and waits. Its replica is on a worker,
+// which is asked too.
 func TestInferencePauses(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	c, account, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Inference.IdlePause = 2 * time.Second })
-	created, err := api.Deploy(t.Context(), deploymentOf("tiny/echo"))
+	const worker = 3
+	c, account, api := inferenceCluster(t, 4, func(cfg *nodetest.NodeConfig) {
+		cfg.Inference.IdlePause = 2 * time.Second
+		if cfg.Name == nodetest.Config(t, worker).Name {
+			cfg.Role, cfg.GPUs.Simulated = nodetest.Worker, []string{"b200:1"}
+		}
+	})
+	want := deploymentOf("tiny/echo")
+	want.GPUType = "b200"
+	created, err := api.Deploy(t.Context(), want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := mustDeployment(t, api, created.ID, "paused")
-	if d.Replicas != 0 {
+	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	if _, err := operator.SetModel(t.Context(), "lab/echo", wire.NewModel{
+		Deployment: created.ID.String(), Prompt: compute.Credit, Completion: compute.Credit,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	d := mustDeployment(t, api, created.ID, "ready")
+	if len(d.Rows) != 1 || d.Rows[0].Node == nil || *d.Rows[0].Node != c.Nodes[worker].Config.Name {
+		t.Errorf("its replicas are %+v", d.Rows)
+	}
+	if d = mustDeployment(t, api, created.ID, "paused"); d.Replicas != 0 {
 		t.Errorf("it wants %d replicas", d.Replicas)
 	}
-	answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, c.Follower().URL()+"/openai/v1/chat/completions", account.Key,
-		prompt(created.ID.String(), "hello", false))
-	if answer.StatusCode != http.StatusOK || !strings.Contains(body, "hello") {
-		t.Errorf("%d: %s", answer.StatusCode, body)
+	other := c.MustAccount("other")
+	for _, asked := range []struct{ url, key, model string }{
+		{c.Follower().URL(), other.Key, "lab/echo"},
+		{c.Nodes[worker].URL(), other.Key, "lab/echo"},
+		{c.Leader().URL(), account.Key, created.ID.String()},
+	} {
+		answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, asked.url+"/openai/v1/chat/completions", asked.key,
+			prompt(asked.model, "hello", true))
+		if answer.StatusCode != http.StatusOK || !strings.HasSuffix(body, "data: [DONE]\n\n") {
+			t.Errorf("%s: %d: %s", asked.model, answer.StatusCode, body)
+		}
+	}
+	metrics := mustFetch(t, c.Follower().URL()+"/metrics")
+	if want := `berth_inference_replicas{model="lab/echo",status="ready"} 1`; !strings.Contains(metrics, "\n"+want+"\n") {
+		t.Errorf("the metrics lack %s", want)
 	}
 }

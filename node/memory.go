@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
+	"sync"
 	"time"
 
 	"berth/fsm"
@@ -19,15 +21,67 @@ const (
 	memoryPeriod    = 10 * time.Second
 )
 
+// Garbage that may lie on the heap. A busy node with little in use would collect it several
+// times a second, which took a sixth of the processor time of its answers.
+const (
+	restPercent   = 100 // Of what is in use: the runtime's own default.
+	busyPercent   = 400 // The most of a busy node,
+	busyGarbage   = 64 << 20
+	busyCycles    = 2 // which would collect so often in garbagePeriod at restPercent.
+	garbagePeriod = 2 * time.Second
+	calmPeriods   = 5 // After which it is busy no more.
+)
+
 // boundMemory keeps the process small while clients have it hold all that their
-// limits allow. Usually garbage may take as much memory as what is in use. The
-// operator's GOMEMLIMIT comes first.
+// limits allow, and lets it leave more garbage while it is busy. The operator's
+// GOMEMLIMIT and GOGC come first.
 func (n *Node) boundMemory(ctx context.Context) error {
-	if os.Getenv("GOMEMLIMIT") != "" {
-		return nil
+	var both sync.WaitGroup
+	defer both.Wait()
+	if os.Getenv("GOMEMLIMIT") == "" {
+		both.Go(func() {
+			loop.Every(ctx, memoryPeriod, func() { debug.SetMemoryLimit(memoryLimit(n.machine.View().Summary())) })
+		})
 	}
-	loop.Every(ctx, memoryPeriod, func() { debug.SetMemoryLimit(memoryLimit(n.machine.View().Summary())) })
+	if os.Getenv("GOGC") == "" {
+		both.Go(func() { paceGarbage(ctx) })
+	}
 	return nil
+}
+
+// paceGarbage has garbage collected less often while there is much of it.
+func paceGarbage(ctx context.Context) {
+	pace, last := garbagePace{percent: restPercent}, uint64(0)
+	sample := []metrics.Sample{{Name: "/gc/cycles/automatic:gc-cycles"}, {Name: "/gc/heap/live:bytes"}}
+	loop.Every(ctx, garbagePeriod, func() {
+		metrics.Read(sample)
+		cycles, live := sample[0].Value.Uint64(), sample[1].Value.Uint64()
+		if pace.follow(cycles-last, live) {
+			debug.SetGCPercent(pace.percent)
+		}
+		last = cycles
+	})
+}
+
+// garbagePace is how much garbage may lie on the heap.
+type garbagePace struct {
+	percent int // Of the bytes in use.
+	calm    int // Periods since there was much garbage.
+}
+
+// follow changes the pace after so many collections in a period, the last of which found
+// so many bytes in use, and reports whether it did.
+func (p *garbagePace) follow(cycles, live uint64) (changed bool) {
+	want := int(min(max(restPercent, 100*busyGarbage/max(live, 1)), busyPercent))
+	if p.calm++; cycles*uint64(p.percent) >= busyCycles*restPercent {
+		p.calm = 0
+	}
+	if p.percent == restPercent && p.calm > 0 || p.calm >= calmPeriods {
+		want = restPercent
+	}
+	changed = want != p.percent
+	p.percent = want
+	return changed
 }
 
 // memoryLimit returns the soft limit of memory for a node with a state.

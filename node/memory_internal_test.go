@@ -18,3 +18,32 @@ func TestMemoryFollowsTheState(t *testing.T) {
 		t.Errorf("a large state has %d MiB, want %d", got>>20, want>>20)
 	}
 }
+
+// TestBusyNodesLeaveMoreGarbage checks that a node with little in use collects less often
+// while it leaves much garbage, and is small again some time after.
+func TestBusyNodesLeaveMoreGarbage(t *testing.T) {
+	const mib = 1 << 20
+	p := garbagePace{percent: restPercent}
+	for i, step := range []struct {
+		cycles, live uint64
+		want         int
+	}{
+		{1, 20 * mib, restPercent},
+		{2, 20 * mib, 320},
+		{1, 20 * mib, 320},
+		{1, 2 * mib, busyPercent},
+		{0, 0, busyPercent},
+		{0, 20 * mib, 320},
+		{0, 20 * mib, 320},
+		{0, 20 * mib, 320},
+		{0, 20 * mib, restPercent},
+		{9, 200 * mib, restPercent},
+		{9, 20 * mib, 320},
+		{9, 40 * mib, 160},
+	} {
+		before := p.percent
+		if changed := p.follow(step.cycles, step.live); p.percent != step.want || changed != (before != step.want) {
+			t.Errorf("step %d: %d percent, changed: %t, want %d", i, p.percent, changed, step.want)
+		}
+	}
+}

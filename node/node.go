@@ -253,6 +253,7 @@ func (n *Node) Run(ctx context.Context) error {
 		start("leader", n.lead)
 		start("backups", n.saveBackups)
 		start("scaling", n.scale)
+		start("capacity", n.shareCapacity)
 		start("meter", n.meter.Run)
 		start("callbacks", n.sendCallbacks)
 	}

@@ -83,6 +83,7 @@ func (n *Node) openDevices(ctx context.Context) error {
 	if n.isWorker() {
 		return nil
 	}
+	n.registry.MustRegister(newReplicaCollector(n.machine))
 	return n.machine.Register(n.registry)
 }
 
@@ -376,6 +377,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		return err
 	}
 	n.routes = router.New(n.cluster.ID(), n.dialReplica)
+	n.routes.SetQueues(n.modelQueues())
 	n.onClose(n.routes.Close)
 	n.openMeter()
 	n.serveLoads()

@@ -62,13 +62,7 @@ func (n *Node) scaleOnce(ctx context.Context, s *autoscale.Scaler, term uint64) 
 		return
 	}
 	for e := range view.Deployments {
-		ready := 0
-		for _, slot := range e.Service.Slots {
-			if replica, known := view.AnyExecution(slot.Replica); known && slot.Live && replica.Ready {
-				ready++
-			}
-		}
-		want := s.Replicas(e, ready, counts[e.ID], n.opts.Now())
+		want := s.Replicas(e, readyReplicas(view, e), counts[e.ID], n.opts.Now())
 		cmd := fsm.ScaleDeployment{Term: term, Deployment: e.ID, Replicas: want, Since: e.Deployment.ChangedAt}
 		if e.Deployment.State != compute.DeploymentActive || want == e.Service.Replicas || view.Allows(cmd) != nil {
 			continue

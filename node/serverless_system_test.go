@@ -1,13 +1,19 @@
 package node_test
 
 import (
+	"bufio"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"testing"
 
 	"berth/api/client"
+	"berth/api/contracttest"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/node/nodetest"
@@ -17,7 +23,10 @@ import (
 // node.
 func TestServerless(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	c, _, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Billing.Mode = "enforce" })
+	c, _, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) {
+		cfg.Billing.Mode = "enforce"
+		cfg.Inference.Engines[0].Concurrency = modelPlaces
+	})
 	created, err := api.Deploy(t.Context(), deploymentOf("tiny/echo"))
 	if err != nil {
 		t.Fatal(err)
@@ -34,6 +43,15 @@ func TestServerless(t *testing.T) {
 	t.Run("published", func(t *testing.T) { checkPublished(t, c, operator, api, created.ID, one.Key) })
 	t.Run("answers", func(t *testing.T) { checkPublishedAnswers(t, c, created.ID, one.Key) })
 	t.Run("money", func(t *testing.T) { checkTokenMoney(t, c, one, two) })
+	t.Run("contract", func(t *testing.T) {
+		cfg := contracttest.Config{BaseURL: c.Follower().URL(), Client: http.DefaultClient}
+		if err := contracttest.ValidateModels(t.Context(), cfg, one.Key, "lab/echo", false); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("connections", func(t *testing.T) { checkKeptAlive(t, c.Follower().URL(), one.Key) })
+	t.Run("left", func(t *testing.T) { checkLeft(t, c, one) })
+	t.Run("turns", func(t *testing.T) { checkTurns(t, c, one, two) })
 	t.Run("withdrawn", func(t *testing.T) {
 		if _, err := operator.RemoveModel(t.Context(), "lab/echo"); err != nil {
 			t.Fatal(err)
@@ -116,17 +134,108 @@ func checkPublishedAnswers(t *testing.T, c *nodetest.Cluster, id compute.Executi
 	}
 }
 
+// tokensOf returns what an organization has used of the last of its models.
+func tokensOf(c *nodetest.Cluster, account nodetest.Account) (total compute.TokenTotal) {
+	view := c.Follower().Peer().View()
+	org, _ := view.OrgBySlug(account.Slug)
+	for _, total = range view.TokenTotals(org.ID) {
+	}
+	return total
+}
+
+// checkKeptAlive reads streams one after the other on one connection.
+func checkKeptAlive(t *testing.T, url, key string) {
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	for i := range 3 {
+		reused := false
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused },
+		})
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/openai/v1/chat/completions", prompt("lab/echo", "count", true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		answer, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || !strings.HasSuffix(string(body), "data: [DONE]\n\n") || reused != (i > 0) {
+			t.Errorf("stream %d: %q, %v, on a used connection: %t", i, body, err, reused)
+		}
+	}
+	checkPipelined(t, url, key)
+}
+
+// checkPipelined sends a second request while a stream is answered: the answer is whole,
+// and the connection ends after it, because the second request was not kept.
+func checkPipelined(t *testing.T, url, key string) {
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	body, _ := io.ReadAll(prompt("lab/echo", "slow", true))
+	fmt.Fprintf(conn, "POST /openai/v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
+		key, len(body), body)
+	r := bufio.NewReader(conn)
+	for line := ""; !strings.HasPrefix(line, "data: "); {
+		if line, err = r.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+	rest, err := io.ReadAll(r)
+	if err != nil || !strings.HasSuffix(string(rest), "data: [DONE]\n\n\r\n0\r\n\r\n") || strings.Contains(string(rest), "HTTP/") {
+		t.Errorf("after the first event came %q, %v", rest, err)
+	}
+}
+
+// checkLeft leaves streams before the engine has said its usage: what was sent is paid,
+// and no more than was set aside.
+func checkLeft(t *testing.T, c *nodetest.Cluster, account nodetest.Account) {
+	url := c.Follower().URL() + "/openai/v1/chat/completions"
+	for _, test := range []struct {
+		limit  string
+		events int
+		most   int64
+	}{{`,"max_tokens":5`, 20, 5}, {"", 3, 1024}} {
+		before := tokensOf(c, account)
+		body := `{"model":"lab/echo","stream":true,"messages":[{"role":"user","content":"endless"}]` + test.limit + "}"
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+account.Key)
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(answer.Body)
+		for range 2 * test.events { // Each is followed by an empty line.
+			lines.Scan()
+		}
+		answer.Body.Close()
+		var used compute.TokenTotal
+		nodetest.Eventually(t, endWait, "the charge for a stream that was left", func() bool {
+			used = tokensOf(c, account)
+			return used.Requests == before.Requests+1
+		})
+		if n, p := used.Completion-before.Completion, used.Prompt-before.Prompt; n < min(int64(test.events), test.most) || n > test.most ||
+			p < 10 || p > int64(len(body)) {
+			t.Errorf("after %d events of at most %d it is charged for %d and %d tokens", test.events, test.most, p, n)
+		}
+	}
+}
+
 // checkTokenMoney asks a model as two organizations until the credits of one are out: what
 // was answered is what is charged.
 func checkTokenMoney(t *testing.T, c *nodetest.Cluster, rich, poor nodetest.Account) {
 	url := c.Follower().URL() + "/openai/v1/chat/completions"
-	used := func(account nodetest.Account) (total compute.TokenTotal) {
-		view := c.Follower().Peer().View()
-		org, _ := view.OrgBySlug(account.Slug)
-		for _, total = range view.TokenTotals(org.ID) {
-		}
-		return total
-	}
+	used := func(account nodetest.Account) compute.TokenTotal { return tokensOf(c, account) }
 	before, group := used(rich), sync.WaitGroup{}
 	for i := range 8 {
 		group.Go(func() {
@@ -152,7 +261,8 @@ func checkTokenMoney(t *testing.T, c *nodetest.Cluster, rich, poor nodetest.Acco
 	for _, series := range []string{
 		`berth_inference_requests_total{code="200",model="lab/echo"} `, `berth_inference_requests_running{model="lab/echo"} `,
 		`berth_inference_tokens_total{model="lab/echo",type="prompt"} `, `berth_inference_request_duration_seconds_count{model="lab/echo"} `,
-		`berth_inference_time_to_first_byte_seconds_count{model="lab/echo"} `,
+		`berth_inference_time_to_first_token_seconds_count{model="lab/echo"} `,
+		`berth_inference_queue_time_seconds_count{model="lab/echo"} `, `berth_inference_requests_waiting{model="lab/echo"} `,
 	} {
 		if !strings.Contains(metrics, "\n"+series) {
 			t.Errorf("the metrics lack %s", series)

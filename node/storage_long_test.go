@@ -170,7 +170,7 @@ func residentOf(t *testing.T, pid int) int64 {
 // grows by at most 64 MiB.
 func TestLargeFilesTakeLittleMemory(t *testing.T) {
 	const size, most = int64(4) << 30, int64(64) << 20
-	c := nodetest.Start(t, 3)
+	c := nodetest.StartMeasured(t, 3, func(*nodetest.NodeConfig) {})
 	key := c.MustAccount("acme").Key
 	node := c.Nodes[1]
 	api := nodetest.MustClient(t, key, node.URL)

@@ -20,7 +20,7 @@ export BERTH_TEST_FLAGS="-tags=$tags -vet=off -shuffle=on -timeout=40m"
 # Packages with concurrent goroutines run under the race detector; in the long form
 # also those that mostly compute or answer one request after another. It does not cover other processes.
 race='api/(client|edge)|cluster(/.*)?|gpu|node/(executor|leader|logs|storage|worker)'
-[[ -z $tags ]] || race+='|api|fsm(/.*)?|node|scheduler(/.*)?'
+[[ -z $tags ]] || race+='|api|fsm(/.*)?|node'
 export BERTH_TEST_RACE="^berth/($race)\$"
 
 # Tests that execute code share the machine's cgroups, networks and devices, so

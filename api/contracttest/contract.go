@@ -41,7 +41,7 @@ type Config struct {
 func Validate(ctx context.Context, cfg Config) error {
 	v := &validator{cfg: cfg, ctx: ctx}
 	for _, step := range []func(){
-		v.login, v.keys, v.billing, v.start, v.selection, v.history, v.others, v.failures,
+		v.login, v.keys, v.billing, v.start, v.selection, v.history, v.others, v.failures, v.models,
 	} {
 		if step(); len(v.faults) > 0 && v.access == "" {
 			break // Without a credential nothing else means anything.
@@ -70,6 +70,7 @@ type request struct {
 	status       int // 200 when zero.
 	shape        *shape
 	array        bool // The answer is an array of the shape.
+	absolute     bool // The path is not below root.
 }
 
 // fault records that something is not as the specification says.
@@ -124,7 +125,11 @@ func (v *validator) exchange(r request) (status int, contentType string, data []
 		}
 		body = bytes.NewReader(text)
 	}
-	req, err := http.NewRequestWithContext(v.ctx, r.method, v.cfg.BaseURL+root+r.path, body)
+	path := root + r.path
+	if r.absolute {
+		path = r.path
+	}
+	req, err := http.NewRequestWithContext(v.ctx, r.method, v.cfg.BaseURL+path, body)
 	if err != nil {
 		return 0, "", nil, err
 	}

@@ -19,6 +19,7 @@ const (
 	object
 	integers // Object of integers.
 	list     // Array of the shape in field.of.
+	inner    // Object of that shape.
 	anything
 )
 
@@ -81,6 +82,8 @@ func (f field) check(where string, v any) []error {
 		good = isIntegers(v)
 	case list:
 		return checkList(where, v, f.of)
+	case inner:
+		return f.of.check(v)
 	case anything:
 		good = true
 	}

@@ -60,11 +60,28 @@ type lingerConn struct {
 
 	listener *lingerListener
 	over     atomic.Bool // Nothing more comes from the client, or nothing reaches it.
+	last     atomic.Bool // No request is read after the one that is answered.
 	closed   atomic.Bool
+}
+
+// lastRequest returns the read deadline by which a connection learns that no request is
+// read after the one that is answered. Deadlines pass through what TLS and fasthttp wrap
+// a connection in.
+func lastRequest() time.Time { return time.Unix(1, 1) }
+
+// SetReadDeadline implements net.Conn.
+func (c *lingerConn) SetReadDeadline(t time.Time) error {
+	if t.Equal(lastRequest()) {
+		c.last.Store(true)
+	}
+	return c.halfConn.SetReadDeadline(t)
 }
 
 // Read implements net.Conn.
 func (c *lingerConn) Read(p []byte) (int, error) {
+	if c.last.Load() {
+		return 0, io.EOF
+	}
 	n, err := c.halfConn.Read(p)
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		c.over.Store(true)

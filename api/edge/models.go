@@ -2,7 +2,6 @@ package edge
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
@@ -39,6 +38,12 @@ type Models interface {
 	// Count counts a request to a deployment. The caller calls answered with the first
 	// byte of the answer, and done at its end.
 	Count(deployment compute.ExecutionID, now func() time.Time) (answered, done func())
+	// Admit waits until a request to a deployment may be sent to a replica. Organizations
+	// share the places of its replicas by tokens. The caller calls leave with the tokens
+	// that the request used, 0 if they are not known.
+	Admit(
+		ctx context.Context, view *fsm.View, deployment *compute.Execution, org compute.OrgID, tokens int64,
+	) (leave func(tokens int64), err error)
 	// Infer has a replica answer a request with a body. Requests with the same prefix
 	// prefer the same replica.
 	Infer(
@@ -63,6 +68,15 @@ type modelCall struct {
 
 	published *compute.Model // By whose id the model was named; nil for a deployment of the caller.
 	reserved  Reservation    // For a published one.
+	held      bodyHold       // For the body.
+
+	size      int // Bytes of the body.
+	estimated tokenUsage
+
+	leave func(tokens int64) // Frees the place at the replicas; nil before the request has one.
+	used  int64              // Tokens, as far as the engine says.
+
+	streamed time.Duration // When the first event of a stream came, since the request.
 }
 
 // isModel reports whether a path is one of the OpenAI-compatible API.
@@ -94,6 +108,7 @@ func (s *Server) serveModels(life lifetime, ctx *fasthttp.RequestCtx, byWorker b
 	default:
 		err = c.answer(below)
 	}
+	c.held.shrink(0)
 	if err != nil {
 		c.failModel(err)
 	}
@@ -196,6 +211,16 @@ func (c *modelCall) read() error {
 		c.ctx.SetConnectionClose()
 		return tooLong()
 	}
+	c.held = bodyHold{budget: c.bodies, owner: c.r.Caller.Actor.Org.String()}
+	if length < 0 {
+		length = maxPrompt // The most that its pieces may be.
+	}
+	if length > InlineBody {
+		if err := c.held.reserve(length); err != nil {
+			c.ctx.SetConnectionClose()
+			return err
+		}
+	}
 	if from := c.ctx.RequestBodyStream(); from != nil {
 		body := &requestBody{from: from, conn: c.ctx.Conn(), pause: c.cfg.Limits.ReadTimeout}
 		data, err := io.ReadAll(io.LimitReader(body, maxPrompt+1))
@@ -239,6 +264,9 @@ func (c *modelCall) infer(below string) error {
 		if c.reserved != nil {
 			c.reserved.Cancel()
 		}
+		if c.leave != nil {
+			c.leave(c.used)
+		}
 		unwatch()
 		cancel()
 		c.modelsServed.give(owner, 1)
@@ -255,10 +283,13 @@ func (c *modelCall) infer(below string) error {
 		return err
 	}
 	answered()
+	kept := true
 	if answer.ContentLength >= 0 {
 		unwatch()
-	} // Else a client that hangs up ends the stream.
-	if c.r.sent || answer.ContentLength < 0 {
+	} else { // A client that hangs up ends the stream.
+		end, kept = c.keeps(unwatch, end)
+	}
+	if c.r.sent || !kept {
 		c.ctx.SetConnectionClose()
 	}
 	if c.published != nil {
@@ -288,6 +319,9 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 			return nil, err
 		}
 		if err := c.reserve(ctx, below); err != nil {
+			return nil, err
+		}
+		if err := c.enter(ctx, below); err != nil {
 			return nil, err
 		}
 		body := c.body
@@ -360,97 +394,40 @@ func (c *modelCall) find(name string) {
 	}
 }
 
+// estimate returns how many tokens the request may need.
+func (c *modelCall) estimate(below string) (prompt, completion int64) {
+	if c.size == 0 {
+		c.size = len(c.body)
+		prompt, completion = c.asked.estimate(c.size, below)
+		c.estimated = tokenUsage{prompt, completion}
+	}
+	return c.estimated.Prompt, c.estimated.Completion
+}
+
 // reserve sets aside what a request to a published model may cost, once.
 func (c *modelCall) reserve(ctx context.Context, below string) (err error) {
 	if c.published == nil || c.reserved != nil {
 		return nil
 	}
 	a := &c.r.Caller.Actor
-	prompt, completion := c.asked.estimate(len(c.body), below)
+	prompt, completion := c.estimate(below)
 	payer := compute.Payer{Org: a.Org, User: a.User, Key: a.Key}
 	c.reserved, err = c.cfg.Tokens.Reserve(ctx, payer, c.published, prompt, completion)
 	return err
 }
 
-// known returns the models that the caller may ask.
-func (c *modelCall) known() (list []*compute.Execution) {
-	for e := range c.r.View.Live(c.r.Caller.Actor.Org) {
-		if e.Deployment != nil && e.Stop == compute.StopNone && len(list) < modelsListed {
-			list = append(list, e)
-		}
+// enter waits for a place at the replicas, once.
+func (c *modelCall) enter(ctx context.Context, below string) (err error) {
+	if c.leave != nil {
+		return nil
 	}
-	return list
-}
-
-// unknown is the error for a model that does not exist. It names those that do.
-func (c *modelCall) unknown(name string) error {
-	var ids []string
-	for m := range c.r.View.Models() {
-		if len(ids) < statedModels {
-			ids = append(ids, m.ID)
-		}
-	}
-	for _, e := range c.known() {
-		if len(ids) < statedModels {
-			ids = append(ids, e.ID.String())
-		}
-	}
-	list := "none"
-	if len(ids) > 0 {
-		list = strings.Join(ids, ", ")
-	}
-	return compute.Errorf(compute.CodeNotFound, "The model %q does not exist. There are: %s.",
-		compute.Clip(name, 100), list).
-		Named("model_not_found")
-}
-
-// listModels answers the list of models, or one of them.
-func (c *modelCall) listModels(one string) error {
-	if err := c.renew(); err != nil {
-		return err
-	}
-	type model struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Created int64  `json:"created"`
-		OwnedBy string `json:"owned_by"`
-		Root    string `json:"root"` // The model on the hub.
-	}
-	list := []model{}
-	for published := range c.r.View.Models() {
-		e, ok := c.r.View.Execution(published.Org, published.Deployment)
-		if !ok {
-			continue
-		}
-		m := model{published.ID, "model", published.CreatedAt.Time().Unix(), publishedBy, e.Inference.Model}
-		if one == m.ID {
-			return c.writeJSON(m)
-		}
-		list = append(list, m)
-	}
-	for _, e := range c.known() {
-		m := model{e.ID.String(), "model", e.CreatedAt.Time().Unix(), c.r.Caller.Org.Slug, e.Inference.Model}
-		if one == m.ID {
-			return c.writeJSON(m)
-		}
-		list = append(list, m)
-	}
-	if one != "" {
-		return c.unknown(one)
-	}
-	return c.writeJSON(map[string]any{"object": "list", "data": list})
-}
-
-func (c *modelCall) writeJSON(v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	c.ctx.Response.Header.Set("X-Request-Id", c.r.id)
-	c.ctx.SetContentType("application/json")
-	c.ctx.Response.SetBodyRaw(data)
-	c.observe(c.r, c.r.route.Method, http.StatusOK, c.took(c.r))
-	return nil
+	prompt, completion := c.estimate(below)
+	begun := c.cfg.Stopwatch()
+	c.models.waiting.WithLabelValues(c.label()).Inc()
+	c.leave, err = c.cfg.Models.Admit(ctx, c.r.View, c.model, c.r.Caller.Actor.Org, prompt+completion)
+	c.models.waiting.WithLabelValues(c.label()).Dec()
+	c.models.queued.WithLabelValues(c.label()).Observe(c.cfg.Stopwatch().Sub(begun).Seconds())
+	return err
 }
 
 // serveModelsSafely is serveModels that answers after a panic.

@@ -20,11 +20,14 @@ const (
 // modelMetrics are the metrics of requests to models. Each is by the id of the published
 // model, which only operators choose.
 type modelMetrics struct {
-	requests  *prometheus.CounterVec
-	running   *prometheus.GaugeVec
-	firstByte *prometheus.HistogramVec
-	seconds   *prometheus.HistogramVec
-	tokens    *prometheus.CounterVec
+	requests *prometheus.CounterVec
+	running  *prometheus.GaugeVec
+	waiting  *prometheus.GaugeVec
+	queued   *prometheus.HistogramVec
+	first    *prometheus.HistogramVec
+	each     *prometheus.HistogramVec
+	seconds  *prometheus.HistogramVec
+	tokens   *prometheus.CounterVec
 }
 
 func newModelMetrics(reg prometheus.Registerer) *modelMetrics {
@@ -37,10 +40,24 @@ func newModelMetrics(reg prometheus.Registerer) *modelMetrics {
 			Name: "berth_inference_requests_running",
 			Help: "Requests to models that this node is answering, those that wait for a replica included.",
 		}, []string{"model"}),
-		firstByte: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "berth_inference_time_to_first_byte_seconds",
-			Help:    "Time from a request to a model to the first byte of the answer: of a stream about the first token.",
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "berth_inference_requests_waiting",
+			Help: "Requests to models on this node that wait because all replicas are busy.",
+		}, []string{"model"}),
+		queued: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "berth_inference_queue_time_seconds",
+			Help:    "Time that requests to models waited because all replicas were busy.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
+		}, []string{"model"}),
+		first: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "berth_inference_time_to_first_token_seconds",
+			Help:    "Time from a request for a stream to its first event.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
+		}, []string{"model"}),
+		each: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "berth_inference_time_per_output_token_seconds",
+			Help:    "Time for each completion token after the first one, of streams of published models.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 18),
 		}, []string{"model"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "berth_inference_request_duration_seconds",
@@ -52,7 +69,7 @@ func newModelMetrics(reg prometheus.Registerer) *modelMetrics {
 			Help: "Tokens of published models that this node charged for, by type: prompt or completion.",
 		}, []string{"model", "type"}),
 	}
-	reg.MustRegister(m.requests, m.running, m.firstByte, m.seconds, m.tokens)
+	reg.MustRegister(m.requests, m.running, m.waiting, m.queued, m.first, m.each, m.seconds, m.tokens)
 	return m
 }
 
@@ -80,13 +97,18 @@ func (c *modelCall) observeModel(status int) {
 		return
 	}
 	c.models.requests.WithLabelValues(c.label(), strconv.Itoa(status)).Inc()
-	if status < http.StatusBadRequest {
-		c.models.firstByte.WithLabelValues(c.label()).Observe(c.took(c.r).Seconds())
+	if status < http.StatusBadRequest && c.asked.Stream {
+		c.streamed = c.took(c.r)
+		c.models.first.WithLabelValues(c.label()).Observe(c.streamed.Seconds())
 	}
 }
 
 // observeTokens counts what is charged for.
 func (c *modelCall) observeTokens(prompt, completion int64) {
+	c.used = prompt + completion
+	if c.asked.Stream && completion > 1 {
+		c.models.each.WithLabelValues(c.label()).Observe((c.took(c.r) - c.streamed).Seconds() / float64(completion-1))
+	}
 	c.models.tokens.WithLabelValues(c.label(), promptTokens).Add(float64(prompt))
 	c.models.tokens.WithLabelValues(c.label(), completionTokens).Add(float64(completion))
 }

@@ -15,9 +15,11 @@ import (
 
 // Limits and estimates of requests to published models.
 const (
+	eventBuffer       = 4 << 10  // Of each stream.
 	maxWholeAnswer    = 64 << 20 // Bytes of an answer that is no stream.
 	maxEventLine      = 4 << 20  // Bytes of a line that is read for its usage.
 	bytesPerToken     = 3        // Of a body, at least: more tokens than there are.
+	usualPerToken     = 4        // Of a body, as a rule.
 	defaultCompletion = 1024     // Tokens of an answer whose request gives no limit.
 )
 
@@ -120,12 +122,16 @@ type publishedAnswer struct {
 	is     []byte // and that of the model.
 	chunk  []byte // What of a read is not cut into lines yet.
 	line   []byte // A line that has not ended.
-	ready  []byte
+	ready  []byte // What of out is not read yet.
+	out    []byte
 	buffer []byte
 	err    error
 
 	used    tokenUsage
 	settled bool
+
+	events int64      // Of the stream: about as many as tokens.
+	most   tokenUsage // Charged for a stream that the client leaves before the engine says its usage.
 }
 
 // tokenUsage is what an engine says of tokens.
@@ -137,8 +143,9 @@ type tokenUsage struct {
 // newPublishedAnswer returns the answer to the request of c.
 func (c *modelCall) newPublishedAnswer(ctx context.Context, from io.ReadCloser) *publishedAnswer {
 	return &publishedAnswer{
-		ctx: ctx, reserved: c.reserved, notify: c.observeTokens, from: from, buffer: make([]byte, pipeBuffer),
-		was: []byte(strconv.Quote(c.model.ID.String())), is: []byte(strconv.Quote(c.published.ID)),
+		ctx: ctx, reserved: c.reserved, notify: c.observeTokens, from: from, buffer: make([]byte, eventBuffer),
+		most: tokenUsage{int64(c.size / usualPerToken), c.estimated.Completion},
+		was:  []byte(strconv.Quote(c.model.ID.String())), is: []byte(strconv.Quote(c.published.ID)),
 	}
 }
 
@@ -165,37 +172,52 @@ func (a *publishedAnswer) fill() {
 			return
 		}
 	}
-	at := bytes.IndexByte(a.chunk, '\n')
-	if at < 0 {
-		a.line = append(a.line, a.chunk...)
-		a.chunk = nil
-		if len(a.line) > maxEventLine { // No engine sends such a line.
-			a.ready, a.line = a.line, nil
+	a.ready = a.out[:0]
+	for a.err == nil && len(a.chunk) > 0 {
+		at := bytes.IndexByte(a.chunk, '\n')
+		if at < 0 {
+			a.line = append(a.line, a.chunk...)
+			a.chunk = nil
+			if len(a.line) > maxEventLine { // No engine sends such a line.
+				a.ready, a.line = append(a.ready, a.line...), nil
+			}
+			break
 		}
-		return
+		line := a.chunk[:at+1]
+		if len(a.line) > 0 {
+			a.line = append(a.line, line...)
+			line = a.line
+		}
+		if len(a.ready) > 0 && isDone(line) {
+			a.line = a.line[:max(len(a.line)-at-1, 0)]
+			break // It waits for the charge, and nothing before it does.
+		}
+		a.chunk = a.chunk[at+1:]
+		a.pass(line)
+		a.line = a.line[:0]
 	}
-	line := append(a.line, a.chunk[:at+1]...) //nolint:gocritic // It is kept below.
-	a.chunk, a.line = a.chunk[at+1:], nil
-	a.pass(line)
+	a.out = a.ready
+}
+
+// isDone reports whether a line is the end of a stream.
+func isDone(line []byte) bool {
+	data, is := bytes.CutPrefix(line, []byte("data:"))
+	return is && bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]"))
 }
 
 // pass makes a line ready. That of the end waits until the usage is charged.
 func (a *publishedAnswer) pass(line []byte) {
-	data, is := bytes.CutPrefix(line, []byte("data:"))
-	if data = bytes.TrimSpace(data); !is {
-		a.ready = line
-		return
-	}
-	if bytes.Equal(data, []byte("[DONE]")) {
+	if isDone(line) {
 		if err := a.settle(); err != nil {
 			a.err = err
 			return
 		}
-		a.ready = line
-		return
+	} else if data, is := bytes.CutPrefix(line, []byte("data:")); is {
+		a.events++
+		a.read(bytes.TrimSpace(data))
+		line = renamed(line, a.was, a.is)
 	}
-	a.read(data)
-	a.ready = renamed(line, a.was, a.is)
+	a.ready = append(a.ready, line...)
 }
 
 // end ends the stream.
@@ -243,9 +265,15 @@ func (a *publishedAnswer) settle() error {
 	return a.reserved.Settle(a.ctx, a.used.Prompt, a.used.Completion)
 }
 
-// Close ends the engine's work. What it has said of its usage until then is charged.
+// Close ends the engine's work. A client that left the stream is charged for what the
+// engine has said of its usage, or else for the events it was sent, up to what was set
+// aside. What a replica did not finish is free.
 func (a *publishedAnswer) Close() error {
 	if !a.settled {
+		left := a.err == nil || a.ctx.Err() != nil
+		if left && a.events > 0 && a.used == (tokenUsage{}) {
+			a.used = tokenUsage{a.most.Prompt, min(a.events, a.most.Completion)}
+		}
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
 		a.ctx = gone // Nobody waits for it.

@@ -287,10 +287,13 @@ func (c *serviceCall) pass(
 	if answer.StatusCode == http.StatusSwitchingProtocols {
 		return c.switched(answer, end)
 	}
+	kept := true
 	if answer.ContentLength >= 0 {
 		stop()
-	} // Else a client that hangs up ends the stream.
-	if c.r.sent || answer.ContentLength < 0 && body.from == nil {
+	} else if body.from == nil { // A client that hangs up ends the stream.
+		end, kept = c.keeps(stop, end)
+	}
+	if c.r.sent || !kept {
 		c.ctx.SetConnectionClose()
 	}
 	c.writeAnswer(answer)
@@ -299,6 +302,23 @@ func (c *serviceCall) pass(
 	h.SetBodyStream(&answerBody{from: answer.Body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
 	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
 	return nil
+}
+
+// keeps reports whether the connection of an answer of unknown length serves more
+// requests, and makes end watch the client until the answer has ended. What the client
+// sends before that is lost, and its connection with it.
+func (c *serviceCall) keeps(unwatch, end func()) (func(), bool) {
+	if c.r.sent || !c.ctx.Request.Header.IsHTTP11() {
+		return end, false
+	}
+	conn := c.ctx.Conn()
+	return func() {
+		unwatch()
+		if c.r.sent {
+			_ = conn.SetReadDeadline(lastRequest())
+		}
+		end()
+	}, true
 }
 
 // switched pipes both directions of a connection whose protocol has changed.

@@ -47,16 +47,16 @@ type Budget struct {
 
 // BudgetAlert is what a callback sends when a budget has reached a level.
 type BudgetAlert struct {
-	Event       string              `json:"event"` // "budget.reached".
-	OrgID       compute.OrgID       `json:"org_id"`
-	Scope       string              `json:"scope"`
-	KeyID       *compute.KeyID      `json:"key_id"`
-	UserID      *compute.UserID     `json:"user_id"`
-	Level       int                 `json:"level_percent"`
-	Charged     compute.Credits     `json:"charged_credits"`
-	MaxCredits  compute.Credits     `json:"max_credits"`
-	Period      string              `json:"period"`
-	Stopped     bool                `json:"stopped"` // The execution was stopped at this ceiling.
-	ExecutionID compute.ExecutionID `json:"execution_id"`
-	At          compute.Instant     `json:"at"`
+	Event       string               `json:"event"` // "budget.reached".
+	OrgID       compute.OrgID        `json:"org_id"`
+	Scope       string               `json:"scope"`
+	KeyID       *compute.KeyID       `json:"key_id"`
+	UserID      *compute.UserID      `json:"user_id"`
+	Level       int                  `json:"level_percent"`
+	Charged     compute.Credits      `json:"charged_credits"`
+	MaxCredits  compute.Credits      `json:"max_credits"`
+	Period      string               `json:"period"`
+	Stopped     bool                 `json:"stopped"`      // The execution was stopped at this ceiling.
+	ExecutionID *compute.ExecutionID `json:"execution_id"` // Reached it; null for tokens of serverless models.
+	At          compute.Instant      `json:"at"`
 }

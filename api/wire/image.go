@@ -126,17 +126,18 @@ type ComposeStart struct {
 	Start
 	Registry
 
-	File            string `json:"compose_file_code" maxlen:"262144" secret:"true" doc:"The Compose file as YAML text. ${NAME} stands for a variable of env. Keys that reach beyond the execution (privileges, devices, other namespaces, published ports, files and directories of machines, builds) are refused with their line and column; restart policies are not used."`
-	JobType         string `json:"job_type" maxlen:"64" doc:"A word of the client's own, shown in the record."`
-	EnableS3Mount   *bool  `json:"enable_s3_mount" default:"false" doc:"Not available in this version: true is refused."`
-	S3MountPath     string `json:"s3_mount_path" default:"\"/mnt/s3\"" maxlen:"512" doc:"Not used in this version."`
-	GracefulTimeout int    `json:"graceful_timeout" default:"10" min:"1" max:"300" doc:"Seconds between SIGTERM and SIGKILL when it is stopped."`
+	File    string `json:"compose_file_code" maxlen:"262144" secret:"true" doc:"The Compose file as YAML text. ${NAME} stands for a variable of env. Keys that reach beyond the execution (privileges, devices, other namespaces, published ports, files and directories of machines, builds) are refused with their line and column; restart policies are not used."`
+	JobType string `json:"job_type" maxlen:"64" doc:"A word of the client's own, shown in the record."`
+	Mount
+
+	GracefulTimeout int `json:"graceful_timeout" default:"10" min:"1" max:"300" doc:"Seconds between SIGTERM and SIGKILL when it is stopped."`
 }
 
 // Check holds the rules that tags cannot say. The API reads the file.
 func (s *ComposeStart) Check(f *Faults) {
 	s.Start.Check(f)
 	s.Registry.check(f)
+	s.Mount.check(f, &s.Start)
 	if s.Preemptible {
 		f.Value("containers are not preempted", "body", "preemptible")
 	}

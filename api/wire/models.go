@@ -5,14 +5,14 @@ import "berth/compute"
 
 // NewModel is the body of PUT /admin/models/{id}.
 type NewModel struct {
-	Deployment string          `json:"deployment_id" required:"true" maxlen:"64" doc:"Deployment that answers for the model. Its owner pays for its replicas."`
+	Deployment string          `json:"deployment_id" required:"true" minlen:"36" maxlen:"36" doc:"Deployment that answers for the model. Its owner pays for its replicas."`
 	Prompt     compute.Credits `json:"prompt_price" doc:"Credits for a million prompt tokens, with at most two decimals."`
 	Completion compute.Credits `json:"completion_price" doc:"Credits for a million completion tokens, with at most two decimals."`
 }
 
 // Check holds the rules that tags cannot say.
 func (m *NewModel) Check(f *Faults) {
-	if _, err := compute.ParseExecutionID(m.Deployment); m.Deployment != "" && err != nil {
+	if _, err := compute.ParseExecutionID(m.Deployment); len(m.Deployment) == 36 && err != nil {
 		f.Value("deployment_id is not that of a deployment", "body", "deployment_id")
 	}
 	for name, price := range map[string]compute.Credits{"prompt_price": m.Prompt, "completion_price": m.Completion} {

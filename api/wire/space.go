@@ -70,7 +70,7 @@ const defaultMount = "/mnt/s3"
 
 // Mount is how the code of an execution sees the stored files.
 type Mount struct {
-	EnableS3Mount *bool  `json:"enable_s3_mount" doc:"Show the stored files of the organization as a directory. A file is stored when it is closed or synced, and at the latest when the execution ends. true is refused as no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node can mount and the API key may use storage, and Python code does not."`
+	EnableS3Mount *bool  `json:"enable_s3_mount" doc:"Show the stored files of the organization as a directory. A file is stored when it is closed or synced, and at the latest when the execution ends. true is refused as no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node can mount and the API key may use storage, and Python code and a Compose file, whose services all see the same directory, do not."`
 	S3MountPath   string `json:"s3_mount_path" default:"\"/mnt/s3\"" maxlen:"512" doc:"Where the code sees them: absolute, not a directory of the system, and not at, below or above a volume."`
 }
 

@@ -87,8 +87,8 @@ type Sender struct {
 
 // key names a callback.
 type key struct {
-	execution compute.ExecutionID
-	number    int
+	owner  compute.UUID
+	number int
 }
 
 // host is what is known of the receiver at one host and port.
@@ -181,8 +181,12 @@ func (s *Sender) startDue(ctx context.Context, view *fsm.View, tries *sync.WaitG
 	return waits
 }
 
-// orgOf returns the organization of the execution that c is about; zero if that is gone.
+// orgOf returns the organization of the execution or budget that c is about; zero if the
+// execution is gone.
 func orgOf(view *fsm.View, c *compute.Callback) compute.OrgID {
+	if !c.Org.IsZero() {
+		return c.Org
+	}
 	if e, ok := view.AnyExecution(c.Execution); ok {
 		return e.Org
 	}
@@ -194,7 +198,7 @@ const maxOwners = 4096
 
 // owner is orgOf, from memory for a callback that was due before.
 func (s *Sender) owner(view *fsm.View, c *compute.Callback) compute.OrgID {
-	k := key{c.Execution, c.Number}
+	k := key{c.Owner(), c.Number}
 	org, known := s.owners[k]
 	if known {
 		return org
@@ -215,7 +219,7 @@ func (s *Sender) owner(view *fsm.View, c *compute.Callback) compute.OrgID {
 func (s *Sender) take(c *compute.Callback, org compute.OrgID, now time.Time) (where *host, started, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := key{c.Execution, c.Number}
+	k := key{c.Owner(), c.Number}
 	_, busy := s.busy[k]
 	switch {
 	case len(s.busy) >= inFlight:
@@ -253,7 +257,7 @@ func hostOf(text string) string {
 // try sends c once and hands on what became of it.
 func (s *Sender) try(ctx context.Context, view *fsm.View, c *compute.Callback, where *host) {
 	at := compute.InstantOf(s.cfg.Now())
-	d := compute.Delivery{Execution: c.Execution, Number: c.Number, At: at}
+	d := compute.Delivery{Execution: c.Execution, Org: c.Org, Number: c.Number, At: at}
 	var reached bool
 	switch {
 	case at.Sub(c.From()) > compute.CallbackWindow:
@@ -288,7 +292,7 @@ func (s *Sender) count(c *compute.Callback, d compute.Delivery) {
 		s.tries.WithLabelValues("delivered").Inc()
 	case d.NextAt.IsZero():
 		s.tries.WithLabelValues("given_up").Inc()
-		s.cfg.Logger.Warn("callback given up", "execution", c.Execution, "err", d.Error)
+		s.cfg.Logger.Warn("callback given up", "callback", c.WebhookID(), "err", d.Error)
 	default:
 		s.tries.WithLabelValues("failed").Inc()
 	}
@@ -359,7 +363,7 @@ func (s *Sender) fill(view *fsm.View, c *compute.Callback) (string, error) {
 func (s *Sender) send(ctx context.Context, view *fsm.View, c *compute.Callback, target string) (int, error) {
 	body, ok := s.cfg.Body(view, c)
 	if !ok {
-		return 0, errors.New("the execution is gone")
+		return 0, errors.New("what it is about is gone")
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil || req.URL.Scheme != "https" {
@@ -390,7 +394,7 @@ func (s *Sender) sign(view *fsm.View, c *compute.Callback, to http.Header, body 
 	to.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
 	secrets, err := s.cfg.Signing(view, orgOf(view, c), compute.InstantOf(now))
 	if err != nil {
-		s.cfg.Logger.Error("callback not signed", "execution", c.Execution, "err", err)
+		s.cfg.Logger.Error("callback not signed", "callback", c.WebhookID(), "err", err)
 		return errors.New("it cannot be signed: the secret of the organization cannot be read")
 	}
 	var signatures []string
@@ -447,7 +451,7 @@ func (s *Sender) record(ctx context.Context, term uint64) {
 			return err == nil
 		}) // When the term has ended, the next leader sends them again.
 		for _, d := range batch {
-			s.release(key{d.Execution, d.Number})
+			s.release(key{d.Owner(), d.Number})
 		}
 		s.wake()
 	}

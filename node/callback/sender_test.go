@@ -192,7 +192,7 @@ func TestWindow(t *testing.T) {
 		if d.Delivered || d.NextAt.IsZero() == tt.next || d.Error == "" {
 			t.Errorf("after %v: %+v", tt.age, d)
 		}
-		s.release(key{c.Execution, c.Number})
+		s.release(key{c.Owner(), c.Number})
 	}
 	c := &compute.Callback{
 		Execution: compute.ExecutionID{UUID: compute.UUID{1}}, URL: "https://127.0.0.1:1/${{ secrets.MISSING }}",

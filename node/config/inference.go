@@ -22,6 +22,8 @@ type Inference struct {
 	Starts      int             `koanf:"starts" usage:"Ends in a row of an engine after which its deployment has failed."`
 	PerMinute   int             `koanf:"requests_per_minute" usage:"Requests of one API key to models, on each node; 0: no limit."`
 	OrgInFlight int             `koanf:"in_flight" usage:"Requests of one organization to models under way at once, on each node."`
+	Queue       int             `koanf:"queue" usage:"Requests that wait for one model while all its replicas are busy, on each node."`
+	QueueWait   time.Duration   `koanf:"queue_wait" usage:"How long a request waits while all replicas are busy."`
 }
 
 // HubOff is the Inference.Hub of a node that asks no hub.
@@ -30,7 +32,7 @@ const HubOff = "off"
 func defaultInference() Inference {
 	return Inference{
 		Hub: "https://huggingface.co", CacheMiB: 200 << 10, IdlePause: time.Hour, ResumeWait: time.Minute, Starts: 5,
-		PerMinute: 6000, OrgInFlight: 1024,
+		PerMinute: 6000, OrgInFlight: 2048, Queue: 4096, QueueWait: time.Minute,
 	}
 }
 
@@ -49,4 +51,6 @@ func (v *validator) inference(i Inference) {
 	v.check("inference.starts", i.Starts >= 1 && i.Starts <= compute.MaxStarts, "must be 1 to 100")
 	v.check("inference.requests_per_minute", i.PerMinute >= 0, "must be at least 0")
 	v.check("inference.in_flight", i.OrgInFlight >= 1, "must be at least 1")
+	v.check("inference.queue", i.Queue >= 0, "must be at least 0")
+	v.check("inference.queue_wait", i.QueueWait > 0 && i.QueueWait <= 10*time.Minute, "must be above 0 and at most 10m")
 }

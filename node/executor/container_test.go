@@ -1,9 +1,7 @@
 package executor_test
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/moby/moby/api/pkg/stdcopy"
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
@@ -145,111 +143,6 @@ func TestContainers(t *testing.T) {
 	await(t, "the removal of all containers", func() bool { return n.left(api) == 0 })
 }
 
-// containerEscapes are things that a container must not be able to do. Those that succeed
-// in a container with privileges prove that the attempt is a real one.
-var containerEscapes = []struct {
-	attack     string
-	privileged bool // It succeeds in a container with privileges.
-}{
-	{"mount", true},
-	{"mknod", true},
-	{"unshare", true},
-	{"hostname", true},
-	{"rawsocket", true},
-	{"packet", true},
-	{"chown", true},
-	{"append /proc/sys/kernel/core_pattern", false},
-	{"append /proc/sysrq-trigger", false},
-	{"append /proc/sys/vm/drop_caches", false},
-	{"append /proc/sys/kernel/hostname", false},
-	{"append /proc/sys/net/ipv4/ip_forward", false},
-	{"open /dev/loop-control", false},
-	{"open /dev/kmsg", false},
-	{"append /etc/passwd", true},
-	{"write /etc/x 0", true},
-	{"write /x 0", true},
-	{"write /sys/fs/cgroup/x 0", false},
-	{"append /sys/kernel/uevent_helper", false},
-	{"open /proc/kcore", false},
-	{"open /dev/mem", false},
-	{"open /var/run/docker.sock", false},
-	{"ptrace", false},
-	{"kill 2", false},
-	{"dial 169.254.169.254:80", false},
-	{"dial 127.0.0.1:6470", false},
-	{"dial 172.17.0.1:22", false},
-	{"chroot", true}, // The last two change the program for good.
-	{"setuid 1234", true},
-}
-
-// TestContainersCannotEscape tries everything in one container, and in another one that has
-// all privileges.
-func TestContainersCannotEscape(t *testing.T) {
-	n := newDockerNode(t, func(c *executor.Config) { c.Network = compute.NetworkEgress })
-	command := []string{"each"}
-	for i, escape := range containerEscapes {
-		if i > 0 {
-			command = append(command, ";")
-		}
-		command = append(command, strings.Fields(escape.attack)...)
-	}
-	id := n.place(n.newContainer(command, func(w *compute.Work) { w.Execution.Network = compute.NetworkEgress }))
-	outcome := n.end(id)
-	inside, outside := n.output(id), privileged(t, command)
-	if outcome.Status != compute.StatusCompleted {
-		t.Fatalf("ended as %v (%s): %s", outcome.Status, outcome.Detail, inside)
-	}
-	for _, escape := range containerEscapes {
-		if !strings.Contains(inside, escape.attack+": failed") {
-			t.Errorf("%s is not refused:\n%s", escape.attack, inside)
-		}
-		if escape.privileged && !strings.Contains(outside, escape.attack+": succeeded") {
-			t.Errorf("%s fails with all privileges too:\n%s", escape.attack, outside)
-		}
-	}
-}
-
-// privileged returns the output of a command in a container with privileges.
-func privileged(t *testing.T, command []string) string {
-	t.Helper()
-	api := dockertest.Client(t)
-	made, err := api.ContainerCreate(t.Context(), client.ContainerCreateOptions{
-		Config: &container.Config{Image: dockertest.Image, Cmd: command},
-		HostConfig: &container.HostConfig{
-			CapAdd:      []string{"SYS_ADMIN", "SYS_CHROOT", "MKNOD", "NET_RAW", "SETUID", "CHOWN", "DAC_OVERRIDE"},
-			SecurityOpt: []string{"seccomp=unconfined"}, NetworkMode: "none", Tmpfs: map[string]string{"/tmp": ""}, MaskedPaths: []string{}, ReadonlyPaths: []string{},
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_, err := api.ContainerRemove(context.Background(), made.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-		if err != nil {
-			t.Error(err)
-		}
-	}()
-	ended := api.ContainerWait(t.Context(), made.ID, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
-	if _, err := api.ContainerStart(t.Context(), made.ID, client.ContainerStartOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-ended.Result:
-	case err := <-ended.Error:
-		t.Fatal(err)
-	}
-	logs, err := api.ContainerLogs(t.Context(), made.ID, client.ContainerLogsOptions{ShowStdout: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer logs.Close()
-	var out bytes.Buffer
-	if _, err := stdcopy.StdCopy(&out, io.Discard, logs); err != nil {
-		t.Fatal(err)
-	}
-	return out.String()
-}
-
 // TestContainerStops stops a container: it gets SIGTERM, and SIGKILL if it ignores that.
 func TestContainerStops(t *testing.T) {
 	n := newDockerNode(t, nil)
@@ -323,6 +216,36 @@ func TestKilledSupervisorLeavesNoContainer(t *testing.T) {
 	}
 	if left := n.left(api); left > 0 {
 		t.Errorf("%d containers and volumes are left", left)
+	}
+}
+
+// TestStaleContainersAreReaped leaves a container of an attempt that is gone, while the node
+// executes another one: it removes the first and not the second.
+func TestStaleContainersAreReaped(t *testing.T) {
+	n := newDockerNode(t, func(c *executor.Config) { c.Containers.ReapEvery = 50 * time.Millisecond })
+	api := dockertest.Client(t)
+	id := n.place(n.newContainer([]string{"term", "0"}, nil))
+	await(t, "the start", func() bool { return n.says(id, "ready") && n.started(id) })
+	made, err := api.ContainerCreate(t.Context(), client.ContainerCreateOptions{Config: &container.Config{
+		Image: dockertest.Image, Cmd: []string{"sleep", "600"},
+		Labels: map[string]string{"berth.node": n.cfg.Node.String(), "berth.attempt": compute.ExecutionID{UUID: compute.UUID{9}}.String() + ".1"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the removal of the stale container", func() bool {
+		_, err := api.ContainerInspect(context.Background(), made.ID, client.ContainerInspectOptions{})
+		return cerrdefs.IsNotFound(err)
+	})
+	n.update(func() {
+		w := n.work[id]
+		e := *w.Execution
+		e.Stop = compute.StopGraceful
+		w.Execution = &e
+		n.work[id] = w
+	})
+	if outcome := n.end(id); outcome.Status != compute.StatusCancelled || !n.says(id, "terminated") {
+		t.Errorf("the live one ended as %v (%s): %s", outcome.Status, outcome.Detail, n.output(id))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"berth/composefile"
 	"berth/compute"
+	"berth/loop"
 	"berth/node/executor/docker"
 	"berth/node/executor/policy"
 	"berth/node/executor/sandbox"
@@ -30,6 +31,7 @@ type Containers struct {
 	KeepMiB    int64         // Disk space of pulled images; 0 for the default.
 	ImageMiB   int64         // The largest image; 0 for the default.
 	PullLimit  time.Duration // Of one image; 0 for the default.
+	ReapEvery  time.Duration // Between searches for what no attempt has any more; 0 for the default.
 }
 
 // Credentials returns what the registry of an execution's image asks for, nil for
@@ -42,8 +44,8 @@ const (
 	containerStart  = time.Minute // For the engine to start a container, beyond what a sandbox takes.
 	containerFiles  = 4 << 10     // Open files of a process in a container.
 	containerPids   = 4096
-	containerTmpMiB = 64        // The smallest directory in memory.
-	containerIdle   = time.Hour // Between searches for networks that no container uses.
+	containerTmpMiB = 64 // The smallest directory in memory.
+	containerReap   = 5 * time.Minute
 
 	defaultRuntime = "runc"
 	// nvidiaVariables begin the names of variables by which the engine's runtime hands out
@@ -300,7 +302,20 @@ func (e *Executor) dropContainers(k key) {
 	e.cgroups.Group(e.groupName(k)).RemoveLeft()
 }
 
-// reapContainers removes the containers of attempts that have no supervisor.
+// reapEvery removes periodically what attempts left on the engine, until ctx ends. A supervisor
+// that could not reach the engine leaves its containers, and so does an engine that
+// answers late.
+func (e *Executor) reapEvery(ctx context.Context) {
+	loop.Every(ctx, cmp.Or(e.cfg.Containers.ReapEvery, containerReap), func() {
+		if err := e.reapContainers(ctx); err != nil && ctx.Err() == nil {
+			e.log.Warn("stale containers not looked for", "err", err)
+		}
+	})
+}
+
+// reapContainers removes the containers of attempts that are not live and have no
+// supervisor. An attempt is live before its container is made, so none of the list is
+// one that just begins.
 func (e *Executor) reapContainers(ctx context.Context) error {
 	if e.engine == nil {
 		return nil
@@ -310,7 +325,7 @@ func (e *Executor) reapContainers(ctx context.Context) error {
 		return err
 	}
 	for _, attempt := range left {
-		if e.supervised(attempt) {
+		if e.isLive(attempt) || e.supervised(attempt) {
 			continue
 		}
 		if err := e.engine.Remove(ctx, attempt); err != nil {
@@ -320,6 +335,18 @@ func (e *Executor) reapContainers(ctx context.Context) error {
 		e.log.Warn("stale container removed", "attempt", attempt)
 	}
 	return nil
+}
+
+// isLive reports whether an attempt is being prepared or supervised.
+func (e *Executor) isLive(attempt string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for k := range e.attempts {
+		if k.String() == attempt {
+			return true
+		}
+	}
+	return false
 }
 
 // maxImageOffers is how many images a node says that it has.

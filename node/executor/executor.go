@@ -326,6 +326,9 @@ func (e *Executor) Run(ctx context.Context) error {
 		e.group.Go(func() { e.disks.Run(ctx) })
 	}
 	e.group.Go(func() { e.retain(ctx) })
+	if e.engine != nil {
+		e.group.Go(func() { e.reapEvery(ctx) })
+	}
 	e.reconcile(ctx)
 	return nil
 }

@@ -85,6 +85,7 @@ type Process struct {
 
 	tb     testing.TB
 	output *output
+	binary string // The program that it runs: this one, or one like it.
 	path   string // Of the file with its configuration.
 	rpc    string
 	cmd    *exec.Cmd
@@ -98,6 +99,7 @@ type Processes struct {
 	RootToken string
 
 	output *output
+	binary string
 }
 
 // Start runs n nodes as processes and returns once all are members.
@@ -109,7 +111,32 @@ func Start(tb testing.TB, n int) *Processes {
 // StartWith is Start with configurations that change makes other than usual.
 func StartWith(tb testing.TB, n int, change func(*NodeConfig)) *Processes {
 	tb.Helper()
-	c := &Processes{tb: tb, output: newOutput(tb)}
+	binary, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return start(tb, n, binary, change)
+}
+
+// StartMeasured is StartWith for tests that measure memory: the nodes do not run under the
+// race detector, also when the tests do, because it takes several times as much.
+func StartMeasured(tb testing.TB, n int, change func(*NodeConfig)) *Processes {
+	tb.Helper()
+	if !raced {
+		return StartWith(tb, n, change)
+	}
+	binary := filepath.Join(tb.TempDir(), "node.test")
+	build := exec.CommandContext(tb.Context(), "go", "test", "-c", "-vet=off", "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		tb.Fatalf("build a node without the race detector: %v\n%s", err, out)
+	}
+	return start(tb, n, binary, change)
+}
+
+// start runs n nodes as processes of a test binary.
+func start(tb testing.TB, n int, binary string, change func(*NodeConfig)) *Processes {
+	tb.Helper()
+	c := &Processes{tb: tb, output: newOutput(tb), binary: binary}
 	for i := range n {
 		cfg := Config(tb, i)
 		change(&cfg)
@@ -148,7 +175,9 @@ func (c *Processes) add(cfg config.Config) *Process {
 		}
 		cfg.Join.Hosts = []string{c.Nodes[0].rpc}
 	}
-	p := &Process{Config: cfg, tb: c.tb, output: c.output, path: filepath.Join(c.tb.TempDir(), cfg.Name+".json")}
+	p := &Process{
+		Config: cfg, tb: c.tb, output: c.output, binary: c.binary, path: filepath.Join(c.tb.TempDir(), cfg.Name+".json"),
+	}
 	p.Start()
 	c.tb.Cleanup(p.Stop)
 	c.Nodes = append(c.Nodes, p)
@@ -185,11 +214,7 @@ func (p *Process) Start() {
 	if err := os.Remove(p.path + ".addresses"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		p.tb.Fatal(err)
 	}
-	binary, err := os.Executable()
-	if err != nil {
-		p.tb.Fatal(err)
-	}
-	p.cmd = exec.CommandContext(context.Background(), binary) // It ends with Stop or Kill.
+	p.cmd = exec.CommandContext(context.Background(), p.binary) // It ends with Stop or Kill.
 	p.cmd.Env = append(os.Environ(), configVariable+"="+p.path)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -52,11 +52,20 @@ type Router struct {
 	next int                         // Rotates what is equal.
 
 	loads map[compute.ExecutionID]*Load
+
+	gates   map[compute.ExecutionID]*gate // To deployments that are asked.
+	servers int                           // Others that are up.
+
+	queues  Queues
+	crowded chan struct{}
 }
 
 // New returns the router of a node.
 func New(self compute.NodeID, dial Dial) *Router {
-	r := &Router{self: self, busy: make(map[compute.ExecutionID]int), loads: make(map[compute.ExecutionID]*Load)}
+	r := &Router{
+		self: self, busy: make(map[compute.ExecutionID]int), loads: make(map[compute.ExecutionID]*Load),
+		gates: make(map[compute.ExecutionID]*gate), crowded: make(chan struct{}, 1),
+	}
 	r.transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			to, err := parse(address)

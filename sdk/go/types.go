@@ -510,11 +510,14 @@ type ComposeStart struct {
 	//
 	// Rules: at most 64 characters.
 	JobType string `json:"job_type,omitzero"`
-	// Not available in this version: true is refused.
-	//
-	// Rules: default false.
+	// Show the stored files of the organization as a directory. A file is stored when it is
+	// closed or synced, and at the latest when the execution ends. true is refused as
+	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
-	// Not used in this version.
+	// Where the code sees them: absolute, not a directory of the system, and not at, below or
+	// above a volume.
 	//
 	// Rules: default "/mnt/s3", at most 512 characters.
 	S3MountPath string `json:"s3_mount_path,omitzero"`
@@ -1354,7 +1357,8 @@ type ImageStart struct {
 	// Show the stored files of the organization as a directory. A file is stored when it is
 	// closed or synced, and at the latest when the execution ends. true is refused as
 	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
-	// can mount and the API key may use storage, and Python code does not.
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
 	// Where the code sees them: absolute, not a directory of the system, and not at, below or
 	// above a volume.
@@ -1971,7 +1975,7 @@ type NewKey struct {
 type NewModel struct {
 	// Deployment that answers for the model. Its owner pays for its replicas.
 	//
-	// Rules: required, at most 64 characters.
+	// Rules: required, at least 36 characters, at most 36 characters.
 	DeploymentID string `json:"deployment_id"`
 	// Credits for a million prompt tokens, with at most two decimals.
 	PromptPrice Amount `json:"prompt_price,omitzero"`
@@ -2539,7 +2543,8 @@ type PythonStart struct {
 	// Show the stored files of the organization as a directory. A file is stored when it is
 	// closed or synced, and at the latest when the execution ends. true is refused as
 	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
-	// can mount and the API key may use storage, and Python code does not.
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
 	// Where the code sees them: absolute, not a directory of the system, and not at, below or
 	// above a volume.
@@ -2991,7 +2996,8 @@ type SelectionStart struct {
 	// Show the stored files of the organization as a directory. A file is stored when it is
 	// closed or synced, and at the latest when the execution ends. true is refused as
 	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
-	// can mount and the API key may use storage, and Python code does not.
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
 	// Where the code sees them: absolute, not a directory of the system, and not at, below or
 	// above a volume.
@@ -3245,7 +3251,8 @@ type ServiceStart struct {
 	// Show the stored files of the organization as a directory. A file is stored when it is
 	// closed or synced, and at the latest when the execution ends. true is refused as
 	// no_storage_mount where no node has /dev/fuse. When absent, an image has them if its node
-	// can mount and the API key may use storage, and Python code does not.
+	// can mount and the API key may use storage, and Python code and a Compose file, whose
+	// services all see the same directory, do not.
 	EnableS3Mount *bool `json:"enable_s3_mount,omitzero"`
 	// Where the code sees them: absolute, not a directory of the system, and not at, below or
 	// above a volume.
@@ -3637,7 +3644,7 @@ type Usage struct {
 type UsageQuery struct {
 	// What makes a row. An execution with several tags counts in the row of each.
 	//
-	// Rules: default "user", user / key / tag / profile / day.
+	// Rules: default "user", user / key / tag / profile / day / model.
 	GroupBy string `json:"group_by,omitzero"`
 	// Submitted at or after, RFC 3339. Absent: the first of the month, UTC.
 	From time.Time `json:"from,omitzero"`
@@ -3654,13 +3661,14 @@ type UsageReport struct {
 	To      time.Time `json:"to,omitzero"`
 	// By credits, most first; days in their order.
 	Rows []UsageRow `json:"rows,omitzero"`
-	// Of all executions, each once.
+	// Of all executions, each once, and of all tokens.
 	Total UsageRow `json:"total,omitzero"`
 }
 
 // UsageRow is one group of a UsageReport.
 type UsageRow struct {
-	// E-mail address, name of the key, tag, profile or day; empty for work without a key or tag.
+	// E-mail address, name of the key, tag, profile, day or model; empty for work without;
+	// serverless for the tokens of published models where they have no other row.
 	Group string `json:"group,omitzero"`
 	// Of the user or key.
 	ID *string `json:"id,omitzero"`
@@ -3672,6 +3680,9 @@ type UsageRow struct {
 	GPUSeconds float64 `json:"gpu_seconds,omitzero"`
 	// Charged.
 	Credits Amount `json:"credits,omitzero"`
+	// Of published models that have a price, by the time of the charge.
+	PromptTokens     int64 `json:"prompt_tokens,omitzero"`
+	CompletionTokens int64 `json:"completion_tokens,omitzero"`
 }
 
 // User is a user as an operator sees one.

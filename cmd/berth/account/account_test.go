@@ -127,7 +127,7 @@ const (
 	variable = `{"id":"` + keyID + `","name":"TOKEN","value":"****","is_secret":true,"created_at":"2026-02-01T00:00:00Z",
 		"updated_at":"2026-02-01T00:00:00Z"}`
 	usage = `{"group_by":"tag","from":"2026-02-01T00:00:00Z","to":"2026-03-01T00:00:00Z",
-		"rows":[{"group":"night","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5}],
+		"rows":[{"group":"night","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5,"prompt_tokens":7,"completion_tokens":5}],
 		"total":{"group":"","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5}}`
 )
 
@@ -185,8 +185,8 @@ func TestBillingCommands(t *testing.T) {
 	addr, _ := mustLab(t)
 	mustLogin(t, addr)
 	r := execute(t, "", "billing", "usage", "--by", "tag", "--from", "2026-02-01")
-	want(t, r, 0, "night     2            2.00    1.00        1.5")
-	want(t, r, 0, "(total)   2            2.00    1.00        1.5")
+	want(t, r, 0, "night     2            2.00    1.00        7               5                   1.5")
+	want(t, r, 0, "(total)   2            2.00    1.00        0               0                   1.5")
 	want(t, execute(t, "", "billing", "usage", "--from", "yesterday"), cli.ExitUsage, "--from")
 	want(t, execute(t, "", "billing", "activities"), 0, "-1.5")
 	want(t, execute(t, "", "billing", "invoices"), 0, "2026-10   paid")

@@ -31,10 +31,12 @@ func newUsage(conn *cli.Connection) *cobra.Command {
 		Use:   "usage",
 		Short: "Show who used how much",
 		Long: `Usage sums up the organization's executions that were submitted in some time, this month
-unless --from and --to say otherwise, by user, key, tag, profile or day. An execution
-with several tags counts in the row of each; the total has it once.`,
+unless --from and --to say otherwise, by user, key, tag, profile, day or model. An
+execution with several tags counts in the row of each; the total has it once. Tokens of
+published models count when they are charged.`,
 		Example: `  berth billing usage
   berth billing usage --by tag --from 2026-10-01 --to 2026-11-01
+  berth billing usage --by model
   berth billing usage --by day --csv > november.csv`,
 		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,14 +65,14 @@ with several tags counts in the row of each; the total has it once.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&by, "by", "user", "what makes a row: user, key, tag, profile or day")
+	flags.StringVar(&by, "by", "user", "what makes a row: user, key, tag, profile, day or model")
 	flags.StringVar(&from, "from", "", "count what was submitted since this `day` (2026-11-01, UTC) or time (RFC 3339)")
 	flags.StringVar(&to, "to", "", "count what was submitted before this `day` or time")
 	flags.BoolVar(&asCSV, "csv", false, "print comma-separated values")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.MarkFlagsMutuallyExclusive("csv", "json")
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(
-		[]string{"user", "key", "tag", "profile", "day"}, cobra.ShellCompDirectiveNoFileComp))
+		[]string{"user", "key", "tag", "profile", "day", "model"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -99,10 +101,11 @@ func printUsage(cmd *cobra.Command, c *client.Client, query client.UsageQuery, a
 		return cli.PrintJSON(cmd.OutOrStdout(), report)
 	}
 	hours := func(seconds float64) string { return fmt.Sprintf("%.2f", seconds/3600) }
-	t := cli.NewTable(report.GroupBy, "executions", "hours", "GPU hours", "credits")
+	t := cli.NewTable(report.GroupBy, "executions", "hours", "GPU hours", "prompt tokens", "completion tokens", "credits")
 	report.Total.Group = "(total)"
 	for _, row := range append(report.Rows, report.Total) {
-		t.AppendRow(cli.Row(row.Group, row.Executions, hours(row.Seconds), hours(row.GPUSeconds), row.Credits))
+		t.AppendRow(cli.Row(row.Group, row.Executions, hours(row.Seconds), hours(row.GPUSeconds), row.PromptTokens,
+			row.CompletionTokens, row.Credits))
 	}
 	return cli.PrintTable(cmd.OutOrStdout(), t)
 }

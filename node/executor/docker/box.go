@@ -213,7 +213,7 @@ func (b *box) exit(code int) sandbox.Exit {
 
 // How long the engine may take to say that the kernel killed a program for its memory.
 const (
-	oomWait = time.Second
+	oomWait = 3 * time.Second // On a busy machine it was more than one.
 	oomPoll = 50 * time.Millisecond
 )
 

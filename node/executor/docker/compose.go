@@ -136,6 +136,9 @@ func writeCompose(spec *supervise.Spec, group *cgroup.Group) (environment []stri
 	if frame.Parent == "" {
 		frame.Parent = group.Parent()
 	}
+	for _, v := range c.Volumes {
+		frame.Binds = append(frame.Binds, composefile.Bind{Source: v.Source, Target: v.Target, ReadOnly: !v.Writable})
+	}
 	for ref, image := range maps.All(c.Compose.Images) {
 		frame.Images[ref] = composefile.Image{ID: image.ID, Volumes: image.Volumes, Home: image.Home}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
@@ -44,6 +46,17 @@ type Config struct {
 	PullLimit  time.Duration
 	Logger     *slog.Logger
 	Now        func() time.Time
+	Resolver   *net.Resolver // Of the names of registries; nil for the machine's.
+}
+
+// nodeName returns the id of the node as it may stand in the name of an image.
+func (c *Config) nodeName() string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(c.Node))
 }
 
 // Defaults of Config.
@@ -59,6 +72,7 @@ type Engine struct {
 	cfg   Config
 	api   *client.Client
 	facts Facts
+	guard *guard
 
 	images *images
 }
@@ -69,6 +83,9 @@ type Facts struct {
 	Runtime string // The version of runc.
 	Slices  bool   // systemd makes its cgroups.
 	Weak    string // Why its isolation is below the minimum; "" if it is not.
+
+	plain     []string // Registries that its operator calls insecure.
+	plainNets []netip.Prefix
 }
 
 // Open connects to the engine. An error says why this machine has none that can be
@@ -88,10 +105,11 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open engine: %w", err)
 	}
-	e := &Engine{cfg: cfg, api: api, facts: facts}
+	e := &Engine{cfg: cfg, api: api, facts: facts, guard: newGuard(&cfg)}
 	if e.images, err = openImages(cfg.Dir, cfg.Now); err != nil {
 		return nil, errors.Join(err, api.Close())
 	}
+	e.dropInterrupted(ctx)
 	return e, nil
 }
 
@@ -120,6 +138,14 @@ func Probe(ctx context.Context, host string) (Facts, error) {
 		facts.Runtime = version
 	}
 	facts.Weak = weakness(facts.Runtime, said.SecurityOptions)
+	if said.RegistryConfig != nil {
+		facts.plainNets = said.RegistryConfig.InsecureRegistryCIDRs
+		for name, index := range said.RegistryConfig.IndexConfigs {
+			if index != nil && !index.Secure {
+				facts.plain = append(facts.plain, name)
+			}
+		}
+	}
 	return facts, nil
 }
 

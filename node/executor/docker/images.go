@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,6 @@ import (
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/distribution/reference"
-	"github.com/moby/moby/client"
 
 	"berth/compute"
 )
@@ -47,7 +47,10 @@ type Want struct {
 // pulled is what is remembered of an image that Berth pulled.
 type pulled struct {
 	ID     string          `json:"id"`
-	Size   int64           `json:"size"`
+	Name   string          `json:"name,omitempty"` // On the engine; "" for that of the image.
+	Digest string          `json:"digest,omitempty"`
+	Size   int64           `json:"size,omitempty"` // Without Layers: of an earlier version's list.
+	Layers []layerSize     `json:"layers,omitempty"`
 	UsedAt time.Time       `json:"used_at"`
 	Public bool            `json:"public"` // It was pulled without credentials.
 	Orgs   []compute.OrgID `json:"orgs,omitempty"`
@@ -108,38 +111,44 @@ func (i *images) lock(ctx context.Context, ref string) (func(), error) {
 	}
 }
 
-// usable reports whether an organization may use an image that is on the engine. One
-// that is not in the list is the operator's if it was made or loaded there: an image that
-// came from a registry may be somebody's own.
-func (i *images) usable(image *Image, org compute.OrgID) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	p := i.byRef[image.Ref]
-	if p == nil {
-		return image.Digest == ""
-	}
-	return p.Public || slices.Contains(p.Orgs, org)
-}
-
-// record remembers an image that was pulled, or used.
-func (i *images) record(ref, id string, size int64, want *Want, pull bool) error {
+// find returns what is known of an image that was pulled.
+func (i *images) find(ref string) (pulled, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	p := i.byRef[ref]
-	switch {
-	case p == nil && !pull:
-		return nil // The operator's.
-	case p == nil || pull && p.ID != id:
-		p = &pulled{}
-		i.byRef[ref] = p
+	if p == nil {
+		return pulled{}, false
 	}
-	p.ID, p.Size, p.UsedAt = id, size, i.now().UTC()
-	if pull && want.Credentials == nil {
-		p.Public = true
+	found := *p
+	found.Orgs, found.Layers = slices.Clone(p.Orgs), slices.Clone(p.Layers)
+	return found, true
+}
+
+// use remembers that an image is used.
+func (i *images) use(ref string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if p := i.byRef[ref]; p != nil {
+		p.UsedAt = i.now().UTC()
 	}
-	if pull && want.Credentials != nil && !slices.Contains(p.Orgs, want.Org) && len(p.Orgs) < maxImageOrgs {
-		p.Orgs = append(p.Orgs, want.Org)
+	return i.write()
+}
+
+// record remembers an image that was pulled. Who pulled it before may go on using it, if
+// it is the same one.
+func (i *images) record(ref string, made *pulled, want *Want) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if old := i.byRef[ref]; old != nil && old.ID == made.ID {
+		made.Public, made.Orgs = old.Public, old.Orgs
 	}
+	made.UsedAt = i.now().UTC()
+	if want.Credentials == nil {
+		made.Public = true
+	} else if !slices.Contains(made.Orgs, want.Org) && len(made.Orgs) < maxImageOrgs {
+		made.Orgs = append(made.Orgs, want.Org)
+	}
+	i.byRef[ref] = made
 	return i.write()
 }
 
@@ -163,17 +172,26 @@ func (i *images) write() error {
 func (i *images) oldest(limit int64, keep string) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	total, oldest := int64(0), ""
+	oldest := ""
 	for ref, p := range i.byRef {
-		total += p.Size
 		if ref != keep && (oldest == "" || p.UsedAt.Before(i.byRef[oldest].UsedAt)) {
 			oldest = ref
 		}
 	}
-	if total <= limit {
+	if onDisk(i.byRef) <= limit {
 		return ""
 	}
 	return oldest
+}
+
+// nameOf returns the name of an image on the engine.
+func (i *images) nameOf(ref string) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if p := i.byRef[ref]; p != nil && p.Name != "" {
+		return p.Name
+	}
+	return ref
 }
 
 // forget removes an image from the list.
@@ -209,37 +227,86 @@ func (e *Engine) Image(ctx context.Context, want Want, line func(string)) (*Imag
 		return nil, err
 	}
 	defer unlock()
-	image, size, err := e.inspect(ctx, ref)
-	if err != nil && !cerrdefs.IsNotFound(err) {
-		return nil, fmt.Errorf("inspect image: %w", err)
+	image, err := e.cached(ctx, ref, want.Org)
+	if err != nil || image != nil {
+		return image, err
 	}
-	pull := err != nil || !e.images.usable(image, want.Org)
-	if pull {
-		if err := e.pull(ctx, named, &want, line); err != nil {
-			return nil, err
-		}
-		if image, size, err = e.inspect(ctx, ref); err != nil {
-			return nil, fmt.Errorf("inspect image: %w", err)
-		}
-	}
-	if err := e.images.record(ref, image.ID, size, &want, pull); err != nil {
+	if image, err = e.fetch(ctx, named, &want, line); err != nil {
 		return nil, err
 	}
 	e.evict(ctx, ref)
 	return image, nil
 }
 
-// inspect returns an image that is on the engine, and its size. It refuses one that
-// does not fit this machine.
-func (e *Engine) inspect(ctx context.Context, ref string) (*Image, int64, error) {
+// cached returns an image that is on the engine and that an organization may use, nil if
+// it is to be pulled. One that is not in the list is the operator's if it was made or
+// loaded there: an image that came from a registry may be somebody's own.
+func (e *Engine) cached(ctx context.Context, ref string, org compute.OrgID) (*Image, error) {
+	known, listed := e.images.find(ref)
+	if listed && !known.Public && !slices.Contains(known.Orgs, org) {
+		return nil, nil //nolint:nilnil // Nil is to be pulled.
+	}
+	image, err := e.inspect(ctx, cmp.Or(known.Name, ref))
+	if cerrdefs.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // As above.
+	}
+	if err != nil {
+		return nil, fmt.Errorf("inspect image: %w", err)
+	}
+	image.Ref = ref
+	if listed {
+		image.Digest = cmp.Or(known.Digest, image.Digest)
+		return image, e.images.use(ref)
+	}
+	if image.Digest != "" {
+		return nil, nil //nolint:nilnil // As above.
+	}
+	return image, nil
+}
+
+// fetch pulls an image, names it and lists it.
+func (e *Engine) fetch(ctx context.Context, named reference.Named, want *Want, line func(string)) (*Image, error) {
+	from, err := e.pull(ctx, named, want, line)
+	if from != "" {
+		defer func() {
+			if err := e.drop(context.WithoutCancel(ctx), from); err != nil {
+				e.cfg.Logger.Warn("image not removed", "err", err)
+			}
+		}()
+	}
+	if err != nil {
+		return nil, err
+	}
+	image, err := e.inspect(ctx, from)
+	if err != nil {
+		return nil, fmt.Errorf("inspect image: %w", err)
+	}
+	image.Ref = named.String()
+	layers, err := e.layersOf(ctx, image.ID)
+	if err != nil {
+		return nil, err
+	}
+	name := e.localName(named)
+	if err := e.keep(ctx, from, name); err != nil {
+		return nil, err
+	}
+	if old, _ := e.images.find(image.Ref); old.ID != "" && old.ID != image.ID {
+		_ = e.drop(ctx, old.ID) // The engine keeps it while a container has it or another name names it.
+	}
+	return image, e.images.record(image.Ref, &pulled{ID: image.ID, Name: name, Digest: image.Digest, Layers: layers}, want)
+}
+
+// inspect returns an image that is on the engine. It refuses one that does not fit this
+// machine.
+func (e *Engine) inspect(ctx context.Context, ref string) (*Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	found, err := e.api.ImageInspect(ctx, ref)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if found.Os != runtime.GOOS || found.Architecture != runtime.GOARCH {
-		return nil, 0, errNoImage("the image %s is for %s/%s, and this machine is %s/%s",
+		return nil, errNoImage("the image %s is for %s/%s, and this machine is %s/%s",
 			ref, found.Os, found.Architecture, runtime.GOOS, runtime.GOARCH)
 	}
 	image := &Image{Ref: ref, ID: found.ID, Stop: defaultStop}
@@ -261,7 +328,7 @@ func (e *Engine) inspect(ctx context.Context, ref string) (*Image, int64, error)
 			image.Stop = c.StopSignal
 		}
 	}
-	return image, found.Size, nil
+	return image, nil
 }
 
 const defaultStop = "SIGTERM"
@@ -274,10 +341,7 @@ func (e *Engine) evict(ctx context.Context, keep string) {
 		if ref == "" {
 			return
 		}
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		_, err := e.api.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true})
-		cancel()
-		if err != nil && !cerrdefs.IsNotFound(err) {
+		if err := e.drop(ctx, e.images.nameOf(ref)); err != nil {
 			e.cfg.Logger.Warn("image not removed", "err", err)
 			return
 		}

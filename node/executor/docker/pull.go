@@ -22,54 +22,78 @@ const (
 	mib           = 1 << 20
 )
 
-// pull pulls an image from its registry.
-func (e *Engine) pull(ctx context.Context, named reference.Named, want *Want, line func(string)) error {
+// pull pulls an image from its registry. The engine has it under the returned name, which
+// the caller removes, also after an error unless it is empty.
+func (e *Engine) pull(ctx context.Context, named reference.Named, want *Want, line func(string)) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.PullLimit)
 	defer cancel()
-	if err := e.allowed(ctx, named); err != nil {
-		return err
+	if err := e.allowed(named); err != nil {
+		return "", err
 	}
 	credentials, err := e.resolve(ctx, want.Credentials)
 	if err != nil {
-		return err
-	}
-	auth, err := header(credentials)
-	if err != nil {
-		return fmt.Errorf("pull image: %w", err)
+		return "", err
 	}
 	begin := e.cfg.Now()
 	line("pulling " + named.String())
-	stream, err := e.api.ImagePull(ctx, named.String(), client.ImagePullOptions{
-		RegistryAuth: auth, Platforms: []ocispec.Platform{{OS: runtime.GOOS, Architecture: runtime.GOARCH}},
+	r, err := e.openRelay(ctx, named, credentials)
+	if err != nil {
+		return "", pullError(named, err)
+	}
+	defer r.close()
+	ref := r.ref()
+	err = e.pullFrom(ctx, named, ref, line)
+	if failure := r.failure(); err != nil && failure != nil {
+		err = failure // The engine knows less.
+	}
+	switch {
+	case errors.Is(err, errTooLarge):
+		return ref, e.tooLarge(named)
+	case err != nil && !IsRefusal(err):
+		return ref, pullError(named, err)
+	case err != nil:
+		return ref, err
+	}
+	line(fmt.Sprintf("pulled %s in %.1f s", named, e.cfg.Now().Sub(begin).Seconds()))
+	return ref, nil
+}
+
+func (e *Engine) tooLarge(named reference.Named) error {
+	return errNoImage("the image %s is larger than %d MiB", named, e.cfg.ImageMiB)
+}
+
+// pullFrom has the engine pull an image from a relay.
+func (e *Engine) pullFrom(ctx context.Context, named reference.Named, ref string, line func(string)) error {
+	stream, err := e.api.ImagePull(ctx, ref, client.ImagePullOptions{
+		Platforms: []ocispec.Platform{{OS: runtime.GOOS, Architecture: runtime.GOARCH}},
 	})
 	if err != nil {
-		return pullError(named, err)
+		return err
 	}
 	defer stream.Close()
 	p := progress{now: e.cfg.Now, line: line, layers: make(map[string]layer)}
 	for message, err := range stream.JSONMessages(ctx) {
 		switch {
 		case err != nil:
-			return pullError(named, err)
+			return err
 		case message.Error != nil:
-			return pullError(named, message.Error)
+			return message.Error
 		}
 		p.add(&message)
 		if p.total() > e.cfg.ImageMiB*mib {
-			return errNoImage("the image %s is larger than %d MiB", named, e.cfg.ImageMiB)
+			return e.tooLarge(named)
 		}
 	}
-	if ctx.Err() != nil {
-		return pullError(named, ctx.Err())
-	}
-	line(fmt.Sprintf("pulled %s in %.1f s", named, e.cfg.Now().Sub(begin).Seconds()))
-	return nil
+	return ctx.Err()
 }
 
 // pullError returns an error of a pull: a refusal if the image or the credentials are
 // at fault.
 func pullError(named reference.Named, err error) error {
-	text := strings.TrimSpace(err.Error())
+	text := said(err)
+	if _, special := errors.AsType[*specialError](err); special || refusedStatus(err) {
+		return errNoImage("the image %s cannot be pulled: %s", named, text)
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("pull image %s: the time for it is over: %w", named, err)
 	}

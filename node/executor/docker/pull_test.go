@@ -97,3 +97,21 @@ func TestEvict(t *testing.T) {
 		t.Errorf("the engine keeps %v, want %s alone", refs, second)
 	}
 }
+
+// TestSharedLayers counts what images take on the disk: a layer that two have counts once.
+func TestSharedLayers(t *testing.T) {
+	registry := dockertest.NewRegistry(t, "", "")
+	first, second := registry.Push(t, "team/shared-a", "1"), registry.Push(t, "team/shared-b", "1")
+	e := newEngine(t, func(c *docker.Config) { c.Registries = []string{registry.Host} })
+	t.Cleanup(func() { dockertest.Remove(t, first, second) })
+	var sizes []int64
+	for _, ref := range []string{first, second} {
+		if _, err := e.Image(t.Context(), docker.Want{Ref: ref}, func(string) {}); err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, e.OnDisk())
+	}
+	if more := sizes[1] - sizes[0]; sizes[0] < 1<<20 || more <= 0 || more > 1<<10 {
+		t.Errorf("one image takes %d bytes, and two %d", sizes[0], sizes[1])
+	}
+}

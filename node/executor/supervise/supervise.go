@@ -336,7 +336,9 @@ func (s *supervisor) launch() error {
 		return err
 	}
 	fault.Point("supervisor.execute.after")
-	s.detachStorage()
+	if s.spec.Container == nil || s.spec.Container.Compose == nil {
+		s.detachStorage() // Docker Compose makes containers later too.
+	}
 	if s.spec.Container != nil {
 		at, now = boottime.Now(), s.instant() // What the engine does before the code starts is free.
 	}

@@ -35,7 +35,7 @@ type Engine struct {
 
 // Defaults of what an entry leaves out.
 const (
-	defaultConcurrency = 64
+	DefaultConcurrency = 64
 	defaultStartLimit  = 10 * time.Minute
 	maxEngines         = 32
 )
@@ -164,7 +164,7 @@ func NewSet(own []Engine) (Set, error) {
 			return Set{}, err
 		}
 		if e.Concurrency == 0 {
-			e.Concurrency = defaultConcurrency
+			e.Concurrency = DefaultConcurrency
 		}
 		if e.StartLimit == 0 {
 			e.StartLimit = defaultStartLimit

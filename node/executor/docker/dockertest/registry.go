@@ -20,7 +20,11 @@ import (
 // Registry is a registry of images on this machine, which speaks the part of the
 // distribution protocol by which engines pull.
 type Registry struct {
-	Host  string // As in the names of its images.
+	Host      string // As in the names of its images.
+	Elsewhere string // URL to which it redirects requests for blobs; "" for none.
+
+	user, password string
+
 	blobs map[string][]byte
 	types map[string]string // Media types of manifests.
 	tags  map[string]string // Name and tag to digest.
@@ -30,19 +34,29 @@ type Registry struct {
 // the user is empty.
 func NewRegistry(t testing.TB, user, password string) *Registry {
 	t.Helper()
-	r := &Registry{blobs: map[string][]byte{}, types: map[string]string{}, tags: map[string]string{}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		u, p, _ := req.BasicAuth()
-		if user != "" && (u != user || p != password) {
-			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
-			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
-			return
-		}
-		r.serve(w, req)
-	}))
+	r := &Registry{
+		user: user, password: password,
+		blobs: map[string][]byte{}, types: map[string]string{}, tags: map[string]string{},
+	}
+	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	r.Host = strings.TrimPrefix(server.URL, "http://")
 	return r
+}
+
+// ServeHTTP answers a request, if it has the password.
+func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	u, p, _ := req.BasicAuth()
+	if r.user != "" && (u != r.user || p != r.password) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+		http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
+		return
+	}
+	if r.Elsewhere != "" && strings.Contains(req.URL.Path, "/blobs/") {
+		http.Redirect(w, req, r.Elsewhere+req.URL.Path, http.StatusTemporaryRedirect)
+		return
+	}
+	r.serve(w, req)
 }
 
 // serve answers a request of an engine.
@@ -76,7 +90,7 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) {
 
 // put stores a blob and returns its digest.
 func (r *Registry) put(data []byte, kind string) string {
-	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(data))
+	digest := digestOf(data)
 	r.blobs[digest], r.types[digest] = data, kind
 	return digest
 }
@@ -89,14 +103,9 @@ func (r *Registry) Push(t testing.TB, name, tag string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layer := tarOf(t, []entry{{"probe", 0o755, program}, {"name", 0o644, []byte(name)}})
-	var packed bytes.Buffer
-	zip := gzip.NewWriter(&packed)
-	if _, err := zip.Write(layer.Bytes()); err != nil {
-		t.Fatal(err)
-	}
-	if err := zip.Close(); err != nil {
-		t.Fatal(err)
+	// The first layer is the same in all images.
+	layers := []*bytes.Buffer{
+		tarOf(t, []entry{{"probe", 0o755, program}}), tarOf(t, []entry{{"name", 0o644, []byte(name)}}),
 	}
 	marshal := func(v any) []byte {
 		data, err := json.Marshal(v)
@@ -108,8 +117,9 @@ func (r *Registry) Push(t testing.TB, name, tag string) string {
 	config := marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": runtime.GOOS, "config": map[string]any{"Entrypoint": []string{"/probe"}},
 		"rootfs": map[string]any{
-			"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))},
+			"type": "layers", "diff_ids": []string{digestOf(layers[0].Bytes()), digestOf(layers[1].Bytes())},
 		},
+		"history": []any{map[string]any{}, map[string]any{"empty_layer": true}, map[string]any{}},
 	})
 	const prefix = "application/vnd.docker."
 	part := func(kind string, data []byte) map[string]any {
@@ -118,13 +128,31 @@ func (r *Registry) Push(t testing.TB, name, tag string) string {
 	const kind = prefix + "distribution.manifest.v2+json"
 	manifest := r.put(marshal(map[string]any{
 		"schemaVersion": 2, "mediaType": kind, "config": part("container.image.v1+json", config),
-		"layers": []any{part("image.rootfs.diff.tar.gzip", packed.Bytes())},
+		"layers": []any{
+			part("image.rootfs.diff.tar.gzip", packed(t, layers[0])), part("image.rootfs.diff.tar.gzip", packed(t, layers[1])),
+		},
 	}), kind)
 	r.tags[name+":"+tag] = manifest
 	return r.Host + "/" + name + ":" + tag
 }
 
-// Remove removes images from the engine.
+func digestOf(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
+
+// packed returns a layer as registries have it.
+func packed(t testing.TB, layer *bytes.Buffer) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	if _, err := zip.Write(layer.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// Remove removes images from the engine, and what nodes pulled of them.
 func Remove(t testing.TB, refs ...string) {
 	api, err := client.New(client.WithHost(Host(t)))
 	if err != nil {
@@ -134,5 +162,16 @@ func Remove(t testing.TB, refs ...string) {
 	for _, ref := range refs {
 		// One that is gone needs no removal.
 		_, _ = api.ImageRemove(context.Background(), ref, client.ImageRemoveOptions{Force: true})
+		_, path, _ := strings.Cut(ref, "/")
+		path, _, _ = strings.Cut(path, ":")
+		pulled, err := api.ImageList(context.Background(), client.ImageListOptions{
+			Filters: make(client.Filters).Add("reference", "berth.pulled/"+path),
+		})
+		if err != nil {
+			continue
+		}
+		for i := range pulled.Items {
+			_, _ = api.ImageRemove(context.Background(), pulled.Items[i].ID, client.ImageRemoveOptions{Force: true})
+		}
 	}
 }

@@ -46,6 +46,7 @@ func Start(tb testing.TB) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	tb.Chdir(filepath.Join(root, "data")) // Where New goes, but to return from it.
 	be, err := posix.New(filepath.Join(root, "data"), sidecar, posix.PosixOpts{
 		SideCarDir: filepath.Join(root, "meta"), CopyObjectThreshold: 5 << 30,
 	})

@@ -1,0 +1,70 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"berth/compute"
+	"berth/loop"
+	"berth/node/router"
+)
+
+// Times of sharing replicas among servers.
+const (
+	sharePeriod  = 500 * time.Millisecond // While a model is asked much.
+	shareLeast   = 50 * time.Millisecond  // Between two questions to the others.
+	shareTimeout = time.Second
+)
+
+// shareCapacity keeps the router's figures of the other servers fresh while requests to
+// models wait. Each server may always use an equal part of a model's places; what the
+// others do not need, it uses too.
+func (n *Node) shareCapacity(ctx context.Context) error {
+	loop.OnChange(ctx, sharePeriod, n.routes.Crowded, func() {
+		n.shareOnce(ctx)
+		loop.Sleep(ctx, shareLeast)
+	})
+	return nil
+}
+
+// shareOnce asks the other servers what they have under way, if that is needed.
+func (n *Node) shareOnce(ctx context.Context) {
+	view := n.machine.View()
+	var others []compute.NodeID
+	for server := range view.Nodes() {
+		if server.Role == compute.RoleServer && server.State == compute.NodeUp && server.ID != n.cluster.ID() {
+			others = append(others, server.ID)
+		}
+	}
+	var loads []map[compute.ExecutionID]int
+	if n.routes.Busy() {
+		loads = n.askDemand(ctx, others)
+	}
+	n.routes.SetDemand(view, len(others), loads)
+}
+
+// askDemand returns what servers have under way; nil for those that do not answer.
+func (n *Node) askDemand(ctx context.Context, servers []compute.NodeID) []map[compute.ExecutionID]int {
+	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
+	defer cancel()
+	out := make([]map[compute.ExecutionID]int, len(servers))
+	var group sync.WaitGroup
+	for i, id := range servers {
+		group.Go(func() {
+			var loads []router.Load
+			data, err := n.cluster.Call(ctx, id, methodLoads, nil)
+			if err != nil || cbor.Unmarshal(data, &loads) != nil {
+				return
+			}
+			out[i] = make(map[compute.ExecutionID]int, len(loads))
+			for _, l := range loads {
+				out[i][l.Deployment] = l.UnderWay
+			}
+		})
+	}
+	group.Wait()
+	return out
+}
