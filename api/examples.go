@@ -42,8 +42,9 @@ func examples() map[string]string {
 			`"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","size":0,"mode":420}]}`,
 		"POST /environment-variables":        `{"environment_variables":[{"name":"HF_TOKEN","value":"hf_x","is_secret":true}]}`,
 		"POST /environments":                 `{"name":"torch","requirements":"torch==2.9.0\nnumpy"}`,
-		"POST /execution/{id}/outputs/store": `{"prefix":"runs/1/"}`,
 		"POST /storage/uploads":              `{"key":"models/large.bin"}`,
+
+		"POST /execution/{id}/outputs/store": `{"prefix":"runs/1/"}`,
 
 		"POST /storage/uploads/{upload_id}/complete": `{"key":"models/large.bin",` +
 			`"parts":[{"number":1,"etag":"f4c9385f1902f7334b00b9b4ecd164de"}]}`,
