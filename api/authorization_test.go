@@ -456,6 +456,7 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"PUT /admin/billing/mode":                         `{"mode":"enforce"}`,
 		"POST /storage/upload":                            formOf("file", "a.txt", "content"),
 		"POST /storage/upload-bulk":                       formOf("files", "a.txt", "content"),
+		"POST /execution/{id}/outputs/store":              `{"prefix":"kept/"}`,
 		"POST /storage/uploads":                           `{"key":"in parts"}`,
 		"PUT /storage/uploads/{upload_id}/parts/{number}": "part",
 		"POST /storage/uploads/{upload_id}/complete":      `{"key":"in parts","parts":[{"number":1,"etag":"f4c9385f1902f7334b00b9b4ecd164de"}]}`,
@@ -539,6 +540,7 @@ func TestAuthorization(t *testing.T) {
 	all := m.credentials()
 	cells := 0
 	for name, node := range map[string]*world{"server": m.world, "worker": worker} {
+		m.session = m.login("cyd") // A refresh token is good for a short time once it was used.
 		for _, rt := range api.Routes() {
 			t.Run(name+" "+rt.Method+" "+rt.Path, func(t *testing.T) {
 				m.TB, worker.TB = t, t

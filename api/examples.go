@@ -40,11 +40,16 @@ func examples() map[string]string {
 		"POST /execution/{id}/callbacks/redeliver": `{}`,
 		"POST /bundles": `{"files":[{"path":"train.py",` +
 			`"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","size":0,"mode":420}]}`,
-		"POST /environment-variables":                `{"environment_variables":[{"name":"HF_TOKEN","value":"hf_x","is_secret":true}]}`,
-		"POST /environments":                         `{"name":"torch","requirements":"torch==2.9.0\nnumpy"}`,
-		"POST /storage/uploads":                      `{"key":"models/large.bin"}`,
-		"POST /storage/uploads/{upload_id}/complete": `{"key":"models/large.bin","parts":[{"number":1,"etag":"f4c9385f1902f7334b00b9b4ecd164de"}]}`,
-		"POST /storage/copy":                         `{"from":"runs/1/model.pt","to":"models/best.pt"}`,
+		"POST /environment-variables":        `{"environment_variables":[{"name":"HF_TOKEN","value":"hf_x","is_secret":true}]}`,
+		"POST /environments":                 `{"name":"torch","requirements":"torch==2.9.0\nnumpy"}`,
+		"POST /storage/uploads":              `{"key":"models/large.bin"}`,
+
+		"POST /execution/{id}/outputs/store": `{"prefix":"runs/1/"}`,
+
+		"POST /storage/uploads/{upload_id}/complete": `{"key":"models/large.bin",` +
+			`"parts":[{"number":1,"etag":"f4c9385f1902f7334b00b9b4ecd164de"}]}`,
+
+		"POST /storage/copy": `{"from":"runs/1/model.pt","to":"models/best.pt"}`,
 		"POST /billing/checkout": `{"credits_amount":100,"success_url":"https://lab.example.com/paid",` +
 			`"cancel_url":"https://lab.example.com/cancelled"}`,
 		"POST /billing/webhook":      `{}`,

@@ -31,6 +31,11 @@ func (g *files) routes() []edge.Route {
 			Summary: "One of these files, as it is. The name may have slashes. A header Range asks for a part.",
 			Accepts: []string{edge.OctetStream}, Handle: g.download,
 		},
+		{
+			Method: http.MethodPost, Path: all + "/store", Tag: "Execution Management", Need: edge.NeedCaller,
+			Summary: "Copy these files to the stored files of the organization, below a prefix, where they stay.",
+			Body:    of[wire.StoreOutputs](), Reply: of[wire.StoredOutputs](), Handle: g.storeOutputs,
+		},
 	}
 }
 

@@ -42,8 +42,9 @@ func (g *partUploads) routes() []edge.Route {
 		},
 		{
 			Method: http.MethodPost, Path: at + "/{upload_id}/complete", Tag: tag, Need: edge.NeedCaller,
-			Summary: "Make a file of parts. It is there whole, in place of one with its key. If-Match and If-None-Match: * hold.",
-			Body:    of[wire.CompleteUpload](), Reply: of[wire.UploadedFile](), Handle: g.complete,
+			Summary: "Make a file of parts. It is there whole, in place of one with its key." +
+				" If-Match and If-None-Match: * hold.",
+			Body: of[wire.CompleteUpload](), Reply: of[wire.UploadedFile](), Handle: g.complete,
 		},
 		{
 			Method: http.MethodDelete, Path: at + "/{upload_id}", Tag: tag, Need: edge.NeedCaller,
@@ -240,8 +241,8 @@ func chosenParts(r *edge.Request, u *compute.ObjectUpload) ([]*compute.ObjectPar
 		case n.Number <= last:
 			return nil, badKey("parts come in the order of their numbers, each once", "body", "parts", i)
 		case !ok || p.Tag() != n.ETag:
-			return nil, compute.Errorf(compute.CodeConflict, "Part %d has not come, or is another one: send it again.", n.Number).
-				Named("part_differs")
+			return nil, compute.Errorf(compute.CodeConflict,
+				"Part %d has not come, or is another one: send it again.", n.Number).Named("part_differs")
 		case len(parts) > 0 && parts[len(parts)-1].Size < compute.MinObjectPart:
 			return nil, compute.Errorf(compute.CodeInvalid, "Part %d has less than %d bytes, and is not the last one.",
 				last, compute.MinObjectPart).Named("part_too_small")
@@ -257,15 +258,14 @@ func chosenParts(r *edge.Request, u *compute.ObjectUpload) ([]*compute.ObjectPar
 
 // abort gives up an upload.
 func (g *partUploads) abort(r *edge.Request) (any, error) {
-	u, err := g.uploadOf(r)
-	if err != nil && !r.Repeat {
-		return nil, err
-	}
-	id := compute.ObjectUploadID{}
-	if u != nil {
-		id = u.ID
-	} else if id, err = compute.ParseObjectUploadID(r.Params["upload_id"]); err != nil {
+	id, err := compute.ParseObjectUploadID(r.Params["upload_id"])
+	if err != nil {
 		return nil, errNoUpload()
+	}
+	if !r.Repeat {
+		if _, err := g.uploadOf(r); err != nil {
+			return nil, err
+		}
 	}
 	if _, err := g.Propose(r, fsm.AbortObjectUpload{Op: g.Op(r), Actor: r.Caller.Actor, Upload: id}); err != nil {
 		return nil, err

@@ -289,6 +289,14 @@ func TestOutputs(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 	}
+	w.want(200, "", "POST", all+"/store", w.adaKey, `{"prefix":"runs/1/"}`)
+	for name, want := range map[string]string{"m.txt": "model", "empty": "", "ck/big%20%C3%A9.bin": big} {
+		if a := w.send("GET", "/storage/download/runs/1/"+name, w.adaKey, nil); a.status != 200 || string(a.body) != want {
+			t.Errorf("stored as runs/1/%s: %d with %d bytes", name, a.status, len(a.body))
+		}
+	}
+	w.want(422, "", "POST", all+"/store", w.adaKey, `{"prefix":"a/../b"}`)
+	w.want(404, "", "POST", all+"/store", w.bobKey, `{"prefix":"runs/1/"}`)
 	w.want(404, "", "GET", all, w.bobKey, nil)
 	w.want(404, "", "GET", all+"/m.txt", w.bobKey, nil)
 	for range int(compute.OutputsKept/(5*time.Minute)) + 1 { // One entry cannot advance the clock further.

@@ -85,6 +85,15 @@ func TestBundleGoesThroughTheCluster(t *testing.T) {
 			len(e.Outputs) != 2 || len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], `"link" is a link`) {
 			t.Fatalf("on %s it ended as %s %v with %v, %v and output\n%s", kind, e.Status, e.Errors, e.Outputs, e.Warnings, e.CombinedOutput)
 		}
+		kept, err := worker.StoreOutputs(t.Context(), e.ExecutionID, "kept/"+kind)
+		if err != nil || kept.Files != 2 {
+			t.Errorf("stored are %+v, %v", kept, err)
+		}
+		var stored bytes.Buffer
+		if _, err := follower.Download(t.Context(), "kept/"+kind+"/deep/copy.bin", "", 0, &stored); err != nil ||
+			!bytes.Equal(stored.Bytes(), data) {
+			t.Errorf("%d bytes are stored, %v", stored.Len(), err)
+		}
 		for _, n := range c.Nodes {
 			var copied, note bytes.Buffer
 			if _, err := at(n).Output(t.Context(), e.ExecutionID, "deep/copy.bin", 0, &copied); err != nil || !bytes.Equal(copied.Bytes(), data) {

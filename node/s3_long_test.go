@@ -5,8 +5,11 @@ package node_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,7 +79,7 @@ func mustSame(t *testing.T, a, b string) {
 	}
 }
 
-// TestClientsOfS3 has rclone and s3cmd use the bucket, through a follower and a worker.
+// TestClientsOfS3 has rclone, s3cmd and awscli use the bucket, through a follower and a worker.
 func TestClientsOfS3(t *testing.T) {
 	c := newStorageCluster(t)
 	for _, n := range []*nodetest.Node{c.Follower(), c.Nodes[3]} {
@@ -84,6 +87,7 @@ func TestClientsOfS3(t *testing.T) {
 		made := b.creds
 		made.Endpoint = n.Peer().S3URL()
 		t.Run("rclone "+n.Config.Name, func(t *testing.T) { useRclone(t, made, n.Config.Name) })
+		t.Run("aws "+n.Config.Name, func(t *testing.T) { useAWS(t, made, n.Config.Name) })
 		t.Run("s3cmd "+n.Config.Name, func(t *testing.T) { useS3cmd(t, made, n.Config.Name) })
 	}
 }
@@ -163,5 +167,120 @@ func useS3cmd(t *testing.T, made wire.StorageCredentials, folder string) {
 	foreign := strings.Replace(remote, made.BucketName, "org-00000000-0000-0000-0000-000000000000", 1)
 	if out, err := c.do("ls", foreign); err == nil || !strings.Contains(out, "NoSuchBucket") {
 		t.Errorf("of another bucket: %v\n%s", err, out)
+	}
+}
+
+func useAWS(t *testing.T, made wire.StorageCredentials, folder string) {
+	config := filepath.Join(t.TempDir(), "config")
+	text := "[default]\ns3 =\n  multipart_threshold = 8MB\n  multipart_chunksize = 5MB\n  signature_version = s3v4\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := tool{t: t, name: "aws", args: []string{"--endpoint-url", made.Endpoint}, env: []string{
+		"AWS_ACCESS_KEY_ID=" + made.AccessKey, "AWS_SECRET_ACCESS_KEY=" + made.SecretKey,
+		"AWS_SESSION_TOKEN=" + made.SessionToken, "AWS_DEFAULT_REGION=" + made.Region,
+		"AWS_CONFIG_FILE=" + config, "AWS_EC2_METADATA_DISABLED=true",
+	}}
+	dir, remote := mustFiles(t), "s3://"+made.BucketName+"/aws-"+folder+"/"
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		old := time.Now().Add(-time.Hour) // S3 tells whole seconds, and aws compares times.
+		return errors.Join(err, os.Chtimes(path, old, old))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.must("s3", "sync", dir, remote)
+	if out := c.must("s3", "sync", dir, remote); strings.TrimSpace(out) != "" {
+		t.Errorf("a second sync does\n%s", out)
+	}
+	if out := c.must("s3", "ls", "--recursive", remote); !strings.Contains(out, "17825792") || !strings.Contains(out, "sub/deep/ü c") {
+		t.Errorf("listed are\n%s", out)
+	}
+	back := t.TempDir()
+	c.must("s3", "sync", remote, back)
+	mustSame(t, dir, back)
+	c.must("s3", "cp", remote+"big", remote+"copy")
+	part := filepath.Join(t.TempDir(), "part")
+	c.must("s3api", "get-object", "--bucket", made.BucketName, "--key", "aws-"+folder+"/sub/b.bin", "--range", "bytes=10-19", part)
+	if got, err := os.ReadFile(part); err != nil || !bytes.Equal(got, noise(100_000)[10:20]) {
+		t.Errorf("the range is %q, %v", got, err)
+	}
+	link := strings.TrimSpace(c.must("s3", "presign", "--expires-in", "60", remote+"sub/b.bin"))
+	for address, want := range map[string]int{link: http.StatusOK, strings.Replace(link, "b.bin", "c.bin", 1): http.StatusForbidden} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("the link %s answers %d, want %d", address, resp.StatusCode, want)
+		}
+	}
+	c.must("s3", "rm", "--recursive", remote)
+	if out, _ := c.do("s3", "ls", "--recursive", remote); strings.TrimSpace(out) != "" {
+		t.Errorf("left are\n%s", out)
+	}
+}
+
+// TestPathPayloadsOverS3 sends keys that would climb out of a directory, if keys were
+// paths, to both endpoints of S3: none reads a file of the machine, and none is stored
+// with a segment of dots.
+func TestPathPayloadsOverS3(t *testing.T) {
+	c := newStorageCluster(t)
+	creds, err := c.at(c.Follower()).StorageCredentials(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	climbs := []string{
+		"../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%252f", "%252e%252e%252f", "..%c0%af", "%c0%ae%c0%ae/", "..%ef%bc%8f", "....//",
+		"..;/", "..%5c", "%2e%2e%5c", "..%255c", ".%2e/", "%2e./", "..%00/", "..%0a/", "..%09/", "/../", "//../", "./../", "%e2%80%a5/",
+	}
+	sent := 0
+	for _, endpoint := range []string{creds.Endpoint, c.Follower().URL() + "/s3"} {
+		u, err := url.Parse(endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &rawS3{t, creds, u.Host, u.Path}
+		for _, target := range []string{"etc/passwd", "proc/self/environ", "var/lib/berth/keys/master.key"} {
+			for _, climb := range climbs {
+				for depth := range 4 {
+					payload := strings.Repeat(climb, depth+1) + target
+					for _, method := range []string{"PUT", "GET", "HEAD", "DELETE"} {
+						sent++
+						status, text := s.ask(s.request(method, payload, nil, 0, nil))
+						if strings.Contains(text, "root:") || strings.Contains(text, "PATH=") || status >= 500 {
+							t.Errorf("%s %s: %d %.300s", method, payload, status, text)
+						}
+						if method == "PUT" && status == http.StatusOK {
+							c.wantNoDots(t)
+						}
+					}
+				}
+			}
+		}
+	}
+	if t.Logf("measured: %d requests", sent); sent < 500 {
+		t.Errorf("%d payloads are too few", sent)
+	}
+}
+
+// wantNoDots holds that no key has a segment of dots.
+func (c *storageCluster) wantNoDots(t *testing.T) {
+	t.Helper()
+	files, _, err := c.at(c.Follower()).Files(t.Context(), "", "", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		for segment := range strings.SplitSeq(strings.ReplaceAll(f.Key, "\\", "/"), "/") {
+			if segment == ".." || segment == "." {
+				t.Errorf("stored as %q", f.Key)
+			}
+		}
 	}
 }

@@ -31,6 +31,7 @@ long=(
 	qemu-system-x86_64:qemu-system-x86
 	rclone:rclone
 	s3cmd:s3cmd
+	aws:awscli
 )
 
 kind=${1-}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"berth/api/wire"
 	"berth/compute"
@@ -52,6 +53,21 @@ func (c *Client) Output(
 ) (int64, error) {
 	return c.Fetch(ctx, "/execution/"+id.String()+"/outputs/"+escapePath(name), "", from, w)
 }
+
+// StoreOutputs copies these files to the stored files, below a prefix.
+func (c *Client) StoreOutputs(
+	ctx context.Context, id compute.ExecutionID, prefix string,
+) (wire.StoredOutputs, error) {
+	var out wire.StoredOutputs
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPost, Path: "/execution/" + id.String() + "/outputs/store",
+		Body: wire.StoreOutputs{Prefix: prefix}, Out: &out, Wait: storeWait,
+	})
+	return out, err
+}
+
+// storeWait is how long a node may take to copy what an execution left.
+const storeWait = 30 * time.Minute
 
 // escapePath escapes each part of a path.
 func escapePath(name string) string {

@@ -53,3 +53,15 @@ type CompleteUpload struct {
 	Key   string       `json:"key" required:"true" minlen:"1" maxlen:"1024" doc:"The key that the upload began with."`
 	Parts []ChosenPart `json:"parts" required:"true" maxitems:"10000" doc:"The parts of the file in order, by number and etag."`
 }
+
+// StoreOutputs is the body of POST /execution/{id}/outputs/store.
+type StoreOutputs struct {
+	Prefix string `json:"prefix" required:"true" maxlen:"1000" doc:"The folder of stored files that they go to; empty for all files."`
+}
+
+// StoredOutputs answers POST /execution/{id}/outputs/store.
+type StoredOutputs struct {
+	Prefix string `json:"prefix"`
+	Files  int    `json:"files"`
+	Bytes  int64  `json:"bytes"`
+}

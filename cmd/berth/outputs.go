@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,7 @@ import (
 // newOutputs returns the command berth outputs.
 func newOutputs() *cobra.Command {
 	return cli.Parent("outputs", "List and fetch the files that an execution left in outputs/",
-		newOutputsLs(), newOutputsGet())
+		newOutputsLs(), newOutputsGet(), newOutputsStore())
 }
 
 // newOutputsLs returns the command berth outputs ls.
@@ -116,6 +117,40 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 		return cli.PrintJSON(cmd.OutOrStdout(), append([]wire.Output{}, list...))
 	}
 	return nil
+}
+
+// newOutputsStore returns the command berth outputs store.
+func newOutputsStore() *cobra.Command {
+	conn, asJSON := &cli.Connection{}, false
+	cmd := &cobra.Command{
+		Use: "store ID storage://FOLDER", Short: "Copy the files that an execution left to storage",
+		Long: `Store copies the files within the cluster, to a folder of berth storage. They stay there
+when the outputs of the execution expire.`,
+		Example: "  berth outputs store 0198c1d2 storage://runs/7/",
+		Args:    cli.Arguments(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prefix, is := strings.CutPrefix(args[1], "storage://")
+			if !is {
+				return cli.UsageErrorf("write the folder as storage://FOLDER")
+			}
+			c, id, err := clientAndExecution(cmd, conn, args[0])
+			if err != nil {
+				return err
+			}
+			out, err := c.StoreOutputs(cmd.Context(), id, prefix)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return cli.PrintJSON(cmd.OutOrStdout(), out)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "stored %d files, %d bytes, below storage://%s\n", out.Files, out.Bytes, out.Prefix)
+			return nil
+		},
+	}
+	conn.Register(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
 }
 
 // chosen returns the outputs with names, all of them for none.

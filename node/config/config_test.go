@@ -50,6 +50,12 @@ func TestCheckNamesEveryFault(t *testing.T) {
 		},
 		{"gpus", "gpus:\n  source: simulated\n  simulated: [h100:2, nonsense:x]\n", []string{"line 3: gpus.simulated:"}},
 		{"mounts", "executor:\n  mounts:\n    - {name: Data, path: rel}\n", []string{`line 2: executor.mounts: mount "Data" needs`}},
+		{"object stores", "storage:\n  objects: s3://bucket?region=eu-west-1&prefix=berth/\n  objects_from: azblob://container\n", nil},
+		{
+			"bad object stores", "storage:\n  objects: ftp://bucket\n  objects_from: s3://key:secret@bucket\n",
+			[]string{"line 2: storage.objects: must be a URL such as s3://", "line 3: storage.objects_from: must be a URL such as s3://"},
+		},
+		{"an object store without a bucket", "storage:\n  objects: \"gs://\"\n", []string{"line 2: storage.objects: must be"}},
 		{"not yaml", "name: [\n", []string{""}},
 		{"duplicate key", "name: a\nname: b\n", []string{"already defined"}},
 	}

@@ -130,7 +130,7 @@ func (j *journal) write(b *batch) (*segment, error) {
 		err = unix.Fdatasync(int(s.file.Fd()))
 	}
 	if err != nil {
-		// The state after its last durable record is unknown; nothing of it was acknowledged.
+		// The disk may have any part of the batch. None of it is acknowledged.
 		_ = s.file.Truncate(s.size)
 		j.retire(s)
 		return nil, err

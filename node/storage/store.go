@@ -161,18 +161,22 @@ func (s *Store) writeAs(hash compute.Hash, data []byte, sync func(*os.File) erro
 	return err
 }
 
-// place gives the finished file its name.
+// place gives the finished file its name. The first blob of a directory makes it.
 func (s *Store) place(tmp string, hash compute.Hash) error {
-	dir := filepath.Dir(s.path(hash))
-	switch err := os.Mkdir(dir, 0o700); {
-	case errors.Is(err, fs.ErrExist):
-	case err != nil:
+	err := s.rename(tmp, hash)
+	if !errors.Is(err, fs.ErrNotExist) {
 		return err
-	default:
-		if err := syncDir(s.dir); err != nil {
-			return err
-		}
 	}
+	if err := os.Mkdir(filepath.Dir(s.path(hash)), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := syncDir(s.dir); err != nil {
+		return err
+	}
+	return s.rename(tmp, hash)
+}
+
+func (s *Store) rename(tmp string, hash compute.Hash) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := fault.Error("storage.place"); err != nil {

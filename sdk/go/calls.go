@@ -750,6 +750,17 @@ func (g FilesCalls) List(ctx context.Context, id string) ([]Output, error) {
 	return out, err
 }
 
+// StoreOutputs is POST /api/v2/external/execution/{id}/outputs/store.
+//
+// Copy these files to the stored files of the organization, below a prefix, where they stay.
+//
+// Needs: API key or access token.
+func (g FilesCalls) StoreOutputs(ctx context.Context, id string, body StoreOutputs) (StoredOutputs, error) {
+	var out StoredOutputs
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/execution/" + url.PathEscape(id) + "/outputs/store", Body: body, Out: &out})
+	return out, err
+}
+
 // ImagesCalls are the calls of Client.Images.
 type ImagesCalls struct{ c *Client }
 

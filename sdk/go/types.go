@@ -3537,6 +3537,21 @@ type StorageUsage struct {
 	OwnMaxBytes int64 `json:"own_max_bytes,omitzero"`
 }
 
+// StoreOutputs is the body of POST /execution/{id}/outputs/store.
+type StoreOutputs struct {
+	// The folder of stored files that they go to; empty for all files.
+	//
+	// Rules: required, at most 1000 characters.
+	Prefix string `json:"prefix"`
+}
+
+// StoredOutputs answers POST /execution/{id}/outputs/store.
+type StoredOutputs struct {
+	Prefix string `json:"prefix,omitzero"`
+	Files  int    `json:"files,omitzero"`
+	Bytes  int64  `json:"bytes,omitzero"`
+}
+
 // Target is one entry of Prometheus' HTTP service discovery.
 type Target struct {
 	Targets []string          `json:"targets,omitzero"`
