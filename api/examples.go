@@ -40,9 +40,9 @@ func examples() map[string]string {
 		"POST /execution/{id}/callbacks/redeliver": `{}`,
 		"POST /bundles": `{"files":[{"path":"train.py",` +
 			`"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","size":0,"mode":420}]}`,
-		"POST /environment-variables":        `{"environment_variables":[{"name":"HF_TOKEN","value":"hf_x","is_secret":true}]}`,
-		"POST /environments":                 `{"name":"torch","requirements":"torch==2.9.0\nnumpy"}`,
-		"POST /storage/uploads":              `{"key":"models/large.bin"}`,
+		"POST /environment-variables": `{"environment_variables":[{"name":"HF_TOKEN","value":"hf_x","is_secret":true}]}`,
+		"POST /environments":          `{"name":"torch","requirements":"torch==2.9.0\nnumpy"}`,
+		"POST /storage/uploads":       `{"key":"models/large.bin"}`,
 
 		"POST /execution/{id}/outputs/store": `{"prefix":"runs/1/"}`,
 

@@ -168,7 +168,8 @@ func printInference(cmd *cobra.Command, r *load.Inference) error {
 	t.AppendRow(cli.Row(fmt.Sprintf("turns at the replica of the conversation, of %d", r.Affinity.Replicas), "", "",
 		fmt.Sprintf("%.1f %%, at random %.1f %%", 100*r.Affinity.Hits, 100*r.Affinity.Random)))
 	crowd := fmt.Sprintf("p95 of an organization beside %d requests of another, %d places", r.Turns.Crowd, r.Turns.Places)
-	t.AppendRow(cli.Row(crowd, "", "", fmt.Sprintf("%.0f ms, alone %.0f ms: %.2f of it", r.Turns.WithMS, r.Turns.AloneMS, r.Turns.Ratio)))
+	turns := fmt.Sprintf("%.0f ms, alone %.0f ms: %.2f of it", r.Turns.WithMS, r.Turns.AloneMS, r.Turns.Ratio)
+	t.AppendRow(cli.Row(crowd, "", "", turns))
 	if r.Llama != nil {
 		t.AppendRow(cli.Row("tokens a second of llama.cpp", rate(r.Llama.DirectPS), rate(r.Llama.RoutedPS), ""))
 	}
