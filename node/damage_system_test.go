@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/api/client"
 	"berth/compute"
 	"berth/node/nodetest"
 )
@@ -45,4 +46,23 @@ func TestDamagedServerHealsUnderWork(t *testing.T) {
 		t.Errorf("afterwards it executes: %v (%v)", e.Status, e.StatusDetails)
 	}
 	mustBalance(t, at)
+}
+
+// mustBegin submits code on a hardware profile.
+func mustBegin(t *testing.T, api *client.Client, profile, code string) compute.ExecutionID {
+	t.Helper()
+	started, err := api.Submit(t.Context(), client.Start{Code: code, Timeout: 400, ExecutionType: profile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return started.ExecutionID
+}
+
+// mustCameInEmpty fails unless the server set a replica aside.
+func mustCameInEmpty(t *testing.T, p *nodetest.Process) {
+	t.Helper()
+	aside, err := filepath.Glob(filepath.Join(p.Config.DataDir, "quarantine", "*", "raft", "raft.db"))
+	if err != nil || len(aside) != 1 {
+		t.Errorf("%s has set aside %v, %v", p.Config.Name, aside, err)
+	}
 }

@@ -274,3 +274,18 @@ func mustLeadThoughOff(t *testing.T, root *client.Client, n *node.Node) {
 		t.Errorf("the state's time is %s", now)
 	}
 }
+
+// mustSave writes a backup through one node to a new file.
+func mustSave(t *testing.T, root *client.Client) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "backup")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := root.SaveSnapshot(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -240,5 +241,14 @@ func (l *losses) signal(nodes []*nodetest.Process, sig syscall.Signal) {
 		if err := syscall.Kill(p.Pid(), sig); err != nil {
 			l.Errorf("signal %s: %v", p.Config.Name, err)
 		}
+	}
+}
+
+func pauseTest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }

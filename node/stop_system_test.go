@@ -49,3 +49,13 @@ func TestGracefulStop(t *testing.T) {
 	}
 	leader.Start() // The cluster ends as it began.
 }
+
+// mustUsual returns a client with the patience that users have.
+func mustUsual(t *testing.T, token string, urls ...string) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Config{Addrs: urls, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

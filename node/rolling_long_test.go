@@ -1,3 +1,5 @@
+//go:build long
+
 package node_test
 
 import (
@@ -162,14 +164,4 @@ func mustCredits(t *testing.T, api *client.Client) compute.Credits {
 		t.Fatal(err)
 	}
 	return credits.Remaining
-}
-
-// mustUsual returns a client with the patience that users have.
-func mustUsual(t *testing.T, token string, urls ...string) *client.Client {
-	t.Helper()
-	c, err := client.New(client.Config{Addrs: urls, Token: token})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }

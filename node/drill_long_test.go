@@ -1,3 +1,5 @@
+//go:build long
+
 package node_test
 
 import (
@@ -13,40 +15,6 @@ import (
 	"berth/node/nodetest"
 	"berth/node/repair"
 )
-
-// mustSave writes a backup through one node to a new file.
-func mustSave(t *testing.T, root *client.Client) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "backup")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := root.SaveSnapshot(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// mustBegin submits code on a hardware profile.
-func mustBegin(t *testing.T, api *client.Client, profile, code string) compute.ExecutionID {
-	t.Helper()
-	started, err := api.Submit(t.Context(), client.Start{Code: code, Timeout: 400, ExecutionType: profile})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return started.ExecutionID
-}
-
-// mustCameInEmpty fails unless the server set a replica aside.
-func mustCameInEmpty(t *testing.T, p *nodetest.Process) {
-	t.Helper()
-	aside, err := filepath.Glob(filepath.Join(p.Config.DataDir, "quarantine", "*", "raft", "raft.db"))
-	if err != nil || len(aside) != 1 {
-		t.Errorf("%s has set aside %v, %v", p.Config.Name, aside, err)
-	}
-}
 
 // TestRestoreDrill is the drill of docs/operations.md: a cluster goes back to a
 // backup. What was in it is there, what came after is not, what was executed is

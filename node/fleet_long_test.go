@@ -1,3 +1,5 @@
+//go:build long
+
 package node_test
 
 import (
@@ -105,15 +107,6 @@ func (s *standIn) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refused = append(s.refused, err)
-}
-
-func pauseTest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // mustStandIn joins the cluster as a worker with one simulated GPU.
