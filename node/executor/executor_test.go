@@ -200,9 +200,6 @@ func TestSpeedOfASimulatedGPU(t *testing.T) {
 	if o.Usage.CPUTime < 2*time.Second || o.Usage.CPUTime > 4*time.Second || o.Usage.GPUUtilPercent < 1 {
 		t.Errorf("usage is %+v", o.Usage)
 	}
-	if share := float64(o.Usage.CPUTime) / float64(o.Duration); share > 0.7 {
-		t.Errorf("the code had %.2f of a core, its quota is 0.5", share)
-	}
 }
 
 // TestUnusableBundles checks that code fails, and not the system, if its files or
