@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -282,6 +283,50 @@ func TestFollowWaitsForTheFirstAttempt(t *testing.T) {
 	if lines := <-got; len(lines) != 1 {
 		t.Errorf("got %d lines, want 1", len(lines))
 	}
+}
+
+// lagging is the State of a node whose replica has not got to the execution yet.
+type lagging struct {
+	State
+
+	behind atomic.Int32 // How many more looks find nothing.
+}
+
+func (l *lagging) Attempts(ctx context.Context, id compute.ExecutionID) ([]compute.Attempt, *Final, error) {
+	if l.behind.Add(-1) >= 0 {
+		return nil, nil, compute.Errorf(compute.CodeNotFound, "No such execution.")
+	}
+	return l.State.Attempts(ctx, id)
+}
+
+// TestReplicaLags follows output on a node that learns of the execution later than the
+// node that asks, and before its program has begun to write.
+func TestReplicaLags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, dirs := newCluster(t, 2)
+		state := &lagging{State: c}
+		c.nodes[nodeID(2)] = NewFollower(FollowerConfig{Node: nodeID(2), Store: Open(dirs[1], nil), State: state, Peers: c})
+		c.set(func() {
+			c.attempts = []compute.Attempt{{Execution: testExecution(), Epoch: 1, Node: nodeID(2)}}
+		})
+		state.behind.Store(20)
+		go func() {
+			<-time.After(time.Second)
+			w := mustCreate(t, Path(dirs[1], testExecution(), 1), small())
+			mustWrite(t, w, Stdout, "late\n")
+			mustEnd(t, w, Final{})
+			c.finish(&Final{})
+		}()
+		lines, _, err := collect(t.Context(), c.node(1), 0)
+		if err != nil || len(lines) != 1 || string(lines[0].Text) != "late" {
+			t.Errorf("got %v, %v", lines, err)
+		}
+		// A node that never learns of it says so.
+		state.behind.Store(1 << 30)
+		if _, _, err := collect(t.Context(), c.node(1), 0); compute.CodeOf(err) != compute.CodeUnavailable {
+			t.Errorf("without the execution: %v", err)
+		}
+	})
 }
 
 func TestUnreachableNode(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/loop"
 )
 
 // The answer to a request is a stream of the same records that are on disk. A
@@ -24,6 +25,7 @@ const (
 	flagCopy    = 0x80     // In the byte that holds the mode: the node whose output it is a copy of follows.
 	wireBuffer  = 16 << 10 // Of a receiver while there is more than
 	waitBuffer  = 64       // this of one that waits.
+	lagWait     = 2 * time.Second
 )
 
 // mode is what a request asks for.
@@ -311,6 +313,9 @@ func (f *Follower) serve(ctx context.Context, q request, s *sender) error {
 		idle:  func() error { return halt(s.idle()) },
 	}
 	if q.mode == modeFollow {
+		if err := f.awaitKnown(ctx, q.of.execution); err != nil {
+			return err
+		}
 		h.ended = func() bool { return f.ended(ctx, q.of) }
 	}
 	final, err := store.follow(ctx, q.of, q.after, h)
@@ -318,6 +323,21 @@ func (f *Follower) serve(ctx context.Context, q request, s *sender) error {
 		return err
 	}
 	return halt(s.end(final))
+}
+
+// awaitKnown waits until this node knows an execution. Its replica may lag behind that of
+// the node that asks; output that is not there yet would look like none.
+func (f *Follower) awaitKnown(ctx context.Context, id compute.ExecutionID) error {
+	wait, cancel := context.WithTimeout(ctx, lagWait)
+	defer cancel()
+	err := loop.Until(wait, changePause, func() bool {
+		_, _, err := f.cfg.State.Attempts(wait, id)
+		return compute.CodeOf(err) != compute.CodeNotFound
+	})
+	if err != nil && ctx.Err() == nil {
+		return compute.Errorf(compute.CodeUnavailable, "This node does not know the execution.").Retry(retryLast)
+	}
+	return err
 }
 
 // halt marks an error that ends the call without a retry or an answer.

@@ -31,7 +31,7 @@ func (o Output) Attempts(_ context.Context, id compute.ExecutionID) ([]compute.A
 	}
 	if live < 0 {
 		if len(attempts) == 0 {
-			return nil, nil, compute.Errorf(compute.CodeNotFound, "There is no output of this execution here.")
+			return nil, new(logs.Final), nil // It has ended, and its output is gone.
 		}
 		return attempts, nil, nil
 	}
