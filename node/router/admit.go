@@ -48,7 +48,7 @@ func (r *Router) Admit(
 			r.leaveGate(g)
 		}, nil
 	case errors.Is(err, fair.ErrFull):
-		err = compute.Errorf(compute.CodeUnavailable, "All replicas are busy, and %d requests wait for one.", r.queues.Most).
+		err = compute.Errorf(compute.CodeUnavailable, "All replicas are busy, and too many requests wait for one.").
 			Named("overloaded").Retry(retryBusy)
 	case ctx.Err() == nil:
 		err = compute.Errorf(compute.CodeUnavailable, "All replicas have been busy for %v.", r.queues.Wait).

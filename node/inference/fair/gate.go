@@ -33,7 +33,8 @@ func NewGate[K comparable](most int, crowded func()) *Gate[K] {
 	return &Gate[K]{most: most, crowded: crowded, costs: make(map[K]int64)}
 }
 
-// Enter waits until a place is free. The caller calls leave once, with what the request
+// Enter waits until a place is free. An owner may have as many requests wait as are free
+// in the queue, so that nobody fills it for all others. The caller calls leave once, with what the request
 // has cost; 0 if that is not known. The error is that of ctx, or ErrFull.
 func (g *Gate[K]) Enter(ctx context.Context, owner K, estimate int64) (leave func(cost int64), err error) {
 	g.mu.Lock()
@@ -42,7 +43,7 @@ func (g *Gate[K]) Enter(ctx context.Context, owner K, estimate int64) (leave fun
 		g.inside++
 		g.mu.Unlock()
 		return g.leaving(owner), nil
-	case g.queue.Len() >= g.most:
+	case g.queue.Len()+g.queue.LenOf(owner) >= g.most: // More of its own wait than are free.
 		g.mu.Unlock()
 		return nil, ErrFull
 	}

@@ -130,3 +130,37 @@ func TestGate(t *testing.T) {
 		}
 	})
 }
+
+// TestNobodyFillsTheQueue checks that an owner with any number of requests leaves space in
+// the queue for others.
+func TestNobodyFillsTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := fair.NewGate[string](8, func() {}) // Without places: all wait.
+		ctx, hangUp := context.WithCancel(t.Context())
+		waits := func(owner string) (n int) {
+			for range 20 {
+				refused := make(chan error, 1)
+				go func() {
+					_, err := g.Enter(ctx, owner, 1)
+					refused <- err
+				}()
+				synctest.Wait()
+				select {
+				case err := <-refused:
+					if !errors.Is(err, fair.ErrFull) {
+						t.Error(err)
+					}
+				default:
+					n++
+				}
+			}
+			return n
+		}
+		for i, want := range []int{4, 2, 1, 1, 0} {
+			if got := waits(string(rune('a' + i))); got != want {
+				t.Errorf("owner %d has %d requests wait, want %d", i, got, want)
+			}
+		}
+		hangUp()
+	})
+}
