@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"io"
+	"sync"
 	"testing"
 
 	"berth/cluster"
@@ -15,6 +16,7 @@ import (
 func TestStreamsHaveTheirOwnConnection(t *testing.T) {
 	f := newFleet(t, nil)
 	arrived, release := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(release) })
 	f.handle = func(c *cluster.Cluster) {
 		c.Handle("test.wait", cluster.Servers, func(context.Context, rpc.Peer, []byte) ([]byte, error) {
 			close(arrived)
@@ -26,11 +28,16 @@ func TestStreamsHaveTheirOwnConnection(t *testing.T) {
 				if err := stream.Accept(nil); err != nil {
 					return err
 				}
+				// Open has returned by then: it fails if the session ends at once.
+				if _, err := io.ReadFull(stream, make([]byte, 1)); err != nil {
+					return err
+				}
 				return stream.Session().Close()
 			})
 	}
 	f.mustAdd()
 	f.mustAdd()
+	t.Cleanup(end) // Before the peers close, who wait for the call.
 	f.awaitVoters(2)
 	from, to := f.peers[0], f.peers[1].ID()
 	answered := make(chan string, 1)
@@ -47,10 +54,11 @@ func TestStreamsHaveTheirOwnConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stream.Close()
+	_, _ = stream.Write([]byte{1}) // The session may end before it knows that this was sent.
 	if rest, err := io.ReadAll(stream); len(rest) > 0 {
 		t.Errorf("the stream brings %q, %v", rest, err)
 	}
-	close(release)
+	end()
 	if answer := <-answered; answer != "still there" {
 		t.Errorf("the call is answered with %q", answer)
 	}
