@@ -89,7 +89,7 @@ others=$!
 # tests are clusters and starve beside each other under the race detector.
 raced=4
 [[ -z $tags ]] || raced=2
-select_packages in "$machine" <<<"$packages" | stream machine 1 3 "$raced" || status=1
+select_packages in "$machine" <<<"$packages" | stream machine 1 4 "$raced" || status=1
 wait "$others" || status=1
 
 # Replays the output through another gotestsum, which reruns failed tests alone.
