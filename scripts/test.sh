@@ -18,9 +18,10 @@ fi
 export BERTH_TEST_FLAGS="-tags=$tags -vet=off -shuffle=on -timeout=40m"
 
 # Packages with concurrent goroutines run under the race detector; in the long form
-# also those that mostly compute or answer one request after another. It does not cover other processes.
-race='api/(client|edge)|cluster(/.*)?|gpu|node/(executor|leader|logs|storage|worker)'
-[[ -z $tags ]] || race+='|api|fsm(/.*)?|node'
+# also those that mostly compute or answer one request after another, and those that
+# take minutes to compile for it. It does not cover other processes.
+race='api/(client|edge)|cluster(/.*)?|gpu|node/(logs|storage)'
+[[ -z $tags ]] || race+='|api|fsm(/.*)?|node(/(executor|leader|worker))?'
 export BERTH_TEST_RACE="^berth/($race)\$"
 
 # Tests that execute code share the machine's cgroups, networks and devices, so
@@ -85,11 +86,9 @@ status=0
 	exit "$failed"
 ) &
 others=$!
-# Raced here is node/executor, which mostly waits; in the long form also node, whose
-# tests are clusters and starve beside each other under the race detector.
-raced=4
-[[ -z $tags ]] || raced=2
-select_packages in "$machine" <<<"$packages" | stream machine 1 4 "$raced" || status=1
+# In the long form node is raced, whose tests are clusters and starve beside each other
+# under the race detector.
+select_packages in "$machine" <<<"$packages" | stream machine 1 4 2 || status=1
 wait "$others" || status=1
 
 # Replays the output through another gotestsum, which reruns failed tests alone.
