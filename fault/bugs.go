@@ -121,7 +121,7 @@ func Plants() []Plant { //nolint:funlen // A list.
 		},
 		{
 			Bug: EndlessLease, Test: "./node/executor/supervise TestLateContact",
-			Says:     "the end of a lease is not heard",
+			Says:     "the timer did not fire at the end of the lease",
 			Breaks:   "a supervisor does not end its code when its lease has expired",
 			CaughtBy: "life: a node is cut off or paused for longer than a lease",
 		},

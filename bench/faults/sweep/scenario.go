@@ -40,6 +40,8 @@ func scenarios() map[string]scenario {
 		"series.":                 {false, work(everywhere, loadSelection)},
 		"copies.":                 {true, work(everywhere, loadQuick)},
 		"storage.spread.":         {false, work(leads, loadQuick)},
+		"storage.write.":          {true, work(roundRobin, loadBlob)},
+		"storage.placed":          {true, work(roundRobin, loadBlob)},
 		"fsm.snapshot.":           {false, work(everywhere, loadQuick)},
 		"disk.delete.":            {false, work(everywhere, loadQuick)},
 		"disk.ballast.":           {false, rejoining(false)},

@@ -23,7 +23,8 @@ const (
 	quickSeconds = 0.1             // Working time of most code.
 	longSeconds  = 4.0             // Working time of code that outlives its node's process.
 	lostSeconds  = 25.0            // Working time of code that outlives its lost node's lease.
-	largeBytes   = 20 << 10        // Of code sent as a blob.
+	largeBytes   = 20 << 10        // Of code sent as a small blob, which is journaled,
+	blobBytes    = 100 << 10       // and as one that is not.
 	granted      = 1000 * compute.Credit
 	benchSlug    = "sweep"
 )
@@ -36,6 +37,7 @@ const (
 	loadLong                  // Code that outlives its node's process, with the shortest grace time.
 	loadLost                  // The same, with a working time until the node is given up.
 	loadSelection             // GPU selections, one of which times out.
+	loadBlob                  // Code that is a large blob.
 )
 
 // submit is one request and its result.
@@ -148,14 +150,22 @@ func submitsOf(what load, node int) []*submit {
 		slow := start
 		slow.Code = code(longSeconds)
 		return []*submit{{node: node, start: slow, types: []string{"h100", "l40s"}}}
+	case loadBlob:
+		start.Code += noise(blobBytes)
+		return []*submit{{node: node, start: start}}
 	case loadQuick:
 	}
 	large, gpu := start, start
-	noise := make([]byte, largeBytes)
-	_, _ = rand.Read(noise) // It never fails. The data is incompressible.
-	large.Code += "# " + hex.EncodeToString(noise) + "\n"
+	large.Code += noise(largeBytes)
 	gpu.ExecutionType = "h100"
 	return []*submit{{node: node, start: start}, {node: node, start: large}, {node: node, start: gpu}}
+}
+
+// noise returns a comment of code that compresses to size bytes.
+func noise(size int) string {
+	random := make([]byte, size)
+	_, _ = rand.Read(random) // It never fails.
+	return "# " + hex.EncodeToString(random) + "\n"
 }
 
 // send sends a submit to one node after another until it is answered.
