@@ -17,6 +17,7 @@ type core struct {
 	log     *slog.Logger
 	openapi []byte
 	ended   endedCache
+	endings endings
 	scans   *loop.FairLimiter[compute.OrgID] // Of reads of many records.
 }
 
@@ -27,7 +28,7 @@ const scanShare = 2
 func newCore(of *edge.Core, cfg Config) *core {
 	return &core{
 		Core: of, cfg: cfg, log: cfg.Logger.With("part", "api"),
-		ended: newEndedCache(),
+		ended: newEndedCache(), endings: endings{all: map[compute.ExecutionID]*awaited{}},
 		scans: loop.NewFairLimiter[compute.OrgID](max(1, runtime.GOMAXPROCS(0)/scanShare)),
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
 	"berth/loop"
 )
 
@@ -36,13 +35,6 @@ type stream struct {
 	broken atomic.Pointer[error] // Why the output could not be read at the last try.
 }
 
-// ending is the final record of the execution: nil if it was deleted, unknown
-// with err.
-type ending struct {
-	e   *compute.Execution
-	err error
-}
-
 // batch has lines in transit from the reader to the client.
 type batch struct {
 	lines []Line
@@ -62,20 +54,21 @@ func (t *stream) serve(ctx context.Context, e *compute.Execution) error {
 	}
 	batches := make(chan batch)
 	complete := make(chan struct{})
-	ended := make(chan ending, 1)
 	after := t.after
-	wg.Go(func() { t.watch(e, ended) })
+	end, release := t.core.awaitEnd(e)
+	defer release()
 	wg.Go(func() { t.follow(e, after, batches, complete) })
-	return t.pump(batches, complete, ended)
+	return t.pump(batches, complete, end)
 }
 
 // pump sends batches until the output is complete.
-func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-chan ending) error {
+func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, end *awaited) error {
 	ticker := time.NewTicker(commentEvery)
 	defer ticker.Stop()
 	var drain timeout
 	defer drain.stop()
 	var final *compute.Execution
+	ended := end.known
 	for {
 		select {
 		case <-t.ctx.Done():
@@ -95,11 +88,11 @@ func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-ch
 			}
 		case <-complete:
 			complete = nil
-		case end := <-ended:
-			if end.err != nil {
-				return end.err // The client asks again, or elsewhere.
+		case <-ended:
+			if end.end.err != nil {
+				return end.end.err // The client asks again, or elsewhere.
 			}
-			final, ended = end.e, nil
+			final, ended = end.end.e, nil
 			drain.start(t.core.cfg.Limits.LastLines)
 		case <-drain.C:
 			return t.giveUp(final)
@@ -146,7 +139,7 @@ func (t *stream) missing(final *compute.Execution) (string, error) {
 		return "", nil
 	}
 	view, _, _ := t.core.cfg.Reader.Stale()
-	known, err := t.dig(view)
+	known, err := t.core.digPatiently(t.ctx, t.id, view)
 	if err != nil {
 		return "", err
 	}
@@ -163,52 +156,6 @@ func (t *stream) missing(final *compute.Execution) (string, error) {
 	return fmt.Sprintf("The output is on node %s, which is down: it can be read once that is back.", id), nil
 }
 
-// watch reports how the execution has ended.
-func (t *stream) watch(e *compute.Execution, ended chan<- ending) {
-	var err error
-	if !e.Status.Terminal() {
-		e, err = t.next(func(now *compute.Execution) bool { return now.Status.Terminal() })
-	}
-	ended <- ending{e, err}
-}
-
-// next waits until want accepts the execution. It returns nil if the execution
-// was deleted, and an error if the stream has ended or the execution's archive
-// cannot be read.
-func (t *stream) next(want func(*compute.Execution) bool) (*compute.Execution, error) {
-	view, _, _ := t.core.cfg.Reader.Stale()
-	for {
-		known, err := t.dig(view)
-		if err != nil {
-			return nil, err
-		}
-		e, ok := known.AnyExecution(t.id)
-		if !ok && view.Index() > 0 {
-			return nil, nil
-		}
-		if ok && want(e) {
-			return e, nil
-		}
-		loop.Sleep(t.ctx, waitPause)
-		if view, err = t.core.cfg.Reader.Wait(t.ctx, view.Index()); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// dig adds the execution from its archive to view. It retries, because this
-// node may have been partitioned.
-func (t *stream) dig(view *fsm.View) (known *fsm.View, err error) {
-	for range digTries {
-		known, err = view.LoadArchived(compute.OrgID{}, t.id, t.core.OpenArchive(t.ctx))
-		if err == nil || t.ctx.Err() != nil {
-			break
-		}
-		loop.Sleep(t.ctx, digRetry)
-	}
-	return known, err
-}
-
 // follow passes the output to serve and closes complete at its end. Parents and
 // executions that never started have no output.
 func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch, complete chan<- struct{}) {
@@ -219,7 +166,7 @@ func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch
 	began := func(e *compute.Execution) bool { return e.Epoch > 0 || e.Status.Terminal() }
 	if !began(e) {
 		var err error
-		if e, err = t.next(began); e == nil || err != nil {
+		if e, err = t.core.next(t.ctx, t.id, began); e == nil || err != nil {
 			return
 		}
 	}
