@@ -65,8 +65,8 @@ func (l *batcher) next() []*proposal {
 	batch := make([]*proposal, 0, min(len(l.queue), batchFrames))
 	size, used := 0, 0
 	for _, p := range l.queue {
-		if len(batch) == batchFrames || size+len(p.frame) > batchBytes {
-			break
+		if len(batch) == batchFrames || used > 0 && size+len(p.frame) > batchBytes {
+			break // The first one always goes, so that no sender turns without end.
 		}
 		used++
 		l.bytes -= len(p.frame)
