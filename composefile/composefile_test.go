@@ -194,7 +194,7 @@ func TestBadFiles(t *testing.T) {
 		"no image":         {"services:\n  web: {command: x}\n", "image", 2},
 		"bad image":        {"services:\n  web: {image: 'UPPER CASE'}\n", "not the name of an image", 2},
 		"anchor":           {"services:\n  web: *nowhere\n", "unknown anchor", 2},
-		"cycle":            {"services:\n  a: {image: x, depends_on: [b]}\n  b: {image: x, depends_on: [a]}\n", "cycle", 0},
+		"cycle":            {"services:\n  a: {image: x, depends_on: [b]}\n  b: {image: x, depends_on: [a]}\n", "cycle", 2},
 		"unknown service":  {"services:\n  a: {image: x, depends_on: [gone]}\n", "gone", 2},
 		"too many":         {many.String(), "at most 64 services", 66},
 		"too large":        {strings.Repeat("#", composefile.MaxBytes+1), "at most", 0},

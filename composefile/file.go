@@ -54,6 +54,14 @@ func (f *File) Targets() []string {
 	return slices.Compact(targets)
 }
 
+// Containers returns how many containers the services have together.
+func (f *File) Containers() (count int) {
+	for _, s := range f.Services {
+		count += s.Scale
+	}
+	return count
+}
+
 // GPUs returns how many GPUs the services reserve together, and whether a service gets
 // all that there are.
 func (f *File) GPUs() (count int, all bool) {

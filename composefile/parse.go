@@ -342,9 +342,12 @@ func (p *reader) locate(root *ast.MappingNode, err error) Fault {
 		}
 		f.Line, f.Column = 0, 0
 	}
+	_, cycle, _ := strings.Cut(text, "dependency cycle detected: ")
+	first, _, _ := strings.Cut(cycle, " -> ")
 	p.each(root, "", func(key string, _, value ast.Node) {
 		p.each(value, key, func(name string, at, _ ast.Node) {
-			named := strings.Contains(text, strconv.Quote(name)) || strings.Contains(text, key+"."+name)
+			named := strings.Contains(text, strconv.Quote(name)) || strings.Contains(text, key+"."+name) ||
+				name == first && key == "services"
 			if f.Line == 0 && named && at.GetToken() != nil {
 				f.Path, f.Line, f.Column = key+"."+name, at.GetToken().Position.Line, at.GetToken().Position.Column
 			}

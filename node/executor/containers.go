@@ -142,7 +142,8 @@ func (e *Executor) containerNetwork(ctx context.Context, w compute.Work, res *re
 		res.notes = append(res.notes, "network: none ("+e.pool.why+")")
 		return docker.NoNetwork, nil
 	}
-	link, subnet := e.pool.table.Bridge(res.slot.number)
+	link, subnet, room := e.pool.table.Bridge(res.slot.number)
+	res.addresses = room
 	return e.engine.Network(ctx, docker.Bridge{Slot: res.slot.number, Link: link, Subnet: subnet})
 }
 
@@ -206,6 +207,10 @@ func (e *Executor) composeIn(
 	file, faults := composefile.Parse(bundle.Compose, bundle.Env)
 	if len(faults) > 0 {
 		return compute.Errorf(compute.CodeInvalid, "compose file: %s", faults[0].Error())
+	}
+	if n := file.Containers(); res.addresses > 0 && n > res.addresses {
+		return compute.Errorf(compute.CodeUnavailable, "this node is so busy that its networks have room for %d containers, not for %d",
+			res.addresses, n)
 	}
 	c.Compose = &supervise.ContainerCompose{
 		Program: e.compose, Text: bundle.Compose, Interpolate: bundle.Env, Images: make(map[string]supervise.ContainerImage),

@@ -35,6 +35,7 @@ type resources struct {
 	model       []sandbox.Bind // Directories that an engine of models reads.
 
 	container *supervise.Container // nil for a sandbox.
+	addresses int                  // Of its network, for containers.
 	volumes   []*os.File           // Disks for the volumes of a Compose file.
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,8 +30,11 @@ func (e *Engine) Network(ctx context.Context, b Bridge) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	name := "berth-" + strings.ReplaceAll(b.Link, "_", "")
-	if _, err := e.api.NetworkInspect(ctx, name, client.NetworkInspectOptions{}); err == nil {
-		return name, nil
+	if found, err := e.api.NetworkInspect(ctx, name, client.NetworkInspectOptions{}); err == nil {
+		if hasSubnet(found.Network.IPAM, b.Subnet) {
+			return name, nil
+		}
+		_, _ = e.api.NetworkRemove(ctx, found.Network.ID, client.NetworkRemoveOptions{}) // Else making it fails.
 	}
 	err := e.makeNetwork(ctx, name, b)
 	if err != nil && strings.Contains(err.Error(), "overlaps") {
@@ -42,6 +46,12 @@ func (e *Engine) Network(ctx context.Context, b Bridge) (string, error) {
 		return "", fmt.Errorf("make network of containers: %w", err)
 	}
 	return name, nil
+}
+
+// hasSubnet reports whether a network has the addresses. An earlier version of the node
+// gave others.
+func hasSubnet(of network.IPAM, subnet netip.Prefix) bool {
+	return slices.ContainsFunc(of.Config, func(c network.IPAMConfig) bool { return c.Subnet == subnet })
 }
 
 func (e *Engine) makeNetwork(ctx context.Context, name string, b Bridge) error {

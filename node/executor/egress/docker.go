@@ -57,7 +57,7 @@ func iptablesCommand(args ...string) *exec.Cmd {
 
 // dockerRules returns the rules of passDocker, the last to match first.
 func (t *Table) dockerRules() [][]string {
-	own, bridges := t.prefix()+"+", t.prefix()+"_+"
+	own, bridges := t.prefix()+"+", t.prefix()+bridgeMark+"+"
 	return [][]string{
 		{"-o", own, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"},
 		{"-i", own, "-j", "ACCEPT"},

@@ -184,6 +184,78 @@ func TestEgress(t *testing.T) {
 	group.Wait()
 }
 
+// container makes a container of a bridge, and returns what it receives.
+func container(t *testing.T, bridge netlink.Link, subnet netip.Prefix) *net.UDPConn {
+	t.Helper()
+	file, err := newNamespace()
+	must(t, err)
+	t.Cleanup(func() { file.Close() })
+	name := fmt.Sprintf("bc%d", os.Getpid())
+	must(t, netlink.LinkAdd(&netlink.Veth{
+		LinkAttrs: netlink.LinkAttrs{Name: name, MasterIndex: bridge.Attrs().Index},
+		PeerName:  inside, PeerNamespace: netlink.NsFd(int(file.Fd())),
+	}))
+	here, err := netlink.LinkByName(name)
+	must(t, err)
+	t.Cleanup(func() { must(t, netlink.LinkDel(here)) })
+	h, err := netlink.NewHandleAt(netns.NsHandle(file.Fd()))
+	must(t, err)
+	defer h.Close()
+	there, err := h.LinkByName(inside)
+	must(t, err)
+	gateway := subnet.Addr().Next()
+	own := gateway.Next()
+	must(t, netlink.LinkSetUp(here), h.LinkSetUp(there), h.AddrAdd(there, &netlink.Addr{
+		IPNet: &net.IPNet{IP: own.AsSlice(), Mask: net.CIDRMask(subnet.Bits(), 32)},
+	}), h.RouteAdd(&netlink.Route{Gw: gateway.AsSlice()}))
+	var received *net.UDPConn
+	must(t, inNamespace(t, file, func() (err error) {
+		received, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(own, 80)))
+		return err
+	}))
+	t.Cleanup(func() { received.Close() })
+	return received
+}
+
+// TestContainersAreApart checks that a sandbox reaches no container of another attempt.
+// Docker keeps containers of different bridges apart.
+func TestContainersAreApart(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("networks are made by root")
+	}
+	table, err := Open(fmt.Sprintf("c%d", os.Getpid()%10000), nil)
+	must(t, err)
+	defer func() { must(t, table.Close()) }()
+	link, subnet, _ := table.Bridge(wideSlots - 1)
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: link}}
+	must(t, netlink.LinkAdd(bridge))
+	defer func() { must(t, netlink.LinkDel(bridge)) }()
+	must(t, netlink.LinkSetUp(bridge), netlink.AddrAdd(bridge, &netlink.Addr{
+		IPNet: &net.IPNet{IP: subnet.Addr().Next().AsSlice(), Mask: net.CIDRMask(subnet.Bits(), 32)},
+	}))
+	received := container(t, bridge, subnet)
+	sandbox, err := table.Network(4004)
+	must(t, err)
+	defer sandbox.Close()
+	send := func(text string) error {
+		conn, err := net.Dial("udp4", received.LocalAddr().String())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = fmt.Fprint(conn, text)
+		return err
+	}
+	must(t, inNamespace(t, sandbox, func() error { return send("sandbox") }), send("machine"),
+		received.SetReadDeadline(time.Now().Add(time.Minute)))
+	text := make([]byte, 100)
+	n, err := received.Read(text)
+	must(t, err)
+	if got := string(text[:n]); got != "machine" {
+		t.Errorf("the container received the packet of the %s", got)
+	}
+}
+
 // connections returns how many connections of the address the machine keeps.
 func connections(t *testing.T, address netip.Addr) (count int) {
 	t.Helper()
@@ -267,5 +339,20 @@ func TestAddressesDiffer(t *testing.T) {
 			t.Fatalf("slot %d has %s and %s", slot, gateway, own)
 		}
 		seen[gateway], seen[own] = true, true
+	}
+	table := &Table{}
+	for slot := range 4096 {
+		_, subnet, containers := table.Bridge(slot)
+		if first := subnet.Addr(); subnet.Masked().Addr() != first || containers < 1 {
+			t.Fatalf("slot %d has the bridge %s for %d containers", slot, subnet, containers)
+		}
+		own := subnet.Addr()
+		for range containers + bridgeReserved {
+			if seen[own] || !whole.Contains(own) || !subnet.Contains(own) {
+				t.Fatalf("slot %d has %s of %s", slot, own, subnet)
+			}
+			seen[own] = true
+			own = own.Next()
+		}
 	}
 }

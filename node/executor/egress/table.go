@@ -48,11 +48,20 @@ const (
 	offsetDport = 2
 )
 
-// bridged contains the addresses of the networks of containers, sixteen of each slot.
+// Addresses of the networks of containers. The veth pairs have the first quarter of
+// 198.18.0.0/16. Low slots, which is nearly always all that are in use, have room for the
+// largest Compose file; the others have sixteen addresses each.
 const (
-	bridged    = "198.19.0.0/16"
-	bridgeBits = 28
+	wideBridges    = "198.18.64.0"
+	wideBits       = 25
+	wideSlots      = 384 // Up to the end of 198.18.0.0/16.
+	narrowBridges  = "198.19.0.0"
+	narrowBits     = 28
+	bridgeReserved = 3 // Of the network itself, the bridge and the broadcast.
 )
+
+// bridgeMark follows the prefix in the names of bridges.
+const bridgeMark = "_"
 
 // Table is the node's own nftables table.
 type Table struct {
@@ -148,12 +157,18 @@ func (t *Table) table() *nftables.Table {
 func (t *Table) prefix() string { return "b" + t.name + "-" }
 
 // Bridge returns the name and the addresses of a bridge for containers, which an engine
-// makes. The rules hold for it as for every other interface of the node's attempts.
-func (t *Table) Bridge(slot int) (link string, subnet netip.Prefix) {
-	base := netip.MustParsePrefix(bridged).Addr().As4()
-	var first [4]byte
-	binary.BigEndian.PutUint32(first[:], binary.BigEndian.Uint32(base[:])+uint32(slot)<<(32-bridgeBits))
-	return fmt.Sprintf("%s_%x", t.prefix(), slot), netip.PrefixFrom(netip.AddrFrom4(first), bridgeBits)
+// makes, and how many containers can be on it. The rules hold for it as for every other
+// interface of the node's attempts.
+func (t *Table) Bridge(slot int) (link string, subnet netip.Prefix, containers int) {
+	first, bits := wideBridges, wideBits
+	if slot >= wideSlots {
+		first, bits = narrowBridges, narrowBits
+	}
+	base := netip.MustParseAddr(first).As4()
+	size := 1 << (32 - bits)
+	var at [4]byte
+	binary.BigEndian.PutUint32(at[:], binary.BigEndian.Uint32(base[:])+uint32(slot*size))
+	return fmt.Sprintf("%s%s%x", t.prefix(), bridgeMark, slot), netip.PrefixFrom(netip.AddrFrom4(at), bits), size - bridgeReserved
 }
 
 func (t *Table) install(deny []netip.Prefix) error {
@@ -191,7 +206,7 @@ func (t *Table) install(deny []netip.Prefix) error {
 		}
 		conn.AddRule(rule)
 	}
-	from, to := t.onInterfaces(expr.MetaKeyIIFNAME), t.onInterfaces(expr.MetaKeyOIFNAME)
+	from, to := onInterface(expr.MetaKeyIIFNAME, t.prefix()), onInterface(expr.MetaKeyOIFNAME, t.prefix())
 	add(forward, from, family(unix.NFPROTO_IPV6), drop())
 	for _, chain := range []*nftables.Chain{forward, input} {
 		add(chain, from, family(unix.NFPROTO_IPV4), inState(expr.CtStateBitNEW), tooMany(connections), drop())
@@ -203,7 +218,9 @@ func (t *Table) install(deny []netip.Prefix) error {
 	}
 	add(input, from, drop())
 	// Containers of one bridge reach each other. The engine keeps bridges apart.
-	add(forward, from, to, within(offsetDaddr, netip.MustParsePrefix(bridged)), accept())
+	bridges := t.prefix() + bridgeMark
+	add(forward, onInterface(expr.MetaKeyIIFNAME, bridges), onInterface(expr.MetaKeyOIFNAME, bridges),
+		within(offsetDaddr, netip.MustParsePrefix(source)), accept())
 	for _, prefix := range deny {
 		add(forward, from, within(offsetDaddr, prefix), drop())
 	}
@@ -214,12 +231,12 @@ func (t *Table) install(deny []netip.Prefix) error {
 	return conn.Flush()
 }
 
-// onInterfaces matches the interfaces of the node's attempts. Without the terminating
-// zero byte, the comparison matches a prefix.
-func (t *Table) onInterfaces(key expr.MetaKey) []expr.Any {
+// onInterface matches the interfaces whose names begin with prefix: without the
+// terminating zero byte, the comparison matches a prefix.
+func onInterface(key expr.MetaKey, prefix string) []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: key, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(t.prefix())},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(prefix)},
 	}
 }
 
