@@ -37,7 +37,11 @@ func TestArgv(t *testing.T) {
 		}},
 		{"llama.cpp", "--ctx-size=2048", []string{
 			"llama-server", "--model", "/model", "--alias", "d1", "--host", "127.0.0.1", "--port", "8000", "--metrics",
-			"--no-webui", "--embeddings", "--ctx-size", "2048",
+			"--no-webui", "--ctx-size", "2048",
+		}},
+		{"llama.cpp", "--embeddings", []string{ // For a model of embeddings: with it, a server answers no chats.
+			"llama-server", "--model", "/model", "--alias", "d1", "--host", "127.0.0.1", "--port", "8000", "--metrics",
+			"--no-webui", "--embeddings",
 		}},
 		{"sglang", "--mem-fraction-static 0.8", []string{
 			"python3", "-m", "sglang.launch_server", "--model-path", "/model", "--host", "127.0.0.1", "--port", "8000",

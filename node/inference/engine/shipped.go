@@ -56,11 +56,12 @@ func llamacpp() Engine {
 		Name: "llama.cpp",
 		Command: []string{
 			"llama-server", "--model", "{model_path}", "--alias", "{deployment}", "--host", "127.0.0.1",
-			"--port", "{port}", "--metrics", "--no-webui", "--embeddings", argsPlace,
+			"--port", "{port}", "--metrics", "--no-webui", argsPlace,
 		},
 		Formats: []string{GGUF},
 		Allow: []string{
 			"--batch-size=int", "--cache-type-k=word", "--cache-type-v=word", "--cont-batching", "--ctx-size=int",
+			"--embeddings", // A server answers embeddings or chats, not both.
 			"--flash-attn=word", "--jinja", "--mlock", "--n-gpu-layers=int", "--n-predict=int", "--parallel=int",
 			"--pooling=word", "--seed=int", "--split-mode=word", "--threads=int", "--threads-batch=int",
 			"--ubatch-size=int",
