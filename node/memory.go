@@ -26,7 +26,7 @@ const (
 const (
 	restPercent   = 100 // Of what is in use: the runtime's own default.
 	busyPercent   = 400 // The most of a busy node,
-	busyGarbage   = 64 << 20
+	busyGarbage   = 32 << 20
 	busyCycles    = 2 // which would collect so often in garbagePeriod at restPercent.
 	garbagePeriod = 2 * time.Second
 	calmPeriods   = 5 // After which it is busy no more.

@@ -29,17 +29,17 @@ func TestBusyNodesLeaveMoreGarbage(t *testing.T) {
 		want         int
 	}{
 		{1, 20 * mib, restPercent},
-		{2, 20 * mib, 320},
-		{1, 20 * mib, 320},
+		{2, 20 * mib, 160},
+		{1, 20 * mib, 160},
 		{1, 2 * mib, busyPercent},
 		{0, 0, busyPercent},
-		{0, 20 * mib, 320},
-		{0, 20 * mib, 320},
-		{0, 20 * mib, 320},
+		{0, 20 * mib, 160},
+		{0, 20 * mib, 160},
+		{0, 20 * mib, 160},
 		{0, 20 * mib, restPercent},
 		{9, 200 * mib, restPercent},
-		{9, 20 * mib, 320},
-		{9, 40 * mib, 160},
+		{9, 20 * mib, 160},
+		{9, 10 * mib, 320},
 	} {
 		before := p.percent
 		if changed := p.follow(step.cycles, step.live); p.percent != step.want || changed != (before != step.want) {

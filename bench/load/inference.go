@@ -12,12 +12,14 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"berth/api/client"
 	"berth/api/wire"
 	"berth/bench/usage"
 	"berth/compute"
+	"berth/loop"
 )
 
 // Deployments of the measurement.
@@ -234,7 +236,12 @@ func (m *inferring) answers(ctx context.Context, at target) (out Answers, err er
 	during := func() bool { return time.Since(begun) < m.cfg.For }
 	var mu sync.Mutex
 	var first []time.Duration
+	var begins atomic.Int64
 	if _, err := times(ctx, m.cfg.Streams, during, func(ctx context.Context) error {
+		// All streams take as long: those that begin together would always do so, and wait for each other.
+		if n := int(begins.Add(1)); n <= m.cfg.Streams {
+			loop.Sleep(ctx, time.Duration(n)*streamSteps*stepPause*time.Millisecond/time.Duration(m.cfg.Streams))
+		}
 		took, err := m.stream(ctx, at)
 		mu.Lock()
 		defer mu.Unlock()
