@@ -80,7 +80,7 @@ echo "compiled in $((SECONDS - begin)) s"
 status=0
 (
 	failed=0
-	select_packages in "$peers" <<<"$packages" | stream peers 1 2 2 || failed=1
+	select_packages in "$peers" <<<"$packages" | stream peers 2 2 2 || failed=1
 	renice -n 3 -p "$BASHPID" >/dev/null
 	select_packages out "$machine|$peers" <<<"$packages" | stream rest 2 2 2 || failed=1
 	exit "$failed"
