@@ -74,22 +74,24 @@ if [[ -n $race_packages ]]; then
 	go build -race $race_packages
 fi
 go build "$@"
-scripts/docker.sh compose
 echo "compiled in $((SECONDS - begin)) s"
 
 status=0
+others=()
+select_packages in "$peers" <<<"$packages" | stream peers 2 2 2 &
+others+=($!)
 (
-	failed=0
-	select_packages in "$peers" <<<"$packages" | stream peers 2 2 2 || failed=1
 	renice -n 3 -p "$BASHPID" >/dev/null
-	select_packages out "$machine|$peers" <<<"$packages" | stream rest 2 2 2 || failed=1
-	exit "$failed"
+	select_packages out "$machine|$peers" <<<"$packages" | stream rest 2 2 2
 ) &
-others=$!
+others+=($!)
+scripts/docker.sh compose || status=1 # Only tests of the machine need it.
 # In the long form node is raced, whose tests are clusters and starve beside each other
 # under the race detector.
 select_packages in "$machine" <<<"$packages" | stream machine 1 4 2 || status=1
-wait "$others" || status=1
+for other in "${others[@]}"; do
+	wait "$other" || status=1
+done
 
 # Replays the output through another gotestsum, which reruns failed tests alone.
 echo "$status" >"$out/status"
