@@ -25,7 +25,7 @@ func TestServerless(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c, _, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) {
 		cfg.Billing.Mode = "enforce"
-		cfg.Inference.Engines[0].Concurrency = modelPlaces
+		cfg.Inference.Engines[0].Concurrency, cfg.API.AccessLog = modelPlaces, true
 	})
 	created, err := api.Deploy(t.Context(), deploymentOf("tiny/echo"))
 	if err != nil {
@@ -51,6 +51,7 @@ func TestServerless(t *testing.T) {
 	})
 	t.Run("connections", func(t *testing.T) { checkKeptAlive(t, c.Follower().URL(), one.Key) })
 	t.Run("left", func(t *testing.T) { checkLeft(t, c, one) })
+	t.Run("log", func(t *testing.T) { checkModelLog(t, c, created.ID, one.Key) })
 	t.Run("turns", func(t *testing.T) { checkTurns(t, c, one, two) })
 	t.Run("withdrawn", func(t *testing.T) {
 		if _, err := operator.RemoveModel(t.Context(), "lab/echo"); err != nil {
@@ -65,6 +66,23 @@ func TestServerless(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// checkModelLog checks that a request to a model is logged without what was asked and
+// answered.
+func checkModelLog(t *testing.T, c *nodetest.Cluster, id compute.ExecutionID, key string) {
+	const asked = "what-nobody-else-may-read"
+	c.Hide(asked)
+	for _, stream := range []bool{false, true} {
+		answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, c.Follower().URL()+"/openai/v1/chat/completions", key,
+			prompt("lab/echo", asked, stream))
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("%d: %s", answer.StatusCode, body)
+		}
+		nodetest.Eventually(t, endWait, "the request to be logged", func() bool {
+			return c.Logged("model answered", "model=lab/echo", "deployment="+id.String(), fmt.Sprint("stream=", stream), "tokens=")
+		})
+	}
 }
 
 // checkPublished checks what lists and prices say of a model.

@@ -81,13 +81,24 @@ func (c *modelCall) label() string {
 	return dedicated
 }
 
-// begin counts the request as running, and returns what counts its end.
+// begin counts the request as running, and returns what counts its end, and logs it
+// where the operator wants an access log: what was asked and answered is in no log.
 func (c *modelCall) begin() (end func()) {
 	label := c.label()
 	c.models.running.WithLabelValues(label).Inc()
 	return func() {
 		c.models.running.WithLabelValues(label).Dec()
-		c.models.seconds.WithLabelValues(label).Observe(c.took(c.r).Seconds())
+		took := c.took(c.r)
+		c.models.seconds.WithLabelValues(label).Observe(took.Seconds())
+		if !c.cfg.Front.AccessLog {
+			return
+		}
+		deployment := ""
+		if c.model != nil {
+			deployment = c.model.ID.String()
+		}
+		c.r.Log(c.log).Info("model answered", "model", label, "deployment", deployment, "stream", c.asked.Stream,
+			"first", c.streamed, "took", took, "tokens", c.used, "org", c.r.Caller.Actor.Org, "key", c.r.Caller.Actor.Key)
 	}
 }
 

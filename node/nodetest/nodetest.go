@@ -117,6 +117,12 @@ func Config(tb testing.TB, i int) config.Config {
 	return cfg
 }
 
+// Hide fails the test at its end if a node has logged the text.
+func (c *Cluster) Hide(text string) { c.output.hide(text) }
+
+// Logged reports whether a node has logged a line with all texts.
+func (c *Cluster) Logged(texts ...string) bool { return c.output.logged(texts) }
+
 // mustPrepareJoin points cfg at the running nodes, with a token of its own.
 func (c *Cluster) mustPrepareJoin(cfg *config.Config) {
 	c.tb.Helper()

@@ -3,6 +3,7 @@ package nodetest
 import (
 	"bytes"
 	"io"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -43,6 +44,18 @@ func (o *output) hide(secrets ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.secrets = append(o.secrets, secrets...)
+}
+
+// logged reports whether a line has all texts.
+func (o *output) logged(texts []string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for line := range bytes.Lines(o.all.Bytes()) {
+		if !slices.ContainsFunc(texts, func(text string) bool { return !bytes.Contains(line, []byte(text)) }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (o *output) close() {
