@@ -30,8 +30,8 @@ func TestBusyNodesLeaveMoreGarbage(t *testing.T) {
 	}{
 		{1, 20 * mib, restPercent},
 		{2, 20 * mib, 160},
-		{1, 20 * mib, 160},
-		{1, 2 * mib, busyPercent},
+		{2, 20 * mib, 160},
+		{2, 2 * mib, busyPercent},
 		{0, 0, busyPercent},
 		{0, 20 * mib, 160},
 		{0, 20 * mib, 160},
