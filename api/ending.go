@@ -78,7 +78,7 @@ func (s *endings) release(id compute.ExecutionID, a *awaited) {
 	}
 }
 
-// forget has later streams wait anew. The caller holds the mutex.
+// forget has later streams begin another wait. The caller holds the mutex.
 func (s *endings) forget(id compute.ExecutionID, a *awaited) {
 	if s.all[id] == a {
 		delete(s.all, id)

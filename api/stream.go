@@ -55,7 +55,7 @@ func (t *stream) serve(ctx context.Context, e *compute.Execution) error {
 	batches := make(chan batch)
 	complete := make(chan struct{})
 	after := t.after
-	end, release := t.core.awaitEnd(e)
+	end, release := t.core.awaitEnd(e) //nolint:contextcheck // The wait is all streams'.
 	defer release()
 	wg.Go(func() { t.follow(e, after, batches, complete) })
 	return t.pump(batches, complete, end)

@@ -168,7 +168,8 @@ func (t *Table) Bridge(slot int) (link string, subnet netip.Prefix, containers i
 	size := 1 << (32 - bits)
 	var at [4]byte
 	binary.BigEndian.PutUint32(at[:], binary.BigEndian.Uint32(base[:])+uint32(slot*size))
-	return fmt.Sprintf("%s%s%x", t.prefix(), bridgeMark, slot), netip.PrefixFrom(netip.AddrFrom4(at), bits), size - bridgeReserved
+	link = fmt.Sprintf("%s%s%x", t.prefix(), bridgeMark, slot)
+	return link, netip.PrefixFrom(netip.AddrFrom4(at), bits), size - bridgeReserved
 }
 
 func (t *Table) install(deny []netip.Prefix) error {
