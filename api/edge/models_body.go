@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,6 +45,9 @@ func (m *modelBody) parse(body *[]byte) error {
 		return compute.Errorf(compute.CodeInvalid, "The body is no JSON object of the OpenAI API: %s.", jsonFault(err)).
 			Named("invalid_json")
 	}
+	if err := spelled(*body); err != nil {
+		return err
+	}
 	if m.Model == "" {
 		return compute.Errorf(compute.CodeInvalid, "You must provide a model parameter.").Named("missing_model")
 	}
@@ -65,6 +69,37 @@ func (m *modelBody) parse(body *[]byte) error {
 		*body = out
 	}
 	return nil
+}
+
+// spelled refuses a body that says twice, or in other letters, what the node reads of it:
+// the engine might read another one, which would be neither what is reserved nor what is
+// charged. The body is a JSON object.
+func spelled(body []byte) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	_, err := d.Token()
+	var seen []string
+	for err == nil && d.More() {
+		var key json.Token
+		if key, err = d.Token(); err != nil {
+			break
+		}
+		name, _ := key.(string)
+		for _, known := range []string{
+			"model", "stream", "stream_options", "messages", "prompt", "max_tokens", "max_completion_tokens", "n",
+		} {
+			if !strings.EqualFold(name, known) {
+				continue
+			}
+			if name != known || slices.Contains(seen, known) {
+				return compute.Errorf(compute.CodeInvalid, "The body has %s twice, or in other letters.", known).
+					Named("duplicate_parameter")
+			}
+			seen = append(seen, known)
+		}
+		var value json.RawMessage
+		err = d.Decode(&value)
+	}
+	return nil // Faults of the syntax were found before.
 }
 
 // opening returns the messages up to the first one of the user, which each request of a

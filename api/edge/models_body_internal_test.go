@@ -1,6 +1,38 @@
 package edge
 
-import "testing"
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+// TestNothingIsSaidTwice refuses bodies of which an engine could read something else than
+// the node, which reserves and charges by what it reads.
+func TestNothingIsSaidTwice(t *testing.T) {
+	for _, body := range []string{
+		`{"model":"m","stream":true,"Stream_Options":{}}`,
+		`{"model":"m","stream":true,"Stream":false}`,
+		`{"model":"m","stream":false,"stream":true}`,
+		`{"model":"m","max_tokens":1000000,"Max_Tokens":1}`,
+		`{"model":"m","max_tokens":1000000,"max_to\u212aens":1}`,
+		`{"model":"m","\u0073tream":true,"stream":false}`,
+		`{"model":"m","MODEL":"other"}`,
+		`{"N":1,"n":50,"model":"m"}`,
+	} {
+		data := []byte(body)
+		if err := new(modelBody).parse(&data); err == nil || !strings.Contains(err.Error(), "twice") {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	data := []byte(`{"model":"m","stream":true,"stream_options":{"Include_Usage":false},"n":1,"max_tokens":5,"Other":1}`)
+	m := new(modelBody)
+	if err := m.parse(&data); err != nil {
+		t.Fatal(err)
+	}
+	if got := withUsage(m.Options); got != `{"include_usage":true}` {
+		t.Errorf("the options become %s", got)
+	}
+}
 
 // TestPrefix holds that the requests of a conversation have one prefix, and others
 // another.
@@ -29,5 +61,33 @@ func TestPrefix(t *testing.T) {
 	}
 	if got := of(`{"model":"m","input":"a"}`); got != 0 {
 		t.Errorf("without a prompt it is %x", got)
+	}
+}
+
+// TestStreamsWithoutUsage charges for the events of a stream whose engine says no usage, up
+// to what was set aside, and not for one that is an error alone.
+func TestStreamsWithoutUsage(t *testing.T) {
+	const event = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
+	for _, test := range []struct {
+		stream string
+		want   tokenUsage
+	}{
+		{event + event + "data: [DONE]\n\n", tokenUsage{7, 2}},
+		{event + event, tokenUsage{7, 2}},
+		{event + event + event + event + "data: [DONE]\n\n", tokenUsage{7, 3}},
+		{event + event + `data: {"choices":[],"usage":{"prompt_tokens":4,"completion_tokens":1}}` + "\n\n", tokenUsage{4, 1}},
+		{`data: {"error":{"message":"x"}}` + "\n\ndata: [DONE]\n\n", tokenUsage{}},
+	} {
+		var got tokenUsage
+		a := &publishedAnswer{
+			ctx: t.Context(), from: io.NopCloser(strings.NewReader(test.stream)), buffer: make([]byte, eventBuffer),
+			most: tokenUsage{7, 3}, notify: func(prompt, completion int64) { got = tokenUsage{prompt, completion} },
+		}
+		if text, err := io.ReadAll(a); err != nil || string(text) != test.stream {
+			t.Errorf("%q became %q, %v", test.stream, text, err)
+		}
+		if got != test.want {
+			t.Errorf("%q is charged as %v, want %v", test.stream, got, test.want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -102,6 +103,7 @@ func withUsage(options json.RawMessage) string {
 	if err := json.Unmarshal(options, &all); err != nil || all == nil {
 		all = make(map[string]json.RawMessage)
 	}
+	maps.DeleteFunc(all, func(key string, _ json.RawMessage) bool { return strings.EqualFold(key, "include_usage") })
 	all["include_usage"] = json.RawMessage("true")
 	data, err := json.Marshal(all)
 	if err != nil {
@@ -208,12 +210,15 @@ func isDone(line []byte) bool {
 // pass makes a line ready. That of the end waits until the usage is charged.
 func (a *publishedAnswer) pass(line []byte) {
 	if isDone(line) {
+		a.count()
 		if err := a.settle(); err != nil {
 			a.err = err
 			return
 		}
 	} else if data, is := bytes.CutPrefix(line, []byte("data:")); is {
-		a.events++
+		if bytes.Contains(data, []byte(`"choices"`)) { // Else it is an error, or nothing of the answer.
+			a.events++
+		}
 		a.read(bytes.TrimSpace(data))
 		line = renamed(line, a.was, a.is)
 	}
@@ -226,6 +231,7 @@ func (a *publishedAnswer) end(err error) {
 	if err != io.EOF { //nolint:errorlint // Readers return it as it is.
 		return
 	}
+	a.count()
 	if err := a.settle(); err != nil {
 		a.err = err
 		return
@@ -247,6 +253,14 @@ func (a *publishedAnswer) read(data []byte) {
 }
 
 func bounded(n int64) int64 { return min(max(n, 0), compute.MaxTokens) }
+
+// count takes the events for the tokens of a stream whose engine has said no usage, up to
+// what was set aside.
+func (a *publishedAnswer) count() {
+	if a.used == (tokenUsage{}) && a.events > 0 {
+		a.used = tokenUsage{a.most.Prompt, min(a.events, a.most.Completion)}
+	}
+}
 
 // settle charges for what was used, once.
 func (a *publishedAnswer) settle() error {
@@ -270,9 +284,8 @@ func (a *publishedAnswer) settle() error {
 // aside. What a replica did not finish is free.
 func (a *publishedAnswer) Close() error {
 	if !a.settled {
-		left := a.err == nil || a.ctx.Err() != nil
-		if left && a.events > 0 && a.used == (tokenUsage{}) {
-			a.used = tokenUsage{a.most.Prompt, min(a.events, a.most.Completion)}
+		if left := a.err == nil || a.ctx.Err() != nil; left {
+			a.count()
 		}
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
