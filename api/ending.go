@@ -30,22 +30,22 @@ type awaited struct {
 	end     ending
 }
 
-// awaitEnd returns the end of e, which is known at some later time, and a function
-// to call when nobody waits for it any more.
-func (c *core) awaitEnd(e *compute.Execution) (end *awaited, release func()) {
+// awaitEnd returns the wait for the end of e, and a function to call once the caller
+// waits no more.
+func (c *core) awaitEnd(e *compute.Execution) (wait *awaited, release func()) {
 	if e.Status.Terminal() {
-		end = &awaited{known: make(chan struct{}), end: ending{e: e}}
-		close(end.known)
-		return end, func() {}
+		wait = &awaited{known: make(chan struct{}), end: ending{e: e}}
+		close(wait.known)
+		return wait, func() {}
 	}
 	c.endings.mu.Lock()
 	defer c.endings.mu.Unlock()
-	end = c.endings.all[e.ID]
-	if end == nil {
-		end = c.watchEnd(e.ID)
+	wait = c.endings.all[e.ID]
+	if wait == nil {
+		wait = c.watchEnd(e.ID)
 	}
-	end.streams++
-	return end, func() { c.endings.release(e.ID, end) }
+	wait.streams++
+	return wait, func() { c.endings.release(e.ID, wait) }
 }
 
 // watchEnd begins to wait for the end of an execution. The caller holds the mutex.

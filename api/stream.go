@@ -55,20 +55,20 @@ func (t *stream) serve(ctx context.Context, e *compute.Execution) error {
 	batches := make(chan batch)
 	complete := make(chan struct{})
 	after := t.after
-	end, release := t.core.awaitEnd(e) //nolint:contextcheck // The wait is all streams'.
+	wait, release := t.core.awaitEnd(e) //nolint:contextcheck // The wait is all streams'.
 	defer release()
 	wg.Go(func() { t.follow(e, after, batches, complete) })
-	return t.pump(batches, complete, end)
+	return t.pump(batches, complete, wait)
 }
 
 // pump sends batches until the output is complete.
-func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, end *awaited) error {
+func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, wait *awaited) error {
 	ticker := time.NewTicker(commentEvery)
 	defer ticker.Stop()
 	var drain timeout
 	defer drain.stop()
 	var final *compute.Execution
-	ended := end.known
+	ended := wait.known
 	for {
 		select {
 		case <-t.ctx.Done():
@@ -89,10 +89,10 @@ func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, end *await
 		case <-complete:
 			complete = nil
 		case <-ended:
-			if end.end.err != nil {
-				return end.end.err // The client asks again, or elsewhere.
+			if wait.end.err != nil {
+				return wait.end.err // The client asks again, or elsewhere.
 			}
-			final, ended = end.end.e, nil
+			final, ended = wait.end.e, nil
 			drain.start(t.core.cfg.Limits.LastLines)
 		case <-drain.C:
 			return t.giveUp(final)
