@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -516,6 +517,10 @@ func (w *world) fetch(method, path, bearer string, body []byte, header []string)
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := w.client.Do(req)
+	if errors.Is(err, io.EOF) { // A server that refuses a body may close before it is written: a client asks again.
+		req.Body = io.NopCloser(strings.NewReader(string(body)))
+		resp, err = w.client.Do(req)
+	}
 	w.ok(err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
