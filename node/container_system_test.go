@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"berth/node/config"
 	"berth/node/executor/docker/dockertest"
 	"berth/node/nodetest"
+	"berth/testsize"
 )
 
 // TestContainersThroughAFollower executes images, Compose files and services of an image as
@@ -238,6 +240,16 @@ func checkCompose(t *testing.T, api *client.Client) {
 	}
 	e = mustFinish(t, api, started.ExecutionID)
 	if e.Status != compute.StatusFailed || e.ReturnCode == nil || *e.ReturnCode != 7 {
+		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
+	}
+	// The services reach each other by name, and a bridge has an address for each container.
+	start.File = fmt.Sprintf("services:\n  a: {image: $IMAGE, command: [serve, '8000'], scale: %d}\n"+
+		"  b: {image: $IMAGE, command: [ask, 'http://a:8000/hello', '7'], depends_on: [a]}\n", testsize.Pick(2, 20))
+	if started, err = api.SubmitCompose(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	e = mustFinish(t, api, started.ExecutionID)
+	if e.ReturnCode == nil || *e.ReturnCode != 7 || !strings.Contains(e.Stdout, "served /hello") {
 		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
 	}
 	start.File = "services:\n  a:\n    image: x\n    privileged: true\n"

@@ -4,7 +4,10 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/moby/moby/client"
+
 	"berth/node/executor/docker"
+	"berth/node/executor/docker/dockertest"
 )
 
 // TestNetworkOfASlot makes the network of a slot for one node after the other, as on a
@@ -24,6 +27,15 @@ func TestNetworkOfASlot(t *testing.T) {
 				t.Errorf("again it is %q, %v", again, err)
 			}
 		}
+	}
+	wide := netip.MustParsePrefix("198.18.255.128/25") // As after an update of the node.
+	name, err := first.Network(t.Context(), docker.Bridge{Slot: 4095, Link: "btest01-_fff", Subnet: wide})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := dockertest.Client(t).NetworkInspect(t.Context(), name, client.NetworkInspectOptions{})
+	if err != nil || len(found.Network.IPAM.Config) != 1 || found.Network.IPAM.Config[0].Subnet != wide {
+		t.Errorf("the network has the addresses %v, %v", found.Network.IPAM.Config, err)
 	}
 	for _, e := range []*docker.Engine{first, second} {
 		if err := e.RemoveIdle(t.Context()); err != nil {

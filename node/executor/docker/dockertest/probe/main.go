@@ -64,10 +64,29 @@ func try(what string, args []string) error {
 		return http.ListenAndServe(":"+args[0], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintln(w, "served", r.URL.Path)
 		}))
+	case "ask":
+		return ask(args[0], number(args, 1))
 	default:
 		return attack(what, args)
 	}
 	return nil
+}
+
+// ask prints the answer to a request, and ends with a code. The server may be starting.
+func ask(url string, code int) error {
+	var err error
+	for range 100 {
+		var answer *http.Response
+		if answer, err = http.Get(url); err == nil {
+			_, err = io.Copy(os.Stdout, answer.Body)
+			answer.Body.Close()
+			if err == nil {
+				os.Exit(code)
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return err
 }
 
 // each tries several things, which a semicolon separates, each in a process of its own,
