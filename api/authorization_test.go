@@ -517,7 +517,9 @@ func (w *world) fetch(method, path, bearer string, body []byte, header []string)
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := w.client.Do(req)
-	if errors.Is(err, io.EOF) { // A server that refuses a body may close before it is written: a client asks again.
+	// A refused body ends the connection. This one is in memory: it has no half-close and cannot linger, so that
+	// the answer may be lost. Those of TCP linger (edge/linger.go).
+	if errors.Is(err, io.EOF) {
 		req.Body = io.NopCloser(strings.NewReader(string(body)))
 		resp, err = w.client.Do(req)
 	}

@@ -66,7 +66,7 @@ func (l *batcher) next() []*proposal {
 	size, used := 0, 0
 	for _, p := range l.queue {
 		if len(batch) == batchFrames || used > 0 && size+len(p.frame) > batchBytes {
-			break // The first one always goes, so that no sender turns without end.
+			break // The first one always goes, so that no sender spins.
 		}
 		used++
 		l.bytes -= len(p.frame)

@@ -45,7 +45,7 @@ func (m *modelBody) parse(body *[]byte) error {
 		return compute.Errorf(compute.CodeInvalid, "The body is no JSON object of the OpenAI API: %s.", jsonFault(err)).
 			Named("invalid_json")
 	}
-	if err := spelled(*body); err != nil {
+	if err := checkKeys(*body); err != nil {
 		return err
 	}
 	if m.Model == "" {
@@ -71,10 +71,10 @@ func (m *modelBody) parse(body *[]byte) error {
 	return nil
 }
 
-// spelled refuses a body that says twice, or in other letters, what the node reads of it:
-// the engine might read another one, which would be neither what is reserved nor what is
+// checkKeys refuses a body that has a key of modelBody twice or in another case. Package
+// json ignores case, engines do not: what the engine does would be neither reserved nor
 // charged. The body is a JSON object.
-func spelled(body []byte) error {
+func checkKeys(body []byte) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	_, err := d.Token()
 	var seen []string
@@ -91,7 +91,7 @@ func spelled(body []byte) error {
 				continue
 			}
 			if name != known || slices.Contains(seen, known) {
-				return compute.Errorf(compute.CodeInvalid, "The body has %s twice, or in other letters.", known).
+				return compute.Errorf(compute.CodeInvalid, "The body has the key %s twice, or in another case.", known).
 					Named("duplicate_parameter")
 			}
 			seen = append(seen, known)

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestNothingIsSaidTwice refuses bodies of which an engine could read something else than
-// the node, which reserves and charges by what it reads.
-func TestNothingIsSaidTwice(t *testing.T) {
+// TestAmbiguousKeys refuses bodies of which an engine could read something else than the
+// node, which reserves and charges by what it reads.
+func TestAmbiguousKeys(t *testing.T) {
 	for _, body := range []string{
 		`{"model":"m","stream":true,"Stream_Options":{}}`,
 		`{"model":"m","stream":true,"Stream":false}`,

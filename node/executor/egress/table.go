@@ -49,8 +49,8 @@ const (
 )
 
 // Addresses of the networks of containers. The veth pairs have the first quarter of
-// 198.18.0.0/16. Low slots, which is nearly always all that are in use, have room for the
-// largest Compose file; the others have sixteen addresses each.
+// 198.18.0.0/16, the wide networks the rest of it: these have room for the largest Compose
+// file. Slots are taken from the lowest, so that narrow ones are rarely used.
 const (
 	wideBridges    = "198.18.64.0"
 	wideBits       = 25
