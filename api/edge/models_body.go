@@ -42,8 +42,7 @@ type modelBody struct {
 // chunk: nothing else of the body changes.
 func (m *modelBody) parse(body *[]byte) error {
 	if err := json.Unmarshal(*body, m); err != nil {
-		return compute.Errorf(compute.CodeInvalid, "The body is no JSON object of the OpenAI API: %s.", jsonFault(err)).
-			Named("invalid_json")
+		return notJSON(err)
 	}
 	if err := checkKeys(*body); err != nil {
 		return err
@@ -84,12 +83,9 @@ func checkKeys(body []byte) error {
 			break
 		}
 		name, _ := key.(string)
-		for _, known := range []string{
-			"model", "stream", "stream_options", "messages", "prompt", "max_tokens", "max_completion_tokens", "n",
-		} {
-			if !strings.EqualFold(name, known) {
-				continue
-			}
+		at := slices.IndexFunc(readKeys(), func(known string) bool { return strings.EqualFold(name, known) })
+		if at >= 0 {
+			known := readKeys()[at]
 			if name != known || slices.Contains(seen, known) {
 				return compute.Errorf(compute.CodeInvalid, "The body has the key %s twice, or in another case.", known).
 					Named("duplicate_parameter")
@@ -99,7 +95,20 @@ func checkKeys(body []byte) error {
 		var value json.RawMessage
 		err = d.Decode(&value)
 	}
-	return nil // Faults of the syntax were found before.
+	if err != nil {
+		return notJSON(err)
+	}
+	return nil
+}
+
+// readKeys returns the keys of modelBody.
+func readKeys() []string {
+	return []string{"model", "stream", "stream_options", "messages", "prompt", "max_tokens", "max_completion_tokens", "n"}
+}
+
+func notJSON(err error) error {
+	return compute.Errorf(compute.CodeInvalid, "The body is no JSON object of the OpenAI API: %s.", jsonFault(err)).
+		Named("invalid_json")
 }
 
 // opening returns the messages up to the first one of the user, which each request of a

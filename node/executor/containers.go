@@ -209,8 +209,8 @@ func (e *Executor) composeIn(
 		return compute.Errorf(compute.CodeInvalid, "compose file: %s", faults[0].Error())
 	}
 	if n := file.Containers(); res.addresses > 0 && n > res.addresses {
-		return compute.Errorf(compute.CodeUnavailable, "this node is so busy that its networks have room for %d containers, not for %d",
-			res.addresses, n)
+		return compute.Errorf(compute.CodeUnavailable,
+			"this node is busy: the network has room for %d containers, not for %d", res.addresses, n)
 	}
 	c.Compose = &supervise.ContainerCompose{
 		Program: e.compose, Text: bundle.Compose, Interpolate: bundle.Env, Images: make(map[string]supervise.ContainerImage),
