@@ -27,7 +27,9 @@ func TestServerless(t *testing.T) {
 		cfg.Billing.Mode = "enforce"
 		cfg.Inference.Engines[0].Concurrency, cfg.API.AccessLog = modelPlaces, true
 	})
-	created, err := api.Deploy(t.Context(), deploymentOf("tiny/echo"))
+	deployment := deploymentOf("tiny/echo")
+	deployment.MaxReplicas = 1 // Turns need full places.
+	created, err := api.Deploy(t.Context(), deployment)
 	if err != nil {
 		t.Fatal(err)
 	}
