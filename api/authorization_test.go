@@ -428,6 +428,7 @@ func (m *matrix) sample(rt api.RouteDoc) (body, query string) {
 		"POST /execution/compose/complete/{id}":           `{}`,
 		"PATCH /admin/orgs/{org}":                         `{"trusted":true}`,
 		"POST /inference/create":                          deploymentBody,
+		"PATCH /inference/deployments/{id}":               `{"max_replicas":3}`,
 		"POST /services/{id}/scale":                       `{"replicas":2}`,
 		"DELETE /user/delete":                             `{"password":"wrong"}`,
 		"POST /orgs":                                      fmt.Sprintf(`{"name":"made %d"}`, m.serial),

@@ -69,6 +69,11 @@ func (g *deployments) routes() []edge.Route {
 			Summary: "A deployment with its replicas.", Reply: of[wire.Deployment](), Handle: g.get,
 		},
 		{
+			Method: http.MethodPatch, Path: one, Tag: tag, Need: edge.NeedCaller,
+			Summary: "Change a deployment. Its replicas are replaced one after the other, each once another one is ready.",
+			Body:    of[wire.DeploymentUpdate](), Reply: of[wire.DeploymentCreated](), Handle: g.update,
+		},
+		{
 			Method: http.MethodDelete, Path: one, Tag: tag, Need: edge.NeedCaller,
 			Summary: "End a deployment for good. Its billing row stays.", Reply: of[wire.DeploymentCreated](), Handle: g.remove,
 		},
@@ -110,7 +115,8 @@ func (g *deployments) create(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	command := fsm.Submit{Execution: g.record(r, in, engine, args)}
-	if err := g.fits(r, in, &command.Execution); err != nil {
+	e := &command.Execution
+	if err := g.fits(r, in, e); err != nil {
 		return nil, err
 	}
 	if engine.Image != "" {
@@ -118,9 +124,9 @@ func (g *deployments) create(r *edge.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		command.Execution.Container = &compute.Container{Images: []string{ref.String()}}
+		e.Container = &compute.Container{Images: []string{ref.String()}}
 	}
-	if err := g.sealToken(r, in.Token, &command); err != nil {
+	if command.Key, err = g.sealToken(r, in.Token, e.ID, e.Inference); err != nil {
 		return nil, err
 	}
 	// The node that starts a replica puts the engine's command line here.
@@ -211,25 +217,25 @@ func (g *deployments) engineFor(view *fsm.View, in *wire.DeploymentCreate) (*Eng
 	return best, nil
 }
 
-// sealToken adds the token for the hub, sealed with the data key of the organization.
-func (g *deployments) sealToken(r *edge.Request, token string, command *fsm.Submit) error {
+// sealToken adds the token for the hub to the model of a deployment, sealed with the data
+// key of the organization. It returns that key if the organization had none.
+func (g *deployments) sealToken(
+	r *edge.Request, token string, id compute.ExecutionID, model *compute.Inference,
+) (first *compute.DataKey, err error) {
 	if token == "" || r.Repeat {
-		return nil
+		return nil, nil
 	}
 	org := r.Caller.Actor.Org
 	key := r.View.DataKey(org)
 	if key == nil {
-		var err error
 		if key, err = g.cfg.Vault.NewKey(org); err != nil {
-			return err
+			return nil, err
 		}
-		command.Key = key
+		first = key
 	}
-	e := &command.Execution
-	e.Inference.Key = key.Number
-	var err error
-	e.Inference.Token, err = g.cfg.Vault.SealText(key, token, compute.TokenContext(org, e.ID))
-	return err
+	model.Key = key.Number
+	model.Token, err = g.cfg.Vault.SealText(key, token, compute.TokenContext(org, id))
+	return first, err
 }
 
 // findDeployment returns the deployment in the path. One that was deleted is not
@@ -292,6 +298,9 @@ func (g *deployments) deploymentOf(r *edge.Request, view *fsm.View, e *compute.E
 			out.Ready++
 		}
 	}
+	if next := d.Next; next != nil {
+		out.Update = &wire.PendingUpdate{Model: next.Model, Args: append([]string{}, next.Args...)}
+	}
 	out.Status = deploymentStatus(e, out.Ready)
 	return out
 }
@@ -304,7 +313,7 @@ func deploymentStatus(e *compute.Execution, ready int) string {
 		return compute.DeploymentFailed.String()
 	case d.State != compute.DeploymentActive:
 		return d.State.String()
-	case ready > 0 && ready == e.Service.Replicas:
+	case ready > 0 && ready == e.Service.Replicas && d.Next == nil && !e.Service.Surge:
 		return "ready"
 	case ready > 0:
 		return "scaling"

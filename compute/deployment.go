@@ -65,6 +65,13 @@ type Deployment struct {
 	State     DeploymentState `cbor:"7,keyasint,omitempty"`
 	ChangedAt Instant         `cbor:"8,keyasint,omitempty"` // When State or the number of replicas last changed.
 	Last      ExecutionID     `cbor:"9,keyasint,omitempty"` // The replica that ended last by itself.
+
+	// Next is what the newest update asked for, until a replica of it is ready or it
+	// was given up; nil for none.
+	Next    *Inference `cbor:"10,keyasint,omitempty"`
+	Updates uint64     `cbor:"11,keyasint,omitempty"` // How many there were.
+
+	NextVRAMMiB int64 `cbor:"12,keyasint,omitempty"` // That each GPU must have at least for Next.
 }
 
 // MaxWindow is the longest stabilisation window.

@@ -70,6 +70,19 @@ type Service struct {
 	BackoffFirst time.Duration `cbor:"5,keyasint,omitempty"`
 	BackoffMost  time.Duration `cbor:"6,keyasint,omitempty"`
 	BackoffReset time.Duration `cbor:"7,keyasint,omitempty"`
+
+	// Surge is whether it has one replica more than are wanted, in the slot after
+	// them. Once it is ready, it takes the place of an outdated one.
+	Surge    bool   `cbor:"8,keyasint,omitempty"`
+	Revision uint64 `cbor:"9,keyasint,omitempty"` // The update that its record is of.
+}
+
+// Places returns how many slots are to have a replica.
+func (s *Service) Places() int {
+	if s.Surge {
+		return s.Replicas + 1
+	}
+	return s.Replicas
 }
 
 // Slot is the place of one replica of a service. One execution after the other is
@@ -83,6 +96,7 @@ type Slot struct {
 	Crashes  int         `cbor:"6,keyasint,omitempty"` // Ends in a row after less than BackoffReset.
 	Restarts int         `cbor:"7,keyasint,omitempty"` // Replicas that were started after the first.
 	NextAt   Instant     `cbor:"8,keyasint,omitempty"` // When the next replica may start.
+	Revision uint64      `cbor:"9,keyasint,omitempty"` // The update that Replica is of.
 }
 
 // Backoff returns how long a slot waits after so many ends in a row: the first
@@ -110,7 +124,7 @@ func (s *Service) Slot(replica ExecutionID) *Slot {
 // Missing returns the numbers of the slots that need a replica at an instant, and
 // when the next of the others will, zero for never.
 func (s *Service) Missing(now Instant) (numbers []int, next Instant) {
-	for n := 1; n <= s.Replicas; n++ {
+	for n := 1; n <= s.Places(); n++ {
 		at := Instant(0)
 		if n <= len(s.Slots) {
 			slot := &s.Slots[n-1]

@@ -19,6 +19,19 @@ func (s *deployment) prepareDeployment(e *compute.Execution) *compute.Error {
 	if refusal := checkInference(model); refusal != nil {
 		return refusal
 	}
+	if refusal := checkScaling(d); refusal != nil {
+		return refusal
+	}
+	e.Deployment = &compute.Deployment{
+		Min: d.Min, Max: d.Max, TargetMilliRPS: d.TargetMilliRPS, TargetP95: d.TargetP95,
+		Window: d.Window, Starts: d.Starts, ChangedAt: s.meta.Now,
+	}
+	e.Service.Restart, e.Service.Replicas = compute.RestartAlways, e.Deployment.First()
+	return nil
+}
+
+// checkScaling refuses limits and targets that are out of bounds.
+func checkScaling(d *compute.Deployment) *compute.Error {
 	bad := func(name, format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid, format, args...).Named(name)
 	}
@@ -35,11 +48,6 @@ func (s *deployment) prepareDeployment(e *compute.Execution) *compute.Error {
 	case d.Starts < 1 || d.Starts > compute.MaxStarts:
 		return bad("starts", "a deployment fails after 1 to %d starts", compute.MaxStarts)
 	}
-	e.Deployment = &compute.Deployment{
-		Min: d.Min, Max: d.Max, TargetMilliRPS: d.TargetMilliRPS, TargetP95: d.TargetP95,
-		Window: d.Window, Starts: d.Starts, ChangedAt: s.meta.Now,
-	}
-	e.Service.Restart, e.Service.Replicas = compute.RestartAlways, e.Deployment.First()
 	return nil
 }
 
@@ -156,8 +164,9 @@ func (s *deployment) enter(parent *compute.Execution, state compute.DeploymentSt
 	d := parent.Deployment
 	if state == compute.DeploymentActive && d.State != state {
 		parent.Detail = ""
-		for i := range parent.Service.Slots {
-			parent.Service.Slots[i].Crashes, parent.Service.Slots[i].NextAt = 0, 0
+		forgetCrashes(parent.Service)
+		if d.Next != nil && parent.Service.Live == 0 {
+			adoptNext(parent)
 		}
 	}
 	d.State, d.ChangedAt = state, s.meta.Now
@@ -174,6 +183,13 @@ func (s *deployment) judgeEnd(parent, child *compute.Execution) bool {
 	d.Last = child.ID
 	if slot == nil || d.State != compute.DeploymentActive || slot.Crashes < d.Starts {
 		return false
+	}
+	if d.Next != nil && slot.Revision == d.Updates {
+		s.giveUpUpdate(parent, slot, child)
+		return true
+	}
+	if parent.Service.Surge && slot.Number > parent.Service.Replicas {
+		return false // Those that are wanted go on.
 	}
 	parent.Detail = fmt.Sprintf("its engine ended %d times in a row, the last time as %s (%s)",
 		slot.Crashes, child.Status, joinDetail(child.Reason.String(), child.Detail))

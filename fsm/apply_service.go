@@ -134,14 +134,20 @@ func (s *service) startReplicas(c StartReplicas) Result {
 			continue
 		}
 		needed = slices.Delete(needed, at, at+1)
-		e := replicaOf(&parent, asked.ID, s.meta.Index, s.meta.Now)
+		e, revision := replicaOf(&parent, asked.ID, s.meta.Index, s.meta.Now), parent.Service.Revision
+		if d := parent.Deployment; asked.Number > parent.Service.Replicas && d != nil && d.Next != nil {
+			e.Inference, e.MinVRAMMiB, revision = d.Next, d.NextVRAMMiB, d.Updates
+		}
 		amount := firstHold(e)
 		if s.money.lacks(e, amount) != nil {
+			if asked.Number > parent.Service.Replicas {
+				continue // Those that are wanted go on.
+			}
 			parent.Detail = "the organization's credits are exhausted"
 			s.halt(&parent, compute.StopGraceful, compute.ReasonCredits)
 			return Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: n}
 		}
-		fill(parent.Service, asked)
+		fill(parent.Service, asked, revision)
 		s.money.hold(e, amount, "replica")
 		s.execution.putExecution(e)
 		s.statistics.learn(e.Request)
@@ -161,8 +167,8 @@ func (s *service) statusOf(id compute.ExecutionID) compute.Status {
 	return e.Status
 }
 
-// fill puts a replica into its slot.
-func fill(svc *compute.Service, r NewReplica) {
+// fill puts a replica of an update into its slot.
+func fill(svc *compute.Service, r NewReplica, revision uint64) {
 	for n := len(svc.Slots) + 1; n <= r.Number; n++ {
 		svc.Slots = append(svc.Slots, compute.Slot{Number: n})
 	}
@@ -171,6 +177,7 @@ func fill(svc *compute.Service, r NewReplica) {
 		slot.Restarts++
 	}
 	slot.Before, slot.Replica, slot.Live, slot.NextAt = slot.Replica, r.ID, true, 0
+	slot.Revision = revision
 	svc.Live++
 }
 
@@ -219,9 +226,7 @@ func (s *service) endReplica(child *compute.Execution) {
 	slot.Crashes++
 	slot.NextAt = s.meta.Now.Add(svc.Backoff(slot.Crashes))
 	slot.Done = !svc.Restart.Again(child.Status)
-	for n := len(svc.Slots); n > svc.Replicas && !svc.Slots[n-1].Live; n-- {
-		svc.Slots = svc.Slots[:n-1]
-	}
+	trim(svc)
 	switch {
 	case parent.Stop != compute.StopNone && svc.Live == 0:
 		s.endStopped(&parent)
@@ -326,16 +331,21 @@ func (s *service) scaleService(c ScaleService) Result {
 // ones.
 func (s *service) scaleTo(parent *compute.Execution, replicas int) {
 	svc := parent.Service
-	svc.Replicas = replicas
-	for n := len(svc.Slots); n > svc.Replicas && !svc.Slots[n-1].Live; n-- {
-		svc.Slots = svc.Slots[:n-1]
-	}
+	svc.Replicas, svc.Surge = replicas, false
+	trim(svc)
 	s.execution.putExecution(parent)
 	for _, slot := range slices.Clone(svc.Slots) {
 		surplus := slot.Number > replicas && slot.Live
 		if e, ok := s.executions.Get(slot.Replica); ok && surplus && e.Stop == compute.StopNone {
 			s.execution.stop(e, compute.StopGraceful, compute.ReasonNone)
 		}
+	}
+}
+
+// trim removes the last slots while they have no place and no live replica.
+func trim(svc *compute.Service) {
+	for n := len(svc.Slots); n > svc.Places() && !svc.Slots[n-1].Live; n-- {
+		svc.Slots = svc.Slots[:n-1]
 	}
 }
 
@@ -354,6 +364,9 @@ func (s *service) setReady(c SetReady) Result {
 	}
 	e.Ready, e.ReadyAt = c.Ready, s.meta.Now
 	s.execution.putExecution(&e)
+	if c.Ready {
+		s.takePlace(&e)
+	}
 	return Result{Execution: e.ID, Status: e.Status}
 }
 
@@ -368,7 +381,7 @@ func unready(e *compute.Execution, now compute.Instant) {
 // checkService checks that a service and its replicas agree.
 func (v checker) checkService(parent *compute.Execution) error {
 	svc := parent.Service
-	if svc == nil || parent.Serving == nil || svc.Replicas < 0 || len(svc.Slots) > compute.MaxReplicas {
+	if svc == nil || parent.Serving == nil || svc.Replicas < 0 || len(svc.Slots) > compute.MaxReplicas+1 {
 		return errors.New("a service without what it serves, or with too many slots")
 	}
 	live := 0

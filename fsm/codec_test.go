@@ -144,6 +144,11 @@ func everyCommand() []fsm.Command {
 			Usage: []fsm.UsedTokens{{Payer: compute.Payer{Org: a.Org, User: a.User, Key: key}, Model: "m", Prompt: 3, Completion: 4, Requests: 1}},
 			Holds: []fsm.WantedHold{{Payer: compute.Payer{Org: a.Org, User: a.User}, Least: 5, Most: 6}},
 		},
+		fsm.UpdateDeployment{
+			Op: op, Actor: a, Deployment: id, Model: &compute.Inference{Engine: "echo", Model: "c/d", Args: []string{"--x"}},
+			Scaling: &compute.Deployment{Min: 1, Max: 2}, Key: &compute.DataKey{Sealed: []byte{1}},
+		},
+		fsm.SurgeService{Term: 1, Service: id},
 	}
 }
 

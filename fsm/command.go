@@ -711,6 +711,25 @@ type (
 		Deployment compute.ExecutionID `cbor:"1,keyasint"`
 	}
 
+	// UpdateDeployment changes what a deployment executes, and how it scales. What is nil
+	// stays. Replicas are replaced one after the other, each once another one is ready.
+	UpdateDeployment struct {
+		Op         Op                  `cbor:"1,keyasint"`
+		Actor      Actor               `cbor:"2,keyasint"`
+		Deployment compute.ExecutionID `cbor:"3,keyasint"`
+		Model      *compute.Inference  `cbor:"4,keyasint,omitempty"`
+		Scaling    *compute.Deployment `cbor:"5,keyasint,omitempty"` // Its limits and targets.
+		Key        *compute.DataKey    `cbor:"6,keyasint,omitempty"` // The organization's first data key, where it has none.
+		MinVRAMMiB int64               `cbor:"7,keyasint,omitempty"` // That each GPU must have at least for Model.
+	}
+
+	// SurgeService gives a service one replica more than are wanted, to take the place
+	// of an outdated one once it is ready. It changes nothing if none is outdated.
+	SurgeService struct {
+		Term    uint64              `cbor:"1,keyasint"`
+		Service compute.ExecutionID `cbor:"2,keyasint"`
+	}
+
 	// SetModel publishes a deployment under an id, or changes its prices or its
 	// deployment.
 	SetModel struct {

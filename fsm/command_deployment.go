@@ -14,5 +14,13 @@ func deploymentRows() []*row {
 		command[ResumeDeployment]{
 			number: 77, since: formatAccounts, apply: (*state).resumeDeployment,
 		}.row(),
+		command[UpdateDeployment]{
+			number: 103, since: formatUpdates, apply: (*state).updateDeployment,
+			op: func(c UpdateDeployment) Op { return c.Op },
+		}.row(),
+		command[SurgeService]{
+			number: 104, since: formatUpdates, apply: (*state).surgeService,
+			term: func(c SurgeService) uint64 { return c.Term },
+		}.row(),
 	}
 }

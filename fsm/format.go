@@ -31,9 +31,10 @@ const (
 	// tokens.
 	formatServerless = 11
 	formatAlerts     = 12 // Callbacks about budgets belong to organizations too.
+	formatUpdates    = 13 // Replicas are replaced by others that are ready first; deployments are updated.
 
 	// Format is the newest format that this program can apply.
-	Format = formatAlerts
+	Format = formatUpdates
 )
 
 // FormatDeliveries is the first format that keeps what became of callbacks.
@@ -125,6 +126,9 @@ func (v *View) AllowsVariables() error { return v.allowsFormat(formatServices) }
 
 // AllowsDeployments returns the reason for which no models may be deployed yet.
 func (v *View) AllowsDeployments() error { return v.allowsFormat(formatAccounts) }
+
+// AllowsUpdates returns the reason for which deployments may not yet be updated.
+func (v *View) AllowsUpdates() error { return v.allowsFormat(formatUpdates) }
 
 // AllowsModels returns the reason for which no models may be published yet.
 func (v *View) AllowsModels() error { return v.allowsFormat(formatServerless) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -191,7 +192,8 @@ func (h *historian) serviceThing() {
 	}
 	for parent := range h.view().Services() {
 		c := fsm.StartReplicas{Term: h.term, Service: parent.ID}
-		for n := range 4 {
+		h.send(fsm.SurgeService{Term: h.term, Service: parent.ID})
+		for n := range 5 {
 			c.Replicas = append(c.Replicas, fsm.NewReplica{Number: n, ID: h.executionID()})
 		}
 		h.send(c)
@@ -200,7 +202,11 @@ func (h *historian) serviceThing() {
 		}
 	}
 	for d := range h.view().Deployments {
-		switch h.rng.IntN(4) {
+		switch h.rng.IntN(6) {
+		case 3:
+			model := *d.Inference
+			model.Args = []string{"--n", strconv.Itoa(h.rng.IntN(9))}
+			h.send(fsm.UpdateDeployment{Op: op, Actor: a, Deployment: d.ID, Model: &model})
 		case 0:
 			h.send(fsm.ChangeDeployment{Op: op, Actor: a, Deployment: d.ID, Start: h.chance(2)})
 		case 1:

@@ -105,6 +105,7 @@ type (
 
 		access    *access
 		execution *execution
+		identity  *identity
 		service   *service
 	}
 
@@ -211,7 +212,7 @@ func stateOf(v *View) *state {
 	}
 	*s.deployment = deployment{
 		View:   v,
-		access: s.access, execution: s.execution, service: s.service,
+		access: s.access, execution: s.execution, identity: s.identity, service: s.service,
 	}
 	*s.quota = quota{
 		View:   v,

@@ -134,6 +134,46 @@ func prompt(model, text string, stream bool) *strings.Reader {
 	return strings.NewReader(string(data))
 }
 
+// checkUpdate updates a deployment: another replica takes the place of the one there was.
+// An engine that does not start leaves it as it is.
+func checkUpdate(t *testing.T, c *nodetest.Cluster, api *client.Client, key string, id compute.ExecutionID) {
+	before := mustDeployment(t, api, id, "ready").Rows[0].ExecutionID
+	answer := func() {
+		t.Helper()
+		for _, n := range c.Nodes {
+			got, body := mustAsk(t, http.DefaultClient, http.MethodPost, n.URL()+"/openai/v1/chat/completions", key,
+				prompt(id.String(), "x", false))
+			if got.StatusCode != http.StatusOK {
+				t.Errorf("%d: %s", got.StatusCode, body)
+			}
+		}
+	}
+	if _, err := api.UpdateDeployment(t.Context(), id, wire.DeploymentUpdate{Args: new("--threads 5")}); err != nil {
+		t.Fatal(err)
+	}
+	var d wire.Deployment
+	nodetest.Eventually(t, endWait, "the replica to be replaced", func() bool {
+		d = mustDeployment(t, api, id, "ready")
+		return len(d.Rows) == 1 && d.Rows[0].ExecutionID != before
+	})
+	if got := strings.Join(d.Args, " "); got != "--threads 5" && got != "--threads=5" || d.Update != nil || d.Detail != nil {
+		t.Errorf("it has %q and %+v", got, d)
+	}
+	answer()
+	serving := d.Rows[0].ExecutionID
+	if _, err := api.UpdateDeployment(t.Context(), id, wire.DeploymentUpdate{Model: "tiny/broken"}); err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Eventually(t, endWait, "the update to be given up", func() bool {
+		d = mustDeployment(t, api, id, "ready")
+		return d.Detail != nil && strings.Contains(*d.Detail, "given up")
+	})
+	if len(d.Rows) == 0 || d.Rows[0].ExecutionID != serving || d.Model != "tiny/echo" {
+		t.Errorf("after an update that was given up it is %+v", d)
+	}
+	answer()
+}
+
 // TestInference deploys a model and asks it through every node.
 func TestInference(t *testing.T) {
 	t.Parallel() // It mostly waits.
@@ -183,6 +223,7 @@ func TestInference(t *testing.T) {
 			t.Errorf("%d: %s", answer.StatusCode, body)
 		}
 	})
+	t.Run("update", func(t *testing.T) { checkUpdate(t, c, api, account.Key, created.ID) })
 	t.Run("stop and start", func(t *testing.T) {
 		if _, err := api.StopDeployment(t.Context(), created.ID); err != nil {
 			t.Fatal(err)

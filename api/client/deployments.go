@@ -33,6 +33,18 @@ func (c *Client) Deployment(ctx context.Context, id compute.ExecutionID) (wire.D
 	return out, err
 }
 
+// UpdateDeployment changes a deployment. Its replicas are replaced one after the other,
+// each once another one is ready.
+func (c *Client) UpdateDeployment(
+	ctx context.Context, id compute.ExecutionID, in wire.DeploymentUpdate,
+) (wire.DeploymentCreated, error) {
+	var out wire.DeploymentCreated
+	err := c.Do(ctx, berth.Call{
+		Method: http.MethodPatch, Path: deploymentsPath + "/" + id.String(), Body: in, Out: &out,
+	})
+	return out, err
+}
+
 // DeleteDeployment ends a deployment.
 func (c *Client) DeleteDeployment(ctx context.Context, id compute.ExecutionID) (wire.DeploymentCreated, error) {
 	var out wire.DeploymentCreated

@@ -61,6 +61,9 @@ func (b binder) set(v reflect.Value, raw json.RawMessage) {
 		*out = uint64(max(b.integer(raw), 0))
 	case *float64:
 		*out = b.float(raw)
+	case **float64:
+		n := b.float(raw)
+		*out = &n
 	case *bool:
 		*out = b.boolean(raw)
 	case **bool:

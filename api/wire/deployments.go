@@ -30,6 +30,37 @@ func (d *DeploymentCreate) Check(f *Faults) {
 	}
 }
 
+// DeploymentUpdate is the body of PATCH /inference/deployments/{id}. What is absent stays.
+type DeploymentUpdate struct {
+	Model       string   `json:"hf_model_id" maxlen:"256" doc:"Another model, or another revision of it."`
+	Args        *string  `json:"vllm_args" maxlen:"4096" doc:"Further arguments of the engine, in place of those before."`
+	Token       string   `json:"hf_token" maxlen:"1024" secret:"true" doc:"Another token for the hub."`
+	TargetRPS   *float64 `json:"target_rps"`
+	TargetP95   *int     `json:"target_latency_p95_ms" min:"1" max:"3600000"`
+	Window      *int     `json:"stabilisation_window" min:"0" max:"86400"`
+	MinReplicas *int     `json:"min_replicas" min:"0" max:"64"`
+	MaxReplicas *int     `json:"max_replicas" min:"1" max:"64"`
+}
+
+// Check holds the rules that tags cannot say.
+func (d *DeploymentUpdate) Check(f *Faults) {
+	if d.TargetRPS != nil && !(*d.TargetRPS > 0 && *d.TargetRPS <= 1e6) {
+		f.Value("target_rps is above 0 and at most 1,000,000", "body", "target_rps")
+	}
+	if *d == (DeploymentUpdate{}) {
+		f.Value("nothing to change", "body")
+	}
+}
+
+// Replaces reports whether replicas have to be replaced.
+func (d *DeploymentUpdate) Replaces() bool { return d.Model != "" || d.Args != nil || d.Token != "" }
+
+// PendingUpdate is what the replicas of a deployment will execute.
+type PendingUpdate struct {
+	Model string   `json:"hf_model_id"`
+	Args  []string `json:"vllm_args"`
+}
+
 // DeploymentCreated answers the creation of a deployment, and its changes.
 type DeploymentCreated struct {
 	ID      compute.ExecutionID `json:"deployment_id"`
@@ -57,6 +88,7 @@ type Deployment struct {
 	CreatedAt    compute.Instant     `json:"created_at"`
 	Billed       compute.Credits     `json:"billed" doc:"For replicas that have ended."`
 	BaseURL      string              `json:"base_url" doc:"Of the OpenAI-compatible API; model is the deployment_id."`
+	Update       *PendingUpdate      `json:"update" doc:"What was asked for, until a replica with it is ready; null for none."`
 	EngineOutput []string            `json:"engine_output" doc:"If it failed: the last lines of its engine."`
 	Rows         []ServiceReplica    `json:"rows"`
 }

@@ -19,7 +19,7 @@ import (
 // newDeploy returns the command berth deploy.
 func newDeploy() *cobra.Command {
 	cmd := cli.Parent("deploy", "Serve models behind an OpenAI-compatible address",
-		newDeployCreate(), newDeployLs(), newDeployShow(), newDeployLogs(),
+		newDeployCreate(), newDeployUpdate(), newDeployLs(), newDeployShow(), newDeployLogs(),
 		newDeployChange("stop", "Stop a deployment until it is started", (*client.Client).StopDeployment),
 		newDeployChange("start", "Start a deployment that is stopped, paused or has failed",
 			(*client.Client).StartDeployment),
@@ -165,6 +165,12 @@ func newDeployShow() *cobra.Command {
 			for _, row := range d.Rows {
 				t.AppendRow(cli.Row(row.Number, row.ExecutionID, row.Status, row.Ready, cli.OrNone(row.Node), row.Restarts,
 					cli.OrNone(row.Detail)))
+			}
+			if d.Update != nil {
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "Its replicas are replaced by %s with the arguments %q.\n", d.Update.Model,
+					d.Update.Args); err != nil {
+					return err
+				}
 			}
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is %s on %s: %s\n%s\n", d.Model, d.Status, d.Engine, d.BaseURL,
 				strings.Join(append([]string{cli.OrNone(d.Detail)}, d.EngineOutput...), "\n")); err != nil {

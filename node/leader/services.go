@@ -12,11 +12,19 @@ import (
 const servicePeriod = 500 * time.Millisecond
 
 // startReplicas creates the replicas that services miss: at first, after a replica
-// has ended and its back-off is over, and after a service was scaled up. It keeps
-// nothing: what is missing follows from the state alone.
+// has ended and its back-off is over, after a service was scaled up, and before an
+// outdated one is stopped. It keeps nothing: what is missing follows from the state
+// alone.
 func (l *Leader) startReplicas(ctx context.Context, term uint64) {
 	view := l.Machine.View()
 	for parent := range view.Services() {
+		surge := fsm.SurgeService{Term: term, Service: parent.ID}
+		if view.MaySurge(parent) && view.Allows(surge) == nil {
+			if _, err := l.do(ctx, surge); err != nil && ctx.Err() == nil {
+				l.Logger.Warn("replica not replaced", "execution", parent.ID, "err", err)
+			}
+			continue // The next turn sees its place.
+		}
 		cmd := missingReplicas(parent, compute.InstantOf(l.Now()), l.NewID)
 		cmd.Term = term
 		if len(cmd.Replicas) == 0 || view.Allows(cmd) != nil {

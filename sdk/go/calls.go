@@ -539,6 +539,18 @@ func (g DeploymentsCalls) Get(ctx context.Context, id string) (Deployment, error
 	return out, err
 }
 
+// Update is PATCH /api/v2/external/inference/deployments/{id}.
+//
+// Change a deployment. Its replicas are replaced one after the other, each once another one
+// is ready.
+//
+// Needs: API key or access token.
+func (g DeploymentsCalls) Update(ctx context.Context, id string, body DeploymentUpdate) (DeploymentCreated, error) {
+	var out DeploymentCreated
+	err := g.c.Do(ctx, Call{Method: http.MethodPatch, Path: "/inference/deployments/" + url.PathEscape(id), Body: body, Out: &out})
+	return out, err
+}
+
 // Remove is DELETE /api/v2/external/inference/deployments/{id}.
 //
 // End a deployment for good. Its billing row stays.

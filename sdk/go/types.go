@@ -629,6 +629,8 @@ type Deployment struct {
 	Billed Amount `json:"billed,omitzero"`
 	// Of the OpenAI-compatible API; model is the deployment_id.
 	BaseURL string `json:"base_url,omitzero"`
+	// What was asked for, until a replica with it is ready; null for none.
+	Update *PendingUpdate `json:"update,omitzero"`
 	// If it failed: the last lines of its engine.
 	EngineOutput []string         `json:"engine_output,omitzero"`
 	Rows         []ServiceReplica `json:"rows,omitzero"`
@@ -690,6 +692,31 @@ type DeploymentCreated struct {
 	// pending, starting, ready, scaling, paused, failed or stopped.
 	Status  string `json:"status,omitzero"`
 	Message string `json:"message,omitzero"`
+}
+
+// DeploymentUpdate is the body of PATCH /inference/deployments/{id}. What is absent stays.
+type DeploymentUpdate struct {
+	// Another model, or another revision of it.
+	//
+	// Rules: at most 256 characters.
+	HfModelID string `json:"hf_model_id,omitzero"`
+	// Further arguments of the engine, in place of those before.
+	//
+	// Rules: at most 4096 characters.
+	VllmArgs *string `json:"vllm_args,omitzero"`
+	// Another token for the hub.
+	//
+	// Rules: at most 1024 characters.
+	HfToken   string   `json:"hf_token,omitzero"`
+	TargetRps *float64 `json:"target_rps,omitzero"`
+	// Rules: ≥ 1, ≤ 3600000.
+	TargetLatencyP95Ms *int `json:"target_latency_p95_ms,omitzero"`
+	// Rules: ≥ 0, ≤ 86400.
+	StabilisationWindow *int `json:"stabilisation_window,omitzero"`
+	// Rules: ≥ 0, ≤ 64.
+	MinReplicas *int `json:"min_replicas,omitzero"`
+	// Rules: ≥ 1, ≤ 64.
+	MaxReplicas *int `json:"max_replicas,omitzero"`
 }
 
 // Deployments answers the list of deployments.
@@ -2327,6 +2354,12 @@ type Peer struct {
 type Peers struct {
 	Peers []Peer `json:"peers,omitzero"`
 	Count int    `json:"count,omitzero"`
+}
+
+// PendingUpdate is what the replicas of a deployment will execute.
+type PendingUpdate struct {
+	HfModelID string   `json:"hf_model_id,omitzero"`
+	VllmArgs  []string `json:"vllm_args,omitzero"`
 }
 
 // Ping answers /health/ping and /livez.

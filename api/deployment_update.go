@@ -1,0 +1,94 @@
+package api
+
+import (
+	"cmp"
+	"math"
+	"time"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// update changes a deployment; the leader replaces its replicas.
+func (g *deployments) update(r *edge.Request) (any, error) {
+	in := r.Body.(*wire.DeploymentUpdate)
+	if err := r.View.AllowsUpdates(); err != nil && !r.Repeat {
+		return nil, err
+	}
+	e, err := g.findDeployment(r)
+	if err != nil {
+		return nil, err
+	}
+	command := fsm.UpdateDeployment{Op: g.Op(r), Actor: r.Caller.Actor, Deployment: e.ID}
+	if in.Replaces() {
+		model, err := g.nextModel(in, e)
+		if err != nil {
+			return nil, err
+		}
+		next := *e
+		next.Inference = &model
+		if err := g.fits(r, &wire.DeploymentCreate{Model: model.Model, Token: in.Token}, &next); err != nil {
+			return nil, err
+		}
+		if command.Key, err = g.sealToken(r, in.Token, e.ID, &model); err != nil {
+			return nil, err
+		}
+		command.Model, command.MinVRAMMiB = &model, next.MinVRAMMiB
+	}
+	if scaling := scalingOf(in, e.Deployment); scaling != *e.Deployment {
+		command.Scaling = &scaling
+	}
+	if _, err := g.ProposeAndSee(r, command); err != nil {
+		return nil, err
+	}
+	if now, ok := r.View.Execution(e.Org, e.ID); ok {
+		e = now
+	}
+	message := "The deployment is changed."
+	if e.Deployment.Next != nil {
+		message = "The deployment is changed; its replicas are replaced once another one is ready."
+	}
+	return wire.DeploymentCreated{ID: e.ID, Status: g.deploymentOf(r, r.View, e).Status, Message: message}, nil
+}
+
+// nextModel returns what the replicas are to execute after an update, which may follow
+// one that is still under way.
+func (g *deployments) nextModel(in *wire.DeploymentUpdate, e *compute.Execution) (compute.Inference, error) {
+	model := *cmp.Or(e.Deployment.Next, e.Inference)
+	if in.Model != "" {
+		if !g.cfg.Inference.ValidModel(in.Model) {
+			return model, compute.Errorf(compute.CodeInvalid,
+				"hf_model_id is owner/name, with @revision, and with :part for one file").Named("hf_model_id")
+		}
+		model.Model = in.Model
+	}
+	if in.Args == nil {
+		return model, nil
+	}
+	var err error
+	model.Args, err = g.cfg.Inference.Args(model.Engine, *in.Args)
+	return model, err
+}
+
+// scalingOf returns the limits and targets of a deployment after an update.
+func scalingOf(in *wire.DeploymentUpdate, d *compute.Deployment) compute.Deployment {
+	out := *d
+	if in.MinReplicas != nil {
+		out.Min = *in.MinReplicas
+	}
+	if in.MaxReplicas != nil {
+		out.Max = *in.MaxReplicas
+	}
+	if in.TargetRPS != nil {
+		out.TargetMilliRPS = max(int64(math.Round(*in.TargetRPS*1000)), 1)
+	}
+	if in.TargetP95 != nil {
+		out.TargetP95 = time.Duration(*in.TargetP95) * time.Millisecond
+	}
+	if in.Window != nil {
+		out.Window = time.Duration(*in.Window) * time.Second
+	}
+	return out
+}

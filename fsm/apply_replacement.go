@@ -1,0 +1,204 @@
+package fsm
+
+import (
+	"fmt"
+
+	"berth/compute"
+)
+
+// Outdated reports whether some replica of a service is to be replaced: it is not of
+// the newest update, or its node is drained with a deadline.
+func (v *View) Outdated(parent *compute.Execution) bool { return v.outdated(parent) != nil }
+
+// outdated returns the slot whose replica is replaced next, nil for none. One that
+// has no replica, or one that is not ready, comes first.
+func (v *View) outdated(parent *compute.Execution) (found *compute.Slot) {
+	svc, serves := parent.Service, true
+	for i := range svc.Slots[:min(len(svc.Slots), svc.Replicas)] {
+		slot := &svc.Slots[i]
+		e, ok := v.executions.Get(slot.Replica)
+		if !ok || !v.replaces(parent, slot, e) {
+			continue
+		}
+		ready := slot.Live && e.Ready
+		if found == nil || serves && !ready {
+			found, serves = slot, ready
+		}
+	}
+	return found
+}
+
+// replaces reports whether the replica e in a slot is to be replaced.
+func (v *View) replaces(parent *compute.Execution, slot *compute.Slot, e *compute.Execution) bool {
+	switch {
+	case parent.Deployment != nil && parent.Deployment.Next != nil:
+		return true
+	case !slot.Live || e.Stop != compute.StopNone:
+		return false // The next one in the slot is what it should be.
+	case slot.Revision != parent.Service.Revision:
+		return true
+	}
+	attempts := v.Attempts(e.ID)
+	if len(attempts) == 0 {
+		return false
+	}
+	n, ok := v.nodes.Get(attempts[len(attempts)-1].Node)
+	return ok && n.Drained && !n.DrainBy.IsZero()
+}
+
+// MaySurge reports whether a service gets one replica more, to replace an outdated one:
+// that is done one after the other.
+func (v *View) MaySurge(parent *compute.Execution) bool {
+	svc := parent.Service
+	return parent.Stop == compute.StopNone && !parent.Status.Terminal() && !svc.Surge && svc.Replicas > 0 &&
+		len(svc.Slots) == svc.Replicas && v.Outdated(parent)
+}
+
+// surgeService gives a service one replica more than are wanted.
+func (s *service) surgeService(c SurgeService) Result {
+	parent, refusal := s.serviceOf(c.Service)
+	if refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if !s.MaySurge(&parent) {
+		return Result{Repeat: true, Execution: parent.ID, Status: parent.Status}
+	}
+	parent.Service.Surge = true
+	s.execution.putExecution(&parent)
+	return Result{Execution: parent.ID, Status: parent.Status}
+}
+
+// takePlace has a replica that became ready take the place of an outdated one, which is
+// stopped: the two change their slots, and the slot beyond those that are wanted goes.
+// A replica of the next update makes it the one that the service is of.
+func (s *service) takePlace(e *compute.Execution) {
+	known, ok := s.executions.Get(e.Parent)
+	if !ok || known.Service == nil || known.Status.Terminal() || known.Stop != compute.StopNone {
+		return
+	}
+	parent := copyService(known)
+	svc, d := parent.Service, parent.Deployment
+	slot := svc.Slot(e.ID)
+	if slot == nil {
+		return
+	}
+	updated := d != nil && d.Next != nil && slot.Revision == d.Updates
+	surplus := svc.Surge && slot.Number > svc.Replicas
+	if surplus {
+		if old := s.outdated(&parent); old != nil {
+			swap(slot, old)
+		}
+	}
+	if updated {
+		adoptNext(&parent)
+	}
+	switch {
+	case surplus:
+		s.scaleTo(&parent, svc.Replicas)
+	case updated:
+		s.execution.putExecution(&parent)
+	}
+}
+
+// maxShownModel bounds the name of a model where lists show the name of a file, in bytes.
+const maxShownModel = 200
+
+// swap exchanges the replicas of two slots.
+func swap(ready, old *compute.Slot) {
+	*ready, *old = *old, *ready
+	ready.Number, old.Number = old.Number, ready.Number
+	old.Before, old.Restarts = ready.Replica, ready.Restarts+1
+}
+
+// updateDeployment changes what a deployment executes, and how it scales.
+func (s *deployment) updateDeployment(c UpdateDeployment) Result {
+	if refusal := s.access.admit(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if _, ok := s.execution.visible(c.Actor, c.Deployment); !ok {
+		return Result{Refusal: errNoDeployment()}
+	}
+	parent, refusal := s.deploymentOf(c.Deployment)
+	if refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if refusal := s.checkUpdate(&parent, c); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if c.Key != nil {
+		s.identity.firstDataKey(c.Actor.Org, *c.Key)
+	}
+	replicas := parent.Service.Replicas
+	if d, asked := parent.Deployment, c.Scaling; asked != nil {
+		d.Min, d.Max, d.Window = asked.Min, asked.Max, asked.Window
+		d.TargetMilliRPS, d.TargetP95, d.ChangedAt = asked.TargetMilliRPS, asked.TargetP95, s.meta.Now
+		if d.State == compute.DeploymentActive {
+			replicas = min(max(replicas, d.First()), d.Max)
+		}
+	}
+	if c.Model != nil {
+		s.setNext(&parent, *c.Model, c.MinVRAMMiB)
+	}
+	s.service.scaleTo(&parent, replicas) // An update that is under way begins again.
+	return Result{Execution: parent.ID, Status: parent.Status, Count: replicas}
+}
+
+// checkUpdate refuses an update that is out of bounds, or that changes the engine.
+func (s *deployment) checkUpdate(parent *compute.Execution, c UpdateDeployment) *compute.Error {
+	if c.Scaling != nil {
+		asked := *c.Scaling
+		asked.Starts = parent.Deployment.Starts
+		if refusal := checkScaling(&asked); refusal != nil {
+			return refusal
+		}
+	}
+	if c.Key != nil {
+		if refusal := s.identity.admitSealed(c.Key.Sealed); refusal != nil {
+			return refusal
+		}
+	}
+	if c.Model == nil {
+		return nil
+	}
+	if c.Model.Engine != parent.Inference.Engine {
+		return compute.Errorf(compute.CodeInvalid, "a deployment keeps its engine").Named("engine")
+	}
+	return checkInference(c.Model)
+}
+
+// setNext makes a model what a deployment executes: at once if it has no replica, else
+// once one with it is ready.
+func (s *deployment) setNext(parent *compute.Execution, model compute.Inference, minVRAMMiB int64) {
+	d := parent.Deployment
+	d.Updates++
+	d.Next, d.NextVRAMMiB = &model, minVRAMMiB
+	if parent.Service.Live == 0 {
+		adoptNext(parent)
+		forgetCrashes(parent.Service)
+	}
+}
+
+// adoptNext makes the next update of a deployment what it executes.
+func adoptNext(parent *compute.Execution) {
+	d := parent.Deployment
+	parent.Inference, parent.MinVRAMMiB, parent.Service.Revision = d.Next, d.NextVRAMMiB, d.Updates
+	d.Next, d.NextVRAMMiB = nil, 0
+	parent.FileName, parent.Detail = compute.Clip(parent.Inference.Model, maxShownModel), ""
+}
+
+// forgetCrashes ends the back-offs of a service.
+func forgetCrashes(svc *compute.Service) {
+	for i := range svc.Slots {
+		svc.Slots[i].Crashes, svc.Slots[i].NextAt = 0, 0
+	}
+}
+
+// giveUpUpdate keeps what a deployment executes after its replica with the next update
+// has ended too often.
+func (s *deployment) giveUpUpdate(parent *compute.Execution, slot *compute.Slot, child *compute.Execution) {
+	parent.Detail = fmt.Sprintf(
+		"the update was given up, and what was there before goes on: the new engine ended %d times in a row, "+
+			"the last time as %s (%s)", slot.Crashes, child.Status, joinDetail(child.Reason.String(), child.Detail))
+	parent.Deployment.Next, parent.Deployment.NextVRAMMiB = nil, 0
+	s.service.scaleTo(parent, parent.Service.Replicas)
+}
