@@ -299,6 +299,8 @@ func (a *publishedAnswer) Close() error {
 func (a *publishedAnswer) whole() ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(a.from, maxWholeAnswer+1))
 	switch {
+	case isEngineTimeout(err):
+		return nil, err
 	case err != nil:
 		return nil, compute.Errorf(compute.CodeUnavailable, "The replica ended in the middle of its answer: %w", err).
 			Named("replica_failed").Retry(0)
