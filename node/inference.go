@@ -225,5 +225,7 @@ func (n *Node) modelQueues() router.Queues {
 // modelLimits returns the limits of requests to models.
 func (n *Node) modelLimits() edge.ModelLimits {
 	c := n.cfg.Inference
-	return edge.ModelLimits{PerMinute: c.PerMinute, InFlight: int64(c.OrgInFlight), ResumeWait: c.ResumeWait}
+	return edge.ModelLimits{
+		PerMinute: c.PerMinute, InFlight: int64(c.OrgInFlight), ResumeWait: c.ResumeWait, AnswerWait: c.AnswerWait,
+	}
 }

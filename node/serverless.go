@@ -12,7 +12,7 @@ import (
 func (n *Node) openMeter() {
 	n.meter = meter.New(meter.Config{
 		Node: n.cluster.ID(), Propose: n.proposer().Propose, Read: n.reader().Read, At: n.machine.Wait,
-		Now: n.opts.Now, Logger: n.logger,
+		Now: n.opts.Now, Logger: n.logger, Metrics: n.registry,
 	})
 }
 

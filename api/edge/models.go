@@ -56,6 +56,7 @@ type ModelLimits struct {
 	PerMinute  int           // Of one key or user; 0 for no limit.
 	InFlight   int64         // Of one organization.
 	ResumeWait time.Duration // For a deployment to become ready.
+	AnswerWait time.Duration // For the next byte of an engine; 0 for no limit.
 }
 
 // modelCall is one request to a model.
@@ -328,7 +329,7 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 		if c.published != nil {
 			body = c.asked.addressed(body, c.model.ID)
 		}
-		answer, err := c.cfg.Models.Infer(c.r.View, c.model, req, body, c.asked.prefix)
+		answer, err := c.inferInTime(req, body)
 		if err == nil || !c.retries(ctx, err, &tries) {
 			c.body = nil // A stream may last for long.
 			return answer, err

@@ -168,6 +168,10 @@ const brokenStream = "\n\ndata: {\"error\":{\"message\":\"The replica ended in t
 	"repeat the request.\"," +
 	"\"type\":\"server_error\",\"param\":null,\"code\":\"replica_failed\"}}\n\n"
 
+// silentStream is the event of a stream whose engine was silent for too long.
+const silentStream = "\n\ndata: {\"error\":{\"message\":\"The engine sent nothing for too long: repeat the request.\"," +
+	"\"type\":\"server_error\",\"param\":null,\"code\":\"" + engineTimeout + "\"}}\n\n"
+
 // eventBody is a stream of events that ends with an error event if its replica ends.
 type eventBody struct {
 	from  io.ReadCloser
@@ -186,6 +190,9 @@ func (b *eventBody) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		b.over, b.event = true, []byte(brokenStream)
+		if isEngineTimeout(err) {
+			b.event = []byte(silentStream)
+		}
 		return n, nil
 	}
 	return n, err
@@ -197,6 +204,9 @@ func (b *eventBody) Close() error { return b.from.Close() }
 // failModel answers an error in the envelope of OpenAI.
 func (c *modelCall) failModel(err error) {
 	f := failureOf(err)
+	if isEngineTimeout(err) {
+		f.status, f.retryAfter = fasthttp.StatusGatewayTimeout, ""
+	}
 	if f.status >= fasthttp.StatusInternalServerError {
 		c.logFailure(c.r, f.status, err)
 	}

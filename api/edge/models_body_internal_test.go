@@ -91,3 +91,34 @@ func TestStreamsWithoutUsage(t *testing.T) {
 		}
 	}
 }
+
+// TestWholeAnswersWithoutUsage charges for the text of an answer whose engine says no usage,
+// up to what was set aside, and not for an error or garbage.
+func TestWholeAnswersWithoutUsage(t *testing.T) {
+	for _, test := range []struct {
+		answer string
+		failed bool
+		want   tokenUsage
+	}{
+		{`{"choices":[{"message":{"content":"12345"}}]}`, false, tokenUsage{7, 2}},
+		{`{"choices":[{"text":"1234"},{"text":"5678"}]}`, false, tokenUsage{7, 2}},
+		{`{"choices":[{"text":"1234567890123456"}]}`, false, tokenUsage{7, 3}},
+		{`{"data":[{"embedding":[1,2]}]}`, false, tokenUsage{7, 0}},
+		{`{"choices":[{"text":"1234"}],"usage":{"prompt_tokens":4,"completion_tokens":1}}`, false, tokenUsage{4, 1}},
+		{`{"error":{"message":"x"}}`, false, tokenUsage{}},
+		{`{"choices":[{"text":"1234"}]}`, true, tokenUsage{}},
+		{"not JSON", false, tokenUsage{}},
+	} {
+		var got tokenUsage
+		a := &publishedAnswer{
+			ctx: t.Context(), from: io.NopCloser(strings.NewReader(test.answer)), failed: test.failed,
+			most: tokenUsage{7, 3}, notify: func(prompt, completion int64) { got = tokenUsage{prompt, completion} },
+		}
+		if text, err := a.whole(); err != nil || string(text) != test.answer {
+			t.Errorf("%q became %q, %v", test.answer, text, err)
+		}
+		if got != test.want {
+			t.Errorf("%q is charged as %v, want %v", test.answer, got, test.want)
+		}
+	}
+}

@@ -18,7 +18,7 @@ const (
 // before that for a newer view. It counts the tries.
 func (c *modelCall) retries(ctx context.Context, err error, tries *int) bool {
 	*tries++
-	if compute.CodeOf(err) != compute.CodeUnavailable || ctx.Err() != nil || *tries > retryMost {
+	if compute.CodeOf(err) != compute.CodeUnavailable || isEngineTimeout(err) || ctx.Err() != nil || *tries > retryMost {
 		return false
 	}
 	if *tries > 1 {

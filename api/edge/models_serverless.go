@@ -131,9 +131,10 @@ type publishedAnswer struct {
 
 	used    tokenUsage
 	settled bool
+	failed  bool // The engine answered with an error.
 
 	events int64      // Of the stream: about as many as tokens.
-	most   tokenUsage // Charged for a stream that the client leaves before the engine says its usage.
+	most   tokenUsage // Charged for an answer whose engine says no usage.
 }
 
 // tokenUsage is what an engine says of tokens.
@@ -299,6 +300,8 @@ func (a *publishedAnswer) Close() error {
 func (a *publishedAnswer) whole() ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(a.from, maxWholeAnswer+1))
 	switch {
+	case isEngineTimeout(err):
+		return nil, err
 	case err != nil:
 		return nil, compute.Errorf(compute.CodeUnavailable, "The replica ended in the middle of its answer: %w", err).
 			Named("replica_failed").Retry(0)
@@ -307,10 +310,40 @@ func (a *publishedAnswer) whole() ([]byte, error) {
 			Named("answer_too_large")
 	}
 	a.read(data)
+	if !a.failed {
+		a.measure(data)
+	}
 	if err := a.settle(); err != nil {
 		return nil, err
 	}
 	return renamed(data, a.was, a.is), nil
+}
+
+// measure takes the size of a whole answer for its tokens if its engine has said no usage:
+// a token for 4 bytes of the request's body, and one for 4 bytes of the texts of its
+// choices, up to what was set aside. An answer without choices or embeddings is free.
+func (a *publishedAnswer) measure(data []byte) {
+	if a.used != (tokenUsage{}) {
+		return
+	}
+	var answer struct {
+		Data    []json.RawMessage `json:"data"`
+		Choices []struct {
+			Text    string `json:"text"`
+			Message struct {
+				Content   string `json:"content"`
+				Reasoning string `json:"reasoning_content"`
+			} `json:"message"`
+		} `json:"choices"`
+	}
+	if json.Unmarshal(data, &answer) != nil || len(answer.Choices)+len(answer.Data) == 0 {
+		return
+	}
+	size := 0
+	for _, c := range answer.Choices {
+		size += len(c.Text) + len(c.Message.Content) + len(c.Message.Reasoning)
+	}
+	a.used = tokenUsage{a.most.Prompt, min(int64((size+usualPerToken-1)/usualPerToken), a.most.Completion)}
 }
 
 // renamed returns JSON in which the members named model that are was have the value is.
@@ -341,10 +374,10 @@ func renamed(data, was, is []byte) []byte {
 
 // writePublished passes on the answer to a request to a published model.
 func (c *modelCall) writePublished(ctx context.Context, answer *http.Response, end func()) error {
-	if answer.StatusCode >= http.StatusBadRequest {
+	a := c.newPublishedAnswer(ctx, answer.Body)
+	if a.failed = answer.StatusCode >= http.StatusBadRequest; a.failed {
 		c.reserved.Cancel()
 	}
-	a := c.newPublishedAnswer(ctx, answer.Body)
 	if strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream") {
 		answer.Body = a
 		answer.ContentLength = -1

@@ -19,6 +19,7 @@ type Inference struct {
 	CacheMiB    int64           `koanf:"cache_mib" usage:"Disk space for models that were fetched; the longest unused ones are removed."`
 	IdlePause   time.Duration   `koanf:"idle_pause" usage:"A deployment without requests for this long is paused; 0: never."`
 	ResumeWait  time.Duration   `koanf:"resume_wait" usage:"How long a request waits for a deployment that starts."`
+	AnswerWait  time.Duration   `koanf:"answer_wait" usage:"How long an engine may send nothing before and in an answer."`
 	Starts      int             `koanf:"starts" usage:"Ends in a row of an engine after which its deployment has failed."`
 	PerMinute   int             `koanf:"requests_per_minute" usage:"Requests of one API key to models, on each node; 0: no limit."`
 	OrgInFlight int             `koanf:"in_flight" usage:"Requests of one organization to models under way at once, on each node."`
@@ -31,8 +32,8 @@ const HubOff = "off"
 
 func defaultInference() Inference {
 	return Inference{
-		Hub: "https://huggingface.co", CacheMiB: 200 << 10, IdlePause: time.Hour, ResumeWait: time.Minute, Starts: 5,
-		PerMinute: 6000, OrgInFlight: 2048, Queue: 4096, QueueWait: time.Minute,
+		Hub: "https://huggingface.co", CacheMiB: 200 << 10, IdlePause: time.Hour, ResumeWait: time.Minute,
+		AnswerWait: 10 * time.Minute, Starts: 5, PerMinute: 6000, OrgInFlight: 2048, Queue: 4096, QueueWait: time.Minute,
 	}
 }
 
@@ -48,6 +49,7 @@ func (v *validator) inference(i Inference) {
 	v.check("inference.cache_mib", i.CacheMiB >= 1, "must be at least 1")
 	v.check("inference.idle_pause", i.IdlePause >= 0, "must be at least 0")
 	v.check("inference.resume_wait", i.ResumeWait > 0 && i.ResumeWait <= 10*time.Minute, "must be above 0 and at most 10m")
+	v.check("inference.answer_wait", i.AnswerWait > 0 && i.AnswerWait <= 24*time.Hour, "must be above 0 and at most 24h")
 	v.check("inference.starts", i.Starts >= 1 && i.Starts <= compute.MaxStarts, "must be 1 to 100")
 	v.check("inference.requests_per_minute", i.PerMinute >= 0, "must be at least 0")
 	v.check("inference.in_flight", i.OrgInFlight >= 1, "must be at least 1")

@@ -3,10 +3,11 @@ package meter
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"berth/compute"
 	"berth/fsm"
@@ -34,12 +35,15 @@ type Config struct {
 	At     func(ctx context.Context, index uint64) (*fsm.View, error)
 	Now    func() time.Time
 	Logger *slog.Logger
+	// Metrics gets the metrics; nil for none.
+	Metrics prometheus.Registerer
 }
 
 // Meter meters the requests of one node.
 type Meter struct {
 	cfg  Config
 	kick chan struct{} // There is something for a batch.
+	lost prometheus.Counter
 
 	session, number uint64 // Of Run alone.
 
@@ -71,10 +75,18 @@ type usageKey struct {
 // New returns a meter that Run operates.
 func New(cfg Config) *Meter {
 	cfg.Logger = cfg.Logger.With("part", "meter")
-	return &Meter{
+	m := &Meter{
 		cfg: cfg, kick: make(chan struct{}, 1), accounts: make(map[compute.Payer]*account),
 		usage: make(map[usageKey]*fsm.UsedTokens),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_inference_tokens_lost_total",
+			Help: "Tokens of published models whose charge this node gave up; its log has the sums.",
+		}),
 	}
+	if cfg.Metrics != nil {
+		cfg.Metrics.MustRegister(m.lost)
+	}
+	return m
 }
 
 // Reservation is what is set aside for one request. One of its methods ends it; later
@@ -275,8 +287,12 @@ func (m *Meter) take(swept bool) *batch {
 }
 
 // commit has a batch committed, and returns a view that includes it; nil once ctx ends.
+// The state refuses a batch for three reasons. A session that another process of this node
+// has ended: the same batch begins a new one, unless an earlier answer was lost, because
+// then it may be counted already. A node that is removed, and rows that are not valid:
+// these never pass. All other errors may pass later.
 func (m *Meter) commit(ctx context.Context, b *batch) *fsm.View {
-	for ctx.Err() == nil {
+	for unsure := false; ctx.Err() == nil; {
 		view, err := m.propose(ctx, b)
 		if err == nil {
 			return view
@@ -284,21 +300,39 @@ func (m *Meter) commit(ctx context.Context, b *batch) *fsm.View {
 		if ctx.Err() != nil {
 			return nil
 		}
-		refused := &compute.Error{}
-		if errors.As(err, &refused) && refused.Code != compute.CodeUnavailable && refused.Code != compute.CodeInternal {
-			// Another process of this node, or a bug: it cannot be told whether it counted.
-			m.cfg.Logger.Error("usage of models is lost", "count", len(b.usage), "err", err)
+		switch compute.CodeOf(err) {
+		case compute.CodeConflict:
 			m.session = 0
-			b.usage = nil
-			if len(b.holds) == 0 {
-				if view, err := m.cfg.Read(ctx); err == nil {
-					return view
-				}
+			if unsure {
+				m.drop(b, err)
+			}
+			unsure = false
+		case compute.CodeNotFound, compute.CodeInvalid:
+			m.session = 0
+			m.drop(b, err)
+			b.holds = nil
+		default:
+			unsure = true
+		}
+		if len(b.usage)+len(b.holds) == 0 {
+			if view, err := m.cfg.Read(ctx); err == nil {
+				return view
 			}
 		}
 		loop.Sleep(ctx, retryAfter)
 	}
 	return nil
+}
+
+// drop gives the usage of a batch up.
+func (m *Meter) drop(b *batch, err error) {
+	for i := range b.usage {
+		u := &b.usage[i]
+		m.lost.Add(float64(u.Prompt + u.Completion))
+		m.cfg.Logger.Error("usage of model lost", "org", u.Payer.Org, "model", u.Model, "count", u.Requests,
+			"tokens", u.Prompt+u.Completion, "detail", "credits "+u.Prices.Cost(u.Prompt, u.Completion).Up().String(), "err", err)
+	}
+	b.usage = nil
 }
 
 // propose proposes a batch once. Its number stays until it is committed.
