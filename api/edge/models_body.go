@@ -169,7 +169,8 @@ const brokenStream = "\n\ndata: {\"error\":{\"message\":\"The replica ended in t
 	"\"type\":\"server_error\",\"param\":null,\"code\":\"replica_failed\"}}\n\n"
 
 // silentStream is the event of a stream whose engine was silent for too long.
-const silentStream = "\n\ndata: {\"error\":{\"message\":\"The engine sent nothing for too long: repeat the request.\"," +
+const silentStream = "\n\ndata: {\"error\":{\"message\":\"The engine sent nothing for too long: " +
+	"repeat the request.\"," +
 	"\"type\":\"server_error\",\"param\":null,\"code\":\"" + engineTimeout + "\"}}\n\n"
 
 // eventBody is a stream of events that ends with an error event if its replica ends.

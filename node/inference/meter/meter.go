@@ -330,7 +330,8 @@ func (m *Meter) drop(b *batch, err error) {
 		u := &b.usage[i]
 		m.lost.Add(float64(u.Prompt + u.Completion))
 		m.cfg.Logger.Error("usage of model lost", "org", u.Payer.Org, "model", u.Model, "count", u.Requests,
-			"tokens", u.Prompt+u.Completion, "detail", "credits "+u.Prices.Cost(u.Prompt, u.Completion).Up().String(), "err", err)
+			"tokens", u.Prompt+u.Completion,
+			"detail", "credits "+u.Prices.Cost(u.Prompt, u.Completion).Up().String(), "err", err)
 	}
 	b.usage = nil
 }
