@@ -34,6 +34,7 @@ func examples() map[string]string {
 			`"objective":"cheapest","repeats":2,"max_credits":5}`,
 		"POST /execution/service/start": `{"command":["python","-m","http.server","8000"],"port":8000,` +
 			`"replicas":2}`,
+		"PATCH /inference/deployments/{id}": `{"vllm_args":"--max-model-len=8192","max_replicas":4}`,
 		"POST /inference/create": `{"hf_model_id":"owner/name","gpu_type":"h100","target_rps":4,` +
 			`"target_latency_p95_ms":800,"stabilisation_window":300,"max_replicas":4}`,
 		"POST /services/{id}/scale":                `{"replicas":3}`,

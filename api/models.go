@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"unicode/utf8"
 
 	"berth/api/edge"
 	"berth/api/wire"
@@ -94,6 +95,9 @@ func (g *models) remove(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	name := r.Params["id"]
+	if !utf8.ValidString(name) { // No command could carry it.
+		return nil, edge.NotFound()
+	}
 	if _, err := g.ProposeAndSee(r, fsm.RemoveModel{Op: g.Op(r), Actor: r.Caller.Actor, ID: name}); err != nil {
 		return nil, err
 	}
