@@ -301,19 +301,19 @@ func (g *deployments) deploymentOf(r *edge.Request, view *fsm.View, e *compute.E
 	if next := d.Next; next != nil {
 		out.Update = &wire.PendingUpdate{Model: next.Model, Args: append([]string{}, next.Args...)}
 	}
-	out.Status = deploymentStatus(e, out.Ready)
+	out.Status = deploymentStatus(view, e, out.Ready)
 	return out
 }
 
 // deploymentStatus returns the status of a deployment of which so many replicas are
 // ready.
-func deploymentStatus(e *compute.Execution, ready int) string {
+func deploymentStatus(view *fsm.View, e *compute.Execution, ready int) string {
 	switch d := e.Deployment; {
 	case e.Status.Terminal():
 		return compute.DeploymentFailed.String()
 	case d.State != compute.DeploymentActive:
 		return d.State.String()
-	case ready > 0 && ready == e.Service.Replicas && d.Next == nil && !e.Service.Surge:
+	case ready > 0 && ready == e.Service.Replicas && !e.Service.Surge && !view.Outdated(e):
 		return "ready"
 	case ready > 0:
 		return "scaling"

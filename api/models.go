@@ -59,7 +59,7 @@ func modelOf(view *fsm.View, m *compute.Model) wire.Model {
 				ready++
 			}
 		}
-		out.Root, out.Status = e.Inference.Model, deploymentStatus(e, ready)
+		out.Root, out.Status = e.Inference.Model, deploymentStatus(view, e, ready)
 	}
 	return out
 }

@@ -99,19 +99,24 @@ func (s *deployment) deploymentOf(id compute.ExecutionID) (compute.Execution, *c
 	return copyService(known), nil
 }
 
+// deploymentFor returns a copy of a live deployment that an actor may change.
+func (s *deployment) deploymentFor(actor Actor, id compute.ExecutionID) (compute.Execution, *compute.Error) {
+	if refusal := s.access.admit(actor); refusal != nil {
+		return compute.Execution{}, refusal
+	}
+	if _, ok := s.execution.visible(actor, id); !ok {
+		return compute.Execution{}, errNoDeployment()
+	}
+	return s.deploymentOf(id)
+}
+
 func errNoDeployment() *compute.Error {
 	return compute.Errorf(compute.CodeNotFound, "deployment not found").Named("deployment_not_found")
 }
 
 // changeDeployment stops a deployment on request, or starts it.
 func (s *deployment) changeDeployment(c ChangeDeployment) Result {
-	if refusal := s.access.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
-	}
-	if _, ok := s.execution.visible(c.Actor, c.Deployment); !ok {
-		return Result{Refusal: errNoDeployment()}
-	}
-	parent, refusal := s.deploymentOf(c.Deployment)
+	parent, refusal := s.deploymentFor(c.Actor, c.Deployment)
 	if refusal != nil {
 		return Result{Refusal: refusal}
 	}
@@ -166,7 +171,7 @@ func (s *deployment) enter(parent *compute.Execution, state compute.DeploymentSt
 		parent.Detail = ""
 		forgetCrashes(parent.Service)
 		if d.Next != nil && parent.Service.Live == 0 {
-			adoptNext(parent)
+			s.adoptNext(parent)
 		}
 	}
 	d.State, d.ChangedAt = state, s.meta.Now

@@ -41,10 +41,12 @@ func (s *membership) drainNode(c DrainNode) Result {
 }
 
 // moveAway preempts the attempts of a node that can be rescheduled, with the usual
-// notice where the deadline allows it.
+// notice where the deadline allows it. Replicas that are ready serve on until another
+// one is ready in their place, or to the deadline.
 func (s *membership) moveAway(n *compute.Node, within time.Duration) {
 	for _, w := range s.Work(n.ID) {
-		if !attempt.MayLeave(w.Execution) || w.Stopping() {
+		serves := w.Execution.Ready && s.Format() >= formatUpdates
+		if !attempt.MayLeave(w.Execution) || w.Stopping() || serves {
 			continue
 		}
 		preempted, execution := *w.Attempt, *w.Execution

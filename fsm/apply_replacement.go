@@ -39,8 +39,8 @@ func (v *View) replaces(parent *compute.Execution, slot *compute.Slot, e *comput
 		return true
 	}
 	attempts := v.Attempts(e.ID)
-	if len(attempts) == 0 {
-		return false
+	if !e.Ready || len(attempts) == 0 {
+		return false // It leaves the node, and is placed on another one, by itself.
 	}
 	n, ok := v.nodes.Get(attempts[len(attempts)-1].Node)
 	return ok && n.Drained && !n.DrainBy.IsZero()
@@ -90,7 +90,7 @@ func (s *service) takePlace(e *compute.Execution) {
 		}
 	}
 	if updated {
-		adoptNext(&parent)
+		s.adoptNext(&parent)
 	}
 	switch {
 	case surplus:
@@ -112,13 +112,7 @@ func swap(ready, old *compute.Slot) {
 
 // updateDeployment changes what a deployment executes, and how it scales.
 func (s *deployment) updateDeployment(c UpdateDeployment) Result {
-	if refusal := s.access.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
-	}
-	if _, ok := s.execution.visible(c.Actor, c.Deployment); !ok {
-		return Result{Refusal: errNoDeployment()}
-	}
-	parent, refusal := s.deploymentOf(c.Deployment)
+	parent, refusal := s.deploymentFor(c.Actor, c.Deployment)
 	if refusal != nil {
 		return Result{Refusal: refusal}
 	}
@@ -163,7 +157,25 @@ func (s *deployment) checkUpdate(parent *compute.Execution, c UpdateDeployment) 
 	if c.Model.Engine != parent.Inference.Engine {
 		return compute.Errorf(compute.CodeInvalid, "a deployment keeps its engine").Named("engine")
 	}
-	return checkInference(c.Model)
+	if c.MinVRAMMiB < 0 || c.MinVRAMMiB > maxMinVRAM {
+		return compute.Errorf(compute.CodeInvalid, "the GPU memory is out of bounds").Named("min_vram")
+	}
+	if refusal := checkInference(c.Model); refusal != nil {
+		return refusal
+	}
+	updated := *parent
+	return s.setInference(&updated, c.Model, c.MinVRAMMiB)
+}
+
+// setInference makes a model what a service or a replica executes, on GPUs of which each has
+// at least so much memory. It returns why no node could host that.
+func (v *nodeTables) setInference(e *compute.Execution, model *compute.Inference, minVRAMMiB int64) *compute.Error {
+	e.Inference, e.MinVRAMMiB, e.Request.MinVRAMMiB = model, minVRAMMiB, 0
+	p, err := compute.ParseProfile(e.Profile)
+	if err != nil {
+		return nil // It was checked at the submit.
+	}
+	return v.needVRAM(p, &e.Request, minVRAMMiB)
 }
 
 // setNext makes a model what a deployment executes: at once if it has no replica, else
@@ -171,18 +183,18 @@ func (s *deployment) checkUpdate(parent *compute.Execution, c UpdateDeployment) 
 func (s *deployment) setNext(parent *compute.Execution, model compute.Inference, minVRAMMiB int64) {
 	d := parent.Deployment
 	d.Updates++
-	d.Next, d.NextVRAMMiB = &model, minVRAMMiB
+	d.Next, d.NextVRAMMiB, parent.Detail = &model, minVRAMMiB, ""
 	if parent.Service.Live == 0 {
-		adoptNext(parent)
+		s.adoptNext(parent)
 		forgetCrashes(parent.Service)
 	}
 }
 
 // adoptNext makes the next update of a deployment what it executes.
-func adoptNext(parent *compute.Execution) {
+func (v *nodeTables) adoptNext(parent *compute.Execution) {
 	d := parent.Deployment
-	parent.Inference, parent.MinVRAMMiB, parent.Service.Revision = d.Next, d.NextVRAMMiB, d.Updates
-	d.Next, d.NextVRAMMiB = nil, 0
+	_ = v.setInference(parent, d.Next, d.NextVRAMMiB) // What does not fit now waits, as after a node is lost.
+	parent.Service.Revision, d.Next, d.NextVRAMMiB = d.Updates, nil, 0
 	parent.FileName, parent.Detail = compute.Clip(parent.Inference.Model, maxShownModel), ""
 }
 
@@ -197,7 +209,7 @@ func forgetCrashes(svc *compute.Service) {
 // has ended too often.
 func (s *deployment) giveUpUpdate(parent *compute.Execution, slot *compute.Slot, child *compute.Execution) {
 	parent.Detail = fmt.Sprintf(
-		"the update was given up, and what was there before goes on: the new engine ended %d times in a row, "+
+		"the update was given up, and the earlier replicas go on: the new engine ended %d times in a row, "+
 			"the last time as %s (%s)", slot.Crashes, child.Status, joinDetail(child.Reason.String(), child.Detail))
 	parent.Deployment.Next, parent.Deployment.NextVRAMMiB = nil, 0
 	s.service.scaleTo(parent, parent.Service.Replicas)

@@ -136,7 +136,8 @@ func (s *service) startReplicas(c StartReplicas) Result {
 		needed = slices.Delete(needed, at, at+1)
 		e, revision := replicaOf(&parent, asked.ID, s.meta.Index, s.meta.Now), parent.Service.Revision
 		if d := parent.Deployment; asked.Number > parent.Service.Replicas && d != nil && d.Next != nil {
-			e.Inference, e.MinVRAMMiB, revision = d.Next, d.NextVRAMMiB, d.Updates
+			_ = s.setInference(e, d.Next, d.NextVRAMMiB) // What does not fit now waits, as after a node is lost.
+			revision = d.Updates
 		}
 		amount := firstHold(e)
 		if s.money.lacks(e, amount) != nil {

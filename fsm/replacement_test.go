@@ -142,7 +142,10 @@ func TestDrainReplacesFirst(t *testing.T) {
 		t.Error("a replica is replaced without reason")
 	}
 	w.must(fsm.DrainNode{Op: w.op(w.org, "drain"), Actor: w.root, Node: w.node("n3").ID, Drained: true, Within: time.Hour})
-	if !w.surge(id) || w.get(first).Stop != compute.StopNone {
+	if !w.attempt(first).PreemptAt.IsZero() || w.get(first).Stop != compute.StopNone {
+		t.Fatal("a ready replica leaves before there is another one")
+	}
+	if !w.surge(id) {
 		t.Fatal("the replica of a drained node is not replaced")
 	}
 	w.reconcile(id)
