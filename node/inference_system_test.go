@@ -174,6 +174,35 @@ func checkUpdate(t *testing.T, c *nodetest.Cluster, api *client.Client, key stri
 	answer()
 }
 
+// checkDrained drains the node of a replica with a deadline: the replica stops once another
+// one is ready elsewhere.
+func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, id compute.ExecutionID) {
+	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	before := mustDeployment(t, api, id, "ready").Rows[0].ExecutionID
+	attempts := c.Follower().Peer().View().Attempts(before)
+	from := attempts[len(attempts)-1].Node
+	if _, err := operator.DrainNodeWithin(t.Context(), from, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	var d wire.Deployment
+	nodetest.Eventually(t, endWait, "the replica to be replaced", func() bool {
+		d = mustDeployment(t, api, id, "ready")
+		return len(d.Rows) == 1 && d.Rows[0].ExecutionID != before
+	})
+	view := c.Follower().Peer().View()
+	old, _ := view.AnyExecution(before)
+	added, _ := view.AnyExecution(d.Rows[0].ExecutionID)
+	if moved := view.Attempts(before); len(moved) != len(attempts) || old.EndedAt < added.ReadyAt {
+		t.Errorf("the replica had %d attempts and ended at %v, the other one is ready since %v", len(moved), old.EndedAt, added.ReadyAt)
+	}
+	if now := view.Attempts(added.ID); now[len(now)-1].Node == from {
+		t.Error("the other one is on the drained node")
+	}
+	if _, err := operator.DrainNode(t.Context(), from, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestInference deploys a model and asks it through every node.
 func TestInference(t *testing.T) {
 	t.Parallel() // It mostly waits.
@@ -224,6 +253,7 @@ func TestInference(t *testing.T) {
 		}
 	})
 	t.Run("update", func(t *testing.T) { checkUpdate(t, c, api, account.Key, created.ID) })
+	t.Run("drain", func(t *testing.T) { checkDrained(t, c, api, created.ID) })
 	t.Run("stop and start", func(t *testing.T) {
 		if _, err := api.StopDeployment(t.Context(), created.ID); err != nil {
 			t.Fatal(err)
