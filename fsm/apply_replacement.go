@@ -171,10 +171,7 @@ func (s *deployment) checkUpdate(parent *compute.Execution, c UpdateDeployment) 
 // at least so much memory. It returns why no node could host that.
 func (v *nodeTables) setInference(e *compute.Execution, model *compute.Inference, minVRAMMiB int64) *compute.Error {
 	e.Inference, e.MinVRAMMiB, e.Request.MinVRAMMiB = model, minVRAMMiB, 0
-	p, err := compute.ParseProfile(e.Profile)
-	if err != nil {
-		return nil // It was checked at the submit.
-	}
+	p, _ := compute.ParseProfile(e.Profile) // It was checked at the submit.
 	return v.needVRAM(p, &e.Request, minVRAMMiB)
 }
 

@@ -58,7 +58,7 @@ func TestSilentEngine(t *testing.T) {
 			<-r.Context().Done()
 			close(left)
 		})
-		answer, err := c.inferInTime(req, nil)
+		answer, err := c.inferInTime(req, nil) //nolint:bodyclose // The stream is closed below.
 		if first == "" {
 			if !isEngineTimeout(err) {
 				t.Errorf("an engine that never answers: %v", err)

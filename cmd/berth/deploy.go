@@ -167,8 +167,8 @@ func newDeployShow() *cobra.Command {
 					cli.OrNone(row.Detail)))
 			}
 			if d.Update != nil {
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "Its replicas are replaced by %s with the arguments %q.\n", d.Update.Model,
-					d.Update.Args); err != nil {
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "Its replicas are replaced by %s with the arguments %q.\n",
+					d.Update.Model, d.Update.Args); err != nil {
 					return err
 				}
 			}
