@@ -157,3 +157,28 @@ func TestDrainReplacesFirst(t *testing.T) {
 		t.Errorf("%+v", w.get(id).Service.Slots)
 	}
 }
+
+// TestUpdateAsksForMemory has the replicas of a larger model ask for GPUs with enough
+// memory, and refuses one that fits on no node.
+func TestUpdateAsksForMemory(t *testing.T) {
+	w := newestWorld(t)
+	w.deployment() // Its node gets the engine.
+	c := w.deploymentCommand()
+	c.Execution.Profile = "gpu.h100"
+	id := w.must(c).Execution
+	w.reconcile(id)
+	model := *w.get(id).Inference
+	model.Model = "a/larger"
+	update := fsm.UpdateDeployment{Actor: w.ada, Deployment: id, Model: &model, MinVRAMMiB: 1 << 20}
+	w.refused(update, compute.CodeInvalid, "never_fits")
+	update.Op, update.MinVRAMMiB = w.op(w.org, "update"), 16<<10
+	w.must(update)
+	w.surge(id)
+	w.reconcile(id)
+	if e := w.get(w.replica(id, 2)); e.Request.MinVRAMMiB != 16<<10 || e.Inference.Model != "a/larger" {
+		t.Errorf("the replica of %s asks for %d MiB", e.Inference.Model, e.Request.MinVRAMMiB)
+	}
+	if e := w.get(w.replica(id, 1)); e.Request.MinVRAMMiB != 0 {
+		t.Errorf("the earlier replica asks for %d MiB", e.Request.MinVRAMMiB)
+	}
+}
