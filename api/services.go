@@ -204,10 +204,10 @@ func replicasOf(view *fsm.View, e *compute.Execution) []wire.ServiceReplica {
 	return out
 }
 
-// isServing reports whether a replica is ready on a node that is heard.
+// isServing reports whether a replica is ready on a node that is heard, and is not to stop.
 func isServing(view *fsm.View, e *compute.Execution) bool {
 	attempts := view.Attempts(e.ID)
-	if !e.Ready || len(attempts) == 0 {
+	if !e.Ready || e.Stop != compute.StopNone || len(attempts) == 0 {
 		return false
 	}
 	n, ok := view.Node(attempts[len(attempts)-1].Node)

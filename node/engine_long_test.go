@@ -91,6 +91,25 @@ func (d *engineDrill) leader() (leader *nodetest.Process) {
 	return leader
 }
 
+// leaderBut returns the node that leads, which is not the given one: another one takes
+// over from it.
+func (d *engineDrill) leaderBut(not *nodetest.Process) *nodetest.Process {
+	d.Helper()
+	leader := d.leader()
+	if leader != not {
+		return leader
+	}
+	to, err := compute.ParseNodeID(d.other(not).ID)
+	if err != nil {
+		d.Fatal(err)
+	}
+	if _, err := d.root.TransferLeadership(d.Context(), to); err != nil {
+		d.Fatal(err)
+	}
+	nodetest.Eventually(d, endWait, "another leader", func() bool { leader = d.leader(); return leader != not })
+	return leader
+}
+
 // other returns a node that is none of these.
 func (d *engineDrill) other(not ...*nodetest.Process) *nodetest.Process {
 	for _, p := range d.c.Nodes {
@@ -129,17 +148,7 @@ func (d *engineDrill) killReplicaNode() {
 // killLeader changes nothing for a stream between two other nodes.
 func (d *engineDrill) killLeader() {
 	host := d.host()
-	leader := d.leader()
-	if leader == host {
-		to, err := compute.ParseNodeID(d.other(host).ID)
-		if err != nil {
-			d.Fatal(err)
-		}
-		if _, err := d.root.TransferLeadership(d.Context(), to); err != nil {
-			d.Fatal(err)
-		}
-		nodetest.Eventually(d, endWait, "another leader", func() bool { leader = d.leader(); return leader != host })
-	}
+	leader := d.leaderBut(host)
 	by := d.by(d.other(host, leader))
 	r, body := by.endless()
 	defer body.Close()

@@ -80,6 +80,7 @@ func withEcho(t *testing.T) func(cfg *nodetest.NodeConfig) {
 	}
 	return func(cfg *nodetest.NodeConfig) {
 		cfg.Services.BackoffFirst, cfg.Services.BackoffMost = 100*time.Millisecond, time.Second
+		cfg.Services.DrainWait = 10 * time.Minute
 		cfg.Inference.Models, cfg.Inference.Hub, cfg.Inference.Starts = dir, "off", 2
 		cfg.Inference.Engines = []engine.Engine{{
 			Name: "echo", Command: []string{"/usr/bin/python3", dir + "/engine.py", "{port}", "{model_path}", "{deployment}", "{args}"},
@@ -134,10 +135,49 @@ func prompt(model, text string, stream bool) *strings.Reader {
 	return strings.NewReader(string(data))
 }
 
-// checkUpdate updates a deployment: another replica takes the place of the one there was.
-// An engine that does not start leaves it as it is.
+// endlessStream asks a model for a stream without an end. next reads one line of it that
+// is not empty.
+func endlessStream(t *testing.T, url, key string, id compute.ExecutionID) (next func() string, leave func()) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/openai/v1/chat/completions",
+		prompt(id.String(), "endless", true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	stream, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(stream.Body)
+	return func() string {
+		t.Helper()
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil || !strings.HasPrefix(line, "data: ") && line != "\n" {
+				t.Fatalf("the stream has %q, %v", line, err)
+			}
+			if line != "\n" {
+				return line
+			}
+		}
+	}, func() { stream.Body.Close() }
+}
+
+// checkUpdate updates a deployment: another replica takes the place of the one there was,
+// which first finishes the stream that it has. An engine that does not start leaves it as
+// it is.
 func checkUpdate(t *testing.T, c *nodetest.Cluster, api *client.Client, key string, id compute.ExecutionID) {
-	before := mustDeployment(t, api, id, "ready").Rows[0].ExecutionID
+	url := c.Follower().URL()
+	_, body := mustAsk(t, http.DefaultClient, http.MethodPost, url+"/openai/v1/chat/completions", key, prompt(id.String(), "x", false))
+	var answered struct{ Replica compute.ExecutionID }
+	if err := json.Unmarshal([]byte(body), &answered); err != nil {
+		t.Fatal(err)
+	}
+	before := answered.Replica
+	next, leave := endlessStream(t, url, key, id)
+	defer leave()
+	next()
 	answer := func() {
 		t.Helper()
 		for _, n := range c.Nodes {
@@ -154,12 +194,26 @@ func checkUpdate(t *testing.T, c *nodetest.Cluster, api *client.Client, key stri
 	var d wire.Deployment
 	nodetest.Eventually(t, endWait, "the replica to be replaced", func() bool {
 		d = mustDeployment(t, api, id, "ready")
-		return len(d.Rows) == 1 && d.Rows[0].ExecutionID != before
+		return d.Rows[0].ExecutionID != before
 	})
 	if got := strings.Join(d.Args, " "); got != "--threads 5" && got != "--threads=5" || d.Update != nil || d.Detail != nil {
 		t.Errorf("it has %q and %+v", got, d)
 	}
 	answer()
+	nodetest.Eventually(t, endWait, "the replica that was replaced to wait for the stream", func() bool {
+		out, err := api.ExecutionLogs(t.Context(), before, client.LogQuery{})
+		return err == nil && strings.Contains(fmt.Sprint(out), "it stops once 1 requests under way have ended")
+	})
+	for range 10 {
+		if line := next(); strings.Contains(line, "error") {
+			t.Fatalf("the stream has %q", line)
+		}
+	}
+	leave()
+	nodetest.Eventually(t, endWait, "the replica that was replaced to end", func() bool {
+		e, ok := c.Follower().Peer().View().AnyExecution(before)
+		return ok && e.Status.Terminal()
+	})
 	serving := d.Rows[0].ExecutionID
 	if _, err := api.UpdateDeployment(t.Context(), id, wire.DeploymentUpdate{Model: "tiny/broken"}); err != nil {
 		t.Fatal(err)
@@ -335,26 +389,15 @@ func checkModelErrors(t *testing.T, c *nodetest.Cluster, url, id string) {
 // checkModelStreams reads streams to their ends: the usual one, one whose engine dies,
 // and one that the client leaves.
 func checkModelStreams(t *testing.T, api *client.Client, url, key string, id compute.ExecutionID) {
-	url += "/openai/v1/chat/completions"
+	base, url := url, url+"/openai/v1/chat/completions"
 	answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url, key, prompt(id.String(), "count", true))
 	if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"content": "2"`) || !strings.Contains(body, "prompt_tokens") ||
 		!strings.HasSuffix(body, "data: [DONE]\n\n") {
 		t.Errorf("%d: %q", answer.StatusCode, body)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, prompt(id.String(), "endless", true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	stream, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(stream.Body).ReadString('\n')
-	if err != nil || !strings.HasPrefix(line, "data: ") {
-		t.Fatalf("%q, %v", line, err)
-	}
-	stream.Body.Close()
+	next, leave := endlessStream(t, base, key, id)
+	next()
+	leave()
 	nodetest.Eventually(t, endWait, "the engine to learn that the client is gone", func() bool {
 		logs, err := api.DeploymentLogs(t.Context(), id)
 		return err == nil && strings.Contains(fmt.Sprint(logs), "the client is gone")

@@ -51,10 +51,11 @@ func (c *replicaCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// readyReplicas returns how many replicas of a deployment are ready.
+// readyReplicas returns how many replicas of a deployment are ready and are not to stop.
 func readyReplicas(view *fsm.View, e *compute.Execution) (ready int) {
 	for _, slot := range e.Service.Slots {
-		if replica, known := view.AnyExecution(slot.Replica); known && slot.Live && replica.Ready {
+		replica, known := view.AnyExecution(slot.Replica)
+		if known && slot.Live && replica.Ready && replica.Stop == compute.StopNone {
 			ready++
 		}
 	}

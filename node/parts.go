@@ -320,6 +320,7 @@ func (n *Node) executorConfig() executor.Config {
 			PullLimit: n.cfg.Docker.PullTimeout,
 		},
 		Storage:  executor.Storage{Socket: n.s3.socket},
+		Requests: n.drainReplica, DrainWait: n.cfg.Services.DrainWait,
 		Printing: n.outputSender.Track,
 		Retain:   executor.Retain{Age: n.cfg.Output.Age, Bytes: n.cfg.Output.SizeMiB << 20},
 		Logger:   n.logger, Registerer: n.registry, Now: n.opts.Now,
@@ -381,6 +382,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 	n.onClose(n.routes.Close)
 	n.openMeter()
 	n.serveLoads()
+	n.serveDrains()
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
 	n.api, err = api.New(api.Config{
 		Config:    n.edgeConfig(tlsConfig, scrapeToken),

@@ -211,7 +211,7 @@ func TestWorkersRights(t *testing.T) {
 		}
 		if may&cluster.Workers != 0 && !strings.Contains("cluster.status cluster.heartbeat cluster.renew cluster.servers "+
 			"attempts.poll attempts.start attempts.finish attempts.bundle attempts.variables attempts.get attempts.put nodes.announce api.relay "+
-			"attempts.ready attempts.registry attempts.storage services.relay s3.relay environments.list environments.report logs.copy", method) {
+			"attempts.ready attempts.registry attempts.storage services.relay services.drain s3.relay environments.list environments.report logs.copy", method) {
 			t.Errorf("a worker may call %s, which is not in the table", method)
 		}
 	}

@@ -198,6 +198,7 @@ type Services struct {
 	BackoffFirst time.Duration `koanf:"backoff_first" usage:"How long a replica of a service waits that ended, the first time; doubled with each end."`
 	BackoffMost  time.Duration `koanf:"backoff_most" usage:"The longest such wait."`
 	BackoffReset time.Duration `koanf:"backoff_reset" usage:"A replica that ran for this long begins with the first wait again."`
+	DrainWait    time.Duration `koanf:"drain_wait" usage:"How long a ready replica that is to stop may finish the requests that it has, before SIGTERM; 0: not at all."`
 }
 
 // S3 is where stored files are served to clients of S3.
@@ -313,7 +314,7 @@ func Default() Config {
 		},
 		Services: Services{
 			BackoffFirst: compute.DefaultBackoffFirst, BackoffMost: compute.DefaultBackoffMost,
-			BackoffReset: compute.DefaultBackoffReset,
+			BackoffReset: compute.DefaultBackoffReset, DrainWait: 30 * time.Second,
 		},
 		Inference: defaultInference(),
 		Billing:   Billing{Mode: "meter", SignupGrant: 100},
@@ -393,6 +394,7 @@ func (c *Config) Validate() error {
 		v.check("callbacks.allow", err == nil, fmt.Sprintf("%q is not a network such as 10.1.0.0/16", text))
 	}
 	v.docker(c.Docker)
+	v.check("services.drain_wait", c.Services.DrainWait >= 0 && c.Services.DrainWait <= 10*time.Minute, "must be 0 to 10m")
 	v.check("callbacks.ca_file", c.Callbacks.CAFile == "" || filepath.IsAbs(c.Callbacks.CAFile),
 		"must be an absolute path")
 	v.check("storage.replicas", c.Storage.Replicas >= 1 && c.Storage.Replicas <= 5, "must be 1 to 5")

@@ -40,6 +40,7 @@ type attempt struct {
 	watched   bool            // The meter measures it.
 	ready     bool            // Its code is ready, as the supervisor says,
 	reporting bool            // which is being reported.
+	draining  bool            // Its requests are awaited before it stops.
 	warned    bool            // The end of its credits was noted in its output.
 	reached   time.Duration   // Boottime of the contact that last renewed the lease.
 	lease     boottime.Lease  // The code may start within it. After the start the supervisor enforces it.

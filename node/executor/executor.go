@@ -117,6 +117,8 @@ type Config struct {
 	Contact       func() time.Duration // Boottime of the last contact with the leader; 0 before the first, nil for always.
 	StopGrace     time.Duration        // Between SIGTERM and SIGKILL; 0 for DefaultStopGrace.
 	ProbeEvery    time.Duration        // Between readiness probes; 0 for supervise.ProbeEvery.
+	Requests      Requests             // Of replicas that are to stop; nil for none.
+	DrainWait     time.Duration        // The longest time that a replica waits for their end.
 	HostCPUs      int                  // 0 for all of the machine.
 	HostMemoryMiB int64                // 0 for all of the machine.
 	Meter         Meter                // Measures GPUs; nil for none.

@@ -62,7 +62,7 @@ func (e *Executor) match(ctx context.Context, assigned Assigned) {
 		k := keyOf(w.Attempt)
 		wanted[k] = true
 		if a := e.attempt(k); a != nil {
-			a.stopAs(w.Execution.Stop)
+			e.stop(ctx, a, w.Execution)
 			if !w.Attempt.PreemptAt.IsZero() {
 				a.preempt(w.Attempt.Notice)
 			}

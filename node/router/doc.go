@@ -7,5 +7,6 @@
 // Rules: everything is read from one view of the state, on the node that got the
 // request, so that there is one hop at most. A replica to which no connection can be
 // made has got nothing of the request, and another one is tried. No request is sent
-// twice otherwise.
+// twice otherwise. A replica is stopped once no node has requests under way there, or
+// after a limit: its node asks the routers of all servers (Drain).
 package router

@@ -60,6 +60,9 @@ func (r *Router) Infer(
 		Named("replica_failed").Retry(retryAfter)
 }
 
+// errDrained is that a replica gets no more requests.
+var errDrained = errors.New("the replica is about to be stopped")
+
 // try asks one replica, and returns its answer once the first byte of it is there.
 func (r *Router) try(req *http.Request, to Replica, body []byte) (*http.Response, error) {
 	try := req.Clone(req.Context())
@@ -68,7 +71,10 @@ func (r *Router) try(req *http.Request, to Replica, body []byte) (*http.Response
 		try.Body, try.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		try.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
-	done := r.begin(to)
+	done, ok := r.begin(to)
+	if !ok {
+		return nil, errDrained
+	}
 	answer, err := r.transport.RoundTrip(try)
 	if err != nil {
 		done()

@@ -48,8 +48,11 @@ type Router struct {
 
 	mu sync.Mutex
 
-	busy map[compute.ExecutionID]int // Requests that this node has under way, by replica.
-	next int                         // Rotates what is equal.
+	busy     map[compute.ExecutionID]int  // Requests that this node has under way, by replica,
+	switched map[compute.ExecutionID]int  // and those of them whose connection has another protocol now.
+	drained  map[compute.ExecutionID]bool // Replicas that get no more of them,
+	oldest   []compute.ExecutionID        // in this order.
+	next     int                          // Rotates what is equal.
 
 	loads map[compute.ExecutionID]*Load
 
@@ -63,7 +66,8 @@ type Router struct {
 // New returns the router of a node.
 func New(self compute.NodeID, dial Dial) *Router {
 	r := &Router{
-		self: self, busy: make(map[compute.ExecutionID]int), loads: make(map[compute.ExecutionID]*Load),
+		self: self, busy: make(map[compute.ExecutionID]int), switched: make(map[compute.ExecutionID]int),
+		drained: make(map[compute.ExecutionID]bool), loads: make(map[compute.ExecutionID]*Load),
 		gates: make(map[compute.ExecutionID]*gate), crowded: make(chan struct{}, 1),
 	}
 	r.transport = &http.Transport{
@@ -113,10 +117,13 @@ func (r *Router) RoundTrip(view *fsm.View, service *compute.Execution, req *http
 		if body != nil {
 			try.Body = io.NopCloser(body) // The caller closes it, after another try perhaps.
 		}
-		done := r.begin(to)
+		done, ok := r.begin(to)
+		if !ok {
+			continue
+		}
 		answer, err := r.transport.RoundTrip(try)
 		if err == nil {
-			answer.Body = closing(answer.Body, done)
+			answer.Body = closing(answer.Body, r.countSwitched(to, answer, done))
 			return answer, nil
 		}
 		done()
@@ -136,8 +143,10 @@ func noneReady(service *compute.Execution) error {
 		Named("no_ready_replica").Retry(retryAfter)
 }
 
-// ready returns the replicas of a service that are ready, on nodes that are up.
+// ready returns the replicas of a service that are ready, on nodes that are up. One that
+// is being preempted is among them only if there is no other.
 func ready(view *fsm.View, service *compute.Execution) (out []Replica) {
+	var leaving []Replica
 	for _, slot := range service.Service.Slots {
 		e, ok := view.AnyExecution(slot.Replica)
 		if !ok || !slot.Live || !e.Ready || e.Stop != compute.StopNone {
@@ -148,9 +157,18 @@ func ready(view *fsm.View, service *compute.Execution) (out []Replica) {
 			continue
 		}
 		newest := attempts[len(attempts)-1]
-		if n, ok := view.Node(newest.Node); ok && !newest.Ended && n.State == compute.NodeUp {
-			out = append(out, Replica{e.ID, newest.Epoch, newest.Node})
+		if n, ok := view.Node(newest.Node); !ok || newest.Ended || n.State != compute.NodeUp {
+			continue
 		}
+		to := Replica{e.ID, newest.Epoch, newest.Node}
+		if newest.PreemptAt.IsZero() {
+			out = append(out, to)
+		} else {
+			leaving = append(leaving, to)
+		}
+	}
+	if len(out) == 0 {
+		return leaving
 	}
 	return out
 }
@@ -176,10 +194,14 @@ func (r *Router) order(replicas []Replica) []Replica {
 	return out
 }
 
-// begin counts a request. The caller calls done once at its end.
-func (r *Router) begin(to Replica) (done func()) {
+// begin counts a request to a replica, unless it gets no more of them. The caller calls
+// done once at its end.
+func (r *Router) begin(to Replica) (done func(), ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.drained[to.Execution] {
+		return nil, false
+	}
 	r.busy[to.Execution]++
 	return sync.OnceFunc(func() {
 		r.mu.Lock()
@@ -187,7 +209,7 @@ func (r *Router) begin(to Replica) (done func()) {
 		if r.busy[to.Execution]--; r.busy[to.Execution] <= 0 {
 			delete(r.busy, to.Execution)
 		}
-	})
+	}), true
 }
 
 // address returns a replica as the host of a URL, by which connections are kept.
