@@ -145,7 +145,7 @@ func endlessStream(t *testing.T, url, key string, id compute.ExecutionID) (next 
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+key)
-	stream, err := http.DefaultClient.Do(req)
+	stream, err := http.DefaultClient.Do(req) //nolint:bodyclose // By leave.
 	if err != nil {
 		t.Fatal(err)
 	}

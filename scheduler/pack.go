@@ -59,7 +59,8 @@ func (p *Packer) newPass(v View) *pass {
 		},
 		promises: map[int]promised{}, noSoftFit: map[capacity.Shape]bool{},
 		placed: map[int][]release{}, noBackfill: map[capacity.Shape]compute.Instant{},
-		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}, noVictims: map[capacity.Shape]bool{},
+		services: map[compute.ExecutionID]map[compute.NodeID]int{},
+		evicted:  map[compute.ExecutionID]bool{}, outranks: map[int]bool{}, noVictims: map[capacity.Shape]bool{},
 	}
 }
 
@@ -135,6 +136,8 @@ type pass struct {
 	searched   int                    // Executions beside the heads that searched for victims.
 	positions  map[compute.NodeID]int // Of nodes among the slots; made when needed.
 
+	services map[compute.ExecutionID]map[compute.NodeID]int // Replicas on nodes, by service.
+
 	victimsRead bool // Whether the next two fields are filled.
 	victimNodes []victimNode
 	leaving     []leaving
@@ -183,7 +186,11 @@ func (s *pass) decide(e *compute.Execution) (placed bool) {
 		}
 		return false
 	}
-	node = s.withImages(e, tree, node, score)
+	if e.Kind == compute.KindReplica {
+		node, score = s.apart(e, tree, node, score)
+	} else {
+		node = s.withImages(e, tree, node, score)
+	}
 	s.devices = s.packer.slots[node].pick(s.packer.value, &q, s.devices[:0])
 	s.place(e, &q, node, s.devices, s.choice(tree, node, score))
 	return true
@@ -197,6 +204,9 @@ func (s *pass) place(e *compute.Execution, q *capacity.Shape, node int, devices 
 	})
 	s.packer.give(node, q, devices)
 	s.shares += len(devices)
+	if e.Kind == compute.KindReplica {
+		s.replicas(e)[slot.Record.ID]++
+	}
 	s.placed[node] = append(s.placed[node], release{e.EndsBy(s.view.Now()), *q, slices.Clone(devices)})
 	s.quotas.count(e)
 }

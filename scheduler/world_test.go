@@ -273,11 +273,12 @@ func (w *world) view() *fakeView {
 		index: w.index, nodes: w.nodes, queue: w.queue, parents: w.parents,
 		limits: maps.Clone(w.limits),
 		mix:    w.learner.Mix(), world: w,
-		shares: maps.Clone(w.shares), quotas: slices.Clone(w.quotas),
+		shares: maps.Clone(w.shares), quotas: slices.Clone(w.quotas), held: map[compute.ExecutionID]*compute.Attempt{},
 	}
 	w.past[w.index], w.queues[w.index] = w.nodes, w.queue
-	for e := range w.live {
+	for e, a := range w.live {
 		v.live = append(v.live, w.known[e])
+		v.held[e] = &compute.Attempt{Execution: e, Node: a.Node}
 	}
 	return v
 }
@@ -327,6 +328,7 @@ func (w *world) await(ctx context.Context, after uint64) error {
 // fakeView is one published view.
 type fakeView struct {
 	index   uint64
+	held    map[compute.ExecutionID]*compute.Attempt // Of live executions.
 	nodes   []*compute.Node
 	queue   []*compute.Execution
 	parents []*compute.Execution
@@ -462,8 +464,14 @@ func (v *fakeView) Load(q compute.Quota) (l compute.Load) {
 // Nobody knows when the attempts of this world end: it has no time limits.
 func (v *fakeView) Work(compute.NodeID) []compute.Work { return nil }
 
-func (v *fakeView) Held(compute.OrgID) iter.Seq[compute.Work] {
-	return func(func(compute.Work) bool) {}
+func (v *fakeView) Held(org compute.OrgID) iter.Seq[compute.Work] {
+	return func(yield func(compute.Work) bool) {
+		for _, e := range v.live {
+			if a, ok := v.held[e.ID]; ok && e.Org == org && !yield(compute.Work{Execution: e, Attempt: a}) {
+				return
+			}
+		}
+	}
 }
 func (v *fakeView) Victims(int) iter.Seq[compute.Work] { return func(func(compute.Work) bool) {} }
 func (v *fakeView) MinRun() time.Duration              { return 0 }

@@ -52,7 +52,8 @@ func TestDrain(t *testing.T) {
 	if got := f.ask(t, http.MethodPost, nil); got != "no_ready_replica" {
 		t.Errorf("with both drained got %q", got)
 	}
-	if _, err := f.infer(t, 0); err == nil {
+	if answer, err := f.infer(t, 0); err == nil {
+		answer.Body.Close()
 		t.Error("with both drained a model is answered")
 	}
 }
