@@ -72,6 +72,8 @@ func (op *modelOperation) document(id string) object {
 			"200": object{"description": "Success.", "content": replies, "headers": object{
 				"X-Request-Id":                   header("Names the request in logs."),
 				"X-Ratelimit-Remaining-Requests": header("Requests that the key may still send to this node now."),
+				"X-Ratelimit-Remaining-In-Flight": header(
+					"Requests that the organization may have under way at this node beside this one; absent from lists."),
 			}},
 			"default": failure,
 		},

@@ -474,7 +474,7 @@ func (w *world) send(method, path, bearer string, body any, header ...string) an
 
 // onBase reports whether path is beside the API's root.
 func onBase(path string) bool {
-	for _, prefix := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/openapi.json", "/docs", "/nothing"} {
+	for _, prefix := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/openapi.json", "/docs", "/nothing", "/openai/"} {
 		if strings.HasPrefix(path, prefix) {
 			return true
 		}

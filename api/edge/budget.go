@@ -36,6 +36,13 @@ func (b *budget) take(owner string, n int) bool {
 	return true
 }
 
+// left returns how many more owner may reserve.
+func (b *budget) left(owner string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(min(b.limit-b.used, b.share-b.of[owner]), 0)
+}
+
 // fits reports whether take would reserve n more for owner, or the whole share if
 // that is less.
 func (b *budget) fits(owner string, n int) bool {

@@ -249,7 +249,11 @@ func tooLong() error {
 // infer has a replica of the model answer.
 func (c *modelCall) infer(below string) error {
 	owner := c.r.Caller.Actor.Org.String()
-	if !c.modelsServed.take(owner, 1) {
+	entered := c.modelsServed.take(owner, 1)
+	h := &c.ctx.Response.Header
+	h.Set("X-Ratelimit-Limit-In-Flight", strconv.Itoa(c.modelsServed.share))
+	h.Set("X-Ratelimit-Remaining-In-Flight", strconv.Itoa(c.modelsServed.left(owner)))
+	if !entered {
 		return compute.Errorf(compute.CodeRateLimited, "The organization has too many requests under way on this node.").
 			Named("rate_limit_exceeded").Retry(time.Second)
 	}
