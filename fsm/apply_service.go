@@ -24,7 +24,7 @@ type NewReplica struct {
 }
 
 // Services yields the parents of services that have not ended.
-func (v *executionTables) Services() iter.Seq[*compute.Execution] { return v.byPriority(&v.services) }
+func (v *executionTables) Services() iter.Seq[*compute.Execution] { return v.byPriority(v.services) }
 
 // AllowsServices returns the reason for which services may not yet be started.
 func (v *View) AllowsServices() error { return v.allowsFormat(formatServices) }

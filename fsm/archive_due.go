@@ -187,12 +187,12 @@ func (v archiver) recordsOf(id compute.ExecutionID, visit func(encoded []byte)) 
 		encoded = store.MustEncode(e)
 	}
 	visit(encoded)
-	return eachOf(&v.attempts, id.UUID, visit), eachOf(&v.callbacks, id.UUID, visit)
+	return eachOf(v.attempts, id.UUID, visit), eachOf(v.callbacks, id.UUID, visit)
 }
 
 // eachOf visits the encodings of the records of an owner and returns their
 // number.
-func eachOf[V any](r *store.Records[numberKey, V], owner compute.UUID, visit func(encoded []byte)) (n int) {
+func eachOf[V any](r store.Records[numberKey, V], owner compute.UUID, visit func(encoded []byte)) (n int) {
 	r.EachFrom(numberKey{owner: owner}, func(k numberKey, encoded []byte) bool {
 		if k.owner != owner {
 			return false

@@ -44,38 +44,38 @@ func (v checker) checkDerived() error {
 		return fmt.Errorf("counts are %+v, the records say %+v", v.counts, fresh.counts)
 	}
 	return errors.Join(
-		differ("slugs", &v.slugs, &fresh.slugs),
-		differ("emails", &v.emails, &fresh.emails),
-		differ("subjects", &v.subjects, &fresh.subjects),
-		differ("lookups", &v.lookups, &fresh.lookups),
-		differ("joined", &v.joined.Table, &fresh.joined.Table),
-		differ("keys of organizations", &v.orgKeys.Table, &fresh.orgKeys.Table),
-		differ("families", &v.families.Table, &fresh.families.Table),
-		differ("logins", &v.logins.Table, &fresh.logins.Table),
-		differ("expiring", &v.expiring.Table, &fresh.expiring.Table),
-		v.history.Differ("history", &fresh.history),
-		differ("live", &v.live.Table, &fresh.live.Table),
-		differ("queue", &v.queue.Table, &fresh.queue.Table),
-		differ("services", &v.services.Table, &fresh.services.Table),
-		differ("pending selections", &v.pendingSelections.Table, &fresh.pendingSelections.Table),
-		differ("running selections", &v.runningSelections.Table, &fresh.runningSelections.Table),
-		differ("undelivered callbacks", &v.undelivered.Table, &fresh.undelivered.Table),
-		differ("growing", &v.growing.Table, &fresh.growing.Table),
-		v.finished.Differ("finished", &fresh.finished),
-		v.outputs.Differ("outputs", &fresh.outputs),
-		differ("uploads of organizations", &v.orgUploads.Table, &fresh.orgUploads.Table),
-		differ("expiring uploads", &v.expiringUploads.Table, &fresh.expiringUploads.Table),
-		differ("estimated", &v.estimated.Table, &fresh.estimated.Table),
-		differ("work", &v.work.Table, &fresh.work.Table),
-		differ("victims", &v.victims.Table, &fresh.victims.Table),
+		differ("slugs", v.slugs, fresh.slugs),
+		differ("emails", v.emails, fresh.emails),
+		differ("subjects", v.subjects, fresh.subjects),
+		differ("lookups", v.lookups, fresh.lookups),
+		differ("joined", v.joined.Table(), fresh.joined.Table()),
+		differ("keys of organizations", v.orgKeys.Table(), fresh.orgKeys.Table()),
+		differ("families", v.families.Table(), fresh.families.Table()),
+		differ("logins", v.logins.Table(), fresh.logins.Table()),
+		differ("expiring", v.expiring.Table(), fresh.expiring.Table()),
+		v.history.Differ("history", fresh.history),
+		differ("live", v.live.Table(), fresh.live.Table()),
+		differ("queue", v.queue.Table(), fresh.queue.Table()),
+		differ("services", v.services.Table(), fresh.services.Table()),
+		differ("pending selections", v.pendingSelections.Table(), fresh.pendingSelections.Table()),
+		differ("running selections", v.runningSelections.Table(), fresh.runningSelections.Table()),
+		differ("undelivered callbacks", v.undelivered.Table(), fresh.undelivered.Table()),
+		differ("growing", v.growing.Table(), fresh.growing.Table()),
+		v.finished.Differ("finished", fresh.finished),
+		v.outputs.Differ("outputs", fresh.outputs),
+		differ("uploads of organizations", v.orgUploads.Table(), fresh.orgUploads.Table()),
+		differ("expiring uploads", v.expiringUploads.Table(), fresh.expiringUploads.Table()),
+		differ("estimated", v.estimated.Table(), fresh.estimated.Table()),
+		differ("work", v.work.Table(), fresh.work.Table()),
+		differ("victims", v.victims.Table(), fresh.victims.Table()),
 		v.opAges.differ("ages of ops", &fresh.opAges),
 		v.refusals.differ("ages of refusals", &fresh.refusals),
-		differ("totals", &v.totals, &fresh.totals),
-		differ("places of archives", &v.archivePlaces, &fresh.archivePlaces),
-		differ("blobs of archives", &v.archiveBlobs, &fresh.archiveBlobs),
-		differ("totals of archives", &v.archivedTotals, &fresh.archivedTotals),
-		differ("loads", &v.loads, &fresh.loads),
-		differ("held by keys and members", &v.heldBy, &fresh.heldBy),
+		differ("totals", v.totals, fresh.totals),
+		differ("places of archives", v.archivePlaces, fresh.archivePlaces),
+		differ("blobs of archives", v.archiveBlobs, fresh.archiveBlobs),
+		differ("totals of archives", v.archivedTotals, fresh.archivedTotals),
+		differ("loads", v.loads, fresh.loads),
+		differ("held by keys and members", v.heldBy, fresh.heldBy),
 		v.offered.differ(fresh.offered),
 		differMix(v.mix, fresh.mix),
 		v.checkObjectsDerived(fresh),
@@ -86,61 +86,61 @@ func (v checker) checkDerived() error {
 func (v checker) rebuilt() *state {
 	s := newState()
 	s.meta = v.meta
-	copyRecords(&v.nodes.Records, func(n *compute.Node) { s.nodes.put(n) })
-	copyRecords(&v.removed, func(n *removedNode) { s.removed.Put(n) })
-	copyRecords(&v.prices, func(p *price) { s.prices.Put(p) })
-	copyRecords(&v.joins, func(t *compute.JoinToken) { s.joins.Put(t) })
-	copyRecords(&v.orgs, s.putOrg)
-	copyRecords(&v.users, s.putUser)
-	copyRecords(&v.members, s.putMembership)
-	copyRecords(&v.keys, s.putKey)
-	copyRecords(&v.refresh, s.putRefresh)
-	copyRecords(&v.signing, func(k *compute.SigningKey) { s.signing.Put(k) })
-	copyRecords(&v.accounts, s.putAccount)
+	copyRecords(v.nodes.Records, func(n *compute.Node) { s.nodes.put(n) })
+	copyRecords(v.removed, func(n *removedNode) { s.removed.Put(n) })
+	copyRecords(v.prices, func(p *price) { s.prices.Put(p) })
+	copyRecords(v.joins, func(t *compute.JoinToken) { s.joins.Put(t) })
+	copyRecords(v.orgs, s.putOrg)
+	copyRecords(v.users, s.putUser)
+	copyRecords(v.members, s.putMembership)
+	copyRecords(v.keys, s.putKey)
+	copyRecords(v.refresh, s.putRefresh)
+	copyRecords(v.signing, func(k *compute.SigningKey) { s.signing.Put(k) })
+	copyRecords(v.accounts, s.putAccount)
 	for e := range v.ledger.Values() {
 		s.ledger.Put(e)
 	}
-	copyRecords(&v.executions, s.putExecution)
-	copyRecords(&v.attempts, s.putAttempt)
-	copyRecords(&v.callbacks, s.putCallback)
-	copyRecords(&v.ops, s.putOp)
-	copyRecords(&v.admitted, func(a *admission) { s.admitted.Put(a) })
-	copyRecords(&v.arrived, func(a *arrival) { s.arrived.Put(a) })
-	copyRecords(&v.usage, func(u *usage) { s.usage.Put(u) })
-	copyRecords(&v.quotas, func(q *compute.Quota) { s.quotas.Put(q) })
-	copyRecords(&v.tallies, func(t *tally) { s.tallies.Put(t) })
-	copyRecords(&v.archives, s.putArchive)
-	copyRecords(&v.uploads, s.upload.put)
-	copyRecords(&v.variables, func(x *compute.Variable) { s.variables.Put(x) })
-	copyRecords(&v.dataKeys, func(k *compute.DataKey) { s.dataKeys.Put(k) })
-	copyRecords(&v.invites, func(i *compute.Invite) { s.invites.Put(i) })
-	copyRecords(&v.environments, func(e *compute.Environment) { s.environments.Put(e) })
-	copyRecords(&v.buckets, func(b *compute.Bucket) { s.buckets.Put(b) })
-	copyRecords(&v.objects, s.putObject)
-	copyRecords(&v.objectUploads, s.putObjectUpload)
-	copyRecords(&v.objectParts, s.putObjectPart)
-	copyRecords(&v.budgets, func(b *compute.Budget) { s.budgets.Put(b) })
-	copyRecords(&v.purchases, func(p *compute.Purchase) { s.purchases.Put(p) })
-	copyRecords(&v.audit, func(r *compute.AuditRecord) { s.audit.Put(r) })
-	copyRecords(&v.chains, func(c *auditChain) { s.chains.Put(c) })
-	copyRecords(&v.models, func(m *compute.Model) { s.models.Put(m) })
-	copyRecords(&v.tokenHolds, s.money.putTokenHold)
-	copyRecords(&v.tokenUsage, s.money.putTokenUsage)
-	copyRecords(&v.tokenTotals, func(t *compute.TokenTotal) { s.tokenTotals.Put(t) })
-	copyRecords(&v.tokenSessions, func(t *tokenSession) { s.tokenSessions.Put(t) })
+	copyRecords(v.executions, s.putExecution)
+	copyRecords(v.attempts, s.putAttempt)
+	copyRecords(v.callbacks, s.putCallback)
+	copyRecords(v.ops, s.putOp)
+	copyRecords(v.admitted, func(a *admission) { s.admitted.Put(a) })
+	copyRecords(v.arrived, func(a *arrival) { s.arrived.Put(a) })
+	copyRecords(v.usage, func(u *usage) { s.usage.Put(u) })
+	copyRecords(v.quotas, func(q *compute.Quota) { s.quotas.Put(q) })
+	copyRecords(v.tallies, func(t *tally) { s.tallies.Put(t) })
+	copyRecords(v.archives, s.putArchive)
+	copyRecords(v.uploads, s.upload.put)
+	copyRecords(v.variables, func(x *compute.Variable) { s.variables.Put(x) })
+	copyRecords(v.dataKeys, func(k *compute.DataKey) { s.dataKeys.Put(k) })
+	copyRecords(v.invites, func(i *compute.Invite) { s.invites.Put(i) })
+	copyRecords(v.environments, func(e *compute.Environment) { s.environments.Put(e) })
+	copyRecords(v.buckets, func(b *compute.Bucket) { s.buckets.Put(b) })
+	copyRecords(v.objects, s.putObject)
+	copyRecords(v.objectUploads, s.putObjectUpload)
+	copyRecords(v.objectParts, s.putObjectPart)
+	copyRecords(v.budgets, func(b *compute.Budget) { s.budgets.Put(b) })
+	copyRecords(v.purchases, func(p *compute.Purchase) { s.purchases.Put(p) })
+	copyRecords(v.audit, func(r *compute.AuditRecord) { s.audit.Put(r) })
+	copyRecords(v.chains, func(c *auditChain) { s.chains.Put(c) })
+	copyRecords(v.models, func(m *compute.Model) { s.models.Put(m) })
+	copyRecords(v.tokenHolds, s.money.putTokenHold)
+	copyRecords(v.tokenUsage, s.money.putTokenUsage)
+	copyRecords(v.tokenTotals, func(t *compute.TokenTotal) { s.tokenTotals.Put(t) })
+	copyRecords(v.tokenSessions, func(t *tokenSession) { s.tokenSessions.Put(t) })
 	s.reshape()
 	s.remix()
 	return s
 }
 
-func copyRecords[K, V any](r *store.Records[K, V], put func(*V)) {
+func copyRecords[K, V any](r store.Records[K, V], put func(*V)) {
 	for record := range r.Values() {
 		put(record)
 	}
 }
 
 // differ returns an error when two tables do not hold the same rows.
-func differ[K, V comparable](name string, got, want *store.Table[K, V]) error {
+func differ[K, V comparable](name string, got, want store.Table[K, V]) error {
 	if got.Len() != want.Len() {
 		return fmt.Errorf("%s: %d rows, the records say %d", name, got.Len(), want.Len())
 	}

@@ -75,7 +75,7 @@ func populated(t *testing.T) *state {
 
 // change stores a changed copy of a record without updating the data derived
 // from it.
-func change[K, V any](r *store.Records[K, V], k K, f func(*V)) {
+func change[K, V any](r store.Records[K, V], k K, f func(*V)) {
 	old, _ := r.Get(k)
 	changed := *old
 	f(&changed)
@@ -103,11 +103,11 @@ func TestCheckFindsViolations(t *testing.T) {
 	}
 	org, node := compute.OrgID{UUID: compute.UUID{3}}, compute.NodeID{UUID: compute.UUID{1}}
 	editLine := func(seq uint64, f func(*compute.LedgerEntry)) func(*state) {
-		return func(s *state) { change(&s.ledger.Records, ledger.Key{Owner: org.UUID, Seq: seq}, f) }
+		return func(s *state) { change(s.ledger.Records, ledger.Key{Owner: org.UUID, Seq: seq}, f) }
 	}
 	gpu := func(f func(*compute.GPU)) func(*state) {
 		return func(s *state) {
-			change(&s.nodes.Records, node, func(n *compute.Node) {
+			change(s.nodes.Records, node, func(n *compute.Node) {
 				n.GPUs = append([]compute.GPU(nil), n.GPUs...)
 				f(&n.GPUs[0])
 			})
@@ -132,7 +132,7 @@ func TestCheckFindsViolations(t *testing.T) {
 		{"count", func(s *state) { s.counts.held++ }, "counts are"},
 		{"missing in an index", func(s *state) {
 			e, _ := s.executions.Get(execution(13))
-			s.queue.Remove(queueKeyOf(e))
+			s.queue.Update(e, nil)
 		}, "queue: 0 rows"},
 		{"wrong row", func(s *state) { s.slugs.Set("s", compute.OrgID{}) }, "slugs: at s"},
 		{"offer", func(s *state) { s.offered = offer{} }, "nodes offer"},
@@ -146,18 +146,18 @@ func TestCheckFindsViolations(t *testing.T) {
 			s.ledger.Drop(ledger.Key{Owner: org.UUID, Seq: a.Seq})
 		}, "the account is not what its lines say"},
 		{"balance", func(s *state) {
-			change(&s.accounts, org, func(a *compute.Account) { a.Charged++ })
+			change(s.accounts, org, func(a *compute.Account) { a.Charged++ })
 		}, "the account is not what its lines say"},
 		{"held by nobody", edit(10, func(e *compute.Execution) { e.Held-- }), "its executions hold"},
 		{"vCPUs of a node", func(s *state) {
-			change(&s.nodes.Records, node, func(n *compute.Node) { n.UsedVCPUMilli++ })
+			change(s.nodes.Records, node, func(n *compute.Node) { n.UsedVCPUMilli++ })
 		}, "its attempts hold"},
 		{"GPU", gpu(func(g *compute.GPU) { g.UsedMilli-- }), "GPU a: gave 999"},
 		{"held GPU gone", func(s *state) {
-			change(&s.nodes.Records, node, func(n *compute.Node) { n.GPUs = n.GPUs[1:] })
+			change(s.nodes.Records, node, func(n *compute.Node) { n.GPUs = n.GPUs[1:] })
 		}, "GPUs that it has not"},
 		{"free GPU missing", func(s *state) {
-			change(&s.nodes.Records, node, func(n *compute.Node) {
+			change(s.nodes.Records, node, func(n *compute.Node) {
 				n.GPUs = append([]compute.GPU(nil), n.GPUs...)
 				n.GPUs[1].Health = compute.HealthMissing
 			})

@@ -21,17 +21,17 @@ func (v *learnedTables) Mix() *compute.Mix { return v.mix }
 
 // learn counts an execution that will be queued.
 func (s *statistics) learn(r compute.Request) {
-	if s.meta.Learning.Learn(arrivals{&s.arrived}, r) {
+	if s.meta.Learning.Learn(arrivals{s.arrived}, r) {
 		s.remix()
 	}
 }
 
 // remix derives the current mix from the counts.
-func (s *statistics) remix() { s.mix = s.meta.Learning.Mix(arrivals{&s.arrived}) }
+func (s *statistics) remix() { s.mix = s.meta.Learning.Mix(arrivals{s.arrived}) }
 
 // arrivals adapts the table of arrivals to compute.Arrivals.
 type arrivals struct {
-	table *store.Records[string, arrival]
+	table store.Records[string, arrival]
 }
 
 func (a arrivals) Arrival(key string) (compute.Arrival, bool) {

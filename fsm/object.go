@@ -73,7 +73,7 @@ func (v *objectTables) Object(org compute.OrgID, key string) (*compute.Object, b
 // Objects yields the objects of an organization from a key on, by key.
 func (v *objectTables) Objects(org compute.OrgID, from string) iter.Seq[*compute.Object] {
 	return func(yield func(*compute.Object) bool) {
-		for k, o := range v.objects.Table.From(objectKey{org.UUID, from}) {
+		for k, o := range v.objects.From(objectKey{org.UUID, from}) {
 			if k.org != org.UUID || !yield(o) {
 				return
 			}
@@ -114,7 +114,7 @@ func (v *objectTables) ObjectUploads(org compute.OrgID) iter.Seq[*compute.Object
 // ObjectParts yields the parts of an upload behind a number, by number.
 func (v *objectTables) ObjectParts(id compute.ObjectUploadID, after int) iter.Seq[*compute.ObjectPart] {
 	return func(yield func(*compute.ObjectPart) bool) {
-		for k, p := range v.objectParts.Table.From(numberKey{id.UUID, uint64(after) + 1}) {
+		for k, p := range v.objectParts.From(numberKey{id.UUID, uint64(after) + 1}) {
 			if k.owner != id.UUID || !yield(p) {
 				return
 			}
@@ -126,12 +126,12 @@ func (v *objectTables) ObjectParts(id compute.ObjectUploadID, after int) iter.Se
 // chunk itself. Others are manifests.
 func (v *objectTables) ObjectBlobs() iter.Seq2[compute.Hash, bool] {
 	return func(yield func(compute.Hash, bool) bool) {
-		for _, o := range v.objects.Table.All() {
+		for _, o := range v.objects.All() {
 			if o.Blob != (compute.Hash{}) && !yield(o.Blob, o.Whole) {
 				return
 			}
 		}
-		for _, p := range v.objectParts.Table.All() {
+		for _, p := range v.objectParts.All() {
 			if p.Blob != (compute.Hash{}) && !yield(p.Blob, p.Whole) {
 				return
 			}

@@ -329,7 +329,7 @@ func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 		}
 		w.lean = appendLean(w.lean[:0], record)
 		w.key = append(w.key[:0], executionBytes(e.ID)...)
-		w.pack(m, b, &w.executions, record, w.lean)
+		w.pack(m, b, w.executions, record, w.lean)
 		m.places = append(m.places, [historyKeyWidth]byte(historyKeyBytes(historyKeyOf(e))))
 		end := [endKeyWidth]byte(endKeyBytes(timeKeyOf(e.FinishedAt, e.ID.UUID)))
 		m.ends = append(m.ends, end)
@@ -360,7 +360,7 @@ func (w *maker) makeAttempts(b *batch, m *made) (err error) {
 			return false
 		}
 		w.key = append(w.key[:0], numberKeyBytes(numberKey{a.Execution.UUID, a.Epoch})...)
-		w.pack(m, b, &w.attempts, record, record)
+		w.pack(m, b, w.attempts, record, record)
 		m.seen = append(m.seen, ended{id: a.Execution, epoch: a.Epoch, preemptAt: a.PreemptAt})
 		return true
 	})
@@ -375,7 +375,7 @@ func (w *maker) makeOps(b *batch, m *made) {
 			return true
 		}
 		w.key = append(w.key[:0], pairBytes(k)...)
-		w.pack(m, b, &w.ops, record, record)
+		w.pack(m, b, w.ops, record, record)
 		m.ages = append(m.ages, age{seq, k})
 		return true
 	})
@@ -485,11 +485,11 @@ func (r *restoring) packedTable(table int) loads {
 	case tableLedger:
 		return &r.ledger
 	case tableExecutions:
-		return &r.executions
+		return r.executions
 	case tableAttempts:
-		return &r.attempts
+		return r.attempts
 	case tableOps:
-		return &r.ops
+		return r.ops
 	}
 	return nil
 }
@@ -506,8 +506,8 @@ func (r *restoring) finishTables(table int) error {
 		places, ends, left := r.places, r.ends, r.left
 		r.places, r.ends, r.left = nil, nil, nil
 		r.indexes.Go(func() { r.loadPlaces(places) })
-		r.indexes.Go(func() { loadEnds(&r.finished, ends) })
-		r.indexes.Go(func() { loadEnds(&r.outputs, left) })
+		r.indexes.Go(func() { loadEnds(r.finished, ends) })
+		r.indexes.Go(func() { loadEnds(r.outputs, left) })
 		r.late, r.hot = r.hot, nil
 	case len(r.ages) > 0:
 		r.loadAges()
@@ -545,7 +545,7 @@ func (r *restoring) loadPlaces(places [][historyKeyWidth]byte) {
 	})
 }
 
-func loadEnds(x *store.PackedIndex[timeKey, compute.Execution], ends [][endKeyWidth]byte) {
+func loadEnds(x store.PackedIndex[timeKey, compute.Execution], ends [][endKeyWidth]byte) {
 	slices.SortFunc(ends, func(a, b [endKeyWidth]byte) int { return bytes.Compare(a[:], b[:]) })
 	x.Load(func(yield func([]byte) bool) {
 		for i := 0; i < len(ends) && yield(ends[i][:]); i++ {

@@ -152,7 +152,7 @@ func TestRestoreChecksFinalRecords(t *testing.T) {
 		}), "not what its lines say"},
 		{"a brake that nobody holds", func(s *state) {
 			s.meta.Format, s.meta.Brake.Since = formatTrust, s.meta.Now
-			change(&s.nodes.Records, compute.NodeID{UUID: compute.UUID{1}}, func(n *compute.Node) { n.Format = Format })
+			change(s.nodes.Records, compute.NodeID{UUID: compute.UUID{1}}, func(n *compute.Node) { n.Format = Format })
 		}, "a brake holds since"},
 		{"a ledger gone", lines(func([]*compute.LedgerEntry) []*compute.LedgerEntry { return nil }), "not what its lines say"},
 	}

@@ -373,14 +373,14 @@ func priorityKeyOf(e *compute.Execution) priorityKey {
 // stored lists the tables in snapshots, in their order there: append only.
 func (v *View) stored() []store.Stored {
 	return []store.Stored{
-		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
-		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
-		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
-		&v.tallies, &v.archives, &v.uploads, &v.variables, &v.dataKeys, &v.invites,
-		&v.environments,
-		&v.buckets, &v.objects, &v.objectUploads, &v.objectParts,
-		&v.budgets, &v.purchases, &v.audit, &v.chains,
-		&v.models, &v.tokenHolds, &v.tokenUsage, &v.tokenTotals, &v.tokenSessions,
+		v.nodes, v.removed, v.prices, v.joins, v.orgs, v.users, v.members,
+		v.keys, v.refresh, v.signing, v.accounts, &v.ledger, v.executions,
+		v.attempts, v.callbacks, v.ops, v.admitted, v.arrived, v.usage, v.quotas,
+		v.tallies, v.archives, v.uploads, v.variables, v.dataKeys, v.invites,
+		v.environments,
+		v.buckets, v.objects, v.objectUploads, v.objectParts,
+		v.budgets, v.purchases, v.audit, v.chains,
+		v.models, v.tokenHolds, v.tokenUsage, v.tokenTotals, v.tokenSessions,
 	}
 }
 
@@ -412,36 +412,104 @@ func storedNames() []string {
 	}
 }
 
-// shareables lists every table and index.
-func (v *View) shareables() []store.Shareable {
-	return []store.Shareable{
-		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
-		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
-		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
-		&v.tallies, &v.archives, &v.archivePlaces, &v.archiveBlobs, &v.archivedTotals,
-		&v.slugs, &v.emails, &v.subjects, &v.lookups, &v.joined, &v.orgKeys, &v.families, &v.logins,
-		&v.expiring, &v.history, &v.live, &v.queue, &v.pendingSelections, &v.runningSelections, &v.services, &v.growing,
-		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,
-		&v.uploads, &v.orgUploads, &v.expiringUploads, &v.outputs, &v.undelivered,
-		&v.variables, &v.dataKeys, &v.invites,
-		&v.environments,
-		&v.buckets, &v.objects, &v.objectUploads, &v.objectParts, &v.uploadsOf, &v.endingUploads, &v.objectUse,
-		&v.budgets, &v.purchases, &v.heldBy, &v.audit, &v.chains,
-		&v.models, &v.tokenHolds, &v.tokenUsage, &v.tokenTotals, &v.tokenSessions,
-	}
-}
-
 // publish returns the current state for readers.
 func (s *state) publish() *View {
-	for _, t := range s.shareables() {
-		t.Share()
-	}
+	s.ledger.Share()
+	s.opAges.Share()
+	s.refusals.Share()
 	v := new(View)
 	*v = *s.View
-	for _, t := range v.shareables() {
-		t.Freeze()
-	}
+	v.freeze()
 	return v
+}
+
+// freeze replaces every table and index of a copied view by its current content.
+func (v *View) freeze() {
+	v.freezeRecords()
+	v.freezeDerived()
+}
+
+// freezeRecords replaces the tables of stored.
+func (v *View) freezeRecords() {
+	v.ledger.Freeze()
+	store.Freeze(&v.nodes.Records)
+	store.Freeze(&v.removed)
+	store.Freeze(&v.prices)
+	store.Freeze(&v.joins)
+	store.Freeze(&v.orgs)
+	store.Freeze(&v.users)
+	store.Freeze(&v.members)
+	store.Freeze(&v.keys)
+	store.Freeze(&v.refresh)
+	store.Freeze(&v.signing)
+	store.Freeze(&v.accounts)
+	store.Freeze(&v.executions)
+	store.Freeze(&v.attempts)
+	store.Freeze(&v.callbacks)
+	store.Freeze(&v.ops)
+	store.Freeze(&v.admitted)
+	store.Freeze(&v.arrived)
+	store.Freeze(&v.usage)
+	store.Freeze(&v.quotas)
+	store.Freeze(&v.tallies)
+	store.Freeze(&v.archives)
+	store.Freeze(&v.uploads)
+	store.Freeze(&v.variables)
+	store.Freeze(&v.dataKeys)
+	store.Freeze(&v.invites)
+	store.Freeze(&v.environments)
+	store.Freeze(&v.buckets)
+	store.Freeze(&v.objects)
+	store.Freeze(&v.objectUploads)
+	store.Freeze(&v.objectParts)
+	store.Freeze(&v.budgets)
+	store.Freeze(&v.purchases)
+	store.Freeze(&v.audit)
+	store.Freeze(&v.chains)
+	store.Freeze(&v.models)
+	store.Freeze(&v.tokenHolds)
+	store.Freeze(&v.tokenUsage)
+	store.Freeze(&v.tokenTotals)
+	store.Freeze(&v.tokenSessions)
+}
+
+// freezeDerived replaces what is derived from them.
+func (v *View) freezeDerived() {
+	v.opAges.Freeze()
+	v.refusals.Freeze()
+	store.Freeze(&v.archivePlaces)
+	store.Freeze(&v.archiveBlobs)
+	store.Freeze(&v.archivedTotals)
+	store.Freeze(&v.slugs)
+	store.Freeze(&v.emails)
+	store.Freeze(&v.subjects)
+	store.Freeze(&v.lookups)
+	store.Freeze(&v.joined)
+	store.Freeze(&v.orgKeys)
+	store.Freeze(&v.families)
+	store.Freeze(&v.logins)
+	store.Freeze(&v.expiring)
+	store.Freeze(&v.history)
+	store.Freeze(&v.live)
+	store.Freeze(&v.queue)
+	store.Freeze(&v.pendingSelections)
+	store.Freeze(&v.runningSelections)
+	store.Freeze(&v.services)
+	store.Freeze(&v.growing)
+	store.Freeze(&v.finished)
+	store.Freeze(&v.estimated)
+	store.Freeze(&v.work)
+	store.Freeze(&v.victims)
+	store.Freeze(&v.totals)
+	store.Freeze(&v.loads)
+	store.Freeze(&v.orgUploads)
+	store.Freeze(&v.expiringUploads)
+	store.Freeze(&v.outputs)
+	store.Freeze(&v.undelivered)
+	store.Freeze(&v.uploadsOf)
+	store.Freeze(&v.endingUploads)
+	store.Freeze(&v.objectUse)
+	store.Freeze(&v.heldBy)
 }
 
 // putExecution stores e and all data derived from it.

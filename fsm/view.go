@@ -367,7 +367,7 @@ func (v *executionTables) Line(
 
 // Queued returns an execution of the queue.
 func (v *executionTables) Queued(id compute.ExecutionID) (*compute.Execution, bool) {
-	e, ok := v.executions.Table.Get(id) // Queued ones are never cold.
+	e, ok := v.executions.GetHot(id) // Queued ones are never cold.
 	if !ok || !queued(e) {
 		return nil, false
 	}
@@ -393,16 +393,16 @@ func (v *executionTables) QueueLen() int { return v.queue.Len() }
 
 // PendingSelections yields the parents whose queue message has not been taken.
 func (v *executionTables) PendingSelections() iter.Seq[*compute.Execution] {
-	return v.byPriority(&v.pendingSelections)
+	return v.byPriority(v.pendingSelections)
 }
 
 // RunningSelections yields the parents of GPU selections whose sub-executions
 // have not all ended.
 func (v *executionTables) RunningSelections() iter.Seq[*compute.Execution] {
-	return v.byPriority(&v.runningSelections)
+	return v.byPriority(v.runningSelections)
 }
 
-func (v *executionTables) byPriority(x *store.Index[priorityKey, compute.Execution]) iter.Seq[*compute.Execution] {
+func (v *executionTables) byPriority(x store.Index[priorityKey, compute.Execution]) iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
 		for k := range x.All() {
 			e, _ := v.executions.Get(k.id)

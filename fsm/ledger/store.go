@@ -42,14 +42,11 @@ func New() Store {
 }
 
 // Share makes the current content safe to hand out.
-func (b *Store) Share() {
-	b.Records.Share()
-	b.Sealed.Share()
-}
+func (b *Store) Share() { b.Sealed.Share() }
 
-// Freeze makes a copied store read-only.
+// Freeze makes a copied store, which was shared before, read-only.
 func (b *Store) Freeze() {
-	b.Records.Freeze()
+	store.Freeze(&b.Records)
 	b.Sealed.Freeze()
 }
 
@@ -86,7 +83,7 @@ func (b *Store) seal(org compute.UUID, first uint64) {
 	b.Sealed.Set(keyBytes(Key{org, first}), b.block(lines, false))
 	b.SealedLines += BlockLines
 	for i := range lines {
-		b.Records.Remove(Key{org, first + uint64(i)})
+		b.Records.Forget(Key{org, first + uint64(i)})
 	}
 }
 

@@ -7,11 +7,40 @@ import (
 	"iter"
 )
 
+// Tables of any kind are interfaces, because Go compiles all methods of an instantiated
+// type into every package that can reach the type through a struct. With structs
+// here, each package that imports package fsm compiled 7,000 functions.
+
 // Table is an ordered copy-on-write map. Only one goroutine writes to it and
-// shares it. A shared tree is never written again.
-type Table[K, V any] struct {
+// freezes it.
+type Table[K, V any] interface {
+	// Get returns the value at k.
+	Get(k K) (V, bool)
+	// Set stores v at k.
+	Set(k K, v V)
+	// Remove removes the row at k, if there is one.
+	Remove(k K)
+	// Len returns the number of rows.
+	Len() int
+	// All yields every row by key. The table must not change meanwhile.
+	All() iter.Seq2[K, V]
+	// From yields the rows from k on, by key.
+	From(k K) iter.Seq2[K, V]
+	// Descend yields the rows from k down.
+	Descend(k K) iter.Seq2[K, V]
+	// Frozen returns the current content, which never changes and may be read by any
+	// goroutine. It is the same one until something changes.
+	Frozen() Table[K, V]
+}
+
+// Freeze replaces a table, of which the caller has a copy of the reference, by its current
+// content.
+func Freeze[T interface{ Frozen() T }](t *T) { *t = (*t).Frozen() }
+
+// table implements Table.
+type table[K, V any] struct {
 	tree   tree[row[K, V]]
-	shared tree[row[K, V]] // For readers; nil once tree has changed.
+	frozen *table[K, V] // Nil once tree has changed.
 }
 
 type row[K, V any] struct {
@@ -20,83 +49,119 @@ type row[K, V any] struct {
 }
 
 // NewTable returns an empty table in the order of compare.
-func NewTable[K, V any](compare func(a, b K) int) Table[K, V] {
-	return Table[K, V]{tree: newTree(func(a, b row[K, V]) bool { return compare(a.key, b.key) < 0 })}
+func NewTable[K, V any](compare func(a, b K) int) Table[K, V] { return newTable[K, V](compare) }
+
+func newTable[K, V any](compare func(a, b K) int) *table[K, V] {
+	return &table[K, V]{tree: newTree(func(a, b row[K, V]) bool { return compare(a.key, b.key) < 0 })}
 }
 
-// Get returns the value at k.
-func (t *Table[K, V]) Get(k K) (V, bool) {
-	r, ok := t.tree.Get(row[K, V]{key: k})
+func (t *table[K, V]) Get(k K) (V, bool) {
+	r, ok := t.tree.rows.Get(row[K, V]{key: k})
 	return r.value, ok
 }
 
-// Set stores v at k.
-func (t *Table[K, V]) Set(k K, v V) {
-	t.shared = nil
-	t.tree.Set(row[K, V]{k, v})
+func (t *table[K, V]) Set(k K, v V) {
+	t.frozen = nil
+	t.tree.rows.Set(row[K, V]{k, v})
 }
 
-// Remove removes the row at k, if there is one.
-func (t *Table[K, V]) Remove(k K) {
-	t.shared = nil
-	t.tree.Delete(row[K, V]{key: k})
+func (t *table[K, V]) Remove(k K) {
+	t.frozen = nil
+	t.tree.rows.Delete(row[K, V]{key: k})
 }
 
-// Len returns the number of rows.
-func (t *Table[K, V]) Len() int { return t.tree.Len() }
+func (t *table[K, V]) Len() int { return t.tree.rows.Len() }
 
-// All yields every row by key. The table must not change meanwhile.
-func (t *Table[K, V]) All() iter.Seq2[K, V] {
+func (t *table[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		t.tree.Scan(func(r row[K, V]) bool { return yield(r.key, r.value) })
+		t.tree.rows.Scan(func(r row[K, V]) bool { return yield(r.key, r.value) })
 	}
 }
 
-// From yields the rows from k on, by key.
-func (t *Table[K, V]) From(k K) iter.Seq2[K, V] {
+func (t *table[K, V]) From(k K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		t.tree.Ascend(row[K, V]{key: k}, func(r row[K, V]) bool {
+		t.tree.rows.Ascend(row[K, V]{key: k}, func(r row[K, V]) bool {
 			return yield(r.key, r.value)
 		})
 	}
 }
 
-// Descend yields the rows from k down.
-func (t *Table[K, V]) Descend(k K) iter.Seq2[K, V] {
+func (t *table[K, V]) Descend(k K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		t.tree.Descend(row[K, V]{key: k}, func(r row[K, V]) bool {
+		t.tree.rows.Descend(row[K, V]{key: k}, func(r row[K, V]) bool {
 			return yield(r.key, r.value)
 		})
 	}
 }
 
-// first returns the row with the lowest key.
-func (t *Table[K, V]) first() (k K, v V, ok bool) {
-	r, ok := t.tree.Min()
-	return r.key, r.value, ok
-}
+func (t *table[K, V]) Frozen() Table[K, V] { return t.freeze() }
 
-// Share makes the current content safe to hand out.
-func (t *Table[K, V]) Share() {
-	if t.shared == nil {
-		t.shared = t.tree.Snapshot()
+func (t *table[K, V]) freeze() *table[K, V] {
+	if t.frozen == nil {
+		t.frozen = &table[K, V]{tree: t.tree.snapshot()}
+		t.frozen.frozen = t.frozen
 	}
-}
-
-// Freeze makes a copied table read-only.
-func (t *Table[K, V]) Freeze() { t.tree = t.shared }
-
-// Shareable is a table of any type that can be published.
-type Shareable interface {
-	Share()
-	Freeze()
+	return t.frozen
 }
 
 // Records is a table of immutable records with the sum of their hashes. To
 // change a record, put a changed copy. Cold records are stored packed: each read
 // decodes the record.
-type Records[K, V any] struct {
-	Table[K, *V]
+type Records[K, V any] interface {
+	Stored
+
+	// Len returns the number of records.
+	Len() int
+	// Get returns the record at k.
+	Get(k K) (*V, bool)
+	// GetHot returns the record at k unless it is cold.
+	GetHot(k K) (*V, bool)
+	// Peek returns the record at k, or the encoding of a cold one, in buffer.
+	Peek(k K, buffer []byte) (v *V, encoded []byte, ok bool)
+	// Has reports whether there is a record at k.
+	Has(k K) bool
+	// Put stores v and returns the record it replaces, nil for none.
+	Put(v *V) *V
+	// Drop removes the record at k and returns it, nil for none.
+	Drop(k K) *V
+	// Forget removes a record that is not cold and leaves its hash in the sum: it is kept
+	// elsewhere.
+	Forget(k K)
+	// All yields every record with its key, by key.
+	All() iter.Seq2[K, *V]
+	// From yields the records from k on, by key.
+	From(k K) iter.Seq2[K, *V]
+	// Descend yields the records that are not cold from k down.
+	Descend(k K) iter.Seq2[K, *V]
+	// Hot yields the records that are not cold.
+	Hot() iter.Seq[*V]
+	// Values yields every record by key.
+	Values() iter.Seq[*V]
+	// EachFrom yields the encoding of every record from k on, by key. It is valid
+	// only during the call.
+	EachFrom(k K, yield func(k K, encoded []byte) bool)
+	// Scan yields every record from a key on, or all, by key: v, or the key and the
+	// packed form of a cold record, which are valid only during the call.
+	Scan(from *K, yield func(k K, v *V, key, packed []byte) bool)
+	// ColdLen returns the number of cold records.
+	ColdLen() int
+	// Pack appends the packed form of a cold record.
+	Pack(dst, key, encoded []byte) []byte
+	// Unpack appends the encoding of a cold record.
+	Unpack(dst, key, packed []byte) []byte
+	// Builder returns a builder of pages of cold records.
+	Builder() Builder
+	// Load appends pages of cold records, whose hashes add up to sum. It reports
+	// false if their keys do not follow all others.
+	Load(pages []Page, sum *Sum) bool
+	// Frozen returns the current content, which never changes and may be read by any
+	// goroutine. It is the same one until something changes.
+	Frozen() Records[K, V]
+}
+
+// records implements Records.
+type records[K, V any] struct {
+	hot *table[K, *V]
 
 	compare func(a, b K) int
 	key     func(*V) K
@@ -104,6 +169,7 @@ type Records[K, V any] struct {
 	sum     Sum
 	cold    *Cold[K, V] // Nil if no record is ever cold.
 	packed  PackedMap
+	frozen  *records[K, V] // Nil once something has changed.
 }
 
 // Cold defines which records of a table are unlikely to change, and how their
@@ -118,42 +184,42 @@ type Cold[K, V any] struct {
 
 // NewRecords returns an empty table of records none of which is cold.
 func NewRecords[K, V any](compare func(a, b K) int, key func(*V) K) Records[K, V] {
-	return Records[K, V]{Table: NewTable[K, *V](compare), compare: compare, key: key}
+	return newRecords(compare, key)
+}
+
+func newRecords[K, V any](compare func(a, b K) int, key func(*V) K) *records[K, V] {
+	return &records[K, V]{hot: newTable[K, *V](compare), compare: compare, key: key}
 }
 
 // NewColdRecords returns an empty table of records some of which are cold. Width
 // is the number of bytes of a key.
 func NewColdRecords[K, V any](compare func(a, b K) int, key func(*V) K, width int, r Cold[K, V]) Records[K, V] {
-	out := NewRecords(compare, key)
+	out := newRecords(compare, key)
 	out.cold, out.packed, out.lean = &r, NewPackedMap(width, false), r.Lean
 	return out
 }
 
-// Share makes the current content safe to hand out.
-func (r *Records[K, V]) Share() {
-	r.Table.Share()
-	if r.cold != nil {
-		r.packed.Share()
+func (r *records[K, V]) Frozen() Records[K, V] {
+	if r.frozen == nil {
+		frozen := *r
+		frozen.hot = r.hot.freeze()
+		if r.cold != nil {
+			r.packed.Share()
+			frozen.packed = r.packed
+			frozen.packed.Freeze()
+		}
+		frozen.frozen = &frozen
+		r.frozen = &frozen
 	}
+	return r.frozen
 }
 
-// Freeze makes a copied table read-only.
-func (r *Records[K, V]) Freeze() {
-	r.Table.Freeze()
-	if r.cold != nil {
-		r.packed.Freeze()
-	}
-}
+func (r *records[K, V]) Len() int { return r.hot.Len() + r.packed.Len() }
 
-// Len returns the number of records.
-func (r *Records[K, V]) Len() int { return r.Table.Len() + r.packed.Len() }
+func (r *records[K, V]) Digest() (int, Sum) { return r.Len(), r.sum }
 
-// Digest returns the number of records and the sum of their hashes.
-func (r *Records[K, V]) Digest() (int, Sum) { return r.Len(), r.sum }
-
-// Get returns the record at k.
-func (r *Records[K, V]) Get(k K) (*V, bool) {
-	if v, ok := r.Table.Get(k); ok || r.cold == nil {
+func (r *records[K, V]) Get(k K) (*V, bool) {
+	if v, ok := r.hot.Get(k); ok || r.cold == nil {
 		return v, ok
 	}
 	key := r.cold.Bytes(k)
@@ -164,9 +230,10 @@ func (r *Records[K, V]) Get(k K) (*V, bool) {
 	return MustDecode[V](r.cold.Packer.unpack(nil, key, packed)), true
 }
 
-// Peek returns the record at k, or the encoding of a cold one, in buffer.
-func (r *Records[K, V]) Peek(k K, buffer []byte) (v *V, encoded []byte, ok bool) {
-	if v, ok := r.Table.Get(k); ok || r.cold == nil {
+func (r *records[K, V]) GetHot(k K) (*V, bool) { return r.hot.Get(k) }
+
+func (r *records[K, V]) Peek(k K, buffer []byte) (v *V, encoded []byte, ok bool) {
+	if v, ok := r.hot.Get(k); ok || r.cold == nil {
 		return v, nil, ok
 	}
 	key := r.cold.Bytes(k)
@@ -177,31 +244,36 @@ func (r *Records[K, V]) Peek(k K, buffer []byte) (v *V, encoded []byte, ok bool)
 	return nil, r.cold.Packer.unpack(buffer[:0], key, packed), true
 }
 
-// Has reports whether there is a record at k.
-func (r *Records[K, V]) Has(k K) bool {
-	_, ok := r.Table.Get(k)
+func (r *records[K, V]) Has(k K) bool {
+	_, ok := r.hot.Get(k)
 	return ok || r.cold != nil && r.packed.has(r.cold.Bytes(k))
+}
+
+func (r *records[K, V]) Forget(k K) {
+	r.frozen = nil
+	r.hot.Remove(k)
 }
 
 // Stored is a table of records of any type that can be hashed and written to a
 // snapshot.
 type Stored interface {
+	// Digest returns the number of records and the sum of their hashes.
 	Digest() (int, Sum)
+	// Each visits the encoding of every record by key. It is valid only during the
+	// call.
 	Each(visit func(encoded []byte))
+	// Visit is Each that ends when yield returns false.
 	Visit(yield func(encoded []byte) bool)
 }
 
-// Each visits the encoding of every record by key. It is valid only during the
-// call.
-func (r *Records[K, V]) Each(visit func(encoded []byte)) {
+func (r *records[K, V]) Each(visit func(encoded []byte)) {
 	r.Visit(func(encoded []byte) bool {
 		visit(encoded)
 		return true
 	})
 }
 
-// Visit is Each that ends when yield returns false.
-func (r *Records[K, V]) Visit(yield func(encoded []byte) bool) {
+func (r *records[K, V]) Visit(yield func(encoded []byte) bool) {
 	var buffer []byte
 	r.Scan(nil, func(_ K, v *V, key, packed []byte) bool {
 		if v != nil {
@@ -213,15 +285,15 @@ func (r *Records[K, V]) Visit(yield func(encoded []byte) bool) {
 }
 
 // hash returns the hash of a record's encoding.
-func (r *Records[K, V]) hash(v *V) [sha256.Size]byte {
+func (r *records[K, V]) hash(v *V) [sha256.Size]byte {
 	if r.lean != nil {
 		v = r.lean(v)
 	}
 	return sha256.Sum256(MustEncode(v))
 }
 
-// Put stores v and returns the record it replaces, nil for none.
-func (r *Records[K, V]) Put(v *V) *V {
+func (r *records[K, V]) Put(v *V) *V {
+	r.frozen = nil
 	k := r.key(v)
 	old, ok := r.Get(k)
 	if ok {
@@ -232,23 +304,23 @@ func (r *Records[K, V]) Put(v *V) *V {
 		key := r.cold.Bytes(k)
 		r.packed.Set(key, r.cold.Packer.Pack(nil, key, MustEncode(v)))
 		if ok {
-			r.Remove(k)
+			r.hot.Remove(k)
 		}
 		return old
 	}
 	if ok && r.cold != nil {
 		r.packed.Remove(r.cold.Bytes(k))
 	}
-	r.Set(k, v)
+	r.hot.Set(k, v)
 	return old
 }
 
-// Drop removes the record at k and returns it, nil for none.
-func (r *Records[K, V]) Drop(k K) *V {
+func (r *records[K, V]) Drop(k K) *V {
 	old, ok := r.Get(k)
 	if ok {
+		r.frozen = nil
 		r.sum.sub(r.hash(old))
-		r.Remove(k)
+		r.hot.Remove(k)
 		if r.cold != nil {
 			r.packed.Remove(r.cold.Bytes(k))
 		}
@@ -256,9 +328,7 @@ func (r *Records[K, V]) Drop(k K) *V {
 	return old
 }
 
-// EachFrom yields the encoding of every record from k on, by key. It is valid
-// only during the call.
-func (r *Records[K, V]) EachFrom(k K, yield func(k K, encoded []byte) bool) {
+func (r *records[K, V]) EachFrom(k K, yield func(k K, encoded []byte) bool) {
 	var buffer []byte
 	r.Scan(&k, func(k K, v *V, key, packed []byte) bool {
 		if v != nil {
@@ -269,33 +339,26 @@ func (r *Records[K, V]) EachFrom(k K, yield func(k K, encoded []byte) bool) {
 	})
 }
 
-// ColdLen returns the number of cold records.
-func (r *Records[K, V]) ColdLen() int { return r.packed.Len() }
+func (r *records[K, V]) ColdLen() int { return r.packed.Len() }
 
-// Pack appends the packed form of a cold record.
-func (r *Records[K, V]) Pack(dst, key, encoded []byte) []byte {
+func (r *records[K, V]) Pack(dst, key, encoded []byte) []byte {
 	return r.cold.Packer.Pack(dst, key, encoded)
 }
 
-// Unpack appends the encoding of a cold record.
-func (r *Records[K, V]) Unpack(dst, key, packed []byte) []byte {
+func (r *records[K, V]) Unpack(dst, key, packed []byte) []byte {
 	return r.cold.Packer.unpack(dst, key, packed)
 }
 
-// Builder returns a builder of pages of cold records.
-func (r *Records[K, V]) Builder() Builder { return NewBuilder(r.packed.width, false) }
+func (r *records[K, V]) Builder() Builder { return NewBuilder(r.packed.width, false) }
 
-// Load appends pages of cold records, whose hashes add up to sum. It reports
-// false if their keys do not follow all others.
-func (r *Records[K, V]) Load(pages []Page, sum *Sum) bool {
+func (r *records[K, V]) Load(pages []Page, sum *Sum) bool {
+	r.frozen = nil
 	r.sum.merge(sum)
 	return r.packed.Load(pages)
 }
 
-// Scan yields every record from a key on, or all, by key: v, or the key and the
-// packed form of a cold record, which are valid only during the call.
-func (r *Records[K, V]) Scan(from *K, yield func(k K, v *V, key, packed []byte) bool) {
-	at := r.tree.Cursor()
+func (r *records[K, V]) Scan(from *K, yield func(k K, v *V, key, packed []byte) bool) {
+	at := r.hot.tree.rows.Iter()
 	var more bool
 	if from == nil {
 		more = at.First()
@@ -323,7 +386,7 @@ func (r *Records[K, V]) Scan(from *K, yield func(k K, v *V, key, packed []byte) 
 }
 
 // decoded is Scan with every record decoded.
-func (r *Records[K, V]) decoded(from *K) iter.Seq2[K, *V] {
+func (r *records[K, V]) decoded(from *K) iter.Seq2[K, *V] {
 	return func(yield func(K, *V) bool) {
 		r.Scan(from, func(k K, v *V, key, packed []byte) bool {
 			if v == nil {
@@ -334,21 +397,19 @@ func (r *Records[K, V]) decoded(from *K) iter.Seq2[K, *V] {
 	}
 }
 
-// All yields every record with its key, by key.
-func (r *Records[K, V]) All() iter.Seq2[K, *V] { return r.decoded(nil) }
+func (r *records[K, V]) All() iter.Seq2[K, *V] { return r.decoded(nil) }
 
-// From yields the records from k on, by key.
-func (r *Records[K, V]) From(k K) iter.Seq2[K, *V] { return r.decoded(&k) }
+func (r *records[K, V]) From(k K) iter.Seq2[K, *V] { return r.decoded(&k) }
 
-// Hot yields the records that are not cold.
-func (r *Records[K, V]) Hot() iter.Seq[*V] {
+func (r *records[K, V]) Descend(k K) iter.Seq2[K, *V] { return r.hot.Descend(k) }
+
+func (r *records[K, V]) Hot() iter.Seq[*V] {
 	return func(yield func(*V) bool) {
-		r.tree.Scan(func(w row[K, *V]) bool { return yield(w.value) })
+		r.hot.tree.rows.Scan(func(w row[K, *V]) bool { return yield(w.value) })
 	}
 }
 
-// Values yields every record by key.
-func (r *Records[K, V]) Values() iter.Seq[*V] {
+func (r *records[K, V]) Values() iter.Seq[*V] {
 	return func(yield func(*V) bool) {
 		for _, v := range r.decoded(nil) {
 			if !yield(v) {
@@ -360,57 +421,94 @@ func (r *Records[K, V]) Values() iter.Seq[*V] {
 
 // Index is the set of the records of one table that meet a condition, in an order
 // of its own. It is derived: snapshots do not contain it.
-type Index[K comparable, V any] struct {
-	Table[K, struct{}]
+type Index[K comparable, V any] interface {
+	// Update follows a change of a record from before to after, either nil.
+	Update(before, after *V)
+	// Len returns the number of keys.
+	Len() int
+	// Keys yields the keys from k on.
+	Keys(k K) iter.Seq[K]
+	// All yields all keys.
+	All() iter.Seq[K]
+	// Next returns the first key from k on.
+	Next(k K) (first K, ok bool)
+	// FirstKeys returns the first n keys, so that the caller may change the index
+	// while it iterates over them.
+	FirstKeys(n int) []K
+	// Descend yields the keys from k down.
+	Descend(k K) iter.Seq[K]
+	// Table returns the table of the keys.
+	Table() Table[K, struct{}]
+	// Frozen returns the current content, which never changes and may be read by any
+	// goroutine. It is the same one until something changes.
+	Frozen() Index[K, V]
+}
 
-	key   func(*V) K
-	holds func(*V) bool
+// index implements Index.
+type index[K comparable, V any] struct {
+	keys   *table[K, struct{}]
+	key    func(*V) K
+	holds  func(*V) bool
+	frozen *index[K, V] // The last one that was returned.
 }
 
 // NewIndex returns an empty index.
 func NewIndex[K comparable, V any](compare func(a, b K) int, key func(*V) K, holds func(*V) bool) Index[K, V] {
-	return Index[K, V]{Table: NewTable[K, struct{}](compare), key: key, holds: holds}
+	return &index[K, V]{keys: newTable[K, struct{}](compare), key: key, holds: holds}
 }
 
-// Update follows a change of a record from before to after, either nil.
-func (x *Index[K, V]) Update(before, after *V) {
+func (x *index[K, V]) Frozen() Index[K, V] {
+	if keys := x.keys.freeze(); x.frozen == nil || x.frozen.keys != keys {
+		x.frozen = &index[K, V]{keys: keys, key: x.key, holds: x.holds}
+		x.frozen.frozen = x.frozen
+	}
+	return x.frozen
+}
+
+func (x *index[K, V]) Table() Table[K, struct{}] { return x.keys }
+
+func (x *index[K, V]) Len() int { return x.keys.Len() }
+
+func (x *index[K, V]) All() iter.Seq[K] {
+	return func(yield func(K) bool) {
+		x.keys.tree.rows.Scan(func(r row[K, struct{}]) bool { return yield(r.key) })
+	}
+}
+
+func (x *index[K, V]) Update(before, after *V) {
 	was := before != nil && x.holds(before)
 	is := after != nil && x.holds(after)
 	switch {
 	case was && is && x.key(before) == x.key(after):
 	case was && is:
-		x.Remove(x.key(before))
-		x.Set(x.key(after), struct{}{})
+		x.keys.Remove(x.key(before))
+		x.keys.Set(x.key(after), struct{}{})
 	case was:
-		x.Remove(x.key(before))
+		x.keys.Remove(x.key(before))
 	case is:
-		x.Set(x.key(after), struct{}{})
+		x.keys.Set(x.key(after), struct{}{})
 	}
 }
 
-// Keys yields the keys from k on.
-func (x *Index[K, V]) Keys(k K) iter.Seq[K] {
+func (x *index[K, V]) Keys(k K) iter.Seq[K] {
 	return func(yield func(K) bool) {
-		x.tree.Ascend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool {
+		x.keys.tree.rows.Ascend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool {
 			return yield(r.key)
 		})
 	}
 }
 
-// Next returns the first key from k on.
-func (x *Index[K, V]) Next(k K) (first K, ok bool) {
-	x.tree.Ascend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool {
+func (x *index[K, V]) Next(k K) (first K, ok bool) {
+	x.keys.tree.rows.Ascend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool {
 		first, ok = r.key, true
 		return false
 	})
 	return first, ok
 }
 
-// FirstKeys returns the first n keys, so that the caller may change the index
-// while it iterates over them.
-func (x *Index[K, V]) FirstKeys(n int) []K {
+func (x *index[K, V]) FirstKeys(n int) []K {
 	out := make([]K, 0, min(n, x.Len()))
-	x.tree.Scan(func(r row[K, struct{}]) bool {
+	x.keys.tree.rows.Scan(func(r row[K, struct{}]) bool {
 		if len(out) == n {
 			return false
 		}
@@ -420,41 +518,65 @@ func (x *Index[K, V]) FirstKeys(n int) []K {
 	return out
 }
 
-// Descend yields the keys from k down.
-func (x *Index[K, V]) Descend(k K) iter.Seq[K] {
+func (x *index[K, V]) Descend(k K) iter.Seq[K] {
 	return func(yield func(K) bool) {
-		x.tree.Descend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool { return yield(r.key) })
+		x.keys.tree.rows.Descend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool { return yield(r.key) })
 	}
 }
 
 // PackedIndex is an Index that contains most records of its table. Its keys are
 // stored in a PackedMap, encoded in the same order.
-type PackedIndex[K comparable, V any] struct {
+type PackedIndex[K comparable, V any] interface {
+	// Update follows a change of a record from before to after, either nil.
+	Update(before, after *V)
+	// Len returns the number of keys.
+	Len() int
+	// Load appends keys, which are sorted and follow all others.
+	Load(keys iter.Seq[[]byte])
+	// Keys yields the keys from k on.
+	Keys(k K) iter.Seq[K]
+	// Descend yields the keys from k down to low, without the first skip of them.
+	Descend(k, low K, skip int) iter.Seq[K]
+	// CountBefore returns the number of keys below k.
+	CountBefore(k K) int
+	// Differ returns an error if two indexes do not have the same keys.
+	Differ(name string, want PackedIndex[K, V]) error
+	// Frozen returns the current content, which never changes and may be read by any
+	// goroutine.
+	Frozen() PackedIndex[K, V]
+}
+
+// packedIndex implements PackedIndex.
+type packedIndex[K comparable, V any] struct {
 	packed PackedMap
 	encode func(K) []byte
 	decode func([]byte) K
 	key    func(*V) K
 	holds  func(*V) bool
+	frozen *packedIndex[K, V] // The last one that was returned.
 }
 
 // NewPackedIndex returns an index with keys of width bytes.
 func NewPackedIndex[K comparable, V any](
 	width int, bytes func(K) []byte, from func([]byte) K, key func(*V) K, holds func(*V) bool,
 ) PackedIndex[K, V] {
-	return PackedIndex[K, V]{packed: NewPackedMap(width, true), encode: bytes, decode: from, key: key, holds: holds}
+	return &packedIndex[K, V]{packed: NewPackedMap(width, true), encode: bytes, decode: from, key: key, holds: holds}
 }
 
-// Share makes the current content safe to hand out.
-func (x *PackedIndex[K, V]) Share() { x.packed.Share() }
+func (x *packedIndex[K, V]) Frozen() PackedIndex[K, V] {
+	if x.frozen == nil || !x.packed.shared {
+		x.packed.Share()
+		frozen := *x
+		frozen.packed.Freeze()
+		frozen.frozen = &frozen
+		x.frozen = &frozen
+	}
+	return x.frozen
+}
 
-// Freeze makes a copied index read-only.
-func (x *PackedIndex[K, V]) Freeze() { x.packed.Freeze() }
+func (x *packedIndex[K, V]) Len() int { return x.packed.Len() }
 
-// Len returns the number of keys.
-func (x *PackedIndex[K, V]) Len() int { return x.packed.Len() }
-
-// Update follows a change of a record from before to after, either nil.
-func (x *PackedIndex[K, V]) Update(before, after *V) {
+func (x *packedIndex[K, V]) Update(before, after *V) {
 	was := before != nil && x.holds(before)
 	is := after != nil && x.holds(after)
 	if was && is && x.key(before) == x.key(after) {
@@ -468,8 +590,7 @@ func (x *PackedIndex[K, V]) Update(before, after *V) {
 	}
 }
 
-// Load appends keys, which are sorted and follow all others.
-func (x *PackedIndex[K, V]) Load(keys iter.Seq[[]byte]) {
+func (x *packedIndex[K, V]) Load(keys iter.Seq[[]byte]) {
 	b := NewBuilder(x.packed.width, true)
 	for key := range keys {
 		b.Add(key, nil)
@@ -480,25 +601,22 @@ func (x *PackedIndex[K, V]) Load(keys iter.Seq[[]byte]) {
 	}
 }
 
-// Keys yields the keys from k on.
-func (x *PackedIndex[K, V]) Keys(k K) iter.Seq[K] {
+func (x *packedIndex[K, V]) Keys(k K) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		x.packed.Scan(x.encode(k), func(key, _ []byte) bool { return yield(x.decode(key)) })
 	}
 }
 
-// Descend yields the keys from k down to low, without the first skip of them.
-func (x *PackedIndex[K, V]) Descend(k, low K, skip int) iter.Seq[K] {
+func (x *packedIndex[K, V]) Descend(k, low K, skip int) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		x.packed.Descend(x.encode(k), x.encode(low), skip, func(key []byte) bool { return yield(x.decode(key)) })
 	}
 }
 
-// CountBefore returns the number of keys below k.
-func (x *PackedIndex[K, V]) CountBefore(k K) int { return x.packed.CountBefore(x.encode(k)) }
+func (x *packedIndex[K, V]) CountBefore(k K) int { return x.packed.CountBefore(x.encode(k)) }
 
-// Differ returns an error if two indexes do not have the same keys.
-func (x *PackedIndex[K, V]) Differ(name string, want *PackedIndex[K, V]) error {
+func (x *packedIndex[K, V]) Differ(name string, other PackedIndex[K, V]) error {
+	want := other.(*packedIndex[K, V]) //nolint:forcetypeassert // There is no other kind.
 	if x.Len() != want.Len() {
 		return fmt.Errorf("%s: %d rows, the records say %d", name, x.Len(), want.Len())
 	}
