@@ -14,6 +14,7 @@ import (
 	"berth/compute"
 	"berth/node/config"
 	"berth/node/executor/docker/dockertest"
+	"berth/node/inference/engine"
 	"berth/node/nodetest"
 	"berth/testsize"
 )
@@ -25,7 +26,19 @@ func TestContainersThroughAFollower(t *testing.T) {
 	host, compose := dockertest.Host(t), dockertest.Compose(t)
 	dockertest.Probe(t)
 	registry := dockertest.NewRegistry(t, "ada", canary)
+	models := t.TempDir()
+	if err := os.MkdirAll(models+"/tiny/probe", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(models+"/tiny/probe/model.gguf", []byte("weights"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	c := nodetest.NewWith(t, 3, func(_ int, c *config.Config) {
+		c.Inference.Models, c.Inference.Hub = models, config.HubOff
+		c.Inference.Engines = []engine.Engine{{
+			Name: "probe", Image: dockertest.Image, Command: []string{"model", "{port}", "{model_path}"},
+			Formats: []string{engine.GGUF}, HealthPath: "/health",
+		}}
 		c.Docker.Host, c.Docker.Compose, c.Docker.Registries = host, compose, []string{registry.Host}
 	})
 	account := c.MustAccount("acme")
@@ -37,6 +50,33 @@ func TestContainersThroughAFollower(t *testing.T) {
 	t.Run("compose", func(t *testing.T) { checkCompose(t, api) })
 	t.Run("complete", func(t *testing.T) { checkComplete(t, api) })
 	t.Run("service", func(t *testing.T) { checkImageService(t, c, account, api) })
+	t.Run("engine", func(t *testing.T) { checkImageEngine(t, c, account, api) })
+}
+
+// checkImageEngine asks a model that an engine in an image serves. The engine reads the
+// model, and has no network but its own.
+func checkImageEngine(t *testing.T, c *nodetest.Cluster, account nodetest.Account, api *client.Client) {
+	want := deploymentOf("tiny/probe")
+	want.Engine, want.MaxReplicas = "probe", 1
+	created, err := api.Deploy(t.Context(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustDeployment(t, api, created.ID, "ready")
+	for _, n := range c.Nodes {
+		answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, n.URL()+"/openai/v1/chat/completions", account.Key,
+			prompt(created.ID.String(), "hello", false))
+		if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"content":"weights lo"`) {
+			t.Errorf("%d: %s", answer.StatusCode, body)
+		}
+	}
+	if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Eventually(t, endWait, "the engine to end", func() bool {
+		e, ok := c.Follower().Peer().View().AnyExecution(created.ID)
+		return ok && e.Status.Terminal()
+	})
 }
 
 // checkTrust executes a container of an organization that nobody trusts, which is refused

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ import (
 // echoEngine is a scripted engine for edge cases of time: it answers what it was
 // asked, and "die" in a prompt ends it in the middle of a stream.
 const echoEngine = `
-import http.server, json, os, socketserver, sys, time
+import http.server, json, os, socket, socketserver, sys, time
 port, model, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 if open(model).read() == "broken":
     print("cannot load the model: bad magic", flush=True); sys.exit(3)
@@ -37,7 +38,7 @@ class H(http.server.BaseHTTPRequestHandler):
         if text == "exit": os._exit(4)
         if not body.get("stream"):
             data = json.dumps({"path": self.path, "model": body["model"], "replica": os.environ["BERTH_EXECUTION_ID"],
-                "auth": self.headers.get("Authorization"), "choices": [{"message": {"role": "assistant", "content": text}}],
+                "auth": self.headers.get("Authorization"), "links": [name for _, name in socket.if_nameindex()], "choices": [{"message": {"role": "assistant", "content": text}}],
                 "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}}).encode()
             self.send_response(200); self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data))); self.end_headers(); self.wfile.write(data); return
@@ -282,9 +283,11 @@ func TestInference(t *testing.T) {
 			var got struct {
 				Path, Model string
 				Auth        *string
+				Links       []string
 			}
 			if err := json.Unmarshal([]byte(body), &got); err != nil || answer.StatusCode != http.StatusOK ||
 				got.Path != "/v1/chat/completions" || got.Model != id || got.Auth != nil ||
+				!slices.Equal(got.Links, []string{"lo"}) || // It has no network but its own.
 				answer.Header.Get("X-Ratelimit-Remaining-Requests") == "" || answer.Header.Get("X-Request-Id") == "" {
 				t.Errorf("%d: %s, headers %v", answer.StatusCode, body, answer.Header)
 			}

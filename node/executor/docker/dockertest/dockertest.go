@@ -149,7 +149,7 @@ func build(t testing.TB) string {
 	_, here, _, _ := runtime.Caller(0)
 	file := filepath.Join(t.TempDir(), "probe")
 	cmd := exec.CommandContext(
-		t.Context(), "go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", file, "./probe")
+		t.Context(), "go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", file, "./probe")
 	cmd.Dir, cmd.Env = filepath.Dir(here), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build probe: %v\n%s", err, out)

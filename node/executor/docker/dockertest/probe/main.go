@@ -3,8 +3,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -64,12 +66,33 @@ func try(what string, args []string) error {
 		return http.ListenAndServe(":"+args[0], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintln(w, "served", r.URL.Path)
 		}))
+	case "model":
+		return serveModel(args[0], args[1])
 	case "ask":
 		return ask(args[0], number(args, 1))
 	default:
 		return attack(what, args)
 	}
 	return nil
+}
+
+// serveModel answers every chat with the content of the file of a model and the names of
+// the network's links, as an engine of models.
+func serveModel(port, file string) error {
+	return http.ListenAndServe(":"+port, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data, err := os.ReadFile(file)
+		links, e := net.Interfaces()
+		if err = errors.Join(err, e); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		text := string(data)
+		for _, l := range links {
+			text += " " + l.Name
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"choices":[{"message":{"role":"assistant","content":%q}}],"path":%q}`, text, r.URL.Path)
+	}))
 }
 
 // ask prints the answer to a request, and ends with a code. The server may be starting.
