@@ -61,8 +61,9 @@ func (n *Node) scaleOnce(ctx context.Context, s *autoscale.Scaler, term uint64) 
 	if !ok {
 		return
 	}
+	places := n.modelQueues().Concurrency
 	for e := range view.Deployments {
-		want := s.Replicas(e, readyReplicas(view, e), counts[e.ID], n.opts.Now())
+		want := s.Replicas(e, readyReplicas(view, e), places(e.Inference.Engine), counts[e.ID], n.opts.Now())
 		cmd := fsm.ScaleDeployment{Term: term, Deployment: e.ID, Replicas: want, Since: e.Deployment.ChangedAt}
 		if e.Deployment.State != compute.DeploymentActive || want == e.Service.Replicas || view.Allows(cmd) != nil {
 			continue
@@ -104,6 +105,7 @@ func added(c autoscale.Counts, l router.Load) autoscale.Counts {
 	}
 	c.Started += l.Started
 	c.UnderWay += l.UnderWay
+	c.Waiting += l.Waiting
 	for i, n := range l.Delays {
 		c.Delays[i] += n
 	}

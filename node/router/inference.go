@@ -145,7 +145,8 @@ type Load struct {
 	Deployment compute.ExecutionID `cbor:"1,keyasint"`
 	Started    uint64              `cbor:"2,keyasint,omitempty"`
 	UnderWay   int                 `cbor:"3,keyasint,omitempty"`
-	Delays     [DelayBuckets]int64 `cbor:"4,keyasint"` // Answers by the time to their first byte.
+	Delays     [DelayBuckets]int64 `cbor:"4,keyasint"`           // Answers by the time to their first byte.
+	Waiting    int                 `cbor:"5,keyasint,omitempty"` // Of those under way, for a place at a replica.
 }
 
 // DelayBuckets is how many classes of delays there are: class n is up to 2^n ms.
@@ -159,8 +160,12 @@ func (r *Router) Loads() []Load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := make([]Load, 0, len(r.loads))
-	for _, l := range r.loads {
-		out = append(out, *l)
+	for id, l := range r.loads {
+		load := *l
+		if g := r.gates[id]; g != nil {
+			_, load.Waiting = g.State()
+		}
+		out = append(out, load)
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 type Counts struct {
 	Started  uint64
 	UnderWay int
+	Waiting  int     // Of those under way, for a place at a busy replica.
 	Delays   []int64 // Answers by the time to the first byte: class n is up to 2^n ms.
 }
 
@@ -46,8 +47,8 @@ func (s *Scaler) Keep(keep func(compute.ExecutionID) bool) {
 }
 
 // Replicas returns how many replicas a deployment should have, 0 to pause it. Ready is
-// how many of them answer.
-func (s *Scaler) Replicas(e *compute.Execution, ready int, c Counts, now time.Time) int {
+// how many of them answer, and places how many requests each of them answers at once.
+func (s *Scaler) Replicas(e *compute.Execution, ready, places int, c Counts, now time.Time) int {
 	d, have := e.Deployment, e.Service.Replicas
 	h := s.known[e.ID]
 	if h == nil || d.State != compute.DeploymentActive || c.Started < h.last.Started || h.changed != d.ChangedAt {
@@ -60,6 +61,7 @@ func (s *Scaler) Replicas(e *compute.Execution, ready int, c Counts, now time.Ti
 		return have
 	}
 	started, slow := c.Started-h.last.Started, delay95(c.Delays, h.last.Delays)
+	queued := min(c.Waiting, h.last.Waiting) // At least so many, unless the queue was empty in between.
 	h.at, h.last = now, c
 	if started > 0 || c.UnderWay > 0 || ready == 0 {
 		h.busyAt = now
@@ -68,8 +70,13 @@ func (s *Scaler) Replicas(e *compute.Execution, ready int, c Counts, now time.Ti
 		return 0
 	}
 	want := int(math.Ceil(float64(started) / elapsed.Seconds() * 1000 / float64(d.TargetMilliRPS)))
-	if slow > d.TargetP95 && ready == have {
-		want = max(want, have+1) // Not while replicas that were added are still starting.
+	if ready == have { // Not while replicas that were added are still starting.
+		if slow > d.TargetP95 {
+			want = max(want, have+1)
+		}
+		if queued > 0 { // What waits has no answer yet whose delay could tell.
+			want = max(want, have+(queued+places-1)/max(places, 1))
+		}
 	}
 	want = min(max(want, d.First()), d.Max)
 	if want >= have {

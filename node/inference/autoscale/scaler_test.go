@@ -24,29 +24,54 @@ func TestReplicas(t *testing.T) {
 		after   time.Duration
 		started uint64
 		class   int // Of their delays.
+		waiting int
 		want    int
 	}{
-		{"first sight", 0, 100, 3, 1},
-		{"as planned", time.Second, 10, 3, 1},
-		{"a step in load", time.Second, 35, 3, 4},
-		{"more than the most", time.Second, 99, 3, 4},
-		{"less", time.Second, 15, 3, 4},
-		{"less, within the window", 59 * time.Second, 59 * 5, 3, 4},
-		{"less, for the window", 2 * time.Second, 20, 3, 2},
-		{"slow", time.Second, 5, 10, 3},
-		{"idle", time.Minute, 0, 0, 3},
-		{"idle for the window", time.Minute, 0, 0, 1},
-		{"idle for long", time.Hour, 0, 0, 0},
+		{"first sight", 0, 100, 3, 0, 1},
+		{"as planned", time.Second, 10, 3, 0, 1},
+		{"a step in load", time.Second, 35, 3, 0, 4},
+		{"more than the most", time.Second, 99, 3, 0, 4},
+		{"less", time.Second, 15, 3, 0, 4},
+		{"less, within the window", 59 * time.Second, 59 * 5, 3, 0, 4},
+		{"less, for the window", 2 * time.Second, 20, 3, 0, 2},
+		{"slow", time.Second, 5, 10, 0, 3},
+		{"a queue for a moment", time.Second, 20, 3, 6, 3},
+		{"no queue", time.Second, 20, 3, 0, 3},
+		{"a queue", time.Second, 20, 3, 1, 3},
+		{"a queue that lasts", time.Second, 20, 3, 6, 4},
+		{"idle after that", time.Second, 5, 3, 0, 4},
+		{"idle", time.Minute, 0, 0, 0, 1},
+		{"idle for the window", time.Minute, 0, 0, 0, 1},
+		{"idle for long", time.Hour, 0, 0, 0, 0},
 	} {
 		now = now.Add(step.after)
 		c.Started += step.started
 		c.Delays = append([]int64(nil), c.Delays...)
 		c.Delays[step.class] += int64(step.started)
-		got := s.Replicas(e, e.Service.Replicas, c, now)
+		c.Waiting = step.waiting
+		got := s.Replicas(e, e.Service.Replicas, 4, c, now)
 		if got != step.want {
 			t.Errorf("%s: %d replicas, want %d", step.name, got, step.want)
 		}
 		e.Service.Replicas = got
+	}
+}
+
+// TestQueues adds replicas for what waits, once those that it added are ready.
+func TestQueues(t *testing.T) {
+	for _, test := range []struct{ ready, before, waiting, want int }{
+		{2, 0, 9, 2}, {2, 9, 0, 2}, {2, 1, 9, 3}, {2, 4, 9, 3}, {2, 9, 5, 4}, {2, 99, 99, 6}, {1, 99, 99, 2},
+	} {
+		s, now := autoscale.New(time.Hour), time.Unix(1000, 0)
+		e := &compute.Execution{
+			Service:    &compute.Service{Replicas: 2},
+			Deployment: &compute.Deployment{Min: 1, Max: 6, TargetMilliRPS: 1000, TargetP95: time.Second, Window: time.Minute},
+		}
+		s.Replicas(e, test.ready, 4, autoscale.Counts{Waiting: test.before}, now)
+		got := s.Replicas(e, test.ready, 4, autoscale.Counts{Waiting: test.waiting}, now.Add(time.Second))
+		if got != test.want {
+			t.Errorf("%d ready, %d and then %d wait: %d replicas, want %d", test.ready, test.before, test.waiting, got, test.want)
+		}
 	}
 }
 
@@ -63,7 +88,7 @@ func TestNewLeader(t *testing.T) {
 		want  int
 	}{{0, 3}, {time.Second, 3}, {59 * time.Second, 3}, {time.Second, 1}} {
 		now = now.Add(step.after)
-		if got := s.Replicas(e, 3, autoscale.Counts{}, now); got != step.want {
+		if got := s.Replicas(e, 3, 4, autoscale.Counts{}, now); got != step.want {
 			t.Errorf("after %s more %d replicas, want %d", step.after, got, step.want)
 		}
 	}
