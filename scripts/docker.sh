@@ -54,7 +54,7 @@ compose() {
 	fi
 	echo "docker: building Docker Compose, once"
 	mkdir -p bin/tools
-	(cd scripts/compose && GOFLAGS=-mod=mod go build -trimpath -ldflags '-s -w' -o ../../bin/tools/docker-compose \
+	(cd scripts/compose && GOFLAGS=-mod=mod go build -ldflags '-s -w' -o ../../bin/tools/docker-compose \
 		github.com/docker/compose/v5/cmd)
 	touch "$COMPOSE"
 }

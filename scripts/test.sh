@@ -28,8 +28,10 @@ export BERTH_TEST_RACE="^berth/($race)\$"
 # their packages run one after the other. They mostly wait: for elections, leases
 # and the ends of processes. Tests with peers or clients in one process run beside
 # them, and tests that compute run at lower priority.
-machine='^berth/(node(/[a-z]+)?|node/executor/.*|cmd/berth(/benchcmd)?|bench/faults(/sweep)?|bench/workers|deploy)$'
-peers='^berth/(cluster|api)(/.*)?$'
+benchcmd=
+[[ -z $tags ]] || benchcmd='(/benchcmd)?' # Its long tests start clusters.
+machine="^berth/(node(/[a-z]+)?|node/executor/.*|cmd/berth$benchcmd|bench/faults(/sweep)?|bench/workers)\$"
+peers='^berth/(cluster|api|deploy)(/.*)?$'
 
 begin=$SECONDS
 out=bin/test
@@ -74,6 +76,12 @@ if [[ -n $race_packages ]]; then
 	go build -race $race_packages
 fi
 go build "$@"
+# The tests of the machine go one after the other, and would be compiled so too.
+alone=$(select_packages in "$machine" <<<"$packages" | select_packages out "$BERTH_TEST_RACE")
+if [[ -n $alone ]]; then
+	# shellcheck disable=SC2086
+	go test $BERTH_TEST_FLAGS -exec true $alone >/dev/null
+fi
 echo "compiled in $((SECONDS - begin)) s"
 
 status=0
@@ -85,10 +93,13 @@ others+=($!)
 	select_packages out "$machine|$peers" <<<"$packages" | stream rest 2 2 2
 ) &
 others+=($!)
-scripts/docker.sh compose || status=1 # Only tests of the machine need it.
+scripts/docker.sh compose & # Only some tests of the machine need it.
+compose=$!
 # In the long form node is raced, whose tests are clusters and starve beside each other
 # under the race detector.
-select_packages in "$machine" <<<"$packages" | stream machine 1 4 2 || status=1
+select_packages in '^berth/cmd/' <<<"$packages" | select_packages in "$machine" | stream commands 1 4 2 || status=1
+wait "$compose" || status=1
+select_packages out '^berth/cmd/' <<<"$packages" | select_packages in "$machine" | stream machine 1 4 2 || status=1
 for other in "${others[@]}"; do
 	wait "$other" || status=1
 done
