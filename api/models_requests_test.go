@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -147,8 +148,19 @@ func TestModelPrompts(t *testing.T) {
 		t.Errorf("%d %.300s: the engine got %d bytes of %d", a.status, a.body, len(got), len(body))
 	}
 	got = nil
-	a := m.send("POST", edge.ModelRoot+"/completions", m.adaKey, `{"model":"x","prompt":"`+strings.Repeat("a", 16<<20)+`"}`)
-	if a.status != 413 || modelCode(a) != "context_length_exceeded" || got != nil {
+	conn, err := m.dial()
+	m.ok(err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "POST %s/completions HTTP/1.1\r\nHost: berth.test\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n",
+		edge.ModelRoot, m.adaKey, 16<<20+1)
+	m.ok(err)
+	go func() { _, _ = conn.Write(make([]byte, 16<<20+1)) }() // The server may close the connection before its end.
+	reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	m.ok(err)
+	defer reply.Body.Close()
+	refusal, err := io.ReadAll(reply.Body)
+	m.ok(err)
+	if a := (answer{reply.StatusCode, reply.Header, refusal}); a.status != 413 || modelCode(a) != "context_length_exceeded" || got != nil {
 		t.Errorf("more than 16 MiB: %d %.300s", a.status, a.body)
 	}
 }
