@@ -21,6 +21,8 @@ const (
 	outputTail  = 4 << 10 // Bytes of a failed engine's output,
 	outputLines = 20      // and lines,
 	outputWait  = 2 * time.Second
+
+	progressRows = 4 // Replicas of which it is said how far their models are.
 )
 
 // Engine is what the API knows of an engine of models.
@@ -271,6 +273,7 @@ func (g *deployments) get(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	out := g.deploymentOf(r, r.View, e)
+	g.addProgress(r.Ctx, out.Rows)
 	if e.Deployment.State == compute.DeploymentFailed && !e.Deployment.Last.IsZero() {
 		ctx, cancel := context.WithTimeout(r.Ctx, outputWait)
 		defer cancel()
@@ -280,6 +283,29 @@ func (g *deployments) get(r *edge.Request) (any, error) {
 		}
 	}
 	return out, nil
+}
+
+// modelLine begins the lines in which the node of a replica says how it gets the model.
+const modelLine = "model: "
+
+// addProgress says of replicas whose engines have not started how far their models are.
+func (g *deployments) addProgress(ctx context.Context, rows []wire.ServiceReplica) {
+	ctx, cancel := context.WithTimeout(ctx, outputWait)
+	defer cancel()
+	asked := 0
+	for i := range rows {
+		row := &rows[i]
+		if row.Detail != nil || row.StartTime != nil || row.Node == nil || asked == progressRows {
+			continue
+		}
+		asked++
+		found, err := g.cfg.Logs.Search(ctx, row.ExecutionID, LogQuery{Text: modelLine, Limit: 1})
+		for _, line := range found.Lines {
+			if text, is := strings.CutPrefix(string(line.Text), modelLine); err == nil && is && line.Stream == "system" {
+				row.Detail = &text
+			}
+		}
+	}
 }
 
 // deploymentOf returns a deployment as sent to clients.

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/api"
 	"berth/api/wire"
 	"berth/compute"
+	"berth/fsm"
 )
 
 // TestModelsThatFitNoGPU refuses deployments of models that are too large for the GPUs
@@ -74,4 +76,79 @@ func TestModelsThatFitNoGPU(t *testing.T) {
 	if e, ok := w.machine.View().AnyExecution(out.ID); !ok || e.MinVRAMMiB < 50<<10 || e.MinVRAMMiB > 60<<10 {
 		t.Errorf("its replicas ask for %+v", e)
 	}
+}
+
+// TestDeploymentStatuses follows a deployment from its start over crashes to its failure,
+// and through an update.
+func TestDeploymentStatuses(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) {
+		c.Backoff.First, c.Backoff.Most, c.Backoff.Reset = time.Second, time.Minute, time.Hour
+	})
+	w.upgrade()
+	var created wire.DeploymentCreated
+	w.mustDo("POST", "/inference/create", w.adaKey, map[string]any{
+		"hf_model_id": "a/small", "engine": "echo", "gpu_type": "cpu", "gpu_count": 1,
+		"target_rps": 1, "target_latency_p95_ms": 100, "stabilisation_window": 60,
+	}, &created)
+	path := "/inference/deployments/" + created.ID.String()
+	get := func(status string) (d wire.Deployment) {
+		t.Helper()
+		w.mustDo("GET", path, w.adaKey, nil, &d)
+		if d.Status != status {
+			t.Errorf("it is %s with %+v, want %s", d.Status, d.Rows, status)
+		}
+		return d
+	}
+	last := byte(0)
+	start := func(number int) compute.ExecutionID {
+		t.Helper()
+		last++
+		id := compute.ExecutionID{UUID: compute.UUID{200, last}}
+		w.must(fsm.StartReplicas{Term: 1, Service: created.ID, Replicas: []fsm.NewReplica{{Number: number, ID: id}}})
+		w.place(id, 1)
+		return id
+	}
+	ready := func(id compute.ExecutionID) {
+		t.Helper()
+		w.begun(id)
+		w.must(fsm.SetReady{Node: w.attempt(id).Node, Execution: id, Epoch: w.attempt(id).Epoch, Ready: true})
+	}
+	get("pending")
+	first := start(1)
+	w.logs.write(first, api.Line{Seq: 1, Stream: "system", Text: []byte("model: fetched 3 of 9 MiB of a/small")})
+	if d := get("starting"); len(d.Rows) != 1 || d.Rows[0].Detail == nil || *d.Rows[0].Detail != "fetched 3 of 9 MiB of a/small" {
+		t.Errorf("it does not say how far its model is: %+v", d.Rows)
+	}
+	ready(first)
+	if d := get("ready"); d.Ready != 1 || d.Rows[0].Detail != nil {
+		t.Errorf("when it is ready it has %+v", d.Rows)
+	}
+	w.ended(first, compute.StatusFailed, compute.ReasonExitCode, 3, time.Second)
+	if d := get("pending"); d.Rows[0].NextStart == nil || d.Rows[0].Crashes != 1 || d.Rows[0].Status != compute.StatusFailed {
+		t.Errorf("after a crash it has %+v", d.Rows)
+	}
+	var why wire.Explanation
+	w.mustDo("GET", "/execution/"+created.ID.String()+"/explain", w.adaKey, nil, &why)
+	if len(why.Replicas) != 1 || why.Replicas[0].NextStart == nil || why.Replicas[0].StatusDetails == nil ||
+		*why.Replicas[0].StatusDetails != "exit_code" {
+		t.Errorf("the explanation is %+v", why.Replicas)
+	}
+	w.pass(time.Minute)
+	w.must(fsm.Tick{Term: 1})
+	second := start(1)
+	w.begun(second)
+	w.logs.write(second, api.Line{Seq: 1, Stream: "stderr", Text: []byte("out of memory")})
+	w.ended(second, compute.StatusFailed, compute.ReasonExitCode, 3, time.Second)
+	if d := get("failed"); d.Detail == nil || len(d.EngineOutput) != 1 || d.EngineOutput[0] != "out of memory" {
+		t.Errorf("when it has failed it says %v and %q", d.Detail, d.EngineOutput)
+	}
+	w.mustDo("POST", path+"/start", w.adaKey, nil, nil)
+	ready(start(1))
+	get("ready")
+	w.mustDo("PATCH", path, w.adaKey, map[string]any{"vllm_args": "--threads 2"}, nil)
+	if d := get("scaling"); d.Update == nil || len(d.Args) != 0 {
+		t.Errorf("while it is changed it has %+v and %q", d.Update, d.Args)
+	}
+	w.mustDo("POST", path+"/stop", w.adaKey, nil, nil)
+	get("stopped")
 }

@@ -68,7 +68,7 @@ type ServiceReplica struct {
 	ExecutionID   compute.ExecutionID `json:"execution_id"`
 	Status        compute.Status      `json:"status"`
 	StatusDetails *string             `json:"status_details"`
-	Detail        *string             `json:"detail"`
+	Detail        *string             `json:"detail" doc:"Why it ended; of a deployment's replica that has not started, how far its model is."`
 	Ready         bool                `json:"ready"`
 	ReadyAt       *compute.Instant    `json:"ready_at" doc:"When that last changed."`
 	Node          *string             `json:"node"`

@@ -95,11 +95,11 @@ func (f *deployFlags) do(cmd *cobra.Command, model string) error {
 		if d, err = c.Deployment(cmd.Context(), created.ID); err != nil {
 			return interruptedService(cmd.Context(), created.ID, err)
 		}
-		if d.Status != shown {
-			shown = d.Status
+		if now := deploymentState(&d); now != shown {
+			shown = now
 			fmt.Fprintf(cmd.ErrOrStderr(), "berth: deployment %s is %s\n", created.ID, shown)
 		}
-		if shown == "failed" {
+		if d.Status == "failed" {
 			return &cli.ExitError{Code: cli.ExitFailed, Err: fmt.Errorf("the deployment has failed: %s\n%s",
 				cli.OrNone(d.Detail), strings.Join(d.EngineOutput, "\n"))}
 		}
@@ -118,6 +118,17 @@ func (f *deployFlags) do(cmd *cobra.Command, model string) error {
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), created.ID)
 	return err
+}
+
+// deploymentState returns the status of a deployment, and what the first of its replicas
+// that is not ready does.
+func deploymentState(d *wire.Deployment) string {
+	for _, row := range d.Rows {
+		if !row.Ready && row.Detail != nil && d.Status != "failed" {
+			return d.Status + ": " + *row.Detail
+		}
+	}
+	return d.Status
 }
 
 // newDeployLs returns the command berth deploy ls.

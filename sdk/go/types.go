@@ -3125,8 +3125,9 @@ type ServiceReplica struct {
 	ExecutionID   string  `json:"execution_id,omitzero"`
 	Status        Status  `json:"status,omitzero"`
 	StatusDetails *string `json:"status_details,omitzero"`
-	Detail        *string `json:"detail,omitzero"`
-	Ready         bool    `json:"ready,omitzero"`
+	// Why it ended; of a deployment's replica that has not started, how far its model is.
+	Detail *string `json:"detail,omitzero"`
+	Ready  bool    `json:"ready,omitzero"`
 	// When that last changed.
 	ReadyAt   *time.Time `json:"ready_at,omitzero"`
 	Node      *string    `json:"node,omitzero"`
