@@ -1,7 +1,6 @@
 package weights_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -31,7 +30,7 @@ type hub struct {
 	served map[string]int // Requests by file.
 	ranges []string
 	cut    int
-	wrong  atomic.Bool // It sends other bytes than its listing says.
+	wrong  int // So many answers have other bytes than the listing says.
 	down   atomic.Bool
 	token  string
 }
@@ -79,9 +78,10 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
 	if v := r.Header.Get("Range"); v != "" {
 		h.ranges = append(h.ranges, v)
 	}
-	first, cut := h.served[name] == 1, h.cut
+	first, cut, wrong := h.served[name] == 1, h.cut, h.wrong > 0
+	h.wrong--
 	h.mu.Unlock()
-	if h.wrong.Load() {
+	if wrong {
 		text = strings.Repeat("?", len(text))
 	}
 	if first && cut > 0 && cut < len(text) {
@@ -169,28 +169,20 @@ func TestShare(t *testing.T) {
 // TestDamage refuses bytes that are not what the listing says, for good after some
 // tries, and keeps nothing of them.
 func TestDamage(t *testing.T) {
-	h := newHub(t, map[string]string{"model.gguf": "right"})
-	h.wrong.Store(true)
-	s := newStore(t, h)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() {
-		_, err := s.Get(ctx, weights.Want{Name: "a/b"}, []string{"gguf"}, silent)
-		done <- err
-	}()
-	for {
-		h.mu.Lock()
-		n := h.served["model.gguf"]
-		h.mu.Unlock()
-		if n >= 2 {
-			break // It tried again.
+	for _, test := range []struct{ wrong, want int }{{2, 3}, {99, 5}} {
+		h := newHub(t, map[string]string{"model.gguf": "right"})
+		h.wrong = test.wrong
+		s := newStore(t, h)
+		_, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"gguf"}, silent)
+		if failed := test.wrong >= test.want; failed != (err != nil) {
+			t.Errorf("after %d wrong answers: %v", test.wrong, err)
 		}
+		h.mu.Lock()
+		if n := h.served["model.gguf"]; n != test.want {
+			t.Errorf("after %d wrong answers it was fetched %d times", test.wrong, n)
+		}
+		h.mu.Unlock()
 	}
-	h.wrong.Store(false)
-	if err := <-done; err != nil {
-		t.Errorf("once the source is right: %v", err)
-	}
-	cancel()
 }
 
 // TestSources asks the operator's directory before the hub, and says what is missing.
