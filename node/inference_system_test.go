@@ -245,7 +245,12 @@ func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, id comp
 		return len(d.Rows) == 1 && d.Rows[0].ExecutionID != before
 	})
 	view := c.Follower().Peer().View()
-	old, _ := view.AnyExecution(before)
+	var old *compute.Execution
+	nodetest.Eventually(t, endWait, "a follower to know that the replica has ended", func() bool {
+		view = c.Follower().Peer().View()
+		old, _ = view.AnyExecution(before)
+		return old.Status.Terminal()
+	})
 	added, _ := view.AnyExecution(d.Rows[0].ExecutionID)
 	if moved := view.Attempts(before); len(moved) != len(attempts) || old.EndedAt < added.ReadyAt {
 		t.Errorf("the replica had %d attempts and ended at %v, the other one is ready since %v", len(moved), old.EndedAt, added.ReadyAt)
@@ -261,9 +266,11 @@ func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, id comp
 // TestInference deploys a model and asks it through every node.
 func TestInference(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	hub := newModelHub(t)
+	hub, release := newModelHub(t)
 	c, account, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Inference.Hub = hub })
-	created, err := api.Deploy(t.Context(), deploymentOf("tiny/echo"))
+	deployment := deploymentOf("tiny/echo")
+	deployment.MaxReplicas = 1 // A slow machine adds none.
+	created, err := api.Deploy(t.Context(), deployment)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,6 +305,7 @@ func TestInference(t *testing.T) {
 	t.Run("sources", func(t *testing.T) {
 		checkModelSources(t, api, nodetest.MustClient(t, c.MustAccount("other").Key, url))
 	})
+	t.Run("progress", func(t *testing.T) { checkModelProgress(t, api, release) })
 	t.Run("streams", func(t *testing.T) { checkModelStreams(t, api, url, account.Key, created.ID) })
 	t.Run("failed", func(t *testing.T) {
 		d := mustDeployment(t, api, broken.ID, "failed")

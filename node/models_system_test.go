@@ -5,23 +5,26 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"berth/api/client"
 	"berth/compute"
+	"berth/node/nodetest"
 )
 
 const hubToken = "hf_the_right_one"
 
-// newModelHub returns the URL of a hub with the model gated/echo, which it gives to
-// those with the token.
-func newModelHub(t *testing.T) string {
+// newModelHub returns the URL of a hub with the models gated/echo and slow/echo, which it
+// gives to those with the token; of the slow one only the beginning before release.
+func newModelHub(t *testing.T) (url string, release func()) {
 	const size = len("from the hub")
+	rest := make(chan struct{})
 	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Header.Get("Authorization") != "Bearer "+hubToken:
 			w.WriteHeader(http.StatusUnauthorized)
-		case r.URL.Path == "/api/models/gated/echo/revision/main":
+		case r.URL.Path == "/api/models/gated/echo/revision/main", r.URL.Path == "/api/models/slow/echo/revision/main":
 			_ = json.NewEncoder(w).Encode(map[string]any{
 				"sha": "v1", "gated": "auto", "siblings": []any{map[string]any{
 					"rfilename": "model.gguf", "size": size, "blobId": "d3ef444c20bde3eccadfc52cc6f369862ba64c36",
@@ -29,12 +32,20 @@ func newModelHub(t *testing.T) string {
 			})
 		case r.URL.Path == "/gated/echo/resolve/v1/model.gguf":
 			_, _ = w.Write([]byte("from the hub"))
+		case r.URL.Path == "/slow/echo/resolve/v1/model.gguf":
+			_, _ = w.Write([]byte("from "))
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-rest:
+				_, _ = w.Write([]byte("the hub"))
+			case <-r.Context().Done():
+			}
 		default:
 			w.WriteHeader(http.StatusNotFound)
 		}
 	}))
 	t.Cleanup(hub.Close)
-	return hub.URL
+	return hub.URL, sync.OnceFunc(func() { close(rest) })
 }
 
 func orNone(text *string) string {
@@ -42,6 +53,31 @@ func orNone(text *string) string {
 		return ""
 	}
 	return *text
+}
+
+// checkModelProgress deploys a model of which the hub has sent the beginning: the record
+// says how far it is.
+func checkModelProgress(t *testing.T, api *client.Client, release func()) {
+	slow := deploymentOf("slow/echo")
+	slow.Token = hubToken
+	created, err := api.Deploy(t.Context(), slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Eventually(t, endWait, "the record to say how far the model is", func() bool {
+		d, err := api.Deployment(t.Context(), created.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(d.Rows) == 1 && strings.Contains(orNone(d.Rows[0].Detail), "MiB of slow/echo") && d.Status == "starting"
+	})
+	release()
+	if d := mustDeployment(t, api, created.ID, "ready"); d.Rows[0].Detail != nil {
+		t.Errorf("when it is ready it says %q", *d.Rows[0].Detail)
+	}
+	if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
+		t.Error(err)
+	}
 }
 
 // checkModelSources deploys models from the hub, with a token and without, and from the
