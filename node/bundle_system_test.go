@@ -56,6 +56,7 @@ func noise(n int) []byte {
 // leader, executes it on the worker and on a server, and fetches what it left from
 // every node.
 func TestBundleGoesThroughTheCluster(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.NewWith(t, 4, func(i int, cfg *nodetest.NodeConfig) {
 		if i == 3 {
 			cfg.Role, cfg.GPUs.Simulated = nodetest.Worker, []string{"b200:1"}

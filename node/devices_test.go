@@ -23,6 +23,7 @@ time.sleep(300)
 // another to three executions: a third half waits, everyone sees what they
 // hold, and a follower says how it is isolated.
 func TestSharedAndSlicedGPUs(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.NewWith(t, 3, func(i int, cfg *nodetest.NodeConfig) {
 		cfg.GPUs.Source, cfg.GPUs.Simulated = "none", nil
 		if i == 0 {

@@ -17,6 +17,7 @@ const diskBytes = 192 << 20
 // TestFullDisks fills the disks of all nodes to the last byte under an execution
 // that runs, and gives the room back.
 func TestFullDisks(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	var dirs []string
 	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) {
 		dirs = append(dirs, nodetest.MustDisk(t, diskBytes))

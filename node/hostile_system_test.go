@@ -44,6 +44,7 @@ func mustRefuse(t *testing.T, cfg config.Config, words ...string) {
 // TestHostileInputSaysWhatToDo gives real nodes what people and other machines give
 // them by mistake or in bad faith. Each is refused, and the reason says what to do.
 func TestHostileInputSaysWhatToDo(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c, other := nodetest.New(t, 1), nodetest.New(t, 1)
 	first, theirs := c.Nodes[0], other.Nodes[0]
 	root := nodetest.MustClient(t, c.RootToken, first.URL())

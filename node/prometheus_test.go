@@ -22,6 +22,7 @@ import (
 // TestPrometheusScrapesAllNodes starts a real Prometheus on the shipped
 // configuration: it asks one node where the others are and scrapes them all.
 func TestPrometheusScrapesAllNodes(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	binary, err := exec.LookPath("prometheus")
 	if err != nil {
 		t.Fatal("prometheus is not installed: `make test` installs Debian's package, or apt-get install prometheus")

@@ -18,6 +18,7 @@ import (
 // TestVolumesAndPackagesThroughAFollower asks a follower for a directory that only
 // one node has, for scratch space and for packages.
 func TestVolumesAndPackagesThroughAFollower(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	data := t.TempDir()
 	if err := os.WriteFile(filepath.Join(data, "set.txt"), []byte("rows"), 0o644); err != nil {
 		t.Fatal(err)

@@ -79,6 +79,7 @@ func (c *storageCluster) damage(t *testing.T) {
 // TestFullDiskOfOneReplica stores files while the disk of one of three servers is full:
 // the other two take them.
 func TestFullDiskOfOneReplica(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	var dir string
 	c := nodetest.NewWith(t, 3, func(i int, cfg *nodetest.NodeConfig) {
 		if i == 2 {
