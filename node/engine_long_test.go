@@ -29,12 +29,10 @@ type engineDrill struct {
 	id      compute.ExecutionID
 }
 
-// TestEngineOutlivesNodes kills, in the middle of streams, the node of the replica, the
-// leader, and the node that was asked.
-func TestEngineOutlivesNodes(t *testing.T) {
-	t.Parallel() // It mostly waits.
-	models, e := mustLlama(t)
-	c := nodetest.StartWith(t, 3, withLlama(models, e))
+// newEngineDrill returns a cluster of three processes that vote.
+func newEngineDrill(t *testing.T, change func(*nodetest.NodeConfig)) *engineDrill {
+	t.Helper()
+	c := nodetest.StartWith(t, 3, change)
 	d := &engineDrill{T: t, c: c, account: c.MustAccount("acme")}
 	var urls []string
 	for _, p := range c.Nodes {
@@ -42,6 +40,15 @@ func TestEngineOutlivesNodes(t *testing.T) {
 	}
 	d.root, d.api = nodetest.MustClient(t, c.RootToken, urls...), nodetest.MustClient(t, d.account.Key, urls...)
 	mustVoters(t, d.root, 3)
+	return d
+}
+
+// TestEngineOutlivesNodes kills, in the middle of streams, the node of the replica, the
+// leader, and the node that was asked.
+func TestEngineOutlivesNodes(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	models, e := mustLlama(t)
+	d := newEngineDrill(t, withLlama(models, e))
 	want := deploymentOf("tiny/llama")
 	want.Engine, want.MaxReplicas = "llama-node", 1
 	created, err := d.api.Deploy(t.Context(), want)

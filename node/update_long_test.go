@@ -21,14 +21,7 @@ import (
 // while a node is drained. No request through a node that lives fails.
 func TestUpdateOutlivesNodes(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	c := nodetest.StartWith(t, 3, withEcho(t))
-	d := &engineDrill{T: t, c: c, account: c.MustAccount("acme")}
-	var urls []string
-	for _, p := range c.Nodes {
-		urls = append(urls, p.URL)
-	}
-	d.root, d.api = nodetest.MustClient(t, c.RootToken, urls...), nodetest.MustClient(t, d.account.Key, urls...)
-	mustVoters(t, d.root, 3)
+	d := newEngineDrill(t, withEcho(t))
 	want := deploymentOf("tiny/echo")
 	want.MinReplicas, want.MaxReplicas = 2, 2
 	created, err := d.api.Deploy(t.Context(), want)

@@ -11,6 +11,26 @@ import (
 	"berth/node/executor"
 )
 
+// placeReplica places a replica and waits until it is ready.
+func (n *node) placeReplica(t *testing.T) compute.ExecutionID {
+	t.Helper()
+	code := strings.NewReplacer("FAMILY", "socket.AF_INET", "HOST", `"127.0.0.1"`).Replace(echo)
+	w := n.serving(code, compute.Serving{Port: 1024, ReadinessTimeout: time.Minute})
+	w.Execution.ReadyAt = 1
+	id := n.place(w)
+	await(t, "the code to be ready", func() bool { return n.isReady(id) })
+	return id
+}
+
+// stopReplica has the state say that a replica is to stop.
+func (n *node) stopReplica(id compute.ExecutionID, stop compute.Stop, why compute.Reason) {
+	n.update(func() {
+		stopped := *n.work[id].Execution
+		stopped.Stop, stopped.Reason = stop, why
+		n.work[id] = compute.Work{Attempt: n.work[id].Attempt, Execution: &stopped}
+	})
+}
+
 // TestDrain stops a replica once it has no requests, after a limit, at once when its
 // credits are over or it is aborted, and again by the next executor.
 func TestDrain(t *testing.T) {
@@ -45,16 +65,8 @@ func TestDrain(t *testing.T) {
 					return int(underWay.Load()), true
 				}
 			})
-			code := strings.NewReplacer("FAMILY", "socket.AF_INET", "HOST", `"127.0.0.1"`).Replace(echo)
-			w := n.serving(code, compute.Serving{Port: 1024, ReadinessTimeout: time.Minute})
-			w.Execution.ReadyAt = 1
-			id := n.place(w)
-			await(t, "the code to be ready", func() bool { return n.isReady(id) })
-			n.update(func() {
-				stopped := *n.work[id].Execution
-				stopped.Stop, stopped.Reason = test.stop, test.reason
-				n.work[id] = compute.Work{Attempt: n.work[id].Attempt, Execution: &stopped}
-			})
+			id := n.placeReplica(t)
+			n.stopReplica(id, test.stop, test.reason)
 			if test.ends {
 				await(t, "the wait to be noted", func() bool { return n.says(id, wait) })
 			}
@@ -89,15 +101,7 @@ func TestDrainWithoutAnswers(t *testing.T) {
 		c.DrainWait = time.Hour
 		c.Requests = func(context.Context, compute.ExecutionID) (int, bool) { return 0, false }
 	})
-	code := strings.NewReplacer("FAMILY", "socket.AF_INET", "HOST", `"127.0.0.1"`).Replace(echo)
-	w := n.serving(code, compute.Serving{Port: 1024, ReadinessTimeout: time.Minute})
-	w.Execution.ReadyAt = 1
-	id := n.place(w)
-	await(t, "the code to be ready", func() bool { return n.isReady(id) })
-	n.update(func() {
-		stopped := *n.work[id].Execution
-		stopped.Stop = compute.StopGraceful
-		n.work[id] = compute.Work{Attempt: n.work[id].Attempt, Execution: &stopped}
-	})
+	id := n.placeReplica(t)
+	n.stopReplica(id, compute.StopGraceful, compute.ReasonNone)
 	n.end(id)
 }
