@@ -81,7 +81,7 @@ func withEcho(t *testing.T) func(cfg *nodetest.NodeConfig) {
 	}
 	return func(cfg *nodetest.NodeConfig) {
 		cfg.Services.BackoffFirst, cfg.Services.BackoffMost = 100*time.Millisecond, time.Second
-		cfg.Services.DrainWait = 10 * time.Minute
+		cfg.Services.DrainWait = 50 * time.Second
 		cfg.Inference.Models, cfg.Inference.Hub, cfg.Inference.Starts = dir, "off", 2
 		cfg.Inference.Engines = []engine.Engine{{
 			Name: "echo", Command: []string{"/usr/bin/python3", dir + "/engine.py", "{port}", "{model_path}", "{deployment}", "{args}"},

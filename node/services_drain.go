@@ -26,9 +26,14 @@ func (n *Node) serveDrains() {
 				return nil, compute.Errorf(compute.CodeInvalid, "Not the id of a replica.")
 			}
 			replica := compute.ExecutionID{UUID: compute.UUID(req)}
-			attempts := n.machine.View().Attempts(replica)
+			view := n.machine.View()
+			attempts := view.Attempts(replica)
 			if len(attempts) == 0 || attempts[len(attempts)-1].Node != peer.ID {
 				return nil, compute.Errorf(compute.CodeForbidden, "The replica is not on the node that asks.")
+			}
+			if e, ok := view.AnyExecution(replica); !ok || e.Stop == compute.StopNone {
+				// Nor does this view have what takes its place.
+				return nil, compute.Errorf(compute.CodeUnavailable, "This node does not know yet that the replica stops.")
 			}
 			return binary.BigEndian.AppendUint32(nil, uint32(n.routes.Drain(replica))), nil
 		})

@@ -30,15 +30,22 @@ func (s *pass) apart(e *compute.Execution, r *scoreTree, best int, score int64) 
 // replicas counts the replicas of the service of e that nodes have, or that this pass
 // gives them, without those that are to stop.
 func (s *pass) replicas(e *compute.Execution) map[compute.NodeID]int {
-	there, known := s.services[e.Parent]
-	if !known {
-		there = map[compute.NodeID]int{}
+	if !s.counted[e.Org] {
+		s.counted[e.Org] = true
 		for w := range s.view.Held(e.Org) {
-			if w.Execution.Parent == e.Parent && !w.Stopping() {
-				there[w.Attempt.Node]++
+			if w.Execution.Kind == compute.KindReplica && !w.Stopping() {
+				s.replicasOf(w.Execution.Parent)[w.Attempt.Node]++
 			}
 		}
-		s.services[e.Parent] = there
+	}
+	return s.replicasOf(e.Parent)
+}
+
+func (s *pass) replicasOf(service compute.ExecutionID) map[compute.NodeID]int {
+	there := s.services[service]
+	if there == nil {
+		there = map[compute.NodeID]int{}
+		s.services[service] = there
 	}
 	return there
 }

@@ -59,8 +59,8 @@ func (p *Packer) newPass(v View) *pass {
 		},
 		promises: map[int]promised{}, noSoftFit: map[capacity.Shape]bool{},
 		placed: map[int][]release{}, noBackfill: map[capacity.Shape]compute.Instant{},
-		services: map[compute.ExecutionID]map[compute.NodeID]int{},
-		evicted:  map[compute.ExecutionID]bool{}, outranks: map[int]bool{}, noVictims: map[capacity.Shape]bool{},
+		services: map[compute.ExecutionID]map[compute.NodeID]int{}, counted: map[compute.OrgID]bool{},
+		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}, noVictims: map[capacity.Shape]bool{},
 	}
 }
 
@@ -136,7 +136,8 @@ type pass struct {
 	searched   int                    // Executions beside the heads that searched for victims.
 	positions  map[compute.NodeID]int // Of nodes among the slots; made when needed.
 
-	services map[compute.ExecutionID]map[compute.NodeID]int // Replicas on nodes, by service.
+	services map[compute.ExecutionID]map[compute.NodeID]int // Replicas on nodes, by service,
+	counted  map[compute.OrgID]bool                         // of these organizations.
 
 	victimsRead bool // Whether the next two fields are filled.
 	victimNodes []victimNode
@@ -186,13 +187,18 @@ func (s *pass) decide(e *compute.Execution) (placed bool) {
 		}
 		return false
 	}
+	best := score
 	if e.Kind == compute.KindReplica {
 		node, score = s.apart(e, tree, node, score)
 	} else {
 		node = s.withImages(e, tree, node, score)
 	}
+	why := compute.Choice{Score: score} // The score alone did not choose a node apart from others.
+	if score == best {
+		why = s.choice(tree, node, score)
+	}
 	s.devices = s.packer.slots[node].pick(s.packer.value, &q, s.devices[:0])
-	s.place(e, &q, node, s.devices, s.choice(tree, node, score))
+	s.place(e, &q, node, s.devices, why)
 	return true
 }
 

@@ -80,7 +80,7 @@ go build "$@"
 alone=$(select_packages in "$machine" <<<"$packages" | select_packages out "$BERTH_TEST_RACE")
 if [[ -n $alone ]]; then
 	# shellcheck disable=SC2086
-	go test $BERTH_TEST_FLAGS -exec true $alone >/dev/null
+	go test $BERTH_TEST_FLAGS -exec true $alone >/dev/null || true # It fails again, and is counted, in its turn.
 fi
 echo "compiled in $((SECONDS - begin)) s"
 

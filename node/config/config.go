@@ -22,6 +22,10 @@ import (
 // maxDrain is the longest drain. The limit of a stop, 20 seconds, includes it.
 const maxDrain = 10 * time.Second
 
+// maxDrainWait is the longest wait for the requests of a replica that is to stop: its
+// credits are set aside for a minute more than is known to be needed.
+const maxDrainWait = 50 * time.Second
+
 // Config is every setting of one node. The field tags are the keys of the file.
 // Flags and variables have the same names: api.addr in the file is --api.addr
 // and BERTH_API_ADDR.
@@ -394,7 +398,8 @@ func (c *Config) Validate() error {
 		v.check("callbacks.allow", err == nil, fmt.Sprintf("%q is not a network such as 10.1.0.0/16", text))
 	}
 	v.docker(c.Docker)
-	v.check("services.drain_wait", c.Services.DrainWait >= 0 && c.Services.DrainWait <= 10*time.Minute, "must be 0 to 10m")
+	v.check("services.drain_wait", c.Services.DrainWait >= 0 && c.Services.DrainWait <= maxDrainWait,
+		"must be 0 to "+maxDrainWait.String())
 	v.check("callbacks.ca_file", c.Callbacks.CAFile == "" || filepath.IsAbs(c.Callbacks.CAFile),
 		"must be an absolute path")
 	v.check("storage.replicas", c.Storage.Replicas >= 1 && c.Storage.Replicas <= 5, "must be 1 to 5")

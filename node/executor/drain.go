@@ -20,12 +20,14 @@ const (
 	drainBlind = 5 * time.Second // A node that does not answer for so long reaches no replica either.
 )
 
-// stop passes the stop of an execution on to its attempt. A replica that serves, and is
-// stopped because somebody wants fewer or others, may first finish the requests that
-// it has. One whose credits or whose node's drain are over may not.
-func (e *Executor) stop(ctx context.Context, a *attempt, x *compute.Execution) {
-	serves := x.Kind == compute.KindReplica && !x.ReadyAt.IsZero() && e.cfg.Requests != nil && e.cfg.DrainWait > 0
-	if !serves || x.Stop != compute.StopGraceful || x.Reason != compute.ReasonNone {
+// stop passes the stop of an execution on to its attempt. A replica that serves may first
+// finish the requests that it has, unless its credits or the drain of its node are over.
+func (e *Executor) stop(ctx context.Context, a *attempt, w *compute.Work) {
+	x := w.Execution
+	serves := x.Kind == compute.KindReplica && x.ReadyAt > w.Attempt.PlacedAt
+	mayWait := e.cfg.Requests != nil && e.cfg.DrainWait > 0 && x.Stop == compute.StopGraceful &&
+		x.Reason != compute.ReasonCredits && x.Reason != compute.ReasonDrained
+	if !serves || !mayWait {
 		a.stopAs(x.Stop)
 		return
 	}

@@ -50,7 +50,10 @@ func TestDrain(t *testing.T) {
 		"requests end": {limit: time.Hour, stop: compute.StopGraceful, ends: true, says: wait},
 		"restart":      {limit: time.Hour, stop: compute.StopGraceful, ends: true, restart: true, says: wait},
 		"limit":        {limit: time.Second, stop: compute.StopGraceful, says: wait, over: true},
+		"parent":       {limit: time.Hour, stop: compute.StopGraceful, reason: compute.ReasonParentEnded, ends: true, says: wait},
+		"lost contact": {limit: time.Hour, stop: compute.StopGraceful, reason: compute.ReasonNodeUnreached, ends: true, says: wait},
 		"credits":      {limit: time.Hour, stop: compute.StopGraceful, reason: compute.ReasonCredits},
+		"drained":      {limit: time.Hour, stop: compute.StopGraceful, reason: compute.ReasonDrained},
 		"abort":        {limit: time.Hour, stop: compute.StopHard},
 		"none":         {stop: compute.StopGraceful},
 	} {

@@ -62,7 +62,7 @@ func (e *Executor) match(ctx context.Context, assigned Assigned) {
 		k := keyOf(w.Attempt)
 		wanted[k] = true
 		if a := e.attempt(k); a != nil {
-			e.stop(ctx, a, w.Execution)
+			e.stop(ctx, a, &w)
 			if !w.Attempt.PreemptAt.IsZero() {
 				a.preempt(w.Attempt.Notice)
 			}
