@@ -324,10 +324,10 @@ func TestInference(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustDeployment(t, api, created.ID, "stopped")
-		if answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url+chat, account.Key, prompt(id, "x", false)); answer.StatusCode !=
-			http.StatusConflict {
-			t.Errorf("%d: %s", answer.StatusCode, body)
-		}
+		nodetest.Eventually(t, endWait, "a follower to know it", func() bool {
+			answer, _ := mustAsk(t, http.DefaultClient, http.MethodPost, url+chat, account.Key, prompt(id, "x", false))
+			return answer.StatusCode == http.StatusConflict
+		})
 		if _, err := api.StartDeployment(t.Context(), created.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -344,10 +344,10 @@ func TestInference(t *testing.T) {
 		if _, err := api.Deployment(t.Context(), created.ID); err == nil {
 			t.Error("it is still there")
 		}
-		if answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url+chat, account.Key, prompt(id, "x", false)); answer.StatusCode !=
-			http.StatusNotFound {
-			t.Errorf("%d: %s", answer.StatusCode, body)
-		}
+		nodetest.Eventually(t, endWait, "a follower to know it", func() bool {
+			answer, _ := mustAsk(t, http.DefaultClient, http.MethodPost, url+chat, account.Key, prompt(id, "x", false))
+			return answer.StatusCode == http.StatusNotFound
+		})
 	})
 }
 
