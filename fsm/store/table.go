@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"iter"
+
+	"github.com/tidwall/btree"
 )
 
 // Tables of any kind are interfaces, because Go compiles all methods of an instantiated
@@ -33,14 +35,13 @@ type Table[K, V any] interface {
 	Frozen() Table[K, V]
 }
 
-// Freeze replaces a table, of which the caller has a copy of the reference, by its current
-// content.
+// Freeze has t refer to the current content of the table that it refers to.
 func Freeze[T interface{ Frozen() T }](t *T) { *t = (*t).Frozen() }
 
 // table implements Table.
 type table[K, V any] struct {
-	tree   tree[row[K, V]]
-	frozen *table[K, V] // Nil once tree has changed.
+	rows   *btree.BTreeG[row[K, V]] // Its copies cost nothing: both sides copy what they write.
+	frozen *table[K, V]             // Nil once rows has changed.
 }
 
 type row[K, V any] struct {
@@ -52,35 +53,36 @@ type row[K, V any] struct {
 func NewTable[K, V any](compare func(a, b K) int) Table[K, V] { return newTable[K, V](compare) }
 
 func newTable[K, V any](compare func(a, b K) int) *table[K, V] {
-	return &table[K, V]{tree: newTree(func(a, b row[K, V]) bool { return compare(a.key, b.key) < 0 })}
+	less := func(a, b row[K, V]) bool { return compare(a.key, b.key) < 0 }
+	return &table[K, V]{rows: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
 }
 
 func (t *table[K, V]) Get(k K) (V, bool) {
-	r, ok := t.tree.rows.Get(row[K, V]{key: k})
+	r, ok := t.rows.Get(row[K, V]{key: k})
 	return r.value, ok
 }
 
 func (t *table[K, V]) Set(k K, v V) {
 	t.frozen = nil
-	t.tree.rows.Set(row[K, V]{k, v})
+	t.rows.Set(row[K, V]{k, v})
 }
 
 func (t *table[K, V]) Remove(k K) {
 	t.frozen = nil
-	t.tree.rows.Delete(row[K, V]{key: k})
+	t.rows.Delete(row[K, V]{key: k})
 }
 
-func (t *table[K, V]) Len() int { return t.tree.rows.Len() }
+func (t *table[K, V]) Len() int { return t.rows.Len() }
 
 func (t *table[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		t.tree.rows.Scan(func(r row[K, V]) bool { return yield(r.key, r.value) })
+		t.rows.Scan(func(r row[K, V]) bool { return yield(r.key, r.value) })
 	}
 }
 
 func (t *table[K, V]) From(k K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		t.tree.rows.Ascend(row[K, V]{key: k}, func(r row[K, V]) bool {
+		t.rows.Ascend(row[K, V]{key: k}, func(r row[K, V]) bool {
 			return yield(r.key, r.value)
 		})
 	}
@@ -88,7 +90,7 @@ func (t *table[K, V]) From(k K) iter.Seq2[K, V] {
 
 func (t *table[K, V]) Descend(k K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		t.tree.rows.Descend(row[K, V]{key: k}, func(r row[K, V]) bool {
+		t.rows.Descend(row[K, V]{key: k}, func(r row[K, V]) bool {
 			return yield(r.key, r.value)
 		})
 	}
@@ -98,7 +100,7 @@ func (t *table[K, V]) Frozen() Table[K, V] { return t.freeze() }
 
 func (t *table[K, V]) freeze() *table[K, V] {
 	if t.frozen == nil {
-		t.frozen = &table[K, V]{tree: t.tree.snapshot()}
+		t.frozen = &table[K, V]{rows: t.rows.IsoCopy()}
 		t.frozen.frozen = t.frozen
 	}
 	return t.frozen
@@ -358,7 +360,7 @@ func (r *records[K, V]) Load(pages []Page, sum *Sum) bool {
 }
 
 func (r *records[K, V]) Scan(from *K, yield func(k K, v *V, key, packed []byte) bool) {
-	at := r.hot.tree.rows.Iter()
+	at := r.hot.rows.Iter()
 	var more bool
 	if from == nil {
 		more = at.First()
@@ -405,7 +407,7 @@ func (r *records[K, V]) Descend(k K) iter.Seq2[K, *V] { return r.hot.Descend(k) 
 
 func (r *records[K, V]) Hot() iter.Seq[*V] {
 	return func(yield func(*V) bool) {
-		r.hot.tree.rows.Scan(func(w row[K, *V]) bool { return yield(w.value) })
+		r.hot.rows.Scan(func(w row[K, *V]) bool { return yield(w.value) })
 	}
 }
 
@@ -471,7 +473,7 @@ func (x *index[K, V]) Len() int { return x.keys.Len() }
 
 func (x *index[K, V]) All() iter.Seq[K] {
 	return func(yield func(K) bool) {
-		x.keys.tree.rows.Scan(func(r row[K, struct{}]) bool { return yield(r.key) })
+		x.keys.rows.Scan(func(r row[K, struct{}]) bool { return yield(r.key) })
 	}
 }
 
@@ -492,14 +494,14 @@ func (x *index[K, V]) Update(before, after *V) {
 
 func (x *index[K, V]) Keys(k K) iter.Seq[K] {
 	return func(yield func(K) bool) {
-		x.keys.tree.rows.Ascend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool {
+		x.keys.rows.Ascend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool {
 			return yield(r.key)
 		})
 	}
 }
 
 func (x *index[K, V]) Next(k K) (first K, ok bool) {
-	x.keys.tree.rows.Ascend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool {
+	x.keys.rows.Ascend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool {
 		first, ok = r.key, true
 		return false
 	})
@@ -508,7 +510,7 @@ func (x *index[K, V]) Next(k K) (first K, ok bool) {
 
 func (x *index[K, V]) FirstKeys(n int) []K {
 	out := make([]K, 0, min(n, x.Len()))
-	x.keys.tree.rows.Scan(func(r row[K, struct{}]) bool {
+	x.keys.rows.Scan(func(r row[K, struct{}]) bool {
 		if len(out) == n {
 			return false
 		}
@@ -520,7 +522,7 @@ func (x *index[K, V]) FirstKeys(n int) []K {
 
 func (x *index[K, V]) Descend(k K) iter.Seq[K] {
 	return func(yield func(K) bool) {
-		x.keys.tree.rows.Descend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool { return yield(r.key) })
+		x.keys.rows.Descend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool { return yield(r.key) })
 	}
 }
 
