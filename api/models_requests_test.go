@@ -84,7 +84,7 @@ func (m *modelWorld) ask(more string) answer {
 	return m.send("POST", edge.ModelRoot+"/chat/completions", m.adaKey, fmt.Sprintf(`{"model":"%s"%s}`, m.id, more))
 }
 
-// code returns the code of an error of the OpenAI API.
+// modelCode returns the code of an error of the OpenAI API.
 func modelCode(a answer) string {
 	var e struct {
 		Error struct{ Code, Type, Message string }

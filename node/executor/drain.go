@@ -59,7 +59,9 @@ func (e *Executor) drain(ctx context.Context, a *attempt) {
 		case underWay == 0 && (known || now-seen >= drainBlind):
 			return
 		case now-begun >= e.cfg.DrainWait:
-			a.note(fmt.Sprintf("requests are still under way after %s: it is stopped all the same", e.cfg.DrainWait))
+			if underWay > 0 {
+				a.note(fmt.Sprintf("requests are still under way after %s: it is stopped all the same", e.cfg.DrainWait))
+			}
 			return
 		case underWay > 0 && !noted:
 			noted = true
