@@ -177,26 +177,32 @@ func (d *engineDrill) killRouter() {
 	router := d.other(host)
 	r, body := d.by(router).endless()
 	defer body.Close()
-	before := d.left()
+	before := d.left(host)
 	router.Kill()
 	rest, err := io.ReadAll(r)
 	if err == nil || strings.Contains(string(rest), "[DONE]") {
 		d.Errorf("the stream of a killed router ends with %q, %v", rest[max(len(rest)-300, 0):], err)
 	}
-	nodetest.Eventually(d, endWait, "the engine to stop", func() bool { return d.left() > before })
+	nodetest.Eventually(d, endWait, "the engine to stop", func() bool { return d.left(host) > before })
 	d.by(host).answers()
 	d.by(d.other(host, router)).answers()
 	router.Start()
 	mustVoters(d.T, d.root, 3)
 }
 
-// left returns how many clients have left the engine.
-func (d *engineDrill) left() int {
+// left returns how many clients have left the engine on a node. Lines of others come and
+// go with their nodes.
+func (d *engineDrill) left(host *nodetest.Process) (n int) {
 	logs, err := d.api.DeploymentLogs(d.Context(), d.id)
 	if err != nil {
 		return 0 // The node that has them is starting.
 	}
-	return strings.Count(fmt.Sprint(logs), "request cancelled: the client left")
+	for _, line := range logs.Logs {
+		if line.Hostname == host.Config.Name && line.Message == "request cancelled: the client left" {
+			n++
+		}
+	}
+	return n
 }
 
 // TestInferenceScales asks a deployment four times as much as one replica is meant to
