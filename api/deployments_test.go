@@ -152,3 +152,30 @@ func TestDeploymentStatuses(t *testing.T) {
 	w.mustDo("POST", path+"/stop", w.adaKey, nil, nil)
 	get("stopped")
 }
+
+// TestEndedServicesStartNothing holds that the replicas of a service that was stopped while
+// one of them waited are not said to start again.
+func TestEndedServicesStartNothing(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Backoff.First, c.Backoff.Most = time.Second, time.Minute })
+	w.upgrade()
+	var started wire.ServiceStarted
+	w.mustDo("POST", "/execution/service/start", w.adaKey, map[string]any{"code": "x", "execution_type": "cpu"}, &started)
+	replica := compute.ExecutionID{UUID: compute.UUID{200, 1}}
+	w.must(fsm.StartReplicas{Term: 1, Service: started.ExecutionID, Replicas: []fsm.NewReplica{{Number: 1, ID: replica}}})
+	w.place(replica, 1)
+	w.begun(replica)
+	w.ended(replica, compute.StatusFailed, compute.ReasonExitCode, 3, time.Second)
+	rows := func() []wire.ServiceReplica {
+		t.Helper()
+		var why wire.Explanation
+		w.mustDo("GET", "/execution/"+started.ExecutionID.String()+"/explain", w.adaKey, nil, &why)
+		return why.Replicas
+	}
+	if got := rows(); len(got) != 1 || got[0].NextStart == nil {
+		t.Errorf("while it waits: %+v", got)
+	}
+	w.mustDo("DELETE", "/services/"+started.ExecutionID.String(), w.adaKey, nil, nil)
+	if got := rows(); len(got) > 0 && got[0].NextStart != nil {
+		t.Errorf("once it was stopped: %+v", got)
+	}
+}

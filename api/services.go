@@ -186,11 +186,12 @@ func replicasOf(view *fsm.View, e *compute.Execution) []wire.ServiceReplica {
 	if e.Service == nil {
 		return out
 	}
+	ends := e.Status.Terminal() || e.Stop != compute.StopNone
 	for _, slot := range e.Service.Slots {
 		row := wire.ServiceReplica{
 			Number: slot.Number, ExecutionID: slot.Replica, Crashes: slot.Crashes, Restarts: slot.Restarts,
 		}
-		if !slot.Live && !slot.Done {
+		if !slot.Live && !slot.Done && !ends {
 			row.NextStart = atOrNull(slot.NextAt)
 		}
 		if c, ok := view.AnyExecution(slot.Replica); ok {
