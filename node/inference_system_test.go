@@ -203,7 +203,7 @@ func checkUpdate(t *testing.T, c *nodetest.Cluster, api *client.Client, key stri
 	answer()
 	nodetest.Eventually(t, endWait, "the replica that was replaced to wait for the stream", func() bool {
 		out, err := api.ExecutionLogs(t.Context(), before, client.LogQuery{})
-		return err == nil && strings.Contains(fmt.Sprint(out), "it stops once 1 requests under way have ended")
+		return err == nil && strings.Contains(fmt.Sprint(out), "it stops once its requests under way (1) have ended")
 	})
 	for range 10 {
 		if line := next(); strings.Contains(line, "error") {

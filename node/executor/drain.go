@@ -65,7 +65,7 @@ func (e *Executor) drain(ctx context.Context, a *attempt) {
 			return
 		case underWay > 0 && !noted:
 			noted = true
-			a.note(fmt.Sprintf("it stops once %d requests under way have ended, or in %s", underWay, e.cfg.DrainWait))
+			a.note(fmt.Sprintf("it stops once its requests under way (%d) have ended, or in %s", underWay, e.cfg.DrainWait))
 		}
 		loop.Sleep(ctx, drainEvery)
 	}

@@ -35,7 +35,7 @@ func (n *node) stopReplica(id compute.ExecutionID, stop compute.Stop, why comput
 // credits are over or it is aborted, and again by the next executor.
 func TestDrain(t *testing.T) {
 	const (
-		wait  = "it stops once 2 requests under way have ended"
+		wait  = "it stops once its requests under way (2) have ended"
 		limit = "requests are still under way after"
 	)
 	for name, test := range map[string]struct {
