@@ -78,6 +78,17 @@ func TestModelsThatFitNoGPU(t *testing.T) {
 	}
 }
 
+// deploy deploys a model on processors as ada.
+func (w *world) deploy() compute.ExecutionID {
+	w.Helper()
+	var created wire.DeploymentCreated
+	w.mustDo("POST", "/inference/create", w.adaKey, map[string]any{
+		"hf_model_id": "a/small", "engine": "echo", "gpu_type": "cpu", "gpu_count": 1,
+		"target_rps": 1, "target_latency_p95_ms": 100, "stabilisation_window": 60,
+	}, &created)
+	return created.ID
+}
+
 // TestDeploymentStatuses follows a deployment from its start over crashes to its failure,
 // and through an update.
 func TestDeploymentStatuses(t *testing.T) {
@@ -85,12 +96,8 @@ func TestDeploymentStatuses(t *testing.T) {
 		c.Backoff.First, c.Backoff.Most, c.Backoff.Reset = time.Second, time.Minute, time.Hour
 	})
 	w.upgrade()
-	var created wire.DeploymentCreated
-	w.mustDo("POST", "/inference/create", w.adaKey, map[string]any{
-		"hf_model_id": "a/small", "engine": "echo", "gpu_type": "cpu", "gpu_count": 1,
-		"target_rps": 1, "target_latency_p95_ms": 100, "stabilisation_window": 60,
-	}, &created)
-	path := "/inference/deployments/" + created.ID.String()
+	created := w.deploy()
+	path := "/inference/deployments/" + created.String()
 	get := func(status string) (d wire.Deployment) {
 		t.Helper()
 		w.mustDo("GET", path, w.adaKey, nil, &d)
@@ -104,7 +111,7 @@ func TestDeploymentStatuses(t *testing.T) {
 		t.Helper()
 		last++
 		id := compute.ExecutionID{UUID: compute.UUID{200, last}}
-		w.must(fsm.StartReplicas{Term: 1, Service: created.ID, Replicas: []fsm.NewReplica{{Number: number, ID: id}}})
+		w.must(fsm.StartReplicas{Term: 1, Service: created, Replicas: []fsm.NewReplica{{Number: number, ID: id}}})
 		w.place(id, 1)
 		return id
 	}
@@ -128,7 +135,7 @@ func TestDeploymentStatuses(t *testing.T) {
 		t.Errorf("after a crash it has %+v", d.Rows)
 	}
 	var why wire.Explanation
-	w.mustDo("GET", "/execution/"+created.ID.String()+"/explain", w.adaKey, nil, &why)
+	w.mustDo("GET", "/execution/"+created.String()+"/explain", w.adaKey, nil, &why)
 	if len(why.Replicas) != 1 || why.Replicas[0].NextStart == nil || why.Replicas[0].StatusDetails == nil ||
 		*why.Replicas[0].StatusDetails != "exit_code" {
 		t.Errorf("the explanation is %+v", why.Replicas)

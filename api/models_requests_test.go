@@ -17,7 +17,6 @@ import (
 
 	"berth/api"
 	"berth/api/edge"
-	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -70,12 +69,7 @@ func newModelWorld(t *testing.T, limits edge.ModelLimits, engine http.HandlerFun
 		c.Stopwatch = time.Now
 	})
 	m.upgrade()
-	var out wire.DeploymentCreated
-	m.mustDo("POST", "/inference/create", m.adaKey, map[string]any{
-		"hf_model_id": "a/small", "engine": "echo", "gpu_type": "cpu", "gpu_count": 1,
-		"target_rps": 1, "target_latency_p95_ms": 100, "stabilisation_window": 60,
-	}, &out)
-	m.id = out.ID
+	m.id = m.deploy()
 	return m
 }
 
