@@ -101,6 +101,10 @@ func tooFew(taken, wanted int, failed []answer) error {
 				"The disks are full: only %d of %d nodes could take the data: %w", taken, wanted, err)
 		}
 	}
+	if err == nil {
+		return compute.Errorf(compute.CodeUnavailable,
+			"Only %d of %d nodes could take the data: no other node is up.", taken, max(wanted, 1)).Retry(retryAfter)
+	}
 	return compute.Errorf(compute.CodeUnavailable,
 		"Only %d of %d nodes could take the data: %w", taken, wanted, err).Retry(retryAfter)
 }
