@@ -10,33 +10,23 @@ import (
 	"time"
 )
 
-const (
-	starts   = 101
-	rounds   = 10 // Attempts to find a quiet moment on a busy machine.
-	maxRatio = 3.0
-)
+const starts = 101
 
-// TestSupervisorStartsLight compares the start of a supervisor, from the whole
+// BenchmarkSupervisorStart compares the start of a supervisor, from the whole
 // berth binary, with that of a Go program that does nothing. Unlike Berth, which
 // needs a C library for NVML, that program links none. Both are built here, so
 // that the race detector slows neither. They are timed in turn, so that a busy
-// machine slows both.
-func TestSupervisorStartsLight(t *testing.T) {
-	programs := []string{build(t, "./testdata/bare", "CGO_ENABLED=0"), build(t, "berth/cmd/berth")}
-	var ratio float64
-	for range rounds {
-		bare, berth := quickest(t, programs)
-		ratio = float64(berth) / float64(bare)
-		t.Logf("from exec to exit: a bare Go program %v, a supervisor %v: %.2f times", bare, berth, ratio)
-		if ratio <= maxRatio {
-			return
-		}
+// machine slows both. TestImportsAreLight keeps the start light.
+func BenchmarkSupervisorStart(b *testing.B) {
+	programs := []string{build(b, "./testdata/bare", "CGO_ENABLED=0"), build(b, "berth/cmd/berth")}
+	for b.Loop() {
+		bare, berth := quickest(b, programs)
+		b.ReportMetric(float64(berth)/float64(bare), "bare-starts")
 	}
-	t.Errorf("a supervisor's start costs %.2f times a bare Go program's, want at most %.1f", ratio, maxRatio)
 }
 
 // build builds the program and returns its file.
-func build(t *testing.T, path string, env ...string) string {
+func build(t testing.TB, path string, env ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), filepath.Base(path))
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", file, path)
@@ -49,7 +39,7 @@ func build(t *testing.T, path string, env ...string) string {
 
 // quickest returns the shortest run of each program: the one that other load on
 // the machine disturbed least.
-func quickest(t *testing.T, programs []string) (bare, berth time.Duration) {
+func quickest(t testing.TB, programs []string) (bare, berth time.Duration) {
 	t.Helper()
 	bare, berth = time.Hour, time.Hour
 	for range starts {
@@ -63,7 +53,7 @@ func quickest(t *testing.T, programs []string) (bare, berth time.Duration) {
 }
 
 // took returns how long the process ran. It must exit with the code.
-func took(t *testing.T, cmd *exec.Cmd, code int) time.Duration {
+func took(t testing.TB, cmd *exec.Cmd, code int) time.Duration {
 	t.Helper()
 	start := time.Now()
 	_ = cmd.Run() // The exit code is checked below.
