@@ -142,7 +142,7 @@ func (p *printed) mustBeWhole(t *testing.T, api *client.Client, victim *nodetest
 	}
 	found, err := api.ExecutionLogs(t.Context(), p.id, client.LogQuery{Limit: 10, Search: "line 29"})
 	if err != nil || found.Total < 11 || len(found.Warnings) != 1 {
-		t.Errorf("a search finds %d lines with the warnings %q: %v", found.Total, found.Warnings, err)
+		t.Errorf("with %d lines copied, a search finds %d with the warnings %q: %v: %+v", p.copied, found.Total, found.Warnings, err, found.Logs)
 	}
 }
 
