@@ -147,6 +147,13 @@ func (s *Service) Missing(now Instant) (numbers []int, next Instant) {
 // sub-executions do.
 func (k Kind) IsParent() bool { return k == KindSelection || k == KindService }
 
+// Drains reports whether an execution that is to stop may first finish the requests that
+// it has, as replicas may unless they are aborted, or their credits or the drain of their
+// node are over.
+func (e *Execution) Drains() bool {
+	return e.Kind == KindReplica && e.Stop == StopGraceful && e.Reason != ReasonCredits && e.Reason != ReasonDrained
+}
+
 // Children returns the sub-executions that the record of a parent names.
 func (e *Execution) Children() []ExecutionID {
 	switch {

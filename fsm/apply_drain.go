@@ -79,6 +79,12 @@ func (s *membership) endDrains() {
 // due reports whether a node is drained with a deadline that has passed.
 func due(n *compute.Node, now compute.Instant) bool { return !n.DrainBy.IsZero() && n.DrainBy <= now }
 
+// DrainOver reports whether the deadline of a node's drain has passed.
+func (v *View) DrainOver(id compute.NodeID, now compute.Instant) bool {
+	n, ok := v.nodes.Get(id)
+	return ok && due(n, now)
+}
+
 // DrainDue reports whether there is something that a Tick at now would end
 // because its node's drain is due.
 func (v *View) DrainDue(now compute.Instant) bool {

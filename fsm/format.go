@@ -32,9 +32,10 @@ const (
 	formatServerless = 11
 	formatAlerts     = 12 // Callbacks about budgets belong to organizations too.
 	formatUpdates    = 13 // Replicas are replaced by others that are ready first; deployments are updated.
+	formatDrains     = 14 // The holds of replicas grow while they drain.
 
 	// Format is the newest format that this program can apply.
-	Format = formatUpdates
+	Format = formatDrains
 )
 
 // FormatDeliveries is the first format that keeps what became of callbacks.

@@ -103,6 +103,9 @@ func (s *money) growHolds() {
 			return
 		}
 		known, _ := s.executions.Get(m.execution())
+		if known.Stop != compute.StopNone && s.Format() < formatDrains {
+			continue
+		}
 		e := *known
 		wanted := costs(&e, min(s.meta.Now.Sub(e.PlacedAt)+holdMore, e.Timeout)) - e.Held
 		if s.lacks(&e, wanted) == nil {
@@ -149,7 +152,7 @@ func (s *money) warn(e *compute.Execution) {
 // grows reports whether the hold of e will have to be extended.
 func grows(e *compute.Execution) bool {
 	return (e.Status == compute.StatusStarting || e.Status == compute.StatusRunning) &&
-		e.Stop == compute.StopNone && e.Timeout > holdFirst &&
+		(e.Stop == compute.StopNone || e.Drains()) && e.Timeout > holdFirst &&
 		!e.Kind.IsParent() && e.Held < worst(e)
 }
 

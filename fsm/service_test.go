@@ -173,21 +173,74 @@ func TestScaleService(t *testing.T) {
 	w.refused(foreign, compute.CodeNotFound, "execution_not_found")
 }
 
-// TestServiceCredits extends holds by ten minutes, warns when they do not pay for
-// another extension, and stops the service when they end. Nothing is overdrawn.
-func TestServiceCredits(t *testing.T) {
+// newReplicaWorld returns a world of a format in which an organization has credits for
+// so many minutes of a replica.
+func newReplicaWorld(t *testing.T, minutes compute.Credits, format uint64) *world {
 	w := newEmptyWorld(t)
 	w.format = fsm.Format
 	s := settings()
-	s.SignupGrant = 25 * 60 * 15 // 25 minutes of a replica.
+	s.SignupGrant = minutes * 60 * 15
 	w.bootstrap(s)
 	w.addNode("n3", "t4")
 	w.ada = w.addUser("ada")
 	w.org = w.ada.Org
-	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
-	id := w.service(func(e *compute.Execution) { e.Service.Replicas = 1 })
+	w.must(fsm.SetFormat{Term: w.term, Format: format})
+	return w
+}
+
+// oneReplica runs a service with one replica.
+func (w *world) oneReplica() (id, replica compute.ExecutionID) {
+	id = w.service(func(e *compute.Execution) { e.Service.Replicas = 1 })
 	w.run(id)
-	replica := w.replica(id, 1)
+	return id, w.replica(id, 1)
+}
+
+// TestDrainingReplicaPays extends the hold of a replica that finishes its requests after
+// the request to stop, until the credits end: then it drains no longer. Formats before
+// extend no hold of what stops.
+func TestDrainingReplicaPays(t *testing.T) {
+	for name, test := range map[string]struct {
+		minutes compute.Credits // That the organization can pay.
+		format  uint64
+		held    compute.Credits // Minutes, after 18.
+		reason  compute.Reason
+	}{
+		"enough":   {100, fsm.Format, 20, compute.ReasonNone},
+		"too few":  {15, fsm.Format, 10, compute.ReasonCredits},
+		"format13": {100, 13, 10, compute.ReasonNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newReplicaWorld(t, test.minutes, test.format)
+			id, replica := w.oneReplica()
+			w.must(w.setReady(replica, true))
+			w.pass(time.Minute)
+			w.must(fsm.ScaleService{Op: w.op(w.org, "scale"), Actor: w.ada, Service: id})
+			for range 17 {
+				w.pass(time.Minute)
+			}
+			e := w.get(replica)
+			if e.Stop != compute.StopGraceful || e.Reason != test.reason || e.Held < test.held*60*15 || e.Held > (test.held+9)*60*15 {
+				t.Errorf("after 18 minutes it stops %d for %q and holds %s, want %s", e.Stop, e.Reason, e.Held, test.held*60*15)
+			}
+			ran := min(18*time.Minute, time.Duration(e.Held)/(60*15)*time.Minute)
+			w.must(w.ended(replica, compute.StatusCancelled, ran))
+			if e := w.get(replica); e.Billed != compute.Credits(ran/time.Second)*15 || w.account().Held != 0 {
+				t.Errorf("it is charged %s for %s, and %s stay held", e.Billed, ran, w.account().Held)
+			}
+			want := compute.StatusRunning
+			if test.reason == compute.ReasonCredits {
+				want = compute.StatusCancelled
+			}
+			w.wantStatus(id, want, test.reason)
+		})
+	}
+}
+
+// TestServiceCredits extends holds by ten minutes, warns when they do not pay for
+// another extension, and stops the service when they end. Nothing is overdrawn.
+func TestServiceCredits(t *testing.T) {
+	w := newReplicaWorld(t, 25, fsm.Format)
+	id, replica := w.oneReplica()
 	if held := w.get(replica).Held; held != 10*60*15 {
 		t.Errorf("at first %s are held", held)
 	}

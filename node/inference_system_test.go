@@ -81,7 +81,7 @@ func withEcho(t *testing.T) func(cfg *nodetest.NodeConfig) {
 	}
 	return func(cfg *nodetest.NodeConfig) {
 		cfg.Services.BackoffFirst, cfg.Services.BackoffMost = 100*time.Millisecond, time.Second
-		cfg.Services.DrainWait = 50 * time.Second
+		cfg.Services.DrainWait = time.Hour
 		cfg.Inference.Models, cfg.Inference.Hub, cfg.Inference.Starts = dir, "off", 2
 		cfg.Inference.Engines = []engine.Engine{{
 			Name: "echo", Command: []string{"/usr/bin/python3", dir + "/engine.py", "{port}", "{model_path}", "{deployment}", "{args}"},
@@ -230,12 +230,15 @@ func checkUpdate(t *testing.T, c *nodetest.Cluster, api *client.Client, key stri
 }
 
 // checkDrained drains the node of a replica with a deadline: the replica stops once another
-// one is ready elsewhere.
-func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, id compute.ExecutionID) {
+// one is ready elsewhere, and finishes its stream until the deadline.
+func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, key string, id compute.ExecutionID) {
 	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
 	before := mustDeployment(t, api, id, "ready").Rows[0].ExecutionID
 	attempts := c.Follower().Peer().View().Attempts(before)
 	from := attempts[len(attempts)-1].Node
+	next, leave := endlessStream(t, c.Follower().URL(), key, id)
+	defer leave()
+	next()
 	if _, err := operator.DrainNodeWithin(t.Context(), from, time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -244,6 +247,18 @@ func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, id comp
 		d = mustDeployment(t, api, id, "ready")
 		return len(d.Rows) == 1 && d.Rows[0].ExecutionID != before
 	})
+	output := func(text string) func() bool {
+		return func() bool {
+			out, err := api.ExecutionLogs(t.Context(), before, client.LogQuery{})
+			return err == nil && strings.Contains(fmt.Sprint(out), text)
+		}
+	}
+	nodetest.Eventually(t, endWait, "the replica to wait for the stream", output("it stops once its requests"))
+	next()
+	if _, err := operator.DrainNodeWithin(t.Context(), from, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Eventually(t, endWait, "the replica to be stopped at the deadline", output("at the deadline of the node's drain"))
 	view := c.Follower().Peer().View()
 	var old *compute.Execution
 	nodetest.Eventually(t, endWait, "a follower to know that the replica has ended", func() bool {
@@ -318,7 +333,7 @@ func TestInference(t *testing.T) {
 		}
 	})
 	t.Run("update", func(t *testing.T) { checkUpdate(t, c, api, account.Key, created.ID) })
-	t.Run("drain", func(t *testing.T) { checkDrained(t, c, api, created.ID) })
+	t.Run("drain", func(t *testing.T) { checkDrained(t, c, api, account.Key, created.ID) })
 	t.Run("stop and start", func(t *testing.T) {
 		if _, err := api.StopDeployment(t.Context(), created.ID); err != nil {
 			t.Fatal(err)

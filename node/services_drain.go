@@ -9,11 +9,16 @@ import (
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
+	"berth/node/executor"
 )
 
 // methodDrainReplica is the call by which the node of a replica that is to stop has a
 // server send it no more requests, and learns how many are under way.
 const methodDrainReplica = "services.drain"
+
+// drainOver follows the number of requests in the answer if the deadline of the drain of
+// the replica's node has passed.
+const drainOver = 1
 
 // drainTimeout is for a server to answer it.
 const drainTimeout = 2 * time.Second
@@ -35,40 +40,50 @@ func (n *Node) serveDrains() {
 				// Nor does this view have what takes its place.
 				return nil, compute.Errorf(compute.CodeUnavailable, "This node does not know yet that the replica stops.")
 			}
-			return binary.BigEndian.AppendUint32(nil, uint32(n.routes.Drain(replica))), nil
+			answer := binary.BigEndian.AppendUint32(nil, uint32(n.routes.Drain(replica)))
+			if view.DrainOver(peer.ID, compute.InstantOf(n.opts.Now())) {
+				answer = append(answer, drainOver)
+			}
+			return answer, nil
 		})
 }
 
 // drainReplica has all servers send no more requests to a replica on this node, and
-// returns how many are under way. It implements executor.Requests.
-func (n *Node) drainReplica(ctx context.Context, replica compute.ExecutionID) (underWay int, known bool) {
+// returns what is under way. It implements executor.Requests.
+func (n *Node) drainReplica(ctx context.Context, replica compute.ExecutionID) executor.UnderWay {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	var (
 		mu    sync.Mutex
 		group sync.WaitGroup
+		all   = executor.UnderWay{Known: true}
 	)
-	known = true
-	count := func(requests int, answered bool) {
+	add := func(one executor.UnderWay) {
 		mu.Lock()
 		defer mu.Unlock()
-		underWay += requests
-		known = known && answered
+		all.Count += one.Count
+		all.Known = all.Known && one.Known
+		all.Over = all.Over || one.Over
 	}
 	for _, server := range n.cluster.Servers() {
 		if server.ID == n.cluster.ID() {
-			count(n.routes.Drain(replica), true)
+			over := n.machine.View().DrainOver(server.ID, compute.InstantOf(n.opts.Now()))
+			add(executor.UnderWay{Count: n.routes.Drain(replica), Known: true, Over: over})
 			continue
 		}
-		group.Go(func() {
-			answer, err := n.cluster.Call(ctx, server.ID, methodDrainReplica, replica.UUID[:])
-			if answered := err == nil && len(answer) == 4; answered {
-				count(int(binary.BigEndian.Uint32(answer)), true)
-			} else {
-				count(0, false)
-			}
-		})
+		group.Go(func() { add(n.drainAt(ctx, server.ID, replica)) })
 	}
 	group.Wait()
-	return underWay, known
+	return all
+}
+
+// drainAt has another server send no more requests to a replica on this node.
+func (n *Node) drainAt(ctx context.Context, server compute.NodeID, replica compute.ExecutionID) executor.UnderWay {
+	answer, err := n.cluster.Call(ctx, server, methodDrainReplica, replica.UUID[:])
+	if err != nil || len(answer) < 4 {
+		return executor.UnderWay{}
+	}
+	return executor.UnderWay{
+		Count: int(binary.BigEndian.Uint32(answer)), Known: true, Over: len(answer) > 4 && answer[4] == drainOver,
+	}
 }

@@ -22,9 +22,9 @@ import (
 // maxDrain is the longest drain. The limit of a stop, 20 seconds, includes it.
 const maxDrain = 10 * time.Second
 
-// maxDrainWait is the longest wait for the requests of a replica that is to stop: its
-// credits are set aside for a minute more than is known to be needed.
-const maxDrainWait = 50 * time.Second
+// maxDrainWait is the longest wait for the requests of a replica that is to stop. It is
+// paid for meanwhile.
+const maxDrainWait = time.Hour
 
 // Config is every setting of one node. The field tags are the keys of the file.
 // Flags and variables have the same names: api.addr in the file is --api.addr

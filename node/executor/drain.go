@@ -10,9 +10,15 @@ import (
 	"berth/loop"
 )
 
-// Requests ends the sending of requests to a replica, and returns how many are still
-// under way there. known is false when a node that may send some did not answer.
-type Requests func(ctx context.Context, replica compute.ExecutionID) (underWay int, known bool)
+// Requests ends the sending of requests to a replica, and returns what is under way there.
+type Requests func(ctx context.Context, replica compute.ExecutionID) UnderWay
+
+// UnderWay is the requests to a replica that have not ended.
+type UnderWay struct {
+	Count int
+	Known bool // All nodes that may send some have answered.
+	Over  bool // None is waited for: the deadline of the drain of this node has passed.
+}
 
 // Times of a drain.
 const (
@@ -24,10 +30,8 @@ const (
 // finish the requests that it has, unless its credits or the drain of its node are over.
 func (e *Executor) stop(ctx context.Context, a *attempt, w *compute.Work) {
 	x := w.Execution
-	serves := x.Kind == compute.KindReplica && x.ReadyAt > w.Attempt.PlacedAt
-	mayWait := e.cfg.Requests != nil && e.cfg.DrainWait > 0 && x.Stop == compute.StopGraceful &&
-		x.Reason != compute.ReasonCredits && x.Reason != compute.ReasonDrained
-	if !serves || !mayWait {
+	serves := x.Drains() && x.ReadyAt > w.Attempt.PlacedAt
+	if !serves || e.cfg.Requests == nil || e.cfg.DrainWait == 0 {
 		a.stopAs(x.Stop)
 		return
 	}
@@ -50,22 +54,27 @@ func (e *Executor) stop(ctx context.Context, a *attempt, w *compute.Work) {
 func (e *Executor) drain(ctx context.Context, a *attempt) {
 	begun, seen := boottime.Now(), boottime.Now()
 	for noted := false; ctx.Err() == nil && e.attempt(a.key) == a && a.stopped() == compute.StopNone; {
-		underWay, known := e.cfg.Requests(ctx, a.key.execution)
+		left := e.cfg.Requests(ctx, a.key.execution)
 		now := boottime.Now()
-		if known || underWay > 0 {
+		if left.Known || left.Count > 0 {
 			seen = now
 		}
 		switch {
-		case underWay == 0 && (known || now-seen >= drainBlind):
+		case left.Over:
+			if left.Count > 0 {
+				a.note("requests are still under way at the deadline of the node's drain: it is stopped all the same")
+			}
+			return
+		case left.Count == 0 && (left.Known || now-seen >= drainBlind):
 			return
 		case now-begun >= e.cfg.DrainWait:
-			if underWay > 0 {
+			if left.Count > 0 {
 				a.note(fmt.Sprintf("requests are still under way after %s: it is stopped all the same", e.cfg.DrainWait))
 			}
 			return
-		case underWay > 0 && !noted:
+		case left.Count > 0 && !noted:
 			noted = true
-			a.note(fmt.Sprintf("it stops once its requests under way (%d) have ended, or in %s", underWay, e.cfg.DrainWait))
+			a.note(fmt.Sprintf("it stops once its requests under way (%d) have ended, or in %s", left.Count, e.cfg.DrainWait))
 		}
 		loop.Sleep(ctx, drainEvery)
 	}

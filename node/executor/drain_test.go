@@ -36,7 +36,7 @@ func (n *node) stopReplica(id compute.ExecutionID, stop compute.Stop, why comput
 func TestDrain(t *testing.T) {
 	const (
 		wait  = "it stops once its requests under way (2) have ended"
-		limit = "requests are still under way after"
+		limit = "requests are still under way a" // After the limit, or at the deadline.
 	)
 	for name, test := range map[string]struct {
 		limit   time.Duration
@@ -45,13 +45,16 @@ func TestDrain(t *testing.T) {
 		restart bool
 		ends    bool // The requests end.
 		says    string
-		over    bool // It says that its limit is over.
+		over    bool // It says that it is stopped all the same.
+
+		deadline bool // That of the drain of the node passes while it waits.
 	}{
 		"requests end": {limit: time.Hour, stop: compute.StopGraceful, ends: true, says: wait},
 		"restart":      {limit: time.Hour, stop: compute.StopGraceful, ends: true, restart: true, says: wait},
 		"limit":        {limit: time.Second, stop: compute.StopGraceful, says: wait, over: true},
 		"parent":       {limit: time.Hour, stop: compute.StopGraceful, reason: compute.ReasonParentEnded, ends: true, says: wait},
 		"lost contact": {limit: time.Hour, stop: compute.StopGraceful, reason: compute.ReasonNodeUnreached, ends: true, says: wait},
+		"deadline":     {limit: time.Hour, stop: compute.StopGraceful, deadline: true, says: wait, over: true},
 		"credits":      {limit: time.Hour, stop: compute.StopGraceful, reason: compute.ReasonCredits},
 		"drained":      {limit: time.Hour, stop: compute.StopGraceful, reason: compute.ReasonDrained},
 		"abort":        {limit: time.Hour, stop: compute.StopHard},
@@ -63,9 +66,8 @@ func TestDrain(t *testing.T) {
 			underWay.Store(2)
 			n := newNode(t, func(c *executor.Config) {
 				c.DrainWait = test.limit
-				c.Requests = func(context.Context, compute.ExecutionID) (int, bool) {
-					asked.Add(1)
-					return int(underWay.Load()), true
+				c.Requests = func(context.Context, compute.ExecutionID) executor.UnderWay {
+					return executor.UnderWay{Count: int(underWay.Load()), Known: true, Over: asked.Add(1) > 1 && test.deadline}
 				}
 			})
 			id := n.placeReplica(t)
@@ -102,7 +104,7 @@ func TestDrainWithoutAnswers(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, func(c *executor.Config) {
 		c.DrainWait = time.Hour
-		c.Requests = func(context.Context, compute.ExecutionID) (int, bool) { return 0, false }
+		c.Requests = func(context.Context, compute.ExecutionID) executor.UnderWay { return executor.UnderWay{} }
 	})
 	id := n.placeReplica(t)
 	n.stopReplica(id, compute.StopGraceful, compute.ReasonNone)
