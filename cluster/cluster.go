@@ -266,6 +266,7 @@ func (c *Cluster) Close() error {
 			return // Raft waits for free space: only the end of the process ends that.
 		}
 		if c.raft != nil {
+			c.commits.WaitForBeats()
 			errs = append(errs, c.raft.Shutdown().Error())
 			close(c.down)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/hashicorp/raft"
 )
@@ -23,7 +24,8 @@ import (
 //   - It commits up to its own newest entry, even if that was not compared with the
 //     leader's (Ongaro and Ousterhout, Raft, figure 2, AppendEntries, rule 5).
 //   - It answers heartbeats concurrently and stores their term, even over a newer
-//     one in which it votes meanwhile.
+//     one in which it votes meanwhile, and after it has shut down: then it panics,
+//     because its store is closed.
 //
 // Nothing here writes to the log, and only raft checks terms. The log may change
 // between a check here and raft's handling of the call, since the server may have
@@ -46,6 +48,7 @@ type Inbound struct {
 	running   chan struct{}  // Closed by Run, once
 	raft      follower       // this is set.
 	heartbeat func(raft.RPC) // Raft's own, for heartbeats.
+	beats     sync.RWMutex   // Held for reading while raft handles one.
 }
 
 // follower is the state of raft that is read here.
@@ -82,13 +85,31 @@ func (i *Inbound) SetHeartbeatHandler(handle func(raft.RPC)) {
 // wait for the disk. A heartbeat for which raft would store a term waits its turn.
 func (i *Inbound) beat(call raft.RPC) {
 	if i.writesNoTerm(call) {
-		i.heartbeat(call)
+		i.beatNow(call)
 		return
 	}
 	select {
 	case i.late <- call:
 	case <-i.closed:
 	}
+}
+
+// beatNow makes raft answer a heartbeat, unless i.closed is closed: raft may have shut down.
+func (i *Inbound) beatNow(call raft.RPC) {
+	i.beats.RLock()
+	defer i.beats.RUnlock()
+	select {
+	case <-i.closed:
+	default:
+		i.heartbeat(call)
+	}
+}
+
+// WaitForBeats waits until raft handles no heartbeat, once i.closed is closed. Raft may be
+// shut down then.
+func (i *Inbound) WaitForBeats() {
+	i.beats.Lock()
+	defer i.beats.Unlock()
 }
 
 // writesNoTerm reports whether a heartbeat is of the term that raft follows, or

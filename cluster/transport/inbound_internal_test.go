@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,6 +81,7 @@ type realFollower struct {
 	machine  *countingMachine
 	calls    chan raft.RPC
 	closed   chan struct{}
+	end      func() // Closes it.
 	ended    []error
 	handling chan struct{} // Closed when no more calls are forwarded.
 }
@@ -135,6 +138,7 @@ func mustFollow(t *testing.T, snapshot uint64, entries []*raft.Log) *realFollowe
 		store: &heldStore{InmemStore: raft.NewInmemStore()}, machine: new(countingMachine),
 		calls: make(chan raft.RPC), closed: make(chan struct{}), handling: make(chan struct{}),
 	}
+	f.end = sync.OnceFunc(func() { close(f.closed) })
 	layer := NewLayer("follower", nil)
 	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: layer, Logger: liblog.Discard()})
 	snapshots := raft.NewInmemSnapshotStore()
@@ -160,7 +164,7 @@ func mustFollow(t *testing.T, snapshot uint64, entries []*raft.Log) *realFollowe
 		i.Run(f.Raft)
 	}()
 	t.Cleanup(func() {
-		close(f.closed)
+		f.end()
 		if err := errors.Join(f.Shutdown().Error(), transport.Close()); err != nil {
 			t.Error(err)
 		}
@@ -320,6 +324,34 @@ func TestInboundHeartbeatWaitsForNoDisk(t *testing.T) {
 		synctest.Wait()
 		if !succeeded(appended) {
 			t.Error("the append was refused")
+		}
+	})
+}
+
+// TestInboundHeartbeatAtTheEnd checks that raft is not shut down while it handles a heartbeat,
+// and handles none after it.
+func TestInboundHeartbeatAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := mustFollow(t, 10, entriesOf(11, 3))
+		var handled atomic.Int32
+		entered, leave := make(chan struct{}), make(chan struct{})
+		f.inbound.heartbeat = func(raft.RPC) {
+			handled.Add(1)
+			close(entered)
+			<-leave
+		}
+		beat := raft.RPC{Command: &raft.AppendEntriesRequest{RPCHeader: fromLeader(), Term: 4}}
+		go f.inbound.beat(beat)
+		<-entered
+		f.end()
+		if f.inbound.beats.TryLock() { // As WaitForBeats does, but that it does not wait.
+			t.Fatal("a heartbeat is being handled, and is not waited for")
+		}
+		close(leave)
+		f.inbound.WaitForBeats()
+		f.inbound.beat(beat)
+		if n := handled.Load(); n != 1 {
+			t.Errorf("%d heartbeats were handled, want only the one before the end", n)
 		}
 	})
 }
