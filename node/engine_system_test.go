@@ -88,7 +88,13 @@ func (a *asked) post(path, body string) (reply, string) {
 // event.
 func (a *asked) endless() (*bufio.Reader, io.Closer) {
 	a.Helper()
-	body := fmt.Sprintf(`{"model":"%s","prompt":"Once upon a time","max_tokens":16000,"stream":true,"temperature":0}`, a.id)
+	return a.begin(fmt.Sprintf(
+		`{"model":"%s","prompt":"Once upon a time","max_tokens":16000,"stream":true,"temperature":0}`, a.id))
+}
+
+// begin begins a stream, and returns it after its first event.
+func (a *asked) begin(body string) (*bufio.Reader, io.Closer) {
+	a.Helper()
 	req, err := http.NewRequestWithContext(a.Context(), http.MethodPost, a.url+"/openai/v1/completions", strings.NewReader(body))
 	if err != nil {
 		a.Fatal(err)

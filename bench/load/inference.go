@@ -63,6 +63,7 @@ type Inference struct {
 	Open       OpenMemory `json:"open_streams"`
 	Affinity   Affinity   `json:"affinity"`
 	Turns      Turns      `json:"turns"`
+	Step       Step       `json:"step"`
 	Llama      *Llama     `json:"llama,omitempty"`
 }
 
@@ -148,6 +149,9 @@ func MeasureInference(ctx context.Context, c *Cluster, cfg InferenceConfig) (out
 	if out.Turns, err = m.turns(ctx); err != nil {
 		return out, fmt.Errorf("measure turns: %w", err)
 	}
+	if out.Step, err = m.step(ctx); err != nil {
+		return out, fmt.Errorf("measure a step in load: %w", err)
+	}
 	if cfg.LlamaEngine == "" {
 		return out, nil
 	}
@@ -171,10 +175,18 @@ type target struct {
 func (m *inferring) deploy(
 	ctx context.Context, model, engine string, replicas int,
 ) (id string, own, other *Node, err error) {
-	d, err := m.user.Deploy(ctx, wire.DeploymentCreate{
+	return m.deployAs(ctx, wire.DeploymentCreate{
 		Model: model, Engine: engine, GPUType: "cpu", GPUCount: 1, TargetRPS: 1e6, TargetP95: 3_600_000, Window: 3600,
 		MinReplicas: replicas, MaxReplicas: replicas,
-	})
+	}, replicas)
+}
+
+// deployAs is deploy of what is asked for, which is to have so many replicas.
+func (m *inferring) deployAs(
+	ctx context.Context, asked wire.DeploymentCreate, replicas int,
+) (id string, own, other *Node, err error) {
+	model := asked.Model
+	d, err := m.user.Deploy(ctx, asked)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("deploy %s: %w", model, err)
 	}

@@ -33,9 +33,9 @@ func newInference() *cobra.Command {
 		Short: "Measure how fast nodes pass requests to models on",
 		Long: `Inference starts three servers on this machine and deploys an engine that computes
 nothing. It asks that engine directly and through nodes: the first event of streams, short
-answers, many streams that stay open, and conversations among several replicas. With
---llama it also asks an engine that computes, such as scripts/engine.sh installs.
-It needs root.`,
+answers, many streams that stay open, conversations among several replicas, and a step in
+load that makes four replicas of one. With --llama it also asks an engine that computes,
+such as scripts/engine.sh installs. It needs root.`,
 		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -170,6 +170,9 @@ func printInference(cmd *cobra.Command, r *load.Inference) error {
 	crowd := fmt.Sprintf("p95 of an organization beside %d requests of another, %d places", r.Turns.Crowd, r.Turns.Places)
 	turns := fmt.Sprintf("%.0f ms, alone %.0f ms: %.2f of it", r.Turns.WithMS, r.Turns.AloneMS, r.Turns.Ratio)
 	t.AppendRow(cli.Row(crowd, "", "", turns))
+	step := fmt.Sprintf("%d of %d failed; %.1f s after the step, a first replica takes %.1f s; p99 %.0f ms, %.0f ms before",
+		r.Step.Failed, r.Step.Requests, r.Step.ScaledMS/1000, r.Step.FirstMS/1000, r.Step.During.P99MS, r.Step.Before.P99MS)
+	t.AppendRow(cli.Row(fmt.Sprintf("from 1 to %d replicas", r.Step.Replicas), "", "", step))
 	if r.Llama != nil {
 		t.AppendRow(cli.Row("tokens a second of llama.cpp", rate(r.Llama.DirectPS), rate(r.Llama.RoutedPS), ""))
 	}

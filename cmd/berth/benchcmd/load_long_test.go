@@ -40,7 +40,7 @@ func TestBenchLoad(t *testing.T) {
 	measure(&r, "inference", "--for", "1s", "--streams", "8", "--open", "40", "--conversations", "20", "--json", "--crowd", "50",
 		"--llama", "../../../bin/engines/llama-node")
 	if r.Direct.PerSecond <= 0 || r.Own.PerSecond <= 0 || r.Hop.First.P50MS <= 0 || r.Open.WithMiB <= 0 || r.Llama == nil ||
-		r.Llama.RoutedPS <= 0 || r.Affinity.Hits <= r.Affinity.Random || r.Turns.Ratio <= 0 {
+		r.Llama.RoutedPS <= 0 || r.Affinity.Hits <= r.Affinity.Random || r.Turns.Ratio <= 0 || r.Step.Failed > 0 || r.Step.ScaledMS <= 0 {
 		t.Errorf("inference: %+v", r)
 	}
 	var executions load.Executions
