@@ -421,6 +421,9 @@ func checkModelStreams(t *testing.T, api *client.Client, url, key string, id com
 		!strings.HasSuffix(body, "data: [DONE]\n\n") {
 		t.Errorf("%d: %q", answer.StatusCode, body)
 	}
+	nodetest.Eventually(t, endWait, "the time of its tokens to be measured", func() bool {
+		return strings.Contains(mustFetch(t, base+"/metrics"), "\nberth_inference_time_per_output_token_seconds_count{model=\"dedicated\"} 1\n")
+	})
 	next, leave := endlessStream(t, base, key, id)
 	next()
 	leave()

@@ -300,6 +300,9 @@ func (c *modelCall) infer(below string) error {
 	if c.published != nil {
 		return c.writePublished(ctx, answer, end)
 	}
+	if c.asked.Stream {
+		answer.Body = &countedEvents{ReadCloser: answer.Body, ended: c.observeEvents}
+	}
 	c.writeModelAnswer(answer, end)
 	return nil
 }

@@ -1,6 +1,8 @@
 package edge
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"strconv"
 
@@ -56,7 +58,7 @@ func newModelMetrics(reg prometheus.Registerer) *modelMetrics {
 		}, []string{"model"}),
 		each: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "berth_inference_time_per_output_token_seconds",
-			Help:    "Time for each completion token after the first one, of streams of published models.",
+			Help:    "Time for each completion token after the first one, of streams; dedicated ones count events.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 18),
 		}, []string{"model"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -117,9 +119,46 @@ func (c *modelCall) observeModel(status int) {
 // observeTokens counts what is charged for.
 func (c *modelCall) observeTokens(prompt, completion int64) {
 	c.used = prompt + completion
-	if c.asked.Stream && completion > 1 {
-		c.models.each.WithLabelValues(c.label()).Observe((c.took(c.r) - c.streamed).Seconds() / float64(completion-1))
-	}
+	c.observeEvents(completion)
 	c.models.tokens.WithLabelValues(c.label(), promptTokens).Add(float64(prompt))
 	c.models.tokens.WithLabelValues(c.label(), completionTokens).Add(float64(completion))
+}
+
+// observeEvents measures the time between the tokens of a stream that has so many.
+func (c *modelCall) observeEvents(tokens int64) {
+	if c.asked.Stream && tokens > 1 {
+		c.models.each.WithLabelValues(c.label()).Observe((c.took(c.r) - c.streamed).Seconds() / float64(tokens-1))
+	}
+}
+
+// countedEvents counts the events of a stream that passes, without that of its end: each
+// ends with an empty line. Engines send an event for each token.
+type countedEvents struct {
+	io.ReadCloser
+
+	events int64
+	line   bool // The last byte ended a line.
+	ended  func(events int64)
+}
+
+// Read implements io.Reader.
+func (e *countedEvents) Read(p []byte) (int, error) {
+	n, err := e.ReadCloser.Read(p)
+	if n > 0 {
+		if e.line && p[0] == '\n' {
+			e.events++
+		}
+		e.events += int64(bytes.Count(p[:n], []byte("\n\n")))
+		e.line = p[n-1] == '\n'
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (e *countedEvents) Close() error {
+	if e.ended != nil {
+		e.ended(max(e.events-1, 0))
+		e.ended = nil
+	}
+	return e.ReadCloser.Close()
 }
