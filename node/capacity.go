@@ -19,35 +19,35 @@ const (
 	shareTimeout = time.Second
 )
 
-// shareCapacity keeps the router's figures of the other servers fresh while requests to
+// share keeps the router's figures of the other servers fresh while requests to
 // models wait. Each server may always use an equal part of a model's places; what the
 // others do not need, it uses too.
-func (n *Node) shareCapacity(ctx context.Context) error {
-	loop.OnChange(ctx, sharePeriod, n.routes.Crowded, func() {
-		n.shareOnce(ctx)
+func (l modelLoads) share(ctx context.Context) error {
+	loop.OnChange(ctx, sharePeriod, l.node.routes.Crowded, func() {
+		l.shareOnce(ctx)
 		loop.Sleep(ctx, shareLeast)
 	})
 	return nil
 }
 
 // shareOnce asks the other servers what they have under way, if that is needed.
-func (n *Node) shareOnce(ctx context.Context) {
-	view := n.machine.View()
+func (l modelLoads) shareOnce(ctx context.Context) {
+	view := l.node.machine.View()
 	var others []compute.NodeID
 	for server := range view.Nodes() {
-		if server.Role == compute.RoleServer && server.State == compute.NodeUp && server.ID != n.cluster.ID() {
+		if server.Role == compute.RoleServer && server.State == compute.NodeUp && server.ID != l.node.cluster.ID() {
 			others = append(others, server.ID)
 		}
 	}
 	var loads []map[compute.ExecutionID]int
-	if n.routes.Busy() {
-		loads = n.askDemand(ctx, others)
+	if l.node.routes.Busy() {
+		loads = l.askDemand(ctx, others)
 	}
-	n.routes.SetDemand(view, len(others), loads)
+	l.node.routes.SetDemand(view, len(others), loads)
 }
 
 // askDemand returns what servers have under way; nil for those that do not answer.
-func (n *Node) askDemand(ctx context.Context, servers []compute.NodeID) []map[compute.ExecutionID]int {
+func (l modelLoads) askDemand(ctx context.Context, servers []compute.NodeID) []map[compute.ExecutionID]int {
 	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
 	defer cancel()
 	out := make([]map[compute.ExecutionID]int, len(servers))
@@ -55,7 +55,7 @@ func (n *Node) askDemand(ctx context.Context, servers []compute.NodeID) []map[co
 	for i, id := range servers {
 		group.Go(func() {
 			var loads []router.Load
-			data, err := n.cluster.Call(ctx, id, methodLoads, nil)
+			data, err := l.node.cluster.Call(ctx, id, methodLoads, nil)
 			if err != nil || cbor.Unmarshal(data, &loads) != nil {
 				return
 			}

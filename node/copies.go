@@ -18,45 +18,48 @@ const methodCopies = "logs.copy"
 // them first. What others have, from when these were down, goes with its age.
 const mayHaveCopies = 8
 
-// openCopies opens the copies of other nodes' output, and what copies this node's.
-func (n *Node) openCopies(from cluster.Callers) {
-	n.outputCopies = copies.Open(n.cfg.DataDir, n.logs,
-		copies.Limits{Age: n.cfg.Output.Age, Bytes: n.cfg.Output.SizeMiB << 20}, n.opts.Now)
-	n.outputSender = copies.NewSender(copies.Config{
-		DataDir: n.cfg.DataDir, Nodes: n.copyTargets, Now: n.opts.Now, Logger: n.logger,
-		Live: func(id compute.ExecutionID, epoch uint64) bool { return n.executor.MayPrint(id, epoch) },
+// outputCopying copies the output of executions between nodes.
+type outputCopying struct{ node *Node }
+
+// open opens the copies of other nodes' output, and what copies this node's.
+func (o outputCopying) open(from cluster.Callers) {
+	o.node.outputCopies = copies.Open(o.node.cfg.DataDir, o.node.logs,
+		copies.Limits{Age: o.node.cfg.Output.Age, Bytes: o.node.cfg.Output.SizeMiB << 20}, o.node.opts.Now)
+	o.node.outputSender = copies.NewSender(copies.Config{
+		DataDir: o.node.cfg.DataDir, Nodes: o.targets, Now: o.node.opts.Now, Logger: o.node.logger,
+		Live: func(id compute.ExecutionID, epoch uint64) bool { return o.node.executor.MayPrint(id, epoch) },
 		Open: func(ctx context.Context, id compute.NodeID) (io.ReadWriteCloser, error) {
-			_, stream, err := n.cluster.Open(ctx, id, methodCopies, nil)
+			_, stream, err := o.node.cluster.Open(ctx, id, methodCopies, nil)
 			return stream, err
 		},
 	})
-	n.cluster.HandleStream(methodCopies, from, func(
+	o.node.cluster.HandleStream(methodCopies, from, func(
 		ctx context.Context, peer rpc.Peer, _ []byte, stream *rpc.Stream,
 	) error {
 		if err := stream.Accept(nil); err != nil {
 			return err
 		}
-		return n.outputCopies.Serve(ctx, peer.ID, stream)
+		return o.node.outputCopies.Serve(ctx, peer.ID, stream)
 	})
 }
 
-// copyOutput copies output, and removes old copies, until ctx ends.
-func (n *Node) copyOutput(ctx context.Context) error {
+// run copies output, and removes old copies, until ctx ends.
+func (o outputCopying) run(ctx context.Context) error {
 	var prune sync.WaitGroup
 	defer prune.Wait()
 	prune.Go(func() {
-		n.outputCopies.Run(ctx, func(err error) { n.logger.Warn("copies of output not pruned", "err", err) })
+		o.node.outputCopies.Run(ctx, func(err error) { o.node.logger.Warn("copies of output not pruned", "err", err) })
 	})
-	return n.outputSender.Run(ctx)
+	return o.node.outputSender.Run(ctx)
 }
 
-// copyTargets returns the nodes that may get copies of this node's output now: the other
+// targets returns the nodes that may get copies of this node's output now: the other
 // servers that are up, else the workers, which only servers may call.
-func (n *Node) copyTargets() []compute.NodeID {
-	if n.isWorker() {
-		return n.serversAlive()
+func (o outputCopying) targets() []compute.NodeID {
+	if o.node.isWorker() {
+		return o.serversAlive()
 	}
-	servers, workers := n.up()
+	servers, workers := o.up()
 	if len(servers) > 0 {
 		return servers
 	}
@@ -65,12 +68,12 @@ func (n *Node) copyTargets() []compute.NodeID {
 
 // serversAlive returns the servers that a worker knows, without those that gossip has
 // lost.
-func (n *Node) serversAlive() (ids []compute.NodeID) {
+func (o outputCopying) serversAlive() (ids []compute.NodeID) {
 	lost := make(map[compute.NodeID]bool)
-	for _, m := range n.cluster.Gossip().Members() {
+	for _, m := range o.node.cluster.Gossip().Members() {
 		lost[m.ID] = !m.Alive
 	}
-	for _, s := range n.cluster.Servers() {
+	for _, s := range o.node.cluster.Servers() {
 		if !lost[s.ID] {
 			ids = append(ids, s.ID)
 		}
@@ -79,10 +82,10 @@ func (n *Node) serversAlive() (ids []compute.NodeID) {
 }
 
 // up returns the other nodes that are up, by their roles.
-func (n *Node) up() (servers, workers []compute.NodeID) {
-	for node := range n.machine.View().Nodes() {
+func (o outputCopying) up() (servers, workers []compute.NodeID) {
+	for node := range o.node.machine.View().Nodes() {
 		switch {
-		case node.ID == n.cluster.ID() || node.State != compute.NodeUp:
+		case node.ID == o.node.cluster.ID() || node.State != compute.NodeUp:
 		case node.Role == compute.RoleServer:
 			servers = append(servers, node.ID)
 		default:
@@ -92,10 +95,10 @@ func (n *Node) up() (servers, workers []compute.NodeID) {
 	return servers, workers
 }
 
-// copyHolders returns the nodes that are up and may have copies of an execution's output,
+// holders returns the nodes that are up and may have copies of an execution's output,
 // the likeliest first.
-func (n *Node) copyHolders(id compute.ExecutionID) []compute.NodeID {
-	servers, workers := n.up()
-	servers = copies.Order(id, append(servers, n.cluster.ID()))
+func (o outputCopying) holders(id compute.ExecutionID) []compute.NodeID {
+	servers, workers := o.up()
+	servers = copies.Order(id, append(servers, o.node.cluster.ID()))
 	return append(servers, copies.Order(id, workers)...)
 }

@@ -18,14 +18,14 @@ import (
 // mountSockets is where mounts of this machine find their nodes. Root alone reaches it.
 const mountSockets = "/run/berth/s3"
 
-// openMountListener opens the socket by which the mounts of executions reach this node's
+// openMounts opens the socket by which the mounts of executions reach this node's
 // S3 endpoint. It outlives the listener, so that the next process opens the same.
-func (n *Node) openMountListener(ctx context.Context) error {
+func (p *s3Part) openMounts(ctx context.Context) error {
 	if err := os.MkdirAll(mountSockets, 0o700); err != nil {
-		n.logger.Warn("storage cannot be mounted", "err", err)
+		p.node.logger.Warn("storage cannot be mounted", "err", err)
 		return nil
 	}
-	name := filepath.Join(mountSockets, n.cluster.ID().String())
+	name := filepath.Join(mountSockets, p.node.cluster.ID().String())
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("open mount listener: %w", err)
 	}
@@ -34,8 +34,8 @@ func (n *Node) openMountListener(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open mount listener: %w", err)
 	}
-	n.onClose(ignoreClosed(l.Close))
-	n.s3.mounts, n.s3.socket = l, name
+	p.node.onClose(ignoreClosed(l.Close))
+	p.mounts, p.socket = l, name
 	return nil
 }
 
@@ -49,15 +49,15 @@ func (p *s3Part) listeners() (all []net.Listener) {
 	return all
 }
 
-// mountAccess returns how a mount for an execution reaches the bucket: with the rights of
+// access returns how a mount for an execution reaches the bucket: with the rights of
 // who submitted it, for as long as it may last.
-func (n *Node) mountAccess(view *fsm.View, e *compute.Execution) (*compute.StorageAccess, error) {
+func (p *s3Part) access(view *fsm.View, e *compute.Execution) (*compute.StorageAccess, error) {
 	user, ok := view.User(e.User)
 	if !ok {
 		return nil, compute.Errorf(compute.CodeForbidden, "The user of the execution is gone.")
 	}
 	actor := fsm.Actor{User: e.User, Key: e.Key, Org: e.Org, TokenVersion: user.TokenVersion}
-	c := n.s3.keys.MintFor(actor, compute.UUID{}, max(gateway.Lifetime, e.Timeout+mountSlack))
+	c := p.keys.MintFor(actor, compute.UUID{}, max(gateway.Lifetime, e.Timeout+mountSlack))
 	return &compute.StorageAccess{
 		Bucket: gateway.BucketOf(e.Org), Region: gateway.Region, Access: c.Access, Secret: c.Secret, Token: c.Token,
 	}, nil
@@ -67,7 +67,7 @@ func (n *Node) mountAccess(view *fsm.View, e *compute.Execution) (*compute.Stora
 // are pulled before, and files are stored after.
 const mountSlack = 2 * time.Hour
 
-// ownMountAccess returns the same for an attempt of this server.
-func (n *Node) ownMountAccess(_ context.Context, w compute.Work) (*compute.StorageAccess, error) {
-	return n.mountAccess(n.machine.View(), w.Execution)
+// ownAccess returns the same for an attempt of this server.
+func (p *s3Part) ownAccess(_ context.Context, w compute.Work) (*compute.StorageAccess, error) {
+	return p.access(p.node.machine.View(), w.Execution)
 }

@@ -87,8 +87,8 @@ type Node struct {
 	archives     *archives.Cache
 	trees        *trees.Cache
 	objects      *objects.Store
-	s3           s3Part
-	remote       remotePart
+	s3           *s3Part
+	remote       *remotePart
 	repairer     *replication.Repairer
 	housekeeper  *replication.Housekeeper
 	copies       *replication.Copies
@@ -134,6 +134,7 @@ func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Node, err er
 		return nil, err
 	}
 	n := &Node{cfg: cfg, opts: opts.withDefaults(), registry: prometheus.NewRegistry(), machine: fsm.New()}
+	n.s3, n.remote = &s3Part{node: n}, &remotePart{node: n}
 	n.logger = n.opts.Logger
 	n.stop = stopDeadline{limit: n.opts.StopLimit, fatal: n.opts.Fatal}
 	defer func() {
@@ -235,7 +236,7 @@ func (n *Node) Run(ctx context.Context) error {
 	start("metrics recorder", n.recorder.Run)
 	start("inventory", n.publishInventory)
 	start("executor", n.executor.Run)
-	start("output copies", n.copyOutput)
+	start("output copies", outputCopying{n}.run)
 	start("deny list", n.updateDenyList)
 	start("environments", n.prepareEnvironments)
 	if n.opts.Alone {
@@ -246,18 +247,18 @@ func (n *Node) Run(ctx context.Context) error {
 	} else {
 		start("announcement", n.announce)
 		start("blobs", func(ctx context.Context) error { n.housekeeper.RunSweeps(ctx); return nil })
-		start("object store", n.sweepRemote)
-		start("migration", n.moveObjects)
+		start("object store", n.remote.sweep)
+		start("migration", n.remote.move)
 		start("scrub", func(ctx context.Context) error { n.housekeeper.RunScrubs(ctx); return nil })
 		start("copies", n.repairBlobs)
 		start("leader", n.lead)
 		start("backups", n.saveBackups)
-		start("scaling", n.scale)
-		start("capacity", n.shareCapacity)
+		start("scaling", modelLoads{n}.scale)
+		start("capacity", modelLoads{n}.share)
 		start("meter", n.meter.Run)
 		start("callbacks", n.sendCallbacks)
 	}
-	start("s3", n.serveS3)
+	start("s3", n.s3.serve)
 	start("api", func(ctx context.Context) error { return n.api.Serve(ctx, n.listener) })
 	if n.metrics != nil {
 		start("metrics", n.serveMetrics)
@@ -316,7 +317,7 @@ func (n *Node) openListeners(ctx context.Context) (err error) {
 	if n.urls.api == "" {
 		n.urls.api = scheme + "://" + reachable(n.listener.Addr(), n.cfg.Advertise)
 	}
-	if err := n.openS3Listener(ctx); err != nil {
+	if err := n.s3.openListener(ctx); err != nil {
 		return err
 	}
 	n.urls.metrics = n.urls.api + "/metrics"
@@ -374,7 +375,7 @@ func (n *Node) openSecrets(context.Context) (err error) {
 // SweepObjectStore removes from the object store the blobs older than minAge that no
 // object needs: to its trash, and then from there. It returns how many.
 func (n *Node) SweepObjectStore(ctx context.Context, minAge time.Duration) (moved, deleted int, err error) {
-	return n.sweepRemoteOnce(ctx, minAge)
+	return n.remote.sweepOnce(ctx, minAge)
 }
 
 // SweepBlobs removes from this disk the blobs older than minAge that nothing

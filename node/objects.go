@@ -27,7 +27,7 @@ func (k bucketKeys) Open(b *compute.Bucket) (objects.Key, error) {
 
 // openObjects makes what stores the content of objects.
 func (n *Node) openObjects(ctx context.Context) error {
-	places, err := n.openRemote(ctx)
+	places, err := n.remote.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (n *Node) openObjects(ctx context.Context) error {
 		Wait:  n.machine.Wait,
 		NewID: newID, Now: n.opts.Now, Logger: n.logger,
 	})
-	n.openMover(places)
+	n.remote.openMover(places)
 	return nil
 }
 

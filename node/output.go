@@ -107,12 +107,12 @@ func splitAsked(req []byte) (index uint64, rest []byte, err error) {
 // openOutput reads what executions print, here and on other nodes.
 func (n *Node) openOutput(context.Context) error {
 	n.openLogs()
-	n.openCopies(cluster.Servers | cluster.Workers)
+	outputCopying{n}.open(cluster.Servers | cluster.Workers)
 	n.cluster.Handle(methodDeleteLogs, cluster.Servers, n.deleteOutput)
 	n.output = logs.NewFollower(logs.FollowerConfig{
 		Node: n.cluster.ID(), Store: n.logs,
 		State: outputState{n}, Peers: outputPeers{n.cluster, n.machine},
-		Copies: n.outputCopies, Holders: n.copyHolders,
+		Copies: n.outputCopies, Holders: outputCopying{n}.holders,
 	})
 	n.progress = &progress.Service{
 		Cluster: n.cluster, Reader: progress.NewReader(n.output.Read, n.opts.Now), State: n.machine.View,
@@ -203,7 +203,7 @@ func (o outputs) Delete(ctx context.Context, id compute.ExecutionID) error {
 	for _, a := range o.node.machine.View().Attempts(id) {
 		nodes[a.Node] = true
 	}
-	if holders := o.node.copyHolders(id); len(nodes) > 0 {
+	if holders := (outputCopying{o.node}).holders(id); len(nodes) > 0 {
 		for _, node := range holders[:min(len(holders), mayHaveCopies)] {
 			nodes[node] = true
 		}

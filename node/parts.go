@@ -257,12 +257,12 @@ func (n *Node) openExecutor(ctx context.Context) error {
 	workers := &worker.Server{
 		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Get, Put: n.blobs.Put,
 		Chunks: n.trees.Numbers, Variables: vault{n.master}.variables,
-		Credentials: vault{n.master}.credentials, Storage: n.mountAccess, Propose: n.proposer().Propose,
+		Credentials: vault{n.master}.credentials, Storage: n.s3.access, Propose: n.proposer().Propose,
 	}
 	workers.Handle()
 	return n.openExecutorWith(ctx, worker.NewReplicaSource(n.machine, n.cluster),
 		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs}, n.blobs,
-		executorSecrets{n.ownVariables, n.ownCredentials, n.ownMountAccess})
+		executorSecrets{n.ownVariables, n.ownCredentials, n.s3.ownAccess})
 }
 
 // executorSecrets are what the executor asks for on behalf of the users of attempts.
@@ -282,7 +282,7 @@ func (n *Node) openExecutorWith(
 	if n.cfg.Exec.Network == compute.NetworkNone.String() {
 		network = compute.NetworkNone
 	}
-	if err := n.openMountListener(ctx); err != nil {
+	if err := n.s3.openMounts(ctx); err != nil {
 		return err
 	}
 	cfg := n.executorConfig()
@@ -295,10 +295,10 @@ func (n *Node) openExecutorWith(
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
 	}
-	n.serveServices()
+	servicePorts{n}.serve()
 	n.loads.use(n.executor)
 	n.onClose(n.executor.Close)
-	n.openSeries()
+	attemptSeries{n}.open()
 	return nil
 }
 
@@ -320,7 +320,7 @@ func (n *Node) executorConfig() executor.Config {
 			PullLimit: n.cfg.Docker.PullTimeout,
 		},
 		Storage:  executor.Storage{Socket: n.s3.socket},
-		Requests: n.drainReplica, DrainWait: n.cfg.Services.DrainWait,
+		Requests: servicePorts{n}.drain, DrainWait: n.cfg.Services.DrainWait,
 		Printing: n.outputSender.Track,
 		Retain:   executor.Retain{Age: n.cfg.Output.Age, Bytes: n.cfg.Output.SizeMiB << 20},
 		Logger:   n.logger, Registerer: n.registry, Now: n.opts.Now,
@@ -366,7 +366,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 	if n.metrics == nil {
 		gatherer = n.registry
 	}
-	if err := n.openS3(); err != nil {
+	if err := n.s3.open(); err != nil {
 		return err
 	}
 	payments, err := n.payments()
@@ -377,12 +377,12 @@ func (n *Node) openAPI(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.routes = router.New(n.cluster.ID(), n.dialReplica)
+	n.routes = router.New(n.cluster.ID(), servicePorts{n}.dial)
 	n.routes.SetQueues(n.modelQueues())
 	n.onClose(n.routes.Close)
 	n.openMeter()
-	n.serveLoads()
-	n.serveDrains()
+	modelLoads{n}.serve()
+	servicePorts{n}.serveDrains()
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
 	n.api, err = api.New(api.Config{
 		Config:    n.edgeConfig(tlsConfig, scrapeToken),
@@ -391,8 +391,8 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Blobs:     n.blobs,
 		Trees:     n.trees,
 		Objects:   storedObjects{n.objects},
-		S3:        n.storageCredentials,
-		Migrate:   n.migrate,
+		S3:        n.s3.credentials,
+		Migrate:   n.remote.migrate,
 		Accounts:  accounts,
 		Payments:  payments,
 		BundleMax: n.cfg.Limits.BundleMax,
@@ -422,7 +422,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		return fmt.Errorf("open api: %w", err)
 	}
 	worker.ServeRelay(n.cluster, n.api)
-	n.serveWorkers()
+	servicePorts{n}.serveWorkers()
 	return nil
 }
 
@@ -435,7 +435,7 @@ func (n *Node) edgeConfig(tlsConfig *tls.Config, scrapeToken string) edge.Config
 		Proposer: n.proposer(),
 		Reader:   n.reader(),
 		Archives: n.archives,
-		Services: n.routes, ServicesURL: n.cfg.Services.URL, S3: n.s3Transport(),
+		Services: n.routes, ServicesURL: n.cfg.Services.URL, S3: n.s3.transport(),
 		Models: n.routes, Tokens: tokens{n.meter}, ModelLimits: n.modelLimits(),
 		Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 			return leader.OpenSigningKey(n.master, key)

@@ -26,55 +26,56 @@ const remotePurpose = "object store v1"
 
 // remotePart is where the chunks of objects are kept, beside disks of servers.
 type remotePart struct {
+	node  *Node
 	to    *remote.Store // New ones; nil for the disks of servers.
 	from  *remote.Store // Others are there; nil for none.
 	mover *objects.Mover
 	asked chan *fsm.View // To move what this state needs.
 }
 
-// openRemote opens the object stores that the configuration names, and returns the
+// open opens the object stores that the configuration names, and returns the
 // places of chunks.
-func (n *Node) openRemote(ctx context.Context) (objects.Tiers, error) {
+func (r *remotePart) open(ctx context.Context) (objects.Tiers, error) {
 	open := func(key, url string) (*remote.Store, error) {
 		if url == "" {
 			return nil, nil
 		}
-		mark := hex.EncodeToString(n.master.Derive(remotePurpose, derivedKeyBytes))
-		s, err := remote.Open(ctx, url, mark, n.opts.Now)
+		mark := hex.EncodeToString(r.node.master.Derive(remotePurpose, derivedKeyBytes))
+		s, err := remote.Open(ctx, url, mark, r.node.opts.Now)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
-		n.onClose(s.Close)
+		r.node.onClose(s.Close)
 		return s, nil
 	}
 	var err error
-	if n.remote.to, err = open("storage.objects", n.cfg.Storage.Objects); err != nil {
+	if r.to, err = open("storage.objects", r.node.cfg.Storage.Objects); err != nil {
 		return nil, err
 	}
-	if n.remote.from, err = open("storage.objects_from", n.cfg.Storage.ObjectsFrom); err != nil {
+	if r.from, err = open("storage.objects_from", r.node.cfg.Storage.ObjectsFrom); err != nil {
 		return nil, err
 	}
 	var places objects.Tiers
-	if n.remote.to != nil {
-		places = append(places, n.remote.to)
+	if r.to != nil {
+		places = append(places, r.to)
 	}
-	places = append(places, n.blobs)
-	if n.remote.from != nil {
-		places = append(places, n.remote.from)
+	places = append(places, r.node.blobs)
+	if r.from != nil {
+		places = append(places, r.from)
 	}
 	return places, nil
 }
 
 // openMover makes what copies chunks to where new ones are kept.
-func (n *Node) openMover(places objects.Tiers) {
-	n.remote.asked = make(chan *fsm.View, 1)
-	n.remote.mover = &objects.Mover{
-		Live: n.objects.Live, To: places[0], From: places,
+func (r *remotePart) openMover(places objects.Tiers) {
+	r.asked = make(chan *fsm.View, 1)
+	r.mover = &objects.Mover{
+		Live: r.node.objects.Live, To: places[0], From: places,
 		Known: func(ctx context.Context) (map[compute.Hash]bool, error) {
-			if n.remote.to == nil {
+			if r.to == nil {
 				return nil, nil // Copies on disks may lack on some server: each is put again.
 			}
-			return n.remote.to.All(ctx)
+			return r.to.All(ctx)
 		},
 	}
 }
@@ -106,40 +107,40 @@ func (d diskObjects) Live(ctx context.Context, view *fsm.View, live map[compute.
 	return 0, nil
 }
 
-// sweepRemote removes what no object needs from the object store, while this node leads.
-func (n *Node) sweepRemote(ctx context.Context) error {
-	for n.remote.to != nil && loop.Sleep(ctx, remoteSweep) {
-		if !n.cluster.IsLeader() {
+// sweep removes what no object needs from the object store, while this node leads.
+func (r *remotePart) sweep(ctx context.Context) error {
+	for r.to != nil && loop.Sleep(ctx, remoteSweep) {
+		if !r.node.cluster.IsLeader() {
 			continue
 		}
-		moved, deleted, err := n.sweepRemoteOnce(ctx, remoteMinAge)
+		moved, deleted, err := r.sweepOnce(ctx, remoteMinAge)
 		if err != nil {
-			n.logger.Warn("object store not swept", "part", "objects", "err", err)
+			r.node.logger.Warn("object store not swept", "part", "objects", "err", err)
 			continue
 		}
-		n.logger.Debug("object store swept", "part", "objects", "count", moved+deleted)
+		r.node.logger.Debug("object store swept", "part", "objects", "count", moved+deleted)
 	}
 	return nil
 }
 
-func (n *Node) sweepRemoteOnce(ctx context.Context, minAge time.Duration) (moved, deleted int, err error) {
-	view, err := n.reader().Read(ctx)
+func (r *remotePart) sweepOnce(ctx context.Context, minAge time.Duration) (moved, deleted int, err error) {
+	view, err := r.node.reader().Read(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
 	live := make(map[compute.Hash]bool)
-	if _, err := n.objects.Live(ctx, view, live); err != nil {
+	if _, err := r.node.objects.Live(ctx, view, live); err != nil {
 		return 0, 0, err
 	}
-	return n.remote.to.Sweep(ctx, func(h compute.Hash) bool { return live[h] }, minAge)
+	return r.to.Sweep(ctx, func(h compute.Hash) bool { return live[h] }, minAge)
 }
 
-// moveObjects copies chunks when that is asked for.
-func (n *Node) moveObjects(ctx context.Context) error {
+// move copies chunks when that is asked for.
+func (r *remotePart) move(ctx context.Context) error {
 	for {
 		select {
-		case view := <-n.remote.asked:
-			n.remote.mover.Run(ctx, view)
+		case view := <-r.asked:
+			r.mover.Run(ctx, view)
 		case <-ctx.Done():
 			return nil
 		}
@@ -148,15 +149,15 @@ func (n *Node) moveObjects(ctx context.Context) error {
 
 // migrate copies the chunks of all objects to where new ones are kept, if start says so
 // and that is not being done, and returns how far it is.
-func (n *Node) migrate(ctx context.Context, start bool) (wire.StorageMigration, error) {
-	if start && n.remote.mover.Begin() {
-		view, err := n.reader().Read(ctx)
+func (r *remotePart) migrate(ctx context.Context, start bool) (wire.StorageMigration, error) {
+	if start && r.mover.Begin() {
+		view, err := r.node.reader().Read(ctx)
 		if err != nil {
-			view = n.machine.View()
+			view = r.node.machine.View()
 		}
-		n.remote.asked <- view // It is empty: the last one has ended.
+		r.asked <- view // It is empty: the last one has ended.
 	}
-	s := n.remote.mover.State()
+	s := r.mover.State()
 	out := wire.StorageMigration{Blobs: s.Blobs, Done: s.Done, Failed: s.Failed, Bytes: s.Bytes}
 	switch {
 	case !s.Started:

@@ -24,112 +24,112 @@ const methodS3 = "s3.relay"
 // s3KeyPurpose names the key that credentials of S3 are made with.
 const s3KeyPurpose = "s3 credentials v1"
 
-// openS3Listener opens the socket of the S3 endpoint, if there is one.
-func (n *Node) openS3Listener(ctx context.Context) error {
-	if n.cfg.S3.Addr == "" {
+// openListener opens the socket of the S3 endpoint, if there is one.
+func (p *s3Part) openListener(ctx context.Context) error {
+	if p.node.cfg.S3.Addr == "" {
 		return nil
 	}
 	var listen net.ListenConfig
-	l, err := listen.Listen(ctx, "tcp", n.cfg.S3.Addr)
+	l, err := listen.Listen(ctx, "tcp", p.node.cfg.S3.Addr)
 	if err != nil {
 		return fmt.Errorf("open s3 listener: %w", err)
 	}
-	n.onClose(ignoreClosed(l.Close))
+	p.node.onClose(ignoreClosed(l.Close))
 	scheme := "http"
-	tlsConfig, err := n.apiTLS()
+	tlsConfig, err := p.node.apiTLS()
 	if err != nil {
 		return err
 	}
-	n.s3.listener = l
+	p.listener = l
 	if tlsConfig != nil {
 		scheme = "https"
-		n.s3.listener = tls.NewListener(l, tlsConfig)
+		p.listener = tls.NewListener(l, tlsConfig)
 	}
-	if n.s3.url = n.cfg.S3.PublicURL; n.s3.url == "" {
-		n.s3.url = scheme + "://" + reachable(l.Addr(), n.cfg.Advertise)
+	if p.url = p.node.cfg.S3.PublicURL; p.url == "" {
+		p.url = scheme + "://" + reachable(l.Addr(), p.node.cfg.Advertise)
 	}
 	return nil
 }
 
-// openS3 makes the gateway of a server, which serves workers although it has no
+// open makes the gateway of a server, which serves workers although it has no
 // endpoint itself.
-func (n *Node) openS3() (err error) {
-	n.s3.keys = gateway.Keys{Secret: n.master.Derive(s3KeyPurpose, derivedKeyBytes), Now: n.cluster.Clock().Now}
-	n.s3.gateway, err = gateway.New(gateway.Config{
-		Keys: n.s3.keys, Objects: n.objects, View: n.machine.View, Read: n.reader().Read,
-		Propose: n.proposer().Propose, Wait: n.machine.Wait, NewID: newID, Logger: n.logger,
+func (p *s3Part) open() (err error) {
+	p.keys = gateway.Keys{Secret: p.node.master.Derive(s3KeyPurpose, derivedKeyBytes), Now: p.node.cluster.Clock().Now}
+	p.gateway, err = gateway.New(gateway.Config{
+		Keys: p.keys, Objects: p.node.objects, View: p.node.machine.View, Read: p.node.reader().Read,
+		Propose: p.node.proposer().Propose, Wait: p.node.machine.Wait, NewID: newID, Logger: p.node.logger,
 	})
 	if err != nil {
 		return err
 	}
-	n.cluster.HandleStream(methodS3, cluster.Workers,
+	p.node.cluster.HandleStream(methodS3, cluster.Workers,
 		func(ctx context.Context, _ rpc.Peer, _ []byte, stream *rpc.Stream) error {
 			if err := stream.Accept(nil); err != nil {
 				return err
 			}
-			return n.s3.gateway.ServeConn(ctx, stream)
+			return p.gateway.ServeConn(ctx, stream)
 		})
 	return nil
 }
 
-// s3Transport returns what has the gateway, this node's or a server's, answer requests
+// transport returns what has the gateway, this node's or a server's, answer requests
 // that came to the API.
-func (n *Node) s3Transport() http.RoundTripper {
+func (p *s3Part) transport() http.RoundTripper {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		if !n.isWorker() {
-			return n.s3.gateway.Dial(ctx)
+		if !p.node.isWorker() {
+			return p.gateway.Dial(ctx)
 		}
 		return dialStream(ctx, func(life context.Context) (io.ReadWriteCloser, error) {
-			return n.cluster.OpenSome(life, methodS3, nil, func(io.Reader) error { return nil })
+			return p.node.cluster.OpenSome(life, methodS3, nil, func(io.Reader) error { return nil })
 		})
 	}
 	transport := &http.Transport{
 		DialContext: dial, DisableCompression: true, MaxIdleConnsPerHost: idleRelays, MaxConnsPerHost: maxS3Relays,
 		IdleConnTimeout: idleRelay,
 	}
-	n.onClose(func() error {
+	p.node.onClose(func() error {
 		transport.CloseIdleConnections()
 		return nil
 	})
 	return transport
 }
 
-// serveS3 serves S3 until ctx ends.
-func (n *Node) serveS3(ctx context.Context) error {
+// serve serves S3 until ctx ends.
+func (p *s3Part) serve(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	if n.isWorker() {
-		return n.relayS3(ctx)
+	if p.node.isWorker() {
+		return p.relay(ctx)
 	}
 	failed := make(chan error, 1)
-	parts.Go(func() { failed <- n.s3.gateway.Run(ctx) })
-	for _, l := range n.s3.listeners() {
+	parts.Go(func() { failed <- p.gateway.Run(ctx) })
+	for _, l := range p.listeners() {
 		parts.Go(func() {
-			if err := n.s3.gateway.Serve(ctx, l); err != nil {
-				n.logger.Error("s3 endpoint ended", "part", "s3", "err", err)
+			if err := p.gateway.Serve(ctx, l); err != nil {
+				p.node.logger.Error("s3 endpoint ended", "part", "s3", "err", err)
 			}
 		})
 	}
 	return <-failed
 }
 
-// relayS3 hands the connections of clients on to servers.
-func (n *Node) relayS3(ctx context.Context) error {
+// relay hands the connections of clients on to servers.
+func (p *s3Part) relay(ctx context.Context) error {
 	var endpoints sync.WaitGroup
 	defer endpoints.Wait()
 	places := make(chan struct{}, maxS3Relays)
-	for _, l := range n.s3.listeners() {
+	for _, l := range p.listeners() {
 		endpoints.Go(func() {
-			if err := n.relayS3From(ctx, l, places); err != nil {
-				n.logger.Error("s3 endpoint ended", "part", "s3", "err", err)
+			if err := p.relayFrom(ctx, l, places); err != nil {
+				p.node.logger.Error("s3 endpoint ended", "part", "s3", "err", err)
 			}
 		})
 	}
 	return nil
 }
 
-// relayS3From hands the connections of one endpoint on.
-func (n *Node) relayS3From(ctx context.Context, l net.Listener, places chan struct{}) error {
+// relayFrom hands the connections of one endpoint on.
+func (p *s3Part) relayFrom(ctx context.Context, l net.Listener, places chan struct{}) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -150,9 +150,9 @@ func (n *Node) relayS3From(ctx context.Context, l net.Listener, places chan stru
 		conns.Go(func() {
 			defer func() { <-places }()
 			defer conn.Close()
-			server, err := n.cluster.OpenSome(ctx, methodS3, nil, func(io.Reader) error { return nil })
+			server, err := p.node.cluster.OpenSome(ctx, methodS3, nil, func(io.Reader) error { return nil })
 			if err != nil {
-				n.logger.Debug("s3 connection not handed on", "err", err)
+				p.node.logger.Debug("s3 connection not handed on", "err", err)
 				return
 			}
 			gateway.Pipe(ctx, conn, server)
@@ -163,17 +163,18 @@ func (n *Node) relayS3From(ctx context.Context, l net.Listener, places chan stru
 // maxS3Relays is how many connections a worker hands on at once.
 const maxS3Relays = 512
 
-// storageCredentials makes credentials of S3 for an actor.
-func (n *Node) storageCredentials(actor fsm.Actor, session compute.UUID) (wire.StorageCredentials, error) {
-	c := n.s3.keys.Mint(actor, session)
+// credentials makes credentials of S3 for an actor.
+func (p *s3Part) credentials(actor fsm.Actor, session compute.UUID) (wire.StorageCredentials, error) {
+	c := p.keys.Mint(actor, session)
 	return wire.StorageCredentials{
-		AccessKey: c.Access, SecretKey: c.Secret, SessionToken: c.Token, Endpoint: n.s3.url,
+		AccessKey: c.Access, SecretKey: c.Secret, SessionToken: c.Token, Endpoint: p.url,
 		BucketName: gateway.BucketOf(actor.Org), Region: gateway.Region, ExpiresAt: compute.InstantOf(c.ExpiresAt),
 	}, nil
 }
 
 // s3Part is what serves S3.
 type s3Part struct {
+	node     *Node
 	listener net.Listener // Nil for none.
 	url      string
 	mounts   net.Listener // For the mounts of executions on this node; nil for none.

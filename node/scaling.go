@@ -25,18 +25,22 @@ const (
 	scaleTimeout = 2 * time.Second // For all servers to answer.
 )
 
-// serveLoads answers the leader.
-func (n *Node) serveLoads() {
-	n.cluster.Handle(methodLoads, cluster.Servers, func(context.Context, rpc.Peer, []byte) ([]byte, error) {
-		return cbor.Marshal(n.routes.Loads())
+// modelLoads is how often models are asked through the servers: the leader scales by it,
+// and servers share the places of replicas by it.
+type modelLoads struct{ node *Node }
+
+// serve answers the leader.
+func (l modelLoads) serve() {
+	l.node.cluster.Handle(methodLoads, cluster.Servers, func(context.Context, rpc.Peer, []byte) ([]byte, error) {
+		return cbor.Marshal(l.node.routes.Loads())
 	})
 }
 
 // scale scales deployments of models while this node leads.
-func (n *Node) scale(ctx context.Context) error {
-	err := n.cluster.WhileLeader(ctx, func(ctx context.Context, term uint64) error {
-		s := autoscale.New(n.cfg.Inference.IdlePause)
-		loop.Every(ctx, min(scalePeriod, max(n.cfg.Inference.IdlePause/4, time.Second)), func() { n.scaleOnce(ctx, s, term) })
+func (l modelLoads) scale(ctx context.Context) error {
+	err := l.node.cluster.WhileLeader(ctx, func(ctx context.Context, term uint64) error {
+		s := autoscale.New(l.node.cfg.Inference.IdlePause)
+		loop.Every(ctx, min(scalePeriod, max(l.node.cfg.Inference.IdlePause/4, time.Second)), func() { l.scaleOnce(ctx, s, term) })
 		return nil
 	})
 	if ctx.Err() != nil {
@@ -47,8 +51,8 @@ func (n *Node) scale(ctx context.Context) error {
 
 // scaleOnce decides for every deployment. While a server does not answer, nothing is
 // decided: it may be the one that is asked.
-func (n *Node) scaleOnce(ctx context.Context, s *autoscale.Scaler, term uint64) {
-	view := n.machine.View()
+func (l modelLoads) scaleOnce(ctx context.Context, s *autoscale.Scaler, term uint64) {
+	view := l.node.machine.View()
 	live := make(map[compute.ExecutionID]bool)
 	for e := range view.Deployments {
 		live[e.ID] = true
@@ -57,25 +61,25 @@ func (n *Node) scaleOnce(ctx context.Context, s *autoscale.Scaler, term uint64) 
 	if len(live) == 0 {
 		return
 	}
-	counts, ok := n.askLoads(ctx, view)
+	counts, ok := l.ask(ctx, view)
 	if !ok {
 		return
 	}
-	places := n.modelQueues().Concurrency
+	places := l.node.modelQueues().Concurrency
 	for e := range view.Deployments {
-		want := s.Replicas(e, readyReplicas(view, e), places(e.Inference.Engine), counts[e.ID], n.opts.Now())
+		want := s.Replicas(e, readyReplicas(view, e), places(e.Inference.Engine), counts[e.ID], l.node.opts.Now())
 		cmd := fsm.ScaleDeployment{Term: term, Deployment: e.ID, Replicas: want, Since: e.Deployment.ChangedAt}
 		if e.Deployment.State != compute.DeploymentActive || want == e.Service.Replicas || view.Allows(cmd) != nil {
 			continue
 		}
-		if _, _, err := n.proposer().Propose(ctx, cmd); err != nil && ctx.Err() == nil {
-			n.logger.Warn("deployment not scaled", "execution", e.ID, "err", err)
+		if _, _, err := l.node.proposer().Propose(ctx, cmd); err != nil && ctx.Err() == nil {
+			l.node.logger.Warn("deployment not scaled", "execution", e.ID, "err", err)
 		}
 	}
 }
 
-// askLoads returns what all servers that are up have counted, and whether all answered.
-func (n *Node) askLoads(ctx context.Context, view *fsm.View) (map[compute.ExecutionID]autoscale.Counts, bool) {
+// ask returns what all servers that are up have counted, and whether all answered.
+func (l modelLoads) ask(ctx context.Context, view *fsm.View) (map[compute.ExecutionID]autoscale.Counts, bool) {
 	ctx, cancel := context.WithTimeout(ctx, scaleTimeout)
 	defer cancel()
 	out := make(map[compute.ExecutionID]autoscale.Counts)
@@ -83,9 +87,9 @@ func (n *Node) askLoads(ctx context.Context, view *fsm.View) (map[compute.Execut
 		if server.Role != compute.RoleServer || server.State != compute.NodeUp {
 			continue
 		}
-		loads := n.routes.Loads()
-		if server.ID != n.cluster.ID() {
-			data, err := n.cluster.Call(ctx, server.ID, methodLoads, nil)
+		loads := l.node.routes.Loads()
+		if server.ID != l.node.cluster.ID() {
+			data, err := l.node.cluster.Call(ctx, server.ID, methodLoads, nil)
 			loads = nil
 			if err != nil || cbor.Unmarshal(data, &loads) != nil {
 				return nil, false

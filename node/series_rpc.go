@@ -27,33 +27,33 @@ type seriesRequest struct {
 	StepMs    int64               `cbor:"5,keyasint"`
 }
 
-// openSeries keeps the metrics of attempts, here and for others.
-func (n *Node) openSeries() {
-	n.recorder = series.NewRecorder(series.Config{
-		Store: n.series, Work: n.work, Resources: n.executor.Resources,
-		Poll: n.sampler.Poll,
+// open keeps the metrics of attempts, here and for others.
+func (s attemptSeries) open() {
+	s.node.recorder = series.NewRecorder(series.Config{
+		Store: s.node.series, Work: s.node.work, Resources: s.node.executor.Resources,
+		Poll: s.node.sampler.Poll,
 		Last: func(id compute.GPUID) (compute.GPUSample, bool) {
-			r, ok := n.sampler.Last(id)
+			r, ok := s.node.sampler.Last(id)
 			return r.GPUSample, ok
 		},
-		Now: n.opts.Now, Logger: n.logger,
+		Now: s.node.opts.Now, Logger: s.node.logger,
 	})
-	n.cluster.Handle(methodSeries, cluster.Servers, n.serveSeries)
+	s.node.cluster.Handle(methodSeries, cluster.Servers, s.serve)
 }
 
-// readSeries reads metrics from this node's disk.
-func (n *Node) readSeries(q seriesRequest) ([]series.Point, error) {
-	points, err := n.series.Read(q.Execution, q.Epoch, q.From, q.To)
+// local reads metrics from this node's disk.
+func (s attemptSeries) local(q seriesRequest) ([]series.Point, error) {
+	points, err := s.node.series.Read(q.Execution, q.Epoch, q.From, q.To)
 	return series.Thin(points, max(q.StepMs, series.Interval.Milliseconds())), err
 }
 
-// serveSeries answers another node's methodSeries.
-func (n *Node) serveSeries(_ context.Context, _ rpc.Peer, req []byte) ([]byte, error) {
+// serve answers another node's methodSeries.
+func (s attemptSeries) serve(_ context.Context, _ rpc.Peer, req []byte) ([]byte, error) {
 	var q seriesRequest
 	if err := cbor.Unmarshal(req, &q); err != nil || q.Execution.IsZero() {
 		return nil, compute.Errorf(compute.CodeInvalid, "Not a request for metrics.")
 	}
-	points, err := n.readSeries(q)
+	points, err := s.local(q)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (s attemptSeries) read(
 	ctx context.Context, node compute.NodeID, q seriesRequest,
 ) (points []series.Point, err error) {
 	if node == s.node.cluster.ID() {
-		return s.node.readSeries(q)
+		return s.local(q)
 	}
 	req, err := cbor.Marshal(q)
 	if err != nil {

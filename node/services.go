@@ -35,19 +35,22 @@ const (
 // portRequestBytes is the size of a request of methodDialPort: execution and epoch.
 const portRequestBytes = 24
 
-// serveServices has other nodes connect to the ports of attempts on this one.
-func (n *Node) serveServices() {
-	n.cluster.HandleStream(methodDialPort, cluster.Servers, n.servePort)
+// servicePorts connects routers with the ports of attempts, here and on other nodes.
+type servicePorts struct{ node *Node }
+
+// serve has other nodes connect to the ports of attempts on this one.
+func (p servicePorts) serve() {
+	p.node.cluster.HandleStream(methodDialPort, cluster.Servers, p.servePort)
 }
 
 // servePort connects another node with a port of an attempt, until one of the two
 // closes the connection.
-func (n *Node) servePort(ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream) error {
+func (p servicePorts) servePort(ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream) error {
 	if len(req) != portRequestBytes {
 		return compute.Errorf(compute.CodeInvalid, "Not a request for a port.")
 	}
 	id := compute.ExecutionID{UUID: compute.UUID(req[:16])}
-	port, err := n.dialOwn(id, binary.BigEndian.Uint64(req[16:]))
+	port, err := p.dialOwn(id, binary.BigEndian.Uint64(req[16:]))
 	if err != nil {
 		return err
 	}
@@ -75,8 +78,8 @@ func (n *Node) servePort(ctx context.Context, _ rpc.Peer, req []byte, stream *rp
 }
 
 // dialOwn connects to a port of an attempt on this node.
-func (n *Node) dialOwn(id compute.ExecutionID, epoch uint64) (net.Conn, error) {
-	file, err := n.executor.DialPort(id, epoch)
+func (p servicePorts) dialOwn(id compute.ExecutionID, epoch uint64) (net.Conn, error) {
+	file, err := p.node.executor.DialPort(id, epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -88,22 +91,22 @@ func (n *Node) dialOwn(id compute.ExecutionID, epoch uint64) (net.Conn, error) {
 	return conn, nil
 }
 
-// dialReplica connects to a replica of a service, here or on another node.
-func (n *Node) dialReplica(ctx context.Context, to router.Replica) (net.Conn, error) {
-	if to.Node == n.cluster.ID() {
-		return n.dialOwn(to.Execution, to.Epoch)
+// dial connects to a replica of a service, here or on another node.
+func (p servicePorts) dial(ctx context.Context, to router.Replica) (net.Conn, error) {
+	if to.Node == p.node.cluster.ID() {
+		return p.dialOwn(to.Execution, to.Epoch)
 	}
 	req := binary.BigEndian.AppendUint64(append([]byte(nil), to.Execution.UUID[:]...), to.Epoch)
 	return dialStream(ctx, func(life context.Context) (io.ReadWriteCloser, error) {
-		_, stream, err := n.cluster.Open(life, to.Node, methodDialPort, req)
+		_, stream, err := p.node.cluster.Open(life, to.Node, methodDialPort, req)
 		return stream, err
 	})
 }
 
 // dialServer connects a worker to the services of some server.
-func (n *Node) dialServer(ctx context.Context, _, _ string) (net.Conn, error) {
+func (p servicePorts) dialServer(ctx context.Context, _, _ string) (net.Conn, error) {
 	return dialStream(ctx, func(life context.Context) (io.ReadWriteCloser, error) {
-		return n.cluster.OpenSome(life, methodServeServices, nil, func(io.Reader) error { return nil })
+		return p.node.cluster.OpenSome(life, methodServeServices, nil, func(io.Reader) error { return nil })
 	})
 }
 
@@ -163,22 +166,22 @@ func (c *streamConn) SetReadDeadline(time.Time) error { return nil }
 func (c *streamConn) SetWriteDeadline(time.Time) error { return nil }
 
 // serveWorkers answers requests to services that workers hand on.
-func (n *Node) serveWorkers() {
-	n.cluster.HandleStream(methodServeServices, cluster.Workers,
+func (p servicePorts) serveWorkers() {
+	p.node.cluster.HandleStream(methodServeServices, cluster.Workers,
 		func(_ context.Context, _ rpc.Peer, _ []byte, stream *rpc.Stream) error {
 			if err := stream.Accept(nil); err != nil {
 				return err
 			}
-			return n.api.ServeServices(stream) // Requests live as the server does.
+			return p.node.api.ServeServices(stream) // Requests live as the server does.
 		})
 }
 
-// serviceRelay returns what has servers answer requests to services, on a worker.
-func (n *Node) serviceRelay() http.RoundTripper {
+// relay returns what has servers answer requests to services, on a worker.
+func (p servicePorts) relay() http.RoundTripper {
 	transport := &http.Transport{
-		DialContext: n.dialServer, DisableCompression: true, MaxIdleConnsPerHost: idleRelays, IdleConnTimeout: idleRelay,
+		DialContext: p.dialServer, DisableCompression: true, MaxIdleConnsPerHost: idleRelays, IdleConnTimeout: idleRelay,
 	}
-	n.onClose(func() error {
+	p.node.onClose(func() error {
 		transport.CloseIdleConnections()
 		return nil
 	})

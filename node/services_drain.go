@@ -24,14 +24,14 @@ const drainOver = 1
 const drainTimeout = 2 * time.Second
 
 // serveDrains answers the nodes of replicas.
-func (n *Node) serveDrains() {
-	n.cluster.Handle(methodDrainReplica, cluster.Servers|cluster.Workers,
+func (p servicePorts) serveDrains() {
+	p.node.cluster.Handle(methodDrainReplica, cluster.Servers|cluster.Workers,
 		func(_ context.Context, peer rpc.Peer, req []byte) ([]byte, error) {
 			if len(req) != len(compute.UUID{}) {
 				return nil, compute.Errorf(compute.CodeInvalid, "Not the id of a replica.")
 			}
 			replica := compute.ExecutionID{UUID: compute.UUID(req)}
-			view := n.machine.View()
+			view := p.node.machine.View()
 			attempts := view.Attempts(replica)
 			if len(attempts) == 0 || attempts[len(attempts)-1].Node != peer.ID {
 				return nil, compute.Errorf(compute.CodeForbidden, "The replica is not on the node that asks.")
@@ -40,17 +40,17 @@ func (n *Node) serveDrains() {
 				// Nor does this view have what takes its place.
 				return nil, compute.Errorf(compute.CodeUnavailable, "This node does not know yet that the replica stops.")
 			}
-			answer := binary.BigEndian.AppendUint32(nil, uint32(n.routes.Drain(replica)))
-			if view.DrainOver(peer.ID, compute.InstantOf(n.opts.Now())) {
+			answer := binary.BigEndian.AppendUint32(nil, uint32(p.node.routes.Drain(replica)))
+			if view.DrainOver(peer.ID, compute.InstantOf(p.node.opts.Now())) {
 				answer = append(answer, drainOver)
 			}
 			return answer, nil
 		})
 }
 
-// drainReplica has all servers send no more requests to a replica on this node, and
+// drain has all servers send no more requests to a replica on this node, and
 // returns what is under way. It implements executor.Requests.
-func (n *Node) drainReplica(ctx context.Context, replica compute.ExecutionID) executor.UnderWay {
+func (p servicePorts) drain(ctx context.Context, replica compute.ExecutionID) executor.UnderWay {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	var (
@@ -65,21 +65,21 @@ func (n *Node) drainReplica(ctx context.Context, replica compute.ExecutionID) ex
 		all.Known = all.Known && one.Known
 		all.Over = all.Over || one.Over
 	}
-	for _, server := range n.cluster.Servers() {
-		if server.ID == n.cluster.ID() {
-			over := n.machine.View().DrainOver(server.ID, compute.InstantOf(n.opts.Now()))
-			add(executor.UnderWay{Count: n.routes.Drain(replica), Known: true, Over: over})
+	for _, server := range p.node.cluster.Servers() {
+		if server.ID == p.node.cluster.ID() {
+			over := p.node.machine.View().DrainOver(server.ID, compute.InstantOf(p.node.opts.Now()))
+			add(executor.UnderWay{Count: p.node.routes.Drain(replica), Known: true, Over: over})
 			continue
 		}
-		group.Go(func() { add(n.drainAt(ctx, server.ID, replica)) })
+		group.Go(func() { add(p.drainAt(ctx, server.ID, replica)) })
 	}
 	group.Wait()
 	return all
 }
 
 // drainAt has another server send no more requests to a replica on this node.
-func (n *Node) drainAt(ctx context.Context, server compute.NodeID, replica compute.ExecutionID) executor.UnderWay {
-	answer, err := n.cluster.Call(ctx, server, methodDrainReplica, replica.UUID[:])
+func (p servicePorts) drainAt(ctx context.Context, server compute.NodeID, replica compute.ExecutionID) executor.UnderWay {
+	answer, err := p.node.cluster.Call(ctx, server, methodDrainReplica, replica.UUID[:])
 	if err != nil || len(answer) < 4 {
 		return executor.UnderWay{}
 	}

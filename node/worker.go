@@ -33,7 +33,7 @@ type workerNode struct{ *Node }
 // openOutput reads what executions print here, for servers.
 func (n workerNode) openOutput(context.Context) error {
 	n.openLogs()
-	n.openCopies(cluster.Servers)
+	outputCopying{n.Node}.open(cluster.Servers)
 	follower := func(want uint64) *logs.Follower {
 		return logs.NewFollower(logs.FollowerConfig{
 			Node: n.cluster.ID(), Store: n.logs,
@@ -97,7 +97,7 @@ func (n workerNode) openAPI(context.Context) error {
 	cfg := api.Config{
 		Config: edge.Config{
 			Relay:        worker.NewRelay(n.cluster, n.own),
-			ServiceRelay: n.serviceRelay(), S3: n.s3Transport(),
+			ServiceRelay: servicePorts{n.Node}.relay(), S3: n.s3.transport(),
 			PublicURL:    n.cfg.API.PublicURL,
 			TLS:          tlsConfig,
 			MetricsToken: scrapeToken,
