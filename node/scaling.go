@@ -39,8 +39,9 @@ func (l modelLoads) serve() {
 // scale scales deployments of models while this node leads.
 func (l modelLoads) scale(ctx context.Context) error {
 	err := l.node.cluster.WhileLeader(ctx, func(ctx context.Context, term uint64) error {
-		s := autoscale.New(l.node.cfg.Inference.IdlePause)
-		loop.Every(ctx, min(scalePeriod, max(l.node.cfg.Inference.IdlePause/4, time.Second)), func() { l.scaleOnce(ctx, s, term) })
+		pause := l.node.cfg.Inference.IdlePause
+		s := autoscale.New(pause)
+		loop.Every(ctx, min(scalePeriod, max(pause/4, time.Second)), func() { l.scaleOnce(ctx, s, term) })
 		return nil
 	})
 	if ctx.Err() != nil {

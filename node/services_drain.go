@@ -78,7 +78,9 @@ func (p servicePorts) drain(ctx context.Context, replica compute.ExecutionID) ex
 }
 
 // drainAt has another server send no more requests to a replica on this node.
-func (p servicePorts) drainAt(ctx context.Context, server compute.NodeID, replica compute.ExecutionID) executor.UnderWay {
+func (p servicePorts) drainAt(
+	ctx context.Context, server compute.NodeID, replica compute.ExecutionID,
+) executor.UnderWay {
 	answer, err := p.node.cluster.Call(ctx, server, methodDrainReplica, replica.UUID[:])
 	if err != nil || len(answer) < 4 {
 		return executor.UnderWay{}
