@@ -69,7 +69,7 @@ func (n *Node) publishInventory(ctx context.Context) error {
 // change from one start to the next.
 func (n *Node) announce(ctx context.Context) error {
 	loop.Every(ctx, announcePeriod, func() {
-		n.followMaster(ctx)
+		masterKey{n}.follow(ctx)
 		self := n.self()
 		record, ok := n.machine.View().Node(self.ID)
 		if !ok || worker.SameIdentity(record, &self) {

@@ -19,23 +19,23 @@ const methodMaster = "secrets.master"
 // masterKey rotates the master key on all servers, for the API.
 type masterKey struct{ node *Node }
 
-// serveMaster answers methodMaster.
-func (n *Node) serveMaster(_ context.Context, _ rpc.Peer, file []byte) ([]byte, error) {
+// serve answers methodMaster.
+func (k masterKey) serve(_ context.Context, _ rpc.Peer, file []byte) ([]byte, error) {
 	if len(file) > 0 {
-		if err := n.useMaster(file); err != nil {
+		if err := k.use(file); err != nil {
 			return nil, err
 		}
 	}
-	return n.master.Bytes(), nil
+	return k.node.master.Bytes(), nil
 }
 
-// useMaster has another file in place of the master key.
-func (n *Node) useMaster(file []byte) error {
-	path := filepath.Join(n.cfg.DataDir, masterKeyFile)
-	if err := n.master.Replace(path, file, n.cluster.ClusterID()); err != nil {
+// use has another file in place of the master key.
+func (k masterKey) use(file []byte) error {
+	path := filepath.Join(k.node.cfg.DataDir, masterKeyFile)
+	if err := k.node.master.Replace(path, file, k.node.cluster.ClusterID()); err != nil {
 		return err
 	}
-	n.logger.Info("master key replaced")
+	k.node.logger.Info("master key replaced")
 	return nil
 }
 
@@ -106,30 +106,30 @@ func (k masterKey) Reseal(sealed, context []byte) ([]byte, error) {
 	return k.node.master.Reseal(sealed, context)
 }
 
-// followMaster asks the other servers for the master key, if this one missed a rotation:
+// follow asks the other servers for the master key, if this one missed a rotation:
 // it was down, or joined meanwhile.
-func (n *Node) followMaster(ctx context.Context) {
-	sealing := n.machine.View().Sealing()
-	if len(sealing) != 1 || bytes.Equal(sealing[0], n.master.Prefix()) {
+func (k masterKey) follow(ctx context.Context) {
+	sealing := k.node.machine.View().Sealing()
+	if len(sealing) != 1 || bytes.Equal(sealing[0], k.node.master.Prefix()) {
 		return
 	}
-	for _, server := range (masterKey{n}).servers() {
-		if server.ID == n.cluster.ID() {
+	for _, server := range k.servers() {
+		if server.ID == k.node.cluster.ID() {
 			continue
 		}
-		file, err := n.cluster.Call(ctx, server.ID, methodMaster, nil)
+		file, err := k.node.cluster.Call(ctx, server.ID, methodMaster, nil)
 		if err != nil {
 			continue
 		}
 		if prefix, err := secrets.PrefixOf(file); err != nil || !bytes.Equal(prefix, sealing[0]) {
 			continue
 		}
-		if err := n.useMaster(file); err != nil {
-			n.logger.Warn("master key not replaced", "err", err)
+		if err := k.use(file); err != nil {
+			k.node.logger.Warn("master key not replaced", "err", err)
 		}
 		return
 	}
 }
 
-// serveMasterKey answers calls about the master key.
-func (n *Node) serveMasterKey() { n.cluster.Handle(methodMaster, cluster.Servers, n.serveMaster) }
+// handle answers calls about the master key.
+func (k masterKey) handle() { k.node.cluster.Handle(methodMaster, cluster.Servers, k.serve) }

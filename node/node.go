@@ -368,7 +368,7 @@ func (n *Node) openSecrets(context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("open master key: %w", err)
 	}
-	n.serveMasterKey()
+	masterKey{n}.handle()
 	return nil
 }
 

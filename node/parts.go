@@ -262,7 +262,7 @@ func (n *Node) openExecutor(ctx context.Context) error {
 	workers.Handle()
 	return n.openExecutorWith(ctx, worker.NewReplicaSource(n.machine, n.cluster),
 		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs}, n.blobs,
-		executorSecrets{n.ownVariables, n.ownCredentials, n.s3.ownAccess})
+		executorSecrets{ownSecrets{n}.variables, ownSecrets{n}.credentials, n.s3.ownAccess})
 }
 
 // executorSecrets are what the executor asks for on behalf of the users of attempts.

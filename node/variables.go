@@ -220,12 +220,15 @@ func (v vault) variables(view *fsm.View, e *compute.Execution) ([]compute.EnvVar
 	return out, nil
 }
 
-// ownCredentials returns the registry credentials for an attempt of this server.
-func (n *Node) ownCredentials(_ context.Context, w compute.Work) (*compute.RegistryCredentials, error) {
-	return vault{n.master}.credentials(n.machine.View(), w.Execution)
+// ownSecrets opens what attempts of this server need.
+type ownSecrets struct{ node *Node }
+
+// credentials returns the registry credentials for an attempt of this server.
+func (o ownSecrets) credentials(_ context.Context, w compute.Work) (*compute.RegistryCredentials, error) {
+	return vault{o.node.master}.credentials(o.node.machine.View(), w.Execution)
 }
 
-// ownVariables returns the variables for an attempt of this server.
-func (n *Node) ownVariables(_ context.Context, w compute.Work) ([]compute.EnvVariable, error) {
-	return vault{n.master}.variables(n.machine.View(), w.Execution)
+// variables returns the variables for an attempt of this server.
+func (o ownSecrets) variables(_ context.Context, w compute.Work) ([]compute.EnvVariable, error) {
+	return vault{o.node.master}.variables(o.node.machine.View(), w.Execution)
 }
