@@ -250,14 +250,21 @@ func (s *PackedMap) Set(key, value []byte) {
 	}
 	p := s.segments[where.segment].pages[where.page]
 	at, found := s.find(p, key)
+	if found && s.keysOnly {
+		return
+	}
+	if !found {
+		s.rows++
+	}
+	if spliced := s.splice(p, at, found, key, value); spliced != nil {
+		s.replace(where, spliced)
+		return
+	}
 	d.Load(s, p)
 	if found {
-		if !s.keysOnly {
-			d.values[at] = value
-		}
+		d.values[at] = value
 	} else {
 		d.insert(at, key, value)
-		s.rows++
 	}
 	n := len(d.values)
 	cut := n / 2
@@ -287,11 +294,94 @@ func (s *PackedMap) Remove(key []byte) {
 		s.replace(where)
 		return
 	}
+	if cut := s.cut(p, at); cut != nil {
+		s.replace(where, cut)
+		return
+	}
 	d := s.builder
 	d.reset()
 	d.Load(s, p)
 	d.delete(at)
 	s.replace(where, d.page(0, len(d.values)))
+}
+
+// splice returns p with a row at an index, in place of the one there if found says so. It
+// is the page that the builder would make, made without reading the other rows. It returns
+// nil where the common prefix of the keys changes, and where the page would be too large.
+func (s *PackedMap) splice(p Page, at int, found bool, key, value []byte) Page {
+	n, prefix, suffixes := s.shape(p)
+	pre := len(prefix)
+	if n == 1 || !bytes.Equal(key[:pre], prefix) {
+		return nil
+	}
+	keys, values, w := suffixes, p[2+pre+len(suffixes):], s.width-pre
+	from, to := s.valueAt(p, at)
+	rest := key[pre:]
+	if found {
+		rest = nil
+	} else {
+		n, to = n+1, from
+	}
+	size := len(p) + len(rest) - (to - from)
+	if !s.keysOnly {
+		size += uvarintSize(uint64(len(value))) + len(value)
+	}
+	if n > pageRows || size > pageBytes {
+		return nil
+	}
+	out := make(Page, 0, size)
+	out = append(out, byte(n), byte(pre))
+	out = append(out, prefix...)
+	out = append(append(append(out, keys[:at*w]...), rest...), keys[at*w:]...)
+	out = append(out, values[:from]...)
+	if !s.keysOnly {
+		out = append(binary.AppendUvarint(out, uint64(len(value))), value...)
+	}
+	return append(out, values[to:]...)
+}
+
+// cut returns p without the row at an index, as splice does.
+func (s *PackedMap) cut(p Page, at int) Page {
+	n, prefix, suffixes := s.shape(p)
+	pre := len(prefix)
+	w := s.width - pre
+	first, last := 0, n-1
+	switch at {
+	case first:
+		first++
+	case last:
+		last--
+	}
+	if n == 2 || suffixes[first*w] == suffixes[last*w] {
+		return nil // The rest has a longer prefix.
+	}
+	from, to := s.valueAt(p, at)
+	values := p[2+pre+len(suffixes):]
+	out := make(Page, 0, len(p)-w-(to-from))
+	out = append(out, byte(n-1), byte(pre))
+	out = append(out, prefix...)
+	out = append(append(out, suffixes[:at*w]...), suffixes[(at+1)*w:]...)
+	return append(append(out, values[:from]...), values[to:]...)
+}
+
+// valueAt returns where the value of row i of p, with its length, begins and ends among the
+// values; that of the row behind the last one is empty and at the end.
+func (s *PackedMap) valueAt(p Page, i int) (from, to int) {
+	if s.keysOnly {
+		return 0, 0
+	}
+	n, prefix, suffixes := s.shape(p)
+	values := p[2+len(prefix)+len(suffixes):]
+	if i == n {
+		return len(values), len(values)
+	}
+	for row := 0; ; row++ {
+		size, width := binary.Uvarint(values[from:])
+		if to = from + width + int(size); row == i {
+			return from, to
+		}
+		from = to
+	}
 }
 
 // pagesFrom yields the pages from the one of key on, until yield returns false.

@@ -69,6 +69,9 @@ func TestPackedMapIsAMap(t *testing.T) {
 					s.Remove(k)
 					delete(want, string(k))
 				}
+				if step%100 == 0 {
+					checkPages(t, &s)
+				}
 				if step == 9000 {
 					s.Share()
 					old, then = s, make(map[string]string)
@@ -83,13 +86,30 @@ func TestPackedMapIsAMap(t *testing.T) {
 			checkDown(t, &s, want)
 			checkSkip(t, &s, want)
 			for k := range want { // Any order.
-				s.Remove([]byte(k))
+				if s.Remove([]byte(k)); s.Len()%100 == 0 {
+					checkPages(t, &s)
+				}
 			}
 			if s.Len() != 0 || len(rowsOf(&s)) != 0 {
 				t.Error("an emptied map has rows")
 			}
 		})
 	}
+}
+
+// checkPages checks that the pages are those that are built of all their rows, although
+// most changes copy most of a page.
+func checkPages(t *testing.T, s *PackedMap) {
+	t.Helper()
+	d := &pageBuilder{width: s.width, keysOnly: s.keysOnly}
+	s.pagesFrom(make([]byte, s.width), func(p Page) bool {
+		d.reset()
+		d.Load(s, p)
+		if n := len(d.values); n != int(p[0]) || !bytes.Equal(d.page(0, n), p) {
+			t.Fatalf("a page of %d rows has %d bytes, and is not the one that is built", n, len(p))
+		}
+		return true
+	})
 }
 
 // checkDown compares going down with going up, from every tenth key.
