@@ -2,6 +2,7 @@ package logs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"slices"
@@ -88,6 +89,7 @@ const (
 	MaxSearch      = 10_000  // Lines in one answer.
 	MaxSearchText  = 256     // Bytes of Search.Text.
 	maxSearchBytes = 4 << 20 // Of text in one answer; older lines are left out.
+	maxJoined      = 1 << 20 // Bytes of a line that is joined of its pieces; the rest is another line.
 )
 
 // Search says which lines of an execution are wanted.
@@ -108,7 +110,8 @@ type Found struct {
 // finder keeps the newest lines that a search wants.
 type finder struct {
 	search Search
-	text   []byte // In lower case.
+	text   []byte        // In lower case.
+	begun  [streams]Line // Of each stream, the pieces of a line whose end has not come.
 	found  Found
 	bytes  int
 }
@@ -118,20 +121,63 @@ func newFinder(s Search) *finder {
 	return &finder{search: s, text: bytes.ToLower([]byte(s.Text))}
 }
 
-// add takes lines in the order of writing.
-func (f *finder) add(lines []Line) error {
+// add takes lines of an attempt in the order of writing. Pieces of a line are joined: a
+// program that writes a line in pieces, slowly, has written one line.
+func (f *finder) add(lines []Line) {
 	for _, l := range lines {
-		if l.At < f.search.Since || f.search.Least > LevelDebug && LevelOf(l) < f.search.Least ||
-			len(f.text) > 0 && !bytes.Contains(bytes.ToLower(l.Text), f.text) {
-			continue
+		if l.Stream == System {
+			f.end() // The end of a line may be among what a mark says was dropped.
 		}
-		l.Text = bytes.Clone(l.Text) // The batch would keep its other lines.
-		f.found.Lines = append(f.found.Lines, l)
-		f.found.Total++
-		f.bytes += len(l.Text)
-		f.trim()
+		if whole, ok := f.join(l); ok {
+			f.take(whole)
+		}
 	}
-	return nil
+}
+
+// end takes lines whose ends have not come as they are.
+func (f *finder) end() {
+	begun := f.begun
+	f.begun = [streams]Line{}
+	slices.SortFunc(begun[:], func(a, b Line) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, l := range begun {
+		if len(l.Text) > 0 {
+			f.take(l)
+		}
+	}
+}
+
+// join adds a piece to the line of its stream that has begun. It reports false while the
+// end of that has not come. The line has the time of its first piece, the number of its
+// last one, and a text that is valid until the next call.
+func (f *finder) join(l Line) (whole Line, ok bool) {
+	begun := &f.begun[min(l.Stream, System)]
+	if len(begun.Text) == 0 && !l.Partial {
+		return l, true
+	}
+	at := l.At
+	if len(begun.Text) > 0 {
+		at = begun.At
+	}
+	*begun = Line{Seq: l.Seq, At: at, Stream: l.Stream, Text: append(begun.Text, l.Text...), Partial: l.Partial}
+	if l.Partial && len(begun.Text) < maxJoined {
+		return Line{}, false
+	}
+	whole = *begun
+	begun.Text = begun.Text[:0]
+	return whole, true
+}
+
+// take keeps a line if the search wants it.
+func (f *finder) take(l Line) {
+	if l.At < f.search.Since || f.search.Least > LevelDebug && LevelOf(l) < f.search.Least ||
+		len(f.text) > 0 && !bytes.Contains(bytes.ToLower(l.Text), f.text) {
+		return
+	}
+	l.Text = bytes.Clone(l.Text) // The batch would keep its other lines.
+	f.found.Lines = append(f.found.Lines, l)
+	f.found.Total++
+	f.bytes += len(l.Text)
+	f.trim()
 }
 
 // trim leaves out the oldest lines beyond the limits. The slice grows to twice the
@@ -157,6 +203,7 @@ func (f *finder) drop(n int) {
 
 // result returns what was found.
 func (f *finder) result() Found {
+	f.end()
 	f.drop(max(0, len(f.found.Lines)-f.search.Limit))
 	return f.found
 }
@@ -174,7 +221,8 @@ func (s *Store) search(ctx context.Context, a attempt, q Search, use func(Found)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return f.add(lines)
+		f.add(lines)
+		return nil
 	}
 	if _, err := s.follow(ctx, a, 0, hooks{ended: always, lines: add, idle: proceed}); err != nil {
 		return err
@@ -243,8 +291,8 @@ func (f *Follower) Search(ctx context.Context, execution compute.ExecutionID, q 
 			all.found.Missing = one.Missing
 		}
 		total := all.found.Total + one.Total
-		if err := all.add(one.Lines); err != nil {
-			return Found{}, err
+		for _, l := range one.Lines {
+			all.take(l)
 		}
 		all.found.Total = total
 	}

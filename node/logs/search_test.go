@@ -2,6 +2,7 @@ package logs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -94,9 +95,7 @@ func TestSearchIsBounded(t *testing.T) {
 	f := newFinder(Search{Limit: MaxSearch})
 	const size = maxSearchBytes / 8
 	for i := range uint64(100) {
-		if err := f.add([]Line{{Seq: i + 1, Text: make([]byte, size)}}); err != nil {
-			t.Fatal(err)
-		}
+		f.add([]Line{{Seq: i + 1, Text: make([]byte, size)}})
 	}
 	found := f.result()
 	if n := len(found.Lines); n != maxSearchBytes/size || found.Lines[n-1].Seq != 100 || found.Total != 100 {
@@ -110,5 +109,54 @@ func TestSearchIsBounded(t *testing.T) {
 		if got, err := decodeRequest(q.encode()); err != nil || got != q {
 			t.Errorf("got %+v, %v", got, err)
 		}
+	}
+}
+
+// TestSearchJoinsPieces searches lines that were written in pieces, however those come.
+func TestSearchJoinsPieces(t *testing.T) {
+	for name, test := range map[string]struct {
+		pieces string // The stream, the text, and + for a piece that another one follows.
+		text   string
+		want   string // The numbers and texts of lines.
+	}{
+		"one piece":          {"o:line 1", "line 1", "1 line 1"},
+		"two pieces":         {"o:line +|o:290", "line 29", "2 line 290"},
+		"three":              {"o:l+|o:ine +|o:290|o:line 291", "line 29", "3 line 290, 4 line 291"},
+		"of two streams":     {"o:line +|e:err+|o:1|e:or", "", "3 line 1, 4 error"},
+		"no end":             {"o:line +|e:err+", "", "1 line , 2 err"},
+		"a mark in between":  {"o:line +|s:[berth: dropped]|o:290", "", "1 line , 2 [berth: dropped], 3 290"},
+		"a level in a piece": {"o:ERR+|o:OR it failed", "", "2 ERROR it failed"},
+		"other text":         {"o:line +|o:290", "x", ""},
+	} {
+		for _, at := range []int{1, 100} { // Lines in a batch.
+			f := newFinder(Search{Limit: 10, Text: test.text})
+			var lines []Line
+			for i, piece := range strings.Split(test.pieces, "|") {
+				stream, text, _ := strings.Cut(piece, ":")
+				text, partial := strings.CutSuffix(text, "+")
+				lines = append(lines, Line{
+					Seq: uint64(i + 1), Stream: map[string]Stream{"o": Stdout, "e": Stderr, "s": System}[stream],
+					Text: []byte(text), Partial: partial,
+				})
+			}
+			for batch := range slices.Chunk(lines, at) {
+				f.add(batch)
+			}
+			var got []string
+			found := f.result()
+			for _, l := range found.Lines {
+				got = append(got, fmt.Sprintf("%d %s", l.Seq, l.Text))
+			}
+			if text := strings.Join(got, ", "); text != test.want || found.Total != len(got) {
+				t.Errorf("%s: got %q, want %q", name, text, test.want)
+			}
+		}
+	}
+	f := newFinder(Search{Limit: 10})
+	for i := range uint64(3) {
+		f.add([]Line{{Seq: i + 1, Text: make([]byte, maxJoined/2), Partial: true}})
+	}
+	if found := f.result(); len(found.Lines) != 2 || len(found.Lines[0].Text) != maxJoined {
+		t.Errorf("a line without an end is %d lines", len(found.Lines))
 	}
 }
