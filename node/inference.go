@@ -147,14 +147,14 @@ func (n *Node) inference() api.Inference {
 		},
 	}
 	store := weights.New(n.modelSources())
-	out.Size = func(ctx context.Context, org compute.OrgID, engine, model, token string) (int64, bool) {
-		e, ok := n.engines.Get(engine)
+	out.Size = func(ctx context.Context, m api.Weights) (int64, bool) {
+		e, ok := n.engines.Get(m.Engine)
 		if !ok {
 			return 0, false
 		}
 		ctx, cancel := context.WithTimeout(ctx, sizeWait)
 		defer cancel()
-		return store.Size(ctx, weights.Want{Name: model, Org: org, Token: token}, e.Formats)
+		return store.Size(ctx, weights.Want{Name: m.Model, Org: m.Org, Token: m.Token}, e.Formats, m.Quantization)
 	}
 	for _, e := range n.engines.All() {
 		out.Engines = append(out.Engines, api.Engine{
