@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"berth/api/edge"
@@ -19,22 +20,26 @@ const needNum, needDen = 11, 10
 const (
 	maxFitting     = 4 // Profiles that a refusal names.
 	maxReplicaGPUs = 8 // As gpu_count allows.
+	maxOffloadGiB  = 1 << 20
 )
 
 // fits refuses a model that is too large for the GPUs of each replica, and has the
-// replicas ask for GPUs that are large enough. A model whose size is not known passes,
-// and so does one that its engine quantizes or keeps in part outside of the GPUs.
+// replicas ask for GPUs that are large enough. A model passes if its size is not known,
+// or which part of it its engine has on the GPUs.
 func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *compute.Execution) error {
 	p, _ := compute.ParseProfile(e.Profile) // The state says what is wrong with it.
-	if !p.IsGPU() || r.Repeat || g.cfg.Inference.Size == nil || slices.ContainsFunc(e.Inference.Args, shrinks) {
+	args, known := memoryArgsOf(e.Inference.Args)
+	if !p.IsGPU() || r.Repeat || g.cfg.Inference.Size == nil || !known {
 		return nil
 	}
-	bytes, known := g.cfg.Inference.Size(r.Ctx, e.Org, e.Inference.Engine, in.Model, in.Token)
+	bytes, known := g.cfg.Inference.Size(r.Ctx, Weights{
+		Org: e.Org, Engine: e.Inference.Engine, Model: in.Model, Token: in.Token, Quantization: args.quantization,
+	})
 	if !known {
 		return nil
 	}
-	need := needMiB(bytes)
-	e.MinVRAMMiB = max(e.MinVRAMMiB, share(need, p.Count))
+	need := demand{mib: needMiB(bytes), offloadMiB: args.offloadMiB}
+	e.MinVRAMMiB = max(e.MinVRAMMiB, need.share(p.Count))
 	found := devicesOf(r.View)
 	if !found.has(p) || found.enough(p, need) {
 		return nil
@@ -45,19 +50,63 @@ func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *comput
 	} else {
 		would += " would fit"
 	}
-	return compute.Errorf(compute.CodeInvalid, "%s needs about %s of GPU memory, and %s has less: %s",
-		in.Model, gibibytes(need), p, would).Named("never_fits")
+	with := ""
+	if args != (memoryArgs{}) {
+		with = " with these vllm_args"
+	}
+	return compute.Errorf(compute.CodeInvalid, "%s needs about %s of GPU memory%s, and %s has less: %s",
+		in.Model, gibibytes(need.share(p.Count)*int64(p.Count)), with, p, would).Named("never_fits")
 }
 
-// shrinks reports whether an argument changes how much GPU memory the weights take.
-func shrinks(arg string) bool {
-	return strings.Contains(arg, "quant") || strings.Contains(arg, "gpu-layers") || strings.Contains(arg, "offload")
+// memoryArgs are the arguments of an engine by which weights take less GPU memory.
+type memoryArgs struct {
+	quantization string
+	offloadMiB   int64 // Of each GPU, to the memory of the host.
+}
+
+// memoryArgsOf reads the arguments of an engine. It reports false if they leave open how
+// much of the weights is on the GPUs.
+func memoryArgsOf(args []string) (out memoryArgs, known bool) {
+	for i, arg := range args {
+		name, value, joined := strings.Cut(arg, "=")
+		if !joined && i+1 < len(args) {
+			value = args[i+1]
+		}
+		switch {
+		case name == "--quantization":
+			out.quantization = value
+		case name == "--cpu-offload-gb": // GiB, as vLLM and SGLang count.
+			gib, err := strconv.ParseFloat(value, 64)
+			if err != nil || gib < 0 || gib > maxOffloadGiB {
+				return out, false
+			}
+			out.offloadMiB = int64(gib * 1024)
+		case shrinks(name):
+			return out, false
+		}
+	}
+	return out, true
+}
+
+// shrinks reports whether an argument changes how much GPU memory the weights take, in
+// a way that it does not say itself: the size of a layer is not known.
+func shrinks(name string) bool {
+	return strings.HasPrefix(name, "-") &&
+		(strings.Contains(name, "quant") || strings.Contains(name, "gpu-layers") || strings.Contains(name, "offload"))
 }
 
 func needMiB(bytes int64) int64 { return (bytes>>20 + 1) * needNum / needDen }
 
+// demand is the memory that a replica needs on its GPUs.
+type demand struct {
+	mib        int64
+	offloadMiB int64 // Of each GPU: so much less.
+}
+
 // share returns what each of some GPUs needs.
-func share(need int64, gpus int) int64 { return (need + int64(gpus) - 1) / int64(gpus) }
+func (d demand) share(gpus int) int64 {
+	return max((d.mib+int64(gpus)-1)/int64(gpus)-d.offloadMiB, 0)
+}
 
 func gibibytes(mib int64) string {
 	if mib < 1<<10 {
@@ -94,16 +143,16 @@ func (d devices) most(q compute.Request) int {
 }
 
 // has reports whether a node has the GPUs of a profile.
-func (d devices) has(p compute.Profile) bool { return d.enough(p, 0) }
+func (d devices) has(p compute.Profile) bool { return d.enough(p, demand{}) }
 
 // enough reports whether a node has the GPUs of a profile with so much memory together.
 // They are of one type.
-func (d devices) enough(p compute.Profile, need int64) bool {
+func (d devices) enough(p compute.Profile, need demand) bool {
 	types := []string{p.GPUType}
 	if p.GPUType == compute.AnyGPU {
 		types = d.types()
 	}
-	least := share(need, p.Count) * compute.WholeGPU / int64(max(p.MilliGPU, 1))
+	least := need.share(p.Count) * compute.WholeGPU / int64(max(p.MilliGPU, 1))
 	return slices.ContainsFunc(types, func(kind string) bool {
 		return d.most(compute.Request{GPUType: kind, GPUs: p.Count, MIG: p.MIG, MinVRAMMiB: least}) >= p.Count
 	})
@@ -121,7 +170,7 @@ func (d devices) types() []string {
 }
 
 // fitting names the smallest profile of each type that has so much memory.
-func (d devices) fitting(need int64) string {
+func (d devices) fitting(need demand) string {
 	var names []string
 	for _, kind := range d.types() {
 		for count := 1; count <= maxReplicaGPUs; count *= 2 {

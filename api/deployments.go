@@ -42,9 +42,17 @@ type Inference struct {
 	// ValidModel reports whether a text names a model.
 	ValidModel func(name string) bool
 	Starts     int // Ends in a row after which a deployment has failed.
-	// Size returns the bytes of a model's weights as an engine loads them; nil and
-	// false are unknown.
-	Size func(ctx context.Context, org compute.OrgID, engine, model, token string) (int64, bool)
+	// Size returns the bytes that a model's weights take on GPUs; nil and false are
+	// unknown.
+	Size func(ctx context.Context, m Weights) (int64, bool)
+}
+
+// Weights are those of a model, as an engine loads them.
+type Weights struct {
+	Org           compute.OrgID
+	Engine, Model string
+	Token         string // For the hub; "" for none.
+	Quantization  string // By the engine, as its argument names it; "" for none.
 }
 
 // deployments serves Dedicated Deployment External: services with an engine.

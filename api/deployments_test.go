@@ -23,10 +23,13 @@ func TestModelsThatFitNoGPU(t *testing.T) {
 	}
 	var token string
 	w := newWorld(t, func(c *api.Config) {
-		c.Inference.Size = func(_ context.Context, _ compute.OrgID, _, model, given string) (int64, bool) {
-			token = given
-			size, known := sizes[model]
-			return size, known
+		c.Inference.Size = func(_ context.Context, m api.Weights) (int64, bool) {
+			token = m.Token
+			size, known := sizes[m.Model]
+			if m.Quantization == "fp8" {
+				size /= 2
+			}
+			return size, known && m.Quantization != "another"
 		}
 	})
 	w.addNode(4, "big", "big", "big", "big", "old")
@@ -52,7 +55,20 @@ func TestModelsThatFitNoGPU(t *testing.T) {
 		{"a/small", "big.100m", 1, "", "gpu.big"},
 		{"a/small", "big.500m", 1, "", ""},
 		{"a/huge", "big", 4, "", "no GPUs of one node have that much memory"},
-		{"a/huge", "big", 4, "--quantization fp8", ""},
+		{"a/huge", "big", 4, "--quantization another", ""},
+		{"a/huge", "big", 4, "--quantization fp8", "a/huge needs about 1101 GiB of GPU memory with these vllm_args, and gpu.big.4x has less"},
+		{"a/huge", "big", 4, "--quantization=fp8", "a/huge needs about 1101 GiB"},
+		{"a/two", "big", 1, "--quantization fp8", ""},
+		{"a/two", "big", 1, "--cpu-offload-gb 10", "a/two needs about 101 GiB of GPU memory with these vllm_args, and gpu.big has less: " +
+			"gpu.a100.2x, gpu.big.2x, gpu.h100.2x, gpu.l40s.2x would fit"},
+		{"a/two", "big", 1, "--cpu-offload-gb=40", ""},
+		{"a/huge", "big", 4, "--cpu-offload-gb 400", "a/huge needs about 601 GiB"},
+		{"a/huge", "big", 4, "--cpu-offload-gb 480", ""},
+		{"a/huge", "big", 4, "--quantization fp8 --cpu-offload-gb 200.5", ""},
+		{"a/two", "big", 1, "--cpu-offload-gb all", ""},
+		{"a/huge", "big", 4, "--n-gpu-layers 20", ""},
+		{"a/huge", "big", 4, "--kv-offloading-size 20", ""},
+		{"a/huge", "big", 4, "--seed 1", "a/huge needs about 2201 GiB of GPU memory, and"},
 		{"a/huge", "cpu", 1, "", ""},
 		{"a/unknown", "big", 1, "", ""},
 	} {

@@ -2,10 +2,7 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -20,16 +17,15 @@ import (
 	"berth/node/inference/engine"
 	"berth/node/inference/weights"
 	"berth/node/router"
+	"berth/node/worker"
 )
 
 const (
 	modelsDirName = "models"
 	modelAt       = "/model" // Of its files, in the sandbox of an engine.
 
-	// storedModels is where organizations store models: below it is owner/name.
-	storedModels = "models/"
-	hubHeader    = time.Minute     // For a hub to answer.
-	sizeWait     = 3 * time.Second // For it to say how large a model is, while a client waits.
+	hubHeader = time.Minute     // For a hub to answer.
+	sizeWait  = 3 * time.Second // For it to say how large a model is, while a client waits.
 )
 
 // openEngines reads which engines serve models.
@@ -61,8 +57,11 @@ func (n *Node) modelSources() weights.Config {
 		KeepMiB: n.cfg.Inference.CacheMiB, InUse: n.modelsInUse,
 		Logger: n.logger.With("part", "models"), Now: n.opts.Now,
 	}
-	if n.objects != nil {
-		cfg.Stored = &orgModels{n}
+	switch {
+	case n.objects != nil:
+		cfg.Stored = orgModels{n}
+	case n.isWorker():
+		cfg.Stored = workerModels{worker.Models{Up: n.cluster, Own: n.own}, cfg.Logger}
 	}
 	if n.cfg.Inference.Hub != config.HubOff {
 		cfg.Sources = append(cfg.Sources, &weights.Hub{
@@ -135,50 +134,6 @@ func (n *Node) launch(
 	return out, err
 }
 
-// orgModels are the models in the storage of organizations.
-type orgModels struct{ *Node }
-
-// List returns the files of a model that an organization stores.
-func (s *orgModels) List(_ context.Context, w weights.Want) (weights.Listing, error) {
-	l := weights.Listing{Private: true}
-	prefix := s.prefix(w)
-	version := compute.Hash{}
-	for o := range s.machine.View().Objects(w.Org, prefix) {
-		name, below := strings.CutPrefix(o.Key, prefix)
-		if !below {
-			break
-		}
-		l.Files = append(l.Files, weights.File{Name: name, Size: o.Size})
-		version = sha256.Sum256(append(version[:], o.Key+string(o.Blob[:])...))
-	}
-	if len(l.Files) == 0 {
-		return l, compute.Errorf(compute.CodeNotFound, "the organization stores nothing below %s", prefix)
-	}
-	l.Version = hex.EncodeToString(version[:])
-	return l, nil
-}
-
-func (s *orgModels) prefix(w weights.Want) string {
-	name, _, _ := strings.Cut(w.Name, ":")
-	name, _, _ = strings.Cut(name, "@")
-	return storedModels + name + "/"
-}
-
-// Open reads a file from an offset. Each chunk is checked against its hash.
-func (s *orgModels) Open(
-	ctx context.Context, w weights.Want, _ *weights.Listing, f *weights.File, offset int64,
-) (io.ReadCloser, int64, error) {
-	view := s.machine.View()
-	bucket := view.Bucket(w.Org)
-	object, known := view.Object(w.Org, s.prefix(w)+f.Name)
-	if bucket == nil || !known || object.Size != f.Size {
-		return nil, 0, compute.Errorf(compute.CodeNotFound, "the organization's model has changed")
-	}
-	from, to := io.Pipe()
-	go func() { to.CloseWithError(s.objects.Copy(ctx, bucket, object, to, offset, f.Size-offset)) }()
-	return from, offset, nil
-}
-
 // inference returns how the API deploys models.
 func (n *Node) inference() api.Inference {
 	out := api.Inference{
@@ -192,14 +147,14 @@ func (n *Node) inference() api.Inference {
 		},
 	}
 	store := weights.New(n.modelSources())
-	out.Size = func(ctx context.Context, org compute.OrgID, engine, model, token string) (int64, bool) {
-		e, ok := n.engines.Get(engine)
+	out.Size = func(ctx context.Context, m api.Weights) (int64, bool) {
+		e, ok := n.engines.Get(m.Engine)
 		if !ok {
 			return 0, false
 		}
 		ctx, cancel := context.WithTimeout(ctx, sizeWait)
 		defer cancel()
-		return store.Size(ctx, weights.Want{Name: model, Org: org, Token: token}, e.Formats)
+		return store.Size(ctx, weights.Want{Name: m.Model, Org: m.Org, Token: m.Token}, e.Formats, m.Quantization)
 	}
 	for _, e := range n.engines.All() {
 		out.Engines = append(out.Engines, api.Engine{

@@ -1,9 +1,12 @@
 package node_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -123,5 +126,56 @@ func checkModelSources(t *testing.T, api, foreign *client.Client) {
 	}
 	if _, err := foreign.DeleteDeployment(t.Context(), none.ID); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWorkerReadsStoredModel serves a model that only the organization's storage has with
+// a replica on a worker, and asks it through a follower. Another organization does not get
+// the model.
+func TestWorkerReadsStoredModel(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	const worker = 3
+	c, account, _ := inferenceCluster(t, 4, func(cfg *nodetest.NodeConfig) {
+		if cfg.Name == nodetest.Config(t, worker).Name {
+			cfg.Role, cfg.GPUs.Simulated = nodetest.Worker, []string{"b200:1"}
+		}
+	})
+	url := c.Follower().URL()
+	api, foreign := nodetest.MustClient(t, account.Key, url), nodetest.MustClient(t, c.MustAccount("other").Key, url)
+	weights := []byte(strings.Repeat("the weights of a model in several chunks\n", 9<<20/40))
+	if _, err := api.Upload(t.Context(), bytesOf("models/own/echo/model.gguf", weights)); err != nil {
+		t.Fatal(err)
+	}
+	want := deploymentOf("own/echo")
+	want.GPUType, want.MaxReplicas = "b200", 1
+	created, err := api.Deploy(t.Context(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := mustDeployment(t, api, created.ID, "ready")
+	if len(d.Rows) != 1 || d.Rows[0].Node == nil || *d.Rows[0].Node != c.Nodes[worker].Config.Name {
+		t.Errorf("its replicas are %+v", d.Rows)
+	}
+	answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url+"/openai/v1/chat/completions", account.Key,
+		prompt(created.ID.String(), "hello", false))
+	if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"hello"`) {
+		t.Errorf("%d: %s", answer.StatusCode, body)
+	}
+	found, err := filepath.Glob(filepath.Join(c.Nodes[worker].Config.DataDir, "models", "*", "files", "model.gguf"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("the worker has the files %q, %v", found, err)
+	}
+	if data, err := os.ReadFile(found[0]); err != nil || !bytes.Equal(data, weights) {
+		t.Errorf("the worker has %d bytes of %d, %v", len(data), len(weights), err)
+	}
+	if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
+		t.Fatal(err)
+	}
+	none, err := foreign.Deploy(t.Context(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := mustDeployment(t, foreign, none.ID, "failed"); !strings.Contains(orNone(d.Detail), "own/echo") {
+		t.Errorf("for another organization it says %q", orNone(d.Detail))
 	}
 }

@@ -258,6 +258,7 @@ func (n *Node) openExecutor(ctx context.Context) error {
 		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Get, Put: n.blobs.Put,
 		Chunks: n.trees.Numbers, Variables: vault{n.master}.variables,
 		Credentials: vault{n.master}.credentials, Storage: n.s3.access, Propose: n.proposer().Propose,
+		Model: modelOf, CopyModel: orgModels{n}.copyTo,
 	}
 	workers.Handle()
 	return n.openExecutorWith(ctx, worker.NewReplicaSource(n.machine, n.cluster),

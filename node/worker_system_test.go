@@ -196,10 +196,13 @@ func TestWorkersRights(t *testing.T) {
 	if err := call(b200, "attempts.get", record.Bundle.Hash[:]); compute.CodeOf(err) != compute.CodeNotFound {
 		t.Errorf("a blob that is no file of its attempts: %v", err)
 	}
-	for _, method := range []string{"attempts.variables", "attempts.registry", "attempts.storage"} {
+	for _, method := range []string{"attempts.variables", "attempts.registry", "attempts.storage", "attempts.model"} {
 		if err := call(h200, method, record.ID.UUID[:]); compute.CodeOf(err) != compute.CodeNotFound {
 			t.Errorf("%s of another node's attempt: %v", method, err)
 		}
+	}
+	if err := call(b200, "attempts.model", record.ID.UUID[:]); compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("the model of an attempt that serves none: %v", err)
 	}
 	if err := call(h200, "attempts.put", []byte("x")); compute.CodeOf(err) != compute.CodeConflict {
 		t.Errorf("a node without attempts stores: %v", err)
@@ -211,7 +214,7 @@ func TestWorkersRights(t *testing.T) {
 		}
 		if may&cluster.Workers != 0 && !strings.Contains("cluster.status cluster.heartbeat cluster.renew cluster.servers "+
 			"attempts.poll attempts.start attempts.finish attempts.bundle attempts.variables attempts.get attempts.put nodes.announce api.relay "+
-			"attempts.ready attempts.registry attempts.storage services.relay services.drain s3.relay environments.list environments.report logs.copy", method) {
+			"attempts.ready attempts.registry attempts.storage attempts.model attempts.model_file services.relay services.drain s3.relay environments.list environments.report logs.copy", method) {
 			t.Errorf("a worker may call %s, which is not in the table", method)
 		}
 	}

@@ -3,8 +3,8 @@
 //
 // A server reads its attempts in its own replica (ReplicaSource). A node of role
 // worker holds no replica: it long-polls servers (Assignments), reports to them
-// (Reporter), reads bundles from them (Bundles) and relays requests of its API to
-// them (Relay). Server and ServeRelay are the servers' side of that protocol.
+// (Reporter), reads bundles and models from them (Bundles, Models) and relays requests
+// of its API to them (Relay). Server and ServeRelay are the servers' side of that protocol.
 //
 // A server identifies a worker by its certificate alone. It refuses requests about
 // attempts of other nodes, and sends no more of an execution than executing it

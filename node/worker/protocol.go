@@ -19,7 +19,10 @@ const (
 	methodRegistry = "attempts.registry"
 	methodStorage  = "attempts.storage"
 	methodPut      = "attempts.put"
+	methodModel    = "attempts.model"
 	methodAnnounce = "nodes.announce"
+
+	methodModelFile = "attempts.model_file" // A stream: the rest of a file.
 
 	methodEnvironments      = "environments.list"
 	methodEnvironmentReport = "environments.report"

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"crypto/sha256"
+	"io"
 	"time"
 
 	"berth/attempt"
@@ -29,6 +30,14 @@ type Server struct {
 	Credentials func(view *fsm.View, e *compute.Execution) (*compute.RegistryCredentials, error)
 	// Storage returns how a mount for an execution reaches its bucket.
 	Storage func(view *fsm.View, e *compute.Execution) (*compute.StorageAccess, error)
+	// Model lists what the organization of an execution stores of its model.
+	Model func(view *fsm.View, e *compute.Execution) StoredModel
+	// CopyModel writes a file of that model from an offset on.
+	CopyModel func(
+		ctx context.Context, view *fsm.View, e *compute.Execution, name string, offset int64, to io.Writer,
+	) error
+
+	reads readCount
 }
 
 // Handle registers the methods of workers.
@@ -43,6 +52,8 @@ func (s *Server) Handle() {
 	s.Cluster.Handle(methodStorage, cluster.Workers, s.serveStorage)
 	s.Cluster.Handle(methodGet, cluster.Workers, s.serveGet)
 	s.Cluster.Handle(methodPut, cluster.Workers, s.servePut)
+	s.Cluster.Handle(methodModel, cluster.Workers, s.serveModel)
+	s.Cluster.HandleStream(methodModelFile, cluster.Workers, s.serveModelFile)
 	s.Cluster.Handle(methodAnnounce, cluster.Workers, s.serveAnnounce)
 	s.Cluster.Handle(methodEnvironments, cluster.Workers, s.serveEnvironments)
 	s.Cluster.Handle(methodEnvironmentReport, cluster.Workers, s.serveEnvironmentReport)

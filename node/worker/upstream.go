@@ -26,8 +26,25 @@ func ask(ctx context.Context, up Upstream, each time.Duration, method string, re
 		answer, err = up.Call(ctx, server, method, req)
 		return err
 	})
-	if e, coded := errors.AsType[*compute.Error](err); coded && e.Detail == rpc.NoMethod {
-		return nil, compute.Errorf(compute.CodeUnavailable, "The servers that answer are older than this worker: %w", err)
+	if err = unlessOlder(err); err != nil {
+		return nil, err
 	}
-	return answer, err
+	return answer, nil
+}
+
+// unlessOlder returns err, or an error for which Older reports true if no server knows
+// the method.
+func unlessOlder(err error) error {
+	if !Older(err) {
+		return err
+	}
+	return compute.Errorf(compute.CodeUnavailable, "The servers that answer are older than this worker: %w", err).
+		Named(rpc.NoMethod)
+}
+
+// Older reports whether a call failed because the servers that answer are older than
+// this worker.
+func Older(err error) bool {
+	e, coded := errors.AsType[*compute.Error](err)
+	return coded && e.Detail == rpc.NoMethod
 }

@@ -69,9 +69,13 @@ func (s *Server) assigned(ctx context.Context, peer rpc.Peer, data []byte) (*fsm
 	}
 	e := assigned(view, peer.ID, id)
 	if e == nil {
-		return nil, nil, compute.Errorf(compute.CodeNotFound, "This node has no live attempt of that execution.")
+		return nil, nil, errNoAttempt()
 	}
 	return view, e, nil
+}
+
+func errNoAttempt() error {
+	return compute.Errorf(compute.CodeNotFound, "This node has no live attempt of that execution.")
 }
 
 // assigned returns an execution of which a node has a live attempt, or nil.

@@ -93,7 +93,7 @@ func (s *Store) fetchFile(
 			if err := os.Remove(name + ".part"); err != nil {
 				return fmt.Errorf("fetch model: %w", err)
 			}
-		case compute.CodeOf(err) == compute.CodeNotFound:
+		case compute.CodeOf(err) == compute.CodeNotFound, compute.CodeOf(err) == compute.CodeConflict:
 			return err
 		}
 		s.cfg.Logger.Warn("model not fetched", "model", w.Name, "err", err)

@@ -10,10 +10,19 @@ import (
 	"strings"
 )
 
-// Size returns the bytes of the weights of a model in one of the formats: from the
-// listing of the first source that has it, else estimated from its name. It reports
-// false if neither says.
-func (s *Store) Size(ctx context.Context, w Want, formats []string) (int64, bool) {
+// Size returns the bytes that the weights of a model in one of the formats take on GPUs:
+// from the listing of the first source that has it, else estimated from its name. The
+// method is how the engine quantizes them, "" for not at all. It reports false if
+// the size is not known.
+func (s *Store) Size(ctx context.Context, w Want, formats []string, method string) (int64, bool) {
+	if size, ok := s.listed(ctx, w, formats); ok {
+		return loaded(w.Name, size, method)
+	}
+	return SizeFromName(w.Name, method)
+}
+
+// listed returns the bytes of the files that hold the weights of a model.
+func (s *Store) listed(ctx context.Context, w Want, formats []string) (int64, bool) {
 	if s.cfg.Stored != nil {
 		if size, ok := listedSize(ctx, s.cfg.Stored, w, formats); ok {
 			return size, true
@@ -29,7 +38,7 @@ func (s *Store) Size(ctx context.Context, w Want, formats []string) (int64, bool
 			return size, true
 		}
 	}
-	return SizeFromName(w.Name)
+	return 0, false
 }
 
 func listedSize(ctx context.Context, source Source, w Want, formats []string) (int64, bool) {
@@ -75,7 +84,7 @@ func bitsOf(name string) float64 {
 		{"q5", 5.5},
 		{"q6", 6.5},
 		{"q8 8bit int8 w8a8 w8a16 fp8", 8},
-		{"f32 fp32", 32},
+		{"f32 fp32", plainMost},
 	} {
 		for text := range strings.FieldsSeq(b.names) {
 			if containsPart(name, text) {
@@ -83,7 +92,7 @@ func bitsOf(name string) float64 {
 			}
 		}
 	}
-	return 16
+	return plainBits
 }
 
 // containsPart reports whether a part of a name begins with a text.
@@ -93,18 +102,37 @@ func containsPart(name, text string) bool {
 	})
 }
 
-// SizeFromName estimates the bytes of a model's weights from its name: the largest
-// number of parameters in it, times the bits of each. It reports false for a name
-// without one.
-func SizeFromName(name string) (int64, bool) {
+// SizeFromName estimates the bytes of a model's weights on GPUs from its name: the
+// largest number of parameters in it, times the bits of each, of which a method of
+// quantization may leave fewer. It reports false for a name without a number, and for
+// a method that does not say its bits.
+func SizeFromName(name, method string) (int64, bool) {
 	name = strings.ToLower(name)
-	most := 0.0
+	count, known := countOf(name)
+	if !known {
+		return 0, false
+	}
+	bits := bitsOf(name)
+	if method != "" {
+		q, known := quantizationOf(method)
+		if !known || q.bits == 0 && bits == plainBits {
+			return 0, false
+		}
+		if q.bits > 0 {
+			bits = min(bits, q.bits)
+		}
+	}
+	return int64(count * bits / 8), true
+}
+
+// countOf returns the largest number of parameters in a name of lower case.
+func countOf(name string) (most float64, known bool) {
 	// Neighbours share the character between them, so each match is sought from the end
 	// of the last number.
 	for rest := name; ; {
 		at := parameters.FindStringSubmatchIndex(rest)
 		if at == nil {
-			break
+			return most, most > 0
 		}
 		count, _ := strconv.ParseFloat(rest[at[4]:at[5]], 64)
 		if at[2] >= 0 {
@@ -118,8 +146,4 @@ func SizeFromName(name string) (int64, bool) {
 		most = math.Max(most, count*unit)
 		rest = rest[at[7]:]
 	}
-	if most == 0 {
-		return 0, false
-	}
-	return int64(most * bitsOf(name) / 8), true
 }

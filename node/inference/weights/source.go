@@ -30,6 +30,9 @@ type File struct {
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256,omitempty"` // Hexadecimal; "" if the source has another hash,
 	Git    string `json:"git,omitempty"`    // that of a Git blob.
+
+	// Version changes with the content, for a source without hashes of whole files.
+	Version string `json:"version,omitempty"`
 }
 
 // Listing is the files of a model at its source.
@@ -40,7 +43,7 @@ type Listing struct {
 }
 
 // Source is one place that has models. Its errors have compute.CodeNotFound if it does
-// not have the model.
+// not have the model, and compute.CodeConflict if a file is no longer as it was listed.
 type Source interface {
 	// List returns the files of a model.
 	List(ctx context.Context, w Want) (Listing, error)

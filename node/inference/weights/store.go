@@ -21,6 +21,7 @@ const (
 	manifestFile = "manifest.json"
 	filesDir     = "files"
 	tries        = 5 // Of one file.
+	maxListings  = 3 // Of a model that changes while it is fetched.
 	retryPause   = 2 * time.Second
 )
 
@@ -87,6 +88,9 @@ func (s *Store) Get(ctx context.Context, w Want, formats []string, say func(stri
 		if m, found, err := s.ask(ctx, search, s.cfg.Stored, w, formats, say); found {
 			return m, err
 		}
+		if search.failed != nil { // A model of that name elsewhere may be another one.
+			return s.cached(w, formats, search.failed, say)
+		}
 	}
 	if m, ok := s.local(w, formats); ok {
 		say("the model is in the operator's directory")
@@ -100,11 +104,17 @@ func (s *Store) Get(ctx context.Context, w Want, formats []string, say func(stri
 	if search.failed == nil {
 		return Model{}, search.missing
 	}
+	return s.cached(w, formats, search.failed, say)
+}
+
+// cached returns a model of the cache after its source was not reached, else why it
+// was not.
+func (s *Store) cached(w Want, formats []string, failed error, say func(string)) (Model, error) {
 	if m, ok := s.known(w, formats); ok {
 		say("a source of models is not reached; the model is in the cache")
 		return m, nil
 	}
-	return Model{}, search.failed
+	return Model{}, failed
 }
 
 // search is why a model was not found so far.
@@ -119,10 +129,15 @@ func (s *Store) ask(
 	ctx context.Context, so *search, source Source, w Want, formats []string, say func(string),
 ) (m Model, found bool, err error) {
 	l, err := source.List(ctx, w)
-	switch {
-	case err == nil:
+	for listed := 1; err == nil; listed++ {
 		m, err = s.from(ctx, source, w, &l, formats, say)
-		return m, true, err
+		if compute.CodeOf(err) != compute.CodeConflict || listed == maxListings {
+			return m, true, err
+		}
+		say("the model has changed and is fetched again")
+		l, err = source.List(ctx, w)
+	}
+	switch {
 	case compute.CodeOf(err) != compute.CodeNotFound:
 		so.failed = errors.Join(so.failed, err)
 	case compute.MessageOf(err) != "":
@@ -286,6 +301,11 @@ func (s *Store) run(ctx context.Context, f *fetch, dir string, source Source, w 
 	f.err = s.evict(m.bytes(), dir)
 	if f.err == nil {
 		f.err = s.fetch(ctx, f, dir, source, w, l, m)
+	}
+	if compute.CodeOf(f.err) == compute.CodeConflict {
+		if err := os.RemoveAll(dir); err != nil { // Nobody asks for that version again.
+			s.cfg.Logger.Warn("parts of a model not removed", "model", m.Name, "err", err)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

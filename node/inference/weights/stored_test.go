@@ -1,0 +1,114 @@
+package weights_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth/compute"
+	"berth/node/inference/weights"
+)
+
+// storage is the storage of an organization with a model of two files.
+type storage struct {
+	version string
+	changes int   // So many times a file changes before it is opened.
+	down    error // Of all listings.
+	lists   int
+}
+
+func (s *storage) List(context.Context, weights.Want) (weights.Listing, error) {
+	s.lists++
+	if s.down != nil {
+		return weights.Listing{}, s.down
+	}
+	l := weights.Listing{Version: s.version, Private: true}
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		l.Files = append(l.Files, weights.File{Name: name, Size: int64(len(s.version)), Version: s.version})
+	}
+	return l, nil
+}
+
+func (s *storage) Open(
+	_ context.Context, _ weights.Want, _ *weights.Listing, f *weights.File, offset int64,
+) (io.ReadCloser, int64, error) {
+	if f.Name == "model.safetensors" && s.changes > 0 {
+		s.changes--
+		s.version += "+"
+	}
+	if f.Version != s.version {
+		return nil, 0, compute.Errorf(compute.CodeConflict, "the model has changed")
+	}
+	return io.NopCloser(strings.NewReader(s.version[offset:])), offset, nil
+}
+
+// TestStoredModelChanges changes a model while it is fetched: what was fetched is dropped,
+// and it is fetched again as it is then, a few times.
+func TestStoredModelChanges(t *testing.T) {
+	for _, test := range []struct {
+		changes, lists int
+		code           compute.Code
+	}{{0, 1, ""}, {1, 2, ""}, {2, 3, ""}, {9, 3, compute.CodeConflict}} {
+		from := &storage{version: "v", changes: test.changes}
+		dir := t.TempDir()
+		s := newStore(t, newHub(t, nil), func(c *weights.Config) { c.Dir, c.Stored = dir, from })
+		m, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"safetensors"}, silent)
+		if compute.CodeOf(err) != test.code || from.lists != test.lists {
+			t.Errorf("%d changes: %v after %d listings, want %q after %d", test.changes, err, from.lists, test.code, test.lists)
+		}
+		for _, name := range []string{"config.json", "model.safetensors"} {
+			if data, _ := os.ReadFile(filepath.Join(m.Dir, name)); err == nil && string(data) != from.version {
+				t.Errorf("%d changes: %s is of %q, want %q", test.changes, name, data, from.version)
+			}
+		}
+		want := 1
+		if err != nil {
+			want = 0
+		}
+		if entries, _ := os.ReadDir(dir); len(entries) != want {
+			t.Errorf("%d changes: the cache has %v", test.changes, entries)
+		}
+	}
+}
+
+// TestStorageIsNotReached holds that no other model of the name is taken while it is not
+// known what the organization stores, only what was fetched before.
+func TestStorageIsNotReached(t *testing.T) {
+	models := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(models, "a", "b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(models, "a", "b", "model.safetensors"), []byte("the operator's"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	from := &storage{version: "v", down: compute.Errorf(compute.CodeUnavailable, "no server answers")}
+	s := newStore(t, newHub(t, nil), func(c *weights.Config) { c.Models, c.Stored = models, from })
+	get := func() (string, error) {
+		m, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"safetensors"}, silent)
+		if err != nil {
+			return "", err
+		}
+		data, err := os.ReadFile(filepath.Join(m.Dir, "model.safetensors"))
+		return string(data), err
+	}
+	steps := []struct {
+		name string
+		down error
+		want string
+		code compute.Code
+	}{
+		{"no answer", from.down, "", compute.CodeUnavailable},
+		{"an answer", nil, "v", ""},
+		{"no answer, in the cache", from.down, "v", ""},
+		{"no such model", compute.Errorf(compute.CodeNotFound, "nothing is stored"), "the operator's", ""},
+	}
+	for _, step := range steps {
+		from.down = step.down
+		if got, err := get(); got != step.want || compute.CodeOf(err) != step.code {
+			t.Errorf("%s: %q, %v", step.name, got, err)
+		}
+	}
+}
