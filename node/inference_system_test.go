@@ -242,11 +242,6 @@ func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, key str
 	if _, err := operator.DrainNodeWithin(t.Context(), from, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	var d wire.Deployment
-	nodetest.Eventually(t, endWait, "the replica to be replaced", func() bool {
-		d = mustDeployment(t, api, id, "ready")
-		return len(d.Rows) == 1 && d.Rows[0].ExecutionID != before
-	})
 	output := func(text string) func() bool {
 		return func() bool {
 			out, err := api.ExecutionLogs(t.Context(), before, client.LogQuery{})
@@ -259,6 +254,11 @@ func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, key str
 		t.Fatal(err)
 	}
 	nodetest.Eventually(t, endWait, "the replica to be stopped at the deadline", output("at the deadline of the node's drain"))
+	var d wire.Deployment
+	nodetest.Eventually(t, endWait, "the replica to be replaced", func() bool {
+		d = mustDeployment(t, api, id, "ready")
+		return len(d.Rows) == 1 && d.Rows[0].ExecutionID != before
+	})
 	view := c.Follower().Peer().View()
 	var old *compute.Execution
 	nodetest.Eventually(t, endWait, "a follower to know that the replica has ended", func() bool {
