@@ -15,8 +15,8 @@ const (
 	maxAuditText = 128    // Bytes of a target or a detail.
 )
 
-// deed is a change that an audit trail tells of.
-type deed struct {
+// auditEntry is a change that an audit trail lists.
+type auditEntry struct {
 	actor  Actor
 	org    compute.OrgID // Of the trail; zero for the cluster's.
 	action string
@@ -54,13 +54,13 @@ func newAuditTables() auditTables {
 
 func auditKey(r *compute.AuditRecord) numberKey { return numberKey{r.Org.UUID, r.Seq} }
 
-// record appends the deed behind a command that was applied to its trail, in the entry
+// record appends the command that was applied to its audit trail, in the log entry
 // of the change.
 func (s *trail) record(cmd Command, r Result) {
 	if s.Format() < formatAccounts || r.Repeat {
 		return
 	}
-	d, ok := s.deedOf(cmd, r)
+	d, ok := s.entryOf(cmd, r)
 	if !ok {
 		return
 	}
@@ -173,7 +173,7 @@ func (v *View) Audits(cmd Command) bool {
 	if v.Format() < formatAccounts {
 		return false
 	}
-	_, audited := (&trail{v}).deedOf(cmd, Result{})
+	_, audited := (&trail{v}).entryOf(cmd, Result{})
 	return audited
 }
 
@@ -183,7 +183,7 @@ func (s *access) recordDeed(c RecordDeed) Result {
 		return Result{Refusal: refusal}
 	}
 	if c.Action == "" || len(c.Action) > maxAuditText {
-		return refuse(compute.CodeInvalid, "action", "a deed has a name")
+		return refuse(compute.CodeInvalid, "action", "a auditEntry has a name")
 	}
 	return Result{}
 }

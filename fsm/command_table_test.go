@@ -60,6 +60,36 @@ func TestRowsMatchTheirPayloads(t *testing.T) {
 	}
 }
 
+// unaudited are the commands of people that no audit trail lists: those about work and
+// files, which the history and the bucket have, and those that follow an audited one.
+func unaudited() []string {
+	return []string{
+		"Submit", "StopExecution", "DeleteExecution", "ScaleService", "CompleteExecution", "ChangeDeployment", "UpdateDeployment",
+		"CreateUpload", "ReceiveChunks", "CommitUpload", "RedeliverCallbacks", "SetDefaultOrg",
+		"CreateBucket", "PutObject", "DeleteObjects", "StartObjectUpload", "PutObjectPart", "AbortObjectUpload",
+		"RotateKey", "Reseal", // Listed when they name a new key.
+	}
+}
+
+// TestCommandsOfPeopleAreAudited checks that each command with an Actor has a line in an
+// audit trail, or is one of those that have none on purpose.
+func TestCommandsOfPeopleAreAudited(t *testing.T) {
+	s := newState()
+	for _, r := range commands.rows {
+		cmd, err := r.decode([]byte{0xa0})
+		if err != nil {
+			t.Fatalf("%s: %v", r.name, err)
+		}
+		if _, ofPeople := reflect.TypeOf(cmd).FieldByName("Actor"); !ofPeople {
+			continue
+		}
+		_, audited := s.trail.entryOf(cmd, Result{})
+		if without := slices.Contains(unaudited(), r.name); audited == without {
+			t.Errorf("%s: audited %t, listed as not audited %t", r.name, audited, without)
+		}
+	}
+}
+
 func TestAllowedOnFullDisk(t *testing.T) {
 	for _, test := range []struct {
 		cmd  Command

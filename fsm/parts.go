@@ -135,7 +135,7 @@ type (
 		access *access
 	}
 
-	// trail keeps what the deeds behind commands were.
+	// trail keeps the audit trails.
 	trail struct{ *View }
 
 	// retention drops executions that ended long ago, or archives them.

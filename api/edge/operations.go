@@ -129,7 +129,7 @@ func (c *Core) Propose(r *Request, cmd fsm.Command) (fsm.Result, error) {
 }
 
 // Record writes to the cluster's audit trail that the caller, an operator, did something
-// that changes no state. Without a leader the deed is only logged: a backup of a cluster
+// that changes no state. Without a leader it is only logged: a backup of a cluster
 // that has lost its quorum is wanted more than its record.
 func (c *Core) Record(r *Request, action, target string) error {
 	cmd := fsm.RecordDeed{
@@ -143,7 +143,7 @@ func (c *Core) Record(r *Request, action, target string) error {
 	case err == nil && result.Refusal != nil:
 		return result.Refusal
 	case compute.CodeOf(err) == compute.CodeUnavailable:
-		r.Log(c.log).Warn("deed not recorded in the audit trail", "code", action, "err", err)
+		r.Log(c.log).Warn("audit record not written", "code", action, "err", err)
 		return nil
 	}
 	r.index = max(r.index, index)

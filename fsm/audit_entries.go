@@ -1,0 +1,217 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+
+	"berth/compute"
+)
+
+// entryOf returns the line of an audit trail for a command with its result. It reports
+// false for commands that are not audited: those about work, which the history has, and
+// those of nodes.
+func (s *trail) entryOf(cmd Command, r Result) (auditEntry, bool) {
+	for _, of := range []func(Command, Result) (auditEntry, bool){
+		s.entryOfUser, s.entryOfKey, s.entryOfOrg, entryOfMoney, entryOfCluster,
+	} {
+		if d, ok := of(cmd, r); ok {
+			return d, r.Refusal == nil || d.action == actionReuse
+		}
+	}
+	return auditEntry{}, false
+}
+
+// actionReuse is the use of a spent refresh token, which is refused and ends the login.
+const actionReuse = "login.token_reused"
+
+// entryOfUser is entryOf for accounts and logins.
+func (s *trail) entryOfUser(cmd Command, r Result) (auditEntry, bool) {
+	switch c := cmd.(type) {
+	case CreateUser:
+		return auditEntry{c.Actor, compute.OrgID{}, "user.create", c.User.ID.String(), c.User.Email + " in " + c.Org.Slug}, true
+	case SignUp:
+		a := c.Actor
+		a.User = c.User.ID
+		return auditEntry{a, compute.OrgID{}, "user.signup", c.User.ID.String(), c.User.Email + " in " + c.Org.Slug}, true
+	case LinkUser:
+		a := c.Actor
+		a.User = c.User
+		return auditEntry{a, s.home(c.User), "user.link", c.User.String(), c.Subject}, true
+	case SetUser:
+		return auditEntry{c.Actor, compute.OrgID{}, "user.change", c.User.String(), userChange(&c)}, true
+	case DeleteUser:
+		return auditEntry{c.Actor, compute.OrgID{}, "user.delete", c.Actor.User.String(), ""}, true
+	case StoreRefresh:
+		a := c.Actor
+		a.User = c.Token.User
+		return auditEntry{a, s.home(a.User), "login", a.User.String(), ""}, true
+	case RotateRefresh:
+		if r.Refusal == nil || r.Refusal.Detail != "token_reused" {
+			return auditEntry{}, false
+		}
+		t, _ := s.Refresh(c.Old)
+		return auditEntry{Actor{User: t.User}, s.home(t.User), actionReuse, t.User.String(), ""}, true
+	}
+	return auditEntry{}, false
+}
+
+// userChange says what SetUser changes, without any secret.
+func userChange(c *SetUser) string {
+	var said []string
+	if c.Password != "" {
+		said = append(said, "password")
+	}
+	if c.Disabled != nil {
+		said = append(said, fmt.Sprintf("disabled %t", *c.Disabled))
+	}
+	return strings.Join(said, ", ")
+}
+
+// home returns the default organization of a user, zero for none.
+func (s *trail) home(user compute.UserID) compute.OrgID {
+	for _, m := range s.Memberships(user) {
+		if m.Default {
+			return m.Org
+		}
+	}
+	return compute.OrgID{}
+}
+
+// entryOfKey is entryOf for API keys and secrets.
+func (s *trail) entryOfKey(cmd Command, _ Result) (auditEntry, bool) {
+	switch c := cmd.(type) {
+	case CreateKey:
+		return auditEntry{c.Actor, c.Actor.Org, "key.create", c.Key.ID.String(), c.Key.Name}, true
+	case ToggleKey:
+		detail := ""
+		if k, ok := s.Key(c.Actor.Org, c.Key); ok {
+			detail = fmt.Sprintf("active %t", k.Active)
+		}
+		return auditEntry{c.Actor, c.Actor.Org, "key.toggle", c.Key.String(), detail}, true
+	case DeleteKey:
+		return auditEntry{c.Actor, c.Actor.Org, "key.delete", c.Key.String(), ""}, true
+	case RegenerateKey:
+		return auditEntry{c.Actor, c.Actor.Org, "key.regenerate", c.Key.String(), ""}, true
+	case PutVariables:
+		names := make([]string, 0, len(c.Variables))
+		for i := range c.Variables {
+			names = append(names, c.Variables[i].Name)
+		}
+		return auditEntry{c.Actor, c.Actor.Org, "variables.set", strings.Join(names, " "), ""}, true
+	case RemoveVariables:
+		target := "all"
+		if !c.ID.IsZero() {
+			target = c.ID.String()
+		}
+		return auditEntry{c.Actor, c.Actor.Org, "variables.remove", target, ""}, true
+	case SetCallbackSecret:
+		return auditEntry{c.Actor, c.Org, "callback_secret.set", fmt.Sprint(c.Secret.Number), ""}, true
+	case RotateKey:
+		if c.Key == nil {
+			return auditEntry{}, false // Its values follow the key, which has its line.
+		}
+		return auditEntry{c.Actor, c.Org, "data_key.rotate", fmt.Sprint(c.Key.Number), fmt.Sprintf("retired %t", c.Retire)}, true
+	case RemoveCallbackSecret:
+		return auditEntry{c.Actor, c.Org, "callback_secret.remove", "", ""}, true
+	}
+	return auditEntry{}, false
+}
+
+// entryOfOrg is entryOf for organizations, members and invites.
+func (s *trail) entryOfOrg(cmd Command, _ Result) (auditEntry, bool) {
+	switch c := cmd.(type) {
+	case CreateOrg:
+		return auditEntry{c.Actor, c.Org.ID, "org.create", c.Org.ID.String(), c.Org.Slug}, true
+	case SetOrg:
+		return auditEntry{c.Actor, c.Org, "org.change", c.Org.String(), strings.TrimSpace(c.Slug + " " + c.Name)}, true
+	case DeleteOrg:
+		return auditEntry{c.Actor, c.Org, "org.delete", c.Org.String(), ""}, true
+	case TrustOrg:
+		return auditEntry{c.Actor, c.Org, "org.trust", c.Org.String(), fmt.Sprint(c.Trusted)}, true
+	case SetMember:
+		return auditEntry{c.Actor, c.Org, "member.set", c.User.String(), c.Role.String()}, true
+	case RemoveMember:
+		return auditEntry{c.Actor, c.Org, "member.remove", c.User.String(), ""}, true
+	case PutInvite:
+		who := c.Invite.Email + " as " + c.Invite.Role.String()
+		return auditEntry{c.Actor, c.Invite.Org, "invite.create", c.Invite.ID.String(), who}, true
+	case RevokeInvite:
+		return auditEntry{c.Actor, c.Org, "invite.revoke", c.Invite.String(), ""}, true
+	case AnswerInvite:
+		return auditEntry{c.Actor, c.Org, "invite.answer", c.Invite.String(), fmt.Sprintf("accepted %t", c.Accept)}, true
+	case CreateEnvironment:
+		return auditEntry{c.Actor, c.Environment.Org, "environment.create", c.Environment.Name, ""}, true
+	case DeleteEnvironment:
+		return auditEntry{c.Actor, c.Org, "environment.delete", c.Name, ""}, true
+	case SetBucketLimits:
+		limits := fmt.Sprintf("%d bytes, %d objects", c.MaxBytes, c.MaxObjects)
+		return auditEntry{c.Actor, c.Org, "storage.limit", c.Org.String(), limits}, true
+	}
+	return auditEntry{}, false
+}
+
+// entryOfMoney is entryOf for credits, budgets, prices and quotas.
+func entryOfMoney(cmd Command, _ Result) (auditEntry, bool) {
+	switch c := cmd.(type) {
+	case Grant:
+		return auditEntry{c.Actor, c.Org, "credits.grant", c.Amount.String(), c.Note}, true
+	case RecordPurchase:
+		return auditEntry{Actor{}, c.Purchase.Org, "credits.purchase", c.Purchase.Amount.String(), c.Purchase.ID}, true
+	case SetBudget:
+		target := budgetTarget(c.Budget.Key, c.Budget.User)
+		return auditEntry{c.Actor, c.Budget.Org, "budget.set", target, c.Budget.MaxCredits.String()}, true
+	case RemoveBudget:
+		return auditEntry{c.Actor, c.Org, "budget.remove", budgetTarget(c.Key, c.User), ""}, true
+	case SetQuota:
+		return auditEntry{c.Actor, c.Quota.Org, "quota.set", quotaTarget(&c.Quota), ""}, true
+	case SetPrices:
+		target := fmt.Sprintf("%d prices, %d costs", len(c.Prices), len(c.Costs))
+		return auditEntry{c.Actor, compute.OrgID{}, "prices.set", target, ""}, true
+	case RemovePrice:
+		return auditEntry{c.Actor, compute.OrgID{}, "price.remove", c.Name, ""}, true
+	case SetModel:
+		target := fmt.Sprintf("%s, %s and %s credits", c.Deployment, c.Prices.Prompt, c.Prices.Completion)
+		return auditEntry{c.Actor, compute.OrgID{}, "model.set", c.ID, target}, true
+	case RemoveModel:
+		return auditEntry{c.Actor, compute.OrgID{}, "model.remove", c.ID, ""}, true
+	case SetBillingMode:
+		return auditEntry{c.Actor, compute.OrgID{}, "billing.mode", fmt.Sprintf("meter %t", c.Meter), ""}, true
+	}
+	return auditEntry{}, false
+}
+
+func budgetTarget(key compute.KeyID, user compute.UserID) string {
+	switch {
+	case !key.IsZero():
+		return "key " + key.String()
+	case !user.IsZero():
+		return "member " + user.String()
+	}
+	return "organization"
+}
+
+func quotaTarget(q *compute.Quota) string {
+	if q.Tag != "" {
+		return "tag " + q.Tag
+	}
+	return budgetTarget(q.Key, compute.UserID{})
+}
+
+// entryOfCluster is entryOf for nodes and what concerns the cluster.
+func entryOfCluster(cmd Command, _ Result) (auditEntry, bool) {
+	switch c := cmd.(type) {
+	case DrainNode:
+		return auditEntry{c.Actor, compute.OrgID{}, "node.drain", c.Node.String(), fmt.Sprintf("drained %t", c.Drained)}, true
+	case RemoveNode:
+		return auditEntry{c.Actor, compute.OrgID{}, "node.remove", c.Node.String(), ""}, true
+	case CreateJoinToken:
+		return auditEntry{c.Actor, compute.OrgID{}, "join_token.create", c.Token.ID, c.Token.Role.String()}, true
+	case SetBrake:
+		return auditEntry{c.Actor, compute.OrgID{}, "brake.set", "", fmt.Sprintf("release %t", c.Release)}, true
+	case SealWith:
+		return auditEntry{c.Actor, compute.OrgID{}, "master_key.rotate", fmt.Sprintf("%x", c.Prefixes), ""}, true
+	case RecordDeed:
+		return auditEntry{c.Actor, compute.OrgID{}, c.Action, c.Target, ""}, true
+	}
+	return auditEntry{}, false
+}
