@@ -62,6 +62,21 @@ func TestEngineOutlivesNodes(t *testing.T) {
 	d.killRouter()
 }
 
+// back starts a node again, and returns once it votes and knows the leader.
+func (d *engineDrill) back(p *nodetest.Process) {
+	d.Helper()
+	p.Start()
+	mustVoters(d.T, d.root, 3)
+	nodetest.Eventually(d, endWait, "the node to be ready", func() bool {
+		answer, err := http.Get(p.URL + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	})
+}
+
 // by returns the deployment as a node answers for it.
 func (d *engineDrill) by(p *nodetest.Process) *asked { return &asked{d.T, p.URL, d.account.Key, d.id} }
 
@@ -114,8 +129,7 @@ func (d *engineDrill) leaderBut(not *nodetest.Process) *nodetest.Process {
 		// A process does so once, and an election may have made this one the leader again.
 		d.Logf("leadership is not transferred: %v", err)
 		not.Kill()
-		not.Start()
-		mustVoters(d.T, d.root, 3)
+		d.back(not)
 	}
 	nodetest.Eventually(d, endWait, "another leader", func() bool { leader = d.leader(); return leader != not })
 	return leader
@@ -152,8 +166,7 @@ func (d *engineDrill) killReplicaNode() {
 		return reply.StatusCode == http.StatusOK
 	})
 	by.answers()
-	host.Start()
-	mustVoters(d.T, d.root, 3)
+	d.back(host)
 }
 
 // killLeader changes nothing for a stream between two other nodes.
@@ -171,8 +184,7 @@ func (d *engineDrill) killLeader() {
 	}
 	body.Close()
 	by.answers() // With a new leader or none: nothing of it is written.
-	leader.Start()
-	mustVoters(d.T, d.root, 3)
+	d.back(leader)
 }
 
 // killRouter breaks the stream of its client. The engine stops, and other nodes answer.
@@ -190,8 +202,7 @@ func (d *engineDrill) killRouter() {
 	nodetest.Eventually(d, endWait, "the engine to stop", func() bool { return d.left(host) > before })
 	d.by(host).answers()
 	d.by(d.other(host, router)).answers()
-	router.Start()
-	mustVoters(d.T, d.root, 3)
+	d.back(router)
 }
 
 // left returns how many clients have left the engine on a node. Lines of others come and

@@ -67,8 +67,7 @@ func TestEngineIsPaidFor(t *testing.T) {
 	if err != nil || !strings.Contains(string(rest), `"code":"replica_failed"`) {
 		t.Errorf("the stream of a killed node ends with %q, %v", rest[max(len(rest)-300, 0):], err)
 	}
-	host.Start()
-	mustVoters(t, d.root, 3)
+	d.back(host)
 	mustDeployment(t, d.api, d.id, "ready")
 	b.buys(by)
 	b.mustPayFor(before, "a stream whose replica was lost, which is free")
@@ -79,8 +78,7 @@ func TestEngineIsPaidFor(t *testing.T) {
 	leader.Kill()
 	b.finishes(r, body)
 	b.mustPayFor(before, "a stream that was charged to a new leader")
-	leader.Start()
-	mustVoters(t, d.root, 3)
+	d.back(leader)
 
 	host = d.host()
 	router := d.other(host)
@@ -88,8 +86,7 @@ func TestEngineIsPaidFor(t *testing.T) {
 	router.Kill()
 	body.Close()
 	b.buys(host)
-	router.Start()
-	mustVoters(t, d.root, 3)
+	d.back(router)
 	b.buys(router)
 	b.mustPayFor(before, "a stream that was under way at the node that was killed")
 	nodetest.Eventually(t, ledgerWait, "nothing to be held, and all to be in the ledger", func() bool {
@@ -97,6 +94,10 @@ func TestEngineIsPaidFor(t *testing.T) {
 		return now.Held == 0 && before.Remaining-now.Remaining == b.price()
 	})
 	b.mustPayFor(before, "all of it, once the ledger has it")
+	report, err := b.client().Usage(t.Context(), client.UsageQuery{GroupBy: "model"})
+	if err != nil || report.Total.Credits != b.price() {
+		t.Errorf("%s is charged, want %s: %v", report.Total.Credits, b.price(), err)
+	}
 }
 
 // buys has a node answer once.
@@ -178,8 +179,8 @@ func (b *buyer) mustPayFor(before wire.Credits, what string) {
 			what, got.PromptTokens, got.CompletionTokens, b.prompt, b.completion)
 	}
 	price := b.price()
-	if report.Total.Credits != price {
-		b.Errorf("%s: %s is charged, want %s", what, report.Total.Credits, price)
+	if report.Total.Credits > price {
+		b.Errorf("%s: %s is charged, want at most %s", what, report.Total.Credits, price)
 	}
 	if paid := before.Remaining - b.credits().Remaining; paid > price {
 		b.Errorf("%s: the ledger has charged %s, more than %s", what, paid, price)

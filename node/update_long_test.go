@@ -51,8 +51,7 @@ func TestUpdateOutlivesNodes(t *testing.T) {
 		victim.Kill()
 		nodetest.Eventually(t, 2*endWait, "the replicas to be replaced during "+test.name, done)
 		stop()
-		victim.Start()
-		mustVoters(t, d.root, 3)
+		d.back(victim)
 	}
 }
 
