@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/loop"
 )
 
 // Tries while replicas that are recorded as ready do not answer: they have ended, and
@@ -21,14 +22,8 @@ func (c *modelCall) retries(ctx context.Context, err error, tries *int) bool {
 	if compute.CodeOf(err) != compute.CodeUnavailable || isEngineTimeout(err) || ctx.Err() != nil || *tries > retryMost {
 		return false
 	}
-	if *tries > 1 {
-		pause := time.NewTimer(retryPause)
-		defer pause.Stop()
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return false
-		}
+	if *tries > 1 && !loop.Sleep(ctx, retryPause) {
+		return false
 	}
 	return c.renew() == nil //nolint:contextcheck // It lives as the server does.
 }

@@ -204,6 +204,7 @@ func TestSpeedsDecide(t *testing.T) {
 		{"a slow t4", map[string]int{"t4": 60}, "gpu.h100", "gpu.l40s", "gpu.h100"},
 		{"a slow h100", map[string]int{"h100": 200}, "gpu.a100", "gpu.t4", "gpu.a100"},
 		{"a slow h100 and a100", map[string]int{"h100": 200, "a100": 200}, "gpu.l40s", "gpu.t4", "gpu.l40s"},
+		{"half of the machine is taken", map[string]int{"h100": 250, "a100": 245, "l40s": 240, "t4": 90}, "gpu.h100", "gpu.t4", "gpu.l40s"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

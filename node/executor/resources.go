@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/loop"
 	"berth/node/executor/egress"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
@@ -143,10 +144,8 @@ func (p *resourcePool) run(ctx context.Context) {
 		made, err := p.makeConnected()
 		if err != nil {
 			p.log.Warn("network creation failed", "err", err)
-			select {
-			case <-ctx.Done():
+			if !loop.Sleep(ctx, networkRetry) {
 				return
-			case <-time.After(networkRetry):
 			}
 			continue
 		}

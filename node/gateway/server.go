@@ -14,6 +14,7 @@ import (
 	"github.com/versity/versitygw/s3api/middlewares"
 
 	"berth/compute"
+	"berth/loop"
 )
 
 // Limits of a node.
@@ -130,10 +131,7 @@ func Accept(ctx context.Context, l net.Listener) (net.Conn, error) {
 		if errors.Is(err, net.ErrClosed) {
 			return nil, fmt.Errorf("accept s3 connection: %w", err)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
+		loop.Sleep(ctx, wait)
 	}
 }
 

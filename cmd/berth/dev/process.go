@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"berth/loop"
 )
 
 // ExitRemoved is the exit code of a node that the cluster has removed.
@@ -56,11 +58,7 @@ func (c *Cluster) keepRunning(ctx context.Context, n plannedNode) {
 		if lived > longLife {
 			pause.Reset()
 		}
-		timer := time.NewTimer(pause.NextBackOff())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !loop.Sleep(ctx, pause.NextBackOff()) {
 			return
 		}
 	}

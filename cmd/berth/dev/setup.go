@@ -93,12 +93,9 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 		return err
 	}
 	for i, n := range later {
-		if i >= atOnce { // More concurrent starts would take the processors from running nodes.
-			select {
-			case <-time.After(launchPause):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+		// More concurrent starts would take the processors from running nodes.
+		if i >= atOnce && !loop.Sleep(ctx, launchPause) {
+			return ctx.Err()
 		}
 		c.launch(ctx, n)
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/loop"
 )
 
 const (
@@ -77,10 +79,8 @@ func (p *Pool) Run(ctx context.Context) {
 		made, err := p.make(ctx, 0)
 		if err != nil {
 			p.log.Warn("scratch space not made", "err", err)
-			select {
-			case <-ctx.Done():
+			if !loop.Sleep(ctx, retry) {
 				return
-			case <-time.After(retry):
 			}
 			continue
 		}
