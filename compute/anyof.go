@@ -28,15 +28,6 @@ func (e *Execution) AnyOf() bool { return len(e.GPUTypes) > 0 && !e.Kind.isSelec
 // isSelection reports whether executions of the kind try GPU types, or are tried.
 func (k Kind) isSelection() bool { return k == KindSelection || k == KindSubSelection }
 
-// TypeNames returns the GPU types that e accepts, in the order of its request.
-func (e *Execution) TypeNames() []string {
-	names := make([]string, len(e.GPUTypes))
-	for i, t := range e.GPUTypes {
-		names[i] = t.Type
-	}
-	return names
-}
-
 // Accept has e ask for any of its GPU types, as while it waits: cheapest first, at
 // the price of the dearest.
 func (e *Execution) Accept() {

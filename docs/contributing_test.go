@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"berth/fault"
 )
 
 // TestChecklistsAreCurrent checks that the files which CONTRIBUTING.md names exist, and that
@@ -41,5 +44,13 @@ func TestChecklistsAreCurrent(t *testing.T) {
 		if declared[match[1]] == "" {
 			t.Errorf("where is %s declared?", match[1])
 		}
+	}
+}
+
+// TestMethodCountsFailpoints checks the number of failpoints that the method tells.
+func TestMethodCountsFailpoints(t *testing.T) {
+	want := fmt.Sprintf("%d of these points", len(fault.Points()))
+	if !strings.Contains(mustRead(t, "reliability/method.md"), want) {
+		t.Errorf("reliability/method.md does not say %q", want)
 	}
 }

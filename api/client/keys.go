@@ -104,14 +104,4 @@ func (c *Client) DeleteUserKey(ctx context.Context, id compute.KeyID) error {
 	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: userKeysPath + "/" + id.String()})
 }
 
-// ValidateKey returns whether an API key is valid, and whose it is.
-func (c *Client) ValidateKey(ctx context.Context, text string) (wire.ValidatedKey, error) {
-	var out wire.ValidatedKey
-	err := c.Do(ctx, berth.Call{
-		Method: http.MethodPost, Path: userKeysPath + "/validate", NoKey: true, Out: &out,
-		Body: wire.KeyToValidate{Key: text},
-	})
-	return out, err
-}
-
 const userKeysPath = "/auth/api-keys"

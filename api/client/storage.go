@@ -97,11 +97,6 @@ func (c *Client) CompleteUpload(
 	return out, err
 }
 
-// AbortUpload gives up an upload in parts.
-func (c *Client) AbortUpload(ctx context.Context, upload string) error {
-	return c.Do(ctx, berth.Call{Method: http.MethodDelete, Path: uploadsPath + "/" + url.PathEscape(upload)})
-}
-
 // uploadsPath is the path of uploads in parts.
 const uploadsPath = "/storage/uploads"
 
