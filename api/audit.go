@@ -24,7 +24,7 @@ func (g *audits) routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: root + "/orgs/{slug}/audit", Tag: "Organizations", Need: edge.NeedOrg,
 			Role:    compute.RoleFor(compute.ActReadAudit),
-			Summary: "Who changed what in the organization, from where and when, newest first.",
+			Summary: "List the changes in the organization, with who made them, from where and when, newest first.",
 			Query:   of[wire.AuditQuery](), Reply: of[[]wire.AuditLine](), Handle: g.org,
 		},
 		{

@@ -47,7 +47,7 @@ func (g *billing) routes() []edge.Route {
 		},
 		{
 			Method: http.MethodGet, Path: root + "/billing/usage", Tag: "Billing", Need: edge.NeedCaller,
-			Summary: "Who used what: the organization's executions of some time by user, key, tag, profile or day.",
+			Summary: "Sum up the use of the organization in some time by user, key, tag, profile or day.",
 			Accepts: []string{"text/csv"}, // With ?format=.
 			Query:   of[wire.UsageQuery](), Reply: of[wire.UsageReport](), Handle: g.usage,
 		},

@@ -21,7 +21,7 @@ func (g *callbacks) routes() []edge.Route {
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: all, Tag: "Execution Management", Need: edge.NeedCaller,
-			Summary: "What became of the callbacks of an execution that has ended: one for each of its URLs." +
+			Summary: "List the callbacks of an execution that has ended, with what became of each: one for each of its URLs." +
 				" Empty once its record is archived.",
 			Reply: of[[]wire.Callback](), Handle: g.list,
 		},

@@ -43,7 +43,7 @@ func (g *series) routes() []edge.Route {
 	return []edge.Route{{
 		Method: http.MethodGet, Path: root + "/execution/{id}/metrics", Tag: "Observability - GPU Metrics",
 		Need: edge.NeedCaller,
-		Summary: "What an execution did with its GPUs, processors and memory. It is measured each second; " +
+		Summary: "Show how an execution used its GPUs, processors and memory. It is measured each second; " +
 			"of attempts longer than an hour, less often.",
 		Query: of[wire.MetricsQuery](), Reply: of[wire.ExecutionMetrics](), Handle: g.read,
 	}}

@@ -93,7 +93,7 @@ func (g *storage) routes() []edge.Route {
 		},
 		{
 			Method: http.MethodGet, Path: at + "/usage", Tag: tag, Need: edge.NeedCaller,
-			Summary: "What the organization stores, and may store.",
+			Summary: "Show what the organization stores, and may store.",
 			Reply:   of[wire.StorageUsage](), Handle: g.usage,
 		},
 		{

@@ -44,12 +44,12 @@ type Node struct {
 	MemoryMiB   int64             `json:"memory_mib"`
 	UsedMemory  int64             `json:"used_memory_mib"`
 	LiveWork    int               `json:"live_attempts"`
-	Leaving     int               `json:"leaving_attempts" doc:"Of those, the ones that were asked to end or to make room."`
+	Leaving     int               `json:"leaving_attempts" doc:"Those of them that were asked to end."`
 	DrainBy     *compute.Instant  `json:"drain_by" doc:"When what still executes on it is ended; null where there is no such deadline."`
 	GPUs        []GPU             `json:"gpus"`
-	Gaps        []compute.Gap     `json:"sandbox_gaps,omitempty" doc:"What its kernel does not enforce of the sandbox, absent for nothing. cgroup_v1: buffers of sockets have a limit beside the memory limit. socket_memory_unlimited: they have none. no_landlock: mounts alone keep code from files."`
+	Gaps        []compute.Gap     `json:"sandbox_gaps,omitempty" doc:"Sandbox rules that its kernel cannot enforce, absent for none. cgroup_v1: buffers of sockets have a limit beside the memory limit. socket_memory_unlimited: they have none. no_landlock: mounts alone keep code from files."`
 	ScratchMiB  int64             `json:"scratch_mib" doc:"The largest scratch space on disk that an execution may ask for there; 0 where scratch space is in memory."`
-	Offers      []compute.Offer   `json:"offers" doc:"What executions may ask for there: volumes and prepared environments, as in volume:datasets."`
+	Offers      []compute.Offer   `json:"offers" doc:"Volumes and prepared environments that executions may ask for there, as in volume:datasets."`
 	InventoryAt uint64            `json:"inventory_version"`
 	ClockAhead  *int64            `json:"clock_ahead_ms" doc:"Milliseconds by which its clock is ahead of the cluster's time, below 0 when it is behind; null where the leader has not heard of it, and in answers about a single node. Over 500 ms the node warns, over 10 s is a fault."`
 }
@@ -65,7 +65,7 @@ type GPU struct {
 	BFloat16   *bool          `json:"bfloat16" doc:"Whether it computes in bfloat16; null where unknown."`
 	PCIBus     string         `json:"pci_bus"`
 	MIG        string         `json:"mig" doc:"enabled, disabled, empty where there is no such mode, or the slice that it is, such as 1g_5gb."`
-	Parent     *compute.GPUID `json:"parent" doc:"Of a slice: the GPU that is sliced."`
+	Parent     *compute.GPUID `json:"parent" doc:"The GPU that this slice is part of."`
 	Island     int            `json:"island" doc:"The same for GPUs of a node that NVLink joins or that share a PCIe switch; 0 for unknown."`
 	Driver     string         `json:"driver"`
 	Health     compute.Health `json:"health"`

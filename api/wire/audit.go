@@ -33,7 +33,7 @@ type AuditLine struct {
 	Detail    *string         `json:"detail"`
 	IP        *string         `json:"ip" doc:"Address of the client."`
 	RequestID *string         `json:"request_id"`
-	Index     uint64          `json:"index" doc:"Of the entry of the replicated log that made the change."`
+	Index     uint64          `json:"index" doc:"Index of the log entry that made the change."`
 	Hash      string          `json:"hash" doc:"SHA-256 over the line before and this one."`
 }
 
@@ -43,5 +43,5 @@ type AuditCheck struct {
 	Lines   uint64 `json:"lines" doc:"All that were written."`
 	Trimmed uint64 `json:"trimmed" doc:"The oldest ones, which are no longer kept."`
 	Head    string `json:"head" doc:"Hash of the last line."`
-	Detail  string `json:"detail" doc:"What does not hold; empty when valid."`
+	Detail  string `json:"detail" doc:"The first fault; empty when valid."`
 }

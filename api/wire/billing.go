@@ -110,7 +110,7 @@ type LedgerCheck struct {
 	Valid   bool   `json:"valid"`
 	Entries uint64 `json:"entries"`
 	Head    string `json:"head" doc:"Hash of the last line."`
-	Detail  string `json:"detail" doc:"What does not hold; empty when valid."`
+	Detail  string `json:"detail" doc:"The first fault; empty when valid."`
 }
 
 // Grant is the body of POST /billing/grant.

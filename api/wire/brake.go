@@ -30,5 +30,5 @@ type VanishedNode struct {
 	ID       compute.NodeID  `json:"id"`
 	Name     string          `json:"name"`
 	DownAt   compute.Instant `json:"down_at" doc:"When it was recorded as down."`
-	LiveWork int             `json:"live_attempts" doc:"What it may still execute."`
+	LiveWork int             `json:"live_attempts" doc:"Attempts that it may still execute."`
 }

@@ -10,10 +10,10 @@ import (
 
 // NewBudget is the body of PUT /orgs/{slug}/budgets.
 type NewBudget struct {
-	KeyID       string          `json:"key_id" maxlen:"36" doc:"Of an API key of the organization."`
-	UserID      string          `json:"user_id" maxlen:"36" doc:"Of a member. Without key_id and user_id the budget is the organization's."`
+	KeyID       string          `json:"key_id" maxlen:"36" doc:"An API key of the organization."`
+	UserID      string          `json:"user_id" maxlen:"36" doc:"A member. Without key_id and user_id the budget is the organization's."`
 	MaxCredits  compute.Credits `json:"max_credits" required:"true" gt:"0"`
-	Period      string          `json:"period" default:"\"total\"" enum:"total,month" doc:"What counts: everything from now on, or what is charged in each month, UTC."`
+	Period      string          `json:"period" default:"\"total\"" enum:"total,month" doc:"Time that counts: everything from now on, or each month, UTC."`
 	Enforce     bool            `json:"enforce" default:"false" doc:"Whether it is a ceiling: work that may exceed it is refused, or stopped."`
 	CallbackURL string          `json:"callback_url" maxlen:"2048" doc:"An https URL that is notified at 50, 80 and 100 percent."`
 }

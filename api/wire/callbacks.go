@@ -28,10 +28,10 @@ type Callback struct {
 	URL         string           `json:"url"`
 	Status      string           `json:"status" enum:"pending,delivered,failed" doc:"failed: given up after 24 hours."`
 	Tries       int              `json:"tries"`
-	LastAt      *compute.Instant `json:"last_at" doc:"Of the last try."`
+	LastAt      *compute.Instant `json:"last_at" doc:"Time of the last try."`
 	StatusCode  *int             `json:"status_code" doc:"The HTTP status of the last answer; null for none."`
 	Error       *string          `json:"error" doc:"Why the last try failed."`
-	NextAt      *compute.Instant `json:"next_at" doc:"Of the next try; null when there is none."`
+	NextAt      *compute.Instant `json:"next_at" doc:"Time of the next try; null when there is none."`
 	DeliveredAt *compute.Instant `json:"delivered_at"`
 }
 

@@ -87,8 +87,8 @@ type Deployment struct {
 	Ready        int                 `json:"ready_replicas"`
 	CreatedAt    compute.Instant     `json:"created_at"`
 	Billed       compute.Credits     `json:"billed" doc:"For replicas that have ended."`
-	BaseURL      string              `json:"base_url" doc:"Of the OpenAI-compatible API; model is the deployment_id."`
-	Update       *PendingUpdate      `json:"update" doc:"What was asked for, until a replica with it is ready; null for none."`
+	BaseURL      string              `json:"base_url" doc:"URL of the OpenAI-compatible API; model is the deployment_id."`
+	Update       *PendingUpdate      `json:"update" doc:"Update that was asked for, until a replica with it is ready; null for none."`
 	EngineOutput []string            `json:"engine_output" doc:"If it failed: the last lines of its engine."`
 	Rows         []ServiceReplica    `json:"rows"`
 }

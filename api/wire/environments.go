@@ -11,7 +11,7 @@ import (
 
 // NewEnvironment is the body of POST /environments: requirements, or a path.
 type NewEnvironment struct {
-	Name         string `json:"name" required:"true" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" doc:"What executions call it."`
+	Name         string `json:"name" required:"true" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" doc:"Name by which executions ask for it."`
 	Requirements string `json:"requirements" maxlen:"16384" doc:"Requirements in the format of pip, as requirements_content of a start. Every node installs them."`
 	Path         string `json:"path" maxlen:"512" doc:"In place of requirements, and for operators only: a directory of the nodes. With an interpreter in it, as in a virtual environment, executions use that; else it is added to their module path. Nodes without it do not offer the environment."`
 	Interpreter  string `json:"interpreter" maxlen:"512" doc:"The interpreter below path; bin/python3, if there is one, when absent."`

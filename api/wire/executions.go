@@ -48,12 +48,12 @@ type ExecutionSummary struct {
 	JobStart          *compute.Instant     `json:"job_start" doc:"As start_time."`
 	JobEnd            *compute.Instant     `json:"job_end" doc:"As end_time."`
 	FileName          *string              `json:"file_name"`
-	Name              *string              `json:"name" doc:"What people call it."`
-	ErrorsDocker      *string              `json:"errors_docker" doc:"What the Docker engine said, when an image could not be had or its program not started."`
+	Name              *string              `json:"name" doc:"A name for people."`
+	ErrorsDocker      *string              `json:"errors_docker" doc:"Message of the Docker engine, when an image could not be had or its program not started."`
 	ParentExecutionID *compute.ExecutionID `json:"parent_execution_id"`
 	JobType           *string              `json:"job_type"`
 	Metadata          *Metadata            `json:"metadata"`
-	ProviderBilled    *compute.Credits     `json:"provider_billed" doc:"What it cost the operator, where the price list has a cost; null until settled."`
+	ProviderBilled    *compute.Credits     `json:"provider_billed" doc:"Cost for the operator, where the price list has one; null until settled."`
 	UserID            *compute.UserID      `json:"user_id"`
 	OrgID             *compute.OrgID       `json:"org_id"`
 	Retries           int                  `json:"retries" doc:"Retries after system failures so far."`
@@ -64,10 +64,10 @@ type ExecutionSummary struct {
 type Metadata struct {
 	Node        *string         `json:"node" doc:"Name of its node."`
 	GPUs        []compute.GPUID `json:"gpus"`
-	GPUShares   []GPUShare      `json:"gpu_shares" doc:"What it holds or held of each."`
+	GPUShares   []GPUShare      `json:"gpu_shares" doc:"Part of each GPU that it holds or held."`
 	Isolation   *string         `json:"isolation" doc:"Whether the hardware keeps other executions off its GPUs' memory and compute: enforced or advisory, the weakest of its shares; null without GPU."`
 	Attempt     uint64          `json:"attempt" doc:"Number of the newest attempt; 0 before the first."`
-	ImageDigest *string         `json:"image_digest" doc:"Of the image that was executed: that of its registry, or of the engine for an image made there."`
+	ImageDigest *string         `json:"image_digest" doc:"Digest of the image that was executed: that of its registry, or of the engine for an image made there."`
 	Images      []string        `json:"images,omitempty" doc:"The whole names of its images; absent unless it executes in containers."`
 	Tags        []string        `json:"tags"`
 	GPUTypes    []string        `json:"gpu_types,omitempty" doc:"The GPU types that it accepts, the preferred first; absent where it names one."`
@@ -97,8 +97,8 @@ type Execution struct {
 	Command         []string          `json:"command"`
 	Script          *string           `json:"script"`
 	Args            []string          `json:"args"`
-	Reported        *Reported         `json:"reported,omitempty" doc:"What the client said at POST /execution/compose/complete/{id}; absent before."`
-	KernelState     *string           `json:"kernel_state" doc:"What a notebook cell left for the next one: its kernel_state. Null for scripts, and while there is none."`
+	Reported        *Reported         `json:"reported,omitempty" doc:"Report of the client at POST /execution/compose/complete/{id}; absent before."`
+	KernelState     *string           `json:"kernel_state" doc:"State that a notebook cell left for the next one: its kernel_state. Null for scripts, and while there is none."`
 	InstallLog      *string           `json:"install_log"`
 	InstallCode     *int              `json:"install_return_code"`
 	Errors          []string          `json:"errors" doc:"Why it did not complete; empty otherwise."`
@@ -158,5 +158,5 @@ type Timing struct {
 // ExecutionQuery are the parameters of GET /execution/{id}.
 type ExecutionQuery struct {
 	Wait  string `json:"wait" maxlen:"16" doc:"Hold the answer until the execution changes or ends, for at most so long: 30s, or a number of seconds; at most 60s."`
-	Until string `json:"until" default:"\"change\"" enum:"change,end" doc:"What wait waits for: any change, or the end."`
+	Until string `json:"until" default:"\"change\"" enum:"change,end" doc:"End of the wait: any change, or the end of the execution."`
 }

@@ -29,7 +29,7 @@ type Explanation struct {
 	Estimate        *Estimate        `json:"estimate" doc:"When it may start; null while nothing can be said."`
 	Brake           *BrakeHold       `json:"brake" doc:"Why its attempt is not given up although its node is down; null while that is not so."`
 	Placement       *Placement       `json:"placement" doc:"Why its newest attempt is where it is; null before the first."`
-	Replicas        []ServiceReplica `json:"replicas" doc:"Of a service: a row per replica, with when one that has ended starts again."`
+	Replicas        []ServiceReplica `json:"replicas" doc:"A row for each replica of a service, with when one that has ended starts again."`
 	Defragmentation *Quote           `json:"defragmentation" doc:"The cheapest moves that would let it start now; null when not asked for, or there are none."`
 }
 
@@ -84,7 +84,7 @@ type Calibration struct {
 	Estimates uint64   `json:"estimates" doc:"Executions that were estimated and have started."`
 	P50       *float64 `json:"p50_coverage" doc:"Part of them that started by the p50; null before the first."`
 	P90       *float64 `json:"p90_coverage" doc:"Part of them that started by the p90."`
-	P50Scale  float64  `json:"p50_scale" doc:"What estimates are multiplied by to make up for it."`
+	P50Scale  float64  `json:"p50_scale" doc:"Factor by which estimates are multiplied to make up for it."`
 	P90Scale  float64  `json:"p90_scale"`
 }
 
@@ -94,7 +94,7 @@ type Placement struct {
 	Node          string  `json:"node"`
 	Index         uint64  `json:"index" doc:"Raft index of the plan's entry: berth replay --index takes it."`
 	ViewIndex     uint64  `json:"view_index" doc:"Raft index of the state that the plan was computed from."`
-	Score         int64   `json:"score" doc:"Of the node; lower is better."`
+	Score         int64   `json:"score" doc:"Score of the node; lower is better."`
 	RunnerUp      *string `json:"runner_up" doc:"The next best node; null when no other one fitted."`
 	RunnerUpScore *int64  `json:"runner_up_score"`
 }
@@ -103,7 +103,7 @@ type Placement struct {
 type Quote struct {
 	Node  string          `json:"node" doc:"Where it would start."`
 	Moves []Move          `json:"moves" doc:"Executions that would start again elsewhere."`
-	Price compute.Credits `json:"price" doc:"What the moved executions would lose: the price of the time since they started."`
+	Price compute.Credits `json:"price" doc:"Loss of the moved executions: the price of the time since they started."`
 	Exact bool            `json:"exact" doc:"Whether nothing cheaper exists; else the search met its limit."`
 }
 

@@ -149,8 +149,8 @@ func (s *ComposeStart) Check(f *Faults) {
 // ComposeComplete is the body of POST /execution/compose/complete/{id}.
 type ComposeComplete struct {
 	Output     string `json:"output" maxlen:"16384" secret:"true" doc:"Kept beside the log, the first time."`
-	Status     string `json:"status" enum:"completed,failed" doc:"What the client saw; it does not change the execution's own status."`
-	ReturnCode *int   `json:"return_code" doc:"What the client saw."`
+	Status     string `json:"status" enum:"completed,failed" doc:"Status that the client saw; it does not change the execution's own status."`
+	ReturnCode *int   `json:"return_code" doc:"Exit code that the client saw."`
 }
 
 // Reported is what a client said about the end of a Compose execution.

@@ -12,7 +12,7 @@ import (
 type NewKey struct {
 	Name      string          `json:"name" required:"true" minlen:"1" maxlen:"255"`
 	ExpiresAt compute.Instant `json:"expires_at" doc:"When the key dies; never when absent."`
-	Scopes    []string        `json:"scopes" maxitems:"6" doc:"What it is restricted to: executions:read, executions:write (which includes to read), billing:read, storage, inference, admin. Everything when absent."`
+	Scopes    []string        `json:"scopes" maxitems:"6" doc:"Scopes that the key is restricted to: executions:read, executions:write (which includes to read), billing:read, storage, inference, admin. Everything when absent."`
 
 	MaxCredits compute.Credits `json:"max_credits" gt:"0" doc:"The most that executions submitted with the key may cost together; no limit when absent."`
 }
@@ -46,7 +46,7 @@ type Key struct {
 	CreatedAt  compute.Instant  `json:"created_at"`
 	ExpiresAt  *compute.Instant `json:"expires_at" doc:"Null for never."`
 	LastUsedAt *compute.Instant `json:"last_used_at" doc:"To the minute; null before the first use."`
-	Scopes     []string         `json:"scopes" doc:"What it is restricted to; empty for everything."`
+	Scopes     []string         `json:"scopes" doc:"Scopes that the key is restricted to; empty for everything."`
 	MaxCredits *compute.Credits `json:"max_credits" doc:"Its ceiling; null for none."`
 }
 
@@ -85,7 +85,7 @@ type UserKey struct {
 	UpdatedAt  compute.Instant  `json:"updated_at"`
 	ExpiresAt  *compute.Instant `json:"expires_at" doc:"Null for never."`
 	LastUsedAt *compute.Instant `json:"last_used_at" doc:"To the minute; null before the first use."`
-	Scopes     []string         `json:"scopes" doc:"What it is restricted to; empty for everything."`
+	Scopes     []string         `json:"scopes" doc:"Scopes that the key is restricted to; empty for everything."`
 	MaxCredits *compute.Credits `json:"max_credits" doc:"Its ceiling; null for none."`
 }
 
@@ -113,5 +113,5 @@ type ValidatedKey struct {
 	OrgID     *compute.OrgID   `json:"org_id"`
 	OrgSlug   *string          `json:"org_slug"`
 	ExpiresAt *compute.Instant `json:"expires_at" doc:"Null for never."`
-	Scopes    *[]string        `json:"scopes" doc:"What it is restricted to; empty for everything."`
+	Scopes    *[]string        `json:"scopes" doc:"Scopes that the key is restricted to; empty for everything."`
 }

@@ -30,7 +30,7 @@ type Logs struct {
 type LogLine struct {
 	Timestamp   compute.Instant     `json:"timestamp"`
 	Message     string              `json:"message"`
-	Level       string              `json:"level" enum:"debug,info,warning,error" doc:"What the line says of itself at its start, such as WARNING; else info for stdout, error for stderr, warning for lines of Berth."`
+	Level       string              `json:"level" enum:"debug,info,warning,error" doc:"Level that the line names at its start, such as WARNING; else info for stdout, error for stderr, warning for lines of Berth."`
 	ExecutionID compute.ExecutionID `json:"execution_id"`
 	UserID      compute.UserID      `json:"user_id"`
 	Hostname    string              `json:"hostname" doc:"The node that executed it."`
@@ -42,5 +42,5 @@ type LogLabels struct {
 	Stream          string `json:"stream" enum:"stdout,stderr,system"`
 	Attempt         uint64 `json:"attempt" doc:"From 1."`
 	HardwareProfile string `json:"hardware_profile"`
-	Name            string `json:"name" doc:"Of the execution; may be empty."`
+	Name            string `json:"name" doc:"Name of the execution; may be empty."`
 }

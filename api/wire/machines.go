@@ -15,9 +15,9 @@ type MachineType struct {
 	GPUType         *string             `json:"gpu_type" doc:"Null for profiles without a GPU."`
 	GPUCount        int                 `json:"gpu_count"`
 	MIG             *string             `json:"mig" doc:"The MIG slice that it is, such as 1g.5gb; null for GPUs that are not cut."`
-	VRAMGB          float64             `json:"vram_gb" doc:"Of one GPU or slice, in GiB; the smallest that there is."`
+	VRAMGB          float64             `json:"vram_gb" doc:"Memory of one GPU or slice, in GiB; the smallest that there is."`
 	Isolation       *string             `json:"isolation" doc:"Whether the hardware keeps executions apart: enforced or advisory, the weaker where nodes differ; null without GPU."`
-	IsolationBy     *string             `json:"isolation_by" doc:"What does: device, mig, mig_compute, time_slicing or simulated."`
+	IsolationBy     *string             `json:"isolation_by" doc:"How GPUs are isolated: device, mig, mig_compute, time_slicing or simulated."`
 	ShareIsolation  *string             `json:"share_isolation" doc:"The isolation that a share of its GPU would have, as in gpu.a100.500m; null where there are none."`
 	VCPU            float64             `json:"vcpu"`
 	MemoryGB        float64             `json:"memory_gb" doc:"In GiB."`
@@ -48,6 +48,6 @@ type Price struct {
 
 // AppliesTo says what a price is the price of.
 type AppliesTo struct {
-	HardwareProfile string               `json:"hardware_profile,omitempty" doc:"Of prices of hardware."`
-	Deployment      *compute.ExecutionID `json:"deployment_id,omitempty" doc:"Of prices of tokens: what answers for the model."`
+	HardwareProfile string               `json:"hardware_profile,omitempty" doc:"The hardware profile, for prices of hardware."`
+	Deployment      *compute.ExecutionID `json:"deployment_id,omitempty" doc:"The deployment that answers for the model, for prices of tokens."`
 }

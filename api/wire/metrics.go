@@ -22,7 +22,7 @@ type ExecutionMetrics struct {
 
 	GPUUtilization       []MetricPoint `json:"gpuUtilizationPercent" doc:"Mean of the GPUs."`
 	GPUMemoryUtilization []MetricPoint `json:"gpuMemoryUtilizationPercent" doc:"Used part of the memory of the GPUs together."`
-	GPUTemperature       []MetricPoint `json:"gpuTemperatureCelsius" doc:"Of the hottest GPU."`
+	GPUTemperature       []MetricPoint `json:"gpuTemperatureCelsius" doc:"Temperature of the hottest GPU."`
 	GPUPower             []MetricPoint `json:"gpuPowerWatt" doc:"Sum; of a shared GPU, the part that the execution holds."`
 	GPUPowerLimit        []MetricPoint `json:"gpuPowerLimitWatt" doc:"The same."`
 	GPUClockSM           []MetricPoint `json:"gpuClockSmMhz" doc:"Mean of the GPUs."`
@@ -31,7 +31,7 @@ type ExecutionMetrics struct {
 	PCIeTransmit         []MetricPoint `json:"gpuPcieThroughputTxBytesPerSec" doc:"Sum of the GPUs."`
 	MemoryTotal          []MetricPoint `json:"systemRamTotalBytes" doc:"The memory limit of the execution."`
 	MemoryUsed           []MetricPoint `json:"systemRamUsedBytes" doc:"The memory that it uses, with its files in memory."`
-	CPUUsage             []MetricPoint `json:"systemCpuUsagePercent" doc:"Of the processors that its hardware profile gives; an idle machine lends more."`
+	CPUUsage             []MetricPoint `json:"systemCpuUsagePercent" doc:"Share of the processors that its hardware profile gives; an idle machine lends more."`
 }
 
 // TimeRange is the time that an answer covers.

@@ -25,10 +25,10 @@ func (m *NewModel) Check(f *Faults) {
 
 // Model is a model that every organization may use by its id.
 type Model struct {
-	ID         string              `json:"id" doc:"What requests name as model."`
+	ID         string              `json:"id" doc:"Name by which requests ask for the model."`
 	Deployment compute.ExecutionID `json:"deployment_id"`
 	Root       string              `json:"hf_model_id" doc:"The model on the hub."`
-	Status     string              `json:"status" doc:"Of the deployment: pending, starting, ready, scaling, paused, failed or stopped."`
+	Status     string              `json:"status" doc:"Status of the deployment: pending, starting, ready, scaling, paused, failed or stopped."`
 	Prompt     compute.Credits     `json:"prompt_price" doc:"Credits for a million tokens."`
 	Completion compute.Credits     `json:"completion_price" doc:"Credits for a million tokens."`
 	Org        compute.OrgID       `json:"org_id" doc:"The owner of the deployment, who pays for it by the second."`

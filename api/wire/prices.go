@@ -7,7 +7,7 @@ import "berth/compute"
 type NewPrice struct {
 	MicroCredits *int            `json:"microcredits_per_second" min:"1" max:"1000000000" doc:"Millionths of a credit per second."`
 	PerHour      compute.Credits `json:"price_per_hour" gt:"0" doc:"Credits per hour, with at most six decimals; rounded to whole micro-credits per second."`
-	Cost         compute.Credits `json:"cost" gt:"0" doc:"What it costs the operator, in credits per hour: provider_billed of executions follows from it. A cost that was set before stays without it, until the price is withdrawn."`
+	Cost         compute.Credits `json:"cost" gt:"0" doc:"Cost for the operator, in credits per hour: provider_billed of executions follows from it. A cost that was set before stays without it, until the price is withdrawn."`
 }
 
 // Check holds the rules that tags cannot say.
@@ -55,7 +55,7 @@ type ListedPrice struct {
 	MicroCredits compute.Price       `json:"microcredits_per_second"`
 	PerHour      compute.Credits     `json:"price_per_hour" doc:"Credits."`
 	Source       compute.PriceSource `json:"source" doc:"operator, built-in, or default: derived from the memory of the type."`
-	Cost         *compute.Credits    `json:"cost" doc:"What it costs the operator, in credits per hour; null where that is not known."`
+	Cost         *compute.Credits    `json:"cost" doc:"Cost for the operator, in credits per hour; null where that is not known."`
 }
 
 // PriceList answers GET /admin/prices.

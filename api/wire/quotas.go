@@ -30,7 +30,7 @@ type Limit struct {
 	InUse         int            `json:"in_use"`
 	MaxGPUMilli   int64          `json:"max_gpu_milli" doc:"Thousandths of GPUs at once; 0: any."`
 	GPUMilliInUse int64          `json:"gpu_milli_in_use"`
-	Weight        *int           `json:"weight" doc:"Of fair share, organizations only."`
+	Weight        *int           `json:"weight" doc:"Weight in fair share, organizations only."`
 	Inherited     []string       `json:"inherited" doc:"Which of these come from the cluster's configuration."`
 }
 
@@ -45,11 +45,11 @@ type FairShare struct {
 // NewQuota is the body of POST /admin/quotas.
 type NewQuota struct {
 	Org           string `json:"org" required:"true" minlen:"1" maxlen:"64" doc:"Slug of the organization."`
-	KeyID         string `json:"key_id" maxlen:"36" doc:"Of one of its API keys: the quota is of what that key starts."`
+	KeyID         string `json:"key_id" maxlen:"36" doc:"One of its API keys: the quota is of what that key starts."`
 	Tag           string `json:"tag" maxlen:"64" doc:"One of its tags: the quota is of what carries it."`
 	MaxConcurrent int    `json:"max_concurrent" default:"0" min:"0" max:"1000000" doc:"At once; 0: the default."`
 	MaxGPUMilli   int    `json:"max_gpu_milli" default:"0" min:"0" max:"1000000000" doc:"Thousandths of GPUs; 0: any."`
-	Weight        int    `json:"weight" default:"0" min:"0" max:"10000" doc:"Of fair share; 0: 100."`
+	Weight        int    `json:"weight" default:"0" min:"0" max:"10000" doc:"Weight in fair share; 0: 100."`
 }
 
 // Check holds the rules that tags cannot say.

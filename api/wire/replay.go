@@ -19,8 +19,8 @@ type ReplayedPlan struct {
 	ViewIndex uint64         `json:"view_index" doc:"Raft index of the state that it was computed from."`
 	Term      uint64         `json:"term"`
 	Same      bool           `json:"same" doc:"Whether the recomputed plan equals the original, byte for byte."`
-	Recorded  compute.Digest `json:"recorded_sha256" doc:"Of the plan in the log."`
-	Computed  compute.Digest `json:"computed_sha256" doc:"Of the plan computed now."`
+	Recorded  compute.Digest `json:"recorded_sha256" doc:"SHA-256 of the plan in the log."`
+	Computed  compute.Digest `json:"computed_sha256" doc:"SHA-256 of the plan computed now."`
 	Waiting   int            `json:"waiting" doc:"Executions whose reason to wait the plan changed."`
 	Decisions []Decision     `json:"decisions"`
 }
@@ -31,7 +31,7 @@ type Decision struct {
 	Node          *string             `json:"node" doc:"Null when it stayed in the queue."`
 	GPUs          []compute.GPUID     `json:"gpus"`
 	Reason        *string             `json:"reason" doc:"Why it stayed."`
-	Score         *int64              `json:"score" doc:"Of the node; lower is better."`
+	Score         *int64              `json:"score" doc:"Score of the node; lower is better."`
 	RunnerUp      *string             `json:"runner_up"`
 	RunnerUpScore *int64              `json:"runner_up_score"`
 	Best          []NodeScore         `json:"best" doc:"The best nodes for it at that moment, the best first."`

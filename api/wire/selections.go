@@ -31,7 +31,7 @@ type Selection struct {
 // SelectionRow is what one GPU type did. With repeats the figures are those of
 // its runs together, and runs has each.
 type SelectionRow struct {
-	ExecutionID     compute.ExecutionID `json:"execution_id" doc:"Of its first run."`
+	ExecutionID     compute.ExecutionID `json:"execution_id" doc:"The execution of its first run."`
 	HardwareProfile string              `json:"hardware_profile"`
 	GPUType         string              `json:"gpu_type"`
 	Status          compute.Status      `json:"status" doc:"Completed when all runs have ended and one of them completed."`
@@ -40,18 +40,18 @@ type SelectionRow struct {
 	StoppedEarly    bool                `json:"stopped_early" doc:"It, or a repeat of it, was stopped or spared because it could not win."`
 	Node            *string             `json:"node" doc:"Name of the node of its first run."`
 	Duration        *float64            `json:"duration_s" doc:"Seconds that the user's process took, the median of the completed runs; null before its end."`
-	Credits         *compute.Credits    `json:"credits" doc:"Of one run, the median of the completed ones; null until settled."`
-	CreditsSpent    compute.Credits     `json:"credits_spent" doc:"Of all its runs so far."`
+	Credits         *compute.Credits    `json:"credits" doc:"Credits of one run, the median of the completed ones; null until settled."`
+	CreditsSpent    compute.Credits     `json:"credits_spent" doc:"Credits of all its runs so far."`
 	Predicted       *float64            `json:"predicted_s" doc:"Seconds that a run that was stopped early would have taken at least."`
 	Expected        *float64            `json:"expected_s" doc:"Seconds that the run that executes will take at its speed so far, by its progress; null without."`
-	ExpectedCredits *compute.Credits    `json:"expected_credits" doc:"What it will cost then."`
+	ExpectedCredits *compute.Credits    `json:"expected_credits" doc:"Expected cost of the run that executes."`
 	GPUUtilPercent  *int                `json:"gpu_utilization_percent" doc:"Mean over its first run; null if not measured: drivers do not report it for a MIG slice."`
 	GPUMemoryMiB    *int64              `json:"gpu_memory_mib" doc:"Peak; null if not measured."`
-	PeakMemoryMiB   *int64              `json:"peak_memory_mib" doc:"Of the node's memory."`
+	PeakMemoryMiB   *int64              `json:"peak_memory_mib" doc:"Peak use of the node's memory."`
 	PowerWatt       *float64            `json:"power_watt" doc:"Mean; null if the device reports none, as for a MIG slice."`
 	EnergyJoule     *float64            `json:"energy_joule" doc:"By the device's counter, else power by time; null where the device reports neither or was not watched all the time."`
 	Simulated       bool                `json:"simulated" doc:"The device, and with it power, energy and GPU memory, is simulated."`
-	Samples         []GPUSample         `json:"samples" doc:"Of its first run's GPU, at most 16, evenly in time."`
+	Samples         []GPUSample         `json:"samples" doc:"Measurements of its first run's GPU, at most 16, evenly in time."`
 	Score           *float64            `json:"score" doc:"The objective's value, lower is better; null unless completed."`
 	ReturnCode      *int                `json:"return_code"`
 	OutputTail      *string             `json:"output_tail" doc:"The end of what its first run printed, at most 2 KiB; null while it runs, and when it cannot be read."`

@@ -11,7 +11,7 @@ type SignUp struct {
 	Email    string `json:"email" required:"true" minlen:"3" maxlen:"320"`
 	Password string `json:"password" required:"true" minlen:"10" maxlen:"256" secret:"true"`
 	FullName string `json:"full_name" maxlen:"255"`
-	OrgName  string `json:"org_name" maxlen:"255" doc:"Of the organization that is made for the user."`
+	OrgName  string `json:"org_name" maxlen:"255" doc:"Name of the organization that is made for the user."`
 }
 
 // Check holds the rules that tags cannot say.
@@ -38,7 +38,7 @@ type IdentityProvider struct {
 // DeviceCode answers POST /auth/oidc/device.
 type DeviceCode struct {
 	Device    string `json:"device_code" doc:"For POST /auth/oidc/token. Keep it secret."`
-	User      string `json:"user_code" doc:"What the person types at verification_uri."`
+	User      string `json:"user_code" doc:"Code that the person types at verification_uri."`
 	URL       string `json:"verification_uri"`
 	FullURL   string `json:"verification_uri_complete" doc:"With the code in it; empty where the provider has none."`
 	Interval  int    `json:"interval" doc:"Seconds between polls."`

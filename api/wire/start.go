@@ -29,14 +29,14 @@ const (
 
 // Start holds the fields that all start bodies have.
 type Start struct {
-	Name          string            `json:"name" maxlen:"64" pattern:"^[A-Za-z0-9][A-Za-z0-9_.-]*$" doc:"What people call it; need not be unique."`
+	Name          string            `json:"name" maxlen:"64" pattern:"^[A-Za-z0-9][A-Za-z0-9_.-]*$" doc:"A name for people; need not be unique."`
 	ExecutionType *string           `json:"execution_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Hardware profile, as /machine-types lists them; cpu when absent, gpu.any with gpu_types. gpu.any accepts every GPU type: see gpu_types."`
 	MachineType   *string           `json:"machine_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Synonym of execution_type."`
 	MinVRAMGB     int               `json:"min_vram_gb" default:"0" min:"0" max:"1048576" doc:"Least memory of each GPU or share that it gets, in GiB, as the maker names it: a card of 24 GB counts as 24 though it reports less. Of a GPU selection: only types with as much are tried."`
 	GPUTypes      []string          `json:"gpu_types" maxitems:"16" minlen:"1" maxlen:"64" doc:"GPU types of which it gets one, in any case: of those that are free the cheapest, at the price of that type. The hold is for the dearest. execution_type is then gpu.any, or gives the number, as in gpu.any.2x; a type that it names is one of them. Of a GPU selection: the types to try, every type that there is when absent."`
 	MinCapability string            `json:"min_compute_capability" maxlen:"4" pattern:"^([0-9]{1,2}[.][0-9])?$" doc:"Least CUDA compute capability of its GPUs, as in 8.0. Of several GPU types: only those with as much are taken."`
 	Timeout       int               `json:"timeout" min:"1" doc:"Time limit in seconds; 60 when absent, and at most 600, unless the operator set other limits."`
-	FileName      string            `json:"file_name" maxlen:"255" doc:"What the code is called in tracebacks: one name, no path."`
+	FileName      string            `json:"file_name" maxlen:"255" doc:"Name of the code in tracebacks: one name, no path."`
 	CallbackURLs  []string          `json:"user_callback_urls" maxitems:"10" minlen:"1" maxlen:"2048" doc:"https URLs to notify of the end."`
 	MaxCredits    compute.Credits   `json:"max_credits" gt:"0" doc:"Ceiling on what it may cost, with at most six decimals."`
 	Priority      int               `json:"priority" default:"50" min:"0" max:"100" doc:"Higher first; then age."`
@@ -85,7 +85,7 @@ type PythonStart struct {
 type SelectionStart struct {
 	PythonStart
 
-	Objective       string `json:"objective" default:"\"balanced\"" enum:"balanced,fastest,cheapest" doc:"What the recommendation optimises."`
+	Objective       string `json:"objective" default:"\"balanced\"" enum:"balanced,fastest,cheapest" doc:"Objective of the recommendation."`
 	Repeats         int    `json:"repeats" default:"1" min:"1" max:"5" doc:"Runs of each GPU type, one after the other. Further runs of a type that can no longer win are skipped."`
 	DeadlineSeconds *int   `json:"deadline_seconds" min:"1" max:"604800" doc:"Seconds from the submit by which the answer is wanted: what has not started by then is reported as no_capacity, and once a type has completed what still runs is stopped. Without it a type waits for capacity for an hour, or for a minute once all others have ended."`
 	EarlyStop       bool   `json:"early_stop" default:"true" doc:"Stop runs that can no longer win; false runs every type to its end."`

@@ -11,10 +11,10 @@ type StateQuery struct {
 // State answers GET /admin/state: the replica of the node that was asked.
 type State struct {
 	Index  uint64          `json:"index" doc:"Raft index of the last entry that it has applied."`
-	Term   uint64          `json:"term" doc:"Of the leader that the state knows."`
+	Term   uint64          `json:"term" doc:"Term of the leader that the state knows."`
 	Now    compute.Instant `json:"now" doc:"The state's clock."`
-	Format uint64          `json:"format" doc:"Of the state: which commands there may be."`
-	Hash   string          `json:"hash" doc:"Of the whole state, in hex. Replicas with the same index have the same."`
+	Format uint64          `json:"format" doc:"Format of the state: which commands there may be."`
+	Hash   string          `json:"hash" doc:"Hash of the whole state, in hex. Replicas with the same index have the same."`
 
 	Tables map[string]string `json:"tables" doc:"A sum of each table's records, in hex: where replicas with the same index differ."`
 
@@ -27,7 +27,7 @@ type State struct {
 
 	Granted compute.Credits `json:"granted_credits" doc:"Ever, to all organizations."`
 	Charged compute.Credits `json:"charged_credits" doc:"Ever, to all organizations."`
-	Balance compute.Credits `json:"balance_credits" doc:"What was granted and not charged."`
+	Balance compute.Credits `json:"balance_credits" doc:"Credits that were granted and not charged."`
 	Held    compute.Credits `json:"held_credits" doc:"Set aside for executions that have not ended."`
 
 	Checked bool   `json:"checked" doc:"Whether the invariants were checked."`

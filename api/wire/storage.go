@@ -28,7 +28,7 @@ type UploadedFile struct {
 	Key     string `json:"key"`
 	Size    int64  `json:"size"`
 	ETag    string `json:"etag"`
-	SHA256  string `json:"sha256" doc:"Of the content, in hexadecimal; empty for a file that came in parts, and for a copy."`
+	SHA256  string `json:"sha256" doc:"SHA-256 of the content, in hexadecimal; empty for a file that came in parts, and for a copy."`
 	Message string `json:"message"`
 }
 
@@ -76,8 +76,8 @@ type StorageCredentials struct {
 // StorageUsage answers GET /storage/usage.
 type StorageUsage struct {
 	Files      int   `json:"files"`
-	Bytes      int64 `json:"bytes" doc:"Of all files, and of parts of uploads that are not complete."`
-	OwnBytes   int64 `json:"own_bytes" doc:"Of those that the caller has stored."`
+	Bytes      int64 `json:"bytes" doc:"Size of all files, and of parts of uploads that are not complete."`
+	OwnBytes   int64 `json:"own_bytes" doc:"Size of those that the caller has stored."`
 	MaxFiles   int   `json:"max_files"`
 	MaxBytes   int64 `json:"max_bytes" doc:"0 for no limit."`
 	OwnMaximum int64 `json:"own_max_bytes" doc:"0 for no limit."`
@@ -87,7 +87,7 @@ type StorageUsage struct {
 type StorageMigration struct {
 	Status string  `json:"status" doc:"none (this node was not asked), running, done or failed."`
 	Blobs  int     `json:"blobs" doc:"Encrypted chunks of all stored files."`
-	Done   int     `json:"done" doc:"Of them, those that are where new files go."`
+	Done   int     `json:"done" doc:"Blobs that are where new files go."`
 	Failed int     `json:"failed"`
 	Bytes  int64   `json:"bytes" doc:"That were copied."`
 	Error  *string `json:"error" doc:"The first one."`
@@ -95,7 +95,7 @@ type StorageMigration struct {
 
 // StorageLimits is the body of PUT /admin/storage/{org}.
 type StorageLimits struct {
-	MaxBytes     int `json:"max_bytes" min:"0" doc:"Of all files of the organization; 0 for no limit."`
+	MaxBytes     int `json:"max_bytes" min:"0" doc:"Limit for all files of the organization; 0 for none."`
 	MaxFiles     int `json:"max_files" min:"0" doc:"0 for 1000000."`
-	UserMaxBytes int `json:"max_bytes_per_user" min:"0" doc:"Of the files that one member has stored; 0 for no limit."`
+	UserMaxBytes int `json:"max_bytes_per_user" min:"0" doc:"Limit for the files that one member has stored; 0 for none."`
 }

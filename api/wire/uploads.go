@@ -19,11 +19,11 @@ type NewBundle struct {
 // BundleFile is a file, a link or a directory of a bundle.
 type BundleFile struct {
 	Path   string           `json:"path" required:"true" doc:"Relative, with / between its parts."`
-	SHA256 *compute.Digest  `json:"sha256,omitempty" doc:"Of the content; without chunks also the name of its only blob."`
+	SHA256 *compute.Digest  `json:"sha256,omitempty" doc:"SHA-256 of the content; without chunks also the name of its only blob."`
 	Size   int64            `json:"size,omitempty" doc:"Bytes."`
 	Mode   *uint32          `json:"mode,omitempty" doc:"Permissions as a number, 0 to 511; 420 (rw-r--r--) when absent, 493 (rwxr-xr-x) for a directory."`
-	Chunks []compute.Digest `json:"chunks,omitempty" doc:"Of a file over 4 MiB: the blobs that it is in, one behind the other, each of at most 4 MiB."`
-	Offset int64            `json:"offset,omitempty" doc:"Of a small file: where it begins in its only chunk, which it shares with others."`
+	Chunks []compute.Digest `json:"chunks,omitempty" doc:"The blobs of a file over 4 MiB, one behind the other, each of at most 4 MiB."`
+	Offset int64            `json:"offset,omitempty" doc:"Where a small file begins in its only chunk, which it shares with others."`
 	Dir    bool             `json:"dir,omitempty" doc:"It is a directory."`
 	Link   string           `json:"link,omitempty" doc:"It is a symbolic link to this path, relative to its directory and inside the bundle."`
 }

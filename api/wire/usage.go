@@ -5,7 +5,7 @@ import "berth/compute"
 
 // UsageQuery are the parameters of GET /billing/usage.
 type UsageQuery struct {
-	GroupBy string          `json:"group_by" default:"\"user\"" enum:"user,key,tag,profile,day,model" doc:"What makes a row. An execution with several tags counts in the row of each."`
+	GroupBy string          `json:"group_by" default:"\"user\"" enum:"user,key,tag,profile,day,model" doc:"Property that rows are grouped by. An execution with several tags counts in the row of each."`
 	From    compute.Instant `json:"from" doc:"Submitted at or after, RFC 3339. Absent: the first of the month, UTC."`
 	To      compute.Instant `json:"to" doc:"Submitted before, RFC 3339. Absent: now."`
 	Format  string          `json:"format" default:"\"json\"" enum:"json,csv"`
@@ -24,19 +24,19 @@ type UsageReport struct {
 	From    compute.Instant `json:"from"`
 	To      compute.Instant `json:"to"`
 	Rows    []UsageRow      `json:"rows" doc:"By credits, most first; days in their order."`
-	Total   UsageRow        `json:"total" doc:"Of all executions, each once, and of all tokens."`
+	Total   UsageRow        `json:"total" doc:"Sum of all executions, each once, and of all tokens."`
 }
 
 // UsageRow is one group of a UsageReport.
 type UsageRow struct {
 	Group      string          `json:"group" doc:"E-mail address, name of the key, tag, profile, day or model; empty for work without; serverless for the tokens of published models where they have no other row."`
-	ID         *string         `json:"id" doc:"Of the user or key."`
+	ID         *string         `json:"id" doc:"Id of the user or key."`
 	Executions int             `json:"executions" doc:"Live ones too. Parents of GPU selections and services do not count, their parts do."`
 	Seconds    float64         `json:"seconds" doc:"Wall time of the code of executions that have ended."`
 	GPUSeconds float64         `json:"gpu_seconds" doc:"The same, times the GPUs or their fractions."`
 	Credits    compute.Credits `json:"credits" doc:"Charged."`
 
-	PromptTokens     int64 `json:"prompt_tokens" doc:"Of published models that have a price, by the time of the charge."`
+	PromptTokens     int64 `json:"prompt_tokens" doc:"Tokens of published models that have a price, by the time of the charge."`
 	CompletionTokens int64 `json:"completion_tokens"`
 }
 
@@ -60,7 +60,7 @@ type Activity struct {
 	Amount      compute.Credits      `json:"amount" doc:"Negative for a charge."`
 	Description string               `json:"description"`
 	Status      string               `json:"status" doc:"completed: what the ledger has is done."`
-	Profile     *string              `json:"hardware_profile" doc:"Of a charge, while its execution is not archived."`
+	Profile     *string              `json:"hardware_profile" doc:"Hardware profile of a charge, while its execution is not archived."`
 	ExecutionID *compute.ExecutionID `json:"execution_id"`
 }
 

@@ -17,7 +17,7 @@ type UserStatus struct {
 	CreatedAt     compute.Instant `json:"created_at"`
 	IsActive      bool            `json:"is_active"`
 	ActiveKeys    int             `json:"active_api_keys_count"`
-	CreditBalance compute.Credits `json:"credit_balance" doc:"What can be spent now."`
+	CreditBalance compute.Credits `json:"credit_balance" doc:"Credits that can be spent now."`
 	Status        string          `json:"status" doc:"Always authenticated."`
 }
 
@@ -32,7 +32,7 @@ type NewUser struct {
 	Password string `json:"password" minlen:"10" maxlen:"256" secret:"true" doc:"When absent, one is made and shown in the answer; the user is asked to change it."`
 	FullName string `json:"full_name" maxlen:"255"`
 	OrgSlug  string `json:"org_slug" required:"true" minlen:"2" maxlen:"39" pattern:"^[a-z0-9](-?[a-z0-9]){1,38}$" doc:"The organization; it is created when it does not exist."`
-	OrgName  string `json:"org_name" maxlen:"255" doc:"Of a new organization; the slug when absent."`
+	OrgName  string `json:"org_name" maxlen:"255" doc:"Name of a new organization; the slug when absent."`
 	Role     string `json:"role" enum:"owner,admin,member" doc:"In the organization. When absent, the first member is its owner and the others are members. When given, admin and member need an organization that exists."`
 	Operator bool   `json:"operator" default:"false" doc:"Whether the user may use /admin."`
 }

@@ -131,7 +131,8 @@ type AuditsCalls struct{ c *Client }
 
 // Org is GET /api/v2/external/orgs/{slug}/audit.
 //
-// Who changed what in the organization, from where and when, newest first.
+// List the changes in the organization, with who made them, from where and when, newest
+// first.
 //
 // Needs: API key or access token of an owner of the organization.
 func (g AuditsCalls) Org(ctx context.Context, slug string, query AuditQuery) ([]AuditLine, error) {
@@ -222,8 +223,7 @@ func (g BillingCalls) VerifyLedger(ctx context.Context) (LedgerCheck, error) {
 
 // Usage is GET /api/v2/external/billing/usage.
 //
-// Who used what: the organization's executions of some time by user, key, tag, profile or
-// day.
+// Sum up the use of the organization in some time by user, key, tag, profile or day.
 //
 // Needs: API key or access token.
 func (g BillingCalls) Usage(ctx context.Context, query UsageQuery) (UsageReport, error) {
@@ -382,8 +382,8 @@ type CallbacksCalls struct{ c *Client }
 
 // List is GET /api/v2/external/execution/{id}/callbacks.
 //
-// What became of the callbacks of an execution that has ended: one for each of its URLs.
-// Empty once its record is archived.
+// List the callbacks of an execution that has ended, with what became of each: one for each
+// of its URLs. Empty once its record is archived.
 //
 // Needs: API key or access token.
 func (g CallbacksCalls) List(ctx context.Context, id string) ([]Callback, error) {
@@ -1550,7 +1550,7 @@ type SeriesCalls struct{ c *Client }
 
 // Read is GET /api/v2/external/execution/{id}/metrics.
 //
-// What an execution did with its GPUs, processors and memory. It is measured each second; of
+// Show how an execution used its GPUs, processors and memory. It is measured each second; of
 // attempts longer than an hour, less often.
 //
 // Needs: API key or access token.
@@ -1753,7 +1753,7 @@ func (g StorageCalls) Copy(ctx context.Context, body CopyFile) (UploadedFile, er
 
 // Usage is GET /api/v2/external/storage/usage.
 //
-// What the organization stores, and may store.
+// Show what the organization stores, and may store.
 //
 // Needs: API key or access token.
 func (g StorageCalls) Usage(ctx context.Context) (StorageUsage, error) {

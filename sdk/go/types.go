@@ -37,7 +37,7 @@ type Activity struct {
 	Description string `json:"description,omitzero"`
 	// completed: what the ledger has is done.
 	Status string `json:"status,omitzero"`
-	// Of a charge, while its execution is not archived.
+	// Hardware profile of a charge, while its execution is not archived.
 	HardwareProfile *string `json:"hardware_profile,omitzero"`
 	ExecutionID     *string `json:"execution_id,omitzero"`
 }
@@ -88,9 +88,9 @@ type Ahead struct {
 
 // AppliesTo says what a price is the price of.
 type AppliesTo struct {
-	// Of prices of hardware.
+	// The hardware profile, for prices of hardware.
 	HardwareProfile string `json:"hardware_profile,omitzero"`
-	// Of prices of tokens: what answers for the model.
+	// The deployment that answers for the model, for prices of tokens.
 	DeploymentID *string `json:"deployment_id,omitzero"`
 }
 
@@ -117,7 +117,7 @@ type AuditCheck struct {
 	Trimmed uint64 `json:"trimmed,omitzero"`
 	// Hash of the last line.
 	Head string `json:"head,omitzero"`
-	// What does not hold; empty when valid.
+	// The first fault; empty when valid.
 	Detail string `json:"detail,omitzero"`
 }
 
@@ -137,7 +137,7 @@ type AuditLine struct {
 	// Address of the client.
 	IP        *string `json:"ip,omitzero"`
 	RequestID *string `json:"request_id,omitzero"`
-	// Of the entry of the replicated log that made the change.
+	// Index of the log entry that made the change.
 	Index uint64 `json:"index,omitzero"`
 	// SHA-256 over the line before and this one.
 	Hash string `json:"hash,omitzero"`
@@ -244,16 +244,16 @@ type BundleFile struct {
 	//
 	// Rules: required.
 	Path string `json:"path"`
-	// Of the content; without chunks also the name of its only blob.
+	// SHA-256 of the content; without chunks also the name of its only blob.
 	SHA256 *string `json:"sha256,omitzero"`
 	// Bytes.
 	Size int64 `json:"size,omitzero"`
 	// Permissions as a number, 0 to 511; 420 (rw-r--r--) when absent, 493 (rwxr-xr-x) for a
 	// directory.
 	Mode *uint32 `json:"mode,omitzero"`
-	// Of a file over 4 MiB: the blobs that it is in, one behind the other, each of at most 4 MiB.
+	// The blobs of a file over 4 MiB, one behind the other, each of at most 4 MiB.
 	Chunks []string `json:"chunks,omitzero"`
-	// Of a small file: where it begins in its only chunk, which it shares with others.
+	// Where a small file begins in its only chunk, which it shares with others.
 	Offset int64 `json:"offset,omitzero"`
 	// It is a directory.
 	Dir bool `json:"dir,omitzero"`
@@ -269,7 +269,7 @@ type Calibration struct {
 	P50Coverage *float64 `json:"p50_coverage,omitzero"`
 	// Part of them that started by the p90.
 	P90Coverage *float64 `json:"p90_coverage,omitzero"`
-	// What estimates are multiplied by to make up for it.
+	// Factor by which estimates are multiplied to make up for it.
 	P50Scale float64 `json:"p50_scale,omitzero"`
 	P90Scale float64 `json:"p90_scale,omitzero"`
 }
@@ -285,13 +285,13 @@ type Callback struct {
 	// Rules: pending / delivered / failed.
 	Status string `json:"status,omitzero"`
 	Tries  int    `json:"tries,omitzero"`
-	// Of the last try.
+	// Time of the last try.
 	LastAt *time.Time `json:"last_at,omitzero"`
 	// The HTTP status of the last answer; null for none.
 	StatusCode *int `json:"status_code,omitzero"`
 	// Why the last try failed.
 	Error *string `json:"error,omitzero"`
-	// Of the next try; null when there is none.
+	// Time of the next try; null when there is none.
 	NextAt      *time.Time `json:"next_at,omitzero"`
 	DeliveredAt *time.Time `json:"delivered_at,omitzero"`
 }
@@ -364,17 +364,17 @@ type ComposeComplete struct {
 	//
 	// Rules: at most 16384 characters.
 	Output string `json:"output,omitzero"`
-	// What the client saw; it does not change the execution's own status.
+	// Status that the client saw; it does not change the execution's own status.
 	//
 	// Rules: completed / failed.
 	Status string `json:"status,omitzero"`
-	// What the client saw.
+	// Exit code that the client saw.
 	ReturnCode *int `json:"return_code,omitzero"`
 }
 
 // ComposeStart is the body of POST /execution/compose/start.
 type ComposeStart struct {
-	// What people call it; need not be unique.
+	// A name for people; need not be unique.
 	//
 	// Rules: at most 64 characters, `^[A-Za-z0-9][A-Za-z0-9_.-]*$`.
 	Name string `json:"name,omitzero"`
@@ -410,7 +410,7 @@ type ComposeStart struct {
 	//
 	// Rules: ≥ 1.
 	Timeout int `json:"timeout,omitzero"`
-	// What the code is called in tracebacks: one name, no path.
+	// Name of the code in tracebacks: one name, no path.
 	//
 	// Rules: at most 255 characters.
 	FileName string `json:"file_name,omitzero"`
@@ -580,7 +580,7 @@ type Decision struct {
 	GPUs []string `json:"gpus,omitzero"`
 	// Why it stayed.
 	Reason *string `json:"reason,omitzero"`
-	// Of the node; lower is better.
+	// Score of the node; lower is better.
 	Score         *int64  `json:"score,omitzero"`
 	RunnerUp      *string `json:"runner_up,omitzero"`
 	RunnerUpScore *int64  `json:"runner_up_score,omitzero"`
@@ -627,9 +627,9 @@ type Deployment struct {
 	CreatedAt     time.Time `json:"created_at,omitzero"`
 	// For replicas that have ended.
 	Billed Amount `json:"billed,omitzero"`
-	// Of the OpenAI-compatible API; model is the deployment_id.
+	// URL of the OpenAI-compatible API; model is the deployment_id.
 	BaseURL string `json:"base_url,omitzero"`
-	// What was asked for, until a replica with it is ready; null for none.
+	// Update that was asked for, until a replica with it is ready; null for none.
 	Update *PendingUpdate `json:"update,omitzero"`
 	// If it failed: the last lines of its engine.
 	EngineOutput []string         `json:"engine_output,omitzero"`
@@ -729,7 +729,7 @@ type Deployments struct {
 type DeviceCode struct {
 	// For POST /auth/oidc/token. Keep it secret.
 	DeviceCode string `json:"device_code,omitzero"`
-	// What the person types at verification_uri.
+	// Code that the person types at verification_uri.
 	UserCode        string `json:"user_code,omitzero"`
 	VerificationUri string `json:"verification_uri,omitzero"`
 	// With the code in it; empty where the provider has none.
@@ -822,14 +822,14 @@ type Execution struct {
 	// As end_time.
 	JobEnd   *time.Time `json:"job_end,omitzero"`
 	FileName *string    `json:"file_name,omitzero"`
-	// What people call it.
+	// A name for people.
 	Name *string `json:"name,omitzero"`
-	// What the Docker engine said, when an image could not be had or its program not started.
+	// Message of the Docker engine, when an image could not be had or its program not started.
 	ErrorsDocker      *string   `json:"errors_docker,omitzero"`
 	ParentExecutionID *string   `json:"parent_execution_id,omitzero"`
 	JobType           *string   `json:"job_type,omitzero"`
 	Metadata          *Metadata `json:"metadata,omitzero"`
-	// What it cost the operator, where the price list has a cost; null until settled.
+	// Cost for the operator, where the price list has one; null until settled.
 	ProviderBilled *Amount `json:"provider_billed,omitzero"`
 	UserID         *string `json:"user_id,omitzero"`
 	OrgID          *string `json:"org_id,omitzero"`
@@ -853,10 +853,10 @@ type Execution struct {
 	Command []string `json:"command,omitzero"`
 	Script  *string  `json:"script,omitzero"`
 	Args    []string `json:"args,omitzero"`
-	// What the client said at POST /execution/compose/complete/{id}; absent before.
+	// Report of the client at POST /execution/compose/complete/{id}; absent before.
 	Reported *Reported `json:"reported,omitzero"`
-	// What a notebook cell left for the next one: its kernel_state. Null for scripts, and while
-	// there is none.
+	// State that a notebook cell left for the next one: its kernel_state. Null for scripts, and
+	// while there is none.
 	KernelState       *string `json:"kernel_state,omitzero"`
 	InstallLog        *string `json:"install_log,omitzero"`
 	InstallReturnCode *int    `json:"install_return_code,omitzero"`
@@ -937,7 +937,7 @@ type ExecutionMetrics struct {
 	GpuUtilizationPercent []MetricPoint `json:"gpuUtilizationPercent,omitzero"`
 	// Used part of the memory of the GPUs together.
 	GpuMemoryUtilizationPercent []MetricPoint `json:"gpuMemoryUtilizationPercent,omitzero"`
-	// Of the hottest GPU.
+	// Temperature of the hottest GPU.
 	GpuTemperatureCelsius []MetricPoint `json:"gpuTemperatureCelsius,omitzero"`
 	// Sum; of a shared GPU, the part that the execution holds.
 	GpuPowerWatt []MetricPoint `json:"gpuPowerWatt,omitzero"`
@@ -955,7 +955,7 @@ type ExecutionMetrics struct {
 	SystemRamTotalBytes []MetricPoint `json:"systemRamTotalBytes,omitzero"`
 	// The memory that it uses, with its files in memory.
 	SystemRamUsedBytes []MetricPoint `json:"systemRamUsedBytes,omitzero"`
-	// Of the processors that its hardware profile gives; an idle machine lends more.
+	// Share of the processors that its hardware profile gives; an idle machine lends more.
 	SystemCpuUsagePercent []MetricPoint `json:"systemCpuUsagePercent,omitzero"`
 }
 
@@ -966,7 +966,7 @@ type ExecutionQuery struct {
 	//
 	// Rules: at most 16 characters.
 	Wait string `json:"wait,omitzero"`
-	// What wait waits for: any change, or the end.
+	// End of the wait: any change, or the end of the execution.
 	//
 	// Rules: default "change", change / end.
 	Until string `json:"until,omitzero"`
@@ -1007,14 +1007,14 @@ type ExecutionSummary struct {
 	// As end_time.
 	JobEnd   *time.Time `json:"job_end,omitzero"`
 	FileName *string    `json:"file_name,omitzero"`
-	// What people call it.
+	// A name for people.
 	Name *string `json:"name,omitzero"`
-	// What the Docker engine said, when an image could not be had or its program not started.
+	// Message of the Docker engine, when an image could not be had or its program not started.
 	ErrorsDocker      *string   `json:"errors_docker,omitzero"`
 	ParentExecutionID *string   `json:"parent_execution_id,omitzero"`
 	JobType           *string   `json:"job_type,omitzero"`
 	Metadata          *Metadata `json:"metadata,omitzero"`
-	// What it cost the operator, where the price list has a cost; null until settled.
+	// Cost for the operator, where the price list has one; null until settled.
 	ProviderBilled *Amount `json:"provider_billed,omitzero"`
 	UserID         *string `json:"user_id,omitzero"`
 	OrgID          *string `json:"org_id,omitzero"`
@@ -1065,7 +1065,7 @@ type Explanation struct {
 	Brake *BrakeHold `json:"brake,omitzero"`
 	// Why its newest attempt is where it is; null before the first.
 	Placement *Placement `json:"placement,omitzero"`
-	// Of a service: a row per replica, with when one that has ended starts again.
+	// A row for each replica of a service, with when one that has ended starts again.
 	Replicas []ServiceReplica `json:"replicas,omitzero"`
 	// The cheapest moves that would let it start now; null when not asked for, or there are none.
 	Defragmentation *Quote `json:"defragmentation,omitzero"`
@@ -1123,7 +1123,7 @@ type GPU struct {
 	// enabled, disabled, empty where there is no such mode, or the slice that it is, such as
 	// 1g_5gb.
 	Mig string `json:"mig,omitzero"`
-	// Of a slice: the GPU that is sliced.
+	// The GPU that this slice is part of.
 	Parent *string `json:"parent,omitzero"`
 	// The same for GPUs of a node that NVLink joins or that share a PCIe switch; 0 for unknown.
 	Island    int          `json:"island,omitzero"`
@@ -1235,7 +1235,7 @@ type IdentityProvider struct {
 
 // ImageStart is the body of POST /execution/image/start.
 type ImageStart struct {
-	// What people call it; need not be unique.
+	// A name for people; need not be unique.
 	//
 	// Rules: at most 64 characters, `^[A-Za-z0-9][A-Za-z0-9_.-]*$`.
 	Name string `json:"name,omitzero"`
@@ -1271,7 +1271,7 @@ type ImageStart struct {
 	//
 	// Rules: ≥ 1.
 	Timeout int `json:"timeout,omitzero"`
-	// What the code is called in tracebacks: one name, no path.
+	// Name of the code in tracebacks: one name, no path.
 	//
 	// Rules: at most 255 characters.
 	FileName string `json:"file_name,omitzero"`
@@ -1492,7 +1492,7 @@ type Key struct {
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
 	// To the minute; null before the first use.
 	LastUsedAt *time.Time `json:"last_used_at,omitzero"`
-	// What it is restricted to; empty for everything.
+	// Scopes that the key is restricted to; empty for everything.
 	Scopes []string `json:"scopes,omitzero"`
 	// Its ceiling; null for none.
 	MaxCredits *Amount `json:"max_credits,omitzero"`
@@ -1530,7 +1530,7 @@ type LedgerCheck struct {
 	Entries uint64 `json:"entries,omitzero"`
 	// Hash of the last line.
 	Head string `json:"head,omitzero"`
-	// What does not hold; empty when valid.
+	// The first fault; empty when valid.
 	Detail string `json:"detail,omitzero"`
 }
 
@@ -1589,7 +1589,7 @@ type Limit struct {
 	// Thousandths of GPUs at once; 0: any.
 	MaxGPUMilli   int64 `json:"max_gpu_milli,omitzero"`
 	GPUMilliInUse int64 `json:"gpu_milli_in_use,omitzero"`
-	// Of fair share, organizations only.
+	// Weight in fair share, organizations only.
 	Weight *int `json:"weight,omitzero"`
 	// Which of these come from the cluster's configuration.
 	Inherited []string `json:"inherited,omitzero"`
@@ -1604,7 +1604,7 @@ type ListedPrice struct {
 	PricePerHour Amount `json:"price_per_hour,omitzero"`
 	// operator, built-in, or default: derived from the memory of the type.
 	Source PriceSource `json:"source,omitzero"`
-	// What it costs the operator, in credits per hour; null where that is not known.
+	// Cost for the operator, in credits per hour; null where that is not known.
 	Cost *Amount `json:"cost,omitzero"`
 }
 
@@ -1615,7 +1615,7 @@ type LogLabels struct {
 	// From 1.
 	Attempt         uint64 `json:"attempt,omitzero"`
 	HardwareProfile string `json:"hardware_profile,omitzero"`
-	// Of the execution; may be empty.
+	// Name of the execution; may be empty.
 	Name string `json:"name,omitzero"`
 }
 
@@ -1623,7 +1623,7 @@ type LogLabels struct {
 type LogLine struct {
 	Timestamp time.Time `json:"timestamp,omitzero"`
 	Message   string    `json:"message,omitzero"`
-	// What the line says of itself at its start, such as WARNING; else info for stdout, error for
+	// Level that the line names at its start, such as WARNING; else info for stdout, error for
 	// stderr, warning for lines of Berth.
 	//
 	// Rules: debug / info / warning / error.
@@ -1661,12 +1661,12 @@ type MachineType struct {
 	GPUCount int     `json:"gpu_count,omitzero"`
 	// The MIG slice that it is, such as 1g.5gb; null for GPUs that are not cut.
 	Mig *string `json:"mig,omitzero"`
-	// Of one GPU or slice, in GiB; the smallest that there is.
+	// Memory of one GPU or slice, in GiB; the smallest that there is.
 	VRAMGB float64 `json:"vram_gb,omitzero"`
 	// Whether the hardware keeps executions apart: enforced or advisory, the weaker where nodes
 	// differ; null without GPU.
 	Isolation *string `json:"isolation,omitzero"`
-	// What does: device, mig, mig_compute, time_slicing or simulated.
+	// How GPUs are isolated: device, mig, mig_compute, time_slicing or simulated.
 	IsolationBy *string `json:"isolation_by,omitzero"`
 	// The isolation that a share of its GPU would have, as in gpu.a100.500m; null where there are
 	// none.
@@ -1720,15 +1720,15 @@ type Metadata struct {
 	// Name of its node.
 	Node *string  `json:"node,omitzero"`
 	GPUs []string `json:"gpus,omitzero"`
-	// What it holds or held of each.
+	// Part of each GPU that it holds or held.
 	GPUShares []GPUShare `json:"gpu_shares,omitzero"`
 	// Whether the hardware keeps other executions off its GPUs' memory and compute: enforced or
 	// advisory, the weakest of its shares; null without GPU.
 	Isolation *string `json:"isolation,omitzero"`
 	// Number of the newest attempt; 0 before the first.
 	Attempt uint64 `json:"attempt,omitzero"`
-	// Of the image that was executed: that of its registry, or of the engine for an image made
-	// there.
+	// Digest of the image that was executed: that of its registry, or of the engine for an image
+	// made there.
 	ImageDigest *string `json:"image_digest,omitzero"`
 	// The whole names of its images; absent unless it executes in containers.
 	Images []string `json:"images,omitzero"`
@@ -1799,7 +1799,7 @@ type MintedKey struct {
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
 	// To the minute; null before the first use.
 	LastUsedAt *time.Time `json:"last_used_at,omitzero"`
-	// What it is restricted to; empty for everything.
+	// Scopes that the key is restricted to; empty for everything.
 	Scopes []string `json:"scopes,omitzero"`
 	// Its ceiling; null for none.
 	MaxCredits *Amount `json:"max_credits,omitzero"`
@@ -1822,7 +1822,7 @@ type MintedUserKey struct {
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
 	// To the minute; null before the first use.
 	LastUsedAt *time.Time `json:"last_used_at,omitzero"`
-	// What it is restricted to; empty for everything.
+	// Scopes that the key is restricted to; empty for everything.
 	Scopes []string `json:"scopes,omitzero"`
 	// Its ceiling; null for none.
 	MaxCredits *Amount `json:"max_credits,omitzero"`
@@ -1832,12 +1832,12 @@ type MintedUserKey struct {
 
 // Model is a model that every organization may use by its id.
 type Model struct {
-	// What requests name as model.
+	// Name by which requests ask for the model.
 	ID           string `json:"id,omitzero"`
 	DeploymentID string `json:"deployment_id,omitzero"`
 	// The model on the hub.
 	HfModelID string `json:"hf_model_id,omitzero"`
-	// Of the deployment: pending, starting, ready, scaling, paused, failed or stopped.
+	// Status of the deployment: pending, starting, ready, scaling, paused, failed or stopped.
 	Status string `json:"status,omitzero"`
 	// Credits for a million tokens.
 	PromptPrice Amount `json:"prompt_price,omitzero"`
@@ -1889,17 +1889,17 @@ type NewBrake struct {
 
 // NewBudget is the body of PUT /orgs/{slug}/budgets.
 type NewBudget struct {
-	// Of an API key of the organization.
+	// An API key of the organization.
 	//
 	// Rules: at most 36 characters.
 	KeyID string `json:"key_id,omitzero"`
-	// Of a member. Without key_id and user_id the budget is the organization's.
+	// A member. Without key_id and user_id the budget is the organization's.
 	//
 	// Rules: at most 36 characters.
 	UserID string `json:"user_id,omitzero"`
 	// Rules: required, > 0.
 	MaxCredits Amount `json:"max_credits"`
-	// What counts: everything from now on, or what is charged in each month, UTC.
+	// Time that counts: everything from now on, or each month, UTC.
 	//
 	// Rules: default "total", total / month.
 	Period string `json:"period,omitzero"`
@@ -1934,7 +1934,7 @@ type NewDrain struct {
 
 // NewEnvironment is the body of POST /environments: requirements, or a path.
 type NewEnvironment struct {
-	// What executions call it.
+	// Name by which executions ask for it.
 	//
 	// Rules: required, `^[a-z0-9][a-z0-9._-]{0,62}$`.
 	Name string `json:"name"`
@@ -1987,8 +1987,8 @@ type NewKey struct {
 	Name string `json:"name"`
 	// When the key dies; never when absent.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
-	// What it is restricted to: executions:read, executions:write (which includes to read),
-	// billing:read, storage, inference, admin. Everything when absent.
+	// Scopes that the key is restricted to: executions:read, executions:write (which includes to
+	// read), billing:read, storage, inference, admin. Everything when absent.
 	//
 	// Rules: at most 6 items.
 	Scopes []string `json:"scopes,omitzero"`
@@ -2030,8 +2030,8 @@ type NewPrice struct {
 	//
 	// Rules: > 0.
 	PricePerHour Amount `json:"price_per_hour,omitzero"`
-	// What it costs the operator, in credits per hour: provider_billed of executions follows from
-	// it. A cost that was set before stays without it, until the price is withdrawn.
+	// Cost for the operator, in credits per hour: provider_billed of executions follows from it.
+	// A cost that was set before stays without it, until the price is withdrawn.
 	//
 	// Rules: > 0.
 	Cost Amount `json:"cost,omitzero"`
@@ -2043,7 +2043,7 @@ type NewQuota struct {
 	//
 	// Rules: required, at least 1 characters, at most 64 characters.
 	Org string `json:"org"`
-	// Of one of its API keys: the quota is of what that key starts.
+	// One of its API keys: the quota is of what that key starts.
 	//
 	// Rules: at most 36 characters.
 	KeyID string `json:"key_id,omitzero"`
@@ -2059,7 +2059,7 @@ type NewQuota struct {
 	//
 	// Rules: default 0, ≥ 0, ≤ 1000000000.
 	MaxGPUMilli int `json:"max_gpu_milli,omitzero"`
-	// Of fair share; 0: 100.
+	// Weight in fair share; 0: 100.
 	//
 	// Rules: default 0, ≥ 0, ≤ 10000.
 	Weight int `json:"weight,omitzero"`
@@ -2099,7 +2099,7 @@ type NewUser struct {
 	//
 	// Rules: required, at least 2 characters, at most 39 characters, `^[a-z0-9](-?[a-z0-9]){1,38}$`.
 	OrgSlug string `json:"org_slug"`
-	// Of a new organization; the slug when absent.
+	// Name of a new organization; the slug when absent.
 	//
 	// Rules: at most 255 characters.
 	OrgName string `json:"org_name,omitzero"`
@@ -2171,20 +2171,19 @@ type Node struct {
 	MemoryMIB     int64     `json:"memory_mib,omitzero"`
 	UsedMemoryMIB int64     `json:"used_memory_mib,omitzero"`
 	LiveAttempts  int       `json:"live_attempts,omitzero"`
-	// Of those, the ones that were asked to end or to make room.
+	// Those of them that were asked to end.
 	LeavingAttempts int `json:"leaving_attempts,omitzero"`
 	// When what still executes on it is ended; null where there is no such deadline.
 	DrainBy *time.Time `json:"drain_by,omitzero"`
 	GPUs    []GPU      `json:"gpus,omitzero"`
-	// What its kernel does not enforce of the sandbox, absent for nothing. cgroup_v1: buffers of
+	// Sandbox rules that its kernel cannot enforce, absent for none. cgroup_v1: buffers of
 	// sockets have a limit beside the memory limit. socket_memory_unlimited: they have none.
 	// no_landlock: mounts alone keep code from files.
 	SandboxGaps []Gap `json:"sandbox_gaps,omitzero"`
 	// The largest scratch space on disk that an execution may ask for there; 0 where scratch
 	// space is in memory.
 	ScratchMIB int64 `json:"scratch_mib,omitzero"`
-	// What executions may ask for there: volumes and prepared environments, as in
-	// volume:datasets.
+	// Volumes and prepared environments that executions may ask for there, as in volume:datasets.
 	Offers           []string `json:"offers,omitzero"`
 	InventoryVersion uint64   `json:"inventory_version,omitzero"`
 	// Milliseconds by which its clock is ahead of the cluster's time, below 0 when it is behind;
@@ -2375,7 +2374,7 @@ type Placement struct {
 	Index uint64 `json:"index,omitzero"`
 	// Raft index of the state that the plan was computed from.
 	ViewIndex uint64 `json:"view_index,omitzero"`
-	// Of the node; lower is better.
+	// Score of the node; lower is better.
 	Score int64 `json:"score,omitzero"`
 	// The next best node; null when no other one fitted.
 	RunnerUp      *string `json:"runner_up,omitzero"`
@@ -2442,7 +2441,7 @@ type PutVariables struct {
 
 // PythonStart is the body of POST /execution/streaming/start.
 type PythonStart struct {
-	// What people call it; need not be unique.
+	// A name for people; need not be unique.
 	//
 	// Rules: at most 64 characters, `^[A-Za-z0-9][A-Za-z0-9_.-]*$`.
 	Name string `json:"name,omitzero"`
@@ -2478,7 +2477,7 @@ type PythonStart struct {
 	//
 	// Rules: ≥ 1.
 	Timeout int `json:"timeout,omitzero"`
-	// What the code is called in tracebacks: one name, no path.
+	// Name of the code in tracebacks: one name, no path.
 	//
 	// Rules: at most 255 characters.
 	FileName string `json:"file_name,omitzero"`
@@ -2652,7 +2651,7 @@ type Quote struct {
 	Node string `json:"node,omitzero"`
 	// Executions that would start again elsewhere.
 	Moves []Move `json:"moves,omitzero"`
-	// What the moved executions would lose: the price of the time since they started.
+	// Loss of the moved executions: the price of the time since they started.
 	Price Amount `json:"price,omitzero"`
 	// Whether nothing cheaper exists; else the search met its limit.
 	Exact bool `json:"exact,omitzero"`
@@ -2713,9 +2712,9 @@ type ReplayedPlan struct {
 	Term      uint64 `json:"term,omitzero"`
 	// Whether the recomputed plan equals the original, byte for byte.
 	Same bool `json:"same,omitzero"`
-	// Of the plan in the log.
+	// SHA-256 of the plan in the log.
 	RecordedSHA256 string `json:"recorded_sha256,omitzero"`
-	// Of the plan computed now.
+	// SHA-256 of the plan computed now.
 	ComputedSHA256 string `json:"computed_sha256,omitzero"`
 	// Executions whose reason to wait the plan changed.
 	Waiting   int        `json:"waiting,omitzero"`
@@ -2823,7 +2822,7 @@ type SelectionQuery struct {
 // SelectionRow is what one GPU type did. With repeats the figures are those of
 // its runs together, and runs has each.
 type SelectionRow struct {
-	// Of its first run.
+	// The execution of its first run.
 	ExecutionID     string `json:"execution_id,omitzero"`
 	HardwareProfile string `json:"hardware_profile,omitzero"`
 	GPUType         string `json:"gpu_type,omitzero"`
@@ -2840,22 +2839,22 @@ type SelectionRow struct {
 	// Seconds that the user's process took, the median of the completed runs; null before its
 	// end.
 	DurationS *float64 `json:"duration_s,omitzero"`
-	// Of one run, the median of the completed ones; null until settled.
+	// Credits of one run, the median of the completed ones; null until settled.
 	Credits *Amount `json:"credits,omitzero"`
-	// Of all its runs so far.
+	// Credits of all its runs so far.
 	CreditsSpent Amount `json:"credits_spent,omitzero"`
 	// Seconds that a run that was stopped early would have taken at least.
 	PredictedS *float64 `json:"predicted_s,omitzero"`
 	// Seconds that the run that executes will take at its speed so far, by its progress; null
 	// without.
 	ExpectedS *float64 `json:"expected_s,omitzero"`
-	// What it will cost then.
+	// Expected cost of the run that executes.
 	ExpectedCredits *Amount `json:"expected_credits,omitzero"`
 	// Mean over its first run; null if not measured: drivers do not report it for a MIG slice.
 	GPUUtilizationPercent *int `json:"gpu_utilization_percent,omitzero"`
 	// Peak; null if not measured.
 	GPUMemoryMIB *int64 `json:"gpu_memory_mib,omitzero"`
-	// Of the node's memory.
+	// Peak use of the node's memory.
 	PeakMemoryMIB *int64 `json:"peak_memory_mib,omitzero"`
 	// Mean; null if the device reports none, as for a MIG slice.
 	PowerWatt *float64 `json:"power_watt,omitzero"`
@@ -2864,7 +2863,7 @@ type SelectionRow struct {
 	EnergyJoule *float64 `json:"energy_joule,omitzero"`
 	// The device, and with it power, energy and GPU memory, is simulated.
 	Simulated bool `json:"simulated,omitzero"`
-	// Of its first run's GPU, at most 16, evenly in time.
+	// Measurements of its first run's GPU, at most 16, evenly in time.
 	Samples []GPUSample `json:"samples,omitzero"`
 	// The objective's value, lower is better; null unless completed.
 	Score      *float64 `json:"score,omitzero"`
@@ -2895,7 +2894,7 @@ type SelectionRun struct {
 
 // SelectionStart is the body of POST /execution/gpu_selection/start.
 type SelectionStart struct {
-	// What people call it; need not be unique.
+	// A name for people; need not be unique.
 	//
 	// Rules: at most 64 characters, `^[A-Za-z0-9][A-Za-z0-9_.-]*$`.
 	Name string `json:"name,omitzero"`
@@ -2931,7 +2930,7 @@ type SelectionStart struct {
 	//
 	// Rules: ≥ 1.
 	Timeout int `json:"timeout,omitzero"`
-	// What the code is called in tracebacks: one name, no path.
+	// Name of the code in tracebacks: one name, no path.
 	//
 	// Rules: at most 255 characters.
 	FileName string `json:"file_name,omitzero"`
@@ -3068,7 +3067,7 @@ type SelectionStart struct {
 	//
 	// Rules: at most 8388608 characters.
 	ImportFiles string `json:"import_files,omitzero"`
-	// What the recommendation optimises.
+	// Objective of the recommendation.
 	//
 	// Rules: default "balanced", balanced / fastest / cheapest.
 	Objective string `json:"objective,omitzero"`
@@ -3151,7 +3150,7 @@ type ServiceScale struct {
 
 // ServiceStart is the body of POST /execution/service/start.
 type ServiceStart struct {
-	// What people call it; need not be unique.
+	// A name for people; need not be unique.
 	//
 	// Rules: at most 64 characters, `^[A-Za-z0-9][A-Za-z0-9_.-]*$`.
 	Name string `json:"name,omitzero"`
@@ -3187,7 +3186,7 @@ type ServiceStart struct {
 	//
 	// Rules: ≥ 1.
 	Timeout int `json:"timeout,omitzero"`
-	// What the code is called in tracebacks: one name, no path.
+	// Name of the code in tracebacks: one name, no path.
 	//
 	// Rules: at most 255 characters.
 	FileName string `json:"file_name,omitzero"`
@@ -3423,7 +3422,7 @@ type SignUp struct {
 	Password string `json:"password"`
 	// Rules: at most 255 characters.
 	FullName string `json:"full_name,omitzero"`
-	// Of the organization that is made for the user.
+	// Name of the organization that is made for the user.
 	//
 	// Rules: at most 255 characters.
 	OrgName string `json:"org_name,omitzero"`
@@ -3448,13 +3447,13 @@ type StartedUpload struct {
 type State struct {
 	// Raft index of the last entry that it has applied.
 	Index uint64 `json:"index,omitzero"`
-	// Of the leader that the state knows.
+	// Term of the leader that the state knows.
 	Term uint64 `json:"term,omitzero"`
 	// The state's clock.
 	Now time.Time `json:"now,omitzero"`
-	// Of the state: which commands there may be.
+	// Format of the state: which commands there may be.
 	Format uint64 `json:"format,omitzero"`
-	// Of the whole state, in hex. Replicas with the same index have the same.
+	// Hash of the whole state, in hex. Replicas with the same index have the same.
 	Hash string `json:"hash,omitzero"`
 	// A sum of each table's records, in hex: where replicas with the same index differ.
 	Tables map[string]string `json:"tables,omitzero"`
@@ -3472,7 +3471,7 @@ type State struct {
 	GrantedCredits Amount `json:"granted_credits,omitzero"`
 	// Ever, to all organizations.
 	ChargedCredits Amount `json:"charged_credits,omitzero"`
-	// What was granted and not charged.
+	// Credits that were granted and not charged.
 	BalanceCredits Amount `json:"balance_credits,omitzero"`
 	// Set aside for executions that have not ended.
 	HeldCredits Amount `json:"held_credits,omitzero"`
@@ -3528,7 +3527,7 @@ type StorageCredentials struct {
 
 // StorageLimits is the body of PUT /admin/storage/{org}.
 type StorageLimits struct {
-	// Of all files of the organization; 0 for no limit.
+	// Limit for all files of the organization; 0 for none.
 	//
 	// Rules: ≥ 0.
 	MaxBytes int `json:"max_bytes,omitzero"`
@@ -3536,7 +3535,7 @@ type StorageLimits struct {
 	//
 	// Rules: ≥ 0.
 	MaxFiles int `json:"max_files,omitzero"`
-	// Of the files that one member has stored; 0 for no limit.
+	// Limit for the files that one member has stored; 0 for none.
 	//
 	// Rules: ≥ 0.
 	MaxBytesPerUser int `json:"max_bytes_per_user,omitzero"`
@@ -3548,7 +3547,7 @@ type StorageMigration struct {
 	Status string `json:"status,omitzero"`
 	// Encrypted chunks of all stored files.
 	Blobs int `json:"blobs,omitzero"`
-	// Of them, those that are where new files go.
+	// Blobs that are where new files go.
 	Done   int `json:"done,omitzero"`
 	Failed int `json:"failed,omitzero"`
 	// That were copied.
@@ -3560,9 +3559,9 @@ type StorageMigration struct {
 // StorageUsage answers GET /storage/usage.
 type StorageUsage struct {
 	Files int `json:"files,omitzero"`
-	// Of all files, and of parts of uploads that are not complete.
+	// Size of all files, and of parts of uploads that are not complete.
 	Bytes int64 `json:"bytes,omitzero"`
-	// Of those that the caller has stored.
+	// Size of those that the caller has stored.
 	OwnBytes int64 `json:"own_bytes,omitzero"`
 	MaxFiles int   `json:"max_files,omitzero"`
 	// 0 for no limit.
@@ -3649,7 +3648,8 @@ type UploadedFile struct {
 	Key  string `json:"key,omitzero"`
 	Size int64  `json:"size,omitzero"`
 	Etag string `json:"etag,omitzero"`
-	// Of the content, in hexadecimal; empty for a file that came in parts, and for a copy.
+	// SHA-256 of the content, in hexadecimal; empty for a file that came in parts, and for a
+	// copy.
 	SHA256  string `json:"sha256,omitzero"`
 	Message string `json:"message,omitzero"`
 }
@@ -3676,7 +3676,8 @@ type Usage struct {
 
 // UsageQuery are the parameters of GET /billing/usage.
 type UsageQuery struct {
-	// What makes a row. An execution with several tags counts in the row of each.
+	// Property that rows are grouped by. An execution with several tags counts in the row of
+	// each.
 	//
 	// Rules: default "user", user / key / tag / profile / day / model.
 	GroupBy string `json:"group_by,omitzero"`
@@ -3695,7 +3696,7 @@ type UsageReport struct {
 	To      time.Time `json:"to,omitzero"`
 	// By credits, most first; days in their order.
 	Rows []UsageRow `json:"rows,omitzero"`
-	// Of all executions, each once, and of all tokens.
+	// Sum of all executions, each once, and of all tokens.
 	Total UsageRow `json:"total,omitzero"`
 }
 
@@ -3704,7 +3705,7 @@ type UsageRow struct {
 	// E-mail address, name of the key, tag, profile, day or model; empty for work without;
 	// serverless for the tokens of published models where they have no other row.
 	Group string `json:"group,omitzero"`
-	// Of the user or key.
+	// Id of the user or key.
 	ID *string `json:"id,omitzero"`
 	// Live ones too. Parents of GPU selections and services do not count, their parts do.
 	Executions int `json:"executions,omitzero"`
@@ -3714,7 +3715,7 @@ type UsageRow struct {
 	GPUSeconds float64 `json:"gpu_seconds,omitzero"`
 	// Charged.
 	Credits Amount `json:"credits,omitzero"`
-	// Of published models that have a price, by the time of the charge.
+	// Tokens of published models that have a price, by the time of the charge.
 	PromptTokens     int64 `json:"prompt_tokens,omitzero"`
 	CompletionTokens int64 `json:"completion_tokens,omitzero"`
 }
@@ -3781,7 +3782,7 @@ type UserKey struct {
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
 	// To the minute; null before the first use.
 	LastUsedAt *time.Time `json:"last_used_at,omitzero"`
-	// What it is restricted to; empty for everything.
+	// Scopes that the key is restricted to; empty for everything.
 	Scopes []string `json:"scopes,omitzero"`
 	// Its ceiling; null for none.
 	MaxCredits *Amount `json:"max_credits,omitzero"`
@@ -3824,7 +3825,7 @@ type UserStatus struct {
 	CreatedAt          time.Time `json:"created_at,omitzero"`
 	IsActive           bool      `json:"is_active,omitzero"`
 	ActiveAPIKeysCount int       `json:"active_api_keys_count,omitzero"`
-	// What can be spent now.
+	// Credits that can be spent now.
 	CreditBalance Amount `json:"credit_balance,omitzero"`
 	// Always authenticated.
 	Status string `json:"status,omitzero"`
@@ -3862,7 +3863,7 @@ type ValidatedKey struct {
 	OrgSlug *string `json:"org_slug,omitzero"`
 	// Null for never.
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
-	// What it is restricted to; empty for everything.
+	// Scopes that the key is restricted to; empty for everything.
 	Scopes *[]string `json:"scopes,omitzero"`
 }
 
@@ -3872,7 +3873,7 @@ type VanishedNode struct {
 	Name string `json:"name,omitzero"`
 	// When it was recorded as down.
 	DownAt time.Time `json:"down_at,omitzero"`
-	// What it may still execute.
+	// Attempts that it may still execute.
 	LiveAttempts int `json:"live_attempts,omitzero"`
 }
 
