@@ -504,7 +504,7 @@ func (v checker) checkAccount(org compute.OrgID, granted, charged compute.Credit
 	a := v.Account(org)
 	if a.Seq != last.Seq || a.Head != last.Hash || a.Balance != last.Balance ||
 		a.Held != last.Held || a.Granted != granted || a.Charged != charged {
-		return fmt.Errorf("ledger of %s: the account is not what its lines say", org)
+		return fmt.Errorf("ledger of %s: the account does not match its lines", org)
 	}
 	return nil
 }

@@ -144,10 +144,10 @@ func TestCheckFindsViolations(t *testing.T) {
 		{"last ledger line gone", func(s *state) {
 			a, _ := s.accounts.Get(org)
 			s.ledger.Drop(ledger.Key{Owner: org.UUID, Seq: a.Seq})
-		}, "the account is not what its lines say"},
+		}, "the account does not match its lines"},
 		{"balance", func(s *state) {
 			change(s.accounts, org, func(a *compute.Account) { a.Charged++ })
-		}, "the account is not what its lines say"},
+		}, "the account does not match its lines"},
 		{"held by nobody", edit(10, func(e *compute.Execution) { e.Held-- }), "its executions hold"},
 		{"vCPUs of a node", func(s *state) {
 			change(s.nodes.Records, node, func(n *compute.Node) { n.UsedVCPUMilli++ })

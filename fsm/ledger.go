@@ -80,7 +80,7 @@ func (v *moneyTables) VerifyLedger(org compute.OrgID) error {
 	a := v.Account(org)
 	if a.Seq != want.Seq || a.Head != want.Head || a.Balance != want.Balance ||
 		a.Held != want.Held || a.Granted != want.Granted || a.Charged != want.Charged {
-		return fmt.Errorf("ledger of %s: the account is not what its lines say", org)
+		return fmt.Errorf("ledger of %s: the account does not match its lines", org)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (f *FSM) Register(reg prometheus.Registerer) error {
 			"Executions that started by the time that a percentile of their estimate said (covered), or later.",
 			[]string{"percentile", "covered"}, nil),
 		scale: prometheus.NewDesc("berth_queue_estimate_scale_ratio",
-			"What estimates of starts are multiplied by, so that the percentile covers what it promises, by the GPUs asked for.",
+			"Factor applied to estimates of starts, so that the percentile covers what it promises, by the GPUs asked for.",
 			[]string{"percentile", "gpus"}, nil),
 		format: prometheus.NewDesc("berth_state_format",
 			"Format of the state: what every server of the cluster can apply.", nil, nil),
@@ -58,7 +58,7 @@ func (f *FSM) Register(reg prometheus.Registerer) error {
 			"Attempts that were placed and cost nothing, by the reason: failures of the system, and preemption.",
 			[]string{"gpu_type", "reason"}, nil),
 		worth: prometheus.NewDesc("berth_unbilled_microcredits_total",
-			"What the time of those attempts would have cost.", []string{"gpu_type", "reason"}, nil),
+			"Price of the time that those attempts lost.", []string{"gpu_type", "reason"}, nil),
 		orgs: prometheus.NewDesc(
 			"berth_org_info", "Organizations, with their slugs. The value is 1.", []string{"org", "slug"}, nil),
 	}

@@ -62,7 +62,7 @@ func NewCollector(cfg CollectorConfig) *Collector {
 		allocated: prometheus.NewDesc("berth_gpu_allocated_milli",
 			"Thousandths of the GPU that are given to attempts.", []string{"gpu", "model"}, nil),
 		holders: prometheus.NewDesc("berth_gpu_holder_info",
-			"Which organizations hold the GPU, for what kind of execution: the part of it that they hold.",
+			"Share of the GPU that is held, by organization and kind of execution.",
 			[]string{"UUID", "Hostname", "GPU_I_ID", "org", "kind"}, nil),
 	}
 }

@@ -36,6 +36,7 @@ found=$(
 	git grep -nE "^\s*// $STARTS\b" -- '*.go' ':!sdk/go/calls.go' ':!sdk/go/types.go' || true
 	git grep -nEi "(Short|Long|Example):? .*\b($WORDS)\b" -- 'cmd/*.go' || true
 	git grep -nE "Short: *[\"\`]$STARTS\b" -- 'cmd/*.go' || true
+	git grep -nE "(doc:|Summary: +|Help: +)\"(What|Who|Of) " -- '*.go' || true
 	git grep -nEi "^\s*#.*\b($WORDS)\b" -- '*.sh' Makefile '*.yaml' '*.yml' ':!.golangci.yml' || true
 	git grep -nEi "\b($WORDS)\b" -- '*.md' ':!docs/glossary.md' || true
 )

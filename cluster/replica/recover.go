@@ -137,7 +137,7 @@ func (s *Stopped) chosen(known Position, voters []compute.NodeID) ([]byte, error
 			"This server, %s, is not among the voters to go on with: recover those that are.", s.Node())
 	}
 	if len(voters) > maxRecovered {
-		return nil, compute.Errorf(compute.CodeInvalid, "A recovery goes on with one or two voters, those that have most. "+
+		return nil, compute.Errorf(compute.CodeInvalid, "Name one or two voters: those with the longest logs. "+
 			"The others rejoin with empty replicas when they are started, and vote again once they have everything.")
 	}
 	if err := s.checkTrusted(known); err != nil {

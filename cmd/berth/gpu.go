@@ -119,7 +119,7 @@ func (f *recommendFlags) request(start client.Start) client.StartSelection {
 // registerObjective adds the flag for the objective.
 func registerObjective(flags *pflag.FlagSet, objective *string) {
 	flags.StringVar(objective, "objective", compute.ObjectiveBalanced.String(),
-		"what is best: `balanced`, fastest or cheapest")
+		"objective: `balanced`, fastest or cheapest")
 }
 
 func (f *recommendFlags) run(cmd *cobra.Command, args []string) error {

@@ -34,7 +34,7 @@ func (f *imageFlags) register(cmd *cobra.Command) {
 		"Compose `file` whose services to execute; ${NAME} in it is a variable of --env")
 	flags.StringVar(&f.user, "image-user", "", "`user`, or user:group, in place of the image's own")
 	f.grace = 10 * time.Second
-	flags.Var((*limit)(&f.grace), "stop-grace", "of containers: time between SIGTERM and SIGKILL, at most 5m")
+	flags.Var((*limit)(&f.grace), "stop-grace", "time between SIGTERM and SIGKILL of containers, at most 5m")
 	f.registry.register(cmd)
 }
 

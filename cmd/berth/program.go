@@ -69,11 +69,11 @@ func (f *codeFlags) program(cmd *cobra.Command, args []string, start *client.Sta
 	tree, err := f.tree(cmd)
 	switch {
 	case f.compose && (given > 0 || len(after) > 0 || tree != nil):
-		return nil, cli.UsageErrorf("--compose says what is executed: no file, --dir or arguments go with it")
+		return nil, cli.UsageErrorf("--compose cannot be combined with a file, --dir or arguments")
 	case f.compose:
 		return nil, err
 	case f.image && given > 0:
-		return nil, cli.UsageErrorf("--image says what is executed: only -- ARG... goes with it")
+		return nil, cli.UsageErrorf("--image can be combined with -- ARG... only")
 	case f.image && err == nil:
 		start.Command = after
 		return tree, nil

@@ -246,7 +246,7 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 	flags.Var((*limit)(&f.disconnectGrace), "disconnect-grace",
 		"how long it may continue on a node that the cluster has lost, as in 90s or 1h (default 10m)")
 	flags.StringVar(&f.network, "network", "",
-		"what it may reach: `egress`, the outside, or none (default egress; a node may give none to all)")
+		"network access: `egress`, the outside, or none (default egress; a node may give none to all)")
 }
 
 // limit is a duration flag that also accepts a bare number of seconds, as the

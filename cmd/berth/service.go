@@ -66,7 +66,7 @@ The URL takes the credentials of the API: a bearer token, or ?token= once in a b
 	flags.IntVar(&f.start.Port, "port", 8000, "TCP port on which the program listens")
 	flags.StringVar(&f.start.HealthPath, "health-path", "",
 		"`path` that answers GET with 200 to 399 once the program is ready (default: the port accepts a connection)")
-	flags.IntVar(&f.start.Replicas, "replicas", 1, "how many of it run")
+	flags.IntVar(&f.start.Replicas, "replicas", 1, "number of replicas")
 	flags.StringVar(&f.start.Restart, "restart", "always",
 		"whether a replica that ended is started again: always, on-failure or never")
 	flags.Var((*limit)(&f.readiness), "readiness-timeout", "time in which a replica must be ready; else it fails")

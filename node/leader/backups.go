@@ -297,7 +297,7 @@ func (b *Backups) write(f *os.File, view *fsm.View, at time.Time) error {
 		return err
 	}
 	if _, err := snapshot.CheckBackup(f); err != nil {
-		return fmt.Errorf("what is read of the backup is not what was written: %w", err)
+		return fmt.Errorf("the backup reads back differently from what was written: %w", err)
 	}
 	return nil
 }

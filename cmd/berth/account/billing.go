@@ -65,7 +65,7 @@ published models count when they are charged.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&by, "by", "user", "what makes a row: user, key, tag, profile, day or model")
+	flags.StringVar(&by, "by", "user", "group rows by user, key, tag, profile, day or model")
 	flags.StringVar(&from, "from", "", "count what was submitted since this `day` (2026-11-01, UTC) or time (RFC 3339)")
 	flags.StringVar(&to, "to", "", "count what was submitted before this `day` or time")
 	flags.BoolVar(&asCSV, "csv", false, "print comma-separated values")

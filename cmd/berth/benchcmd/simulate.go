@@ -58,7 +58,7 @@ what executes on a node that fails ends with it.`,
 	flags.DurationVar(&f.config.Estimates, "estimates", 0,
 		"record estimates of starts every so much virtual `time`, as 10s, and show how good they were")
 	flags.Float64Var(&f.config.Preemptible, "preemptible", 0,
-		"which `share` of the work of priority 0 makes room for higher ones")
+		"`share` of the work of priority 0 that is preemptible")
 	flags.DurationVar(&f.config.Failures, "failures", 0, "mean `time` between two failures of a node, as 720h; 0 for none")
 	flags.DurationVar(&f.config.Drains, "drains", 0, "mean `time` between two drains of a node; 0 for none")
 	flags.DurationVar(&f.config.Repair, "repair", time.Hour, "mean `time` until a node returns")
