@@ -149,12 +149,12 @@ func TestRestoreChecksFinalRecords(t *testing.T) {
 		}), "line 81 is missing"},
 		{"the end gone", lines(func(all []*compute.LedgerEntry) []*compute.LedgerEntry {
 			return all[:len(all)-1]
-		}), "not what its lines say"},
+		}), "does not match its lines"},
 		{"a brake that nobody holds", func(s *state) {
 			s.meta.Format, s.meta.Brake.Since = formatTrust, s.meta.Now
 			change(s.nodes.Records, compute.NodeID{UUID: compute.UUID{1}}, func(n *compute.Node) { n.Format = Format })
 		}, "a brake holds since"},
-		{"a ledger gone", lines(func([]*compute.LedgerEntry) []*compute.LedgerEntry { return nil }), "not what its lines say"},
+		{"a ledger gone", lines(func([]*compute.LedgerEntry) []*compute.LedgerEntry { return nil }), "does not match its lines"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
