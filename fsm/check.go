@@ -61,6 +61,7 @@ func (v checker) checkDerived() error {
 		differ("running selections", v.runningSelections.Table(), fresh.runningSelections.Table()),
 		differ("undelivered callbacks", v.undelivered.Table(), fresh.undelivered.Table()),
 		differ("growing", v.growing.Table(), fresh.growing.Table()),
+		differ("draining", v.draining.Table(), fresh.draining.Table()),
 		v.finished.Differ("finished", fresh.finished),
 		v.outputs.Differ("outputs", fresh.outputs),
 		differ("uploads of organizations", v.orgUploads.Table(), fresh.orgUploads.Table()),

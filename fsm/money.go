@@ -5,6 +5,7 @@ import (
 
 	"berth/compute"
 	"berth/fault"
+	"berth/fsm/store"
 )
 
 // Constants of holds.
@@ -98,14 +99,19 @@ func (s *money) settle(e *compute.Execution) {
 // overdue come first. Those beyond the bound wait for the next Tick; the margin
 // allows for it.
 func (s *money) growHolds() {
-	for _, m := range s.growing.FirstKeys(growSweep) {
+	s.growHoldsOf(s.growing)
+	if s.Format() >= formatDrains {
+		s.growHoldsOf(s.draining)
+	}
+}
+
+// growHoldsOf is growHolds of those in an index.
+func (s *money) growHoldsOf(index store.Index[timeKey, compute.Execution]) {
+	for _, m := range index.FirstKeys(growSweep) {
 		if m.at > s.meta.Now {
 			return
 		}
 		known, _ := s.executions.Get(m.execution())
-		if known.Stop != compute.StopNone && s.Format() < formatDrains {
-			continue
-		}
 		e := *known
 		wanted := costs(&e, min(s.meta.Now.Sub(e.PlacedAt)+holdMore, e.Timeout)) - e.Held
 		if s.lacks(&e, wanted) == nil {
@@ -149,11 +155,16 @@ func (s *money) warn(e *compute.Execution) {
 	e.Detail = whose + " in about " + e.CreditsEnd.Sub(s.meta.Now).Round(time.Minute).String()
 }
 
-// grows reports whether the hold of e will have to be extended.
-func grows(e *compute.Execution) bool {
+// grows reports whether the hold of e will have to be extended while it runs.
+func grows(e *compute.Execution) bool { return e.Stop == compute.StopNone && mayGrow(e) }
+
+// growsOn reports whether the hold of e will have to be extended while it drains.
+func growsOn(e *compute.Execution) bool { return e.Drains() && mayGrow(e) }
+
+// mayGrow reports whether more can be held for e than is.
+func mayGrow(e *compute.Execution) bool {
 	return (e.Status == compute.StatusStarting || e.Status == compute.StatusRunning) &&
-		(e.Stop == compute.StopNone || e.Drains()) && e.Timeout > holdFirst &&
-		!e.Kind.IsParent() && e.Held < worst(e)
+		e.Timeout > holdFirst && !e.Kind.IsParent() && e.Held < worst(e)
 }
 
 // growsAt returns when the hold of e has to be extended: the margin before only

@@ -91,6 +91,7 @@ type (
 		services          store.Index[priorityKey, compute.Execution]   // Parents of services that have not ended.
 		runningSelections store.Index[priorityKey, compute.Execution]   // Parents whose children run.
 		growing           store.Index[timeKey, compute.Execution]       // Placed, by when the hold has to grow.
+		draining          store.Index[timeKey, compute.Execution]       // The same of replicas that drain.
 		finished          store.PackedIndex[timeKey, compute.Execution] // By the end; the next to be removed first.
 		estimated         store.Index[timeKey, compute.Execution]       // Waiting ones, by when their estimates end.
 		work              store.Index[pair, compute.Attempt]            // Live attempts by node, execution.
@@ -344,6 +345,8 @@ func (v *View) makeIndexes() {
 		func(e *compute.Execution) bool { return e.Kind == compute.KindService && !e.Status.Terminal() })
 	v.growing = store.NewIndex(byTimeKey,
 		func(e *compute.Execution) timeKey { return timeKeyOf(growsAt(e), e.ID.UUID) }, grows)
+	v.draining = store.NewIndex(byTimeKey,
+		func(e *compute.Execution) timeKey { return timeKeyOf(growsAt(e), e.ID.UUID) }, growsOn)
 	v.finished = store.NewPackedIndex(endKeyWidth, endKeyBytes, endKeyFrom,
 		func(e *compute.Execution) timeKey { return timeKeyOf(e.FinishedAt, e.ID.UUID) },
 		func(e *compute.Execution) bool { return e.Status.Terminal() })
@@ -496,6 +499,7 @@ func (v *View) freezeDerived() {
 	store.Freeze(&v.runningSelections)
 	store.Freeze(&v.services)
 	store.Freeze(&v.growing)
+	store.Freeze(&v.draining)
 	store.Freeze(&v.finished)
 	store.Freeze(&v.estimated)
 	store.Freeze(&v.work)
@@ -536,6 +540,7 @@ func (s *execution) follow(before, after *compute.Execution) {
 	s.runningSelections.Update(before, after)
 	s.services.Update(before, after)
 	s.growing.Update(before, after)
+	s.draining.Update(before, after)
 	s.victims.Update(before, after)
 	s.finished.Update(before, after)
 	s.outputs.Update(before, after)
