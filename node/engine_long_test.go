@@ -43,10 +43,9 @@ func newEngineDrill(t *testing.T, change func(*nodetest.NodeConfig)) *engineDril
 	return d
 }
 
-// TestEngineOutlivesNodes kills, in the middle of streams, the node of the replica, the
-// leader, and the node that was asked.
-func TestEngineOutlivesNodes(t *testing.T) {
-	t.Parallel() // It mostly waits.
+// newLlamaDrill returns such a cluster with one replica of a model that llama.cpp serves.
+func newLlamaDrill(t *testing.T) *engineDrill {
+	t.Helper()
 	models, e := mustLlama(t)
 	d := newEngineDrill(t, withLlama(models, e))
 	want := deploymentOf("tiny/llama")
@@ -57,6 +56,14 @@ func TestEngineOutlivesNodes(t *testing.T) {
 	}
 	d.id = created.ID
 	mustDeployment(t, d.api, d.id, "ready")
+	return d
+}
+
+// TestEngineOutlivesNodes kills, in the middle of streams, the node of the replica, the
+// leader, and the node that was asked.
+func TestEngineOutlivesNodes(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	d := newLlamaDrill(t)
 	d.killReplicaNode()
 	d.killLeader()
 	d.killRouter()

@@ -35,16 +35,7 @@ type buyer struct {
 // the replica, the leader, and the node that was asked are killed in the middle of streams.
 func TestEngineIsPaidFor(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	models, e := mustLlama(t)
-	d := newEngineDrill(t, withLlama(models, e))
-	want := deploymentOf("tiny/llama")
-	want.Engine, want.MaxReplicas = "llama-node", 1
-	created, err := d.api.Deploy(t.Context(), want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.id = created.ID
-	mustDeployment(t, d.api, d.id, "ready")
+	d := newLlamaDrill(t)
 	if _, err := d.root.SetModel(t.Context(), paidModel, wire.NewModel{
 		Deployment: d.id.String(), Prompt: 100 * compute.Credit, Completion: 200 * compute.Credit,
 	}); err != nil {
