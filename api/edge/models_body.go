@@ -33,9 +33,12 @@ type modelBody struct {
 	// What estimates need; the engine checks it.
 	MaxTokens     json.RawMessage `json:"max_tokens"`
 	MaxCompletion json.RawMessage `json:"max_completion_tokens"`
+	NPredict      json.RawMessage `json:"n_predict"` // As llama.cpp has it.
 	N             json.RawMessage `json:"n"`
+	BestOf        json.RawMessage `json:"best_of"`
 
-	prefix uint64
+	prefix  uint64
+	prompts int64 // Each gets answers of its own.
 }
 
 // parse reads a body. A stream that asks for no usage gets it all the same, as its last
@@ -60,6 +63,7 @@ func (m *modelBody) parse(body *[]byte) error {
 		_, _ = h.Write(start[:min(len(start), prefixBytes)])
 		m.prefix = h.Sum64() | 1
 	}
+	m.prompts = promptsOf(m.Prompt)
 	m.Messages, m.Prompt = nil, nil // They refer to the body.
 	if m.Stream && len(m.Options) == 0 {
 		at := bytes.IndexByte(*body, '{') + 1
@@ -103,7 +107,19 @@ func checkKeys(body []byte) error {
 
 // readKeys returns the keys of modelBody.
 func readKeys() []string {
-	return []string{"model", "stream", "stream_options", "messages", "prompt", "max_tokens", "max_completion_tokens", "n"}
+	return []string{
+		"model", "stream", "stream_options", "messages", "prompt", "max_tokens", "max_completion_tokens", "n_predict", "n", "best_of",
+	}
+}
+
+// promptsOf returns how many prompts a request has: a list of texts or of lists of tokens
+// is as many, and a list of tokens is one.
+func promptsOf(prompt json.RawMessage) int64 {
+	var list []json.RawMessage
+	if json.Unmarshal(prompt, &list) != nil || len(list) == 0 || list[0][0] != '"' && list[0][0] != '[' {
+		return 1
+	}
+	return int64(len(list))
 }
 
 func notJSON(err error) error {

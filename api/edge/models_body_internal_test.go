@@ -4,6 +4,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"berth/compute"
 )
 
 // TestAmbiguousKeys refuses bodies of which an engine could read something else than the
@@ -119,6 +121,43 @@ func TestWholeAnswersWithoutUsage(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%q is charged as %v, want %v", test.answer, got, test.want)
+		}
+	}
+}
+
+// TestEstimates reserves for as many tokens as a request may get.
+func TestEstimates(t *testing.T) {
+	for body, want := range map[string]int64{
+		`{}`:                                               defaultCompletion,
+		`{"max_tokens":5}`:                                 5,
+		`{"max_tokens":5.5}`:                               6,
+		`{"max_tokens":1e3}`:                               1000,
+		`{"max_tokens":-1}`:                                compute.MaxTokens,
+		`{"max_tokens":1e300}`:                             compute.MaxTokens,
+		`{"max_tokens":"many"}`:                            defaultCompletion,
+		`{"max_tokens":5,"n":3}`:                           15,
+		`{"max_tokens":5,"n":2,"best_of":4}`:               20,
+		`{"max_tokens":5,"max_completion_tokens":7}`:       7,
+		`{"n_predict":9}`:                                  9,
+		`{"max_tokens":5,"prompt":"a"}`:                    5,
+		`{"max_tokens":5,"prompt":["a","b","c"]}`:          15,
+		`{"max_tokens":5,"prompt":[1,2,3]}`:                5,
+		`{"max_tokens":5,"prompt":[[1,2],[3]],"n":2}`:      20,
+		`{"max_tokens":5,"prompt":[]}`:                     5,
+		`{"max_tokens":2000000000,"n":2000000000}`:         compute.MaxTokens,
+		`{"max_tokens":2000000000,"prompt":["a","b","c"]}`: compute.MaxTokens,
+	} {
+		whole := []byte(`{"model":"m",` + body[1:])
+		if body == "{}" {
+			whole = []byte(`{"model":"m"}`)
+		}
+		var m modelBody
+		if err := m.parse(&whole); err != nil {
+			t.Errorf("%s: %v", body, err)
+			continue
+		}
+		if _, got := m.estimate(len(whole), "/completions"); got != want {
+			t.Errorf("%s: %d tokens, want %d", body, got, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -48,16 +49,27 @@ func (m *modelBody) estimate(body int, path string) (prompt, completion int64) {
 	if path == "/embeddings" {
 		return prompt, 0
 	}
-	limit := int64(defaultCompletion)
-	for _, text := range []json.RawMessage{m.MaxTokens, m.MaxCompletion} {
-		if n, err := strconv.ParseInt(string(text), 10, 64); err == nil && n > 0 {
-			limit = n
-		}
+	limit := max(countOf(m.MaxTokens), countOf(m.MaxCompletion), countOf(m.NPredict))
+	if limit == 0 {
+		limit = defaultCompletion
 	}
-	if n, err := strconv.ParseInt(string(m.N), 10, 64); err == nil && n > 1 && n <= compute.MaxTokens {
-		return prompt, min(min(limit, compute.MaxTokens)*n, compute.MaxTokens)
+	for _, times := range []int64{max(countOf(m.N), countOf(m.BestOf), 1), m.prompts} {
+		limit = min(limit, compute.MaxTokens) * min(max(times, 1), compute.MaxTokens)
 	}
 	return prompt, min(limit, compute.MaxTokens)
+}
+
+// countOf returns a number of a request, rounded up: 0 if there is none, and the largest for
+// one below 0, which is no limit to some engines.
+func countOf(text json.RawMessage) int64 {
+	n, err := strconv.ParseFloat(string(text), 64)
+	switch {
+	case err != nil || n == 0:
+		return 0
+	case n < 0 || n > float64(compute.MaxTokens):
+		return compute.MaxTokens
+	}
+	return int64(math.Ceil(n))
 }
 
 // addressed returns a body whose model is a deployment: the name by which its engine
