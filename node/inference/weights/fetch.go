@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"berth/cluster/file"
 	"berth/compute"
@@ -68,12 +69,13 @@ func (s *Store) fetchFile(
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return fmt.Errorf("fetch model: %w", err)
 	}
-	counted := int64(0)
-	for try := range tries {
-		if try > 0 {
-			if !loop.Sleep(ctx, cmp.Or(s.cfg.Pause, retryPause)) {
-				return ctx.Err()
-			}
+	counted, before := int64(0), int64(0)
+	for try := 0; try < tries; try++ {
+		if try > 0 && !loop.Sleep(ctx, cmp.Or(s.cfg.Pause, retryPause)) {
+			return ctx.Err()
+		}
+		if counted > before { // It gets on, though with breaks.
+			before, try = counted, min(try, 1)
 		}
 		err = s.try(ctx, name+".part", source, w, l, f, func(at int64) {
 			if at > counted {
@@ -118,6 +120,11 @@ func (s *Store) try(
 		have = 0
 	}
 	if have < f.Size || f.Size == 0 {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		limit := cmp.Or(s.cfg.Stall, stallLimit)
+		stalled := time.AfterFunc(limit, cancel)
+		defer stalled.Stop()
 		body, from, err := source.Open(ctx, w, l, f, have)
 		if err != nil {
 			return err
@@ -129,8 +136,14 @@ func (s *Store) try(
 		if _, err := out.Seek(from, io.SeekStart); err != nil {
 			return fmt.Errorf("fetch model: %w", err)
 		}
-		counter := &counting{at: at, n: from}
+		counter := &counting{at: func(n int64) {
+			stalled.Reset(limit)
+			at(n)
+		}, n: from}
 		if _, err := io.Copy(io.MultiWriter(out, counter), io.LimitReader(body, f.Size-from+1)); err != nil {
+			if ctx.Err() != nil {
+				err = fmt.Errorf("its source sent nothing for %s", limit) // Or it is given up.
+			}
 			return fmt.Errorf("fetch model: %w", err)
 		}
 		if counter.n != f.Size {

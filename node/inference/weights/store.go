@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ const (
 	tries        = 5 // Of one file.
 	maxListings  = 3 // Of a model that changes while it is fetched.
 	retryPause   = 2 * time.Second
+	stallLimit   = 2 * time.Minute
 )
 
 // Config is what a Store needs.
@@ -36,6 +38,7 @@ type Config struct {
 	Logger  *slog.Logger
 	Now     func() time.Time
 	Pause   time.Duration // Before another try; 0 for two seconds.
+	Stall   time.Duration // For a source to send something; 0 for two minutes.
 }
 
 // Store is the models of a node. Its methods may be called concurrently.
@@ -49,6 +52,7 @@ type Store struct {
 
 // fetch is one download that several starts may wait for.
 type fetch struct {
+	bytes   int64 // Of the whole model.
 	done    chan struct{}
 	err     error
 	cancel  context.CancelFunc
@@ -89,7 +93,7 @@ func (s *Store) Get(ctx context.Context, w Want, formats []string, say func(stri
 			return m, err
 		}
 		if search.failed != nil { // A model of that name elsewhere may be another one.
-			return s.cached(w, formats, search.failed, say)
+			return s.cached(w, formats, true, search.failed, say)
 		}
 	}
 	if m, ok := s.local(w, formats); ok {
@@ -104,13 +108,13 @@ func (s *Store) Get(ctx context.Context, w Want, formats []string, say func(stri
 	if search.failed == nil {
 		return Model{}, search.missing
 	}
-	return s.cached(w, formats, search.failed, say)
+	return s.cached(w, formats, false, search.failed, say)
 }
 
-// cached returns a model of the cache after its source was not reached, else why it
-// was not.
-func (s *Store) cached(w Want, formats []string, failed error, say func(string)) (Model, error) {
-	if m, ok := s.known(w, formats); ok {
+// cached returns a model of the cache, of the organization's own alone if own is set, after
+// its source was not reached, else why it was not.
+func (s *Store) cached(w Want, formats []string, own bool, failed error, say func(string)) (Model, error) {
+	if m, ok := s.known(w, formats, own); ok {
 		say("a source of models is not reached; the model is in the cache")
 		return m, nil
 	}
@@ -248,9 +252,18 @@ func (s *Store) share(
 	}
 	s.mu.Lock()
 	f := s.fetching[dir]
+	if f != nil && f.waiting == 0 { // It was given up, and is about to end.
+		s.mu.Unlock()
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return Model{}, ctx.Err()
+		}
+		return s.share(ctx, source, w, l, m, say)
+	}
 	if f == nil {
 		life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		f = &fetch{done: make(chan struct{}), changed: make(chan struct{}), cancel: cancel}
+		f = &fetch{bytes: m.bytes(), done: make(chan struct{}), changed: make(chan struct{}), cancel: cancel}
 		s.fetching[dir] = f
 		go s.run(life, f, dir, source, w, l, m)
 	}
@@ -354,24 +367,74 @@ func (s *Store) list() (out []cachedModel) {
 }
 
 // known returns a model of the cache whose source is not reached.
-func (s *Store) known(w Want, formats []string) (Model, bool) {
+func (s *Store) known(w Want, formats []string, own bool) (Model, bool) {
 	list := s.list()
 	slices.Reverse(list)
 	for _, c := range list {
-		if c.Name == w.Name && (c.Org == "" || c.Org == w.Org.String()) && slices.Contains(formats, c.Format) {
+		may := c.Org == w.Org.String() || c.Org == "" && !own
+		if c.Name == w.Name && may && slices.Contains(formats, c.Format) {
 			return modelOf(filepath.Join(c.dir, filesDir), c.Format, c.Files), true
 		}
 	}
 	return Model{}, false
 }
 
-// evict removes the longest unused models until so many bytes more fit.
+// parts is what a download that was given up has left.
+type parts struct {
+	dir   string
+	bytes int64
+}
+
+// unfinished returns what downloads have left that are not under way, and the bytes that
+// others than the one to a directory will need.
+func (s *Store) unfinished(keep string) (left []parts, underWay int64) {
+	entries, _ := os.ReadDir(s.cfg.Dir) // As for list.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for dir, f := range s.fetching {
+		if dir != keep {
+			underWay += f.bytes
+		}
+	}
+	for _, e := range entries {
+		p := parts{dir: filepath.Join(s.cfg.Dir, e.Name())}
+		if p.dir == keep || s.fetching[p.dir] != nil || s.complete(p.dir) {
+			continue
+		}
+		_ = filepath.WalkDir(p.dir, func(_ string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				if info, err := d.Info(); err == nil {
+					p.bytes += info.Size()
+				}
+			}
+			return nil // What cannot be read is being removed, or its removal says why.
+		})
+		left = append(left, p)
+	}
+	return left, underWay
+}
+
+// evict removes what downloads have left that were given up, and then the longest unused
+// models, until so many bytes more fit.
 func (s *Store) evict(more int64, keep string) error {
 	list := s.list()
+	left, underWay := s.unfinished(keep)
 	limit := s.cfg.KeepMiB << 20
-	total := more
+	total := more + underWay
 	for _, c := range list {
 		total += c.bytes()
+	}
+	for _, p := range left {
+		total += p.bytes
+	}
+	for _, p := range left {
+		if total <= limit {
+			return nil
+		}
+		if err := os.RemoveAll(p.dir); err != nil {
+			return fmt.Errorf("evict parts of a model: %w", err)
+		}
+		total -= p.bytes
 	}
 	inUse := s.cfg.InUse()
 	for _, c := range list {
