@@ -9,6 +9,7 @@ import (
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
+	"berth/fsm"
 	"berth/node/executor"
 )
 
@@ -19,6 +20,10 @@ const methodDrainReplica = "services.drain"
 // drainOver follows the number of requests in the answer if the deadline of the drain of
 // the replica's node has passed.
 const drainOver = 1
+
+// drainSkew is how far the clock of a server may be ahead without a replica being stopped
+// too early.
+const drainSkew = 2 * time.Second
 
 // drainTimeout is for a server to answer it.
 const drainTimeout = 2 * time.Second
@@ -41,11 +46,17 @@ func (p servicePorts) serveDrains() {
 				return nil, compute.Errorf(compute.CodeUnavailable, "This node does not know yet that the replica stops.")
 			}
 			answer := binary.BigEndian.AppendUint32(nil, uint32(p.node.routes.Drain(replica)))
-			if view.DrainOver(peer.ID, compute.InstantOf(p.node.opts.Now())) {
+			if p.drainIsOver(view, peer.ID) {
 				answer = append(answer, drainOver)
 			}
 			return answer, nil
 		})
+}
+
+// drainIsOver reports whether the deadline of a node's drain has passed, by the state's time
+// or well past by this server's.
+func (p servicePorts) drainIsOver(view *fsm.View, id compute.NodeID) bool {
+	return view.DrainOver(id, max(view.Now(), compute.InstantOf(p.node.opts.Now().Add(-drainSkew))))
 }
 
 // drain has all servers send no more requests to a replica on this node, and
@@ -67,7 +78,7 @@ func (p servicePorts) drain(ctx context.Context, replica compute.ExecutionID) ex
 	}
 	for _, server := range p.node.cluster.Servers() {
 		if server.ID == p.node.cluster.ID() {
-			over := p.node.machine.View().DrainOver(server.ID, compute.InstantOf(p.node.opts.Now()))
+			over := p.drainIsOver(p.node.machine.View(), server.ID)
 			add(executor.UnderWay{Count: p.node.routes.Drain(replica), Known: true, Over: over})
 			continue
 		}

@@ -61,11 +61,13 @@ func (m *inferring) step(ctx context.Context) (out Step, err error) {
 	}
 	out.Before = s.during(ctx, stepRate, func() { loop.Sleep(ctx, stepSteady) })
 	begun = time.Now() //nolint:forbidigo // Real processes have real time.
-	out.During = s.during(ctx, stepMost*stepRate, func() { _, err = m.ready(ctx, parsed, stepMost) })
+	out.During = s.during(ctx, stepMost*stepRate, func() {
+		_, err = m.ready(ctx, parsed, stepMost)
+		out.ScaledMS = float64(time.Since(begun).Microseconds()) / 1000
+	})
 	if err != nil {
 		return out, err
 	}
-	out.ScaledMS = float64(time.Since(begun).Microseconds()) / 1000
 	out.After = s.during(ctx, stepMost*stepRate, func() { loop.Sleep(ctx, stepSteady) })
 	out.Requests, out.Failed = s.sent, s.failed.Load()
 	return out, m.remove(ctx, id)
