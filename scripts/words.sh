@@ -15,6 +15,9 @@ readonly WORDS='anew|mend|mends|mended|mending|lets? off|letting off|has the wor
 # Beginnings of sentences that hide who does what.
 readonly STARTS='(What|Who) (is|was|are|were|has|had|does|did|a|an|the|it|they|comes|goes|ends|lost|runs|waits|stands|belongs)'
 
+# How many sentences of comments may still begin with What, Who or Of.
+readonly MOST_HIDDEN=662
+
 # subject_fault prints why a commit subject is refused.
 subject_fault() {
 	local subject=$1 rest=${1#*: }
@@ -40,6 +43,13 @@ found=$(
 	git grep -nEi "^\s*#.*\b($WORDS)\b" -- '*.sh' Makefile '*.yaml' '*.yml' ':!.golangci.yml' || true
 	git grep -nEi "\b($WORDS)\b" -- '*.md' ':!docs/glossary.md' || true
 )
+# Sentences of comments that begin so, and whose noun should come first. Their number may only fall.
+hidden=$(git grep -nE '//(.*[.:;])? (What|Who|Whoever|Of) [a-z]' -- '*.go' ':!sdk/go/calls.go' ':!sdk/go/types.go' || true)
+count=$(grep -c . <<<"$hidden" || true)
+if ((count > MOST_HIDDEN)); then
+	echo "$count sentences of comments begin with What, Who or Of, $((count - MOST_HIDDEN)) more than before: put the noun first" >&2
+	status=1
+fi
 found=$(grep -v '^scripts/words.sh:' <<<"$found" || true)
 if [[ -n $found ]]; then
 	echo "words that docs/glossary.md replaces:" >&2
