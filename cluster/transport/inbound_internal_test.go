@@ -333,6 +333,7 @@ func TestInboundHeartbeatWaitsForNoDisk(t *testing.T) {
 func TestInboundHeartbeatAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := mustFollow(t, 10, entriesOf(11, 3))
+		synctest.Wait() // Before it runs, heartbeats wait for their turn.
 		var handled atomic.Int32
 		entered, leave := make(chan struct{}), make(chan struct{})
 		f.inbound.heartbeat = func(raft.RPC) {
