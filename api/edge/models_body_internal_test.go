@@ -134,6 +134,7 @@ func TestEstimates(t *testing.T) {
 		`{"max_tokens":1e3}`:                               1000,
 		`{"max_tokens":-1}`:                                compute.MaxTokens,
 		`{"max_tokens":1e300}`:                             compute.MaxTokens,
+		`{"max_tokens":1e400}`:                             compute.MaxTokens,
 		`{"max_tokens":"many"}`:                            defaultCompletion,
 		`{"max_tokens":5,"n":3}`:                           15,
 		`{"max_tokens":5,"n":2,"best_of":4}`:               20,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"math"
@@ -64,7 +65,7 @@ func (m *modelBody) estimate(body int, path string) (prompt, completion int64) {
 func countOf(text json.RawMessage) int64 {
 	n, err := strconv.ParseFloat(string(text), 64)
 	switch {
-	case err != nil || n == 0:
+	case err != nil && !errors.Is(err, strconv.ErrRange), n == 0:
 		return 0
 	case n < 0 || n > float64(compute.MaxTokens):
 		return compute.MaxTokens
