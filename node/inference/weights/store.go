@@ -414,6 +414,24 @@ func (s *Store) unfinished(keep string) (left []parts, underWay int64) {
 	return left, underWay
 }
 
+// discard removes parts of a model, unless a download of it has begun meanwhile.
+func (s *Store) discard(dir string) error {
+	gone := dir + ".gone" // A download of the model makes its directory again.
+	if err := os.RemoveAll(gone); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	var err error
+	if s.fetching[dir] == nil {
+		err = os.Rename(dir, gone)
+	}
+	s.mu.Unlock()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(gone)
+}
+
 // evict removes what downloads have left that were given up, and then the longest unused
 // models, until so many bytes more fit.
 func (s *Store) evict(more int64, keep string) error {
@@ -431,7 +449,7 @@ func (s *Store) evict(more int64, keep string) error {
 		if total <= limit {
 			return nil
 		}
-		if err := os.RemoveAll(p.dir); err != nil {
+		if err := s.discard(p.dir); err != nil {
 			return fmt.Errorf("evict parts of a model: %w", err)
 		}
 		total -= p.bytes
