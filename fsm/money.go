@@ -158,8 +158,8 @@ func (s *money) warn(e *compute.Execution) {
 // grows reports whether the hold of e will have to be extended while it runs.
 func grows(e *compute.Execution) bool { return e.Stop == compute.StopNone && mayGrow(e) }
 
-// growsOn reports whether the hold of e will have to be extended while it drains.
-func growsOn(e *compute.Execution) bool { return e.Drains() && mayGrow(e) }
+// growsWhileDraining reports whether the hold of e will have to be extended while it drains.
+func growsWhileDraining(e *compute.Execution) bool { return e.Drains() && mayGrow(e) }
 
 // mayGrow reports whether more can be held for e than is.
 func mayGrow(e *compute.Execution) bool {

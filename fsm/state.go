@@ -346,7 +346,7 @@ func (v *View) makeIndexes() {
 	v.growing = store.NewIndex(byTimeKey,
 		func(e *compute.Execution) timeKey { return timeKeyOf(growsAt(e), e.ID.UUID) }, grows)
 	v.draining = store.NewIndex(byTimeKey,
-		func(e *compute.Execution) timeKey { return timeKeyOf(growsAt(e), e.ID.UUID) }, growsOn)
+		func(e *compute.Execution) timeKey { return timeKeyOf(growsAt(e), e.ID.UUID) }, growsWhileDraining)
 	v.finished = store.NewPackedIndex(endKeyWidth, endKeyBytes, endKeyFrom,
 		func(e *compute.Execution) timeKey { return timeKeyOf(e.FinishedAt, e.ID.UUID) },
 		func(e *compute.Execution) bool { return e.Status.Terminal() })
