@@ -585,6 +585,7 @@ func (s *execution) strip(known *compute.Execution) {
 	e.Bundle, e.FileName, e.Tags, e.CallbackURLs = compute.BundleRef{}, "", nil, nil
 	e.Imports, e.ImportFiles = nil, 0
 	e.Name, e.Files, e.Outputs, e.Series = "", nil, nil, nil
+	s.dropOutputs(e.ID)
 	s.putExecution(&e)
 }
 

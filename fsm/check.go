@@ -80,6 +80,7 @@ func (v checker) checkDerived() error {
 		v.offered.differ(fresh.offered),
 		differMix(v.mix, fresh.mix),
 		v.checkObjectsDerived(fresh),
+		differ("ages of archived output", v.outputAges.Table(), fresh.outputAges.Table()),
 	)
 }
 
@@ -129,6 +130,7 @@ func (v checker) rebuilt() *state {
 	copyRecords(v.tokenUsage, s.money.putTokenUsage)
 	copyRecords(v.tokenTotals, func(t *compute.TokenTotal) { s.tokenTotals.Put(t) })
 	copyRecords(v.tokenSessions, func(t *tokenSession) { s.tokenSessions.Put(t) })
+	copyRecords(v.archivedOutputs, s.putOutput)
 	s.reshape()
 	s.remix()
 	return s

@@ -7,8 +7,8 @@ import (
 	"berth/compute"
 )
 
-// checkObjects checks that objects and parts have their buckets and uploads, and that
-// nobody can read those of organizations that have ended.
+// checkObjects checks that objects and parts have their buckets and uploads, archived
+// output its attempt, and that nobody can read those of organizations that have ended.
 func (v checker) checkObjects() error {
 	for _, b := range v.buckets.All() {
 		o, ok := v.orgs.Get(b.Org)
@@ -24,6 +24,14 @@ func (v checker) checkObjects() error {
 	for _, u := range v.objectUploads.All() {
 		if !v.buckets.Has(u.Org) {
 			return fmt.Errorf("upload %s: it has no bucket", u.ID)
+		}
+	}
+	for _, o := range v.archivedOutputs.All() {
+		e, _ := v.executions.Get(o.Execution)
+		a, ok := v.attempts.Get(outputPlace(o))
+		if !ok || !a.Ended || e == nil || e.Deleted || e.Org != o.Org || o.Size <= 0 || o.Blob == (compute.Hash{}) {
+			return fmt.Errorf("archived output of attempt %d of %s: no such attempt has ended, or it has no content",
+				o.Epoch, o.Execution)
 		}
 	}
 	for _, p := range v.objectParts.All() {

@@ -149,6 +149,8 @@ func everyCommand() []fsm.Command {
 			Scaling: &compute.Deployment{Min: 1, Max: 2}, Key: &compute.DataKey{Sealed: []byte{1}},
 		},
 		fsm.SurgeService{Term: 1, Service: id},
+		fsm.ArchiveOutputs{Outputs: []compute.OutputArchive{{Execution: id, Epoch: 1, Blob: compute.Hash{1}, Whole: true, Size: 9, Partial: true}}},
+		fsm.TrimOutputs{Term: 1, Bytes: 5},
 	}
 }
 

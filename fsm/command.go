@@ -856,6 +856,19 @@ type (
 		UserMaxBytes int64         `cbor:"6,keyasint,omitempty"`
 	}
 
+	// ArchiveOutputs records that what ended attempts printed is stored among the objects
+	// of their organizations.
+	ArchiveOutputs struct {
+		Outputs []compute.OutputArchive `cbor:"1,keyasint"`
+	}
+
+	// TrimOutputs drops the oldest archived outputs until all of them have at most so
+	// many bytes.
+	TrimOutputs struct {
+		Term  uint64 `cbor:"1,keyasint"`
+		Bytes int64  `cbor:"2,keyasint,omitempty"`
+	}
+
 	// Tick lets time pass: expired records go, holds of long executions grow.
 	Tick struct {
 		Term uint64 `cbor:"1,keyasint"`

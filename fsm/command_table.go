@@ -341,7 +341,7 @@ func commandRows() []*row {
 			number: 74, since: formatContainers, onFullDisk: true, apply: (*state).removeCallbackSecret,
 			op: func(c RemoveCallbackSecret) Op { return c.Op },
 		}.row(),
-	}, slices.Concat(deploymentRows(), accountRows(), modelRows())...)
+	}, slices.Concat(deploymentRows(), accountRows(), modelRows(), outputRows())...)
 }
 
 // accountRows returns the commands of budgets, purchases, sign-ups and keys.
@@ -381,6 +381,21 @@ func accountRows() []*row {
 		command[Reseal]{
 			number: 98, since: formatAccounts, apply: (*state).resealKeys,
 			op: func(c Reseal) Op { return c.Op },
+		}.row(),
+	}
+}
+
+// outputRows returns the commands of archived output.
+func outputRows() []*row {
+	return []*row{
+		command[ArchiveOutputs]{
+			number: 105, since: formatOutput,
+			apply: func(s *state, c ArchiveOutputs) Result { return s.retention.archiveOutputs(c) },
+		}.row(),
+		command[TrimOutputs]{
+			number: 106, since: formatOutput, onFullDisk: true,
+			apply: func(s *state, c TrimOutputs) Result { return s.retention.trimOutputs(c) },
+			term:  func(c TrimOutputs) uint64 { return c.Term },
 		}.row(),
 	}
 }

@@ -33,9 +33,10 @@ const (
 	formatAlerts     = 12 // Callbacks about budgets belong to organizations too.
 	formatUpdates    = 13 // Replicas are replaced by others that are ready first; deployments are updated.
 	formatDrains     = 14 // The holds of replicas grow while they drain.
+	formatOutput     = 15 // What ended attempts printed is archived among the objects of their organization.
 
 	// Format is the newest format that this program can apply.
-	Format = formatDrains
+	Format = formatOutput
 )
 
 // FormatDeliveries is the first format that keeps what became of callbacks.
@@ -156,6 +157,9 @@ func (v *View) AllowsEnvironments() error { return v.allowsFormat(formatContaine
 // AllowsMounts returns the reason for which executions may not yet see stored objects
 // as files.
 func (v *View) AllowsMounts() error { return v.allowsFormat(formatAccounts) }
+
+// AllowsOutput returns the reason for which no output may be archived yet.
+func (v *View) AllowsOutput() error { return v.allowsFormat(formatOutput) }
 
 // AllowsObjects returns the reason for which no objects may be stored yet.
 func (v *View) AllowsObjects() error { return v.allowsFormat(formatContainers) }

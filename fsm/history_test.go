@@ -424,6 +424,7 @@ func (h *historian) peopleThing() {
 		switch {
 		case h.chance(2):
 			h.objectThing(a, op)
+			h.outputThing(a.Org)
 		case h.chance(2):
 			h.variableThing(a, op)
 		case h.chance(2):
@@ -561,6 +562,25 @@ func (h *historian) variableThing(a fsm.Actor, op fsm.Op) {
 		put.Variables = append(put.Variables, v)
 	}
 	h.send(put)
+}
+
+// outputThing archives what attempts of an organization printed, whether they have ended
+// or not, and drops some of it.
+func (h *historian) outputThing(org compute.OrgID) {
+	c := fsm.ArchiveOutputs{Outputs: []compute.OutputArchive{{Execution: h.executionID(), Epoch: 1, Blob: compute.Hash{1}, Size: 1}}}
+	for e := range h.view().History(org, fsm.HistoryFilter{}) {
+		c.Outputs = append(c.Outputs, compute.OutputArchive{
+			Execution: e.ID, Epoch: 1 + uint64(h.rng.IntN(2)), Blob: compute.Hash{byte(h.rng.IntN(3))}, Whole: true,
+			Size: int64(h.rng.IntN(40)), Partial: h.chance(3),
+		})
+		if h.chance(4) {
+			break
+		}
+	}
+	h.send(c)
+	if h.chance(6) {
+		h.send(fsm.TrimOutputs{Term: h.term, Bytes: int64(h.rng.IntN(200))})
+	}
 }
 
 // objectThing stores objects, in one piece, in parts or as copies, and deletes them.

@@ -122,9 +122,9 @@ func (v *objectTables) ObjectParts(id compute.ObjectUploadID, after int) iter.Se
 	}
 }
 
-// ObjectBlobs yields the blobs that objects and parts refer to, and whether each is a
-// chunk itself. Others are manifests.
-func (v *objectTables) ObjectBlobs() iter.Seq2[compute.Hash, bool] {
+// ObjectBlobs yields the blobs that objects, parts and archived outputs refer to, and
+// whether each is a chunk itself. Others are manifests.
+func (v *View) ObjectBlobs() iter.Seq2[compute.Hash, bool] {
 	return func(yield func(compute.Hash, bool) bool) {
 		for _, o := range v.objects.All() {
 			if o.Blob != (compute.Hash{}) && !yield(o.Blob, o.Whole) {
@@ -133,6 +133,11 @@ func (v *objectTables) ObjectBlobs() iter.Seq2[compute.Hash, bool] {
 		}
 		for _, p := range v.objectParts.All() {
 			if p.Blob != (compute.Hash{}) && !yield(p.Blob, p.Whole) {
+				return
+			}
+		}
+		for _, a := range v.archivedOutputs.All() {
+			if !yield(a.Blob, a.Whole) {
 				return
 			}
 		}

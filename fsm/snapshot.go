@@ -130,6 +130,7 @@ func (s *state) loaders() []func([]byte) error {
 		load(s.money.putTokenHold), load(s.money.putTokenUsage),
 		load(func(t *compute.TokenTotal) { s.tokenTotals.Put(t) }),
 		load(func(t *tokenSession) { s.tokenSessions.Put(t) }),
+		load(s.putOutput),
 	}
 }
 

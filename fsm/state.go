@@ -30,6 +30,7 @@ type View struct {
 	budgetTables
 	auditTables
 	modelTables
+	outputTables
 
 	counts counts
 }
@@ -196,6 +197,7 @@ type counts struct {
 	waiting    [compute.Reasons]int
 	held       compute.Credits
 	archived   int // Executions in archives.
+	output     int64 // Bytes of archived output.
 }
 
 // totals are the numbers of an organization's lists and limits, maintained on
@@ -245,6 +247,7 @@ func newView() *View {
 	v.budgetTables = newBudgetTables()
 	v.auditTables = newAuditTables()
 	v.modelTables = newModelTables()
+	v.outputTables = newOutputTables()
 	v.mix = new(compute.Mix)
 	v.offered = newOffer()
 	return v
@@ -384,6 +387,7 @@ func (v *View) stored() []store.Stored {
 		v.buckets, v.objects, v.objectUploads, v.objectParts,
 		v.budgets, v.purchases, v.audit, v.chains,
 		v.models, v.tokenHolds, v.tokenUsage, v.tokenTotals, v.tokenSessions,
+		v.archivedOutputs,
 	}
 }
 
@@ -412,6 +416,7 @@ func storedNames() []string {
 		"buckets", "objects", "uploads of objects", "parts of objects",
 		"budgets", "purchases", "audit", "audit trails",
 		"models", "holds of tokens", "usage of tokens", "totals of tokens", "sessions of nodes",
+		"archived output",
 	}
 }
 
@@ -474,6 +479,7 @@ func (v *View) freezeRecords() {
 	store.Freeze(&v.tokenUsage)
 	store.Freeze(&v.tokenTotals)
 	store.Freeze(&v.tokenSessions)
+	store.Freeze(&v.archivedOutputs)
 }
 
 // freezeDerived replaces what is derived from them.
@@ -514,6 +520,7 @@ func (v *View) freezeDerived() {
 	store.Freeze(&v.endingUploads)
 	store.Freeze(&v.objectUse)
 	store.Freeze(&v.heldBy)
+	store.Freeze(&v.outputAges)
 }
 
 // putExecution stores e and all data derived from it.

@@ -121,5 +121,6 @@ func (s *retention) forget(e *compute.Execution) {
 	for _, k := range urls {
 		s.execution.dropCallback(k)
 	}
+	s.dropOutputs(e.ID)
 	s.execution.dropExecution(e.ID)
 }
