@@ -196,7 +196,7 @@ type counts struct {
 	executions [compute.Statuses][kinds]int
 	waiting    [compute.Reasons]int
 	held       compute.Credits
-	archived   int // Executions in archives.
+	archived   int   // Executions in archives.
 	output     int64 // Bytes of archived output.
 }
 
