@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,43 @@ func (w *world) deploy() compute.ExecutionID {
 		"target_rps": 1, "target_latency_p95_ms": 100, "stabilisation_window": 60,
 	}, &created)
 	return created.ID
+}
+
+// TestDeploymentsInPages reads the list one deployment at a time: the newest first, and
+// those that are created or removed meanwhile do not matter.
+func TestDeploymentsInPages(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	var ids []compute.ExecutionID
+	for range 4 {
+		ids = append(ids, w.deploy())
+	}
+	slices.Reverse(ids)
+	const path = "/inference/deployments"
+	list := func(query string) (found []compute.ExecutionID, total int, next string) {
+		t.Helper()
+		var out wire.Deployments
+		a := w.mustDo("GET", path+query, w.adaKey, nil, &out)
+		for _, d := range out.Deployments {
+			found = append(found, d.ID)
+		}
+		return found, out.Total, a.header.Get("X-Next-Cursor")
+	}
+	if all, total, next := list(""); !slices.Equal(all, ids) || total != 4 || next != "" {
+		t.Errorf("the list is %v of %d, and then %q, want %v", all, total, next, ids)
+	}
+	found, total, next := list("?limit=2")
+	if !slices.Equal(found, ids[:2]) || total != 4 || next == "" {
+		t.Fatalf("the first page is %v of %d, and then %q", found, total, next)
+	}
+	w.deploy()
+	w.mustDo("DELETE", path+"/"+ids[1].String(), w.adaKey, nil, nil)
+	if found, total, next = list("?limit=2&cursor=" + next); !slices.Equal(found, ids[2:]) || total != 4 || next != "" {
+		t.Errorf("the second page is %v of %d, and then %q", found, total, next)
+	}
+	if a := w.send("GET", path+"?cursor=!", w.adaKey, nil); a.status != 422 {
+		t.Errorf("a bad cursor gets %d", a.status)
+	}
 }
 
 // TestDeploymentStatuses follows a deployment from its start over crashes to its failure,
