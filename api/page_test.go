@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/api"
+	"berth/api/wire"
+	"berth/compute"
 )
 
 // TestListsHaveCursors reads lists one row at a time: every row comes once, in the order
@@ -51,6 +54,23 @@ func TestListsHaveCursors(t *testing.T) {
 			t.Errorf("%s: the pages are %s, the list %s", path, got, all)
 		}
 		m.want(422, "", "GET", path+"?cursor=!", m.cydKey, nil)
+	}
+}
+
+// TestServicesComeNewestFirst holds the list to the order that it documents.
+func TestServicesComeNewestFirst(t *testing.T) {
+	m := newMatrix(t)
+	var ids []compute.ExecutionID
+	for range 3 {
+		ids = append(ids, m.submit("service"))
+		m.pass(time.Second)
+	}
+	var list []wire.Service
+	m.mustDo("GET", "/services?limit=3", m.cydKey, nil, &list)
+	for i, s := range list {
+		if len(list) != 3 || s.ExecutionID != ids[2-i] {
+			t.Errorf("place %d of %d has %s, want %s", i, len(list), s.ExecutionID, ids[2-i])
+		}
 	}
 }
 
