@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"berth/node/config"
 	"berth/node/executor"
 	"berth/node/inference/engine"
+	"berth/node/inference/enginemetrics"
 	"berth/node/inference/weights"
 	"berth/node/router"
 	"berth/node/worker"
@@ -132,6 +134,30 @@ func (n *Node) launch(
 	}
 	out.Argv, err = e.Argv(with)
 	return out, err
+}
+
+// readEngines reads the figures of the engines on this node, until ctx ends.
+func (n *Node) readEngines(ctx context.Context) error {
+	r := enginemetrics.New(enginemetrics.Config{Targets: n.readyEngines, Logger: n.logger.With("part", "engine metrics")})
+	n.registry.MustRegister(r)
+	return r.Run(ctx)
+}
+
+// readyEngines returns the replicas on this node that are ready and have metrics.
+func (n *Node) readyEngines() (all []enginemetrics.Target) {
+	for _, w := range n.work() {
+		x, epoch := w.Execution, w.Attempt.Epoch
+		if x.Inference == nil || !n.executor.Ready(x.ID, epoch) {
+			continue
+		}
+		if e, ok := n.engines.Get(x.Inference.Engine); ok && e.MetricsPath != "" {
+			all = append(all, enginemetrics.Target{
+				Deployment: x.Parent.String(), Engine: e.Name, Replica: x.ID.String(), Path: e.MetricsPath,
+				Dial: func() (net.Conn, error) { return servicePorts{n}.dialOwn(x.ID, epoch) },
+			})
+		}
+	}
+	return all
 }
 
 // inference returns how the API deploys models.
