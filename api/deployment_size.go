@@ -25,8 +25,9 @@ const (
 
 // fits refuses a model that is too large for the GPUs of each replica, and has the
 // replicas ask for GPUs that are large enough. A model passes if its size is not known,
-// or which part of it its engine has on the GPUs.
-func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *compute.Execution) error {
+// which is then taken to need unsized MiB, or if it is not known which part of it its
+// engine has on the GPUs.
+func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *compute.Execution, unsized int64) error {
 	p, _ := compute.ParseProfile(e.Profile) // The state says what is wrong with it.
 	args, known := memoryArgsOf(e.Inference.Args)
 	if !p.IsGPU() || r.Repeat || g.cfg.Inference.Size == nil || !known {
@@ -36,6 +37,7 @@ func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *comput
 		Org: e.Org, Engine: e.Inference.Engine, Model: in.Model, Token: in.Token, Quantization: args.quantization,
 	})
 	if !known {
+		e.MinVRAMMiB = max(e.MinVRAMMiB, unsized)
 		return nil
 	}
 	need := demand{mib: needMiB(bytes), offloadMiB: args.offloadMiB}

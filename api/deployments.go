@@ -127,7 +127,10 @@ func (g *deployments) create(r *edge.Request) (any, error) {
 	}
 	command := fsm.Submit{Execution: g.record(r, in, engine, args)}
 	e := &command.Execution
-	if err := g.fits(r, in, e); err != nil {
+	if r.View.AllowsAskedVRAM() == nil {
+		e.Deployment.AskedVRAMMiB = e.MinVRAMMiB
+	}
+	if err := g.fits(r, in, e, 0); err != nil {
 		return nil, err
 	}
 	if engine.Image != "" {

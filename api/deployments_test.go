@@ -95,6 +95,58 @@ func TestModelsThatFitNoGPU(t *testing.T) {
 	}
 }
 
+// TestUpdatedModelsNeedTheirOwnSize changes the model of a deployment: its replicas then need
+// the memory of that model, and what the user asked for.
+func TestUpdatedModelsNeedTheirOwnSize(t *testing.T) {
+	const gib = 1 << 30
+	sizes := map[string]int64{"a/small": 10 * gib, "a/full": 50 * gib, "a/tiny": gib}
+	w := newWorld(t, func(c *api.Config) {
+		c.Inference.Size = func(_ context.Context, m api.Weights) (int64, bool) {
+			size, known := sizes[m.Model]
+			return size, known
+		}
+	})
+	w.addNode(4, "big", "big")
+	w.upgrade()
+	for _, test := range []struct {
+		name   string
+		asked  int
+		update map[string]any
+		want   int64 // MiB.
+	}{
+		{"smaller", 0, map[string]any{"hf_model_id": "a/small"}, 11265},
+		{"larger", 0, map[string]any{"hf_model_id": "a/full", "vllm_args": "--seed 1"}, 56321},
+		{"smaller than what was asked", 24, map[string]any{"hf_model_id": "a/small"}, 24 << 10},
+		{"larger than what was asked", 4, map[string]any{"hf_model_id": "a/small"}, 11265},
+		{"of unknown size", 24, map[string]any{"hf_model_id": "a/unknown"}, 24 << 10},
+		{"of unknown size, nothing asked", 0, map[string]any{"hf_model_id": "a/unknown"}, 0},
+		{"partly elsewhere", 0, map[string]any{"vllm_args": "--n-gpu-layers 3"}, 0},
+	} {
+		var created wire.DeploymentCreated
+		w.mustDo("POST", "/inference/create", w.adaKey, map[string]any{
+			"hf_model_id": "a/full", "engine": "echo", "gpu_type": "big", "gpu_vram_gb": test.asked,
+			"target_rps": 1, "target_latency_p95_ms": 100, "stabilisation_window": 60,
+		}, &created)
+		path := "/inference/deployments/" + created.ID.String()
+		w.mustDo("PATCH", path, w.adaKey, map[string]any{"hf_model_id": "a/tiny"}, nil)
+		w.mustDo("PATCH", path, w.adaKey, test.update, nil)
+		if e, _ := w.machine.View().AnyExecution(created.ID); e.MinVRAMMiB != test.want {
+			t.Errorf("%s: its replicas ask for %d MiB, want %d", test.name, e.MinVRAMMiB, test.want)
+		}
+	}
+	var created wire.DeploymentCreated
+	w.mustDo("POST", "/inference/create", w.adaKey, map[string]any{
+		"hf_model_id": "a/full", "engine": "echo", "gpu_type": "big",
+		"target_rps": 1, "target_latency_p95_ms": 100, "stabilisation_window": 60,
+	}, &created)
+	delete(sizes, "a/full")
+	path := "/inference/deployments/" + created.ID.String()
+	w.mustDo("PATCH", path, w.adaKey, map[string]any{"vllm_args": "--seed 1"}, nil)
+	if e, _ := w.machine.View().AnyExecution(created.ID); e.MinVRAMMiB != 56321 {
+		t.Errorf("once its size is not known any more, its replicas ask for %d MiB", e.MinVRAMMiB)
+	}
+}
+
 // deploy deploys a model on processors as ada.
 func (w *world) deploy() compute.ExecutionID {
 	w.Helper()
