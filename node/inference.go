@@ -85,15 +85,16 @@ func (n *Node) models(credentials executor.Credentials) executor.Models {
 	}
 }
 
-// modelsInUse returns the models of the live attempts of this node.
-func (n *Node) modelsInUse() []string {
-	var names []string
+// modelsInUse returns the models of the live attempts of this node. The version is known
+// once an attempt is about to start.
+func (n *Node) modelsInUse() (all []weights.Use) {
 	for _, w := range n.work() {
-		if w.Execution.Inference != nil {
-			names = append(names, w.Execution.Inference.Model)
+		if x := w.Execution; x.Inference != nil {
+			dir, _ := n.executor.ModelDir(x.ID, w.Attempt.Epoch, modelAt)
+			all = append(all, weights.Use{Name: x.Inference.Model, Dir: dir})
 		}
 	}
-	return names
+	return all
 }
 
 // launch brings the model of a replica to this node, and returns how its engine is
