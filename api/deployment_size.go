@@ -35,6 +35,7 @@ func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *comput
 	}
 	bytes, known := g.cfg.Inference.Size(r.Ctx, Weights{
 		Org: e.Org, Engine: e.Inference.Engine, Model: in.Model, Token: in.Token, Quantization: args.quantization,
+		DType: args.dtype,
 	})
 	if !known {
 		e.MinVRAMMiB = max(e.MinVRAMMiB, unsized)
@@ -60,9 +61,10 @@ func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *comput
 		in.Model, gibibytes(need.share(p.Count)*int64(p.Count)), with, p, would).Named("never_fits")
 }
 
-// memoryArgs are the arguments of an engine by which weights take less GPU memory.
+// memoryArgs are the arguments of an engine by which weights take more or less GPU memory.
 type memoryArgs struct {
 	quantization string
+	dtype        string
 	offloadMiB   int64 // Of each GPU, to the memory of the host.
 }
 
@@ -77,6 +79,8 @@ func memoryArgsOf(args []string) (out memoryArgs, known bool) {
 		switch {
 		case name == "--quantization":
 			out.quantization = value
+		case name == "--dtype":
+			out.dtype = value
 		case name == "--cpu-offload-gb": // GiB, as vLLM and SGLang count.
 			gib, err := strconv.ParseFloat(value, 64)
 			if err != nil || gib < 0 || gib > maxOffloadGiB {

@@ -53,6 +53,7 @@ type Weights struct {
 	Engine, Model string
 	Token         string // For the hub; "" for none.
 	Quantization  string // By the engine, as its argument names it; "" for none.
+	DType         string // Type of parameters that are not quantized, named so too; "" for the engine's choice.
 }
 
 // deployments serves Dedicated Deployment External: services with an engine.

@@ -30,6 +30,9 @@ func TestModelsThatFitNoGPU(t *testing.T) {
 			if m.Quantization == "fp8" {
 				size /= 2
 			}
+			if m.DType == "float32" {
+				size *= 2
+			}
 			return size, known && m.Quantization != "another"
 		}
 	})
@@ -60,6 +63,9 @@ func TestModelsThatFitNoGPU(t *testing.T) {
 		{"a/huge", "big", 4, "--quantization fp8", "a/huge needs about 1101 GiB of GPU memory with these vllm_args, and gpu.big.4x has less"},
 		{"a/huge", "big", 4, "--quantization=fp8", "a/huge needs about 1101 GiB"},
 		{"a/two", "big", 1, "--quantization fp8", ""},
+		{"a/full", "old", 1, "--dtype float32", "a/full needs about 159 GiB of GPU memory with these vllm_args, and gpu.old has less"},
+		{"a/full", "old", 1, "--dtype=float32 --cpu-offload-gb 80", ""},
+		{"a/full", "old", 1, "--dtype half", ""},
 		{"a/two", "big", 1, "--cpu-offload-gb 10", "a/two needs about 101 GiB of GPU memory with these vllm_args, and gpu.big has less: " +
 			"gpu.a100.2x, gpu.big.2x, gpu.h100.2x, gpu.l40s.2x would fit"},
 		{"a/two", "big", 1, "--cpu-offload-gb=40", ""},

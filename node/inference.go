@@ -181,7 +181,11 @@ func (n *Node) inference() api.Inference {
 		}
 		ctx, cancel := context.WithTimeout(ctx, sizeWait)
 		defer cancel()
-		return store.Size(ctx, weights.Want{Name: m.Model, Org: m.Org, Token: m.Token}, e.Formats, m.Quantization)
+		p := weights.Precision{Quantization: m.Quantization, DType: m.DType}
+		if p.DType == "" && e.Takes("--dtype") {
+			p.DType = "auto" // As vLLM and SGLang do.
+		}
+		return store.Size(ctx, weights.Want{Name: m.Model, Org: m.Org, Token: m.Token}, e.Formats, p)
 	}
 	for _, e := range n.engines.All() {
 		out.Engines = append(out.Engines, api.Engine{
