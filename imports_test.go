@@ -78,6 +78,7 @@ var rules = []rule{
 	{"node/inference/autoscale", []string{"compute"}, "how many replicas there should be follows from counts and targets"},
 	{"node/inference/fair", nil, "turns are taken without knowing what for"},
 	{"node/inference/engine", []string{"compute"}, "engines are described without what starts them"},
+	{"node/inference/enginemetrics", []string{"loop"}, "what an engine answers is read without what starts it"},
 	{"node/inference/meter", []string{"compute", "fsm", "loop"}, "usage is settled with the state, by whoever proposes"},
 	{"node/inference/weights", []string{"cluster/file", "compute", "loop"}, "models are fetched without knowing what loads them"},
 	{"node/router", []string{"compute", "fsm", "node/inference/fair"}, "which replica answers follows from the state, and when from who else asks"},

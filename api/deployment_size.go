@@ -25,8 +25,9 @@ const (
 
 // fits refuses a model that is too large for the GPUs of each replica, and has the
 // replicas ask for GPUs that are large enough. A model passes if its size is not known,
-// or which part of it its engine has on the GPUs.
-func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *compute.Execution) error {
+// which is then taken to need unsized MiB, or if it is not known which part of it its
+// engine has on the GPUs.
+func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *compute.Execution, unsized int64) error {
 	p, _ := compute.ParseProfile(e.Profile) // The state says what is wrong with it.
 	args, known := memoryArgsOf(e.Inference.Args)
 	if !p.IsGPU() || r.Repeat || g.cfg.Inference.Size == nil || !known {
@@ -34,8 +35,10 @@ func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *comput
 	}
 	bytes, known := g.cfg.Inference.Size(r.Ctx, Weights{
 		Org: e.Org, Engine: e.Inference.Engine, Model: in.Model, Token: in.Token, Quantization: args.quantization,
+		DType: args.dtype,
 	})
 	if !known {
+		e.MinVRAMMiB = max(e.MinVRAMMiB, unsized)
 		return nil
 	}
 	need := demand{mib: needMiB(bytes), offloadMiB: args.offloadMiB}
@@ -58,9 +61,10 @@ func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *comput
 		in.Model, gibibytes(need.share(p.Count)*int64(p.Count)), with, p, would).Named("never_fits")
 }
 
-// memoryArgs are the arguments of an engine by which weights take less GPU memory.
+// memoryArgs are the arguments of an engine by which weights take more or less GPU memory.
 type memoryArgs struct {
 	quantization string
+	dtype        string
 	offloadMiB   int64 // Of each GPU, to the memory of the host.
 }
 
@@ -75,6 +79,8 @@ func memoryArgsOf(args []string) (out memoryArgs, known bool) {
 		switch {
 		case name == "--quantization":
 			out.quantization = value
+		case name == "--dtype":
+			out.dtype = value
 		case name == "--cpu-offload-gb": // GiB, as vLLM and SGLang count.
 			gib, err := strconv.ParseFloat(value, 64)
 			if err != nil || gib < 0 || gib > maxOffloadGiB {

@@ -27,9 +27,15 @@ func (g *deployments) update(r *edge.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		next := *e
-		next.Inference = &model
-		if err := g.fits(r, &wire.DeploymentCreate{Model: model.Model, Token: in.Token}, &next); err != nil {
+		next, before := *e, e.MinVRAMMiB
+		if e.Deployment.Next != nil {
+			before = e.Deployment.NextVRAMMiB
+		}
+		if in.Model != "" {
+			before = 0 // The new model has another size.
+		}
+		next.Inference, next.MinVRAMMiB = &model, askedVRAM(e)
+		if err := g.fits(r, &wire.DeploymentCreate{Model: model.Model, Token: in.Token}, &next, before); err != nil {
 			return nil, err
 		}
 		if command.Key, err = g.sealToken(r, in.Token, e.ID, &model); err != nil {
@@ -51,6 +57,16 @@ func (g *deployments) update(r *edge.Request) (any, error) {
 		message = "The deployment is changed; its replicas are replaced once another one is ready."
 	}
 	return wire.DeploymentCreated{ID: e.ID, Status: g.deploymentOf(r, r.View, e).Status, Message: message}, nil
+}
+
+// askedVRAM returns the GPU memory that a deployment asked for, whatever its model needs.
+// Records before format 16 do not say it: a whole number of GiB is then taken to be it,
+// because people ask for those.
+func askedVRAM(e *compute.Execution) int64 {
+	if asked := e.Deployment.AskedVRAMMiB; asked > 0 || e.MinVRAMMiB%1024 != 0 {
+		return asked
+	}
+	return e.MinVRAMMiB
 }
 
 // nextModel returns what the replicas are to execute after an update, which may follow

@@ -53,6 +53,7 @@ type Weights struct {
 	Engine, Model string
 	Token         string // For the hub; "" for none.
 	Quantization  string // By the engine, as its argument names it; "" for none.
+	DType         string // Type of parameters that are not quantized, named so too; "" for the engine's choice.
 }
 
 // deployments serves Dedicated Deployment External: services with an engine.
@@ -72,7 +73,8 @@ func (g *deployments) routes() []edge.Route {
 		},
 		{
 			Method: http.MethodGet, Path: all, Tag: tag, Need: edge.NeedCaller,
-			Summary: "The deployments, the newest first.", Reply: of[wire.Deployments](), Handle: g.list,
+			Summary: "The deployments, the newest first.",
+			Query:   of[wire.PageQuery](), Reply: of[wire.Deployments](), Handle: g.list,
 		},
 		{
 			Method: http.MethodGet, Path: one, Tag: tag, Need: edge.NeedCaller,
@@ -126,7 +128,10 @@ func (g *deployments) create(r *edge.Request) (any, error) {
 	}
 	command := fsm.Submit{Execution: g.record(r, in, engine, args)}
 	e := &command.Execution
-	if err := g.fits(r, in, e); err != nil {
+	if r.View.AllowsAskedVRAM() == nil {
+		e.Deployment.AskedVRAMMiB = e.MinVRAMMiB
+	}
+	if err := g.fits(r, in, e, 0); err != nil {
 		return nil, err
 	}
 	if engine.Image != "" {
@@ -262,15 +267,22 @@ func (g *deployments) findDeployment(r *edge.Request) (*compute.Execution, error
 	return e, nil
 }
 
-// list answers the caller's deployments.
+// list answers a page of the caller's deployments.
 func (g *deployments) list(r *edge.Request) (any, error) {
-	out := wire.Deployments{Deployments: []wire.Deployment{}}
+	var all []*compute.Execution
 	for e := range r.View.Live(r.Caller.Actor.Org) {
 		if e.Deployment != nil && e.Stop == compute.StopNone {
-			out.Deployments = append(out.Deployments, g.deploymentOf(r, r.View, e))
+			all = append(all, e)
 		}
 	}
-	out.Total = len(out.Deployments)
+	page, err := paged(r, all, newestFirst)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.Deployments{Deployments: []wire.Deployment{}, Total: len(all)}
+	for _, e := range page {
+		out.Deployments = append(out.Deployments, g.deploymentOf(r, r.View, e))
+	}
 	return out, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,9 @@ func TestModelsThatFitNoGPU(t *testing.T) {
 			size, known := sizes[m.Model]
 			if m.Quantization == "fp8" {
 				size /= 2
+			}
+			if m.DType == "float32" {
+				size *= 2
 			}
 			return size, known && m.Quantization != "another"
 		}
@@ -59,6 +63,9 @@ func TestModelsThatFitNoGPU(t *testing.T) {
 		{"a/huge", "big", 4, "--quantization fp8", "a/huge needs about 1101 GiB of GPU memory with these vllm_args, and gpu.big.4x has less"},
 		{"a/huge", "big", 4, "--quantization=fp8", "a/huge needs about 1101 GiB"},
 		{"a/two", "big", 1, "--quantization fp8", ""},
+		{"a/full", "old", 1, "--dtype float32", "a/full needs about 159 GiB of GPU memory with these vllm_args, and gpu.old has less"},
+		{"a/full", "old", 1, "--dtype=float32 --cpu-offload-gb 80", ""},
+		{"a/full", "old", 1, "--dtype half", ""},
 		{"a/two", "big", 1, "--cpu-offload-gb 10", "a/two needs about 101 GiB of GPU memory with these vllm_args, and gpu.big has less: " +
 			"gpu.a100.2x, gpu.big.2x, gpu.h100.2x, gpu.l40s.2x would fit"},
 		{"a/two", "big", 1, "--cpu-offload-gb=40", ""},
@@ -94,6 +101,58 @@ func TestModelsThatFitNoGPU(t *testing.T) {
 	}
 }
 
+// TestUpdatedModelsNeedTheirOwnSize changes the model of a deployment: its replicas then need
+// the memory of that model, and what the user asked for.
+func TestUpdatedModelsNeedTheirOwnSize(t *testing.T) {
+	const gib = 1 << 30
+	sizes := map[string]int64{"a/small": 10 * gib, "a/full": 50 * gib, "a/tiny": gib}
+	w := newWorld(t, func(c *api.Config) {
+		c.Inference.Size = func(_ context.Context, m api.Weights) (int64, bool) {
+			size, known := sizes[m.Model]
+			return size, known
+		}
+	})
+	w.addNode(4, "big", "big")
+	w.upgrade()
+	for _, test := range []struct {
+		name   string
+		asked  int
+		update map[string]any
+		want   int64 // MiB.
+	}{
+		{"smaller", 0, map[string]any{"hf_model_id": "a/small"}, 11265},
+		{"larger", 0, map[string]any{"hf_model_id": "a/full", "vllm_args": "--seed 1"}, 56321},
+		{"smaller than what was asked", 24, map[string]any{"hf_model_id": "a/small"}, 24 << 10},
+		{"larger than what was asked", 4, map[string]any{"hf_model_id": "a/small"}, 11265},
+		{"of unknown size", 24, map[string]any{"hf_model_id": "a/unknown"}, 24 << 10},
+		{"of unknown size, nothing asked", 0, map[string]any{"hf_model_id": "a/unknown"}, 0},
+		{"partly elsewhere", 0, map[string]any{"vllm_args": "--n-gpu-layers 3"}, 0},
+	} {
+		var created wire.DeploymentCreated
+		w.mustDo("POST", "/inference/create", w.adaKey, map[string]any{
+			"hf_model_id": "a/full", "engine": "echo", "gpu_type": "big", "gpu_vram_gb": test.asked,
+			"target_rps": 1, "target_latency_p95_ms": 100, "stabilisation_window": 60,
+		}, &created)
+		path := "/inference/deployments/" + created.ID.String()
+		w.mustDo("PATCH", path, w.adaKey, map[string]any{"hf_model_id": "a/tiny"}, nil)
+		w.mustDo("PATCH", path, w.adaKey, test.update, nil)
+		if e, _ := w.machine.View().AnyExecution(created.ID); e.MinVRAMMiB != test.want {
+			t.Errorf("%s: its replicas ask for %d MiB, want %d", test.name, e.MinVRAMMiB, test.want)
+		}
+	}
+	var created wire.DeploymentCreated
+	w.mustDo("POST", "/inference/create", w.adaKey, map[string]any{
+		"hf_model_id": "a/full", "engine": "echo", "gpu_type": "big",
+		"target_rps": 1, "target_latency_p95_ms": 100, "stabilisation_window": 60,
+	}, &created)
+	delete(sizes, "a/full")
+	path := "/inference/deployments/" + created.ID.String()
+	w.mustDo("PATCH", path, w.adaKey, map[string]any{"vllm_args": "--seed 1"}, nil)
+	if e, _ := w.machine.View().AnyExecution(created.ID); e.MinVRAMMiB != 56321 {
+		t.Errorf("once its size is not known any more, its replicas ask for %d MiB", e.MinVRAMMiB)
+	}
+}
+
 // deploy deploys a model on processors as ada.
 func (w *world) deploy() compute.ExecutionID {
 	w.Helper()
@@ -103,6 +162,43 @@ func (w *world) deploy() compute.ExecutionID {
 		"target_rps": 1, "target_latency_p95_ms": 100, "stabilisation_window": 60,
 	}, &created)
 	return created.ID
+}
+
+// TestDeploymentsInPages reads the list one deployment at a time: the newest first, and
+// those that are created or removed meanwhile do not matter.
+func TestDeploymentsInPages(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	var ids []compute.ExecutionID
+	for range 4 {
+		ids = append(ids, w.deploy())
+	}
+	slices.Reverse(ids)
+	const path = "/inference/deployments"
+	list := func(query string) (found []compute.ExecutionID, total int, next string) {
+		t.Helper()
+		var out wire.Deployments
+		a := w.mustDo("GET", path+query, w.adaKey, nil, &out)
+		for _, d := range out.Deployments {
+			found = append(found, d.ID)
+		}
+		return found, out.Total, a.header.Get("X-Next-Cursor")
+	}
+	if all, total, next := list(""); !slices.Equal(all, ids) || total != 4 || next != "" {
+		t.Errorf("the list is %v of %d, and then %q, want %v", all, total, next, ids)
+	}
+	found, total, next := list("?limit=2")
+	if !slices.Equal(found, ids[:2]) || total != 4 || next == "" {
+		t.Fatalf("the first page is %v of %d, and then %q", found, total, next)
+	}
+	w.deploy()
+	w.mustDo("DELETE", path+"/"+ids[1].String(), w.adaKey, nil, nil)
+	if found, total, next = list("?limit=2&cursor=" + next); !slices.Equal(found, ids[2:]) || total != 4 || next != "" {
+		t.Errorf("the second page is %v of %d, and then %q", found, total, next)
+	}
+	if a := w.send("GET", path+"?cursor=!", w.adaKey, nil); a.status != 422 {
+		t.Errorf("a bad cursor gets %d", a.status)
+	}
 }
 
 // TestDeploymentStatuses follows a deployment from its start over crashes to its failure,

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/base64"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -37,6 +38,11 @@ func paged[T any](r *edge.Request, rows []T, place func(*T) string) ([]T, error)
 		r.SetHeader("X-Next-Cursor", base64.RawURLEncoding.EncodeToString([]byte(place(&rows[in.Limit-1]))))
 	}
 	return rows, nil
+}
+
+// newestFirst returns the place of an execution behind those that were accepted after it.
+func newestFirst(e **compute.Execution) string {
+	return fmt.Sprintf("%020d %s", math.MaxUint64-(*e).SubmitIndex, (*e).ID)
 }
 
 // byTime returns the place of a row by its time, and then by its identifier.

@@ -4,11 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/api"
+	"berth/api/wire"
+	"berth/compute"
 )
 
 // TestListsHaveCursors reads lists one row at a time: every row comes once, in the order
@@ -53,8 +57,25 @@ func TestListsHaveCursors(t *testing.T) {
 	}
 }
 
-// TestListsThatGrow holds that an answer which is a list takes a limit and a cursor,
-// unless something else bounds it.
+// TestServicesComeNewestFirst holds the list to the order that it documents.
+func TestServicesComeNewestFirst(t *testing.T) {
+	m := newMatrix(t)
+	var ids []compute.ExecutionID
+	for range 3 {
+		ids = append(ids, m.submit("service"))
+		m.pass(time.Second)
+	}
+	var list []wire.Service
+	m.mustDo("GET", "/services?limit=3", m.cydKey, nil, &list)
+	for i, s := range list {
+		if len(list) != 3 || s.ExecutionID != ids[2-i] {
+			t.Errorf("place %d of %d has %s, want %s", i, len(list), s.ExecutionID, ids[2-i])
+		}
+	}
+}
+
+// TestListsThatGrow holds that an answer which is a list, or has one and says how many rows
+// there are, takes a limit and a cursor, unless something else bounds it.
 func TestListsThatGrow(t *testing.T) {
 	bounded := map[string]string{
 		"/execution/{id}/callbacks":    "ten URLs",
@@ -66,13 +87,25 @@ func TestListsThatGrow(t *testing.T) {
 		"/invites":                     "what is open for one address",
 		"/metrics/targets":             "the nodes",
 		"/storage/uploads":             "1000 of an organization",
+		"/admin/models":                "what operators publish",
+		"/logs/user":                   "limit: the newest lines",
+		"/billing/activities":          "limit and offset",
+		"/billing/invoices":            "one a month",
+
+		"/logs/execution/{id}":             "limit: the newest lines",
+		"/inference/deployments/{id}/logs": "limit: the newest lines",
 	}
 	for _, rt := range api.Routes() {
 		path := strings.TrimPrefix(rt.Path, root)
-		if rt.Method != http.MethodGet || rt.Reply == nil || rt.Reply.Kind().String() != "slice" || bounded[path] != "" {
+		if rt.Method != http.MethodGet || rt.Reply == nil || bounded[path] != "" {
 			continue
 		}
-		if names := fieldsOf(rt.Query); !slices.Contains(names, "cursor") {
+		list := rt.Reply.Kind() == reflect.Slice
+		if rt.Reply.Kind() == reflect.Struct {
+			total, has := rt.Reply.FieldByName("Total")
+			list = has && total.Type.Kind() == reflect.Int
+		}
+		if names := fieldsOf(rt.Query); list && !slices.Contains(names, "cursor") {
 			t.Errorf("%s has the parameters %v, and no cursor", rt.Path, names)
 		}
 	}

@@ -122,15 +122,23 @@ func (g *services) serviceURL(r *edge.Request, id compute.ExecutionID) string {
 	return base + edge.ServiceRoot + id.String() + "/"
 }
 
-// listServices answers the caller's services.
+// listServices answers a page of the caller's services.
 func (g *services) listServices(r *edge.Request) (any, error) {
-	out := []wire.Service{}
+	var all []*compute.Execution
 	for e := range r.View.Live(r.Caller.Actor.Org) {
 		if e.Kind == compute.KindService {
-			out = append(out, g.serviceOf(r, r.View, e))
+			all = append(all, e)
 		}
 	}
-	return paged(r, out, func(s *wire.Service) string { return byTime(s.CreatedAt, s.ExecutionID) })
+	page, err := paged(r, all, newestFirst)
+	if err != nil {
+		return nil, err
+	}
+	out := []wire.Service{}
+	for _, e := range page {
+		out = append(out, g.serviceOf(r, r.View, e))
+	}
+	return out, nil
 }
 
 // getService answers one service.

@@ -72,6 +72,10 @@ type Deployment struct {
 	Updates uint64     `cbor:"11,keyasint,omitempty"` // How many there were.
 
 	NextVRAMMiB int64 `cbor:"12,keyasint,omitempty"` // That each GPU must have at least for Next.
+
+	// AskedVRAMMiB is the part of the record's MinVRAMMiB that the user asked for, whatever
+	// the model needs; 0 for nothing, and in records before format 16.
+	AskedVRAMMiB int64 `cbor:"13,keyasint,omitempty"`
 }
 
 // MaxWindow is the longest stabilisation window.

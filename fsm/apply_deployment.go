@@ -22,9 +22,16 @@ func (s *deployment) prepareDeployment(e *compute.Execution) *compute.Error {
 	if refusal := checkScaling(d); refusal != nil {
 		return refusal
 	}
+	asked := d.AskedVRAMMiB
+	switch {
+	case s.Format() < formatAsked:
+		asked = 0
+	case asked < 0 || asked > e.MinVRAMMiB:
+		return compute.Errorf(compute.CodeInvalid, "more GPU memory was asked for than each GPU must have").Named("min_vram")
+	}
 	e.Deployment = &compute.Deployment{
 		Min: d.Min, Max: d.Max, TargetMilliRPS: d.TargetMilliRPS, TargetP95: d.TargetP95,
-		Window: d.Window, Starts: d.Starts, ChangedAt: s.meta.Now,
+		Window: d.Window, Starts: d.Starts, ChangedAt: s.meta.Now, AskedVRAMMiB: asked,
 	}
 	e.Service.Restart, e.Service.Replicas = compute.RestartAlways, e.Deployment.First()
 	return nil

@@ -302,3 +302,36 @@ func TestTickGrowsABoundedNumberOfHolds(t *testing.T) {
 		}
 	}
 }
+
+// TestManyDrainingReplicasDelayNoHold has more draining replicas than one Tick extends holds,
+// all of them due before the hold of an execution that runs. Below format 14 they are not
+// extended, and the execution is, as older programs do it: states of both agree.
+func TestManyDrainingReplicasDelayNoHold(t *testing.T) {
+	for _, format := range []uint64{formatUpdates, formatDrains} {
+		s := newState()
+		s.meta.Settings.Meter, s.meta.Format = true, format
+		s.meta.Now = 1_000_000_000_000
+		execution := func(n int) (id compute.ExecutionID) {
+			binary.BigEndian.PutUint64(id.UUID[:], uint64(n))
+			return id
+		}
+		e := compute.Execution{Status: compute.StatusRunning, Timeout: 10 * time.Hour, Price: 100, Held: 1}
+		for n := range growSweep + 2 {
+			draining := e
+			draining.ID, draining.PlacedAt = execution(n), s.meta.Now.Add(-3*time.Hour+time.Duration(n)*time.Millisecond)
+			draining.Kind, draining.Stop = compute.KindReplica, compute.StopGraceful
+			s.putExecution(&draining)
+		}
+		runs := e
+		runs.ID, runs.PlacedAt = execution(growSweep+2), s.meta.Now.Add(-2*time.Hour)
+		s.putExecution(&runs)
+		s.tick()
+		for n, want := range map[int]bool{
+			0: format >= formatDrains, growSweep - 1: format >= formatDrains, growSweep + 1: false, growSweep + 2: true,
+		} {
+			if e, _ := s.executions.Get(execution(n)); (e.Held > 1) != want {
+				t.Errorf("format %d: execution %d holds %s", format, n, e.Held)
+			}
+		}
+	}
+}

@@ -110,7 +110,8 @@ func commandRows() []*row {
 						e.Name != "" || e.Files != nil, formatLab),
 					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices),
 					formatIf(e.Container != nil || c.Key != nil || e.Environment.Name != "", formatContainers),
-					formatIf(e.Storage != nil || e.Deployment != nil || e.Inference != nil, formatAccounts))
+					formatIf(e.Storage != nil || e.Deployment != nil || e.Inference != nil, formatAccounts),
+					formatIf(e.Deployment != nil && e.Deployment.AskedVRAMMiB != 0, formatAsked))
 			},
 		}.row(),
 		command[TakeSelection]{

@@ -28,12 +28,18 @@ func (w *world) deploymentCommand() fsm.Submit {
 // deployment creates what deploymentCommand says. Node n3 has its engine.
 func (w *world) deployment() compute.ExecutionID {
 	w.Helper()
+	w.offerEcho()
+	return w.must(w.deploymentCommand()).Execution
+}
+
+// offerEcho has node n3 offer the engine of deploymentCommand.
+func (w *world) offerEcho() {
+	w.Helper()
 	n := w.node("n3")
 	w.must(fsm.SetInventory{Term: w.term, Inventory: compute.Inventory{
 		Node: n.ID, Version: n.InventoryVersion + 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB, GPUs: n.GPUs,
 		Offers: []compute.Offer{compute.InferenceOffer("echo")},
 	}})
-	return w.must(w.deploymentCommand()).Execution
 }
 
 // deployed returns what is wanted of a deployment, and how many replicas.
@@ -150,11 +156,49 @@ func TestDeploymentRefusals(t *testing.T) {
 		"engine": func(e *compute.Execution) { e.Inference.Engine = "" },
 		"arg":    func(e *compute.Execution) { e.Inference.Args = []string{"a\nb"} },
 		"none":   func(e *compute.Execution) { e.Inference = nil },
+		"asked":  func(e *compute.Execution) { e.Deployment.AskedVRAMMiB = 1 },
 	} {
 		base := w.deploymentCommand()
 		change(&base.Execution)
 		if r := w.do(base); r.Refusal == nil {
 			t.Errorf("%s passes", name)
 		}
+	}
+}
+
+// TestAskedVRAM records the GPU memory that was asked for once every server knows it, and
+// keeps it in an update.
+func TestAskedVRAM(t *testing.T) {
+	const before = 15
+	w := newEmptyWorld(t)
+	w.format = before
+	w.fill()
+	w.must(fsm.SetFormat{Term: w.term, Format: before})
+	w.offerEcho()
+	c := w.deploymentCommand()
+	e := &c.Execution
+	e.Profile, e.MinVRAMMiB, e.Deployment.AskedVRAMMiB = "gpu.t4", 12<<10, 8<<10
+	if err := w.view().Allows(c); err == nil {
+		t.Error("it is proposed before every server knows it")
+	}
+	if got := w.get(w.must(c).Execution); got.Deployment.AskedVRAMMiB != 0 || got.MinVRAMMiB != 12<<10 {
+		t.Errorf("before the format it records %d of %d MiB", got.Deployment.AskedVRAMMiB, got.MinVRAMMiB)
+	}
+	for n := range w.view().Nodes() {
+		known := *n
+		known.Format = fsm.Format
+		w.must(fsm.RegisterNode{Node: known})
+	}
+	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
+	if err := w.view().Allows(c); err != nil {
+		t.Error(err)
+	}
+	e.ID, c.Op = w.executionID(), fsm.Op{}
+	id := w.must(c).Execution
+	w.must(fsm.UpdateDeployment{
+		Actor: c.Actor, Deployment: id, Model: &compute.Inference{Engine: "echo", Model: "a/c"}, MinVRAMMiB: 9 << 10,
+	})
+	if got := w.get(id); got.Deployment.AskedVRAMMiB != 8<<10 || got.MinVRAMMiB != 9<<10 || got.Inference.Model != "a/c" {
+		t.Errorf("it records %d of %d MiB for %s", got.Deployment.AskedVRAMMiB, got.MinVRAMMiB, got.Inference.Model)
 	}
 }

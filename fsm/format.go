@@ -34,9 +34,10 @@ const (
 	formatUpdates    = 13 // Replicas are replaced by others that are ready first; deployments are updated.
 	formatDrains     = 14 // The holds of replicas grow while they drain.
 	formatOutput     = 15 // The output of ended attempts is archived as objects of their organization.
+	formatAsked      = 16 // Deployments record the GPU memory that was asked for apart from that of their model.
 
 	// Format is the newest format that this program can apply.
-	Format = formatOutput
+	Format = formatAsked
 )
 
 // FormatDeliveries is the first format that keeps what became of callbacks.
@@ -131,6 +132,10 @@ func (v *View) AllowsDeployments() error { return v.allowsFormat(formatAccounts)
 
 // AllowsUpdates returns the reason for which deployments may not yet be updated.
 func (v *View) AllowsUpdates() error { return v.allowsFormat(formatUpdates) }
+
+// AllowsAskedVRAM returns the reason for which deployments may not yet record the GPU
+// memory that was asked for.
+func (v *View) AllowsAskedVRAM() error { return v.allowsFormat(formatAsked) }
 
 // AllowsModels returns the reason for which no models may be published yet.
 func (v *View) AllowsModels() error { return v.allowsFormat(formatServerless) }

@@ -187,6 +187,7 @@ func (h *historian) serviceThing() {
 			e.Deployment = &compute.Deployment{
 				Min: h.rng.IntN(3), Max: h.rng.IntN(4), TargetMilliRPS: 1000, TargetP95: time.Second, Starts: 1 + h.rng.IntN(3),
 			}
+			e.MinVRAMMiB, e.Deployment.AskedVRAMMiB = int64(h.rng.IntN(3)), int64(h.rng.IntN(2))
 		}
 		h.send(fsm.Submit{Op: op, Actor: a, Execution: e})
 	}

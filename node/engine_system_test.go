@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -170,6 +171,14 @@ func TestEngine(t *testing.T) {
 			nodetest.Eventually(a, endWait, "the engine to stop", func() bool {
 				logs, err := api.DeploymentLogs(a.Context(), a.id)
 				return err == nil && strings.Contains(fmt.Sprint(logs), "request cancelled: the client left")
+			})
+		}},
+		{"metrics", func(a *asked) {
+			line := "\nberth_inference_engine_requests_running{deployment=\"" + a.id.String() + "\",engine=\"llama-node\"} 0\n"
+			nodetest.Eventually(a, endWait, "the engine's figures on its node", func() bool {
+				return slices.ContainsFunc(c.Nodes, func(n *nodetest.Node) bool {
+					return strings.Contains(mustFetch(a.T, n.URL()+"/metrics"), line)
+				})
 			})
 		}},
 		{"crash", func(a *asked) {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"berth/node/config"
 	"berth/node/executor"
 	"berth/node/inference/engine"
+	"berth/node/inference/enginemetrics"
 	"berth/node/inference/weights"
 	"berth/node/router"
 	"berth/node/worker"
@@ -83,15 +85,16 @@ func (n *Node) models(credentials executor.Credentials) executor.Models {
 	}
 }
 
-// modelsInUse returns the models of the live attempts of this node.
-func (n *Node) modelsInUse() []string {
-	var names []string
+// modelsInUse returns the models of the live attempts of this node. The version is known
+// once an attempt is about to start.
+func (n *Node) modelsInUse() (all []weights.Use) {
 	for _, w := range n.work() {
-		if w.Execution.Inference != nil {
-			names = append(names, w.Execution.Inference.Model)
+		if x := w.Execution; x.Inference != nil {
+			dir, _ := n.executor.ModelDir(x.ID, w.Attempt.Epoch, modelAt)
+			all = append(all, weights.Use{Name: x.Inference.Model, Dir: dir})
 		}
 	}
-	return names
+	return all
 }
 
 // launch brings the model of a replica to this node, and returns how its engine is
@@ -134,6 +137,30 @@ func (n *Node) launch(
 	return out, err
 }
 
+// readEngines reads the figures of the engines on this node, until ctx ends.
+func (n *Node) readEngines(ctx context.Context) error {
+	r := enginemetrics.New(enginemetrics.Config{Targets: n.readyEngines, Logger: n.logger.With("part", "engine metrics")})
+	n.registry.MustRegister(r)
+	return r.Run(ctx)
+}
+
+// readyEngines returns the replicas on this node that are ready and have metrics.
+func (n *Node) readyEngines() (all []enginemetrics.Target) {
+	for _, w := range n.work() {
+		x, epoch := w.Execution, w.Attempt.Epoch
+		if x.Inference == nil || !n.executor.Ready(x.ID, epoch) {
+			continue
+		}
+		if e, ok := n.engines.Get(x.Inference.Engine); ok && e.MetricsPath != "" {
+			all = append(all, enginemetrics.Target{
+				Deployment: x.Parent.String(), Engine: e.Name, Replica: x.ID.String(), Path: e.MetricsPath,
+				Dial: func() (net.Conn, error) { return servicePorts{n}.dialOwn(x.ID, epoch) },
+			})
+		}
+	}
+	return all
+}
+
 // inference returns how the API deploys models.
 func (n *Node) inference() api.Inference {
 	out := api.Inference{
@@ -154,7 +181,11 @@ func (n *Node) inference() api.Inference {
 		}
 		ctx, cancel := context.WithTimeout(ctx, sizeWait)
 		defer cancel()
-		return store.Size(ctx, weights.Want{Name: m.Model, Org: m.Org, Token: m.Token}, e.Formats, m.Quantization)
+		p := weights.Precision{Quantization: m.Quantization, DType: m.DType}
+		if p.DType == "" && e.Takes("--dtype") {
+			p.DType = "auto" // As vLLM and SGLang do.
+		}
+		return store.Size(ctx, weights.Want{Name: m.Model, Org: m.Org, Token: m.Token}, e.Formats, p)
 	}
 	for _, e := range n.engines.All() {
 		out.Engines = append(out.Engines, api.Engine{

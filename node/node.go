@@ -241,6 +241,7 @@ func (n *Node) Run(ctx context.Context) error {
 	start("output copies", outputCopying{n}.run)
 	start("deny list", n.updateDenyList)
 	start("environments", n.prepareEnvironments)
+	start("engine metrics", n.readEngines)
 	if n.opts.Alone {
 		start("memory", n.boundMemory)
 	}

@@ -19,11 +19,15 @@ func (c *Client) Deploy(ctx context.Context, in wire.DeploymentCreate) (wire.Dep
 	return out, err
 }
 
-// Deployments returns the deployments, the newest first.
+// Deployments returns all deployments, the newest first.
 func (c *Client) Deployments(ctx context.Context) (wire.Deployments, error) {
-	var out wire.Deployments
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: deploymentsPath, Out: &out})
-	return out, err
+	all, err := pagesOf(ctx, c, deploymentsPath, func(page *wire.Deployments) []wire.Deployment {
+		return page.Deployments
+	})
+	if err != nil {
+		return wire.Deployments{}, err
+	}
+	return wire.Deployments{Deployments: append([]wire.Deployment{}, all...), Total: len(all)}, nil
 }
 
 // Deployment returns one deployment.

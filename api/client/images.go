@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 
 	"berth/api/wire"
 	"berth/compute"
@@ -70,22 +69,7 @@ func (c *Client) CompleteCompose(
 
 // AllOrgs returns all organizations of the cluster, for an operator.
 func (c *Client) AllOrgs(ctx context.Context) ([]wire.AdminOrg, error) {
-	var all []wire.AdminOrg
-	query := url.Values{}
-	for {
-		var page wire.AdminOrgs
-		var header http.Header
-		err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/orgs", Query: query, Out: &page, Header: &header})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.Orgs...)
-		next := header.Get("X-Next-Cursor")
-		if next == "" {
-			return all, nil
-		}
-		query.Set("cursor", next)
-	}
+	return pagesOf(ctx, c, "/admin/orgs", func(page *wire.AdminOrgs) []wire.AdminOrg { return page.Orgs })
 }
 
 // TrustOrg says whether containers of an organization may be placed on nodes that isolate

@@ -10,16 +10,21 @@ import (
 
 // pages returns all rows of a list that is answered in pages.
 func pages[T any](ctx context.Context, c *Client, path string) ([]T, error) {
+	return pagesOf(ctx, c, path, func(rows *[]T) []T { return *rows })
+}
+
+// pagesOf returns all rows of a list that is answered in pages of type P.
+func pagesOf[P, T any](ctx context.Context, c *Client, path string, rows func(*P) []T) ([]T, error) {
 	var all []T
 	query := url.Values{}
 	for {
-		var page []T
+		var page P
 		var header http.Header
 		err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: path, Query: query, Out: &page, Header: &header})
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, page...)
+		all = append(all, rows(&page)...)
 		next := header.Get("X-Next-Cursor")
 		if next == "" {
 			return all, nil

@@ -80,16 +80,20 @@ func TestStreamsWithoutUsage(t *testing.T) {
 		{event + event + `data: {"choices":[],"usage":{"prompt_tokens":4,"completion_tokens":1}}` + "\n\n", tokenUsage{4, 1}},
 		{`data: {"error":{"message":"x"}}` + "\n\ndata: [DONE]\n\n", tokenUsage{}},
 	} {
-		var got tokenUsage
-		a := &publishedAnswer{
-			ctx: t.Context(), from: io.NopCloser(strings.NewReader(test.stream)), buffer: make([]byte, eventBuffer),
-			most: tokenUsage{7, 3}, notify: func(prompt, completion int64) { got = tokenUsage{prompt, completion} },
-		}
-		if text, err := io.ReadAll(a); err != nil || string(text) != test.stream {
-			t.Errorf("%q became %q, %v", test.stream, text, err)
-		}
-		if got != test.want {
-			t.Errorf("%q is charged as %v, want %v", test.stream, got, test.want)
+		for _, end := range []string{"\n", "\r\n", "\r"} {
+			for _, size := range []int{1, 7, eventBuffer} {
+				stream, got := strings.ReplaceAll(test.stream, "\n", end), tokenUsage{}
+				a := &publishedAnswer{
+					ctx: t.Context(), from: io.NopCloser(strings.NewReader(stream)), buffer: make([]byte, size),
+					most: tokenUsage{7, 3}, notify: func(prompt, completion int64) { got = tokenUsage{prompt, completion} },
+				}
+				if text, err := io.ReadAll(a); err != nil || string(text) != stream {
+					t.Errorf("%q became %q, %v", stream, text, err)
+				}
+				if got != test.want {
+					t.Errorf("%q read by %d bytes is charged as %v, want %v", stream, size, got, test.want)
+				}
+			}
 		}
 	}
 }

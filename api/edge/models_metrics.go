@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"strconv"
@@ -131,27 +130,60 @@ func (c *modelCall) observeEvents(tokens int64) {
 	}
 }
 
-// countedEvents counts the events of a stream that passes, without that of its end: each
-// ends with an empty line. Engines send an event for each token.
+// countedEvents counts the events of a stream that passes, without that of its end.
+// Engines send an event for each token.
 type countedEvents struct {
 	io.ReadCloser
 
 	events int64
-	line   bool // The last byte ended a line.
+	event  eventParser
 	ended  func(events int64)
 }
 
 // Read implements io.Reader.
 func (e *countedEvents) Read(p []byte) (int, error) {
 	n, err := e.ReadCloser.Read(p)
-	if n > 0 {
-		if e.line && p[0] == '\n' {
+	for _, b := range p[:n] {
+		if e.event.next(b) {
 			e.events++
 		}
-		e.events += int64(bytes.Count(p[:n], []byte("\n\n")))
-		e.line = p[n-1] == '\n'
 	}
 	return n, err
+}
+
+// eventParser finds the events of a stream: one ends with an empty line and has data. Lines
+// end with \n, \r\n or \r.
+type eventParser struct {
+	column int  // Bytes of the line so far.
+	field  bool // They are the beginning of eventField.
+	data   bool // The event has data.
+	cr     bool // The last byte was \r.
+}
+
+// eventField begins the lines with the data of an event.
+const eventField = "data:"
+
+// next reads a byte, and reports whether it ends an event.
+func (e *eventParser) next(b byte) (ends bool) {
+	if b == '\n' && e.cr {
+		e.cr = false // It belongs to the end of the line before.
+		return false
+	}
+	e.cr = b == '\r'
+	if b == '\n' || b == '\r' {
+		if e.column == 0 {
+			ends, e.data = e.data, false
+		}
+		e.column = 0
+		return ends
+	}
+	if e.column < len(eventField) {
+		e.field = (e.column == 0 || e.field) && b == eventField[e.column]
+		if e.column++; e.field && e.column == len(eventField) {
+			e.data = true
+		}
+	}
+	return false
 }
 
 // Close implements io.Closer.

@@ -14,6 +14,11 @@ func TestCountedEvents(t *testing.T) {
 		"data: {\"choices\":[]}\n\ndata: {\"choices\":[]}\n\ndata: [DONE]\n\n": 2,
 		"data: a\ndata: b\n\ndata: [DONE]\n\n":                                 1,
 		"data: a\n\ndata: cut":                                                 0,
+		"data: a\r\n\r\ndata: b\r\n\r\ndata: [DONE]\r\n\r\n":                   2,
+		"data: a\r\rdata: b\r\rdata: c\r\rdata: [DONE]\r\r":                    3,
+		"data: a\r\n\ndata: b\n\r\ndata: [DONE]\r\n\r":                         2,
+		"data: a\r\ndata: b\r\n\r\ndata: [DONE]\r\n\r\n":                       1,
+		": ping\n\n\n\ndata: a\n\n\ndatum\n\nevent: x\n\ndata:[DONE]\n\n":      1,
 	} {
 		for name, from := range map[string]io.Reader{
 			"whole": strings.NewReader(text), "by bytes": iotest.OneByteReader(strings.NewReader(text)),

@@ -190,8 +190,8 @@ func (a *publishedAnswer) fill() {
 	}
 	a.ready = a.out[:0]
 	for a.err == nil && len(a.chunk) > 0 {
-		at := bytes.IndexByte(a.chunk, '\n')
-		if at < 0 {
+		end := lineEnd(a.chunk)
+		if end == 0 {
 			a.line = append(a.line, a.chunk...)
 			a.chunk = nil
 			if len(a.line) > maxEventLine { // No engine sends such a line.
@@ -199,20 +199,34 @@ func (a *publishedAnswer) fill() {
 			}
 			break
 		}
-		line := a.chunk[:at+1]
+		line := a.chunk[:end]
 		if len(a.line) > 0 {
 			a.line = append(a.line, line...)
 			line = a.line
 		}
 		if len(a.ready) > 0 && isDone(line) {
-			a.line = a.line[:max(len(a.line)-at-1, 0)]
+			a.line = a.line[:max(len(a.line)-end, 0)]
 			break // It waits for the charge, and nothing before it does.
 		}
-		a.chunk = a.chunk[at+1:]
+		a.chunk = a.chunk[end:]
 		a.pass(line)
 		a.line = a.line[:0]
 	}
 	a.out = a.ready
+}
+
+// lineEnd returns the bytes of the first line of a stream with its end: \n, \r\n or \r.
+// It returns 0 for one that has not ended. The \n of an end that is split over two reads is
+// a line of its own, which changes nothing.
+func lineEnd(data []byte) int {
+	end := bytes.IndexByte(data, '\n') + 1
+	if end == 0 {
+		return bytes.IndexByte(data, '\r') + 1
+	}
+	if at := bytes.IndexByte(data[:end-1], '\r'); at >= 0 && at < end-2 {
+		return at + 1
+	}
+	return end
 }
 
 // isDone reports whether a line is the end of a stream.

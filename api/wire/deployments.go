@@ -93,8 +93,8 @@ type Deployment struct {
 	Rows         []ServiceReplica    `json:"rows"`
 }
 
-// Deployments answers the list of deployments.
+// Deployments answers a page of the deployments.
 type Deployments struct {
 	Deployments []Deployment `json:"deployments"`
-	Total       int          `json:"total"`
+	Total       int          `json:"total" doc:"How many there are on all pages."`
 }

@@ -33,8 +33,14 @@ func mustDeployments(t *testing.T, answers ...string) *[]string {
 	}
 	clitest.MustCluster(t, map[string]http.HandlerFunc{
 		"POST " + clitest.APIRoot + "/inference/create": do,
-		"GET " + clitest.APIRoot + "/inference/deployments": clitest.Answer(
-			`{"deployments":[` + deploymentRow("ready", 1, "null", "null") + `],"total":1}`),
+		"GET " + clitest.APIRoot + "/inference/deployments": func(w http.ResponseWriter, r *http.Request) {
+			row := deploymentRow("ready", 1, "null", "null")
+			if r.URL.Query().Get("cursor") == "" { // The first of two pages.
+				w.Header().Set("X-Next-Cursor", "n")
+				row = strings.Replace(row, clitest.SomeID, otherID, 1)
+			}
+			clitest.Answer(`{"deployments":[`+row+`],"total":2}`)(w, r)
+		},
 		"GET " + clitest.APIRoot + "/inference/deployments/": func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/logs") {
 				clitest.Answer(`{"logs":[{"message":"serving","level":"info","timestamp":"2026-01-01T00:00:00Z"}],"total":1}`)(w, r)
@@ -83,8 +89,8 @@ func TestDeployCommands(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"ls"}, []string{clitest.SomeID, "1/1", "gpu.h100.1x"}},
-		{[]string{"ls", "--json"}, []string{`"total": 1`}},
+		{[]string{"ls"}, []string{clitest.SomeID, otherID, "1/1", "gpu.h100.1x"}},
+		{[]string{"ls", "--json"}, []string{`"total": 2`, clitest.SomeID, otherID}},
 		{[]string{"show", clitest.SomeID}, []string{"exit code 3", "a/c", "http://n1/openai/v1", otherID}},
 		{[]string{"logs", clitest.SomeID}, []string{"serving"}},
 		{[]string{"stop", clitest.SomeID}, []string{"Done so."}},

@@ -71,6 +71,26 @@ func (e *Executor) takeModel(
 	return binds, nil
 }
 
+// ModelDir returns the directory of the node that the engine of a live attempt has at
+// target. It reports false before that is decided. It is read from the disk: attempts
+// outlive the node's process.
+func (e *Executor) ModelDir(id compute.ExecutionID, epoch uint64, target string) (dir string, known bool) {
+	spec, err := supervise.ReadSpec(e.dir(key{id, epoch}))
+	if err != nil {
+		return "", false
+	}
+	binds := spec.Sandbox.Binds
+	if spec.Container != nil {
+		binds = spec.Container.Volumes
+	}
+	for _, b := range binds {
+		if b.Target == target {
+			return b.Source, true
+		}
+	}
+	return "", false
+}
+
 // HasProgram reports whether sandboxes on this machine find a program.
 func HasProgram(name string) bool {
 	if filepath.IsAbs(name) {

@@ -41,6 +41,17 @@ func (e *Executor) reportReady(ctx context.Context, a *attempt, ready bool) {
 	}
 }
 
+// Ready reports whether the code of a live attempt is ready, as its supervisor says.
+func (e *Executor) Ready(id compute.ExecutionID, epoch uint64) bool {
+	a := e.attempt(key{id, epoch})
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ready
+}
+
 // DialPort connects to the port that the code of a live attempt serves.
 func (e *Executor) DialPort(id compute.ExecutionID, epoch uint64) (*os.File, error) {
 	return supervise.DialPort(e.dir(key{id, epoch}))

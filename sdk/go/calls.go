@@ -522,9 +522,9 @@ func (g DeploymentsCalls) Create(ctx context.Context, body DeploymentCreate) (De
 // The deployments, the newest first.
 //
 // Needs: API key or access token.
-func (g DeploymentsCalls) List(ctx context.Context) (Deployments, error) {
+func (g DeploymentsCalls) List(ctx context.Context, query PageQuery) (Deployments, error) {
 	var out Deployments
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/inference/deployments", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/inference/deployments", Query: queryOf(query), Out: &out})
 	return out, err
 }
 

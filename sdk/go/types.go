@@ -719,10 +719,11 @@ type DeploymentUpdate struct {
 	MaxReplicas *int `json:"max_replicas,omitzero"`
 }
 
-// Deployments answers the list of deployments.
+// Deployments answers a page of the deployments.
 type Deployments struct {
 	Deployments []Deployment `json:"deployments,omitzero"`
-	Total       int          `json:"total,omitzero"`
+	// How many there are on all pages.
+	Total int `json:"total,omitzero"`
 }
 
 // DeviceCode answers POST /auth/oidc/device.

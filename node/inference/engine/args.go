@@ -31,6 +31,12 @@ func (e *Engine) Args(text string) ([]string, error) {
 	return e.check(strings.Fields(text))
 }
 
+// Takes reports whether users may add an argument.
+func (e *Engine) Takes(name string) bool {
+	_, ok := e.kindOf(name)
+	return ok
+}
+
 // check returns arguments as the engine gets them: values are apart from their names,
 // which every shipped engine takes.
 func (e *Engine) check(args []string) ([]string, error) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,19 +19,19 @@ const (
 
 // Engine is one way to serve models. The field tags are keys of the node's file.
 type Engine struct {
-	Name        string            `koanf:"name"`        // As deployments name it.
-	Command     []string          `koanf:"command"`     // Program with its arguments; placeholders are in braces.
-	Image       string            `koanf:"image"`       // Docker image that has the program; empty: a program of the node.
-	Needs       []string          `koanf:"needs"`       // Programs that the node must have; empty: that of the command.
-	Dirs        []string          `koanf:"dirs"`        // Directories of the node that the program reads.
-	Env         map[string]string `koanf:"env"`         // Variables of the program, with placeholders.
-	Formats     []string          `koanf:"formats"`     // safetensors, gguf.
-	Allow       []string          `koanf:"allow"`       // Arguments that users may add, as --name or --name=KIND.
-	HealthPath  string            `koanf:"health_path"` // Answers GET with 200 once the model is loaded.
-	MetricsPath string            `koanf:"metrics_path"`
-	Concurrency int               `koanf:"concurrency"` // Requests that one replica answers at once.
-	GPU         bool              `koanf:"gpu"`         // It needs one.
-	StartLimit  time.Duration     `koanf:"start_limit"` // From its start until it is healthy.
+	Name        string            `koanf:"name"`         // As deployments name it.
+	Command     []string          `koanf:"command"`      // Program with its arguments; placeholders are in braces.
+	Image       string            `koanf:"image"`        // Docker image with the program; empty: a program of the node.
+	Needs       []string          `koanf:"needs"`        // Programs that the node must have; empty: that of the command.
+	Dirs        []string          `koanf:"dirs"`         // Directories of the node that the program reads.
+	Env         map[string]string `koanf:"env"`          // Variables of the program, with placeholders.
+	Formats     []string          `koanf:"formats"`      // safetensors, gguf.
+	Allow       []string          `koanf:"allow"`        // Arguments that users may add, as --name or --name=KIND.
+	HealthPath  string            `koanf:"health_path"`  // Answers GET with 200 once the model is loaded.
+	MetricsPath string            `koanf:"metrics_path"` // Answers GET with its figures; empty for none.
+	Concurrency int               `koanf:"concurrency"`  // Requests that one replica answers at once.
+	GPU         bool              `koanf:"gpu"`          // It needs one.
+	StartLimit  time.Duration     `koanf:"start_limit"`  // From its start until it is healthy.
 }
 
 // Defaults of what an entry leaves out.
@@ -112,6 +113,8 @@ func (e *Engine) Validate() error {
 		return fmt.Errorf("engine %s: formats are %s and %s", e.Name, Safetensors, GGUF)
 	case e.HealthPath != "" && !strings.HasPrefix(e.HealthPath, "/"):
 		return fmt.Errorf("engine %s: health_path begins with /", e.Name)
+	case e.MetricsPath != "" && !isPath(e.MetricsPath):
+		return fmt.Errorf("engine %s: metrics_path is a path, such as /metrics", e.Name)
 	case e.Concurrency < 0 || e.StartLimit < 0:
 		return fmt.Errorf("engine %s: concurrency and start_limit are not below 0", e.Name)
 	case slices.ContainsFunc(e.Dirs, isNoDir):
@@ -126,6 +129,11 @@ func (e *Engine) Validate() error {
 		}
 	}
 	return e.validateAllowed()
+}
+
+func isPath(p string) bool {
+	u, err := url.Parse(p)
+	return err == nil && strings.HasPrefix(p, "/") && !strings.HasPrefix(p, "//") && u.Fragment == ""
 }
 
 func isNoFormat(f string) bool { return f != Safetensors && f != GGUF }

@@ -108,6 +108,7 @@ func TestValidate(t *testing.T) {
 		"command": func(e *engine.Engine) { e.Command = nil },
 		"format":  func(e *engine.Engine) { e.Formats = []string{"onnx"} },
 		"health":  func(e *engine.Engine) { e.HealthPath = "health" },
+		"metrics": func(e *engine.Engine) { e.MetricsPath = "//host/metrics" },
 		"dirs":    func(e *engine.Engine) { e.Dirs = []string{"/a/../b"} },
 		"place":   func(e *engine.Engine) { e.Command = []string{"x", "{host}"} },
 		"allow":   func(e *engine.Engine) { e.Allow = []string{"--x=path"} },

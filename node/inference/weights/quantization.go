@@ -7,6 +7,28 @@ const (
 	plainMost = 32 // Of a parameter before any quantization.
 )
 
+// Precision is how an engine keeps the weights of a model on GPUs, as arguments of vLLM and
+// SGLang name it.
+type Precision struct {
+	Quantization string // A method; "" for none by the engine.
+	DType        string // Type of parameters that are not quantized; "" for that of the files.
+}
+
+// plain returns the bits of a parameter that the files have with so many. Quantized
+// ones keep theirs.
+func (p Precision) plain(stored float64) float64 {
+	if stored < plainBits {
+		return stored
+	}
+	switch strings.ToLower(p.DType) {
+	case "float32", "float":
+		return plainMost
+	case "float16", "half", "bfloat16", "auto": // Which of them the files say, but never more bits.
+		return plainBits
+	}
+	return stored
+}
+
 // quantization is how an engine stores the parameters of a model on GPUs.
 type quantization struct {
 	bits   float64 // Of each parameter; 0 if the name of the method does not say.
@@ -41,20 +63,24 @@ func quantizationOf(method string) (quantization, bool) {
 	return quantization{}, false
 }
 
-// loaded returns the bytes that the weights of a listing take on GPUs, "" for no
-// quantization by the engine. It reports false if that is not known.
-func loaded(name string, listed int64, method string) (int64, bool) {
-	if method == "" {
-		return listed, true
+// loaded returns the bytes that the weights of a listing take on GPUs. It reports false
+// if that is not known.
+func loaded(name string, listed int64, p Precision) (int64, bool) {
+	if p.Quantization == "" {
+		stored, known := storedBits(name, listed)
+		if !known {
+			return listed, true // They may have 16 bits or 32.
+		}
+		return int64(float64(listed) * p.plain(stored) / stored), true
 	}
-	q, known := quantizationOf(method)
+	q, known := quantizationOf(p.Quantization)
 	if !known {
 		return 0, false
 	}
 	if !q.atLoad {
 		return listed, true
 	}
-	stored := storedBits(name, listed)
+	stored, _ := storedBits(name, listed)
 	if q.bits >= stored {
 		return listed, true
 	}
@@ -62,23 +88,26 @@ func loaded(name string, listed int64, method string) (int64, bool) {
 }
 
 // storedBits returns the bits of a parameter in files of a size: as the name says, or
-// as the number of parameters in it says, else those of bfloat16.
-func storedBits(name string, listed int64) float64 {
+// as the number of parameters in it says. It reports false if neither does; they are then
+// those of bfloat16.
+func storedBits(name string, listed int64) (bits float64, known bool) {
 	if bits := bitsOf(strings.ToLower(name)); bits != plainBits {
-		return bits
+		return bits, true
 	}
 	count, known := countOf(strings.ToLower(name))
 	if !known {
-		return plainBits
+		return plainBits, false
 	}
 	// Names count roughly, and some leave out the experts of a mixture.
 	switch bits := float64(listed) * 8 / count; {
 	case bits < 6:
-		return 4.5
+		return 4.5, true
 	case bits < 11:
-		return 8
+		return 8, true
 	case bits > 25 && bits < 40:
-		return plainMost
+		return plainMost, true
+	case bits > 40:
+		return plainBits, false // The name counts something else.
 	}
-	return plainBits
+	return plainBits, true
 }

@@ -11,14 +11,13 @@ import (
 )
 
 // Size returns the bytes that the weights of a model in one of the formats take on GPUs:
-// from the listing of the first source that has it, else estimated from its name. The
-// method is how the engine quantizes them, "" for not at all. It reports false if
-// the size is not known.
-func (s *Store) Size(ctx context.Context, w Want, formats []string, method string) (int64, bool) {
+// from the listing of the first source that has it, else estimated from its name. It
+// reports false if the size is not known.
+func (s *Store) Size(ctx context.Context, w Want, formats []string, p Precision) (int64, bool) {
 	if size, ok := s.listed(ctx, w, formats); ok {
-		return loaded(w.Name, size, method)
+		return loaded(w.Name, size, p)
 	}
-	return SizeFromName(w.Name, method)
+	return SizeFromName(w.Name, p)
 }
 
 // listed returns the bytes of the files that hold the weights of a model.
@@ -103,18 +102,20 @@ func containsPart(name, text string) bool {
 }
 
 // SizeFromName estimates the bytes of a model's weights on GPUs from its name: the
-// largest number of parameters in it, times the bits of each, of which a method of
-// quantization may leave fewer. It reports false for a name without a number, and for
-// a method that does not say its bits.
-func SizeFromName(name, method string) (int64, bool) {
+// largest number of parameters in it, times the bits of each, of which the engine may
+// keep fewer. It reports false for a name without a number, and for a method of
+// quantization that does not say its bits.
+func SizeFromName(name string, p Precision) (int64, bool) {
 	name = strings.ToLower(name)
 	count, known := countOf(name)
 	if !known {
 		return 0, false
 	}
 	bits := bitsOf(name)
-	if method != "" {
-		q, known := quantizationOf(method)
+	if p.Quantization == "" {
+		bits = p.plain(bits)
+	} else {
+		q, known := quantizationOf(p.Quantization)
 		if !known || q.bits == 0 && bits == plainBits {
 			return 0, false
 		}

@@ -39,7 +39,7 @@ func TestSizeFromName(t *testing.T) {
 		{"Qwen/Qwen3-235B-A22B-FP8", "fp8", 235_000},
 		{"tiny/echo", "fp8", 0},
 	} {
-		got, known := weights.SizeFromName(test.name, test.method)
+		got, known := weights.SizeFromName(test.name, weights.Precision{Quantization: test.method})
 		if known != (test.want > 0) || got/1e6 != test.want {
 			t.Errorf("%s, %q: %d, %t, want %d", test.name, test.method, got/1e6, known, test.want)
 		}
@@ -64,13 +64,13 @@ func TestSize(t *testing.T) {
 		{"a/other-1B", "gguf", 2_000_000_000},
 		{"a/other", "gguf", 0},
 	} {
-		got, known := s.Size(t.Context(), weights.Want{Name: test.name}, []string{test.format}, "")
+		got, known := s.Size(t.Context(), weights.Want{Name: test.name}, []string{test.format}, weights.Precision{})
 		if got != test.want || known != (test.want > 0) {
 			t.Errorf("%s, %s: %d, %t", test.name, test.format, got, known)
 		}
 	}
 	h.down.Store(true)
-	if got, known := s.Size(t.Context(), weights.Want{Name: "a/b"}, []string{"gguf"}, ""); known {
+	if got, known := s.Size(t.Context(), weights.Want{Name: "a/b"}, []string{"gguf"}, weights.Precision{}); known {
 		t.Errorf("of a hub that does not answer: %d", got)
 	}
 }
@@ -109,9 +109,55 @@ func TestSizeQuantized(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), make([]byte, test.listed), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got, known := s.Size(t.Context(), weights.Want{Name: test.name}, []string{"safetensors"}, test.method)
+		got, known := s.Size(t.Context(), weights.Want{Name: test.name}, []string{"safetensors"}, weights.Precision{Quantization: test.method})
 		if got != test.want || known != (test.want > 0) {
 			t.Errorf("%s of %d bytes with %q: %d, %t, want %d", test.name, test.listed, test.method, got, known, test.want)
+		}
+	}
+}
+
+// TestSizeByDType reads what weights take that the engine converts to a type.
+func TestSizeByDType(t *testing.T) {
+	models := t.TempDir()
+	s := newStore(t, newHub(t, nil), func(c *weights.Config) { c.Models = models })
+	for _, test := range []struct {
+		name, dtype, method string
+		listed, want        int64 // 0: none, from the name.
+	}{
+		{"a/model-0.008m", "", "", 16_000, 16_000},
+		{"a/model-0.008m", "float32", "", 16_000, 32_000},
+		{"a/model-0.008m", "float", "", 16_000, 32_000},
+		{"a/model-0.008m", "bfloat16", "", 16_000, 16_000},
+		{"a/model-0.008m", "auto", "", 16_000, 16_000},
+		{"a/model-0.008m", "other", "", 16_000, 16_000},
+		{"a/model-0.008m", "float32", "fp8", 16_000, 8000}, // The method counts.
+		{"a/model-0.008m", "float32", "", 32_000, 32_000},
+		{"a/model-0.008m", "", "", 32_000, 32_000},
+		{"a/model-0.008m", "half", "", 32_000, 16_000},
+		{"a/model-0.008m", "auto", "", 32_000, 16_000},
+		{"a/model-0.008m", "float32", "", 8000, 8000}, // Quantized before.
+		{"a/model-fp8", "float32", "", 16_000, 16_000},
+		{"a/model-fp32", "float16", "", 32_000, 16_000},
+		{"a/model", "float32", "", 16_000, 16_000}, // It may have 32 bits already.
+		{"a/named-1m", "float32", "", 0, 4_000_000},
+		{"a/named-1m", "auto", "", 0, 2_000_000},
+		{"a/named-1m-fp32", "auto", "", 0, 2_000_000},
+		{"a/named-1m-fp32", "", "", 0, 4_000_000},
+		{"a/named-1m-awq", "float32", "", 0, 562_500},
+	} {
+		dir := filepath.Join(models, filepath.FromSlash(test.name))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if test.listed > 0 {
+			if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), make([]byte, test.listed), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := weights.Precision{DType: test.dtype, Quantization: test.method}
+		got, known := s.Size(t.Context(), weights.Want{Name: test.name}, []string{"safetensors"}, p)
+		if got != test.want || !known {
+			t.Errorf("%s of %d bytes as %+v: %d, %t, want %d", test.name, test.listed, p, got, known, test.want)
 		}
 	}
 }

@@ -34,11 +34,25 @@ type Config struct {
 	Models  string   // Directory of the operator with models as owner/name/; "" for none.
 	Sources []Source // Asked last, in this order.
 	KeepMiB int64    // Size of the cache.
-	InUse   func() []string
+	InUse   func() []Use
 	Logger  *slog.Logger
 	Now     func() time.Time
 	Pause   time.Duration // Before another try; 0 for two seconds.
 	Stall   time.Duration // For a source to send something; 0 for two minutes.
+}
+
+// Use is one of a model that may not be evicted.
+type Use struct {
+	Name string
+	Dir  string // As in Model; "" before it is known, which protects all versions of the model.
+}
+
+// protects reports whether a model in the cache is the one that is used.
+func (u Use) protects(c *cachedModel) bool {
+	if u.Dir == "" {
+		return u.Name == c.Name
+	}
+	return u.Dir == filepath.Join(c.dir, filesDir)
 }
 
 // Store is the models of a node. Its methods may be called concurrently.
@@ -459,7 +473,7 @@ func (s *Store) evict(more int64, keep string) error {
 		if total <= limit {
 			return nil
 		}
-		if c.dir == keep || slices.Contains(inUse, c.Name) {
+		if c.dir == keep || slices.ContainsFunc(inUse, func(u Use) bool { return u.protects(&c) }) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(c.dir, manifestFile)); err != nil {

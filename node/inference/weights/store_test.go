@@ -1,6 +1,7 @@
 package weights_test
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -33,6 +34,8 @@ type hub struct {
 	wrong  int // So many answers have other bytes than the listing says.
 	down   atomic.Bool
 	token  string
+
+	version string // The newest of the model; "" for v1.
 }
 
 func newHub(t *testing.T, files map[string]string) *hub {
@@ -64,10 +67,10 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
 			sum := sha256.Sum256([]byte(text))
 			list = append(list, sibling{name, lfs{hex.EncodeToString(sum[:]), len(text)}})
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"sha": "v1", "siblings": list, "gated": h.token != ""})
+		_ = json.NewEncoder(w).Encode(map[string]any{"sha": cmp.Or(h.version, "v1"), "siblings": list, "gated": h.token != ""})
 		return
 	}
-	name, ok := strings.CutPrefix(r.URL.Path, "/a/b/resolve/v1/")
+	name, ok := strings.CutPrefix(r.URL.Path, "/a/b/resolve/"+cmp.Or(h.version, "v1")+"/")
 	text, known := h.files[name]
 	if !ok || !known {
 		w.WriteHeader(http.StatusNotFound)
@@ -95,7 +98,7 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
 func newStore(t *testing.T, h *hub, change ...func(*weights.Config)) *weights.Store {
 	t.Helper()
 	cfg := weights.Config{
-		Dir: t.TempDir(), KeepMiB: 100, InUse: func() []string { return nil }, Logger: slog.New(slog.DiscardHandler),
+		Dir: t.TempDir(), KeepMiB: 100, InUse: func() []weights.Use { return nil }, Logger: slog.New(slog.DiscardHandler),
 		Sources: []weights.Source{&weights.Hub{URL: h.URL, Client: h.Client()}}, Now: time.Now, Pause: time.Millisecond,
 	}
 	for _, f := range change {
@@ -262,10 +265,10 @@ func TestPrivate(t *testing.T) {
 // TestEvict removes the longest unused models that nothing uses.
 func TestEvict(t *testing.T) {
 	h := newHub(t, map[string]string{"1.gguf": strings.Repeat("1", 600<<10), "2.gguf": strings.Repeat("2", 600<<10)})
-	inUse := []string{"a/b:1"}
+	inUse := []weights.Use{{Name: "a/b:1"}}
 	s := newStore(t, h, func(c *weights.Config) {
 		c.KeepMiB = 1
-		c.InUse = func() []string { return inUse }
+		c.InUse = func() []weights.Use { return inUse }
 	})
 	get := func(name string) (weights.Model, error) {
 		return s.Get(t.Context(), weights.Want{Name: name}, []string{"gguf"}, silent)
@@ -283,5 +286,43 @@ func TestEvict(t *testing.T) {
 	}
 	if _, err := os.Stat(first.Dir); !os.IsNotExist(err) {
 		t.Errorf("the first is still there: %v", err)
+	}
+}
+
+// TestEvictOldVersions removes the versions of a model that nothing uses any more, and keeps
+// the one that a replica loaded.
+func TestEvictOldVersions(t *testing.T) {
+	h := newHub(t, map[string]string{"1.gguf": strings.Repeat("1", 600<<10)})
+	var inUse []weights.Use
+	s := newStore(t, h, func(c *weights.Config) {
+		c.KeepMiB = 1
+		c.InUse = func() []weights.Use { return inUse }
+	})
+	get := func(version string) (weights.Model, error) {
+		h.version = version
+		return s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"gguf"}, silent)
+	}
+	first, err := get("v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inUse = []weights.Use{{Name: "a/b", Dir: first.Dir}}
+	if _, err := get("v2"); compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("beside the version in use: %v", err)
+	}
+	inUse = []weights.Use{{Name: "a/b", Dir: "/elsewhere"}} // Another version was loaded.
+	second, err := get("v2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(first.Dir); !os.IsNotExist(err) {
+		t.Errorf("the old version is still there: %v", err)
+	}
+	inUse = []weights.Use{{Name: "a/b"}} // A replica starts.
+	if _, err := get("v3"); compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("while a replica starts: %v", err)
+	}
+	if _, err := os.Stat(second.Dir); err != nil {
+		t.Errorf("the version that starts is gone: %v", err)
 	}
 }
