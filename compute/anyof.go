@@ -61,7 +61,7 @@ func (e *Execution) Take(gpuType string) bool {
 	return true
 }
 
-// changeType sets the type and the price of e. What e owes keeps its cost.
+// changeType sets the type and the price of e. The cost of its owed time stays the same.
 func (e *Execution) changeType(gpuType string, price Price) {
 	if p, err := ParseProfile(e.Profile); err == nil {
 		p.GPUType = gpuType

@@ -11,7 +11,7 @@ type AuditRecord struct {
 	Key     KeyID   `cbor:"6,keyasint,omitempty"` // The API key that the user used.
 	Root    bool    `cbor:"7,keyasint,omitempty"` // The cluster's root token was used.
 	Action  string  `cbor:"8,keyasint"`           // Such as key.create.
-	Target  string  `cbor:"9,keyasint,omitempty"` // What was changed.
+	Target  string  `cbor:"9,keyasint,omitempty"` // The thing that was changed.
 	Detail  string  `cbor:"10,keyasint,omitempty"`
 	From    string  `cbor:"11,keyasint,omitempty"` // Address of the client.
 	Request string  `cbor:"12,keyasint,omitempty"` // X-Request-Id.

@@ -45,8 +45,8 @@ type Bundle struct {
 	Env          map[string]string `json:"env,omitempty"`
 	Requirements string            `json:"requirements,omitempty"` // Packages to install before the code starts.
 	Cell         int               `json:"cell,omitempty"`         // Code is the n-th cell of a notebook; 0 for a script.
-	KernelState  string            `json:"kernel_state,omitempty"` // What the cells before left, in base64.
-	User         string            `json:"user,omitempty"`         // Of an image's program; "" for the image's own.
+	KernelState  string            `json:"kernel_state,omitempty"` // The kernel's state after earlier cells, in base64.
+	User         string            `json:"user,omitempty"`         // User of the image's program; "" for the image's own.
 	Compose      string            `json:"compose,omitempty"`      // A Compose file.
 }
 

@@ -15,7 +15,7 @@ type Container struct {
 	// Compose file.
 	Images []string `cbor:"1,keyasint,omitempty"`
 
-	Digest string `cbor:"2,keyasint,omitempty"` // Of the image that was executed, once that is known.
+	Digest string `cbor:"2,keyasint,omitempty"` // Digest of the executed image, once it is known.
 
 	// Credentials are RegistryCredentials as JSON, sealed with the organization's data
 	// key of this number. They are gone once the execution has ended.

@@ -17,7 +17,7 @@ const (
 // Inference is the part of a record that only deployments of models and their replicas
 // have: which engine loads which model.
 type Inference struct {
-	Engine string   `cbor:"1,keyasint"`           // Of the node's configuration.
+	Engine string   `cbor:"1,keyasint"`           // Name of an engine in the node's configuration.
 	Model  string   `cbor:"2,keyasint"`           // As on the hub of models: owner/name, with @revision or :file if asked.
 	Args   []string `cbor:"3,keyasint,omitempty"` // Added to the engine's own.
 
@@ -58,7 +58,7 @@ type Deployment struct {
 	Max int `cbor:"2,keyasint"`
 
 	TargetMilliRPS int64         `cbor:"3,keyasint"` // Requests per 1,000 seconds that one replica is meant to answer.
-	TargetP95      time.Duration `cbor:"4,keyasint"` // Of the time to an answer's first byte.
+	TargetP95      time.Duration `cbor:"4,keyasint"` // 95th percentile of the time to an answer's first byte.
 	Window         time.Duration `cbor:"5,keyasint"` // How long less must be enough before it scales down.
 	Starts         int           `cbor:"6,keyasint"` // Failed starts in a row of one slot after which it has failed.
 

@@ -9,9 +9,9 @@ import (
 const (
 	MaxModels     = 1000
 	MaxModelID    = 128             // Bytes.
-	MaxTokenPrice = 1000 * Credit   // Of a million tokens.
-	MaxTokens     = int64(1) << 31  // Of one kind, in one row of a batch.
-	MaxTokenRows  = 10_000          // In one batch.
+	MaxTokenPrice = 1000 * Credit   // Price of a million tokens.
+	MaxTokens     = int64(1) << 31  // Tokens of one kind in one row of a batch.
+	MaxTokenRows  = 10_000          // Rows in one batch.
 	tokensPriced  = uint64(1000000) // Prices are of so many tokens.
 )
 

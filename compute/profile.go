@@ -159,7 +159,7 @@ type Request struct {
 	Ranked bool `cbor:"9,keyasint,omitempty"`
 
 	ScratchMiB int64   `cbor:"10,keyasint,omitempty"` // Disk space for scratch; 0 for the node's default.
-	Needs      []Offer `cbor:"11,keyasint,omitempty"` // What the node has to offer, sorted.
+	Needs      []Offer `cbor:"11,keyasint,omitempty"` // Offers that the node must have, sorted.
 }
 
 // WithoutEnvironments returns the needs of r that are no environments.

@@ -62,7 +62,7 @@ type TreeEntry struct {
 	Dir  bool   `json:"dir,omitempty"`
 	Link string `json:"link,omitempty"` // Target of a symbolic link.
 
-	Size   int64    `json:"size,omitempty"` // Of a file, in bytes.
+	Size   int64    `json:"size,omitempty"` // Bytes of a file.
 	SHA256 Digest   `json:"sha256,omitzero"`
 	Chunks []Digest `json:"chunks,omitempty"` // The file is in them, one behind the other.
 	Offset int64    `json:"offset,omitempty"` // Where it begins in its only chunk, which it shares with others.
@@ -134,7 +134,7 @@ func (t *Tree) Check(maxBytes int64) error {
 	for i := range t.Entries {
 		for dir := path.Dir(t.Entries[i].Path); dir != "."; dir = path.Dir(dir) {
 			if isDir, is := kinds[dir]; is && !isDir {
-				return errTree("%.200q goes through %.200q, which is no directory.", t.Entries[i].Path, dir)
+				return errTree("%.200q goes through %.200q, which is not a directory.", t.Entries[i].Path, dir)
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func (e *TreeEntry) check(chunkSize int64) error {
 	}
 	switch {
 	case e.Mode&^uint32(fs.ModePerm) != 0:
-		return errTree("The mode of %.200q is no permissions: 0 to 511.", e.Path)
+		return errTree("The mode of %.200q is not only permissions: use 0 to 511.", e.Path)
 	case e.Dir && e.Link != "", !e.IsFile() && (e.Size != 0 || len(e.Chunks) > 0 || e.Offset != 0):
 		return errTree("%.200q is more than one of file, directory and link.", e.Path)
 	case e.Link != "" && !LinkStays(e.Path, e.Link):

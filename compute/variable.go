@@ -28,8 +28,8 @@ type Variable struct {
 	User   UserID     `cbor:"3,keyasint"`
 	Name   string     `cbor:"4,keyasint"`
 	Secret bool       `cbor:"5,keyasint,omitempty"`
-	Value  string     `cbor:"6,keyasint,omitempty"` // Of one that is no secret.
-	Sealed []byte     `cbor:"7,keyasint,omitempty"` // Of a secret, by the data key with number Key.
+	Value  string     `cbor:"6,keyasint,omitempty"` // Plain value of a variable that is not secret.
+	Sealed []byte     `cbor:"7,keyasint,omitempty"` // Value of a secret, sealed with the data key of number Key.
 	Key    uint64     `cbor:"8,keyasint,omitempty"`
 
 	CreatedAt Instant `cbor:"9,keyasint"`

@@ -12,7 +12,7 @@ import (
 type Shape struct {
 	GPUType int // Number of the accepted set of kinds; 0 for CPU-only work.
 	GPUs    int
-	Milli   int // Of each GPU.
+	Milli   int // Thousandths of each GPU.
 	VCPU    int64
 	Memory  int64 // MiB.
 	Kinds   *KindSet
@@ -87,8 +87,8 @@ func NewKinds() *Kinds {
 	}
 }
 
-// Of returns the number of the kind of g.
-func (t *Kinds) Of(g *compute.GPU) int {
+// Number returns the number of g's kind. It numbers a kind that it has not seen before.
+func (t *Kinds) Number(g *compute.GPU) int {
 	k := Kind{g.Type, g.Slice()}
 	n, known := t.numbers[k]
 	if known {

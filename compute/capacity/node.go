@@ -62,7 +62,7 @@ func (s *Node) Load(n *compute.Node, t *Kinds) {
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
 		d := Device{
-			Kind: t.Of(g), Health: g.Health, Free: compute.WholeGPU - g.UsedMilli,
+			Kind: t.Number(g), Health: g.Health, Free: compute.WholeGPU - g.UsedMilli,
 			VRAM: g.VRAMMiB, Island: g.Island, Closed: g.Sliced(),
 		}
 		d.Size = t.Sizes[d.Kind]
