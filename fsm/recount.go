@@ -31,8 +31,8 @@ func (f *FSM) Recount(pace func(bytes int) error) error {
 	return nil
 }
 
-// recount hashes the records of one table. What cannot be decoded any more is no
-// record that was stored.
+// recount hashes the records of one table. A record that cannot be decoded is
+// reported as ErrRecount: its bytes have changed since it was stored.
 func recount(t store.Stored, table int, pace func(bytes int) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

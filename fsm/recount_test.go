@@ -28,7 +28,7 @@ func TestRecountFindsFlippedBits(t *testing.T) {
 			})
 		}},
 		{"a ledger", func(s *state) {
-			s.ledger.Sealed.Scan(make([]byte, numberKeyWidth), func(_, chapter []byte) bool { return !flipped(chapter) })
+			s.ledger.Sealed.Scan(make([]byte, numberKeyWidth), func(_, block []byte) bool { return !flipped(block) })
 		}},
 		{"an organization", func(s *state) {
 			for o := range s.orgs.Values() {
