@@ -10,8 +10,9 @@ import (
 	"berth/scheduler"
 )
 
-// What could not be started on a node goes to another one, waits for one that
-// is busy, and goes back only where no other could ever take it.
+// TestPackAvoidsWhereNothingStarted: an execution that could not be started on a node
+// goes to another one, or waits for a busy one. It goes back only where no other node
+// could ever take it.
 func TestPackAvoidsWhereNothingStarted(t *testing.T) {
 	down := func(n *compute.Node) { n.State = compute.NodeDown }
 	tests := []struct {

@@ -134,7 +134,7 @@ type pass struct {
 	evicted    map[compute.ExecutionID]bool
 	outranks   map[int]bool           // By priority: whether any attempt is preemptible for it.
 	searched   int                    // Executions beside the heads that searched for victims.
-	positions  map[compute.NodeID]int // Of nodes among the slots; made when needed.
+	positions  map[compute.NodeID]int // Positions of nodes among the slots; made when needed.
 
 	services map[compute.ExecutionID]map[compute.NodeID]int // Replicas on nodes, by service,
 	counted  map[compute.OrgID]bool                         // of these organizations.

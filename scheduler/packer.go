@@ -14,11 +14,11 @@ import (
 type Packer struct {
 	board
 	queue    *queue.Queue
-	revision compute.Revision // Of the node records in the slots.
-	given    []int32          // Nodes that the last pass gave something of.
+	revision compute.Revision // Revision of the node records in the slots.
+	given    []int32          // Nodes on which the last pass placed or reserved something.
 
 	releases     []releases                      // By slot; see pass.releasesOf.
-	releaseHeaps map[capacity.Shape]*releaseHeap // Of shapes with reservations.
+	releaseHeaps map[capacity.Shape]*releaseHeap // By shape, for shapes with reservations.
 	fitting      []compute.NodeScore             // Scratch of a trace.
 }
 

@@ -20,9 +20,9 @@ type quota struct {
 type quotaLoads struct {
 	view    View
 	granted map[compute.OrgID][]*quota
-	started map[compute.OrgID][]holding // What this pass placed.
+	started map[compute.OrgID][]holding // Executions that this pass placed.
 
-	promises int // How many were made.
+	promises int // Number of promises made.
 }
 
 // holding is a placed execution that counts in quotas, and its latest end.

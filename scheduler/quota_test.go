@@ -49,10 +49,10 @@ func TestQuotaIsNotIdleForWhatEndsBefore(t *testing.T) {
 	}
 }
 
-// TestWhoHasRoomPromisedKeepsItsQuota holds that work behind one that waits for
-// a place does not take the quota that it needs there: it would find the place
-// free and the quota full, and then the other way round, for ever.
-func TestWhoHasRoomPromisedKeepsItsQuota(t *testing.T) {
+// TestPromisedPlaceKeepsQuota holds that work behind an execution that waits for a place
+// does not take the quota that it needs there. Otherwise it would find the place free and
+// the quota full, and then the other way round, for ever.
+func TestPromisedPlaceKeepsQuota(t *testing.T) {
 	s := newSimulation(t, []string{"t4", "t4", "t4", "t4"}, []string{"t4"})
 	greedy := s.actor
 	running := s.submit("t4.4x", limited(300*time.Second))

@@ -243,11 +243,11 @@ func (r *reservation) timed() bool { return r.at != compute.Never }
 
 // fillOn backfills e on a node if every execution with a reservation there
 // still starts in time. Reservations that begin no sooner than e ends may be
-// used entirely until then. Of those that begin sooner, the devices stay
-// reserved, but not the vCPU and memory that are released with the devices.
+// used entirely until then. Reservations that begin sooner keep their devices,
+// but not the vCPU and memory that are released with the devices.
 func (s *pass) fillOn(node int, e *compute.Execution, q *capacity.Shape, end compute.Instant) bool {
 	then := s.copyOf(node)
-	vcpu, memory := then.VCPU-q.VCPU, then.Memory-q.Memory // What the reservations there leave.
+	vcpu, memory := then.VCPU-q.VCPU, then.Memory-q.Memory // Free beside the reservations there and e.
 	var sooner []*reservation
 	untimed := false
 	for i := range s.reserved {

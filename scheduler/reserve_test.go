@@ -195,7 +195,7 @@ func TestRoomBesideAReservation(t *testing.T) {
 			for _, j := range test.behind {
 				behind = append(behind, s.submit(j.profile, limited(j.limit)))
 			}
-			for range 2 { // What one pass gives the next one must not make worse.
+			for range 2 { // The next pass must not worsen what one pass gave.
 				s.pack()
 				if s.get(head).Epoch > 0 {
 					t.Fatal("the head was placed: it is to wait")
@@ -303,9 +303,9 @@ func headStart(t *testing.T, seed uint64, crowded bool, least int64) start {
 	return out
 }
 
-// TestWhatGoesAheadHasAScore holds that an execution in room that is promised
-// to another records why it is there, as every other does.
-func TestWhatGoesAheadHasAScore(t *testing.T) {
+// TestBackfillRecordsScore holds that an execution on capacity that is promised to
+// another one records why it is there, as every other does.
+func TestBackfillRecordsScore(t *testing.T) {
 	s := newSimulation(t, []string{"t4", "t4"})
 	s.submit("t4", limited(time.Hour))
 	s.pack()
@@ -316,7 +316,7 @@ func TestWhatGoesAheadHasAScore(t *testing.T) {
 		t.Fatal("the share did not go ahead of the head")
 	}
 	if c := s.machine.View().Attempts(small)[0].Placement.Choice; c.Score <= 0 || !c.RunnerUp.IsZero() {
-		t.Errorf("it records %+v; a cut GPU costs something, and no other node had room", c)
+		t.Errorf("it records %+v; a cut GPU costs something, and no other node had the capacity", c)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // or doubled.
 const (
 	step       = 40 // Costs within a step are equal.
-	typeWeight = 3  // Of the pressure on a type, cubed.
+	typeWeight = 3  // Weight of the pressure on a type, cubed.
 
 	// How much of the GPU is at risk beside free capacity for CPU-only work:
 	// nothing while at most nine tenths of the vCPU and of the memory are asked
@@ -43,7 +43,7 @@ type value struct {
 	vcpu, memory frontier // How much of the GPU beside it each feeds.
 
 	cpuOnly []cpuClass
-	scarce  []int64 // What a thousandth of a GPU costs, by kind.
+	scarce  []int64 // Cost of a thousandth of a GPU, by kind.
 	groups  []group
 }
 
@@ -77,10 +77,10 @@ func (v *value) rest(gpu, vcpu, memory int64) int64 {
 
 // change is what placing a shape takes from a slot.
 type change struct {
-	kind  int   // Of the devices.
+	kind  int   // Kind of the devices.
 	gpu   int64 // Thousandths of a GPU.
-	whole int   // Devices of which all was free.
-	loss  int64 // Of value, by the residues.
+	whole int   // Devices that were entirely free.
+	loss  int64 // Value lost by the residues.
 }
 
 // change returns what placing q on s takes of its devices. q must fit.

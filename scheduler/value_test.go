@@ -55,7 +55,7 @@ func drawNode(rng *rand.Rand, n int) *compute.Node {
 type formula struct {
 	mix  *compute.Mix
 	gpu  float64 // Asked by work with GPUs.
-	risk float64 // Of the GPU beside free capacity for CPU-only work.
+	risk float64 // Part of the GPU at risk beside free capacity for CPU-only work.
 }
 
 // residue is r times the part of the devices asked for that need more.
@@ -86,7 +86,7 @@ func (f *formula) feeds(gpu, amount float64, need func(*compute.Request) int64) 
 	partGPU, part := 0.0, 0.0
 	for i := range shares {
 		s := &shares[i]
-		// Of each GPU that is free the demand is a part.
+		// The demand is scaled to the free GPUs.
 		partGPU += gpu * float64(s.Count) * float64(s.Request.GPUs*s.Request.MilliGPU) / f.gpu
 		part += gpu * float64(s.Count) * float64(need(&s.Request)) / f.gpu
 		if partGPU < gpu/segments*(1-1e-12) && i < len(shares)-1 {
@@ -207,7 +207,7 @@ func TestCoarse(t *testing.T) {
 func TestPriceOfOpenings(t *testing.T) {
 	tests := []struct {
 		name  string
-		room  float64
+		free  float64
 		need  float64
 		price float64 // Part of the GPUs of one opening.
 	}{
@@ -220,7 +220,7 @@ func TestPriceOfOpenings(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			o := opening{count: int64(tt.room * one), price: -1}
+			o := opening{count: int64(tt.free * one), price: -1}
 			g := group{gpus: 8, need: tt.need}
 			if !o.reprice(&g) || o.reprice(&g) {
 				t.Error("the price must change once")

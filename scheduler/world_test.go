@@ -328,7 +328,7 @@ func (w *world) await(ctx context.Context, after uint64) error {
 // fakeView is one published view.
 type fakeView struct {
 	index   uint64
-	held    map[compute.ExecutionID]*compute.Attempt // Of live executions.
+	held    map[compute.ExecutionID]*compute.Attempt // Attempts of live executions.
 	nodes   []*compute.Node
 	queue   []*compute.Execution
 	parents []*compute.Execution

@@ -26,7 +26,7 @@ type stage struct {
 	work  map[compute.NodeID][]compute.Work
 
 	quotas []compute.Quota
-	live   []*compute.Execution // What counts in the quotas.
+	live   []*compute.Execution // Executions that count in the quotas.
 }
 
 // org is the organization of all executions.

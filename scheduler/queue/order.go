@@ -45,10 +45,10 @@ func Order(v View) iter.Seq[*compute.Execution] {
 // one priority, the next one on top.
 type Ordered struct {
 	view     View
-	priority int // Of the lines; the next ones are below.
+	priority int // Priority of the lines; the next ones have a lower one.
 	lines    readers
 	usage    usages
-	out      *reader // Whose head was returned last, still on top; nil for none.
+	out      *reader // Reader whose head was returned last, still on top; nil for none.
 }
 
 // reader reads a line a few executions at a time.
