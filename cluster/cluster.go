@@ -47,15 +47,15 @@ type Cluster struct {
 	transferred atomic.Bool // This process has tried to transfer leadership.
 	refusals    refusals
 
-	listener   net.Listener
-	advertise  string // host:port of the cluster port, as others reach it.
-	server     *rpc.Server
-	callers    map[string]Callers // Allowed callers of each method; written before Run.
-	links      *transport.Links   // For calls, and
-	streams    *transport.Links   // for streams: a call must not wait for what they carry.
-	guests     guests
-	refusedLog liblog.Sampler
-	layer      *transport.Layer
+	listener        net.Listener
+	advertise       string // host:port of the cluster port, as others reach it.
+	server          *rpc.Server
+	callers         map[string]Callers // Allowed callers of each method; written before Run.
+	links           *transport.Links   // For calls, and
+	streams         *transport.Links   // for streams: a call must not wait for what they carry.
+	unauthenticated unauthenticatedConns
+	refusedLog      liblog.Sampler
+	layer           *transport.Layer
 
 	reloading sync.Mutex // Held by reloadRaft.
 
@@ -73,7 +73,7 @@ type Cluster struct {
 	gossip     *gossip.Gossip
 	joins      *joinLimit
 	clock      *clock.Clock
-	upstream   *upstream // Of a worker.
+	upstream   *upstream // Only a worker has one.
 
 	port         port
 	members      members

@@ -25,12 +25,12 @@ const (
 	leaderlessFor   = 10 * time.Second // Without a leader for this long, this epoch has ended.
 )
 
-// epochs is what a server knows of other epochs.
+// epochs has a server's knowledge of other epochs.
 type epochs struct {
 	mu      sync.Mutex
 	told    map[compute.NodeID]uint64 // Logged epochs.
-	orphan  time.Time                 // When no leader was known first.
-	outlive chan uint64               // Of size one: the epoch that this server must enter.
+	orphan  time.Time                 // Since when no leader is known.
+	outlive chan uint64               // Buffered for one: the epoch that this server must enter.
 }
 
 // Epoch returns the epoch of the cluster that this node is in.

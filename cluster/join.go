@@ -48,7 +48,7 @@ type joinAnswer struct {
 	Peers   []joinPeer   `cbor:"4,keyasint"`
 	Keyring []byte       `cbor:"6,keyasint,omitempty"` // JSON.
 
-	Epoch uint64 `cbor:"8,keyasint,omitempty"` // Of the cluster.
+	Epoch uint64 `cbor:"8,keyasint,omitempty"` // The cluster's epoch.
 
 	// For servers only.
 	CAKey   []byte `cbor:"5,keyasint,omitempty"` // PEM.

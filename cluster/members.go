@@ -19,9 +19,9 @@ import (
 // Limits of membership.
 const (
 	membersTick      = 500 * time.Millisecond
-	changeTimeout    = 5 * time.Second // Of one configuration change.
+	changeTimeout    = 5 * time.Second // For one configuration change.
 	statusTimeout    = time.Second
-	maxMeasured      = 2 * time.Second // Of one measurement: in a longer gap this process was paused.
+	maxMeasured      = 2 * time.Second // The most that one measurement counts: in a longer gap this process was paused.
 	caughtUp         = 250             // Entries that a server may trail and still keep up.
 	peersSaveEvery   = 10 * time.Second
 	peersServerEvery = time.Second // On a server: a damaged replica is replaced with the help of the saved servers.

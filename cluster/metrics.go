@@ -101,14 +101,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// showVoters sets what the leader has seen of the voters.
+// showVoters publishes the leader's count of the voters.
 func (m *metrics) showVoters(voters, answering, held int) {
 	m.voters.Set(float64(voters))
 	m.answering.Set(float64(answering))
 	m.held.Set(float64(held))
 }
 
-// showRoom sets what a look at the disk found.
+// showSpace publishes the last check of the disk.
 func (m *metrics) showSpace(free int64, held bool, ballast int64, full bool) {
 	m.free.Set(float64(free))
 	m.ballast.Set(0)

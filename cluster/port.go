@@ -46,9 +46,9 @@ func (c port) serve(ctx context.Context) error {
 			}
 			continue
 		}
-		g := c.guests.add(conn)
+		g := c.unauthenticated.add(conn)
 		c.work.Go(func() {
-			defer c.guests.remove(g)
+			defer c.unauthenticated.remove(g)
 			c.welcomeConn(ctx, g, config)
 		})
 	}
@@ -63,7 +63,7 @@ func (c port) protocols() []string {
 }
 
 // welcomeConn authenticates a connection and serves its protocol.
-func (c port) welcomeConn(ctx context.Context, g *guest, config *tls.Config) {
+func (c port) welcomeConn(ctx context.Context, g *unauthenticatedConn, config *tls.Config) {
 	raw := g.conn
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	conn, peer, err := c.accept(ctx, raw, config)
@@ -75,7 +75,7 @@ func (c port) welcomeConn(ctx context.Context, g *guest, config *tls.Config) {
 		return
 	}
 	if !peer.Anonymous() {
-		c.guests.remove(g)
+		c.unauthenticated.remove(g)
 	}
 	state := conn.ConnectionState()
 	end := time.AfterFunc(c.lifeOf(state), func() { raw.Close() })
@@ -245,7 +245,7 @@ func (c port) dial(ctx context.Context, id compute.NodeID, proto string) (net.Co
 			return fmt.Errorf("dialled node %s, but node %s of cluster %s answered", id, got.Node, got.Cluster)
 		}
 		if proto == transport.ProtoRaft && got.Role != compute.RoleServer {
-			return fmt.Errorf("node %s is no server", id)
+			return fmt.Errorf("node %s is not a server", id)
 		}
 		return nil
 	})

@@ -96,7 +96,7 @@ func (c rejoiner) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
 	}
 	asking, cancel := context.WithTimeout(ctx, c.cfg.RejoinFor)
 	defer cancel()
-	var last error // Of the newest attempt that was not cut short.
+	var last error // Error of the newest attempt that was not cut short.
 	for {
 		answer, err := c.askReadmission(asking, peers)
 		if err == nil {

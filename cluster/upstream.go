@@ -30,7 +30,7 @@ type upstream struct {
 	leader compute.NodeID
 	last   compute.NodeID                   // Answered last.
 	failed map[compute.NodeID]time.Duration // Boottime when a server did not answer.
-	alive  map[compute.NodeID]life          // Of the servers with calls in flight.
+	alive  map[compute.NodeID]life          // Servers with calls in flight.
 }
 
 // life ends when gossip loses a server.

@@ -35,13 +35,13 @@ type Clock struct {
 	cfg    Config
 	watch  func() time.Duration // Boottime: nobody can set it.
 	agreed chan struct{}        // Closed once a leader, or the voters' clocks, gave the time.
-	local  skew                 // Of the machine's clock against the cluster's time.
-	voters skew                 // Of the cluster's time against most voters' clocks, while this node leads.
+	local  skew                 // Skew of the machine's clock against the cluster's time.
+	voters skew                 // Skew of the cluster's time against most voters' clocks, while this node leads.
 
 	mu     sync.Mutex
 	at     time.Time     // The cluster's time at the instant on; zero while unknown.
 	on     time.Duration // Boottime.
-	offset time.Duration // What is left to correct.
+	offset time.Duration // Correction that is still to be applied.
 	set    bool          // agreed is closed.
 }
 

@@ -111,11 +111,11 @@ func TestBeginOfATerm(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		own    time.Duration
-		said   time.Time // By the leader before.
+		said   time.Time // Time of the previous leader.
 		state  time.Time
 		others clocks
 		voters int
-		stamp  time.Time // Of the first entry.
+		stamp  time.Time // Time of the first entry.
 		want   time.Duration
 		known  bool
 	}{

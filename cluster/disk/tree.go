@@ -30,7 +30,7 @@ const (
 // panic in another goroutine, which ends the process.
 type boltTree struct {
 	file  *os.File
-	size  int    // Of a page.
+	size  int    // Bytes of a page.
 	pages uint64 // The first unused page number.
 	seen  map[uint64]bool
 }

@@ -45,7 +45,7 @@ func parsePlan(t *testing.T, voters int, text string) *Plan {
 			case "demoted":
 				m.Demoted = true
 			default:
-				t.Fatalf("%q is no state", word)
+				t.Fatalf("%q is not a state", word)
 			}
 		}
 		p.Members = append(p.Members, m)

@@ -37,7 +37,7 @@ const (
 // CompareConfig is what comparing replicas needs.
 type CompareConfig struct {
 	Node       compute.NodeID
-	Version    string             // Of the program: another one may encode the state differently.
+	Version    string             // Version of the program: another one may encode the state differently.
 	StateMarks func() []StateMark // As cluster.Config.StateMarks.
 
 	MarksMethod    string // A call for a server's marks, answered by HandleMarks,
@@ -89,9 +89,9 @@ type StateMark struct {
 	Hash  compute.Hash `cbor:"2,keyasint"`
 }
 
-// marks is what a server reports of its state.
+// marks are the state hashes that a server reports.
 type marks struct {
-	Version string      `cbor:"1,keyasint"` // Of the program.
+	Version string      `cbor:"1,keyasint"` // Version of the program.
 	Marks   []StateMark `cbor:"2,keyasint,omitempty"`
 }
 
@@ -205,7 +205,7 @@ func (c *Comparer) askMarks(ctx context.Context, servers []raft.Server) map[comp
 
 // Comparison is the result of comparing replicas.
 type Comparison struct {
-	right    StateMark // Of the majority; only its index counts if Unclear.
+	right    StateMark // Mark of the majority; only its index counts if Unclear.
 	Diverged []compute.NodeID
 	Unclear  bool // They differ, and there is no majority.
 }

@@ -29,8 +29,8 @@ type Config struct {
 	Node    compute.NodeID
 
 	FSM          raft.FSM
-	StateCluster func() compute.UUID                    // As cluster.Config.StateCluster.
-	CheckState   func(pace func(bytes int) error) error // As cluster.Config.CheckState.
+	StateCluster func() compute.UUID                        // As cluster.Config.StateCluster.
+	CheckState   func(throttle func(bytes int) error) error // As cluster.Config.CheckState.
 
 	MayVote   func() bool                       // Whether a vote may be stored.
 	WrapStore func(raft.LogStore) raft.LogStore // Tests put a faulty disk under the log.

@@ -26,8 +26,8 @@ const (
 
 	// A peer without a certificate makes one call at a time, and few in all. A stream
 	// that it does not close keeps its window for closeTimeout.
-	maxGuestCalls = 4
-	maxGuestBytes = MaxJoin + 16<<10 // That it may send.
+	maxAnonymousCalls = 4
+	maxAnonymousBytes = MaxJoin + 16<<10 // Bytes that it may send.
 )
 
 // Peer is the caller, according to its certificate. ID is zero for a caller
@@ -144,8 +144,8 @@ func (s *Server) known(method string) bool {
 func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error {
 	open, calls := maxStreams, math.MaxInt
 	if peer.Anonymous() {
-		open, calls = 1, maxGuestCalls
-		conn = &limitedConn{Conn: conn, left: maxGuestBytes}
+		open, calls = 1, maxAnonymousCalls
+		conn = &limitedConn{Conn: conn, left: maxAnonymousBytes}
 	}
 	session, err := newServerSession(conn, s.Logger, peer.Anonymous())
 	if err != nil {

@@ -23,7 +23,7 @@ type Corked struct {
 	mu sync.Mutex
 
 	held *[]byte // Nil unless corked.
-	err  error   // Of a flush; all later writes fail with it.
+	err  error   // Error of a flush; all later writes fail with it.
 }
 
 // NewCorked returns conn, not corked.
