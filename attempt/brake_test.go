@@ -178,7 +178,7 @@ func TestJudge(t *testing.T) {
 		name   string
 		nodes  int
 		story  string
-		silent map[string]int // Of the others: 0.
+		silent map[string]int // Seconds of silence by node; 0 for the others.
 		want   string         // "-a" is recorded as down, "+a" as up, "a" is given up.
 	}{
 		{"all are heard", 3, "", nil, ""},

@@ -60,8 +60,8 @@ func Decide(e *compute.Execution, a *compute.Attempt, end Ending) Next {
 func MayLeave(e *compute.Execution) bool { return e.Preemptible || Moves(e) }
 
 // endedByDrain reports whether an attempt of e ended because the deadline of its
-// node's drain had passed, or through a failure of ours on the way. What somebody
-// else stops ends by that, and code that ended by itself first as it did.
+// node's drain had passed, or through a failure of ours on the way. An attempt that
+// somebody else stopped ended by that stop. Code that ended by itself first keeps its end.
 func endedByDrain(e *compute.Execution, end Ending) bool {
 	if e.Stop != compute.StopGraceful || e.Reason != compute.ReasonDrained {
 		return false

@@ -25,7 +25,7 @@ const (
 	MaxVolumes  = 16
 	maxFaults   = 50
 	maxScale    = 64 // Containers of all services together.
-	maxGPUs     = 64 // Of a container.
+	maxGPUs     = 64 // GPUs of one container.
 	maxAliases  = 2_000
 	maxNodes    = 20_000 // YAML nodes, with those that aliases repeat.
 )

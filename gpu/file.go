@@ -40,7 +40,7 @@ type entry struct {
 	SpeedMilli int    `yaml:"speed_milli"`
 	Island     int    `yaml:"island"` // Equal for linked devices.
 
-	Parent          string `yaml:"parent"` // Of slices only, as are these:
+	Parent          string `yaml:"parent"` // Only slices have this and the next two fields.
 	Instance        int    `yaml:"instance"`
 	ComputeInstance int    `yaml:"compute_instance"`
 }
@@ -135,7 +135,7 @@ func placeSlices(devices []compute.GPU, lines []int) (faults []error) {
 		parent, known := find(devices, g.Parent)
 		if !known || !parent.Sliced() || parent.Type != g.Type || parent.Simulated != g.Simulated {
 			faults = append(faults, fmt.Errorf(
-				"line %d: parent %q is no device of this file of type %s with mig: %s",
+				"line %d: parent %q is not a device of this file of type %s with mig: %s",
 				lines[i], g.Parent, g.Type, compute.MIGEnabled))
 		}
 		g.Index = parent.Index

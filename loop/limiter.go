@@ -19,7 +19,7 @@ type FairLimiter[K comparable] struct {
 	mu sync.Mutex
 
 	users  int
-	queues map[K]*queue // Of owners with open questions.
+	queues map[K]*queue // Owners with computations that run or wait.
 }
 
 // queue holds the waiting computations of one owner.
