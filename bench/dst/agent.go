@@ -146,7 +146,7 @@ func (a *agent) contact(at time.Duration) {
 }
 
 // catchUp asks the leader for the log's index: in an older view, ended attempts
-// look alive.
+// seem to be live.
 func (a *agent) catchUp() {
 	if a.known {
 		return

@@ -106,7 +106,7 @@ type Report struct {
 	Retried        int     `json:"retried"`    // Attempts of ended executions, after a system failure.
 	Unstarted      int     `json:"unstarted"`  // Attempts of ended executions whose code never started.
 	Braked         int     `json:"braked"`     // How often too many nodes vanished at once.
-	Crashes        int     `json:"crashes"`    // Of processes, machines and supervisors.
+	Crashes        int     `json:"crashes"`    // Crashes of processes, machines and supervisors.
 	Partitions     int     `json:"partitions"`
 	Elections      int     `json:"elections"`
 	Restores       int     `json:"restores"`    // Restores of replicas from snapshots.

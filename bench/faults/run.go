@@ -22,7 +22,7 @@ import (
 
 // Limits of a run.
 const (
-	checkLimit   = 60 * time.Second // Of each object.
+	checkLimit   = 60 * time.Second // For each object.
 	recoverLimit = 120 * time.Second
 	finishLimit  = 5 * time.Minute
 	firstGap     = 1 * time.Second // The shortest and the longest pause between faults.

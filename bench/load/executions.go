@@ -36,9 +36,9 @@ type ExecutionsConfig struct {
 type Executions struct {
 	Alone     Spread  `json:"alone"`      // From the submit to the terminal status.
 	Reference Spread  `json:"python"`     // The interpreter alone, for the same code.
-	Ratio     float64 `json:"ratio"`      // Of the two medians.
-	PerSecond float64 `json:"per_second"` // Of many clients.
-	CPUMS     float64 `json:"cpu_ms"`     // Of all nodes, without sandboxes, for each of many.
+	Ratio     float64 `json:"ratio"`      // Ratio of the two medians.
+	PerSecond float64 `json:"per_second"` // Executions of many clients per second.
+	CPUMS     float64 `json:"cpu_ms"`     // CPU time of all nodes, without sandboxes, for each of many.
 	Clients   int     `json:"clients"`
 	Lines     Spread  `json:"lines"` // From the print of a line to a client of another node.
 	Backlog   Backlog `json:"backlog"`
@@ -52,7 +52,7 @@ type Executions struct {
 type Packages struct {
 	With    Spread  `json:"with"`
 	Without Spread  `json:"without"`
-	ExtraMS float64 `json:"extra_ms"` // Of the two medians.
+	ExtraMS float64 `json:"extra_ms"` // Difference of the two medians.
 }
 
 // MeasureExecutions executes code that does nothing.

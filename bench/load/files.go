@@ -19,9 +19,9 @@ import (
 
 // FilesConfig configures MeasureFiles.
 type FilesConfig struct {
-	LargeMiB int // Of the large file.
-	Small    int // Small files.
-	Clients  int // That store and read small files at once.
+	LargeMiB int // Size of the large file.
+	Small    int // Number of small files.
+	Clients  int // Clients that store and read small files at once.
 	Listed   int // Files that are listed; no more than Small.
 	Dir      string
 }
@@ -151,7 +151,7 @@ func (f *Files) measureLarge(ctx context.Context, c *Cluster, api *client.Client
 func (c *Cluster) followerUse() (usage.Process, error) {
 	for _, n := range c.Nodes {
 		if n.URL == c.Follower() {
-			return usage.Of(n.PID)
+			return usage.Read(n.PID)
 		}
 	}
 	return usage.Process{}, nil

@@ -35,20 +35,21 @@ const (
 	readyWait   = 2 * time.Minute
 )
 
-// InferenceConfig says how much is asked.
+// InferenceConfig configures a measurement of answers by models.
 type InferenceConfig struct {
-	Streams       int // At once, of which the first events are timed.
+	Streams       int // Streams at once whose first events are timed.
 	For           time.Duration
 	Open          int // Streams that stay open.
 	Conversations int
-	Turns         int    // Of each.
-	Engine        string // Of the cluster: the echo engine.
-	NarrowEngine  string // The same with few places,
-	Places        int    // which are so many.
+	Turns         int    // Turns of each conversation.
+	Engine        string // The cluster's echo engine.
+	NarrowEngine  string // An echo engine with few places.
+	Places        int    // Number of places of NarrowEngine.
 	Crowd         int    // Requests that one organization has under way beside another.
 	Direct        string // URL of another echo engine, which is asked directly.
 
-	// LlamaEngine and LlamaDirect are the same of an engine that computes; empty: none.
+	// LlamaEngine and LlamaDirect are like Engine and Direct, for an engine that
+	// computes; empty for none.
 	LlamaEngine string
 	LlamaDirect string
 }
@@ -58,7 +59,7 @@ type Inference struct {
 	Direct     Answers    `json:"direct"`
 	Own        Answers    `json:"own_node"`     // Asked of the node that runs the replica.
 	Hop        Answers    `json:"another_node"` // Asked of another one.
-	OverheadMS Overhead   `json:"overhead_ms"`  // Of the first event, by the replica's own node.
+	OverheadMS Overhead   `json:"overhead_ms"`  // Overhead of the first event, by the replica's own node.
 	HopMS      Overhead   `json:"hop_overhead_ms"`
 	Open       OpenMemory `json:"open_streams"`
 	Affinity   Affinity   `json:"affinity"`
@@ -71,7 +72,7 @@ type Inference struct {
 type Answers struct {
 	First     Spread  `json:"first_event"`
 	PerSecond float64 `json:"short_answers_per_s"`
-	CPUMS     float64 `json:"cpu_ms"` // Of all nodes, for each short answer.
+	CPUMS     float64 `json:"cpu_ms"` // CPU time of all nodes, for each short answer.
 }
 
 // Overhead is how much later something is than with the engine asked directly.
@@ -355,7 +356,7 @@ func (m *inferring) ask(ctx context.Context, at target, talk []message) (hit boo
 
 // open holds streams open and measures the memory of the node that is asked.
 func (m *inferring) open(ctx context.Context, n Node, at target) (out OpenMemory, err error) {
-	before, err := usage.Of(n.PID)
+	before, err := usage.Read(n.PID)
 	if err != nil {
 		return out, err
 	}
@@ -373,7 +374,7 @@ func (m *inferring) open(ctx context.Context, n Node, at target) (out OpenMemory
 	}); err != nil {
 		return out, err
 	}
-	with, err := usage.Of(n.PID)
+	with, err := usage.Read(n.PID)
 	const mib = 1 << 20
 	return OpenMemory{m.cfg.Open, float64(before.Resident) / mib, float64(with.Resident) / mib}, err
 }

@@ -19,7 +19,7 @@ import (
 type Containers struct {
 	Alone     Spread  `json:"alone"`  // From the submit to the terminal status.
 	Reference Spread  `json:"docker"` // docker run of the same image.
-	Ratio     float64 `json:"ratio"`  // Of the two medians.
+	Ratio     float64 `json:"ratio"`  // Ratio of the two medians.
 }
 
 // containers executes an image and has Docker execute it, in turn.

@@ -46,7 +46,7 @@ type Level struct {
 // Asked is a series of requests.
 type Asked struct {
 	PerSecond float64 `json:"per_second"`
-	Allocs    float64 `json:"allocations"` // Of all nodes, for each request; 0 for the bare server.
+	Allocs    float64 `json:"allocations"` // Allocations of all nodes, for each request; 0 for the bare server.
 	Spread
 }
 

@@ -12,7 +12,7 @@ import (
 type Memory struct {
 	PerNode   float64 `json:"per_node_bytes"`
 	PerQueued float64 `json:"per_queued_execution_bytes"`
-	PeakHeap  uint64  `json:"peak_heap_bytes"` // Of the whole process, with garbage and the simulation itself.
+	PeakHeap  uint64  `json:"peak_heap_bytes"` // Heap of the whole process, with garbage and the simulation itself.
 }
 
 // Limits of the number of executions queued to measure one. Within them it is

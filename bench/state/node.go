@@ -175,7 +175,7 @@ func (m *measurement) found(ctx context.Context) error {
 	if !loop.Sleep(ctx, idleFor) {
 		return ctx.Err()
 	}
-	used, err := usage.Of(n.cmd.Process.Pid)
+	used, err := usage.Read(n.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (m *measurement) restart(ctx context.Context) error {
 	if !loop.Sleep(ctx, idleFor) {
 		return ctx.Err()
 	}
-	used, err := usage.Of(n.cmd.Process.Pid)
+	used, err := usage.Read(n.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
