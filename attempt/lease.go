@@ -56,7 +56,7 @@ func Lost(work []compute.Work, silent time.Duration) []compute.Work {
 	return lost
 }
 
-// Silence is what a leader knows of how long it has not heard a node.
+// Silence is how long a leader has not heard a node, as far as it knows.
 type Silence struct {
 	For   time.Duration
 	Heard bool // Since its term began.

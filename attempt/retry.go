@@ -6,7 +6,7 @@ import "berth/compute"
 // before that counts as a failure of the execution.
 const MaxUnstarted = 3
 
-// Next is what happens to an execution whose attempt has ended.
+// Next is the next step of an execution whose attempt has ended.
 type Next uint8
 
 // The values of Next.
@@ -35,7 +35,7 @@ func GivenUp() Ending {
 	return Ending{Status: compute.StatusSystemFailure, Reason: compute.ReasonNodeLost, Started: true}
 }
 
-// Decide returns what happens to e after its attempt a ended. Only a failure of the
+// Decide returns the next step of e after its attempt a ended. Only a failure of the
 // system leads to another attempt, and never after a request to stop: code that
 // failed would fail again. Code that may have run is retried only while retries are
 // left. Code that provably never ran is retried without using one, up to
@@ -75,7 +75,7 @@ func endedByDrain(e *compute.Execution, end Ending) bool {
 }
 
 // neverStarted reports whether the code of a provably never ran: its node says
-// so, and names a cause before the start. A lost supervisor is no such cause,
+// so, and names a cause before the start. A lost supervisor is not such a cause,
 // because the code may have started unseen.
 func (end Ending) neverStarted(a *compute.Attempt) bool {
 	if !end.ByNode || end.Started || a.Started {

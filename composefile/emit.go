@@ -53,8 +53,8 @@ const (
 	homeDir  = "/tmp"
 )
 
-// Emit returns the file that Docker Compose executes, as JSON, which is YAML too. It has
-// nothing of the user's but what Parse allowed.
+// Emit returns the file that Docker Compose executes, as JSON, which is YAML too. Only
+// the parts of the user's file that Parse allowed are in it.
 func (f *File) Emit(frame *Frame) ([]byte, error) {
 	services := make(map[string]any, len(f.Services))
 	gpus := slices.Clone(frame.GPUs)
@@ -121,7 +121,7 @@ func (f *File) service(s *Service, c *types.ServiceConfig, image *Image, frame *
 	return out
 }
 
-// own adds what the file says about the program of a service.
+// own adds the file's settings of a service's program.
 func own(out map[string]any, c *types.ServiceConfig) {
 	text := func(key, value string) {
 		if value != "" {
@@ -207,8 +207,8 @@ func environment(c *types.ServiceConfig, image *Image, frame *Frame, gpus []stri
 	return env
 }
 
-// mounts returns what is writable in the containers of a service: what the execution asked
-// for, volumes of the file, and directories in memory.
+// mounts returns the mounts in the containers of a service: directories that the execution
+// asked for, volumes of the file, and directories in memory.
 func (f *File) mounts(c *types.ServiceConfig, image *Image, frame *Frame) []any {
 	var all []any
 	taken := make(map[string]bool)

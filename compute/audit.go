@@ -1,9 +1,9 @@
 package compute
 
-// AuditRecord is one line of an audit trail: who did what, from where, when. Each
-// contains the hash of the line before.
+// AuditRecord is one line of an audit trail: an actor, its action, from where and when.
+// Each contains the hash of the previous line.
 type AuditRecord struct {
-	Org     OrgID   `cbor:"1,keyasint"` // Zero for what concerns the cluster.
+	Org     OrgID   `cbor:"1,keyasint"` // Zero for the cluster's trail.
 	Seq     uint64  `cbor:"2,keyasint"` // 1, 2, 3, ... per trail.
 	Index   uint64  `cbor:"3,keyasint"` // Raft index of the entry that made the change.
 	At      Instant `cbor:"4,keyasint"`

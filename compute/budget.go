@@ -1,7 +1,7 @@
 package compute
 
-// Budget limits what an organization, one of its API keys or one of its members
-// spends, and notifies a URL as it is used up.
+// Budget limits the spending of an organization, of one of its API keys or of one of its
+// members, and notifies a URL as it is used up.
 type Budget struct {
 	Org        OrgID   `cbor:"1,keyasint"`
 	Key        KeyID   `cbor:"2,keyasint,omitempty"` // Zero unless the budget is an API key's.

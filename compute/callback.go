@@ -31,7 +31,7 @@ type Callback struct {
 	Org OrgID `cbor:"81,keyasint,omitempty"`
 }
 
-// Owner returns the identifier of what c belongs to: its execution, or its organization.
+// Owner returns the identifier of c's owner: its execution, or its organization.
 func (c *Callback) Owner() UUID { return callbackOwner(c.Execution, c.Org) }
 
 func callbackOwner(id ExecutionID, org OrgID) UUID {
@@ -62,5 +62,5 @@ type Delivery struct {
 	Org       OrgID       `cbor:"8,keyasint,omitempty"` // As in Callback.
 }
 
-// Owner returns the identifier of what the callback belongs to.
+// Owner returns the identifier of the callback's owner.
 func (d *Delivery) Owner() UUID { return callbackOwner(d.Execution, d.Org) }

@@ -26,16 +26,16 @@ type Inference struct {
 	Key   uint64 `cbor:"5,keyasint,omitempty"`
 }
 
-// TokenContext is what the token of a deployment is sealed for: elsewhere it cannot be
-// opened.
+// TokenContext returns the context that the token of a deployment is sealed for. It
+// cannot be opened in another one.
 func TokenContext(org OrgID, deployment ExecutionID) string {
 	return "model token v1 " + org.String() + " " + deployment.String()
 }
 
-// InferenceOffer is what a node offers that has an engine for models.
+// InferenceOffer is the offer of a node with an engine for models.
 func InferenceOffer(engine string) Offer { return Offer("inference:" + engine) }
 
-// DeploymentState is what is wanted of a deployment.
+// DeploymentState is the wanted state of a deployment.
 type DeploymentState uint8
 
 // The states. Values are written to disk: append only.
@@ -52,7 +52,7 @@ var deploymentNames = names{"active", "paused", "stopped", "failed"}
 func (s DeploymentState) String() string { return deploymentNames.text(uint8(s)) }
 
 // Deployment is the part of a record that only the parent of a deployment has: how it
-// scales, and what became of it.
+// scales, and its state.
 type Deployment struct {
 	Min int `cbor:"1,keyasint"` // Replicas while it is active.
 	Max int `cbor:"2,keyasint"`
@@ -66,8 +66,8 @@ type Deployment struct {
 	ChangedAt Instant         `cbor:"8,keyasint,omitempty"` // When State or the number of replicas last changed.
 	Last      ExecutionID     `cbor:"9,keyasint,omitempty"` // The replica that ended last by itself.
 
-	// Next is what the newest update asked for, until a replica of it is ready or it
-	// was given up; nil for none.
+	// Next is the model of the newest update, until a replica of it is ready or the
+	// update was given up; nil for none.
 	Next    *Inference `cbor:"10,keyasint,omitempty"`
 	Updates uint64     `cbor:"11,keyasint,omitempty"` // How many there were.
 

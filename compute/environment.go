@@ -39,7 +39,7 @@ type EnvironmentRef struct {
 type NodeEnvironment struct {
 	Node    NodeID            `cbor:"1,keyasint"`
 	Status  EnvironmentStatus `cbor:"2,keyasint,omitempty"`
-	SizeMiB int64             `cbor:"3,keyasint,omitempty"` // Disk space of what was installed.
+	SizeMiB int64             `cbor:"3,keyasint,omitempty"` // Disk space of the installed packages.
 	Error   string            `cbor:"4,keyasint,omitempty"` // Why it failed, in the installer's words.
 	At      Instant           `cbor:"5,keyasint,omitempty"` // When the status was reported.
 }
@@ -49,7 +49,7 @@ func (n *NodeEnvironment) Same(other *NodeEnvironment) bool {
 	return n.Status == other.Status && n.SizeMiB == other.SizeMiB && n.Error == other.Error
 }
 
-// On returns what a node reported of the environment, nil for nothing.
+// On returns a node's report on the environment, nil for none.
 func (e *Environment) On(node NodeID) *NodeEnvironment {
 	for i := range e.Nodes {
 		if e.Nodes[i].Node == node {

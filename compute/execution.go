@@ -145,9 +145,9 @@ type Execution struct {
 	Storage *StorageMount `cbor:"85,keyasint,omitempty"`
 }
 
-// PaidGrace returns the time for the code of e to end after SIGTERM: StopGrace, or
-// what the ceiling of credits pays for after the time limit if that is less, at
-// least a millisecond. It is 0 in records that have no StopGrace.
+// PaidGrace returns the time for the code of e to end after SIGTERM: StopGrace, or the
+// time that the ceiling of credits pays for after the time limit if that is less. It is
+// at least a millisecond, and 0 in records that have no StopGrace.
 func (e *Execution) PaidGrace() time.Duration {
 	if e.MaxCredits == 0 || e.StopGrace == 0 {
 		return e.StopGrace

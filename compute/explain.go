@@ -2,7 +2,7 @@ package compute
 
 import "time"
 
-// Explanation is why an execution waits, and when it may start.
+// Explanation says why an execution waits, and when it may start.
 type Explanation struct {
 	Index    uint64 // Raft index of the explained view.
 	Reason   Reason // As recorded.

@@ -40,7 +40,7 @@ type SigningKey struct {
 	RetiredAt Instant `cbor:"5,keyasint,omitempty"` // From then on it signs nothing.
 }
 
-// Context returns what the private half is sealed for.
+// Context returns the context that the private half is sealed for.
 func (k *SigningKey) Context() []byte { return []byte("signing key " + k.ID) }
 
 // JoinToken is the record of a token for joining nodes.

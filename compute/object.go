@@ -23,8 +23,8 @@ const (
 	ObjectUploadKept = 7 * 24 * time.Hour // Time since the last part.
 )
 
-// ETag is the MD5 of an object's content, or of the MD5s of its parts: what clients of
-// S3 expect of an ETag. It identifies nothing that has to be trusted.
+// ETag is the MD5 of an object's content, or of the MD5s of its parts, as clients of S3
+// expect. It identifies nothing that has to be trusted.
 type ETag [16]byte
 
 // Object is the record of a stored file. The state has up to a million of them, so
@@ -56,7 +56,7 @@ func tagOf(sum ETag, parts int32) string {
 	return tag
 }
 
-// Content is what was stored of a stream of bytes, before it is published.
+// Content describes the stored bytes of a stream before they are published.
 type Content struct {
 	Size   int64
 	ETag   ETag
@@ -97,7 +97,7 @@ type Bucket struct {
 	UserMaxBytes int64 `cbor:"6,keyasint,omitempty"` // Bytes that one user may store; 0 for no limit.
 }
 
-// Context returns what the key is sealed for.
+// Context returns the context that the key is sealed for.
 func (b *Bucket) Context() []byte { return []byte("bucket " + b.Org.String()) }
 
 // ObjectLimit returns how many objects the bucket may have.

@@ -162,7 +162,7 @@ type Request struct {
 	Needs      []Offer `cbor:"11,keyasint,omitempty"` // Offers that the node must have, sorted.
 }
 
-// WithoutEnvironments returns the needs of r that are no environments.
+// WithoutEnvironments returns the needs of r that are not environments.
 func (r *Request) WithoutEnvironments() []Offer {
 	return slices.DeleteFunc(slices.Clone(r.Needs), func(need Offer) bool {
 		_, is := need.Environment()

@@ -38,7 +38,7 @@ type WhatIf struct {
 	Drain  []NodeID
 }
 
-// Forecast is what the scheduler would do with the queue of a WhatIf.
+// Forecast is the scheduler's plan for the queue of a WhatIf.
 type Forecast struct {
 	Index   uint64
 	Nodes   int // Nodes in question.

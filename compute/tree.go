@@ -43,9 +43,8 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Tree is the manifest of a tree of files: those of an uploaded bundle, or what
-// an execution left as its outputs. Its encoding is a blob. Content is in other
-// blobs, the chunks.
+// Tree is the manifest of a tree of files: those of an uploaded bundle, or the outputs
+// of an execution. Its encoding is a blob. Content is in other blobs, the chunks.
 type Tree struct {
 	Entries []TreeEntry `json:"files"`
 
@@ -108,8 +107,8 @@ func errTree(format string, args ...any) *Error {
 	return Errorf(CodeInvalid, format, args...).Named("bundle")
 }
 
-// Check returns what is wrong with a tree whose files may have maxBytes
-// together. No entry of a tree that passes lies below a file or a link.
+// Check returns why a tree is invalid, nil if it is valid. Its files may have maxBytes
+// together. No entry of a valid tree lies below a file or a link.
 func (t *Tree) Check(maxBytes int64) error {
 	if len(t.Entries) > MaxTreeEntries {
 		return Errorf(CodeTooLarge, "A bundle has at most %d files, links and directories, not %d.",
@@ -141,7 +140,7 @@ func (t *Tree) Check(maxBytes int64) error {
 	return nil
 }
 
-// check returns what is wrong with one entry.
+// check returns why one entry is invalid, nil if it is valid.
 func (e *TreeEntry) check(chunkSize int64) error {
 	if why := BadPath(e.Path); why != "" {
 		return errTree("The path %.200q cannot be used: %s.", e.Path, why)

@@ -76,7 +76,7 @@ type Files struct {
 	Count    int      `cbor:"4,keyasint,omitempty"`
 }
 
-// Outputs is what an execution left in the directory outputs of its work
+// Outputs describes the files that an execution left in the directory outputs of its work
 // directory.
 type Outputs struct {
 	Manifest Hash   `cbor:"1,keyasint"` // The blob of its Tree; zero for none.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Names of rules that are no points: the shift of the clock, and the number of
+// Names of rules that are not points: the shift of the clock, and the number of
 // entries between snapshots.
 const (
 	clockName    = "clock"

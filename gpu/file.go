@@ -25,7 +25,7 @@ const (
 )
 
 // entry is one device as the file spells it. Type or model is required. A
-// simulated device may omit what its type implies. A MIG slice has mig set, as
+// simulated device may omit fields that its type implies. A MIG slice has mig set, as
 // in 1g.5gb, and names its parent, a device of the file with mig: enabled.
 type entry struct {
 	ID         string `yaml:"id"`
@@ -185,7 +185,7 @@ func modelOf(gpuType, slice string) string {
 	return model
 }
 
-// simulate marks g as simulated and fills in what its type implies.
+// simulate marks g as simulated and fills in the fields that its type implies.
 func simulate(g *compute.GPU) {
 	if !strings.HasSuffix(g.Model, simulatedMark) {
 		g.Model += simulatedMark

@@ -160,7 +160,7 @@ func (s *nvmlSource) stop() {
 		_ = s.events.Free()
 		s.events = nil
 	}
-	_ = s.lib.Shutdown() // The next Init reports what is wrong.
+	_ = s.lib.Shutdown() // The next Init reports the error.
 	s.running = false
 	s.mu.Lock()
 	defer s.mu.Unlock()

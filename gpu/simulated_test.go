@@ -61,7 +61,7 @@ func TestParseSimulatedSlicesAndIslands(t *testing.T) {
 }
 
 // TestSimulatedSlicesMakeTheirDeviceBusy holds that a device in MIG mode is as
-// busy as its slices, and that a slice reports what a driver knows of one.
+// busy as its slices, and that a slice reports only the values that a driver would.
 func TestSimulatedSlicesMakeTheirDeviceBusy(t *testing.T) {
 	source := mustOpen(t, gpu.Config{
 		Source: gpu.SourceSimulated, NodeName: "n1", Simulated: []string{"a100.mig_1g_10gb:7"},

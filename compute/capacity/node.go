@@ -10,7 +10,7 @@ import (
 // Device is one GPU of a node, or one MIG slice.
 type Device struct {
 	Kind   int
-	Free   int   // Thousandths of the device; below zero when claimed beyond what is free.
+	Free   int   // Thousandths of the device; below zero when more is claimed than is free.
 	Size   int   // Worth of the device in thousandths of a GPU.
 	VRAM   int64 // MiB.
 	Island int   // Devices on the same island share a fast link.
