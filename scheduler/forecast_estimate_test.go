@@ -63,8 +63,8 @@ func trace(seed uint64, jobs int, load float64) []job {
 	return out
 }
 
-// replay gives the trace to a cluster under a virtual clock and returns what
-// became of the estimates. Each execution that waits is estimated once.
+// replay gives the trace to a cluster under a virtual clock and returns the quality
+// of the estimates. Each execution that waits is estimated once.
 func replay(t *testing.T, jobs []job) compute.Calibration {
 	t.Helper()
 	eight := slices.Repeat([]string{"h100"}, 8)
@@ -108,7 +108,7 @@ func replay(t *testing.T, jobs []job) compute.Calibration {
 	return c.machine.View().Calibration()
 }
 
-// estimate records estimates of what waits without one.
+// estimate records estimates for queued executions without one.
 func (c *cluster) estimate() {
 	c.tb.Helper()
 	c.must(fsm.Tick{Term: 1})

@@ -28,8 +28,8 @@ func NewPacker() *Packer {
 	return &Packer{board: b, queue: queue.New(b.types)}
 }
 
-// sync brings the copy of the queue and the slots up to the view, and undoes
-// what the last pass gave away.
+// sync brings the copy of the queue and the slots up to the view, and takes back the
+// capacity that the last pass gave away.
 func (p *Packer) sync(v View) {
 	if len(p.types.Sets) > maxSets {
 		*p = *NewPacker()
@@ -155,7 +155,7 @@ func (b *Board) At(r *compute.Request, node int, devices []int) Placed {
 	return Placed{Node: node, Devices: devices, shape: b.board.types.Shape(r)}
 }
 
-// Release frees what Place gave.
+// Release frees the capacity that Place gave.
 func (b *Board) Release(p Placed) { b.board.giveBack(p.Node, &p.shape, p.Devices) }
 
 // Fragmentation returns the share of the free GPU on nodes that take work that

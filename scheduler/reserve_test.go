@@ -126,10 +126,10 @@ func TestReservedRoomIsForWhatEndsBefore(t *testing.T) {
 	}
 }
 
-// TestRoomBesideAReservation: a head of two GPUs of eight vCPUs each waits for
-// one of them. The vCPUs of the other are kept for it, those that it waits for
-// come with their GPU, and what else is free may be used for as long as one likes.
-func TestRoomBesideAReservation(t *testing.T) {
+// TestCapacityBesideAReservation: a head of two GPUs of eight vCPUs each waits for one
+// of them. The vCPUs of the other are kept for it, and those that it waits for come with
+// their GPU. Other free capacity may be used for any length of time.
+func TestCapacityBesideAReservation(t *testing.T) {
 	const long = 10 * time.Hour
 	type job struct {
 		profile string
@@ -219,9 +219,9 @@ func TestRoomBesideAReservation(t *testing.T) {
 	}
 }
 
-// TestSecondReservationIsKept: what comes behind two that wait on one node, ends
-// before the first of them can start and not before the second, leaves room for
-// both: in the next pass the first of the order has its room reserved first.
+// TestSecondReservationIsKept: two executions wait on one node, and a third behind them
+// would end before the first can start, but not before the second. It leaves capacity for
+// both: in the next pass the first of the order gets its reservation first.
 func TestSecondReservationIsKept(t *testing.T) {
 	s := newSimulation(t, []string{"t4", "h100", "l40s", "l40s"})
 	s.submit("t4.100m", limited(10*time.Minute))
@@ -393,7 +393,7 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// run starts what was placed and lets d pass.
+// run starts the placed attempts and lets d pass.
 func (s *simulation) run(d time.Duration) {
 	s.tb.Helper()
 	s.pack()
@@ -456,8 +456,8 @@ func costOf(v *fsm.View, a *compute.Attempt) uint64 {
 	return uint64(e.FairPrice()) * uint64(a.Ran(v.Now()).Milliseconds())
 }
 
-// cheapest returns what the cheapest set of attempts costs without which the
-// head of the queue would fit on some node, by trying all.
+// cheapest returns the cost of the cheapest set of attempts without which the head of
+// the queue would fit on some node, by trying all sets.
 func cheapest(v *fsm.View) (least uint64, possible bool) {
 	var head *compute.Execution
 	for e := range scheduler.Order(v) {

@@ -74,8 +74,8 @@ func (f *formula) residue(r int) float64 {
 	return float64(r) * more / all
 }
 
-// feeds is how much of gpu an amount feeds, when the demand takes its turn from
-// the most frugal eighth on and need says what each asks for.
+// feeds is how much of gpu an amount feeds when the most frugal eighth of the demand
+// is served first. need is the amount that a request asks for.
 func (f *formula) feeds(gpu, amount float64, need func(*compute.Request) int64) float64 {
 	shares := slices.DeleteFunc(slices.Clone(f.mix.Shares), func(s compute.MixShare) bool { return s.Request.GPUs == 0 })
 	ratio := func(s *compute.MixShare) float64 {
@@ -101,7 +101,7 @@ func (f *formula) feeds(gpu, amount float64, need func(*compute.Request) int64) 
 	return fed
 }
 
-// rest is what free vCPU and memory beside gpu are worth.
+// rest is the worth of free vCPU and memory beside gpu.
 func (f *formula) rest(gpu, vcpu, memory float64) float64 {
 	if gpu == 0 {
 		return 0
@@ -133,7 +133,7 @@ func (f *formula) rest(gpu, vcpu, memory float64) float64 {
 	return served*(1-f.risk*fits) - gpu
 }
 
-// TestValueIsTheFormula holds that the integers are what the design says, to a
+// TestValueIsTheFormula holds that the integers equal the formula of the design, up to a
 // small part of a step.
 func TestValueIsTheFormula(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))

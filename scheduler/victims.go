@@ -83,7 +83,7 @@ func (h *victimSearch) read(y *victimNode) {
 	}
 }
 
-// gives returns what the preemption of v frees.
+// gives returns the capacity that the preemption of v frees.
 func (v *victim) gives() capacity.Gap {
 	r := &v.back
 	return capacity.Gap{

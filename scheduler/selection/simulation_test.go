@@ -118,7 +118,7 @@ const (
 )
 
 // play lets the sub-executions of a type follow each other, with stops or to the end,
-// and returns what it found and cost.
+// and returns the verdict and the cost.
 func (r *simSelection) play(stops bool) (compute.Verdict, compute.Credits) {
 	if !stops {
 		r.advance(math.MaxInt64)
