@@ -21,7 +21,7 @@ import (
 
 // Profiles of Raft's timers.
 const (
-	ProfileAuto    = "auto"    // One of the others, by what the disk and the network take at the start.
+	ProfileAuto    = "auto"    // One of the others, by the speed of the disk and the network at the start.
 	ProfileLAN     = "lan"     // Fails over in about a second; for one fast network.
 	ProfileDefault = "default" // The library's timers, for other networks.
 )

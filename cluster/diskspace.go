@@ -165,7 +165,7 @@ func (d *diskSpace) isFull() bool {
 	return d.full
 }
 
-// note records what another server reported to this leader about its disk.
+// note records another server's report to this leader about its disk.
 func (d *diskSpace) note(id compute.NodeID, full bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -102,7 +102,7 @@ func (c epochGuard) awaitOutlived(ctx context.Context) error {
 
 // leaveOldEpoch asks the other servers for their epochs before this one takes part.
 // It sets the replica aside when one is in a later epoch and those in this epoch
-// are no quorum.
+// are not a quorum.
 func (c epochGuard) leaveOldEpoch(ctx context.Context, fresh freshness) (freshness, error) {
 	record := c.dir.Record()
 	if fresh != freshNone || len(record.Peers) == 0 {

@@ -97,12 +97,12 @@ func (c port) welcomeConn(ctx context.Context, g *unauthenticatedConn, config *t
 	}
 }
 
-// logRefused logs why a connection was refused, a few times a minute for each address:
-// whoever reaches the port could fill the log.
+// logRefused logs why a connection was refused, a few times a minute for each address.
+// Any host that reaches the port could otherwise fill the log.
 func (c port) logRefused(host string, peer rpc.Peer, err error) {
 	if errors.Is(err, io.EOF) && peer.Anonymous() {
 		c.logger.Debug("connection closed early", "address", host)
-		return // Someone looked whether the port is open, as health checks and package timing do.
+		return // Somebody checked whether the port is open, as health checks and package timing do.
 	}
 	kind := "handshake"
 	if !peer.Anonymous() {

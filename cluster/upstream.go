@@ -20,9 +20,9 @@ const avoidFor = 10 * time.Second
 // errServerLost ends the calls to a server that gossip has lost.
 var errServerLost = errors.New("gossip has lost the server")
 
-// upstream is what a worker knows of the servers. Their addresses are in the node
-// record, reported by one of them; the leader and the last server that answered are
-// learnt from calls.
+// upstream is a worker's knowledge of the servers. Their addresses are in the node
+// record, reported by one of them. The worker learns the leader and the last server that
+// answered from calls.
 type upstream struct {
 	c *Cluster
 

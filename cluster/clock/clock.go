@@ -18,7 +18,7 @@ const (
 	awaitFor  = 3 * time.Second // For the clocks of all voters, where no earlier leader reported the time.
 )
 
-// Config is what a Clock needs.
+// Config configures a Clock.
 type Config struct {
 	Local  func() time.Time // The machine's clock.
 	Logger *slog.Logger
@@ -140,7 +140,7 @@ func (c *Clock) Begin(state time.Time) {
 // steer slews the time of this leader towards most voters' clocks: its own, and
 // the others', given by how much they are ahead. Where no earlier leader
 // reported the time, it waits for all voters and steps there, but never back.
-// It returns what is left to correct, or false while too few clocks are known.
+// It returns the remaining correction, or false while too few clocks are known.
 func (c *Clock) steer(others []time.Duration, voters int) (left time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

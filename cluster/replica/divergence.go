@@ -34,7 +34,7 @@ const (
 	maxMarks       = 16             // That a server reports.
 )
 
-// CompareConfig is what comparing replicas needs.
+// CompareConfig configures the comparison of replicas.
 type CompareConfig struct {
 	Node       compute.NodeID
 	Version    string             // Version of the program: another one may encode the state differently.
@@ -69,14 +69,14 @@ func NewComparer(cfg CompareConfig, reg prometheus.Registerer) *Comparer {
 	return &Comparer{cfg: cfg, diverged: newDiverged(reg)}
 }
 
-// Last returns what this leader found last.
+// Last returns the result of this leader's last comparison.
 func (c *Comparer) Last() Comparison {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
 }
 
-// note records what was found.
+// note records the result of a comparison.
 func (c *Comparer) note(found Comparison) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -293,7 +293,7 @@ func errPending(what string) error {
 }
 
 // CheckFinished refuses to start a server with an unfinished restore or recovery,
-// or with a peers file in its replica: whoever put it there expects that raft
+// or with a peers file in its replica: an operator that put it there expects that raft
 // reads it, and it does not.
 func CheckFinished(dir *datadir.Dir) error {
 	if pending := dir.Record().Pending; pending != "" {

@@ -22,7 +22,7 @@ import (
 // SnapshotsKept is how many snapshots stay on disk.
 const SnapshotsKept = 3
 
-// Config is what a running replica needs.
+// Config configures a running replica.
 type Config struct {
 	Dir     *datadir.Dir
 	Cluster compute.UUID
@@ -43,7 +43,7 @@ type Config struct {
 	Now        func() time.Time
 }
 
-// Raft is what a replica asks of the raft that runs on it.
+// Raft has the methods of raft that a replica calls.
 type Raft interface {
 	Snapshot() raft.SnapshotFuture
 	CommitIndex() uint64
@@ -224,8 +224,8 @@ func (r *Replica) moveAside(ids []string, reason error) (dir string, err error) 
 }
 
 // restoreSnapshot restores one snapshot; the state machine checks its content. A
-// failure is damage, except for a coded error, which tells people what to do,
-// and for errors that pass.
+// failure is damage, except for a coded error, which has advice for people, and for
+// transient errors.
 func (r *Replica) restoreSnapshot(id string) (err error) {
 	content, err := r.Snapshots.Content(id)
 	if err != nil {

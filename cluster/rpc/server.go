@@ -55,7 +55,7 @@ type Stream struct {
 	*yamux.Stream
 	codec    Codec
 	accepted bool
-	watches  sync.WaitGroup // Of UntilClosed.
+	watches  sync.WaitGroup // Goroutines of UntilClosed.
 }
 
 // Accept sends the method's answer. Later reads and writes are the method's raw
@@ -67,7 +67,7 @@ func (s *Stream) Accept(answer []byte) error {
 
 // UntilClosed returns a context that ends with ctx, when the caller closes the
 // stream and when the connection is gone. In the last two cases a write that waits
-// for the caller fails. It drops what the caller still sends: nothing else may read
+// for the caller fails. It drops further bytes of the caller: nothing else may read
 // from the stream.
 func (s *Stream) UntilClosed(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
