@@ -24,7 +24,7 @@ const (
 	maxDuration = 1000 * time.Hour
 )
 
-// validate returns an error that describes what is invalid in c.
+// validate returns an error that lists the invalid fields of c.
 func (c Config) validate() error {
 	var errs []error
 	if c.Nodes < minNodes || c.Nodes > maxNodes {
@@ -141,7 +141,7 @@ func (r *Report) Add(other Report) {
 }
 
 // Violation is a violated invariant. Its seed replays it.
-type Violation struct { //nolint:errname // It is what was found, not what failed.
+type Violation struct { //nolint:errname // It is a finding, not an error.
 	Seed uint64
 	At   time.Duration // Virtual time.
 	What string

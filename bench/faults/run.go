@@ -29,7 +29,7 @@ const (
 	lastGap      = 4 * time.Second
 )
 
-// Run runs one seed and returns what it found. Violations are in the report. An
+// Run runs one seed and returns its report, with all violations. An
 // error means that the run could not finish; the report then covers the time
 // before. The report is empty, without a start time, if no cluster came up.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {

@@ -17,7 +17,7 @@ const (
 	noopTimeout = 60
 )
 
-// ExecutionsConfig says what is executed.
+// ExecutionsConfig configures MeasureExecutions.
 type ExecutionsConfig struct {
 	Alone   int    // Executions one after the other.
 	Many    int    // Executions of all clients together.
@@ -32,7 +32,7 @@ type ExecutionsConfig struct {
 	Command   []string // Its arguments.
 }
 
-// Executions is how fast code that does nothing is executed, asked of a follower.
+// Executions has the times and rates of code that does nothing, submitted to a follower.
 type Executions struct {
 	Alone     Spread  `json:"alone"`      // From the submit to the terminal status.
 	Reference Spread  `json:"python"`     // The interpreter alone, for the same code.
@@ -48,7 +48,8 @@ type Executions struct {
 	Containers *Containers `json:"containers,omitempty"` // Nil without an image.
 }
 
-// Packages is how fast code is executed whose packages are installed already.
+// Packages compares the times of code with and without packages, which are installed
+// already.
 type Packages struct {
 	With    Spread  `json:"with"`
 	Without Spread  `json:"without"`
@@ -141,7 +142,7 @@ func execute(ctx context.Context, c *client.Client) error {
 	return completed(ctx, c, started.ExecutionID)
 }
 
-// upTo returns a function that returns true n times, whoever calls it.
+// upTo returns a function that returns true n times, over all callers.
 func upTo(n int) func() bool {
 	var done atomic.Int64
 	return func() bool { return done.Add(1) <= int64(n) }

@@ -54,7 +54,7 @@ type InferenceConfig struct {
 	LlamaDirect string
 }
 
-// Inference is how a node answers for models.
+// Inference has the measurements of a node that answers for models.
 type Inference struct {
 	Direct     Answers    `json:"direct"`
 	Own        Answers    `json:"own_node"`     // Asked of the node that runs the replica.
@@ -75,7 +75,7 @@ type Answers struct {
 	CPUMS     float64 `json:"cpu_ms"` // CPU time of all nodes, for each short answer.
 }
 
-// Overhead is how much later something is than with the engine asked directly.
+// Overhead is the delay compared with asking the engine directly.
 type Overhead struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
@@ -96,7 +96,7 @@ type Affinity struct {
 	Random   float64 `json:"random"` // Expected of replicas chosen at random.
 }
 
-// Llama is how fast an engine that computes answers.
+// Llama has the measurements of an engine that computes.
 type Llama struct {
 	DirectPS float64 `json:"direct_tokens_per_s"`
 	RoutedPS float64 `json:"routed_tokens_per_s"`
@@ -164,7 +164,7 @@ func over(through, direct Answers) Overhead {
 	return Overhead{P50: through.First.P50MS - direct.First.P50MS, P99: through.First.P99MS - direct.First.P99MS}
 }
 
-// target is what is asked.
+// target is a model at a URL, and the key to ask it.
 type target struct {
 	base  string // URL.
 	model string
@@ -182,7 +182,7 @@ func (m *inferring) deploy(
 	}, replicas)
 }
 
-// deployAs is deploy of what is asked for, which is to have so many replicas.
+// deployAs creates the given deployment, waits for its replicas, and returns as deploy.
 func (m *inferring) deployAs(
 	ctx context.Context, asked wire.DeploymentCreate, replicas int,
 ) (id string, own, other *Node, err error) {

@@ -21,7 +21,7 @@ type RequestsConfig struct {
 	BareRaft float64 // Entries a second of Raft alone on this machine, measured before.
 }
 
-// Requests is how fast a follower answers.
+// Requests has the times and rates of a follower's answers.
 type Requests struct {
 	SubmitsPS  float64 `json:"submits_per_s"`
 	SubmitCPU  float64 `json:"submit_cpu_ms"` // CPU time of all nodes, for each submit.

@@ -70,7 +70,7 @@ func fill(w *world, from *source, n int) (accepted int, err error) {
 // heapInUse returns the bytes of live objects.
 func heapInUse() uint64 {
 	runtime.GC()
-	runtime.GC() // Collects what finalizers of the first run held.
+	runtime.GC() // Collects memory that finalizers held in the first run.
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc

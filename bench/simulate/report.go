@@ -58,7 +58,7 @@ type Wait struct {
 // is 1 if all have the same, and 1/n if one has everything.
 type Fairness struct {
 	// Service compares the organizations' GPU time in the window as a share of
-	// what they requested in it.
+	// their requests in it.
 	Service float64 `json:"jain_service"`
 	// Slowdown compares the inverses of organizations' mean slowdowns: the time
 	// including waiting, relative to the runtime alone.

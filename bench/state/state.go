@@ -37,7 +37,7 @@ type Config struct {
 	Progress func(done, all int, what string) // Nil for none.
 }
 
-// Validate returns an error that describes what is invalid in c.
+// Validate returns an error that lists the invalid fields of c.
 func (c Config) Validate() error {
 	if c.Executions < 1 || c.Executions > MaxExecutions {
 		return fmt.Errorf("executions: %d is not 1 to %d", c.Executions, MaxExecutions)
@@ -166,7 +166,7 @@ func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 // heap returns the live bytes of the heap.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // Frees what finalizers and pools released.
+	runtime.GC() // Frees memory that finalizers and pools released.
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
