@@ -268,7 +268,7 @@ func TestStreamOverAnArchive(t *testing.T) {
 	if events := <-got; len(events) != 1 || !strings.Contains(events[0], "node_lost") {
 		t.Errorf("events are %q", events)
 	}
-	l.failures.Store(0) // Who learns of the end first may have needed only one.
+	l.failures.Store(0) // A reader that learns of the end first may have used up only one.
 	w.know(func(s *readerState) { s.noLeader = true })
 	if events := w.events(streamPath(started), "", 10); len(events) != 1 || !strings.Contains(events[0], "node_lost") {
 		t.Errorf("without a quorum events are %q", events)

@@ -43,7 +43,7 @@ const (
 type credential struct {
 	name, bearer string
 	org          string // X-Org-Slug, "" for none.
-	query        string // What the URL ends with.
+	query        string // The query of the URL.
 	home         string // The other organization that it is for.
 	is           standing
 }
@@ -483,7 +483,7 @@ func (m *matrix) ask(node *world, rt api.RouteDoc, who credential, params map[st
 	}
 	body, query := m.sample(rt)
 	token := who.query
-	if token == "token" { // Of the object in the path, where it is an execution.
+	if token == "token" { // A token for the execution in the path, if it has one.
 		token = "token=none"
 		if id, err := compute.ParseExecutionID(params["{id}"]); err == nil {
 			token = "token=" + m.streamToken(id)

@@ -78,7 +78,7 @@ type Blobs interface {
 // Backoff has the times of the crash back-off of services.
 type Backoff struct{ First, Most, Reset time.Duration }
 
-// Trees reads manifests. What it returns is shared and must not be changed.
+// Trees reads manifests. Its results are shared and must not be changed.
 type Trees interface {
 	Tree(ctx context.Context, manifest compute.Hash) (*compute.Tree, error)
 	// Numbers returns the numbers of the chunks of a tree.
@@ -89,9 +89,9 @@ type Trees interface {
 // node without a replica, which relays, only the settings of the server are
 // needed.
 type Config struct {
-	edge.Config // Of the server and of every request.
+	edge.Config // Settings of the server and of all requests.
 
-	Backoff   Backoff // Of replicas of services.
+	Backoff   Backoff // For replicas of services.
 	Inference Inference
 
 	Logs   Logs

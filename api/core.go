@@ -18,7 +18,7 @@ type core struct {
 	openapi []byte
 	ended   endedCache
 	endings endings
-	scans   *loop.FairLimiter[compute.OrgID] // Of reads of many records.
+	scans   *loop.FairLimiter[compute.OrgID] // Limits reads of many records.
 }
 
 // scanShare is the part of the processors that reads of many records may use: half.

@@ -11,7 +11,7 @@ import (
 // Limits of what is kept of executions that have ended: 32 MiB in all.
 const (
 	maxEnded      = 512
-	maxEndedBytes = 64 << 10 // Of one; a larger one is read each time.
+	maxEndedBytes = 64 << 10 // Larger ones are read each time.
 )
 
 // ended is what an execution that has ended executed, and its output. They never

@@ -50,7 +50,7 @@ func (c *core) awaitEnd(e *compute.Execution) (wait *awaited, release func()) {
 
 // watchEnd begins to wait for the end of an execution. The caller holds the mutex.
 func (c *core) watchEnd(id compute.ExecutionID) *awaited {
-	ctx, cancel := context.WithCancel(context.Background()) // Of no stream: until the last one leaves.
+	ctx, cancel := context.WithCancel(context.Background()) // Outlives each stream; ends when the last one leaves.
 	a := &awaited{cancel: cancel, known: make(chan struct{})}
 	c.endings.all[id] = a
 	go func() {

@@ -17,8 +17,8 @@ import (
 
 // Limits of GET /execution/{id}.
 const (
-	outputBytes  = 1 << 20              // Of each stream.
-	waitPause    = 5 * time.Millisecond // Between looks at a busy state.
+	outputBytes  = 1 << 20              // Bytes of each stream.
+	waitPause    = 5 * time.Millisecond // Between polls of a busy state.
 	outputBudget = 5 * time.Second      // For reading the output, wherever it is.
 )
 

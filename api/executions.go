@@ -140,7 +140,7 @@ func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) (comput
 		}
 	}
 	r.View.RecordImports(&e, slices.Sorted(maps.Keys(in.Files)))
-	in.Of(&e)
+	in.SetOn(&e)
 	if in.Network == compute.NetworkNone.String() {
 		e.Network = compute.NetworkNone
 	}

@@ -178,7 +178,7 @@ func TestRepeatsOfEveryMethod(t *testing.T) {
 	for _, test := range []struct {
 		method, path, token string
 		then                func() // Between the first request and its repeat.
-		code                string // Of the repeat; "" for the first answer.
+		code                string // Code of the repeat's error; "" if it gets the first answer.
 	}{
 		{"PATCH", switched + "/toggle", w.adaKey, func() { w.mustDo("PATCH", switched+"/toggle", w.adaKey, nil, nil) }, ""},
 		{"PATCH", gone + "/toggle", w.adaKey, func() { w.mustDo("DELETE", switched, w.adaKey, nil, nil) }, ""},

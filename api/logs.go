@@ -43,7 +43,7 @@ const (
 	searchesAtOnce   = 4   // Executions whose output is searched at a time.
 	searchExecutions = 200 // Executions of which GET /logs/user searches the output.
 	searchEnded      = 20_000
-	searchBytes      = 4 << 20 // Of text; older lines are left out.
+	searchBytes      = 4 << 20 // Bytes of text; older lines are left out.
 )
 
 // ofExecution answers lines of one execution.

@@ -16,7 +16,7 @@ import (
 const SeriesMetrics = 12
 
 // SeriesPoint is what an attempt did in the step before an instant, in the order of the
-// arrays of wire.ExecutionMetrics. What was not measured is NaN.
+// arrays of wire.ExecutionMetrics. Values that were not measured are NaN.
 type SeriesPoint struct {
 	At     compute.Instant
 	Values [SeriesMetrics]float64

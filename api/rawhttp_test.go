@@ -32,7 +32,7 @@ func (w *world) wireAnswers(text string) (statuses []int, rest string) {
 	}()
 	data, err := io.ReadAll(conn)
 	<-sent
-	if slow, ok := err.(net.Error); ok && slow.Timeout() { //nolint:errorlint // Of the connection itself.
+	if slow, ok := err.(net.Error); ok && slow.Timeout() { //nolint:errorlint // The connection does not wrap its errors.
 		return nil, "the connection stays open"
 	}
 	answers := bufio.NewReader(bytes.NewReader(data))

@@ -50,7 +50,7 @@ func (g *selections) routes() []edge.Route {
 // Limits of what a GPU selection's answer reads of its sub-executions.
 const (
 	progressBudget = time.Second // For the output of all of them together.
-	rowTailBytes   = 2 << 10     // Of the end of one's output.
+	rowTailBytes   = 2 << 10     // Bytes from the end of each output.
 )
 
 // startSelection accepts a GPU selection: the parent and its queue message are

@@ -116,7 +116,7 @@ func (g *signups) create(r *edge.Request, user compute.User, orgName, join strin
 		ID: compute.OrgID{UUID: g.NewID()}, Name: cmp.Or(orgName, user.FullName, local), BillingEmail: user.Email,
 	}
 	org.Slug = cmp.Or(join, g.freeSlug(r.View, org.Name))
-	// Of its own, because the request's op is the sign-in's.
+	// A separate op, because the sign-in uses the request's.
 	op := fsm.Op{ID: compute.OpID{UUID: g.NewUUID()}}
 	_, err := g.ProposeAndSee(r, fsm.SignUp{Op: op, User: user, Org: org, Join: join != ""})
 	if detailOf(err) == "email_taken" {

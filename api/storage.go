@@ -20,7 +20,7 @@ type ObjectWrite struct {
 	Actor  fsm.Actor
 	Bucket *compute.Bucket
 	Body   io.Reader
-	Meta   *compute.ObjectMeta // What is kept beside the record; nil for nothing.
+	Meta   *compute.ObjectMeta // Metadata that is kept beside the record; nil for none.
 	Max    int64               // Bytes; 0 for compute.MaxObjectSize.
 }
 
@@ -257,7 +257,7 @@ func (g *storage) removeFolder(r *edge.Request) (any, error) {
 		if result.Count < fsm.MaxObjectDeletes || r.Repeat {
 			break
 		}
-		command.Op = fsm.Op{} // What is left is deleted again without harm.
+		command.Op = fsm.Op{} // The next batch needs no op: repeating it does no harm.
 		r.Renew()
 	}
 	return wire.DeletedFiles{Deleted: deleted, Message: fmt.Sprintf("%d files are deleted.", deleted)}, nil

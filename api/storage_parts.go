@@ -163,7 +163,7 @@ func (g *partUploads) putPart(r *edge.Request) (any, error) {
 		Upload: u.ID, Number: number, Size: content.Size, ETag: content.ETag, Blob: content.Blob, Whole: content.Whole,
 	}
 	_, err = g.Propose(r, fsm.PutObjectPart{Op: g.Op(r), Actor: r.Caller.Actor, Part: p})
-	if !content.Upload.IsZero() { // What kept the bytes of a slow part. Otherwise it expires.
+	if !content.Upload.IsZero() { // It kept the bytes of a slow part. If this fails, it expires.
 		_, _ = g.Propose(r, fsm.AbortObjectUpload{Actor: r.Caller.Actor, Upload: content.Upload})
 	}
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // Limits of output streams.
 const (
 	eventTime    = time.Second      // Between the first and the last line of an event.
-	eventBytes   = 4 << 10          // Of lines that share an event. The server holds several for a slow reader.
+	eventBytes   = 4 << 10          // Bytes of lines in one event. The server holds several for a slow reader.
 	commentEvery = 15 * time.Second // Keeps the connection alive, and finds out that it is not.
 	followRetry  = time.Second      // Between tries to read output that nobody can serve.
 	digRetry     = time.Second / 4  // The same for an archive that cannot be read,

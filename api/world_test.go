@@ -62,7 +62,7 @@ type world struct {
 	stop    func() // Stops the server.
 	server  *edge.Server
 
-	adaKey, bobKey string // Of the owners of ada-lab and bob-lab.
+	adaKey, bobKey string // Keys of the owners of ada-lab and bob-lab.
 	adaKeyID       string
 
 	mu sync.Mutex

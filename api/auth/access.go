@@ -35,8 +35,8 @@ type Access struct {
 
 // AccessConfig is what both sides of access tokens must agree on.
 type AccessConfig struct {
-	Issuer   string // Who signs: one cluster.
-	Audience string // For whom: its API.
+	Issuer   string // The cluster that signs.
+	Audience string // The API that accepts the token.
 	TTL      time.Duration
 	Now      func() time.Time
 }

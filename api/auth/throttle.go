@@ -111,10 +111,10 @@ func Network(via string, from netip.Addr) string {
 	return via + " " + network(from.Unmap().WithZone(""), networkBits)
 }
 
-// Networks that one customer has.
+// Prefix lengths of the networks that one customer has.
 const (
-	networkBits  = 24 // Of an IPv4 address.
-	networkBits6 = 64 // Of an IPv6 address.
+	networkBits  = 24 // For IPv4 addresses.
+	networkBits6 = 64 // For IPv6 addresses.
 )
 
 // network returns the network of an address: so many bits of an IPv4 one,

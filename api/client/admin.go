@@ -28,8 +28,8 @@ func (c *Client) Nodes(ctx context.Context) ([]wire.Node, error) {
 	return out.Nodes, err
 }
 
-// DrainNode has a node get no new work, or, with drained false, get some
-// again. What it executes goes on.
+// DrainNode stops new work from being placed on a node, or, with drained false,
+// allows it again. Work that is already there continues.
 func (c *Client) DrainNode(ctx context.Context, id compute.NodeID, drained bool) (wire.Node, error) {
 	verb := "drain"
 	if !drained {

@@ -4,8 +4,8 @@
 // A Client knows the addresses of one or more nodes. Any of them answers any
 // call, so a call moves on to the next address when one is gone or says that it
 // cannot serve now, backs off when all of them do, and gives up after
-// Config.RetryFor. What changes state carries an Idempotency-Key that stays the
-// same over these repeats: a call that succeeds took effect once. A stream of
+// Config.RetryFor. Calls that change state carry an Idempotency-Key that stays the
+// same over these retries: a call that succeeds took effect once. A stream of
 // output resumes on another node at the same sequence number.
 //
 // It decodes the bodies and nothing more: it knows no flags, environment

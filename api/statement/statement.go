@@ -24,7 +24,7 @@ type Month struct {
 	Charges int          // Lines.
 	Days    []Day        // Those with charges.
 	Last    uint64       // Number of its last line.
-	Hash    compute.Hash // Of its last line.
+	Hash    compute.Hash // Hash of its last line.
 }
 
 // ID returns the month as "2026-11".

@@ -132,8 +132,8 @@ func SpaceOf(e *compute.Execution) (scratch *Scratch, volumes []Volume) {
 	return scratch, volumes
 }
 
-// Of sets in e what was asked for.
-func (s *Space) Of(e *compute.Execution) {
+// SetOn sets in e the space that was asked for.
+func (s *Space) SetOn(e *compute.Execution) {
 	e.ScratchMiB, e.ScratchMemory = int64(s.ScratchGB)<<10, s.Scratch == "memory"
 	for _, v := range s.Volumes {
 		e.Volumes = append(e.Volumes, compute.Volume{Name: v.Name, Path: v.Path, ReadOnly: v.ReadOnly})

@@ -61,7 +61,7 @@ type Program struct {
 	StdinRaw string   `json:"stdin_base64" maxlen:"1398104" secret:"true" doc:"The same in base64, for what is not UTF-8 text."`
 	Bundle   string   `json:"bundle_id" maxlen:"36" doc:"An uploaded bundle, as POST /bundles makes it: its files are put into the work directory."`
 
-	Input   []byte `json:"-"` // Of stdin or stdin_base64, read by Check.
+	Input   []byte `json:"-"` // From stdin or stdin_base64; Check sets it.
 	InImage bool   `json:"-"` // An image says what is executed, unless a command is given.
 }
 

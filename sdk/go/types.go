@@ -2257,7 +2257,7 @@ type Org struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 }
 
-// OrgChange is the body of PATCH /orgs/{slug}. What is absent stays.
+// OrgChange is the body of PATCH /orgs/{slug}. Absent fields keep their value.
 type OrgChange struct {
 	// Rules: at most 255 characters.
 	Name string `json:"name,omitzero"`
@@ -3739,7 +3739,7 @@ type User struct {
 	Password string `json:"password,omitzero"`
 }
 
-// UserChange is the body of PATCH /admin/users/{id}. What is absent stays.
+// UserChange is the body of PATCH /admin/users/{id}. Absent fields keep their value.
 type UserChange struct {
 	// Whether the user may not use the cluster. Disabling ends all sessions; API keys are refused
 	// until the user is enabled again.
