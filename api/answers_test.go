@@ -172,8 +172,8 @@ func TestUnreadAnswersShareABudget(t *testing.T) {
 	}
 }
 
-// TestScrapesOfStrangersArePaced scrapes a node whose metrics need no token.
-func TestScrapesOfStrangersArePaced(t *testing.T) {
+// TestScrapesOfStrangersAreLimited scrapes a node whose metrics need no token.
+func TestScrapesOfStrangersAreLimited(t *testing.T) {
 	const burst = 5
 	w := newWorld(t, func(c *api.Config) { c.Limits.AnonRate, c.Limits.AnonBurst = 1, burst })
 	for range burst {

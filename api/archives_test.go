@@ -112,7 +112,7 @@ func (p racing) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint6
 }
 
 // TestArchivedWhileItIsChanged holds that an execution which goes to an archive
-// between the look at it and its stop or its end is answered as one in there.
+// between the check of it and its stop or its end is answered as one in there.
 func TestArchivedWhileItIsChanged(t *testing.T) {
 	l := library{}
 	var w *world

@@ -93,7 +93,7 @@ func (c *core) next(
 ) (*compute.Execution, error) {
 	view, _, _ := c.cfg.Reader.Stale()
 	for {
-		known, err := c.digPatiently(ctx, id, view)
+		known, err := c.awaitArchived(ctx, id, view)
 		if err != nil {
 			return nil, err
 		}
@@ -111,15 +111,15 @@ func (c *core) next(
 	}
 }
 
-// digPatiently adds the execution from its archive to view. It retries, because this
+// awaitArchived adds the execution from its archive to view. It retries, because this
 // node may have been partitioned.
-func (c *core) digPatiently(ctx context.Context, id compute.ExecutionID, view *fsm.View) (known *fsm.View, err error) {
-	for range digTries {
+func (c *core) awaitArchived(ctx context.Context, id compute.ExecutionID, view *fsm.View) (known *fsm.View, err error) {
+	for range archiveTries {
 		known, err = view.LoadArchived(compute.OrgID{}, id, c.OpenArchive(ctx))
 		if err == nil || ctx.Err() != nil {
 			break
 		}
-		loop.Sleep(ctx, digRetry)
+		loop.Sleep(ctx, archiveRetry)
 	}
 	return known, err
 }

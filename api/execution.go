@@ -74,7 +74,7 @@ func (g *executions) hold(r *edge.Request, e *compute.Execution, wait, until str
 			break // Time is up: the answer is what is known.
 		}
 		r.View = view
-		if err := g.dig(r, e.ID); err != nil {
+		if err := g.loadArchived(r, e.ID); err != nil {
 			return nil, err
 		}
 		found, ok := r.View.Execution(r.Caller.Actor.Org, e.ID)

@@ -285,7 +285,7 @@ func (c *core) find(r *edge.Request, kinds ...compute.Kind) (*compute.Execution,
 	if err != nil {
 		return nil, edge.NotFound()
 	}
-	if err := c.dig(r, id); err != nil {
+	if err := c.loadArchived(r, id); err != nil {
 		return nil, err
 	}
 	e, ok := r.View.Execution(r.Caller.Actor.Org, id)

@@ -87,7 +87,7 @@ func (g *logLines) query(limit, hours int, level, text string) LogQuery {
 }
 
 // recent returns the caller's executions that may have printed something since an
-// instant, and whether there are more than it looked at.
+// instant, and whether there are more than it checked.
 func (g *logLines) recent(r *edge.Request, since compute.Instant) (out []*compute.Execution, more bool) {
 	org, user := r.Caller.Actor.Org, r.Caller.Actor.User
 	add := func(e *compute.Execution) bool {

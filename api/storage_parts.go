@@ -91,7 +91,7 @@ func (g *partUploads) start(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.spare(r, b); err != nil {
+	if err := g.checkSpace(r, b); err != nil {
 		return nil, err
 	}
 	kind := in.ContentType
@@ -146,7 +146,7 @@ func (g *partUploads) putPart(r *edge.Request) (any, error) {
 		return nil, badKey("parts have the numbers 1 to "+strconv.Itoa(compute.MaxObjectParts), "path", "number")
 	}
 	b := r.View.Bucket(r.Caller.Actor.Org)
-	if err := g.spare(r, b); err != nil {
+	if err := g.checkSpace(r, b); err != nil {
 		return nil, err
 	}
 	r.Endure()

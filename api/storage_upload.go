@@ -107,7 +107,7 @@ func (g *storage) store(r *edge.Request, b *compute.Bucket, part *multipart.Part
 	if len(f.kind) > compute.MaxObjectType {
 		f.kind = ""
 	}
-	if f.err = g.spare(r, b); f.err != nil {
+	if f.err = g.checkSpace(r, b); f.err != nil {
 		return f, nil //nolint:nilerr // The part is refused, not the request.
 	}
 	f.content, f.err = g.cfg.Objects.Write(r.Ctx, ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: part})
@@ -120,8 +120,8 @@ func (g *storage) store(r *edge.Request, b *compute.Bucket, part *multipart.Part
 	return f, nil
 }
 
-// spare refuses a file before its bytes come, if the bucket is full.
-func (g *storage) spare(r *edge.Request, b *compute.Bucket) error {
+// checkSpace refuses a file before its bytes arrive, if the bucket is full.
+func (g *storage) checkSpace(r *edge.Request, b *compute.Bucket) error {
 	actor := r.Caller.Actor
 	all, own := r.View.ObjectUse(actor.Org, compute.UserID{}), r.View.ObjectUse(actor.Org, actor.User)
 	if b.MaxBytes > 0 && all.Bytes > b.MaxBytes || b.UserMaxBytes > 0 && own.Bytes > b.UserMaxBytes {

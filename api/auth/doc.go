@@ -1,5 +1,5 @@
 // Package auth makes and checks credentials: API keys, passwords, access
-// tokens, refresh tokens, stream tokens, and the pace of sign-ins.
+// tokens, refresh tokens and stream tokens. It limits the rate of sign-ins.
 //
 // It is pure code: no HTTP, no state, no Raft. Whether a key is active, a
 // user exists or a family of refresh tokens was revoked is looked up by package

@@ -15,7 +15,7 @@ import (
 // longest are forgotten first, and start with a full bucket again.
 const maxThrottled = 1 << 16
 
-// Throttle paces what strangers may try, one token bucket per key. All methods
+// Throttle limits the rate of strangers' tries, one token bucket per key. All methods
 // may be called at the same time.
 type Throttle struct {
 	limit rate.Limit
@@ -81,7 +81,7 @@ func (t *Throttle) bucket(key throttleKey) *rate.Limiter {
 	return entry.bucket
 }
 
-// Logins paces sign-ins, so that neither one password is tried on many accounts
+// Logins limits the rate of sign-ins, so that neither one password is tried on many accounts
 // nor many passwords on one. An account is slowed down for the network that
 // tries, never locked: a lock would be a weapon against its owner.
 type Logins struct {

@@ -50,7 +50,8 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{Core: c, access: &access{Core: c, pace: newPace(cfg.Limits, cfg.Stopwatch), touched: newTouched()}}, nil
+	a := &access{Core: c, rates: newRateLimits(cfg.Limits, cfg.Stopwatch), touched: newTouched()}
+	return &Server{Core: c, access: a}, nil
 }
 
 // SetRoutes sets what the server serves. It comes before serving.

@@ -73,7 +73,7 @@ type SelectionRun struct {
 	ReturnCode    *int                `json:"return_code"`
 }
 
-// GPUSample is one look at the GPU of a run.
+// GPUSample is one sample of the GPU of a run.
 type GPUSample struct {
 	At          float64 `json:"at_s" doc:"Seconds since the code started."`
 	UtilPercent *int    `json:"gpu_utilization_percent"`

@@ -1133,7 +1133,7 @@ type GPU struct {
 	UsedMilli int          `json:"used_milli,omitzero"`
 }
 
-// GPUSample is one look at the GPU of a run.
+// GPUSample is one sample of the GPU of a run.
 type GPUSample struct {
 	// Seconds since the code started.
 	AtS                   float64 `json:"at_s,omitzero"`
