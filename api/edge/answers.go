@@ -114,7 +114,7 @@ func (b *heldBody) Close() error {
 	return nil
 }
 
-// readAll returns all of body. What is larger than freeAnswer is reserved; more
+// readAll returns all of body. Memory beyond freeAnswer is reserved; a body larger
 // than limit is an error.
 func (h *bodyHold) readAll(body io.Reader, limit int) ([]byte, error) {
 	data := make([]byte, 0, firstPiece)

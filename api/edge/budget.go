@@ -11,8 +11,8 @@ import (
 // one owner: the bytes of larger request bodies, from their arrival to their
 // answer, those of larger answers until they are written, or streams.
 type budget struct {
-	limit int // Of all owners together.
-	share int // Of one owner.
+	limit int // For all owners together.
+	share int // For one owner.
 
 	mu sync.Mutex
 

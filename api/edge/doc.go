@@ -6,8 +6,8 @@
 // read within a budget (bodies.go), its credential is checked in one view of the
 // state (access.go, view.go), a repeat is recognised (operations.go), and its
 // rate is limited (ratelimits.go). On a node without a replica it is relayed to a
-// server (relay.go). What takes much memory waits for its turn (turns.go). On the
-// way back errors become statuses (errors.go) and answers bytes (reply.go,
+// server (relay.go). A request that takes much memory waits for its turn (turns.go).
+// On the way back errors become statuses (errors.go) and answers bytes (reply.go,
 // answers.go, events.go, list.go, download.go). Connections linger when they are
 // closed (linger.go).
 //

@@ -16,7 +16,7 @@ import (
 // Limits of what is compressed.
 const (
 	gzipLeast = 1 << 10 // Bytes of the smallest answer.
-	gzipMost  = 8 << 20 // Of the largest: larger ones hold a processor for too long.
+	gzipMost  = 8 << 20 // Bytes of the largest: larger ones hold a processor for too long.
 )
 
 // Front is how browsers and names reach the API.

@@ -30,7 +30,7 @@ type modelBody struct {
 	Messages json.RawMessage `json:"messages"`
 	Prompt   json.RawMessage `json:"prompt"`
 
-	// What estimates need; the engine checks it.
+	// Estimates need these fields; the engine checks them.
 	MaxTokens     json.RawMessage `json:"max_tokens"`
 	MaxCompletion json.RawMessage `json:"max_completion_tokens"`
 	NPredict      json.RawMessage `json:"n_predict"` // As llama.cpp has it.
@@ -192,7 +192,7 @@ const silentStream = "\n\ndata: {\"error\":{\"message\":\"The engine sent nothin
 // eventBody is a stream of events that ends with an error event if its replica ends.
 type eventBody struct {
 	from  io.ReadCloser
-	event []byte // What is left of the error event.
+	event []byte // The rest of the error event.
 	over  bool
 }
 

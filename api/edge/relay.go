@@ -86,7 +86,7 @@ type RelayClass uint8
 const (
 	RelayRequest  RelayClass = iota // Soon answered.
 	RelayStream                     // A stream or a held answer.
-	RelayOperator                   // Of an operator.
+	RelayOperator                   // Sent to /admin/.
 )
 
 // Class returns the class of a relayed request.

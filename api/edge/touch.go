@@ -48,8 +48,8 @@ func (t *touched) take() map[compute.KeyID]compute.Instant {
 	return used
 }
 
-// recordUse proposes once a minute which keys were used. What cannot be proposed
-// is dropped: the next use is recorded again.
+// recordUse proposes once a minute which keys were used. If the proposal fails, these
+// uses are dropped: the next one is recorded again.
 func (a *access) recordUse(ctx context.Context) {
 	for loop.Sleep(ctx, touchEvery) {
 		used := a.touched.take()
