@@ -22,7 +22,7 @@ import (
 
 const (
 	modelsDirName = "models"
-	modelAt       = "/model" // Of its files, in the sandbox of an engine.
+	modelAt       = "/model" // Path of its files in the sandbox of an engine.
 
 	hubHeader = time.Minute     // For a hub to answer.
 	sizeWait  = 3 * time.Second // For it to say how large a model is, while a client waits.

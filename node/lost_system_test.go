@@ -170,7 +170,7 @@ func (l *losses) staysDown(dead *nodetest.Process) {
 	if _, err := root.TransferLeadership(l.Context(), compute.NodeID{}); err != nil {
 		l.Fatal(err)
 	}
-	pauseTest(l.Context(), 3*time.Second) // Each second the leader looks at its nodes.
+	pauseTest(l.Context(), 3*time.Second) // Each second the leader checks its nodes.
 	if after := record(); before.State != compute.NodeDown || after.State != compute.NodeDown || after.ChangedAt != before.ChangedAt {
 		l.Errorf("%s was %v since %v, and is %v since %v for a new leader",
 			dead.Config.Name, before.State, before.ChangedAt, after.State, after.ChangedAt)
@@ -217,7 +217,7 @@ func (l *losses) noQuorum() {
 	l.Cleanup(func() { l.signal(stands, syscall.SIGCONT) }) // Else they could not be stopped.
 	pauseTest(l.Context(), attempt.Lease+5*time.Second)
 	l.signal(stands, syscall.SIGCONT)
-	l.eventually(api, goes, "to begin anew", func(e wire.Execution) bool {
+	l.eventually(api, goes, "to restart", func(e wire.Execution) bool {
 		return e.Status == compute.StatusRunning && e.Retries == 1
 	})
 	for i, id := range stay {

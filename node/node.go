@@ -45,7 +45,7 @@ const masterKeyFile = "keys/master.key"
 
 // Options is what surrounds a node beside its configuration.
 type Options struct {
-	Version string // Of the binary, as `berth version` prints it.
+	Version string // Version of the binary, as `berth version` prints it.
 	Format  uint64 // Newest format of the state that the binary says to know; 0 is fsm.Format.
 	Build   string
 	Logger  *slog.Logger
@@ -73,7 +73,7 @@ type Node struct {
 	registry     *prometheus.Registry
 	machine      *fsm.FSM // The replica; on a worker it stays empty.
 	cluster      *cluster.Cluster
-	own          *worker.Assignments // Of a worker.
+	own          *worker.Assignments // The work of this node; on a worker only.
 	master       *secrets.Master
 	devices      *gpu.Watcher
 	environments *environments
@@ -106,8 +106,8 @@ type Node struct {
 	callbacks *callback.Sender
 	api       *edge.Server
 
-	listener net.Listener // Of the API.
-	metrics  net.Listener // Of /metrics, when it has an address of its own.
+	listener net.Listener // The API's listener.
+	metrics  net.Listener // The listener of /metrics, when it has an address of its own.
 	urls     urls
 
 	closers []func() error

@@ -36,9 +36,9 @@ import (
 // maxTokenFile is the largest token file that is read.
 const maxTokenFile = 4 << 10
 
-// openDevices finds the GPUs. What they are is known before the node joins.
+// openDevices finds the GPUs. The node knows them before it joins.
 func (n *Node) openDevices(ctx context.Context) error {
-	n.loads = &gpuLoads{now: n.opts.Now, last: map[gpuLook]cpuMark{}, work: n.work}
+	n.loads = &gpuLoads{now: n.opts.Now, last: map[gpuHolder]cpuMark{}, work: n.work}
 	source, err := gpu.Open(gpu.Config{
 		Source: n.cfg.GPUs.Source, File: n.cfg.GPUs.File, Simulated: n.cfg.GPUs.Simulated,
 		NodeName: n.cfg.Name, Load: n.loads.of, Now: n.opts.Now, Logger: n.logger,

@@ -41,7 +41,7 @@ func TestPreemptionThroughAFollower(t *testing.T) {
 	})
 
 	urgent := mustSubmit(t, bolt, client.Start{Code: "print('urgent')", ExecutionType: "a100.2x", Timeout: 60, Priority: &high})
-	mustReach(t, acme, victim, "the word to make room", func(e wire.Execution) bool {
+	mustReach(t, acme, victim, "the preemption notice", func(e wire.Execution) bool {
 		return e.StatusDetails != nil && *e.StatusDetails == compute.ReasonPreempted.String()
 	})
 	leader := c.Leader()

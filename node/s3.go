@@ -178,9 +178,9 @@ type s3Part struct {
 	listener net.Listener // Nil for none.
 	url      string
 	mounts   net.Listener // For the mounts of executions on this node; nil for none.
-	socket   string       // Of mounts.
+	socket   string       // Path of the socket of mounts.
 	keys     gateway.Keys
-	gateway  *gateway.Gateway // Of a server.
+	gateway  *gateway.Gateway // On a server only.
 }
 
 // S3URL returns the URL of this node's S3 endpoint, "" for none.

@@ -70,7 +70,7 @@ func TestSkipEntry(t *testing.T) {
 		}
 	}
 	if s, err := repair.SkipEntry(dir, found.Entry, found.Hash, false, false); err != nil || s.Done || s.Listed || !s.Held {
-		t.Errorf("a look: %+v, %v", s, err)
+		t.Errorf("a dry run: %+v, %v", s, err)
 	}
 	if _, err := os.Stat(listed); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file was made: %v", err)
