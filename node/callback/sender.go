@@ -32,7 +32,7 @@ import (
 const (
 	connectTimeout = 5 * time.Second
 	totalTimeout   = 15 * time.Second
-	maxAnswer      = 64 << 10 // Of an answer, which is read and dropped.
+	maxAnswer      = 64 << 10 // Bytes of an answer, which is read and dropped.
 	inFlight       = 64       // Tries at a time,
 	hostInFlight   = 4        // and of these to one host.
 	period         = time.Second
@@ -77,10 +77,10 @@ type Sender struct {
 
 	mu    sync.Mutex
 	busy  map[key]compute.OrgID // In flight, or sent and not yet recorded.
-	orgs  map[compute.OrgID]int // Of these, those of each organization.
+	orgs  map[compute.OrgID]int // Busy callbacks of each organization.
 	hosts map[string]*host
 
-	owners map[key]compute.OrgID // Of callbacks that are due. Only Lead's goroutine uses it.
+	owners map[key]compute.OrgID // Owners of callbacks that are due. Only Lead's goroutine uses it.
 	done   chan compute.Delivery
 	left   chan struct{} // Receives when a try has ended.
 }
@@ -138,7 +138,7 @@ func (s *Sender) Lead(ctx context.Context, term uint64) error {
 		view := s.cfg.View()
 		changed := s.cfg.Changed(view.Index())
 		if s.startDue(ctx, view, &tries) {
-			changed = nil // What waits can start once another try has ended.
+			changed = nil // The next try can start once another one has ended.
 		}
 		select {
 		case <-ctx.Done():
@@ -328,7 +328,7 @@ func (s *Sender) release(k key) {
 	}
 }
 
-// wake has Lead look again.
+// wake makes Lead check again.
 func (s *Sender) wake() {
 	select {
 	case s.left <- struct{}{}:

@@ -340,7 +340,7 @@ func Default() Config {
 type Fault struct { //nolint:errname // Primarily a fault in a file, and also an error.
 	Key     string // As in "api.addr"; "" for the file as a whole.
 	Line    int    // In the file; 0 when it does not come from a file.
-	Message string // What to change.
+	Message string // Names the change to make.
 }
 
 // Error returns the fault in one line.

@@ -21,7 +21,7 @@ type Explainer struct {
 	limiter *loop.FairLimiter[compute.OrgID]
 
 	survey *scheduler.Survey // Owned by the holder of the turn, like the fields below; nil at first.
-	view   *fsm.View         // Of the survey.
+	view   *fsm.View         // The state that the survey is of.
 
 	at        compute.Instant
 	estimates []compute.StartEstimate

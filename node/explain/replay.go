@@ -125,7 +125,7 @@ func outcome(before, after *fsm.View, d *compute.Decision) (applied bool, why st
 	case n.Drained:
 		return false, "the node was drained by then"
 	}
-	return false, "the node no longer had the room"
+	return false, "the node no longer had the capacity"
 }
 
 // overQuota says what it means that the state refuses a place for a reason, ""
@@ -135,7 +135,7 @@ func overQuota(reason compute.Reason) string {
 		compute.ReasonOrgConcurrency: "its organization was at its limit of attempts",
 		compute.ReasonKeyConcurrency: "its API key was at its limit of attempts",
 		compute.ReasonTagConcurrency: "one of its tags was at its limit of attempts",
-		compute.ReasonQuotaGPUs:      "a quota of GPUs had no room for it",
+		compute.ReasonQuotaGPUs:      "a quota of GPUs was used up",
 	}
 	return of[reason]
 }

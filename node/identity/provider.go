@@ -27,7 +27,7 @@ type Config struct {
 	Issuer       string
 	ClientID     string
 	ClientSecret string   // "" for a public client.
-	Domains      []string // Of e-mail addresses that may sign in; none for all.
+	Domains      []string // Domains of e-mail addresses that may sign in; none for all.
 	Client       *http.Client
 	Now          func() time.Time
 }
@@ -196,7 +196,7 @@ func refusedBy(code string) error {
 	case "invalid_client", "unauthorized_client", "unsupported_grant_type":
 		return errProvider(fmt.Errorf("the provider answered %q", code))
 	}
-	return compute.Errorf(compute.CodeUnauthenticated, "The code has expired or was used: begin again.").Named("bad_login")
+	return compute.Errorf(compute.CodeUnauthenticated, "The code has expired or was used: start over.").Named("bad_login")
 }
 
 // errIdentity refuses tokens that prove nothing.

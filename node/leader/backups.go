@@ -22,13 +22,13 @@ import (
 	"berth/loop"
 )
 
-// Of scheduled backups.
+// Names and limits of scheduled backups.
 const (
 	backupPeriod = time.Minute // How often the leader checks whether one is due.
 	backupSuffix = ".backup"
 	backupTime   = "20060102T150405Z" // In the name, so that names are in the order of time.
 	backupPart   = ".part"            // In the name of one that is not finished.
-	partAge      = 24 * time.Hour     // What a crash left of one is removed at this age.
+	partAge      = 24 * time.Hour     // Parts that a crash left are removed at this age.
 	backupSlow   = 15 * time.Minute   // One that takes longer is logged.
 
 	// How much of the file system stays free for others: a part of it, up to a
@@ -45,15 +45,15 @@ type BackupConfig struct {
 	Keep  int
 
 	Cluster    compute.UUID
-	Version    string                                       // Of the program.
+	Version    string                                       // Version of the program.
 	View       func(ctx context.Context) (*fsm.View, error) // Everything acknowledged before the call.
 	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Backups saves the state to a directory now and then. What is there says when
-// that was last done, so that a new leader needs no hand-over.
+// Backups saves the state to a directory now and then. The names of the files there
+// say when that was last done, so that a new leader needs no hand-over.
 type Backups struct {
 	cfg  BackupConfig
 	free func(dir string) (free, total int64, err error)
@@ -172,7 +172,7 @@ func (b *Backups) checkSpace(bytes int64) error {
 	}
 	return compute.Errorf(compute.CodeNoSpace,
 		"The file system of %s has %d MiB free: a backup needs %d MiB more and leaves %d MiB to others. "+
-			"Make room, or set backup.to to a directory of another file system.",
+			"Free some space, or set backup.to to a directory of another file system.",
 		b.cfg.To, free>>20, bytes>>20, keep>>20)
 }
 
@@ -264,7 +264,7 @@ func (b *Backups) save(ctx context.Context, last string) error {
 	}
 	at := b.cfg.Now().UTC()
 	path := filepath.Join(b.cfg.To, b.prefix()+at.Format(backupTime)+backupSuffix)
-	f, err := os.CreateTemp(b.cfg.To, filepath.Base(path)+backupPart+"*") // Of mode 0600.
+	f, err := os.CreateTemp(b.cfg.To, filepath.Base(path)+backupPart+"*") // Its mode is 0600.
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 const (
 	maxRecords = 64 // Changes of nodes that are on their way to the state at once.
-	maxWaves   = 2  // Of changes in one round.
+	maxWaves   = 2  // Waves of changes in one round.
 )
 
 // watch detects nodes that the leader does not hear. One goroutine counts their
@@ -70,7 +70,7 @@ func (w *watch) scan() {
 }
 
 // silence returns for how long a node was not heard, false before the first
-// look at it.
+// scan of it.
 func (w *watch) silence(node compute.NodeID) (attempt.Silence, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -86,7 +86,7 @@ type Process struct {
 	tb     testing.TB
 	output *output
 	binary string // The program that it runs: this one, or one like it.
-	path   string // Of the file with its configuration.
+	path   string // Path of its configuration.
 	rpc    string
 	cmd    *exec.Cmd
 	done   chan struct{} // Closed once the process has ended.

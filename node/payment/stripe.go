@@ -31,9 +31,9 @@ const (
 // Config is what a Stripe needs.
 type Config struct {
 	Key           string // The secret API key.
-	WebhookSecret string // Of the endpoint that gets reports.
+	WebhookSecret string // Secret of the endpoint that gets reports.
 	Currency      string // Such as eur.
-	UnitAmount    int64  // What a credit costs, in the smallest unit of Currency.
+	UnitAmount    int64  // Price of a credit, in the smallest unit of Currency.
 	URL           string // Base of the provider's API; "" for the public one.
 	Cluster       func() compute.UUID
 	Client        *http.Client // Nil for one of its own.

@@ -111,8 +111,8 @@ func (p *Reader) enter(id compute.ExecutionID) *seenRun {
 	return seen
 }
 
-// add counts one line of output. Of lines of progress, every so many become a
-// point, so that points stay even however many lines there are.
+// add counts one line of output. Every stride-th line of progress becomes a point, so
+// that points stay even however many lines there are.
 func (s *seenRun) add(line *logs.Line, started compute.Instant) {
 	if line.Stream != logs.Stdout || !strings.Contains(string(line.Text), compute.ProgressMark) {
 		return

@@ -14,7 +14,7 @@ type Skipped struct {
 	Node     compute.NodeID `json:"node"`
 	Cluster  compute.UUID   `json:"cluster_id"`
 	Entry    uint64         `json:"entry"`
-	Hash     string         `json:"sha256"` // Of the entry's bytes, from the log if it has them, otherwise as named.
+	Hash     string         `json:"sha256"` // Hash of the entry's bytes: from the log if it has them, otherwise as given.
 	Held     bool           `json:"held"`   // The log has the entry.
 	Last     uint64         `json:"last_entry"`
 	Commands []fsm.Frame    `json:"commands"` // The commands in the entry, if the log has it.

@@ -53,9 +53,9 @@ func (m Missing) String() string {
 	case m.Scanned:
 		return "lacks " + what
 	case m.Archives+m.Bundles == 0:
-		return "still looks whether it lacks something"
+		return "is still checking for missing blobs"
 	}
-	return "still looks, and lacked " + what
+	return "is still checking for missing blobs, and lacked " + what
 }
 
 // Repairer fetches the blobs that this server should have: those of all
@@ -303,7 +303,7 @@ type fetched struct {
 	refused int          // They could not be fetched yet.
 	held    compute.Hash // The first of the refused.
 	first   compute.Hash
-	err     error // Of the first failure; a full disk takes precedence.
+	err     error // The first failure; a full disk takes precedence.
 }
 
 // addUnread counts manifests that could not be read: some of their chunks may be

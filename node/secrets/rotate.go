@@ -139,8 +139,8 @@ func (m *Master) SealingWith(prefix []byte) ([]byte, error) {
 	})
 }
 
-// WithoutOldKeys returns the file with only the key that seals. What others have sealed is
-// lost.
+// WithoutOldKeys returns the file with only the key that seals. Values that other keys
+// sealed are lost.
 func (m *Master) WithoutOldKeys() ([]byte, error) {
 	return m.change(func(set *keySet, _ *file) error {
 		set.Keys = set.Keys[set.find(set.Primary):][:1]

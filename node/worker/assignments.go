@@ -12,9 +12,8 @@ import (
 	"berth/node/executor"
 )
 
-// Assignments is a worker's work, by long polls of a server. What it has is
-// never older than what it had: an answer of a server that is behind is not
-// asked for.
+// Assignments is a worker's work, by long polls of a server. It never gets older:
+// a poll names the newest index seen and is not answered from an older state.
 type Assignments struct {
 	up    Upstream
 	codec rpc.Codec
@@ -112,6 +111,6 @@ func (a *Assignments) Ready() error {
 }
 
 // errNotPolled is why a worker is not ready yet.
-var errNotPolled = compute.Errorf(compute.CodeUnavailable, "no server has told this node of its work yet")
+var errNotPolled = compute.Errorf(compute.CodeUnavailable, "no server has sent this node its assignments yet")
 
 var _ executor.Source = (*Assignments)(nil)

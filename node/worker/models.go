@@ -14,13 +14,13 @@ import (
 
 // Limits of the models that servers send to workers.
 const (
-	maxModelFiles = 2000 // Of one model.
+	maxModelFiles = 2000 // Files of one model.
 	maxModelReads = 16   // Files that one worker reads from one server at a time.
 )
 
-// StoredModel is what an organization stores of a model, as it travels.
+// StoredModel lists the files of a model that an organization stores, as it travels.
 type StoredModel struct {
-	Version string       `cbor:"1,keyasint"` // Of all files.
+	Version string       `cbor:"1,keyasint"` // Version of all files together.
 	Files   []StoredFile `cbor:"2,keyasint,omitempty"`
 }
 

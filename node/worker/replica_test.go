@@ -18,7 +18,7 @@ import (
 type quietPeer struct {
 	never bool          // There was no contact yet.
 	ago   time.Duration // Else it was so long ago.
-	lost  error         // Of read indexes.
+	lost  error         // Error of reads of the index.
 	reads int
 }
 
@@ -50,7 +50,7 @@ func TestAttemptsAreReadFresh(t *testing.T) {
 	steps := []struct {
 		name  string
 		never bool          // There was no contact.
-		ago   time.Duration // Of the last contact.
+		ago   time.Duration // Time since the last contact.
 		gap   time.Duration // Before it.
 		lost  error
 		reads int // In all.

@@ -21,7 +21,7 @@ type Server struct {
 	Read    func(ctx context.Context) (*fsm.View, error) // Everything acknowledged before the call.
 	Blob    func(ctx context.Context, hash compute.Hash) ([]byte, error)
 	Put     func(ctx context.Context, data []byte) (compute.Hash, error)
-	Chunks  func(ctx context.Context, manifest compute.Hash) (map[compute.Hash]int, error) // Of a tree.
+	Chunks  func(ctx context.Context, manifest compute.Hash) (map[compute.Hash]int, error) // Chunks of a tree.
 	Propose Propose
 
 	// Variables returns what the user of an execution keeps for all own executions.

@@ -152,7 +152,7 @@ func newBudgetSet(conn *cli.Connection) *cobra.Command {
 		},
 	}
 	of.register(cmd)
-	cmd.Flags().BoolVar(&monthly, "monthly", false, "begin again with each month, UTC")
+	cmd.Flags().BoolVar(&monthly, "monthly", false, "reset each month, UTC")
 	cmd.Flags().BoolVar(&b.Enforce, "enforce", false, "make it a ceiling that is never exceeded")
 	cmd.Flags().StringVar(&b.CallbackURL, "callback", "", "https `URL` that is notified at 50, 80 and 100 percent")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
