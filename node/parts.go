@@ -222,7 +222,7 @@ func readToken(path string) (string, error) {
 		return "", fmt.Errorf("read token: %w", err)
 	}
 	if info.Size() > maxTokenFile {
-		return "", fmt.Errorf("read token: %s is no token", path)
+		return "", fmt.Errorf("read token: %s is not a token", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {

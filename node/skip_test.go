@@ -57,9 +57,9 @@ func TestSkipEntry(t *testing.T) {
 	}{
 		{"another hash", found.Entry, other, false, "is another one: the SHA-256 of its bytes is " + found.Hash},
 		{"another hash, forced", found.Entry, other, true, "is another one"},
-		{"no hash", found.Entry, "abc", false, "is no SHA-256"},
+		{"no hash", found.Entry, "abc", false, "is not a SHA-256"},
 		{"not there", found.Last + 9, other, false, "and --force"},
-		{"no entry", 0, other, true, "is no index of an entry"},
+		{"no entry", 0, other, true, "is not an index of an entry"},
 		{"not there, forced without a hash", found.Last + 9, "", true, "does not have entry"},
 	} {
 		for _, do := range []bool{false, true} {

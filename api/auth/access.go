@@ -135,7 +135,7 @@ func (v *Verifier) Verify(text string) (Access, error) {
 
 func (v *Verifier) verify(text string) (Access, error) {
 	if len(text) > maxAccessToken || strings.ContainsAny(text, "\r\n") { // base64 skips line ends.
-		return Access{}, fmt.Errorf("a text of %d bytes is no access token", len(text))
+		return Access{}, fmt.Errorf("a text of %d bytes is not an access token", len(text))
 	}
 	var claims accessClaims
 	if _, err := v.parser.ParseWithClaims(text, &claims, v.keyOf); err != nil {

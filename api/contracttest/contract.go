@@ -170,7 +170,7 @@ func (v *validator) login() {
 	})
 	v.access = member(second, "access_token")
 	if strings.Count(v.access, ".") != 2 {
-		v.fault("the access token is no JWT")
+		v.fault("the access token is not a JWT")
 	}
 	if member(first, "refresh_token") == member(second, "refresh_token") {
 		v.fault("a refresh gives the same refresh token again")

@@ -123,7 +123,7 @@ func promptsOf(prompt json.RawMessage) int64 {
 }
 
 func notJSON(err error) error {
-	return compute.Errorf(compute.CodeInvalid, "The body is no JSON object of the OpenAI API: %s.", jsonFault(err)).
+	return compute.Errorf(compute.CodeInvalid, "The body is not a JSON object of the OpenAI API: %s.", jsonFault(err)).
 		Named("invalid_json")
 }
 

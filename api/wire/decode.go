@@ -69,7 +69,7 @@ func object(data []byte, f *Faults, loc ...any) (map[string]json.RawMessage, boo
 		return nil, false
 	}
 	if at := loneSurrogate(data); at >= 0 {
-		f.invalidJSON("half of a surrogate pair is no character", append(loc, at)...)
+		f.invalidJSON("half of a surrogate pair is not a character", append(loc, at)...)
 		return nil, false
 	}
 	if err := syntaxOf(data); err != nil {

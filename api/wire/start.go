@@ -244,7 +244,7 @@ func (s *PythonStart) Check(f *Faults) {
 	case s.NBCode == 0 && s.KernelState != "":
 		f.Value("kernel_state belongs to the cell of a notebook: nbcode is its number", "body", "kernel_state")
 	case err != nil:
-		f.Value("this is no state that a cell left", "body", "kernel_state")
+		f.Value("this is not a state that a cell left", "body", "kernel_state")
 	}
 	for _, fault := range requirements.Check(s.Requirements) {
 		f.Value(fmt.Sprintf("line %d: %s", fault.Line, fault.Why), "body", "requirements_content")

@@ -101,7 +101,7 @@ func (f *updateFlags) body(cmd *cobra.Command) (wire.DeploymentUpdate, error) {
 func (f *updateFlags) do(cmd *cobra.Command, text string) error {
 	id, err := compute.ParseExecutionID(text)
 	if err != nil {
-		return cli.UsageErrorf("%q is no id of a deployment", text)
+		return cli.UsageErrorf("%q is not a deployment id", text)
 	}
 	in, err := f.body(cmd)
 	if err != nil {

@@ -131,7 +131,7 @@ func (f *codeFlags) command(cmd *cobra.Command, tree *source.Tree, program strin
 	}
 	if info, err := os.Stat(program); err != nil || !info.Mode().IsRegular() {
 		return nil, cli.UsageErrorf(
-			"%s is no file here: a program of the node is named without a path, as in -- python3 x.py", program)
+			"%s is not a file here: a program of the node is named without a path, as in -- python3 x.py", program)
 	}
 	tree, err := source.ScanFiles(cmd.Context(), ".", filepath.Clean(program))
 	if err != nil {

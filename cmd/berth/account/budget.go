@@ -56,7 +56,7 @@ func (s *spender) find(cmd *cobra.Command, c *client.Client) (slug, keyID, userI
 			return slug, "", m.UserID.String(), nil
 		}
 	}
-	return "", "", "", fmt.Errorf("%s is no member of %s", s.member, slug)
+	return "", "", "", fmt.Errorf("%s is not a member of %s", s.member, slug)
 }
 
 // newBudgetList returns the command berth billing budget list.
@@ -124,7 +124,7 @@ func newBudgetSet(conn *cli.Connection) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount, err := compute.ParseCredits(args[0])
 			if err != nil || amount <= 0 {
-				return cli.UsageErrorf("%q is no amount of credits above 0", args[0])
+				return cli.UsageErrorf("%q is not an amount of credits above 0", args[0])
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {
@@ -202,7 +202,7 @@ there once the provider has confirmed the payment.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount, err := compute.ParseCredits(args[0])
 			if err != nil || amount <= 0 {
-				return cli.UsageErrorf("%q is no amount of credits above 0", args[0])
+				return cli.UsageErrorf("%q is not an amount of credits above 0", args[0])
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {

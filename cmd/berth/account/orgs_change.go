@@ -58,7 +58,7 @@ func hasOrg(orgs []wire.Org, slug string) bool {
 func orgError(err error, slug string) error {
 	if of, ok := errors.AsType[*client.Error](err); ok && of.Status == http.StatusNotFound {
 		return fmt.Errorf(
-			"you are no member of %q, or act with an API key, which is for one organization: see berth orgs", slug)
+			"you are not a member of %q, or act with an API key, which is for one organization: see berth orgs", slug)
 	}
 	return err
 }

@@ -86,7 +86,7 @@ func ScanFiles(ctx context.Context, root string, names ...string) (*Tree, error)
 		case err != nil:
 			return nil, err
 		case !info.Mode().IsRegular():
-			return nil, fmt.Errorf("%s is no file", name)
+			return nil, fmt.Errorf("%s is not a file", name)
 		}
 		if err := s.file(filepath.ToSlash(name), info); err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func newScanner(ctx context.Context, root string) (*scanner, error) {
 		return nil, err
 	}
 	if info, err := os.Stat(root); err != nil || !info.IsDir() {
-		return nil, errors.Join(err, fmt.Errorf("%s is no directory", root))
+		return nil, errors.Join(err, fmt.Errorf("%s is not a directory", root))
 	}
 	return &scanner{
 		Tree: &Tree{root: root, pieces: make(map[compute.Digest][]part)},

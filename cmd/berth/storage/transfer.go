@@ -40,7 +40,7 @@ func (m *mover) send(ctx context.Context, name, key string) (moved, error) {
 		return moved{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return moved{}, fmt.Errorf("%s is no file; see berth storage sync", name)
+		return moved{}, fmt.Errorf("%s is not a file; see berth storage sync", name)
 	}
 	if parts := m.pieces(info.Size()); parts != nil {
 		file, err := os.Open(name)

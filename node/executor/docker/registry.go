@@ -20,7 +20,7 @@ func Reference(text string) (string, error) {
 func parse(text string) (reference.Named, error) {
 	named, err := reference.ParseNormalizedNamed(text)
 	if err != nil {
-		return nil, errNoImage("%q is no image: %s", text, err.Error())
+		return nil, errNoImage("%q is not an image: %s", text, err.Error())
 	}
 	return reference.TagNameOnly(named), nil
 }

@@ -99,7 +99,7 @@ func (r *relay) signIn(
 	}
 	registry, err := name.NewRegistry(reference.Domain(named), options...)
 	if err != nil {
-		return errNoImage("%q is no registry: %s", reference.Domain(named), err.Error())
+		return errNoImage("%q is not a registry: %s", reference.Domain(named), err.Error())
 	}
 	auth := authn.Anonymous
 	if credentials != nil {

@@ -79,7 +79,7 @@ func Collect(work *os.File, name string, limits Limits) (Summary, error) {
 	c := &collector{limits: limits, buffer: make([]byte, copyBuffer)}
 	c.until = time.Now().Add(limits.Time) //nolint:forbidigo // A stopwatch: this is another process than the node.
 	if err != nil {
-		c.leave(Dir, "is no directory")
+		c.leave(Dir, "is not a directory")
 		c.Complete = true
 		return c.Summary, nil // The code made something else of it.
 	}
