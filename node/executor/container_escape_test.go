@@ -99,7 +99,7 @@ func TestContainersCannotEscape(t *testing.T) {
 			}))
 			outcome := n.end(id)
 			inside, outside := n.output(id), unlimited(t, group.lift, command)
-			full := group.lift == "threads" && strings.Contains(inside, "newosproc") // What tries it gets no thread either.
+			full := group.lift == "threads" && strings.Contains(inside, "newosproc") // The attack gets no thread either.
 			if outcome.Status != compute.StatusCompleted && !full {
 				t.Fatalf("ended as %v (%s): %s", outcome.Status, outcome.Detail, inside)
 			}
@@ -160,7 +160,7 @@ func neighbour(t *testing.T) string {
 	_, err := api.NetworkCreate(t.Context(), metadataNetwork, client.NetworkCreateOptions{
 		Driver: "bridge", IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: netip.MustParsePrefix(metadata + "/24").Masked()}}},
 	})
-	if err != nil && !strings.Contains(err.Error(), "already exists") { // Of a test that was killed.
+	if err != nil && !strings.Contains(err.Error(), "already exists") { // A test that was killed left it.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -18,7 +18,7 @@ import (
 // names of their own these images are neither taken for the operator's nor replace them.
 const localRepository = "berth.pulled/"
 
-const maxNameBytes = 255 // Of a repository, with its registry.
+const maxNameBytes = 255 // Bytes of the name of a repository, with its registry.
 
 // localName returns the name under which the engine keeps an image that was pulled. Nodes
 // that share an engine have names of their own, since each knows who pulled what.

@@ -134,7 +134,7 @@ func notExecutable(err error) bool {
 			return true
 		}
 	}
-	_, program, found := strings.Cut(text, "exec: ") // What follows is about the program itself.
+	_, program, found := strings.Cut(text, "exec: ") // The rest is about the program itself.
 	return found && (strings.Contains(program, "no such file or directory") ||
 		strings.Contains(program, "permission denied") ||
 		strings.Contains(program, "not a directory"))

@@ -46,7 +46,7 @@ type Config struct {
 	PullLimit  time.Duration
 	Logger     *slog.Logger
 	Now        func() time.Time
-	Resolver   *net.Resolver // Of the names of registries; nil for the machine's.
+	Resolver   *net.Resolver // Resolves the names of registries; nil for the machine's.
 }
 
 // nodeName returns the id of the node as it may stand in the name of an image.
@@ -79,7 +79,7 @@ type Engine struct {
 
 // Facts are what an engine says of itself.
 type Facts struct {
-	Version string // Of the engine.
+	Version string // Version of the engine.
 	Runtime string // The version of runc.
 	Slices  bool   // systemd makes its cgroups.
 	Weak    string // Why its isolation is below the minimum; "" if it is not.

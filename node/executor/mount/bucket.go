@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	partBytes = 32 << 20 // Of a file that is stored in parts.
+	partBytes = 32 << 20 // Bytes of a part, if a file is stored in parts.
 	pageKeys  = 1000
 	maxCuts   = 10 // Answers to one read that end early.
 )

@@ -171,7 +171,7 @@ func (d *dir) Rmdir(ctx context.Context, name string) syscall.Errno {
 func (d *dir) Unlink(ctx context.Context, name string) syscall.Errno {
 	f := d.fileAt(name)
 	if f != nil {
-		f.saving.Lock() // Whoever has it open stores it no more.
+		f.saving.Lock() // Open handles do not store it any more.
 		defer f.saving.Unlock()
 		f.mu.Lock()
 		defer f.mu.Unlock()

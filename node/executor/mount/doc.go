@@ -8,7 +8,7 @@
 //
 // A file that is read is fetched in blocks. One that is written is a file on the node's
 // disk until it is closed or synced, and is stored then, whole. Files that nobody closed
-// are stored when the code has ended. What others store is seen within two seconds, and
+// are stored when the code has ended. Changes by others show within two seconds, and
 // at each open. Directories are prefixes of keys: an empty one exists until the
 // execution ends. There are no links, owners or modes. Renaming copies a file within the
 // bucket; a directory with files cannot be renamed in one step.

@@ -45,7 +45,7 @@ func (d *dir) Rename(
 	if over := to.fileAt(newName); over != nil && over != f {
 		over.saving.Lock()
 		over.mu.Lock()
-		over.leave() // Whoever has it open stores it no more.
+		over.leave() // Open handles do not store it any more.
 		over.mu.Unlock()
 		over.saving.Unlock()
 	}

@@ -39,7 +39,7 @@ func DefaultLimits() Limits {
 type Summary struct {
 	Files    int      `json:"files"`
 	Bytes    int64    `json:"bytes"`
-	Left     int      `json:"left"`     // What is left out, as far as it was seen.
+	Left     int      `json:"left"`     // Files that were left out, as far as they were seen.
 	Named    []string `json:"named"`    // The first of them, each with its reason.
 	Complete bool     `json:"complete"` // The collection came to its end.
 }

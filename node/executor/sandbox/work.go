@@ -39,7 +39,7 @@ type WorkEntry struct {
 	Kind WorkKind
 	Mode fs.FileMode // Permissions.
 	Path string
-	Size int64 // Of the content.
+	Size int64 // Bytes of the content.
 }
 
 // header returns the entry as it is before its content.

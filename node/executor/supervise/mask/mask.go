@@ -86,7 +86,7 @@ func addBase64(value string, add func(text string)) {
 // Stream hides secrets in one stream of output.
 type Stream struct {
 	secrets *Secrets
-	held    []byte // What may be the beginning of a text.
+	held    []byte // Bytes that may be the beginning of a text.
 	covered int    // How much of held is hidden in any case: the text before ends in it.
 }
 
