@@ -1,5 +1,5 @@
-// Package client speaks Berth's REST API: what the commands of cmd/berth, the
-// benchmark and programs in Go use.
+// Package client is a client of Berth's REST API, for the commands of cmd/berth, the
+// benchmark and programs in Go.
 //
 // A Client knows the addresses of one or more nodes. Any of them answers any
 // call, so a call moves on to the next address when one is gone or says that it

@@ -12,10 +12,10 @@ import (
 
 // Error is an answer of the API that refuses a call.
 type Error struct {
-	Status     int     // Of HTTP.
+	Status     int     // HTTP status.
 	Code       string  // Stable snake_case name; "validation" for a 422.
 	Detail     string  // For people.
-	Faults     []Fault // Of a 422.
+	Faults     []Fault // Faults of a 422.
 	RequestID  string
 	RetryAfter time.Duration // Zero when the answer names none.
 }
