@@ -39,7 +39,7 @@ func newDeployUpdate() *cobra.Command {
 		Args: cli.Arguments(cobra.ExactArgs(1)),
 		Long: `Update changes the model, the arguments of its engine, the token for the hub, or the limits
 and targets of a deployment; what no flag names stays. Replicas are replaced one after the
-other, each once another one is ready, so that one replica more needs room meanwhile. If the
+other, each once another one is ready, so that one more replica needs capacity meanwhile. If the
 new engine ends as often as a new deployment may, the earlier replicas go on.`,
 		Example: `  berth deploy update ID --min-replicas 2
   berth deploy update ID --model lab/llama@v2 --max-replicas 4`,

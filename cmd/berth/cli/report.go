@@ -10,7 +10,7 @@ import (
 
 // Done is one thing that a command did.
 type Done struct {
-	Name string `json:"name"` // Of what it was done to.
+	Name string `json:"name"` // Name of the object that was changed.
 	Done string `json:"done"` // Such as deleted.
 }
 

@@ -28,7 +28,7 @@ type Context struct {
 
 	AccessToken  string    `json:"access_token,omitempty"`
 	RefreshToken string    `json:"refresh_token,omitempty"`
-	ExpiresAt    time.Time `json:"expires_at,omitzero"` // Of the access token.
+	ExpiresAt    time.Time `json:"expires_at,omitzero"` // The end of the access token.
 }
 
 // Token returns the bearer token.

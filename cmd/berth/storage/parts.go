@@ -3,7 +3,7 @@ package storage
 import (
 	"cmp"
 	"context"
-	"crypto/md5" //nolint:gosec // What an ETag is; the cluster checks a SHA-256.
+	"crypto/md5" //nolint:gosec // ETags are MD5 sums; the cluster checks a SHA-256.
 	"encoding/hex"
 	"errors"
 	"fmt"
