@@ -240,9 +240,9 @@ func (b *brittle) Open(ctx context.Context, a *fsm.Archive) (*fsm.ArchiveFile, e
 	return b.library.Open(ctx, a)
 }
 
-// TestStreamOverAnArchive holds that a node which learns at once that an execution
-// has ended and was archived, and cannot read the archive yet, ends the stream as
-// the execution ended, and that such a stream is opened without a quorum.
+// TestStreamOverAnArchive has a node learn at once that an execution ended and was
+// archived, while it cannot read the archive yet. The stream ends as the execution
+// ended, and such a stream is opened without a quorum.
 func TestStreamOverAnArchive(t *testing.T) {
 	l := &brittle{library: library{}}
 	var hold atomic.Pointer[chan struct{}]

@@ -96,7 +96,7 @@ func (b breach) in(fields map[string]json.RawMessage) string {
 	if changed[b.field] = b.value; b.gone {
 		delete(changed, b.field)
 	}
-	text, _ := json.Marshal(changed) // Of JSON.
+	text, _ := json.Marshal(changed) // Parts of JSON always encode.
 	return string(text)
 }
 

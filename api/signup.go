@@ -230,8 +230,8 @@ func (g *signups) token(r *edge.Request) (any, error) {
 	return g.sessions.openSession(r, user)
 }
 
-// userOf returns the user who a person of the identity provider is: the one who signed in
-// as this person before, else the one with the verified address, else a new one.
+// userOf returns the user for a person of the identity provider. It is the one who signed
+// in as this person before, else the one with the verified address, else a new one.
 func (g *signups) userOf(r *edge.Request, who compute.Identity) (*compute.User, error) {
 	if known, ok := r.View.UserBySubject(who.Subject); ok {
 		return known, nil

@@ -659,7 +659,7 @@ type fakeLogs struct {
 	done    map[compute.ExecutionID]bool
 	deleted []compute.ExecutionID
 	err     error
-	broken  error // Of Follow.
+	broken  error // Error of Follow.
 	away    bool  // The output is on another node.
 	tails   int   // Calls of Tail.
 }

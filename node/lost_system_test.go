@@ -199,8 +199,9 @@ func (l *losses) drain(nodes []*nodetest.Process, drained bool) {
 	}
 }
 
-// noQuorum has two of three servers stand still for longer than a lease: what may not start elsewhere goes on as if nothing had been, on all of
-// them; what may restart ends on its own and does so, once, afterwards.
+// noQuorum stops two of three servers for longer than a lease. Executions that may not
+// restart continue undisturbed on all of them. The one that may restart ends by its
+// lease, and restarts once afterwards.
 func (l *losses) noQuorum() {
 	stands := l.others(l.cluster.Nodes[0])
 	awake := l.cluster.Nodes[0]

@@ -29,7 +29,7 @@ const (
 	busyGarbage   = 32 << 20
 	busyCycles    = 2 // which would collect so often in garbagePeriod at restPercent.
 	garbagePeriod = 2 * time.Second
-	calmPeriods   = 5 // After which it is busy no more.
+	calmPeriods   = 5 // Periods with little garbage until a node is no longer busy.
 )
 
 // boundMemory keeps the process small while clients have it hold all that their

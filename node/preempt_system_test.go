@@ -11,10 +11,10 @@ import (
 	"berth/node/nodetest"
 )
 
-// TestPreemptionThroughAFollower has two organizations want the same GPUs: work
-// of a higher priority makes preemptible work make room, the leader stops
-// between the word and the end, a tag's limit makes a third execution wait,
-// and all end well, each charged once.
+// TestPreemptionThroughAFollower has two organizations ask for the same GPUs.
+// Work of a higher priority preempts other work, and the leader stops between
+// the notice and the end. A tag's limit makes a third execution wait. All
+// complete, each charged once.
 func TestPreemptionThroughAFollower(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) {

@@ -11,8 +11,8 @@ import (
 )
 
 // TestSelectionOutlivesTheLeader asks a follower for two GPU selections and
-// kills the leader's process in the middle of both: the one ends once, with
-// every run charged once, and the abort of the other one ends all of its runs.
+// kills the leader's process in the middle of both. One ends once, with every
+// run charged once. The abort of the other one ends all of its runs.
 func TestSelectionOutlivesTheLeader(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c := nodetest.Start(t, 3)

@@ -7,9 +7,10 @@ import (
 	"berth/compute"
 )
 
-// budget bounds something that a node has for all its clients, and the share of
-// one owner: the bytes of larger request bodies, from their arrival to their
-// answer, those of larger answers until they are written, or streams.
+// budget bounds a resource that a node has for all its clients, and the share
+// of one owner. Resources are the bytes of larger request bodies from their
+// arrival to their answer, those of larger answers until they are written, or
+// streams.
 type budget struct {
 	limit int // For all owners together.
 	share int // For one owner.

@@ -2,9 +2,9 @@
 // and the handler's answer back, the same on every node. Package api has the
 // handlers: edge knows no endpoint, only the rows of their table (route.go).
 //
-// On the way a request is framed in one way or refused (request.go), its body is
-// read within a budget (bodies.go), its credential is checked in one view of the
-// state (access.go, view.go), a repeat is recognised (operations.go), and its
+// On the way in, a request whose framing is ambiguous is refused (request.go). Its
+// body is read within a budget (bodies.go), its credential is checked in one view of
+// the state (access.go, view.go), a repeat is recognised (operations.go), and its
 // rate is limited (ratelimits.go). On a node without a replica it is relayed to a
 // server (relay.go). A request that takes much memory waits for its turn (turns.go).
 // On the way back errors become statuses (errors.go) and answers bytes (reply.go,

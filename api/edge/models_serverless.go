@@ -332,9 +332,9 @@ func (a *publishedAnswer) whole() ([]byte, error) {
 	return renamed(data, a.was, a.is), nil
 }
 
-// measure takes the size of a whole answer for its tokens if its engine has said no usage:
-// a token for 4 bytes of the request's body, and one for 4 bytes of the texts of its
-// choices, up to what was set aside. An answer without choices or embeddings is free.
+// measure estimates the tokens of a whole answer from sizes if its engine reported no
+// usage. It counts a token for 4 bytes of the request's body, and one for 4 bytes of the
+// texts of its choices, up to the hold. An answer without choices or embeddings is free.
 func (a *publishedAnswer) measure(data []byte) {
 	if a.used != (tokenUsage{}) {
 		return

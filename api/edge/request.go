@@ -234,10 +234,11 @@ func singular() []string {
 	}
 }
 
-// checkHeader refuses what fasthttp still accepts and proxies read in other
-// ways: other versions, lines that end without a carriage return, headers that
-// continue on the next line, names with spaces, transfer codings other than
-// chunked, two lengths for one body, and two headers where one decides.
+// checkHeader refuses headers that fasthttp accepts and proxies may read in
+// another way. These are other versions, lines that end without a carriage
+// return, headers that continue on the next line and names with spaces. They
+// are also transfer codings other than chunked, two lengths for one body, and
+// repeats of singular headers.
 func checkHeader(header *fasthttp.RequestHeader) error {
 	if version := string(header.Protocol()); version != "HTTP/1.1" && version != "HTTP/1.0" {
 		return compute.Errorf(compute.CodeInvalid, "The version is neither HTTP/1.1 nor HTTP/1.0.").Named("bad_request")

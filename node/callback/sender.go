@@ -214,8 +214,9 @@ func (s *Sender) owner(view *fsm.View, c *compute.Callback) compute.OrgID {
 // take reserves a place for a try of a callback of org. It reports full when no other try
 // can start.
 //
-// An organization takes a place only while it holds fewer than are free: one alone may have
-// half of them, the next half of the rest, and one that has none may take the last.
+// An organization takes a place only while it holds fewer than are free. So one alone may
+// have half of them, the next one half of the rest, and one that has none may take the
+// last.
 func (s *Sender) take(c *compute.Callback, org compute.OrgID, now time.Time) (where *host, started, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -423,8 +424,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// Backoff returns the time between a try and the next one, of a callback that was tried
-// before: exponential, at most an hour, and up to a quarter less by chance, 0 to 1.
+// Backoff returns the time between a try of a callback and the next one. It is
+// exponential, at most an hour, and up to a quarter less by chance, 0 to 1.
 func Backoff(before int, chance float64) time.Duration {
 	d := lastRetry
 	if before < 10 {

@@ -29,9 +29,10 @@ type containerEscape struct {
 	attacks []string
 }
 
-// containerEscapes are things that a container must not be able to do, by what is lifted
-// for the container in which they succeed: one without our limits in the namespaces of the
-// machine, or one in the engine's own network. The short form tries the first groups.
+// containerEscapes are attacks that a container must stop. They are grouped by the limit
+// that is lifted in the container in which they succeed: one without our limits in the
+// namespaces of the machine, or one in the engine's own network. The short form tries the
+// first groups.
 var containerEscapes = []containerEscape{
 	{"files", []string{
 		"mount", "remount", "cgroupmount", "fsopen", "opentree", "umount", "pivot", "chroot", "mknod", "disk", "memory", "handle",

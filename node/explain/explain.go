@@ -15,8 +15,8 @@ import (
 const estimateAge = time.Second
 
 // Explainer answers why executions wait. One question is computed at a time, of
-// organizations in turn; what all questions about one view have in common is
-// computed once, and its estimates serve all who ask within a second.
+// organizations in turn. The survey of a view is computed once for all
+// questions about it, and its estimates serve every question within a second.
 type Explainer struct {
 	limiter *loop.FairLimiter[compute.OrgID]
 

@@ -197,9 +197,9 @@ func (r *limitedWriter) Write(p []byte) (int, error) {
 // prefix is how the names of this cluster's backups begin.
 func (b *Backups) prefix() string { return "berth-" + b.cfg.Cluster.String() + "-" }
 
-// stamp returns when the backup of that name was saved, false for what is none of
-// this cluster's, or has another name than save gives, or is of the future: of a
-// clock that was wrong.
+// stamp returns when the backup of that name was saved. It returns false for
+// names that save does not give, for backups of other clusters, and for times in
+// the future, which a wrong clock has made.
 func (b *Backups) stamp(name string) (at time.Time, ok bool) {
 	rest, ours := strings.CutPrefix(name, b.prefix())
 	rest, whole := strings.CutSuffix(rest, backupSuffix)

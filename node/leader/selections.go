@@ -84,9 +84,9 @@ func selectionOf(view *fsm.View, parent *compute.Execution, now time.Time) *sele
 	return live
 }
 
-// addQueries adds, by node, the runs of a GPU selection of which it has to be
-// known how far they are, those that have completed too: their progress is the
-// measure of the others'. Nodes that are down are not asked.
+// addQueries adds, by node, the runs of a GPU selection whose progress is
+// needed. Completed runs are among them: the progress of the others is compared
+// with theirs. Nodes that are down are not asked.
 func addQueries(queries map[compute.NodeID][]progress.Run, view *fsm.View, parent *compute.Execution) {
 	for _, e := range view.Children(parent.ID) {
 		attempts := view.Attempts(e.ID)

@@ -8,9 +8,9 @@ import (
 	"berth/node/logs"
 )
 
-// Output is what a worker can say of attempts to who reads their output
-// here: those on its disk, and whether one has ended once it has seen a state
-// that is new enough to tell.
+// Output answers readers of output on a worker. It knows the attempts on its
+// disk. It knows whether an attempt has ended once it has seen a state that is
+// new enough.
 type Output struct {
 	Self  compute.NodeID
 	Store *logs.Store

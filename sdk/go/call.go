@@ -35,7 +35,7 @@ type Call struct {
 	Once bool
 
 	Payload []byte // Sent as it is, in place of Body.
-	Media   string // Of Payload; "" for JSON.
+	Media   string // Media type of Payload; "" for JSON.
 
 	key string
 }

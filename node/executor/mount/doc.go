@@ -1,10 +1,11 @@
 // Package mount shows the bucket of an organization as a directory to one execution.
 //
-// It is a process of its own, which the node starts for an attempt: a FUSE file system
-// that speaks S3 with this node over a Unix socket, with credentials that the node made
-// for the execution. The code gets a clone of the mount and nothing else: neither the
-// credentials nor the socket. The process ends when the supervisor of the attempt does,
-// and its mount with it. It survives a restart of the node: requests are repeated.
+// It is a process of its own, which the node starts for an attempt. Its FUSE file
+// system speaks S3 with this node over a Unix socket, with credentials that the node
+// made for the execution. The code gets a clone of the mount and nothing else: neither
+// the credentials nor the socket. The process ends when the supervisor of the attempt
+// does, and its mount with it. It survives a restart of the node: requests are
+// repeated.
 //
 // A file that is read is fetched in blocks. One that is written is a file on the node's
 // disk until it is closed or synced, and is stored then, whole. Files that nobody closed

@@ -1,8 +1,8 @@
 // Package mask hides known secrets in output.
 //
-// It hides a value wherever it is written as it is, in base64 of any kind, or one of its
-// lines alone, also when it is split over several writes or overlaps another one. It is a guard against accidents:
-// code that has a secret can print it in another form.
+// It hides a value as it is, in base64 of any kind, and each of its lines alone. It also
+// finds values that are split over several writes or overlap each other. It is a guard
+// against accidents: code that has a secret can print it in another form.
 package mask
 
 import (
@@ -60,8 +60,8 @@ const (
 )
 
 // addBase64 adds the forms that a value has in base64, standard and for URLs: alone, with
-// a line feed behind it, wrapped, and as part of something longer, where only the
-// characters that depend on the value alone can be known.
+// a line feed behind it, wrapped, and as part of a longer text. In a longer text only the
+// characters that depend on the value alone are known.
 func addBase64(value string, add func(text string)) {
 	for _, form := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
 		add(form.EncodeToString([]byte(value)))
