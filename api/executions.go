@@ -186,8 +186,8 @@ func (g *executions) checkScript(r *edge.Request, in *wire.PythonStart, id compu
 	return nil
 }
 
-// shownName returns what a record shows as the name of the file: what the
-// client said, or else what is executed in place of code.
+// shownName returns the name of the file for the record: the client's, or else
+// that of the script, module or program.
 func shownName(in *wire.PythonStart) string {
 	name := cmp.Or(in.FileName, in.Script, in.Module)
 	if name == "" && len(in.Command) > 0 {

@@ -94,8 +94,8 @@ func TestRepeatedGrant(t *testing.T) {
 	}
 }
 
-// loginHash returns what the log holds of the body of a login, and what a hash
-// without a key would be.
+// loginHash returns the hash of a login's body in the log, and a hash of it
+// without a key.
 func loginHash(t *testing.T, key string, change ...func(*api.Config)) (kept, plain compute.Hash) {
 	w := newWorld(t, change...)
 	w.saw = func(cmd fsm.Command) {

@@ -15,8 +15,8 @@ import (
 	"berth/loop"
 )
 
-// logLines serves Observability - Logs: what executions printed, searched where it
-// is kept.
+// logLines serves Observability - Logs: the output of executions, searched where
+// it is stored.
 type logLines struct {
 	executions
 }

@@ -17,7 +17,8 @@ import (
 )
 
 // wireAnswers sends text over a TCP connection, then its end. It returns the final
-// statuses of what comes back until the server closes, and what is no answer.
+// statuses of the answers until the server closes, and bytes that are not an
+// answer.
 func (w *world) wireAnswers(text string) (statuses []int, rest string) {
 	w.Helper()
 	conn, err := w.dial()

@@ -92,8 +92,8 @@ func (f *incomingFile) object() compute.Object {
 	return o
 }
 
-// kindOf returns the media type of a file: what the client says, if it says something,
-// or what its name says.
+// kindOf returns the media type of a file: the client's, if it gives one, or that of
+// the key's extension.
 func kindOf(said, key string) string {
 	if kind, _, err := mime.ParseMediaType(said); err == nil && kind != edge.OctetStream {
 		return said

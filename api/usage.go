@@ -17,7 +17,7 @@ import (
 	"berth/fsm"
 )
 
-// usage answers who used what.
+// usage answers the use of the organization, by group.
 func (g *billing) usage(r *edge.Request) (any, error) {
 	in := r.Query.(*wire.UsageQuery)
 	to := in.To // The filter has no end without one: what was just submitted counts.
@@ -123,8 +123,8 @@ func (u *usageReport) groups(e *compute.Execution) []string {
 // serverless is the row of tokens in reports whose groups they do not have.
 const serverless = "serverless"
 
-// readTokens adds what was charged for tokens of published models in some time, and what
-// is used of them but not charged yet. Zero is no end.
+// readTokens adds tokens of published models in a period: those that were charged, and
+// those that are used but not charged yet. Zero is no end.
 func (u *usageReport) readTokens(from, to compute.Instant) {
 	within := func(at compute.Instant) bool { return at >= from && (to.IsZero() || at < to) }
 	for line := range u.view.Ledger(u.org, 0) {

@@ -20,8 +20,8 @@ const (
 )
 
 // share keeps the router's figures of the other servers fresh while requests to
-// models wait. Each server may always use an equal part of a model's places; what the
-// others do not need, it uses too.
+// models wait. Each server may always use an equal part of a model's places, and also
+// those that the others do not need.
 func (l modelLoads) share(ctx context.Context) error {
 	loop.OnChange(ctx, sharePeriod, l.node.routes.Crowded, func() {
 		l.shareOnce(ctx)

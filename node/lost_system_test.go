@@ -99,10 +99,10 @@ func (l *losses) eventually(api *client.Client, id compute.ExecutionID, what str
 	})
 }
 
-// killed kills a node while it executes what may restart and what may not:
-// the first begins elsewhere, once, the other ends as a system failure. Neither
-// is paid for what was lost, and what the node has to say of it when it comes back
-// changes nothing.
+// killed kills a node while it executes an execution that may restart and one that
+// may not. The first restarts elsewhere, once; the other ends as a system failure.
+// The lost work is not charged, and the node's reports when it comes back change
+// nothing.
 func (l *losses) killed() {
 	victim := l.others(l.leader)[0]
 	left := l.others(victim)

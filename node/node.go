@@ -221,8 +221,8 @@ func (n *Node) Run(ctx context.Context) error {
 			}
 		})
 	}
-	// The API goes first when the node stops, the cluster last: what is in
-	// flight needs it.
+	// When the node stops, the API ends first and the cluster last, because
+	// requests in flight need it.
 	clusterCtx, endCluster := context.WithCancel(context.WithoutCancel(ctx))
 	defer endCluster()
 	var base sync.WaitGroup

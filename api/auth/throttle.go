@@ -28,7 +28,8 @@ type Throttle struct {
 	recent *list.List // Of *throttled, the newest in front.
 }
 
-// throttleKey is the SHA-256 of a key: of one size, whatever strangers send.
+// throttleKey is the SHA-256 of a key: its size does not depend on the text
+// that strangers send.
 type throttleKey [sha256.Size]byte
 
 // throttled is one key's bucket.

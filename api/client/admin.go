@@ -40,9 +40,9 @@ func (c *Client) DrainNode(ctx context.Context, id compute.NodeID, drained bool)
 	return out, err
 }
 
-// DrainNodeWithin has a node get no new work, moves what may restart
-// elsewhere at once, and ends, after a time in whole seconds, what still
-// executes.
+// DrainNodeWithin stops new work from being placed on a node, and moves
+// executions that may restart elsewhere at once. After a time in whole seconds
+// it ends the others.
 func (c *Client) DrainNodeWithin(ctx context.Context, id compute.NodeID, within time.Duration) (wire.Node, error) {
 	var out wire.Node
 	err := c.Do(ctx, berth.Call{

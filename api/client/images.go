@@ -21,8 +21,8 @@ type Registry struct {
 	AWSRegion      string `json:"aws_region,omitempty"`
 }
 
-// StartImage is a request to execute the program of a Docker image. Of Start it has what
-// does not say what is executed.
+// StartImage is a request to execute the program of a Docker image. The fields of Start
+// that name a program stay empty.
 type StartImage struct {
 	Start
 	Registry
@@ -40,8 +40,8 @@ func (c *Client) SubmitImage(ctx context.Context, start StartImage) (wire.Starte
 	return out, err
 }
 
-// StartCompose is a request to execute the services of a Compose file. Of Start it has
-// what does not say what is executed.
+// StartCompose is a request to execute the services of a Compose file. The fields of
+// Start that name a program stay empty.
 type StartCompose struct {
 	Start
 	Registry

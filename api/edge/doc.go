@@ -12,10 +12,11 @@
 // closed (linger.go).
 //
 // Rules. It never imports api. It alone uses fasthttp, whose buffers are used
-// again: what a handler sees is copied. A request reads one view: the credential,
-// the rights and the data of an answer are of the same instant. Every request has
-// a deadline, and what is held longer counts as a stream (streams.go). Anything
-// that grows has a limit in Limits or in the const block of its file.
+// again, so all data for handlers is copied. A request reads one view: the
+// credential, the rights and the data of an answer are of the same instant. Every
+// request has a deadline, and what is held longer counts as a stream
+// (streams.go). Anything that grows has a limit in Limits or in the const block
+// of its file.
 //
 // The tests of package api go through this package over HTTP; here are those of
 // what is not seen from there.

@@ -75,7 +75,7 @@ func (m *modelBody) parse(body *[]byte) error {
 }
 
 // checkKeys refuses a body that has a key of modelBody twice or in another case. Package
-// json ignores case, engines do not: what the engine does would be neither reserved nor
+// json ignores case and engines do not: the engine's work would be neither reserved nor
 // charged. The body is a JSON object.
 func checkKeys(body []byte) error {
 	d := json.NewDecoder(bytes.NewReader(body))

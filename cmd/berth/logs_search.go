@@ -18,7 +18,7 @@ const (
 	userLines, userHours           = 5000, 24
 )
 
-// search prints the lines that match the flags: of an execution, or of all the
+// search prints the lines of an execution that match the flags, or of all the
 // caller's executions for arg "".
 func (f *logsFlags) search(cmd *cobra.Command, arg string) error {
 	limit, hours := executionLines, executionHours

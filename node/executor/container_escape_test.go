@@ -124,7 +124,8 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// escapeTargets makes what the attacks want to reach, and returns what stands for it.
+// escapeTargets makes the targets of the attacks, and returns a replacer for their
+// placeholders.
 func escapeTargets(t *testing.T, neighbours bool) *strings.Replacer {
 	t.Helper()
 	var all net.ListenConfig

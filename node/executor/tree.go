@@ -35,7 +35,7 @@ func (e *Executor) blob(ctx context.Context, hash compute.Hash) (data []byte, er
 }
 
 // tree returns the manifest of an execution's uploaded files, nil for none. It is
-// checked again: what it names become paths.
+// checked again, because its names become paths.
 func (e *Executor) tree(ctx context.Context, files *compute.Files) (*compute.Tree, error) {
 	if files == nil {
 		return nil, nil

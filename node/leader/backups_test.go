@@ -64,7 +64,7 @@ func (l logged) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// names returns what is in the directory, without what all names begin with.
+// names returns the names in the directory, without their common prefix.
 func (b *testBackups) names(t *testing.T) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(b.dir)

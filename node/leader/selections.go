@@ -20,10 +20,9 @@ const (
 )
 
 // watchSelections stops the runs of GPU selections that need not go on. It keeps
-// nothing: what it decides on is in the state and in the nodes' output, so
-// that a leader that is lost costs a live only time. The nodes are asked once
-// for all selections, so that one which does not answer delays each by no more than
-// its own wait.
+// nothing: it decides by the state and the nodes' output, so that the loss of a
+// leader costs only time. The nodes are asked once for all selections, so that one
+// which does not answer delays each by no more than its own wait.
 func (l *Leader) watchSelections(ctx context.Context, term uint64) {
 	view := l.Machine.View()
 	selections := map[compute.ExecutionID]*selection.Live{}

@@ -40,8 +40,8 @@ func TestGoneBeforeBack(t *testing.T) {
 	}
 }
 
-// recordedOf returns what a leader records of six nodes, one half of which is gone
-// while the other one is back, in the order in which the state takes it.
+// recordedOf returns a leader's records of six nodes, half of them gone and half
+// of them back, in the order in which the state takes them.
 func recordedOf(t *testing.T, refused int, fades bool) (recorded []compute.NodeState) {
 	t.Helper()
 	const nodes = 6

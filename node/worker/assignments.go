@@ -66,8 +66,8 @@ func (a *Assignments) Work(ctx context.Context, _ uint64) (executor.Assigned, er
 	}, nil
 }
 
-// maxReadGap is the most between two contacts for nothing to be given up from the
-// one to the other: what the leader waits for at least, less a heartbeat's way.
+// maxReadGap is the longest time between two contacts in which no attempt can be
+// given up: the least wait of the leader, less the way of a heartbeat.
 const maxReadGap = attempt.Lease + attempt.Margin/2
 
 // contactOver returns the contact from which leases of what was read between two

@@ -43,5 +43,5 @@ func (o Output) Attempts(_ context.Context, id compute.ExecutionID) ([]compute.A
 // Changed is logs.State.
 func (Output) Changed() <-chan struct{} { return nil }
 
-// Up reports that a node is there: of this one alone there is output.
+// Up reports that a node is up. Only this node has output here.
 func (Output) Up(compute.NodeID) bool { return true }

@@ -98,7 +98,8 @@ func (s *relayedStream) note(event []byte) {
 	s.ended = data && id == ""
 }
 
-// lose gives up the server; what came of the next event comes again.
+// lose gives up the server. A part of the next event is dropped and comes
+// again.
 func (s *relayedStream) lose() {
 	s.body.Close()
 	s.body = nil

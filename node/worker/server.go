@@ -103,8 +103,8 @@ func (s *Server) servePoll(ctx context.Context, peer rpc.Peer, data []byte) ([]b
 	}), nil
 }
 
-// pollView returns a view that is not older than the worker's knowledge: what
-// attempts that it began through another server must not seem to be gone.
+// pollView returns a view that is not older than the worker's knowledge.
+// Attempts that it began through another server must not seem to be gone.
 func (s *Server) pollView(ctx context.Context, req pollRequest) (*fsm.View, error) {
 	if req.Fresh || s.Cluster.LastContact() > attempt.NodeTTL {
 		return s.Read(ctx)

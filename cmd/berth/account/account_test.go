@@ -180,7 +180,7 @@ func TestSecretCommands(t *testing.T) {
 	want(t, execute(t, "", "secret", "rm", "--all"), 0, "1 deleted")
 }
 
-// TestBillingCommands shows who used what, and saves a statement.
+// TestBillingCommands prints the use, and saves a statement.
 func TestBillingCommands(t *testing.T) {
 	addr, _ := mustLab(t)
 	mustLogin(t, addr)

@@ -91,7 +91,7 @@ func parseDay(text string) (compute.Instant, error) {
 	return compute.InstantOf(t), nil
 }
 
-// printUsage prints who used what as a table, or as JSON.
+// printUsage prints the use as a table, or as JSON.
 func printUsage(cmd *cobra.Command, c *client.Client, query client.UsageQuery, asJSON bool) error {
 	report, err := c.Usage(cmd.Context(), query)
 	if err != nil {

@@ -32,8 +32,8 @@ type moved struct {
 	Action  string `json:"action"` // sent, fetched, deleted, copied.
 }
 
-// send stores a file of this machine under a key, and compares the ETag of what came
-// with what was read.
+// send stores a file of this machine under a key, and compares the ETag with the
+// bytes that were read.
 func (m *mover) send(ctx context.Context, name, key string) (moved, error) {
 	info, err := os.Stat(name)
 	if err != nil {

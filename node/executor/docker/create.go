@@ -21,8 +21,8 @@ const (
 	nanoCPUs  = 1_000_000 // A thousandth of a core.
 )
 
-// request returns the request that makes the container of a spec, an allow list: what
-// it does not name has the engine's default.
+// request returns the request that makes the container of a spec. It is an allow
+// list: options that it does not name have the engine's defaults.
 func request(spec *supervise.Spec, parent string) client.ContainerCreateOptions {
 	c, image := spec.Container, spec.Container.Image
 	off := false

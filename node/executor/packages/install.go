@@ -213,8 +213,8 @@ func seal(root *os.File) error {
 	return nil
 }
 
-// released waits until nothing has the image mounted for writing: what is mounted
-// later must see what was written.
+// released waits until nothing has the image mounted for writing, so that later
+// mounts see everything that was written.
 func released(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()

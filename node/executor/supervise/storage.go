@@ -101,7 +101,8 @@ func (s *supervisor) awaitStorage(answer <-chan string) string {
 	}
 }
 
-// askToFinish has a mount store what is left, and returns what could not be stored.
+// askToFinish has a mount store the remaining files, and returns those that could
+// not be stored.
 func askToFinish(mount *os.File) string {
 	_, err := fmt.Fprintln(mount, StorageFinish)
 	var line string
