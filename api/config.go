@@ -125,9 +125,9 @@ type Config struct {
 	// Replay recomputes the plans of an entry, with the best nodes for each
 	// execution. Nil if not available.
 	Replay func(ctx context.Context, index uint64, best int) ([]compute.Replay, error)
-	// WhatIf returns what the scheduler would do on other nodes, with the state
-	// after an index or, for 0, with view. It makes the question from that
-	// state and returns the state too. Nil if not available.
+	// WhatIf returns how the scheduler would decide on other nodes, with the
+	// state after an index or, for 0, with view. It makes the question from
+	// that state and returns the state too. Nil if not available.
 	WhatIf func(ctx context.Context, view *fsm.View, index uint64, question func(*fsm.View) (compute.WhatIf, error),
 	) (compute.Forecast, *fsm.View, error)
 	// NewJoinToken makes a join token: its text, and its record for the state.

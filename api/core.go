@@ -9,7 +9,7 @@ import (
 	"berth/loop"
 )
 
-// core is what all groups of handlers share.
+// core is shared by all groups of handlers.
 type core struct {
 	*edge.Core
 

@@ -14,7 +14,7 @@ const (
 	maxEndedBytes = 64 << 10 // Larger ones are read each time.
 )
 
-// ended is what an execution that has ended executed, and its output. They never
+// ended is the program and the output of an execution that has ended. They never
 // change.
 type ended struct {
 	program                  *compute.Bundle
@@ -33,7 +33,7 @@ func newEndedCache() endedCache {
 	return endedCache{cache}
 }
 
-// get returns what is kept of an execution.
+// get returns the cached program and output of an execution.
 func (c endedCache) get(id compute.ExecutionID) (ended, bool) {
 	kept, ok := c.cache.Get(id)
 	if !ok {

@@ -171,7 +171,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 	return out, nil
 }
 
-// reportedOf returns what a client said about the end of an execution, nil for nothing.
+// reportedOf returns a client's report about the end of an execution, nil for none.
 func reportedOf(said *compute.Reported) *wire.Reported {
 	if said == nil {
 		return nil

@@ -105,7 +105,8 @@ func bodyOf(rt *edge.Route, schemas wire.Schemas) object {
 	return out
 }
 
-// description says what a route needs, and how it may be repeated.
+// description returns a route's summary with its access rule, and how it may be
+// repeated.
 func description(rt *edge.Route) string {
 	out := rt.Summary + "\n\nNeeds " + needText(rt) + "."
 	switch {

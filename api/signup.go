@@ -18,9 +18,9 @@ type Identities interface {
 	Endpoints(ctx context.Context) (compute.IdentityProvider, error)
 	// Device starts the sign-in of a program without a browser.
 	Device(ctx context.Context) (compute.DeviceCode, error)
-	// Poll returns who has approved a device.
+	// Poll returns the person who has approved a device.
 	Poll(ctx context.Context, device string) (compute.Identity, error)
-	// Exchange returns who has signed in with a browser.
+	// Exchange returns the person who has signed in with a browser.
 	Exchange(ctx context.Context, code, verifier, redirectURL, nonce string) (compute.Identity, error)
 }
 

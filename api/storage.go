@@ -32,9 +32,9 @@ type Objects interface {
 	// Write returns once the bytes are durable on several nodes. They are kept if a
 	// command refers to them soon.
 	Write(ctx context.Context, w ObjectWrite) (compute.Content, error)
-	// Meta returns what describes an object.
+	// Meta returns the metadata of an object.
 	Meta(ctx context.Context, b *compute.Bucket, o *compute.Object) (*compute.ObjectMeta, error)
-	// SealMeta returns what describes an object that is uploaded in parts; OpenMeta is its
+	// SealMeta seals the metadata of an object that is uploaded in parts; OpenMeta is its
 	// inverse.
 	SealMeta(b *compute.Bucket, meta *compute.ObjectMeta) ([]byte, error)
 	OpenMeta(b *compute.Bucket, sealed []byte) (*compute.ObjectMeta, error)

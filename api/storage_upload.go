@@ -330,7 +330,7 @@ func (g *storage) publish(r *edge.Request, files []incomingFile, prefix string) 
 	}
 }
 
-// bulkResult says what became of files.
+// bulkResult reports the result of each file.
 func bulkResult(files []incomingFile) wire.BulkUpload {
 	out := wire.BulkUpload{TotalFiles: len(files), Results: make([]wire.BulkFile, 0, len(files))}
 	for i := range files {

@@ -94,7 +94,7 @@ func (u *usageReport) read(ctx context.Context, in *wire.UsageQuery, open fsm.Op
 	return nil
 }
 
-// groups returns what names the groups of e in the state.
+// groups returns the keys of e's groups in the state.
 func (u *usageReport) groups(e *compute.Execution) []string {
 	switch u.by {
 	case "user":
@@ -171,7 +171,7 @@ func (u *usageReport) addTokens(model string, at compute.Instant, prompt, comple
 // dayOf returns the day of a time as reports name it.
 func dayOf(at compute.Instant) string { return at.Time().UTC().Format(time.DateOnly) }
 
-// name returns what people call a group of e, and its identifier.
+// name returns the displayed name of a group of e, and its identifier.
 func (u *usageReport) name(e *compute.Execution, group string) (name, id string) {
 	switch {
 	case u.by == "user":

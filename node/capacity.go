@@ -46,7 +46,8 @@ func (l modelLoads) shareOnce(ctx context.Context) {
 	l.node.routes.SetDemand(view, len(others), loads)
 }
 
-// askDemand returns what servers have under way; nil for those that do not answer.
+// askDemand returns the requests under way at servers; nil for those that do not
+// answer.
 func (l modelLoads) askDemand(ctx context.Context, servers []compute.NodeID) []map[compute.ExecutionID]int {
 	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
 	defer cancel()

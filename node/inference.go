@@ -74,8 +74,8 @@ func (n *Node) modelSources() weights.Config {
 	return cfg
 }
 
-// models returns what starts the engines of this node. Credentials returns the token
-// for the hub.
+// models returns the function that starts the engines of this node. Credentials
+// returns the token for the hub.
 func (n *Node) models(credentials executor.Credentials) executor.Models {
 	store := weights.New(n.modelSources())
 	return func(ctx context.Context, w compute.Work, say func(string)) (executor.Launch, error) {

@@ -27,7 +27,7 @@ type gpuHolder struct {
 	epoch     uint64
 }
 
-// cpuMark is what an attempt had used at a moment.
+// cpuMark is the CPU time that an attempt had used at a moment.
 type cpuMark struct {
 	at   time.Time
 	used time.Duration

@@ -43,7 +43,7 @@ import (
 // masterKeyFile is the master key, within the data directory.
 const masterKeyFile = "keys/master.key"
 
-// Options is what surrounds a node beside its configuration.
+// Options has the settings of a node that are not in its configuration file.
 type Options struct {
 	Version string // Version of the binary, as `berth version` prints it.
 	Format  uint64 // Newest format of the state that the binary says to know; 0 is fsm.Format.
@@ -151,7 +151,8 @@ func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Node, err er
 	return n, nil
 }
 
-// openers returns what opens the parts of a node of this role, in order.
+// openers returns the functions that open the parts of a node of this role, in
+// order.
 func (n *Node) openers() []func(context.Context) error {
 	base := []func(context.Context) error{n.openListeners, n.openDevices, n.openCluster}
 	if n.isWorker() {

@@ -96,7 +96,8 @@ func (n *Node) work() []compute.Work {
 	return n.machine.View().Work(n.cluster.ID())
 }
 
-// holders returns what the live attempts of this node hold of its devices.
+// holders returns the shares of this node's devices that its live attempts
+// hold.
 func (n *Node) holders() (all []gpu.Holder) {
 	if n.cluster == nil {
 		return nil // It is not open yet.
@@ -240,7 +241,7 @@ func stamp(term uint64, at time.Time) []byte {
 	return frame
 }
 
-// proposer returns what proposes commands; the cluster may be opened later.
+// proposer returns the proposer of commands; the cluster may be opened later.
 func (n *Node) proposer() proposer { return proposer{n} }
 
 // self is this node as it describes itself.
@@ -266,7 +267,8 @@ func (n *Node) openExecutor(ctx context.Context) error {
 		executorSecrets{ownSecrets{n}.variables, ownSecrets{n}.credentials, n.s3.ownAccess})
 }
 
-// executorSecrets are what the executor asks for on behalf of the users of attempts.
+// executorSecrets are the secrets that the executor asks for on behalf of the users
+// of attempts.
 type executorSecrets struct {
 	variables   executor.Variables
 	credentials executor.Credentials
@@ -303,7 +305,7 @@ func (n *Node) openExecutorWith(
 	return nil
 }
 
-// executorConfig returns what the configuration says about executions.
+// executorConfig returns the settings of the executor from the configuration.
 func (n *Node) executorConfig() executor.Config {
 	cfg := executor.Config{
 		DataDir: n.cfg.DataDir, Python: n.cfg.Python.Interpreter, SiteDirs: n.cfg.Python.SiteDirs,

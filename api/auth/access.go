@@ -23,7 +23,7 @@ const (
 	accessHeaderLen = 3 // alg, kid, typ and nothing else.
 )
 
-// Access is what an access token says.
+// Access is the content of an access token.
 type Access struct {
 	User         compute.UserID
 	Session      compute.UUID // The family of refresh tokens that it came with.
@@ -33,7 +33,8 @@ type Access struct {
 	ExpiresAt    time.Time
 }
 
-// AccessConfig is what both sides of access tokens must agree on.
+// AccessConfig has the settings that the signer and the verifier of access
+// tokens share.
 type AccessConfig struct {
 	Issuer   string // The cluster that signs.
 	Audience string // The API that accepts the token.
@@ -116,9 +117,9 @@ func NewVerifier(cfg AccessConfig, key func(id string) (ed25519.PublicKey, bool)
 	}
 }
 
-// Verify returns what text says when it is an access token of this cluster
-// that has not expired, else the code unauthenticated. The caller checks the
-// session and the token version against the state.
+// Verify returns the content of an access token of this cluster that has not
+// expired. For other texts the error has the code unauthenticated. The caller
+// checks the session and the token version against the state.
 func (v *Verifier) Verify(text string) (Access, error) {
 	access, err := v.verify(text)
 	if errors.Is(err, jwt.ErrTokenExpired) {

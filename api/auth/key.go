@@ -25,7 +25,7 @@ const (
 )
 
 // APIKey is an API key that has the right form. Text is the secret itself; the
-// other fields are what the state keeps of it.
+// state keeps the other fields.
 type APIKey struct {
 	Text   string
 	Lookup string       // By which its record is found.

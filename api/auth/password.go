@@ -40,7 +40,7 @@ const (
 	maxThreads   = 16
 )
 
-// PasswordCost is what one argon2id hash costs.
+// PasswordCost is the cost of one argon2id hash.
 type PasswordCost struct {
 	MemoryKiB uint32
 	Passes    uint32

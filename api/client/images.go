@@ -10,7 +10,7 @@ import (
 	berth "berth/sdk/go"
 )
 
-// Registry is what the registry of images asks for.
+// Registry has the credentials for the registry of images.
 type Registry struct {
 	CredentialType string `json:"docker_registry_credential_type,omitempty"` // "basic", "aws", or "" for none.
 	Username       string `json:"docker_username,omitempty"`

@@ -65,8 +65,8 @@ func (b *budget) give(owner string, n int) {
 	}
 }
 
-// bodyHold is what one request has reserved of a budget for its body, or for
-// that of its answer. The zero value has reserved nothing.
+// bodyHold is the part of a budget that a request has reserved for its body, or
+// for that of its answer. The zero value has reserved nothing.
 type bodyHold struct {
 	budget  *budget
 	owner   string

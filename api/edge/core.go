@@ -8,8 +8,8 @@ import (
 	"berth/compute"
 )
 
-// Core is what the server and every handler share: settings, credentials, and the
-// ways to propose and to read.
+// Core is shared by the server and every handler. It has the settings, the
+// credentials, and the ways to propose and to read.
 type Core struct {
 	cfg         Config
 	log         *slog.Logger

@@ -182,7 +182,8 @@ func (c *modelCall) renew() error {
 	return err
 }
 
-// limit counts the request against those of its key or user, and says what is left.
+// limit counts the request against the limit of its key or user, and sets the
+// headers about the rest.
 func (c *modelCall) limit() error {
 	limit := c.cfg.ModelLimits.PerMinute
 	if limit <= 0 {

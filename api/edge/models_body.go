@@ -22,7 +22,7 @@ import (
 // prompt and the beginning of its first message.
 const prefixBytes = 1024
 
-// modelBody is what the node reads of a request to a model.
+// modelBody has the fields of a request to a model that the node reads.
 type modelBody struct {
 	Model    string          `json:"model"`
 	Stream   bool            `json:"stream"`
@@ -148,7 +148,7 @@ func opening(messages []byte) []byte {
 
 const usageOption = `"stream_options":{"include_usage":true},`
 
-// jsonFault says what is wrong with a body without repeating any of it.
+// jsonFault describes the fault of a body without repeating any of it.
 func jsonFault(err error) string {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return e.Field + " is a " + e.Value

@@ -34,8 +34,8 @@ type Tokens interface {
 	Reserve(ctx context.Context, payer compute.Payer, m *compute.Model, prompt, completion int64) (Reservation, error)
 }
 
-// Reservation is what is set aside for one request. One of its methods ends it; later
-// calls do nothing.
+// Reservation is the hold of credits for one request. One of its methods ends it;
+// later calls do nothing.
 type Reservation interface {
 	// Settle charges for what was used, and returns once that is committed. The charge
 	// does not depend on ctx, which only ends the wait.
@@ -150,7 +150,7 @@ type publishedAnswer struct {
 	most   tokenUsage // Charged for an answer whose engine says no usage.
 }
 
-// tokenUsage is what an engine says of tokens.
+// tokenUsage is an engine's report about tokens.
 type tokenUsage struct {
 	Prompt     int64 `json:"prompt_tokens"`
 	Completion int64 `json:"completion_tokens"`

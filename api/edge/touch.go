@@ -38,7 +38,7 @@ func (t *touched) use(k *compute.Key, now time.Time) {
 	}
 }
 
-// take returns what was recorded since the last take.
+// take returns the uses since the last take.
 func (t *touched) take() map[compute.KeyID]compute.Instant {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"berth/compute"
 )
 
-// Day is what was charged on one day, UTC.
+// Day is the sum of charges on one day, UTC.
 type Day struct {
 	Date    time.Time // Midnight.
 	Charges int       // Lines.

@@ -119,7 +119,7 @@ type Scratch struct {
 	MiB int64  `json:"mib,omitempty" doc:"Its size on disk, where it asked for one."`
 }
 
-// SpaceOf returns what e asked for, nil for the node's default.
+// SpaceOf returns the space that e asked for, nil for the node's default.
 func SpaceOf(e *compute.Execution) (scratch *Scratch, volumes []Volume) {
 	if e.ScratchMemory {
 		scratch = &Scratch{On: "memory"}

@@ -49,7 +49,7 @@ type Start struct {
 	DisconnectGrace int `json:"disconnect_grace" default:"600" min:"0" max:"86400" doc:"Seconds that the execution keeps running while its node is partitioned."`
 }
 
-// Program is what a start body executes: exactly one of code, module, command
+// Program is the program of a start body: exactly one of code, module, command
 // and script.
 type Program struct {
 	Code     string   `json:"code" nonnull:"true" minlen:"1" maxlen:"1048576" secret:"true" doc:"Python source. Exactly one of code, module, command and script is given."`

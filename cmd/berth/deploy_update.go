@@ -61,7 +61,7 @@ new engine ends as often as a new deployment may, the earlier replicas go on.`,
 	return cmd
 }
 
-// body returns what the flags ask for.
+// body returns the body for the flags.
 func (f *updateFlags) body(cmd *cobra.Command) (wire.DeploymentUpdate, error) {
 	in, given := f.in, cmd.Flags().Changed
 	if given("arg") && f.noArgs {

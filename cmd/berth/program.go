@@ -19,7 +19,7 @@ import (
 	"berth/compute"
 )
 
-// programUse is what commands that send code take.
+// programUse is the usage of commands that send code.
 const programUse = "{FILE | - | -c CODE | -m MODULE} [-- ARG...] | -- COMMAND [ARG...]"
 
 // programHelp is the part of their help about it.

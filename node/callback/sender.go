@@ -45,14 +45,15 @@ const (
 	openFor        = 30 * time.Second
 )
 
-// Config is what a Sender needs.
+// Config has the settings of a Sender.
 type Config struct {
 	View    func() *fsm.View
 	Changed func(index uint64) <-chan struct{}
 	Propose func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
 	// Wait returns once View has what was committed at an index.
 	Wait func(ctx context.Context, index uint64) error
-	// Body returns what a callback sends. It reports false if its execution is gone.
+	// Body returns the body of a callback. It reports false if its execution is
+	// gone.
 	Body func(view *fsm.View, c *compute.Callback) ([]byte, bool)
 	// Secret returns the value of a secret that the user of an execution keeps.
 	Secret func(view *fsm.View, id compute.ExecutionID, name string) (string, error)
@@ -91,7 +92,7 @@ type key struct {
 	number int
 }
 
-// host is what is known of the receiver at one host and port.
+// host is the state of the receiver at one host and port.
 type host struct {
 	busy     int
 	failures int // In a row.

@@ -233,7 +233,7 @@ type Metrics struct {
 	TokenFile string `koanf:"token_file" usage:"File with the bearer token that /metrics wants; empty asks for none."`
 }
 
-// Billing is what a new cluster charges, and whether credits are enforced.
+// Billing has the prices of a new cluster, and whether credits are enforced.
 //
 //nolint:lll // A field and its rules are one line.
 type Billing struct {
@@ -253,7 +253,7 @@ func (b *Billing) PriceList() map[string]compute.Price {
 	return list
 }
 
-// Limits is what one organization or request may do.
+// Limits bounds one organization or request.
 type Limits struct {
 	TimeoutMax     time.Duration `koanf:"timeout_max" usage:"Longest time limit that an execution may ask for."`
 	TimeoutDefault time.Duration `koanf:"timeout_default" usage:"Time limit of an execution that asks for none."`
@@ -514,7 +514,7 @@ func (v *validator) limits(c Limits) {
 	v.check("limits.stale_auth_max", c.StaleAuthMax >= 0, "must not be negative")
 }
 
-// notObjectStore is what is wrong with the URL of an object store.
+// notObjectStore is the fault of a URL that names no object store.
 const notObjectStore = "must be a URL such as s3://bucket?region=eu-west-1, azblob://container or gs://bucket, " +
 	"without secrets"
 

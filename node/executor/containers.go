@@ -34,8 +34,8 @@ type Containers struct {
 	ReapEvery  time.Duration // Between removals of objects without an attempt; 0 for the default.
 }
 
-// Credentials returns what the registry of an execution's image asks for, nil for
-// nothing.
+// Credentials returns the credentials for the registry of an execution's image,
+// nil for none.
 type Credentials func(ctx context.Context, w compute.Work) (*compute.RegistryCredentials, error)
 
 const (
@@ -371,7 +371,7 @@ func (e *Executor) Images() []compute.Offer {
 	return offers
 }
 
-// engineOffers returns what the Docker engine of a node offers.
+// engineOffers returns the offers of the Docker engine of a node.
 func engineOffers(cfg Config) []compute.Offer {
 	if cfg.Containers.Host == "" {
 		return nil

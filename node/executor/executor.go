@@ -71,7 +71,8 @@ type Blobs interface {
 	Put(ctx context.Context, data []byte) (compute.Hash, error)
 }
 
-// Variables returns what the user of a live attempt keeps for all own executions.
+// Variables returns the variables that the user of a live attempt keeps for all
+// own executions.
 type Variables func(ctx context.Context, w compute.Work) ([]compute.EnvVariable, error)
 
 // Meter measures how attempts use their GPUs. Its methods are safe for
@@ -95,8 +96,8 @@ type Mount struct {
 	Always   bool // Executions have it as /mnt/NAME without asking.
 }
 
-// Config is what an Executor needs. DataDir, Node and the three interfaces of
-// Open are required; everything else has a default.
+// Config has the settings of an Executor. DataDir, Node and the three
+// interfaces of Open are required; everything else has a default.
 type Config struct {
 	DataDir       string
 	Node          compute.NodeID

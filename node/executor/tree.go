@@ -63,9 +63,9 @@ func unpackTime(tree *compute.Tree) time.Duration {
 	return time.Second + time.Duration(tree.Bytes()/unpackBytes)*time.Second + time.Duration(len(tree.Entries))*unpackEntry
 }
 
-// uploaded returns what writes the files of a tree to a work stream, nil for no
-// tree. It holds one chunk in memory at a time, and ends when the attempt must
-// not start.
+// uploaded returns a function that writes the files of a tree to a work stream,
+// nil for no tree. It holds one chunk in memory at a time, and ends when the
+// attempt must not start.
 func (e *Executor) uploaded(
 	ctx context.Context, a *attempt, tree *compute.Tree,
 ) func(w *sandbox.WorkWriter, own map[string]bool) error {

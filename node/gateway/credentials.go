@@ -24,7 +24,7 @@ const (
 	grantBytes   = 5*16 - 8         // Bytes of an encoded grant.
 )
 
-// Credentials are what a client of S3 needs.
+// Credentials are the keys and the token of a client of S3.
 type Credentials struct {
 	Access, Secret, Token string
 	ExpiresAt             time.Time

@@ -173,7 +173,7 @@ func (s *store) HeadObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.Hea
 	return r.head, err
 }
 
-// reading is what a read of an object gives, before its bytes are read.
+// reading is the read of an object before its bytes are read.
 type reading struct {
 	bucket *compute.Bucket
 	object *compute.Object

@@ -38,7 +38,7 @@ const (
 	backupStep   = 16 << 20 // Bytes written between two checks of the free space.
 )
 
-// BackupConfig is what scheduled backups need.
+// BackupConfig has the settings of scheduled backups.
 type BackupConfig struct {
 	Every time.Duration // 0 for never.
 	To    string        // The directory.
@@ -67,7 +67,7 @@ type Backups struct {
 	failed prometheus.Counter
 }
 
-// NewBackups returns what saves backups of a cluster.
+// NewBackups returns a Backups for cfg.
 func NewBackups(cfg BackupConfig) *Backups {
 	b := &Backups{
 		cfg: cfg, free: disk.Free,

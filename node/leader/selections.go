@@ -58,7 +58,7 @@ func (l *Leader) stopRuns(ctx context.Context, view *fsm.View, cmd fsm.StopCandi
 	fault.Point("leader.races.after")
 }
 
-// selectionOf returns what the state knows of a GPU selection.
+// selectionOf returns a GPU selection as the state has it.
 func selectionOf(view *fsm.View, parent *compute.Execution, now time.Time) *selection.Live {
 	s := parent.Selection
 	live := &selection.Live{

@@ -46,8 +46,8 @@ type Cluster struct {
 // Node is one node of a Cluster.
 type Node struct {
 	Config config.Config
-	// Format is the newest format of the state that the node says to know; 0
-	// is what this program knows.
+	// Format is the newest format of the state that the node claims to know; 0
+	// is that of this program.
 	Format uint64
 
 	tb     testing.TB

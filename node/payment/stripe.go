@@ -28,7 +28,7 @@ const (
 	metaTotal   = "berth_total"
 )
 
-// Config is what a Stripe needs.
+// Config has the settings of a Stripe.
 type Config struct {
 	Key           string // The secret API key.
 	WebhookSecret string // Secret of the endpoint that gets reports.
@@ -115,7 +115,8 @@ func (s *Stripe) Checkout(ctx context.Context, o compute.Order) (compute.Checkou
 	return compute.Checkout{ID: session.ID, URL: session.URL}, nil
 }
 
-// total returns what credits cost, rounded up. It reports false if that is no amount.
+// total returns the price of credits, rounded up. It reports false if that is not a
+// valid amount.
 func (s *Stripe) total(amount compute.Credits) (int64, bool) {
 	hi, lo := bits.Mul64(uint64(amount), uint64(s.cfg.UnitAmount))
 	if amount <= 0 || hi >= uint64(compute.Credit) {

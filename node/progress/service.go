@@ -32,7 +32,8 @@ type Run struct {
 	Known *Known `cbor:"4,keyasint,omitempty"`
 }
 
-// Known is what measuring the progress of a run needs of its record.
+// Known has the fields of a run's record that are needed to measure its
+// progress.
 type Known struct {
 	Epoch     uint64          `cbor:"1,keyasint"`
 	Status    compute.Status  `cbor:"2,keyasint"`

@@ -10,7 +10,7 @@ import (
 	"berth/fsm"
 )
 
-// Ledger is what is known of an organization's ledger in a backup.
+// Ledger is the result for an organization's ledger in a backup.
 type Ledger struct {
 	Org     string          `json:"org"`
 	Deleted bool            `json:"deleted"`

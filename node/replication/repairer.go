@@ -145,10 +145,10 @@ func (r *Repairer) begin() (number uint64, without absent) {
 }
 
 // Wait waits for a scan that ignores the copies of leaver and of silent
-// servers, and returns what is missing on this server. When ctx ends first it
-// returns the result of the previous scan. Repairs continue afterwards. For
-// leavePeriod no copy of leaver counts: a server that is removed next must not
-// have the only copies of leaver's blobs.
+// servers, and returns the blobs that are missing on this server. When ctx ends
+// first it returns the result of the previous scan. Repairs continue
+// afterwards. For leavePeriod no copy of leaver counts: a server that is
+// removed next must not have the only copies of leaver's blobs.
 func (r *Repairer) Wait(ctx context.Context, leaver compute.NodeID, silent []compute.NodeID) Missing {
 	r.mu.Lock()
 	number := r.begun + 1 // A scan in progress may have missed the blobs in question.

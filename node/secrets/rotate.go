@@ -71,7 +71,7 @@ func (m *Master) SealedNow(sealed []byte) bool {
 	return bytes.HasPrefix(sealed, m.opened.Load().prefix)
 }
 
-// Reseal returns what is sealed for a context, sealed with the key that seals now.
+// Reseal seals a value that is sealed for a context again, with the current key.
 func (m *Master) Reseal(sealed, context []byte) ([]byte, error) {
 	plain, err := m.Unseal(sealed, context)
 	if err != nil {

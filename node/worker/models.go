@@ -169,7 +169,7 @@ func (c *readCount) end(worker compute.NodeID) {
 	}
 }
 
-// ModelUpstream is what a worker asks of the servers for models.
+// ModelUpstream has the calls to servers that models need.
 type ModelUpstream interface {
 	Upstream
 	OpenSome(
@@ -183,7 +183,7 @@ type Models struct {
 	Own *Assignments
 }
 
-// List returns what an organization stores of a model. The error has
+// List returns the files of a model that an organization stores. The error has
 // compute.CodeUnavailable if no server answers or no live attempt serves the model.
 func (m Models) List(ctx context.Context, org compute.OrgID, model string) (out StoredModel, err error) {
 	err = m.forAttempt(org, model, func(id compute.ExecutionID) error {

@@ -24,9 +24,11 @@ type Server struct {
 	Chunks  func(ctx context.Context, manifest compute.Hash) (map[compute.Hash]int, error) // Chunks of a tree.
 	Propose Propose
 
-	// Variables returns what the user of an execution keeps for all own executions.
+	// Variables returns the variables that the user of an execution keeps for all
+	// own executions.
 	Variables func(view *fsm.View, e *compute.Execution) ([]compute.EnvVariable, error)
-	// Credentials returns what the registry of an execution's images asks for.
+	// Credentials returns the credentials for the registry of an execution's
+	// images.
 	Credentials func(view *fsm.View, e *compute.Execution) (*compute.RegistryCredentials, error)
 	// Storage returns how a mount for an execution reaches its bucket.
 	Storage func(view *fsm.View, e *compute.Execution) (*compute.StorageAccess, error)
@@ -243,7 +245,8 @@ func (s *Server) serveAnnounce(ctx context.Context, peer rpc.Peer, data []byte) 
 	return nil, err
 }
 
-// SameIdentity reports whether a record says what the node says of itself.
+// SameIdentity reports whether a record agrees with the node's description of
+// itself.
 func SameIdentity(a, b *compute.Node) bool {
 	return a.Name == b.Name && a.API == b.API && a.RPC == b.RPC &&
 		a.Gossip == b.Gossip && a.Metrics == b.Metrics && a.Version == b.Version &&

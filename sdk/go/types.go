@@ -74,7 +74,7 @@ type AdminOrgs struct {
 	Orgs []AdminOrg `json:"orgs,omitzero"`
 }
 
-// Ahead is what goes before an execution in the queue.
+// Ahead is the work before an execution in the queue.
 type Ahead struct {
 	Executions int     `json:"executions,omitzero"`
 	GPUs       float64 `json:"gpus,omitzero"`
@@ -86,7 +86,7 @@ type Ahead struct {
 	Own []string `json:"own,omitzero"`
 }
 
-// AppliesTo says what a price is the price of.
+// AppliesTo names the hardware or the model that a price is for.
 type AppliesTo struct {
 	// The hardware profile, for prices of hardware.
 	HardwareProfile string `json:"hardware_profile,omitzero"`
@@ -1450,7 +1450,7 @@ type Invoice struct {
 	Days []InvoiceDay `json:"days,omitzero"`
 }
 
-// InvoiceDay is what was charged on one day, UTC.
+// InvoiceDay is the sum of charges on one day, UTC.
 type InvoiceDay struct {
 	Date    string `json:"date,omitzero"`
 	Charges int    `json:"charges,omitzero"`
@@ -1710,7 +1710,7 @@ type MemberChange struct {
 	Role string `json:"role"`
 }
 
-// Message is an answer that only says what was done.
+// Message is an answer with a message alone.
 type Message struct {
 	Message string `json:"message,omitzero"`
 }
@@ -2616,7 +2616,7 @@ type PythonStart struct {
 	ImportFiles string `json:"import_files,omitzero"`
 }
 
-// Quota is what the organization may do with one hardware profile.
+// Quota is the quota of the organization for one hardware profile.
 type Quota struct {
 	HardwareProfile string `json:"hardware_profile,omitzero"`
 	Allowed         bool   `json:"allowed,omitzero"`
@@ -2721,7 +2721,7 @@ type ReplayedPlan struct {
 	Decisions []Decision `json:"decisions,omitzero"`
 }
 
-// Reported is what a client said about the end of a Compose execution.
+// Reported is a client's report about the end of a Compose execution.
 type Reported struct {
 	Output     string    `json:"output,omitzero"`
 	Status     *string   `json:"status,omitzero"`
@@ -2819,8 +2819,8 @@ type SelectionQuery struct {
 	Until string `json:"until,omitzero"`
 }
 
-// SelectionRow is what one GPU type did. With repeats the figures are those of
-// its runs together, and runs has each.
+// SelectionRow is the result of one GPU type. With repeats the figures are
+// those of its runs together, and runs has each.
 type SelectionRow struct {
 	// The execution of its first run.
 	ExecutionID     string `json:"execution_id,omitzero"`
@@ -3616,7 +3616,7 @@ type Transfer struct {
 	Name   string `json:"name,omitzero"`
 }
 
-// TypeAhead is what goes first on one GPU type.
+// TypeAhead is the work ahead on one GPU type.
 type TypeAhead struct {
 	// Null for CPU-only work.
 	GPUType    *string `json:"gpu_type,omitzero"`
@@ -3662,7 +3662,7 @@ type UploadsQuery struct {
 	Key string `json:"key,omitzero"`
 }
 
-// Usage is what an execution used, as its node measured it.
+// Usage is the use of hardware by an execution, as its node measured it.
 type Usage struct {
 	CPUS          float64 `json:"cpu_s,omitzero"`
 	PeakMemoryMIB int64   `json:"peak_memory_mib,omitzero"`

@@ -196,7 +196,7 @@ func expiry(text string) (compute.Instant, error) {
 	return compute.InstantOf(now.Add(d)), nil
 }
 
-// scopesOf returns what a key is restricted to, for people.
+// scopesOf returns the scopes of a key, for people.
 func scopesOf(k key) string {
 	if len(k.Scopes) == 0 {
 		return "all"

@@ -261,7 +261,7 @@ func (f *loginFlags) print(cmd *cobra.Command, who signedIn) error {
 	return err
 }
 
-// describe returns who it is, in words.
+// describe returns the user, for people.
 func (s signedIn) describe() string {
 	switch {
 	case s.Operator:

@@ -157,7 +157,7 @@ func (c *Connection) Target(cmd *cobra.Command) (Target, error) {
 	return t, nil
 }
 
-// Given returns what flags and variables say.
+// Given returns the target that flags and variables name.
 func (c *Connection) Given() (Target, error) {
 	t := Target{Token: strings.TrimSpace(os.Getenv("BERTH_TOKEN")), Org: orEnv(c.org, "BERTH_ORG")}
 	if c.Operator {

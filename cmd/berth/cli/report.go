@@ -14,7 +14,7 @@ type Done struct {
 	Done string `json:"done"` // Such as deleted.
 }
 
-// reports is what a command did so far.
+// reports are the changes that a command has made so far.
 type reports struct {
 	asJSON bool
 	done   []Done

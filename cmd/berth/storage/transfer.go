@@ -21,7 +21,7 @@ import (
 	"berth/compute"
 )
 
-// moved is what became of one file, for --json.
+// moved is the result for one file, for --json.
 type moved struct {
 	Key  string `json:"key"`
 	Path string `json:"path,omitempty"`

@@ -74,8 +74,8 @@ func (e *Engine) layersOf(ctx context.Context, id string) ([]layerSize, error) {
 	return layers, nil
 }
 
-// onDisk returns what images take on the disk together. A layer that several have is
-// there once.
+// onDisk returns the disk space of images together. A layer that several have counts
+// once.
 func onDisk(all map[string]*pulled) (sum int64) {
 	seen := make(map[digest.Digest]bool)
 	for _, p := range all {

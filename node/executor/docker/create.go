@@ -76,7 +76,7 @@ func securityOptions(c *supervise.Container) []string {
 	return options
 }
 
-// mounts returns what is writable in the container: the scratch space at the work
+// mounts returns the mounts of the container: the scratch space at the work
 // directory, the operator's volumes, and directories in memory.
 func mounts(c *supervise.Container) []mount.Mount {
 	var all []mount.Mount

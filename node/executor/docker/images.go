@@ -44,7 +44,7 @@ type Want struct {
 	Credentials *compute.RegistryCredentials // For this pull alone; nil for none.
 }
 
-// pulled is what is remembered of an image that Berth pulled.
+// pulled is the record of an image that Berth pulled.
 type pulled struct {
 	ID     string          `json:"id"`
 	Name   string          `json:"name,omitempty"` // On the engine; "" for that of the image.
@@ -111,7 +111,7 @@ func (i *images) lock(ctx context.Context, ref string) (func(), error) {
 	}
 }
 
-// find returns what is known of an image that was pulled.
+// find returns the record of an image that was pulled.
 func (i *images) find(ref string) (pulled, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

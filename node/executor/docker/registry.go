@@ -8,7 +8,7 @@ import (
 )
 
 // Reference returns the whole name of an image, with its registry, and its tag or
-// digest. The error says what is wrong with it.
+// digest. The error names its fault.
 func Reference(text string) (string, error) {
 	named, err := parse(text)
 	if err != nil {

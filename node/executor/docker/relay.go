@@ -245,7 +245,7 @@ func refusedStatus(err error) bool {
 	}, answer.StatusCode)
 }
 
-// said returns what a registry answered, without the request.
+// said returns the answer of a registry, without the request.
 func said(err error) string {
 	if answer, ok := errors.AsType[*transport.Error](err); ok {
 		if len(answer.Errors) > 0 {

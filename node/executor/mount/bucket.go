@@ -36,7 +36,7 @@ type bucket struct {
 	down *outage
 }
 
-// object is what a list says of an object.
+// object is an object as a list describes it.
 type object struct {
 	key  string
 	size int64

@@ -25,7 +25,7 @@ const (
 	keepFree  = 2 << 30  // and so much stays free, or a tenth of a small disk.
 )
 
-// tree is what the files and directories of one mount share.
+// tree is shared by the files and directories of one mount.
 type tree struct {
 	bucket   *bucket
 	blocks   *blocks
@@ -140,8 +140,8 @@ func (t *tree) list(ctx context.Context, prefix, after string) (entries []fuse.D
 	return entries, next, nil
 }
 
-// unlisted returns what is directly below a prefix and in no list: new files and
-// directories.
+// unlisted returns the new files and directories directly below a prefix, which
+// are in no list.
 func (t *tree) unlisted(prefix string) (entries []fuse.DirEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

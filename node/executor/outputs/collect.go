@@ -35,7 +35,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Summary is what a collection found.
+// Summary is the result of a collection.
 type Summary struct {
 	Files    int      `json:"files"`
 	Bytes    int64    `json:"bytes"`
@@ -269,7 +269,7 @@ func ReadSummary(name string) Summary {
 	return s
 }
 
-// Warning says what is left out, "" for nothing.
+// Warning names the files that are left out, "" for none.
 func (s *Summary) Warning() string {
 	var parts []string
 	if s.Left > 0 {

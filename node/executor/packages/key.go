@@ -62,7 +62,7 @@ func (i *Index) directories() (dirs []string) {
 	return dirs
 }
 
-// Request is what an execution asks for.
+// Request has the packages that an execution asks for.
 type Request struct {
 	Org          compute.OrgID // Organizations share nothing.
 	Requirements string

@@ -34,7 +34,7 @@ type Interpreter struct {
 	Version    string
 }
 
-// Config is what a Store needs.
+// Config has the settings of a Store.
 type Config struct {
 	Dir         string // Directory of the images.
 	Interpreter Interpreter

@@ -17,7 +17,7 @@ const (
 	maxEntryPath = 4 << 10       // Bytes; a longer path is damage.
 )
 
-// WorkKind is what an entry of a work stream is.
+// WorkKind is the kind of an entry of a work stream.
 type WorkKind byte
 
 // The kinds of entries.

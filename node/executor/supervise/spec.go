@@ -78,8 +78,8 @@ type Spec struct {
 	Sandbox   sandbox.Spec `json:"sandbox"`
 }
 
-// Container is what containers have beside the limits and variables of their
-// attempt.
+// Container has the settings of containers beside the limits and variables of
+// their attempt.
 type Container struct {
 	Engine   string            `json:"engine"`            // Address of the engine, as in unix:///run/docker.sock.
 	Name     string            `json:"name"`              // Unique on the engine.
@@ -97,7 +97,8 @@ type Container struct {
 	Compose  *ContainerCompose `json:"compose,omitempty"` // or what Docker Compose executes.
 }
 
-// ContainerCompose is what Docker Compose executes.
+// ContainerCompose is the Compose file for Docker Compose, with its images and
+// volumes.
 type ContainerCompose struct {
 	Program     string                    `json:"program"` // Docker Compose.
 	Text        string                    `json:"text"`    // A Compose file that was checked.

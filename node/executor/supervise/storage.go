@@ -79,8 +79,8 @@ func (s *supervisor) finishStorage() {
 	}
 }
 
-// awaitStorage waits for the answer of the mount, and returns what is not stored. Who
-// aborts the code waits less.
+// awaitStorage waits for the answer of the mount, and returns the files that are not
+// stored. It waits less after an abort.
 func (s *supervisor) awaitStorage(answer <-chan string) string {
 	patience := time.NewTimer(storageTime)
 	defer patience.Stop()

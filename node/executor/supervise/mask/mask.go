@@ -93,9 +93,9 @@ type Stream struct {
 // Stream returns a stream that hides the texts. It hides nothing if s is nil.
 func (s *Secrets) Stream() *Stream { return &Stream{secrets: s} }
 
-// Next returns what can be shown of the output so far. The end of data that may be
-// the beginning of a secret comes with a later call, or with Rest. The result is valid
-// until data changes.
+// Next returns the part of the output that can be shown so far. The end of data that
+// may be the beginning of a secret comes with a later call, or with Rest. The result
+// is valid until data changes.
 func (s *Stream) Next(data []byte) []byte {
 	if s.secrets == nil || len(s.secrets.texts) == 0 {
 		return data
@@ -145,7 +145,7 @@ func (s *Stream) scan(data []byte, last bool) []byte {
 	return append(out, data[from:]...)
 }
 
-// Rest returns what was held back, at the end of the stream.
+// Rest returns the bytes that were held back, at the end of the stream.
 func (s *Stream) Rest() []byte {
 	if len(s.held) == 0 {
 		return nil
