@@ -31,7 +31,7 @@ const maxDrainWait = time.Hour
 // and BERTH_API_ADDR.
 type Config struct {
 	Name      string `koanf:"name" usage:"Name of this node for people; default: the host's name."`
-	Role      string `koanf:"role" usage:"What this node is: server (it holds the state) or worker (it executes only)."`
+	Role      string `koanf:"role" usage:"Role of this node: server (it holds the state) or worker (it executes only)."`
 	DataDir   string `koanf:"data_dir" usage:"Directory for everything this node keeps."`
 	Advertise string `koanf:"advertise" usage:"Host under which other nodes reach this one; default: the listeners'."`
 	Voters    int    `koanf:"voters" usage:"Servers that vote: 1, 3, 5, or 0 for 3, and 5 from seven servers on."`
@@ -237,7 +237,7 @@ type Metrics struct {
 //
 //nolint:lll // A field and its rules are one line.
 type Billing struct {
-	Mode        string             `koanf:"mode" usage:"Of a new cluster: meter only counts credits, enforce refuses work without them. Later: berth admin billing mode."`
+	Mode        string             `koanf:"mode" usage:"Billing of a new cluster: meter only counts credits, enforce refuses work without them. Later: berth admin billing mode."`
 	SignupGrant float64            `koanf:"signup_grant" usage:"Credits that a new organization gets."`
 	Prices      map[string]float64 `koanf:"prices" usage:"Credits per hour of a GPU type or cpu in a new cluster, as in a40=1.2,l4=0.5. Later: berth admin price set."`
 }
