@@ -279,7 +279,7 @@ func TestRateLimit(t *testing.T) {
 		}
 	}
 	if refused == 0 {
-		t.Error("strangers are not paced")
+		t.Error("strangers have no rate limit")
 	}
 }
 

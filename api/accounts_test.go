@@ -127,8 +127,8 @@ func TestReportsOfBudgets(t *testing.T) {
 	}
 }
 
-// TestDeedsAreAudited checks that what operators do is recorded although it changes no
-// state, with who and from where, and also when it is repeated under one key.
+// TestDeedsAreAudited checks that acts of operators which change no state are recorded
+// with their actor and address, also when they are repeated under one key.
 func TestDeedsAreAudited(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()

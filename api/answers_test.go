@@ -66,8 +66,8 @@ func (l *gatedLogs) Tail(ctx context.Context, id compute.ExecutionID, maxBytes i
 	return l.Logs.Tail(ctx, id, maxBytes)
 }
 
-// TestLargeAnswersAreBuiltInTurn has one organization ask for many whole records:
-// one is built at a time, another organization does not wait for the others, and
+// TestLargeAnswersAreBuiltInTurn has one organization ask for many whole records.
+// One is built at a time, another organization does not wait for the rest, and
 // none is built for a client that hung up while it waited.
 func TestLargeAnswersAreBuiltInTurn(t *testing.T) {
 	const waiting = 6
@@ -172,8 +172,8 @@ func TestUnreadAnswersShareABudget(t *testing.T) {
 	}
 }
 
-// TestScrapesOfStrangersArePaced scrapes a node whose metrics need no token.
-func TestScrapesOfStrangersArePaced(t *testing.T) {
+// TestScrapesOfStrangersAreLimited scrapes a node whose metrics need no token.
+func TestScrapesOfStrangersAreLimited(t *testing.T) {
 	const burst = 5
 	w := newWorld(t, func(c *api.Config) { c.Limits.AnonRate, c.Limits.AnonBurst = 1, burst })
 	for range burst {

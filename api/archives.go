@@ -5,9 +5,9 @@ import (
 	"berth/compute"
 )
 
-// dig adds an archived execution of the caller's organization to the request's
+// loadArchived adds an archived execution of the caller's organization to the request's
 // view.
-func (c *core) dig(r *edge.Request, id compute.ExecutionID) (err error) {
+func (c *core) loadArchived(r *edge.Request, id compute.ExecutionID) (err error) {
 	view, err := r.View.LoadArchived(r.Caller.Actor.Org, id, c.OpenArchive(r.Ctx))
 	if err == nil {
 		r.View = view

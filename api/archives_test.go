@@ -112,7 +112,7 @@ func (p racing) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint6
 }
 
 // TestArchivedWhileItIsChanged holds that an execution which goes to an archive
-// between the look at it and its stop or its end is answered as one in there.
+// between the check of it and its stop or its end is answered as one in there.
 func TestArchivedWhileItIsChanged(t *testing.T) {
 	l := library{}
 	var w *world
@@ -240,9 +240,9 @@ func (b *brittle) Open(ctx context.Context, a *fsm.Archive) (*fsm.ArchiveFile, e
 	return b.library.Open(ctx, a)
 }
 
-// TestStreamOverAnArchive holds that a node which learns at once that an execution
-// has ended and was archived, and cannot read the archive yet, ends the stream as
-// the execution ended, and that such a stream is opened without a quorum.
+// TestStreamOverAnArchive has a node learn at once that an execution ended and was
+// archived, while it cannot read the archive yet. The stream ends as the execution
+// ended, and such a stream is opened without a quorum.
 func TestStreamOverAnArchive(t *testing.T) {
 	l := &brittle{library: library{}}
 	var hold atomic.Pointer[chan struct{}]
@@ -268,7 +268,7 @@ func TestStreamOverAnArchive(t *testing.T) {
 	if events := <-got; len(events) != 1 || !strings.Contains(events[0], "node_lost") {
 		t.Errorf("events are %q", events)
 	}
-	l.failures.Store(0) // Who learns of the end first may have needed only one.
+	l.failures.Store(0) // A reader that learns of the end first may have used up only one.
 	w.know(func(s *readerState) { s.noLeader = true })
 	if events := w.events(streamPath(started), "", 10); len(events) != 1 || !strings.Contains(events[0], "node_lost") {
 		t.Errorf("without a quorum events are %q", events)

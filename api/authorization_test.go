@@ -25,60 +25,60 @@ import (
 // metricsToken is the scraper's token in tests that configure one.
 const metricsToken = "scrape-0123456789abcdefghijklmnopqrstuvwxyz"
 
-// standing is the worth of a credential for the objects of cyd's organization.
-type standing uint8
+// access says what a credential may do with the objects of cyd's organization.
+type access uint8
 
 const (
-	standsNowhere   standing = iota // No good credential of the API.
-	standsOutside                   // A member of another organization.
-	standsMisled                    // Names an organization that the credential is not for.
-	standsInside                    // A member of the organization.
-	standsOperating                 // An operator, of another organization.
-	standsRoot                      // The root token.
-	standsScraping                  // The metrics token.
-	standsStreaming                 // The token of the stream in the path.
+	accessNone     access = iota // No good credential of the API.
+	accessOtherOrg               // A member of another organization.
+	accessWrongOrg               // Names an organization that the credential is not for.
+	accessMember                 // A member of the organization.
+	accessOperator               // An operator, of another organization.
+	accessRoot                   // The root token.
+	accessScraper                // The metrics token.
+	accessStream                 // The token of the stream in the path.
 )
 
 // credential is one way to present oneself.
 type credential struct {
 	name, bearer string
 	org          string // X-Org-Slug, "" for none.
-	query        string // What the URL ends with.
+	query        string // The query of the URL.
 	home         string // The other organization that it is for.
-	is           standing
+	is           access
 }
 
-// expected returns the status that a route's access rule gives to a standing. 0 is
+// expected returns the status that a route's access rule gives to a credential. 0 is
 // the status of a request that is served.
-func expected(t *testing.T, rt api.RouteDoc, is standing) int {
+func expected(t *testing.T, rt api.RouteDoc, is access) int {
 	t.Helper()
 	switch rt.Need {
 	case edge.NeedNothing:
 		return 0
 	case edge.NeedScraper:
-		if is == standsScraping {
+		if is == accessScraper {
 			return 0
 		}
 		return http.StatusUnauthorized
 	case edge.NeedStream:
-		if is == standsStreaming {
+		if is == accessStream {
 			return 0
 		}
 		return member(rt, is)
 	case edge.NeedCaller, edge.NeedOrg:
 		return member(rt, is)
 	case edge.NeedUser:
-		if strings.Contains(rt.Path, "{token}") && (is == standsOutside || is == standsOperating) {
+		if strings.Contains(rt.Path, "{token}") && (is == accessOtherOrg || is == accessOperator) {
 			return http.StatusForbidden // The invite is for another person, who sent it on.
 		}
 		return member(rt, is)
 	case edge.NeedOperator:
 		switch is {
-		case standsOperating, standsRoot:
+		case accessOperator, accessRoot:
 			return 0
-		case standsNowhere, standsScraping, standsStreaming:
+		case accessNone, accessScraper, accessStream:
 			return http.StatusUnauthorized
-		case standsOutside, standsInside, standsMisled:
+		case accessOtherOrg, accessMember, accessWrongOrg:
 			return http.StatusForbidden
 		}
 	}
@@ -88,18 +88,18 @@ func expected(t *testing.T, rt api.RouteDoc, is standing) int {
 
 // member returns the expected status where a credential with an organization is
 // needed. The object of another one does not exist.
-func member(rt api.RouteDoc, is standing) int {
+func member(rt api.RouteDoc, is access) int {
 	switch is {
-	case standsInside:
+	case accessMember:
 		return 0
-	case standsMisled:
+	case accessWrongOrg:
 		return http.StatusForbidden
-	case standsOutside, standsOperating:
+	case accessOtherOrg, accessOperator:
 		if strings.Contains(rt.Path, "{") {
 			return http.StatusNotFound
 		}
 		return 0
-	case standsNowhere, standsRoot, standsScraping, standsStreaming:
+	case accessNone, accessRoot, accessScraper, accessStream:
 	}
 	return http.StatusUnauthorized
 }
@@ -169,19 +169,19 @@ func (m *matrix) credentials() []credential {
 		{name: "a token after its logout", bearer: out.AccessToken},
 		{name: "a refresh token", bearer: m.session.RefreshToken},
 		{name: "the token of another stream", query: "token=" + m.streamToken(other)},
-		{name: "the key of another organization", bearer: m.bobKey, home: "bob-lab", is: standsOutside},
-		{name: "the token of another organization's member", bearer: bob.AccessToken, home: "bob-lab", is: standsOutside},
-		{name: "another organization's key for this one", bearer: m.bobKey, org: "cyd-lab", is: standsMisled},
-		{name: "another organization's member for this one", bearer: bob.AccessToken, org: "cyd-lab", is: standsMisled},
-		{name: "an operator for this organization", bearer: ada.AccessToken, org: "cyd-lab", is: standsMisled},
-		{name: "the key of the organization", bearer: m.cydKey, is: standsInside},
-		{name: "the key with its organization", bearer: m.cydKey, org: "cyd-lab", is: standsInside},
-		{name: "the token of a member", bearer: m.session.AccessToken, is: standsInside},
-		{name: "an operator's key", bearer: m.adaKey, home: "ada-lab", is: standsOperating},
-		{name: "an operator's token", bearer: ada.AccessToken, is: standsOperating},
-		{name: "the root token", bearer: rootToken, is: standsRoot},
-		{name: "the metrics token", bearer: metricsToken, is: standsScraping},
-		{name: "the token of the stream", query: "token", is: standsStreaming},
+		{name: "the key of another organization", bearer: m.bobKey, home: "bob-lab", is: accessOtherOrg},
+		{name: "the token of another organization's member", bearer: bob.AccessToken, home: "bob-lab", is: accessOtherOrg},
+		{name: "another organization's key for this one", bearer: m.bobKey, org: "cyd-lab", is: accessWrongOrg},
+		{name: "another organization's member for this one", bearer: bob.AccessToken, org: "cyd-lab", is: accessWrongOrg},
+		{name: "an operator for this organization", bearer: ada.AccessToken, org: "cyd-lab", is: accessWrongOrg},
+		{name: "the key of the organization", bearer: m.cydKey, is: accessMember},
+		{name: "the key with its organization", bearer: m.cydKey, org: "cyd-lab", is: accessMember},
+		{name: "the token of a member", bearer: m.session.AccessToken, is: accessMember},
+		{name: "an operator's key", bearer: m.adaKey, home: "ada-lab", is: accessOperator},
+		{name: "an operator's token", bearer: ada.AccessToken, is: accessOperator},
+		{name: "the root token", bearer: rootToken, is: accessRoot},
+		{name: "the metrics token", bearer: metricsToken, is: accessScraper},
+		{name: "the token of the stream", query: "token", is: accessStream},
 	}
 }
 
@@ -483,7 +483,7 @@ func (m *matrix) ask(node *world, rt api.RouteDoc, who credential, params map[st
 	}
 	body, query := m.sample(rt)
 	token := who.query
-	if token == "token" { // Of the object in the path, where it is an execution.
+	if token == "token" { // A token for the execution in the path, if it has one.
 		token = "token=none"
 		if id, err := compute.ParseExecutionID(params["{id}"]); err == nil {
 			token = "token=" + m.streamToken(id)

@@ -169,7 +169,7 @@ func (g *billing) credits(r *edge.Request) (any, error) {
 	return out, nil
 }
 
-// usedThisMonth returns what was charged since the first of the month.
+// usedThisMonth returns the charges since the first of the month.
 func usedThisMonth(a *compute.Account, now compute.Instant) compute.Credits {
 	t := now.Time()
 	if a.Month != t.Year()*12+int(t.Month())-1 {

@@ -96,7 +96,7 @@ func redelivered(result fsm.Result) wire.Redelivered {
 	}
 }
 
-// CallbackBody returns what a callback sends about an execution that has ended, or about
+// CallbackBody returns the body of a callback about an execution that has ended, or about
 // a budget that is used up. It reports false if the execution, or the organization of the
 // budget, is not in the state.
 func CallbackBody(view *fsm.View, c *compute.Callback) ([]byte, bool) {
@@ -131,7 +131,7 @@ func CallbackBody(view *fsm.View, c *compute.Callback) ([]byte, bool) {
 	return data, err == nil
 }
 
-// alertOf returns what a callback sends about a budget.
+// alertOf returns the body of a callback about a budget.
 func alertOf(org compute.OrgID, c *compute.Callback) wire.BudgetAlert {
 	a := c.Alert
 	out := wire.BudgetAlert{

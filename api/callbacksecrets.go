@@ -54,7 +54,7 @@ func callbackSecretOf(s *compute.CallbackSecret) wire.CallbackSecret {
 	return wire.CallbackSecret{Number: s.Number, CreatedAt: s.CreatedAt, ExpiresAt: atOrNull(s.EndsAt)}
 }
 
-// Of secrets, in the form of Standard Webhooks.
+// Callback secrets have the form that Standard Webhooks defines.
 const (
 	callbackSecretPrefix = "whsec_"
 	callbackSecretBytes  = 32

@@ -53,7 +53,7 @@ func (g *executions) addKernelState(
 // recommendedRun returns the completed run of the GPU type that a selection
 // recommends, nil if there is none.
 func (g *executions) recommendedRun(r *edge.Request, parent *compute.Execution) *compute.Execution {
-	c := contestOf(r.View, parent)
+	c := runsOf(r.View, parent)
 	verdict := g.cfg.Judge(parent.Selection.Objective, c.candidates)
 	if verdict.Best < 0 {
 		return nil

@@ -87,8 +87,8 @@ func (g *composes) startCompose(r *edge.Request) (any, error) {
 	return g.started(r, result), nil
 }
 
-// readCompose returns the Compose file of a start. What is refused in it is a fault with
-// its line and column.
+// readCompose returns the Compose file of a start. Each refused part of it is a fault
+// with its line and column.
 func readCompose(in *wire.ComposeStart) (*composefile.File, error) {
 	file, faults := composefile.Parse(in.File, in.Env)
 	f := new(wire.Faults)

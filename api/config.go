@@ -78,7 +78,7 @@ type Blobs interface {
 // Backoff has the times of the crash back-off of services.
 type Backoff struct{ First, Most, Reset time.Duration }
 
-// Trees reads manifests. What it returns is shared and must not be changed.
+// Trees reads manifests. Its results are shared and must not be changed.
 type Trees interface {
 	Tree(ctx context.Context, manifest compute.Hash) (*compute.Tree, error)
 	// Numbers returns the numbers of the chunks of a tree.
@@ -89,9 +89,9 @@ type Trees interface {
 // node without a replica, which relays, only the settings of the server are
 // needed.
 type Config struct {
-	edge.Config // Of the server and of every request.
+	edge.Config // Settings of the server and of all requests.
 
-	Backoff   Backoff // Of replicas of services.
+	Backoff   Backoff // For replicas of services.
 	Inference Inference
 
 	Logs   Logs
@@ -125,9 +125,9 @@ type Config struct {
 	// Replay recomputes the plans of an entry, with the best nodes for each
 	// execution. Nil if not available.
 	Replay func(ctx context.Context, index uint64, best int) ([]compute.Replay, error)
-	// WhatIf returns what the scheduler would do on other nodes, with the state
-	// after an index or, for 0, with view. It makes the question from that
-	// state and returns the state too. Nil if not available.
+	// WhatIf returns how the scheduler would decide on other nodes, with the
+	// state after an index or, for 0, with view. It makes the question from
+	// that state and returns the state too. Nil if not available.
 	WhatIf func(ctx context.Context, view *fsm.View, index uint64, question func(*fsm.View) (compute.WhatIf, error),
 	) (compute.Forecast, *fsm.View, error)
 	// NewJoinToken makes a join token: its text, and its record for the state.

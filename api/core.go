@@ -9,7 +9,7 @@ import (
 	"berth/loop"
 )
 
-// core is what all groups of handlers share.
+// core is shared by all groups of handlers.
 type core struct {
 	*edge.Core
 
@@ -18,7 +18,7 @@ type core struct {
 	openapi []byte
 	ended   endedCache
 	endings endings
-	scans   *loop.FairLimiter[compute.OrgID] // Of reads of many records.
+	scans   *loop.FairLimiter[compute.OrgID] // Limits reads of many records.
 }
 
 // scanShare is the part of the processors that reads of many records may use: half.

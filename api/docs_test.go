@@ -205,7 +205,7 @@ func rulesOf(tag reflect.StructTag) string {
 
 // name returns what a type is called in the document.
 func (d *document) name(t reflect.Type) string {
-	schema := make(wire.Schemas).Of(t)
+	schema := make(wire.Schemas).SchemaOf(t)
 	switch t.Kind() {
 	case reflect.Pointer:
 		return d.name(t.Elem()) + " or null"

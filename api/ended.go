@@ -11,10 +11,10 @@ import (
 // Limits of what is kept of executions that have ended: 32 MiB in all.
 const (
 	maxEnded      = 512
-	maxEndedBytes = 64 << 10 // Of one; a larger one is read each time.
+	maxEndedBytes = 64 << 10 // Larger ones are read each time.
 )
 
-// ended is what an execution that has ended executed, and its output. They never
+// ended is the program and the output of an execution that has ended. They never
 // change.
 type ended struct {
 	program                  *compute.Bundle
@@ -33,7 +33,7 @@ func newEndedCache() endedCache {
 	return endedCache{cache}
 }
 
-// get returns what is kept of an execution.
+// get returns the cached program and output of an execution.
 func (c endedCache) get(id compute.ExecutionID) (ended, bool) {
 	kept, ok := c.cache.Get(id)
 	if !ok {

@@ -50,7 +50,7 @@ func (c *core) awaitEnd(e *compute.Execution) (wait *awaited, release func()) {
 
 // watchEnd begins to wait for the end of an execution. The caller holds the mutex.
 func (c *core) watchEnd(id compute.ExecutionID) *awaited {
-	ctx, cancel := context.WithCancel(context.Background()) // Of no stream: until the last one leaves.
+	ctx, cancel := context.WithCancel(context.Background()) // Outlives each stream; ends when the last one leaves.
 	a := &awaited{cancel: cancel, known: make(chan struct{})}
 	c.endings.all[id] = a
 	go func() {
@@ -93,7 +93,7 @@ func (c *core) next(
 ) (*compute.Execution, error) {
 	view, _, _ := c.cfg.Reader.Stale()
 	for {
-		known, err := c.digPatiently(ctx, id, view)
+		known, err := c.awaitArchived(ctx, id, view)
 		if err != nil {
 			return nil, err
 		}
@@ -111,15 +111,15 @@ func (c *core) next(
 	}
 }
 
-// digPatiently adds the execution from its archive to view. It retries, because this
+// awaitArchived adds the execution from its archive to view. It retries, because this
 // node may have been partitioned.
-func (c *core) digPatiently(ctx context.Context, id compute.ExecutionID, view *fsm.View) (known *fsm.View, err error) {
-	for range digTries {
+func (c *core) awaitArchived(ctx context.Context, id compute.ExecutionID, view *fsm.View) (known *fsm.View, err error) {
+	for range archiveTries {
 		known, err = view.LoadArchived(compute.OrgID{}, id, c.OpenArchive(ctx))
 		if err == nil || ctx.Err() != nil {
 			break
 		}
-		loop.Sleep(ctx, digRetry)
+		loop.Sleep(ctx, archiveRetry)
 	}
 	return known, err
 }

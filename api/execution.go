@@ -17,8 +17,8 @@ import (
 
 // Limits of GET /execution/{id}.
 const (
-	outputBytes  = 1 << 20              // Of each stream.
-	waitPause    = 5 * time.Millisecond // Between looks at a busy state.
+	outputBytes  = 1 << 20              // Bytes of each stream.
+	waitPause    = 5 * time.Millisecond // Between polls of a busy state.
 	outputBudget = 5 * time.Second      // For reading the output, wherever it is.
 )
 
@@ -74,7 +74,7 @@ func (g *executions) hold(r *edge.Request, e *compute.Execution, wait, until str
 			break // Time is up: the answer is what is known.
 		}
 		r.View = view
-		if err := g.dig(r, e.ID); err != nil {
+		if err := g.loadArchived(r, e.ID); err != nil {
 			return nil, err
 		}
 		found, ok := r.View.Execution(r.Caller.Actor.Org, e.ID)
@@ -171,7 +171,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 	return out, nil
 }
 
-// reportedOf returns what a client said about the end of an execution, nil for nothing.
+// reportedOf returns a client's report about the end of an execution, nil for none.
 func reportedOf(said *compute.Reported) *wire.Reported {
 	if said == nil {
 		return nil

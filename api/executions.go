@@ -140,7 +140,7 @@ func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) (comput
 		}
 	}
 	r.View.RecordImports(&e, slices.Sorted(maps.Keys(in.Files)))
-	in.Of(&e)
+	in.SetOn(&e)
 	if in.Network == compute.NetworkNone.String() {
 		e.Network = compute.NetworkNone
 	}
@@ -186,8 +186,8 @@ func (g *executions) checkScript(r *edge.Request, in *wire.PythonStart, id compu
 	return nil
 }
 
-// shownName returns what a record shows as the name of the file: what the
-// client said, or else what is executed in place of code.
+// shownName returns the name of the file for the record: the client's, or else
+// that of the script, module or program.
 func shownName(in *wire.PythonStart) string {
 	name := cmp.Or(in.FileName, in.Script, in.Module)
 	if name == "" && len(in.Command) > 0 {
@@ -285,7 +285,7 @@ func (c *core) find(r *edge.Request, kinds ...compute.Kind) (*compute.Execution,
 	if err != nil {
 		return nil, edge.NotFound()
 	}
-	if err := c.dig(r, id); err != nil {
+	if err := c.loadArchived(r, id); err != nil {
 		return nil, err
 	}
 	e, ok := r.View.Execution(r.Caller.Actor.Org, id)

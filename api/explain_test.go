@@ -56,8 +56,8 @@ func TestExplainAnswers(t *testing.T) {
 	}
 }
 
-// TestQuoteNamesOwnExecutionsOnly holds that a quote names what would be moved
-// to its owner, and to others only what the move costs.
+// TestQuoteNamesOwnExecutionsOnly holds that a quote shows the executions that
+// it would move to their owner alone. Others see the cost of the move.
 func TestQuoteNamesOwnExecutionsOnly(t *testing.T) {
 	w := newWorld(t)
 	w.addNode(4, "l40s", "l40s")

@@ -19,7 +19,7 @@ type RouteDoc struct {
 	Raw                               bool // The body is no JSON.
 	Streamed                          bool
 	Once                              bool
-	Group, Name                       string // Of its handler: what serves it, and how.
+	Group, Name                       string // The group and the method of its handler.
 }
 
 // Routes returns all routes for the documentation.

@@ -55,7 +55,8 @@ func forgedKeys(known, victim string) map[string]string {
 	return out
 }
 
-// forgedTexts returns what is made of a secret text by a forger who has most of it.
+// forgedTexts returns variants of a secret text, as a forger makes them who has
+// most of it.
 func forgedTexts(text string) map[string]string {
 	out := map[string]string{
 		"nothing": "", "a character": "x", "cut": text[:len(text)-1], "longer": text + "A", "padded": text + "=",

@@ -94,8 +94,8 @@ func TestRepeatedGrant(t *testing.T) {
 	}
 }
 
-// loginHash returns what the log holds of the body of a login, and what a hash
-// without a key would be.
+// loginHash returns the hash of a login's body in the log, and a hash of it
+// without a key.
 func loginHash(t *testing.T, key string, change ...func(*api.Config)) (kept, plain compute.Hash) {
 	w := newWorld(t, change...)
 	w.saw = func(cmd fsm.Command) {
@@ -178,7 +178,7 @@ func TestRepeatsOfEveryMethod(t *testing.T) {
 	for _, test := range []struct {
 		method, path, token string
 		then                func() // Between the first request and its repeat.
-		code                string // Of the repeat; "" for the first answer.
+		code                string // Code of the repeat's error; "" if it gets the first answer.
 	}{
 		{"PATCH", switched + "/toggle", w.adaKey, func() { w.mustDo("PATCH", switched+"/toggle", w.adaKey, nil, nil) }, ""},
 		{"PATCH", gone + "/toggle", w.adaKey, func() { w.mustDo("DELETE", switched, w.adaKey, nil, nil) }, ""},

@@ -99,7 +99,7 @@ func imageRef(text string) (reference.Named, error) {
 	return nil, f
 }
 
-// shortImage returns what a record shows of an image as the name of its program.
+// shortImage returns the name of an image that a record shows as its program.
 func shortImage(ref reference.Named) string {
 	name := reference.Path(ref)
 	for i := len(name) - 1; i >= 0; i-- {

@@ -29,7 +29,7 @@ func (t *inviteToken) String() string {
 	return "inv_" + base64.RawURLEncoding.EncodeToString(slices.Concat(t.org.UUID[:], t.id.UUID[:], t.secret[:]))
 }
 
-// hash returns what the state keeps of the token.
+// hash returns the hash of the token, which the state keeps.
 func (t *inviteToken) hash() compute.Hash { return sha256.Sum256(t.secret[:]) }
 
 // parseInviteToken parses the token in a path.

@@ -101,7 +101,7 @@ func (g *billing) invoice(r *edge.Request) (any, error) {
 	return nil, edge.NotFound()
 }
 
-// invoiceID returns what names the statement of a month among those of all
+// invoiceID returns the id of the statement of a month among those of all
 // organizations.
 func invoiceID(m *statement.Month, org *compute.Org) string {
 	id := org.ID.String()

@@ -15,8 +15,8 @@ import (
 	"berth/loop"
 )
 
-// logLines serves Observability - Logs: what executions printed, searched where it
-// is kept.
+// logLines serves Observability - Logs: the output of executions, searched where
+// it is stored.
 type logLines struct {
 	executions
 }
@@ -43,7 +43,7 @@ const (
 	searchesAtOnce   = 4   // Executions whose output is searched at a time.
 	searchExecutions = 200 // Executions of which GET /logs/user searches the output.
 	searchEnded      = 20_000
-	searchBytes      = 4 << 20 // Of text; older lines are left out.
+	searchBytes      = 4 << 20 // Bytes of text; older lines are left out.
 )
 
 // ofExecution answers lines of one execution.
@@ -87,7 +87,7 @@ func (g *logLines) query(limit, hours int, level, text string) LogQuery {
 }
 
 // recent returns the caller's executions that may have printed something since an
-// instant, and whether there are more than it looked at.
+// instant, and whether there are more than it checked.
 func (g *logLines) recent(r *edge.Request, since compute.Instant) (out []*compute.Execution, more bool) {
 	org, user := r.Caller.Actor.Org, r.Caller.Actor.User
 	add := func(e *compute.Execution) bool {

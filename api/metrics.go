@@ -15,8 +15,8 @@ import (
 // SeriesMetrics is how many values a SeriesPoint has.
 const SeriesMetrics = 12
 
-// SeriesPoint is what an attempt did in the step before an instant, in the order of the
-// arrays of wire.ExecutionMetrics. What was not measured is NaN.
+// SeriesPoint has the measurements of an attempt in the step before an instant, in the
+// order of the arrays of wire.ExecutionMetrics. Values that were not measured are NaN.
 type SeriesPoint struct {
 	At     compute.Instant
 	Values [SeriesMetrics]float64
@@ -99,7 +99,7 @@ func simulates(node *compute.Node, a *compute.Attempt) bool {
 	return false
 }
 
-// query returns what a query asks for.
+// query returns the query for the series of an execution.
 func (g *series) query(e *compute.Execution, in *wire.MetricsQuery) (SeriesQuery, error) {
 	q := SeriesQuery{From: in.Start, To: in.End, Step: stepOf(in.Step)}
 	if q.From.IsZero() {

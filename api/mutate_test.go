@@ -147,7 +147,7 @@ func (m mutator) body(rt api.RouteDoc, sample string) string {
 	}
 	var known map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(sample), &known); err != nil {
-		panic(err) // Of a test.
+		panic(err) // The sample of the test is broken.
 	}
 	fields := make(map[string]string)
 	for _, name := range slices.Sorted(maps.Keys(known)) {

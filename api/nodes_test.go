@@ -33,7 +33,7 @@ func TestRemovalThatCostsTheQuorumIsRefused(t *testing.T) {
 	refusal, copies = nil, compute.Errorf(compute.CodeConflict, "Wait for n2.").Named("copies_missing")
 	w.want(403, "", "DELETE", path, w.bobKey, nil)
 	w.want(409, "copies_missing", "DELETE", path, rootToken, nil)
-	copies, beside = nil, []compute.NodeID{nodeID(98)} // Which was removed since it was asked.
+	copies, beside = nil, []compute.NodeID{nodeID(98)} // A node that was removed since it was asked.
 	w.want(409, "copies_missing", "DELETE", path, rootToken, nil)
 	w.mustDo("DELETE", path+"?force=true", rootToken, nil, nil)
 	if _, ok := w.machine.View().Node(nodeID(3)); ok {

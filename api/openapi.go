@@ -98,14 +98,15 @@ func operation(rt *edge.Route, schemas wire.Schemas) object {
 
 // bodyOf describes the body of a route, with an example.
 func bodyOf(rt *edge.Route, schemas wire.Schemas) object {
-	out := object{"schema": schemas.Of(bodyType(rt.Body))}
+	out := object{"schema": schemas.SchemaOf(bodyType(rt.Body))}
 	if example, ok := examples()[rt.Method+" "+strings.TrimPrefix(rt.Path, root)]; ok {
 		out["example"] = json.RawMessage(example)
 	}
 	return out
 }
 
-// description says what a route needs, and how it may be repeated.
+// description returns a route's summary with its access rule, and how it may be
+// repeated.
 func description(rt *edge.Route) string {
 	out := rt.Summary + "\n\nNeeds " + needText(rt) + "."
 	switch {
@@ -211,7 +212,7 @@ func responses(rt *edge.Route, schemas wire.Schemas) object {
 		content[media] = object{"schema": wire.Schema{"type": kind}}
 	}
 	if rt.Reply != nil {
-		content["application/json"] = object{"schema": schemas.Of(bodyType(rt.Reply))}
+		content["application/json"] = object{"schema": schemas.SchemaOf(bodyType(rt.Reply))}
 	}
 	if len(content) > 0 {
 		success["content"] = content
@@ -219,7 +220,7 @@ func responses(rt *edge.Route, schemas wire.Schemas) object {
 	failure := func(what string, body any) object {
 		return object{
 			"description": what,
-			"content":     object{"application/json": object{"schema": schemas.Of(reflect.TypeOf(body))}},
+			"content":     object{"application/json": object{"schema": schemas.SchemaOf(reflect.TypeOf(body))}},
 		}
 	}
 	out := object{

@@ -45,7 +45,7 @@ func (g *orgs) routes() []edge.Route {
 			Method: http.MethodDelete, Path: root + "/orgs/{slug}", Tag: "Organizations", Need: edge.NeedOrg,
 			Role: compute.RoleFor(compute.ActDelete),
 			Summary: "Delete an organization that has no live executions, with its memberships, keys, invites and secrets. " +
-				"Its ledger and history stay in the cluster's books, and its credits are lost.",
+				"Its ledger and history stay on record, and its credits are lost.",
 			Reply: of[wire.Message](), Handle: g.deleteOrg,
 		},
 		{

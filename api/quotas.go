@@ -31,8 +31,8 @@ func (g *limits) routes() []edge.Route {
 }
 
 // gpusFor returns how many of the cluster's GPUs a quota lets an organization
-// hold, rounded up: where only a share is free to it, it may use one. What
-// counts is what takes work: a GPU in MIG mode as its slices.
+// hold. It rounds up, because an organization may use a GPU of which only a
+// share is free to it. A GPU in MIG mode counts as its slices.
 func gpusFor(view *fsm.View, own compute.Quota) int {
 	milli := int64(0)
 	for n := range view.Nodes() {

@@ -17,7 +17,8 @@ import (
 )
 
 // wireAnswers sends text over a TCP connection, then its end. It returns the final
-// statuses of what comes back until the server closes, and what is no answer.
+// statuses of the answers until the server closes, and bytes that are not an
+// answer.
 func (w *world) wireAnswers(text string) (statuses []int, rest string) {
 	w.Helper()
 	conn, err := w.dial()
@@ -32,7 +33,7 @@ func (w *world) wireAnswers(text string) (statuses []int, rest string) {
 	}()
 	data, err := io.ReadAll(conn)
 	<-sent
-	if slow, ok := err.(net.Error); ok && slow.Timeout() { //nolint:errorlint // Of the connection itself.
+	if slow, ok := err.(net.Error); ok && slow.Timeout() { //nolint:errorlint // The connection does not wrap its errors.
 		return nil, "the connection stays open"
 	}
 	answers := bufio.NewReader(bytes.NewReader(data))

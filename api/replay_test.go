@@ -10,8 +10,8 @@ import (
 	"berth/fsm"
 )
 
-// What applies the log again may take longer than other answers, and says what
-// to do when even that is not enough.
+// TestReplayTakesItsTime replays the log, which may take longer than other answers.
+// If even that is not enough, the answer says what to do.
 func TestReplayTakesItsTime(t *testing.T) {
 	var left []time.Duration
 	ask := func(ctx context.Context) error {

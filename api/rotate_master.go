@@ -19,7 +19,7 @@ type MasterKey interface {
 	Use(ctx context.Context, prefix []byte) error
 	// Retire removes the keys that do not seal from all servers.
 	Retire(ctx context.Context) (servers int, err error)
-	// Reseal returns what is sealed for a context, sealed with the key that seals now.
+	// Reseal seals a value that is sealed for a context again, with the current key.
 	Reseal(sealed, context []byte) ([]byte, error)
 }
 

@@ -33,7 +33,7 @@ func breaches(s *openapi3.Schema, query bool) (out []breach) {
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		p := s.Properties[name].Value
 		add := func(why string, value any) {
-			text, _ := json.Marshal(value) // Of texts and numbers.
+			text, _ := json.Marshal(value) // Strings and numbers always encode.
 			out = append(out, breach{name: name + " " + why, field: name, value: text})
 		}
 		nullable := p.Type.Includes("null") || len(p.AnyOf) > 0
@@ -96,7 +96,7 @@ func (b breach) in(fields map[string]json.RawMessage) string {
 	if changed[b.field] = b.value; b.gone {
 		delete(changed, b.field)
 	}
-	text, _ := json.Marshal(changed) // Of JSON.
+	text, _ := json.Marshal(changed) // Parts of JSON always encode.
 	return string(text)
 }
 

@@ -12,8 +12,8 @@ import (
 	"berth/compute"
 )
 
-// TestScopes asks every route with a key of each scope. What the key is not for is
-// refused, naming the scope, before anything else is looked at.
+// TestScopes calls every route with a key of each scope. Routes outside the key's scope
+// are refused, naming the scope, before anything else is checked.
 func TestScopes(t *testing.T) {
 	m := newMatrix(t)
 	keys := make(map[compute.Scope]string)

@@ -50,7 +50,7 @@ func (g *selections) routes() []edge.Route {
 // Limits of what a GPU selection's answer reads of its sub-executions.
 const (
 	progressBudget = time.Second // For the output of all of them together.
-	rowTailBytes   = 2 << 10     // Of the end of one's output.
+	rowTailBytes   = 2 << 10     // Bytes from the end of each output.
 )
 
 // startSelection accepts a GPU selection: the parent and its queue message are
@@ -107,7 +107,7 @@ func (g *selections) getSelection(r *edge.Request) (any, error) {
 	if e, err = g.hold(r, e, query.Wait, query.Until); err != nil {
 		return nil, err
 	}
-	c := contestOf(r.View, e)
+	c := runsOf(r.View, e)
 	c.verdict = g.cfg.Judge(e.Selection.Objective, c.candidates)
 	switch query.Format {
 	case "svg":
@@ -122,17 +122,17 @@ func (g *selections) getSelection(r *edge.Request) (any, error) {
 	return out, nil
 }
 
-// contest is a GPU selection with its sub-executions by GPU type.
-type contest struct {
+// selectionRuns is a GPU selection with its sub-executions by GPU type.
+type selectionRuns struct {
 	parent     *compute.Execution
 	runs       [][]*compute.Execution // By GPU type, then by repeat.
 	candidates []compute.Candidate    // The same, as they are judged.
 	verdict    compute.Verdict
 }
 
-// contestOf returns the GPU selection of a parent.
-func contestOf(view *fsm.View, parent *compute.Execution) *contest {
-	c := &contest{parent: parent, runs: compute.ByProfile(view.Children(parent.ID))}
+// runsOf returns the GPU selection of a parent.
+func runsOf(view *fsm.View, parent *compute.Execution) *selectionRuns {
+	c := &selectionRuns{parent: parent, runs: compute.ByProfile(view.Children(parent.ID))}
 	for _, runs := range c.runs {
 		c.candidates = append(c.candidates, compute.CandidateOf(runs))
 	}
@@ -141,7 +141,7 @@ func contestOf(view *fsm.View, parent *compute.Execution) *contest {
 
 // selectionOf returns a GPU selection as sent to clients, without data from the
 // output of its runs.
-func selectionOf(view *fsm.View, c *contest) wire.Selection {
+func selectionOf(view *fsm.View, c *selectionRuns) wire.Selection {
 	e := c.parent
 	out := wire.Selection{
 		ExecutionID: e.ID, Status: e.Status, Parent: summaryOf(view, e),
@@ -309,7 +309,7 @@ func (g *selections) addOutputs(ctx context.Context, runs [][]*compute.Execution
 	var wg sync.WaitGroup
 	for i := range rows {
 		wg.Go(func() {
-			if e := telling(runs[i]); e != nil {
+			if e := latestProgress(runs[i]); e != nil {
 				rows[i].Progress = g.progressOf(ctx, e)
 				addExpected(&rows[i], e, g.Now())
 			}
@@ -321,9 +321,9 @@ func (g *selections) addOutputs(ctx context.Context, runs [][]*compute.Execution
 	wg.Wait()
 }
 
-// telling returns the run whose progress stands for its GPU type: the last one
+// latestProgress returns the run whose progress is shown for its GPU type: the last one
 // that is running or has completed; nil for none.
-func telling(runs []*compute.Execution) *compute.Execution {
+func latestProgress(runs []*compute.Execution) *compute.Execution {
 	for _, e := range slices.Backward(runs) {
 		if !e.Status.Terminal() && e.Status != compute.StatusPending || e.Status == compute.StatusCompleted {
 			return e

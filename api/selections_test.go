@@ -181,8 +181,8 @@ func TestSelectionOfRepeats(t *testing.T) {
 	}
 }
 
-// What nobody has measured of GPUs is null, not nothing; what a slice does not
-// report is, too.
+// TestUnmeasuredGPUs holds that GPU values which nobody has measured are null, not
+// zero, also those that a slice does not report.
 func TestUnmeasuredGPUs(t *testing.T) {
 	w := newWorld(t)
 	parent, children := w.selected()

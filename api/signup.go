@@ -18,9 +18,9 @@ type Identities interface {
 	Endpoints(ctx context.Context) (compute.IdentityProvider, error)
 	// Device starts the sign-in of a program without a browser.
 	Device(ctx context.Context) (compute.DeviceCode, error)
-	// Poll returns who has approved a device.
+	// Poll returns the person who has approved a device.
 	Poll(ctx context.Context, device string) (compute.Identity, error)
-	// Exchange returns who has signed in with a browser.
+	// Exchange returns the person who has signed in with a browser.
 	Exchange(ctx context.Context, code, verifier, redirectURL, nonce string) (compute.Identity, error)
 }
 
@@ -116,7 +116,7 @@ func (g *signups) create(r *edge.Request, user compute.User, orgName, join strin
 		ID: compute.OrgID{UUID: g.NewID()}, Name: cmp.Or(orgName, user.FullName, local), BillingEmail: user.Email,
 	}
 	org.Slug = cmp.Or(join, g.freeSlug(r.View, org.Name))
-	// Of its own, because the request's op is the sign-in's.
+	// A separate op, because the sign-in uses the request's.
 	op := fsm.Op{ID: compute.OpID{UUID: g.NewUUID()}}
 	_, err := g.ProposeAndSee(r, fsm.SignUp{Op: op, User: user, Org: org, Join: join != ""})
 	if detailOf(err) == "email_taken" {
@@ -230,8 +230,8 @@ func (g *signups) token(r *edge.Request) (any, error) {
 	return g.sessions.openSession(r, user)
 }
 
-// userOf returns the user who a person of the identity provider is: the one who signed in
-// as this person before, else the one with the verified address, else a new one.
+// userOf returns the user for a person of the identity provider. It is the one who signed
+// in as this person before, else the one with the verified address, else a new one.
 func (g *signups) userOf(r *edge.Request, who compute.Identity) (*compute.User, error) {
 	if known, ok := r.View.UserBySubject(who.Subject); ok {
 		return known, nil

@@ -20,7 +20,7 @@ type ObjectWrite struct {
 	Actor  fsm.Actor
 	Bucket *compute.Bucket
 	Body   io.Reader
-	Meta   *compute.ObjectMeta // What is kept beside the record; nil for nothing.
+	Meta   *compute.ObjectMeta // Metadata that is kept beside the record; nil for none.
 	Max    int64               // Bytes; 0 for compute.MaxObjectSize.
 }
 
@@ -32,9 +32,9 @@ type Objects interface {
 	// Write returns once the bytes are durable on several nodes. They are kept if a
 	// command refers to them soon.
 	Write(ctx context.Context, w ObjectWrite) (compute.Content, error)
-	// Meta returns what describes an object.
+	// Meta returns the metadata of an object.
 	Meta(ctx context.Context, b *compute.Bucket, o *compute.Object) (*compute.ObjectMeta, error)
-	// SealMeta returns what describes an object that is uploaded in parts; OpenMeta is its
+	// SealMeta seals the metadata of an object that is uploaded in parts; OpenMeta is its
 	// inverse.
 	SealMeta(b *compute.Bucket, meta *compute.ObjectMeta) ([]byte, error)
 	OpenMeta(b *compute.Bucket, sealed []byte) (*compute.ObjectMeta, error)
@@ -257,7 +257,7 @@ func (g *storage) removeFolder(r *edge.Request) (any, error) {
 		if result.Count < fsm.MaxObjectDeletes || r.Repeat {
 			break
 		}
-		command.Op = fsm.Op{} // What is left is deleted again without harm.
+		command.Op = fsm.Op{} // The next batch needs no op: repeating it does no harm.
 		r.Renew()
 	}
 	return wire.DeletedFiles{Deleted: deleted, Message: fmt.Sprintf("%d files are deleted.", deleted)}, nil

@@ -91,7 +91,7 @@ func (g *partUploads) start(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.spare(r, b); err != nil {
+	if err := g.checkSpace(r, b); err != nil {
 		return nil, err
 	}
 	kind := in.ContentType
@@ -146,7 +146,7 @@ func (g *partUploads) putPart(r *edge.Request) (any, error) {
 		return nil, badKey("parts have the numbers 1 to "+strconv.Itoa(compute.MaxObjectParts), "path", "number")
 	}
 	b := r.View.Bucket(r.Caller.Actor.Org)
-	if err := g.spare(r, b); err != nil {
+	if err := g.checkSpace(r, b); err != nil {
 		return nil, err
 	}
 	r.Endure()
@@ -163,7 +163,7 @@ func (g *partUploads) putPart(r *edge.Request) (any, error) {
 		Upload: u.ID, Number: number, Size: content.Size, ETag: content.ETag, Blob: content.Blob, Whole: content.Whole,
 	}
 	_, err = g.Propose(r, fsm.PutObjectPart{Op: g.Op(r), Actor: r.Caller.Actor, Part: p})
-	if !content.Upload.IsZero() { // What kept the bytes of a slow part. Otherwise it expires.
+	if !content.Upload.IsZero() { // It kept the bytes of a slow part. If this fails, it expires.
 		_, _ = g.Propose(r, fsm.AbortObjectUpload{Actor: r.Caller.Actor, Upload: content.Upload})
 	}
 	if err != nil {

@@ -3,7 +3,7 @@ package api_test
 import (
 	"bytes"
 	"context"
-	"crypto/md5" //nolint:gosec // What an ETag is.
+	"crypto/md5" //nolint:gosec // ETags are MD5 sums.
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"

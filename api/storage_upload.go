@@ -92,8 +92,8 @@ func (f *incomingFile) object() compute.Object {
 	return o
 }
 
-// kindOf returns the media type of a file: what the client says, if it says something,
-// or what its name says.
+// kindOf returns the media type of a file: the client's, if it gives one, or that of
+// the key's extension.
 func kindOf(said, key string) string {
 	if kind, _, err := mime.ParseMediaType(said); err == nil && kind != edge.OctetStream {
 		return said
@@ -107,7 +107,7 @@ func (g *storage) store(r *edge.Request, b *compute.Bucket, part *multipart.Part
 	if len(f.kind) > compute.MaxObjectType {
 		f.kind = ""
 	}
-	if f.err = g.spare(r, b); f.err != nil {
+	if f.err = g.checkSpace(r, b); f.err != nil {
 		return f, nil //nolint:nilerr // The part is refused, not the request.
 	}
 	f.content, f.err = g.cfg.Objects.Write(r.Ctx, ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: part})
@@ -120,8 +120,8 @@ func (g *storage) store(r *edge.Request, b *compute.Bucket, part *multipart.Part
 	return f, nil
 }
 
-// spare refuses a file before its bytes come, if the bucket is full.
-func (g *storage) spare(r *edge.Request, b *compute.Bucket) error {
+// checkSpace refuses a file before its bytes arrive, if the bucket is full.
+func (g *storage) checkSpace(r *edge.Request, b *compute.Bucket) error {
 	actor := r.Caller.Actor
 	all, own := r.View.ObjectUse(actor.Org, compute.UserID{}), r.View.ObjectUse(actor.Org, actor.User)
 	if b.MaxBytes > 0 && all.Bytes > b.MaxBytes || b.UserMaxBytes > 0 && own.Bytes > b.UserMaxBytes {
@@ -330,7 +330,7 @@ func (g *storage) publish(r *edge.Request, files []incomingFile, prefix string) 
 	}
 }
 
-// bulkResult says what became of files.
+// bulkResult reports the result of each file.
 func bulkResult(files []incomingFile) wire.BulkUpload {
 	out := wire.BulkUpload{TotalFiles: len(files), Results: make([]wire.BulkFile, 0, len(files))}
 	for i := range files {

@@ -18,11 +18,11 @@ import (
 // Limits of output streams.
 const (
 	eventTime    = time.Second      // Between the first and the last line of an event.
-	eventBytes   = 4 << 10          // Of lines that share an event. The server holds several for a slow reader.
+	eventBytes   = 4 << 10          // Bytes of lines in one event. The server holds several for a slow reader.
 	commentEvery = 15 * time.Second // Keeps the connection alive, and finds out that it is not.
 	followRetry  = time.Second      // Between tries to read output that nobody can serve.
-	digRetry     = time.Second / 4  // The same for an archive that cannot be read,
-	digTries     = 60               // and how often in a row before the stream ends without a last word.
+	archiveRetry = time.Second / 4  // Between tries to load an archive that cannot be read,
+	archiveTries = 60               // and their number before the stream ends without a last event.
 )
 
 // stream sends the output of one execution to one client.
@@ -139,7 +139,7 @@ func (t *stream) missing(final *compute.Execution) (string, error) {
 		return "", nil
 	}
 	view, _, _ := t.core.cfg.Reader.Stale()
-	known, err := t.core.digPatiently(t.ctx, t.id, view)
+	known, err := t.core.awaitArchived(t.ctx, t.id, view)
 	if err != nil {
 		return "", err
 	}

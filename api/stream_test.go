@@ -157,9 +157,9 @@ func TestLinesShareEvents(t *testing.T) {
 }
 
 // TestStreamWithoutItsEnd has output that cannot be read when the execution has
-// ended. While its node is up the stream breaks off, and the client asks again;
-// it is said to be whole, with a word on what is missing, when the node is down or
-// says that there is nothing.
+// ended. While its node is up the stream breaks off, and the client asks again.
+// When the node is down or has no output, the stream ends as whole, with a note
+// about the missing output.
 func TestStreamWithoutItsEnd(t *testing.T) {
 	w := newWorld(t, func(cfg *api.Config) { cfg.Limits.LastLines = 20 * time.Millisecond })
 	silent := compute.Errorf(compute.CodeUnavailable, "The node does not answer.")

@@ -74,8 +74,8 @@ func billedOf(e *compute.Execution) *compute.Credits {
 	return &e.Billed
 }
 
-// costOf returns what an execution cost the operator, nil until it is settled and
-// where that is not known.
+// costOf returns the operator's cost of an execution, nil until it is settled and
+// where it is not known.
 func costOf(e *compute.Execution) *compute.Credits {
 	if e.ProviderCost == 0 {
 		return nil
@@ -132,7 +132,7 @@ func gpusOf(a *compute.Attempt) []compute.GPUID {
 	return out
 }
 
-// sharesOf returns what an attempt holds or held of each GPU.
+// sharesOf returns the share of each GPU that an attempt holds or held.
 func sharesOf(a *compute.Attempt) []wire.GPUShare {
 	out := make([]wire.GPUShare, len(a.GPUs))
 	for i, share := range a.GPUs {

@@ -17,7 +17,7 @@ import (
 	"berth/fsm"
 )
 
-// usage answers who used what.
+// usage answers the use of the organization, by group.
 func (g *billing) usage(r *edge.Request) (any, error) {
 	in := r.Query.(*wire.UsageQuery)
 	to := in.To // The filter has no end without one: what was just submitted counts.
@@ -94,7 +94,7 @@ func (u *usageReport) read(ctx context.Context, in *wire.UsageQuery, open fsm.Op
 	return nil
 }
 
-// groups returns what names the groups of e in the state.
+// groups returns the keys of e's groups in the state.
 func (u *usageReport) groups(e *compute.Execution) []string {
 	switch u.by {
 	case "user":
@@ -123,8 +123,8 @@ func (u *usageReport) groups(e *compute.Execution) []string {
 // serverless is the row of tokens in reports whose groups they do not have.
 const serverless = "serverless"
 
-// readTokens adds what was charged for tokens of published models in some time, and what
-// is used of them but not charged yet. Zero is no end.
+// readTokens adds tokens of published models in a period: those that were charged, and
+// those that are used but not charged yet. Zero is no end.
 func (u *usageReport) readTokens(from, to compute.Instant) {
 	within := func(at compute.Instant) bool { return at >= from && (to.IsZero() || at < to) }
 	for line := range u.view.Ledger(u.org, 0) {
@@ -171,7 +171,7 @@ func (u *usageReport) addTokens(model string, at compute.Instant, prompt, comple
 // dayOf returns the day of a time as reports name it.
 func dayOf(at compute.Instant) string { return at.Time().UTC().Format(time.DateOnly) }
 
-// name returns what people call a group of e, and its identifier.
+// name returns the displayed name of a group of e, and its identifier.
 func (u *usageReport) name(e *compute.Execution, group string) (name, id string) {
 	switch {
 	case u.by == "user":

@@ -31,8 +31,9 @@ const viewerPage = `<!DOCTYPE html>
 </html>
 `
 
-// viewerPolicy is what the page needs: the script and the document of this node, styles
-// that the script makes, drawings in them, and a worker for its search.
+// viewerPolicy allows the sources that the page needs: the script and the document of
+// this node, styles that the script makes, drawings in them, and a worker for its
+// search.
 const viewerPolicy = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; " +
 	"img-src data:; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 

@@ -64,7 +64,7 @@ func (g *workloads) listWorkloads(r *edge.Request) (any, error) {
 func (g *workloads) lastSeen(r *edge.Request, cursor string) (*compute.Execution, error) {
 	id, err := compute.ParseExecutionID(cursor)
 	if err == nil {
-		if err = g.dig(r, id); err != nil {
+		if err = g.loadArchived(r, id); err != nil {
 			return nil, err
 		}
 		if e, ok := r.View.Execution(r.Caller.Actor.Org, id); ok {

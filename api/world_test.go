@@ -62,7 +62,7 @@ type world struct {
 	stop    func() // Stops the server.
 	server  *edge.Server
 
-	adaKey, bobKey string // Of the owners of ada-lab and bob-lab.
+	adaKey, bobKey string // Keys of the owners of ada-lab and bob-lab.
 	adaKeyID       string
 
 	mu sync.Mutex
@@ -659,7 +659,7 @@ type fakeLogs struct {
 	done    map[compute.ExecutionID]bool
 	deleted []compute.ExecutionID
 	err     error
-	broken  error // Of Follow.
+	broken  error // Error of Follow.
 	away    bool  // The output is on another node.
 	tails   int   // Calls of Tail.
 }

@@ -17,7 +17,7 @@ import (
 type oneOf struct {
 	*testing.T
 
-	api    *client.Client // Of a follower.
+	api    *client.Client // A client of a follower.
 	prices map[string]compute.Price
 }
 

@@ -26,8 +26,8 @@ type pastTests struct {
 }
 
 // TestOldExecutionsAreArchived has a cluster keep three finished executions in
-// the state, kills the leader while others are moved, and takes the blobs of a
-// server: every node, a worker too, always tells of all of them.
+// the state. It kills the leader while others are moved, and removes the blobs
+// of a server. Every node, a worker too, always lists all of them.
 func TestOldExecutionsAreArchived(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c := nodetest.StartWith(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Retention.Count = 3 })

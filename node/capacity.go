@@ -20,8 +20,8 @@ const (
 )
 
 // share keeps the router's figures of the other servers fresh while requests to
-// models wait. Each server may always use an equal part of a model's places; what the
-// others do not need, it uses too.
+// models wait. Each server may always use an equal part of a model's places, and also
+// those that the others do not need.
 func (l modelLoads) share(ctx context.Context) error {
 	loop.OnChange(ctx, sharePeriod, l.node.routes.Crowded, func() {
 		l.shareOnce(ctx)
@@ -46,7 +46,8 @@ func (l modelLoads) shareOnce(ctx context.Context) {
 	l.node.routes.SetDemand(view, len(others), loads)
 }
 
-// askDemand returns what servers have under way; nil for those that do not answer.
+// askDemand returns the requests under way at servers; nil for those that do not
+// answer.
 func (l modelLoads) askDemand(ctx context.Context, servers []compute.NodeID) []map[compute.ExecutionID]int {
 	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
 	defer cancel()

@@ -59,9 +59,9 @@ func mustKnow(t *testing.T, c *nodetest.Cluster, i, n int, limit time.Duration) 
 	})
 }
 
-// TestLargeBundle submits more code than a command carries to a follower, has
-// every node sweep its blobs while the execution waits, and wants it executed
-// all the same on a node that need not have the blob.
+// TestLargeBundle submits more code than a command carries to a follower. Every
+// node sweeps its blobs while the execution waits. It is executed all the same,
+// on a node that need not have the blob.
 func TestLargeBundle(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c := nodetest.New(t, 3)

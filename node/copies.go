@@ -15,13 +15,13 @@ import (
 const methodCopies = "logs.copy"
 
 // mayHaveCopies is how many nodes are asked to delete copies: those that are chosen for
-// them first. What others have, from when these were down, goes with its age.
+// them first. Other nodes got copies only while these were down, and delete them by age.
 const mayHaveCopies = 8
 
 // outputCopying copies the output of executions between nodes.
 type outputCopying struct{ node *Node }
 
-// open opens the copies of other nodes' output, and what copies this node's.
+// open opens the store of other nodes' output, and the sender of this node's.
 func (o outputCopying) open(from cluster.Callers) {
 	o.node.outputCopies = copies.Open(o.node.cfg.DataDir, o.node.logs,
 		copies.Limits{

@@ -21,7 +21,7 @@ func TestDamagedServerHealsUnderWork(t *testing.T) {
 	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL)
 	mustVoters(t, root, 3)
 	api := nodetest.MustClient(t, account.Key, c.Nodes[0].URL)
-	damaged := c.Nodes[2] // Of the t4.
+	damaged := c.Nodes[2] // The node with the t4.
 	live := mustBegin(t, api, "t4", "import time\ntime.sleep(5)\nprint('to its end')\n")
 	nodetest.Eventually(t, time.Minute, "the execution to run", func() bool {
 		e, err := api.Execution(t.Context(), live, 0)

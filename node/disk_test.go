@@ -47,7 +47,7 @@ func TestFullDisks(t *testing.T) {
 	if text := refused.Error(); !strings.Contains(text, "full") || !strings.Contains(text, "make room") {
 		t.Errorf("the refusal says %q", text)
 	}
-	for _, n := range c.Nodes { // What is stored can be read everywhere, and stopped.
+	for _, n := range c.Nodes { // Reads and stops still work everywhere.
 		_, err := nodetest.MustClient(t, account.Key, n.URL()).Execution(t.Context(), started.ExecutionID, 0)
 		if err != nil {
 			t.Errorf("read from %s: %v", n.Config.Name, err)
@@ -55,7 +55,7 @@ func TestFullDisks(t *testing.T) {
 	}
 	for i, id := range submitted {
 		err := api.Stop(t.Context(), id)
-		// What began on a full disk may have found no room for its own files.
+		// An execution that began on a full disk may have found no space for its files.
 		if err != nil && (i == 0 || client.CodeOf(err) != "already_ended") {
 			t.Errorf("stop: %v", err)
 		}

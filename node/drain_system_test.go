@@ -27,10 +27,10 @@ func mustShowGaps(t *testing.T, root *client.Client) {
 	})
 }
 
-// TestDrainOutlivesTheLeader drains a node, asked of a follower, while it
-// executes what may restart and what may not, and has another server lead
-// before the deadline: the first is queued again, the second ends unbilled, and
-// the node is stopped and removed.
+// TestDrainOutlivesTheLeader drains a node through a follower while it executes
+// an execution that may restart and one that may not. Another server leads
+// before the deadline. The first execution is queued again, the second ends
+// unbilled, and the node is stopped and removed.
 func TestDrainOutlivesTheLeader(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) { cfg.Limits.PreemptNotice = 0 })

@@ -17,9 +17,9 @@ import (
 )
 
 // TestRestoreDrill is the drill of docs/operations.md: a cluster goes back to a
-// backup. What was in it is there, what came after is not, what was executed is
-// ended and free, also where the backup knows nothing of it, and the servers of the
-// life before come in empty.
+// backup. Records of the backup are there and later ones are not. Executions that ran
+// are ended and free, also those that the backup lacks. The servers of the previous
+// epoch join empty.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c := nodetest.Start(t, 3)
@@ -39,7 +39,7 @@ func TestRestoreDrill(t *testing.T) {
 	backup := mustSave(t, nodetest.MustClient(t, c.RootToken, followers[0]))
 	after := mustBegin(t, api, "a100", "print(2)")
 	mustFinish(t, api, after)
-	stray := mustBegin(t, api, "a100", "import time\ntime.sleep(300)\n") // Of which the backup knows nothing.
+	stray := mustBegin(t, api, "a100", "import time\ntime.sleep(300)\n") // Missing in the backup.
 	nodetest.Eventually(t, time.Minute, "what was placed after the backup to run", func() bool {
 		e, err := api.Execution(t.Context(), stray, 0)
 		return err == nil && e.Status == compute.StatusRunning

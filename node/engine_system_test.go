@@ -74,7 +74,7 @@ func withLlama(models string, e engine.Engine) func(cfg *nodetest.NodeConfig) {
 type asked struct {
 	*testing.T
 
-	url, key string // Of the node's API.
+	url, key string // URL and API key of the node's API.
 	id       compute.ExecutionID
 }
 

@@ -91,7 +91,7 @@ func (p *environments) run(ctx context.Context, period time.Duration, source env
 	})
 }
 
-// follow starts what is new, and ends what is gone.
+// follow starts new environments, and ends those that are gone.
 func (p *environments) follow(ctx context.Context, all []compute.Environment, by preparer) {
 	listed := make(map[compute.EnvironmentID]bool, len(all))
 	for i := range all {

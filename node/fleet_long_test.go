@@ -39,7 +39,7 @@ type standIn struct {
 	dir     string
 
 	mu      sync.Mutex
-	starts  map[string]int // Of each attempt, by its file.
+	starts  map[string]int // Starts of each attempt, by its file.
 	delays  []time.Duration
 	refused []error
 }

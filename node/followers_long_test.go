@@ -23,8 +23,8 @@ import (
 
 const (
 	followers  = 1000
-	readsBytes = 32 << 10  // Of the memory of a node, for each that reads there,
-	stuckBytes = 112 << 10 // and for each that reads nothing of a flood.
+	readsBytes = 32 << 10  // Memory of a node for each client that reads there,
+	stuckBytes = 112 << 10 // and for each that does not read a flood of output.
 )
 
 // TestThousandFollowers has a thousand clients follow one execution on the node that

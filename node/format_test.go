@@ -12,8 +12,8 @@ import (
 )
 
 // TestRollingUpgrade restarts each node in turn as one that knows a newer format
-// of the state. What that brings is refused, with the node that holds it up,
-// until the last is there; then it works on every node. All of them are this
+// of the state. Commands of that format are refused, with the node that holds it up,
+// until the last is there; then they work on every node. All of them are this
 // program, configured with the format to claim: that an older program decodes
 // what this one writes is not shown here.
 func TestRollingUpgrade(t *testing.T) {

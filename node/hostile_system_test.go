@@ -242,7 +242,7 @@ func mustJoinThoughOff(t *testing.T, c *nodetest.Cluster, cfg config.Config, shi
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, url := range []string{n.URL(), c.Nodes[0].URL()} { // What it signs counts there and here.
+	for _, url := range []string{n.URL(), c.Nodes[0].URL()} { // Its tokens are valid on all nodes.
 		if _, err := nodetest.MustClient(t, session.AccessToken, url).Credits(t.Context()); err != nil {
 			t.Errorf("with a login at the node whose clock is off, at %s: %v", url, err)
 		}

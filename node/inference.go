@@ -24,7 +24,7 @@ import (
 
 const (
 	modelsDirName = "models"
-	modelAt       = "/model" // Of its files, in the sandbox of an engine.
+	modelAt       = "/model" // Path of its files in the sandbox of an engine.
 
 	hubHeader = time.Minute     // For a hub to answer.
 	sizeWait  = 3 * time.Second // For it to say how large a model is, while a client waits.
@@ -76,8 +76,8 @@ func (n *Node) modelSources() weights.Config {
 	return cfg
 }
 
-// models returns what starts the engines of this node. Credentials returns the token
-// for the hub.
+// models returns the function that starts the engines of this node. Credentials
+// returns the token for the hub.
 func (n *Node) models(credentials executor.Credentials) executor.Models {
 	store := weights.New(n.modelSources())
 	return func(ctx context.Context, w compute.Work, say func(string)) (executor.Launch, error) {

@@ -9,7 +9,7 @@ import (
 )
 
 // gpuLoads says how busy simulated GPUs are: by how much of the CPU that
-// stands for them their attempts used since the last look.
+// stands for them their attempts used since the last sample.
 type gpuLoads struct {
 	work func() []compute.Work
 	now  func() time.Time
@@ -17,17 +17,17 @@ type gpuLoads struct {
 	mu sync.Mutex
 
 	executor *executor.Executor // nil until it is open.
-	last     map[gpuLook]cpuMark
+	last     map[gpuHolder]cpuMark
 }
 
-// gpuLook is one device as one attempt holds it.
-type gpuLook struct {
+// gpuHolder is one device as one attempt holds it.
+type gpuHolder struct {
 	gpu       compute.GPUID
 	execution compute.ExecutionID
 	epoch     uint64
 }
 
-// cpuMark is what an attempt had used at a moment.
+// cpuMark is the CPU time that an attempt had used at a moment.
 type cpuMark struct {
 	at   time.Time
 	used time.Duration
@@ -41,16 +41,16 @@ func (l *gpuLoads) of(id compute.GPUID) float64 {
 		return 0
 	}
 	now, total := l.now(), 0.0
-	seen := map[gpuLook]cpuMark{}
+	seen := map[gpuHolder]cpuMark{}
 	for _, w := range l.work() {
 		milli := shareOf(w.Attempt, id)
 		used, quota, ok := l.executor.SimulatedCPU(w)
 		if milli == 0 || !ok || quota == 0 {
 			continue
 		}
-		look, mark := gpuLook{id, w.Attempt.Execution, w.Attempt.Epoch}, cpuMark{now, used}
-		seen[look] = mark
-		if before, ok := l.last[look]; ok && now.After(before.at) {
+		holder, mark := gpuHolder{id, w.Attempt.Execution, w.Attempt.Epoch}, cpuMark{now, used}
+		seen[holder] = mark
+		if before, ok := l.last[holder]; ok && now.After(before.at) {
 			busy := (used - before.used).Seconds() / now.Sub(before.at).Seconds() / (float64(quota) / 1000)
 			total += min(busy, 1) * float64(milli) / compute.WholeGPU
 		}
@@ -67,14 +67,14 @@ func (l *gpuLoads) use(e *executor.Executor) {
 }
 
 // replace keeps the marks of the attempts that hold the device now.
-func (l *gpuLoads) replace(id compute.GPUID, seen map[gpuLook]cpuMark) {
-	for look := range l.last {
-		if look.gpu == id {
-			delete(l.last, look)
+func (l *gpuLoads) replace(id compute.GPUID, seen map[gpuHolder]cpuMark) {
+	for holder := range l.last {
+		if holder.gpu == id {
+			delete(l.last, holder)
 		}
 	}
-	for look, mark := range seen {
-		l.last[look] = mark
+	for holder, mark := range seen {
+		l.last[holder] = mark
 	}
 }
 

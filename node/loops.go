@@ -90,7 +90,7 @@ func (n *Node) importMaster(clusterID compute.UUID, data []byte) error {
 	return err
 }
 
-// ready says what this node still lacks to serve.
+// ready returns an error that says why this node cannot serve yet.
 func (n *Node) ready() error {
 	view := n.machine.View()
 	if _, known := n.cluster.Leader(); !known {

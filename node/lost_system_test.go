@@ -99,10 +99,10 @@ func (l *losses) eventually(api *client.Client, id compute.ExecutionID, what str
 	})
 }
 
-// killed kills a node while it executes what may restart and what may not:
-// the first begins elsewhere, once, the other ends as a system failure. Neither
-// is paid for what was lost, and what the node has to say of it when it comes back
-// changes nothing.
+// killed kills a node while it executes an execution that may restart and one that
+// may not. The first restarts elsewhere, once; the other ends as a system failure.
+// The lost work is not charged, and the node's reports when it comes back change
+// nothing.
 func (l *losses) killed() {
 	victim := l.others(l.leader)[0]
 	left := l.others(victim)
@@ -170,7 +170,7 @@ func (l *losses) staysDown(dead *nodetest.Process) {
 	if _, err := root.TransferLeadership(l.Context(), compute.NodeID{}); err != nil {
 		l.Fatal(err)
 	}
-	pauseTest(l.Context(), 3*time.Second) // Each second the leader looks at its nodes.
+	pauseTest(l.Context(), 3*time.Second) // Each second the leader checks its nodes.
 	if after := record(); before.State != compute.NodeDown || after.State != compute.NodeDown || after.ChangedAt != before.ChangedAt {
 		l.Errorf("%s was %v since %v, and is %v since %v for a new leader",
 			dead.Config.Name, before.State, before.ChangedAt, after.State, after.ChangedAt)
@@ -199,8 +199,9 @@ func (l *losses) drain(nodes []*nodetest.Process, drained bool) {
 	}
 }
 
-// noQuorum has two of three servers stand still for longer than a lease: what may not start elsewhere goes on as if nothing had been, on all of
-// them; what may restart ends on its own and does so, once, afterwards.
+// noQuorum stops two of three servers for longer than a lease. Executions that may not
+// restart continue undisturbed on all of them. The one that may restart ends by its
+// lease, and restarts once afterwards.
 func (l *losses) noQuorum() {
 	stands := l.others(l.cluster.Nodes[0])
 	awake := l.cluster.Nodes[0]
@@ -217,7 +218,7 @@ func (l *losses) noQuorum() {
 	l.Cleanup(func() { l.signal(stands, syscall.SIGCONT) }) // Else they could not be stopped.
 	pauseTest(l.Context(), attempt.Lease+5*time.Second)
 	l.signal(stands, syscall.SIGCONT)
-	l.eventually(api, goes, "to begin anew", func(e wire.Execution) bool {
+	l.eventually(api, goes, "to restart", func(e wire.Execution) bool {
 		return e.Status == compute.StatusRunning && e.Retries == 1
 	})
 	for i, id := range stay {

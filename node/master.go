@@ -101,7 +101,7 @@ func (k masterKey) Retire(ctx context.Context) (servers int, err error) {
 	return len(files), err
 }
 
-// Reseal returns what is sealed for a context, sealed with the key that seals now.
+// Reseal seals a value that is sealed for a context again, with the current key.
 func (k masterKey) Reseal(sealed, context []byte) ([]byte, error) {
 	return k.node.master.Reseal(sealed, context)
 }

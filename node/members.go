@@ -32,10 +32,10 @@ func (m members) newJoinToken(role compute.Role, ttl time.Duration, uses int) (s
 	}, nil
 }
 
-// healthTimeout is how long what lists nodes waits for what the leader has found.
+// healthTimeout is how long lists of nodes wait for the leader's observations.
 const healthTimeout = time.Second
 
-// peers returns the Raft configuration, with what the leader has found.
+// peers returns the Raft configuration, with the leader's observations.
 func (m members) peers(ctx context.Context) ([]wire.Peer, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()

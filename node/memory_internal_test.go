@@ -23,7 +23,7 @@ func TestMemoryFollowsTheState(t *testing.T) {
 // while it leaves much garbage, and is small again some time after.
 func TestBusyNodesLeaveMoreGarbage(t *testing.T) {
 	const mib = 1 << 20
-	p := garbagePace{percent: restPercent}
+	p := gcTarget{percent: restPercent}
 	for i, step := range []struct {
 		cycles, live uint64
 		want         int

@@ -24,7 +24,7 @@ func modelPrefix(model string) string {
 	return storedModels + name + "/"
 }
 
-// storedModel returns what an organization stores of a model.
+// storedModel returns the files of a model that an organization stores.
 func storedModel(view *fsm.View, org compute.OrgID, model string) worker.StoredModel {
 	var m worker.StoredModel
 	prefix := modelPrefix(model)

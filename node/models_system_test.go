@@ -19,7 +19,8 @@ import (
 const hubToken = "hf_the_right_one"
 
 // newModelHub returns the URL of a hub with the models gated/echo and slow/echo, which it
-// gives to those with the token; of the slow one only the beginning before release.
+// gives to clients with the token. Before release it sends only the beginning of the slow
+// one.
 func newModelHub(t *testing.T) (url string, release func()) {
 	const size = len("from the hub")
 	rest := make(chan struct{})

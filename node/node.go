@@ -44,9 +44,9 @@ import (
 // masterKeyFile is the master key, within the data directory.
 const masterKeyFile = "keys/master.key"
 
-// Options is what surrounds a node beside its configuration.
+// Options has the settings of a node that are not in its configuration file.
 type Options struct {
-	Version string // Of the binary, as `berth version` prints it.
+	Version string // Version of the binary, as `berth version` prints it.
 	Format  uint64 // Newest format of the state that the binary says to know; 0 is fsm.Format.
 	Build   string
 	Logger  *slog.Logger
@@ -71,36 +71,36 @@ type Node struct {
 	opts   Options
 	logger *slog.Logger
 
-	registry      *prometheus.Registry
-	machine       *fsm.FSM // The replica; on a worker it stays empty.
-	cluster       *cluster.Cluster
-	own           *worker.Assignments // Of a worker.
-	master        *secrets.Master
-	devices       *gpu.Watcher
-	environments  *environments
-	engines       engine.Set
-	routes        *router.Router
-	meter         *meter.Meter
-	sampler       *gpu.Sampler
-	loads         *gpuLoads
-	usages        *gpuUsages
-	blobs         *storage.Blobs
-	archives      *archives.Cache
-	trees         *trees.Cache
-	objects       *objects.Store
-	s3            *s3Part
-	remote        *remotePart
-	repairer      *replication.Repairer
-	housekeeper   *replication.Housekeeper
-	copies        *replication.Copies
-	logs          *logs.Store
-	series        *series.Store
-	recorder      *series.Recorder
-	output        *logs.Follower
-	outputArchive *archive.Archive // Nil on workers.
+	registry     *prometheus.Registry
+	machine      *fsm.FSM // The replica; on a worker it stays empty.
+	cluster      *cluster.Cluster
+	own          *worker.Assignments // The work of this node; on a worker only.
+	master       *secrets.Master
+	devices      *gpu.Watcher
+	environments *environments
+	engines      engine.Set
+	routes       *router.Router
+	meter        *meter.Meter
+	sampler      *gpu.Sampler
+	loads        *gpuLoads
+	usages       *gpuUsages
+	blobs        *storage.Blobs
+	archives     *archives.Cache
+	trees        *trees.Cache
+	objects      *objects.Store
+	s3           *s3Part
+	remote       *remotePart
+	repairer     *replication.Repairer
+	housekeeper  *replication.Housekeeper
+	copies       *replication.Copies
+	logs         *logs.Store
+	series       *series.Store
+	recorder     *series.Recorder
+	output       *logs.Follower
 
-	outputCopies *copies.Store
-	outputSender *copies.Sender
+	outputCopies  *copies.Store
+	outputSender  *copies.Sender
+	outputArchive *archive.Archive // Nil on workers.
 
 	progress  *progress.Service
 	executor  *executor.Executor
@@ -108,8 +108,8 @@ type Node struct {
 	callbacks *callback.Sender
 	api       *edge.Server
 
-	listener net.Listener // Of the API.
-	metrics  net.Listener // Of /metrics, when it has an address of its own.
+	listener net.Listener // The API's listener.
+	metrics  net.Listener // The listener of /metrics, when it has an address of its own.
 	urls     urls
 
 	closers []func() error
@@ -153,7 +153,8 @@ func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Node, err er
 	return n, nil
 }
 
-// openers returns what opens the parts of a node of this role, in order.
+// openers returns the functions that open the parts of a node of this role, in
+// order.
 func (n *Node) openers() []func(context.Context) error {
 	base := []func(context.Context) error{n.openListeners, n.openDevices, n.openCluster}
 	if n.isWorker() {
@@ -223,8 +224,8 @@ func (n *Node) Run(ctx context.Context) error {
 			}
 		})
 	}
-	// The API goes first when the node stops, the cluster last: what is in
-	// flight needs it.
+	// When the node stops, the API ends first and the cluster last, because
+	// requests in flight need it.
 	clusterCtx, endCluster := context.WithCancel(context.WithoutCancel(ctx))
 	defer endCluster()
 	var base sync.WaitGroup

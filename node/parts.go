@@ -36,9 +36,9 @@ import (
 // maxTokenFile is the largest token file that is read.
 const maxTokenFile = 4 << 10
 
-// openDevices finds the GPUs. What they are is known before the node joins.
+// openDevices finds the GPUs. The node knows them before it joins.
 func (n *Node) openDevices(ctx context.Context) error {
-	n.loads = &gpuLoads{now: n.opts.Now, last: map[gpuLook]cpuMark{}, work: n.work}
+	n.loads = &gpuLoads{now: n.opts.Now, last: map[gpuHolder]cpuMark{}, work: n.work}
 	source, err := gpu.Open(gpu.Config{
 		Source: n.cfg.GPUs.Source, File: n.cfg.GPUs.File, Simulated: n.cfg.GPUs.Simulated,
 		NodeName: n.cfg.Name, Load: n.loads.of, Now: n.opts.Now, Logger: n.logger,
@@ -96,7 +96,8 @@ func (n *Node) work() []compute.Work {
 	return n.machine.View().Work(n.cluster.ID())
 }
 
-// holders returns what the live attempts of this node hold of its devices.
+// holders returns the shares of this node's devices that its live attempts
+// hold.
 func (n *Node) holders() (all []gpu.Holder) {
 	if n.cluster == nil {
 		return nil // It is not open yet.
@@ -222,7 +223,7 @@ func readToken(path string) (string, error) {
 		return "", fmt.Errorf("read token: %w", err)
 	}
 	if info.Size() > maxTokenFile {
-		return "", fmt.Errorf("read token: %s is no token", path)
+		return "", fmt.Errorf("read token: %s is not a token", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -240,7 +241,7 @@ func stamp(term uint64, at time.Time) []byte {
 	return frame
 }
 
-// proposer returns what proposes commands; the cluster may be opened later.
+// proposer returns the proposer of commands; the cluster may be opened later.
 func (n *Node) proposer() proposer { return proposer{n} }
 
 // self is this node as it describes itself.
@@ -266,7 +267,8 @@ func (n *Node) openExecutor(ctx context.Context) error {
 		executorSecrets{ownSecrets{n}.variables, ownSecrets{n}.credentials, n.s3.ownAccess})
 }
 
-// executorSecrets are what the executor asks for on behalf of the users of attempts.
+// executorSecrets are the secrets that the executor asks for on behalf of the users
+// of attempts.
 type executorSecrets struct {
 	variables   executor.Variables
 	credentials executor.Credentials
@@ -303,7 +305,7 @@ func (n *Node) openExecutorWith(
 	return nil
 }
 
-// executorConfig returns what the configuration says about executions.
+// executorConfig returns the settings of the executor from the configuration.
 func (n *Node) executorConfig() executor.Config {
 	cfg := executor.Config{
 		DataDir: n.cfg.DataDir, Python: n.cfg.Python.Interpreter, SiteDirs: n.cfg.Python.SiteDirs,

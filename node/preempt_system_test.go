@@ -11,10 +11,10 @@ import (
 	"berth/node/nodetest"
 )
 
-// TestPreemptionThroughAFollower has two organizations want the same GPUs: work
-// of a higher priority makes preemptible work make room, the leader stops
-// between the word and the end, a tag's limit makes a third execution wait,
-// and all end well, each charged once.
+// TestPreemptionThroughAFollower has two organizations ask for the same GPUs.
+// Work of a higher priority preempts other work, and the leader stops between
+// the notice and the end. A tag's limit makes a third execution wait. All
+// complete, each charged once.
 func TestPreemptionThroughAFollower(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) {
@@ -41,7 +41,7 @@ func TestPreemptionThroughAFollower(t *testing.T) {
 	})
 
 	urgent := mustSubmit(t, bolt, client.Start{Code: "print('urgent')", ExecutionType: "a100.2x", Timeout: 60, Priority: &high})
-	mustReach(t, acme, victim, "the word to make room", func(e wire.Execution) bool {
+	mustReach(t, acme, victim, "the preemption notice", func(e wire.Execution) bool {
 		return e.StatusDetails != nil && *e.StatusDetails == compute.ReasonPreempted.String()
 	})
 	leader := c.Leader()

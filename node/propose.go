@@ -12,8 +12,8 @@ import (
 // the cluster itself, while it is opened, is handed a Registry that proposes.
 type proposer struct{ node *Node }
 
-// Propose returns what the state decided about cmd and the Raft index at which
-// it did. A refusal comes back as the error, with its code. What a server of
+// Propose returns the decision of the state about cmd and its Raft index. A
+// refusal comes back as the error, with its code. A command that some server of
 // the cluster could not apply is never proposed.
 func (p proposer) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
 	if err := p.node.machine.View().Allows(cmd); err != nil {

@@ -34,11 +34,11 @@ func (r reader) Wait(ctx context.Context, after uint64) (*fsm.View, error) {
 	return r.machine.Wait(ctx, after+1)
 }
 
-// Status returns what the answers' headers say.
+// Status returns the values for the headers of answers.
 func (r reader) Status() (index uint64, knownLeader bool, lastContact time.Duration) {
 	_, known := r.cluster.Leader()
 	return r.machine.View().Index(), known, r.cluster.LastContact()
 }
 
-// reader returns what reads the state.
+// reader returns the reader of the state.
 func (n *Node) reader() reader { return reader{n.machine, n.cluster} }

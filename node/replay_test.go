@@ -94,7 +94,7 @@ func mustReplay(t *testing.T, root *client.Client, placed wire.Explanation) {
 	}
 }
 
-// mustAnswerWhatIf asks what one more node would mean for what waits.
+// mustAnswerWhatIf asks for the effect of one more node on queued executions.
 func mustAnswerWhatIf(t *testing.T, root *client.Client, id compute.ExecutionID) {
 	t.Helper()
 	answer, err := root.WhatIf(t.Context(), wire.WhatIf{Add: []string{"a100:4 x2"}, Execution: id.String()})

@@ -92,9 +92,9 @@ func (l *load) request(t *testing.T, c *sender) {
 	}
 }
 
-// TestRollingRestart restarts all nodes by SIGTERM, one after the other, while
-// clients that know all of them, and clients that know one each, send requests
-// that must happen once: no request fails, and each has happened once.
+// TestRollingRestart restarts all nodes by SIGTERM, one after the other.
+// Meanwhile clients that know all nodes, and clients that know one each, send
+// requests that must happen once. No request fails, and each has happened once.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c := nodetest.StartWith(t, 3, func(cfg *nodetest.NodeConfig) { cfg.API.Drain = 500 * time.Millisecond })

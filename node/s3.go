@@ -72,8 +72,8 @@ func (p *s3Part) open() (err error) {
 	return nil
 }
 
-// transport returns what has the gateway, this node's or a server's, answer requests
-// that came to the API.
+// transport returns the transport to the gateway of this node, or on a worker of a
+// server, for requests that came to the API.
 func (p *s3Part) transport() http.RoundTripper {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		if !p.node.isWorker() {
@@ -172,15 +172,15 @@ func (p *s3Part) credentials(actor fsm.Actor, session compute.UUID) (wire.Storag
 	}, nil
 }
 
-// s3Part is what serves S3.
+// s3Part serves S3.
 type s3Part struct {
 	node     *Node
 	listener net.Listener // Nil for none.
 	url      string
 	mounts   net.Listener // For the mounts of executions on this node; nil for none.
-	socket   string       // Of mounts.
+	socket   string       // Path of the socket of mounts.
 	keys     gateway.Keys
-	gateway  *gateway.Gateway // Of a server.
+	gateway  *gateway.Gateway // On a server only.
 }
 
 // S3URL returns the URL of this node's S3 endpoint, "" for none.

@@ -2,7 +2,7 @@ package node_test
 
 import (
 	"bytes"
-	"crypto/md5" //nolint:gosec // What a header has.
+	"crypto/md5" //nolint:gosec // A header carries an MD5 sum.
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -26,7 +26,7 @@ type rawS3 struct {
 	t      *testing.T
 	creds  wire.StorageCredentials
 	host   string
-	prefix string // Of the paths.
+	prefix string // Prefix of the paths.
 }
 
 // request returns a request for a raw path below the bucket. Change is made before it is

@@ -226,8 +226,8 @@ func useAWS(t *testing.T, made wire.StorageCredentials, folder string) {
 	}
 }
 
-// TestPathPayloadsOverS3 sends keys that would climb out of a directory, if keys were
-// paths, to both endpoints of S3: none reads a file of the machine, and none is stored
+// TestPathPayloadsOverS3 sends keys to both endpoints of S3 that would climb out of a
+// directory if keys were paths. None reads a file of the machine, and none is stored
 // with a segment of dots.
 func TestPathPayloadsOverS3(t *testing.T) {
 	c := newStorageCluster(t)

@@ -79,7 +79,7 @@ func (l modelLoads) scaleOnce(ctx context.Context, s *autoscale.Scaler, term uin
 	}
 }
 
-// ask returns what all servers that are up have counted, and whether all answered.
+// ask returns the counts of all servers that are up, and whether all answered.
 func (l modelLoads) ask(ctx context.Context, view *fsm.View) (map[compute.ExecutionID]autoscale.Counts, bool) {
 	ctx, cancel := context.WithTimeout(ctx, scaleTimeout)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 )
 
 // TestSelectionOutlivesTheLeader asks a follower for two GPU selections and
-// kills the leader's process in the middle of both: the one ends once, with
-// every run charged once, and the abort of the other one ends all of its runs.
+// kills the leader's process in the middle of both. One ends once, with every
+// run charged once. The abort of the other one ends all of its runs.
 func TestSelectionOutlivesTheLeader(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c := nodetest.Start(t, 3)
@@ -22,9 +22,9 @@ func TestSelectionOutlivesTheLeader(t *testing.T) {
 	leader, survivors := split(t, c, root)
 	api := nodetest.MustClient(t, account.Key, survivors...)
 
-	race, endless := mustSelect(t, api, 6), mustSelect(t, api, 300)
-	mustRace(t, api, race)
-	mustRace(t, api, endless)
+	selection, endless := mustSelect(t, api, 6), mustSelect(t, api, 300)
+	mustRunAll(t, api, selection)
+	mustRunAll(t, api, endless)
 	leader.Kill()
 	leader.Start()
 
@@ -42,10 +42,10 @@ func TestSelectionOutlivesTheLeader(t *testing.T) {
 		}
 	}
 
-	if e := mustFinish(t, api, race); e.Status != compute.StatusCompleted {
+	if e := mustFinish(t, api, selection); e.Status != compute.StatusCompleted {
 		t.Errorf("the selection is %v (%v), want completed", e.Status, e.StatusDetails)
 	}
-	s := mustSelection(t, api, race)
+	s := mustSelection(t, api, selection)
 	if len(s.Rows) != 4 || s.Recommendation == nil {
 		t.Fatalf("got %d rows and recommendation %v, want 4 and one", len(s.Rows), s.Recommendation)
 	}
@@ -78,8 +78,8 @@ func mustSelect(t *testing.T, api *client.Client, seconds int) compute.Execution
 	return started.ExecutionID
 }
 
-// mustRace waits until the code of a GPU selection runs on every type.
-func mustRace(t *testing.T, api *client.Client, id compute.ExecutionID) {
+// mustRunAll waits until the code of a GPU selection runs on every type.
+func mustRunAll(t *testing.T, api *client.Client, id compute.ExecutionID) {
 	t.Helper()
 	nodetest.Eventually(t, endWait, "every GPU type to run", func() bool {
 		rows := mustSelection(t, api, id).Rows

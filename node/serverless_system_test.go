@@ -214,8 +214,8 @@ func checkPipelined(t *testing.T, url, key string) {
 	}
 }
 
-// checkLeft leaves streams before the engine has said its usage: what was sent is paid,
-// and no more than was set aside.
+// checkLeft leaves streams before the engine has said its usage: tokens that were sent
+// are charged, up to the hold.
 func checkLeft(t *testing.T, c *nodetest.Cluster, account nodetest.Account) {
 	url := c.Follower().URL() + "/openai/v1/chat/completions"
 	for _, test := range []struct {
@@ -251,8 +251,8 @@ func checkLeft(t *testing.T, c *nodetest.Cluster, account nodetest.Account) {
 	}
 }
 
-// checkTokenMoney asks a model as two organizations until the credits of one are out: what
-// was answered is what is charged.
+// checkTokenMoney asks a model as two organizations until the credits of one are out:
+// each answer is charged.
 func checkTokenMoney(t *testing.T, c *nodetest.Cluster, rich, poor nodetest.Account) {
 	url := c.Follower().URL() + "/openai/v1/chat/completions"
 	used := func(account nodetest.Account) compute.TokenTotal { return tokensOf(c, account) }

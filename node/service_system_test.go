@@ -20,9 +20,9 @@ import (
 	"berth/node/nodetest"
 )
 
-// serviceCode answers requests on PORT: what it was asked, its replica's id, an echo
-// after an upgrade, and its own end. /health fails until the file "ready" exists, which
-// /become makes; here it is there from the start.
+// serviceCode answers requests on PORT. It returns the request and its replica's id,
+// echoes after an upgrade, and can end itself. /health fails until the file "ready"
+// exists, which /become makes; here it is there from the start.
 const serviceCode = `
 import http.server, os, sys, socketserver
 class H(http.server.BaseHTTPRequestHandler):

@@ -176,7 +176,8 @@ func (p servicePorts) serveWorkers() {
 		})
 }
 
-// relay returns what has servers answer requests to services, on a worker.
+// relay returns the transport of a worker, which has servers answer requests to
+// services.
 func (p servicePorts) relay() http.RoundTripper {
 	transport := &http.Transport{
 		DialContext: p.dialServer, DisableCompression: true, MaxIdleConnsPerHost: idleRelays, IdleConnTimeout: idleRelay,

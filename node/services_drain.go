@@ -59,8 +59,8 @@ func (p servicePorts) drainIsOver(view *fsm.View, id compute.NodeID) bool {
 	return view.DrainOver(id, max(view.Now(), compute.InstantOf(p.node.opts.Now().Add(-drainSkew))))
 }
 
-// drain has all servers send no more requests to a replica on this node, and
-// returns what is under way. It implements executor.Requests.
+// drain stops all servers from sending requests to a replica on this node, and
+// returns those under way. It implements executor.Requests.
 func (p servicePorts) drain(ctx context.Context, replica compute.ExecutionID) executor.UnderWay {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 // selectionMax is how many GPU types one GPU selection may try.
 const selectionMax = 16
 
-// settingsOf returns what the state needs of a configuration.
+// settingsOf returns the settings of the state from a configuration.
 func settingsOf(cfg config.Config) fsm.Settings {
 	return fsm.Settings{
 		SignupGrant:  compute.Credits(cfg.Billing.SignupGrant * float64(compute.Credit)),

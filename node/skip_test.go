@@ -57,9 +57,9 @@ func TestSkipEntry(t *testing.T) {
 	}{
 		{"another hash", found.Entry, other, false, "is another one: the SHA-256 of its bytes is " + found.Hash},
 		{"another hash, forced", found.Entry, other, true, "is another one"},
-		{"no hash", found.Entry, "abc", false, "is no SHA-256"},
+		{"no hash", found.Entry, "abc", false, "is not a SHA-256"},
 		{"not there", found.Last + 9, other, false, "and --force"},
-		{"no entry", 0, other, true, "is no index of an entry"},
+		{"no entry", 0, other, true, "is not an index of an entry"},
 		{"not there, forced without a hash", found.Last + 9, "", true, "does not have entry"},
 	} {
 		for _, do := range []bool{false, true} {
@@ -70,7 +70,7 @@ func TestSkipEntry(t *testing.T) {
 		}
 	}
 	if s, err := repair.SkipEntry(dir, found.Entry, found.Hash, false, false); err != nil || s.Done || s.Listed || !s.Held {
-		t.Errorf("a look: %+v, %v", s, err)
+		t.Errorf("a dry run: %+v, %v", s, err)
 	}
 	if _, err := os.Stat(listed); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file was made: %v", err)

@@ -13,11 +13,11 @@ import (
 // process ends whatever still hangs.
 const stopLimit = 20 * time.Second
 
-// stopGracefully waits for the end of asked or of the node, and prepares the
-// others for what comes then: /readyz says that the node stops while it still
-// answers for the configured time, with every connection closed behind its
-// answer, so that balancers and clients go elsewhere; then leadership is given
-// away while what waits for it can still be forwarded.
+// stopGracefully waits for the end of asked or of the node. In the first case
+// it drains the API: for the configured time /readyz reports that the node
+// stops, requests are still answered, and connections are closed behind their
+// answers. So balancers and clients go elsewhere. Then it gives leadership away
+// while pending requests can still be forwarded.
 func (n *Node) stopGracefully(asked, ended context.Context) {
 	select {
 	case <-asked.Done():

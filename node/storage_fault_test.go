@@ -122,8 +122,8 @@ func (s *stalled) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestKilledInAnUpload kills the node that receives a file. Of the file nothing is
-// there; a client that knows more nodes sends it to another one; and the node serves
+// TestKilledInAnUpload kills the node that receives a file. Nothing of the file is
+// stored; a client that knows more nodes sends it to another one; and the node serves
 // again.
 func TestKilledInAnUpload(t *testing.T) {
 	t.Parallel() // It mostly waits.

@@ -25,7 +25,7 @@ import (
 const (
 	killOps     = 10_000
 	killWriters = 16
-	killKeys    = 40 // Of each writer.
+	killKeys    = 40 // Keys of each writer.
 )
 
 // writer stores and deletes its own files, and knows what may be there.
@@ -42,7 +42,7 @@ func contentOf(key string, version int) []byte {
 	return bytes.Repeat(fmt.Appendf(nil, "%s version %d\n", key, version), 1+version*7919%10_000)
 }
 
-// step stores or deletes one file. What was not acknowledged may or may not be there.
+// step stores or deletes one file. A change that was not acknowledged may have happened.
 func (w *writer) step(version int) (acknowledged bool) {
 	key := fmt.Sprintf("writer-%d/%d", w.n, w.rng.IntN(killKeys))
 	before := w.may[key]

@@ -2,7 +2,7 @@ package node_test
 
 import (
 	"bytes"
-	"crypto/md5" //nolint:gosec // What an ETag is.
+	"crypto/md5" //nolint:gosec // ETags are MD5 sums.
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"

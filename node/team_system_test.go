@@ -10,7 +10,7 @@ import (
 )
 
 // tryTeam takes a member of an organization through its life. Each request goes to
-// another node: what one node decides holds on the next one at once.
+// another node: a decision on one node holds on the next one at once.
 func tryTeam(t *testing.T, c *nodetest.Cluster, owner nodetest.Account) {
 	t.Helper()
 	next := 0

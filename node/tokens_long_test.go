@@ -18,8 +18,8 @@ import (
 )
 
 // TestTokensOutliveNodes kills, again and again, the node that is asked for a published
-// model while many answers are being charged. What was answered is charged once: no
-// answer is lost, and no more than those under way may be charged beside them.
+// model while many answers are being charged. Each answer is charged once: no charge
+// is lost, and beside them only answers under way may be charged.
 func TestTokensOutliveNodes(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	const clients, rounds, each = 8, 4, 60

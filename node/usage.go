@@ -9,11 +9,11 @@ import (
 	"berth/gpu"
 )
 
-// gpuUsages measures what attempts do with their GPUs, for the executor. What
-// it has seen is lost with the process: of an attempt that outlives it, mean
-// power, peak memory and samples are of the time since, and the energy is
-// unknown; of one that ended meanwhile nothing is known. What simulated GPUs
-// used follows from CPU time, which the supervisor keeps.
+// gpuUsages measures what attempts do with their GPUs, for the executor. Its samples
+// are lost with the process. For an attempt that outlives the process, mean power,
+// peak memory and samples cover the time since the restart, and the energy is unknown.
+// Nothing is known about an attempt that ended meanwhile. The use of simulated GPUs
+// follows from CPU time, which the supervisor keeps.
 type gpuUsages struct {
 	sampler *gpu.Sampler
 
@@ -84,8 +84,8 @@ func anySimulated(devices []compute.GPU) bool {
 }
 
 // simulatedUsage returns what simulated GPUs used: by the model, at the mean
-// load that the CPU time of the whole attempt says, which no sampling misses.
-// Series and peak are as seen; of a run too short for two looks the mean is
+// load that the CPU time of the whole attempt gives, which no sampling misses.
+// Series and peak are as sampled. If a run is too short for two samples, the mean is
 // the second.
 func simulatedUsage(w compute.Work, o *compute.Outcome, seen compute.Usage) compute.Usage {
 	seen.Simulated, seen.GPUUtilPercent = true, o.Usage.GPUUtilPercent

@@ -42,8 +42,8 @@ func (v vault) SealText(key *compute.DataKey, text, context string) ([]byte, err
 	return opened.Seal(text, []byte(context))
 }
 
-// credentials returns what the registry of an execution's images asks for, with the
-// secrets of its user filled in; nil for nothing.
+// credentials returns the credentials for the registry of an execution's images,
+// with the secrets of its user filled in; nil for none.
 func (v vault) credentials(view *fsm.View, e *compute.Execution) (*compute.RegistryCredentials, error) {
 	hub := e.Inference != nil && len(e.Inference.Token) > 0
 	if !hub && (e.Container == nil || len(e.Container.Credentials) == 0) {
@@ -190,7 +190,8 @@ func (v vault) secret(view *fsm.View, id compute.ExecutionID, name string) (stri
 	return "", errors.New("the user keeps no such secret")
 }
 
-// variables returns what the user of an execution keeps for all own executions.
+// variables returns the variables that the user of an execution keeps for all
+// own executions.
 func (v vault) variables(view *fsm.View, e *compute.Execution) ([]compute.EnvVariable, error) {
 	kept := view.Variables(e.Org, e.User)
 	if len(kept) == 0 {

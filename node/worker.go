@@ -19,7 +19,7 @@ import (
 // isWorker reports whether this node holds no replica.
 func (n *Node) isWorker() bool { return n.cfg.Role == compute.RoleWorker.String() }
 
-// role returns what this node is.
+// role returns the role of this node.
 func (n *Node) role() compute.Role {
 	if n.isWorker() {
 		return compute.RoleWorker

@@ -23,7 +23,7 @@ const (
 	accessHeaderLen = 3 // alg, kid, typ and nothing else.
 )
 
-// Access is what an access token says.
+// Access is the content of an access token.
 type Access struct {
 	User         compute.UserID
 	Session      compute.UUID // The family of refresh tokens that it came with.
@@ -33,10 +33,11 @@ type Access struct {
 	ExpiresAt    time.Time
 }
 
-// AccessConfig is what both sides of access tokens must agree on.
+// AccessConfig has the settings that the signer and the verifier of access
+// tokens share.
 type AccessConfig struct {
-	Issuer   string // Who signs: one cluster.
-	Audience string // For whom: its API.
+	Issuer   string // The cluster that signs.
+	Audience string // The API that accepts the token.
 	TTL      time.Duration
 	Now      func() time.Time
 }
@@ -116,9 +117,9 @@ func NewVerifier(cfg AccessConfig, key func(id string) (ed25519.PublicKey, bool)
 	}
 }
 
-// Verify returns what text says when it is an access token of this cluster
-// that has not expired, else the code unauthenticated. The caller checks the
-// session and the token version against the state.
+// Verify returns the content of an access token of this cluster that has not
+// expired. For other texts the error has the code unauthenticated. The caller
+// checks the session and the token version against the state.
 func (v *Verifier) Verify(text string) (Access, error) {
 	access, err := v.verify(text)
 	if errors.Is(err, jwt.ErrTokenExpired) {
@@ -135,7 +136,7 @@ func (v *Verifier) Verify(text string) (Access, error) {
 
 func (v *Verifier) verify(text string) (Access, error) {
 	if len(text) > maxAccessToken || strings.ContainsAny(text, "\r\n") { // base64 skips line ends.
-		return Access{}, fmt.Errorf("a text of %d bytes is no access token", len(text))
+		return Access{}, fmt.Errorf("a text of %d bytes is not an access token", len(text))
 	}
 	var claims accessClaims
 	if _, err := v.parser.ParseWithClaims(text, &claims, v.keyOf); err != nil {

@@ -286,7 +286,8 @@ func TestAccessTokensThatAreNone(t *testing.T) {
 			t.Errorf("%s: got %v, want unauthenticated", name, err)
 		}
 	}
-	// Claims and header given twice: what is signed counts, and only we sign.
+	// Claims and header are given twice. Only signed ones count, and only the
+	// cluster signs.
 	twice := b64([]byte(`{"alg":"none","alg":"EdDSA","typ":"at+jwt","kid":"k1"}`)) + "." + segments[1] + "." + segments[2]
 	if _, err := v.Verify(twice); err == nil {
 		t.Error("a header that we did not sign was accepted")

@@ -1,12 +1,14 @@
 // Package auth makes and checks credentials: API keys, passwords, access
-// tokens, refresh tokens, stream tokens, and the pace of sign-ins.
+// tokens, refresh tokens and stream tokens. It limits the rate of sign-ins.
 //
-// It is pure code: no HTTP, no state, no Raft. Whether a key is active, a
-// user exists or a family of refresh tokens was revoked is looked up by package
-// api in the state; this package says whether a text can be what it claims.
+// It is pure code: no HTTP, no state, no Raft. It checks whether a text is a
+// well-formed, correctly signed credential. Package api looks up in the state
+// whether a key is active, a user exists or a family of refresh tokens was
+// revoked.
 //
-// Rules: a checksum or a length is checked before anything is looked up;
-// secrets are compared in constant time; the state gets hashes, never secrets;
-// what fails says that it is not valid and never why, so nothing can be probed;
-// everything that costs memory or time on a stranger's word has a named limit.
+// Rules. A checksum or a length is checked before anything is looked up.
+// Secrets are compared in constant time. The state gets hashes, never secrets.
+// Errors say that a credential is not valid and never why, so nothing can be
+// probed. Every use of memory or time that a stranger can cause has a named
+// limit.
 package auth

@@ -25,7 +25,7 @@ const (
 )
 
 // APIKey is an API key that has the right form. Text is the secret itself; the
-// other fields are what the state keeps of it.
+// state keeps the other fields.
 type APIKey struct {
 	Text   string
 	Lookup string       // By which its record is found.
@@ -43,8 +43,8 @@ func NewAPIKey(random io.Reader) (APIKey, error) {
 	return keyOf(text + keyChecksum(text)), nil
 }
 
-// Of passwords that are made for a user: groups of letters and digits that people
-// can read to each other, of 31 kinds: 99 bits.
+// Passwords that are made for a user are groups of letters and digits that people
+// can read to each other. 20 characters of 31 kinds have 99 bits.
 const (
 	passwordChars  = "abcdefghjkmnpqrstuvwxyz23456789"
 	passwordGroups = 4

@@ -40,7 +40,7 @@ const (
 	maxThreads   = 16
 )
 
-// PasswordCost is what one argon2id hash costs.
+// PasswordCost is the cost of one argon2id hash.
 type PasswordCost struct {
 	MemoryKiB uint32
 	Passes    uint32
@@ -146,8 +146,8 @@ func (p *Passwords) derive(ctx context.Context, from, password string, of phc) (
 }
 
 // hashMemory has the memory of one hash collected before the next one allocates
-// its own. argon2 takes no buffer of ours, and left to itself the garbage of
-// several hashes lies on the heap at once.
+// its own. argon2 accepts no buffer. Otherwise the garbage of several hashes
+// would lie on the heap at once.
 type hashMemory struct {
 	cycles  func() uint64 // Garbage collections so far.
 	collect func()

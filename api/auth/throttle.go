@@ -15,7 +15,7 @@ import (
 // longest are forgotten first, and start with a full bucket again.
 const maxThrottled = 1 << 16
 
-// Throttle paces what strangers may try, one token bucket per key. All methods
+// Throttle limits the rate of strangers' tries, one token bucket per key. All methods
 // may be called at the same time.
 type Throttle struct {
 	limit rate.Limit
@@ -28,7 +28,8 @@ type Throttle struct {
 	recent *list.List // Of *throttled, the newest in front.
 }
 
-// throttleKey is the SHA-256 of a key: of one size, whatever strangers send.
+// throttleKey is the SHA-256 of a key: its size does not depend on the text
+// that strangers send.
 type throttleKey [sha256.Size]byte
 
 // throttled is one key's bucket.
@@ -81,7 +82,7 @@ func (t *Throttle) bucket(key throttleKey) *rate.Limiter {
 	return entry.bucket
 }
 
-// Logins paces sign-ins, so that neither one password is tried on many accounts
+// Logins limits the rate of sign-ins, so that neither one password is tried on many accounts
 // nor many passwords on one. An account is slowed down for the network that
 // tries, never locked: a lock would be a weapon against its owner.
 type Logins struct {
@@ -111,10 +112,10 @@ func Network(via string, from netip.Addr) string {
 	return via + " " + network(from.Unmap().WithZone(""), networkBits)
 }
 
-// Networks that one customer has.
+// Prefix lengths of the networks that one customer has.
 const (
-	networkBits  = 24 // Of an IPv4 address.
-	networkBits6 = 64 // Of an IPv6 address.
+	networkBits  = 24 // For IPv4 addresses.
+	networkBits6 = 64 // For IPv6 addresses.
 )
 
 // network returns the network of an address: so many bits of an IPv4 one,

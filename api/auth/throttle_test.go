@@ -18,7 +18,7 @@ func TestThrottle(t *testing.T) {
 			t.Fatalf("try %d of the burst was refused", i)
 		}
 	}
-	for range 100 { // What is refused does not make the wait longer.
+	for range 100 { // Refused tries do not make the wait longer.
 		if wait, ok := th.Allow("a"); ok || wait != 10*time.Second {
 			t.Fatalf("got %v, %t, want to wait 10 s", wait, ok)
 		}
@@ -50,7 +50,7 @@ func TestThrottleIsBounded(t *testing.T) {
 			th.Allow("busy")
 		}
 	}
-	th.Allow(strings.Repeat("x", 1<<20)) // Of any length.
+	th.Allow(strings.Repeat("x", 1<<20)) // A key may have any length.
 	if n := th.Remembered(); n != auth.MaxThrottled {
 		t.Errorf("remembers %d keys, want %d", n, auth.MaxThrottled)
 	}

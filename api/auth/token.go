@@ -39,8 +39,8 @@ func NextRefreshToken(key []byte, parent string) (string, error) {
 	return strict64().EncodeToString(mac.Sum(nil)), nil
 }
 
-// HashRefreshToken returns what the state keeps of a refresh token, or the
-// code unauthenticated when text cannot be one.
+// HashRefreshToken returns the hash of a refresh token, which the state keeps.
+// The error has the code unauthenticated if text cannot be one.
 func HashRefreshToken(text string) (compute.Hash, error) {
 	if _, err := parseRefreshToken(text); err != nil {
 		return compute.Hash{}, err

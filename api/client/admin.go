@@ -28,8 +28,8 @@ func (c *Client) Nodes(ctx context.Context) ([]wire.Node, error) {
 	return out.Nodes, err
 }
 
-// DrainNode has a node get no new work, or, with drained false, get some
-// again. What it executes goes on.
+// DrainNode stops new work from being placed on a node, or, with drained false,
+// allows it again. Work that is already there continues.
 func (c *Client) DrainNode(ctx context.Context, id compute.NodeID, drained bool) (wire.Node, error) {
 	verb := "drain"
 	if !drained {
@@ -40,9 +40,9 @@ func (c *Client) DrainNode(ctx context.Context, id compute.NodeID, drained bool)
 	return out, err
 }
 
-// DrainNodeWithin has a node get no new work, moves what may restart
-// elsewhere at once, and ends, after a time in whole seconds, what still
-// executes.
+// DrainNodeWithin stops new work from being placed on a node, and moves
+// executions that may restart elsewhere at once. After a time in whole seconds
+// it ends the others.
 func (c *Client) DrainNodeWithin(ctx context.Context, id compute.NodeID, within time.Duration) (wire.Node, error) {
 	var out wire.Node
 	err := c.Do(ctx, berth.Call{
@@ -102,8 +102,8 @@ func (c *Client) SetQuota(ctx context.Context, quota wire.NewQuota) (wire.OrgQuo
 	return out, err
 }
 
-// OrgQuotas returns what the organization with a slug, its keys and its tags
-// are granted, and hold.
+// OrgQuotas returns the quotas of the organization with a slug, of its keys and
+// of its tags, and their use.
 func (c *Client) OrgQuotas(ctx context.Context, slug string) (wire.OrgQuotas, error) {
 	var out wire.OrgQuotas
 	err := c.Do(ctx, berth.Call{
@@ -132,8 +132,8 @@ func (c *Client) TransferLeadership(ctx context.Context, to compute.NodeID) (wir
 	return out, err
 }
 
-// State returns what the replica of the node that answers is; with check, after
-// it has held every invariant against it.
+// State returns the state of the replica on the node that answers. With check
+// the node first checks every invariant.
 func (c *Client) State(ctx context.Context, check bool) (wire.State, error) {
 	query := url.Values{}
 	if check {
@@ -158,7 +158,7 @@ func (c *Client) Replay(ctx context.Context, index uint64, top int) (wire.Replay
 	return out, err
 }
 
-// WhatIf returns what the scheduler would do with the queue on other nodes.
+// WhatIf returns how the scheduler would place the queue on other nodes.
 func (c *Client) WhatIf(ctx context.Context, question wire.WhatIf) (wire.WhatIfAnswer, error) {
 	var out wire.WhatIfAnswer
 	err := c.Do(ctx, berth.Call{

@@ -93,14 +93,14 @@ func (q UsageQuery) values() url.Values {
 	return out
 }
 
-// Usage returns who used what.
+// Usage returns the use of the organization, by group.
 func (c *Client) Usage(ctx context.Context, q UsageQuery) (wire.UsageReport, error) {
 	var out wire.UsageReport
 	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/billing/usage", Query: q.values(), Out: &out})
 	return out, err
 }
 
-// UsageCSV returns who used what as a table of comma-separated values.
+// UsageCSV returns the use of the organization as comma-separated values.
 func (c *Client) UsageCSV(ctx context.Context, q UsageQuery) ([]byte, error) {
 	query := q.values()
 	query.Set("format", "csv")

@@ -9,7 +9,7 @@ import (
 	berth "berth/sdk/go"
 )
 
-// Callbacks returns what became of the callbacks of an execution.
+// Callbacks returns the deliveries of the callbacks of an execution.
 func (c *Client) Callbacks(ctx context.Context, id compute.ExecutionID) ([]wire.Callback, error) {
 	var out []wire.Callback
 	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/execution/" + id.String() + "/callbacks", Out: &out})

@@ -11,7 +11,7 @@ import (
 
 // The calls of this package share these with those of every other program in Go.
 type (
-	// Config is what a Client needs to know.
+	// Config has the settings of a Client.
 	Config = berth.Config
 	// Error is an answer of the API that refuses a call.
 	Error = berth.Error

@@ -22,8 +22,8 @@ type Start struct {
 	Code            string            `json:"code,omitempty"` // Exactly one of it, Module, Command and Script.
 	Module          string            `json:"module,omitempty"`
 	Command         []string          `json:"command,omitempty"`
-	Script          string            `json:"script,omitempty"`       // Of the bundle.
-	Args            []string          `json:"args,omitempty"`         // Of what is no command.
+	Script          string            `json:"script,omitempty"`       // Path of a file of the bundle.
+	Args            []string          `json:"args,omitempty"`         // For Code, Module or Script.
 	Stdin           string            `json:"stdin,omitempty"`        // Text, at most 1 MiB.
 	StdinBase64     string            `json:"stdin_base64,omitempty"` // The same for what is no text.
 	BundleID        string            `json:"bundle_id,omitempty"`
@@ -43,7 +43,7 @@ type Start struct {
 	DisconnectGrace *int              `json:"disconnect_grace,omitempty"` // Seconds.
 	CallbackURLs    []string          `json:"user_callback_urls,omitempty"`
 	Preemptible     bool              `json:"preemptible,omitempty"` // May be ended for higher priority; restarts.
-	MinVRAMGB       int               `json:"min_vram_gb,omitempty"` // Of each GPU.
+	MinVRAMGB       int               `json:"min_vram_gb,omitempty"` // Memory of each GPU.
 	GPUTypes        []string          `json:"gpu_types,omitempty"`   // Any of them. A selection tries them; none for all.
 	MinCapability   string            `json:"min_compute_capability,omitempty"`
 	MaxRetries      int               `json:"max_retries,omitempty"` // After failures of the system; 0 to 10.

@@ -9,7 +9,7 @@ import (
 	berth "berth/sdk/go"
 )
 
-// Registry is what the registry of images asks for.
+// Registry has the credentials for the registry of images.
 type Registry struct {
 	CredentialType string `json:"docker_registry_credential_type,omitempty"` // "basic", "aws", or "" for none.
 	Username       string `json:"docker_username,omitempty"`
@@ -20,8 +20,8 @@ type Registry struct {
 	AWSRegion      string `json:"aws_region,omitempty"`
 }
 
-// StartImage is a request to execute the program of a Docker image. Of Start it has what
-// does not say what is executed.
+// StartImage is a request to execute the program of a Docker image. The fields of Start
+// that name a program stay empty.
 type StartImage struct {
 	Start
 	Registry
@@ -39,8 +39,8 @@ func (c *Client) SubmitImage(ctx context.Context, start StartImage) (wire.Starte
 	return out, err
 }
 
-// StartCompose is a request to execute the services of a Compose file. Of Start it has
-// what does not say what is executed.
+// StartCompose is a request to execute the services of a Compose file. The fields of
+// Start that name a program stay empty.
 type StartCompose struct {
 	Start
 	Registry

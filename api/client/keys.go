@@ -92,7 +92,7 @@ func (c *Client) CreateUserKeyWith(ctx context.Context, k wire.NewUserKey) (wire
 }
 
 // ToggleUserKey makes an active key of the caller's inactive or the other way
-// round, and returns what it is now.
+// round, and returns the changed key.
 func (c *Client) ToggleUserKey(ctx context.Context, id compute.KeyID) (wire.UserKey, error) {
 	var out wire.UserKey
 	err := c.Do(ctx, berth.Call{Method: http.MethodPatch, Path: userKeysPath + "/" + id.String() + "/toggle", Out: &out})

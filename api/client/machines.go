@@ -15,14 +15,14 @@ func (c *Client) MachineTypes(ctx context.Context) ([]wire.MachineType, error) {
 	return out.MachineTypes, err
 }
 
-// Quotas returns what the caller's organization may use, and uses.
+// Quotas returns the quotas of the caller's organization and their use.
 func (c *Client) Quotas(ctx context.Context) (wire.Quotas, error) {
 	var out wire.Quotas
 	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/user/quotas", Out: &out})
 	return out, err
 }
 
-// UserStatus returns who the token belongs to.
+// UserStatus returns the user of the token.
 func (c *Client) UserStatus(ctx context.Context) (wire.UserStatus, error) {
 	var out wire.UserStatus
 	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/user/status", Out: &out})

@@ -18,7 +18,7 @@ type MetricsQuery struct {
 	Step       time.Duration
 }
 
-// Metrics returns what an execution did with its hardware.
+// Metrics returns the hardware use of an execution.
 func (c *Client) Metrics(ctx context.Context, id compute.ExecutionID, q MetricsQuery) (wire.ExecutionMetrics, error) {
 	v := url.Values{}
 	for name, at := range map[string]time.Time{"start": q.Start, "end": q.End} {

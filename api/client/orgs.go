@@ -50,7 +50,7 @@ func (c *Client) CreateOrg(ctx context.Context, o wire.NewOrg) (wire.Org, error)
 	return out, err
 }
 
-// ChangeOrg changes an organization. What is empty stays.
+// ChangeOrg changes an organization. Empty fields keep their value.
 func (c *Client) ChangeOrg(ctx context.Context, slug string, change wire.OrgChange) (wire.Org, error) {
 	body := given(map[string]string{"name": change.Name, "slug": change.Slug, "billing_email": change.BillingEmail})
 	var out wire.Org

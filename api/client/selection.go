@@ -17,7 +17,7 @@ func (c *Client) SubmitSelection(ctx context.Context, start StartSelection) (wir
 	return out, err
 }
 
-// Selection returns what the GPU selection has found so far.
+// Selection returns the results of the GPU selection so far.
 func (c *Client) Selection(ctx context.Context, id compute.ExecutionID) (wire.Selection, error) {
 	var out wire.Selection
 	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/execution/gpu_selection/" + id.String(), Out: &out})

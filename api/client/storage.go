@@ -127,7 +127,7 @@ func (c *Client) StorageCredentials(ctx context.Context) (wire.StorageCredential
 	return out, err
 }
 
-// StorageUsage returns what the organization stores.
+// StorageUsage returns the use of storage by the organization.
 func (c *Client) StorageUsage(ctx context.Context) (wire.StorageUsage, error) {
 	var out wire.StorageUsage
 	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/storage/usage", Out: &out})

@@ -25,10 +25,10 @@ const (
 
 // Config says whom to ask, and as whom.
 type Config struct {
-	BaseURL  string // Of any node.
+	BaseURL  string // URL of any node.
 	Email    string
 	Password string
-	OrgSlug  string // Of an organization that the user administers.
+	OrgSlug  string // An organization that the user administers.
 	Client   *http.Client
 
 	// Started is called with each execution that was started, where nothing
@@ -53,7 +53,7 @@ func Validate(ctx context.Context, cfg Config) error {
 // validator is one pass over the API.
 type validator struct {
 	cfg    Config
-	ctx    context.Context //nolint:containedctx // Of the one call of Validate.
+	ctx    context.Context //nolint:containedctx // Lives for one call of Validate.
 	faults []error
 
 	access string // The access token.
@@ -170,7 +170,7 @@ func (v *validator) login() {
 	})
 	v.access = member(second, "access_token")
 	if strings.Count(v.access, ".") != 2 {
-		v.fault("the access token is no JWT")
+		v.fault("the access token is not a JWT")
 	}
 	if member(first, "refresh_token") == member(second, "refresh_token") {
 		v.fault("a refresh gives the same refresh token again")

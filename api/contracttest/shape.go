@@ -32,13 +32,13 @@ type field struct {
 	of       *shape
 }
 
-// shape is what the specification shows of a resource.
+// shape is a resource as the specification shows it.
 type shape struct {
 	name   string
 	fields []field
 }
 
-// check returns what of value is not as the shape has it.
+// check returns the differences of value from the shape.
 func (s *shape) check(value any) []error {
 	members, ok := value.(map[string]any)
 	if !ok {
@@ -59,7 +59,7 @@ func (s *shape) check(value any) []error {
 	return faults
 }
 
-// check returns what of v is not as the field has it.
+// check returns the differences of v from the field.
 func (f field) check(where string, v any) []error {
 	good := false
 	switch f.kind {
@@ -107,7 +107,7 @@ func isIntegers(v any) bool {
 	return ok
 }
 
-// checkList returns what of v is not an array of s.
+// checkList returns the differences of v from an array of s.
 func checkList(where string, v any, s *shape) []error {
 	items, ok := v.([]any)
 	if !ok {
@@ -213,7 +213,7 @@ func started() *shape {
 // anyObject is JSON of which the shape is not shown.
 func anyObject() *shape { return &shape{name: "Answer"} }
 
-// failure is what every failure but 422 holds.
+// failure is the shape of every failure but 422.
 func failure() *shape {
 	return &shape{name: "Failure", fields: []field{{name: "detail", kind: anything}}}
 }

@@ -15,7 +15,7 @@ import (
 // access decides who may make a request.
 type access struct {
 	*Core
-	pace    *pace
+	rates   *rateLimits
 	touched *touched
 }
 
@@ -28,7 +28,7 @@ func (a *access) admit(r *Request) error {
 	switch r.route.Need {
 	case NeedNothing:
 		if r.route.Body != nil {
-			return a.pace.stranger(r)
+			return a.rates.stranger(r)
 		}
 		return nil
 	case NeedScraper:
@@ -74,12 +74,12 @@ func (a *access) authenticate(r *Request) error {
 	if err := r.enterDefaultOrg(); err != nil && (!optional || !errors.Is(err, errNoOrg)) {
 		return err
 	}
-	return a.pace.caller(r)
+	return a.rates.caller(r)
 }
 
 // stranger refuses a request without a good credential.
 func (a *access) stranger(r *Request) error {
-	if err := a.pace.stranger(r); err != nil {
+	if err := a.rates.stranger(r); err != nil {
 		return err
 	}
 	return errUnauthenticated()
@@ -233,7 +233,7 @@ func (a *access) admitOperator(r *Request) error {
 	sum, want := sha256.Sum256([]byte(r.bearer)), r.View.RootToken()
 	if r.View.Bootstrapped() && subtle.ConstantTimeCompare(sum[:], want[:]) == 1 {
 		r.Caller.Actor = fsm.Actor{Root: true}
-		return a.pace.caller(r)
+		return a.rates.caller(r)
 	}
 	if err := a.authenticate(r); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (a *access) admitOperator(r *Request) error {
 func (a *access) admitScraper(r *Request) error {
 	want := a.cfg.MetricsToken
 	if want == "" {
-		return a.pace.stranger(r)
+		return a.rates.stranger(r)
 	}
 	if subtle.ConstantTimeCompare([]byte(want), []byte(r.bearer)) == 1 {
 		return nil

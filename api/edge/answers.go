@@ -23,8 +23,8 @@ const (
 	operatorAnswers = 8 << 20
 	strangerAnswers = 8 << 20
 	strangerShare   = 4 // The part of strangerAnswers that one address may have: a quarter.
-	// expectedAnswer is what an owner must have left of its share before a large
-	// answer is built: whole records have about so many bytes.
+	// expectedAnswer is the part of its share that an owner must have left
+	// before a large answer is built. Whole records have about so many bytes.
 	expectedAnswer = 4 << 20
 	expectedScrape = 256 << 10 // The same for metrics.
 )
@@ -114,7 +114,7 @@ func (b *heldBody) Close() error {
 	return nil
 }
 
-// readAll returns all of body. What is larger than freeAnswer is reserved; more
+// readAll returns all of body. Memory beyond freeAnswer is reserved; a body larger
 // than limit is an error.
 func (h *bodyHold) readAll(body io.Reader, limit int) ([]byte, error) {
 	data := make([]byte, 0, firstPiece)

@@ -19,14 +19,15 @@ const (
 	// without a credential can make a node hold this much for each connection.
 	InlineBody = 8 << 10
 	firstPiece = 1 << 10 // Bytes that are read at first of a body of unknown length.
-	// bodyPiece is what is read at first of a larger body. The buffer grows with
-	// the bytes that arrive, never with what Content-Length promises.
+	// bodyPiece is the number of bytes that are read first of a larger body. The
+	// buffer grows with the bytes that arrive, never with what Content-Length
+	// promises.
 	bodyPiece = 64 << 10
 	// bodyShare is the part of Limits.Bodies that one organization, on a worker
 	// one credential, may use: a half.
 	bodyShare = 2
-	// operatorBodies is what the bodies of operators' requests may use beside
-	// Limits.Bodies, in bytes.
+	// operatorBodies is the limit of bytes for the bodies of operators'
+	// requests, beside Limits.Bodies.
 	operatorBodies = 8 << 20
 )
 

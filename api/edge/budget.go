@@ -7,12 +7,13 @@ import (
 	"berth/compute"
 )
 
-// budget bounds something that a node has for all its clients, and the share of
-// one owner: the bytes of larger request bodies, from their arrival to their
-// answer, those of larger answers until they are written, or streams.
+// budget bounds a resource that a node has for all its clients, and the share
+// of one owner. Resources are the bytes of larger request bodies from their
+// arrival to their answer, those of larger answers until they are written, or
+// streams.
 type budget struct {
-	limit int // Of all owners together.
-	share int // Of one owner.
+	limit int // For all owners together.
+	share int // For one owner.
 
 	mu sync.Mutex
 
@@ -64,8 +65,8 @@ func (b *budget) give(owner string, n int) {
 	}
 }
 
-// bodyHold is what one request has reserved of a budget for its body, or for
-// that of its answer. The zero value has reserved nothing.
+// bodyHold is the part of a budget that a request has reserved for its body, or
+// for that of its answer. The zero value has reserved nothing.
 type bodyHold struct {
 	budget  *budget
 	owner   string

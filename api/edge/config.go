@@ -79,8 +79,8 @@ type Config struct {
 	StreamKey  []byte // Makes stream tokens; the same on every node.
 	RefreshKey []byte // Makes refresh tokens' successors and hashes of requests; the same on every node.
 
-	AccessTTL  time.Duration // Of access tokens; 15 minutes when zero.
-	RefreshTTL time.Duration // Of refresh tokens; 30 days when zero.
+	AccessTTL  time.Duration // Lifetime of access tokens; 15 minutes when zero.
+	RefreshTTL time.Duration // Lifetime of refresh tokens; 30 days when zero.
 
 	// PasswordCost is the cost of hashing a new password;
 	// auth.DefaultPasswordCost if zero.

@@ -8,31 +8,31 @@ import (
 	"berth/compute"
 )
 
-// Core is what the server and every handler share: settings, credentials, and the
-// ways to propose and to read.
+// Core is shared by the server and every handler. It has the settings, the
+// credentials, and the ways to propose and to read.
 type Core struct {
 	cfg         Config
 	log         *slog.Logger
 	metrics     *metrics
 	models      *modelMetrics
 	Credentials *Credentials
-	requestKey  []byte // Of the hashes that identify requests.
+	requestKey  []byte // Makes the hashes that identify requests.
 	inflight    *inflight
 	draining    atomic.Bool
 
-	bodies         *budget // Of larger request bodies.
+	bodies         *budget // Bytes of larger request bodies.
 	operatorBodies *budget // The same for requests of operators.
 	answers        answers
 	turns          *turns
 
 	orgStreams    *budget // Streams and held answers, by organization.
 	callerStreams *budget // The same, by key or user.
-	downloads     *budget // Of operators.
+	downloads     *budget // Downloads of operators.
 	files         *budget // Files that are sent, by organization.
 	served        *budget // Requests to services, by organization.
 	modelsServed  *budget // Requests to models, by organization.
 	modelRates    *modelRates
-	relays        relays // What a worker relays.
+	relays        relays // Requests that workers relay.
 }
 
 func newCore(cfg Config) (*Core, error) {

@@ -29,7 +29,7 @@ type Credentials struct {
 
 	mu sync.Mutex
 
-	signingID string // Of signing; "" before the first.
+	signingID string // Id of the key in signing; "" before the first.
 	signing   ed25519.PrivateKey
 }
 

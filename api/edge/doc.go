@@ -2,20 +2,21 @@
 // and the handler's answer back, the same on every node. Package api has the
 // handlers: edge knows no endpoint, only the rows of their table (route.go).
 //
-// On the way a request is framed in one way or refused (request.go), its body is
-// read within a budget (bodies.go), its credential is checked in one view of the
-// state (access.go, view.go), a repeat is recognised (operations.go), and its
-// rate is limited (pace.go). On a node without a replica it is relayed to a
-// server (relay.go). What takes much memory waits for its turn (turns.go). On the
-// way back errors become statuses (errors.go) and answers bytes (reply.go,
+// On the way in, a request whose framing is ambiguous is refused (request.go). Its
+// body is read within a budget (bodies.go), its credential is checked in one view of
+// the state (access.go, view.go), a repeat is recognised (operations.go), and its
+// rate is limited (ratelimits.go). On a node without a replica it is relayed to a
+// server (relay.go). A request that takes much memory waits for its turn (turns.go).
+// On the way back errors become statuses (errors.go) and answers bytes (reply.go,
 // answers.go, events.go, list.go, download.go). Connections linger when they are
 // closed (linger.go).
 //
 // Rules. It never imports api. It alone uses fasthttp, whose buffers are used
-// again: what a handler sees is copied. A request reads one view: the credential,
-// the rights and the data of an answer are of the same instant. Every request has
-// a deadline, and what is held longer counts as a stream (streams.go). Anything
-// that grows has a limit in Limits or in the const block of its file.
+// again, so all data for handlers is copied. A request reads one view: the
+// credential, the rights and the data of an answer are of the same instant. Every
+// request has a deadline, and what is held longer counts as a stream
+// (streams.go). Anything that grows has a limit in Limits or in the const block
+// of its file.
 //
 // The tests of package api go through this package over HTTP; here are those of
 // what is not seen from there.

@@ -33,10 +33,10 @@ type EventWriter struct {
 	buf    *[]byte    // Nil if it is empty.
 }
 
-// Of batches of events.
+// Sizes of batches of events.
 const (
-	batchBytes = 4 << 10 // From which on a batch is written before its flush.
-	frameHead  = 10      // The length of a chunk, as eight hexadecimal digits, and a line feed.
+	batchBytes = 4 << 10 // A batch of so many bytes is written before its flush.
+	frameHead  = 10      // Bytes of a chunk's length: eight hexadecimal digits and the line's end.
 )
 
 // add appends to the batch.

@@ -16,7 +16,7 @@ import (
 // Limits of what is compressed.
 const (
 	gzipLeast = 1 << 10 // Bytes of the smallest answer.
-	gzipMost  = 8 << 20 // Of the largest: larger ones hold a processor for too long.
+	gzipMost  = 8 << 20 // Bytes of the largest: larger ones hold a processor for too long.
 )
 
 // Front is how browsers and names reach the API.
@@ -31,7 +31,8 @@ type Front struct {
 	AccessLog bool
 }
 
-// front returns what answers before routes do, and changes answers behind them.
+// front returns a handler that answers some requests before next, and changes
+// the answers of next.
 func (s *Server) front(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		if !s.servesHost(ctx) {
@@ -168,7 +169,7 @@ func textual(media []byte) bool {
 	return false
 }
 
-// methods is what may be done with a path.
+// methods are the methods of a path.
 type methods struct {
 	pattern string
 	names   []string

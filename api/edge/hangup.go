@@ -8,8 +8,8 @@ import (
 )
 
 // watchClient calls gone when the client hangs up while its answer is made. stop
-// ends the watch and reports whether the client sent more, which is lost: the
-// connection is good for no other request then.
+// ends the watch and reports whether the client sent more. Those bytes are lost,
+// so the connection can serve no other request then.
 func watchClient(conn net.Conn, gone func()) (stop func() (sent bool)) {
 	var sent bool
 	ended := make(chan struct{})

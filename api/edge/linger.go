@@ -27,7 +27,7 @@ type lingerListener struct {
 	net.Listener
 
 	places  *budget
-	ctx     context.Context //nolint:containedctx // Of one call of Serve; nothing lingers after it.
+	ctx     context.Context //nolint:containedctx // Lives for one call of Serve; nothing lingers after it.
 	waiting sync.WaitGroup
 }
 
@@ -98,8 +98,8 @@ func (c *lingerConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends what is sent to the client. What it still sends is dropped for a
-// while, in the background.
+// Close ends the stream to the client. Bytes that the client still sends are dropped
+// for a while, in the background.
 func (c *lingerConn) Close() error {
 	l := c.listener
 	if c.closed.Swap(true) || c.over.Load() || l.ctx.Err() != nil {

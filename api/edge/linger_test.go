@@ -50,7 +50,7 @@ func TestLingeringIsBounded(t *testing.T) {
 	for i := range 3 {
 		client, server := connect()
 		server.Close()
-		if n, err := client.Read(make([]byte, 1)); n != 0 || err != io.EOF { //nolint:errorlint // Of the connection itself.
+		if n, err := client.Read(make([]byte, 1)); n != 0 || err != io.EOF { //nolint:errorlint // The connection does not wrap its errors.
 			t.Errorf("client %d reads %d bytes, %v; want the end", i, n, err)
 		}
 		if held() != min(i+1, 2) {

@@ -88,12 +88,12 @@ type listReader struct {
 	stop   func()
 	cancel func()
 
-	release func() // Of the share of streams; nil for none.
+	release func() // Releases the share of streams; nil for none.
 
-	piece  bytes.Buffer // What is encoded and not read.
+	piece  bytes.Buffer // Encoded bytes that are not read yet.
 	some   bool         // A row came.
 	ended  bool         // After is in piece, or was read.
-	broken error        // What ended the rows early.
+	broken error        // The error that ended the rows early.
 }
 
 func newListReader(life context.Context, conn net.Conn, log *slog.Logger, l List) *listReader {

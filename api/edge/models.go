@@ -53,8 +53,8 @@ type Models interface {
 
 // ModelLimits bounds requests to models on a node.
 type ModelLimits struct {
-	PerMinute  int           // Of one key or user; 0 for no limit.
-	InFlight   int64         // Of one organization.
+	PerMinute  int           // Requests of one key or user; 0 for no limit.
+	InFlight   int64         // Requests of one organization at once.
 	ResumeWait time.Duration // For a deployment to become ready.
 	AnswerWait time.Duration // For the next byte of an engine; 0 for no limit.
 }
@@ -182,7 +182,8 @@ func (c *modelCall) renew() error {
 	return err
 }
 
-// limit counts the request against those of its key or user, and says what is left.
+// limit counts the request against the limit of its key or user, and sets the
+// headers about the rest.
 func (c *modelCall) limit() error {
 	limit := c.cfg.ModelLimits.PerMinute
 	if limit <= 0 {

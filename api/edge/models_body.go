@@ -22,7 +22,7 @@ import (
 // prompt and the beginning of its first message.
 const prefixBytes = 1024
 
-// modelBody is what the node reads of a request to a model.
+// modelBody has the fields of a request to a model that the node reads.
 type modelBody struct {
 	Model    string          `json:"model"`
 	Stream   bool            `json:"stream"`
@@ -30,7 +30,7 @@ type modelBody struct {
 	Messages json.RawMessage `json:"messages"`
 	Prompt   json.RawMessage `json:"prompt"`
 
-	// What estimates need; the engine checks it.
+	// Estimates need these fields; the engine checks them.
 	MaxTokens     json.RawMessage `json:"max_tokens"`
 	MaxCompletion json.RawMessage `json:"max_completion_tokens"`
 	NPredict      json.RawMessage `json:"n_predict"` // As llama.cpp has it.
@@ -75,7 +75,7 @@ func (m *modelBody) parse(body *[]byte) error {
 }
 
 // checkKeys refuses a body that has a key of modelBody twice or in another case. Package
-// json ignores case, engines do not: what the engine does would be neither reserved nor
+// json ignores case and engines do not: the engine's work would be neither reserved nor
 // charged. The body is a JSON object.
 func checkKeys(body []byte) error {
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -123,7 +123,7 @@ func promptsOf(prompt json.RawMessage) int64 {
 }
 
 func notJSON(err error) error {
-	return compute.Errorf(compute.CodeInvalid, "The body is no JSON object of the OpenAI API: %s.", jsonFault(err)).
+	return compute.Errorf(compute.CodeInvalid, "The body is not a JSON object of the OpenAI API: %s.", jsonFault(err)).
 		Named("invalid_json")
 }
 
@@ -148,7 +148,7 @@ func opening(messages []byte) []byte {
 
 const usageOption = `"stream_options":{"include_usage":true},`
 
-// jsonFault says what is wrong with a body without repeating any of it.
+// jsonFault describes the fault of a body without repeating any of it.
 func jsonFault(err error) string {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return e.Field + " is a " + e.Value
@@ -192,7 +192,7 @@ const silentStream = "\n\ndata: {\"error\":{\"message\":\"The engine sent nothin
 // eventBody is a stream of events that ends with an error event if its replica ends.
 type eventBody struct {
 	from  io.ReadCloser
-	event []byte // What is left of the error event.
+	event []byte // The rest of the error event.
 	over  bool
 }
 

@@ -8,8 +8,8 @@ import (
 	"berth/compute"
 )
 
-// TestAmbiguousKeys refuses bodies of which an engine could read something else than the
-// node, which reserves and charges by what it reads.
+// TestAmbiguousKeys refuses bodies that an engine could read in another way than the
+// node. The node reserves and charges by its own reading.
 func TestAmbiguousKeys(t *testing.T) {
 	for _, body := range []string{
 		`{"model":"m","stream":true,"Stream_Options":{}}`,

@@ -82,8 +82,9 @@ func (c *modelCall) label() string {
 	return dedicated
 }
 
-// begin counts the request as running, and returns what counts its end, and logs it
-// where the operator wants an access log: what was asked and answered is in no log.
+// begin counts the request as running. The function that it returns counts its end,
+// and logs it where the operator wants an access log. Neither prompts nor answers
+// are logged.
 func (c *modelCall) begin() (end func()) {
 	label := c.label()
 	c.models.running.WithLabelValues(label).Inc()

@@ -18,11 +18,11 @@ import (
 
 // Limits and estimates of requests to published models.
 const (
-	eventBuffer       = 4 << 10  // Of each stream.
+	eventBuffer       = 4 << 10  // Bytes for each stream.
 	maxWholeAnswer    = 64 << 20 // Bytes of an answer that is no stream.
 	maxEventLine      = 4 << 20  // Bytes of a line that is read for its usage.
-	bytesPerToken     = 3        // Of a body, at least: more tokens than there are.
-	usualPerToken     = 4        // Of a body, as a rule.
+	bytesPerToken     = 3        // The fewest in a body: estimates are too high, never too low.
+	usualPerToken     = 4        // The usual number in a body.
 	defaultCompletion = 1024     // Tokens of an answer whose request gives no limit.
 )
 
@@ -34,8 +34,8 @@ type Tokens interface {
 	Reserve(ctx context.Context, payer compute.Payer, m *compute.Model, prompt, completion int64) (Reservation, error)
 }
 
-// Reservation is what is set aside for one request. One of its methods ends it; later
-// calls do nothing.
+// Reservation is the hold of credits for one request. One of its methods ends it;
+// later calls do nothing.
 type Reservation interface {
 	// Settle charges for what was used, and returns once that is committed. The charge
 	// does not depend on ctx, which only ends the wait.
@@ -128,16 +128,16 @@ func withUsage(options json.RawMessage) string {
 // publishedAnswer makes the answer of an engine that of a published model: the model has
 // its id, and the end follows once the usage is charged.
 type publishedAnswer struct {
-	ctx      context.Context //nolint:containedctx // Of the request.
+	ctx      context.Context //nolint:containedctx // Lives for the request.
 	reserved Reservation
 	notify   func(prompt, completion int64) // Gets what was used.
 
 	from   io.ReadCloser
 	was    []byte // The deployment's id, in quotes,
 	is     []byte // and that of the model.
-	chunk  []byte // What of a read is not cut into lines yet.
+	chunk  []byte // The part of a read that is not cut into lines yet.
 	line   []byte // A line that has not ended.
-	ready  []byte // What of out is not read yet.
+	ready  []byte // The part of out that is not read yet.
 	out    []byte
 	buffer []byte
 	err    error
@@ -146,11 +146,11 @@ type publishedAnswer struct {
 	settled bool
 	failed  bool // The engine answered with an error.
 
-	events int64      // Of the stream: about as many as tokens.
+	events int64      // Events of the stream: about as many as tokens.
 	most   tokenUsage // Charged for an answer whose engine says no usage.
 }
 
-// tokenUsage is what an engine says of tokens.
+// tokenUsage is an engine's report about tokens.
 type tokenUsage struct {
 	Prompt     int64 `json:"prompt_tokens"`
 	Completion int64 `json:"completion_tokens"`
@@ -307,9 +307,9 @@ func (a *publishedAnswer) settle() error {
 	return a.reserved.Settle(a.ctx, a.used.Prompt, a.used.Completion)
 }
 
-// Close ends the engine's work. A client that left the stream is charged for what the
-// engine has said of its usage, or else for the events it was sent, up to what was set
-// aside. What a replica did not finish is free.
+// Close ends the engine's work. A client that left the stream is charged for the usage
+// that the engine reported, or else for the events it was sent, up to its hold. An
+// answer that a replica did not finish is free.
 func (a *publishedAnswer) Close() error {
 	if !a.settled {
 		if left := a.err == nil || a.ctx.Err() != nil; left {
@@ -346,9 +346,9 @@ func (a *publishedAnswer) whole() ([]byte, error) {
 	return renamed(data, a.was, a.is), nil
 }
 
-// measure takes the size of a whole answer for its tokens if its engine has said no usage:
-// a token for 4 bytes of the request's body, and one for 4 bytes of the texts of its
-// choices, up to what was set aside. An answer without choices or embeddings is free.
+// measure estimates the tokens of a whole answer from sizes if its engine reported no
+// usage. It counts a token for 4 bytes of the request's body, and one for 4 bytes of the
+// texts of its choices, up to the hold. An answer without choices or embeddings is free.
 func (a *publishedAnswer) measure(data []byte) {
 	if a.used != (tokenUsage{}) {
 		return

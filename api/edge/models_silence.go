@@ -58,7 +58,7 @@ func (c *modelCall) inferInTime(req *http.Request, body []byte) (*http.Response,
 // time in which nobody reads does not count: a slow client is not the engine's fault.
 type timedBody struct {
 	from   io.ReadCloser
-	ctx    context.Context //nolint:containedctx // Of the request.
+	ctx    context.Context //nolint:containedctx // Lives for the request.
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	limit  time.Duration

@@ -86,7 +86,7 @@ type RelayClass uint8
 const (
 	RelayRequest  RelayClass = iota // Soon answered.
 	RelayStream                     // A stream or a held answer.
-	RelayOperator                   // Of an operator.
+	RelayOperator                   // Sent to /admin/.
 )
 
 // Class returns the class of a relayed request.
@@ -250,9 +250,9 @@ func copyStream(w *bufio.Writer, body io.Reader, conn net.Conn) {
 }
 
 // Relayed answers a request that another node has parsed. begin is given the
-// head of the answer and returns where the body goes; each write to it is
-// passed on at once. conn is what is below that, whose deadline for writing is
-// moved. Requests are answered while Serve lasts.
+// head of the answer and returns the writer for the body. Each write is passed
+// on at once. conn is the connection below that writer; its deadline for
+// writing is moved. Requests are answered while Serve lasts.
 func (s *Server) Relayed(
 	ctx context.Context, in Relayed, conn net.Conn, begin func(RelayedHead) (io.Writer, error),
 ) error {

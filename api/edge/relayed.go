@@ -13,15 +13,15 @@ import (
 // to a server: nothing of it is parsed a second time.
 type Relayed struct {
 	Method string            `cbor:"1,keyasint"`
-	Path   string            `cbor:"2,keyasint"` // Of the route, with its parameters' names.
+	Path   string            `cbor:"2,keyasint"` // Path of the route, with its parameters' names.
 	Params map[string]string `cbor:"3,keyasint,omitempty"`
-	Args   map[string]string `cbor:"4,keyasint,omitempty"` // Of the query.
+	Args   map[string]string `cbor:"4,keyasint,omitempty"` // Arguments of the query.
 	Body   []byte            `cbor:"5,keyasint,omitempty"`
 
 	ID   string       `cbor:"6,keyasint"`  // X-Request-Id.
 	Op   compute.UUID `cbor:"7,keyasint"`  // Names the request over all tries of the node that hands it on.
-	IP   string       `cbor:"8,keyasint"`  // Of the client.
-	Base string       `cbor:"9,keyasint"`  // Of URLs in the answer.
+	IP   string       `cbor:"8,keyasint"`  // Address of the client.
+	Base string       `cbor:"9,keyasint"`  // Base of URLs in the answer.
 	Type string       `cbor:"10,keyasint"` // Content-Type.
 
 	Encoding    string `cbor:"11,keyasint,omitempty"`
@@ -71,7 +71,7 @@ type Relay interface {
 
 // QueryMeta is a node's applied index and its contact with the leader.
 type QueryMeta struct {
-	Index       uint64 // Of the newest state that it knows of.
+	Index       uint64 // Index of the newest state that it knows.
 	KnownLeader bool
 	LastContact int64 // With the leader, milliseconds ago.
 }

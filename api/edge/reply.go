@@ -3,7 +3,6 @@ package edge
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
@@ -76,8 +75,8 @@ func (s *Server) text(ctx *fasthttp.RequestCtx, r *Request, t Text) error {
 	return nil
 }
 
-// encode returns v as JSON. What it holds of HTML stays as it is: no browser
-// reads it as anything but JSON.
+// encode returns v as JSON. HTML in it is not escaped: no browser reads it as
+// anything but JSON.
 func encode(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -121,8 +120,7 @@ func (s *Server) logFailure(r *Request, status int, err error) {
 	if r.route != nil {
 		route = r.route.Method + " " + r.route.Path
 	}
-	log("request not served",
-		"status", status, "code", compute.CodeOf(err), "err", fmt.Errorf("%s: %w", route, err))
+	log("request not served", "route", route, "status", status, "code", compute.CodeOf(err), "err", err)
 }
 
 // writeHeaders sets the headers that every answer has.

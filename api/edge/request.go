@@ -26,7 +26,7 @@ type Request struct {
 	Caller Caller
 	View   *fsm.View
 
-	Params map[string]string // Of the path, decoded once.
+	Params map[string]string // Parameters of the path, decoded once.
 	Query  any               // The query, read into the route's type.
 	Body   any               // The body, read into the route's type.
 
@@ -36,12 +36,12 @@ type Request struct {
 	IfNoneMatch string
 	IfMatch     string
 	Accept      string
-	Signature   string // Of the payment provider.
+	Signature   string // Signature of the payment provider.
 
 	Repeat bool       // It was decided before.
 	First  fsm.Result // The decision then.
 
-	ETag string // Of the answer.
+	ETag string // ETag of the answer.
 
 	id     string // X-Request-Id.
 	begun  time.Time
@@ -49,7 +49,7 @@ type Request struct {
 	life   lifetime
 	cancel context.CancelFunc // Ends Ctx.
 
-	args  map[string]string // Of the query, as they came.
+	args  map[string]string // Arguments of the query, as they came.
 	raw   []byte            // The body as it came.
 	hold  bodyHold          // The reservation for raw.
 	large int               // Bytes of the answer, if it is large.
@@ -67,13 +67,13 @@ type Request struct {
 	incoming *incoming // The body, if it is read as it comes.
 
 	seed     compute.UUID // Names the request where another node handed it on; zero elsewhere.
-	conn     net.Conn     // Of the client, for Watch; nil for none.
+	conn     net.Conn     // Connection of the client, for Watch; nil for none.
 	handedOn bool         // Another node hands the answer on, so it goes through fasthttp.
 	sent     bool         // The client sent more while the answer was held.
 
 	stale bool              // View may be behind.
-	op    fsm.Op            // What it proposes.
-	index uint64            // Of what the request wrote.
+	op    fsm.Op            // Makes its proposals idempotent.
+	index uint64            // Raft index of the last write of the request.
 	extra map[string]string // More headers of the answer.
 }
 
@@ -86,7 +86,7 @@ type Caller struct {
 	Session compute.UUID // The login of an access token; zero for other credentials.
 
 	role   compute.OrgRole
-	scopes []compute.Scope // Of its API key, if that is restricted.
+	scopes []compute.Scope // Scopes of its API key, if that is restricted.
 }
 
 // name identifies the caller's key, or the user without one; "" for nobody.
@@ -234,10 +234,11 @@ func singular() []string {
 	}
 }
 
-// checkHeader refuses what fasthttp still accepts and proxies read in other
-// ways: other versions, lines that end without a carriage return, headers that
-// continue on the next line, names with spaces, transfer codings other than
-// chunked, two lengths for one body, and two headers where one decides.
+// checkHeader refuses headers that fasthttp accepts and proxies may read in
+// another way. These are other versions, lines that end without a carriage
+// return, headers that continue on the next line and names with spaces. They
+// are also transfer codings other than chunked, two lengths for one body, and
+// repeats of singular headers.
 func checkHeader(header *fasthttp.RequestHeader) error {
 	if version := string(header.Protocol()); version != "HTTP/1.1" && version != "HTTP/1.0" {
 		return compute.Errorf(compute.CodeInvalid, "The version is neither HTTP/1.1 nor HTTP/1.0.").Named("bad_request")

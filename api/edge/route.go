@@ -30,7 +30,7 @@ const (
 type Route struct {
 	Method   string
 	Path     string
-	Tag      string // Of the specification; "" for what it does not know.
+	Tag      string // Tag in the specification; "" for routes that it does not have.
 	Summary  string
 	Need     Need
 	Role     compute.OrgRole // The least role in the organization, with NeedOrg.
@@ -44,7 +44,7 @@ type Route struct {
 
 	Query   func() any // New value to read the query into; nil for none.
 	Body    func() any // New value to read the body into; nil for none.
-	Reply   func() any // What is answered; nil for what is not JSON.
+	Reply   func() any // New value of the answer's type; nil if it is not JSON.
 	Accepts []string   // Media types of answers that are not JSON.
 
 	Handle func(*Request) (any, error)

@@ -35,7 +35,7 @@ func (rt *Route) Scope() compute.Scope {
 	case rt.Need == NeedNothing || rt.Need == NeedScraper:
 		return compute.ScopeNone
 	case reads && (rt.Path == Root+"/user/status" || rt.Path == Root+"/orgs"):
-		return compute.ScopeNone // Who a key acts for and where.
+		return compute.ScopeNone // Any key may read its user and organizations.
 	case rt.Path == Root+"/billing/history":
 		return compute.ScopeExecutionsRead
 	case rt.Need == NeedStream:

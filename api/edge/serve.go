@@ -18,7 +18,7 @@ import (
 
 // lifetime bounds requests: streams and held answers end with soft, the others
 // with hard.
-type lifetime struct{ soft, hard context.Context } //nolint:containedctx // Of one call of Serve.
+type lifetime struct{ soft, hard context.Context } //nolint:containedctx // Lives for one call of Serve.
 
 // handler returns the handler of all requests.
 func (s *Server) handler(life lifetime) fasthttp.RequestHandler {

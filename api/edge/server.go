@@ -37,7 +37,7 @@ type Server struct {
 	life   atomic.Pointer[lifetime]
 
 	streaming sync.WaitGroup // Streams of events.
-	events    sync.Pool      // Of buffers for one batch of them, as *[]byte.
+	events    sync.Pool      // Buffers for one batch of events, as *[]byte.
 }
 
 // New returns a Server for cfg that has no routes and does nothing yet.
@@ -50,7 +50,8 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{Core: c, access: &access{Core: c, pace: newPace(cfg.Limits, cfg.Stopwatch), touched: newTouched()}}, nil
+	a := &access{Core: c, rates: newRateLimits(cfg.Limits, cfg.Stopwatch), touched: newTouched()}
+	return &Server{Core: c, access: a}, nil
 }
 
 // SetRoutes sets what the server serves. It comes before serving.

@@ -27,7 +27,7 @@ const ServiceRoot = "/services/"
 const (
 	maxServed    = 4096           // Requests and upgraded connections at once,
 	servedShare  = 2              // and the part of them of one organization: a half.
-	cookieTTL    = 12 * time.Hour // Of the cookie that a token is exchanged for.
+	cookieTTL    = 12 * time.Hour // Lifetime of the cookie that a token is exchanged for.
 	cookieName   = "berth_service"
 	cookieBytes  = 64
 	pipeBuffer   = 32 << 10
@@ -305,8 +305,8 @@ func (c *serviceCall) pass(
 }
 
 // keeps reports whether the connection of an answer of unknown length serves more
-// requests, and makes end watch the client until the answer has ended. What the client
-// sends before that is lost, and its connection with it.
+// requests, and makes end watch the client until the answer has ended. If the client
+// sends more before that, the bytes are lost and its connection ends.
 func (c *serviceCall) keeps(unwatch, end func()) (func(), bool) {
 	if c.r.sent || !c.ctx.Request.Header.IsHTTP11() {
 		return end, false

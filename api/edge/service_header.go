@@ -131,8 +131,8 @@ func withUpgrade(out http.Header, upgrade string) http.Header {
 	return out
 }
 
-// isOurs reports whether an Authorization header has a credential of Berth. What the
-// program itself asks its clients for passes.
+// isOurs reports whether an Authorization header has a credential of Berth. Credentials
+// for the program itself are passed on.
 func (c *serviceCall) isOurs(header string) bool {
 	text := bearerOf(header)
 	if text == "" {

@@ -38,7 +38,7 @@ func (t *touched) use(k *compute.Key, now time.Time) {
 	}
 }
 
-// take returns what was recorded since the last take.
+// take returns the uses since the last take.
 func (t *touched) take() map[compute.KeyID]compute.Instant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,8 +48,8 @@ func (t *touched) take() map[compute.KeyID]compute.Instant {
 	return used
 }
 
-// recordUse proposes once a minute which keys were used. What cannot be proposed
-// is dropped: the next use is recorded again.
+// recordUse proposes once a minute which keys were used. If the proposal fails, these
+// uses are dropped: the next one is recorded again.
 func (a *access) recordUse(ctx context.Context) {
 	for loop.Sleep(ctx, touchEvery) {
 		used := a.touched.take()

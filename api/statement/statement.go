@@ -7,7 +7,7 @@ import (
 	"berth/compute"
 )
 
-// Day is what was charged on one day, UTC.
+// Day is the sum of charges on one day, UTC.
 type Day struct {
 	Date    time.Time // Midnight.
 	Charges int       // Lines.
@@ -24,7 +24,7 @@ type Month struct {
 	Charges int          // Lines.
 	Days    []Day        // Those with charges.
 	Last    uint64       // Number of its last line.
-	Hash    compute.Hash // Of its last line.
+	Hash    compute.Hash // Hash of its last line.
 }
 
 // ID returns the month as "2026-11".

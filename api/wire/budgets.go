@@ -45,7 +45,7 @@ type Budget struct {
 	ChangedAt   compute.Instant `json:"changed_at"`
 }
 
-// BudgetAlert is what a callback sends when a budget has reached a level.
+// BudgetAlert is the body of a callback when a budget has reached a level.
 type BudgetAlert struct {
 	Event       string               `json:"event"` // "budget.reached".
 	OrgID       compute.OrgID        `json:"org_id"`

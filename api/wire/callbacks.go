@@ -2,7 +2,7 @@ package wire
 
 import "berth/compute"
 
-// CallbackBody is what a callback sends when an execution has ended.
+// CallbackBody is the body of a callback when an execution has ended.
 type CallbackBody struct {
 	Event             string               `json:"event"` // "execution." and the status.
 	ExecutionID       compute.ExecutionID  `json:"execution_id"`

@@ -17,7 +17,7 @@ import (
 
 // Limits of a JSON document.
 const (
-	maxDepth = 32 // Of objects and lists in each other.
+	maxDepth = 32 // Levels of nested objects and lists.
 	// maxTokens is how many names and values a document may have. Each costs
 	// far more time than its bytes. A start has at most 1,000 import files, and its
 	// other lists are shorter.
@@ -69,7 +69,7 @@ func object(data []byte, f *Faults, loc ...any) (map[string]json.RawMessage, boo
 		return nil, false
 	}
 	if at := loneSurrogate(data); at >= 0 {
-		f.invalidJSON("half of a surrogate pair is no character", append(loc, at)...)
+		f.invalidJSON("half of a surrogate pair is not a character", append(loc, at)...)
 		return nil, false
 	}
 	if err := syntaxOf(data); err != nil {
@@ -168,7 +168,7 @@ type scanner struct {
 	at     int // Where the next value is, or the space before it.
 	faults *Faults
 	count  int                        // Names and values so far.
-	fields map[string]json.RawMessage // Of the outermost object: parts of data; nil if it is none.
+	fields map[string]json.RawMessage // Fields of the outermost object, as parts of data; nil if data is not an object.
 }
 
 // value walks the value that comes next.

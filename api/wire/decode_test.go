@@ -178,8 +178,8 @@ func TestTagsAreSound(t *testing.T) {
 	}
 }
 
-// FuzzRequestBody holds that no body makes the decoder panic, that what it
-// accepts obeys the rules, and that what it refuses is said in valid JSON.
+// FuzzRequestBody holds that no body makes the decoder panic, that accepted
+// bodies obey the rules, and that refusals are valid JSON.
 func FuzzRequestBody(f *testing.F) {
 	for _, seed := range []string{
 		`{"code":"print(1)"}`, `{"code":"1","timeout":"7","tags":["a"],"env":{"A":"b"}}`, `{"code":`, `[[[[`,

@@ -132,7 +132,7 @@ type Attempt struct {
 	Reason   *string          `json:"reason"`
 }
 
-// Usage is what an execution used, as its node measured it.
+// Usage is the use of hardware by an execution, as its node measured it.
 type Usage struct {
 	CPUSeconds     float64 `json:"cpu_s"`
 	PeakMemoryMiB  int64   `json:"peak_memory_mib"`

@@ -52,7 +52,7 @@ type Share struct {
 	Limit int `json:"limit"`
 }
 
-// Ahead is what goes before an execution in the queue.
+// Ahead is the work before an execution in the queue.
 type Ahead struct {
 	Executions    int                   `json:"executions"`
 	GPUs          float64               `json:"gpus"`
@@ -62,7 +62,7 @@ type Ahead struct {
 	Own           []compute.ExecutionID `json:"own" doc:"The first 20 of the own organization."`
 }
 
-// TypeAhead is what goes first on one GPU type.
+// TypeAhead is the work ahead on one GPU type.
 type TypeAhead struct {
 	GPUType    *string `json:"gpu_type" doc:"Null for CPU-only work."`
 	Executions int     `json:"executions"`

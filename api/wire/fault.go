@@ -9,8 +9,8 @@ import (
 
 // Limits of the answer to a malformed request.
 const (
-	maxFaults     = 100      // What is wrong beyond that is not said,
-	maxFaultBytes = 16 << 10 // nor beyond so many bytes.
+	maxFaults     = 100      // Further faults are left out,
+	maxFaultBytes = 16 << 10 // and those beyond so many bytes.
 	maxInput      = 256      // A longer value is not repeated to the client; a longer name is cut.
 )
 

@@ -8,8 +8,8 @@ import (
 	"berth/compute"
 )
 
-// Registry is what a start body says about the registry of its images. It is used for
-// pulling them, and kept sealed until the execution has ended.
+// Registry has the credentials of a start for the registry of its images. They are
+// used to pull the images, and kept sealed until the execution has ended.
 type Registry struct {
 	CredentialType string `json:"docker_registry_credential_type" enum:"basic,aws" doc:"basic for a user name and a password, aws for a key of Amazon ECR. Without it images are pulled without credentials."`
 	Username       string `json:"docker_username" maxlen:"255" doc:"With basic."`
@@ -20,7 +20,7 @@ type Registry struct {
 	AWSRegion      string `json:"aws_region" default:"\"us-east-1\"" maxlen:"64" pattern:"^[a-z0-9-]+$" doc:"With aws: the region of the registry."`
 }
 
-// Credentials returns what the registry asks for, nil for nothing.
+// Credentials returns the credentials for the registry, nil for none.
 func (r *Registry) Credentials() *compute.RegistryCredentials {
 	switch r.CredentialType {
 	case "basic":
@@ -153,7 +153,7 @@ type ComposeComplete struct {
 	ReturnCode *int   `json:"return_code" doc:"Exit code that the client saw."`
 }
 
-// Reported is what a client said about the end of a Compose execution.
+// Reported is a client's report about the end of a Compose execution.
 type Reported struct {
 	Output     string          `json:"output"`
 	Status     *string         `json:"status"`

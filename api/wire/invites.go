@@ -24,7 +24,7 @@ func (o *NewOrg) Check(f *Faults) {
 	}
 }
 
-// OrgChange is the body of PATCH /orgs/{slug}. What is absent stays.
+// OrgChange is the body of PATCH /orgs/{slug}. Absent fields keep their value.
 type OrgChange struct {
 	Name         string `json:"name" maxlen:"255"`
 	Slug         string `json:"slug" minlen:"2" maxlen:"39" pattern:"^[a-z0-9](-?[a-z0-9]){1,38}$" doc:"Owners change it. The old one is free from then on."`

@@ -25,7 +25,7 @@ type Session struct {
 	Temporary    bool           `json:"password_temporary,omitempty" doc:"An operator made the password: change it with POST /user/password."`
 }
 
-// Message is an answer that only says what was done.
+// Message is an answer with a message alone.
 type Message struct {
 	Message string `json:"message"`
 }

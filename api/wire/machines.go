@@ -46,7 +46,7 @@ type Price struct {
 	Source           compute.PriceSource `json:"source" doc:"operator, built-in, or default: derived from the memory of the GPU type."`
 }
 
-// AppliesTo says what a price is the price of.
+// AppliesTo names the hardware or the model that a price is for.
 type AppliesTo struct {
 	HardwareProfile string               `json:"hardware_profile,omitempty" doc:"The hardware profile, for prices of hardware."`
 	Deployment      *compute.ExecutionID `json:"deployment_id,omitempty" doc:"The deployment that answers for the model, for prices of tokens."`

@@ -11,7 +11,7 @@ type Quotas struct {
 	FairShare         FairShare `json:"fair_share"`
 }
 
-// Quota is what the organization may do with one hardware profile.
+// Quota is the quota of the organization for one hardware profile.
 type Quota struct {
 	HardwareProfile string `json:"hardware_profile"`
 	Allowed         bool   `json:"allowed"`

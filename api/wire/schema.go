@@ -19,15 +19,15 @@ type Schema map[string]any
 // Schemas collects the schemas of named types.
 type Schemas map[string]Schema
 
-// Of returns the schema of values of type t. Structs are collected under their
+// SchemaOf returns the schema of values of type t. Structs are collected under their
 // names and referred to.
-func (s Schemas) Of(t reflect.Type) Schema {
+func (s Schemas) SchemaOf(t reflect.Type) Schema {
 	if known, ok := known(t); ok {
 		return known
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return orNullSchema(s.Of(t.Elem()))
+		return orNullSchema(s.SchemaOf(t.Elem()))
 	case reflect.String:
 		return Schema{"type": "string"}
 	case reflect.Bool:
@@ -37,9 +37,9 @@ func (s Schemas) Of(t reflect.Type) Schema {
 	case reflect.Float64:
 		return Schema{"type": "number"}
 	case reflect.Slice:
-		return Schema{"type": "array", "items": s.Of(t.Elem())}
+		return Schema{"type": "array", "items": s.SchemaOf(t.Elem())}
 	case reflect.Map:
-		return Schema{"type": "object", "additionalProperties": s.Of(t.Elem())}
+		return Schema{"type": "object", "additionalProperties": s.SchemaOf(t.Elem())}
 	case reflect.Struct:
 		return s.ref(t)
 	}
@@ -136,7 +136,7 @@ func (s Schemas) object(t reflect.Type) Schema {
 	properties := make(map[string]Schema)
 	required := []string{}
 	for _, field := range Fields(t) {
-		schema := s.Of(field.Type)
+		schema := s.SchemaOf(field.Type)
 		rules(schema, field.Tag)
 		if text := field.Tag.Get("doc"); text != "" {
 			if _, isRef := schema["$ref"]; isRef {

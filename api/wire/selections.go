@@ -28,8 +28,8 @@ type Selection struct {
 	Confidence     *float64            `json:"confidence" doc:"Probability, 0 to 1, that the recommended type is really the best for the objective; null until all have ended, and when there is none to compare it with."`
 }
 
-// SelectionRow is what one GPU type did. With repeats the figures are those of
-// its runs together, and runs has each.
+// SelectionRow is the result of one GPU type. With repeats the figures are
+// those of its runs together, and runs has each.
 type SelectionRow struct {
 	ExecutionID     compute.ExecutionID `json:"execution_id" doc:"The execution of its first run."`
 	HardwareProfile string              `json:"hardware_profile"`
@@ -73,7 +73,7 @@ type SelectionRun struct {
 	ReturnCode    *int                `json:"return_code"`
 }
 
-// GPUSample is one look at the GPU of a run.
+// GPUSample is one sample of the GPU of a run.
 type GPUSample struct {
 	At          float64 `json:"at_s" doc:"Seconds since the code started."`
 	UtilPercent *int    `json:"gpu_utilization_percent"`

@@ -57,7 +57,7 @@ type OIDCToken struct {
 
 // Check holds the rules that tags cannot say.
 func (t *OIDCToken) Check(f *Faults) {
-	const shortest = 43 // Of a verifier, as RFC 7636 has it.
+	const shortest = 43 // Least length of a verifier in RFC 7636.
 	switch {
 	case (t.Device == "") == (t.Code == ""):
 		f.Value("give device_code or code", "body", "device_code")

@@ -119,7 +119,7 @@ type Scratch struct {
 	MiB int64  `json:"mib,omitempty" doc:"Its size on disk, where it asked for one."`
 }
 
-// SpaceOf returns what e asked for, nil for the node's default.
+// SpaceOf returns the space that e asked for, nil for the node's default.
 func SpaceOf(e *compute.Execution) (scratch *Scratch, volumes []Volume) {
 	if e.ScratchMemory {
 		scratch = &Scratch{On: "memory"}
@@ -132,8 +132,8 @@ func SpaceOf(e *compute.Execution) (scratch *Scratch, volumes []Volume) {
 	return scratch, volumes
 }
 
-// Of sets in e what was asked for.
-func (s *Space) Of(e *compute.Execution) {
+// SetOn sets in e the space that was asked for.
+func (s *Space) SetOn(e *compute.Execution) {
 	e.ScratchMiB, e.ScratchMemory = int64(s.ScratchGB)<<10, s.Scratch == "memory"
 	for _, v := range s.Volumes {
 		e.Volumes = append(e.Volumes, compute.Volume{Name: v.Name, Path: v.Path, ReadOnly: v.ReadOnly})

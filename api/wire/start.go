@@ -49,7 +49,7 @@ type Start struct {
 	DisconnectGrace int `json:"disconnect_grace" default:"600" min:"0" max:"86400" doc:"Seconds that the execution keeps running while its node is partitioned."`
 }
 
-// Program is what a start body executes: exactly one of code, module, command
+// Program is the program of a start body: exactly one of code, module, command
 // and script.
 type Program struct {
 	Code     string   `json:"code" nonnull:"true" minlen:"1" maxlen:"1048576" secret:"true" doc:"Python source. Exactly one of code, module, command and script is given."`
@@ -61,7 +61,7 @@ type Program struct {
 	StdinRaw string   `json:"stdin_base64" maxlen:"1398104" secret:"true" doc:"The same in base64, for what is not UTF-8 text."`
 	Bundle   string   `json:"bundle_id" maxlen:"36" doc:"An uploaded bundle, as POST /bundles makes it: its files are put into the work directory."`
 
-	Input   []byte `json:"-"` // Of stdin or stdin_base64, read by Check.
+	Input   []byte `json:"-"` // From stdin or stdin_base64; Check sets it.
 	InImage bool   `json:"-"` // An image says what is executed, unless a command is given.
 }
 
@@ -244,7 +244,7 @@ func (s *PythonStart) Check(f *Faults) {
 	case s.NBCode == 0 && s.KernelState != "":
 		f.Value("kernel_state belongs to the cell of a notebook: nbcode is its number", "body", "kernel_state")
 	case err != nil:
-		f.Value("this is no state that a cell left", "body", "kernel_state")
+		f.Value("this is not a state that a cell left", "body", "kernel_state")
 	}
 	for _, fault := range requirements.Check(s.Requirements) {
 		f.Value(fmt.Sprintf("line %d: %s", fault.Line, fault.Why), "body", "requirements_content")

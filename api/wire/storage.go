@@ -32,7 +32,7 @@ type UploadedFile struct {
 	Message string `json:"message"`
 }
 
-// BulkFile is what became of one file of POST /storage/upload-bulk.
+// BulkFile is the result of one file of POST /storage/upload-bulk.
 type BulkFile struct {
 	Key          string  `json:"key"`
 	Size         int64   `json:"size"`

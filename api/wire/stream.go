@@ -6,7 +6,7 @@ import "berth/compute"
 // either output, a part of one line, or the end of the execution.
 type StreamEvent struct {
 	Output *StreamOutput `json:"output,omitempty"`
-	Stream string        `json:"stream,omitempty"` // Of the output: stdout, stderr or system.
+	Stream string        `json:"stream,omitempty"` // stdout, stderr or system.
 
 	At *compute.Instant `json:"at,omitempty"` // When the first line was written; the others are at most a second later.
 

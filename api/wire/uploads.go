@@ -60,7 +60,7 @@ const (
 	dirMode  = 0o755
 )
 
-// DecodeTree reads the body of POST /bundles, or returns what is malformed.
+// DecodeTree reads the body of POST /bundles, or returns its faults.
 func DecodeTree(data []byte) (*compute.Tree, error) {
 	f := new(Faults)
 	var in NewBundle

@@ -90,7 +90,7 @@ type Invoice struct {
 	Days            []InvoiceDay    `json:"days" doc:"Those with charges."`
 }
 
-// InvoiceDay is what was charged on one day, UTC.
+// InvoiceDay is the sum of charges on one day, UTC.
 type InvoiceDay struct {
 	Date    string          `json:"date"`
 	Charges int             `json:"charges"`

@@ -48,7 +48,7 @@ func (u *NewUser) Check(f *Faults) {
 	}
 }
 
-// UserChange is the body of PATCH /admin/users/{id}. What is absent stays.
+// UserChange is the body of PATCH /admin/users/{id}. Absent fields keep their value.
 type UserChange struct {
 	Disabled      *bool  `json:"disabled" doc:"Whether the user may not use the cluster. Disabling ends all sessions; API keys are refused until the user is enabled again."`
 	Password      string `json:"password" minlen:"10" maxlen:"256" secret:"true" doc:"A new password. It ends all sessions."`

@@ -241,7 +241,7 @@ func deploymentCommand(
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := compute.ParseExecutionID(args[0])
 			if err != nil {
-				return cli.UsageErrorf("%q is no id of a deployment", args[0])
+				return cli.UsageErrorf("%q is not a deployment id", args[0])
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {

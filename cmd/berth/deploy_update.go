@@ -39,7 +39,7 @@ func newDeployUpdate() *cobra.Command {
 		Args: cli.Arguments(cobra.ExactArgs(1)),
 		Long: `Update changes the model, the arguments of its engine, the token for the hub, or the limits
 and targets of a deployment; what no flag names stays. Replicas are replaced one after the
-other, each once another one is ready, so that one replica more needs room meanwhile. If the
+other, each once another one is ready, so that one more replica needs capacity meanwhile. If the
 new engine ends as often as a new deployment may, the earlier replicas go on.`,
 		Example: `  berth deploy update ID --min-replicas 2
   berth deploy update ID --model lab/llama@v2 --max-replicas 4`,
@@ -61,7 +61,7 @@ new engine ends as often as a new deployment may, the earlier replicas go on.`,
 	return cmd
 }
 
-// body returns what the flags ask for.
+// body returns the body for the flags.
 func (f *updateFlags) body(cmd *cobra.Command) (wire.DeploymentUpdate, error) {
 	in, given := f.in, cmd.Flags().Changed
 	if given("arg") && f.noArgs {
@@ -101,7 +101,7 @@ func (f *updateFlags) body(cmd *cobra.Command) (wire.DeploymentUpdate, error) {
 func (f *updateFlags) do(cmd *cobra.Command, text string) error {
 	id, err := compute.ParseExecutionID(text)
 	if err != nil {
-		return cli.UsageErrorf("%q is no id of a deployment", text)
+		return cli.UsageErrorf("%q is not a deployment id", text)
 	}
 	in, err := f.body(cmd)
 	if err != nil {

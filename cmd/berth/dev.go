@@ -142,7 +142,7 @@ func forgetDev(dir string) {
 	if err != nil {
 		return
 	}
-	// What stays is reported when it is used.
+	// A context that stays causes an error when it is used.
 	_ = contexts.Update(func(f *contexts.File) error {
 		maps.DeleteFunc(f.Contexts, func(_ string, c contexts.Context) bool { return c.DevDir == dir })
 		return nil

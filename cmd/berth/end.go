@@ -34,7 +34,7 @@ in the ledger and in berth ps -a stay.`
 	return cmd
 }
 
-// endResult is what became of one execution, for --json.
+// endResult is the result for one execution, for --json.
 type endResult struct {
 	ExecutionID *compute.ExecutionID `json:"execution_id"` // Null if nothing is called so.
 	Argument    string               `json:"argument"`

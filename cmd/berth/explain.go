@@ -100,7 +100,7 @@ func brakeOf(b *wire.BrakeHold) string {
 
 // nodesOf describes how many nodes fit an execution, and why the others do not.
 func nodesOf(x wire.Explanation) string {
-	parts := []string{fmt.Sprintf("%d known, %d with room", x.Nodes, x.NodesFit)}
+	parts := []string{fmt.Sprintf("%d known, %d with free capacity", x.Nodes, x.NodesFit)}
 	for _, reason := range slices.Sorted(maps.Keys(x.Refused)) {
 		parts = append(parts, fmt.Sprintf("%d %s", x.Refused[reason], reason))
 	}

@@ -45,7 +45,7 @@ func findExecution(ctx context.Context, c *client.Client, arg string) (compute.E
 	return e.ExecutionID, nil
 }
 
-// namesOf returns what names an execution, the identifier first.
+// namesOf returns the names of an execution, the identifier first.
 func namesOf(e wire.ExecutionSummary) []string {
 	names := []string{e.ExecutionID.String()}
 	if e.Name != nil {

@@ -25,7 +25,7 @@ type reader struct {
 	*testing.T
 
 	program string
-	dir     string // Of the reader's files.
+	dir     string // Directory of the reader's files.
 	env     []string
 }
 

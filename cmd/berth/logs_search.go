@@ -18,7 +18,7 @@ const (
 	userLines, userHours           = 5000, 24
 )
 
-// search prints the lines that match the flags: of an execution, or of all the
+// search prints the lines of an execution that match the flags, or of all the
 // caller's executions for arg "".
 func (f *logsFlags) search(cmd *cobra.Command, arg string) error {
 	limit, hours := executionLines, executionHours
@@ -28,7 +28,7 @@ func (f *logsFlags) search(cmd *cobra.Command, arg string) error {
 	since := time.Duration(hours) * time.Hour
 	switch {
 	case f.follow || f.after > 0:
-		return cli.UsageErrorf("--mine, --level and --grep look at what was written: leave out -f and --after")
+		return cli.UsageErrorf("--mine, --level and --grep search lines already written: leave out -f and --after")
 	case f.since > since:
 		return cli.UsageErrorf("--since: at most %dh", hours)
 	case f.tail > limit:

@@ -16,8 +16,8 @@ const (
 	empty = 5 * time.Second
 )
 
-// chooser shows a part of a stream: what was written from an instant on, and of
-// that the last lines and all that is written later.
+// chooser shows a part of a stream: the last of the lines that were written
+// from an instant on, and all later ones.
 type chooser struct {
 	tail     int       // Lines; negative for all.
 	from     time.Time // Zero for the beginning.

@@ -19,7 +19,7 @@ import (
 	"berth/compute"
 )
 
-// programUse is what commands that send code take.
+// programUse is the usage of commands that send code.
 const programUse = "{FILE | - | -c CODE | -m MODULE} [-- ARG...] | -- COMMAND [ARG...]"
 
 // programHelp is the part of their help about it.
@@ -131,7 +131,7 @@ func (f *codeFlags) command(cmd *cobra.Command, tree *source.Tree, program strin
 	}
 	if info, err := os.Stat(program); err != nil || !info.Mode().IsRegular() {
 		return nil, cli.UsageErrorf(
-			"%s is no file here: a program of the node is named without a path, as in -- python3 x.py", program)
+			"%s is not a file here: a program of the node is named without a path, as in -- python3 x.py", program)
 	}
 	tree, err := source.ScanFiles(cmd.Context(), ".", filepath.Clean(program))
 	if err != nil {

@@ -182,7 +182,7 @@ func (f *runFlags) hardware() (profile string, types []string, err error) {
 	}
 	for _, name := range types {
 		if _, err := compute.ParseProfile("gpu." + name); err != nil || strings.Contains(name, ".") {
-			return "", nil, cli.UsageErrorf("--gpu: %q is no GPU type; the number is last, as in a100,h100:2", name)
+			return "", nil, cli.UsageErrorf("--gpu: %q is not a GPU type; the number is last, as in a100,h100:2", name)
 		}
 	}
 	profile = "gpu." + kind

@@ -155,7 +155,7 @@ func awaitService(cmd *cobra.Command, c *client.Client, id compute.ExecutionID) 
 	}
 }
 
-// serviceState returns what the first replica of a service does, for people.
+// serviceState returns the state of the first replica of a service, for people.
 func serviceState(s *wire.Service) string {
 	if len(s.Rows) == 0 {
 		return "its replicas are being created"
@@ -163,7 +163,7 @@ func serviceState(s *wire.Service) string {
 	return replicaState(&s.Rows[0])
 }
 
-// replicaState returns what a replica does, for people.
+// replicaState returns the state of a replica, for people.
 func replicaState(row *wire.ServiceReplica) string {
 	switch {
 	case row.Ready:

@@ -108,7 +108,7 @@ func joinGPUs(ids []compute.GPUID) string {
 	return strings.Join(texts, " ")
 }
 
-// describeUsage returns what an execution used.
+// describeUsage describes the use of hardware by an execution.
 func describeUsage(u wire.Usage) string {
 	text := fmt.Sprintf("%.2f s of CPU, at most %d MiB of memory", u.CPUSeconds, u.PeakMemoryMiB)
 	if u.GPUUtilPercent != nil {

@@ -19,7 +19,7 @@ func TestSpaceFlags(t *testing.T) {
 	for name, test := range map[string]struct {
 		flags spaceFlags
 		want  client.Start
-		say   string // Of the error.
+		say   string // Part of the error.
 	}{
 		"nothing":      {spaceFlags{}, client.Start{}, ""},
 		"requirements": {spaceFlags{requirements: file}, client.Start{Requirements: "numpy\n"}, ""},

@@ -75,9 +75,9 @@ func (r *rebinding) answer(question []byte) []byte {
 	return out
 }
 
-// TestRebinding holds that an address is checked when it is connected to: a name that led
-// to an allowed address at the look-up before may lead to a forbidden one now. 127.0.0.2
-// stands for a public address, and on 127.0.0.1 is what must not be reached.
+// TestRebinding holds that an address is checked when it is connected to. A name that led
+// to an allowed address at the previous look-up may lead to a forbidden one now.
+// 127.0.0.2 stands for a public address, and 127.0.0.1 must not be reached.
 func TestRebinding(t *testing.T) {
 	reached := make(chan string, 10)
 	outside, port := mustServeBoth(t, reached)

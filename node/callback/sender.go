@@ -32,7 +32,7 @@ import (
 const (
 	connectTimeout = 5 * time.Second
 	totalTimeout   = 15 * time.Second
-	maxAnswer      = 64 << 10 // Of an answer, which is read and dropped.
+	maxAnswer      = 64 << 10 // Bytes of an answer, which is read and dropped.
 	inFlight       = 64       // Tries at a time,
 	hostInFlight   = 4        // and of these to one host.
 	period         = time.Second
@@ -45,14 +45,15 @@ const (
 	openFor        = 30 * time.Second
 )
 
-// Config is what a Sender needs.
+// Config has the settings of a Sender.
 type Config struct {
 	View    func() *fsm.View
 	Changed func(index uint64) <-chan struct{}
 	Propose func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
 	// Wait returns once View has what was committed at an index.
 	Wait func(ctx context.Context, index uint64) error
-	// Body returns what a callback sends. It reports false if its execution is gone.
+	// Body returns the body of a callback. It reports false if its execution is
+	// gone.
 	Body func(view *fsm.View, c *compute.Callback) ([]byte, bool)
 	// Secret returns the value of a secret that the user of an execution keeps.
 	Secret func(view *fsm.View, id compute.ExecutionID, name string) (string, error)
@@ -77,10 +78,10 @@ type Sender struct {
 
 	mu    sync.Mutex
 	busy  map[key]compute.OrgID // In flight, or sent and not yet recorded.
-	orgs  map[compute.OrgID]int // Of these, those of each organization.
+	orgs  map[compute.OrgID]int // Busy callbacks of each organization.
 	hosts map[string]*host
 
-	owners map[key]compute.OrgID // Of callbacks that are due. Only Lead's goroutine uses it.
+	owners map[key]compute.OrgID // Owners of callbacks that are due. Only Lead's goroutine uses it.
 	done   chan compute.Delivery
 	left   chan struct{} // Receives when a try has ended.
 }
@@ -91,7 +92,7 @@ type key struct {
 	number int
 }
 
-// host is what is known of the receiver at one host and port.
+// host is the state of the receiver at one host and port.
 type host struct {
 	busy     int
 	failures int // In a row.
@@ -138,7 +139,7 @@ func (s *Sender) Lead(ctx context.Context, term uint64) error {
 		view := s.cfg.View()
 		changed := s.cfg.Changed(view.Index())
 		if s.startDue(ctx, view, &tries) {
-			changed = nil // What waits can start once another try has ended.
+			changed = nil // The next try can start once another one has ended.
 		}
 		select {
 		case <-ctx.Done():
@@ -214,8 +215,9 @@ func (s *Sender) owner(view *fsm.View, c *compute.Callback) compute.OrgID {
 // take reserves a place for a try of a callback of org. It reports full when no other try
 // can start.
 //
-// An organization takes a place only while it holds fewer than are free: one alone may have
-// half of them, the next half of the rest, and one that has none may take the last.
+// An organization takes a place only while it holds fewer than are free. So one alone may
+// have half of them, the next one half of the rest, and one that has none may take the
+// last.
 func (s *Sender) take(c *compute.Callback, org compute.OrgID, now time.Time) (where *host, started, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,7 +330,7 @@ func (s *Sender) release(k key) {
 	}
 }
 
-// wake has Lead look again.
+// wake makes Lead check again.
 func (s *Sender) wake() {
 	select {
 	case s.left <- struct{}{}:
@@ -423,8 +425,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// Backoff returns the time between a try and the next one, of a callback that was tried
-// before: exponential, at most an hour, and up to a quarter less by chance, 0 to 1.
+// Backoff returns the time between a try of a callback and the next one. It is
+// exponential, at most an hour, and up to a quarter less by chance, 0 to 1.
 func Backoff(before int, chance float64) time.Duration {
 	d := lastRetry
 	if before < 10 {

@@ -31,7 +31,7 @@ const maxDrainWait = time.Hour
 // and BERTH_API_ADDR.
 type Config struct {
 	Name      string `koanf:"name" usage:"Name of this node for people; default: the host's name."`
-	Role      string `koanf:"role" usage:"What this node is: server (it holds the state) or worker (it executes only)."`
+	Role      string `koanf:"role" usage:"Role of this node: server (it holds the state) or worker (it executes only)."`
 	DataDir   string `koanf:"data_dir" usage:"Directory for everything this node keeps."`
 	Advertise string `koanf:"advertise" usage:"Host under which other nodes reach this one; default: the listeners'."`
 	Voters    int    `koanf:"voters" usage:"Servers that vote: 1, 3, 5, or 0 for 3, and 5 from seven servers on."`
@@ -233,11 +233,11 @@ type Metrics struct {
 	TokenFile string `koanf:"token_file" usage:"File with the bearer token that /metrics wants; empty asks for none."`
 }
 
-// Billing is what a new cluster charges, and whether credits are enforced.
+// Billing has the prices of a new cluster, and whether credits are enforced.
 //
 //nolint:lll // A field and its rules are one line.
 type Billing struct {
-	Mode        string             `koanf:"mode" usage:"Of a new cluster: meter only counts credits, enforce refuses work without them. Later: berth admin billing mode."`
+	Mode        string             `koanf:"mode" usage:"Billing of a new cluster: meter only counts credits, enforce refuses work without them. Later: berth admin billing mode."`
 	SignupGrant float64            `koanf:"signup_grant" usage:"Credits that a new organization gets."`
 	Prices      map[string]float64 `koanf:"prices" usage:"Credits per hour of a GPU type or cpu in a new cluster, as in a40=1.2,l4=0.5. Later: berth admin price set."`
 }
@@ -253,7 +253,7 @@ func (b *Billing) PriceList() map[string]compute.Price {
 	return list
 }
 
-// Limits is what one organization or request may do.
+// Limits bounds one organization or request.
 type Limits struct {
 	TimeoutMax     time.Duration `koanf:"timeout_max" usage:"Longest time limit that an execution may ask for."`
 	TimeoutDefault time.Duration `koanf:"timeout_default" usage:"Time limit of an execution that asks for none."`
@@ -342,7 +342,7 @@ func Default() Config {
 type Fault struct { //nolint:errname // Primarily a fault in a file, and also an error.
 	Key     string // As in "api.addr"; "" for the file as a whole.
 	Line    int    // In the file; 0 when it does not come from a file.
-	Message string // What to change.
+	Message string // Names the change to make.
 }
 
 // Error returns the fault in one line.
@@ -517,7 +517,7 @@ func (v *validator) limits(c Limits) {
 	v.check("limits.stale_auth_max", c.StaleAuthMax >= 0, "must not be negative")
 }
 
-// notObjectStore is what is wrong with the URL of an object store.
+// notObjectStore is the fault of a URL that names no object store.
 const notObjectStore = "must be a URL such as s3://bucket?region=eu-west-1, azblob://container or gs://bucket, " +
 	"without secrets"
 

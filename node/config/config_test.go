@@ -38,7 +38,7 @@ func TestCheckNamesEveryFault(t *testing.T) {
 		{"empty", "", nil},
 		{
 			"unknown key and section", "nmae: n1\napi:\n  addres: x\nwat:\n  a: 1\n",
-			[]string{"line 1: nmae: is no setting", "line 3: api.addres: is no setting", "line 4: wat: is no setting"},
+			[]string{"line 1: nmae: is not a setting", "line 3: api.addres: is not a setting", "line 4: wat: is not a setting"},
 		},
 		{
 			"wrong types", "voters: many\nlimits:\n  timeout_max: soon\n",

@@ -323,7 +323,7 @@ func unknownKeys(lines map[string]int, settings []leaf) []error {
 	var faults []error
 	for path, line := range lines {
 		if !known[path] && !lists[parentOf(path)] && !unknownParent(path, known) {
-			faults = append(faults, &Fault{Key: path, Line: line, Message: "is no setting"})
+			faults = append(faults, &Fault{Key: path, Line: line, Message: "is not a setting"})
 		}
 	}
 	return faults

@@ -14,7 +14,7 @@ type Payments struct {
 	KeyFile           string `koanf:"key_file" usage:"File with the provider's secret key."`
 	WebhookSecretFile string `koanf:"webhook_secret_file" usage:"File with the secret of the provider's webhook, whose URL ends in /api/v2/external/billing/webhook."`
 	Currency          string `koanf:"currency" usage:"Currency in which credits are sold, such as eur."`
-	UnitAmount        int64  `koanf:"unit_amount" usage:"What a credit costs, in the currency's smallest unit: 100 is 1.00 EUR."`
+	UnitAmount        int64  `koanf:"unit_amount" usage:"Price of a credit in the currency's smallest unit: 100 is 1.00 EUR."`
 	URL               string `koanf:"url" usage:"Base URL of the provider's API; empty: the public one."`
 }
 

@@ -29,9 +29,10 @@ type containerEscape struct {
 	attacks []string
 }
 
-// containerEscapes are things that a container must not be able to do, by what is lifted
-// for the container in which they succeed: one without our limits in the namespaces of the
-// machine, or one in the engine's own network. The short form tries the first groups.
+// containerEscapes are attacks that a container must stop. They are grouped by the limit
+// that is lifted in the container in which they succeed: one without our limits in the
+// namespaces of the machine, or one in the engine's own network. The short form tries the
+// first groups.
 var containerEscapes = []containerEscape{
 	{"files", []string{
 		"mount", "remount", "cgroupmount", "fsopen", "opentree", "umount", "pivot", "chroot", "mknod", "disk", "memory", "handle",
@@ -99,7 +100,7 @@ func TestContainersCannotEscape(t *testing.T) {
 			}))
 			outcome := n.end(id)
 			inside, outside := n.output(id), unlimited(t, group.lift, command)
-			full := group.lift == "threads" && strings.Contains(inside, "newosproc") // What tries it gets no thread either.
+			full := group.lift == "threads" && strings.Contains(inside, "newosproc") // The attack gets no thread either.
 			if outcome.Status != compute.StatusCompleted && !full {
 				t.Fatalf("ended as %v (%s): %s", outcome.Status, outcome.Detail, inside)
 			}
@@ -123,7 +124,8 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// escapeTargets makes what the attacks want to reach, and returns what stands for it.
+// escapeTargets makes the targets of the attacks, and returns a replacer for their
+// placeholders.
 func escapeTargets(t *testing.T, neighbours bool) *strings.Replacer {
 	t.Helper()
 	var all net.ListenConfig
@@ -160,7 +162,7 @@ func neighbour(t *testing.T) string {
 	_, err := api.NetworkCreate(t.Context(), metadataNetwork, client.NetworkCreateOptions{
 		Driver: "bridge", IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: netip.MustParsePrefix(metadata + "/24").Masked()}}},
 	})
-	if err != nil && !strings.Contains(err.Error(), "already exists") { // Of a test that was killed.
+	if err != nil && !strings.Contains(err.Error(), "already exists") { // A test that was killed left it.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

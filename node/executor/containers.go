@@ -25,17 +25,17 @@ import (
 type Containers struct {
 	Host       string        // Address of the Docker engine; "" for none.
 	Runtime    string        // The engine's runtime; "" for runc.
-	Registries []string      // From which images may be pulled; none for all public ones.
+	Registries []string      // Images may be pulled from these; none for all public ones.
 	Compose    string        // Docker Compose; "" for where packages put it.
 	ECR        string        // Endpoint of Amazon ECR; "" for the public one of the key's region.
 	KeepMiB    int64         // Disk space of pulled images; 0 for the default.
 	ImageMiB   int64         // The largest image; 0 for the default.
-	PullLimit  time.Duration // Of one image; 0 for the default.
-	ReapEvery  time.Duration // Between searches for what no attempt has any more; 0 for the default.
+	PullLimit  time.Duration // Time to pull one image; 0 for the default.
+	ReapEvery  time.Duration // Between removals of objects without an attempt; 0 for the default.
 }
 
-// Credentials returns what the registry of an execution's image asks for, nil for
-// nothing.
+// Credentials returns the credentials for the registry of an execution's image,
+// nil for none.
 type Credentials func(ctx context.Context, w compute.Work) (*compute.RegistryCredentials, error)
 
 const (
@@ -142,8 +142,8 @@ func (e *Executor) containerNetwork(ctx context.Context, w compute.Work, res *re
 		res.notes = append(res.notes, "network: none ("+e.pool.why+")")
 		return docker.NoNetwork, nil
 	}
-	link, subnet, room := e.pool.table.Bridge(res.slot.number)
-	res.addresses = room
+	link, subnet, addresses := e.pool.table.Bridge(res.slot.number)
+	res.addresses = addresses
 	return e.engine.Network(ctx, docker.Bridge{Slot: res.slot.number, Link: link, Subnet: subnet})
 }
 
@@ -210,7 +210,7 @@ func (e *Executor) composeIn(
 	}
 	if n := file.Containers(); res.addresses > 0 && n > res.addresses {
 		return compute.Errorf(compute.CodeUnavailable,
-			"this node is busy: the network has room for %d containers, not for %d", res.addresses, n)
+			"this node is busy: the network has addresses for %d containers, not for %d", res.addresses, n)
 	}
 	c.Compose = &supervise.ContainerCompose{
 		Program: e.compose, Text: bundle.Compose, Interpolate: bundle.Env, Images: make(map[string]supervise.ContainerImage),
@@ -371,7 +371,7 @@ func (e *Executor) Images() []compute.Offer {
 	return offers
 }
 
-// engineOffers returns what the Docker engine of a node offers.
+// engineOffers returns the offers of the Docker engine of a node.
 func engineOffers(cfg Config) []compute.Offer {
 	if cfg.Containers.Host == "" {
 		return nil

@@ -5,7 +5,7 @@
 // It decides nothing about placement, money or retries, and knows nothing of Raft:
 // package node adapts the state to the three small interfaces here.
 //
-// Rules. User code starts at most once per execution and epoch: the journal has
+// Rules. User code starts at most once per execution and epoch. The journal has
 // `starting` on disk before the code is started, and an attempt whose journal has
 // it is never started again. A supervisor outlives the process that started it.
 // The next Run on the same directory finds it again. The supervisor and the

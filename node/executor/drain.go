@@ -10,7 +10,7 @@ import (
 	"berth/loop"
 )
 
-// Requests ends the sending of requests to a replica, and returns what is under way there.
+// Requests ends the sending of requests to a replica, and returns those under way there.
 type Requests func(ctx context.Context, replica compute.ExecutionID) UnderWay
 
 // UnderWay is the requests to a replica that have not ended.

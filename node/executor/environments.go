@@ -23,7 +23,7 @@ const (
 type environment struct {
 	compute.Environment
 
-	python *python // Of a path with an interpreter; nil for the node's.
+	python *python // The interpreter of a path; nil for the node's.
 }
 
 // request returns the packages of an environment that was installed, none for a path.

@@ -37,7 +37,7 @@ type Source interface {
 // Assigned is the set of live attempts of a node in one state.
 type Assigned struct {
 	Work  []compute.Work
-	Index uint64 // Of the state.
+	Index uint64 // Index of the state.
 	Life  uint64 // The state's epoch of the cluster. Indexes may have decreased at its beginning.
 
 	// Contact is the boottime of a contact with the leader at which every attempt
@@ -71,7 +71,8 @@ type Blobs interface {
 	Put(ctx context.Context, data []byte) (compute.Hash, error)
 }
 
-// Variables returns what the user of a live attempt keeps for all own executions.
+// Variables returns the variables that the user of a live attempt keeps for all
+// own executions.
 type Variables func(ctx context.Context, w compute.Work) ([]compute.EnvVariable, error)
 
 // Meter measures how attempts use their GPUs. Its methods are safe for
@@ -95,8 +96,8 @@ type Mount struct {
 	Always   bool // Executions have it as /mnt/NAME without asking.
 }
 
-// Config is what an Executor needs. DataDir, Node and the three interfaces of
-// Open are required; everything else has a default.
+// Config has the settings of an Executor. DataDir, Node and the three
+// interfaces of Open are required; everything else has a default.
 type Config struct {
 	DataDir       string
 	Node          compute.NodeID
@@ -105,7 +106,7 @@ type Config struct {
 	Packages      Packages             // How the packages are installed that executions ask for.
 	SiteDirs      []string             // Added to the module path of executions, read-only.
 	Mounts        []Mount              // Volumes of this node.
-	Variables     Variables            // What users keep for all their executions; nil for nothing.
+	Variables     Variables            // Reads the variables of users; nil for none.
 	Containers    Containers           // How containers are executed.
 	Credentials   Credentials          // For registries of images; nil for none.
 	Storage       Storage              // How buckets are mounted.
@@ -117,8 +118,8 @@ type Config struct {
 	Contact       func() time.Duration // Boottime of the last contact with the leader; 0 before the first, nil for always.
 	StopGrace     time.Duration        // Between SIGTERM and SIGKILL; 0 for DefaultStopGrace.
 	ProbeEvery    time.Duration        // Between readiness probes; 0 for supervise.ProbeEvery.
-	Requests      Requests             // Of replicas that are to stop; nil for none.
-	DrainWait     time.Duration        // The longest time that a replica waits for their end.
+	Requests      Requests             // Ends requests to replicas that are to stop; nil for none.
+	DrainWait     time.Duration        // The longest time that a replica waits for the end of its requests.
 	HostCPUs      int                  // 0 for all of the machine.
 	HostMemoryMiB int64                // 0 for all of the machine.
 	Meter         Meter                // Measures GPUs; nil for none.

@@ -8,7 +8,8 @@ import (
 	"berth/node/executor/policy"
 )
 
-// Gaps returns what the kernel of this machine does not enforce of the sandbox.
+// Gaps returns the rules of the sandbox that the kernel of this machine cannot
+// enforce.
 func Gaps() (gaps []compute.Gap, err error) {
 	host, err := cgroup.Detect()
 	if err != nil {

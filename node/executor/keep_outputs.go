@@ -128,7 +128,7 @@ func (e *Executor) putBlob(ctx context.Context, data []byte) (hash compute.Hash,
 type packer struct {
 	tree  *compute.Tree
 	put   func([]byte) (compute.Hash, error)
-	small bytes.Buffer // Of the files in waiting.
+	small bytes.Buffer // Contents of the files in wait.
 	wait  []int        // The entries of the chunk that small becomes.
 	chunk []byte
 }

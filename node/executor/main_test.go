@@ -176,7 +176,7 @@ type node struct {
 	cfg  executor.Config
 	stop func() // Stops the executor of the last run.
 
-	executor *executor.Executor // Of the last run.
+	executor *executor.Executor // Executor of the last run.
 }
 
 // newNode returns a node whose executor runs until the test ends.

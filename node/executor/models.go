@@ -31,8 +31,8 @@ type Models func(ctx context.Context, w compute.Work, say func(string)) (Launch,
 // errModel means that the model of a replica cannot be had, or not by its engine.
 var errModel = errors.New("model refused")
 
-// takeModel has the bundle of a replica start its engine, and returns what the engine
-// reads. The bundle is the caller's own.
+// takeModel has the bundle of a replica start its engine, and returns the directories
+// that the engine reads. The bundle is the caller's own.
 func (e *Executor) takeModel(
 	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle,
 ) ([]sandbox.Bind, error) {

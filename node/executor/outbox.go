@@ -30,7 +30,7 @@ const (
 // outbox stores the outcomes that the state does not have yet on disk.
 type outbox struct {
 	dir    string
-	wakeup chan struct{} // Of size one. Wakes the sender.
+	wakeup chan struct{} // A signal of size one that wakes the sender.
 
 	mu sync.Mutex
 

@@ -30,7 +30,7 @@ type Packages struct {
 	Index   packages.Index
 	SizeMiB int64         // The largest installation; 0 for 20 GiB.
 	KeepMiB int64         // Disk space of all installations that are kept; 0 for 100 GiB.
-	Timeout time.Duration // Of one installation; 0 for 15 minutes.
+	Timeout time.Duration // Limit of one installation; 0 for 15 minutes.
 }
 
 const (
@@ -131,7 +131,7 @@ func (e *Executor) watchStop(ctx context.Context, a *attempt, cancel context.Can
 // installer, to its output. The supervisor continues it.
 type installLog struct {
 	path   string
-	prefix string // Of each line.
+	prefix string // Prefix of each line.
 	now    func() time.Time
 	writer *logs.Writer
 	lines  int

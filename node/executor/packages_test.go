@@ -60,7 +60,7 @@ func TestPackages(t *testing.T) {
 	wheel(t, dir, "dep", "1.0", "value = 'dep 1.0'\n")
 	wheel(t, dir, "broken", "1", "", "nosuchdep==3")
 	url, pages := index(t, dir)
-	other, err := net.Listen("tcp", "127.0.0.1:0") // What installers must not reach.
+	other, err := net.Listen("tcp", "127.0.0.1:0") // A host that installers must not reach.
 	if err != nil {
 		t.Fatal(err)
 	}

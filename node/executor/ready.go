@@ -9,7 +9,7 @@ import (
 )
 
 // setReady reports whether the code of an attempt is ready. One report at a time is
-// under way, and the last one says what is true.
+// under way, and the last one has the current value.
 func (e *Executor) setReady(ctx context.Context, a *attempt, ready bool) {
 	a.mu.Lock()
 	busy := a.reporting

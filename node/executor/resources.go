@@ -36,7 +36,7 @@ type resources struct {
 	model       []sandbox.Bind // Directories that an engine of models reads.
 
 	container *supervise.Container // nil for a sandbox.
-	addresses int                  // Of its network, for containers.
+	addresses int                  // Addresses for containers in its network.
 	volumes   []*os.File           // Disks for the volumes of a Compose file.
 }
 

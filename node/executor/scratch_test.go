@@ -32,7 +32,7 @@ func TestScratchSpace(t *testing.T) {
 	for name, test := range map[string]struct {
 		sizeMiB   int64
 		memory    bool
-		least, at int // Of the size that it sees.
+		least, at int // Bounds of the size that it sees.
 	}{
 		"of the node":  {0, false, 50, 64},
 		"as asked for": {96, false, 80, 96},

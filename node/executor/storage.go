@@ -23,7 +23,7 @@ import (
 
 // Storage says how the buckets of organizations are mounted for executions.
 type Storage struct {
-	Socket string // Of this node's S3 endpoint; "" for no mounts.
+	Socket string // Path of the socket of this node's S3 endpoint; "" for no mounts.
 	// Access returns how the bucket of a live attempt is reached.
 	Access func(ctx context.Context, w compute.Work) (*compute.StorageAccess, error)
 }
@@ -31,7 +31,7 @@ type Storage struct {
 const (
 	stagingDirName = "storage"
 	storageDir     = "/run/berth/storage" // Not in the data directory: nothing that removes files passes it.
-	stagingMiB     = 10 << 10             // Of files that are being written, unless the scratch space has a size.
+	stagingMiB     = 10 << 10             // Limit of files that are being written, unless the scratch space has a size.
 	mountTime      = 30 * time.Second
 )
 

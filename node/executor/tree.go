@@ -35,7 +35,7 @@ func (e *Executor) blob(ctx context.Context, hash compute.Hash) (data []byte, er
 }
 
 // tree returns the manifest of an execution's uploaded files, nil for none. It is
-// checked again: what it names become paths.
+// checked again, because its names become paths.
 func (e *Executor) tree(ctx context.Context, files *compute.Files) (*compute.Tree, error) {
 	if files == nil {
 		return nil, nil
@@ -63,9 +63,9 @@ func unpackTime(tree *compute.Tree) time.Duration {
 	return time.Second + time.Duration(tree.Bytes()/unpackBytes)*time.Second + time.Duration(len(tree.Entries))*unpackEntry
 }
 
-// uploaded returns what writes the files of a tree to a work stream, nil for no
-// tree. It holds one chunk in memory at a time, and ends when the attempt must
-// not start.
+// uploaded returns a function that writes the files of a tree to a work stream,
+// nil for no tree. It holds one chunk in memory at a time, and ends when the
+// attempt must not start.
 func (e *Executor) uploaded(
 	ctx context.Context, a *attempt, tree *compute.Tree,
 ) func(w *sandbox.WorkWriter, own map[string]bool) error {

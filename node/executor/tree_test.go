@@ -193,7 +193,7 @@ func TestOutputs(t *testing.T) {
 		},
 		{
 			"a link in its place", "import os\nos.symlink('/etc', 'outputs')", nil,
-			compute.StatusCompleted, nil, `"outputs" is no directory`,
+			compute.StatusCompleted, nil, `"outputs" is not a directory`,
 		},
 		{
 			"sparse and too large", made + "os.truncate(os.open('outputs/huge', os.O_CREAT | os.O_RDWR), 5 << 30)", nil,

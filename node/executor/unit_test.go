@@ -337,7 +337,7 @@ func TestEarlierEpochIsEnded(t *testing.T) {
 	const placed = 100
 	for _, test := range []struct {
 		name  string
-		epoch uint64 // Of the attempt.
+		epoch uint64 // Epoch of the attempt, with the cluster's in its high half.
 		state Assigned
 		want  compute.Stop
 	}{

@@ -13,8 +13,8 @@ import (
 )
 
 // takeVariables returns a file in memory with the variables that the user of the work
-// keeps, for its supervisor; nil for none. Secrets are in no file on a disk. What the
-// start sets itself is left out.
+// keeps, for its supervisor; nil for none. Secrets are in no file on a disk. Variables
+// that the start sets itself are left out.
 func (e *Executor) takeVariables(ctx context.Context, w compute.Work, bundle *compute.Bundle) (*os.File, error) {
 	if e.cfg.Variables == nil {
 		return nil, nil

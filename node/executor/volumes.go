@@ -66,7 +66,7 @@ func (e *Executor) volumes(x *compute.Execution) ([]sandbox.Bind, error) {
 			target = path.Join(compute.VolumesDir, v.Name)
 		}
 		if !path.IsAbs(target) || filepath.Clean(target) != target {
-			return nil, compute.Errorf(compute.CodeInvalid, "volume %q: %q is no absolute path", v.Name, target)
+			return nil, compute.Errorf(compute.CodeInvalid, "volume %q: %q is not an absolute path", v.Name, target)
 		}
 		binds = append(binds, sandbox.Bind{Source: m.Path, Target: target, Writable: !m.ReadOnly && !v.ReadOnly})
 	}

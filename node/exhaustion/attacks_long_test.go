@@ -23,7 +23,7 @@ const api = "/api/v2/external"
 
 // How attackers behave.
 const (
-	smallBuffer = 4 << 10 // Of a client that does not read.
+	smallBuffer = 4 << 10 // Bytes that a client buffers which does not read.
 	again       = 50 * time.Millisecond
 )
 

@@ -27,7 +27,7 @@ const (
 	afterTime  = 3 * time.Second // For what nodes do once the attackers have hung up.
 )
 
-// heapProfiles is where profiles of nodes go, for whoever looks for what grows.
+// heapProfiles is the directory for heap profiles of nodes.
 var heapProfiles = flag.String("profiles", "", "`directory` for a heap profile of each node under each attack")
 
 // class is one way to exhaust nodes.

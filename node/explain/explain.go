@@ -15,13 +15,13 @@ import (
 const estimateAge = time.Second
 
 // Explainer answers why executions wait. One question is computed at a time, of
-// organizations in turn; what all questions about one view have in common is
-// computed once, and its estimates serve all who ask within a second.
+// organizations in turn. The survey of a view is computed once for all
+// questions about it, and its estimates serve every question within a second.
 type Explainer struct {
 	limiter *loop.FairLimiter[compute.OrgID]
 
 	survey *scheduler.Survey // Owned by the holder of the turn, like the fields below; nil at first.
-	view   *fsm.View         // Of the survey.
+	view   *fsm.View         // The state that the survey is of.
 
 	at        compute.Instant
 	estimates []compute.StartEstimate

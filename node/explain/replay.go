@@ -68,7 +68,7 @@ func (h *History) rebuild(ctx context.Context, index uint64) (*fsm.FSM, error) {
 	return machine, h.replica().Rebuild(ctx, machine, index)
 }
 
-// again computes one plan again, and says what the state made of it.
+// again computes one plan again, and returns how the state decided about it.
 func (h *History) again(ctx context.Context, index uint64, plan fsm.CommitPlan, best int) (compute.Replay, error) {
 	machine, err := h.rebuild(ctx, plan.ViewIndex)
 	if err != nil {
@@ -125,17 +125,17 @@ func outcome(before, after *fsm.View, d *compute.Decision) (applied bool, why st
 	case n.Drained:
 		return false, "the node was drained by then"
 	}
-	return false, "the node no longer had the room"
+	return false, "the node no longer had the capacity"
 }
 
-// overQuota says what it means that the state refuses a place for a reason, ""
-// for one that is no quota's.
+// overQuota explains a refusal of the state for a reason, "" if the reason is
+// not about a quota.
 func overQuota(reason compute.Reason) string {
 	of := map[compute.Reason]string{
 		compute.ReasonOrgConcurrency: "its organization was at its limit of attempts",
 		compute.ReasonKeyConcurrency: "its API key was at its limit of attempts",
 		compute.ReasonTagConcurrency: "one of its tags was at its limit of attempts",
-		compute.ReasonQuotaGPUs:      "a quota of GPUs had no room for it",
+		compute.ReasonQuotaGPUs:      "a quota of GPUs was used up",
 	}
 	return of[reason]
 }

@@ -33,7 +33,7 @@ func TestOutcomeSaysWhyADecisionWasSkipped(t *testing.T) {
 		},
 		{
 			"GPUs", func(l *statetest.State, _ *compute.Plan) { l.Quota(compute.Quota{MilliGPU: 1500}) },
-			"a quota of GPUs had no room for it",
+			"a quota of GPUs was used up",
 		},
 		{"drained", func(l *statetest.State, _ *compute.Plan) {
 			l.Must(fsm.DrainNode{Op: l.NextOp(), Actor: fsm.Actor{Root: true}, Node: l.Node, Drained: true})
@@ -41,19 +41,19 @@ func TestOutcomeSaysWhyADecisionWasSkipped(t *testing.T) {
 		{"down", func(l *statetest.State, _ *compute.Plan) {
 			l.Must(fsm.SetNodeState{Term: 1, Node: l.Node, State: compute.NodeDown})
 		}, "the node was " + compute.NodeDown.String() + " by then"},
-		{"no room", func(_ *statetest.State, plan *compute.Plan) {
+		{"no capacity", func(_ *statetest.State, plan *compute.Plan) {
 			for i := range plan.Assignments {
 				plan.Assignments[i].GPUs = []compute.GPUShare{{GPU: "A", Milli: 1000}}
 			}
-		}, "the node no longer had the room"},
-		{"no room, after it had waited for a quota", func(l *statetest.State, plan *compute.Plan) {
+		}, "the node no longer had the capacity"},
+		{"no capacity, after it had waited for a quota", func(l *statetest.State, plan *compute.Plan) {
 			l.Must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Waiting: []compute.Waiting{
 				{Execution: l.Waiting[1], Reason: compute.ReasonQuotaGPUs},
 			}}})
 			for i := range plan.Assignments {
 				plan.Assignments[i].GPUs = []compute.GPUShare{{GPU: "A", Milli: 1000}}
 			}
-		}, "the node no longer had the room"},
+		}, "the node no longer had the capacity"},
 		{"stopped", func(l *statetest.State, _ *compute.Plan) {
 			l.Must(fsm.StopExecution{Op: l.NextOp(), Actor: l.Actor, Execution: l.Waiting[1], Stop: compute.StopHard})
 		}, "the execution was " + compute.StatusAborted.String() + " by then"},

@@ -20,7 +20,7 @@ import (
 	"berth/node/objects"
 )
 
-// Config is what a Gateway needs.
+// Config has the settings of a Gateway.
 type Config struct {
 	Keys    Keys
 	Objects *objects.Store

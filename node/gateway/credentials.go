@@ -19,12 +19,12 @@ import (
 const Lifetime = 12 * time.Hour
 
 const (
-	accessPrefix = "ASIA"           // By it clients and versitygw know temporary credentials.
+	accessPrefix = "ASIA"           // Clients and versitygw know temporary credentials by it.
 	tokenDomain  = "s3 session v1 " // Separates signatures from others of the same key.
-	grantBytes   = 5*16 - 8         // Of a grant that is encoded.
+	grantBytes   = 5*16 - 8         // Bytes of an encoded grant.
 )
 
-// Credentials are what a client of S3 needs.
+// Credentials are the keys and the token of a client of S3.
 type Credentials struct {
 	Access, Secret, Token string
 	ExpiresAt             time.Time
@@ -41,8 +41,8 @@ type grant struct {
 	user    compute.UserID
 	key     compute.KeyID
 	org     compute.OrgID
-	session compute.UUID // Of a login; zero for none.
-	version uint64       // Of the user's tokens.
+	session compute.UUID // Id of a login; zero for none.
+	version uint64       // Version of the user's tokens.
 	until   int64        // Unix seconds.
 }
 

@@ -23,8 +23,8 @@ func (a accounts) DeriveSigningKey(access, token, date, region, name string) ([]
 	if _, ok := g.actor(a.view(), a.keys.Now()); !ok {
 		return nil, auth.Account{}, auth.ErrNoSuchUser
 	}
-	// Versitygw derives the key of an account whose secret is known. What may be done is
-	// decided by the backend, which knows the bucket.
+	// Versitygw derives the key of an account whose secret is known. The backend, which
+	// knows the bucket, decides what the account may do.
 	known := auth.Account{Access: access, Secret: a.keys.secretOf(access)}
 	derived, _, err := auth.ResolveDerivedKey(service{}, known, access, "", date, region, name)
 	return derived, auth.Account{Access: access, Role: auth.RoleAdmin, SessionToken: token, IsSession: true}, err

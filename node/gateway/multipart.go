@@ -89,8 +89,8 @@ func (s *store) part(
 		Upload: u.ID, Number: int(*number), Size: content.Size, ETag: content.ETag, Blob: content.Blob, Whole: content.Whole,
 	}
 	_, err = s.propose(fsm.PutObjectPart{Op: s.op(who), Actor: who.actor, Part: p})
-	if !content.Upload.IsZero() { // What kept the bytes of a slow part.
-		_, _ = s.propose(fsm.AbortObjectUpload{Actor: who.actor, Upload: content.Upload}) // Otherwise it expires.
+	if !content.Upload.IsZero() { // It kept the bytes of a slow part. If this fails, it expires.
+		_, _ = s.propose(fsm.AbortObjectUpload{Actor: who.actor, Upload: content.Upload})
 	}
 	return p, err
 }

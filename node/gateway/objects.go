@@ -169,11 +169,11 @@ const defaultType = "binary/octet-stream"
 
 // HeadObject describes an object.
 func (s *store) HeadObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.HeadObjectOutput, error) {
-	r, err := s.look(ctx, in)
+	r, err := s.findMatching(ctx, in)
 	return r.head, err
 }
 
-// reading is what a read of an object gives, before its bytes are read.
+// reading is the read of an object before its bytes are read.
 type reading struct {
 	bucket *compute.Bucket
 	object *compute.Object
@@ -181,8 +181,8 @@ type reading struct {
 	head   *s3.HeadObjectOutput
 }
 
-// look finds what is asked for, if the conditions hold.
-func (s *store) look(ctx context.Context, in *s3.HeadObjectInput) (r reading, err error) {
+// findMatching finds the object that is asked for, if the conditions hold.
+func (s *store) findMatching(ctx context.Context, in *s3.HeadObjectInput) (r reading, err error) {
 	_, b, o, err := s.find(ctx, in.Bucket, in.Key)
 	if err != nil {
 		return r, err
@@ -219,7 +219,7 @@ func orDefault(kind string) string {
 
 // GetObject returns an object, or a part of it.
 func (s *store) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
-	r, err := s.look(ctx, &s3.HeadObjectInput{
+	r, err := s.findMatching(ctx, &s3.HeadObjectInput{
 		Bucket: in.Bucket, Key: in.Key, Range: in.Range, IfMatch: in.IfMatch, IfNoneMatch: in.IfNoneMatch,
 		IfModifiedSince: in.IfModifiedSince, IfUnmodifiedSince: in.IfUnmodifiedSince,
 	})
@@ -293,7 +293,7 @@ func (s *store) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) (o
 	}
 	var keys []string
 	for _, o := range in.Delete.Objects {
-		if compute.BadObjectKey(text(o.Key)) == "" { // What cannot be there is not.
+		if compute.BadObjectKey(text(o.Key)) == "" { // No object can have a bad key.
 			keys = append(keys, *o.Key)
 		}
 		out.Deleted = append(out.Deleted, types.DeletedObject{Key: o.Key})

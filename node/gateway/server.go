@@ -114,8 +114,8 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// Accept returns the next connection, nil when ctx ends. What passes, as a lack of file
-// descriptors does, it waits out.
+// Accept returns the next connection, nil when ctx ends. It retries after errors that
+// pass, such as a lack of file descriptors.
 func Accept(ctx context.Context, l net.Listener) (net.Conn, error) {
 	for wait := acceptAgain; ; wait = min(2*wait, maxAcceptWait) {
 		conn, err := l.Accept()

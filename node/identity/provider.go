@@ -22,12 +22,12 @@ const callTimeout = 8 * time.Second
 // deviceGrant is the grant type of RFC 8628.
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// Config is what a Provider needs.
+// Config has the settings of a Provider.
 type Config struct {
 	Issuer       string
 	ClientID     string
 	ClientSecret string   // "" for a public client.
-	Domains      []string // Of e-mail addresses that may sign in; none for all.
+	Domains      []string // Domains of e-mail addresses that may sign in; none for all.
 	Client       *http.Client
 	Now          func() time.Time
 }
@@ -140,15 +140,15 @@ func (p *Provider) Device(ctx context.Context) (compute.DeviceCode, error) {
 	}, nil
 }
 
-// Poll returns who has approved the sign-in of a device. Until then the error's detail is
-// authorization_pending or slow_down.
+// Poll returns the person who has approved the sign-in of a device. Until then the
+// error's detail is authorization_pending or slow_down.
 func (p *Provider) Poll(ctx context.Context, device string) (compute.Identity, error) {
 	return p.redeem(ctx, "", "", "",
 		oauth2.SetAuthURLParam("grant_type", deviceGrant), oauth2.SetAuthURLParam("device_code", device))
 }
 
-// Exchange returns who has signed in at the provider in a browser. The verifier is that of
-// PKCE, and the nonce is the one of the request.
+// Exchange returns the person who has signed in at the provider in a browser. The
+// verifier is that of PKCE, and the nonce is the one of the request.
 func (p *Provider) Exchange(ctx context.Context, code, verifier, redirectURL, nonce string) (compute.Identity, error) {
 	return p.redeem(ctx, code, redirectURL, nonce, oauth2.VerifierOption(verifier))
 }
@@ -196,7 +196,7 @@ func refusedBy(code string) error {
 	case "invalid_client", "unauthorized_client", "unsupported_grant_type":
 		return errProvider(fmt.Errorf("the provider answered %q", code))
 	}
-	return compute.Errorf(compute.CodeUnauthenticated, "The code has expired or was used: begin again.").Named("bad_login")
+	return compute.Errorf(compute.CodeUnauthenticated, "The code has expired or was used: start over.").Named("bad_login")
 }
 
 // errIdentity refuses tokens that prove nothing.
@@ -206,15 +206,16 @@ func errIdentity(err error) error {
 	return e
 }
 
-// claims are what is read of an ID token, or of the user's information.
+// claims are the fields that are read of an ID token, or of the user's
+// information.
 type claims struct {
 	Email    string `json:"email"`
 	Verified any    `json:"email_verified"` // Some providers send a string.
 	Name     string `json:"name"`
 }
 
-// identify returns who a verified token is about. An address that is not in the token is
-// asked for.
+// identify returns the person of a verified token. If the token has no address, it asks
+// the provider for it.
 func (p *Provider) identify(
 	ctx context.Context, found *oidc.Provider, verified *oidc.IDToken, token *oauth2.Token,
 ) (compute.Identity, error) {

@@ -22,13 +22,13 @@ import (
 	"berth/loop"
 )
 
-// Of scheduled backups.
+// Names and limits of scheduled backups.
 const (
 	backupPeriod = time.Minute // How often the leader checks whether one is due.
 	backupSuffix = ".backup"
 	backupTime   = "20060102T150405Z" // In the name, so that names are in the order of time.
 	backupPart   = ".part"            // In the name of one that is not finished.
-	partAge      = 24 * time.Hour     // What a crash left of one is removed at this age.
+	partAge      = 24 * time.Hour     // Parts that a crash left are removed at this age.
 	backupSlow   = 15 * time.Minute   // One that takes longer is logged.
 
 	// How much of the file system stays free for others: a part of it, up to a
@@ -38,22 +38,22 @@ const (
 	backupStep   = 16 << 20 // Bytes written between two checks of the free space.
 )
 
-// BackupConfig is what scheduled backups need.
+// BackupConfig has the settings of scheduled backups.
 type BackupConfig struct {
 	Every time.Duration // 0 for never.
 	To    string        // The directory.
 	Keep  int
 
 	Cluster    compute.UUID
-	Version    string                                       // Of the program.
+	Version    string                                       // Version of the program.
 	View       func(ctx context.Context) (*fsm.View, error) // Everything acknowledged before the call.
 	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Backups saves the state to a directory now and then. What is there says when
-// that was last done, so that a new leader needs no hand-over.
+// Backups saves the state to a directory now and then. The names of the files there
+// say when that was last done, so that a new leader needs no hand-over.
 type Backups struct {
 	cfg  BackupConfig
 	free func(dir string) (free, total int64, err error)
@@ -67,7 +67,7 @@ type Backups struct {
 	failed prometheus.Counter
 }
 
-// NewBackups returns what saves backups of a cluster.
+// NewBackups returns a Backups for cfg.
 func NewBackups(cfg BackupConfig) *Backups {
 	b := &Backups{
 		cfg: cfg, free: disk.Free,
@@ -172,7 +172,7 @@ func (b *Backups) checkSpace(bytes int64) error {
 	}
 	return compute.Errorf(compute.CodeNoSpace,
 		"The file system of %s has %d MiB free: a backup needs %d MiB more and leaves %d MiB to others. "+
-			"Make room, or set backup.to to a directory of another file system.",
+			"Free some space, or set backup.to to a directory of another file system.",
 		b.cfg.To, free>>20, bytes>>20, keep>>20)
 }
 
@@ -197,9 +197,9 @@ func (r *limitedWriter) Write(p []byte) (int, error) {
 // prefix is how the names of this cluster's backups begin.
 func (b *Backups) prefix() string { return "berth-" + b.cfg.Cluster.String() + "-" }
 
-// stamp returns when the backup of that name was saved, false for what is none of
-// this cluster's, or has another name than save gives, or is of the future: of a
-// clock that was wrong.
+// stamp returns when the backup of that name was saved. It returns false for
+// names that save does not give, for backups of other clusters, and for times in
+// the future, which a wrong clock has made.
 func (b *Backups) stamp(name string) (at time.Time, ok bool) {
 	rest, ours := strings.CutPrefix(name, b.prefix())
 	rest, whole := strings.CutSuffix(rest, backupSuffix)
@@ -264,7 +264,7 @@ func (b *Backups) save(ctx context.Context, last string) error {
 	}
 	at := b.cfg.Now().UTC()
 	path := filepath.Join(b.cfg.To, b.prefix()+at.Format(backupTime)+backupSuffix)
-	f, err := os.CreateTemp(b.cfg.To, filepath.Base(path)+backupPart+"*") // Of mode 0600.
+	f, err := os.CreateTemp(b.cfg.To, filepath.Base(path)+backupPart+"*") // Its mode is 0600.
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func (l logged) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// names returns what is in the directory, without what all names begin with.
+// names returns the names in the directory, without their common prefix.
 func (b *testBackups) names(t *testing.T) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(b.dir)
@@ -94,25 +94,25 @@ func mustVerify(t *testing.T, path string) {
 	}
 }
 
-// TestScheduledBackups looks day by day whether a backup is due.
+// TestScheduledBackups checks day by day whether a backup is due.
 func TestScheduledBackups(t *testing.T) {
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	b, _ := newBackups(t, func() time.Time { return now })
 	dir, cluster := b.dir, b.cluster
-	look := func(want ...string) {
+	scan := func(want ...string) {
 		t.Helper()
 		b.scan(t.Context())
 		if got := b.names(t); !slices.Equal(got, want) {
 			t.Errorf("at %s: %v, want %v", now, got, want)
 		}
 	}
-	look("20260501T000000Z.backup")
+	scan("20260501T000000Z.backup")
 	now = now.Add(23 * time.Hour)
-	look("20260501T000000Z.backup")
+	scan("20260501T000000Z.backup")
 	now = now.Add(time.Hour)
-	look("20260501T000000Z.backup", "20260502T000000Z.backup")
+	scan("20260501T000000Z.backup", "20260502T000000Z.backup")
 	now = now.Add(24 * time.Hour)
-	look("20260502T000000Z.backup", "20260503T000000Z.backup")
+	scan("20260502T000000Z.backup", "20260503T000000Z.backup")
 	newest := filepath.Join(dir, "berth-"+cluster.String()+"-20260503T000000Z.backup")
 	mustVerify(t, newest)
 	if info, err := os.Stat(newest); err != nil || info.Mode().Perm() != 0o600 {
@@ -132,13 +132,13 @@ func TestScheduledBackups(t *testing.T) {
 	if err := os.Chtimes(old, now.Add(-48*time.Hour), now.Add(-48*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	look("20260502T000000Z.backup", "20260503T000000Z.backup", "mine")
+	scan("20260502T000000Z.backup", "20260503T000000Z.backup", "mine")
 	for _, name := range []string{"20270101T000000Z.backup", "20260503T000000Z-keep.backup"} {
 		if err := os.WriteFile(filepath.Join(dir, "berth-"+cluster.String()+"-"+name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	look("20260502T000000Z.backup", "20260503T000000Z-keep.backup", "20260503T000000Z.backup", "20270101T000000Z.backup", "mine")
+	scan("20260502T000000Z.backup", "20260503T000000Z-keep.backup", "20260503T000000Z.backup", "20270101T000000Z.backup", "mine")
 
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestSlowBackup(t *testing.T) {
 			<-goOn
 			return machine.View(), nil
 		}
-		for range 40 { // Of a minute each.
+		for range 40 { // Minutes.
 			b.scan(t.Context())
 			<-time.After(time.Minute)
 		}
@@ -186,25 +186,25 @@ func TestBackupLeavesRoom(t *testing.T) {
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	b, _ := newBackups(t, func() time.Time { return now })
 	const total, margin = 10 << 30, 512 << 20
-	room := int64(margin - 1)
-	b.free = func(string) (free, all int64, err error) { return room, total, nil }
-	look := func(wait time.Duration, saved int, failures float64) {
+	free := int64(margin - 1)
+	b.free = func(string) (int64, int64, error) { return free, total, nil }
+	scan := func(wait time.Duration, saved int, failures float64) {
 		t.Helper()
 		now = now.Add(wait)
 		b.scan(t.Context())
 		if names := b.names(t); len(names) != saved || b.failures() != failures {
 			t.Errorf("at %s with %d free there are %q and %v failures, want %d and %v",
-				now, room, names, b.failures(), saved, failures)
+				now, free, names, b.failures(), saved, failures)
 		}
 	}
-	look(0, 0, 1)
-	look(time.Minute, 0, 1)
-	look(time.Hour, 0, 1)
-	room = total / 2
-	look(23*time.Hour, 1, 1)
-	room = margin // The one before has some bytes.
-	look(24*time.Hour, 1, 2)
-	look(time.Minute, 1, 2)
-	room = total / 2
-	look(24*time.Hour, 2, 2)
+	scan(0, 0, 1)
+	scan(time.Minute, 0, 1)
+	scan(time.Hour, 0, 1)
+	free = total / 2
+	scan(23*time.Hour, 1, 1)
+	free = margin // The one before has some bytes.
+	scan(24*time.Hour, 1, 2)
+	scan(time.Minute, 1, 2)
+	free = total / 2
+	scan(24*time.Hour, 2, 2)
 }

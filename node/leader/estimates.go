@@ -15,8 +15,8 @@ const (
 	estimateRest   = 20              // It pauses for so many times as long as they took.
 )
 
-// recordEstimates puts estimates of what waits into the state, which compares
-// them with what happens. It returns how long to rest.
+// recordEstimates puts start estimates of queued executions into the state,
+// which compares them with the actual starts. It returns how long to rest.
 func (l *Leader) recordEstimates(ctx context.Context, term uint64) time.Duration {
 	start, view := l.Now(), l.Machine.View()
 	list := forecast.Unestimated(view, forecast.EstimateQueue)

@@ -42,7 +42,7 @@ type Leader struct {
 	Schedule *scheduler.Loop
 	Secrets  *secrets.Master
 	Settings fsm.Settings             // The billing mode counts for a new cluster only.
-	Prices   map[string]compute.Price // Of a new cluster, beside or in place of the built-in ones.
+	Prices   map[string]compute.Price // Prices of a new cluster, beside or in place of the built-in ones.
 	DataDir  string                   // For the root token of a new cluster.
 	Self     func() compute.Node
 	Now      func() time.Time                             // The cluster's time.

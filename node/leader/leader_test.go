@@ -143,7 +143,7 @@ func TestRest(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name   string
-		step   time.Duration // Of the state's clock.
+		step   time.Duration // Step of the state's clock.
 		placed bool
 		want   time.Duration
 	}{

@@ -20,10 +20,9 @@ const (
 )
 
 // watchSelections stops the runs of GPU selections that need not go on. It keeps
-// nothing: what it decides on is in the state and in the nodes' output, so
-// that a leader that is lost costs a live only time. The nodes are asked once
-// for all selections, so that one which does not answer delays each by no more than
-// its own wait.
+// nothing: it decides by the state and the nodes' output, so that the loss of a
+// leader costs only time. The nodes are asked once for all selections, so that one
+// which does not answer delays each by no more than its own wait.
 func (l *Leader) watchSelections(ctx context.Context, term uint64) {
 	view := l.Machine.View()
 	selections := map[compute.ExecutionID]*selection.Live{}
@@ -59,7 +58,7 @@ func (l *Leader) stopRuns(ctx context.Context, view *fsm.View, cmd fsm.StopCandi
 	fault.Point("leader.races.after")
 }
 
-// selectionOf returns what the state knows of a GPU selection.
+// selectionOf returns a GPU selection as the state has it.
 func selectionOf(view *fsm.View, parent *compute.Execution, now time.Time) *selection.Live {
 	s := parent.Selection
 	live := &selection.Live{
@@ -84,9 +83,9 @@ func selectionOf(view *fsm.View, parent *compute.Execution, now time.Time) *sele
 	return live
 }
 
-// addQueries adds, by node, the runs of a GPU selection of which it has to be
-// known how far they are, those that have completed too: their progress is the
-// measure of the others'. Nodes that are down are not asked.
+// addQueries adds, by node, the runs of a GPU selection whose progress is
+// needed. Completed runs are among them: the progress of the others is compared
+// with theirs. Nodes that are down are not asked.
 func addQueries(queries map[compute.NodeID][]progress.Run, view *fsm.View, parent *compute.Execution) {
 	for _, e := range view.Children(parent.ID) {
 		attempts := view.Attempts(e.ID)

@@ -21,7 +21,7 @@ func TestRequeuedRunWaitsAnew(t *testing.T) {
 	}}).Execution
 	run := compute.ExecutionID{UUID: compute.UUID{51}}
 	l.Must(fsm.TakeSelection{Term: 1, Parent: parent, Children: []fsm.Child{{ID: run, Profile: "t4"}}})
-	race := func() (stops []compute.CandidateStop, requeued compute.Instant) {
+	judged := func() (stops []compute.CandidateStop, requeued compute.Instant) {
 		t.Helper()
 		view := l.Machine.View()
 		e, ok := view.AnyExecution(parent)
@@ -32,7 +32,7 @@ func TestRequeuedRunWaitsAnew(t *testing.T) {
 		r.Created = r.Now.Add(-2 * time.Hour)
 		return r.Stops(), r.Candidates[0].Runs[0].Requeued
 	}
-	if stops, requeued := race(); len(stops) != 1 || !requeued.IsZero() {
+	if stops, requeued := judged(); len(stops) != 1 || !requeued.IsZero() {
 		t.Fatalf("before it began: %+v, requeued at %v", stops, requeued)
 	}
 	l.Must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{{
@@ -41,7 +41,7 @@ func TestRequeuedRunWaitsAnew(t *testing.T) {
 	l.Must(fsm.FinishAttempt{Node: l.Node, Outcome: compute.Outcome{
 		Execution: run, Epoch: 1, Status: compute.StatusSystemFailure, Reason: compute.ReasonStartFailed,
 	}})
-	if stops, requeued := race(); len(stops) != 0 || requeued.IsZero() {
+	if stops, requeued := judged(); len(stops) != 0 || requeued.IsZero() {
 		t.Errorf("after its attempt: %+v, requeued at %v", stops, requeued)
 	}
 }

@@ -11,10 +11,10 @@ import (
 // servicePeriod is how often the leader checks whether services miss replicas.
 const servicePeriod = 500 * time.Millisecond
 
-// startReplicas creates the replicas that services miss: at first, after a replica
-// has ended and its back-off is over, after a service was scaled up, and before an
-// outdated one is stopped. It keeps nothing: what is missing follows from the state
-// alone.
+// startReplicas creates the replicas that services miss. They are missing at first,
+// after a replica has ended and its back-off is over, after a service was scaled
+// up, and before an outdated one is stopped. It keeps nothing, because missing
+// replicas follow from the state alone.
 func (l *Leader) startReplicas(ctx context.Context, term uint64) {
 	view := l.Machine.View()
 	for parent := range view.Services() {

@@ -15,7 +15,7 @@ import (
 
 const (
 	maxRecords = 64 // Changes of nodes that are on their way to the state at once.
-	maxWaves   = 2  // Of changes in one round.
+	maxWaves   = 2  // Waves of changes in one round.
 )
 
 // watch detects nodes that the leader does not hear. One goroutine counts their
@@ -70,7 +70,7 @@ func (w *watch) scan() {
 }
 
 // silence returns for how long a node was not heard, false before the first
-// look at it.
+// scan of it.
 func (w *watch) silence(node compute.NodeID) (attempt.Silence, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,9 +159,9 @@ func (w *watch) brake(vanished []*compute.Node) {
 	w.braked = braked
 }
 
-// giveUp has the state end the attempts of a lost node or reschedule them. The node has no
-// contact with the leader until it is known that the state has: with a new lease it would
-// start those that it has not started, because the state still gives them to it.
+// giveUp has the state end the attempts of a lost node or reschedule them. The node gets
+// no contact with the leader until the state has done so. With a new lease it would start
+// attempts that it has not started, because the state still assigns them to it.
 func (w *watch) giveUp(ctx context.Context, term uint64, loss attempt.Loss) {
 	c := fsm.LoseAttempts{Term: term, Node: loss.Node}
 	for _, work := range loss.Work {

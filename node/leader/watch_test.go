@@ -15,10 +15,10 @@ import (
 	"berth/node/statetest"
 )
 
-// TestGoneBeforeBack has three nodes fall silent and three others come back by one
-// look: all of the first are recorded before any of the others, however long that
-// takes, none of the others where one of the first is not taken, and none that falls
-// silent meanwhile.
+// TestGoneBeforeBack has three nodes fall silent and three others come back in one
+// scan. All silent ones are recorded before any that is back, however long that takes.
+// If one of them is not taken, no node that is back is recorded. Nor is a node that
+// falls silent meanwhile.
 func TestGoneBeforeBack(t *testing.T) {
 	const gone, back = compute.NodeDown, compute.NodeUp
 	for name, test := range map[string]struct {
@@ -40,8 +40,8 @@ func TestGoneBeforeBack(t *testing.T) {
 	}
 }
 
-// recordedOf returns what a leader records of six nodes, one half of which is gone
-// while the other one is back, in the order in which the state takes it.
+// recordedOf returns a leader's records of six nodes, half of them gone and half
+// of them back, in the order in which the state takes them.
 func recordedOf(t *testing.T, refused int, fades bool) (recorded []compute.NodeState) {
 	t.Helper()
 	const nodes = 6

@@ -25,8 +25,8 @@ func MustDisk(tb testing.TB, bytes int) string {
 	return dir
 }
 
-// MustFill takes all room of the file system that dir is on and returns what
-// gives it back.
+// MustFill takes all free space of the file system that dir is on. free gives
+// it back.
 func MustFill(tb testing.TB, dir string) (free func()) {
 	tb.Helper()
 	path := filepath.Join(dir, "filler")

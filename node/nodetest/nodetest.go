@@ -46,8 +46,8 @@ type Cluster struct {
 // Node is one node of a Cluster.
 type Node struct {
 	Config config.Config
-	// Format is the newest format of the state that the node says to know; 0
-	// is what this program knows.
+	// Format is the newest format of the state that the node claims to know; 0
+	// is that of this program.
 	Format uint64
 
 	tb     testing.TB
@@ -167,9 +167,9 @@ func (n *Node) Start() {
 	n.done.Go(func() { n.err = errors.Join(peer.Run(ctx), peer.Close()) })
 }
 
-// ballastIn returns how much a node holds back of the disk that dir will be on:
-// its default on a small one, which a test fills, and nothing on the machine's,
-// of which many nodes would hold much.
+// ballastIn returns the ballast of a node on the disk that dir will be on. It
+// is the default on a small disk, which a test fills. It is nothing on the
+// machine's disk, where the ballast of many nodes would add up.
 func ballastIn(dir string) int64 {
 	var st unix.Statfs_t
 	if err := unix.Statfs(filepath.Dir(dir), &st); err != nil || int64(st.Blocks)*st.Bsize > smallDisk {

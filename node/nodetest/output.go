@@ -28,7 +28,7 @@ func newOutput(tb testing.TB) *output {
 	return o
 }
 
-// Write takes whole log lines; what comes after the test's end is dropped.
+// Write takes whole log lines; lines after the test's end are dropped.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -26,13 +26,14 @@ const configVariable = "BERTH_NODETEST_CONFIG"
 // stopWait is how long a process has to end after SIGTERM.
 const stopWait = 60 * time.Second
 
-// addresses are what a node process tells the test of itself.
+// addresses are the addresses and the id that a node process reports to the
+// test.
 type addresses struct {
 	API, RPC, Gossip, ID string
 }
 
-// Main is what a test binary's TestMain calls: it runs the tests, or the node
-// that this process is.
+// Main is called by the TestMain of a test binary. It runs the tests, or the
+// node that this process is.
 func Main(m *testing.M) {
 	if path := os.Getenv(configVariable); path != "" {
 		if err := runProcess(path); err != nil {
@@ -86,7 +87,7 @@ type Process struct {
 	tb     testing.TB
 	output *output
 	binary string // The program that it runs: this one, or one like it.
-	path   string // Of the file with its configuration.
+	path   string // Path of its configuration.
 	rpc    string
 	cmd    *exec.Cmd
 	done   chan struct{} // Closed once the process has ended.

@@ -1,9 +1,9 @@
 // Package payment sells credits through a payment provider: Stripe.
 //
-// Open returns what starts purchases (Checkout) and reads what the provider reports
-// (Confirm). A purchase names its organization and its credits in the provider's
-// metadata, which comes back with the report; nothing is kept here. The state adds the
-// credits of each checkout session once.
+// A Stripe starts purchases (Checkout) and reads the provider's reports (Confirm). A
+// purchase names its organization and its credits in the provider's metadata, which
+// comes back with the report; nothing is kept here. The state adds the credits of each
+// checkout session once.
 //
 // It is not for prices of work, invoices or refunds: the operator makes refunds at the
 // provider.

@@ -28,12 +28,12 @@ const (
 	metaTotal   = "berth_total"
 )
 
-// Config is what a Stripe needs.
+// Config has the settings of a Stripe.
 type Config struct {
 	Key           string // The secret API key.
-	WebhookSecret string // Of the endpoint that gets reports.
+	WebhookSecret string // Secret of the endpoint that gets reports.
 	Currency      string // Such as eur.
-	UnitAmount    int64  // What a credit costs, in the smallest unit of Currency.
+	UnitAmount    int64  // Price of a credit, in the smallest unit of Currency.
 	URL           string // Base of the provider's API; "" for the public one.
 	Cluster       func() compute.UUID
 	Client        *http.Client // Nil for one of its own.
@@ -115,7 +115,8 @@ func (s *Stripe) Checkout(ctx context.Context, o compute.Order) (compute.Checkou
 	return compute.Checkout{ID: session.ID, URL: session.URL}, nil
 }
 
-// total returns what credits cost, rounded up. It reports false if that is no amount.
+// total returns the price of credits, rounded up. It reports false if that is not a
+// valid amount.
 func (s *Stripe) total(amount compute.Credits) (int64, bool) {
 	hi, lo := bits.Mul64(uint64(amount), uint64(s.cfg.UnitAmount))
 	if amount <= 0 || hi >= uint64(compute.Credit) {

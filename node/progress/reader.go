@@ -29,7 +29,7 @@ type Reader struct {
 	runs map[compute.ExecutionID]*seenRun
 }
 
-// seenRun is what has been read of one run.
+// seenRun is the progress of one run, as far as its output was read.
 type seenRun struct {
 	mu sync.Mutex
 
@@ -91,8 +91,8 @@ func (p *Reader) points(ctx context.Context, e *compute.Execution) []compute.Pro
 	}
 }
 
-// enter returns what is remembered of a run, and forgets runs that nobody asks
-// for any more.
+// enter returns the entry of a run, and forgets runs that nobody asks for any
+// more.
 func (p *Reader) enter(id compute.ExecutionID) *seenRun {
 	now := p.now()
 	p.mu.Lock()
@@ -111,8 +111,8 @@ func (p *Reader) enter(id compute.ExecutionID) *seenRun {
 	return seen
 }
 
-// add counts one line of output. Of lines of progress, every so many become a
-// point, so that points stay even however many lines there are.
+// add counts one line of output. Every stride-th line of progress becomes a point, so
+// that points stay even however many lines there are.
 func (s *seenRun) add(line *logs.Line, started compute.Instant) {
 	if line.Stream != logs.Stdout || !strings.Contains(string(line.Text), compute.ProgressMark) {
 		return

@@ -32,8 +32,8 @@ func (g *growing) Read(_ context.Context, _ compute.ExecutionID, after uint64, l
 	return lines, nil
 }
 
-// A look reads what was printed since the look before, however long the output
-// is, and tells the same as one that reads all of it.
+// TestProgressIsReadOnce holds that a poll reads only the lines since the previous one,
+// however long the output is, and returns the same as one that reads all of it.
 func TestProgressIsReadOnce(t *testing.T) {
 	const started = compute.Instant(1000)
 	out := &growing{}
@@ -48,11 +48,11 @@ func TestProgressIsReadOnce(t *testing.T) {
 		before := out.read
 		points = reader.points(t.Context(), e)
 		if got := out.read - before; got != 11 {
-			t.Fatalf("look %d read %d lines of %d", i, got, len(out.lines))
+			t.Fatalf("poll %d read %d lines of %d", i, got, len(out.lines))
 		}
 		want := compute.ProgressPoint{Part: float64(i) / 2000, At: time.Duration(i) * time.Second}
 		if n := len(points); n == 0 || n > maxPoints || points[n-1] != want {
-			t.Fatalf("look %d: %d points, the last %v, want %v", i, n, points[len(points)-1], want)
+			t.Fatalf("poll %d: %d points, the last %v, want %v", i, n, points[len(points)-1], want)
 		}
 	}
 	for i := 2; i < len(points)-1; i++ { // Even, but for the newest.

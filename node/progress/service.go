@@ -18,7 +18,7 @@ const methodProgress = "race.progress"
 
 // Limits of one call.
 const (
-	maxPoints = 32  // Of one run.
+	maxPoints = 32  // Points of one run.
 	MaxRuns   = 512 // That one call asks for.
 )
 
@@ -32,7 +32,8 @@ type Run struct {
 	Known *Known `cbor:"4,keyasint,omitempty"`
 }
 
-// Known is what measuring the progress of a run needs of its record.
+// Known has the fields of a run's record that are needed to measure its
+// progress.
 type Known struct {
 	Epoch     uint64          `cbor:"1,keyasint"`
 	Status    compute.Status  `cbor:"2,keyasint"`
@@ -80,7 +81,7 @@ func (s *Service) serve(ctx context.Context, _ rpc.Peer, request []byte) ([]byte
 	return cbor.Marshal(s.Reader.of(ctx, lookup, runs))
 }
 
-// knownRuns looks runs up in what the leader has said of them.
+// knownRuns returns a lookup of runs as the request of the leader describes them.
 func knownRuns(runs []Run) func(compute.ExecutionID) (*compute.Execution, bool) {
 	known := make(map[compute.ExecutionID]*compute.Execution, len(runs))
 	for _, run := range runs {

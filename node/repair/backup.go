@@ -35,8 +35,8 @@ func NotInBackup() []string {
 func CheckBackup(r io.Reader) (snapshot.BackupHeader, error) { return snapshot.CheckBackup(r) }
 
 // VerifyBackup reads the state in a backup file as a restore does, and checks
-// every invariant: the file is complete, derived data matches the records, and
-// each organization's ledger is an unbroken chain that adds up.
+// every invariant. The file must be complete and derived data must match the
+// records. Each organization's ledger must be an unbroken chain that adds up.
 func VerifyBackup(path string) (Backup, error) {
 	b, machine, err := readBackup(path)
 	if err != nil {

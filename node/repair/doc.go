@@ -1,6 +1,6 @@
-// Package repair changes the data directory of a stopped server: it verifies and
-// restores backups, makes a server recover without a quorum or join again empty,
-// and has it skip a log entry that cannot be applied.
+// Package repair changes the data directory of a stopped server. It verifies and
+// restores backups, and makes a server recover without a quorum, join again
+// empty, or skip a log entry that cannot be applied.
 //
 // Each operation has a dry run: without do it only reports what it would change.
 // An operation on a running server is refused, because the server holds the lock

@@ -10,7 +10,7 @@ import (
 	"berth/fsm"
 )
 
-// Ledger is what is known of an organization's ledger in a backup.
+// Ledger is the result for an organization's ledger in a backup.
 type Ledger struct {
 	Org     string          `json:"org"`
 	Deleted bool            `json:"deleted"`
@@ -19,7 +19,7 @@ type Ledger struct {
 	Held    compute.Credits `json:"held"`
 	Head    compute.Hash    `json:"-"`
 	Hash    string          `json:"head"`
-	Fault   string          `json:"fault,omitempty"` // What does not hold; "" if all does.
+	Fault   string          `json:"fault,omitempty"` // The rule that is broken; "" if all hold.
 }
 
 // VerifyLedgers verifies the ledgers in a backup: its checksums, the chain of each ledger

@@ -16,7 +16,7 @@ type Recovery struct {
 	Epoch   uint64            `json:"epoch"`      // The epoch of the recovered cluster.
 	Last    uint64            `json:"last_entry"` // The newest entry of this server.
 	Term    uint64            `json:"term"`
-	Servers []raftconf.Server `json:"servers"` // Of the configuration: the previous one, or once done the new one.
+	Servers []raftconf.Server `json:"servers"` // Servers of the previous configuration, or once done of the new one.
 	Voters  []compute.NodeID  `json:"voters"`  // The remaining voters.
 	Done    bool              `json:"done"`
 }

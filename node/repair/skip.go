@@ -14,7 +14,7 @@ type Skipped struct {
 	Node     compute.NodeID `json:"node"`
 	Cluster  compute.UUID   `json:"cluster_id"`
 	Entry    uint64         `json:"entry"`
-	Hash     string         `json:"sha256"` // Of the entry's bytes, from the log if it has them, otherwise as named.
+	Hash     string         `json:"sha256"` // Hash of the entry's bytes: from the log if it has them, otherwise as given.
 	Held     bool           `json:"held"`   // The log has the entry.
 	Last     uint64         `json:"last_entry"`
 	Commands []fsm.Frame    `json:"commands"` // The commands in the entry, if the log has it.
@@ -30,7 +30,7 @@ type Skipped struct {
 // applied.
 func SkipEntry(dir string, index uint64, hash string, force, do bool) (Skipped, error) {
 	if index == 0 {
-		return Skipped{}, compute.Errorf(compute.CodeInvalid, "0 is no index of an entry.")
+		return Skipped{}, compute.Errorf(compute.CodeInvalid, "0 is not an index of an entry.")
 	}
 	stopped, err := replica.OpenStopped(dir)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Skipped) compare(held replica.Held, named string) (compute.Hash, error)
 	}
 	wanted, err := parseHash(s.Hash)
 	if _, ours := parseHash(named); err != nil || named != "" && ours != nil {
-		return wanted, compute.Errorf(compute.CodeInvalid, "%q is no SHA-256, which has 64 digits.", named)
+		return wanted, compute.Errorf(compute.CodeInvalid, "%q is not a SHA-256 hash, which has 64 digits.", named)
 	}
 	if named != "" && !strings.EqualFold(named, s.Hash) {
 		return wanted, compute.Errorf(compute.CodeConflict,

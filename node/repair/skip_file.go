@@ -68,11 +68,11 @@ func parseSkips(path, text string) (fsm.Skips, error) {
 		first, second, _ := strings.Cut(line, " ")
 		index, err := strconv.ParseUint(first, 10, 64)
 		if err != nil || index == 0 {
-			return nil, errSkips(path, number, "%q is no index of an entry", first)
+			return nil, errSkips(path, number, "%q is not an index of an entry", first)
 		}
 		hash, err := parseHash(second)
 		if err != nil {
-			return nil, errSkips(path, number, "%q is no SHA-256, which has 64 digits", second)
+			return nil, errSkips(path, number, "%q is not a SHA-256 hash, which has 64 digits", second)
 		}
 		if _, twice := skips[index]; twice {
 			return nil, errSkips(path, number, "entry %d is listed twice", index)

@@ -19,17 +19,17 @@ func TestSkipFileIsReadStrictly(t *testing.T) {
 		fmt.Fprintf(&many, "%d %s\n", i+1, a)
 	}
 	for text, want := range map[string]string{
-		"7 " + a + "\n\n":                  "f, line 2: \"\" is no index",
-		"# why\nseven " + a:                "f, line 2: \"seven\" is no index",
-		"0 " + a:                           "f, line 1: \"0\" is no index",
+		"7 " + a + "\n\n":                  "f, line 2: \"\" is not an index",
+		"# why\nseven " + a:                "f, line 2: \"seven\" is not an index",
+		"0 " + a:                           "f, line 1: \"0\" is not an index",
 		"-1 " + a:                          "f, line 1: ",
-		" 7 " + a:                          "f, line 1: \"\" is no index",
+		" 7 " + a:                          "f, line 1: \"\" is not an index",
 		"7\t" + a:                          "f, line 1: ",
-		"7 " + a[1:]:                       "f, line 1: \"" + a[1:] + "\" is no SHA-256",
-		"7 " + a + " ":                     "is no SHA-256",
-		"7 " + a + "\r\n":                  "is no SHA-256",
-		"7":                                "is no SHA-256",
-		"7 " + a + "\n8 x\n":               "f, line 2: \"x\" is no SHA-256",
+		"7 " + a[1:]:                       "f, line 1: \"" + a[1:] + "\" is not a SHA-256",
+		"7 " + a + " ":                     "is not a SHA-256",
+		"7 " + a + "\r\n":                  "is not a SHA-256",
+		"7":                                "is not a SHA-256",
+		"7 " + a + "\n8 x\n":               "f, line 2: \"x\" is not a SHA-256",
 		"7 " + a + "\n8 " + b + "\n7 " + b: "f, line 3: entry 7 is listed twice",
 		many.String():                      "f, line 1001: more than 1000",
 	} {

@@ -40,7 +40,7 @@ const (
 
 // query asks a remaining server what it lacks once another server is gone.
 type query struct {
-	Index  uint64           `cbor:"1,keyasint"` // Of the state that the server has to have applied.
+	Index  uint64           `cbor:"1,keyasint"` // Index of the state that the server must have applied.
 	Leaver compute.NodeID   `cbor:"2,keyasint"`
 	Silent []compute.NodeID `cbor:"3,keyasint,omitempty"` // Did not answer; their copies do not count.
 }

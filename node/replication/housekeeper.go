@@ -2,7 +2,6 @@ package replication
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -58,13 +57,13 @@ func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 	}
 	used, unread := h.Trees.Live(ctx, view.Trees())
 	if len(unread) > 0 {
-		h.Logger.Warn("blobs not swept", "count", len(unread),
-			"err", fmt.Errorf("it is unknown which blobs %s needs: %w", storage.Name(unread[0].Manifest), unread[0].Err))
+		h.Logger.Warn("blobs not swept: manifests not readable",
+			"count", len(unread), "first", storage.Name(unread[0].Manifest), "err", unread[0].Err)
 		return
 	}
 	addUsed(used, view)
 	if count, err := h.Objects.Live(ctx, view, used); err != nil {
-		h.Logger.Warn("blobs not swept", "count", count, "err", fmt.Errorf("it is unknown which blobs objects need: %w", err))
+		h.Logger.Warn("blobs not swept: objects not readable", "count", count, "err", err)
 		return
 	}
 	removed, err := h.Blobs.Sweep(func(h compute.Hash) bool { return used[h] }, minAge)

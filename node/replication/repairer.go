@@ -53,9 +53,9 @@ func (m Missing) String() string {
 	case m.Scanned:
 		return "lacks " + what
 	case m.Archives+m.Bundles == 0:
-		return "still looks whether it lacks something"
+		return "is still checking for missing blobs"
 	}
-	return "still looks, and lacked " + what
+	return "is still checking for missing blobs, and lacked " + what
 }
 
 // Repairer fetches the blobs that this server should have: those of all
@@ -145,10 +145,10 @@ func (r *Repairer) begin() (number uint64, without absent) {
 }
 
 // Wait waits for a scan that ignores the copies of leaver and of silent
-// servers, and returns what is missing on this server. When ctx ends first it
-// returns the result of the previous scan. Repairs continue afterwards. For
-// leavePeriod no copy of leaver counts: a server that is removed next must not
-// have the only copies of leaver's blobs.
+// servers, and returns the blobs that are missing on this server. When ctx ends
+// first it returns the result of the previous scan. Repairs continue
+// afterwards. For leavePeriod no copy of leaver counts: a server that is
+// removed next must not have the only copies of leaver's blobs.
 func (r *Repairer) Wait(ctx context.Context, leaver compute.NodeID, silent []compute.NodeID) Missing {
 	r.mu.Lock()
 	number := r.begun + 1 // A scan in progress may have missed the blobs in question.
@@ -303,7 +303,7 @@ type fetched struct {
 	refused int          // They could not be fetched yet.
 	held    compute.Hash // The first of the refused.
 	first   compute.Hash
-	err     error // Of the first failure; a full disk takes precedence.
+	err     error // The first failure; a full disk takes precedence.
 }
 
 // addUnread counts manifests that could not be read: some of their chunks may be

@@ -458,7 +458,7 @@ func TestRemovalNamesServersThatCopy(t *testing.T) {
 		{"all have all", []Missing{{Scanned: true}, {Scanned: true}}, ""},
 		{"archives", []Missing{{Scanned: true, Archives: 7}, {Scanned: true}}, "n1 lacks 7 archives"},
 		{"code", []Missing{{Scanned: true, Bundles: 3}, {Scanned: true}}, "and 3 bundles"},
-		{"no scan yet", []Missing{{Scanned: true}, {}}, other.String() + " still looks whether"},
+		{"no scan yet", []Missing{{Scanned: true}, {}}, other.String() + " is still checking for"},
 		{"scan in progress", []Missing{{Archives: 2}, {Archives: 1}}, "2 archives of old executions and 0 bundles of code; "},
 	} {
 		err := copiesRefusal(l.Machine.View(), servers, test.lacks, nil)

@@ -75,8 +75,8 @@ func (m *Master) RotateDataKey(sealed, context []byte) ([]byte, error) {
 	})
 }
 
-// RetireDataKeys returns a sealed data key with only the key that seals. What earlier ones
-// have sealed is lost.
+// RetireDataKeys returns a sealed data key with only the key that seals. Values that
+// earlier keys sealed are lost.
 func (m *Master) RetireDataKeys(sealed, context []byte) ([]byte, error) {
 	return m.changeDataKey(sealed, context, func(manager *keyset.Manager, handle *keyset.Handle) error {
 		info := handle.KeysetInfo()

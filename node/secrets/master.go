@@ -48,7 +48,7 @@ type Master struct {
 // opened is the content of a key file.
 type opened struct {
 	file   []byte
-	prefix []byte // Of what is sealed with it.
+	prefix []byte // Prefix of values that are sealed with it.
 	aead   tink.AEAD
 	prf    *prf.Set
 }

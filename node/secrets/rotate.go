@@ -71,7 +71,7 @@ func (m *Master) SealedNow(sealed []byte) bool {
 	return bytes.HasPrefix(sealed, m.opened.Load().prefix)
 }
 
-// Reseal returns what is sealed for a context, sealed with the key that seals now.
+// Reseal seals a value that is sealed for a context again, with the current key.
 func (m *Master) Reseal(sealed, context []byte) ([]byte, error) {
 	plain, err := m.Unseal(sealed, context)
 	if err != nil {
@@ -139,8 +139,8 @@ func (m *Master) SealingWith(prefix []byte) ([]byte, error) {
 	})
 }
 
-// WithoutOldKeys returns the file with only the key that seals. What others have sealed is
-// lost.
+// WithoutOldKeys returns the file with only the key that seals. Values that other keys
+// sealed are lost.
 func (m *Master) WithoutOldKeys() ([]byte, error) {
 	return m.change(func(set *keySet, _ *file) error {
 		set.Keys = set.Keys[set.find(set.Primary):][:1]

@@ -8,8 +8,8 @@ import (
 	"berth/node/secrets"
 )
 
-// TestMasterRotation takes two servers through a rotation: what either seals at any step
-// the other opens, and in the end the old key is gone.
+// TestMasterRotation takes two servers through a rotation. Values that one seals at any
+// step the other opens, and in the end the old key is gone.
 func TestMasterRotation(t *testing.T) {
 	a, path := mustCreate(t)
 	other := t.TempDir() + "/master.key"

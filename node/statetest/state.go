@@ -12,7 +12,7 @@ import (
 // and two executions that wait.
 type State struct {
 	Machine *fsm.FSM
-	Index   uint64 // Of the last entry.
+	Index   uint64 // Index of the last entry.
 	Actor   fsm.Actor
 	Node    compute.NodeID
 	Key     compute.KeyID

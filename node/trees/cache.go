@@ -24,7 +24,7 @@ type Cache struct {
 	mu sync.Mutex
 
 	known  map[compute.Hash]*list.Element
-	order  *list.List // Of cached; the last used in front.
+	order  *list.List // Elements are *cached; the last used in front.
 	weight int
 }
 
@@ -32,7 +32,7 @@ type Cache struct {
 type cached struct {
 	manifest compute.Hash
 	tree     *compute.Tree
-	numbers  map[compute.Hash]int // Of its chunks.
+	numbers  map[compute.Hash]int // Numbers of its chunks.
 	weight   int
 }
 

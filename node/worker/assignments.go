@@ -12,9 +12,8 @@ import (
 	"berth/node/executor"
 )
 
-// Assignments is a worker's work, by long polls of a server. What it has is
-// never older than what it had: an answer of a server that is behind is not
-// asked for.
+// Assignments is a worker's work, by long polls of a server. It never gets older:
+// a poll names the newest index seen and is not answered from an older state.
 type Assignments struct {
 	up    Upstream
 	codec rpc.Codec
@@ -67,8 +66,8 @@ func (a *Assignments) Work(ctx context.Context, _ uint64) (executor.Assigned, er
 	}, nil
 }
 
-// maxReadGap is the most between two contacts for nothing to be given up from the
-// one to the other: what the leader waits for at least, less a heartbeat's way.
+// maxReadGap is the longest time between two contacts in which no attempt can be
+// given up: the least wait of the leader, less the way of a heartbeat.
 const maxReadGap = attempt.Lease + attempt.Margin/2
 
 // contactOver returns the contact from which leases of what was read between two
@@ -112,6 +111,6 @@ func (a *Assignments) Ready() error {
 }
 
 // errNotPolled is why a worker is not ready yet.
-var errNotPolled = compute.Errorf(compute.CodeUnavailable, "no server has told this node of its work yet")
+var errNotPolled = compute.Errorf(compute.CodeUnavailable, "no server has sent this node its assignments yet")
 
 var _ executor.Source = (*Assignments)(nil)

@@ -24,7 +24,8 @@ type environmentsAnswer struct {
 	Same   bool                  `cbor:"3,keyasint,omitempty"` // As the digest of the request: All is left out.
 }
 
-// EnvironmentsFor returns what a node prepares, with its own reports alone.
+// EnvironmentsFor returns the environments that a node prepares, with its own
+// reports alone.
 func EnvironmentsFor(view *fsm.View, id compute.NodeID) []compute.Environment {
 	var all []compute.Environment
 	for e := range view.Environments() {
@@ -74,7 +75,7 @@ type Environments struct {
 	last environmentsAnswer
 }
 
-// List returns what the node prepares.
+// List returns the environments that the node prepares.
 func (e *Environments) List(ctx context.Context) ([]compute.Environment, error) {
 	data, err := ask(ctx, e.Up, askEach, methodEnvironments, e.last.Digest[:])
 	if err != nil {

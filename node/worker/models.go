@@ -14,13 +14,13 @@ import (
 
 // Limits of the models that servers send to workers.
 const (
-	maxModelFiles = 2000 // Of one model.
+	maxModelFiles = 2000 // Files of one model.
 	maxModelReads = 16   // Files that one worker reads from one server at a time.
 )
 
-// StoredModel is what an organization stores of a model, as it travels.
+// StoredModel lists the files of a model that an organization stores, as it travels.
 type StoredModel struct {
-	Version string       `cbor:"1,keyasint"` // Of all files.
+	Version string       `cbor:"1,keyasint"` // Version of all files together.
 	Files   []StoredFile `cbor:"2,keyasint,omitempty"`
 }
 
@@ -169,7 +169,7 @@ func (c *readCount) end(worker compute.NodeID) {
 	}
 }
 
-// ModelUpstream is what a worker asks of the servers for models.
+// ModelUpstream has the calls to servers that models need.
 type ModelUpstream interface {
 	Upstream
 	OpenSome(
@@ -183,7 +183,7 @@ type Models struct {
 	Own *Assignments
 }
 
-// List returns what an organization stores of a model. The error has
+// List returns the files of a model that an organization stores. The error has
 // compute.CodeUnavailable if no server answers or no live attempt serves the model.
 func (m Models) List(ctx context.Context, org compute.OrgID, model string) (out StoredModel, err error) {
 	err = m.forAttempt(org, model, func(id compute.ExecutionID) error {

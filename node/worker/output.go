@@ -8,9 +8,9 @@ import (
 	"berth/node/logs"
 )
 
-// Output is what a worker can say of attempts to who reads their output
-// here: those on its disk, and whether one has ended once it has seen a state
-// that is new enough to tell.
+// Output answers readers of output on a worker. It knows the attempts on its
+// disk. It knows whether an attempt has ended once it has seen a state that is
+// new enough.
 type Output struct {
 	Self  compute.NodeID
 	Store *logs.Store
@@ -43,5 +43,5 @@ func (o Output) Attempts(_ context.Context, id compute.ExecutionID) ([]compute.A
 // Changed is logs.State.
 func (Output) Changed() <-chan struct{} { return nil }
 
-// Up reports that a node is there: of this one alone there is output.
+// Up reports that a node is up. Only this node has output here.
 func (Output) Up(compute.NodeID) bool { return true }

@@ -32,7 +32,7 @@ const (
 // Times of a poll.
 const (
 	pollHold   = 10 * time.Second       // How long one is held while nothing changes.
-	pollMargin = 2 * time.Second        // Of the hold, for the answer to travel.
+	pollMargin = 2 * time.Second        // Added to the hold, for the answer to travel.
 	pollBehind = time.Second            // How long a server waits for its replica to be where the worker has been.
 	pollBatch  = 2 * time.Millisecond   // Between two reads of a busy state.
 	askEach    = 10 * time.Second       // One server's time for a report.
@@ -43,7 +43,7 @@ const (
 // pollRequest asks for the attempts of the worker that sends it.
 type pollRequest struct {
 	After  uint64       `cbor:"1,keyasint,omitempty"` // Newest index that it knows: no answer is of an older state.
-	Digest compute.Hash `cbor:"2,keyasint"`           // Of the work that it has; zero for none yet.
+	Digest compute.Hash `cbor:"2,keyasint"`           // Digest of the work that it has; zero for none yet.
 	Fresh  bool         `cbor:"3,keyasint,omitempty"` // The answer must hold all that was acknowledged before.
 }
 

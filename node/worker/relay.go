@@ -230,7 +230,7 @@ func NewRelay(c *cluster.Cluster, own *Assignments) *Relay {
 	}
 }
 
-// Status returns what the answers' headers say of this node itself.
+// Status returns the values of this node for the headers of answers.
 func (r *Relay) Status() edge.QueryMeta {
 	_, index := r.own.Current()
 	_, known := r.cluster.Leader()

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxEvent   = 4 << 20          // Of a stream of output.
+	maxEvent   = 4 << 20          // Bytes of an event of a stream of output.
 	eventPiece = 32 << 10         // Bytes that are read at a time.
 	streamIdle = 15 * time.Second // Without a byte to the client.
 )
@@ -24,7 +24,7 @@ const (
 // with data and without an id.
 type relayedStream struct {
 	relay *Relay
-	ctx   context.Context //nolint:containedctx // Of the client's request; it ends with the stream.
+	ctx   context.Context //nolint:containedctx // Lives for the client's request; ends with the stream.
 	in    edge.Relayed
 	body  io.ReadCloser // Nil while no server serves it.
 
@@ -98,7 +98,8 @@ func (s *relayedStream) note(event []byte) {
 	s.ended = data && id == ""
 }
 
-// lose gives up the server; what came of the next event comes again.
+// lose gives up the server. A part of the next event is dropped and comes
+// again.
 func (s *relayedStream) lose() {
 	s.body.Close()
 	s.body = nil

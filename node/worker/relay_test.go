@@ -133,7 +133,7 @@ func (s *scripted) Call(_ context.Context, _ compute.NodeID, method string, req 
 	return codec.Marshal(answer), err
 }
 
-// TestPollsGoForward follows what a worker tells servers of what it knows.
+// TestPollsGoForward follows the indexes that a worker sends to servers.
 func TestPollsGoForward(t *testing.T) {
 	peer := &quietPeer{}
 	var asked pollRequest

@@ -21,7 +21,7 @@ type ReplicaSource struct {
 	recent recency
 }
 
-// Peer is what a ReplicaSource asks of the cluster.
+// Peer has the parts of the cluster that a ReplicaSource needs.
 type Peer interface {
 	ID() compute.NodeID
 	ReadIndex(ctx context.Context) (uint64, error)

@@ -18,7 +18,7 @@ import (
 type quietPeer struct {
 	never bool          // There was no contact yet.
 	ago   time.Duration // Else it was so long ago.
-	lost  error         // Of read indexes.
+	lost  error         // Error of reads of the index.
 	reads int
 }
 
@@ -38,9 +38,9 @@ func (p *quietPeer) ContactAt() time.Duration {
 	return boottime.Now() - p.ago
 }
 
-// TestAttemptsAreReadFresh holds that a node which starts, or was cut off for
-// longer than the cluster waits for it, learns what became of its attempts
-// before it starts any; and that it may start any at all says a contact.
+// TestAttemptsAreReadFresh holds that a node reads its attempts afresh before
+// it starts any, if it has just started or was cut off for longer than the
+// cluster waits for it. It may start any only after a contact.
 func TestAttemptsAreReadFresh(t *testing.T) {
 	p := &quietPeer{}
 	s := &ReplicaSource{machine: fsm.New(), peer: p}
@@ -50,7 +50,7 @@ func TestAttemptsAreReadFresh(t *testing.T) {
 	steps := []struct {
 		name  string
 		never bool          // There was no contact.
-		ago   time.Duration // Of the last contact.
+		ago   time.Duration // Time since the last contact.
 		gap   time.Duration // Before it.
 		lost  error
 		reads int // In all.

@@ -58,7 +58,7 @@ func (b Blobs) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
 func (b Blobs) Put(ctx context.Context, data []byte) (hash compute.Hash, err error) {
 	answer, err := ask(ctx, b.Up, askBundle, methodPut, data)
 	if err == nil && len(answer) != len(hash) {
-		err = fmt.Errorf("store blob: %d bytes are no hash", len(answer))
+		err = fmt.Errorf("store blob: %d bytes are not a hash", len(answer))
 	}
 	if err != nil {
 		return hash, err

@@ -21,12 +21,14 @@ type Server struct {
 	Read    func(ctx context.Context) (*fsm.View, error) // Everything acknowledged before the call.
 	Blob    func(ctx context.Context, hash compute.Hash) ([]byte, error)
 	Put     func(ctx context.Context, data []byte) (compute.Hash, error)
-	Chunks  func(ctx context.Context, manifest compute.Hash) (map[compute.Hash]int, error) // Of a tree.
+	Chunks  func(ctx context.Context, manifest compute.Hash) (map[compute.Hash]int, error) // Chunks of a tree.
 	Propose Propose
 
-	// Variables returns what the user of an execution keeps for all own executions.
+	// Variables returns the variables that the user of an execution keeps for all
+	// own executions.
 	Variables func(view *fsm.View, e *compute.Execution) ([]compute.EnvVariable, error)
-	// Credentials returns what the registry of an execution's images asks for.
+	// Credentials returns the credentials for the registry of an execution's
+	// images.
 	Credentials func(view *fsm.View, e *compute.Execution) (*compute.RegistryCredentials, error)
 	// Storage returns how a mount for an execution reaches its bucket.
 	Storage func(view *fsm.View, e *compute.Execution) (*compute.StorageAccess, error)
@@ -107,8 +109,8 @@ func (s *Server) servePoll(ctx context.Context, peer rpc.Peer, data []byte) ([]b
 	}), nil
 }
 
-// pollView returns a view that is not older than the worker's knowledge: what
-// attempts that it began through another server must not seem to be gone.
+// pollView returns a view that is not older than the worker's knowledge.
+// Attempts that it began through another server must not seem to be gone.
 func (s *Server) pollView(ctx context.Context, req pollRequest) (*fsm.View, error) {
 	if req.Fresh || s.Cluster.LastContact() > attempt.NodeTTL {
 		return s.Read(ctx)
@@ -247,7 +249,8 @@ func (s *Server) serveAnnounce(ctx context.Context, peer rpc.Peer, data []byte) 
 	return nil, err
 }
 
-// SameIdentity reports whether a record says what the node says of itself.
+// SameIdentity reports whether a record agrees with the node's description of
+// itself.
 func SameIdentity(a, b *compute.Node) bool {
 	return a.Name == b.Name && a.API == b.API && a.RPC == b.RPC &&
 		a.Gossip == b.Gossip && a.Metrics == b.Metrics && a.Version == b.Version &&

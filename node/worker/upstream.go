@@ -9,7 +9,7 @@ import (
 	"berth/compute"
 )
 
-// Upstream is what a worker asks of the servers.
+// Upstream has the calls of a worker to the servers.
 type Upstream interface {
 	EachServer(ctx context.Context, do func(ctx context.Context, server compute.NodeID) error) error
 	Call(ctx context.Context, node compute.NodeID, method string, request []byte) ([]byte, error)

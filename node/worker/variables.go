@@ -91,7 +91,8 @@ func assigned(view *fsm.View, node compute.NodeID, id compute.ExecutionID) *comp
 // Variables asks the servers for the variables of attempts.
 type Variables struct{ Up Upstream }
 
-// Variables returns what the user of a live attempt keeps for all own executions.
+// Variables returns the variables that the user of a live attempt keeps for all
+// own executions.
 func (v Variables) Variables(ctx context.Context, w compute.Work) ([]compute.EnvVariable, error) {
 	answer, err := ask(ctx, v.Up, askEach, methodVars, w.Execution.ID.UUID[:])
 	if err != nil {
@@ -104,7 +105,8 @@ func (v Variables) Variables(ctx context.Context, w compute.Work) ([]compute.Env
 	return variables, nil
 }
 
-// Credentials returns what the registry of a live attempt's images asks for.
+// Credentials returns the credentials for the registry of a live attempt's
+// images.
 func (v Variables) Credentials(ctx context.Context, w compute.Work) (*compute.RegistryCredentials, error) {
 	answer, err := ask(ctx, v.Up, askEach, methodRegistry, w.Execution.ID.UUID[:])
 	if err != nil {

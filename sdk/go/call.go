@@ -35,13 +35,13 @@ type Call struct {
 	Once bool
 
 	Payload []byte // Sent as it is, in place of Body.
-	Media   string // Of Payload; "" for JSON.
+	Media   string // Media type of Payload; "" for JSON.
 
 	key string
 }
 
-// Do makes a call, at one address after the other, until one serves it. It is what
-// every other method uses; a refusal is an *Error.
+// Do makes a call, at one address after the other, until one serves it. Every
+// other method uses it. A refusal is an *Error.
 func (c *Client) Do(ctx context.Context, in Call) error {
 	if err := c.prepare(&in); err != nil {
 		return fmt.Errorf("%s %s: %w", in.Method, in.Path, err)

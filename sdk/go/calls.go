@@ -1202,7 +1202,7 @@ func (g OrgsCalls) ChangeOrg(ctx context.Context, slug string, body OrgChange) (
 // DeleteOrg is DELETE /api/v2/external/orgs/{slug}.
 //
 // Delete an organization that has no live executions, with its memberships, keys, invites and
-// secrets. Its ledger and history stay in the cluster's books, and its credits are lost.
+// secrets. Its ledger and history stay on record, and its credits are lost.
 //
 // Needs: API key or access token of an owner of the organization.
 func (g OrgsCalls) DeleteOrg(ctx context.Context, slug string) (Message, error) {

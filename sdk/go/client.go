@@ -31,7 +31,7 @@ const (
 	idlePerAddr     = 64 // Kept connections.
 )
 
-// Config is what a Client needs to know.
+// Config has the settings of a Client.
 type Config struct {
 	// Addrs are the URLs of nodes of one cluster, such as
 	// "http://127.0.0.1:6470". At least one.

@@ -15,7 +15,7 @@ import (
 // UnreachableError is the error of a call when no address has ever answered.
 type UnreachableError struct {
 	Addrs []string
-	Err   error // Of the last try.
+	Err   error // Error of the last try.
 }
 
 // Error returns the addresses and why the last one could not be reached.

@@ -1,12 +1,12 @@
-// Package berth speaks Berth's REST API: what a program in Go uses to execute code on a
-// cluster, and to look after one.
+// Package berth is a client of Berth's REST API, for programs in Go that execute code on
+// a cluster or operate one.
 //
-// A Client knows the addresses of one or more nodes. Any of them answers any call, so a
-// call moves on to the next address when one is gone or says that it cannot serve now,
-// backs off when all of them do, and gives up after Config.RetryFor. What changes state
-// carries an Idempotency-Key that stays the same over these repeats: a call that
-// succeeds took effect once. A stream of output resumes on another node at the same
-// sequence number.
+// A Client knows the addresses of one or more nodes. Any of them answers any call. A
+// call moves on to the next address when one is gone or reports that it cannot serve
+// now. It backs off when all of them do, and gives up after Config.RetryFor. Calls that
+// change state carry an Idempotency-Key that stays the same over these retries: a call
+// that succeeds took effect once. A stream of output resumes on another node at the
+// same sequence number.
 //
 //	c, err := berth.New(berth.Config{Addrs: []string{"https://10.0.0.1:6470"}, Token: key})
 //	...

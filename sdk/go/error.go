@@ -12,10 +12,10 @@ import (
 
 // Error is an answer of the API that refuses a call.
 type Error struct {
-	Status     int     // Of HTTP.
+	Status     int     // HTTP status.
 	Code       string  // Stable snake_case name; "validation" for a 422.
 	Detail     string  // For people.
-	Faults     []Fault // Of a 422.
+	Faults     []Fault // Faults of a 422.
 	RequestID  string
 	RetryAfter time.Duration // Zero when the answer names none.
 }
@@ -36,7 +36,7 @@ func (f Fault) String() string {
 	return strings.Join(parts, ".") + ": " + f.Msg
 }
 
-// Error returns what a person needs: the detail, and every fault.
+// Error returns the detail and every fault, for people.
 func (e *Error) Error() string {
 	text := e.Detail
 	for _, fault := range e.Faults {
@@ -86,8 +86,8 @@ func retryAfter(header http.Header) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// codeInFlight is what a node answers to the repeat of a request that it is
-// still busy with.
+// codeInFlight is the code of a repeat while the node is still busy with the
+// first request.
 const codeInFlight = "idempotency_in_flight"
 
 // temporary reports whether another node, or the same one later, may serve

@@ -84,7 +84,7 @@ type follower struct {
 	done   bool   // The last event was yielded, or the caller wants no more.
 	yield  func(Event, error) bool
 
-	lived time.Duration // From the beginning of the last connection to the last word on it.
+	lived time.Duration // From the beginning of the last connection to the last byte on it.
 }
 
 // connect follows the stream at addr until it ends there. The error is never
@@ -159,8 +159,8 @@ func (f *follower) read(body io.Reader, alive func()) error {
 	return io.ErrUnexpectedEOF
 }
 
-// dispatch yields one event. What was yielded before a reconnection is
-// dropped, and so are events of a kind that this client does not know.
+// dispatch yields one event. It drops events that were yielded before a reconnection,
+// and events of a kind that this client does not know.
 func (f *follower) dispatch(seq uint64, data []byte) error {
 	if data == nil || (seq != 0 && seq <= f.seq) {
 		return nil

@@ -74,7 +74,7 @@ type AdminOrgs struct {
 	Orgs []AdminOrg `json:"orgs,omitzero"`
 }
 
-// Ahead is what goes before an execution in the queue.
+// Ahead is the work before an execution in the queue.
 type Ahead struct {
 	Executions int     `json:"executions,omitzero"`
 	GPUs       float64 `json:"gpus,omitzero"`
@@ -86,7 +86,7 @@ type Ahead struct {
 	Own []string `json:"own,omitzero"`
 }
 
-// AppliesTo says what a price is the price of.
+// AppliesTo names the hardware or the model that a price is for.
 type AppliesTo struct {
 	// The hardware profile, for prices of hardware.
 	HardwareProfile string `json:"hardware_profile,omitzero"`
@@ -1134,7 +1134,7 @@ type GPU struct {
 	UsedMilli int          `json:"used_milli,omitzero"`
 }
 
-// GPUSample is one look at the GPU of a run.
+// GPUSample is one sample of the GPU of a run.
 type GPUSample struct {
 	// Seconds since the code started.
 	AtS                   float64 `json:"at_s,omitzero"`
@@ -1451,7 +1451,7 @@ type Invoice struct {
 	Days []InvoiceDay `json:"days,omitzero"`
 }
 
-// InvoiceDay is what was charged on one day, UTC.
+// InvoiceDay is the sum of charges on one day, UTC.
 type InvoiceDay struct {
 	Date    string `json:"date,omitzero"`
 	Charges int    `json:"charges,omitzero"`
@@ -1711,7 +1711,7 @@ type MemberChange struct {
 	Role string `json:"role"`
 }
 
-// Message is an answer that only says what was done.
+// Message is an answer with a message alone.
 type Message struct {
 	Message string `json:"message,omitzero"`
 }
@@ -2258,7 +2258,7 @@ type Org struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 }
 
-// OrgChange is the body of PATCH /orgs/{slug}. What is absent stays.
+// OrgChange is the body of PATCH /orgs/{slug}. Absent fields keep their value.
 type OrgChange struct {
 	// Rules: at most 255 characters.
 	Name string `json:"name,omitzero"`
@@ -2617,7 +2617,7 @@ type PythonStart struct {
 	ImportFiles string `json:"import_files,omitzero"`
 }
 
-// Quota is what the organization may do with one hardware profile.
+// Quota is the quota of the organization for one hardware profile.
 type Quota struct {
 	HardwareProfile string `json:"hardware_profile,omitzero"`
 	Allowed         bool   `json:"allowed,omitzero"`
@@ -2722,7 +2722,7 @@ type ReplayedPlan struct {
 	Decisions []Decision `json:"decisions,omitzero"`
 }
 
-// Reported is what a client said about the end of a Compose execution.
+// Reported is a client's report about the end of a Compose execution.
 type Reported struct {
 	Output     string    `json:"output,omitzero"`
 	Status     *string   `json:"status,omitzero"`
@@ -2820,8 +2820,8 @@ type SelectionQuery struct {
 	Until string `json:"until,omitzero"`
 }
 
-// SelectionRow is what one GPU type did. With repeats the figures are those of
-// its runs together, and runs has each.
+// SelectionRow is the result of one GPU type. With repeats the figures are
+// those of its runs together, and runs has each.
 type SelectionRow struct {
 	// The execution of its first run.
 	ExecutionID     string `json:"execution_id,omitzero"`
@@ -3617,7 +3617,7 @@ type Transfer struct {
 	Name   string `json:"name,omitzero"`
 }
 
-// TypeAhead is what goes first on one GPU type.
+// TypeAhead is the work ahead on one GPU type.
 type TypeAhead struct {
 	// Null for CPU-only work.
 	GPUType    *string `json:"gpu_type,omitzero"`
@@ -3663,7 +3663,7 @@ type UploadsQuery struct {
 	Key string `json:"key,omitzero"`
 }
 
-// Usage is what an execution used, as its node measured it.
+// Usage is the use of hardware by an execution, as its node measured it.
 type Usage struct {
 	CPUS          float64 `json:"cpu_s,omitzero"`
 	PeakMemoryMIB int64   `json:"peak_memory_mib,omitzero"`
@@ -3740,7 +3740,7 @@ type User struct {
 	Password string `json:"password,omitzero"`
 }
 
-// UserChange is the body of PATCH /admin/users/{id}. What is absent stays.
+// UserChange is the body of PATCH /admin/users/{id}. Absent fields keep their value.
 type UserChange struct {
 	// Whether the user may not use the cluster. Disabling ends all sessions; API keys are refused
 	// until the user is enabled again.

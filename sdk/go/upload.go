@@ -17,7 +17,7 @@ type NewFile struct {
 	Key    string
 	Size   int64
 	Type   string                        // Media type; "" if its name says it.
-	SHA256 string                        // Of the content, in hexadecimal; "" if it is not known.
+	SHA256 string                        // Hash of the content, in hexadecimal; "" if it is not known.
 	Open   func() (io.ReadCloser, error) // Called for each try.
 }
 

@@ -180,7 +180,7 @@ func TestSecretCommands(t *testing.T) {
 	want(t, execute(t, "", "secret", "rm", "--all"), 0, "1 deleted")
 }
 
-// TestBillingCommands shows who used what, and saves a statement.
+// TestBillingCommands prints the use, and saves a statement.
 func TestBillingCommands(t *testing.T) {
 	addr, _ := mustLab(t)
 	mustLogin(t, addr)
@@ -306,10 +306,10 @@ func TestOrgs(t *testing.T) {
 		t.Errorf("asked %+v", last)
 	}
 	want(t, execute(t, "", "orgs", "role", "bea@example.com", "king"), cli.ExitUsage, "owner, admin or member")
-	want(t, execute(t, "", "orgs", "role", "cyd@example.com", "admin"), cli.ExitFailed, "no member of lab")
+	want(t, execute(t, "", "orgs", "role", "cyd@example.com", "admin"), cli.ExitFailed, "not a member of lab")
 	want(t, execute(t, "", "orgs", "remove", userID), 0, "bea@example.com has left lab")
 	want(t, execute(t, "", "orgs", "use", "vision"), 0, "acts in vision")
-	want(t, execute(t, "", "orgs", "use", "nlp"), cli.ExitFailed, "no member")
+	want(t, execute(t, "", "orgs", "use", "nlp"), cli.ExitFailed, "not a member")
 	want(t, execute(t, "", "keys", "create", "x"), 0, "lk_secret")
 	if last.org != "vision" {
 		t.Errorf("after berth orgs use vision, asked %+v", last)

@@ -86,12 +86,12 @@ func parseDay(text string) (compute.Instant, error) {
 		t, err = time.Parse(time.RFC3339, text)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%q is no day such as 2026-11-01 and no time in RFC 3339", text)
+		return 0, fmt.Errorf("%q is not a day such as 2026-11-01 or a time in RFC 3339", text)
 	}
 	return compute.InstantOf(t), nil
 }
 
-// printUsage prints who used what as a table, or as JSON.
+// printUsage prints the use as a table, or as JSON.
 func printUsage(cmd *cobra.Command, c *client.Client, query client.UsageQuery, asJSON bool) error {
 	report, err := c.Usage(cmd.Context(), query)
 	if err != nil {

@@ -56,7 +56,7 @@ func (s *spender) find(cmd *cobra.Command, c *client.Client) (slug, keyID, userI
 			return slug, "", m.UserID.String(), nil
 		}
 	}
-	return "", "", "", fmt.Errorf("%s is no member of %s", s.member, slug)
+	return "", "", "", fmt.Errorf("%s is not a member of %s", s.member, slug)
 }
 
 // newBudgetList returns the command berth billing budget list.
@@ -124,7 +124,7 @@ func newBudgetSet(conn *cli.Connection) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount, err := compute.ParseCredits(args[0])
 			if err != nil || amount <= 0 {
-				return cli.UsageErrorf("%q is no amount of credits above 0", args[0])
+				return cli.UsageErrorf("%q is not an amount of credits above 0", args[0])
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {
@@ -152,7 +152,7 @@ func newBudgetSet(conn *cli.Connection) *cobra.Command {
 		},
 	}
 	of.register(cmd)
-	cmd.Flags().BoolVar(&monthly, "monthly", false, "begin again with each month, UTC")
+	cmd.Flags().BoolVar(&monthly, "monthly", false, "reset each month, UTC")
 	cmd.Flags().BoolVar(&b.Enforce, "enforce", false, "make it a ceiling that is never exceeded")
 	cmd.Flags().StringVar(&b.CallbackURL, "callback", "", "https `URL` that is notified at 50, 80 and 100 percent")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -202,7 +202,7 @@ there once the provider has confirmed the payment.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount, err := compute.ParseCredits(args[0])
 			if err != nil || amount <= 0 {
-				return cli.UsageErrorf("%q is no amount of credits above 0", args[0])
+				return cli.UsageErrorf("%q is not an amount of credits above 0", args[0])
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {

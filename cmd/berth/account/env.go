@@ -145,7 +145,7 @@ func nodesOf(e *wire.Environment) string {
 	return text
 }
 
-// contentOf returns what is in an environment, on one line.
+// contentOf returns the content of an environment, on one line.
 func contentOf(e *wire.Environment) string {
 	switch {
 	case e.Path != nil:

@@ -105,7 +105,7 @@ A key with --scope does only what its scopes are for; without, it does what you 
 			}
 			wanted := wire.NewKey{Name: args[0], ExpiresAt: until, Scopes: scopeNames}
 			if wanted.MaxCredits, err = compute.ParseCredits(cmp.Or(ceiling, "0")); err != nil || wanted.MaxCredits < 0 {
-				return cli.UsageErrorf("--max-credits: %q is no amount of credits", ceiling)
+				return cli.UsageErrorf("--max-credits: %q is not an amount of credits", ceiling)
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {
@@ -190,13 +190,13 @@ func expiry(text string) (compute.Instant, error) {
 		d *= 24
 	}
 	if err != nil || d <= 0 {
-		return 0, cli.UsageErrorf("--expires: %q is no time such as 8h or 90d", text)
+		return 0, cli.UsageErrorf("--expires: %q is not a time such as 8h or 90d", text)
 	}
 	now := time.Now() //nolint:forbidigo // The cluster wants an instant of the day.
 	return compute.InstantOf(now.Add(d)), nil
 }
 
-// scopesOf returns what a key is restricted to, for people.
+// scopesOf returns the scopes of a key, for people.
 func scopesOf(k key) string {
 	if len(k.Scopes) == 0 {
 		return "all"

@@ -73,7 +73,7 @@ context is --context, else the slug of the organization.`,
 	return cmd
 }
 
-// signedIn is who has signed in: what berth login and whoami print.
+// signedIn is the user who has signed in, as berth login and whoami print it.
 type signedIn struct {
 	Context   string   `json:"context,omitempty"`
 	Addrs     []string `json:"addrs"`
@@ -261,7 +261,7 @@ func (f *loginFlags) print(cmd *cobra.Command, who signedIn) error {
 	return err
 }
 
-// describe returns who it is, in words.
+// describe returns the user, for people.
 func (s signedIn) describe() string {
 	switch {
 	case s.Operator:

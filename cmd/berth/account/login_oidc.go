@@ -50,7 +50,7 @@ func awaitApproval(ctx context.Context, c *client.Client, code wire.DeviceCode) 
 	interval := time.Duration(code.Interval) * time.Second
 	for {
 		if !loop.Sleep(ctx, interval) {
-			return wire.Session{}, errors.New("nobody has signed in: begin again")
+			return wire.Session{}, errors.New("nobody has signed in: start over")
 		}
 		session, err := c.DeviceLogin(ctx, code.Device)
 		switch client.CodeOf(err) {

@@ -115,7 +115,7 @@ func memberIn(members []wire.Member, arg, slug string) (wire.Member, error) {
 		return strings.EqualFold(m.Email, arg) || m.UserID.String() == arg
 	})
 	if at < 0 {
-		return wire.Member{}, fmt.Errorf("%s is no member of %s: see berth orgs members", arg, slug)
+		return wire.Member{}, fmt.Errorf("%s is not a member of %s: see berth orgs members", arg, slug)
 	}
 	return members[at], nil
 }
@@ -165,7 +165,7 @@ func newOrgUse(conn *cli.Connection) *cobra.Command {
 				return err
 			}
 			if !hasOrg(orgs, args[0]) {
-				return fmt.Errorf("you are no member of %q: see berth orgs", args[0])
+				return fmt.Errorf("you are not a member of %q: see berth orgs", args[0])
 			}
 			err = contexts.Update(func(f *contexts.File) error {
 				saved := f.Contexts[t.Name]

@@ -58,7 +58,7 @@ func hasOrg(orgs []wire.Org, slug string) bool {
 func orgError(err error, slug string) error {
 	if of, ok := errors.AsType[*client.Error](err); ok && of.Status == http.StatusNotFound {
 		return fmt.Errorf(
-			"you are no member of %q, or act with an API key, which is for one organization: see berth orgs", slug)
+			"you are not a member of %q, or act with an API key, which is for one organization: see berth orgs", slug)
 	}
 	return err
 }
@@ -105,7 +105,7 @@ func newOrgDelete(conn *cli.Connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete SLUG --yes", Short: "Delete an organization with its members, keys and secrets",
 		Long: `Delete ends an organization that has no live executions: its members, keys, invites,
-variables and secrets are gone, and its credits are lost. Its ledger stays in the books.`,
+variables and secrets are gone, and its credits are lost. Its ledger stays on record.`,
 		Example: `  berth orgs delete vision --yes`,
 		Args:    cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -12,16 +12,16 @@ import (
 	"berth/fsm"
 )
 
-// books is a cluster with one organization that is granted credits.
-type books struct {
+// ledgerCluster is a cluster with one organization that is granted credits.
+type ledgerCluster struct {
 	t       *testing.T
 	machine *fsm.FSM
 	index   uint64
 	org     compute.OrgID
 }
 
-func newBooks(t *testing.T) *books {
-	b := &books{t: t, machine: fsm.New(), index: 1, org: compute.OrgID{UUID: compute.UUID{15: 2}}}
+func newLedgerCluster(t *testing.T) *ledgerCluster {
+	b := &ledgerCluster{t: t, machine: fsm.New(), index: 1, org: compute.OrgID{UUID: compute.UUID{15: 2}}}
 	b.apply(fsm.Bootstrap{
 		ClusterID: compute.UUID{15: 1}, Prices: map[string]compute.Price{"cpu": 15},
 		Signing: compute.SigningKey{ID: "first", Public: []byte{1}, Sealed: []byte{2}},
@@ -33,7 +33,7 @@ func newBooks(t *testing.T) *books {
 	return b
 }
 
-func (b *books) apply(cmd fsm.Command) {
+func (b *ledgerCluster) apply(cmd fsm.Command) {
 	b.t.Helper()
 	frame, err := fsm.Encode(cmd)
 	if err != nil {
@@ -46,12 +46,12 @@ func (b *books) apply(cmd fsm.Command) {
 }
 
 // grant adds a line to the ledger.
-func (b *books) grant(amount compute.Credits) {
+func (b *ledgerCluster) grant(amount compute.Credits) {
 	b.apply(fsm.Grant{Actor: fsm.Actor{Root: true}, Org: b.org, Amount: amount, Note: "a grant that the ledger keeps"})
 }
 
 // save writes a backup.
-func (b *books) save(name string) (string, []byte) {
+func (b *ledgerCluster) save(name string) (string, []byte) {
 	b.t.Helper()
 	var data bytes.Buffer
 	if err := b.machine.View().WriteBackup(&data, "0.1.0", 1_775_000_000_000); err != nil {
@@ -67,7 +67,7 @@ func (b *books) save(name string) (string, []byte) {
 // TestLedgerVerify verifies a sound backup, finds every flipped byte of another, and a
 // ledger that was rewritten.
 func TestLedgerVerify(t *testing.T) {
-	b := newBooks(t)
+	b := newLedgerCluster(t)
 	b.grant(5)
 	earlier, _ := b.save("earlier")
 	b.grant(7)
@@ -86,7 +86,7 @@ func TestLedgerVerify(t *testing.T) {
 			t.Errorf("byte %d of %d was flipped: %+v", at, len(data), r)
 		}
 	}
-	forged := newBooks(t)
+	forged := newLedgerCluster(t)
 	forged.grant(50)
 	forged.grant(7)
 	other, _ := forged.save("forged")

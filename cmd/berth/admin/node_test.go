@@ -129,12 +129,12 @@ func TestAdminNodeDrainWaits(t *testing.T) {
 		"undrained":  {node(1, 0, false), 1, []string{"somebody has undrained gpu-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			looks := 0
+			polls := 0
 			clitest.MustCluster(t, map[string]http.HandlerFunc{
 				"GET " + clitest.APIRoot + "/admin/nodes": func(w http.ResponseWriter, r *http.Request) {
-					looks++
+					polls++
 					now := node(3, 1, true)
-					if looks > 2 {
+					if polls > 2 {
 						now = test.last
 					}
 					clitest.Answer(`{"nodes": [`+now+`], "count": 1}`)(w, r)

@@ -40,7 +40,7 @@ server has not received yet. Without --yes it changes nothing.
 				return cli.UsageErrorf("--hash: name the SHA-256 of the entry, as the servers do when they end")
 			}
 			if _, err := hex.DecodeString(hash); err != nil || len(hash) != 0 && len(hash) != 64 {
-				return cli.UsageErrorf("--hash: %q is no SHA-256, which has 64 digits", hash)
+				return cli.UsageErrorf("--hash: %q is not a SHA-256 hash, which has 64 digits", hash)
 			}
 			cli.KeepPrivate()
 			s, err := repair.SkipEntry(dir, entry, hash, force, yes)

@@ -81,7 +81,7 @@ func saveBackup(path string, save func(io.Writer) error) (saved savedBackup, err
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return saved, fmt.Errorf("%s is there already: name another file", path)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part*") // Of mode 0600.
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part*") // Its mode is 0600.
 	if err != nil {
 		return saved, err
 	}

@@ -92,8 +92,8 @@ func TestSkipNamesTheEntry(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                    "--entry is needed",
 		"--entry 7 --yes":                     "--hash: name the SHA-256",
-		"--entry 7 --hash abc --yes":          "--hash: \"abc\" is no SHA-256",
-		"--entry 7 --hash " + hash + "0b":     "is no SHA-256",
+		"--entry 7 --hash abc --yes":          "--hash: \"abc\" is not a SHA-256",
+		"--entry 7 --hash " + hash + "0b":     "is not a SHA-256",
 		"--entry seven":                       "invalid",
 		"--entry 7 --hash " + hash:            dir,
 		"--entry 7 --hash " + hash + " --yes": dir,

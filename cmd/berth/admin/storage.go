@@ -60,7 +60,7 @@ and take storage.objects_from away again.`,
 	return cmd
 }
 
-// printMigration says what became of a migration.
+// printMigration prints the result of a migration.
 func printMigration(cmd *cobra.Command, m wire.StorageMigration, jsonOutput bool) error {
 	if m.Status != "done" {
 		why := "the node was restarted: repeat the command"

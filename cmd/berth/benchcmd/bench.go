@@ -37,7 +37,7 @@ func parseSeeds(text string) ([]uint64, error) {
 		first, err := strconv.ParseUint(strings.TrimSpace(from), 10, 64)
 		last, err2 := strconv.ParseUint(strings.TrimSpace(to), 10, 64)
 		if err := errors.Join(err, err2); err != nil {
-			return nil, cli.UsageErrorf("--seeds: %q is no seed and no range of seeds such as 42-51", part)
+			return nil, cli.UsageErrorf("--seeds: %q is not a seed or a range of seeds such as 42-51", part)
 		}
 		if last < first {
 			return nil, cli.UsageErrorf("--seeds: %q ends before it begins; the lower seed comes first, as in %d-%d",

@@ -29,9 +29,9 @@ func TestParseSeeds(t *testing.T) {
 		{text: "42-43, 7", want: []uint64{42, 43, 7}},
 		{text: "18446744073709551615-18446744073709551615", want: []uint64{1<<64 - 1}},
 		{text: "51-42", err: `--seeds: "51-42" ends before it begins; the lower seed comes first, as in 42-51`},
-		{text: "", err: `--seeds: "" is no seed`},
-		{text: "a-b", err: `--seeds: "a-b" is no seed`},
-		{text: "-1", err: `--seeds: "-1" is no seed`},
+		{text: "", err: `--seeds: "" is not a seed`},
+		{text: "a-b", err: `--seeds: "a-b" is not a seed`},
+		{text: "-1", err: `--seeds: "-1" is not a seed`},
 		{text: "1-3,2", err: "--seeds: 2 is there twice"},
 		{text: "0-99999999", err: "at most 10000 seeds"},
 	}

@@ -29,7 +29,7 @@ type faultsFlags struct {
 	markdown   bool
 	jsonOutput bool
 
-	version, revision string // Of this program, for the report.
+	version, revision string // Version and revision of this program, for the report.
 }
 
 // newFaults returns the command berth bench faults of a program.

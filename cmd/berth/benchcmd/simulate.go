@@ -40,7 +40,7 @@ A trace may have creation_time, scheduled_time, deletion_time, org and priority;
 what it lacks is drawn by chance. Its times are stretched so that the GPUs asked
 for are the --load; with --load 0 they are kept.
 
-With --preemptible part of the work of priority 0 makes room for higher ones, with
+With --preemptible part of the work of priority 0 is preempted for higher ones, with
 --failures and --drains nodes go away for a while (exponential times, by the seed):
 what executes on a node that fails ends with it.`,
 		Args: cli.Arguments(cobra.NoArgs),

@@ -96,12 +96,12 @@ func (c *Connection) TokenFile() string { return c.tokenFile }
 // ContextName returns the context that the flag or the variable names.
 func (c *Connection) ContextName() string { return orEnv(c.context, "BERTH_CONTEXT") }
 
-// Target is a cluster, and as whom to use it.
+// Target is a cluster with the credential to use it.
 type Target struct {
 	Addrs []string
 	Token string
 	Org   string
-	Name  string // Of the context that it is from, "" for none.
+	Name  string // Name of the context that it is from, "" for none.
 	Saved contexts.Context
 
 	caCert string // PEM.
@@ -157,7 +157,7 @@ func (c *Connection) Target(cmd *cobra.Command) (Target, error) {
 	return t, nil
 }
 
-// Given returns what flags and variables say.
+// Given returns the target that flags and variables name.
 func (c *Connection) Given() (Target, error) {
 	t := Target{Token: strings.TrimSpace(os.Getenv("BERTH_TOKEN")), Org: orEnv(c.org, "BERTH_ORG")}
 	if c.Operator {
@@ -293,7 +293,7 @@ func (t *Target) Client(ctx context.Context) (*client.Client, error) {
 	return newClient(cfg)
 }
 
-// newClient returns a client. What is wrong with its settings is a usage error.
+// newClient returns a client. Wrong settings are a usage error.
 func newClient(cfg client.Config) (*client.Client, error) {
 	c, err := client.New(cfg)
 	if err != nil {

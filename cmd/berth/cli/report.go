@@ -10,11 +10,11 @@ import (
 
 // Done is one thing that a command did.
 type Done struct {
-	Name string `json:"name"` // Of what it was done to.
+	Name string `json:"name"` // Name of the object that was changed.
 	Done string `json:"done"` // Such as deleted.
 }
 
-// reports is what a command did so far.
+// reports are the changes that a command has made so far.
 type reports struct {
 	asJSON bool
 	done   []Done

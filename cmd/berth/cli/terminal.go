@@ -16,7 +16,7 @@ type OutputPrinter struct {
 	stdout, stderr io.Writer
 }
 
-// NewOutputPrinter returns what prints output of code for cmd; raw passes every byte on.
+// NewOutputPrinter returns a printer for output of code; raw passes every byte on.
 func NewOutputPrinter(cmd *cobra.Command, raw bool) *OutputPrinter {
 	harmless := func(w io.Writer) io.Writer {
 		if raw || !IsTerminal(w) {

@@ -28,7 +28,7 @@ type Context struct {
 
 	AccessToken  string    `json:"access_token,omitempty"`
 	RefreshToken string    `json:"refresh_token,omitempty"`
-	ExpiresAt    time.Time `json:"expires_at,omitzero"` // Of the access token.
+	ExpiresAt    time.Time `json:"expires_at,omitzero"` // The end of the access token.
 }
 
 // Token returns the bearer token.
@@ -165,7 +165,7 @@ func replace(path string, f File) error {
 // CheckName refuses names that a command line or a table would spoil.
 func CheckName(name string) error {
 	if len(name) > maxName || !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`).MatchString(name) {
-		return fmt.Errorf("%q is no name of a context: use up to %d letters, digits, dots, dashes and underscores",
+		return fmt.Errorf("%q is not a name of a context: use up to %d letters, digits, dots, dashes and underscores",
 			name, maxName)
 	}
 	return nil

@@ -21,7 +21,7 @@ const (
 	surveyEvery = time.Second
 	surveyLimit = 3 * time.Second
 	surveyMore  = 50 * time.Millisecond // For each node.
-	maxEnds     = 4                     // Of one node, before it was ever ready.
+	maxEnds     = 4                     // Ends of one node before it was ever ready.
 	voters      = 3                     // The default of nodes. Fewer could not lose a node.
 )
 

@@ -45,7 +45,7 @@ type plan struct {
 	Password  string        `json:"password"`
 	OrgSlug   string        `json:"org_slug"`
 	APIKey    string        `json:"api_key,omitempty"`
-	Settings  []Setting     `json:"settings,omitempty"` // Of every node.
+	Settings  []Setting     `json:"settings,omitempty"` // Settings of every node.
 
 	dir      string
 	profiles bool // See Config.

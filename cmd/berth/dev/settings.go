@@ -121,7 +121,7 @@ func put(file map[string]any, path []string, value any) error {
 		}
 		inner, ok := section.(map[string]any)
 		if !ok {
-			return fmt.Errorf("%s is no section", name)
+			return fmt.Errorf("%s is not a section", name)
 		}
 		file = inner
 	}

@@ -18,8 +18,8 @@ func TestParseSettings(t *testing.T) {
 		{"billing.mode=", ""},
 		{"billing.mode", "is not KEY=VALUE"},
 		{"=x", "is not KEY=VALUE"},
-		{"billing.mood=meter", "billing.mood: is no setting"},
-		{"nonsense=1", "nonsense: is no setting"},
+		{"billing.mood=meter", "billing.mood: is not a setting"},
+		{"nonsense=1", "nonsense: is not a setting"},
 		{"billing.mode=free", `"free" is not one of enforce, meter`},
 		{"limits.timeout_max=long", "limits.timeout_max"},
 		{"limits.keys=0", "must be at least 1"},
@@ -42,7 +42,7 @@ func TestParseSettings(t *testing.T) {
 		t.Errorf("two settings that need each other: %v", err)
 	}
 	_, err := dev.ParseSettings([]string{"a=1", "name=b"})
-	if err == nil || !strings.Contains(err.Error(), "a: is no setting") || !strings.Contains(err.Error(), "name differs") {
+	if err == nil || !strings.Contains(err.Error(), "a: is not a setting") || !strings.Contains(err.Error(), "name differs") {
 		t.Errorf("two mistakes: %v", err)
 	}
 }

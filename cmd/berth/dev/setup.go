@@ -18,7 +18,7 @@ import (
 // tokenTTL is how long the other nodes may take to join.
 const tokenTTL = 30 * time.Minute
 
-// The pace of starts: the first nodes at once, then one after the other.
+// Times of starts: the first nodes at once, then one after the other.
 const (
 	atOnce      = 8
 	launchPause = 400 * time.Millisecond

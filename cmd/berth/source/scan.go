@@ -21,7 +21,7 @@ import (
 
 // Sizes of blobs.
 const (
-	chunkBytes = 2 << 20   // Of a large file.
+	chunkBytes = 2 << 20   // Blobs of a large file.
 	smallFile  = 256 << 10 // Smaller files share blobs,
 	packBytes  = 1 << 20   // of at most this size,
 	packLeast  = 64 << 10  // and, but for the last, at least this.
@@ -35,10 +35,10 @@ const (
 type Tree struct {
 	Files    []wire.BundleFile
 	Bytes    int64
-	Warnings []string // What was left out although nothing ignores it.
+	Warnings []string // Files that were left out although no rule ignores them.
 
 	root   string
-	pieces map[compute.Digest][]part // Of each blob.
+	pieces map[compute.Digest][]part // Parts of each blob.
 }
 
 // part is a range of a file.
@@ -52,10 +52,10 @@ type part struct {
 type scanner struct {
 	*Tree
 
-	ctx    context.Context //nolint:containedctx // Of one call of Scan.
+	ctx    context.Context //nolint:containedctx // Lives for one call of Scan.
 	buffer []byte
 
-	pack    hash.Hash // Of the shared blob in the making.
+	pack    hash.Hash // Hash of the shared blob in the making.
 	packed  int64
 	waiting []int // The files in it, by their indexes.
 }
@@ -86,7 +86,7 @@ func ScanFiles(ctx context.Context, root string, names ...string) (*Tree, error)
 		case err != nil:
 			return nil, err
 		case !info.Mode().IsRegular():
-			return nil, fmt.Errorf("%s is no file", name)
+			return nil, fmt.Errorf("%s is not a file", name)
 		}
 		if err := s.file(filepath.ToSlash(name), info); err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func newScanner(ctx context.Context, root string) (*scanner, error) {
 		return nil, err
 	}
 	if info, err := os.Stat(root); err != nil || !info.IsDir() {
-		return nil, errors.Join(err, fmt.Errorf("%s is no directory", root))
+		return nil, errors.Join(err, fmt.Errorf("%s is not a directory", root))
 	}
 	return &scanner{
 		Tree: &Tree{root: root, pieces: make(map[compute.Digest][]part)},

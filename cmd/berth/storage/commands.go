@@ -39,7 +39,7 @@ func (o *options) registerJobs(cmd *cobra.Command) *cobra.Command {
 	return o.register(cmd)
 }
 
-// check returns what is wrong with the flags that registerJobs adds.
+// check returns an error if a flag that registerJobs adds is wrong.
 func (o *options) check() error {
 	if o.jobs < 1 || o.part*mib < compute.MinObjectPart {
 		return cli.UsageErrorf("--jobs is at least 1, --part-size at least %d", compute.MinObjectPart/mib)

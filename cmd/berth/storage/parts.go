@@ -3,7 +3,7 @@ package storage
 import (
 	"cmp"
 	"context"
-	"crypto/md5" //nolint:gosec // What an ETag is; the cluster checks a SHA-256.
+	"crypto/md5" //nolint:gosec // ETags are MD5 sums; the cluster checks a SHA-256.
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -125,8 +125,8 @@ func fit(have []wire.UploadPart, parts []piece) bool {
 	return true
 }
 
-// sendParts stores a file in parts. It sends those that have not come yet with an
-// earlier try, of which the content counts and not who made it.
+// sendParts stores a file in parts. It skips parts that an earlier try has sent,
+// by whomever, if their content is the same.
 func (m *mover) sendParts(ctx context.Context, file *os.File, key string, parts []piece) (moved, error) {
 	upload, err := m.begun(ctx, key, parts)
 	if err != nil {
@@ -169,7 +169,8 @@ func (m *mover) sendParts(ctx context.Context, file *os.File, key string, parts 
 	return done, err
 }
 
-// sendPart stores a part, and compares what came with what was read.
+// sendPart stores a part, and compares the stored content with the bytes that
+// were read.
 func (m *mover) sendPart(ctx context.Context, upload string, file *os.File, p piece) (wire.UploadPart, error) {
 	sum := md5.New() //nolint:gosec // As above.
 	out, err := m.UploadPart(ctx, upload, p.number, p.size, func() (io.ReadCloser, error) {

@@ -102,7 +102,7 @@ func (m *mover) same(path string, size int64, f wire.File) (bool, error) {
 	if err != nil || known {
 		return has, err
 	}
-	info, err := file.Stat() // Of parts of another size: only their order in time is known.
+	info, err := file.Stat() // Its parts have another size: only the times can be compared.
 	return err == nil && compute.InstantOf(info.ModTime()) <= f.LastModified, err
 }
 

@@ -2,7 +2,7 @@ package storage
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // What an ETag is; the cluster checks a SHA-256.
+	"crypto/md5" //nolint:gosec // ETags are MD5 sums; the cluster checks a SHA-256.
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -21,7 +21,7 @@ import (
 	"berth/compute"
 )
 
-// moved is what became of one file, for --json.
+// moved is the result for one file, for --json.
 type moved struct {
 	Key  string `json:"key"`
 	Path string `json:"path,omitempty"`
@@ -32,15 +32,15 @@ type moved struct {
 	Action  string `json:"action"` // sent, fetched, deleted, copied.
 }
 
-// send stores a file of this machine under a key, and compares the ETag of what came
-// with what was read.
+// send stores a file of this machine under a key, and compares the ETag with the
+// bytes that were read.
 func (m *mover) send(ctx context.Context, name, key string) (moved, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return moved{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return moved{}, fmt.Errorf("%s is no file; see berth storage sync", name)
+		return moved{}, fmt.Errorf("%s is not a file; see berth storage sync", name)
 	}
 	if parts := m.pieces(info.Size()); parts != nil {
 		file, err := os.Open(name)

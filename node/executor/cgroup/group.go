@@ -245,7 +245,7 @@ func (g *Group) rmdir() error {
 	var errs error
 	for _, dir := range g.dirs() {
 		for _, inner := range childrenOf(dir) {
-			_ = os.Remove(inner) // What stays keeps dir, whose removal fails.
+			_ = os.Remove(inner) // If inner stays, the removal of dir fails.
 		}
 		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = errors.Join(errs, err)

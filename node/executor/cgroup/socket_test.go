@@ -163,7 +163,7 @@ func TestSocketBuffersAreLimited(t *testing.T) {
 		if _, err := fmt.Fscan(&out, &held); err != nil && !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
-		// What holds the bytes takes some space too.
+		// The kernel's own structures take some of the space.
 		if held > limit || held < limit/16 {
 			t.Errorf("sockets of %s hold %d bytes, limit %d", kind, held, limit)
 		}

@@ -133,7 +133,7 @@ func (b *box) attach(ctx context.Context, files ...*os.File) error {
 	}
 	go func() {
 		defer stream.Close()
-		// An error ends the output. The end of the container says what happened.
+		// An error ends the output. The end of the container has its reason.
 		_, _ = stdcopy.StdCopy(out[0], out[1], stream.Reader)
 		_, _ = io.Copy(io.Discard, stream.Reader)
 		out[0].Close()

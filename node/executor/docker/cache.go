@@ -18,7 +18,7 @@ import (
 // names of their own these images are neither taken for the operator's nor replace them.
 const localRepository = "berth.pulled/"
 
-const maxNameBytes = 255 // Of a repository, with its registry.
+const maxNameBytes = 255 // Bytes of the name of a repository, with its registry.
 
 // localName returns the name under which the engine keeps an image that was pulled. Nodes
 // that share an engine have names of their own, since each knows who pulled what.
@@ -74,8 +74,8 @@ func (e *Engine) layersOf(ctx context.Context, id string) ([]layerSize, error) {
 	return layers, nil
 }
 
-// onDisk returns what images take on the disk together. A layer that several have is
-// there once.
+// onDisk returns the disk space of images together. A layer that several have counts
+// once.
 func onDisk(all map[string]*pulled) (sum int64) {
 	seen := make(map[digest.Digest]bool)
 	for _, p := range all {

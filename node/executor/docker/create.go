@@ -21,8 +21,8 @@ const (
 	nanoCPUs  = 1_000_000 // A thousandth of a core.
 )
 
-// request returns the request that makes the container of a spec, an allow list: what
-// it does not name has the engine's default.
+// request returns the request that makes the container of a spec. It is an allow
+// list: options that it does not name have the engine's defaults.
 func request(spec *supervise.Spec, parent string) client.ContainerCreateOptions {
 	c, image := spec.Container, spec.Container.Image
 	off := false
@@ -76,7 +76,7 @@ func securityOptions(c *supervise.Container) []string {
 	return options
 }
 
-// mounts returns what is writable in the container: the scratch space at the work
+// mounts returns the mounts of the container: the scratch space at the work
 // directory, the operator's volumes, and directories in memory.
 func mounts(c *supervise.Container) []mount.Mount {
 	var all []mount.Mount
@@ -134,7 +134,7 @@ func notExecutable(err error) bool {
 			return true
 		}
 	}
-	_, program, found := strings.Cut(text, "exec: ") // What follows is about the program itself.
+	_, program, found := strings.Cut(text, "exec: ") // The rest is about the program itself.
 	return found && (strings.Contains(program, "no such file or directory") ||
 		strings.Contains(program, "permission denied") ||
 		strings.Contains(program, "not a directory"))

@@ -4,11 +4,12 @@
 // makes the container of one attempt as a supervise.Box, so that leases, time
 // limits, output and outcomes are those of every other attempt.
 //
-// A request to create a container is built here from an allow list, never from what a
-// user sent: no capabilities, no new privileges, a seccomp profile, a read-only root,
-// limits on memory, processors and processes, and a network with the deny list of
-// sandboxes. Access to the engine is root on the machine: only this package talks to
-// it, and nothing of it is ever mounted into a container.
+// A request to create a container is built here from an allow list, never copied from
+// a user's text. The container has no capabilities, gains no privileges, and has a
+// seccomp profile and a read-only root. It has limits on memory, processors and
+// processes, and a network with the deny list of sandboxes. Access to the engine is
+// root on the machine: only this package talks to it, and nothing of it is ever
+// mounted into a container.
 //
 // Supervisors of sandboxes must not import it: the engine's client is large.
 package docker

@@ -17,7 +17,7 @@ import (
 )
 
 // resolve turns an AWS key into the user name and password of its registry, which is
-// Amazon ECR. Other credentials are what they are.
+// Amazon ECR. Other credentials stay as they are.
 func (e *Engine) resolve(ctx context.Context, c *compute.RegistryCredentials) (*compute.RegistryCredentials, error) {
 	if c == nil || c.AWSKeyID == "" {
 		return c, nil

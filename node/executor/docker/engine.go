@@ -34,7 +34,7 @@ const (
 	labelSlot    = "berth.slot"    // The number of a network's slot.
 )
 
-// Config is what an Engine needs. Host, Node and Dir are required.
+// Config has the settings of an Engine. Host, Node and Dir are required.
 type Config struct {
 	Host       string   // Address of the engine.
 	Node       string   // The id of this node.
@@ -46,7 +46,7 @@ type Config struct {
 	PullLimit  time.Duration
 	Logger     *slog.Logger
 	Now        func() time.Time
-	Resolver   *net.Resolver // Of the names of registries; nil for the machine's.
+	Resolver   *net.Resolver // Resolves the names of registries; nil for the machine's.
 }
 
 // nodeName returns the id of the node as it may stand in the name of an image.
@@ -77,9 +77,9 @@ type Engine struct {
 	images *images
 }
 
-// Facts are what an engine says of itself.
+// Facts are an engine's description of itself.
 type Facts struct {
-	Version string // Of the engine.
+	Version string // Version of the engine.
 	Runtime string // The version of runc.
 	Slices  bool   // systemd makes its cgroups.
 	Weak    string // Why its isolation is below the minimum; "" if it is not.
@@ -113,8 +113,8 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Probe returns what the engine at the address says of itself. An error says why it
-// cannot be used.
+// Probe returns the facts of the engine at the address. An error says why it cannot
+// be used.
 func Probe(ctx context.Context, host string) (Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -201,7 +201,7 @@ func before(a, b [3]int) bool {
 	return false
 }
 
-// Facts returns what the engine said of itself when it was opened.
+// Facts returns the facts of the engine when it was opened.
 func (e *Engine) Facts() Facts { return e.facts }
 
 // Host returns the address of the engine.

@@ -80,8 +80,8 @@ func (g *guard) check(host, to string) error {
 	return nil
 }
 
-// transport returns what sends requests to a registry and to where that leads. Of a
-// registry that the engine's operator calls insecure no certificate is checked.
+// transport returns the transport for requests to a registry and to its redirects. It
+// does not check certificates of a registry that the engine's operator calls insecure.
 func (g *guard) transport(registry string, insecure bool) (*http.Transport, error) {
 	roots, err := authorities(filepath.Join(certificates, registry))
 	if err != nil {

@@ -93,9 +93,9 @@ func serveAt(t *testing.T, address string, handler http.Handler) (port string, r
 	return port, requests
 }
 
-// TestPullRebinding holds that each connection of a pull is checked: a name that led to a
+// TestPullRebinding holds that each connection of a pull is checked. A name that led to a
 // public address when the pull began leads to this machine later. 127.0.0.2 stands for a
-// public address, and on 127.0.0.1 is what must not be reached.
+// public address, and 127.0.0.1 must not be reached.
 func TestPullRebinding(t *testing.T) {
 	registry := dockertest.NewRegistry(t, "", "")
 	ref := registry.Push(t, "team/rebound", "1")

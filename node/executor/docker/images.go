@@ -29,7 +29,7 @@ const (
 type Image struct {
 	Ref     string // The whole name.
 	ID      string
-	Digest  string // Of the registry; "" for an image that was made here.
+	Digest  string // Digest in the registry; "" for an image that was made here.
 	User    string
 	WorkDir string
 	Home    bool // It sets HOME.
@@ -44,7 +44,7 @@ type Want struct {
 	Credentials *compute.RegistryCredentials // For this pull alone; nil for none.
 }
 
-// pulled is what is remembered of an image that Berth pulled.
+// pulled is the record of an image that Berth pulled.
 type pulled struct {
 	ID     string          `json:"id"`
 	Name   string          `json:"name,omitempty"` // On the engine; "" for that of the image.
@@ -111,7 +111,7 @@ func (i *images) lock(ctx context.Context, ref string) (func(), error) {
 	}
 }
 
-// find returns what is known of an image that was pulled.
+// find returns the record of an image that was pulled.
 func (i *images) find(ref string) (pulled, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -134,8 +134,8 @@ func (i *images) use(ref string) error {
 	return i.write()
 }
 
-// record remembers an image that was pulled. Who pulled it before may go on using it, if
-// it is the same one.
+// record remembers an image that was pulled. If it is the same one as before, the
+// organizations that pulled it then may still use it.
 func (i *images) record(ref string, made *pulled, want *Want) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 )
 
 // Reference returns the whole name of an image, with its registry, and its tag or
-// digest. The error says what is wrong with it.
+// digest. The error names its fault.
 func Reference(text string) (string, error) {
 	named, err := parse(text)
 	if err != nil {
@@ -20,7 +20,7 @@ func Reference(text string) (string, error) {
 func parse(text string) (reference.Named, error) {
 	named, err := reference.ParseNormalizedNamed(text)
 	if err != nil {
-		return nil, errNoImage("%q is no image: %s", text, err.Error())
+		return nil, errNoImage("%q is not an image: %s", text, err.Error())
 	}
 	return reference.TagNameOnly(named), nil
 }

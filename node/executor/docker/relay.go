@@ -99,7 +99,7 @@ func (r *relay) signIn(
 	}
 	registry, err := name.NewRegistry(reference.Domain(named), options...)
 	if err != nil {
-		return errNoImage("%q is no registry: %s", reference.Domain(named), err.Error())
+		return errNoImage("%q is not a registry: %s", reference.Domain(named), err.Error())
 	}
 	auth := authn.Anonymous
 	if credentials != nil {
@@ -245,7 +245,7 @@ func refusedStatus(err error) bool {
 	}, answer.StatusCode)
 }
 
-// said returns what a registry answered, without the request.
+// said returns the answer of a registry, without the request.
 func said(err error) string {
 	if answer, ok := errors.AsType[*transport.Error](err); ok {
 		if len(answer.Errors) > 0 {

@@ -57,7 +57,7 @@ const (
 	wideSlots      = 384 // Up to the end of 198.18.0.0/16.
 	narrowBridges  = "198.19.0.0"
 	narrowBits     = 28
-	bridgeReserved = 3 // Of the network itself, the bridge and the broadcast.
+	bridgeReserved = 3 // Addresses of the network itself, the bridge and the broadcast.
 )
 
 // bridgeMark follows the prefix in the names of bridges.

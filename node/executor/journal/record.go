@@ -165,7 +165,7 @@ func Decode(data []byte) (compute.Outcome, error) {
 		return compute.Outcome{}, fmt.Errorf("decode outcome: %w", err)
 	}
 	if r.Event != eventEnded {
-		return compute.Outcome{}, fmt.Errorf("decode outcome: %q is no outcome", r.Event)
+		return compute.Outcome{}, fmt.Errorf("decode outcome: %q is not an outcome", r.Event)
 	}
 	return *r.outcome(), nil
 }

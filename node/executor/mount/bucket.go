@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	partBytes = 32 << 20 // Of a file that is stored in parts.
+	partBytes = 32 << 20 // Bytes of a part, if a file is stored in parts.
 	pageKeys  = 1000
 	maxCuts   = 10 // Answers to one read that end early.
 )
@@ -36,7 +36,7 @@ type bucket struct {
 	down *outage
 }
 
-// object is what a list says of an object.
+// object is an object as a list describes it.
 type object struct {
 	key  string
 	size int64

@@ -42,7 +42,7 @@ func (d *dir) Setattr(_ context.Context, _ fs.FileHandle, _ *fuse.SetAttrIn, out
 	return 0
 }
 
-// Statfs says that there is space: what is left of a quota is only known when a file is
+// Statfs reports free space, because the rest of a quota is only known when a file is
 // stored.
 func (d *dir) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
 	out.Bsize, out.Frsize, out.NameLen = blockBytes, blockBytes, compute.MaxObjectKey
@@ -171,7 +171,7 @@ func (d *dir) Rmdir(ctx context.Context, name string) syscall.Errno {
 func (d *dir) Unlink(ctx context.Context, name string) syscall.Errno {
 	f := d.fileAt(name)
 	if f != nil {
-		f.saving.Lock() // Whoever has it open stores it no more.
+		f.saving.Lock() // Open handles do not store it any more.
 		defer f.saving.Unlock()
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -1,14 +1,15 @@
 // Package mount shows the bucket of an organization as a directory to one execution.
 //
-// It is a process of its own, which the node starts for an attempt: a FUSE file system
-// that speaks S3 with this node over a Unix socket, with credentials that the node made
-// for the execution. The code gets a clone of the mount and nothing else: neither the
-// credentials nor the socket. The process ends when the supervisor of the attempt does,
-// and its mount with it. It survives a restart of the node: requests are repeated.
+// It is a process of its own, which the node starts for an attempt. Its FUSE file
+// system speaks S3 with this node over a Unix socket, with credentials that the node
+// made for the execution. The code gets a clone of the mount and nothing else: neither
+// the credentials nor the socket. The process ends when the supervisor of the attempt
+// does, and its mount with it. It survives a restart of the node: requests are
+// repeated.
 //
 // A file that is read is fetched in blocks. One that is written is a file on the node's
 // disk until it is closed or synced, and is stored then, whole. Files that nobody closed
-// are stored when the code has ended. What others store is seen within two seconds, and
+// are stored when the code has ended. Changes by others show within two seconds, and
 // at each open. Directories are prefixes of keys: an empty one exists until the
 // execution ends. There are no links, owners or modes. Renaming copies a file within the
 // bucket; a directory with files cannot be renamed in one step.

@@ -30,8 +30,8 @@ type file struct {
 	stored bool     // The bucket has it.
 	gone   bool     // It was deleted while it was open.
 	local  *os.File // Its content on this disk while it is written; nil otherwise.
-	size   int64    // Of local.
-	dirty  bool     // What is stored differs from local.
+	size   int64    // Size of local.
+	dirty  bool     // The stored content differs from local.
 	at     time.Time
 	open   int // Handles.
 }
@@ -189,8 +189,8 @@ func (f *file) dropUnused() {
 	}
 }
 
-// save stores the content if it has changed. The caller holds saving, and not mu. What is
-// written meanwhile is stored the next time.
+// save stores the content if it has changed. The caller holds saving, and not mu. Bytes
+// that are written meanwhile are stored the next time.
 func (f *file) save(ctx context.Context) syscall.Errno {
 	f.mu.Lock()
 	key, local, size, at := f.object.key, f.local, f.size, f.at

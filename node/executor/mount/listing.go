@@ -27,7 +27,7 @@ type listing struct {
 	err     syscall.Errno
 }
 
-// fill reads a page. What no list has comes last.
+// fill reads a page. Entries that no list has come last.
 func (l *listing) fill(ctx context.Context) {
 	for len(l.entries) == 0 && l.err == 0 && (!l.read || l.next != "") {
 		entries, next, err := l.m.list(ctx, l.prefix, l.next)

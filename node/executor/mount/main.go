@@ -31,11 +31,11 @@ const Command = "mount-storage"
 // Settings are the first line of the input of the process.
 type Settings struct {
 	Dir      string                 `json:"dir"`    // Where it mounts; an empty directory.
-	Socket   string                 `json:"socket"` // Of the node's S3 endpoint.
+	Socket   string                 `json:"socket"` // Path of the socket of the node's S3 endpoint.
 	Access   *compute.StorageAccess `json:"access"`
 	Staging  string                 `json:"staging"`   // A directory on this disk.
-	MaxBytes int64                  `json:"max_bytes"` // Of what is staged.
-	UID      uint32                 `json:"uid"`       // Who owns the files.
+	MaxBytes int64                  `json:"max_bytes"` // Limit of staged bytes.
+	UID      uint32                 `json:"uid"`       // Owner of the files.
 }
 
 const (
@@ -113,11 +113,11 @@ func serve(control io.ReadWriter) error {
 	}
 }
 
-// cut ends what code waits for in the file system, and all that it asks for later, with
-// errors. What is staged can still be stored. Kept is a clone of the mount, which the
-// directory may not have any more.
+// cut ends pending and later requests of the code to the file system with errors.
+// Staged files can still be stored. Kept is a clone of the mount, which the directory
+// may not have any more.
 func cut(kept int, dir string) {
-	_ = os.MkdirAll(dir, 0o700) // What does not work here shows in code that goes on waiting.
+	_ = os.MkdirAll(dir, 0o700) // If this fails, code goes on waiting, which shows.
 	_ = unix.MoveMount(kept, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH)
 	_ = unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH)
 	Detach(dir)

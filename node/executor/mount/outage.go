@@ -45,7 +45,7 @@ func (o *outage) GetToken(context.Context, uint) (func() error, error) {
 	return func() error { return nil }, nil
 }
 
-// AddTokens does nothing: answers are what counts.
+// AddTokens does nothing: only answers count.
 func (o *outage) AddTokens(uint) error { return nil }
 
 // answered ends the outage.

@@ -14,8 +14,8 @@ import (
 // renameNoReplace is a flag of renameat2.
 const renameNoReplace = 1
 
-// Rename copies a file to another key and deletes it. A directory is renamed by those
-// who copy what is in it, as mv does.
+// Rename copies a file to another key and deletes it. Directories cannot be renamed:
+// programs such as mv copy their files.
 func (d *dir) Rename(
 	ctx context.Context, name string, into fs.InodeEmbedder, newName string, flags uint32,
 ) syscall.Errno {
@@ -45,7 +45,7 @@ func (d *dir) Rename(
 	if over := to.fileAt(newName); over != nil && over != f {
 		over.saving.Lock()
 		over.mu.Lock()
-		over.leave() // Whoever has it open stores it no more.
+		over.leave() // Open handles do not store it any more.
 		over.mu.Unlock()
 		over.saving.Unlock()
 	}

@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	fileMode = 0o666 // Whoever the code is executed as may read and write.
+	fileMode = 0o666 // Any user as which the code is executed may read and write.
 	dirMode  = 0o777
 
-	listedFor  = 2 * time.Second // What a list said is not asked again.
+	listedFor  = 2 * time.Second // A list is valid for so long.
 	maxListed  = 10_000
 	maxMade    = 100_000
 	kernelTime = time.Second // The kernel asks again after it.
 
-	checkEach = 16 << 20 // The free space of the disk is looked at for as many bytes,
+	checkEach = 16 << 20 // The free space of the disk is checked for as many bytes,
 	keepFree  = 2 << 30  // and so much stays free, or a tenth of a small disk.
 )
 
-// tree is what the files and directories of one mount share.
+// tree is shared by the files and directories of one mount.
 type tree struct {
 	bucket   *bucket
 	blocks   *blocks
@@ -35,10 +35,10 @@ type tree struct {
 	mu sync.Mutex
 
 	left      int64            // Bytes that may still be staged,
-	unchecked int64            // and how many were since it was seen that the disk has room.
+	unchecked int64            // and how many were since the last check of the free space.
 	files     map[string]*file // By key: those whose content is on this disk.
 	made      map[string]bool  // Directories that are there without files.
-	listed    map[string]seen  // What lists said of files.
+	listed    map[string]seen  // Files as lists described them.
 	broken    map[string]error // Files that could not be stored.
 }
 
@@ -140,8 +140,8 @@ func (t *tree) list(ctx context.Context, prefix, after string) (entries []fuse.D
 	return entries, next, nil
 }
 
-// unlisted returns what is directly below a prefix and in no list: new files and
-// directories.
+// unlisted returns the new files and directories directly below a prefix, which
+// are in no list.
 func (t *tree) unlisted(prefix string) (entries []fuse.DirEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

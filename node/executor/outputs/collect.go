@@ -35,11 +35,11 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Summary is what a collection found.
+// Summary is the result of a collection.
 type Summary struct {
 	Files    int      `json:"files"`
 	Bytes    int64    `json:"bytes"`
-	Left     int      `json:"left"`     // What is left out, as far as it was seen.
+	Left     int      `json:"left"`     // Files that were left out, as far as they were seen.
 	Named    []string `json:"named"`    // The first of them, each with its reason.
 	Complete bool     `json:"complete"` // The collection came to its end.
 }
@@ -79,7 +79,7 @@ func Collect(work *os.File, name string, limits Limits) (Summary, error) {
 	c := &collector{limits: limits, buffer: make([]byte, copyBuffer)}
 	c.until = time.Now().Add(limits.Time) //nolint:forbidigo // A stopwatch: this is another process than the node.
 	if err != nil {
-		c.leave(Dir, "is no directory")
+		c.leave(Dir, "is not a directory")
 		c.Complete = true
 		return c.Summary, nil // The code made something else of it.
 	}
@@ -269,7 +269,7 @@ func ReadSummary(name string) Summary {
 	return s
 }
 
-// Warning says what is left out, "" for nothing.
+// Warning names the files that are left out, "" for none.
 func (s *Summary) Warning() string {
 	var parts []string
 	if s.Left > 0 {

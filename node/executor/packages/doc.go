@@ -1,9 +1,9 @@
 // Package packages installs the Python packages that executions ask for, and
 // keeps what it installed.
 //
-// The packages of an organization for one interpreter are installed once: into a
-// file system image of its own, with the installer in a sandbox, as the code of
-// an execution is, because building a package executes its code. The finished
+// The packages of an organization for one interpreter are installed once, into a
+// file system image of their own. The installer runs in a sandbox like the code
+// of an execution, because building a package executes its code. The finished
 // image is sealed: it is mounted read-only into every execution that asks for the
 // same, also by several at once. Unused images are removed, the longest unused
 // first, when they exceed their part of the disk. Those of named environments are

@@ -49,7 +49,7 @@ type Run func(ctx context.Context, job Job) (exitCode int, err error)
 // makeImage installs what is asked for into a new image.
 func (s *Store) makeImage(ctx context.Context, key string, r Request, line func(string)) error {
 	tmp := filepath.Join(s.cfg.Dir, tmpPrefix+key)
-	_ = os.Remove(tmp) // Of an installation that was canceled a moment ago.
+	_ = os.Remove(tmp) // An installation that was canceled a moment ago may have left it.
 	defer os.Remove(tmp)
 	if err := scratch.Format(ctx, tmp, s.cfg.SizeMiB); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (s *Store) fill(ctx context.Context, root *os.File, r Request, line func(st
 }
 
 // rankOf returns how well a line of an installer says why it fails, 0 for not at all.
-// Of equal ones the last says it.
+// Among lines of equal rank the last one counts.
 func rankOf(line string) int {
 	line = strings.TrimSpace(line)
 	switch lower := strings.ToLower(line); {
@@ -126,7 +126,7 @@ func rankOf(line string) int {
 	case strings.HasPrefix(line, "ERROR: "), strings.HasPrefix(line, "× "), strings.HasPrefix(lower, "error: "),
 		strings.Contains(lower, "no module named pip"):
 		if strings.Contains(lower, "subprocess") || strings.HasPrefix(line, "× ") {
-			return 1 // What it says comes before it.
+			return 1 // The reason is in a line before it.
 		}
 		return 2
 	}
@@ -213,8 +213,8 @@ func seal(root *os.File) error {
 	return nil
 }
 
-// released waits until nothing has the image mounted for writing: what is mounted
-// later must see what was written.
+// released waits until nothing has the image mounted for writing, so that later
+// mounts see everything that was written.
 func released(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()

@@ -22,7 +22,7 @@ const publicFiles = "files.pythonhosted.org:443"
 
 // Index is where installers find packages.
 type Index struct {
-	URL       string   // Of the index; "" for DefaultIndex.
+	URL       string   // URL of the index; "" for DefaultIndex.
 	FindLinks []string // Directories of this machine, and URLs, with packages beside the index.
 	Hosts     []string // Further hosts, as host:port, to which the index links.
 	Offline   bool     // Only FindLinks.
@@ -62,7 +62,7 @@ func (i *Index) directories() (dirs []string) {
 	return dirs
 }
 
-// Request is what an execution asks for.
+// Request has the packages that an execution asks for.
 type Request struct {
 	Org          compute.OrgID // Organizations share nothing.
 	Requirements string

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	suffix    = ".img" // Of a finished image; its name is the key.
-	tmpPrefix = "tmp-" // Of one that is being written.
+	suffix    = ".img" // A finished image; its name is the key.
+	tmpPrefix = "tmp-" // An image that is being written.
 
 	// usedLately is how long an image is kept after it was mounted, whatever the
-	// others take: who mounted it may not have started yet.
+	// others take: the attempt that mounted it may not have started yet.
 	usedLately = 5 * time.Minute
 )
 
@@ -34,14 +34,14 @@ type Interpreter struct {
 	Version    string
 }
 
-// Config is what a Store needs.
+// Config has the settings of a Store.
 type Config struct {
-	Dir         string // Of the images.
+	Dir         string // Directory of the images.
 	Interpreter Interpreter
 	Index       Index
 	SizeMiB     int64         // The largest image.
 	KeepMiB     int64         // Disk space of all images together.
-	Timeout     time.Duration // Of one installation.
+	Timeout     time.Duration // Limit of one installation.
 	Run         Run
 	Now         func() time.Time
 	Logger      *slog.Logger
@@ -84,9 +84,9 @@ func Open(cfg Config) (*Store, error) {
 	return &Store{cfg: cfg, installs: make(map[string]*install), pinned: make(map[string]int)}, nil
 }
 
-// Mount returns a detached mount with what the request asks for, in SiteDir. What is
-// not there yet is installed first, and line gets what the installer prints. The
-// error has CodeInvalid when the installer failed, with its own words.
+// Mount returns a detached mount with the packages of the request, in SiteDir. Missing
+// packages are installed first, and line gets the installer's output. The error has
+// CodeInvalid if the installer failed, with its own words.
 func (s *Store) Mount(ctx context.Context, r Request, line func(string)) (*os.File, error) {
 	key := s.key(r)
 	for {

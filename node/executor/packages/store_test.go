@@ -95,7 +95,7 @@ func TestPinnedPackagesStay(t *testing.T) {
 	r := newRig(t, 10, writing(4))
 	kept := Request{Requirements: "a"}
 	r.Pin(kept)
-	r.Pin(kept) // Of a second environment with the same packages.
+	r.Pin(kept) // A second environment has the same packages.
 	for _, name := range []string{"a", "b", "c", "d"} {
 		r.mount(t, name)
 		r.now = r.now.Add(time.Hour)

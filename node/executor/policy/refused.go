@@ -38,8 +38,8 @@ const (
 	soAttachReuseportEBPF = 52
 )
 
-// refusals returns the uses of system calls through which code would take what the
-// whole machine shares, and no limit of an execution bounds:
+// refusals returns the uses of system calls that are refused. Through them code would
+// take resources that the whole machine shares and no limit of an execution bounds:
 //
 //   - A socket of a type or protocol that the kernel does not have makes it run
 //     modprobe, as root and outside of the execution's limits, and may load a

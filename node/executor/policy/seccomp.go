@@ -32,9 +32,9 @@ func allowedFamilies() []uint64 {
 }
 
 const (
-	offsetNumber = 0  // Of the system call's number in struct seccomp_data.
-	offsetArch   = 4  // Of its architecture.
-	offsetArgs   = 16 // Of its arguments, 8 bytes each, the low half first.
+	offsetNumber = 0  // The system call's number in struct seccomp_data.
+	offsetArch   = 4  // Its architecture.
+	offsetArgs   = 16 // Its arguments, 8 bytes each, the low half first.
 	x32Bit       = 0x40000000
 )
 

@@ -51,7 +51,7 @@ type addFD struct {
 // netlinkServer makes the netlink sockets of the program. It allocates nothing after
 // its start, because this process collects no garbage.
 type netlinkServer struct {
-	listener  int // Of the filter's notifications.
+	listener  int // File descriptor of the filter's notifications.
 	protocols int // protocolsName in the sandbox's network namespace.
 	buffer    [protocolsBuffer]byte
 	request   notification

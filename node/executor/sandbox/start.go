@@ -30,7 +30,7 @@ const setupTimeout = 30 * time.Second
 
 // Sandbox is one started sandbox.
 type Sandbox struct {
-	PID       int // Of the first process. When it ends, the kernel kills the rest of the sandbox.
+	PID       int // The first process. When it ends, the kernel kills the rest of the sandbox.
 	startPipe *os.File
 	report    *os.File
 	lines     *bufio.Reader

@@ -17,7 +17,7 @@ const (
 	maxEntryPath = 4 << 10       // Bytes; a longer path is damage.
 )
 
-// WorkKind is what an entry of a work stream is.
+// WorkKind is the kind of an entry of a work stream.
 type WorkKind byte
 
 // The kinds of entries.
@@ -39,7 +39,7 @@ type WorkEntry struct {
 	Kind WorkKind
 	Mode fs.FileMode // Permissions.
 	Path string
-	Size int64 // Of the content.
+	Size int64 // Bytes of the content.
 }
 
 // header returns the entry as it is before its content.

@@ -1,6 +1,7 @@
 // Package scratch makes the disk space of executions: ext4 file systems in
-// sparse files, each with a size of its own, so that one execution cannot fill
-// the machine's disk, and a full one is an I/O error for it alone.
+// sparse files. Each has a fixed size, so that one execution cannot fill the
+// machine's disk, and a full file system is an I/O error for its execution
+// alone.
 //
 // Format makes the file, and Mount mounts it through a loop device. The mount is
 // detached: it has no place in any directory and appears in no list of mounts.
@@ -10,7 +11,7 @@
 // directory of a Pool, which the next Pool of that directory removes.
 //
 // A Pool keeps a few empty file systems ready, because a start should not wait
-// for one. The file systems have no journal: what is in them ends with its
+// for one. The file systems have no journal: their content ends with the
 // execution, and a machine that lost power starts with new ones.
 //
 // It is not for file systems that outlive their execution, with one exception:

@@ -120,7 +120,7 @@ func mount(device string, readOnly bool) (*os.File, error) {
 		err = errors.Join(err, unix.FsconfigSetFlag(config, "ro"))
 		attributes |= unix.MOUNT_ATTR_RDONLY
 	} else {
-		// What nobody reads need not be zeroed, and what is removed is the machine's again.
+		// Blocks that nobody reads need not be zeroed. The machine gets removed ones back.
 		err = errors.Join(err, unix.FsconfigSetFlag(config, "noinit_itable"), unix.FsconfigSetFlag(config, "discard"))
 	}
 	if err == nil {

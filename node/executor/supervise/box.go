@@ -23,7 +23,7 @@ type Box interface {
 	Wait() (sandbox.Exit, error)
 	// Terminate asks the code to end.
 	Terminate() error
-	// Kill kills what the supervisor's cgroup does not hold.
+	// Kill kills the processes that the supervisor's cgroup does not hold.
 	Kill() error
 	// Process returns the id of a process in the network namespace of the code.
 	Process() int

@@ -33,7 +33,7 @@ const (
 
 // ending is how the code ended, as the sandbox reported it.
 type ending struct {
-	status syscall.WaitStatus // Of the code, or of the first process if lost.
+	status syscall.WaitStatus // Status of the code, or of the first process if lost.
 	lost   bool               // The first process ended before it reported the code's status.
 	oom    bool               // The engine says that memory ran out.
 	err    error              // The code was not started.

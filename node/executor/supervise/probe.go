@@ -19,7 +19,8 @@ const (
 	probeHead    = 64                     // Bytes of an answer that are read.
 )
 
-// Serving is what the code serves, and how it is known to be ready.
+// Serving describes the port that the code serves, and how it is known to be
+// ready.
 type Serving struct {
 	Port             int           `json:"port"`
 	HealthPath       string        `json:"health_path,omitempty"`

@@ -26,7 +26,7 @@ const (
 	InputFile   = "input"   // The standard input of the code, if it has one.
 	ControlFile = "control" // The socket for Dial.
 
-	OutputsFile    = "outputs"         // What the code left, as a work stream. Its summary is written behind it.
+	OutputsFile    = "outputs"         // The output files, as a work stream. Its summary is written behind it.
 	OutputsSummary = "outputs.summary" // Missing while the collection goes on.
 	ErrorFile      = "errors"          // The supervisor's standard error.
 	NoticeDir      = "notice"          // Mounted in the sandbox of code that may be preempted or drained.
@@ -78,26 +78,27 @@ type Spec struct {
 	Sandbox   sandbox.Spec `json:"sandbox"`
 }
 
-// Container is what containers have beside the limits and variables of their
-// attempt.
+// Container has the settings of containers beside the limits and variables of
+// their attempt.
 type Container struct {
 	Engine   string            `json:"engine"`            // Address of the engine, as in unix:///run/docker.sock.
 	Name     string            `json:"name"`              // Unique on the engine.
-	Labels   map[string]string `json:"labels"`            // By which the node finds what a killed supervisor leaves.
-	Slice    string            `json:"slice,omitempty"`   // Of systemd; "" where the engine manages cgroups itself.
+	Labels   map[string]string `json:"labels"`            // The node finds what a killed supervisor leaves by them.
+	Slice    string            `json:"slice,omitempty"`   // Slice of systemd; "" where the engine manages cgroups itself.
 	Runtime  string            `json:"runtime,omitempty"` // The engine's runtime; "" for its default.
 	Network  string            `json:"network"`           // Name of the network; "none" for none.
 	GPUs     []string          `json:"gpus,omitempty"`    // Devices by UUID.
-	Device   string            `json:"device,omitempty"`  // Of the scratch space; "" for scratch space in memory.
+	Device   string            `json:"device,omitempty"`  // Device of the scratch space; "" for scratch space in memory.
 	Volumes  []sandbox.Bind    `json:"volumes,omitempty"`
 	TmpMiB   int64             `json:"tmp_mib"`           // Size of each directory in memory.
 	Seccomp  string            `json:"seccomp,omitempty"` // Profile in the engine's format; "" for the engine's own.
 	MaxFiles int64             `json:"max_files"`         // Open files of a process.
-	Image    *ContainerImage   `json:"image,omitempty"`   // Of one container,
+	Image    *ContainerImage   `json:"image,omitempty"`   // The program of one container,
 	Compose  *ContainerCompose `json:"compose,omitempty"` // or what Docker Compose executes.
 }
 
-// ContainerCompose is what Docker Compose executes.
+// ContainerCompose is the Compose file for Docker Compose, with its images and
+// volumes.
 type ContainerCompose struct {
 	Program     string                    `json:"program"` // Docker Compose.
 	Text        string                    `json:"text"`    // A Compose file that was checked.
@@ -108,8 +109,8 @@ type ContainerCompose struct {
 
 // ContainerImage is the program of one container.
 type ContainerImage struct {
-	ID       string   `json:"id"`               // Of the image on the engine.
-	Digest   string   `json:"digest,omitempty"` // Of the image in its registry.
+	ID       string   `json:"id"`               // Id of the image on the engine.
+	Digest   string   `json:"digest,omitempty"` // Digest of the image in its registry.
 	Command  []string `json:"command,omitempty"`
 	User     string   `json:"user,omitempty"`
 	WorkDir  string   `json:"work_dir,omitempty"` // "" for that of the image.

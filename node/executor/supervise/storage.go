@@ -79,8 +79,8 @@ func (s *supervisor) finishStorage() {
 	}
 }
 
-// awaitStorage waits for the answer of the mount, and returns what is not stored. Who
-// aborts the code waits less.
+// awaitStorage waits for the answer of the mount, and returns the files that are not
+// stored. It waits less after an abort.
 func (s *supervisor) awaitStorage(answer <-chan string) string {
 	patience := time.NewTimer(storageTime)
 	defer patience.Stop()
@@ -101,7 +101,8 @@ func (s *supervisor) awaitStorage(answer <-chan string) string {
 	}
 }
 
-// askToFinish has a mount store what is left, and returns what could not be stored.
+// askToFinish has a mount store the remaining files, and returns those that could
+// not be stored.
 func askToFinish(mount *os.File) string {
 	_, err := fmt.Fprintln(mount, StorageFinish)
 	var line string

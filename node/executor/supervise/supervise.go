@@ -340,7 +340,7 @@ func (s *supervisor) launch() error {
 		s.detachStorage() // Docker Compose makes containers later too.
 	}
 	if s.spec.Container != nil {
-		at, now = boottime.Now(), s.instant() // What the engine does before the code starts is free.
+		at, now = boottime.Now(), s.instant() // The engine's work before the code starts is free.
 	}
 	s.started = at
 	if err := s.journal.Started(now); err != nil {
@@ -472,7 +472,7 @@ func (s *supervisor) stop(why cause) {
 // kill kills every process in the sandbox.
 func (s *supervisor) kill(why cause) {
 	s.setCause(why)
-	// What starts processes ends first.
+	// Processes outside the cgroup may start others in it, so they are killed first.
 	err := errors.Join(s.box.Kill(), s.group.Kill(killTimeout))
 	if err != nil && s.cutStorage() {
 		err = errors.Join(s.box.Kill(), s.group.Kill(killTimeout))

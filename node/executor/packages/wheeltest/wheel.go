@@ -16,7 +16,7 @@ import (
 type Wheel struct {
 	Name    string
 	Version string
-	Code    string   // Of its module.
+	Code    string   // Code of its module.
 	Needs   []string // Requirements.
 
 	// Size is that of a further file, data.bin, in bytes; 0 for none. It does not

@@ -1,8 +1,8 @@
 // Package mask hides known secrets in output.
 //
-// It hides a value wherever it is written as it is, in base64 of any kind, or one of its
-// lines alone, also when it is split over several writes or overlaps another one. It is a guard against accidents:
-// code that has a secret can print it in another form.
+// It hides a value as it is, in base64 of any kind, and each of its lines alone. It also
+// finds values that are split over several writes or overlap each other. It is a guard
+// against accidents: code that has a secret can print it in another form.
 package mask
 
 import (
@@ -60,8 +60,8 @@ const (
 )
 
 // addBase64 adds the forms that a value has in base64, standard and for URLs: alone, with
-// a line feed behind it, wrapped, and as part of something longer, where only the
-// characters that depend on the value alone can be known.
+// a line feed behind it, wrapped, and as part of a longer text. In a longer text only the
+// characters that depend on the value alone are known.
 func addBase64(value string, add func(text string)) {
 	for _, form := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
 		add(form.EncodeToString([]byte(value)))
@@ -86,16 +86,16 @@ func addBase64(value string, add func(text string)) {
 // Stream hides secrets in one stream of output.
 type Stream struct {
 	secrets *Secrets
-	held    []byte // What may be the beginning of a text.
+	held    []byte // Bytes that may be the beginning of a text.
 	covered int    // How much of held is hidden in any case: the text before ends in it.
 }
 
 // Stream returns a stream that hides the texts. It hides nothing if s is nil.
 func (s *Secrets) Stream() *Stream { return &Stream{secrets: s} }
 
-// Next returns what can be shown of the output so far. The end of data that may be
-// the beginning of a secret comes with a later call, or with Rest. The result is valid
-// until data changes.
+// Next returns the part of the output that can be shown so far. The end of data that
+// may be the beginning of a secret comes with a later call, or with Rest. The result
+// is valid until data changes.
 func (s *Stream) Next(data []byte) []byte {
 	if s.secrets == nil || len(s.secrets.texts) == 0 {
 		return data
@@ -145,7 +145,7 @@ func (s *Stream) scan(data []byte, last bool) []byte {
 	return append(out, data[from:]...)
 }
 
-// Rest returns what was held back, at the end of the stream.
+// Rest returns the bytes that were held back, at the end of the stream.
 func (s *Stream) Rest() []byte {
 	if len(s.held) == 0 {
 		return nil

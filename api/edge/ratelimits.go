@@ -8,16 +8,16 @@ import (
 	"berth/compute"
 )
 
-// pace limits how many requests each client makes, on this node.
-type pace struct {
+// rateLimits bounds how many requests each client makes, on this node.
+type rateLimits struct {
 	limits    Limits
 	callers   *auth.Throttle
 	orgs      *auth.Throttle
 	strangers *auth.Throttle
 }
 
-func newPace(limits Limits, now func() time.Time) *pace {
-	return &pace{
+func newRateLimits(limits Limits, now func() time.Time) *rateLimits {
+	return &rateLimits{
 		limits:    limits,
 		callers:   auth.NewThrottle(limits.Rate*60, limits.Burst, now),
 		orgs:      auth.NewThrottle(limits.OrgRate*60, limits.OrgBurst, now),
@@ -26,7 +26,7 @@ func newPace(limits Limits, now func() time.Time) *pace {
 }
 
 // caller counts a request of someone whose credential is good.
-func (p *pace) caller(r *Request) error {
+func (l *rateLimits) caller(r *Request) error {
 	actor := r.Caller.Actor
 	name := "root"
 	switch {
@@ -35,22 +35,22 @@ func (p *pace) caller(r *Request) error {
 	case !actor.Root:
 		name = "user " + actor.User.String()
 	}
-	wait, ok := p.callers.Allow(name)
-	if err := r.paced(wait, ok, p.limits.Burst); err != nil || actor.Org.IsZero() {
+	wait, ok := l.callers.Allow(name)
+	if err := r.limited(wait, ok, l.limits.Burst); err != nil || actor.Org.IsZero() {
 		return err
 	}
-	wait, ok = p.orgs.Allow(actor.Org.String())
-	return r.paced(wait, ok, p.limits.OrgBurst)
+	wait, ok = l.orgs.Allow(actor.Org.String())
+	return r.limited(wait, ok, l.limits.OrgBurst)
 }
 
 // stranger counts a request without a good credential.
-func (p *pace) stranger(r *Request) error {
-	wait, ok := p.strangers.Allow(r.IP)
-	return r.paced(wait, ok, p.limits.AnonBurst)
+func (l *rateLimits) stranger(r *Request) error {
+	wait, ok := l.strangers.Allow(r.IP)
+	return r.limited(wait, ok, l.limits.AnonBurst)
 }
 
-// paced refuses a request that came too soon, with the time to retry.
-func (r *Request) paced(wait time.Duration, ok bool, burst int) error {
+// limited refuses a request that came too soon, with the time to retry.
+func (r *Request) limited(wait time.Duration, ok bool, burst int) error {
 	if ok {
 		return nil
 	}
