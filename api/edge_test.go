@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp/fasthttputil"
 
 	"berth/api"
 	"berth/api/edge"
@@ -356,5 +357,25 @@ func TestBuffersAreCopied(t *testing.T) {
 	}
 	for range tenants {
 		w.ok(<-errs)
+	}
+}
+
+// TestEndsBeforeItServes ends servers before, or just as, they begin to serve.
+func TestEndsBeforeItServes(t *testing.T) {
+	w := newWorld(t)
+	for n := range 20 {
+		cfg := w.cfg
+		registry := prometheus.NewRegistry()
+		cfg.Registerer, cfg.Gatherer = registry, registry
+		server, err := api.New(cfg)
+		w.ok(err)
+		ctx, cancel := context.WithCancel(t.Context())
+		if n%2 == 0 {
+			cancel()
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(ctx, fasthttputil.NewInmemoryListener()) }()
+		cancel()
+		w.ok(<-ended)
 	}
 }

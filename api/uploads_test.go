@@ -207,8 +207,8 @@ func TestBadBundles(t *testing.T) {
 		{"larger than a chunk", one(`"path":"a","size":4194305,"sha256":"` + digestOf("x") + `"`), 400, "chunks of at most"},
 		{"too large together", `{"files":[{"path":"a","size":1048576,"sha256":"` + digestOf("x") + `"},{"path":"b",` + blob + `}]}`, 413, "1048576 bytes together"},
 		{"twice", `{"files":[{"path":"a",` + blob + `},{"path":"a",` + blob + `}]}`, 400, "twice"},
-		{"through a file", `{"files":[{"path":"a",` + blob + `},{"path":"a/b",` + blob + `}]}`, 400, "which is no directory"},
-		{"through a link", `{"files":[{"path":"a","link":"b"},{"path":"a/b",` + blob + `}]}`, 400, "which is no directory"},
+		{"through a file", `{"files":[{"path":"a",` + blob + `},{"path":"a/b",` + blob + `}]}`, 400, "which is not a directory"},
+		{"through a link", `{"files":[{"path":"a","link":"b"},{"path":"a/b",` + blob + `}]}`, 400, "which is not a directory"},
 		{"too many", `{"files":[` + strings.Repeat(`{"path":"a","dir":true},`, compute.MaxTreeEntries) + `{"path":"b","dir":true}]}`, 413, "at most 50000 files"},
 	} {
 		a := w.send("POST", "/bundles", w.adaKey, tt.body)

@@ -70,7 +70,7 @@ func (f *fleet) does(t *testing.T, word string) {
 	f.brake.Since = attempt.BrakedSince(maps.Values(f.nodes), f.brake, f.now)
 }
 
-// holds returns who holds the brake.
+// holds lists the nodes that hold the brake.
 func (f *fleet) holds() string {
 	var names []string
 	for _, n := range attempt.Vanished(maps.Values(f.nodes), f.brake) {
@@ -80,7 +80,7 @@ func (f *fleet) holds() string {
 	return strings.Join(names, "")
 }
 
-// TestBrake is who holds the brake after what happened to so many nodes.
+// TestBrake checks which nodes hold the brake after some events.
 func TestBrake(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -156,8 +156,8 @@ func TestBrakeBeganWithTheFirst(t *testing.T) {
 	}
 }
 
-// fleetState is what a leader judges by: each node of a fleet has one attempt
-// that is lost 25 s after it was last heard.
+// fleetState is the state that a leader judges by. Each node of a fleet has one attempt
+// that is lost 25 s after the node was last heard.
 type fleetState struct{ *fleet }
 
 func (f fleetState) Nodes() iter.Seq[*compute.Node] { return maps.Values(f.nodes) }
@@ -171,14 +171,14 @@ func (f fleetState) Work(id compute.NodeID) []compute.Work {
 // unheard stands for a node that was not heard since the term began a second ago.
 const unheard = -2
 
-// TestJudge is what a leader does that has heard nodes for the last time so many
-// seconds ago, by what was recorded before.
+// TestJudge checks the verdict of a leader that last heard its nodes so many seconds
+// ago, for several records of earlier events.
 func TestJudge(t *testing.T) {
 	tests := []struct {
 		name   string
 		nodes  int
 		story  string
-		silent map[string]int // Of the others: 0.
+		silent map[string]int // Seconds of silence by node; 0 for the others.
 		want   string         // "-a" is recorded as down, "+a" as up, "a" is given up.
 	}{
 		{"all are heard", 3, "", nil, ""},

@@ -28,13 +28,13 @@ type Loss struct {
 	Work []compute.Work
 }
 
-// Verdict is what a leader does after checking the nodes.
+// Verdict lists the actions of a leader after checking the nodes.
 type Verdict struct {
 	Changes []Change // To be recorded: all of nodes that are gone, or all of nodes that are back.
 	Losses  []Loss   // To be given up; none while there is anything to record.
 }
 
-// Judge returns what a leader does, given how long each node was silent; silence is
+// Judge returns the leader's actions, given how long each node was silent. Silence is
 // false for a node that was not checked yet. Down nodes are recorded first, and
 // losses are judged by the records, which show how many nodes vanished at once.
 // Nodes that are back are recorded only after all that are gone: else a brake could

@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// Lease is for how long an attempt that may start elsewhere goes on
-	// without contact with the leader, and the least for any other: on a
-	// healthy node contact is up to five seconds old when a supervisor learns of
-	// it, and twice that when one message was lost.
+	// Lease is how long an attempt that may start elsewhere runs without contact
+	// with the leader. Other attempts get at least as much. On a healthy node a
+	// contact is up to five seconds old when a supervisor learns of it, and twice
+	// that when one message was lost.
 	Lease = 15 * time.Second
 
 	// Margin is how much longer than the supervisor the leader waits: for
@@ -21,7 +21,7 @@ const (
 	NodeTTL = Lease
 
 	// SelectionRetries is how often each run of a GPU selection starts again
-	// after a failure of ours, unless more was asked for: the race is ours to
+	// after a failure of ours, unless more was asked for: the selection is ours to
 	// finish, and its runs are made to be repeated.
 	SelectionRetries = 2
 )
@@ -56,7 +56,7 @@ func Lost(work []compute.Work, silent time.Duration) []compute.Work {
 	return lost
 }
 
-// Silence is what a leader knows of how long it has not heard a node.
+// Silence is how long a leader has not heard a node, as far as it knows.
 type Silence struct {
 	For   time.Duration
 	Heard bool // Since its term began.

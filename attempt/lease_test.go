@@ -8,7 +8,8 @@ import (
 	"berth/compute"
 )
 
-// Whoever executes stops before whoever gives up, whatever is asked for.
+// TestTermsOfLeases: for every grace, a supervisor stops its attempt before the leader
+// gives the attempt up.
 func TestTermsOfLeases(t *testing.T) {
 	tests := []struct {
 		name        string

@@ -6,7 +6,7 @@ import "berth/compute"
 // before that counts as a failure of the execution.
 const MaxUnstarted = 3
 
-// Next is what happens to an execution whose attempt has ended.
+// Next is the next step of an execution whose attempt has ended.
 type Next uint8
 
 // The values of Next.
@@ -35,7 +35,7 @@ func GivenUp() Ending {
 	return Ending{Status: compute.StatusSystemFailure, Reason: compute.ReasonNodeLost, Started: true}
 }
 
-// Decide returns what happens to e after its attempt a ended. Only a failure of the
+// Decide returns the next step of e after its attempt a ended. Only a failure of the
 // system leads to another attempt, and never after a request to stop: code that
 // failed would fail again. Code that may have run is retried only while retries are
 // left. Code that provably never ran is retried without using one, up to
@@ -60,8 +60,8 @@ func Decide(e *compute.Execution, a *compute.Attempt, end Ending) Next {
 func MayLeave(e *compute.Execution) bool { return e.Preemptible || Moves(e) }
 
 // endedByDrain reports whether an attempt of e ended because the deadline of its
-// node's drain had passed, or through a failure of ours on the way. What somebody
-// else stops ends by that, and code that ended by itself first as it did.
+// node's drain had passed, or through a failure of ours on the way. An attempt that
+// somebody else stopped ended by that stop. Code that ended by itself first keeps its end.
 func endedByDrain(e *compute.Execution, end Ending) bool {
 	if e.Stop != compute.StopGraceful || e.Reason != compute.ReasonDrained {
 		return false
@@ -75,7 +75,7 @@ func endedByDrain(e *compute.Execution, end Ending) bool {
 }
 
 // neverStarted reports whether the code of a provably never ran: its node says
-// so, and names a cause before the start. A lost supervisor is no such cause,
+// so, and names a cause before the start. A lost supervisor is not such a cause,
 // because the code may have started unseen.
 func (end Ending) neverStarted(a *compute.Attempt) bool {
 	if !end.ByNode || end.Started || a.Started {

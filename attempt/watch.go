@@ -21,7 +21,7 @@ type Watch struct {
 // MaxStep is how much time counts at most between two checks.
 const MaxStep = 3 * time.Second
 
-// silence is what a Watch knows of a node.
+// silence is the measurement of one node by a Watch.
 type silence struct {
 	heard time.Duration
 	since time.Duration // It was last heard so long ago.

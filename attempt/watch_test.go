@@ -9,31 +9,31 @@ import (
 	"berth/compute"
 )
 
-// look is one look at a node: when, and when it was last heard.
-type look struct{ at, heard time.Duration }
+// check is one check of a node: when, and when it was last heard.
+type check struct{ at, heard time.Duration }
 
-// TestSilence is how long a node counts as silent after looks at seconds.
+// TestSilence is how long a node counts as silent after checks at seconds.
 func TestSilence(t *testing.T) {
 	const s = time.Second
 	tests := []struct {
-		name  string
-		looks []look
-		want  time.Duration
+		name   string
+		checks []check
+		want   time.Duration
 	}{
-		{"the first look gives the full time", []look{{100 * s, 1 * s}}, 0},
-		{"heard since", []look{{1 * s, 0}, {2 * s, 1900 * time.Millisecond}}, 100 * time.Millisecond},
-		{"silent", []look{{1 * s, 1 * s}, {2 * s, 1 * s}, {3 * s, 1 * s}}, 2 * s},
-		{"silent, then heard", []look{{1 * s, 1 * s}, {2 * s, 1 * s}, {3 * s, 3 * s}}, 0},
-		{"the leader stood still", []look{{1 * s, 1 * s}, {61 * s, 1 * s}}, attempt.MaxStep},
-		{"the leader stood still and reads what was sent", []look{{1 * s, 1 * s}, {61 * s, 60 * s}}, s},
-		{"heard long ago, seen only now", []look{{1 * s, 1 * s}, {61 * s, 30 * s}}, attempt.MaxStep},
-		{"a clock that goes back", []look{{9 * s, 1 * s}, {5 * s, 1 * s}}, 0},
-		{"a word of the future", []look{{1 * s, 1 * s}, {2 * s, 3 * s}}, 0},
+		{"the first check gives the full time", []check{{100 * s, 1 * s}}, 0},
+		{"heard since", []check{{1 * s, 0}, {2 * s, 1900 * time.Millisecond}}, 100 * time.Millisecond},
+		{"silent", []check{{1 * s, 1 * s}, {2 * s, 1 * s}, {3 * s, 1 * s}}, 2 * s},
+		{"silent, then heard", []check{{1 * s, 1 * s}, {2 * s, 1 * s}, {3 * s, 3 * s}}, 0},
+		{"the leader stood still", []check{{1 * s, 1 * s}, {61 * s, 1 * s}}, attempt.MaxStep},
+		{"the leader stood still and reads what was sent", []check{{1 * s, 1 * s}, {61 * s, 60 * s}}, s},
+		{"heard long ago, seen only now", []check{{1 * s, 1 * s}, {61 * s, 30 * s}}, attempt.MaxStep},
+		{"a clock that goes back", []check{{9 * s, 1 * s}, {5 * s, 1 * s}}, 0},
+		{"a report from the future", []check{{1 * s, 1 * s}, {2 * s, 3 * s}}, 0},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			w, got := attempt.NewWatch(), time.Duration(0)
-			for _, l := range test.looks {
+			for _, l := range test.checks {
 				w.Look(l.at)
 				got = w.Silent(compute.NodeID{}, l.heard)
 			}
@@ -44,7 +44,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A silence is never counted longer than it is, however late the looks are.
+// TestSilenceIsNeverLonger: a silence is never counted longer than it is, however late
+// the checks are.
 func TestSilenceIsNeverLonger(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))

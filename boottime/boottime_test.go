@@ -9,8 +9,7 @@ import (
 	"berth/boottime"
 )
 
-// TestNow compares the clock with what the kernel says of its uptime, which
-// counts sleep too.
+// TestNow compares the clock with the kernel's uptime, which counts sleep too.
 func TestNow(t *testing.T) {
 	before := boottime.Now()
 	data, err := os.ReadFile("/proc/uptime")

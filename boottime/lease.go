@@ -22,7 +22,7 @@ type Lease struct {
 	Grace time.Duration // How long a contact lasts; 0 or less for a lease without end.
 
 	begun bool          // A contact was recorded.
-	until time.Duration // Of the lease that has begun; soon after boot it may be negative.
+	until time.Duration // End of the lease that has begun; soon after boot it may be negative.
 }
 
 // Renew records a contact with the leader at a boottime and reports whether it

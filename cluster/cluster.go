@@ -40,22 +40,22 @@ type Cluster struct {
 	pair      atomic.Pointer[tls.Certificate]
 	fatalOnce sync.Once
 
-	profile       string        // Of Raft's timers; set before Raft runs.
+	profile       string        // Profile of Raft's timers; set before Raft runs.
 	behind        atomic.Bool   // This server rejoined with an empty replica and has not caught up.
-	leaderTimeout time.Duration // After which a server that is behind knows no leader; set before Raft runs.
+	leaderTimeout time.Duration // Time after which a server that is behind knows no leader; set before Raft runs.
 
 	transferred atomic.Bool // This process has tried to transfer leadership.
 	refusals    refusals
 
-	listener   net.Listener
-	advertise  string // host:port of the cluster port, as others reach it.
-	server     *rpc.Server
-	callers    map[string]Callers // Allowed callers of each method; written before Run.
-	links      *transport.Links   // For calls, and
-	streams    *transport.Links   // for streams: a call must not wait for what they carry.
-	guests     guests
-	refusedLog liblog.Sampler
-	layer      *transport.Layer
+	listener        net.Listener
+	advertise       string // host:port of the cluster port, as others reach it.
+	server          *rpc.Server
+	callers         map[string]Callers // Allowed callers of each method; written before Run.
+	links           *transport.Links   // Connections for calls.
+	streams         *transport.Links   // Connections for streams: a call must not wait for their data.
+	unauthenticated unauthenticatedConns
+	refusedLog      liblog.Sampler
+	layer           *transport.Layer
 
 	reloading sync.Mutex // Held by reloadRaft.
 
@@ -73,7 +73,7 @@ type Cluster struct {
 	gossip     *gossip.Gossip
 	joins      *joinLimit
 	clock      *clock.Clock
-	upstream   *upstream // Of a worker.
+	upstream   *upstream // Only a worker has one.
 
 	port         port
 	members      members
@@ -252,7 +252,7 @@ func (c *Cluster) loops() []func(context.Context) error {
 }
 
 // Close stops Raft and closes files and sockets. Call it after Run has returned.
-// The node stays a member: a restart is no leave.
+// The node stays a member: a restart is not a leave.
 func (c *Cluster) Close() error {
 	var errs []error
 	c.closeOnce.Do(func() {

@@ -21,7 +21,7 @@ import (
 
 // Profiles of Raft's timers.
 const (
-	ProfileAuto    = "auto"    // One of the others, by what the disk and the network take at the start.
+	ProfileAuto    = "auto"    // One of the others, by the speed of the disk and the network at the start.
 	ProfileLAN     = "lan"     // Fails over in about a second; for one fast network.
 	ProfileDefault = "default" // The library's timers, for other networks.
 )
@@ -47,7 +47,7 @@ type Config struct {
 	Advertise    string // Host at which others reach the node; "" for that of Listen.
 	API          string // Full URL of the API, published to the others.
 	Metrics      string // Full URL of /metrics, published to the others.
-	Version      string // Of the binary.
+	Version      string // Version of the binary.
 	Format       uint64 // Newest state format that the binary knows.
 
 	// A new node either bootstraps a cluster or joins one. An existing member
@@ -86,9 +86,9 @@ type Config struct {
 	// if the state machine does not know.
 	StateCluster func() compute.UUID
 	// CheckState verifies the state in memory against its stored hashes, and
-	// calls pace every few bytes. An error that is not pace's means that they
-	// differ. Nil if the state machine cannot check.
-	CheckState func(pace func(bytes int) error) error
+	// calls throttle every few bytes. Any error but that of throttle means that
+	// they differ. Nil if the state machine cannot check.
+	CheckState func(throttle func(bytes int) error) error
 	// StateMarks returns hashes of the state after entries at which every
 	// replica takes one, newest last; nil for none. They are used to compare
 	// replicas.

@@ -34,9 +34,9 @@ var errStarved = errors.New("the disk is full: raft waits for free space to stor
 type spaceCheck struct {
 	free  int64 // Bytes of the file system.
 	slack int64 // Unused bytes in the log's file.
-	size  int64 // Of the ballast.
+	size  int64 // Bytes of the ballast.
 	held  bool  // The ballast exists.
-	full  bool  // By the check before.
+	full  bool  // The previous check found the disk full.
 }
 
 // short reports whether the disk is too full for commands that grow the state:
@@ -165,7 +165,7 @@ func (d *diskSpace) isFull() bool {
 	return d.full
 }
 
-// note records what another server reported to this leader about its disk.
+// note records another server's report to this leader about its disk.
 func (d *diskSpace) note(id compute.NodeID, full bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,7 +184,7 @@ func (d *diskSpace) describe() error {
 	if !d.ballast.Held() {
 		need *= 2
 	}
-	return fmt.Errorf("%d MiB are free on the file system of %s, %d MiB are needed: make room there",
+	return fmt.Errorf("%d MiB are free on the file system of %s, %d MiB are needed: free some space there",
 		d.free>>20, d.c.dir.Root(), need>>20+1)
 }
 
@@ -297,22 +297,22 @@ func (d *diskSpace) refusal() *compute.Error {
 			"Reads, stops and deletes still work.", d.c.cfg.Name, d.describe())
 		return e.Named("no_space").Retry(fullRetry)
 	}
-	voters, roomy := 0, 0
+	voters, writable := 0, 0
 	d.mu.Lock()
 	for _, s := range d.c.servers() {
 		if s.Suffrage == raft.Voter {
 			voters++
 			if !d.others[raftconf.NodeOf(s.ID)] {
-				roomy++
+				writable++
 			}
 		}
 	}
 	d.mu.Unlock()
-	if roomy >= raftconf.Quorum(voters) {
+	if writable >= raftconf.Quorum(voters) {
 		return nil
 	}
-	e := compute.Errorf(compute.CodeNoSpace, "The disks of %d of %d voting nodes are full: make room there. "+
-		"Reads, stops and deletes still work.", voters-roomy, voters)
+	e := compute.Errorf(compute.CodeNoSpace, "The disks of %d of %d voting nodes are full: free some space there. "+
+		"Reads, stops and deletes still work.", voters-writable, voters)
 	return e.Named("no_space").Retry(fullRetry)
 }
 

@@ -16,29 +16,29 @@ import (
 
 const testBallast = 1 << 20
 
-// mustRoomyFleet starts n peers. Commands that free space have an op that
+// mustSpaceFleet starts n peers. Commands that free space have an op that
 // begins with "free". It returns each peer's free space, by name.
-func mustRoomyFleet(t *testing.T, n int) (*fleet, map[string]*atomic.Int64) {
+func mustSpaceFleet(t *testing.T, n int) (*fleet, map[string]*atomic.Int64) {
 	t.Helper()
-	rooms := map[string]*atomic.Int64{}
+	free := map[string]*atomic.Int64{}
 	f := mustFleet(t, n, func(c *cluster.Config) {
-		room := new(atomic.Int64)
-		room.Store(1 << 30)
-		rooms[c.Name] = room
+		space := new(atomic.Int64)
+		space.Store(1 << 30)
+		free[c.Name] = space
 		c.Ballast = testBallast
-		c.FreeSpace(room.Load)
+		c.FreeSpace(space.Load)
 		c.AllowedOnFullDisk = func(frame []byte) bool { return bytes.Contains(frame, []byte(`"Op":"free`)) }
 	})
-	return f, rooms
+	return f, free
 }
 
 func TestFullDisksRefuseGrowth(t *testing.T) {
-	f, rooms := mustRoomyFleet(t, 3)
+	f, free := mustSpaceFleet(t, 3)
 	leader := f.leader()
 	other := f.follower(leader)
 	other.mustPropose(t, toyCommand{Op: "before", Key: "k", Value: 1})
-	for _, room := range rooms {
-		room.Store(testBallast / 2)
+	for _, space := range free {
+		space.Store(testBallast / 2)
 	}
 	eventually(t, "growth is refused", func() bool {
 		_, _, err := other.Propose(t.Context(), opFrame(toyCommand{Op: "grow", Key: "k", Value: 2}))
@@ -49,10 +49,10 @@ func TestFullDisksRefuseGrowth(t *testing.T) {
 	}
 	f.leader().mustPropose(t, toyCommand{Op: "free", Key: "k", Value: 3})
 	if got := other.mustRead(t, "k"); got != 3 {
-		t.Errorf("after what makes room it reads %d", got)
+		t.Errorf("after a command that frees space it reads %d", got)
 	}
-	for _, room := range rooms {
-		room.Store(1 << 30)
+	for _, space := range free {
+		space.Store(1 << 30)
 	}
 	eventually(t, "growth is accepted", func() bool {
 		_, _, err := other.Propose(t.Context(), opFrame(toyCommand{Op: "grown", Key: "k", Value: 4}))
@@ -61,9 +61,9 @@ func TestFullDisksRefuseGrowth(t *testing.T) {
 }
 
 func TestLeaderWithAFullDiskHandsOver(t *testing.T) {
-	f, rooms := mustRoomyFleet(t, 3)
+	f, free := mustSpaceFleet(t, 3)
 	leader := f.leader()
-	rooms[leader.cfg.Name].Store(0)
+	free[leader.cfg.Name].Store(0)
 	eventually(t, "another one leads", func() bool { return f.leader() != leader })
 	if _, _, err := leader.Propose(t.Context(), opFrame(toyCommand{Op: "grow", Key: "k", Value: 2})); err != nil {
 		t.Errorf("with a full disk on one of three: %v", err)
@@ -74,11 +74,11 @@ func TestLeaderWithAFullDiskHandsOver(t *testing.T) {
 }
 
 func TestQuorumOfFullDisksRefusesGrowth(t *testing.T) {
-	f, rooms := mustRoomyFleet(t, 3)
+	f, free := mustSpaceFleet(t, 3)
 	leader := f.leader()
-	for name, room := range rooms {
+	for name, space := range free {
 		if name != leader.cfg.Name {
-			room.Store(0)
+			space.Store(0)
 		}
 	}
 	eventually(t, "growth is refused", func() bool {

@@ -25,12 +25,12 @@ const (
 	leaderlessFor   = 10 * time.Second // Without a leader for this long, this epoch has ended.
 )
 
-// epochs is what a server knows of other epochs.
+// epochs has a server's knowledge of other epochs.
 type epochs struct {
 	mu      sync.Mutex
 	told    map[compute.NodeID]uint64 // Logged epochs.
-	orphan  time.Time                 // When no leader was known first.
-	outlive chan uint64               // Of size one: the epoch that this server must enter.
+	orphan  time.Time                 // Since when no leader is known.
+	outlive chan uint64               // Buffered for one: the epoch that this server must enter.
 }
 
 // Epoch returns the epoch of the cluster that this node is in.
@@ -102,7 +102,7 @@ func (c epochGuard) awaitOutlived(ctx context.Context) error {
 
 // leaveOldEpoch asks the other servers for their epochs before this one takes part.
 // It sets the replica aside when one is in a later epoch and those in this epoch
-// are no quorum.
+// are not a quorum.
 func (c epochGuard) leaveOldEpoch(ctx context.Context, fresh freshness) (freshness, error) {
 	record := c.dir.Record()
 	if fresh != freshNone || len(record.Peers) == 0 {

@@ -8,7 +8,7 @@ import (
 	"berth/compute"
 )
 
-// Health is what the leader has found about the nodes.
+// Health has the leader's findings about the nodes.
 type Health struct {
 	// Diverged are the servers whose state differed from the majority's in the last
 	// comparison; all compared servers if Unclear, when no state has a majority.
@@ -23,7 +23,7 @@ type NodeClock struct {
 	Ahead time.Duration  `cbor:"2,keyasint"`
 }
 
-// Health returns what the leader has found. Any server may call it.
+// Health returns the leader's findings. Any server may call it.
 func (c *Cluster) Health(ctx context.Context) (Health, error) {
 	var found Health
 	if c.terms.ready() != 0 {
@@ -41,7 +41,7 @@ func (c *Cluster) Health(ctx context.Context) (Health, error) {
 	return found, err
 }
 
-// healthReport answers with what the leader has found of the nodes.
+// healthReport answers with the leader's findings about the nodes.
 type healthReport struct{ *Cluster }
 
 func (c healthReport) ownHealth() Health {

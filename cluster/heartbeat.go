@@ -27,7 +27,7 @@ const (
 	aliveFor         = 10 * time.Second
 )
 
-// heartbeat is what a node sends to the leader. The certificate of the connection
+// heartbeat is the message of a node to the leader. The certificate of the connection
 // identifies the node.
 type heartbeat struct {
 	RPC   string `cbor:"1,keyasint"`
@@ -86,8 +86,8 @@ func (c *Cluster) Heard(node compute.NodeID) (time.Time, bool) {
 	return time.Time{}, true
 }
 
-// Refuse leaves the heartbeats of a node without an answer until allow is called, so that
-// what the leader decides from its silence is decided before the node has contact again.
+// Refuse leaves the heartbeats of a node without an answer until allow is called. So the
+// leader can act on the node's silence before the node has contact again.
 // It reports false, and refuses nothing, if the node was heard after the given result of
 // Heard.
 func (c *Cluster) Refuse(node compute.NodeID, heard time.Time) (allow func(), ok bool) {

@@ -19,7 +19,7 @@ const (
 	hungRetry = 500 * time.Millisecond
 )
 
-// diskHandOver is what a leader with a hung disk knows of the other voters. The
+// diskHandOver is the knowledge of a leader with a hung disk about the other voters. The
 // leader ends only so that another one can lead. When all disks are on one slow
 // storage and hang, ending gains nothing.
 type diskHandOver struct {

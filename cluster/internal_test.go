@@ -135,26 +135,26 @@ func TestAdvertisedHost(t *testing.T) {
 	}
 }
 
-func TestLookAtTheDisk(t *testing.T) {
+func TestSpaceCheck(t *testing.T) {
 	const size = 256 << 20
 	for _, test := range []struct {
 		name            string
-		look            spaceCheck
+		check           spaceCheck
 		short, restores bool
 	}{
-		{"much room", spaceCheck{free: 10 * size, size: size, held: true}, false, false},
+		{"much free space", spaceCheck{free: 10 * size, size: size, held: true}, false, false},
 		{"just enough", spaceCheck{free: size, size: size, held: true}, false, false},
 		{"less than the ballast", spaceCheck{free: size - 1, size: size, held: true}, true, false},
-		{"room inside of the log", spaceCheck{free: 1, slack: size, size: size, held: true}, false, false},
+		{"free space inside the log", spaceCheck{free: 1, slack: size, size: size, held: true}, false, false},
 		{"was full, hardly more", spaceCheck{free: size, size: size, held: true, full: true}, true, false},
-		{"was full, has room", spaceCheck{free: size + size/4, size: size, held: true, full: true}, false, false},
-		{"given up, room for it alone", spaceCheck{free: size + size/4, size: size, full: true}, true, true},
-		{"given up, no room", spaceCheck{free: size, size: size, full: true}, true, false},
-		{"given up, much room", spaceCheck{free: 3 * size, size: size, full: true}, false, true},
+		{"was full, has free space", spaceCheck{free: size + size/4, size: size, held: true, full: true}, false, false},
+		{"given up, free space for it alone", spaceCheck{free: size + size/4, size: size, full: true}, true, true},
+		{"given up, no free space", spaceCheck{free: size, size: size, full: true}, true, false},
+		{"given up, much free space", spaceCheck{free: 3 * size, size: size, full: true}, false, true},
 		{"none wanted", spaceCheck{free: 0}, false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if short, restores := test.look.short(), test.look.restores(); short != test.short || restores != test.restores {
+			if short, restores := test.check.short(), test.check.restores(); short != test.short || restores != test.restores {
 				t.Errorf("short %v, restores %v", short, restores)
 			}
 		})

@@ -48,7 +48,7 @@ type joinAnswer struct {
 	Peers   []joinPeer   `cbor:"4,keyasint"`
 	Keyring []byte       `cbor:"6,keyasint,omitempty"` // JSON.
 
-	Epoch uint64 `cbor:"8,keyasint,omitempty"` // Of the cluster.
+	Epoch uint64 `cbor:"8,keyasint,omitempty"` // The cluster's epoch.
 
 	// For servers only.
 	CAKey   []byte `cbor:"5,keyasint,omitempty"` // PEM.
@@ -107,8 +107,8 @@ func (c joiner) handleJoin(ctx context.Context, peer rpc.Peer, data []byte) ([]b
 	return c.codec.Marshal(answer), nil
 }
 
-// logNotAdmitted logs why a node was not admitted, a few times a minute: who
-// reaches the cluster port could fill the log.
+// logNotAdmitted logs why a node was not admitted, a few times a minute. Any host that
+// reaches the cluster port could otherwise fill the log.
 func (c joiner) logNotAdmitted(id compute.NodeID, err error) {
 	if dropped, ok := c.refusedLog.Allow(c.cfg.Now(), methodJoin); ok {
 		c.logger.Warn("node not admitted", "node", id, "count", dropped, "err", err)
@@ -176,7 +176,7 @@ func (c joiner) admit(ctx context.Context, req joinRequest) (*joinAnswer, error)
 }
 
 // errNodeAlive refuses a join request in the name of a node that has joined and is
-// up: it is a late duplicate, or of somebody who has found the token.
+// up: it is a late duplicate, or comes from somebody that has found the token.
 func errNodeAlive(id compute.NodeID) error {
 	return compute.Errorf(compute.CodeConflict, "Node %s has joined and is up. If this is that node, its process runs "+
 		"elsewhere: end that and try again after %s; if it is another one, give it a data directory and a join token of "+

@@ -24,7 +24,7 @@ const (
 
 // leaderWatch wakes waiters when the leader may have changed.
 type leaderWatch struct {
-	observations chan raft.Observation // Of size one: only the fact of a change counts.
+	observations chan raft.Observation // Buffered for one: only the fact of a change counts.
 
 	mu      sync.Mutex
 	changed chan struct{} // Closed at the next change.

@@ -150,7 +150,7 @@ func TestContactCountsFromTheSend(t *testing.T) {
 	}
 }
 
-// lateConn delivers what it reads late.
+// lateConn delivers late.
 type lateConn struct {
 	net.Conn
 

@@ -19,9 +19,9 @@ import (
 // Limits of membership.
 const (
 	membersTick      = 500 * time.Millisecond
-	changeTimeout    = 5 * time.Second // Of one configuration change.
+	changeTimeout    = 5 * time.Second // For one configuration change.
 	statusTimeout    = time.Second
-	maxMeasured      = 2 * time.Second // Of one measurement: in a longer gap this process was paused.
+	maxMeasured      = 2 * time.Second // The most that one measurement counts: in a longer gap this process was paused.
 	caughtUp         = 250             // Entries that a server may trail and still keep up.
 	peersSaveEvery   = 10 * time.Second
 	peersServerEvery = time.Second // On a server: a damaged replica is replaced with the help of the saved servers.
@@ -134,7 +134,7 @@ func (c members) addHeard(servers []raft.Server, prev uint64) (bool, error) {
 	return false, nil
 }
 
-// plan returns the configuration with what was observed of its servers.
+// plan returns the configuration with the observations of its servers.
 func (c members) plan(servers []raft.Server, seen *membership.Observations) *membership.Plan {
 	p := &membership.Plan{
 		Self: c.id, Voters: c.cfg.Voters,
@@ -285,7 +285,7 @@ func (c members) savePeers() error {
 }
 
 // CheckRemoval asks all servers and returns nil when the node can be removed
-// without losing the quorum: it is no server, or the leader can take its vote in
+// without losing the quorum: it is not a server, or the leader can take its vote in
 // steps that each leave a quorum that answers. Standbys that answer count as ready
 // to replace it. Other servers may fail right after; the removed server keeps its
 // vote for as long as it is needed.

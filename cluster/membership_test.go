@@ -23,9 +23,9 @@ func newStaffed(t *testing.T, peers int) *fleet {
 	return f
 }
 
-// standing reports whether the peer is in the leader's configuration, and
+// membership reports whether the peer is in the leader's configuration, and
 // whether it votes there.
-func standing(leader *peer, id compute.NodeID) (known, votes bool) {
+func membership(leader *peer, id compute.NodeID) (known, votes bool) {
 	for _, s := range leader.Servers() {
 		if s.ID == id {
 			return true, s.Voter
@@ -45,7 +45,7 @@ func (f *fleet) live(stopped ...*peer) *fleet {
 func (f *fleet) voterBut(leader *peer) *peer {
 	f.t.Helper()
 	for _, p := range f.peers {
-		if _, votes := standing(leader, p.ID()); votes && p != leader {
+		if _, votes := membership(leader, p.ID()); votes && p != leader {
 			return p
 		}
 	}
@@ -70,7 +70,7 @@ func TestDeadVoterIsReplaced(t *testing.T) {
 			}
 			rest := f.live(dead)
 			eventually(t, "a standby votes in its place", func() bool {
-				known, votes := standing(rest.leader(), dead.ID())
+				known, votes := membership(rest.leader(), dead.ID())
 				return known && !votes && voters(rest.leader()) == 3
 			})
 			rest.leader().mustPropose(t, toyCommand{Op: "without", Key: "k", Value: 1})
@@ -78,7 +78,7 @@ func TestDeadVoterIsReplaced(t *testing.T) {
 			if got := back.mustRead(t, "k"); got != 1 {
 				t.Errorf("the one that came back reads %d", got)
 			}
-			if _, votes := standing(f.leader(), back.ID()); votes || voters(f.leader()) != 3 {
+			if _, votes := membership(f.leader(), back.ID()); votes || voters(f.leader()) != 3 {
 				t.Errorf("it came back as a voter of %d", voters(f.leader()))
 			}
 		})
@@ -126,7 +126,7 @@ func TestRemovalNeverCostsTheQuorum(t *testing.T) {
 	for i := 0; time.Now().Before(until); i++ {
 		rest.leader().mustPropose(t, toyCommand{Op: fmt.Sprint("held", i), Key: "k", Value: int64(i)})
 	}
-	if _, votes := standing(leader, other.ID()); !votes {
+	if _, votes := membership(leader, other.ID()); !votes {
 		t.Error("the removed server lost its vote")
 	}
 	select {
@@ -136,7 +136,7 @@ func TestRemovalNeverCostsTheQuorum(t *testing.T) {
 	}
 	back := f.mustRestart(slices.Index(f.peers, dead))
 	eventually(t, "the removed server leaves", func() bool {
-		known, _ := standing(f.live(other).leader(), other.ID())
+		known, _ := membership(f.live(other).leader(), other.ID())
 		return !known
 	})
 	back.mustPropose(t, toyCommand{Op: "after", Key: "k", Value: -1})
@@ -169,7 +169,7 @@ func TestRemovedLeaderHandsOver(t *testing.T) {
 			if got := rest.leader().Term(); got > term+2 { // A vote may be repeated.
 				t.Errorf("term %d became %d: leadership was lost, not handed over", term, got)
 			}
-			if known, _ := standing(rest.leader(), leader.ID()); known {
+			if known, _ := membership(rest.leader(), leader.ID()); known {
 				t.Error("it is still in the configuration")
 			}
 		})

@@ -101,14 +101,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// showVoters sets what the leader has seen of the voters.
+// showVoters publishes the leader's count of the voters.
 func (m *metrics) showVoters(voters, answering, held int) {
 	m.voters.Set(float64(voters))
 	m.answering.Set(float64(answering))
 	m.held.Set(float64(held))
 }
 
-// showRoom sets what a look at the disk found.
+// showSpace publishes the last check of the disk.
 func (m *metrics) showSpace(free int64, held bool, ballast int64, full bool) {
 	m.free.Set(float64(free))
 	m.ballast.Set(0)
@@ -121,7 +121,7 @@ func (m *metrics) showSpace(free int64, held bool, ballast int64, full bool) {
 	}
 }
 
-// watch adds what is read from raft at scrape time.
+// watch adds the metrics that are read from raft at scrape time.
 func (m *metrics) watch(r *raft.Raft) {
 	gauge := func(name, help string, value func() uint64) {
 		m.registerer.MustRegister(prometheus.NewGaugeFunc(
@@ -136,8 +136,8 @@ func (m *metrics) watch(r *raft.Raft) {
 // fsync notes a durable append.
 func (m *metrics) fsync(took time.Duration) { m.appends.Observe(took.Seconds()) }
 
-// call counts an answered call. The method is one that has a handler or, for
-// what does not, one common name: callers must not choose our labels.
+// call counts an answered call. A method without a handler counts under one common
+// name: callers must not choose our labels.
 func (m *metrics) call(method string, code compute.Code, _ time.Duration) {
 	if code == compute.CodeNotFound {
 		method = "unknown"

@@ -46,9 +46,9 @@ func (c port) serve(ctx context.Context) error {
 			}
 			continue
 		}
-		g := c.guests.add(conn)
+		g := c.unauthenticated.add(conn)
 		c.work.Go(func() {
-			defer c.guests.remove(g)
+			defer c.unauthenticated.remove(g)
 			c.welcomeConn(ctx, g, config)
 		})
 	}
@@ -63,7 +63,7 @@ func (c port) protocols() []string {
 }
 
 // welcomeConn authenticates a connection and serves its protocol.
-func (c port) welcomeConn(ctx context.Context, g *guest, config *tls.Config) {
+func (c port) welcomeConn(ctx context.Context, g *unauthenticatedConn, config *tls.Config) {
 	raw := g.conn
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	conn, peer, err := c.accept(ctx, raw, config)
@@ -75,7 +75,7 @@ func (c port) welcomeConn(ctx context.Context, g *guest, config *tls.Config) {
 		return
 	}
 	if !peer.Anonymous() {
-		c.guests.remove(g)
+		c.unauthenticated.remove(g)
 	}
 	state := conn.ConnectionState()
 	end := time.AfterFunc(c.lifeOf(state), func() { raw.Close() })
@@ -97,12 +97,12 @@ func (c port) welcomeConn(ctx context.Context, g *guest, config *tls.Config) {
 	}
 }
 
-// logRefused logs why a connection was refused, a few times a minute for each address:
-// whoever reaches the port could fill the log.
+// logRefused logs why a connection was refused, a few times a minute for each address.
+// Any host that reaches the port could otherwise fill the log.
 func (c port) logRefused(host string, peer rpc.Peer, err error) {
 	if errors.Is(err, io.EOF) && peer.Anonymous() {
 		c.logger.Debug("connection closed early", "address", host)
-		return // Someone looked whether the port is open, as health checks and package timing do.
+		return // Somebody checked whether the port is open, as health checks and package timing do.
 	}
 	kind := "handshake"
 	if !peer.Anonymous() {
@@ -245,7 +245,7 @@ func (c port) dial(ctx context.Context, id compute.NodeID, proto string) (net.Co
 			return fmt.Errorf("dialled node %s, but node %s of cluster %s answered", id, got.Node, got.Cluster)
 		}
 		if proto == transport.ProtoRaft && got.Role != compute.RoleServer {
-			return fmt.Errorf("node %s is no server", id)
+			return fmt.Errorf("node %s is not a server", id)
 		}
 		return nil
 	})

@@ -20,12 +20,12 @@ const (
 	maxEntry       = 512 << 10        // Over this, entries hurt heartbeats.
 	maxFrames      = 256              // In one entry, the preamble included.
 	enqueueTimeout = 2 * time.Second  // For raft to accept an entry; a timeout is definite.
-	forwardTimeout = 10 * time.Second // Of one call to the leader.
-	proposeTimeout = time.Minute      // Of a proposal whose context has no deadline.
+	forwardTimeout = 10 * time.Second // For one call to the leader.
+	proposeTimeout = time.Minute      // For a proposal whose context has no deadline.
 	maxHops        = 2                // A proposal is forwarded once, and once more if the leader just changed.
 )
 
-// commitStatus is what is known about the commit of a proposal.
+// commitStatus says whether a proposal is known to be committed.
 type commitStatus uint8
 
 const (
@@ -48,7 +48,7 @@ type proposal struct {
 	frame []byte
 	hops  int
 	state atomic.Int32
-	done  chan outcome // Of size one; sent exactly once unless abandoned.
+	done  chan outcome // Buffered for one; gets exactly one outcome unless abandoned.
 }
 
 // The states of a proposal. Only a waiting one can be abandoned.

@@ -157,8 +157,7 @@ func (c raftNode) openRaft(ctx context.Context, fresh freshness) error {
 	return nil
 }
 
-// newReplica wires the replica and what compares it with others. It holds no
-// file yet.
+// newReplica wires the replica and its comparer. They hold no file yet.
 func (c raftNode) newReplica() {
 	c.replica = replica.New(replica.Config{
 		Dir: c.dir, Cluster: c.clusterID, Node: c.id,

@@ -182,7 +182,7 @@ func (c reader) handleReadIndex(ctx context.Context, _ rpc.Peer, _ []byte) ([]by
 	return c.codec.Marshal(index), nil
 }
 
-// status is what a server reports of its replica.
+// status is a server's report on its replica.
 type status struct {
 	Term   uint64         `cbor:"1,keyasint"`
 	Last   uint64         `cbor:"2,keyasint"`

@@ -46,7 +46,7 @@ type rejoiner struct{ *Cluster }
 
 // rejoin replaces a damaged replica by an empty one, once the server has no vote.
 // When the other servers cannot take the vote, nothing has changed here, and the
-// error says what to do.
+// error has a hint for the operator.
 func (c rejoiner) rejoin(ctx context.Context, damage error) error {
 	c.logger.Error("replica damaged, waiting to rejoin", "err", damage)
 	answer, err := c.awaitReadmission(ctx)
@@ -96,7 +96,7 @@ func (c rejoiner) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
 	}
 	asking, cancel := context.WithTimeout(ctx, c.cfg.RejoinFor)
 	defer cancel()
-	var last error // Of the newest attempt that was not cut short.
+	var last error // Error of the newest attempt that was not cut short.
 	for {
 		answer, err := c.askReadmission(asking, peers)
 		if err == nil {
@@ -199,10 +199,10 @@ func (c rejoiner) askPeers(ctx context.Context, peers []datadir.Peer) []readmiss
 	return all
 }
 
-// readmissionVerdict returns an error after which no retry helps. A server in a
-// later epoch is one only when the servers of this epoch that answer know no leader
-// and are too few to elect one: a stray server, started from a backup for a test,
-// does not keep this one out of a working cluster.
+// readmissionVerdict returns an error after which no retry helps. A server in a later
+// epoch alone is not such an error: it may be a stray one, started from a backup for a
+// test. It counts only if the servers of this epoch that answer know no leader and are
+// too few to elect one.
 func readmissionVerdict(replies []readmissionReply, own uint64) error {
 	same, led, outlived := 0, false, false
 	for _, r := range replies {

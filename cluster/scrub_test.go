@@ -49,11 +49,11 @@ func TestScrubFindsWhatNobodyReads(t *testing.T) {
 	var ended, flipped atomic.Bool
 	f := newFleet(t, func(c *cluster.Config) {
 		c.Fatal = func(error) { ended.Store(true) }
-		c.CheckState = func(pace func(int) error) error {
+		c.CheckState = func(throttle func(int) error) error {
 			if flipped.Load() {
 				return errors.New("a bit has flipped")
 			}
-			return pace(1 << 10)
+			return throttle(1 << 10)
 		}
 	})
 	for range 3 {

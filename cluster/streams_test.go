@@ -12,7 +12,7 @@ import (
 
 // TestStreamsHaveTheirOwnConnection ends the connection of a stream while a call
 // between the same two peers waits for its answer. The call gets it: calls never
-// queue behind what streams carry.
+// queue behind the data of streams.
 func TestStreamsHaveTheirOwnConnection(t *testing.T) {
 	f := newFleet(t, nil)
 	arrived, release := make(chan struct{}), make(chan struct{})
@@ -37,7 +37,7 @@ func TestStreamsHaveTheirOwnConnection(t *testing.T) {
 	}
 	f.mustAdd()
 	f.mustAdd()
-	t.Cleanup(end) // Before the peers close, who wait for the call.
+	t.Cleanup(end) // Before the peers close: they wait for the call.
 	f.awaitVoters(2)
 	from, to := f.peers[0], f.peers[1].ID()
 	answered := make(chan string, 1)

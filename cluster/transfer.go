@@ -17,7 +17,7 @@ import (
 
 // Limits of transfers of leadership.
 const (
-	transferTimeout = 3 * time.Second // Of the one attempt per process.
+	transferTimeout = 3 * time.Second // For the one attempt per process.
 	transferStuck   = 10 * time.Second
 	transferTick    = time.Second // How often a transfer that may be stuck is checked.
 	transferProbe   = time.Second // For raft to accept an entry, which shows that it is not stuck.
@@ -164,7 +164,7 @@ func (c transfers) successor(ctx context.Context) (compute.NodeID, error) {
 // leadership never ends.
 type refusals struct {
 	mu    sync.Mutex
-	since time.Time // Of the first refusal since raft took an entry; zero for none.
+	since time.Time // When raft first refused since it last took an entry; zero for none.
 }
 
 // note records the result of an entry that was given to raft.

@@ -20,9 +20,9 @@ const avoidFor = 10 * time.Second
 // errServerLost ends the calls to a server that gossip has lost.
 var errServerLost = errors.New("gossip has lost the server")
 
-// upstream is what a worker knows of the servers. Their addresses are in the node
-// record, reported by one of them; the leader and the last server that answered are
-// learnt from calls.
+// upstream is a worker's knowledge of the servers. Their addresses are in the node
+// record, reported by one of them. The worker learns the leader and the last server that
+// answered from calls.
 type upstream struct {
 	c *Cluster
 
@@ -30,7 +30,7 @@ type upstream struct {
 	leader compute.NodeID
 	last   compute.NodeID                   // Answered last.
 	failed map[compute.NodeID]time.Duration // Boottime when a server did not answer.
-	alive  map[compute.NodeID]life          // Of the servers with calls in flight.
+	alive  map[compute.NodeID]life          // Servers with calls in flight.
 }
 
 // life ends when gossip loses a server.

@@ -47,8 +47,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestEmit checks that what is executed has the isolation of the frame and the words of
-// the file.
+// TestEmit checks that the emitted file has the isolation of the frame and the values of
+// the user's file.
 func TestEmit(t *testing.T) {
 	file, faults := composefile.Parse(good, map[string]string{"PORT": "8000"})
 	if len(faults) > 0 {
@@ -171,7 +171,7 @@ func TestRefusedKeys(t *testing.T) {
 	}
 }
 
-// TestBadFiles refuses what is no Compose file, with where it goes wrong.
+// TestBadFiles checks that invalid Compose files are refused with the place of the fault.
 func TestBadFiles(t *testing.T) {
 	var many strings.Builder
 	many.WriteString("services:\n")

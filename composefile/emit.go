@@ -19,19 +19,19 @@ type Image struct {
 	Home    bool     // It sets HOME.
 }
 
-// Frame is what an execution adds to the services of a file: limits, isolation and what
-// is its own on the engine.
+// Frame has the things that an execution adds to the services of a file: limits,
+// isolation, and its own network, volumes and images on the engine.
 type Frame struct {
 	Project   string            // Name of the project: unique on the engine.
-	Labels    map[string]string // Of everything that is made.
+	Labels    map[string]string // Labels of everything that is made.
 	Network   string            // The network of all services, which exists; "none" for none.
 	Parent    string            // The cgroup or slice of all containers.
 	Runtime   string
 	Seccomp   string            // A file with the profile; "" for the engine's own.
 	Images    map[string]Image  // By whole name.
 	Devices   []string          // A loop device for each of Volumes.
-	Binds     []Bind            // What every container sees of the machine, as the execution asked.
-	Variables map[string]string // Of every service unless it sets them itself, as interpolated from the environment.
+	Binds     []Bind            // Directories of the machine in every container, as the execution asked.
+	Variables map[string]string // Variables of every service that does not set them, interpolated by the engine.
 	GPUs      []string          // The devices to hand out, by UUID; none if they are simulated.
 	MemoryMiB int64
 	CPUMilli  int64
@@ -53,8 +53,8 @@ const (
 	homeDir  = "/tmp"
 )
 
-// Emit returns the file that Docker Compose executes, as JSON, which is YAML too. It has
-// nothing of the user's but what Parse allowed.
+// Emit returns the file that Docker Compose executes, as JSON, which is YAML too. Only
+// the parts of the user's file that Parse allowed are in it.
 func (f *File) Emit(frame *Frame) ([]byte, error) {
 	services := make(map[string]any, len(f.Services))
 	gpus := slices.Clone(frame.GPUs)
@@ -121,7 +121,7 @@ func (f *File) service(s *Service, c *types.ServiceConfig, image *Image, frame *
 	return out
 }
 
-// own adds what the file says about the program of a service.
+// own adds the file's settings of a service's program.
 func own(out map[string]any, c *types.ServiceConfig) {
 	text := func(key, value string) {
 		if value != "" {
@@ -184,8 +184,8 @@ func security(frame *Frame) []string {
 	return options
 }
 
-// environment returns the variables of a service. What the file sets counts over those of
-// the execution, and Berth's own over both.
+// environment returns the variables of a service. Those of the file override those of the
+// execution, and Berth's own override both.
 func environment(c *types.ServiceConfig, image *Image, frame *Frame, gpus []string) map[string]string {
 	env := make(map[string]string)
 	if !image.Home {
@@ -207,8 +207,8 @@ func environment(c *types.ServiceConfig, image *Image, frame *Frame, gpus []stri
 	return env
 }
 
-// mounts returns what is writable in the containers of a service: what the execution asked
-// for, volumes of the file, and directories in memory.
+// mounts returns the mounts in the containers of a service: directories that the execution
+// asked for, volumes of the file, and directories in memory.
 func (f *File) mounts(c *types.ServiceConfig, image *Image, frame *Frame) []any {
 	var all []any
 	taken := make(map[string]bool)

@@ -25,7 +25,7 @@ const (
 	MaxVolumes  = 16
 	maxFaults   = 50
 	maxScale    = 64 // Containers of all services together.
-	maxGPUs     = 64 // Of a container.
+	maxGPUs     = 64 // GPUs of one container.
 	maxAliases  = 2_000
 	maxNodes    = 20_000 // YAML nodes, with those that aliases repeat.
 )
@@ -139,7 +139,7 @@ func syntaxFault(text string, err error) Fault {
 	return f
 }
 
-// mapping returns a node as a mapping, what an anchor names and an alias repeats too.
+// mapping returns a node as a mapping. It follows anchors and aliases.
 func (p *reader) mapping(node ast.Node) (*ast.MappingNode, bool) {
 	switch n := node.(type) {
 	case *ast.AliasNode:
@@ -190,7 +190,7 @@ func (p *reader) each(node ast.Node, path string, fn func(key string, at, value 
 	}
 }
 
-// anchorsOf collects what the anchors of a file name.
+// anchorsOf collects the nodes that the anchors of a file name.
 type anchorsOf map[string]ast.Node
 
 // Visit implements ast.Visitor.
@@ -370,8 +370,8 @@ func (p *reader) nodeOf(root *ast.MappingNode, service string) (found ast.Node) 
 	return found
 }
 
-// file returns what the library read, checked again: interpolation and merged mappings
-// may have brought in what the text does not show.
+// file returns the file as the library read it, checked again: interpolation and merged
+// mappings may have added settings that the text does not show.
 func (p *reader) file(root *ast.MappingNode, project *types.Project) *File {
 	f := &File{project: project}
 	if len(project.Services) == 0 {
@@ -413,7 +413,7 @@ func (p *reader) file(root *ast.MappingNode, project *types.Project) *File {
 	return f
 }
 
-// imageOf returns the whole name of a service's image, or what is wrong with it.
+// imageOf returns the whole name of a service's image, or why it is invalid.
 func imageOf(s *types.ServiceConfig) (image, why string) {
 	if s.Image == "" {
 		return "", "a service names its image"
@@ -425,7 +425,7 @@ func imageOf(s *types.ServiceConfig) (image, why string) {
 	return reference.TagNameOnly(named).String(), ""
 }
 
-// gpusOf returns how many GPUs a service reserves, or what is wrong with that.
+// gpusOf returns how many GPUs a service reserves, or why the reservation is invalid.
 func gpusOf(s *types.ServiceConfig) (count int, why string) {
 	requests := slices.Clone(s.Gpus)
 	if s.Deploy != nil && s.Deploy.Resources.Reservations != nil {
@@ -452,7 +452,7 @@ func gpusOf(s *types.ServiceConfig) (count int, why string) {
 	return count, ""
 }
 
-// escapes returns what of a service as it was read reaches beyond the execution.
+// escapes returns which setting of a service would reach beyond the execution.
 func escapes(s *types.ServiceConfig) string {
 	for _, v := range s.Volumes {
 		if v.Type != types.VolumeTypeVolume && v.Type != types.VolumeTypeTmpfs {

@@ -15,8 +15,8 @@ const AnyGPU = "any"
 // MaxAnyOf is how many GPU types an execution accepts at most.
 const MaxAnyOf = 16
 
-// AcceptedType is a GPU type that an execution accepts, and what a second of its
-// profile costs there. The price is fixed at submit.
+// AcceptedType is a GPU type that an execution accepts, and the price of a second of its
+// profile there. The price is fixed at submit.
 type AcceptedType struct {
 	Type  string `cbor:"1,keyasint"`
 	Price Price  `cbor:"2,keyasint,omitempty"`
@@ -61,7 +61,7 @@ func (e *Execution) Take(gpuType string) bool {
 	return true
 }
 
-// changeType sets the type and the price of e. What e owes keeps its cost.
+// changeType sets the type and the price of e. The cost of its owed time stays the same.
 func (e *Execution) changeType(gpuType string, price Price) {
 	if p, err := ParseProfile(e.Profile); err == nil {
 		p.GPUType = gpuType
@@ -71,7 +71,7 @@ func (e *Execution) changeType(gpuType string, price Price) {
 	e.Price = price
 }
 
-// SameCost returns how long other buys what d costs at p, rounded down.
+// SameCost returns the time that costs as much at other as d costs at p, rounded down.
 func (p Price) SameCost(d time.Duration, other Price) time.Duration {
 	if p <= 0 || other <= 0 || d <= 0 || p == other {
 		return d

@@ -1,7 +1,7 @@
 package compute
 
-// Budget limits what an organization, one of its API keys or one of its members
-// spends, and notifies a URL as it is used up.
+// Budget limits the spending of an organization, of one of its API keys or of one of its
+// members, and notifies a URL as it is used up.
 type Budget struct {
 	Org        OrgID   `cbor:"1,keyasint"`
 	Key        KeyID   `cbor:"2,keyasint,omitempty"` // Zero unless the budget is an API key's.
@@ -52,19 +52,19 @@ type BudgetAlert struct {
 // Purchase is a payment for credits, as the payment provider confirmed it.
 type Purchase struct {
 	Org      OrgID   `cbor:"1,keyasint"`
-	ID       string  `cbor:"2,keyasint"` // Of the provider's checkout session; unique.
+	ID       string  `cbor:"2,keyasint"` // The provider's id of the checkout session; unique.
 	Amount   Credits `cbor:"3,keyasint"`
-	Paid     int64   `cbor:"4,keyasint,omitempty"` // In the smallest unit of Currency.
+	Paid     int64   `cbor:"4,keyasint,omitempty"` // Amount in the smallest unit of Currency.
 	Currency string  `cbor:"5,keyasint,omitempty"`
 	Payment  string  `cbor:"6,keyasint,omitempty"` // The provider's identifier of the payment.
 	Customer string  `cbor:"7,keyasint,omitempty"` // The provider's identifier of the customer.
 	At       Instant `cbor:"8,keyasint"`
 }
 
-// Order is a wish to buy credits.
+// Order asks the payment provider for a checkout session.
 type Order struct {
 	Org        OrgID
-	Name       string // Of the organization.
+	Name       string // The organization's name.
 	Email      string // For the receipt.
 	Amount     Credits
 	SuccessURL string

@@ -30,13 +30,13 @@ type Hash [sha256.Size]byte
 
 // Bundle is the code of an execution and its files. The state never reads them.
 // It has exactly one of Code, Module, Command and Script, unless the execution's image
-// or Compose file says what is executed.
+// or Compose file names the program.
 type Bundle struct {
 	Code         string            `json:"code"`
 	Module       string            `json:"module,omitempty"`  // Executed as python -m does.
 	Command      []string          `json:"command,omitempty"` // A program and its arguments.
 	Script       string            `json:"script,omitempty"`  // A Python file in the uploaded files.
-	Args         []string          `json:"args,omitempty"`    // Of Code, Module or Script.
+	Args         []string          `json:"args,omitempty"`    // Arguments of Code, Module or Script.
 	Stdin        []byte            `json:"stdin,omitempty"`
 	FileName     string            `json:"file_name,omitempty"`
 	ImportFiles  map[string]string `json:"import_files,omitempty"`  // Relative path to text.
@@ -45,8 +45,8 @@ type Bundle struct {
 	Env          map[string]string `json:"env,omitempty"`
 	Requirements string            `json:"requirements,omitempty"` // Packages to install before the code starts.
 	Cell         int               `json:"cell,omitempty"`         // Code is the n-th cell of a notebook; 0 for a script.
-	KernelState  string            `json:"kernel_state,omitempty"` // What the cells before left, in base64.
-	User         string            `json:"user,omitempty"`         // Of an image's program; "" for the image's own.
+	KernelState  string            `json:"kernel_state,omitempty"` // The kernel's state after earlier cells, in base64.
+	User         string            `json:"user,omitempty"`         // User of the image's program; "" for the image's own.
 	Compose      string            `json:"compose,omitempty"`      // A Compose file.
 }
 

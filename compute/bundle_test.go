@@ -129,7 +129,7 @@ func FuzzDecodeBundle(f *testing.F) {
 	})
 }
 
-// BenchmarkBundle measures what each submit and each start cost of the codec.
+// BenchmarkBundle measures the cost of the codec for each submit and each start.
 func BenchmarkBundle(b *testing.B) {
 	for name, code := range map[string]string{
 		"small": "print(1)\n",

@@ -16,10 +16,10 @@ type Callback struct {
 	CreatedAt Instant     `cbor:"4,keyasint"`
 
 	Tries  int     `cbor:"5,keyasint,omitempty"`
-	LastAt Instant `cbor:"6,keyasint,omitempty"`  // Of the last try.
+	LastAt Instant `cbor:"6,keyasint,omitempty"`  // When the last try was made.
 	Code   int     `cbor:"7,keyasint,omitempty"`  // The HTTP status that it got; 0 for no answer.
 	Error  string  `cbor:"8,keyasint,omitempty"`  // Why it failed.
-	NextAt Instant `cbor:"9,keyasint,omitempty"`  // Of the next try; zero for at once.
+	NextAt Instant `cbor:"9,keyasint,omitempty"`  // When the next try is due; zero for at once.
 	DoneAt Instant `cbor:"10,keyasint,omitempty"` // When it was acknowledged.
 	Failed bool    `cbor:"11,keyasint,omitempty"` // It was given up.
 	Since  Instant `cbor:"12,keyasint,omitempty"` // When somebody asked for it again.
@@ -31,7 +31,7 @@ type Callback struct {
 	Org OrgID `cbor:"81,keyasint,omitempty"`
 }
 
-// Owner returns the identifier of what c belongs to: its execution, or its organization.
+// Owner returns the identifier of c's owner: its execution, or its organization.
 func (c *Callback) Owner() UUID { return callbackOwner(c.Execution, c.Org) }
 
 func callbackOwner(id ExecutionID, org OrgID) UUID {
@@ -50,7 +50,7 @@ func (c *Callback) From() Instant { return max(c.CreatedAt, c.Since) }
 // WebhookID returns the identifier of c, which is the same on every try.
 func (c *Callback) WebhookID() string { return fmt.Sprintf("msg_%s_%d", c.Owner(), c.Number) }
 
-// Delivery is what became of one try to send a callback.
+// Delivery is the outcome of one try to send a callback.
 type Delivery struct {
 	Execution ExecutionID `cbor:"1,keyasint"`
 	Number    int         `cbor:"2,keyasint"`
@@ -58,9 +58,9 @@ type Delivery struct {
 	Delivered bool        `cbor:"4,keyasint,omitempty"`
 	Code      int         `cbor:"5,keyasint,omitempty"` // The HTTP status; 0 without an answer.
 	Error     string      `cbor:"6,keyasint,omitempty"` // Why it failed.
-	NextAt    Instant     `cbor:"7,keyasint,omitempty"` // Of the next try; zero after the last.
+	NextAt    Instant     `cbor:"7,keyasint,omitempty"` // When the next try is due; zero after the last.
 	Org       OrgID       `cbor:"8,keyasint,omitempty"` // As in Callback.
 }
 
-// Owner returns the identifier of what the callback belongs to.
+// Owner returns the identifier of the callback's owner.
 func (d *Delivery) Owner() UUID { return callbackOwner(d.Execution, d.Org) }

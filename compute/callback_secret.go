@@ -18,7 +18,7 @@ type CallbackSecret struct {
 	EndsAt    Instant `cbor:"5,keyasint,omitempty"` // Zero for the newest one.
 }
 
-// Context returns what the secret of an organization is sealed for.
+// Context returns the context that the secret of an organization is sealed for.
 func (s *CallbackSecret) Context(org OrgID) []byte {
 	return []byte("callback secret " + org.String() + " " + strconv.FormatUint(s.Number, 10))
 }

@@ -15,7 +15,7 @@ type Container struct {
 	// Compose file.
 	Images []string `cbor:"1,keyasint,omitempty"`
 
-	Digest string `cbor:"2,keyasint,omitempty"` // Of the image that was executed, once that is known.
+	Digest string `cbor:"2,keyasint,omitempty"` // Digest of the executed image, once it is known.
 
 	// Credentials are RegistryCredentials as JSON, sealed with the organization's data
 	// key of this number. They are gone once the execution has ended.
@@ -26,11 +26,11 @@ type Container struct {
 	// cluster's default.
 	Grace time.Duration `cbor:"5,keyasint,omitempty"`
 
-	// Reported is what a client said about the end of a Compose execution; nil before.
+	// Reported is a client's report on the end of a Compose execution; nil before.
 	Reported *Reported `cbor:"6,keyasint,omitempty"`
 }
 
-// Reported is what a client says about the end of an execution that it has watched. It
+// Reported is a client's report on the end of an execution that it has watched. It
 // decides nothing.
 type Reported struct {
 	Output     string  `cbor:"1,keyasint,omitempty"` // At most MaxReportedOutput bytes.
@@ -40,8 +40,8 @@ type Reported struct {
 	At         Instant `cbor:"4,keyasint"`
 }
 
-// Context is what the credentials of an execution are sealed for: elsewhere they cannot
-// be opened.
+// Context returns the context that the credentials of an execution are sealed for. They
+// cannot be opened in another one.
 func (c *Container) Context(org OrgID, id ExecutionID) string {
 	return "registry credentials v1 " + org.String() + " " + id.String()
 }
@@ -56,7 +56,7 @@ const (
 	MaxReportedOutput = 16 << 10
 )
 
-// DockerOffer is what a node offers that has a Docker engine: to all organizations if
+// DockerOffer is the offer of a node with a Docker engine: to all organizations if
 // its isolation is good enough, else to those that the operator trusts.
 func DockerOffer(trusted bool) Offer {
 	if trusted {

@@ -17,7 +17,7 @@ const (
 // Inference is the part of a record that only deployments of models and their replicas
 // have: which engine loads which model.
 type Inference struct {
-	Engine string   `cbor:"1,keyasint"`           // Of the node's configuration.
+	Engine string   `cbor:"1,keyasint"`           // Name of an engine in the node's configuration.
 	Model  string   `cbor:"2,keyasint"`           // As on the hub of models: owner/name, with @revision or :file if asked.
 	Args   []string `cbor:"3,keyasint,omitempty"` // Added to the engine's own.
 
@@ -26,16 +26,16 @@ type Inference struct {
 	Key   uint64 `cbor:"5,keyasint,omitempty"`
 }
 
-// TokenContext is what the token of a deployment is sealed for: elsewhere it cannot be
-// opened.
+// TokenContext returns the context that the token of a deployment is sealed for. It
+// cannot be opened in another one.
 func TokenContext(org OrgID, deployment ExecutionID) string {
 	return "model token v1 " + org.String() + " " + deployment.String()
 }
 
-// InferenceOffer is what a node offers that has an engine for models.
+// InferenceOffer is the offer of a node with an engine for models.
 func InferenceOffer(engine string) Offer { return Offer("inference:" + engine) }
 
-// DeploymentState is what is wanted of a deployment.
+// DeploymentState is the wanted state of a deployment.
 type DeploymentState uint8
 
 // The states. Values are written to disk: append only.
@@ -52,13 +52,13 @@ var deploymentNames = names{"active", "paused", "stopped", "failed"}
 func (s DeploymentState) String() string { return deploymentNames.text(uint8(s)) }
 
 // Deployment is the part of a record that only the parent of a deployment has: how it
-// scales, and what became of it.
+// scales, and its state.
 type Deployment struct {
 	Min int `cbor:"1,keyasint"` // Replicas while it is active.
 	Max int `cbor:"2,keyasint"`
 
 	TargetMilliRPS int64         `cbor:"3,keyasint"` // Requests per 1,000 seconds that one replica is meant to answer.
-	TargetP95      time.Duration `cbor:"4,keyasint"` // Of the time to an answer's first byte.
+	TargetP95      time.Duration `cbor:"4,keyasint"` // 95th percentile of the time to an answer's first byte.
 	Window         time.Duration `cbor:"5,keyasint"` // How long less must be enough before it scales down.
 	Starts         int           `cbor:"6,keyasint"` // Failed starts in a row of one slot after which it has failed.
 
@@ -66,8 +66,8 @@ type Deployment struct {
 	ChangedAt Instant         `cbor:"8,keyasint,omitempty"` // When State or the number of replicas last changed.
 	Last      ExecutionID     `cbor:"9,keyasint,omitempty"` // The replica that ended last by itself.
 
-	// Next is what the newest update asked for, until a replica of it is ready or it
-	// was given up; nil for none.
+	// Next is the model of the newest update, until a replica of it is ready or the
+	// update was given up; nil for none.
 	Next    *Inference `cbor:"10,keyasint,omitempty"`
 	Updates uint64     `cbor:"11,keyasint,omitempty"` // How many there were.
 

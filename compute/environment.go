@@ -9,7 +9,7 @@ import (
 // Limits of named environments.
 const (
 	MaxEnvironments    = 500      // In the cluster: every node reports those that it has.
-	MaxOrgEnvironments = 20       // Of one organization.
+	MaxOrgEnvironments = 20       // In one organization.
 	MaxEnvironmentText = 16 << 10 // Bytes of the requirements of one.
 	MaxEnvironmentName = 63
 	MaxEnvironmentNote = 500 // Bytes of a node's report on why it failed.
@@ -19,7 +19,7 @@ const (
 // Nodes install its requirements, or have a directory with it.
 type Environment struct {
 	ID           EnvironmentID `cbor:"1,keyasint"`
-	Org          OrgID         `cbor:"2,keyasint,omitempty"` // Who may use it; zero for every organization.
+	Org          OrgID         `cbor:"2,keyasint,omitempty"` // The organization that may use it; zero for every one.
 	Name         string        `cbor:"3,keyasint"`
 	Requirements string        `cbor:"4,keyasint,omitempty"`
 	Path         string        `cbor:"5,keyasint,omitempty"` // Directory of the nodes, in place of requirements.
@@ -32,14 +32,14 @@ type Environment struct {
 // EnvironmentRef is the environment that an execution asks for.
 type EnvironmentRef struct {
 	Name string        `cbor:"1,keyasint,omitempty"`
-	ID   EnvironmentID `cbor:"2,keyasint,omitempty"` // What the name meant when it was submitted.
+	ID   EnvironmentID `cbor:"2,keyasint,omitempty"` // The environment that had the name at the submit.
 }
 
 // NodeEnvironment is how far one node is with an environment.
 type NodeEnvironment struct {
 	Node    NodeID            `cbor:"1,keyasint"`
 	Status  EnvironmentStatus `cbor:"2,keyasint,omitempty"`
-	SizeMiB int64             `cbor:"3,keyasint,omitempty"` // Disk space of what was installed.
+	SizeMiB int64             `cbor:"3,keyasint,omitempty"` // Disk space of the installed packages.
 	Error   string            `cbor:"4,keyasint,omitempty"` // Why it failed, in the installer's words.
 	At      Instant           `cbor:"5,keyasint,omitempty"` // When the status was reported.
 }
@@ -49,7 +49,7 @@ func (n *NodeEnvironment) Same(other *NodeEnvironment) bool {
 	return n.Status == other.Status && n.SizeMiB == other.SizeMiB && n.Error == other.Error
 }
 
-// On returns what a node reported of the environment, nil for nothing.
+// On returns a node's report on the environment, nil for none.
 func (e *Environment) On(node NodeID) *NodeEnvironment {
 	for i := range e.Nodes {
 		if e.Nodes[i].Node == node {
@@ -127,7 +127,7 @@ func BadEnvironmentPath(name string) string {
 	case !path.IsAbs(name) || path.Clean(name) != name || name == "/" || len(name) > MaxPath:
 		return "the path of an environment is absolute, without '.' and '..'"
 	case slices.Contains([]string{"proc", "sys", "dev", "boot", "etc"}, strings.Split(name, "/")[1]):
-		return "the path of an environment is no directory of the system"
+		return "the path of an environment must not be a directory of the system"
 	}
 	return ""
 }

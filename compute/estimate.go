@@ -93,9 +93,8 @@ func SizeClassName(class int) string { return [SizeClasses]string{"0-1", "2-3", 
 // with the estimate's, so that many estimates that wait at once cannot drive
 // the scale past its goal. Estimates that did not hold are counted too. They
 // move the target quantile until the promised share of estimates holds again.
-// depend on how the waits are distributed.
 type Calibration struct {
-	P50   Coverage                `cbor:"2,keyasint,omitzero"` // Of all sizes.
+	P50   Coverage                `cbor:"2,keyasint,omitzero"` // Estimates of all sizes.
 	P90   Coverage                `cbor:"3,keyasint,omitzero"`
 	Sizes [SizeClasses]Correction `cbor:"4,keyasint,omitzero"`
 }

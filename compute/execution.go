@@ -71,7 +71,7 @@ type Execution struct {
 	Held   Credits `cbor:"24,keyasint,omitempty"` // Set aside now.
 	Billed Credits `cbor:"25,keyasint,omitempty"` // Charged; settled when terminal.
 
-	Epoch uint64 `cbor:"26,keyasint,omitempty"` // Of its newest attempt; 0 before the first.
+	Epoch uint64 `cbor:"26,keyasint,omitempty"` // Number of its newest attempt; 0 before the first.
 	Stop  Stop   `cbor:"27,keyasint,omitempty"`
 
 	SubmitIndex uint64  `cbor:"28,keyasint"` // Raft index of the submit, which orders the history.
@@ -93,7 +93,7 @@ type Execution struct {
 	StopGrace time.Duration `cbor:"41,keyasint,omitempty"` // Time for its code to end after Timeout; fixed at submit.
 
 	Estimate  *Estimated    `cbor:"42,keyasint,omitempty"` // When it is expected to start, while it waits.
-	Repeat    int           `cbor:"43,keyasint,omitempty"` // Of a sub-execution: which run of its GPU type, from 1.
+	Repeat    int           `cbor:"43,keyasint,omitempty"` // Number of the run of its GPU type in a selection, from 1.
 	Predicted time.Duration `cbor:"44,keyasint,omitempty"` // After an early stop: the least its code would have taken.
 
 	Preemptible bool `cbor:"45,keyasint,omitempty"` // May be preempted by work of a higher priority and requeued.
@@ -117,7 +117,7 @@ type Execution struct {
 	MinVRAMMiB int64 `cbor:"53,keyasint,omitempty"`
 
 	Files   *Files   `cbor:"54,keyasint,omitempty"` // Nil without an uploaded bundle.
-	Name    string   `cbor:"55,keyasint,omitempty"` // What people call it; need not be unique.
+	Name    string   `cbor:"55,keyasint,omitempty"` // The name that its user chose; need not be unique.
 	Outputs *Outputs `cbor:"59,keyasint,omitempty"` // Nil if it left none.
 
 	Volumes       []Volume `cbor:"57,keyasint,omitempty"` // Directories of the node that it asked for.
@@ -125,7 +125,7 @@ type Execution struct {
 	ScratchMemory bool     `cbor:"60,keyasint,omitempty"` // Its scratch space is in memory, inside its memory limit.
 
 	Environment  EnvironmentRef `cbor:"70,keyasint,omitzero"`  // The named environment that it executes in.
-	ProviderCost Credits        `cbor:"71,keyasint,omitempty"` // What it cost the operator; 0 also where no cost is known.
+	ProviderCost Credits        `cbor:"71,keyasint,omitempty"` // Its cost to the operator; 0 also where no cost is known.
 
 	MinCapability int `cbor:"61,keyasint,omitempty"` // Least compute capability that it asked for, in tenths; 0 for any.
 
@@ -145,9 +145,9 @@ type Execution struct {
 	Storage *StorageMount `cbor:"85,keyasint,omitempty"`
 }
 
-// PaidGrace returns the time for the code of e to end after SIGTERM: StopGrace, or
-// what the ceiling of credits pays for after the time limit if that is less, at
-// least a millisecond. It is 0 in records that have no StopGrace.
+// PaidGrace returns the time for the code of e to end after SIGTERM: StopGrace, or the
+// time that the ceiling of credits pays for after the time limit if that is less. It is
+// at least a millisecond, and 0 in records that have no StopGrace.
 func (e *Execution) PaidGrace() time.Duration {
 	if e.MaxCredits == 0 || e.StopGrace == 0 {
 		return e.StopGrace
@@ -174,7 +174,7 @@ type Usage struct {
 	PowerMilliW    int64         `cbor:"7,keyasint,omitempty"`  // Mean of all its GPUs together; 0 for unknown.
 	EnergyMilliJ   int64         `cbor:"8,keyasint,omitempty"`  // From counters, else power times time; 0 for unknown.
 	Simulated      bool          `cbor:"9,keyasint,omitempty"`  // The GPU values are simulated.
-	Samples        []UsageSample `cbor:"10,keyasint,omitempty"` // Of sub-executions; at most MaxUsageSamples.
+	Samples        []UsageSample `cbor:"10,keyasint,omitempty"` // Only sub-executions have them; at most MaxUsageSamples.
 }
 
 // GPUUnknown is a GPU utilization or amount of GPU memory that was not
@@ -271,6 +271,6 @@ type Outcome struct {
 	Duration  time.Duration `cbor:"11,keyasint,omitempty"`
 	Usage     Usage         `cbor:"12,keyasint,omitempty"`
 	Outputs   *Outputs      `cbor:"13,keyasint,omitempty"`
-	Digest    string        `cbor:"14,keyasint,omitempty"` // Of the image that was executed.
+	Digest    string        `cbor:"14,keyasint,omitempty"` // Digest of the executed image.
 	Series    *Hash         `cbor:"24,keyasint,omitempty"` // The blob with the attempt's metrics; nil for none.
 }

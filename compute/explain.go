@@ -2,9 +2,9 @@ package compute
 
 import "time"
 
-// Explanation is why an execution waits, and when it may start.
+// Explanation says why an execution waits, and when it may start.
 type Explanation struct {
-	Index    uint64 // Of the view that was explained.
+	Index    uint64 // Raft index of the explained view.
 	Reason   Reason // As recorded.
 	Position int    // In the queue, from 1; 0 when it is not queued.
 	Queued   int    // Executions in the queue.
@@ -16,7 +16,7 @@ type Explanation struct {
 	Limit    int // The limit on them; 0 for none.
 
 	Estimate    *StartEstimate // Nil while there is no estimate.
-	Calibration Calibration    // Of the past estimates.
+	Calibration Calibration    // Quality of the past estimates.
 	Defragment  *Quote         // Nil when it was not requested, or nothing was found.
 }
 
@@ -31,10 +31,10 @@ type Ahead struct {
 	Demand
 	Own   Demand        // The part of its own organization.
 	Types []TypeAhead   // By GPU type; "" for CPU-only work.
-	IDs   []ExecutionID // Of its own organization, in order; at most MaxAhead.
+	IDs   []ExecutionID // Executions of its own organization, in order; at most MaxAhead.
 }
 
-// MaxAhead is how many executions ahead are named.
+// MaxAhead limits the executions ahead that are named.
 const MaxAhead = 20
 
 // TypeAhead is the work before an execution on one GPU type.
@@ -54,7 +54,7 @@ type Demand struct {
 type Quote struct {
 	Node  NodeID // Where the execution would start.
 	Moves []Move
-	Price Credits // Of all moves.
+	Price Credits // Sum over all moves.
 	Exact bool    // Nothing cheaper exists. Otherwise the search reached its limit.
 }
 
@@ -63,6 +63,6 @@ type Move struct {
 	Execution ExecutionID
 	Org       OrgID
 	From, To  NodeID        // The same when only its GPUs change.
-	Lost      time.Duration // Since it started.
-	Price     Credits       // Of that time.
+	Lost      time.Duration // Time since it started.
+	Price     Credits       // Price of the lost time.
 }

@@ -10,8 +10,8 @@ type IdentityProvider struct {
 
 // DeviceCode is the sign-in of a program without a browser.
 type DeviceCode struct {
-	Device   string // Secret: whoever has it gets the session.
-	User     string // What the person types at URL.
+	Device   string // Secret: its holder gets the session.
+	User     string // The code that the person types at URL.
 	URL      string
 	FullURL  string // With the code in it; "" where the provider has none.
 	Interval int    // Seconds between polls.

@@ -15,7 +15,7 @@ type Key struct {
 	UpdatedAt  Instant `cbor:"11,keyasint"`
 	ExpiresAt  Instant `cbor:"12,keyasint,omitempty"` // Zero for never.
 	LastUsedAt Instant `cbor:"13,keyasint,omitempty"` // To the minute.
-	Scopes     []Scope `cbor:"14,keyasint,omitempty"` // What it is restricted to; none for everything.
+	Scopes     []Scope `cbor:"14,keyasint,omitempty"` // The only rights that it has; none for all rights.
 }
 
 // RefreshToken is one link of a refresh token family. The family is revoked
@@ -40,7 +40,7 @@ type SigningKey struct {
 	RetiredAt Instant `cbor:"5,keyasint,omitempty"` // From then on it signs nothing.
 }
 
-// Context returns what the private half is sealed for.
+// Context returns the context that the private half is sealed for.
 func (k *SigningKey) Context() []byte { return []byte("signing key " + k.ID) }
 
 // JoinToken is the record of a token for joining nodes.

@@ -53,8 +53,8 @@ type Account struct {
 	Charged   Credits `cbor:"5,keyasint"`           // In total.
 	Month     int     `cbor:"6,keyasint,omitempty"` // Month of InMonth, as Year×12+month-1.
 	InMonth   Credits `cbor:"7,keyasint,omitempty"` // Charged in Month.
-	Seq       uint64  `cbor:"8,keyasint"`           // Of the last line.
-	Head      Hash    `cbor:"9,keyasint"`           // Of the last line.
+	Seq       uint64  `cbor:"8,keyasint"`           // Number of the last line.
+	Head      Hash    `cbor:"9,keyasint"`           // Hash of the last line.
 	UpdatedAt Instant `cbor:"10,keyasint"`
 }
 

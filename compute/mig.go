@@ -17,7 +17,7 @@ type MIGSlice struct {
 // in place of characters that a hardware profile cannot contain: "1g_5gb" for
 // "1g.5gb", "1g_5gb_me" for "1g.5gb+me", "1c_2g_10gb" for "1c.2g.10gb".
 func ParseMIG(name string) (MIGSlice, error) {
-	fault := fmt.Errorf("%q is no MIG slice, such as 1g_5gb", name)
+	fault := fmt.Errorf("%q is not a MIG slice such as 1g_5gb", name)
 	parts := strings.Split(name, "_")
 	var s MIGSlice
 	var own int

@@ -53,7 +53,7 @@ type Arrivals interface {
 type Learning struct {
 	Seen    uint64 `cbor:"1,keyasint,omitempty"` // Arrivals ever.
 	Total   uint64 `cbor:"2,keyasint,omitempty"` // Sum of all counts.
-	Version uint64 `cbor:"3,keyasint,omitempty"` // Of the current mix.
+	Version uint64 `cbor:"3,keyasint,omitempty"` // Version of the current mix.
 }
 
 // Learn counts the arrival of r in counts, and reports whether the mix has

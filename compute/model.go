@@ -9,9 +9,9 @@ import (
 const (
 	MaxModels     = 1000
 	MaxModelID    = 128             // Bytes.
-	MaxTokenPrice = 1000 * Credit   // Of a million tokens.
-	MaxTokens     = int64(1) << 31  // Of one kind, in one row of a batch.
-	MaxTokenRows  = 10_000          // In one batch.
+	MaxTokenPrice = 1000 * Credit   // Price of a million tokens.
+	MaxTokens     = int64(1) << 31  // Tokens of one kind in one row of a batch.
+	MaxTokenRows  = 10_000          // Rows in one batch.
 	tokensPriced  = uint64(1000000) // Prices are of so many tokens.
 )
 
@@ -55,14 +55,14 @@ func (p TokenPrices) Valid() bool {
 	return p.Prompt >= 0 && p.Prompt <= MaxTokenPrice && p.Completion >= 0 && p.Completion <= MaxTokenPrice
 }
 
-// Cost returns what tokens cost, exactly. Prices are valid, and tokens at most
+// Cost returns the exact cost of tokens. Prices must be valid, and tokens at most
 // MaxTokens.
 func (p TokenPrices) Cost(prompt, completion int64) TokenCost {
 	parts := uint64(p.Prompt)*uint64(prompt) + uint64(p.Completion)*uint64(completion)
 	return TokenCost{Whole: Credits(parts / tokensPriced), Rest: parts % tokensPriced}
 }
 
-// TokenCost is an exact sum of costs of tokens: micro-credits, and what is below one of
+// TokenCost is an exact sum of costs of tokens: micro-credits, and the rest below one of
 // them in millionths.
 type TokenCost struct {
 	Whole Credits `cbor:"1,keyasint,omitempty"`
@@ -83,16 +83,16 @@ func (c TokenCost) Up() Credits {
 	return c.Whole
 }
 
-// Payer is who asks a published model: an organization, the user and, where there is
-// one, the key.
+// Payer pays for requests to a published model: an organization, the user and, where
+// there is one, the key.
 type Payer struct {
 	Org  OrgID  `cbor:"1,keyasint"`
 	User UserID `cbor:"2,keyasint"`
 	Key  KeyID  `cbor:"3,keyasint,omitempty"`
 }
 
-// TokenHold is what a node has set aside of a payer's credits for requests that are
-// under way.
+// TokenHold is the part of a payer's credits that a node has set aside for requests that
+// are under way.
 type TokenHold struct {
 	Node   NodeID  `cbor:"1,keyasint"`
 	Payer  Payer   `cbor:"2,keyasint"`
@@ -100,7 +100,7 @@ type TokenHold struct {
 	At     Instant `cbor:"4,keyasint"` // When the node last asked for it.
 }
 
-// TokenUsage is what a payer has used of a model in a minute that is not posted yet.
+// TokenUsage is a payer's use of a model in a minute that is not posted yet.
 type TokenUsage struct {
 	Payer      Payer     `cbor:"1,keyasint"`
 	Model      string    `cbor:"2,keyasint"`
@@ -111,7 +111,7 @@ type TokenUsage struct {
 	Requests   int64     `cbor:"7,keyasint,omitempty"`
 }
 
-// TokenTotal is what an organization has used of a model, and what of it is posted.
+// TokenTotal is an organization's use of a model, and how much of it is posted.
 type TokenTotal struct {
 	Org        OrgID   `cbor:"1,keyasint"`
 	Model      string  `cbor:"2,keyasint"`
@@ -122,8 +122,8 @@ type TokenTotal struct {
 	Rest       uint64  `cbor:"7,keyasint,omitempty"` // Below a micro-credit, in millionths: the next charge has it.
 }
 
-// TokenNote is the note of ledger lines for what was used of a model in a minute: a
-// release of what was held for it, and the charge.
+// TokenNote returns the note of the ledger lines for the use of a model: the release of
+// its hold, and the charge.
 func TokenNote(model string, prompt, completion int64) string {
 	return fmt.Sprintf("serverless %s: %d prompt and %d completion tokens", model, prompt, completion)
 }

@@ -6,7 +6,7 @@ import (
 	"berth/compute"
 )
 
-// TestTokenNote reads what it wrote, and no other note.
+// TestTokenNote holds that a note is read as it was written, and that no other note is.
 func TestTokenNote(t *testing.T) {
 	for _, model := range []string{"chat", "lab/chat:7b", "odd: 3 prompt and 4 completion tokens"} {
 		got, prompt, completion, ok := compute.ParseTokenNote(compute.TokenNote(model, 12, 1<<40))

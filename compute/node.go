@@ -83,14 +83,14 @@ type Node struct {
 	Offers     []Offer `cbor:"25,keyasint,omitempty"` // Sorted.
 }
 
-// Offering reports whether n has what a request needs beside capacity that others
+// Offering reports whether n meets the needs of a request beside capacity that others
 // use up: space for scratch, and its offers.
 func (n *Node) Offering(r *Request) bool {
 	return r.ScratchMiB <= n.ScratchMiB && n.OffersAll(r.Needs)
 }
 
 // LacksEnvironment reports whether an environment, which n may be preparing, is all
-// that n lacks of what Offering asks.
+// that n lacks for Offering.
 func (n *Node) LacksEnvironment(r *Request) bool {
 	rest := Request{ScratchMiB: r.ScratchMiB, Needs: r.WithoutEnvironments()}
 	return !n.Offering(r) && n.Offering(&rest)

@@ -16,15 +16,15 @@ const (
 	MaxObjectType    = 64                 // Bytes of a media type that a record has itself.
 	MaxObjectMeta    = 8 << 10            // Bytes of all that describes an object.
 	MaxObjectSize    = int64(1) << 40     // Bytes.
-	MaxObjectParts   = 10_000             // Of one upload.
+	MaxObjectParts   = 10_000             // Parts of one upload.
 	MinObjectPart    = 5 << 20            // Bytes of every part but the last.
-	MaxObjectUploads = 1_000              // Of one organization at a time.
-	MaxObjects       = 1_000_000          // Of one organization, unless an operator sets another limit.
-	ObjectUploadKept = 7 * 24 * time.Hour // Since the last part.
+	MaxObjectUploads = 1_000              // Uploads of one organization at a time.
+	MaxObjects       = 1_000_000          // Objects of one organization, unless an operator sets another limit.
+	ObjectUploadKept = 7 * 24 * time.Hour // Time since the last part.
 )
 
-// ETag is the MD5 of an object's content, or of the MD5s of its parts: what clients of
-// S3 expect of an ETag. It identifies nothing that has to be trusted.
+// ETag is the MD5 of an object's content, or of the MD5s of its parts, as clients of S3
+// expect. It identifies nothing that has to be trusted.
 type ETag [16]byte
 
 // Object is the record of a stored file. The state has up to a million of them, so
@@ -32,7 +32,7 @@ type ETag [16]byte
 type Object struct {
 	Org  OrgID   `cbor:"1,keyasint"`
 	Key  string  `cbor:"2,keyasint"`
-	User UserID  `cbor:"3,keyasint"` // Who stored it.
+	User UserID  `cbor:"3,keyasint"` // The user that stored it.
 	Size int64   `cbor:"4,keyasint,omitempty"`
 	ETag ETag    `cbor:"5,keyasint"`
 	At   Instant `cbor:"6,keyasint"`
@@ -40,7 +40,7 @@ type Object struct {
 	// Blob is the only chunk of the content, or the manifest that lists the chunks.
 	// It is zero for an object without bytes and without metadata.
 	Blob  Hash   `cbor:"7,keyasint,omitzero"`
-	Parts int32  `cbor:"8,keyasint,omitempty"`  // Of the upload; 0 if it came in one piece.
+	Parts int32  `cbor:"8,keyasint,omitempty"`  // Parts of the upload; 0 if it came in one piece.
 	Whole bool   `cbor:"9,keyasint,omitempty"`  // Blob is the only chunk.
 	Type  string `cbor:"10,keyasint,omitempty"` // Media type; "" if the manifest has it, or nobody knows.
 }
@@ -56,14 +56,14 @@ func tagOf(sum ETag, parts int32) string {
 	return tag
 }
 
-// Content is what was stored of a stream of bytes, before it is published.
+// Content describes the stored bytes of a stream before they are published.
 type Content struct {
 	Size   int64
 	ETag   ETag
 	Blob   Hash
 	Whole  bool
-	SHA256 Hash           // Of the bytes.
-	Upload ObjectUploadID // Keeps what came of a long upload; zero for none.
+	SHA256 Hash           // Hash of the bytes.
+	Upload ObjectUploadID // Keeps the received parts of a long upload; zero for none.
 	Parts  uint64         // The revision of that upload.
 }
 
@@ -92,12 +92,12 @@ type Bucket struct {
 	Sealed    []byte  `cbor:"2,keyasint,omitempty"` // Empty once the organization has ended.
 	CreatedAt Instant `cbor:"3,keyasint"`
 
-	MaxBytes     int64 `cbor:"4,keyasint,omitempty"` // Of all objects; 0 for no limit.
+	MaxBytes     int64 `cbor:"4,keyasint,omitempty"` // Bytes of all objects; 0 for no limit.
 	MaxObjects   int   `cbor:"5,keyasint,omitempty"` // 0 for MaxObjects.
-	UserMaxBytes int64 `cbor:"6,keyasint,omitempty"` // Of what one user has stored; 0 for no limit.
+	UserMaxBytes int64 `cbor:"6,keyasint,omitempty"` // Bytes that one user may store; 0 for no limit.
 }
 
-// Context returns what the key is sealed for.
+// Context returns the context that the key is sealed for.
 func (b *Bucket) Context() []byte { return []byte("bucket " + b.Org.String()) }
 
 // ObjectLimit returns how many objects the bucket may have.
@@ -108,10 +108,10 @@ func (b *Bucket) ObjectLimit() int {
 	return MaxObjects
 }
 
-// ObjectUse is what is stored in a bucket.
+// ObjectUse counts the objects of a bucket and their bytes.
 type ObjectUse struct {
 	Objects int
-	Bytes   int64 // Of objects, and of parts that are no object yet.
+	Bytes   int64 // Bytes of objects and of parts that are not yet part of an object.
 }
 
 // ObjectUpload is the record of an upload in parts that is not complete.

@@ -106,7 +106,7 @@ type User struct {
 	OrgsMade     int     `cbor:"10,keyasint,omitempty"`
 	DeletedAt    Instant `cbor:"11,keyasint,omitempty"` // The account has ended; its identifier stays for the history.
 
-	// Subject is who the user is at the identity provider: the issuer, a space and the
-	// provider's identifier. "" for who signs in with a password only.
+	// Subject identifies the user at the identity provider: the issuer, a space and the
+	// provider's identifier. It is "" for users that sign in with a password only.
 	Subject string `cbor:"80,keyasint,omitempty"`
 }

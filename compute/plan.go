@@ -32,7 +32,7 @@ type Choice struct {
 // Placement is the stored part of the decision behind an attempt. Its encoding
 // has at most MaxPlacement bytes.
 type Placement struct {
-	ViewIndex uint64 `cbor:"1,keyasint,omitempty"` // Of the view from which the plan was computed.
+	ViewIndex uint64 `cbor:"1,keyasint,omitempty"` // Raft index of the view from which the plan was computed.
 	Choice    Choice `cbor:"2,keyasint,omitzero"`
 }
 

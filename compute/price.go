@@ -16,7 +16,7 @@ const CPUPrice = "cpu"
 
 // BuiltInPrices returns the price list of a new cluster: micro-credits per
 // second by GPU type. As in real clouds, an older card costs less for the same
-// work: of the simulated types a t4 does it for 0.63 times what an h100 takes.
+// work: among the simulated types, a t4 does it for 0.63 times the cost on an h100.
 func BuiltInPrices() map[string]Price {
 	return map[string]Price{
 		CPUPrice: 15, "t4": 60, "l4": 110, "a10": 150, "l40s": 280,

@@ -159,10 +159,10 @@ type Request struct {
 	Ranked bool `cbor:"9,keyasint,omitempty"`
 
 	ScratchMiB int64   `cbor:"10,keyasint,omitempty"` // Disk space for scratch; 0 for the node's default.
-	Needs      []Offer `cbor:"11,keyasint,omitempty"` // What the node has to offer, sorted.
+	Needs      []Offer `cbor:"11,keyasint,omitempty"` // Offers that the node must have, sorted.
 }
 
-// WithoutEnvironments returns the needs of r that are no environments.
+// WithoutEnvironments returns the needs of r that are not environments.
 func (r *Request) WithoutEnvironments() []Offer {
 	return slices.DeleteFunc(slices.Clone(r.Needs), func(need Offer) bool {
 		_, is := need.Environment()

@@ -4,7 +4,7 @@ import "slices"
 
 // Limits of quotas.
 const (
-	DefaultWeight = 100    // Of an organization without a weight of its own.
+	DefaultWeight = 100    // Weight of an organization without its own.
 	MaxWeight     = 10_000 // A hundred times the default.
 )
 
@@ -16,7 +16,7 @@ type Quota struct {
 	Tag        string  `cbor:"3,keyasint,omitempty"` // "" unless the quota is for a tag.
 	Concurrent int     `cbor:"4,keyasint,omitempty"` // Live attempts at once; 0 for no limit of its own.
 	MilliGPU   int64   `cbor:"5,keyasint,omitempty"` // Thousandths of GPUs held at once; 0 for no limit.
-	Weight     int     `cbor:"6,keyasint,omitempty"` // Of fair share, organizations only; 0 for DefaultWeight.
+	Weight     int     `cbor:"6,keyasint,omitempty"` // Weight in fair share, organizations only; 0 for DefaultWeight.
 	ChangedAt  Instant `cbor:"7,keyasint,omitempty"`
 }
 

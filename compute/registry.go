@@ -1,7 +1,7 @@
 package compute
 
-// RegistryCredentials are what a registry of images asks for. They are used for one
-// pull. The state holds them sealed, and no longer than the execution lives.
+// RegistryCredentials sign in at a registry of images, for one pull. The state holds
+// them sealed, and no longer than the execution lives.
 type RegistryCredentials struct {
 	Username   string `json:"username,omitempty"`
 	Password   string `json:"password,omitempty"`

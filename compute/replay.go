@@ -21,8 +21,8 @@ type NodeScore struct {
 
 // Replay is one plan, recomputed from the state from which it was computed.
 type Replay struct {
-	Index     uint64 // Of the entry.
-	ViewIndex uint64 // Of the state.
+	Index     uint64 // Raft index of the plan's entry.
+	ViewIndex uint64 // Raft index of the state.
 	Term      uint64
 	Recorded  Hash // SHA-256 of the plan as it is in the log.
 	Computed  Hash // The same of the recomputed plan; equal when every byte is.
@@ -38,7 +38,7 @@ type WhatIf struct {
 	Drain  []NodeID
 }
 
-// Forecast is what the scheduler would do with the queue of a WhatIf.
+// Forecast is the scheduler's plan for the queue of a WhatIf.
 type Forecast struct {
 	Index   uint64
 	Nodes   int // Nodes in question.

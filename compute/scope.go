@@ -41,8 +41,8 @@ func ScopeNames(scopes []Scope) []string {
 	return out
 }
 
-// Allows reports whether a key with these scopes may do what needs one. Keys without
-// scopes may do everything.
+// Allows reports whether a key with these scopes may do something that needs one. Keys
+// without scopes may do everything.
 func Allows(scopes []Scope, needed Scope) bool {
 	return len(scopes) == 0 || needed == ScopeNone || slices.Contains(scopes, needed) ||
 		needed == ScopeExecutionsRead && slices.Contains(scopes, ScopeExecutionsWrite)

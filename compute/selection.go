@@ -61,8 +61,8 @@ type CandidateRun struct {
 	Status    Status
 	Reason    Reason
 	Detail    string
-	Duration  time.Duration // Of the code, once it has ended.
-	Credits   Credits       // What it cost.
+	Duration  time.Duration // Run time of the code, once it has ended.
+	Credits   Credits       // Its cost.
 	Price     Price
 	Predicted time.Duration // The least time that a run that was stopped early would have taken.
 	Finished  Instant       // When its terminal entry was committed; zero before.

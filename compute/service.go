@@ -21,7 +21,7 @@ const (
 	DefaultBackoffReset     = 10 * time.Minute
 )
 
-// Restart is what happens to a replica of a service that ended by itself.
+// Restart says when a replica of a service starts again after it ended by itself.
 type Restart uint8
 
 // The restart policies. Values are written to disk: append only.
@@ -51,8 +51,8 @@ func (r Restart) Again(s Status) bool {
 	return r == RestartAlways || r == RestartOnFailure && s != StatusCompleted
 }
 
-// Serving is what a program serves, and how it is known to be ready. The parent
-// has it, and each replica a copy.
+// Serving says where a program answers requests, and how it is known to be ready. The
+// parent has it, and each replica a copy.
 type Serving struct {
 	Port             int           `cbor:"1,keyasint"`
 	HealthPath       string        `cbor:"2,keyasint,omitempty"` // "" for a TCP connection.

@@ -10,7 +10,7 @@ type StorageMount struct {
 	Optional bool `cbor:"2,keyasint,omitempty"`
 }
 
-// MountOffer is what a node offers that can mount buckets.
+// MountOffer is the offer of a node that can mount buckets.
 const MountOffer = Offer("storage:mount")
 
 // StorageAccess is how a mount reaches the bucket.

@@ -43,9 +43,8 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Tree is the manifest of a tree of files: those of an uploaded bundle, or what
-// an execution left as its outputs. Its encoding is a blob. Content is in other
-// blobs, the chunks.
+// Tree is the manifest of a tree of files: those of an uploaded bundle, or the outputs
+// of an execution. Its encoding is a blob. Content is in other blobs, the chunks.
 type Tree struct {
 	Entries []TreeEntry `json:"files"`
 
@@ -62,7 +61,7 @@ type TreeEntry struct {
 	Dir  bool   `json:"dir,omitempty"`
 	Link string `json:"link,omitempty"` // Target of a symbolic link.
 
-	Size   int64    `json:"size,omitempty"` // Of a file, in bytes.
+	Size   int64    `json:"size,omitempty"` // Bytes of a file.
 	SHA256 Digest   `json:"sha256,omitzero"`
 	Chunks []Digest `json:"chunks,omitempty"` // The file is in them, one behind the other.
 	Offset int64    `json:"offset,omitempty"` // Where it begins in its only chunk, which it shares with others.
@@ -108,8 +107,8 @@ func errTree(format string, args ...any) *Error {
 	return Errorf(CodeInvalid, format, args...).Named("bundle")
 }
 
-// Check returns what is wrong with a tree whose files may have maxBytes
-// together. No entry of a tree that passes lies below a file or a link.
+// Check returns why a tree is invalid, nil if it is valid. Its files may have maxBytes
+// together. No entry of a valid tree lies below a file or a link.
 func (t *Tree) Check(maxBytes int64) error {
 	if len(t.Entries) > MaxTreeEntries {
 		return Errorf(CodeTooLarge, "A bundle has at most %d files, links and directories, not %d.",
@@ -134,21 +133,21 @@ func (t *Tree) Check(maxBytes int64) error {
 	for i := range t.Entries {
 		for dir := path.Dir(t.Entries[i].Path); dir != "."; dir = path.Dir(dir) {
 			if isDir, is := kinds[dir]; is && !isDir {
-				return errTree("%.200q goes through %.200q, which is no directory.", t.Entries[i].Path, dir)
+				return errTree("%.200q goes through %.200q, which is not a directory.", t.Entries[i].Path, dir)
 			}
 		}
 	}
 	return nil
 }
 
-// check returns what is wrong with one entry.
+// check returns why one entry is invalid, nil if it is valid.
 func (e *TreeEntry) check(chunkSize int64) error {
 	if why := BadPath(e.Path); why != "" {
 		return errTree("The path %.200q cannot be used: %s.", e.Path, why)
 	}
 	switch {
 	case e.Mode&^uint32(fs.ModePerm) != 0:
-		return errTree("The mode of %.200q is no permissions: 0 to 511.", e.Path)
+		return errTree("The mode of %.200q is not only permissions: use 0 to 511.", e.Path)
 	case e.Dir && e.Link != "", !e.IsFile() && (e.Size != 0 || len(e.Chunks) > 0 || e.Offset != 0):
 		return errTree("%.200q is more than one of file, directory and link.", e.Path)
 	case e.Link != "" && !LinkStays(e.Path, e.Link):

@@ -21,7 +21,7 @@ type Upload struct {
 	Org      OrgID    `cbor:"2,keyasint"`
 	User     UserID   `cbor:"3,keyasint"`
 	Manifest Hash     `cbor:"4,keyasint"`           // The blob of its Tree.
-	Bytes    int64    `cbor:"5,keyasint,omitempty"` // Of its files together.
+	Bytes    int64    `cbor:"5,keyasint,omitempty"` // Bytes of all its files together.
 	Files    int      `cbor:"6,keyasint,omitempty"` // Entries of its Tree.
 	Chunks   int      `cbor:"7,keyasint,omitempty"` // In the order of Tree.Chunks.
 	Have     []byte   `cbor:"8,keyasint,omitempty"` // A bit for each chunk; empty once it is committed.
@@ -76,19 +76,19 @@ type Files struct {
 	Count    int      `cbor:"4,keyasint,omitempty"`
 }
 
-// Outputs is what an execution left in the directory outputs of its work
+// Outputs describes the files that an execution left in the directory outputs of its work
 // directory.
 type Outputs struct {
 	Manifest Hash   `cbor:"1,keyasint"` // The blob of its Tree; zero for none.
 	Count    int    `cbor:"2,keyasint,omitempty"`
 	Bytes    int64  `cbor:"3,keyasint,omitempty"`
-	Warning  string `cbor:"4,keyasint,omitempty"` // What is not in it, and why; at most MaxOutputWarning bytes.
+	Warning  string `cbor:"4,keyasint,omitempty"` // Files that are not in it, and why; at most MaxOutputWarning bytes.
 }
 
 // Limits of outputs.
 const (
 	MaxOutputs       = 10_000  // Files.
-	MaxOutputBytes   = 4 << 30 // Of all files together.
+	MaxOutputBytes   = 4 << 30 // Bytes of all files together.
 	MaxOutputWarning = 1 << 10
 )
 

@@ -12,8 +12,8 @@ const (
 	MaxVariableValue = 32 << 10 // Bytes.
 	MaxVariableName  = 128
 
-	// MaxVariableBytes is the most that the names and values of a user take together:
-	// they fit into one start of a process, with what the start sets itself.
+	// MaxVariableBytes is the most that the names and values of a user take together.
+	// They fit into one start of a process, beside the variables that the start sets.
 	MaxVariableBytes = 256 << 10
 )
 
@@ -28,15 +28,16 @@ type Variable struct {
 	User   UserID     `cbor:"3,keyasint"`
 	Name   string     `cbor:"4,keyasint"`
 	Secret bool       `cbor:"5,keyasint,omitempty"`
-	Value  string     `cbor:"6,keyasint,omitempty"` // Of one that is no secret.
-	Sealed []byte     `cbor:"7,keyasint,omitempty"` // Of a secret, by the data key with number Key.
+	Value  string     `cbor:"6,keyasint,omitempty"` // Plain value of a variable that is not secret.
+	Sealed []byte     `cbor:"7,keyasint,omitempty"` // Value of a secret, sealed with the data key of number Key.
 	Key    uint64     `cbor:"8,keyasint,omitempty"`
 
 	CreatedAt Instant `cbor:"9,keyasint"`
 	UpdatedAt Instant `cbor:"10,keyasint"`
 }
 
-// Context returns what the value of v is sealed for: it cannot be read as another's.
+// Context returns the context that the value of v is sealed for: it cannot be read as
+// another's.
 func (v *Variable) Context() []byte {
 	return []byte("variable " + v.Org.String() + " " + v.User.String() + " " + v.Name)
 }
@@ -50,7 +51,7 @@ type DataKey struct {
 	CreatedAt Instant `cbor:"4,keyasint"`
 }
 
-// Context returns what the key is sealed for.
+// Context returns the context that the key is sealed for.
 func (k *DataKey) Context() []byte { return []byte("data key " + k.Org.String()) }
 
 // variableName reports whether name may be that of a variable.
@@ -89,8 +90,8 @@ func ExpandSecrets(text string, value func(name string) (string, error)) (string
 	}
 }
 
-// BadVariable returns what is wrong with the name and value of a variable, "" if
-// nothing is.
+// BadVariable returns why the name or the value of a variable is invalid, "" if both are
+// valid.
 func BadVariable(name, value string) string {
 	switch {
 	case !variableName(name):

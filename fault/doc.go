@@ -14,7 +14,7 @@
 // A rule is NAME=ACTION or NAME=ACTION@N, for the N-th time only. Semicolons or
 // new lines separate rules. The actions are exit (at once, as by kill -9, with
 // ExitCode), panic, sleep:DURATION, and, at points that can fail, error,
-// error:EIO or error:ENOSPC. Two names are no points. clock takes a duration by
+// error:EIO or error:ENOSPC. Two names are not points. clock takes a duration by
 // which Offset shifts this process's wall clock. snapshot_every takes the
 // number of entries after which a snapshot is made and the log is truncated. An
 // unknown name is an error when the process starts.

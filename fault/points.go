@@ -110,6 +110,8 @@ func Points() []PointInfo { //nolint:funlen // A list.
 		{"storage.spread.taken", false, "all reachable nodes have a blob, and the node that spread it does not know"},
 
 		{"series.archived", false, "the metrics of an attempt are a blob, and nothing refers to it"},
+		{"output.stored", false, "the output of an attempt is an object, and nothing refers to it"},
+		{"output.recorded", false, "the state knows where the output of an attempt is archived, and its node still has it"},
 		{"copies.chunk", false, "a copy of output has begun a chunk, and the ring has not dropped the displaced one"},
 		{"copies.taken", false, "a copy has grown, and the node whose output it is does not know"},
 		{"copies.acknowledged", false, "a node knows that a copy has grown, and has not noted how far it goes"},

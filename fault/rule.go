@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Names of rules that are no points: the shift of the clock, and the number of
+// Names of rules that are not points: the shift of the clock, and the number of
 // entries between snapshots.
 const (
 	clockName    = "clock"
@@ -31,7 +31,7 @@ const (
 type rule struct {
 	text   string // As given.
 	action action
-	pause  time.Duration // Of sleep.
+	pause  time.Duration // Duration of the action sleep.
 	nth    int           // The hit that it applies to; 0 for each.
 	hits   int
 }
@@ -39,7 +39,7 @@ type rule struct {
 // armed is the parsed form of rules.
 type armed struct {
 	rules         map[string]*rule
-	shift         time.Duration // Of the clock.
+	shift         time.Duration // Shift of the clock.
 	snapshotEvery uint64        // In entries; 0 for the program's default.
 }
 

@@ -7,9 +7,9 @@ import (
 	"berth/fsm/store"
 )
 
-// archiveExecutions drops executions that are in a blob and keeps where they
-// are. What the leader made the blob of has to be what this replica has: the
-// sum of the hashes says so. A repeat changes nothing.
+// archiveExecutions drops executions that are in a blob, and stores which blob has
+// them. It refuses a blob whose sum of hashes differs from the sum of this replica's
+// records. A repeat changes nothing.
 func (s *retention) archiveExecutions(c ArchiveExecutions) Result {
 	if _, ok := s.archiveBlobs.Get(c.Blob); ok {
 		return Result{Repeat: true}

@@ -238,8 +238,8 @@ func (s *money) report(e *compute.Execution, b *compute.Budget, level int, stopp
 	s.putCallback(c)
 }
 
-// setBudget gives an organization, a key or a member a budget, or changes it. What was
-// charged toward it stays.
+// setBudget gives an organization, a key or a member a budget, or changes it. Earlier
+// charges still count toward it.
 func (s *money) setBudget(c SetBudget) Result {
 	b := c.Budget
 	if refusal := s.admitBudget(c.Actor, spenderOf(&b)); refusal != nil {
@@ -252,8 +252,8 @@ func (s *money) setBudget(c SetBudget) Result {
 	return Result{ID: b.Org.UUID}
 }
 
-// putBudget stores a budget. What was charged toward it before stays, unless it counts
-// other times now.
+// putBudget stores a budget. Earlier charges still count toward it, unless it becomes
+// monthly or stops being so.
 func (s *money) putBudget(b *compute.Budget) {
 	b.Charged, b.Month, b.Level, b.ChangedAt = 0, 0, 0, s.meta.Now
 	if b.Monthly {
@@ -266,7 +266,7 @@ func (s *money) putBudget(b *compute.Budget) {
 		b.Charged, b.Month = known.Charged, known.Month
 	}
 	if b.Month == 0 || b.Month == monthOf(s.meta.Now) {
-		b.Level = b.LevelOf(b.Charged) // What was reached before is not reported.
+		b.Level = b.LevelOf(b.Charged) // Levels that it has already reached are not reported.
 	}
 	s.budgets.Put(b)
 }

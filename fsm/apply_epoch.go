@@ -12,7 +12,7 @@ import (
 // on disk.
 const (
 	epochShift = attempt.LifeShift
-	maxEpoch   = 1<<31 - 1 // Of the cluster.
+	maxEpoch   = 1<<31 - 1 // The highest epoch of the cluster.
 )
 
 // EpochCause is the reason for a new cluster epoch.

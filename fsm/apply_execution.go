@@ -19,7 +19,7 @@ const (
 	maxRetries   = 10
 
 	maxExecutionName = 64          // Bytes.
-	leastTime        = time.Second // What a ceiling of credits must buy at least.
+	leastTime        = time.Second // The least run time that a ceiling of credits must buy.
 )
 
 // submit records an execution as queued, or a parent as pending, and sets its
@@ -549,7 +549,7 @@ func (s *execution) stop(known *compute.Execution, how compute.Stop, why compute
 		return
 	}
 	if why != compute.ReasonNone || e.Reason == compute.ReasonDrained {
-		e.Reason = why // Who stops what a drain has moved or stopped ends it by that.
+		e.Reason = why // A stop replaces the reason of an earlier drain.
 	}
 	e.Stop = max(e.Stop, how)
 	s.putExecution(&e)

@@ -144,7 +144,7 @@ func (s *identity) regenerateKey(c RegenerateKey) Result {
 			return refuse(compute.CodeForbidden, "not_your_key",
 				"only its user gives a personal key a new value; an admin may disable or delete it")
 		}
-		k.User = c.Actor.User // Who has the value would act as another member otherwise, who may have more rights.
+		k.User = c.Actor.User // Otherwise the caller could use a member's greater rights.
 	}
 	k.Lookup, k.Prefix, k.Hash = c.Lookup, c.Prefix, c.Hash
 	k.UpdatedAt = s.meta.Now

@@ -28,7 +28,7 @@ const (
 type SealedKey struct {
 	Kind   SealedKind    `cbor:"1,keyasint"`
 	Org    compute.OrgID `cbor:"2,keyasint,omitempty"`
-	ID     string        `cbor:"3,keyasint,omitempty"` // Of a signing key.
+	ID     string        `cbor:"3,keyasint,omitempty"` // Identifier of a signing key.
 	Sealed []byte        `cbor:"4,keyasint"`
 	Before compute.Hash  `cbor:"5,keyasint,omitzero"` // SHA-256 of what Sealed replaces.
 }

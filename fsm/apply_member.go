@@ -31,7 +31,7 @@ func (s *identity) setUser(c SetUser) Result {
 	var refusal *compute.Error
 	if own && c.Disabled == nil {
 		if refusal = s.access.admit(c.Actor); refusal == nil {
-			refusal = s.access.admitUnlimited(c.Actor) // Who has the password needs no key.
+			refusal = s.access.admitUnlimited(c.Actor) // A password would bypass the key's ceiling.
 		}
 	} else {
 		refusal = s.access.admitOperator(c.Actor)

@@ -8,11 +8,11 @@ import (
 	"berth/fsm/store"
 )
 
-// modelTables has the published models, and what is used of them.
+// modelTables has the published models and their usage.
 type modelTables struct {
 	models        store.Records[string, compute.Model]
 	tokenHolds    store.Records[tokenHoldKey, compute.TokenHold]
-	tokenUsage    store.Records[tokenUsageKey, compute.TokenUsage] // Of minutes that are not posted.
+	tokenUsage    store.Records[tokenUsageKey, compute.TokenUsage] // Usage of minutes that are not posted.
 	tokenTotals   store.Records[tokenTotalKey, compute.TokenTotal]
 	tokenSessions store.Records[compute.NodeID, tokenSession]
 }

@@ -200,8 +200,8 @@ func (s *membership) expireTokens() {
 	}
 }
 
-// setInventory records what a node has. What the state keeps itself, the use
-// of each GPU, stays.
+// setInventory records the hardware of a node. The use of each GPU, which the state
+// counts itself, stays.
 func (s *membership) setInventory(c SetInventory) Result {
 	known, ok := s.nodes.Get(c.Inventory.Node)
 	if !ok {

@@ -246,7 +246,7 @@ func noObjectUpload() Result {
 		"There is no such upload: it was completed, aborted or has expired.")
 }
 
-// abort ends an upload. What came of it is lost.
+// abort ends an upload and discards its parts.
 func (s *object) abort(c AbortObjectUpload) Result {
 	if refusal := s.admit(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}

@@ -83,9 +83,9 @@ func (v *View) dropOutputs(id compute.ExecutionID) {
 	}
 }
 
-// archiveOutputs records where the output of ended attempts is. What is known already, or
-// belongs to an execution that is gone, is left out. A whole output replaces one that may
-// lack its end.
+// archiveOutputs records where the output of ended attempts is. It leaves out output that
+// is recorded already, or whose execution is gone. A whole output replaces one that may lack
+// its end.
 func (s *retention) archiveOutputs(c ArchiveOutputs) Result {
 	if len(c.Outputs) == 0 || len(c.Outputs) > MaxOutputRows {
 		return refuse(compute.CodeInvalid, "outputs", "archive 1 to %d outputs at a time", MaxOutputRows)

@@ -35,7 +35,7 @@ func priceable(name string) bool {
 	return err == nil && (profile.GPUType == name || name == compute.CPUPrice)
 }
 
-// setPrices changes prices. What was submitted before keeps its own.
+// setPrices changes prices. Executions keep the price of their submit.
 func (s *money) setPrices(c SetPrices) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}

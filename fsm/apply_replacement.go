@@ -167,16 +167,16 @@ func (s *deployment) checkUpdate(parent *compute.Execution, c UpdateDeployment) 
 	return s.setInference(&updated, c.Model, c.MinVRAMMiB)
 }
 
-// setInference makes a model what a service or a replica executes, on GPUs of which each has
-// at least so much memory. It returns why no node could host that.
+// setInference makes a service or a replica execute a model on GPUs that each have at
+// least minVRAMMiB of memory. It returns why no node could host it.
 func (v *nodeTables) setInference(e *compute.Execution, model *compute.Inference, minVRAMMiB int64) *compute.Error {
 	e.Inference, e.MinVRAMMiB, e.Request.MinVRAMMiB = model, minVRAMMiB, 0
 	p, _ := compute.ParseProfile(e.Profile) // It was checked at the submit.
 	return v.needVRAM(p, &e.Request, minVRAMMiB)
 }
 
-// setNext makes a model what a deployment executes: at once if it has no replica, else
-// once one with it is ready.
+// setNext makes a deployment execute a model: at once if it has no replica, otherwise
+// as soon as one replica of it is ready.
 func (s *deployment) setNext(parent *compute.Execution, model compute.Inference, minVRAMMiB int64) {
 	d := parent.Deployment
 	d.Updates++
@@ -187,10 +187,10 @@ func (s *deployment) setNext(parent *compute.Execution, model compute.Inference,
 	}
 }
 
-// adoptNext makes the next update of a deployment what it executes.
+// adoptNext makes a deployment execute its next update.
 func (v *nodeTables) adoptNext(parent *compute.Execution) {
 	d := parent.Deployment
-	_ = v.setInference(parent, d.Next, d.NextVRAMMiB) // What does not fit now waits, as after a node is lost.
+	_ = v.setInference(parent, d.Next, d.NextVRAMMiB) // A model that fits no node waits, as after a node is lost.
 	parent.Service.Revision, d.Next, d.NextVRAMMiB = d.Updates, nil, 0
 	parent.FileName, parent.Detail = compute.Clip(parent.Inference.Model, maxShownModel), ""
 }

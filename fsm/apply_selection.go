@@ -80,7 +80,7 @@ func (s *selection) takeSelection(c TakeSelection) Result {
 		reason := c.Reason
 		switch {
 		case len(tooDear) > 0:
-			reason = compute.ReasonCredits // Of those that there are, none was paid for.
+			reason = compute.ReasonCredits // Candidates exist, but the credits pay for none.
 		case reason == compute.ReasonNone:
 			reason = compute.ReasonNoCandidates
 		}

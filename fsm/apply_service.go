@@ -136,7 +136,7 @@ func (s *service) startReplicas(c StartReplicas) Result {
 		needed = slices.Delete(needed, at, at+1)
 		e, revision := replicaOf(&parent, asked.ID, s.meta.Index, s.meta.Now), parent.Service.Revision
 		if d := parent.Deployment; asked.Number > parent.Service.Replicas && d != nil && d.Next != nil {
-			_ = s.setInference(e, d.Next, d.NextVRAMMiB) // What does not fit now waits, as after a node is lost.
+			_ = s.setInference(e, d.Next, d.NextVRAMMiB) // A model that fits no node waits.
 			revision = d.Updates
 		}
 		amount := firstHold(e)

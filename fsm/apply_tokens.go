@@ -298,8 +298,8 @@ func (v *budgetTables) addHeld(p compute.Payer, amount compute.Credits) {
 	}
 }
 
-// postTokens charges what an organization has used of a model since the last charge: one
-// line for all its payers. What is below a micro-credit is left for the next one.
+// postTokens charges an organization for its use of a model since the last charge: one
+// line for all its payers. A rest below one micro-credit is left for the next charge.
 func (s *money) postTokens(of tokenTotalKey) {
 	var rows []*compute.TokenUsage
 	for at, u := range s.tokenUsage.From(tokenUsageKey{tokenTotalKey: of}) {

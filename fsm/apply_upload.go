@@ -11,8 +11,8 @@ import (
 // Limits of uploaded bundles. Beyond them an organization loses those that were
 // touched longest ago; executions keep the files that they were submitted with.
 const (
-	maxUploads     = 256      // Of one organization.
-	maxUploadBytes = 32 << 30 // Of all files in them together.
+	maxUploads     = 256      // Bundles of one organization.
+	maxUploadBytes = 32 << 30 // Bytes of all files in them together.
 	maxUploadSweep = 1_000    // The most that one Tick drops.
 )
 

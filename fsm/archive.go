@@ -18,7 +18,7 @@ import (
 type Archive struct {
 	Number     uint64          `cbor:"1,keyasint"` // From 1; a later archive has a higher one.
 	Blob       compute.Hash    `cbor:"2,keyasint"` // Name and SHA-256 of the blob.
-	Size       int64           `cbor:"3,keyasint"` // Of the blob, in bytes.
+	Size       int64           `cbor:"3,keyasint"` // Bytes of the blob.
 	Month      int             `cbor:"4,keyasint"` // Month in which they ended, UTC: year × 12 + month − 1.
 	Executions int             `cbor:"5,keyasint"`
 	First      compute.Instant `cbor:"6,keyasint"` // The earliest and the latest end.

@@ -18,7 +18,7 @@ const (
 // auditEntry is a change that an audit trail lists.
 type auditEntry struct {
 	actor  Actor
-	org    compute.OrgID // Of the trail; zero for the cluster's.
+	org    compute.OrgID // The trail's organization; zero for the cluster's trail.
 	action string
 	target string
 	detail string
@@ -28,8 +28,8 @@ type auditEntry struct {
 // hash of the last of them, so that the chain of the others can still be verified.
 type auditChain struct {
 	Org     compute.OrgID `cbor:"1,keyasint"`
-	Seq     uint64        `cbor:"2,keyasint"` // Of the last line.
-	Head    compute.Hash  `cbor:"3,keyasint"` // Of the last line.
+	Seq     uint64        `cbor:"2,keyasint"` // Number of the last line.
+	Head    compute.Hash  `cbor:"3,keyasint"` // Hash of the last line.
 	Trimmed uint64        `cbor:"4,keyasint,omitempty"`
 	Anchor  compute.Hash  `cbor:"5,keyasint,omitzero"`
 }

@@ -6,11 +6,11 @@ import (
 	"berth/compute"
 )
 
-// ChargeRule says whether what an execution used is charged. The first rule of an
-// execution counts.
+// ChargeRule says whether the use of an execution is charged. The first rule that
+// applies to an execution counts.
 type ChargeRule struct {
-	Case    string // Of which executions, for people.
-	Charge  string // How much, for people.
+	Case    string // The executions that it applies to, for people.
+	Charge  string // The amount, for people.
 	applies func(*compute.Execution) bool
 	charge  func(*compute.Execution) (compute.Credits, string)
 }

@@ -16,7 +16,7 @@ type Command any
 type Op struct {
 	ID      compute.OpID  `cbor:"1,keyasint"`
 	Org     compute.OrgID `cbor:"2,keyasint,omitempty"` // The scope in which ID is unique.
-	Request compute.Hash  `cbor:"3,keyasint"`           // Of the request: the same ID with another one is a conflict.
+	Request compute.Hash  `cbor:"3,keyasint"`           // Hash of the request: an ID with another hash is a conflict.
 }
 
 // Actor is who asks. Apply checks again that the credential is still good, so
@@ -24,7 +24,7 @@ type Op struct {
 type Actor struct {
 	User         compute.UserID `cbor:"1,keyasint"`
 	Key          compute.KeyID  `cbor:"2,keyasint,omitempty"` // Zero with an access token.
-	TokenVersion uint64         `cbor:"3,keyasint,omitempty"` // Of the access token.
+	TokenVersion uint64         `cbor:"3,keyasint,omitempty"` // Version of the access token.
 	Org          compute.OrgID  `cbor:"4,keyasint"`           // The organization it acts in.
 	Root         bool           `cbor:"5,keyasint,omitempty"` // The cluster's root token: no user, no organization.
 
@@ -228,7 +228,7 @@ type (
 	StoreRefresh struct {
 		Op    Op                   `cbor:"1,keyasint"`
 		Token compute.RefreshToken `cbor:"2,keyasint"`
-		Actor Actor                `cbor:"80,keyasint,omitzero"` // Who signs in, for the audit record.
+		Actor Actor                `cbor:"80,keyasint,omitzero"` // The user that signs in, for the audit record.
 	}
 
 	// RotateRefresh spends one refresh token for its successor. A repeat with
@@ -458,11 +458,11 @@ type (
 		Key  compute.SigningKey `cbor:"2,keyasint"`
 	}
 
-	// RecordEstimates records when executions of the queue would start, to be
-	// compared with when they do. What has an estimate keeps it.
+	// RecordEstimates records when executions of the queue are expected to start.
+	// Their real starts are compared with it later. An execution keeps its first estimate.
 	RecordEstimates struct {
 		Term      uint64                  `cbor:"1,keyasint"`
-		At        compute.Instant         `cbor:"2,keyasint"` // Of the view that they were made from.
+		At        compute.Instant         `cbor:"2,keyasint"` // Time of the view that they were made from.
 		Estimates []compute.StartEstimate `cbor:"3,keyasint"`
 	}
 
@@ -502,10 +502,10 @@ type (
 	ArchiveExecutions struct {
 		Term       uint64       `cbor:"1,keyasint"`
 		Blob       compute.Hash `cbor:"2,keyasint"`
-		Size       int64        `cbor:"3,keyasint"` // Of the blob, in bytes.
-		Month      int          `cbor:"4,keyasint"` // Of the ends, UTC: year × 12 + month − 1.
-		Sum        [4]uint64    `cbor:"5,keyasint"` // Of the hashes of the records.
-		Executions []byte       `cbor:"6,keyasint"` // Their identifiers, one behind the other.
+		Size       int64        `cbor:"3,keyasint"` // Bytes of the blob.
+		Month      int          `cbor:"4,keyasint"` // Month in which all ended, UTC: year × 12 + month − 1.
+		Sum        [4]uint64    `cbor:"5,keyasint"` // Sum of the hashes of the records.
+		Executions []byte       `cbor:"6,keyasint"` // Their identifiers, concatenated.
 	}
 
 	// SetBrake says what nodes that vanish at once mean: how many of a hundred
@@ -540,7 +540,7 @@ type (
 		Org   compute.Org `cbor:"3,keyasint"`
 	}
 
-	// SetOrg changes an organization. What is empty stays.
+	// SetOrg changes an organization. Empty fields keep their value.
 	SetOrg struct {
 		Op           Op            `cbor:"1,keyasint"`
 		Actor        Actor         `cbor:"2,keyasint"`
@@ -604,7 +604,7 @@ type (
 		Actor  Actor            `cbor:"2,keyasint"`
 		Org    compute.OrgID    `cbor:"3,keyasint"`
 		Invite compute.InviteID `cbor:"4,keyasint"`
-		Hash   compute.Hash     `cbor:"5,keyasint"` // Of the token.
+		Hash   compute.Hash     `cbor:"5,keyasint"` // Hash of the token.
 		Accept bool             `cbor:"6,keyasint,omitempty"`
 	}
 
@@ -634,7 +634,7 @@ type (
 	}
 
 	// DeleteUser ends the account of the actor, with the organizations in which nobody
-	// else is. What the user executed stays in the history, under the identifier.
+	// else is. The user's executions stay in the history, under the identifier.
 	DeleteUser struct {
 		Op    Op    `cbor:"1,keyasint"`
 		Actor Actor `cbor:"2,keyasint"`
@@ -711,8 +711,8 @@ type (
 		Deployment compute.ExecutionID `cbor:"1,keyasint"`
 	}
 
-	// UpdateDeployment changes what a deployment executes, and how it scales. What is nil
-	// stays. Replicas are replaced one after the other, each once another one is ready.
+	// UpdateDeployment changes the program of a deployment, and how it scales. Nil fields keep
+	// their value. Replicas are replaced one after the other, each once another one is ready.
 	UpdateDeployment struct {
 		Op         Op                  `cbor:"1,keyasint"`
 		Actor      Actor               `cbor:"2,keyasint"`
@@ -882,7 +882,7 @@ type Result struct {
 	Repeat    bool                `cbor:"2,keyasint,omitempty"` // The op was known; this is its first answer.
 	Execution compute.ExecutionID `cbor:"3,keyasint,omitempty"`
 	Status    compute.Status      `cbor:"4,keyasint,omitempty"`
-	ID        compute.UUID        `cbor:"5,keyasint,omitempty"` // Of the record created, such as a key.
+	ID        compute.UUID        `cbor:"5,keyasint,omitempty"` // Identifier of the created record, such as a key.
 	Count     int                 `cbor:"6,keyasint,omitempty"` // Such as assignments placed.
 
 	// The record that the request changed, as it was then: what its answer shows,

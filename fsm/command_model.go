@@ -15,8 +15,8 @@ type (
 		Requests   int64               `cbor:"6,keyasint,omitempty"`
 	}
 
-	// WantedHold is what a node wants to have set aside for a payer: up to Most, and
-	// nothing more where there is not even Least. What is above Most is released.
+	// WantedHold is the hold that a node wants for a payer: up to Most, and nothing more
+	// where not even Least is available. Any amount above Most is released.
 	WantedHold struct {
 		Payer compute.Payer   `cbor:"1,keyasint"`
 		Least compute.Credits `cbor:"2,keyasint,omitempty"`

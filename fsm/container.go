@@ -115,8 +115,8 @@ func (s *identity) trustOrg(c TrustOrg) Result {
 	return Result{ID: o.ID.UUID}
 }
 
-// completeExecution records what a client says about the end of a Compose execution that
-// it has watched, once, and asks one that lives to end. What it says changes neither the
+// completeExecution records, once, a client's report on the end of a Compose execution
+// that it has watched. A live execution is asked to end. The report changes neither the
 // status nor the charge.
 func (s *execution) completeExecution(c CompleteExecution) Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {

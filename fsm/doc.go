@@ -8,8 +8,8 @@
 //
 // Its rules: Apply reads the command and the state, nothing else: no clock,
 // no randomness, no order of a map, no goroutine, no float. Time is the
-// state's own clock, which the leader's Clock command raises. What is wrong
-// with a command is a refusal in its Result, and a refusal changes nothing.
+// state's own clock, which the leader's Clock command raises. A faulty
+// command gets a refusal in its Result, and a refusal changes nothing.
 // Records are immutable: a change is a changed copy. New truth comes with a
 // command, an invariant in Check and a place in the random history of the
 // tests.

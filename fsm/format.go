@@ -33,7 +33,7 @@ const (
 	formatAlerts     = 12 // Callbacks about budgets belong to organizations too.
 	formatUpdates    = 13 // Replicas are replaced by others that are ready first; deployments are updated.
 	formatDrains     = 14 // The holds of replicas grow while they drain.
-	formatOutput     = 15 // What ended attempts printed is archived among the objects of their organization.
+	formatOutput     = 15 // The output of ended attempts is archived as objects of their organization.
 	formatAsked      = 16 // Deployments record the GPU memory that was asked for apart from that of their model.
 
 	// Format is the newest format that this program can apply.

@@ -29,8 +29,8 @@ func (v *View) Hash() compute.Hash {
 		n, s := t.Digest()
 		var b [40]byte
 		binary.BigEndian.PutUint64(b[:], uint64(n))
-		for i, lane := range s {
-			binary.BigEndian.PutUint64(b[8+8*i:], lane)
+		for i, word := range s {
+			binary.BigEndian.PutUint64(b[8+8*i:], word)
 		}
 		h.Write(b[:])
 	}

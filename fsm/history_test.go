@@ -22,7 +22,7 @@ type historian struct {
 
 	rng   *rand.Rand
 	sent  []fsm.Command // To repeat commands.
-	names int           // Of nodes and users so far.
+	names int           // Number of nodes and users so far.
 }
 
 // newHistorian returns a historian with a cluster whose limits are low enough

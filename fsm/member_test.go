@@ -72,7 +72,7 @@ func TestRoles(t *testing.T) {
 	type act struct {
 		name string
 		do   func(by fsm.Actor, of compute.UserID, org compute.OrgID) fsm.Command
-		of   compute.OrgRole // Of whom it is done to.
+		of   compute.OrgRole // The role of the member that it is done to.
 		may  map[compute.OrgRole]bool
 	}
 	role := func(to compute.OrgRole) func(fsm.Actor, compute.UserID, compute.OrgID) fsm.Command {

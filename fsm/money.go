@@ -30,8 +30,8 @@ func costs(e *compute.Execution, limit time.Duration) compute.Credits {
 // worst returns the largest cost of e.
 func worst(e *compute.Execution) compute.Credits { return costs(e, e.Timeout) }
 
-// firstHold returns the hold of e at submit. What has no time limit is held for a
-// short time from the start.
+// firstHold returns the hold of e at submit. It covers the time limit, but at most
+// holdFirst, or holdMore for a replica.
 func firstHold(e *compute.Execution) compute.Credits {
 	first := holdFirst
 	if e.Kind == compute.KindReplica {

@@ -27,7 +27,7 @@ func HashEntry(entry []byte) compute.Hash { return sha256.Sum256(entry) }
 // because the state may be half changed.
 type PoisonError struct {
 	Index   uint64
-	Hash    compute.Hash // Of the entry's bytes.
+	Hash    compute.Hash // Hash of the entry's bytes.
 	Frame   int          // The number of the command in the entry, from 1.
 	Frames  int
 	Command string // "CreateKey"; "" where it cannot be decoded.

@@ -292,7 +292,7 @@ func TestEndsOfPreempted(t *testing.T) {
 			w.term++ // Only the epoch fences the node's report.
 			w.must(w.yielded(id, time.Second))
 		}, compute.StatusQueued, compute.ReasonPreempted},
-		{"the word of its end comes twice", func(w *world, id compute.ExecutionID) {
+		{"the report of its end comes twice", func(w *world, id compute.ExecutionID) {
 			c := w.yielded(id, time.Second)
 			w.must(c)
 			w.refused(c, compute.CodeConflict, "stale_attempt")

@@ -12,7 +12,7 @@ import (
 // does not change it, and the replicas seem equal. All records are therefore
 // hashed again from time to time.
 
-// recountRecords is the number of records that are hashed between calls of pace.
+// recountRecords is the number of records that are hashed between calls of throttle.
 const recountRecords = 512
 
 // ErrRecount is returned if the records of a replica do not match its hash.
@@ -20,20 +20,20 @@ var ErrRecount = errors.New("the records in memory are not those that were store
 
 // Recount hashes all records again and compares the result with the hash that was
 // updated on write. It reads one table after the other, each from the view of that
-// moment, while the state continues. After every few records it calls pace with the
-// number of bytes hashed. The error is ErrRecount, or the one of pace.
-func (f *FSM) Recount(pace func(bytes int) error) error {
+// moment, while the state continues. After every few records it calls throttle with the
+// number of bytes hashed. Its error is ErrRecount or that of throttle.
+func (f *FSM) Recount(throttle func(bytes int) error) error {
 	for i, name := range storedNames() {
-		if err := recount(f.View().stored()[i], i, pace); err != nil {
+		if err := recount(f.View().stored()[i], i, throttle); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// recount hashes the records of one table. What cannot be decoded any more is no
-// record that was stored.
-func recount(t store.Stored, table int, pace func(bytes int) error) (err error) {
+// recount hashes the records of one table. A record that cannot be decoded is
+// reported as ErrRecount: its bytes have changed since it was stored.
+func recount(t store.Stored, table int, throttle func(bytes int) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("%w: %v", ErrRecount, v)
@@ -51,7 +51,7 @@ func recount(t store.Stored, table int, pace func(bytes int) error) (err error) 
 		}
 		got.Add(sha256.Sum256(encoded))
 		if n%recountRecords == 0 {
-			err = pace(bytes)
+			err = throttle(bytes)
 			bytes = 0
 		}
 		return err == nil
@@ -62,5 +62,5 @@ func recount(t store.Stored, table int, pace func(bytes int) error) (err error) 
 	if records, want := t.Digest(); n != records || got != want {
 		return fmt.Errorf("%w: %d of %d were found, with another hash", ErrRecount, n, records)
 	}
-	return pace(bytes)
+	return throttle(bytes)
 }

@@ -28,7 +28,7 @@ func TestRecountFindsFlippedBits(t *testing.T) {
 			})
 		}},
 		{"a ledger", func(s *state) {
-			s.ledger.Sealed.Scan(make([]byte, numberKeyWidth), func(_, chapter []byte) bool { return !flipped(chapter) })
+			s.ledger.Sealed.Scan(make([]byte, numberKeyWidth), func(_, block []byte) bool { return !flipped(block) })
 		}},
 		{"an organization", func(s *state) {
 			for o := range s.orgs.Values() {
@@ -41,11 +41,11 @@ func TestRecountFindsFlippedBits(t *testing.T) {
 		f := &FSM{state: longHistory(t)}
 		f.publish()
 		total := 0
-		pace := func(bytes int) error {
+		throttle := func(bytes int) error {
 			total += bytes
 			return nil
 		}
-		if err := f.Recount(pace); err != nil || total < 1000 {
+		if err := f.Recount(throttle); err != nil || total < 1000 {
 			t.Fatalf("%s: before: %v after %d bytes", test.name, err, total)
 		}
 		kept := f.View().Hash()
@@ -54,7 +54,7 @@ func TestRecountFindsFlippedBits(t *testing.T) {
 		if test.name != "the hash itself" && f.View().Hash() != kept {
 			t.Errorf("%s: the hash is another one: it needs no recount", test.name)
 		}
-		if err := f.Recount(pace); !errors.Is(err, ErrRecount) {
+		if err := f.Recount(throttle); !errors.Is(err, ErrRecount) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}

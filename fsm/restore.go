@@ -51,8 +51,8 @@ func (b *batch) records(yield func(record []byte) bool) {
 
 // made is the result of a batch. It shares no memory with the batch.
 type made struct {
-	sum     store.Sum    // Of the cold records.
-	pages   []store.Page // Of the cold records.
+	sum     store.Sum    // Sum of the hashes of the cold records.
+	pages   []store.Page // The cold records.
 	hot     [][]byte     // The other records.
 	places  [][historyKeyWidth]byte
 	ends    [][endKeyWidth]byte
@@ -92,7 +92,7 @@ type ledgerTotals struct {
 type restoring struct {
 	*state
 
-	tables int // How many there are.
+	tables int // Number of tables.
 	load   []func([]byte) error
 	stop   chan struct{}
 
@@ -105,10 +105,10 @@ type restoring struct {
 	ends    [][endKeyWidth]byte
 	left    [][endKeyWidth]byte // The ends of executions with outputs.
 	ages    []age
-	seen    []ended // Of all executions.
+	seen    []ended // The parts of all executions.
 	next    int     // The index in seen, while attempts are compared.
 	ledgers map[compute.OrgID]ledgerTotals
-	indexes sync.WaitGroup // Of executions, built while the next tables are read.
+	indexes sync.WaitGroup // Builds the indexes of executions while the next tables are read.
 }
 
 // readTables reads all tables.

@@ -16,16 +16,16 @@ import (
 // counts or filters use? Then the partial decode must read it.
 func TestPartialDecodeKnowsAllFields(t *testing.T) {
 	for name, test := range map[string]struct {
-		form *store.Schema
-		last int
+		schema *store.Schema
+		last   int
 	}{
 		"execution": {executionSchema, 85},
 		"attempt":   {attemptSchema, 16},
 		"op":        {opSchema, 6},
 		"line":      {ledger.Schema, ledger.HashField},
 	} {
-		if test.form.LastField() != test.last {
-			t.Errorf("the last field of an %s is %d, its outline knows %d", name, test.form.LastField(), test.last)
+		if last := test.schema.LastField(); last != test.last {
+			t.Errorf("the last field of an %s is %d, its partial decode knows %d", name, last, test.last)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func longHistory(t *testing.T) *state {
 		}
 	}
 	if s.ledger.SealedLines == 0 {
-		t.Fatal("nothing is in chapters")
+		t.Fatal("nothing is in sealed blocks")
 	}
 	return s
 }

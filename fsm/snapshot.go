@@ -78,8 +78,8 @@ func readSnapshot(r io.Reader) (*state, error) {
 	return s, nil
 }
 
-// readMeta reads the meta record. What a newer format has in it is unknown here,
-// so that is checked first: it is not damage.
+// readMeta reads the meta record. It checks the format first: fields of a newer
+// format are unknown here, but they are not damage.
 func readMeta(data []byte, m *meta) error {
 	var of struct {
 		Format uint64 `cbor:"10,keyasint"`

@@ -104,7 +104,7 @@ type (
 	quotaTables struct {
 		usage  store.Records[compute.OrgID, usage]
 		quotas store.Records[scope, compute.Quota]
-		loads  store.Table[scope, compute.Load] // Of live attempts.
+		loads  store.Table[scope, compute.Load] // Loads of live attempts.
 	}
 
 	// requestTables has the answers to processed requests.
@@ -119,7 +119,7 @@ type (
 		archives       store.Records[uint64, Archive]      // By number.
 		archivePlaces  store.Table[archivePlace, struct{}] // Parts of archives, by organization.
 		archiveBlobs   store.Table[compute.Hash, struct{}] // Blobs of archives.
-		archivedTotals store.Table[compute.OrgID, totals]  // Of executions in archives.
+		archivedTotals store.Table[compute.OrgID, totals]  // Totals of executions in archives.
 		extra          map[compute.ExecutionID]*Case       // Archived executions; only in views made by With.
 	}
 
@@ -133,17 +133,17 @@ type (
 
 // meta is the record of the singletons.
 type meta struct {
-	Index      uint64          `cbor:"1,keyasint"` // Of the last entry applied.
+	Index      uint64          `cbor:"1,keyasint"` // Raft index of the last entry applied.
 	Now        compute.Instant `cbor:"2,keyasint"` // The state's clock.
 	Term       uint64          `cbor:"3,keyasint"` // The newest leader's term.
 	Cluster    compute.UUID    `cbor:"4,keyasint"` // Zero before Bootstrap.
 	RootToken  compute.Hash    `cbor:"5,keyasint"`
 	Settings   Settings        `cbor:"6,keyasint"`
-	OpSequence uint64          `cbor:"7,keyasint"` // Of the newest remembered op.
+	OpSequence uint64          `cbor:"7,keyasint"` // Number of the newest remembered op.
 
 	Learning compute.Learning `cbor:"8,keyasint,omitzero"` // The progress of the mix.
 
-	Calibration compute.Calibration `cbor:"9,keyasint,omitzero"` // Of start estimates.
+	Calibration compute.Calibration `cbor:"9,keyasint,omitzero"` // Quality of start estimates.
 
 	Format uint64 `cbor:"10,keyasint,omitempty"` // The newest allowed format; 0 for the first.
 
@@ -196,7 +196,7 @@ type counts struct {
 	executions [compute.Statuses][kinds]int
 	waiting    [compute.Reasons]int
 	held       compute.Credits
-	archived   int // Executions in archives.
+	archived   int   // Executions in archives.
 	output     int64 // Bytes of archived output.
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Summary is a state in numbers, by which two copies of it can be compared.
 type Summary struct {
-	Hash string `json:"hash"` // Of the whole state, in hex.
+	Hash string `json:"hash"` // Hash of the whole state, in hex.
 
 	Nodes      int            `json:"nodes"`
 	Orgs       int            `json:"organizations"`

@@ -30,7 +30,7 @@ const (
 // shows the same.
 type tally struct {
 	What    tallied         `cbor:"1,keyasint"`
-	Reason  compute.Reason  `cbor:"2,keyasint,omitempty"` // Of an unbilled attempt.
+	Reason  compute.Reason  `cbor:"2,keyasint,omitempty"` // Reason of an unbilled attempt.
 	GPUType string          `cbor:"3,keyasint"`           // "cpu" without GPUs.
 	Count   uint64          `cbor:"4,keyasint"`
 	Worth   compute.Credits `cbor:"5,keyasint,omitempty"` // Price × time of execution that is not charged.

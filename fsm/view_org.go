@@ -158,5 +158,5 @@ func (v *moneyTables) Account(org compute.OrgID) *compute.Account {
 
 // Ledger yields the ledger of an organization behind sequence number after.
 func (v *moneyTables) Ledger(org compute.OrgID, after uint64) iter.Seq[*compute.LedgerEntry] {
-	return v.ledger.Of(org, after+1)
+	return v.ledger.Entries(org, after+1)
 }

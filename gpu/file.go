@@ -25,7 +25,7 @@ const (
 )
 
 // entry is one device as the file spells it. Type or model is required. A
-// simulated device may omit what its type implies. A MIG slice has mig set, as
+// simulated device may omit fields that its type implies. A MIG slice has mig set, as
 // in 1g.5gb, and names its parent, a device of the file with mig: enabled.
 type entry struct {
 	ID         string `yaml:"id"`
@@ -40,7 +40,7 @@ type entry struct {
 	SpeedMilli int    `yaml:"speed_milli"`
 	Island     int    `yaml:"island"` // Equal for linked devices.
 
-	Parent          string `yaml:"parent"` // Of slices only, as are these:
+	Parent          string `yaml:"parent"` // Only slices have this and the next two fields.
 	Instance        int    `yaml:"instance"`
 	ComputeInstance int    `yaml:"compute_instance"`
 }
@@ -135,7 +135,7 @@ func placeSlices(devices []compute.GPU, lines []int) (faults []error) {
 		parent, known := find(devices, g.Parent)
 		if !known || !parent.Sliced() || parent.Type != g.Type || parent.Simulated != g.Simulated {
 			faults = append(faults, fmt.Errorf(
-				"line %d: parent %q is no device of this file of type %s with mig: %s",
+				"line %d: parent %q is not a device of this file of type %s with mig: %s",
 				lines[i], g.Parent, g.Type, compute.MIGEnabled))
 		}
 		g.Index = parent.Index
@@ -185,7 +185,7 @@ func modelOf(gpuType, slice string) string {
 	return model
 }
 
-// simulate marks g as simulated and fills in what its type implies.
+// simulate marks g as simulated and fills in the fields that its type implies.
 func simulate(g *compute.GPU) {
 	if !strings.HasSuffix(g.Model, simulatedMark) {
 		g.Model += simulatedMark

@@ -103,7 +103,7 @@ func TestParseFileRefuses(t *testing.T) {
 		{"mig", good + "- {id: GPU-2, type: t4, vram_mib: 1, mig: maybe}\n", []string{"line 2", "maybe"}},
 		{"slice without parent", good + "- {id: M, type: t4, vram_mib: 1, mig: 1g.5gb, instance: 1}\n", []string{"line 2", "parent is needed"}},
 		{"slice without instance", good + "- {id: M, type: t4, vram_mib: 1, mig: 1g.5gb, parent: GPU-1}\n", []string{"line 2", "instance is needed"}},
-		{"slice of a whole", good + "- {id: M, type: t4, vram_mib: 1, mig: 1g.5gb, parent: GPU-1, instance: 1}\n", []string{"line 2", `"GPU-1" is no device`}},
+		{"slice of a whole", good + "- {id: M, type: t4, vram_mib: 1, mig: 1g.5gb, parent: GPU-1, instance: 1}\n", []string{"line 2", `"GPU-1" is not a device`}},
 		{"parent of no slice", good + "- {id: M, type: t4, vram_mib: 1, parent: GPU-1}\n", []string{"line 2", "nothing else"}},
 		{"instance of no slice", good + "- {id: M, type: t4, vram_mib: 1, instance: 3}\n", []string{"line 2", "slices only"}},
 		{"island", good + "- {id: M, type: t4, vram_mib: 1, island: -1}\n", []string{"line 2", "not negative"}},

@@ -20,7 +20,7 @@ var errNoAnswer = errors.New("the gpu driver does not answer")
 // While a call hangs it starts no other, so that a driver that never returns
 // costs at most one goroutine. It must not be used by two goroutines at once.
 type guard[T any] struct {
-	answer chan T // Of the pending call; nil when there is none.
+	answer chan T // Gets the result of the pending call; nil when none is pending.
 }
 
 // do returns the result of call. If an earlier call was abandoned, it waits for

@@ -29,17 +29,17 @@ const DefaultWatchInterval = time.Second
 type WatcherConfig struct {
 	Node      compute.NodeID
 	Source    Source
-	VCPUMilli int64            // What executions may use; 0 for all of the machine.
-	MemoryMiB int64            // What executions may use; 0 for all of the machine.
-	Gaps      []compute.Gap    // Of the node's sandbox; they never change.
-	Offers    Offers           // Of the node; nil for none.
+	VCPUMilli int64            // vCPU that executions may use; 0 for all of the machine.
+	MemoryMiB int64            // Memory that executions may use; 0 for all of the machine.
+	Gaps      []compute.Gap    // Gaps of the node's sandbox; they never change.
+	Offers    Offers           // Offers of the node; nil for none.
 	Interval  time.Duration    // Between polls; 0 is DefaultWatchInterval.
 	Now       func() time.Time // Nil is time.Now.
 	Logger    *slog.Logger     // Nil discards.
 }
 
-// Offers returns what a node offers beside its capacity: the largest scratch
-// space on disk in MiB, and what executions may ask for, sorted.
+// Offers returns the offers of a node beside its capacity, sorted, and its largest
+// scratch space on disk in MiB.
 type Offers func() (scratchMiB int64, offers []compute.Offer)
 
 // Watcher keeps the newest inventory of this node.

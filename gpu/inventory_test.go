@@ -112,7 +112,7 @@ func TestWatcherVersions(t *testing.T) {
 		node := compute.NodeID{UUID: compute.UUID{1}}
 		w := gpu.NewWatcher(gpu.WatcherConfig{Node: node, Source: source})
 		if v := w.Current().Version; v != 0 {
-			t.Errorf("version before the first look: %d", v)
+			t.Errorf("version before the first poll: %d", v)
 		}
 		stop := goRun(t, w.Run)
 		defer stop()

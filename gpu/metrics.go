@@ -20,11 +20,11 @@ type CollectorConfig struct {
 	// Allocated returns how many thousandths of a device attempts hold.
 	Allocated func(compute.GPUID) int
 
-	// Holders returns what attempts hold of the devices of this node; nil for nobody.
+	// Holders returns the shares of this node's devices that attempts hold; nil for none.
 	Holders func() []Holder
 }
 
-// Holder is what an attempt holds of a device.
+// Holder is an attempt's share of a device.
 type Holder struct {
 	GPU   compute.GPUID
 	Milli int // Thousandths.
@@ -41,7 +41,7 @@ type Holder struct {
 type Collector struct {
 	cfg       CollectorConfig
 	series    []series
-	slices    []series // Of MIG slices, with two more labels.
+	slices    []series // Series of MIG slices, with two more labels.
 	allocated *prometheus.Desc
 	holders   *prometheus.Desc
 }
@@ -103,8 +103,8 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 // held names a series of holders.
 type held struct{ uuid, instance, org, kind string }
 
-// collectHolders sends who holds what. An execution is in no label: executions come and go,
-// and each would be a series for ever.
+// collectHolders sends the share of each holder. No label has an execution: executions
+// come and go, and each would be a series for ever.
 func (c *Collector) collectHolders(out chan<- prometheus.Metric, devices []compute.GPU) {
 	if c.cfg.Holders == nil {
 		return

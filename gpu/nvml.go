@@ -34,7 +34,7 @@ type nvmlSource struct {
 	retryAt  time.Time // When to retry the initialisation.
 	driver   string
 	events   nvml.EventSet // Nil where the driver has none.
-	islands  islands       // Of the devices last described.
+	islands  islands       // Islands of the devices last described.
 
 	// calls is held for reading during each call into lib. Close gives up
 	// rather than unload the library during a call that hangs.
@@ -160,7 +160,7 @@ func (s *nvmlSource) stop() {
 		_ = s.events.Free()
 		s.events = nil
 	}
-	_ = s.lib.Shutdown() // The next Init reports what is wrong.
+	_ = s.lib.Shutdown() // The next Init reports the error.
 	s.running = false
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ const maxEvents = 256
 // xid is the last critical error that a device reported.
 type xid struct {
 	code    int64
-	fatalAt time.Time // Of the last one that was fatal; zero for none.
+	fatalAt time.Time // When the last fatal one was reported; zero for none.
 }
 
 // isFatal reports whether a device with the XID needs a reset. By NVIDIA's

@@ -237,8 +237,8 @@ func TestNVMLSlices(t *testing.T) {
 	}
 }
 
-// TestNVMLSlicesFallWithTheirDevice holds that slices share their device's
-// fate: its faults, and its silence.
+// TestNVMLSlicesFallWithTheirDevice holds that slices share the faults and the silence
+// of their device.
 func TestNVMLSlicesFallWithTheirDevice(t *testing.T) {
 	b := newBox(t)
 	cut(b.device(0), mockSlice(7, 0, "1g.5gb", 4864))
@@ -425,7 +425,7 @@ func TestNVMLLostDevice(t *testing.T) {
 		t.Fatalf("got %+v", lost[3])
 	}
 	if again := b.mustDevices(t); again[3].ID != before[3].ID || again[3].Health != compute.HealthFailed {
-		t.Errorf("forgotten at the second look: %+v", again[3])
+		t.Errorf("forgotten at the second poll: %+v", again[3])
 	}
 	b.DeviceGetHandleByIndexFunc = handle
 	if back := b.mustDevices(t); back[3] != before[3] {

@@ -38,7 +38,7 @@ type Sampler struct {
 	mu      sync.Mutex
 	last    map[compute.GPUID]Reading
 	rings   map[compute.GPUID]*ring
-	tallies map[*Tally]bool // Of running attempts.
+	tallies map[*Tally]bool // Tallies of running attempts.
 	round   chan struct{}   // Closed at the end of the next round.
 }
 

@@ -222,7 +222,7 @@ const (
 	idleClockMHz  = 300
 	loadClockMHz  = 1500
 	memoryMHz     = 1600
-	idlePowerPart = 0.15 // Of the power at full load.
+	idlePowerPart = 0.15 // Part of the power at full load.
 )
 
 // loadOf returns the load of the device, one of all. The load of a device in

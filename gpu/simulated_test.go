@@ -61,7 +61,7 @@ func TestParseSimulatedSlicesAndIslands(t *testing.T) {
 }
 
 // TestSimulatedSlicesMakeTheirDeviceBusy holds that a device in MIG mode is as
-// busy as its slices, and that a slice reports what a driver knows of one.
+// busy as its slices, and that a slice reports only the values that a driver would.
 func TestSimulatedSlicesMakeTheirDeviceBusy(t *testing.T) {
 	source := mustOpen(t, gpu.Config{
 		Source: gpu.SourceSimulated, NodeName: "n1", Simulated: []string{"a100.mig_1g_10gb:7"},
@@ -85,7 +85,7 @@ func TestParseSimulatedRefuses(t *testing.T) {
 		{"negative", "h100:-1", `"-1" is not a number`},
 		{"too many of one", "h100:65", `"65" is not a number`},
 		{"too many in all", "h100:60,t4:5", "more than 64 simulated GPUs"},
-		{"no slice", "a100.mig_1x:2", `"1x" is no MIG slice`},
+		{"no slice", "a100.mig_1x:2", `"1x" is not a MIG slice`},
 		{"slice too large", "a100.mig_7g_160gb", "an a100 has no such slice"},
 		{"part of a slice", "a100.mig_1c_2g_20gb", "an a100 has no such slice"},
 		{"slices in islands", "a100.mig_1g_10gb:7/2", "an island is named"},

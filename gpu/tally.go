@@ -157,7 +157,7 @@ func (t *Tally) Usage(end compute.Instant) compute.Usage {
 
 // mean is a mean over time. It is negative once a value was negative.
 type mean struct {
-	sum    float64 // Of values times seconds.
+	sum    float64 // Sum of values times seconds.
 	took   time.Duration
 	newest float64
 	broken bool

@@ -15,7 +15,7 @@ type seen struct {
 	second     int
 	util, watt float64
 	usedMiB    int64
-	joule      int64 // Of its counter; negative for none.
+	joule      int64 // Value of its energy counter; negative for none.
 }
 
 // roundOf returns a round with the reading as that of every device.
@@ -35,14 +35,14 @@ func TestTally(t *testing.T) {
 	two := []compute.GPUShare{{GPU: "a", Milli: 1000}, {GPU: "b", Milli: 1000}}
 	half := []compute.GPUShare{{GPU: "a", Milli: 500}}
 	for _, test := range []struct {
-		name   string
-		shares []compute.GPUShare
-		looks  []seen
-		end    int
-		want   compute.Usage // Without its samples.
+		name     string
+		shares   []compute.GPUShare
+		readings []seen
+		end      int
+		want     compute.Usage // Without its samples.
 	}{
 		{
-			"never looked at", one, nil, 10,
+			"never read", one, nil, 10,
 			compute.Usage{GPUUtilPercent: compute.GPUUnknown, GPUMemoryMiB: compute.GPUUnknown},
 		},
 		{
@@ -124,19 +124,19 @@ func TestTally(t *testing.T) {
 			compute.Usage{GPUUtilPercent: 50, GPUMemoryMiB: 1, PowerMilliW: 100_000},
 		},
 		{
-			"a counter that began anew", one,
+			"a counter that was reset", one,
 			[]seen{{0, 50, 100, 1, 900}, {3, 50, 100, 1, 4}},
 			3,
 			compute.Usage{GPUUtilPercent: 50, GPUMemoryMiB: 1, PowerMilliW: 100_000, EnergyMilliJ: 300_000},
 		},
 	} {
 		tally := gpu.NewTally(test.shares, 1)
-		for _, v := range test.looks {
+		for _, v := range test.readings {
 			tally.Add(roundOf(v, "a", "b"))
 		}
 		got := tally.Usage(compute.Instant(1).Add(time.Duration(test.end) * time.Second))
-		if len(got.Samples) != len(test.looks) {
-			t.Errorf("%s: %d samples of %d looks", test.name, len(got.Samples), len(test.looks))
+		if len(got.Samples) != len(test.readings) {
+			t.Errorf("%s: %d samples of %d readings", test.name, len(got.Samples), len(test.readings))
 		}
 		if got.GPUUtilPercent != test.want.GPUUtilPercent || got.GPUMemoryMiB != test.want.GPUMemoryMiB ||
 			got.PowerMilliW != test.want.PowerMilliW || got.EnergyMilliJ != test.want.EnergyMilliJ {
@@ -155,14 +155,14 @@ func TestTallyWantsAllDevices(t *testing.T) {
 }
 
 // TestTallyThinsOut holds that the series stays bounded, begins with the first
-// look, and is even in time and up to date however long the attempt runs.
+// reading, and is even in time and up to date however long the attempt runs.
 func TestTallyThinsOut(t *testing.T) {
 	tally := gpu.NewTally([]compute.GPUShare{{GPU: "a", Milli: 1000}}, 1)
 	for n := range 5000 {
 		tally.Add(roundOf(seen{n, 1, 1, 1, 1}, "a"))
 		points := tally.Usage(compute.Instant(1).Add(time.Duration(n) * time.Second)).Samples
 		if len(points) > compute.MaxUsageSamples || n >= compute.MaxUsageSamples && len(points) <= compute.MaxUsageSamples/2 {
-			t.Fatalf("%d samples of %d looks", len(points), n+1)
+			t.Fatalf("%d samples of %d readings", len(points), n+1)
 		}
 		step := int64(1000)
 		if len(points) > 1 {
@@ -170,16 +170,16 @@ func TestTallyThinsOut(t *testing.T) {
 		}
 		for i, p := range points {
 			if p.AtMs != int64(i)*step {
-				t.Fatalf("of %d looks sample %d is at %d ms, the step is %d", n+1, i, p.AtMs, step)
+				t.Fatalf("of %d readings sample %d is at %d ms, the step is %d", n+1, i, p.AtMs, step)
 			}
 		}
 		if late := int64(n)*1000 - points[len(points)-1].AtMs; late >= step {
-			t.Fatalf("of %d looks the last sample is %d ms old, the step is %d", n+1, late, step)
+			t.Fatalf("of %d readings the last sample is %d ms old, the step is %d", n+1, late, step)
 		}
 	}
 }
 
-// TestWatch holds that an attempt is looked at as it starts and as it ends,
+// TestWatch holds that the devices of an attempt are read as it starts and as it ends,
 // between the sampler's own rounds, and no more after its end.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestWatch(t *testing.T) {
 		s.Poll(context.Background())
 		u := s.Unwatch(tally, compute.InstantOf(time.Now()))
 		if len(u.Samples) != 2 || u.Samples[1].AtMs != 2000 {
-			t.Errorf("got %+v, want looks at 0 and 2 s", u.Samples)
+			t.Errorf("got %+v, want readings at 0 and 2 s", u.Samples)
 		}
 		s.Poll(context.Background())
 		if again := s.Unwatch(tally, compute.InstantOf(time.Now())); len(again.Samples) != 2 {

@@ -82,8 +82,8 @@ func TestTableHasNVIDIAsNames(t *testing.T) {
 	}
 }
 
-// TestTableOfTypes checks each row: what a simulated device of it needs, that
-// TypeOf leads back to it, and that a device file completes it.
+// TestTableOfTypes checks each row: it has all that a simulated device needs, TypeOf
+// leads back to it, and a device file completes it.
 func TestTableOfTypes(t *testing.T) {
 	types := gpu.KnownTypes()
 	if len(types) < 150 || !slices.IsSorted(types) || len(slices.Compact(slices.Clone(types))) != len(types) {

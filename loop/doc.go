@@ -2,7 +2,7 @@
 // place among costly computations. Every wait ends with its context.
 //
 // It is for loops that are level-triggered: they wake, read the whole state and
-// do what is missing. It is not for retries of one call, which wait longer each
+// act on the difference. It is not for retries of one call, which wait longer each
 // time (github.com/cenkalti/backoff), nor for leases, which count time on
 // package boottime.
 package loop

@@ -19,7 +19,7 @@ type FairLimiter[K comparable] struct {
 	mu sync.Mutex
 
 	users  int
-	queues map[K]*queue // Of owners with open questions.
+	queues map[K]*queue // Owners with computations that run or wait.
 }
 
 // queue holds the waiting computations of one owner.
@@ -84,7 +84,7 @@ func (l *FairLimiter[K]) TryTake(owner K) (done func(), ok bool) {
 	}
 }
 
-// done returns what ends a computation of owner.
+// done returns a function that ends a computation of owner.
 func (l *FairLimiter[K]) done(owner K, q *queue) func() {
 	return func() {
 		<-l.running // Before the queue: other owners come first.

@@ -46,7 +46,7 @@ func TestOwnersAlternate(t *testing.T) {
 	})
 }
 
-// TestWaitsEndWithTheirContext holds that whoever gives up does not wait, in
+// TestWaitsEndWithTheirContext holds that a caller that gives up does not wait, in
 // its queue or in line, and leaves nothing behind.
 func TestWaitsEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ func TestSleep(t *testing.T) {
 	end()
 	tests := []struct {
 		name  string
-		limit time.Duration // Of the context; 0 for one that has ended.
+		limit time.Duration // Time limit of the context; 0 for one that has ended.
 		sleep time.Duration
 		took  time.Duration
 		want  bool

@@ -24,7 +24,9 @@ type outputCopying struct{ node *Node }
 // open opens the copies of other nodes' output, and what copies this node's.
 func (o outputCopying) open(from cluster.Callers) {
 	o.node.outputCopies = copies.Open(o.node.cfg.DataDir, o.node.logs,
-		copies.Limits{Age: o.node.cfg.Output.Age, Bytes: o.node.cfg.Output.SizeMiB << 20}, o.node.opts.Now)
+		copies.Limits{
+			Age: o.node.cfg.Output.Age, Bytes: o.node.cfg.Output.SizeMiB << 20, Archive: outputArchive{o.node}.keepCopy,
+		}, o.node.opts.Now)
 	o.node.outputSender = copies.NewSender(copies.Config{
 		DataDir: o.node.cfg.DataDir, Nodes: o.targets, Now: o.node.opts.Now, Logger: o.node.logger,
 		Live: func(id compute.ExecutionID, epoch uint64) bool { return o.node.executor.MayPrint(id, epoch) },

@@ -27,6 +27,7 @@ import (
 	"berth/node/inference/meter"
 	"berth/node/leader"
 	"berth/node/logs"
+	"berth/node/logs/archive"
 	"berth/node/logs/copies"
 	"berth/node/objects"
 	"berth/node/progress"
@@ -70,32 +71,33 @@ type Node struct {
 	opts   Options
 	logger *slog.Logger
 
-	registry     *prometheus.Registry
-	machine      *fsm.FSM // The replica; on a worker it stays empty.
-	cluster      *cluster.Cluster
-	own          *worker.Assignments // Of a worker.
-	master       *secrets.Master
-	devices      *gpu.Watcher
-	environments *environments
-	engines      engine.Set
-	routes       *router.Router
-	meter        *meter.Meter
-	sampler      *gpu.Sampler
-	loads        *gpuLoads
-	usages       *gpuUsages
-	blobs        *storage.Blobs
-	archives     *archives.Cache
-	trees        *trees.Cache
-	objects      *objects.Store
-	s3           *s3Part
-	remote       *remotePart
-	repairer     *replication.Repairer
-	housekeeper  *replication.Housekeeper
-	copies       *replication.Copies
-	logs         *logs.Store
-	series       *series.Store
-	recorder     *series.Recorder
-	output       *logs.Follower
+	registry      *prometheus.Registry
+	machine       *fsm.FSM // The replica; on a worker it stays empty.
+	cluster       *cluster.Cluster
+	own           *worker.Assignments // Of a worker.
+	master        *secrets.Master
+	devices       *gpu.Watcher
+	environments  *environments
+	engines       engine.Set
+	routes        *router.Router
+	meter         *meter.Meter
+	sampler       *gpu.Sampler
+	loads         *gpuLoads
+	usages        *gpuUsages
+	blobs         *storage.Blobs
+	archives      *archives.Cache
+	trees         *trees.Cache
+	objects       *objects.Store
+	s3            *s3Part
+	remote        *remotePart
+	repairer      *replication.Repairer
+	housekeeper   *replication.Housekeeper
+	copies        *replication.Copies
+	logs          *logs.Store
+	series        *series.Store
+	recorder      *series.Recorder
+	output        *logs.Follower
+	outputArchive *archive.Archive // Nil on workers.
 
 	outputCopies *copies.Store
 	outputSender *copies.Sender
@@ -254,6 +256,7 @@ func (n *Node) Run(ctx context.Context) error {
 		start("copies", n.repairBlobs)
 		start("leader", n.lead)
 		start("backups", n.saveBackups)
+		start("output archive", outputArchive{n}.trim)
 		start("scaling", modelLoads{n}.scale)
 		start("capacity", modelLoads{n}.share)
 		start("meter", n.meter.Run)

@@ -108,11 +108,12 @@ func splitAsked(req []byte) (index uint64, rest []byte, err error) {
 func (n *Node) openOutput(context.Context) error {
 	n.openLogs()
 	outputCopying{n}.open(cluster.Servers | cluster.Workers)
+	outputArchive{n}.open()
 	n.cluster.Handle(methodDeleteLogs, cluster.Servers, n.deleteOutput)
 	n.output = logs.NewFollower(logs.FollowerConfig{
 		Node: n.cluster.ID(), Store: n.logs,
 		State: outputState{n}, Peers: outputPeers{n.cluster, n.machine},
-		Copies: n.outputCopies, Holders: outputCopying{n}.holders,
+		Copies: n.outputCopies, Holders: outputCopying{n}.holders, Archives: n.outputArchive,
 	})
 	n.progress = &progress.Service{
 		Cluster: n.cluster, Reader: progress.NewReader(n.output.Read, n.opts.Now), State: n.machine.View,

@@ -258,7 +258,7 @@ func (n *Node) openExecutor(ctx context.Context) error {
 		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Get, Put: n.blobs.Put,
 		Chunks: n.trees.Numbers, Variables: vault{n.master}.variables,
 		Credentials: vault{n.master}.credentials, Storage: n.s3.access, Propose: n.proposer().Propose,
-		Model: modelOf, CopyModel: orgModels{n}.copyTo,
+		Model: modelOf, CopyModel: orgModels{n}.copyTo, Archive: outputArchive{n}.keep,
 	}
 	workers.Handle()
 	return n.openExecutorWith(ctx, worker.NewReplicaSource(n.machine, n.cluster),
@@ -324,6 +324,7 @@ func (n *Node) executorConfig() executor.Config {
 		Requests: servicePorts{n}.drain, DrainWait: n.cfg.Services.DrainWait,
 		Printing: n.outputSender.Track,
 		Retain:   executor.Retain{Age: n.cfg.Output.Age, Bytes: n.cfg.Output.SizeMiB << 20},
+		Archive:  outputArchive{n}.keep,
 		Logger:   n.logger, Registerer: n.registry, Now: n.opts.Now,
 	}
 	for _, m := range n.cfg.Exec.Mounts {

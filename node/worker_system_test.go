@@ -204,6 +204,13 @@ func TestWorkersRights(t *testing.T) {
 	if err := call(b200, "attempts.model", record.ID.UUID[:]); compute.CodeOf(err) != compute.CodeNotFound {
 		t.Errorf("the model of an attempt that serves none: %v", err)
 	}
+	output := codec.Marshal(struct {
+		Execution compute.ExecutionID `cbor:"1,keyasint"`
+		Epoch     uint64              `cbor:"2,keyasint"`
+	}{record.ID, record.Epoch})
+	if err := call(h200, "attempts.archive", output); compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("the output of another node's attempt is archived: %v", err)
+	}
 	if err := call(h200, "attempts.put", []byte("x")); compute.CodeOf(err) != compute.CodeConflict {
 		t.Errorf("a node without attempts stores: %v", err)
 	}
@@ -214,7 +221,7 @@ func TestWorkersRights(t *testing.T) {
 		}
 		if may&cluster.Workers != 0 && !strings.Contains("cluster.status cluster.heartbeat cluster.renew cluster.servers "+
 			"attempts.poll attempts.start attempts.finish attempts.bundle attempts.variables attempts.get attempts.put nodes.announce api.relay "+
-			"attempts.ready attempts.registry attempts.storage attempts.model attempts.model_file services.relay services.drain s3.relay environments.list environments.report logs.copy", method) {
+			"attempts.ready attempts.registry attempts.storage attempts.model attempts.model_file attempts.archive services.relay services.drain s3.relay environments.list environments.report logs.copy", method) {
 			t.Errorf("a worker may call %s, which is not in the table", method)
 		}
 	}

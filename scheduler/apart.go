@@ -2,9 +2,10 @@ package scheduler
 
 import "berth/compute"
 
-// apart returns the node for a replica of a service, and its score: of the nodes that it
-// fits on, one with the fewest replicas of its service, so that the loss of one node
-// costs the fewest. Of these it is the best one, and of equal ones one with the images.
+// apart returns the node for a replica of a service, and its score. It chooses among the
+// nodes with the fewest replicas of the service on which the replica fits, so that the
+// loss of one node costs the fewest. Among them the best score decides, then whether the
+// node has the images.
 func (s *pass) apart(e *compute.Execution, r *scoreTree, best int, score int64) (node int, its int64) {
 	there := s.replicas(e)
 	if len(there) == 0 {

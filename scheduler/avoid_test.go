@@ -10,8 +10,9 @@ import (
 	"berth/scheduler"
 )
 
-// What could not be started on a node goes to another one, waits for one that
-// is busy, and goes back only where no other could ever take it.
+// TestPackAvoidsWhereNothingStarted: an execution that could not be started on a node
+// goes to another one, or waits for a busy one. It goes back only where no other node
+// could ever take it.
 func TestPackAvoidsWhereNothingStarted(t *testing.T) {
 	down := func(n *compute.Node) { n.State = compute.NodeDown }
 	tests := []struct {
@@ -54,14 +55,14 @@ func TestPackAvoidsWhereNothingStarted(t *testing.T) {
 	}
 }
 
-// TestNoReservedRoomWhereNothingStarted: what could not be started on a node
-// does not go back there in room that is reserved for another, while a node that
-// could have it is busy.
-func TestNoReservedRoomWhereNothingStarted(t *testing.T) {
+// TestNoReservedPlaceWhereNothingStarted: an execution that could not be started on a
+// node does not go back there on capacity reserved for another one while a node that
+// could take it is busy.
+func TestNoReservedPlaceWhereNothingStarted(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes   [][]string
 		running []string
-		places  uint64 // That what was retried has had.
+		places  uint64 // Places that the retried execution has had.
 	}{
 		"another node is busy": {[][]string{{"t4", "t4", "h100"}, {"l40s"}}, []string{"t4", "h100", "l40s"}, 1},
 		"the only node":        {[][]string{{"t4", "t4", "h100"}}, []string{"t4", "h100"}, 2},

@@ -69,8 +69,8 @@ func BenchmarkDecision(b *testing.B) {
 	}
 }
 
-// BenchmarkArrival is one execution that comes and one that goes on a cluster
-// that is nine tenths full, with a mix that is learned from what comes.
+// BenchmarkArrival measures one execution that comes and one that goes on a cluster
+// that is nine tenths full, with a mix that is learned from the arrivals.
 func BenchmarkArrival(b *testing.B) {
 	for _, nodes := range []int{1213, 12130, 100_000} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {

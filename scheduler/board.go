@@ -30,9 +30,9 @@ type board struct {
 	hardware    map[string]int
 	families    map[string]*familyCount
 	gpu         []int64 // Thousandths of a GPU by kind, on nodes that take work.
-	vcpu        int64   // Of those with GPUs.
+	vcpu        int64   // On nodes with GPUs that take work, as is memory.
 	memory      int64
-	otherVCPU   int64
+	otherVCPU   int64 // On the other nodes that take work.
 	otherMemory int64
 	valued      string // Identifies the supply and the mix that the value was computed from.
 	revalue     bool   // The supply or the mix may have changed.
@@ -52,7 +52,7 @@ type board struct {
 	equal  []memo   // Scratch by hardware: the score of an idle node.
 	syncs  uint64
 	free   int64 // Thousandths of a GPU on nodes that take work.
-	usable int64 // Of those, the part that can be given as whole GPUs.
+	usable int64 // The part of free that can be given as whole GPUs.
 }
 
 // memo is a score shared by all idle nodes of one hardware.

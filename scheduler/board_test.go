@@ -32,9 +32,8 @@ func mixedFleet(rng *rand.Rand, n int) []*compute.Node {
 }
 
 // TestBoardRemembersNothingThatMatters lets work come and go and compares each
-// choice with that of somebody who sees the cluster for the first time. It
-// also holds that nothing is given away twice, and that what is refused fits
-// nowhere.
+// choice with that of a new board. It also holds that nothing is given away twice,
+// and that refused work fits nowhere.
 func TestBoardRemembersNothingThatMatters(t *testing.T) {
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 9))
@@ -85,7 +84,7 @@ func TestBoardRemembersNothingThatMatters(t *testing.T) {
 	}
 }
 
-// occupy enters what a request takes of a node, or gives it back.
+// occupy takes the capacity of a request from a node, or gives it back.
 func occupy(t *testing.T, n *compute.Node, r *compute.Request, devices []int, sign int) {
 	t.Helper()
 	n.UsedVCPUMilli += int64(sign) * r.VCPUMilli
@@ -156,8 +155,8 @@ func TestMemoryBoundWorkKeepsGPUsFed(t *testing.T) {
 	}
 }
 
-// TestEntriesAreCountedWhenNodesCome holds that the limit of what a board
-// remembers counts what its rows have, not what they had when they were made.
+// TestEntriesAreCountedWhenNodesCome holds that the limit of a board's entries counts
+// the present entries of its trees, not those that they had when they were made.
 func TestEntriesAreCountedWhenNodesCome(t *testing.T) {
 	w := newWorld(t, gpuNode(1, "t4", 1))
 	w.submit(work(50)...)

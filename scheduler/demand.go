@@ -14,8 +14,8 @@ import (
 // node more or less of many changes nothing.
 type supply struct {
 	gpu                    []int64 // Thousandths of a GPU by kind.
-	vcpu, memory           int64   // Of nodes with GPUs.
-	otherVCPU, otherMemory int64   // Of nodes without.
+	vcpu, memory           int64   // On nodes with GPUs.
+	otherVCPU, otherMemory int64   // On nodes without GPUs.
 	hardware               []family
 }
 
@@ -43,9 +43,9 @@ type demand struct {
 	supply        *supply
 	shares        []share
 	gpu           float64 // Thousandths of a GPU in one pass through the mix.
-	vcpu          float64 // Of work with GPUs.
+	vcpu          float64 // vCPU that work with GPUs asks for.
 	memory        float64
-	cpuOnly       float64 // vCPU of work without.
+	cpuOnly       float64 // vCPU that work without GPUs asks for.
 	cpuOnlyMemory float64
 }
 

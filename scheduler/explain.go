@@ -8,7 +8,7 @@ import (
 	"berth/compute/capacity"
 )
 
-// Survey holds what all explanations from one view share: the queue in its
+// Survey holds the data that all explanations from one view share: the queue in its
 // order, and the nodes. It must not be used by two goroutines at once.
 type Survey struct {
 	view  View
@@ -42,9 +42,9 @@ func (s *Survey) Waiting(id compute.ExecutionID) *compute.Execution {
 }
 
 // Explain returns why the execution waits: how many nodes refuse it for which
-// reason, and what goes first. It counts the free capacity in the view, before
-// any execution of the queue is placed. Package forecast answers when it may
-// start and what could be moved for it.
+// reason, and the work ahead of it. It counts the free capacity in the view, before
+// any execution of the queue is placed. Package forecast estimates when it may
+// start and finds work that could be moved for it.
 func (s *Survey) Explain(id compute.ExecutionID) compute.Explanation {
 	out := compute.Explanation{Index: s.view.Index(), Queued: len(s.queue)}
 	e := s.Waiting(id)

@@ -63,8 +63,8 @@ func trace(seed uint64, jobs int, load float64) []job {
 	return out
 }
 
-// replay gives the trace to a cluster under a virtual clock and returns what
-// became of the estimates. Each execution that waits is estimated once.
+// replay gives the trace to a cluster under a virtual clock and returns the quality
+// of the estimates. Each execution that waits is estimated once.
 func replay(t *testing.T, jobs []job) compute.Calibration {
 	t.Helper()
 	eight := slices.Repeat([]string{"h100"}, 8)
@@ -108,7 +108,7 @@ func replay(t *testing.T, jobs []job) compute.Calibration {
 	return c.machine.View().Calibration()
 }
 
-// estimate records estimates of what waits without one.
+// estimate records estimates for queued executions without one.
 func (c *cluster) estimate() {
 	c.tb.Helper()
 	c.must(fsm.Tick{Term: 1})
@@ -124,8 +124,8 @@ func TestEstimatesCoverWhatTheyPromise(t *testing.T) {
 	if testing.Short() {
 		t.Skip("replays traces")
 	}
-	// Of the seeds 2001 to 2006, by none of which anything was chosen; all six
-	// take minutes.
+	// No parameter was tuned on the seeds 2001 to 2006. All six would take minutes, so
+	// these stand for them.
 	loads := testsize.Pick(map[uint64]float64{2001: 0.8}, map[uint64]float64{2001: 0.8, 2006: 1.15})
 	for seed, load := range loads {
 		got := replay(t, trace(seed, 1500, load))

@@ -12,7 +12,7 @@ import (
 	"berth/scheduler/forecast"
 )
 
-// TestWhatIf holds what other nodes would mean for a queue.
+// TestWhatIf checks forecasts of a queue on other nodes.
 func TestWhatIf(t *testing.T) {
 	c := newCluster(t, []string{"h100", "h100"}, []string{"t4"})
 	var all []compute.ExecutionID
@@ -63,7 +63,7 @@ func TestWhatIf(t *testing.T) {
 	}
 }
 
-// TestQuestionsEndWithTheirContext holds that nothing is computed for one who
+// TestQuestionsEndWithTheirContext holds that nothing is computed for a caller that
 // has gone.
 func TestQuestionsEndWithTheirContext(t *testing.T) {
 	c := newCluster(t, []string{"t4"})
@@ -75,7 +75,7 @@ func TestQuestionsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// countedView is a stage that counts what is read of its queue.
+// countedView is a stage that counts reads of its queue.
 type countedView struct {
 	*stage
 

@@ -43,8 +43,8 @@ func (d *demand) frontier(need func(s *share) float64) frontier {
 		return cmp.Compare(float64(need(&a)/a.gpu), float64(need(&b)/b.gpu))
 	})
 	var out frontier
-	var gpu, amount float64         // Of the parts before this one.
-	var partGPU, partAmount float64 // Of this one.
+	var gpu, amount float64         // Sums over the parts before this one.
+	var partGPU, partAmount float64 // Sums over this part.
 	for i := range asking {
 		s := &asking[i]
 		partGPU += float64(s.gpu * s.count)

@@ -251,9 +251,9 @@ func TestAvoidingExecutionBlocksNoOther(t *testing.T) {
 	}
 }
 
-// TestPlacementReopensLaterOnes holds where a class continues after a placement:
-// behind what the order has passed. The reason of an execution that comes before
-// the placed one, because its organization has less usage, is of the time before.
+// TestPlacementReopensLaterOnes holds where a class continues after a placement: behind
+// the executions that the order has passed. An execution before the placed one, of an
+// organization with less usage, keeps its earlier reason.
 func TestPlacementReopensLaterOnes(t *testing.T) {
 	for name, test := range map[string]struct {
 		used    uint64 // By the organization of the placed execution.

@@ -23,7 +23,7 @@ const (
 	idleRest = 3                      // Rests for each computation without a plan.
 )
 
-// Config is what a Loop needs.
+// Config configures a Loop.
 type Config struct {
 	// Views returns the newest published view.
 	Views func() View

@@ -100,7 +100,7 @@ func (l *leader) wait(ctx context.Context, after uint64) error {
 	return l.await(ctx, after)
 }
 
-// start runs a loop on l until stop is called, which returns what Run did.
+// start runs a loop on l until stop is called, which returns the result of Run.
 func (l *leader) start(t *testing.T, edit func(*scheduler.Config)) (stop func() error) {
 	t.Helper()
 	config := scheduler.Config{

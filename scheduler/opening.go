@@ -66,8 +66,8 @@ func (s *slot) accepted(k *capacity.KindSet, whole int) int {
 
 // opening is how many of a group fit, and the price of taking one.
 type opening struct {
-	count int64 // How many fit, over all nodes, in units of one.
-	price int64 // Of one opening.
+	count int64 // Number that fit, over all nodes, in units of one.
+	price int64 // Price of one opening.
 }
 
 // reprice sets the price of an opening of g. It is zero while openings are

@@ -180,7 +180,7 @@ func (o *oracle) promise(e *compute.Execution) {
 	o.quotas.promise(e)
 }
 
-// kindOf names what a request accepts, whichever of it is preferred.
+// kindOf names the kinds that a request accepts, whichever of them is preferred.
 func kindOf(r *compute.Request) string {
 	types := strings.Split(r.Types(), "|")
 	slices.Sort(types)
@@ -234,7 +234,7 @@ func ofOneType(n *compute.Node, r *compute.Request, right func(*compute.GPU) boo
 	return best
 }
 
-// preference returns the place of the type of g in what r prefers, the same for
+// preference returns the place of the type of g in the preference of r, the same for
 // all types if r prefers none.
 func preference(r *compute.Request, g *compute.GPU) int {
 	if !r.Ranked {
@@ -257,7 +257,7 @@ func mostFree(n *compute.Node, r *compute.Request) []*compute.GPU {
 	return out[:r.GPUs]
 }
 
-// missing returns what must become free before r fits.
+// missing returns the capacity that must become free before r fits.
 func missing(n *compute.Node, r *compute.Request) []int64 {
 	m := make([]int64, 3)
 	for _, g := range mostFree(n, r) {

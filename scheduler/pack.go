@@ -78,10 +78,10 @@ func (s *pass) walk() {
 	}
 }
 
-// outcome decides about e and returns what that means for the executions behind
+// outcome decides about e and returns the outcome for the executions behind
 // it. If the decision has changed nothing, the next one of the same class has
-// the same outcome. Caches of what does not fit any more are no change: they
-// hold for e, and so for its class. Executions with soft reservations are the
+// the same outcome. A cache of shapes that do not fit is not a change: it
+// holds for e, and so for its class. Executions with soft reservations are the
 // first ones of their class, and the end of each reservation is a change, so none
 // of them is skipped.
 func (s *pass) outcome(e *compute.Execution) queue.Outcome {
@@ -98,14 +98,14 @@ func (s *pass) outcome(e *compute.Execution) queue.Outcome {
 	return queue.Same
 }
 
-// passState counts what the decisions of a pass have changed for later ones.
+// passState counts the decisions of a pass that can change later ones.
 type passState struct{ assignments, reserved, soft, promises int }
 
 func (s *pass) state() passState {
 	return passState{len(s.plan.Assignments), len(s.reserved), len(s.soft), s.quotas.promises}
 }
 
-// passEffort counts what a pass does only so often.
+// passEffort counts the steps of a pass whose number is limited.
 type passEffort struct{ waiting, searched, lifts int }
 
 func (s *pass) effort() passEffort {
@@ -134,7 +134,7 @@ type pass struct {
 	evicted    map[compute.ExecutionID]bool
 	outranks   map[int]bool           // By priority: whether any attempt is preemptible for it.
 	searched   int                    // Executions beside the heads that searched for victims.
-	positions  map[compute.NodeID]int // Of nodes among the slots; made when needed.
+	positions  map[compute.NodeID]int // Positions of nodes among the slots; made when needed.
 
 	services map[compute.ExecutionID]map[compute.NodeID]int // Replicas on nodes, by service,
 	counted  map[compute.OrgID]bool                         // of these organizations.

@@ -14,11 +14,11 @@ import (
 type Packer struct {
 	board
 	queue    *queue.Queue
-	revision compute.Revision // Of the node records in the slots.
-	given    []int32          // Nodes that the last pass gave something of.
+	revision compute.Revision // Revision of the node records in the slots.
+	given    []int32          // Nodes on which the last pass placed or reserved something.
 
 	releases     []releases                      // By slot; see pass.releasesOf.
-	releaseHeaps map[capacity.Shape]*releaseHeap // Of shapes with reservations.
+	releaseHeaps map[capacity.Shape]*releaseHeap // By shape, for shapes with reservations.
 	fitting      []compute.NodeScore             // Scratch of a trace.
 }
 
@@ -28,8 +28,8 @@ func NewPacker() *Packer {
 	return &Packer{board: b, queue: queue.New(b.types)}
 }
 
-// sync brings the copy of the queue and the slots up to the view, and undoes
-// what the last pass gave away.
+// sync brings the copy of the queue and the slots up to the view, and takes back the
+// capacity that the last pass gave away.
 func (p *Packer) sync(v View) {
 	if len(p.types.Sets) > maxSets {
 		*p = *NewPacker()
@@ -155,7 +155,7 @@ func (b *Board) At(r *compute.Request, node int, devices []int) Placed {
 	return Placed{Node: node, Devices: devices, shape: b.board.types.Shape(r)}
 }
 
-// Release frees what Place gave.
+// Release frees the capacity that Place gave.
 func (b *Board) Release(p Placed) { b.board.giveBack(p.Node, &p.shape, p.Devices) }
 
 // Fragmentation returns the share of the free GPU on nodes that take work that

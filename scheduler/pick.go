@@ -24,10 +24,10 @@ func (s *slot) pick(v *value, q *capacity.Shape, into []int) []int {
 	return s.wholeDevices(q, kind, into)
 }
 
-// shareDevice returns the best device to take a share from, and what the
-// residues of s then lose in value. It prefers the kind that q prefers, then the
-// device whose residue loses least, then the fullest, then the first. It returns -1 when no device has the
-// share free.
+// shareDevice returns the best device to take a share from, and the value that the
+// residues of s then lose. It prefers the kind that q prefers, then the device whose
+// residue loses least, then the fullest, then the first. It returns -1 when no device
+// has the share free.
 func (s *slot) shareDevice(v *value, q *capacity.Shape) (device int, loss int64) {
 	device, loss = -1, math.MaxInt64
 	rank := math.MaxInt

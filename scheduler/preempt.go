@@ -13,7 +13,7 @@ import (
 
 // Limits of preemption.
 const (
-	MaxPreemptions = 64 // Of one plan.
+	MaxPreemptions = 64 // Preemptions in one plan.
 
 	// Sets of attempts that are tried: on one node for one execution, and in a
 	// pass. Ten attempts have 1,024 sets. Beyond the limit the cheapest known

@@ -94,9 +94,9 @@ func newCrowd(nodes, urgent int) *crowd {
 	return c
 }
 
-// TestPreemptionIsBounded holds what a pass costs in which much urgent work
-// waits: who may make room is read once, nothing is made for a set that is
-// tried, and a plan that is full is not searched for.
+// TestPreemptionIsBounded bounds the cost of a pass in which much urgent work waits:
+// preemptible attempts are read once, nothing is allocated for a set that is tried, and
+// a full plan ends the search.
 func TestPreemptionIsBounded(t *testing.T) {
 	c := newCrowd(60, 40)
 	plan := scheduler.Pack(c)
@@ -170,7 +170,7 @@ func TestPreemptionDoesNotRepeat(t *testing.T) {
 	}
 }
 
-// grace sets what is submitted from now on has after SIGTERM.
+// grace sets the time after SIGTERM of executions that are submitted later.
 func (s *simulation) grace(d time.Duration) {
 	s.must(fsm.SetSettings{Term: 1, Settings: fsm.Settings{
 		SignupGrant: 1000 * compute.Credit, Queued: 10_000, TimeoutMax: 10 * time.Hour,

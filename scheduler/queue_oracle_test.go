@@ -48,8 +48,8 @@ func (o *turnOracle) given(e *compute.Execution) {
 	o.used[e.Org] = new(big.Rat).Add(o.used[e.Org], more)
 }
 
-// quotaOracle is the rules of quotas written down a second time: what counts
-// is counted again for each question.
+// quotaOracle is the rules of quotas written down a second time. It counts all loads
+// again for each question.
 type quotaOracle struct {
 	view     *fakeView
 	placed   []*compute.Execution

@@ -88,8 +88,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOrderIsTheOneOfItsRules compares random queues, longer than what is read
-// of a line at a time, with the rules written down a second time.
+// TestOrderIsTheOneOfItsRules compares random queues, longer than the part of a line
+// that is read at a time, with the rules written down a second time.
 func TestOrderIsTheOneOfItsRules(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -114,7 +114,7 @@ func TestOrderIsTheOneOfItsRules(t *testing.T) {
 }
 
 // TestOrganizationsGetTheirShare fills a cluster for two organizations that
-// always have work: each must get GPUs by its weight, whoever came first.
+// always have work: each must get GPUs by its weight, in whichever order they came.
 func TestOrganizationsGetTheirShare(t *testing.T) {
 	w := newWorld(t, gpuNode(1, "t4", 8), gpuNode(2, "t4", 8))
 	w.shares[orgID(2)] = compute.Share{Weight: 300}
@@ -131,7 +131,7 @@ func TestOrganizationsGetTheirShare(t *testing.T) {
 	}
 }
 
-// TestQuotaHeadIsNotPassedForEver: who waits for GPUs of a quota gets them
+// TestQuotaHeadIsNotPassedForEver: an execution that waits for GPUs of a quota gets them
 // although smaller work behind it would always fit.
 func TestQuotaHeadIsNotPassedForEver(t *testing.T) {
 	w := newWorld(t, gpuNode(1, "t4", 8))

@@ -7,7 +7,7 @@ import (
 	"berth/compute"
 )
 
-// quota is a limit and its load, including what this pass has placed.
+// quota is a limit and its load, including the executions that this pass has placed.
 type quota struct {
 	compute.Quota
 
@@ -16,13 +16,13 @@ type quota struct {
 	from     compute.Instant // When the promise begins; Never when unknown.
 }
 
-// quotaLoads counts what a pass places in the quotas of the view.
+// quotaLoads counts the executions that a pass places in the quotas of the view.
 type quotaLoads struct {
 	view    View
 	granted map[compute.OrgID][]*quota
-	started map[compute.OrgID][]holding // What this pass placed.
+	started map[compute.OrgID][]holding // Executions that this pass placed.
 
-	promises int // How many were made.
+	promises int // Number of promises made.
 }
 
 // holding is a placed execution that counts in quotas, and its latest end.

@@ -8,7 +8,7 @@ import (
 	"berth/fsm"
 )
 
-// quota sets what the organization of a simulation may hold.
+// quota sets the quota of the organization of a simulation.
 func (s *simulation) quota(milliGPU int64) {
 	s.must(fsm.SetQuota{
 		Op:    fsm.Op{ID: compute.OpID{UUID: s.uuid()}},
@@ -16,7 +16,7 @@ func (s *simulation) quota(milliGPU int64) {
 	})
 }
 
-// waits checks which of some executions wait, and for what.
+// waits checks which of some executions wait, and why.
 func (s *simulation) waits(want map[compute.ExecutionID]compute.Reason) {
 	s.tb.Helper()
 	for id, reason := range want {
@@ -27,9 +27,8 @@ func (s *simulation) waits(want map[compute.ExecutionID]compute.Reason) {
 	}
 }
 
-// TestQuotaIsNotIdleForWhatEndsBefore holds that GPUs of a quota that are kept
-// for one who waits serve those behind it who have ended when it can have them,
-// and nobody else.
+// TestQuotaIsNotIdleForWhatEndsBefore holds that GPUs of a quota that are kept for a
+// waiting execution serve those behind it that end before it can have them, and no others.
 func TestQuotaIsNotIdleForWhatEndsBefore(t *testing.T) {
 	s := newSimulation(t, []string{"t4", "t4", "t4", "t4"}, []string{"t4", "t4", "t4", "t4"})
 	s.quota(3000)
@@ -49,10 +48,10 @@ func TestQuotaIsNotIdleForWhatEndsBefore(t *testing.T) {
 	}
 }
 
-// TestWhoHasRoomPromisedKeepsItsQuota holds that work behind one that waits for
-// a place does not take the quota that it needs there: it would find the place
-// free and the quota full, and then the other way round, for ever.
-func TestWhoHasRoomPromisedKeepsItsQuota(t *testing.T) {
+// TestPromisedPlaceKeepsQuota holds that work behind an execution that waits for a place
+// does not take the quota that it needs there. Otherwise it would find the place free and
+// the quota full, and then the other way round, for ever.
+func TestPromisedPlaceKeepsQuota(t *testing.T) {
 	s := newSimulation(t, []string{"t4", "t4", "t4", "t4"}, []string{"t4"})
 	greedy := s.actor
 	running := s.submit("t4.4x", limited(300*time.Second))
@@ -70,8 +69,8 @@ func TestWhoHasRoomPromisedKeepsItsQuota(t *testing.T) {
 	s.actor = greedy
 }
 
-// TestQuotaPromisesNothingToWhatAnotherRefuses: who waits for a place among the
-// attempts of its key holds nobody up, and says so.
+// TestQuotaPromisesNothingToWhatAnotherRefuses: an execution that waits for a place
+// among the attempts of its key delays no others, and its reason says so.
 func TestQuotaPromisesNothingToWhatAnotherRefuses(t *testing.T) {
 	w := newWorld(t, gpuNode(1, "t4", 8))
 	w.quotas = []compute.Quota{

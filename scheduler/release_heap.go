@@ -17,10 +17,10 @@ const maxReleaseHeaps = 32
 // the top is true once it was computed again and has stayed on top.
 type releaseHeap struct {
 	at    []compute.Instant // By node.
-	heap  []int32           // Of nodes.
+	heap  []int32           // The nodes.
 	place []int32           // Position in the heap, by node.
 
-	cursor uint64 // How much of the board's log is included.
+	cursor uint64 // Position in the board's log up to which changes are included.
 }
 
 // releaseHeap returns the heap for q. It is up to date but for attempts that

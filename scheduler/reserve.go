@@ -38,7 +38,7 @@ type reservation struct {
 	devices []int
 }
 
-// release is what an attempt frees at its latest end.
+// release is the capacity that an attempt frees at its latest end.
 type release struct {
 	at      compute.Instant
 	shape   capacity.Shape // Only vCPU, memory and share are set.
@@ -52,7 +52,7 @@ type releases struct {
 	list []release
 }
 
-// releasesOf returns what the attempts on a node free. Overdue attempts are
+// releasesOf returns the releases of the attempts on a node. Overdue attempts are
 // left out, because their end is unknown.
 func (s *pass) releasesOf(node int) []release {
 	p := s.packer
@@ -74,7 +74,7 @@ func (s *pass) releasesOf(node int) []release {
 	return r.list[late:]
 }
 
-// releaseOf returns what an attempt on n frees.
+// releaseOf returns the release of an attempt on n.
 func releaseOf(w *compute.Work, n *compute.Node) release {
 	r := w.Execution.Request
 	out := release{at: w.LatestEnd(), shape: capacity.Shape{VCPU: r.VCPUMilli, Memory: r.MemoryMiB}}
@@ -86,7 +86,7 @@ func releaseOf(w *compute.Work, n *compute.Node) release {
 
 // startOn returns when q fits on a node if every attempt there runs to its
 // latest end and nothing else is placed. It returns Never when that is unknown.
-// Afterwards the trial slot holds what is free at that instant.
+// Afterwards the trial slot holds the free capacity at that instant.
 func (s *pass) startOn(node int, q *capacity.Shape) compute.Instant {
 	then := s.copyOf(node)
 	list := s.releasesOf(node)
@@ -167,7 +167,7 @@ func (s *pass) block(e *compute.Execution, q *capacity.Shape) {
 	}
 }
 
-// promised is what a pass has reserved for one GPU type.
+// promised counts the reservations of a pass for one GPU type.
 type promised struct {
 	heads int
 	milli int64 // Thousandths of GPU.
@@ -243,11 +243,11 @@ func (r *reservation) timed() bool { return r.at != compute.Never }
 
 // fillOn backfills e on a node if every execution with a reservation there
 // still starts in time. Reservations that begin no sooner than e ends may be
-// used entirely until then. Of those that begin sooner, the devices stay
-// reserved, but not the vCPU and memory that are released with the devices.
+// used entirely until then. Reservations that begin sooner keep their devices,
+// but not the vCPU and memory that are released with the devices.
 func (s *pass) fillOn(node int, e *compute.Execution, q *capacity.Shape, end compute.Instant) bool {
 	then := s.copyOf(node)
-	vcpu, memory := then.VCPU-q.VCPU, then.Memory-q.Memory // What the reservations there leave.
+	vcpu, memory := then.VCPU-q.VCPU, then.Memory-q.Memory // Free beside the reservations there and e.
 	var sooner []*reservation
 	untimed := false
 	for i := range s.reserved {

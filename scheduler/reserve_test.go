@@ -126,10 +126,10 @@ func TestReservedRoomIsForWhatEndsBefore(t *testing.T) {
 	}
 }
 
-// TestRoomBesideAReservation: a head of two GPUs of eight vCPUs each waits for
-// one of them. The vCPUs of the other are kept for it, those that it waits for
-// come with their GPU, and what else is free may be used for as long as one likes.
-func TestRoomBesideAReservation(t *testing.T) {
+// TestCapacityBesideAReservation: a head of two GPUs of eight vCPUs each waits for one
+// of them. The vCPUs of the other are kept for it, and those that it waits for come with
+// their GPU. Other free capacity may be used for any length of time.
+func TestCapacityBesideAReservation(t *testing.T) {
 	const long = 10 * time.Hour
 	type job struct {
 		profile string
@@ -195,7 +195,7 @@ func TestRoomBesideAReservation(t *testing.T) {
 			for _, j := range test.behind {
 				behind = append(behind, s.submit(j.profile, limited(j.limit)))
 			}
-			for range 2 { // What one pass gives the next one must not make worse.
+			for range 2 { // The next pass must not worsen what one pass gave.
 				s.pack()
 				if s.get(head).Epoch > 0 {
 					t.Fatal("the head was placed: it is to wait")
@@ -219,9 +219,9 @@ func TestRoomBesideAReservation(t *testing.T) {
 	}
 }
 
-// TestSecondReservationIsKept: what comes behind two that wait on one node, ends
-// before the first of them can start and not before the second, leaves room for
-// both: in the next pass the first of the order has its room reserved first.
+// TestSecondReservationIsKept: two executions wait on one node, and a third behind them
+// would end before the first can start, but not before the second. It leaves capacity for
+// both: in the next pass the first of the order gets its reservation first.
 func TestSecondReservationIsKept(t *testing.T) {
 	s := newSimulation(t, []string{"t4", "h100", "l40s", "l40s"})
 	s.submit("t4.100m", limited(10*time.Minute))
@@ -303,9 +303,9 @@ func headStart(t *testing.T, seed uint64, crowded bool, least int64) start {
 	return out
 }
 
-// TestWhatGoesAheadHasAScore holds that an execution in room that is promised
-// to another records why it is there, as every other does.
-func TestWhatGoesAheadHasAScore(t *testing.T) {
+// TestBackfillRecordsScore holds that an execution on capacity that is promised to
+// another one records why it is there, as every other does.
+func TestBackfillRecordsScore(t *testing.T) {
 	s := newSimulation(t, []string{"t4", "t4"})
 	s.submit("t4", limited(time.Hour))
 	s.pack()
@@ -316,7 +316,7 @@ func TestWhatGoesAheadHasAScore(t *testing.T) {
 		t.Fatal("the share did not go ahead of the head")
 	}
 	if c := s.machine.View().Attempts(small)[0].Placement.Choice; c.Score <= 0 || !c.RunnerUp.IsZero() {
-		t.Errorf("it records %+v; a cut GPU costs something, and no other node had room", c)
+		t.Errorf("it records %+v; a cut GPU costs something, and no other node had the capacity", c)
 	}
 }
 
@@ -393,7 +393,7 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// run starts what was placed and lets d pass.
+// run starts the placed attempts and lets d pass.
 func (s *simulation) run(d time.Duration) {
 	s.tb.Helper()
 	s.pack()
@@ -456,8 +456,8 @@ func costOf(v *fsm.View, a *compute.Attempt) uint64 {
 	return uint64(e.FairPrice()) * uint64(a.Ran(v.Now()).Milliseconds())
 }
 
-// cheapest returns what the cheapest set of attempts costs without which the
-// head of the queue would fit on some node, by trying all.
+// cheapest returns the cost of the cheapest set of attempts without which the head of
+// the queue would fit on some node, by trying all sets.
 func cheapest(v *fsm.View) (least uint64, possible bool) {
 	var head *compute.Execution
 	for e := range scheduler.Order(v) {

@@ -17,12 +17,12 @@ const (
 	worstFit                         // No fit scores worse than this.
 )
 
-// splitWeight is what each island beside the first adds to a score, in steps.
+// splitWeight is added to a score, in steps, for each island beside the first.
 // It exceeds any cost.
 const splitWeight = 1 << 28
 
-// rankWeight is what each place in the preference of a request adds to a score. It
-// exceeds what all islands of a node add: the preference comes first.
+// rankWeight is added to a score for each place in the preference of a request. It
+// exceeds the weight of all islands of a node: the preference comes first.
 const rankWeight = 1 << 33
 
 // refusal returns why q does not fit on s. q must not fit.

@@ -13,9 +13,9 @@ const fan = 16
 type scoreTree struct {
 	shape      capacity.Shape
 	levels     [][]int64 // By node, by block of nodes, and so on; the last has one entry.
-	generation uint64    // Of the board's scores.
-	epoch      uint64    // Of the prices of openings.
-	cursor     uint64    // How much of the change log is included.
+	generation uint64    // The board's generation of scores.
+	epoch      uint64    // The board's epoch of opening prices.
+	cursor     uint64    // Position in the change log up to which changes are included.
 }
 
 // positions is how many nodes a board can distinguish: the low bits of an

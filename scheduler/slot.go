@@ -5,7 +5,7 @@ import (
 	"berth/compute/capacity"
 )
 
-// slot is one node of a board: what is free there, less what this pass has
+// slot is one node of a board: its free capacity, less the capacity that this pass has
 // given away or reserved.
 type slot struct {
 	capacity.Node
@@ -14,7 +14,7 @@ type slot struct {
 	hardware int  // Number of its hardware when idle.
 
 	rest   int64 // The result of value.rest.
-	usable int64 // Of GPUFree, the part that could be given as whole GPUs.
+	usable int64 // The part of GPUFree that could be given as whole GPUs.
 }
 
 // load sets s to the node's record.

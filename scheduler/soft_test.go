@@ -31,10 +31,10 @@ func (s *simulation) finishOn(node compute.NodeID, id compute.ExecutionID) {
 }
 
 // TestSeveralWaitForWholeNodes: not only the first that asks for several GPUs
-// has room promised. With one reservation for the type, the second node would
+// has capacity promised. With one reservation for the type, the second node would
 // be filled again as soon as half of it is free.
 func TestSeveralWaitForWholeNodes(t *testing.T) {
-	const nodes = 16 // Of two GPUs: an eighth of them are promised, which is two nodes.
+	const nodes = 16 // Each has two GPUs. An eighth of the nodes, two, is promised.
 	s := newSimulation(t, slices.Repeat([][]string{{"t4", "t4"}}, nodes)...)
 	var running []compute.ExecutionID
 	for range 2 * nodes {

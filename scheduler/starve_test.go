@@ -10,12 +10,12 @@ import (
 	"berth/fsm"
 )
 
-// TestNobodyStarvesInRandomWorlds runs clusters of several GPU types with more
-// work than they can take, of organizations with weights, quotas and past use
-// of their own. Small work never stops coming, and what needs a whole node, or
-// most of a quota, starts all the same: nothing waits longer than its
-// organization would need for all that it has in the queue, one at a time and
-// each for as long as the longest may take, if it had its share of the time.
+// TestNobodyStarvesInRandomWorlds runs clusters of several GPU types with more work than
+// they can take. The organizations have different weights, quotas and past use. Small
+// work never stops coming, and work that needs a whole node or most of a quota starts
+// all the same. An execution waits at most as long as its organization would need, with
+// its share of the time, to execute its whole queue one at a time, each as long as the
+// longest may take.
 func TestNobodyStarvesInRandomWorlds(t *testing.T) {
 	closest, large := 0.0, 0
 	for seed := range uint64(8) {
@@ -119,7 +119,7 @@ func (m *market) largeStarted() int {
 
 // TestEachTypeHasAHead holds that the first blocked execution of a second GPU
 // type has a place reserved beside that of the first: small work behind both
-// delays neither beyond what its limits allow.
+// delays neither beyond its limits.
 func TestEachTypeHasAHead(t *testing.T) {
 	for _, crowd := range []int{0, 60} {
 		s := newSimulation(t, []string{"t4", "t4", "t4", "t4"}, []string{"h100", "h100", "h100", "h100"})

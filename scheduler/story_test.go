@@ -19,7 +19,7 @@ import (
 	"berth/scheduler/selection"
 )
 
-// The state's views are what the scheduler reads.
+// The scheduler reads the state's views.
 var _ scheduler.View = (*fsm.View)(nil)
 
 // cluster is a real state machine with nodes that carry out plans at once. When the test ends, every invariant must hold.

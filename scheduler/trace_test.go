@@ -10,8 +10,8 @@ import (
 	"berth/scheduler"
 )
 
-// TestTraceIsPack holds that watching a plan does not change it, and that what
-// is said of the winner is in the plan.
+// TestTraceIsPack holds that tracing a plan does not change it, and that the winner of
+// the trace is in the plan.
 func TestTraceIsPack(t *testing.T) {
 	c := newCluster(t, []string{"h100", "h100"}, []string{"h100", "h100"}, []string{"t4"})
 	for _, profile := range []string{"h100.2x", "h100", "h100.500m", "t4", "h100.2x", "t4"} {

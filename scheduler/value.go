@@ -6,11 +6,11 @@ import (
 )
 
 // Weights of the placement policy, in thousandths of a GPU. None is tuned to a
-// workload. DESIGN.md says what each is for and what changes when it is halved
-// or doubled.
+// workload. DESIGN.md gives the purpose of each, and the effect of halving or doubling
+// it.
 const (
 	step       = 40 // Costs within a step are equal.
-	typeWeight = 3  // Of the pressure on a type, cubed.
+	typeWeight = 3  // Weight of the pressure on a type, cubed.
 
 	// How much of the GPU is at risk beside free capacity for CPU-only work:
 	// nothing while at most nine tenths of the vCPU and of the memory are asked
@@ -33,8 +33,8 @@ const (
 	slack    = 64                 // Bound of the rounding error of a cost.
 )
 
-// value is what the free capacity of a node is worth, given the demand and the
-// supply of the cluster. It is immutable.
+// value computes the worth of a node's free capacity, given the demand and the supply
+// of the cluster. It is immutable.
 type value struct {
 	// residues is the loss from a free share of a device, by thousandths: the
 	// whole share, as far as the demand asks for more at once.
@@ -43,7 +43,7 @@ type value struct {
 	vcpu, memory frontier // How much of the GPU beside it each feeds.
 
 	cpuOnly []cpuClass
-	scarce  []int64 // What a thousandth of a GPU costs, by kind.
+	scarce  []int64 // Cost of a thousandth of a GPU, by kind.
 	groups  []group
 }
 
@@ -75,15 +75,15 @@ func (v *value) rest(gpu, vcpu, memory int64) int64 {
 	return served - gpu<<places - served*risk>>places
 }
 
-// change is what placing a shape takes from a slot.
+// change is the capacity and the value that placing a shape takes from a slot.
 type change struct {
-	kind  int   // Of the devices.
+	kind  int   // Kind of the devices.
 	gpu   int64 // Thousandths of a GPU.
-	whole int   // Devices of which all was free.
-	loss  int64 // Of value, by the residues.
+	whole int   // Devices that were entirely free.
+	loss  int64 // Value lost by the residues.
 }
 
-// change returns what placing q on s takes of its devices. q must fit.
+// change returns the change of placing q on s. q must fit.
 func (v *value) change(s *slot, q *capacity.Shape) change {
 	switch {
 	case q.GPUs == 0:

@@ -55,7 +55,7 @@ func drawNode(rng *rand.Rand, n int) *compute.Node {
 type formula struct {
 	mix  *compute.Mix
 	gpu  float64 // Asked by work with GPUs.
-	risk float64 // Of the GPU beside free capacity for CPU-only work.
+	risk float64 // Part of the GPU at risk beside free capacity for CPU-only work.
 }
 
 // residue is r times the part of the devices asked for that need more.
@@ -74,8 +74,8 @@ func (f *formula) residue(r int) float64 {
 	return float64(r) * more / all
 }
 
-// feeds is how much of gpu an amount feeds, when the demand takes its turn from
-// the most frugal eighth on and need says what each asks for.
+// feeds is how much of gpu an amount feeds when the most frugal eighth of the demand
+// is served first. need is the amount that a request asks for.
 func (f *formula) feeds(gpu, amount float64, need func(*compute.Request) int64) float64 {
 	shares := slices.DeleteFunc(slices.Clone(f.mix.Shares), func(s compute.MixShare) bool { return s.Request.GPUs == 0 })
 	ratio := func(s *compute.MixShare) float64 {
@@ -86,7 +86,7 @@ func (f *formula) feeds(gpu, amount float64, need func(*compute.Request) int64) 
 	partGPU, part := 0.0, 0.0
 	for i := range shares {
 		s := &shares[i]
-		// Of each GPU that is free the demand is a part.
+		// The demand is scaled to the free GPUs.
 		partGPU += gpu * float64(s.Count) * float64(s.Request.GPUs*s.Request.MilliGPU) / f.gpu
 		part += gpu * float64(s.Count) * float64(need(&s.Request)) / f.gpu
 		if partGPU < gpu/segments*(1-1e-12) && i < len(shares)-1 {
@@ -101,7 +101,7 @@ func (f *formula) feeds(gpu, amount float64, need func(*compute.Request) int64) 
 	return fed
 }
 
-// rest is what free vCPU and memory beside gpu are worth.
+// rest is the worth of free vCPU and memory beside gpu.
 func (f *formula) rest(gpu, vcpu, memory float64) float64 {
 	if gpu == 0 {
 		return 0
@@ -133,7 +133,7 @@ func (f *formula) rest(gpu, vcpu, memory float64) float64 {
 	return served*(1-f.risk*fits) - gpu
 }
 
-// TestValueIsTheFormula holds that the integers are what the design says, to a
+// TestValueIsTheFormula holds that the integers equal the formula of the design, up to a
 // small part of a step.
 func TestValueIsTheFormula(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -207,7 +207,7 @@ func TestCoarse(t *testing.T) {
 func TestPriceOfOpenings(t *testing.T) {
 	tests := []struct {
 		name  string
-		room  float64
+		free  float64
 		need  float64
 		price float64 // Part of the GPUs of one opening.
 	}{
@@ -220,7 +220,7 @@ func TestPriceOfOpenings(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			o := opening{count: int64(tt.room * one), price: -1}
+			o := opening{count: int64(tt.free * one), price: -1}
 			g := group{gpus: 8, need: tt.need}
 			if !o.reprice(&g) || o.reprice(&g) {
 				t.Error("the price must change once")

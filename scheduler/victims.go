@@ -26,7 +26,7 @@ type victimSearch struct {
 	// State of the current node:
 	node    int
 	some    []*victim    // The cheapest first.
-	sums    []uint64     // Of their costs: of the first, of the first two, and so on, behind 0.
+	sums    []uint64     // Sums of their costs: 0, the first, the first two, and so on.
 	most    capacity.Gap // The most that one of them frees.
 	missing capacity.Gap // The least that must be freed.
 	then    *slot        // The node without those chosen.
@@ -83,7 +83,7 @@ func (h *victimSearch) read(y *victimNode) {
 	}
 }
 
-// gives returns what the preemption of v frees.
+// gives returns the capacity that the preemption of v frees.
 func (v *victim) gives() capacity.Gap {
 	r := &v.back
 	return capacity.Gap{

@@ -8,7 +8,7 @@ import (
 	"berth/compute"
 )
 
-// View is what the scheduler needs of the state at one index. A view is
+// View has the parts of the state at one index that the scheduler reads. A view is
 // immutable and its records are shared: a changed record is another pointer in
 // the next view.
 type View interface {
@@ -16,7 +16,7 @@ type View interface {
 	Index() uint64
 	// Now returns the state's time.
 	Now() compute.Instant
-	// Nodes yields all nodes by id. Their records count what attempts hold.
+	// Nodes yields all nodes by id. Their records count the capacity that attempts hold.
 	Nodes() iter.Seq[*compute.Node]
 	// Node returns one node.
 	Node(id compute.NodeID) (*compute.Node, bool)
@@ -47,7 +47,7 @@ type View interface {
 	// Quotas returns the quotas of an organization: its own first, complete,
 	// then those of its keys and tags.
 	Quotas(org compute.OrgID) []compute.Quota
-	// Load returns what the live attempts that count in a quota hold.
+	// Load returns the sum of the live attempts that count in a quota.
 	Load(q compute.Quota) compute.Load
 	// Work returns the live attempts of a node. They are the same in two views
 	// in which the node has the same record.

@@ -17,7 +17,7 @@ import (
 	"berth/scheduler"
 )
 
-// world is a small state machine: it holds what the scheduler reads, applies
+// world is a small state machine: it holds the state that the scheduler reads, applies
 // plans after checking them as the real one does, and publishes views.
 type world struct {
 	tb testing.TB
@@ -35,7 +35,7 @@ type world struct {
 	past    map[uint64][]*compute.Node // The nodes of each view, by its index.
 	queues  map[uint64][]*compute.Execution
 
-	shares map[compute.OrgID]compute.Share // Used and Weight; Rate is of what lives.
+	shares map[compute.OrgID]compute.Share // Used and Weight; Rate is computed from the live attempts.
 	quotas []compute.Quota
 }
 
@@ -209,8 +209,8 @@ func (w *world) finish(e compute.ExecutionID) {
 	w.bump()
 }
 
-// hold adds (sign 1) or gives back (-1) what an assignment takes of its node,
-// on a copy of the record, and checks the node.
+// hold adds (sign 1) or gives back (-1) the capacity that an assignment takes, on a copy
+// of the node's record, and checks the node.
 func (w *world) hold(e *compute.Execution, a compute.Assignment, sign int) {
 	i := slices.IndexFunc(w.nodes, func(n *compute.Node) bool { return n.ID == a.Node })
 	n := *w.nodes[i]
@@ -265,7 +265,7 @@ func (w *world) runningOf(org compute.OrgID) int {
 	return n
 }
 
-// view returns what is published now.
+// view returns the newest published view.
 func (w *world) view() *fakeView {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -328,7 +328,7 @@ func (w *world) await(ctx context.Context, after uint64) error {
 // fakeView is one published view.
 type fakeView struct {
 	index   uint64
-	held    map[compute.ExecutionID]*compute.Attempt // Of live executions.
+	held    map[compute.ExecutionID]*compute.Attempt // Attempts of live executions.
 	nodes   []*compute.Node
 	queue   []*compute.Execution
 	parents []*compute.Execution

@@ -105,6 +105,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if err := server.ShutdownWithContext(grace); err != nil {
 		s.log.Warn("requests cut off by shutdown", "err", err)
 	}
+	_ = l.Close() // Not closed by fasthttp if ctx ended before it began to serve.
 	return nil
 }
 

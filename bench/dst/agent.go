@@ -45,8 +45,8 @@ type attempt struct {
 	lease      boottime.Lease // Shared with its supervisor, once it has one.
 }
 
-// startAgent starts the node's part of the process. It first adopts what an
-// earlier process left.
+// startAgent starts the node's part of the process. It first adopts the outcomes and
+// attempts that an earlier process left.
 func (m *machine) startAgent() {
 	m.agent = agent{machine: m, live: map[key]*attempt{}, sending: map[key]bool{}}
 	a := &m.agent
@@ -146,7 +146,7 @@ func (a *agent) contact(at time.Duration) {
 }
 
 // catchUp asks the leader for the log's index: in an older view, ended attempts
-// look alive.
+// seem to be live.
 func (a *agent) catchUp() {
 	if a.known {
 		return
@@ -251,7 +251,7 @@ func (a *agent) behind() bool {
 	return false
 }
 
-// ask records what the state requires of a live attempt.
+// ask records the stop or preemption that the state asks of a live attempt.
 func (a *agent) ask(at *attempt, w *compute.Work) {
 	at.stop = max(at.stop, w.Execution.Stop)
 	if !w.Attempt.PreemptAt.IsZero() {

@@ -24,7 +24,7 @@ const (
 	maxDuration = 1000 * time.Hour
 )
 
-// validate returns an error that describes what is invalid in c.
+// validate returns an error that lists the invalid fields of c.
 func (c Config) validate() error {
 	var errs []error
 	if c.Nodes < minNodes || c.Nodes > maxNodes {
@@ -106,7 +106,7 @@ type Report struct {
 	Retried        int     `json:"retried"`    // Attempts of ended executions, after a system failure.
 	Unstarted      int     `json:"unstarted"`  // Attempts of ended executions whose code never started.
 	Braked         int     `json:"braked"`     // How often too many nodes vanished at once.
-	Crashes        int     `json:"crashes"`    // Of processes, machines and supervisors.
+	Crashes        int     `json:"crashes"`    // Crashes of processes, machines and supervisors.
 	Partitions     int     `json:"partitions"`
 	Elections      int     `json:"elections"`
 	Restores       int     `json:"restores"`    // Restores of replicas from snapshots.
@@ -141,7 +141,7 @@ func (r *Report) Add(other Report) {
 }
 
 // Violation is a violated invariant. Its seed replays it.
-type Violation struct { //nolint:errname // It is what was found, not what failed.
+type Violation struct { //nolint:errname // It is a finding, not an error.
 	Seed uint64
 	At   time.Duration // Virtual time.
 	What string

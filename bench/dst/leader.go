@@ -82,8 +82,8 @@ func (s *server) watch() {
 	}
 }
 
-// giveUp has the state end the attempts of a lost node. The node gets no answer until the
-// state has: with one it would start what the state still gives it.
+// giveUp has the state end the attempts of a lost node. The node gets no answer until
+// then: with one it would start attempts that the state still has for it.
 func (s *server) giveUp(loss protocol.Loss) {
 	i := slices.IndexFunc(s.w.machines, func(m *machine) bool { return m.node == loss.Node })
 	if s.losing[i] {

@@ -34,7 +34,7 @@ type key struct {
 	epoch     uint64
 }
 
-// disk holds the data that outlives a process, and tracks what of it outlives
+// disk holds the data that outlives a process, and tracks which part of it outlives
 // the machine.
 type disk struct {
 	attempts map[key]*directory

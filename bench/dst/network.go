@@ -5,7 +5,7 @@ import "time"
 // outside is the clients' endpoint, which nothing cuts off.
 const outside = -1
 
-// network models what happens between endpoints: delay, loss, duplication,
+// network models the connections between endpoints: delay, loss, duplication,
 // reordering and partitions.
 type network struct {
 	calm     bool              // No more faults.

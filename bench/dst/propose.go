@@ -9,7 +9,7 @@ import (
 
 // Times of proposals.
 const (
-	callTimeout = 10 * time.Second // Of one try.
+	callTimeout = 10 * time.Second // For one try.
 	retryMin    = 100 * time.Millisecond
 	retryMax    = 15 * time.Second
 )

@@ -13,8 +13,8 @@ import (
 	"berth/compute"
 )
 
-// parkedTag marks executions that wait forever: the quota of their tag is below
-// what any of them needs. They hold credits and never run.
+// parkedTag marks executions that wait forever: the quota of their tag is too small
+// for any of them. They hold credits and never run.
 const parkedTag = "parked"
 
 // workingTag marks executions that run briefly and end by themselves with a

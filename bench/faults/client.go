@@ -134,7 +134,7 @@ func (c *caller) any(token string) *client.Client {
 }
 
 // relieve makes one try of a change that does not enlarge the state. A full
-// disk is no reason to refuse it.
+// disk is not a reason to refuse it.
 func (c *caller) relieve(
 	ctx context.Context, workload, what string, change func(ctx context.Context) error,
 ) (outcome, error) {

@@ -61,7 +61,7 @@ func (t *tally) spread(from, to int64, but string) Spread {
 			took = append(took, time.Duration(w.ended-w.called))
 		}
 	}
-	return Spread{Writes: len(took), P50: quantile.Of(took, 0.5).Seconds(), P99: quantile.Of(took, 0.99).Seconds()}
+	return Spread{Writes: len(took), P50: quantile.At(took, 0.5).Seconds(), P99: quantile.At(took, 0.99).Seconds()}
 }
 
 // latency returns the write latencies before a fault began, and from the time

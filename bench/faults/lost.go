@@ -310,7 +310,7 @@ func movedOf(reports []Report) Moved {
 			}
 		}
 	}
-	sum.P50, sum.P99, sum.Max = quantile.Of(took, 0.5), quantile.Of(took, 0.99), quantile.Of(took, 1)
+	sum.P50, sum.P99, sum.Max = quantile.At(took, 0.5), quantile.At(took, 0.99), quantile.At(took, 1)
 	return sum
 }
 

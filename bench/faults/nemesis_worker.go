@@ -43,7 +43,7 @@ func needWorkers() []string {
 // worker returns a random worker.
 func (b *breaker) worker() *world.Node { return b.world.Workers[b.rng.IntN(len(b.world.Workers))] }
 
-// lacks reports whether c does not provide what a nemesis needs.
+// lacks reports whether c does not meet the needs of a nemesis.
 func (c Config) lacks(name string) bool {
 	return !c.Points && slices.Contains(needPoints(), name) || c.Workers == 0 && slices.Contains(needWorkers(), name) ||
 		c.Duration < longRun && slices.Contains(longNames(), name)

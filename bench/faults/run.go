@@ -22,14 +22,14 @@ import (
 
 // Limits of a run.
 const (
-	checkLimit   = 60 * time.Second // Of each object.
+	checkLimit   = 60 * time.Second // For each object.
 	recoverLimit = 120 * time.Second
 	finishLimit  = 5 * time.Minute
 	firstGap     = 1 * time.Second // The shortest and the longest pause between faults.
 	lastGap      = 4 * time.Second
 )
 
-// Run runs one seed and returns what it found. Violations are in the report. An
+// Run runs one seed and returns its report, with all violations. An
 // error means that the run could not finish; the report then covers the time
 // before. The report is empty, without a start time, if no cluster came up.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {

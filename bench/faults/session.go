@@ -67,7 +67,7 @@ func (s *session) onClose(f func()) {
 	s.closes = append(s.closes, f)
 }
 
-// close closes what clients keep open.
+// close closes the connections and files that clients keep open.
 func (s *session) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

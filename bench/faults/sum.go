@@ -110,8 +110,8 @@ func Sum(reports []Report) Totals {
 		}
 	}
 	for _, r := range rows {
-		r.WriteP50, r.WriteP99 = quantile.Of(r.writes, 0.5), quantile.Of(r.writes, 0.99)
-		r.WholeP50, r.WholeP99 = quantile.Of(r.wholes, 0.5), quantile.Of(r.wholes, 0.99)
+		r.WriteP50, r.WriteP99 = quantile.At(r.writes, 0.5), quantile.At(r.writes, 0.99)
+		r.WholeP50, r.WholeP99 = quantile.At(r.wholes, 0.5), quantile.At(r.wholes, 0.99)
 		t.Rows = append(t.Rows, *r)
 	}
 	slices.SortFunc(t.Rows, func(a, b Row) int { return cmp.Compare(a.Nemesis, b.Nemesis) })

@@ -12,7 +12,7 @@ type workload interface {
 	name() string
 	// clients returns the number of clients.
 	clients() int
-	// prepare creates what the clients need, before the first fault.
+	// prepare creates the objects that the clients need, before the first fault.
 	prepare(ctx context.Context) error
 	// run runs one client until ctx ends. Its last operation may end in doubt.
 	run(ctx context.Context, c *caller)

@@ -16,15 +16,15 @@ type Class struct {
 	GPUs   int     // Devices.
 	Milli  int     // Thousandths of each.
 	Models uint64  // A bit for each acceptable model.
-	Share  float64 // Of all work; the shares of all classes add up to 1.
+	Share  float64 // Share of all work; the shares of all classes add up to 1.
 }
 
-// Of returns the expected thousandths of a node's GPUs that a draw from the
+// Expected returns the expected thousandths of a node's GPUs that a draw from the
 // classes cannot use. The node has cpu free thousandths of a vCPU, and devices
 // holds the free thousandths of each device. If the node cannot host the class,
 // or the class requests no GPU, all free capacity is lost. Otherwise the
 // capacity on devices with too little left for the class is lost.
-func Of(cpu int64, model int, devices []int, classes []Class) float64 {
+func Expected(cpu int64, model int, devices []int, classes []Class) float64 {
 	free := 0
 	for _, d := range devices {
 		free += d

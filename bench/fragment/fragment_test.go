@@ -7,9 +7,9 @@ import (
 	"berth/bench/fragment"
 )
 
-// TestOf checks the lost part of a node's free GPUs against values computed by
+// TestExpected checks the lost part of a node's free GPUs against values computed by
 // hand.
-func TestOf(t *testing.T) {
+func TestExpected(t *testing.T) {
 	classes := []fragment.Class{
 		{CPU: 4000, GPUs: 1, Milli: 500, Models: ^uint64(0), Share: 0.5},
 		{CPU: 1000, GPUs: 2, Milli: 1000, Models: 1, Share: 0.3},
@@ -31,7 +31,7 @@ func TestOf(t *testing.T) {
 		{"no model", 8000, fragment.NoModel, []int{1000}, 1000},
 	}
 	for _, tt := range tests {
-		if got := fragment.Of(tt.cpu, tt.model, tt.devices, classes); math.Abs(got-tt.want) > 1e-9 {
+		if got := fragment.Expected(tt.cpu, tt.model, tt.devices, classes); math.Abs(got-tt.want) > 1e-9 {
 			t.Errorf("%s: fragment %v, want %v", tt.name, got, tt.want)
 		}
 	}

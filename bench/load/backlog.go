@@ -24,9 +24,9 @@ const (
 // others wait for one.
 type Backlog struct {
 	Waiting   int     `json:"waiting"`
-	SubmitCPU float64 `json:"submit_cpu_ms"` // Of all nodes, for each that waits.
+	SubmitCPU float64 `json:"submit_cpu_ms"` // CPU time of all nodes, for each execution that waits.
 	Alone     Spread  `json:"alone"`         // One after the other, behind the queue.
-	Ratio     float64 `json:"ratio"`         // Of the medians behind the queue and without one.
+	Ratio     float64 `json:"ratio"`         // Ratio of the medians behind the queue and without one.
 }
 
 // measureBacklog keeps the GPUs of one type busy, queues executions for them, and

@@ -31,7 +31,7 @@ type echoEngine struct {
 	seen map[string]bool // Conversations.
 }
 
-// echoRequest is what of a request the engine reads.
+// echoRequest has the fields of a request that the engine reads.
 type echoRequest struct {
 	Messages  []message `json:"messages"`
 	Stream    bool      `json:"stream"`

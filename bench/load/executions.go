@@ -17,7 +17,7 @@ const (
 	noopTimeout = 60
 )
 
-// ExecutionsConfig says what is executed.
+// ExecutionsConfig configures MeasureExecutions.
 type ExecutionsConfig struct {
 	Alone   int    // Executions one after the other.
 	Many    int    // Executions of all clients together.
@@ -32,13 +32,13 @@ type ExecutionsConfig struct {
 	Command   []string // Its arguments.
 }
 
-// Executions is how fast code that does nothing is executed, asked of a follower.
+// Executions has the times and rates of code that does nothing, submitted to a follower.
 type Executions struct {
 	Alone     Spread  `json:"alone"`      // From the submit to the terminal status.
 	Reference Spread  `json:"python"`     // The interpreter alone, for the same code.
-	Ratio     float64 `json:"ratio"`      // Of the two medians.
-	PerSecond float64 `json:"per_second"` // Of many clients.
-	CPUMS     float64 `json:"cpu_ms"`     // Of all nodes, without sandboxes, for each of many.
+	Ratio     float64 `json:"ratio"`      // Ratio of the two medians.
+	PerSecond float64 `json:"per_second"` // Executions of many clients per second.
+	CPUMS     float64 `json:"cpu_ms"`     // CPU time of all nodes, without sandboxes, for each of many.
 	Clients   int     `json:"clients"`
 	Lines     Spread  `json:"lines"` // From the print of a line to a client of another node.
 	Backlog   Backlog `json:"backlog"`
@@ -48,11 +48,12 @@ type Executions struct {
 	Containers *Containers `json:"containers,omitempty"` // Nil without an image.
 }
 
-// Packages is how fast code is executed whose packages are installed already.
+// Packages compares the times of code with and without packages, which are installed
+// already.
 type Packages struct {
 	With    Spread  `json:"with"`
 	Without Spread  `json:"without"`
-	ExtraMS float64 `json:"extra_ms"` // Of the two medians.
+	ExtraMS float64 `json:"extra_ms"` // Difference of the two medians.
 }
 
 // MeasureExecutions executes code that does nothing.
@@ -141,7 +142,7 @@ func execute(ctx context.Context, c *client.Client) error {
 	return completed(ctx, c, started.ExecutionID)
 }
 
-// upTo returns a function that returns true n times, whoever calls it.
+// upTo returns a function that returns true n times, over all callers.
 func upTo(n int) func() bool {
 	var done atomic.Int64
 	return func() bool { return done.Add(1) <= int64(n) }

@@ -19,9 +19,9 @@ import (
 
 // FilesConfig configures MeasureFiles.
 type FilesConfig struct {
-	LargeMiB int // Of the large file.
-	Small    int // Small files.
-	Clients  int // That store and read small files at once.
+	LargeMiB int // Size of the large file.
+	Small    int // Number of small files.
+	Clients  int // Clients that store and read small files at once.
 	Listed   int // Files that are listed; no more than Small.
 	Dir      string
 }
@@ -29,7 +29,7 @@ type FilesConfig struct {
 // smallFile is the size of a small file in bytes.
 const smallFile = 4 << 10
 
-// Files is what MeasureFiles measured. Rates of large files are in MiB a second.
+// Files has the measurements of MeasureFiles. Rates of large files are in MiB a second.
 type Files struct {
 	LargeMiB int `json:"large_mib"`
 
@@ -48,7 +48,7 @@ type Files struct {
 	SmallTime Spread  `json:"small_store"`
 
 	Listed int    `json:"listed"`
-	Page   Spread `json:"page"` // Of 1,000 files.
+	Page   Spread `json:"page"` // Pages of 1,000 files.
 }
 
 // MeasureFiles stores, reads and lists files through a follower. The references are the
@@ -147,11 +147,11 @@ func (f *Files) measureLarge(ctx context.Context, c *Cluster, api *client.Client
 	return err
 }
 
-// followerUse returns what the node that is asked uses.
+// followerUse returns the resource use of the node that is asked.
 func (c *Cluster) followerUse() (usage.Process, error) {
 	for _, n := range c.Nodes {
 		if n.URL == c.Follower() {
-			return usage.Of(n.PID)
+			return usage.Read(n.PID)
 		}
 	}
 	return usage.Process{}, nil

@@ -7,7 +7,7 @@ import (
 	"berth/loop"
 )
 
-// IdleLimit is what three idle nodes may use of one core together.
+// IdleLimit is the part of one core that three idle nodes may use together.
 const IdleLimit = 0.03
 
 // Idle is the processor use of an idle cluster, as shares of one core.

@@ -35,30 +35,31 @@ const (
 	readyWait   = 2 * time.Minute
 )
 
-// InferenceConfig says how much is asked.
+// InferenceConfig configures a measurement of answers by models.
 type InferenceConfig struct {
-	Streams       int // At once, of which the first events are timed.
+	Streams       int // Streams at once whose first events are timed.
 	For           time.Duration
 	Open          int // Streams that stay open.
 	Conversations int
-	Turns         int    // Of each.
-	Engine        string // Of the cluster: the echo engine.
-	NarrowEngine  string // The same with few places,
-	Places        int    // which are so many.
+	Turns         int    // Turns of each conversation.
+	Engine        string // The cluster's echo engine.
+	NarrowEngine  string // An echo engine with few places.
+	Places        int    // Number of places of NarrowEngine.
 	Crowd         int    // Requests that one organization has under way beside another.
 	Direct        string // URL of another echo engine, which is asked directly.
 
-	// LlamaEngine and LlamaDirect are the same of an engine that computes; empty: none.
+	// LlamaEngine and LlamaDirect are like Engine and Direct, for an engine that
+	// computes; empty for none.
 	LlamaEngine string
 	LlamaDirect string
 }
 
-// Inference is how a node answers for models.
+// Inference has the measurements of a node that answers for models.
 type Inference struct {
 	Direct     Answers    `json:"direct"`
 	Own        Answers    `json:"own_node"`     // Asked of the node that runs the replica.
 	Hop        Answers    `json:"another_node"` // Asked of another one.
-	OverheadMS Overhead   `json:"overhead_ms"`  // Of the first event, by the replica's own node.
+	OverheadMS Overhead   `json:"overhead_ms"`  // Overhead of the first event, by the replica's own node.
 	HopMS      Overhead   `json:"hop_overhead_ms"`
 	Open       OpenMemory `json:"open_streams"`
 	Affinity   Affinity   `json:"affinity"`
@@ -71,10 +72,10 @@ type Inference struct {
 type Answers struct {
 	First     Spread  `json:"first_event"`
 	PerSecond float64 `json:"short_answers_per_s"`
-	CPUMS     float64 `json:"cpu_ms"` // Of all nodes, for each short answer.
+	CPUMS     float64 `json:"cpu_ms"` // CPU time of all nodes, for each short answer.
 }
 
-// Overhead is how much later something is than with the engine asked directly.
+// Overhead is the delay compared with asking the engine directly.
 type Overhead struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
@@ -95,7 +96,7 @@ type Affinity struct {
 	Random   float64 `json:"random"` // Expected of replicas chosen at random.
 }
 
-// Llama is how fast an engine that computes answers.
+// Llama has the measurements of an engine that computes.
 type Llama struct {
 	DirectPS float64 `json:"direct_tokens_per_s"`
 	RoutedPS float64 `json:"routed_tokens_per_s"`
@@ -163,7 +164,7 @@ func over(through, direct Answers) Overhead {
 	return Overhead{P50: through.First.P50MS - direct.First.P50MS, P99: through.First.P99MS - direct.First.P99MS}
 }
 
-// target is what is asked.
+// target is a model at a URL, and the key to ask it.
 type target struct {
 	base  string // URL.
 	model string
@@ -181,7 +182,7 @@ func (m *inferring) deploy(
 	}, replicas)
 }
 
-// deployAs is deploy of what is asked for, which is to have so many replicas.
+// deployAs creates the given deployment, waits for its replicas, and returns as deploy.
 func (m *inferring) deployAs(
 	ctx context.Context, asked wire.DeploymentCreate, replicas int,
 ) (id string, own, other *Node, err error) {
@@ -355,7 +356,7 @@ func (m *inferring) ask(ctx context.Context, at target, talk []message) (hit boo
 
 // open holds streams open and measures the memory of the node that is asked.
 func (m *inferring) open(ctx context.Context, n Node, at target) (out OpenMemory, err error) {
-	before, err := usage.Of(n.PID)
+	before, err := usage.Read(n.PID)
 	if err != nil {
 		return out, err
 	}
@@ -373,7 +374,7 @@ func (m *inferring) open(ctx context.Context, n Node, at target) (out OpenMemory
 	}); err != nil {
 		return out, err
 	}
-	with, err := usage.Of(n.PID)
+	with, err := usage.Read(n.PID)
 	const mib = 1 << 20
 	return OpenMemory{m.cfg.Open, float64(before.Resident) / mib, float64(with.Resident) / mib}, err
 }

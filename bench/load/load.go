@@ -14,7 +14,7 @@ import (
 // Node is a process of the cluster.
 type Node struct {
 	Name   string
-	URL    string // Of its API.
+	URL    string // URL of its API.
 	PID    int
 	Leader bool
 }
@@ -23,7 +23,7 @@ type Node struct {
 type Cluster struct {
 	Nodes     []Node
 	RootToken string
-	APIKey    string // Of an organization with credits.
+	APIKey    string // API key of an organization with credits.
 	Org       string // The slug of that organization.
 }
 
@@ -46,7 +46,7 @@ func (c *Cluster) client(token string) (*client.Client, error) {
 func (c *Cluster) cpu() ([]time.Duration, error) {
 	out := make([]time.Duration, len(c.Nodes))
 	for i, n := range c.Nodes {
-		p, err := usage.Of(n.PID)
+		p, err := usage.Read(n.PID)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", n.Name, err)
 		}

@@ -15,11 +15,11 @@ import (
 	"berth/compute"
 )
 
-// Containers is how fast a container that does nothing is executed, asked of a follower.
+// Containers has the times of a container that does nothing, submitted to a follower.
 type Containers struct {
 	Alone     Spread  `json:"alone"`  // From the submit to the terminal status.
 	Reference Spread  `json:"docker"` // docker run of the same image.
-	Ratio     float64 `json:"ratio"`  // Of the two medians.
+	Ratio     float64 `json:"ratio"`  // Ratio of the two medians.
 }
 
 // containers executes an image and has Docker execute it, in turn.
@@ -77,7 +77,7 @@ os.write(2, b"%%d" %% (time.monotonic_ns() - begun))
 
 const floodTimeout = 300
 
-// output has code print, first with nobody who reads, then with a client of another node.
+// output has code print, first without a reader, then with a client of another node.
 func output(ctx context.Context, c *Cluster, cfg ExecutionsConfig) (out Output, err error) {
 	code := fmt.Sprintf(flood, cfg.OutputMiB)
 	user, err := c.client(c.APIKey)
@@ -116,7 +116,7 @@ func rate(mib int, text string) (float64, error) {
 	return float64(mib) / time.Duration(took).Seconds(), nil
 }
 
-// followed returns how fast a client of another node gets what code prints.
+// followed returns how fast a client of another node gets the output of code.
 func followed(ctx context.Context, c *Cluster, user *client.Client, code string) (float64, error) {
 	started, err := user.Submit(ctx, client.Start{Code: code, Timeout: floodTimeout})
 	if err != nil {

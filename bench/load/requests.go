@@ -21,23 +21,23 @@ type RequestsConfig struct {
 	BareRaft float64 // Entries a second of Raft alone on this machine, measured before.
 }
 
-// Requests is how fast a follower answers.
+// Requests has the times and rates of a follower's answers.
 type Requests struct {
 	SubmitsPS  float64 `json:"submits_per_s"`
-	SubmitCPU  float64 `json:"submit_cpu_ms"` // Of all nodes.
+	SubmitCPU  float64 `json:"submit_cpu_ms"` // CPU time of all nodes, for each submit.
 	Submits    Spread  `json:"submits"`
 	BareRaftPS float64 `json:"bare_raft_per_s"`
 	Ratio      float64 `json:"of_bare_raft"`
 
 	Linearizable Reads `json:"linearizable_status"`
 	Stale        Reads `json:"stale_status"`
-	Whole        Reads `json:"whole_record"` // Of an execution that has ended.
+	Whole        Reads `json:"whole_record"` // Reads of an execution that has ended.
 }
 
 // Reads is a series of reads.
 type Reads struct {
 	PerSecond float64 `json:"per_second"`
-	CPUMS     float64 `json:"cpu_ms"` // Of all nodes, for each read.
+	CPUMS     float64 `json:"cpu_ms"` // CPU time of all nodes, for each read.
 	Spread
 }
 

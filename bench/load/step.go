@@ -19,8 +19,8 @@ const (
 	stepSteady = 5 * time.Second
 )
 
-// Step is what becomes of requests while their rate rises at once from what one replica is
-// meant to answer to what four are.
+// Step has the times of requests while their rate rises at once, from the target rate of
+// one replica to that of four.
 type Step struct {
 	Replicas int     `json:"replicas"`
 	Requests int     `json:"requests"`

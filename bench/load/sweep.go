@@ -26,7 +26,8 @@ type SweepConfig struct {
 	BareRaft float64       // Entries a second of Raft alone on this machine, measured before.
 }
 
-// Sweep is how fast three nodes answer more and more clients, who ask each node in turn.
+// Sweep has the rates at which three nodes answer more and more clients. The clients ask
+// each node in turn.
 type Sweep struct {
 	BareRaftPS float64 `json:"bare_raft_per_s"`
 	Levels     []Level `json:"levels"`
@@ -46,11 +47,11 @@ type Level struct {
 // Asked is a series of requests.
 type Asked struct {
 	PerSecond float64 `json:"per_second"`
-	Allocs    float64 `json:"allocations"` // Of all nodes, for each request; 0 for the bare server.
+	Allocs    float64 `json:"allocations"` // Allocations of all nodes, for each request; 0 for the bare server.
 	Spread
 }
 
-// request is what a series asks, and the answers that it wants.
+// request is the request of a series, and the answers that it accepts.
 type request struct {
 	method, path, token, body string
 
@@ -230,8 +231,8 @@ func sampleOf(text []byte, name string) (float64, error) {
 	return 0, fmt.Errorf("no metric %s", name)
 }
 
-// serveBare starts a server that answers every request with a few bytes, and returns
-// its address and what ends it.
+// serveBare starts a server that answers every request with a few bytes. It returns
+// its address and a function that ends it.
 func serveBare() (url string, stop func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It does not block.
 	if err != nil {

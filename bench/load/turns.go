@@ -22,7 +22,7 @@ const (
 // at the same node.
 type Turns struct {
 	Crowd   int     `json:"crowd"`
-	Places  int     `json:"places"` // Of the replica.
+	Places  int     `json:"places"` // Places of the replica.
 	AloneMS float64 `json:"alone_p95_ms"`
 	WithMS  float64 `json:"beside_crowd_p95_ms"`
 	Ratio   float64 `json:"ratio"`

@@ -63,7 +63,7 @@ type Seed struct {
 	FirstRefusal *float64 `json:"first_refusal_pct"`
 	// FGD's fragment at 100 %, in percent of the cluster's GPUs.
 	Frag100    float64  `json:"frag_100_pct"`
-	Lost       int      `json:"pods_refused"` // Of all arrivals.
+	Lost       int      `json:"pods_refused"` // Refused pods among all arrivals.
 	DecisionUS Decision `json:"decision_us"`
 }
 

@@ -62,7 +62,7 @@ func fragmentation(b *board, classes []fragment.Class) float64 {
 	lost := 0.0
 	for i := range b.nodes {
 		n := &b.nodes[i]
-		lost += fragment.Of(n.cpu, n.model, n.devices, classes)
+		lost += fragment.Expected(n.cpu, n.model, n.devices, classes)
 	}
 	return 100 * lost / float64(b.capacity)
 }

@@ -46,7 +46,7 @@ type Config struct {
 	Progress func(done, all int, what string) // Calls are serialized; nil for none.
 }
 
-// validate returns an error that describes what is invalid in c.
+// validate returns an error that lists the invalid fields of c.
 func (c *Config) validate() error {
 	switch {
 	case !slices.Contains(Policies(), c.Policy):

@@ -226,12 +226,12 @@ func newGradient(classes []fragment.Class, nodes int) *gradient {
 // rounding is worth two points, and is as published.
 func (g *gradient) score(at int, n *node, s *shape) (score, device int) {
 	if g.version[at] != n.version {
-		g.frag[at], g.version[at] = fragment.Of(n.cpu, n.model, n.devices, g.classes), n.version
+		g.frag[at], g.version[at] = fragment.Expected(n.cpu, n.model, n.devices, g.classes), n.version
 	}
 	before, cpu := g.frag[at], n.cpu-s.cpu
 	if !s.shared() {
 		g.scratch = afterWhole(n, s, g.scratch)
-		return sigmoid(before - fragment.Of(cpu, n.model, g.scratch, g.classes)), anyDevice
+		return sigmoid(before - fragment.Expected(cpu, n.model, g.scratch, g.classes)), anyDevice
 	}
 	device = anyDevice
 	var tried [trace.WholeGPU/64 + 1]uint64 // Devices with equal capacity left are equivalent.
@@ -242,7 +242,7 @@ func (g *gradient) score(at int, n *node, s *shape) (score, device int) {
 		tried[free/64] |= 1 << (free % 64)
 		g.scratch = append(g.scratch[:0], n.devices...)
 		g.scratch[i] -= s.milli
-		this := sigmoid(before - fragment.Of(cpu, n.model, g.scratch, g.classes))
+		this := sigmoid(before - fragment.Expected(cpu, n.model, g.scratch, g.classes))
 		if device == anyDevice || this > score {
 			score, device = this, i
 		}

@@ -18,8 +18,8 @@ func summarize(took []time.Duration) Decision {
 	}
 	micro := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 	return Decision{
-		P50:  micro(quantile.Of(took, 0.5)),
-		P99:  micro(quantile.Of(took, 0.99)),
+		P50:  micro(quantile.At(took, 0.5)),
+		P99:  micro(quantile.At(took, 0.99)),
 		Mean: micro(sum) / float64(len(took)),
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Of returns the q-quantile of values, q from 0 to 1: the smallest value that at least
+// At returns the q-quantile of values, q from 0 to 1: the smallest value that at least
 // that share of them does not exceed. It is 0 for none. The values need no order.
-func Of[T ~int64 | ~float64](values []T, q float64) T {
+func At[T ~int64 | ~float64](values []T, q float64) T {
 	if len(values) == 0 {
 		return 0
 	}
@@ -22,7 +22,7 @@ func Of[T ~int64 | ~float64](values []T, q float64) T {
 	return T(stat.Quantile(q, stat.Empirical, sorted, nil))
 }
 
-// Milliseconds is Of for durations, in milliseconds.
+// Milliseconds is At for durations, in milliseconds.
 func Milliseconds(values []time.Duration, q float64) float64 {
-	return float64(Of(values, q)) / float64(time.Millisecond)
+	return float64(At(values, q)) / float64(time.Millisecond)
 }

@@ -7,7 +7,7 @@ import (
 	"berth/bench/quantile"
 )
 
-func TestOf(t *testing.T) {
+func TestAt(t *testing.T) {
 	ten := []float64{10, 9, 8, 7, 6, 5, 4, 3, 2, 1}
 	for _, tt := range []struct {
 		values []float64
@@ -25,7 +25,7 @@ func TestOf(t *testing.T) {
 		{ten, 0.99, 10},
 		{ten, 1, 10},
 	} {
-		if got := quantile.Of(tt.values, tt.q); got != tt.want {
+		if got := quantile.At(tt.values, tt.q); got != tt.want {
 			t.Errorf("the %v quantile of %v is %v, want %v", tt.q, tt.values, got, tt.want)
 		}
 	}

@@ -219,8 +219,8 @@ func steady(ctx context.Context, f *fleet, r *Report) error {
 	}
 	r.Latency = &Latency{
 		RatePS: float64(len(cmds)) / seconds, Samples: len(waits), Unplaced: left,
-		SubmitP50: milliseconds(quantile.Of(took, 0.5)),
-		P50:       milliseconds(quantile.Of(waits, 0.5)), P99: milliseconds(quantile.Of(waits, 0.99)),
+		SubmitP50: milliseconds(quantile.At(took, 0.5)),
+		P50:       milliseconds(quantile.At(waits, 0.5)), P99: milliseconds(quantile.At(waits, 0.99)),
 		Max: milliseconds(slices.Max(waits)),
 	}
 	return nil

@@ -51,7 +51,7 @@ func measureMemory(ctx context.Context, cfg Config) (Memory, error) {
 // heapBytes returns the used heap after garbage collection.
 func heapBytes() int64 {
 	runtime.GC()
-	runtime.GC() // Frees what finalizers and pools released.
+	runtime.GC() // Frees memory that finalizers and pools released.
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)

@@ -18,7 +18,7 @@ const (
 
 	bareInFlight = 256
 	bareEntries  = 20_000
-	bareTries    = 100 // Of one entry.
+	bareTries    = 100 // Tries for one entry.
 	bareRetry    = 200 * time.Millisecond
 	setupTimeout = 2 * time.Minute
 )
@@ -77,7 +77,7 @@ type Report struct {
 	Plans        int     `json:"plans"`
 	FirstPlanMS  float64 `json:"first_plan_ms"`        // From the loop's start to its first commit.
 	CommitShare  float64 `json:"commit_share"`         // Share of Seconds during which a plan was being committed.
-	CPUMicros    float64 `json:"cpu_us_per_placement"` // Of all peers; independent of other load on the machine.
+	CPUMicros    float64 `json:"cpu_us_per_placement"` // CPU time of all peers; independent of other load.
 	BareRaftPS   float64 `json:"bare_raft_per_s"`
 
 	Latency *Latency `json:"latency,omitempty"`
@@ -89,10 +89,10 @@ type Report struct {
 // Latency is the time from the start of a submit to the commit of the plan that
 // places it, at a steady rate.
 type Latency struct {
-	RatePS    float64 `json:"rate_per_s"` // Of answered submits.
+	RatePS    float64 `json:"rate_per_s"` // Answered submits per second.
 	Samples   int     `json:"samples"`
 	Unplaced  int     `json:"unplaced"`
-	SubmitP50 float64 `json:"submit_p50_ms"` // Of the submit alone.
+	SubmitP50 float64 `json:"submit_p50_ms"` // Time of the submit alone.
 	P50       float64 `json:"p50_ms"`
 	P99       float64 `json:"p99_ms"`
 	Max       float64 `json:"max_ms"`

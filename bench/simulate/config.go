@@ -35,7 +35,7 @@ type Config struct {
 	Progress func(done, all int, what string)
 }
 
-// validate returns an error that describes what is invalid in c.
+// validate returns an error that lists the invalid fields of c.
 func (c *Config) validate() error {
 	switch {
 	case c.Executions < 1 || c.Executions > MaxExecutions:

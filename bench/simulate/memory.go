@@ -12,7 +12,7 @@ import (
 type Memory struct {
 	PerNode   float64 `json:"per_node_bytes"`
 	PerQueued float64 `json:"per_queued_execution_bytes"`
-	PeakHeap  uint64  `json:"peak_heap_bytes"` // Of the whole process, with garbage and the simulation itself.
+	PeakHeap  uint64  `json:"peak_heap_bytes"` // Heap of the whole process, with garbage and the simulation itself.
 }
 
 // Limits of the number of executions queued to measure one. Within them it is
@@ -70,7 +70,7 @@ func fill(w *world, from *source, n int) (accepted int, err error) {
 // heapInUse returns the bytes of live objects.
 func heapInUse() uint64 {
 	runtime.GC()
-	runtime.GC() // Collects what finalizers of the first run held.
+	runtime.GC() // Collects memory that finalizers held in the first run.
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc

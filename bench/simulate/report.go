@@ -58,7 +58,7 @@ type Wait struct {
 // is 1 if all have the same, and 1/n if one has everything.
 type Fairness struct {
 	// Service compares the organizations' GPU time in the window as a share of
-	// what they requested in it.
+	// their requests in it.
 	Service float64 `json:"jain_service"`
 	// Slowdown compares the inverses of organizations' mean slowdowns: the time
 	// including waiting, relative to the runtime alone.
@@ -171,7 +171,7 @@ func (s *stats) waitReport() []Wait {
 func waitOf(w Wait, waits []float64) Wait {
 	slices.Sort(waits)
 	w.Count, w.Mean = len(waits), mean(waits)
-	w.P50, w.P90, w.P99 = quantile.Of(waits, 0.5), quantile.Of(waits, 0.9), quantile.Of(waits, 0.99)
+	w.P50, w.P90, w.P99 = quantile.At(waits, 0.5), quantile.At(waits, 0.9), quantile.At(waits, 0.99)
 	return w
 }
 
@@ -184,7 +184,7 @@ func (s *stats) fairness() Fairness {
 		slices.Sort(o.waits)
 		row := Organization{
 			Name: orgName(i), Executions: o.executions, Asked: o.asked, Given: o.given,
-			Slowdown: mean(o.slowdowns), MeanWait: mean(o.waits), P90Wait: quantile.Of(o.waits, 0.9),
+			Slowdown: mean(o.slowdowns), MeanWait: mean(o.waits), P90Wait: quantile.At(o.waits, 0.9),
 		}
 		out.Organizations = append(out.Organizations, row)
 		if o.asked > 0 {

@@ -53,8 +53,8 @@ type organization struct {
 	inUse      int64     // Thousandths of GPU, currently.
 	asked      float64   // Requested GPU seconds of the arrivals in the window.
 	given      float64   // GPU seconds used in the window.
-	slowdowns  []float64 // Of arrivals in the window.
-	waits      []float64 // Seconds, of the same.
+	slowdowns  []float64 // Slowdowns of arrivals in the window.
+	waits      []float64 // Waits of the same arrivals, in seconds.
 }
 
 // stats holds the counts of a simulation.
@@ -212,7 +212,7 @@ func (s *stats) percent(milli float64) float64 { return 100 * milli / float64(s.
 
 // Sample is the state of the cluster at one time.
 type Sample struct {
-	Seconds     float64 `json:"seconds"` // Of virtual time.
+	Seconds     float64 `json:"seconds"` // Virtual time.
 	Utilisation float64 `json:"gpu_utilisation_pct"`
 	VCPU        float64 `json:"vcpu_utilisation_pct"`
 	Fragment    float64 `json:"fragment_pct"` // In percent of all GPUs; see Report.
@@ -236,7 +236,7 @@ func (s *stats) sample(sim *simulation) Sample {
 		for i := range n.GPUs {
 			s.devices = append(s.devices, compute.WholeGPU-n.GPUs[i].UsedMilli)
 		}
-		lost += fragment.Of(n.VCPUMilli-n.UsedVCPUMilli, 0, s.devices, s.classes[n.GPUs[0].Type])
+		lost += fragment.Expected(n.VCPUMilli-n.UsedVCPUMilli, 0, s.devices, s.classes[n.GPUs[0].Type])
 	}
 	return Sample{
 		Seconds: sim.world.now.Sub(began).Seconds(), Utilisation: s.percent(float64(s.inUse)),

@@ -50,13 +50,13 @@ type source struct {
 	random *rand.Rand
 	orgs   []float64 // Cumulative shares of the organizations.
 
-	pods  []trace.Pod // Of a trace, by time; empty for the synthetic mix.
+	pods  []trace.Pod // Pods of a trace, by time; empty for the synthetic mix.
 	named map[string]int
 	next  int
 	lap   time.Duration // Duration of the trace.
 
-	mean time.Duration // Mean time between random arrivals; 0 for the trace's times.
-	pace float64       // Multiplies the trace's times.
+	mean      time.Duration // Mean time between random arrivals; 0 for the trace's times.
+	timeScale float64       // Multiplies the trace's times.
 
 	preemptible float64 // Share of priority 0 that is preemptible.
 	at          time.Duration
@@ -64,7 +64,9 @@ type source struct {
 
 // newSource returns the workload of c.
 func newSource(c *Config, f *fleet) (*source, error) {
-	s := &source{fleet: f, seed: c.Seed, random: rand.New(rand.NewPCG(c.Seed, 1)), pace: 1, preemptible: c.Preemptible}
+	s := &source{
+		fleet: f, seed: c.Seed, random: rand.New(rand.NewPCG(c.Seed, 1)), timeScale: 1, preemptible: c.Preemptible,
+	}
 	sum := 0.0
 	for i := range c.Organizations {
 		sum += 1 / float64(i+1) // Zipf's law: the first has the most.
@@ -88,7 +90,7 @@ func newSource(c *Config, f *fleet) (*source, error) {
 	}
 	s.mean = time.Duration(each / (c.Load * float64(f.gpus) * compute.WholeGPU))
 	if recorded {
-		s.pace = float64(s.mean) * float64(len(s.pods)) / float64(s.lap)
+		s.timeScale = float64(s.mean) * float64(len(s.pods)) / float64(s.lap)
 		s.mean = 0
 	}
 	return s, nil
@@ -178,7 +180,7 @@ func (s *source) replay() arrival {
 	s.next++
 	p := &s.pods[i]
 	a := arrival{
-		after:    time.Duration(s.pace * float64(p.Created+time.Duration(lap)*s.lap)),
+		after:    time.Duration(s.timeScale * float64(p.Created+time.Duration(lap)*s.lap)),
 		priority: p.Priority, lasts: p.Duration, org: s.organization(),
 	}
 	if org, named := s.named[p.Org]; named {

@@ -32,7 +32,7 @@ const (
 // its cluster and without GPUs.
 type NodeReport struct {
 	IdleMiB       float64 `json:"idle_rss_mib"`       // Resident, a minute after a new node was ready.
-	IdleOwnMiB    float64 `json:"idle_rss_own_mib"`   // The part of it that is no page of a file.
+	IdleOwnMiB    float64 `json:"idle_rss_own_mib"`   // The part of it that is not pages of files.
 	RestoreS      float64 `json:"backup_restore_s"`   // berth admin snapshot restore: read, check, move into place.
 	FirstS        float64 `json:"first_start_s"`      // From exec to ready after the restore.
 	RestartS      float64 `json:"restart_s"`          // From exec to ready the second time.
@@ -175,7 +175,7 @@ func (m *measurement) found(ctx context.Context) error {
 	if !loop.Sleep(ctx, idleFor) {
 		return ctx.Err()
 	}
-	used, err := usage.Of(n.cmd.Process.Pid)
+	used, err := usage.Read(n.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (m *measurement) restart(ctx context.Context) error {
 	if !loop.Sleep(ctx, idleFor) {
 		return ctx.Err()
 	}
-	used, err := usage.Of(n.cmd.Process.Pid)
+	used, err := usage.Read(n.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ const (
 	tailEntries = 32_768            // After the snapshot. A smaller history uses its number of executions.
 	tailLimit   = 110 * time.Second // From a snapshot's end, before the next can begin.
 	writeLimit  = 10 * time.Minute  // From the beginning, with or without a snapshot.
-	lookEvery   = 10 * time.Millisecond
+	pollEvery   = 10 * time.Millisecond
 	indexEvery  = time.Second
 )
 
@@ -87,7 +87,7 @@ func (w *watch) poll() error {
 // newest entry.
 func (w *watch) until(ctx context.Context, entries int, index func(context.Context) (uint64, error)) error {
 	begun := w.clock()
-	ticks := time.NewTicker(lookEvery)
+	ticks := time.NewTicker(pollEvery)
 	defer ticks.Stop()
 	var asked time.Time
 	for {

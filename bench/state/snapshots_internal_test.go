@@ -59,17 +59,17 @@ func TestWatchEndsBehindASnapshot(t *testing.T) {
 					return at(time.Now()), nil
 				})
 				took := time.Since(begun)
-				if err != nil || took < c.want || took > c.want+indexEvery+lookEvery {
+				if err != nil || took < c.want || took > c.want+indexEvery+pollEvery {
 					t.Errorf("it ended after %v, want %v: %v", took, c.want, err)
 				}
 				if len(seen.written) != 1 || seen.covered != at(begun) {
 					t.Fatalf("%d were written, the newest goes to %d", len(seen.written), seen.covered)
 				}
-				if d := seen.took(); d < writes || d > writes+2*lookEvery {
+				if d := seen.took(); d < writes || d > writes+2*pollEvery {
 					t.Errorf("it took %v, want %v", d, writes)
 				}
 				for when, want := range map[time.Duration]bool{
-					-time.Millisecond: false, 0: true, writes - 1: true, writes + 2*lookEvery: false,
+					-time.Millisecond: false, 0: true, writes - 1: true, writes + 2*pollEvery: false,
 				} {
 					if got := seen.during(begun.Add(when)); got != want {
 						t.Errorf("%v after its beginning it is written: %v", when, got)

@@ -37,7 +37,7 @@ type Config struct {
 	Progress func(done, all int, what string) // Nil for none.
 }
 
-// Validate returns an error that describes what is invalid in c.
+// Validate returns an error that lists the invalid fields of c.
 func (c Config) Validate() error {
 	if c.Executions < 1 || c.Executions > MaxExecutions {
 		return fmt.Errorf("executions: %d is not 1 to %d", c.Executions, MaxExecutions)
@@ -72,12 +72,12 @@ type Report struct {
 	SnapshotBytes int64   `json:"snapshot_bytes"`
 	AppliedPS     float64 `json:"executions_applied_per_s"`
 
-	Quiet      Pace    `json:"entries_quiet"`       // Alone.
-	Beside     Pace    `json:"entries_beside_work"` // While another goroutine computed.
-	InSnapshot Pace    `json:"entries_in_snapshot"` // While a snapshot was written.
-	SnapshotS  float64 `json:"snapshot_s"`          // Written and synced.
-	PublishUS  float64 `json:"snapshot_taken_us"`   // The time that Raft's goroutine is blocked.
-	HashUS     float64 `json:"hash_us"`
+	Quiet      FixedRate `json:"entries_quiet"`       // Alone.
+	Beside     FixedRate `json:"entries_beside_work"` // While another goroutine computed.
+	InSnapshot FixedRate `json:"entries_in_snapshot"` // While a snapshot was written.
+	SnapshotS  float64   `json:"snapshot_s"`          // Written and synced.
+	PublishUS  float64   `json:"snapshot_taken_us"`   // The time that Raft's goroutine is blocked.
+	HashUS     float64   `json:"hash_us"`
 
 	RestoreS     float64 `json:"restore_s"` // From the file, with every check, to a published view.
 	RestoredHeap float64 `json:"restored_bytes_per_finished"`
@@ -166,7 +166,7 @@ func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 // heap returns the live bytes of the heap.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // Frees what finalizers and pools released.
+	runtime.GC() // Frees memory that finalizers and pools released.
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
@@ -230,9 +230,9 @@ func (m *measurement) snapshot(ctx context.Context) error {
 		defer close(done)
 		took, failed = m.took(func() error { return m.write(m.file, view.WriteSnapshot) })
 	}()
-	pace, err := m.paced(ctx, done)
+	rate, err := m.atFixedRate(ctx, done)
 	<-done
-	m.report.InSnapshot, m.report.SnapshotS = pace, took.Seconds()
+	m.report.InSnapshot, m.report.SnapshotS = rate, took.Seconds()
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}

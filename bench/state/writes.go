@@ -14,7 +14,7 @@ import (
 	"berth/api/wire"
 )
 
-// Requests arrive at a real node at a fixed pace until it has written a
+// Requests arrive at a real node at a fixed rate until it has written a
 // snapshot meanwhile and its restart has entries to apply.
 const (
 	writeEvery = 2 * time.Millisecond
@@ -85,7 +85,7 @@ func (w *writing) failure() error {
 	return w.failed
 }
 
-// run sends requests at a pace until enough is closed, ctx ends or a request
+// run sends requests at a fixed rate until enough is closed, ctx ends or a request
 // fails, and waits for the answers.
 func (w *writing) run(ctx context.Context, enough <-chan struct{}) error {
 	var asked sync.WaitGroup

@@ -11,14 +11,14 @@ import (
 
 // Process is the resource use of a process so far. Memory is in bytes.
 type Process struct {
-	CPU      time.Duration // Of all its threads, in steps of 10 ms.
+	CPU      time.Duration // Time of all its threads, in steps of 10 ms.
 	Resident uint64
-	Own      uint64 // The part of Resident that is no page of a file.
+	Own      uint64 // The part of Resident that is not pages of files.
 	Peak     uint64 // The maximum of Resident.
 }
 
-// Of returns the resource use of a living process.
-func Of(pid int) (Process, error) {
+// Read returns the resource use of a living process.
+func Read(pid int) (Process, error) {
 	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return Process{}, fmt.Errorf("process %d: %w", pid, err)

@@ -7,9 +7,9 @@ import (
 	"berth/bench/usage"
 )
 
-// TestOf checks the usage of the test process.
-func TestOf(t *testing.T) {
-	got, err := usage.Of(os.Getpid())
+// TestRead checks the usage of the test process.
+func TestRead(t *testing.T) {
+	got, err := usage.Read(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func TestOf(t *testing.T) {
 	if now := usage.CPU(); begun <= 0 || now <= begun {
 		t.Errorf("it computed from %v to %v", begun, now)
 	}
-	if _, err := usage.Of(1 << 30); err == nil {
+	if _, err := usage.Read(1 << 30); err == nil {
 		t.Error("a process that is not there has used something")
 	}
 }

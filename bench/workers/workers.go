@@ -27,7 +27,7 @@ const (
 
 // Node is a process of the cluster.
 type Node struct {
-	URL string // Of its API.
+	URL string // URL of its API.
 	PID int
 }
 
@@ -37,7 +37,7 @@ type Config struct {
 	Workers   []Node
 	Follower  string // The URL of a server that does not lead. It gets the executions.
 	RootToken string
-	APIKey    string        // Of an organization with credits.
+	APIKey    string        // API key of an organization with credits.
 	Org       string        // The slug of that organization.
 	GPUType   string        // Each worker has one GPU of this type.
 	Idle      time.Duration // The duration of the idle phase.
@@ -172,7 +172,7 @@ func used(nodes []Node) ([]usage.Process, error) {
 	out := make([]usage.Process, len(nodes))
 	for i, n := range nodes {
 		var err error
-		if out[i], err = usage.Of(n.PID); err != nil {
+		if out[i], err = usage.Read(n.PID); err != nil {
 			return nil, fmt.Errorf("node %s: %w", n.URL, err)
 		}
 	}

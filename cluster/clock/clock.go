@@ -18,7 +18,7 @@ const (
 	awaitFor  = 3 * time.Second // For the clocks of all voters, where no earlier leader reported the time.
 )
 
-// Config is what a Clock needs.
+// Config configures a Clock.
 type Config struct {
 	Local  func() time.Time // The machine's clock.
 	Logger *slog.Logger
@@ -35,13 +35,13 @@ type Clock struct {
 	cfg    Config
 	watch  func() time.Duration // Boottime: nobody can set it.
 	agreed chan struct{}        // Closed once a leader, or the voters' clocks, gave the time.
-	local  skew                 // Of the machine's clock against the cluster's time.
-	voters skew                 // Of the cluster's time against most voters' clocks, while this node leads.
+	local  skew                 // Skew of the machine's clock against the cluster's time.
+	voters skew                 // Skew of the cluster's time against most voters' clocks, while this node leads.
 
 	mu     sync.Mutex
 	at     time.Time     // The cluster's time at the instant on; zero while unknown.
 	on     time.Duration // Boottime.
-	offset time.Duration // What is left to correct.
+	offset time.Duration // Correction that is still to be applied.
 	set    bool          // agreed is closed.
 }
 
@@ -140,7 +140,7 @@ func (c *Clock) Begin(state time.Time) {
 // steer slews the time of this leader towards most voters' clocks: its own, and
 // the others', given by how much they are ahead. Where no earlier leader
 // reported the time, it waits for all voters and steps there, but never back.
-// It returns what is left to correct, or false while too few clocks are known.
+// It returns the remaining correction, or false while too few clocks are known.
 func (c *Clock) steer(others []time.Duration, voters int) (left time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"berth/compute"
 )
 
-// noon is what time it really is when a test begins.
+// noon is the real time when a test begins.
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // testTime is the cluster's time on a machine whose clock a test sets.
@@ -35,10 +35,10 @@ func newTestTime(shift time.Duration) *testTime {
 	return t
 }
 
-// real returns what time it really is.
+// real returns the real time.
 func (t *testTime) real() time.Time { return noon.Add(t.passed) }
 
-// wrong returns by how much the cluster's time is ahead of what it really is.
+// wrong returns by how much the cluster's time is ahead of the real time.
 func (t *testTime) wrong() time.Duration { return t.Now().Sub(t.real()) }
 
 // goOn lets time pass, in which the leader hears voters whose clocks are ahead of
@@ -111,11 +111,11 @@ func TestBeginOfATerm(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		own    time.Duration
-		said   time.Time // By the leader before.
+		said   time.Time // Time of the previous leader.
 		state  time.Time
 		others clocks
 		voters int
-		stamp  time.Time // Of the first entry.
+		stamp  time.Time // Time of the first entry.
 		want   time.Duration
 		known  bool
 	}{

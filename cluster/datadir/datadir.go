@@ -26,8 +26,8 @@ const (
 	fileMode = 0o600
 )
 
-// States of a node. Only a member has data to lose; a node in another state
-// deletes what it has and starts over.
+// States of a node. Only a member has data to lose. A node in another state
+// deletes its data and starts over.
 const (
 	StateNew     = ""
 	StateJoining = "joining"

@@ -77,7 +77,7 @@ func OpenBallast(dir string, size int64) (*Ballast, error) {
 		b.held = true
 		return b, nil
 	}
-	if err := os.Remove(b.path); err != nil { // Of another size, or incomplete.
+	if err := os.Remove(b.path); err != nil { // It has another size, or is incomplete.
 		return nil, fmt.Errorf("open ballast: %w", err)
 	}
 	return b, nil

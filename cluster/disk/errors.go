@@ -12,7 +12,7 @@ import (
 var ErrCorrupt = errors.New("the raft log on disk is corrupt")
 
 // Damaged reports whether err means that a replica is unusable. A transient
-// error is no damage, as when another process holds the file or too many files
+// error is not damage, as when another process holds the file or too many files
 // are open.
 func Damaged(err error) bool {
 	if !errors.Is(err, ErrCorrupt) || NoSpace(err) || errors.Is(err, bbolterrors.ErrTimeout) {

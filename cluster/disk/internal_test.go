@@ -302,7 +302,7 @@ func TestPassing(t *testing.T) {
 }
 
 // TestErrorsThatEndTheProcess checks which disk failures end the process, and
-// that they are no damage of the replica.
+// that they are not damage of the replica.
 func TestErrorsThatEndTheProcess(t *testing.T) {
 	for _, test := range []struct {
 		err        error
@@ -420,7 +420,7 @@ func TestScrubWhileSnapshotsAreRemoved(t *testing.T) {
 }
 
 // TestScrubOfAnUnreadableSnapshot replaces a file of a snapshot with one that
-// cannot be read. That is no damage of the snapshot. A disk error ends the
+// cannot be read. That is not damage of the snapshot. A disk error ends the
 // process.
 func TestScrubOfAnUnreadableSnapshot(t *testing.T) {
 	for _, test := range []struct {

@@ -55,7 +55,7 @@ type Log struct {
 	old superseded // Only set before raft runs.
 
 	setMu sync.Mutex // Held while a value is written; a leaf lock.
-	seq   uint64     // Of the newest value.
+	seq   uint64     // Number of the newest value.
 }
 
 // Open opens or creates the store in dir and reads all of it once. covered is
@@ -192,7 +192,7 @@ func supersededBy(logs *bbolt.Bucket, covered uint64) (old superseded, err error
 	last := uint64(0)
 	err = logs.ForEach(func(key, value []byte) error {
 		if len(key) != 8 || value == nil {
-			return fmt.Errorf("%w: key %x is no entry", ErrCorrupt, key)
+			return fmt.Errorf("%w: key %x is not an entry", ErrCorrupt, key)
 		}
 		index := binary.BigEndian.Uint64(key)
 		if last > 0 && index != last+1 {
@@ -518,7 +518,7 @@ func (s *Log) GetUint64(key []byte) (uint64, error) {
 		return 0, err
 	}
 	if len(value) != 8 {
-		return 0, fmt.Errorf("%w: value %q is no number", ErrCorrupt, key)
+		return 0, fmt.Errorf("%w: value %q is not a number", ErrCorrupt, key)
 	}
 	return binary.BigEndian.Uint64(value), nil
 }

@@ -186,7 +186,7 @@ func compareStore(s raft.LogStore, wrote []*raft.Log) (err error) {
 	return failed
 }
 
-// What mustImage writes besides entries.
+// Values that mustImage writes besides entries.
 const (
 	imageTerm   = 9
 	imageVote   = "10.0.0.1:6471"
@@ -391,7 +391,7 @@ func TestSnapshotSupersedesTheLog(t *testing.T) {
 		name        string
 		covered     uint64
 		gap         [2]uint64 // Missing entries.
-		first, last uint64    // Of the remaining log; 0 for a refusal.
+		first, last uint64    // Indexes of the remaining log; 0 for a refusal.
 	}{
 		{"within the log", 90, [2]uint64{}, 1, 100},
 		{"at its end", 100, [2]uint64{}, 1, 100},

@@ -22,13 +22,13 @@ const (
 	scrubHead  = 4 << 10   // The cost of reading an entry in addition to its data.
 )
 
-// Pace waits until a number of bytes may be read. Its error ends a scrub.
-type Pace func(bytes int) error
+// Throttle waits until a number of bytes may be read. Its error ends a scrub.
+type Throttle func(bytes int) error
 
 // Scrub verifies the checksums of all entries and values while the store is in
 // use, and returns the number of entries it read. Damage ends the process, as
 // with any other read.
-func (s *Log) Scrub(pace Pace) (entries int, err error) {
+func (s *Log) Scrub(throttle Throttle) (entries int, err error) {
 	first, err := s.FirstIndex()
 	if err != nil {
 		return 0, err
@@ -49,7 +49,7 @@ func (s *Log) Scrub(pace Pace) (entries int, err error) {
 			return entries, err
 		}
 		entries++
-		if err := pace(scrubHead + len(entry.Data)); err != nil {
+		if err := throttle(scrubHead + len(entry.Data)); err != nil {
 			return entries, err
 		}
 	}
@@ -86,7 +86,7 @@ func (s *Log) scrubEntry(index uint64, entry *raft.Log) error {
 
 // Scrub verifies the checksums of all snapshots. It returns the ids of the
 // damaged ones, and the fault of the first.
-func (s *Snapshots) Scrub(pace Pace) (damaged []string, reason, err error) {
+func (s *Snapshots) Scrub(throttle Throttle) (damaged []string, reason, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list snapshots: %w", err)
@@ -95,7 +95,7 @@ func (s *Snapshots) Scrub(pace Pace) (damaged []string, reason, err error) {
 		if !e.IsDir() || strings.HasSuffix(e.Name(), snapshotUnfinished) {
 			continue
 		}
-		wrong, err := s.judge(e.Name(), pace)
+		wrong, err := s.judge(e.Name(), throttle)
 		if err != nil {
 			return damaged, reason, err
 		}
@@ -113,10 +113,10 @@ func (s *Snapshots) Scrub(pace Pace) (damaged []string, reason, err error) {
 // judge returns the fault of a snapshot, nil if it is intact or was removed
 // because newer ones replaced it. A missing file means nothing while snapshots
 // are removed, so judge then reads again.
-func (s *Snapshots) judge(id string, pace Pace) (wrong, err error) {
+func (s *Snapshots) judge(id string, throttle Throttle) (wrong, err error) {
 	for range scrubTries {
 		before := s.removals.Load()
-		if wrong, err = s.scrubOne(id, pace); wrong == nil || err != nil {
+		if wrong, err = s.scrubOne(id, throttle); wrong == nil || err != nil {
 			return nil, err
 		}
 		if _, err := os.Stat(filepath.Join(s.dir, id)); errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +125,7 @@ func (s *Snapshots) judge(id string, pace Pace) (wrong, err error) {
 		if s.removing.Load() == 0 && s.removals.Load() == before {
 			return wrong, nil
 		}
-		if err := pace(scrubPiece); err != nil {
+		if err := throttle(scrubPiece); err != nil {
 			return nil, err
 		}
 	}
@@ -142,9 +142,9 @@ func (s *Snapshots) removal() (end func()) {
 	}
 }
 
-// scrubOne reads one snapshot and returns its fault. err is the error of pace,
-// or one that says nothing about the snapshot.
-func (s *Snapshots) scrubOne(id string, pace Pace) (wrong, err error) {
+// scrubOne reads one snapshot and returns its fault. err is the error of throttle, or an
+// error that is not the snapshot's fault.
+func (s *Snapshots) scrubOne(id string, throttle Throttle) (wrong, err error) {
 	text, err := os.ReadFile(filepath.Join(s.dir, id, snapshotMeta))
 	if err != nil {
 		return s.unread(err)
@@ -173,8 +173,8 @@ func (s *Snapshots) scrubOne(id string, pace Pace) (wrong, err error) {
 	sum := crc64.New(crc64.MakeTable(crc64.ECMA))
 	for {
 		n, err := io.CopyN(sum, f, scrubPiece)
-		if paced := pace(int(n)); paced != nil {
-			return nil, paced
+		if throttled := throttle(int(n)); throttled != nil {
+			return nil, throttled
 		}
 		if errors.Is(err, io.EOF) {
 			break

@@ -258,7 +258,7 @@ func (s *Snapshots) seal(id string) error {
 }
 
 // KeepNewest removes all snapshots except the newest readable one, to free disk
-// space. No snapshot is no error.
+// space. Having none is not an error.
 func (s *Snapshots) KeepNewest() error {
 	defer s.removal()()
 	all, err := s.List()

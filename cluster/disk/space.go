@@ -53,7 +53,7 @@ func (s *Log) OnNoSpace(free func() bool) { s.space.free.Store(&free) }
 // failure to store it would end the process.
 func (s *Log) Starved() bool { return s.space.starved.Load() }
 
-// probeFile is what Probe writes to.
+// probeFile is the file that Probe writes.
 const probeFile = "probe"
 
 // Probe durably writes a few bytes beside the log, to check whether the disk

@@ -30,7 +30,7 @@ const (
 // panic in another goroutine, which ends the process.
 type boltTree struct {
 	file  *os.File
-	size  int    // Of a page.
+	size  int    // Bytes of a page.
 	pages uint64 // The first unused page number.
 	seen  map[uint64]bool
 }
@@ -80,8 +80,8 @@ func (t *boltTree) meta() (root uint64, err error) {
 	return root, nil
 }
 
-// walk checks a page and all below it. Keys must increase within [low, high),
-// where nil is no bound.
+// walk checks a page and all below it. Keys must increase within [low, high).
+// Nil means no bound.
 func (t *boltTree) walk(id uint64, low, high []byte, depth int) error {
 	data, flags, err := t.page(id)
 	if err != nil {
@@ -175,7 +175,7 @@ func (t *boltTree) page(id uint64) (data []byte, flags uint16, err error) {
 }
 
 // elementKeys returns the keys of a page and, after them, high. Keys must
-// increase within [low, high), where nil is no bound.
+// increase within [low, high). Nil means no bound.
 func elementKeys(data []byte, flags uint16, low, high []byte) (keys [][]byte, err error) {
 	count := int(binary.NativeEndian.Uint16(data[10:]))
 	if pageHead+count*pageElement > len(data) || count == 0 && flags == flagBranch {

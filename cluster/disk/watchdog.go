@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// How long a write to the log may take. A leader with a hanging disk keeps its
-// leadership forever, because its heartbeats continue; so it must end. A
+// Limits of the time of a write to the log. A leader with a hanging disk keeps its
+// leadership forever, because its heartbeats continue, so its process must end. A
 // follower does no harm and gets more time, and so do large writes.
 const (
 	AppendLimitLeader   = 2 * time.Second
@@ -34,11 +34,11 @@ var errVoted = errors.New("the vote of this term is on disk, for another server"
 type access uint8
 
 const (
-	accessWrite    access = iota // Of the log or of a value, durably.
-	accessRead                   // Of an entry.
-	accessDelete                 // Of many entries.
-	accessSnapshot               // A piece of a snapshot, possibly only to memory.
-	accessSync                   // The pieces written so far, durably.
+	accessWrite    access = iota // Appends to the log or stores a value, durably.
+	accessRead                   // Reads an entry.
+	accessDelete                 // Deletes many entries.
+	accessSnapshot               // Writes a piece of a snapshot, possibly only to memory.
+	accessSync                   // Makes the pieces written so far durable.
 	accessProbe                  // A small write that checks whether the disk hangs.
 )
 
@@ -82,7 +82,7 @@ type Watchdog struct {
 	Probe func() error
 
 	mu        sync.Mutex
-	seq       uint64 // Of the newest access.
+	seq       uint64 // Number of the newest access.
 	pending   map[uint64]*pendingAccess
 	checkedAt time.Time
 	probing   bool

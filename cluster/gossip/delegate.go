@@ -86,8 +86,8 @@ func (d *delegate) NotifyUpdate(n *memberlist.Node) { d.note(n, true) }
 func (d *delegate) NotifyLeave(n *memberlist.Node) { d.note(n, false) }
 
 // NotifyConflict reports two nodes with one name: a node came back at another
-// address, a data directory was copied, or someone forges. Whoever is dialled
-// there must show the node's certificate.
+// address, a data directory was copied, or someone forges. A peer that is dialled
+// there must still show the node's certificate.
 func (d *delegate) NotifyConflict(_, other *memberlist.Node) {
 	m, err := d.member(other, true)
 	if err == nil && (*Gossip)(d).noteClaim(m.ID, m.RPC, time.Now()) { //nolint:forbidigo // A stopwatch.

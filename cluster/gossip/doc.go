@@ -6,6 +6,6 @@
 // gossiped, so callers confirm it over an authenticated connection.
 //
 // Rules: a node that the state does not know, or has removed, is ignored. A
-// restart is no leave. memberlist calls the delegate under its lock, so the
+// restart is not a leave. memberlist calls the delegate under its lock, so the
 // delegate neither blocks nor calls memberlist.
 package gossip

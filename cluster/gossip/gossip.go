@@ -43,7 +43,7 @@ const (
 	delegateVersionMax = 1
 )
 
-// Config is what gossip needs before the node has an identity.
+// Config configures gossip before the node has an identity.
 type Config struct {
 	Listen         string // host:port, TCP and UDP.
 	Name           string
@@ -60,7 +60,7 @@ type Config struct {
 	Lookup         func(id compute.NodeID) (removed, known bool)
 }
 
-// Identity is who this node is. It is known once the node has joined.
+// Identity identifies this node. It is known once the node has joined.
 type Identity struct {
 	Node    compute.NodeID
 	Cluster compute.UUID
@@ -194,7 +194,7 @@ func (g *Gossip) settings(address *net.UDPAddr) *memberlist.Config {
 
 func (g *Gossip) isWorker() bool { return g.cfg.Role == compute.RoleWorker }
 
-// Close stops gossiping without leaving: a restart is no leave.
+// Close stops gossiping without leaving: a restart is not a leave.
 func (g *Gossip) Close() error {
 	switch {
 	case g.list != nil:

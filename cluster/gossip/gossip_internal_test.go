@@ -16,8 +16,8 @@ import (
 	"berth/loop"
 )
 
-// TestNodeInTwoPlaces has a node be said to be at another address, too, while it
-// goes on to say what it has: the log says what to do, and not each time.
+// TestNodeInTwoPlaces announces a node at a second address while it announces itself
+// at the first: the log has a hint for the operator, but not each time.
 func TestNodeInTwoPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -92,8 +92,8 @@ func TestKeyringIsChecked(t *testing.T) {
 	}
 }
 
-// FuzzDelegate gives a node what another one with the gossip key may send: what it
-// announces, and its inventory. Nobody enters whom the cluster does not know.
+// FuzzDelegate gives a node any messages that another one with the gossip key may send:
+// announcements and inventories. No node that the cluster does not know may enter.
 func FuzzDelegate(f *testing.F) {
 	codec := rpc.NewCodec()
 	known, stranger := compute.NodeID{UUID: compute.UUID{1}}, compute.NodeID{UUID: compute.UUID{2}}

@@ -8,7 +8,7 @@ import (
 	"berth/compute"
 )
 
-// Limits of what is remembered about members.
+// Limits of the data that is kept about members.
 const (
 	maxMembers  = 1024             // Lost nodes are forgotten beyond this.
 	claimRepeat = 10 * time.Minute // The log repeats a conflicting address at most this often.
@@ -33,7 +33,7 @@ type Member struct {
 	Alive            bool
 }
 
-// meta is what a node announces with every sign of life.
+// meta is the data that a node announces with every sign of life.
 type meta struct {
 	Name             string       `cbor:"1,keyasint"`
 	Role             compute.Role `cbor:"2,keyasint,omitempty"`

@@ -11,21 +11,21 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Limits of the connections of gossip. Whoever reaches the port can open them, and
-// memberlist decrypts a message once it is whole.
+// Limits of the connections of gossip. Any host that reaches the port can open them, and
+// memberlist only decrypts a message once it is whole.
 const (
 	maxStreams      = 128
-	maxStreamBytes  = 4 << 20  // Of one exchange: some thousand nodes and an inventory.
-	maxStreamsBytes = 16 << 20 // Of all that have not ended.
+	maxStreamBytes  = 4 << 20  // Bytes of one exchange: some thousand nodes and an inventory.
+	maxStreamsBytes = 16 << 20 // Bytes of all open connections.
 )
 
-// What begins a message, as memberlist sends it: an optional label, then the type,
-// the length of what is encrypted, and the version of the encryption.
+// Beginnings of a message of memberlist: an optional label, then the type, the length
+// of the encrypted part, and the version of the encryption.
 const (
 	labelType     = 244
 	encryptedType = 10
 	encryptedVsn  = 1
-	encryptedLeft = 1 + 12 + 16 // Of an empty message: version, nonce and tag.
+	encryptedLeft = 1 + 12 + 16 // Length of an empty message: version, nonce and tag.
 )
 
 // Errors that end a connection.
@@ -65,8 +65,7 @@ func (t *transport) run() {
 // StreamCh returns the channel of connections of others.
 func (t *transport) StreamCh() <-chan net.Conn { return t.accept }
 
-// DialAddressTimeout connects to another node. What that answers has the same
-// limits.
+// DialAddressTimeout connects to another node. Its answers have the same limits.
 func (t *transport) DialAddressTimeout(to memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	conn, err := t.NetTransport.DialAddressTimeout(to, timeout)
 	if err != nil {
@@ -82,11 +81,11 @@ func (t *transport) Shutdown() error {
 	return err
 }
 
-// streams are the open connections. When they are too many the oldest leaves, and
-// when they have brought too much, the one that has brought most.
+// streams are the open connections. When there are too many, the oldest is closed. When
+// they have received too many bytes, the one that received most is closed.
 type streams struct {
 	mu    sync.Mutex
-	order list.List // Of *stream, the oldest first.
+	order list.List // Elements are *stream, the oldest first.
 	bytes int
 }
 
@@ -94,10 +93,10 @@ type streams struct {
 type stream struct {
 	net.Conn
 	of   *streams
-	at   *list.Element // Nil once it has left.
-	read int           // Bytes.
-	head []byte        // What was read, until that is known to begin a message.
-	good bool          // It does.
+	at   *list.Element // Nil once it is closed.
+	read int           // Bytes received.
+	head []byte        // Bytes received, until they are known to begin a message.
+	good bool          // They do.
 }
 
 func (s *streams) add(conn net.Conn) *stream {
@@ -111,8 +110,8 @@ func (s *streams) add(conn net.Conn) *stream {
 	return n
 }
 
-// count adds bytes that a stream has brought, ends those that bring too much, and
-// reports whether this one goes on.
+// count adds bytes that a stream received, closes streams that received too many, and
+// reports whether this one is still open.
 func (s *streams) count(n *stream, bytes int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -78,7 +78,7 @@ func mustEnd(t *testing.T, g *Gossip, head []byte) (taken int) {
 	return taken
 }
 
-// TestStrangersSendLittle sends the port what nobody can decrypt: it is not read.
+// TestStrangersSendLittle sends the port data that nobody can decrypt: it is not read.
 func TestStrangersSendLittle(t *testing.T) {
 	const kernel = 16 << 20 // Buffers of the kernel, and more.
 	g := mustGossip(t)

@@ -25,9 +25,9 @@ func levelOf(mark string) slog.Level {
 	return slog.LevelDebug
 }
 
-// libraryLog turns the lines of a library into records. The message is the
-// constant part of the line; what follows it goes to the attribute detail, since
-// the libraries' own keys are not ours, and an error in it to err.
+// libraryLog turns the lines of a library into records. The message is the constant
+// part of the line. The rest goes to the attribute detail, since the libraries' own
+// keys are not ours, and an error in it to err.
 type libraryLog struct {
 	logger *slog.Logger
 	cap    slog.Level // Records above it are lowered to it.
@@ -113,9 +113,9 @@ func splitError(detail string) (rest, failure string) {
 	return strings.TrimSpace(strings.TrimSpace(detail[:at]) + " " + strings.TrimSpace(value)), failure
 }
 
-// Raft returns what raft logs to. Its errors are warnings to us: it
-// reports each peer that it cannot reach as one, and what must end the
-// process goes through Config.Fatal.
+// Raft returns the logger of raft. Its errors are warnings to us: it reports each
+// peer that it cannot reach as one, and errors that must end the process go through
+// Config.Fatal.
 func Raft(logger *slog.Logger) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{
 		Name:        "raft",
@@ -125,8 +125,8 @@ func Raft(logger *slog.Logger) hclog.Logger {
 	})
 }
 
-// Memberlist returns what memberlist logs to until done is closed. Its warnings are
-// sampled: whoever reaches the port can cause one with each packet.
+// Memberlist returns the writer of memberlist's log until done is closed. Its warnings
+// are sampled: any host that reaches the port can cause one with each packet.
 func Memberlist(logger *slog.Logger, done <-chan struct{}) io.Writer {
 	return libraryLog{logger: logger, cap: slog.LevelWarn, done: done, sampled: new(Sampler)}
 }

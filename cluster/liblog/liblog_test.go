@@ -42,8 +42,8 @@ func TestLibraryLinesBecomeRecords(t *testing.T) {
 	}
 }
 
-// TestStrangersWriteLittle checks that what strangers cause is logged a few times a
-// minute, and that the rest is counted.
+// TestStrangersWriteLittle checks that events that strangers cause are logged a few times
+// a minute, and that the rest is counted.
 func TestStrangersWriteLittle(t *testing.T) {
 	var s liblog.Sampler
 	now := time.Unix(1_800_000_000, 0)

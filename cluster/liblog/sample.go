@@ -12,7 +12,7 @@ const (
 	sampleKeys   = 1000 // Keys in a period; the records of more are dropped.
 )
 
-// Sampler limits what strangers can write to the log: a few records of each key in a
+// Sampler limits how much strangers can write to the log: a few records of each key in a
 // minute. A key names a kind of event and an address. The zero value is ready.
 type Sampler struct {
 	mu      sync.Mutex

@@ -1,4 +1,4 @@
-// Package membership plans who votes: which server enters, is promoted, demoted
+// Package membership plans the voters: which server enters, is promoted, demoted
 // or removed next, and whether a removal would cost the quorum.
 //
 // It is not for carrying changes out; package cluster measures the servers and

@@ -8,7 +8,7 @@ import (
 
 // Observations are the measurements of the servers by a leader in its term.
 type Observations struct {
-	At      time.Time // Of the last measurement.
+	At      time.Time // When the last measurement was made.
 	Others  int       // Servers that were asked.
 	Steady  map[compute.NodeID]time.Duration
 	Silent  map[compute.NodeID]time.Duration

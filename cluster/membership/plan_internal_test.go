@@ -45,7 +45,7 @@ func parsePlan(t *testing.T, voters int, text string) *Plan {
 			case "demoted":
 				m.Demoted = true
 			default:
-				t.Fatalf("%q is no state", word)
+				t.Fatalf("%q is not a state", word)
 			}
 		}
 		p.Members = append(p.Members, m)
@@ -164,7 +164,7 @@ func TestPlanNeverCostsTheQuorum(t *testing.T) {
 			if !m.Voter || !m.Answers() || at > 0 && members[at-1] == (Member{
 				ID: members[at-1].ID, Voter: m.Voter, Removed: m.Removed, Steady: m.Steady,
 			}) {
-				continue // Nobody who leads, or the same as the one before.
+				continue // Nobody leads, or the same server as before.
 			}
 			for _, voters := range []int{1, 3, 5} {
 				p := &Plan{
@@ -241,8 +241,8 @@ func checkStep(t *testing.T, p *Plan, step Change) {
 	}
 }
 
-// checkEnd checks where nothing is left to do: what was removed is gone, or
-// reported, and a voter is missing only where no standby could take its place.
+// checkEnd checks a plan without a next step: removed servers are gone, or reported, and
+// a voter is missing only where no standby could take its place.
 func checkEnd(t *testing.T, began, p *Plan, obstacles []Obstacle) {
 	t.Helper()
 	voters, _ := p.Count()

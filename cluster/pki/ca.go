@@ -22,7 +22,7 @@ import (
 // Lifetimes of certificates.
 const (
 	LeafLifetime = 72 * time.Hour            // Renewed at half its lifetime.
-	caLifetime   = 10 * 365 * 24 * time.Hour // Of the authority itself.
+	caLifetime   = 10 * 365 * 24 * time.Hour // Lifetime of the authority itself.
 	clockSlack   = 24 * time.Hour            // Validity begins this long before issue: clocks differ.
 	pinLength    = 16                        // Hexadecimal digits of the authority's SHA-256 in a token.
 	nameOfCA     = "Berth cluster "          // Followed by the cluster's id.

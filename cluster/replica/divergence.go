@@ -34,10 +34,10 @@ const (
 	maxMarks       = 16             // That a server reports.
 )
 
-// CompareConfig is what comparing replicas needs.
+// CompareConfig configures the comparison of replicas.
 type CompareConfig struct {
 	Node       compute.NodeID
-	Version    string             // Of the program: another one may encode the state differently.
+	Version    string             // Version of the program: another one may encode the state differently.
 	StateMarks func() []StateMark // As cluster.Config.StateMarks.
 
 	MarksMethod    string // A call for a server's marks, answered by HandleMarks,
@@ -69,14 +69,14 @@ func NewComparer(cfg CompareConfig, reg prometheus.Registerer) *Comparer {
 	return &Comparer{cfg: cfg, diverged: newDiverged(reg)}
 }
 
-// Last returns what this leader found last.
+// Last returns the result of this leader's last comparison.
 func (c *Comparer) Last() Comparison {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
 }
 
-// note records what was found.
+// note records the result of a comparison.
 func (c *Comparer) note(found Comparison) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,9 +89,9 @@ type StateMark struct {
 	Hash  compute.Hash `cbor:"2,keyasint"`
 }
 
-// marks is what a server reports of its state.
+// marks are the state hashes that a server reports.
 type marks struct {
-	Version string      `cbor:"1,keyasint"` // Of the program.
+	Version string      `cbor:"1,keyasint"` // Version of the program.
 	Marks   []StateMark `cbor:"2,keyasint,omitempty"`
 }
 
@@ -205,7 +205,7 @@ func (c *Comparer) askMarks(ctx context.Context, servers []raft.Server) map[comp
 
 // Comparison is the result of comparing replicas.
 type Comparison struct {
-	right    StateMark // Of the majority; only its index counts if Unclear.
+	right    StateMark // Mark of the majority; only its index counts if Unclear.
 	Diverged []compute.NodeID
 	Unclear  bool // They differ, and there is no majority.
 }

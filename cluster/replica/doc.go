@@ -1,6 +1,6 @@
 // Package replica is a server's copy of the state on disk: opening it with
 // every check, scrubbing it, comparing it with other replicas, quarantining
-// what is damaged, and recovering it while the server is stopped.
+// damaged parts, and recovering it while the server is stopped.
 //
 // It is not for running Raft or for changing membership. It asks for the few
 // things that it needs of the cluster through Config and CompareConfig.

@@ -12,7 +12,7 @@ import (
 // contextEvery is after how many entries Advance checks its context.
 const contextEvery = 256
 
-// Entry returns the data of one committed entry, nil when it is no command. The
+// Entry returns the data of one committed entry, nil when it is not a command. The
 // error is CodeNotFound when the entry is not committed yet, or older than the
 // log.
 func (r *Replica) Entry(index uint64) ([]byte, error) {

@@ -77,9 +77,9 @@ func (q *Quarantine) SetAside(now time.Time, damage error) (string, error) {
 	return aside, errors.Join(file.SyncDir(filepath.Dir(aside)), file.SyncDir(q.dir.Root()))
 }
 
-// Prune bounds what is kept of damaged replicas and snapshots, and logs what it
-// removed. It never removes what a restore or a recovery set aside, which counts
-// in the metric.
+// Prune bounds the damaged replicas and snapshots that are kept, and logs those that it
+// removed. It never removes a replica that a restore or a recovery set aside, which
+// counts in the metric.
 func (q *Quarantine) Prune() {
 	_, total, err := q.space(q.dir.Root())
 	if err != nil {

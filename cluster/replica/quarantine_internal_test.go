@@ -68,8 +68,8 @@ func TestQuarantineIsBounded(t *testing.T) {
 	}
 }
 
-// TestEmptyReplicaVotesInNoTermBefore looks at what a server that rejoins begins
-// with: in the terms in which it may have voted it votes no more.
+// TestEmptyReplicaVotesInNoTermBefore checks the first state of a server that rejoins:
+// in the terms in which it may have voted it does not vote again.
 func TestEmptyReplicaVotesInNoTermBefore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "raft")
 	for range 2 { // It can be made again.

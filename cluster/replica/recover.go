@@ -116,8 +116,8 @@ func (s *Stopped) checkTrusted(known Position) error {
 		"Recover another server, or restore a backup.", why)
 }
 
-// maxRecovered is how many voters a recovery may name. Of two, both must agree, so
-// that everything that either has acknowledged is kept. Of more, those with fewer
+// maxRecovered is how many voters a recovery may name. Two voters must both agree, so
+// everything that either has acknowledged is kept. Among more voters, those with fewer
 // entries could outvote the one with most.
 const maxRecovered = 2
 
@@ -147,7 +147,7 @@ func (s *Stopped) chosen(known Position, voters []compute.NodeID) ([]byte, error
 	for _, id := range voters {
 		i := slices.IndexFunc(known.Servers, func(s raftconf.Server) bool { return s.ID == id })
 		if i < 0 {
-			return nil, compute.Errorf(compute.CodeInvalid, "%s is no server of this replica's configuration.", id)
+			return nil, compute.Errorf(compute.CodeInvalid, "%s is not a server of this replica's configuration.", id)
 		}
 		if slices.ContainsFunc(peers, func(p peer) bool { return p.ID == id }) {
 			return nil, compute.Errorf(compute.CodeInvalid, "%s is named twice.", id)
@@ -293,7 +293,7 @@ func errPending(what string) error {
 }
 
 // CheckFinished refuses to start a server with an unfinished restore or recovery,
-// or with a peers file in its replica: whoever put it there expects that raft
+// or with a peers file in its replica: an operator that put it there expects that raft
 // reads it, and it does not.
 func CheckFinished(dir *datadir.Dir) error {
 	if pending := dir.Record().Pending; pending != "" {

@@ -22,15 +22,15 @@ import (
 // SnapshotsKept is how many snapshots stay on disk.
 const SnapshotsKept = 3
 
-// Config is what a running replica needs.
+// Config configures a running replica.
 type Config struct {
 	Dir     *datadir.Dir
 	Cluster compute.UUID
 	Node    compute.NodeID
 
 	FSM          raft.FSM
-	StateCluster func() compute.UUID                    // As cluster.Config.StateCluster.
-	CheckState   func(pace func(bytes int) error) error // As cluster.Config.CheckState.
+	StateCluster func() compute.UUID                        // As cluster.Config.StateCluster.
+	CheckState   func(throttle func(bytes int) error) error // As cluster.Config.CheckState.
 
 	MayVote   func() bool                       // Whether a vote may be stored.
 	WrapStore func(raft.LogStore) raft.LogStore // Tests put a faulty disk under the log.
@@ -43,7 +43,7 @@ type Config struct {
 	Now        func() time.Time
 }
 
-// Raft is what a replica asks of the raft that runs on it.
+// Raft has the methods of raft that a replica calls.
 type Raft interface {
 	Snapshot() raft.SnapshotFuture
 	CommitIndex() uint64
@@ -224,8 +224,8 @@ func (r *Replica) moveAside(ids []string, reason error) (dir string, err error) 
 }
 
 // restoreSnapshot restores one snapshot; the state machine checks its content. A
-// failure is damage, except for a coded error, which tells people what to do,
-// and for errors that pass.
+// failure is damage, except for a coded error, which has advice for people, and for
+// transient errors.
 func (r *Replica) restoreSnapshot(id string) (err error) {
 	content, err := r.Snapshots.Content(id)
 	if err != nil {

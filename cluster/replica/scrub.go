@@ -43,8 +43,8 @@ func (r *Replica) Scrub(ctx context.Context, every time.Duration) error {
 	return nil
 }
 
-// paceOf returns a function that waits until it may read more bytes, at a rate.
-func paceOf(ctx context.Context, perSecond int) disk.Pace {
+// throttleTo returns a throttle to a number of bytes per second.
+func throttleTo(ctx context.Context, perSecond int) disk.Throttle {
 	limit := rate.NewLimiter(rate.Limit(perSecond), perSecond/8)
 	return func(bytes int) error { return limit.WaitN(ctx, min(bytes, limit.Burst())) }
 }
@@ -53,13 +53,13 @@ func paceOf(ctx context.Context, perSecond int) disk.Pace {
 // that were stored with it. When they differ, memory is faulty and the process
 // ends: its next start reads the state from disk, where a snapshot of a faulty
 // state is recognized by its hash.
-func (r *Replica) checkMemory(pace disk.Pace) error {
+func (r *Replica) checkMemory(throttle disk.Throttle) error {
 	if r.cfg.CheckState == nil {
 		return nil
 	}
 	var ended error
 	err := r.cfg.CheckState(func(bytes int) error {
-		ended = pace(bytes)
+		ended = throttle(bytes)
 		return ended
 	})
 	if ended != nil {
@@ -93,14 +93,14 @@ func (r *Replica) noteMiscounts(wrong int) {
 // one if the rest of the replica is enough to start from.
 func (r *Replica) ScrubOnce(ctx context.Context) error {
 	r.Quarantine.show()
-	if err := r.checkMemory(paceOf(ctx, memoryRate)); err != nil {
+	if err := r.checkMemory(throttleTo(ctx, memoryRate)); err != nil {
 		return err
 	}
-	pace := paceOf(ctx, ScrubRate)
-	if _, err := r.Log.Scrub(pace); err != nil {
+	throttle := throttleTo(ctx, ScrubRate)
+	if _, err := r.Log.Scrub(throttle); err != nil {
 		return fmt.Errorf("scrub log: %w", err)
 	}
-	damaged, reason, err := r.Snapshots.Scrub(pace)
+	damaged, reason, err := r.Snapshots.Scrub(throttle)
 	if err != nil || len(damaged) == 0 {
 		return err
 	}

@@ -50,7 +50,7 @@ func OpenStopped(dir string) (*Stopped, error) {
 	s := &Stopped{dir: f, quarantine: Quarantine{dir: f}}
 	if _, err := os.Stat(f.Path(datadir.PKIDir, "ca.key")); f.Record().State != datadir.StateMember || err != nil {
 		return nil, errors.Join(s.Close(), compute.Errorf(compute.CodeConflict,
-			"The node in %s is no server of a cluster: a server holds %s/ca.key.", dir, datadir.PKIDir))
+			"The node in %s is not a server of a cluster: a server holds %s/ca.key.", dir, datadir.PKIDir))
 	}
 	return s, nil
 }
@@ -76,8 +76,8 @@ func (s *Stopped) NextEpoch() uint64 {
 
 // Replacement is the state that a server is to hold instead of its replica.
 type Replacement struct {
-	Epoch       uint64 // Of the cluster from then on.
-	Index, Term uint64 // Of the last entry that Write's state has in it.
+	Epoch       uint64 // The cluster's epoch from then on.
+	Index, Term uint64 // Index and term of the last entry in Write's state.
 	Address     string // host:port of the server's cluster port, as last known.
 	Write       func(raft.SnapshotSink) error
 }

@@ -11,8 +11,8 @@ import (
 	"berth/compute"
 )
 
-// FuzzFrame reads a message of a peer without a certificate: it is an error or what
-// is read is encoded in the same way again, and no byte behind it is touched.
+// FuzzFrame reads a message of a peer without a certificate: it is an error, or the
+// message is encoded in the same way again, and no byte behind it is read.
 func FuzzFrame(f *testing.F) {
 	codec := NewCodec()
 	var good bytes.Buffer

@@ -8,10 +8,10 @@ import (
 // Frames of yamux: a header of these bytes, and behind that of a data frame its content.
 const (
 	frameHeader = 12
-	frameSize   = 8 // Where the header has the size of what follows.
+	frameSize   = 8 // Where the header has the size of the payload.
 )
 
-// corker is a connection that can hold back what is written, to send it at once.
+// corker is a connection that can hold back written bytes, to send them at once.
 type corker interface {
 	Cork()
 	Uncork() error

@@ -201,8 +201,8 @@ func TestLimits(t *testing.T) {
 }
 
 // TestStrangersTakeLittleMemory opens 200 streams that announce 9 MiB each and send
-// four bytes. A peer with a certificate costs what it sends; one without gets one
-// stream, and its requests are small.
+// four bytes. A peer with a certificate costs as much memory as it sends. One without
+// gets one stream, and its requests are small.
 func TestStrangersTakeLittleMemory(t *testing.T) {
 	for name, peer := range map[string]rpc.Peer{"stranger": {}, "node": somebody()} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestStrangersTakeLittleMemory(t *testing.T) {
 				defer stream.Close()
 				_, _ = stream.Write(binary.BigEndian.AppendUint32(nil, rpc.MaxRequest))
 			}
-			time.Sleep(200 * time.Millisecond) //nolint:forbidigo // For what must not happen.
+			time.Sleep(200 * time.Millisecond) //nolint:forbidigo // Nothing may happen meanwhile.
 			if grown := int64(heap()) - int64(before); grown > 32<<20 {
 				t.Errorf("the heap has grown by %d MiB", grown>>20)
 			}

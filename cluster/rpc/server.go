@@ -26,8 +26,8 @@ const (
 
 	// A peer without a certificate makes one call at a time, and few in all. A stream
 	// that it does not close keeps its window for closeTimeout.
-	maxGuestCalls = 4
-	maxGuestBytes = MaxJoin + 16<<10 // That it may send.
+	maxAnonymousCalls = 4
+	maxAnonymousBytes = MaxJoin + 16<<10 // Bytes that it may send.
 )
 
 // Peer is the caller, according to its certificate. ID is zero for a caller
@@ -55,7 +55,7 @@ type Stream struct {
 	*yamux.Stream
 	codec    Codec
 	accepted bool
-	watches  sync.WaitGroup // Of UntilClosed.
+	watches  sync.WaitGroup // Goroutines of UntilClosed.
 }
 
 // Accept sends the method's answer. Later reads and writes are the method's raw
@@ -67,7 +67,7 @@ func (s *Stream) Accept(answer []byte) error {
 
 // UntilClosed returns a context that ends with ctx, when the caller closes the
 // stream and when the connection is gone. In the last two cases a write that waits
-// for the caller fails. It drops what the caller still sends: nothing else may read
+// for the caller fails. It drops further bytes of the caller: nothing else may read
 // from the stream.
 func (s *Stream) UntilClosed(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
@@ -144,8 +144,8 @@ func (s *Server) known(method string) bool {
 func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error {
 	open, calls := maxStreams, math.MaxInt
 	if peer.Anonymous() {
-		open, calls = 1, maxGuestCalls
-		conn = &limitedConn{Conn: conn, left: maxGuestBytes}
+		open, calls = 1, maxAnonymousCalls
+		conn = &limitedConn{Conn: conn, left: maxAnonymousBytes}
 	}
 	session, err := newServerSession(conn, s.Logger, peer.Anonymous())
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package timing measures what decides how short Raft's timers may be: how long
-// the disk takes to make a write durable, and how far away the other servers are.
+// Package timing measures the delays that limit how short Raft's timers may be: those of
+// a durable write to the disk, and of round trips to the other servers.
 //
 // It is not for supervision at runtime: a server measures once, before Raft starts,
 // because raft cannot change the lease of a leader while it runs.

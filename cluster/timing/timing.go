@@ -29,12 +29,12 @@ const (
 	probeFile   = "timing.tmp"
 )
 
-// Measured is what a server measured.
+// Measured has the measurements of a server.
 type Measured struct {
 	Fsync     time.Duration // Median of durable writes of 4 KiB.
 	RoundTrip time.Duration // To the farthest server that answered; 0 if none did.
-	Servers   int           // How many answered,
-	Asked     int           // of how many.
+	Servers   int           // Servers that answered.
+	Asked     int           // Servers that were asked.
 }
 
 // Fast reports whether disk and network are fast enough for short timers. A server

@@ -14,7 +14,7 @@ var corks = sync.Pool{New: func() any { //nolint:gochecknoglobals // Memory that
 	return &buf
 }}
 
-// Corked is a connection that sends what is written between Cork and Uncork with as few
+// Corked is a connection that sends the bytes written between Cork and Uncork with as few
 // system calls as possible: TLS makes one for each of its records, of at most 16 KiB.
 // Cork and Uncork are called by one goroutine, all other methods by any.
 type Corked struct {
@@ -23,7 +23,7 @@ type Corked struct {
 	mu sync.Mutex
 
 	held *[]byte // Nil unless corked.
-	err  error   // Of a flush; all later writes fail with it.
+	err  error   // Error of a flush; all later writes fail with it.
 }
 
 // NewCorked returns conn, not corked.
@@ -32,14 +32,14 @@ func NewCorked(conn net.Conn) *Corked { return &Corked{Conn: conn} }
 // NetConn returns the connection below.
 func (c *Corked) NetConn() net.Conn { return c.Conn }
 
-// Cork holds back what is written from now on.
+// Cork holds back all writes until Uncork.
 func (c *Corked) Cork() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held = corks.Get().(*[]byte)
 }
 
-// Uncork sends what was held back.
+// Uncork sends the bytes that were held back.
 func (c *Corked) Uncork() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,7 +53,7 @@ func (c *Corked) Uncork() error {
 	return c.err
 }
 
-// flush sends what is held. The caller holds the lock, so that bytes stay in order.
+// flush sends the held bytes. The caller holds the lock, so that bytes stay in order.
 func (c *Corked) flush() {
 	if c.err == nil && len(*c.held) > 0 {
 		_, c.err = c.Conn.Write(*c.held)

@@ -13,7 +13,7 @@ const dialStagger = 250 * time.Millisecond
 
 // dialled is the result of dialling one of several addresses.
 type dialled struct {
-	at   int // Of the address.
+	at   int // Position of the address.
 	conn net.Conn
 	err  error
 }

@@ -8,12 +8,12 @@ import (
 	"berth/fault"
 )
 
-// Outbound is a transport that also tells followers of a commit as soon as raft has
-// nothing else to send to them. Raft tells them with the next append, and when there is
-// none after its CommitTimeout: with a short one idle nodes are busy, with a long one
+// Outbound is a transport that also reports a commit to followers as soon as raft has
+// nothing else to send to them. Raft reports it with the next append or, without one,
+// after its CommitTimeout. With a short timeout idle nodes are busy, with a long one
 // followers are late.
 //
-// It sends what raft would: an append of no entries, behind an entry that the follower
+// It sends the same append as raft: without entries, behind an entry that the follower
 // has acknowledged in this term, with that entry as the commit index. A follower
 // compares the entry before it commits.
 type Outbound struct {
@@ -35,8 +35,8 @@ type leader interface {
 	State() raft.RaftState
 }
 
-// acknowledged is what a follower has acknowledged in the newest term in which this
-// server sent it entries.
+// acknowledged is the last entry that a follower has acknowledged in the newest term in
+// which this server sent it entries.
 type acknowledged struct {
 	id      raft.ServerID
 	address raft.ServerAddress
@@ -64,7 +64,7 @@ func (o *Outbound) Lead(r leader) {
 	o.raft = r
 }
 
-// AppendEntries sends an append, and remembers what the follower acknowledges.
+// AppendEntries sends an append, and remembers the follower's acknowledgement.
 // Implements raft.Transport.
 func (o *Outbound) AppendEntries(
 	id raft.ServerID, address raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse,
@@ -101,7 +101,7 @@ func (o *Outbound) note(id raft.ServerID, address raft.ServerAddress, req *raft.
 	o.pushTo(f)
 }
 
-// Committed tells the followers what is committed now. Call it after a commit. It does
+// Committed reports the newest commit to the followers. Call it after a commit. It does
 // not wait.
 func (o *Outbound) Committed() {
 	o.mu.Lock()

@@ -19,7 +19,7 @@ func (l *toldLeader) CurrentTerm() uint64   { return l.term }
 func (l *toldLeader) State() raft.RaftState { return l.state }
 
 // newOutbound returns the transport of a leader in term 4, whose entries up to 6 are of
-// term 2 and the later ones of its own, and what it sends.
+// term 2 and the later ones of its own, and a function that returns its requests.
 func newOutbound(t *testing.T, l *toldLeader) (o *Outbound, sent func() []*raft.AppendEntriesRequest) {
 	t.Helper()
 	logs := raft.NewInmemStore()
@@ -116,8 +116,8 @@ func TestHeartbeatsAcknowledgeNothing(t *testing.T) {
 	})
 }
 
-// TestPushCountsForItsTerm checks that what a follower acknowledged in an earlier term,
-// in which this server led too, does not count in a later one.
+// TestPushCountsForItsTerm checks that an acknowledgement of a follower in an earlier
+// term, in which this server led too, does not count in a later one.
 func TestPushCountsForItsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &toldLeader{last: 10, commit: 6, term: 4, state: raft.Leader}

@@ -9,9 +9,9 @@ package address
 
 import "net/netip"
 
-// Special returns the networks that IANA's registries of special-purpose
-// addresses do not call globally reachable, and those that lead into IPv4 networks by
-// another way. What a user names must not lead a process of Berth there.
+// Special returns the networks that IANA's registries of special-purpose addresses do
+// not call globally reachable, and IPv6 networks that lead into IPv4 networks. Processes
+// of Berth must not follow a user's address there.
 func Special() []netip.Prefix {
 	var out []netip.Prefix
 	for _, text := range []string{

@@ -1,4 +1,4 @@
-// Package capacity models what a node has free and whether a request fits
+// Package capacity models the free capacity of a node and whether a request fits
 // there. The scheduler places work with it, forecasts simulate with it, and the
 // API counts machine types with it.
 //

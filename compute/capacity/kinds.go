@@ -7,22 +7,22 @@ import (
 	"berth/compute"
 )
 
-// Shape is what an execution needs of a node. It is comparable, so that callers
-// can remember an answer per shape.
+// Shape is the capacity that an execution needs on a node. It is comparable, so that
+// callers can remember an answer per shape.
 type Shape struct {
 	GPUType int // Number of the accepted set of kinds; 0 for CPU-only work.
 	GPUs    int
-	Milli   int // Of each GPU.
+	Milli   int // Thousandths of each GPU.
 	VCPU    int64
 	Memory  int64 // MiB.
 	Kinds   *KindSet
 	Needs   *Needs // nil for none.
 }
 
-// Needs is what requests ask of a node beside capacity that is used up.
+// Needs are the requirements of requests beside capacity that is used up.
 type Needs struct{ Request compute.Request }
 
-// Offered reports whether the node has what q needs beside capacity.
+// Offered reports whether the node meets the needs of q beside capacity.
 func (q *Shape) Offered(n *compute.Node) bool { return q.Needs == nil || n.Offering(&q.Needs.Request) }
 
 // Kind identifies interchangeable devices: a GPU type, or a MIG slice of it.
@@ -39,7 +39,7 @@ type KindSet struct {
 	Ranks   []int           // By the number of the kind, 0 for the one that the request prefers; nil without preference.
 }
 
-// Enough reports whether a device with so much memory has what the set asks for.
+// Enough reports whether a device with so much memory has enough for the set.
 func (s *KindSet) Enough(vramMiB int64) bool {
 	return s.Request.MinVRAMMiB == 0 || compute.EnoughVRAM(vramMiB, s.Request.MinVRAMMiB)
 }
@@ -87,8 +87,8 @@ func NewKinds() *Kinds {
 	}
 }
 
-// Of returns the number of the kind of g.
-func (t *Kinds) Of(g *compute.GPU) int {
+// Number returns the number of g's kind. It numbers a kind that it has not seen before.
+func (t *Kinds) Number(g *compute.GPU) int {
 	k := Kind{g.Type, g.Slice()}
 	n, known := t.numbers[k]
 	if known {
@@ -137,7 +137,7 @@ func (t *Kinds) Set(r *compute.Request) *KindSet {
 }
 
 // numberOf returns the number of the set of key, which r accepts. A preference
-// changes what is chosen and not what is accepted.
+// changes the choice among the accepted kinds, not the set.
 func (t *Kinds) numberOf(key setKey, r *compute.Request) int {
 	key.ranked = false
 	if r.GPUType == "" && len(r.AnyOf) > 0 {
@@ -151,7 +151,7 @@ func (t *Kinds) numberOf(key setKey, r *compute.Request) int {
 	return n
 }
 
-// need returns what r needs beside capacity, the same for equal needs.
+// need returns the needs of r beside capacity, the same pointer for equal needs.
 func (t *Kinds) need(r *compute.Request) *Needs {
 	if r.ScratchMiB == 0 && len(r.Needs) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 // Device is one GPU of a node, or one MIG slice.
 type Device struct {
 	Kind   int
-	Free   int   // Thousandths of the device; below zero when claimed beyond what is free.
+	Free   int   // Thousandths of the device; below zero when more is claimed than is free.
 	Size   int   // Worth of the device in thousandths of a GPU.
 	VRAM   int64 // MiB.
 	Island int   // Devices on the same island share a fast link.
@@ -62,7 +62,7 @@ func (s *Node) Load(n *compute.Node, t *Kinds) {
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
 		d := Device{
-			Kind: t.Of(g), Health: g.Health, Free: compute.WholeGPU - g.UsedMilli,
+			Kind: t.Number(g), Health: g.Health, Free: compute.WholeGPU - g.UsedMilli,
 			VRAM: g.VRAMMiB, Island: g.Island, Closed: g.Sliced(),
 		}
 		d.Size = t.Sizes[d.Kind]

@@ -1,4 +1,4 @@
-// Package requirements checks what users ask to have installed: lines in the
+// Package requirements checks the packages that users ask for: lines in the
 // format of pip.
 //
 // It is not for installing them: node/executor/packages does that.
@@ -35,15 +35,15 @@ var hashOption = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\s--hash=sha(256|384|512):[0-9a-fA-F]+`)
 })
 
-// Fault is what is wrong with one line of requirements.
+// Fault says why one line of requirements is refused.
 type Fault struct {
 	Line int // From 1.
 	Why  string
 }
 
-// Check returns what an installer would be made to do by a text of
-// requirements that only an operator may decide: to read another index, a URL, a
-// repository or a file, or to install in place.
+// Check returns the lines of a text of requirements that would make an installer do
+// things that only an operator may decide: read another index, a URL, a repository or a
+// file, or install in place.
 func Check(text string) (faults []Fault) {
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	if len(lines) > Max {
@@ -69,7 +69,7 @@ func Check(text string) (faults []Fault) {
 	return faults
 }
 
-// badRequirement says what is wrong with a line, "" for nothing.
+// badRequirement says why a line is refused, "" for a good line.
 func badRequirement(line string) string {
 	if at := strings.Index(" "+line, " #"); at >= 0 {
 		line = line[:at]

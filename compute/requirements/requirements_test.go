@@ -10,7 +10,7 @@ import (
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
-		line int // Of the fault; 0 for none.
+		line int // Line of the fault; 0 for none.
 		say  string
 	}{
 		"empty":           {"", 0, ""},

@@ -238,8 +238,8 @@ func (b *Store) texts(org compute.OrgID, from uint64) iter.Seq[[]byte] {
 	}
 }
 
-// Of yields the lines of an organization from sequence number from on.
-func (b *Store) Of(org compute.OrgID, from uint64) iter.Seq[*compute.LedgerEntry] {
+// Entries yields the lines of an organization from sequence number from on.
+func (b *Store) Entries(org compute.OrgID, from uint64) iter.Seq[*compute.LedgerEntry] {
 	return func(yield func(*compute.LedgerEntry) bool) {
 		for text := range b.texts(org, from) {
 			if !yield(store.MustDecode[compute.LedgerEntry](text)) {

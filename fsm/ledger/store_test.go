@@ -52,7 +52,7 @@ func TestStoreKeepsEveryLine(t *testing.T) {
 				}
 			}
 			i := 0
-			for e := range view.Of(org, from) {
+			for e := range view.Entries(org, from) {
 				if i == len(want) || *e != want[i] {
 					t.Fatalf("from %d of %s, line %d is %+v", from, org, i, e)
 				}

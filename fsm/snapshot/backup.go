@@ -29,18 +29,18 @@ const (
 	maxChunk     = 256 << 10
 )
 
-// BackupHeader says what a backup is of.
+// BackupHeader says which state of which cluster a backup has.
 type BackupHeader struct {
 	Cluster compute.UUID    `json:"cluster_id"`
-	Epoch   uint64          `json:"epoch"`  // Which life of the cluster.
-	Index   uint64          `json:"index"`  // Of the last entry in it.
-	Term    uint64          `json:"term"`   // Of that entry.
-	Format  uint64          `json:"format"` // Of the state.
+	Epoch   uint64          `json:"epoch"`  // The cluster's epoch.
+	Index   uint64          `json:"index"`  // Raft index of the last entry in it.
+	Term    uint64          `json:"term"`   // Raft term of that entry.
+	Format  uint64          `json:"format"` // Format of the state.
 	Version string          `json:"version"`
 	At      compute.Instant `json:"saved_at"` // By the clock of the node that wrote it.
 }
 
-// ErrBackup is returned for what is not a whole, intact backup.
+// ErrBackup is returned for a backup that is incomplete or damaged.
 var ErrBackup = errors.New("the backup is damaged")
 
 // WriteBackup writes a backup: header, and the snapshot that write writes.
@@ -106,7 +106,7 @@ type BackupReader struct {
 	raw    *bufio.Reader
 	sum    hash.Hash
 	in     io.Reader // Reads raw and adds to sum.
-	left   int       // Of the current chunk.
+	left   int       // Unread bytes of the current chunk.
 	ended  bool
 }
 

@@ -6,10 +6,10 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// Limits of what is decoded.
+// Limits of decoded records.
 const (
 	maxNesting  = 8
-	maxElements = 16 << 10 // Of one array or map.
+	maxElements = 16 << 10 // Elements of one array or map.
 )
 
 // modes are the CBOR options of the package.

@@ -7,7 +7,7 @@
 //
 // Its rules: one goroutine writes to a table and shares it; a shared copy never
 // changes, and any number of goroutines read it. Records are immutable: a change
-// is a changed copy. What a record hashes to depends on its content alone. How it
-// is packed depends on what was packed before it, so packed bytes stay in memory:
-// snapshots and hashes use the encoding.
+// is a changed copy. The hash of a record depends on its content alone. Its packed
+// bytes also depend on the records that were packed before it, so they stay in
+// memory: snapshots and hashes use the encoding.
 package store

@@ -280,12 +280,14 @@ type Retention struct {
 }
 
 // Output says how long a node keeps the output and the metrics of ended executions, and
-// as long the copies of other nodes' output.
+// as long the copies of other nodes' output, and how much of it is archived then.
 //
 //nolint:lll // A field and its rules are one line.
 type Output struct {
 	Age     time.Duration `koanf:"age" usage:"How long the output of ended executions is kept, here and as a copy on another node."`
 	SizeMiB int64         `koanf:"size_mib" usage:"Space for the output of ended executions on this node, and as much for copies of other nodes' output; the oldest goes first."`
+
+	ArchiveMiB int64 `koanf:"archive_mib" usage:"Space for output that has left the nodes' disks, compressed and of the whole cluster, in the storage of its organizations; the oldest goes first, by the leader's configuration. 0 archives none."`
 }
 
 // Log is how the node logs.
@@ -330,7 +332,7 @@ func Default() Config {
 			KeyRate: 50_000, OrgRate: 100_000, AddressRate: 50,
 		},
 		Retention: Retention{Age: 90 * 24 * time.Hour, Count: 1_000_000},
-		Output:    Output{Age: 7 * 24 * time.Hour, SizeMiB: 16 << 10},
+		Output:    Output{Age: 7 * 24 * time.Hour, SizeMiB: 16 << 10, ArchiveMiB: 64 << 10},
 
 		Log: Log{Level: "info", Format: "text"},
 	}
@@ -424,6 +426,7 @@ func (c *Config) Validate() error {
 	v.check("retention.count", c.Retention.Count >= 1, "must be at least 1")
 	v.check("output.age", c.Output.Age >= 10*time.Minute, "must be at least 10m")
 	v.check("output.size_mib", c.Output.SizeMiB >= 64, "must be at least 64")
+	v.check("output.archive_mib", c.Output.ArchiveMiB >= 0 && c.Output.ArchiveMiB < 1<<40, "must be 0, for none, or more")
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
 	return errors.Join(v.faults...)

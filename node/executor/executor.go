@@ -128,6 +128,9 @@ type Config struct {
 	Printing func(compute.ExecutionID, uint64)
 	// Retain says how long the output of ended attempts is kept; zero for the defaults.
 	Retain Retain
+	// Archive archives the output of an ended attempt before it is removed, and reports
+	// true once it may be. Nil removes output that is not archived.
+	Archive func(ctx context.Context, execution compute.ExecutionID, epoch uint64) (bool, error)
 
 	Blobs      Blobs // Nil: executions have no uploaded files, and their outputs are not kept.
 	Logger     *slog.Logger

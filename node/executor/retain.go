@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"berth/loop"
@@ -25,9 +26,10 @@ const (
 	DefaultRetainAge   = 7 * 24 * time.Hour
 	DefaultRetainBytes = 16 << 30
 
-	retainCount = 10_000
-	retainLeast = 10 * time.Minute // A stale view may still contain the attempt.
-	retainEvery = 10 * time.Minute
+	retainCount    = 10_000
+	archivedAtOnce = 4
+	retainLeast    = 10 * time.Minute // A stale view may still contain the attempt.
+	retainEvery    = 10 * time.Minute
 )
 
 // endedAttempt is the directory of an ended attempt.
@@ -37,17 +39,23 @@ type endedAttempt struct {
 	bytes int64
 }
 
+// stretched returns limits that are a quarter higher. Between the two, output waits to be
+// archived.
+func (r Retain) stretched() Retain { return Retain{Age: r.Age + r.Age/4, Bytes: r.Bytes + r.Bytes/4} }
+
 // retain prunes the directories of ended attempts periodically until ctx ends.
 func (e *Executor) retain(ctx context.Context) {
 	loop.Every(ctx, retainEvery, func() {
-		if err := e.prune(); err != nil {
+		if err := e.Prune(ctx); err != nil && ctx.Err() == nil {
 			e.log.Warn("ended attempts not pruned", "err", err)
 		}
 	})
 }
 
-// prune removes the directories that exceed the retention limits.
-func (e *Executor) prune() error {
+// Prune removes the directories of ended attempts that exceed the retention limits, once
+// their output is archived. Those that exceed the limits by far are removed in any case.
+// It is called periodically.
+func (e *Executor) Prune(ctx context.Context) error {
 	keys, err := e.stored()
 	if err != nil {
 		return err
@@ -59,8 +67,21 @@ func (e *Executor) prune() error {
 			all = append(all, endedAttempt{key: k, ended: info.ModTime(), bytes: bytesOf(e.dir(k))})
 		}
 	}
-	var errs error
-	for _, r := range surplus(all, e.cfg.Retain, e.cfg.Now()) {
+	now := e.cfg.Now()
+	due := surplus(all, e.cfg.Retain, retainCount, now)
+	overdue := make(map[key]bool)
+	for _, r := range surplus(all, e.cfg.Retain.stretched(), retainCount+retainCount/4, now) {
+		overdue[r.key] = true
+	}
+	slices.Reverse(due) // The oldest first.
+	removable, errs := e.archived(ctx, due)
+	for i, r := range due {
+		if !removable[i] {
+			if ctx.Err() != nil || !overdue[r.key] {
+				continue
+			}
+			e.log.Warn("output lost: it could not be archived in time", "execution", r.key.execution, "attempt", r.key.epoch)
+		}
 		if err := os.RemoveAll(e.dir(r.key)); err != nil {
 			errs = errors.Join(errs, fmt.Errorf("prune attempt: %w", err))
 			continue
@@ -71,14 +92,43 @@ func (e *Executor) prune() error {
 	return errs
 }
 
-// surplus returns the directories that exceed the retention limits.
-func surplus(all []endedAttempt, most Retain, now time.Time) []endedAttempt {
-	slices.SortFunc(all, func(a, b endedAttempt) int { return b.ended.Compare(a.ended) })
+// archived has the output of attempts archived, a few at a time, and reports whose may be
+// removed. The error is the first one.
+func (e *Executor) archived(ctx context.Context, due []endedAttempt) (removable []bool, err error) {
+	removable = make([]bool, len(due))
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	places := make(chan struct{}, archivedAtOnce)
+	for i, r := range due {
+		if e.cfg.Archive == nil {
+			removable[i] = true
+			continue
+		}
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			done, failed := e.cfg.Archive(ctx, r.key.execution, r.key.epoch)
+			mu.Lock()
+			defer mu.Unlock()
+			removable[i] = done
+			if err == nil {
+				err = failed
+			}
+		})
+	}
+	group.Wait()
+	return removable, err
+}
+
+// surplus returns the directories that exceed the retention limits, by size and age or in
+// number. The newest one comes first.
+func surplus(all []endedAttempt, most Retain, count int64, now time.Time) []endedAttempt {
+	all = slices.SortedFunc(slices.Values(all), func(a, b endedAttempt) int { return b.ended.Compare(a.ended) })
 	var out []endedAttempt
 	var kept, size int64
 	for _, r := range all {
 		age := now.Sub(r.ended)
-		if age > retainLeast && (age > most.Age || kept >= retainCount || size+r.bytes > most.Bytes) {
+		if age > retainLeast && (age > most.Age || kept >= count || size+r.bytes > most.Bytes) {
 			out = append(out, r)
 			continue
 		}

@@ -73,7 +73,7 @@ func TestSurplus(t *testing.T) {
 		{"large but just ended", []endedAttempt{old(time.Second, most.Bytes+1), old(2*time.Second, most.Bytes)}, 0},
 		{"many", many, 10},
 	} {
-		got := surplus(test.all, most, now)
+		got := surplus(test.all, most, retainCount, now)
 		if len(got) != test.want {
 			t.Errorf("%s: %d go, want %d", test.name, len(got), test.want)
 		}

@@ -187,7 +187,7 @@ func (v *victims) resident(t *testing.T) []uint64 {
 	t.Helper()
 	out := make([]uint64, len(v.pids))
 	for i, pid := range v.pids {
-		used, err := usage.Of(pid)
+		used, err := usage.Read(pid)
 		if err != nil {
 			t.Fatalf("node %s has ended: %v", v.nodes[i].Config.Name, err)
 		}

@@ -52,6 +52,8 @@ type FollowerConfig struct {
 	// of an execution's output, the likeliest first, this one included. Nil for none.
 	Copies  Copies
 	Holders func(compute.ExecutionID) []compute.NodeID
+	// Archives has output that nodes no longer have. Nil for none.
+	Archives Archives
 }
 
 // Follower reads the output of any execution of the cluster. Its methods are
@@ -123,6 +125,13 @@ func (f *Follower) Tail(ctx context.Context, execution compute.ExecutionID, limi
 	}
 	newest := attempts[len(attempts)-1]
 	of := attempt{execution, newest.Epoch}
+	archive, err := f.openArchive(ctx, newest)
+	switch {
+	case err != nil:
+		return Tail{}, err
+	case archive.output != nil:
+		return f.tail(ctx, archive, limit)
+	}
 	if newest.Node == f.cfg.Node {
 		return f.tailHere(ctx, f.cfg.Store, of, limit)
 	}
@@ -306,6 +315,18 @@ func (c *cursor) failed(ctx context.Context, err error) (Final, error) {
 
 // attempt follows one attempt to its end, wherever it is.
 func (c *cursor) attempt(ctx context.Context, a compute.Attempt) error {
+	archive, err := c.f.openArchive(ctx, a)
+	switch {
+	case err != nil:
+		return err
+	case archive.output != nil:
+		return c.f.lines(ctx, archive, &c.after, c.number)
+	}
+	return c.fromNodes(ctx, a)
+}
+
+// fromNodes follows one attempt to its end on the node that has it.
+func (c *cursor) fromNodes(ctx context.Context, a compute.Attempt) error {
 	of := attempt{c.execution, a.Epoch}
 	if a.Node == c.f.cfg.Node {
 		h := hooks{ended: always, lines: c.deliver, idle: proceed}

@@ -302,6 +302,13 @@ func (f *Follower) Search(ctx context.Context, execution compute.ExecutionID, q 
 // searchOne searches the output of one attempt, wherever it is.
 func (f *Follower) searchOne(ctx context.Context, a compute.Attempt, q Search) (found Found, err error) {
 	of := attempt{a.Execution, a.Epoch}
+	archive, err := f.openArchive(ctx, a)
+	switch {
+	case err != nil:
+		return Found{}, err
+	case archive.output != nil:
+		return f.search(ctx, archive, q)
+	}
 	if a.Node == f.cfg.Node {
 		err = f.cfg.Store.search(ctx, of, q, func(r Found) error {
 			found = r

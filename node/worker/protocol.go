@@ -20,6 +20,7 @@ const (
 	methodStorage  = "attempts.storage"
 	methodPut      = "attempts.put"
 	methodModel    = "attempts.model"
+	methodArchive  = "attempts.archive"
 	methodAnnounce = "nodes.announce"
 
 	methodModelFile = "attempts.model_file" // A stream: the rest of a file.

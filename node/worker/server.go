@@ -36,6 +36,9 @@ type Server struct {
 	CopyModel func(
 		ctx context.Context, view *fsm.View, e *compute.Execution, name string, offset int64, to io.Writer,
 	) error
+	// Archive archives what an ended attempt has printed, and reports whether its node may
+	// remove it. Nil if no output is archived.
+	Archive func(ctx context.Context, execution compute.ExecutionID, epoch uint64) (bool, error)
 
 	reads readCount
 }
@@ -54,6 +57,7 @@ func (s *Server) Handle() {
 	s.Cluster.Handle(methodPut, cluster.Workers, s.servePut)
 	s.Cluster.Handle(methodModel, cluster.Workers, s.serveModel)
 	s.Cluster.HandleStream(methodModelFile, cluster.Workers, s.serveModelFile)
+	s.Cluster.Handle(methodArchive, cluster.Workers, s.serveArchive)
 	s.Cluster.Handle(methodAnnounce, cluster.Workers, s.serveAnnounce)
 	s.Cluster.Handle(methodEnvironments, cluster.Workers, s.serveEnvironments)
 	s.Cluster.Handle(methodEnvironmentReport, cluster.Workers, s.serveEnvironmentReport)

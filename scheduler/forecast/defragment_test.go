@@ -15,8 +15,8 @@ import (
 	"berth/scheduler/forecast"
 )
 
-// stage is a view with running attempts. It has what the search for moves reads
-// of a view, and nothing else.
+// stage is a view with running attempts. It only has the parts of a view that the
+// search for moves reads.
 type stage struct {
 	scheduler.View
 
@@ -26,7 +26,7 @@ type stage struct {
 	work  map[compute.NodeID][]compute.Work
 
 	quotas []compute.Quota
-	live   []*compute.Execution // What counts in the quotas.
+	live   []*compute.Execution // Executions that count in the quotas.
 }
 
 // org is the organization of all executions.
@@ -258,7 +258,7 @@ func freeGPUs(n *compute.Node, r *compute.Request) (free []*compute.GPU) {
 	return free
 }
 
-// solution is what a set of moves costs.
+// solution is the cost of a set of moves.
 type solution struct {
 	price compute.Credits
 	moves int

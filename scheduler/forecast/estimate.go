@@ -20,7 +20,7 @@ const (
 	mostWait     = int64(365 * 24 * time.Hour / time.Millisecond)
 )
 
-// View is what a forecast needs of the state.
+// View has the parts of the state that a forecast reads.
 type View interface {
 	scheduler.View
 	// Ended yields the executions that have ended, the newest end first.

@@ -29,7 +29,7 @@ type simulation struct {
 	// State of one round:
 	round     uint64
 	now       []capacity.Node
-	unclaimed []*capacity.Node // What claims leave of a node for executions behind them; nil for all of it.
+	unclaimed []*capacity.Node // Capacity beside the claims on a node, for executions behind them; nil for all of it.
 	failed    []bool           // By shape: no execution later in this walk fits either.
 	used      []compute.Load   // By quota.
 	claims    [][]claim        // By GPU type.
@@ -44,7 +44,7 @@ type queued struct {
 	running
 
 	id     compute.ExecutionID
-	number int  // Of its shape.
+	number int  // Number of its shape.
 	over   bool // A quota was used up at the last check.
 }
 
@@ -80,7 +80,7 @@ func newSimulation(v View) *simulation {
 	past := readHistory(v)
 	for n := range v.Nodes() {
 		if !n.Schedulable() {
-			continue // What ends there frees nothing for the queue.
+			continue // Attempts that end there free nothing for the queue.
 		}
 		for _, w := range v.Work(n.ID) {
 			leaves := int64(never)
@@ -198,7 +198,7 @@ func (s *simulation) walk(at int64, first, last int) {
 	s.waiting = still
 }
 
-// left returns what claims leave of a node.
+// left returns the capacity of a node beside the claims on it.
 func (s *simulation) left(node int) *capacity.Node {
 	if n := s.unclaimed[node]; n != nil {
 		return n

@@ -16,8 +16,8 @@ import (
 // beyond them in the queue wait.
 const maxRounds = 64
 
-// WhatIf returns what Pack would do with the queue of v on other nodes: plan
-// after plan, until nothing more starts. No time passes between the plans. The
+// WhatIf returns the plans of Pack for the queue of v on other nodes: one
+// after the other, until nothing more starts. No time passes between the plans. The
 // error is that of ctx, which is checked before each plan.
 func WhatIf(ctx context.Context, v View, change compute.WhatIf) (compute.Forecast, error) {
 	out := compute.Forecast{Index: v.Index()}
@@ -73,7 +73,7 @@ type lineKey struct {
 	org      compute.OrgID
 }
 
-// loadKey is what quotas count attempts by: an organization, one of its keys or
+// loadKey identifies the load that quotas count: of an organization, one of its keys or
 // one of its tags.
 type loadKey struct {
 	org compute.OrgID

@@ -12,8 +12,8 @@ import (
 
 const firstRead, mostRead = 4, 128 // Executions read of a line at a time.
 
-// View is what the package needs of the state at one index. scheduler.View
-// documents the methods.
+// View has the parts of the state at one index that the package reads.
+// scheduler.View documents the methods.
 type View interface {
 	Lines(below int) (priority int, orgs []compute.OrgID)
 	Line(priority int, org compute.OrgID, after *compute.Execution, limit int) []*compute.Execution
@@ -45,10 +45,10 @@ func Order(v View) iter.Seq[*compute.Execution] {
 // one priority, the next one on top.
 type Ordered struct {
 	view     View
-	priority int // Of the lines; the next ones are below.
+	priority int // Priority of the lines; the next ones have a lower one.
 	lines    readers
 	usage    usages
-	out      *reader // Whose head was returned last, still on top; nil for none.
+	out      *reader // Reader whose head was returned last, still on top; nil for none.
 }
 
 // reader reads a line a few executions at a time.
@@ -57,7 +57,7 @@ type reader struct {
 	usage *usage
 	read  []*compute.Execution
 	at    int
-	more  bool // There may be more behind what was read.
+	more  bool // There may be more executions behind those that were read.
 }
 
 func (l *reader) head() *compute.Execution { return l.read[l.at] }

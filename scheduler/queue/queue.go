@@ -32,8 +32,8 @@ func (q *Queue) clear() {
 	q.levels, q.touched = nil, nil
 }
 
-// Sync brings q up to a view. It reads what has changed since the last one, or
-// the whole queue if the view does not know that.
+// Sync brings q up to a view. It reads the changes since the last one, or
+// the whole queue if the view does not know them.
 func (q *Queue) Sync(v View) {
 	changed, now, complete := v.QueueChanged(q.revision)
 	q.revision = now

@@ -6,8 +6,8 @@ import (
 	"berth/compute"
 )
 
-// Outcome is what became of the execution that a walk returned last, for those
-// behind it.
+// Outcome is the decision about the execution that a walk returned last, as far as it
+// matters for those behind it.
 type Outcome int
 
 // The outcomes.
@@ -32,7 +32,7 @@ type Walk struct {
 	lines   activeLines
 	resting []*line // Lines with skipped classes.
 	usage   usages
-	out     *line // Whose head was returned last, still on top; nil for none.
+	out     *line // Line whose head was returned last, still on top; nil for none.
 	resumed int   // How often a class was resumed.
 }
 
@@ -107,9 +107,10 @@ func (w *Walk) moved(c *class) {
 	}
 }
 
-// resume ends the skipping of all classes, where a walk that skips nothing is
-// once it has returned m of line l: behind all of a line with less usage, behind
-// the older ones of a line with the same, and where it was in the others.
+// resume ends the skipping of all classes. Each continues where a walk that skips nothing
+// would be after it returned m of line l. In a line with less usage that is the end. In a
+// line with the same usage it is behind the older executions. In all other lines it is
+// where the skipping began.
 func (w *Walk) resume(l *line, m *member) {
 	for _, r := range w.resting {
 		usage := 0

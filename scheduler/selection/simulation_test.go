@@ -64,7 +64,7 @@ func newSimSelection(rng *rand.Rand, objective compute.Objective, repeats int) *
 	n := 0
 	for _, i := range rng.Perm(len(gpuKinds))[:3+rng.IntN(4)] {
 		k := gpuKinds[i]
-		speed := k.speed * math.Exp(rng.NormFloat64()*0.3) // What the program makes of it.
+		speed := k.speed * math.Exp(rng.NormFloat64()*0.3) // Speed of this program on it.
 		var runs []*simRun
 		for range repeats {
 			n++
@@ -118,7 +118,7 @@ const (
 )
 
 // play lets the sub-executions of a type follow each other, with stops or to the end,
-// and returns what it found and cost.
+// and returns the verdict and the cost.
 func (r *simSelection) play(stops bool) (compute.Verdict, compute.Credits) {
 	if !stops {
 		r.advance(math.MaxInt64)
@@ -204,7 +204,7 @@ func (r *simSelection) candidates() []compute.Candidate {
 }
 
 func (r *simSelection) state(now time.Duration) *selection.Live {
-	race := &selection.Live{
+	live := &selection.Live{
 		Objective: r.objective, Repeats: r.repeats, Created: submitted, Now: at(now),
 		Candidates: r.candidates(), Progress: map[compute.ExecutionID]selection.Progress{},
 	}
@@ -215,10 +215,10 @@ func (r *simSelection) state(now time.Duration) *selection.Live {
 			}
 			elapsed := min(now-run.begun, run.length)
 			n := sort.Search(len(run.points), func(i int) bool { return run.points[i].At > elapsed })
-			race.Progress[run.id] = selection.Progress{Elapsed: elapsed, Points: compute.ThinProgress(run.points[:n], simPoints)}
+			live.Progress[run.id] = selection.Progress{Elapsed: elapsed, Points: compute.ThinProgress(run.points[:n], simPoints)}
 		}
 	}
-	return race
+	return live
 }
 
 // reset makes the selection ready to be played again, with the same course.
@@ -239,11 +239,11 @@ func TestEarlyStopsFindTheWinner(t *testing.T) {
 		for _, repeats := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s/%d", objective, repeats), func(t *testing.T) {
 				t.Parallel()
-				races := 1000 / (1 + repeats/3*3)
+				selections := 1000 / (1 + repeats/3*3)
 				rng := rand.New(rand.NewPCG(uint64(objective)+1, uint64(repeats)))
 				right, front := 0, 0
 				var spent, whole compute.Credits
-				for range races {
+				for range selections {
 					r := newSimSelection(rng, objective, repeats)
 					want, full := r.play(false)
 					r.reset()
@@ -257,12 +257,12 @@ func TestEarlyStopsFindTheWinner(t *testing.T) {
 					spent, whole = spent+some, whole+full
 				}
 				t.Logf("right winner in %d of %d selections, whole Pareto front in %d, %.1f %% of the credits saved",
-					right, races, front, 100*(1-float64(spent)/float64(whole)))
-				if right*100 < races*99 {
-					t.Errorf("the right winner in %d of %d selections, want 99 %%", right, races)
+					right, selections, front, 100*(1-float64(spent)/float64(whole)))
+				if right*100 < selections*99 {
+					t.Errorf("the right winner in %d of %d selections, want 99 %%", right, selections)
 				}
-				if objective == compute.ObjectiveBalanced && repeats == 1 && front*100 < races*98 {
-					t.Errorf("the whole Pareto front in %d of %d selections, want 98 %%", front, races)
+				if objective == compute.ObjectiveBalanced && repeats == 1 && front*100 < selections*98 {
+					t.Errorf("the whole Pareto front in %d of %d selections, want 98 %%", front, selections)
 				}
 				if saved := 1 - float64(spent)/float64(whole); saved < 0.1 && objective != compute.ObjectiveCheapest {
 					t.Errorf("%.1f %% of the credits saved, want a tenth", 100*saved)

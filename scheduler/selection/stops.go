@@ -29,10 +29,10 @@ type Live struct {
 	Repeats    int
 	Complete   bool            // Nothing is stopped early.
 	Deadline   time.Duration   // From the submit; 0 for none.
-	Created    compute.Instant // Of the submit.
+	Created    compute.Instant // When it was submitted.
 	Now        compute.Instant
 	Candidates []compute.Candidate
-	Progress   map[compute.ExecutionID]Progress // Of sub-executions that run or have completed, as far as known.
+	Progress   map[compute.ExecutionID]Progress // Known progress of sub-executions that run or have completed.
 }
 
 // Stops returns the sub-executions that need not go on, in the order of the

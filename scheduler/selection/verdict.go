@@ -25,8 +25,8 @@ type finished struct {
 // Judge compares the candidates of a GPU selection. It returns which are on the
 // Pareto front of time and credits, which is best for the objective and why,
 // and how certain that is once all have ended. It compares only candidates that
-// completed, by the medians of their sub-executions. Integers decide. Of two
-// equal ones the cheaper is better, then the faster, then the first by name.
+// completed, by the medians of their sub-executions. Integers decide. Ties go to
+// the cheaper candidate, then the faster, then the first by name.
 func Judge(objective compute.Objective, candidates []compute.Candidate) compute.Verdict {
 	v := compute.Verdict{Best: -1, Rows: make([]compute.CandidateResult, len(candidates))}
 	live := false

@@ -42,7 +42,7 @@ type Mark struct {
 	Ended     bool  // It came to its end.
 }
 
-// ReadMarks returns what is in a directory of marks, by execution and attempt.
+// ReadMarks returns the marks of a directory, by execution and attempt.
 func ReadMarks(dir fs.FS) ([]Mark, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	if err != nil {

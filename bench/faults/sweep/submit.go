@@ -23,8 +23,8 @@ const (
 	quickSeconds = 0.1             // Working time of most code.
 	longSeconds  = 4.0             // Working time of code that outlives its node's process.
 	lostSeconds  = 25.0            // Working time of code that outlives its lost node's lease.
-	largeBytes   = 20 << 10        // Of code sent as a small blob, which is journaled,
-	blobBytes    = 100 << 10       // and as one that is not.
+	largeBytes   = 20 << 10        // Size of code sent as a small blob, which is journaled.
+	blobBytes    = 100 << 10       // Size of code sent as a blob that is not journaled.
 	granted      = 1000 * compute.Credit
 	benchSlug    = "sweep"
 )

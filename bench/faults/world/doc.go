@@ -7,9 +7,9 @@
 // file system and cgroups, so that executions run as they do in production.
 //
 // The names of a world's kernel objects contain the number of its slot ("bf3",
-// "bf3-n1"). A lock guards each slot. The next world in a slot removes what a
-// killed world left there. A world kills only processes that name its
+// "bf3-n1"). A lock guards each slot. The next world in a slot removes the rest
+// of a killed world there. A world kills only processes that name its
 // directory.
 //
-// Package faults decides which faults to inject and what must hold afterwards.
+// Package faults decides which faults to inject, and checks the outcome.
 package world

@@ -29,7 +29,7 @@ func (w *World) WaitGossip(ctx context.Context) error {
 	return nil
 }
 
-// gossips returns an error that names what a node's gossip does not see.
+// gossips returns an error that names the nodes that a node's gossip does not see.
 func (w *World) gossips(ctx context.Context, n *Node) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+"/metrics", nil)
 	if err != nil {

@@ -36,9 +36,10 @@ func (w *World) makeNetwork(ctx context.Context) error {
 	return nil
 }
 
-// passDocker adds (-I) or removes (-D) the rule by which packets on the bridge pass the
-// rules of a Docker engine on this machine, which has the kernel filter bridges too and
-// drops what is not a container's. Without such an engine there is no chain for it.
+// passDocker adds (-I) or removes (-D) the rule that lets packets on the bridge pass the
+// rules of a Docker engine on this machine. The engine makes the kernel filter bridges
+// too, and drops packets that are not a container's. Without an engine its chain does
+// not exist.
 func (s slot) passDocker(ctx context.Context, how string) {
 	_ = command(ctx, "", "iptables", "-w", how, "DOCKER-USER", "-i", s.name(), "-o", s.name(), "-j", "ACCEPT")
 }

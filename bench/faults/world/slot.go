@@ -33,8 +33,8 @@ func (s slot) name() string { return "bf" + strconv.Itoa(s.number) }
 // bridge is 1.
 func (s slot) address(i int) string { return fmt.Sprintf("10.213.%d.%d", s.number, i) }
 
-// takeSlot takes a free slot for the world in dir and removes what a killed
-// world left in it.
+// takeSlot takes a free slot for the world in dir and removes the rest of a killed
+// world in it.
 func takeSlot(ctx context.Context, dir string) (slot, error) {
 	if err := os.MkdirAll(slotDir, 0o700); err != nil {
 		return slot{}, err
@@ -114,7 +114,7 @@ func (s slot) removeNetwork(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// alive reports whether a process exists and is no zombie.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

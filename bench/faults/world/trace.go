@@ -88,7 +88,7 @@ func (t *tracer) start() error {
 }
 
 // attach waits until strace traces every thread of the process. A process that
-// exits meanwhile is no error.
+// exits meanwhile is not an error.
 func (t *tracer) attach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, attachLimit)
 	defer cancel()

@@ -210,7 +210,7 @@ func (w *World) WaitWhole(ctx context.Context) error {
 	return nil
 }
 
-// whole returns an error that names what one node reports missing from the
+// whole returns an error that names the nodes that one node reports missing from the
 // cluster.
 func (w *World) whole(ctx context.Context, c *client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

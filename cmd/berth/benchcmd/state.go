@@ -83,7 +83,7 @@ func (t stateTable) line(step, name, limit, format string, args ...any) {
 	}
 }
 
-func (t stateTable) pace(step, what string, p *state.Pace) {
+func (t stateTable) pace(step, what string, p *state.FixedRate) {
 	for _, s := range []struct {
 		name   string
 		spread *state.Spread

@@ -272,7 +272,19 @@ func TestCopyMovesToAnotherNode(t *testing.T) {
 func TestPrune(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
-	s := copies.Open(dir, logs.Open(dir, nil), copies.Limits{Age: 24 * time.Hour, Bytes: 250}, func() time.Time { return now })
+	var asked []byte // The nodes whose output was to be archived.
+	limits := copies.Limits{Age: 24 * time.Hour, Bytes: 250}
+	limits.Archive = func(_ context.Context, owner compute.NodeID, id compute.ExecutionID, epoch uint64) (bool, error) {
+		n := owner.UUID[15]
+		if asked = append(asked, n); id.UUID[0] != n || epoch != 1 {
+			t.Errorf("attempt %d of %s of node %s is archived", epoch, id, owner)
+		}
+		if n < 5 {
+			return true, nil
+		}
+		return false, errors.New("the disks are full")
+	}
+	s := copies.Open(dir, logs.Open(dir, nil), limits, func() time.Time { return now })
 	place := func(n byte, age time.Duration, size int) string {
 		id := compute.ExecutionID{UUID: compute.UUID{0: n}}
 		path := filepath.Join(dir, "copies", nodeID(n).String(), id.String(), "1", logs.SegmentName)
@@ -296,15 +308,18 @@ func TestPrune(t *testing.T) {
 		{"second", place(2, time.Hour, 40), true},
 		{"beyond the size", place(3, 2*time.Hour, 40), false},
 		{"old", place(4, 25*time.Hour, 1), false},
+		{"old, and cannot be archived", place(5, 26*time.Hour, 1), true},
+		{"much too old", place(6, 31*time.Hour, 1), false},
 	} {
-		if err := s.Prune(); err != nil {
-			t.Fatal(err)
+		err := s.Prune(t.Context())
+		if failed := bytes.ContainsAny(asked, "\x05\x06"); (err != nil) != failed {
+			t.Errorf("%s: nodes %v, and %v", test.name, asked, err)
 		}
 		if _, err := os.Stat(test.path); (err == nil) != test.kept {
 			t.Errorf("%s: kept is %v", test.name, !test.kept)
 		}
 	}
-	if left, _ := os.ReadDir(filepath.Join(dir, "copies")); len(left) != 2 {
+	if left, _ := os.ReadDir(filepath.Join(dir, "copies")); len(left) != 3 {
 		t.Errorf("the directories of %d nodes are left", len(left))
 	}
 }

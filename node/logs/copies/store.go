@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -29,6 +30,10 @@ const (
 type Limits struct {
 	Age   time.Duration // Since they last grew.
 	Bytes int64         // Of all of them.
+	// Archive archives the output of an attempt of another node before its copy is
+	// removed, and reports true once that may be. Copies that exceed the limits by far are
+	// removed in any case. Nil removes copies that are not archived.
+	Archive func(ctx context.Context, owner compute.NodeID, execution compute.ExecutionID, epoch uint64) (bool, error)
 }
 
 // Store keeps copies of the output of other nodes on this node's disk. Its methods are
@@ -252,7 +257,7 @@ func (s *Store) Delete(execution compute.ExecutionID) error {
 // Run removes copies beyond the limits until ctx ends.
 func (s *Store) Run(ctx context.Context, report func(error)) {
 	loop.Every(ctx, pruneEvery, func() {
-		if err := s.Prune(); err != nil {
+		if err := s.Prune(ctx); err != nil && ctx.Err() == nil {
 			report(err)
 		}
 	})
@@ -266,7 +271,7 @@ type kept struct {
 }
 
 // Prune removes copies beyond the limits.
-func (s *Store) Prune() error {
+func (s *Store) Prune(ctx context.Context) error {
 	dirs, err := filepath.Glob(filepath.Join(s.dir, "*", "*", "*"))
 	if err != nil {
 		return fmt.Errorf("prune copies: %w", err)
@@ -282,6 +287,14 @@ func (s *Store) Prune() error {
 		if size += k.bytes; age <= pruneLeast || age <= s.limits.Age && size <= s.limits.Bytes {
 			continue
 		}
+		far := age > s.limits.Age+s.limits.Age/4 || size > s.limits.Bytes+s.limits.Bytes/4
+		done, failed := s.archived(ctx, k.dir)
+		if err == nil {
+			err = failed
+		}
+		if !done && (!far || ctx.Err() != nil) {
+			continue
+		}
 		size -= k.bytes
 		err = errors.Join(err, os.RemoveAll(k.dir))
 		for up := filepath.Dir(k.dir); up != s.dir && os.Remove(up) == nil; up = filepath.Dir(up) {
@@ -292,6 +305,21 @@ func (s *Store) Prune() error {
 		return fmt.Errorf("prune copies: %w", err)
 	}
 	return nil
+}
+
+// archived has the output whose copy is in dir archived, and reports whether the copy may
+// be removed.
+func (s *Store) archived(ctx context.Context, dir string) (bool, error) {
+	if s.limits.Archive == nil {
+		return true, nil
+	}
+	epoch, badEpoch := strconv.ParseUint(filepath.Base(dir), 10, 64)
+	execution, badExecution := compute.ParseExecutionID(filepath.Base(filepath.Dir(dir)))
+	owner, badOwner := compute.ParseNodeID(filepath.Base(filepath.Dir(filepath.Dir(dir))))
+	if errors.Join(badEpoch, badExecution, badOwner) != nil {
+		return true, nil // It is no copy.
+	}
+	return s.limits.Archive(ctx, owner, execution, epoch)
 }
 
 // measure returns the size of the copy in dir and when it last grew. What cannot be read

@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Sizes of what is drawn, in points. Text is placed by the measures of one
+// Sizes of marks and text, in points. Text is placed by the measures of one
 // font and read in another, so it gets a little more space than it needs.
 const (
 	dotRadius  = 4.5
@@ -146,14 +146,14 @@ func overlap(a, b vg.Rectangle) vg.Length {
 	return w * h
 }
 
-// outside returns how much of a box is outside an area, counted thrice: what
+// outside returns how much of a box is outside an area, counted thrice: text that
 // is cut off cannot be read at all.
 func outside(box, area vg.Rectangle) vg.Length {
 	size := box.Size()
 	return 3 * (size.X*size.Y - overlap(box, area))
 }
 
-// drawLegend writes what the marks mean, in one line at the bottom left of c.
+// drawLegend writes the meaning of the marks, in one line at the bottom left of c.
 func drawLegend(c draw.Canvas, dots []dot) {
 	const entryGap = 18 // Between a mark and its name.
 	style := textStyle()

@@ -40,7 +40,7 @@ type dot struct {
 	least   bool // It was stopped early: this is the least it would have taken.
 }
 
-// Selection draws what a GPU selection found as SVG: each GPU type at its
+// Selection draws the result of a GPU selection as SVG: each GPU type at its
 // seconds and credits, the Pareto front as a line, the recommended one in a
 // ring. Types that were stopped early are hollow, at the least that they would
 // have taken. Text stays text, in whatever sans-serif font the reader has.
@@ -193,7 +193,7 @@ func blue() color.Color { return color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff} 
 func red() color.Color  { return color.RGBA{R: 0xd5, G: 0x5e, B: 0x00, A: 0xff} }
 func grey() color.Color { return color.RGBA{R: 0x66, G: 0x66, B: 0x66, A: 0xff} }
 
-// accessible gives an SVG a title and a description for those who do not see
+// accessible gives an SVG a title and a description for readers that do not see
 // it, and fonts that every reader has.
 func accessible(svg []byte, title, description string) []byte {
 	at := bytes.Index(svg, []byte("<svg"))

@@ -23,14 +23,14 @@ func (c *stubConn) Close() error {
 	return nil
 }
 
-// TestIdleGuestsKeepNobodyOut fills the port from one address and then from many.
-// Whoever comes last is in, and the oldest has left.
-func TestIdleGuestsKeepNobodyOut(t *testing.T) {
-	var g guests
+// TestIdleConnectionsKeepNobodyOut fills the port from one address and then from many.
+// The newest connection is open, and the oldest is closed.
+func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
+	var g unauthenticatedConns
 	honest := &stubConn{from: "10.0.0.9"}
 	g.add(honest)
 	var idle []*stubConn
-	for range 3 * maxGuestsPerAddress {
+	for range 3 * maxUnauthenticatedPerAddress {
 		idle = append(idle, &stubConn{from: "10.0.0.1"})
 		g.add(idle[len(idle)-1])
 	}
@@ -38,24 +38,24 @@ func TestIdleGuestsKeepNobodyOut(t *testing.T) {
 		t.Error("one address has pushed another one out")
 	}
 	for i, c := range idle {
-		if want := i < 2*maxGuestsPerAddress; c.closed != want {
+		if want := i < 2*maxUnauthenticatedPerAddress; c.closed != want {
 			t.Fatalf("connection %d of an address is closed: %t, want %t", i, c.closed, want)
 		}
 	}
-	for i := range maxGuests {
+	for i := range maxUnauthenticated {
 		g.add(&stubConn{from: fmt.Sprintf("10.1.%d.%d", i/250, i%250)})
 	}
-	if !honest.closed || g.order.Len() != maxGuests {
-		t.Errorf("%d guests, the oldest closed: %t", g.order.Len(), honest.closed)
+	if !honest.closed || g.order.Len() != maxUnauthenticated {
+		t.Errorf("%d connections, the oldest closed: %t", g.order.Len(), honest.closed)
 	}
 }
 
-func TestGuestLeavesOnce(t *testing.T) {
-	var g guests
+func TestUnauthenticatedConnLeavesOnce(t *testing.T) {
+	var g unauthenticatedConns
 	n := g.add(&stubConn{from: "10.0.0.1"})
 	g.remove(n)
 	g.remove(n)
 	if len(g.address) != 0 || g.order.Len() != 0 {
-		t.Errorf("%d guests of %d addresses are left", g.order.Len(), len(g.address))
+		t.Errorf("%d connections of %d addresses are left", g.order.Len(), len(g.address))
 	}
 }

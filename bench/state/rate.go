@@ -9,12 +9,12 @@ import (
 	"berth/fsm"
 )
 
-// Paced entries: each has a Clock and some commands.
+// Limits of entries at a fixed rate. Each entry has a Clock and some commands.
 const (
-	paceEvery    = 2 * time.Millisecond
-	paceCommands = 8
-	paceFor      = 10 * time.Microsecond // For each execution of the history, up to paceMost.
-	paceMost     = 10 * time.Second
+	rateInterval = 2 * time.Millisecond
+	rateCommands = 8
+	rateFor      = 10 * time.Microsecond // Duration for each execution of the history, up to rateMost.
+	rateMost     = 10 * time.Second
 	workBytes    = 64 << 10
 )
 
@@ -27,20 +27,20 @@ type Spread struct {
 }
 
 func spreadOf(times []time.Duration) Spread {
-	at := func(q float64) float64 { return ms(quantile.Of(times, q)) }
+	at := func(q float64) float64 { return ms(quantile.At(times, q)) }
 	return Spread{P50MS: at(0.5), P99MS: at(0.99), P999MS: at(0.999), MaxMS: at(1)}
 }
 
-// Pace is the latency of entries that arrived at a fixed pace, whether or not
+// FixedRate is the latency of entries that arrived at a fixed rate, whether or not
 // the previous one had been applied.
-type Pace struct {
+type FixedRate struct {
 	Entries int    `json:"entries"`
 	Late    Spread `json:"from_due"`   // From the due time to the result.
 	Apply   Spread `json:"from_begin"` // From the start of its application.
 }
 
-// pacer applies entries at a fixed pace.
-type pacer struct {
+// applier applies entries at a fixed rate.
+type applier struct {
 	machine *fsm.FSM
 	clock   func() time.Time
 	due     time.Time
@@ -50,8 +50,8 @@ type pacer struct {
 
 // apply applies one entry when it is due. A late entry does not delay the due
 // times of later ones.
-func (p *pacer) apply(index uint64, frames [][]byte) []fsm.Result {
-	p.due = p.due.Add(paceEvery)
+func (p *applier) apply(index uint64, frames [][]byte) []fsm.Result {
+	p.due = p.due.Add(rateInterval)
 	if wait := p.due.Sub(p.clock()); wait > 0 {
 		<-time.After(wait)
 	}
@@ -62,20 +62,20 @@ func (p *pacer) apply(index uint64, frames [][]byte) []fsm.Result {
 	return results
 }
 
-// paced runs executions at a fixed pace until done is closed.
-func (m *measurement) paced(ctx context.Context, done <-chan struct{}) (Pace, error) {
+// atFixedRate runs executions at a fixed rate until done is closed.
+func (m *measurement) atFixedRate(ctx context.Context, done <-chan struct{}) (FixedRate, error) {
 	f := m.filler
-	p := &pacer{machine: f.machine, clock: m.cfg.Now, due: m.cfg.Now()}
+	p := &applier{machine: f.machine, clock: m.cfg.Now, due: m.cfg.Now()}
 	before := f.entry
 	f.entry = p.apply
 	defer func() { f.entry = before }()
 	for {
 		select {
 		case <-done:
-			return Pace{Entries: len(p.own), Late: spreadOf(p.late), Apply: spreadOf(p.own)}, nil
+			return FixedRate{Entries: len(p.own), Late: spreadOf(p.late), Apply: spreadOf(p.own)}, nil
 		default:
-			if err := f.fill(ctx, paceCommands, func(int) {}); err != nil {
-				return Pace{}, err
+			if err := f.fill(ctx, rateCommands, func(int) {}); err != nil {
+				return FixedRate{}, err
 			}
 		}
 	}
@@ -84,10 +84,10 @@ func (m *measurement) paced(ctx context.Context, done <-chan struct{}) (Pace, er
 // quiet measures entries alone, and beside another goroutine that computes. The
 // second shows the machine's own cost.
 func (m *measurement) quiet(ctx context.Context) (err error) {
-	long := min(time.Duration(m.cfg.Executions)*paceFor, paceMost)
+	long := min(time.Duration(m.cfg.Executions)*rateFor, rateMost)
 	alone := make(chan struct{})
 	time.AfterFunc(long, func() { close(alone) })
-	if m.report.Quiet, err = m.paced(ctx, alone); err != nil {
+	if m.report.Quiet, err = m.atFixedRate(ctx, alone); err != nil {
 		return err
 	}
 	beside := make(chan struct{})
@@ -100,7 +100,7 @@ func (m *measurement) quiet(ctx context.Context) (err error) {
 			copy(block, sum[:])
 		}
 	}()
-	m.report.Beside, err = m.paced(ctx, beside)
+	m.report.Beside, err = m.atFixedRate(ctx, beside)
 	<-beside
 	return err
 }

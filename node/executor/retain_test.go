@@ -1,0 +1,79 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/compute"
+)
+
+// TestPruneArchives checks that output stays until it is archived, except output that
+// exceeds the limits by far, and that nothing else is archived.
+func TestPruneArchives(t *testing.T) {
+	now := time.Now()
+	failed := errors.New("the disks are full")
+	type answer struct {
+		done bool
+		err  error
+	}
+	for _, test := range []struct {
+		name   string
+		age    time.Duration
+		answer *answer // Nil: it is not to be archived.
+		kept   bool
+	}{
+		{"within the limits", 23 * time.Hour, nil, true},
+		{"not known to be archived", 25 * time.Hour, &answer{false, nil}, true},
+		{"cannot be archived", 25 * time.Hour, &answer{false, failed}, true},
+		{"archived", 25 * time.Hour, &answer{true, nil}, false},
+		{"much too old, not known to be archived", 31 * time.Hour, &answer{false, nil}, false},
+		{"much too old, cannot be archived", 31 * time.Hour, &answer{false, failed}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var mu sync.Mutex
+			var asked int
+			e := &Executor{log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry()), cfg: Config{
+				DataDir: t.TempDir(), Retain: Retain{Age: 24 * time.Hour, Bytes: 1 << 20},
+				Now: func() time.Time { return now },
+				Archive: func(_ context.Context, execution compute.ExecutionID, epoch uint64) (bool, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if asked++; execution.UUID != (compute.UUID{1}) || epoch != 2 || test.answer == nil {
+						t.Errorf("attempt %d of %s is archived", epoch, execution)
+						return false, nil
+					}
+					return test.answer.done, test.answer.err
+				},
+			}}
+			dir := e.dir(key{compute.ExecutionID{UUID: compute.UUID{1}}, 2})
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, reportedFile)
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chtimes(path, now, now.Add(-test.age)); err != nil {
+				t.Fatal(err)
+			}
+			err := e.Prune(t.Context())
+			if want := test.answer != nil && test.answer.err != nil; (err != nil) != want {
+				t.Errorf("error %v", err)
+			}
+			if _, err := os.Stat(dir); (err == nil) != test.kept {
+				t.Errorf("kept is %v, want %v", err == nil, test.kept)
+			}
+			if (asked > 0) != (test.answer != nil) {
+				t.Errorf("asked %d times", asked)
+			}
+		})
+	}
+}
