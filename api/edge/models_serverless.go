@@ -329,6 +329,8 @@ func (a *publishedAnswer) whole() ([]byte, error) {
 	switch {
 	case isEngineTimeout(err):
 		return nil, err
+	case a.ctx.Err() != nil: // The client has left, and pays for no answer.
+		return nil, a.ctx.Err()
 	case err != nil:
 		return nil, compute.Errorf(compute.CodeUnavailable, "The replica ended in the middle of its answer: %w", err).
 			Named("replica_failed").Retry(0)

@@ -81,3 +81,17 @@ func TestExplainTheBrake(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainBackOff checks that berth explain says why a replica of a deployment does not
+// run, and when the next one starts.
+func TestExplainBackOff(t *testing.T) {
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/execution/" + clitest.SomeID + "/explain": clitest.Answer(`{"execution_id":"` + clitest.SomeID + `",
+  "status":"running","reason":null,"replicas":[{"number":1,"execution_id":"` + otherID + `","status":"failed",
+  "status_details":"exit_code","detail":"exit code 3","ready":false,"node":null,"restarts":1,"crashes":1,"next_start":"2026-01-01T00:00:10Z"}]}`),
+	})
+	r := execute(t, "", "explain", clitest.SomeID)
+	if r.Code != 0 || !strings.Contains(r.Out, "replica 1 ended as failed (exit_code) and starts again at ") {
+		t.Errorf("got %+v", r)
+	}
+}

@@ -1,0 +1,135 @@
+package api_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"berth/api"
+	"berth/api/edge"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// lateModels answers a request once its client has left, as an engine does that cannot be
+// stopped any more. It counts how often a request ends, as its Tokens too.
+type lateModels struct {
+	engineModels
+
+	answer  func() *http.Response
+	entered chan bool
+	done    atomic.Int64 // Calls of Count's done,
+	left    atomic.Int64 // and of Admit's leave,
+	ended   atomic.Int64 // and reservations that have ended,
+	settled atomic.Int64 // those with a charge.
+}
+
+func (m *lateModels) Count(compute.ExecutionID, func() time.Time) (answered, done func()) {
+	return func() {}, func() { m.done.Add(1) }
+}
+
+func (m *lateModels) Admit(
+	context.Context, *fsm.View, *compute.Execution, compute.OrgID, int64,
+) (func(int64), error) {
+	return func(int64) { m.left.Add(1) }, nil
+}
+
+func (m *lateModels) Infer(
+	_ *fsm.View, _ *compute.Execution, req *http.Request, _ []byte, _ uint64,
+) (*http.Response, error) {
+	m.entered <- true
+	<-req.Context().Done()
+	return m.answer(), nil
+}
+
+func (m *lateModels) Reserve(
+	context.Context, compute.Payer, *compute.Model, int64, int64,
+) (edge.Reservation, error) {
+	return &lateReservation{of: m}, nil
+}
+
+// lateReservation is ended by the first call of its methods, as edge.Reservation says.
+type lateReservation struct {
+	of   *lateModels
+	over atomic.Bool
+}
+
+func (r *lateReservation) Settle(context.Context, int64, int64) error {
+	if !r.over.Swap(true) {
+		r.of.ended.Add(1)
+		r.of.settled.Add(1)
+	}
+	return nil
+}
+
+func (r *lateReservation) Cancel() {
+	if !r.over.Swap(true) {
+		r.of.ended.Add(1)
+	}
+}
+
+// TestAnswersAfterTheClientLeft holds that a request ends once whatever its engine answers
+// after its client has left: what was set aside and its places are released, and a whole
+// answer that nobody waited for is free. A stream may have been sent before that is noticed.
+func TestAnswersAfterTheClientLeft(t *testing.T) {
+	const usage = `"usage":{"prompt_tokens":3,"completion_tokens":4}`
+	whole := func(status int, kind, body string) func() *http.Response {
+		return func() *http.Response {
+			return &http.Response{
+				StatusCode: status, Header: http.Header{"Content-Type": {kind}}, ContentLength: int64(len(body)),
+				Body: io.NopCloser(strings.NewReader(body)),
+			}
+		}
+	}
+	stream := func(body string) func() *http.Response {
+		answer := whole(200, "text/event-stream", body)
+		return func() *http.Response {
+			out := answer()
+			out.ContentLength = -1
+			return out
+		}
+	}
+	for name, test := range map[string]struct {
+		stream string
+		answer func() *http.Response
+	}{
+		"whole":        {"false", whole(200, "application/json", `{"choices":[{"text":"a"}],`+usage+`}`)},
+		"without size": {"false", whole(200, "application/json", `{"choices":[{"text":"a"}]}`)},
+		"error":        {"false", whole(500, "application/json", `{"error":{}}`)},
+		"stream":       {"true", stream("data: {\"choices\":[]," + usage + "}\n\ndata: [DONE]\n\n")},
+		"no event":     {"true", stream("")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			models := &lateModels{answer: test.answer, entered: make(chan bool)}
+			w := newWorld(t, func(c *api.Config) {
+				c.Models, c.Tokens, c.ModelLimits, c.Stopwatch = models, models, edge.ModelLimits{InFlight: 1}, time.Now
+			})
+			w.upgrade()
+			w.must(fsm.SetModel{Actor: fsm.Actor{Root: true}, ID: "chat", Deployment: w.deploy()})
+			for n := int64(1); n <= 2; n++ { // The second one needs the place of the first.
+				ctx, leave := context.WithCancel(t.Context())
+				go func() {
+					<-models.entered
+					leave()
+				}()
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url+edge.ModelRoot+"/chat/completions",
+					strings.NewReader(`{"model":"chat","messages":[],"stream":`+test.stream+`}`))
+				w.ok(err)
+				req.Header.Set("Authorization", "Bearer "+w.adaKey)
+				if answer, err := w.client.Do(req); err == nil {
+					answer.Body.Close()
+					t.Errorf("a client that left gets %d", answer.StatusCode)
+				}
+				w.eventually("end of the request", func() bool { return w.gauge("berth_inference_requests_running") == 0 })
+				w.eventually("release of its places", func() bool { return models.done.Load() == n && models.left.Load() == n })
+				if ended, settled := models.ended.Load(), models.settled.Load(); ended != n || settled > 0 && test.stream == "false" {
+					t.Errorf("after %d requests %d reservations have ended, %d with a charge", n, ended, settled)
+				}
+			}
+		})
+	}
+}
