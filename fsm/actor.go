@@ -43,7 +43,7 @@ func unauthenticated(detail, message string) *compute.Error {
 	return (&compute.Error{Code: compute.CodeUnauthenticated, Message: message}).Named(detail)
 }
 
-// admitOperator refuses who may not change the cluster.
+// admitOperator refuses an actor that may not change the cluster.
 func (s *access) admitOperator(a Actor) *compute.Error {
 	if refusal := s.admit(a); refusal != nil || a.Root {
 		return refusal
@@ -56,7 +56,7 @@ func (s *access) admitOperator(a Actor) *compute.Error {
 }
 
 // admitPerson refuses the key of an organization where a person joins or makes another
-// one: whoever has it acts for its maker in that organization alone.
+// one: its holder acts for its maker in that organization alone.
 func (s *access) admitPerson(a Actor) *compute.Error {
 	if refusal := s.admit(a); refusal != nil {
 		return refusal
@@ -78,7 +78,7 @@ func (s *access) admitUnlimited(a Actor) *compute.Error {
 	return nil
 }
 
-// admitRole refuses who is less than role in the organization it acts in.
+// admitRole refuses an actor with less than role in the organization that it acts in.
 func (s *access) admitRole(a Actor, role compute.OrgRole) *compute.Error {
 	if refusal := s.admit(a); refusal != nil {
 		return refusal
@@ -91,8 +91,8 @@ func (s *access) admitRole(a Actor, role compute.OrgRole) *compute.Error {
 		"this needs the role %s in the organization", role).Named("role_too_low")
 }
 
-// admitMembers refuses who may not do act to the members of an organization: an
-// operator may in every one, others by their role in their own.
+// admitMembers refuses an actor that may not do act to the members of an organization.
+// Operators may in every one, others by their role in their own.
 func (s *access) admitMembers(a Actor, org compute.OrgID, act compute.OrgAct) *compute.Error {
 	if a.Root || a.Org != org {
 		return s.admitOperator(a)

@@ -43,7 +43,7 @@ func (v *nodeTables) needCapability(p compute.Profile, least int) *compute.Error
 		p.GPUType, has.CapabilityName(), want.CapabilityName()).Named("never_fits")
 }
 
-// needs has r ask for what e needs of each GPU of profile p.
+// needs adds to r the needs of e for each GPU of profile p.
 func (v *nodeTables) needs(e *compute.Execution, p compute.Profile, r *compute.Request) *compute.Error {
 	if refusal := v.needCapability(p, e.MinCapability); refusal != nil {
 		return refusal
@@ -61,15 +61,15 @@ func (v *View) acceptsAny(e *compute.Execution) bool {
 	return len(e.GPUTypes) > 0 || err == nil && p.GPUType == compute.AnyGPU
 }
 
-// asksAny reports whether a submitted execution has what format 8 adds here.
+// asksAny reports whether a submitted execution has fields that format 8 adds here.
 func asksAny(e *compute.Execution) bool {
 	p, err := compute.ParseProfile(e.Profile)
 	return len(e.GPUTypes) > 0 || e.MinCapability != 0 || err == nil && p.GPUType == compute.AnyGPU
 }
 
-// prepareAny sizes and prices an execution that gets one of several GPU types: of each
-// GPU it has what the type with the least has beside it, and its price while it waits
-// is that of the dearest. Types that could never host it are left out.
+// prepareAny sizes and prices an execution that gets one of several GPU types. Each GPU
+// comes with the vCPU and memory of the type that has least. While the execution waits,
+// its price is that of the dearest type. Types that could never host it are left out.
 func (v resolver) prepareAny(e *compute.Execution) *compute.Error {
 	p, err := compute.ParseProfile(e.Profile)
 	if err != nil {
@@ -166,8 +166,8 @@ func (v *View) knowsType(name string) bool {
 	return listed || reported
 }
 
-// acceptType returns a type that could host e, with its price, and what e then asks
-// for; or why the type could not.
+// acceptType returns a type that could host e, with its price and e's request for it;
+// or why the type could not host it.
 func (v resolver) acceptType(
 	e *compute.Execution, p compute.Profile, name string,
 ) (compute.AcceptedType, compute.Request, *compute.Error) {

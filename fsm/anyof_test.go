@@ -34,7 +34,7 @@ func TestAcceptedTypes(t *testing.T) {
 		profile string
 		types   []string
 		change  func(*compute.Execution)
-		want    string // Types and prices, or what the refusal says.
+		want    string // Types and prices, or the text of the refusal.
 		hold    int64
 		detail  string
 	}{
@@ -219,7 +219,7 @@ func TestServiceOfAnyType(t *testing.T) {
 }
 
 // TestAnyTypeWaitsForItsFormat checks that the fields are proposed only once every
-// replica knows them, and what an older state makes of them.
+// replica knows them, and how an older state treats them.
 func TestAnyTypeWaitsForItsFormat(t *testing.T) {
 	w := newWorld(t)
 	for _, change := range []func(*compute.Execution){

@@ -80,7 +80,7 @@ func (s *state) decide(c call) Result {
 	return result
 }
 
-// ready refuses what comes before Bootstrap and what an older leader made.
+// ready refuses commands before Bootstrap and those of an older leader.
 func (s *state) ready(c call) *compute.Error {
 	switch {
 	case c.beforeBootstrap:
@@ -95,7 +95,7 @@ func (s *state) ready(c call) *compute.Error {
 	return nil
 }
 
-// setSettings replaces what the operator configured. Below format 6 that
+// setSettings replaces the operator's configuration. Below format 6 that
 // includes the billing mode.
 func (s *lifecycle) setSettings(c SetSettings) Result {
 	if s.Format() >= formatLab {

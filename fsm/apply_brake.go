@@ -8,7 +8,7 @@ import (
 	"berth/compute"
 )
 
-// setBrake records what the operator says of nodes that vanish at once.
+// setBrake records the operator's decision on nodes that vanish at once.
 func (s *membership) setBrake(c SetBrake) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
@@ -36,7 +36,7 @@ func (s *membership) judgeBrake() {
 	}
 }
 
-// Brake returns what the operator said of nodes that vanish at once, and whether
+// Brake returns the operator's decision on nodes that vanish at once, and whether
 // too many have.
 func (v *clusterState) Brake() compute.Brake { return v.meta.Brake }
 

@@ -18,8 +18,7 @@ const maxBudgetURL = 2048
 // execution's own URLs are below.
 const alertNumber = 100
 
-// spender is who spends credits: an organization, one of its keys or one of its
-// members.
+// spender spends credits: an organization, one of its keys or one of its members.
 type spender struct {
 	org  compute.OrgID
 	key  compute.KeyID
@@ -32,7 +31,7 @@ func bySpender(a, b spender) int {
 
 func spenderOf(b *compute.Budget) spender { return spender{b.Org, b.Key, b.User} }
 
-// spendersOf returns who pays for e: its organization, its user and its key.
+// spendersOf returns the payers of e: its organization, its user and its key.
 func spendersOf(e *compute.Execution) []spender {
 	out := append(make([]spender, 0, 3), spender{org: e.Org}, spender{org: e.Org, user: e.User})
 	if !e.Key.IsZero() {
@@ -41,7 +40,7 @@ func spendersOf(e *compute.Execution) []spender {
 	return out
 }
 
-// budgetTables has the budgets, and what counts toward them.
+// budgetTables has the budgets, and the sums that count toward them.
 type budgetTables struct {
 	budgets   store.Records[spender, compute.Budget]
 	purchases store.Records[purchaseKey, compute.Purchase]
@@ -68,7 +67,7 @@ func byPurchase(a, b purchaseKey) int {
 
 func purchaseKeyOf(p *compute.Purchase) purchaseKey { return purchaseKey{p.Org, p.ID} }
 
-// countHeld counts what an execution holds toward its key and its member.
+// countHeld counts the hold of an execution toward its key and its member.
 func (v *budgetTables) countHeld(before, after *compute.Execution) {
 	if before != nil && after != nil && before.Held == after.Held {
 		return // Its key and its member never change.
@@ -108,7 +107,7 @@ func (v *budgetTables) Budgets(org compute.OrgID) []*compute.Budget {
 	return out
 }
 
-// Purchases returns what an organization has bought, by the provider's identifier.
+// Purchases returns the purchases of an organization, by the provider's identifier.
 func (v *budgetTables) Purchases(org compute.OrgID) []*compute.Purchase {
 	var out []*compute.Purchase
 	for at, p := range v.purchases.From(purchaseKey{org: org}) {
@@ -120,7 +119,7 @@ func (v *budgetTables) Purchases(org compute.OrgID) []*compute.Purchase {
 	return out
 }
 
-// Spent returns what of a budget is charged and what is held.
+// Spent returns how much of a budget is charged, and how much is held.
 func (v *View) Spent(b *compute.Budget) (charged, held compute.Credits) {
 	charged = b.Charged
 	if b.Monthly && b.Month != monthOf(v.meta.Now) {
@@ -172,7 +171,7 @@ func ceilingName(b *compute.Budget) string {
 	return "the organization's ceiling is"
 }
 
-// spend counts a charge for e toward the budgets of who pays, and reports the levels
+// spend counts a charge for e toward the budgets of its payers, and reports the levels
 // that they reach.
 func (s *money) spend(e *compute.Execution, charged compute.Credits) {
 	if s.budgets.Len() == 0 {
@@ -198,8 +197,8 @@ func (s *money) addCharge(e *compute.Execution, who spender, charged compute.Cre
 	s.budgets.Put(&b)
 }
 
-// reportStop reports that e is stopped at a ceiling: the charge of what it does until
-// then may stay below the last level.
+// reportStop reports that e is stopped at a ceiling: its charge may stay below the last
+// level.
 func (s *money) reportStop(e *compute.Execution, who spender) {
 	known, ok := s.budgets.Get(who)
 	if !ok {
@@ -284,8 +283,8 @@ func (s *money) removeBudget(c RemoveBudget) Result {
 	return Result{ID: c.Org.UUID}
 }
 
-// admitBudget refuses who may not set the budget of who: owners set those of the
-// organization and its members, admins those of keys, and no key with a ceiling any.
+// admitBudget refuses an actor that may not set the budget of who. Owners set those of
+// the organization and its members, admins those of keys. A key with a ceiling sets none.
 func (s *money) admitBudget(a Actor, who spender) *compute.Error {
 	org, ok := s.orgs.Get(who.org)
 	if !ok || !org.DeletedAt.IsZero() {
@@ -364,8 +363,8 @@ func (s *money) dropBudgetsOf(user compute.UserID) {
 	}
 }
 
-// checkBudgets checks that budgets have whom they limit, and that no ceiling is
-// exceeded by what is held.
+// checkBudgets checks that the spenders of budgets exist, and that the amounts of budgets
+// and purchases are valid.
 func (v checker) checkBudgets() error {
 	for b := range v.budgets.Values() {
 		o, org := v.orgs.Get(b.Org)

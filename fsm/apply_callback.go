@@ -66,10 +66,10 @@ func (v *executionTables) DueCallbacks(now compute.Instant) iter.Seq[*compute.Ca
 	}
 }
 
-// maxDeliveryError bounds what is kept of a failed try, in bytes.
+// maxDeliveryError bounds the recorded error of a failed try, in bytes.
 const maxDeliveryError = 200
 
-// recordDeliveries keeps what became of tries. A callback that is gone, or was
+// recordDeliveries records the outcomes of tries. A callback that is gone, or was
 // delivered meanwhile, stays as it is.
 func (s *execution) recordDeliveries(c RecordDeliveries) Result {
 	kept := 0

@@ -9,7 +9,7 @@ import (
 	"berth/compute"
 )
 
-// prepareDeployment completes the parent of a deployment, and refuses what no engine
+// prepareDeployment completes the parent of a deployment, and refuses one that no engine
 // could serve. Other services pass.
 func (s *deployment) prepareDeployment(e *compute.Execution) *compute.Error {
 	d, model := e.Deployment, e.Inference

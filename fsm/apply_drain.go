@@ -7,7 +7,7 @@ import (
 	"berth/compute"
 )
 
-// maxDrain is the longest time that a drain may leave what executes.
+// maxDrain is the longest time that a drain may leave running attempts.
 const maxDrain = 30 * 24 * time.Hour
 
 // drainNode stops or resumes the placement of new work on a node. With a deadline,

@@ -63,7 +63,7 @@ func (v *environmentTables) Environment(org compute.OrgID, name string) (*comput
 	return v.environments.Get(environmentKey{org.UUID, name})
 }
 
-// environmentFor returns what a name means for the executions of an organization.
+// environmentFor returns the environment of a name for the executions of an organization.
 func (v *environmentTables) environmentFor(org compute.OrgID, name string) (*compute.Environment, bool) {
 	if e, ok := v.Environment(org, name); ok {
 		return e, true
@@ -100,8 +100,8 @@ func (s *membership) createEnvironment(c CreateEnvironment) Result {
 	return Result{ID: env.ID.UUID}
 }
 
-// admitEnvironment refuses who may not change environments of an organization, or with
-// a zero one those of the cluster.
+// admitEnvironment refuses an actor that may not change environments of an organization,
+// or with a zero one those of the cluster.
 func (s *membership) admitEnvironment(a Actor, org compute.OrgID) *compute.Error {
 	if org.IsZero() || a.Root {
 		return s.access.admitOperator(a)
@@ -217,8 +217,8 @@ func (s *identity) dropEnvironments(org compute.OrgID) {
 	}
 }
 
-// findEnvironment sets what the environment of e means. It refuses an unknown one, and
-// one that no node has or is preparing.
+// findEnvironment sets the id of the environment that e names. It refuses an unknown
+// one, and one that no node has or is preparing.
 func (s *execution) findEnvironment(e *compute.Execution) *compute.Error {
 	if e.Environment.Name == "" {
 		return nil

@@ -50,7 +50,7 @@ func (s *lifecycle) raiseEpoch(c RaiseEpoch) Result {
 		s.meta.Now = max(s.meta.Now, c.At)
 	}
 	s.meta.PausedUntil = max(s.meta.Now, c.At).Add(attempt.Lease + attempt.Margin)
-	s.meta.Brake.ReleasedAt, s.meta.Brake.Since = s.meta.Now, 0 // That all nodes are down from now on is no mass failure.
+	s.meta.Brake.ReleasedAt, s.meta.Brake.Since = s.meta.Now, 0 // All nodes are marked down now: not a mass failure.
 	ended := s.endAttempts("the cluster was " + c.Cause.String() + " meanwhile: how it ended is not known")
 	s.forgetCredentials()
 	for o := range s.orgs.Values() {
@@ -105,9 +105,9 @@ func (s *lifecycle) outlive(a compute.Attempt, e *compute.Execution, why string)
 	s.execution.endAttempt(a, e, ending{compute.StatusSystemFailure, compute.ReasonNodeLost, why})
 }
 
-// forgetCredentials forgets what lets somebody in who may have been turned away
-// since: join tokens, logins, and the keys that sign access tokens, of which
-// the leader makes another at once. API keys and passwords stay.
+// forgetCredentials forgets credentials that may have been revoked since: join tokens,
+// logins, and the keys that sign access tokens. The leader makes another signing key at
+// once. API keys and passwords stay.
 func (s *lifecycle) forgetCredentials() {
 	var joins, keys []string
 	for t := range s.joins.Values() {

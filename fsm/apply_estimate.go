@@ -6,8 +6,7 @@ import (
 	"berth/compute"
 )
 
-// maxEstimate is the longest estimate that is kept: what is behind it is as
-// good as never.
+// maxEstimate is the longest estimate that is kept: a longer one is as good as never.
 const maxEstimate = 366 * 24 * time.Hour
 
 // recordEstimates keeps estimates of executions that wait and have none yet.
@@ -64,8 +63,8 @@ func mayBeLate(e *compute.Execution) bool {
 	return e.Status == compute.StatusQueued && e.Estimate != nil && (!e.Estimate.Late50 || !e.Estimate.Late90)
 }
 
-// lateFrom returns when e is overdue next, but for what estimates are scaled by:
-// nearly the order in which estimates end.
+// lateFrom returns when e is overdue next, before the scaling of estimates: nearly the
+// order in which estimates end.
 func lateFrom(e *compute.Execution) timeKey {
 	wait := e.Estimate.P50
 	if e.Estimate.Late50 {

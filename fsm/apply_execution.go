@@ -53,7 +53,7 @@ func (v *View) CheckSubmit(c Submit) error {
 	return nil
 }
 
-// RecordImports sets what the record of e keeps of its import files, whose
+// RecordImports sets the part of e's import files that its record keeps. Their
 // paths are sorted. Their number is left out while a server could not apply it.
 func (v *View) RecordImports(e *compute.Execution, paths []string) {
 	e.Imports = compute.RecordedPaths(paths)
@@ -113,7 +113,7 @@ func (s *execution) judgeSubmit(c Submit) (e compute.Execution, amount compute.C
 	return e, amount, s.money.lacks(&e, amount)
 }
 
-// checkSubmit refuses what no state could accept.
+// checkSubmit refuses executions that no state could accept.
 func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 	invalid := func(detail, format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid, format, args...).Named(detail)
@@ -167,8 +167,8 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 	return s.checkContainer(e)
 }
 
-// accepted returns the execution as the state records it: what the client
-// said, and nothing that is the state's to say.
+// accepted returns the execution as the state records it: with the client's fields,
+// and without those that only the state sets.
 func (s *execution) accepted(c Submit) compute.Execution {
 	said := c.Execution
 	if s.Format() < formatTrust {
@@ -215,8 +215,8 @@ func (s *execution) accepted(c Submit) compute.Execution {
 }
 
 // prepareSingle sizes and prices an execution that will run itself. A ceiling
-// of credits below its worst case shortens its time limit to what it buys, so
-// that no more is ever spent.
+// of credits below its worst case shortens its time limit to the time that it buys,
+// so that no more is ever spent.
 func (s *execution) prepareSingle(e *compute.Execution) *compute.Error {
 	if refusal := s.sizeSingle(e); refusal != nil {
 		return refusal
@@ -283,9 +283,9 @@ func (s *execution) startAttempt(c StartAttempt) Result {
 	return Result{Execution: e.ID, Status: e.Status}
 }
 
-// liveAttempt returns copies of a live attempt and its execution. Words about
-// an attempt that has ended, was replaced or is another node's are refused:
-// they change nothing, and whoever sent them may forget them.
+// liveAttempt returns copies of a live attempt and its execution. Reports on an
+// attempt that has ended, was replaced or is another node's are refused: they
+// change nothing, and their sender may forget them.
 func (s *execution) liveAttempt(node compute.NodeID, id compute.ExecutionID, epoch uint64,
 ) (compute.Attempt, compute.Execution, *compute.Error) {
 	if fault.Planted(fault.StaleEpoch) {
@@ -422,8 +422,8 @@ func stopEnding(stop compute.Stop) ending {
 	return ending{compute.StatusCancelled, compute.ReasonStopped, ""}
 }
 
-// loseAttempts ends what a node that stayed away too long was executing, or has
-// it wait for another attempt.
+// loseAttempts ends the executions of a node that stayed away too long, or has them
+// wait for another attempt.
 //
 // While too many nodes have vanished at once that is refused: a leader that saw
 // fewer asks again once they are back, or known to be gone.
@@ -461,8 +461,8 @@ func (s *execution) endAttempt(a compute.Attempt, e *compute.Execution, how endi
 	s.end(e, how)
 }
 
-// end makes e terminal: its status, its charge and who must hear of it, all
-// in this entry.
+// end makes e terminal: its status, its charge, and its callbacks or its parent's state,
+// all in this entry.
 func (s *execution) end(e *compute.Execution, how ending) {
 	e.Status, e.Reason, e.Detail = how.status, how.reason, clip(how.detail)
 	e.FinishedAt, e.Estimate = s.meta.Now, nil
@@ -485,7 +485,7 @@ func (s *execution) end(e *compute.Execution, how ending) {
 	}
 }
 
-// clip shortens text for people to what a record may hold.
+// clip shortens text for people to the length that a record may hold.
 func clip(text string) string {
 	if len(text) <= maxDetail {
 		return text
@@ -536,7 +536,7 @@ func (s *execution) visible(a Actor, id compute.ExecutionID) (*compute.Execution
 	return s.Execution(a.Org, id)
 }
 
-// stop stops an execution that is no parent. Why is kept until it has ended.
+// stop stops an execution that is not a parent. Why is kept until it has ended.
 func (s *execution) stop(known *compute.Execution, how compute.Stop, why compute.Reason) {
 	e := *known
 	if e.Status <= compute.StatusQueued {
@@ -555,7 +555,7 @@ func (s *execution) stop(known *compute.Execution, how compute.Stop, why compute
 	s.putExecution(&e)
 }
 
-// deleteExecution removes what an ended execution was, its sub-executions too,
+// deleteExecution removes the content of an ended execution and of its sub-executions,
 // and leaves the billing rows.
 func (s *execution) deleteExecution(c DeleteExecution) Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
@@ -589,8 +589,8 @@ func (s *execution) strip(known *compute.Execution) {
 	s.putExecution(&e)
 }
 
-// free gives back what a holds of its node. A GPU that is gone and was only
-// kept for a goes with it.
+// free gives back the capacity that a holds on its node. A GPU that is gone and was
+// only kept for a goes with it.
 func (s *execution) free(a *compute.Attempt, e *compute.Execution) {
 	known, ok := s.nodes.Get(a.Node)
 	if !ok {

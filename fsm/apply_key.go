@@ -57,8 +57,8 @@ func (s *identity) createKey(c CreateKey) Result {
 	return Result{ID: k.ID.UUID}
 }
 
-// admitScopes refuses an actor who would get a key that may do more than the one that
-// is used now.
+// admitScopes refuses an actor that would get a key with more rights than the one that
+// it uses now.
 func (s *identity) admitScopes(a Actor, wanted []compute.Scope) *compute.Error {
 	for _, scope := range wanted {
 		if !slices.Contains(compute.Scopes(), scope) {
@@ -73,7 +73,7 @@ func (s *identity) admitScopes(a Actor, wanted []compute.Scope) *compute.Error {
 		"an API key makes no key that may do more than itself: give it some of its scopes, or sign in").Named("scope_missing")
 }
 
-// admitKeyOwner refuses who may not manage k: a personal key is its user's,
+// admitKeyOwner refuses an actor that may not manage k: a personal key is its user's,
 // the others are the admins'.
 func (s *identity) admitKeyOwner(a Actor, k *compute.Key) *compute.Error {
 	if k.Personal && k.User == a.User {

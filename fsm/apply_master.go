@@ -14,7 +14,7 @@ const (
 	maxReseal  = 50 // Keys of one command.
 )
 
-// SealedKind is what the master key has sealed.
+// SealedKind is a kind of key that the master key seals.
 type SealedKind uint8
 
 // Kinds of keys that the master key seals.
@@ -30,10 +30,10 @@ type SealedKey struct {
 	Org    compute.OrgID `cbor:"2,keyasint,omitempty"`
 	ID     string        `cbor:"3,keyasint,omitempty"` // Identifier of a signing key.
 	Sealed []byte        `cbor:"4,keyasint"`
-	Before compute.Hash  `cbor:"5,keyasint,omitzero"` // SHA-256 of what Sealed replaces.
+	Before compute.Hash  `cbor:"5,keyasint,omitzero"` // SHA-256 of the sealed key that Sealed replaces.
 }
 
-// Context returns what the key is sealed for.
+// Context returns the context that the key is sealed for.
 func (k *SealedKey) Context() []byte {
 	switch k.Kind {
 	case SealedBucket:
@@ -45,7 +45,7 @@ func (k *SealedKey) Context() []byte {
 	return (&compute.DataKey{Org: k.Org}).Context()
 }
 
-// Sealing returns how what the master key seals has to begin; none for anything.
+// Sealing returns the beginnings that sealed keys must have; none when any is accepted.
 func (v *clusterState) Sealing() [][]byte { return v.meta.Sealing }
 
 // SealedOtherwise returns the keys that another key of the master key has sealed than the
@@ -103,8 +103,8 @@ func (s *identity) sealWith(c SealWith) Result {
 	return Result{}
 }
 
-// resealKeys replaces what an earlier key has sealed. A key that was changed meanwhile
-// stays.
+// resealKeys replaces keys that an earlier master key has sealed. A key that was changed
+// meanwhile stays.
 func (s *identity) resealKeys(c Reseal) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}

@@ -7,7 +7,7 @@ import (
 	"berth/compute"
 )
 
-// Limits of what a node reports, and of join tokens.
+// Limits of a node's reports, and of join tokens.
 const (
 	maxNodeGPUs = 1024
 	maxGaps     = 64
@@ -24,8 +24,8 @@ const (
 	tokenMemory = 24 * time.Hour
 )
 
-// registerNode admits a new node with its join token, or renews what a known
-// one says of itself.
+// registerNode admits a new node with its join token, or renews a known node's
+// description of itself.
 func (s *membership) registerNode(c RegisterNode) Result {
 	id := c.Node.ID
 	switch {
@@ -73,7 +73,7 @@ func (s *membership) readmit(known *compute.Node, c RegisterNode) *compute.Error
 	a, ok := s.admitted.Get(known.ID)
 	if ok = ok && a.TokenID == c.TokenID; ok && (a.Key == c.Key || a.Key == compute.Hash{}) {
 		refusal := s.checkToken(c)
-		if refusal == nil && a.Key != c.Key { // The first who repeats: an older version kept no key.
+		if refusal == nil && a.Key != c.Key { // The first repeat sets it: an older version kept no key.
 			s.admitted.Put(&admission{known.ID, c.TokenID, c.Key})
 		}
 		return refusal
@@ -90,7 +90,7 @@ func (s *membership) readmit(known *compute.Node, c RegisterNode) *compute.Error
 	return refusal
 }
 
-// identityOf returns what a node itself is the source of.
+// identityOf returns the fields that a node reports itself.
 func identityOf(n compute.Node) compute.Node {
 	return compute.Node{
 		ID: n.ID, Name: n.Name, Role: n.Role, API: n.API, RPC: n.RPC,
@@ -132,9 +132,9 @@ func (s *membership) spendToken(c RegisterNode) *compute.Error {
 	return nil
 }
 
-// CheckToken returns why the join token of c admits no node, nil if it may. Nothing
-// is proposed for a node without a token: who reaches the cluster port could fill
-// the log, and a registration without one is a member's.
+// CheckToken returns why the join token of c admits no node, nil if it may. Nothing is
+// proposed for a node without a token: otherwise any host that reaches the cluster port
+// could fill the log. A registration without a token is a member's.
 func (v *View) CheckToken(c RegisterNode) error {
 	if refusal := stateOf(v).membership.checkToken(c); refusal != nil {
 		return refusal
@@ -232,7 +232,7 @@ func (s *membership) setInventory(c SetInventory) Result {
 	return Result{}
 }
 
-// Recordable returns what every server can record of inv.
+// Recordable returns the part of inv that every server can record.
 func (v *View) Recordable(inv compute.Inventory) compute.Inventory {
 	if v.Format() < formatImports {
 		inv.Gaps = nil

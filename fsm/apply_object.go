@@ -259,7 +259,7 @@ func (s *object) abort(c AbortObjectUpload) Result {
 	return Result{ID: u.ID.UUID}
 }
 
-// setLimits sets what an organization may store.
+// setLimits sets the limits of an organization's bucket.
 func (s *object) setLimits(c SetBucketLimits) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
@@ -289,7 +289,7 @@ func (s *object) endBucket(org compute.OrgID) {
 	}
 }
 
-// expire drops uploads in which nothing has happened for long, and what is left of
+// expire drops uploads in which nothing has happened for long, and the rest of
 // organizations that have ended.
 func (s *object) expire() {
 	for range maxUploadSweep {

@@ -6,8 +6,8 @@ import (
 	"berth/compute"
 )
 
-// commitPlan places what still can be placed; the rest stays queued and the
-// scheduler sees it again.
+// commitPlan places the executions that still can be placed. The rest stays queued,
+// and the scheduler sees it again.
 func (s *placement) commitPlan(c CommitPlan) Result {
 	var r Result
 	nodes := planNodes{nodes: &s.nodes, changed: make(map[compute.NodeID]*compute.Node)}
@@ -66,7 +66,7 @@ func (h *planNodes) change(known *compute.Node) *compute.Node {
 	return &n
 }
 
-// put stores what was changed. Nothing may be written after it.
+// put stores the changed nodes. Nothing may be written after it.
 func (h *planNodes) put() {
 	for _, n := range h.order {
 		h.nodes.put(n)
@@ -119,8 +119,8 @@ func acceptable(e *compute.Execution, n *compute.Node, shares []compute.GPUShare
 	return placed.Take(n.GPUs[gpuAt(n.GPUs, shares[0].GPU)].Type)
 }
 
-// place makes an attempt of e on n, as the plan from the view at viewIndex says,
-// and writes to n, which the caller stores, what it holds.
+// place makes an attempt of e on n, as the plan from the view at viewIndex says. It
+// adds the attempt's capacity to n, which the caller stores.
 func (s *placement) place(known *compute.Execution, n *compute.Node, a compute.Assignment, viewIndex uint64) {
 	e := *known
 	n.UsedVCPUMilli += e.Request.VCPUMilli

@@ -27,8 +27,8 @@ func (s *placement) preempt(p compute.Preemption) bool {
 	s.putAttempt(&preempted)
 	s.execution.putExecution(&execution)
 	if n, ok := s.nodes.Get(a.Node); ok {
-		// Another record: whoever remembers when the node's attempts end has
-		// to look again.
+		// Another record: caches of when the node's attempts end must read them
+		// again.
 		touched := *n
 		s.nodes.put(&touched)
 	}
@@ -49,8 +49,8 @@ func yieldedToOwn(a *compute.Attempt, e *compute.Execution, o *compute.Outcome) 
 	return a.ForOwn && o.Ran && o.Reason == compute.ReasonPreempted && yielded(a, e, o.Status, o.Reason)
 }
 
-// owe has e owe the time that an attempt used, and shortens its time limit to what
-// its ceiling of credits buys after that. It reports whether the ceiling and the
+// owe has e owe the time that an attempt used, and shortens its time limit to the time
+// that its ceiling of credits buys after that. It reports whether the ceiling and the
 // organization's credits allow another attempt; e changes only then.
 func (s *execution) owe(e *compute.Execution, used time.Duration) bool {
 	next := *e

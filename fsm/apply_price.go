@@ -76,8 +76,8 @@ func (v *moneyTables) putCosts(costs map[string]compute.Price) {
 	}
 }
 
-// providerCost returns what the time of e that was metered cost the operator, 0 where
-// the price list has no cost. It follows the costs of the moment, not of the submit.
+// providerCost returns the operator's cost of the metered time of e, 0 where the price
+// list has no cost. It follows the costs of the moment, not of the submit.
 func (s *money) providerCost(e *compute.Execution) compute.Credits {
 	p, err := compute.ParseProfile(e.Profile)
 	if err != nil || e.Kind.IsParent() || s.Format() < formatContainers {

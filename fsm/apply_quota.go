@@ -15,8 +15,8 @@ const (
 	maxMilliGPU = 1 << 40
 )
 
-// scope is what a quota is of and what live attempts are counted by: an
-// organization, one of its keys or one of its tags.
+// scope identifies a quota and the load of its live attempts: an organization, one of
+// its keys or one of its tags.
 type scope struct {
 	org compute.OrgID
 	key compute.KeyID
@@ -29,7 +29,7 @@ func byScope(a, b scope) int {
 
 func scopeOf(q *compute.Quota) scope { return scope{q.Org, q.Key, q.Tag} }
 
-// scopesOf returns what e counts in while it has a place.
+// scopesOf returns the scopes that e counts in while it has a place.
 func scopesOf(e *compute.Execution) []scope {
 	out := append(make([]scope, 0, 2+len(e.Tags)), scope{org: e.Org})
 	if !e.Key.IsZero() {
@@ -64,8 +64,8 @@ func (s *quota) load(e *compute.Execution, sign int) {
 	}
 }
 
-// setQuota replaces what an organization, a key or a tag is granted; a quota
-// that grants nothing of its own is forgotten.
+// setQuota replaces the quota of an organization, a key or a tag. A quota that grants
+// nothing of its own is forgotten.
 func (s *quota) setQuota(c SetQuota) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
@@ -125,8 +125,8 @@ func (s *quota) countQuotas(org compute.OrgID) int {
 	return n
 }
 
-// Quotas returns what an organization is granted: its own quota, with the
-// cluster's limits where it has none, and then those of its keys and tags.
+// Quotas returns the quotas of an organization: its own, with the cluster's
+// limits where it has none, and then those of its keys and tags.
 func (v *View) Quotas(org compute.OrgID) []compute.Quota {
 	own := compute.Quota{Org: org}
 	var parts []compute.Quota
@@ -143,7 +143,7 @@ func (v *View) Quotas(org compute.OrgID) []compute.Quota {
 	return append([]compute.Quota{v.complete(own)}, parts...)
 }
 
-// OwnQuota returns what the operator granted an organization itself, without
+// OwnQuota returns the quota that the operator granted an organization itself, without
 // the cluster's limits: zero where those hold.
 func (v *quotaTables) OwnQuota(org compute.OrgID) compute.Quota {
 	if q, ok := v.quotas.Get(scope{org: org}); ok {
@@ -152,7 +152,7 @@ func (v *quotaTables) OwnQuota(org compute.OrgID) compute.Quota {
 	return compute.Quota{Org: org}
 }
 
-// complete fills in what the cluster's configuration says for all
+// complete fills in the limits of the cluster's configuration, which hold for all
 // organizations.
 func (v *clusterState) complete(own compute.Quota) compute.Quota {
 	if own.Concurrent == 0 {
@@ -164,7 +164,7 @@ func (v *clusterState) complete(own compute.Quota) compute.Quota {
 	return own
 }
 
-// Load returns what the live attempts hold that count in q.
+// Load returns the sum of the live attempts that count in q.
 func (v *quotaTables) Load(q compute.Quota) compute.Load {
 	l, _ := v.loads.Get(scopeOf(&q))
 	return l

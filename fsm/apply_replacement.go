@@ -34,7 +34,7 @@ func (v *View) replaces(parent *compute.Execution, slot *compute.Slot, e *comput
 	case parent.Deployment != nil && parent.Deployment.Next != nil:
 		return true
 	case !slot.Live || e.Stop != compute.StopNone:
-		return false // The next one in the slot is what it should be.
+		return false // The next one in the slot is up to date.
 	case slot.Revision != parent.Service.Revision:
 		return true
 	}
@@ -110,7 +110,7 @@ func swap(ready, old *compute.Slot) {
 	old.Before, old.Restarts = ready.Replica, ready.Restarts+1
 }
 
-// updateDeployment changes what a deployment executes, and how it scales.
+// updateDeployment changes the program of a deployment, and how it scales.
 func (s *deployment) updateDeployment(c UpdateDeployment) Result {
 	parent, refusal := s.deploymentFor(c.Actor, c.Deployment)
 	if refusal != nil {
@@ -202,7 +202,7 @@ func forgetCrashes(svc *compute.Service) {
 	}
 }
 
-// giveUpUpdate keeps what a deployment executes after its replica with the next update
+// giveUpUpdate drops the next update of a deployment after its replica with that update
 // has ended too often.
 func (s *deployment) giveUpUpdate(parent *compute.Execution, slot *compute.Slot, child *compute.Execution) {
 	parent.Detail = fmt.Sprintf(

@@ -26,10 +26,9 @@ func (w again) owed() again {
 	return w
 }
 
-// requeue ends a live attempt, as a system failure, and puts its execution
-// back to where it was in the queue. The attempt is not charged: its
-// hold is released, with the reason, and a new hold is taken, which covers what e
-// owes.
+// requeue ends a live attempt, as a system failure, and puts its execution back to
+// where it was in the queue. The attempt is not charged: its hold is released, with the
+// reason. A new hold is taken, which covers the time that e owes.
 func (s *execution) requeue(a compute.Attempt, e *compute.Execution, why again) {
 	s.placement.leave(&a, e)
 	a.Status, a.Reason = compute.StatusSystemFailure, why.ended
@@ -45,7 +44,7 @@ func (s *execution) requeue(a compute.Attempt, e *compute.Execution, why again) 
 		Execution: e.ID, Epoch: e.Epoch, Note: why.note,
 	})
 	e.Held = 0
-	s.money.hold(e, firstHold(e), "queued again") // No more than was released, or what owe allowed.
+	s.money.hold(e, firstHold(e), "queued again") // At most the released amount, or as much as owe allowed.
 	s.putExecution(e)
 }
 

@@ -2,8 +2,8 @@ package fsm
 
 import "berth/compute"
 
-// rotateKey adds a data key of an organization, replaces what earlier ones have sealed,
-// or retires those.
+// rotateKey adds a data key of an organization, replaces secrets that earlier keys have
+// sealed, or retires earlier keys.
 func (s *identity) rotateKey(c RotateKey) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}

@@ -10,7 +10,7 @@ import (
 	"berth/compute"
 )
 
-// selectionProfile is what a parent shows as its hardware profile.
+// selectionProfile is the hardware profile that a parent shows.
 const selectionProfile = "gpu_selection"
 
 // prepareSelection makes e the parent of a GPU selection with its queue
@@ -193,11 +193,10 @@ func byRun(a, b *compute.Execution) int {
 	return cmp.Or(cmp.Compare(a.Profile, b.Profile), cmp.Compare(a.Repeat, b.Repeat), byExecution(a.ID, b.ID))
 }
 
-// split shares a ceiling of credits among executions: each gets its worst
-// case if that is no more than an equal part of what the cheaper ones leave,
-// else that part, and a time limit that it can pay. The parts never add up to
-// more than the ceiling. Those whose part buys too little are left out, with
-// the reason.
+// split shares a ceiling of credits among executions, the cheapest first. Each gets its
+// worst case, but at most an equal part of the credits that are left. Its time limit is
+// shortened to the time that its part pays for. The parts never add up to more than the
+// ceiling. Executions whose part buys too little are left out, with the reason.
 func split(children []*compute.Execution, ceiling compute.Credits,
 ) (kept []*compute.Execution, tooDear []string) {
 	if ceiling == 0 {
@@ -271,8 +270,8 @@ func afterRuns(n int) string {
 	return fmt.Sprintf(" after %d runs", n)
 }
 
-// releaseParent gives back what was set aside for a parent: its children have
-// holds of their own from here on.
+// releaseParent gives back the hold of a parent: its children have holds of their own
+// from here on.
 func (s *selection) releaseParent(parent *compute.Execution) {
 	if parent.Held == 0 {
 		return
@@ -285,7 +284,7 @@ func (s *selection) releaseParent(parent *compute.Execution) {
 	if known, ok := s.executions.Get(parent.ID); ok {
 		released := *known
 		released.Held = 0
-		s.execution.putExecution(&released) // Ceilings count what is held: the children's holds come next.
+		s.execution.putExecution(&released) // Ceilings count holds, and the children's holds come next.
 	}
 }
 
@@ -324,9 +323,9 @@ func (s *selection) endChild(child *compute.Execution) {
 	s.execution.end(&parent, judge(&parent, s.Children(parent.ID)))
 }
 
-// nextRun decides on the run behind one that has ended: it has its turn when
-// that one completed or failed for our reasons. Code that failed would fail
-// again, and what was stopped stays stopped.
+// nextRun decides on the run behind one that has ended. It starts when that one
+// completed or failed for our reasons. Code that failed would fail again, and a
+// stopped candidate stays stopped.
 func (s *selection) nextRun(parent, ended *compute.Execution) {
 	known, ok := s.runOf(parent, ended.Profile, ended.Repeat+1)
 	if !ok || known.Status != compute.StatusPending {

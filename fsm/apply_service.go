@@ -66,7 +66,7 @@ func invalidReplicas(least int) *compute.Error {
 	return compute.Errorf(compute.CodeInvalid, "replicas is %d to %d", least, compute.MaxReplicas).Named("replicas")
 }
 
-// checkServing refuses what no program could serve.
+// checkServing refuses ports, paths and times that no program could serve.
 func checkServing(s *compute.Serving) *compute.Error {
 	path := s.HealthPath
 	switch {
@@ -83,7 +83,7 @@ func checkServing(s *compute.Serving) *compute.Error {
 	return nil
 }
 
-// firstHolds returns what the first replicas of a service hold.
+// firstHolds returns the sum of the holds of a service's first replicas.
 func (s *service) firstHolds(e *compute.Execution) compute.Credits {
 	replica := *e
 	replica.Kind = compute.KindReplica

@@ -2,11 +2,11 @@ package fsm
 
 import "berth/compute"
 
-// maxSubject bounds who a user is at the identity provider, in bytes.
+// maxSubject bounds the subject of a user at the identity provider, in bytes.
 const maxSubject = 512
 
-// signUp records a user who made the account. Whether people may is the operator's
-// setting, which the node that they ask has checked.
+// signUp records a user that made its own account. The node that was asked has checked
+// that the operator's settings allow it.
 func (s *identity) signUp(c SignUp) Result {
 	u := c.User
 	_, taken := s.subjects.Get(u.Subject)
@@ -24,7 +24,7 @@ func (s *identity) signUp(c SignUp) Result {
 	return s.newUser(CreateUser{User: u, Org: o, Join: c.Join, Role: compute.OrgMember})
 }
 
-// linkUser records who a user is at the identity provider.
+// linkUser records the subject of a user at the identity provider.
 func (s *identity) linkUser(c LinkUser) Result {
 	known, ok := s.users.Get(c.User)
 	holder, taken := s.subjects.Get(c.Subject)

@@ -78,7 +78,7 @@ func newModelTables() modelTables {
 	}
 }
 
-// TokenHold returns what a node has set aside for a payer.
+// TokenHold returns the credits that a node has set aside for a payer.
 func (v *modelTables) TokenHold(node compute.NodeID, p compute.Payer) compute.Credits {
 	if h, ok := v.tokenHolds.Get(tokenHoldKey{node, spender{p.Org, p.Key, p.User}}); ok {
 		return h.Amount
@@ -86,8 +86,8 @@ func (v *modelTables) TokenHold(node compute.NodeID, p compute.Payer) compute.Cr
 	return 0
 }
 
-// TokenTotals returns what an organization has used of each model and is charged for it,
-// the minute that is not posted yet included.
+// TokenTotals returns an organization's use of each model and its charges, the minute
+// that is not posted yet included.
 func (v *modelTables) TokenTotals(org compute.OrgID) []compute.TokenTotal {
 	var out []compute.TokenTotal
 	for at, t := range v.tokenTotals.From(tokenTotalKey{org: org}) {
@@ -114,8 +114,8 @@ func (v *modelTables) TokenTotals(org compute.OrgID) []compute.TokenTotal {
 	return out
 }
 
-// UnpostedTokens returns what an organization has used of models that its ledger does not
-// have yet, one entry for each payer and model.
+// UnpostedTokens returns an organization's use of models that its ledger does not have
+// yet, one entry for each payer and model.
 func (v *modelTables) UnpostedTokens(org compute.OrgID) (out []compute.TokenUsage) {
 	for at, u := range v.tokenUsage.From(tokenUsageKey{tokenTotalKey: tokenTotalKey{org: org}}) {
 		if at.org != org {
@@ -194,8 +194,8 @@ func (v *identityTables) pays(org compute.OrgID) bool {
 	return ok && o.DeletedAt.IsZero()
 }
 
-// useTokens adds to what a payer has used in this minute. Its cost moves from the hold
-// of the node; what that does not cover is set aside now, because it was used.
+// useTokens adds to a payer's use in this minute. Its cost moves from the hold of the
+// node. A rest that the hold does not cover is set aside now, because it was used.
 func (s *money) useTokens(node compute.NodeID, used *UsedTokens) {
 	if !s.pays(used.Payer.Org) {
 		return
@@ -275,7 +275,7 @@ func (s *money) putTokenHold(h *compute.TokenHold) {
 	}
 }
 
-// putTokenUsage stores what was used.
+// putTokenUsage stores a payer's use of a model.
 func (s *money) putTokenUsage(u *compute.TokenUsage) {
 	if old := s.tokenUsage.Put(u); old != nil {
 		s.addHeld(old.Payer, -old.Cost.Up())
@@ -283,7 +283,7 @@ func (s *money) putTokenUsage(u *compute.TokenUsage) {
 	s.addHeld(u.Payer, u.Cost.Up())
 }
 
-// addHeld counts what is held toward a payer's key and member.
+// addHeld counts a hold toward a payer's key and member.
 func (v *budgetTables) addHeld(p compute.Payer, amount compute.Credits) {
 	if amount == 0 {
 		return
@@ -340,8 +340,8 @@ func (s *money) postTokens(of tokenTotalKey) {
 	s.spendTokens(of.org, rows, cost.Whole)
 }
 
-// spendTokens counts a charge toward the budgets of the organization and of who paid, and
-// reports the levels that they reach.
+// spendTokens counts a charge toward the budgets of the organization and of the payers,
+// and reports the levels that they reach.
 func (s *money) spendTokens(org compute.OrgID, rows []*compute.TokenUsage, charged compute.Credits) {
 	s.addTokens(compute.Payer{Org: org}, spender{org: org}, charged)
 	for _, u := range rows {
@@ -441,7 +441,7 @@ func (v checker) checkTokens() error {
 	return nil
 }
 
-// heldForTokens adds what is set aside for tokens of each organization.
+// heldForTokens adds the holds for tokens of each organization.
 func (v *modelTables) heldForTokens(held map[compute.OrgID]compute.Credits) {
 	for h := range v.tokenHolds.Values() {
 		held[h.Payer.Org] += h.Amount

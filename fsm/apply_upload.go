@@ -133,7 +133,7 @@ func (s *upload) createUpload(c CreateUpload) Result {
 	return Result{ID: u.ID.UUID}
 }
 
-// checkUpload refuses what no state could accept, and chunks that the
+// checkUpload refuses bundles that no state could accept, and chunks that the
 // organization no longer has.
 func (s *upload) checkUpload(c CreateUpload, u *compute.Upload) *compute.Error {
 	most := compute.MaxTreeEntries + int(maxUploadBytes/compute.MaxChunk)

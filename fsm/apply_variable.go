@@ -90,7 +90,8 @@ func (s *identity) firstDataKey(org compute.OrgID, key compute.DataKey) {
 	s.dataKeys.Put(&key)
 }
 
-// checkVariables refuses what cannot be stored: of a command, all or nothing is.
+// checkVariables refuses variables that cannot be stored. A command stores all of its
+// variables or none.
 func (s *identity) checkVariables(c *PutVariables) *compute.Error {
 	key, added := s.DataKey(c.Actor.Org), 0
 	names := make(map[string]bool, len(c.Variables))
@@ -159,7 +160,7 @@ func (s *identity) removeVariables(c RemoveVariables) Result {
 	return Result{Count: removed}
 }
 
-// dropVariables removes the variables of a user who left an organization.
+// dropVariables removes the variables of a user that left an organization.
 func (s *identity) dropVariables(org compute.OrgID, user compute.UserID) {
 	for _, variable := range s.Variables(org, user) {
 		s.variables.Drop(variableKeyOf(variable))

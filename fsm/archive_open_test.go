@@ -184,7 +184,7 @@ func TestLookupOpensItsArchive(t *testing.T) {
 // TestHistoryIsTooWide checks that a page reads no more from archives than the
 // limit, and that smaller pages cover the whole history.
 func TestHistoryIsTooWide(t *testing.T) {
-	const n, size, most = 60, 4 << 20, 47 // Of 192 MiB.
+	const n, size, most = 60, 4 << 20, 47 // A page reads at most 192 MiB.
 	w := newestWorld(t)
 	l := library{}
 	w.retain(0, 1)

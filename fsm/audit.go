@@ -177,7 +177,7 @@ func (v *View) Audits(cmd Command) bool {
 	return audited
 }
 
-// recordDeed accepts what an operator did; its audit record is the change.
+// recordDeed accepts an operator's action. Its audit record is the only change.
 func (s *access) recordDeed(c RecordDeed) Result {
 	if refusal := s.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}

@@ -55,7 +55,7 @@ func (s *trail) entryOfUser(cmd Command, r Result) (auditEntry, bool) {
 	return auditEntry{}, false
 }
 
-// userChange says what SetUser changes, without any secret.
+// userChange lists the changes of SetUser, without any secret.
 func userChange(c *SetUser) string {
 	var said []string
 	if c.Password != "" {
@@ -197,7 +197,7 @@ func quotaTarget(q *compute.Quota) string {
 	return budgetTarget(q.Key, compute.UserID{})
 }
 
-// entryOfCluster is entryOf for nodes and what concerns the cluster.
+// entryOfCluster is entryOf for commands about nodes and the cluster.
 func entryOfCluster(cmd Command, _ Result) (auditEntry, bool) {
 	switch c := cmd.(type) {
 	case DrainNode:

@@ -16,8 +16,9 @@ func (w *world) actions(org compute.OrgID) (out []string) {
 	return out
 }
 
-// TestAuditTrails checks that changes are recorded with who, what, where and the entry,
-// in the trail of their organization, and that refusals, repeats and work are not.
+// TestAuditTrails checks that changes are recorded with the actor, the action, the
+// address and the entry, in the trail of their organization. Refusals, repeats and work
+// are not recorded.
 func TestAuditTrails(t *testing.T) {
 	w := newestWorld(t)
 	key := compute.KeyID{UUID: w.uuid()}

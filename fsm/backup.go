@@ -8,8 +8,8 @@ import (
 	"berth/fsm/snapshot"
 )
 
-// WriteBackup writes v as a backup: what ReadBackup reads. Version is the
-// program's, at the time by its clock.
+// WriteBackup writes v as a backup, which ReadBackup reads. Version is the program's,
+// and at is the time by its clock.
 func (v *View) WriteBackup(w io.Writer, version string, at compute.Instant) error {
 	err := snapshot.WriteBackup(w, snapshot.BackupHeader{
 		Cluster: v.meta.Cluster, Epoch: v.meta.Epoch, Index: v.meta.Index, Term: v.meta.Term,

@@ -9,7 +9,7 @@ import (
 	"berth/fsm"
 )
 
-// limit gives who a ceiling.
+// limit sets a budget.
 func (w *world) limit(b compute.Budget) {
 	w.Helper()
 	b.Org, b.Enforce = w.org, true
@@ -17,7 +17,7 @@ func (w *world) limit(b compute.Budget) {
 }
 
 // TestCeilings checks that work which may exceed the ceiling of its key, of its member
-// or of its organization is refused, and that what fits, or is free, is not.
+// or of its organization is refused, and that work that fits, or is free, is not.
 func TestCeilings(t *testing.T) {
 	w := newestWorld(t)
 	key := fsm.Actor{User: w.ada.User, Org: w.org, Key: compute.KeyID{UUID: w.uuid()}}
@@ -126,7 +126,7 @@ func TestBudgetAlerts(t *testing.T) {
 	want("the next month", run(time.Minute), 50)
 }
 
-// TestBudgetRights checks who sets which budgets.
+// TestBudgetRights checks which actors may set which budgets.
 func TestBudgetRights(t *testing.T) {
 	w := newestWorld(t)
 	admin, member := w.addUser("cleo"), w.addUser("dan")
@@ -159,8 +159,8 @@ func TestBudgetRights(t *testing.T) {
 	w.must(fsm.RemoveBudget{Actor: w.ada, Org: w.org, User: member.User})
 }
 
-// TestBudgetsOfMembersStay checks that who leaves and returns has spent what was spent,
-// and that the budget goes with the account.
+// TestBudgetsOfMembersStay checks that a member that leaves and returns keeps its
+// charges, and that the budget goes with the account.
 func TestBudgetsOfMembersStay(t *testing.T) {
 	w := newestWorld(t)
 	member := w.addUser("dan")
@@ -184,7 +184,7 @@ func TestBudgetsOfMembersStay(t *testing.T) {
 }
 
 // TestLimitedKeysLiftNoCeiling checks that an API key with a ceiling, of an owner who is
-// an operator too, changes nothing by which somebody would have more credits to spend.
+// an operator too, cannot change anything that would give somebody more credits to spend.
 func TestLimitedKeysLiftNoCeiling(t *testing.T) {
 	w := newestWorld(t)
 	free, own := compute.KeyID{UUID: w.uuid()}, compute.KeyID{UUID: w.uuid()}

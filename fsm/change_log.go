@@ -2,7 +2,7 @@ package fsm
 
 import "berth/compute"
 
-// changeLog remembers which records of a table changed last. It is no part of
+// changeLog remembers which records of a table changed last. It is not part of
 // the state: it makes reading faster, and is empty after a restore.
 type changeLog[K any] struct {
 	origin  *int // One for each life of the table.

@@ -15,8 +15,8 @@ type ChargeRule struct {
 	charge  func(*compute.Execution) (compute.Credits, string)
 }
 
-// ChargeRules returns what is charged when an execution ends. The ledger has the text of
-// the rule that applied.
+// ChargeRules returns the rules of the charge when an execution ends. The ledger has the
+// text of the rule that applied.
 func ChargeRules() []ChargeRule {
 	return []ChargeRule{
 		{

@@ -24,7 +24,7 @@ func (v *View) Check() error {
 	return nil
 }
 
-// checkRecords checks what must hold between records.
+// checkRecords checks the invariants between records.
 func (v checker) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
 		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(),
@@ -33,8 +33,8 @@ func (v checker) checkRecords() error {
 }
 
 // checkDerived builds a state from the records alone and compares: the
-// sums of hashes, the indexes and the counts must be what the records say. A
-// record that was written to after it was stored shows here too.
+// sums of hashes, the indexes and the counts must match the records. A record that
+// was written to after it was stored shows here too.
 func (v checker) checkDerived() error {
 	fresh := v.rebuilt()
 	if fresh.Hash() != v.Hash() {
@@ -155,8 +155,8 @@ func differ[K, V comparable](name string, got, want store.Table[K, V]) error {
 	return nil
 }
 
-// checkMoney compares every account with its ledger and with what the
-// organization's executions hold.
+// checkMoney compares every account with its ledger and with the holds of the
+// organization's executions.
 func (v checker) checkMoney() error {
 	for o := range v.orgs.Values() {
 		if err := v.VerifyLedger(o.ID); err != nil {
@@ -166,8 +166,8 @@ func (v checker) checkMoney() error {
 	return v.checkHeld()
 }
 
-// checkHeld compares every account with what the organization's executions hold, and
-// what is set aside for tokens. Executions that ended hold nothing.
+// checkHeld compares every account with the holds of the organization's executions and
+// its holds for tokens. Executions that ended hold nothing.
 func (v checker) checkHeld() error {
 	held := make(map[compute.OrgID]compute.Credits)
 	for e := range v.executions.Hot() {
@@ -182,7 +182,7 @@ func (v checker) checkHeld() error {
 	return nil
 }
 
-// checkNodes compares what each node has given away with its live attempts.
+// checkNodes compares the capacity that each node has given away with its live attempts.
 func (v checker) checkNodes() error {
 	for n := range v.nodes.Values() {
 		gpus := make(map[compute.GPUID]int)
@@ -205,8 +205,8 @@ func (v checker) checkNodes() error {
 	return nil
 }
 
-// checkGPUs compares what the GPUs of n have given away with what the live
-// attempts hold of each, which it empties.
+// checkGPUs compares the shares that the GPUs of n have given away with those that the
+// live attempts hold. It empties held.
 func checkGPUs(n *compute.Node, held map[compute.GPUID]int) error {
 	for _, g := range n.GPUs {
 		if g.UsedMilli != held[g.ID] || g.UsedMilli > compute.WholeGPU {
@@ -264,7 +264,7 @@ func (v checker) checkExecution(e *compute.Execution) error {
 	return nil
 }
 
-// checkAlone checks what must hold in one execution.
+// checkAlone checks the invariants of one execution.
 func checkAlone(e *compute.Execution) error {
 	switch {
 	case e.Status.Terminal() != !e.FinishedAt.IsZero():
@@ -291,8 +291,8 @@ func checkAlone(e *compute.Execution) error {
 	return nil
 }
 
-// rightType reports whether an execution that accepts several GPU types asks for what
-// its status says: any of them while it waits, one once it is placed.
+// rightType reports whether the request of an execution that accepts several GPU types
+// matches its status: any of them while it waits, one once it is placed.
 func rightType(e *compute.Execution) bool {
 	if !e.AnyOf() || e.Status.Terminal() {
 		return true
@@ -384,7 +384,7 @@ func (v checker) checkAttempt(a *compute.Attempt, e *compute.Execution) error {
 func movable(e *compute.Execution) bool { return e.Preemptible || e.MaxRetries > 0 }
 
 // checkQuotas checks that quotas have their organization and key, and that
-// fair share knows what every organization holds.
+// fair share knows the holdings of every organization.
 func (v checker) checkQuotas() error {
 	for q := range v.quotas.Values() {
 		_, org := v.orgs.Get(q.Org)
@@ -411,8 +411,8 @@ func (v checker) checkQuotas() error {
 	return nil
 }
 
-// checkArchives checks that archives are numbered and have organizations, and
-// what they say of themselves.
+// checkArchives checks that archives are numbered, have organizations, and describe
+// themselves correctly.
 func (v checker) checkArchives() error {
 	for a := range v.archives.Values() {
 		n := 0
@@ -470,7 +470,7 @@ func (v checker) checkOrgs() error {
 	return nil
 }
 
-// checkPeople checks that what belongs to users and organizations has them.
+// checkPeople checks that the users and organizations of records exist.
 func (v checker) checkPeople() error {
 	for m := range v.members.Values() {
 		_, org := v.orgs.Get(m.Org)
@@ -501,8 +501,8 @@ func (v checker) checkPeople() error {
 	return nil
 }
 
-// checkAccount compares the account of an organization with what its lines
-// grant, charge and end with.
+// checkAccount compares the account of an organization with the grants and charges of
+// its lines, and with the last line.
 func (v checker) checkAccount(org compute.OrgID, granted, charged compute.Credits, last *ledger.Line) error {
 	a := v.Account(org)
 	if a.Seq != last.Seq || a.Head != last.Hash || a.Balance != last.Balance ||

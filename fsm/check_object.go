@@ -42,7 +42,7 @@ func (v checker) checkObjects() error {
 	return nil
 }
 
-// checkObjectsDerived compares what is derived from objects.
+// checkObjectsDerived compares the data derived from objects.
 func (v checker) checkObjectsDerived(fresh *state) error {
 	return errors.Join(
 		differ("uploads of objects", v.uploadsOf.Table(), fresh.uploadsOf.Table()),

@@ -9,7 +9,7 @@ import (
 	"berth/fsm/store"
 )
 
-// Limits of what is encoded and decoded.
+// Limits of encoded commands.
 const (
 	MaxCommand  = 256 << 10 // Bytes of one frame.
 	frameHeader = 6         // Kind, version, length.
@@ -19,7 +19,7 @@ const (
 // changes gets a new kind, never another reading of an old log.
 const version = 1
 
-// Encode returns cmd as one frame. It decodes what it made, so that a frame
+// Encode returns cmd as one frame. It decodes the frame again, so that a frame
 // that no replica could read is never proposed.
 func Encode(cmd Command) ([]byte, error) { return commands.encode(cmd) }
 

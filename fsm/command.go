@@ -19,8 +19,8 @@ type Op struct {
 	Request compute.Hash  `cbor:"3,keyasint"`           // Hash of the request: an ID with another hash is a conflict.
 }
 
-// Actor is who asks. Apply checks again that the credential is still good, so
-// that a revocation holds from the next entry on.
+// Actor is the sender of a request. Apply checks again that the credential is still
+// good, so that a revocation holds from the next entry on.
 type Actor struct {
 	User         compute.UserID `cbor:"1,keyasint"`
 	Key          compute.KeyID  `cbor:"2,keyasint,omitempty"` // Zero with an access token.
@@ -35,8 +35,8 @@ type Actor struct {
 }
 
 type (
-	// Clock is what the leader puts in front of each entry: its time, by which
-	// the state's clock rises, and its term, which fences older leaders.
+	// Clock is the leader's time and term. The leader puts it in front of each entry.
+	// The time raises the state's clock, and the term fences older leaders.
 	Clock struct {
 		At   compute.Instant `cbor:"1,keyasint"`
 		Term uint64          `cbor:"2,keyasint"`
@@ -52,15 +52,15 @@ type (
 		Own       []string                 `cbor:"6,keyasint,omitempty"` // Those of Prices that the operator chose.
 	}
 
-	// SetSettings replaces what the operator configured for the whole cluster,
-	// but for the billing mode, which SetBillingMode changes.
+	// SetSettings replaces the operator's configuration of the whole cluster, except the
+	// billing mode, which SetBillingMode changes.
 	SetSettings struct {
 		Term     uint64   `cbor:"1,keyasint"`
 		Settings Settings `cbor:"2,keyasint"`
 	}
 
-	// Settings is what the state needs of the configuration to decide alike
-	// everywhere.
+	// Settings is the part of the configuration that the state needs, so that every
+	// replica decides alike.
 	Settings struct {
 		SignupGrant  compute.Credits `cbor:"1,keyasint"`
 		Meter        bool            `cbor:"2,keyasint,omitempty"` // billing.mode meter: never refuse for credits.
@@ -76,8 +76,8 @@ type (
 		// paid for like the rest of its time.
 		StopGrace time.Duration `cbor:"10,keyasint,omitempty"`
 
-		// ShareHalfLife is after how long fair share counts half of what an
-		// organization has used; 0 for a day.
+		// ShareHalfLife is the time after which fair share counts half of an
+		// organization's use; 0 for a day.
 		ShareHalfLife time.Duration `cbor:"11,keyasint,omitempty"`
 
 		// PreemptMinRun is how long a preemptible attempt runs before it can be
@@ -94,7 +94,7 @@ type (
 		TimeoutDefault time.Duration `cbor:"20,keyasint,omitempty"`
 	}
 
-	// RegisterNode makes a node a member, or renews what a member says of
+	// RegisterNode makes a node a member, or renews a member's description of
 	// itself. A node that is not known yet must bring a join token.
 	RegisterNode struct {
 		Node      compute.Node `cbor:"1,keyasint"` // Identity, role, addresses, version; the rest is ignored.
@@ -104,7 +104,7 @@ type (
 		Key       compute.Hash `cbor:"5,keyasint,omitzero"`  // SHA-256 of the public key that it wants a certificate for.
 	}
 
-	// SetInventory replaces what a node reports of itself. An older version
+	// SetInventory replaces a node's report on its hardware. An older version
 	// than the recorded one changes nothing.
 	SetInventory struct {
 		Term      uint64            `cbor:"1,keyasint"`
@@ -124,7 +124,7 @@ type (
 		Actor   Actor          `cbor:"2,keyasint"`
 		Node    compute.NodeID `cbor:"3,keyasint"`
 		Drained bool           `cbor:"4,keyasint,omitempty"`
-		Within  time.Duration  `cbor:"5,keyasint,omitempty"` // After that what still executes is ended; 0 for never.
+		Within  time.Duration  `cbor:"5,keyasint,omitempty"` // Time after which remaining attempts are ended; 0 for never.
 	}
 
 	// RemoveNode makes a node that holds no attempt leave for good, as long as
@@ -285,7 +285,7 @@ type (
 	}
 
 	// CommitPlan carries the scheduler's plan. Each assignment is checked
-	// again; what no longer fits stays queued.
+	// again. An execution that no longer fits stays queued.
 	CommitPlan struct {
 		Term      uint64       `cbor:"1,keyasint"`
 		ViewIndex uint64       `cbor:"2,keyasint"`
@@ -368,7 +368,7 @@ type (
 		Purchase compute.Purchase `cbor:"1,keyasint"`
 	}
 
-	// RecordDeed records in the cluster's audit trail what an operator did that changes
+	// RecordDeed records in the cluster's audit trail an operator's action that changes
 	// nothing, such as saving a backup.
 	RecordDeed struct {
 		Op     Op     `cbor:"1,keyasint"`
@@ -377,8 +377,8 @@ type (
 		Target string `cbor:"4,keyasint,omitempty"`
 	}
 
-	// SignUp records a user who made the account, with an organization that is made too
-	// or, with Join, as a member of the one with the slug.
+	// SignUp records a user that made its own account, with an organization that is made
+	// too or, with Join, as a member of the one with the slug.
 	SignUp struct {
 		Op    Op           `cbor:"1,keyasint"`
 		Actor Actor        `cbor:"2,keyasint,omitzero"` // The user, for the audit record.
@@ -387,7 +387,7 @@ type (
 		Join  bool         `cbor:"5,keyasint,omitempty"`
 	}
 
-	// LinkUser records who a user is at the identity provider, once.
+	// LinkUser records the subject of a user at the identity provider, once.
 	LinkUser struct {
 		Op      Op             `cbor:"1,keyasint"`
 		Actor   Actor          `cbor:"2,keyasint,omitzero"` // The user, for the audit record.
@@ -430,13 +430,13 @@ type (
 		Actor  Actor                    `cbor:"2,keyasint"` // Root or an operator.
 		Prices map[string]compute.Price `cbor:"3,keyasint"`
 
-		// Costs is what a second of resources costs the operator. Those that are not
+		// Costs are the operator's costs of a second of resources. Those that are not
 		// named keep theirs; 0 removes it.
 		Costs map[string]compute.Price `cbor:"4,keyasint,omitempty"`
 	}
 
-	// RemovePrice withdraws the operator's price of a resource: it costs what
-	// the built-in list says, or the default of its type.
+	// RemovePrice withdraws the operator's price of a resource: it gets the price of
+	// the built-in list, or the default of its type.
 	RemovePrice struct {
 		Op      Op            `cbor:"1,keyasint"`
 		Actor   Actor         `cbor:"2,keyasint"` // Root or an operator.
@@ -466,16 +466,16 @@ type (
 		Estimates []compute.StartEstimate `cbor:"3,keyasint"`
 	}
 
-	// SetQuota replaces what an organization, one of its keys or one of its
-	// tags is granted.
+	// SetQuota replaces the quota of an organization, of one of its keys or of one of
+	// its tags.
 	SetQuota struct {
 		Op    Op            `cbor:"1,keyasint"`
 		Actor Actor         `cbor:"2,keyasint"` // Root or an operator.
 		Quota compute.Quota `cbor:"3,keyasint"`
 	}
 
-	// SetFormat raises the format of the state: what it adds may be proposed
-	// from then on. Every registered server must know it.
+	// SetFormat raises the format of the state: its commands and fields may be
+	// proposed from then on. Every registered server must know it.
 	SetFormat struct {
 		Term   uint64 `cbor:"1,keyasint"`
 		Format uint64 `cbor:"2,keyasint"`
@@ -497,8 +497,8 @@ type (
 	}
 
 	// ArchiveExecutions drops terminal executions, with their attempts and
-	// callbacks, that are in a blob on most servers, and keeps where they are.
-	// All have to be due, and to be what they were when the blob was made.
+	// callbacks, that are in a blob on most servers, and stores which blob has them.
+	// All have to be due, and unchanged since the blob was made.
 	ArchiveExecutions struct {
 		Term       uint64       `cbor:"1,keyasint"`
 		Blob       compute.Hash `cbor:"2,keyasint"`
@@ -508,9 +508,8 @@ type (
 		Executions []byte       `cbor:"6,keyasint"` // Their identifiers, concatenated.
 	}
 
-	// SetBrake says what nodes that vanish at once mean: how many of a hundred
-	// are too many to be given up, and whether those that have vanished by now
-	// are gone indeed.
+	// SetBrake sets how many of a hundred nodes that vanish at once are too many to be
+	// given up, and whether the nodes that have vanished by now are gone indeed.
 	SetBrake struct {
 		Op      Op    `cbor:"1,keyasint"`
 		Actor   Actor `cbor:"2,keyasint"`           // Root or an operator.
@@ -518,7 +517,7 @@ type (
 		Release bool  `cbor:"4,keyasint,omitempty"`
 	}
 
-	// RecordDeliveries records what became of tries to send callbacks.
+	// RecordDeliveries records the outcomes of tries to send callbacks.
 	RecordDeliveries struct {
 		Term       uint64             `cbor:"1,keyasint"`
 		Deliveries []compute.Delivery `cbor:"2,keyasint"`
@@ -550,8 +549,8 @@ type (
 		BillingEmail string        `cbor:"6,keyasint,omitempty"`
 	}
 
-	// CompleteExecution records what a client says about the end of a Compose execution,
-	// the first time, and asks one that lives to end. It never changes one that has ended.
+	// CompleteExecution records a client's first report on the end of a Compose execution,
+	// and asks a live one to end. It never changes one that has ended.
 	CompleteExecution struct {
 		Op        Op                  `cbor:"1,keyasint"`
 		Actor     Actor               `cbor:"2,keyasint"`
@@ -747,9 +746,9 @@ type (
 		ID    string `cbor:"3,keyasint"`
 	}
 
-	// SettleTokens records what requests through a node have used of models, and sets
-	// credits aside for others. The batches of a node's session are numbered from 1, so
-	// that each is counted once; a session is the Raft index at which the node began.
+	// SettleTokens records the use of models by requests through a node, and sets credits
+	// aside for others. The batches of a node's session are numbered from 1, so that each
+	// is counted once. A session is the Raft index at which the node began.
 	SettleTokens struct {
 		Node    compute.NodeID `cbor:"1,keyasint"`
 		Session uint64         `cbor:"2,keyasint"`
@@ -772,7 +771,7 @@ type (
 	CreateUpload struct {
 		Op      Op                 `cbor:"1,keyasint"`
 		Actor   Actor              `cbor:"2,keyasint"`
-		Upload  compute.Upload     `cbor:"3,keyasint"`           // Have: what the organization has already.
+		Upload  compute.Upload     `cbor:"3,keyasint"`           // Have: chunks that the organization has already.
 		Sources []compute.BundleID `cbor:"4,keyasint,omitempty"` // The bundles that have it.
 	}
 
@@ -846,7 +845,7 @@ type (
 		Upload compute.ObjectUploadID `cbor:"3,keyasint"`
 	}
 
-	// SetBucketLimits sets what an organization may store; 0 for no limit.
+	// SetBucketLimits sets the limits of an organization's bucket; 0 for no limit.
 	SetBucketLimits struct {
 		Op           Op            `cbor:"1,keyasint"`
 		Actor        Actor         `cbor:"2,keyasint"`
@@ -875,7 +874,7 @@ type (
 	}
 )
 
-// Result is what Apply decided about one command. It travels as CBOR to the
+// Result is the decision of Apply about one command. It travels as CBOR to the
 // node that proposed it.
 type Result struct {
 	Refusal   *compute.Error      `cbor:"1,keyasint,omitempty"` // Why nothing changed.
@@ -885,9 +884,9 @@ type Result struct {
 	ID        compute.UUID        `cbor:"5,keyasint,omitempty"` // Identifier of the created record, such as a key.
 	Count     int                 `cbor:"6,keyasint,omitempty"` // Such as assignments placed.
 
-	// The record that the request changed, as it was then: what its answer shows,
-	// on a repeat too.
-	Key  *compute.Key `cbor:"7,keyasint,omitempty"` // Without what a caller's key is checked against.
+	// The record that the request changed, as it was then, for the answer, also on a
+	// repeat.
+	Key  *compute.Key `cbor:"7,keyasint,omitempty"` // Without the hash of the secret.
 	Node *ShownNode   `cbor:"8,keyasint,omitempty"`
 }
 
@@ -898,7 +897,7 @@ type ShownNode struct {
 	Leaving int          `cbor:"3,keyasint,omitempty"` // Those of them that are asked to end.
 }
 
-// Show returns a node with what of its work is live.
+// Show returns a node with its live work.
 func (v *View) Show(n *compute.Node) ShownNode {
 	shown := ShownNode{Node: *n}
 	for _, w := range v.Work(n.ID) {

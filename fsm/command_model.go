@@ -4,8 +4,8 @@ import "berth/compute"
 
 // Rows of the batches of tokens.
 type (
-	// UsedTokens is what a payer used of a model, by the engine's own figures, at the
-	// prices at which its requests were accepted.
+	// UsedTokens is a payer's use of a model, by the engine's own figures, at the prices
+	// at which its requests were accepted.
 	UsedTokens struct {
 		Payer      compute.Payer       `cbor:"1,keyasint"`
 		Model      string              `cbor:"2,keyasint"`

@@ -401,7 +401,7 @@ func outputRows() []*row {
 	}
 }
 
-// command is what the table has of the command with payload C.
+// command is the table's row of the command with payload C.
 type command[C any] struct {
 	number uint8  // The first byte of its frame.
 	since  uint64 // The format of the state that added it.
@@ -420,7 +420,7 @@ type command[C any] struct {
 	uses func(C) uint64 // The format that added a field which is set; nil if none was added.
 }
 
-// formatIf returns format for a command that uses what it added.
+// formatIf returns format for a command that uses an addition of that format.
 func formatIf(used bool, format uint64) uint64 {
 	if used {
 		return format

@@ -89,7 +89,7 @@ func executed(e *compute.Execution, digest string) {
 	e.Container = &c
 }
 
-// forgetCredentials removes what a record keeps for pulling its images.
+// forgetCredentials removes the credentials for pulling the images of e.
 func forgetCredentials(e *compute.Execution) {
 	if e.Container == nil || len(e.Container.Credentials) == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"berth/fsm"
 )
 
-// TestProviderCost holds that an execution says what its time cost the operator, also
+// TestProviderCost holds that an execution has the operator's cost of its time, also
 // when it was free.
 func TestProviderCost(t *testing.T) {
 	w := newestWorld(t)

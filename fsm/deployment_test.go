@@ -25,7 +25,7 @@ func (w *world) deploymentCommand() fsm.Submit {
 	return c
 }
 
-// deployment creates what deploymentCommand says. Node n3 has its engine.
+// deployment creates the deployment of deploymentCommand. Node n3 has its engine.
 func (w *world) deployment() compute.ExecutionID {
 	w.Helper()
 	w.offerEcho()
@@ -42,7 +42,7 @@ func (w *world) offerEcho() {
 	}})
 }
 
-// deployed returns what is wanted of a deployment, and how many replicas.
+// deployed returns the wanted state of a deployment, and how many replicas it has.
 func (w *world) deployed(id compute.ExecutionID) (compute.DeploymentState, int) {
 	w.Helper()
 	e := w.get(id)
@@ -132,7 +132,7 @@ func TestChangeDeployment(t *testing.T) {
 	w.must(stop)
 	w.mustBe(id, compute.DeploymentStopped, 0)
 	w.must(fsm.ResumeDeployment{Deployment: id})
-	w.mustBe(id, compute.DeploymentStopped, 0) // A request starts only what was idle.
+	w.mustBe(id, compute.DeploymentStopped, 0) // A request starts only an idle deployment.
 	if r := w.do(fsm.ScaleService{Op: w.op(w.org, "scale"), Actor: w.ada, Service: id, Replicas: 2}); r.Refusal == nil || r.Refusal.Code != compute.CodeConflict {
 		t.Errorf("%+v", r)
 	}
@@ -142,7 +142,7 @@ func TestChangeDeployment(t *testing.T) {
 	}
 }
 
-// TestDeploymentRefusals refuses what could not be deployed.
+// TestDeploymentRefusals checks that impossible deployments are refused.
 func TestDeploymentRefusals(t *testing.T) {
 	w := newestWorld(t)
 	for name, change := range map[string]func(*compute.Execution){

@@ -40,8 +40,8 @@ func (w *world) offer(node string, id compute.EnvironmentID, status compute.Envi
 	}
 }
 
-// TestEnvironments holds that an execution gets what its name meant when it was
-// submitted, on a node that has it and nowhere else.
+// TestEnvironments holds that an execution gets the environment that had the name when
+// it was submitted, on a node that has it and nowhere else.
 func TestEnvironments(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()
@@ -88,7 +88,8 @@ func TestEnvironments(t *testing.T) {
 	w.refused(remove, compute.CodeNotFound, "not_found")
 }
 
-// TestEnvironmentFailedEverywhere refuses what could never start.
+// TestEnvironmentFailedEverywhere checks that executions that could never start are
+// refused.
 func TestEnvironmentFailedEverywhere(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()
@@ -103,7 +104,7 @@ func TestEnvironmentFailedEverywhere(t *testing.T) {
 	}
 }
 
-// TestEnvironmentRefusals lists who may not make what.
+// TestEnvironmentRefusals lists actors and environments that are refused.
 func TestEnvironmentRefusals(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()
@@ -139,8 +140,8 @@ func TestEnvironmentRefusals(t *testing.T) {
 	w.refused(fsm.ReportEnvironment{Environment: good.ID}, compute.CodeNotFound, "not_found")
 }
 
-// environmentThing makes, reports on and deletes environments, and submits what needs
-// them.
+// environmentThing makes, reports on and deletes environments, and submits executions
+// that need them.
 func (h *historian) environmentThing(a fsm.Actor, op fsm.Op) {
 	org := pick(h, a.Org, a.Org, compute.OrgID{})
 	by := pick(h, a, a, h.root)

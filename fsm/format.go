@@ -40,7 +40,7 @@ const (
 	Format = formatAsked
 )
 
-// FormatDeliveries is the first format that keeps what became of callbacks.
+// FormatDeliveries is the first format that keeps the outcomes of callbacks.
 const FormatDeliveries = formatDeliver
 
 // maxNamed is how many nodes a refusal lists.
@@ -104,8 +104,8 @@ func (v *View) allowsFormat(want uint64) error {
 }
 
 // AllowsPrograms returns the reason for which executions may not yet be other
-// than Python code without arguments: a server would ignore what it does not
-// know of a bundle.
+// than Python code without arguments: a server would ignore fields of a bundle
+// that it does not know.
 func (v *View) AllowsPrograms() error { return v.allowsFormat(formatLab) }
 
 // AllowsCells returns the reason for which executions may not yet be notebook cells:

@@ -80,8 +80,8 @@ func TestFormatIgnoresRemovedNodesAndWorkers(t *testing.T) {
 }
 
 // TestFieldsWaitForTheirFormat checks that the fields of the newest format are
-// neither proposed nor recorded before every server knows it, and that what
-// they belong to is not held up.
+// neither proposed nor recorded before every server knows it, and that their
+// commands are not held up.
 func TestFieldsWaitForTheirFormat(t *testing.T) {
 	w, ids := newOldWorld(t, 4)
 	e := compute.Execution{ID: compute.ExecutionID{UUID: w.uuid()}}

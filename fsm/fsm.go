@@ -125,8 +125,8 @@ func (f *FSM) StoreConfiguration(index uint64, _ raft.Configuration) {
 	f.publish()
 }
 
-// ApplyFrames applies frames as one entry and returns what became of each. It
-// is how tests and simulations drive the state without Raft.
+// ApplyFrames applies frames as one entry and returns the result of each. Tests and
+// simulations drive the state with it, without Raft.
 func (f *FSM) ApplyFrames(index uint64, frames ...[]byte) []Result {
 	var entry []byte
 	for _, frame := range frames {
@@ -136,7 +136,7 @@ func (f *FSM) ApplyFrames(index uint64, frames ...[]byte) []Result {
 }
 
 // ApplyEntries applies entries, the first of which has index first, as one batch
-// that publishes one view, and returns what became of each frame of each. It
+// that publishes one view, and returns the result of each frame of each. It
 // drives the state as Raft does, without Raft.
 func (f *FSM) ApplyEntries(first uint64, entries ...[]byte) [][]Result {
 	out := make([][]Result, len(entries))

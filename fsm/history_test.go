@@ -510,7 +510,7 @@ func (h *historian) orgThing(a fsm.Actor, op fsm.Op) {
 	case 7:
 		if len(invites) > 0 && h.chance(3) {
 			if h.chance(9) && h.view().Format() == fsm.Format {
-				h.send(fsm.DeleteUser{Op: op, Actor: other}) // Mostly refused: both own what is in use.
+				h.send(fsm.DeleteUser{Op: op, Actor: other}) // Mostly refused: both own organizations in use.
 			}
 			h.send(fsm.RevokeInvite{Op: op, Actor: a, Org: a.Org, Invite: invites[0].ID})
 		}

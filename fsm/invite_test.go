@@ -20,8 +20,8 @@ func (w *world) accept(by fsm.Actor, id compute.InviteID) fsm.AnswerInvite {
 	return fsm.AnswerInvite{Actor: by, Org: w.org, Invite: id, Hash: compute.Hash{1}, Accept: true}
 }
 
-// TestDemotionEndsInvites holds that who loses a role cannot get it back by an invite
-// sent earlier.
+// TestDemotionEndsInvites holds that a member that loses a role cannot get it back by an
+// invite sent earlier.
 func TestDemotionEndsInvites(t *testing.T) {
 	w := newWorld(t)
 	bea := w.member("bea", compute.OrgOwner)
@@ -47,8 +47,8 @@ func TestAcceptedTwice(t *testing.T) {
 	w.refused(w.accept(w.other, id), compute.CodeConflict, "already_member")
 }
 
-// TestDeletedOrganization holds that nothing is added to an organization that ended,
-// whoever asks, and that its uploads are gone.
+// TestDeletedOrganization holds that no actor can add anything to an organization that
+// ended, and that its uploads are gone.
 func TestDeletedOrganization(t *testing.T) {
 	w := newWorld(t)
 	made := compute.Org{ID: compute.OrgID{UUID: w.uuid()}, Slug: "made", Name: "made"}

@@ -7,8 +7,8 @@ import (
 	"berth/fsm"
 )
 
-// TestMasterRotation checks that what arrives sealed by a key that no longer seals is
-// refused, and that a key is replaced only if it is the one that was read.
+// TestMasterRotation checks that keys are refused if the master key that sealed them no
+// longer seals, and that a key is replaced only if it is the one that was read.
 func TestMasterRotation(t *testing.T) {
 	w := newestWorld(t)
 	old, fresh := []byte("old..."), []byte("fresh.")

@@ -68,7 +68,7 @@ func (f *FSM) Register(reg prometheus.Registerer) error {
 	return nil
 }
 
-// Describe sends what Collect may send.
+// Describe sends the descriptions of all metrics of Collect.
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	out <- m.executions
 	out <- m.archives

@@ -17,8 +17,8 @@ const (
 	growSweep = 10_000 // Holds that one Tick extends at most.
 )
 
-// costs returns the largest cost of e if its time limit were limit: what it owes,
-// that time and the grace for its code to end, within its ceiling.
+// costs returns the largest cost of e if its time limit were limit: the time that it
+// owes, the limit and the grace for its code to end, within its ceiling.
 func costs(e *compute.Execution, limit time.Duration) compute.Credits {
 	amount := e.Price.Charge(e.Owed + limit + e.StopGrace)
 	if e.MaxCredits > 0 {

@@ -13,8 +13,8 @@ func mountedAt(path string, optional bool) func(*compute.Execution) {
 	return func(e *compute.Execution) { e.Storage = &compute.StorageMount{Path: path, Optional: optional} }
 }
 
-// TestStorageMounts places what sees stored files where they can be mounted, refuses it
-// where no node can mount, and lets the rest go without.
+// TestStorageMounts places executions that see stored files where these can be mounted.
+// It refuses them where no node can mount, and others go without a mount.
 func TestStorageMounts(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()
@@ -43,8 +43,8 @@ func TestStorageMounts(t *testing.T) {
 	}
 }
 
-// TestStorageMountsWaitForTheirFormat checks that no server has to apply what it does not
-// know.
+// TestStorageMountsWaitForTheirFormat checks that no server has to apply fields that it
+// does not know.
 func TestStorageMountsWaitForTheirFormat(t *testing.T) {
 	w, _ := newOldWorld(t, 9)
 	c := fsm.Submit{Execution: compute.Execution{ID: w.executionID()}}

@@ -8,7 +8,7 @@ import (
 // changesKept is how many changes of nodes are remembered at least.
 const changesKept = 4096
 
-// nodeRecords is the table of nodes with what changed in it last.
+// nodeRecords is the table of nodes with its last changes.
 type nodeRecords struct {
 	store.Records[compute.NodeID, compute.Node]
 

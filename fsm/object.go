@@ -81,7 +81,7 @@ func (v *objectTables) Objects(org compute.OrgID, from string) iter.Seq[*compute
 	}
 }
 
-// ObjectUse returns what an organization stores, or of it what a user has stored.
+// ObjectUse returns the objects and bytes of an organization, or those of one user in it.
 func (v *objectTables) ObjectUse(org compute.OrgID, user compute.UserID) compute.ObjectUse {
 	use, _ := v.objectUse.Get(pair{org.UUID, user.UUID})
 	return use
@@ -144,7 +144,7 @@ func (v *View) ObjectBlobs() iter.Seq2[compute.Hash, bool] {
 	}
 }
 
-// count adds what is stored by a user.
+// count adds objects and bytes to those of a user.
 func (v *objectTables) count(org compute.OrgID, user compute.UserID, objects int, bytes int64) {
 	for _, k := range []pair{{owner: org.UUID}, {org.UUID, user.UUID}} {
 		use, _ := v.objectUse.Get(k)
@@ -157,7 +157,7 @@ func (v *objectTables) count(org compute.OrgID, user compute.UserID, objects int
 	}
 }
 
-// putObject stores o and what is derived from it.
+// putObject stores o and the data derived from it.
 func (v *objectTables) putObject(o *compute.Object) {
 	if old := v.objects.Put(o); old != nil {
 		v.count(old.Org, old.User, -1, -old.Size)
@@ -178,14 +178,14 @@ func (v *objectTables) dropObject(k objectKey) {
 	}
 }
 
-// putObjectUpload stores u and what is derived from it. It comes before its parts.
+// putObjectUpload stores u and the data derived from it. It comes before its parts.
 func (v *objectTables) putObjectUpload(u *compute.ObjectUpload) {
 	old := v.objectUploads.Put(u)
 	v.uploadsOf.Update(old, u)
 	v.endingUploads.Update(old, u)
 }
 
-// putObjectPart stores p and what is derived from it.
+// putObjectPart stores p and the data derived from it.
 func (v *objectTables) putObjectPart(p *compute.ObjectPart) {
 	u, ok := v.objectUploads.Get(p.Upload)
 	old := v.objectParts.Put(p)

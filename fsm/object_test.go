@@ -79,7 +79,7 @@ func TestObjects(t *testing.T) {
 	w.refused(w.object(w.root, "a", 1), compute.CodeForbidden, "no_org")
 }
 
-// TestBadObjects holds that what no bucket can have is refused.
+// TestBadObjects holds that objects that no bucket can have are refused.
 func TestBadObjects(t *testing.T) {
 	w := bucketWorld(t)
 	for _, key := range []string{"", "a\x00", "..", "a/../b", "a/./b", `a\..\b`, "a\nb", strings.Repeat("k", 1025)} {
@@ -159,7 +159,8 @@ func TestObjectUploads(t *testing.T) {
 	}
 }
 
-// TestBucketLimits refuses what is beyond the limits of an organization and of a user.
+// TestBucketLimits checks that objects beyond the limits of an organization or of a user
+// are refused.
 func TestBucketLimits(t *testing.T) {
 	w := bucketWorld(t)
 	limits := fsm.SetBucketLimits{Actor: w.root, Org: w.org, MaxBytes: 100, MaxObjects: 3}
@@ -206,7 +207,7 @@ func TestObjectsEndWithTheirOrganization(t *testing.T) {
 	}
 }
 
-// TestObjectsAreSmall measures what an object takes in memory.
+// TestObjectsAreSmall measures the memory of an object.
 func TestObjectsAreSmall(t *testing.T) {
 	w := bucketWorld(t)
 	const count, most = 20_000, 300

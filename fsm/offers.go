@@ -20,8 +20,8 @@ func badMountPath(p string) bool {
 	return !path.IsAbs(p) || path.Clean(p) != p || p == "/" || len(p) > maxMountPath
 }
 
-// askOffers adds to the request of e what its node has to offer. It refuses what no
-// known node offers, and lists what they do.
+// askOffers adds to the request of e the offers that its node must have. It refuses
+// offers that no known node has, and lists those that exist.
 func (s *execution) askOffers(e *compute.Execution) *compute.Error {
 	e.Request.ScratchMiB = e.ScratchMiB
 	for _, v := range e.Volumes {
@@ -47,7 +47,7 @@ func (s *execution) askOffers(e *compute.Execution) *compute.Error {
 	return s.missingOffer(&r)
 }
 
-// missingOffer returns why no known node has what r needs beside capacity, or nil.
+// missingOffer returns why no known node meets the needs of r beside capacity, or nil.
 func (v *nodeTables) missingOffer(r *compute.Request) *compute.Error {
 	if r.ScratchMiB == 0 && len(r.Needs) == 0 {
 		return nil

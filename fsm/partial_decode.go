@@ -194,8 +194,8 @@ func partialOp(data []byte) (seq uint64, k pair, ok bool) {
 	return seq, k, f.Complete()
 }
 
-// appendLean appends the encoding of an execution without its code: what hashOf
-// hashes.
+// appendLean appends the encoding of an execution without its code: the bytes that
+// hashOf hashes.
 func appendLean(dst, data []byte) []byte {
 	f, _ := store.FieldsOf(data)
 	for key, item, ok := f.Next(); ok && key <= bundleField; key, item, ok = f.Next() {

@@ -11,7 +11,7 @@ type (
 		*View
 	}
 
-	// lifecycle applies what concerns the cluster as a whole: its clock, settings,
+	// lifecycle applies commands about the cluster as a whole: its clock, settings,
 	// format and epochs, and Tick.
 	lifecycle struct {
 		*View
@@ -27,8 +27,8 @@ type (
 		object     *object
 	}
 
-	// membership applies what nodes are: registered, drained, removed, and the
-	// brake on rescheduling.
+	// membership applies commands about nodes: they are registered, drained and removed.
+	// It also has the brake on rescheduling.
 	membership struct {
 		*View
 
@@ -99,7 +99,7 @@ type (
 		statistics *statistics
 	}
 
-	// deployment applies what deployments of models add to services.
+	// deployment applies the additions of deployments of models to services.
 	deployment struct {
 		*View
 
@@ -109,7 +109,7 @@ type (
 		service   *service
 	}
 
-	// quota applies quotas and counts what fair share knows.
+	// quota applies quotas and counts the use for fair share.
 	quota struct {
 		*View
 
@@ -144,12 +144,11 @@ type (
 
 		execution *execution
 
-		waiting map[compute.ExecutionID]compute.ExecutionID // Parents of what retire skipped last.
+		waiting map[compute.ExecutionID]compute.ExecutionID // Parents of the executions that retire skipped last.
 		buffer  []byte                                      // For the encoding of a record.
 	}
 
-	// statistics counts what is learned from attempts: estimates, the mix of
-	// arrivals, and tallies.
+	// statistics learns from attempts: estimates, the mix of arrivals, and tallies.
 	statistics struct {
 		*View
 

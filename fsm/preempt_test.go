@@ -39,7 +39,7 @@ func newPreemptWorld(t *testing.T, change ...func(*compute.Execution)) (w *world
 	return w, victim, head
 }
 
-// contend submits what newPreemptWorld describes.
+// contend submits the executions that newPreemptWorld describes.
 func (w *world) contend(change ...func(*compute.Execution)) (victim, head compute.ExecutionID) {
 	w.Helper()
 	s := settings()
@@ -69,7 +69,7 @@ func (w *world) preemptAgain(id compute.ExecutionID) {
 	}
 }
 
-// newOwnWorld returns what newPreemptWorld does, with the newest format, and the
+// newOwnWorld returns the world of newPreemptWorld with the newest format, and the
 // execution that was preempted for another one of its organization.
 func newOwnWorld(t *testing.T, change ...func(*compute.Execution)) (w *world, victim compute.ExecutionID) {
 	w = newestWorld(t)
@@ -81,8 +81,8 @@ func newOwnWorld(t *testing.T, change ...func(*compute.Execution)) (w *world, vi
 	return w, victim
 }
 
-// TestOwnWorkIsCharged checks that what an attempt used is charged, once its
-// execution has ended, if the organization's own work preempted it.
+// TestOwnWorkIsCharged checks that the use of an attempt is charged, once its execution
+// has ended, if the organization's own work preempted it.
 func TestOwnWorkIsCharged(t *testing.T) {
 	const price, used = 2 * 900, 10 * 60
 	stop := func(w *world, id compute.ExecutionID) {

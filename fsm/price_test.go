@@ -43,8 +43,8 @@ func TestTypesWithoutAPriceHaveADefault(t *testing.T) {
 	}
 }
 
-// TestPricesOfTheOperator checks the price list: who set a price, what a
-// removal leaves, and that a submitted execution keeps its price.
+// TestPricesOfTheOperator checks the price list: the source of a price, the prices
+// after a removal, and that a submitted execution keeps its price.
 func TestPricesOfTheOperator(t *testing.T) {
 	w := newestWorld(t)
 	w.addNode("n4", "v100")

@@ -2,14 +2,14 @@ package fsm
 
 import "context"
 
-// Proposer puts bytes into the replicated log. It returns what the state
-// answered and the Raft index at which it did.
+// Proposer puts bytes into the replicated log. It returns the state's answer and
+// its Raft index.
 type Proposer interface {
 	Propose(ctx context.Context, data []byte) (result []byte, index uint64, err error)
 }
 
-// Propose returns what the state decided about cmd and the Raft index at which
-// it did. A refusal comes back as the error, with its code.
+// Propose returns the state's decision about cmd and its Raft index. A refusal comes
+// back as the error, with its code.
 func Propose(ctx context.Context, p Proposer, cmd Command) (Result, uint64, error) {
 	frame, err := Encode(cmd)
 	if err != nil {

@@ -79,7 +79,8 @@ func TestUpdateReplaces(t *testing.T) {
 	w.mustBe(id, compute.DeploymentActive, 2)
 }
 
-// TestUpdateGivenUp keeps what serves if the engine of an update ends again and again.
+// TestUpdateGivenUp holds that the earlier replicas go on if the engine of an update ends
+// again and again.
 func TestUpdateGivenUp(t *testing.T) {
 	w := newestWorld(t)
 	id := w.deployment()

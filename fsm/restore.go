@@ -96,7 +96,7 @@ type restoring struct {
 	load   []func([]byte) error
 	stop   chan struct{}
 
-	spare sync.Pool // Of *batch, for reuse.
+	spare sync.Pool // Has *batch values for reuse.
 
 	table   int // The current one.
 	hot     [][]byte

@@ -20,8 +20,8 @@ func (w *world) service(change ...func(*compute.Execution)) compute.ExecutionID 
 	}}, change...)...)
 }
 
-// reconcile creates what a service misses, as the leader does, and returns how many
-// that are.
+// reconcile creates the missing replicas of a service, as the leader does, and returns
+// their number.
 func (w *world) reconcile(id compute.ExecutionID) int {
 	w.Helper()
 	missing, _ := w.get(id).Service.Missing(w.now)
@@ -197,7 +197,7 @@ func (w *world) oneReplica() (id, replica compute.ExecutionID) {
 
 // TestDrainingReplicaPays extends the hold of a replica that finishes its requests after
 // the request to stop, until the credits end: then it drains no longer. Formats before
-// extend no hold of what stops.
+// extend no hold of a stopping replica.
 func TestDrainingReplicaPays(t *testing.T) {
 	for name, test := range map[string]struct {
 		minutes compute.Credits // That the organization can pay.

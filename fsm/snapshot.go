@@ -93,8 +93,8 @@ func readMeta(data []byte, m *meta) error {
 	return nil
 }
 
-// loaders has, in the order of stored, what adds an encoded record to each
-// table and to all that is derived from it.
+// loaders has, in the order of stored, the functions that add an encoded record to
+// each table and to the data derived from it.
 func (s *state) loaders() []func([]byte) error {
 	return []func([]byte) error{
 		load(func(n *compute.Node) { s.nodes.put(n) }),

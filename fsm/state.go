@@ -152,7 +152,8 @@ type meta struct {
 
 	PausedUntil compute.Instant `cbor:"13,keyasint,omitempty"` // Placement is paused until then in a new epoch.
 
-	// Sealing is how what the master key seals begins; empty before its first rotation.
+	// Sealing has the beginnings of keys that the master key seals; empty before its first
+	// rotation.
 	Sealing [][]byte `cbor:"80,keyasint,omitempty"`
 }
 
@@ -482,7 +483,7 @@ func (v *View) freezeRecords() {
 	store.Freeze(&v.archivedOutputs)
 }
 
-// freezeDerived replaces what is derived from them.
+// freezeDerived replaces the derived data.
 func (v *View) freezeDerived() {
 	v.opAges.Freeze()
 	v.refusals.Freeze()

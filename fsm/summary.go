@@ -30,9 +30,9 @@ type Summary struct {
 	Held    compute.Credits `json:"held"`
 }
 
-// TableSums returns the sum of each table's records by the table's name, and
-// what there is one of as "meta": what differs between two replicas of the same
-// index is in the tables of which the sums do.
+// TableSums returns the sum of each table's records by the table's name, and that of
+// the meta record as "meta". Two replicas of the same index differ in the tables whose
+// sums differ.
 func (v *View) TableSums() map[string]string {
 	tables := v.stored()
 	sums := make(map[string]string, len(tables)+1)
@@ -45,7 +45,7 @@ func (v *View) TableSums() map[string]string {
 	return sums
 }
 
-// Summary counts what is in the state, and adds up the credits.
+// Summary counts the records of the state, and adds up the credits.
 func (v *View) Summary() Summary {
 	hash := v.Hash()
 	sum := Summary{

@@ -147,8 +147,8 @@ func (v *executionTables) Live(org compute.OrgID) iter.Seq[*compute.Execution] {
 	return v.newest(v.live.Descend(lastHistoryKey(org)), org)
 }
 
-// LiveAfter yields what Live yields behind an execution of the organization,
-// whether that still lives or not.
+// LiveAfter yields the executions that Live yields behind an execution of the
+// organization, whether that one is still live or not.
 func (v *executionTables) LiveAfter(e *compute.Execution) iter.Seq[*compute.Execution] {
 	place := historyKeyOf(e)
 	return func(yield func(*compute.Execution) bool) {

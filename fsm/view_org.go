@@ -46,7 +46,7 @@ func (v *identityTables) UserByEmail(email string) (*compute.User, bool) {
 	return v.users.Get(id)
 }
 
-// UserBySubject returns the user who is subject at the identity provider.
+// UserBySubject returns the user with a subject at the identity provider.
 func (v *identityTables) UserBySubject(subject string) (*compute.User, bool) {
 	id, ok := v.subjects.Get(subject)
 	if !ok {

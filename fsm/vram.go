@@ -20,7 +20,7 @@ func (v *nodeTables) MemoryOf(p compute.Profile) int64 {
 }
 
 // needVRAM has r ask for GPUs of which each, or each share, has at least so much
-// memory. It refuses what no node could host, with what would fit.
+// memory. It refuses a request that no node could host, and names one that would fit.
 func (v *nodeTables) needVRAM(p compute.Profile, r *compute.Request, minMiB int64) *compute.Error {
 	switch {
 	case minMiB == 0:

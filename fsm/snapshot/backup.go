@@ -147,7 +147,7 @@ func (b *BackupReader) read(n int) ([]byte, error) {
 	return data, cutShort(err)
 }
 
-// cutShort says what the end of a stream in the middle of something means.
+// cutShort returns ErrBackup for the end of a stream in the middle of a part.
 func cutShort(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: it ends early", ErrBackup)

@@ -12,7 +12,7 @@ import (
 	"berth/compute"
 )
 
-// ErrDamaged is returned for what is not a whole, intact snapshot.
+// ErrDamaged is returned for a snapshot that is incomplete or damaged.
 var ErrDamaged = errors.New("snapshot is damaged")
 
 // Reader reads a snapshot and hashes it, a block at a time.
@@ -20,9 +20,9 @@ type Reader struct {
 	r      io.Reader
 	hash   hash.Hash
 	block  []byte
-	taken  int // The end of what was taken, in block.
-	end    int // The end of what was read.
-	hashed int // The end of what was hashed.
+	taken  int // The end of the taken bytes, in block.
+	end    int // The end of the read bytes.
+	hashed int // The end of the hashed bytes.
 	total  uint64
 }
 
@@ -70,14 +70,14 @@ func (in *Reader) fill(n int) error {
 	return endsEarly(err)
 }
 
-// sum returns the hash of what was taken.
+// sum returns the hash of the taken bytes.
 func (in *Reader) sum() []byte {
 	_, _ = in.hash.Write(in.block[in.hashed:in.taken]) // A hash takes everything.
 	in.hashed = in.taken
 	return in.hash.Sum(nil)
 }
 
-// endsEarly returns what an error in the middle of the stream means.
+// endsEarly returns ErrDamaged for the end of the stream in the middle of a part.
 func endsEarly(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errEarlyEnd

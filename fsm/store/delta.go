@@ -218,8 +218,8 @@ func appendNumber(dst []byte, n int64) []byte {
 	return AppendHead(dst, MajorUint, uint64(n))
 }
 
-// delta is the state that writing and reading a difference share: what they
-// remember of the record so far.
+// delta is the state that writing and reading a difference share: the part of the
+// record so far that they remember.
 type delta struct {
 	dictionary *Dictionary
 	drift      int64 // The distance of the last instant from that of the base.

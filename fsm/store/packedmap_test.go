@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// rowsOf returns what a map holds.
+// rowsOf returns the rows of a map.
 func rowsOf(s *PackedMap) map[string]string {
 	out := make(map[string]string)
 	last := ""
@@ -140,7 +140,7 @@ func checkDown(t *testing.T, s *PackedMap, want map[string]string) {
 	}
 }
 
-// checkSkip compares what is left of keys between two when some are skipped.
+// checkSkip compares the keys between two keys when some are skipped.
 func checkSkip(t *testing.T, s *PackedMap, want map[string]string) {
 	t.Helper()
 	keys := slices.Sorted(maps.Keys(want))

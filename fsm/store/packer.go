@@ -78,7 +78,7 @@ type Packer struct {
 	frequent   uint64 // The fields whose items many records share, a bit for each.
 	dictionary *Dictionary
 	bases      atomic.Pointer[[]base] // Only grows.
-	buffers    sync.Pool              // Of *[]byte.
+	buffers    sync.Pool              // Has *[]byte values for reuse.
 
 	mu     sync.Mutex
 	shapes [baseShapes]struct {

@@ -40,7 +40,7 @@ func Freeze[T interface{ Frozen() T }](t *T) { *t = (*t).Frozen() }
 
 // table implements Table.
 type table[K, V any] struct {
-	rows   *btree.BTreeG[row[K, V]] // Its copies cost nothing: both sides copy what they write.
+	rows   *btree.BTreeG[row[K, V]] // Its copies cost nothing: both sides copy on write.
 	frozen *table[K, V]             // Nil once rows has changed.
 }
 
