@@ -1,7 +1,7 @@
-// Package attempt is the protocol of attempts: for how long one may go on
-// without contact, from when on the leader may give it up, when its execution
-// starts again, and when so many nodes vanish at once that nothing is given up
-// at all. Judge puts the last ones together for a leader. Nodes, the leader, the
+// Package attempt is the protocol of attempts. It says how long an attempt may run
+// without contact, when the leader may give it up, and when its execution starts
+// again. It also says when so many nodes vanish at once that nothing is given up at
+// all. Judge combines these rules for a leader. Nodes, the leader, the
 // state machine and the simulation use the same functions, so that no two of
 // them can disagree.
 //

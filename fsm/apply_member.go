@@ -174,7 +174,8 @@ func (s *identity) removeMember(c RemoveMember) Result {
 }
 
 // leave ends a membership, with the member's keys, variables and invites. Another
-// membership of the user becomes the default. The member's budget stays: leaving and returning would lift it otherwise.
+// membership of the user becomes the default. The member's budget stays: leaving and
+// returning would lift it otherwise.
 func (s *identity) leave(m *compute.Membership) {
 	for _, k := range s.Keys(m.Org) {
 		if k.User == m.User {

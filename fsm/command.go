@@ -411,9 +411,9 @@ type (
 		Keys  []SealedKey `cbor:"3,keyasint"`
 	}
 
-	// RotateKey changes the data key of an organization: it adds a key, which seals from
-	// then on, replaces values by the same ones that it sealed, or, with Retire, drops the
-	// keys before it, which must seal nothing any more.
+	// RotateKey changes the data key of an organization. It adds a key, which seals from
+	// then on, or replaces values by the same ones that it sealed. With Retire it drops
+	// the earlier keys, which must no longer seal anything.
 	RotateKey struct {
 		Op        Op                       `cbor:"1,keyasint"`
 		Actor     Actor                    `cbor:"2,keyasint"` // Root or an operator.
@@ -886,7 +886,7 @@ type Result struct {
 
 	// The record that the request changed, as it was then, for the answer, also on a
 	// repeat.
-	Key  *compute.Key `cbor:"7,keyasint,omitempty"` // Without the hash of the secret.
+	Key  *compute.Key `cbor:"7,keyasint,omitempty"` // Without Lookup and Hash.
 	Node *ShownNode   `cbor:"8,keyasint,omitempty"`
 }
 

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// typeTable lists NVIDIA's cards since 2016 by Berth's names of their types: the
-// compute capability, the memory in GiB (the most common size first), the power
-// in W at full load, and the speed of simulated devices in thousandths of an
-// h100. TypeOf makes names for cards that are not listed.
+// typeTable lists NVIDIA's cards since 2016 by Berth's names of their types. The columns
+// are the compute capability, the memory in GiB (the most common size first), the power
+// in W at full load, and the speed of simulated devices in thousandths of an h100.
+// TypeOf makes names for cards that are not listed.
 const typeTable = `
 # Data centres.
 p4        6.1  8         75    50

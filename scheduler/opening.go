@@ -72,10 +72,10 @@ type opening struct {
 
 // reprice sets the price of an opening of g. It is zero while openings are
 // plentiful. It is all of the GPUs of g once there are no more openings than
-// the number in service deviates by. The deviation of that number is the root
-// of its mean, as of every count of independent arrivals, so the price goes
-// with mean / count², in steps of two. reprice reports whether the price has
-// changed.
+// the standard deviation of the number in service. As for every count of
+// independent arrivals, that is the root of its mean. So the price is
+// proportional to mean / count², in steps of two. reprice reports whether the
+// price has changed.
 func (o *opening) reprice(g *group) bool {
 	count := max(float64(o.count)/one, 0.25)
 	mantissa, level := math.Frexp(float64(count*count) / g.need)

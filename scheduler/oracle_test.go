@@ -208,9 +208,9 @@ func allOf(n *compute.Node, r *compute.Request) []*compute.GPU {
 	return ofOneType(n, r, func(*compute.GPU) bool { return true })
 }
 
-// ofOneType returns the GPUs for r that are right, all of one type: of the types
-// of which there are enough the one that r prefers, or else the first; if there
-// are enough of none, those of the type with the most.
+// ofOneType returns the right GPUs for r, all of one type. Among the types with enough of
+// them it takes the one that r prefers, or else the first. If no type has enough, it
+// takes the one with the most.
 func ofOneType(n *compute.Node, r *compute.Request, right func(*compute.GPU) bool) (best []*compute.GPU) {
 	for i := range n.GPUs {
 		if !n.GPUs[i].Is(*r) {

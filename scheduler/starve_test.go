@@ -144,9 +144,9 @@ func TestEachTypeHasAHead(t *testing.T) {
 	}
 }
 
-// TestHeadsThatTakeTurns has two organizations take turns at being first by
-// fair share, each with work for a whole node, while a third never runs out of
-// small work: whichever is the head at a time, all of them start.
+// TestHeadsThatTakeTurns: two organizations alternate as the first by fair share, each
+// with work for a whole node, while a third never runs out of small work. All of their
+// heads start.
 func TestHeadsThatTakeTurns(t *testing.T) {
 	s := newSimulation(t, []string{"t4", "t4", "t4", "t4"})
 	small, big := s.actor, []fsm.Actor{s.user("bob"), s.user("cyd")}

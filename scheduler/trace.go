@@ -9,10 +9,10 @@ import (
 	"berth/compute/capacity"
 )
 
-// Trace returns the plan that Pack returns for v, and a record of the decision
-// about each execution that the plan names: the scores of at most best nodes,
-// and the number of other nodes by reason, given the earlier decisions of the
-// plan. The error is that of ctx.
+// Trace returns the plan of Pack for v, and a record of the decision about each
+// execution that the plan names. A record has the scores of at most best nodes, and the
+// number of other nodes by reason, given the earlier decisions of the plan. The error is
+// that of ctx.
 func Trace(ctx context.Context, v View, best int) (compute.Plan, []compute.Decision, error) {
 	plan := Pack(v)
 	named := make([]compute.Decision, 0, len(plan.Assignments)+len(plan.Waiting))

@@ -12,9 +12,9 @@ const (
 	step       = 40 // Costs within a step are equal.
 	typeWeight = 3  // Weight of the pressure on a type, cubed.
 
-	// How much of the GPU is at risk beside free capacity for CPU-only work:
-	// nothing while at most nine tenths of the vCPU and of the memory are asked
-	// for, half of it when a tenth more is asked for than exists.
+	// Part of the GPU at risk beside free capacity for CPU-only work. Nothing is at
+	// risk while at most nine tenths of the vCPU and of the memory are asked for.
+	// Half of it is when a tenth more is asked for than exists.
 	riskFrom, riskTo = 0.9, 1.1
 	riskMost         = 0.5
 )

@@ -16,9 +16,9 @@ const (
 	testReplace = 10 * time.Minute
 )
 
-// parsePlan reads servers such as "A* v, B v dead, C v removed, D steady":
-// the star leads; v votes; steady, dead, down (silent for a short time) and behind
-// (it answers) are states, a voter without one is steady.
+// parsePlan reads servers such as "A* v, B v dead, C v removed, D steady". The star
+// leads, and v votes. The states are steady, dead, down (silent for a short time) and
+// behind (it answers). A voter without a state is steady.
 func parsePlan(t *testing.T, voters int, text string) *Plan {
 	t.Helper()
 	p := &Plan{Voters: voters, PromoteAfter: testPromote, ReplaceAfter: testReplace}

@@ -17,9 +17,9 @@ type corker interface {
 	Uncork() error
 }
 
-// framed sends each header of a data frame together with the frame's content, which
-// yamux writes one after the other, and all records of TLS that they make: with one
-// system call. yamux writes from one goroutine.
+// framed sends the header and the content of a data frame, and all TLS records that they
+// make, with one system call. yamux writes the two one after the other, from one
+// goroutine.
 type framed struct {
 	net.Conn
 	cork corker

@@ -169,9 +169,9 @@ func (s *Node) FreeDevices(q *Shape) int {
 	return n
 }
 
-// KindFor returns the kind that q gets on s, and how many devices of it match:
-// of the kinds with enough of them the one that q prefers, or else the first, or
-// the kind with the most if none has enough.
+// KindFor returns the kind that q gets on s, and how many devices of it match. Among the
+// kinds with enough matching devices it takes the one that q prefers, or else the first.
+// If no kind has enough, it takes the one with the most.
 func (s *Node) KindFor(q *Shape, match func(*Device) bool) (kind, devices int) {
 	kind = Mixed
 	for i := range s.Devices {

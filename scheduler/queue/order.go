@@ -24,10 +24,10 @@ type View interface {
 }
 
 // Order yields the queued executions in the order in which they are placed if
-// every one is placed in turn: by priority, the highest first; then by the
-// fair-share usage of the organization divided by its weight, the least first;
-// then by age. The usage is the decayed past usage plus one hour of the present
-// attempts and of the placements on the way.
+// every one is placed in turn. The highest priority comes first, then the least
+// fair-share usage of the organization divided by its weight, then the oldest.
+// The usage is the decayed past usage plus one hour of the present attempts and
+// of the placements on the way.
 func Order(v View) iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
 		o := InOrder(v)
