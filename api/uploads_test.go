@@ -196,7 +196,7 @@ func TestBadBundles(t *testing.T) {
 		{"long path", one(`"path":"` + strings.Repeat("a/", 300) + `b",` + blob), 400, "a path has 1 to"},
 		{"long name", one(`"path":"` + strings.Repeat("a", 300) + `",` + blob), 400, "255 bytes"},
 		{"deep", one(`"path":"` + strings.Repeat("a/", 40) + `b",` + blob), 400, "at most 32 parts"},
-		{"setuid", one(`"path":"a","mode":2541,` + blob), 400, "no permissions"},
+		{"setuid", one(`"path":"a","mode":2541,` + blob), 400, "not only permissions"},
 		{"absolute link", one(`"path":"a","link":"/etc/passwd"`), 400, "leaves the bundle"},
 		{"link up", one(`"path":"d/a","link":"../../etc"`), 400, "leaves the bundle"},
 		{"directory with content", one(`"path":"a","dir":true,` + blob), 400, "more than one of"},

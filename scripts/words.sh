@@ -16,7 +16,7 @@ readonly WORDS='anew|mend|mends|mended|mending|lets? off|letting off|has the wor
 readonly STARTS='(What|Who) (is|was|are|were|has|had|does|did|a|an|the|it|they|comes|goes|ends|lost|runs|waits|stands|belongs)'
 
 # How many sentences of comments may still begin with What, Who or Of.
-readonly MOST_HIDDEN=662
+readonly MOST_HIDDEN=89
 
 # subject_fault prints why a commit subject is refused.
 subject_fault() {
