@@ -132,7 +132,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 		},
 	}
 	out.Scratch, out.Volumes = wire.SpaceOf(e)
-	out.S3MountPath = wire.MountOf(e)
+	out.S3MountPath, out.OutputsPrefix = wire.MountOf(e), e.OutputsPrefix
 	out.Environment = orNull(e.Environment.Name)
 	if e.Request.GPUs > 0 {
 		out.Usage.GPUUtilPercent, out.Usage.GPUMemoryMiB = gpuUsage(&e.Usage)

@@ -100,6 +100,11 @@ func (g *executions) available(r *edge.Request, in *wire.PythonStart) error {
 			return err
 		}
 	}
+	if in.Outputs != "" && !r.Repeat {
+		if err := cmp.Or(r.Caller.Allows(compute.ScopeStorage), r.View.AllowsOutputsPrefix()); err != nil {
+			return err
+		}
+	}
 	plain := in.Code != "" && in.Name == "" && in.Bundle == "" && len(in.Args) == 0 && len(in.Input) == 0
 	if !plain && !r.Repeat {
 		return r.View.AllowsPrograms()
@@ -128,6 +133,7 @@ func (g *executions) newExecution(r *edge.Request, in *wire.PythonStart) (comput
 		MaxRetries:      in.MaxRetries,
 		MinVRAMMiB:      int64(in.MinVRAMGB) << 10,
 		MinCapability:   in.Capability(),
+		OutputsPrefix:   in.Outputs,
 	}
 	if in.Bundle != "" {
 		id, err := compute.ParseBundleID(in.Bundle)

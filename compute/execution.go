@@ -143,6 +143,9 @@ type Execution struct {
 	Series []byte `cbor:"72,keyasint,omitempty"`
 	// Storage is how its code sees the bucket of the organization; nil if it does not.
 	Storage *StorageMount `cbor:"85,keyasint,omitempty"`
+	// OutputsPrefix is the folder of the organization's bucket that gets a copy of its
+	// outputs, without a slash at the end; "" for none.
+	OutputsPrefix string `cbor:"86,keyasint,omitempty"`
 }
 
 // PaidGrace returns the time for the code of e to end after SIGTERM: StopGrace, or the

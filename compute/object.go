@@ -45,6 +45,17 @@ type Object struct {
 	Type  string `cbor:"10,keyasint,omitempty"` // Media type; "" if the manifest has it, or nobody knows.
 }
 
+// MaxOutputsPrefix bounds Execution.OutputsPrefix.
+const MaxOutputsPrefix = 512
+
+// BadOutputsPrefix returns why no files can be stored below a prefix; "" if they can.
+func BadOutputsPrefix(prefix string) string {
+	if len(prefix) > MaxOutputsPrefix {
+		return fmt.Sprintf("it has more than %d bytes", MaxOutputsPrefix)
+	}
+	return BadObjectKey(prefix + "/a")
+}
+
 // Tag returns the ETag of an object as clients see it, without quotes.
 func (o *Object) Tag() string { return tagOf(o.ETag, o.Parts) }
 

@@ -145,6 +145,8 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 		return invalid("name", "a name has at most %d bytes", maxExecutionName)
 	case e.Storage != nil && badMountPath(e.Storage.Path):
 		return invalid("s3_mount_path", "storage is mounted at a clean absolute path of at most %d bytes", maxMountPath)
+	case e.OutputsPrefix != "" && compute.BadOutputsPrefix(e.OutputsPrefix) != "":
+		return invalid("outputs_prefix", "no files can be stored below this prefix: %s", compute.BadOutputsPrefix(e.OutputsPrefix))
 	case e.ScratchMiB < 0 || e.ScratchMiB > maxCapacity || len(e.Volumes) > maxVolumes:
 		return invalid("volumes", "an execution has at most %d volumes and some scratch space", maxVolumes)
 	case e.MinVRAMMiB < 0 || e.MinVRAMMiB > maxMinVRAM:
@@ -197,6 +199,9 @@ func (s *execution) accepted(c Submit) compute.Execution {
 	if s.Format() < formatAccounts {
 		said.Inference, said.Deployment = nil, nil
 	}
+	if s.Format() < formatAsked {
+		said.OutputsPrefix = ""
+	}
 	return compute.Execution{
 		ID: said.ID, Org: c.Actor.Org, User: c.Actor.User, Key: c.Actor.Key, Kind: said.Kind,
 		Profile: said.Profile, Bundle: said.Bundle, FileName: said.FileName,
@@ -210,7 +215,7 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		MaxRetries: said.MaxRetries, MinVRAMMiB: said.MinVRAMMiB, Name: said.Name,
 		GPUTypes: said.GPUTypes, MinCapability: said.MinCapability,
 		Volumes: said.Volumes, ScratchMiB: said.ScratchMiB, ScratchMemory: said.ScratchMemory, Storage: said.Storage,
-		Environment: compute.EnvironmentRef{Name: said.Environment.Name},
+		Environment: compute.EnvironmentRef{Name: said.Environment.Name}, OutputsPrefix: said.OutputsPrefix,
 	}
 }
 

@@ -143,7 +143,7 @@ func (s *selection) childrenOf(parent *compute.Execution, asked []Child,
 			MaxRetries: s.execution.retriesOfRuns(parent), MinVRAMMiB: parent.MinVRAMMiB, Name: parent.Name, Files: parent.Files,
 			MinCapability: parent.MinCapability,
 			Volumes:       parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
-			Storage:     parent.Storage,
+			Storage: parent.Storage, OutputsPrefix: parent.OutputsPrefix,
 			Environment: parent.Environment,
 		}
 		if s.execution.askOffers(e) != nil {

@@ -111,7 +111,7 @@ func commandRows() []*row {
 					formatIf(e.Kind == compute.KindService || asksAny(e), formatServices),
 					formatIf(e.Container != nil || c.Key != nil || e.Environment.Name != "", formatContainers),
 					formatIf(e.Storage != nil || e.Deployment != nil || e.Inference != nil, formatAccounts),
-					formatIf(e.Deployment != nil && e.Deployment.AskedVRAMMiB != 0, formatAsked))
+					formatIf(e.OutputsPrefix != "" || e.Deployment != nil && e.Deployment.AskedVRAMMiB != 0, formatAsked))
 			},
 		}.row(),
 		command[TakeSelection]{

@@ -216,6 +216,10 @@ func TestSubmitIsRefused(t *testing.T) {
 			compute.CodeInvalid, "selection",
 		},
 		{
+			"outputs to no folder", func(_ *world, c *fsm.Submit) { c.Execution.OutputsPrefix = "a/../b" },
+			compute.CodeInvalid, "outputs_prefix",
+		},
+		{
 			"callbacks", func(_ *world, c *fsm.Submit) { c.Execution.CallbackURLs = make([]string, 11) },
 			compute.CodeInvalid, "callbacks",
 		},

@@ -34,7 +34,9 @@ const (
 	formatUpdates    = 13 // Replicas are replaced by others that are ready first; deployments are updated.
 	formatDrains     = 14 // The holds of replicas grow while they drain.
 	formatOutput     = 15 // The output of ended attempts is archived as objects of their organization.
-	formatAsked      = 16 // Deployments record the GPU memory that was asked for apart from that of their model.
+	// formatAsked records the GPU memory that was asked for a deployment apart from that of
+	// its model, and where executions want copies of their outputs.
+	formatAsked = 16
 
 	// Format is the newest format that this program can apply.
 	Format = formatAsked
@@ -136,6 +138,9 @@ func (v *View) AllowsUpdates() error { return v.allowsFormat(formatUpdates) }
 // AllowsAskedVRAM returns the reason for which deployments may not yet record the GPU
 // memory that was asked for.
 func (v *View) AllowsAskedVRAM() error { return v.allowsFormat(formatAsked) }
+
+// AllowsOutputsPrefix returns the reason for which no outputs may go to a bucket yet.
+func (v *View) AllowsOutputsPrefix() error { return v.allowsFormat(formatAsked) }
 
 // AllowsModels returns the reason for which no models may be published yet.
 func (v *View) AllowsModels() error { return v.allowsFormat(formatServerless) }

@@ -112,3 +112,18 @@ func TestArchivedOutputGoes(t *testing.T) {
 		t.Errorf("%d outputs of %d bytes outlive their execution", count, bytes)
 	}
 }
+
+// TestOutputsPrefix checks that the runs of a GPU selection copy their outputs where the
+// selection says.
+func TestOutputsPrefix(t *testing.T) {
+	w := newestWorld(t)
+	parent := w.submit("cpu", func(e *compute.Execution) {
+		e.Kind, e.Selection, e.OutputsPrefix = compute.KindSelection, &compute.Selection{}, "runs/7"
+	})
+	w.must(w.take(parent, "gpu.t4", "gpu.h100"))
+	for _, child := range w.children(parent) {
+		if child.OutputsPrefix != "runs/7" {
+			t.Errorf("outputs of %s go to %q", child.Profile, child.OutputsPrefix)
+		}
+	}
+}

@@ -19,7 +19,7 @@ func TestPartialDecodeKnowsAllFields(t *testing.T) {
 		schema *store.Schema
 		last   int
 	}{
-		"execution": {executionSchema, 85},
+		"execution": {executionSchema, 86},
 		"attempt":   {attemptSchema, 16},
 		"op":        {opSchema, 6},
 		"line":      {ledger.Schema, ledger.HashField},

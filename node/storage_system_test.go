@@ -71,6 +71,7 @@ func TestStorage(t *testing.T) {
 	t.Run("S3 on the API", c.s3OnAPI)
 	t.Run("bad S3", c.badS3)
 	t.Run("imports", c.imports)
+	t.Run("outputs", c.copiedOutputs)
 	t.Run("mounts", c.mounts)
 	t.Run("damage", c.damage)
 	t.Run("collection", c.collection)

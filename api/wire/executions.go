@@ -116,6 +116,7 @@ type Execution struct {
 	Scratch         *Scratch         `json:"scratch,omitempty" doc:"The scratch space that it asked for; absent for the node's default."`
 	Volumes         []Volume         `json:"volumes,omitempty"`
 	S3MountPath     *string          `json:"s3_mount_path,omitempty" doc:"Where it sees the stored files; absent if it does not."`
+	OutputsPrefix   string           `json:"outputs_prefix,omitempty" doc:"Folder of the stored files that gets a copy of its outputs; absent for none."`
 	Environment     *string          `json:"environment,omitempty" doc:"The named environment that it asked for."`
 	Usage           Usage            `json:"usage"`
 }

@@ -76,6 +76,7 @@ type PythonStart struct {
 	Environment  string   `json:"environment" maxlen:"63" doc:"A named environment that nodes have ready, as GET /environments lists them, in place of requirements_content. It is placed on a node that has it."`
 	PriorImports []string `json:"prior_imports" maxitems:"1000" maxlen:"1000" doc:"Import statements that are executed before the code."`
 	KernelState  string   `json:"kernel_state" maxlen:"4194304" secret:"true" doc:"kernel_state of the cell before, as GET /execution/{id} returned it; empty for the first cell."`
+	Outputs      string   `json:"outputs_prefix" maxlen:"512" doc:"Folder of the stored files of the organization that gets a copy of the outputs when the execution ends, as in runs/7: outputs/a.csv becomes runs/7/a.csv. Runs of a GPU selection have a folder for each GPU type in it. A file that cannot be stored is named in warnings."`
 	ImportFiles  string   `json:"import_files" maxlen:"8388608" secret:"true" doc:"JSON object: relative path to the text of a file put beside the code, or to storage://KEY for a stored one, at most 8 MiB together. At most 1000 files in 1000 directories; a path has at most 32 parts."`
 
 	Files map[string]string `json:"-"` // ImportFiles, read by Check.
@@ -251,6 +252,11 @@ func (s *PythonStart) Check(f *Faults) {
 	}
 	if s.Environment != "" && strings.TrimSpace(s.Requirements) != "" {
 		f.Value("give environment or requirements_content, not both", "body", "environment")
+	}
+	if s.Outputs = strings.Trim(s.Outputs, "/"); s.Outputs != "" {
+		if bad := compute.BadOutputsPrefix(s.Outputs); bad != "" {
+			f.Value("no files can be stored there: "+bad, "body", "outputs_prefix")
+		}
 	}
 	if strings.TrimSpace(s.ImportFiles) != "" {
 		s.Files = importFiles(s.ImportFiles, f)

@@ -22,6 +22,7 @@ type spaceFlags struct {
 	scratchMemory bool
 	volumes       []string
 	storage       string
+	outputs       string
 }
 
 func (f *spaceFlags) register(flags *pflag.FlagSet) {
@@ -37,6 +38,8 @@ func (f *spaceFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.storage, "mount-storage", "",
 		"show your stored files at a `PATH`; alone at /mnt/s3, off for a container without them")
 	flags.Lookup("mount-storage").NoOptDefVal = "on"
+	flags.StringVar(&f.outputs, "outputs-to", "",
+		"`FOLDER` of your stored files that gets a copy of outputs/, such as storage://runs/7")
 }
 
 // apply sets in start what the flags ask for.
@@ -52,6 +55,7 @@ func (f *spaceFlags) apply(start *client.Start) (err error) {
 		start.Requirements = string(text)
 	}
 	start.Environment = f.environment
+	start.OutputsPrefix = strings.TrimPrefix(f.outputs, "storage://")
 	if start.ScratchGB, err = parseGiB("--scratch", f.scratch); err != nil {
 		return err
 	}

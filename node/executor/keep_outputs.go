@@ -40,7 +40,7 @@ func (e *Executor) leftOutputs(k key) bool {
 // before: the next process does it.
 func (e *Executor) concludeWithOutputs(ctx context.Context, a *attempt, outcome compute.Outcome) bool {
 	if e.leftOutputs(a.key) && !e.outbox.has(a.key) {
-		outcome.Outputs = e.keepOutputs(ctx, a.key)
+		outcome.Outputs = e.keepOutputs(ctx, a)
 		if ctx.Err() != nil {
 			return false
 		}
@@ -51,7 +51,8 @@ func (e *Executor) concludeWithOutputs(ctx context.Context, a *attempt, outcome 
 
 // keepOutputs stores the outputs of an attempt, and returns where they are. What
 // could not be stored is in the warning.
-func (e *Executor) keepOutputs(ctx context.Context, k key) *compute.Outputs {
+func (e *Executor) keepOutputs(ctx context.Context, a *attempt) *compute.Outputs {
+	k := a.key
 	dir := e.dir(k)
 	summary := outputs.ReadSummary(filepath.Join(dir, supervise.OutputsSummary))
 	warning := summary.Warning()
@@ -60,6 +61,10 @@ func (e *Executor) keepOutputs(ctx context.Context, k key) *compute.Outputs {
 		e.log.Warn("outputs not stored", "execution", k.execution, "attempt", k.epoch, "err", err)
 		lost := "the outputs are lost, because they could not be stored: " + compute.MessageOf(err)
 		warning = strings.TrimPrefix(warning+"; "+lost, "; ")
+	}
+	if err := e.copyOutputs(ctx, a); err != nil && ctx.Err() == nil {
+		e.log.Warn("outputs not copied to storage", "execution", k.execution, "attempt", k.epoch, "err", err)
+		warning = strings.TrimPrefix(warning+"; outputs were not copied to storage: "+compute.MessageOf(err), "; ")
 	}
 	if kept == nil {
 		kept = new(compute.Outputs)

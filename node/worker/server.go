@@ -164,6 +164,7 @@ func forWorker(w compute.Work) *compute.Execution {
 		MaxRetries:  e.MaxRetries, Retries: e.Retries, // Its lease depends on them.
 		Storage: e.Storage, Inference: e.Inference,
 		Files: e.Files, Container: e.Container, Serving: e.Serving, CreditsEnd: e.CreditsEnd,
+		OutputsPrefix: e.OutputsPrefix, Repeat: e.Repeat,
 	}
 	if w.Attempt.Started {
 		out.Bundle.Inline = nil

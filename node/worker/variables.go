@@ -43,8 +43,8 @@ func (s *Server) serveStorage(ctx context.Context, peer rpc.Peer, data []byte) (
 	if err != nil {
 		return nil, err
 	}
-	if e.Storage == nil {
-		return nil, compute.Errorf(compute.CodeNotFound, "That execution does not see storage.")
+	if e.Storage == nil && e.OutputsPrefix == "" {
+		return nil, compute.Errorf(compute.CodeNotFound, "That execution uses no storage.")
 	}
 	access, err := s.Storage(view, e)
 	if err != nil {

@@ -885,6 +885,8 @@ type Execution struct {
 	Volumes []Volume `json:"volumes,omitzero"`
 	// Where it sees the stored files; absent if it does not.
 	S3MountPath *string `json:"s3_mount_path,omitzero"`
+	// Folder of the stored files that gets a copy of its outputs; absent for none.
+	OutputsPrefix string `json:"outputs_prefix,omitzero"`
 	// The named environment that it asked for.
 	Environment *string `json:"environment,omitzero"`
 	Usage       Usage   `json:"usage,omitzero"`
@@ -2609,6 +2611,12 @@ type PythonStart struct {
 	//
 	// Rules: at most 4194304 characters.
 	KernelState string `json:"kernel_state,omitzero"`
+	// Folder of the stored files of the organization that gets a copy of the outputs when the
+	// execution ends, as in runs/7: outputs/a.csv becomes runs/7/a.csv. Runs of a GPU selection
+	// have a folder for each GPU type in it. A file that cannot be stored is named in warnings.
+	//
+	// Rules: at most 512 characters.
+	OutputsPrefix string `json:"outputs_prefix,omitzero"`
 	// JSON object: relative path to the text of a file put beside the code, or to storage://KEY
 	// for a stored one, at most 8 MiB together. At most 1000 files in 1000 directories; a path
 	// has at most 32 parts.
@@ -3062,6 +3070,12 @@ type SelectionStart struct {
 	//
 	// Rules: at most 4194304 characters.
 	KernelState string `json:"kernel_state,omitzero"`
+	// Folder of the stored files of the organization that gets a copy of the outputs when the
+	// execution ends, as in runs/7: outputs/a.csv becomes runs/7/a.csv. Runs of a GPU selection
+	// have a folder for each GPU type in it. A file that cannot be stored is named in warnings.
+	//
+	// Rules: at most 512 characters.
+	OutputsPrefix string `json:"outputs_prefix,omitzero"`
 	// JSON object: relative path to the text of a file put beside the code, or to storage://KEY
 	// for a stored one, at most 8 MiB together. At most 1000 files in 1000 directories; a path
 	// has at most 32 parts.
@@ -3318,6 +3332,12 @@ type ServiceStart struct {
 	//
 	// Rules: at most 4194304 characters.
 	KernelState string `json:"kernel_state,omitzero"`
+	// Folder of the stored files of the organization that gets a copy of the outputs when the
+	// execution ends, as in runs/7: outputs/a.csv becomes runs/7/a.csv. Runs of a GPU selection
+	// have a folder for each GPU type in it. A file that cannot be stored is named in warnings.
+	//
+	// Rules: at most 512 characters.
+	OutputsPrefix string `json:"outputs_prefix,omitzero"`
 	// JSON object: relative path to the text of a file put beside the code, or to storage://KEY
 	// for a stored one, at most 8 MiB together. At most 1000 files in 1000 directories; a path
 	// has at most 32 parts.

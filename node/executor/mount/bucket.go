@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -138,7 +137,7 @@ func (b *bucket) readSome(ctx context.Context, o object, into []byte, from int64
 }
 
 // store stores a file whole, and returns its ETag.
-func (b *bucket) store(ctx context.Context, key string, from *os.File, size int64) (string, error) {
+func (b *bucket) store(ctx context.Context, key string, from io.ReaderAt, size int64) (string, error) {
 	if size <= partBytes {
 		out, err := b.s3.PutObject(ctx, &s3.PutObjectInput{
 			Bucket: &b.name, Key: &key, Body: io.NewSectionReader(from, 0, size), ContentLength: &size,
@@ -164,7 +163,7 @@ func (b *bucket) store(ctx context.Context, key string, from *os.File, size int6
 
 // storeParts stores a file in parts.
 func (b *bucket) storeParts(
-	ctx context.Context, key string, upload *string, from *os.File, size int64,
+	ctx context.Context, key string, upload *string, from io.ReaderAt, size int64,
 ) (string, error) {
 	part := max(partBytes, (size+compute.MaxObjectParts-1)/compute.MaxObjectParts)
 	var parts []types.CompletedPart

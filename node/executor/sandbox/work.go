@@ -90,7 +90,12 @@ func WriteWork(w io.Writer, files []WorkFile) error {
 type WorkReader struct {
 	r    *bufio.Reader
 	left io.LimitedReader // The content of the current entry.
+	at   int64            // Where it begins in the stream.
+	size int64            // Its bytes.
 }
+
+// Offset returns where the content of the current entry begins in the stream.
+func (w *WorkReader) Offset() int64 { return w.at }
 
 // NewWorkReader returns a reader of the work stream in r.
 func NewWorkReader(r io.Reader) *WorkReader {
@@ -101,6 +106,8 @@ func NewWorkReader(r io.Reader) *WorkReader {
 // content. The error is io.EOF behind the last, and io.ErrUnexpectedEOF where
 // the stream is cut.
 func (w *WorkReader) Next() (WorkEntry, io.Reader, error) {
+	w.at += w.size
+	w.size = 0
 	if w.left.N > 0 {
 		if _, err := io.Copy(io.Discard, &w.left); err != nil {
 			return WorkEntry{}, nil, err
@@ -123,6 +130,7 @@ func (w *WorkReader) Next() (WorkEntry, io.Reader, error) {
 		return WorkEntry{}, nil, io.ErrUnexpectedEOF
 	}
 	w.left = io.LimitedReader{R: w.r, N: int64(size)}
+	w.at, w.size = w.at+workHeader+int64(length), int64(size)
 	return WorkEntry{
 		Kind: WorkKind(header[0]), Mode: fs.FileMode(binary.BigEndian.Uint16(header[1:])),
 		Path: string(name), Size: int64(size),

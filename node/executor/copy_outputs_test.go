@@ -1,0 +1,96 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	"berth/compute"
+	"berth/node/executor/sandbox"
+)
+
+// stored keeps files in memory, and refuses one of them.
+type stored struct {
+	mu     sync.Mutex
+	files  map[string]string
+	refuse string
+}
+
+func (s *stored) Store(_ context.Context, key string, from io.ReaderAt, size int64) error {
+	data, err := io.ReadAll(io.NewSectionReader(from, 0, size))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key == s.refuse {
+		return errors.New("QuotaExceeded: too much")
+	}
+	s.files[key] = string(data)
+	return err
+}
+
+// TestCopyTo stores the files of a work stream, whole or cut, and goes on behind a file
+// that cannot be stored.
+func TestCopyTo(t *testing.T) {
+	var stream bytes.Buffer
+	w := sandbox.NewWorkWriter(&stream)
+	all := map[string]string{}
+	for n := range 20 {
+		name := fmt.Sprintf("dir/%d", n)
+		all["to/"+name] = strings.Repeat(name, n*100)
+		if err := w.Text(sandbox.WorkRegular, 0o600, name, all["to/"+name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	without := maps.Clone(all)
+	delete(without, "to/dir/7")
+	cut := maps.Clone(all)
+	delete(cut, "to/dir/19")
+	for _, test := range []struct {
+		name   string
+		refuse string
+		bytes  int
+		want   map[string]string
+		err    string
+	}{
+		{"whole", "", stream.Len(), all, ""},
+		{"one is refused", "to/dir/7", stream.Len(), without, `"to/dir/7": QuotaExceeded: too much`},
+		{"cut in the last header", "", stream.Len() - len(all["to/dir/19"]) - 3, cut, ""},
+		{"cut in the last file", "", stream.Len() - 1, cut, ""},
+	} {
+		to := &stored{files: map[string]string{}, refuse: test.refuse}
+		err := copyTo(t.Context(), to, "to", io.NewSectionReader(bytes.NewReader(stream.Bytes()), 0, int64(test.bytes)))
+		if text := fmt.Sprint(err); test.err == "" && err != nil || !strings.Contains(text, test.err) {
+			t.Errorf("%s: error %v", test.name, err)
+		}
+		if !maps.Equal(to.files, test.want) {
+			t.Errorf("%s: %d files are stored, want %d", test.name, len(to.files), len(test.want))
+		}
+	}
+}
+
+// TestOutputsPrefix gives each run of a GPU selection a folder.
+func TestOutputsPrefix(t *testing.T) {
+	for _, test := range []struct {
+		kind    compute.Kind
+		profile string
+		repeat  int
+		want    string
+	}{
+		{compute.KindPython, "gpu.h100", 0, "runs/7"},
+		{compute.KindSubSelection, "gpu.h100", 1, "runs/7/h100"},
+		{compute.KindSubSelection, "h100", 3, "runs/7/h100-3"},
+	} {
+		e := &compute.Execution{Kind: test.kind, Profile: test.profile, Repeat: test.repeat, OutputsPrefix: "runs/7"}
+		if got := outputsPrefix(e); got != test.want {
+			t.Errorf("%v on %s: %q, want %q", test.kind, test.profile, got, test.want)
+		}
+	}
+}
