@@ -18,7 +18,7 @@ type copied struct {
 	complete bool
 }
 
-func (c *copied) Of(compute.NodeID) *Store { return c.store }
+func (c *copied) From(compute.NodeID) *Store { return c.store }
 
 func (c *copied) Position(compute.NodeID, compute.ExecutionID, uint64) uint64 { return c.position }
 
