@@ -65,7 +65,7 @@ func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *comput
 type memoryArgs struct {
 	quantization string
 	dtype        string
-	offloadMiB   int64 // Of each GPU, to the memory of the host.
+	offloadMiB   int64 // Weights of each GPU that stay in the memory of the host.
 }
 
 // memoryArgsOf reads the arguments of an engine. It reports false if they leave open how
@@ -106,7 +106,7 @@ func needMiB(bytes int64) int64 { return (bytes>>20 + 1) * needNum / needDen }
 // demand is the memory that a replica needs on its GPUs.
 type demand struct {
 	mib        int64
-	offloadMiB int64 // Of each GPU: so much less.
+	offloadMiB int64 // Subtracted from the need of each GPU.
 }
 
 // share returns what each of some GPUs needs.
