@@ -25,7 +25,7 @@ type Throttle struct {
 	mu sync.Mutex
 
 	byKey  map[throttleKey]*list.Element
-	recent *list.List // Of *throttled, the newest in front.
+	recent *list.List // Holds *throttled values, the newest in front.
 }
 
 // throttleKey is the SHA-256 of a key: its size does not depend on the text

@@ -49,8 +49,8 @@ func (e *Executor) concludeWithOutputs(ctx context.Context, a *attempt, outcome 
 	return true
 }
 
-// keepOutputs stores the outputs of an attempt, and returns where they are. What
-// could not be stored is in the warning.
+// keepOutputs stores the outputs of an attempt, and returns where they are. The warning
+// names outputs that could not be stored.
 func (e *Executor) keepOutputs(ctx context.Context, k key) *compute.Outputs {
 	dir := e.dir(k)
 	summary := outputs.ReadSummary(filepath.Join(dir, supervise.OutputsSummary))

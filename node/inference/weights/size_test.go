@@ -12,7 +12,7 @@ func TestSizeFromName(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		method string
-		want   int64 // Of 10^6 bytes; 0: unknown.
+		want   int64 // Size in units of 10^6 bytes; 0: unknown.
 	}{
 		{"meta-llama/Llama-3.1-70B-Instruct", "", 140_000},
 		{"meta-llama/Meta-Llama-3-8B", "", 16_000},
