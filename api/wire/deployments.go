@@ -55,7 +55,7 @@ func (d *DeploymentUpdate) Check(f *Faults) {
 // Replaces reports whether replicas have to be replaced.
 func (d *DeploymentUpdate) Replaces() bool { return d.Model != "" || d.Args != nil || d.Token != "" }
 
-// PendingUpdate is what the replicas of a deployment will execute.
+// PendingUpdate has the model and arguments that the replicas of a deployment will execute.
 type PendingUpdate struct {
 	Model string   `json:"hf_model_id"`
 	Args  []string `json:"vllm_args"`
