@@ -35,12 +35,12 @@ found=$(
 	git grep -nEi "//.*\b($WORDS)\b" -- '*.go' || true
 	git grep -nEi "(Short|Long|Example):? .*\b($WORDS)\b" -- 'cmd/*.go' || true
 	git grep -nE "Short: *[\"\`]$STARTS\b" -- 'cmd/*.go' || true
-	git grep -nE "(doc:|Summary: +|Help: +)\"(What|Who|Of) " -- '*.go' || true
+	git grep -nE "(doc:|Summary: +|Help: +)\"([^\"]*[.:;] )?(What|Who|Of) " -- '*.go' || true
 	git grep -nEi "^\s*#.*\b($WORDS)\b" -- '*.sh' Makefile '*.yaml' '*.yml' ':!.golangci.yml' || true
 	git grep -nEi "\b($WORDS)\b" -- '*.md' ':!docs/glossary.md' || true
 )
 # Sentences of comments that hide their noun.
-hidden=$(git grep -nE '//(.*[.:;])? (What|Who|Whoever|Of)( |$)' -- '*.go' ':!sdk/go/calls.go' ':!sdk/go/types.go' || true)
+hidden=$(git grep -nE '//(.*[.:;])? (What|Who|Whoever|Of)( |$)' -- '*.go' || true)
 if [[ -n $hidden ]]; then
 	echo "sentences of comments that begin with What, Who or Of (put the noun first):" >&2
 	printf '%s\n' "$hidden" | cut -c1-200 >&2
