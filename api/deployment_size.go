@@ -24,11 +24,11 @@ const (
 )
 
 // fits refuses a model that is too large for the GPUs of each replica, and has the
-// replicas ask for GPUs that are large enough. A model passes if its size is not known,
-// which is then taken to need unsized MiB, or if it is not known which part of it its
-// engine has on the GPUs.
+// replicas ask for GPUs that are large enough. A model of unknown size passes and is
+// taken to need unsized MiB. A model also passes if it is not known which part of it
+// its engine has on the GPUs.
 func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *compute.Execution, unsized int64) error {
-	p, _ := compute.ParseProfile(e.Profile) // The state says what is wrong with it.
+	p, _ := compute.ParseProfile(e.Profile) // The state refuses a profile that is not valid.
 	args, known := memoryArgsOf(e.Inference.Args)
 	if !p.IsGPU() || r.Repeat || g.cfg.Inference.Size == nil || !known {
 		return nil

@@ -106,7 +106,7 @@ func (l Logins) Allow(email, via string, from netip.Addr) (retryAfter time.Durat
 	return l.Everyone.Allow(email)
 }
 
-// Network names the network of an address as Logins tells networks apart. via
+// Network names the network of an address as Logins distinguishes networks. via
 // names the node that reports the address, "" for this one.
 func Network(via string, from netip.Addr) string {
 	return via + " " + network(from.Unmap().WithZone(""), networkBits)

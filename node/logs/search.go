@@ -36,8 +36,8 @@ func ParseLevel(text string) (Level, bool) {
 	return Level(max(i, 0)), i >= 0
 }
 
-// levelWords are what programs write for levels, as the loggers of Python, Go, C++
-// and JavaScript do.
+// levelWords are the words that programs write for levels, as the loggers of Python,
+// Go, C++ and JavaScript do.
 //
 //nolint:gochecknoglobals // A table.
 var levelWords = map[string]Level{

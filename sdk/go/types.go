@@ -1574,8 +1574,8 @@ type LedgerQuery struct {
 	Cursor uint64 `json:"cursor,omitzero"`
 }
 
-// Limit is what an organization, one of its API keys or one of its tags may
-// hold at once. Over it executions wait, for the reason org_concurrency,
+// Limit bounds the work that an organization, one of its API keys or one of its
+// tags may hold at once. Executions beyond it wait, for the reason org_concurrency,
 // key_concurrency, tag_concurrency or quota_gpus.
 type Limit struct {
 	// organization, key or tag.
