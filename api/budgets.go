@@ -31,7 +31,7 @@ func (g *budgets) routes() []edge.Route {
 			Method: http.MethodPut, Path: budgets, Tag: "Organizations", Need: edge.NeedOrg,
 			Role: compute.RoleFor(compute.ActManageKeys),
 			Summary: "Set a budget of an API key or, as an owner, of a member or the organization. " +
-				"With enforce it is a ceiling. What was charged toward it before stays.",
+				"With enforce it is a ceiling. The amount charged so far stays.",
 			Body: of[wire.NewBudget](), Reply: of[wire.Budget](), Handle: g.set,
 		},
 		{

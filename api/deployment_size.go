@@ -24,11 +24,11 @@ const (
 )
 
 // fits refuses a model that is too large for the GPUs of each replica, and has the
-// replicas ask for GPUs that are large enough. A model passes if its size is not known,
-// which is then taken to need unsized MiB, or if it is not known which part of it its
-// engine has on the GPUs.
+// replicas ask for GPUs that are large enough. A model of unknown size passes and is
+// taken to need unsized MiB. A model also passes if it is not known which part of it
+// its engine has on the GPUs.
 func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *compute.Execution, unsized int64) error {
-	p, _ := compute.ParseProfile(e.Profile) // The state says what is wrong with it.
+	p, _ := compute.ParseProfile(e.Profile) // The state refuses a profile that is not valid.
 	args, known := memoryArgsOf(e.Inference.Args)
 	if !p.IsGPU() || r.Repeat || g.cfg.Inference.Size == nil || !known {
 		return nil
@@ -65,7 +65,7 @@ func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *comput
 type memoryArgs struct {
 	quantization string
 	dtype        string
-	offloadMiB   int64 // Of each GPU, to the memory of the host.
+	offloadMiB   int64 // Weights of each GPU that stay in the memory of the host.
 }
 
 // memoryArgsOf reads the arguments of an engine. It reports false if they leave open how
@@ -106,7 +106,7 @@ func needMiB(bytes int64) int64 { return (bytes>>20 + 1) * needNum / needDen }
 // demand is the memory that a replica needs on its GPUs.
 type demand struct {
 	mib        int64
-	offloadMiB int64 // Of each GPU: so much less.
+	offloadMiB int64 // Subtracted from the need of each GPU.
 }
 
 // share returns what each of some GPUs needs.

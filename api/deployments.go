@@ -25,7 +25,7 @@ const (
 	progressRows = 4 // Replicas of which it is said how far their models are.
 )
 
-// Engine is what the API knows of an engine of models.
+// Engine describes an engine of models to the API.
 type Engine struct {
 	Name       string
 	Image      string // "" for a program of the nodes.

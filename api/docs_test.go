@@ -88,7 +88,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 			continue
 		}
 		if err := ref.Value.VisitJSON(value, openapi3.EnableJSONSchema2020()); err != nil {
-			t.Errorf("%s is no %s: %v", name, schema, err)
+			t.Errorf("%s is not a %s: %v", name, schema, err)
 		}
 		// A schema that takes anything would prove nothing.
 		if err := ref.Value.VisitJSON(map[string]any{}, openapi3.EnableJSONSchema2020()); err == nil {

@@ -173,7 +173,7 @@ func mountOf(r *edge.Request, in *wire.Mount, start *wire.Start, standard bool) 
 	return &compute.StorageMount{Path: in.S3MountPath, Optional: !said}, nil
 }
 
-// checkScript refuses a script that is no file of the bundle.
+// checkScript refuses a script that is not a file of the bundle.
 func (g *executions) checkScript(r *edge.Request, in *wire.PythonStart, id compute.BundleID) error {
 	if in.Script == "" || r.Repeat {
 		return nil

@@ -255,7 +255,7 @@ func (w *world) upgrade() {
 	}
 }
 
-// engines are what a node with good container engines offers.
+// engines are the offers of a node with good container engines.
 func engines() []compute.Offer {
 	return []compute.Offer{
 		compute.ComposeOffer(false), compute.ComposeOffer(true), compute.DockerOffer(false), compute.DockerOffer(true),

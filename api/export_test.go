@@ -9,7 +9,7 @@ import (
 	"berth/compute"
 )
 
-// RouteDoc is what the documentation says of a route, and its access rule.
+// RouteDoc has the documentation of a route, and its access rule.
 type RouteDoc struct {
 	Need                              edge.Need
 	Scope                             compute.Scope

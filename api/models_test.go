@@ -2,7 +2,7 @@ package api_test
 
 import "testing"
 
-// TestModelsNeedADeployment checks that what is no identifier of a deployment is refused.
+// TestModelsNeedADeployment checks that anything but the identifier of a deployment is refused.
 func TestModelsNeedADeployment(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()

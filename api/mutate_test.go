@@ -184,7 +184,7 @@ func (m mutator) query(rt api.RouteDoc, sample string) string {
 		if m.IntN(4) > 0 {
 			value = url.QueryEscape(value)
 		} else if strings.ContainsAny(value, " \x00\ufeff\u2028") || !printable(value) {
-			continue // It is no request line.
+			continue // Not valid in a request line.
 		}
 		parts = append(parts, url.QueryEscape(name)+"="+value)
 	}

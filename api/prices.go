@@ -26,7 +26,7 @@ func (g *prices) routes() []edge.Route {
 		},
 		{
 			Method: http.MethodPut, Path: list + "/{resource}", Need: edge.NeedOperator,
-			Summary: "Set the price of a GPU type, or of a vCPU with cpu. What was submitted before keeps its price.",
+			Summary: "Set the price of a GPU type, or of a vCPU with cpu. Work submitted before keeps its price.",
 			Body:    of[wire.NewPrice](), Reply: of[wire.ListedPrice](), Handle: g.set,
 		},
 		{

@@ -21,7 +21,7 @@ func (g *partUploads) routes() []edge.Route {
 		{
 			Method: http.MethodPost, Path: at, Tag: tag, Need: edge.NeedCaller,
 			Summary: "Begin to store a file in parts, which may come in any order, several at a time, and to any node." +
-				" What has come stays for a week.",
+				" Stored parts are kept for a week.",
 			Body: of[wire.NewUpload](), Reply: of[wire.StartedUpload](), Handle: g.start,
 		},
 		{

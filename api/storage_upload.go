@@ -18,12 +18,12 @@ import (
 
 // Limits of forms.
 const (
-	maxFormField = 2 << 10 // Bytes of a field that is no file.
+	maxFormField = 2 << 10 // Bytes of a field that is not a file.
 	maxFormParts = 1100    // Files and fields.
 	maxBulkFiles = 1000
 )
 
-// errForm refuses a body that is no form.
+// errForm refuses a body that is not a form.
 func errForm(err error) error {
 	if e, ok := errors.AsType[*compute.Error](err); ok {
 		return e
@@ -62,7 +62,7 @@ func fileName(part *multipart.Part) (name string, is bool) {
 	return name, is && err == nil
 }
 
-// fieldValue returns the value of a part that is no file.
+// fieldValue returns the value of a part that is not a file.
 func fieldValue(part *multipart.Part) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(part, maxFormField+1))
 	if err != nil {

@@ -124,7 +124,7 @@ func (u *usageReport) groups(e *compute.Execution) []string {
 const serverless = "serverless"
 
 // readTokens adds tokens of published models in a period: those that were charged, and
-// those that are used but not charged yet. Zero is no end.
+// those that are used but not charged yet. A zero to means no end.
 func (u *usageReport) readTokens(from, to compute.Instant) {
 	within := func(at compute.Instant) bool { return at >= from && (to.IsZero() || at < to) }
 	for line := range u.view.Ledger(u.org, 0) {

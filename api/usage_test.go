@@ -79,7 +79,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestUsageOfSomeTime selects by the time of the submit, and refuses what is no time.
+// TestUsageOfSomeTime selects by the time of the submit, and refuses malformed times.
 func TestUsageOfSomeTime(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()

@@ -74,7 +74,7 @@ type world struct {
 	reader readerState
 }
 
-// readerState is what the node knows of the cluster.
+// readerState is the node's view of the cluster.
 type readerState struct {
 	notMade     bool // The cluster's first command is on its way.
 	noLeader    bool
@@ -419,7 +419,7 @@ func (w *world) login(name string) wire.Session {
 	return session
 }
 
-// answer is what the server said.
+// answer is the answer of the server.
 type answer struct {
 	status int
 	header http.Header

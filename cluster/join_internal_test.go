@@ -11,8 +11,8 @@ import (
 	"berth/compute"
 )
 
-// FuzzJoinRequest reads the request to join of a machine without a certificate. What
-// is accepted gets a certificate for its own key, in its own name.
+// FuzzJoinRequest reads the request to join of a machine without a certificate. An accepted
+// request gets a certificate for its own key, in its own name.
 func FuzzJoinRequest(f *testing.F) {
 	codec := rpc.NewCodec()
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)

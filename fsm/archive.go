@@ -30,9 +30,9 @@ type Archive struct {
 }
 
 // tailWidth is how many bytes of an identifier are in Tails. Identifiers begin
-// with a time, which executions of many archives share, and end at random. Of
-// the identifiers that are not in an archive of 1,000 executions, one in 65 has
-// the tail of one that is.
+// with a time, which executions of many archives share, and end at random. One
+// in 65 identifiers that are not in an archive of 1,000 executions has the tail
+// of one that is.
 const tailWidth = 2
 
 // tailsOf returns the ends of identifiers in the form of Archive.Tails.

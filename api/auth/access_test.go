@@ -88,7 +88,7 @@ func TestAccessToken(t *testing.T) {
 	}
 }
 
-// parts is what a forger can set.
+// parts are the parts of a token that a forger can set.
 type parts struct {
 	header, claims map[string]any
 	sign           func(input string) []byte

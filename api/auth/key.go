@@ -84,8 +84,7 @@ func ParseAPIKey(text string) (APIKey, error) {
 // LooksLikeAPIKey reports whether a bearer token claims to be an API key.
 func LooksLikeAPIKey(text string) bool { return strings.HasPrefix(text, keyMark) }
 
-// Matches reports whether k is the key of which hash is the record, in a time
-// that tells nothing.
+// Matches reports whether hash is the record of the key k. It takes constant time.
 func (k APIKey) Matches(hash compute.Hash) bool {
 	return subtle.ConstantTimeCompare(k.Hash[:], hash[:]) == 1
 }

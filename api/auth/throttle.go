@@ -25,7 +25,7 @@ type Throttle struct {
 	mu sync.Mutex
 
 	byKey  map[throttleKey]*list.Element
-	recent *list.List // Of *throttled, the newest in front.
+	recent *list.List // Holds *throttled values, the newest in front.
 }
 
 // throttleKey is the SHA-256 of a key: its size does not depend on the text
@@ -106,7 +106,7 @@ func (l Logins) Allow(email, via string, from netip.Addr) (retryAfter time.Durat
 	return l.Everyone.Allow(email)
 }
 
-// Network names the network of an address as Logins tells networks apart. via
+// Network names the network of an address as Logins distinguishes networks. via
 // names the node that reports the address, "" for this one.
 func Network(via string, from netip.Addr) string {
 	return via + " " + network(from.Unmap().WithZone(""), networkBits)

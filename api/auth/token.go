@@ -67,8 +67,8 @@ func StreamToken(key []byte, execution compute.ExecutionID) string {
 	return strict64().EncodeToString(mac.Sum(nil))
 }
 
-// CheckStreamToken reports whether text is the execution's stream token, in a
-// time that tells nothing.
+// CheckStreamToken reports whether text is the execution's stream token. It compares
+// in constant time.
 func CheckStreamToken(key []byte, execution compute.ExecutionID, text string) bool {
 	return hmac.Equal([]byte(StreamToken(key, execution)), []byte(text))
 }

@@ -43,7 +43,7 @@ func New(cfg Config) (*Client, error) {
 // else with c.
 func (c *Client) WithToken(token string) *Client { return &Client{c.Client.WithToken(token)} }
 
-// CodeOf returns the stable name that err carries, "" when it is no answer of
+// CodeOf returns the stable name that err carries, "" when it is not an answer of
 // the API.
 func CodeOf(err error) string { return berth.CodeOf(err) }
 
@@ -55,7 +55,7 @@ func (c *Client) Stream(ctx context.Context, id compute.ExecutionID, after uint6
 
 // SaveSnapshot writes a backup of the state to w: everything that was
 // acknowledged before the call, by whichever node serves it. An answer that was
-// cut is no error here: the backup's own end shows it.
+// cut is not an error here: the backup's own end shows it.
 func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer) error {
 	return c.Save(ctx, "/admin/raft/snapshot", w)
 }

@@ -25,7 +25,7 @@ type Start struct {
 	Script          string            `json:"script,omitempty"`       // Path of a file of the bundle.
 	Args            []string          `json:"args,omitempty"`         // For Code, Module or Script.
 	Stdin           string            `json:"stdin,omitempty"`        // Text, at most 1 MiB.
-	StdinBase64     string            `json:"stdin_base64,omitempty"` // The same for what is no text.
+	StdinBase64     string            `json:"stdin_base64,omitempty"` // The same for binary data.
 	BundleID        string            `json:"bundle_id,omitempty"`
 	ExecutionType   string            `json:"execution_type,omitempty"` // Hardware profile; "" for cpu.
 	Timeout         int               `json:"timeout,omitempty"`        // Seconds; 0 for the node's default.

@@ -181,7 +181,7 @@ func (v *validator) login() {
 	})
 }
 
-// keys makes an API key, and looks for it in the list.
+// keys makes an API key, and checks that the list has it.
 func (v *validator) keys() {
 	path := "/orgs/" + v.cfg.OrgSlug + "/api-keys"
 	made := v.do(request{

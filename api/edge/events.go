@@ -29,7 +29,7 @@ type EventWriter struct {
 	conn   net.Conn
 	to     io.Writer
 	framed bool       // As chunks of HTTP/1.1.
-	pool   *sync.Pool // Of *[]byte.
+	pool   *sync.Pool // Holds *[]byte values.
 	buf    *[]byte    // Nil if it is empty.
 }
 

@@ -128,7 +128,7 @@ func notJSON(err error) error {
 }
 
 // opening returns the messages up to the first one of the user, which each request of a
-// conversation repeats, and what is no such list as it is.
+// conversation repeats. It returns anything but a list of messages unchanged.
 func opening(messages []byte) []byte {
 	list := json.NewDecoder(bytes.NewReader(messages))
 	if first, err := list.Token(); err != nil || first != json.Delim('[') {

@@ -19,7 +19,7 @@ import (
 // Limits and estimates of requests to published models.
 const (
 	eventBuffer       = 4 << 10  // Bytes for each stream.
-	maxWholeAnswer    = 64 << 20 // Bytes of an answer that is no stream.
+	maxWholeAnswer    = 64 << 20 // Bytes of an answer that is not a stream.
 	maxEventLine      = 4 << 20  // Bytes of a line that is read for its usage.
 	bytesPerToken     = 3        // The fewest in a body: estimates are too high, never too low.
 	usualPerToken     = 4        // The usual number in a body.
@@ -60,8 +60,8 @@ func (m *modelBody) estimate(body int, path string) (prompt, completion int64) {
 	return prompt, min(limit, compute.MaxTokens)
 }
 
-// countOf returns a number of a request, rounded up: 0 if there is none, and the largest for
-// one below 0, which is no limit to some engines.
+// countOf returns a number of a request, rounded up: 0 if there is none. It returns the
+// largest number for one below 0, which some engines take as unlimited.
 func countOf(text json.RawMessage) int64 {
 	n, err := strconv.ParseFloat(string(text), 64)
 	switch {
@@ -323,7 +323,7 @@ func (a *publishedAnswer) Close() error {
 	return a.from.Close()
 }
 
-// whole reads an answer that is no stream, charges for it and returns it.
+// whole reads an answer that is not a stream, charges for it and returns it.
 func (a *publishedAnswer) whole() ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(a.from, maxWholeAnswer+1))
 	switch {

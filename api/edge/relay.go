@@ -26,7 +26,7 @@ const (
 	// relayTimeout bounds the wait for an answer, beside what the client itself
 	// asks to wait: time for one server to be found dead and another to answer.
 	relayTimeout = 30 * time.Second
-	maxRelayed   = 64 << 20 // Bytes of an answer that is no stream.
+	maxRelayed   = 64 << 20 // Bytes of an answer that is not a stream.
 	relayBuffer  = 32 << 10
 )
 
@@ -131,7 +131,7 @@ func (s *Server) takeRelay(in *Relayed) (release func(), err error) {
 	return func() { pool.give(owner, 1) }, nil
 }
 
-// read returns the body of an answer that is no stream, within hold, and closes
+// read returns the body of an answer that is not a stream, within hold, and closes
 // it.
 func (a *RelayedAnswer) read(hold *bodyHold, limit int) ([]byte, error) {
 	body, err := hold.readAll(a.Body, limit)

@@ -41,7 +41,7 @@ func TestRelayClasses(t *testing.T) {
 		t.Error("more streams are relayed than there are places")
 	}
 	if _, err := s.takeRelay(&Relayed{Path: Root + "/execution/{id}", Args: map[string]string{"wait": "1s"}, IP: "a"}); err == nil {
-		t.Error("a held answer is no stream")
+		t.Error("a held answer is not a stream")
 	}
 	for _, path := range []string{Root + "/user/status", Root + "/admin/raft/snapshot"} {
 		if _, err := s.takeRelay(&Relayed{Path: path, Bearer: "0"}); err != nil {

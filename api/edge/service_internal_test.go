@@ -64,7 +64,7 @@ func TestLocationsOfServices(t *testing.T) {
 	}
 }
 
-// TestHeadersToServices is what a program sees of a request.
+// TestHeadersToServices checks the headers of a request that a program gets.
 func TestHeadersToServices(t *testing.T) {
 	c := aCall("Connection", "keep-alive, X-Hop", "X-Hop", "1", "Keep-Alive", "5", "Te", "trailers", "X-Forwarded-For", "10.0.0.1",
 		"X-Real-Ip", "10.0.0.1", "Authorization", "Basic dXNlcjpwYXNz", "X-Org-Slug", "lab", "X-Own", "a", "X-Own", "b",

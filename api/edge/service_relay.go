@@ -89,9 +89,9 @@ type awaitedConn struct {
 	closed chan struct{}
 }
 
-// Read reads from the connection. The watch of a client tells the end of its own
-// deadline, which streams between nodes report by an error of their own, from a
-// hang-up.
+// Read reads from the connection. The watch of a client distinguishes the end of its
+// own deadline from a hang-up. Streams between nodes report the deadline by an error
+// of their own.
 func (c *awaitedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	var slow net.Error

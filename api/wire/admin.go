@@ -36,7 +36,7 @@ type Node struct {
 	Gossip      string            `json:"gossip"`
 	Metrics     string            `json:"metrics"`
 	Version     string            `json:"version"`
-	Format      uint64            `json:"state_format" doc:"Newest format of the state that it can apply. What a newer version brings works once every server knows its format."`
+	Format      uint64            `json:"state_format" doc:"Newest format of the state that it can apply. Features of a newer version work once every server knows its format."`
 	JoinedAt    compute.Instant   `json:"joined_at"`
 	ChangedAt   compute.Instant   `json:"changed_at" doc:"When state last changed."`
 	VCPU        float64           `json:"vcpu"`

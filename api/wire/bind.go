@@ -28,7 +28,7 @@ type binder struct {
 // required reports whether the field must be there.
 func (b binder) required() bool { return b.tag.Get("required") == "true" }
 
-// refusesNull reports whether null is no way to leave the field out.
+// refusesNull reports whether null is refused instead of leaving the field out.
 func (b binder) refusesNull() bool { return b.required() || b.tag.Get("nonnull") == "true" }
 
 // input returns raw for a fault, unless the field holds a secret.
@@ -238,7 +238,7 @@ func wholeNumber(text string) (int64, error) {
 	return int64(x), nil
 }
 
-// notInteger records why text is no integer.
+// notInteger records why text is not an integer.
 func (b binder) notInteger(raw json.RawMessage, quoted bool, text string) {
 	switch {
 	case strings.Trim(text, "-0123456789") == "" && strings.Trim(text, "-") != "":
@@ -371,7 +371,7 @@ func (b binder) float(raw json.RawMessage) float64 {
 	return n
 }
 
-// plainDecimal returns text without an exponent, or "" when it is no number of
+// plainDecimal returns text without an exponent, or "" when it is not a number of
 // a reasonable size.
 func plainDecimal(text string) string {
 	mantissa, exponent, found := strings.Cut(strings.ToLower(text), "e")

@@ -240,7 +240,7 @@ func (s *scanner) list(loc []any, depth int) error {
 	return nil
 }
 
-// peek returns the next character that is no space.
+// peek returns the next character that is not a space.
 func (s *scanner) peek() byte {
 	for s.data[s.at] == ' ' || s.data[s.at] == '\t' || s.data[s.at] == '\r' || s.data[s.at] == '\n' {
 		s.at++

@@ -30,7 +30,7 @@ func (d *DeploymentCreate) Check(f *Faults) {
 	}
 }
 
-// DeploymentUpdate is the body of PATCH /inference/deployments/{id}. What is absent stays.
+// DeploymentUpdate is the body of PATCH /inference/deployments/{id}. Absent fields keep their value.
 type DeploymentUpdate struct {
 	Model       string   `json:"hf_model_id" maxlen:"256" doc:"Another model, or another revision of it."`
 	Args        *string  `json:"vllm_args" maxlen:"4096" doc:"Further arguments of the engine, in place of those before."`
@@ -55,7 +55,7 @@ func (d *DeploymentUpdate) Check(f *Faults) {
 // Replaces reports whether replicas have to be replaced.
 func (d *DeploymentUpdate) Replaces() bool { return d.Model != "" || d.Args != nil || d.Token != "" }
 
-// PendingUpdate is what the replicas of a deployment will execute.
+// PendingUpdate has the model and arguments that the replicas of a deployment will execute.
 type PendingUpdate struct {
 	Model string   `json:"hf_model_id"`
 	Args  []string `json:"vllm_args"`

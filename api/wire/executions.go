@@ -40,7 +40,7 @@ type ExecutionSummary struct {
 	HardwareProfile   string               `json:"hardware_profile"`
 	StatusDetails     *string              `json:"status_details" doc:"Typed reason why it waits, or why it ended so."`
 	LocalImports      *string              `json:"local_imports" doc:"JSON text: the paths of its import files, the first ones up to 1 KiB."`
-	Billed            *compute.Credits     `json:"billed" doc:"Credits; null until settled. Of a parent: the sum of its children."`
+	Billed            *compute.Credits     `json:"billed" doc:"Credits; null until settled. A parent has the sum of its children."`
 	ExeceletStart     *compute.Instant     `json:"execelet_start" doc:"The attempt began on its node."`
 	StartTime         *compute.Instant     `json:"start_time" doc:"The user's process started."`
 	EndTime           *compute.Instant     `json:"end_time" doc:"The user's process exited."`

@@ -28,7 +28,7 @@ type Fault struct {
 type Faults struct { //nolint:errname // It is what it collects.
 	Detail []Fault `json:"detail"`
 
-	bytes int // Of Detail.
+	bytes int // Size of the texts in Detail.
 }
 
 // Error returns the faults in one line.

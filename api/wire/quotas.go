@@ -19,8 +19,8 @@ type Quota struct {
 	InUse           int    `json:"in_use"`
 }
 
-// Limit is what an organization, one of its API keys or one of its tags may
-// hold at once. Over it executions wait, for the reason org_concurrency,
+// Limit bounds the work that an organization, one of its API keys or one of its
+// tags may hold at once. Executions beyond it wait, for the reason org_concurrency,
 // key_concurrency, tag_concurrency or quota_gpus.
 type Limit struct {
 	Scope         string         `json:"scope" doc:"organization, key or tag."`

@@ -32,7 +32,7 @@ type Archiver struct {
 	Commit func(ctx context.Context, cmd fsm.ArchiveExecutions) (moved int, err error)
 	Logger *slog.Logger
 
-	failed       map[compute.ExecutionID]bool // Of failed archives; they stay in the state so that others can leave.
+	failed       map[compute.ExecutionID]bool // Executions of failed archives. They stay, so that others can leave.
 	failedDrafts int                          // The number of those archives.
 }
 

@@ -19,8 +19,8 @@ import (
 func TestArchiverSkipsFailedDrafts(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		err    error // Of the first blob.
-		moved  int   // Of two, in one scan.
+		err    error // The error for the first blob.
+		moved  int   // Executions that leave the state in one scan.
 		spread int
 	}{
 		{"all goes well", nil, 1, 1},

@@ -32,7 +32,7 @@ type Cache struct {
 
 	mu    sync.Mutex
 	bytes int
-	byUse *list.List // Of *openArchive, the most recently used first.
+	byUse *list.List // Holds *openArchive values, the most recently used first.
 	open  map[compute.Hash]*list.Element
 }
 

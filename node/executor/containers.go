@@ -52,7 +52,7 @@ const (
 	// devices: no user sets them.
 	nvidiaVariables = "NVIDIA_"
 
-	noGPUs = "void" // Of NVIDIA_VISIBLE_DEVICES: the runtime adds nothing.
+	noGPUs = "void" // The value of NVIDIA_VISIBLE_DEVICES with which the runtime adds nothing.
 )
 
 // errImage means that the image of an execution cannot be had.

@@ -49,8 +49,8 @@ func (e *Executor) concludeWithOutputs(ctx context.Context, a *attempt, outcome 
 	return true
 }
 
-// keepOutputs stores the outputs of an attempt, and returns where they are. What
-// could not be stored is in the warning.
+// keepOutputs stores the outputs of an attempt, and returns where they are. The warning
+// names outputs that could not be stored.
 func (e *Executor) keepOutputs(ctx context.Context, a *attempt) *compute.Outputs {
 	k := a.key
 	dir := e.dir(k)

@@ -13,8 +13,8 @@ import (
 
 // Copies are the copies of other nodes' output on this node.
 type Copies interface {
-	// Of returns a Store of the copies of a node's output.
-	Of(compute.NodeID) *Store
+	// From returns a Store of the copies of a node's output.
+	From(compute.NodeID) *Store
 	// Position returns how far a copy goes: a number that rises with it, 0 without a copy.
 	Position(node compute.NodeID, execution compute.ExecutionID, epoch uint64) uint64
 	// Complete reports whether a copy has all there was.
@@ -29,8 +29,8 @@ const (
 
 // copyOf is the copy of an attempt's output.
 type copyOf struct {
-	owner    compute.NodeID // Of the output.
-	node     compute.NodeID // That has the copy.
+	owner    compute.NodeID // The node that wrote the output.
+	node     compute.NodeID // The node that has the copy.
 	position uint64
 	complete bool
 }
@@ -111,7 +111,7 @@ func (c copyOf) behind() error {
 func (c *cursor) fromCopy(ctx context.Context, k copyOf, of attempt) error {
 	var err error
 	if k.node == c.f.cfg.Node {
-		_, err = c.f.cfg.Copies.Of(k.owner).follow(ctx, of, c.after,
+		_, err = c.f.cfg.Copies.From(k.owner).follow(ctx, of, c.after,
 			hooks{ended: always, lines: c.deliver, idle: proceed})
 	} else {
 		err = c.f.ask(ctx, k.node, request{mode: modeRead, of: of, copy: k.owner, after: c.after},

@@ -18,7 +18,7 @@ type copied struct {
 	complete bool
 }
 
-func (c *copied) Of(compute.NodeID) *Store { return c.store }
+func (c *copied) From(compute.NodeID) *Store { return c.store }
 
 func (c *copied) Position(compute.NodeID, compute.ExecutionID, uint64) uint64 { return c.position }
 
@@ -149,7 +149,7 @@ func TestReaderReturnsFromACopy(t *testing.T) {
 }
 
 // TestCopyOfANodeThatDoesNotAnswer reads a complete copy although the cluster has not noticed
-// yet that the node is down. One that may lack the end is no end then.
+// yet that the node is down. A copy that may lack the end gives an error.
 func TestCopyOfANodeThatDoesNotAnswer(t *testing.T) {
 	for _, complete := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

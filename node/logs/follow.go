@@ -32,7 +32,7 @@ type Peers interface {
 	Stream(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error)
 }
 
-// changePause is between looks at a busy state.
+// changePause separates two reads of a state that keeps changing.
 const changePause = 5 * time.Millisecond
 
 // Retries of requests to a node that does not answer.
@@ -42,7 +42,7 @@ const (
 	maxRetries = 4 // Once the attempt has ended. Until then the retries go on for as long as the caller waits.
 )
 
-// FollowerConfig is what a Follower needs.
+// FollowerConfig holds the settings and dependencies of a Follower.
 type FollowerConfig struct {
 	Node  compute.NodeID // This node.
 	Store *Store
@@ -141,7 +141,7 @@ func (f *Follower) Tail(ctx context.Context, execution compute.ExecutionID, limi
 		return err
 	}, func(k copyOf) (err error) {
 		if k.node == f.cfg.Node {
-			tail, err = f.tailHere(ctx, f.cfg.Copies.Of(k.owner), of, limit)
+			tail, err = f.tailHere(ctx, f.cfg.Copies.From(k.owner), of, limit)
 		} else {
 			tail, err = f.tailOf(ctx, k.node, request{mode: modeTail, of: of, copy: k.owner, limit: limit})
 		}
@@ -243,7 +243,7 @@ func (c *cursor) run(ctx context.Context) (Final, error) {
 			switch {
 			case err == nil || ctx.Err() != nil:
 			case errors.Is(err, errBehind) && !c.f.ended(ctx, attempt{c.execution, a.Epoch}):
-				return Final{}, nil // Of a Read: the rest is written yet, or not reachable now.
+				return Final{}, nil // A Read returns early: the attempt still writes, or its node is unreachable.
 			case errors.Is(err, errBehind) && !c.f.cfg.State.Up(a.Node):
 				err = c.markLost(a)
 			case c.f.gone(ctx, a, err):

@@ -289,7 +289,7 @@ func TestFollowWaitsForTheFirstAttempt(t *testing.T) {
 type lagging struct {
 	State
 
-	behind atomic.Int32 // How many more looks find nothing.
+	behind atomic.Int32 // How many more reads find nothing.
 }
 
 func (l *lagging) Attempts(ctx context.Context, id compute.ExecutionID) ([]compute.Attempt, *Final, error) {
@@ -468,7 +468,7 @@ func TestQuietNodeIsNotDead(t *testing.T) {
 			}
 			done <- lines
 		}()
-		<-time.After(10 * deadAfter) // Of the bubble's own clock.
+		<-time.After(10 * deadAfter) // Fake time of the synctest bubble.
 		mustWrite(t, w, Stdout, "at last\n")
 		mustEnd(t, w, Final{})
 		c.finish(&Final{})

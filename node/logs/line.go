@@ -42,9 +42,9 @@ type Line struct {
 
 // Limits bound what one attempt may write.
 type Limits struct {
-	RingBytes      int64 // Of the code's bytes; beyond it the middle of the output is dropped.
-	PacedBytes     int64 // Up to which nothing is dropped; the code is slowed down to the rate.
-	BytesPerSecond int64 // Of the code's bytes, with a burst of one second.
+	RingBytes      int64 // Bytes of the code that are stored; beyond it the middle of the output is dropped.
+	PacedBytes     int64 // Output up to this size is never dropped; the code is slowed down to the rate.
+	BytesPerSecond int64 // Rate of the code's output, with a burst of one second.
 	LineBytes      int   // Longer lines are split.
 }
 
@@ -98,7 +98,7 @@ type Stats struct {
 	ReceivedLines int64 // Unfinished ones included.
 
 	Lines        int64 // Stored, marks included.
-	Bytes        int64 // Of the stored text.
+	Bytes        int64 // Size of the stored text.
 	DroppedLines int64
 	DroppedBytes int64 // With line feeds.
 }

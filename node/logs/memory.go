@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// memory is what the followers of a node share of it.
+// memory holds the buffers that the followers of a node share.
 type memory struct {
 	large   chan struct{} // Holds a token per large batch that a follower delivers.
-	buffers sync.Pool     // Of *bufio.Reader.
+	buffers sync.Pool     // Holds *bufio.Reader values.
 }
 
 // largeBatches bounds the memory of followers whose clients do not read: so many have a

@@ -40,9 +40,10 @@ var (
 type record struct {
 	kind  byte
 	line  Line
-	lines []Line // Of kindLines.
-	// Of kindChunk and kindSeal: the code's bytes before; 0 if unknown. Of kindFound:
-	// lines. Of kindCopy: as encoded there.
+	lines []Line // The lines of kindLines.
+	// total depends on the kind. For kindChunk and kindSeal it is the number of the code's
+	// bytes before; 0 if unknown. For kindFound it is the number of lines, and for kindCopy
+	// the value that sendCopy encodes.
 	total uint64
 	final Final
 	fault compute.Error

@@ -36,8 +36,8 @@ func ParseLevel(text string) (Level, bool) {
 	return Level(max(i, 0)), i >= 0
 }
 
-// levelWords are what programs write for levels, as the loggers of Python, Go, C++
-// and JavaScript do.
+// levelWords are the words that programs write for levels, as the loggers of Python,
+// Go, C++ and JavaScript do.
 //
 //nolint:gochecknoglobals // A table.
 var levelWords = map[string]Level{
@@ -46,12 +46,12 @@ var levelWords = map[string]Level{
 	"ERROR": LevelError, "CRITICAL": LevelError, "FATAL": LevelError, "PANIC": LevelError,
 }
 
-// levelWithin is how far into a line its level is looked for.
+// levelWithin bounds the start of a line that is searched for its level, in bytes.
 const levelWithin = 96
 
 // LevelOf returns the level of a line: the first word at its start that names one in
-// upper case or follows level= or "level":, else info for standard output, error
-// for standard error and warning for Berth's own lines.
+// upper case or follows level= or "level":. A line without such a word is info on
+// standard output, error on standard error, and a warning from Berth itself.
 func LevelOf(l Line) Level {
 	rest := l.Text[:min(len(l.Text), levelWithin)]
 	key := false
@@ -88,7 +88,7 @@ func wordLen(b []byte) int {
 const (
 	MaxSearch      = 10_000  // Lines in one answer.
 	MaxSearchText  = 256     // Bytes of Search.Text.
-	maxSearchBytes = 4 << 20 // Of text in one answer; older lines are left out.
+	maxSearchBytes = 4 << 20 // Bytes of text in one answer; older lines are left out.
 	maxJoined      = 1 << 20 // Bytes of a line that is joined of its pieces; the rest is another line.
 )
 
@@ -111,7 +111,7 @@ type Found struct {
 type finder struct {
 	search Search
 	text   []byte        // In lower case.
-	begun  [streams]Line // Of each stream, the pieces of a line whose end has not come.
+	begun  [streams]Line // The unfinished line of each stream.
 	found  Found
 	bytes  int
 }
@@ -321,7 +321,7 @@ func (f *Follower) searchOne(ctx context.Context, a compute.Attempt, q Search) (
 		return err
 	}, func(k copyOf) (err error) {
 		if k.node == f.cfg.Node {
-			err = f.cfg.Copies.Of(k.owner).search(ctx, of, q, func(r Found) error {
+			err = f.cfg.Copies.From(k.owner).search(ctx, of, q, func(r Found) error {
 				found = r
 				return nil
 			})

@@ -23,7 +23,7 @@ const (
 	rareInterval = 250 * time.Millisecond
 )
 
-// Notifier tells followers of writes, as package notify does.
+// Notifier notifies followers of writes, as package notify does.
 type Notifier interface {
 	// Watch returns a channel that receives once files in dir were written since
 	// the last time, and a function that ends that. dir must exist.
@@ -143,7 +143,7 @@ func (w *wait) wait(ctx context.Context) error {
 		if written, unwatch, err := w.notifier.Watch(w.dir); err == nil {
 			w.notifier, w.written, w.unwatch = nil, written, unwatch
 			w.ticker.Reset(rareInterval)
-			return ctx.Err() // It looks once more: a write before the watch is not reported.
+			return ctx.Err() // The caller reads once more: a write before the watch is not reported.
 		}
 	}
 	select {

@@ -7,8 +7,8 @@ import (
 
 // Limits of tails.
 const (
-	MaxTail        = 4 << 20  // Of each text.
-	tailPieceBytes = 64 << 10 // Of a text, in one record on the wire.
+	MaxTail        = 4 << 20  // Bytes of each text.
+	tailPieceBytes = 64 << 10 // Bytes of a text in one record on the wire.
 )
 
 // Tail is the last output of an attempt.

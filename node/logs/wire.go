@@ -23,20 +23,20 @@ const (
 	wireVersion = 1
 	maxRequest  = 80 + MaxSearchText
 	flagCopy    = 0x80     // In the byte that holds the mode: the node whose output it is a copy of follows.
-	wireBuffer  = 16 << 10 // Of a receiver while there is more than
-	waitBuffer  = 64       // this of one that waits.
+	wireBuffer  = 16 << 10 // Bytes that a receiver buffers while records arrive.
+	waitBuffer  = 64       // Bytes that a waiting receiver buffers.
 	lagWait     = 2 * time.Second
 )
 
-// mode is what a request asks for.
+// mode is the kind of a request.
 type mode uint8
 
 const (
-	modeFollow mode = iota + 1 // Until the end of the output.
-	modeRead                   // What is on disk, without waiting.
+	modeFollow mode = iota + 1 // Follows the output to its end.
+	modeRead                   // Reads the output on disk, without waiting.
 	modeTail
 	modeSearch
-	modeCopy // How far the copy of an output goes.
+	modeCopy // Asks how far the copy of an output goes.
 )
 
 // request asks a node for the output of an attempt that it holds.
@@ -45,8 +45,8 @@ type request struct {
 	of    attempt
 	copy  compute.NodeID // The copy of that node's output; zero for the output itself.
 	after uint64
-	limit int    // Of a modeTail or modeSearch request.
-	query Search // Of a modeSearch request, without its limit.
+	limit int    // The limit of a modeTail or modeSearch request.
+	query Search // The query of a modeSearch request, without its limit.
 }
 
 // encode returns the request's bytes.
@@ -295,7 +295,7 @@ func (f *Follower) serve(ctx context.Context, q request, s *sender) error {
 		if f.cfg.Copies == nil {
 			return compute.Errorf(compute.CodeNotFound, "There are no copies of output here.")
 		}
-		store = f.cfg.Copies.Of(q.copy)
+		store = f.cfg.Copies.From(q.copy)
 	}
 	if q.mode == modeCopy {
 		return halt(s.sendCopy(f.copyHere(q.copy, q.of)))
@@ -326,7 +326,7 @@ func (f *Follower) serve(ctx context.Context, q request, s *sender) error {
 }
 
 // awaitKnown waits until this node knows an execution. Its replica may lag behind that of
-// the node that asks; output that is not there yet would look like none.
+// the node that asks; output that is not there yet would seem empty.
 func (f *Follower) awaitKnown(ctx context.Context, id compute.ExecutionID) error {
 	wait, cancel := context.WithTimeout(ctx, lagWait)
 	defer cancel()

@@ -15,7 +15,7 @@ const (
 	partialDelay = 20 * time.Millisecond // How long the start of a line waits for its end before it is written.
 	markDelay    = time.Second           // How long a count of dropped lines waits for more.
 	batchBytes   = 256 << 10             // Records written by one system call.
-	lineOverhead = recordHeader + 2 + 16 // What a line's record adds to its text, at most.
+	lineOverhead = recordHeader + 2 + 16 // Upper bound of the bytes that a record adds to the text of its line.
 )
 
 // Writer appends the output of one attempt. Each stream may have one goroutine
@@ -23,8 +23,8 @@ const (
 // only the log: the caller logs it once and continues to drain the pipe.
 //
 // Up to Limits.PacedBytes nothing is dropped: the caller slows the code down with
-// Pause. After that, output over the rate goes to the streams' tails, and the log
-// gets it as far as it is still there when the rate falls or the code ends.
+// Pause. After that, output over the rate goes to the streams' tails. When the rate
+// falls or the code ends, the log gets the output that the tails still hold.
 type Writer struct {
 	limits Limits
 
@@ -185,7 +185,7 @@ func (w *Writer) Release() {
 	w.closed = true
 	w.partialTimer.Stop()
 	w.markTimer.Stop()
-	// What cannot be written is missing, as after a crash.
+	// Output that cannot be written is missing, as after a crash.
 	_ = firstOf(w.emitHeld(true), w.flush())
 	_ = errors.Join(w.ring.closeFile(), w.ring.unlock())
 }
@@ -207,15 +207,15 @@ func (w *Writer) Stats() Stats {
 func (w *Writer) split(stream Stream, at compute.Instant, p []byte) (err error) {
 	held := &w.held[stream]
 	for len(p) > 0 && !w.flood.active {
-		room := w.limits.LineBytes - len(held.text)
+		left := w.limits.LineBytes - len(held.text)
 		i := bytes.IndexByte(p, '\n')
 		switch {
-		case i >= 0 && i <= room:
+		case i >= 0 && i <= left:
 			err = firstOf(err, w.line(stream, at, p[:i], false))
 			p = p[i+1:]
-		case len(p) >= room:
-			held.add(at, p[:room])
-			p = p[room:]
+		case len(p) >= left:
+			held.add(at, p[:left])
+			p = p[left:]
 			err = firstOf(err, w.emit(stream, max(wholeRunes(held.text), 1)))
 		default:
 			held.add(at, p)

@@ -231,7 +231,7 @@ func TestStartOfLineIsWrittenSoon(t *testing.T) {
 		if lines, _ := readAll(t, path, 0); len(lines) != 0 {
 			t.Errorf("got %d lines before the delay", len(lines))
 		}
-		<-time.After(2 * partialDelay) // Of the bubble's own clock.
+		<-time.After(2 * partialDelay) // Fake time of the synctest bubble.
 		synctest.Wait()
 		lines, _ := readAll(t, path, 0)
 		if len(lines) != 1 || string(lines[0].Text) != "name? " || !lines[0].Partial {
@@ -359,7 +359,7 @@ func TestMarkComesWithoutFurtherOutput(t *testing.T) {
 		w := mustCreate(t, path, limits)
 		mustWrite(t, w, Stdout, strings.Repeat("x\n", 500))
 		mustWrite(t, w, Stdout, strings.Repeat("y\n", tailBytes))
-		<-time.After(2 * markDelay) // Of the bubble's own clock.
+		<-time.After(2 * markDelay) // Fake time of the synctest bubble.
 		synctest.Wait()
 		lines, _ := readAll(t, path, 0)
 		if len(lines) < 501 || lines[500].Stream != System || string(lines[len(lines)-1].Text) != "y" {

@@ -15,7 +15,7 @@ type cache struct {
 	mu sync.Mutex
 
 	known  map[compute.Hash]*list.Element
-	order  *list.List // Of cached; the last used in front.
+	order  *list.List // Holds cached values, the last used in front.
 	weight int
 }
 

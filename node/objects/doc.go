@@ -3,12 +3,12 @@
 // of several nodes, and reads them back.
 //
 // A chunk is encrypted deterministically, so that the same bytes of one organization
-// are one blob, and its name is the hash of the ciphertext: what is read is what was
-// written, or an error. An object of one chunk needs nothing else. For others a
-// manifest, also a blob, lists the chunks and has what describes the object, sealed.
+// are one blob, and its name is the hash of the ciphertext: a read returns the bytes that
+// were written, or an error. An object of one chunk needs nothing else. For others a
+// manifest, also a blob, lists the chunks and has the encrypted metadata of the object.
 // Nothing is published here: that is one command of package fsm, after which the blobs
-// are live. Until then they are safe from collection because they are young; an upload
-// that lasts long enough to change that records what it has as parts.
+// are live. Until then they are safe from collection because they are young. An upload
+// that lasts too long for that records its chunks as parts.
 //
 // The package knows no request and no credential. Memory is bounded by a number of
 // chunks that all uploads share; an organization has at most a half of them.

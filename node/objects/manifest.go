@@ -20,7 +20,7 @@ const maxChunks = int(compute.MaxObjectSize/compute.MaxChunk) + compute.MaxObjec
 // chunk is a piece of an object.
 type chunk struct {
 	blob compute.Hash
-	size int64 // Of the plaintext.
+	size int64 // Length of the plaintext.
 }
 
 // manifest lists the chunks of an object or of a part of one.
@@ -40,7 +40,7 @@ func (m *manifest) encode() []byte {
 	return append(out, m.sealed...)
 }
 
-// errManifest is a blob that is no manifest of this version.
+// errManifest is the error for a blob that is not a manifest of this version.
 var errManifest = errors.New("not the manifest of an object")
 
 // decodeManifest is the inverse of encode.
@@ -79,7 +79,7 @@ const (
 	forMeta  = "meta"
 )
 
-// sealMeta returns what describes an object, encrypted.
+// sealMeta returns the encrypted metadata of an object.
 func sealMeta(key Key, meta *compute.ObjectMeta) ([]byte, error) {
 	text, err := json.Marshal(meta)
 	if err != nil {

@@ -27,16 +27,16 @@ type Mover struct {
 	last    Move
 }
 
-// Move is what became of one start of a Mover.
+// Move is the progress of one run of a Mover.
 type Move struct {
 	Started, Ended bool
-	Blobs, Done    int   // Of those that live; those that were there already are done.
-	Bytes          int64 // That were copied.
+	Blobs, Done    int   // The live blobs, and how many are copied or were there before.
+	Bytes          int64 // Copied.
 	Failed         int
 	Err            error // The first one.
 }
 
-// State returns what became of the newest start.
+// State returns the progress of the newest run.
 func (m *Mover) State() Move {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,7 +54,7 @@ func (m *Mover) Begin() bool {
 	return true
 }
 
-// Run copies what the objects of a state need, after Begin.
+// Run copies the blobs that the objects of a state need, after Begin.
 func (m *Mover) Run(ctx context.Context, view *fsm.View) {
 	err := m.run(ctx, view)
 	m.mu.Lock()

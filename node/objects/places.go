@@ -7,7 +7,7 @@ import (
 	"berth/compute"
 )
 
-// places counts what uploads hold in memory, and by organization. Its methods are safe
+// places counts the chunks of uploads in memory, also by organization. Its methods are safe
 // for concurrent use.
 type places struct {
 	share int
@@ -38,7 +38,8 @@ func (p *places) take(ctx context.Context, org compute.OrgID) (give func(), err 
 	}
 }
 
-// try takes a place if there is one, and returns what is closed at the next change.
+// try takes a place if there is one. Otherwise it returns a channel that is closed at the
+// next change.
 func (p *places) try(org compute.OrgID) (changed <-chan struct{}, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

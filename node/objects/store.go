@@ -29,7 +29,7 @@ type Blobs interface {
 	Get(ctx context.Context, hash compute.Hash) ([]byte, error)
 }
 
-// Config is what a Store needs.
+// Config holds the settings and dependencies of a Store.
 type Config struct {
 	Blobs   Blobs
 	Keys    Keys
@@ -136,7 +136,7 @@ func (s *Store) chunksOf(ctx context.Context, blob compute.Hash, whole bool, siz
 	return m.chunks, nil
 }
 
-// Meta returns what describes an object.
+// Meta returns the metadata of an object.
 func (s *Store) Meta(ctx context.Context, b *compute.Bucket, o *compute.Object) (*compute.ObjectMeta, error) {
 	if o.Whole || o.Blob == (compute.Hash{}) {
 		return &compute.ObjectMeta{Type: o.Type}, nil
@@ -155,8 +155,8 @@ func (s *Store) Meta(ctx context.Context, b *compute.Bucket, o *compute.Object) 
 	return openMeta(key, m.sealed)
 }
 
-// SealMeta returns what describes an object that is uploaded in parts, for the record
-// of the upload; OpenMeta is its inverse.
+// SealMeta returns the encrypted metadata of an object that is uploaded in parts, for the
+// record of the upload; OpenMeta is its inverse.
 func (s *Store) SealMeta(b *compute.Bucket, meta *compute.ObjectMeta) ([]byte, error) {
 	key, err := s.cfg.Keys.Open(b)
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *Store) SealMeta(b *compute.Bucket, meta *compute.ObjectMeta) ([]byte, e
 	return sealMeta(key, meta)
 }
 
-// OpenMeta returns what SealMeta was given.
+// OpenMeta is the inverse of SealMeta.
 func (s *Store) OpenMeta(b *compute.Bucket, sealed []byte) (*compute.ObjectMeta, error) {
 	if len(sealed) == 0 {
 		return new(compute.ObjectMeta), nil

@@ -3,7 +3,7 @@ package objects_test
 import (
 	"bytes"
 	"context"
-	"crypto/md5" //nolint:gosec // What an ETag is.
+	"crypto/md5" //nolint:gosec // The ETag is an MD5 sum.
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -27,7 +27,7 @@ type bench struct {
 	mu       sync.Mutex
 	blobs    map[compute.Hash][]byte
 	puts     int
-	fail     error // Of the next puts.
+	fail     error // The error of the next puts.
 	now      time.Time
 	proposed []fsm.Command
 	ids      byte

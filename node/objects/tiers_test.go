@@ -67,7 +67,7 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-// TestMover copies what lives and is not there yet, says what it could not copy, and is
+// TestMover copies live blobs that are not there yet, reports those it could not copy, and is
 // not started twice.
 func TestMover(t *testing.T) {
 	to, from := newPlace("there"), newPlace("a", "b", "dead")

@@ -2,7 +2,7 @@ package objects
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // What clients of S3 expect of an ETag; nothing is trusted for it.
+	"crypto/md5" //nolint:gosec // S3 clients expect an MD5 as ETag; nothing is trusted for it.
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -20,7 +20,7 @@ type Write struct {
 	Actor  fsm.Actor
 	Bucket *compute.Bucket
 	Body   io.Reader
-	Meta   *compute.ObjectMeta // What the manifest keeps; nil for nothing.
+	Meta   *compute.ObjectMeta // Metadata that the manifest keeps; nil for none.
 	Max    int64               // Bytes; 0 for compute.MaxObjectSize.
 }
 
@@ -56,7 +56,7 @@ type upload struct {
 	*Store
 	Write
 
-	ctx   context.Context //nolint:containedctx // Of one call of Write.
+	ctx   context.Context //nolint:containedctx // The context of one call of Write.
 	fail  context.CancelCauseFunc
 	key   Key
 	begun time.Time // Or the last checkpoint.
@@ -69,7 +69,7 @@ type upload struct {
 	chunks []*chunk // Their blobs are known once puts is done.
 	kept   int      // How many of chunks are in parts of the upload.
 
-	id       compute.ObjectUploadID // Of the upload that keeps them; zero for none.
+	id       compute.ObjectUploadID // The upload whose parts keep the chunks; zero for none.
 	parts    int
 	revision uint64
 }
@@ -112,8 +112,8 @@ func (u *upload) run() (compute.Content, error) {
 	return u.finish()
 }
 
-// read returns the next chunk, and what gives back its place in memory. Small ones need
-// none. The error is io.EOF behind the last one.
+// read returns the next chunk, and a function that gives back its place in memory. Small
+// chunks need none. The error is io.EOF after the last one.
 func (u *upload) read() (data []byte, give func(), err error) {
 	give = func() {}
 	buf, begun := make([]byte, 0, firstBuffer), u.cfg.Now()
@@ -272,11 +272,11 @@ func (u *upload) checkpoint() error {
 	return nil
 }
 
-// abandonTime is how long an upload that failed may take to clean up. What it cannot
-// remove expires.
+// abandonTime is how long an upload that failed may take to clean up. An upload that
+// it cannot abort expires.
 const abandonTime = 5 * time.Second
 
-// abandon removes what keeps the chunks of an upload that failed.
+// abandon aborts a failed upload, whose parts keep its chunks.
 func (u *upload) abandon() {
 	if u.id.IsZero() {
 		return

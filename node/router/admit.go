@@ -23,8 +23,8 @@ type gate struct {
 	*fair.Gate[compute.OrgID]
 
 	users  int   // Requests that hold it.
-	places int   // Of all replicas together.
-	others []int // What other servers were asked, as of the last report.
+	places int   // Requests that all replicas together answer at once.
+	others []int // Requests under way at each other server, as of the last report.
 }
 
 // SetQueues sets how requests to models are let in. It comes before the first of them.
@@ -63,7 +63,7 @@ func (r *Router) placesOf(view *fsm.View, deployment *compute.Execution) int {
 	return r.queues.Concurrency(deployment.Inference.Engine) * max(len(ready(view, deployment)), 1)
 }
 
-// retryBusy is after which time who found a full queue may ask again.
+// retryBusy is when a client may retry after it found all replicas busy.
 const retryBusy = 5 * time.Second
 
 // enterGate returns the gate of a deployment, with as many places as this node may use.
@@ -86,7 +86,7 @@ func (r *Router) enterGate(id compute.ExecutionID, places int) *gate {
 	return g
 }
 
-// leaveGate ends the use of a gate. It stays, with what it has learned of costs.
+// leaveGate ends the use of a gate. The gate stays, with the costs that it has learned.
 func (r *Router) leaveGate(g *gate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,8 +130,8 @@ func (r *Router) Busy() bool {
 	return false
 }
 
-// SetDemand sets how many other servers there are, and what each of them has under way:
-// nil for one that has not said it, and no list while that is not needed.
+// SetDemand sets the number of other servers, and the requests that each has under way. The
+// map of a server that has not reported is nil; loads is empty while it is not needed.
 func (r *Router) SetDemand(view *fsm.View, servers int, loads []map[compute.ExecutionID]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

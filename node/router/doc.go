@@ -2,7 +2,7 @@
 // and has it answer.
 //
 // It is not for credentials or headers (package edge), nor for connections between
-// nodes: who makes a Router gives it a function that dials.
+// nodes: the caller of New passes a function that dials.
 //
 // Rules: everything is read from one view of the state, on the node that got the
 // request, so that there is one hop at most. A replica to which no connection can be

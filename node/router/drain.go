@@ -28,7 +28,7 @@ func (r *Router) Drain(replica compute.ExecutionID) (underWay int) {
 }
 
 // countSwitched counts an answer that changes the protocol of its connection. The
-// caller calls what it returns instead of done.
+// caller calls the returned function instead of done.
 func (r *Router) countSwitched(to Replica, answer *http.Response, done func()) func() {
 	if answer.StatusCode != http.StatusSwitchingProtocols {
 		return done

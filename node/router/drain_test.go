@@ -11,7 +11,7 @@ import (
 )
 
 // TestDrain drains a replica that has a request: the request goes on, and the next ones
-// go to the other replica. A connection whose protocol has changed is no request.
+// go to the other replica. A connection whose protocol has changed does not count.
 func TestDrain(t *testing.T) {
 	entered, release := make(chan byte), make(chan struct{})
 	f := newFleet(t, func(n byte, w http.ResponseWriter, r *http.Request) {

@@ -140,13 +140,13 @@ func rank(id compute.ExecutionID, prefix uint64) uint64 {
 	return x ^ x>>33
 }
 
-// Load is what a node has seen of requests to a deployment since it started.
+// Load counts the requests to a deployment through this node since the node started.
 type Load struct {
 	Deployment compute.ExecutionID `cbor:"1,keyasint"`
 	Started    uint64              `cbor:"2,keyasint,omitempty"`
 	UnderWay   int                 `cbor:"3,keyasint,omitempty"`
 	Delays     [DelayBuckets]int64 `cbor:"4,keyasint"`           // Answers by the time to their first byte.
-	Waiting    int                 `cbor:"5,keyasint,omitempty"` // Of those under way, for a place at a replica.
+	Waiting    int                 `cbor:"5,keyasint,omitempty"` // Requests that wait for a place at a replica.
 }
 
 // DelayBuckets is how many classes of delays there are: class n is up to 2^n ms.

@@ -27,7 +27,7 @@ func TestInferRetriesBeforeTheFirstByte(t *testing.T) {
 	for _, flushed := range []bool{false, true} {
 		f := newFleet(t, func(n byte, w http.ResponseWriter, r *http.Request) {
 			if n == 1 {
-				if flushed { // The header alone is no byte of the answer.
+				if flushed { // The header alone does not count as a byte of the answer.
 					_ = http.NewResponseController(w).Flush()
 				}
 				panic(http.ErrAbortHandler)
@@ -49,7 +49,7 @@ func TestInferRetriesBeforeTheFirstByte(t *testing.T) {
 }
 
 // TestInferFailsAfterTheFirstByte has a replica end in the middle of its answer: the reader
-// gets what it sent and an error, and no other replica is asked.
+// gets the bytes sent so far and an error, and no other replica is asked.
 func TestInferFailsAfterTheFirstByte(t *testing.T) {
 	asked := make(chan byte, 4)
 	f := newFleet(t, func(n byte, w http.ResponseWriter, _ *http.Request) {

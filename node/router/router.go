@@ -25,7 +25,7 @@ const (
 	idleAll     = 1024
 	idleTimeout = 30 * time.Second
 	dialTimeout = 10 * time.Second
-	headerBytes = 256 << 10 // Of an answer's header.
+	headerBytes = 256 << 10 // Limit of an answer's header.
 	retryAfter  = 2 * time.Second
 )
 
@@ -52,7 +52,7 @@ type Router struct {
 	switched map[compute.ExecutionID]int  // and those of them whose connection has another protocol now.
 	drained  map[compute.ExecutionID]bool // Replicas that get no more of them,
 	oldest   []compute.ExecutionID        // in this order.
-	next     int                          // Rotates what is equal.
+	next     int                          // Rotates the order of equal replicas.
 
 	loads map[compute.ExecutionID]*Load
 

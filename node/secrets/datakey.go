@@ -63,8 +63,8 @@ func (k *DataKey) Unseal(sealed, context []byte) (string, error) {
 	return string(value), nil
 }
 
-// RotateDataKey returns a sealed data key with another key, which seals from then on. What
-// the earlier ones have sealed can still be read.
+// RotateDataKey returns a sealed data key with another key, which seals from then on. Values
+// that earlier keys sealed can still be read.
 func (m *Master) RotateDataKey(sealed, context []byte) ([]byte, error) {
 	return m.changeDataKey(sealed, context, func(manager *keyset.Manager, _ *keyset.Handle) error {
 		id, err := manager.Add(aead.AES256GCMKeyTemplate())

@@ -8,6 +8,6 @@
 // step that is asked for, and goes with them. An Archive of a series is a blob, which the
 // record of the execution refers to.
 //
-// The package knows nothing of Raft, RPC or HTTP. What cannot be measured is NaN on
-// disk, and absent in answers.
+// The package knows nothing of Raft, RPC or HTTP. Values that cannot be measured are NaN
+// on disk, and absent in answers.
 package series

@@ -58,8 +58,8 @@ func (s *Store) Delete(execution compute.ExecutionID) error {
 	return err
 }
 
-// read returns the content of a file. What follows its last whole point is ignored: the
-// machine stopped while it was written.
+// read returns the content of a file. It ignores bytes after the last whole point: the
+// machine stopped while they were written.
 func read(path string) (seconds int, points []Point, err error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +99,7 @@ func newWriter(path string) (*writer, error) {
 	return w, nil
 }
 
-// add takes what was measured in one second.
+// add takes the measurements of one second.
 func (w *writer) add(p Point) error {
 	if w.next.add(p); w.next.n < w.seconds {
 		return nil
@@ -170,7 +170,7 @@ func (w *writer) rewrite(points []Point) error {
 	return nil
 }
 
-// end writes what add has not written yet.
+// end writes the points that add has not written yet.
 func (w *writer) end() error {
 	if w.next.n == 0 {
 		return nil

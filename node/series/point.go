@@ -14,7 +14,7 @@ type Metric int
 const (
 	GPUUtilPercent    Metric = iota // Mean of the attempt's GPUs.
 	GPUMemoryPercent                // Used of all their memory together.
-	GPUTemperatureC                 // Of the hottest.
+	GPUTemperatureC                 // Maximum of the attempt's GPUs.
 	GPUPowerWatt                    // Sum, by the parts that the attempt holds.
 	GPUPowerLimitWatt               // The same.
 	GPUClockSMMHz                   // Mean.
@@ -23,12 +23,12 @@ const (
 	PCIeTxBytesPerS                 // Sum.
 	MemoryTotalBytes                // The attempt's limit.
 	MemoryUsedBytes
-	CPUPercent // Of the processors that it asked for.
+	CPUPercent // Share of the requested processors that was used.
 
 	Metrics = iota
 )
 
-// Point is what an attempt did in the time before an instant. Unknown values are NaN.
+// Point has the values that an attempt had in the time before an instant. Unknown values are NaN.
 type Point struct {
 	At     compute.Instant
 	Values [Metrics]float64
@@ -65,9 +65,9 @@ func decodePoint(b []byte) Point {
 	return p
 }
 
-// mean is the mean of points, of each metric over those that know it.
+// mean is the mean of points. It takes each metric over the points that have a value for it.
 type mean struct {
-	at     compute.Instant // Of the last one.
+	at     compute.Instant // Instant of the last point.
 	sums   [Metrics]float64
 	counts [Metrics]int
 	n      int

@@ -12,7 +12,7 @@ import (
 	"berth/loop"
 )
 
-// Config is what a Recorder needs.
+// Config holds the settings and dependencies of a Recorder.
 type Config struct {
 	Store *Store
 	// Work returns the live attempts of this node.
@@ -42,7 +42,7 @@ type attempt struct {
 // watched is a live attempt.
 type watched struct {
 	w    *writer
-	at   time.Time // Of the last look.
+	at   time.Time // When it was last measured.
 	cpu  time.Duration
 	seen bool // In this round.
 }
@@ -128,10 +128,10 @@ func (r *Recorder) measure(w compute.Work) error {
 	return l.w.add(p)
 }
 
-// addGPUs adds what the GPUs of an attempt do.
+// addGPUs adds the values of an attempt's GPUs.
 func (r *Recorder) addGPUs(p *Point, w compute.Work) {
 	n := float64(len(w.Attempt.GPUs))
-	add := func(m Metric, value float64) { // NaN and what the device does not report stay unknown.
+	add := func(m Metric, value float64) { // NaN and values that the device does not report stay unknown.
 		if value < 0 {
 			value = math.NaN()
 		}

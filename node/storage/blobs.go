@@ -31,7 +31,7 @@ type Peers interface {
 	Open(ctx context.Context, node compute.NodeID, req []byte) (io.ReadWriteCloser, error)
 }
 
-// Config is what Blobs needs.
+// Config holds the settings and dependencies of Blobs.
 type Config struct {
 	Self  compute.NodeID
 	Store *Store

@@ -14,7 +14,7 @@ import (
 const (
 	directLeast = 512 << 10 // Bytes of a blob that is written past the cache.
 	directPiece = 1 << 20   // Bytes that are written at once.
-	directAlign = 4 << 10   // Of memory, offsets and lengths.
+	directAlign = 4 << 10   // Alignment of memory, offsets and lengths.
 )
 
 // directBuffers has aligned buffers of directPiece bytes.

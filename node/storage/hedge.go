@@ -25,7 +25,7 @@ func hedged(
 ) (done, failed []answer) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answers := make(chan answer, len(nodes)) // Of this size, so that no late answer waits for a reader.
+	answers := make(chan answer, len(nodes)) // The buffer takes all answers: a late one does not wait for a reader.
 	asked := 0
 	ask := func() {
 		if asked == len(nodes) {

@@ -13,12 +13,12 @@ import (
 // Scrub checks all blobs on this disk against their names. It fetches a damaged
 // or unreadable blob again from another node, whether or not this node is an
 // owner. It returns how many blobs it read and how many of them were wrong. It
-// logs those that cannot be repaired. Before each read it calls pace, whose
+// logs those that cannot be repaired. Before each read it calls throttle, whose
 // error ends it.
-func (b *Blobs) Scrub(ctx context.Context, pace func(bytes int) error) (read, damaged int, err error) {
+func (b *Blobs) Scrub(ctx context.Context, throttle func(bytes int) error) (read, damaged int, err error) {
 	defer func() { b.metrics.count("scrub", err) }()
 	err = b.cfg.Store.each(func(hash compute.Hash, size int64) error {
-		if err := pace(int(size)); err != nil {
+		if err := throttle(int(size)); err != nil {
 			return err
 		}
 		_, err := b.cfg.Store.Get(hash)

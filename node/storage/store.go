@@ -31,7 +31,7 @@ type Store struct {
 	dir        string
 	quarantine string
 	now        func() time.Time
-	unreadable sync.Map // Of compute.Hash: files that exist but could not be read as their blob.
+	unreadable sync.Map // The compute.Hash of files that exist but could not be read as their blob.
 	journal    *journal
 
 	// mu is held while a blob is stored or removed, file system calls included: a
@@ -224,7 +224,7 @@ func (s *Store) read(hash compute.Hash) ([]byte, error) {
 	return data, nil
 }
 
-// readAll returns what a file has, and at most a little more than a blob may.
+// readAll returns the content of a file, but at most a little more than the largest blob.
 func readAll(f *os.File) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -182,7 +182,7 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(stray); err != nil {
-		t.Errorf("a file that is no blob: %v", err)
+		t.Errorf("a file that is not a blob: %v", err)
 	}
 }
 

@@ -74,7 +74,7 @@ func sendResult(w io.Writer, data []byte, err error) error {
 	return sendErr
 }
 
-// encodeHead encodes what comes before the data of a result.
+// encodeHead encodes the head of a result, which precedes its data.
 func encodeHead(data []byte, err error) []byte {
 	code, message := compute.CodeOf(err), compute.MessageOf(err)
 	message = message[:min(len(message), maxMessage)]
@@ -145,7 +145,7 @@ func (b *Blobs) ask(ctx context.Context, node compute.NodeID, q request, data []
 		return nil, fmt.Errorf("ask node %s: %w", node, err)
 	}
 	unhook := context.AfterFunc(ctx, func() { _ = stream.Close() })
-	sent := make(chan error, 1) // Of this size, so that the sender never waits.
+	sent := make(chan error, 1) // The buffer takes the only error, so that the sender never waits.
 	go func() {
 		_, err := stream.Write(data)
 		sent <- err

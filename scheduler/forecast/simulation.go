@@ -286,8 +286,8 @@ func (s *simulation) claim(i int) {
 	s.unclaimed[all[at].node] = without(s.left(all[at].node), &w.shape)
 }
 
-// nearest returns the node where the least is missing for q, -1 for none. What
-// others claim counts as missing.
+// nearest returns the node where the least is missing for q, -1 for none. Claims of
+// others count as missing.
 func (s *simulation) nearest(q *capacity.Shape) int {
 	best, least := -1, int64(math.MaxInt64)
 	for n := range s.now {

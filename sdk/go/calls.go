@@ -318,7 +318,7 @@ func (g BudgetsCalls) List(ctx context.Context, slug string, query PageQuery) ([
 // Set is PUT /api/v2/external/orgs/{slug}/budgets.
 //
 // Set a budget of an API key or, as an owner, of a member or the organization. With enforce
-// it is a ceiling. What was charged toward it before stays.
+// it is a ceiling. The amount charged so far stays.
 //
 // Needs: API key or access token of an admin of the organization.
 func (g BudgetsCalls) Set(ctx context.Context, slug string, body NewBudget) (Budget, error) {
@@ -1261,7 +1261,7 @@ type PartUploadsCalls struct{ c *Client }
 // Start is POST /api/v2/external/storage/uploads.
 //
 // Begin to store a file in parts, which may come in any order, several at a time, and to any
-// node. What has come stays for a week.
+// node. Stored parts are kept for a week.
 //
 // Needs: API key or access token.
 func (g PartUploadsCalls) Start(ctx context.Context, body NewUpload) (StartedUpload, error) {
@@ -1331,8 +1331,7 @@ func (g PricesCalls) List(ctx context.Context) (PriceList, error) {
 
 // Set is PUT /api/v2/external/admin/prices/{resource}.
 //
-// Set the price of a GPU type, or of a vCPU with cpu. What was submitted before keeps its
-// price.
+// Set the price of a GPU type, or of a vCPU with cpu. Work submitted before keeps its price.
 //
 // Needs: root token, or an operator's API key or access token.
 func (g PricesCalls) Set(ctx context.Context, resource string, body NewPrice) (ListedPrice, error) {

@@ -388,20 +388,19 @@ type ComposeStart struct {
 	// Rules: at most 64 characters, `^[a-zA-Z0-9_.]+$`.
 	MachineType *string `json:"machine_type,omitzero"`
 	// Least memory of each GPU or share that it gets, in GiB, as the maker names it: a card of 24
-	// GB counts as 24 though it reports less. Of a GPU selection: only types with as much are
-	// tried.
+	// GB counts as 24 though it reports less. A GPU selection tries only types with as much.
 	//
 	// Rules: default 0, ≥ 0, ≤ 1048576.
 	MinVRAMGB int `json:"min_vram_gb,omitzero"`
 	// GPU types of which it gets one, in any case: of those that are free the cheapest, at the
 	// price of that type. The hold is for the dearest. execution_type is then gpu.any, or gives
-	// the number, as in gpu.any.2x; a type that it names is one of them. Of a GPU selection: the
-	// types to try, every type that there is when absent.
+	// the number, as in gpu.any.2x; a type that it names is one of them. A GPU selection tries
+	// these types, or every type that there is when absent.
 	//
 	// Rules: at least 1 characters, at most 64 characters, at most 16 items.
 	GPUTypes []string `json:"gpu_types,omitzero"`
-	// Least CUDA compute capability of its GPUs, as in 8.0. Of several GPU types: only those with
-	// as much are taken.
+	// Least CUDA compute capability of its GPUs, as in 8.0. Among several GPU types, only those
+	// with as much are taken.
 	//
 	// Rules: at most 4 characters, `^([0-9]{1,2}[.][0-9])?$`.
 	MinComputeCapability string `json:"min_compute_capability,omitzero"`
@@ -694,7 +693,7 @@ type DeploymentCreated struct {
 	Message string `json:"message,omitzero"`
 }
 
-// DeploymentUpdate is the body of PATCH /inference/deployments/{id}. What is absent stays.
+// DeploymentUpdate is the body of PATCH /inference/deployments/{id}. Absent fields keep their value.
 type DeploymentUpdate struct {
 	// Another model, or another revision of it.
 	//
@@ -808,7 +807,7 @@ type Execution struct {
 	StatusDetails *string `json:"status_details,omitzero"`
 	// JSON text: the paths of its import files, the first ones up to 1 KiB.
 	LocalImports *string `json:"local_imports,omitzero"`
-	// Credits; null until settled. Of a parent: the sum of its children.
+	// Credits; null until settled. A parent has the sum of its children.
 	Billed *Amount `json:"billed,omitzero"`
 	// The attempt began on its node.
 	ExeceletStart *time.Time `json:"execelet_start,omitzero"`
@@ -995,7 +994,7 @@ type ExecutionSummary struct {
 	StatusDetails *string `json:"status_details,omitzero"`
 	// JSON text: the paths of its import files, the first ones up to 1 KiB.
 	LocalImports *string `json:"local_imports,omitzero"`
-	// Credits; null until settled. Of a parent: the sum of its children.
+	// Credits; null until settled. A parent has the sum of its children.
 	Billed *Amount `json:"billed,omitzero"`
 	// The attempt began on its node.
 	ExeceletStart *time.Time `json:"execelet_start,omitzero"`
@@ -1252,20 +1251,19 @@ type ImageStart struct {
 	// Rules: at most 64 characters, `^[a-zA-Z0-9_.]+$`.
 	MachineType *string `json:"machine_type,omitzero"`
 	// Least memory of each GPU or share that it gets, in GiB, as the maker names it: a card of 24
-	// GB counts as 24 though it reports less. Of a GPU selection: only types with as much are
-	// tried.
+	// GB counts as 24 though it reports less. A GPU selection tries only types with as much.
 	//
 	// Rules: default 0, ≥ 0, ≤ 1048576.
 	MinVRAMGB int `json:"min_vram_gb,omitzero"`
 	// GPU types of which it gets one, in any case: of those that are free the cheapest, at the
 	// price of that type. The hold is for the dearest. execution_type is then gpu.any, or gives
-	// the number, as in gpu.any.2x; a type that it names is one of them. Of a GPU selection: the
-	// types to try, every type that there is when absent.
+	// the number, as in gpu.any.2x; a type that it names is one of them. A GPU selection tries
+	// these types, or every type that there is when absent.
 	//
 	// Rules: at least 1 characters, at most 64 characters, at most 16 items.
 	GPUTypes []string `json:"gpu_types,omitzero"`
-	// Least CUDA compute capability of its GPUs, as in 8.0. Of several GPU types: only those with
-	// as much are taken.
+	// Least CUDA compute capability of its GPUs, as in 8.0. Among several GPU types, only those
+	// with as much are taken.
 	//
 	// Rules: at most 4 characters, `^([0-9]{1,2}[.][0-9])?$`.
 	MinComputeCapability string `json:"min_compute_capability,omitzero"`
@@ -1578,8 +1576,8 @@ type LedgerQuery struct {
 	Cursor uint64 `json:"cursor,omitzero"`
 }
 
-// Limit is what an organization, one of its API keys or one of its tags may
-// hold at once. Over it executions wait, for the reason org_concurrency,
+// Limit bounds the work that an organization, one of its API keys or one of its
+// tags may hold at once. Executions beyond it wait, for the reason org_concurrency,
 // key_concurrency, tag_concurrency or quota_gpus.
 type Limit struct {
 	// organization, key or tag.
@@ -2163,7 +2161,7 @@ type Node struct {
 	Gossip  string    `json:"gossip,omitzero"`
 	Metrics string    `json:"metrics,omitzero"`
 	Version string    `json:"version,omitzero"`
-	// Newest format of the state that it can apply. What a newer version brings works once every
+	// Newest format of the state that it can apply. Features of a newer version work once every
 	// server knows its format.
 	StateFormat uint64    `json:"state_format,omitzero"`
 	JoinedAt    time.Time `json:"joined_at,omitzero"`
@@ -2358,7 +2356,7 @@ type Peers struct {
 	Count int    `json:"count,omitzero"`
 }
 
-// PendingUpdate is what the replicas of a deployment will execute.
+// PendingUpdate has the model and arguments that the replicas of a deployment will execute.
 type PendingUpdate struct {
 	HfModelID string   `json:"hf_model_id,omitzero"`
 	VllmArgs  []string `json:"vllm_args,omitzero"`
@@ -2458,20 +2456,19 @@ type PythonStart struct {
 	// Rules: at most 64 characters, `^[a-zA-Z0-9_.]+$`.
 	MachineType *string `json:"machine_type,omitzero"`
 	// Least memory of each GPU or share that it gets, in GiB, as the maker names it: a card of 24
-	// GB counts as 24 though it reports less. Of a GPU selection: only types with as much are
-	// tried.
+	// GB counts as 24 though it reports less. A GPU selection tries only types with as much.
 	//
 	// Rules: default 0, ≥ 0, ≤ 1048576.
 	MinVRAMGB int `json:"min_vram_gb,omitzero"`
 	// GPU types of which it gets one, in any case: of those that are free the cheapest, at the
 	// price of that type. The hold is for the dearest. execution_type is then gpu.any, or gives
-	// the number, as in gpu.any.2x; a type that it names is one of them. Of a GPU selection: the
-	// types to try, every type that there is when absent.
+	// the number, as in gpu.any.2x; a type that it names is one of them. A GPU selection tries
+	// these types, or every type that there is when absent.
 	//
 	// Rules: at least 1 characters, at most 64 characters, at most 16 items.
 	GPUTypes []string `json:"gpu_types,omitzero"`
-	// Least CUDA compute capability of its GPUs, as in 8.0. Of several GPU types: only those with
-	// as much are taken.
+	// Least CUDA compute capability of its GPUs, as in 8.0. Among several GPU types, only those
+	// with as much are taken.
 	//
 	// Rules: at most 4 characters, `^([0-9]{1,2}[.][0-9])?$`.
 	MinComputeCapability string `json:"min_compute_capability,omitzero"`
@@ -2917,20 +2914,19 @@ type SelectionStart struct {
 	// Rules: at most 64 characters, `^[a-zA-Z0-9_.]+$`.
 	MachineType *string `json:"machine_type,omitzero"`
 	// Least memory of each GPU or share that it gets, in GiB, as the maker names it: a card of 24
-	// GB counts as 24 though it reports less. Of a GPU selection: only types with as much are
-	// tried.
+	// GB counts as 24 though it reports less. A GPU selection tries only types with as much.
 	//
 	// Rules: default 0, ≥ 0, ≤ 1048576.
 	MinVRAMGB int `json:"min_vram_gb,omitzero"`
 	// GPU types of which it gets one, in any case: of those that are free the cheapest, at the
 	// price of that type. The hold is for the dearest. execution_type is then gpu.any, or gives
-	// the number, as in gpu.any.2x; a type that it names is one of them. Of a GPU selection: the
-	// types to try, every type that there is when absent.
+	// the number, as in gpu.any.2x; a type that it names is one of them. A GPU selection tries
+	// these types, or every type that there is when absent.
 	//
 	// Rules: at least 1 characters, at most 64 characters, at most 16 items.
 	GPUTypes []string `json:"gpu_types,omitzero"`
-	// Least CUDA compute capability of its GPUs, as in 8.0. Of several GPU types: only those with
-	// as much are taken.
+	// Least CUDA compute capability of its GPUs, as in 8.0. Among several GPU types, only those
+	// with as much are taken.
 	//
 	// Rules: at most 4 characters, `^([0-9]{1,2}[.][0-9])?$`.
 	MinComputeCapability string `json:"min_compute_capability,omitzero"`
@@ -3179,20 +3175,19 @@ type ServiceStart struct {
 	// Rules: at most 64 characters, `^[a-zA-Z0-9_.]+$`.
 	MachineType *string `json:"machine_type,omitzero"`
 	// Least memory of each GPU or share that it gets, in GiB, as the maker names it: a card of 24
-	// GB counts as 24 though it reports less. Of a GPU selection: only types with as much are
-	// tried.
+	// GB counts as 24 though it reports less. A GPU selection tries only types with as much.
 	//
 	// Rules: default 0, ≥ 0, ≤ 1048576.
 	MinVRAMGB int `json:"min_vram_gb,omitzero"`
 	// GPU types of which it gets one, in any case: of those that are free the cheapest, at the
 	// price of that type. The hold is for the dearest. execution_type is then gpu.any, or gives
-	// the number, as in gpu.any.2x; a type that it names is one of them. Of a GPU selection: the
-	// types to try, every type that there is when absent.
+	// the number, as in gpu.any.2x; a type that it names is one of them. A GPU selection tries
+	// these types, or every type that there is when absent.
 	//
 	// Rules: at least 1 characters, at most 64 characters, at most 16 items.
 	GPUTypes []string `json:"gpu_types,omitzero"`
-	// Least CUDA compute capability of its GPUs, as in 8.0. Of several GPU types: only those with
-	// as much are taken.
+	// Least CUDA compute capability of its GPUs, as in 8.0. Among several GPU types, only those
+	// with as much are taken.
 	//
 	// Rules: at most 4 characters, `^([0-9]{1,2}[.][0-9])?$`.
 	MinComputeCapability string `json:"min_compute_capability,omitzero"`

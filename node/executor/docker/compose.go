@@ -23,7 +23,7 @@ import (
 
 // Files of an attempt that executes a Compose file, in its directory.
 const (
-	ComposeFile    = "compose.json" // What Docker Compose executes; no value of a variable is in it.
+	ComposeFile    = "compose.json" // The file that Docker Compose executes; no value of a variable is in it.
 	composeSeccomp = "seccomp.json"
 )
 

@@ -148,8 +148,8 @@ func asProgramError(err error) error {
 	return fmt.Errorf("%w: %s", sandbox.ErrProgram, lastCause(err.Error()))
 }
 
-// lastCause returns the end of an engine's error, which is about the program. What
-// comes before it names the parts of the engine that failed to start it.
+// lastCause returns the end of an engine's error, which is about the program. The text
+// before it names the parts of the engine that failed to start the program.
 func lastCause(text string) string {
 	if i := strings.Index(text, "exec: "); i >= 0 {
 		text = text[i+len("exec: "):]

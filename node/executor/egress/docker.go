@@ -9,7 +9,7 @@ import (
 
 const (
 	iptables   = "iptables"
-	userChain  = "DOCKER-USER" // What Docker's own rules leave to others.
+	userChain  = "DOCKER-USER" // Docker leaves this chain to the rules of others.
 	lockWait   = "-w"          // For another process that changes rules.
 	noSuchName = "No chain/target/match by that name"
 )

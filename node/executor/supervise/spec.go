@@ -72,8 +72,8 @@ type Spec struct {
 	Storage     *sandbox.Bind `json:"storage,omitempty"`  // The mount of the bucket, for the code to have.
 	Serving     *Serving      `json:"serving,omitempty"`  // The port of the code, if it serves one.
 
-	// Container is set for code that executes in containers. Of Sandbox, they have the
-	// environment and the scratch space alone.
+	// Container is set for code that executes in containers. They use only the environment
+	// and the scratch space of Sandbox.
 	Container *Container   `json:"container,omitempty"`
 	Sandbox   sandbox.Spec `json:"sandbox"`
 }

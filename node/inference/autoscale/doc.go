@@ -1,5 +1,5 @@
-// Package autoscale decides how many replicas deployments of models have, from what
-// the routers of all servers have counted.
+// Package autoscale decides how many replicas deployments of models have, from the counts
+// of the routers of all servers.
 //
 // It is not for starting or stopping replicas: the state does that with services.
 //

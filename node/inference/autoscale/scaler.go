@@ -7,11 +7,11 @@ import (
 	"berth/compute"
 )
 
-// Counts is what all servers have counted of a deployment since they started.
+// Counts has the counts of all servers for a deployment since they started.
 type Counts struct {
 	Started  uint64
 	UnderWay int
-	Waiting  int     // Of those under way, for a place at a busy replica.
+	Waiting  int     // Requests under way that wait for a place at a busy replica.
 	Delays   []int64 // Answers by the time to the first byte: class n is up to 2^n ms.
 }
 
@@ -22,12 +22,12 @@ type Scaler struct {
 	known map[compute.ExecutionID]*history
 }
 
-// history is what a Scaler keeps of a deployment.
+// history has the observations of a Scaler for one deployment.
 type history struct {
 	at       time.Time
 	last     Counts
 	changed  compute.Instant
-	busyAt   time.Time // Of the last request.
+	busyAt   time.Time // When it last had requests, or no ready replica.
 	enoughAt time.Time // Since when fewer replicas would do; zero if they do not.
 	most     int       // The most that were wanted since.
 }
@@ -74,7 +74,7 @@ func (s *Scaler) Replicas(e *compute.Execution, ready, places int, c Counts, now
 		if slow > d.TargetP95 {
 			want = max(want, have+1)
 		}
-		if queued > 0 { // What waits has no answer yet whose delay could tell.
+		if queued > 0 { // Waiting requests do not show in the delays yet.
 			want = max(want, have+(queued+places-1)/max(places, 1))
 		}
 	}

@@ -23,7 +23,7 @@ func TestReplicas(t *testing.T) {
 		name    string
 		after   time.Duration
 		started uint64
-		class   int // Of their delays.
+		class   int // The class of their delays.
 		waiting int
 		want    int
 	}{
@@ -57,7 +57,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// TestQueues adds replicas for what waits, once those that it added are ready.
+// TestQueues adds replicas for waiting requests, once those that it added are ready.
 func TestQueues(t *testing.T) {
 	for _, test := range []struct{ ready, before, waiting, want int }{
 		{2, 0, 9, 2}, {2, 9, 0, 2}, {2, 1, 9, 3}, {2, 4, 9, 3}, {2, 9, 5, 4}, {2, 99, 99, 6}, {1, 99, 99, 2},

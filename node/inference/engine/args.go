@@ -68,7 +68,7 @@ func (e *Engine) check(args []string) ([]string, error) {
 			value = args[i]
 		}
 		if !kinds()[kind].MatchString(value) {
-			return nil, invalid("vllm_args: the value of %s is no %s", name, kind)
+			return nil, invalid("vllm_args: the value of %s is not of the kind %s", name, kind)
 		}
 		out = append(out, name, value)
 	}

@@ -34,14 +34,14 @@ type Engine struct {
 	StartLimit  time.Duration     `koanf:"start_limit"`  // From its start until it is healthy.
 }
 
-// Defaults of what an entry leaves out.
+// Defaults of the fields that an entry omits.
 const (
 	DefaultConcurrency = 64
 	defaultStartLimit  = 10 * time.Minute
 	maxEngines         = 32
 )
 
-// Launch is what the placeholders of one start stand for.
+// Launch has the values of the placeholders for one start.
 type Launch struct {
 	ModelPath  string   // {model_path}: a directory, or a file of the format GGUF.
 	Model      string   // {model}: as on the hub.
@@ -102,7 +102,7 @@ var (
 	place      = regexp.MustCompile(`\{[a-z_]*\}`)
 )
 
-// Validate returns what is wrong with an entry, nil for nothing.
+// Validate returns an error for an entry that is not valid.
 func (e *Engine) Validate() error {
 	switch {
 	case !engineName.MatchString(e.Name):
@@ -140,7 +140,7 @@ func isNoFormat(f string) bool { return f != Safetensors && f != GGUF }
 
 func isNoDir(d string) bool { return !filepath.IsAbs(d) || filepath.Clean(d) != d || d == "/" }
 
-// validateAllowed refuses a list by which users could replace what the command sets.
+// validateAllowed refuses a list by which users could replace arguments of the command.
 func (e *Engine) validateAllowed() error {
 	for _, entry := range e.Allow {
 		name, kind, valued := strings.Cut(entry, "=")

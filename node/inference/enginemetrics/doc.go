@@ -4,7 +4,7 @@
 // It is not for counting requests, which routers do on every node (package api/edge), nor
 // for deciding how many replicas there are (package autoscale).
 //
-// Rules: engines load models of users, so what they answer is bounded in bytes and time,
-// and only a few figures of it become metrics: an engine chooses neither names nor labels.
+// Rules: engines load models of users, so their answers are bounded in bytes and time, and
+// only a few figures of them become metrics: an engine chooses neither names nor labels.
 // Figures are those of the last reading. A replica that could not be read is in none.
 package enginemetrics

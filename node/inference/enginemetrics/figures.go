@@ -42,7 +42,7 @@ func names() map[string]figure {
 	}
 }
 
-// reading is what an engine says of itself.
+// reading has the figures that an engine reports.
 type reading struct {
 	values [figures]float64
 	known  [figures]bool

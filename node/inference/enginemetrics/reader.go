@@ -18,8 +18,8 @@ import (
 const (
 	readEvery = 15 * time.Second
 	readFor   = 3 * time.Second // An engine answers within it or has no figures.
-	maxReads  = 8               // At a time.
-	maxTotal  = 512             // Of one node.
+	maxReads  = 8               // Engines that are read at a time.
+	maxTotal  = 512             // Replicas of this node that are read.
 	maxHeader = 64 << 10
 )
 
@@ -28,7 +28,7 @@ type Target struct {
 	Deployment, Engine string // The labels of its metrics.
 
 	Replica string // For the log.
-	Path    string // Of the engine's metrics.
+	Path    string // The path of the engine's metrics.
 	Dial    func() (net.Conn, error)
 }
 
@@ -42,14 +42,14 @@ type Config struct {
 type Reader struct {
 	cfg    Config
 	descs  [figures]*prometheus.Desc
-	failed map[string]bool // Replicas whose last reading failed; of Run alone.
+	failed map[string]bool // Replicas whose last reading failed; only Run uses it.
 
 	mu sync.Mutex
 
 	last map[labels]reading
 }
 
-// labels say what figures are of.
+// labels name the deployment and the engine of a replica.
 type labels struct{ deployment, engine string }
 
 // New returns a reader that Run operates.

@@ -18,7 +18,7 @@ import (
 	"berth/node/inference/enginemetrics"
 )
 
-// What engines answer, shortened.
+// Answers of engines, shortened.
 const (
 	vllmAnswer = `# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge

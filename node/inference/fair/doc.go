@@ -1,5 +1,5 @@
-// Package fair shares the places of a model's replicas among organizations: who finds
-// all of them taken waits in a queue that serves organizations by deficit round robin.
+// Package fair shares the places of a model's replicas among organizations. A request that
+// finds all places taken waits in a queue that serves organizations by deficit round robin.
 //
 // It is not for limits of one organization, which refuse at once (package edge), nor
 // for the choice of a replica (package router).

@@ -34,8 +34,8 @@ func NewGate[K comparable](most int, crowded func()) *Gate[K] {
 }
 
 // Enter waits until a place is free. An owner may have as many requests wait as are free
-// in the queue, so that nobody fills it for all others. The caller calls leave once, with what the request
-// has cost; 0 if that is not known. The error is that of ctx, or ErrFull.
+// in the queue, so that nobody fills it for all others. The caller calls leave once, with
+// the cost of the request; 0 if that is not known. The error is that of ctx, or ErrFull.
 func (g *Gate[K]) Enter(ctx context.Context, owner K, estimate int64) (leave func(cost int64), err error) {
 	g.mu.Lock()
 	switch {
@@ -65,8 +65,8 @@ func (g *Gate[K]) Enter(ctx context.Context, owner K, estimate int64) (leave fun
 	return nil, ctx.Err()
 }
 
-// expect returns what a request is expected to cost: as much as those of its owner did
-// on average, or else those of everybody, but no more than the estimate.
+// expect returns the expected cost of a request: the average of its owner's requests, or
+// else of everybody's, but no more than the estimate.
 func (g *Gate[K]) expect(owner K, estimate int64) int64 {
 	average, ok := g.costs[owner]
 	if !ok {
@@ -116,7 +116,7 @@ func (g *Gate[K]) learn(owner K, cost int64) {
 	g.seen = max((g.seen*(weight-1)+cost)/weight, 1)
 }
 
-// admit lets in who is next while there are places.
+// admit lets in the next requests while there are places.
 func (g *Gate[K]) admit() {
 	for g.inside < g.places {
 		t := g.queue.Pop()

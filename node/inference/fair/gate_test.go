@@ -73,7 +73,8 @@ func TestCrowd(t *testing.T) {
 	})
 }
 
-// TestGate checks who may wait, who leaves the queue, and what more places do.
+// TestGate checks which requests may wait, which leave the queue, and the effect of more
+// places.
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		crowded := 0

@@ -13,7 +13,7 @@ type Queue[K comparable] struct {
 // line is the requests of one owner, which are served in their order.
 type line[K comparable] struct {
 	owner   K
-	deficit int64 // What the owner may have served.
+	deficit int64 // The cost of requests that the owner may still have served.
 	waiting []*Ticket[K]
 }
 

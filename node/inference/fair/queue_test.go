@@ -74,14 +74,14 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// history is a queue beside a plain account of what is in it.
+// history is a queue beside a plain list of its requests.
 type history struct {
 	*testing.T
 	fair.Queue[int]
 
 	waiting [][]*fair.Ticket[int]
 	costs   map[*fair.Ticket[int]]int64
-	served  [][]int64 // Of both owners since both wait, by pair.
+	served  [][]int64 // By pair: the cost that the first owner got since both wait.
 }
 
 func newHistory(t *testing.T, owners int) *history {
@@ -123,7 +123,7 @@ func (h *history) pop() {
 	}
 }
 
-// check compares what owners got that have waited at the same time all along.
+// check compares the costs of owners that have waited at the same time all along.
 func (h *history) check(costMost int64) {
 	sum := 0
 	for owner, list := range h.waiting {

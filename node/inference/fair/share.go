@@ -2,14 +2,14 @@ package fair
 
 import "slices"
 
-// Unknown is the demand of a router that has not said it: the router may use its whole
+// Unknown is the demand of a router that has not reported it: the router may use its whole
 // share.
 const Unknown = int(^uint(0) >> 1)
 
 // Share returns how many of all places one router may use, given how many requests each
-// of the others has: they get what they need, up to an equal share, and this one what is
-// left. It is at least 1. Routers with the same figures never use more than all places,
-// but for that.
+// of the others has. The others get as many places as they need, up to an equal share, and
+// this one gets the rest. It is at least 1. Routers with the same figures never use more
+// than all places, but for that.
 func Share(places int, others []int) int {
 	others = slices.Sorted(slices.Values(others))
 	left, routers := places, len(others)+1

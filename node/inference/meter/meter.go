@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	ahead      = 4                // A hold covers so many times what is waited for,
+	ahead      = 4                // A hold covers so many times the amount that is waited for,
 	idleAfter  = 30 * time.Second // until its payer asks nothing for so long.
 	sweepEvery = 15 * time.Second
 	renewAfter = time.Minute // Holds of long requests are asked for again.
 	proposeFor = 10 * time.Second
 	retryAfter = 200 * time.Millisecond
-	maxRows    = compute.MaxTokenRows / 2 // Of usage, and as many of holds.
+	maxRows    = compute.MaxTokenRows / 2 // Rows of usage in a batch, and as many of holds.
 )
 
 // Config has the parts of the node that a Meter uses.
@@ -45,7 +45,7 @@ type Meter struct {
 	kick chan struct{} // There is something for a batch.
 	lost prometheus.Counter
 
-	session, number uint64 // Of Run alone.
+	session, number uint64 // Only Run uses them.
 
 	mu sync.Mutex
 
@@ -55,12 +55,12 @@ type Meter struct {
 	waiting  []chan struct{}  // Closed once usage is committed.
 }
 
-// account is what this node has set aside for a payer.
+// account has the credits that this node has set aside for a payer.
 type account struct {
 	held     compute.Credits // As of the last batch.
-	reserved compute.Credits // Of it, for requests that are under way.
-	settling compute.Credits // Of that, for requests whose usage is in the next batch.
-	queue    []*Reservation  // For more to be set aside.
+	reserved compute.Credits // The part of held for requests under way.
+	settling compute.Credits // The part of reserved for requests whose usage is in the next batch.
+	queue    []*Reservation  // Requests that wait for more to be set aside.
 	asked    *Reservation    // The first of queue, once a batch asks for it.
 	usedAt   time.Time
 	askedAt  time.Time // When a batch last asked for its hold.
@@ -89,7 +89,7 @@ func New(cfg Config) *Meter {
 	return m
 }
 
-// Reservation is what is set aside for one request. One of its methods ends it; later
+// Reservation is the amount set aside for one request. One of its methods ends it; later
 // calls do nothing.
 type Reservation struct {
 	meter  *Meter
@@ -102,7 +102,8 @@ type Reservation struct {
 	over     bool
 }
 
-// Reserve waits until what a request may cost is set aside. It refuses who cannot pay.
+// Reserve waits until the highest cost of a request is set aside. It refuses a payer that
+// cannot pay.
 func (m *Meter) Reserve(
 	ctx context.Context, payer compute.Payer, model *compute.Model, prompt, completion int64,
 ) (*Reservation, error) {
@@ -164,7 +165,7 @@ func (r *Reservation) Cancel() {
 	}
 }
 
-// Settle charges for what was used, and returns once that is committed.
+// Settle charges for the tokens that were used, and returns once the charge is committed.
 func (r *Reservation) Settle(ctx context.Context, prompt, completion int64) error {
 	m := r.meter
 	m.mu.Lock()
@@ -205,7 +206,7 @@ func (m *Meter) wake() {
 	}
 }
 
-// batch is one command with what follows from it.
+// batch is one command, with the payers and callers that wait for it.
 type batch struct {
 	usage   []fsm.UsedTokens
 	holds   []fsm.WantedHold
@@ -362,7 +363,7 @@ func (m *Meter) propose(ctx context.Context, b *batch) (*fsm.View, error) {
 	return view, nil
 }
 
-// finish tells who waits for a batch that it is committed, and admits the requests for
+// finish notifies the callers that wait for a committed batch, and admits the requests for
 // which there is enough now. The first one that asked for more and got none is refused.
 func (m *Meter) finish(b *batch, view *fsm.View) {
 	m.mu.Lock()

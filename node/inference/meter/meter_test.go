@@ -40,7 +40,7 @@ func (c *cluster) view(context.Context) (*fsm.View, error) {
 }
 
 // TestMeterSettlesOnce has requests of one payer metered while answers are lost: each is
-// charged once, most need no command of their own, and what one may cost must be there.
+// charged once, most need no command of their own, and the highest cost must be set aside.
 func TestMeterSettlesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{state: statetest.New(t)}

@@ -5,6 +5,6 @@
 //
 // Rules: a model is fetched once, into a directory that is complete or not there, and
 // that sandboxes see read-only. Every byte is checked against the hash that its source
-// names. Files that could hold code are not fetched. What was fetched with a token is
-// for the organization of the token alone. No token is written or logged.
+// names. Files that could hold code are not fetched. Files that were fetched with a token
+// are for the organization of the token alone. No token is written or logged.
 package weights

@@ -185,7 +185,7 @@ func (f *File) verify(r io.ReadSeeker) error {
 	return nil
 }
 
-// counting counts what was written.
+// counting reports the number of bytes written so far.
 type counting struct {
 	at func(int64)
 	n  int64

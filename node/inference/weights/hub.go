@@ -38,7 +38,7 @@ type Hub struct {
 	Client *http.Client
 }
 
-// hubModel is what a hub says of a model.
+// hubModel is a hub's description of a model.
 type hubModel struct {
 	SHA      string `json:"sha"`
 	Private  bool   `json:"private"`
@@ -67,7 +67,7 @@ func (h *Hub) List(ctx context.Context, w Want) (Listing, error) {
 		return Listing{}, fmt.Errorf("read listing of the hub: %w", err)
 	}
 	if m.SHA == "" || len(m.Siblings) > maxFiles || !safeName(m.SHA) || strings.Contains(m.SHA, "/") {
-		return Listing{}, compute.Errorf(compute.CodeUnavailable, "the hub's listing of the model is no listing")
+		return Listing{}, compute.Errorf(compute.CodeUnavailable, "the hub's listing of the model is malformed")
 	}
 	gated, _ := m.Gated.(bool)
 	l := Listing{Version: m.SHA, Private: m.Private || gated || m.Gated != nil && m.Gated != false}

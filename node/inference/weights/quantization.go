@@ -3,8 +3,8 @@ package weights
 import "strings"
 
 const (
-	plainBits = 16 // Of a parameter of bfloat16.
-	plainMost = 32 // Of a parameter before any quantization.
+	plainBits = 16 // Bits of a parameter of bfloat16.
+	plainMost = 32 // Most bits of a parameter before any quantization.
 )
 
 // Precision is how an engine keeps the weights of a model on GPUs, as arguments of vLLM and
@@ -31,7 +31,7 @@ func (p Precision) plain(stored float64) float64 {
 
 // quantization is how an engine stores the parameters of a model on GPUs.
 type quantization struct {
-	bits   float64 // Of each parameter; 0 if the name of the method does not say.
+	bits   float64 // Bits of each parameter; 0 if the name of the method leaves them open.
 	atLoad bool    // The engine does it; else the files have it.
 }
 

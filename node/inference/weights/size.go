@@ -65,13 +65,12 @@ func sizeOf(files []File, w Want, formats []string) (sum int64, ok bool) {
 	return 0, false
 }
 
-// Parameters in the names of models, as in 70B, 0.5b, 8x7B and 135M. What follows a
-// letter is another number: A3B are the active parameters of a mixture, and E4B
-// the effective ones.
+// Parameters in the names of models, as in 70B, 0.5b, 8x7B and 135M. A number after a letter
+// is another one: A3B are the active parameters of a mixture, and E4B the effective ones.
 var parameters = regexp.MustCompile(`(?:^|[-_./])(?:([0-9]{1,3})x)?([0-9]{1,4}(?:\.[0-9]{1,3})?)([bm])(?:$|[-_.:@])`)
 
-// bitsOf returns the bits of a parameter by what is in the names of quantized models,
-// and those of bfloat16 if a name says nothing.
+// bitsOf returns the bits of a parameter that the name of a quantized model states, and
+// those of bfloat16 if it states none.
 func bitsOf(name string) float64 {
 	for _, b := range []struct {
 		names string

@@ -12,7 +12,7 @@ func TestSizeFromName(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		method string
-		want   int64 // Of 10^6 bytes; 0: unknown.
+		want   int64 // Size in units of 10^6 bytes; 0: unknown.
 	}{
 		{"meta-llama/Llama-3.1-70B-Instruct", "", 140_000},
 		{"meta-llama/Meta-Llama-3-8B", "", 16_000},
@@ -75,8 +75,8 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestSizeQuantized reads what weights of a size take once an engine has quantized them,
-// if their files have more bits than that.
+// TestSizeQuantized reads the size of weights once an engine has quantized them, if their
+// files have more bits than that.
 func TestSizeQuantized(t *testing.T) {
 	models := t.TempDir()
 	s := newStore(t, newHub(t, nil), func(c *weights.Config) { c.Models = models })
@@ -100,7 +100,7 @@ func TestSizeQuantized(t *testing.T) {
 		{"a/model-0.016m", "fp8", 16_000, 16_000},
 		{"a/model-0.030m", "fp8", 16_000, 16_000},
 		{"a/model-0.004m", "fp8", 16_000, 4000},
-		{"a/model-0.001m", "fp8", 16_000, 8000}, // Of each of many experts.
+		{"a/model-0.001m", "fp8", 16_000, 8000}, // The name counts one of many experts.
 	} {
 		dir := filepath.Join(models, filepath.FromSlash(test.name))
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -116,7 +116,7 @@ func TestSizeQuantized(t *testing.T) {
 	}
 }
 
-// TestSizeByDType reads what weights take that the engine converts to a type.
+// TestSizeByDType reads the size of weights that the engine converts to a type.
 func TestSizeByDType(t *testing.T) {
 	models := t.TempDir()
 	s := newStore(t, newHub(t, nil), func(c *weights.Config) { c.Models = models })

@@ -37,7 +37,7 @@ type File struct {
 
 // Listing is the files of a model at its source.
 type Listing struct {
-	Version string // Of the content: equal versions have equal files.
+	Version string // Version of the content: equal versions have equal files.
 	Private bool   // For the organization that asked alone.
 	Files   []File
 }
@@ -84,7 +84,7 @@ func wanted(files []File, format, part string) []File {
 
 const (
 	formatGGUF   = "gguf"
-	defaultQuant = "q4_k_m" // Of several files, the one that most choose.
+	defaultQuant = "q4_k_m" // The usual choice among several files.
 )
 
 // oneGGUF returns the file of a model to load: the one with the part in its name, or

@@ -113,7 +113,7 @@ func TestOthersModelIsNotTaken(t *testing.T) {
 	}
 }
 
-// TestEvictParts removes what downloads have left that were given up.
+// TestEvictParts removes the parts of abandoned downloads.
 func TestEvictParts(t *testing.T) {
 	dir := t.TempDir()
 	left := filepath.Join(dir, "left", "files")

@@ -21,13 +21,13 @@ import (
 const (
 	manifestFile = "manifest.json"
 	filesDir     = "files"
-	tries        = 5 // Of one file.
-	maxListings  = 3 // Of a model that changes while it is fetched.
+	tries        = 5 // Tries of one file.
+	maxListings  = 3 // Listings of a model that changes while it is fetched.
 	retryPause   = 2 * time.Second
 	stallLimit   = 2 * time.Minute
 )
 
-// Config is what a Store needs.
+// Config holds the settings and dependencies of a Store.
 type Config struct {
 	Dir     string   // The cache.
 	Stored  Source   // The storage of organizations, asked first; nil for none.
@@ -66,7 +66,7 @@ type Store struct {
 
 // fetch is one download that several starts may wait for.
 type fetch struct {
-	bytes   int64 // Of the whole model.
+	bytes   int64 // Size of the whole model.
 	done    chan struct{}
 	err     error
 	cancel  context.CancelFunc
@@ -75,7 +75,7 @@ type fetch struct {
 	changed chan struct{}
 }
 
-// manifest is what the cache knows of a model that is complete.
+// manifest describes a complete model in the cache.
 type manifest struct {
 	Name    string `json:"name"`
 	Org     string `json:"org,omitempty"` // If it is private.
@@ -94,9 +94,9 @@ type Model struct {
 // New returns a store.
 func New(cfg Config) *Store { return &Store{cfg: cfg, fetching: make(map[string]*fetch)} }
 
-// Get returns a model in one of the formats, fetched if need be. Say is called with
-// what happens meanwhile. The error has compute.CodeInvalid or compute.CodeNotFound if
-// another try will not help.
+// Get returns a model in one of the formats, fetched if need be. It calls say with its
+// progress meanwhile. The error has compute.CodeInvalid or compute.CodeNotFound if another
+// try will not help.
 func (s *Store) Get(ctx context.Context, w Want, formats []string, say func(string)) (Model, error) {
 	if !ValidName(w.Name) {
 		return Model{}, compute.Errorf(compute.CodeInvalid, "hf_model_id is owner/name, with @revision or :file")
@@ -286,7 +286,7 @@ func (s *Store) share(
 	err := s.await(ctx, f, say)
 	s.mu.Lock()
 	if f.waiting--; f.waiting == 0 {
-		f.cancel() // Nobody wants it any more. What is there stays for the next try.
+		f.cancel() // Nobody waits for it. The files so far stay for the next try.
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -295,7 +295,7 @@ func (s *Store) share(
 	return modelOf(filepath.Join(dir, filesDir), m.Format, m.Files), nil
 }
 
-// await waits for a download, and says how far it is.
+// await waits for a download, and calls say with its progress.
 func (s *Store) await(ctx context.Context, f *fetch, say func(string)) error {
 	for {
 		s.mu.Lock()
@@ -314,7 +314,7 @@ func (s *Store) await(ctx context.Context, f *fetch, say func(string)) error {
 	}
 }
 
-// report has everyone who waits for a download say how far it is.
+// report sets the progress of a download, for all callers of await.
 func (s *Store) report(f *fetch, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -393,14 +393,14 @@ func (s *Store) known(w Want, formats []string, own bool) (Model, bool) {
 	return Model{}, false
 }
 
-// parts is what a download that was given up has left.
+// parts are the files that an abandoned download has left.
 type parts struct {
 	dir   string
 	bytes int64
 }
 
-// unfinished returns what downloads have left that are not under way, and the bytes that
-// others than the one to a directory will need.
+// unfinished returns the parts of downloads that are not under way, and the bytes that
+// downloads to other directories than keep will need.
 func (s *Store) unfinished(keep string) (left []parts, underWay int64) {
 	entries, _ := os.ReadDir(s.cfg.Dir) // As for list.
 	s.mu.Lock()
@@ -421,7 +421,7 @@ func (s *Store) unfinished(keep string) (left []parts, underWay int64) {
 					p.bytes += info.Size()
 				}
 			}
-			return nil // What cannot be read is being removed, or its removal says why.
+			return nil // An unreadable file is being removed, or its removal returns why.
 		})
 		left = append(left, p)
 	}
@@ -446,8 +446,8 @@ func (s *Store) discard(dir string) error {
 	return os.RemoveAll(gone)
 }
 
-// evict removes what downloads have left that were given up, and then the longest unused
-// models, until so many bytes more fit.
+// evict removes the parts of abandoned downloads, and then the longest unused models, until
+// so many bytes more fit.
 func (s *Store) evict(more int64, keep string) error {
 	list := s.list()
 	left, underWay := s.unfinished(keep)

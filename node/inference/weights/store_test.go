@@ -109,7 +109,7 @@ func newStore(t *testing.T, h *hub, change ...func(*weights.Config)) *weights.St
 
 func silent(string) {}
 
-// TestFetch fetches what an engine needs and nothing that could be code, continues
+// TestFetch fetches the files that an engine needs and none that could be code, continues
 // where a connection broke, and asks nothing twice.
 func TestFetch(t *testing.T) {
 	big := strings.Repeat("weights ", 1000)
@@ -169,8 +169,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestDamage refuses bytes that are not what the listing says, for good after some
-// tries, and keeps nothing of them.
+// TestDamage refuses bytes that do not match the listing, for good after some tries, and
+// keeps nothing of them.
 func TestDamage(t *testing.T) {
 	for _, test := range []struct{ wrong, want int }{{2, 3}, {99, 5}} {
 		h := newHub(t, map[string]string{"model.gguf": "right"})
@@ -234,7 +234,7 @@ func TestStorageIsAskedFirst(t *testing.T) {
 	}
 }
 
-// TestPrivate keeps what was fetched with a token from other organizations.
+// TestPrivate keeps files that were fetched with a token from other organizations.
 func TestPrivate(t *testing.T) {
 	h := newHub(t, map[string]string{"m.gguf": "secret"})
 	h.token = "hf_x"

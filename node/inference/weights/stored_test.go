@@ -16,7 +16,7 @@ import (
 type storage struct {
 	version string
 	changes int   // So many times a file changes before it is opened.
-	down    error // Of all listings.
+	down    error // The error of all listings.
 	lists   int
 }
 
@@ -45,7 +45,7 @@ func (s *storage) Open(
 	return io.NopCloser(strings.NewReader(s.version[offset:])), offset, nil
 }
 
-// TestStoredModelChanges changes a model while it is fetched: what was fetched is dropped,
+// TestStoredModelChanges changes a model while it is fetched: the fetched files are dropped,
 // and it is fetched again as it is then, a few times.
 func TestStoredModelChanges(t *testing.T) {
 	for _, test := range []struct {

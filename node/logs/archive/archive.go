@@ -29,12 +29,12 @@ type Objects interface {
 	Copy(ctx context.Context, b *compute.Bucket, o *compute.Object, w io.Writer, from, length int64) error
 }
 
-// Config is what an Archive needs.
+// Config holds the settings and dependencies of an Archive.
 type Config struct {
 	View    func() *fsm.View
 	Read    func(ctx context.Context) (*fsm.View, error) // Everything acknowledged before the call.
 	Objects Objects
-	// Export writes what an ended attempt has printed, as package logs does.
+	// Export writes the output of an ended attempt, as package logs does.
 	Export  func(ctx context.Context, a compute.Attempt, w io.Writer) (lines int, whole bool, err error)
 	Propose func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
 	// MaxBytes bounds what all organizations have archived; 0 drops nothing.
@@ -62,7 +62,7 @@ func New(cfg Config) *Archive {
 	return a
 }
 
-// Keep archives what an attempt has printed, unless that is done. It reports true once the
+// Keep archives the output of an attempt, unless that is done. It reports true once the
 // output may be removed: it is archived, nothing was printed, or the execution is no longer
 // in the state. After it was archived Keep still reports false, so that the output stays
 // until the next call, when all nodes know where it is.

@@ -2,11 +2,11 @@
 // time for it: compressed, and stored among the objects of its organization.
 //
 // A node that is about to remove output, its own or a copy of another node's, calls Keep
-// first, and removes it only once the state says where it is archived. Readers, in package
-// logs, look in the archive before they ask nodes, so that no moment lacks the output. What
-// is archived is encrypted with the key of the organization's bucket, and is where the
-// objects are: on several nodes, or in an object store. It goes with its execution's record,
-// and by age beyond a limit of bytes.
+// first. It removes the output only once the state records where it is archived. Readers,
+// in package logs, read the archive before they ask nodes, so that the output can be read
+// at any time. Archived output is encrypted with the key of the organization's bucket. It
+// is stored where the objects are: on several nodes, or in an object store. It is removed
+// with its execution's record. Beyond a limit of bytes, the oldest output is removed first.
 //
 // Rules:
 //

@@ -324,7 +324,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestMalformedPieces sends what is no request.
+// TestMalformedPieces sends malformed requests.
 func TestMalformedPieces(t *testing.T) {
 	w := newWorld(t, 2)
 	for name, frame := range map[string][]byte{

@@ -32,7 +32,7 @@ const (
 	copiedName = logs.SegmentName + ".copied" // Beside output that has its whole copy. It goes with the output.
 )
 
-// Config is what a Sender needs.
+// Config holds the settings and dependencies of a Sender.
 type Config struct {
 	DataDir string
 	// Open has a node's Store serve the stream that it returns.
@@ -158,7 +158,7 @@ func (s *Sender) plan() map[compute.NodeID][]*output {
 	plan := make(map[compute.NodeID][]*output)
 	var rest, over []*output
 	for _, o := range s.waiting() {
-		live := s.cfg.Live(o.of.execution, o.of.epoch) // Before the look at the disk.
+		live := s.cfg.Live(o.of.execution, o.of.epoch) // Read before the disk is checked.
 		switch {
 		case o.done, !live && !exists(o.path):
 			over = append(over, o)

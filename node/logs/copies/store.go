@@ -29,7 +29,7 @@ const (
 // Limits say how long copies are kept; the oldest are removed first.
 type Limits struct {
 	Age   time.Duration // Since they last grew.
-	Bytes int64         // Of all of them.
+	Bytes int64         // Total size of all copies.
 	// Archive archives the output of an attempt of another node before its copy is
 	// removed, and reports true once that may be. Copies that exceed the limits by far are
 	// removed in any case. Nil removes copies that are not archived.
@@ -57,8 +57,8 @@ func Open(dataDir string, own *logs.Store, limits Limits, now func() time.Time) 
 	}
 }
 
-// Of returns the copies of a node's output, for package logs to read.
-func (s *Store) Of(node compute.NodeID) *logs.Store {
+// From returns the copies of a node's output, for package logs to read.
+func (s *Store) From(node compute.NodeID) *logs.Store {
 	return s.own.In(filepath.Join(s.dir, node.String()))
 }
 
@@ -317,13 +317,13 @@ func (s *Store) archived(ctx context.Context, dir string) (bool, error) {
 	execution, badExecution := compute.ParseExecutionID(filepath.Base(filepath.Dir(dir)))
 	owner, badOwner := compute.ParseNodeID(filepath.Base(filepath.Dir(filepath.Dir(dir))))
 	if errors.Join(badEpoch, badExecution, badOwner) != nil {
-		return true, nil // It is no copy.
+		return true, nil // Not the directory of a copy.
 	}
 	return s.limits.Archive(ctx, owner, execution, epoch)
 }
 
-// measure returns the size of the copy in dir and when it last grew. What cannot be read
-// is being removed.
+// measure returns the size of the copy in dir and when it last grew. It skips files that it
+// cannot read: they are being removed.
 func measure(dir string) kept {
 	k := kept{dir: dir}
 	entries, _ := os.ReadDir(dir)

@@ -18,8 +18,8 @@ import (
 const (
 	wireVersion = 1
 	maxPieces   = 256
-	pieceBytes  = 64 << 10  // Of one output in one request.
-	frameBytes  = 256 << 10 // Of all outputs in one request, unless one record is larger.
+	pieceBytes  = 64 << 10  // Bytes of one output in one request.
+	frameBytes  = 256 << 10 // Bytes of all outputs in one request, unless one record is larger.
 	maxFrame    = frameBytes + 2<<20
 
 	flagComplete = 1 // The output ends with this piece.

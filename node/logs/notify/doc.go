@@ -1,4 +1,4 @@
-// Package notify tells readers of output when the kernel reports a write to the
+// Package notify notifies readers of output when the kernel reports a write to the
 // directory that the output is in.
 //
 // It is not part of package logs, which supervisors import: they start within

@@ -15,7 +15,7 @@ type Notifier struct {
 	watcher *fsnotify.Watcher
 
 	mu      sync.Mutex
-	readers map[string]map[chan struct{}]bool // Of each directory.
+	readers map[string]map[chan struct{}]bool // By directory.
 }
 
 // Open returns a Notifier. An error means that the kernel grants no more inotify
@@ -108,7 +108,7 @@ func wake(readers map[chan struct{}]bool) {
 	for c := range readers {
 		select {
 		case c <- struct{}{}:
-		default: // It has not looked since the last time.
+		default: // The reader already has a notification that it has not received.
 		}
 	}
 }

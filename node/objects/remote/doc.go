@@ -2,11 +2,11 @@
 // Azure Blob Storage, or, in programs that are built with the tag gcs, Google Cloud
 // Storage.
 //
-// A blob is an object with the name of its hash. What is in the store belongs to one
-// cluster, which marks it. The package knows neither objects nor organizations: whoever
-// calls Sweep says which blobs live.
+// A blob is an object with the name of its hash. The bucket belongs to one cluster, which
+// marks it. The package knows neither objects nor organizations: the caller of Sweep says
+// which blobs are live.
 //
-// An object store cannot refuse to delete what was just written again. So a sweep moves
-// what nobody needs to the trash, where it is found still, and a later one deletes it
-// from there, or brings it back if it lives.
+// An object store cannot refuse to delete a blob that was just written again. So a sweep
+// moves blobs that are not live to the trash, where they can still be read. A later sweep
+// deletes them from there, or moves those that are live back.
 package remote

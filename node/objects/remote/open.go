@@ -24,12 +24,12 @@ func Schemes() []string {
 	})
 }
 
-// Check returns what is wrong with the URL of a store.
+// Check returns an error that says why the URL of a store is not valid.
 func Check(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return errors.New("it is no URL")
+		return errors.New("it is not a URL")
 	case !slices.Contains(Schemes(), u.Scheme):
 		return fmt.Errorf("%q is none of the schemes %s (gs needs a program that is built with -tags gcs)",
 			u.Scheme, strings.Join(Schemes(), ", "))

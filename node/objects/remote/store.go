@@ -2,7 +2,7 @@ package remote
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // By which stores check what came.
+	"crypto/md5" //nolint:gosec // Stores verify uploads by MD5.
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -20,7 +20,7 @@ import (
 const (
 	blobDir  = "blobs/"
 	trashDir = "trash/"
-	callTime = time.Minute // For one blob, with what the SDK repeats.
+	callTime = time.Minute // For one blob, with the retries of the SDK.
 )
 
 // Store is an object store. Its methods are safe for concurrent use.
@@ -124,9 +124,9 @@ func (s *Store) each(ctx context.Context, dir string, f func(compute.Hash, *blob
 	}
 }
 
-// Sweep moves blobs to the trash that do not live and are older than minAge, and deletes
-// what has been there as long. What lives comes back. It returns how many were moved and
-// deleted.
+// Sweep moves blobs to the trash that are not live and are older than minAge. It deletes
+// blobs that have been in the trash for as long, and moves live ones back. It returns how
+// many were moved to the trash and deleted.
 func (s *Store) Sweep(
 	ctx context.Context, live func(compute.Hash) bool, minAge time.Duration,
 ) (moved, deleted int, err error) {
@@ -165,7 +165,7 @@ func (s *Store) move(ctx context.Context, from, to string, h compute.Hash) error
 	return s.remove(ctx, from+nameOf(h))
 }
 
-// remove deletes an object. One that is not there is as good.
+// remove deletes an object. It succeeds if there is none.
 func (s *Store) remove(ctx context.Context, name string) error {
 	if err := s.bucket.Delete(ctx, name); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
 		return failed("delete", err)

@@ -68,8 +68,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestSweep deletes what nobody needs in two steps, and brings back what turns out to
-// live.
+// TestSweep deletes blobs that are not live in two steps, and moves back those that are
+// live again.
 func TestSweep(t *testing.T) {
 	server := s3test.Start(t)
 	now := time.Now()
@@ -108,12 +108,12 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestCheck says what is wrong with URLs.
+// TestCheck refuses URLs that are not valid.
 func TestCheck(t *testing.T) {
 	for text, want := range map[string]string{
 		"s3://bucket?region=eu-west-1": "", "azblob://container": "",
 		"": "schemes", "ftp://x": "schemes", "file:///tmp": "schemes", "mem://x": "schemes", "s3://": "no bucket",
-		"s3://key:secret@bucket": "secrets", "s3://%zz": "no URL",
+		"s3://key:secret@bucket": "secrets", "s3://%zz": "not a URL",
 	} {
 		if err := remote.Check(text); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

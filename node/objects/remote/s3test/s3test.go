@@ -28,7 +28,7 @@ const (
 
 // Server is a running server with one bucket.
 type Server struct {
-	URL string // Of the bucket, as package remote opens it.
+	URL string // The URL of the bucket, as package remote opens it.
 	Dir string // Has the objects, as files.
 }
 
