@@ -226,7 +226,9 @@ func faultFacts(sum faults.Totals) table.Writer {
 	} {
 		lines.AppendRow(cli.Row(fact.name, fact.of(sum.Faulty), fact.of(sum.Calm), fact.aim))
 	}
-	lines.AppendRow(cli.Row("starts after a lost lease", faultMoves(sum.Moved), "", ""))
+	for _, fact := range faultMoves(sum.Moved) {
+		lines.AppendRow(cli.Row(fact[0], fact[1], "", ""))
+	}
 	return lines
 }
 
@@ -311,24 +313,26 @@ func faultExcluded(all []faults.Excluded) string {
 	return strings.Join(lines, "\n")
 }
 
-// faultMoves describes the restarts of code after an expired lease, with their
-// times after the fault. It names runs whose long faults expired no lease.
-func faultMoves(m faults.Moved) string {
+// faultMoves returns rows about restarts of code after an expired lease, each with its name
+// and its value. The times are after the fault. It counts runs whose long faults expired no
+// lease.
+func faultMoves(m faults.Moved) (rows [][2]string) {
 	if m.Runs == 0 && m.Leases == 0 {
-		return "none: no run had a fault that outlasts a lease"
+		return [][2]string{{"starts after a lost lease", "none: no run had a fault that outlasts a lease"}}
 	}
-	text := fmt.Sprintf("%d", m.Leases)
+	rows = append(rows, [2]string{"starts after a lost lease", grouped(m.Leases)})
 	if m.Max > 0 {
-		text += fmt.Sprintf(", after the fault by p50 %v, p99 %v, longest %v", m.P50, m.P99, m.Max)
+		rows = append(rows, [2]string{"of them, after the fault", fmt.Sprintf("p50 %v, p99 %v, longest %v", m.P50, m.P99, m.Max)})
 	}
 	if m.Queued > 0 {
-		text += fmt.Sprintf("; of %d whose time in the queue is known %d found capacity at once, longest %v",
-			m.Queued, m.Prompt, m.PromptMax)
+		rows = append(rows, [2]string{
+			"of them, at once after the lease", fmt.Sprintf("%d of %d, longest %v", m.Prompt, m.Queued, m.PromptMax),
+		})
 	}
 	if m.Without > 0 {
-		text += fmt.Sprintf("; NONE in %d of %d runs with a fault that outlasts a lease", m.Without, m.Runs)
+		rows = append(rows, [2]string{"runs whose fault should lose a lease, and lost NONE", fmt.Sprintf("%d of %d", m.Without, m.Runs)})
 	}
-	return text
+	return rows
 }
 
 // faultRows returns the table of faults.

@@ -3,6 +3,7 @@ package benchcmd
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,8 @@ func TestFaultRunsAreReported(t *testing.T) {
 		"| none | 1 | 0 | 0 | 0 | 0s | 0 | 40 | 0 | 0 | - | - | - | - |\n",
 		"| leader-kill | 0 (0) | 0 (0) | 32 (2) |\n",
 		"| clock | 1 | no part of a node read the shifted clock |\n",
-		"| starts after a lost lease | 1, after the fault by p50 27.5s, p99 27.5s, longest 27.5s |  |  |\n",
+		"| starts after a lost lease | 1 |  |  |\n",
+		"| of them, after the fault | p50 27.5s, p99 27.5s, longest 27.5s |  |  |\n",
 		"| 0.1.0 | not recorded | not recorded | 1 |\n",
 		"| 0.1.0 | abc | 00ff | 1 |\n",
 		"- seed 8 could not be finished: no strace\n- seed 8: lost of execution x: gone\n",
@@ -151,15 +153,19 @@ func TestRunsThatCouldNotBeFinishedAreKept(t *testing.T) {
 func TestRunsWithoutALostLeaseSaySo(t *testing.T) {
 	for _, test := range []struct {
 		moved faults.Moved
-		want  string
+		want  [][2]string
 	}{
-		{faults.Moved{}, "none: no run had a fault that outlasts a lease"},
+		{faults.Moved{}, [][2]string{{"starts after a lost lease", "none: no run had a fault that outlasts a lease"}}},
 		{
 			faults.Moved{Runs: 2, Without: 1, Leases: 3, P50: 1, P99: 2, Max: 2, Queued: 2, Prompt: 1, PromptMax: 1},
-			"3, after the fault by p50 1ns, p99 2ns, longest 2ns; of 2 whose time in the queue is known 1 found capacity at once, longest 1ns; NONE in 1 of 2 runs with a fault that outlasts a lease",
+			[][2]string{
+				{"starts after a lost lease", "3"}, {"of them, after the fault", "p50 1ns, p99 2ns, longest 2ns"},
+				{"of them, at once after the lease", "1 of 2, longest 1ns"},
+				{"runs whose fault should lose a lease, and lost NONE", "1 of 2"},
+			},
 		},
 	} {
-		if got := faultMoves(test.moved); got != test.want {
+		if got := faultMoves(test.moved); !slices.Equal(got, test.want) {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}

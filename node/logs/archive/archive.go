@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -215,7 +216,7 @@ func (s *Archive) Open(
 		zstd.WithDecoderMaxWindow(window))
 	if err != nil {
 		cancel()
-		return nil, false, err
+		return nil, false, errors.Join(err, in.Close())
 	}
 	return &opened{plain: z, in: in, cancel: cancel}, !o.Partial, nil
 }
