@@ -157,7 +157,7 @@ var libraries = []library{
 	{"github.com/opencontainers/image-spec", []string{"node/executor/docker"}, "platforms of images are the engine's"},
 	{"github.com/google/go-containerregistry", []string{"node/executor/docker"}, "pulls sign in to registries in one place"},
 	{"github.com/opencontainers/go-digest", []string{"node/executor/docker"}, "layers are named by digests"},
-	{"github.com/aws/aws-sdk-go-v2", []string{"node/executor/docker", "node/executor/mount", "node/gateway"}, "Amazon's registry needs a token of its own, the S3 gateway speaks in its types, and mounts are clients of that"},
+	{"github.com/aws/aws-sdk-go-v2", []string{"bench/load", "node/executor/docker", "node/executor/mount", "node/gateway"}, "Amazon's registry needs a token of its own, the S3 gateway speaks in its types, and mounts and a benchmark are clients of that"},
 	{"github.com/aws/smithy-go", []string{"node/executor/docker", "node/executor/mount"}, "what a service answered is said in its types"},
 	{"github.com/sirupsen/logrus", []string{"composefile"}, "only to silence the library that logs with it"},
 	{"github.com/compose-spec/compose-go", []string{"composefile"}, "Compose files are read in one place"},

@@ -86,14 +86,11 @@ func (e *echoEngine) chat(w http.ResponseWriter, r *http.Request) {
 // is healthy. The argument "{port}" of its command stands for its port. The engine ends
 // with ctx.
 func StartEngine(ctx context.Context, command []string) (string, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	free, err := freeAddress(ctx)
 	if err != nil {
-		return "", fmt.Errorf("take port: %w", err)
+		return "", err
 	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	if err := l.Close(); err != nil {
-		return "", fmt.Errorf("take port: %w", err)
-	}
+	_, port, _ := net.SplitHostPort(free)
 	args := slices.Clone(command[1:])
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "{port}", port)

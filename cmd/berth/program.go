@@ -23,7 +23,7 @@ import (
 const programUse = "{FILE | - | -c CODE | -m MODULE} [-- ARG...] | -- COMMAND [ARG...]"
 
 // programHelp is the part of their help about it.
-const programHelp = `What follows -- are the arguments of the code. Without a file, -c and -m it is a
+const programHelp = `Words behind -- are the arguments of the code. Without a file, -c and -m it is a
 command, executed without a shell: berth run --gpu a100 -- ./run.sh x
 
 --dir sends a directory, in which the code then works: a file of it is executed where

@@ -19,7 +19,7 @@ func NewSecrets() *cobra.Command {
 		newSecretSet(conn), newSecretList(conn), newSecretRemove(conn))
 	cmd.Long = `Secrets are environment variables that Berth keeps for you in one organization: each of
 your executions has them. The value of a secret is never shown again, and masked where
-output has it. What a start sets itself with --env comes first.`
+output has it. Variables that a start sets itself with --env come first.`
 	conn.Register(cmd)
 	return cmd
 }

@@ -55,7 +55,7 @@ func newPriceSet(conn *cli.Connection) *cobra.Command {
 		Use:   "set RESOURCE CREDITS",
 		Short: "Set the price of a GPU type or of cpu, in credits per hour",
 		Long: `Set sets the price of an hour of a whole GPU of a type, or of a vCPU with cpu. It is
-rounded to whole micro-credits per second. What was submitted before keeps its price.
+rounded to whole micro-credits per second. Executions submitted before keep their price.
 With --cost, provider_billed of executions says what they cost you.
 
   berth admin price set rtx_4090 0.5

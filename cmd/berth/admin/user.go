@@ -231,7 +231,7 @@ func newUserDisable(conn *cli.Connection, verb, short string, disable bool) *cob
 	}
 	if disable {
 		cmd.Long = `Disable ends the sessions of users and refuses their API keys from the next request on,
-on every node. What they are executing continues. Enable lets them sign in again, and
+on every node. Their executions continue. Enable lets them sign in again, and
 their API keys are good again; berth keys revoke deletes a key for good.`
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -44,8 +44,13 @@ const loadServers = 3
 
 // withLoad is withCluster for package load. The settings are KEY=VALUE, of every node.
 func withLoad(cmd *cobra.Command, use func(c *load.Cluster) error, settings ...string) error {
-	fmt.Fprintf(cmd.ErrOrStderr(), "berth: starting %d servers\n", loadServers)
-	return withCluster(cmd, dev.Config{Nodes: loadServers, Set: settings}, func(state *dev.State) error {
+	return withServers(cmd, loadServers, use, settings...)
+}
+
+// withServers is withLoad with a number of servers.
+func withServers(cmd *cobra.Command, servers int, use func(c *load.Cluster) error, settings ...string) error {
+	fmt.Fprintf(cmd.ErrOrStderr(), "berth: starting %d servers\n", servers)
+	return withCluster(cmd, dev.Config{Nodes: servers, Set: settings}, func(state *dev.State) error {
 		c := &load.Cluster{RootToken: state.RootToken, APIKey: state.APIKey, Org: state.OrgSlug}
 		for i, n := range state.Nodes {
 			c.Nodes = append(c.Nodes, load.Node{

@@ -14,17 +14,26 @@ import (
 func newStorage() *cobra.Command {
 	cfg := load.FilesConfig{}
 	var asJSON bool
+	var gateway string
 	cmd := &cobra.Command{
 		Use:   "storage",
 		Short: "Measure how fast files are stored, read and listed",
 		Long: `Storage writes and syncs two copies of files on this disk, which is the reference, starts
 three servers on the same disk, and stores, reads and lists files through a follower: a
-large one, the same content again, and small ones from many clients.`,
-		Example: "  berth bench storage --large 1024 --small 20000",
+large one, the same content again, and small ones from many clients.
+
+With --gateway it starts one server that keeps one copy, and the program versitygw with
+its posix back end as the reference, and asks both with the same client of S3.`,
+		Example: "  berth bench storage --large 1024 --small 20000\n  berth bench storage --gateway bin/tools/versitygw",
 		Args:    cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cfg.LargeMiB < 1 || cfg.Small < 1 || cfg.Clients < 1 {
 				return cli.UsageErrorf("--large, --small and --clients must be 1 or more")
+			}
+			if gateway != "" {
+				return runGateway(cmd, asJSON, load.GatewayConfig{
+					Program: gateway, LargeMiB: cfg.LargeMiB, Small: cfg.Small, Clients: cfg.Clients, Dir: cfg.Dir,
+				})
 			}
 			cfg.Listed = cfg.Small
 			return withLoad(cmd, func(c *load.Cluster) error {
@@ -52,8 +61,32 @@ large one, the same content again, and small ones from many clients.`,
 	flags.IntVar(&cfg.Small, "small", 10_000, "small `files` of 4 KiB")
 	flags.IntVar(&cfg.Clients, "clients", 64, "`clients` at once")
 	flags.StringVar(&cfg.Dir, "dir", "", "`directory` for the reference (default: that of temporary files)")
+	flags.StringVar(&gateway, "gateway", "", "`PATH` of versitygw, to compare one copy with")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// runGateway measures one server beside versitygw.
+func runGateway(cmd *cobra.Command, asJSON bool, cfg load.GatewayConfig) error {
+	return withServers(cmd, 1, func(c *load.Cluster) error {
+		r, err := load.MeasureGateway(cmd.Context(), c, cfg)
+		if err != nil || asJSON {
+			return errors.Join(err, printIf(cmd, err == nil, r))
+		}
+		t := cli.NewTable("figure", "versitygw", "one server", "of it")
+		for _, row := range []struct {
+			name       string
+			other, own float64
+			text       func(float64) string
+		}{
+			{fmt.Sprintf("a file of %d MiB stored", r.LargeMiB), r.Other.StorePS, r.Own.StorePS, mibRate},
+			{"the same file read", r.Other.FetchPS, r.Own.FetchPS, mibRate},
+			{fmt.Sprintf("files of 4 KiB stored a second, %d clients", r.Clients), r.Other.SmallPS, r.Own.SmallPS, rate},
+		} {
+			t.AppendRow(cli.Row(row.name, row.text(row.other), row.text(row.own), fmt.Sprintf("%.2f", row.own/row.other)))
+		}
+		return cli.PrintTable(cmd.OutOrStdout(), t)
+	}, "storage.replicas=1")
 }
 
 func mibRate(perSecond float64) string { return fmt.Sprintf("%.0f MiB/s", perSecond) }
