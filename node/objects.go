@@ -45,5 +45,7 @@ type storedObjects struct{ *objects.Store }
 
 // Write returns once the bytes are durable on several nodes.
 func (s storedObjects) Write(ctx context.Context, w api.ObjectWrite) (compute.Content, error) {
-	return s.Store.Write(ctx, objects.Write(w))
+	return s.Store.Write(ctx, objects.Write{
+		Actor: w.Actor, Bucket: w.Bucket, Body: w.Body, Meta: w.Meta, Max: w.Max, SHA256: true,
+	})
 }

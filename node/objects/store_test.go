@@ -131,7 +131,7 @@ func content(n int) []byte {
 
 func (b *bench) write(data []byte, meta *compute.ObjectMeta) (*compute.Object, compute.Content) {
 	b.t.Helper()
-	c, err := b.Write(b.t.Context(), objects.Write{Actor: actor(), Bucket: bucket(), Body: iotest.HalfReader(bytes.NewReader(data)), Meta: meta})
+	c, err := b.Write(b.t.Context(), objects.Write{Actor: actor(), Bucket: bucket(), Body: iotest.HalfReader(bytes.NewReader(data)), Meta: meta, SHA256: true})
 	if err != nil {
 		b.t.Fatal(err)
 	}

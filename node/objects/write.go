@@ -22,6 +22,7 @@ type Write struct {
 	Body   io.Reader
 	Meta   *compute.ObjectMeta // Metadata that the manifest keeps; nil for none.
 	Max    int64               // Bytes; 0 for compute.MaxObjectSize.
+	SHA256 bool                // The content has to have its SHA-256 beside the MD5.
 }
 
 // Write returns once all bytes of a stream are durable on several nodes. They are live
@@ -93,7 +94,9 @@ func (u *upload) run() (compute.Content, error) {
 				Named("file_too_large")
 		}
 		u.md5.Write(data)
-		u.sha.Write(data)
+		if u.SHA256 {
+			u.sha.Write(data)
+		}
 		if err := u.put(data, give); err != nil {
 			return compute.Content{}, err
 		}
