@@ -87,7 +87,7 @@ var rules = []rule{
 	{"node/series", []string{"compute", "loop"}, "the children of node do not know each other"},
 	{"node/logs/notify", nil, "supervisors import node/logs and must start quickly: what watches files stands beside it"},
 	{"node/logs/copies", []string{"compute", "fault", "loop", "node/logs"}, "copies are pushed and kept without knowing which nodes there are"},
-	{"node/logs/archive", []string{"compute", "fault", "fsm", "node/objects"}, "output is archived as objects are stored, without knowing which node has it"},
+	{"node/logs/archive", []string{"compute", "fault", "fsm", "loop", "node/objects"}, "output is archived as objects are stored, without knowing which node has it"},
 	{"node/logs", []string{"compute", "loop"}, "the children of node do not know each other"},
 	{"node/storage", []string{"compute", "fault"}, "the children of node do not know each other"},
 	{"node/trees", []string{"compute"}, "manifests are read without knowing where blobs are"},

@@ -1,5 +1,8 @@
 package compute
 
+// MaxOutputArchive bounds OutputArchive.Size: no output that a node keeps is larger.
+const MaxOutputArchive = 512 << 20
+
 // OutputArchive is the record of what an ended attempt printed, once it is kept as an
 // encrypted object of the organization and no longer on the disk of a node. Execution,
 // Epoch and what Content says come from the node that stored it; the rest is the state's.

@@ -95,7 +95,8 @@ func (s *retention) archiveOutputs(c ArchiveOutputs) Result {
 		k := outputPlace(&o)
 		e, _ := s.executions.Get(o.Execution)
 		a, ok := s.attempts.Get(k)
-		if !ok || !a.Ended || e == nil || e.Deleted || s.Bucket(e.Org) == nil || o.Size <= 0 || o.Blob == (compute.Hash{}) {
+		if !ok || !a.Ended || e == nil || e.Deleted || s.Bucket(e.Org) == nil || o.Size <= 0 ||
+			o.Size > compute.MaxOutputArchive || o.Blob == (compute.Hash{}) {
 			continue
 		}
 		if known, ok := s.archivedOutputs.Get(k); ok && (!known.Partial || o.Partial) {

@@ -24,30 +24,35 @@ func (o outputArchive) open() {
 		Export: func(ctx context.Context, a compute.Attempt, w io.Writer) (int, bool, error) {
 			return o.node.output.Export(ctx, a, w)
 		},
-		MaxBytes: o.node.cfg.Output.ArchiveMiB << 20, Registerer: o.node.registry,
+		MaxBytes: o.node.cfg.Output.ArchiveMiB << 20, Now: o.node.cluster.Clock().Now, Registerer: o.node.registry,
 	})
 }
 
-// keep archives the output of an attempt of this node, as package executor wants it.
-func (o outputArchive) keep(ctx context.Context, execution compute.ExecutionID, epoch uint64) (bool, error) {
-	switch {
-	case o.node.isWorker():
+// keepOwn archives the output of an attempt of this node, as package executor wants it.
+func (o outputArchive) keepOwn(ctx context.Context, execution compute.ExecutionID, epoch uint64) (bool, error) {
+	if o.node.isWorker() {
 		return worker.Archive{Up: o.node.cluster}.Keep(ctx, execution, epoch)
-	case o.node.cfg.Output.ArchiveMiB == 0:
-		return true, nil
 	}
-	return o.node.outputArchive.Keep(ctx, execution, epoch)
+	return o.keep(ctx, o.node.cluster.ID(), execution, epoch)
 }
 
-// keepCopy archives output of which this node has a copy, if its owner cannot: that is
-// down, or gone for good.
-func (o outputArchive) keepCopy(
+// keep archives the output of an attempt of a node, on a server.
+func (o outputArchive) keep(
 	ctx context.Context, owner compute.NodeID, execution compute.ExecutionID, epoch uint64,
 ) (bool, error) {
-	if o.node.isWorker() || (outputState{o.node}).Up(owner) {
+	if o.node.cfg.Output.ArchiveMiB == 0 {
 		return true, nil
 	}
-	return o.keep(ctx, execution, epoch)
+	return o.node.outputArchive.Keep(ctx, owner, execution, epoch)
+}
+
+// keepCopy archives output of which this node has a copy, if its owner is down. Workers
+// have copies only beside a single server, and leave that to it.
+func (o outputArchive) keepCopy(ctx context.Context, execution compute.ExecutionID, epoch uint64) (bool, error) {
+	if o.node.isWorker() || o.node.cfg.Output.ArchiveMiB == 0 {
+		return true, nil
+	}
+	return o.node.outputArchive.KeepCopy(ctx, execution, epoch)
 }
 
 // trim drops what is beyond the limit while this node leads.

@@ -132,10 +132,11 @@ func (a *archivedOutput) leaves() {
 		a.Fatalf("output was removed before others know where it is: %v", err)
 	}
 	a.mustRead(a.cluster.Servers()...)
-	a.prune(a.owner)
-	if _, err := os.Stat(a.dir(a.owner)); err == nil {
-		a.Error("archived output was not removed")
-	}
+	nodetest.Eventually(a, endWait, "archived output to be removed", func() bool {
+		a.prune(a.owner)
+		_, err := os.Stat(a.dir(a.owner))
+		return err != nil
+	})
 	a.mustRead(a.cluster.Nodes...)
 	a.mustAge(a.copies()[0])
 	a.prune(a.cluster.Nodes...)
@@ -189,12 +190,10 @@ func TestOutputArchive(t *testing.T) {
 		return true
 	})
 	a.mustAge(a.copies()[0])
-	for range 2 {
+	nodetest.Eventually(t, endWait, "the copy to be removed", func() bool {
 		a.prune(c.Servers()...)
 		a.mustRead(c.Servers()...)
-	}
-	if left := a.copies(); len(left) > 0 {
-		t.Errorf("left are %q", left)
-	}
+		return len(a.copies()) == 0
+	})
 	a.owner.Start()
 }

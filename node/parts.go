@@ -326,7 +326,7 @@ func (n *Node) executorConfig() executor.Config {
 		Requests: servicePorts{n}.drain, DrainWait: n.cfg.Services.DrainWait,
 		Printing: n.outputSender.Track,
 		Retain:   executor.Retain{Age: n.cfg.Output.Age, Bytes: n.cfg.Output.SizeMiB << 20},
-		Archive:  outputArchive{n}.keep,
+		Archive:  outputArchive{n}.keepOwn,
 		Logger:   n.logger, Registerer: n.registry, Now: n.opts.Now,
 	}
 	for _, m := range n.cfg.Exec.Mounts {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -166,6 +167,7 @@ type Executor struct {
 	outbox   *outbox
 	pool     *resourcePool
 	disks    *scratch.Pool // nil if scratch space is in memory.
+	pruned   atomic.Bool   // Prune was called.
 
 	packages    *packages.Store // nil if packages cannot be installed. Then packagesErr has the reason.
 	packagesErr error

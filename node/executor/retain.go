@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"berth/loop"
 )
@@ -30,6 +32,7 @@ const (
 	archivedAtOnce = 4
 	retainLeast    = 10 * time.Minute // A stale view may still contain the attempt.
 	retainEvery    = 10 * time.Minute
+	pruneTime      = 15 * time.Minute // For one round, if nothing answers.
 )
 
 // endedAttempt is the directory of an ended attempt.
@@ -39,9 +42,9 @@ type endedAttempt struct {
 	bytes int64
 }
 
-// stretched returns limits that are a quarter higher. Between the two, output waits to be
-// archived.
-func (r Retain) stretched() Retain { return Retain{Age: r.Age + r.Age/4, Bytes: r.Bytes + r.Bytes/4} }
+// stretched returns limits of size that are a quarter higher, and none of age. Between the
+// two, output waits to be archived.
+func (r Retain) stretched() Retain { return Retain{Age: math.MaxInt64, Bytes: r.Bytes + r.Bytes/4} }
 
 // retain prunes the directories of ended attempts periodically until ctx ends.
 func (e *Executor) retain(ctx context.Context) {
@@ -53,9 +56,12 @@ func (e *Executor) retain(ctx context.Context) {
 }
 
 // Prune removes the directories of ended attempts that exceed the retention limits, once
-// their output is archived. Those that exceed the limits by far are removed in any case.
-// It is called periodically.
+// their output is archived. Those that exceed the limits of size by far are removed in any
+// case, but not by the first call: the node has just started, and may not have reached the
+// others yet. It is called periodically.
 func (e *Executor) Prune(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pruneTime)
+	defer cancel()
 	keys, err := e.stored()
 	if err != nil {
 		return err
@@ -69,55 +75,41 @@ func (e *Executor) Prune(ctx context.Context) error {
 	}
 	now := e.cfg.Now()
 	due := surplus(all, e.cfg.Retain, retainCount, now)
-	overdue := make(map[key]bool)
-	for _, r := range surplus(all, e.cfg.Retain.stretched(), retainCount+retainCount/4, now) {
-		overdue[r.key] = true
-	}
 	slices.Reverse(due) // The oldest first.
-	removable, errs := e.archived(ctx, due)
-	for i, r := range due {
-		if !removable[i] {
-			if ctx.Err() != nil || !overdue[r.key] {
-				continue
-			}
-			e.log.Warn("output lost: it could not be archived in time", "execution", r.key.execution, "attempt", r.key.epoch)
+	overdue := make(map[key]bool)
+	if e.pruned.Swap(true) {
+		for _, r := range surplus(all, e.cfg.Retain.stretched(), retainCount+retainCount/4, now) {
+			overdue[r.key] = true
 		}
-		if err := os.RemoveAll(e.dir(r.key)); err != nil {
-			errs = errors.Join(errs, fmt.Errorf("prune attempt: %w", err))
-			continue
-		}
-		_ = os.Remove(filepath.Dir(e.dir(r.key))) // Fails while it has other epochs.
-		e.metrics.reaped.WithLabelValues("output").Inc()
 	}
-	return errs
+	var group errgroup.Group
+	group.SetLimit(archivedAtOnce)
+	for _, r := range due {
+		group.Go(func() error { return e.pruneOne(ctx, r, overdue[r.key]) })
+	}
+	return group.Wait()
 }
 
-// archived has the output of attempts archived, a few at a time, and reports whose may be
-// removed. The error is the first one.
-func (e *Executor) archived(ctx context.Context, due []endedAttempt) (removable []bool, err error) {
-	removable = make([]bool, len(due))
-	var group sync.WaitGroup
-	var mu sync.Mutex
-	places := make(chan struct{}, archivedAtOnce)
-	for i, r := range due {
-		if e.cfg.Archive == nil {
-			removable[i] = true
-			continue
-		}
-		places <- struct{}{}
-		group.Go(func() {
-			defer func() { <-places }()
-			done, failed := e.cfg.Archive(ctx, r.key.execution, r.key.epoch)
-			mu.Lock()
-			defer mu.Unlock()
-			removable[i] = done
-			if err == nil {
-				err = failed
-			}
-		})
+// pruneOne removes the directory of an attempt, once its output is archived or if it is
+// overdue.
+func (e *Executor) pruneOne(ctx context.Context, r endedAttempt, overdue bool) error {
+	done, failed := true, error(nil)
+	if e.cfg.Archive != nil {
+		done, failed = e.cfg.Archive(ctx, r.key.execution, r.key.epoch)
 	}
-	group.Wait()
-	return removable, err
+	switch {
+	case !done && (!overdue || errors.Is(ctx.Err(), context.Canceled)):
+		return failed
+	case !done:
+		e.log.Warn("output lost: it could not be archived in time", "execution", r.key.execution, "attempt", r.key.epoch,
+			"err", failed)
+	}
+	if err := os.RemoveAll(e.dir(r.key)); err != nil {
+		return errors.Join(failed, fmt.Errorf("prune attempt: %w", err))
+	}
+	_ = os.Remove(filepath.Dir(e.dir(r.key))) // Fails while it has other epochs.
+	e.metrics.reaped.WithLabelValues("output").Inc()
+	return failed
 }
 
 // surplus returns the directories that exceed the retention limits, by size and age or in

@@ -16,7 +16,7 @@ import (
 )
 
 // TestPruneArchives checks that output stays until it is archived, except output that
-// exceeds the limits by far, and that nothing else is archived.
+// exceeds the limits of size by far, and that nothing else is archived.
 func TestPruneArchives(t *testing.T) {
 	now := time.Now()
 	failed := errors.New("the disks are full")
@@ -27,21 +27,26 @@ func TestPruneArchives(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		age    time.Duration
+		bytes  int
+		calls  int
 		answer *answer // Nil: it is not to be archived.
 		kept   bool
 	}{
-		{"within the limits", 23 * time.Hour, nil, true},
-		{"not known to be archived", 25 * time.Hour, &answer{false, nil}, true},
-		{"cannot be archived", 25 * time.Hour, &answer{false, failed}, true},
-		{"archived", 25 * time.Hour, &answer{true, nil}, false},
-		{"much too old, not known to be archived", 31 * time.Hour, &answer{false, nil}, false},
-		{"much too old, cannot be archived", 31 * time.Hour, &answer{false, failed}, false},
+		{"within the limits", 23 * time.Hour, 9, 2, nil, true},
+		{"not known to be archived", 25 * time.Hour, 9, 2, &answer{false, nil}, true},
+		{"cannot be archived", 25 * time.Hour, 9, 2, &answer{false, failed}, true},
+		{"archived", 25 * time.Hour, 9, 1, &answer{true, nil}, false},
+		{"much too old, cannot be archived", 2500 * time.Hour, 9, 2, &answer{false, failed}, true},
+		{"too large, cannot be archived", time.Hour, 1100, 2, &answer{false, failed}, true},
+		{"much too large, at the start", time.Hour, 1300, 1, &answer{false, failed}, true},
+		{"much too large, cannot be archived", time.Hour, 1300, 2, &answer{false, failed}, false},
+		{"much too large, not known to be archived", time.Hour, 1300, 2, &answer{false, nil}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var mu sync.Mutex
 			var asked int
 			e := &Executor{log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry()), cfg: Config{
-				DataDir: t.TempDir(), Retain: Retain{Age: 24 * time.Hour, Bytes: 1 << 20},
+				DataDir: t.TempDir(), Retain: Retain{Age: 24 * time.Hour, Bytes: 1000},
 				Now: func() time.Time { return now },
 				Archive: func(_ context.Context, execution compute.ExecutionID, epoch uint64) (bool, error) {
 					mu.Lock()
@@ -58,15 +63,17 @@ func TestPruneArchives(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := filepath.Join(dir, reportedFile)
-			if err := os.WriteFile(path, nil, 0o600); err != nil {
+			if err := os.WriteFile(path, make([]byte, test.bytes), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.Chtimes(path, now, now.Add(-test.age)); err != nil {
 				t.Fatal(err)
 			}
-			err := e.Prune(t.Context())
-			if want := test.answer != nil && test.answer.err != nil; (err != nil) != want {
-				t.Errorf("error %v", err)
+			for range test.calls {
+				err := e.Prune(t.Context())
+				if want := test.answer != nil && test.answer.err != nil; (err != nil) != want {
+					t.Errorf("error %v", err)
+				}
 			}
 			if _, err := os.Stat(dir); (err == nil) != test.kept {
 				t.Errorf("kept is %v, want %v", err == nil, test.kept)

@@ -48,26 +48,58 @@ type archive struct {
 	whole  bool
 }
 
+// archiveError is an error of archived output. No node has that output, so that it must
+// not be taken for output of a node that is down.
+type archiveError struct{ err error }
+
+func (a archiveError) Error() string { return a.err.Error() }
+
+func (a archiveError) Unwrap() error { return a.err }
+
 // openArchive opens the archived output of an attempt. Its output is nil if it is to be
 // read from nodes: it is not archived, or only a part of it is while its node is up.
 func (f *Follower) openArchive(ctx context.Context, a compute.Attempt) (archive, error) {
+	from, err := f.openAny(ctx, a)
+	if err == nil && from.output != nil && !from.whole && f.cfg.State.Up(a.Node) {
+		return archive{}, from.output.Close()
+	}
+	return from, err
+}
+
+// openAny is openArchive, also for a part while the attempt's node is up.
+func (f *Follower) openAny(ctx context.Context, a compute.Attempt) (archive, error) {
 	if f.cfg.Archives == nil || !a.Ended {
 		return archive{}, nil
 	}
 	output, whole, err := f.cfg.Archives.Open(ctx, a.Execution, a.Epoch)
-	if err == nil && output != nil && !whole && f.cfg.State.Up(a.Node) {
-		return archive{}, output.Close()
+	if err != nil {
+		err = archiveError{err}
 	}
 	return archive{a, output, whole}, err
 }
 
+// archivedPart delivers the archived part of an attempt's output, if there is one. It is
+// for a node that is up and has none of the output any more.
+func (c *cursor) archivedPart(ctx context.Context, a compute.Attempt) error {
+	from, err := c.f.openAny(ctx, a)
+	if err != nil || from.output == nil {
+		return err
+	}
+	if err = c.f.lines(ctx, from, &c.after, c.number); errors.Is(err, errBehind) {
+		return c.markLost(a)
+	}
+	return err
+}
+
 // lines calls fn with the lines behind number *after, and advances *after. It closes the
-// archive. The error is errBehind if the end may be missing.
+// archive. The error is errBehind if the end may be missing. Unlike a node that is silent,
+// an object store that is slow is waited for.
 func (f *Follower) lines(ctx context.Context, from archive, after *uint64, fn func([]Line) error) error {
 	r, stop := newReceiver(ctx, from.output, f.cfg.Store.memory)
 	defer stop()
+	r.endWatch()
 	if err := r.lines(after, fn); err != nil {
-		return err
+		return archiveError{err}
 	}
 	return copyOf{owner: from.of.Node, complete: from.whole}.behind()
 }

@@ -138,3 +138,41 @@ func TestArchiveCannotBeRead(t *testing.T) {
 		}
 	})
 }
+
+// TestArchiveIsNotANodeThatIsDown checks that archived output which cannot be read is not
+// left out in favour of a later attempt, although its node is down.
+func TestArchiveIsNotANodeThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, dirs := newCluster(t, 2)
+		mustEnd(t, c.place(t, dirs, 2, 1), Final{})
+		mustEnd(t, c.place(t, dirs, 1, 2), Final{})
+		c.finish(&Final{Status: "completed"})
+		c.set(func() { c.attempts[0].Ended, c.down[nodeID(2)] = true, true })
+		record := appendLine(nil, Line{Seq: 1, Text: []byte("one")})
+		c.node(1).cfg.Archives = &archived{output: record[:len(record)-1], whole: true}
+		if lines, _, err := collect(t.Context(), c.node(1), 0); err == nil {
+			t.Errorf("got %s without an error", shown(lines))
+		}
+	})
+}
+
+// TestNodeLostItsOutput checks that the archived part is read when the node of the output is
+// up and has lost it.
+func TestNodeLostItsOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, dirs := newCluster(t, 2)
+		mustEnd(t, c.place(t, dirs, 1, 1), Final{})
+		c.finish(&Final{Status: "completed"})
+		if err := os.RemoveAll(dirs[0]); err != nil {
+			t.Fatal(err)
+		}
+		output := appendMark(appendLine(nil, Line{Seq: 1, Text: []byte("one")}), kindOver)
+		for n := byte(1); n <= 2; n++ {
+			c.node(n).cfg.Archives = &archived{output: output}
+			lines, _, err := collect(t.Context(), c.node(n), 0)
+			if err != nil || len(lines) != 2 || string(lines[0].Text) != "one" || !strings.Contains(string(lines[1].Text), "lost here") {
+				t.Errorf("node %d: got %s, error %v", n, shown(lines), err)
+			}
+		}
+	})
+}

@@ -272,6 +272,9 @@ func (c *cursor) run(ctx context.Context) (Final, error) {
 // is on a node that is down, while a later attempt exists. Output on a node
 // that is up can be read in a moment, or already from another server.
 func (f *Follower) gone(ctx context.Context, a compute.Attempt, err error) bool {
+	if _, archived := errors.AsType[archiveError](err); archived {
+		return false
+	}
 	if a.Node == f.cfg.Node || compute.CodeOf(err) != compute.CodeUnavailable || f.cfg.State.Up(a.Node) {
 		return false
 	}
@@ -322,7 +325,11 @@ func (c *cursor) attempt(ctx context.Context, a compute.Attempt) error {
 	case archive.output != nil:
 		return c.f.lines(ctx, archive, &c.after, c.number)
 	}
-	return c.fromNodes(ctx, a)
+	before := c.after
+	if err = c.fromNodes(ctx, a); err == nil && c.after == before && c.after == 0 {
+		return c.archivedPart(ctx, a)
+	}
+	return err
 }
 
 // fromNodes follows one attempt to its end on the node that has it.

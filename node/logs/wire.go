@@ -140,6 +140,14 @@ type receiver struct {
 	buf    []byte
 	watch  *time.Timer
 	memory *memory
+
+	patient bool // The stream may be silent.
+}
+
+// endWatch lets the stream be silent for any time.
+func (r *receiver) endWatch() {
+	r.patient = true
+	r.watch.Stop()
 }
 
 // newReceiver returns a receiver of stream. stop closes the stream.
@@ -172,7 +180,9 @@ func (r *receiver) next() (record, error) {
 	if _, err := io.ReadFull(r.r, r.buf); err != nil {
 		return record{}, err
 	}
-	r.watch.Reset(deadAfter)
+	if !r.patient {
+		r.watch.Reset(deadAfter)
+	}
 	rec, _, err := parse(r.buf)
 	return rec, err
 }

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"berth/cluster/rpc"
@@ -29,16 +28,9 @@ func (s *Server) serveArchive(ctx context.Context, peer rpc.Peer, data []byte) (
 	if err := rpc.NewCodec().Unmarshal(data, &req); err != nil {
 		return nil, compute.Errorf(compute.CodeInvalid, "The request cannot be read: %w", err)
 	}
-	isOther := func(a *compute.Attempt) bool { return a.Epoch == req.Epoch && a.Node != peer.ID }
-	if slices.ContainsFunc(s.Machine.View().Attempts(req.Execution), isOther) {
-		return nil, compute.Errorf(compute.CodeNotFound, "This node had no such attempt.")
-	}
-	done := true
-	if s.Archive != nil {
-		var err error
-		if done, err = s.Archive(ctx, req.Execution, req.Epoch); err != nil {
-			return nil, err
-		}
+	done, err := s.Archive(ctx, peer.ID, req.Execution, req.Epoch)
+	if err != nil {
+		return nil, err
 	}
 	return rpc.NewCodec().Marshal(archiveAnswer{done}), nil
 }

@@ -38,9 +38,9 @@ type Server struct {
 	CopyModel func(
 		ctx context.Context, view *fsm.View, e *compute.Execution, name string, offset int64, to io.Writer,
 	) error
-	// Archive archives what an ended attempt has printed, and reports whether its node may
-	// remove it. Nil if no output is archived.
-	Archive func(ctx context.Context, execution compute.ExecutionID, epoch uint64) (bool, error)
+	// Archive archives the output of an ended attempt of a node, and reports whether the
+	// node may remove it. The code is not_found for another node's attempt.
+	Archive func(ctx context.Context, owner compute.NodeID, execution compute.ExecutionID, epoch uint64) (bool, error)
 
 	reads readCount
 }

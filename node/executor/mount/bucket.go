@@ -25,6 +25,7 @@ import (
 const (
 	partBytes = 32 << 20 // Bytes of a part, if a file is stored in parts.
 	pageKeys  = 1000
+	abortTime = 5 * time.Second
 	maxCuts   = 10 // Answers to one read that end early.
 )
 
@@ -154,7 +155,9 @@ func (b *bucket) store(ctx context.Context, key string, from io.ReaderAt, size i
 	etag, err := b.storeParts(ctx, key, made.UploadId, from, size)
 	if err != nil {
 		// Otherwise it ends by itself after a while.
-		_, _ = b.s3.AbortMultipartUpload(context.WithoutCancel(ctx), &s3.AbortMultipartUploadInput{
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
+		defer cancel()
+		_, _ = b.s3.AbortMultipartUpload(end, &s3.AbortMultipartUploadInput{
 			Bucket: &b.name, Key: &key, UploadId: made.UploadId,
 		})
 	}

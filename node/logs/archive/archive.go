@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -13,6 +14,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/fsm"
+	"berth/loop"
 	"berth/node/objects"
 )
 
@@ -20,6 +22,9 @@ import (
 const (
 	keptAtOnce = 4               // Outputs that a node archives at a time.
 	keepTime   = 5 * time.Minute // For one output.
+	readAtOnce = 24              // Outputs that are read at a time; each takes up to 12 MiB.
+	settleTime = 5 * time.Second // Until all servers know of archived output that one knows of.
+	maxRaw     = 1 << 30         // Bytes of an output, uncompressed: more than a node keeps of one.
 	window     = 1 << 20         // Bytes that the compression looks back; a reader needs as much memory.
 )
 
@@ -40,19 +45,23 @@ type Config struct {
 	Propose func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
 	// MaxBytes bounds what all organizations have archived; 0 drops nothing.
 	MaxBytes   int64
+	Now        func() time.Time // The cluster's time.
 	Registerer prometheus.Registerer
 }
 
 // Archive keeps the output of ended attempts. Its methods are safe for concurrent use.
 type Archive struct {
 	cfg     Config
-	places  chan struct{} // Holds a token per output that is being archived.
+	writers *loop.FairLimiter[compute.OrgID]
+	readers *loop.FairLimiter[compute.OrgID]
 	outputs *prometheus.CounterVec
 }
 
 // New returns an Archive.
 func New(cfg Config) *Archive {
-	a := &Archive{cfg: cfg, places: make(chan struct{}, keptAtOnce)}
+	a := &Archive{
+		cfg: cfg, writers: loop.NewFairLimiter[compute.OrgID](keptAtOnce), readers: loop.NewFairLimiter[compute.OrgID](readAtOnce),
+	}
 	a.outputs = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "berth_output_archived_total", Help: "Outputs of ended attempts that were to be archived, by result.",
 	}, []string{"result"})
@@ -63,34 +72,70 @@ func New(cfg Config) *Archive {
 	return a
 }
 
-// Keep archives the output of an attempt, unless that is done. It reports true once the
-// output may be removed: it is archived, nothing was printed, or the execution is no longer
-// in the state. After it was archived Keep still reports false, so that the output stays
-// until the next call, when all nodes know where it is.
-func (s *Archive) Keep(ctx context.Context, execution compute.ExecutionID, epoch uint64) (done bool, err error) {
-	view := s.cfg.View()
-	e, attempt := find(view, execution, epoch)
-	if e == nil { // Or this replica lags.
-		if view, err = s.cfg.Read(ctx); err != nil {
-			return false, err
-		}
-		e, attempt = find(view, execution, epoch)
+// Keep archives the output of an attempt of a node, unless that is done. It reports true
+// once the node may remove the output: it is archived whole, nothing was printed, or the
+// execution is no longer in the state. After it was archived Keep reports false for a while,
+// so that all servers know where it is. The code is not_found for an attempt of another node.
+func (s *Archive) Keep(
+	ctx context.Context, owner compute.NodeID, execution compute.ExecutionID, epoch uint64,
+) (done bool, err error) {
+	view, e, attempt, err := s.find(ctx, execution, epoch)
+	if e == nil || err != nil {
+		return err == nil, err
 	}
-	switch known, ok := view.ArchivedOutput(execution, epoch); {
-	case e == nil, ok && (!known.Partial || !up(view, attempt.Node)), view.AllowsOutput() != nil:
-		return true, nil
-	case !attempt.Ended:
+	if attempt.Node != owner {
+		return false, compute.Errorf(compute.CodeNotFound, "The node had no such attempt.")
+	}
+	known, ok := view.ArchivedOutput(execution, epoch)
+	if ok && !known.Partial {
+		return s.settled(known), nil
+	}
+	return s.keepInTurn(ctx, view, e, attempt)
+}
+
+// KeepCopy is Keep for output of another node of which the caller has a copy. A node that
+// is up archives its own output, so that the copy waits for that. What is left of the output
+// of a node that is down is archived once.
+func (s *Archive) KeepCopy(ctx context.Context, execution compute.ExecutionID, epoch uint64) (done bool, err error) {
+	view, e, attempt, err := s.find(ctx, execution, epoch)
+	if e == nil || err != nil {
+		return err == nil, err
+	}
+	owned := up(view, attempt.Node)
+	known, ok := view.ArchivedOutput(execution, epoch)
+	switch {
+	case ok && (!known.Partial || !owned):
+		return s.settled(known), nil
+	case owned:
 		return false, nil
 	}
-	select {
-	case s.places <- struct{}{}:
-		defer func() { <-s.places }()
-	case <-ctx.Done():
-		return false, ctx.Err()
+	return s.keepInTurn(ctx, view, e, attempt)
+}
+
+// settled reports whether output was archived so long ago that all servers know of it.
+func (s *Archive) settled(o *compute.OutputArchive) bool {
+	return s.cfg.Now().Sub(o.At.Time()) >= settleTime
+}
+
+// keepInTurn stores the output of an attempt while few others are stored.
+func (s *Archive) keepInTurn(
+	ctx context.Context, view *fsm.View, e *compute.Execution, a compute.Attempt,
+) (done bool, err error) {
+	if !a.Ended {
+		return false, nil
 	}
+	actor, ok := memberOf(view, e)
+	if !ok || view.AllowsOutput() != nil {
+		return true, nil // Nobody can read it, or it cannot be archived yet.
+	}
+	end, err := s.writers.Take(ctx, e.Org)
+	if err != nil {
+		return false, err
+	}
+	defer end()
 	ctx, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
-	done, err = s.keep(ctx, view, e, attempt)
+	done, err = s.keep(ctx, view, actor, e, a)
 	if err != nil {
 		s.outputs.WithLabelValues("failed").Inc()
 		return false, fmt.Errorf("archive output: %w", err)
@@ -98,9 +143,27 @@ func (s *Archive) Keep(ctx context.Context, execution compute.ExecutionID, epoch
 	return done, nil
 }
 
-// find returns an execution of the state and its attempt with an epoch; nil if the state
+// find returns an execution and its attempt with an epoch, in a view that has both; nil if
+// no server has them.
+func (s *Archive) find(
+	ctx context.Context, id compute.ExecutionID, epoch uint64,
+) (*fsm.View, *compute.Execution, compute.Attempt, error) {
+	view := s.cfg.View()
+	e, a := attemptOf(view, id, epoch)
+	if e != nil {
+		return view, e, a, nil
+	}
+	view, err := s.cfg.Read(ctx) // This replica may lag.
+	if err != nil {
+		return nil, nil, a, err
+	}
+	e, a = attemptOf(view, id, epoch)
+	return view, e, a, nil
+}
+
+// attemptOf returns an execution of a state and its attempt with an epoch; nil if the state
 // does not have both.
-func find(view *fsm.View, id compute.ExecutionID, epoch uint64) (*compute.Execution, compute.Attempt) {
+func attemptOf(view *fsm.View, id compute.ExecutionID, epoch uint64) (*compute.Execution, compute.Attempt) {
 	e, ok := view.AnyExecution(id)
 	if !ok {
 		return nil, compute.Attempt{}
@@ -122,9 +185,9 @@ func up(view *fsm.View, id compute.NodeID) bool {
 // keep stores the output of an attempt and records where it is. It reports true if there
 // is no output.
 func (s *Archive) keep(
-	ctx context.Context, view *fsm.View, e *compute.Execution, a compute.Attempt,
+	ctx context.Context, view *fsm.View, actor fsm.Actor, e *compute.Execution, a compute.Attempt,
 ) (empty bool, err error) {
-	bucket, err := s.cfg.Objects.Bucket(ctx, &view, memberOf(view, e))
+	bucket, err := s.cfg.Objects.Bucket(ctx, &view, actor)
 	if err != nil {
 		return false, err
 	}
@@ -138,7 +201,9 @@ func (s *Archive) keep(
 		_ = out.CloseWithError(err)
 	}()
 	// The reader sees the end after lines and whole were set.
-	content, err := s.cfg.Objects.Write(ctx, objects.Write{Actor: fsm.Actor{Org: e.Org}, Bucket: bucket, Body: in})
+	content, err := s.cfg.Objects.Write(ctx, objects.Write{
+		Actor: fsm.Actor{Org: e.Org}, Bucket: bucket, Body: in, Max: compute.MaxOutputArchive,
+	})
 	if err != nil {
 		return false, err
 	}
@@ -146,18 +211,20 @@ func (s *Archive) keep(
 		return true, nil
 	}
 	fault.Point("output.stored")
-	_, _, err = s.cfg.Propose(ctx, fsm.ArchiveOutputs{Outputs: []compute.OutputArchive{{
+	recorded, _, err := s.cfg.Propose(ctx, fsm.ArchiveOutputs{Outputs: []compute.OutputArchive{{
 		Execution: a.Execution, Epoch: a.Epoch, Blob: content.Blob, Whole: content.Whole, Size: content.Size, Partial: !whole,
 	}}})
 	if err != nil {
 		return false, err
 	}
 	fault.Point("output.recorded")
-	result := "kept"
-	if !whole {
-		result = "partial"
+	switch {
+	case recorded.Count == 0: // The execution was deleted meanwhile, or another node was first.
+	case whole:
+		s.outputs.WithLabelValues("kept").Inc()
+	default:
+		s.outputs.WithLabelValues("partial").Inc()
 	}
-	s.outputs.WithLabelValues(result).Inc()
 	return false, nil
 }
 
@@ -167,30 +234,44 @@ func (s *Archive) export(ctx context.Context, a compute.Attempt, w io.Writer) (l
 	if err != nil {
 		return 0, false, err
 	}
-	lines, whole, err = s.cfg.Export(ctx, a, z)
+	lines, whole, err = s.cfg.Export(ctx, a, &limited{to: z, left: maxRaw})
 	if closing := z.Close(); err == nil {
 		err = closing
 	}
 	return lines, whole, err
 }
 
+// limited is a writer with a limit of bytes, for the output of a node that may be hostile.
+type limited struct {
+	to   io.Writer
+	left int
+}
+
+// Write writes p, unless the limit is exceeded.
+func (l *limited) Write(p []byte) (int, error) {
+	if l.left -= len(p); l.left < 0 {
+		return 0, compute.Errorf(compute.CodeTooLarge, "The output has more than %d bytes.", maxRaw)
+	}
+	return l.to.Write(p)
+}
+
 // memberOf returns somebody for whom the bucket of an execution's organization may be
-// made: its user, or an owner if that one has left.
-func memberOf(view *fsm.View, e *compute.Execution) fsm.Actor {
-	actor := fsm.Actor{Org: e.Org, User: e.User}
+// made: its user, or an owner if that one has left. It reports false for an organization
+// that has ended, or has no such members.
+func memberOf(view *fsm.View, e *compute.Execution) (actor fsm.Actor, ok bool) {
+	actor.Org = e.Org
 	for _, m := range view.Members(e.Org) {
-		u, ok := view.User(m.User)
-		if !ok || !u.Active {
+		u, known := view.User(m.User)
+		if !known || !u.Active || m.User != e.User && m.Role != compute.OrgOwner {
 			continue
 		}
-		if m.User == e.User || m.Role == compute.OrgOwner {
-			actor.User, actor.TokenVersion = u.ID, u.TokenVersion
-		}
+		actor.User, actor.TokenVersion, ok = u.ID, u.TokenVersion, true
 		if m.User == e.User {
 			break
 		}
 	}
-	return actor
+	org, known := view.Org(e.Org)
+	return actor, ok && known && org.DeletedAt.IsZero()
 }
 
 // Open returns the archived output of an attempt for package logs; nil if it is not
@@ -207,6 +288,10 @@ func (s *Archive) Open(
 	if bucket == nil {
 		return nil, false, compute.Errorf(compute.CodeNotFound, "The organization has ended, and its archived output with it.")
 	}
+	end, err := s.readers.Take(ctx, o.Org)
+	if err != nil {
+		return nil, false, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	in, out := io.Pipe()
 	go func() {
@@ -216,16 +301,17 @@ func (s *Archive) Open(
 		zstd.WithDecoderMaxWindow(window))
 	if err != nil {
 		cancel()
+		end()
 		return nil, false, errors.Join(err, in.Close())
 	}
-	return &opened{plain: z, in: in, cancel: cancel}, !o.Partial, nil
+	return &opened{plain: z, in: in, end: sync.OnceFunc(func() { cancel(); end() })}, !o.Partial, nil
 }
 
 // opened is archived output that is being read.
 type opened struct {
-	plain  *zstd.Decoder
-	in     *io.PipeReader
-	cancel context.CancelFunc
+	plain *zstd.Decoder
+	in    *io.PipeReader
+	end   func()
 }
 
 // Read reads what the attempt printed. Every error asks the client to try again.
@@ -240,7 +326,7 @@ func (o *opened) Read(p []byte) (int, error) {
 
 // Close ends the read. It may be called while another goroutine reads.
 func (o *opened) Close() error {
-	o.cancel()
+	o.end()
 	return o.in.Close() // The decoder, which another goroutine may use now, has nothing to release.
 }
 

@@ -32,7 +32,9 @@ type world struct {
 	fail    error // Error of the next blobs.
 	printed string
 	whole   bool
-	reads   int // Linearizable reads of the state.
+	reads   int           // Linearizable reads of the state.
+	endless bool          // It prints without end.
+	later   time.Duration // How far the clock is beyond the state.
 }
 
 func newWorld(t *testing.T, format uint64) *world {
@@ -52,11 +54,18 @@ func newWorld(t *testing.T, format uint64) *world {
 	})
 	w.Archive = archive.New(archive.Config{
 		View: w.Machine.View, Objects: store, Propose: w.propose, MaxBytes: 1, Registerer: prometheus.NewRegistry(),
+		Now: func() time.Time { return w.Machine.View().Now().Time().Add(w.later) },
 		Read: func(context.Context) (*fsm.View, error) {
 			w.reads++
 			return w.Machine.View(), nil
 		},
 		Export: func(_ context.Context, _ compute.Attempt, to io.Writer) (int, bool, error) {
+			zeros := make([]byte, 1<<20)
+			for w.endless {
+				if _, err := to.Write(zeros); err != nil {
+					return 1, true, err
+				}
+			}
 			_, err := io.WriteString(to, w.printed)
 			return strings.Count(w.printed, "\n"), w.whole, err
 		},
@@ -103,7 +112,7 @@ func (plain) Open(sealed, _ []byte) ([]byte, error) { return sealed, nil }
 // mustKeep wants Keep to report done.
 func (w *world) mustKeep(what string, done bool) {
 	w.Helper()
-	got, err := w.Keep(w.Context(), w.id, 1)
+	got, err := w.Keep(w.Context(), w.Node, w.id, 1)
 	if err != nil || got != done {
 		w.Errorf("%s: the output may go is %v, want %v; %v", what, got, done, err)
 	}
@@ -137,7 +146,12 @@ func TestKeep(t *testing.T) {
 	w.whole, w.printed = true, w.printed+"the end\n"
 	w.mustKeep("the whole, as its node is up", false)
 	w.mustOpen(true)
+	w.mustKeep("the whole was archived just now", false)
+	w.later = time.Minute
 	w.mustKeep("the whole is archived", true)
+	if done, err := w.Keep(t.Context(), compute.NodeID{UUID: compute.UUID{7}}, w.id, 1); done || compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("another node may remove it is %v, %v", done, err)
+	}
 	if _, size := w.Machine.View().ArchivedOutputs(); size <= 0 || size > int64(len(w.printed)/10) {
 		t.Errorf("%d compressible bytes are archived as %d", len(w.printed), size)
 	}
@@ -167,14 +181,54 @@ func TestKeepNothing(t *testing.T) {
 	}
 }
 
-// TestKeepOfPartOfLostNode archives what is left of the output of a node that is down once.
-func TestKeepOfPartOfLostNode(t *testing.T) {
+// mustKeepCopy wants KeepCopy to report done.
+func (w *world) mustKeepCopy(what string, done bool) {
+	w.Helper()
+	got, err := w.KeepCopy(w.Context(), w.id, 1)
+	if err != nil || got != done {
+		w.Errorf("%s: the copy may go is %v, want %v; %v", what, got, done, err)
+	}
+}
+
+// TestKeepCopy leaves output to its node while that is up, and archives what is left of it
+// once otherwise. The node's own output is kept until it is archived whole.
+func TestKeepCopy(t *testing.T) {
 	w := newWorld(t, fsm.Format)
 	w.end()
-	w.whole = false
+	w.whole, w.later = false, time.Minute
+	w.mustKeepCopy("its node is up", false)
+	if count, _ := w.Machine.View().ArchivedOutputs(); count != 0 {
+		t.Errorf("%d outputs of a node that is up are archived", count)
+	}
 	w.Must(fsm.SetNodeState{Term: 1, Node: w.Node, State: compute.NodeDown})
-	w.mustKeep("a part", false)
-	w.mustKeep("no more is to be had", true)
+	w.mustKeepCopy("a part", false)
+	w.mustKeepCopy("no more is to be had", true)
+	w.mustKeep("its node has the rest, and seems to be down", false)
+	w.Must(fsm.SetNodeState{Term: 1, Node: w.Node, State: compute.NodeUp})
+	w.mustKeepCopy("its node has the rest", false)
+	w.whole = true
+	w.mustKeep("the whole", false)
+	w.mustKeepCopy("the whole is archived", true)
+	w.mustKeep("the whole is archived", true)
+}
+
+// TestKeepForNobody lets go of output that nobody could read.
+func TestKeepForNobody(t *testing.T) {
+	w := newWorld(t, fsm.Format)
+	w.end()
+	w.Must(fsm.StopExecution{Op: w.NextOp(), Actor: w.Actor, Execution: w.Waiting[1], Stop: compute.StopHard})
+	w.Must(fsm.DeleteOrg{Op: w.NextOp(), Actor: w.Actor, Org: w.Actor.Org})
+	w.mustKeep("the organization has ended", true)
+}
+
+// TestKeepTooMuch refuses output that is larger than any that a node keeps.
+func TestKeepTooMuch(t *testing.T) {
+	w := newWorld(t, fsm.Format)
+	w.end()
+	w.endless = true
+	if done, err := w.Keep(t.Context(), w.Node, w.id, 1); done || compute.CodeOf(err) != compute.CodeTooLarge {
+		t.Errorf("may go is %v, %v", done, err)
+	}
 }
 
 // TestKeepFails keeps output on its node while it cannot be stored, and says why archived
@@ -183,7 +237,7 @@ func TestKeepFails(t *testing.T) {
 	w := newWorld(t, fsm.Format)
 	w.end()
 	w.fail = errors.New("the disks are full")
-	if done, err := w.Keep(t.Context(), w.id, 1); done || err == nil || !strings.Contains(err.Error(), "the disks are full") {
+	if done, err := w.Keep(t.Context(), w.Node, w.id, 1); done || err == nil || !strings.Contains(err.Error(), "the disks are full") {
 		t.Errorf("may go is %v, %v", done, err)
 	}
 	w.fail = nil

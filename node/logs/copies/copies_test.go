@@ -272,12 +272,12 @@ func TestCopyMovesToAnotherNode(t *testing.T) {
 func TestPrune(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
-	var asked []byte // The nodes whose output was to be archived.
+	var asked []byte // The executions whose output was to be archived.
 	limits := copies.Limits{Age: 24 * time.Hour, Bytes: 250}
-	limits.Archive = func(_ context.Context, owner compute.NodeID, id compute.ExecutionID, epoch uint64) (bool, error) {
-		n := owner.UUID[15]
-		if asked = append(asked, n); id.UUID[0] != n || epoch != 1 {
-			t.Errorf("attempt %d of %s of node %s is archived", epoch, id, owner)
+	limits.Archive = func(_ context.Context, id compute.ExecutionID, epoch uint64) (bool, error) {
+		n := id.UUID[0]
+		if asked = append(asked, n); epoch != 1 {
+			t.Errorf("attempt %d of %s is archived", epoch, id)
 		}
 		if n < 5 {
 			return true, nil
@@ -309,11 +309,15 @@ func TestPrune(t *testing.T) {
 		{"beyond the size", place(3, 2*time.Hour, 40), false},
 		{"old", place(4, 25*time.Hour, 1), false},
 		{"old, and cannot be archived", place(5, 26*time.Hour, 1), true},
-		{"much too old", place(6, 31*time.Hour, 1), false},
+		{"much too old, and cannot be archived", place(6, 49*time.Hour, 1), true},
+		{"much too old after a while", place(7, 50*time.Hour, 1), false},
 	} {
+		if test.name == "much too old after a while" {
+			now = now.Add(7 * time.Hour)
+		}
 		err := s.Prune(t.Context())
-		if failed := bytes.ContainsAny(asked, "\x05\x06"); (err != nil) != failed {
-			t.Errorf("%s: nodes %v, and %v", test.name, asked, err)
+		if failed := bytes.ContainsAny(asked, "\x05\x06\x07"); (err != nil) != failed {
+			t.Errorf("%s: executions %v, and %v", test.name, asked, err)
 		}
 		if _, err := os.Stat(test.path); (err == nil) != test.kept {
 			t.Errorf("%s: kept is %v", test.name, !test.kept)

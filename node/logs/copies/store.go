@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"berth/compute"
@@ -24,6 +25,7 @@ const (
 	completeName = "complete" // In the directory of a copy that has all there was.
 	pruneEvery   = 10 * time.Minute
 	pruneLeast   = 10 * time.Minute // A copy that grew since then is kept.
+	pruneTime    = 15 * time.Minute // For one round, if nothing answers.
 )
 
 // Limits say how long copies are kept; the oldest are removed first.
@@ -33,7 +35,7 @@ type Limits struct {
 	// Archive archives the output of an attempt of another node before its copy is
 	// removed, and reports true once that may be. Copies that exceed the limits by far are
 	// removed in any case. Nil removes copies that are not archived.
-	Archive func(ctx context.Context, owner compute.NodeID, execution compute.ExecutionID, epoch uint64) (bool, error)
+	Archive func(ctx context.Context, execution compute.ExecutionID, epoch uint64) (bool, error)
 }
 
 // Store keeps copies of the output of other nodes on this node's disk. Its methods are
@@ -43,6 +45,8 @@ type Store struct {
 	own    *logs.Store
 	limits Limits
 	now    func() time.Time
+	opened time.Time
+	pruned atomic.Bool // Prune was called.
 
 	mu sync.Mutex
 
@@ -53,7 +57,7 @@ type Store struct {
 // limits of own, the node's own output.
 func Open(dataDir string, own *logs.Store, limits Limits, now func() time.Time) *Store {
 	return &Store{
-		dir: filepath.Join(dataDir, dirName), own: own, limits: limits, now: now, busy: make(map[string]bool),
+		dir: filepath.Join(dataDir, dirName), own: own, limits: limits, now: now, opened: now(), busy: make(map[string]bool),
 	}
 }
 
@@ -270,8 +274,12 @@ type kept struct {
 	bytes int64
 }
 
-// Prune removes copies beyond the limits.
+// Prune removes copies beyond the limits. The first call removes none that is not
+// archived: the node has just started, and may not have reached the others yet.
 func (s *Store) Prune(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pruneTime)
+	defer cancel()
+	patient := s.pruned.Swap(true)
 	dirs, err := filepath.Glob(filepath.Join(s.dir, "*", "*", "*"))
 	if err != nil {
 		return fmt.Errorf("prune copies: %w", err)
@@ -287,12 +295,12 @@ func (s *Store) Prune(ctx context.Context) error {
 		if size += k.bytes; age <= pruneLeast || age <= s.limits.Age && size <= s.limits.Bytes {
 			continue
 		}
-		far := age > s.limits.Age+s.limits.Age/4 || size > s.limits.Bytes+s.limits.Bytes/4
+		far := patient && (size > s.limits.Bytes+s.limits.Bytes/4 || age > 2*s.limits.Age && now.Sub(s.opened) > s.limits.Age/4)
 		done, failed := s.archived(ctx, k.dir)
 		if err == nil {
 			err = failed
 		}
-		if !done && (!far || ctx.Err() != nil) {
+		if !done && (!far || errors.Is(ctx.Err(), context.Canceled)) {
 			continue
 		}
 		size -= k.bytes
@@ -315,11 +323,10 @@ func (s *Store) archived(ctx context.Context, dir string) (bool, error) {
 	}
 	epoch, badEpoch := strconv.ParseUint(filepath.Base(dir), 10, 64)
 	execution, badExecution := compute.ParseExecutionID(filepath.Base(filepath.Dir(dir)))
-	owner, badOwner := compute.ParseNodeID(filepath.Base(filepath.Dir(filepath.Dir(dir))))
-	if errors.Join(badEpoch, badExecution, badOwner) != nil {
+	if errors.Join(badEpoch, badExecution) != nil {
 		return true, nil // Not the directory of a copy.
 	}
-	return s.limits.Archive(ctx, owner, execution, epoch)
+	return s.limits.Archive(ctx, execution, epoch)
 }
 
 // measure returns the size of the copy in dir and when it last grew. It skips files that it
