@@ -65,6 +65,8 @@ func TestMalformedStarts(t *testing.T) {
 		{"mount that climbs", mount + `"s3_mount_path":"/mnt/../etc"}`, []string{"body.s3_mount_path: value_error"}},
 		{"mount nowhere", mount + `"s3_mount_path":"mnt"}`, []string{"body.s3_mount_path: value_error"}},
 		{"mount of a long path", mount + `"s3_mount_path":"/mnt/` + strings.Repeat("x", 512) + `"}`, []string{"body.s3_mount_path: string_too_long"}},
+		{"outputs that climb", code + `"outputs_prefix":"a/../b"}`, []string{"body.outputs_prefix: value_error"}},
+		{"outputs in a long folder", code + `"outputs_prefix":"` + strings.Repeat("x", 513) + `"}`, []string{"body.outputs_prefix: string_too_long"}},
 		{"mount of wrong type", code + `"enable_s3_mount":"perhaps"}`, []string{"body.enable_s3_mount: bool_parsing"}},
 		{"mount over a volume", mount + `"volumes":[{"name":"a"},{"name":"s3"}]}`, []string{"body.volumes.1.path: value_error"}},
 		{"mount above a volume", mount + `"volumes":[{"name":"a","path":"/mnt/s3/a"}]}`, []string{"body.volumes.0.path: value_error"}},
@@ -338,4 +340,13 @@ func largeEnv() string {
 		env = append(env, fmt.Sprintf(`"A%d":"%s"`, i, strings.Repeat("x", 32<<10)))
 	}
 	return "{" + strings.Join(env, ",") + "}"
+}
+
+// TestServicesLeaveNoOutputs refuses a service whose outputs are to be copied.
+func TestServicesLeaveNoOutputs(t *testing.T) {
+	w := newWorld(t)
+	a := w.send("POST", root+"/execution/service/start", w.adaKey, `{"code":"1","outputs_prefix":"runs"}`)
+	if a.status != 422 || !strings.Contains(string(a.body), "outputs_prefix") {
+		t.Errorf("= %d %.300s", a.status, a.body)
+	}
 }

@@ -67,7 +67,17 @@ func (p *s3Part) access(view *fsm.View, e *compute.Execution) (*compute.StorageA
 // are pulled before, and files are stored after.
 const mountSlack = 2 * time.Hour
 
-// ownAccess returns the same for an attempt of this server.
-func (p *s3Part) ownAccess(_ context.Context, w compute.Work) (*compute.StorageAccess, error) {
-	return p.access(p.node.machine.View(), w.Execution)
+// ownAccess returns the same for an attempt of this server, which has to be live by all that
+// was acknowledged: the server may have been cut off for long.
+func (p *s3Part) ownAccess(ctx context.Context, w compute.Work) (*compute.StorageAccess, error) {
+	view, err := p.node.reader().Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, live := range view.Work(p.node.cluster.ID()) {
+		if live.Attempt.Execution == w.Attempt.Execution && live.Attempt.Epoch == w.Attempt.Epoch {
+			return p.access(view, live.Execution)
+		}
+	}
+	return nil, compute.Errorf(compute.CodeNotFound, "The attempt is no longer live.")
 }

@@ -57,7 +57,7 @@ func (c *storageCluster) copiedOutputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := mustFinish(t, foreign, started.ExecutionID)
-	if len(e.Outputs) != 2 || !strings.Contains(strings.Join(e.Warnings, "\n"), `not copied to storage: "mine/sub/big": QuotaExceeded`) {
+	if len(e.Outputs) != 2 || !strings.Contains(strings.Join(e.Warnings, "\n"), `not copied to storage: 1 of 2 files, the first: "mine/sub/big": QuotaExceeded`) {
 		t.Errorf("over the quota it left %d outputs, with %q", len(e.Outputs), e.Warnings)
 	}
 	if files, _, err := foreign.Files(t.Context(), "mine/", "", 0); err != nil || len(files) != 1 {

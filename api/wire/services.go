@@ -30,6 +30,9 @@ func (s *ServiceStart) Check(f *Faults) {
 	if s.MaxCredits > 0 {
 		f.Value("a service has no ceiling of credits: it runs until it is deleted or the credits end", "body", "max_credits")
 	}
+	if s.Outputs != "" {
+		f.Value("the replicas of a service leave no outputs", "body", "outputs_prefix")
+	}
 	if s.Preemptible {
 		f.Value("services are not preempted", "body", "preemptible")
 	}

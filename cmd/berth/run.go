@@ -308,6 +308,9 @@ func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, *sou
 	if err := f.space.apply(&start); err != nil {
 		return start, nil, err
 	}
+	if start.OutputsPrefix != "" && (f.image || f.compose) {
+		return start, nil, cli.UsageErrorf("--outputs-to goes with Python code: containers leave no outputs/")
+	}
 	if cmd.Flags().Changed("priority") {
 		start.Priority = &f.priority
 	}

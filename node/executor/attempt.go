@@ -277,6 +277,9 @@ func (e *Executor) layOut(
 		return fmt.Errorf("make attempt directory: %w", err)
 	}
 	fault.Point("executor.prepare.journal")
+	if err := e.noteOutputsPrefix(a.key, w.Execution); err != nil {
+		return fmt.Errorf("make attempt directory: %w", err)
+	}
 	tree, err := e.tree(ctx, w.Execution.Files)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,15 +21,32 @@ import (
 )
 
 const (
-	copyPatience = 10 * time.Minute // For all outputs of an attempt to be copied to the bucket.
+	prefixFile   = "outputs_prefix" // In the directory of an attempt whose outputs are copied.
+	copyPatience = 5 * time.Minute  // For all outputs of an attempt to be copied to the bucket.
 	copiesAtOnce = 8                // Files; small ones mostly wait for disks.
 	workPatience = time.Minute      // For the work of an attempt of an earlier process.
 	workPause    = 100 * time.Millisecond
 )
 
+// noteOutputsPrefix notes beside an attempt where its outputs go, for the next process of
+// the node.
+func (e *Executor) noteOutputsPrefix(k key, x *compute.Execution) error {
+	if x.OutputsPrefix == "" {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(e.dir(k), prefixFile), []byte(outputsPrefix(x)), 0o600)
+}
+
 // copyOutputs stores the outputs of an attempt below the prefix that its start names in
-// the bucket of its organization. The error is the first one, after all files were tried.
+// the bucket of its organization. The error is for people.
 func (e *Executor) copyOutputs(ctx context.Context, a *attempt) error {
+	prefix, err := os.ReadFile(filepath.Join(e.dir(a.key), prefixFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	file, err := os.Open(filepath.Join(e.dir(a.key), supervise.OutputsFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -37,29 +55,43 @@ func (e *Executor) copyOutputs(ctx context.Context, a *attempt) error {
 		return err
 	}
 	defer file.Close()
-	ctx, cancel := context.WithTimeout(ctx, copyPatience)
-	defer cancel()
-	work, err := a.awaitWork(ctx)
-	if err != nil || work.Execution.OutputsPrefix == "" {
-		return err
-	}
-	if e.cfg.Storage.Socket == "" {
-		return compute.Errorf(compute.CodeUnavailable, "this node has no socket for it: see its log")
-	}
-	var access *compute.StorageAccess
-	err = e.repeat(ctx, func(ctx context.Context) (err error) {
-		access, err = e.cfg.Storage.Access(ctx, *work)
-		return err
-	})
-	if err != nil {
-		return err
-	}
 	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
-	stream := io.NewSectionReader(file, 0, info.Size())
-	return copyTo(ctx, mount.NewUploader(access, e.cfg.Storage.Socket), outputsPrefix(work.Execution), stream)
+	ctx, cancel := context.WithTimeout(ctx, copyPatience)
+	defer cancel()
+	to, err := e.uploader(ctx, a)
+	if err != nil {
+		return err
+	}
+	return copyTo(ctx, to, string(prefix), io.NewSectionReader(file, 0, info.Size()))
+}
+
+// uploader returns what stores files in the bucket of an attempt's organization, with the
+// rights of who started it.
+func (e *Executor) uploader(ctx context.Context, a *attempt) (*mount.Uploader, error) {
+	if e.cfg.Storage.Socket == "" {
+		return nil, compute.Errorf(compute.CodeUnavailable, "this node has no socket for it: see its log")
+	}
+	work, err := a.awaitWork(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var access *compute.StorageAccess
+	var refused error
+	err = e.repeat(ctx, func(ctx context.Context) (err error) {
+		access, err = e.cfg.Storage.Access(ctx, *work)
+		if code := compute.CodeOf(err); code == compute.CodeForbidden || code == compute.CodeUnauthenticated {
+			refused = err
+			return nil
+		}
+		return err
+	})
+	if err = errors.Join(refused, err); err != nil {
+		return nil, err
+	}
+	return mount.NewUploader(access, e.cfg.Storage.Socket), nil
 }
 
 // outputsPrefix returns where in the bucket the outputs of an execution go. Runs of a GPU
@@ -96,11 +128,24 @@ type storer interface {
 }
 
 // copyTo stores the files of a work stream, a few at a time. A stream that is cut counts
-// up to there.
+// up to there. The error says how many files were not stored, and why the first one was
+// not. Once storage refuses a file it is asked for no others.
 func copyTo(ctx context.Context, to storer, prefix string, stream *io.SectionReader) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	files := sandbox.NewWorkReader(stream)
 	var group errgroup.Group
 	group.SetLimit(copiesAtOnce)
+	var mu sync.Mutex
+	var count, failed int
+	var first error
+	fail := func(key, why string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if failed++; first == nil {
+			first = fmt.Errorf("%q: %s", compute.Clip(key, compute.MaxPath), why)
+		}
+	}
 	for {
 		entry, _, err := files.Next()
 		if err != nil || files.Offset()+entry.Size > stream.Size() {
@@ -109,17 +154,31 @@ func copyTo(ctx context.Context, to storer, prefix string, stream *io.SectionRea
 		if entry.Kind != sandbox.WorkRegular || compute.BadPath(entry.Path) != "" {
 			continue
 		}
-		at := files.Offset()
+		at, key := files.Offset(), prefix+"/"+entry.Path
+		count++
+		if bad := compute.BadObjectKey(key); bad != "" {
+			fail(key, bad)
+			continue
+		}
 		group.Go(func() error {
-			key := prefix + "/" + entry.Path
-			if bad := compute.BadObjectKey(key); bad != "" {
-				return compute.Errorf(compute.CodeInvalid, "%q: %s", compute.Clip(key, compute.MaxPath), bad)
-			}
 			if err := to.Store(ctx, key, io.NewSectionReader(stream, at, entry.Size), entry.Size); err != nil {
-				return compute.Errorf(compute.CodeUnavailable, "%q: %w", compute.Clip(key, compute.MaxPath), err)
+				fail(key, storeReason(ctx, err))
+				stop()
 			}
 			return nil
 		})
 	}
-	return group.Wait()
+	_ = group.Wait() // Its functions return no errors.
+	if failed == 0 {
+		return nil
+	}
+	return compute.Errorf(compute.CodeUnavailable, "%d of %d files, the first: %w", failed, count, first)
+}
+
+// storeReason says for people why a file was not stored.
+func storeReason(ctx context.Context, err error) string {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return "there was no time left"
+	}
+	return err.Error()
 }

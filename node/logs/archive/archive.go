@@ -94,8 +94,8 @@ func (s *Archive) Keep(
 }
 
 // KeepCopy is Keep for output of another node of which the caller has a copy. A node that
-// is up archives its own output, so that the copy waits for that. What is left of the output
-// of a node that is down is archived once.
+// is up archives its own output, so that the copy waits for that. A part that is left of the
+// output of a node that is down is archived once.
 func (s *Archive) KeepCopy(ctx context.Context, execution compute.ExecutionID, epoch uint64) (done bool, err error) {
 	view, e, attempt, err := s.find(ctx, execution, epoch)
 	if e == nil || err != nil {
