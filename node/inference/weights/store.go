@@ -59,7 +59,9 @@ func (u Use) protects(c *cachedModel) bool {
 type Store struct {
 	cfg Config
 
-	mu sync.Mutex
+	evicting sync.Mutex // Held by the download that makes room. It is taken before mu.
+
+	mu sync.Mutex // Also held while a model of the cache is chosen, and while one is given up.
 
 	fetching map[string]*fetch // By directory.
 }
@@ -259,12 +261,13 @@ func (s *Store) share(
 	ctx context.Context, source Source, w Want, l *Listing, m *manifest, say func(string),
 ) (Model, error) {
 	dir := filepath.Join(s.cfg.Dir, m.key())
+	s.mu.Lock()
 	if s.complete(dir) {
 		s.touch(dir)
+		s.mu.Unlock()
 		say("the model is in the cache")
 		return modelOf(filepath.Join(dir, filesDir), m.Format, m.Files), nil
 	}
-	s.mu.Lock()
 	f := s.fetching[dir]
 	if f != nil && f.waiting == 0 { // It was given up, and is about to end.
 		s.mu.Unlock()
@@ -382,6 +385,8 @@ func (s *Store) list() (out []cachedModel) {
 
 // known returns a model of the cache whose source is not reached.
 func (s *Store) known(w Want, formats []string, own bool) (Model, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	list := s.list()
 	slices.Reverse(list)
 	for _, c := range list {
@@ -447,8 +452,10 @@ func (s *Store) discard(dir string) error {
 }
 
 // evict removes the parts of abandoned downloads, and then the longest unused models, until
-// so many bytes more fit.
+// so many bytes more fit. One call at a time does so: others would choose the same models.
 func (s *Store) evict(more int64, keep string) error {
+	s.evicting.Lock()
+	defer s.evicting.Unlock()
 	list := s.list()
 	left, underWay := s.unfinished(keep)
 	limit := s.cfg.KeepMiB << 20
@@ -468,16 +475,19 @@ func (s *Store) evict(more int64, keep string) error {
 		}
 		total -= p.bytes
 	}
-	inUse := s.cfg.InUse()
 	for _, c := range list {
 		if total <= limit {
 			return nil
 		}
-		if c.dir == keep || slices.ContainsFunc(inUse, func(u Use) bool { return u.protects(&c) }) {
+		if c.dir == keep {
 			continue
 		}
-		if err := os.Remove(filepath.Join(c.dir, manifestFile)); err != nil {
+		free, err := s.giveUp(&c)
+		if err != nil {
 			return fmt.Errorf("evict model: %w", err)
+		}
+		if !free {
+			continue
 		}
 		if err := os.RemoveAll(c.dir); err != nil {
 			return fmt.Errorf("evict model: %w", err)
@@ -489,4 +499,19 @@ func (s *Store) evict(more int64, keep string) error {
 		return compute.Errorf(compute.CodeUnavailable, "the cache of models is full of models in use")
 	}
 	return nil
+}
+
+// giveUp removes the manifest of a model that nothing uses, and reports whether it is one. A
+// start that has chosen the model before is seen to use it; a later one finds it incomplete.
+func (s *Store) giveUp(c *cachedModel) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.ContainsFunc(s.cfg.InUse(), func(u Use) bool { return u.protects(c) }) {
+		return false, nil
+	}
+	err := os.Remove(filepath.Join(c.dir, manifestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // Someone removed it by hand.
+	}
+	return err == nil, err
 }
