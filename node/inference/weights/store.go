@@ -143,14 +143,20 @@ type search struct {
 	failed  error // Sources that did not answer.
 }
 
-// ask returns the model of one source. It reports false if it is not there, or not known
-// to be.
+// ask returns the model of one source. It reports false if it is not there in any of the
+// formats, or not known to be.
 func (s *Store) ask(
 	ctx context.Context, so *search, source Source, w Want, formats []string, say func(string),
 ) (m Model, found bool, err error) {
 	l, err := source.List(ctx, w)
 	for listed := 1; err == nil; listed++ {
-		m, err = s.from(ctx, source, w, &l, formats, say)
+		format, files := choose(l.Files, w, formats)
+		if len(files) == 0 {
+			so.missing = compute.Errorf(compute.CodeInvalid,
+				"%s has no files of the format %s", w.Name, strings.Join(formats, " or "))
+			return Model{}, false, nil
+		}
+		m, err = s.from(ctx, source, w, &l, format, files, say)
 		if compute.CodeOf(err) != compute.CodeConflict || listed == maxListings {
 			return m, true, err
 		}
@@ -160,7 +166,7 @@ func (s *Store) ask(
 	switch {
 	case compute.CodeOf(err) != compute.CodeNotFound:
 		so.failed = errors.Join(so.failed, err)
-	case compute.MessageOf(err) != "":
+	case compute.MessageOf(err) != "" && compute.CodeOf(so.missing) != compute.CodeInvalid:
 		so.missing = compute.Errorf(compute.CodeNotFound, "%s: %s", w.Name, compute.MessageOf(err))
 	}
 	return Model{}, false, nil
@@ -169,13 +175,8 @@ func (s *Store) ask(
 // local returns a model in the operator's directory.
 func (s *Store) local(w Want, formats []string) (Model, bool) {
 	dir, files := s.localFiles(w)
-	_, _, part := w.split()
-	for _, format := range formats {
-		if chosen := wanted(files, format, part); len(chosen) > 0 {
-			return modelOf(dir, format, chosen), true
-		}
-	}
-	return Model{}, false
+	format, files := choose(files, w, formats)
+	return modelOf(dir, format, files), len(files) > 0
 }
 
 // localFiles returns the directory of the operator for a model, and its files.
@@ -203,7 +204,7 @@ func modelOf(dir, format string, files []File) Model {
 		m.MiB += f.Size
 	}
 	m.MiB >>= 20
-	if format == formatGGUF {
+	if format == formatGGUF && len(files) > 0 {
 		names := make([]string, len(files))
 		for i, f := range files {
 			names[i] = f.Name
@@ -215,25 +216,16 @@ func modelOf(dir, format string, files []File) Model {
 
 // from returns a model from a source.
 func (s *Store) from(
-	ctx context.Context, source Source, w Want, l *Listing, formats []string, say func(string),
+	ctx context.Context, source Source, w Want, l *Listing, format string, files []File, say func(string),
 ) (Model, error) {
-	_, _, part := w.split()
-	for _, format := range formats {
-		files := wanted(l.Files, format, part)
-		if len(files) == 0 {
-			continue
-		}
-		m := manifest{Name: w.Name, Format: format, Version: l.Version, Files: files}
-		if l.Private {
-			m.Org = w.Org.String()
-		}
-		if err := m.check(s.cfg.KeepMiB); err != nil {
-			return Model{}, err
-		}
-		return s.share(ctx, source, w, l, &m, say)
+	m := manifest{Name: w.Name, Format: format, Version: l.Version, Files: files}
+	if l.Private {
+		m.Org = w.Org.String()
 	}
-	return Model{}, compute.Errorf(compute.CodeInvalid,
-		"%s has no files of the format %s", w.Name, strings.Join(formats, " or "))
+	if err := m.check(s.cfg.KeepMiB); err != nil {
+		return Model{}, err
+	}
+	return s.share(ctx, source, w, l, &m, say)
 }
 
 // check refuses a listing that cannot be fetched.
