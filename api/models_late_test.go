@@ -133,3 +133,86 @@ func TestAnswersAfterTheClientLeft(t *testing.T) {
 		})
 	}
 }
+
+// goneModels holds requests in one place until their client has left.
+type goneModels struct {
+	lateModels
+
+	place string
+}
+
+func (m *goneModels) hold(ctx context.Context, place string) error {
+	if m.place != place {
+		return nil
+	}
+	m.entered <- true
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (m *goneModels) Reserve(
+	ctx context.Context, _ compute.Payer, _ *compute.Model, _, _ int64,
+) (edge.Reservation, error) {
+	return &lateReservation{of: &m.lateModels}, m.hold(ctx, "reserve")
+}
+
+func (m *goneModels) Admit(
+	ctx context.Context, _ *fsm.View, _ *compute.Execution, _ compute.OrgID, _ int64,
+) (func(int64), error) {
+	return func(int64) {}, m.hold(ctx, "queue")
+}
+
+func (m *goneModels) Infer(
+	_ *fsm.View, _ *compute.Execution, req *http.Request, _ []byte, _ uint64,
+) (*http.Response, error) {
+	return nil, m.hold(req.Context(), "engine")
+}
+
+// TestClientsThatLeaveAreCounted counts requests whose client leaves before the answer
+// apart from those that the service failed.
+func TestClientsThatLeaveAreCounted(t *testing.T) {
+	for _, place := range []string{"reserve", "queue", "engine"} {
+		t.Run(place, func(t *testing.T) {
+			models := &goneModels{lateModels: lateModels{entered: make(chan bool)}, place: place}
+			w := newWorld(t, func(c *api.Config) {
+				c.Models, c.Tokens, c.ModelLimits, c.Stopwatch = models, models, edge.ModelLimits{InFlight: 1}, time.Now
+			})
+			w.upgrade()
+			w.must(fsm.SetModel{Actor: fsm.Actor{Root: true}, ID: "chat", Deployment: w.deploy()})
+			ctx, leave := context.WithCancel(t.Context())
+			go func() {
+				<-models.entered
+				leave()
+			}()
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url+edge.ModelRoot+"/chat/completions",
+				strings.NewReader(`{"model":"chat","messages":[]}`))
+			w.ok(err)
+			req.Header.Set("Authorization", "Bearer "+w.adaKey)
+			if answer, err := w.client.Do(req); err == nil {
+				answer.Body.Close()
+				t.Errorf("a client that left gets %d", answer.StatusCode)
+			}
+			w.eventually("count of the request", func() bool { return len(w.modelCodes()) > 0 })
+			if got := strings.Join(w.modelCodes(), " "); got != "499" {
+				t.Errorf("it is counted as %s, want 499", got)
+			}
+		})
+	}
+}
+
+// modelCodes returns the statuses of the requests to models that were counted.
+func (w *world) modelCodes() (codes []string) {
+	w.Helper()
+	families, err := w.cfg.Gatherer.Gather()
+	w.ok(err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if f.GetName() == "berth_inference_requests_total" && label.GetName() == "code" {
+					codes = append(codes, label.GetValue())
+				}
+			}
+		}
+	}
+	return codes
+}

@@ -42,7 +42,7 @@ type DeploymentState uint8
 const (
 	DeploymentActive  DeploymentState = iota // Its replicas run, or start.
 	DeploymentPaused                         // It was idle: the next request resumes it.
-	DeploymentStopped                        // Someone stopped it, until someone starts it.
+	DeploymentStopped                        // Someone stopped it, or nothing paid for it, until someone starts it.
 	DeploymentFailed                         // Its engine could not be started, until someone starts it.
 )
 

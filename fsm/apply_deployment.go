@@ -185,6 +185,36 @@ func (s *deployment) enter(parent *compute.Execution, state compute.DeploymentSt
 	s.service.scaleTo(parent, replicas)
 }
 
+// outlives reports whether a service stays when nothing pays for its replicas, as
+// deployments do since formatAsked. Others end.
+func (s *deployment) outlives(parent *compute.Execution) bool {
+	return parent.Deployment != nil && s.Format() >= formatAsked
+}
+
+// stopUnpaid stores a deployment, stopped for a reason if it is active: it can be started
+// again.
+func (s *deployment) stopUnpaid(parent *compute.Execution, why string) {
+	if parent.Deployment.State != compute.DeploymentActive {
+		s.execution.putExecution(parent)
+		return
+	}
+	parent.Detail = why
+	s.enter(parent, compute.DeploymentStopped, 0)
+}
+
+// stopUnpaidOf stops the deployment of a replica that nothing pays for any longer, unless
+// it has as many as are wanted without it.
+func (s *deployment) stopUnpaidOf(child *compute.Execution) {
+	known, ok := s.executions.Get(child.Parent)
+	if !ok || known.Service == nil || known.Stop != compute.StopNone || !s.outlives(known) {
+		return
+	}
+	parent := copyService(known)
+	if slot := parent.Service.Slot(child.ID); slot != nil && slot.Number <= parent.Service.Replicas {
+		s.stopUnpaid(&parent, child.Detail)
+	}
+}
+
 // judgeEnd records that a replica of a deployment has ended by itself. It stores the
 // parent and returns true if that was one time too many: the deployment has failed.
 func (s *deployment) judgeEnd(parent, child *compute.Execution) bool {

@@ -144,6 +144,10 @@ func (s *service) startReplicas(c StartReplicas) Result {
 			if asked.Number > parent.Service.Replicas {
 				continue // Those that are wanted go on.
 			}
+			if s.deployment.outlives(&parent) {
+				s.deployment.stopUnpaid(&parent, s.money.whyLacks(e, amount))
+				return Result{Execution: parent.ID, Status: parent.Status, Count: n}
+			}
 			parent.Detail = "the organization's credits are exhausted"
 			s.halt(&parent, compute.StopGraceful, compute.ReasonCredits)
 			return Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: n}
@@ -228,12 +232,15 @@ func (s *service) endReplica(child *compute.Execution) {
 	slot.NextAt = s.meta.Now.Add(svc.Backoff(slot.Crashes))
 	slot.Done = !svc.Restart.Again(child.Status)
 	trim(svc)
+	unpaid := parent.Stop == compute.StopNone && child.Reason == compute.ReasonCredits
 	switch {
 	case parent.Stop != compute.StopNone && svc.Live == 0:
 		s.endStopped(&parent)
-	case parent.Stop == compute.StopNone && child.Reason == compute.ReasonCredits:
+	case unpaid && !s.deployment.outlives(&parent):
 		parent.Detail = child.Detail
 		s.halt(&parent, compute.StopGraceful, compute.ReasonCredits)
+	case unpaid && child.Stop == compute.StopNone: // Nothing buys another attempt.
+		s.deployment.stopUnpaid(&parent, child.Detail)
 	case s.deployment.judgeEnd(&parent, child):
 	case parent.Stop != compute.StopNone || !s.endDone(&parent):
 		s.execution.putExecution(&parent)

@@ -202,3 +202,104 @@ func TestAskedVRAM(t *testing.T) {
 		t.Errorf("it records %d of %d MiB for %s", got.Deployment.AskedVRAMMiB, got.MinVRAMMiB, got.Inference.Model)
 	}
 }
+
+// unpaid runs a deployment in a format until nothing pays for its replica, and returns it
+// with the replica, which was asked to stop. The ceiling is 0 for the organization's credits.
+func unpaid(t *testing.T, format uint64, ceiling compute.Credits) (w *world, id, replica compute.ExecutionID) {
+	t.Helper()
+	w = newReplicaWorld(t, 100, format)
+	if ceiling == 0 {
+		w = newReplicaWorld(t, 25, format)
+	} else {
+		w.limit(compute.Budget{MaxCredits: ceiling})
+	}
+	id = w.deployment()
+	if format == fsm.Format {
+		w.must(fsm.SetModel{Actor: w.root, ID: "chat", Deployment: id})
+	}
+	w.run(id)
+	replica = w.replica(id, 1)
+	for range 60 {
+		if w.get(replica).Stop != compute.StopNone {
+			return w, id, replica
+		}
+		w.pass(30 * time.Second)
+	}
+	t.Fatal("the replica goes on without credits")
+	return w, id, replica
+}
+
+// TestUnpaidDeploymentStays stops a deployment for which nothing pays, published or not,
+// and starts it after a top-up. Formats before end it.
+func TestUnpaidDeploymentStays(t *testing.T) {
+	const minute = compute.Credits(60 * 15)
+	for name, test := range map[string]struct {
+		ceiling compute.Credits
+		topUp   func(*world) fsm.Command
+		detail  string
+	}{
+		"credits": {0, func(w *world) fsm.Command {
+			return fsm.Grant{Actor: w.root, Org: w.org, Amount: 100 * minute}
+		}, "the organization's credits are exhausted"},
+		"ceiling": {25 * minute, func(w *world) fsm.Command {
+			return fsm.RemoveBudget{Actor: w.ada, Org: w.org}
+		}, "the organization's ceiling is reached"},
+	} {
+		t.Run(name+" in format 15", func(t *testing.T) {
+			w, id, replica := unpaid(t, 15, test.ceiling)
+			w.mustBe(id, compute.DeploymentActive, 1)
+			w.must(w.ended(replica, compute.StatusCancelled, w.now.Sub(w.get(replica).StartedAt)))
+			w.wantStatus(id, compute.StatusCancelled, compute.ReasonCredits)
+		})
+		t.Run(name, func(t *testing.T) {
+			w, id, replica := unpaid(t, fsm.Format, test.ceiling)
+			stays := func() {
+				t.Helper()
+				w.mustBe(id, compute.DeploymentStopped, 0)
+				if e := w.get(id); e.Stop != compute.StopNone || e.Status.Terminal() || e.Detail != test.detail {
+					t.Errorf("it is %s, stopped %d: %q", e.Status, e.Stop, e.Detail)
+				}
+			}
+			start := func() {
+				t.Helper()
+				w.must(fsm.ChangeDeployment{Op: w.op(w.org, w.executionID().String()), Actor: w.ada, Deployment: id, Start: true})
+			}
+			stays()
+			w.must(test.topUp(w))
+			start()
+			w.must(w.ended(replica, compute.StatusCancelled, w.now.Sub(w.get(replica).StartedAt)))
+			w.mustBe(id, compute.DeploymentActive, 1) // It was started after the replica had been stopped.
+			w.pass(time.Minute)
+			w.run(id)
+			if e := w.get(w.replica(id, 1)); e.ID == replica || e.Status != compute.StatusRunning {
+				t.Errorf("after a top-up its replica is %s", e.Status)
+			}
+			if m, ok := w.view().Model("chat"); !ok || m.Deployment != id {
+				t.Errorf("the published model is %+v", m)
+			}
+		})
+	}
+}
+
+// TestUnpaidStart stops a deployment whose first replicas nothing pays for.
+func TestUnpaidStart(t *testing.T) {
+	for format, state := range map[uint64]compute.DeploymentState{
+		15: compute.DeploymentActive, fsm.Format: compute.DeploymentStopped,
+	} {
+		w := newReplicaWorld(t, 25, format)
+		w.offerEcho()
+		c := w.deploymentCommand()
+		c.Execution.Deployment.Min = 2 // The credits pay for both at first.
+		id := w.must(c).Execution
+		w.limit(compute.Budget{MaxCredits: 15 * 60 * 15})
+		w.reconcile(id)
+		e := w.get(id)
+		if e.Deployment.State != state || e.Status.Terminal() == (format == fsm.Format) || e.Service.Live != 0 || w.account().Held != 0 {
+			t.Errorf("in format %d it is %s, %s, has %d replicas and holds %s", format, e.Status, e.Deployment.State,
+				e.Service.Live, w.account().Held)
+		}
+		if want := "the organization's ceiling is reached"; format == fsm.Format && e.Detail != want {
+			t.Errorf("its detail is %q, want %q", e.Detail, want)
+		}
+	}
+}

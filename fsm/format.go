@@ -35,7 +35,8 @@ const (
 	formatDrains     = 14 // The holds of replicas grow while they drain.
 	formatOutput     = 15 // The output of ended attempts is archived as objects of their organization.
 	// formatAsked records the GPU memory that was asked for a deployment apart from that of
-	// its model, and where executions want copies of their outputs.
+	// its model, and where executions want copies of their outputs. Deployments are stopped, not
+	// ended, when nothing pays for them.
 	formatAsked = 16
 
 	// Format is the newest format that this program can apply.

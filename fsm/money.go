@@ -119,14 +119,24 @@ func (s *money) growHoldsOf(index store.Index[timeKey, compute.Execution]) {
 			s.warn(&e)
 		} else {
 			e.Stop, e.Reason = compute.StopGraceful, compute.ReasonCredits
-			e.Detail = "the organization's credits are exhausted"
+			e.Detail = s.whyLacks(&e, wanted)
 			if who, b := s.ceilingOf(&e, wanted); b != nil {
-				e.Detail = ceilingName(b) + " reached"
 				s.reportStop(&e, who)
 			}
 		}
 		s.execution.putExecution(&e)
+		if known.Stop == compute.StopNone && e.Stop != compute.StopNone {
+			s.deployment.stopUnpaidOf(&e)
+		}
 	}
+}
+
+// whyLacks says why no more can be held for e.
+func (s *money) whyLacks(e *compute.Execution, amount compute.Credits) string {
+	if _, b := s.ceilingOf(e, amount); b != nil {
+		return ceilingName(b) + " reached"
+	}
+	return "the organization's credits are exhausted"
 }
 
 // warn records on an execution when its credits are expected to end, if they, or a

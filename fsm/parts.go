@@ -50,8 +50,9 @@ type (
 	money struct {
 		*View
 
-		access    *access
-		execution *execution
+		access     *access
+		deployment *deployment
+		execution  *execution
 	}
 
 	// placement applies plans: it checks assignments again, and preempts.
@@ -188,7 +189,7 @@ func stateOf(v *View) *state {
 	}
 	*s.money = money{
 		View:   v,
-		access: s.access, execution: s.execution,
+		access: s.access, deployment: s.deployment, execution: s.execution,
 	}
 	*s.placement = placement{
 		View:      v,

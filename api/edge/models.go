@@ -74,6 +74,7 @@ type modelCall struct {
 	size      int // Bytes of the body.
 	estimated tokenUsage
 
+	left  bool               // The client has left before the answer.
 	leave func(tokens int64) // Frees the place at the replicas; nil before the request has one.
 	used  int64              // Tokens, as far as the engine says.
 
@@ -282,6 +283,7 @@ func (c *modelCall) infer(below string) error {
 	answer, err := c.ask(ctx, below) //nolint:bodyclose // The server closes it once it was sent.
 	if err != nil {
 		gone := ctx.Err() != nil
+		c.left = c.hungUp(ctx, err)
 		end()
 		if gone || c.r.sent {
 			c.ctx.SetConnectionClose()
@@ -306,6 +308,12 @@ func (c *modelCall) infer(below string) error {
 	}
 	c.writeModelAnswer(answer, end)
 	return nil
+}
+
+// hungUp reports whether the client has left before a request failed whose context has
+// not ended for another reason.
+func (c *modelCall) hungUp(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && c.r.life.hard.Err() == nil && !isEngineTimeout(err)
 }
 
 // ask waits for a ready replica and asks it.

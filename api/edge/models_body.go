@@ -218,11 +218,18 @@ func (b *eventBody) Read(p []byte) (int, error) {
 // Close ends the engine's work.
 func (b *eventBody) Close() error { return b.from.Close() }
 
+// statusClientLeft is the status by which a request is counted whose client did not wait for
+// the answer. Others use it too; no client sees it.
+const statusClientLeft = 499
+
 // failModel answers an error in the envelope of OpenAI.
 func (c *modelCall) failModel(err error) {
 	f := failureOf(err)
-	if isEngineTimeout(err) {
+	switch {
+	case isEngineTimeout(err):
 		f.status, f.retryAfter = fasthttp.StatusGatewayTimeout, ""
+	case c.left:
+		f.status, f.retryAfter = statusClientLeft, ""
 	}
 	if f.status >= fasthttp.StatusInternalServerError {
 		c.logFailure(c.r, f.status, err)

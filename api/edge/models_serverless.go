@@ -416,6 +416,7 @@ func (c *modelCall) writePublished(ctx context.Context, answer *http.Response, e
 	data, err := a.whole()
 	a.Close()
 	if err != nil {
+		c.left = c.hungUp(ctx, err)
 		end()
 		return err
 	}

@@ -93,10 +93,10 @@ func (s *Scaler) Replicas(e *compute.Execution, ready, places int, c Counts, now
 	return h.most
 }
 
-// delay95 returns the upper bound of the class that has the 95th percentile of the
-// answers since the counts before, 0 for none.
+// delay95 estimates the 95th percentile of the answers since the counts before, 0 for
+// none. It takes the answers of a class to be spread evenly over it.
 func delay95(now, before []int64) time.Duration {
-	total, seen := int64(0), int64(0)
+	total := int64(0)
 	since := make([]int64, len(now))
 	for i, n := range now {
 		since[i] = n
@@ -105,10 +105,13 @@ func delay95(now, before []int64) time.Duration {
 		}
 		total += since[i]
 	}
+	rank := float64(total) * 0.95 // So many answers were as fast.
 	for i, n := range since {
-		if seen += n; n > 0 && seen*100 >= total*95 {
-			return time.Duration(1<<i) * time.Millisecond
+		if n > 0 && rank <= float64(n) {
+			low, high := float64(int64(1)<<i>>1), float64(int64(1)<<i)
+			return time.Duration((low + (high-low)*rank/float64(n)) * float64(time.Millisecond))
 		}
+		rank -= float64(n)
 	}
 	return 0
 }

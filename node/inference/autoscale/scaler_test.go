@@ -1,6 +1,8 @@
 package autoscale_test
 
 import (
+	"fmt"
+	"math/bits"
 	"testing"
 	"time"
 
@@ -90,6 +92,64 @@ func TestNewLeader(t *testing.T) {
 		now = now.Add(step.after)
 		if got := s.Replicas(e, 3, 4, autoscale.Counts{}, now); got != step.want {
 			t.Errorf("after %s more %d replicas, want %d", step.after, got, step.want)
+		}
+	}
+}
+
+// TestTargetDelay adds a replica when more than 5 of 100 answers take longer than the
+// target, and not before.
+func TestTargetDelay(t *testing.T) {
+	spread := func(to float64) (all []float64) { // Evenly from 0, in parts of the target.
+		for n := range 100 {
+			all = append(all, to*float64(n+1)/100)
+		}
+		return all
+	}
+	shares := func(fast, slow int, delay float64) (all []float64) {
+		for n := range fast + slow {
+			d := 0.2
+			if n >= fast {
+				d = delay
+			}
+			all = append(all, d)
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		delays []float64
+		slow   bool
+	}{
+		"just above half": {shares(0, 100, 0.52), false},
+		"three quarters":  {shares(0, 100, 0.75), false},
+		"nearly":          {shares(0, 100, 0.95), false},
+		"a tenth above":   {shares(0, 100, 1.1), true},
+		"double":          {shares(0, 100, 2), true},
+		"few above":       {shares(97, 3, 3), false},
+		"enough above":    {shares(90, 10, 3), true},
+		"spread below":    {spread(0.98), false},
+		"spread to it":    {spread(1.02), false},
+		"spread above":    {spread(1.2), true},
+		"one":             {shares(0, 1, 0.6), false},
+		"none":            {nil, false},
+	} {
+		for _, target := range []time.Duration{250, 500, 1000, 2000} {
+			t.Run(fmt.Sprintf("%s of %d", name, target), func(t *testing.T) {
+				c := autoscale.Counts{Delays: make([]int64, 24)}
+				for _, d := range test.delays {
+					c.Delays[bits.Len64(uint64(max(int64(d*float64(target))-1, 0)))]++ // As routers count.
+				}
+				e := &compute.Execution{
+					Service: &compute.Service{Replicas: 1},
+					Deployment: &compute.Deployment{
+						Min: 1, Max: 2, TargetMilliRPS: 1000, TargetP95: target * time.Millisecond, Window: time.Minute,
+					},
+				}
+				s, now := autoscale.New(time.Hour), time.Unix(1000, 0)
+				s.Replicas(e, 1, 4, autoscale.Counts{}, now)
+				if got := s.Replicas(e, 1, 4, c, now.Add(time.Minute)); (got > 1) != test.slow {
+					t.Errorf("%d replicas", got)
+				}
+			})
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"path"
@@ -14,7 +15,7 @@ import (
 // from the listing of the first source that has it, else estimated from its name. It
 // reports false if the size is not known.
 func (s *Store) Size(ctx context.Context, w Want, formats []string, p Precision) (int64, bool) {
-	if size, ok := s.listed(ctx, w, formats); ok {
+	if size, ok := s.listed(ctx, w, formats); ok && size > 0 {
 		return loaded(w.Name, size, p)
 	}
 	return SizeFromName(w.Name, p)
@@ -48,21 +49,21 @@ func listedSize(ctx context.Context, source Source, w Want, formats []string) (i
 	return sizeOf(l.Files, w, formats)
 }
 
-// sizeOf adds up the files that hold weights.
+// sizeOf adds up the files that hold weights. It reports false if a start would not take
+// these files.
 func sizeOf(files []File, w Want, formats []string) (sum int64, ok bool) {
-	_, _, part := w.split()
-	for _, format := range formats {
-		for _, f := range wanted(files, format, part) {
-			// Some models have the same weights a second time, in their maker's layout.
-			if again := strings.HasPrefix(f.Name, "consolidated"); !again && strings.EqualFold(path.Ext(f.Name), "."+format) {
-				sum += f.Size
-			}
-		}
-		if sum > 0 {
-			return sum, true
+	format, chosen := choose(files, w, formats)
+	again := int64(0)
+	for _, f := range chosen {
+		switch {
+		case !strings.EqualFold(path.Ext(f.Name), "."+format):
+		case strings.HasPrefix(f.Name, "consolidated"):
+			again += f.Size // Some models have the same weights a second time, in their maker's layout.
+		default:
+			sum += f.Size
 		}
 	}
-	return 0, false
+	return cmp.Or(sum, again), len(chosen) > 0
 }
 
 // Parameters in the names of models, as in 70B, 0.5b, 8x7B and 135M. A number after a letter

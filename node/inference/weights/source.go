@@ -51,6 +51,18 @@ type Source interface {
 	Open(ctx context.Context, w Want, l *Listing, f *File, offset int64) (body io.ReadCloser, from int64, err error)
 }
 
+// choose returns the files of a model that an engine needs, of the first format that the
+// model has; none if it has none of them.
+func choose(files []File, w Want, formats []string) (format string, chosen []File) {
+	_, _, part := w.split()
+	for _, format := range formats {
+		if chosen := wanted(files, format, part); len(chosen) > 0 {
+			return format, chosen
+		}
+	}
+	return "", nil
+}
+
 // wanted returns the files that an engine of a format needs. None of them is code:
 // pickles and scripts stay where they are.
 func wanted(files []File, format, part string) []File {

@@ -59,7 +59,9 @@ func (u Use) protects(c *cachedModel) bool {
 type Store struct {
 	cfg Config
 
-	mu sync.Mutex
+	evicting sync.Mutex // Held by the download that makes room. It is taken before mu.
+
+	mu sync.Mutex // Also held while a model of the cache is chosen, and while one is given up.
 
 	fetching map[string]*fetch // By directory.
 }
@@ -141,14 +143,20 @@ type search struct {
 	failed  error // Sources that did not answer.
 }
 
-// ask returns the model of one source. It reports false if it is not there, or not known
-// to be.
+// ask returns the model of one source. It reports false if it is not there in any of the
+// formats, or not known to be.
 func (s *Store) ask(
 	ctx context.Context, so *search, source Source, w Want, formats []string, say func(string),
 ) (m Model, found bool, err error) {
 	l, err := source.List(ctx, w)
 	for listed := 1; err == nil; listed++ {
-		m, err = s.from(ctx, source, w, &l, formats, say)
+		format, files := choose(l.Files, w, formats)
+		if len(files) == 0 {
+			so.missing = compute.Errorf(compute.CodeInvalid,
+				"%s has no files of the format %s", w.Name, strings.Join(formats, " or "))
+			return Model{}, false, nil
+		}
+		m, err = s.from(ctx, source, w, &l, format, files, say)
 		if compute.CodeOf(err) != compute.CodeConflict || listed == maxListings {
 			return m, true, err
 		}
@@ -158,7 +166,7 @@ func (s *Store) ask(
 	switch {
 	case compute.CodeOf(err) != compute.CodeNotFound:
 		so.failed = errors.Join(so.failed, err)
-	case compute.MessageOf(err) != "":
+	case compute.MessageOf(err) != "" && compute.CodeOf(so.missing) != compute.CodeInvalid:
 		so.missing = compute.Errorf(compute.CodeNotFound, "%s: %s", w.Name, compute.MessageOf(err))
 	}
 	return Model{}, false, nil
@@ -167,13 +175,8 @@ func (s *Store) ask(
 // local returns a model in the operator's directory.
 func (s *Store) local(w Want, formats []string) (Model, bool) {
 	dir, files := s.localFiles(w)
-	_, _, part := w.split()
-	for _, format := range formats {
-		if chosen := wanted(files, format, part); len(chosen) > 0 {
-			return modelOf(dir, format, chosen), true
-		}
-	}
-	return Model{}, false
+	format, files := choose(files, w, formats)
+	return modelOf(dir, format, files), len(files) > 0
 }
 
 // localFiles returns the directory of the operator for a model, and its files.
@@ -201,7 +204,7 @@ func modelOf(dir, format string, files []File) Model {
 		m.MiB += f.Size
 	}
 	m.MiB >>= 20
-	if format == formatGGUF {
+	if format == formatGGUF && len(files) > 0 {
 		names := make([]string, len(files))
 		for i, f := range files {
 			names[i] = f.Name
@@ -213,25 +216,16 @@ func modelOf(dir, format string, files []File) Model {
 
 // from returns a model from a source.
 func (s *Store) from(
-	ctx context.Context, source Source, w Want, l *Listing, formats []string, say func(string),
+	ctx context.Context, source Source, w Want, l *Listing, format string, files []File, say func(string),
 ) (Model, error) {
-	_, _, part := w.split()
-	for _, format := range formats {
-		files := wanted(l.Files, format, part)
-		if len(files) == 0 {
-			continue
-		}
-		m := manifest{Name: w.Name, Format: format, Version: l.Version, Files: files}
-		if l.Private {
-			m.Org = w.Org.String()
-		}
-		if err := m.check(s.cfg.KeepMiB); err != nil {
-			return Model{}, err
-		}
-		return s.share(ctx, source, w, l, &m, say)
+	m := manifest{Name: w.Name, Format: format, Version: l.Version, Files: files}
+	if l.Private {
+		m.Org = w.Org.String()
 	}
-	return Model{}, compute.Errorf(compute.CodeInvalid,
-		"%s has no files of the format %s", w.Name, strings.Join(formats, " or "))
+	if err := m.check(s.cfg.KeepMiB); err != nil {
+		return Model{}, err
+	}
+	return s.share(ctx, source, w, l, &m, say)
 }
 
 // check refuses a listing that cannot be fetched.
@@ -259,12 +253,13 @@ func (s *Store) share(
 	ctx context.Context, source Source, w Want, l *Listing, m *manifest, say func(string),
 ) (Model, error) {
 	dir := filepath.Join(s.cfg.Dir, m.key())
+	s.mu.Lock()
 	if s.complete(dir) {
 		s.touch(dir)
+		s.mu.Unlock()
 		say("the model is in the cache")
 		return modelOf(filepath.Join(dir, filesDir), m.Format, m.Files), nil
 	}
-	s.mu.Lock()
 	f := s.fetching[dir]
 	if f != nil && f.waiting == 0 { // It was given up, and is about to end.
 		s.mu.Unlock()
@@ -382,6 +377,8 @@ func (s *Store) list() (out []cachedModel) {
 
 // known returns a model of the cache whose source is not reached.
 func (s *Store) known(w Want, formats []string, own bool) (Model, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	list := s.list()
 	slices.Reverse(list)
 	for _, c := range list {
@@ -447,8 +444,10 @@ func (s *Store) discard(dir string) error {
 }
 
 // evict removes the parts of abandoned downloads, and then the longest unused models, until
-// so many bytes more fit.
+// so many bytes more fit. One call at a time does so: others would choose the same models.
 func (s *Store) evict(more int64, keep string) error {
+	s.evicting.Lock()
+	defer s.evicting.Unlock()
 	list := s.list()
 	left, underWay := s.unfinished(keep)
 	limit := s.cfg.KeepMiB << 20
@@ -468,16 +467,19 @@ func (s *Store) evict(more int64, keep string) error {
 		}
 		total -= p.bytes
 	}
-	inUse := s.cfg.InUse()
 	for _, c := range list {
 		if total <= limit {
 			return nil
 		}
-		if c.dir == keep || slices.ContainsFunc(inUse, func(u Use) bool { return u.protects(&c) }) {
+		if c.dir == keep {
 			continue
 		}
-		if err := os.Remove(filepath.Join(c.dir, manifestFile)); err != nil {
+		free, err := s.giveUp(&c)
+		if err != nil {
 			return fmt.Errorf("evict model: %w", err)
+		}
+		if !free {
+			continue
 		}
 		if err := os.RemoveAll(c.dir); err != nil {
 			return fmt.Errorf("evict model: %w", err)
@@ -489,4 +491,19 @@ func (s *Store) evict(more int64, keep string) error {
 		return compute.Errorf(compute.CodeUnavailable, "the cache of models is full of models in use")
 	}
 	return nil
+}
+
+// giveUp removes the manifest of a model that nothing uses, and reports whether it is one. A
+// start that has chosen the model before is seen to use it; a later one finds it incomplete.
+func (s *Store) giveUp(c *cachedModel) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.ContainsFunc(s.cfg.InUse(), func(u Use) bool { return u.protects(c) }) {
+		return false, nil
+	}
+	err := os.Remove(filepath.Join(c.dir, manifestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // Someone removed it by hand.
+	}
+	return err == nil, err
 }

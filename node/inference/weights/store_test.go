@@ -326,3 +326,90 @@ func TestEvictOldVersions(t *testing.T) {
 		t.Errorf("the version that starts is gone: %v", err)
 	}
 }
+
+// fullStore fills a cache with the models a/b:1, a/b:2 and a/b:3, whose directories it
+// returns, the longest unused first. There are also a/b:4 to a/b:6, and a/b:big.
+func fullStore(
+	t *testing.T, inUse func() []weights.Use,
+) (get func(name string) (weights.Model, error), dirs []string) {
+	files := map[string]string{"big.gguf": strings.Repeat("big", 350<<10)}
+	for n := range 6 {
+		files[fmt.Sprintf("%d.gguf", n+1)] = strings.Repeat(fmt.Sprint(n), 600<<10)
+	}
+	full := false
+	s := newStore(t, newHub(t, files), func(c *weights.Config) {
+		c.KeepMiB = 2
+		c.InUse = func() []weights.Use {
+			if full {
+				return inUse()
+			}
+			return nil
+		}
+	})
+	get = func(name string) (weights.Model, error) {
+		return s.Get(t.Context(), weights.Want{Name: name}, []string{"gguf"}, silent)
+	}
+	for n := range 3 {
+		m, err := get(fmt.Sprintf("a/b:%d", n+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().Add(time.Duration(n-9) * time.Hour)
+		if err := os.Chtimes(filepath.Join(filepath.Dir(m.Dir), "manifest.json"), at, at); err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, m.Dir)
+	}
+	full = true
+	return get, dirs
+}
+
+// TestEvictTwice makes room for downloads at the same time.
+func TestEvictTwice(t *testing.T) {
+	var asked sync.WaitGroup
+	asked.Add(3)
+	all := make(chan struct{})
+	go func() {
+		asked.Wait()
+		close(all)
+	}()
+	var calls atomic.Int32
+	get, _ := fullStore(t, func() []weights.Use {
+		if calls.Add(1) <= 3 {
+			asked.Done()
+			select { // If they choose at the same time, they choose the same models.
+			case <-all:
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		return nil
+	})
+	var group sync.WaitGroup
+	for n := range 3 {
+		group.Go(func() {
+			if _, err := get(fmt.Sprintf("a/b:%d", n+4)); err != nil {
+				t.Errorf("model %d: %v", n+4, err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestEvictAsksAgain keeps a model that a start takes while another one is removed.
+func TestEvictAsksAgain(t *testing.T) {
+	calls := 0
+	get, dirs := fullStore(t, func() []weights.Use {
+		if calls++; calls > 1 {
+			return []weights.Use{{Name: "a/b:2"}}
+		}
+		return nil
+	})
+	if _, err := get("a/b:big"); err != nil { // In the place of two.
+		t.Fatal(err)
+	}
+	for i, kept := range []bool{false, true, false} {
+		if _, err := os.Stat(dirs[i]); (err == nil) != kept {
+			t.Errorf("model %d: %v", i+1, err)
+		}
+	}
+}

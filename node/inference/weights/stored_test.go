@@ -112,3 +112,41 @@ func TestStorageIsNotReached(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherFormatIsStored takes a model from the next source if its organization stores no
+// file of a wanted format, as its size does.
+func TestOtherFormatIsStored(t *testing.T) {
+	models := t.TempDir()
+	name := filepath.Join(models, "a", "b", "m.gguf")
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h := newHub(t, map[string]string{"hub.gguf": "the hub's model"})
+	s := newStore(t, h, func(c *weights.Config) { c.Models, c.Stored = models, &storage{version: "of the organization"} })
+	want := func(step string, name weights.Want, text string) {
+		t.Helper()
+		m, err := s.Get(t.Context(), name, []string{"gguf"}, silent)
+		if err != nil {
+			t.Fatalf("%s: %v", step, err)
+		}
+		data, err := os.ReadFile(filepath.Join(m.Dir, m.File))
+		if err != nil || string(data) != text {
+			t.Errorf("%s: %q, %v", step, data, err)
+		}
+		size, ok := s.Size(t.Context(), name, []string{"gguf"}, weights.Precision{})
+		if !ok || size != int64(len(text)) {
+			t.Errorf("%s: the size is %d", step, size)
+		}
+	}
+	want("of the hub", weights.Want{Name: "a/b"}, "the hub's model")
+	if err := os.WriteFile(name, []byte("the operator's"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want("of the operator", weights.Want{Name: "a/b"}, "the operator's")
+	for _, none := range []string{"a/b:q2", "a/none"} { // Elsewhere nothing is of the format, or there is no such model.
+		_, err := s.Get(t.Context(), weights.Want{Name: none}, []string{"gguf"}, silent)
+		if compute.CodeOf(err) != compute.CodeInvalid || !strings.Contains(err.Error(), "format gguf") {
+			t.Errorf("%s: %v", none, err)
+		}
+	}
+}
