@@ -282,7 +282,9 @@ func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, key str
 func TestInference(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	hub, release := newModelHub(t)
-	c, account, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Inference.Hub = hub })
+	c, account, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) {
+		cfg.Inference.Hub, cfg.Inference.Starts = hub, 5 // Streams below end the engine three times.
+	})
 	deployment := deploymentOf("tiny/echo")
 	deployment.MaxReplicas = 1 // A slow machine adds none.
 	created, err := api.Deploy(t.Context(), deployment)
@@ -431,6 +433,12 @@ func checkModelStreams(t *testing.T, api *client.Client, url, key string, id com
 		logs, err := api.DeploymentLogs(t.Context(), id)
 		return err == nil && strings.Contains(fmt.Sprint(logs), "the client is gone")
 	})
+	// A prompt on which the engine ends is sent once more, and not until the deployment has failed.
+	answer, body = mustAsk(t, http.DefaultClient, http.MethodPost, url, key, prompt(id.String(), "exit", false))
+	if answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, `"code":"replica_lost"`) {
+		t.Errorf("%d: %q", answer.StatusCode, body)
+	}
+	mustDeployment(t, api, id, "ready") // Again.
 	answer, body = mustAsk(t, http.DefaultClient, http.MethodPost, url, key, prompt(id.String(), "die", true))
 	if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"code":"replica_failed"`) {
 		t.Errorf("%d: %q", answer.StatusCode, body)
