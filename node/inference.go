@@ -198,9 +198,9 @@ func (n *Node) inference() api.Inference {
 // modelQueues returns how requests to models are let in.
 func (n *Node) modelQueues() router.Queues {
 	return router.Queues{
-		Concurrency: func(name string) int {
-			if e, ok := n.engines.Get(name); ok {
-				return e.Concurrency
+		Concurrency: func(i *compute.Inference) int {
+			if e, ok := n.engines.Get(i.Engine); ok {
+				return e.Places(i.Args)
 			}
 			return engine.DefaultConcurrency // Another node has it.
 		},
