@@ -282,7 +282,14 @@ func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, key str
 func TestInference(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	hub, release := newModelHub(t)
+	hidden := filepath.Join(t.TempDir(), "serve") // No sandbox has it.
+	if err := os.WriteFile(hidden, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	c, account, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) {
+		cfg.Inference.Engines = append(cfg.Inference.Engines, engine.Engine{
+			Name: "hidden", Command: []string{hidden}, Formats: []string{"gguf"},
+		})
 		cfg.Inference.Hub, cfg.Inference.Starts = hub, 5 // Streams below end the engine three times.
 	})
 	deployment := deploymentOf("tiny/echo")
@@ -314,6 +321,19 @@ func TestInference(t *testing.T) {
 				!slices.Equal(got.Links, []string{"lo"}) || // It has no network but its own.
 				answer.Header.Get("X-Ratelimit-Remaining-Requests") == "" || answer.Header.Get("X-Request-Id") == "" {
 				t.Errorf("%d: %s, headers %v", answer.StatusCode, body, answer.Header)
+			}
+		}
+	})
+	t.Run("offers", func(t *testing.T) {
+		for n := range c.Follower().Peer().View().Nodes() {
+			var got []compute.Offer
+			for _, name := range []string{"echo", "hidden", "sglang"} { // The last one in an image, without Docker.
+				if offer := compute.InferenceOffer(name); slices.Contains(n.Offers, offer) {
+					got = append(got, offer)
+				}
+			}
+			if !slices.Equal(got, []compute.Offer{compute.InferenceOffer("echo")}) {
+				t.Errorf("%s offers %v", n.Name, got)
 			}
 		}
 	})
