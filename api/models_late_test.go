@@ -39,7 +39,7 @@ func (m *lateModels) Admit(
 }
 
 func (m *lateModels) Infer(
-	_ *fsm.View, _ *compute.Execution, req *http.Request, _ []byte, _ uint64,
+	_ *fsm.View, _ *compute.Execution, req *http.Request, _ []byte, _ uint64, _ *int,
 ) (*http.Response, error) {
 	m.entered <- true
 	<-req.Context().Done()

@@ -25,6 +25,9 @@ import (
 type engineModels struct {
 	at      string
 	unready atomic.Bool
+
+	lose func() (unsent bool) // Has a replica end instead of answering; nil for none.
+	sent atomic.Int64         // Requests that replicas lost.
 }
 
 func (m *engineModels) Ready(*fsm.View, *compute.Execution) bool { return !m.unready.Load() }
@@ -40,8 +43,15 @@ func (m *engineModels) Admit(
 }
 
 func (m *engineModels) Infer(
-	_ *fsm.View, _ *compute.Execution, req *http.Request, body []byte, _ uint64,
+	_ *fsm.View, _ *compute.Execution, req *http.Request, body []byte, _ uint64, failed *int,
 ) (*http.Response, error) {
+	if m.lose != nil {
+		if !m.lose() {
+			m.sent.Add(1)
+			*failed++
+		}
+		return nil, compute.Errorf(compute.CodeUnavailable, "No replica answered.").Named("replica_failed")
+	}
 	to := req.Clone(req.Context())
 	to.URL.Host, to.Body, to.ContentLength = m.at, io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	answer, err := new(http.Transport).RoundTrip(to)
@@ -221,6 +231,42 @@ func TestModelWaits(t *testing.T) {
 	m.models.unready.Store(true)
 	if a := m.ask(""); a.status != 503 || modelCode(a) != "model_starting" || a.header.Get("Retry-After") != "5" {
 		t.Errorf("a model that starts: %d %s, headers %v", a.status, a.body, a.header)
+	}
+}
+
+// TestModelThatEndsItsEngines sends a request on which engines end to two replicas at most,
+// whatever becomes ready later. The wait for the second one is short.
+func TestModelThatEndsItsEngines(t *testing.T) {
+	var late, step atomic.Int64 // How far the stopwatch is ahead, and by how much more when it is read.
+	m := &modelWorld{models: new(engineModels)}
+	m.world = newWorld(t, func(c *api.Config) {
+		c.Models, c.ModelLimits = m.models, edge.ModelLimits{InFlight: 8, ResumeWait: time.Hour}
+		c.Stopwatch = func() time.Time { return time.Now().Add(time.Duration(late.Add(step.Load()))) }
+	})
+	m.upgrade()
+	m.id = m.deploy()
+	calls := 0
+	for _, test := range []struct {
+		name string
+		lose func() (unsent bool)
+		sent int64
+	}{
+		{"all end", func() bool { return false }, 2},
+		{"some accept no connection", func() bool { calls++; return calls%3 != 1 }, 2},
+		{"there is no other", func() bool {
+			m.models.unready.Store(true)
+			step.Store(int64(3 * time.Second))
+			return false
+		}, 1},
+	} {
+		m.models.lose = test.lose
+		m.models.unready.Store(false)
+		m.models.sent.Store(0)
+		a := m.ask("")
+		if sent := m.models.sent.Load(); a.status != 503 || modelCode(a) != "replica_lost" || a.header.Get("Retry-After") == "" ||
+			sent != test.sent {
+			t.Errorf("%s: %d %s, sent %d times", test.name, a.status, a.body, sent)
+		}
 	}
 }
 

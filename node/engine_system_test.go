@@ -145,12 +145,14 @@ func (a *asked) parse(body string) (c completion) {
 func TestEngine(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	models, e := mustLlama(t)
+	// The node does not know of these, so that requests fill the queue of the engine.
+	e.Command, e.Allow = append(e.Command, "--parallel", "2", "--queue", "2"), nil
 	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) { withLlama(models, e)(cfg) })
 	account := c.MustAccount("acme")
 	follower := c.Follower().URL()
 	api := nodetest.MustClient(t, account.Key, follower)
 	want := deploymentOf("tiny/llama")
-	want.Engine, want.MaxReplicas, want.Args = "llama-node", 1, "--parallel 2 --queue 2"
+	want.Engine, want.MaxReplicas = "llama-node", 1
 	created, err := api.Deploy(t.Context(), want)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,17 +37,30 @@ func (n *Node) openEngines() (err error) {
 	return err
 }
 
-// engineOffers returns the offers of the engines whose programs this node has.
-// One in an image needs the Docker engine, which is an offer of its own.
-func (n *Node) engineOffers() []compute.Offer {
-	var offers []compute.Offer
+// engineOffers returns the offers of the engines that this node can start. The others are the
+// node's other offers, by which it can start containers or not.
+func (n *Node) engineOffers(others []compute.Offer) (offers []compute.Offer) {
+	programs := executor.NewPrograms(n.executorConfig())
 	for _, e := range n.engines.All() {
-		programs := e.Needs
-		if len(programs) == 0 {
-			programs = e.Command[:1]
+		if e.Image != "" {
+			if slices.Contains(others, compute.DockerOffer(true)) {
+				offers = append(offers, compute.InferenceOffer(e.Name))
+			}
+			continue
 		}
-		if e.Image != "" || !slices.ContainsFunc(programs, func(name string) bool { return !executor.HasProgram(name) }) {
+		needs := e.Needs
+		if len(needs) == 0 {
+			needs = e.Command[:1]
+		}
+		at := slices.IndexFunc(needs, func(name string) bool { return !programs.Has(name, e.Env["PATH"], e.Dirs) })
+		if at < 0 {
 			offers = append(offers, compute.InferenceOffer(e.Name))
+			continue
+		}
+		if found, err := exec.LookPath(needs[at]); err == nil {
+			n.logger.Warn("engine not offered", "engine", e.Name, "path", found,
+				"hint", "sandboxes do not have the program: in inference.engines give the engine its path as command, "+
+					"and the directories that it and its interpreter need as dirs")
 		}
 	}
 	return offers
@@ -198,9 +212,9 @@ func (n *Node) inference() api.Inference {
 // modelQueues returns how requests to models are let in.
 func (n *Node) modelQueues() router.Queues {
 	return router.Queues{
-		Concurrency: func(name string) int {
-			if e, ok := n.engines.Get(name); ok {
-				return e.Concurrency
+		Concurrency: func(i *compute.Inference) int {
+			if e, ok := n.engines.Get(i.Engine); ok {
+				return e.Places(i.Args)
 			}
 			return engine.DefaultConcurrency // Another node has it.
 		},

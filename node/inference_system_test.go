@@ -282,7 +282,16 @@ func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, key str
 func TestInference(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	hub, release := newModelHub(t)
-	c, account, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Inference.Hub = hub })
+	hidden := filepath.Join(t.TempDir(), "serve") // No sandbox has it.
+	if err := os.WriteFile(hidden, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c, account, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) {
+		cfg.Inference.Engines = append(cfg.Inference.Engines, engine.Engine{
+			Name: "hidden", Command: []string{hidden}, Formats: []string{"gguf"},
+		})
+		cfg.Inference.Hub, cfg.Inference.Starts = hub, 5 // Streams below end the engine three times.
+	})
 	deployment := deploymentOf("tiny/echo")
 	deployment.MaxReplicas = 1 // A slow machine adds none.
 	created, err := api.Deploy(t.Context(), deployment)
@@ -312,6 +321,19 @@ func TestInference(t *testing.T) {
 				!slices.Equal(got.Links, []string{"lo"}) || // It has no network but its own.
 				answer.Header.Get("X-Ratelimit-Remaining-Requests") == "" || answer.Header.Get("X-Request-Id") == "" {
 				t.Errorf("%d: %s, headers %v", answer.StatusCode, body, answer.Header)
+			}
+		}
+	})
+	t.Run("offers", func(t *testing.T) {
+		for n := range c.Follower().Peer().View().Nodes() {
+			var got []compute.Offer
+			for _, name := range []string{"echo", "hidden", "sglang"} { // The last one in an image, without Docker.
+				if offer := compute.InferenceOffer(name); slices.Contains(n.Offers, offer) {
+					got = append(got, offer)
+				}
+			}
+			if !slices.Equal(got, []compute.Offer{compute.InferenceOffer("echo")}) {
+				t.Errorf("%s offers %v", n.Name, got)
 			}
 		}
 	})
@@ -431,6 +453,12 @@ func checkModelStreams(t *testing.T, api *client.Client, url, key string, id com
 		logs, err := api.DeploymentLogs(t.Context(), id)
 		return err == nil && strings.Contains(fmt.Sprint(logs), "the client is gone")
 	})
+	// A prompt on which the engine ends is sent once more, and not until the deployment has failed.
+	answer, body = mustAsk(t, http.DefaultClient, http.MethodPost, url, key, prompt(id.String(), "exit", false))
+	if answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, `"code":"replica_lost"`) {
+		t.Errorf("%d: %q", answer.StatusCode, body)
+	}
+	mustDeployment(t, api, id, "ready") // Again.
 	answer, body = mustAsk(t, http.DefaultClient, http.MethodPost, url, key, prompt(id.String(), "die", true))
 	if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"code":"replica_failed"`) {
 		t.Errorf("%d: %q", answer.StatusCode, body)

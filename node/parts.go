@@ -55,7 +55,7 @@ func (n *Node) openDevices(ctx context.Context) error {
 		return err
 	}
 	scratchMiB, volumes := executor.Offers(n.executorConfig())
-	volumes = append(volumes, n.engineOffers()...)
+	volumes = append(volumes, n.engineOffers(volumes)...)
 	n.environments = newEnvironments(n.logger.With("part", "environments"))
 	n.environments.changed = func(ctx context.Context) { n.devices.Poll(ctx) }
 	offers := func() (int64, []compute.Offer) {

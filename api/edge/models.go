@@ -45,9 +45,10 @@ type Models interface {
 		ctx context.Context, view *fsm.View, deployment *compute.Execution, org compute.OrgID, tokens int64,
 	) (leave func(tokens int64), err error)
 	// Infer has a replica answer a request with a body. Requests with the same prefix
-	// prefer the same replica.
+	// prefer the same replica. It adds to failed the replicas that failed with the request,
+	// and asks no other after maxFailures of them.
 	Infer(
-		view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64,
+		view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64, failed *int,
 	) (*http.Response, error)
 }
 
@@ -70,6 +71,9 @@ type modelCall struct {
 	published *compute.Model // By whose id the model was named; nil for a deployment of the caller.
 	reserved  Reservation    // For a published one.
 	held      bodyHold       // For the body.
+
+	failed   int       // Replicas that failed with the request,
+	failedAt time.Time // the first of them at this time.
 
 	size      int // Bytes of the body.
 	estimated tokenUsage
@@ -333,7 +337,7 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 				tries++
 				continue
 			}
-			return nil, err
+			return nil, c.lostOr(err)
 		}
 		if err := c.reserve(ctx, below); err != nil {
 			return nil, err
@@ -348,7 +352,7 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 		answer, err := c.inferInTime(req, body)
 		if err == nil || !c.retries(ctx, err, &tries) {
 			c.body = nil // A stream may last for long.
-			return answer, err
+			return answer, c.lostOr(err)
 		}
 	}
 }
@@ -361,7 +365,7 @@ func (c *modelCall) await(ctx context.Context) error {
 			return err
 		}
 	}
-	limited, cancel := context.WithTimeout(ctx, max(c.cfg.ModelLimits.ResumeWait, time.Second))
+	limited, cancel := context.WithTimeout(ctx, c.readyWait())
 	defer cancel()
 	for resumed := false; ; {
 		if c.find(c.asked.Model); c.model == nil {

@@ -189,30 +189,57 @@ const silentStream = "\n\ndata: {\"error\":{\"message\":\"The engine sent nothin
 	"repeat the request.\"," +
 	"\"type\":\"server_error\",\"param\":null,\"code\":\"" + engineTimeout + "\"}}\n\n"
 
-// eventBody is a stream of events that ends with an error event if its replica ends.
+// eventBody is a stream of events that ends with an error event if its replica ends. It passes
+// on whole lines as they come: the error event could not follow a part of one.
 type eventBody struct {
 	from  io.ReadCloser
-	event []byte // The rest of the error event.
-	over  bool
+	chunk []byte // Read from it.
+	line  []byte // The beginning of a line, of at most maxEventLine bytes.
+	out   []byte
+	ready []byte // The part of out that is to be passed on,
+	err   error  // and then this, if not nil.
 }
 
 func (b *eventBody) Read(p []byte) (int, error) {
-	if b.over {
-		n := copy(p, b.event)
-		if b.event = b.event[n:]; len(b.event) == 0 {
-			return n, io.EOF
+	for len(b.ready) == 0 {
+		if b.err != nil {
+			return 0, b.err
 		}
-		return n, nil
+		b.fill()
 	}
-	n, err := b.from.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		b.over, b.event = true, []byte(brokenStream)
-		if isEngineTimeout(err) {
-			b.event = []byte(silentStream)
+	n := copy(p, b.ready)
+	b.ready = b.ready[n:]
+	return n, nil
+}
+
+// fill reads once from the engine.
+func (b *eventBody) fill() {
+	if b.chunk == nil {
+		b.chunk = make([]byte, eventBuffer)
+	}
+	n, err := b.from.Read(b.chunk)
+	data := b.chunk[:n]
+	end := bytes.LastIndexAny(data, "\r\n") + 1
+	b.out = b.out[:0]
+	if end > 0 || len(b.line)+n > maxEventLine || errors.Is(err, io.EOF) {
+		b.out = append(b.out, b.line...)
+		b.line = b.line[:0]
+		if end == 0 || errors.Is(err, io.EOF) {
+			end = n
 		}
-		return n, nil
 	}
-	return n, err
+	b.out = append(b.out, data[:end]...)
+	b.line = append(b.line, data[end:]...)
+	if err != nil {
+		b.err = io.EOF
+	}
+	switch {
+	case isEngineTimeout(err):
+		b.out = append(b.out, silentStream...)
+	case err != nil && !errors.Is(err, io.EOF):
+		b.out = append(b.out, brokenStream...)
+	}
+	b.ready = b.out
 }
 
 // Close ends the engine's work.

@@ -15,10 +15,23 @@ const (
 	retryMost  = 50
 )
 
+// Limits after a replica failed that had the request, which may be the reason. A longer wait
+// would hand the request to each replica that restarts.
+const (
+	maxFailures = 2               // Replicas that may fail with one request.
+	failedWait  = 5 * time.Second // For another replica.
+)
+
 // retries reports whether a request that no replica answered is tried again, and waits
 // before that for a newer view. It counts the tries.
 func (c *modelCall) retries(ctx context.Context, err error, tries *int) bool {
 	*tries++
+	if c.failed > 0 && c.failedAt.IsZero() {
+		c.failedAt = c.cfg.Stopwatch()
+	}
+	if c.failed >= maxFailures || c.readyWait() <= 0 {
+		return false
+	}
 	if compute.CodeOf(err) != compute.CodeUnavailable || isEngineTimeout(err) || ctx.Err() != nil || *tries > retryMost {
 		return false
 	}
@@ -26,4 +39,24 @@ func (c *modelCall) retries(ctx context.Context, err error, tries *int) bool {
 		return false
 	}
 	return c.renew() == nil //nolint:contextcheck // It lives as the server does.
+}
+
+// readyWait returns how long the request waits for a ready replica.
+func (c *modelCall) readyWait() time.Duration {
+	wait := max(c.cfg.ModelLimits.ResumeWait, time.Second)
+	if c.failed > 0 {
+		wait = min(wait, failedWait-c.cfg.Stopwatch().Sub(c.failedAt))
+	}
+	return wait
+}
+
+// lostOr returns the error of a request that no replica answered: replica_lost if one of
+// them failed with it, and err otherwise.
+func (c *modelCall) lostOr(err error) error {
+	if c.failed == 0 || compute.CodeOf(err) != compute.CodeUnavailable || isEngineTimeout(err) {
+		return err
+	}
+	return compute.Errorf(compute.CodeUnavailable,
+		"A replica failed while it had the request, and no other one answered. "+
+			"If this repeats, the engine cannot answer this request: %w", err).Named("replica_lost").Retry(failedWait)
 }

@@ -33,11 +33,11 @@ func isEngineTimeout(err error) bool {
 func (c *modelCall) inferInTime(req *http.Request, body []byte) (*http.Response, error) {
 	limit := c.cfg.ModelLimits.AnswerWait
 	if limit <= 0 {
-		return c.cfg.Models.Infer(c.r.View, c.model, req, body, c.asked.prefix)
+		return c.cfg.Models.Infer(c.r.View, c.model, req, body, c.asked.prefix, &c.failed)
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	timer := time.AfterFunc(limit, func() { cancel(errSilent) })
-	answer, err := c.cfg.Models.Infer(c.r.View, c.model, req.WithContext(ctx), body, c.asked.prefix)
+	answer, err := c.cfg.Models.Infer(c.r.View, c.model, req.WithContext(ctx), body, c.asked.prefix, &c.failed)
 	timer.Stop()
 	silent := errors.Is(context.Cause(ctx), errSilent)
 	if err == nil && silent { // It came too late: its body is cancelled.

@@ -21,7 +21,7 @@ type engineModels struct {
 }
 
 func (m *engineModels) Infer(
-	_ *fsm.View, _ *compute.Execution, req *http.Request, body []byte, _ uint64,
+	_ *fsm.View, _ *compute.Execution, req *http.Request, body []byte, _ uint64, _ *int,
 ) (*http.Response, error) {
 	to := req.Clone(req.Context())
 	to.URL.Host, to.Body = m.at, io.NopCloser(strings.NewReader(string(body)))

@@ -1,13 +1,15 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"sync"
 
 	"berth/compute"
 	"berth/node/executor/sandbox"
@@ -91,12 +93,42 @@ func (e *Executor) ModelDir(id compute.ExecutionID, epoch uint64, target string)
 	return "", false
 }
 
-// HasProgram reports whether sandboxes on this machine find a program.
-func HasProgram(name string) bool {
-	if filepath.IsAbs(name) {
-		_, err := os.Stat(name)
-		return err == nil
+// Programs finds programs as the sandboxes of a node do.
+type Programs struct {
+	shown  []string       // Every sandbox has them.
+	python func() *python // The node's interpreter; nil for none.
+}
+
+// NewPrograms returns the programs of a node.
+func NewPrograms(cfg Config) *Programs {
+	return &Programs{
+		shown: slices.Concat(systemDirs(), systemFiles(), cfg.SiteDirs),
+		python: sync.OnceValue(func() *python {
+			p, err := findPython(context.Background(), cfg.Python)
+			if err != nil {
+				return nil // It is logged when the executor opens.
+			}
+			return p
+		}),
 	}
-	path, err := exec.LookPath(name)
-	return err == nil && filepath.IsAbs(path)
+}
+
+// Has reports whether sandboxes that have more directories find a program by a PATH, "" for
+// the usual one.
+func (p *Programs) Has(name, path string, dirs []string) bool {
+	search, shown := filepath.SplitList(cmp.Or(path, searchPath)), slices.Concat(p.shown, dirs)
+	if sandbox.HasProgram(name, search, shown) {
+		return true
+	}
+	if _, err := exec.LookPath(name); err != nil {
+		return false // The interpreter, which takes a while to ask, does not have it either.
+	}
+	python := p.python()
+	if python == nil {
+		return false
+	}
+	if path == "" {
+		search = append(search, filepath.Dir(python.Executable))
+	}
+	return sandbox.HasProgram(name, search, slices.Concat(shown, python.Prefixes))
 }

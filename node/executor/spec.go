@@ -42,6 +42,9 @@ func gpuDevices() []string {
 	return []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
 }
 
+// searchPath is the PATH of sandboxes, after the interpreter's directory.
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 const (
 	hostname    = "berth"
 	ownVariable = "BERTH_" // The prefix of variables that only Berth sets.
@@ -253,7 +256,7 @@ func gpuVariables(work compute.Work) map[string]string {
 // variables returns the variables of the code: those of a plain shell, of the
 // bundle and of Berth. Later ones replace earlier ones.
 func (e *Executor) variables(work compute.Work, bundle *compute.Bundle, res *resources) []string {
-	search := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	search := searchPath
 	if p := e.pythonFor(res.environment); p != nil {
 		search = filepath.Dir(p.Executable) + ":" + search
 	}

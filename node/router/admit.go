@@ -13,9 +13,9 @@ import (
 
 // Queues is how a node's router lets requests to models in.
 type Queues struct {
-	Concurrency func(engine string) int // Requests that a replica answers at once.
-	Most        int                     // Requests that wait for one deployment.
-	Wait        time.Duration           // The longest wait.
+	Concurrency func(*compute.Inference) int // Requests that a replica answers at once.
+	Most        int                          // Requests that wait for one deployment.
+	Wait        time.Duration                // The longest wait.
 }
 
 // gate is the entrance to a deployment on this node.
@@ -60,7 +60,7 @@ func (r *Router) Admit(
 
 // placesOf returns how many requests the replicas of a deployment answer at once.
 func (r *Router) placesOf(view *fsm.View, deployment *compute.Execution) int {
-	return r.queues.Concurrency(deployment.Inference.Engine) * max(len(ready(view, deployment)), 1)
+	return r.queues.Concurrency(deployment.Inference) * max(len(ready(view, deployment)), 1)
 }
 
 // retryBusy is when a client may retry after it found all replicas busy.

@@ -15,7 +15,7 @@ import (
 // refuses those that would wait for too long or in too long a queue.
 func TestAdmit(t *testing.T) {
 	f := newFleet(t, func(byte, http.ResponseWriter, *http.Request) {})
-	queues := router.Queues{Concurrency: func(string) int { return 3 }, Most: 1, Wait: time.Hour}
+	queues := router.Queues{Concurrency: func(*compute.Inference) int { return 3 }, Most: 1, Wait: time.Hour}
 	f.SetQueues(queues)
 	view := f.Machine.View()
 	e, ok := view.AnyExecution(f.id)

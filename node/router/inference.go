@@ -22,6 +22,10 @@ import (
 const (
 	boundNum, boundDen = 5, 4 // A replica has at most 5/4 of its share before others are preferred.
 	peekBytes          = 4 << 10
+
+	// maxFailures is how many replicas may fail with one request: after the first, it is
+	// sent once more. The request may be the reason.
+	maxFailures = 2
 )
 
 // Ready reports whether a replica of a deployment answers requests.
@@ -31,10 +35,12 @@ func (r *Router) Ready(view *fsm.View, deployment *compute.Execution) bool {
 
 // Infer has a ready replica of a deployment answer a request, whose body is given
 // beside it. Requests with the same prefix go to the same replica while it is not much
-// busier than others; 0 is no prefix. Until the first byte of an answer, a replica that
-// fails costs another try elsewhere: a model changes nothing by being asked.
+// busier than others; 0 is no prefix. A model changes nothing by being asked, so until the
+// first byte of an answer a replica that fails costs another try elsewhere. Replicas that
+// got nothing of the request are not counted. Those that failed with it are, in failed, over
+// all calls for a request: there are at most maxFailures of them.
 func (r *Router) Infer(
-	view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64,
+	view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64, failed *int,
 ) (*http.Response, error) {
 	replicas := ready(view, deployment)
 	if len(replicas) == 0 {
@@ -44,20 +50,44 @@ func (r *Router) Infer(
 	order := r.orderByPrefix(replicas, prefix)
 	for i, to := range order {
 		answer, err := r.try(req, to, body)
-		if err == nil && answer.StatusCode >= http.StatusInternalServerError && i < len(order)-1 {
+		if err == nil {
+			if i == len(order)-1 || !isElsewhere(answer.StatusCode, failed) {
+				return answer, nil
+			}
 			answer.Body.Close()
 			continue
-		}
-		if err == nil {
-			return answer, nil
 		}
 		if req.Context().Err() != nil {
 			return nil, req.Context().Err()
 		}
 		last = err
+		if !isUnsent(err) {
+			if *failed++; *failed >= maxFailures {
+				break
+			}
+		}
 	}
 	return nil, compute.Errorf(compute.CodeUnavailable, "No replica answered: %w", last).
 		Named("replica_failed").Retry(retryAfter)
+}
+
+// isElsewhere reports whether another replica is asked after an answer with a status. It
+// counts a failure: engines that end because of a request may answer it by 500 first.
+func isElsewhere(status int, failed *int) bool {
+	if status < http.StatusInternalServerError {
+		return false
+	}
+	if status != http.StatusServiceUnavailable { // By 503 an engine says that it is busy.
+		*failed++
+	}
+	return *failed < maxFailures
+}
+
+// isUnsent reports whether a replica got nothing of a request that failed. The transport
+// itself repeats a request that it could not write to an old connection.
+func isUnsent(err error) bool {
+	_, refused := errors.AsType[*unreachable](err)
+	return refused || errors.Is(err, errDrained)
 }
 
 // errDrained is that a replica gets no more requests.

@@ -9,6 +9,12 @@ import (
 // infer asks a replica of the fleet's service as a model.
 func (f *fleet) infer(t *testing.T, prefix uint64) (*http.Response, error) {
 	t.Helper()
+	return f.inferAfter(t, prefix, new(int))
+}
+
+// inferAfter is infer of a request with which replicas have failed.
+func (f *fleet) inferAfter(t *testing.T, prefix uint64, failed *int) (*http.Response, error) {
+	t.Helper()
 	view := f.Machine.View()
 	service, ok := view.AnyExecution(f.id)
 	if !ok {
@@ -18,7 +24,7 @@ func (f *fleet) infer(t *testing.T, prefix uint64) (*http.Response, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f.Infer(view, service, req, []byte("body"), prefix)
+	return f.Infer(view, service, req, []byte("body"), prefix, failed)
 }
 
 // TestInferRetriesBeforeTheFirstByte asks replicas of which one closes its connection
@@ -44,6 +50,49 @@ func TestInferRetriesBeforeTheFirstByte(t *testing.T) {
 			if err != nil || string(data) != "2 body" {
 				t.Errorf("%q, %v", data, err)
 			}
+		}
+	}
+}
+
+// TestInferFailures sends a request on which engines fail to two replicas, also over several
+// calls. Replicas that it could not be sent to are not counted.
+func TestInferFailures(t *testing.T) {
+	die := func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+	status := func(code int) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { w.WriteHeader(code) }
+	}
+	for _, test := range []struct {
+		name          string
+		fail          func(http.ResponseWriter)
+		before        int // Replicas that failed in earlier calls.
+		down          int
+		asked, failed int
+		status        int // 0 for an error.
+	}{
+		{"both end", die, 0, 0, 2, 2, 0},
+		{"the second ends", die, 1, 0, 1, 2, 0},
+		{"one cannot be reached", die, 0, 1, 1, 1, 0},
+		{"none can be reached", die, 0, 2, 0, 0, 0},
+		{"both fail and say so", status(500), 0, 0, 2, 1, 500},
+		{"the second fails and says so", status(500), 1, 0, 1, 2, 500},
+		{"both are busy", status(503), 0, 0, 2, 0, 503},
+	} {
+		asked := make(chan byte, 8)
+		f := newFleet(t, func(n byte, w http.ResponseWriter, _ *http.Request) {
+			asked <- n
+			test.fail(w)
+		})
+		for n := 1; n <= test.down; n++ {
+			f.down[replicaID(byte(n))] = true
+		}
+		failed, got := test.before, 0
+		answer, err := f.inferAfter(t, 0, &failed)
+		if err == nil {
+			answer.Body.Close()
+			got = answer.StatusCode
+		}
+		if got != test.status || len(asked) != test.asked || failed != test.failed {
+			t.Errorf("%s: status %d, %v; %d were asked, %d failed", test.name, got, err, len(asked), failed)
 		}
 	}
 }

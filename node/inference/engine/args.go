@@ -3,6 +3,7 @@ package engine
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"berth/compute"
@@ -83,6 +84,28 @@ func (e *Engine) kindOf(name string) (kind string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// slotFlags returns the arguments that set how many requests engines answer at once.
+func slotFlags() []string {
+	return []string{"--parallel", "--max-num-seqs", "--max-running-requests"}
+}
+
+// maxPlaces bounds what a user's argument says.
+const maxPlaces = 1 << 16
+
+// Places returns how many requests a replica with a user's checked arguments answers at once:
+// as many as one of slotFlags says, or else Concurrency. Numbers below 1 leave it to the engine.
+func (e *Engine) Places(args []string) int {
+	for i := 0; i+1 < len(args); i++ {
+		if kind, ok := e.kindOf(args[i]); !ok || kind != "int" || !slices.Contains(slotFlags(), args[i]) {
+			continue
+		}
+		if n, err := strconv.Atoi(args[i+1]); err == nil && n > 0 {
+			return min(n, maxPlaces)
+		}
+	}
+	return e.Concurrency
 }
 
 func invalid(format string, args ...any) error {

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -62,6 +63,42 @@ func TestArgv(t *testing.T) {
 	got, err := mustEngine(t, "ollama").Argv(engine.Launch{ModelPath: "/model/a.gguf", Deployment: "d1"})
 	if n := len(got); err != nil || n < 3 || got[n-2] != "/model/a.gguf" || got[n-1] != "d1" {
 		t.Errorf("ollama: %q, %v", got, err)
+	}
+}
+
+// TestPlaces reads from the arguments of a deployment how many requests its replicas answer
+// at once.
+func TestPlaces(t *testing.T) {
+	for _, test := range []struct {
+		engine, args string
+		want         int
+	}{
+		{"llama.cpp", "", 16},
+		{"llama.cpp", "--threads 2 --parallel 4 --jinja", 4},
+		{"llama.cpp", "--jinja --parallel=2", 2},
+		{"llama.cpp", "--parallel -1", 16}, // The engine decides.
+		{"llama.cpp", "--parallel 0", 16},
+		{"llama.cpp", "--parallel 999999999999", 1 << 16},
+		{"vllm", "--max-num-seqs 8", 8},
+		{"vllm", "--max-model-len 8", 256},
+		{"sglang", "--max-running-requests 12", 12},
+	} {
+		e := mustEngine(t, test.engine)
+		args, err := e.Args(test.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Places(args); got != test.want {
+			t.Errorf("%s %s: %d, want %d", test.engine, test.args, got, test.want)
+		}
+	}
+	own := engine.Engine{Concurrency: 3} // Whose users may not set it.
+	if got := own.Places([]string{"--parallel", "9"}); got != 3 {
+		t.Errorf("an argument that is not allowed: %d", got)
+	}
+	e := mustEngine(t, "llama.cpp") // The node starts as many as it counts on.
+	if got := e.Variables(engine.Launch{})["LLAMA_ARG_N_PARALLEL"]; got != strconv.Itoa(e.Concurrency) {
+		t.Errorf("llama.cpp has %s slots, and answers %d requests at once", got, e.Concurrency)
 	}
 }
 

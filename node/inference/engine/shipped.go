@@ -58,6 +58,9 @@ func llamacpp() Engine {
 			"llama-server", "--model", "{model_path}", "--alias", "{deployment}", "--host", "127.0.0.1",
 			"--port", "{port}", "--metrics", "--no-webui", argsPlace,
 		},
+		// As many slots as Concurrency, unless the user's --parallel replaces the variable. They
+		// share the context. Versions that do not know the second variable divide it among them.
+		Env:     map[string]string{"LLAMA_ARG_N_PARALLEL": "16", "LLAMA_ARG_KV_UNIFIED": "true"},
 		Formats: []string{GGUF},
 		Allow: []string{
 			"--batch-size=int", "--cache-type-k=word", "--cache-type-v=word", "--cont-batching", "--ctx-size=int",
