@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -167,7 +166,7 @@ type Executor struct {
 	outbox   *outbox
 	pool     *resourcePool
 	disks    *scratch.Pool // nil if scratch space is in memory.
-	pruned   atomic.Bool   // Prune was called.
+	opened   time.Time     // When this process began.
 
 	packages    *packages.Store // nil if packages cannot be installed. Then packagesErr has the reason.
 	packagesErr error
@@ -210,7 +209,7 @@ func Open(cfg Config, source Source, reporter Reporter, bundles Bundles) (*Execu
 	e := &Executor{
 		cfg: cfg, source: source, reporter: reporter, bundles: bundles,
 		log: cfg.Logger.With("part", "executor"), metrics: newMetrics(cfg.Registerer),
-		starting: make(chan struct{}, maxStarting), attempts: make(map[key]*attempt),
+		opened: cfg.Now(), starting: make(chan struct{}, maxStarting), attempts: make(map[key]*attempt),
 		environments: make(map[compute.EnvironmentID]*environment), prepared: make(chan struct{}),
 	}
 	if err := e.open(); err != nil {

@@ -32,6 +32,7 @@ const (
 	archivedAtOnce = 4
 	retainLeast    = 10 * time.Minute // A stale view may still contain the attempt.
 	retainEvery    = 10 * time.Minute
+	retainAgain    = 10 * time.Second // After an error, doubled with each one.
 	pruneTime      = 15 * time.Minute // For one round, if nothing answers.
 )
 
@@ -46,19 +47,28 @@ type endedAttempt struct {
 // two, output waits to be archived.
 func (r Retain) stretched() Retain { return Retain{Age: math.MaxInt64, Bytes: r.Bytes + r.Bytes/4} }
 
-// retain prunes the directories of ended attempts periodically until ctx ends.
+// retain prunes the directories of ended attempts periodically until ctx ends. After an
+// error it tries again soon: when the node starts, it does not know a leader yet.
 func (e *Executor) retain(ctx context.Context) {
-	loop.Every(ctx, retainEvery, func() {
-		if err := e.Prune(ctx); err != nil && ctx.Err() == nil {
+	for again := retainAgain; ; {
+		err := e.Prune(ctx)
+		wait := retainEvery
+		if err != nil && ctx.Err() == nil {
 			e.log.Warn("ended attempts not pruned", "err", err)
+			wait, again = again, min(2*again, retainEvery)
+		} else {
+			again = retainAgain
 		}
-	})
+		if !loop.Sleep(ctx, wait) {
+			return
+		}
+	}
 }
 
 // Prune removes the directories of ended attempts that exceed the retention limits, once
 // their output is archived. Those that exceed the limits of size by far are removed in any
-// case, but not by the first call: the node has just started, and may not have reached the
-// others yet. It is called periodically.
+// case, but not soon after the start of the node, which may not have reached the others yet.
+// It is called periodically.
 func (e *Executor) Prune(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pruneTime)
 	defer cancel()
@@ -77,7 +87,7 @@ func (e *Executor) Prune(ctx context.Context) error {
 	due := surplus(all, e.cfg.Retain, retainCount, now)
 	slices.Reverse(due) // The oldest first.
 	overdue := make(map[key]bool)
-	if e.pruned.Swap(true) {
+	if now.Sub(e.opened) >= retainLeast {
 		for _, r := range surplus(all, e.cfg.Retain.stretched(), retainCount+retainCount/4, now) {
 			overdue[r.key] = true
 		}

@@ -13,6 +13,7 @@ import (
 	"berth/api/wire"
 	"berth/bench/faults/world"
 	"berth/compute"
+	"berth/loop"
 )
 
 // scenario is a way to reach a point.
@@ -52,6 +53,7 @@ func scenarios() map[string]scenario {
 		"leader.node_state.":      {false, silence},
 		"leader.lose.":            {false, silence},
 		"fsm.restore.":            {false, restarting(false)},
+		"output.":                 {false, pruning},
 		"executor.adopt.":         {true, restarting(false)},
 		"executor.adopt.buried":   {true, restarting(true)},
 		"executor.adopt.discard":  {false, unspawned},
@@ -203,13 +205,16 @@ func silence(ctx context.Context, s *sweep, t Trial) (string, error) {
 
 // busiest returns the node with the most executions in this trial: the one with
 // the most attempts on its disk.
-func (s *sweep) busiest() *world.Node {
+func (s *sweep) busiest() *world.Node { return s.most("spec*") }
+
+// most returns the node with the most attempts that have a file whose name matches.
+func (s *sweep) most(name string) *world.Node {
 	var best *world.Node
 	most := 0
 	for _, n := range s.world.Nodes {
-		specs, err := filepath.Glob(filepath.Join(n.Data(), "attempts", "*", "*", "spec"+"*"))
-		if err == nil && len(specs) > most {
-			best, most = n, len(specs)
+		files, err := filepath.Glob(filepath.Join(n.Data(), "attempts", "*", "*", name))
+		if err == nil && len(files) > most {
+			best, most = n, len(files)
 		}
 	}
 	return best
@@ -240,6 +245,44 @@ func restarting(crash bool) func(context.Context, *sweep, Trial) (string, error)
 		}
 		return "", nil
 	}
+}
+
+// pruning makes the ended attempts on the disk of a node old, and starts the node armed: it
+// archives their output before it removes them.
+func pruning(ctx context.Context, s *sweep, t Trial) (string, error) {
+	logSizes := s.logSizes()
+	for ctx.Err() == nil {
+		s.submitter.wave(context.WithoutCancel(ctx), loadPrinting)
+		s.submitter.waves.Wait()
+		if !loop.Sleep(ctx, waveLimit) { // They end, and their ends are reported.
+			break
+		}
+		n := s.most("reported")
+		if n == nil {
+			continue
+		}
+		if err := errors.Join(n.Kill(ctx), ageAttempts(n), s.arm(n, t), n.Start(ctx)); err != nil {
+			return "", err
+		}
+		if at, err := s.await(ctx, t, logSizes, pruneLimit); at != "" || err != nil {
+			return at, err
+		}
+	}
+	return "", nil
+}
+
+// pruneLimit is for a node that started to know a leader and to prune.
+const pruneLimit = 30 * time.Second
+
+// ageAttempts makes the attempts whose ends a node has reported older than it keeps output.
+func ageAttempts(n *world.Node) error {
+	reported, err := filepath.Glob(filepath.Join(n.Data(), "attempts", "*", "*", "reported"))
+	errs := []error{err}
+	then := time.Now().Add(-30 * 24 * time.Hour) //nolint:forbidigo // The time of files.
+	for _, path := range reported {
+		errs = append(errs, os.Chtimes(path, then, then))
+	}
+	return errors.Join(errs...)
 }
 
 // unspawned kills a node between the journal record of an attempt and the start

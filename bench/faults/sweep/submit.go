@@ -38,6 +38,7 @@ const (
 	loadLost                  // The same, with a working time until the node is given up.
 	loadSelection             // GPU selections, one of which times out.
 	loadBlob                  // Code that is a large blob.
+	loadPrinting              // Code that prints.
 )
 
 // submit is one request and its result.
@@ -152,6 +153,9 @@ func submitsOf(what load, node int) []*submit {
 		return []*submit{{node: node, start: slow, types: []string{"h100", "l40s"}}}
 	case loadBlob:
 		start.Code += noise(blobBytes)
+		return []*submit{{node: node, start: start}}
+	case loadPrinting:
+		start.Code = "print('printed', flush=True)\n" + start.Code
 		return []*submit{{node: node, start: start}}
 	case loadQuick:
 	}

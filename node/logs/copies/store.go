@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"berth/compute"
@@ -46,7 +45,6 @@ type Store struct {
 	limits Limits
 	now    func() time.Time
 	opened time.Time
-	pruned atomic.Bool // Prune was called.
 
 	mu sync.Mutex
 
@@ -274,12 +272,11 @@ type kept struct {
 	bytes int64
 }
 
-// Prune removes copies beyond the limits. The first call removes none that is not
-// archived: the node has just started, and may not have reached the others yet.
+// Prune removes copies beyond the limits. Soon after the start of the node it removes none
+// that is not archived: the node may not have reached the others yet.
 func (s *Store) Prune(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pruneTime)
 	defer cancel()
-	patient := s.pruned.Swap(true)
 	dirs, err := filepath.Glob(filepath.Join(s.dir, "*", "*", "*"))
 	if err != nil {
 		return fmt.Errorf("prune copies: %w", err)
@@ -290,6 +287,7 @@ func (s *Store) Prune(ctx context.Context) error {
 	}
 	slices.SortFunc(all, func(a, b kept) int { return b.grew.Compare(a.grew) })
 	size, now := int64(0), s.now()
+	patient := now.Sub(s.opened) >= pruneEvery
 	for _, k := range all {
 		age := now.Sub(k.grew)
 		if size += k.bytes; age <= pruneLeast || age <= s.limits.Age && size <= s.limits.Bytes {
