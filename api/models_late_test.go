@@ -163,7 +163,7 @@ func (m *goneModels) Admit(
 }
 
 func (m *goneModels) Infer(
-	_ *fsm.View, _ *compute.Execution, req *http.Request, _ []byte, _ uint64,
+	_ *fsm.View, _ *compute.Execution, req *http.Request, _ []byte, _ uint64, _ *int,
 ) (*http.Response, error) {
 	return nil, m.hold(req.Context(), "engine")
 }

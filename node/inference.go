@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,7 +56,7 @@ func (n *Node) engineOffers(others []compute.Offer) (offers []compute.Offer) {
 			offers = append(offers, compute.InferenceOffer(e.Name))
 			continue
 		}
-		if found, err := exec.LookPath(needs[at]); err == nil {
+		if found := programs.Path(needs[at]); found != "" {
 			n.logger.Warn("engine not offered", "engine", e.Name, "path", found,
 				"hint", "sandboxes do not have the program: in inference.engines give the engine its path as command, "+
 					"and the directories that it and its interpreter need as dirs")

@@ -26,6 +26,15 @@ type Launch struct {
 // Bind is a directory of the node that an engine reads.
 type Bind struct{ Source, Target string }
 
+// Path returns where this node finds a program by its own PATH, "" for nowhere.
+func (p *Programs) Path(name string) string {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
 // Models returns how the engine of a replica is started, once the model is on this
 // node. Say is called with what happens meanwhile.
 type Models func(ctx context.Context, w compute.Work, say func(string)) (Launch, error)
