@@ -44,7 +44,7 @@ func TestFullDisks(t *testing.T) {
 		refused = err
 		return client.CodeOf(err) == "no_space"
 	})
-	if text := refused.Error(); !strings.Contains(text, "full") || !strings.Contains(text, "make room") {
+	if text := refused.Error(); !strings.Contains(text, "full") || !strings.Contains(text, "free some space") {
 		t.Errorf("the refusal says %q", text)
 	}
 	for _, n := range c.Nodes { // Reads and stops still work everywhere.

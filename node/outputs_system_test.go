@@ -40,6 +40,9 @@ func (c *storageCluster) copiedOutputs(t *testing.T) {
 				t.Errorf("on %s it left %d bytes as %s, %v", gpu, out.Len(), name, err)
 			}
 		}
+		if err := api.Delete(t.Context(), e.ExecutionID); err != nil { // Its own outputs would stay for 30 days.
+			t.Error(err)
+		}
 	}
 	for _, prefix := range []string{"../up", "a/./b", strings.Repeat("x", 513), "a\x00b"} {
 		start := client.Start{Code: leavingCode, ExecutionType: "cpu", Timeout: 60, OutputsPrefix: prefix}
@@ -62,6 +65,9 @@ func (c *storageCluster) copiedOutputs(t *testing.T) {
 	}
 	if files, _, err := foreign.Files(t.Context(), "mine/", "", 0); err != nil || len(files) != 1 {
 		t.Errorf("over the quota it left %v, %v", files, err)
+	}
+	if err := foreign.Delete(t.Context(), e.ExecutionID); err != nil {
+		t.Error(err)
 	}
 }
 

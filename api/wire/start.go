@@ -254,7 +254,7 @@ func (s *PythonStart) Check(f *Faults) {
 		f.Value("give environment or requirements_content, not both", "body", "environment")
 	}
 	if s.Outputs = strings.Trim(s.Outputs, "/"); s.Outputs != "" {
-		if bad := compute.BadOutputsPrefix(s.Outputs); bad != "" {
+		if bad := compute.BadOutputsPrefix(s.Outputs); bad != "" && len(s.Outputs) <= compute.MaxOutputsPrefix {
 			f.Value("no files can be stored there: "+bad, "body", "outputs_prefix")
 		}
 	}

@@ -17,12 +17,13 @@ func TestWorkerIsToldNoMore(t *testing.T) {
 	told := []string{
 		"ID", "Org", "Kind", "Status", "Profile", "Request", "Bundle", "FileName", "Timeout", "DisconnectGrace", "Network",
 		"Epoch", "Stop", "StopGrace", "Preemptible", "ExecletAt", "StartedAt", "MaxRetries", "Retries",
-		"Volumes", "ScratchMiB", "ScratchMemory", "Files", "Serving", "CreditsEnd", "Environment", "Container", "Storage", "Inference",
+		"Volumes", "ScratchMiB", "ScratchMemory", "Files", "Serving", "CreditsEnd", "Environment", "Container", "Storage", "Inference", "OutputsPrefix",
+		"Repeat", // Runs of a selection have folders of their own for outputs.
 	}
 	withheld := []string{
 		"User", "Key", "Parent", "Reason", "Detail", "Imports", "JobType", "Priority", "Tags", "CallbackURLs",
 		"MaxCredits", "Price", "Held", "Billed", "SubmitIndex", "CreatedAt", "PlacedAt", "EndedAt", "FinishedAt", "Ran",
-		"ExitCode", "Duration", "Usage", "Selection", "Deleted", "Estimate", "Repeat", "Predicted", "Avoid", "Owed",
+		"ExitCode", "Duration", "Usage", "Selection", "Deleted", "Estimate", "Predicted", "Avoid", "Owed",
 		"ImportFiles", "Name", "Outputs", "MinVRAMMiB", "GPUTypes", "MinCapability", "Service", "Ready", "ReadyAt",
 		"ProviderCost", "Series", "Deployment",
 	}

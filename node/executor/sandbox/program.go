@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
-	"path/filepath"
+	slash "path" // Not path/filepath: supervisors import this package and must start quickly.
 	"slices"
 	"strings"
 )
@@ -19,11 +19,11 @@ const (
 // searched in a list of directories. The links to it must be shown too, as must the
 // interpreter of a script.
 func HasProgram(name string, search, shown []string) bool {
-	if filepath.IsAbs(name) {
+	if slash.IsAbs(name) {
 		return isExecutable(name, shown)
 	}
 	return !strings.Contains(name, "/") && slices.ContainsFunc(search, func(dir string) bool {
-		return isExecutable(filepath.Join(dir, name), shown)
+		return isExecutable(slash.Join(dir, name), shown)
 	})
 }
 
@@ -67,7 +67,7 @@ func shebang(file string) string {
 // resolve follows the links of a path as in a sandbox. It reports false if one of them leads
 // to what is not shown.
 func resolve(name string, shown []string) (string, bool) {
-	name = filepath.Clean(name)
+	name = slash.Clean(name)
 	for range maxLinks {
 		at := slices.IndexFunc(shown, func(dir string) bool { return Contains(dir, name) })
 		if at < 0 {
@@ -91,7 +91,7 @@ func followLink(dir, name string) (string, error) {
 	for rest := strings.TrimPrefix(name[len(dir):], "/"); rest != ""; {
 		part, more, _ := strings.Cut(rest, "/")
 		parent := at
-		at, rest = filepath.Join(at, part), more
+		at, rest = slash.Join(at, part), more
 		info, err := os.Lstat(at)
 		if err != nil {
 			return "", err
@@ -103,10 +103,10 @@ func followLink(dir, name string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if !filepath.IsAbs(target) {
-			target = filepath.Join(parent, target)
+		if !slash.IsAbs(target) {
+			target = slash.Join(parent, target)
 		}
-		return filepath.Join(target, rest), nil
+		return slash.Join(target, rest), nil
 	}
 	return name, nil
 }
