@@ -3,9 +3,14 @@ package edge
 import (
 	"errors"
 	"net"
-	"os"
 	"time"
 )
+
+// timeoutError is an error of connections, whose types have different ones for a deadline.
+type timeoutError interface {
+	error
+	Timeout() bool
+}
 
 // watchClient calls gone when the client hangs up while its answer is made. stop
 // ends the watch and reports whether the client sent more. Those bytes are lost,
@@ -21,7 +26,7 @@ func watchClient(conn net.Conn, gone func()) (stop func() (sent bool)) {
 			defer close(ended)
 			var err error
 			sent, err = discard(conn)
-			if !errors.Is(err, os.ErrDeadlineExceeded) {
+			if timeout, is := errors.AsType[timeoutError](err); !is || !timeout.Timeout() { // Else stop was called.
 				gone()
 			}
 		}()
