@@ -35,6 +35,10 @@ func TokenContext(org OrgID, deployment ExecutionID) string {
 // InferenceOffer is the offer of a node with an engine for models.
 func InferenceOffer(engine string) Offer { return Offer("inference:" + engine) }
 
+// MaxReplicaFailures is how many replicas may fail with one request for a model: after the
+// first, it is sent once more. The request may be the reason.
+const MaxReplicaFailures = 2
+
 // DeploymentState is the wanted state of a deployment.
 type DeploymentState uint8
 

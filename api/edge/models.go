@@ -46,7 +46,7 @@ type Models interface {
 	) (leave func(tokens int64), err error)
 	// Infer has a replica answer a request with a body. Requests with the same prefix
 	// prefer the same replica. It adds to failed the replicas that failed with the request,
-	// and asks no other after maxFailures of them.
+	// and asks no other after compute.MaxReplicaFailures of them.
 	Infer(
 		view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64, failed *int,
 	) (*http.Response, error)

@@ -15,12 +15,9 @@ const (
 	retryMost  = 50
 )
 
-// Limits after a replica failed that had the request, which may be the reason. A longer wait
-// would hand the request to each replica that restarts.
-const (
-	maxFailures = 2               // Replicas that may fail with one request.
-	failedWait  = 5 * time.Second // For another replica.
-)
+// failedWait is for another replica, after one failed that had the request. A longer wait
+// would hand the request, which may be the reason, to each replica that restarts.
+const failedWait = 5 * time.Second
 
 // retries reports whether a request that no replica answered is tried again, and waits
 // before that for a newer view. It counts the tries.
@@ -29,7 +26,7 @@ func (c *modelCall) retries(ctx context.Context, err error, tries *int) bool {
 	if c.failed > 0 && c.failedAt.IsZero() {
 		c.failedAt = c.cfg.Stopwatch()
 	}
-	if c.failed >= maxFailures || c.readyWait() <= 0 {
+	if c.failed >= compute.MaxReplicaFailures || c.readyWait() <= 0 {
 		return false
 	}
 	if compute.CodeOf(err) != compute.CodeUnavailable || isEngineTimeout(err) || ctx.Err() != nil || *tries > retryMost {

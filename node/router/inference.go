@@ -22,10 +22,6 @@ import (
 const (
 	boundNum, boundDen = 5, 4 // A replica has at most 5/4 of its share before others are preferred.
 	peekBytes          = 4 << 10
-
-	// maxFailures is how many replicas may fail with one request: after the first, it is
-	// sent once more. The request may be the reason.
-	maxFailures = 2
 )
 
 // Ready reports whether a replica of a deployment answers requests.
@@ -38,7 +34,7 @@ func (r *Router) Ready(view *fsm.View, deployment *compute.Execution) bool {
 // busier than others; 0 is no prefix. A model changes nothing by being asked, so until the
 // first byte of an answer a replica that fails costs another try elsewhere. Replicas that
 // got nothing of the request are not counted. Those that failed with it are, in failed, over
-// all calls for a request: there are at most maxFailures of them.
+// all calls for a request: there are at most compute.MaxReplicaFailures of them.
 func (r *Router) Infer(
 	view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64, failed *int,
 ) (*http.Response, error) {
@@ -62,7 +58,7 @@ func (r *Router) Infer(
 		}
 		last = err
 		if !isUnsent(err) {
-			if *failed++; *failed >= maxFailures {
+			if *failed++; *failed >= compute.MaxReplicaFailures {
 				break
 			}
 		}
@@ -80,7 +76,7 @@ func isElsewhere(status int, failed *int) bool {
 	if status != http.StatusServiceUnavailable { // By 503 an engine says that it is busy.
 		*failed++
 	}
-	return *failed < maxFailures
+	return *failed < compute.MaxReplicaFailures
 }
 
 // isUnsent reports whether a replica got nothing of a request that failed. The transport
