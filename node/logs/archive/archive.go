@@ -107,9 +107,15 @@ func (s *Archive) KeepCopy(ctx context.Context, execution compute.ExecutionID, e
 	case ok && (!known.Partial || !owned):
 		return s.settled(known), nil
 	case owned:
-		return false, nil
+		return printedNothing(e, attempt), nil
 	}
 	return s.keepInTurn(ctx, view, e, attempt)
+}
+
+// printedNothing reports whether an attempt is known to have printed nothing. Its node
+// archives no such output, so that no row would let its copy go.
+func printedNothing(e *compute.Execution, a compute.Attempt) bool {
+	return e.Status.Terminal() && a.Epoch == e.Epoch && e.Ran && e.Usage.OutputLines == 0
 }
 
 // settled reports whether output was archived so long ago that all servers know of it.

@@ -77,6 +77,7 @@ func newWorld(t *testing.T, format uint64) *world {
 func (w *world) end() {
 	w.Must(fsm.FinishAttempt{Node: w.Node, Outcome: compute.Outcome{
 		Execution: w.id, Epoch: 1, Status: compute.StatusFailed, Ran: true, Duration: time.Second,
+		Usage: compute.Usage{OutputLines: int64(strings.Count(w.printed, "\n"))},
 	}})
 }
 
@@ -210,6 +211,14 @@ func TestKeepCopy(t *testing.T) {
 	w.mustKeep("the whole", false)
 	w.mustKeepCopy("the whole is archived", true)
 	w.mustKeep("the whole is archived", true)
+}
+
+// TestKeepCopyOfNothing lets a copy go that has no output: its node archives none.
+func TestKeepCopyOfNothing(t *testing.T) {
+	w := newWorld(t, fsm.Format)
+	w.printed = ""
+	w.end()
+	w.mustKeepCopy("nothing was printed", true)
 }
 
 // TestKeepForNobody lets go of output that nobody could read.
