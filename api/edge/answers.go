@@ -49,7 +49,13 @@ func newAnswers() answers {
 func errManyAnswers() error {
 	return compute.Errorf(compute.CodeUnavailable,
 		"This node holds too many large answers: read them, and repeat the request later or at another node.").
-		Named("too_many_bytes").Retry(time.Second)
+		Named(manyBytes).Retry(time.Second)
+}
+
+// isManyAnswers reports whether err is errManyAnswers.
+func isManyAnswers(err error) bool {
+	e, coded := errors.AsType[*compute.Error](err)
+	return coded && e.Detail == manyBytes
 }
 
 // answerHold returns an empty reservation for the answer to r.
@@ -114,8 +120,11 @@ func (b *heldBody) Close() error {
 	return nil
 }
 
+// errLargeAnswer is that an answer is larger than its limit.
+var errLargeAnswer = errors.New("the answer of a server is too large")
+
 // readAll returns all of body. Memory beyond freeAnswer is reserved; a body larger
-// than limit is an error.
+// than limit is errLargeAnswer.
 func (h *bodyHold) readAll(body io.Reader, limit int) ([]byte, error) {
 	data := make([]byte, 0, firstPiece)
 	for {
@@ -136,7 +145,7 @@ func (h *bodyHold) readAll(body io.Reader, limit int) ([]byte, error) {
 		data = data[:len(data)+n]
 		switch {
 		case len(data) > limit:
-			return nil, errors.New("the answer of a server is too large")
+			return nil, errLargeAnswer
 		case errors.Is(err, io.EOF):
 			return data, nil
 		case err != nil:

@@ -74,11 +74,14 @@ type bodyHold struct {
 	refusal func() error // Nil for errManyBodies.
 }
 
+// manyBytes is the code of errors about memory that the node does not have.
+const manyBytes = "too_many_bytes"
+
 // errManyBodies refuses a body that the node has no memory for.
 func errManyBodies() error {
 	return compute.Errorf(compute.CodeUnavailable,
 		"This node holds too many large requests: repeat it later or at another node.").
-		Named("too_many_bytes").Retry(time.Second)
+		Named(manyBytes).Retry(time.Second)
 }
 
 // reserve makes the reservation at least n bytes, or refuses.

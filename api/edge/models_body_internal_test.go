@@ -173,7 +173,8 @@ func TestWholeAnswersWithoutUsage(t *testing.T) {
 			ctx: t.Context(), from: io.NopCloser(strings.NewReader(test.answer)), failed: test.failed,
 			most: tokenUsage{7, 3}, notify: func(prompt, completion int64) { got = tokenUsage{prompt, completion} },
 		}
-		if text, err := a.whole(); err != nil || string(text) != test.answer {
+		hold := bodyHold{budget: newBudget(maxAnswers, maxAnswers)}
+		if text, err := a.whole(&hold); err != nil || string(text) != test.answer {
 			t.Errorf("%q became %q, %v", test.answer, text, err)
 		}
 		if got != test.want {

@@ -323,20 +323,21 @@ func (a *publishedAnswer) Close() error {
 	return a.from.Close()
 }
 
-// whole reads an answer that is not a stream, charges for it and returns it.
-func (a *publishedAnswer) whole() ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(a.from, maxWholeAnswer+1))
+// whole reads an answer that is not a stream into reserved memory, charges for it and
+// returns it. One that the node has no memory for is free.
+func (a *publishedAnswer) whole(hold *bodyHold) ([]byte, error) {
+	data, err := hold.readAll(a.from, maxWholeAnswer)
 	switch {
-	case isEngineTimeout(err):
+	case isEngineTimeout(err), isManyAnswers(err):
 		return nil, err
 	case a.ctx.Err() != nil: // The client has left, and pays for no answer.
 		return nil, a.ctx.Err()
+	case errors.Is(err, errLargeAnswer):
+		return nil, compute.Errorf(compute.CodeUnavailable, "The answer has more than %d bytes.", maxWholeAnswer).
+			Named("answer_too_large")
 	case err != nil:
 		return nil, compute.Errorf(compute.CodeUnavailable, "The replica ended in the middle of its answer: %w", err).
 			Named("replica_failed").Retry(0)
-	case len(data) > maxWholeAnswer:
-		return nil, compute.Errorf(compute.CodeUnavailable, "The answer has more than %d bytes.", maxWholeAnswer).
-			Named("answer_too_large")
 	}
 	a.read(data)
 	if !a.failed {
@@ -413,14 +414,20 @@ func (c *modelCall) writePublished(ctx context.Context, answer *http.Response, e
 		c.writeModelAnswer(answer, end)
 		return nil
 	}
-	data, err := a.whole()
+	hold := c.answerHold(c.r)
+	data, err := a.whole(&hold)
 	a.Close()
 	if err != nil {
 		c.left = c.hungUp(ctx, err)
+		hold.shrink(0)
 		end()
 		return err
 	}
+	hold.shrink(len(data))
 	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
-	c.writeModelAnswer(answer, end)
+	c.writeModelAnswer(answer, func() {
+		hold.shrink(0)
+		end()
+	})
 	return nil
 }
