@@ -36,6 +36,8 @@ class H(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = body.get("prompt") or body.get("messages", [{}])[-1].get("content") or body.get("input", "")
         if text == "exit": os._exit(4)
+        if body["model"] != name: # As vLLM does.
+            self.send_response(404); self.send_header("Content-Length", "0"); self.end_headers(); return
         if not body.get("stream"):
             data = json.dumps({"path": self.path, "model": body["model"], "replica": os.environ["BERTH_EXECUTION_ID"],
                 "auth": self.headers.get("Authorization"), "links": [name for _, name in socket.if_nameindex()], "choices": [{"message": {"role": "assistant", "content": text}}],

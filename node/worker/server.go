@@ -166,6 +166,9 @@ func forWorker(w compute.Work) *compute.Execution {
 		Files: e.Files, Container: e.Container, Serving: e.Serving, CreditsEnd: e.CreditsEnd,
 		OutputsPrefix: e.OutputsPrefix, Repeat: e.Repeat,
 	}
+	if e.Inference != nil {
+		out.Parent = e.Parent // By which its engine is asked.
+	}
 	if w.Attempt.Started {
 		out.Bundle.Inline = nil
 	}

@@ -19,9 +19,10 @@ func TestWorkerIsToldNoMore(t *testing.T) {
 		"Epoch", "Stop", "StopGrace", "Preemptible", "ExecletAt", "StartedAt", "MaxRetries", "Retries",
 		"Volumes", "ScratchMiB", "ScratchMemory", "Files", "Serving", "CreditsEnd", "Environment", "Container", "Storage", "Inference", "OutputsPrefix",
 		"Repeat", // Runs of a selection have folders of their own for outputs.
+		"Parent", // The deployment of a replica, by which its engine is asked.
 	}
 	withheld := []string{
-		"User", "Key", "Parent", "Reason", "Detail", "Imports", "JobType", "Priority", "Tags", "CallbackURLs",
+		"User", "Key", "Reason", "Detail", "Imports", "JobType", "Priority", "Tags", "CallbackURLs",
 		"MaxCredits", "Price", "Held", "Billed", "SubmitIndex", "CreatedAt", "PlacedAt", "EndedAt", "FinishedAt", "Ran",
 		"ExitCode", "Duration", "Usage", "Selection", "Deleted", "Estimate", "Predicted", "Avoid", "Owed",
 		"ImportFiles", "Name", "Outputs", "MinVRAMMiB", "GPUTypes", "MinCapability", "Service", "Ready", "ReadyAt",
