@@ -93,7 +93,7 @@ func (e *Executor) prepareContainers(
 	if e.engine == nil {
 		return nil, e.engineErr
 	}
-	slot, err := takeSlot()
+	slot, err := e.pool.slots.Take()
 	if err != nil {
 		return nil, err
 	}
@@ -142,9 +142,9 @@ func (e *Executor) containerNetwork(ctx context.Context, w compute.Work, res *re
 		res.notes = append(res.notes, "network: none ("+e.pool.why+")")
 		return docker.NoNetwork, nil
 	}
-	link, subnet, addresses := e.pool.table.Bridge(res.slot.number)
+	link, subnet, addresses := e.pool.table.Bridge(res.slot.Number)
 	res.addresses = addresses
-	return e.engine.Network(ctx, docker.Bridge{Slot: res.slot.number, Link: link, Subnet: subnet})
+	return e.engine.Network(ctx, docker.Bridge{Slot: res.slot.Number, Link: link, Subnet: subnet})
 }
 
 // container returns the container of the work, with its image on the engine.

@@ -46,7 +46,7 @@ func (e *Executor) spawn(dir string, res *resources) (*supervise.Conn, error) {
 	}
 	defer stderr.Close()
 	files := []*os.File{
-		null, stderr, stderr, theirs, res.slot.file, cmp.Or(res.network, null), cmp.Or(res.disk, null),
+		null, stderr, stderr, theirs, res.slot.File, cmp.Or(res.network, null), cmp.Or(res.disk, null),
 		cmp.Or(res.packages, null), cmp.Or(res.variables, null), cmp.Or(res.storage, null),
 	}
 	files = append(files, res.volumes...) // The supervisor keeps them while its containers use the devices.

@@ -21,6 +21,7 @@ import (
 	"berth/node/executor/cgroup"
 	"berth/node/executor/packages"
 	"berth/node/executor/sandbox"
+	"berth/node/executor/slot"
 	"berth/node/executor/supervise"
 	"berth/node/logs"
 )
@@ -186,11 +187,11 @@ func (e *Executor) runInstaller(ctx context.Context, job packages.Job) (exitCode
 
 // installerOnThread runs an installer on this thread.
 func (e *Executor) installerOnThread(ctx context.Context, job packages.Job) (int, error) {
-	slot, err := takeSlot()
+	own, err := e.pool.slots.Take()
 	if err != nil {
 		return 0, err
 	}
-	defer slot.file.Close()
+	defer own.File.Close()
 	group, err := e.cgroups.Create(fmt.Sprintf("%sinstaller-%d-%d", e.groupPrefix(), os.Getpid(), installers.Add(1)),
 		cgroup.Limits{MemoryBytes: installerMemoryMiB << 20, Pids: maxPids})
 	if err != nil {
@@ -206,7 +207,7 @@ func (e *Executor) installerOnThread(ctx context.Context, job packages.Job) (int
 		return 0, err
 	}
 	defer read.Close()
-	box, err := e.startInstaller(job, slot, group, write)
+	box, err := e.startInstaller(job, own, group, write)
 	write.Close()
 	if err != nil {
 		return 0, err
@@ -228,7 +229,7 @@ func (e *Executor) installerOnThread(ctx context.Context, job packages.Job) (int
 
 // startInstaller starts the sandbox of an installer.
 func (e *Executor) startInstaller(
-	job packages.Job, slot *slot, group *cgroup.Group, out *os.File,
+	job packages.Job, own *slot.Slot, group *cgroup.Group, out *os.File,
 ) (box *sandbox.Sandbox, err error) {
 	empty, err := os.CreateTemp(e.attemptsDir(), "installer-")
 	if err != nil {
@@ -237,7 +238,7 @@ func (e *Executor) startInstaller(
 	defer os.Remove(empty.Name())
 	defer empty.Close()
 	spec := &sandbox.Spec{
-		UIDBase: slot.uid(), Hostname: hostname, OwnNetwork: true, WorkSource: empty.Name(),
+		UIDBase: own.UID(), Hostname: hostname, OwnNetwork: true, WorkSource: empty.Name(),
 		ScratchMiB: 1, ScratchDisk: true, Argv: job.Argv, Env: job.Env, MaxProcs: maxPids, MaxFiles: maxFiles,
 		Seccomp: e.seccomp, Landlock: e.landlock, Files: append(job.Files, ownFiles("")...),
 		Binds: append(append([]sandbox.Bind{}, e.baseBinds...), job.Binds...), Links: e.baseLinks,

@@ -12,6 +12,7 @@ import (
 	"berth/loop"
 	"berth/node/executor/egress"
 	"berth/node/executor/sandbox"
+	"berth/node/executor/slot"
 	"berth/node/executor/supervise"
 )
 
@@ -23,7 +24,7 @@ const (
 
 // resources are the machine resources of one attempt: its slot and its network.
 type resources struct {
-	slot        *slot
+	slot        *slot.Slot
 	network     *os.File       // nil for no network but lo.
 	disk        *os.File       // Scratch space; nil for scratch space in memory.
 	packages    *os.File       // The packages that it asked for; nil for none.
@@ -41,7 +42,7 @@ type resources struct {
 }
 
 func (r *resources) close() {
-	r.slot.file.Close()
+	r.slot.File.Close()
 	if r.network != nil {
 		r.network.Close()
 	}
@@ -64,6 +65,7 @@ func (r *resources) close() {
 
 // resourcePool hands out resources and keeps some with a network ready.
 type resourcePool struct {
+	slots *slot.Dir
 	table *egress.Table // nil if executions get no network.
 	why   string        // The reason in that case, for executions that request one.
 	log   *slog.Logger
@@ -73,7 +75,7 @@ type resourcePool struct {
 // openPool returns the pool of this node. It never fails: a missing network is
 // logged, and reported to the executions that request one.
 func openPool(cfg Config, log *slog.Logger) *resourcePool {
-	p := &resourcePool{log: log, ready: make(chan *resources, readyNetworks)}
+	p := &resourcePool{slots: slot.Machine(), log: log, ready: make(chan *resources, readyNetworks)}
 	if cfg.Network == compute.NetworkNone {
 		p.why = "this node gives executions no network"
 		return p
@@ -92,7 +94,7 @@ func openPool(cfg Config, log *slog.Logger) *resourcePool {
 // so.
 func (p *resourcePool) take(network compute.Network) (*resources, error) {
 	if network == compute.NetworkNone || p.table == nil {
-		s, err := takeSlot()
+		s, err := p.slots.Take()
 		if err != nil {
 			return nil, err
 		}
@@ -112,13 +114,13 @@ func (p *resourcePool) take(network compute.Network) (*resources, error) {
 
 // makeConnected makes resources with a network.
 func (p *resourcePool) makeConnected() (*resources, error) {
-	s, err := takeSlot()
+	s, err := p.slots.TakeConnected(egress.Forget)
 	if err != nil {
 		return nil, err
 	}
-	network, err := p.table.Network(s.number)
+	network, err := p.table.Network(s.Number)
 	if err != nil {
-		s.file.Close()
+		s.File.Close()
 		return nil, fmt.Errorf("make network: %w", err)
 	}
 	return &resources{slot: s, network: network, resolv: p.table.Resolv()}, nil

@@ -70,7 +70,7 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 	}
 	spec := &supervise.Spec{
 		Execution: attempt.Execution, Epoch: attempt.Epoch, PlaceIndex: attempt.PlaceIndex,
-		Slot: res.slot.number, GPUs: len(attempt.GPUs),
+		Slot: res.slot.Number, GPUs: len(attempt.GPUs),
 		Group:     e.groupName(keyOf(attempt)),
 		MemoryMiB: limits.memoryMiB, CPUMilli: limits.cpuMilli, Pids: maxPids, Simulated: limits.simulated,
 		Timeout: execution.Timeout, StopGrace: grace,
@@ -96,7 +96,7 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 // boxIn adds the sandbox of the work to its spec.
 func (e *Executor) boxIn(spec *supervise.Spec, work compute.Work, bundle *compute.Bundle, res *resources, dir string) {
 	spec.Sandbox = sandbox.Spec{
-		UIDBase: res.slot.uid(), Hostname: hostname, OwnNetwork: res.network == nil,
+		UIDBase: res.slot.UID(), Hostname: hostname, OwnNetwork: res.network == nil,
 		WorkSource: filepath.Join(dir, supervise.WorkFile),
 		ScratchMiB: e.memoryScratchMiB(spec.MemoryMiB), ScratchDisk: res.disk != nil,
 		Argv: argv(e.pythonFor(res.environment), bundle), Env: e.variables(work, bundle, res),

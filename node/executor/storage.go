@@ -67,7 +67,7 @@ func (e *Executor) takeStorage(ctx context.Context, a *attempt, w compute.Work, 
 		MaxBytes: cmp.Or(w.Execution.ScratchMiB, e.cfg.ScratchMiB, stagingMiB) << 20,
 	}
 	if res.container == nil {
-		settings.UID = uint32(res.slot.uid() + sandbox.UserID)
+		settings.UID = uint32(res.slot.UID() + sandbox.UserID)
 	}
 	if res.storage, err = e.startMount(&settings); err != nil {
 		mount.Detach(dir)

@@ -122,28 +122,6 @@ func TestContains(t *testing.T) {
 	}
 }
 
-func TestSlotsAreTakenOnce(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("slots are taken by root")
-	}
-	first, err := takeSlot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := takeSlot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.file.Close()
-	if first.number == second.number || first.uid()+sandbox.UIDs > second.uid() && first.number < second.number {
-		t.Errorf("slots %d and %d overlap", first.number, second.number)
-	}
-	if top := firstUID + maxSlots*sandbox.UIDs; top > 1<<31 {
-		t.Errorf("user ids go up to %d", top)
-	}
-	first.file.Close()
-}
-
 func TestConfigIsChecked(t *testing.T) {
 	id := compute.NodeID{UUID: compute.UUID{1}}
 	for name, cfg := range map[string]Config{

@@ -299,6 +299,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	if count := connections(t, own); count > maxConnections || count == 0 {
 		t.Errorf("the attempt has %d connections, at most %d are allowed", count, maxConnections)
 	}
+	must(t, Forget([]int{slot - 1, slot}))
 	file, err = table.Network(slot)
 	must(t, err)
 	defer file.Close()

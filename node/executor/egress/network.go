@@ -20,7 +20,8 @@ const (
 )
 
 // Network returns a new network namespace. Its only way out is a veth pair with
-// the machine, which has the addresses of the slot.
+// the machine, which has the addresses of the slot. Forget must have removed the
+// connections of an earlier attempt in the slot.
 func (t *Table) Network(slot int) (*os.File, error) {
 	file, err := newNamespace()
 	if err != nil {
@@ -65,9 +66,6 @@ func (t *Table) connect(file *os.File, slot int) error {
 		}
 	}
 	gateway, own := addresses(slot)
-	if err := forget(own); err != nil {
-		return err
-	}
 	pair := &netlink.Veth{
 		LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: inside, PeerNamespace: netlink.NsFd(int(file.Fd())),
 	}
@@ -80,18 +78,29 @@ func (t *Table) connect(file *os.File, slot int) error {
 	return nil
 }
 
-// forget removes the connections of an address that an earlier attempt had. The kernel
-// keeps those that nobody closed for up to five days. They would count for the next
-// attempt, and their packets would reach it.
-func forget(address netip.Addr) error {
-	filter := new(netlink.ConntrackFilter)
-	if err := filter.AddIP(netlink.ConntrackOrigSrcIP, address.AsSlice()); err != nil {
-		return fmt.Errorf("forget connections: %w", err)
+// Forget removes the connections of the addresses that earlier attempts in the slots
+// had. The kernel keeps those that nobody closed for up to five days. They would count for
+// the next attempt, and their packets would reach it. It walks the table of all
+// connections of the machine once.
+func Forget(slots []int) error {
+	own := make(ofAddresses, len(slots))
+	for _, slot := range slots {
+		_, address := addresses(slot)
+		own[address] = true
 	}
-	if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, filter); err != nil {
+	if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, own); err != nil {
 		return fmt.Errorf("forget connections: %w", err)
 	}
 	return nil
+}
+
+// ofAddresses matches the connections from or to any of the addresses.
+type ofAddresses map[netip.Addr]bool
+
+func (o ofAddresses) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	source, _ := netip.AddrFromSlice(flow.Forward.SrcIP)
+	destination, _ := netip.AddrFromSlice(flow.Forward.DstIP)
+	return o[source.Unmap()] || o[destination.Unmap()]
 }
 
 func (t *Table) configureHost(name string, gateway netip.Addr) error {
