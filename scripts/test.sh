@@ -75,7 +75,12 @@ if [[ -n $race_packages ]]; then
 	# shellcheck disable=SC2086
 	go build -race $race_packages
 fi
-go build "$@"
+# A package of tests alone, as docs, has nothing to build.
+buildable=$(go list -tags="$tags" -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' "$@")
+if [[ -n $buildable ]]; then
+	# shellcheck disable=SC2086
+	go build $buildable
+fi
 # The tests of the machine go one after the other, and would be compiled so too.
 alone=$(select_packages in "$machine" <<<"$packages" | select_packages out "$BERTH_TEST_RACE")
 if [[ -n $alone ]]; then

@@ -71,7 +71,7 @@ executions in them cannot be read: copy the directory blobs of any server that h
 		_, err := fmt.Fprintf(w, `
 Restored: server %s holds it alone, in epoch %d of the cluster.
 %d attempts ended unbilled, %d executions wait and will be executed, %d join tokens are void.
-What it held before is in %s
+Its earlier data is in %s
 Start this server, and once it answers the others.
 `, r.Node, r.Epoch, r.Ended, r.Queued, r.Tokens, r.SetAside)
 		return err
