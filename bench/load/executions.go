@@ -38,6 +38,7 @@ type Executions struct {
 	Reference Spread  `json:"python"`     // The interpreter alone, for the same code.
 	Ratio     float64 `json:"ratio"`      // Ratio of the two medians.
 	PerSecond float64 `json:"per_second"` // Executions of many clients per second.
+	AlonePS   float64 `json:"python_ps"`  // Starts of the interpreter alone by as many.
 	CPUMS     float64 `json:"cpu_ms"`     // CPU time of all nodes, without sandboxes, for each of many.
 	Clients   int     `json:"clients"`
 	Lines     Spread  `json:"lines"` // From the print of a line to a client of another node.
@@ -76,11 +77,14 @@ func MeasureExecutions(ctx context.Context, c *Cluster, cfg ExecutionsConfig) (o
 	if err != nil {
 		return out, fmt.Errorf("one after the other: %w", err)
 	}
-	python, err := times(ctx, 1, upTo(cfg.Alone), func(ctx context.Context) error {
-		return exec.CommandContext(ctx, cfg.Python, "-c", noop).Run()
-	})
+	interpreter, err := resolve(ctx, cfg.Python)
 	if err != nil {
-		return out, fmt.Errorf("start %s: %w", cfg.Python, err)
+		return out, err
+	}
+	start := func(ctx context.Context) error { return exec.CommandContext(ctx, interpreter, "-c", noop).Run() }
+	python, err := times(ctx, 1, upTo(cfg.Alone), start)
+	if err != nil {
+		return out, fmt.Errorf("start %s: %w", interpreter, err)
 	}
 	out.Alone, out.Reference = spreadOf(alone), spreadOf(python)
 	out.Ratio = out.Alone.P50MS / out.Reference.P50MS
@@ -101,6 +105,11 @@ func MeasureExecutions(ctx context.Context, c *Cluster, cfg ExecutionsConfig) (o
 		return out, fmt.Errorf("%d clients: %w", cfg.Clients, err)
 	}
 	out.PerSecond = float64(cfg.Many) / time.Since(begun).Seconds()
+	begun = time.Now() //nolint:forbidigo // As above.
+	if _, err := times(ctx, cfg.Clients, upTo(cfg.Many), start); err != nil {
+		return out, fmt.Errorf("start %s: %w", interpreter, err)
+	}
+	out.AlonePS = float64(cfg.Many) / time.Since(begun).Seconds()
 	out.CPUMS = float64(spent.Milliseconds()) / float64(cfg.Many)
 	if cfg.Waiting > 0 {
 		out.Backlog, err = c.measureBacklog(ctx, cfg, out.Alone)
@@ -131,6 +140,16 @@ func (out *Executions) measureMore(
 		out.Containers = &found
 	}
 	return nil
+}
+
+// resolve returns the interpreter that nodes start for python, which may be a wrapper
+// that takes longer than the interpreter.
+func resolve(ctx context.Context, python string) (string, error) {
+	out, err := exec.CommandContext(ctx, python, "-c", "import sys; print(sys.executable, end='')").Output()
+	if err != nil {
+		return "", fmt.Errorf("start %s: %w", python, err)
+	}
+	return string(out), nil
 }
 
 // execute submits code that does nothing and waits for its end.

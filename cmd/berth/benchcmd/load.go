@@ -64,7 +64,8 @@ func newExecutions() *cobra.Command {
 		Long: `Executions starts three servers on this machine and executes Python code that does
 nothing, asked of a follower: one after the other, then from many clients at once, and one
 after the other again behind a queue of others that wait for GPUs. Beside it stands the
-time that the interpreter alone takes for the same code. It also measures how much later a
+time that the interpreter alone takes for the same code: the one that nodes start, not a
+wrapper of it. It also measures how much later a
 client of another node sees a line that code prints, how fast code can print, and what
 installed packages add. With --image it executes that image beside docker run, in turn. It
 needs root.`,
@@ -117,6 +118,7 @@ func executionsTable(r *load.Executions) table.Writer {
 	t.AppendRow(cli.Row("ratio of the medians", fmt.Sprintf("%.2f", r.Ratio)))
 	t.AppendRow(cli.Row("a printed line, seen through another node", spreadText(r.Lines)))
 	t.AppendRow(cli.Row(fmt.Sprintf("executions a second, %d clients", r.Clients), fmt.Sprintf("%.1f", r.PerSecond)))
+	t.AppendRow(cli.Row("starts of the interpreter alone a second, as many at once", fmt.Sprintf("%.1f", r.AlonePS)))
 	t.AppendRow(cli.Row("processor time of the nodes for each", fmt.Sprintf("%.1f ms, without sandboxes", r.CPUMS)))
 	if b := r.Backlog; b.Waiting > 0 {
 		t.AppendRow(cli.Row(fmt.Sprintf("submit to end behind %d that wait", b.Waiting), spreadText(b.Alone)))
