@@ -32,7 +32,10 @@ const (
 
 	largestCharge = 2 << 20 // Bytes that the kernel charges at once at most: a huge page.
 
-	pollEvery = 5 * time.Millisecond // Interval between checks of a group that is being killed or removed.
+	// Intervals between checks of a group that is being killed or removed: each is twice
+	// the one before. Most groups are empty within the first one.
+	pollFirst = 200 * time.Microsecond
+	pollLast  = 5 * time.Millisecond
 )
 
 // Group is one cgroup, in every hierarchy that it needs. Groups of containers have a
@@ -169,7 +172,8 @@ func (g *Group) Signal(signal syscall.Signal, except int) error {
 // Kill kills every process of the group, including those that it forks
 // meanwhile. It waits until none is left or the time is over.
 func (g *Group) Kill(within time.Duration) error {
-	tick := time.NewTicker(pollEvery)
+	wait := pollFirst
+	tick := time.NewTicker(wait)
 	defer tick.Stop()
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
@@ -183,6 +187,8 @@ func (g *Group) Kill(within time.Duration) error {
 		}
 		select {
 		case <-tick.C:
+			wait = min(2*wait, pollLast)
+			tick.Reset(wait)
 		case <-deadline.C:
 			return fmt.Errorf("kill cgroup: %d processes did not end in %v", len(pids), within)
 		}
@@ -223,7 +229,8 @@ func (g *Group) Remove(within time.Duration) error {
 	if err := g.Kill(within); err != nil {
 		return err
 	}
-	tick := time.NewTicker(pollEvery)
+	wait := pollFirst
+	tick := time.NewTicker(wait)
 	defer tick.Stop()
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
@@ -235,6 +242,8 @@ func (g *Group) Remove(within time.Duration) error {
 		}
 		select {
 		case <-tick.C:
+			wait = min(2*wait, pollLast)
+			tick.Reset(wait)
 		case <-deadline.C:
 			return fmt.Errorf("remove cgroup: %w", err)
 		}
