@@ -207,25 +207,31 @@ func (t *Table) install(deny []netip.Prefix) error {
 		}
 		conn.AddRule(rule)
 	}
+	// Every packet of the machine passes the chains with a hook: one comparison each for
+	// those that no attempt sent. The rules for the others are in chains of their own.
 	from, to := onInterface(expr.MetaKeyIIFNAME, t.prefix()), onInterface(expr.MetaKeyOIFNAME, t.prefix())
-	add(forward, from, family(unix.NFPROTO_IPV6), drop())
-	for _, chain := range []*nftables.Chain{forward, input} {
-		add(chain, from, family(unix.NFPROTO_IPV4), inState(expr.CtStateBitNEW), tooMany(connections), drop())
+	outward := conn.AddChain(&nftables.Chain{Name: "outward", Table: table})
+	machine := conn.AddChain(&nftables.Chain{Name: "machine", Table: table})
+	add(forward, from, jump(outward))
+	add(input, from, jump(machine))
+	add(outward, family(unix.NFPROTO_IPV6), drop())
+	for _, chain := range []*nftables.Chain{outward, machine} {
+		add(chain, family(unix.NFPROTO_IPV4), inState(expr.CtStateBitNEW), tooMany(connections), drop())
 		for _, server := range t.resolv.servers {
 			for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-				add(chain, from, within(offsetDaddr, netip.PrefixFrom(server, 32)), port(protocol, dnsPort), accept())
+				add(chain, within(offsetDaddr, netip.PrefixFrom(server, 32)), port(protocol, dnsPort), accept())
 			}
 		}
 	}
-	add(input, from, drop())
+	add(machine, drop())
 	// Containers of one bridge reach each other. The engine keeps bridges apart.
 	bridges := t.prefix() + bridgeMark
-	add(forward, onInterface(expr.MetaKeyIIFNAME, bridges), onInterface(expr.MetaKeyOIFNAME, bridges),
+	add(outward, onInterface(expr.MetaKeyIIFNAME, bridges), onInterface(expr.MetaKeyOIFNAME, bridges),
 		within(offsetDaddr, netip.MustParsePrefix(source)), accept())
 	for _, prefix := range deny {
-		add(forward, from, within(offsetDaddr, prefix), drop())
+		add(outward, within(offsetDaddr, prefix), drop())
 	}
-	add(forward, from, port(unix.IPPROTO_TCP, smtpPort), drop())
+	add(outward, port(unix.IPPROTO_TCP, smtpPort), drop())
 	add(forward, to, inState(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept())
 	add(forward, to, drop())
 	add(nat, within(offsetSaddr, netip.MustParsePrefix(source)), []expr.Any{&expr.Masq{}})
@@ -288,6 +294,11 @@ func tooMany(connections *nftables.Set) []expr.Any {
 			Exprs: []expr.Any{&expr.Connlimit{Count: maxConnections, Flags: expr.NFT_CONNLIMIT_F_INV}},
 		},
 	}
+}
+
+// jump goes through the rules of a chain, and goes on after them.
+func jump(to *nftables.Chain) []expr.Any {
+	return []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: to.Name}}
 }
 
 func accept() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}} }
