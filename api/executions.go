@@ -287,6 +287,13 @@ func textBytes(bundle *compute.Bundle) int {
 // find returns the execution that the path names, if it is the caller's and of
 // one of kinds (any when there are none).
 func (c *core) find(r *edge.Request, kinds ...compute.Kind) (*compute.Execution, error) {
+	return c.findWith(r, (*fsm.View).Execution, kinds...)
+}
+
+// findWith is find with the way to read the execution from a view.
+func (c *core) findWith(r *edge.Request,
+	read func(*fsm.View, compute.OrgID, compute.ExecutionID) (*compute.Execution, bool), kinds ...compute.Kind,
+) (*compute.Execution, error) {
 	id, err := compute.ParseExecutionID(r.Params["id"])
 	if err != nil {
 		return nil, edge.NotFound()
@@ -294,7 +301,7 @@ func (c *core) find(r *edge.Request, kinds ...compute.Kind) (*compute.Execution,
 	if err := c.loadArchived(r, id); err != nil {
 		return nil, err
 	}
-	e, ok := r.View.Execution(r.Caller.Actor.Org, id)
+	e, ok := read(r.View, r.Caller.Actor.Org, id)
 	if !ok || (len(kinds) > 0 && !slices.Contains(kinds, e.Kind)) {
 		return nil, edge.NotFound()
 	}
@@ -316,7 +323,7 @@ func (g *selections) selectionStatus(r *edge.Request) (any, error) {
 
 // status answers the status of an execution.
 func (g *executions) status(r *edge.Request, kinds ...compute.Kind) (any, error) {
-	e, err := g.find(r, kinds...)
+	e, err := g.findWith(r, (*fsm.View).Status, kinds...)
 	if err != nil {
 		return nil, err
 	}

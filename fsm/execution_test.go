@@ -657,3 +657,31 @@ func TestBundleTravelsWithItsExecution(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusIsThatOfTheExecution reads the status of executions in each state, which is
+// decoded apart from the rest of them.
+func TestStatusIsThatOfTheExecution(t *testing.T) {
+	w := newWorld(t)
+	queued, running, failed, deleted := w.submit("t4"), w.submit("t4"), w.submit("t4"), w.submit("t4")
+	w.complete(deleted, "n3", time.Second)
+	w.must(fsm.DeleteExecution{Actor: w.ada, Execution: deleted})
+	w.place("n3", failed)
+	w.must(w.started(failed))
+	outcome := w.ended(failed, compute.StatusFailed, time.Second)
+	outcome.Outcome.Reason, outcome.Outcome.Detail = compute.ReasonExitCode, "exit code 3"
+	w.must(outcome)
+	w.place("n3", running)
+	w.must(w.started(running))
+	for _, id := range []compute.ExecutionID{queued, running, failed} {
+		want := w.get(id)
+		got, ok := w.view().Status(w.org, id)
+		if !ok || got.ID != id || got.Kind != want.Kind || got.Status != want.Status || got.Reason != want.Reason || got.Detail != want.Detail {
+			t.Errorf("status %+v, the execution is %+v", got, want)
+		}
+	}
+	for id, org := range map[compute.ExecutionID]compute.OrgID{deleted: w.org, running: w.other.Org, {}: w.org} {
+		if got, ok := w.view().Status(org, id); ok {
+			t.Errorf("status %+v of an execution that is deleted, another's or unknown", got)
+		}
+	}
+}

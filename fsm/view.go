@@ -65,6 +65,24 @@ func (v *View) Execution(org compute.OrgID, id compute.ExecutionID) (*compute.Ex
 	return e, true
 }
 
+// Status returns an execution of an organization with its identity, kind, status and
+// reason only. That takes a small part of the time that Execution takes.
+func (v *View) Status(org compute.OrgID, id compute.ExecutionID) (*compute.Execution, bool) {
+	e, encoded, ok := v.executions.Peek(id, nil)
+	if !ok {
+		return v.Execution(org, id) // It may be archived.
+	}
+	if e == nil {
+		if e = new(compute.Execution); !partialExecution(encoded, e) {
+			return v.Execution(org, id)
+		}
+	}
+	if e.Deleted || e.Org != org {
+		return nil, false
+	}
+	return e, true
+}
+
 // AnyExecution returns the execution id of any organization. It is for the
 // system itself, never for a tenant's request.
 func (v *View) AnyExecution(id compute.ExecutionID) (*compute.Execution, bool) {
