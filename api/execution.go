@@ -98,7 +98,7 @@ func etagOf(view *fsm.View, e *compute.Execution) string {
 		e.ID, e.Status, e.Reason, e.Detail, e.Epoch, e.Stop, e.Retries,
 		e.ExecletAt, e.StartedAt, e.EndedAt, e.FinishedAt,
 	}
-	for _, child := range view.Children(e.ID) {
+	for _, child := range view.ChildrenOf(e) {
 		parts = append(parts, child.Status, child.Reason, child.Epoch, child.Retries, child.StartedAt)
 	}
 	for _, part := range parts {

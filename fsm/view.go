@@ -100,7 +100,12 @@ func (v *View) Children(parent compute.ExecutionID) []*compute.Execution {
 	if !ok {
 		return nil
 	}
-	ids := p.Children()
+	return v.ChildrenOf(p)
+}
+
+// ChildrenOf is Children of an execution that was read already.
+func (v *View) ChildrenOf(parent *compute.Execution) []*compute.Execution {
+	ids := parent.Children()
 	out := make([]*compute.Execution, 0, len(ids))
 	for _, id := range ids {
 		if c, ok := v.known(id); ok {
