@@ -86,6 +86,14 @@ func (v *modelTables) TokenHold(node compute.NodeID, p compute.Payer) compute.Cr
 	return 0
 }
 
+// HoldsTokens reports whether a node has set credits aside for anybody.
+func (v *modelTables) HoldsTokens(node compute.NodeID) bool {
+	for at := range v.tokenHolds.From(tokenHoldKey{node: node}) {
+		return at.node == node
+	}
+	return false
+}
+
 // TokenTotals returns an organization's use of each model and its charges, the minute
 // that is not posted yet included.
 func (v *modelTables) TokenTotals(org compute.OrgID) []compute.TokenTotal {

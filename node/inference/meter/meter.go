@@ -216,6 +216,7 @@ type batch struct {
 
 // Run makes batches until ctx ends.
 func (m *Meter) Run(ctx context.Context) error {
+	m.release(ctx)
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	for {
@@ -232,6 +233,34 @@ func (m *Meter) Run(ctx context.Context) error {
 				m.finish(b, view)
 			}
 		}
+	}
+}
+
+// release gives back the credits that an earlier process of this node had set aside: the
+// requests ended with it. The first batch of a session does that, so an empty one is made,
+// and proposed until it is certain that it is counted.
+func (m *Meter) release(ctx context.Context) {
+	for began := false; ctx.Err() == nil; {
+		if !began {
+			view, err := m.cfg.Read(ctx)
+			if err == nil && !view.HoldsTokens(m.cfg.Node) {
+				return
+			}
+			began = err == nil
+		}
+		if began {
+			_, err := m.propose(ctx, new(batch))
+			switch {
+			case err == nil:
+				return
+			case compute.CodeOf(err) == compute.CodeConflict: // Another process began a session meanwhile.
+				m.session = 0
+			case compute.CodeOf(err) == compute.CodeNotFound: // The node is removed, and so are its holds.
+				m.session = 0
+				return
+			}
+		}
+		loop.Sleep(ctx, retryAfter)
 	}
 }
 

@@ -105,3 +105,56 @@ func TestMeterSettlesOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestRestartedNodeGivesHoldsBack ends a node while credits are set aside for its requests,
+// and starts it again without a request that would ask for more. Answers are lost.
+func TestRestartedNodeGivesHoldsBack(t *testing.T) {
+	for lost := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			c := &cluster{state: statetest.New(t), calls: lost}
+			payer := compute.Payer{Org: c.state.Actor.Org, User: c.state.Actor.User, Key: c.state.Key}
+			model := &compute.Model{ID: "chat", Prices: compute.TokenPrices{Prompt: compute.Credit, Completion: compute.Credit}}
+			start := func() (m *meter.Meter, stop func()) {
+				m = meter.New(meter.Config{
+					Node: c.state.Node, Propose: c.propose, Read: c.view, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+					At: func(ctx context.Context, _ uint64) (*fsm.View, error) { return c.view(ctx) },
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { _ = m.Run(ctx) })
+				return m, func() {
+					cancel()
+					running.Wait()
+				}
+			}
+			m, stop := start()
+			if _, err := m.Reserve(t.Context(), payer, model, 100, 1000); err != nil {
+				t.Fatal(err)
+			}
+			stop()
+			if view, _ := c.view(t.Context()); view.TokenHold(c.state.Node, payer) == 0 {
+				t.Fatal("nothing is set aside")
+			}
+			m, stop = start()
+			defer stop()
+			time.Sleep(time.Second) //nolint:forbidigo // The bubble's clock.
+			if view, _ := c.view(t.Context()); view.TokenHold(c.state.Node, payer) != 0 {
+				t.Errorf("%s stays set aside", view.TokenHold(c.state.Node, payer))
+			}
+			r, err := m.Reserve(t.Context(), payer, model, 100, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Settle(t.Context(), 7, 11); err != nil {
+				t.Error(err)
+			}
+			view, _ := c.view(t.Context())
+			if total := view.TokenTotals(payer.Org); len(total) != 1 || total[0].Prompt != 7 || total[0].Completion != 11 {
+				t.Errorf("the total is %+v", total)
+			}
+			if err := view.Check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
