@@ -85,7 +85,7 @@ type fileReader struct {
 	conn net.Conn
 	copy func(w io.Writer) error
 	end  func()         // Ends copy.
-	pipe *io.PipeReader // What Read reads; nil before.
+	pipe *io.PipeReader // Read reads it; nil before the first call.
 }
 
 // filePiece is how much of a file is written at once.

@@ -10,7 +10,7 @@ import (
 type body struct {
 	copy func(w io.Writer) (int64, error)
 	end  context.CancelFunc // Ends copy.
-	pipe *io.PipeReader     // What Read reads; nil before.
+	pipe *io.PipeReader     // Read reads it; nil before the first call.
 }
 
 // WriteTo implements io.WriterTo.

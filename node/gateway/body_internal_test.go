@@ -107,7 +107,7 @@ func TestConnectionsAreServedDirectly(t *testing.T) {
 		t.Errorf("it serves %v", got)
 	}
 	text := bytes.Repeat([]byte("text"), timedPiece/2)
-	go func() { _, _ = client.Write(text) }() // What comes back shows whether it worked.
+	go func() { _, _ = client.Write(text) }() // The answer shows whether it worked.
 	got := make([]byte, len(text))
 	if _, err := io.ReadFull(client, got); err != nil || !bytes.Equal(got, text) {
 		t.Errorf("it answers with other bytes, %v", err)

@@ -36,9 +36,8 @@ type Gateway struct {
 	end    context.CancelFunc
 	places chan struct{} // Holds one token per connection.
 
-	// versitygw has its own listener, a socket in the abstract namespace. What serves its
-	// connections comes with the first request, for the path learn: it then serves others
-	// too.
+	// versitygw has its own listener, a socket in the abstract namespace. The first request,
+	// for the path learn, gives us the server behind it, which then serves our connections.
 	socket    string
 	learn     string
 	listening chan struct{}

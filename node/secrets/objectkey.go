@@ -33,15 +33,15 @@ type ObjectKey struct {
 	keys  []byte // The HMAC key that makes keys of synthetic IVs.
 }
 
-// What SealChunk returns: version 1, IV 16, the ciphertext, tag 16. What Seal returns
-// begins with tink's 1.
+// SealChunk returns version 1, IV 16, the ciphertext, tag 16. The first byte of Seal's
+// is tink's 1.
 const (
 	chunkVersion = 2
 	chunkHead    = 1 + chunkIV
 	chunkIV      = 16
 	hmacKeyBytes = 32
 
-	chunkPurpose = "berth chunks of objects, version 2" // Of the keys that are derived.
+	chunkPurpose = "berth chunks of objects, version 2" // Names the keys that are derived.
 )
 
 // errChunk is the error for a chunk that SealChunk did not return with this key.
