@@ -39,8 +39,12 @@ const (
 	// ended, when nothing pays for them.
 	formatAsked = 16
 
+	// formatChunks allows chunks of objects that are sealed with AES-256-GCM, and manifests
+	// with their IVs. They are in blobs: no command needs it.
+	formatChunks = 17
+
 	// Format is the newest format that this program can apply.
-	Format = formatAsked
+	Format = formatChunks
 )
 
 // FormatDeliveries is the first format that keeps the outcomes of callbacks.
@@ -174,6 +178,10 @@ func (v *View) AllowsOutput() error { return v.allowsFormat(formatOutput) }
 
 // AllowsObjects returns the reason for which no objects may be stored yet.
 func (v *View) AllowsObjects() error { return v.allowsFormat(formatContainers) }
+
+// AllowsChunks returns the reason for which chunks of objects may not yet be sealed as
+// they are since formatChunks: an older server could not read them.
+func (v *View) AllowsChunks() error { return v.allowsFormat(formatChunks) }
 
 // setFormat raises the format of the state, which every server must know. A
 // replica that does not know it stops here with a clear message, because its

@@ -33,6 +33,9 @@ func TestFormatRises(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("a quota: %v, want %q", err, want)
 		}
+		if chunks := w.view().AllowsChunks(); (chunks == nil) != (want == "") {
+			t.Errorf("chunks of version 2: %v, want %q", chunks, want)
+		}
 		if err := w.view().Allows(fsm.Tick{}); err != nil {
 			t.Errorf("what every replica knows: %v", err)
 		}

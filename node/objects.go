@@ -35,6 +35,7 @@ func (n *Node) openObjects(ctx context.Context) error {
 		Blobs: places, Keys: bucketKeys{n.master}, Propose: n.proposer().Propose,
 		Wait:  n.machine.Wait,
 		NewID: newID, Now: n.opts.Now, Logger: n.logger,
+		SealsChunks: func() bool { return n.machine.View().AllowsChunks() == nil },
 	})
 	n.remote.openMover(places)
 	return nil

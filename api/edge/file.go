@@ -60,32 +60,82 @@ func (s *Server) file(ctx *fasthttp.RequestCtx, r *Request, f File) error {
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	}
 	within, cancel := context.WithCancel(r.life.hard)
-	read, write := io.Pipe()
-	go func() {
-		err := f.Copy(within, write, from, length)
-		if err != nil && within.Err() == nil {
-			s.log.Warn("file ended early", "err", err)
-		}
-		write.CloseWithError(err) // Nil is io.EOF.
-	}()
-	ctx.SetBodyStream(&fileReader{PipeReader: read, conn: ctx.Conn(), end: func() {
-		cancel()
-		s.files.give(owner, 1)
-	}}, int(length))
+	ctx.SetBodyStream(&fileReader{
+		conn: ctx.Conn(),
+		copy: func(w io.Writer) error {
+			to := &fileWriter{Writer: w}
+			err := f.Copy(within, to, from, length)
+			if err != nil && !to.failed && within.Err() == nil {
+				s.log.Warn("file ended early", "err", err)
+			}
+			return err
+		},
+		end: func() {
+			cancel()
+			s.files.give(owner, 1)
+		},
+	}, int(length))
 	return nil
 }
 
-// fileReader gives the client the usual time for each piece.
+// fileReader is a file as the body of an answer. Servers have it written, chunk by chunk
+// and without a copy in between; others read it. The client has the usual time for each
+// piece. Its methods are for one goroutine.
 type fileReader struct {
-	*io.PipeReader
-
 	conn net.Conn
-	end  func()
+	copy func(w io.Writer) error
+	end  func()         // Ends copy.
+	pipe *io.PipeReader // Read reads it; nil before the first call.
+}
+
+// filePiece is how much of a file is written at once.
+const filePiece = 64 << 10
+
+// WriteTo implements io.WriterTo.
+func (f *fileReader) WriteTo(w io.Writer) (n int64, err error) {
+	err = f.copy(writerFunc(func(p []byte) (wrote int, err error) {
+		for wrote < len(p) && err == nil {
+			if err = f.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+				break
+			}
+			var more int
+			more, err = w.Write(p[wrote:min(wrote+filePiece, len(p))])
+			wrote, n = wrote+more, n+int64(more)
+		}
+		return wrote, err
+	}))
+	return n, err
+}
+
+// writerFunc is an io.Writer.
+type writerFunc func(p []byte) (int, error)
+
+// Write implements io.Writer.
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// fileWriter knows whether writing failed: the client is gone then, which is no failure
+// of the file.
+type fileWriter struct {
+	io.Writer
+
+	failed bool
+}
+
+// Write implements io.Writer.
+func (f *fileWriter) Write(p []byte) (int, error) {
+	n, err := f.Writer.Write(p)
+	f.failed = f.failed || err != nil
+	return n, err
 }
 
 // Read implements io.Reader.
 func (f *fileReader) Read(p []byte) (int, error) {
-	n, err := f.PipeReader.Read(p)
+	if f.pipe == nil {
+		read, write := io.Pipe()
+		f.pipe = read
+		go func() { write.CloseWithError(f.copy(write)) }() // Nil is io.EOF.
+	}
+	n, err := f.pipe.Read(p)
 	if n > 0 {
 		if err := f.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 			return 0, err
@@ -97,7 +147,10 @@ func (f *fileReader) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (f *fileReader) Close() error {
 	f.end()
-	return f.PipeReader.Close()
+	if f.pipe != nil {
+		return f.pipe.Close()
+	}
+	return nil
 }
 
 // rangeOf returns the part of a file of a size that the header Range asks for. A

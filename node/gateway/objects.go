@@ -240,27 +240,14 @@ func (s *store) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetOb
 // the call.
 func (s *store) body(b *compute.Bucket, o *compute.Object, from, length int64) io.ReadCloser {
 	ctx, cancel := context.WithCancel(s.life)
-	read, write := io.Pipe()
-	go func() {
-		err := s.cfg.Objects.Copy(ctx, b, o, write, from, length)
-		if err != nil && ctx.Err() == nil && !errors.Is(err, io.ErrClosedPipe) {
+	return &body{end: cancel, copy: func(w io.Writer) (int64, error) {
+		to := bodyWriter{Writer: w}
+		err := s.cfg.Objects.Copy(ctx, b, o, &to, from, length)
+		if err != nil && !to.failed && ctx.Err() == nil {
 			s.logger.Warn("object ended early", "err", err)
 		}
-		write.CloseWithError(err) // Nil is io.EOF.
-	}()
-	return &bodyReader{read, cancel}
-}
-
-// bodyReader ends what feeds it when it is closed.
-type bodyReader struct {
-	*io.PipeReader
-	cancel context.CancelFunc
-}
-
-// Close implements io.Closer.
-func (b *bodyReader) Close() error {
-	b.cancel()
-	return b.PipeReader.Close()
+		return to.n, err
+	}}
 }
 
 // DeleteObject deletes an object. One that is not there is as good.

@@ -1,15 +1,18 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
+	"github.com/gofiber/fiber/v3"
 	"github.com/versity/versitygw/s3api"
 	"github.com/versity/versitygw/s3api/middlewares"
 
@@ -31,17 +34,27 @@ type Gateway struct {
 	server *s3api.S3ApiServer
 	store  *store
 	end    context.CancelFunc
-	socket string // versitygw's own, in the abstract namespace.
-	ready  chan struct{}
 	places chan struct{} // Holds one token per connection.
+
+	// versitygw has its own listener, a socket in the abstract namespace. The first request,
+	// for the path learn, gives us the server behind it, which then serves our connections.
+	socket    string
+	learn     string
+	listening chan struct{}
+	conns     connServer // Known once ready is closed.
+	ready     chan struct{}
 }
+
+// connServer answers the requests of a connection.
+type connServer interface{ ServeConn(conn net.Conn) error }
 
 // New returns a Gateway that serves nothing yet.
 func New(cfg Config) (*Gateway, error) {
 	life, end := context.WithCancel(context.Background())
 	g := &Gateway{
 		store: &store{cfg: cfg, logger: cfg.Logger.With("part", "s3"), life: life}, end: end,
-		socket: "@berth-s3-" + rand.Text(), ready: make(chan struct{}), places: make(chan struct{}, maxConns),
+		socket: "@berth-s3-" + rand.Text(), learn: "/" + rand.Text(),
+		listening: make(chan struct{}), ready: make(chan struct{}), places: make(chan struct{}, maxConns),
 	}
 	iam := service{accounts: accounts{cfg.Keys, cfg.View}}
 	var err error
@@ -49,7 +62,8 @@ func New(cfg Config) (*Gateway, error) {
 	g.server, err = s3api.New(g.store, root, Region, iam, nil, nil, nil, nil,
 		s3api.WithMiddleware("/", unprefixed), s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(),
 		s3api.WithConcurrencyLimiter(2*maxConns, maxRequests), s3api.WithMpMaxParts(compute.MaxObjectParts),
-		s3api.WithOnListen(sync.OnceFunc(func() { close(g.ready) })))
+		s3api.WithRoute(http.MethodGet, g.learn, g.learned()),
+		s3api.WithOnListen(sync.OnceFunc(func() { close(g.listening) })))
 	if err != nil {
 		return nil, fmt.Errorf("make s3 server: %w", err)
 	}
@@ -61,21 +75,59 @@ func (g *Gateway) Run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- g.server.ServeMultiPort([]string{g.socket}) }()
 	select {
+	case <-g.listening: // Before, it cannot be shut down.
+	case err := <-ended:
+		return fmt.Errorf("serve s3: %w", err)
+	}
+	if err := g.ask(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve s3: %w", err)
+	}
+	select {
 	case err := <-ended:
 		return fmt.Errorf("serve s3: %w", err)
 	case <-ctx.Done():
 	}
 	g.end()
-	select {
-	case <-g.ready: // Before, it cannot be shut down.
-	case <-ended: //nolint:errcheck // Nobody is served any more.
-		return nil
-	}
 	if err := g.server.ShutDown(); err != nil {
 		g.store.logger.Warn("requests cut off by shutdown", "err", err)
 	}
 	<-ended //nolint:errcheck // As above.
 	return nil
+}
+
+// learned returns the handler of the request by which Gateway learns of what serves
+// connections.
+func (g *Gateway) learned() fiber.Handler {
+	var once sync.Once
+	return func(ctx fiber.Ctx) error {
+		once.Do(func() {
+			g.conns = ctx.App().Server()
+			close(g.ready)
+		})
+		return nil
+	}
+}
+
+// ask makes the first request.
+func (g *Gateway) ask(ctx context.Context) error {
+	conn, err := g.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://s3"+g.learn, http.NoBody)
+	if err != nil {
+		return err
+	}
+	if err := req.Write(conn); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
 }
 
 // Dial returns a connection to the gateway.
@@ -85,6 +137,10 @@ func (g *Gateway) Dial(ctx context.Context) (net.Conn, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	return g.dial(ctx)
+}
+
+func (g *Gateway) dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	inner, err := d.DialContext(ctx, "unix", g.socket)
 	if err != nil {
@@ -144,7 +200,16 @@ func (g *Gateway) ServeConn(ctx context.Context, conn io.ReadWriteCloser) error 
 	default:
 		return compute.Errorf(compute.CodeUnavailable, "too many S3 connections")
 	}
-	inner, err := g.Dial(ctx)
+	select {
+	case <-g.ready:
+	case <-ctx.Done():
+		return nil
+	}
+	if direct, ok := conn.(net.Conn); ok {
+		defer context.AfterFunc(ctx, func() { conn.Close() })()
+		return g.conns.ServeConn(timed{direct})
+	}
+	inner, err := g.dial(ctx)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -153,6 +218,33 @@ func (g *Gateway) ServeConn(ctx context.Context, conn io.ReadWriteCloser) error 
 	}
 	Pipe(ctx, conn, inner)
 	return nil
+}
+
+// timed ends when nothing moves for a while in the direction that is waited for.
+type timed struct{ net.Conn }
+
+// timedPiece is how much is written at once, and has to go in time.
+const timedPiece = 256 << 10
+
+// Read implements io.Reader.
+func (c timed) Read(p []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(idleConn)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(p)
+}
+
+// Write implements io.Writer.
+func (c timed) Write(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		if err = c.SetWriteDeadline(time.Now().Add(idleConn)); err != nil {
+			return n, err
+		}
+		var wrote int
+		wrote, err = c.Conn.Write(p[n:min(n+timedPiece, len(p))])
+		n += wrote
+	}
+	return n, err
 }
 
 // Pipe copies both directions between two connections until one of them ends, ctx does,

@@ -7,7 +7,7 @@ import (
 	"berth/compute"
 )
 
-// maxCached is how many chunks the cached manifests have together. Each takes 40 bytes.
+// maxCached is how many chunks the cached manifests have together. Each takes 56 bytes.
 const maxCached = 500_000
 
 // cache has manifests that were read. Its methods are safe for concurrent use.

@@ -6,12 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"berth/compute"
 )
 
-// manifestVersion is the first byte of a manifest.
-const manifestVersion = 1
+// Versions of manifests, their first byte. Version 2 has the synthetic IVs of chunks, and
+// is written where there are some. Version 1 stays readable.
+const (
+	manifestPlain = 1
+	manifestIVs   = 2
+)
 
 // maxChunks is how many chunks an object has at most: those of the longest one, and one
 // more for each part.
@@ -20,6 +25,7 @@ const maxChunks = int(compute.MaxObjectSize/compute.MaxChunk) + compute.MaxObjec
 // chunk is a piece of an object.
 type chunk struct {
 	blob compute.Hash
+	iv   IV    // Zero if nothing but the blob's hash identifies it.
 	size int64 // Length of the plaintext.
 }
 
@@ -29,24 +35,39 @@ type manifest struct {
 	sealed []byte // The compute.ObjectMeta as JSON, encrypted; empty for none.
 }
 
+// version returns the first version that can express the manifest.
+func (m *manifest) version() byte {
+	for _, c := range m.chunks {
+		if c.iv != (IV{}) {
+			return manifestIVs
+		}
+	}
+	return manifestPlain
+}
+
 // encode returns the manifest as a blob.
 func (m *manifest) encode() []byte {
-	out := binary.AppendUvarint([]byte{manifestVersion}, uint64(len(m.chunks)))
+	version := m.version()
+	out := binary.AppendUvarint([]byte{version}, uint64(len(m.chunks)))
 	for _, c := range m.chunks {
 		out = append(out, c.blob[:]...)
+		if version == manifestIVs {
+			out = append(out, c.iv[:]...)
+		}
 		out = binary.AppendUvarint(out, uint64(c.size))
 	}
 	out = binary.AppendUvarint(out, uint64(len(m.sealed)))
 	return append(out, m.sealed...)
 }
 
-// errManifest is the error for a blob that is not a manifest of this version.
+// errManifest is the error for a blob that is not a manifest of a known version.
 var errManifest = errors.New("not the manifest of an object")
 
 // decodeManifest is the inverse of encode.
 func decodeManifest(data []byte) (*manifest, error) {
 	in := bytes.NewReader(data)
-	if v, err := in.ReadByte(); err != nil || v != manifestVersion {
+	version, err := in.ReadByte()
+	if err != nil || version != manifestPlain && version != manifestIVs {
 		return nil, errManifest
 	}
 	n, err := binary.ReadUvarint(in)
@@ -56,8 +77,13 @@ func decodeManifest(data []byte) (*manifest, error) {
 	m := &manifest{chunks: make([]chunk, n)}
 	for i := range m.chunks {
 		c := &m.chunks[i]
-		if _, err := in.Read(c.blob[:]); err != nil {
+		if _, err := io.ReadFull(in, c.blob[:]); err != nil {
 			return nil, errManifest
+		}
+		if version == manifestIVs {
+			if _, err := io.ReadFull(in, c.iv[:]); err != nil {
+				return nil, errManifest
+			}
 		}
 		size, err := binary.ReadUvarint(in)
 		if err != nil || size == 0 || size > compute.MaxChunk {

@@ -2,6 +2,9 @@ package objects
 
 import (
 	"bytes"
+	"encoding/hex"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -11,7 +14,11 @@ import (
 // FuzzManifest holds that no bytes make decoding panic or take much memory, and that
 // what decodes encodes to the same.
 func FuzzManifest(f *testing.F) {
-	whole := manifest{chunks: []chunk{{compute.Hash{1}, 5}, {compute.Hash{2}, compute.MaxChunk}}, sealed: []byte("sealed")}
+	whole := manifest{
+		chunks: []chunk{{blob: compute.Hash{1}, size: 5}, {blob: compute.Hash{2}, size: compute.MaxChunk}}, sealed: []byte("sealed"),
+	}
+	f.Add(whole.encode())
+	whole.chunks[1].iv = IV{3}
 	f.Add(whole.encode())
 	f.Add((&manifest{}).encode())
 	f.Add([]byte{1, 0xff, 0xff, 0xff, 0x7f})
@@ -21,10 +28,36 @@ func FuzzManifest(f *testing.F) {
 			return
 		}
 		again, err := decodeManifest(m.encode())
-		if err != nil || len(again.chunks) != len(m.chunks) || !bytes.Equal(again.sealed, m.sealed) {
+		if err != nil || !slices.Equal(again.chunks, m.chunks) || !bytes.Equal(again.sealed, m.sealed) {
 			t.Errorf("%x came back as %+v, %v", data, again, err)
 		}
 	})
+}
+
+// TestManifestVersions holds that manifests are readable for ever, and that one without IVs
+// is as older servers read it.
+func TestManifestVersions(t *testing.T) {
+	plain := &manifest{chunks: []chunk{{blob: compute.Hash{1}, size: 300}, {blob: compute.Hash{2}, size: 5}}, sealed: []byte("sea")}
+	zeros := func(n int) string { return strings.Repeat("00", n) }
+	ivs := &manifest{chunks: slices.Clone(plain.chunks), sealed: plain.sealed}
+	ivs.chunks[0].iv = IV{0xaa, 15: 0xbb}
+	for _, test := range []struct {
+		name string
+		m    *manifest
+		text string
+	}{
+		{"version 1", plain, "0102" + "01" + zeros(31) + "ac02" + "02" + zeros(31) + "05" + "03736561"},
+		{"version 2", ivs, "0202" + "01" + zeros(31) + "aa" + zeros(14) + "bb" + "ac02" + "02" + zeros(31) + zeros(16) + "05" + "03736561"},
+	} {
+		if got := hex.EncodeToString(test.m.encode()); got != test.text {
+			t.Errorf("%s is %s", test.name, got)
+		}
+		data, _ := hex.DecodeString(test.text)
+		got, err := decodeManifest(data)
+		if err != nil || !slices.Equal(got.chunks, test.m.chunks) || string(got.sealed) != "sea" {
+			t.Errorf("%s is read as %+v, %v", test.name, got, err)
+		}
+	}
 }
 
 // TestPlaces holds that an organization cannot have all places, and that one waits until

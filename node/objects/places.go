@@ -7,7 +7,7 @@ import (
 	"berth/compute"
 )
 
-// places counts the chunks of uploads in memory, also by organization. Its methods are safe
+// places counts chunks in memory, also by organization. Its methods are safe
 // for concurrent use.
 type places struct {
 	share int

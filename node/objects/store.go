@@ -3,7 +3,6 @@ package objects
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
@@ -11,10 +10,18 @@ import (
 	"berth/fsm"
 )
 
+// IV is the synthetic IV of a chunk: a keyed hash of its plaintext.
+type IV = [16]byte
+
 // Key encrypts and decrypts for one bucket.
 type Key interface {
 	Seal(data, context []byte) ([]byte, error)
 	Open(sealed, context []byte) ([]byte, error)
+
+	// SealChunk is Seal for much data. OpenChunk opens what either returned, and may
+	// overwrite sealed. Unless iv is zero, it returns only the data with that IV.
+	SealChunk(data, context []byte) (sealed []byte, iv IV, err error)
+	OpenChunk(sealed, context []byte, iv IV) ([]byte, error)
 }
 
 // Keys makes and opens the keys of buckets.
@@ -26,7 +33,11 @@ type Keys interface {
 // Blobs keeps blobs on several nodes.
 type Blobs interface {
 	Put(ctx context.Context, data []byte) (compute.Hash, error)
+	// Get returns a blob, which the caller may change.
 	Get(ctx context.Context, hash compute.Hash) ([]byte, error)
+	// Peek reads into buf what this node's disk has as a blob, if there is something shorter
+	// than buf. It is not checked: the caller has to, and calls Get if it is wrong.
+	Peek(hash compute.Hash, buf []byte) ([]byte, bool)
 }
 
 // Config holds the settings and dependencies of a Store.
@@ -39,6 +50,9 @@ type Config struct {
 	Now     func() time.Time
 	Logger  *slog.Logger
 
+	// SealsChunks reports whether every server opens what SealChunk returns.
+	SealsChunks func() bool
+
 	// Checkpoint is how long an upload lasts before it records what it has: less than
 	// blobs are young. Zero for 20 minutes.
 	Checkpoint time.Duration
@@ -48,8 +62,10 @@ type Config struct {
 const (
 	checkpoint   = 20 * time.Minute
 	chunksAtOnce = 12      // Large chunks in memory, of all uploads.
+	chunksAhead  = 8       // The same that are read before they are sent, of all reads.
 	chunkShare   = 2       // The part of them that one organization may have: a half.
 	uploadAhead  = 2       // Chunks of one upload on their way to disks.
+	readAhead    = 2       // Chunks of one read that come while one is sent.
 	firstBuffer  = 4 << 10 // Bytes of a chunk that are read at first.
 	smallBuffer  = 256 << 10
 	chunkTime    = 5 * time.Minute // How long a large chunk may take to come.
@@ -60,6 +76,7 @@ type Store struct {
 	cfg    Config
 	logger *slog.Logger
 	places *places
+	ahead  *places
 	cache  *cache
 }
 
@@ -70,7 +87,8 @@ func New(cfg Config) *Store {
 	}
 	return &Store{
 		cfg: cfg, logger: cfg.Logger.With("part", "objects"),
-		places: newPlaces(chunksAtOnce, chunksAtOnce/chunkShare), cache: newCache(),
+		places: newPlaces(chunksAtOnce, chunksAtOnce/chunkShare),
+		ahead:  newPlaces(chunksAhead, chunksAhead/chunkShare), cache: newCache(),
 	}
 }
 
@@ -127,7 +145,7 @@ func (s *Store) chunksOf(ctx context.Context, blob compute.Hash, whole bool, siz
 	case blob == (compute.Hash{}):
 		return nil, nil
 	case whole:
-		return []chunk{{blob, size}}, nil
+		return []chunk{{blob: blob, size: size}}, nil
 	}
 	m, err := s.manifestOf(ctx, blob)
 	if err != nil {
@@ -175,84 +193,4 @@ func (s *Store) OpenMeta(b *compute.Bucket, sealed []byte) (*compute.ObjectMeta,
 		return nil, err
 	}
 	return openMeta(key, sealed)
-}
-
-// fetched is a chunk that was read ahead.
-type fetched struct {
-	data []byte
-	err  error
-}
-
-// Copy writes length bytes of an object from an offset on. It reads one chunk ahead.
-func (s *Store) Copy(
-	ctx context.Context, b *compute.Bucket, o *compute.Object, w io.Writer, from, length int64,
-) error {
-	chunks, err := s.chunksOf(ctx, o.Blob, o.Whole, o.Size)
-	if err != nil {
-		return err
-	}
-	key, err := s.cfg.Keys.Open(b)
-	if err != nil {
-		return err
-	}
-	for len(chunks) > 0 && from >= chunks[0].size {
-		from -= chunks[0].size
-		chunks = chunks[1:]
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ahead := make(chan fetched)
-	go s.fetch(ctx, key, chunks, from+length, ahead)
-	for length > 0 {
-		next, ok := <-ahead
-		if !ok {
-			return fmt.Errorf("object %.200q: its chunks are shorter than it by %d bytes", o.Key, length)
-		}
-		if next.err != nil {
-			return next.err
-		}
-		data := next.data[from:]
-		data = data[:min(length, int64(len(data)))]
-		if _, err := w.Write(data); err != nil {
-			return err
-		}
-		from, length = 0, length-int64(len(data))
-	}
-	return nil
-}
-
-// fetch reads chunks that have the first so many bytes, one after the other.
-func (s *Store) fetch(ctx context.Context, key Key, chunks []chunk, bytes int64, to chan<- fetched) {
-	defer close(to)
-	for _, c := range chunks {
-		if bytes <= 0 {
-			return
-		}
-		bytes -= c.size
-		data, err := s.chunk(ctx, key, c)
-		select {
-		case to <- fetched{data, err}:
-		case <-ctx.Done():
-			return
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// chunk returns the plaintext of a chunk.
-func (s *Store) chunk(ctx context.Context, key Key, c chunk) ([]byte, error) {
-	sealed, err := s.cfg.Blobs.Get(ctx, c.blob)
-	if err != nil {
-		return nil, err
-	}
-	data, err := key.Open(sealed, []byte(forChunk))
-	if err == nil && int64(len(data)) != c.size {
-		err = fmt.Errorf("it has %d bytes, not %d", len(data), c.size)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("chunk %s: %w", compute.Digest(c.blob), err)
-	}
-	return data, nil
 }

@@ -32,3 +32,13 @@ func (t Tiers) Get(ctx context.Context, hash compute.Hash) (data []byte, err err
 	}
 	return nil, err
 }
+
+// Peek implements Blobs.
+func (t Tiers) Peek(hash compute.Hash, buf []byte) ([]byte, bool) {
+	for _, place := range t {
+		if data, ok := place.Peek(hash, buf); ok {
+			return data, true
+		}
+	}
+	return nil, false
+}

@@ -3,6 +3,7 @@ package objects_test
 import (
 	"context"
 	"crypto/sha256"
+	"sync"
 	"testing"
 
 	"berth/compute"
@@ -12,6 +13,8 @@ import (
 
 // place keeps blobs in memory, or answers nothing.
 type place struct {
+	mu sync.Mutex
+
 	blobs map[compute.Hash][]byte
 	down  bool
 }
@@ -27,6 +30,8 @@ func newPlace(texts ...string) *place {
 func hashOf(text string) compute.Hash { return sha256.Sum256([]byte(text)) }
 
 func (p *place) Put(_ context.Context, data []byte) (compute.Hash, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.down {
 		return compute.Hash{}, compute.Errorf(compute.CodeUnavailable, "down")
 	}
@@ -35,6 +40,8 @@ func (p *place) Put(_ context.Context, data []byte) (compute.Hash, error) {
 }
 
 func (p *place) Get(_ context.Context, h compute.Hash) ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	data, ok := p.blobs[h]
 	switch {
 	case p.down:
@@ -43,6 +50,13 @@ func (p *place) Get(_ context.Context, h compute.Hash) ([]byte, error) {
 		return nil, compute.Errorf(compute.CodeNotFound, "none")
 	}
 	return data, nil
+}
+
+func (p *place) Peek(h compute.Hash, buf []byte) ([]byte, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	data, ok := p.blobs[h]
+	return buf[:copy(buf, data)], ok && !p.down
 }
 
 // TestTiers writes to the first place and reads from all. That nobody has a blob it says
@@ -54,6 +68,9 @@ func TestTiers(t *testing.T) {
 		t.Errorf("put in the wrong place, %v", err)
 	}
 	for text, want := range map[string]compute.Code{"a": "", "b": "", "c": "", "d": compute.CodeNotFound} {
+		if got, ok := tiers.Peek(hashOf(text), make([]byte, 1)); ok != (want == "") || ok && string(got) != text {
+			t.Errorf("%s is %q on this disk", text, got)
+		}
 		if got, err := tiers.Get(t.Context(), hashOf(text)); want == "" && string(got) != text || want != "" && compute.CodeOf(err) != want {
 			t.Errorf("%s is %q, %v", text, got, err)
 		}

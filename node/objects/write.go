@@ -41,7 +41,7 @@ func (s *Store) Write(ctx context.Context, w Write) (compute.Content, error) {
 	u := &upload{
 		Store: s, Write: w, ctx: ctx, fail: cancel, key: key, begun: s.cfg.Now(),
 		md5: md5.New(), sha: sha256.New(), //nolint:gosec // As above.
-		ahead: make(chan struct{}, uploadAhead),
+		ahead: make(chan struct{}, uploadAhead), newer: s.cfg.SealsChunks(), summed: closed(),
 	}
 	content, err := u.run()
 	if err != nil {
@@ -60,10 +60,13 @@ type upload struct {
 	ctx   context.Context //nolint:containedctx // The context of one call of Write.
 	fail  context.CancelCauseFunc
 	key   Key
+	newer bool      // Chunks are sealed by SealChunk.
 	begun time.Time // Or the last checkpoint.
-	md5   hash.Hash
-	sha   hash.Hash
 	size  int64
+
+	summed chan struct{} // Closed once md5 and sha have all chunks.
+	md5    hash.Hash
+	sha    hash.Hash
 
 	ahead  chan struct{} // Holds one token per chunk on its way.
 	puts   sync.WaitGroup
@@ -93,10 +96,6 @@ func (u *upload) run() (compute.Content, error) {
 			return compute.Content{}, compute.Errorf(compute.CodeTooLarge, "A file has at most %d bytes.", u.Max).
 				Named("file_too_large")
 		}
-		u.md5.Write(data)
-		if u.SHA256 {
-			u.sha.Write(data)
-		}
 		if err := u.put(data, give); err != nil {
 			return compute.Content{}, err
 		}
@@ -122,16 +121,15 @@ func (u *upload) read() (data []byte, give func(), err error) {
 	buf, begun := make([]byte, 0, firstBuffer), u.cfg.Now()
 	for len(buf) < compute.MaxChunk {
 		if len(buf) == cap(buf) {
-			size := min(compute.MaxChunk, max(firstBuffer, 4*cap(buf)))
-			if size > smallBuffer && cap(buf) <= smallBuffer {
-				size = compute.MaxChunk // Buffers in between would be copied for nothing.
+			size := 4 * cap(buf) // Beyond smallBuffer there is one size: others would be copied for nothing.
+			if size > smallBuffer {
 				if give, err = u.places.take(u.ctx, u.Actor.Org); err != nil {
 					return nil, func() {}, err
 				}
 			}
-			buf = append(buffer(size), buf...)
+			buf = append(buffer(size)[:0], buf...)
 		}
-		n, err := u.Body.Read(buf[len(buf):cap(buf)])
+		n, err := u.Body.Read(buf[len(buf):min(cap(buf), compute.MaxChunk)])
 		buf = buf[:len(buf)+n]
 		if err != nil {
 			return buf, give, err
@@ -147,29 +145,7 @@ func (u *upload) read() (data []byte, give func(), err error) {
 	return buf, give, nil
 }
 
-// largeBuffers has buffers of compute.MaxChunk bytes.
-var largeBuffers = sync.Pool{New: func() any { //nolint:gochecknoglobals // Memory that all uploads share.
-	buf := make([]byte, 0, compute.MaxChunk)
-	return &buf
-}}
-
-// buffer returns an empty buffer of a size.
-func buffer(size int) []byte {
-	if size == compute.MaxChunk {
-		return *largeBuffers.Get().(*[]byte)
-	}
-	return make([]byte, 0, size)
-}
-
-// reuse gives back a buffer that nothing uses.
-func reuse(buf []byte) {
-	if cap(buf) == compute.MaxChunk {
-		buf = buf[:0]
-		largeBuffers.Put(&buf)
-	}
-}
-
-// put has a chunk encrypted and stored while the next one is read.
+// put has a chunk hashed, encrypted and stored while the next one is read.
 func (u *upload) put(data []byte, give func()) error {
 	select {
 	case u.ahead <- struct{}{}:
@@ -179,10 +155,12 @@ func (u *upload) put(data []byte, give func()) error {
 	}
 	c := &chunk{size: int64(len(data))}
 	u.chunks = append(u.chunks, c)
+	summed := u.sum(data)
 	u.puts.Go(func() {
 		defer func() { <-u.ahead }()
 		defer give()
-		sealed, err := u.key.Seal(data, []byte(forChunk))
+		sealed, err := u.seal(c, data)
+		<-summed
 		reuse(data)
 		if err == nil {
 			c.blob, err = u.cfg.Blobs.Put(u.ctx, sealed)
@@ -194,9 +172,53 @@ func (u *upload) put(data []byte, give func()) error {
 	return nil
 }
 
+// seal encrypts a chunk.
+func (u *upload) seal(c *chunk, data []byte) (sealed []byte, err error) {
+	if !u.newer {
+		return u.key.Seal(data, []byte(forChunk))
+	}
+	sealed, c.iv, err = u.key.SealChunk(data, []byte(forChunk))
+	return sealed, err
+}
+
+// sum adds a chunk to the hashes of the content, behind those before it. It returns a
+// channel that is closed once it has, for large chunks while other goroutines encrypt:
+// MD5 takes longer than all else.
+func (u *upload) sum(data []byte) <-chan struct{} {
+	before := u.summed
+	if len(data) <= smallBuffer {
+		<-before
+		u.md5.Write(data)
+		if u.SHA256 {
+			u.sha.Write(data)
+		}
+		return before
+	}
+	u.summed = make(chan struct{})
+	after := u.summed
+	go func() {
+		defer close(after)
+		<-before
+		var sha sync.WaitGroup
+		if u.SHA256 {
+			sha.Go(func() { u.sha.Write(data) })
+		}
+		u.md5.Write(data)
+		sha.Wait()
+	}()
+	return after
+}
+
+// closed returns a channel that is closed.
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
 // settle waits until all chunks are durable.
 func (u *upload) settle() error {
-	u.puts.Wait()
+	u.puts.Wait() // Also for the hashes.
 	return context.Cause(u.ctx)
 }
 

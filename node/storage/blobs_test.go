@@ -400,3 +400,28 @@ func TestScrubRepairsUnreadBlobs(t *testing.T) {
 		t.Errorf("when it is to stop: %v", err)
 	}
 }
+
+// TestPeek reads what this disk has, right or wrong, and changes nothing.
+func TestPeek(t *testing.T) {
+	c := newCluster(t, 1, 1)
+	b := c.nodes[nodeID(0)]
+	hash, err := b.Put(t.Context(), []byte("precious"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[int]bool{7: false, 8: false, 9: true, 100: true} {
+		if got, ok := b.Peek(hash, make([]byte, size)); ok != want || ok && string(got) != "precious" {
+			t.Errorf("in %d bytes it is %q, %t", size, got, ok)
+		}
+	}
+	damage(t, b.cfg.Store, hash)
+	if got, ok := b.Peek(hash, make([]byte, 100)); !ok || len(got) != 8 || string(got) == "precious" || !b.Has(hash) {
+		t.Errorf("damaged it is %q, %t", got, ok)
+	}
+	if _, err := b.Get(t.Context(), hash); compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("it is then read as %v", err)
+	}
+	if _, ok := b.Peek(hash, make([]byte, 100)); ok {
+		t.Error("a blob that is set aside is still there")
+	}
+}

@@ -17,7 +17,8 @@
 //
 // Rules:
 //
-//   - Bytes that do not hash to their name are neither returned nor acknowledged.
+//   - Bytes that do not hash to their name are neither returned nor acknowledged. Only
+//     Peek returns them, to callers that authenticate what they read.
 //   - Only hashes become paths.
 //   - Open removes the half-written files of a crash.
 package storage

@@ -53,12 +53,20 @@ func setDirect(f *os.File, on bool) bool {
 	return err == nil
 }
 
-// writeDirect writes data in aligned pieces. The last one is longer than what is left of
-// data, and the file is cut.
+// writeDirect writes data in aligned pieces: as it is if its memory is aligned, as that of
+// large slices is, otherwise by way of a buffer. The last piece is longer than what is left
+// of data, and the file is cut.
 func writeDirect(f *os.File, data []byte) error {
+	at := 0
+	if uintptr(unsafe.Pointer(unsafe.SliceData(data)))%directAlign == 0 {
+		at = len(data) &^ (directAlign - 1)
+		if _, err := f.WriteAt(data[:at], 0); err != nil {
+			return err
+		}
+	}
 	buf := directBuffers.Get().(*[]byte)
 	defer directBuffers.Put(buf)
-	for at := 0; at < len(data); {
+	for at < len(data) {
 		n := copy(*buf, data[at:])
 		padded := (n + directAlign - 1) &^ (directAlign - 1)
 		clear((*buf)[n:padded])

@@ -69,5 +69,12 @@ func TestLargeBlobsAreWrittenWhole(t *testing.T) {
 		if got, err := s.Get(hash); err != nil || len(got) != size {
 			t.Errorf("%d bytes: got %d, %v", size, len(got), err)
 		}
+		hash, err = s.Put(data[1:]) // Its memory is not aligned.
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Get(hash); err != nil || len(got) != size-1 {
+			t.Errorf("%d bytes: got %d, %v", size-1, len(got), err)
+		}
 	}
 }

@@ -50,7 +50,7 @@ func newWorld(t *testing.T, format uint64) *world {
 		Blobs: w, Keys: keys{}, Propose: w.propose, NewID: func() compute.UUID { return compute.UUID{9} },
 		Wait:   func(context.Context, uint64) (*fsm.View, error) { return w.Machine.View(), nil },
 		Now:    time.Now,
-		Logger: slog.New(slog.DiscardHandler),
+		Logger: slog.New(slog.DiscardHandler), SealsChunks: func() bool { return true },
 	})
 	w.Archive = archive.New(archive.Config{
 		View: w.Machine.View, Objects: store, Propose: w.propose, MaxBytes: 1, Registerer: prometheus.NewRegistry(),
@@ -95,6 +95,8 @@ func (w *world) Get(_ context.Context, hash compute.Hash) ([]byte, error) {
 	return w.blobs[hash], w.fail
 }
 
+func (*world) Peek(compute.Hash, []byte) ([]byte, bool) { return nil, false }
+
 // keys seals nothing.
 type keys struct{}
 
@@ -109,6 +111,12 @@ type plain struct{}
 func (plain) Seal(data, _ []byte) ([]byte, error) { return bytes.Clone(data), nil }
 
 func (plain) Open(sealed, _ []byte) ([]byte, error) { return sealed, nil }
+
+func (plain) SealChunk(data, _ []byte) ([]byte, objects.IV, error) {
+	return bytes.Clone(data), objects.IV{}, nil
+}
+
+func (plain) OpenChunk(sealed, _ []byte, _ objects.IV) ([]byte, error) { return sealed, nil }
 
 // mustKeep wants Keep to report done.
 func (w *world) mustKeep(what string, done bool) {

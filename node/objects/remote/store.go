@@ -83,6 +83,9 @@ func (s *Store) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
 	return data, nil
 }
 
+// Peek has nothing to read: the store is not on this node's disk.
+func (*Store) Peek(compute.Hash, []byte) ([]byte, bool) { return nil, false }
+
 // Has reports whether the store has a blob, outside of the trash.
 func (s *Store) Has(ctx context.Context, hash compute.Hash) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
