@@ -8,11 +8,8 @@ import (
 	"errors"
 	"hash/fnv"
 	"io"
-	"math/bits"
 	"net/http"
 	"slices"
-	"sync"
-	"time"
 
 	"berth/compute"
 	"berth/fsm"
@@ -164,67 +161,4 @@ func rank(id compute.ExecutionID, prefix uint64) uint64 {
 	x ^= x >> 33 // The last bytes barely reach the high bits of FNV.
 	x *= 0xff51afd7ed558ccd
 	return x ^ x>>33
-}
-
-// Load counts the requests to a deployment through this node since the node started.
-type Load struct {
-	Deployment compute.ExecutionID `cbor:"1,keyasint"`
-	Started    uint64              `cbor:"2,keyasint,omitempty"`
-	UnderWay   int                 `cbor:"3,keyasint,omitempty"`
-	Delays     [DelayBuckets]int64 `cbor:"4,keyasint"`           // Answers by the time to their first byte.
-	Waiting    int                 `cbor:"5,keyasint,omitempty"` // Requests that wait for a place at a replica.
-}
-
-// DelayBuckets is how many classes of delays there are: class n is up to 2^n ms.
-const DelayBuckets = 24
-
-// maxLoads bounds the deployments that a node counts for.
-const maxLoads = 10_000
-
-// Loads returns the load of each deployment that was asked through this node.
-func (r *Router) Loads() []Load {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := make([]Load, 0, len(r.loads))
-	for id, l := range r.loads {
-		load := *l
-		if g := r.gates[id]; g != nil {
-			_, load.Waiting = g.State()
-		}
-		out = append(out, load)
-	}
-	return out
-}
-
-// Count counts a request to a deployment, one that waits for a replica included. The
-// caller calls answered with the first byte, and done at the end.
-func (r *Router) Count(deployment compute.ExecutionID, now func() time.Time) (answered, done func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := r.loads[deployment]
-	if l == nil {
-		if len(r.loads) >= maxLoads {
-			for id, old := range r.loads {
-				if old.UnderWay == 0 {
-					delete(r.loads, id)
-				}
-			}
-		}
-		l = &Load{Deployment: deployment}
-		r.loads[deployment] = l
-	}
-	l.Started++
-	l.UnderWay++
-	begun := now()
-	answered = func() {
-		class := bits.Len64(uint64(max(now().Sub(begun).Milliseconds()-1, 0)))
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		l.Delays[min(class, DelayBuckets-1)]++
-	}
-	return answered, sync.OnceFunc(func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		l.UnderWay--
-	})
 }

@@ -45,6 +45,7 @@ type Replica struct {
 type Router struct {
 	self      compute.NodeID
 	transport *http.Transport
+	now       func() time.Time
 
 	mu sync.Mutex
 
@@ -54,7 +55,8 @@ type Router struct {
 	oldest   []compute.ExecutionID        // in this order.
 	next     int                          // Rotates the order of equal replicas.
 
-	loads map[compute.ExecutionID]*Load
+	loads map[compute.ExecutionID]*load
+	since time.Time // Since when deployments without loads have had no requests.
 
 	gates   map[compute.ExecutionID]*gate // To deployments that are asked.
 	servers int                           // Others that are up.
@@ -64,10 +66,10 @@ type Router struct {
 }
 
 // New returns the router of a node.
-func New(self compute.NodeID, dial Dial) *Router {
+func New(self compute.NodeID, dial Dial, now func() time.Time) *Router {
 	r := &Router{
-		self: self, busy: make(map[compute.ExecutionID]int), switched: make(map[compute.ExecutionID]int),
-		drained: make(map[compute.ExecutionID]bool), loads: make(map[compute.ExecutionID]*Load),
+		self: self, now: now, since: now(), busy: make(map[compute.ExecutionID]int), switched: make(map[compute.ExecutionID]int),
+		drained: make(map[compute.ExecutionID]bool), loads: make(map[compute.ExecutionID]*load),
 		gates: make(map[compute.ExecutionID]*gate), crowded: make(chan struct{}, 1),
 	}
 	r.transport = &http.Transport{

@@ -58,7 +58,7 @@ func newFleet(t *testing.T, handle func(n byte, w http.ResponseWriter, r *http.R
 		f.programs[id] = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(n, w, r) }))
 		t.Cleanup(f.programs[id].Close)
 	}
-	f.Router = router.New(compute.NodeID{}, f.dial)
+	f.Router = router.New(compute.NodeID{}, f.dial, time.Now)
 	t.Cleanup(func() { _ = f.Router.Close() })
 	return f
 }
