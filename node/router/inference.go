@@ -31,7 +31,8 @@ func (r *Router) Ready(view *fsm.View, deployment *compute.Execution) bool {
 // busier than others; 0 is no prefix. A model changes nothing by being asked, so until the
 // first byte of an answer a replica that fails costs another try elsewhere. Replicas that
 // got nothing of the request are not counted. Those that failed with it are, in failed, over
-// all calls for a request: there are at most compute.MaxReplicaFailures of them.
+// all calls for a request: there are at most compute.MaxReplicaFailures of them, and fewer if
+// replicas were lost with the same body before.
 func (r *Router) Infer(
 	view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64, failed *int,
 ) (*http.Response, error) {
@@ -39,11 +40,17 @@ func (r *Router) Infer(
 	if len(replicas) == 0 {
 		return nil, noneReady(deployment)
 	}
+	*failed = max(*failed, compute.MaxReplicaFailures-r.risk(deployment, body, replicas))
+	if *failed >= compute.MaxReplicaFailures {
+		return nil, compute.Errorf(compute.CodeUnavailable, "Replicas were lost with this request.").
+			Named("replica_failed").Retry(retryAfter)
+	}
 	var last error
 	order := r.orderByPrefix(replicas, prefix)
 	for i, to := range order {
 		answer, err := r.try(req, to, body)
 		if err == nil {
+			r.judge(deployment, body, to, answer.StatusCode)
 			if i == len(order)-1 || !isElsewhere(answer.StatusCode, failed) {
 				return answer, nil
 			}
@@ -55,6 +62,7 @@ func (r *Router) Infer(
 		}
 		last = err
 		if !isUnsent(err) {
+			r.noteFailed(deployment, body, failedReplica{to, true})
 			if *failed++; *failed >= compute.MaxReplicaFailures {
 				break
 			}
@@ -62,6 +70,18 @@ func (r *Router) Infer(
 	}
 	return nil, compute.Errorf(compute.CodeUnavailable, "No replica answered: %w", last).
 		Named("replica_failed").Retry(retryAfter)
+}
+
+// judge remembers a request that a replica answered by an error, and forgets one that it
+// answered. An engine that is busy has done neither.
+func (r *Router) judge(deployment *compute.Execution, body []byte, by Replica, status int) {
+	switch {
+	case status == http.StatusServiceUnavailable:
+	case status >= http.StatusInternalServerError:
+		r.noteFailed(deployment, body, failedReplica{by, false})
+	default:
+		r.forgetFailed(deployment, body)
+	}
 }
 
 // isElsewhere reports whether another replica is asked after an answer with a status. It

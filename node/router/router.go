@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"net"
 	"net/http"
@@ -61,6 +62,9 @@ type Router struct {
 	gates   map[compute.ExecutionID]*gate // To deployments that are asked.
 	servers int                           // Others that are up.
 
+	failed map[uint64]*failedRequest // By requestKey.
+	seed   maphash.Seed              // Of requestKey.
+
 	queues  Queues
 	crowded chan struct{}
 }
@@ -71,6 +75,7 @@ func New(self compute.NodeID, dial Dial, now func() time.Time) *Router {
 		self: self, now: now, since: now(), busy: make(map[compute.ExecutionID]int), switched: make(map[compute.ExecutionID]int),
 		drained: make(map[compute.ExecutionID]bool), loads: make(map[compute.ExecutionID]*load),
 		gates: make(map[compute.ExecutionID]*gate), crowded: make(chan struct{}, 1),
+		failed: make(map[uint64]*failedRequest), seed: maphash.MakeSeed(),
 	}
 	r.transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {

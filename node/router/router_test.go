@@ -24,7 +24,8 @@ import (
 type fleet struct {
 	*router.Router
 	*statetest.State
-	id compute.ExecutionID
+	id    compute.ExecutionID
+	ahead time.Duration // Of the router's clock.
 
 	mu       sync.Mutex
 	down     map[compute.ExecutionID]bool // Replicas that accept no connection.
@@ -52,15 +53,35 @@ func newFleet(t *testing.T, handle func(n byte, w http.ResponseWriter, r *http.R
 	f.Must(fsm.StartReplicas{Term: 1, Service: f.id, Replicas: []fsm.NewReplica{{Number: 1, ID: replicaID(1)}, {Number: 2, ID: replicaID(2)}}})
 	for n := byte(1); n <= 2; n++ {
 		id := replicaID(n)
-		f.Must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{{Execution: id, Node: f.Node}}}})
-		f.Must(fsm.StartAttempt{Node: f.Node, Start: compute.AttemptStart{Execution: id, Epoch: 1, ExecletAt: 1, StartedAt: 1}})
-		f.ready(id, true)
+		f.start(id)
 		f.programs[id] = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(n, w, r) }))
 		t.Cleanup(f.programs[id].Close)
 	}
-	f.Router = router.New(compute.NodeID{}, f.dial, time.Now)
+	f.Router = router.New(compute.NodeID{}, f.dial, func() time.Time { return time.Now().Add(f.ahead) })
 	t.Cleanup(func() { _ = f.Router.Close() })
 	return f
+}
+
+// start has a replica start and become ready.
+func (f *fleet) start(id compute.ExecutionID) {
+	f.Must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{{Execution: id, Node: f.Node}}}})
+	f.Must(fsm.StartAttempt{Node: f.Node, Start: compute.AttemptStart{Execution: id, Epoch: 1, ExecletAt: 1, StartedAt: 1}})
+	f.ready(id, true)
+}
+
+// replace has the replica in a slot end, and another one start with the same program.
+func (f *fleet) replace(number int, id compute.ExecutionID) {
+	view := f.Machine.View()
+	service, _ := view.AnyExecution(f.id)
+	old := service.Service.Slots[number-1].Replica
+	f.Must(fsm.FinishAttempt{Node: f.Node, Outcome: compute.Outcome{
+		Execution: old, Epoch: 1, Status: compute.StatusFailed, ExitCode: 1, StartedAt: 1, EndedAt: 2,
+	}})
+	f.Must(fsm.StartReplicas{Term: 1, Service: f.id, Replicas: []fsm.NewReplica{{Number: number, ID: id}}})
+	f.start(id)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.programs[id] = f.programs[old]
 }
 
 func (f *fleet) ready(id compute.ExecutionID, ready bool) {
