@@ -360,10 +360,13 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 // await finds the model, and waits until one of its replicas is ready. It resumes one
 // that is paused.
 func (c *modelCall) await(ctx context.Context) error {
-	if c.find(c.asked.Model); c.model == nil {
+	switch c.find(c.asked.Model); {
+	case c.model == nil:
 		if err := c.renew(); err != nil { //nolint:contextcheck // It lives as the server does.
 			return err
 		}
+	case c.model.Deployment.State == compute.DeploymentActive && c.cfg.Models.Ready(c.r.View, c.model):
+		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, c.readyWait())
 	defer cancel()

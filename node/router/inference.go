@@ -23,7 +23,7 @@ const (
 
 // Ready reports whether a replica of a deployment answers requests.
 func (r *Router) Ready(view *fsm.View, deployment *compute.Execution) bool {
-	return len(ready(view, deployment)) > 0
+	return len(r.ready(view, deployment)) > 0
 }
 
 // Infer has a ready replica of a deployment answer a request, whose body is given
@@ -36,7 +36,7 @@ func (r *Router) Ready(view *fsm.View, deployment *compute.Execution) bool {
 func (r *Router) Infer(
 	view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64, failed *int,
 ) (*http.Response, error) {
-	replicas := ready(view, deployment)
+	replicas := r.ready(view, deployment)
 	if len(replicas) == 0 {
 		return nil, noneReady(deployment)
 	}

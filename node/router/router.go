@@ -62,6 +62,8 @@ type Router struct {
 	gates   map[compute.ExecutionID]*gate // To deployments that are asked.
 	servers int                           // Others that are up.
 
+	known knownReplicas
+
 	failed map[uint64]*failedRequest // By requestKey.
 	seed   maphash.Seed              // Of requestKey.
 
@@ -110,7 +112,7 @@ func (e *unreachable) Unwrap() error { return e.error }
 
 // RoundTrip has a ready replica of a service answer a request.
 func (r *Router) RoundTrip(view *fsm.View, service *compute.Execution, req *http.Request) (*http.Response, error) {
-	replicas := ready(view, service)
+	replicas := r.ready(view, service)
 	if len(replicas) == 0 {
 		return nil, noneReady(service)
 	}
@@ -148,6 +150,36 @@ func (r *Router) RoundTrip(view *fsm.View, service *compute.Execution, req *http
 func noneReady(service *compute.Execution) error {
 	return compute.Errorf(compute.CodeUnavailable, "No replica of %d is ready.", service.Service.Replicas).
 		Named("no_ready_replica").Retry(retryAfter)
+}
+
+// knownReplicas has the ready replicas of services in the newest state that was read. A
+// request reads them several times, and most requests read the same state.
+type knownReplicas struct {
+	index    uint64 // Of the state.
+	replicas map[compute.ExecutionID][]Replica
+}
+
+// ready returns the replicas of a service that are ready, as the function ready does. The
+// caller does not change them.
+func (r *Router) ready(view *fsm.View, service *compute.Execution) []Replica {
+	index := view.Index()
+	r.mu.Lock()
+	replicas, known := r.known.replicas[service.ID]
+	if known && r.known.index == index {
+		r.mu.Unlock()
+		return replicas
+	}
+	r.mu.Unlock()
+	replicas = ready(view, service)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if index > r.known.index || r.known.replicas == nil {
+		r.known = knownReplicas{index, make(map[compute.ExecutionID][]Replica)}
+	}
+	if index == r.known.index {
+		r.known.replicas[service.ID] = replicas
+	}
+	return replicas
 }
 
 // ready returns the replicas of a service that are ready, on nodes that are up. One that

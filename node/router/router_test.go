@@ -38,7 +38,7 @@ func replicaID(n byte) compute.ExecutionID { return compute.ExecutionID{UUID: co
 
 // newFleet returns a service whose replicas answer by handle, which is given the number
 // of the replica.
-func newFleet(t *testing.T, handle func(n byte, w http.ResponseWriter, r *http.Request)) *fleet {
+func newFleet(t testing.TB, handle func(n byte, w http.ResponseWriter, r *http.Request)) *fleet {
 	t.Helper()
 	f := &fleet{
 		State: statetest.New(t), down: map[compute.ExecutionID]bool{},
@@ -122,6 +122,24 @@ func (f *fleet) ask(t *testing.T, method string, body io.Reader) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+// TestReadyByState reads which replicas are ready from the state of each request, whichever
+// was read before.
+func TestReadyByState(t *testing.T) {
+	f := newFleet(t, name)
+	was := f.Machine.View()
+	f.ready(replicaID(1), false)
+	f.ready(replicaID(2), false)
+	is := f.Machine.View()
+	for range 3 {
+		for want, view := range map[bool]*fsm.View{true: was, false: is} {
+			service, _ := view.AnyExecution(f.id)
+			if got := f.Ready(view, service); got != want {
+				t.Errorf("in the state %d it is ready: %t", view.Index(), got)
+			}
+		}
+	}
 }
 
 // name answers with the number of the replica.
