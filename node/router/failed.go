@@ -3,6 +3,7 @@ package router
 import (
 	"cmp"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ const maxFailed = 1024
 type failedRequest struct {
 	replicas []failedReplica // The newest last.
 	last     time.Time
+	until    time.Time // Then it is forgotten.
 }
 
 // failedReplica is a replica that failed with a request.
@@ -48,32 +50,30 @@ func (r *Router) requestKey(deployment *compute.Execution, body []byte) uint64 {
 // risk returns how many replicas more may fail with a request: fewer if replicas were lost
 // with its body before, and none for a while after two of them. Else a client that repeats a
 // request on which engines end would end each replica, and each again once it has
-// restarted, until the deployment has failed.
-func (r *Router) risk(deployment *compute.Execution, body []byte, ready []Replica) int {
+// restarted, until the deployment has failed. It reports whether replicas failed with the
+// body.
+func (r *Router) risk(deployment *compute.Execution, body []byte, ready []Replica) (most int, known bool) {
 	r.mu.Lock()
 	none := len(r.failed) == 0
 	r.mu.Unlock()
 	if none {
-		return compute.MaxReplicaFailures
+		return compute.MaxReplicaFailures, false
 	}
 	key := r.requestKey(deployment, body)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f, known := r.failed[key]
-	if !known {
-		return compute.MaxReplicaFailures
-	}
-	lost := f.lost(ready)
-	switch most, since := quarantine(deployment, maxQuarantined), r.now().Sub(f.last); {
-	case since >= most:
+	f, now := r.failed[key], r.now()
+	if f == nil || !now.Before(f.until) {
 		delete(r.failed, key)
-		return compute.MaxReplicaFailures
-	case lost >= compute.MaxReplicaFailures && since < quarantine(deployment, lost):
-		return 0
-	case lost > 0:
-		return 1
+		return compute.MaxReplicaFailures, false
 	}
-	return compute.MaxReplicaFailures
+	switch lost := f.lost(ready); {
+	case lost >= compute.MaxReplicaFailures && now.Sub(f.last) < quarantine(deployment, lost):
+		return 0, true
+	case lost > 0:
+		return 1, true
+	}
+	return compute.MaxReplicaFailures, true
 }
 
 // maxQuarantined is the number of lost replicas from which on a request waits longest.
@@ -91,6 +91,8 @@ func (r *Router) noteFailed(deployment *compute.Execution, body []byte, replica 
 	key := r.requestKey(deployment, body)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := r.now()
+	maps.DeleteFunc(r.failed, func(_ uint64, f *failedRequest) bool { return !now.Before(f.until) })
 	f := r.failed[key]
 	if f == nil {
 		if len(r.failed) >= maxFailed {
@@ -102,7 +104,7 @@ func (r *Router) noteFailed(deployment *compute.Execution, body []byte, replica 
 		f = new(failedRequest)
 		r.failed[key] = f
 	}
-	f.last = r.now()
+	f.last, f.until = now, now.Add(quarantine(deployment, maxQuarantined))
 	f.replicas = slices.DeleteFunc(f.replicas, func(other failedReplica) bool { return other.Replica == replica.Replica })
 	f.replicas = append(f.replicas, replica)
 	f.replicas = f.replicas[max(len(f.replicas)-maxQuarantined, 0):]
@@ -110,12 +112,6 @@ func (r *Router) noteFailed(deployment *compute.Execution, body []byte, replica 
 
 // forgetFailed forgets a request that was answered.
 func (r *Router) forgetFailed(deployment *compute.Execution, body []byte) {
-	r.mu.Lock()
-	none := len(r.failed) == 0
-	r.mu.Unlock()
-	if none {
-		return
-	}
 	key := r.requestKey(deployment, body)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -40,8 +40,8 @@ func (r *Router) Infer(
 	if len(replicas) == 0 {
 		return nil, noneReady(deployment)
 	}
-	*failed = max(*failed, compute.MaxReplicaFailures-r.risk(deployment, body, replicas))
-	if *failed >= compute.MaxReplicaFailures {
+	most, known := r.risk(deployment, body, replicas)
+	if *failed = max(*failed, compute.MaxReplicaFailures-most); *failed >= compute.MaxReplicaFailures {
 		return nil, compute.Errorf(compute.CodeUnavailable, "Replicas were lost with this request.").
 			Named("replica_failed").Retry(retryAfter)
 	}
@@ -50,7 +50,7 @@ func (r *Router) Infer(
 	for i, to := range order {
 		answer, err := r.try(req, to, body)
 		if err == nil {
-			r.judge(deployment, body, to, answer.StatusCode)
+			r.judge(deployment, body, to, answer.StatusCode, known || *failed > 0)
 			if i == len(order)-1 || !isElsewhere(answer.StatusCode, failed) {
 				return answer, nil
 			}
@@ -73,13 +73,13 @@ func (r *Router) Infer(
 }
 
 // judge remembers a request that a replica answered by an error, and forgets one that it
-// answered. An engine that is busy has done neither.
-func (r *Router) judge(deployment *compute.Execution, body []byte, by Replica, status int) {
+// answered, if that is known. An engine that is busy has done neither.
+func (r *Router) judge(deployment *compute.Execution, body []byte, by Replica, status int, known bool) {
 	switch {
 	case status == http.StatusServiceUnavailable:
 	case status >= http.StatusInternalServerError:
 		r.noteFailed(deployment, body, failedReplica{by, false})
-	default:
+	case known:
 		r.forgetFailed(deployment, body)
 	}
 }
