@@ -46,14 +46,36 @@ func (w *world) leave(path, body string, entered <-chan bool) {
 	}
 }
 
-// TestClientsLeaveBehindAWorker has the client of a whole answer leave: the engine's work is
-// cancelled, also if a worker got the request. Requests with a body keep their connection.
+// leaveStream begins a stream at a node, and leaves it when the engine sends no more.
+func (m *modelWorld) leaveStream(node *world, body string, entered <-chan bool) {
+	m.Helper()
+	req, err := http.NewRequestWithContext(m.Context(), http.MethodPost, node.url+edge.ModelRoot+"/chat/completions",
+		strings.NewReader(body))
+	m.ok(err)
+	req.Header.Set("Authorization", "Bearer "+m.adaKey)
+	req.Header.Set("Accept", "endless stream")
+	answer, err := node.client.Do(req)
+	m.ok(err)
+	<-entered
+	m.ok(answer.Body.Close())
+}
+
+// TestClientsLeaveBehindAWorker has the client of a whole answer leave, and that of a stream
+// while the engine sends nothing: the engine's work is cancelled, also if a worker got the
+// request. Other requests keep their connection.
 func TestClientsLeaveBehindAWorker(t *testing.T) {
 	entered, left := make(chan bool), make(chan bool)
 	m := newModelWorld(t, edge.ModelLimits{InFlight: 8}, func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.Copy(io.Discard, r.Body)
-		if r.Header.Get("Accept") != "" || err != nil {
+		accept := r.Header.Get("Accept")
+		if strings.Contains(accept, "stream") {
+			w.Header().Set("Content-Type", "text/event-stream")
+		}
+		if accept != "" || err != nil {
 			_, _ = io.WriteString(w, "answer")
+			_ = http.NewResponseController(w).Flush()
+		}
+		if accept != "endless stream" && accept != "" || err != nil {
 			return
 		}
 		entered <- true
@@ -66,13 +88,13 @@ func TestClientsLeaveBehindAWorker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			body := fmt.Sprintf(`{"model":"%s","messages":[]}`, m.id)
 			node.leave(edge.ModelRoot+"/chat/completions", body, entered)
-			select {
-			case <-left:
-			case <-t.Context().Done():
-			}
+			<-left
 			m.eventually("end of the request", func() bool { return m.gauge("berth_inference_requests_running") == 0 })
-			for range 3 {
-				a := node.send("POST", edge.ModelRoot+"/chat/completions", m.adaKey, body, "Accept", "x")
+			m.leaveStream(node, body, entered)
+			<-left
+			m.eventually("end of the stream", func() bool { return m.gauge("berth_inference_requests_running") == 0 })
+			for _, kind := range []string{"whole", "stream", "whole", "stream"} {
+				a := node.send("POST", edge.ModelRoot+"/chat/completions", m.adaKey, body, "Accept", kind)
 				if a.status != 200 || string(a.body) != "answer" || a.header.Get("Connection") == "close" {
 					t.Errorf("a client that waits gets %d %q, headers %v", a.status, a.body, a.header)
 				}
