@@ -18,7 +18,7 @@ func TestCountsOfServers(t *testing.T) {
 	}
 	asked := router.Load{Deployment: id, Started: 5, UnderWay: 2, Waiting: 1, Delays: []int64{1, 2}, Idle: time.Minute}
 	more := router.Load{Deployment: id, Started: 7, Waiting: 1, Delays: []int64{0, 1, 3}, Idle: time.Hour}
-	old := newServerLoads([]router.Load{{Deployment: other, Started: 9}}) // Of an older version.
+	old := newServerLoads([]router.Load{{Deployment: other, Started: 9}}) // An older version.
 	for _, test := range []struct {
 		name    string
 		servers []serverLoads

@@ -132,7 +132,8 @@ func (m *modelBody) count(key string) *int64 {
 // knownKey returns the key of modelBody that a key is, in whatever case; "" for none.
 func knownKey(key string) string {
 	for _, known := range [...]string{
-		"model", "stream", "stream_options", "messages", "prompt", "max_tokens", "max_completion_tokens", "n_predict", "n", "best_of",
+		"model", "stream", "stream_options", "messages", "prompt",
+		"max_tokens", "max_completion_tokens", "n_predict", "n", "best_of",
 	} {
 		if strings.EqualFold(key, known) {
 			return known

@@ -89,7 +89,7 @@ func TestFieldsAsPackageJSON(t *testing.T) {
 	}
 }
 
-// TestFieldsStop visits no more members once it is told so.
+// TestFieldsStop ends a visit after the first member.
 func TestFieldsStop(t *testing.T) {
 	n := 0
 	eachField([]byte(`{"a":1,"b":2}`), func(string, int, int) bool { n++; return false })

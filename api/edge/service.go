@@ -273,7 +273,7 @@ func (c *serviceCall) pass(
 		release()
 	})
 	if c.r.conn = c.ctx.Conn(); upgrade != "" {
-		watch.stop() // What the client sends is of the other protocol.
+		watch.stop() // The client speaks the other protocol.
 	} else if body.whole = watch.begin; body.from == nil {
 		watch.begin()
 	}

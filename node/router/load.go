@@ -34,7 +34,7 @@ type load struct {
 	started  uint64
 	underWay int
 	delays   []int64
-	last     time.Time // Of the last request, its begin or its end.
+	last     time.Time // Begin or end of the newest request.
 }
 
 // Loads returns the load of each deployment that was asked through this node, and first

@@ -65,7 +65,7 @@ type Router struct {
 	known knownReplicas
 
 	failed map[uint64]*failedRequest // By requestKey.
-	seed   maphash.Seed              // Of requestKey.
+	seed   maphash.Seed              // For requestKey.
 
 	queues  Queues
 	crowded chan struct{}
@@ -74,7 +74,8 @@ type Router struct {
 // New returns the router of a node.
 func New(self compute.NodeID, dial Dial, now func() time.Time) *Router {
 	r := &Router{
-		self: self, now: now, since: now(), busy: make(map[compute.ExecutionID]int), switched: make(map[compute.ExecutionID]int),
+		self: self, now: now, since: now(),
+		busy: make(map[compute.ExecutionID]int), switched: make(map[compute.ExecutionID]int),
 		drained: make(map[compute.ExecutionID]bool), loads: make(map[compute.ExecutionID]*load),
 		gates: make(map[compute.ExecutionID]*gate), crowded: make(chan struct{}, 1),
 		failed: make(map[uint64]*failedRequest), seed: maphash.MakeSeed(),
@@ -155,7 +156,7 @@ func noneReady(service *compute.Execution) error {
 // knownReplicas has the ready replicas of services in the newest state that was read. A
 // request reads them several times, and most requests read the same state.
 type knownReplicas struct {
-	index    uint64 // Of the state.
+	index    uint64 // The state has it.
 	replicas map[compute.ExecutionID][]Replica
 }
 

@@ -25,7 +25,7 @@ type fleet struct {
 	*router.Router
 	*statetest.State
 	id    compute.ExecutionID
-	ahead time.Duration // Of the router's clock.
+	ahead time.Duration // The router's clock is so much ahead.
 
 	mu       sync.Mutex
 	down     map[compute.ExecutionID]bool // Replicas that accept no connection.

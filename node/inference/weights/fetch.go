@@ -132,8 +132,7 @@ func (s *Store) try(
 		}
 		defer body.Close()
 		if !f.verifiable() && !s.cfg.Unverified {
-			return compute.Errorf(compute.CodeInvalid, "%s cannot be verified: its source names no SHA-256 and no Git hash of it. "+
-				"The operator can allow such files by inference.unverified_files", f.Name)
+			return errUnverifiable(f)
 		}
 		if err := out.Truncate(from); err != nil {
 			return fmt.Errorf("fetch model: %w", err)
@@ -163,6 +162,11 @@ func (s *Store) try(
 	}
 	at(f.Size)
 	return out.Sync()
+}
+
+func errUnverifiable(f *File) error {
+	return compute.Errorf(compute.CodeInvalid, "%s cannot be verified: its source names no SHA-256 and no Git hash "+
+		"of it. The operator can allow such files by inference.unverified_files", f.Name)
 }
 
 // verify checks the hash of a whole file.
