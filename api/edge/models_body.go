@@ -227,10 +227,10 @@ const silentStream = "\n\ndata: {\"error\":{\"message\":\"The engine sent nothin
 	"\"type\":\"server_error\",\"param\":null,\"code\":\"" + engineTimeout + "\"}}\n\n"
 
 // eventBody is a stream of events that ends with an error event if its replica ends. It passes
-// on whole lines as they come: the error event could not follow a part of one.
+// on whole lines as they come: the error event could not follow a part of one. It has no memory
+// of its own while reads end with lines, as they usually do.
 type eventBody struct {
 	from  io.ReadCloser
-	chunk []byte // Read from it.
 	line  []byte // The beginning of a line, of at most maxEventLine bytes.
 	out   []byte
 	ready []byte // The part of out that is to be passed on,
@@ -242,21 +242,25 @@ func (b *eventBody) Read(p []byte) (int, error) {
 		if b.err != nil {
 			return 0, b.err
 		}
-		b.fill()
+		if n := b.fill(p); n > 0 {
+			return n, nil
+		}
 	}
 	n := copy(p, b.ready)
 	b.ready = b.ready[n:]
 	return n, nil
 }
 
-// fill reads once from the engine.
-func (b *eventBody) fill() {
-	if b.chunk == nil {
-		b.chunk = make([]byte, eventBuffer)
-	}
-	n, err := b.from.Read(b.chunk)
-	data := b.chunk[:n]
+// fill reads once from the engine, into p. It returns how much of p is passed on: nothing if
+// that is in ready.
+func (b *eventBody) fill(p []byte) int {
+	n, err := b.from.Read(p)
+	data := p[:n]
 	end := bytes.LastIndexAny(data, "\r\n") + 1
+	if len(b.line) == 0 && end > 0 && err == nil {
+		b.line = append(b.line, data[end:]...)
+		return end
+	}
 	b.out = b.out[:0]
 	if end > 0 || len(b.line)+n > maxEventLine || errors.Is(err, io.EOF) {
 		b.out = append(b.out, b.line...)
@@ -277,6 +281,7 @@ func (b *eventBody) fill() {
 		b.out = append(b.out, brokenStream...)
 	}
 	b.ready = b.out
+	return 0
 }
 
 // Close ends the engine's work.

@@ -18,7 +18,7 @@ import (
 // Requests to models.
 const (
 	boundNum, boundDen = 5, 4 // A replica has at most 5/4 of its share before others are preferred.
-	peekBytes          = 4 << 10
+	peekBytes          = 512  // Read at first, to see whether an answer begins.
 )
 
 // Ready reports whether a replica of a deployment answers requests.
