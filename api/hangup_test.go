@@ -72,7 +72,7 @@ func TestClientsLeaveBehindAWorker(t *testing.T) {
 			w.Header().Set("Content-Type", "text/event-stream")
 		}
 		if accept != "" || err != nil {
-			_, _ = io.WriteString(w, "answer")
+			_, _ = io.WriteString(w, "answer\n")
 			_ = http.NewResponseController(w).Flush()
 		}
 		if accept != "endless stream" && accept != "" || err != nil {
@@ -95,7 +95,7 @@ func TestClientsLeaveBehindAWorker(t *testing.T) {
 			m.eventually("end of the stream", func() bool { return m.gauge("berth_inference_requests_running") == 0 })
 			for _, kind := range []string{"whole", "stream", "whole", "stream"} {
 				a := node.send("POST", edge.ModelRoot+"/chat/completions", m.adaKey, body, "Accept", kind)
-				if a.status != 200 || string(a.body) != "answer" || a.header.Get("Connection") == "close" {
+				if a.status != 200 || string(a.body) != "answer\n" || a.header.Get("Connection") == "close" {
 					t.Errorf("a client that waits gets %d %q, headers %v", a.status, a.body, a.header)
 				}
 			}

@@ -210,7 +210,7 @@ func (c *modelCall) writeModelAnswer(answer *http.Response, end func()) {
 	if strings.HasPrefix(kind, "text/event-stream") {
 		body = &eventBody{from: body}
 	}
-	h.ImmediateHeaderFlush = answer.ContentLength < 0
+	// The header is sent with the first bytes, which have come: apart it would wake the client twice.
 	h.SetBodyStream(&answerBody{from: body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
 	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
 	c.observeModel(answer.StatusCode)
