@@ -81,7 +81,7 @@ var rules = []rule{
 	{"node/inference/enginemetrics", []string{"loop"}, "what an engine answers is read without what starts it"},
 	{"node/inference/meter", []string{"compute", "fsm", "loop"}, "usage is settled with the state, by whoever proposes"},
 	{"node/inference/weights", []string{"cluster/file", "compute", "loop"}, "models are fetched without knowing what loads them"},
-	{"node/router", []string{"compute", "fsm", "node/inference/fair"}, "which replica answers follows from the state, and when from who else asks"},
+	{"node/router", []string{"compute", "fsm", "node/inference/autoscale", "node/inference/fair"}, "which replica answers follows from the state, and when from who else asks"},
 	{"node/identity", []string{"compute"}, "who a person is at the identity provider is found without the accounts here"},
 	{"node/payment", []string{"compute"}, "purchases are made and read without the state that records them"},
 	{"node/series", []string{"compute", "loop"}, "the children of node do not know each other"},

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -303,5 +304,30 @@ func TestSlowModelClients(t *testing.T) {
 	n, err := io.Copy(io.Discard, answer.Body)
 	if err != nil || n != most {
 		t.Errorf("in the end the client got %d bytes, %v", n, err)
+	}
+}
+
+// TestFirstEventComesWithTheHeader holds that a node writes the header of a stream and its
+// first event at once: each write costs a system call, and wakes the client.
+func TestFirstEventComesWithTheHeader(t *testing.T) {
+	const event = "data: {}\n\n"
+	m := newModelWorld(t, edge.ModelLimits{InFlight: 8}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, event)
+	})
+	near, far := net.Pipe() // What one read of it returns was written at once.
+	defer near.Close()
+	go func() {
+		_ = m.server.ServeServices(far)
+		far.Close()
+	}()
+	body := fmt.Sprintf(`{"model":"%s","stream":true}`, m.id)
+	_, err := fmt.Fprintf(near, "POST %s/completions HTTP/1.1\r\nHost: berth.test\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
+		edge.ModelRoot, m.adaKey, len(body), body)
+	m.ok(err)
+	first := make([]byte, 64<<10)
+	n, err := near.Read(first)
+	if err != nil || !strings.Contains(string(first[:n]), "\r\n\r\n") || !strings.Contains(string(first[:n]), event) {
+		t.Errorf("at first the client gets %q, %v", first[:n], err)
 	}
 }

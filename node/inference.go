@@ -69,7 +69,7 @@ func (n *Node) engineOffers(others []compute.Offer) (offers []compute.Offer) {
 func (n *Node) modelSources() weights.Config {
 	cfg := weights.Config{
 		Dir: filepath.Join(n.cfg.DataDir, modelsDirName), Models: n.cfg.Inference.Models,
-		KeepMiB: n.cfg.Inference.CacheMiB, InUse: n.modelsInUse,
+		KeepMiB: n.cfg.Inference.CacheMiB, InUse: n.modelsInUse, Unverified: n.cfg.Inference.Unverified,
 		Logger: n.logger.With("part", "models"), Now: n.opts.Now,
 	}
 	switch {

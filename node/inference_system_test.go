@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -38,6 +40,10 @@ class H(http.server.BaseHTTPRequestHandler):
         if text == "exit": os._exit(4)
         if body["model"] != name: # As vLLM does.
             self.send_response(404); self.send_header("Content-Length", "0"); self.end_headers(); return
+        if text.startswith("hold"):
+            print(text, "waits", flush=True)
+            if not self.connection.recv(1, socket.MSG_PEEK): # The client has left.
+                print(text, "left", flush=True); self.close_connection = True; return
         if not body.get("stream"):
             data = json.dumps({"path": self.path, "model": body["model"], "replica": os.environ["BERTH_EXECUTION_ID"],
                 "auth": self.headers.get("Authorization"), "links": [name for _, name in socket.if_nameindex()], "choices": [{"message": {"role": "assistant", "content": text}}],
@@ -165,6 +171,22 @@ func endlessStream(t *testing.T, url, key string, id compute.ExecutionID) (next 
 			}
 		}
 	}, func() { stream.Body.Close() }
+}
+
+// beginWhole asks a model for a whole answer, and does not read it.
+func beginWhole(t *testing.T, url, key string, body *strings.Reader) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	request := fmt.Sprintf("POST /openai/v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", key, body.Len())
+	if _, err := io.Copy(conn, io.MultiReader(strings.NewReader(request), body)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
 }
 
 // checkUpdate updates a deployment: another replica takes the place of the one there was,
@@ -510,6 +532,20 @@ func TestInferencePauses(t *testing.T) {
 		if answer.StatusCode != http.StatusOK || !strings.HasSuffix(body, "data: [DONE]\n\n") {
 			t.Errorf("%s: %d: %s", asked.model, answer.StatusCode, body)
 		}
+	}
+	for i, url := range []string{c.Nodes[worker].URL(), c.Follower().URL(), c.Leader().URL()} {
+		text := fmt.Sprint("hold ", i)
+		await := func(line string) {
+			t.Helper()
+			nodetest.Eventually(t, endWait, "the engine to say: "+line, func() bool {
+				logs, err := api.DeploymentLogs(t.Context(), created.ID)
+				return err == nil && strings.Contains(fmt.Sprint(logs), line)
+			})
+		}
+		conn := beginWhole(t, url, other.Key, prompt("lab/echo", text, false))
+		await(text + " waits")
+		conn.Close()
+		await(text + " left")
 	}
 	metrics := mustFetch(t, c.Follower().URL()+"/metrics")
 	if want := `berth_inference_replicas{model="lab/echo",status="ready"} 1`; !strings.Contains(metrics, "\n"+want+"\n") {

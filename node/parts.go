@@ -381,7 +381,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.routes = router.New(n.cluster.ID(), servicePorts{n}.dial)
+	n.routes = router.New(n.cluster.ID(), servicePorts{n}.dial, n.opts.Now)
 	n.routes.SetQueues(n.modelQueues())
 	n.onClose(n.routes.Close)
 	n.openMeter()

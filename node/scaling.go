@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -83,9 +84,14 @@ func (l modelLoads) scaleOnce(ctx context.Context, s *autoscale.Scaler, term uin
 func (l modelLoads) ask(ctx context.Context, view *fsm.View) (map[compute.ExecutionID]autoscale.Counts, bool) {
 	ctx, cancel := context.WithTimeout(ctx, scaleTimeout)
 	defer cancel()
-	out := make(map[compute.ExecutionID]autoscale.Counts)
+	var all []serverLoads
+	down := false
 	for server := range view.Nodes() {
-		if server.Role != compute.RoleServer || server.State != compute.NodeUp {
+		switch {
+		case server.Role != compute.RoleServer:
+			continue
+		case server.State != compute.NodeUp:
+			down = true
 			continue
 		}
 		loads := l.node.routes.Loads()
@@ -96,23 +102,69 @@ func (l modelLoads) ask(ctx context.Context, view *fsm.View) (map[compute.Execut
 				return nil, false
 			}
 		}
-		for _, l := range loads {
-			out[l.Deployment] = added(out[l.Deployment], l)
+		all = append(all, newServerLoads(loads))
+	}
+	out := make(map[compute.ExecutionID]autoscale.Counts)
+	for e := range view.Deployments {
+		c := countsOf(e.ID, all)
+		if c.Idle = min(c.Idle, unchanged(view, e)); down { // It may have been asked through that server.
+			c.Idle = 0
 		}
+		out[e.ID] = c
 	}
 	return out, true
 }
 
-// added returns counts with those of one more server.
-func added(c autoscale.Counts, l router.Load) autoscale.Counts {
-	if c.Delays == nil {
-		c.Delays = make([]int64, router.DelayBuckets)
+// serverLoads is what a server has counted.
+type serverLoads struct {
+	loads map[compute.ExecutionID]router.Load
+	idle  time.Duration // Without requests to other deployments; 0 for one of an older version.
+}
+
+func newServerLoads(all []router.Load) serverLoads {
+	s := serverLoads{loads: make(map[compute.ExecutionID]router.Load, len(all))}
+	for _, l := range all {
+		if l.Deployment.IsZero() {
+			s.idle = l.Idle
+		}
+		s.loads[l.Deployment] = l
 	}
-	c.Started += l.Started
-	c.UnderWay += l.UnderWay
-	c.Waiting += l.Waiting
-	for i, n := range l.Delays {
-		c.Delays[i] += n
+	return s
+}
+
+// countsOf adds up what servers have counted for a deployment.
+func countsOf(id compute.ExecutionID, servers []serverLoads) autoscale.Counts {
+	c := autoscale.Counts{Idle: math.MaxInt64}
+	for _, s := range servers {
+		l, ok := s.loads[id]
+		if !ok {
+			c.Idle = min(c.Idle, s.idle)
+			continue
+		}
+		c.Idle = min(c.Idle, l.Idle)
+		c.Started += l.Started
+		c.UnderWay += l.UnderWay
+		c.Waiting += l.Waiting
+		if more := len(l.Delays) - len(c.Delays); more > 0 {
+			c.Delays = append(c.Delays, make([]int64, more)...)
+		}
+		for class, n := range l.Delays {
+			c.Delays[class] += n
+		}
 	}
 	return c
+}
+
+// unchanged returns how long a deployment has wanted the same replicas, and these have been
+// ready.
+func unchanged(view *fsm.View, e *compute.Execution) time.Duration {
+	last := e.Deployment.ChangedAt
+	for _, slot := range e.Service.Slots {
+		if replica, ok := view.AnyExecution(slot.Replica); ok && slot.Live {
+			if last = max(last, replica.ReadyAt); !replica.Ready {
+				return 0
+			}
+		}
+	}
+	return view.Now().Sub(last)
 }

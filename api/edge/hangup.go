@@ -3,8 +3,39 @@ package edge
 import (
 	"errors"
 	"net"
+	"sync"
 	"time"
 )
+
+// clientWatch watches the client of a request that another goroutine passes on. It may
+// begin only once the whole body has come.
+type clientWatch struct {
+	r    *Request
+	gone func() // Called when the client hangs up.
+
+	mu      sync.Mutex
+	end     func() // Nil before it has begun.
+	stopped bool
+}
+
+// begin begins the watch, unless it was stopped.
+func (w *clientWatch) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped && w.end == nil {
+		w.end = w.r.Watch(w.gone)
+	}
+}
+
+// stop ends the watch for good.
+func (w *clientWatch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped && w.end != nil {
+		w.end()
+	}
+	w.stopped = true
+}
 
 // timeoutError is an error of connections, whose types have different ones for a deadline.
 type timeoutError interface {

@@ -164,6 +164,7 @@ func (s *Server) relayIncoming(life lifetime, ctx *fasthttp.RequestCtx, r *Reque
 	}
 	c := &serviceCall{Server: s, ctx: ctx, r: r, query: string(ctx.URI().QueryString()), bare: true}
 	err = c.pass("", release, func(within context.Context, body *requestBody) (*http.Response, error) {
+		body.whole = nil // The server stores an upload for a client that has left too.
 		req := c.request(within, body, withUpgrade(passedOn(&ctx.Request.Header), ""))
 		req.URL = &url.URL{Scheme: "http", Host: "server", Opaque: string(ctx.URI().PathOriginal()), RawQuery: c.query}
 		answer, err := s.cfg.ServiceRelay.RoundTrip(req)

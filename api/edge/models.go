@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -26,6 +27,7 @@ const (
 // Limits of requests to models.
 const (
 	maxPrompt    = 16 << 20 // Bytes of a body.
+	firstRead    = 64 << 10 // Memory for one at first, if it says that it has as much.
 	modelsListed = 1000     // In a list, or in the error for an unknown one.
 	statedModels = 20
 	publishedBy  = "berth" // Owns published models, as clients see it: not whose the deployment is.
@@ -219,8 +221,9 @@ func (c *modelCall) read() error {
 		return tooLong()
 	}
 	c.held = bodyHold{budget: c.bodies, owner: c.r.Caller.Actor.Org.String()}
+	first := min(length, firstRead)
 	if length < 0 {
-		length = maxPrompt // The most that its pieces may be.
+		length, first = maxPrompt, 0 // The most that its pieces may be.
 	}
 	if length > InlineBody {
 		if err := c.held.reserve(length); err != nil {
@@ -230,17 +233,18 @@ func (c *modelCall) read() error {
 	}
 	if from := c.ctx.RequestBodyStream(); from != nil {
 		body := &requestBody{from: from, conn: c.ctx.Conn(), pause: c.cfg.Limits.ReadTimeout}
-		data, err := io.ReadAll(io.LimitReader(body, maxPrompt+1))
-		if err != nil {
+		var data bytes.Buffer
+		data.Grow(first + bytes.MinRead)
+		if _, err := data.ReadFrom(io.LimitReader(body, maxPrompt+1)); err != nil {
 			c.ctx.SetConnectionClose()
 			return compute.Errorf(compute.CodeTimeout, "The body did not arrive: %w", err)
 		}
-		if len(data) > maxPrompt {
+		if data.Len() > maxPrompt {
 			c.ctx.SetConnectionClose()
 			return tooLong()
 		}
 		_ = c.ctx.Conn().SetReadDeadline(time.Time{})
-		c.body = data
+		c.body = data.Bytes()
 	} else {
 		c.body = append([]byte(nil), c.ctx.Request.Body()...)
 	}
@@ -360,10 +364,13 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 // await finds the model, and waits until one of its replicas is ready. It resumes one
 // that is paused.
 func (c *modelCall) await(ctx context.Context) error {
-	if c.find(c.asked.Model); c.model == nil {
+	switch c.find(c.asked.Model); {
+	case c.model == nil:
 		if err := c.renew(); err != nil { //nolint:contextcheck // It lives as the server does.
 			return err
 		}
+	case c.model.Deployment.State == compute.DeploymentActive && c.cfg.Models.Ready(c.r.View, c.model):
+		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, c.readyWait())
 	defer cancel()

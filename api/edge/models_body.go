@@ -24,18 +24,13 @@ const prefixBytes = 1024
 
 // modelBody has the fields of a request to a model that the node reads.
 type modelBody struct {
-	Model    string          `json:"model"`
-	Stream   bool            `json:"stream"`
-	Options  json.RawMessage `json:"stream_options"`
-	Messages json.RawMessage `json:"messages"`
-	Prompt   json.RawMessage `json:"prompt"`
+	Model  string
+	Stream bool
+
+	options bool // It has stream_options.
 
 	// Estimates need these fields; the engine checks them.
-	MaxTokens     json.RawMessage `json:"max_tokens"`
-	MaxCompletion json.RawMessage `json:"max_completion_tokens"`
-	NPredict      json.RawMessage `json:"n_predict"` // As llama.cpp has it.
-	N             json.RawMessage `json:"n"`
-	BestOf        json.RawMessage `json:"best_of"`
+	maxTokens, maxCompletion, nPredict, n, bestOf int64
 
 	prefix  uint64
 	prompts int64 // Each gets answers of its own.
@@ -44,28 +39,13 @@ type modelBody struct {
 // parse reads a body. A stream that asks for no usage gets it all the same, as its last
 // chunk: nothing else of the body changes.
 func (m *modelBody) parse(body *[]byte) error {
-	if err := json.Unmarshal(*body, m); err != nil {
-		return notJSON(err)
-	}
-	if err := checkKeys(*body); err != nil {
+	if err := m.read(*body); err != nil {
 		return err
 	}
 	if m.Model == "" {
 		return compute.Errorf(compute.CodeInvalid, "You must provide a model parameter.").Named("missing_model")
 	}
-	start := m.Messages
-	if len(start) == 0 {
-		start = m.Prompt
-	}
-	if len(start) > 0 {
-		start = opening(start)
-		h := fnv.New64a()
-		_, _ = h.Write(start[:min(len(start), prefixBytes)])
-		m.prefix = h.Sum64() | 1
-	}
-	m.prompts = promptsOf(m.Prompt)
-	m.Messages, m.Prompt = nil, nil // They refer to the body.
-	if m.Stream && len(m.Options) == 0 {
+	if m.Stream && !m.options {
 		at := bytes.IndexByte(*body, '{') + 1
 		out := make([]byte, 0, len(*body)+len(usageOption))
 		out = append(append(append(out, (*body)[:at]...), usageOption...), (*body)[at:]...)
@@ -74,52 +54,107 @@ func (m *modelBody) parse(body *[]byte) error {
 	return nil
 }
 
-// checkKeys refuses a body that has a key of modelBody twice or in another case. Package
-// json ignores case and engines do not: the engine's work would be neither reserved nor
-// charged. The body is a JSON object.
-func checkKeys(body []byte) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	_, err := d.Token()
+// read reads the fields of a body. It refuses one that has a key of modelBody twice or in
+// another case: some programs ignore the case and others do not, so that the engine's work
+// would be neither reserved nor charged.
+func (m *modelBody) read(body []byte) error {
+	if !json.Valid(body) || body[skipSpace(body, 0)] != '{' {
+		return notJSON(json.Unmarshal(body, new(struct{})))
+	}
 	var seen []string
-	for err == nil && d.More() {
-		var key json.Token
-		if key, err = d.Token(); err != nil {
-			break
+	var start, prompt []byte
+	var fault error
+	eachField(body, func(key string, from, to int) bool {
+		known := knownKey(key)
+		switch value := body[from:to]; {
+		case known == "":
+			return true
+		case key != known || slices.Contains(seen, known):
+			fault = compute.Errorf(compute.CodeInvalid, "The body has the key %s twice, or in another case.", known).
+				Named("duplicate_parameter")
+		case known == "messages":
+			start = value
+		case known == "prompt":
+			prompt = value
+		default:
+			fault = m.set(known, value)
 		}
-		name, _ := key.(string)
-		at := slices.IndexFunc(readKeys(), func(known string) bool { return strings.EqualFold(name, known) })
-		if at >= 0 {
-			known := readKeys()[at]
-			if name != known || slices.Contains(seen, known) {
-				return compute.Errorf(compute.CodeInvalid, "The body has the key %s twice, or in another case.", known).
-					Named("duplicate_parameter")
-			}
-			seen = append(seen, known)
-		}
-		var value json.RawMessage
-		err = d.Decode(&value)
+		seen = append(seen, known)
+		return fault == nil
+	})
+	if start == nil {
+		start = prompt
 	}
-	if err != nil {
-		return notJSON(err)
+	if start != nil {
+		start = opening(start)
+		h := fnv.New64a()
+		_, _ = h.Write(start[:min(len(start), prefixBytes)])
+		m.prefix = h.Sum64() | 1
 	}
-	return nil
+	m.prompts = promptsOf(prompt)
+	return fault
 }
 
-// readKeys returns the keys of modelBody.
-func readKeys() []string {
-	return []string{
-		"model", "stream", "stream_options", "messages", "prompt", "max_tokens", "max_completion_tokens", "n_predict", "n", "best_of",
+// set sets the field of a key from its value.
+func (m *modelBody) set(key string, value []byte) (err error) {
+	switch key {
+	case "model":
+		err = json.Unmarshal(value, &m.Model)
+	case "stream":
+		err = json.Unmarshal(value, &m.Stream)
+	case "stream_options":
+		m.options = true
+	default:
+		*m.count(key) = countOf(value)
 	}
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+		wrong.Field = key
+		return notJSON(wrong)
+	}
+	return err
+}
+
+// count returns where a number of the body is kept.
+func (m *modelBody) count(key string) *int64 {
+	switch key {
+	case "max_tokens":
+		return &m.maxTokens
+	case "max_completion_tokens":
+		return &m.maxCompletion
+	case "n_predict": // As llama.cpp has it.
+		return &m.nPredict
+	case "n":
+		return &m.n
+	}
+	return &m.bestOf
+}
+
+// knownKey returns the key of modelBody that a key is, in whatever case; "" for none.
+func knownKey(key string) string {
+	for _, known := range [...]string{
+		"model", "stream", "stream_options", "messages", "prompt",
+		"max_tokens", "max_completion_tokens", "n_predict", "n", "best_of",
+	} {
+		if strings.EqualFold(key, known) {
+			return known
+		}
+	}
+	return ""
 }
 
 // promptsOf returns how many prompts a request has: a list of texts or of lists of tokens
 // is as many, and a list of tokens is one.
-func promptsOf(prompt json.RawMessage) int64 {
-	var list []json.RawMessage
-	if json.Unmarshal(prompt, &list) != nil || len(list) == 0 || list[0][0] != '"' && list[0][0] != '[' {
+func promptsOf(prompt []byte) int64 {
+	n, tokens := int64(0), false
+	eachElement(prompt, func(from, _ int) bool {
+		tokens = n == 0 && prompt[from] != '"' && prompt[from] != '['
+		n++
+		return !tokens
+	})
+	if tokens {
 		return 1
 	}
-	return int64(len(list))
+	return max(n, 1)
 }
 
 func notJSON(err error) error {
@@ -130,20 +165,22 @@ func notJSON(err error) error {
 // opening returns the messages up to the first one of the user, which each request of a
 // conversation repeats. It returns anything but a list of messages unchanged.
 func opening(messages []byte) []byte {
-	list := json.NewDecoder(bytes.NewReader(messages))
-	if first, err := list.Token(); err != nil || first != json.Delim('[') {
-		return messages
-	}
-	for list.More() {
-		var m struct{ Role string }
-		if list.Decode(&m) != nil {
-			return messages
+	out := messages
+	eachElement(messages, func(from, to int) bool {
+		if messages[from] != '{' {
+			return false
 		}
-		if end := list.InputOffset(); m.Role == "user" || end >= prefixBytes {
-			return messages[:end]
+		end := to >= prefixBytes
+		eachField(messages[from:to], func(key string, at, till int) bool {
+			end = end || key == "role" && string(messages[from+at:from+till]) == `"user"`
+			return !end
+		})
+		if end {
+			out = messages[:to]
 		}
-	}
-	return messages
+		return !end
+	})
+	return out
 }
 
 const usageOption = `"stream_options":{"include_usage":true},`
@@ -173,7 +210,7 @@ func (c *modelCall) writeModelAnswer(answer *http.Response, end func()) {
 	if strings.HasPrefix(kind, "text/event-stream") {
 		body = &eventBody{from: body}
 	}
-	h.ImmediateHeaderFlush = answer.ContentLength < 0
+	// The header is sent with the first bytes, which have come: apart it would wake the client twice.
 	h.SetBodyStream(&answerBody{from: body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
 	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
 	c.observeModel(answer.StatusCode)
@@ -190,10 +227,10 @@ const silentStream = "\n\ndata: {\"error\":{\"message\":\"The engine sent nothin
 	"\"type\":\"server_error\",\"param\":null,\"code\":\"" + engineTimeout + "\"}}\n\n"
 
 // eventBody is a stream of events that ends with an error event if its replica ends. It passes
-// on whole lines as they come: the error event could not follow a part of one.
+// on whole lines as they come: the error event could not follow a part of one. It has no memory
+// of its own while reads end with lines, as they usually do.
 type eventBody struct {
 	from  io.ReadCloser
-	chunk []byte // Read from it.
 	line  []byte // The beginning of a line, of at most maxEventLine bytes.
 	out   []byte
 	ready []byte // The part of out that is to be passed on,
@@ -205,21 +242,25 @@ func (b *eventBody) Read(p []byte) (int, error) {
 		if b.err != nil {
 			return 0, b.err
 		}
-		b.fill()
+		if n := b.fill(p); n > 0 {
+			return n, nil
+		}
 	}
 	n := copy(p, b.ready)
 	b.ready = b.ready[n:]
 	return n, nil
 }
 
-// fill reads once from the engine.
-func (b *eventBody) fill() {
-	if b.chunk == nil {
-		b.chunk = make([]byte, eventBuffer)
-	}
-	n, err := b.from.Read(b.chunk)
-	data := b.chunk[:n]
+// fill reads once from the engine, into p. It returns how much of p is passed on: nothing if
+// that is in ready.
+func (b *eventBody) fill(p []byte) int {
+	n, err := b.from.Read(p)
+	data := p[:n]
 	end := bytes.LastIndexAny(data, "\r\n") + 1
+	if len(b.line) == 0 && end > 0 && err == nil {
+		b.line = append(b.line, data[end:]...)
+		return end
+	}
 	b.out = b.out[:0]
 	if end > 0 || len(b.line)+n > maxEventLine || errors.Is(err, io.EOF) {
 		b.out = append(b.out, b.line...)
@@ -240,6 +281,7 @@ func (b *eventBody) fill() {
 		b.out = append(b.out, brokenStream...)
 	}
 	b.ready = b.out
+	return 0
 }
 
 // Close ends the engine's work.

@@ -31,8 +31,10 @@ func TestAmbiguousKeys(t *testing.T) {
 	if err := m.parse(&data); err != nil {
 		t.Fatal(err)
 	}
-	if got := withUsage(m.Options); got != `{"include_usage":true}` {
-		t.Errorf("the options become %s", got)
+	const want = `{"model":"01000000-0000-0000-0000-000000000000","stream":true,"stream_options":{"include_usage":true},` +
+		`"n":1,"max_tokens":5,"Other":1}`
+	if got := m.addressed(data, compute.ExecutionID{UUID: compute.UUID{1}}); string(got) != want {
+		t.Errorf("the body becomes %s", got)
 	}
 }
 

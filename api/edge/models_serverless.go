@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +23,7 @@ const (
 	bytesPerToken     = 3        // The fewest in a body: estimates are too high, never too low.
 	usualPerToken     = 4        // The usual number in a body.
 	defaultCompletion = 1024     // Tokens of an answer whose request gives no limit.
+	addressedMore     = 64       // Bytes by which a body may grow that gets its engine's name for the model.
 )
 
 // Tokens sets credits aside for requests to published models, and charges for what the
@@ -50,11 +50,11 @@ func (m *modelBody) estimate(body int, path string) (prompt, completion int64) {
 	if path == "/embeddings" {
 		return prompt, 0
 	}
-	limit := max(countOf(m.MaxTokens), countOf(m.MaxCompletion), countOf(m.NPredict))
+	limit := max(m.maxTokens, m.maxCompletion, m.nPredict)
 	if limit == 0 {
 		limit = defaultCompletion
 	}
-	for _, times := range []int64{max(countOf(m.N), countOf(m.BestOf), 1), m.prompts} {
+	for _, times := range [...]int64{max(m.n, m.bestOf, 1), m.prompts} {
 		limit = min(limit, compute.MaxTokens) * min(max(times, 1), compute.MaxTokens)
 	}
 	return prompt, min(limit, compute.MaxTokens)
@@ -62,7 +62,10 @@ func (m *modelBody) estimate(body int, path string) (prompt, completion int64) {
 
 // countOf returns a number of a request, rounded up: 0 if there is none. It returns the
 // largest number for one below 0, which some engines take as unlimited.
-func countOf(text json.RawMessage) int64 {
+func countOf(text []byte) int64 {
+	if text[0] != '-' && (text[0] < '0' || text[0] > '9') {
+		return 0
+	}
 	n, err := strconv.ParseFloat(string(text), 64)
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange), n == 0:
@@ -76,42 +79,26 @@ func countOf(text json.RawMessage) int64 {
 // addressed returns a body whose model is a deployment: the name by which its engine
 // knows it. A stream says its usage. Nothing else changes.
 func (m *modelBody) addressed(body []byte, deployment compute.ExecutionID) []byte {
-	type span struct {
-		from, to int
-		text     string
-	}
-	var spans []span
-	d := json.NewDecoder(bytes.NewReader(body))
-	if _, err := d.Token(); err != nil {
-		return body
-	}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return body
+	out, done := make([]byte, 0, len(body)+addressedMore), 0
+	eachField(body, func(key string, from, to int) bool {
+		var text string
+		switch {
+		case key == "model":
+			text = strconv.Quote(deployment.String())
+		case key == "stream_options" && m.Stream:
+			text = withUsage(body[from:to])
+		default:
+			return true
 		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return body
-		}
-		to := int(d.InputOffset())
-		switch key {
-		case "model":
-			spans = append(spans, span{to - len(value), to, strconv.Quote(deployment.String())})
-		case "stream_options":
-			if m.Stream {
-				spans = append(spans, span{to - len(value), to, withUsage(value)})
-			}
-		}
-	}
-	for _, s := range slices.Backward(spans) {
-		body = slices.Concat(body[:s.from], []byte(s.text), body[s.to:])
-	}
-	return body
+		out = append(append(out, body[done:from]...), text...)
+		done = to
+		return true
+	})
+	return append(out, body[done:]...)
 }
 
 // withUsage returns stream options that ask for the usage.
-func withUsage(options json.RawMessage) string {
+func withUsage(options []byte) string {
 	all := make(map[string]json.RawMessage)
 	if err := json.Unmarshal(options, &all); err != nil || all == nil {
 		all = make(map[string]json.RawMessage)

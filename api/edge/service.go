@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -264,20 +265,21 @@ func (c *serviceCall) pass(
 	upgrade string, release func(), ask func(context.Context, *requestBody) (*http.Response, error),
 ) error {
 	ctx, cancel := context.WithCancel(c.r.life.hard)
+	watch := &clientWatch{r: c.r, gone: cancel}
 	body := &requestBody{from: c.ctx.RequestBodyStream(), conn: c.ctx.Conn(), pause: c.cfg.Limits.ReadTimeout}
 	end := sync.OnceFunc(func() {
 		cancel()
 		body.Close()
 		release()
 	})
-	stop := func() {}
-	if body.from == nil && upgrade == "" {
-		c.r.conn = c.ctx.Conn()
-		stop = c.r.Watch(cancel)
+	if c.r.conn = c.ctx.Conn(); upgrade != "" {
+		watch.stop() // The client speaks the other protocol.
+	} else if body.whole = watch.begin; body.from == nil {
+		watch.begin()
 	}
 	answer, err := ask(ctx, body)
 	if err != nil {
-		stop()
+		watch.stop()
 		end()
 		if c.r.sent {
 			c.ctx.SetConnectionClose()
@@ -285,13 +287,14 @@ func (c *serviceCall) pass(
 		return err
 	}
 	if answer.StatusCode == http.StatusSwitchingProtocols {
+		watch.stop()
 		return c.switched(answer, end)
 	}
 	kept := true
 	if answer.ContentLength >= 0 {
-		stop()
-	} else if body.from == nil { // A client that hangs up ends the stream.
-		end, kept = c.keeps(stop, end)
+		watch.stop()
+	} else { // A client that hangs up ends the stream.
+		end, kept = c.keeps(watch.stop, end)
 	}
 	if c.r.sent || !kept {
 		c.ctx.SetConnectionClose()
@@ -365,12 +368,15 @@ func pipe(ctx context.Context, a net.Conn, b io.ReadWriteCloser) {
 	group.Wait()
 }
 
-// requestBody is a body on its way to a replica. After Close nothing reads from the
-// client's connection any more.
+// requestBody is a body on its way to a replica. After its end, and after Close, it reads
+// nothing more from the client's connection.
 type requestBody struct {
 	from  io.Reader
 	conn  net.Conn
 	pause time.Duration // The longest wait for the next piece.
+	whole func()        // Called once the client has sent all of it; nil for nothing.
+
+	ended atomic.Bool // It was read to its end.
 
 	mu     sync.Mutex
 	closed bool
@@ -382,15 +388,25 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if b.closed || b.from == nil {
 		return 0, io.ErrClosedPipe
 	}
+	if b.ended.Load() {
+		return 0, io.EOF
+	}
 	if err := b.conn.SetReadDeadline(time.Now().Add(b.pause)); err != nil {
 		return 0, err
 	}
-	return b.from.Read(p)
+	n, err := b.from.Read(p)
+	if errors.Is(err, io.EOF) {
+		if b.ended.Store(true); b.whole != nil {
+			b.whole()
+		}
+	}
+	return n, err
 }
 
-// Close makes later reads fail, and one that waits.
+// Close makes later reads fail, and one that waits. After the end of the body it does
+// nothing: its deadline would end the watch of the client.
 func (b *requestBody) Close() error {
-	if b.from == nil {
+	if b.from == nil || b.ended.Load() {
 		return nil
 	}
 	_ = b.conn.SetReadDeadline(time.Unix(1, 0))

@@ -16,6 +16,7 @@ type Inference struct {
 	Engines     []engine.Engine `koanf:"engines" usage:"Programs that serve models, beside those that Berth ships."`
 	Models      string          `koanf:"models" usage:"Directory of this node with models as owner/name; it is searched before the hub."`
 	Hub         string          `koanf:"hub" usage:"URL of a hub of models, or of a mirror with its protocol; off: none is asked."`
+	Unverified  bool            `koanf:"unverified_files" usage:"Accept files for which the hub names no hash; the deployment's log names them."`
 	CacheMiB    int64           `koanf:"cache_mib" usage:"Disk space for models that were fetched; the longest unused ones are removed."`
 	IdlePause   time.Duration   `koanf:"idle_pause" usage:"A deployment without requests for this long is paused; 0: never."`
 	ResumeWait  time.Duration   `koanf:"resume_wait" usage:"How long a request waits for a deployment that starts."`

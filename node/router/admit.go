@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"berth/compute"
@@ -60,7 +61,7 @@ func (r *Router) Admit(
 
 // placesOf returns how many requests the replicas of a deployment answer at once.
 func (r *Router) placesOf(view *fsm.View, deployment *compute.Execution) int {
-	return r.queues.Concurrency(deployment.Inference) * max(len(ready(view, deployment)), 1)
+	return r.queues.Concurrency(deployment.Inference) * max(len(r.ready(view, deployment)), 1)
 }
 
 // retryBusy is when a client may retry after it found all replicas busy.
@@ -133,12 +134,13 @@ func (r *Router) Busy() bool {
 // SetDemand sets the number of other servers, and the requests that each has under way. The
 // map of a server that has not reported is nil; loads is empty while it is not needed.
 func (r *Router) SetDemand(view *fsm.View, servers int, loads []map[compute.ExecutionID]int) {
+	places := r.allPlaces(view)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.servers = servers
 	for id, g := range r.gates {
-		if e, ok := view.AnyExecution(id); ok && e.Deployment != nil {
-			g.places = r.placesOf(view, e)
+		if n, ok := places[id]; ok {
+			g.places = n
 		}
 		g.others = nil
 		for _, underWay := range loads {
@@ -150,4 +152,18 @@ func (r *Router) SetDemand(view *fsm.View, servers int, loads []map[compute.Exec
 		}
 		r.share(g)
 	}
+}
+
+// allPlaces returns placesOf each deployment that has a gate.
+func (r *Router) allPlaces(view *fsm.View) map[compute.ExecutionID]int {
+	r.mu.Lock()
+	ids := slices.Collect(maps.Keys(r.gates))
+	r.mu.Unlock()
+	places := make(map[compute.ExecutionID]int, len(ids))
+	for _, id := range ids {
+		if e, ok := view.AnyExecution(id); ok && e.Deployment != nil {
+			places[id] = r.placesOf(view, e)
+		}
+	}
+	return places
 }

@@ -8,11 +8,8 @@ import (
 	"errors"
 	"hash/fnv"
 	"io"
-	"math/bits"
 	"net/http"
 	"slices"
-	"sync"
-	"time"
 
 	"berth/compute"
 	"berth/fsm"
@@ -21,12 +18,12 @@ import (
 // Requests to models.
 const (
 	boundNum, boundDen = 5, 4 // A replica has at most 5/4 of its share before others are preferred.
-	peekBytes          = 4 << 10
+	peekBytes          = 512  // Read at first, to see whether an answer begins.
 )
 
 // Ready reports whether a replica of a deployment answers requests.
 func (r *Router) Ready(view *fsm.View, deployment *compute.Execution) bool {
-	return len(ready(view, deployment)) > 0
+	return len(r.ready(view, deployment)) > 0
 }
 
 // Infer has a ready replica of a deployment answer a request, whose body is given
@@ -34,19 +31,26 @@ func (r *Router) Ready(view *fsm.View, deployment *compute.Execution) bool {
 // busier than others; 0 is no prefix. A model changes nothing by being asked, so until the
 // first byte of an answer a replica that fails costs another try elsewhere. Replicas that
 // got nothing of the request are not counted. Those that failed with it are, in failed, over
-// all calls for a request: there are at most compute.MaxReplicaFailures of them.
+// all calls for a request: there are at most compute.MaxReplicaFailures of them, and fewer if
+// replicas were lost with the same body before.
 func (r *Router) Infer(
 	view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64, failed *int,
 ) (*http.Response, error) {
-	replicas := ready(view, deployment)
+	replicas := r.ready(view, deployment)
 	if len(replicas) == 0 {
 		return nil, noneReady(deployment)
+	}
+	most, known := r.risk(deployment, body, replicas)
+	if *failed = max(*failed, compute.MaxReplicaFailures-most); *failed >= compute.MaxReplicaFailures {
+		return nil, compute.Errorf(compute.CodeUnavailable, "Replicas were lost with this request.").
+			Named("replica_failed").Retry(retryAfter)
 	}
 	var last error
 	order := r.orderByPrefix(replicas, prefix)
 	for i, to := range order {
 		answer, err := r.try(req, to, body)
 		if err == nil {
+			r.judge(deployment, body, to, answer.StatusCode, known || *failed > 0)
 			if i == len(order)-1 || !isElsewhere(answer.StatusCode, failed) {
 				return answer, nil
 			}
@@ -58,6 +62,7 @@ func (r *Router) Infer(
 		}
 		last = err
 		if !isUnsent(err) {
+			r.noteFailed(deployment, body, failedReplica{to, true})
 			if *failed++; *failed >= compute.MaxReplicaFailures {
 				break
 			}
@@ -65,6 +70,18 @@ func (r *Router) Infer(
 	}
 	return nil, compute.Errorf(compute.CodeUnavailable, "No replica answered: %w", last).
 		Named("replica_failed").Retry(retryAfter)
+}
+
+// judge remembers a request that a replica answered by an error, and forgets one that it
+// answered, if that is known. An engine that is busy has done neither.
+func (r *Router) judge(deployment *compute.Execution, body []byte, by Replica, status int, known bool) {
+	switch {
+	case status == http.StatusServiceUnavailable:
+	case status >= http.StatusInternalServerError:
+		r.noteFailed(deployment, body, failedReplica{by, false})
+	case known:
+		r.forgetFailed(deployment, body)
+	}
 }
 
 // isElsewhere reports whether another replica is asked after an answer with a status. It
@@ -164,67 +181,4 @@ func rank(id compute.ExecutionID, prefix uint64) uint64 {
 	x ^= x >> 33 // The last bytes barely reach the high bits of FNV.
 	x *= 0xff51afd7ed558ccd
 	return x ^ x>>33
-}
-
-// Load counts the requests to a deployment through this node since the node started.
-type Load struct {
-	Deployment compute.ExecutionID `cbor:"1,keyasint"`
-	Started    uint64              `cbor:"2,keyasint,omitempty"`
-	UnderWay   int                 `cbor:"3,keyasint,omitempty"`
-	Delays     [DelayBuckets]int64 `cbor:"4,keyasint"`           // Answers by the time to their first byte.
-	Waiting    int                 `cbor:"5,keyasint,omitempty"` // Requests that wait for a place at a replica.
-}
-
-// DelayBuckets is how many classes of delays there are: class n is up to 2^n ms.
-const DelayBuckets = 24
-
-// maxLoads bounds the deployments that a node counts for.
-const maxLoads = 10_000
-
-// Loads returns the load of each deployment that was asked through this node.
-func (r *Router) Loads() []Load {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := make([]Load, 0, len(r.loads))
-	for id, l := range r.loads {
-		load := *l
-		if g := r.gates[id]; g != nil {
-			_, load.Waiting = g.State()
-		}
-		out = append(out, load)
-	}
-	return out
-}
-
-// Count counts a request to a deployment, one that waits for a replica included. The
-// caller calls answered with the first byte, and done at the end.
-func (r *Router) Count(deployment compute.ExecutionID, now func() time.Time) (answered, done func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := r.loads[deployment]
-	if l == nil {
-		if len(r.loads) >= maxLoads {
-			for id, old := range r.loads {
-				if old.UnderWay == 0 {
-					delete(r.loads, id)
-				}
-			}
-		}
-		l = &Load{Deployment: deployment}
-		r.loads[deployment] = l
-	}
-	l.Started++
-	l.UnderWay++
-	begun := now()
-	answered = func() {
-		class := bits.Len64(uint64(max(now().Sub(begun).Milliseconds()-1, 0)))
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		l.Delays[min(class, DelayBuckets-1)]++
-	}
-	return answered, sync.OnceFunc(func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		l.UnderWay--
-	})
 }

@@ -15,6 +15,12 @@ func (f *fleet) infer(t *testing.T, prefix uint64) (*http.Response, error) {
 // inferAfter is infer of a request with which replicas have failed.
 func (f *fleet) inferAfter(t *testing.T, prefix uint64, failed *int) (*http.Response, error) {
 	t.Helper()
+	return f.inferBody(t, prefix, failed, "body")
+}
+
+// inferBody is inferAfter of a request with a body.
+func (f *fleet) inferBody(t *testing.T, prefix uint64, failed *int, body string) (*http.Response, error) {
+	t.Helper()
 	view := f.Machine.View()
 	service, ok := view.AnyExecution(f.id)
 	if !ok {
@@ -24,7 +30,7 @@ func (f *fleet) inferAfter(t *testing.T, prefix uint64, failed *int) (*http.Resp
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f.Infer(view, service, req, []byte("body"), prefix, failed)
+	return f.Infer(view, service, req, []byte(body), prefix, failed)
 }
 
 // TestInferRetriesBeforeTheFirstByte asks replicas of which one closes its connection

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"net"
 	"net/http"
@@ -45,6 +46,7 @@ type Replica struct {
 type Router struct {
 	self      compute.NodeID
 	transport *http.Transport
+	now       func() time.Time
 
 	mu sync.Mutex
 
@@ -54,21 +56,29 @@ type Router struct {
 	oldest   []compute.ExecutionID        // in this order.
 	next     int                          // Rotates the order of equal replicas.
 
-	loads map[compute.ExecutionID]*Load
+	loads map[compute.ExecutionID]*load
+	since time.Time // Since when deployments without loads have had no requests.
 
 	gates   map[compute.ExecutionID]*gate // To deployments that are asked.
 	servers int                           // Others that are up.
+
+	known knownReplicas
+
+	failed map[uint64]*failedRequest // By requestKey.
+	seed   maphash.Seed              // For requestKey.
 
 	queues  Queues
 	crowded chan struct{}
 }
 
 // New returns the router of a node.
-func New(self compute.NodeID, dial Dial) *Router {
+func New(self compute.NodeID, dial Dial, now func() time.Time) *Router {
 	r := &Router{
-		self: self, busy: make(map[compute.ExecutionID]int), switched: make(map[compute.ExecutionID]int),
-		drained: make(map[compute.ExecutionID]bool), loads: make(map[compute.ExecutionID]*Load),
+		self: self, now: now, since: now(),
+		busy: make(map[compute.ExecutionID]int), switched: make(map[compute.ExecutionID]int),
+		drained: make(map[compute.ExecutionID]bool), loads: make(map[compute.ExecutionID]*load),
 		gates: make(map[compute.ExecutionID]*gate), crowded: make(chan struct{}, 1),
+		failed: make(map[uint64]*failedRequest), seed: maphash.MakeSeed(),
 	}
 	r.transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
@@ -103,7 +113,7 @@ func (e *unreachable) Unwrap() error { return e.error }
 
 // RoundTrip has a ready replica of a service answer a request.
 func (r *Router) RoundTrip(view *fsm.View, service *compute.Execution, req *http.Request) (*http.Response, error) {
-	replicas := ready(view, service)
+	replicas := r.ready(view, service)
 	if len(replicas) == 0 {
 		return nil, noneReady(service)
 	}
@@ -141,6 +151,36 @@ func (r *Router) RoundTrip(view *fsm.View, service *compute.Execution, req *http
 func noneReady(service *compute.Execution) error {
 	return compute.Errorf(compute.CodeUnavailable, "No replica of %d is ready.", service.Service.Replicas).
 		Named("no_ready_replica").Retry(retryAfter)
+}
+
+// knownReplicas has the ready replicas of services in the newest state that was read. A
+// request reads them several times, and most requests read the same state.
+type knownReplicas struct {
+	index    uint64 // The state has it.
+	replicas map[compute.ExecutionID][]Replica
+}
+
+// ready returns the replicas of a service that are ready, as the function ready does. The
+// caller does not change them.
+func (r *Router) ready(view *fsm.View, service *compute.Execution) []Replica {
+	index := view.Index()
+	r.mu.Lock()
+	replicas, known := r.known.replicas[service.ID]
+	if known && r.known.index == index {
+		r.mu.Unlock()
+		return replicas
+	}
+	r.mu.Unlock()
+	replicas = ready(view, service)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if index > r.known.index || r.known.replicas == nil {
+		r.known = knownReplicas{index, make(map[compute.ExecutionID][]Replica)}
+	}
+	if index == r.known.index {
+		r.known.replicas[service.ID] = replicas
+	}
+	return replicas
 }
 
 // ready returns the replicas of a service that are ready, on nodes that are up. One that

@@ -24,7 +24,8 @@ import (
 type fleet struct {
 	*router.Router
 	*statetest.State
-	id compute.ExecutionID
+	id    compute.ExecutionID
+	ahead time.Duration // The router's clock is so much ahead.
 
 	mu       sync.Mutex
 	down     map[compute.ExecutionID]bool // Replicas that accept no connection.
@@ -37,7 +38,7 @@ func replicaID(n byte) compute.ExecutionID { return compute.ExecutionID{UUID: co
 
 // newFleet returns a service whose replicas answer by handle, which is given the number
 // of the replica.
-func newFleet(t *testing.T, handle func(n byte, w http.ResponseWriter, r *http.Request)) *fleet {
+func newFleet(t testing.TB, handle func(n byte, w http.ResponseWriter, r *http.Request)) *fleet {
 	t.Helper()
 	f := &fleet{
 		State: statetest.New(t), down: map[compute.ExecutionID]bool{},
@@ -52,15 +53,35 @@ func newFleet(t *testing.T, handle func(n byte, w http.ResponseWriter, r *http.R
 	f.Must(fsm.StartReplicas{Term: 1, Service: f.id, Replicas: []fsm.NewReplica{{Number: 1, ID: replicaID(1)}, {Number: 2, ID: replicaID(2)}}})
 	for n := byte(1); n <= 2; n++ {
 		id := replicaID(n)
-		f.Must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{{Execution: id, Node: f.Node}}}})
-		f.Must(fsm.StartAttempt{Node: f.Node, Start: compute.AttemptStart{Execution: id, Epoch: 1, ExecletAt: 1, StartedAt: 1}})
-		f.ready(id, true)
+		f.start(id)
 		f.programs[id] = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(n, w, r) }))
 		t.Cleanup(f.programs[id].Close)
 	}
-	f.Router = router.New(compute.NodeID{}, f.dial)
+	f.Router = router.New(compute.NodeID{}, f.dial, func() time.Time { return time.Now().Add(f.ahead) })
 	t.Cleanup(func() { _ = f.Router.Close() })
 	return f
+}
+
+// start has a replica start and become ready.
+func (f *fleet) start(id compute.ExecutionID) {
+	f.Must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{{Execution: id, Node: f.Node}}}})
+	f.Must(fsm.StartAttempt{Node: f.Node, Start: compute.AttemptStart{Execution: id, Epoch: 1, ExecletAt: 1, StartedAt: 1}})
+	f.ready(id, true)
+}
+
+// replace has the replica in a slot end, and another one start with the same program.
+func (f *fleet) replace(number int, id compute.ExecutionID) {
+	view := f.Machine.View()
+	service, _ := view.AnyExecution(f.id)
+	old := service.Service.Slots[number-1].Replica
+	f.Must(fsm.FinishAttempt{Node: f.Node, Outcome: compute.Outcome{
+		Execution: old, Epoch: 1, Status: compute.StatusFailed, ExitCode: 1, StartedAt: 1, EndedAt: 2,
+	}})
+	f.Must(fsm.StartReplicas{Term: 1, Service: f.id, Replicas: []fsm.NewReplica{{Number: number, ID: id}}})
+	f.start(id)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.programs[id] = f.programs[old]
 }
 
 func (f *fleet) ready(id compute.ExecutionID, ready bool) {
@@ -101,6 +122,24 @@ func (f *fleet) ask(t *testing.T, method string, body io.Reader) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+// TestReadyByState reads which replicas are ready from the state of each request, whichever
+// was read before.
+func TestReadyByState(t *testing.T) {
+	f := newFleet(t, name)
+	was := f.Machine.View()
+	f.ready(replicaID(1), false)
+	f.ready(replicaID(2), false)
+	is := f.Machine.View()
+	for range 3 {
+		for want, view := range map[bool]*fsm.View{true: was, false: is} {
+			service, _ := view.AnyExecution(f.id)
+			if got := f.Ready(view, service); got != want {
+				t.Errorf("in the state %d it is ready: %t", view.Index(), got)
+			}
+		}
+	}
 }
 
 // name answers with the number of the replica.

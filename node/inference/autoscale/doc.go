@@ -4,6 +4,6 @@
 // It is not for starting or stopping replicas: the state does that with services.
 //
 // Rules: the targets and the number of replicas are in the state; only the counts since
-// this leader began are kept here. A new leader therefore scales down, or pauses, a
-// window or an idle time later, and never sooner.
+// this leader began are kept here. A new leader therefore scales down a window later, and
+// never sooner. How long a deployment had no requests the servers know.
 package autoscale

@@ -12,8 +12,15 @@ type Counts struct {
 	Started  uint64
 	UnderWay int
 	Waiting  int     // Requests under way that wait for a place at a busy replica.
-	Delays   []int64 // Answers by the time to the first byte: class n is up to 2^n ms.
+	Delays   []int64 // Answers by the time to the first byte, by their DelayClass.
+
+	// Idle is how long the deployment has certainly had no requests, and all its replicas.
+	Idle time.Duration
 }
+
+// idleRest is the part of the idle time, a tenth, that a new leader waits at least:
+// clients may be about to ask another server after the one that is gone.
+const idleRest = 10
 
 // Scaler decides for one leader. Its owner calls it from one goroutine.
 type Scaler struct {
@@ -53,6 +60,9 @@ func (s *Scaler) Replicas(e *compute.Execution, ready, places int, c Counts, now
 	h := s.known[e.ID]
 	if h == nil || d.State != compute.DeploymentActive || c.Started < h.last.Started || h.changed != d.ChangedAt {
 		busy := now
+		if h == nil { // Other leaders have seen more.
+			busy = now.Add(-min(c.Idle, s.IdlePause-s.IdlePause/idleRest))
+		}
 		s.known[e.ID] = &history{at: now, last: c, changed: d.ChangedAt, busyAt: busy}
 		return have
 	}
@@ -91,27 +101,4 @@ func (s *Scaler) Replicas(e *compute.Execution, ready, places int, c Counts, now
 		return have
 	}
 	return h.most
-}
-
-// delay95 estimates the 95th percentile of the answers since the counts before, 0 for
-// none. It takes the answers of a class to be spread evenly over it.
-func delay95(now, before []int64) time.Duration {
-	total := int64(0)
-	since := make([]int64, len(now))
-	for i, n := range now {
-		since[i] = n
-		if i < len(before) {
-			since[i] -= before[i]
-		}
-		total += since[i]
-	}
-	rank := float64(total) * 0.95 // So many answers were as fast.
-	for i, n := range since {
-		if n > 0 && rank <= float64(n) {
-			low, high := float64(int64(1)<<i>>1), float64(int64(1)<<i)
-			return time.Duration((low + (high-low)*rank/float64(n)) * float64(time.Millisecond))
-		}
-		rank -= float64(n)
-	}
-	return 0
 }

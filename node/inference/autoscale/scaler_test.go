@@ -2,7 +2,6 @@ package autoscale_test
 
 import (
 	"fmt"
-	"math/bits"
 	"testing"
 	"time"
 
@@ -20,28 +19,28 @@ func TestReplicas(t *testing.T) {
 			Min: 1, Max: 4, TargetMilliRPS: 10_000, TargetP95: 500 * time.Millisecond, Window: time.Minute,
 		},
 	}
-	now, c := time.Unix(1000, 0), autoscale.Counts{Delays: make([]int64, 24)}
+	now, c := time.Unix(1000, 0), autoscale.Counts{Delays: make([]int64, 100)}
 	for _, step := range []struct {
 		name    string
 		after   time.Duration
 		started uint64
-		class   int // The class of their delays.
+		delay   time.Duration
 		waiting int
 		want    int
 	}{
-		{"first sight", 0, 100, 3, 0, 1},
-		{"as planned", time.Second, 10, 3, 0, 1},
-		{"a step in load", time.Second, 35, 3, 0, 4},
-		{"more than the most", time.Second, 99, 3, 0, 4},
-		{"less", time.Second, 15, 3, 0, 4},
-		{"less, within the window", 59 * time.Second, 59 * 5, 3, 0, 4},
-		{"less, for the window", 2 * time.Second, 20, 3, 0, 2},
-		{"slow", time.Second, 5, 10, 0, 3},
-		{"a queue for a moment", time.Second, 20, 3, 6, 3},
-		{"no queue", time.Second, 20, 3, 0, 3},
-		{"a queue", time.Second, 20, 3, 1, 3},
-		{"a queue that lasts", time.Second, 20, 3, 6, 4},
-		{"idle after that", time.Second, 5, 3, 0, 4},
+		{"first sight", 0, 100, 8 * time.Millisecond, 0, 1},
+		{"as planned", time.Second, 10, 8 * time.Millisecond, 0, 1},
+		{"a step in load", time.Second, 35, 8 * time.Millisecond, 0, 4},
+		{"more than the most", time.Second, 99, 8 * time.Millisecond, 0, 4},
+		{"less", time.Second, 15, 8 * time.Millisecond, 0, 4},
+		{"less, within the window", 59 * time.Second, 59 * 5, 8 * time.Millisecond, 0, 4},
+		{"less, for the window", 2 * time.Second, 20, 8 * time.Millisecond, 0, 2},
+		{"slow", time.Second, 5, time.Second, 0, 3},
+		{"a queue for a moment", time.Second, 20, 8 * time.Millisecond, 6, 3},
+		{"no queue", time.Second, 20, 8 * time.Millisecond, 0, 3},
+		{"a queue", time.Second, 20, 8 * time.Millisecond, 1, 3},
+		{"a queue that lasts", time.Second, 20, 8 * time.Millisecond, 6, 4},
+		{"idle after that", time.Second, 5, 8 * time.Millisecond, 0, 4},
 		{"idle", time.Minute, 0, 0, 0, 1},
 		{"idle for the window", time.Minute, 0, 0, 0, 1},
 		{"idle for long", time.Hour, 0, 0, 0, 0},
@@ -49,7 +48,7 @@ func TestReplicas(t *testing.T) {
 		now = now.Add(step.after)
 		c.Started += step.started
 		c.Delays = append([]int64(nil), c.Delays...)
-		c.Delays[step.class] += int64(step.started)
+		c.Delays[autoscale.DelayClass(step.delay)] += int64(step.started)
 		c.Waiting = step.waiting
 		got := s.Replicas(e, e.Service.Replicas, 4, c, now)
 		if got != step.want {
@@ -77,7 +76,7 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// TestNewLeader waits a whole window and idle time from when it begins.
+// TestNewLeader waits a whole window from when it begins.
 func TestNewLeader(t *testing.T) {
 	s := autoscale.New(time.Hour)
 	e := &compute.Execution{
@@ -92,6 +91,63 @@ func TestNewLeader(t *testing.T) {
 		now = now.Add(step.after)
 		if got := s.Replicas(e, 3, 4, autoscale.Counts{}, now); got != step.want {
 			t.Errorf("after %s more %d replicas, want %d", step.after, got, step.want)
+		}
+	}
+}
+
+// TestIdleForEarlierLeaders pauses a deployment that had no requests before this leader
+// began, once a tenth of the idle time has passed again.
+func TestIdleForEarlierLeaders(t *testing.T) {
+	for _, test := range []struct{ idle, pause, paused time.Duration }{
+		{0, time.Hour, time.Hour},
+		{10 * time.Minute, time.Hour, 50 * time.Minute},
+		{55 * time.Minute, time.Hour, 6 * time.Minute},
+		{24 * time.Hour, time.Hour, 6 * time.Minute},
+		{24 * time.Hour, 0, 0},
+	} {
+		s, now := autoscale.New(test.pause), time.Unix(100_000, 0)
+		e := &compute.Execution{
+			Service:    &compute.Service{Replicas: 1},
+			Deployment: &compute.Deployment{Min: 1, Max: 4, TargetMilliRPS: 1000, TargetP95: time.Second, Window: time.Minute},
+		}
+		var paused time.Duration
+		for after := time.Duration(0); after <= 2*time.Hour && paused == 0; after += time.Minute {
+			c := autoscale.Counts{Idle: test.idle + after}
+			if s.Replicas(e, 1, 4, c, now.Add(after)) == 0 {
+				paused = after
+			}
+		}
+		if paused != test.paused {
+			t.Errorf("idle for %s before, of %s: paused after %s, want %s", test.idle, test.pause, paused, test.paused)
+		}
+	}
+}
+
+// TestDelayClass puts delays into classes of which each is an eighth at most of its lower
+// bound wide.
+func TestDelayClass(t *testing.T) {
+	last := autoscale.DelayClass(1 << 62)
+	for class, low := 0, time.Duration(0); class < last; class++ {
+		high := low // The first delay that is not in the class is just above this one.
+		for step := time.Hour * 24; step > 0; step /= 2 {
+			for autoscale.DelayClass(high+step) <= class {
+				high += step
+			}
+		}
+		if got := autoscale.DelayClass(low + 1); got != class {
+			t.Fatalf("just above %s is of class %d, want %d", low, got, class)
+		}
+		if width := high - low; width < time.Millisecond || width > time.Millisecond && width > low/8 {
+			t.Errorf("class %d is from %s to %s", class, low, high)
+		}
+		low = high
+	}
+	for delay, want := range map[time.Duration]int{
+		-1: 0, 0: 0, 1: 0, time.Millisecond: 0, time.Millisecond + 1: 1, 16 * time.Millisecond: 15, 17 * time.Millisecond: 16,
+		(1 << 23) * time.Millisecond: last, 1 << 62: last,
+	} {
+		if got := autoscale.DelayClass(delay); got != want {
+			t.Errorf("%s is of class %d, want %d", delay, got, want)
 		}
 	}
 }
@@ -121,8 +177,8 @@ func TestTargetDelay(t *testing.T) {
 	}{
 		"just above half": {shares(0, 100, 0.52), false},
 		"three quarters":  {shares(0, 100, 0.75), false},
-		"nearly":          {shares(0, 100, 0.95), false},
-		"a tenth above":   {shares(0, 100, 1.1), true},
+		"nearly":          {shares(0, 100, 0.88), false},
+		"a bit above":     {shares(0, 100, 1.13), true},
 		"double":          {shares(0, 100, 2), true},
 		"few above":       {shares(97, 3, 3), false},
 		"enough above":    {shares(90, 10, 3), true},
@@ -132,11 +188,11 @@ func TestTargetDelay(t *testing.T) {
 		"one":             {shares(0, 1, 0.6), false},
 		"none":            {nil, false},
 	} {
-		for _, target := range []time.Duration{250, 500, 1000, 2000} {
+		for _, target := range []time.Duration{40, 250, 300, 500, 600, 700, 900, 1000, 1200, 1500, 2000, 5000} {
 			t.Run(fmt.Sprintf("%s of %d", name, target), func(t *testing.T) {
-				c := autoscale.Counts{Delays: make([]int64, 24)}
+				c := autoscale.Counts{Delays: make([]int64, 200)}
 				for _, d := range test.delays {
-					c.Delays[bits.Len64(uint64(max(int64(d*float64(target))-1, 0)))]++ // As routers count.
+					c.Delays[autoscale.DelayClass(time.Duration(d*float64(target)*float64(time.Millisecond)))]++
 				}
 				e := &compute.Execution{
 					Service: &compute.Service{Replicas: 1},

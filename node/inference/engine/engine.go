@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"berth/compute"
 )
 
 // Formats of models.
@@ -17,7 +19,8 @@ const (
 	GGUF        = "gguf"
 )
 
-// Engine is one way to serve models. The field tags are keys of the node's file.
+// Engine is one way to serve models. The field tags are keys of the node's file, which
+// docs/inference.md describes.
 type Engine struct {
 	Name        string            `koanf:"name"`         // As deployments name it.
 	Command     []string          `koanf:"command"`      // Program with its arguments; placeholders are in braces.
@@ -27,7 +30,7 @@ type Engine struct {
 	Env         map[string]string `koanf:"env"`          // Variables of the program, with placeholders.
 	Formats     []string          `koanf:"formats"`      // safetensors, gguf.
 	Allow       []string          `koanf:"allow"`        // Arguments that users may add, as --name or --name=KIND.
-	HealthPath  string            `koanf:"health_path"`  // Answers GET with 200 once the model is loaded.
+	HealthPath  string            `koanf:"health_path"`  // Answers GET with 200 to 399 once the model is loaded.
 	MetricsPath string            `koanf:"metrics_path"` // Answers GET with its figures; empty for none.
 	Concurrency int               `koanf:"concurrency"`  // Requests that one replica answers at once, unless its arguments say how many.
 	GPU         bool              `koanf:"gpu"`          // It needs one.
@@ -37,7 +40,7 @@ type Engine struct {
 // Defaults of the fields that an entry omits.
 const (
 	DefaultConcurrency = 64
-	defaultStartLimit  = 10 * time.Minute
+	DefaultStartLimit  = 10 * time.Minute
 	maxEngines         = 32
 )
 
@@ -115,8 +118,9 @@ func (e *Engine) Validate() error {
 		return fmt.Errorf("engine %s: health_path begins with /", e.Name)
 	case e.MetricsPath != "" && !isPath(e.MetricsPath):
 		return fmt.Errorf("engine %s: metrics_path is a path, such as /metrics", e.Name)
-	case e.Concurrency < 0 || e.StartLimit < 0:
-		return fmt.Errorf("engine %s: concurrency and start_limit are not below 0", e.Name)
+	case e.Concurrency < 0 || e.StartLimit < 0 || e.StartLimit > compute.MaxReadinessTimeout:
+		return fmt.Errorf("engine %s: concurrency and start_limit are not below 0, and start_limit is at most %s",
+			e.Name, compute.MaxReadinessTimeout)
 	case slices.ContainsFunc(e.Dirs, isNoDir):
 		return fmt.Errorf("engine %s: dirs are absolute paths", e.Name)
 	}
@@ -175,7 +179,7 @@ func NewSet(own []Engine) (Set, error) {
 			e.Concurrency = DefaultConcurrency
 		}
 		if e.StartLimit == 0 {
-			e.StartLimit = defaultStartLimit
+			e.StartLimit = DefaultStartLimit
 		}
 		byName[e.Name] = e
 	}

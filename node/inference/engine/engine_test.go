@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/node/inference/engine"
 )
@@ -31,10 +32,10 @@ func TestArgv(t *testing.T) {
 		engine, args string
 		want         []string // In this order, neighbours.
 	}{
-		{"vllm", "--max-model-len 4096 --enforce-eager --dtype=bfloat16", []string{
+		{"vllm", "--max-model-len 4096 --enforce-eager --dtype=bfloat16 --cpu-offload-gb 0.5", []string{
 			"vllm", "serve", "/model", "--host", "127.0.0.1", "--port", "8000", "--served-model-name", "d1", "a/{port}",
 			"--tensor-parallel-size", "2", "--max-model-len", "4096", "--enforce-eager",
-			"--dtype", "bfloat16",
+			"--dtype", "bfloat16", "--cpu-offload-gb", "0.5",
 		}},
 		{"llama.cpp", "--ctx-size=2048", []string{
 			"llama-server", "--model", "/model", "--alias", "d1", "--host", "127.0.0.1", "--port", "8000", "--metrics",
@@ -44,9 +45,10 @@ func TestArgv(t *testing.T) {
 			"llama-server", "--model", "/model", "--alias", "d1", "--host", "127.0.0.1", "--port", "8000", "--metrics",
 			"--no-webui", "--embeddings",
 		}},
-		{"sglang", "--mem-fraction-static 0.8", []string{
+		{"sglang", "--mem-fraction-static 0.8 --cpu-offload-gb=10", []string{
 			"python3", "-m", "sglang.launch_server", "--model-path", "/model", "--host", "127.0.0.1", "--port", "8000",
 			"--served-model-name", "d1", "--tp-size", "2", "--enable-metrics", "--mem-fraction-static", "0.8",
+			"--cpu-offload-gb", "10",
 		}},
 	} {
 		e := mustEngine(t, c.engine)
@@ -150,6 +152,7 @@ func TestValidate(t *testing.T) {
 		"place":   func(e *engine.Engine) { e.Command = []string{"x", "{host}"} },
 		"allow":   func(e *engine.Engine) { e.Allow = []string{"--x=path"} },
 		"own":     func(e *engine.Engine) { e.Allow = []string{"--port=int"} },
+		"start":   func(e *engine.Engine) { e.StartLimit = 25 * time.Hour },
 	} {
 		e := good
 		change(&e)

@@ -40,7 +40,8 @@ func vllm() Engine {
 		},
 		Formats: []string{Safetensors},
 		Allow: []string{
-			"--block-size=int", "--disable-custom-all-reduce", "--dtype=word", "--enable-auto-tool-choice",
+			"--block-size=int", "--cpu-offload-gb=number", "--disable-custom-all-reduce", "--dtype=word",
+			"--enable-auto-tool-choice",
 			"--enable-chunked-prefill", "--enable-expert-parallel", "--enable-prefix-caching", "--enforce-eager",
 			"--gpu-memory-utilization=number", "--kv-cache-dtype=word", "--max-logprobs=int", "--max-model-len=int",
 			"--max-num-batched-tokens=int", "--max-num-seqs=int", "--no-enable-prefix-caching",
@@ -94,7 +95,8 @@ func sglang() Engine {
 		Image: "docker.io/lmsysorg/sglang:latest",
 		Env:   map[string]string{"HF_HUB_OFFLINE": "1"}, Formats: []string{Safetensors},
 		Allow: []string{
-			"--attention-backend=word", "--chunked-prefill-size=int", "--context-length=int", "--disable-cuda-graph",
+			"--attention-backend=word", "--chunked-prefill-size=int", "--context-length=int", "--cpu-offload-gb=int",
+			"--disable-cuda-graph",
 			"--disable-radix-cache", "--dtype=word", "--enable-torch-compile", "--kv-cache-dtype=word",
 			"--max-running-requests=int", "--mem-fraction-static=number", "--quantization=word",
 			"--reasoning-parser=word", "--schedule-policy=word", "--tool-call-parser=word",

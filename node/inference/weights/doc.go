@@ -5,6 +5,7 @@
 //
 // Rules: a model is fetched once, into a directory that is complete or not there, and
 // that sandboxes see read-only. Every byte is checked against the hash that its source
-// names. Files that could hold code are not fetched. Files that were fetched with a token
-// are for the organization of the token alone. No token is written or logged.
+// names. A file without one needs the operator's leave, and the deployment's log names it.
+// Files that could hold code are not fetched. Files that were fetched with a token are for
+// the organization of the token alone. No token is written or logged.
 package weights

@@ -95,7 +95,8 @@ func (s *Store) fetchFile(
 			if err := os.Remove(name + ".part"); err != nil {
 				return fmt.Errorf("fetch model: %w", err)
 			}
-		case compute.CodeOf(err) == compute.CodeNotFound, compute.CodeOf(err) == compute.CodeConflict:
+		case compute.CodeOf(err) == compute.CodeNotFound, compute.CodeOf(err) == compute.CodeConflict,
+			compute.CodeOf(err) == compute.CodeInvalid:
 			return err
 		}
 		s.cfg.Logger.Warn("model not fetched", "model", w.Name, "err", err)
@@ -116,7 +117,7 @@ func (s *Store) try(
 	if err != nil {
 		return fmt.Errorf("fetch model: %w", err)
 	}
-	if have > f.Size {
+	if have > f.Size || !f.verifiable() { // Its source may name a hash when it is asked for the file.
 		have = 0
 	}
 	if have < f.Size || f.Size == 0 {
@@ -130,6 +131,9 @@ func (s *Store) try(
 			return err
 		}
 		defer body.Close()
+		if !f.verifiable() && !s.cfg.Unverified {
+			return errUnverifiable(f)
+		}
 		if err := out.Truncate(from); err != nil {
 			return fmt.Errorf("fetch model: %w", err)
 		}
@@ -160,6 +164,11 @@ func (s *Store) try(
 	return out.Sync()
 }
 
+func errUnverifiable(f *File) error {
+	return compute.Errorf(compute.CodeInvalid, "%s cannot be verified: its source names no SHA-256 and no Git hash "+
+		"of it. The operator can allow such files by inference.unverified_files", f.Name)
+}
+
 // verify checks the hash of a whole file.
 func (f *File) verify(r io.ReadSeeker) error {
 	var h hash.Hash
@@ -171,7 +180,7 @@ func (f *File) verify(r io.ReadSeeker) error {
 		h, want = sha1.New(), f.Git //nolint:gosec // As above.
 		fmt.Fprintf(h, "blob %d\x00", f.Size)
 	default:
-		return nil // Its source checked it, chunk by chunk.
+		return nil // Its source checked it, chunk by chunk, or the operator accepts it.
 	}
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("check file: %w", err)

@@ -3,6 +3,9 @@ package weights
 import (
 	"cmp"
 	"context"
+	"crypto/sha1" //nolint:gosec // Git's own hash of small files: there is no other.
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -45,7 +48,7 @@ type hubModel struct {
 	Gated    any    `json:"gated"` // false, or how.
 	Siblings []struct {
 		Name string `json:"rfilename"`
-		Size int64  `json:"size"`
+		Size *int64 `json:"size"`
 		Blob string `json:"blobId"`
 		LFS  *struct {
 			SHA256 string `json:"sha256"`
@@ -72,9 +75,12 @@ func (h *Hub) List(ctx context.Context, w Want) (Listing, error) {
 	gated, _ := m.Gated.(bool)
 	l := Listing{Version: m.SHA, Private: m.Private || gated || m.Gated != nil && m.Gated != false}
 	for _, s := range m.Siblings {
-		f := File{Name: s.Name, Size: s.Size, Git: s.Blob}
-		if s.LFS != nil {
-			f.Size, f.SHA256, f.Git = s.LFS.Size, s.LFS.SHA256, ""
+		f := File{Name: s.Name, Size: -1}
+		switch {
+		case s.LFS != nil:
+			f.Size, f.SHA256 = s.LFS.Size, hashOf(s.LFS.SHA256, sha256.Size)
+		case s.Size != nil:
+			f.Size, f.Git = *s.Size, hashOf(s.Blob, sha1.Size)
 		}
 		l.Files = append(l.Files, f)
 	}
@@ -92,7 +98,34 @@ func (h *Hub) Open(ctx context.Context, w Want, l *Listing, f *File, offset int6
 	if answer.StatusCode != http.StatusPartialContent {
 		offset = 0
 	}
+	if !f.verifiable() {
+		f.SHA256, f.Git = hashesOf(answer)
+	}
 	return answer.Body, offset, nil
+}
+
+// hashesOf returns the hash that a hub names with a file, "" for none: the SHA-256 of a
+// large file, which is elsewhere, or the Git hash of a small one.
+func hashesOf(answer *http.Response) (sum, git string) {
+	for answer.Request.Response != nil {
+		answer = answer.Request.Response // The hub's own answer is before all redirects.
+	}
+	for _, name := range []string{"X-Linked-Etag", "Etag"} {
+		tag := strings.Trim(strings.TrimPrefix(answer.Header.Get(name), "W/"), `"`)
+		if sum, git = hashOf(tag, sha256.Size), hashOf(tag, sha1.Size); sum != "" || git != "" {
+			return sum, git
+		}
+	}
+	return "", ""
+}
+
+// hashOf returns a hash of a size in its usual form, "" if the text is none.
+func hashOf(text string, size int) string {
+	data, err := hex.DecodeString(text)
+	if err != nil || len(data) != size {
+		return ""
+	}
+	return hex.EncodeToString(data)
 }
 
 // get asks the hub. The client sends the token to no other host, whither the hub may

@@ -31,9 +31,13 @@ type File struct {
 	SHA256 string `json:"sha256,omitempty"` // Hexadecimal; "" if the source has another hash,
 	Git    string `json:"git,omitempty"`    // that of a Git blob.
 
-	// Version changes with the content, for a source without hashes of whole files.
+	// Version changes with the content, for a source that checks what it sends, and has no
+	// hashes of whole files.
 	Version string `json:"version,omitempty"`
 }
+
+// verifiable reports whether damage of the file is noticed.
+func (f *File) verifiable() bool { return f.SHA256 != "" || f.Git != "" || f.Version != "" }
 
 // Listing is the files of a model at its source.
 type Listing struct {
@@ -47,7 +51,8 @@ type Listing struct {
 type Source interface {
 	// List returns the files of a model.
 	List(ctx context.Context, w Want) (Listing, error)
-	// Open reads a file from an offset. It may begin at an earlier one, which it returns.
+	// Open reads a file from an offset. It may begin at an earlier one, which it returns. It
+	// sets a hash of the file that the listing has not.
 	Open(ctx context.Context, w Want, l *Listing, f *File, offset int64) (body io.ReadCloser, from int64, err error)
 }
 

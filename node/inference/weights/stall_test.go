@@ -26,7 +26,8 @@ type slow struct {
 }
 
 func (s *slow) List(context.Context, weights.Want) (weights.Listing, error) {
-	return weights.Listing{Version: "v", Files: []weights.File{{Name: "m.gguf", Size: int64(len(content))}}}, nil
+	f := weights.File{Name: "m.gguf", Size: int64(len(content)), Version: "v"}
+	return weights.Listing{Version: "v", Files: []weights.File{f}}, nil
 }
 
 func (s *slow) Open(

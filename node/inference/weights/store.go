@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -39,6 +38,8 @@ type Config struct {
 	Now     func() time.Time
 	Pause   time.Duration // Before another try; 0 for two seconds.
 	Stall   time.Duration // For a source to send something; 0 for two minutes.
+
+	Unverified bool // Accept files whose source names no hash.
 }
 
 // Use is one of a model that may not be evicted.
@@ -130,9 +131,10 @@ func (s *Store) Get(ctx context.Context, w Want, formats []string, say func(stri
 // cached returns a model of the cache, of the organization's own alone if own is set, after
 // its source was not reached, else why it was not.
 func (s *Store) cached(w Want, formats []string, own bool, failed error, say func(string)) (Model, error) {
-	if m, ok := s.known(w, formats, own); ok {
+	if c, ok := s.known(w, formats, own); ok {
 		say("a source of models is not reached; the model is in the cache")
-		return m, nil
+		sayUnverified(c.Files, say)
+		return modelOf(filepath.Join(c.dir, filesDir), c.Format, c.Files), nil
 	}
 	return Model{}, failed
 }
@@ -231,8 +233,11 @@ func (s *Store) from(
 // check refuses a listing that cannot be fetched.
 func (m *manifest) check(keepMiB int64) error {
 	for _, f := range m.Files {
-		if !safeName(f.Name) || f.Size < 0 {
+		if !safeName(f.Name) {
 			return compute.Errorf(compute.CodeInvalid, "the source of %s names a file %q", m.Name, compute.Clip(f.Name, 64))
+		}
+		if f.Size < 0 {
+			return compute.Errorf(compute.CodeInvalid, "the source of %s does not say how large %s is", m.Name, f.Name)
 		}
 	}
 	if size := m.bytes() >> 20; size > keepMiB {
@@ -258,6 +263,7 @@ func (s *Store) share(
 		s.touch(dir)
 		s.mu.Unlock()
 		say("the model is in the cache")
+		s.warn(dir, say)
 		return modelOf(filepath.Join(dir, filesDir), m.Format, m.Files), nil
 	}
 	f := s.fetching[dir]
@@ -287,7 +293,24 @@ func (s *Store) share(
 	if err != nil {
 		return Model{}, err
 	}
+	s.warn(dir, say)
 	return modelOf(filepath.Join(dir, filesDir), m.Format, m.Files), nil
+}
+
+// warn says which files of a whole model were not verified.
+func (s *Store) warn(dir string, say func(string)) {
+	var m manifest
+	if data, err := os.ReadFile(filepath.Join(dir, manifestFile)); err == nil && json.Unmarshal(data, &m) == nil {
+		sayUnverified(m.Files, say)
+	}
+}
+
+func sayUnverified(files []File, say func(string)) {
+	for _, f := range files {
+		if !f.verifiable() {
+			say(fmt.Sprintf("%s was not verified: its source names no hash of it", f.Name))
+		}
+	}
 }
 
 // await waits for a download, and calls say with its progress.
@@ -375,8 +398,8 @@ func (s *Store) list() (out []cachedModel) {
 	return out
 }
 
-// known returns a model of the cache whose source is not reached.
-func (s *Store) known(w Want, formats []string, own bool) (Model, bool) {
+// known returns a model of the cache whose source is not reached, and marks it as used.
+func (s *Store) known(w Want, formats []string, own bool) (cachedModel, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := s.list()
@@ -384,126 +407,9 @@ func (s *Store) known(w Want, formats []string, own bool) (Model, bool) {
 	for _, c := range list {
 		may := c.Org == w.Org.String() || c.Org == "" && !own
 		if c.Name == w.Name && may && slices.Contains(formats, c.Format) {
-			return modelOf(filepath.Join(c.dir, filesDir), c.Format, c.Files), true
+			s.touch(c.dir)
+			return c, true
 		}
 	}
-	return Model{}, false
-}
-
-// parts are the files that an abandoned download has left.
-type parts struct {
-	dir   string
-	bytes int64
-}
-
-// unfinished returns the parts of downloads that are not under way, and the bytes that
-// downloads to other directories than keep will need.
-func (s *Store) unfinished(keep string) (left []parts, underWay int64) {
-	entries, _ := os.ReadDir(s.cfg.Dir) // As for list.
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for dir, f := range s.fetching {
-		if dir != keep {
-			underWay += f.bytes
-		}
-	}
-	for _, e := range entries {
-		p := parts{dir: filepath.Join(s.cfg.Dir, e.Name())}
-		if p.dir == keep || s.fetching[p.dir] != nil || s.complete(p.dir) {
-			continue
-		}
-		_ = filepath.WalkDir(p.dir, func(_ string, d fs.DirEntry, err error) error {
-			if err == nil && d.Type().IsRegular() {
-				if info, err := d.Info(); err == nil {
-					p.bytes += info.Size()
-				}
-			}
-			return nil // An unreadable file is being removed, or its removal returns why.
-		})
-		left = append(left, p)
-	}
-	return left, underWay
-}
-
-// discard removes parts of a model, unless a download of it has begun meanwhile.
-func (s *Store) discard(dir string) error {
-	gone := dir + ".gone" // A download of the model makes its directory again.
-	if err := os.RemoveAll(gone); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	var err error
-	if s.fetching[dir] == nil {
-		err = os.Rename(dir, gone)
-	}
-	s.mu.Unlock()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return os.RemoveAll(gone)
-}
-
-// evict removes the parts of abandoned downloads, and then the longest unused models, until
-// so many bytes more fit. One call at a time does so: others would choose the same models.
-func (s *Store) evict(more int64, keep string) error {
-	s.evicting.Lock()
-	defer s.evicting.Unlock()
-	list := s.list()
-	left, underWay := s.unfinished(keep)
-	limit := s.cfg.KeepMiB << 20
-	total := more + underWay
-	for _, c := range list {
-		total += c.bytes()
-	}
-	for _, p := range left {
-		total += p.bytes
-	}
-	for _, p := range left {
-		if total <= limit {
-			return nil
-		}
-		if err := s.discard(p.dir); err != nil {
-			return fmt.Errorf("evict parts of a model: %w", err)
-		}
-		total -= p.bytes
-	}
-	for _, c := range list {
-		if total <= limit {
-			return nil
-		}
-		if c.dir == keep {
-			continue
-		}
-		free, err := s.giveUp(&c)
-		if err != nil {
-			return fmt.Errorf("evict model: %w", err)
-		}
-		if !free {
-			continue
-		}
-		if err := os.RemoveAll(c.dir); err != nil {
-			return fmt.Errorf("evict model: %w", err)
-		}
-		s.cfg.Logger.Info("model evicted", "model", c.Name)
-		total -= c.bytes()
-	}
-	if total > limit {
-		return compute.Errorf(compute.CodeUnavailable, "the cache of models is full of models in use")
-	}
-	return nil
-}
-
-// giveUp removes the manifest of a model that nothing uses, and reports whether it is one. A
-// start that has chosen the model before is seen to use it; a later one finds it incomplete.
-func (s *Store) giveUp(c *cachedModel) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if slices.ContainsFunc(s.cfg.InUse(), func(u Use) bool { return u.protects(c) }) {
-		return false, nil
-	}
-	err := os.Remove(filepath.Join(c.dir, manifestFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // Someone removed it by hand.
-	}
-	return err == nil, err
+	return cachedModel{}, false
 }

@@ -2,6 +2,7 @@ package weights_test
 
 import (
 	"cmp"
+	"crypto/sha1" //nolint:gosec // As Git does.
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -36,6 +37,10 @@ type hub struct {
 	token  string
 
 	version string // The newest of the model; "" for v1.
+
+	bare   bool              // Its listing has sizes and no hashes,
+	header map[string]string // and answers with a file may have these headers.
+	moved  bool              // They are redirected to files without them.
 }
 
 func newHub(t *testing.T, files map[string]string) *hub {
@@ -60,12 +65,17 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		type sibling struct {
 			Name string `json:"rfilename"`
-			LFS  lfs    `json:"lfs"`
+			Size int    `json:"size"`
+			LFS  *lfs   `json:"lfs,omitempty"`
 		}
 		var list []sibling
 		for name, text := range h.files {
 			sum := sha256.Sum256([]byte(text))
-			list = append(list, sibling{name, lfs{hex.EncodeToString(sum[:]), len(text)}})
+			one := sibling{name, len(text), &lfs{hex.EncodeToString(sum[:]), len(text)}}
+			if h.bare {
+				one.LFS = nil
+			}
+			list = append(list, one)
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"sha": cmp.Or(h.version, "v1"), "siblings": list, "gated": h.token != ""})
 		return
@@ -80,6 +90,16 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
 	h.served[name]++
 	if v := r.Header.Get("Range"); v != "" {
 		h.ranges = append(h.ranges, v)
+	}
+	if r.URL.RawQuery == "" {
+		for key, value := range h.header {
+			w.Header().Set(key, value)
+		}
+		if h.moved {
+			h.mu.Unlock()
+			http.Redirect(w, r, r.URL.Path+"?moved", http.StatusFound)
+			return
+		}
 	}
 	first, cut, wrong := h.served[name] == 1, h.cut, h.wrong > 0
 	h.wrong--
@@ -188,6 +208,69 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// TestHashOfTheAnswer checks files without a hash in the listing against the hash that the
+// hub names with the file: its own in Git, or that of a large file, which is elsewhere.
+func TestHashOfTheAnswer(t *testing.T) {
+	const text = "right"
+	sum, git := sha256.Sum256([]byte(text)), sha1.Sum([]byte("blob 5\x00"+text))
+	right, blob := hex.EncodeToString(sum[:]), hex.EncodeToString(git[:])
+	for name, test := range map[string]struct {
+		header     map[string]string
+		moved      bool
+		unverified bool
+		served     int // Requests for the file until it is fetched or refused.
+		code       compute.Code
+		warns      bool
+	}{
+		"blob":             {map[string]string{"ETag": `"` + blob + `"`}, false, false, 1, "", false},
+		"weak":             {map[string]string{"ETag": `W/"` + strings.ToUpper(blob) + `"`}, false, false, 1, "", false},
+		"another blob":     {map[string]string{"ETag": `"` + strings.Repeat("0", 40) + `"`}, false, false, 5, compute.CodeUnavailable, false},
+		"elsewhere":        {map[string]string{"X-Linked-Etag": `"` + right + `"`, "ETag": `"` + strings.Repeat("0", 64) + `"`}, true, false, 2, "", false},
+		"other elsewhere":  {map[string]string{"X-Linked-Etag": `"` + strings.Repeat("0", 64) + `"`}, true, false, 10, compute.CodeUnavailable, false},
+		"none":             {nil, false, false, 1, compute.CodeInvalid, false},
+		"MD5":              {map[string]string{"ETag": `"` + strings.Repeat("0", 32) + `"`}, false, false, 1, compute.CodeInvalid, false},
+		"none is accepted": {nil, false, true, 1, "", true},
+		"one is checked":   {map[string]string{"ETag": `"` + blob + `"`}, false, true, 1, "", false},
+		"and refused":      {map[string]string{"ETag": `"` + strings.Repeat("0", 64) + `"`}, false, true, 5, compute.CodeUnavailable, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHub(t, map[string]string{"model.gguf": text})
+			h.bare, h.header, h.moved = true, test.header, test.moved
+			s := newStore(t, h, func(c *weights.Config) { c.Unverified = test.unverified })
+			warned := 0
+			for range 2 { // The second time it is in the cache, if it is accepted.
+				_, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"gguf"}, func(said string) {
+					if strings.Contains(said, "model.gguf was not verified") {
+						warned++
+					}
+				})
+				if compute.CodeOf(err) != test.code && (err != nil || test.code != "") {
+					t.Errorf("got %v", err)
+				}
+				if test.code != "" {
+					break
+				}
+			}
+			if h.served["model.gguf"] != test.served || warned > 0 != test.warns || test.warns && warned != 2 {
+				t.Errorf("asked %d times, warned %d times", h.served["model.gguf"], warned)
+			}
+		})
+	}
+}
+
+// TestSizeIsNotListed refuses a model whose source does not say how large its files are.
+func TestSizeIsNotListed(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"sha":"v1","siblings":[{"rfilename":"model.gguf"}]}`))
+	}))
+	defer server.Close()
+	s := newStore(t, &hub{Server: server})
+	_, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"gguf"}, silent)
+	if compute.CodeOf(err) != compute.CodeInvalid || !strings.Contains(err.Error(), "how large model.gguf is") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestSources asks the operator's directory before the hub, and says what is missing.
 func TestSources(t *testing.T) {
 	h := newHub(t, map[string]string{"a-Q8_0.gguf": "8", "a-q4_k_m.gguf": "4", "README.md": ""})
@@ -286,6 +369,43 @@ func TestEvict(t *testing.T) {
 	}
 	if _, err := os.Stat(first.Dir); !os.IsNotExist(err) {
 		t.Errorf("the first is still there: %v", err)
+	}
+}
+
+// TestUnreachedModelIsUsed marks a model as used whose source is not reached: another one
+// is evicted before it.
+func TestUnreachedModelIsUsed(t *testing.T) {
+	h := newHub(t, map[string]string{
+		"1.gguf": strings.Repeat("1", 300<<10), "2.gguf": strings.Repeat("2", 300<<10), "3.gguf": strings.Repeat("3", 600<<10),
+	})
+	now := time.Now().Add(time.Hour) // A manifest that was just written is older.
+	s := newStore(t, h, func(c *weights.Config) {
+		c.KeepMiB = 1
+		c.Now = func() time.Time { return now }
+	})
+	dirs := make(map[string]string)
+	get := func(part string) {
+		t.Helper()
+		m, err := s.Get(t.Context(), weights.Want{Name: "a/b:" + part}, []string{"gguf"}, silent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dirs[part] = m.Dir
+		now = now.Add(time.Hour)
+	}
+	get("1")
+	get("2")
+	get("1")
+	get("2")
+	h.down.Store(true)
+	get("1")
+	h.down.Store(false)
+	get("3")
+	if _, err := os.Stat(dirs["1"]); err != nil {
+		t.Errorf("the model that was used last is evicted: %v", err)
+	}
+	if _, err := os.Stat(dirs["2"]); !os.IsNotExist(err) {
+		t.Errorf("the longest unused model is still there: %v", err)
 	}
 }
 

@@ -1,0 +1,83 @@
+package router_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"berth/compute"
+)
+
+// TestRequestThatEndsReplicas repeats a request on which engines end, as clients do: two
+// replicas are lost with it, and one more each time after a while that becomes longer. Other
+// requests go on. Once it is answered nothing is held against it.
+func TestRequestThatEndsReplicas(t *testing.T) {
+	for name, end := range map[string]func(w http.ResponseWriter){
+		"by ending":              func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+		"by an error and ending": func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked, good, next := make(chan byte, 8), false, byte(10)
+			f := newFleet(t, func(n byte, w http.ResponseWriter, _ *http.Request) {
+				if asked <- n; !good {
+					end(w)
+				}
+			})
+			send := func(body string) (n int) {
+				t.Helper()
+				answer, err := f.inferBody(t, 0, new(int), body)
+				if err == nil {
+					answer.Body.Close()
+				}
+				for ; len(asked) > 0; n++ {
+					if number := int(<-asked); !good {
+						next++
+						f.replace(number, replicaID(next))
+					}
+				}
+				return n
+			}
+			longest := compute.DefaultBackoffReset * 5 / 4
+			for i, step := range []struct {
+				after time.Duration
+				want  int
+			}{
+				{0, 2}, {0, 0}, {longest/4 - time.Minute, 0}, {time.Minute, 1}, {longest/2 - time.Minute, 0}, {time.Minute, 1},
+				{longest - time.Minute, 0}, {time.Minute, 2},
+			} {
+				f.ahead += step.after
+				if got := send("bad"); got != step.want {
+					t.Errorf("%d: %d replicas are asked, want %d", i, got, step.want)
+				}
+				if got := send(fmt.Sprint("other ", i)); got != 2 {
+					t.Errorf("%d: %d replicas are asked another request", i, got)
+				}
+			}
+			f.ahead += longest / 4
+			good = true
+			if got := send("bad"); got != 1 {
+				t.Errorf("%d replicas are asked, and answer", got)
+			}
+			good = false
+			if got := send("bad"); got != 2 {
+				t.Errorf("after it was answered %d replicas are asked, want 2", got)
+			}
+		})
+	}
+}
+
+// TestErrorsOfLivingReplicas repeats a request that the engine answers by an error and
+// survives: the client gets that answer each time.
+func TestErrorsOfLivingReplicas(t *testing.T) {
+	f := newFleet(t, func(_ byte, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	for range 9 {
+		answer, err := f.infer(t, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Body.Close(); answer.StatusCode != http.StatusInternalServerError {
+			t.Errorf("the answer is %d", answer.StatusCode)
+		}
+	}
+}
