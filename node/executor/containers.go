@@ -215,6 +215,9 @@ func (e *Executor) composeIn(
 	c.Compose = &supervise.ContainerCompose{
 		Program: e.compose, Text: bundle.Compose, Interpolate: bundle.Env, Images: make(map[string]supervise.ContainerImage),
 	}
+	if err := e.internalNetworks(ctx, file, res, c); err != nil {
+		return err
+	}
 	for _, ref := range file.Images() {
 		image, err := e.takeImage(ctx, a, w, ref)
 		if err != nil {
@@ -237,6 +240,29 @@ func (e *Executor) composeIn(
 		c.Compose.Devices = append(c.Compose.Devices, disk.Name())
 	}
 	return nil
+}
+
+// internalNetworks adds the networks of a Compose file without a way out. On a machine
+// without rules for networks there are none, as there is no other network.
+func (e *Executor) internalNetworks(
+	ctx context.Context, file *composefile.File, res *resources, c *supervise.Container,
+) (err error) {
+	if e.pool.table == nil {
+		if len(file.Internal) > 0 {
+			res.notes = append(res.notes, "internal networks: none ("+e.pool.why+")")
+		}
+		return nil
+	}
+	var bridges []docker.Bridge
+	for i := range file.Internal {
+		b := docker.Bridge{Slot: res.slot.number}
+		if b.Link, b.Subnet, err = e.pool.table.Internal(b.Slot, i); err != nil {
+			return err
+		}
+		bridges = append(bridges, b)
+	}
+	c.Compose.Internal, err = e.engine.Internal(ctx, bridges)
+	return err
 }
 
 // takeImage returns an image, pulled if need be. While it is pulled, the progress is in

@@ -172,7 +172,7 @@ type receiver struct {
 	waits  *bufio.Reader
 	large  bool // r is one of memory.readers.
 	buf    []byte
-	parsed []Line // Of the last record.
+	parsed []Line // The lines of the last record.
 	watch  *time.Timer
 	memory *memory
 
