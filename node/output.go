@@ -127,7 +127,8 @@ func (n *Node) openOutput(context.Context) error {
 		if err := stream.Accept(nil); err != nil {
 			return err
 		}
-		return n.output.Serve(stream.UntilClosed(ctx), req, stream)
+		window := logs.NewWindow()
+		return n.output.Serve(stream.UntilClosed(ctx, window.Received), req, stream, window)
 	})
 	return nil
 }

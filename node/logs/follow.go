@@ -393,7 +393,7 @@ func (c *cursor) once(ctx context.Context, node compute.NodeID, of attempt) erro
 
 // fromOwner asks the node that has written the output.
 func (c *cursor) fromOwner(ctx context.Context, node compute.NodeID, of attempt) error {
-	req := request{mode: modeRead, of: of, after: c.after, limit: understandsLines}
+	req := request{mode: modeRead, of: of, after: c.after, limit: understandsLines | acknowledges}
 	if c.live {
 		req.mode = modeFollow
 	}

@@ -72,7 +72,7 @@ func (c *cluster) Stream(ctx context.Context, node compute.NodeID, req []byte) (
 	}
 	r, w := io.Pipe()
 	go func() {
-		err := c.nodes[node].Serve(ctx, req, &breaking{w: w, left: limit})
+		err := c.nodes[node].Serve(ctx, req, &breaking{w: w, left: limit}, nil)
 		if err != nil {
 			err = errors.New(err.Error()) // Error types do not cross the wire.
 		}
@@ -249,7 +249,7 @@ func TestLinesShareRecords(t *testing.T) {
 	for _, limit := range []int{0, understandsLines} {
 		var answer bytes.Buffer
 		q := request{mode: modeFollow, of: attempt{testExecution(), 1}, limit: limit}
-		if err := c.node(1).Serve(t.Context(), q.encode(), &answer); err != nil {
+		if err := c.node(1).Serve(t.Context(), q.encode(), &answer, nil); err != nil {
 			t.Fatal(err)
 		}
 		var got []Line
@@ -872,7 +872,7 @@ func TestServeRefusesGarbage(t *testing.T) {
 	c, _ := newCluster(t, 1)
 	for _, req := range [][]byte{nil, {1}, make([]byte, 18), make([]byte, 65), request{}.encode()} {
 		var b strings.Builder
-		err := c.node(1).Serve(t.Context(), req, &b)
+		err := c.node(1).Serve(t.Context(), req, &b, nil)
 		rec, _, perr := parse([]byte(b.String()))
 		if compute.CodeOf(err) != compute.CodeInvalid || perr != nil || rec.fault.Code != compute.CodeInvalid {
 			t.Errorf("%v: got %v and %+v, %v", req, err, rec, perr)

@@ -8,7 +8,8 @@ import (
 
 // memory holds the buffers that the followers of a node share.
 type memory struct {
-	large   chan struct{} // Holds a token for each follower that uses large buffers.
+	large   chan struct{} // Holds a token for each follower that uses large buffers,
+	windows chan struct{} // and one for each sender with a large window.
 	readers sync.Pool     // Holds *bufio.Reader values of receivers.
 	disk    sync.Pool     // Holds *readBuffer values.
 	batches sync.Pool     // Holds *batch values.
@@ -22,7 +23,9 @@ const largeBatches = 64
 // maxPooled bounds the buffers that are used again: a long line may have made them larger.
 const maxPooled = 2 * readBytes
 
-func newMemory() *memory { return &memory{large: make(chan struct{}, largeBatches)} }
+func newMemory() *memory {
+	return &memory{large: make(chan struct{}, largeBatches), windows: make(chan struct{}, largeWindows)}
+}
 
 // takeLarge reports whether the caller may use large buffers, until it calls giveLarge.
 func (m *memory) takeLarge() bool {

@@ -29,9 +29,11 @@ const (
 	lagWait     = 2 * time.Second
 )
 
-// understandsLines is the limit of a request for lines from a node that understands records
-// of several lines. Older nodes send 0 there, and ignore what they get.
-const understandsLines = 1
+// Bits of the limit of a request for lines. Older nodes send 0 there, and ignore what they get.
+const (
+	understandsLines = 1 << iota // Records of several lines.
+	acknowledges                 // The receiver says how much it has read, as Window.Received takes it.
+)
 
 // mode is the kind of a request.
 type mode uint8
@@ -50,7 +52,7 @@ type request struct {
 	of    attempt
 	copy  compute.NodeID // The copy of that node's output; zero for the output itself.
 	after uint64
-	limit int    // The limit of a modeTail or modeSearch request, otherwise understandsLines.
+	limit int    // The limit of a modeTail or modeSearch request, otherwise bits.
 	query Search // The query of a modeSearch request, without its limit.
 }
 
@@ -102,6 +104,9 @@ type sender struct {
 	last    time.Time // When the last record was sent.
 	grouped bool      // Several lines share a record.
 	memory  *memory   // Nil if only one sender is at work.
+
+	ctx    context.Context //nolint:containedctx // That of Serve; only with a window.
+	window *Window         // Nil if the receiver does not say what it has read.
 }
 
 // lines sends a batch. A sender keeps only a small buffer: its client may not read.
@@ -160,6 +165,19 @@ func (s *sender) send() error { return s.write(s.buf) }
 
 func (s *sender) write(b []byte) error {
 	s.last = time.Now() //nolint:forbidigo // A stopwatch.
+	for s.window != nil && len(b) > 0 {
+		n, err := s.window.take(s.ctx, len(b))
+		if err == nil {
+			_, err = s.w.Write(b[:n])
+		}
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	if len(b) == 0 {
+		return nil
+	}
 	_, err := s.w.Write(b)
 	return err
 }
@@ -172,7 +190,8 @@ type receiver struct {
 	waits  *bufio.Reader
 	large  bool // r is one of memory.readers.
 	buf    []byte
-	parsed []Line // The lines of the last record.
+	parsed []Line         // The lines of the last record.
+	acks   *acknowledging // Nil if the sender does not want to know what was read.
 	watch  *time.Timer
 	memory *memory
 
@@ -187,7 +206,12 @@ func (r *receiver) endWatch() {
 
 // newReceiver returns a receiver of stream. stop closes the stream.
 func newReceiver(ctx context.Context, stream io.ReadCloser, m *memory) (r *receiver, stop func()) {
-	r = &receiver{stream: stream, waits: bufio.NewReaderSize(stream, waitBuffer), memory: m}
+	r = &receiver{stream: stream, memory: m}
+	if to, ok := stream.(io.Writer); ok {
+		r.acks = &acknowledging{Reader: stream, to: to}
+		r.stream = r.acks
+	}
+	r.waits = bufio.NewReaderSize(r.stream, waitBuffer)
 	r.r = r.waits
 	r.watch = time.AfterFunc(deadAfter, func() { _ = stream.Close() })
 	unhook := context.AfterFunc(ctx, func() { _ = stream.Close() })
@@ -245,6 +269,9 @@ func (r *receiver) whole(n int) ([]byte, error) {
 func (r *receiver) peek() ([]byte, error) {
 	if r.r.Buffered() == 0 {
 		r.giveBack()
+		if err := r.acks.send(ackAfter); err != nil {
+			return nil, err
+		}
 	}
 	head, err := r.r.Peek(recordHeader)
 	if err != nil || r.r != r.waits || r.r.Buffered() < waitBuffer {
@@ -262,6 +289,33 @@ func (r *receiver) peek() ([]byte, error) {
 	}
 	r.waits.Reset(r.stream)
 	return r.r.Peek(recordHeader)
+}
+
+// acknowledging is a stream whose sender is told how much of it was read.
+type acknowledging struct {
+	io.Reader
+
+	to   io.Writer
+	read int // Since it was last told.
+}
+
+// Read reads from the stream.
+func (a *acknowledging) Read(p []byte) (int, error) {
+	n, err := a.Reader.Read(p)
+	if a.read += n; err == nil {
+		err = a.send(ackAlways)
+	}
+	return n, err
+}
+
+// send tells the sender if at least so many bytes were read.
+func (a *acknowledging) send(least int) error {
+	if a == nil || a.read < least {
+		return nil
+	}
+	_, err := a.to.Write(binary.BigEndian.AppendUint32(nil, uint32(a.read)))
+	a.read = 0
+	return err
 }
 
 // giveBack returns to the buffer of a receiver that waits.
@@ -349,10 +403,14 @@ func (s stoppedError) Error() string { return s.err.Error() }
 
 // Serve answers the request of another node's Follower with the output on this
 // node's disk. It returns when the answer is complete, when ctx ends or when w
-// fails.
-func (f *Follower) Serve(ctx context.Context, req []byte, w io.Writer) error {
+// fails. The window gets what the other node sends meanwhile; nil for an answer of any size.
+func (f *Follower) Serve(ctx context.Context, req []byte, w io.Writer, window *Window) error {
 	s := &sender{w: w, last: time.Now()} //nolint:forbidigo // A stopwatch.
 	q, err := decodeRequest(req)
+	if lines := q.mode == modeFollow || q.mode == modeRead; lines && q.limit&acknowledges != 0 && window != nil {
+		s.ctx, s.window, window.memory = ctx, window, f.cfg.Store.memory
+		defer window.close()
+	}
 	if err == nil {
 		err = f.serve(ctx, q, s)
 	}
@@ -384,7 +442,7 @@ func (f *Follower) serve(ctx context.Context, q request, s *sender) error {
 		q.query.Limit = q.limit
 		return store.search(ctx, q.of, q.query, func(r Found) error { return halt(s.found(r)) })
 	}
-	s.grouped, s.memory = q.limit >= understandsLines, f.cfg.Store.memory
+	s.grouped, s.memory = q.limit&understandsLines != 0, f.cfg.Store.memory
 	h := hooks{
 		ended: always,
 		lines: func(l []Line) error { return halt(s.lines(l)) },
