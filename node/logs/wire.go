@@ -191,7 +191,7 @@ type receiver struct {
 	large  bool // r is one of memory.readers.
 	buf    []byte
 	parsed []Line         // The lines of the last record.
-	acks   *acknowledging // Nil if the sender does not want to know what was read.
+	acks   *acknowledging // Nil if the sender wants no reports of what was read.
 	watch  *time.Timer
 	memory *memory
 
@@ -291,12 +291,12 @@ func (r *receiver) peek() ([]byte, error) {
 	return r.r.Peek(recordHeader)
 }
 
-// acknowledging is a stream whose sender is told how much of it was read.
+// acknowledging is a stream that reports to its sender how much of it was read.
 type acknowledging struct {
 	io.Reader
 
 	to   io.Writer
-	read int // Since it was last told.
+	read int // Since the last report.
 }
 
 // Read reads from the stream.
@@ -308,7 +308,7 @@ func (a *acknowledging) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// send tells the sender if at least so many bytes were read.
+// send reports to the sender if at least so many bytes were read.
 func (a *acknowledging) send(least int) error {
 	if a == nil || a.read < least {
 		return nil
