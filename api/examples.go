@@ -28,7 +28,7 @@ func examples() map[string]string {
 		"POST /execution/image/start": `{"docker_image_ref":"docker.io/library/python:3.13-slim",` +
 			`"docker_run_cmd":["python","-c","print(6 * 7)"],"execution_type":"cpu"}`,
 		"POST /execution/compose/start": `{"compose_file_code":"services:\n  job:\n    image: alpine:3.22\n    ` +
-			`command: echo hello\n","execution_type":"cpu"}`,
+			`command: echo hello\n    networks: [closed]\nnetworks:\n  closed:\n    internal: true\n","execution_type":"cpu"}`,
 		"POST /execution/compose/complete/{id}": `{"status":"completed","return_code":0,"output":"done"}`,
 		"POST /execution/gpu_selection/start": `{"code":"import torch\nprint(torch.ones(4096, 4096, device='cuda').sum())",` +
 			`"objective":"cheapest","repeats":2,"max_credits":5}`,

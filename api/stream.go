@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +17,7 @@ import (
 // Limits of output streams.
 const (
 	eventTime    = time.Second      // Between the first and the last line of an event.
-	eventBytes   = 4 << 10          // Bytes of lines in one event. The server holds several for a slow reader.
+	eventBytes   = 32 << 10         // Bytes of lines in one event. Few followers are given so many at once.
 	commentEvery = 15 * time.Second // Keeps the connection alive, and finds out that it is not.
 	followRetry  = time.Second      // Between tries to read output that nobody can serve.
 	archiveRetry = time.Second / 4  // Between tries to load an archive that cannot be read,
@@ -194,19 +193,15 @@ func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch
 	}
 }
 
-// pass gives lines to serve and waits until they are sent.
+// pass gives lines to serve and waits until they are sent. Once serve has them it does not
+// return earlier, because the lines are valid only until then.
 func (t *stream) pass(batches chan<- batch, lines []Line) error {
 	b := batch{lines: lines, sent: make(chan error, 1)}
 	select {
 	case <-t.ctx.Done():
 		return t.ctx.Err()
 	case batches <- b:
-	}
-	select {
-	case <-t.ctx.Done():
-		return t.ctx.Err()
-	case err := <-b.sent:
-		return err
+		return <-b.sent
 	}
 }
 
@@ -217,13 +212,10 @@ func (t *stream) send(lines []Line) error {
 			lines = lines[1:]
 			continue
 		}
-		n, text := together(lines)
-		event := wire.StreamEvent{
-			Output: &wire.StreamOutput{Content: strings.ToValidUTF8(text, "\uFFFD")},
-			Stream: lines[0].Stream, At: atOrNull(lines[0].At),
-		}
+		n, size := together(lines)
 		last := lines[n-1].Seq
-		if err := t.w.Event(strconv.FormatUint(last, 10), event); err != nil {
+		err := t.w.Append(last, size+eventExtra, func(b []byte) []byte { return appendEvent(b, lines[:n]) })
+		if err != nil {
 			return err
 		}
 		t.after, lines = last, lines[n:]
@@ -231,21 +223,33 @@ func (t *stream) send(lines []Line) error {
 	return t.w.Flush()
 }
 
-// together returns how many of the lines, at least one, share an event, and their
-// text: those at the front that were written to one stream within eventTime, up to
-// eventBytes.
-func together(lines []Line) (n int, text string) {
-	var b strings.Builder
+// eventExtra is about how many bytes an event has beside its output.
+const eventExtra = 128
+
+// together returns how many of the lines, at least one, share an event, and how many bytes
+// of output they have: those at the front that were written to one stream within
+// eventTime, up to eventBytes.
+func together(lines []Line) (n, size int) {
 	for n = 0; n < len(lines) && lines[n].Stream == lines[0].Stream; n++ {
-		if n > 0 && (b.Len()+len(lines[n].Text) >= eventBytes || lines[n].At.Sub(lines[0].At) > eventTime) {
+		if n > 0 && (size+len(lines[n].Text) >= eventBytes || lines[n].At.Sub(lines[0].At) > eventTime) {
 			break
 		}
-		b.Write(lines[n].Text)
-		if !lines[n].Partial {
-			b.WriteByte('\n')
+		size += len(lines[n].Text) + 1
+	}
+	return n, size
+}
+
+// appendEvent appends the data of an event with lines.
+func appendEvent(b []byte, lines []Line) []byte {
+	event := wire.OutputEvent{Stream: lines[0].Stream, At: lines[0].At}
+	b = event.Begin(b)
+	for _, l := range lines {
+		b = event.Text(b, l.Text)
+		if !l.Partial {
+			b = event.Text(b, []byte{'\n'})
 		}
 	}
-	return n, b.String()
+	return event.End(b)
 }
 
 // noReturnCode is the return code of an execution that never became a process.
@@ -270,7 +274,7 @@ func (t *stream) finish(e *compute.Execution, missing string) error {
 		why := errorOf(e)
 		result.Error = &why
 	}
-	if err := t.w.Event("", event); err != nil {
+	if err := t.w.Event(event); err != nil {
 		return err
 	}
 	return t.w.Flush()

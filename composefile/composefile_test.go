@@ -91,7 +91,7 @@ func TestEmit(t *testing.T) {
 	if env["PRICE"] != "5$$" || env["SECRET"] != "${BERTH_VALUE_0}" || env["A"] != "1" {
 		t.Errorf("variables of db are %v", env)
 	}
-	if out.Volumes["data"]["driver_opts"].(map[string]any)["device"] != "/dev/loop7" || out.Networks["default"]["external"] != true {
+	if out.Volumes["data"]["driver_opts"].(map[string]any)["device"] != "/dev/loop7" || out.Networks["outside"]["external"] != true {
 		t.Errorf("volumes %v, networks %v", out.Volumes, out.Networks)
 	}
 	again, faults := composefile.Parse(string(text), nil)

@@ -24,7 +24,8 @@ type Image struct {
 type Frame struct {
 	Project   string            // Name of the project: unique on the engine.
 	Labels    map[string]string // Labels of everything that is made.
-	Network   string            // The network of all services, which exists; "none" for none.
+	Network   string            // The network with a way out, which exists; "none" for none.
+	Internal  []Network         // Networks without a way out, one for each of Internal; none if the machine makes none.
 	Parent    string            // The cgroup or slice of all containers.
 	Runtime   string
 	Seccomp   string            // A file with the profile; "" for the engine's own.
@@ -38,6 +39,14 @@ type Frame struct {
 	Pids      int64
 	MaxFiles  int64
 	TmpMiB    int64 // Size of each directory in memory.
+}
+
+// Network is a network without a way out, which Docker Compose makes.
+type Network struct {
+	Name   string // On the engine.
+	Link   string // Name of its bridge on the machine, which has no address there.
+	Subnet string
+	Labels map[string]string // Beside those of everything.
 }
 
 // Bind is a directory of the machine that containers see.
@@ -82,8 +91,8 @@ func (f *File) Emit(frame *Frame) ([]byte, error) {
 		}
 	}
 	file := map[string]any{"name": frame.Project, "services": services, "volumes": volumes}
-	if frame.Network != "none" {
-		file["networks"] = map[string]any{"default": map[string]any{"name": frame.Network, "external": true}}
+	if networks := f.networks(frame); len(networks) > 0 {
+		file["networks"] = networks
 	}
 	return json.Marshal(file)
 }
@@ -106,9 +115,7 @@ func (f *File) service(s *Service, c *types.ServiceConfig, image *Image, frame *
 	if frame.Runtime != "" {
 		out["runtime"] = frame.Runtime
 	}
-	if frame.Network == "none" {
-		out["network_mode"] = "none"
-	}
+	f.connect(out, c, frame)
 	if len(gpus) > 0 {
 		out["deploy"] = map[string]any{"resources": map[string]any{"reservations": map[string]any{
 			"devices": []any{map[string]any{"driver": "nvidia", "device_ids": gpus, "capabilities": []string{"gpu"}}},

@@ -12,6 +12,7 @@ import (
 type File struct {
 	Services []Service
 	Volumes  []string // Names, sorted.
+	Internal []string // Names of the networks without a way out, sorted. All others are one.
 	project  *types.Project
 }
 

@@ -8,7 +8,7 @@ const (
 	whyPorts     = "ports are not published: services of the file reach each other by name; berth service publishes a port"
 	whyBuild     = "images are not built here: build, push and name the image"
 	whyEngine    = "it depends on the engine of one machine"
-	whyNetworks  = "all services of an execution share one network, which is its own"
+	whyNetworks  = "services on one network reach each other by name"
 	whyUnknown   = "Compose files here have no such key"
 )
 
@@ -66,7 +66,7 @@ func allowedIn() map[string][]string {
 		"device":           {"driver", "count", "capabilities", "device_ids"},
 		"healthcheck":      {"test", "interval", "timeout", "retries", "start_period", "start_interval", "disable"},
 		"volume":           {"driver", "labels", "name"},
-		"network":          {"driver", "labels", "name", "attachable"},
+		"network":          {"driver", "labels", "name", "attachable", "internal"},
 		"service volume":   {"type", "source", "target", "read_only", "volume", "tmpfs", "consistency"},
 	}
 }

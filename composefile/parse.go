@@ -23,6 +23,7 @@ const (
 	MaxBytes    = 256 << 10
 	MaxServices = 64
 	MaxVolumes  = 16
+	MaxInternal = 8 // Internal networks.
 	maxFaults   = 50
 	maxScale    = 64 // Containers of all services together.
 	maxGPUs     = 64 // GPUs of one container.
@@ -320,8 +321,6 @@ func (p *reader) resource(node ast.Node, kind, path string) {
 			p.fault(at, path+"."+key, "it belongs to the machine: an execution has %s of its own", kind)
 		case key == "driver" && text != "local" && text != "bridge":
 			p.fault(at, path+"."+key, "%s", whyEngine)
-		case key == "internal":
-			p.fault(at, path+"."+key, "an execution without a network to the outside has network: none in its start")
 		case !slices.Contains(allowedIn()[part], key) && !strings.HasPrefix(key, "x-"):
 			p.fault(at, path+"."+key, "allowed here are %s", strings.Join(allowedIn()[part], ", "))
 		}
@@ -406,11 +405,27 @@ func (p *reader) file(root *ast.MappingNode, project *types.Project) *File {
 	for name := range project.Volumes {
 		f.Volumes = append(f.Volumes, name)
 	}
+	if f.Internal = internal(project); len(f.Internal) > MaxInternal {
+		p.fault(nil, "networks", "a file has at most %d internal networks", MaxInternal)
+	}
 	slices.Sort(f.Volumes)
 	if len(f.Volumes) > MaxVolumes {
 		p.fault(nil, "volumes", "a file has at most %d volumes", MaxVolumes)
 	}
 	return f
+}
+
+// internal returns the networks of a file without a way out that services are on, sorted.
+func internal(project *types.Project) (names []string) {
+	for _, s := range project.Services {
+		for name := range s.Networks {
+			if project.Networks[name].Internal && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // imageOf returns the whole name of a service's image, or why it is invalid.

@@ -2,12 +2,15 @@ package node_test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	dockerclient "github.com/moby/moby/client"
 
 	"berth/api/client"
 	"berth/api/wire"
@@ -292,10 +295,85 @@ func checkCompose(t *testing.T, api *client.Client) {
 	if e.ReturnCode == nil || *e.ReturnCode != 7 || !strings.Contains(e.Stdout, "served /hello") {
 		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
 	}
+	checkInternalNetworks(t, api)
 	start.File = "services:\n  a:\n    image: x\n    privileged: true\n"
 	if _, err = api.SubmitCompose(t.Context(), start); err == nil || !strings.Contains(err.Error(), "line 4, column 5") {
 		t.Errorf("a privileged service: %v", err)
 	}
+}
+
+const internalText = `
+services:
+  server:
+    image: ${IMAGE}
+    command: [serve, "8000"]
+    networks: {back: {aliases: [database]}}
+  shut:
+    image: ${IMAGE}
+    command: [each, dial, "$MACHINE", ";", bound, "$MACHINE", ";", dial, "192.0.2.1:80", ";", lookup, example.com]
+    networks: [back]
+  apart:
+    image: ${IMAGE}
+    command: [each, lookup, server, ";", lookup, web]
+  web:
+    image: ${IMAGE}
+    command: [ask, "http://database:8000/hello", "7"]
+    networks: [back, front]
+    depends_on:
+      shut: {condition: service_completed_successfully}
+      apart: {condition: service_completed_successfully}
+networks:
+  front: {}
+  back: {internal: true}
+`
+
+// checkInternalNetworks executes a Compose file with a network without a way out: its
+// services reach each other, also from a service that is on the other network too, and
+// nothing else. Services that are not on it do not know them.
+func checkInternalNetworks(t *testing.T, api *client.Client) {
+	listener, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	machine := fmt.Sprintf("%s:%d", machineAddress(t), listener.Addr().(*net.TCPAddr).Port)
+	start := client.StartCompose{File: internalText}
+	start.Env = map[string]string{"IMAGE": dockertest.Image, "MACHINE": machine}
+	started, err := api.SubmitCompose(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.ReturnCode == nil || *e.ReturnCode != 7 || !strings.Contains(e.Stdout, "served /hello") {
+		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
+	}
+	for _, attack := range []string{"dial " + machine, "bound " + machine, "dial 192.0.2.1:80", "lookup example.com", "lookup server"} {
+		if !strings.Contains(e.Stdout, attack+": failed") {
+			t.Errorf("%s is not refused: %q", attack, e.Stdout)
+		}
+	}
+	docker := dockertest.Client(t)
+	nodetest.Eventually(t, time.Minute, "the end of the networks", func() bool {
+		left, err := docker.NetworkList(t.Context(), dockerclient.NetworkListOptions{
+			Filters: make(dockerclient.Filters).Add("label", "berth.attempt="+started.ExecutionID.String()+".1"),
+		})
+		return err == nil && len(left.Items) == 0
+	})
+}
+
+// machineAddress returns an address of this machine on a network.
+func machineAddress(t *testing.T) string {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+			return n.IP.String()
+		}
+	}
+	t.Skip("this machine is on no network")
+	return ""
 }
 
 // checkComplete reports the end of an execution of a Compose file that lives, which ends it,

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
+	"sync"
 	"time"
 
 	"berth/api"
@@ -125,7 +127,8 @@ func (n *Node) openOutput(context.Context) error {
 		if err := stream.Accept(nil); err != nil {
 			return err
 		}
-		return n.output.Serve(stream.UntilClosed(ctx), req, stream)
+		window := logs.NewWindow()
+		return n.output.Serve(stream.UntilClosed(ctx, window.Received), req, stream, window)
 	})
 	return nil
 }
@@ -148,18 +151,36 @@ func (n *Node) openLogs() {
 type outputs struct {
 	follower *logs.Follower
 	node     *Node
+	lines    *sync.Pool // Holds *[]api.Line values with more than fewLines.
 }
+
+// fewLines bounds batches whose memory is not used again: most followers get no larger ones.
+const fewLines = 32
 
 // Follow hands on the lines behind number after until the execution ended.
 func (o outputs) Follow(ctx context.Context, id compute.ExecutionID, after uint64, fn func([]api.Line) error) error {
 	_, err := o.follower.Follow(ctx, id, after, func(lines []logs.Line) error {
-		out := make([]api.Line, len(lines))
-		for i, l := range lines {
-			out[i] = api.Line{Seq: l.Seq, At: l.At, Stream: l.Stream.String(), Text: l.Text, Partial: l.Partial}
+		if len(lines) <= fewLines {
+			return fn(appendAPILines(nil, lines))
 		}
-		return fn(out)
+		buf, ok := o.lines.Get().(*[]api.Line)
+		if !ok {
+			buf = new([]api.Line)
+		}
+		defer o.lines.Put(buf)
+		*buf = appendAPILines((*buf)[:0], lines)
+		return fn(*buf)
 	})
 	return err
+}
+
+// appendAPILines appends lines as the API has them.
+func appendAPILines(out []api.Line, lines []logs.Line) []api.Line {
+	out = slices.Grow(out, len(lines))
+	for _, l := range lines {
+		out = append(out, api.Line{Seq: l.Seq, At: l.At, Stream: l.Stream.String(), Text: l.Text, Partial: l.Partial})
+	}
+	return out
 }
 
 // Here reports whether the newest attempt of an execution is on this node.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -390,7 +391,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
 	n.api, err = api.New(api.Config{
 		Config:    n.edgeConfig(tlsConfig, scrapeToken),
-		Logs:      outputs{n.output, n},
+		Logs:      outputs{n.output, n, new(sync.Pool)},
 		Series:    attemptSeries{n},
 		Blobs:     n.blobs,
 		Trees:     n.trees,

@@ -53,7 +53,8 @@ func (n workerNode) openOutput(context.Context) error {
 			if err := stream.Accept(nil); err != nil {
 				return err
 			}
-			return follower(want).Serve(stream.UntilClosed(ctx), req, stream)
+			window := logs.NewWindow()
+			return follower(want).Serve(stream.UntilClosed(ctx, window.Received), req, stream, window)
 		})
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"io"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -26,47 +27,84 @@ type Events func(ctx context.Context, w *EventWriter)
 // EventWriter writes server-sent events to one client. It holds a buffer only between the
 // first event of a batch and its flush: a node has thousands of clients that wait.
 type EventWriter struct {
-	conn   net.Conn
-	to     io.Writer
-	framed bool       // As chunks of HTTP/1.1.
-	pool   *sync.Pool // Holds *[]byte values.
-	buf    *[]byte    // Nil if it is empty.
+	conn    net.Conn
+	to      io.Writer
+	framed  bool // As chunks of HTTP/1.1.
+	buffers *eventBuffers
+	buf     *[]byte // Nil if it is empty.
 }
 
 // Sizes of batches of events.
 const (
-	batchBytes = 4 << 10 // A batch of so many bytes is written before its flush.
-	frameHead  = 10      // Bytes of a chunk's length: eight hexadecimal digits and the line's end.
+	batchBytes = 32 << 10 // A batch of so many bytes is written before its flush.
+	smallBatch = 16 << 10 // Batches up to this size have buffers of their own: most are much smaller.
+	frameHead  = 10       // Bytes of a chunk's length: eight hexadecimal digits and the line's end.
 )
 
-// add appends to the batch.
-func (e *EventWriter) add(parts ...string) {
-	if e.buf == nil {
-		buf, ok := e.pool.Get().(*[]byte)
-		if !ok {
-			buf = new(make([]byte, 0, 2<<10))
-		}
-		*buf = append((*buf)[:0], make([]byte, frameHead)...)
-		e.buf = buf
+// eventBuffers are buffers for one batch of events each, as *[]byte.
+type eventBuffers struct{ small, large sync.Pool }
+
+// take returns an empty buffer for about size bytes.
+func (b *eventBuffers) take(size int) *[]byte {
+	pool, first := &b.small, 2<<10
+	if size > smallBatch {
+		pool, first = &b.large, 2*batchBytes
 	}
-	for _, part := range parts {
-		*e.buf = append(*e.buf, part...)
+	if buf, ok := pool.Get().(*[]byte); ok {
+		return buf
+	}
+	return new(make([]byte, 0, first))
+}
+
+// give gives back a buffer.
+func (b *eventBuffers) give(buf *[]byte) {
+	*buf = (*buf)[:0]
+	switch n := cap(*buf); {
+	case n <= smallBatch:
+		b.small.Put(buf)
+	case n >= 2*batchBytes && n <= 4*batchBytes:
+		b.large.Put(buf)
 	}
 }
 
-// Event writes one event with data as JSON. The client gets it at the next
+// begin makes space for about size bytes more of the batch and returns it.
+func (e *EventWriter) begin(size int) []byte {
+	switch {
+	case e.buf == nil:
+		e.buf = e.buffers.take(size)
+		*e.buf = append(*e.buf, make([]byte, frameHead)...)
+	case len(*e.buf)+size > max(cap(*e.buf), smallBatch):
+		larger := e.buffers.take(len(*e.buf) + size)
+		*larger = append(*larger, *e.buf...)
+		e.buffers.give(e.buf)
+		e.buf = larger
+	}
+	return *e.buf
+}
+
+// Append writes one event whose data appendTo appends: JSON of about size bytes, in one
+// line. The client gets it at the next flush.
+func (e *EventWriter) Append(id uint64, size int, appendTo func([]byte) []byte) error {
+	b := append(e.begin(size), "id: "...)
+	b = append(strconv.AppendUint(b, id, 10), "\ndata: "...)
+	return e.added(append(appendTo(b), "\n\n"...))
+}
+
+// Event writes one event without an id, with data as JSON. The client gets it at the next
 // flush.
-func (e *EventWriter) Event(id string, data any) error {
+func (e *EventWriter) Event(data any) error {
 	text, err := json.Marshal(data)
 	if err != nil {
 		return err
 	}
-	if id != "" {
-		e.add("id: ", id, "\n")
-	}
-	e.add("data: ")
-	*e.buf = append(append(*e.buf, text...), "\n\n"...)
-	if len(*e.buf) >= batchBytes {
+	b := append(e.begin(len(text)), "data: "...)
+	return e.added(append(append(b, text...), "\n\n"...))
+}
+
+// added ends an event.
+func (e *EventWriter) added(b []byte) error {
+	*e.buf = b
+	if len(b) >= batchBytes {
 		return e.Flush()
 	}
 	return nil
@@ -74,7 +112,7 @@ func (e *EventWriter) Event(id string, data any) error {
 
 // Comment writes a line that clients ignore.
 func (e *EventWriter) Comment() error {
-	e.add(": berth\n\n")
+	*e.buf = append(e.begin(0), ": berth\n\n"...)
 	return e.Flush()
 }
 
@@ -91,6 +129,7 @@ func (e *EventWriter) Flush() error {
 	data := *buf
 	if e.framed {
 		data = append(data, "\r\n"...)
+		*buf = data
 		var size [4]byte
 		binary.BigEndian.PutUint32(size[:], uint32(len(data)-frameHead-len("\r\n")))
 		hex.Encode(data, size[:])
@@ -99,10 +138,7 @@ func (e *EventWriter) Flush() error {
 		data = data[frameHead:]
 	}
 	_, err := e.to.Write(data)
-	if cap(data) <= 4*batchBytes {
-		*buf = data[:0]
-		e.pool.Put(buf)
-	}
+	e.buffers.give(buf)
 	return err
 }
 
@@ -134,7 +170,7 @@ func (s *Server) stream(ctx *fasthttp.RequestCtx, r *Request, write Events) {
 			defer conn.Close()
 			defer cancel()
 			watchClient(conn, cancel)
-			w := &EventWriter{conn: conn, to: conn, framed: framed, pool: &s.events}
+			w := &EventWriter{conn: conn, to: conn, framed: framed, buffers: &s.events}
 			if conn.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil {
 				return
 			}
@@ -190,7 +226,7 @@ func (s *Server) streamHandedOn(within context.Context, ctx *fasthttp.RequestCtx
 	watchClient(conn, cancel)
 	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
 		defer cancel()
-		write(within, &EventWriter{conn: conn, to: flushing{w}, pool: &s.events})
+		write(within, &EventWriter{conn: conn, to: flushing{w}, buffers: &s.events})
 	})
 }
 

@@ -37,7 +37,7 @@ type Server struct {
 	life   atomic.Pointer[lifetime]
 
 	streaming sync.WaitGroup // Streams of events.
-	events    sync.Pool      // Buffers for one batch of events, as *[]byte.
+	events    eventBuffers
 }
 
 // New returns a Server for cfg that has no routes and does nothing yet.

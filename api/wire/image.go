@@ -126,7 +126,7 @@ type ComposeStart struct {
 	Start
 	Registry
 
-	File    string `json:"compose_file_code" maxlen:"262144" secret:"true" doc:"The Compose file as YAML text. ${NAME} stands for a variable of env. Keys that reach beyond the execution (privileges, devices, other namespaces, published ports, files and directories of machines, builds) are refused with their line and column; restart policies are not used."`
+	File    string `json:"compose_file_code" maxlen:"262144" secret:"true" doc:"The Compose file as YAML text. ${NAME} stands for a variable of env. Keys that reach beyond the execution (privileges, devices, other namespaces, published ports, files and directories of machines, builds) are refused with their line and column; restart policies are not used. Services on a network with internal: true reach each other and nothing else; all other networks of a file are one, with the way out of an execution."`
 	JobType string `json:"job_type" maxlen:"64" doc:"A word of the client's own, shown in the record."`
 	Mount
 

@@ -348,7 +348,7 @@ func TestUntilClosed(t *testing.T) {
 			if err := stream.Accept(nil); err != nil {
 				return err
 			}
-			err := wait(stream.UntilClosed(ctx), stream)
+			err := wait(stream.UntilClosed(ctx, nil), stream)
 			ended <- err
 			return err
 		})

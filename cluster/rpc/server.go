@@ -67,9 +67,9 @@ func (s *Stream) Accept(answer []byte) error {
 
 // UntilClosed returns a context that ends with ctx, when the caller closes the
 // stream and when the connection is gone. In the last two cases a write that waits
-// for the caller fails. It drops further bytes of the caller: nothing else may read
-// from the stream.
-func (s *Stream) UntilClosed(ctx context.Context) context.Context {
+// for the caller fails. Further bytes of the caller go to received, or are dropped if that
+// is nil: nothing else may read from the stream.
+func (s *Stream) UntilClosed(ctx context.Context, received func([]byte)) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() {
 		_ = s.SetReadDeadline(time.Unix(1, 0)) // It never fails.
@@ -77,7 +77,7 @@ func (s *Stream) UntilClosed(ctx context.Context) context.Context {
 	s.watches.Go(func() {
 		defer cancel()
 		defer stop()
-		if err := discard(s.Stream); !errors.Is(err, yamux.ErrTimeout) {
+		if err := discard(s.Stream, received); !errors.Is(err, yamux.ErrTimeout) {
 			s.Stream.Close()
 		}
 	})
@@ -85,10 +85,14 @@ func (s *Stream) UntilClosed(ctx context.Context) context.Context {
 }
 
 // discard reads until that fails.
-func discard(r io.Reader) error {
-	var buf [64]byte
+func discard(r io.Reader, received func([]byte)) error {
+	buf := make([]byte, 64)
 	for {
-		if _, err := r.Read(buf[:]); err != nil {
+		n, err := r.Read(buf)
+		if received != nil && n > 0 {
+			received(buf[:n])
+		}
+		if err != nil {
 			return err
 		}
 	}

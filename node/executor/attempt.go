@@ -208,7 +208,11 @@ func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) bool {
 		e.conclude(a, e.failedStart(a, err))
 		return true
 	}
-	return e.follow(ctx, a, conn)
+	ended := e.follow(ctx, a, conn)
+	if w.Execution.Container != nil && ctx.Err() == nil {
+		e.group.Go(e.keepSupervisor)
+	}
+	return ended
 }
 
 // prepare makes the attempt's directory and spawns its supervisor. It does not
@@ -261,7 +265,7 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
 		return nil, err
 	}
-	return e.spawn(e.dir(a.key), res)
+	return begin(func() (*supervise.Conn, error) { return e.spawn(e.dir(a.key), res) })
 }
 
 // layOut makes the directory of the attempt with the files that its supervisor reads.

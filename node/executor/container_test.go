@@ -17,6 +17,7 @@ import (
 
 	"berth/compute"
 	"berth/node/executor"
+	"berth/node/executor/docker"
 	"berth/node/executor/docker/dockertest"
 	"berth/node/executor/supervise"
 )
@@ -217,6 +218,51 @@ func TestKilledSupervisorLeavesNoContainer(t *testing.T) {
 	if left := n.left(api); left > 0 {
 		t.Errorf("%d containers and volumes are left", left)
 	}
+}
+
+// TestSupervisorWaits checks that a supervisor waits for the next container once one has
+// ended, that another takes its place when it is killed, and that none outlives the node.
+func TestSupervisorWaits(t *testing.T) {
+	n := newDockerNode(t, nil)
+	for range 3 {
+		id := n.place(n.newContainer([]string{"print", "hello"}, nil))
+		if outcome := n.end(id); outcome.Status != compute.StatusCompleted || !n.says(id, "hello") {
+			t.Fatalf("ended as %v (%s): %s", outcome.Status, outcome.Detail, n.output(id))
+		}
+		var waiting []int
+		await(t, "a supervisor that waits", func() bool {
+			waiting = waitingSupervisors()
+			return len(waiting) == 1
+		})
+		if err := syscall.Kill(waiting[0], syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "its end", func() bool { return len(waitingSupervisors()) == 0 })
+	}
+	id := n.place(n.newContainer([]string{"print", "hello"}, nil))
+	n.end(id)
+	await(t, "a supervisor that waits", func() bool { return len(waitingSupervisors()) == 1 })
+	n.stop()
+	await(t, "its end", func() bool { return len(waitingSupervisors()) == 0 })
+}
+
+// waitingSupervisors returns the children of this process that wait for an attempt.
+func waitingSupervisors() (pids []int) {
+	tasks, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range tasks {
+		dir := filepath.Dir(name)
+		stat, _ := os.ReadFile(name)
+		command, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		handed, err := os.Readlink(filepath.Join(dir, "fd", strconv.Itoa(supervise.FDSlot)))
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		fields := strings.Fields(rest)
+		if err == nil && handed == os.DevNull && len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(os.Getpid()) &&
+			string(command) == "berth\x00"+docker.Command+"\x00" {
+			pid, _ := strconv.Atoi(filepath.Base(dir))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // TestStaleContainersAreReaped leaves a container of an attempt that is gone, while the node

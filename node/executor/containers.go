@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"berth/composefile"
@@ -93,6 +94,22 @@ func (e *Executor) prepareContainers(
 	if e.engine == nil {
 		return nil, e.engineErr
 	}
+	waiting, err := e.takeSupervisor() // It initialises meanwhile.
+	if err != nil {
+		return nil, err
+	}
+	conn, err := e.prepareFor(ctx, waiting, a, w, bundle, model)
+	if err != nil {
+		waiting.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// prepareFor prepares an attempt in containers and hands it to a supervisor.
+func (e *Executor) prepareFor(
+	ctx context.Context, waiting *supervise.Conn, a *attempt, w compute.Work, bundle *compute.Bundle, model []sandbox.Bind,
+) (*supervise.Conn, error) {
 	slot, err := e.pool.slots.Take()
 	if err != nil {
 		return nil, err
@@ -108,16 +125,10 @@ func (e *Executor) prepareContainers(
 	if res.variables, err = e.takeVariables(ctx, w, bundle); err != nil {
 		return nil, err
 	}
-	network, err := e.containerNetwork(ctx, w, res)
-	if err != nil {
+	if err := e.takeContainer(ctx, a, w, bundle, res); err != nil {
 		return nil, err
 	}
-	container, err := e.container(ctx, a, w, bundle, res)
-	if err != nil {
-		return nil, err
-	}
-	container.Network = network
-	res.container = container
+	container := res.container
 	if err := e.takeStorage(ctx, a, w, res); err != nil {
 		return nil, err
 	}
@@ -130,7 +141,30 @@ func (e *Executor) prepareContainers(
 	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
 		return nil, err
 	}
-	return e.spawn(e.dir(a.key), res)
+	return begin(func() (*supervise.Conn, error) { return e.hand(waiting, e.dir(a.key), res) })
+}
+
+// takeContainer adds the container of the work. The engine is asked for its network and for
+// its image at the same time.
+func (e *Executor) takeContainer(
+	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle, res *resources,
+) error {
+	network, bad := "", error(nil)
+	var others sync.WaitGroup
+	ask := func() { network, bad = e.containerNetwork(ctx, w, res) }
+	if bundle.Compose == "" {
+		others.Go(ask)
+	} else if ask(); bad != nil { // A Compose file has to fit the addresses of the network.
+		return bad
+	}
+	container, err := e.container(ctx, a, w, bundle, res)
+	others.Wait()
+	if err = cmp.Or(err, bad); err != nil {
+		return err
+	}
+	container.Network = network
+	res.container = container
+	return nil
 }
 
 // containerNetwork returns the name of the network of the work's containers.
@@ -215,6 +249,9 @@ func (e *Executor) composeIn(
 	c.Compose = &supervise.ContainerCompose{
 		Program: e.compose, Text: bundle.Compose, Interpolate: bundle.Env, Images: make(map[string]supervise.ContainerImage),
 	}
+	if err := e.internalNetworks(ctx, file, res, c); err != nil {
+		return err
+	}
 	for _, ref := range file.Images() {
 		image, err := e.takeImage(ctx, a, w, ref)
 		if err != nil {
@@ -237,6 +274,29 @@ func (e *Executor) composeIn(
 		c.Compose.Devices = append(c.Compose.Devices, disk.Name())
 	}
 	return nil
+}
+
+// internalNetworks adds the networks of a Compose file without a way out. On a machine
+// without rules for networks there are none, as there is no other network.
+func (e *Executor) internalNetworks(
+	ctx context.Context, file *composefile.File, res *resources, c *supervise.Container,
+) (err error) {
+	if e.pool.table == nil {
+		if len(file.Internal) > 0 {
+			res.notes = append(res.notes, "internal networks: none ("+e.pool.why+")")
+		}
+		return nil
+	}
+	var bridges []docker.Bridge
+	for i := range file.Internal {
+		b := docker.Bridge{Slot: res.slot.Number}
+		if b.Link, b.Subnet, err = e.pool.table.Internal(b.Slot, i); err != nil {
+			return err
+		}
+		bridges = append(bridges, b)
+	}
+	c.Compose.Internal, err = e.engine.Internal(ctx, bridges)
+	return err
 }
 
 // takeImage returns an image, pulled if need be. While it is pulled, the progress is in

@@ -176,6 +176,7 @@ type Executor struct {
 	compose          string // Docker Compose; "" if there is none. Then composeErr has the reason.
 	composeErr       error
 	containerSeccomp string
+	spare            spare
 
 	cgroups   *cgroup.Host
 	python    *python // nil if there is none. Then pythonErr has the reason.
@@ -345,6 +346,7 @@ func (e *Executor) Close() error {
 	if e.disks != nil {
 		e.disks.Close()
 	}
+	e.spare.close()
 	if e.engine != nil {
 		if e.live() == 0 {
 			_ = e.engine.RemoveIdle(context.Background()) // Networks without containers are harmless.

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 
 	"berth/compute"
 	"berth/fault"
-	"berth/node/executor/docker"
 	"berth/node/executor/journal"
 	"berth/node/executor/supervise"
 )
@@ -27,7 +25,6 @@ const (
 // spawn starts the supervisor of the attempt in dir. It has its own session, so
 // that it outlives this process.
 func (e *Executor) spawn(dir string, res *resources) (*supervise.Conn, error) {
-	fault.Point("executor.spawn.before")
 	conn, theirs, err := supervise.Pair()
 	if err != nil {
 		return nil, err
@@ -45,31 +42,40 @@ func (e *Executor) spawn(dir string, res *resources) (*supervise.Conn, error) {
 		return nil, fmt.Errorf("spawn supervisor: %w", err)
 	}
 	defer stderr.Close()
-	files := []*os.File{
-		null, stderr, stderr, theirs, res.slot.File, cmp.Or(res.network, null), cmp.Or(res.disk, null),
-		cmp.Or(res.packages, null), cmp.Or(res.variables, null), cmp.Or(res.storage, null),
+	files := append([]*os.File{null, stderr, stderr, theirs}, res.files(null)...)
+	if err := e.startProcess(files, supervise.Command, dir); err != nil {
+		conn.Close()
+		return nil, err
 	}
-	files = append(files, res.volumes...) // The supervisor keeps them while its containers use the devices.
+	return conn, nil
+}
+
+// begin gives an attempt its supervisor.
+func begin(start func() (*supervise.Conn, error)) (*supervise.Conn, error) {
+	fault.Point("executor.spawn.before")
+	conn, err := start()
+	if err == nil {
+		fault.Point("executor.spawn.after")
+	}
+	return conn, err
+}
+
+// startProcess starts a supervisor, whose first descriptors are files.
+func (e *Executor) startProcess(files []*os.File, args ...string) error {
 	// The supervisor is mostly idle. With one thread of Go code and one malloc
 	// arena it starts faster and does not take cores from the attempt.
-	command := supervise.Command
-	if res.container != nil {
-		command = docker.Command
-	}
-	process, err := os.StartProcess(e.cfg.Program, []string{"berth", command, dir}, &os.ProcAttr{
+	process, err := os.StartProcess(e.cfg.Program, append([]string{"berth"}, args...), &os.ProcAttr{
 		Dir: "/", Env: append(fault.Environment(), "GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"),
 		Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("spawn supervisor: %w", err)
+		return fmt.Errorf("spawn supervisor: %w", err)
 	}
-	fault.Point("executor.spawn.after")
 	go func() {
 		// Only reaps the process. The outcome is in the journal.
 		_, _ = process.Wait()
 	}()
-	return conn, nil
+	return nil
 }
 
 // follow follows the attempt until it ends, and then returns true. It returns

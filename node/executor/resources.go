@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -61,6 +62,15 @@ func (r *resources) close() {
 	for _, disk := range r.volumes {
 		disk.Close()
 	}
+}
+
+// files returns the descriptors of a supervisor from supervise.FDSlot on.
+func (r *resources) files(null *os.File) []*os.File {
+	files := []*os.File{
+		r.slot.File, cmp.Or(r.network, null), cmp.Or(r.disk, null), cmp.Or(r.packages, null),
+		cmp.Or(r.variables, null), cmp.Or(r.storage, null),
+	}
+	return append(files, r.volumes...) // The supervisor keeps them while its containers use the devices.
 }
 
 // resourcePool hands out resources and keeps some with a network ready.

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -67,8 +68,8 @@ func NewFollower(cfg FollowerConfig) *Follower { return &Follower{cfg: cfg} }
 
 // Follow calls fn with every line of the execution behind number after, as they
 // are written, attempt after attempt, until the execution has ended. The lines
-// carry numbers as Number makes them, and each is delivered once. An error of
-// fn ends Follow and is returned.
+// carry numbers as Number makes them, and each is delivered once. They are valid during
+// the call of fn. An error of fn ends Follow and is returned.
 //
 // While the node of an attempt's output is down, its copy is read. If the attempt
 // has ended and the copy may lack the end, a line of System says so. If there is no
@@ -101,6 +102,7 @@ func (f *Follower) Read(
 			if len(all) >= limit || size >= maxRead {
 				return errEnough
 			}
+			l.Text = bytes.Clone(l.Text)
 			all = append(all, l)
 			size += len(l.Text)
 		}
@@ -391,7 +393,7 @@ func (c *cursor) once(ctx context.Context, node compute.NodeID, of attempt) erro
 
 // fromOwner asks the node that has written the output.
 func (c *cursor) fromOwner(ctx context.Context, node compute.NodeID, of attempt) error {
-	req := request{mode: modeRead, of: of, after: c.after}
+	req := request{mode: modeRead, of: of, after: c.after, limit: understandsLines | acknowledges}
 	if c.live {
 		req.mode = modeFollow
 	}

@@ -72,7 +72,7 @@ func (c *cluster) Stream(ctx context.Context, node compute.NodeID, req []byte) (
 	}
 	r, w := io.Pipe()
 	go func() {
-		err := c.nodes[node].Serve(ctx, req, &breaking{w: w, left: limit})
+		err := c.nodes[node].Serve(ctx, req, &breaking{w: w, left: limit}, nil)
 		if err != nil {
 			err = errors.New(err.Error()) // Error types do not cross the wire.
 		}
@@ -123,13 +123,19 @@ func (c *cluster) node(n byte) *Follower { return c.nodes[nodeID(n)] }
 // place adds an attempt on node n and returns its writer.
 func (c *cluster) place(t testing.TB, dirs []string, n byte, epoch uint64) *Writer {
 	t.Helper()
+	limits := small()
+	limits.RingBytes = 4 << 20
+	return c.placeLimited(t, dirs, n, epoch, limits)
+}
+
+// placeLimited adds an attempt on node n and returns its writer with other limits.
+func (c *cluster) placeLimited(t testing.TB, dirs []string, n byte, epoch uint64, limits Limits) *Writer {
+	t.Helper()
 	c.set(func() {
 		c.attempts = append(c.attempts, compute.Attempt{
 			Execution: testExecution(), Epoch: epoch, Node: nodeID(n),
 		})
 	})
-	limits := small()
-	limits.RingBytes = 4 << 20
 	return mustCreate(t, Path(dirs[n-1], testExecution(), epoch), limits)
 }
 
@@ -145,7 +151,10 @@ func (c *cluster) finish(final *Final) {
 func collect(ctx context.Context, f *Follower, after uint64) ([]Line, Final, error) {
 	var all []Line
 	final, err := f.Follow(ctx, testExecution(), after, func(lines []Line) error {
-		all = append(all, lines...)
+		for _, l := range lines {
+			l.Text = bytes.Clone(l.Text) // It is valid until this returns.
+			all = append(all, l)
+		}
 		return nil
 	})
 	return all, final, err
@@ -204,14 +213,14 @@ func TestFollowFromAnyNodeWhileWriting(t *testing.T) {
 func TestRemoteStreamBreaks(t *testing.T) {
 	c, dirs := newCluster(t, 2)
 	w := c.place(t, dirs, 1, 1)
-	const total = 300
+	const total = 3000
 	for i := range total {
 		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", i+1))
 	}
 	mustEnd(t, w, Final{})
 	c.finish(&Final{})
 	rnd := rand.New(rand.NewPCG(1, 2))
-	c.breakAt = func() int { return 600 + rnd.IntN(2000) }
+	c.breakAt = func() int { return 2*wireText + rnd.IntN(2*wireText) }
 	lines, _, err := collect(t.Context(), c.node(2), 0)
 	if err != nil || len(lines) != total || c.streams < 3 {
 		t.Fatalf("got %d lines over %d streams, error %v", len(lines), c.streams, err)
@@ -219,6 +228,44 @@ func TestRemoteStreamBreaks(t *testing.T) {
 	for i, l := range lines {
 		if l.Seq != uint64(i+1) {
 			t.Fatalf("line %d is number %d", i, l.Seq)
+		}
+	}
+}
+
+// TestLinesShareRecords has a node ask for lines that understands records of several, and one
+// of an older version. A mark, whose number is not the next one, is among the lines.
+func TestLinesShareRecords(t *testing.T) {
+	c, dirs := newCluster(t, 1)
+	w := c.place(t, dirs, 1, 1)
+	for i := range 40_000 { // More than the ring keeps.
+		mustWrite(t, w, Stream(i%2), fmt.Sprintf("line %d %0*d\n", i+1, 100, i))
+	}
+	mustEnd(t, w, Final{})
+	c.finish(&Final{})
+	want, _, err := collect(t.Context(), c.node(1), 0)
+	if err != nil || !strings.Contains(shown(want), "dropped here") {
+		t.Fatalf("got %d lines without a mark, error %v", len(want), err)
+	}
+	for _, limit := range []int{0, understandsLines} {
+		var answer bytes.Buffer
+		q := request{mode: modeFollow, of: attempt{testExecution(), 1}, limit: limit}
+		if err := c.node(1).Serve(t.Context(), q.encode(), &answer, nil); err != nil {
+			t.Fatal(err)
+		}
+		var got []Line
+		several := 0
+		for data := answer.Bytes(); len(data) > 0; {
+			rec, n, err := parse(data)
+			if err != nil || n > 2*wireText {
+				t.Fatalf("a record of %d bytes: %v", n, err)
+			}
+			if data = data[n:]; rec.kind == kindLines {
+				several++
+			}
+			got = append(got, rec.all()...)
+		}
+		if shown(got) != shown(want) || (several > 0) != (limit == understandsLines) {
+			t.Errorf("limit %d: %d lines with %d records of several, want %d lines", limit, len(got), several, len(want))
 		}
 	}
 }
@@ -609,7 +656,7 @@ func TestFollowersOfAFlood(t *testing.T) {
 			defer mustClose(t, r)
 			last := uint64(0)
 			for {
-				lines, final, err := r.next()
+				lines, final, err := nextLines(r)
 				if err != nil {
 					t.Error(err)
 					return
@@ -825,7 +872,7 @@ func TestServeRefusesGarbage(t *testing.T) {
 	c, _ := newCluster(t, 1)
 	for _, req := range [][]byte{nil, {1}, make([]byte, 18), make([]byte, 65), request{}.encode()} {
 		var b strings.Builder
-		err := c.node(1).Serve(t.Context(), req, &b)
+		err := c.node(1).Serve(t.Context(), req, &b, nil)
 		rec, _, perr := parse([]byte(b.String()))
 		if compute.CodeOf(err) != compute.CodeInvalid || perr != nil || rec.fault.Code != compute.CodeInvalid {
 			t.Errorf("%v: got %v and %+v, %v", req, err, rec, perr)

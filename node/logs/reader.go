@@ -13,14 +13,14 @@ import (
 type batchLimit struct{ lines, bytes int }
 
 // The batches of followers. See largeBatches.
-func largeBatch() batchLimit { return batchLimit{maxBatchLines, readBytes} }
+func largeBatch() batchLimit { return batchLimit{maxBatchLines, batchText} }
 
 func smallBatch() batchLimit { return batchLimit{32, 2 << 10} }
 
 const (
 	maxBatchLines = 1024
-	readBytes     = 32 << 10 // One read; the buffer grows for a longer record.
-	idleBytes     = 4 << 10  // The first read of a batch: often there is little.
+	batchText     = 32 << 10
+	readBytes     = 40 << 10 // One read, of a record with maxRecordText at least. It grows for a longer one.
 )
 
 // reader reads the output of one attempt from this node's disk, during or after
@@ -34,13 +34,13 @@ type reader struct {
 	off     int64
 	suspect int64  // Offset at which a bad record was seen; -1 for none.
 	total   uint64 // The code's bytes up to the last seal; 0 if unknown.
-	buf     []byte
-	most    batchLimit // In one batch.
+
+	memory *memory // Nil without one that is shared.
 }
 
 // newReader returns a reader of the lines behind number after.
 func newReader(path string, after uint64) *reader {
-	return &reader{path: path, after: after, suspect: -1, most: largeBatch()}
+	return &reader{path: path, after: after, suspect: -1}
 }
 
 // close releases the file.
@@ -53,47 +53,42 @@ func (r *reader) close() error {
 	return err
 }
 
-// next returns the lines that are available, at most a batch. It returns the
-// end once everything before it was returned. It returns neither when nothing
-// is new. The caller may keep the lines.
-func (r *reader) next() ([]Line, *Final, error) {
-	b := batch{most: r.most}
-	defer func() { r.buf = nil }() // Hundreds of readers may wait for their clients or for more.
+// next adds to b, which is empty, the lines that are available, until it is full. It
+// returns the end once everything before it was added. It does neither when nothing is new.
+func (r *reader) next(b *batch) (*Final, error) {
+	buf := r.memory.takeBuffer()
+	defer r.memory.giveBuffer(buf) // Hundreds of readers may wait for their clients or for more.
 	for !b.full() {
 		if r.file == nil {
 			if found, err := r.seek(); !found || err != nil {
-				return b.lines, nil, err
+				return nil, err
 			}
 		}
-		final, more, err := r.read(&b)
+		final, more, err := r.read(buf, b)
 		if final != nil || err != nil || !more {
-			return b.lines, final, err
+			return final, err
 		}
 	}
-	return b.lines, nil, nil
+	return nil, nil
 }
 
 // read adds to b the records at the reader's position. It reports whether there
 // may be more without waiting.
-func (r *reader) read(b *batch) (final *Final, more bool, err error) {
-	if len(r.buf) == 0 {
-		r.buf = make([]byte, idleBytes)
-	}
-	n, err := r.file.ReadAt(r.buf, r.off)
+func (r *reader) read(buf *readBuffer, b *batch) (final *Final, more bool, err error) {
+	n, err := r.file.ReadAt(buf.data, r.off)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, false, fmt.Errorf("read log: %w", err)
 	}
-	if n == len(r.buf) && n < readBytes {
-		r.buf = make([]byte, readBytes) // There is more, so the large buffer pays.
-		return nil, true, nil
-	}
-	for data := r.buf[:n]; !b.full(); {
-		rec, size, err := parse(data)
+	for data := buf.data[:n]; !b.full(); {
+		rec, size, err := parseInto(data, buf.lines)
+		if cap(rec.lines) > cap(buf.lines) {
+			buf.lines = rec.lines
+		}
 		switch {
-		case errors.Is(err, errTorn) && n == len(r.buf) && len(data) < n:
+		case errors.Is(err, errTorn) && n == len(buf.data) && len(data) < n:
 			return nil, true, nil // The next read starts with this record.
-		case errors.Is(err, errTorn) && n == len(r.buf):
-			r.buf = make([]byte, recordSize(data))
+		case errors.Is(err, errTorn) && n == len(buf.data):
+			buf.data = make([]byte, recordSize(data))
 			return nil, true, nil
 		case errors.Is(err, errTorn) && len(data) == 0:
 			return nil, false, nil
@@ -108,7 +103,7 @@ func (r *reader) read(b *batch) (final *Final, more bool, err error) {
 			return &rec.final, false, nil
 		}
 		if !r.take(b, rec) {
-			break // The next batch starts within this record.
+			break // The next batch starts with or within this record.
 		}
 		data = data[size:]
 		r.off += int64(size)
@@ -134,6 +129,10 @@ func (r *reader) take(b *batch, rec record) (whole bool) {
 		r.after = rec.line.Seq
 		b.add(rec.line)
 	case rec.kind == kindLines:
+		if !b.fits(rec.lines) {
+			b.ended = true
+			return false // Else the next batch would decode it again.
+		}
 		for _, l := range rec.lines {
 			if l.Seq <= r.after {
 				continue
@@ -235,9 +234,24 @@ type batch struct {
 	texts []byte
 	bytes int
 	most  batchLimit
+	ended bool // No more is added.
 }
 
-func (b *batch) full() bool { return len(b.lines) >= b.most.lines || b.bytes >= b.most.bytes }
+func (b *batch) full() bool {
+	return b.ended || len(b.lines) >= b.most.lines || b.bytes >= b.most.bytes
+}
+
+// reset empties the batch.
+func (b *batch) reset() { b.lines, b.texts, b.bytes, b.ended = b.lines[:0], b.texts[:0], 0, false }
+
+// fits reports whether b takes all of lines. One that is empty takes what it can.
+func (b *batch) fits(lines []Line) bool {
+	size := b.bytes
+	for _, l := range lines {
+		size += len(l.Text)
+	}
+	return len(b.lines) == 0 || len(b.lines)+len(lines) <= b.most.lines && size <= b.most.bytes
+}
 
 func (b *batch) add(l Line) {
 	start := len(b.texts)

@@ -18,7 +18,7 @@ const (
 	kindFault // Wire only: the sender failed.
 	kindTail  // Wire only: a piece of a tail.
 	kindOver  // Wire only: the answer ends without the end of the output.
-	kindLines // Disk only: several lines with consecutive numbers.
+	kindLines // Several lines with consecutive numbers; sent only to those that ask for them.
 	kindFound // Wire only: how many lines a search found; the last record of its answer.
 	kindCopy  // Wire only: how far a copy goes.
 )
@@ -48,6 +48,14 @@ type record struct {
 	final Final
 	fault compute.Error
 	tail  tailPiece
+}
+
+// all returns the lines of a record.
+func (r *record) all() []Line {
+	if r.kind == kindLine {
+		return []Line{r.line}
+	}
+	return r.lines
 }
 
 // begin appends space for a record's header, and its kind.
@@ -118,10 +126,11 @@ const (
 	maxRecordText  = 32 << 10 // Unless one line is longer. Readers hold a record at a time.
 )
 
-// ofOneRecord returns how many of lines the next record has.
-func ofOneRecord(lines []Line) int {
+// ofOneRecord returns how many of lines, whose numbers may have gaps, the next record has
+// if it is to have about most bytes of text.
+func ofOneRecord(lines []Line, most int) int {
 	n, size := 1, len(lines[0].Text)
-	for n < min(len(lines), maxRecordLines) && size+len(lines[n].Text) <= maxRecordText {
+	for n < min(len(lines), maxRecordLines) && size+len(lines[n].Text) <= most && lines[n].Seq == lines[n-1].Seq+1 {
 		size += len(lines[n].Text)
 		n++
 	}
@@ -153,8 +162,8 @@ func appendLines(b []byte, lines []Line) []byte {
 	return finish(b, start)
 }
 
-// lines reads the body of a kindLines record.
-func (d *decoder) lines() (lines []Line) {
+// lines reads the body of a kindLines record and appends its lines.
+func (d *decoder) lines(lines []Line) []Line {
 	seq, at := d.uvarint(), compute.Instant(d.uvarint())
 	for len(d.rest) > 0 && !d.bad && len(lines) < maxRecordLines {
 		stream := d.byte()
@@ -191,7 +200,10 @@ func recordSize(b []byte) int { return recordHeader + int(binary.LittleEndian.Ui
 // parse returns the first record of b and its size. It returns errTorn when b
 // ends within the record, and errDamaged when b does not start with a valid
 // record.
-func parse(b []byte) (record, int, error) {
+func parse(b []byte) (record, int, error) { return parseInto(b, nil) }
+
+// parseInto is parse. Several lines of a record are decoded into the capacity of lines.
+func parseInto(b []byte, lines []Line) (record, int, error) {
 	if len(b) < recordHeader {
 		return record{}, 0, errTorn
 	}
@@ -207,12 +219,12 @@ func parse(b []byte) (record, int, error) {
 	if checksum(body) != binary.LittleEndian.Uint32(b[4:]) {
 		return record{}, 0, errDamaged
 	}
-	rec, err := parseBody(body)
+	rec, err := parseBody(body, lines)
 	return rec, end, err
 }
 
 // parseBody returns the record whose checked body is b.
-func parseBody(b []byte) (record, error) {
+func parseBody(b []byte, lines []Line) (record, error) {
 	rec := record{kind: b[0]}
 	d := decoder{rest: b[1:]}
 	switch rec.kind {
@@ -238,7 +250,7 @@ func parseBody(b []byte) (record, error) {
 	case kindTail:
 		rec.tail = d.tail()
 	case kindLines:
-		rec.lines = d.lines()
+		rec.lines = d.lines(lines[:0])
 	case kindSeal:
 		rec.total = d.optional()
 	case kindFound, kindCopy:

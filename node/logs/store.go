@@ -71,11 +71,13 @@ func (s *Store) path(execution compute.ExecutionID, epoch uint64) string {
 	return slash.Join(s.dir, execution.String(), strconv.FormatUint(epoch, 10), SegmentName)
 }
 
-// follow calls fn with the lines of an attempt behind number after, until the
+// follow passes on the lines of an attempt behind number after, until the
 // end of the output or until ended reports that no more can come. Without an
-// end record it returns nil. Lines carry the attempt's own numbers.
+// end record it returns nil. Lines carry the attempt's own numbers and are valid during
+// the call that gets them.
 func (s *Store) follow(ctx context.Context, a attempt, after uint64, h hooks) (final *Final, err error) {
 	r := newReader(s.path(a.execution, a.epoch), after)
+	r.memory = s.memory
 	defer func() { err = errors.Join(err, r.close()) }()
 	w := newWait(s.notifier, slash.Dir(s.path(a.execution, a.epoch)))
 	defer w.stop()
@@ -103,18 +105,17 @@ func (s *Store) follow(ctx context.Context, a attempt, after uint64, h hooks) (f
 // deliver calls fn with the next batch of lines, unless there is none, and returns how
 // many they are.
 func (s *Store) deliver(r *reader, fn func([]Line) error) (n int, final *Final, err error) {
-	r.most = smallBatch()
-	select {
-	case s.memory.large <- struct{}{}:
-		defer func() { <-s.memory.large }()
-		r.most = largeBatch()
-	default:
+	b := &batch{most: smallBatch()}
+	if s.memory.takeLarge() {
+		defer s.memory.giveLarge()
+		b = s.memory.takeBatch()
+		defer s.memory.giveBatch(b)
 	}
-	lines, final, err := r.next()
-	if err != nil || len(lines) == 0 {
+	final, err = r.next(b)
+	if err != nil || len(b.lines) == 0 {
 		return 0, final, err
 	}
-	return len(lines), final, fn(lines)
+	return len(b.lines), final, fn(b.lines)
 }
 
 // wait is how one follower waits for more.

@@ -22,10 +22,17 @@ const (
 	deadAfter   = 3 * idleAfter
 	wireVersion = 1
 	maxRequest  = 80 + MaxSearchText
-	flagCopy    = 0x80     // In the byte that holds the mode: the node whose output it is a copy of follows.
-	wireBuffer  = 16 << 10 // Bytes that a receiver buffers while records arrive.
-	waitBuffer  = 64       // Bytes that a waiting receiver buffers.
+	flagCopy    = 0x80    // In the byte that holds the mode: the node whose output it is a copy of follows.
+	wireText    = 4 << 10 // Bytes of text in one record, unless one line is longer: receivers hold a record at a time.
+	busyBuffer  = 4 << 10 // Bytes that a receiver buffers while records arrive, unless it may have a large buffer.
+	waitBuffer  = 64      // Bytes that a waiting receiver buffers.
 	lagWait     = 2 * time.Second
+)
+
+// Bits of the limit of a request for lines. Older nodes send 0 there, and ignore what they get.
+const (
+	understandsLines = 1 << iota // Records of several lines.
+	acknowledges                 // The receiver says how much it has read, as Window.Received takes it.
 )
 
 // mode is the kind of a request.
@@ -45,7 +52,7 @@ type request struct {
 	of    attempt
 	copy  compute.NodeID // The copy of that node's output; zero for the output itself.
 	after uint64
-	limit int    // The limit of a modeTail or modeSearch request.
+	limit int    // The limit of a modeTail or modeSearch request, otherwise bits.
 	query Search // The query of a modeSearch request, without its limit.
 }
 
@@ -92,18 +99,47 @@ func decodeRequest(b []byte) (request, error) {
 
 // sender writes the answer to a request.
 type sender struct {
-	w    io.Writer
-	buf  []byte
-	last time.Time // When the last record was sent.
+	w       io.Writer
+	buf     []byte
+	last    time.Time // When the last record was sent.
+	grouped bool      // Several lines share a record.
+	memory  *memory   // Nil if only one sender is at work.
+
+	ctx    context.Context //nolint:containedctx // That of Serve; only with a window.
+	window *Window         // Nil if the receiver does not say what it has read.
 }
 
-// lines sends a batch.
+// lines sends a batch. A sender keeps only a small buffer: its client may not read.
 func (s *sender) lines(lines []Line) error {
-	s.buf = s.buf[:0]
-	for _, l := range lines {
-		s.buf = appendLine(s.buf, l)
+	if s.memory == nil || len(lines) <= smallBatch().lines && textSize(lines) <= smallBatch().bytes {
+		s.buf = s.appendTo(s.buf[:0], lines)
+		return s.send()
 	}
-	return s.send()
+	frame := s.memory.takeFrame()
+	defer s.memory.giveFrame(frame)
+	*frame = s.appendTo(*frame, lines)
+	return s.write(*frame)
+}
+
+// appendTo appends the records of lines.
+func (s *sender) appendTo(b []byte, lines []Line) []byte {
+	for len(lines) > 0 {
+		n := 1
+		if s.grouped {
+			n = ofOneRecord(lines, wireText)
+		}
+		b = appendLines(b, lines[:n])
+		lines = lines[n:]
+	}
+	return b
+}
+
+// textSize returns how many bytes of text lines have.
+func textSize(lines []Line) (n int) {
+	for _, l := range lines {
+		n += len(l.Text)
+	}
+	return n
 }
 
 // idle sends a heartbeat when nothing was sent for idleAfter.
@@ -125,9 +161,24 @@ func (s *sender) end(final *Final) error {
 	return s.send()
 }
 
-func (s *sender) send() error {
+func (s *sender) send() error { return s.write(s.buf) }
+
+func (s *sender) write(b []byte) error {
 	s.last = time.Now() //nolint:forbidigo // A stopwatch.
-	_, err := s.w.Write(s.buf)
+	for s.window != nil && len(b) > 0 {
+		n, err := s.window.take(s.ctx, len(b))
+		if err == nil {
+			_, err = s.w.Write(b[:n])
+		}
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	_, err := s.w.Write(b)
 	return err
 }
 
@@ -135,9 +186,12 @@ func (s *sender) send() error {
 // deadAfter.
 type receiver struct {
 	stream io.Reader
-	r      *bufio.Reader // Either waiting or one of memory.buffers.
+	r      *bufio.Reader // The one that waits, or another while records arrive.
 	waits  *bufio.Reader
+	large  bool // r is one of memory.readers.
 	buf    []byte
+	parsed []Line         // The lines of the last record.
+	acks   *acknowledging // Nil if the sender wants no reports of what was read.
 	watch  *time.Timer
 	memory *memory
 
@@ -152,7 +206,12 @@ func (r *receiver) endWatch() {
 
 // newReceiver returns a receiver of stream. stop closes the stream.
 func newReceiver(ctx context.Context, stream io.ReadCloser, m *memory) (r *receiver, stop func()) {
-	r = &receiver{stream: stream, waits: bufio.NewReaderSize(stream, waitBuffer), memory: m}
+	r = &receiver{stream: stream, memory: m}
+	if to, ok := stream.(io.Writer); ok {
+		r.acks = &acknowledging{Reader: stream, to: to}
+		r.stream = r.acks
+	}
+	r.waits = bufio.NewReaderSize(r.stream, waitBuffer)
 	r.r = r.waits
 	r.watch = time.AfterFunc(deadAfter, func() { _ = stream.Close() })
 	unhook := context.AfterFunc(ctx, func() { _ = stream.Close() })
@@ -160,6 +219,7 @@ func newReceiver(ctx context.Context, stream io.ReadCloser, m *memory) (r *recei
 		unhook()
 		r.watch.Stop()
 		_ = stream.Close() // It was read to its end or is abandoned.
+		r.giveBack()
 	}
 }
 
@@ -173,26 +233,45 @@ func (r *receiver) next() (record, error) {
 	if n < 1 || n > maxBody {
 		return record{}, errDamaged
 	}
-	if cap(r.buf) < recordHeader+n {
-		r.buf = make([]byte, recordHeader+n)
-	}
-	r.buf = r.buf[:recordHeader+n]
-	if _, err := io.ReadFull(r.r, r.buf); err != nil {
+	data, err := r.whole(recordHeader + n)
+	if err != nil {
 		return record{}, err
 	}
 	if !r.patient {
 		r.watch.Reset(deadAfter)
 	}
-	rec, _, err := parse(r.buf)
+	rec, _, err := parseInto(data, r.parsed)
+	if rec.kind == kindLines {
+		r.parsed = rec.lines
+	}
 	return rec, err
+}
+
+// whole returns the next n bytes, which are valid until the next call.
+func (r *receiver) whole(n int) ([]byte, error) {
+	if n <= r.r.Size() {
+		data, err := r.r.Peek(n)
+		if err == nil {
+			_, err = r.r.Discard(n)
+		}
+		return data, err
+	}
+	if cap(r.buf) < n {
+		r.buf = make([]byte, n)
+	}
+	r.buf = r.buf[:n]
+	_, err := io.ReadFull(r.r, r.buf)
+	return r.buf, err
 }
 
 // peek returns the header of the next record. A receiver that waits has a small buffer:
 // there are thousands of them.
 func (r *receiver) peek() ([]byte, error) {
-	if r.r != r.waits && r.r.Buffered() == 0 {
-		r.memory.giveReader(r.r)
-		r.r, r.buf = r.waits, nil
+	if r.r.Buffered() == 0 {
+		r.giveBack()
+		if err := r.acks.send(ackAfter); err != nil {
+			return nil, err
+		}
 	}
 	head, err := r.r.Peek(recordHeader)
 	if err != nil || r.r != r.waits || r.r.Buffered() < waitBuffer {
@@ -202,25 +281,57 @@ func (r *receiver) peek() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.r = r.memory.takeReader(io.MultiReader(bytes.NewReader(bytes.Clone(begun)), r.stream))
+	from := io.MultiReader(bytes.NewReader(bytes.Clone(begun)), r.stream)
+	if r.large = r.memory.takeLarge(); r.large {
+		r.r = r.memory.takeReader(from)
+	} else {
+		r.r = bufio.NewReaderSize(from, busyBuffer)
+	}
 	r.waits.Reset(r.stream)
 	return r.r.Peek(recordHeader)
 }
 
+// acknowledging is a stream that reports to its sender how much of it was read.
+type acknowledging struct {
+	io.Reader
+
+	to   io.Writer
+	read int // Since the last report.
+}
+
+// Read reads from the stream.
+func (a *acknowledging) Read(p []byte) (int, error) {
+	n, err := a.Reader.Read(p)
+	if a.read += n; err == nil {
+		err = a.send(ackAlways)
+	}
+	return n, err
+}
+
+// send reports to the sender if at least so many bytes were read.
+func (a *acknowledging) send(least int) error {
+	if a == nil || a.read < least {
+		return nil
+	}
+	_, err := a.to.Write(binary.BigEndian.AppendUint32(nil, uint32(a.read)))
+	a.read = 0
+	return err
+}
+
+// giveBack returns to the buffer of a receiver that waits.
+func (r *receiver) giveBack() {
+	if r.large {
+		r.memory.giveReader(r.r)
+		r.memory.giveLarge()
+	}
+	r.r, r.large, r.buf, r.parsed = r.waits, false, nil, nil
+}
+
 // lines calls fn with the lines behind number *after until the end of the
-// answer. It advances *after.
+// answer. It advances *after. The lines are valid during the call.
 func (r *receiver) lines(after *uint64, fn func([]Line) error) error {
 	for {
-		last := *after
-		b, rec, err := r.batch(&last)
-		if len(b.lines) > 0 {
-			err := fn(b.lines)
-			r.delivered(b)
-			if err != nil {
-				return stoppedError{err}
-			}
-			*after = last
-		}
+		rec, err := r.next()
 		if err != nil {
 			return err
 		}
@@ -230,48 +341,58 @@ func (r *receiver) lines(after *uint64, fn func([]Line) error) error {
 		case kindFault:
 			return &rec.fault
 		}
+		if err := r.deliver(rec, after, fn); err != nil {
+			return err
+		}
 	}
 }
 
-// batch returns the lines behind number *last that are available without
-// waiting, and advances *last. It also returns the record that ended the batch:
-// the last line, or another kind of record.
-func (r *receiver) batch(last *uint64) (b batch, rec record, err error) {
+// deliver calls fn with the lines of rec, and of those that can be read without waiting.
+func (r *receiver) deliver(rec record, after *uint64, fn func([]Line) error) error {
+	b := &batch{most: smallBatch()}
+	if r.large {
+		b = r.memory.takeBatch()
+		defer r.memory.giveBatch(b)
+	}
+	last := *after
+	flush := func() error {
+		if len(b.lines) == 0 {
+			return nil
+		}
+		if err := fn(b.lines); err != nil {
+			return stoppedError{err}
+		}
+		*after = last
+		b.reset()
+		return nil
+	}
 	for {
-		rec, err = r.next()
-		if err != nil || rec.kind != kindLine {
-			return b, rec, err
+		for _, l := range rec.all() {
+			if l.Seq <= last {
+				continue
+			}
+			if b.full() {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+			last = l.Seq
+			b.add(l)
 		}
-		if rec.line.Seq > *last {
-			*last = rec.line.Seq
-			r.limit(&b)
-			b.add(rec.line)
+		if r.r.Buffered() == 0 || !r.moreLines() {
+			return flush()
 		}
-		if r.r.Buffered() == 0 || b.full() {
-			return b, rec, nil
+		var err error
+		if rec, err = r.next(); err != nil {
+			return firstOf(flush(), err)
 		}
 	}
 }
 
-// limit chooses the size of a batch that is empty yet. It is not chosen earlier, because
-// most receivers wait.
-func (r *receiver) limit(b *batch) {
-	if b.most.lines > 0 {
-		return
-	}
-	b.most = smallBatch()
-	select {
-	case r.memory.large <- struct{}{}:
-		b.most = largeBatch()
-	default:
-	}
-}
-
-// delivered ends the use of a batch.
-func (r *receiver) delivered(b batch) {
-	if b.most == largeBatch() {
-		<-r.memory.large
-	}
+// moreLines reports whether the next record, of which something is buffered, has lines.
+func (r *receiver) moreLines() bool {
+	head, err := r.r.Peek(recordHeader + 1)
+	return err == nil && (head[recordHeader] == kindLine || head[recordHeader] == kindLines)
 }
 
 // stoppedError carries an error of the caller's function. It ends Follow
@@ -282,10 +403,14 @@ func (s stoppedError) Error() string { return s.err.Error() }
 
 // Serve answers the request of another node's Follower with the output on this
 // node's disk. It returns when the answer is complete, when ctx ends or when w
-// fails.
-func (f *Follower) Serve(ctx context.Context, req []byte, w io.Writer) error {
+// fails. The window gets what the other node sends meanwhile; nil for an answer of any size.
+func (f *Follower) Serve(ctx context.Context, req []byte, w io.Writer, window *Window) error {
 	s := &sender{w: w, last: time.Now()} //nolint:forbidigo // A stopwatch.
 	q, err := decodeRequest(req)
+	if lines := q.mode == modeFollow || q.mode == modeRead; lines && q.limit&acknowledges != 0 && window != nil {
+		s.ctx, s.window, window.memory = ctx, window, f.cfg.Store.memory
+		defer window.close()
+	}
 	if err == nil {
 		err = f.serve(ctx, q, s)
 	}
@@ -317,6 +442,7 @@ func (f *Follower) serve(ctx context.Context, q request, s *sender) error {
 		q.query.Limit = q.limit
 		return store.search(ctx, q.of, q.query, func(r Found) error { return halt(s.found(r)) })
 	}
+	s.grouped, s.memory = q.limit&understandsLines != 0, f.cfg.Store.memory
 	h := hooks{
 		ended: always,
 		lines: func(l []Line) error { return halt(s.lines(l)) },

@@ -317,7 +317,7 @@ func (w *Writer) flush() error {
 	lines := w.pending.lines
 	w.pending = batch{lines: lines[:0], texts: w.pending.texts[:0]}
 	for len(lines) > 0 {
-		n := ofOneRecord(lines)
+		n := ofOneRecord(lines, maxRecordText)
 		w.buf = appendLines(w.buf[:0], lines[:n])
 		if size, err := w.ring.write(w.buf, lines[0].Seq, w.last, textOf(lines[:n])); size < len(w.buf) {
 			w.seq = lines[0].Seq - 1

@@ -72,7 +72,7 @@ func (s *Server) serveModelFile(ctx context.Context, peer rpc.Peer, data []byte,
 	}
 	defer s.reads.end(peer.ID)
 	to := &lateAnswer{stream: stream}
-	if err := s.CopyModel(stream.UntilClosed(ctx), view, e, req.File.Name, req.Offset, to); err != nil {
+	if err := s.CopyModel(stream.UntilClosed(ctx, nil), view, e, req.File.Name, req.Offset, to); err != nil {
 		return err
 	}
 	return to.accept()

@@ -133,6 +133,10 @@ func (c *Client) WithToken(token string) *Client {
 // Addrs returns the URLs that c knows.
 func (c *Client) Addrs() []string { return append([]string(nil), c.addrs...) }
 
+// readBytes is how much is read of a connection at once: output comes in events of this
+// size.
+const readBytes = 32 << 10
+
 // newTransport returns a transport for nodes, which notices quickly that a node is
 // gone.
 func newTransport(cfg *Config, met *contact) *http.Transport {
@@ -149,6 +153,7 @@ func newTransport(cfg *Config, met *contact) *http.Transport {
 		MaxIdleConnsPerHost: idlePerAddr,
 		IdleConnTimeout:     30 * time.Second,
 		TLSHandshakeTimeout: 2 * dialTimeout,
+		ReadBufferSize:      readBytes,
 	}
 }
 

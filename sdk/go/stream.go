@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -141,13 +140,13 @@ func (f *follower) read(body io.Reader, alive func()) error {
 			if err := f.dispatch(seq, data); err != nil || f.done {
 				return err
 			}
-			seq, data = 0, nil // The last event has no number of its own.
+			seq, data = 0, data[:0] // The last event has no number of its own.
 		case string(field) == "id":
 			if n, err := strconv.ParseUint(string(value), 10, 64); err == nil {
 				seq = n
 			}
 		case string(field) == "data":
-			if data != nil {
+			if len(data) > 0 {
 				data = append(data, '\n')
 			}
 			data = append(data, value...)
@@ -162,11 +161,11 @@ func (f *follower) read(body io.Reader, alive func()) error {
 // dispatch yields one event. It drops events that were yielded before a reconnection,
 // and events of a kind that this client does not know.
 func (f *follower) dispatch(seq uint64, data []byte) error {
-	if data == nil || (seq != 0 && seq <= f.seq) {
+	if len(data) == 0 || (seq != 0 && seq <= f.seq) {
 		return nil
 	}
-	var body streamEvent
-	if err := json.Unmarshal(data, &body); err != nil {
+	body, err := decodeEvent(data)
+	if err != nil {
 		return fmt.Errorf("decode event %d: %w", seq, err)
 	}
 	f.seq = max(f.seq, seq)
@@ -185,22 +184,4 @@ func (f *follower) dispatch(seq uint64, data []byte) error {
 	}
 	f.done = !f.yield(event, nil) || event.Finished != nil
 	return nil
-}
-
-// streamEvent is the data of an event: either output, a part of one line, or the end.
-type streamEvent struct {
-	Output *struct {
-		Content string `json:"content"`
-	} `json:"output"`
-	Stream   string     `json:"stream"`
-	At       *time.Time `json:"at"`
-	Finished *struct {
-		Job struct {
-			Result struct {
-				ReturnCode string  `json:"returnCode"`
-				Error      *string `json:"error"`
-			} `json:"result"`
-		} `json:"job"`
-	} `json:"jobFinished"`
-	Missing string `json:"output_missing"`
 }

@@ -501,7 +501,8 @@ type ComposeStart struct {
 	// The Compose file as YAML text. ${NAME} stands for a variable of env. Keys that reach beyond
 	// the execution (privileges, devices, other namespaces, published ports, files and
 	// directories of machines, builds) are refused with their line and column; restart policies
-	// are not used.
+	// are not used. Services on a network with internal: true reach each other and nothing else;
+	// all other networks of a file are one, with the way out of an execution.
 	//
 	// Rules: at most 262144 characters.
 	ComposeFileCode string `json:"compose_file_code,omitzero"`

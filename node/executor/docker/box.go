@@ -25,9 +25,18 @@ import (
 // Command is the argument by which the program reaches Main.
 const Command = "supervise-container"
 
-// Main supervises the attempt whose directory is the only argument, in a container.
-// It returns the exit code of the process.
-func Main(args []string) int { return supervise.MainIn(args, open) }
+// Main supervises an attempt in a container. Its directory is the only argument, or comes
+// from the node later. It returns the exit code of the process.
+func Main(args []string) int {
+	if len(args) == 0 {
+		dir, err := supervise.AwaitAttempt()
+		if err != nil {
+			return 0 // The node needs this supervisor no longer.
+		}
+		args = []string{dir}
+	}
+	return supervise.MainIn(args, open)
+}
 
 // TakeOver calls Main, and ends the process, if this process was started to supervise
 // an attempt in containers. Programs and tests that start attempts call it first.
@@ -47,8 +56,10 @@ const (
 type box struct {
 	api     *client.Client
 	group   *cgroup.Group
-	id      string
-	stop    string // The signal that asks the code to end.
+	made    chan struct{} // Closed once the container is made, or cannot be made.
+	err     error         // Why it cannot be made. It and id are set before made is closed.
+	id      string        // Empty if there is no container.
+	stop    string        // The signal that asks the code to end.
 	waiting client.ContainerWaitResult
 	removed chan struct{} // Closed once nothing is left; nil before Close.
 	killed  atomic.Bool   // Kill was called.
@@ -62,32 +73,61 @@ func open(spec *supervise.Spec, group *cgroup.Group, stdout, stderr *os.File) (s
 	return openContainer(spec, group, stdout, stderr)
 }
 
-// openContainer makes the container of an attempt. It does not start it.
+// openContainer begins to make the container of an attempt, while the supervisor makes the
+// start durable. It does not start it.
 func openContainer(spec *supervise.Spec, group *cgroup.Group, stdout, stderr *os.File) (supervise.Box, error) {
 	api, err := client.New(client.WithHost(spec.Container.Engine))
 	if err != nil {
 		return nil, fmt.Errorf("make container: %w", err)
 	}
+	out, err := duplicates(stdout, stderr)
+	if err != nil {
+		return nil, errors.Join(err, api.Close())
+	}
+	b := &box{api: api, group: group, made: make(chan struct{}), stop: spec.Container.Image.StopWith}
+	go func() {
+		defer close(b.made)
+		if b.err = b.make(spec, out); b.err != nil {
+			out[0].Close()
+			out[1].Close()
+		}
+	}()
+	return b, nil
+}
+
+// make makes the container, whose output goes to out.
+func (b *box) make(spec *supervise.Spec, out [2]*os.File) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	if err := ownScratch(spec); err != nil {
-		return nil, err
+		return err
 	}
 	parent := spec.Container.Slice
 	if parent == "" {
-		parent = group.Parent()
+		parent = b.group.Parent()
 	}
-	made, err := api.ContainerCreate(ctx, request(spec, parent))
+	made, err := b.api.ContainerCreate(ctx, request(spec, parent))
 	if err != nil {
-		return nil, fmt.Errorf("make container: %w", asProgramError(err))
+		return fmt.Errorf("make container: %w", asProgramError(err))
 	}
-	b := &box{api: api, group: group, id: made.ID, stop: spec.Container.Image.StopWith}
-	if err := b.attach(ctx, stdout, stderr); err != nil {
-		b.Close()
-		b.Release()
-		return nil, err
+	b.id = made.ID
+	return b.attach(ctx, out)
+}
+
+// duplicates returns files of the box's own for the output of the code.
+func duplicates(files ...*os.File) (out [2]*os.File, err error) {
+	for i, file := range files {
+		fd, err := syscall.Dup(int(file.Fd()))
+		if err != nil {
+			if i > 0 {
+				out[0].Close()
+			}
+			return out, fmt.Errorf("pass output: %w", err)
+		}
+		syscall.CloseOnExec(fd)
+		out[i] = os.NewFile(uintptr(fd), file.Name())
 	}
-	return b, nil
+	return out, nil
 }
 
 // ownScratch lets every user of the container write to the scratch space, and puts the
@@ -113,23 +153,13 @@ func ownScratch(spec *supervise.Spec) error {
 
 // attach copies the output of the container to the files until it ends. The output
 // is complete when they are closed.
-func (b *box) attach(ctx context.Context, files ...*os.File) error {
+func (b *box) attach(ctx context.Context, out [2]*os.File) error {
 	// The engine ties the stream to the request's context.
 	stream, err := b.api.ContainerAttach(context.WithoutCancel(ctx), b.id, client.ContainerAttachOptions{
 		Stream: true, Stdout: true, Stderr: true,
 	})
 	if err != nil {
 		return fmt.Errorf("attach to container: %w", err)
-	}
-	out := make([]*os.File, len(files))
-	for i, file := range files {
-		fd, err := syscall.Dup(int(file.Fd()))
-		if err != nil {
-			stream.Close()
-			return fmt.Errorf("attach to container: %w", err)
-		}
-		syscall.CloseOnExec(fd)
-		out[i] = os.NewFile(uintptr(fd), file.Name())
 	}
 	go func() {
 		defer stream.Close()
@@ -142,8 +172,11 @@ func (b *box) attach(ctx context.Context, files ...*os.File) error {
 	return nil
 }
 
-// Await returns at once: the container is made.
-func (b *box) Await() error { return nil }
+// Await returns once the container is made.
+func (b *box) Await() error {
+	<-b.made
+	return b.err
+}
 
 // Execute starts the container.
 func (b *box) Execute(extra time.Duration) error {
@@ -227,6 +260,9 @@ func (b *box) Kill() error {
 }
 
 func (b *box) signal(name string) error {
+	if <-b.made; b.id == "" {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
 	defer cancel()
 	_, err := b.api.ContainerKill(ctx, b.id, client.ContainerKillOptions{Signal: name})
@@ -238,6 +274,9 @@ func (b *box) signal(name string) error {
 
 // Process returns the first process of the container, 0 if it does not run.
 func (b *box) Process() int {
+	if <-b.made; b.id == "" {
+		return 0
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
 	defer cancel()
 	found, err := b.api.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{})
@@ -255,13 +294,16 @@ func (b *box) Close() syscall.WaitStatus {
 	b.removed = make(chan struct{})
 	go func() {
 		defer close(b.removed)
+		defer b.group.RemoveLeft()
+		if <-b.made; b.id == "" {
+			return
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 		defer cancel()
 		_, err := b.api.ContainerRemove(ctx, b.id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		if err != nil && !cerrdefs.IsNotFound(err) && !cerrdefs.IsConflict(err) {
 			fmt.Fprintln(os.Stderr, "remove container:", err) // The node removes it later.
 		}
-		b.group.RemoveLeft()
 	}()
 	return 0
 }

@@ -136,6 +136,9 @@ func writeCompose(spec *supervise.Spec, group *cgroup.Group) (environment []stri
 	if frame.Parent == "" {
 		frame.Parent = group.Parent()
 	}
+	for _, n := range c.Compose.Internal {
+		frame.Internal = append(frame.Internal, composefile.Network(n))
+	}
 	for _, v := range c.Volumes {
 		frame.Binds = append(frame.Binds, composefile.Bind{Source: v.Source, Target: v.Target, ReadOnly: !v.Writable})
 	}
@@ -232,7 +235,7 @@ func (b *composed) Kill() error {
 // Process returns 0: the services of a file have networks of their own.
 func (b *composed) Process() int { return 0 }
 
-// Close begins to remove the containers and their volumes.
+// Close begins to remove the containers, their volumes and their networks.
 func (b *composed) Close() syscall.WaitStatus {
 	if b.removed != nil {
 		return 0

@@ -32,6 +32,8 @@ const (
 	labelNode    = "berth.node"    // The id of the node.
 	labelAttempt = "berth.attempt" // Execution and epoch.
 	labelSlot    = "berth.slot"    // The number of a network's slot.
+
+	labelInternal = "berth.internal" // The same, of a network without a way out.
 )
 
 // Config has the settings of an Engine. Host, Node and Dir are required.

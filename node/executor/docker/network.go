@@ -10,6 +10,8 @@ import (
 
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
+
+	"berth/node/executor/supervise"
 )
 
 // NoNetwork is the name of the network that is none.
@@ -48,6 +50,25 @@ func (e *Engine) Network(ctx context.Context, b Bridge) (string, error) {
 	return name, nil
 }
 
+// Internal returns the networks without a way out of an attempt, which Docker Compose makes
+// on these bridges, and removes those that an attempt before left in its slot. The slot is
+// the caller's, as that of Network.
+func (e *Engine) Internal(ctx context.Context, bridges []Bridge) ([]supervise.ContainerNetwork, error) {
+	var out []supervise.ContainerNetwork
+	for _, b := range bridges {
+		out = append(out, supervise.ContainerNetwork{
+			Name: "berth-" + strings.ReplaceAll(b.Link, "_", ""), Link: b.Link, Subnet: b.Subnet.String(),
+			Labels: map[string]string{labelInternal: strconv.Itoa(b.Slot)},
+		})
+	}
+	if len(bridges) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return out, e.removeNetworks(ctx, labelInternal+"="+strconv.Itoa(bridges[0].Slot))
+}
+
 // hasSubnet reports whether a network has the addresses. An earlier version of the node
 // gave others.
 func hasSubnet(of network.IPAM, subnet netip.Prefix) bool {
@@ -68,12 +89,16 @@ func (e *Engine) makeNetwork(ctx context.Context, name string, b Bridge) error {
 
 // removeNetworks removes the networks with a label in which there is no container.
 func (e *Engine) removeNetworks(ctx context.Context, label string) error {
-	found, err := e.api.NetworkList(ctx, client.NetworkListOptions{Filters: make(client.Filters).Add("label", label)})
+	return removeNetworks(ctx, e.api, label)
+}
+
+func removeNetworks(ctx context.Context, api *client.Client, label string) error {
+	found, err := api.NetworkList(ctx, client.NetworkListOptions{Filters: make(client.Filters).Add("label", label)})
 	if err != nil {
 		return fmt.Errorf("list networks: %w", err)
 	}
 	for _, n := range found.Items {
-		_, _ = e.api.NetworkRemove(ctx, n.ID, client.NetworkRemoveOptions{}) // It fails while a container uses it.
+		_, _ = api.NetworkRemove(ctx, n.ID, client.NetworkRemoveOptions{}) // It fails while a container uses it.
 	}
 	return nil
 }

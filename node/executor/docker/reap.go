@@ -17,10 +17,13 @@ func (e *Engine) Remove(ctx context.Context, attempt string) error {
 	return removeAttempt(ctx, e.api, attempt)
 }
 
-// removeAttempt removes the containers of an attempt and their volumes.
+// removeAttempt removes the containers of an attempt, their networks and their volumes.
 func removeAttempt(ctx context.Context, api *client.Client, attempt string) error {
 	label := labelAttempt + "=" + attempt
 	if err := removeLabelled(ctx, api, label); err != nil {
+		return err
+	}
+	if err := removeNetworks(ctx, api, label); err != nil {
 		return err
 	}
 	found, err := api.VolumeList(ctx, client.VolumeListOptions{Filters: make(client.Filters).Add("label", label)})
@@ -36,7 +39,8 @@ func removeAttempt(ctx context.Context, api *client.Client, attempt string) erro
 	return nil
 }
 
-// Left returns the attempts of this node of which there are containers or volumes, sorted.
+// Left returns the attempts of this node of which there are containers, networks or volumes,
+// sorted.
 func (e *Engine) Left(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -52,7 +56,16 @@ func (e *Engine) Left(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list volumes: %w", err)
 	}
+	networks, err := e.api.NetworkList(ctx, client.NetworkListOptions{
+		Filters: make(client.Filters).Add("label", labelNode+"="+e.cfg.Node).Add("label", labelAttempt),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list networks: %w", err)
+	}
 	var out []string
+	for _, n := range networks.Items {
+		out = append(out, n.Labels[labelAttempt])
+	}
 	for _, c := range found.Items {
 		out = append(out, c.Labels[labelAttempt])
 	}

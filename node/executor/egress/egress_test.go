@@ -256,6 +256,106 @@ func TestContainersAreApart(t *testing.T) {
 	}
 }
 
+// member makes a network namespace on a bridge, without a route to anywhere else.
+func member(t *testing.T, name string, bridge netlink.Link, own netip.Prefix) *os.File {
+	t.Helper()
+	file, err := newNamespace()
+	must(t, err)
+	t.Cleanup(func() { file.Close() })
+	must(t, netlink.LinkAdd(&netlink.Veth{
+		LinkAttrs: netlink.LinkAttrs{Name: name, MasterIndex: bridge.Attrs().Index},
+		PeerName:  inside, PeerNamespace: netlink.NsFd(int(file.Fd())),
+	}))
+	here, err := netlink.LinkByName(name)
+	must(t, err)
+	t.Cleanup(func() { must(t, netlink.LinkDel(here)) })
+	h, err := netlink.NewHandleAt(netns.NsHandle(file.Fd()))
+	must(t, err)
+	defer h.Close()
+	there, err := h.LinkByName(inside)
+	must(t, err)
+	must(t, netlink.LinkSetUp(here), h.LinkSetUp(there), h.AddrAdd(there, &netlink.Addr{
+		IPNet: &net.IPNet{IP: own.Addr().AsSlice(), Mask: net.CIDRMask(own.Bits(), 32)},
+	}))
+	return file
+}
+
+// sendBound sends a packet from a namespace to an address to which it has no route, as if
+// that was on its network.
+func sendBound(t *testing.T, file *os.File, to netip.AddrPort, text string) {
+	t.Helper()
+	must(t, inNamespace(t, file, func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.BindToDevice(fd, inside); err != nil {
+			return err
+		}
+		return unix.Sendto(fd, []byte(text), 0, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()})
+	}))
+}
+
+// TestInternalNetworks checks that containers on a network without a way out reach each
+// other and not the machine, which answers for its addresses on every bridge. They do reach
+// it from a bridge that the rules do not know.
+func TestInternalNetworks(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("networks are made by root")
+	}
+	table, err := Open(fmt.Sprintf("d%d", os.Getpid()%10000), nil)
+	must(t, err)
+	defer func() { must(t, table.Close()) }()
+	sandbox, err := table.Network(4003)
+	must(t, err)
+	defer sandbox.Close()
+	machine, _ := addresses(4003)
+	received, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(machine, 0)))
+	must(t, err)
+	defer received.Close()
+	to := received.LocalAddr().(*net.UDPAddr).AddrPort()
+	link, subnet, err := table.Internal(4095, internalOfSlot-1)
+	must(t, err)
+	for i, name := range []string{link, fmt.Sprintf("xd%d", os.Getpid())} {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
+		must(t, netlink.LinkAdd(bridge))
+		defer func() { must(t, netlink.LinkDel(bridge)) }()
+		must(t, netlink.LinkSetUp(bridge), os.WriteFile("/proc/sys/net/ipv4/conf/"+name+"/rp_filter", []byte("0"), 0))
+		own := subnet.Addr().Next().Next()
+		file := member(t, fmt.Sprintf("be%d-%d", os.Getpid(), i), bridge, netip.PrefixFrom(own, subnet.Bits()))
+		if neighbour := own.Next(); name == link {
+			other := member(t, fmt.Sprintf("bf%d", os.Getpid()), bridge, netip.PrefixFrom(neighbour, subnet.Bits()))
+			serve(t, other, neighbour)
+			if got, err := ask(t, file, neighbour.String()+":80"); err != nil || !strings.HasPrefix(got, own.String()+":") {
+				t.Errorf("its neighbour sees %q, %v", got, err)
+			}
+		}
+		h, err := netlink.NewHandleAt(netns.NsHandle(file.Fd()))
+		must(t, err)
+		defer h.Close()
+		sendBound(t, file, to, name)
+		for found := false; !found; time.Sleep(time.Millisecond) { // Until the machine has answered for its address.
+			neighbours, err := h.NeighList(0, netlink.FAMILY_V4)
+			must(t, err)
+			for _, n := range neighbours {
+				found = found || n.IP.Equal(machine.AsSlice()) && n.State&(netlink.NUD_REACHABLE|netlink.NUD_STALE|netlink.NUD_DELAY) != 0
+			}
+		}
+		sendBound(t, file, to, name)
+		conn, err := net.Dial("udp4", to.String())
+		must(t, err)
+		_, err = conn.Write([]byte("machine"))
+		must(t, err, conn.Close(), received.SetReadDeadline(time.Now().Add(time.Minute)))
+		text := make([]byte, 100)
+		n, err := received.Read(text)
+		must(t, err)
+		if got := string(text[:n]); (got == "machine") != (name == link) {
+			t.Errorf("from %s the machine received the packet of %s first", name, got)
+		}
+	}
+}
+
 // connections returns how many connections of the address the machine keeps.
 func connections(t *testing.T, address netip.Addr) (count int) {
 	t.Helper()
@@ -341,8 +441,15 @@ func TestAddressesDiffer(t *testing.T) {
 		}
 		seen[gateway], seen[own] = true, true
 	}
-	table := &Table{}
+	table := &Table{name: "sixsix"}
 	for slot := range 4096 {
+		for n := range internalOfSlot {
+			link, subnet, err := table.Internal(slot, n)
+			if err != nil || seen[subnet.Addr()] || !netip.MustParsePrefix(internalSource).Overlaps(subnet) || len(link) >= unix.IFNAMSIZ {
+				t.Fatalf("slot %d has %s of %s without a way out, %v", slot, subnet, link, err)
+			}
+			seen[subnet.Addr()] = true
+		}
 		_, subnet, containers := table.Bridge(slot)
 		if first := subnet.Addr(); subnet.Masked().Addr() != first || containers < 1 {
 			t.Fatalf("slot %d has the bridge %s for %d containers", slot, subnet, containers)

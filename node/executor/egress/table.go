@@ -60,8 +60,20 @@ const (
 	bridgeReserved = 3 // Addresses of the network itself, the bridge and the broadcast.
 )
 
-// bridgeMark follows the prefix in the names of bridges.
-const bridgeMark = "_"
+// bridgeMark follows the prefix in the names of bridges, and internalMark in those of
+// networks without a way out.
+const (
+	bridgeMark   = "_"
+	internalMark = bridgeMark + "i" // No digit of a slot.
+)
+
+// Addresses of networks without a way out: as many for each slot as a Compose file may have,
+// each as wide as the widest bridge. Executions reach the range in no other way, and the
+// machine has no route to it, because these bridges have no address there.
+const (
+	internalSource = "100.64.0.0/10"
+	internalOfSlot = 8
+)
 
 // Table is the node's own nftables table.
 type Table struct {
@@ -172,6 +184,19 @@ func (t *Table) Bridge(slot int) (link string, subnet netip.Prefix, containers i
 	return link, netip.PrefixFrom(netip.AddrFrom4(at), bits), size - bridgeReserved
 }
 
+// Internal returns the name and the addresses of the n-th bridge of a slot without a way
+// out. The rules drop all that leaves it.
+func (t *Table) Internal(slot, n int) (link string, subnet netip.Prefix, err error) {
+	if n >= internalOfSlot {
+		return "", netip.Prefix{}, fmt.Errorf("a slot has at most %d internal networks", internalOfSlot)
+	}
+	number := slot*internalOfSlot + n
+	base := netip.MustParsePrefix(internalSource).Addr().As4()
+	var at [4]byte
+	binary.BigEndian.PutUint32(at[:], binary.BigEndian.Uint32(base[:])+uint32(number)<<(32-wideBits))
+	return fmt.Sprintf("%s%s%x", t.prefix(), internalMark, number), netip.PrefixFrom(netip.AddrFrom4(at), wideBits), nil
+}
+
 func (t *Table) install(deny []netip.Prefix) error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -217,6 +242,14 @@ func (t *Table) install(deny []netip.Prefix) error {
 	add(outward, family(unix.NFPROTO_IPV6), drop())
 	for _, chain := range []*nftables.Chain{outward, machine} {
 		add(chain, family(unix.NFPROTO_IPV4), inState(expr.CtStateBitNEW), tooMany(connections), drop())
+		// A program that binds to its interface sends to any address as if that was on its
+		// network, where the machine answers for all of its own.
+		internal := onInterface(expr.MetaKeyIIFNAME, t.prefix()+internalMark)
+		if chain == outward {
+			add(chain, internal, onInterface(expr.MetaKeyOIFNAME, t.prefix()+internalMark),
+				within(offsetDaddr, netip.MustParsePrefix(internalSource)), accept())
+		}
+		add(chain, internal, drop())
 		for _, server := range t.resolv.servers {
 			for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
 				add(chain, within(offsetDaddr, netip.PrefixFrom(server, 32)), port(protocol, dnsPort), accept())

@@ -70,7 +70,11 @@ func (s *supervisor) finish(end ending, pumps *pumps) compute.Outcome {
 	s.collect()
 	s.closeLog(outcome)
 	if s.group != nil {
-		if err := s.group.Remove(killTimeout); err != nil {
+		end := s.group.Remove
+		if s.spec.Container != nil {
+			end = s.group.Kill // The engine's groups in it take longer to go: close removes it.
+		}
+		if err := end(killTimeout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}

@@ -105,6 +105,15 @@ type ContainerCompose struct {
 	Interpolate map[string]string         `json:"interpolate,omitempty"`
 	Images      map[string]ContainerImage `json:"images"`            // By whole name.
 	Devices     []string                  `json:"devices,omitempty"` // A loop device for each volume.
+	Internal    []ContainerNetwork        `json:"internal,omitempty"`
+}
+
+// ContainerNetwork is a network without a way out, which Docker Compose makes.
+type ContainerNetwork struct {
+	Name   string            `json:"name"`
+	Link   string            `json:"link"` // Name of its bridge on the machine.
+	Subnet string            `json:"subnet"`
+	Labels map[string]string `json:"labels"`
 }
 
 // ContainerImage is the program of one container.

@@ -164,6 +164,11 @@ func (s *supervisor) close() {
 	if s.box != nil {
 		s.box.Release()
 	}
+	if s.group != nil && s.spec.Container != nil {
+		if err := s.group.Remove(killTimeout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
 }
 
 // writePID writes the process's id and start time. Together they identify it until

@@ -316,6 +316,11 @@ func networkAttacks() map[string]func([]string) error {
 			return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 1<<20)
 		},
 		"dial": func(args []string) error { return dial("tcp", args[0]) },
+		"lookup": func(args []string) error {
+			_, err := net.LookupHost(args[0])
+			return err
+		},
+		"bound": func(args []string) error { return dialBound(args[0]) },
 		"gateway": func(args []string) error { // The machine, as the container sees it.
 			address, err := gateway()
 			if err != nil {
@@ -358,6 +363,29 @@ func dial(network, address string) error {
 		fmt.Println("connected")
 	}
 	return err
+}
+
+// dialBound dials an address as if it was on the network of the first interface.
+func dialBound(address string) error {
+	links, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	for _, link := range links {
+		if link.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		dialer := net.Dialer{Timeout: 2 * time.Second, Control: func(_, _ string, c syscall.RawConn) (err error) {
+			_ = c.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), link.Name) })
+			return err
+		}}
+		conn, err := dialer.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	return errors.New("no interface")
 }
 
 // gateway returns the address of the default route.

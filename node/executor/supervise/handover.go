@@ -1,0 +1,135 @@
+package supervise
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// A supervisor may be started before its attempt is known, because its program takes time
+// to initialise. It waits at FDConn until the node hands it an attempt: the length of the
+// directory's path and with it the descriptors, then the path. It ends when the node closes
+// the connection.
+
+const (
+	pathHeader     = 2
+	maxPath        = 4 << 10
+	handedFiles    = 64 // A supervisor has no more descriptors from the node.
+	firstHanded    = FDSlot
+	handOverWithin = 2 * time.Second
+)
+
+// Hand gives a waiting supervisor the attempt in dir. The files become its standard error
+// and the descriptors from FDSlot on.
+func (c *Conn) Hand(dir string, stderr *os.File, files []*os.File) error {
+	if len(dir) > maxPath || len(files) >= handedFiles {
+		return fmt.Errorf("hand over attempt: too much")
+	}
+	fds := []int{int(stderr.Fd())}
+	for _, file := range files {
+		fds = append(fds, int(file.Fd()))
+	}
+	message := append(binary.BigEndian.AppendUint16(nil, uint16(len(dir))), dir...)
+	raw, err := c.file.SyscallConn()
+	if err == nil {
+		err = c.file.SetWriteDeadline(time.Now().Add(handOverWithin))
+	}
+	if err != nil {
+		return fmt.Errorf("hand over attempt: %w", err)
+	}
+	var sent error
+	err = raw.Write(func(fd uintptr) bool {
+		var n int
+		n, sent = syscall.SendmsgN(int(fd), message, syscall.UnixRights(fds...), nil, syscall.MSG_NOSIGNAL)
+		if sent == nil && n < len(message) {
+			sent = fmt.Errorf("%d of %d bytes were taken", n, len(message))
+		}
+		return !errors.Is(sent, syscall.EAGAIN)
+	})
+	if err = errors.Join(err, sent); err != nil {
+		return fmt.Errorf("hand over attempt: %w", err)
+	}
+	return nil
+}
+
+// Placeholders returns the files with which a waiting supervisor is started: FDConn is conn,
+// and nothing of its own gets the numbers that an attempt will use.
+func Placeholders(null, conn *os.File) []*os.File {
+	files := []*os.File{null, null, null, conn}
+	for len(files) < firstHanded+handedFiles {
+		files = append(files, null)
+	}
+	return files
+}
+
+// AwaitAttempt returns the directory of the attempt that a node hands to this process. An
+// error means that there will be none.
+func AwaitAttempt() (dir string, err error) {
+	// The poller of the runtime has not got this descriptor yet, and waits in no thread.
+	if err := syscall.SetNonblock(FDConn, false); err != nil {
+		return "", fmt.Errorf("await attempt: %w", err)
+	}
+	head, rights := make([]byte, pathHeader), make([]byte, syscall.CmsgSpace(4*handedFiles))
+	n, size, _, _, err := recvmsg(head, rights)
+	if err != nil || n < len(head) {
+		return "", fmt.Errorf("await attempt: the node has gone: %w", errors.Join(err, syscall.ECONNRESET))
+	}
+	fds, err := descriptors(rights[:size])
+	if err != nil {
+		return "", fmt.Errorf("await attempt: %w", err)
+	}
+	for i, fd := range fds {
+		to := firstHanded + i - 1
+		if i == 0 {
+			to = int(os.Stderr.Fd())
+		}
+		if err := errors.Join(syscall.Dup3(fd, to, 0), syscall.Close(fd)); err != nil {
+			return "", fmt.Errorf("await attempt: %w", err)
+		}
+	}
+	for fd := firstHanded + len(fds) - 1; fd < firstHanded+handedFiles; fd++ {
+		_ = syscall.Close(fd) // A placeholder.
+	}
+	path := make([]byte, binary.BigEndian.Uint16(head))
+	for at := 0; at < len(path); at += n {
+		if n, err = syscall.Read(FDConn, path[at:]); err != nil || n == 0 {
+			return "", fmt.Errorf("await attempt: the node has gone: %w", errors.Join(err, syscall.ECONNRESET))
+		}
+	}
+	if err := syscall.SetNonblock(FDConn, true); err != nil {
+		return "", fmt.Errorf("await attempt: %w", err)
+	}
+	return string(path), nil
+}
+
+// recvmsg waits for bytes and descriptors.
+func recvmsg(p, oob []byte) (n, oobn, flags int, from syscall.Sockaddr, err error) {
+	for {
+		n, oobn, flags, from, err = syscall.Recvmsg(FDConn, p, oob, syscall.MSG_CMSG_CLOEXEC)
+		if !errors.Is(err, syscall.EINTR) {
+			return n, oobn, flags, from, err
+		}
+	}
+}
+
+// descriptors returns the descriptors in a control message.
+func descriptors(control []byte) (fds []int, err error) {
+	messages, err := syscall.ParseSocketControlMessage(control)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		more, err := syscall.ParseUnixRights(&m)
+		if err != nil {
+			return nil, err
+		}
+		fds = append(fds, more...)
+	}
+	if len(fds) == 0 || len(fds) > handedFiles {
+		return nil, fmt.Errorf("%d descriptors", len(fds))
+	}
+	return fds, nil
+}
