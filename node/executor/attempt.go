@@ -14,6 +14,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/node/executor/journal"
+	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
 )
 
@@ -209,13 +210,13 @@ func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) bool {
 		return true
 	}
 	ended := e.follow(ctx, a, conn)
-	if w.Execution.Container != nil && ctx.Err() == nil {
-		e.group.Go(e.keepSupervisor)
+	if ctx.Err() == nil {
+		e.group.Go(func() { e.keepSupervisor(e.spareFor(w.Execution)) })
 	}
 	return ended
 }
 
-// prepare makes the attempt's directory and spawns its supervisor. It does not
+// prepare makes the attempt's directory and gives it a supervisor. It does not
 // start an attempt that must stop. It checks that twice, because loading the
 // inputs may take a minute. The supervisor checks it again.
 func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*supervise.Conn, error) {
@@ -231,9 +232,51 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if err != nil {
 		return nil, err
 	}
-	if w.Execution.Container != nil {
-		return e.prepareContainers(ctx, a, w, bundle, model)
+	if w.Execution.Container != nil && e.engine == nil {
+		return nil, e.engineErr
 	}
+	spare := e.spareFor(w.Execution)
+	waiting, err := e.takeSupervisor(spare)
+	if err != nil {
+		return nil, err
+	}
+	res, err := e.takeResources(ctx, a, w, bundle, model)
+	if err != nil {
+		waiting.Close()
+		return nil, err
+	}
+	defer res.close() // The supervisor has its own descriptors.
+	if err := e.layOut(ctx, a, w, bundle, res); err != nil {
+		waiting.Close()
+		return nil, err
+	}
+	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
+		waiting.Close()
+		return nil, err
+	}
+	return e.hand(waiting, spare, e.dir(a.key), res)
+}
+
+// takeResources takes what the attempt needs of the machine.
+func (e *Executor) takeResources(
+	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle, model []sandbox.Bind,
+) (res *resources, err error) {
+	if w.Execution.Container != nil {
+		res, err = e.takeForContainers(ctx, a, w, bundle, model)
+	} else {
+		res, err = e.takeForSandbox(ctx, a, w, bundle, model)
+	}
+	if err != nil && res != nil {
+		res.close()
+	}
+	return res, err
+}
+
+// takeForSandbox takes what a sandbox needs of the machine. With an error it returns what it
+// took before.
+func (e *Executor) takeForSandbox(
+	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle, model []sandbox.Bind,
+) (*resources, error) {
 	env, err := e.environmentOf(ctx, w.Execution)
 	if err != nil {
 		return nil, err
@@ -245,27 +288,17 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if err != nil {
 		return nil, err
 	}
-	defer res.close() // The supervisor has its own descriptors.
 	if err := e.takeDisk(ctx, w.Execution, res); err != nil {
-		return nil, err
+		return res, err
 	}
 	res.environment, res.model = env, model
 	if res.packages, err = e.takePackages(ctx, a, w, bundle, env); err != nil {
-		return nil, err
+		return res, err
 	}
 	if res.variables, err = e.takeVariables(ctx, w, bundle); err != nil {
-		return nil, err
+		return res, err
 	}
-	if err := e.takeStorage(ctx, a, w, res); err != nil {
-		return nil, err
-	}
-	if err := e.layOut(ctx, a, w, bundle, res); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
-		return nil, err
-	}
-	return begin(func() (*supervise.Conn, error) { return e.spawn(e.dir(a.key), res) })
+	return res, e.takeStorage(ctx, a, w, res)
 }
 
 // layOut makes the directory of the attempt with the files that its supervisor reads.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -220,34 +221,62 @@ func TestKilledSupervisorLeavesNoContainer(t *testing.T) {
 	}
 }
 
-// TestSupervisorWaits checks that a supervisor waits for the next container once one has
+// TestSupervisorWaits checks that a supervisor waits for the next attempt once one has
 // ended, that another takes its place when it is killed, and that none outlives the node.
 func TestSupervisorWaits(t *testing.T) {
-	n := newDockerNode(t, nil)
-	for range 3 {
-		id := n.place(n.newContainer([]string{"print", "hello"}, nil))
+	t.Run("containers", func(t *testing.T) {
+		n := newDockerNode(t, nil)
+		n.keepsSupervisors(t, docker.Command, func() compute.Work { return n.newContainer([]string{"print", "hello"}, nil) })
+	})
+	t.Run("sandboxes", func(t *testing.T) {
+		n := newNode(t, nil)
+		n.keepsSupervisors(t, supervise.Command, func() compute.Work { return n.newWork(compute.Bundle{Code: "print('hello')"}) })
+	})
+}
+
+func (n *node) keepsSupervisors(t *testing.T, kind string, work func() compute.Work) {
+	t.Helper()
+	completes := func() {
+		t.Helper()
+		id := n.place(work())
 		if outcome := n.end(id); outcome.Status != compute.StatusCompleted || !n.says(id, "hello") {
 			t.Fatalf("ended as %v (%s): %s", outcome.Status, outcome.Detail, n.output(id))
 		}
-		var waiting []int
+	}
+	waits := func() (pid int) {
+		t.Helper()
 		await(t, "a supervisor that waits", func() bool {
-			waiting = waitingSupervisors()
+			waiting := waitingSupervisors(kind)
+			if len(waiting) == 1 {
+				pid = waiting[0]
+			}
 			return len(waiting) == 1
 		})
-		if err := syscall.Kill(waiting[0], syscall.SIGKILL); err != nil {
+		return pid
+	}
+	gone := func(pid int) {
+		t.Helper()
+		await(t, "its end", func() bool { return !slices.Contains(waitingSupervisors(kind), pid) })
+	}
+	for range 3 {
+		completes()
+		pid := waits()
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "its end", func() bool { return len(waitingSupervisors()) == 0 })
+		gone(pid)
 	}
-	id := n.place(n.newContainer([]string{"print", "hello"}, nil))
-	n.end(id)
-	await(t, "a supervisor that waits", func() bool { return len(waitingSupervisors()) == 1 })
+	completes()
+	first := waits()
+	completes()
+	gone(first) // It has the attempt.
+	pid := waits()
 	n.stop()
-	await(t, "its end", func() bool { return len(waitingSupervisors()) == 0 })
+	gone(pid)
 }
 
-// waitingSupervisors returns the children of this process that wait for an attempt.
-func waitingSupervisors() (pids []int) {
+// waitingSupervisors returns the children of this process that wait for an attempt of a kind.
+func waitingSupervisors(kind string) (pids []int) {
 	tasks, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range tasks {
 		dir := filepath.Dir(name)
@@ -257,7 +286,7 @@ func waitingSupervisors() (pids []int) {
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		fields := strings.Fields(rest)
 		if err == nil && handed == os.DevNull && len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(os.Getpid()) &&
-			string(command) == "berth\x00"+docker.Command+"\x00" {
+			string(command) == "berth\x00"+kind+"\x00" {
 			pid, _ := strconv.Atoi(filepath.Base(dir))
 			pids = append(pids, pid)
 		}

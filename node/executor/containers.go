@@ -87,61 +87,34 @@ func (e *Executor) openEngine() {
 	}
 }
 
-// prepareContainers is prepare for code that executes in containers.
-func (e *Executor) prepareContainers(
+// takeForContainers is takeForSandbox for code that executes in containers.
+func (e *Executor) takeForContainers(
 	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle, model []sandbox.Bind,
-) (*supervise.Conn, error) {
-	if e.engine == nil {
-		return nil, e.engineErr
-	}
-	waiting, err := e.takeSupervisor() // It initialises meanwhile.
-	if err != nil {
-		return nil, err
-	}
-	conn, err := e.prepareFor(ctx, waiting, a, w, bundle, model)
-	if err != nil {
-		waiting.Close()
-		return nil, err
-	}
-	return conn, nil
-}
-
-// prepareFor prepares an attempt in containers and hands it to a supervisor.
-func (e *Executor) prepareFor(
-	ctx context.Context, waiting *supervise.Conn, a *attempt, w compute.Work, bundle *compute.Bundle, model []sandbox.Bind,
-) (*supervise.Conn, error) {
+) (*resources, error) {
 	slot, err := e.pool.slots.Take()
 	if err != nil {
 		return nil, err
 	}
 	res := &resources{slot: slot, model: model}
-	defer res.close() // The supervisor has its own descriptors.
 	if bundle.Compose == "" {
 		err = e.takeDisk(ctx, w.Execution, res)
 	}
 	if err != nil {
-		return nil, err
+		return res, err
 	}
 	if res.variables, err = e.takeVariables(ctx, w, bundle); err != nil {
-		return nil, err
+		return res, err
 	}
 	if err := e.takeContainer(ctx, a, w, bundle, res); err != nil {
-		return nil, err
+		return res, err
 	}
-	container := res.container
 	if err := e.takeStorage(ctx, a, w, res); err != nil {
-		return nil, err
+		return res, err
 	}
 	if res.mounted != nil {
-		container.Volumes = append(container.Volumes, *res.mounted)
+		res.container.Volumes = append(res.container.Volumes, *res.mounted)
 	}
-	if err := e.layOut(ctx, a, w, bundle, res); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
-		return nil, err
-	}
-	return begin(func() (*supervise.Conn, error) { return e.hand(waiting, e.dir(a.key), res) })
+	return res, nil
 }
 
 // takeContainer adds the container of the work. The engine is asked for its network and for

@@ -26,6 +26,7 @@ import (
 	"berth/node/executor/policy"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/scratch"
+	"berth/node/executor/supervise"
 )
 
 // Source provides the node's live attempts. Work blocks until they change after
@@ -176,7 +177,8 @@ type Executor struct {
 	compose          string // Docker Compose; "" if there is none. Then composeErr has the reason.
 	composeErr       error
 	containerSeccomp string
-	spare            spare
+	containerSpare   spare
+	sandboxSpare     spare
 
 	cgroups   *cgroup.Host
 	python    *python // nil if there is none. Then pythonErr has the reason.
@@ -208,6 +210,7 @@ func Open(cfg Config, source Source, reporter Reporter, bundles Bundles) (*Execu
 		return nil, fmt.Errorf("open executor: %w", err)
 	}
 	e := &Executor{
+		containerSpare: spare{command: docker.Command}, sandboxSpare: spare{command: supervise.Command},
 		cfg: cfg, source: source, reporter: reporter, bundles: bundles,
 		log: cfg.Logger.With("part", "executor"), metrics: newMetrics(cfg.Registerer),
 		opened: cfg.Now(), starting: make(chan struct{}, maxStarting), attempts: make(map[key]*attempt),
@@ -346,7 +349,8 @@ func (e *Executor) Close() error {
 	if e.disks != nil {
 		e.disks.Close()
 	}
-	e.spare.close()
+	e.containerSpare.close()
+	e.sandboxSpare.close()
 	if e.engine != nil {
 		if e.live() == 0 {
 			_ = e.engine.RemoveIdle(context.Background()) // Networks without containers are harmless.

@@ -22,45 +22,8 @@ const (
 	killTimeout  = 10 * time.Second // For the rest of a cgroup to exit.
 )
 
-// spawn starts the supervisor of the attempt in dir. It has its own session, so
-// that it outlives this process.
-func (e *Executor) spawn(dir string, res *resources) (*supervise.Conn, error) {
-	conn, theirs, err := supervise.Pair()
-	if err != nil {
-		return nil, err
-	}
-	defer theirs.Close()
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("spawn supervisor: %w", err)
-	}
-	defer null.Close()
-	stderr, err := os.OpenFile(filepath.Join(dir, supervise.ErrorFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("spawn supervisor: %w", err)
-	}
-	defer stderr.Close()
-	files := append([]*os.File{null, stderr, stderr, theirs}, res.files(null)...)
-	if err := e.startProcess(files, supervise.Command, dir); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return conn, nil
-}
-
-// begin gives an attempt its supervisor.
-func begin(start func() (*supervise.Conn, error)) (*supervise.Conn, error) {
-	fault.Point("executor.spawn.before")
-	conn, err := start()
-	if err == nil {
-		fault.Point("executor.spawn.after")
-	}
-	return conn, err
-}
-
-// startProcess starts a supervisor, whose first descriptors are files.
+// startProcess starts a supervisor, whose first descriptors are files. It has its own
+// session, so that it outlives this process.
 func (e *Executor) startProcess(files []*os.File, args ...string) error {
 	// The supervisor is mostly idle. With one thread of Go code and one malloc
 	// arena it starts faster and does not take cores from the attempt.

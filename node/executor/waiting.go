@@ -8,16 +8,19 @@ import (
 	"sync"
 	"time"
 
-	"berth/node/executor/docker"
+	"berth/compute"
+	"berth/fault"
 	"berth/node/executor/supervise"
 )
 
-// spareTime is how long a supervisor of containers waits for an attempt before it ends.
+// spareTime is how long a supervisor waits for an attempt before it ends.
 const spareTime = 5 * time.Minute
 
-// spare is at most one supervisor of containers that waits for its attempt: its program
-// initialises the client of the engine, and a container would start that much later.
+// spare is at most one supervisor that waits for its attempt, which would start later by
+// the start of its program. That of containers also initialises the client of the engine.
 type spare struct {
+	command string // The argument by which the program is a supervisor of this kind.
+
 	mu     sync.Mutex
 	conn   *supervise.Conn // Nil for none.
 	limit  *time.Timer
@@ -71,26 +74,35 @@ func (s *spare) close() {
 	s.closed = true
 }
 
-// takeSupervisor returns a supervisor of containers that waits for its attempt.
-func (e *Executor) takeSupervisor() (*supervise.Conn, error) {
-	if conn := e.spare.take(); conn != nil {
+// spareFor returns the place of supervisors that attempts of an execution need.
+func (e *Executor) spareFor(x *compute.Execution) *spare {
+	if x.Container != nil {
+		return &e.containerSpare
+	}
+	return &e.sandboxSpare
+}
+
+// takeSupervisor returns a supervisor that waits for its attempt. One that is started now
+// initialises while the caller prepares the attempt.
+func (e *Executor) takeSupervisor(s *spare) (*supervise.Conn, error) {
+	if conn := s.take(); conn != nil {
 		return conn, nil
 	}
-	return e.startWaiting()
+	return e.startWaiting(s.command)
 }
 
-// keepSupervisor has a supervisor wait for the next attempt in containers.
-func (e *Executor) keepSupervisor() {
-	if e.spare.waits() {
+// keepSupervisor has a supervisor wait for the next attempt.
+func (e *Executor) keepSupervisor(s *spare) {
+	if s.waits() {
 		return
 	}
-	if conn, err := e.startWaiting(); err == nil { // Else the next attempt has the error.
-		e.spare.put(conn)
+	if conn, err := e.startWaiting(s.command); err == nil { // Else the next attempt has the error.
+		s.put(conn)
 	}
 }
 
-// startWaiting starts a supervisor of containers without an attempt.
-func (e *Executor) startWaiting() (*supervise.Conn, error) {
+// startWaiting starts a supervisor without an attempt.
+func (e *Executor) startWaiting(command string) (*supervise.Conn, error) {
 	conn, theirs, err := supervise.Pair()
 	if err != nil {
 		return nil, err
@@ -99,7 +111,7 @@ func (e *Executor) startWaiting() (*supervise.Conn, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err == nil {
 		defer null.Close()
-		err = e.startProcess(supervise.Placeholders(null, theirs), docker.Command)
+		err = e.startProcess(supervise.Placeholders(null, theirs), command)
 	}
 	if err != nil {
 		conn.Close()
@@ -110,20 +122,23 @@ func (e *Executor) startWaiting() (*supervise.Conn, error) {
 
 // hand gives a supervisor that waits the attempt in dir. Another takes the place of one that
 // has ended meanwhile.
-func (e *Executor) hand(conn *supervise.Conn, dir string, res *resources) (*supervise.Conn, error) {
+func (e *Executor) hand(conn *supervise.Conn, s *spare, dir string, res *resources) (*supervise.Conn, error) {
+	fault.Point("executor.spawn.before")
 	null, err := os.Open(os.DevNull)
 	if err != nil {
+		conn.Close()
 		return nil, fmt.Errorf("hand over attempt: %w", err)
 	}
 	defer null.Close()
 	stderr, err := os.OpenFile(filepath.Join(dir, supervise.ErrorFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
+		conn.Close()
 		return nil, fmt.Errorf("hand over attempt: %w", err)
 	}
 	defer stderr.Close()
 	if err = conn.Hand(dir, stderr, res.files(null)); err != nil {
 		conn.Close()
-		again, e2 := e.startWaiting()
+		again, e2 := e.startWaiting(s.command)
 		if e2 != nil {
 			return nil, errors.Join(err, e2)
 		}
@@ -132,5 +147,6 @@ func (e *Executor) hand(conn *supervise.Conn, dir string, res *resources) (*supe
 			return nil, err
 		}
 	}
+	fault.Point("executor.spawn.after")
 	return conn, nil
 }

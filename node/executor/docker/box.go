@@ -27,16 +27,7 @@ const Command = "supervise-container"
 
 // Main supervises an attempt in a container. Its directory is the only argument, or comes
 // from the node later. It returns the exit code of the process.
-func Main(args []string) int {
-	if len(args) == 0 {
-		dir, err := supervise.AwaitAttempt()
-		if err != nil {
-			return 0 // The node needs this supervisor no longer.
-		}
-		args = []string{dir}
-	}
-	return supervise.MainIn(args, open)
-}
+func Main(args []string) int { return supervise.MainIn(args, open) }
 
 // TakeOver calls Main, and ends the process, if this process was started to supervise
 // an attempt in containers. Programs and tests that start attempts call it first.

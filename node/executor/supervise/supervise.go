@@ -72,8 +72,8 @@ type supervisor struct {
 	notReady string // Why it does not.
 }
 
-// Main supervises the attempt whose directory is the only argument, in a sandbox of
-// this machine. It returns the exit code of the process.
+// Main supervises the attempt whose directory is the only argument, or comes from the
+// node later, in a sandbox of this machine. It returns the exit code of the process.
 func Main(args []string) int { return MainIn(args, nil) }
 
 // MainIn is Main for an attempt whose code executes in the box that open makes.
@@ -82,6 +82,13 @@ func MainIn(args []string, open Opener) int {
 	// forked it exits.
 	runtime.LockOSThread()
 	syscall.Umask(0o077)
+	if len(args) == 0 {
+		dir, err := AwaitAttempt()
+		if err != nil {
+			return 0 // The node needs this supervisor no longer.
+		}
+		args = []string{dir}
+	}
 	if len(args) != 1 {
 		fmt.Fprintln(os.Stderr, "usage: berth supervise DIR (started by the node only)")
 		return 2
