@@ -17,6 +17,7 @@ import (
 	"berth/compute"
 	"berth/loop"
 	"berth/node/executor/docker"
+	"berth/node/executor/egress"
 	"berth/node/executor/policy"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
@@ -110,7 +111,7 @@ func (e *Executor) prepareContainers(
 func (e *Executor) prepareFor(
 	ctx context.Context, waiting *supervise.Conn, a *attempt, w compute.Work, bundle *compute.Bundle, model []sandbox.Bind,
 ) (*supervise.Conn, error) {
-	slot, err := takeSlot()
+	slot, err := machineSlots.takeOwn(e.cfg.Node.String(), egress.WideSlots)
 	if err != nil {
 		return nil, err
 	}

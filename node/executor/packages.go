@@ -186,7 +186,7 @@ func (e *Executor) runInstaller(ctx context.Context, job packages.Job) (exitCode
 
 // installerOnThread runs an installer on this thread.
 func (e *Executor) installerOnThread(ctx context.Context, job packages.Job) (int, error) {
-	slot, err := takeSlot()
+	slot, err := machineSlots.take()
 	if err != nil {
 		return 0, err
 	}

@@ -102,7 +102,7 @@ func openPool(cfg Config, log *slog.Logger) *resourcePool {
 // so.
 func (p *resourcePool) take(network compute.Network) (*resources, error) {
 	if network == compute.NetworkNone || p.table == nil {
-		s, err := takeSlot()
+		s, err := machineSlots.take()
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func (p *resourcePool) take(network compute.Network) (*resources, error) {
 
 // makeConnected makes resources with a network.
 func (p *resourcePool) makeConnected() (*resources, error) {
-	s, err := takeSlot()
+	s, err := machineSlots.take()
 	if err != nil {
 		return nil, err
 	}

@@ -126,11 +126,11 @@ func TestSlotsAreTakenOnce(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("slots are taken by root")
 	}
-	first, err := takeSlot()
+	first, err := machineSlots.take()
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := takeSlot()
+	second, err := machineSlots.take()
 	if err != nil {
 		t.Fatal(err)
 	}
