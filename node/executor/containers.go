@@ -17,6 +17,7 @@ import (
 	"berth/compute"
 	"berth/loop"
 	"berth/node/executor/docker"
+	"berth/node/executor/egress"
 	"berth/node/executor/policy"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
@@ -91,7 +92,7 @@ func (e *Executor) openEngine() {
 func (e *Executor) takeForContainers(
 	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle, model []sandbox.Bind,
 ) (*resources, error) {
-	slot, err := e.pool.slots.Take()
+	slot, err := e.pool.slots.TakeOwned(e.cfg.Node.String(), egress.WideSlots)
 	if err != nil {
 		return nil, err
 	}

@@ -354,6 +354,7 @@ func (e *Executor) Close() error {
 	if e.engine != nil {
 		if e.live() == 0 {
 			_ = e.engine.RemoveIdle(context.Background()) // Networks without containers are harmless.
+			e.pool.slots.Disown(e.cfg.Node.String())
 		}
 		_ = e.engine.Close()
 	}

@@ -10,12 +10,12 @@ import (
 // the receiver's memory, where a connection would take much more of a client that does not
 // read. Few senders at a time may have a large window.
 const (
-	smallWindow  = 16 << 10
-	largeWindow  = 256 << 10
-	largeWindows = 64
-	leastPiece   = 4 << 10         // Smaller pieces are sent only if they are all.
+	smallWindow  = 8 << 10
+	largeWindow  = 64 << 10
+	largeWindows = 32
+	leastPiece   = 2 << 10         // Smaller pieces are sent only if they are all.
 	ackAfter     = smallWindow / 2 // A receiver reports so many bytes before it waits,
-	ackAlways    = largeWindow / 4 // and so many at once.
+	ackAlways    = largeWindow / 2 // and so many at once.
 	ackBytes     = 4
 )
 

@@ -192,6 +192,7 @@ type receiver struct {
 	buf    []byte
 	parsed []Line         // The lines of the last record.
 	acks   *acknowledging // Nil if the sender wants no reports of what was read.
+	shrink func()         // Frees the buffer of a connection that has nothing for the receiver; nil for none.
 	watch  *time.Timer
 	memory *memory
 
@@ -207,6 +208,9 @@ func (r *receiver) endWatch() {
 // newReceiver returns a receiver of stream. stop closes the stream.
 func newReceiver(ctx context.Context, stream io.ReadCloser, m *memory) (r *receiver, stop func()) {
 	r = &receiver{stream: stream, memory: m}
+	if s, ok := stream.(interface{ Shrink() }); ok {
+		r.shrink = s.Shrink
+	}
 	if to, ok := stream.(io.Writer); ok {
 		r.acks = &acknowledging{Reader: stream, to: to}
 		r.stream = r.acks
@@ -320,9 +324,12 @@ func (a *acknowledging) send(least int) error {
 
 // giveBack returns to the buffer of a receiver that waits.
 func (r *receiver) giveBack() {
-	if r.large {
+	switch {
+	case r.large:
 		r.memory.giveReader(r.r)
 		r.memory.giveLarge()
+	case r.r != r.waits && r.shrink != nil:
+		r.shrink() // There are many followers: it was denied a large buffer.
 	}
 	r.r, r.large, r.buf, r.parsed = r.waits, false, nil, nil
 }

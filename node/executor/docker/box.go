@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -13,6 +14,7 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/events"
 	"github.com/moby/moby/client"
 
 	"berth/compute"
@@ -52,6 +54,8 @@ type box struct {
 	id      string        // Empty if there is no container.
 	stop    string        // The signal that asks the code to end.
 	waiting client.ContainerWaitResult
+	died    chan int      // Gets the exit code of the container once it has ended, if the engine says so in time.
+	quiet   func()        // Ends the events of the engine.
 	removed chan struct{} // Closed once nothing is left; nil before Close.
 	killed  atomic.Bool   // Kill was called.
 }
@@ -75,7 +79,12 @@ func openContainer(spec *supervise.Spec, group *cgroup.Group, stdout, stderr *os
 	if err != nil {
 		return nil, errors.Join(err, api.Close())
 	}
-	b := &box{api: api, group: group, made: make(chan struct{}), stop: spec.Container.Image.StopWith}
+	b := &box{
+		api: api, group: group, made: make(chan struct{}), stop: spec.Container.Image.StopWith, died: make(chan int, 1),
+	}
+	var ctx context.Context
+	ctx, b.quiet = context.WithCancel(context.Background())
+	go b.hear(ctx, spec.Container.Name)
 	go func() {
 		defer close(b.made)
 		if b.err = b.make(spec, out); b.err != nil {
@@ -103,6 +112,25 @@ func (b *box) make(spec *supervise.Spec, out [2]*os.File) error {
 	}
 	b.id = made.ID
 	return b.attach(ctx, out)
+}
+
+// hear waits for the event that the container has ended. The engine answers the question
+// for that only once it has disconnected the networks and unmounted the volumes.
+func (b *box) hear(ctx context.Context, name string) {
+	heard := b.api.Events(ctx, client.EventsListOptions{
+		Filters: make(client.Filters).Add("container", name).Add("event", string(events.ActionDie)),
+	})
+	for {
+		select {
+		case event := <-heard.Messages:
+			if code, err := strconv.Atoi(event.Actor.Attributes["exitCode"]); err == nil {
+				b.died <- code
+				return
+			}
+		case <-heard.Err:
+			return // The answer to the question remains.
+		}
+	}
 }
 
 // duplicates returns files of the box's own for the output of the code.
@@ -191,6 +219,8 @@ func (b *box) Execute(extra time.Duration) error {
 // again.
 func (b *box) Wait() (sandbox.Exit, error) {
 	select {
+	case code := <-b.died:
+		return b.exit(code), nil
 	case end := <-b.waiting.Result:
 		if end.Error == nil {
 			return b.exit(int(end.StatusCode)), nil
@@ -286,6 +316,7 @@ func (b *box) Close() syscall.WaitStatus {
 	go func() {
 		defer close(b.removed)
 		defer b.group.RemoveLeft()
+		b.quiet()
 		if <-b.made; b.id == "" {
 			return
 		}

@@ -226,7 +226,7 @@ func TestContainersAreApart(t *testing.T) {
 	table, err := Open(fmt.Sprintf("c%d", os.Getpid()%10000), nil)
 	must(t, err)
 	defer func() { must(t, table.Close()) }()
-	link, subnet, _ := table.Bridge(wideSlots - 1)
+	link, subnet, _ := table.Bridge(WideSlots - 1)
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: link}}
 	must(t, netlink.LinkAdd(bridge))
 	defer func() { must(t, netlink.LinkDel(bridge)) }()

@@ -54,11 +54,14 @@ const (
 const (
 	wideBridges    = "198.18.64.0"
 	wideBits       = 25
-	wideSlots      = 384 // Up to the end of 198.18.0.0/16.
 	narrowBridges  = "198.19.0.0"
 	narrowBits     = 28
 	bridgeReserved = 3 // Addresses of the network itself, the bridge and the broadcast.
 )
+
+// WideSlots is how many slots have room for the containers of every Compose file: their
+// addresses go up to the end of 198.18.0.0/16.
+const WideSlots = 384
 
 // bridgeMark follows the prefix in the names of bridges, and internalMark in those of
 // networks without a way out.
@@ -173,7 +176,7 @@ func (t *Table) prefix() string { return "b" + t.name + "-" }
 // interface of the node's attempts.
 func (t *Table) Bridge(slot int) (link string, subnet netip.Prefix, containers int) {
 	first, bits := wideBridges, wideBits
-	if slot >= wideSlots {
+	if slot >= WideSlots {
 		first, bits = narrowBridges, narrowBits
 	}
 	base := netip.MustParseAddr(first).As4()

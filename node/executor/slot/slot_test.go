@@ -133,3 +133,54 @@ func TestSlotsOfNetworksTakeOthersAtLast(t *testing.T) {
 		t.Errorf("slot %d was the first of the others", lowest)
 	}
 }
+
+// TestSlotsOfContainers has nodes take slots for containers: each takes those again that it
+// had before, and none of another as long as there are others. A slot that a network has had
+// stays marked.
+func TestSlotsOfContainers(t *testing.T) {
+	d := In(t.TempDir())
+	const first = 5
+	take := func(owner string, want int) *Slot {
+		t.Helper()
+		s := must[*Slot](t)(d.TakeOwned(owner, first))
+		if s.Number != want {
+			t.Errorf("%s has the slot %d, want %d", owner, s.Number, want)
+		}
+		return s
+	}
+	sandbox := must[*Slot](t)(d.Take())
+	a := take("a", 1)
+	a.File.Close()
+	b := take("b", 2)
+	again := take("b", 3)
+	b.File.Close()
+	sandbox.File.Close()
+	a, b = take("a", 1), take("b", 2)
+	more := take("a", 0) // Nobody had it for containers.
+	for _, s := range []*Slot{a, b, again, more} {
+		s.File.Close()
+	}
+	take("c", 4).File.Close()
+	take("d", 0).File.Close() // All of the first are somebody's.
+	take("d", 0).File.Close()
+	take("a", 1).File.Close()
+	d.Disown("b")
+	take("e", 2).File.Close()
+	d.slots, d.first = 5, 2
+	for range 3 { // Those of networks are left.
+		s, _ := connected(t, d)
+		defer s.File.Close()
+	}
+	marked, _ := connected(t, d)
+	marked.File.Close()
+	if s := take("d", 0); s.Number != marked.Number {
+		t.Fatalf("slot %d, not %d", s.Number, marked.Number)
+	} else {
+		s.File.Close()
+	}
+	s, forgotten := connected(t, d)
+	defer s.File.Close()
+	if s.Number != 0 || !slices.Equal(forgotten, []int{0}) {
+		t.Errorf("slot %d, removed the connections of %d", s.Number, forgotten)
+	}
+}
