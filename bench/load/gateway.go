@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"berth/loop"
 )
@@ -86,6 +87,7 @@ func MeasureGateway(ctx context.Context, c *Cluster, cfg GatewayConfig) (*Gatewa
 		bucket s3Bucket
 		rates  *S3Rates
 	}{{other, &out.Other}, {own, &out.Own}} {
+		unix.Sync() // The disk may still write for the other one, which does not wait for it.
 		if err := run.bucket.measure(ctx, cfg, large, run.rates); err != nil {
 			return nil, err
 		}

@@ -9,9 +9,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 )
 
 // bodyOf returns a body of some data that is written in two pieces, and what its copy ended with.
@@ -157,5 +159,20 @@ func TestServeAndStream(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// cut is a connection that ends in a way of its own.
+type cut struct{ net.Conn }
+
+func (cut) SetReadDeadline(time.Time) error { return nil }
+
+func (cut) Read(p []byte) (int, error) { return copy(p, "ab"), os.ErrDeadlineExceeded }
+
+// TestCutConnections holds that a client which sends nothing more, or is gone, has cut its
+// request: no failure of the server.
+func TestCutConnections(t *testing.T) {
+	if n, err := (timed{cut{}}).Read(make([]byte, 5)); n != 2 || !errors.Is(err, io.EOF) {
+		t.Errorf("%d bytes, %v", n, err)
 	}
 }

@@ -220,7 +220,8 @@ func (g *Gateway) ServeConn(ctx context.Context, conn io.ReadWriteCloser) error 
 	return nil
 }
 
-// timed ends when nothing moves for a while in the direction that is waited for.
+// timed ends when nothing moves for a while in the direction that is waited for. However it
+// ends, a request that is not complete reads as one that the client has cut.
 type timed struct{ net.Conn }
 
 // timedPiece is how much is written at once, and has to go in time.
@@ -231,7 +232,11 @@ func (c timed) Read(p []byte) (int, error) {
 	if err := c.SetReadDeadline(time.Now().Add(idleConn)); err != nil {
 		return 0, err
 	}
-	return c.Conn.Read(p)
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // Write implements io.Writer.

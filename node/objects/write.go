@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"berth/compute"
@@ -155,19 +156,26 @@ func (u *upload) put(data []byte, give func()) error {
 	}
 	c := &chunk{size: int64(len(data))}
 	u.chunks = append(u.chunks, c)
-	summed := u.sum(data)
+	var users atomic.Int32
+	users.Store(2)
+	used := func() {
+		if users.Add(-1) == 0 {
+			reuse(data)
+		}
+	}
+	summed := u.sum(data, used)
 	u.puts.Go(func() {
 		defer func() { <-u.ahead }()
 		defer give()
 		sealed, err := u.seal(c, data)
-		<-summed
-		reuse(data)
+		used()
 		if err == nil {
 			c.blob, err = u.cfg.Blobs.Put(u.ctx, sealed)
 		}
 		if err != nil {
 			u.fail(err)
 		}
+		<-summed // Otherwise chunks would pile up for the hashes.
 	})
 	return nil
 }
@@ -181,10 +189,10 @@ func (u *upload) seal(c *chunk, data []byte) (sealed []byte, err error) {
 	return sealed, err
 }
 
-// sum adds a chunk to the hashes of the content, behind those before it. It returns a
-// channel that is closed once it has, for large chunks while other goroutines encrypt:
-// MD5 takes longer than all else.
-func (u *upload) sum(data []byte) <-chan struct{} {
+// sum adds a chunk to the hashes of the content, behind those before it, and calls used. It
+// returns a channel that is closed once it has, for large chunks while other goroutines
+// encrypt and store them: MD5 takes longer than all else.
+func (u *upload) sum(data []byte, used func()) <-chan struct{} {
 	before := u.summed
 	if len(data) <= smallBuffer {
 		<-before
@@ -192,12 +200,14 @@ func (u *upload) sum(data []byte) <-chan struct{} {
 		if u.SHA256 {
 			u.sha.Write(data)
 		}
+		used()
 		return before
 	}
 	u.summed = make(chan struct{})
 	after := u.summed
 	go func() {
 		defer close(after)
+		defer used()
 		<-before
 		var sha sync.WaitGroup
 		if u.SHA256 {
