@@ -315,7 +315,7 @@ func TestFirstEventComesWithTheHeader(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, event)
 	})
-	near, far := net.Pipe() // What one read of it returns was written at once.
+	near, far := net.Pipe() // One read of it returns one write.
 	defer near.Close()
 	go func() {
 		_ = m.server.ServeServices(far)

@@ -439,3 +439,47 @@ func FuzzUnmarshal(f *testing.F) {
 		}
 	})
 }
+
+// TestServersHaveMoreStreams opens as many streams as requests to models may need between two
+// servers. A worker has fewer, and its next one waits until another one ends.
+func TestServersHaveMoreStreams(t *testing.T) {
+	const least, most = 1024, 8192 // Workers have least; most is edge.maxServed twice.
+	for role, want := range map[compute.Role]int{compute.RoleServer: most, compute.RoleWorker: least} {
+		s := newServer()
+		entered := make(chan bool, most+1)
+		s.HandleStream("hold", func(ctx context.Context, _ rpc.Peer, _ []byte, stream *rpc.Stream) error {
+			entered <- true
+			if err := stream.Accept(nil); err != nil {
+				return err
+			}
+			<-stream.UntilClosed(ctx).Done()
+			return nil
+		})
+		peer := somebody()
+		peer.Role = role
+		client, _ := mustConnect(t, s, peer)
+		var first io.Closer
+		for n := range want {
+			_, stream, err := client.Open(t.Context(), "hold", nil)
+			if err != nil {
+				t.Fatalf("%v: stream %d: %v", role, n, err)
+			}
+			if n == 0 {
+				first = stream
+			}
+			<-entered
+		}
+		if role == compute.RoleServer {
+			continue
+		}
+		opened := make(chan error, 1)
+		go func() {
+			_, _, err := client.Open(t.Context(), "hold", nil)
+			opened <- err
+		}()
+		first.Close()
+		if err := <-opened; err != nil {
+			t.Errorf("%v: after a stream has ended: %v", role, err)
+		}
+	}
+}

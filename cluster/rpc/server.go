@@ -21,8 +21,11 @@ const NoMethod = "no_method"
 
 // Limits of the serving end.
 const (
-	maxStreams = 1024 // Concurrent calls on one connection.
-	maxTimeout = 5 * time.Minute
+	maxStreams = 1024 // Concurrent calls on one connection,
+	// and on that of a server: each request that it passes on to a replica here has a stream,
+	// and edge.maxServed bounds those to services, and as many to models.
+	maxServerStreams = 10 << 10
+	maxTimeout       = 5 * time.Minute
 
 	// A peer without a certificate makes one call at a time, and few in all. A stream
 	// that it does not close keeps its window for closeTimeout.
@@ -147,9 +150,12 @@ func (s *Server) known(method string) bool {
 // and waits for its handlers.
 func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error {
 	open, calls := maxStreams, math.MaxInt
-	if peer.Anonymous() {
+	switch {
+	case peer.Anonymous():
 		open, calls = 1, maxAnonymousCalls
 		conn = &limitedConn{Conn: conn, left: maxAnonymousBytes}
+	case peer.Role == compute.RoleServer:
+		open = maxServerStreams
 	}
 	session, err := newServerSession(conn, s.Logger, peer.Anonymous())
 	if err != nil {

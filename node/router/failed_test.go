@@ -3,6 +3,7 @@ package router_test
 import (
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,9 +19,10 @@ func TestRequestThatEndsReplicas(t *testing.T) {
 		"by an error and ending": func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked, good, next := make(chan byte, 8), false, byte(10)
+			asked, next := make(chan byte, 8), byte(10)
+			var good atomic.Bool
 			f := newFleet(t, func(n byte, w http.ResponseWriter, _ *http.Request) {
-				if asked <- n; !good {
+				if asked <- n; !good.Load() {
 					end(w)
 				}
 			})
@@ -31,7 +33,7 @@ func TestRequestThatEndsReplicas(t *testing.T) {
 					answer.Body.Close()
 				}
 				for ; len(asked) > 0; n++ {
-					if number := int(<-asked); !good {
+					if number := int(<-asked); !good.Load() {
 						next++
 						f.replace(number, replicaID(next))
 					}
@@ -55,11 +57,11 @@ func TestRequestThatEndsReplicas(t *testing.T) {
 				}
 			}
 			f.ahead += longest / 4
-			good = true
+			good.Store(true)
 			if got := send("bad"); got != 1 {
 				t.Errorf("%d replicas are asked, and answer", got)
 			}
-			good = false
+			good.Store(false)
 			if got := send("bad"); got != 2 {
 				t.Errorf("after it was answered %d replicas are asked, want 2", got)
 			}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"berth/compute"
@@ -104,14 +105,24 @@ func (h *Hub) Open(ctx context.Context, w Want, l *Listing, f *File, offset int6
 	return answer.Body, offset, nil
 }
 
-// hashesOf returns the hash that a hub names with a file, "" for none: the SHA-256 of a
-// large file, which is elsewhere, or the Git hash of a small one.
+// hashesOf returns the hash that the hub itself names with a file, "" for none: the SHA-256 of
+// a large file, which is elsewhere, or the Git hash of a small one. It may redirect within
+// itself before.
 func hashesOf(answer *http.Response) (sum, git string) {
-	for answer.Request.Response != nil {
-		answer = answer.Request.Response // The hub's own answer is before all redirects.
+	var all []*http.Response
+	for one := answer; one != nil; one = one.Request.Response {
+		all = append(all, one)
 	}
-	for _, name := range []string{"X-Linked-Etag", "Etag"} {
-		tag := strings.Trim(strings.TrimPrefix(answer.Header.Get(name), "W/"), `"`)
+	hub := all[len(all)-1].Request.URL.Host
+	for _, one := range slices.Backward(all) {
+		if one.Request.URL.Host != hub {
+			break
+		}
+		tag := one.Header.Get("X-Linked-Etag")
+		if tag == "" && one.StatusCode < http.StatusMultipleChoices {
+			tag = one.Header.Get("Etag")
+		}
+		tag = strings.Trim(strings.TrimPrefix(tag, "W/"), `"`)
 		if sum, git = hashOf(tag, sha256.Size), hashOf(tag, sha1.Size); sum != "" || git != "" {
 			return sum, git
 		}

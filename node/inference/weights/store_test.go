@@ -40,7 +40,8 @@ type hub struct {
 
 	bare   bool              // Its listing has sizes and no hashes,
 	header map[string]string // and answers with a file may have these headers.
-	moved  bool              // They are redirected to files without them.
+	moved  bool              // Files are elsewhere: requests are redirected, with these headers,
+	within bool              // or without, and the file has them.
 }
 
 func newHub(t *testing.T, files map[string]string) *hub {
@@ -91,15 +92,16 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
 	if v := r.Header.Get("Range"); v != "" {
 		h.ranges = append(h.ranges, v)
 	}
-	if r.URL.RawQuery == "" {
+	redirects := h.moved && r.URL.RawQuery == ""
+	if redirects != h.within || !h.moved { // Within itself, the hub names the hash where the file is.
 		for key, value := range h.header {
 			w.Header().Set(key, value)
 		}
-		if h.moved {
-			h.mu.Unlock()
-			http.Redirect(w, r, r.URL.Path+"?moved", http.StatusFound)
-			return
-		}
+	}
+	if redirects {
+		h.mu.Unlock()
+		http.Redirect(w, r, r.URL.Path+"?moved", http.StatusFound)
+		return
 	}
 	first, cut, wrong := h.served[name] == 1, h.cut, h.wrong > 0
 	h.wrong--
@@ -217,25 +219,29 @@ func TestHashOfTheAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
 		header     map[string]string
 		moved      bool
+		within     bool
 		unverified bool
 		served     int // Requests for the file until it is fetched or refused.
 		code       compute.Code
 		warns      bool
 	}{
-		"blob":             {map[string]string{"ETag": `"` + blob + `"`}, false, false, 1, "", false},
-		"weak":             {map[string]string{"ETag": `W/"` + strings.ToUpper(blob) + `"`}, false, false, 1, "", false},
-		"another blob":     {map[string]string{"ETag": `"` + strings.Repeat("0", 40) + `"`}, false, false, 5, compute.CodeUnavailable, false},
-		"elsewhere":        {map[string]string{"X-Linked-Etag": `"` + right + `"`, "ETag": `"` + strings.Repeat("0", 64) + `"`}, true, false, 2, "", false},
-		"other elsewhere":  {map[string]string{"X-Linked-Etag": `"` + strings.Repeat("0", 64) + `"`}, true, false, 10, compute.CodeUnavailable, false},
-		"none":             {nil, false, false, 1, compute.CodeInvalid, false},
-		"MD5":              {map[string]string{"ETag": `"` + strings.Repeat("0", 32) + `"`}, false, false, 1, compute.CodeInvalid, false},
-		"none is accepted": {nil, false, true, 1, "", true},
-		"one is checked":   {map[string]string{"ETag": `"` + blob + `"`}, false, true, 1, "", false},
-		"and refused":      {map[string]string{"ETag": `"` + strings.Repeat("0", 64) + `"`}, false, true, 5, compute.CodeUnavailable, false},
+		"blob":             {map[string]string{"ETag": `"` + blob + `"`}, false, false, false, 1, "", false},
+		"weak":             {map[string]string{"ETag": `W/"` + strings.ToUpper(blob) + `"`}, false, false, false, 1, "", false},
+		"another blob":     {map[string]string{"ETag": `"` + strings.Repeat("0", 40) + `"`}, false, false, false, 5, compute.CodeUnavailable, false},
+		"elsewhere":        {map[string]string{"X-Linked-Etag": `"` + right + `"`, "ETag": `"` + strings.Repeat("0", 64) + `"`}, true, false, false, 2, "", false},
+		"other elsewhere":  {map[string]string{"X-Linked-Etag": `"` + strings.Repeat("0", 64) + `"`}, true, false, false, 10, compute.CodeUnavailable, false},
+		"renamed":          {map[string]string{"ETag": `"` + blob + `"`}, true, true, false, 2, "", false},
+		"other renamed":    {map[string]string{"ETag": `"` + strings.Repeat("0", 40) + `"`}, true, true, false, 10, compute.CodeUnavailable, false},
+		"redirect's own":   {map[string]string{"ETag": `"` + strings.Repeat("0", 40) + `"`}, true, false, false, 2, compute.CodeInvalid, false},
+		"none":             {nil, false, false, false, 1, compute.CodeInvalid, false},
+		"MD5":              {map[string]string{"ETag": `"` + strings.Repeat("0", 32) + `"`}, false, false, false, 1, compute.CodeInvalid, false},
+		"none is accepted": {nil, false, false, true, 1, "", true},
+		"one is checked":   {map[string]string{"ETag": `"` + blob + `"`}, false, false, true, 1, "", false},
+		"and refused":      {map[string]string{"ETag": `"` + strings.Repeat("0", 64) + `"`}, false, false, true, 5, compute.CodeUnavailable, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHub(t, map[string]string{"model.gguf": text})
-			h.bare, h.header, h.moved = true, test.header, test.moved
+			h.bare, h.header, h.moved, h.within = true, test.header, test.moved, test.within
 			s := newStore(t, h, func(c *weights.Config) { c.Unverified = test.unverified })
 			warned := 0
 			for range 2 { // The second time it is in the cache, if it is accepted.
