@@ -452,7 +452,7 @@ func TestServersHaveMoreStreams(t *testing.T) {
 			if err := stream.Accept(nil); err != nil {
 				return err
 			}
-			<-stream.UntilClosed(ctx).Done()
+			<-stream.UntilClosed(ctx, nil).Done()
 			return nil
 		})
 		peer := somebody()
