@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"berth/node/executor/sandbox"
+	"berth/node/executor/supervise"
 )
 
 const (
@@ -62,25 +63,24 @@ func (d slots) lock(number int) (*slot, error) {
 
 // takeOwn returns a slot for containers of an owner. Engines keep the network of a slot,
 // which is the owner's: so it is one that the owner has had before, else one of the first that
-// nobody has had for containers, else any.
+// no node whose process lives has had for containers, else any.
 func (d slots) takeOwn(owner string, first int) (*slot, error) {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return nil, fmt.Errorf("take slot: %w", err)
 	}
 	var unowned []int
 	for number := range maxSlots {
-		name, err := os.ReadFile(filepath.Join(string(d), strconv.Itoa(number)))
+		name, lives, err := d.owner(number)
 		if err != nil {
 			unowned = append(unowned, number)
 			break // None behind it was ever taken.
 		}
-		if len(name) == 0 {
-			unowned = append(unowned, number)
-		}
-		if string(name) == owner {
+		if name == owner {
 			if s, err := d.lock(number); s != nil || err != nil {
-				return s, err
+				return s.ownedBy(owner, err)
 			}
+		} else if !lives {
+			unowned = append(unowned, number)
 		}
 	}
 	for _, number := range unowned {
@@ -95,11 +95,28 @@ func (d slots) takeOwn(owner string, first int) (*slot, error) {
 	return s.ownedBy(owner, err)
 }
 
+// owner returns whose network a slot has for containers, "" for nobody's, and whether the
+// process lives that took it last.
+func (d slots) owner(number int) (owner string, lives bool, err error) {
+	text, err := os.ReadFile(filepath.Join(string(d), strconv.Itoa(number)))
+	if err != nil {
+		return "", false, err
+	}
+	var pid int
+	var start uint64
+	if n, _ := fmt.Sscanf(string(text), "%s %d %d", &owner, &pid, &start); n != 3 {
+		return "", false, nil
+	}
+	now, err := supervise.StartTime(pid)
+	return owner, err == nil && now == start, nil
+}
+
 // ownedBy notes the owner of the network of a slot's containers.
 func (s *slot) ownedBy(owner string, err error) (*slot, error) {
 	if err == nil {
 		if err = s.file.Truncate(0); err == nil {
-			_, err = s.file.WriteString(owner)
+			start, _ := supervise.StartTime(os.Getpid()) // Without it the owner seems dead, and others may take the network.
+			_, err = fmt.Fprintf(s.file, "%s %d %d", owner, os.Getpid(), start)
 		}
 		if err != nil {
 			s.file.Close()
@@ -114,11 +131,11 @@ func (s *slot) ownedBy(owner string, err error) (*slot, error) {
 // disown lets others have the networks of the free slots of an owner.
 func (d slots) disown(owner string) {
 	for number := range maxSlots {
-		name, err := os.ReadFile(filepath.Join(string(d), strconv.Itoa(number)))
+		name, _, err := d.owner(number)
 		if err != nil {
 			return
 		}
-		if string(name) != owner {
+		if name != owner {
 			continue
 		}
 		if s, _ := d.lock(number); s != nil { // One that is taken keeps its owner.

@@ -1,6 +1,10 @@
 package executor
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
 
 // TestSlotsOfContainers has nodes take slots for containers: each takes those again that it
 // had before, and none of another as long as there are others.
@@ -39,4 +43,8 @@ func TestSlotsOfContainers(t *testing.T) {
 	take("a", 1).file.Close()
 	dir.disown("b")
 	take("e", 2).file.Close()
+	if err := os.WriteFile(filepath.Join(string(dir), "3"), []byte("b 1 99999999999"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	take("f", 3).file.Close() // The process of its owner is dead.
 }
