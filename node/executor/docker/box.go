@@ -123,7 +123,8 @@ func (b *box) hear(ctx context.Context, name string) {
 	for {
 		select {
 		case event := <-heard.Messages:
-			if code, err := strconv.Atoi(event.Actor.Attributes["exitCode"]); err == nil {
+			code, err := strconv.Atoi(event.Actor.Attributes["exitCode"])
+			if err == nil && event.Actor.Attributes["name"] == name { // The engine compares beginnings of names.
 				b.died <- code
 				return
 			}

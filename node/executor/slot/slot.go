@@ -3,15 +3,14 @@ package slot
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 
 	"berth/node/executor/sandbox"
+	"berth/node/executor/supervise"
 )
 
 const (
@@ -20,7 +19,6 @@ const (
 
 	firstUID       = 0x70000000 // Above the ids that distributions and systemd assign.
 	firstConnected = 1024       // Slots of networks that are taken in turn. Containers keep theirs in the lower ones.
-	maxNote        = 1 << 10    // Bytes of a slot's file.
 	cleanedAtOnce  = 512        // Marked slots whose connections one walk removes at most.
 )
 
@@ -70,38 +68,29 @@ func (d *Dir) TakeConnected(forget func(slots []int) error) (*Slot, error) {
 		s.File.Close()
 		return nil, err
 	}
-	owner, _, err := s.note()
-	if err == nil {
-		err = s.write(owner, true)
-	}
-	if err != nil {
-		s.File.Close()
-		return nil, err
-	}
-	return s, nil
+	return s.change(func(n *note) { n.connected = true })
 }
 
 // TakeOwned returns a slot for containers of an owner. Engines keep the network of a slot,
 // which is the owner's: so it is one that the owner has had before, else one of the first that
-// nobody has had for containers, else any.
+// no node whose process lives has had for containers, else any.
 func (d *Dir) TakeOwned(owner string, first int) (*Slot, error) {
 	if err := os.MkdirAll(d.path, 0o700); err != nil {
 		return nil, fmt.Errorf("take slot: %w", err)
 	}
 	var unowned []int
 	for number := range d.slots {
-		found, _, err := d.noteOf(number)
-		if found == "" {
-			unowned = append(unowned, number)
-		}
+		n, err := d.noteOf(number)
 		if err != nil {
+			unowned = append(unowned, number)
 			break // None behind it was ever taken for containers.
 		}
-		if found != owner {
-			continue
-		}
-		if s, err := d.lock(number); !errors.Is(err, errTaken) {
-			return s, err
+		if n.owner == owner {
+			if s, err := d.lock(number); !errors.Is(err, errTaken) {
+				return s.ownedBy(owner, err)
+			}
+		} else if !n.lives() {
+			unowned = append(unowned, number)
 		}
 	}
 	for _, number := range unowned {
@@ -116,35 +105,29 @@ func (d *Dir) TakeOwned(owner string, first int) (*Slot, error) {
 	return s.ownedBy(owner, err)
 }
 
-// ownedBy notes the owner of the network of a slot's containers.
+// ownedBy notes the owner of the network of a slot's containers, and this process of it.
 func (s *Slot) ownedBy(owner string, err error) (*Slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, connected, err := s.note()
-	if err == nil {
-		err = s.write(owner, connected)
-	}
-	if err != nil {
-		s.File.Close()
-		return nil, err
-	}
-	return s, nil
+	start, _ := supervise.StartTime(os.Getpid()) // Without it the owner seems dead, and others may take the network.
+	return s.change(func(n *note) { n.owner, n.pid, n.start = owner, os.Getpid(), start })
 }
 
 // Disown lets others have the networks of the free slots of an owner.
 func (d *Dir) Disown(owner string) {
 	for number := range d.slots {
-		found, connected, err := d.noteOf(number)
+		n, err := d.noteOf(number)
 		if err != nil {
 			return
 		}
-		if found != owner {
+		if n.owner != owner {
 			continue
 		}
 		if s, err := d.lock(number); err == nil { // One that is taken keeps its owner.
-			_ = s.write("", connected)
-			s.File.Close()
+			if s, err = s.change(func(n *note) { n.owner = "" }); err == nil {
+				s.File.Close()
+			}
 		}
 	}
 }
@@ -186,7 +169,7 @@ func (d *Dir) lock(number int) (*Slot, error) {
 // clean removes the connections of the slot if it is marked, and those of other marked
 // slots that are free.
 func (d *Dir) clean(s *Slot, forget func([]int) error) error {
-	if _, connected, err := s.note(); err != nil || !connected {
+	if n, err := s.note(); err != nil || !n.connected {
 		return err
 	}
 	batch := []*Slot{s}
@@ -196,7 +179,7 @@ func (d *Dir) clean(s *Slot, forget func([]int) error) error {
 		}
 	}()
 	for number := s.Number + 1; number < d.slots && len(batch) < cleanedAtOnce; number++ {
-		if _, connected, err := d.noteOf(number); err != nil || !connected {
+		if n, err := d.noteOf(number); err != nil || !n.connected {
 			continue
 		}
 		if other, err := d.lock(number); err == nil {
@@ -211,52 +194,9 @@ func (d *Dir) clean(s *Slot, forget func([]int) error) error {
 		return err
 	}
 	for _, one := range batch {
-		owner, _, err := one.note()
-		if err == nil {
-			err = one.write(owner, false)
-		}
-		if err != nil {
+		if err := one.write(func(n *note) { n.connected = false }); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// connectedMark ends the note in the file of a slot that an attempt with a network had since
-// its connections were last removed. Before it is the owner of the network of containers.
-const connectedMark = "+"
-
-// note returns the owner of the slot's network of containers, "" for none, and whether the
-// slot is marked.
-func (s *Slot) note() (owner string, connected bool, err error) {
-	text, err := io.ReadAll(io.NewSectionReader(s.File, 0, maxNote))
-	if err != nil {
-		return "", false, fmt.Errorf("read slot: %w", err)
-	}
-	owner, connected = strings.CutSuffix(string(text), connectedMark)
-	return owner, connected, nil
-}
-
-// noteOf is note of a slot that another attempt may have.
-func (d *Dir) noteOf(number int) (owner string, connected bool, err error) {
-	text, err := os.ReadFile(filepath.Join(d.path, strconv.Itoa(number)))
-	if err != nil {
-		return "", false, fmt.Errorf("read slot: %w", err)
-	}
-	owner, connected = strings.CutSuffix(string(text), connectedMark)
-	return owner, connected, nil
-}
-
-func (s *Slot) write(owner string, connected bool) error {
-	if connected {
-		owner += connectedMark
-	}
-	err := s.File.Truncate(0)
-	if err == nil {
-		_, err = s.File.WriteAt([]byte(owner), 0)
-	}
-	if err != nil {
-		return fmt.Errorf("mark slot: %w", err)
 	}
 	return nil
 }

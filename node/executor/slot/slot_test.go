@@ -3,6 +3,8 @@ package slot
 import (
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -166,6 +168,10 @@ func TestSlotsOfContainers(t *testing.T) {
 	take("a", 1).File.Close()
 	d.Disown("b")
 	take("e", 2).File.Close()
+	if err := os.WriteFile(filepath.Join(d.path, "3"), []byte("b 1 99999999999"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	take("f", 3).File.Close() // The process of its owner is dead.
 	d.slots, d.first = 5, 2
 	for range 3 { // Those of networks are left.
 		s, _ := connected(t, d)
