@@ -80,6 +80,7 @@ type Node struct {
 	environments *environments
 	engines      engine.Set
 	routes       *router.Router
+	dials        dials // Connections to ports on other nodes.
 	meter        *meter.Meter
 	sampler      *gpu.Sampler
 	loads        *gpuLoads

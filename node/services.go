@@ -96,11 +96,21 @@ func (p servicePorts) dial(ctx context.Context, to router.Replica) (net.Conn, er
 	if to.Node == p.node.cluster.ID() {
 		return p.dialOwn(to.Execution, to.Epoch)
 	}
+	if !p.node.dials.take(to.Node) {
+		return nil, compute.Errorf(compute.CodeUnavailable, "This node has too many requests under way at another one.").
+			Named("too_many_requests").Retry(time.Second)
+	}
+	give := sync.OnceFunc(func() { p.node.dials.give(to.Node) })
 	req := binary.BigEndian.AppendUint64(append([]byte(nil), to.Execution.UUID[:]...), to.Epoch)
-	return dialStream(ctx, func(life context.Context) (io.ReadWriteCloser, error) {
+	conn, err := dialStream(ctx, func(life context.Context) (io.ReadWriteCloser, error) {
 		_, stream, err := p.node.cluster.Open(life, to.Node, methodDialPort, req)
 		return stream, err
 	})
+	if err != nil {
+		give()
+		return nil, err
+	}
+	return &countedConn{conn, give}, nil
 }
 
 // dialServer connects a worker to the services of some server.

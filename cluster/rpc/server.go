@@ -21,10 +21,8 @@ const NoMethod = "no_method"
 
 // Limits of the serving end.
 const (
-	maxStreams = 1024 // Concurrent calls on one connection,
-	// and on that of a server: each request that it passes on to a replica here has a stream,
-	// and edge.maxServed bounds those to services, and as many to models.
-	maxServerStreams = 10 << 10
+	maxStreams       = 1024 // Concurrent calls on one connection,
+	maxServerStreams = 2560 // and on that of a server, which has one for each request that it passes on.
 	maxTimeout       = 5 * time.Minute
 
 	// A peer without a certificate makes one call at a time, and few in all. A stream
