@@ -286,7 +286,7 @@ func waitingSupervisors(kind string) (pids []int) {
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		fields := strings.Fields(rest)
 		if err == nil && handed == os.DevNull && len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(os.Getpid()) &&
-			string(command) == "berth\x00"+kind+"\x00" {
+			strings.HasPrefix(string(command), "berth\x00"+kind+"\x00") && strings.Contains(string(command), "/waiting/") {
 			pid, _ := strconv.Atoi(filepath.Base(dir))
 			pids = append(pids, pid)
 		}

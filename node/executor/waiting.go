@@ -111,7 +111,7 @@ func (e *Executor) startWaiting(command string) (*supervise.Conn, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err == nil {
 		defer null.Close()
-		err = e.startProcess(supervise.Placeholders(null, theirs), command)
+		err = e.startProcess(supervise.Placeholders(null, theirs), command, supervise.Waiting(e.attemptsDir()))
 	}
 	if err != nil {
 		conn.Close()

@@ -27,8 +27,8 @@ import (
 // Command is the argument by which the program reaches Main.
 const Command = "supervise-container"
 
-// Main supervises an attempt in a container. Its directory is the only argument, or comes
-// from the node later. It returns the exit code of the process.
+// Main supervises an attempt in a container. Its argument is that of a supervisor of
+// sandboxes. It returns the exit code of the process.
 func Main(args []string) int { return supervise.MainIn(args, open) }
 
 // TakeOver calls Main, and ends the process, if this process was started to supervise

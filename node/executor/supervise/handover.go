@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 )
 
 // A supervisor may be started before its attempt is known, because its program takes time
@@ -21,6 +23,31 @@ const (
 	firstHanded    = FDSlot
 	handOverWithin = 2 * time.Second
 )
+
+// waitingName is where the name of an execution would be in the argument of a supervisor
+// that waits. Slashes make it as long as the directory of any attempt.
+const (
+	waitingName   = "/waiting"
+	attemptLength = 1 + 36 + 1 + 20 // Slash, UUID, slash, epoch.
+)
+
+// Waiting returns the argument of a supervisor that waits for one of the attempts whose
+// directories are below a directory. Once it has the attempt, its command line shows that
+// directory, as people and `berth dev down` expect.
+func Waiting(attempts string) string {
+	return attempts + waitingName + strings.Repeat("/", attemptLength-len(waitingName))
+}
+
+func waits(argument string) bool {
+	return strings.HasSuffix(strings.TrimRight(argument, "/"), waitingName)
+}
+
+// show overwrites an argument of this process, which is memory of its command line, with
+// the directory of its attempt.
+func show(argument, dir string) {
+	shown := unsafe.Slice(unsafe.StringData(argument), len(argument))
+	clear(shown[copy(shown, dir):])
+}
 
 // Hand gives a waiting supervisor the attempt in dir. The files become its standard error
 // and the descriptors from FDSlot on.

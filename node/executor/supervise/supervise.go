@@ -72,8 +72,9 @@ type supervisor struct {
 	notReady string // Why it does not.
 }
 
-// Main supervises the attempt whose directory is the only argument, or comes from the
-// node later, in a sandbox of this machine. It returns the exit code of the process.
+// Main supervises the attempt whose directory is the only argument, in a sandbox of this
+// machine. With what Waiting returns the directory comes from the node later. It returns
+// the exit code of the process.
 func Main(args []string) int { return MainIn(args, nil) }
 
 // MainIn is Main for an attempt whose code executes in the box that open makes.
@@ -82,11 +83,12 @@ func MainIn(args []string, open Opener) int {
 	// forked it exits.
 	runtime.LockOSThread()
 	syscall.Umask(0o077)
-	if len(args) == 0 {
+	if len(args) == 1 && waits(args[0]) {
 		dir, err := AwaitAttempt()
 		if err != nil {
 			return 0 // The node needs this supervisor no longer.
 		}
+		show(args[0], dir)
 		args = []string{dir}
 	}
 	if len(args) != 1 {
