@@ -23,13 +23,15 @@ var ErrNotSent = errors.New("the call was not sent")
 // Client is the calling end of one connection. Its methods may be called
 // concurrently.
 type Client struct {
-	session *yamux.Session
+	session *mux
 	codec   Codec
 }
 
 // NewClient starts the client on conn and takes ownership of conn.
 func NewClient(conn net.Conn, codec Codec, logger *slog.Logger) (*Client, error) {
-	session, err := yamux.Client(frame(conn), muxConfig(logger))
+	session, err := newMux(frame(conn), func(conn net.Conn) (*yamux.Session, error) {
+		return yamux.Client(conn, muxConfig(logger))
+	})
 	if err != nil {
 		return nil, fmt.Errorf("start session: %w", err)
 	}
@@ -52,7 +54,7 @@ func (c *Client) Call(ctx context.Context, method string, payload []byte) ([]byt
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w: %w", method, ErrNotSent, err)
 	}
-	defer stream.Close()
+	defer c.session.end(stream)
 	stop := context.AfterFunc(ctx, func() { interrupt(stream) })
 	defer stop()
 	deadline, _ := ctx.Deadline()
@@ -73,7 +75,7 @@ func (c *Client) Open(ctx context.Context, method string, payload []byte) ([]byt
 	}
 	stop := context.AfterFunc(ctx, func() { interrupt(stream) })
 	if err := stream.SetReadDeadline(time.Now().Add(DefaultTimeout)); err != nil {
-		stream.Close()
+		_ = c.session.end(stream)
 		return nil, nil, callError(ctx, method, err)
 	}
 	answer, err := c.exchange(stream, request{Method: method, Payload: payload})
@@ -82,21 +84,22 @@ func (c *Client) Open(ctx context.Context, method string, payload []byte) ([]byt
 	}
 	if err != nil || ctx.Err() != nil {
 		stop()
-		stream.Close()
+		_ = c.session.end(stream)
 		return nil, nil, callError(ctx, method, errors.Join(err, ctx.Err()))
 	}
-	return answer, &openStream{Stream: stream, stop: stop}, nil
+	return answer, &openStream{Stream: stream, session: c.session, stop: stop}, nil
 }
 
 // openStream stops watching its context when it is closed.
 type openStream struct {
 	*yamux.Stream
-	stop func() bool
+	session *mux
+	stop    func() bool
 }
 
 func (s *openStream) Close() error {
 	s.stop()
-	return s.Stream.Close()
+	return s.session.end(s.Stream)
 }
 
 // exchange sends the request and waits for the answer.

@@ -172,6 +172,7 @@ func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error 
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
+			defer session.end(stream)
 			s.serveStream(ctx, stream, peer)
 		})
 	}
@@ -206,7 +207,6 @@ func (c *limitedConn) Read(p []byte) (int, error) {
 
 // serveStream answers one call.
 func (s *Server) serveStream(ctx context.Context, stream *yamux.Stream, peer Peer) {
-	defer stream.Close()
 	start := time.Now() //nolint:forbidigo // Measures the call.
 	var req request
 	if err := stream.SetReadDeadline(start.Add(requestTimeout)); err != nil {

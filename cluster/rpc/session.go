@@ -77,10 +77,10 @@ func (l muxLog) Write(line []byte) (int, error) {
 
 // newServerSession starts the accepting side on conn. A peer without a certificate
 // has one stream at a time.
-func newServerSession(conn net.Conn, logger *slog.Logger, anonymous bool) (*yamux.Session, error) {
+func newServerSession(conn net.Conn, logger *slog.Logger, anonymous bool) (*mux, error) {
 	cfg := muxConfig(logger)
 	if anonymous {
 		cfg.AcceptBacklog = 1
 	}
-	return yamux.Server(frame(conn), cfg)
+	return newMux(frame(conn), func(conn net.Conn) (*yamux.Session, error) { return yamux.Server(conn, cfg) })
 }
