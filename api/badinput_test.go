@@ -194,7 +194,7 @@ func TestImpossibleStarts(t *testing.T) {
 			"valid profiles: cpu, cpu.16x, cpu.2x, cpu.32x, cpu.4x, cpu.8x, gpu.a100, gpu.a100.2x, gpu.a100.4x, gpu.h100, gpu.h100.2x, gpu.l40s, gpu.l40s.2x, gpu.l40s.4x, gpu.t4, gpu.t4.2x, gpu.t4.4x",
 		},
 		{"too many GPUs", "streaming", code + `"execution_type":"gpu.h100.8x"}`, "never_fits", "valid profiles"},
-		{"preemptible", "gpu_selection", code + `"preemptible":true}`, "not_available", "not available in this version"},
+		{"preemptible", "gpu_selection", code + `"preemptible":true}`, "selection_preemptible", "cannot be preemptible"},
 		{"unknown GPU type", "gpu_selection", code + `"gpu_types":["z9"]}`, "unknown_profile", "z9"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -214,8 +214,17 @@ func (g *deployments) engineFor(view *fsm.View, in *wire.DeploymentCreate) (*Eng
 			offered[offer] = true
 		}
 	}
-	var best *Engine
-	noGPU := strings.EqualFold(in.GPUType, "cpu")
+	best := defaultEngine(list, offered, strings.EqualFold(in.GPUType, "cpu"))
+	if best == nil {
+		return nil, compute.Errorf(compute.CodeInvalid, "no node has an engine for models: install one of %s",
+			strings.Join(names, ", ")).Named("unknown_engine")
+	}
+	return best, nil
+}
+
+// defaultEngine returns the engine of a deployment that names none: vLLM if a node has it
+// and the deployment may have a GPU, else the first that a node has. It is nil for none.
+func defaultEngine(list []Engine, offered map[compute.Offer]bool, noGPU bool) (best *Engine) {
 	for i := range list {
 		e := &list[i]
 		if !offered[compute.InferenceOffer(e.Name)] || noGPU && e.GPU {
@@ -225,11 +234,7 @@ func (g *deployments) engineFor(view *fsm.View, in *wire.DeploymentCreate) (*Eng
 			best = e
 		}
 	}
-	if best == nil {
-		return nil, compute.Errorf(compute.CodeInvalid, "no node has an engine for models: install one of %s",
-			strings.Join(names, ", ")).Named("unknown_engine")
-	}
-	return best, nil
+	return best
 }
 
 // sealToken adds the token for the hub to the model of a deployment, sealed with the data

@@ -6,11 +6,6 @@ import (
 	"berth/compute"
 )
 
-// errNotAvailable refuses a field that a later version will support.
-func errNotAvailable(what string) error {
-	return compute.Errorf(compute.CodeInvalid, "%s is not available in this version.", what).Named("not_available")
-}
-
 // errSecretGone answers the repeat of a request whose first answer had a secret
 // that is not stored.
 func errSecretGone(what, id string) error {

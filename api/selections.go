@@ -60,8 +60,9 @@ func (g *selections) startSelection(r *edge.Request) (any, error) {
 	if err := g.available(r, &in.PythonStart); err != nil {
 		return nil, err
 	}
-	if in.Preemptible { // Its time is what is measured.
-		return nil, errNotAvailable("preemptible true of a GPU selection")
+	if in.Preemptible {
+		return nil, compute.Errorf(compute.CodeInvalid,
+			"A GPU selection cannot be preemptible: how long its runs take is what it measures.").Named("selection_preemptible")
 	}
 	// It executes on GPU types, not on this profile; but a profile that does
 	// not exist is a mistake of which the client should hear.

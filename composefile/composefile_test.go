@@ -84,6 +84,9 @@ func TestEmit(t *testing.T) {
 		}
 	}
 	web, db := out.Services["web"], out.Services["db"]
+	if devices := fmt.Sprint(web["deploy"]); !strings.Contains(devices, "device_ids:[GPU-a GPU-b]") || db["deploy"] != nil && strings.Contains(fmt.Sprint(db["deploy"]), "GPU-") {
+		t.Errorf("the GPUs of web are %v, those of db %v", devices, db["deploy"])
+	}
 	if fmt.Sprint(web["command"]) != "[serve --port 8000]" || web["mem_limit"] != float64(64<<20) {
 		t.Errorf("web is %v", web)
 	}

@@ -1,10 +1,12 @@
 package node_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +50,7 @@ func TestContainersThroughAFollower(t *testing.T) {
 	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
 	checkTrust(t, c, api)
 	t.Run("image", func(t *testing.T) { checkImage(t, api) })
+	t.Run("fields", func(t *testing.T) { checkImageFields(t, c, account, api) })
 	t.Run("storage", func(t *testing.T) { checkImageStorage(t, api) })
 	t.Run("private image", func(t *testing.T) { checkPrivateImage(t, c, api, registry) })
 	t.Run("compose", func(t *testing.T) { checkCompose(t, api) })
@@ -114,6 +117,41 @@ func checkImage(t *testing.T, api *client.Client) {
 	if e.Status != compute.StatusCompleted || e.Stdout != "hello from a container\n" || e.ExecutionType != compute.KindDocker ||
 		e.Metadata.ImageDigest == nil || !strings.HasPrefix(*e.Metadata.ImageDigest, "sha256:") {
 		t.Errorf("it is %v with output %q, errors %v, metadata %+v", e.Status, e.Stdout, e.Errors, e.Metadata)
+	}
+}
+
+// checkImageFields starts an image with the fields that only images have.
+func checkImageFields(t *testing.T, c *nodetest.Cluster, account nodetest.Account, api *client.Client) {
+	start := func(fields string) compute.ExecutionID {
+		t.Helper()
+		answer, text := mustAsk(t, http.DefaultClient, http.MethodPost, c.Follower().URL()+"/api/v2/external/execution/image/start", account.Key,
+			strings.NewReader(`{"docker_image_ref":"`+dockertest.Image+`",`+fields+`}`))
+		var started wire.Started
+		if err := json.Unmarshal([]byte(text), &started); err != nil || answer.StatusCode >= http.StatusBadRequest {
+			t.Fatalf("%d: %s", answer.StatusCode, text)
+		}
+		return started.ExecutionID
+	}
+	e := mustFinish(t, api, start(`"docker_run_cmd":["each","env",";","id"],"docker_run_user":"1234:2345",`+
+		`"docker_run_env":"# not this\n\nGREETING=two words\nBOTH=file","env":{"BOTH":"start"}`))
+	for _, line := range []string{"GREETING=two words", "BOTH=start", "1234 2345"} {
+		if !strings.Contains("\n"+e.Stdout, "\n"+line+"\n") {
+			t.Errorf("the output has no line %q: %q, %v", line, e.Stdout, e.Errors)
+		}
+	}
+	id := start(`"docker_run_cmd":["sleep","300"],"graceful_timeout":1`) // It ignores SIGTERM.
+	nodetest.Eventually(t, time.Minute, "the start", func() bool {
+		e, err := api.Execution(t.Context(), id, 0)
+		return err == nil && strings.Contains(e.Stdout, "sleeping")
+	})
+	if known, ok := c.Follower().Peer().View().AnyExecution(id); !ok || known.Container.Grace != time.Second {
+		t.Errorf("its grace is that of %+v", known)
+	}
+	if err := api.Stop(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if e := mustFinish(t, api, id); e.Status != compute.StatusCancelled || e.ReturnCode == nil || *e.ReturnCode != 137 {
+		t.Errorf("it is %v with code %v", e.Status, e.ReturnCode)
 	}
 }
 
@@ -277,7 +315,7 @@ func checkCompose(t *testing.T, api *client.Client) {
 	if e.Status != compute.StatusCompleted || !strings.Contains(e.Stdout, "| ready to work") || !strings.Contains(e.Stdout, "| written") {
 		t.Errorf("it is %v with output %q %q, errors %v", e.Status, e.Stdout, e.Stderr, e.Errors)
 	}
-	start.File = "services:\n  a: {image: $IMAGE, command: [term, '0']}\n  b: {image: $IMAGE, command: [exit, '7']}\n"
+	start.File = "services:\n  a: {image: $IMAGE, command: [term, '9']}\n  b: {image: $IMAGE, command: [exit, '7']}\n"
 	if started, err = api.SubmitCompose(t.Context(), start); err != nil {
 		t.Fatal(err)
 	}
@@ -396,6 +434,20 @@ func checkComplete(t *testing.T, api *client.Client) {
 		if e.Status != compute.StatusCancelled || e.Reported == nil || e.Reported.Output != "the end" {
 			t.Errorf("it is %v with report %+v", e.Status, e.Reported)
 		}
+	}
+	start.File = "services: {a: {image: " + dockertest.Image + ", command: [print, done]}}"
+	if started, err = api.SubmitCompose(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	before := mustFinish(t, api, started.ExecutionID)
+	if _, err := api.CompleteCompose(t.Context(), started.ExecutionID, wire.ComposeComplete{Output: "no", Status: "failed"}); err != nil {
+		t.Fatal(err)
+	}
+	after := mustFinish(t, api, started.ExecutionID)
+	if after.Status != compute.StatusCompleted || before.Billed == nil || after.Billed == nil || *after.Billed != *before.Billed ||
+		*after.Billed == 0 || !reflect.DeepEqual(after.Usage, before.Usage) {
+		t.Errorf("before the report %v, %v, %+v, after it %v, %v, %+v",
+			before.Status, before.Billed, before.Usage, after.Status, after.Billed, after.Usage)
 	}
 }
 
