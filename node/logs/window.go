@@ -14,8 +14,7 @@ const (
 	largeWindow  = 64 << 10
 	largeWindows = 32
 	leastPiece   = 2 << 10         // Smaller pieces are sent only if they are all.
-	ackAfter     = smallWindow / 2 // A receiver reports so many bytes before it waits,
-	ackAlways    = largeWindow / 2 // and so many at once.
+	ackAfter     = smallWindow / 2 // A receiver reports so many bytes before it reads on.
 	ackBytes     = 4
 )
 

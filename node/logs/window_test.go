@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -69,7 +70,7 @@ func TestReceiversHoldLittle(t *testing.T) {
 			t.Errorf("%d receivers hold much, want %d", large, largeWindows)
 		}
 		c.nodes[nodeID(2)] = NewFollower(FollowerConfig{
-			Node: nodeID(2), Store: Open(t.TempDir(), nil), State: c, Peers: acking{c},
+			Node: nodeID(2), Store: Open(t.TempDir(), nil), State: c, Peers: acking{c, nil},
 		})
 		if lines, _, err := collect(t.Context(), c.node(2), 0); err != nil || len(lines) != total {
 			t.Errorf("got %d lines, %v", len(lines), err)
@@ -83,7 +84,11 @@ func TestReceiversHoldLittle(t *testing.T) {
 }
 
 // acking are Peers whose streams go both ways.
-type acking struct{ *cluster }
+type acking struct {
+	*cluster
+
+	streams *atomic.Int64 // How many there were; nil if nobody asks.
+}
 
 type twoWay struct {
 	io.ReadCloser
@@ -98,10 +103,48 @@ func (s twoWay) Write(p []byte) (int, error) {
 }
 
 func (a acking) Stream(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error) {
+	if a.streams != nil {
+		a.streams.Add(1)
+	}
 	r, w := io.Pipe()
 	window := NewWindow()
 	go func() { w.CloseWithError(a.nodes[node].Serve(ctx, req, w, window)) }()
 	return twoWay{r, window}, nil
+}
+
+// TestSmallWindowsSuffice follows output through small windows, which its lines do not fit:
+// neither side waits for the other.
+func TestSmallWindowsSuffice(t *testing.T) {
+	for _, length := range []int{60, 1500, 5000, 20_000, 60_000} {
+		for _, large := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				c, dirs := newCluster(t, 1)
+				w := c.placeLimited(t, dirs, 1, 1, Limits{BytesPerSecond: 1 << 30})
+				total := 1 << 20 / length
+				mustWrite(t, w, Stdout, strings.Repeat(strings.Repeat("x", length)+"\n", total))
+				mustEnd(t, w, Final{})
+				c.finish(&Final{})
+				for range largeWindows {
+					c.node(1).cfg.Store.memory.windows <- struct{}{}
+				}
+				var streams atomic.Int64
+				f := NewFollower(FollowerConfig{
+					Node: nodeID(2), Store: Open(t.TempDir(), nil), State: c, Peers: acking{c, &streams},
+				})
+				for range largeBatches {
+					if !large {
+						f.cfg.Store.memory.large <- struct{}{}
+					}
+				}
+				c.nodes[nodeID(2)] = f
+				lines, _, err := collect(t.Context(), f, 0)
+				if err != nil || len(lines) != total || streams.Load() != 1 {
+					t.Errorf("lines of %d, large buffers %v: got %d of %d lines over %d streams, %v",
+						length, large, len(lines), total, streams.Load(), err)
+				}
+			})
+		}
+	}
 }
 
 // TestWindow takes and gives back bytes.

@@ -273,9 +273,6 @@ func (r *receiver) whole(n int) ([]byte, error) {
 func (r *receiver) peek() ([]byte, error) {
 	if r.r.Buffered() == 0 {
 		r.giveBack()
-		if err := r.acks.send(ackAfter); err != nil {
-			return nil, err
-		}
 	}
 	head, err := r.r.Peek(recordHeader)
 	if err != nil || r.r != r.waits || r.r.Buffered() < waitBuffer {
@@ -303,18 +300,20 @@ type acknowledging struct {
 	read int // Since the last report.
 }
 
-// Read reads from the stream.
+// Read reads from the stream. It reports before it may wait: its sender may wait for that.
 func (a *acknowledging) Read(p []byte) (int, error) {
-	n, err := a.Reader.Read(p)
-	if a.read += n; err == nil {
-		err = a.send(ackAlways)
+	if err := a.send(); err != nil {
+		return 0, err
 	}
+	n, err := a.Reader.Read(p)
+	a.read += n
 	return n, err
 }
 
-// send reports to the sender if at least so many bytes were read.
-func (a *acknowledging) send(least int) error {
-	if a == nil || a.read < least {
+// send reports to the sender if enough bytes were read: what is left of its window is always
+// more than the least that it sends.
+func (a *acknowledging) send() error {
+	if a.read < ackAfter {
 		return nil
 	}
 	_, err := a.to.Write(binary.BigEndian.AppendUint32(nil, uint32(a.read)))
