@@ -54,7 +54,7 @@ func (c *Client) Call(ctx context.Context, method string, payload []byte) ([]byt
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w: %w", method, ErrNotSent, err)
 	}
-	defer c.session.end(stream)
+	defer stream.Close()
 	stop := context.AfterFunc(ctx, func() { interrupt(stream) })
 	defer stop()
 	deadline, _ := ctx.Deadline()
@@ -75,7 +75,7 @@ func (c *Client) Open(ctx context.Context, method string, payload []byte) ([]byt
 	}
 	stop := context.AfterFunc(ctx, func() { interrupt(stream) })
 	if err := stream.SetReadDeadline(time.Now().Add(DefaultTimeout)); err != nil {
-		_ = c.session.end(stream)
+		stream.Close()
 		return nil, nil, callError(ctx, method, err)
 	}
 	answer, err := c.exchange(stream, request{Method: method, Payload: payload})
@@ -84,26 +84,26 @@ func (c *Client) Open(ctx context.Context, method string, payload []byte) ([]byt
 	}
 	if err != nil || ctx.Err() != nil {
 		stop()
-		_ = c.session.end(stream)
+		stream.Close()
 		return nil, nil, callError(ctx, method, errors.Join(err, ctx.Err()))
 	}
-	return answer, &openStream{Stream: stream, session: c.session, stop: stop}, nil
+	return answer, &openStream{stream: stream, stop: stop}, nil
 }
 
 // openStream stops watching its context when it is closed.
 type openStream struct {
-	*yamux.Stream
-	session *mux
-	stop    func() bool
+	*stream
+
+	stop func() bool
 }
 
 func (s *openStream) Close() error {
 	s.stop()
-	return s.session.end(s.Stream)
+	return s.stream.Close()
 }
 
 // exchange sends the request and waits for the answer.
-func (c *Client) exchange(stream *yamux.Stream, req request) ([]byte, error) {
+func (c *Client) exchange(stream *stream, req request) ([]byte, error) {
 	if err := c.codec.writeRequest(stream, req); err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (c *Client) exchange(stream *yamux.Stream, req request) ([]byte, error) {
 }
 
 // interrupt ends pending operations on the stream.
-func interrupt(stream *yamux.Stream) {
+func interrupt(stream *stream) {
 	// It fails only on a stream that is already closed.
 	_ = stream.SetDeadline(time.Unix(1, 0))
 }

@@ -1,10 +1,12 @@
 package rpc
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/yamux"
 )
@@ -56,11 +58,17 @@ func TestReadsEndBeforeTheSession(t *testing.T) {
 				ended <- err
 			}()
 			end(m, far)
-			if err := <-ended; err == nil {
-				t.Error("the read ends without an error")
+			if err := <-ended; !errors.Is(err, io.EOF) { // No timeout, by which callers of a stream know their own.
+				t.Errorf("the read ends by %v", err)
 			}
 			if <-conn.waiting {
 				t.Error("the session was shut down while reads waited")
+			}
+			if err := stream.SetReadDeadline(time.Time{}); err != nil {
+				t.Error(err)
+			}
+			if _, err := stream.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("a later read ends by %v", err)
 			}
 			if _, err := m.OpenStream(); err == nil {
 				t.Error("a stream is opened after the end")

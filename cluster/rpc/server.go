@@ -53,7 +53,8 @@ type StreamHandler func(ctx context.Context, peer Peer, request []byte, stream *
 
 // Stream is the server side of a stream method's call.
 type Stream struct {
-	*yamux.Stream
+	*stream
+
 	codec    Codec
 	accepted bool
 	watches  sync.WaitGroup // Goroutines of UntilClosed.
@@ -63,7 +64,7 @@ type Stream struct {
 // bytes.
 func (s *Stream) Accept(answer []byte) error {
 	s.accepted = true
-	return s.codec.write(s.Stream, response{Payload: answer}, MaxResponse)
+	return s.codec.write(s.stream, response{Payload: answer}, MaxResponse)
 }
 
 // UntilClosed returns a context that ends with ctx, when the caller closes the
@@ -78,8 +79,8 @@ func (s *Stream) UntilClosed(ctx context.Context, received func([]byte)) context
 	s.watches.Go(func() {
 		defer cancel()
 		defer stop()
-		if err := discard(s.Stream, received); !errors.Is(err, yamux.ErrTimeout) {
-			s.Stream.Close()
+		if err := discard(s.stream, received); !errors.Is(err, yamux.ErrTimeout) {
+			s.stream.Close()
 		}
 	})
 	return ctx
@@ -165,14 +166,13 @@ func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error 
 	slots := make(chan struct{}, open) // One token per open call.
 	var wg sync.WaitGroup
 	for range calls {
-		var stream *yamux.Stream
+		var stream *stream
 		if stream, err = session.AcceptStream(); err != nil {
 			break
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			defer session.end(stream)
 			s.serveStream(ctx, stream, peer)
 		})
 	}
@@ -206,7 +206,8 @@ func (c *limitedConn) Read(p []byte) (int, error) {
 }
 
 // serveStream answers one call.
-func (s *Server) serveStream(ctx context.Context, stream *yamux.Stream, peer Peer) {
+func (s *Server) serveStream(ctx context.Context, stream *stream, peer Peer) {
+	defer stream.Close()
 	start := time.Now() //nolint:forbidigo // Measures the call.
 	var req request
 	if err := stream.SetReadDeadline(start.Add(requestTimeout)); err != nil {
@@ -231,7 +232,7 @@ func (s *Server) serveStream(ctx context.Context, stream *yamux.Stream, peer Pee
 }
 
 // dispatch executes the call and sends its answer. Only the handler keeps the payload.
-func (s *Server) dispatch(ctx context.Context, stream *yamux.Stream, peer Peer, req *request) error {
+func (s *Server) dispatch(ctx context.Context, stream *stream, peer Peer, req *request) error {
 	payload := req.Payload
 	req.Payload = nil
 	s.mu.RLock()
@@ -263,10 +264,10 @@ func (s *Server) dispatch(ctx context.Context, stream *yamux.Stream, peer Peer, 
 
 // own calls the handler of a stream method, and reports whether that has answered.
 func (s *Server) own(
-	ctx context.Context, handle StreamHandler, peer Peer, payload []byte, stream *yamux.Stream,
+	ctx context.Context, handle StreamHandler, peer Peer, payload []byte, stream *stream,
 ) (accepted bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	st := &Stream{Stream: stream, codec: s.Codec}
+	st := &Stream{stream: stream, codec: s.Codec}
 	err = handle(ctx, peer, payload, st)
 	cancel()
 	st.watches.Wait()
@@ -274,7 +275,7 @@ func (s *Server) own(
 }
 
 // answer sends the result of a call.
-func (s *Server) answer(stream *yamux.Stream, payload []byte, err error) error {
+func (s *Server) answer(stream *stream, payload []byte, err error) error {
 	resp := response{Payload: payload}
 	if err != nil {
 		resp = response{Err: wireError(err)}
