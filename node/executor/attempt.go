@@ -236,22 +236,20 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 		return nil, e.engineErr
 	}
 	spare := e.spareFor(w.Execution)
-	waiting, err := e.takeSupervisor(spare)
-	if err != nil {
-		return nil, err
-	}
+	e.keepSupervisor(spare) // It initialises meanwhile.
 	res, err := e.takeResources(ctx, a, w, bundle, model)
 	if err != nil {
-		waiting.Close()
 		return nil, err
 	}
 	defer res.close() // The supervisor has its own descriptors.
 	if err := e.layOut(ctx, a, w, bundle, res); err != nil {
-		waiting.Close()
 		return nil, err
 	}
 	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
-		waiting.Close()
+		return nil, err
+	}
+	waiting, err := e.takeSupervisor(spare)
+	if err != nil {
 		return nil, err
 	}
 	return e.hand(waiting, spare, e.dir(a.key), res)

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"berth/boottime"
+	"berth/composefile"
 	"berth/compute"
+	"berth/node/executor/egress"
 	"berth/node/executor/journal"
 	"berth/node/executor/sandbox"
 )
@@ -119,6 +121,14 @@ func TestContains(t *testing.T) {
 		if got := sandbox.Contains(test.dir, test.name); got != test.want {
 			t.Errorf("Contains(%s, %s) = %v", test.dir, test.name, got)
 		}
+	}
+}
+
+// TestInternalNetworksFit checks that a slot has addresses for the internal networks of each
+// Compose file that is accepted.
+func TestInternalNetworksFit(t *testing.T) {
+	if composefile.MaxInternal > egress.InternalOfSlot {
+		t.Errorf("a file may have %d internal networks, and a slot has %d", composefile.MaxInternal, egress.InternalOfSlot)
 	}
 }
 

@@ -21,10 +21,11 @@ const spareTime = 5 * time.Minute
 type spare struct {
 	command string // The argument by which the program is a supervisor of this kind.
 
-	mu     sync.Mutex
-	conn   *supervise.Conn // Nil for none.
-	limit  *time.Timer
-	closed bool
+	mu       sync.Mutex
+	conn     *supervise.Conn // Nil for none.
+	limit    *time.Timer
+	starting bool // One is being started.
+	closed   bool
 }
 
 // take returns the supervisor that waits, nil if none does.
@@ -38,18 +39,26 @@ func (s *spare) take() *supervise.Conn {
 	return conn
 }
 
-// waits reports whether a supervisor waits.
-func (s *spare) waits() bool {
+// begin reports whether the caller is to start a supervisor, and then put it.
+func (s *spare) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.conn != nil
+	if s.conn != nil || s.starting || s.closed {
+		return false
+	}
+	s.starting = true
+	return true
 }
 
-// put has a supervisor wait for the next attempt. It ends if another one waits already.
+// put has a supervisor wait for the next attempt; nil if none could be started.
 func (s *spare) put(conn *supervise.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn != nil || s.closed {
+	s.starting = false
+	switch {
+	case conn == nil:
+		return
+	case s.closed:
 		conn.Close()
 		return
 	}
@@ -82,8 +91,7 @@ func (e *Executor) spareFor(x *compute.Execution) *spare {
 	return &e.sandboxSpare
 }
 
-// takeSupervisor returns a supervisor that waits for its attempt. One that is started now
-// initialises while the caller prepares the attempt.
+// takeSupervisor returns a supervisor that waits for its attempt, or starts one.
 func (e *Executor) takeSupervisor(s *spare) (*supervise.Conn, error) {
 	if conn := s.take(); conn != nil {
 		return conn, nil
@@ -91,14 +99,16 @@ func (e *Executor) takeSupervisor(s *spare) (*supervise.Conn, error) {
 	return e.startWaiting(s.command)
 }
 
-// keepSupervisor has a supervisor wait for the next attempt.
+// keepSupervisor has a supervisor wait for the next attempt, if none does.
 func (e *Executor) keepSupervisor(s *spare) {
-	if s.waits() {
+	if !s.begin() {
 		return
 	}
-	if conn, err := e.startWaiting(s.command); err == nil { // Else the next attempt has the error.
-		s.put(conn)
+	conn, err := e.startWaiting(s.command)
+	if err != nil {
+		conn = nil // The next attempt has the error.
 	}
+	s.put(conn)
 }
 
 // startWaiting starts a supervisor without an attempt.

@@ -315,7 +315,7 @@ func TestInternalNetworks(t *testing.T) {
 	must(t, err)
 	defer received.Close()
 	to := received.LocalAddr().(*net.UDPAddr).AddrPort()
-	link, subnet, err := table.Internal(4095, internalOfSlot-1)
+	link, subnet, err := table.Internal(4095, InternalOfSlot-1)
 	must(t, err)
 	for i, name := range []string{link, fmt.Sprintf("xd%d", os.Getpid())} {
 		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
@@ -436,7 +436,7 @@ func TestAddressesDiffer(t *testing.T) {
 	}
 	table := &Table{name: "sixsix"}
 	for slot := range 4096 {
-		for n := range internalOfSlot {
+		for n := range InternalOfSlot {
 			link, subnet, err := table.Internal(slot, n)
 			if err != nil || seen[subnet.Addr()] || !netip.MustParsePrefix(internalSource).Overlaps(subnet) || len(link) >= unix.IFNAMSIZ {
 				t.Fatalf("slot %d has %s of %s without a way out, %v", slot, subnet, link, err)

@@ -70,13 +70,14 @@ const (
 	internalMark = bridgeMark + "i" // No digit of a slot.
 )
 
-// Addresses of networks without a way out: as many for each slot as a Compose file may have,
-// each as wide as the widest bridge. Executions reach the range in no other way, and the
-// machine has no route to it, because these bridges have no address there.
-const (
-	internalSource = "100.64.0.0/10"
-	internalOfSlot = 8
-)
+// internalSource has the addresses of networks without a way out, each as wide as the widest
+// bridge. Executions reach the range in no other way, and the machine has no route to it,
+// because these bridges have no address there.
+const internalSource = "100.64.0.0/10"
+
+// InternalOfSlot is how many networks without a way out a slot has: as many as a Compose
+// file may have.
+const InternalOfSlot = 8
 
 // Table is the node's own nftables table.
 type Table struct {
@@ -190,10 +191,10 @@ func (t *Table) Bridge(slot int) (link string, subnet netip.Prefix, containers i
 // Internal returns the name and the addresses of the n-th bridge of a slot without a way
 // out. The rules drop all that leaves it.
 func (t *Table) Internal(slot, n int) (link string, subnet netip.Prefix, err error) {
-	if n >= internalOfSlot {
-		return "", netip.Prefix{}, fmt.Errorf("a slot has at most %d internal networks", internalOfSlot)
+	if n >= InternalOfSlot {
+		return "", netip.Prefix{}, fmt.Errorf("a slot has at most %d internal networks", InternalOfSlot)
 	}
-	number := slot*internalOfSlot + n
+	number := slot*InternalOfSlot + n
 	base := netip.MustParsePrefix(internalSource).Addr().As4()
 	var at [4]byte
 	binary.BigEndian.PutUint32(at[:], binary.BigEndian.Uint32(base[:])+uint32(number)<<(32-wideBits))

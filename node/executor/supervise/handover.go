@@ -49,8 +49,8 @@ func show(argument, dir string) {
 	clear(shown[copy(shown, dir):])
 }
 
-// Hand gives a waiting supervisor the attempt in dir. The files become its standard error
-// and the descriptors from FDSlot on.
+// Hand gives a waiting supervisor the attempt in dir. stderr becomes its standard output and
+// error, and the files the descriptors from FDSlot on.
 func (c *Conn) Hand(dir string, stderr *os.File, files []*os.File) error {
 	if len(dir) > maxPath || len(files) >= handedFiles {
 		return fmt.Errorf("hand over attempt: too much")
@@ -113,7 +113,11 @@ func AwaitAttempt() (dir string, err error) {
 		if i == 0 {
 			to = int(os.Stderr.Fd())
 		}
-		if err := errors.Join(syscall.Dup3(fd, to, 0), syscall.Close(fd)); err != nil {
+		err := syscall.Dup3(fd, to, 0)
+		if i == 0 && err == nil {
+			err = syscall.Dup3(fd, int(os.Stdout.Fd()), 0)
+		}
+		if err := errors.Join(err, syscall.Close(fd)); err != nil {
 			return "", fmt.Errorf("await attempt: %w", err)
 		}
 	}
