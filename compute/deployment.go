@@ -39,6 +39,9 @@ func InferenceOffer(engine string) Offer { return Offer("inference:" + engine) }
 // first, it is sent once more. The request may be the reason.
 const MaxReplicaFailures = 2
 
+// DetailReplicaLost is the detail of the error of a request with which replicas failed.
+const DetailReplicaLost = "replica_lost"
+
 // DeploymentState is the wanted state of a deployment.
 type DeploymentState uint8
 

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"berth/compute"
@@ -29,13 +30,21 @@ func (c *modelCall) retries(ctx context.Context, err error, tries *int) bool {
 	if c.failed >= compute.MaxReplicaFailures || c.readyWait() <= 0 {
 		return false
 	}
-	if compute.CodeOf(err) != compute.CodeUnavailable || isEngineTimeout(err) || ctx.Err() != nil || *tries > retryMost {
+	if compute.CodeOf(err) != compute.CodeUnavailable || isEngineTimeout(err) || isKept(err) || ctx.Err() != nil ||
+		*tries > retryMost {
 		return false
 	}
 	if *tries > 1 && !loop.Sleep(ctx, retryPause) {
 		return false
 	}
 	return c.renew() == nil //nolint:contextcheck // It lives as the server does.
+}
+
+// isKept reports whether a request was sent to no replica, because some have failed with it
+// before.
+func isKept(err error) bool {
+	e, ok := errors.AsType[*compute.Error](err)
+	return ok && e.Detail == compute.DetailReplicaLost
 }
 
 // readyWait returns how long the request waits for a ready replica.
@@ -50,10 +59,10 @@ func (c *modelCall) readyWait() time.Duration {
 // lostOr returns the error of a request that no replica answered: replica_lost if one of
 // them failed with it, and err otherwise.
 func (c *modelCall) lostOr(err error) error {
-	if c.failed == 0 || compute.CodeOf(err) != compute.CodeUnavailable || isEngineTimeout(err) {
+	if c.failed == 0 || compute.CodeOf(err) != compute.CodeUnavailable || isEngineTimeout(err) || isKept(err) {
 		return err
 	}
 	return compute.Errorf(compute.CodeUnavailable,
 		"A replica failed while it had the request, and no other one answered. "+
-			"If this repeats, the engine cannot answer this request: %w", err).Named("replica_lost").Retry(failedWait)
+			"If this repeats, the engine cannot answer this request: %w", err).Named(compute.DetailReplicaLost).Retry(failedWait)
 }

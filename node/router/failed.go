@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fsm"
 )
 
 // maxFailed bounds the requests that a node remembers because replicas failed with them.
@@ -28,14 +29,24 @@ type failedReplica struct {
 }
 
 // lost returns how many replicas were lost with the request: those that broke its
-// connection, and those that answered it by an error and are gone.
-func (f *failedRequest) lost(ready []Replica) (n int) {
+// connection, and those that answered it by an error and have failed. One that was stopped
+// or replaced is not lost.
+func (f *failedRequest) lost(view *fsm.View) (n int) {
 	for _, r := range f.replicas {
-		if r.broken || !slices.Contains(ready, r.Replica) {
+		if r.broken || hasFailed(view, r.Replica) {
 			n++
 		}
 	}
 	return n
+}
+
+func hasFailed(view *fsm.View, r Replica) bool {
+	for _, a := range view.Attempts(r.Execution) {
+		if a.Epoch == r.Epoch {
+			return a.Ended && (a.Status == compute.StatusFailed || a.Status == compute.StatusSystemFailure)
+		}
+	}
+	return false
 }
 
 // requestKey names a request by its deployment and its body, which is not kept.
@@ -48,16 +59,18 @@ func (r *Router) requestKey(deployment *compute.Execution, body []byte) uint64 {
 }
 
 // risk returns how many replicas more may fail with a request: fewer if replicas were lost
-// with its body before, and none for a while after two of them. Else a client that repeats a
-// request on which engines end would end each replica, and each again once it has
-// restarted, until the deployment has failed. It reports whether replicas failed with the
-// body.
-func (r *Router) risk(deployment *compute.Execution, body []byte, ready []Replica) (most int, known bool) {
+// with its body before, and none for a while, which it also returns, after two of them. Else
+// a client that repeats a request on which engines end would end each replica, and each again
+// once it has restarted, until the deployment has failed. It reports whether replicas failed
+// with the body.
+func (r *Router) risk(
+	view *fsm.View, deployment *compute.Execution, body []byte,
+) (most int, wait time.Duration, known bool) {
 	r.mu.Lock()
 	none := len(r.failed) == 0
 	r.mu.Unlock()
 	if none {
-		return compute.MaxReplicaFailures, false
+		return compute.MaxReplicaFailures, 0, false
 	}
 	key := r.requestKey(deployment, body)
 	r.mu.Lock()
@@ -65,15 +78,16 @@ func (r *Router) risk(deployment *compute.Execution, body []byte, ready []Replic
 	f, now := r.failed[key], r.now()
 	if f == nil || !now.Before(f.until) {
 		delete(r.failed, key)
-		return compute.MaxReplicaFailures, false
+		return compute.MaxReplicaFailures, 0, false
 	}
-	switch lost := f.lost(ready); {
-	case lost >= compute.MaxReplicaFailures && now.Sub(f.last) < quarantine(deployment, lost):
-		return 0, true
-	case lost > 0:
-		return 1, true
+	lost := f.lost(view)
+	if wait = quarantine(deployment, lost) - now.Sub(f.last); lost >= compute.MaxReplicaFailures && wait > 0 {
+		return 0, wait, true
 	}
-	return compute.MaxReplicaFailures, true
+	if lost > 0 {
+		return 1, 0, true
+	}
+	return compute.MaxReplicaFailures, 0, true
 }
 
 // maxQuarantined is the number of lost replicas from which on a request waits longest.
@@ -96,10 +110,7 @@ func (r *Router) noteFailed(deployment *compute.Execution, body []byte, replica 
 	f := r.failed[key]
 	if f == nil {
 		if len(r.failed) >= maxFailed {
-			for other := range r.failed { // Any one: so many are an attack.
-				delete(r.failed, other)
-				break
-			}
+			delete(r.failed, r.oldestFailed())
 		}
 		f = new(failedRequest)
 		r.failed[key] = f
@@ -108,6 +119,18 @@ func (r *Router) noteFailed(deployment *compute.Execution, body []byte, replica 
 	f.replicas = slices.DeleteFunc(f.replicas, func(other failedReplica) bool { return other.Replica == replica.Replica })
 	f.replicas = append(f.replicas, replica)
 	f.replicas = f.replicas[max(len(f.replicas)-maxQuarantined, 0):]
+}
+
+// oldestFailed returns the request that would be forgotten first. Those of engines that are
+// asked much and fail do not last long. The caller holds the lock.
+func (r *Router) oldestFailed() (oldest uint64) {
+	var until time.Time
+	for key, f := range r.failed {
+		if until.IsZero() || f.until.Before(until) {
+			oldest, until = key, f.until
+		}
+	}
+	return oldest
 }
 
 // forgetFailed forgets a request that was answered.

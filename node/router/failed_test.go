@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -80,6 +81,39 @@ func TestErrorsOfLivingReplicas(t *testing.T) {
 		}
 		if answer.Body.Close(); answer.StatusCode != http.StatusInternalServerError {
 			t.Errorf("the answer is %d", answer.StatusCode)
+		}
+	}
+}
+
+// TestErrorsOfReplacedReplicas repeats a request that engines answer by an error, after their
+// replicas were stopped, as an update or a pause does: nothing is held against it. While it is
+// kept from replicas that were lost the client learns how long.
+func TestErrorsOfReplacedReplicas(t *testing.T) {
+	for _, status := range []compute.Status{compute.StatusCancelled, compute.StatusFailed} {
+		var asked atomic.Int64
+		f := newFleet(t, func(_ byte, w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			w.WriteHeader(http.StatusInternalServerError)
+		})
+		answer, err := f.inferBody(t, 0, new(int), "bad")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		f.replaceAfter(1, replicaID(11), status)
+		f.replaceAfter(2, replicaID(12), status)
+		asked.Store(0)
+		answer, err = f.inferBody(t, 0, new(int), "bad")
+		if status == compute.StatusCancelled {
+			if err != nil || asked.Load() != 2 {
+				t.Fatalf("after the replicas were stopped: %d are asked, %v", asked.Load(), err)
+			}
+			answer.Body.Close()
+			continue
+		}
+		var kept *compute.Error
+		if !errors.As(err, &kept) || kept.Detail != compute.DetailReplicaLost || asked.Load() != 0 || kept.RetryAfter < time.Minute {
+			t.Errorf("after the replicas have failed: %d are asked, %+v", asked.Load(), err)
 		}
 	}
 }

@@ -40,18 +40,27 @@ func (r *Router) Infer(
 	if len(replicas) == 0 {
 		return nil, noneReady(deployment)
 	}
-	most, known := r.risk(deployment, body, replicas)
-	if *failed = max(*failed, compute.MaxReplicaFailures-most); *failed >= compute.MaxReplicaFailures {
-		return nil, compute.Errorf(compute.CodeUnavailable, "Replicas were lost with this request.").
-			Named("replica_failed").Retry(retryAfter)
+	most, wait, known := r.risk(view, deployment, body)
+	if most == 0 {
+		return nil, compute.Errorf(compute.CodeUnavailable,
+			"Replicas have failed while they had this request, and it is kept from others for a while. "+
+				"The engine may not be able to answer it.").Named(compute.DetailReplicaLost).Retry(wait)
 	}
+	left := min(most, compute.MaxReplicaFailures-*failed) // Replicas that may fail with it.
 	var last error
 	order := r.orderByPrefix(replicas, prefix)
 	for i, to := range order {
 		answer, err := r.try(req, to, body)
 		if err == nil {
 			r.judge(deployment, body, to, answer.StatusCode, known || *failed > 0)
-			if i == len(order)-1 || !isElsewhere(answer.StatusCode, failed) {
+			if i == len(order)-1 || answer.StatusCode < http.StatusInternalServerError {
+				return answer, nil
+			}
+			if isFailure(answer.StatusCode) {
+				*failed++
+				left--
+			}
+			if left <= 0 {
 				return answer, nil
 			}
 			answer.Body.Close()
@@ -63,7 +72,8 @@ func (r *Router) Infer(
 		last = err
 		if !isUnsent(err) {
 			r.noteFailed(deployment, body, failedReplica{to, true})
-			if *failed++; *failed >= compute.MaxReplicaFailures {
+			*failed++
+			if left--; left <= 0 {
 				break
 			}
 		}
@@ -76,24 +86,17 @@ func (r *Router) Infer(
 // answered, if that is known. An engine that is busy has done neither.
 func (r *Router) judge(deployment *compute.Execution, body []byte, by Replica, status int, known bool) {
 	switch {
-	case status == http.StatusServiceUnavailable:
-	case status >= http.StatusInternalServerError:
+	case isFailure(status):
 		r.noteFailed(deployment, body, failedReplica{by, false})
-	case known:
+	case known && status < http.StatusInternalServerError:
 		r.forgetFailed(deployment, body)
 	}
 }
 
-// isElsewhere reports whether another replica is asked after an answer with a status. It
-// counts a failure: engines that end because of a request may answer it by 500 first.
-func isElsewhere(status int, failed *int) bool {
-	if status < http.StatusInternalServerError {
-		return false
-	}
-	if status != http.StatusServiceUnavailable { // By 503 an engine says that it is busy.
-		*failed++
-	}
-	return *failed < compute.MaxReplicaFailures
+// isFailure reports whether an answer counts as a failure with the request: engines that
+// end because of one may answer it by 500 first. By 503 an engine says that it is busy.
+func isFailure(status int) bool {
+	return status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable
 }
 
 // isUnsent reports whether a replica got nothing of a request that failed. The transport

@@ -71,11 +71,16 @@ func (f *fleet) start(id compute.ExecutionID) {
 
 // replace has the replica in a slot end, and another one start with the same program.
 func (f *fleet) replace(number int, id compute.ExecutionID) {
+	f.replaceAfter(number, id, compute.StatusFailed)
+}
+
+// replaceAfter is replace of a replica that ended with a status.
+func (f *fleet) replaceAfter(number int, id compute.ExecutionID, status compute.Status) {
 	view := f.Machine.View()
 	service, _ := view.AnyExecution(f.id)
 	old := service.Service.Slots[number-1].Replica
 	f.Must(fsm.FinishAttempt{Node: f.Node, Outcome: compute.Outcome{
-		Execution: old, Epoch: 1, Status: compute.StatusFailed, ExitCode: 1, StartedAt: 1, EndedAt: 2,
+		Execution: old, Epoch: 1, Status: status, ExitCode: 1, StartedAt: 1, EndedAt: 2,
 	}})
 	f.Must(fsm.StartReplicas{Term: 1, Service: f.id, Replicas: []fsm.NewReplica{{Number: number, ID: id}}})
 	f.start(id)
