@@ -1,8 +1,8 @@
 package edge
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -27,7 +27,6 @@ const (
 // Limits of requests to models.
 const (
 	maxPrompt    = 16 << 20 // Bytes of a body.
-	firstRead    = 64 << 10 // Memory for one at first, if it says that it has as much.
 	modelsListed = 1000     // In a list, or in the error for an unknown one.
 	statedModels = 20
 	publishedBy  = "berth" // Owns published models, as clients see it: not whose the deployment is.
@@ -221,33 +220,37 @@ func (c *modelCall) read() error {
 		return tooLong()
 	}
 	c.held = bodyHold{budget: c.bodies, owner: c.r.Caller.Actor.Org.String()}
-	first := min(length, firstRead)
-	if length < 0 {
-		length, first = maxPrompt, 0 // The most that its pieces may be.
-	}
 	if length > InlineBody {
 		if err := c.held.reserve(length); err != nil {
 			c.ctx.SetConnectionClose()
 			return err
 		}
 	}
-	if from := c.ctx.RequestBodyStream(); from != nil {
-		body := &requestBody{from: from, conn: c.ctx.Conn(), pause: c.cfg.Limits.ReadTimeout}
-		var data bytes.Buffer
-		data.Grow(first + bytes.MinRead)
-		if _, err := data.ReadFrom(io.LimitReader(body, maxPrompt+1)); err != nil {
-			c.ctx.SetConnectionClose()
-			return compute.Errorf(compute.CodeTimeout, "The body did not arrive: %w", err)
-		}
-		if data.Len() > maxPrompt {
-			c.ctx.SetConnectionClose()
-			return tooLong()
-		}
-		_ = c.ctx.Conn().SetReadDeadline(time.Time{})
-		c.body = data.Bytes()
-	} else {
+	from := c.ctx.RequestBodyStream()
+	if from == nil {
 		c.body = append([]byte(nil), c.ctx.Request.Body()...)
+		return c.asked.parse(&c.body)
 	}
+	body := &requestBody{from: from, conn: c.ctx.Conn(), pause: c.cfg.Limits.ReadTimeout}
+	var err error
+	if length >= 0 {
+		c.body = make([]byte, length)
+		_, err = io.ReadFull(body, c.body)
+	} else {
+		c.body, err = c.held.readAll(body, maxPrompt)
+	}
+	switch {
+	case errors.Is(err, errLargeAnswer):
+		c.ctx.SetConnectionClose()
+		return tooLong()
+	case err != nil:
+		c.ctx.SetConnectionClose()
+		if refusal, is := errors.AsType[*compute.Error](err); is {
+			return refusal
+		}
+		return compute.Errorf(compute.CodeTimeout, "The body did not arrive: %w", err)
+	}
+	_ = c.ctx.Conn().SetReadDeadline(time.Time{})
 	return c.asked.parse(&c.body)
 }
 

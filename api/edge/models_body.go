@@ -105,7 +105,11 @@ func (m *modelBody) set(key string, value []byte) (err error) {
 	case "stream_options":
 		m.options = true
 	default:
-		*m.count(key) = countOf(value)
+		if !isNumber(value) { // Some engines read numbers in texts, which would be neither reserved nor charged.
+			err = json.Unmarshal(value, new(float64))
+		} else {
+			*m.count(key) = countOf(value)
+		}
 	}
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
 		wrong.Field = key
@@ -210,7 +214,7 @@ func (c *modelCall) writeModelAnswer(answer *http.Response, end func()) {
 	if strings.HasPrefix(kind, "text/event-stream") {
 		body = &eventBody{from: body}
 	}
-	// The header is sent with the first bytes, which have come: apart it would wake the client twice.
+	// The header is sent with the first whole line, most of which has come: apart it would wake the client twice.
 	h.SetBodyStream(&answerBody{from: body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
 	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
 	c.observeModel(answer.StatusCode)

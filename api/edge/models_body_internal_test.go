@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -185,6 +186,19 @@ func TestWholeAnswersWithoutUsage(t *testing.T) {
 	}
 }
 
+// TestNumbersAreNoTexts refuses numbers that some engines would read, and others not.
+func TestNumbersAreNoTexts(t *testing.T) {
+	for _, key := range []string{"max_tokens", "max_completion_tokens", "n_predict", "n", "best_of"} {
+		for _, value := range []string{`"64"`, `"many"`, "true", "[64]", "{}"} {
+			body := fmt.Appendf(nil, `{"model":"m",%q:%s}`, key, value)
+			var m modelBody
+			if err := m.parse(&body); err == nil || !strings.Contains(err.Error(), key) {
+				t.Errorf("%s %s: %v", key, value, err)
+			}
+		}
+	}
+}
+
 // TestEstimates reserves for as many tokens as a request may get.
 func TestEstimates(t *testing.T) {
 	for body, want := range map[string]int64{
@@ -195,7 +209,7 @@ func TestEstimates(t *testing.T) {
 		`{"max_tokens":-1}`:                                compute.MaxTokens,
 		`{"max_tokens":1e300}`:                             compute.MaxTokens,
 		`{"max_tokens":1e400}`:                             compute.MaxTokens,
-		`{"max_tokens":"many"}`:                            defaultCompletion,
+		`{"max_tokens":null}`:                              defaultCompletion,
 		`{"max_tokens":5,"n":3}`:                           15,
 		`{"max_tokens":5,"n":2,"best_of":4}`:               20,
 		`{"max_tokens":5,"max_completion_tokens":7}`:       7,

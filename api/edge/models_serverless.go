@@ -60,12 +60,12 @@ func (m *modelBody) estimate(body int, path string) (prompt, completion int64) {
 	return prompt, min(limit, compute.MaxTokens)
 }
 
-// countOf returns a number of a request, rounded up: 0 if there is none. It returns the
-// largest number for one below 0, which some engines take as unlimited.
+// isNumber reports whether a value of JSON is a number.
+func isNumber(text []byte) bool { return text[0] == '-' || text[0] >= '0' && text[0] <= '9' }
+
+// countOf returns a number of a request, rounded up. It returns the largest number for one
+// below 0, which some engines take as unlimited.
 func countOf(text []byte) int64 {
-	if text[0] != '-' && (text[0] < '0' || text[0] > '9') {
-		return 0
-	}
 	n, err := strconv.ParseFloat(string(text), 64)
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange), n == 0:
