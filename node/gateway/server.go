@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -79,8 +80,14 @@ func (g *Gateway) Run(ctx context.Context) error {
 	case err := <-ended:
 		return fmt.Errorf("serve s3: %w", err)
 	}
-	if err := g.ask(ctx); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("serve s3: %w", err)
+	err := g.ask(ctx)
+	select {
+	case <-g.ready:
+	default:
+		if err = cmp.Or(err, errors.New("the server behind it is not known")); ctx.Err() == nil {
+			_ = g.server.ShutDown() // It fails by the error that is returned.
+			return fmt.Errorf("serve s3: %w", err)
+		}
 	}
 	select {
 	case err := <-ended:
