@@ -333,7 +333,7 @@ func checkCompose(t *testing.T, api *client.Client) {
 	if e.ReturnCode == nil || *e.ReturnCode != 7 || !strings.Contains(e.Stdout, "served /hello") {
 		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
 	}
-	checkInternalNetworks(t, api)
+	t.Run("internal networks", func(t *testing.T) { checkInternalNetworks(t, api) })
 	start.File = "services:\n  a:\n    image: x\n    privileged: true\n"
 	if _, err = api.SubmitCompose(t.Context(), start); err == nil || !strings.Contains(err.Error(), "line 4, column 5") {
 		t.Errorf("a privileged service: %v", err)

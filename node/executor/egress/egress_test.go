@@ -187,27 +187,13 @@ func TestEgress(t *testing.T) {
 // container makes a container of a bridge, and returns what it receives.
 func container(t *testing.T, bridge netlink.Link, subnet netip.Prefix) *net.UDPConn {
 	t.Helper()
-	file, err := newNamespace()
-	must(t, err)
-	t.Cleanup(func() { file.Close() })
-	name := fmt.Sprintf("bc%d", os.Getpid())
-	must(t, netlink.LinkAdd(&netlink.Veth{
-		LinkAttrs: netlink.LinkAttrs{Name: name, MasterIndex: bridge.Attrs().Index},
-		PeerName:  inside, PeerNamespace: netlink.NsFd(int(file.Fd())),
-	}))
-	here, err := netlink.LinkByName(name)
-	must(t, err)
-	t.Cleanup(func() { must(t, netlink.LinkDel(here)) })
+	gateway := subnet.Addr().Next()
+	own := gateway.Next()
+	file := member(t, fmt.Sprintf("bc%d", os.Getpid()), bridge, netip.PrefixFrom(own, subnet.Bits()))
 	h, err := netlink.NewHandleAt(netns.NsHandle(file.Fd()))
 	must(t, err)
 	defer h.Close()
-	there, err := h.LinkByName(inside)
-	must(t, err)
-	gateway := subnet.Addr().Next()
-	own := gateway.Next()
-	must(t, netlink.LinkSetUp(here), h.LinkSetUp(there), h.AddrAdd(there, &netlink.Addr{
-		IPNet: &net.IPNet{IP: own.AsSlice(), Mask: net.CIDRMask(subnet.Bits(), 32)},
-	}), h.RouteAdd(&netlink.Route{Gw: gateway.AsSlice()}))
+	must(t, h.RouteAdd(&netlink.Route{Gw: gateway.AsSlice()}))
 	var received *net.UDPConn
 	must(t, inNamespace(t, file, func() (err error) {
 		received, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(own, 80)))
