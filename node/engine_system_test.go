@@ -191,6 +191,11 @@ func TestEngine(t *testing.T) {
 			if err != nil || !strings.Contains(string(rest), `"code":"replica_failed"`) || strings.Contains(string(rest), "[DONE]") {
 				a.Errorf("the stream ends with %q, %v", rest[max(len(rest)-300, 0):], err)
 			}
+			// A request that is written to a connection of the dead engine may be why it died, and does not wait.
+			nodetest.Eventually(a, endWait, "the replica to be known as ended", func() bool {
+				d, err := api.Deployment(a.Context(), a.id)
+				return err == nil && !slices.ContainsFunc(d.Rows, func(r wire.ServiceReplica) bool { return r.Ready && r.Restarts == 0 })
+			})
 			a.answers() // They wait until the engine is back.
 		}},
 	} {
