@@ -1,9 +1,12 @@
 package node
 
 import (
+	"errors"
 	"testing"
 
+	"berth/cluster"
 	"berth/compute"
+	"berth/node/router"
 )
 
 // TestDialsAreBounded refuses more connections to the ports of one node than there may be, and
@@ -22,6 +25,10 @@ func TestDialsAreBounded(t *testing.T) {
 	d.give(one)
 	if !d.take(one) || d.take(one) {
 		t.Error("the place of a connection that has ended is not given again, or twice")
+	}
+	n := &Node{cluster: new(cluster.Cluster), dials: dials{open: map[compute.NodeID]int{one: maxDials}}}
+	if _, err := (servicePorts{n}).dial(t.Context(), router.Replica{Node: one}); !errors.Is(err, router.ErrManyConnections) {
+		t.Errorf("a connection more: %v", err)
 	}
 	d.give(two)
 	if _, known := d.open[two]; known {

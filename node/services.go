@@ -97,8 +97,7 @@ func (p servicePorts) dial(ctx context.Context, to router.Replica) (net.Conn, er
 		return p.dialOwn(to.Execution, to.Epoch)
 	}
 	if !p.node.dials.take(to.Node) {
-		return nil, compute.Errorf(compute.CodeUnavailable, "This node has too many requests under way at another one.").
-			Named("too_many_requests").Retry(time.Second)
+		return nil, router.ErrManyConnections
 	}
 	give := sync.OnceFunc(func() { p.node.dials.give(to.Node) })
 	req := binary.BigEndian.AppendUint64(append([]byte(nil), to.Execution.UUID[:]...), to.Epoch)

@@ -48,6 +48,7 @@ func (r *Router) Infer(
 	}
 	left := min(most, compute.MaxReplicaFailures-*failed) // Replicas that may fail with it.
 	var last error
+	crowded := false
 	order := r.orderByPrefix(replicas, prefix)
 	for i, to := range order {
 		answer, err := r.try(req, to, body)
@@ -70,6 +71,7 @@ func (r *Router) Infer(
 			return nil, req.Context().Err()
 		}
 		last = err
+		crowded = crowded || errors.Is(err, ErrManyConnections)
 		if !isUnsent(err) {
 			r.noteFailed(deployment, body, failedReplica{to, true})
 			*failed++
@@ -77,6 +79,9 @@ func (r *Router) Infer(
 				break
 			}
 		}
+	}
+	if crowded && isUnsent(last) {
+		return nil, manyConnections()
 	}
 	return nil, compute.Errorf(compute.CodeUnavailable, "No replica answered: %w", last).
 		Named("replica_failed").Retry(retryAfter)

@@ -30,6 +30,10 @@ const (
 	retryAfter  = 2 * time.Second
 )
 
+// ErrManyConnections is the error of a Dial to a node to which this one has as many
+// connections as it may.
+var ErrManyConnections = errors.New("too many connections to the node of the replica")
+
 // Dial connects to the port that an attempt serves on a node. The connection outlives
 // ctx.
 type Dial func(ctx context.Context, to Replica) (net.Conn, error)
@@ -111,13 +115,20 @@ type unreachable struct{ error }
 
 func (e *unreachable) Unwrap() error { return e.error }
 
+// manyConnections returns the error of a request that no replica got because of
+// ErrManyConnections: there are replicas that are ready.
+func manyConnections() error {
+	return compute.Errorf(compute.CodeUnavailable, "This node has too many requests under way at another one.").
+		Named("too_many_requests").Retry(time.Second)
+}
+
 // RoundTrip has a ready replica of a service answer a request.
 func (r *Router) RoundTrip(view *fsm.View, service *compute.Execution, req *http.Request) (*http.Response, error) {
 	replicas := r.ready(view, service)
 	if len(replicas) == 0 {
 		return nil, noneReady(service)
 	}
-	body := req.Body
+	body, crowded := req.Body, false
 	for _, to := range r.order(replicas) {
 		sent := false // Something of the request, which may have taken effect.
 		try := req.Clone(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
@@ -141,9 +152,13 @@ func (r *Router) RoundTrip(view *fsm.View, service *compute.Execution, req *http
 			return nil, compute.Errorf(compute.CodeUnavailable, "The replica did not answer: %w", err).
 				Named("replica_failed").Retry(retryAfter)
 		}
+		crowded = crowded || errors.Is(err, ErrManyConnections)
 		if req.Context().Err() != nil {
 			break
 		}
+	}
+	if crowded {
+		return nil, manyConnections()
 	}
 	return nil, noneReady(service)
 }

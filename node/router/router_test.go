@@ -29,6 +29,7 @@ type fleet struct {
 
 	mu       sync.Mutex
 	down     map[compute.ExecutionID]bool // Replicas that accept no connection.
+	crowded  map[compute.ExecutionID]bool // Replicas on nodes to which there are too many connections.
 	dialled  []compute.ExecutionID
 	programs map[compute.ExecutionID]*httptest.Server
 }
@@ -41,7 +42,7 @@ func replicaID(n byte) compute.ExecutionID { return compute.ExecutionID{UUID: co
 func newFleet(t testing.TB, handle func(n byte, w http.ResponseWriter, r *http.Request)) *fleet {
 	t.Helper()
 	f := &fleet{
-		State: statetest.New(t), down: map[compute.ExecutionID]bool{},
+		State: statetest.New(t), down: map[compute.ExecutionID]bool{}, crowded: map[compute.ExecutionID]bool{},
 		programs: map[compute.ExecutionID]*httptest.Server{},
 	}
 	f.Must(fsm.RegisterNode{Node: compute.Node{ID: f.Node, Name: "n1", Format: fsm.Format}})
@@ -99,6 +100,9 @@ func (f *fleet) dial(ctx context.Context, to router.Replica) (net.Conn, error) {
 	f.dialled = append(f.dialled, to.Execution)
 	if f.down[to.Execution] {
 		return nil, errors.New("refused")
+	}
+	if f.crowded[to.Execution] {
+		return nil, router.ErrManyConnections
 	}
 	return new(net.Dialer).DialContext(ctx, "tcp", f.programs[to.Execution].Listener.Addr().String())
 }
@@ -218,5 +222,44 @@ func TestOnlyReadyReplicas(t *testing.T) {
 	f.Must(fsm.SetNodeState{Term: 1, Node: f.Node, State: compute.NodeDown})
 	if got := f.ask(t, http.MethodGet, nil); got != "no_ready_replica" {
 		t.Errorf("with its node down got %q", got)
+	}
+}
+
+// TestManyConnections says why no replica gets a request while the node has too many
+// connections to where they are, and uses those elsewhere.
+func TestManyConnections(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		crowded, down []byte
+		service       string // Answer, or the case of the error.
+		model         string
+	}{
+		{"both", []byte{1, 2}, nil, "too_many_requests", "too_many_requests"},
+		{"the other is down", []byte{1}, []byte{2}, "too_many_requests", "too_many_requests"},
+		{"the other is not", []byte{1}, nil, "2 ", "2 body"},
+		{"none", nil, []byte{1, 2}, "no_ready_replica", "replica_failed"},
+	} {
+		f := newFleet(t, name)
+		for _, n := range test.crowded {
+			f.crowded[replicaID(n)] = true
+		}
+		for _, n := range test.down {
+			f.down[replicaID(n)] = true
+		}
+		for range 2 { // Each replica is the first once.
+			if got := f.ask(t, http.MethodGet, nil); got != test.service {
+				t.Errorf("%s: a service answers %q, want %q", test.name, got, test.service)
+			}
+			answer, err := f.infer(t, 0)
+			got := detailOf(err)
+			if err == nil {
+				data, _ := io.ReadAll(answer.Body)
+				answer.Body.Close()
+				got = string(data)
+			}
+			if got != test.model {
+				t.Errorf("%s: a model answers %q, want %q", test.name, got, test.model)
+			}
+		}
 	}
 }
