@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
+	"time"
 
 	"berth/compute"
 )
@@ -16,7 +18,7 @@ type fetched struct {
 	data []byte
 	err  error
 	buf  []byte // Has the data, for reuse; nil if that is other memory.
-	give func() // Gives back its place.
+	give func() // Gives back its place, once.
 }
 
 // done gives back the memory of the chunk.
@@ -29,14 +31,26 @@ func (f *fetched) done() {
 type reading struct {
 	*Store
 
-	key     Key
-	org     compute.OrgID
-	chunks  []chunk         // Those that are not being fetched yet.
-	pending []chan *fetched // Those that are, in order. Each channel takes its chunk without a reader.
+	key Key
+	org compute.OrgID
+
+	mu sync.Mutex
+
+	chunks  []chunk   // Those that are not being fetched yet.
+	pending []pending // Those that are, in order.
+	slow    bool      // Its last chunk took longer than slowChunk to be written.
+}
+
+// pending is a chunk that is being fetched.
+type pending struct {
+	chunk
+
+	to chan *fetched // Takes the chunk without a reader.
 }
 
 // Copy writes length bytes of an object from an offset on. While it writes a chunk, the
-// next ones are read and decrypted, as far as all reads together have memory for it.
+// next ones are read and decrypted, as far as all reads together have memory for it. Writers
+// that are slow do not keep this memory from others.
 func (s *Store) Copy(
 	ctx context.Context, b *compute.Bucket, o *compute.Object, w io.Writer, from, length int64,
 ) error {
@@ -69,20 +83,59 @@ func (r *reading) copy(ctx context.Context, w io.Writer, from, length int64) err
 	defer r.drain()
 	defer cancel()
 	for length > 0 {
-		if len(r.pending) == 0 {
-			r.start(ctx, func() {})
+		chunk := <-r.next(ctx)
+		slow := time.AfterFunc(slowChunk, func() {
+			chunk.give() // A chunk that is being written needs no place.
+			r.giveAhead()
+		})
+		n, err := chunk.write(w, from, length)
+		if slow.Stop() {
+			r.keptUp()
 		}
-		r.startAhead(ctx, readAhead+1)
-		next := <-r.pending[0]
-		r.pending = r.pending[1:]
-		r.startAhead(ctx, readAhead)
-		n, err := next.write(w, from, length)
 		if err != nil {
 			return err
 		}
 		from, length = 0, length-n
 	}
 	return nil
+}
+
+// next has the next chunks fetched, and returns the first of them.
+func (r *reading) next(ctx context.Context) <-chan *fetched {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.pending) == 0 {
+		r.start(ctx, func() {})
+	}
+	next := r.pending[0].to
+	r.pending = r.pending[1:]
+	if !r.slow {
+		r.startAhead(ctx, readAhead)
+	}
+	return next
+}
+
+// giveAhead gives back the places of the chunks ahead: the writer does not need them soon,
+// and others may. They are fetched again.
+func (r *reading) giveAhead() {
+	r.mu.Lock()
+	ahead := r.pending
+	again := make([]chunk, 0, len(ahead)+len(r.chunks))
+	for _, p := range ahead {
+		again = append(again, p.chunk)
+	}
+	r.pending, r.chunks, r.slow = nil, append(again, r.chunks...), true
+	r.mu.Unlock()
+	for _, p := range ahead {
+		(<-p.to).done()
+	}
+}
+
+// keptUp notes that a chunk was written in time.
+func (r *reading) keptUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.slow = false
 }
 
 // write writes at most length bytes of a chunk.
@@ -97,6 +150,7 @@ func (f *fetched) write(w io.Writer, from, length int64) (int64, error) {
 }
 
 // startAhead fetches the next chunks until so many are pending, as far as there are places.
+// The caller holds the lock.
 func (r *reading) startAhead(ctx context.Context, most int) {
 	for len(r.chunks) > 0 && len(r.pending) < most {
 		if _, ok := r.ahead.try(r.org); !ok {
@@ -106,21 +160,25 @@ func (r *reading) startAhead(ctx context.Context, most int) {
 	}
 }
 
-// start fetches the next chunk, with whose memory give is called.
+// start fetches the next chunk, with whose memory give is called. The caller holds the lock.
 func (r *reading) start(ctx context.Context, give func()) {
-	c, to := r.chunks[0], make(chan *fetched, 1)
-	r.chunks, r.pending = r.chunks[1:], append(r.pending, to)
+	p := pending{r.chunks[0], make(chan *fetched, 1)}
+	r.chunks, r.pending = r.chunks[1:], append(r.pending, p)
 	go func() {
-		f := r.fetch(ctx, r.key, c)
-		f.give = give
-		to <- f
+		f := r.fetch(ctx, r.key, p.chunk)
+		f.give = sync.OnceFunc(give)
+		p.to <- f
 	}()
 }
 
 // drain gives back the memory of all pending chunks.
 func (r *reading) drain() {
-	for _, from := range r.pending {
-		(<-from).done()
+	r.mu.Lock()
+	ahead := r.pending
+	r.pending = nil
+	r.mu.Unlock()
+	for _, p := range ahead {
+		(<-p.to).done()
 	}
 }
 

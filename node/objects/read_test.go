@@ -7,6 +7,7 @@ import (
 	"io"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"berth/compute"
 )
@@ -160,6 +161,70 @@ func TestReadsAhead(t *testing.T) {
 		}
 		count()
 		alone()
+	})
+}
+
+// TestSlowReadersKeepNoPlaces holds that readers that take nothing for a while give back the
+// places of all chunks, that they go on without one, and get places again once they take
+// chunks in time.
+func TestSlowReadersKeepNoPlaces(t *testing.T) {
+	const chunks, readers = 6, 2
+	b := newBench(t)
+	data := content(chunks * compute.MaxChunk)
+	o, _ := b.write(data, nil)
+	peeked := 0
+	b.peek = func(compute.Hash) bool { b.mu.Lock(); defer b.mu.Unlock(); peeked++; return true }
+	synctest.Test(t, func(t *testing.T) {
+		count := func() int {
+			synctest.Wait()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			n := peeked
+			peeked = 0
+			return n
+		}
+		type reader struct {
+			stuck
+			bytes.Buffer
+			ended chan error
+		}
+		begin := func() *reader {
+			r := &reader{stuck: stuck{make(chan struct{})}, ended: make(chan error, 1)}
+			go func() { r.ended <- b.Copy(t.Context(), bucket(), o, io.MultiWriter(&r.Buffer, r.stuck), 0, o.Size) }()
+			return r
+		}
+		var slow []*reader
+		for range readers {
+			slow = append(slow, begin())
+		}
+		if n := count(); n != readers+4 {
+			t.Errorf("%d readers have %d chunks, want %d", readers, n, readers+4)
+		}
+		time.Sleep(time.Minute)
+		quick := begin()
+		if n := count(); n != 3 {
+			t.Errorf("beside slow readers one has %d chunks, want 3", n)
+		}
+		for range chunks {
+			quick.next <- struct{}{}
+		}
+		if err := <-quick.ended; err != nil || !bytes.Equal(quick.Bytes(), data) {
+			t.Errorf("%d bytes came, %v", quick.Len(), err)
+		}
+		count()
+		one := slow[0]
+		for at, want := range []int{1, 3, 1, 0, 0, 0} { // The second is written in time.
+			one.next <- struct{}{}
+			if n := count(); n != want {
+				t.Errorf("after chunk %d a reader that was slow has %d more, want %d", at, n, want)
+			}
+		}
+		for _, r := range slow {
+			close(r.next)
+			if err := <-r.ended; err != nil || !bytes.Equal(r.Bytes(), data) {
+				t.Errorf("%d bytes came, %v", r.Len(), err)
+			}
+		}
 	})
 }
 

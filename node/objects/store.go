@@ -61,12 +61,13 @@ type Config struct {
 // Limits of a node.
 const (
 	checkpoint   = 20 * time.Minute
-	chunksAtOnce = 12      // Large chunks in memory, of all uploads.
-	chunksAhead  = 8       // The same that are read before they are sent, of all reads.
-	chunkShare   = 2       // The part of them that one organization may have: a half.
-	uploadAhead  = 2       // Chunks of one upload on their way to disks.
-	readAhead    = 2       // Chunks of one read that come while one is sent.
-	firstBuffer  = 4 << 10 // Bytes of a chunk that are read at first.
+	chunksAtOnce = 12              // Large chunks in memory, of all uploads.
+	chunksAhead  = 8               // The same that are read before they are sent, of all reads.
+	chunkShare   = 2               // The part of them that one organization may have: a half.
+	uploadAhead  = 2               // Chunks of one upload on their way to disks.
+	readAhead    = 2               // Chunks of one read that come while one is sent,
+	slowChunk    = 2 * time.Second // unless sending one takes longer.
+	firstBuffer  = 4 << 10         // Bytes of a chunk that are read at first.
 	smallBuffer  = 256 << 10
 	chunkTime    = 5 * time.Minute // How long a large chunk may take to come.
 )
