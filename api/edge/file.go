@@ -91,9 +91,9 @@ type fileReader struct {
 // filePiece is how much of a file is written at once.
 const filePiece = 64 << 10
 
-// WriteTo implements io.WriterTo.
+// WriteTo implements io.WriterTo. After a Read it writes what that has left.
 func (f *fileReader) WriteTo(w io.Writer) (n int64, err error) {
-	err = f.copy(writerFunc(func(p []byte) (wrote int, err error) {
+	pieces := writerFunc(func(p []byte) (wrote int, err error) {
 		for wrote < len(p) && err == nil {
 			if err = f.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 				break
@@ -103,7 +103,12 @@ func (f *fileReader) WriteTo(w io.Writer) (n int64, err error) {
 			wrote, n = wrote+more, n+int64(more)
 		}
 		return wrote, err
-	}))
+	})
+	if f.pipe != nil {
+		_, err = io.Copy(pieces, f.pipe)
+	} else {
+		err = f.copy(pieces)
+	}
 	return n, err
 }
 

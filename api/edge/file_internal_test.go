@@ -65,6 +65,19 @@ func TestFileReader(t *testing.T) {
 	if err := f.Close(); err != nil || ctx.Err() == nil {
 		t.Errorf("it did not end: %v", err)
 	}
+	f, conn, _ = begin()
+	first := make([]byte, 1000)
+	if _, err := io.ReadFull(f, first); err != nil {
+		t.Fatal(err)
+	}
+	before, rest := conn.set, leaving{most: 1000}
+	if n, err := f.WriteTo(&rest); err != nil || n != int64(len(data)-len(first)) || conn.set-before != len(rest.got) ||
+		!bytes.Equal(append(first, bytes.Join(rest.got, nil)...), data) {
+		t.Errorf("after %d bytes were read, %d are written with %d deadlines, %v", len(first), n, conn.set-before, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
 	f, _, _ = begin()
 	if n, err := f.WriteTo(&leaving{most: 2}); err == nil || n != 2*filePiece {
 		t.Errorf("%d bytes were written to a client that is gone, %v", n, err)
