@@ -3,8 +3,12 @@ package node
 import (
 	"context"
 	"errors"
+	"maps"
+	"net"
 
 	"berth/cluster"
+	"berth/compute"
+	"berth/node/router"
 )
 
 // Cluster returns the node's place in the cluster.
@@ -13,4 +17,16 @@ func (n *Node) Cluster() *cluster.Cluster { return n.cluster }
 // PruneOutput removes the output that this node need not keep, its own and copies.
 func (n *Node) PruneOutput(ctx context.Context) error {
 	return errors.Join(n.executor.Prune(ctx), n.outputCopies.Prune(ctx))
+}
+
+// Hops returns the connections to replicas on other nodes that this node has, by node.
+func (n *Node) Hops() map[compute.NodeID]int {
+	n.dials.mu.Lock()
+	defer n.dials.mu.Unlock()
+	return maps.Clone(n.dials.open)
+}
+
+// DialReplica connects to a replica as the node's router does.
+func (n *Node) DialReplica(ctx context.Context, to router.Replica) (net.Conn, error) {
+	return servicePorts{n}.dial(ctx, to)
 }

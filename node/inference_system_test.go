@@ -23,12 +23,15 @@ import (
 )
 
 // echoEngine is a scripted engine for edge cases of time: it answers what it was
-// asked, and "die" in a prompt ends it in the middle of a stream.
+// asked, and "die" in a prompt ends it in the middle of a stream. A late model is loaded
+// once there is a file "go" beside the engine.
 const echoEngine = `
-import http.server, json, os, socket, socketserver, sys, time
+import http.server, json, os, select, socket, socketserver, sys, time
 port, model, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-if open(model).read() == "broken":
+kind = open(model).read()
+if kind == "broken":
     print("cannot load the model: bad magic", flush=True); sys.exit(3)
+while kind == "late" and not os.path.exists(os.path.dirname(sys.argv[0]) + "/go"): time.sleep(0.02)
 class H(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def log_message(self, *a): pass
@@ -37,7 +40,10 @@ class H(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = body.get("prompt") or body.get("messages", [{}])[-1].get("content") or body.get("input", "")
-        if text == "exit": os._exit(4)
+        if text == "exit" or text.endswith("exit " + os.environ["BERTH_EXECUTION_ID"]): os._exit(4)
+        if text == "think": time.sleep(0.05)
+        if text == "flood": return self.flood()
+        if text.startswith("reverse "): text = text[::-1]
         if body["model"] != name: # As vLLM does.
             self.send_response(404); self.send_header("Content-Length", "0"); self.end_headers(); return
         if text.startswith("hold"):
@@ -57,7 +63,7 @@ class H(http.server.BaseHTTPRequestHandler):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part)); self.wfile.flush()
         try:
             for i in range(10**9 if text == "endless" else 3):
-                event(json.dumps({"choices": [{"delta": {"content": str(i)}}]}))
+                event(json.dumps({"choices": [{"delta": {"content": text if text.endswith(" esrever") else str(i)}}]}))
                 if text == "die": os._exit(5)
                 if text in ("endless", "slow"): time.sleep(0.01)
         except OSError:
@@ -66,6 +72,21 @@ class H(http.server.BaseHTTPRequestHandler):
             event(json.dumps({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 3}}))
         event("[DONE]")
         self.wfile.write(b"0\r\n\r\n")
+    def flood(self): # It writes 256 MiB as fast as they are read, and says how far it is when nobody has read for 2 seconds.
+        self.send_response(200); self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked"); self.end_headers()
+        part = b'data: {"choices": [{"delta": {"content": "' + b"x" * (16 << 10) + b'"}}]}\n\n'
+        part = b"%x\r\n%s\r\n" % (len(part), part)
+        self.close_connection, written, waited = True, 0, False
+        self.connection.setblocking(False)
+        try:
+            while written < 256 << 20:
+                if select.select([], [self.connection], [], 2)[1]:
+                    written += self.connection.send(part[written % len(part):])
+                elif not waited:
+                    print("flood waits after", written, flush=True); waited = True
+            print("flood written", flush=True)
+        except OSError: print("flood left", flush=True)
 class S(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
 print("serving", name, flush=True)
@@ -77,7 +98,8 @@ func withEcho(t *testing.T) func(cfg *nodetest.NodeConfig) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"tiny/echo/model.gguf": "good", "tiny/broken/model.gguf": "broken", "engine.py": echoEngine,
+		"tiny/echo/model.gguf": "good", "tiny/broken/model.gguf": "broken", "tiny/late/model.gguf": "late",
+		"engine.py": echoEngine,
 	} {
 		name = filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -99,7 +121,7 @@ func withEcho(t *testing.T) func(cfg *nodetest.NodeConfig) {
 }
 
 // inferenceCluster is a cluster whose nodes have the scripted engine and a directory
-// with models.
+// with models. Its client asks the last node, which does not lead.
 func inferenceCluster(
 	t *testing.T, nodes int, change ...func(*nodetest.NodeConfig),
 ) (*nodetest.Cluster, nodetest.Account, *client.Client) {
@@ -111,8 +133,22 @@ func inferenceCluster(
 			f(cfg)
 		}
 	})
-	account := c.MustAccount("acme")
-	return c, account, nodetest.MustClient(t, account.Key, c.Nodes[len(c.Nodes)-1].URL())
+	account, asked := c.MustAccount("acme"), c.Nodes[len(c.Nodes)-1]
+	mustFollow(t, c, asked)
+	return c, account, nodetest.MustClient(t, account.Key, asked.URL())
+}
+
+// mustFollow has another server lead if a node does.
+func mustFollow(t *testing.T, c *nodetest.Cluster, n *nodetest.Node) {
+	t.Helper()
+	if !n.Peer().IsLeader() {
+		return
+	}
+	operator := nodetest.MustClient(t, c.RootToken, n.URL())
+	if _, err := operator.TransferLeadership(t.Context(), c.Follower().ID()); err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Eventually(t, endWait, "another leader", func() bool { return !n.Peer().IsLeader() && c.Leader() != n })
 }
 
 // deploymentOf returns a request for a deployment of a model.
@@ -315,6 +351,9 @@ func TestInference(t *testing.T) {
 			Name: "hidden", Command: []string{hidden}, Formats: []string{"gguf"},
 		})
 		cfg.Inference.Hub, cfg.Inference.Starts = hub, 5 // Streams below end the engine three times.
+		if cfg.Name == nodetest.Config(t, 0).Name {      // Only checkBackoff deploys through it.
+			cfg.Services.BackoffFirst, cfg.Services.BackoffMost = time.Hour, time.Hour
+		}
 	})
 	deployment := deploymentOf("tiny/echo")
 	deployment.MaxReplicas = 1 // A slow machine adds none.
@@ -331,6 +370,10 @@ func TestInference(t *testing.T) {
 	if d.Ready != 1 || d.Engine != "echo" || d.Model != "tiny/echo" || d.Profile != "cpu" {
 		t.Errorf("it is %+v", d)
 	}
+	url := c.Nodes[len(c.Nodes)-1].URL() // It does not lead.
+	t.Run("hop", func(t *testing.T) { checkHop(t, c, account.Key, d) })
+	t.Run("listed", func(t *testing.T) { checkListed(t, api, url, account.Key, created.ID) })
+	t.Run("flood", func(t *testing.T) { checkFlood(t, c, api, account.Key, d) })
 	chat := "/openai/v1/chat/completions"
 	t.Run("every node", func(t *testing.T) {
 		for _, n := range c.Nodes {
@@ -361,7 +404,6 @@ func TestInference(t *testing.T) {
 			}
 		}
 	})
-	url := c.Follower().URL()
 	t.Run("errors", func(t *testing.T) { checkModelErrors(t, c, url, id) })
 	t.Run("sources", func(t *testing.T) {
 		checkModelSources(t, api, nodetest.MustClient(t, c.MustAccount("other").Key, url))
@@ -378,6 +420,9 @@ func TestInference(t *testing.T) {
 			t.Errorf("%d: %s", answer.StatusCode, body)
 		}
 	})
+	t.Run("back-off", func(t *testing.T) { checkBackoff(t, c, api, account.Key) })
+	t.Run("lost replica", func(t *testing.T) { checkLostReplica(t, c, api, account.Key, url) })
+	t.Run("nothing kept", func(t *testing.T) { checkNothingKept(t, c, account.Key, url, id) })
 	t.Run("update", func(t *testing.T) { checkUpdate(t, c, api, account.Key, created.ID) })
 	t.Run("drain", func(t *testing.T) { checkDrained(t, c, api, account.Key, created.ID) })
 	t.Run("stop and start", func(t *testing.T) {
@@ -462,14 +507,20 @@ func checkModelErrors(t *testing.T, c *nodetest.Cluster, url, id string) {
 // and one that the client leaves.
 func checkModelStreams(t *testing.T, api *client.Client, url, key string, id compute.ExecutionID) {
 	base, url := url, url+"/openai/v1/chat/completions"
+	measured := func() (n int) {
+		const series = "\nberth_inference_time_per_output_token_seconds_count{model=\"dedicated\"} "
+		if _, after, found := strings.Cut(mustFetch(t, base+"/metrics"), series); found {
+			fmt.Sscan(after, &n)
+		}
+		return n
+	}
+	before := measured()
 	answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url, key, prompt(id.String(), "count", true))
 	if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"content": "2"`) || !strings.Contains(body, "prompt_tokens") ||
 		!strings.HasSuffix(body, "data: [DONE]\n\n") {
 		t.Errorf("%d: %q", answer.StatusCode, body)
 	}
-	nodetest.Eventually(t, endWait, "the time of its tokens to be measured", func() bool {
-		return strings.Contains(mustFetch(t, base+"/metrics"), "\nberth_inference_time_per_output_token_seconds_count{model=\"dedicated\"} 1\n")
-	})
+	nodetest.Eventually(t, endWait, "the time of its tokens to be measured", func() bool { return measured() > before })
 	next, leave := endlessStream(t, base, key, id)
 	next()
 	leave()
@@ -495,13 +546,25 @@ func checkModelStreams(t *testing.T, api *client.Client, url, key string, id com
 // which is asked too.
 func TestInferencePauses(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	const worker = 3
+	const limited, worker = 2, 3
 	c, account, api := inferenceCluster(t, 4, func(cfg *nodetest.NodeConfig) {
 		cfg.Inference.IdlePause = 2 * time.Second
-		if cfg.Name == nodetest.Config(t, worker).Name {
+		switch cfg.Name {
+		case nodetest.Config(t, limited).Name:
+			strictly(cfg)
+		case nodetest.Config(t, worker).Name:
 			cfg.Role, cfg.GPUs.Simulated = nodetest.Worker, []string{"b200:1"}
 		}
 	})
+	strict := c.Nodes[limited]
+	mustFollow(t, c, strict)
+	mustMark(t, lateStart(strict))
+	late := deploymentOf("tiny/late")
+	late.TargetRPS, late.TargetP95 = 1000, 60_000
+	patient, err := api.Deploy(t.Context(), late)
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := deploymentOf("tiny/echo")
 	want.GPUType = "b200"
 	created, err := api.Deploy(t.Context(), want)
@@ -551,4 +614,7 @@ func TestInferencePauses(t *testing.T) {
 	if want := `berth_inference_replicas{model="lab/echo",status="ready"} 1`; !strings.Contains(metrics, "\n"+want+"\n") {
 		t.Errorf("the metrics lack %s", want)
 	}
+	t.Run("limits", func(t *testing.T) { checkModelLimits(t, c, strict, account, other, created.ID) })
+	t.Run("resume bound", func(t *testing.T) { checkResumeBound(t, c, strict, api, account.Key, patient.ID) })
+	t.Run("latency", func(t *testing.T) { checkLatencyScales(t, c, api, account.Key, patient.ID) })
 }

@@ -16,7 +16,11 @@ import (
 	"berth/node/nodetest"
 )
 
-const hubToken = "hf_the_right_one"
+// Tokens for the hub: the one that it knows, and another one.
+const (
+	hubToken      = "hf_the_right_one"
+	wrongHubToken = "hf_a_wrong_one"
+)
 
 // newModelHub returns the URL of a hub with the models gated/echo and slow/echo, which it
 // gives to clients with the token. Before release it sends only the beginning of the slow
@@ -93,7 +97,7 @@ func checkModelSources(t *testing.T, api, foreign *client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gated.Token = "hf_a_wrong_one"
+	gated.Token = wrongHubToken
 	without, err := api.Deploy(t.Context(), gated)
 	if err != nil {
 		t.Fatal(err)
