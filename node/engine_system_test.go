@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"berth/api/contracttest"
+	"berth/api/wire"
 	"berth/compute"
 	"berth/node/inference/engine"
 	"berth/node/nodetest"
