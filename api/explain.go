@@ -29,7 +29,7 @@ func (g *executions) explain(r *edge.Request) (any, error) {
 	if known.Position == 0 {
 		return out, nil
 	}
-	out.Position, out.Ahead = &known.Position, aheadOf(known.Ahead)
+	out.Position, out.Ahead, out.Reason = &known.Position, aheadOf(known.Ahead), orNull(known.Reason.String())
 	for _, refused := range known.Refused {
 		out.Refused[refused.Reason.String()] = refused.Nodes
 	}

@@ -56,6 +56,38 @@ func TestExplainAnswers(t *testing.T) {
 	}
 }
 
+// TestExplainNamesEngines has an execution in a container wait, because no node has an
+// engine any more that may execute it: a node without one and one whose engine isolates
+// below the minimum are counted apart.
+func TestExplainNamesEngines(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	var started wire.Started
+	w.mustDo("POST", "/execution/image/start", w.adaKey, map[string]any{"docker_image_ref": "probe"}, &started)
+	offers := [][]compute.Offer{nil, {compute.DockerOffer(true)}} // The others have nothing.
+	for n := range w.machine.View().Nodes() {
+		i := compute.Inventory{
+			Node: n.ID, Version: n.InventoryVersion + 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB, GPUs: unheld(n.GPUs),
+			ScratchMiB: n.ScratchMiB,
+		}
+		if len(offers) > 0 {
+			i.Offers, offers = offers[0], offers[1:]
+		}
+		w.must(fsm.SetInventory{Term: 1, Inventory: i})
+	}
+	w.pack()
+	var got wire.Explanation
+	w.mustDo("GET", "/execution/"+started.ExecutionID.String()+"/explain", w.adaKey, nil, &got)
+	if got.Reason == nil || *got.Reason != "trusted_only" || got.NodesFit != 0 || got.Refused["trusted_only"] != 1 ||
+		got.Refused["no_engine"] != got.Nodes-1 {
+		t.Errorf("of %d nodes it says %v: %v", got.Nodes, got.Reason, got.Refused)
+	}
+	a := w.send("POST", "/execution/image/start", w.adaKey, map[string]any{"docker_image_ref": "probe"})
+	if a.status != 400 || !bytes.Contains(a.body, []byte(`"trusted_only"`)) {
+		t.Errorf("another start is answered %d: %s", a.status, a.body)
+	}
+}
+
 // TestQuoteNamesOwnExecutionsOnly holds that a quote shows the executions that
 // it would move to their owner alone. Others see the cost of the move.
 func TestQuoteNamesOwnExecutionsOnly(t *testing.T) {

@@ -56,21 +56,42 @@ const (
 	MaxReportedOutput = 16 << 10
 )
 
+const (
+	engineOffers  = "engine:"  // They begin the offers of engines.
+	trustedEngine = "-trusted" // It ends those that are for trusted organizations.
+)
+
 // DockerOffer is the offer of a node with a Docker engine: to all organizations if
 // its isolation is good enough, else to those that the operator trusts.
 func DockerOffer(trusted bool) Offer {
 	if trusted {
-		return "engine:docker-trusted"
+		return engineOffers + "docker" + trustedEngine
 	}
-	return "engine:docker"
+	return engineOffers + "docker"
 }
 
 // ComposeOffer is the same for Docker Compose.
 func ComposeOffer(trusted bool) Offer {
 	if trusted {
-		return "engine:compose-trusted"
+		return engineOffers + "compose" + trustedEngine
 	}
-	return "engine:compose"
+	return engineOffers + "compose"
+}
+
+// RefusesEngine returns why n has no engine for a request that needs one: ReasonNoEngine,
+// or ReasonTrustedOnly if n has one for trusted organizations. It returns ReasonNone if
+// the engine is no obstacle.
+func (n *Node) RefusesEngine(r *Request) Reason {
+	for _, need := range r.Needs {
+		switch {
+		case !strings.HasPrefix(string(need), engineOffers) || n.OffersAll([]Offer{need}):
+		case n.OffersAll([]Offer{need + trustedEngine}):
+			return ReasonTrustedOnly
+		default:
+			return ReasonNoEngine
+		}
+	}
+	return ReasonNone
 }
 
 const (

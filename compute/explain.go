@@ -5,7 +5,7 @@ import "time"
 // Explanation says why an execution waits, and when it may start.
 type Explanation struct {
 	Index    uint64 // Raft index of the explained view.
-	Reason   Reason // As recorded.
+	Reason   Reason // As recorded, or the engine that it lacks where never_fits is.
 	Position int    // In the queue, from 1; 0 when it is not queued.
 	Queued   int    // Executions in the queue.
 	Nodes    int    // Known nodes.

@@ -70,6 +70,11 @@ const (
 
 	// ReasonImage is for an execution whose image could not be had.
 	ReasonImage
+
+	// Reasons of one node to refuse an execution in containers, which explanations
+	// give. No record has them: there such an execution waits for ReasonNeverFits.
+	ReasonNoEngine    // The node has no engine for it.
+	ReasonTrustedOnly // Its engine isolates below the minimum: for trusted organizations only.
 )
 
 var reasonNames = names{
@@ -81,11 +86,11 @@ var reasonNames = names{
 	"earlier_run", "no_capacity", "stopped_early", "deadline_passed",
 	"key_concurrency", "tag_concurrency", "quota_gpus", "preempted", "drained",
 	"retry", "packages", "not_ready", "replicas_ended",
-	"environment", "image",
+	"environment", "image", "no_engine", "trusted_only",
 }
 
 // Reasons is the number of reasons.
-const Reasons = int(ReasonImage) + 1
+const Reasons = int(ReasonTrustedOnly) + 1
 
 // Waits reports whether an execution can wait for r.
 func (r Reason) Waits() bool {

@@ -68,6 +68,20 @@ func (s *Survey) countNodes(e *compute.Execution, out *compute.Explanation) {
 	}
 	out.Nodes, out.Fits = len(s.slots), counts[compute.ReasonNone]
 	out.Refused = refused(counts)
+	if e.Reason == compute.ReasonNeverFits {
+		out.Reason = engineReason(counts)
+	}
+}
+
+// engineReason returns the reason of an execution that fits on no node: the engine that
+// it lacks, if a node would host it otherwise.
+func engineReason(counts map[compute.Reason]int) compute.Reason {
+	for _, why := range []compute.Reason{compute.ReasonTrustedOnly, compute.ReasonNoEngine} {
+		if counts[why] > 0 {
+			return why
+		}
+	}
+	return compute.ReasonNeverFits
 }
 
 // refused returns the counts in the order of the reasons.

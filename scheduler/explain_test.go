@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -42,6 +43,75 @@ func TestExplainCountsNodesByReason(t *testing.T) {
 	got = scheduler.NewSurvey(w.view()).Explain(executionID(9))
 	if !reflect.DeepEqual(got, compute.Explanation{Index: w.view().Index(), Queued: 3}) {
 		t.Errorf("an execution that does not wait is explained as %+v", got)
+	}
+}
+
+// TestExplainNamesEngines counts the nodes that lack the engine of an execution in
+// containers. The execution's reason is the engine only if no node could host it, and one
+// could with the engine.
+func TestExplainNamesEngines(t *testing.T) {
+	offering := func(n *compute.Node, offers ...compute.Offer) *compute.Node {
+		return edited(n, func(n *compute.Node) { n.Offers = offers })
+	}
+	var (
+		none    = cpuNode(1, 8, 64)
+		weak    = offering(cpuNode(2, 8, 64), compute.ComposeOffer(true), compute.DockerOffer(true))
+		full    = used(offering(cpuNode(3, 8, 64), compute.DockerOffer(false), compute.DockerOffer(true)), 8, 64)
+		drained = edited(offering(cpuNode(4, 8, 64), compute.DockerOffer(false), compute.DockerOffer(true)), func(n *compute.Node) { n.Drained = true })
+		small   = cpuNode(5, 1, 64)
+	)
+	tests := []struct {
+		name   string
+		need   compute.Offer
+		nodes  []*compute.Node
+		reason compute.Reason
+		want   string
+	}{
+		{"no engine", compute.DockerOffer(false), []*compute.Node{none, small}, compute.ReasonNoEngine, "[{never_fits 1} {no_engine 1}]"},
+		{"no engine for a trusted one", compute.DockerOffer(true), []*compute.Node{none}, compute.ReasonNoEngine, "[{no_engine 1}]"},
+		{"below the minimum", compute.DockerOffer(false), []*compute.Node{none, weak}, compute.ReasonTrustedOnly, "[{no_engine 1} {trusted_only 1}]"},
+		{"Compose", compute.ComposeOffer(false), []*compute.Node{weak, full}, compute.ReasonTrustedOnly, "[{no_engine 1} {trusted_only 1}]"},
+		{
+			"beside a busy node", compute.DockerOffer(false), []*compute.Node{none, weak, full}, compute.ReasonResourcesBusy,
+			"[{resources_busy 1} {no_engine 1} {trusted_only 1}]",
+		},
+		{
+			"beside a drained node", compute.DockerOffer(false), []*compute.Node{weak, drained}, compute.ReasonNodesDown,
+			"[{nodes_down 1} {trusted_only 1}]",
+		},
+		{"all too small", compute.DockerOffer(false), []*compute.Node{small}, compute.ReasonNeverFits, "[{never_fits 1}]"},
+		{"a volume", compute.VolumeOffer("sets"), []*compute.Node{none, weak}, compute.ReasonNeverFits, "[{never_fits 2}]"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, test.nodes...)
+			e := execution(1, cpus(2))
+			e.Request.Needs = []compute.Offer{test.need}
+			w.submit(e)
+			w.commit(scheduler.Pack(w.view()))
+			recorded := w.reasons()[1]
+			if wants := test.reason; recorded != wants && (recorded != compute.ReasonNeverFits || wants < compute.ReasonNoEngine) {
+				t.Errorf("recorded is %v", recorded)
+			}
+			got := scheduler.NewSurvey(w.view()).Explain(executionID(1))
+			if got.Reason != test.reason || fmt.Sprint(got.Refused) != test.want || got.Nodes != len(test.nodes) || got.Fits > 0 {
+				t.Errorf("got %+v, want %v and %s", got, test.reason, test.want)
+			}
+		})
+	}
+}
+
+// TestTraceNamesEngines holds that a replay counts the nodes without an engine as such.
+func TestTraceNamesEngines(t *testing.T) {
+	weak := edited(cpuNode(2, 8, 64), func(n *compute.Node) { n.Offers = []compute.Offer{compute.DockerOffer(true)} })
+	good := edited(cpuNode(3, 8, 64), func(n *compute.Node) { n.Offers = []compute.Offer{compute.DockerOffer(false)} })
+	w := newWorld(t, cpuNode(1, 8, 64), weak, good)
+	e := execution(1, cpus(2))
+	e.Request.Needs = []compute.Offer{compute.DockerOffer(false)}
+	w.submit(e)
+	_, decisions, err := scheduler.Trace(t.Context(), w.view(), 1)
+	if err != nil || len(decisions) != 1 || decisions[0].Node != nodeID(3) || fmt.Sprint(decisions[0].Refused) != "[{no_engine 1} {trusted_only 1}]" {
+		t.Errorf("got %+v, %v", decisions, err)
 	}
 }
 

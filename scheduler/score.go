@@ -27,9 +27,9 @@ const rankWeight = 1 << 33
 
 // refusal returns why q does not fit on s. q must not fit.
 func (s *slot) refusal(q *capacity.Shape) int64 {
-	known, healthy := s.OfKind(q)
+	_, healthy := s.OfKind(q)
 	switch {
-	case known < q.GPUs || s.Record.VCPUMilli < q.VCPU || s.Record.MemoryMiB < q.Memory:
+	case s.tooSmall(q):
 		return neverFits
 	case !q.Offered(s.Record):
 		if s.Record.LacksEnvironment(&q.Needs.Request) {
@@ -44,15 +44,32 @@ func (s *slot) refusal(q *capacity.Shape) int64 {
 	return resourcesBusy
 }
 
+// tooSmall reports whether q does not fit on s even when s is empty.
+func (s *slot) tooSmall(q *capacity.Shape) bool {
+	known, _ := s.OfKind(q)
+	return known < q.GPUs || s.Record.VCPUMilli < q.VCPU || s.Record.MemoryMiB < q.Memory
+}
+
 // reason returns ReasonNone when q fits on s, and otherwise why not.
 func (s *slot) reason(q *capacity.Shape) compute.Reason {
 	if s.Fits(q) {
 		return compute.ReasonNone
 	}
-	return reasonOf(s.refusal(q))
+	return s.nodeReason(s.refusal(q), q)
 }
 
-// reasonOf returns the reason for a refusal.
+// nodeReason returns the reason for a refusal of q by s. It names the engine that is
+// missing, which a plan does not.
+func (s *slot) nodeReason(score int64, q *capacity.Shape) compute.Reason {
+	if score == neverFits && q.Needs != nil && !s.tooSmall(q) {
+		if why := s.Record.RefusesEngine(&q.Needs.Request); why != compute.ReasonNone {
+			return why
+		}
+	}
+	return reasonOf(score)
+}
+
+// reasonOf returns the reason for a refusal, as plans record it.
 func reasonOf(score int64) compute.Reason {
 	switch score {
 	case neverFits:

@@ -40,7 +40,7 @@ func (p *Packer) describe(d *compute.Decision, q *capacity.Shape, best int) {
 	counts, fitting := map[compute.Reason]int{}, p.fitting[:0]
 	for i := range p.slots {
 		score := p.score(i, q)
-		if reason := reasonOf(score); reason != compute.ReasonNone {
+		if reason := p.slots[i].nodeReason(score, q); reason != compute.ReasonNone {
 			counts[reason]++
 			continue
 		}

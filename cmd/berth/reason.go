@@ -8,11 +8,16 @@ func reasonText(name string) string { return reasonTexts()[name] }
 func reasonTexts() map[string]string {
 	return map[string]string{
 		// Reasons of a wait.
-		"scheduling":       "the scheduler has not considered it yet; this takes moments",
-		"gpus_busy":        "nodes have the GPU type, but too little of it is free",
-		"resources_busy":   "GPUs are free, but not enough vCPU or memory on their nodes",
-		"nodes_down":       "only nodes that are down, drained or broken could host it",
-		"never_fits":       "no known node could host it, even when empty: ask for less, or add a node (berth whatif --add)",
+		"scheduling":     "the scheduler has not considered it yet; this takes moments",
+		"gpus_busy":      "nodes have the GPU type, but too little of it is free",
+		"resources_busy": "GPUs are free, but not enough vCPU or memory on their nodes",
+		"nodes_down":     "only nodes that are down, drained or broken could host it",
+		"never_fits":     "no known node could host it, even when empty: ask for less, or add a node (berth whatif --add)",
+		"no_engine": "no node that could host it has Docker, or Docker Compose for a Compose file: " +
+			"an operator installs it, or sets docker.host",
+		"trusted_only": "the engines of the nodes that could host it isolate containers below the minimum, for trusted " +
+			"organizations only: an operator updates them, or trusts the organization (berth admin org trust), " +
+			"for executions that are submitted after that",
 		"org_concurrency":  "the organization is at its limit of concurrent executions (berth admin quota)",
 		"key_concurrency":  "its API key is at its limit of concurrent executions (berth admin quota)",
 		"tag_concurrency":  "one of its tags is at its limit of concurrent executions (berth admin quota)",
