@@ -274,7 +274,8 @@ func (s *Sender) try(ctx context.Context, view *fsm.View, c *compute.Callback, w
 		d.Delivered, reached = err == nil, err == nil
 		if err != nil {
 			d.Error = err.Error()
-			if next := at.Add(Backoff(c.Tries, rand.Float64())); next.Sub(c.From()) <= compute.CallbackWindow {
+			next := compute.InstantOf(s.cfg.Now()).Add(Backoff(c.Tries, rand.Float64())) // The try took up to totalTimeout.
+			if next.Sub(c.From()) <= compute.CallbackWindow {
 				d.NextAt = next
 			}
 		}
