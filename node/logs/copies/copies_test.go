@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,8 @@ type world struct {
 	up     []compute.NodeID
 	live   bool
 	cut    int // Streams break after so many bytes; 0 for never.
+
+	latency time.Duration // Time until a stream is served.
 }
 
 func nodeID(n byte) compute.NodeID { return compute.NodeID{UUID: compute.UUID{15: n}} }
@@ -69,6 +72,7 @@ func (w *world) open(ctx context.Context, id compute.NodeID) (io.ReadWriteCloser
 	store, cut := w.stores[id], w.cut
 	go func() {
 		defer there.Close()
+		time.Sleep(w.latency) //nolint:forbidigo // Virtual.
 		_ = store.Serve(ctx, nodeID(1), &cutting{there, cut})
 	}()
 	return here, nil
@@ -147,6 +151,21 @@ func (w *world) copied(id compute.NodeID) map[string][]byte {
 	return chunks(w.t, filepath.Join(w.dirs[id], "copies", nodeID(1).String(), execution.String(), "1"))
 }
 
+// lines returns the lines that a node has copied.
+func (w *world) lines(id compute.NodeID) []string {
+	chunks := w.copied(id)
+	if len(chunks) > 1 {
+		w.t.Fatalf("%d chunks are copied, whose order is not known here", len(chunks))
+	}
+	var lines []string
+	for _, data := range chunks {
+		for _, line := range regexp.MustCompile("line [0-9]+").FindAll(data, -1) {
+			lines = append(lines, string(line))
+		}
+	}
+	return lines
+}
+
 func (w *world) written() map[string][]byte {
 	return chunks(w.t, filepath.Dir(logs.Path(w.dirs[nodeID(1)], execution, 1)))
 }
@@ -217,6 +236,41 @@ func TestLiveOutputIsCopiedWithinASecond(t *testing.T) {
 			t.Error("there are two copies")
 		}
 	})
+}
+
+// TestAtMostTwoSecondsAreAtRisk looks at a copy at different moments, at which the writer's
+// machine may be lost, while lines are written steadily. The copy has the first lines, and
+// lacks at most those of the last two seconds, also if its node takes a second to answer.
+func TestAtMostTwoSecondsAreAtRisk(t *testing.T) {
+	const every, latency = 20 * time.Millisecond, time.Second
+	for moment := range 12 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 3)
+			if moment%2 == 1 {
+				w.latency = latency
+			}
+			s, stop := w.sender()
+			s.Track(execution, 1)
+			writer := w.writer()
+			lines := 200 + moment*7 // The moments are in all parts of the sender's period.
+			for i := range lines {
+				w.mustWrite(writer, i, i+1)
+				time.Sleep(every) //nolint:forbidigo // Virtual.
+			}
+			synctest.Wait()
+			peer := w.peer()
+			kept := w.lines(peer)
+			stop()
+			for i, line := range kept {
+				if line != fmt.Sprintf("line %d", i) {
+					t.Fatalf("line %d of the copy is %q", i, line)
+				}
+			}
+			if lost := lines - len(kept); lost < 0 || time.Duration(lost)*every > 2*time.Second || w.stores[peer].Complete(nodeID(1), execution, 1) {
+				t.Errorf("of %d lines %d are copied", lines, len(kept))
+			}
+		})
+	}
 }
 
 // TestCopyMovesToAnotherNode loses the peer, the process of the sender, connections and the
