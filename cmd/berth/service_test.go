@@ -56,6 +56,39 @@ func TestServiceRun(t *testing.T) {
 	}
 }
 
+// TestServiceLogs shows the output of a replica's newest execution: so far, and with -f to
+// its end.
+func TestServiceLogs(t *testing.T) {
+	const thirdID = "0198c0de-0000-7000-8000-000000000003"
+	service := strings.Replace(serviceRow("running", 1), `"rows":[`,
+		`"rows":[{"number":2,"execution_id":"`+thirdID+`","status":"running","ready":true},{"number":3,"status":"pending"},`, 1)
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/services":             clitest.Answer("[" + service + "]"),
+		"GET " + clitest.APIRoot + "/execution/" + otherID: clitest.Answer(ended),
+		"GET /api/v1/stream/" + otherID:                    clitest.Answer(stream),
+		"GET " + clitest.APIRoot + "/execution/" + thirdID: clitest.Answer(`{"status":"running","combined_output":"one\ntwo\nso far"}`),
+	})
+	for _, test := range []struct {
+		args, out, errors string
+		code              int
+	}{
+		{"web", "hello\n", "oops\n", 0},
+		{clitest.SomeID[len(clitest.SomeID)-4:], "hello\n", "oops\n", 0},
+		{"-f web", "hello\n", "oops\n", 3},
+		{"--json web", `{"seq":1,"stream":"stdout","content":"hello\n"}`, "", 0},
+		{"--replica 2 web", "one\ntwo\nso far", "", 0},
+		{"--replica 2 -n 2 web", "two\nso far", "", 0},
+		{"--replica 3 web", "", "no replica 3 yet", cli.ExitUsage},
+		{"--replica 4 web", "", "no replica 4 yet", cli.ExitUsage},
+		{"nothing", "", "nothing", cli.ExitUsage},
+	} {
+		r := execute(t, "", append([]string{"service", "logs"}, strings.Fields(test.args)...)...)
+		if r.Code != test.code || !strings.HasPrefix(r.Out, test.out) || (r.Out == "") != (test.out == "") || !strings.Contains(r.Errors, test.errors) {
+			t.Errorf("service logs %s: got %+v", test.args, r)
+		}
+	}
+}
+
 func TestServiceCommands(t *testing.T) {
 	did := mustServices(t, "running")
 	if r := execute(t, "", "service", "ls"); r.Code != 0 || !strings.Contains(r.Out, "1/2") || !strings.Contains(r.Out, "http://n1/services/x/") {
