@@ -251,7 +251,11 @@ func said(err error) string {
 		if len(answer.Errors) > 0 {
 			return answer.Errors[0].String()
 		}
-		return "the registry answers " + strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode)
+		status := strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode)
+		if answer.StatusCode == http.StatusNotFound {
+			return "the registry has no such image (" + status + ")"
+		}
+		return "the registry answers " + status
 	}
 	if special, ok := errors.AsType[*specialError](err); ok {
 		return special.Error()
