@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -22,12 +23,14 @@ import (
 type Registry struct {
 	Host      string // As in the names of its images.
 	Elsewhere string // URL to which it redirects requests for blobs; "" for none.
+	Halfway   func() // Called when half of a large blob has been sent; nil for nothing. It may wait.
 
 	user, password string
 
 	blobs map[string][]byte
 	types map[string]string // Media types of manifests.
 	tags  map[string]string // Name and tag to digest.
+	large map[string]bool   // Digests of layers of PushLarge.
 }
 
 // NewRegistry returns a registry that asks for a user and a password, or for nothing if
@@ -37,6 +40,7 @@ func NewRegistry(t testing.TB, user, password string) *Registry {
 	r := &Registry{
 		user: user, password: password,
 		blobs: map[string][]byte{}, types: map[string]string{}, tags: map[string]string{},
+		large: map[string]bool{},
 	}
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
@@ -83,9 +87,17 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) {
 	}
 	w.Header().Set("Docker-Content-Digest", digest)
 	w.Header().Set("Content-Length", fmt.Sprint(len(data)))
-	if req.Method != http.MethodHead {
-		_, _ = w.Write(data) // An engine that hangs up tries again.
+	if req.Method == http.MethodHead {
+		return
 	}
+	if r.Halfway != nil && r.large[digest] {
+		half := len(data) / 2
+		_, _ = w.Write(data[:half])
+		_ = http.NewResponseController(w).Flush()
+		r.Halfway()
+		data = data[half:]
+	}
+	_, _ = w.Write(data) // An engine that hangs up tries again.
 }
 
 // put stores a blob and returns its digest.
@@ -99,14 +111,32 @@ func (r *Registry) put(data []byte, kind string) string {
 // different names differ.
 func (r *Registry) Push(t testing.TB, name, tag string) string {
 	t.Helper()
+	return r.push(t, name, tag, 0)
+}
+
+// PushLarge is Push of an image with so many bytes that no image had before: no engine has
+// its second layer.
+func (r *Registry) PushLarge(t testing.TB, name, tag string, size int) string {
+	t.Helper()
+	return r.push(t, name, tag, size)
+}
+
+func (r *Registry) push(t testing.TB, name, tag string, size int) string {
+	t.Helper()
 	program, err := os.ReadFile(build(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The first layer is the same in all images.
-	layers := []*bytes.Buffer{
-		tarOf(t, []entry{{"probe", 0o755, program}}), tarOf(t, []entry{{"name", 0o644, []byte(name)}}),
+	second := []entry{{"name", 0o644, []byte(name)}}
+	if size > 0 {
+		data := make([]byte, size)
+		_, _ = rand.Read(data) // It never fails.
+		second = append(second, entry{"data", 0o644, data})
 	}
+	layers := []*bytes.Buffer{tarOf(t, []entry{{"probe", 0o755, program}}), tarOf(t, second)}
+	packedSecond := packed(t, layers[1])
+	r.large[digestOf(packedSecond)] = size > 0
 	marshal := func(v any) []byte {
 		data, err := json.Marshal(v)
 		if err != nil {
@@ -129,7 +159,7 @@ func (r *Registry) Push(t testing.TB, name, tag string) string {
 	manifest := r.put(marshal(map[string]any{
 		"schemaVersion": 2, "mediaType": kind, "config": part("container.image.v1+json", config),
 		"layers": []any{
-			part("image.rootfs.diff.tar.gzip", packed(t, layers[0])), part("image.rootfs.diff.tar.gzip", packed(t, layers[1])),
+			part("image.rootfs.diff.tar.gzip", packed(t, layers[0])), part("image.rootfs.diff.tar.gzip", packedSecond),
 		},
 	}), kind)
 	r.tags[name+":"+tag] = manifest
