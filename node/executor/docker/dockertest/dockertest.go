@@ -6,9 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,7 +72,13 @@ var once sync.Once //nolint:gochecknoglobals // One engine serves all tests of a
 // Import makes an image of the program probe for an architecture, with this entry point.
 func Import(t testing.TB, name, arch string, entrypoint ...string) {
 	t.Helper()
-	loaded, err := Client(t).ImageLoad(t.Context(), archive(t, name, arch, entrypoint))
+	load(t, archive(t, name, arch, entrypoint))
+}
+
+// load puts an image on the engine that is written as docker save does.
+func load(t testing.TB, image *bytes.Buffer) {
+	t.Helper()
+	loaded, err := Client(t).ImageLoad(t.Context(), image)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +88,7 @@ func Import(t testing.TB, name, arch string, entrypoint ...string) {
 	}
 }
 
-// archive returns an image as docker save writes it.
+// archive returns an image of the program probe as docker save writes it.
 func archive(t testing.TB, name, arch string, entrypoint []string) *bytes.Buffer {
 	t.Helper()
 	program, err := os.ReadFile(build(t))
@@ -95,11 +99,19 @@ func archive(t testing.TB, name, arch string, entrypoint []string) *bytes.Buffer
 		{"probe", 0o755, program},
 		{"etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/probe\nada:x:1234:1234:ada:/home/ada:/probe\n")},
 	})
+	image, _ := save(t, name, arch, map[string]any{"Entrypoint": entrypoint}, layer)
+	return image
+}
+
+// save returns an image of one layer as docker save writes it, and the id that an engine
+// gives it.
+func save(
+	t testing.TB, name, arch string, settings map[string]any, layer *bytes.Buffer,
+) (image *bytes.Buffer, id string) {
+	t.Helper()
 	config, err := json.Marshal(map[string]any{
-		"architecture": arch, "os": runtime.GOOS, "config": map[string]any{"Entrypoint": entrypoint},
-		"rootfs": map[string]any{
-			"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))},
-		},
+		"architecture": arch, "os": runtime.GOOS, "config": settings,
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digestOf(layer.Bytes())}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +124,7 @@ func archive(t testing.TB, name, arch string, entrypoint []string) *bytes.Buffer
 	}
 	return tarOf(t, []entry{
 		{"config.json", 0o644, config}, {"layer.tar", 0o644, layer.Bytes()}, {"manifest.json", 0o644, manifest},
-	})
+	}), digestOf(config)
 }
 
 // entry is a file of an archive.
