@@ -1,14 +1,20 @@
 package node_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,13 +25,14 @@ import (
 	"berth/compute"
 	"berth/node/config"
 	"berth/node/executor/docker/dockertest"
+	"berth/node/executor/supervise"
 	"berth/node/inference/engine"
 	"berth/node/nodetest"
 	"berth/testsize"
 )
 
 // TestContainersThroughAFollower executes images, Compose files and services of an image as
-// a user of a follower does, on three nodes that share the engine of this machine.
+// a user of a follower does, on three nodes, two of which share the engine of this machine.
 func TestContainersThroughAFollower(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	host, compose := dockertest.Host(t), dockertest.Compose(t)
@@ -38,24 +45,32 @@ func TestContainersThroughAFollower(t *testing.T) {
 	if err := os.WriteFile(models+"/tiny/probe/model.gguf", []byte("weights"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := nodetest.NewWith(t, 3, func(_ int, c *config.Config) {
+	c := nodetest.NewWith(t, 3, func(i int, c *config.Config) {
 		c.Inference.Models, c.Inference.Hub = models, config.HubOff
 		c.Inference.Engines = []engine.Engine{{
 			Name: "probe", Image: dockertest.Image, Command: []string{"model", "{port}", "{model_path}"},
 			Formats: []string{engine.GGUF}, HealthPath: "/health",
 		}}
 		c.Docker.Host, c.Docker.Compose, c.Docker.Registries = host, compose, []string{registry.Host}
+		if i == 2 {
+			c.Docker.Host = config.DockerOff // Everything works beside a node without an engine.
+		}
 	})
 	account := c.MustAccount("acme")
 	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
 	checkTrust(t, c, api)
 	t.Run("image", func(t *testing.T) { checkImage(t, api) })
+	t.Run("python", func(t *testing.T) { checkPython(t, api) })
 	t.Run("fields", func(t *testing.T) { checkImageFields(t, c, account, api) })
 	t.Run("storage", func(t *testing.T) { checkImageStorage(t, api) })
 	t.Run("private image", func(t *testing.T) { checkPrivateImage(t, c, api, registry) })
+	t.Run("pull", func(t *testing.T) { checkPull(t, c, api, registry) })
+	t.Run("missing image", func(t *testing.T) { checkMissingImage(t, api, registry) })
 	t.Run("compose", func(t *testing.T) { checkCompose(t, api) })
+	t.Run("compose leaves nothing", func(t *testing.T) { checkComposeLeaves(t, c, api) })
 	t.Run("complete", func(t *testing.T) { checkComplete(t, api) })
 	t.Run("service", func(t *testing.T) { checkImageService(t, c, account, api) })
+	t.Run("explain", func(t *testing.T) { checkExplainEngines(t, c, api) })
 	t.Run("engine", func(t *testing.T) { checkImageEngine(t, c, account, api) })
 }
 
@@ -94,16 +109,50 @@ func checkTrust(t *testing.T, c *nodetest.Cluster, api *client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	strong := false
-	for _, offer := range nodes[0].Offers {
-		strong = strong || offer == compute.DockerOffer(false)
+	var offers []compute.Offer
+	for _, n := range nodes {
+		offers = append(offers, n.Offers...)
 	}
+	strong := slices.Contains(offers, compute.DockerOffer(false))
 	_, err = api.SubmitImage(t.Context(), client.StartImage{Image: dockertest.Image})
 	if strong != (err == nil) || err != nil && !strings.Contains(err.Error(), "trusted") {
-		t.Errorf("nodes offer %v, and the start answers %v", nodes[0].Offers, err)
+		t.Errorf("nodes offer %v, and the start answers %v", offers, err)
 	}
 	if org, err := operator.TrustOrg(t.Context(), "acme", true); err != nil || !org.Trusted {
 		t.Fatalf("got %+v, %v", org, err)
+	}
+}
+
+// checkExplainEngines has an image wait for nodes that are drained. The explanation names
+// the one that has no engine, beside them.
+func checkExplainEngines(t *testing.T, c *nodetest.Cluster, api *client.Client) {
+	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	drain := func(drained bool) {
+		t.Helper()
+		for _, n := range c.Nodes[:2] {
+			if _, err := operator.DrainNode(t.Context(), n.ID(), drained); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	drain(true)
+	started, err := api.SubmitImage(t.Context(), client.StartImage{Image: dockertest.Image, RunCommand: []string{"print", "hello"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got wire.Explanation
+	nodetest.Eventually(t, endWait, "the scheduler to say why it waits", func() bool {
+		if got, err = api.Explain(t.Context(), started.ExecutionID, false); err != nil {
+			t.Fatal(err)
+		}
+		return got.Reason != nil && *got.Reason == "nodes_down"
+	})
+	if got.Nodes != 3 || len(got.Refused) != 2 || got.Refused["nodes_down"] != 2 || got.Refused["no_engine"] != 1 {
+		t.Errorf("%d nodes refuse it by %v", got.Nodes, got.Refused)
+	}
+	drain(false)
+	if e := mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusCompleted {
+		t.Errorf("it is %v, errors %v", e.Status, e.Errors)
 	}
 }
 
@@ -117,6 +166,22 @@ func checkImage(t *testing.T, api *client.Client) {
 	if e.Status != compute.StatusCompleted || e.Stdout != "hello from a container\n" || e.ExecutionType != compute.KindDocker ||
 		e.Metadata.ImageDigest == nil || !strings.HasPrefix(*e.Metadata.ImageDigest, "sha256:") {
 		t.Errorf("it is %v with output %q, errors %v, metadata %+v", e.Status, e.Stdout, e.Errors, e.Metadata)
+	}
+}
+
+// checkPython executes Python in an image that has it, with its library.
+func checkPython(t *testing.T, api *client.Client) {
+	const code = "import collections, json, os, sys; print(json.dumps({'counts': collections.Counter('aab'), " +
+		"'root': os.listdir('/usr'), 'args': sys.argv[1:]}, sort_keys=True))"
+	start := client.StartImage{Image: dockertest.Python(t), RunCommand: []string{"python3", "-c", code, "two words"}}
+	started, err := api.SubmitImage(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	const want = `{"args": ["two words"], "counts": {"a": 2, "b": 1}, "root": [`
+	if e.Status != compute.StatusCompleted || !strings.HasPrefix(e.Stdout, want) {
+		t.Errorf("it is %v with output %q %q, errors %v", e.Status, e.Stdout, e.Stderr, e.Errors)
 	}
 }
 
@@ -258,6 +323,82 @@ func checkPrivateImage(t *testing.T, c *nodetest.Cluster, api *client.Client, re
 	checkImageNode(t, c, api, start)
 }
 
+// checkPull holds a pull in the middle: the stream of the follower shows how far it is, the
+// execution does not run yet, and its charge is for the time after the pull.
+func checkPull(t *testing.T, c *nodetest.Cluster, api *client.Client, registry *dockertest.Registry) {
+	release := make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(release) })
+	defer goOn()
+	registry.Halfway = func() { <-release }
+	ref := registry.PushLarge(t, "team/large", "1", 4<<20)
+	t.Cleanup(func() { dockertest.Remove(t, ref) })
+	start := client.StartImage{Image: ref, RunCommand: []string{"print", "pulled it"}}
+	start.Registry = client.Registry{CredentialType: "basic", Username: "ada", Password: canary}
+	started, err := api.SubmitImage(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), endWait)
+	defer cancel()
+	var begin, end time.Time
+	text, halfway := "", false
+	progress := regexp.MustCompile(`image: [0-9]+ of [0-9]+ MiB\n`)
+	for event, err := range api.Stream(ctx, started.ExecutionID, 0) {
+		if err != nil {
+			t.Fatalf("%q, and then %v", text, err)
+		}
+		text += event.Content
+		if strings.Contains(event.Content, "image: pulling "+ref) {
+			begin = event.At
+		}
+		if strings.Contains(event.Content, "image: pulled "+ref) {
+			end = event.At
+		}
+		if !halfway && progress.MatchString(text) {
+			e, err := api.Execution(t.Context(), started.ExecutionID, 0)
+			if err != nil || e.Status != compute.StatusStarting || e.StartTime != nil || !end.IsZero() {
+				t.Errorf("while its image is pulled it is %v, since %v, %v", e.Status, e.StartTime, err)
+			}
+			halfway = true
+			goOn()
+		}
+	}
+	if !halfway || end.IsZero() || !strings.HasSuffix(text, "pulled it\n") {
+		t.Errorf("the stream is %q", text)
+	}
+	if e := mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusCompleted || e.Billed == nil {
+		t.Fatalf("it is %v, errors %v", e.Status, e.Errors)
+	}
+	known, _ := c.Follower().Peer().View().AnyExecution(started.ExecutionID)
+	free := known.EndedAt.Sub(known.PlacedAt) - known.Duration
+	if known.Billed != known.Price.Charge(known.Duration) || free < end.Sub(begin) {
+		t.Errorf("charged is %v for %v, %v are free, and the pull took %v", known.Billed, known.Duration, free, end.Sub(begin))
+	}
+}
+
+// checkMissingImage asks for an image that an allowed registry does not have.
+func checkMissingImage(t *testing.T, api *client.Client, registry *dockertest.Registry) {
+	start := client.StartImage{Image: registry.Host + "/team/missing:1"}
+	start.Registry = client.Registry{CredentialType: "basic", Username: "ada", Password: canary}
+	started, err := api.SubmitImage(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	says := func(text string) bool {
+		return strings.Contains(text, "the image "+start.Image+" cannot be pulled: the registry has no such image")
+	}
+	if e.Status != compute.StatusFailed || e.StatusDetails == nil || *e.StatusDetails != "image" || e.ErrorsDocker == nil ||
+		!says(*e.ErrorsDocker) || e.Billed == nil || *e.Billed != 0 || len(e.Attempts) != 1 {
+		t.Errorf("it is %v, errors %v, for Docker %v, billed %v after %d attempts", e.Status, e.Errors, e.ErrorsDocker, e.Billed, len(e.Attempts))
+	}
+	for event, err := range api.Stream(t.Context(), started.ExecutionID, 0) {
+		if err != nil || event.Finished != nil && (event.Finished.Error == nil || !says(*event.Finished.Error)) {
+			t.Errorf("the stream ends with %+v, %v", event.Finished, err)
+		}
+	}
+}
+
 // checkImageNode executes an image where it already is.
 func checkImageNode(t *testing.T, c *nodetest.Cluster, api *client.Client, start client.StartImage) {
 	t.Helper()
@@ -397,6 +538,118 @@ func checkInternalNetworks(t *testing.T, api *client.Client) {
 		})
 		return err == nil && len(left.Items) == 0
 	})
+}
+
+const endlessText = `
+services:
+  one:
+    image: ${IMAGE}
+    command: [term, "0"]
+    volumes: [data:/data]
+    networks: [back]
+  two:
+    image: ${IMAGE}
+    command: [term, "0"]
+    networks: [back, front]
+volumes: {data: {}}
+networks: {front: {}, back: {internal: true}}
+`
+
+// checkComposeLeaves ends executions of a Compose file by an abort and by the death of the
+// supervisor, which is above Docker Compose: neither leaves a container, a volume or a
+// network.
+func checkComposeLeaves(t *testing.T, c *nodetest.Cluster, api *client.Client) {
+	docker := dockertest.Client(t)
+	ends := []struct {
+		name, reason string
+		end          func(compute.ExecutionID)
+	}{
+		{"abort", "aborted", func(id compute.ExecutionID) {
+			if err := api.Abort(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"killed supervisor", "supervisor_lost", func(id compute.ExecutionID) { mustKillSupervisorOf(t, c, id) }},
+	}
+	start := client.StartCompose{File: endlessText}
+	start.Env = map[string]string{"IMAGE": dockertest.Image}
+	var ids []compute.ExecutionID
+	for range ends {
+		started, err := api.SubmitCompose(t.Context(), start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, started.ExecutionID)
+	}
+	labels := make([][]string, len(ends))
+	for i, tt := range ends {
+		nodetest.Eventually(t, endWait, "both services to run", func() bool {
+			e, err := api.Execution(t.Context(), ids[i], 0)
+			return err == nil && strings.Count(e.Stdout, "ready") == 2
+		})
+		attempt := "berth.attempt=" + ids[i].String() + ".1"
+		containers, err := docker.ContainerList(t.Context(), dockerclient.ContainerListOptions{
+			All: true, Filters: make(dockerclient.Filters).Add("label", attempt),
+		})
+		if err != nil || len(containers.Items) == 0 {
+			t.Fatalf("%s: %d containers: %v", tt.name, len(containers.Items), err)
+		}
+		const project = "com.docker.compose.project"
+		labels[i] = []string{attempt, project + "=" + containers.Items[0].Labels[project]}
+		for _, label := range labels[i] {
+			if made := onEngine(t, docker, label); made != [3]int{2, 1, 1} {
+				t.Errorf("%s: with label %s there are %v containers, volumes and networks", tt.name, label, made)
+			}
+		}
+		tt.end(ids[i])
+	}
+	for i, tt := range ends {
+		if e := mustFinish(t, api, ids[i]); e.StatusDetails == nil || *e.StatusDetails != tt.reason {
+			t.Errorf("%s: it is %v, details %v, errors %v", tt.name, e.Status, e.StatusDetails, e.Errors)
+		}
+		nodetest.Eventually(t, endWait, tt.name+": nothing to be left", func() bool {
+			return onEngine(t, docker, labels[i][0]) == [3]int{} && onEngine(t, docker, labels[i][1]) == [3]int{}
+		})
+	}
+}
+
+// onEngine returns how many containers, volumes and networks with a label there are.
+func onEngine(t *testing.T, docker *dockerclient.Client, label string) (n [3]int) {
+	t.Helper()
+	with := make(dockerclient.Filters).Add("label", label)
+	containers, err := docker.ContainerList(t.Context(), dockerclient.ContainerListOptions{All: true, Filters: with})
+	if err != nil {
+		t.Fatal(err)
+	}
+	volumes, err := docker.VolumeList(t.Context(), dockerclient.VolumeListOptions{Filters: with})
+	if err != nil {
+		t.Fatal(err)
+	}
+	networks, err := docker.NetworkList(t.Context(), dockerclient.NetworkListOptions{Filters: with})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return [3]int{len(containers.Items), len(volumes.Items), len(networks.Items)}
+}
+
+// mustKillSupervisorOf kills the supervisor of the first attempt of an execution.
+func mustKillSupervisorOf(t *testing.T, c *nodetest.Cluster, id compute.ExecutionID) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		data, err := os.ReadFile(filepath.Join(n.Config.DataDir, "attempts", id.String(), "1", supervise.PIDFile))
+		if err != nil {
+			continue // It is on another node.
+		}
+		pid, err := strconv.Atoi(strings.Fields(string(data))[0])
+		if err == nil {
+			err = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatal("nothing supervises the execution")
 }
 
 // machineAddress returns an address of this machine on a network.
