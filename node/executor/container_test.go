@@ -175,6 +175,79 @@ func TestContainerStops(t *testing.T) {
 	}
 }
 
+// TestContainerHasTheCPUsAskedFor reads the quota of the cgroups that a container is in.
+func TestContainerHasTheCPUsAskedFor(t *testing.T) {
+	n := newDockerNode(t, nil)
+	api := dockertest.Client(t)
+	for _, milli := range []int64{300, 1500} {
+		if milli > int64(runtime.NumCPU())*1000 {
+			t.Logf("this machine has less than %d thousandths", milli)
+			continue
+		}
+		id := n.place(n.newContainer([]string{"term", "0"}, func(w *compute.Work) { w.Execution.Request.VCPUMilli = milli }))
+		await(t, "the start", func() bool { return n.says(id, "ready") && n.started(id) })
+		found, err := api.ContainerList(t.Context(), client.ContainerListOptions{
+			Filters: make(client.Filters).Add("label", "berth.attempt="+id.String()+".1"),
+		})
+		if err != nil || len(found.Items) != 1 {
+			t.Fatalf("%d containers, %v", len(found.Items), err)
+		}
+		container, err := api.ContainerInspect(t.Context(), found.Items[0].ID, client.ContainerInspectOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cpuMilliOf(t, container.Container.State.Pid); got != milli {
+			t.Errorf("of %d thousandths it has %d", milli, got)
+		}
+		n.update(func() {
+			w := n.work[id]
+			e := *w.Execution
+			e.Stop = compute.StopHard
+			w.Execution = &e
+			n.work[id] = w
+		})
+		n.end(id)
+	}
+}
+
+// cpuMilliOf returns the smallest quota of the cgroups of a process, in thousandths of a
+// core; 0 for none.
+func cpuMilliOf(t *testing.T, pid int) (least int64) {
+	t.Helper()
+	groups, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := func(text string) int64 {
+		n, _ := strconv.ParseInt(strings.TrimSpace(text), 10, 64) // "max" is none.
+		return n
+	}
+	read := func(path string) string {
+		data, _ := os.ReadFile(path) // The root has none.
+		return string(data)
+	}
+	for line := range strings.Lines(string(groups)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		root := filepath.Join("/sys/fs/cgroup", fields[1])
+		if fields[1] != "" && !slices.Contains(strings.Split(fields[1], ","), "cpu") {
+			continue
+		}
+		for dir := fields[2]; ; dir = filepath.Dir(dir) {
+			quota, period := number(read(filepath.Join(root, dir, "cpu.cfs_quota_us"))), number(read(filepath.Join(root, dir, "cpu.cfs_period_us")))
+			if both := strings.Fields(read(filepath.Join(root, dir, "cpu.max"))); len(both) == 2 {
+				quota, period = number(both[0]), number(both[1])
+			}
+			if quota > 0 && period > 0 && (least == 0 || quota*1000/period < least) {
+				least = quota * 1000 / period
+			}
+			if dir == "/" || dir == "." {
+				break
+			}
+		}
+	}
+	return least
+}
+
 // TestContainersOutliveTheNode restarts the node while a container executes: it is adopted,
 // and its output goes on.
 func TestContainersOutliveTheNode(t *testing.T) {
