@@ -2,6 +2,9 @@ package node_test
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -24,7 +27,7 @@ import (
 // echoes after an upgrade, and can end itself. /health fails until the file "ready"
 // exists, which /become makes; here it is there from the start.
 const serviceCode = `
-import http.server, os, sys, socketserver
+import base64, hashlib, http.server, os, sys, socketserver
 class H(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def log_message(self, *a): pass
@@ -47,6 +50,7 @@ class H(http.server.BaseHTTPRequestHandler):
             for part in ["one ", "two"]:
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part.encode())); self.wfile.flush()
             return self.wfile.write(b"0\r\n\r\n")
+        if self.headers.get("Upgrade") == "websocket": return self.websocket()
         if self.headers.get("Upgrade") == "echo":
             self.send_response(101); self.send_header("Connection", "Upgrade"); self.send_header("Upgrade", "echo")
             self.end_headers(); self.wfile.flush()
@@ -59,6 +63,22 @@ class H(http.server.BaseHTTPRequestHandler):
         lines = [os.environ["BERTH_EXECUTION_ID"], self.command, self.path]
         lines += sorted("%s: %s" % (k.lower(), v) for k, v in self.headers.items())
         self.answer("\n".join(lines))
+    def websocket(self): # RFC 6455, of messages in one frame of at most 65535 bytes.
+        key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        self.send_response(101); self.send_header("Connection", "Upgrade"); self.send_header("Upgrade", "websocket")
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
+        self.end_headers()
+        self.close_connection = True
+        def send(kind, data):
+            size = bytes([len(data)]) if len(data) < 126 else b"\x7e" + len(data).to_bytes(2, "big")
+            self.wfile.write(bytes([0x80 | kind]) + size + data); self.wfile.flush()
+        send(1, os.environ["BERTH_EXECUTION_ID"].encode())
+        while head := self.rfile.read(2):
+            kind, n = head[0] & 15, head[1] & 127
+            if n == 126: n = int.from_bytes(self.rfile.read(2), "big")
+            mask = self.rfile.read(4)
+            send(kind, bytes(b ^ mask[i % 4] for i, b in enumerate(self.rfile.read(n))))
+            if kind == 8: return # A close is answered by one.
     do_HEAD = do_GET
     def do_POST(self):
         n = int(self.headers.get("Content-Length") or -1)
@@ -181,6 +201,7 @@ func TestServices(t *testing.T) {
 	t.Run("bodies", func(t *testing.T) { checkServiceBodies(t, url, account.Key) })
 	t.Run("credentials", func(t *testing.T) { checkServiceCredentials(t, url, account.Key, c.MustAccount("other").Key) })
 	t.Run("upgrade", func(t *testing.T) { checkUpgrade(t, url, account.Key) })
+	t.Run("WebSocket", func(t *testing.T) { checkWebSocket(t, c, account.Key, s) })
 	t.Run("spread", func(t *testing.T) { checkSpread(t, url, account.Key) })
 	t.Run("restart", func(t *testing.T) { checkRestart(t, api, url, account.Key, started.ExecutionID) })
 	t.Run("scale", func(t *testing.T) {
@@ -301,6 +322,136 @@ func checkUpgrade(t *testing.T, address, key string) {
 		if line, err := r.ReadString('\n'); err != nil || line != "echo "+word+"\n" {
 			t.Fatalf("%q, %v", line, err)
 		}
+	}
+}
+
+// checkWebSocket talks to the program in frames of RFC 6455 through followers, and through
+// one at least to a replica on another node.
+func checkWebSocket(t *testing.T, c *nodetest.Cluster, key string, s wire.Service) {
+	nodes := map[string]string{} // Nodes of replicas, by the id of their executions.
+	for _, row := range s.Rows {
+		nodes[row.ExecutionID.String()] = *row.Node
+	}
+	elsewhere := false
+	for _, n := range c.Nodes {
+		if n == c.Leader() {
+			continue
+		}
+		for range 8 { // They stay open, so that both replicas get some.
+			ws := mustDialWebSocket(t, n.URL()+"/services/"+s.ExecutionID.String()+"/ws", key)
+			kind, hello := ws.mustRead(t)
+			node := nodes[string(hello)]
+			if kind != textFrame || node == "" {
+				t.Fatalf("the program greets with frame %d: %q", kind, hello)
+			}
+			if node != n.Config.Name || elsewhere {
+				ws.mustEcho(t)
+				elsewhere = true
+				break
+			}
+		}
+	}
+	if !elsewhere {
+		t.Error("no connection was to a replica on another node")
+	}
+}
+
+// Kinds of frames.
+const (
+	textFrame   = 1
+	binaryFrame = 2
+	closeFrame  = 8
+)
+
+// webSocket is the client's side of a connection.
+type webSocket struct {
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+// mustDialWebSocket upgrades a connection, which ends with the test.
+func mustDialWebSocket(t *testing.T, address, key string) *webSocket {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(endWait)); err != nil {
+		t.Fatal(err)
+	}
+	// The key and its answer are those of RFC 6455, section 1.3.
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", u.Path, u.Host, key)
+	ws := &webSocket{conn, bufio.NewReader(conn)}
+	answer, err := http.ReadResponse(ws.r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get("Sec-WebSocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
+		t.Fatalf("got %+v", answer)
+	}
+	return ws
+}
+
+// mustRead returns the next frame.
+func (ws *webSocket) mustRead(t *testing.T) (kind byte, data []byte) {
+	t.Helper()
+	head := make([]byte, 4)
+	_, err := io.ReadFull(ws.r, head[:2])
+	size := int(head[1])
+	if err == nil && size == 126 {
+		_, err = io.ReadFull(ws.r, head[2:])
+		size = int(binary.BigEndian.Uint16(head[2:]))
+	}
+	data = make([]byte, size)
+	if err == nil {
+		_, err = io.ReadFull(ws.r, data)
+	}
+	if err != nil || head[0]&0x80 == 0 {
+		t.Fatalf("a frame begins with %x: %v", head, err)
+	}
+	return head[0] & 15, data
+}
+
+// mustWrite sends a frame, masked as clients do.
+func (ws *webSocket) mustWrite(t *testing.T, kind byte, data []byte) {
+	t.Helper()
+	frame := []byte{0x80 | kind, 0x80 | byte(min(len(data), 126))}
+	if len(data) >= 126 {
+		frame = binary.BigEndian.AppendUint16(frame, uint16(len(data)))
+	}
+	mask := []byte{7, 11, 13, 17}
+	frame = append(frame, mask...)
+	for i, b := range data {
+		frame = append(frame, b^mask[i%len(mask)])
+	}
+	if _, err := ws.conn.Write(frame); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustEcho sends messages, which come back, and then closes the connection, which the
+// program answers.
+func (ws *webSocket) mustEcho(t *testing.T) {
+	t.Helper()
+	status := binary.BigEndian.AppendUint16(nil, 1000) // A normal end.
+	for _, sent := range []struct {
+		kind byte
+		data []byte
+	}{{textFrame, []byte("hello, wörld")}, {binaryFrame, bytes.Repeat([]byte{0, 255, '\r', '\n'}, 16_000)}, {closeFrame, status}} {
+		ws.mustWrite(t, sent.kind, sent.data)
+		if kind, data := ws.mustRead(t); kind != sent.kind || !bytes.Equal(data, sent.data) {
+			t.Fatalf("frame %d of %d bytes came back as %d of %d", sent.kind, len(sent.data), kind, len(data))
+		}
+	}
+	if n, err := ws.r.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("behind the close there are %d bytes, %v", n, err)
 	}
 }
 
