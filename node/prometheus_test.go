@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/api/client"
 	"berth/node/nodetest"
 )
 
@@ -41,6 +42,50 @@ func TestPrometheusScrapesAllNodes(t *testing.T) {
 		}
 	}
 	nodetest.Eventually(t, time.Minute, "the applied index of three nodes", up(`berth_raft_applied_index > 0`, 3))
+	checkChargeback(t, c, base)
+}
+
+// checkChargeback has two organizations hold halves of GPUs, and asks Prometheus what the
+// manual does: each query joins the holders to the series of the GPUs or to the
+// organizations.
+func checkChargeback(t *testing.T, c *nodetest.Cluster, base string) {
+	t.Helper()
+	for _, slug := range []string{"acme", "umbra"} {
+		api := nodetest.MustClient(t, c.MustAccount(slug).Key, c.Follower().URL())
+		if _, err := api.Submit(t.Context(), client.Start{Code: "while True: pass", ExecutionType: "gpu.t4.500m", Timeout: 600}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	manual, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(manual), "## Metrics and chargeback")
+	text, _, _ = strings.Cut(text, "\n## ")
+	queries := strings.Split(text, "```promql\n")[1:]
+	if len(queries) != 3 {
+		t.Fatalf("the manual has %d queries", len(queries))
+	}
+	for i := range queries {
+		query, _, _ := strings.Cut(queries[i], "```")
+		query = strings.ReplaceAll(query, "[30d:1m]", "[1h:1s]") // A minute is long for a test.
+		var got []map[string]string
+		nodetest.Eventually(t, time.Minute, "two organizations in "+query, func() bool {
+			got = mustQuery(t, base, "("+query+") > 0")
+			return len(got) == 2
+		})
+		orgs := map[string]bool{}
+		for _, series := range got {
+			orgs[series["org"]] = true
+			hours, energy := i == 0, i == 1
+			if series["org"] == "" || (series["slug"] != "") != hours || (series["kind"] == "python") != energy {
+				t.Errorf("%s gives %v", query, series)
+			}
+		}
+		if len(orgs) != 2 {
+			t.Errorf("%s gives %v", query, got)
+		}
+	}
 }
 
 // mustStartPrometheus runs Prometheus on deploy's configuration, pointed at a
