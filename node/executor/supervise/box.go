@@ -60,27 +60,32 @@ func (b sandboxed) Release() {}
 // discard ends a box whose code was not started.
 func discard(b Box) {
 	if box, ok := b.(sandboxed); ok {
-		// Without its first process, the sandbox ends.
-		_ = syscall.Kill(box.PID, syscall.SIGKILL)
+		box.Discard()
+		return
 	}
 	b.Close()
 }
 
 // openContainers makes the box of an attempt whose code executes in containers.
-func (s *supervisor) openContainers(host *cgroup.Host, stdout, stderr *os.File) (err error) {
+func (s *supervisor) openContainers() (*pumps, error) {
 	if s.opener == nil {
-		return fmt.Errorf("this supervisor starts no containers")
+		return nil, fmt.Errorf("this supervisor starts no containers")
 	}
+	host, err := cgroup.Detect()
+	if err != nil {
+		return nil, err
+	}
+	pumps, stdout, stderr, err := newPumps()
+	if err != nil {
+		return nil, err
+	}
+	defer stdout.Close()
+	defer stderr.Close()
 	if s.spec.Container.Slice != "" {
 		s.group = host.Slice(s.spec.Container.Slice)
-	} else if s.group, err = host.Create(s.spec.Group, s.limits()); err != nil {
-		return err
+	} else if s.group, err = host.Create(s.spec.Group, s.spec.limits()); err != nil {
+		return pumps, err
 	}
 	s.box, err = s.opener(s.spec, s.group, stdout, stderr)
-	return err
-}
-
-// limits returns the limits of the attempt's cgroup.
-func (s *supervisor) limits() cgroup.Limits {
-	return cgroup.Limits{MemoryBytes: s.spec.MemoryMiB << 20, Pids: s.spec.Pids}
+	return pumps, err
 }

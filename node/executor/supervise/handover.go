@@ -83,13 +83,15 @@ func (c *Conn) Hand(dir string, stderr *os.File, files []*os.File) error {
 }
 
 // Placeholders returns the files with which a waiting supervisor is started: FDConn is conn,
-// and nothing of its own gets the numbers that an attempt will use.
-func Placeholders(null, conn *os.File) []*os.File {
-	files := []*os.File{null, null, null, conn}
-	for len(files) < firstHanded+handedFiles {
-		files = append(files, null)
+// FDAhead is ahead, which may be null, those from FDSlot on are files, and nothing of its own gets
+// the numbers that an attempt will use.
+func Placeholders(null, conn, ahead *os.File, files []*os.File) []*os.File {
+	all := append([]*os.File{null, null, null, conn}, files...)
+	for len(all) < firstHanded+handedFiles {
+		all = append(all, null)
 	}
-	return files
+	all[FDAhead] = ahead
+	return all
 }
 
 // AwaitAttempt returns the directory of the attempt that a node hands to this process. An

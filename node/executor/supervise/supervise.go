@@ -37,6 +37,7 @@ type supervisor struct {
 	spec     *Spec
 	journal  *journal.Journal
 	group    *cgroup.Group
+	ahead    *prepared
 	opener   Opener // Makes the box of code that executes in containers; nil for sandboxes.
 	box      Box
 	log      *logs.Writer
@@ -83,9 +84,15 @@ func MainIn(args []string, open Opener) int {
 	// forked it exits.
 	runtime.LockOSThread()
 	syscall.Umask(0o077)
+	var ahead *prepared
 	if len(args) == 1 && waits(args[0]) {
+		var err error
+		if ahead, err = prepareAhead(); err != nil {
+			return 1 // The node takes another one.
+		}
 		dir, err := AwaitAttempt()
 		if err != nil {
+			ahead.discard()
 			return 0 // The node needs this supervisor no longer.
 		}
 		show(args[0], dir)
@@ -95,14 +102,14 @@ func MainIn(args []string, open Opener) int {
 		fmt.Fprintln(os.Stderr, "usage: berth supervise DIR (started by the node only)")
 		return 2
 	}
-	if err := run(args[0], open); err != nil {
+	if err := run(args[0], open, ahead); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func run(dir string, open Opener) error {
+func run(dir string, open Opener, ahead *prepared) error {
 	if err := os.Chdir(dir); err != nil {
 		return fmt.Errorf("supervise: %w", err)
 	}
@@ -118,7 +125,7 @@ func run(dir string, open Opener) error {
 		return errors.New("supervise: attempt was started before")
 	}
 	s := &supervisor{
-		spec: spec, journal: j, opener: open, now: time.Now, lease: boottime.Lease{Grace: spec.DisconnectGrace},
+		spec: spec, journal: j, ahead: ahead, opener: open, now: time.Now, lease: boottime.Lease{Grace: spec.DisconnectGrace},
 		commands: make(chan command, maxCommands), conns: make(map[*os.File]bool),
 	}
 	defer s.close()
@@ -238,22 +245,14 @@ func (s *supervisor) start() (*pumps, error) {
 	syscall.CloseOnExec(FDScratch)
 	syscall.CloseOnExec(FDMount)
 	syscall.CloseOnExec(FDStorage)
-	pumps, stdout, stderr, err := newPumps()
-	if err != nil {
-		return nil, err
-	}
-	stdin, err := openInput()
-	if err == nil {
-		err = s.fork(stdin, stdout, stderr)
-		stdin.Close()
-	}
-	stdout.Close()
-	stderr.Close()
+	pumps, err := s.fork()
 	// The first process builds the sandbox meanwhile.
 	saved := make(chan error, 1)
 	go func() { saved <- s.save() }()
 	err = errors.Join(err, s.open())
-	pumps.start(s)
+	if pumps != nil {
+		pumps.start(s)
+	}
 	if err = errors.Join(err, <-saved); err == nil {
 		err = s.box.Await()
 	}
@@ -287,49 +286,39 @@ func (s *supervisor) save() error {
 	return nil
 }
 
-// fork starts the first process of the sandbox with all limits but the CPU quota,
-// which must not slow down the setup.
-func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
-	host, err := cgroup.Detect()
-	if err != nil {
-		return err
-	}
+// fork has the box made, in the sandbox that was prepared if there is one.
+func (s *supervisor) fork() (*pumps, error) {
 	if err := s.bindStorage(); err != nil {
-		return err
+		return nil, err
 	}
 	if s.spec.Container != nil {
-		return s.openContainers(host, stdout, stderr)
-	}
-	if s.spec.JoinNetwork {
-		if _, _, errno := syscall.RawSyscall(sysSetns, FDNetwork, cloneNewNet, 0); errno != 0 {
-			return fmt.Errorf("join network: %w", errno)
-		}
-		syscall.Close(FDNetwork)
-	}
-	if s.group, err = host.Create(s.spec.Group, s.limits()); err != nil {
-		return err
+		return s.openContainers()
 	}
 	if s.spec.MountAt != "" {
 		mount := os.NewFile(FDMount, s.spec.MountAt)
 		defer mount.Close()
 		s.spec.Sandbox.Binds = append(s.spec.Sandbox.Binds, sandbox.Bind{Target: s.spec.MountAt, Mount: mount})
 	}
-	var disk *os.File
-	if s.spec.Sandbox.ScratchDisk {
-		disk = os.NewFile(FDScratch, "scratch") // Left open: to unmount takes time, and the end of the code would wait.
-	}
-	var box *sandbox.Sandbox
-	err = s.group.ForkInside(func(cgroupFD int) (err error) {
-		box, err = sandbox.Start(&s.spec.Sandbox, stdin, stdout, stderr, disk, cgroupFD)
-		return err
-	})
+	stdin, err := openInput()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.box = sandboxed{box, s.group}
-	// Where this is not permitted, as in a container, the default remains.
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", box.PID), []byte(codeOOMScore), 0)
-	return nil
+	defer stdin.Close()
+	p := s.ahead
+	if p == nil {
+		p, err = prepare(s.spec)
+	} else {
+		err = p.take(s.spec)
+	}
+	if err != nil {
+		s.ahead.discard()
+		return nil, err
+	}
+	if s.spec.JoinNetwork {
+		syscall.Close(FDNetwork)
+	}
+	s.group, s.box = p.group, sandboxed{p.box, p.group}
+	return p.pumps, p.box.Complete(&s.spec.Sandbox, stdin)
 }
 
 // launch starts the code and its time limit.
