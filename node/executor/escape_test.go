@@ -47,7 +47,7 @@ var escapes = []struct{ name, code string }{
 	{"clone into a user namespace", "r, e = call(56, 0x10000000 | 17, 0, 0, 0, 0)\nif r == 0: os._exit(0)\nescaped(r > 0)"},
 	{"enter a namespace", "f = os.open('/proc/self/ns/uts', os.O_RDONLY)\nr, e = call(308, f, 0); escaped(r == 0)"},
 	{"probe clone3", `r, e = call(435, None, 0); escaped(e not in (errno.ENOSYS, errno.EPERM))`},
-	{"call the kernel as i386", "import mmap\nm = mmap.mmap(-1, 4096, prot=7)\nm.write(b'\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3')\n" +
+	{asI386, "import mmap\nm = mmap.mmap(-1, 4096, prot=7)\nm.write(b'\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3')\n" +
 		"f = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m)))\nescaped(f() == os.getpid())"},
 	{"chroot", `os.chroot('/'); escaped(True)`},
 	{"pivot the root", `r, e = call(155, b'/nowhere', b'/nowhere'); escaped(e == errno.ENOENT)`},
@@ -94,6 +94,9 @@ var escapes = []struct{ name, code string }{
 	{"find an open descriptor", `escaped(any(os.path.exists('/proc/self/fd/%d' % n) for n in range(3, 64)))`},
 }
 
+// asI386 is the case that some kernels of virtual machines do not have: there it is skipped.
+const asI386 = "call the kernel as i386"
+
 // TestEscapes checks that every case fails in the sandbox and succeeds outside.
 func TestEscapes(t *testing.T) {
 	t.Parallel()
@@ -104,11 +107,16 @@ func TestEscapes(t *testing.T) {
 			t.Parallel()
 			n := n.as(t)
 			code := prelude + test.code
-			if out := outside(t, code, env); !strings.Contains(out, "ESCAPED") {
+			out := outside(t, code, env)
+			possible := strings.Contains(out, "ESCAPED")
+			if !possible && test.name != asI386 {
 				t.Fatalf("does not succeed outside either:\n%s", out)
 			}
 			if _, out := n.execute(compute.Bundle{Code: code, Env: env}, nil); strings.Contains(out, "ESCAPED") {
 				t.Errorf("succeeded in the sandbox:\n%s", out)
+			}
+			if !possible {
+				t.Skip("this machine's kernel takes no calls of i386")
 			}
 		})
 	}
