@@ -134,12 +134,12 @@ func inferenceCluster(
 		}
 	})
 	account, asked := c.MustAccount("acme"), c.Nodes[len(c.Nodes)-1]
-	mustFollow(t, c, asked)
+	mustNotLead(t, c, asked)
 	return c, account, nodetest.MustClient(t, account.Key, asked.URL())
 }
 
-// mustFollow has another server lead if a node does.
-func mustFollow(t *testing.T, c *nodetest.Cluster, n *nodetest.Node) {
+// mustNotLead has another server lead if a node does.
+func mustNotLead(t *testing.T, c *nodetest.Cluster, n *nodetest.Node) {
 	t.Helper()
 	if !n.Peer().IsLeader() {
 		return
@@ -557,7 +557,7 @@ func TestInferencePauses(t *testing.T) {
 		}
 	})
 	strict := c.Nodes[limited]
-	mustFollow(t, c, strict)
+	mustNotLead(t, c, strict)
 	mustMark(t, lateStart(strict))
 	late := deploymentOf("tiny/late")
 	late.TargetRPS, late.TargetP95 = 1000, 60_000
