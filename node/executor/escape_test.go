@@ -134,7 +134,7 @@ func surroundings(t *testing.T, n *node) map[string]string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { port.Close() })
-	abstract := fmt.Sprintf("berth-escape-%d", os.Getpid())
+	abstract := "berth-escape-" + n.cfg.Node.String() // Tests with surroundings of their own run at once.
 	unix, err := net.Listen("unix", "@"+abstract)
 	if err != nil {
 		t.Fatal(err)
