@@ -156,15 +156,21 @@ func (s *state) started(id compute.ExecutionID) bool {
 // await polls until ok returns true.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
+	awaitWithin(t, what, patience, ok)
+}
+
+// awaitWithin is await for what takes longer.
+func awaitWithin(t testing.TB, what string, limit time.Duration, ok func() bool) {
+	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatalf("%s did not happen in %v", what, patience)
+			t.Fatalf("%s did not happen in %v", what, limit)
 		}
 	}
 }

@@ -33,8 +33,10 @@ func TestLargeWheel(t *testing.T) {
 	const use = `import os, bigtorch
 path = os.path.join(os.path.dirname(bigtorch.__file__), "data.bin")
 print(bigtorch.value, os.path.getsize(path))`
-	o, text := n.execute(compute.Bundle{Code: use, Requirements: "bigtorch==2.4"}, nil)
-	if o.Status != compute.StatusCompleted || !strings.Contains(text, fmt.Sprintf("torch %d", size)) {
+	id := n.place(n.newWork(compute.Bundle{Code: use, Requirements: "bigtorch==2.4"}))
+	// A machine that does other work may take minutes to write and read so much.
+	awaitWithin(t, "the end of the execution", 20*time.Minute, func() bool { return n.outcome(id) != nil })
+	if o, text := *n.outcome(id), n.output(id); o.Status != compute.StatusCompleted || !strings.Contains(text, fmt.Sprintf("torch %d", size)) {
 		t.Errorf("ended as %s/%s %q: %s", o.Status, o.Reason, o.Detail, text)
 	}
 }
