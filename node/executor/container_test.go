@@ -145,31 +145,30 @@ func TestContainers(t *testing.T) {
 	await(t, "the removal of all containers", func() bool { return n.left(api) == 0 })
 }
 
+// requestStop has the state want an execution to stop.
+func (n *node) requestStop(id compute.ExecutionID, stop compute.Stop) {
+	n.update(func() {
+		w := n.work[id]
+		e := *w.Execution
+		e.Stop = stop
+		w.Execution = &e
+		n.work[id] = w
+	})
+}
+
 // TestContainerStops stops a container: it gets SIGTERM, and SIGKILL if it ignores that.
 func TestContainerStops(t *testing.T) {
 	n := newDockerNode(t, nil)
 	id := n.place(n.newContainer([]string{"term", "3"}, nil))
 	await(t, "the start", func() bool { return n.says(id, "ready") && n.started(id) })
-	n.update(func() {
-		w := n.work[id]
-		e := *w.Execution
-		e.Stop = compute.StopGraceful
-		w.Execution = &e
-		n.work[id] = w
-	})
+	n.requestStop(id, compute.StopGraceful)
 	outcome := n.end(id)
 	if outcome.Status != compute.StatusCancelled || outcome.ExitCode != 3 || !strings.Contains(n.output(id), "terminated") {
 		t.Errorf("ended as %v (%s), code %d: %s", outcome.Status, outcome.Detail, outcome.ExitCode, n.output(id))
 	}
 	id = n.place(n.newContainer([]string{"sleep", "60"}, func(w *compute.Work) { w.Execution.Container.Grace = time.Second }))
 	await(t, "the start", func() bool { return n.says(id, "sleeping") && n.started(id) })
-	n.update(func() {
-		w := n.work[id]
-		e := *w.Execution
-		e.Stop = compute.StopGraceful
-		w.Execution = &e
-		n.work[id] = w
-	})
+	n.requestStop(id, compute.StopGraceful)
 	if outcome := n.end(id); outcome.Status != compute.StatusCancelled || outcome.ExitCode != 137 {
 		t.Errorf("ended as %v (%s), code %d", outcome.Status, outcome.Detail, outcome.ExitCode)
 	}
@@ -199,13 +198,7 @@ func TestContainerHasTheCPUsAskedFor(t *testing.T) {
 		if got := cpuMilliOf(t, container.Container.State.Pid); got != milli {
 			t.Errorf("of %d thousandths it has %d", milli, got)
 		}
-		n.update(func() {
-			w := n.work[id]
-			e := *w.Execution
-			e.Stop = compute.StopHard
-			w.Execution = &e
-			n.work[id] = w
-		})
+		n.requestStop(id, compute.StopHard)
 		n.end(id)
 	}
 }
@@ -256,13 +249,7 @@ func TestContainersOutliveTheNode(t *testing.T) {
 	await(t, "the start", func() bool { return n.says(id, "ready") && n.started(id) })
 	n.stop()
 	n.run()
-	n.update(func() {
-		w := n.work[id]
-		e := *w.Execution
-		e.Stop = compute.StopGraceful
-		w.Execution = &e
-		n.work[id] = w
-	})
+	n.requestStop(id, compute.StopGraceful)
 	if outcome := n.end(id); outcome.Status != compute.StatusCancelled || !n.says(id, "terminated") {
 		t.Errorf("ended as %v (%s): %s", outcome.Status, outcome.Detail, n.output(id))
 	}
@@ -384,13 +371,7 @@ func TestStaleContainersAreReaped(t *testing.T) {
 		_, err := api.ContainerInspect(context.Background(), made.ID, client.ContainerInspectOptions{})
 		return cerrdefs.IsNotFound(err)
 	})
-	n.update(func() {
-		w := n.work[id]
-		e := *w.Execution
-		e.Stop = compute.StopGraceful
-		w.Execution = &e
-		n.work[id] = w
-	})
+	n.requestStop(id, compute.StopGraceful)
 	if outcome := n.end(id); outcome.Status != compute.StatusCancelled || !n.says(id, "terminated") {
 		t.Errorf("the live one ended as %v (%s): %s", outcome.Status, outcome.Detail, n.output(id))
 	}

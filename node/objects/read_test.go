@@ -108,23 +108,29 @@ func (s stuck) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// countReads returns a function for a bubble of synctest that returns how many chunks were
+// read since its last call.
+func (b *bench) countReads() func() int {
+	read := 0
+	b.peek = func(compute.Hash) bool { b.mu.Lock(); defer b.mu.Unlock(); read++; return true }
+	return func() int {
+		synctest.Wait()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		n := read
+		read = 0
+		return n
+	}
+}
+
 // TestReadsAhead holds that the chunks behind the one that is written are read meanwhile,
 // that no more of them are in memory than there are places, and that all places come back.
 func TestReadsAhead(t *testing.T) {
 	const chunks, readers = 6, 10
 	b := newBench(t)
 	o, _ := b.write(content(chunks*compute.MaxChunk), nil)
-	peeked := 0
-	b.peek = func(compute.Hash) bool { b.mu.Lock(); defer b.mu.Unlock(); peeked++; return true }
+	count := b.countReads()
 	synctest.Test(t, func(t *testing.T) {
-		count := func() int {
-			synctest.Wait()
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			n := peeked
-			peeked = 0
-			return n
-		}
 		begin := func(ctx context.Context, w io.Writer) chan error {
 			ended := make(chan error, 1)
 			go func() { ended <- b.Copy(ctx, bucket(), o, w, 0, o.Size) }()
@@ -172,17 +178,8 @@ func TestSlowReadersKeepNoPlaces(t *testing.T) {
 	b := newBench(t)
 	data := content(chunks * compute.MaxChunk)
 	o, _ := b.write(data, nil)
-	peeked := 0
-	b.peek = func(compute.Hash) bool { b.mu.Lock(); defer b.mu.Unlock(); peeked++; return true }
+	count := b.countReads()
 	synctest.Test(t, func(t *testing.T) {
-		count := func() int {
-			synctest.Wait()
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			n := peeked
-			peeked = 0
-			return n
-		}
 		type reader struct {
 			stuck
 			bytes.Buffer

@@ -130,7 +130,7 @@ func awaitSupervisor(control []byte, passed *[]int) error {
 			err = io.EOF
 		}
 		if err == nil && passed != nil {
-			*passed, err = descriptors(control[:size])
+			*passed, err = Descriptors(control[:size])
 		}
 		if err != nil {
 			return fmt.Errorf("wait for supervisor: %w", err)
@@ -139,8 +139,8 @@ func awaitSupervisor(control []byte, passed *[]int) error {
 	}
 }
 
-// descriptors returns the descriptors in a control message.
-func descriptors(control []byte) (fds []int, err error) {
+// Descriptors returns the file descriptors in the control message of a socket.
+func Descriptors(control []byte) (fds []int, err error) {
 	messages, err := syscall.ParseSocketControlMessage(control)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"berth/node/executor/sandbox"
 )
 
 // A supervisor may be started before its attempt is known, because its program takes time
@@ -106,7 +108,10 @@ func AwaitAttempt() (dir string, err error) {
 	if err != nil || n < len(head) {
 		return "", fmt.Errorf("await attempt: the node has gone: %w", errors.Join(err, syscall.ECONNRESET))
 	}
-	fds, err := descriptors(rights[:size])
+	fds, err := sandbox.Descriptors(rights[:size])
+	if err == nil && (len(fds) == 0 || len(fds) > handedFiles) {
+		err = fmt.Errorf("%d descriptors", len(fds))
+	}
 	if err != nil {
 		return "", fmt.Errorf("await attempt: %w", err)
 	}
@@ -146,23 +151,4 @@ func recvmsg(p, oob []byte) (n, oobn, flags int, from syscall.Sockaddr, err erro
 			return n, oobn, flags, from, err
 		}
 	}
-}
-
-// descriptors returns the descriptors in a control message.
-func descriptors(control []byte) (fds []int, err error) {
-	messages, err := syscall.ParseSocketControlMessage(control)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range messages {
-		more, err := syscall.ParseUnixRights(&m)
-		if err != nil {
-			return nil, err
-		}
-		fds = append(fds, more...)
-	}
-	if len(fds) == 0 || len(fds) > handedFiles {
-		return nil, fmt.Errorf("%d descriptors", len(fds))
-	}
-	return fds, nil
 }
