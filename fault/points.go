@@ -93,7 +93,6 @@ func Points() []PointInfo { //nolint:funlen // A list.
 		{"executor.adopt.reunite", false, "an earlier attempt is alive, and the node does not follow it"},
 		{"executor.adopt.buried", false, "an earlier attempt has ended, its cgroup is gone, and the outbox has no outcome"},
 		{"executor.adopt.discard", false, "an earlier attempt never started, and its directory still exists"},
-		{"supervisor.prepared", false, "a supervisor has prepared a sandbox, and has no attempt"},
 		{"supervisor.starting.before", true, "a supervisor runs, and the journal does not permit the start"},
 		{"supervisor.starting.after", false, "the journal permits the start, and the code has not started"},
 		{"supervisor.execute.before", false, "the sandbox is ready, and the code has not started"},

@@ -116,7 +116,7 @@ func (e *Executor) adopt(ctx context.Context, k key) {
 func (e *Executor) followAdopted(ctx context.Context, a *attempt) {
 	spec, err := supervise.ReadSpec(e.dir(a.key))
 	if err == nil {
-		a.placeIndex, a.group = spec.PlaceIndex, spec.Group
+		a.placeIndex = spec.PlaceIndex
 	}
 	fault.Point("executor.adopt.reunite")
 	e.add(a)
@@ -154,14 +154,9 @@ func (e *Executor) reap() error {
 	if err != nil {
 		return err
 	}
-	kept, err := e.keptAhead(names)
-	if err != nil {
-		return err
-	}
 	for _, name := range names {
 		text, ours := strings.CutPrefix(name, e.groupPrefix())
-		used := kept[name] || ours && e.supervised(text)
-		if used || !ours && !e.cgroups.Group(name).Abandoned(e.cfg.Now().Add(-abandonedAge)) {
+		if ours && e.supervised(text) || !ours && !e.cgroups.Group(name).Abandoned(e.cfg.Now().Add(-abandonedAge)) {
 			continue
 		}
 		if err := e.cgroups.Group(name).Remove(killTimeout); err != nil {

@@ -36,7 +36,6 @@ type attempt struct {
 	preempted bool            // A preemption was requested,
 	notice    time.Duration   // with this time until SIGTERM.
 	conn      *supervise.Conn // nil while there is no supervisor.
-	group     string          // Its cgroup; "" where only the spec knows.
 	work      *compute.Work   // After a restart of the node, nil until the state returned it.
 	started   compute.Instant // When the code started; 0 before.
 	watched   bool            // The meter measures it.
@@ -156,13 +155,6 @@ func (a *attempt) stopped() compute.Stop {
 	return a.stop
 }
 
-// inGroup records the cgroup of the attempt.
-func (a *attempt) inGroup(name string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.group = name
-}
-
 // watch records the attempt's work or the start of its code. Once both are known,
 // it starts measuring the attempt's GPUs.
 func (e *Executor) watch(a *attempt, w *compute.Work, started compute.Instant) {
@@ -219,7 +211,7 @@ func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) bool {
 	}
 	ended := e.follow(ctx, a, conn)
 	if ctx.Err() == nil {
-		e.group.Go(func() { e.keepSupervisor(ctx, w.Execution) })
+		e.group.Go(func() { e.keepSupervisor(e.spareFor(w.Execution)) })
 	}
 	return ended
 }
@@ -244,9 +236,7 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 		return nil, e.engineErr
 	}
 	spare := e.spareFor(w.Execution)
-	if !e.prepares(w.Execution) || !e.aheadSpare.expects() {
-		spare.keep(ctx) // It initialises meanwhile.
-	}
+	e.keepSupervisor(spare) // It initialises meanwhile.
 	res, err := e.takeResources(ctx, a, w, bundle, model)
 	if err != nil {
 		return nil, err
@@ -258,7 +248,11 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
 		return nil, err
 	}
-	return e.hand(ctx, spare, e.dir(a.key), res)
+	waiting, err := e.takeSupervisor(spare)
+	if err != nil {
+		return nil, err
+	}
+	return e.hand(waiting, spare, e.dir(a.key), res)
 }
 
 // takeResources takes what the attempt needs of the machine.
@@ -288,14 +282,12 @@ func (e *Executor) takeForSandbox(
 	if e.pythonFor(env) == nil && needsPython(bundle) {
 		return nil, e.pythonErr
 	}
-	res := e.takeAhead(ctx, w.Execution)
-	if res == nil {
-		if res, err = e.pool.take(w.Execution.Network); err != nil {
-			return nil, err
-		}
-		if err := e.takeDisk(ctx, w.Execution, res); err != nil {
-			return res, err
-		}
+	res, err := e.pool.take(w.Execution.Network)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.takeDisk(ctx, w.Execution, res); err != nil {
+		return res, err
 	}
 	res.environment, res.model = env, model
 	if res.packages, err = e.takePackages(ctx, a, w, bundle, env); err != nil {
@@ -345,7 +337,6 @@ func (e *Executor) layOut(
 		return err
 	}
 	spec := e.spec(w, bundle, res, dir)
-	a.inGroup(spec.Group)
 	spec.DisconnectGrace, spec.ContactAt, spec.Unpack = a.lease.Grace, a.reachedAt(), unpackTime(tree)
 	if spec.Container != nil {
 		spec.Unpack += containerStart

@@ -324,7 +324,7 @@ func (n *node) keepsSupervisors(t *testing.T, kind string, work func() compute.W
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "its end", func() bool { return isReaped(pid) })
+		gone(pid)
 	}
 	completes()
 	first := waits()
@@ -342,9 +342,10 @@ func waitingSupervisors(kind string) (pids []int) {
 		dir := filepath.Dir(name)
 		stat, _ := os.ReadFile(name)
 		command, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		handed, err := os.Readlink(filepath.Join(dir, "fd", strconv.Itoa(supervise.FDSlot)))
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		fields := strings.Fields(rest)
-		if len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(os.Getpid()) &&
+		if err == nil && handed == os.DevNull && len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(os.Getpid()) &&
 			strings.HasPrefix(string(command), "berth\x00"+kind+"\x00") && strings.Contains(string(command), "/waiting/") {
 			pid, _ := strconv.Atoi(filepath.Base(dir))
 			pids = append(pids, pid)

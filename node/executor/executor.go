@@ -179,7 +179,6 @@ type Executor struct {
 	containerSeccomp string
 	containerSpare   spare
 	sandboxSpare     spare
-	aheadSpare       spare // It has prepared a sandbox.
 
 	cgroups   *cgroup.Host
 	python    *python // nil if there is none. Then pythonErr has the reason.
@@ -211,14 +210,12 @@ func Open(cfg Config, source Source, reporter Reporter, bundles Bundles) (*Execu
 		return nil, fmt.Errorf("open executor: %w", err)
 	}
 	e := &Executor{
+		containerSpare: spare{command: docker.Command}, sandboxSpare: spare{command: supervise.Command},
 		cfg: cfg, source: source, reporter: reporter, bundles: bundles,
 		log: cfg.Logger.With("part", "executor"), metrics: newMetrics(cfg.Registerer),
 		opened: cfg.Now(), starting: make(chan struct{}, maxStarting), attempts: make(map[key]*attempt),
 		environments: make(map[compute.EnvironmentID]*environment), prepared: make(chan struct{}),
 	}
-	e.containerSpare.start = e.waiter(docker.Command)
-	e.sandboxSpare.start = e.waiter(supervise.Command)
-	e.aheadSpare.start = e.prepareAhead
 	if err := e.open(); err != nil {
 		return nil, fmt.Errorf("open executor: %w", err)
 	}
@@ -354,7 +351,6 @@ func (e *Executor) Close() error {
 	}
 	e.containerSpare.close()
 	e.sandboxSpare.close()
-	e.aheadSpare.close()
 	if e.engine != nil {
 		if e.live() == 0 {
 			_ = e.engine.RemoveIdle(context.Background()) // Networks without containers are harmless.

@@ -14,14 +14,14 @@ func (e *Executor) SimulatedCPU(work compute.Work) (used time.Duration, quotaMil
 	if !ok {
 		return 0, 0, false
 	}
-	used, err := e.cgroups.Group(e.groupOfLive(keyOf(work.Attempt))).CPUTime()
+	used, err := e.cgroups.Group(e.groupName(keyOf(work.Attempt))).CPUTime()
 	return used, quotaMilli, err == nil
 }
 
 // Resources returns the CPU time that an attempt of this node has used so far and its
 // memory use in bytes. It returns false for an attempt that does not run here.
 func (e *Executor) Resources(work compute.Work) (cpu time.Duration, memory int64, ok bool) {
-	group := e.cgroups.Group(e.groupOfLive(keyOf(work.Attempt)))
+	group := e.cgroups.Group(e.groupName(keyOf(work.Attempt)))
 	cpu, err := group.CPUTime()
 	if err != nil {
 		return 0, 0, false

@@ -11,7 +11,6 @@ import (
 
 	"berth/compute"
 	"berth/loop"
-	"berth/node/executor/cgroup"
 	"berth/node/executor/egress"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/slot"
@@ -38,20 +37,12 @@ type resources struct {
 	notes       []string       // For the output.
 	model       []sandbox.Bind // Directories that an engine of models reads.
 
-	ahead   *supervise.Conn // The supervisor that prepares a sandbox with them, until it has the attempt; nil for none.
-	group   string          // The cgroup of that sandbox; "" for none,
-	cgroups *cgroup.Host    // where it is.
-
 	container *supervise.Container // nil for a sandbox.
 	addresses int                  // Addresses for containers in its network.
 	volumes   []*os.File           // Disks for the volumes of a Compose file.
 }
 
 func (r *resources) close() {
-	if r.ahead != nil {
-		r.ahead.Close()
-		_ = r.cgroups.Group(r.group).Remove(killTimeout) // The supervisor does that too, unless it was killed.
-	}
 	r.slot.File.Close()
 	if r.network != nil {
 		r.network.Close()
@@ -117,7 +108,11 @@ func (p *resourcePool) take(network compute.Network) (*resources, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &resources{slot: s, notes: p.notes(network)}, nil
+		made := &resources{slot: s}
+		if network != compute.NetworkNone {
+			made.notes = []string{"network: none (" + p.why + ")"}
+		}
+		return made, nil
 	}
 	select {
 	case made := <-p.ready:
@@ -125,14 +120,6 @@ func (p *resourcePool) take(network compute.Network) (*resources, error) {
 	default:
 		return p.makeConnected()
 	}
-}
-
-// notes returns what output says about the network that an execution requests.
-func (p *resourcePool) notes(network compute.Network) []string {
-	if network == compute.NetworkNone || p.table != nil {
-		return nil
-	}
-	return []string{"network: none (" + p.why + ")"}
 }
 
 // makeConnected makes resources with a network.

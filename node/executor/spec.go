@@ -71,7 +71,7 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 	spec := &supervise.Spec{
 		Execution: attempt.Execution, Epoch: attempt.Epoch, PlaceIndex: attempt.PlaceIndex,
 		Slot: res.slot.Number, GPUs: len(attempt.GPUs),
-		Group:     cmp.Or(res.group, e.groupName(keyOf(attempt))),
+		Group:     e.groupName(keyOf(attempt)),
 		MemoryMiB: limits.memoryMiB, CPUMilli: limits.cpuMilli, Pids: maxPids, Simulated: limits.simulated,
 		Timeout: execution.Timeout, StopGrace: grace,
 		JoinNetwork: res.network != nil, Variables: res.variables != nil, Notes: res.notes, Storage: res.mounted,

@@ -15,7 +15,7 @@ import (
 
 // Limits bound a Group.
 type Limits struct {
-	MemoryBytes int64 // Includes swap; 0 for no limit yet.
+	MemoryBytes int64 // Includes swap.
 	Pids        int64
 }
 
@@ -67,16 +67,15 @@ func (h *Host) Create(name string, limits Limits) (*Group, error) {
 			return nil, fmt.Errorf("create cgroup: %w", err)
 		}
 	}
-	if err := g.Limit(limits); err != nil {
+	if err := g.limit(limits); err != nil {
 		return nil, errors.Join(fmt.Errorf("create cgroup: %w", err), g.rmdir())
 	}
 	return g, nil
 }
 
-// Limit sets the limits of a group that had no limit of memory.
-func (g *Group) Limit(limits Limits) error {
+func (g *Group) limit(limits Limits) error {
 	memory, pids := fmt.Sprint(limits.MemoryBytes), fmt.Sprint(limits.Pids)
-	if err := write(g.dir("pids"), "pids.max", pids); err != nil || limits.MemoryBytes == 0 {
+	if err := write(g.dir("pids"), "pids.max", pids); err != nil {
 		return err
 	}
 	if g.host.v2 != "" {

@@ -40,35 +40,34 @@ func Main() int {
 }
 
 func first(report *os.File) (syscall.WaitStatus, error) {
-	if err := closeOnExecFrom(fdRoot); err != nil {
+	if err := closeOnExecFrom(fdSpec); err != nil {
 		return 0, fmt.Errorf("close descriptors: %w", err)
 	}
-	root, err := readSpec(fdRoot)
+	data, err := io.ReadAll(os.NewFile(fdSpec, "spec"))
 	if err != nil {
+		return 0, fmt.Errorf("read spec: %w", err)
+	}
+	spec := new(Spec)
+	if err := json.Unmarshal(data, spec); err != nil {
+		return 0, fmt.Errorf("read spec: %w", err)
+	}
+	if err := buildRoot(spec); err != nil {
 		return 0, err
 	}
-	if err := buildRoot(root); err != nil {
-		return 0, err
-	}
-	if err := syscall.Sethostname([]byte(root.Hostname)); err != nil {
+	if err := syscall.Sethostname([]byte(spec.Hostname)); err != nil {
 		return 0, fmt.Errorf("set host name: %w", err)
 	}
-	if root.OwnNetwork {
+	if spec.OwnNetwork {
 		if err := loopbackUp(); err != nil {
 			return 0, fmt.Errorf("bring up loopback: %w", err)
 		}
 	}
-	fmt.Fprintln(report, "built")
-	spec, work, err := complete(root)
-	if err != nil {
-		return 0, err
-	}
 	fmt.Fprintln(report, "ready")
-	if err := awaitSupervisor(nil, nil); err != nil {
+	if err := awaitStart(os.NewFile(fdStart, "start")); err != nil {
 		return 0, err
 	}
 	// The limits of the program are set by now, and its time counts.
-	if err := unpackWork(work, WorkDir); err != nil {
+	if err := unpackWork(os.NewFile(fdWork, "work"), WorkDir); err != nil {
 		return 0, refusal(err)
 	}
 	pid, err := execute(spec)
@@ -79,80 +78,14 @@ func first(report *os.File) (syscall.WaitStatus, error) {
 	return reap(pid)
 }
 
-// readSpec reads a spec to its end.
-func readSpec(fd int) (*Spec, error) {
-	file := os.NewFile(uintptr(fd), "spec")
-	defer file.Close()
-	data, err := io.ReadAll(file)
-	if err != nil {
-		return nil, fmt.Errorf("read spec: %w", err)
-	}
-	spec := new(Spec)
-	if err := json.Unmarshal(data, spec); err != nil {
-		return nil, fmt.Errorf("read spec: %w", err)
-	}
-	return spec, nil
-}
-
-// complete waits for the rest of the spec, and completes the root by it. It returns the whole
-// spec and the file with the program's files.
-func complete(root *Spec) (spec *Spec, work *os.File, err error) {
-	var passed []int
-	if err := awaitSupervisor(make([]byte, syscall.CmsgSpace(4*(passedBinds+MaxLater))), &passed); err != nil {
-		return nil, nil, err
-	}
-	if len(passed) < passedBinds {
-		return nil, nil, fmt.Errorf("wait for supervisor: %d descriptors", len(passed))
-	}
-	if spec, err = readSpec(passed[passedSpec]); err != nil {
-		return nil, nil, err
-	}
-	err = syscall.Dup3(passed[passedInput], 0, 0)
-	if err := errors.Join(err, syscall.Close(passed[passedInput])); err != nil {
-		return nil, nil, fmt.Errorf("take standard input: %w", err)
-	}
-	if len(spec.Binds)-len(root.Binds) != len(passed)-passedBinds {
-		return nil, nil, fmt.Errorf("wait for supervisor: %d mounts", len(passed)-passedBinds)
-	}
-	return spec, os.NewFile(uintptr(passed[passedWork]), "work"), completeRoot(root, spec, passed[passedBinds:])
-}
-
-// awaitSupervisor waits for a byte of the supervisor, and the descriptors that come with it.
-// It fails when the supervisor ends.
-func awaitSupervisor(control []byte, passed *[]int) error {
+// awaitStart waits for the supervisor's permission to start the program. It fails when
+// the supervisor ends.
+func awaitStart(pipe *os.File) error {
 	var signal [1]byte
-	for {
-		n, size, _, _, err := syscall.Recvmsg(fdControl, signal[:], control, syscall.MSG_CMSG_CLOEXEC)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		if err == nil && n == 0 {
-			err = io.EOF
-		}
-		if err == nil && passed != nil {
-			*passed, err = Descriptors(control[:size])
-		}
-		if err != nil {
-			return fmt.Errorf("wait for supervisor: %w", err)
-		}
-		return nil
+	if _, err := io.ReadFull(pipe, signal[:]); err != nil {
+		return fmt.Errorf("wait for supervisor: %w", err)
 	}
-}
-
-// Descriptors returns the file descriptors in the control message of a socket.
-func Descriptors(control []byte) (fds []int, err error) {
-	messages, err := syscall.ParseSocketControlMessage(control)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range messages {
-		more, err := syscall.ParseUnixRights(&m)
-		if err != nil {
-			return nil, err
-		}
-		fds = append(fds, more...)
-	}
-	return fds, nil
+	return nil
 }
 
 // reap waits for the program, and reaps orphaned processes meanwhile.

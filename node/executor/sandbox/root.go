@@ -41,8 +41,7 @@ func maskedPaths() []string {
 // readOnlyPaths returns the paths in /proc that are mounted read-only, if they exist.
 func readOnlyPaths() []string { return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"} }
 
-// buildRoot makes the root that the spec describes, but for what completeRoot adds, and
-// pivots into it.
+// buildRoot makes the root that the spec describes and pivots into it.
 func buildRoot(spec *Spec) error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -55,8 +54,8 @@ func buildRoot(spec *Spec) error {
 		return err
 	}
 	for i, bind := range spec.Binds {
-		if err := attach(fdBinds+i, newRoot, bind); err != nil {
-			return err
+		if err := attach(fdBinds+i, bind); err != nil {
+			return fmt.Errorf("mount %s: %w", bind.Target, err)
 		}
 	}
 	if err := mountProc(); err != nil {
@@ -65,43 +64,19 @@ func buildRoot(spec *Spec) error {
 	if err := mountPts(); err != nil {
 		return err
 	}
-	return enterRoot()
-}
-
-// completeRoot adds to the root, which this process is in, what the spec has beyond that of
-// buildRoot, and makes it read-only. Links come last, so that nothing else follows them.
-func completeRoot(built, spec *Spec, mounts []int) error {
-	if spec.ScratchMiB != built.ScratchMiB {
-		if err := resizeMemory(spec.ScratchMiB); err != nil {
-			return err
-		}
-	}
-	for i, bind := range spec.Binds[len(built.Binds):] {
-		if err := attach(mounts[i], "", bind); err != nil {
-			return err
-		}
-	}
 	if err := writeFiles(spec); err != nil {
 		return err
 	}
-	flags := uintptr(syscall.MS_REMOUNT | syscall.MS_BIND | syscall.MS_RDONLY | syscall.MS_NOSUID | syscall.MS_NODEV)
-	if err := syscall.Mount("", "/", "", flags, ""); err != nil {
-		return fmt.Errorf("make root read-only: %w", err)
-	}
-	return nil
+	return enterRoot()
 }
 
-// attach mounts one detached mount at its target, below the root.
-func attach(fd int, root string, bind Bind) error {
-	target := root + bind.Target
-	err := makeMountPoint(target, bind.Dir)
-	if err == nil {
-		err = moveMount(fd, target)
+// attach mounts one detached mount at its target.
+func attach(fd int, bind Bind) error {
+	target := newRoot + bind.Target
+	if err := makeMountPoint(target, bind.Dir); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("mount %s: %w", bind.Target, err)
-	}
-	return nil
+	return moveMount(fd, target)
 }
 
 // makeMountPoint makes a mount point: a directory or an empty file.
@@ -230,41 +205,30 @@ func mountMemory(target string, sizeMiB int64, mode string) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return fmt.Errorf("mount scratch: %w", err)
 	}
+	options := fmt.Sprintf("size=%dm,nr_inodes=%d,mode=%s", sizeMiB, max(sizeMiB*256, 4096), mode)
 	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV)
-	if err := syscall.Mount("tmpfs", target, "tmpfs", flags, memoryOptions(sizeMiB)+",mode="+mode); err != nil {
+	if err := syscall.Mount("tmpfs", target, "tmpfs", flags, options); err != nil {
 		return fmt.Errorf("mount scratch: %w", err)
-	}
-	return nil
-}
-
-// memoryOptions returns the options by which a tmpfs has a size.
-func memoryOptions(sizeMiB int64) string {
-	return fmt.Sprintf("size=%dm,nr_inodes=%d", sizeMiB, max(sizeMiB*256, 4096))
-}
-
-// resizeMemory gives the scratch space that is in memory another size.
-func resizeMemory(sizeMiB int64) error {
-	flags := uintptr(syscall.MS_REMOUNT | syscall.MS_NOSUID | syscall.MS_NODEV)
-	if err := syscall.Mount("", sharedMemory, "", flags, memoryOptions(sizeMiB)); err != nil {
-		return fmt.Errorf("resize scratch: %w", err)
 	}
 	return nil
 }
 
 func writeFiles(spec *Spec) error {
 	for _, file := range spec.Files {
-		err := os.MkdirAll(path.Dir(file.Path), 0o755)
+		name := newRoot + file.Path
+		err := os.MkdirAll(path.Dir(name), 0o755)
 		if err == nil {
-			err = os.WriteFile(file.Path, []byte(file.Text), file.Mode)
+			err = os.WriteFile(name, []byte(file.Text), file.Mode)
 		}
 		if err != nil {
 			return fmt.Errorf("write %s: %w", file.Path, err)
 		}
 	}
 	for _, link := range spec.Links {
-		err := os.MkdirAll(path.Dir(link.Path), 0o755)
+		name := newRoot + link.Path
+		err := os.MkdirAll(path.Dir(name), 0o755)
 		if err == nil {
-			err = os.Symlink(link.Target, link.Path)
+			err = os.Symlink(link.Target, name)
 		}
 		if err != nil {
 			return fmt.Errorf("link %s: %w", link.Path, err)
@@ -273,7 +237,7 @@ func writeFiles(spec *Spec) error {
 	return nil
 }
 
-// enterRoot pivots to the new root.
+// enterRoot pivots to the new root and makes it read-only.
 func enterRoot() error {
 	if err := os.Chdir(newRoot); err != nil {
 		return fmt.Errorf("enter root: %w", err)
@@ -287,6 +251,10 @@ func enterRoot() error {
 	}
 	if err := os.Chdir("/"); err != nil {
 		return fmt.Errorf("enter root: %w", err)
+	}
+	flags := uintptr(syscall.MS_REMOUNT | syscall.MS_BIND | syscall.MS_RDONLY | syscall.MS_NOSUID | syscall.MS_NODEV)
+	if err := syscall.Mount("", "/", "", flags, ""); err != nil {
+		return fmt.Errorf("make root read-only: %w", err)
 	}
 	return nil
 }

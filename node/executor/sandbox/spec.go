@@ -3,7 +3,6 @@ package sandbox
 import (
 	"io/fs"
 	"os"
-	"slices"
 )
 
 // Spec describes one sandbox. Paths are inside it, except Source and WorkSource.
@@ -17,7 +16,7 @@ type Spec struct {
 	// ScratchMiB is the size of WorkDir, /tmp and /dev/shm together, which are in
 	// memory. With ScratchDisk it is that of /dev/shm alone.
 	ScratchMiB  int64 `json:"scratch_mib"`
-	ScratchDisk bool  `json:"scratch_disk,omitempty"` // WorkDir and /tmp are on the disk that Prepare got.
+	ScratchDisk bool  `json:"scratch_disk,omitempty"` // WorkDir and /tmp are on the disk that Start got.
 
 	Argv       []string `json:"argv"`
 	Env        []string `json:"env"`
@@ -28,39 +27,17 @@ type Spec struct {
 	OwnNetwork bool     `json:"own_network"` // A new network namespace with only lo, instead of the caller's.
 }
 
-// root returns the part of the spec that a first process needs to build the root.
-func (s *Spec) root() *Spec {
-	return &Spec{
-		UIDBase: s.UIDBase, Hostname: s.Hostname, Binds: slices.Clone(s.Binds),
-		ScratchMiB: s.ScratchMiB, ScratchDisk: s.ScratchDisk, OwnNetwork: s.OwnNetwork,
-	}
-}
-
-// begins reports whether a sandbox that was prepared by this spec can be completed by another one.
-func (s *Spec) begins(whole *Spec) bool {
-	more := len(whole.Binds) - len(s.Binds)
-	return s.UIDBase == whole.UIDBase && s.Hostname == whole.Hostname && s.OwnNetwork == whole.OwnNetwork &&
-		s.ScratchDisk == whole.ScratchDisk && more >= 0 && more <= MaxLater &&
-		slices.EqualFunc(s.Binds, whole.Binds[:len(s.Binds)], Bind.same)
-}
-
 // Bind is a bind mount of a file or directory of the machine.
 type Bind struct {
 	Source   string `json:"source"`
 	Target   string `json:"target"`
 	Writable bool   `json:"writable,omitempty"`
 	Device   bool   `json:"device,omitempty"` // A device file that may be opened.
-	Dir      bool   `json:"dir,omitempty"`    // Set when it is opened.
+	Dir      bool   `json:"dir,omitempty"`    // Set by Start.
 
 	// Mount is a detached mount of a directory that is attached at Target instead of
 	// a clone of Source.
 	Mount *os.File `json:"-"`
-}
-
-// same reports whether two bind mounts show the same.
-func (b Bind) same(other Bind) bool {
-	b.Dir = other.Dir
-	return b == other
 }
 
 // Link is a symbolic link.

@@ -18,22 +18,11 @@ const Command = "sandbox-init"
 // Descriptors that the first process finds open. The detached mounts begin at
 // fdBinds; that of the scratch disk is the last one.
 const (
-	fdRoot    = 3 // The spec of the root.
-	fdControl = 4 // A socket of the supervisor: the rest by Complete, then the permission by Execute.
-	fdReport  = 5
-	fdBinds   = 6
-)
-
-// Descriptors that Complete passes, in their order. Detached mounts follow them.
-const (
-	passedSpec = iota
-	passedInput
-	passedWork
-	passedBinds
-
-	// MaxLater is how many binds Complete can add to those of Prepare: with them it passes as many
-	// descriptors as the kernel takes at once.
-	MaxLater = 253 - passedBinds
+	fdSpec   = 3
+	fdStart  = 4
+	fdReport = 5
+	fdWork   = 6
+	fdBinds  = 7
 )
 
 // setupTimeout is how long the first process may take for one step.
@@ -41,12 +30,10 @@ const setupTimeout = 30 * time.Second
 
 // Sandbox is one started sandbox.
 type Sandbox struct {
-	PID     int   // The first process. When it ends, the kernel kills the rest of the sandbox.
-	root    *Spec // The spec that Prepare had.
-	built   bool  // The root was reported.
-	control int   // A socket of the first process.
-	report  *os.File
-	lines   *bufio.Reader
+	PID       int // The first process. When it ends, the kernel kills the rest of the sandbox.
+	startPipe *os.File
+	report    *os.File
+	lines     *bufio.Reader
 }
 
 // Exit is how the program ended.
@@ -55,108 +42,57 @@ type Exit struct {
 	OOM    bool // The kernel killed it to free memory, as the engine of a container says.
 }
 
-// Start is Prepare, and Complete with the same spec.
-func Start(spec *Spec, stdin, stdout, stderr, disk *os.File, cgroupFD int) (*Sandbox, error) {
-	s, err := Prepare(spec, stdout, stderr, disk, cgroupFD)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Complete(spec, stdin); err != nil {
-		s.Discard()
-		return nil, err
-	}
-	return s, nil
-}
-
-// Prepare starts the first process of the sandbox, which then builds the root up to where
-// it must know the program. The process starts in the v2 cgroup of cgroupFD, unless that is
-// -1. It inherits the network namespace and the v1 cgroups of the calling thread. The program
-// will write to stdout and stderr. disk is a detached mount of an empty file system for
+// Start starts the first process of the sandbox, which then builds the rest. The
+// process starts in the v2 cgroup of cgroupFD, unless that is -1. It inherits the
+// network namespace and the v1 cgroups of the calling thread. The program will
+// read stdin and write to stdout and stderr. disk is a detached mount of an empty file system for
 // Spec.ScratchDisk, else nil.
-func Prepare(spec *Spec, stdout, stderr, disk *os.File, cgroupFD int) (*Sandbox, error) {
-	root := spec.root()
-	mounts, err := openMounts(root.Binds)
+func Start(spec *Spec, stdin, stdout, stderr, disk *os.File, cgroupFD int) (*Sandbox, error) {
+	mounts, err := openMounts(spec)
 	if err != nil {
 		return nil, err
 	}
 	defer closeAll(mounts)
+	work, err := os.Open(spec.WorkSource)
+	if err != nil {
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	defer work.Close()
 	if disk != nil {
-		if err := ownDisk(disk, root.UIDBase); err != nil {
+		if err := ownDisk(disk, spec.UIDBase); err != nil {
 			return nil, fmt.Errorf("start sandbox: %w", err)
 		}
 	}
-	null, err := os.Open(os.DevNull) // Complete has the input.
+	specFile, err := specPipe(spec)
 	if err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
-	defer null.Close()
-	rootPipe, err := specPipe(root)
+	defer specFile.Close()
+	startRead, startWrite, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
-	defer syscall.Close(rootPipe)
-	control, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("start sandbox: %w", err)
-	}
-	defer syscall.Close(control[1])
+	defer startRead.Close()
 	reportRead, reportWrite, err := os.Pipe()
 	if err != nil {
-		syscall.Close(control[0])
+		startWrite.Close()
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 	defer reportWrite.Close()
-	files := []uintptr{
-		null.Fd(), stdout.Fd(), stderr.Fd(), uintptr(rootPipe), uintptr(control[1]), reportWrite.Fd(),
-	}
+	files := []uintptr{stdin.Fd(), stdout.Fd(), stderr.Fd(), specFile.Fd(), startRead.Fd(), reportWrite.Fd(), work.Fd()}
 	for _, mount := range mounts {
 		files = append(files, uintptr(mount))
 	}
 	if disk != nil {
 		files = append(files, disk.Fd())
 	}
-	pid, err := forkFirst(root, files, cgroupFD)
+	pid, err := forkFirst(spec, files, cgroupFD)
 	if err != nil {
-		syscall.Close(control[0])
+		startWrite.Close()
 		reportRead.Close()
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
-	return &Sandbox{
-		PID: pid, root: root, control: control[0], report: reportRead, lines: bufio.NewReader(reportRead),
-	}, nil
-}
-
-// Complete gives the first process the rest of the spec, of which Prepare had the beginning. It may
-// have MaxLater binds behind those of Prepare, and another size of scratch space in memory. The
-// program will read stdin.
-func (s *Sandbox) Complete(spec *Spec, stdin *os.File) error {
-	if !s.root.begins(spec) {
-		return errors.New("complete sandbox: it was prepared for another one")
-	}
-	for i := range s.root.Binds {
-		spec.Binds[i].Dir = s.root.Binds[i].Dir
-	}
-	mounts, err := openMounts(spec.Binds[len(s.root.Binds):])
-	if err != nil {
-		return err
-	}
-	defer closeAll(mounts)
-	work, err := os.Open(spec.WorkSource)
-	if err != nil {
-		return fmt.Errorf("complete sandbox: %w", err)
-	}
-	defer work.Close()
-	pipe, err := specPipe(spec)
-	if err != nil {
-		return fmt.Errorf("complete sandbox: %w", err)
-	}
-	defer syscall.Close(pipe)
-	passed := append([]int{pipe, int(stdin.Fd()), int(work.Fd())}, mounts...)
-	rights := syscall.UnixRights(passed...)
-	if err := syscall.Sendmsg(s.control, []byte{'.'}, rights, nil, syscall.MSG_NOSIGNAL); err != nil {
-		return fmt.Errorf("complete sandbox: %w", err)
-	}
-	return nil
+	return &Sandbox{PID: pid, startPipe: startWrite, report: reportRead, lines: bufio.NewReader(reportRead)}, nil
 }
 
 // ownDisk makes the sandbox's root the owner of the empty file system.
@@ -233,10 +169,10 @@ func asUser(user int, fork func() error) error {
 // openMounts returns a detached mount for each bind. It excludes submounts that
 // appear later. Setuid bits in it have no effect, and neither have device files
 // unless the bind is a device.
-func openMounts(binds []Bind) ([]int, error) {
-	mounts := make([]int, 0, len(binds))
-	for i := range binds {
-		bind := &binds[i]
+func openMounts(spec *Spec) ([]int, error) {
+	mounts := make([]int, 0, len(spec.Binds))
+	for i := range spec.Binds {
+		bind := &spec.Binds[i]
 		if bind.Mount != nil {
 			fd, err := syscall.Dup(int(bind.Mount.Fd()))
 			if err != nil {
@@ -276,49 +212,26 @@ func closeAll(fds []int) {
 }
 
 // specPipe returns a pipe from which the spec can be read.
-func specPipe(spec *Spec) (int, error) {
+func specPipe(spec *Spec) (*os.File, error) {
 	data, err := json.Marshal(spec)
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
-	var ends [2]int
-	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
-		return -1, err
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
 	}
-	w := os.NewFile(uintptr(ends[1]), "spec")
 	// The reader starts later, and the caller must not wait for it.
 	go func() {
 		// If the reader died, its missing report shows it.
 		_, _ = w.Write(data)
 		w.Close()
 	}()
-	return ends[0], nil
-}
-
-// Built returns when the root is built, up to what Complete adds.
-func (s *Sandbox) Built() error {
-	if s.built {
-		return nil
-	}
-	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout)); err != nil {
-		return fmt.Errorf("build sandbox: %w", err)
-	}
-	_, err := s.expect("built")
-	s.built = err == nil
-	return err
-}
-
-// Discard ends a sandbox whose program was not started.
-func (s *Sandbox) Discard() syscall.WaitStatus {
-	_ = syscall.Kill(s.PID, syscall.SIGKILL) // Without its first process, the sandbox ends.
-	return s.Close()
+	return r, nil
 }
 
 // Await returns when the first process is ready to start the program.
 func (s *Sandbox) Await() error {
-	if err := s.Built(); err != nil {
-		return err
-	}
 	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout)); err != nil {
 		return fmt.Errorf("build sandbox: %w", err)
 	}
@@ -340,7 +253,7 @@ func (s *Sandbox) Execute(extra time.Duration) error {
 	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout + extra)); err != nil {
 		return fmt.Errorf("start program: %w", err)
 	}
-	if err := syscall.Sendto(s.control, []byte{'.'}, syscall.MSG_NOSIGNAL, nil); err != nil {
+	if _, err := s.startPipe.Write([]byte{'.'}); err != nil {
 		return fmt.Errorf("start program: %w", err)
 	}
 	_, err := s.expect("started")
@@ -367,7 +280,7 @@ func (s *Sandbox) Wait() (Exit, error) {
 // Close reaps the first process, which must be ending, closes its pipes and returns
 // how the process ended.
 func (s *Sandbox) Close() syscall.WaitStatus {
-	syscall.Close(s.control)
+	s.startPipe.Close()
 	s.report.Close()
 	var status syscall.WaitStatus
 	for {

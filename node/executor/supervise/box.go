@@ -60,32 +60,27 @@ func (b sandboxed) Release() {}
 // discard ends a box whose code was not started.
 func discard(b Box) {
 	if box, ok := b.(sandboxed); ok {
-		box.Discard()
-		return
+		// Without its first process, the sandbox ends.
+		_ = syscall.Kill(box.PID, syscall.SIGKILL)
 	}
 	b.Close()
 }
 
 // openContainers makes the box of an attempt whose code executes in containers.
-func (s *supervisor) openContainers() (*pumps, error) {
+func (s *supervisor) openContainers(host *cgroup.Host, stdout, stderr *os.File) (err error) {
 	if s.opener == nil {
-		return nil, fmt.Errorf("this supervisor starts no containers")
+		return fmt.Errorf("this supervisor starts no containers")
 	}
-	host, err := cgroup.Detect()
-	if err != nil {
-		return nil, err
-	}
-	pumps, stdout, stderr, err := newPumps()
-	if err != nil {
-		return nil, err
-	}
-	defer stdout.Close()
-	defer stderr.Close()
 	if s.spec.Container.Slice != "" {
 		s.group = host.Slice(s.spec.Container.Slice)
-	} else if s.group, err = host.Create(s.spec.Group, s.spec.limits()); err != nil {
-		return pumps, err
+	} else if s.group, err = host.Create(s.spec.Group, s.limits()); err != nil {
+		return err
 	}
 	s.box, err = s.opener(s.spec, s.group, stdout, stderr)
-	return pumps, err
+	return err
+}
+
+// limits returns the limits of the attempt's cgroup.
+func (s *supervisor) limits() cgroup.Limits {
+	return cgroup.Limits{MemoryBytes: s.spec.MemoryMiB << 20, Pids: s.spec.Pids}
 }

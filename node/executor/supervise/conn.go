@@ -46,24 +46,6 @@ func Pair() (*Conn, *os.File, error) {
 	return newConn(fds[0]), os.NewFile(uintptr(fds[1]), "supervisor"), nil
 }
 
-// Prepared waits until a supervisor that was started to prepare a sandbox has done so.
-func (c *Conn) Prepared() error {
-	if err := c.file.SetReadDeadline(time.Now().Add(prepareWithin)); err != nil {
-		return fmt.Errorf("prepare sandbox: %w", err)
-	}
-	line, err := c.lines.ReadString('\n')
-	if err == nil && line != preparedLine {
-		err = fmt.Errorf("it said %q", line)
-	}
-	if err == nil {
-		err = c.file.SetReadDeadline(time.Time{})
-	}
-	if err != nil {
-		return fmt.Errorf("prepare sandbox: %w", err)
-	}
-	return nil
-}
-
 // Dial connects to the living supervisor of the attempt in dir.
 func Dial(dir string) (*Conn, error) {
 	fd, err := dialAt(dir, ControlFile, syscall.SOCK_NONBLOCK)

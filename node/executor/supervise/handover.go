@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
-
-	"berth/node/executor/sandbox"
 )
 
 // A supervisor may be started before its attempt is known, because its program takes time
@@ -85,15 +83,13 @@ func (c *Conn) Hand(dir string, stderr *os.File, files []*os.File) error {
 }
 
 // Placeholders returns the files with which a waiting supervisor is started: FDConn is conn,
-// FDAhead is ahead, which may be null, those from FDSlot on are files, and nothing of its own gets
-// the numbers that an attempt will use.
-func Placeholders(null, conn, ahead *os.File, files []*os.File) []*os.File {
-	all := append([]*os.File{null, null, null, conn}, files...)
-	for len(all) < firstHanded+handedFiles {
-		all = append(all, null)
+// and nothing of its own gets the numbers that an attempt will use.
+func Placeholders(null, conn *os.File) []*os.File {
+	files := []*os.File{null, null, null, conn}
+	for len(files) < firstHanded+handedFiles {
+		files = append(files, null)
 	}
-	all[FDAhead] = ahead
-	return all
+	return files
 }
 
 // AwaitAttempt returns the directory of the attempt that a node hands to this process. An
@@ -108,10 +104,7 @@ func AwaitAttempt() (dir string, err error) {
 	if err != nil || n < len(head) {
 		return "", fmt.Errorf("await attempt: the node has gone: %w", errors.Join(err, syscall.ECONNRESET))
 	}
-	fds, err := sandbox.Descriptors(rights[:size])
-	if err == nil && (len(fds) == 0 || len(fds) > handedFiles) {
-		err = fmt.Errorf("%d descriptors", len(fds))
-	}
+	fds, err := descriptors(rights[:size])
 	if err != nil {
 		return "", fmt.Errorf("await attempt: %w", err)
 	}
@@ -151,4 +144,23 @@ func recvmsg(p, oob []byte) (n, oobn, flags int, from syscall.Sockaddr, err erro
 			return n, oobn, flags, from, err
 		}
 	}
+}
+
+// descriptors returns the descriptors in a control message.
+func descriptors(control []byte) (fds []int, err error) {
+	messages, err := syscall.ParseSocketControlMessage(control)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		more, err := syscall.ParseUnixRights(&m)
+		if err != nil {
+			return nil, err
+		}
+		fds = append(fds, more...)
+	}
+	if len(fds) == 0 || len(fds) > handedFiles {
+		return nil, fmt.Errorf("%d descriptors", len(fds))
+	}
+	return fds, nil
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/node/executor/cgroup"
 	"berth/node/executor/journal"
 	"berth/node/executor/sandbox"
 )
@@ -44,10 +43,6 @@ const (
 
 	FDVariables = 8 // A file in memory with the user's variables as JSON; with Spec.Variables.
 	FDStorage   = 9 // The socket to the process of Spec.Storage, which ends when it is closed.
-
-	// FDAhead is a pipe with the Spec of the sandbox to prepare, empty for none. Only a supervisor that
-	// waits has it.
-	FDAhead = 10
 )
 
 // Spec is everything that a supervisor knows about its attempt.
@@ -131,11 +126,6 @@ type ContainerImage struct {
 	Home     bool     `json:"home"`               // The image sets no HOME.
 	Volumes  []string `json:"volumes,omitempty"`  // Directories that the image declares as volumes.
 	StopWith string   `json:"stop_with,omitempty"`
-}
-
-// limits returns the limits of the attempt's cgroup.
-func (s *Spec) limits() cgroup.Limits {
-	return cgroup.Limits{MemoryBytes: s.MemoryMiB << 20, Pids: s.Pids}
 }
 
 // Write writes the spec's file in dir atomically.

@@ -37,7 +37,6 @@ type supervisor struct {
 	spec     *Spec
 	journal  *journal.Journal
 	group    *cgroup.Group
-	ahead    *prepared
 	opener   Opener // Makes the box of code that executes in containers; nil for sandboxes.
 	box      Box
 	log      *logs.Writer
@@ -84,15 +83,9 @@ func MainIn(args []string, open Opener) int {
 	// forked it exits.
 	runtime.LockOSThread()
 	syscall.Umask(0o077)
-	var ahead *prepared
 	if len(args) == 1 && waits(args[0]) {
-		var err error
-		if ahead, err = prepareAhead(); err != nil {
-			return 1 // The node takes another one.
-		}
 		dir, err := AwaitAttempt()
 		if err != nil {
-			ahead.discard()
 			return 0 // The node needs this supervisor no longer.
 		}
 		show(args[0], dir)
@@ -102,14 +95,14 @@ func MainIn(args []string, open Opener) int {
 		fmt.Fprintln(os.Stderr, "usage: berth supervise DIR (started by the node only)")
 		return 2
 	}
-	if err := run(args[0], open, ahead); err != nil {
+	if err := run(args[0], open); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func run(dir string, open Opener, ahead *prepared) error {
+func run(dir string, open Opener) error {
 	if err := os.Chdir(dir); err != nil {
 		return fmt.Errorf("supervise: %w", err)
 	}
@@ -125,7 +118,7 @@ func run(dir string, open Opener, ahead *prepared) error {
 		return errors.New("supervise: attempt was started before")
 	}
 	s := &supervisor{
-		spec: spec, journal: j, ahead: ahead, opener: open, now: time.Now, lease: boottime.Lease{Grace: spec.DisconnectGrace},
+		spec: spec, journal: j, opener: open, now: time.Now, lease: boottime.Lease{Grace: spec.DisconnectGrace},
 		commands: make(chan command, maxCommands), conns: make(map[*os.File]bool),
 	}
 	defer s.close()
@@ -245,14 +238,22 @@ func (s *supervisor) start() (*pumps, error) {
 	syscall.CloseOnExec(FDScratch)
 	syscall.CloseOnExec(FDMount)
 	syscall.CloseOnExec(FDStorage)
-	pumps, err := s.fork()
+	pumps, stdout, stderr, err := newPumps()
+	if err != nil {
+		return nil, err
+	}
+	stdin, err := openInput()
+	if err == nil {
+		err = s.fork(stdin, stdout, stderr)
+		stdin.Close()
+	}
+	stdout.Close()
+	stderr.Close()
 	// The first process builds the sandbox meanwhile.
 	saved := make(chan error, 1)
 	go func() { saved <- s.save() }()
 	err = errors.Join(err, s.open())
-	if pumps != nil {
-		pumps.start(s)
-	}
+	pumps.start(s)
 	if err = errors.Join(err, <-saved); err == nil {
 		err = s.box.Await()
 	}
@@ -286,39 +287,49 @@ func (s *supervisor) save() error {
 	return nil
 }
 
-// fork has the box made, in the sandbox that was prepared if there is one.
-func (s *supervisor) fork() (*pumps, error) {
+// fork starts the first process of the sandbox with all limits but the CPU quota,
+// which must not slow down the setup.
+func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
+	host, err := cgroup.Detect()
+	if err != nil {
+		return err
+	}
 	if err := s.bindStorage(); err != nil {
-		return nil, err
+		return err
 	}
 	if s.spec.Container != nil {
-		return s.openContainers()
+		return s.openContainers(host, stdout, stderr)
+	}
+	if s.spec.JoinNetwork {
+		if _, _, errno := syscall.RawSyscall(sysSetns, FDNetwork, cloneNewNet, 0); errno != 0 {
+			return fmt.Errorf("join network: %w", errno)
+		}
+		syscall.Close(FDNetwork)
+	}
+	if s.group, err = host.Create(s.spec.Group, s.limits()); err != nil {
+		return err
 	}
 	if s.spec.MountAt != "" {
 		mount := os.NewFile(FDMount, s.spec.MountAt)
 		defer mount.Close()
 		s.spec.Sandbox.Binds = append(s.spec.Sandbox.Binds, sandbox.Bind{Target: s.spec.MountAt, Mount: mount})
 	}
-	stdin, err := openInput()
+	var disk *os.File
+	if s.spec.Sandbox.ScratchDisk {
+		disk = os.NewFile(FDScratch, "scratch") // Left open: to unmount takes time, and the end of the code would wait.
+	}
+	var box *sandbox.Sandbox
+	err = s.group.ForkInside(func(cgroupFD int) (err error) {
+		box, err = sandbox.Start(&s.spec.Sandbox, stdin, stdout, stderr, disk, cgroupFD)
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer stdin.Close()
-	p := s.ahead
-	if p == nil {
-		p, err = prepare(s.spec)
-	} else {
-		err = p.take(s.spec)
-	}
-	if err != nil {
-		s.ahead.discard()
-		return nil, err
-	}
-	if s.spec.JoinNetwork {
-		syscall.Close(FDNetwork)
-	}
-	s.group, s.box = p.group, sandboxed{p.box, p.group}
-	return p.pumps, p.box.Complete(&s.spec.Sandbox, stdin)
+	s.box = sandboxed{box, s.group}
+	// Where this is not permitted, as in a container, the default remains.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", box.PID), []byte(codeOOMScore), 0)
+	return nil
 }
 
 // launch starts the code and its time limit.
