@@ -80,18 +80,24 @@ func ComposeOffer(trusted bool) Offer {
 
 // RefusesEngine returns why n has no engine for a request that needs one: ReasonNoEngine,
 // or ReasonTrustedOnly if n has one for trusted organizations. It returns ReasonNone if
-// the engine is no obstacle.
+// the engine is no obstacle, or not the only one.
 func (n *Node) RefusesEngine(r *Request) Reason {
+	why, rest := ReasonNone, Request{ScratchMiB: r.ScratchMiB}
 	for _, need := range r.Needs {
 		switch {
-		case !strings.HasPrefix(string(need), engineOffers) || n.OffersAll([]Offer{need}):
+		case !strings.HasPrefix(string(need), engineOffers):
+			rest.Needs = append(rest.Needs, need)
+		case n.OffersAll([]Offer{need}):
 		case n.OffersAll([]Offer{need + trustedEngine}):
-			return ReasonTrustedOnly
+			why = ReasonTrustedOnly
 		default:
-			return ReasonNoEngine
+			why = ReasonNoEngine
 		}
 	}
-	return ReasonNone
+	if !n.Offering(&rest) {
+		return ReasonNone
+	}
+	return why
 }
 
 const (

@@ -62,31 +62,35 @@ func TestExplainNamesEngines(t *testing.T) {
 	)
 	tests := []struct {
 		name   string
-		need   compute.Offer
+		needs  []compute.Offer
 		nodes  []*compute.Node
 		reason compute.Reason
 		want   string
 	}{
-		{"no engine", compute.DockerOffer(false), []*compute.Node{none, small}, compute.ReasonNoEngine, "[{never_fits 1} {no_engine 1}]"},
-		{"no engine for a trusted one", compute.DockerOffer(true), []*compute.Node{none}, compute.ReasonNoEngine, "[{no_engine 1}]"},
-		{"below the minimum", compute.DockerOffer(false), []*compute.Node{none, weak}, compute.ReasonTrustedOnly, "[{no_engine 1} {trusted_only 1}]"},
-		{"Compose", compute.ComposeOffer(false), []*compute.Node{weak, full}, compute.ReasonTrustedOnly, "[{no_engine 1} {trusted_only 1}]"},
+		{"no engine", []compute.Offer{compute.DockerOffer(false)}, []*compute.Node{none, small}, compute.ReasonNoEngine, "[{never_fits 1} {no_engine 1}]"},
+		{"no engine for a trusted one", []compute.Offer{compute.DockerOffer(true)}, []*compute.Node{none}, compute.ReasonNoEngine, "[{no_engine 1}]"},
+		{"below the minimum", []compute.Offer{compute.DockerOffer(false)}, []*compute.Node{none, weak}, compute.ReasonTrustedOnly, "[{no_engine 1} {trusted_only 1}]"},
+		{"Compose", []compute.Offer{compute.ComposeOffer(false)}, []*compute.Node{weak, full}, compute.ReasonTrustedOnly, "[{no_engine 1} {trusted_only 1}]"},
 		{
-			"beside a busy node", compute.DockerOffer(false), []*compute.Node{none, weak, full}, compute.ReasonResourcesBusy,
+			"beside a busy node", []compute.Offer{compute.DockerOffer(false)}, []*compute.Node{none, weak, full}, compute.ReasonResourcesBusy,
 			"[{resources_busy 1} {no_engine 1} {trusted_only 1}]",
 		},
 		{
-			"beside a drained node", compute.DockerOffer(false), []*compute.Node{weak, drained}, compute.ReasonNodesDown,
+			"beside a drained node", []compute.Offer{compute.DockerOffer(false)}, []*compute.Node{weak, drained}, compute.ReasonNodesDown,
 			"[{nodes_down 1} {trusted_only 1}]",
 		},
-		{"all too small", compute.DockerOffer(false), []*compute.Node{small}, compute.ReasonNeverFits, "[{never_fits 1}]"},
-		{"a volume", compute.VolumeOffer("sets"), []*compute.Node{none, weak}, compute.ReasonNeverFits, "[{never_fits 2}]"},
+		{"all too small", []compute.Offer{compute.DockerOffer(false)}, []*compute.Node{small}, compute.ReasonNeverFits, "[{never_fits 1}]"},
+		{
+			"a volume and an engine", []compute.Offer{compute.DockerOffer(false), compute.VolumeOffer("sets")}, []*compute.Node{none, weak},
+			compute.ReasonNeverFits, "[{never_fits 2}]",
+		},
+		{"a volume", []compute.Offer{compute.VolumeOffer("sets")}, []*compute.Node{none, weak}, compute.ReasonNeverFits, "[{never_fits 2}]"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, test.nodes...)
 			e := execution(1, cpus(2))
-			e.Request.Needs = []compute.Offer{test.need}
+			e.Request.Needs = test.needs
 			w.submit(e)
 			w.commit(scheduler.Pack(w.view()))
 			recorded := w.reasons()[1]
