@@ -11,11 +11,10 @@ import (
 )
 
 // mux is one end of a connection with many streams. Once a session of yamux is shut down,
-// each of its reads and writes that waits looks again and again whether its stream is
-// closed. Thousands of them leave the goroutine that closes the streams no time: the node
-// would answer nobody for many seconds after the end of one connection. So a mux ends them
-// by a deadline before the session shuts down: when its connection fails, and when it is
-// closed.
+// each of its reads and writes that waits polls whether its stream is closed. Thousands of
+// them leave the goroutine that closes the streams no time: the node would answer nobody for
+// many seconds after the end of one connection. So a mux ends them by a deadline before the
+// session shuts down: when its connection fails, and when it is closed.
 type mux struct {
 	*yamux.Session
 

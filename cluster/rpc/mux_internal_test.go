@@ -57,7 +57,15 @@ func TestReadsEndBeforeTheSession(t *testing.T) {
 				_, err := stream.Read(make([]byte, 1))
 				ended <- err
 			}()
+			wrote := make(chan error, 1)
+			go func() {
+				_, err := stream.Write(make([]byte, 1<<20)) // More than its window: it waits.
+				wrote <- err
+			}()
 			end(m, far)
+			if err := <-wrote; err == nil || errors.Is(err, yamux.ErrTimeout) {
+				t.Errorf("the write ends by %v", err)
+			}
 			if err := <-ended; !errors.Is(err, io.EOF) { // No timeout, by which callers of a stream know their own.
 				t.Errorf("the read ends by %v", err)
 			}

@@ -83,12 +83,12 @@ func (r *reading) copy(ctx context.Context, w io.Writer, from, length int64) err
 	defer r.drain()
 	defer cancel()
 	for length > 0 {
-		chunk := <-r.next(ctx)
+		next := <-r.next(ctx)
 		slow := time.AfterFunc(slowChunk, func() {
-			chunk.give() // A chunk that is being written needs no place.
+			next.give() // A chunk that is being written needs no place.
 			r.giveAhead()
 		})
-		n, err := chunk.write(w, from, length)
+		n, err := next.write(w, from, length)
 		if slow.Stop() {
 			r.keptUp()
 		}

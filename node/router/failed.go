@@ -121,8 +121,7 @@ func (r *Router) noteFailed(deployment *compute.Execution, body []byte, replica 
 	f.replicas = f.replicas[max(len(f.replicas)-maxQuarantined, 0):]
 }
 
-// oldestFailed returns the request that would be forgotten first. Those of engines that are
-// asked much and fail do not last long. The caller holds the lock.
+// oldestFailed returns the request that would be forgotten first. The caller holds the lock.
 func (r *Router) oldestFailed() (oldest uint64) {
 	var until time.Time
 	for key, f := range r.failed {
