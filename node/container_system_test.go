@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -320,7 +321,7 @@ func checkPrivateImage(t *testing.T, c *nodetest.Cluster, api *client.Client, re
 			t.Errorf("a file of node %s has the password", n.ID())
 		}
 	}
-	checkImageNode(t, c, api, start)
+	checkImageNode(t, c, api, registry)
 }
 
 // checkPull holds a pull in the middle: the stream of the follower shows how far it is, the
@@ -392,37 +393,60 @@ func checkMissingImage(t *testing.T, api *client.Client, registry *dockertest.Re
 		!says(*e.ErrorsDocker) || e.Billed == nil || *e.Billed != 0 || len(e.Attempts) != 1 {
 		t.Errorf("it is %v, errors %v, for Docker %v, billed %v after %d attempts", e.Status, e.Errors, e.ErrorsDocker, e.Billed, len(e.Attempts))
 	}
+	finished := false
 	for event, err := range api.Stream(t.Context(), started.ExecutionID, 0) {
 		if err != nil || event.Finished != nil && (event.Finished.Error == nil || !says(*event.Finished.Error)) {
 			t.Errorf("the stream ends with %+v, %v", event.Finished, err)
 		}
+		finished = finished || event.Finished != nil
+	}
+	if !finished {
+		t.Error("the stream does not say how it ended")
 	}
 }
 
-// checkImageNode executes an image where it already is.
-func checkImageNode(t *testing.T, c *nodetest.Cluster, api *client.Client, start client.StartImage) {
+// checkImageNode executes an image again where it already is, which is either of the nodes
+// with an engine.
+func checkImageNode(t *testing.T, c *nodetest.Cluster, api *client.Client, registry *dockertest.Registry) {
 	t.Helper()
 	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
-	var with []string // Nodes with the image.
-	nodetest.Eventually(t, endWait, "a node to say that it has the image", func() bool {
-		nodes, err := operator.Nodes(t.Context())
+	execute := func(start client.StartImage) string {
+		t.Helper()
+		started, err := api.SubmitImage(t.Context(), start)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, n := range nodes {
-			if slices.Contains(n.Offers, compute.ImageOffer(start.Image)) {
-				with = append(with, n.Name)
+		e := mustFinish(t, api, started.ExecutionID)
+		if e.Metadata == nil || e.Metadata.Node == nil {
+			t.Fatalf("it is %v, errors %v", e.Status, e.Errors)
+		}
+		return *e.Metadata.Node
+	}
+	for i, holder := range c.Nodes[:2] {
+		ref := registry.Push(t, fmt.Sprintf("team/held%d", i), "1")
+		t.Cleanup(func() { dockertest.Remove(t, ref) })
+		start := client.StartImage{Image: ref, RunCommand: []string{"print", "x"}}
+		start.Registry = client.Registry{CredentialType: "basic", Username: "ada", Password: canary}
+		drain := func(drained bool) {
+			if _, err := operator.DrainNode(t.Context(), c.Nodes[1-i].ID(), drained); err != nil {
+				t.Fatal(err)
 			}
 		}
-		return len(with) > 0
-	})
-	started, err := api.SubmitImage(t.Context(), start)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := mustFinish(t, api, started.ExecutionID)
-	if e.Metadata == nil || e.Metadata.Node == nil || !slices.Contains(with, *e.Metadata.Node) {
-		t.Errorf("it was executed on %+v, and the image is on %q", e.Metadata, with)
+		drain(true)
+		execute(start)
+		drain(false)
+		nodetest.Eventually(t, endWait, "the node to say that it has the image", func() bool {
+			nodes, err := operator.Nodes(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slices.ContainsFunc(nodes, func(n wire.Node) bool {
+				return n.ID == holder.ID() && slices.Contains(n.Offers, compute.ImageOffer(start.Image))
+			})
+		})
+		if on := execute(start); on != holder.Config.Name {
+			t.Errorf("it was executed on %s, and the image is on %s", on, holder.Config.Name)
+		}
 	}
 }
 
@@ -475,9 +499,29 @@ func checkCompose(t *testing.T, api *client.Client) {
 		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
 	}
 	t.Run("internal networks", func(t *testing.T) { checkInternalNetworks(t, api) })
-	start.File = "services:\n  a:\n    image: x\n    privileged: true\n"
-	if _, err = api.SubmitCompose(t.Context(), start); err == nil || !strings.Contains(err.Error(), "line 4, column 5") {
-		t.Errorf("a privileged service: %v", err)
+	checkBadCompose(t, api)
+}
+
+// checkBadCompose sends Compose files that are refused, with the place of the fault.
+func checkBadCompose(t *testing.T, api *client.Client) {
+	t.Helper()
+	var many strings.Builder
+	many.WriteString("services:\n")
+	for n := range 10_000 {
+		fmt.Fprintf(&many, "  s%d: {image: x}\n", n)
+	}
+	for text, place := range map[string]string{
+		"services:\n  a:\n    image: x\n    privileged: true\n":                           "line 4, column 5",
+		"services:\n\tweb: {image: x}\n":                                                  "line 2",
+		"services:\n  web: *nowhere\n":                                                    "line 2",
+		"services:\n  a: {image: x, depends_on: [b]}\n  b: {image: x, depends_on: [a]}\n": "line 2",
+		many.String(): "line 66",
+	} {
+		_, err := api.SubmitCompose(t.Context(), client.StartCompose{File: text})
+		var refused *client.Error
+		if !errors.As(err, &refused) || refused.Status != http.StatusUnprocessableEntity || !strings.Contains(err.Error(), place) {
+			t.Errorf("%.60q: %v", text, err)
+		}
 	}
 }
 

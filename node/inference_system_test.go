@@ -483,18 +483,21 @@ func checkModelErrors(t *testing.T, c *nodetest.Cluster, url, id string) {
 		}
 	}
 	api := nodetest.MustClient(t, mine, url)
-	for name, change := range map[string]func(*wire.DeploymentCreate){
-		"engine": func(d *wire.DeploymentCreate) { d.Engine = "none" },
-		"args":   func(d *wire.DeploymentCreate) { d.Args = "--host 0.0.0.0" },
-		"model":  func(d *wire.DeploymentCreate) { d.Model = "../etc" },
-		"rps":    func(d *wire.DeploymentCreate) { d.TargetRPS = 0 },
-		"gpu":    func(d *wire.DeploymentCreate) { d.GPUType = "b200" },
+	for field, test := range map[string]struct {
+		change func(*wire.DeploymentCreate)
+		status int
+	}{
+		"engine":      {func(d *wire.DeploymentCreate) { d.Engine = "none" }, http.StatusBadRequest},
+		"vllm_args":   {func(d *wire.DeploymentCreate) { d.Args = "--host 0.0.0.0" }, http.StatusUnprocessableEntity},
+		"hf_model_id": {func(d *wire.DeploymentCreate) { d.Model = "../etc" }, http.StatusUnprocessableEntity},
+		"target_rps":  {func(d *wire.DeploymentCreate) { d.TargetRPS = 0 }, http.StatusUnprocessableEntity},
+		"gpu_type":    {func(d *wire.DeploymentCreate) { d.GPUType = "b200" }, http.StatusBadRequest},
 	} {
 		d := deploymentOf("tiny/echo")
-		change(&d)
+		test.change(&d)
 		var refused *client.Error
-		if _, err := api.Deploy(t.Context(), d); !errors.As(err, &refused) || refused.Status >= 500 {
-			t.Errorf("%s: %v", name, err)
+		if _, err := api.Deploy(t.Context(), d); !errors.As(err, &refused) || refused.Status != test.status {
+			t.Errorf("%s: %v", field, err)
 		}
 	}
 	if answer, body := mustAsk(t, http.DefaultClient, http.MethodGet, url+"/openai/v1/models", mine, nil); answer.StatusCode !=

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -102,6 +103,9 @@ func checkTimeouts(t *testing.T, cas *x509.CertPool, config *tls.Config) {
 		try := len(results)
 		if started = time.Now(); try > 0 && started.Sub(ended) < Backoff(try-1, 1) { // The shortest.
 			t.Errorf("try %d follows after %v", try+1, started.Sub(ended))
+		}
+		if try >= len(slowTries) {
+			return nil, errors.New("there are more tries than expected")
 		}
 		if slowTries[try].serve == nil {
 			return dial(ctx, network, address)

@@ -324,7 +324,7 @@ func (n *node) keepsSupervisors(t *testing.T, kind string, work func() compute.W
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		gone(pid)
+		await(t, "its end", func() bool { return isReaped(pid) })
 	}
 	completes()
 	first := waits()
@@ -333,6 +333,13 @@ func (n *node) keepsSupervisors(t *testing.T, kind string, work func() compute.W
 	pid := waits()
 	n.stop()
 	gone(pid)
+}
+
+// isReaped reports whether a process has ended with all its threads: before, it may have its
+// connection open.
+func isReaped(pid int) bool {
+	_, err := os.Stat("/proc/" + strconv.Itoa(pid))
+	return err != nil
 }
 
 // waitingSupervisors returns the children of this process that wait for an attempt of a kind.

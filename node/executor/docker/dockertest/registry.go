@@ -114,8 +114,7 @@ func (r *Registry) Push(t testing.TB, name, tag string) string {
 	return r.push(t, name, tag, 0)
 }
 
-// PushLarge is Push of an image with so many bytes that no image had before: no engine has
-// its second layer.
+// PushLarge is Push with a second layer of size random bytes, which no engine has.
 func (r *Registry) PushLarge(t testing.TB, name, tag string, size int) string {
 	t.Helper()
 	return r.push(t, name, tag, size)
