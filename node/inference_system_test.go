@@ -488,8 +488,8 @@ func checkModelErrors(t *testing.T, c *nodetest.Cluster, url, id string) {
 		status int
 	}{
 		"engine":      {func(d *wire.DeploymentCreate) { d.Engine = "none" }, http.StatusBadRequest},
-		"vllm_args":   {func(d *wire.DeploymentCreate) { d.Args = "--host 0.0.0.0" }, http.StatusUnprocessableEntity},
-		"hf_model_id": {func(d *wire.DeploymentCreate) { d.Model = "../etc" }, http.StatusUnprocessableEntity},
+		"vllm_args":   {func(d *wire.DeploymentCreate) { d.Args = "--host 0.0.0.0" }, http.StatusBadRequest},
+		"hf_model_id": {func(d *wire.DeploymentCreate) { d.Model = "../etc" }, http.StatusBadRequest},
 		"target_rps":  {func(d *wire.DeploymentCreate) { d.TargetRPS = 0 }, http.StatusUnprocessableEntity},
 		"gpu_type":    {func(d *wire.DeploymentCreate) { d.GPUType = "b200" }, http.StatusBadRequest},
 	} {
