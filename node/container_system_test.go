@@ -53,7 +53,10 @@ func TestContainersThroughAFollower(t *testing.T) {
 			Formats: []string{engine.GGUF}, HealthPath: "/health",
 		}}
 		c.Docker.Host, c.Docker.Compose, c.Docker.Registries = host, compose, []string{registry.Host}
-		if i == 2 {
+		switch i {
+		case 1:
+			c.GPUs.Simulated = nodetest.GPUs(0) // As good as the first node, for checkImageNode.
+		case 2:
 			c.Docker.Host = config.DockerOff // Everything works beside a node without an engine.
 		}
 	})
@@ -406,7 +409,7 @@ func checkMissingImage(t *testing.T, api *client.Client, registry *dockertest.Re
 }
 
 // checkImageNode executes an image again where it already is, which is either of the nodes
-// with an engine.
+// with an engine: they are equally good for it.
 func checkImageNode(t *testing.T, c *nodetest.Cluster, api *client.Client, registry *dockertest.Registry) {
 	t.Helper()
 	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
