@@ -69,7 +69,7 @@ func TestContainersThroughAFollower(t *testing.T) {
 	t.Run("storage", func(t *testing.T) { checkImageStorage(t, api) })
 	t.Run("private image", func(t *testing.T) { checkPrivateImage(t, c, api, registry) })
 	t.Run("pull", func(t *testing.T) { checkPull(t, c, api, registry) })
-	t.Run("missing image", func(t *testing.T) { checkMissingImage(t, api, registry) })
+	t.Run("refused pulls", func(t *testing.T) { checkRefusedPulls(t, api, registry) })
 	t.Run("compose", func(t *testing.T) { checkCompose(t, api) })
 	t.Run("compose leaves nothing", func(t *testing.T) { checkComposeLeaves(t, c, api) })
 	t.Run("complete", func(t *testing.T) { checkComplete(t, api) })
@@ -380,31 +380,40 @@ func checkPull(t *testing.T, c *nodetest.Cluster, api *client.Client, registry *
 	}
 }
 
-// checkMissingImage asks for an image that an allowed registry does not have.
-func checkMissingImage(t *testing.T, api *client.Client, registry *dockertest.Registry) {
-	start := client.StartImage{Image: registry.Host + "/team/missing:1"}
-	start.Registry = client.Registry{CredentialType: "basic", Username: "ada", Password: canary}
-	started, err := api.SubmitImage(t.Context(), start)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := mustFinish(t, api, started.ExecutionID)
-	says := func(text string) bool {
-		return strings.Contains(text, "the image "+start.Image+" cannot be pulled: the registry has no such image")
-	}
-	if e.Status != compute.StatusFailed || e.StatusDetails == nil || *e.StatusDetails != "image" || e.ErrorsDocker == nil ||
-		!says(*e.ErrorsDocker) || e.Billed == nil || *e.Billed != 0 || len(e.Attempts) != 1 {
-		t.Errorf("it is %v, errors %v, for Docker %v, billed %v after %d attempts", e.Status, e.Errors, e.ErrorsDocker, e.Billed, len(e.Attempts))
-	}
-	finished := false
-	for event, err := range api.Stream(t.Context(), started.ExecutionID, 0) {
-		if err != nil || event.Finished != nil && (event.Finished.Error == nil || !says(*event.Finished.Error)) {
-			t.Errorf("the stream ends with %+v, %v", event.Finished, err)
+// checkRefusedPulls asks for images that an allowed registry does not have, or not for this
+// user or machine. The execution ends at once, costs nothing, and says why everywhere.
+func checkRefusedPulls(t *testing.T, api *client.Client, registry *dockertest.Registry) {
+	foreign := registry.PushFor(t, "s390x", "team/foreign", "1")
+	t.Cleanup(func() { dockertest.Remove(t, foreign) })
+	private := registry.Push(t, "team/refused", "1")
+	for name, test := range map[string]struct{ ref, password, says string }{
+		"missing":              {registry.Host + "/team/missing:1", canary, "cannot be pulled: the registry has no such image"},
+		"another architecture": {foreign, canary, "s390x"},
+		"wrong password":       {private, "a guess", "authentication required"},
+	} {
+		start := client.StartImage{Image: test.ref}
+		start.Registry = client.Registry{CredentialType: "basic", Username: "ada", Password: test.password}
+		started, err := api.SubmitImage(t.Context(), start)
+		if err != nil {
+			t.Fatal(err)
 		}
-		finished = finished || event.Finished != nil
-	}
-	if !finished {
-		t.Error("the stream does not say how it ended")
+		e := mustFinish(t, api, started.ExecutionID)
+		says := func(text string) bool { return strings.Contains(text, test.ref) && strings.Contains(text, test.says) }
+		if e.Status != compute.StatusFailed || e.StatusDetails == nil || *e.StatusDetails != "image" || e.ErrorsDocker == nil ||
+			!says(*e.ErrorsDocker) || e.Billed == nil || *e.Billed != 0 || len(e.Attempts) != 1 {
+			t.Errorf("%s: it is %v, errors %v, for Docker %v, billed %v after %d attempts",
+				name, e.Status, e.Errors, e.ErrorsDocker, e.Billed, len(e.Attempts))
+		}
+		finished := false
+		for event, err := range api.Stream(t.Context(), started.ExecutionID, 0) {
+			if err != nil || event.Finished != nil && (event.Finished.Error == nil || !says(*event.Finished.Error)) {
+				t.Errorf("%s: the stream ends with %+v, %v", name, event.Finished, err)
+			}
+			finished = finished || event.Finished != nil
+		}
+		if !finished {
+			t.Errorf("%s: the stream does not say how it ended", name)
+		}
 	}
 }
 
@@ -502,7 +511,32 @@ func checkCompose(t *testing.T, api *client.Client) {
 		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
 	}
 	t.Run("internal networks", func(t *testing.T) { checkInternalNetworks(t, api) })
+	checkGang(t, api)
 	checkBadCompose(t, api)
+}
+
+// checkGang reserves GPUs in two services, which one node gives together: 3 are a gang of 4.
+// A start with more of them than any node has is refused.
+func checkGang(t *testing.T, api *client.Client) {
+	t.Helper()
+	const service = "  %s: {image: $IMAGE, command: [print, x], deploy: {resources: {reservations: {devices: [" +
+		"{driver: nvidia, count: %d, capabilities: [gpu]}]}}}}\n"
+	files := func(a, b int) client.StartCompose {
+		start := client.StartCompose{File: "services:\n" + fmt.Sprintf(service, "a", a) + fmt.Sprintf(service, "b", b)}
+		start.Env, start.ExecutionType = map[string]string{"IMAGE": dockertest.Image}, "gpu.l40s"
+		return start
+	}
+	started, err := api.SubmitCompose(t.Context(), files(1, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusCompleted || len(e.Attempts) != 1 || len(e.Attempts[0].GPUs) != 4 {
+		t.Errorf("it is %v, errors %v, after %+v", e.Status, e.Errors, e.Attempts)
+	}
+	if _, err := api.SubmitCompose(t.Context(), files(2, 3)); err == nil || !strings.Contains(err.Error(), "l40s") {
+		t.Errorf("5 GPUs of one type, of which a node has 4: %v", err)
+	}
 }
 
 // checkBadCompose sends Compose files that are refused, with the place of the fault.

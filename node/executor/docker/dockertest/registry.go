@@ -111,16 +111,22 @@ func (r *Registry) put(data []byte, kind string) string {
 // different names differ.
 func (r *Registry) Push(t testing.TB, name, tag string) string {
 	t.Helper()
-	return r.push(t, name, tag, 0)
+	return r.push(t, name, tag, runtime.GOARCH, 0)
+}
+
+// PushFor is Push of an image that says that it is for an architecture, by Go's name of it.
+func (r *Registry) PushFor(t testing.TB, arch, name, tag string) string {
+	t.Helper()
+	return r.push(t, name, tag, arch, 0)
 }
 
 // PushLarge is Push with a second layer of size random bytes, which no engine has.
 func (r *Registry) PushLarge(t testing.TB, name, tag string, size int) string {
 	t.Helper()
-	return r.push(t, name, tag, size)
+	return r.push(t, name, tag, runtime.GOARCH, size)
 }
 
-func (r *Registry) push(t testing.TB, name, tag string, size int) string {
+func (r *Registry) push(t testing.TB, name, tag, arch string, size int) string {
 	t.Helper()
 	program, err := os.ReadFile(build(t))
 	if err != nil {
@@ -144,7 +150,7 @@ func (r *Registry) push(t testing.TB, name, tag string, size int) string {
 		return data
 	}
 	config := marshal(map[string]any{
-		"architecture": runtime.GOARCH, "os": runtime.GOOS, "config": map[string]any{"Entrypoint": []string{"/probe"}},
+		"architecture": arch, "os": runtime.GOOS, "config": map[string]any{"Entrypoint": []string{"/probe"}},
 		"rootfs": map[string]any{
 			"type": "layers", "diff_ids": []string{digestOf(layers[0].Bytes()), digestOf(layers[1].Bytes())},
 		},
