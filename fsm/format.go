@@ -43,8 +43,12 @@ const (
 	// with their IVs. They are in blobs: no command needs it.
 	formatChunks = 17
 
+	// formatRotation reseals the tokens of deployments when a data key is rotated, and checks
+	// with which key they were sealed.
+	formatRotation = 18
+
 	// Format is the newest format that this program can apply.
-	Format = formatChunks
+	Format = formatRotation
 )
 
 // FormatDeliveries is the first format that keeps the outcomes of callbacks.
