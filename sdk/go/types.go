@@ -2185,7 +2185,9 @@ type Node struct {
 	// The largest scratch space on disk that an execution may ask for there; 0 where scratch
 	// space is in memory.
 	ScratchMIB int64 `json:"scratch_mib,omitzero"`
-	// Volumes and prepared environments that executions may ask for there, as in volume:datasets.
+	// Volumes and prepared environments that executions may ask for there, as in volume:datasets,
+	// images that it has, and engines of models and of containers (engine:docker;
+	// engine:docker-trusted alone is for trusted organizations only).
 	Offers           []string `json:"offers,omitzero"`
 	InventoryVersion uint64   `json:"inventory_version,omitzero"`
 	// Milliseconds by which its clock is ahead of the cluster's time, below 0 when it is behind;
