@@ -91,13 +91,13 @@ func (g *rotations) reseal(r *edge.Request, org compute.OrgID, key *compute.Data
 	done, size := 0, 0
 	cmd := fsm.RotateKey{Actor: r.Caller.Actor, Org: org}
 	flush := func() error {
-		if len(cmd.Variables)+len(cmd.Signing) == 0 {
+		if len(cmd.Variables)+len(cmd.Signing)+len(cmd.Texts) == 0 {
 			return nil
 		}
 		cmd.Op = g.freshOp()
 		result, err := g.also(r, cmd)
 		done += result.Count
-		size, cmd.Variables, cmd.Signing = 0, nil, nil
+		size, cmd.Variables, cmd.Signing, cmd.Texts = 0, nil, nil, nil
 		return err
 	}
 	view := r.View
@@ -115,6 +115,18 @@ func (g *rotations) reseal(r *edge.Request, org compute.OrgID, key *compute.Data
 		}
 		cmd.Variables = append(cmd.Variables, v)
 		if size += len(v.Sealed) + len(v.Name); size >= rotateBytes {
+			if err := flush(); err != nil {
+				return done, err
+			}
+		}
+	}
+	for _, text := range view.TextsBefore(org, key.Number) {
+		sealed, err := g.cfg.Vault.ResealText(key, text.Sealed, text.Context)
+		if err != nil {
+			return done, err
+		}
+		cmd.Texts = append(cmd.Texts, fsm.ResealedText{Before: text.Sealed, Sealed: sealed, Key: key.Number})
+		if size += len(text.Sealed) + len(sealed); size >= rotateBytes {
 			if err := flush(); err != nil {
 				return done, err
 			}

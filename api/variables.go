@@ -26,8 +26,9 @@ type Vault interface {
 	// one without those before it.
 	RotateKey(key *compute.DataKey) (*compute.DataKey, error)
 	RetireKeys(key *compute.DataKey) (*compute.DataKey, error)
-	// Reseal and ResealCallback seal what earlier keys have sealed.
+	// Reseal, ResealText and ResealCallback seal what earlier keys have sealed.
 	Reseal(key *compute.DataKey, v *compute.Variable) error
+	ResealText(key *compute.DataKey, sealed []byte, context string) ([]byte, error)
 	ResealCallback(key *compute.DataKey, org compute.OrgID, s *compute.CallbackSecret) error
 }
 

@@ -32,6 +32,15 @@ func TokenContext(org OrgID, deployment ExecutionID) string {
 	return "model token v1 " + org.String() + " " + deployment.String()
 }
 
+// SealedFor returns the execution for which the secrets of e are sealed: replicas have those
+// of their service.
+func (e *Execution) SealedFor() ExecutionID {
+	if e.Parent.IsZero() {
+		return e.ID
+	}
+	return e.Parent
+}
+
 // InferenceOffer is the offer of a node with an engine for models.
 func InferenceOffer(engine string) Offer { return Offer("inference:" + engine) }
 

@@ -163,6 +163,11 @@ func (s *deployment) checkUpdate(parent *compute.Execution, c UpdateDeployment) 
 	if refusal := checkInference(c.Model); refusal != nil {
 		return refusal
 	}
+	if len(c.Model.Token) > 0 && s.Format() >= formatRotation {
+		if refusal := s.identity.changedKey(c.Actor.Org, c.Key, c.Model.Key); refusal != nil {
+			return refusal
+		}
+	}
 	updated := *parent
 	return s.setInference(&updated, c.Model, c.MinVRAMMiB)
 }

@@ -93,7 +93,7 @@ func (s *identity) firstDataKey(org compute.OrgID, key compute.DataKey) {
 // checkVariables refuses variables that cannot be stored. A command stores all of its
 // variables or none.
 func (s *identity) checkVariables(c *PutVariables) *compute.Error {
-	key, added := s.DataKey(c.Actor.Org), 0
+	added := 0
 	names := make(map[string]bool, len(c.Variables))
 	for i := range c.Variables {
 		variable := &c.Variables[i]
@@ -105,13 +105,10 @@ func (s *identity) checkVariables(c *PutVariables) *compute.Error {
 		if !s.variables.Has(variableKey{c.Actor.Org.UUID, c.Actor.User.UUID, variable.Name}) {
 			added++
 		}
-		sealedBy := uint64(1)
-		if key != nil {
-			sealedBy = key.Number
-		}
-		if variable.Secret && (variable.Key != sealedBy || key == nil && c.Key == nil || key != nil && c.Key != nil) {
-			return compute.Errorf(compute.CodeConflict,
-				"the organization has another data key: try again").Named("data_key_changed")
+		if variable.Secret {
+			if refusal := s.changedKey(c.Actor.Org, c.Key, variable.Key); refusal != nil {
+				return refusal
+			}
 		}
 	}
 	if size := s.sizeAfter(c); size > compute.MaxVariableBytes {

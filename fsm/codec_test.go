@@ -132,6 +132,7 @@ func everyCommand() []fsm.Command {
 		fsm.RotateKey{
 			Op: op, Actor: a, Org: a.Org, Key: &compute.DataKey{Number: 2, Sealed: []byte{1}}, Retire: true,
 			Variables: []compute.Variable{{Name: "A", Sealed: []byte{2}, Key: 2}}, Signing: []compute.CallbackSecret{{Number: 1, Key: 2}},
+			Texts: []fsm.ResealedText{{Before: []byte{1}, Sealed: []byte{2}, Key: 2}},
 		},
 		fsm.SealWith{Op: op, Actor: a, Prefixes: [][]byte{{1, 2, 3, 4, 5}}},
 		fsm.Reseal{Op: op, Actor: a, Keys: []fsm.SealedKey{

@@ -422,6 +422,7 @@ type (
 		Retire    bool                     `cbor:"5,keyasint,omitempty"`
 		Variables []compute.Variable       `cbor:"6,keyasint,omitempty"`
 		Signing   []compute.CallbackSecret `cbor:"7,keyasint,omitempty"`
+		Texts     []ResealedText           `cbor:"8,keyasint,omitempty"`
 	}
 
 	// SetPrices changes prices; those not named stay.

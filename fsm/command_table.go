@@ -373,7 +373,8 @@ func accountRows() []*row {
 		}.row(),
 		command[RotateKey]{
 			number: 96, since: formatAccounts, apply: (*state).rotateKey,
-			op: func(c RotateKey) Op { return c.Op },
+			op:   func(c RotateKey) Op { return c.Op },
+			uses: func(c RotateKey) uint64 { return formatIf(len(c.Texts) > 0, formatRotation) },
 		}.row(),
 		command[SealWith]{
 			number: 97, since: formatAccounts, apply: (*state).sealWith,

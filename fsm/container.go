@@ -35,19 +35,17 @@ func (s *execution) checkContainer(e *compute.Execution) *compute.Error {
 	return nil
 }
 
-// sealedWith returns why the credentials of a submit cannot be stored: another key than
-// the organization's has sealed them.
+// sealedWith returns why the credentials or the token of a submit cannot be stored: another
+// key than the organization's has sealed them.
 func (s *execution) sealedWith(c *Submit) *compute.Error {
-	if c.Execution.Container == nil || len(c.Execution.Container.Credentials) == 0 {
-		return nil
+	e := &c.Execution
+	if e.Container != nil && len(e.Container.Credentials) > 0 {
+		if refusal := s.identity.changedKey(c.Actor.Org, c.Key, e.Container.Key); refusal != nil {
+			return refusal
+		}
 	}
-	number, key := uint64(1), s.DataKey(c.Actor.Org)
-	if key != nil {
-		number = key.Number
-	}
-	if c.Execution.Container.Key != number || key == nil && c.Key == nil || key != nil && c.Key != nil {
-		return compute.Errorf(compute.CodeConflict, "the organization has another data key: try again").
-			Named("data_key_changed")
+	if e.Inference != nil && len(e.Inference.Token) > 0 && s.Format() >= formatRotation {
+		return s.identity.changedKey(c.Actor.Org, c.Key, e.Inference.Key)
 	}
 	return nil
 }

@@ -184,6 +184,9 @@ func (h *historian) serviceThing() {
 		h.acceptSome(&e)
 		if h.chance(3) {
 			e.Inference = &compute.Inference{Engine: "echo", Model: "a/b", Args: []string{"--x"}}
+			if key := h.view().DataKey(a.Org); key != nil && h.chance(2) {
+				e.Inference.Token, e.Inference.Key = []byte(op.ID.String()), key.Number-uint64(h.rng.IntN(2))
+			}
 			e.Deployment = &compute.Deployment{
 				Min: h.rng.IntN(3), Max: h.rng.IntN(4), TargetMilliRPS: 1000, TargetP95: time.Second, Starts: 1 + h.rng.IntN(3),
 			}
@@ -680,6 +683,9 @@ func (h *historian) budgetThing(a fsm.Actor, op fsm.Op) {
 				fresh := *v
 				fresh.Sealed, fresh.Key = []byte("again"), key.Number
 				c.Variables = append(c.Variables, fresh)
+			}
+			for _, text := range h.view().TextsBefore(a.Org, key.Number) {
+				c.Texts = append(c.Texts, fsm.ResealedText{Before: text.Sealed, Sealed: []byte("again"), Key: key.Number})
 			}
 			h.send(c)
 		}

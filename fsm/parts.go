@@ -40,10 +40,11 @@ type (
 	identity struct {
 		*View
 
-		access *access
-		money  *money
-		upload *upload
-		object *object
+		access    *access
+		execution *execution
+		money     *money
+		upload    *upload
+		object    *object
 	}
 
 	// money applies everything that a ledger records.
@@ -185,7 +186,7 @@ func stateOf(v *View) *state {
 	}
 	*s.identity = identity{
 		View:   v,
-		access: s.access, money: s.money, upload: s.upload, object: s.object,
+		access: s.access, execution: s.execution, money: s.money, upload: s.upload, object: s.object,
 	}
 	*s.money = money{
 		View:   v,

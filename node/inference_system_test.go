@@ -406,7 +406,8 @@ func TestInference(t *testing.T) {
 	})
 	t.Run("errors", func(t *testing.T) { checkModelErrors(t, c, url, id) })
 	t.Run("sources", func(t *testing.T) {
-		checkModelSources(t, api, nodetest.MustClient(t, c.MustAccount("other").Key, url))
+		foreign, root := nodetest.MustClient(t, c.MustAccount("other").Key, url), nodetest.MustClient(t, c.RootToken, url)
+		checkModelSources(t, api, foreign, root, account.Slug)
 	})
 	t.Run("progress", func(t *testing.T) { checkModelProgress(t, api, release) })
 	t.Run("streams", func(t *testing.T) { checkModelStreams(t, api, url, account.Key, created.ID) })

@@ -90,7 +90,10 @@ func checkModelProgress(t *testing.T, api *client.Client, release func()) {
 
 // checkModelSources deploys models from the hub, with a token and without, and from the
 // storage of the organization, which others cannot have.
-func checkModelSources(t *testing.T, api, foreign *client.Client) {
+//
+// The data key of the organization is rotated meanwhile: replicas that start later have the
+// token still.
+func checkModelSources(t *testing.T, api, foreign, root *client.Client, org string) {
 	gated := deploymentOf("gated/echo")
 	gated.Token = hubToken
 	with, err := api.Deploy(t.Context(), gated)
@@ -115,6 +118,18 @@ func checkModelSources(t *testing.T, api, foreign *client.Client) {
 	}
 	mustDeployment(t, api, with.ID, "ready")
 	mustDeployment(t, api, stored.ID, "ready")
+	rotated, err := root.RotateSecrets(t.Context(), org)
+	if err != nil || rotated.Resealed < 2 || rotated.Left != 0 { // It has two deployments with a token, at least.
+		t.Errorf("the rotation answers %+v, %v", rotated, err)
+	}
+	if _, err := api.StopDeployment(t.Context(), with.ID); err != nil {
+		t.Fatal(err)
+	}
+	mustDeployment(t, api, with.ID, "stopped")
+	if _, err := api.StartDeployment(t.Context(), with.ID); err != nil {
+		t.Fatal(err)
+	}
+	mustDeployment(t, api, with.ID, "ready")
 	for _, refused := range []struct {
 		api *client.Client
 		id  compute.ExecutionID

@@ -57,10 +57,7 @@ func (v vault) credentials(view *fsm.View, e *compute.Execution) (*compute.Regis
 	if err != nil {
 		return nil, err
 	}
-	owner := e.ID // Replicas have the credentials of their service.
-	if !e.Parent.IsZero() {
-		owner = e.Parent
-	}
+	owner := e.SealedFor()
 	if hub { // The token for a hub of models; an engine's own image needs none.
 		token, err := opened.Unseal(e.Inference.Token, []byte(compute.TokenContext(e.Org, owner)))
 		return &compute.RegistryCredentials{Password: token}, err
@@ -126,6 +123,19 @@ func (v vault) Reseal(key *compute.DataKey, variable *compute.Variable) error {
 	variable.Key = key.Number
 	variable.Sealed, err = opened.Seal(value, variable.Context())
 	return err
+}
+
+// ResealText seals a text that is sealed for a context with the key that seals now.
+func (v vault) ResealText(key *compute.DataKey, sealed []byte, context string) ([]byte, error) {
+	opened, err := v.master.OpenDataKey(key.Sealed, key.Context())
+	if err != nil {
+		return nil, err
+	}
+	text, err := opened.Unseal(sealed, []byte(context))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", context, err)
+	}
+	return opened.Seal(text, []byte(context))
 }
 
 // ResealCallback seals a callback secret with the key that seals now.
