@@ -52,9 +52,16 @@ func checkChargeback(t *testing.T, c *nodetest.Cluster, base string) {
 	t.Helper()
 	for _, slug := range []string{"acme", "umbra"} {
 		api := nodetest.MustClient(t, c.MustAccount(slug).Key, c.Follower().URL())
-		if _, err := api.Submit(t.Context(), client.Start{Code: "while True: pass", ExecutionType: "gpu.t4.500m", Timeout: 600}); err != nil {
+		started, err := api.Submit(t.Context(), client.Start{Code: "while True: pass", ExecutionType: "gpu.t4.500m", Timeout: 600})
+		if err != nil {
 			t.Fatal(err)
 		}
+		defer func() { // It would outlive its node.
+			if err := api.Stop(t.Context(), started.ExecutionID); err != nil {
+				t.Error(err)
+			}
+			mustFinish(t, api, started.ExecutionID)
+		}()
 	}
 	manual, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
