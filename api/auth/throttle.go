@@ -94,9 +94,8 @@ type Logins struct {
 // Allow reports whether a sign-in may be tried now and, if not, when. via names
 // the node that reports the address, "" for this one.
 func (l Logins) Allow(email, via string, from netip.Addr) (retryAfter time.Duration, ok bool) {
-	from = from.Unmap().WithZone("")
 	email = strings.ToLower(strings.TrimSpace(email))
-	if retryAfter, ok = l.Addresses.Allow(via + " " + network(from, netip.IPv4Unspecified().BitLen())); !ok {
+	if retryAfter, ok = l.Addresses.Allow(Customer(via, from)); !ok {
 		return retryAfter, false
 	}
 	// A try that its network may not make counts for no other network.
@@ -110,6 +109,12 @@ func (l Logins) Allow(email, via string, from netip.Addr) (retryAfter time.Durat
 // names the node that reports the address, "" for this one.
 func Network(via string, from netip.Addr) string {
 	return via + " " + network(from.Unmap().WithZone(""), networkBits)
+}
+
+// Customer names who is behind an address, as limits of strangers distinguish them: an IPv4
+// address, or the network that one customer has in IPv6.
+func Customer(via string, from netip.Addr) string {
+	return via + " " + network(from.Unmap().WithZone(""), netip.IPv4Unspecified().BitLen())
 }
 
 // Prefix lengths of the networks that one customer has.

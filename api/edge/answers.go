@@ -73,7 +73,7 @@ func (c *Core) answerHold(r *Request) bodyHold {
 	case c.cfg.Relay != nil && (need == NeedCaller || need == NeedUser || need == NeedOrg):
 		hold.budget, hold.owner = c.answers.held, bearerName(r.bearer)
 	default:
-		hold.budget, hold.owner = c.answers.heldStrangers, r.IP
+		hold.budget, hold.owner = c.answers.heldStrangers, r.customer()
 	}
 	return hold
 }

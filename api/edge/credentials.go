@@ -71,6 +71,9 @@ func origin(ip string) (via string, from netip.Addr) {
 	return via, from
 }
 
+// customer names who makes a request without a good credential.
+func (r *Request) customer() string { return auth.Customer(origin(r.IP)) }
+
 // Random fills b with random bytes.
 func (c *Credentials) Random(b []byte) error {
 	if _, err := io.ReadFull(c.cfg.Rand, b); err != nil {

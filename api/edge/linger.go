@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"berth/api/auth"
 )
 
 // Limits of connections that the server has closed and reads from still.
@@ -27,25 +30,48 @@ type lingerListener struct {
 	net.Listener
 
 	places  *budget
+	open    *budget         // Open connections of networks of IPv6; fasthttp counts by whole addresses.
 	ctx     context.Context //nolint:containedctx // Lives for one call of Serve; nothing lingers after it.
 	waiting sync.WaitGroup
 }
 
-func newLingerListener(ctx context.Context, l net.Listener) *lingerListener {
-	return &lingerListener{Listener: l, ctx: ctx, places: newBudget(maxLingering, maxLingering/lingerShare)}
+// newLingerListener returns a listener that closes connections of a customer beyond perIP.
+func newLingerListener(ctx context.Context, l net.Listener, perIP int) *lingerListener {
+	return &lingerListener{
+		Listener: l, ctx: ctx,
+		places: newBudget(maxLingering, maxLingering/lingerShare), open: newBudget(math.MaxInt, perIP),
+	}
 }
 
 // Accept implements net.Listener.
 func (l *lingerListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		half, ok := conn.(halfConn)
+		if !ok {
+			return conn, nil
+		}
+		network := networkOf(conn.RemoteAddr())
+		if network == "" || l.open.take(network, 1) {
+			return &lingerConn{halfConn: half, listener: l, network: network}, nil
+		}
+		_ = conn.Close() // There is nobody to tell.
 	}
-	half, ok := conn.(halfConn)
+}
+
+// networkOf names the network of a client that has an IPv6 address, "" for others.
+func networkOf(client net.Addr) string {
+	tcp, ok := client.(*net.TCPAddr)
 	if !ok {
-		return conn, nil
+		return ""
 	}
-	return &lingerConn{halfConn: half, listener: l}, nil
+	if from := tcp.AddrPort().Addr().Unmap(); from.Is6() {
+		return auth.Customer("", from)
+	}
+	return ""
 }
 
 // halfConn is a connection of which one direction can be closed.
@@ -59,6 +85,7 @@ type lingerConn struct {
 	halfConn
 
 	listener *lingerListener
+	network  string      // For which it is counted; "" for none.
 	over     atomic.Bool // Nothing more comes from the client, or nothing reaches it.
 	last     atomic.Bool // No request is read after the one that is answered.
 	closed   atomic.Bool
@@ -102,7 +129,11 @@ func (c *lingerConn) Write(p []byte) (int, error) {
 // for a while, in the background.
 func (c *lingerConn) Close() error {
 	l := c.listener
-	if c.closed.Swap(true) || c.over.Load() || l.ctx.Err() != nil {
+	again := c.closed.Swap(true)
+	if !again && c.network != "" {
+		l.open.give(c.network, 1)
+	}
+	if again || c.over.Load() || l.ctx.Err() != nil {
 		return c.halfConn.Close()
 	}
 	owner, _, _ := net.SplitHostPort(c.RemoteAddr().String()) // One owner has all odd addresses.

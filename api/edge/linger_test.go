@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
+	"slices"
 	"testing"
 )
 
@@ -18,7 +20,7 @@ func TestLingeringIsBounded(t *testing.T) {
 	defer inner.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	l := newLingerListener(ctx, inner)
+	l := newLingerListener(ctx, inner, 8)
 	l.places = newBudget(2, 2)
 	connect := func() (client *net.TCPConn, server net.Conn) {
 		t.Helper()
@@ -60,5 +62,86 @@ func TestLingeringIsBounded(t *testing.T) {
 	cancel()
 	if l.waiting.Wait(); held() != 0 {
 		t.Errorf("%d linger when the server has ended", held())
+	}
+}
+
+// fakeListener accepts connections from addresses.
+type fakeListener struct {
+	net.Listener
+
+	from []string
+}
+
+func (l *fakeListener) Accept() (net.Conn, error) {
+	if len(l.from) == 0 {
+		return nil, net.ErrClosed
+	}
+	conn := &fakeConn{from: l.from[0]}
+	l.from = l.from[1:]
+	return conn, nil
+}
+
+// fakeConn is a connection from an address.
+type fakeConn struct {
+	net.Conn
+
+	from string
+}
+
+func (c *fakeConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(c.from), 1))
+}
+
+func (*fakeConn) CloseWrite() error { return nil }
+func (*fakeConn) Close() error      { return nil }
+
+// TestNetworksShareConnections accepts so many connections of one network of IPv6, from
+// whatever address in it, and more once one of them is closed. IPv4 is not counted here.
+func TestNetworksShareConnections(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // Nothing lingers.
+	inner := &fakeListener{from: []string{"2001:db8::1", "192.0.2.1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1"}}
+	l := newLingerListener(ctx, inner, 2)
+	accept := func() string {
+		conn, err := l.Accept()
+		if err != nil {
+			return err.Error()
+		}
+		return conn.RemoteAddr().(*net.TCPAddr).IP.String()
+	}
+	first, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for range 3 {
+		got = append(got, accept())
+	}
+	if want := []string{"192.0.2.1", "2001:db8::2", "2001:db8:0:1::1"}; !slices.Equal(got, want) {
+		t.Errorf("after the first it accepts %v, want %v", got, want)
+	}
+	_ = first.Close()
+	_ = first.Close()
+	inner.from = []string{"2001:db8::4", "2001:db8::5"}
+	if got := accept(); got != "2001:db8::4" {
+		t.Errorf("after one was closed it accepts %s", got)
+	}
+	if got := accept(); got != net.ErrClosed.Error() {
+		t.Errorf("a connection that was closed twice counts as two: %s", got)
+	}
+}
+
+// TestCustomersOfAnAddress counts strangers of one network of IPv6 together.
+func TestCustomersOfAnAddress(t *testing.T) {
+	of := func(ip string) string { return (&Request{IP: ip}).customer() }
+	for _, same := range [][2]string{{"2001:db8::1", "2001:db8::ffff:1"}, {"::ffff:192.0.2.1", "192.0.2.1"}, {"n4 2001:db8::1", "n4 2001:db8::2"}} {
+		if of(same[0]) != of(same[1]) {
+			t.Errorf("%s is %q, and %s is %q", same[0], of(same[0]), same[1], of(same[1]))
+		}
+	}
+	for _, other := range [][2]string{{"2001:db8::1", "2001:db8:0:1::1"}, {"192.0.2.1", "192.0.2.2"}, {"n4 192.0.2.1", "192.0.2.1"}} {
+		if of(other[0]) == of(other[1]) {
+			t.Errorf("%s and %s are both %q", other[0], other[1], of(other[0]))
+		}
 	}
 }

@@ -45,7 +45,7 @@ func (l *rateLimits) caller(r *Request) error {
 
 // stranger counts a request without a good credential.
 func (l *rateLimits) stranger(r *Request) error {
-	wait, ok := l.strangers.Allow(r.IP)
+	wait, ok := l.strangers.Allow(r.customer())
 	return r.limited(wait, ok, l.limits.AnonBurst)
 }
 

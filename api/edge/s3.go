@@ -63,7 +63,7 @@ func (c *serviceCall) passS3() error {
 	if c.cfg.S3 == nil {
 		return NotFound()
 	}
-	owner := c.r.IP // The owner of the bucket is known only once the signature is checked.
+	owner := c.r.customer() // The owner of the bucket is known only once the signature is checked.
 	if !c.served.take(owner, 1) {
 		return compute.Errorf(compute.CodeUnavailable, "This node passes on too many requests.").
 			Named("too_many_requests").Retry(time.Second)

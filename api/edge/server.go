@@ -78,7 +78,7 @@ func (s *Server) Drain() { s.draining.Store(true) }
 // requests in flight get a few seconds. It returns when all of that is over,
 // with l closed.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	lingering := newLingerListener(ctx, l)
+	lingering := newLingerListener(ctx, l, s.cfg.Limits.ConnsPerIP)
 	defer lingering.waiting.Wait()
 	l = lingering
 	if s.cfg.TLS != nil {

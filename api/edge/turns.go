@@ -52,7 +52,7 @@ func newTurns() *turns {
 func (c *Core) AwaitTurn(r *Request) error {
 	turns, owner, expected := c.turns.answers, r.Caller.Actor.Org.String(), expectedAnswer
 	if r.Caller.name() == "" && !r.Caller.Actor.Root {
-		turns, owner, expected = c.turns.scrapes, r.IP, expectedScrape
+		turns, owner, expected = c.turns.scrapes, r.customer(), expectedScrape
 	}
 	if err := c.await(r, turns, owner, errManyAnswers); err != nil {
 		return err
