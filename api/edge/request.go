@@ -230,7 +230,7 @@ func (s *Server) baseURL(host string, tls bool) string {
 func singular() []string {
 	return []string{
 		"Authorization", "X-Org-Slug", "Idempotency-Key", "Host", "Content-Type", "Content-Length", "Content-Encoding",
-		"Last-Event-Id",
+		"Last-Event-Id", "Range", "If-Range", "If-Match", "If-None-Match", "Stripe-Signature",
 	}
 }
 
