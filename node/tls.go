@@ -4,9 +4,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/crypto/acme"
 	"golang.org/x/crypto/acme/autocert"
@@ -14,8 +16,8 @@ import (
 	"berth/node/config"
 )
 
-// apiTLS returns the API's TLS configuration, nil for plain HTTP. The files
-// are read again for new connections, so that a renewed certificate counts.
+// apiTLS returns the API's TLS configuration, nil for plain HTTP. New connections see a
+// renewed certificate.
 func (n *Node) apiTLS() (*tls.Config, error) {
 	cfg := n.cfg.API.TLS
 	if cfg.Cert == "" && len(cfg.ACME.Hosts) > 0 {
@@ -24,16 +26,62 @@ func (n *Node) apiTLS() (*tls.Config, error) {
 	if cfg.Cert == "" {
 		return nil, nil
 	}
-	if _, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key); err != nil {
+	pair := &keyPair{cert: cfg.Cert, key: cfg.Key, logger: n.logger}
+	if err := pair.load(); err != nil {
 		return nil, fmt.Errorf("load api certificate: %w", err)
 	}
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key)
-			return &pair, err
-		},
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.current(), nil },
 	}, nil
+}
+
+// keyPair is a certificate in files, which is read again when they change. While they do not
+// fit, as between the two writes of a renewal, the one before stays.
+type keyPair struct {
+	cert, key string
+	logger    *slog.Logger
+
+	mu     sync.Mutex
+	seen   [2]os.FileInfo // The files when they were read last.
+	loaded *tls.Certificate
+}
+
+// current returns the certificate for a connection.
+func (p *keyPair) current() *tls.Certificate {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.load(); err != nil {
+		p.logger.Warn("api certificate not reloaded, the one before stays", "err", err)
+	}
+	return p.loaded
+}
+
+// load reads the files if they are others than those that it read last.
+func (p *keyPair) load() error {
+	var now [2]os.FileInfo
+	for i, name := range []string{p.cert, p.key} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		now[i] = info
+	}
+	if sameFile(p.seen[0], now[0]) && sameFile(p.seen[1], now[1]) {
+		return nil
+	}
+	p.seen = now // Files that do not fit are not read for each connection.
+	pair, err := tls.LoadX509KeyPair(p.cert, p.key)
+	if err != nil {
+		return err
+	}
+	p.loaded = &pair
+	return nil
+}
+
+// sameFile reports whether a file is as it was seen before.
+func sameFile(before, now os.FileInfo) bool {
+	return before != nil && os.SameFile(before, now) && before.ModTime().Equal(now.ModTime()) && before.Size() == now.Size()
 }
 
 // acmeTLS returns a configuration whose certificates an ACME authority gives and renews.
