@@ -78,6 +78,19 @@ func ComposeOffer(trusted bool) Offer {
 	return engineOffers + "compose"
 }
 
+// Engine returns the name of the engine that o offers, for containers or for models, and
+// whether it is offered to trusted organizations; "" if o offers something else.
+func (o Offer) Engine() (name string, trusted bool) {
+	if name, ok := strings.CutPrefix(string(o), engineOffers); ok {
+		return strings.CutSuffix(name, trustedEngine)
+	}
+	name, _ = strings.CutPrefix(string(o), inferenceOffers)
+	if name == string(o) {
+		return "", false
+	}
+	return name, false
+}
+
 // RefusesEngine returns why n has no engine for a request that needs one: ReasonNoEngine,
 // or ReasonTrustedOnly if n has one for trusted organizations. It returns ReasonNone if
 // the engine is no obstacle, or not the only one.

@@ -42,7 +42,9 @@ func (e *Execution) SealedFor() ExecutionID {
 }
 
 // InferenceOffer is the offer of a node with an engine for models.
-func InferenceOffer(engine string) Offer { return Offer("inference:" + engine) }
+func InferenceOffer(engine string) Offer { return Offer(inferenceOffers + engine) }
+
+const inferenceOffers = "inference:" // They begin the offers of engines for models.
 
 // MaxReplicaFailures is how many replicas may fail with one request for a model: after the
 // first, it is sent once more. The request may be the reason.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -45,14 +46,14 @@ func printNodes(cmd *cobra.Command, c *client.Client, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	t := cli.NewTable("name", "state", "part", "gpus", "api", "version", "gaps", "id")
+	t := cli.NewTable("name", "state", "part", "gpus", "engines", "api", "version", "gaps", "id")
 	for _, n := range nodes {
 		state := n.State.String()
 		if n.Drained {
 			state += ", drained"
 		}
 		state += clockOf(n)
-		t.AppendRow(cli.Row(n.Name, state, partOf(n, peers), gpusOf(n), n.API, n.Version, gapsText(n.Gaps), n.ID))
+		t.AppendRow(cli.Row(n.Name, state, partOf(n, peers), gpusOf(n), enginesOf(n.Offers), n.API, n.Version, gapsText(n.Gaps), n.ID))
 	}
 	return cli.PrintTable(cmd.OutOrStdout(), t)
 }
@@ -96,6 +97,27 @@ func gpusOf(n wire.Node) string {
 		}
 	}
 	return cli.CountTypes(types)
+}
+
+// enginesOf names the engines of a node for containers and models, "-" for none.
+func enginesOf(offers []compute.Offer) string {
+	trustedOnly := map[string]bool{} // By the name of the engine.
+	for _, o := range offers {
+		if name, trusted := o.Engine(); name != "" {
+			only, known := trustedOnly[name]
+			trustedOnly[name] = trusted && (only || !known)
+		}
+	}
+	if len(trustedOnly) == 0 {
+		return "-"
+	}
+	names := slices.Sorted(maps.Keys(trustedOnly))
+	for i, name := range names {
+		if trustedOnly[name] {
+			names[i] += " (trusted only)"
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // gapsText names what a node's kernel does not enforce of the sandbox, "-" for nothing.
