@@ -124,6 +124,8 @@ type Records[K, V any] interface {
 	Has(k K) bool
 	// Put stores v and returns the record it replaces, nil for none.
 	Put(v *V) *V
+	// PutEncoded is Put for a caller that has the encoding of v. The caller may reuse it.
+	PutEncoded(v *V, encoded []byte) *V
 	// Drop removes the record at k and returns it, nil for none.
 	Drop(k K) *V
 	// Forget removes a record that is not cold and leaves its hash in the sum: it is kept
@@ -294,17 +296,31 @@ func (r *records[K, V]) hash(v *V) [sha256.Size]byte {
 	return sha256.Sum256(MustEncode(v))
 }
 
-func (r *records[K, V]) Put(v *V) *V {
+func (r *records[K, V]) Put(v *V) *V { return r.put(v, nil) }
+
+func (r *records[K, V]) PutEncoded(v *V, encoded []byte) *V { return r.put(v, encoded) }
+
+// put stores v, whose encoding is nil if the caller does not have it. It encodes a record
+// that is cold and hashed as a whole once.
+func (r *records[K, V]) put(v *V, encoded []byte) *V {
 	r.frozen = nil
 	k := r.key(v)
 	old, ok := r.Get(k)
 	if ok {
 		r.sum.sub(r.hash(old))
 	}
-	r.sum.Add(r.hash(v))
-	if r.cold != nil && r.cold.Is(v) {
+	cold := r.cold != nil && r.cold.Is(v)
+	if cold && encoded == nil {
+		encoded = MustEncode(v)
+	}
+	if encoded != nil && r.lean == nil {
+		r.sum.Add(sha256.Sum256(encoded))
+	} else {
+		r.sum.Add(r.hash(v))
+	}
+	if cold {
 		key := r.cold.Bytes(k)
-		r.packed.Set(key, r.cold.Packer.Pack(nil, key, MustEncode(v)))
+		r.packed.Set(key, r.cold.Packer.Pack(nil, key, encoded))
 		if ok {
 			r.hot.Remove(k)
 		}

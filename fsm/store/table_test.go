@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"slices"
 	"testing"
 )
@@ -140,6 +141,43 @@ func TestRecordsSumTheirHashes(t *testing.T) {
 	}
 	if sum(b) != (Sum{}) || b.Drop("x") != nil || b.Len() != 0 {
 		t.Errorf("empty, but the sum is %v", sum(b))
+	}
+}
+
+// TestSumsDoNotDependOnColdness puts the same records, cold, hot, changed and with their
+// encodings, and expects the sum of their hashes each time.
+func TestSumsDoNotDependOnColdness(t *testing.T) {
+	key := func(p *item) string { return p.Name }
+	bare := func(p *item) *item { return &item{Name: p.Name} }
+	for name, lean := range map[string]func(*item) *item{"whole": nil, "lean": bare} {
+		t.Run(name, func(t *testing.T) {
+			r := NewColdRecords(cmp.Compare[string], key, 1, Cold[string, item]{
+				Is: func(p *item) bool { return p.Price%2 == 0 }, Bytes: func(k string) []byte { return []byte(k) },
+				Key: func(b []byte) string { return string(b) }, Packer: NewPacker(), Lean: lean,
+			})
+			var want Sum
+			for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
+				r.Put(&item{name, i + 1})
+				last := &item{name, i}
+				if i < 3 {
+					r.Put(last)
+				} else {
+					r.PutEncoded(last, MustEncode(last))
+				}
+				if lean != nil {
+					last = lean(last)
+				}
+				want.Add(sha256.Sum256(MustEncode(last)))
+			}
+			if n, sum := r.Digest(); n != 6 || r.ColdLen() != 3 || sum != want {
+				t.Errorf("%d records, %d of them cold, sum %v, want %v", n, r.ColdLen(), sum, want)
+			}
+			for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
+				if v, ok := r.Get(name); !ok || v.Price != i {
+					t.Errorf("%s is %+v", name, v)
+				}
+			}
+		})
 	}
 }
 
