@@ -34,9 +34,8 @@ func (s *money) post(e compute.LedgerEntry) {
 	a.Seq++
 	e.Seq, e.Index, e.At = a.Seq, s.meta.Index, s.meta.Now
 	e.Balance, e.Held = a.Balance, a.Held
-	e.Hash = ledger.Chain(a.Head, e)
+	s.ledger.Append(a.Head, &e)
 	a.Head, a.UpdatedAt = e.Hash, s.meta.Now
-	s.ledger.Put(&e)
 	s.putAccount(&a)
 }
 

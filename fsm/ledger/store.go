@@ -60,8 +60,21 @@ func (b *Store) Digest() (int, store.Sum) {
 }
 
 // Put appends a line to a ledger.
-func (b *Store) Put(e *compute.LedgerEntry) {
-	b.Records.Put(e)
+func (b *Store) Put(e *compute.LedgerEntry) { b.put(e, store.MustEncode(e)) }
+
+// Append appends a line to a ledger whose last line has the hash before, and sets its hash as
+// Chain does.
+func (b *Store) Append(before compute.Hash, e *compute.LedgerEntry) {
+	e.Hash = compute.Hash{}
+	text := store.MustEncode(e)
+	e.Hash = chained(before, text)
+	copy(text[len(text)-sha256.Size:], e.Hash[:])
+	b.put(e, text)
+}
+
+// put appends a line with its encoding to a ledger.
+func (b *Store) put(e *compute.LedgerEntry, text []byte) {
+	b.Records.PutEncoded(e, text)
 	if e.Seq%BlockLines == 0 {
 		b.seal(e.Org.UUID, e.Seq-BlockLines+1)
 	}

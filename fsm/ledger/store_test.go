@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 
 	"berth/compute"
@@ -62,5 +64,41 @@ func TestStoreKeepsEveryLine(t *testing.T) {
 				t.Fatalf("from %d of %s: %d lines, want %d", from, org, i, len(want))
 			}
 		}
+	}
+}
+
+// TestAppendChains appends the lines that Chain and Put make, and compares their hashes,
+// their sums and their encodings.
+func TestAppendChains(t *testing.T) {
+	made, put := New(), New()
+	var head compute.Hash
+	for seq := uint64(1); seq <= 2*BlockLines+3; seq++ {
+		e := compute.LedgerEntry{
+			Org: compute.OrgID{UUID: compute.UUID{1}}, Seq: seq, At: compute.Instant(seq), Amount: compute.Credits(seq) << 30,
+			Note: strings.Repeat("é", int(seq*5)), Hash: compute.Hash{9}, // Filled in by Append.
+		}
+		chained, appended := e, e
+		chained.Hash = Chain(head, e)
+		put.Put(&chained)
+		made.Append(head, &appended)
+		if appended != chained {
+			t.Fatalf("line %d is %+v, want %+v", seq, appended, chained)
+		}
+		head = appended.Hash
+	}
+	n, sum := made.Digest()
+	if wantN, want := put.Digest(); n != wantN || sum != want {
+		t.Errorf("%d lines, sum %v, want %d, %v", n, sum, wantN, want)
+	}
+	var texts [][]byte
+	put.Each(func(text []byte) { texts = append(texts, bytes.Clone(text)) })
+	made.Each(func(text []byte) {
+		if !bytes.Equal(text, texts[0]) {
+			t.Errorf("a line is %x, want %x", text, texts[0])
+		}
+		texts = texts[1:]
+	})
+	if made.SealedLines != 2*BlockLines {
+		t.Errorf("%d lines are sealed", made.SealedLines)
 	}
 }
