@@ -1,7 +1,10 @@
 package store
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"reflect"
+	"sync"
 
 	"github.com/fxamacker/cbor/v2"
 )
@@ -70,7 +73,61 @@ func MustDecode[V any](data []byte) *V {
 }
 
 // Encode returns the deterministic encoding of a value.
-func Encode(value any) ([]byte, error) { return codec.enc.Marshal(value) }
+func Encode(value any) ([]byte, error) { return EncodeBehind(0, value) }
+
+// EncodeBehind is Encode that leaves room for a header of some bytes in front.
+func EncodeBehind(header int, value any) ([]byte, error) {
+	e := encoderOf(reflect.TypeOf(value))
+	if e == nil {
+		data, err := codec.enc.Marshal(value)
+		if err != nil || header == 0 {
+			return data, err
+		}
+		return append(make([]byte, header, header+len(data)), data...), nil
+	}
+	buffer := takeBuffer()
+	defer giveBuffer(buffer)
+	*buffer = e.append(*buffer, reflect.ValueOf(value))
+	out := make([]byte, header+len(*buffer))
+	copy(out[header:], *buffer)
+	return out, nil
+}
+
+// hashOf returns the hash of a record's encoding.
+func hashOf(record any) [sha256.Size]byte {
+	e := encoderOf(reflect.TypeOf(record))
+	if e == nil {
+		return sha256.Sum256(MustEncode(record))
+	}
+	buffer := takeBuffer()
+	defer giveBuffer(buffer)
+	*buffer = e.append(*buffer, reflect.ValueOf(record))
+	return sha256.Sum256(*buffer)
+}
+
+// buffers has *[]byte values for encodings that are not kept.
+var buffers sync.Pool //nolint:gochecknoglobals // A cache of memory.
+
+// maxBuffer bounds the bytes of a buffer that is kept for reuse.
+const maxBuffer = 64 << 10
+
+// takeBuffer returns an empty buffer.
+func takeBuffer() *[]byte {
+	if buffer, ok := buffers.Get().(*[]byte); ok {
+		return buffer
+	}
+	const usual = 1 << 10
+	buffer := make([]byte, 0, usual)
+	return &buffer
+}
+
+// giveBuffer returns a buffer for reuse.
+func giveBuffer(buffer *[]byte) {
+	if cap(*buffer) <= maxBuffer {
+		*buffer = (*buffer)[:0]
+		buffers.Put(buffer)
+	}
+}
 
 // Decode sets v to the value that data encodes. A field that V does not have is
 // an error.

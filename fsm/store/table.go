@@ -293,7 +293,7 @@ func (r *records[K, V]) hash(v *V) [sha256.Size]byte {
 	if r.lean != nil {
 		v = r.lean(v)
 	}
-	return sha256.Sum256(MustEncode(v))
+	return hashOf(v)
 }
 
 func (r *records[K, V]) Put(v *V) *V { return r.put(v, nil) }
