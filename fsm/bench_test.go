@@ -41,6 +41,19 @@ func BenchmarkSubmit(b *testing.B) {
 	}
 }
 
+// BenchmarkEncode measures the frame of one submit, as its proposer makes it.
+func BenchmarkEncode(b *testing.B) {
+	w := newWorld(b)
+	c := w.python("t4")
+	c.Execution.Bundle.Inline = make([]byte, 500)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := fsm.Encode(c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkExecution measures all entries of one execution, each published
 // separately.
 func BenchmarkExecution(b *testing.B) {

@@ -19,7 +19,7 @@ const (
 // changes gets a new kind, never another reading of an old log.
 const version = 1
 
-// Encode returns cmd as one frame. It decodes the frame again, so that a frame
+// Encode returns cmd as one frame. It checks that the frame decodes, so that a frame
 // that no replica could read is never proposed.
 func Encode(cmd Command) ([]byte, error) { return commands.encode(cmd) }
 

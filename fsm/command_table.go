@@ -437,6 +437,7 @@ type row struct {
 	beforeBootstrap bool
 
 	is     func(Command) bool
+	schema *store.Schema // A payload that it accepts decodes.
 	decode func(payload []byte) (Command, error)
 	needs  func(Command) uint64 // The format that a replica has to know.
 	apply  func(*state, Command) Result
@@ -450,7 +451,8 @@ func (c command[C]) row() *row {
 	r := &row{
 		number: c.number, name: strings.TrimPrefix(fmt.Sprintf("%T", zero), "fsm."),
 		onFullDisk: c.onFullDisk, beforeBootstrap: c.beforeBootstrap,
-		is: func(cmd Command) bool { _, is := cmd.(C); return is },
+		is:     func(cmd Command) bool { _, is := cmd.(C); return is },
+		schema: store.SchemaOf[C](),
 		decode: func(payload []byte) (Command, error) {
 			var cmd C
 			if err := store.Decode(payload, &cmd); err != nil {
@@ -523,19 +525,21 @@ func (t *commandTable) encode(cmd Command) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	payload, err := store.Encode(cmd)
+	frame, err := store.EncodeBehind(frameHeader, cmd)
 	if err != nil {
 		return nil, fmt.Errorf("encode command %d: %w", r.number, err)
 	}
-	if len(payload)+frameHeader > MaxCommand {
+	if len(frame) > MaxCommand {
 		return nil, compute.Errorf(compute.CodeTooLarge,
 			"the request needs %d bytes in the log, at most %d fit",
-			len(payload)+frameHeader, MaxCommand).Named("command_too_large")
+			len(frame), MaxCommand).Named("command_too_large")
 	}
-	frame := make([]byte, 0, frameHeader+len(payload))
-	frame = append(frame, r.number, version)
-	frame = binary.BigEndian.AppendUint32(frame, uint32(len(payload)))
-	frame = append(frame, payload...)
+	payload := frame[frameHeader:]
+	frame[0], frame[1] = r.number, version
+	binary.BigEndian.PutUint32(frame[2:], uint32(len(payload)))
+	if r.schema.Size(payload) == len(payload) {
+		return frame, nil // It decodes.
+	}
 	if _, _, err := t.decode(frame); err != nil {
 		return nil, fmt.Errorf("encode command %d: %w", r.number, err)
 	}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -39,7 +40,8 @@ func storedTypes() []reflect.Type {
 type filler struct {
 	*rand.Rand
 
-	sparse int // One of so many values stays zero; 0 for none.
+	sparse int  // One of so many values stays zero; 0 for none.
+	broken bool // Some texts are not UTF-8.
 }
 
 // fill sets v. It leaves out what is not encoded.
@@ -75,6 +77,10 @@ func (f filler) fill(v reflect.Value, depth int) {
 			v.SetMapIndex(key, value)
 		}
 	case reflect.String:
+		if f.broken && f.IntN(9) == 0 {
+			v.SetString("\xff")
+			return
+		}
 		v.SetString([...]string{"", "a", "é", strings.Repeat("x", 23), strings.Repeat("x", 24), strings.Repeat("é", 300)}[f.IntN(6)])
 	case reflect.Bool:
 		v.SetBool(true)
@@ -103,7 +109,7 @@ func TestEncodingNeverChanges(t *testing.T) {
 		for i := range 150 {
 			v := reflect.New(of)
 			if i > 0 {
-				filler{rng, i % 5 * 2}.fill(v.Elem(), deep)
+				filler{rng, i % 5 * 2, false}.fill(v.Elem(), deep)
 			}
 			want, err := codec.Marshal(v.Interface())
 			if err != nil {
@@ -116,4 +122,53 @@ func TestEncodingNeverChanges(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSchemasAcceptOnlyCommandsThatDecode encodes random commands, some with text that no
+// replica reads. Encode refuses exactly those that do not decode, although it decodes only
+// the ones that their schemas do not accept.
+func TestSchemasAcceptOnlyCommandsThatDecode(t *testing.T) {
+	const deep = 12
+	rng := rand.New(rand.NewPCG(6, 18))
+	accepted, refused := 0, 0
+	for _, r := range commands.rows {
+		empty, err := r.decode([]byte{store.MajorMap << 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			v := reflect.New(reflect.TypeOf(empty)).Elem()
+			filler{rng, i % 5 * 2, i%4 == 0}.fill(v, deep)
+			cmd, payload := v.Interface(), store.MustEncode(v.Interface())
+			if rng.IntN(3) == 0 {
+				payload = spoiled(rng, payload)
+			}
+			accepts := r.schema.Size(payload) == len(payload)
+			if _, err := r.decode(payload); accepts && err != nil {
+				t.Fatalf("%s: accepted, but %v: %x", r.name, err, payload)
+			}
+			if accepts {
+				accepted++
+			}
+			frame, err := Encode(cmd)
+			if err != nil {
+				refused++
+			} else if c, rest, err := Decode(frame); err != nil || len(rest) > 0 || reflect.TypeOf(c) != v.Type() {
+				t.Fatalf("%s: proposed, but %v: %x", r.name, err, frame)
+			}
+			_, _, decodeErr := commands.decode(frameOf(r, store.MustEncode(cmd)))
+			if (err == nil) != (decodeErr == nil) {
+				t.Fatalf("%s: %v, but decoding says %v", r.name, err, decodeErr)
+			}
+		}
+	}
+	if accepted < 2000 || refused < 100 {
+		t.Errorf("%d accepted, %d refused: the test shows little", accepted, refused)
+	}
+}
+
+// frameOf returns the frame of a payload, however it was made.
+func frameOf(r *row, payload []byte) []byte {
+	frame := binary.BigEndian.AppendUint32([]byte{r.number, version}, uint32(len(payload)))
+	return append(frame, payload...)
 }
