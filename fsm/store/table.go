@@ -171,6 +171,7 @@ type records[K, V any] struct {
 	key     func(*V) K
 	lean    func(*V) *V // The part of a record that is hashed; nil for all of it.
 	sum     Sum
+	last    *V          // The newest record that is not cold, until sum has its hash; nil for none.
 	cold    *Cold[K, V] // Nil if no record is ever cold.
 	packed  PackedMap
 	frozen  *records[K, V] // Nil once something has changed.
@@ -205,6 +206,7 @@ func NewColdRecords[K, V any](compare func(a, b K) int, key func(*V) K, width in
 
 func (r *records[K, V]) Frozen() Records[K, V] {
 	if r.frozen == nil {
+		r.settle()
 		frozen := *r
 		frozen.hot = r.hot.freeze()
 		if r.cold != nil {
@@ -220,7 +222,10 @@ func (r *records[K, V]) Frozen() Records[K, V] {
 
 func (r *records[K, V]) Len() int { return r.hot.Len() + r.packed.Len() }
 
-func (r *records[K, V]) Digest() (int, Sum) { return r.Len(), r.sum }
+func (r *records[K, V]) Digest() (int, Sum) {
+	r.settle()
+	return r.Len(), r.sum
+}
 
 func (r *records[K, V]) Get(k K) (*V, bool) {
 	if v, ok := r.hot.Get(k); ok || r.cold == nil {
@@ -254,6 +259,7 @@ func (r *records[K, V]) Has(k K) bool {
 }
 
 func (r *records[K, V]) Forget(k K) {
+	r.settle()
 	r.frozen = nil
 	r.hot.Remove(k)
 }
@@ -296,6 +302,25 @@ func (r *records[K, V]) hash(v *V) [sha256.Size]byte {
 	return hashOf(v)
 }
 
+// settle adds the hash of the newest record to the sum. A record that is put many times
+// in between, as an account is by the requests of one entry, is hashed once. It changes
+// nothing in frozen records.
+func (r *records[K, V]) settle() {
+	if r.last != nil {
+		r.sum.Add(r.hash(r.last))
+		r.last = nil
+	}
+}
+
+// subtract removes the hash of a record that is replaced or removed from the sum.
+func (r *records[K, V]) subtract(old *V) {
+	if old == r.last {
+		r.last = nil // The sum does not have it.
+		return
+	}
+	r.sum.sub(r.hash(old))
+}
+
 func (r *records[K, V]) Put(v *V) *V { return r.put(v, nil) }
 
 func (r *records[K, V]) PutEncoded(v *V, encoded []byte) *V { return r.put(v, encoded) }
@@ -307,16 +332,20 @@ func (r *records[K, V]) put(v *V, encoded []byte) *V {
 	k := r.key(v)
 	old, ok := r.Get(k)
 	if ok {
-		r.sum.sub(r.hash(old))
+		r.subtract(old)
 	}
 	cold := r.cold != nil && r.cold.Is(v)
 	if cold && encoded == nil {
 		encoded = MustEncode(v)
 	}
-	if encoded != nil && r.lean == nil {
+	switch {
+	case encoded != nil && r.lean == nil:
 		r.sum.Add(sha256.Sum256(encoded))
-	} else {
+	case cold:
 		r.sum.Add(r.hash(v))
+	default:
+		r.settle()
+		r.last = v
 	}
 	if cold {
 		key := r.cold.Bytes(k)
@@ -337,7 +366,7 @@ func (r *records[K, V]) Drop(k K) *V {
 	old, ok := r.Get(k)
 	if ok {
 		r.frozen = nil
-		r.sum.sub(r.hash(old))
+		r.subtract(old)
 		r.hot.Remove(k)
 		if r.cold != nil {
 			r.packed.Remove(r.cold.Bytes(k))

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"crypto/sha256"
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -178,6 +179,59 @@ func TestSumsDoNotDependOnColdness(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSumsFollowChanges makes random changes and compares the sum, at random times, with the
+// hashes of the records.
+func TestSumsFollowChanges(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	bare := func(p *item) *item { return &item{Name: p.Name, Price: p.Price / 2} }
+	for _, lean := range []func(*item) *item{nil, bare} {
+		r := NewColdRecords(cmp.Compare[string], func(p *item) string { return p.Name }, 1, Cold[string, item]{
+			Is: func(p *item) bool { return p.Price%3 == 0 }, Bytes: func(k string) []byte { return []byte(k) },
+			Key: func(b []byte) string { return string(b) }, Packer: NewPacker(), Lean: lean,
+		})
+		hashed := func(v *item) [sha256.Size]byte {
+			if lean != nil {
+				v = lean(v)
+			}
+			return sha256.Sum256(MustEncode(v))
+		}
+		var forgotten Sum // The hashes of forgotten records stay.
+		check := func(r Records[string, item]) {
+			t.Helper()
+			want := forgotten
+			for v := range r.Values() {
+				want.Add(hashed(v))
+			}
+			if n, sum := r.Digest(); n != r.Len() || sum != want {
+				t.Fatalf("the sum of %d records is %v, want %v", n, sum, want)
+			}
+		}
+		name := func() string { return string(rune('a' + rng.IntN(4))) }
+		for range 20_000 {
+			switch v := (&item{name(), rng.IntN(9)}); rng.IntN(8) {
+			case 0:
+				r.Drop(name())
+			case 1:
+				if v, ok := r.GetHot(name()); ok {
+					forgotten.Add(hashed(v))
+					r.Forget(v.Name)
+				}
+			case 2:
+				r.PutEncoded(v, MustEncode(v))
+			case 3:
+				check(r)
+			case 4:
+				frozen := r.Frozen()
+				r.Put(v)
+				check(frozen)
+			default:
+				r.Put(v)
+			}
+		}
+		check(r)
 	}
 }
 
