@@ -65,9 +65,23 @@ func byUser(a, b compute.UserID) int           { return byUUID(a.UUID, b.UUID) }
 func byKey(a, b compute.KeyID) int             { return byUUID(a.UUID, b.UUID) }
 func byBundle(a, b compute.BundleID) int       { return byUUID(a.UUID, b.UUID) }
 func byExecution(a, b compute.ExecutionID) int { return byUUID(a.UUID, b.UUID) }
-func byPair(a, b pair) int                     { return cmp.Or(byUUID(a.owner, b.owner), byUUID(a.id, b.id)) }
 
-func byNumberKey(a, b numberKey) int { return cmp.Or(byUUID(a.owner, b.owner), cmp.Compare(a.n, b.n)) }
+// Tables and indexes call the following orders for every level of a tree. They compare the
+// second part of a key only where the first parts are equal.
+
+func byPair(a, b pair) int {
+	if c := byUUID(a.owner, b.owner); c != 0 {
+		return c
+	}
+	return byUUID(a.id, b.id)
+}
+
+func byNumberKey(a, b numberKey) int {
+	if c := byUUID(a.owner, b.owner); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.n, b.n)
+}
 
 func byTimeKey(a, b timeKey) int { return cmp.Or(cmp.Compare(a.at, b.at), byHash(a.id, b.id)) }
 
@@ -88,13 +102,27 @@ func byFamily(a, b family) int {
 }
 
 func byHistoryKey(a, b historyKey) int {
-	return cmp.Or(byOrg(a.org, b.org), cmp.Compare(a.index, b.index), byExecution(a.id, b.id))
+	if c := byOrg(a.org, b.org); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.index, b.index); c != 0 {
+		return c
+	}
+	return byExecution(a.id, b.id)
 }
 
 // byQueueKey is the order of the queue: higher priority, then line by line.
 func byQueueKey(a, b queueKey) int {
-	return cmp.Or(cmp.Compare(b.priority, a.priority), byOrg(a.org, b.org),
-		cmp.Compare(a.index, b.index), byExecution(a.id, b.id))
+	if c := cmp.Compare(b.priority, a.priority); c != 0 {
+		return c
+	}
+	if c := byOrg(a.org, b.org); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.index, b.index); c != 0 {
+		return c
+	}
+	return byExecution(a.id, b.id)
 }
 
 // byPriorityKey is the order of queue messages: higher priority, then age.

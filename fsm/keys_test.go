@@ -32,6 +32,16 @@ func TestOrders(t *testing.T) {
 	if !slices.IsSortedFunc(places, byHistoryKey) {
 		t.Error("places are not by organization, then index")
 	}
+	waiting := []queueKey{
+		{9, compute.OrgID{UUID: id(2)}, 9, compute.ExecutionID{UUID: id(9)}},
+		{8, compute.OrgID{UUID: id(1)}, 7, compute.ExecutionID{UUID: id(9)}},
+		{8, compute.OrgID{UUID: id(1)}, 8, compute.ExecutionID{UUID: id(1)}},
+		{8, compute.OrgID{UUID: id(1)}, 8, compute.ExecutionID{UUID: id(2)}},
+		{8, compute.OrgID{UUID: id(2)}, 1, compute.ExecutionID{UUID: id(1)}},
+	}
+	if !slices.IsSortedFunc(waiting, byQueueKey) || byQueueKey(waiting[3], waiting[2]) <= 0 {
+		t.Error("the queue is not by priority, then organization, then age, then identifier")
+	}
 	m := timeKeyOf(7, id(3))
 	if m.execution() != (compute.ExecutionID{UUID: id(3)}) || byTimeKey(m, timeKeyOf(8, id(1))) >= 0 {
 		t.Error("moments are not by time, or lose their execution")
