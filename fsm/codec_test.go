@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fxamacker/cbor/v2"
 	"github.com/hashicorp/raft"
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/store"
 )
 
 // everyCommand returns one command of each kind with some content.
@@ -265,6 +267,10 @@ func TestUndecodableEntryStopsTheNode(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
+	codec, err := cbor.CoreDetEncOptions().EncMode()
+	if err != nil {
+		f.Fatal(err)
+	}
 	for _, cmd := range everyCommand() {
 		frame, err := fsm.Encode(cmd)
 		if err != nil {
@@ -279,6 +285,13 @@ func FuzzDecode(f *testing.F) {
 		}
 		if len(rest) >= len(data) {
 			t.Fatal("a frame without length")
+		}
+		want, err := codec.Marshal(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := store.Encode(cmd); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%T %+v is encoded as %x, %v, want %x", cmd, cmd, got, err, want)
 		}
 		// Every decodable entry can be applied and leaves a valid state.
 		w := newWorld(t)
