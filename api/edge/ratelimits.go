@@ -31,15 +31,15 @@ func (l *rateLimits) caller(r *Request) error {
 	name := "root"
 	switch {
 	case !actor.Key.IsZero():
-		name = "key " + actor.Key.String()
+		name = "key " + string(actor.Key.UUID[:])
 	case !actor.Root:
-		name = "user " + actor.User.String()
+		name = "user " + string(actor.User.UUID[:])
 	}
 	wait, ok := l.callers.Allow(name)
 	if err := r.limited(wait, ok, l.limits.Burst); err != nil || actor.Org.IsZero() {
 		return err
 	}
-	wait, ok = l.orgs.Allow(actor.Org.String())
+	wait, ok = l.orgs.Allow(string(actor.Org.UUID[:]))
 	return r.limited(wait, ok, l.limits.OrgBurst)
 }
 
