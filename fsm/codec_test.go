@@ -290,6 +290,11 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		const header = 6 // Bytes of a frame before its payload.
+		again := reflect.New(reflect.TypeOf(cmd))
+		if err := cbor.Unmarshal(data[header:len(data)-len(rest)], again.Interface()); err != nil || !reflect.DeepEqual(again.Elem().Interface(), cmd) {
+			t.Errorf("%T %+v is %+v for the codec, %v", cmd, cmd, again.Elem(), err)
+		}
 		if got, err := store.Encode(cmd); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%T %+v is encoded as %x, %v, want %x", cmd, cmd, got, err, want)
 		}

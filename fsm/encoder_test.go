@@ -120,7 +120,21 @@ func TestEncodingNeverChanges(t *testing.T) {
 					t.Fatalf("%T %+v is encoded as %x, %v, want %x", value, value, got, err, want)
 				}
 			}
+			mustDecodeAlike(t, of, want)
 		}
+	}
+}
+
+// mustDecodeAlike decodes what the codec encoded with it, and as replicas do.
+func mustDecodeAlike(t *testing.T, of reflect.Type, text []byte) {
+	t.Helper()
+	want := reflect.New(of)
+	if err := cbor.Unmarshal(text, want.Interface()); err != nil {
+		t.Fatalf("%v: %v", of, err)
+	}
+	got := reflect.New(of)
+	if err := store.Decode(text, got.Interface()); err != nil || !reflect.DeepEqual(got.Interface(), want.Interface()) {
+		t.Fatalf("%x is decoded as %+v, %v, want %+v", text, got, err, want)
 	}
 }
 

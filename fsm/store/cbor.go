@@ -63,15 +63,6 @@ func MustEncode(record any) []byte {
 	return data
 }
 
-// MustDecode returns the record that MustEncode encoded.
-func MustDecode[V any](data []byte) *V {
-	v := new(V)
-	if err := codec.dec.Unmarshal(data, v); err != nil {
-		panic(fmt.Errorf("decode %T: %w", v, err))
-	}
-	return v
-}
-
 // Encode returns the deterministic encoding of a value.
 func Encode(value any) ([]byte, error) { return EncodeBehind(0, value) }
 
@@ -127,21 +118,4 @@ func giveBuffer(buffer *[]byte) {
 		*buffer = (*buffer)[:0]
 		buffers.Put(buffer)
 	}
-}
-
-// Decode sets v to the value that data encodes. A field that V does not have is
-// an error.
-func Decode[V any](data []byte, v *V) error { return codec.dec.Unmarshal(data, v) }
-
-// DecodeKnown is Decode, except that it ignores fields that V does not have.
-func DecodeKnown[V any](data []byte, v *V) error { return codec.answer.Unmarshal(data, v) }
-
-// DecodeRecord sets v to the record that data is. V itself does not escape to the heap.
-func DecodeRecord[V any](data []byte, v *V) error {
-	whole := new(V)
-	if err := codec.dec.Unmarshal(data, whole); err != nil {
-		return fmt.Errorf("decode %T: %w", whole, err)
-	}
-	*v = *whole
-	return nil
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"math"
+	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -158,4 +160,69 @@ func TestEncoderRefuses(t *testing.T) {
 			t.Errorf("%v has an encoder", of)
 		}
 	}
+}
+
+// TestDecoderAgreesWithCodec decodes encodings of each kind, whole and changed at random, as
+// the codec does: the same value, or an error.
+func TestDecoderAgreesWithCodec(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 18))
+	empty := every{Bytes: []byte{}, Bytes2: []byte{}, Named: []letter{}, List: []int16{}, List2: []sparse{}, List3: []sparse{}}
+	deep := &node{}
+	for range 2 * maxNesting {
+		deep = &node{Next: deep}
+	}
+	var texts [][]byte
+	for _, value := range []any{fullEvery(), every{}, empty, node{}, deep, node{Next: &node{Next: &node{ID: UID{1}}}}, sparse{1, []byte{2}}} {
+		texts = append(texts, MustEncode(value))
+	}
+	planned, left := 0, 0
+	for i := range 60_000 {
+		text := bytes.Clone(texts[i%len(texts)])
+		for range min(i/len(texts), 1+rng.IntN(3)) { // The first are whole.
+			switch at := rng.IntN(len(text)); rng.IntN(4) {
+			case 0:
+				text = slices.Delete(text, at, at+1)
+			case 1:
+				text = slices.Insert(text, at, byte(rng.Uint32()))
+			case 2:
+				text[at] ^= 1 << rng.IntN(8)
+			default:
+				text[at] = [...]byte{0, 0x17, 0x18, 0x1b, 0x20, 0x3b, 0x40, 0x50, 0x60, 0x80, 0x9f, 0xa0, 0xf4, 0xf6, 0xf7, 0xff}[rng.IntN(16)]
+			}
+			if len(text) == 0 {
+				text = []byte{0}
+			}
+		}
+		if agreesWithCodec[every](t, text) {
+			planned++
+		} else {
+			left++
+		}
+		agreesWithCodec[node](t, text)
+		agreesWithCodec[sparse](t, text)
+	}
+	if planned < 3000 || left < 3000 {
+		t.Errorf("%d were decoded by the plan and %d not: the test shows little", planned, left)
+	}
+}
+
+// agreesWithCodec compares how a text is decoded, and reports whether the plan of the type
+// decodes it.
+func agreesWithCodec[V any](t *testing.T, text []byte) bool {
+	t.Helper()
+	var want, got, again V
+	wantErr := codec.dec.Unmarshal(text, &want)
+	before := bytes.Clone(text)
+	err := Decode(text, &got)
+	if (err == nil) != (wantErr == nil) || err == nil && !reflect.DeepEqual(got, want) {
+		t.Fatalf("%x is %+v, %v, want %+v, %v", text, got, err, want, wantErr)
+	}
+	rest, ok := encoderOf(reflect.TypeFor[V]()).decode(text, reflect.ValueOf(&again).Elem(), maxPlanned)
+	ok = ok && len(rest) == 0
+	clear(text)
+	if ok && !reflect.DeepEqual(again, want) {
+		t.Fatalf("%T of %x changes with the text it was decoded from", want, before)
+	}
+	copy(text, before)
+	return ok
 }
