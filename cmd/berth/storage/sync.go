@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -66,15 +67,20 @@ func folder(key string) string {
 	return key + "/"
 }
 
+// partial matches what partName returns.
+//
+//nolint:gochecknoglobals // Compiled once.
+var partial = regexp.MustCompile(`\.[0-9a-f]{12}(\.of[0-9]+)?\.part$`)
+
 // local returns the sizes of the files below a directory, by their names with slashes.
-// Links are left out, and parts of files that did not come whole.
+// Links are left out, and what fetch has of files that did not come whole.
 func local(dir string) (map[string]int64, error) {
 	files := map[string]int64{}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if !entry.Type().IsRegular() || strings.HasSuffix(path, ".part") {
+		if !entry.Type().IsRegular() || partial.MatchString(path) {
 			return nil
 		}
 		info, err := entry.Info()

@@ -104,7 +104,7 @@ func (w barWriter) Write(p []byte) (int, error) {
 }
 
 // partName returns where a file of which a part has come is kept. Another version of
-// the file has another one.
+// the file has another one. The pattern partial matches it.
 func partName(name, tag string, parts int) string {
 	name += "." + tag[:min(len(tag), 12)]
 	if parts > 0 {
