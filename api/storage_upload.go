@@ -102,7 +102,10 @@ func kindOf(said, key string) string {
 }
 
 // store makes the bytes of a part durable. The error is that of the whole request.
-func (g *storage) store(r *edge.Request, b *compute.Bucket, part *multipart.Part, name string) (incomingFile, error) {
+// The keeper, if there is one, keeps the files before it.
+func (g *storage) store(
+	r *edge.Request, b *compute.Bucket, part *multipart.Part, name string, kept *keeper,
+) (incomingFile, error) {
 	f := incomingFile{key: name, kind: kindOf(part.Header.Get("Content-Type"), name)}
 	if len(f.kind) > compute.MaxObjectType {
 		f.kind = ""
@@ -110,7 +113,11 @@ func (g *storage) store(r *edge.Request, b *compute.Bucket, part *multipart.Part
 	if f.err = g.checkSpace(r, b); f.err != nil {
 		return f, nil //nolint:nilerr // The part is refused, not the request.
 	}
-	f.content, f.err = g.cfg.Objects.Write(r.Ctx, ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: part})
+	body := io.Reader(part)
+	if kept != nil {
+		body = keepingReader{part, kept}
+	}
+	f.content, f.err = g.cfg.Objects.Write(r.Ctx, ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: body})
 	if cut := r.Cut(); cut != nil {
 		return f, cut
 	}
@@ -210,7 +217,7 @@ func (g *storage) readUpload(r *edge.Request, fields map[string]string) (f incom
 				Named("several_files")
 		case isFile:
 			found = true
-			if f, err = g.store(r, b, part, name); err == nil {
+			if f, err = g.store(r, b, part, name, nil); err == nil {
 				err = f.err
 			}
 		case fields[part.FormName()] == "":
@@ -259,6 +266,8 @@ func (g *storage) uploadBulk(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	var files []incomingFile
+	kept := &keeper{storage: g, r: r}
+	defer kept.end()
 	prefix := ""
 	for {
 		part, err := parts.next()
@@ -274,7 +283,14 @@ func (g *storage) uploadBulk(r *edge.Request) (any, error) {
 			return nil, compute.Errorf(compute.CodeTooLarge,
 				"A form has at most %d files.", maxBulkFiles).Named("too_many_files")
 		case isFile:
-			f, err := g.store(r, b, part, name)
+			begun := g.Now()
+			f, err := g.store(r, b, part, name, kept)
+			if err == nil && f.err == nil {
+				kept.add(f.content, begun)
+			}
+			if err == nil {
+				err = kept.renew()
+			}
 			if err != nil {
 				return nil, err
 			}

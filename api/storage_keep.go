@@ -1,0 +1,115 @@
+package api
+
+import (
+	"io"
+	"time"
+
+	"berth/api/edge"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Times of contents that are stored and not yet published. Blobs that nothing refers to
+// for an hour are removed.
+const (
+	keepAfter = 20 * time.Minute
+	keepRetry = time.Minute
+	keepLimit = 40 * time.Minute
+)
+
+// keeper keeps the finished contents of a request that goes on. Once they are old it
+// records them as parts of an upload, which nobody sees. The parts have no size: the
+// files count when they are published. Its methods are for one goroutine.
+type keeper struct {
+	*storage
+	r *edge.Request
+
+	id    compute.ObjectUploadID // Zero before the first part.
+	parts int
+	fresh []compute.Content // Not recorded yet.
+	since time.Time         // When the oldest of fresh began to come.
+	next  time.Time         // The next try, after one that failed.
+}
+
+// add takes a finished content, and when it began to come. One that was long to come has
+// an upload of its own.
+func (k *keeper) add(c compute.Content, begun time.Time) {
+	if c.Blob == (compute.Hash{}) || !c.Upload.IsZero() {
+		return
+	}
+	if len(k.fresh) == 0 {
+		k.since = begun
+	}
+	k.fresh = append(k.fresh, c)
+}
+
+// renew records what is old. It fails when that has not worked for long.
+func (k *keeper) renew() error {
+	now := k.Now()
+	if len(k.fresh) == 0 || now.Sub(k.since) < keepAfter || now.Before(k.next) {
+		return nil
+	}
+	err := k.record()
+	if err == nil {
+		return nil
+	}
+	k.next = now.Add(keepRetry)
+	if now.Sub(k.since) < keepLimit {
+		return nil
+	}
+	return err
+}
+
+// record records all of fresh.
+func (k *keeper) record() error {
+	if k.id.IsZero() {
+		begin := fsm.StartObjectUpload{Op: k.op(), Actor: k.r.Caller.Actor}
+		begin.Upload.ID.UUID = k.NewID()
+		if err := k.propose(begin); err != nil {
+			return err
+		}
+		k.id = begin.Upload.ID
+	}
+	for len(k.fresh) > 0 {
+		c := k.fresh[0]
+		part := compute.ObjectPart{Upload: k.id, Number: k.parts + 1, Blob: c.Blob, Whole: c.Whole}
+		if err := k.propose(fsm.PutObjectPart{Op: k.op(), Actor: k.r.Caller.Actor, Part: part}); err != nil {
+			return err
+		}
+		k.parts, k.fresh = part.Number, k.fresh[1:]
+	}
+	return nil
+}
+
+// end forgets the contents, which are published or were refused. If that fails, the
+// upload expires.
+func (k *keeper) end() {
+	if k.id.IsZero() {
+		return
+	}
+	k.r.Renew()
+	_ = k.propose(fsm.AbortObjectUpload{Op: k.op(), Actor: k.r.Caller.Actor, Upload: k.id})
+}
+
+func (k *keeper) op() fsm.Op {
+	return fsm.Op{ID: compute.OpID{UUID: k.NewID()}, Org: k.r.Caller.Actor.Org}
+}
+
+// propose proposes a command that is not the one by which the request is recognised.
+func (k *keeper) propose(cmd fsm.Command) error {
+	return k.ProposeEach(k.r, []fsm.Command{cmd})[0]
+}
+
+// keepingReader reads a file while a keeper keeps those before it.
+type keepingReader struct {
+	io.Reader
+	keeper *keeper
+}
+
+// Read implements io.Reader.
+func (k keepingReader) Read(p []byte) (int, error) {
+	if err := k.keeper.renew(); err != nil {
+		return 0, err
+	}
+	return k.Reader.Read(p)
+}
