@@ -69,7 +69,7 @@ const (
 	slowChunk    = 2 * time.Second // unless sending one takes longer.
 	firstBuffer  = 4 << 10         // Bytes of a chunk that are read at first.
 	smallBuffer  = 256 << 10
-	chunkTime    = 5 * time.Minute // How long a large chunk may take to come.
+	chunkTime    = 5 * time.Minute // How long a large chunk may take to come, and each behind the first.
 )
 
 // Store stores the content of objects. Its methods are safe for concurrent use.

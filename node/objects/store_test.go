@@ -290,6 +290,26 @@ func TestSlowUploadsEnd(t *testing.T) {
 	}
 }
 
+// TestSlowTailsEnd holds that a small end which takes long cannot delay the checkpoint of
+// the chunks before it, while a small file may take long.
+func TestSlowTailsEnd(t *testing.T) {
+	b := newBench(t)
+	trickle := func() (out []io.Reader) {
+		for range 15 {
+			out = append(out, bytes.NewReader([]byte("x")), passing{b, 5 * time.Minute})
+		}
+		return out
+	}
+	body := io.MultiReader(append([]io.Reader{bytes.NewReader(content(compute.MaxChunk))}, trickle()...)...)
+	_, err := b.Write(t.Context(), objects.Write{Actor: actor(), Bucket: bucket(), Body: body})
+	if compute.CodeOf(err) != compute.CodeTimeout {
+		t.Errorf("with a slow tail it ends with %v", err)
+	}
+	if _, err := b.Write(t.Context(), objects.Write{Actor: actor(), Bucket: bucket(), Body: io.MultiReader(trickle()...)}); err != nil {
+		t.Errorf("a slow small file: %v", err)
+	}
+}
+
 // TestLongUploadsKeepWhatTheyHave holds that an upload which lasts records its chunks
 // before they could be collected, and removes the record when it fails.
 func TestLongUploadsKeepWhatTheyHave(t *testing.T) {

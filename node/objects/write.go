@@ -138,9 +138,10 @@ func (u *upload) read() (data []byte, give func(), err error) {
 		if u.ctx.Err() != nil {
 			return buf, give, context.Cause(u.ctx)
 		}
-		if len(buf) > smallBuffer && u.cfg.Now().Sub(begun) > chunkTime {
+		// The first chunk may be slow while it is small. Later ones would delay a checkpoint.
+		if (len(buf) > smallBuffer || len(u.chunks) > 0) && u.cfg.Now().Sub(begun) > chunkTime {
 			return buf, give, compute.Errorf(compute.CodeTimeout,
-				"The file comes too slowly: others wait for its place in memory.")
+				"The file comes too slowly: %d bytes in the last %s.", len(buf), chunkTime)
 		}
 	}
 	return buf, give, nil
