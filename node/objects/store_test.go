@@ -347,6 +347,38 @@ func TestLongUploadsKeepWhatTheyHave(t *testing.T) {
 	}
 }
 
+// TestCheckpointsCanBeRepeated holds that each command of a checkpoint has an op of its own:
+// it is proposed again when its outcome is not known, and the state refuses another upload
+// with the same id.
+func TestCheckpointsCanBeRepeated(t *testing.T) {
+	b := newBench(t)
+	var pieces []io.Reader
+	for range 3 {
+		pieces = append(pieces, bytes.NewReader(content(compute.MaxChunk)), passing{b, 2 * time.Minute})
+	}
+	w := objects.Write{Actor: actor(), Bucket: bucket(), Body: io.MultiReader(pieces...)}
+	if _, err := b.Write(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	known := make(map[compute.OpID]bool)
+	for _, cmd := range b.proposed {
+		var op fsm.Op
+		switch c := cmd.(type) {
+		case fsm.StartObjectUpload:
+			op = c.Op
+		case fsm.PutObjectPart:
+			op = c.Op
+		}
+		if op.ID.IsZero() || op.Org != actor().Org || known[op.ID] {
+			t.Errorf("%T has the op %+v", cmd, op)
+		}
+		known[op.ID] = true
+	}
+	if len(known) < 3 {
+		t.Errorf("%d commands were proposed", len(b.proposed))
+	}
+}
+
 // passing is a reader of nothing, before whose end time passes.
 type passing struct {
 	b *bench

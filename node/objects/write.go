@@ -284,7 +284,7 @@ func (u *upload) checkpoint() error {
 		return err
 	}
 	if u.id.IsZero() {
-		begin := fsm.StartObjectUpload{Actor: u.Actor}
+		begin := fsm.StartObjectUpload{Op: u.op(), Actor: u.Actor}
 		begin.Upload.ID.UUID = u.cfg.NewID()
 		if _, err := u.propose(u.ctx, begin); err != nil {
 			return err
@@ -300,12 +300,18 @@ func (u *upload) checkpoint() error {
 	if part.Blob, part.Whole, err = u.store(u.ctx, u.key, chunks, nil); err != nil {
 		return err
 	}
-	result, err := u.propose(u.ctx, fsm.PutObjectPart{Actor: u.Actor, Part: part})
+	result, err := u.propose(u.ctx, fsm.PutObjectPart{Op: u.op(), Actor: u.Actor, Part: part})
 	if err != nil {
 		return err
 	}
 	u.parts, u.revision, u.kept, u.begun = part.Number, uint64(result.Count), len(u.chunks), u.cfg.Now()
 	return nil
+}
+
+// op names a command of this upload. It may be proposed again when its outcome is not
+// known, and counts once.
+func (u *upload) op() fsm.Op {
+	return fsm.Op{ID: compute.OpID{UUID: u.cfg.NewID()}, Org: u.Actor.Org}
 }
 
 // abandonTime is how long an upload that failed may take to clean up. An upload that
