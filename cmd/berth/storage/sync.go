@@ -32,7 +32,8 @@ func (o *options) newSync() *cobra.Command {
 		Use: "sync SOURCE DESTINATION", Short: "Make a folder of storage like a directory, or the reverse",
 		Long: `Sync moves the files that differ, by size and content, from a directory to a folder of
 storage or from there to a directory. Repeated after a failure it goes on with what is
-missing. Large files go in parts, as with berth storage put.`,
+missing. Large files go in parts, as with berth storage put. Keys that cannot be names of
+files are left out, and the exit code says so.`,
 		Example: "  berth storage sync ./data storage://data\n  berth storage sync storage://results ./results --delete",
 		Args:    cli.Arguments(cobra.ExactArgs(2)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
@@ -175,10 +176,13 @@ func (f *syncFlags) down(cmd *cobra.Command, c *client.Client, prefix, dir strin
 	}
 	var jobs []job
 	var total int64
+	var odd []string // Keys that cannot be files.
 	for _, s := range stored {
 		name, err := localName(s.Key, prefix)
 		if err != nil {
-			return err
+			fmt.Fprintln(cmd.ErrOrStderr(), "left out:", err)
+			odd = append(odd, s.Key)
+			continue
 		}
 		size, is := here[name]
 		delete(here, name)
@@ -199,9 +203,13 @@ func (f *syncFlags) down(cmd *cobra.Command, c *client.Client, prefix, dir strin
 		return err
 	}
 	defer root.Close()
-	return f.move(cmd, c, jobs, total, "fetching", func(ctx context.Context, j job, m *mover) (moved, error) {
+	err = f.move(cmd, c, jobs, total, "fetching", func(ctx context.Context, j job, m *mover) (moved, error) {
 		return m.fetch(ctx, j.file, root, j.name)
 	}, func() ([]moved, error) { return f.removeLocal(root, here) })
+	if err == nil && len(odd) > 0 {
+		err = fmt.Errorf("%d keys cannot be files of this machine and were left out, such as %q", len(odd), odd[0])
+	}
+	return err
 }
 
 // removeLocal removes files below a directory, if they are to be deleted.
