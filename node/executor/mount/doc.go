@@ -11,7 +11,8 @@
 // disk until it is closed or synced, and is stored then, whole. Files that nobody closed
 // are stored when the code has ended. Changes by others show within two seconds, and
 // at each open. Directories are prefixes of keys: an empty one exists until the
-// execution ends. There are no links, owners or modes. Renaming copies a file within the
+// execution ends. Keys with an empty segment, such as a/ and a//b, are not seen. There
+// are no links, owners or modes. Renaming copies a file within the
 // bucket; a directory with files cannot be renamed in one step.
 //
 // Nothing waits for ever: a node that does not answer ends requests with EIO, and the

@@ -118,7 +118,8 @@ func (t *tree) head(ctx context.Context, key string) (object, error) {
 	return t.bucket.head(ctx, key)
 }
 
-// list returns a page of a directory, and remembers its files for a moment.
+// list returns a page of a directory, and remembers its files for a moment. Keys that
+// have an empty segment, such as a/ or a//b, are no files or directories.
 func (t *tree) list(ctx context.Context, prefix, after string) (entries []fuse.DirEntry, next string, err error) {
 	objects, dirs, next, err := t.bucket.list(ctx, prefix, after, pageKeys)
 	if err != nil {
@@ -132,10 +133,14 @@ func (t *tree) list(ctx context.Context, prefix, after string) (entries []fuse.D
 	until := now().Add(listedFor)
 	for _, o := range objects {
 		t.listed[o.key] = seen{o, until}
-		entries = append(entries, fuse.DirEntry{Name: o.key[len(prefix):], Mode: fuse.S_IFREG})
+		if name := o.key[len(prefix):]; name != "" {
+			entries = append(entries, fuse.DirEntry{Name: name, Mode: fuse.S_IFREG})
+		}
 	}
 	for _, d := range dirs {
-		entries = append(entries, fuse.DirEntry{Name: strings.TrimSuffix(d[len(prefix):], "/"), Mode: fuse.S_IFDIR})
+		if name := strings.TrimSuffix(d[len(prefix):], "/"); name != "" {
+			entries = append(entries, fuse.DirEntry{Name: name, Mode: fuse.S_IFDIR})
+		}
 	}
 	return entries, next, nil
 }
