@@ -31,8 +31,8 @@ func (c caller) list(prefix, delimiter, after string, limit int32) (p page) {
 	from := prefix
 	if after != "" {
 		from = max(from, after+"\x00")
-		if delimiter != "" && strings.HasPrefix(after, prefix) && strings.HasSuffix(after, delimiter) {
-			from = max(from, beyond(after)) // It was a common prefix.
+		if after == commonPrefix(after, prefix, delimiter) {
+			from = max(from, beyond(after))
 		}
 	}
 	for int32(len(p.objects)+len(p.prefixes)) <= limit {
@@ -62,16 +62,23 @@ func (c caller) list(prefix, delimiter, after string, limit int32) (p page) {
 // to.
 func (c caller) next(prefix, delimiter, from string) (o *compute.Object, common string) {
 	for o := range c.view.Objects(c.actor.Org, from) {
-		rest, below := strings.CutPrefix(o.Key, prefix)
-		if !below {
+		if !strings.HasPrefix(o.Key, prefix) {
 			return nil, ""
 		}
-		if at := strings.Index(rest, delimiter); delimiter != "" && at >= 0 {
-			common = prefix + rest[:at+len(delimiter)]
-		}
-		return o, common
+		return o, commonPrefix(o.Key, prefix, delimiter)
 	}
 	return nil, ""
+}
+
+// commonPrefix returns the common prefix that a key belongs to, which is longer than the
+// prefix that is asked for; "" for none.
+func commonPrefix(key, prefix, delimiter string) string {
+	rest, below := strings.CutPrefix(key, prefix)
+	at := strings.Index(rest, delimiter)
+	if !below || delimiter == "" || at < 0 {
+		return ""
+	}
+	return prefix + rest[:at+len(delimiter)]
 }
 
 // beyond returns the first key behind all that begin with a prefix. No key has the byte
