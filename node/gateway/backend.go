@@ -85,16 +85,22 @@ func (s *store) enter(ctx context.Context, bucket *string) (caller, error) {
 
 // propose proposes a command of a request.
 func (s *store) propose(cmd fsm.Command) (index uint64, err error) {
+	_, index, err = s.proposed(cmd)
+	return index, err
+}
+
+// proposed proposes a command of a request, and returns its result too.
+func (s *store) proposed(cmd fsm.Command) (result fsm.Result, index uint64, err error) {
 	ctx, cancel := context.WithTimeout(s.life, commandTime) // The client may be gone: then nobody asks again.
 	defer cancel()
-	result, index, err := s.cfg.Propose(ctx, cmd)
+	result, index, err = s.cfg.Propose(ctx, cmd)
 	if err == nil && result.Refusal != nil {
 		err = result.Refusal
 	}
 	if err != nil {
-		return index, s.fail(err)
+		err = s.fail(err)
 	}
-	return index, nil
+	return result, index, err
 }
 
 // op names a command, so that it counts once although it may be proposed again.

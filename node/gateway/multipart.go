@@ -141,6 +141,9 @@ func (s *store) CompleteMultipartUpload(
 	if err != nil {
 		return out, "", err
 	}
+	if err := who.checkPut(u.Key, in.IfMatch, in.IfNoneMatch); err != nil {
+		return out, "", err
+	}
 	parts, err := who.chosen(u, in.MultipartUpload.Parts)
 	if err != nil {
 		return out, "", err

@@ -114,6 +114,9 @@ func (s *store) PutObject(
 	if text(in.Tagging) != "" {
 		return out, s3err.GetAPIError(s3err.ErrNotImplemented)
 	}
+	if err := who.checkPut(*in.Key, in.IfMatch, in.IfNoneMatch); err != nil {
+		return out, err
+	}
 	b, err := s.bucketOf(ctx, &who)
 	if err != nil {
 		return out, err
@@ -146,6 +149,25 @@ func (s *store) PutObject(
 		return out, err
 	}
 	return s3response.PutObjectOutput{ETag: *quoted(command.Object.Tag()), Size: &content.Size}, nil
+}
+
+// checkPut refuses a write whose conditions do not hold.
+func (c caller) checkPut(key string, match, none *string) error {
+	o, exists := c.view.Object(c.actor.Org, key)
+	tag := ""
+	if exists {
+		tag = o.Tag()
+	}
+	if match != nil {
+		match = new(unquoted(match))
+		if *match == "*" {
+			match = &tag // The library takes it for an ETag.
+		}
+	}
+	if none != nil {
+		none = new(unquoted(none))
+	}
+	return backend.EvaluateObjectPutPreconditions(tag, match, none, exists)
 }
 
 // recordOf returns the record of content.
@@ -260,16 +282,41 @@ func (s *store) DeleteObject(ctx context.Context, in *s3.DeleteObjectInput) (*s3
 	if !ok {
 		return &s3.DeleteObjectOutput{}, nil
 	}
-	err = backend.EvaluateObjectDeletePreconditions(o.Tag(), o.At.Time(), o.Size, backend.ObjectDeletePreconditions{
-		IfMatch: in.IfMatch, IfMatchLastModTime: in.IfMatchLastModifiedTime, IfMatchSize: in.IfMatchSize,
-	})
-	if err != nil {
+	if err := s.remove(who, o, deletion{in.IfMatch, in.IfMatchLastModifiedTime, in.IfMatchSize}); err != nil {
 		return nil, err
 	}
-	_, err = s.propose(fsm.DeleteObjects{
-		Op: s.op(who), Actor: who.actor, Keys: []string{*in.Key}, Match: unquoted(in.IfMatch),
-	})
-	return &s3.DeleteObjectOutput{}, err
+	return &s3.DeleteObjectOutput{}, nil
+}
+
+// deletion has the conditions of a deletion; nil for none.
+type deletion struct {
+	match *string
+	at    *time.Time
+	size  *int64
+}
+
+// remove deletes an object as it was seen, if the conditions hold. Without one it deletes
+// any object with the key.
+func (s *store) remove(who caller, o *compute.Object, c deletion) error {
+	cmd := fsm.DeleteObjects{Op: s.op(who), Actor: who.actor, Keys: []string{o.Key}}
+	if unquoted(c.match) == "*" {
+		c.match = nil // It is there.
+	}
+	if c != (deletion{}) {
+		cmd.Match = o.Tag()
+		conditions := backend.ObjectDeletePreconditions{IfMatchLastModTime: c.at, IfMatchSize: c.size}
+		if c.match != nil {
+			conditions.IfMatch = new(unquoted(c.match))
+		}
+		if err := backend.EvaluateObjectDeletePreconditions(o.Tag(), o.At.Time(), o.Size, conditions); err != nil {
+			return err
+		}
+	}
+	result, _, err := s.proposed(cmd)
+	if err == nil && cmd.Match != "" && result.Count == 0 {
+		err = s3err.GetPreconditionFailedErr(s3err.ConditionIfMatch) // It was replaced meanwhile.
+	}
+	return err
 }
 
 // DeleteObjects deletes several objects at once.
@@ -279,11 +326,19 @@ func (s *store) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) (o
 		return out, err
 	}
 	var keys []string
-	for _, o := range in.Delete.Objects {
-		if compute.BadObjectKey(text(o.Key)) == "" { // No object can have a bad key.
-			keys = append(keys, *o.Key)
+	for _, named := range in.Delete.Objects {
+		c := deletion{named.ETag, named.LastModifiedTime, named.Size}
+		o, ok := who.view.Object(who.actor.Org, text(named.Key))
+		switch {
+		case ok && c != (deletion{}):
+			if err := s.remove(who, o, c); err != nil {
+				out.Error = append(out.Error, errorOf(named.Key, err))
+				continue
+			}
+		case compute.BadObjectKey(text(named.Key)) == "": // No object can have a bad key.
+			keys = append(keys, *named.Key)
 		}
-		out.Deleted = append(out.Deleted, types.DeletedObject{Key: o.Key})
+		out.Deleted = append(out.Deleted, types.DeletedObject{Key: named.Key})
 	}
 	if len(keys) > 0 {
 		_, err = s.propose(fsm.DeleteObjects{Op: s.op(who), Actor: who.actor, Keys: keys})
@@ -292,6 +347,16 @@ func (s *store) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) (o
 		return s3response.DeleteResult{}, err
 	}
 	return out, nil
+}
+
+// errorOf returns why an object was not deleted.
+func errorOf(key *string, err error) types.Error {
+	e, ok := errors.AsType[s3err.S3Error](err)
+	if !ok {
+		e = s3err.GetAPIError(s3err.ErrInternalError)
+	}
+	base := e.BaseError()
+	return types.Error{Key: key, Code: &base.Code, Message: &base.Description}
 }
 
 // CopyObject makes an object of another one of the bucket.

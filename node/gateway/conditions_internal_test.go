@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/versity/versitygw/s3response"
+
+	"berth/fsm"
+)
+
+func (b *bench) has(key string) bool {
+	_, ok := b.Machine.View().Object(b.Actor.Org, key)
+	return ok
+}
+
+// TestConditionsOfWrites refuses a write whose conditions do not hold, before its body is
+// read.
+func TestConditionsOfWrites(t *testing.T) {
+	b := newBench(t)
+	tag := b.put("there", "first")
+	other := `"0123456789abcdef0123456789abcdef"`
+	for _, test := range []struct {
+		key, match, none, code string
+	}{
+		{"there", "", other, "NotImplemented"},
+		{"there", "", tag, "NotImplemented"},
+		{"there", "", "*", "PreconditionFailed"},
+		{"there", other, "", "PreconditionFailed"},
+		{"missing", other, "", "NoSuchKey"},
+		{"missing", "*", "", "NoSuchKey"},
+	} {
+		in := s3response.PutObjectInput{
+			Bucket: b.bucket(), Key: &test.key, IfMatch: orNil(test.match), IfNoneMatch: orNil(test.none),
+			Body: iotest.ErrReader(errors.New("the body was read")),
+		}
+		if _, err := b.PutObject(b.ctx, in); codeOf(err) != test.code {
+			t.Errorf("put %+v: %v", test, err)
+		}
+		parts := b.upload(test.key, "whole")
+		complete := &s3.CompleteMultipartUploadInput{
+			Bucket: b.bucket(), Key: &test.key, UploadId: parts.upload, IfMatch: in.IfMatch, IfNoneMatch: in.IfNoneMatch,
+			MultipartUpload: &types.CompletedMultipartUpload{Parts: parts.parts},
+		}
+		if _, _, err := b.CompleteMultipartUpload(b.ctx, complete); codeOf(err) != test.code {
+			t.Errorf("complete %+v: %v", test, err)
+		}
+	}
+	for _, good := range []s3response.PutObjectInput{{IfMatch: &tag}, {IfMatch: new("*")}} {
+		good.Bucket, good.Key, good.Body = b.bucket(), new("there"), strings.NewReader("first")
+		if _, err := b.PutObject(b.ctx, good); err != nil {
+			t.Errorf("put %+v: %v", good, err)
+		}
+	}
+	if _, err := b.PutObject(b.ctx, s3response.PutObjectInput{
+		Bucket: b.bucket(), Key: new("new"), IfNoneMatch: new("*"), Body: strings.NewReader("x"),
+	}); err != nil {
+		t.Errorf("a new one: %v", err)
+	}
+}
+
+// parts is an upload with its parts.
+type parts struct {
+	upload *string
+	parts  []types.CompletedPart
+}
+
+// upload begins an upload of one part.
+func (b *bench) upload(key, text string) parts {
+	b.t.Helper()
+	made, err := b.CreateMultipartUpload(b.ctx, s3response.CreateMultipartUploadInput{Bucket: b.bucket(), Key: &key})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	out, err := b.UploadPart(b.ctx, &s3.UploadPartInput{
+		Bucket: b.bucket(), Key: &key, UploadId: &made.UploadId, PartNumber: new(int32(1)), Body: io.Reader(strings.NewReader(text)),
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return parts{&made.UploadId, []types.CompletedPart{{ETag: out.ETag, PartNumber: new(int32(1))}}}
+}
+
+// TestConditionsOfDeletions deletes an object only as the client knows it, also when it is
+// replaced between the check and the command.
+func TestConditionsOfDeletions(t *testing.T) {
+	b := newBench(t)
+	remove := func(key string, match string) string {
+		_, err := b.DeleteObject(b.ctx, &s3.DeleteObjectInput{Bucket: b.bucket(), Key: &key, IfMatch: orNil(match)})
+		return codeOf(err)
+	}
+	b.put("a", "first")
+	if code := remove("a", "*"); code != "" || b.has("a") {
+		t.Errorf("any: %s", code)
+	}
+	tag := b.put("a", "first")
+	if code := remove("a", `"other"`); code != "PreconditionFailed" || !b.has("a") {
+		t.Errorf("another one: %s", code)
+	}
+	b.before = func(fsm.Command) { b.put("a", "second") }
+	if code := remove("a", tag); code != "PreconditionFailed" || !b.has("a") {
+		t.Errorf("replaced meanwhile: %q", code)
+	}
+	first, second := b.put("a", "first"), b.put("b", "second")
+	b.put("c", "third")
+	out, err := b.DeleteObjects(b.ctx, &s3.DeleteObjectsInput{Bucket: b.bucket(), Delete: &types.Delete{
+		Objects: []types.ObjectIdentifier{
+			{Key: new("a"), ETag: &first}, {Key: new("b"), ETag: &first}, {Key: new("c")}, {Key: new("none"), ETag: &second},
+		},
+	}})
+	var deleted []string
+	for _, d := range out.Deleted {
+		deleted = append(deleted, *d.Key)
+	}
+	if err != nil || !slices.Equal(deleted, []string{"a", "c", "none"}) || len(out.Error) != 1 || *out.Error[0].Key != "b" ||
+		*out.Error[0].Code != "PreconditionFailed" || b.has("a") || !b.has("b") || b.has("c") {
+		t.Errorf("deleted are %q, not %+v, %v", deleted, out.Error, err)
+	}
+}
