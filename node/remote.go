@@ -30,7 +30,7 @@ type remotePart struct {
 	to    *remote.Store // New ones; nil for the disks of servers.
 	from  *remote.Store // Others are there; nil for none.
 	mover *objects.Mover
-	asked chan *fsm.View // To move what this state needs.
+	asked chan struct{} // To move what objects need.
 }
 
 // open opens the object stores that the configuration names, and returns the
@@ -68,9 +68,10 @@ func (r *remotePart) open(ctx context.Context) (objects.Tiers, error) {
 
 // openMover makes what copies chunks to where new ones are kept.
 func (r *remotePart) openMover(places objects.Tiers) {
-	r.asked = make(chan *fsm.View, 1)
+	r.asked = make(chan struct{}, 1)
 	r.mover = &objects.Mover{
 		Live: r.node.objects.Live, To: places[0], From: places,
+		Read: func(ctx context.Context) (*fsm.View, error) { return r.node.reader().Read(ctx) },
 		Known: func(ctx context.Context) (map[compute.Hash]bool, error) {
 			if r.to == nil {
 				return nil, nil // Copies on disks may lack on some server: each is put again.
@@ -139,8 +140,8 @@ func (r *remotePart) sweepOnce(ctx context.Context, minAge time.Duration) (moved
 func (r *remotePart) move(ctx context.Context) error {
 	for {
 		select {
-		case view := <-r.asked:
-			r.mover.Run(ctx, view)
+		case <-r.asked:
+			r.mover.Run(ctx)
 		case <-ctx.Done():
 			return nil
 		}
@@ -149,13 +150,9 @@ func (r *remotePart) move(ctx context.Context) error {
 
 // migrate copies the chunks of all objects to where new ones are kept, if start says so
 // and that is not being done, and returns how far it is.
-func (r *remotePart) migrate(ctx context.Context, start bool) (wire.StorageMigration, error) {
+func (r *remotePart) migrate(_ context.Context, start bool) (wire.StorageMigration, error) {
 	if start && r.mover.Begin() {
-		view, err := r.node.reader().Read(ctx)
-		if err != nil {
-			view = r.node.machine.View()
-		}
-		r.asked <- view // It is empty: the last one has ended.
+		r.asked <- struct{}{} // It is empty: the last one has ended.
 	}
 	s := r.mover.State()
 	out := wire.StorageMigration{Blobs: s.Blobs, Done: s.Done, Failed: s.Failed, Bytes: s.Bytes}

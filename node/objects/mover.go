@@ -3,12 +3,16 @@ package objects
 import (
 	"context"
 	"sync"
+	"time"
 
 	"berth/compute"
 	"berth/fsm"
 )
 
-const movesAtOnce = 4 // Blobs in memory, of at most 4 MiB.
+const (
+	movesAtOnce = 4 // Blobs in memory, of at most 4 MiB.
+	readTime    = 30 * time.Second
+)
 
 // Mover copies the blobs that objects need to where new ones are kept, while they are
 // read from everywhere. It copies once at a time, and can be started again at any time.
@@ -20,6 +24,8 @@ type Mover struct {
 	// Known returns the blobs that To has already, as far as it knows without reading
 	// them.
 	Known func(ctx context.Context) (map[compute.Hash]bool, error)
+	// Read returns a view that has everything acknowledged before the call.
+	Read func(ctx context.Context) (*fsm.View, error)
 
 	mu sync.Mutex
 
@@ -54,9 +60,9 @@ func (m *Mover) Begin() bool {
 	return true
 }
 
-// Run copies the blobs that the objects of a state need, after Begin.
-func (m *Mover) Run(ctx context.Context, view *fsm.View) {
-	err := m.run(ctx, view)
+// Run copies the blobs that the objects of the newest state need, after Begin.
+func (m *Mover) Run(ctx context.Context) {
+	err := m.run(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.running, m.last.Ended = false, true
@@ -65,7 +71,11 @@ func (m *Mover) Run(ctx context.Context, view *fsm.View) {
 	}
 }
 
-func (m *Mover) run(ctx context.Context, view *fsm.View) error {
+func (m *Mover) run(ctx context.Context) error {
+	view, err := m.read(ctx)
+	if err != nil {
+		return err // An older state may lack objects.
+	}
 	known, err := m.Known(ctx)
 	if err != nil {
 		return err
@@ -97,6 +107,13 @@ func (m *Mover) run(ctx context.Context, view *fsm.View) error {
 	close(hashes)
 	workers.Wait()
 	return ctx.Err()
+}
+
+// read reads the state.
+func (m *Mover) read(ctx context.Context) (*fsm.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	return m.Read(ctx)
 }
 
 // copy copies a blob.

@@ -99,11 +99,12 @@ func TestMover(t *testing.T) {
 		Known: func(context.Context) (map[compute.Hash]bool, error) {
 			return map[compute.Hash]bool{hashOf("there"): true}, nil
 		},
+		Read: func(context.Context) (*fsm.View, error) { return nil, nil },
 	}
 	if m.State().Started || !m.Begin() || m.Begin() {
 		t.Error("it was started twice, or not at all")
 	}
-	m.Run(t.Context(), nil)
+	m.Run(t.Context())
 	s := m.State()
 	if !s.Ended || s.Blobs != 4 || s.Done != 3 || s.Bytes != 2 || s.Failed != 1 || compute.CodeOf(s.Err) != compute.CodeNotFound {
 		t.Errorf("it ended as %+v", s)
@@ -115,8 +116,26 @@ func TestMover(t *testing.T) {
 	if !m.Begin() {
 		t.Fatal("it cannot be started again")
 	}
-	m.Run(t.Context(), nil)
+	m.Run(t.Context())
 	if s := m.State(); s.Done != 4 || s.Err != nil {
 		t.Errorf("again it ended as %+v", s)
+	}
+}
+
+// TestMoverNeedsTheNewestState holds that nothing counts as moved when the newest state
+// cannot be read: an older one may lack objects.
+func TestMoverNeedsTheNewestState(t *testing.T) {
+	to := newPlace("a")
+	noLeader := compute.Errorf(compute.CodeUnavailable, "no leader")
+	m := objects.Mover{
+		To: to, From: to,
+		Live:  func(context.Context, *fsm.View, map[compute.Hash]bool) (int, error) { return 0, nil },
+		Known: func(context.Context) (map[compute.Hash]bool, error) { return nil, nil },
+		Read:  func(context.Context) (*fsm.View, error) { return nil, noLeader },
+	}
+	m.Begin()
+	m.Run(t.Context())
+	if s := m.State(); !s.Ended || compute.CodeOf(s.Err) != compute.CodeUnavailable || !m.Begin() {
+		t.Errorf("it ended as %+v, or cannot be started again", s)
 	}
 }
