@@ -26,7 +26,8 @@ const (
 	partBytes = 32 << 20 // Bytes of a part, if a file is stored in parts.
 	pageKeys  = 1000
 	abortTime = 5 * time.Second
-	maxCuts   = 10 // Answers to one read that end early.
+	askTime   = 5 * time.Minute // More than the patience of a mount.
+	maxCuts   = 10              // Answers to one read that end early.
 )
 
 // bucket is the bucket as the file system uses it.
@@ -61,6 +62,13 @@ func newBucket(a *compute.StorageAccess, socket string, wait patience) *bucket {
 	})}
 }
 
+// steady returns the context of a read that goes on when a signal interrupts the code that
+// waits for it: reads of disks do so too, programs do not expect EINTR, and other code may
+// wait for the same block.
+func steady(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), askTime)
+}
+
 // unsigned leaves the content out of signatures, which a socket of this machine needs
 // no protection from.
 func unsigned(o *s3.Options) {
@@ -69,6 +77,8 @@ func unsigned(o *s3.Options) {
 
 // head returns an object.
 func (b *bucket) head(ctx context.Context, key string) (object, error) {
+	ctx, cancel := steady(ctx)
+	defer cancel()
 	out, err := b.s3.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.name, Key: &key})
 	if err != nil {
 		return object{}, err
@@ -80,6 +90,8 @@ func (b *bucket) head(ctx context.Context, key string) (object, error) {
 func (b *bucket) list(
 	ctx context.Context, prefix, after string, limit int32,
 ) (objects []object, dirs []string, next string, err error) {
+	ctx, cancel := steady(ctx)
+	defer cancel()
 	in := &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix, Delimiter: aws.String("/"), MaxKeys: &limit}
 	if after != "" {
 		in.ContinuationToken = &after
@@ -108,6 +120,8 @@ func (b *bucket) has(ctx context.Context, prefix string) (bool, error) {
 // read reads a part of one version of an object. Where an answer ends early, it reads
 // on.
 func (b *bucket) read(ctx context.Context, o object, into []byte, from int64) error {
+	ctx, cancel := steady(ctx)
+	defer cancel()
 	for try := 1; len(into) > 0; try++ {
 		n, err := b.readSome(ctx, o, into, from)
 		if err == nil {

@@ -141,3 +141,36 @@ func TestErrnos(t *testing.T) {
 		t.Errorf("interrupted: %v", err)
 	}
 }
+
+// TestSignalsInterruptNoReads holds that a signal ends neither the reads of the code that gets
+// it nor those of others that wait for the same block.
+func TestSignalsInterruptNoReads(t *testing.T) {
+	t.Parallel()
+	b := served(t, usual(), func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("list-type") != "" {
+			fmt.Fprint(w, "<ListBucketResult><Contents><Key>d/a</Key></Contents></ListBucketResult>")
+			return
+		}
+		w.Header().Set("Content-Length", "1")
+		if r.Method == http.MethodGet {
+			w.WriteHeader(http.StatusPartialContent)
+			fmt.Fprint(w, "x")
+		}
+	})
+	signaled, signal := context.WithCancel(t.Context())
+	signal()
+	o, err := b.head(signaled, "a")
+	if err != nil || o.size != 1 {
+		t.Errorf("head: %+v, %v", o, err)
+	}
+	if has, err := b.has(signaled, "d/"); err != nil || !has {
+		t.Errorf("list: %t, %v", has, err)
+	}
+	cached := &blocks{bucket: b}
+	for _, ctx := range []context.Context{signaled, t.Context()} {
+		into := make([]byte, 1)
+		if n, err := cached.read(ctx, object{key: "a", size: 1, etag: "x"}, into, 0); n != 1 || err != nil || into[0] != 'x' {
+			t.Errorf("%d bytes were read, %v", n, err)
+		}
+	}
+}

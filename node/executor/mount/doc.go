@@ -12,10 +12,10 @@
 // are stored when the code has ended. Changes by others show within two seconds, and
 // at each open. Directories are prefixes of keys: an empty one exists until the
 // execution ends. Keys with an empty segment, such as a/ and a//b, are not seen. There
-// are no links, owners or modes. Renaming copies a file within the
-// bucket; a directory with files cannot be renamed in one step.
+// are no links, owners or modes. Renaming copies a file within the bucket; a directory
+// with files cannot be renamed in one step.
 //
-// Nothing waits for ever: a node that does not answer ends requests with EIO, and the
-// supervisor cuts the mount when killed code waits for it. The size of what is staged is
-// limited, and so is the memory of the process.
+// Signals interrupt no reads. Nothing waits for ever: a node that does not answer ends
+// requests with EIO, and the supervisor cuts the mount when killed code waits for it. The
+// size of what is staged is limited, and so is the memory of the process.
 package mount
