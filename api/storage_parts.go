@@ -149,8 +149,13 @@ func (g *partUploads) putPart(r *edge.Request) (any, error) {
 	if err := g.checkSpace(r, b); err != nil {
 		return nil, err
 	}
+	space := r.View.ObjectPartSpace(u, number)
+	if r.Length() > space {
+		return nil, fsm.ErrObjectQuota()
+	}
 	r.Endure()
-	content, err := g.cfg.Objects.Write(r.Ctx, ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: r.Incoming()})
+	body := compute.Bounded(r.Incoming(), space, fsm.ErrObjectQuota())
+	content, err := g.cfg.Objects.Write(r.Ctx, ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: body})
 	if cut := r.Cut(); cut != nil {
 		return nil, cut
 	}

@@ -420,6 +420,42 @@ func TestBulkUpload(t *testing.T) {
 	}
 }
 
+// TestNoBytesBeyondQuotas holds that a file for which the quota leaves no space is refused
+// before its bytes are stored, or as soon as they are too many.
+func TestNoBytesBeyondQuotas(t *testing.T) {
+	w := newWorld(t)
+	w.want(200, "", "PUT", "/admin/storage/ada-lab", rootToken, `{"max_bytes":10000000}`)
+	w.store(w.adaKey, "a", strings.Repeat("a", 9_000_000))
+	before := len(w.blobs.data)
+	refused := func(name string, a answer) {
+		t.Helper()
+		if a.status != 403 || a.code() != "storage_quota_exceeded" {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	// These say how many bytes come and send few of them.
+	begun := func(method, path, kind, text string, length int) answer {
+		return w.raw(fmt.Sprintf("%s %s HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+			method, root+path, w.adaKey, kind, length, text))
+	}
+	form := strings.TrimSuffix(formOf("file", "b", "b"), "\r\n--form--\r\n")
+	refused("a file", begun("POST", "/storage/upload?key=b", formType, form, 6_000_000))
+	refused("one with a key of its own", begun("POST", "/storage/upload", formType, withField(form, "key", "b"), 6_000_000))
+	var made wire.StartedUpload
+	w.mustDo("POST", "/storage/uploads", w.adaKey, `{"key":"c"}`, &made)
+	refused("a part", begun("PUT", "/storage/uploads/"+made.UploadID+"/parts/1", "application/octet-stream", "c", 1_000_001))
+	refused("one byte", w.post("/storage/upload?key=b", w.adaKey, formOf("file", "b", strings.Repeat("b", 1_000_001))))
+	var out wire.BulkUpload
+	a := w.post("/storage/upload-bulk", w.adaKey, formOf("files", "a", strings.Repeat("d", 10_000_001)))
+	if w.ok(json.Unmarshal(a.body, &out)); out.FailedUploads != 1 {
+		t.Errorf("several files: %d %s", a.status, a.body)
+	}
+	if got := len(w.blobs.data); got != before {
+		t.Errorf("%d blobs became %d", before, got)
+	}
+	w.store(w.adaKey, "a", strings.Repeat("e", 10_000_000))
+}
+
 // TestStorageLimits refuses what is over the limits of the operator.
 func TestStorageLimits(t *testing.T) {
 	w := newWorld(t)

@@ -101,10 +101,14 @@ func kindOf(said, key string) string {
 	return mime.TypeByExtension(path.Ext(key))
 }
 
-// store makes the bytes of a part durable. The error is that of the whole request.
-// The keeper, if there is one, keeps the files before it.
+// formRest is more than what can follow a file in a form.
+const formRest = 4 << 20
+
+// store makes the bytes of a part durable, of which there may be as many as there is
+// space. The error is that of the whole request. The keeper, if there is one, keeps the
+// files before it.
 func (g *storage) store(
-	r *edge.Request, b *compute.Bucket, part *multipart.Part, name string, kept *keeper,
+	r *edge.Request, b *compute.Bucket, part *multipart.Part, name string, space int64, kept *keeper,
 ) (incomingFile, error) {
 	f := incomingFile{key: name, kind: kindOf(part.Header.Get("Content-Type"), name)}
 	if len(f.kind) > compute.MaxObjectType {
@@ -113,9 +117,11 @@ func (g *storage) store(
 	if f.err = g.checkSpace(r, b); f.err != nil {
 		return f, nil //nolint:nilerr // The part is refused, not the request.
 	}
-	body := io.Reader(part)
+	body := compute.Bounded(part, space, fsm.ErrObjectQuota())
 	if kept != nil {
-		body = keepingReader{part, kept}
+		body = keepingReader{body, kept}
+	} else if r.Length()-formRest > space {
+		return f, fsm.ErrObjectQuota()
 	}
 	f.content, f.err = g.cfg.Objects.Write(r.Ctx, ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: body})
 	if cut := r.Cut(); cut != nil {
@@ -217,7 +223,8 @@ func (g *storage) readUpload(r *edge.Request, fields map[string]string) (f incom
 				Named("several_files")
 		case isFile:
 			found = true
-			if f, err = g.store(r, b, part, name, nil); err == nil {
+			space := r.View.ObjectSpace(r.Caller.Actor, fields["key"])
+			if f, err = g.store(r, b, part, name, space, nil); err == nil {
 				err = f.err
 			}
 		case fields[part.FormName()] == "":
@@ -268,6 +275,7 @@ func (g *storage) uploadBulk(r *edge.Request) (any, error) {
 	var files []incomingFile
 	kept := &keeper{storage: g, r: r}
 	defer kept.end()
+	space := r.View.ObjectSpace(r.Caller.Actor, "") // Only at the end it is known what they replace.
 	prefix := ""
 	for {
 		part, err := parts.next()
@@ -284,7 +292,8 @@ func (g *storage) uploadBulk(r *edge.Request) (any, error) {
 				"A form has at most %d files.", maxBulkFiles).Named("too_many_files")
 		case isFile:
 			begun := g.Now()
-			f, err := g.store(r, b, part, name, kept)
+			f, err := g.store(r, b, part, name, space, kept)
+			space -= f.content.Size
 			if err == nil && f.err == nil {
 				kept.add(f.content, begun)
 			}

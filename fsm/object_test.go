@@ -159,6 +159,39 @@ func TestObjectUploads(t *testing.T) {
 	}
 }
 
+// TestObjectSpace reports as much space as commands then accept.
+func TestObjectSpace(t *testing.T) {
+	w := bucketWorld(t)
+	space := func(key string) int64 { return w.view().ObjectSpace(w.ada, key) }
+	if got := space("a"); got < compute.MaxObjectSize {
+		t.Errorf("without limits there is space for %d bytes", got)
+	}
+	w.must(w.object(w.ada, "a", 40))
+	w.must(w.object(w.ada, "b", 30))
+	for _, limits := range []fsm.SetBucketLimits{{MaxBytes: 100}, {UserMaxBytes: 100}, {MaxBytes: 100, UserMaxBytes: 200}} {
+		limits.Actor, limits.Org = w.root, w.org
+		w.must(limits)
+		if a, c, any := space("a"), space("c"), space(""); a != 70 || c != 30 || any != 100 {
+			t.Errorf("%+v leave %d, %d and %d", limits, a, c, any)
+		}
+	}
+	w.refused(w.object(w.ada, "a", 71), compute.CodeForbidden, "storage_quota_exceeded")
+	w.refused(w.object(w.ada, "c", 31), compute.CodeForbidden, "storage_quota_exceeded")
+	id := compute.ObjectUploadID{UUID: compute.UUID{77}}
+	w.must(fsm.StartObjectUpload{Actor: w.ada, Upload: compute.ObjectUpload{ID: id, Key: "c"}})
+	part := compute.ObjectPart{Upload: id, Number: 1, Size: 20, Blob: compute.Hash{1}, Whole: true}
+	w.must(fsm.PutObjectPart{Actor: w.ada, Part: part})
+	u, _ := w.view().ObjectUpload(w.org, id)
+	if first, second := w.view().ObjectPartSpace(u, 1), w.view().ObjectPartSpace(u, 2); first != 30 || second != 10 {
+		t.Errorf("parts may have %d and %d bytes", first, second)
+	}
+	w.must(fsm.SetBucketLimits{Actor: w.root, Org: w.org, MaxBytes: 10})
+	if a, c := space("a"), space("c"); a != 40 || c > 0 {
+		t.Errorf("beyond the limit there is space for %d and %d", a, c)
+	}
+	w.must(w.object(w.ada, "a", 40))
+}
+
 // TestBucketLimits checks that objects beyond the limits of an organization or of a user
 // are refused.
 func TestBucketLimits(t *testing.T) {

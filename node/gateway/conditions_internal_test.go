@@ -123,3 +123,42 @@ func TestConditionsOfDeletions(t *testing.T) {
 		t.Errorf("deleted are %q, not %+v, %v", deleted, out.Error, err)
 	}
 }
+
+// TestNoBytesBeyondQuotas refuses what the quota leaves no space for: by its length before
+// the body is read, or as soon as it has more.
+func TestNoBytesBeyondQuotas(t *testing.T) {
+	b := newBench(t)
+	b.put("a", "12345678")
+	p := b.upload("b", "")
+	b.Must(fsm.SetBucketLimits{Actor: fsm.Actor{Root: true}, Org: b.Actor.Org, MaxBytes: 10})
+	before := len(b.blobs)
+	unread := func() io.Reader { return iotest.ErrReader(errors.New("the body was read")) }
+	for name, test := range map[string]struct {
+		key    string
+		body   io.Reader
+		length *int64
+		code   string
+	}{
+		"by its length":          {"new", unread(), new(int64(3)), "QuotaExceeded"},
+		"in the place of others": {"a", unread(), new(int64(11)), "QuotaExceeded"},
+		"without a length":       {"new", strings.NewReader("123"), nil, "QuotaExceeded"},
+	} {
+		in := s3response.PutObjectInput{Bucket: b.bucket(), Key: &test.key, Body: test.body, ContentLength: test.length}
+		if _, err := b.PutObject(b.ctx, in); codeOf(err) != test.code {
+			t.Errorf("%s: %v", name, err)
+		}
+		if test.key == "a" {
+			continue
+		}
+		_, err := b.UploadPart(b.ctx, &s3.UploadPartInput{
+			Bucket: b.bucket(), Key: new("b"), UploadId: p.upload, PartNumber: new(int32(2)), Body: test.body, ContentLength: test.length,
+		})
+		if test.length != nil && codeOf(err) != test.code {
+			t.Errorf("a part, %s: %v", name, err)
+		}
+	}
+	if len(b.blobs) != before {
+		t.Errorf("%d blobs became %d", before, len(b.blobs))
+	}
+	b.put("a", "1234567890")
+}

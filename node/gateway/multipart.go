@@ -82,6 +82,9 @@ func (s *store) part(
 	if err != nil {
 		return p, err
 	}
+	if body, err = within(body, length, who.view.ObjectPartSpace(u, int(*number))); err != nil {
+		return p, err
+	}
 	content, err := s.cfg.Objects.Write(ctx, objects.Write{Actor: who.actor, Bucket: b, Body: body})
 	if err != nil {
 		return p, s.fail(err)

@@ -100,6 +100,15 @@ func checked(body io.Reader, sums map[utils.HashType]*string) (io.Reader, error)
 	return body, nil
 }
 
+// within returns a body that ends with an error where it has more bytes than there is
+// space. One that is said to have more is refused.
+func within(body io.Reader, length *int64, space int64) (io.Reader, error) {
+	if length != nil && *length > space {
+		return nil, s3err.GetAPIError(s3err.ErrQuotaExceeded)
+	}
+	return compute.Bounded(body, space, s3err.GetAPIError(s3err.ErrQuotaExceeded)), nil
+}
+
 // PutObject stores an object.
 func (s *store) PutObject(
 	ctx context.Context, in s3response.PutObjectInput,
@@ -132,6 +141,9 @@ func (s *store) PutObject(
 	meta := &compute.ObjectMeta{
 		Type: text(in.ContentType), Encoding: text(in.ContentEncoding), Language: text(in.ContentLanguage),
 		Position: text(in.ContentDisposition), Cache: text(in.CacheControl), Expires: text(in.Expires), Custom: in.Metadata,
+	}
+	if body, err = within(body, in.ContentLength, who.view.ObjectSpace(who.actor, *in.Key)); err != nil {
+		return out, err
 	}
 	content, err := s.cfg.Objects.Write(ctx, objects.Write{Actor: who.actor, Bucket: b, Body: body, Meta: meta})
 	if err != nil {
