@@ -125,7 +125,8 @@ func (s *object) checkCapacity(o, known *compute.Object, upload *compute.ObjectU
 			}
 		}
 	}
-	if all.Objects+count > b.ObjectLimit() {
+	replaces := count == 0 && s.Format() >= formatRotation // Allowed also beyond a limit that was lowered.
+	if all.Objects+count > b.ObjectLimit() && !replaces {
 		return compute.Errorf(compute.CodeForbidden,
 			"The organization has %d files, which is the most: delete some.", all.Objects).Named("storage_quota_exceeded")
 	}

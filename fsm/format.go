@@ -44,7 +44,7 @@ const (
 	formatChunks = 17
 
 	// formatRotation reseals the tokens of deployments when a data key is rotated, and checks
-	// with which key they were sealed.
+	// with which key they were sealed. Objects are replaced beyond a limit of their number.
 	formatRotation = 18
 
 	// Format is the newest format that this program can apply.

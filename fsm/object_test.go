@@ -205,6 +205,10 @@ func TestBucketLimits(t *testing.T) {
 	w.must(w.object(w.ada, "b", 0+1))
 	w.must(w.object(w.ada, "c", 1))
 	w.refused(w.object(w.ada, "d", 1), compute.CodeForbidden, "storage_quota_exceeded")
+	limits.MaxObjects = 1
+	w.must(limits)
+	w.must(w.object(w.ada, "c", 1)) // It is there already.
+	w.refused(w.object(w.ada, "d", 1), compute.CodeForbidden, "storage_quota_exceeded")
 	limits.MaxObjects, limits.MaxBytes, limits.UserMaxBytes = 0, 0, 50
 	w.must(limits)
 	w.must(w.object(w.ada, "a", 80)) // Less than before is allowed always.
