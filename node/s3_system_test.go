@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
@@ -278,12 +280,39 @@ func (b *s3Bucket) presigned() {
 		"a longer life":   strings.Replace(get.String(), "X-Amz-Expires=60", "X-Amz-Expires=600", 1),
 		"another method":  put.String(),
 		"without a token": strings.Replace(get.String(), "X-Amz-Security-Token=", "X-Other=", 1),
-		"an old date":     strings.Replace(get.String(), "X-Amz-Date="+time.Now().UTC().Format("2006"), "X-Amz-Date=2001", 1),
+		"a changed date":  strings.Replace(get.String(), "X-Amz-Date="+time.Now().UTC().Format("2006"), "X-Amz-Date=2001", 1),
 	} {
 		if status, text := ask("GET", link, nil); status < 400 || strings.Contains(text, "by a link") {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
+	if status, text := ask("GET", b.signedAt("signed", time.Now()), nil); status != 200 || text != "by a link" {
+		t.Errorf("signed just now: %d %s", status, text)
+	}
+	if status, text := ask("GET", b.signedAt("signed", time.Now().Add(-2*time.Minute)), nil); status != 403 ||
+		!strings.Contains(text, "expired") {
+		t.Errorf("after its end: %d %s", status, text)
+	}
+}
+
+// signedAt returns a link to an object that was signed at a time, for a minute.
+func (b *s3Bucket) signedAt(key string, at time.Time) string {
+	b.t.Helper()
+	to := b.EndpointURL().JoinPath(b.name, key)
+	to.RawQuery = "X-Amz-Expires=60"
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, to.String(), nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	creds := aws.Credentials{
+		AccessKeyID: b.creds.AccessKey, SecretAccessKey: b.creds.SecretKey, SessionToken: b.creds.SessionToken,
+	}
+	link, _, err := v4.NewSigner().PresignHTTP(b.t.Context(), creds, req, "UNSIGNED-PAYLOAD", "s3", b.creds.Region, at,
+		func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return link
 }
 
 // conditional reads and writes on conditions.
