@@ -219,6 +219,21 @@ func TestBucketLimits(t *testing.T) {
 	w.refused(limits, compute.CodeInvalid, "storage_limit")
 }
 
+// TestReplacingBeyondALimitNeedsItsFormat holds that servers of the format before decide alike.
+func TestReplacingBeyondALimitNeedsItsFormat(t *testing.T) {
+	w := newEmptyWorld(t)
+	w.format = fsm.Format
+	w.fill()
+	w.must(fsm.SetFormat{Term: w.term, Format: 17})
+	w.must(fsm.CreateBucket{Actor: w.ada, Bucket: compute.Bucket{Sealed: []byte("key")}})
+	w.must(w.object(w.ada, "a", 1))
+	w.must(w.object(w.ada, "b", 1))
+	w.must(fsm.SetBucketLimits{Actor: w.root, Org: w.org, MaxObjects: 1})
+	w.refused(w.object(w.ada, "a", 2), compute.CodeForbidden, "storage_quota_exceeded")
+	w.must(fsm.SetFormat{Term: w.term, Format: 18})
+	w.must(w.object(w.ada, "a", 2))
+}
+
 // TestObjectsEndWithTheirOrganization holds that nobody can read the objects of an
 // organization that has ended, and that they go.
 func TestObjectsEndWithTheirOrganization(t *testing.T) {
