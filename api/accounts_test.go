@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"berth/api"
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
 )
 
-// fakePayments sells credits that nobody pays for. A report is the purchase's org.
+// fakePayments sells credits that nobody pays for. A report is the purchase's org, with
+// any padding.
 type fakePayments struct{}
 
 func (fakePayments) Checkout(_ context.Context, o compute.Order) (compute.Checkout, error) {
@@ -25,7 +27,7 @@ func (fakePayments) Confirm(body []byte, signature string) (compute.Purchase, bo
 	if signature != "good" {
 		return compute.Purchase{}, false, nil
 	}
-	org, err := compute.ParseOrgID(string(body))
+	org, err := compute.ParseOrgID(strings.TrimSpace(string(body)))
 	return compute.Purchase{Org: org, ID: "cs_1", Amount: compute.Credit}, err == nil, nil
 }
 
@@ -40,9 +42,13 @@ func TestCheckout(t *testing.T) {
 		t.Errorf("got %+v, then %+v", session, again)
 	}
 	org := w.org("bob-lab").String()
-	for range 2 {
-		if res := w.send("POST", "/billing/webhook", "", org, "Stripe-Signature", "good"); res.status != http.StatusOK {
-			t.Fatalf("the report: %d %s", res.status, res.body)
+	_, worker := w.newWorker()
+	for name, node := range map[string]*world{"server": w, "worker": worker} {
+		for _, size := range []int{0, edge.InlineBody, edge.ReportBody - len(org)} {
+			report := org + strings.Repeat(" ", size)
+			if res := node.send("POST", "/billing/webhook", "", report, "Stripe-Signature", "good"); res.status != http.StatusOK {
+				t.Fatalf("%s: a report of %d bytes: %d %s", name, len(report), res.status, res.body)
+			}
 		}
 	}
 	var credits wire.Credits

@@ -262,6 +262,33 @@ func TestRelayedBodiesAreGivenBack(t *testing.T) {
 	}
 }
 
+// TestReportsShareABudget fills one address's part of the budget for reports with bodies
+// that do not end: another report is refused for now, and what has a credential is read.
+func TestReportsShareABudget(t *testing.T) {
+	const share = 2 << 20
+	w := newWorld(t)
+	w.listen()
+	head := fmt.Sprintf("POST %s/billing/webhook HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", root, edge.ReportBody)
+	var open []net.Conn
+	for range share / (64 << 10) { // Each holds 64 KiB, and waits for more.
+		conn, err := w.dial()
+		w.ok(err)
+		open = append(open, conn)
+		_, err = io.WriteString(conn, head+strings.Repeat(" ", 20<<10))
+		w.ok(err)
+	}
+	report := head + strings.Repeat(" ", edge.ReportBody)
+	w.eventually("refusal of a report", func() bool {
+		a := w.raw(report)
+		return a.status == 503 && a.code() == "too_many_bytes"
+	})
+	w.mustDo("POST", "/execution/streaming/start", w.adaKey, large(200<<10), nil)
+	for _, conn := range open {
+		conn.Close()
+	}
+	w.eventually("report that is taken", func() bool { return w.raw(report).status == 200 })
+}
+
 // large returns a start of about so many bytes.
 func large(bytes int) string { return `{"code":"1"}` + strings.Repeat(" ", bytes) }
 
@@ -277,6 +304,8 @@ func TestBodyLimits(t *testing.T) {
 		{"small without a credential", refresh, "", edge.InlineBody, 422},
 		{"large without a credential", refresh, "", edge.InlineBody + 1, 413},
 		{"large where none is needed", refresh, w.adaKey, edge.InlineBody + 1, 413},
+		{"largest report", "POST " + root + "/billing/webhook", "", edge.ReportBody, 200},
+		{"too large a report", "POST " + root + "/billing/webhook", "", edge.ReportBody + 1, 413},
 		{"none is expected", "GET " + root + "/user/status", w.adaKey, edge.InlineBody, 200},
 		{"large where none is expected", "GET " + root + "/user/status", w.adaKey, edge.InlineBody + 1, 413},
 		{"small start of a stranger", start, "", edge.InlineBody, 401},

@@ -33,7 +33,7 @@ func (g *checkouts) routes() []edge.Route {
 			Body:    of[wire.Checkout](), Reply: of[wire.CheckoutSession](), Handle: g.checkout,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/billing/webhook", Tag: "Billing", Raw: true,
+			Method: http.MethodPost, Path: root + "/billing/webhook", Tag: "Billing", Raw: true, Report: true,
 			Summary: "For the payment provider: reports what was paid, with its signature.",
 			Body:    of[wire.PaymentReport](), Reply: of[wire.Message](), Handle: g.report,
 		},

@@ -15,9 +15,12 @@ import (
 // Limits of request bodies.
 const (
 	// InlineBody is how many bytes of a body are read before the credential is
-	// checked. A request that needs no credential has no larger body. Clients
-	// without a credential can make a node hold this much for each connection.
+	// checked. A request that needs no credential has no larger body, but for reports.
+	// Clients without a credential can make a node hold this much for each connection.
 	InlineBody = 8 << 10
+	// ReportBody is the size of the largest report of a provider, which the provider
+	// signs instead of using a credential.
+	ReportBody = 256 << 10
 	firstPiece = 1 << 10 // Bytes that are read at first of a body of unknown length.
 	// bodyPiece is the number of bytes that are read first of a larger body. The
 	// buffer grows with the bytes that arrive, never with what Content-Length
@@ -29,6 +32,10 @@ const (
 	// operatorBodies is the limit of bytes for the bodies of operators'
 	// requests, beside Limits.Bodies.
 	operatorBodies = 8 << 20
+	// reportBodies is the limit of bytes for the reports that a node holds, beside
+	// Limits.Bodies, and reportShare the part of one address: a quarter.
+	reportBodies = 8 << 20
+	reportShare  = 4
 )
 
 // bodyLimit returns the size of the largest body that the route accepts.
@@ -36,6 +43,8 @@ func (rt *Route) bodyLimit(limits Limits) int {
 	switch {
 	case rt.Raw && rt.Body == nil:
 		return compute.MaxChunk
+	case rt.Report:
+		return ReportBody
 	case rt.Body == nil || rt.Need == NeedNothing:
 		return InlineBody
 	case rt.Large:
@@ -45,7 +54,7 @@ func (rt *Route) bodyLimit(limits Limits) int {
 }
 
 // receive reads the request's body. More than InlineBody is read only for a
-// caller whose credential is good, within the budget of the node. Nothing is
+// caller whose credential is good, or of a report, within the budget of the node. Nothing is
 // kept of the rest of a body that is refused.
 func (s *Server) receive(ctx *fasthttp.RequestCtx, r *Request) error {
 	body, length := ctx.RequestBodyStream(), ctx.Request.Header.ContentLength()
@@ -127,10 +136,14 @@ func (r *Request) growBody(most int) error {
 	return nil
 }
 
-// admitBody authenticates the caller before a large body is read, and sets
-// whose share of the budget the body uses. The rights are checked again when
+// admitBody authenticates the caller before a large body is read, where the route
+// needs a credential, and sets whose share of the budget the body uses. The rights are checked again when
 // the body is there.
 func (s *Server) admitBody(r *Request) error {
+	if r.route.Need == NeedNothing {
+		s.ownBody(r, r.IP)
+		return nil
+	}
 	if s.cfg.Relay != nil && !r.route.Local {
 		if err := s.relayAdmission(r); err != nil {
 			return err
@@ -159,8 +172,12 @@ func bearerName(bearer string) string {
 // ownBody sets the budget and the owner of the request's body.
 func (s *Server) ownBody(r *Request, owner string) {
 	r.hold = bodyHold{budget: s.bodies, owner: owner}
-	if r.route.Need == NeedOperator {
+	switch r.route.Need {
+	case NeedOperator:
 		r.hold.budget = s.operatorBodies
+	case NeedNothing:
+		r.hold.budget = s.reportBodies
+	case NeedCaller, NeedUser, NeedOrg, NeedScraper, NeedStream:
 	}
 }
 
@@ -169,7 +186,11 @@ func (s *Server) holdRelayed(r *Request) error {
 	if len(r.raw) <= InlineBody || r.hold.budget != nil {
 		return nil
 	}
-	s.ownBody(r, r.Caller.Actor.Org.String())
+	owner := r.Caller.Actor.Org.String()
+	if r.route.Need == NeedNothing {
+		owner = r.IP
+	}
+	s.ownBody(r, owner)
 	return r.hold.reserve(len(r.raw))
 }
 

@@ -21,7 +21,8 @@ type Core struct {
 	draining    atomic.Bool
 
 	bodies         *budget // Bytes of larger request bodies.
-	operatorBodies *budget // The same for requests of operators.
+	operatorBodies *budget // The same for requests of operators,
+	reportBodies   *budget // and for reports, by address.
 	answers        answers
 	turns          *turns
 
@@ -51,6 +52,7 @@ func newCore(cfg Config) (*Core, error) {
 
 		bodies:         newBudget(cfg.Limits.Bodies, cfg.Limits.Bodies/bodyShare),
 		operatorBodies: newBudget(operatorBodies, operatorBodies),
+		reportBodies:   newBudget(reportBodies, reportBodies/reportShare),
 		answers:        newAnswers(),
 		turns:          newTurns(),
 

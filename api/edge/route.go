@@ -36,6 +36,7 @@ type Route struct {
 	Role     compute.OrgRole // The least role in the organization, with NeedOrg.
 	Once     bool            // Keeps a secret: a repeat with its Idempotency-Key is refused.
 	Large    bool            // The body may have Limits.StartBody bytes and more time to arrive.
+	Report   bool            // The body may have ReportBody bytes, though no credential is needed.
 	Bare     bool            // The body may be left out, as if it were {}.
 	Raw      bool            // The handler reads the body itself, with Request.Raw; Body only describes it.
 	Rest     bool            // The last parameter of the path is all that follows, slashes too.
