@@ -292,3 +292,25 @@ func TestIdentities(t *testing.T) {
 		t.Errorf("where only the operator makes accounts: %d %s", res.status, res.body)
 	}
 }
+
+// TestIdentityTakesAnUnprovenAccountOver signs up with the address of somebody else, who
+// then signs in with the identity provider: only that person has the account from then on.
+func TestIdentityTakesAnUnprovenAccountOver(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	const signUp = `{"email":"victim@example.com","password":"long enough"}`
+	var squatter, owner wire.Session
+	w.mustDo("POST", "/auth/signup", "", signUp, &squatter)
+	var key wire.MintedUserKey
+	w.mustDo("POST", "/auth/api-keys", squatter.AccessToken, `{"key_name":"back door"}`, &key)
+	w.mustDo("POST", "/auth/oidc/token", "", map[string]any{"device_code": "victim@example.com"}, &owner)
+	if owner.UserID != squatter.UserID {
+		t.Errorf("the accounts are %s and %s", squatter.UserID, owner.UserID)
+	}
+	w.want(401, "", "POST", "/auth/login", "", signUp)
+	w.want(401, "", "POST", "/auth/refresh", "", map[string]any{"refresh_token": squatter.RefreshToken})
+	for _, bearer := range []string{squatter.AccessToken, key.Value} {
+		w.want(401, "", "GET", "/user/status", bearer, nil)
+	}
+	w.mustDo("GET", "/user/status", owner.AccessToken, nil, nil)
+}

@@ -250,7 +250,11 @@ func (g *signups) userOf(r *edge.Request, who compute.Identity) (*compute.User, 
 		if _, err := g.ProposeAndSee(r, fsm.LinkUser{Op: op, User: known.ID, Subject: who.Subject}); err != nil {
 			return nil, err
 		}
-		return known, nil
+		linked, ok := r.View.User(known.ID)
+		if !ok {
+			return nil, edge.NotFound()
+		}
+		return linked, nil
 	case !g.cfg.Accounts.IdentitySignUp:
 		return nil, errNoSignUp()
 	}

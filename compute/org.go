@@ -109,4 +109,7 @@ type User struct {
 	// Subject identifies the user at the identity provider: the issuer, a space and the
 	// provider's identifier. It is "" for users that sign in with a password only.
 	Subject string `cbor:"80,keyasint,omitempty"`
+	// Unproven marks a user that signed up with a password: nobody has proved that the
+	// address is the user's, so that it may belong to somebody else.
+	Unproven bool `cbor:"81,keyasint,omitempty"`
 }

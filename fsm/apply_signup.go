@@ -19,12 +19,15 @@ func (s *identity) signUp(c SignUp) Result {
 		return refuse(compute.CodeInvalid, "user", "a user needs an e-mail address")
 	}
 	u.Operator, u.Temporary, u.OrgsMade, u.TokenVersion, u.DeletedAt = false, false, 0, 0, 0
+	u.Unproven = s.Format() >= formatRotation && u.Subject == ""
 	o := c.Org
 	o.Trusted, o.DeletedAt, o.Signing = false, 0, nil
 	return s.newUser(CreateUser{User: u, Org: o, Join: c.Join, Role: compute.OrgMember})
 }
 
-// linkUser records the subject of a user at the identity provider.
+// linkUser records the subject of a user at the identity provider. A user that nobody
+// has proved to have the address loses every other way into the account: somebody else
+// may have made it, to share it with whom the address belongs to.
 func (s *identity) linkUser(c LinkUser) Result {
 	known, ok := s.users.Get(c.User)
 	holder, taken := s.subjects.Get(c.Subject)
@@ -40,6 +43,42 @@ func (s *identity) linkUser(c LinkUser) Result {
 	}
 	u := *known
 	u.Subject = c.Subject
+	if u.Unproven {
+		u.PasswordHash, u.Temporary, u.Unproven = "", false, false
+		s.dropAccess(u.ID)
+	}
 	s.putUser(&u)
 	return Result{ID: c.User.UUID}
+}
+
+// dropAccess ends all logins of a user, and removes the user's keys, variables and
+// invites.
+func (s *identity) dropAccess(user compute.UserID) {
+	s.endLogins(user, compute.UUID{})
+	for _, m := range s.Memberships(user) {
+		for _, k := range s.Keys(m.Org) {
+			if k.User == user {
+				s.dropKey(k.ID)
+			}
+		}
+		s.dropVariables(m.Org, user)
+		s.dropInvites(m.Org, user)
+	}
+}
+
+// markUnproven marks the users that signed up with a password before the state recorded
+// it, as far as the cluster's audit trail still lists them.
+func (s *identity) markUnproven() {
+	for line := range s.Audit(compute.OrgID{}, 0) {
+		if line.Action != actionSignUp {
+			continue
+		}
+		known, ok := s.users.Get(line.User)
+		if !ok || known.Subject != "" || known.PasswordHash == "" || !known.DeletedAt.IsZero() {
+			continue
+		}
+		u := *known
+		u.Unproven = true
+		s.putUser(&u)
+	}
 }

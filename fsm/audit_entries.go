@@ -24,6 +24,9 @@ func (s *trail) entryOf(cmd Command, r Result) (auditEntry, bool) {
 // actionReuse is the use of a spent refresh token, which is refused and ends the login.
 const actionReuse = "login.token_reused"
 
+// actionSignUp is an account that its user made.
+const actionSignUp = "user.signup"
+
 // entryOfUser is entryOf for accounts and logins.
 func (s *trail) entryOfUser(cmd Command, r Result) (auditEntry, bool) {
 	switch c := cmd.(type) {
@@ -32,7 +35,7 @@ func (s *trail) entryOfUser(cmd Command, r Result) (auditEntry, bool) {
 	case SignUp:
 		a := c.Actor
 		a.User = c.User.ID
-		return auditEntry{a, compute.OrgID{}, "user.signup", c.User.ID.String(), c.User.Email + " in " + c.Org.Slug}, true
+		return auditEntry{a, compute.OrgID{}, actionSignUp, c.User.ID.String(), c.User.Email + " in " + c.Org.Slug}, true
 	case LinkUser:
 		a := c.Actor
 		a.User = c.User

@@ -129,7 +129,7 @@ func everyCommand() []fsm.Command {
 		fsm.RemoveBudget{Op: op, Actor: a, Org: a.Org, Key: key, User: a.User},
 		fsm.RecordPurchase{Purchase: compute.Purchase{Org: a.Org, ID: "cs_1", Amount: 5, Paid: 100, Currency: "eur", Payment: "pi_1"}},
 		fsm.RecordDeed{Op: op, Actor: a, Action: "backup.save", Target: "x"},
-		fsm.SignUp{Op: op, Actor: a, User: compute.User{Email: "e", Subject: "https://id 1"}, Org: compute.Org{Slug: "s"}, Join: true},
+		fsm.SignUp{Op: op, Actor: a, User: compute.User{Email: "e", Subject: "https://id 1", Unproven: true}, Org: compute.Org{Slug: "s"}, Join: true},
 		fsm.LinkUser{Op: op, Actor: a, User: a.User, Subject: "https://id 1"},
 		fsm.RotateKey{
 			Op: op, Actor: a, Org: a.Org, Key: &compute.DataKey{Number: 2, Sealed: []byte{1}}, Retire: true,

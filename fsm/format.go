@@ -44,7 +44,8 @@ const (
 	formatChunks = 17
 
 	// formatRotation reseals the tokens of deployments when a data key is rotated, and checks
-	// with which key they were sealed. Objects are replaced beyond a limit of their number.
+	// with which key they were sealed. Users whose address nobody has proved are marked, and
+	// logins are bound to the password that was checked.
 	formatRotation = 18
 
 	// Format is the newest format that this program can apply.
@@ -199,6 +200,9 @@ func (s *lifecycle) setFormat(c SetFormat) Result {
 			"a server knows format %d of the state only, not %d", common, c.Format)
 	case c.Format > Format:
 		panic(errFormat(c.Format).Error())
+	}
+	if s.Format() < formatRotation && c.Format >= formatRotation {
+		s.identity.markUnproven()
 	}
 	s.meta.Format = c.Format
 	s.membership.judgeBrake() // Nodes may have been lost before this format added the brake.
