@@ -314,3 +314,21 @@ func TestIdentityTakesAnUnprovenAccountOver(t *testing.T) {
 	}
 	w.mustDo("GET", "/user/status", owner.AccessToken, nil, nil)
 }
+
+// TestLoginWhileThePasswordChanges changes a password between its check and the record of
+// the login: the login is refused.
+func TestLoginWhileThePasswordChanges(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	bob, _ := w.machine.View().UserByEmail("bob@example.com")
+	w.saw = func(cmd fsm.Command) {
+		if _, login := cmd.(fsm.StoreRefresh); !login {
+			return
+		}
+		change, err := fsm.Encode(fsm.SetUser{Actor: fsm.Actor{Root: true}, User: bob.ID, Password: "another"})
+		w.ok(err)
+		w.index++
+		w.machine.ApplyFrames(w.index, change)
+	}
+	w.want(401, "bad_login", "POST", "/auth/login", "", map[string]any{"email": bob.Email, "password": password})
+}

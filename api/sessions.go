@@ -58,11 +58,17 @@ func (g *sessions) login(r *edge.Request) (any, error) {
 	if !good || !user.Active {
 		return nil, compute.Errorf(compute.CodeUnauthenticated, "The email or the password is wrong.").Named("bad_login")
 	}
-	return g.openSession(r, user)
+	// The password may be changed before the login is recorded.
+	var checked compute.Hash
+	if r.View.AllowsCheckedLogins() == nil {
+		checked = fsm.PasswordDigest(user)
+	}
+	return g.openSession(r, user, checked)
 }
 
-// openSession begins a family of refresh tokens.
-func (g *sessions) openSession(r *edge.Request, user *compute.User) (any, error) {
+// openSession begins a family of refresh tokens, if the user's password still has a
+// digest; zero for one that was not checked.
+func (g *sessions) openSession(r *edge.Request, user *compute.User, checked compute.Hash) (any, error) {
 	text, hash, err := g.Credentials.NewRefresh()
 	if err != nil {
 		return nil, err
@@ -73,7 +79,7 @@ func (g *sessions) openSession(r *edge.Request, user *compute.User) (any, error)
 		ExpiresAt: compute.InstantOf(g.Now().Add(g.cfg.RefreshTTL)),
 	}
 	op := g.Op(r)
-	result, err := g.ProposeAndSee(r, fsm.StoreRefresh{Op: op, Token: token})
+	result, err := g.ProposeAndSee(r, fsm.StoreRefresh{Op: op, Token: token, Password: checked})
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ func (g *signups) signUp(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.sessions.openSession(r, made)
+	return g.sessions.openSession(r, made, compute.Hash{})
 }
 
 // create makes an account, in the organization with a slug or, for "", in one of its own.
@@ -227,7 +227,7 @@ func (g *signups) token(r *edge.Request) (any, error) {
 	if !user.Active {
 		return nil, compute.Errorf(compute.CodeUnauthenticated, "The account is disabled.").Named("bad_login")
 	}
-	return g.sessions.openSession(r, user)
+	return g.sessions.openSession(r, user, compute.Hash{})
 }
 
 // userOf returns the user for a person of the identity provider. It is the one who signed

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"crypto/sha256"
 	"time"
 
 	"berth/compute"
@@ -13,12 +14,17 @@ const RefreshGrace = 30 * time.Second
 // refreshSweep is how many refresh tokens one Tick forgets at most.
 const refreshSweep = 1_000
 
+// PasswordDigest identifies the password of a user. Guesses cannot be tried on it without the salt.
+func PasswordDigest(u *compute.User) compute.Hash { return sha256.Sum256([]byte(u.PasswordHash)) }
+
 func (s *identity) storeRefresh(c StoreRefresh) Result {
 	u, ok := s.users.Get(c.Token.User)
 	_, known := s.refresh.Get(c.Token.Hash)
 	switch {
 	case !ok || !u.Active:
 		return Result{Refusal: unauthenticated("user_inactive", "the user is not active")}
+	case c.Password != (compute.Hash{}) && c.Password != PasswordDigest(u):
+		return Result{Refusal: unauthenticated("bad_login", "the password was changed meanwhile")}
 	case known:
 		return refuse(compute.CodeConflict, "token_exists", "the refresh token exists")
 	case c.Token.ExpiresAt <= s.meta.Now:

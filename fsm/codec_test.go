@@ -39,7 +39,7 @@ func everyCommand() []fsm.Command {
 		fsm.DeleteKey{Op: op, Actor: a, Key: key},
 		fsm.RegenerateKey{Op: op, Actor: a, Key: key, Lookup: "l"},
 		fsm.TouchKeys{Used: map[compute.KeyID]compute.Instant{key: 9, {UUID: compute.UUID{10}}: 11}},
-		fsm.StoreRefresh{Op: op, Token: compute.RefreshToken{Hash: compute.Hash{1}}},
+		fsm.StoreRefresh{Op: op, Token: compute.RefreshToken{Hash: compute.Hash{1}}, Password: compute.Hash{2}},
 		fsm.RotateRefresh{Op: op, Old: compute.Hash{1}},
 		fsm.RevokeRefresh{Op: op, Token: compute.Hash{1}},
 		fsm.Submit{Op: op, Actor: a, Execution: compute.Execution{

@@ -224,11 +224,15 @@ type (
 		Used map[compute.KeyID]compute.Instant `cbor:"1,keyasint"`
 	}
 
-	// StoreRefresh records the first refresh token of a login.
+	// StoreRefresh records the first refresh token of a login. One with a password is
+	// refused if the user has another password by then.
 	StoreRefresh struct {
 		Op    Op                   `cbor:"1,keyasint"`
 		Token compute.RefreshToken `cbor:"2,keyasint"`
 		Actor Actor                `cbor:"80,keyasint,omitzero"` // The user that signs in, for the audit record.
+		// Password is the PasswordDigest of the user whose password was checked; zero for
+		// other logins.
+		Password compute.Hash `cbor:"81,keyasint,omitzero"`
 	}
 
 	// RotateRefresh spends one refresh token for its successor. A repeat with

@@ -89,8 +89,10 @@ func commandRows() []*row {
 		}.row(),
 		command[StoreRefresh]{
 			number: 16, since: formatFirst, onFullDisk: true, apply: (*state).storeRefresh,
-			op:   func(c StoreRefresh) Op { return c.Op },
-			uses: func(c StoreRefresh) uint64 { return formatIf(c.Actor != (Actor{}), formatAccounts) },
+			op: func(c StoreRefresh) Op { return c.Op },
+			uses: func(c StoreRefresh) uint64 {
+				return max(formatIf(c.Actor != (Actor{}), formatAccounts), formatIf(c.Password != (compute.Hash{}), formatRotation))
+			},
 		}.row(),
 		command[RotateRefresh]{
 			number: 17, since: formatFirst, onFullDisk: true, apply: (*state).rotateRefresh,

@@ -152,6 +152,10 @@ func (v *View) AllowsAskedVRAM() error { return v.allowsFormat(formatAsked) }
 // AllowsOutputsPrefix returns the reason for which no outputs may go to a bucket yet.
 func (v *View) AllowsOutputsPrefix() error { return v.allowsFormat(formatAsked) }
 
+// AllowsCheckedLogins returns the reason for which logins may not yet be bound to the
+// password that was checked.
+func (v *View) AllowsCheckedLogins() error { return v.allowsFormat(formatRotation) }
+
 // AllowsModels returns the reason for which no models may be published yet.
 func (v *View) AllowsModels() error { return v.allowsFormat(formatServerless) }
 

@@ -264,3 +264,33 @@ func TestReuseWithAnotherSuccessor(t *testing.T) {
 		t.Error("the family goes on")
 	}
 }
+
+// TestLoginEndsWithItsPassword checks that a login whose password was changed after it was
+// checked is refused, and that one without a checked password is not.
+func TestLoginEndsWithItsPassword(t *testing.T) {
+	w := newestWorld(t)
+	set := func(hash string) compute.Hash {
+		w.must(fsm.SetUser{Actor: w.root, User: w.ada.User, Password: hash})
+		u, _ := w.view().User(w.ada.User)
+		return fsm.PasswordDigest(u)
+	}
+	login := func(name string, checked compute.Hash) fsm.StoreRefresh {
+		return fsm.StoreRefresh{Password: checked, Token: compute.RefreshToken{
+			Hash: hash(name), Family: w.uuid(), User: w.ada.User, ExpiresAt: w.now.Add(time.Hour),
+		}}
+	}
+	old := set("old")
+	w.must(login("1", old))
+	fresh := set("new")
+	w.refused(login("2", old), compute.CodeUnauthenticated, "bad_login")
+	w.must(login("2", fresh))
+	w.must(login("3", compute.Hash{})) // With an identity provider.
+	early, _ := newOldWorld(t, 17)
+	early.must(fsm.SetFormat{Term: early.term, Format: 17})
+	if err := early.view().Allows(login("4", fresh)); err == nil {
+		t.Error("a login with a password is proposed before every server checks it")
+	}
+	if err := early.view().Allows(login("4", compute.Hash{})); err != nil {
+		t.Error(err)
+	}
+}
