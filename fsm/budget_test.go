@@ -69,6 +69,15 @@ func TestLongWorkStopsAtItsCeiling(t *testing.T) {
 	w.must(w.started(id))
 	w.pass(time.Hour)
 	e := w.get(id)
+	if end := e.PlacedAt.Add(ceiling * time.Minute / 6000); e.Stop != compute.StopNone || e.CreditsEnd.Sub(end).Abs() > time.Second || e.Held != ceiling {
+		t.Fatalf("it is not warned: stop %d, held %s, credits end at %s, not %s", e.Stop, e.Held, e.CreditsEnd, end)
+	}
+	w.pass(5 * time.Minute)
+	if e = w.get(id); e.Stop != compute.StopNone {
+		t.Fatalf("it is stopped after 65 minutes: %q", e.Detail)
+	}
+	w.pass(70 * time.Second)
+	e = w.get(id)
 	if e.Stop != compute.StopGraceful || e.Reason != compute.ReasonCredits || !strings.Contains(e.Detail, "ceiling") {
 		t.Fatalf("it goes on: stop %d, reason %s, %q", e.Stop, e.Reason, e.Detail)
 	}
@@ -80,6 +89,35 @@ func TestLongWorkStopsAtItsCeiling(t *testing.T) {
 	b, _ := w.view().Budget(w.org, compute.KeyID{}, compute.UserID{})
 	if charged, held := w.view().Spent(b); charged > ceiling || held != 0 || charged != w.get(id).Billed {
 		t.Errorf("%s charged and %s held of %d", charged, held, ceiling)
+	}
+}
+
+// TestWorkIsWarnedBeforeTheFirstExtension checks that work whose ceiling, or whose
+// organization's credits, end with its first hold is warned too, and then stopped.
+func TestWorkIsWarnedBeforeTheFirstExtension(t *testing.T) {
+	limited, poor := newestWorld(t), newPoorWorld(t, 360_000, "n3", "t4")
+	limited.limit(compute.Budget{MaxCredits: 360_000})
+	poor.upgrade()
+	for name, w := range map[string]*world{"ceiling": limited, "credits": poor} {
+		id := w.submit("t4", hours(9))
+		w.place("n3", id)
+		w.must(w.started(id))
+		w.pass(59 * time.Minute)
+		if e := w.get(id); e.Stop != compute.StopNone || e.CreditsEnd != e.PlacedAt.Add(time.Hour) || !strings.Contains(e.Detail, "1m0s") {
+			t.Errorf("%s: stop %d, credits end at %s, %q", name, e.Stop, e.CreditsEnd, e.Detail)
+		}
+		w.pass(29 * time.Second)
+		if e := w.get(id); e.Stop != compute.StopNone {
+			t.Errorf("%s: it is stopped too early", name)
+		}
+		w.pass(time.Second)
+		if e := w.get(id); e.Stop != compute.StopGraceful || e.Reason != compute.ReasonCredits || e.Held != 360_000 {
+			t.Errorf("%s: stop %d for %s, %s held", name, e.Stop, e.Reason, e.Held)
+		}
+		w.must(w.ended(id, compute.StatusCancelled, 3*time.Hour)) // It was cut off meanwhile.
+		if got := w.get(id).Billed; got != 360_000 {
+			t.Errorf("%s: billed %s", name, got)
+		}
 	}
 }
 

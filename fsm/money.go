@@ -95,9 +95,10 @@ func (s *money) settle(e *compute.Execution) {
 }
 
 // growHolds extends the holds of executions that run longer than their hold
-// covers, and stops those whose organization has no more credits. The most
-// overdue come first. Those beyond the bound wait for the next Tick; the margin
-// allows for it.
+// covers, warns those that no further whole extension is paid for, and stops those
+// for which nothing is left. The most overdue come first. Those beyond the bound wait
+// for the next Tick; the margin allows for it. Half of the margin is left at a stop, so
+// that work which could never be extended is warned too.
 func (s *money) growHolds() {
 	s.growHoldsOf(s.growing)
 	if s.Format() >= formatDrains {
@@ -114,8 +115,13 @@ func (s *money) growHoldsOf(index store.Index[timeKey, compute.Execution]) {
 		known, _ := s.executions.Get(m.execution())
 		e := *known
 		wanted := costs(&e, min(s.meta.Now.Sub(e.PlacedAt)+holdMore, e.Timeout)) - e.Held
-		if s.lacks(&e, wanted) == nil {
-			s.hold(&e, wanted, "still running")
+		if more := s.extension(&e, wanted); more > 0 || s.lacks(&e, wanted) == nil {
+			s.hold(&e, more, "still running")
+			s.warn(&e)
+		} else if s.Format() >= formatRotation && s.meta.Now < growsAt(&e).Add(holdMargin/2) {
+			if !e.CreditsEnd.IsZero() {
+				continue // It was warned, and has time left.
+			}
 			s.warn(&e)
 		} else {
 			e.Stop, e.Reason = compute.StopGraceful, compute.ReasonCredits
@@ -129,6 +135,31 @@ func (s *money) growHoldsOf(index store.Index[timeKey, compute.Execution]) {
 			s.deployment.stopUnpaidOf(&e)
 		}
 	}
+}
+
+// extension returns by how much the hold of e is extended: by the amount that is wanted,
+// else by what credits and ceilings leave, if that buys more time from now. Below
+// formatRotation there was only the whole amount.
+func (s *money) extension(e *compute.Execution, wanted compute.Credits) compute.Credits {
+	if s.lacks(e, wanted) == nil {
+		return wanted
+	}
+	left := wanted
+	if !s.meta.Settings.Meter {
+		left = min(left, s.Account(e.Org).Available())
+	}
+	for _, who := range spendersOf(e) {
+		if b, ok := s.budgets.Get(who); ok && b.Enforce {
+			charged, held := s.Spent(b)
+			left = min(left, b.MaxCredits-charged-held)
+		}
+	}
+	longer := *e
+	longer.Held += left
+	if s.Format() < formatRotation || left <= 0 || s.lacks(e, left) != nil || growsAt(&longer) <= s.meta.Now {
+		return 0
+	}
+	return left
 }
 
 // whyLacks says why no more can be held for e.
@@ -156,8 +187,10 @@ func (s *money) warn(e *compute.Execution) {
 	if more <= 0 || s.lacks(e, more) == nil {
 		return
 	}
-	paid := e.Price.Buys(e.Held, e.Timeout) - e.StopGrace
-	e.CreditsEnd = e.PlacedAt.Add(paid)
+	e.CreditsEnd = e.PlacedAt.Add(e.Price.Buys(e.Held, e.Timeout) - e.StopGrace)
+	if s.Format() >= formatRotation {
+		e.CreditsEnd = growsAt(e).Add(holdMargin) // Also right for time that is owed.
+	}
 	whose := "the organization's credits end"
 	if _, b := s.ceilingOf(e, more); b != nil {
 		whose = ceilingName(b) + " reached"

@@ -47,6 +47,8 @@ func TestHoldGrowsAfterAClockJump(t *testing.T) {
 	w.wantMoney(100*compute.Credit, 5*360_000+60_000)
 }
 
+// TestExhaustedCreditsStopGracefully is the stop before formatRotation, without a warning
+// and with time left.
 func TestExhaustedCreditsStopGracefully(t *testing.T) {
 	w := newPoorWorld(t, 400_000, "n3", "t4", "t4") // An hour and six minutes of a t4.
 	id := w.submit("t4", hours(2))
@@ -72,6 +74,34 @@ func TestExhaustedCreditsStopGracefully(t *testing.T) {
 	c := w.python("t4.2x")
 	c.Execution.Timeout = 10 * time.Minute
 	w.refused(c, compute.CodeForbidden, "credits_exhausted")
+}
+
+// TestExhaustedCreditsAreUsedUp checks that work is warned when the credits do not pay for
+// another extension, extended by what is left of them, and then stopped.
+func TestExhaustedCreditsAreUsedUp(t *testing.T) {
+	w := newPoorWorld(t, 400_000, "n3", "t4", "t4") // An hour and 6:40 minutes of a t4.
+	w.upgrade()
+	id := w.submit("t4", hours(2))
+	w.place("n3", id)
+	w.must(w.started(id))
+	w.pass(59 * time.Minute)
+	w.wantMoney(400_000, 400_000)
+	if e := w.get(id); e.Stop != compute.StopNone || e.CreditsEnd.IsZero() || !strings.Contains(e.Detail, "credits end in about 8m") {
+		t.Fatalf("stop %d, credits end at %s, %q", e.Stop, e.CreditsEnd, e.Detail)
+	}
+	w.pass(7 * time.Minute)
+	if e := w.get(id); e.Stop != compute.StopNone {
+		t.Fatal("stopped too early")
+	}
+	w.pass(10 * time.Second)
+	w.wantStatus(id, compute.StatusRunning, compute.ReasonCredits)
+	if e := w.get(id); e.Stop != compute.StopGraceful || !strings.Contains(e.Detail, "credits are exhausted") {
+		t.Fatalf("stop %d, %q", e.Stop, e.Detail)
+	}
+	end := w.ended(id, compute.StatusCancelled, 66*time.Minute)
+	end.Outcome.Reason = compute.ReasonStopped
+	w.must(end)
+	w.wantMoney(400_000-66*6000, 0)
 }
 
 func TestMeterNeverRefuses(t *testing.T) {
