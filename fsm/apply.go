@@ -66,17 +66,22 @@ func (s *state) decide(c call) Result {
 		return Result{Refusal: refusal}
 	}
 	if c.op == nil {
-		result := c.apply(s, c.cmd)
-		s.trail.record(c.cmd, result)
-		return result
+		return s.applyRecorded(c)
 	}
 	op := c.op(c.cmd)
 	if first, known := s.Recall(op); known {
 		return first
 	}
-	result := c.apply(s, c.cmd)
-	s.trail.record(c.cmd, result)
+	result := s.applyRecorded(c)
 	s.remember(op, result)
+	return result
+}
+
+// applyRecorded applies one command and records it in the audit trails that list it.
+func (s *state) applyRecorded(c call) Result {
+	touched := s.trail.homesOf(c.cmd)
+	result := c.apply(s, c.cmd)
+	s.trail.record(c.cmd, result, touched)
 	return result
 }
 

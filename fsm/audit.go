@@ -55,8 +55,8 @@ func newAuditTables() auditTables {
 func auditKey(r *compute.AuditRecord) numberKey { return numberKey{r.Org.UUID, r.Seq} }
 
 // record appends the command that was applied to its audit trail, in the log entry
-// of the change.
-func (s *trail) record(cmd Command, r Result) {
+// of the change, and to those of the organizations that it touched.
+func (s *trail) record(cmd Command, r Result, touched []compute.OrgID) {
 	if s.Format() < formatAccounts || r.Repeat {
 		return
 	}
@@ -64,6 +64,24 @@ func (s *trail) record(cmd Command, r Result) {
 	if !ok {
 		return
 	}
+	s.append(d)
+	if r.Refusal != nil || s.Format() < formatRotation {
+		return
+	}
+	switch c := cmd.(type) { // The new member's organizations are known only afterwards.
+	case CreateUser:
+		touched = s.orgsOf(c.User.ID)
+	case SignUp:
+		touched = s.orgsOf(c.User.ID)
+	}
+	for _, org := range touched {
+		d.org = org
+		s.append(d)
+	}
+}
+
+// append appends a line to its trail.
+func (s *trail) append(d auditEntry) {
 	c := s.chain(d.org)
 	c.Seq++
 	line := compute.AuditRecord{
@@ -183,7 +201,7 @@ func (s *access) recordDeed(c RecordDeed) Result {
 		return Result{Refusal: refusal}
 	}
 	if c.Action == "" || len(c.Action) > maxAuditText {
-		return refuse(compute.CodeInvalid, "action", "a auditEntry has a name")
+		return refuse(compute.CodeInvalid, "action", "an action has a name of at most %d bytes", maxAuditText)
 	}
 	return Result{}
 }

@@ -70,6 +70,27 @@ func userChange(c *SetUser) string {
 	return strings.Join(said, ", ")
 }
 
+// homesOf returns the organizations of the user that a command changes or deletes, as
+// long as the user is a member.
+func (s *trail) homesOf(cmd Command) []compute.OrgID {
+	switch c := cmd.(type) {
+	case SetUser:
+		return s.orgsOf(c.User)
+	case DeleteUser:
+		return s.orgsOf(c.Actor.User)
+	}
+	return nil
+}
+
+// orgsOf returns the organizations of a user.
+func (s *trail) orgsOf(user compute.UserID) []compute.OrgID {
+	var orgs []compute.OrgID
+	for _, m := range s.Memberships(user) {
+		orgs = append(orgs, m.Org)
+	}
+	return orgs
+}
+
 // home returns the default organization of a user, zero for none.
 func (s *trail) home(user compute.UserID) compute.OrgID {
 	for _, m := range s.Memberships(user) {

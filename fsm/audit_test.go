@@ -80,3 +80,38 @@ func TestReuseOfARefreshTokenIsAudited(t *testing.T) {
 		t.Errorf("the trail is %v", got)
 	}
 }
+
+// TestTrailsListMembers checks that an organization's trail has a line for each way in
+// which people come, change and go.
+func TestTrailsListMembers(t *testing.T) {
+	w := newestWorld(t)
+	w.must(fsm.CreateUser{
+		Actor: w.root, User: compute.User{ID: compute.UserID{UUID: w.uuid()}, Email: "bea@example.com"},
+		Org: compute.Org{Slug: "ada"}, Join: true,
+	})
+	joins := fsm.Actor{User: compute.UserID{UUID: w.uuid()}, Org: w.org}
+	w.must(fsm.SignUp{
+		User: compute.User{ID: joins.User, Email: "dan@example.com", Subject: "https://id dan"},
+		Org:  compute.Org{ID: compute.OrgID{UUID: w.uuid()}, Slug: "ada"}, Join: true,
+	})
+	disabled := true
+	w.must(fsm.SetUser{Actor: w.root, User: joins.User, Disabled: &disabled})
+	disabled = false
+	w.must(fsm.SetUser{Actor: w.root, User: joins.User, Disabled: &disabled})
+	w.must(fsm.DeleteUser{Actor: joins})
+	want := []string{"user.delete", "user.change", "user.change", "user.signup", "user.create"}
+	if got := w.actions(w.org); !slices.Equal(got, want) {
+		t.Errorf("the organization's trail is %v", got)
+	}
+	if got := w.actions(compute.OrgID{}); !slices.Equal(got[:len(want)], want) {
+		t.Errorf("the cluster's trail is %v", got)
+	}
+	for line := range w.view().Audit(w.org, 0) {
+		if line.Action == "user.delete" && (line.User != joins.User || line.Target != joins.User.String()) {
+			t.Errorf("the line is %+v", line)
+		}
+	}
+	if got := w.actions(w.other.Org); slices.Contains(got, "user.delete") {
+		t.Errorf("another organization's trail is %v", got)
+	}
+}
