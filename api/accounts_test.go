@@ -2,9 +2,11 @@ package api_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,13 +19,22 @@ import (
 
 // fakePayments sells credits that nobody pays for. A report is the purchase's org, with
 // any padding.
-type fakePayments struct{}
+type fakePayments struct {
+	mu     sync.Mutex
+	orders map[string]compute.Order // By request, of which each belongs to one order.
+}
 
-func (fakePayments) Checkout(_ context.Context, o compute.Order) (compute.Checkout, error) {
+func (p *fakePayments) Checkout(_ context.Context, o compute.Order) (compute.Checkout, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if first, known := p.orders[o.Request]; known && first != o {
+		return compute.Checkout{}, compute.Errorf(compute.CodeConflict, "another order").Named("idempotency_key_reused")
+	}
+	p.orders[o.Request] = o
 	return compute.Checkout{ID: "cs_" + o.Request, URL: "https://pay.example/" + o.Amount.String()}, nil
 }
 
-func (fakePayments) Confirm(body []byte, signature string) (compute.Purchase, bool, error) {
+func (*fakePayments) Confirm(body []byte, signature string) (compute.Purchase, bool, error) {
 	if signature != "good" {
 		return compute.Purchase{}, false, nil
 	}
@@ -41,6 +52,15 @@ func TestCheckout(t *testing.T) {
 	if session.URL != "https://pay.example/2.5" || session != again {
 		t.Errorf("got %+v, then %+v", session, again)
 	}
+	for _, host := range []string{"a", "b"} { // Another node has another name.
+		body := `{"credits_amount":2.5}`
+		res := w.raw(fmt.Sprintf("POST %s/billing/checkout HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nIdempotency-Key: k\r\n"+
+			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", root, host, w.bobKey, len(body), body))
+		if res.status != http.StatusOK || !strings.Contains(string(res.body), session.ID) {
+			t.Errorf("through %s: %d %s", host, res.status, res.body)
+		}
+	}
+	w.want(409, "idempotency_key_reused", "POST", "/billing/checkout", w.bobKey, `{"credits_amount":3}`, "Idempotency-Key", "k")
 	org := w.org("bob-lab").String()
 	_, worker := w.newWorker()
 	for name, node := range map[string]*world{"server": w, "worker": worker} {

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"strings"
 
 	"berth/api/edge"
 	"berth/api/wire"
@@ -59,17 +61,29 @@ func (g *checkouts) checkout(r *edge.Request) (any, error) {
 		Org: r.Caller.Org.ID, Name: r.Caller.Org.Name, Email: r.Caller.Org.BillingEmail, Amount: in.Amount,
 		SuccessURL: in.SuccessURL, CancelURL: in.CancelURL, Request: g.Op(r).ID.String(),
 	}
-	if order.SuccessURL == "" {
-		order.SuccessURL = r.Base + "/"
-	}
-	if order.CancelURL == "" {
-		order.CancelURL = r.Base + "/"
-	}
+	back := g.returnURL(r)
+	order.SuccessURL, order.CancelURL = cmp.Or(order.SuccessURL, back), cmp.Or(order.CancelURL, back)
 	session, err := g.cfg.Payments.Checkout(r.Ctx, order)
 	if err != nil {
 		return nil, err
 	}
 	return wire.CheckoutSession{URL: session.URL, ID: session.ID}, nil
+}
+
+// returnURL returns where people go after a purchase that names no URL. It does not depend
+// on the node that answers: the provider takes a repeat with another URL for another order.
+func (g *checkouts) returnURL(r *edge.Request) string {
+	base := g.cfg.PublicURL
+	if base == "" {
+		base = r.Base
+		var first *compute.Node
+		for n := range r.View.Nodes() {
+			if n.Role == compute.RoleServer && n.API != "" && (first == nil || n.ID.UUID.String() < first.ID.UUID.String()) {
+				first, base = n, n.API
+			}
+		}
+	}
+	return strings.TrimRight(base, "/") + "/"
 }
 
 // report adds the credits of a purchase that is paid for. The provider repeats a report

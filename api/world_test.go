@@ -143,7 +143,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			return wire.StorageCredentials{ExpiresAt: compute.InstantOf(begin)}, nil
 		},
 		Accounts: api.Accounts{SignUp: true, Identities: fakeIdentities{}, IdentitySignUp: true},
-		Payments: fakePayments{}, Judge: judge,
+		Payments: &fakePayments{orders: map[string]compute.Order{}}, Judge: judge,
 		Migrate: func(context.Context, bool) (wire.StorageMigration, error) {
 			return wire.StorageMigration{Status: "none"}, nil
 		},

@@ -56,7 +56,7 @@ type CreditsDetails struct {
 // Checkout is the body of POST /billing/checkout.
 type Checkout struct {
 	Amount     compute.Credits `json:"credits_amount" required:"true" gt:"0" doc:"Credits to buy."`
-	SuccessURL string          `json:"success_url" maxlen:"2048" doc:"Where the payment provider sends the browser afterwards; the node's own page when absent."`
+	SuccessURL string          `json:"success_url" maxlen:"2048" doc:"Where the payment provider sends the browser afterwards; a page of the cluster when absent."`
 	CancelURL  string          `json:"cancel_url" maxlen:"2048" doc:"Where it sends the browser when the purchase is cancelled."`
 }
 

@@ -69,6 +69,16 @@ func errProvider(err error) error {
 	return e
 }
 
+// errRepeat refuses an order whose request was used for another one, or is being answered.
+func errRepeat(e *stripe.Error) error {
+	if e.HTTPStatusCode == http.StatusConflict {
+		return compute.Errorf(compute.CodeConflict, "The first request with this idempotency key is not answered yet: try again.").
+			Named("idempotency_in_flight").Retry(time.Second)
+	}
+	return compute.Errorf(compute.CodeConflict, "This idempotency key was used with another purchase: use a new one.").
+		Named("idempotency_key_reused")
+}
+
 // Checkout starts a purchase. The same order gets the same session.
 func (s *Stripe) Checkout(ctx context.Context, o compute.Order) (compute.Checkout, error) {
 	total, ok := s.total(o.Amount)
@@ -103,7 +113,11 @@ func (s *Stripe) Checkout(ctx context.Context, o compute.Order) (compute.Checkou
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	session, err := s.client.V1CheckoutSessions.Create(ctx, params)
-	if e, ok := errors.AsType[*stripe.Error](err); ok && e.HTTPStatusCode < http.StatusInternalServerError &&
+	e, ok := errors.AsType[*stripe.Error](err)
+	if ok && (e.Type == stripe.ErrorTypeIdempotency || e.HTTPStatusCode == http.StatusConflict) {
+		return compute.Checkout{}, errRepeat(e)
+	}
+	if ok && e.HTTPStatusCode < http.StatusInternalServerError &&
 		e.HTTPStatusCode != http.StatusTooManyRequests {
 		refused := compute.Errorf(compute.CodeInternal, "The payment provider refused the purchase.")
 		refused.Err = fmt.Errorf("create checkout session: %d %s", e.HTTPStatusCode, e.Code)

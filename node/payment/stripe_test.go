@@ -2,11 +2,13 @@ package payment
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"testing"
 	"time"
 
@@ -16,11 +18,13 @@ import (
 )
 
 // fake speaks the part of Stripe's protocol that purchases need: form-encoded requests
-// with a secret key and an Idempotency-Key, JSON answers and errors.
+// with a secret key and an Idempotency-Key, which belongs to the parameters of its first
+// request, JSON answers and errors.
 type fake struct {
 	*httptest.Server
 
 	sessions map[string]url.Values // By Idempotency-Key.
+	busy     bool                  // The first request with each key is still being answered.
 	down     bool
 }
 
@@ -46,9 +50,18 @@ func newFake(t *testing.T) *fake {
 			http.Error(w, `{"error":{"type":"invalid_request_error","code":"api_key"}}`, http.StatusUnauthorized)
 		default:
 			key := r.Header.Get("Idempotency-Key")
-			if _, known := f.sessions[key]; !known {
-				f.sessions[key] = form
+			first, known := f.sessions[key]
+			if f.busy {
+				w.WriteHeader(http.StatusConflict)
+				fmt.Fprint(w, `{"error":{"type":"invalid_request_error","code":"idempotency_key_in_use"}}`)
+				return
 			}
+			if known && !reflect.DeepEqual(first, form) {
+				w.WriteHeader(http.StatusBadRequest)
+				fmt.Fprint(w, `{"error":{"type":"idempotency_error"}}`)
+				return
+			}
+			f.sessions[key] = form
 			fmt.Fprintf(w, `{"id":"cs_%s","object":"checkout.session","url":"https://checkout.example/%s"}`, key, key)
 		}
 	}))
@@ -154,6 +167,26 @@ func TestForgedReports(t *testing.T) {
 	} {
 		if _, _, err := s.Confirm(given.body, given.header); compute.CodeOf(err) != compute.CodeInvalid {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestRepeats holds that a request which is repeated with another order, or before its first
+// answer, is a conflict.
+func TestRepeats(t *testing.T) {
+	f := newFake(t)
+	s := f.stripe(testKey)
+	if _, err := s.Checkout(t.Context(), order()); err != nil {
+		t.Fatal(err)
+	}
+	other := order()
+	other.Amount++
+	_, reused := s.Checkout(t.Context(), other)
+	f.busy = true
+	_, busy := s.Checkout(t.Context(), order())
+	for want, err := range map[string]error{"idempotency_key_reused": reused, "idempotency_in_flight": busy} {
+		if e, ok := errors.AsType[*compute.Error](err); !ok || e.Code != compute.CodeConflict || e.Detail != want {
+			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 }

@@ -312,7 +312,7 @@ type Checkout struct {
 	//
 	// Rules: required, > 0.
 	CreditsAmount Amount `json:"credits_amount"`
-	// Where the payment provider sends the browser afterwards; the node's own page when absent.
+	// Where the payment provider sends the browser afterwards; a page of the cluster when absent.
 	//
 	// Rules: at most 2048 characters.
 	SuccessURL string `json:"success_url,omitzero"`
