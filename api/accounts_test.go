@@ -39,7 +39,7 @@ func (*fakePayments) Confirm(body []byte, signature string) (compute.Purchase, b
 		return compute.Purchase{}, false, nil
 	}
 	org, err := compute.ParseOrgID(strings.TrimSpace(string(body)))
-	return compute.Purchase{Org: org, ID: "cs_1", Amount: compute.Credit}, err == nil, nil
+	return compute.Purchase{Org: org, ID: "cs_1", Amount: compute.Credit, Customer: "cus_1"}, err == nil, nil
 }
 
 // TestCheckout starts purchases, and takes the report of one twice.
@@ -74,6 +74,10 @@ func TestCheckout(t *testing.T) {
 	var credits wire.Credits
 	if w.mustDo("GET", "/billing/credits", w.bobKey, nil, &credits); credits.Purchased != compute.Credit {
 		t.Errorf("purchased are %s", credits.Purchased)
+	}
+	var details wire.CreditsDetails
+	if w.mustDo("GET", "/billing/credits/details", w.bobKey, nil, &details); details.PaymentCustomerID != "cus_1" {
+		t.Errorf("the details are %+v", details)
 	}
 	if res := w.send("POST", "/billing/checkout", w.bobKey, `{"credits_amount":1,"success_url":"javascript:x"}`); res.status != 422 {
 		t.Errorf("a script as URL: %d %s", res.status, res.body)

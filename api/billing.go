@@ -185,8 +185,15 @@ func (g *billing) creditsDetails(r *edge.Request) (any, error) {
 	if updated.IsZero() {
 		updated = r.Caller.Org.CreatedAt
 	}
+	var newest compute.Purchase
+	for _, p := range r.View.Purchases(r.Caller.Actor.Org) {
+		if p.Customer != "" && p.At >= newest.At {
+			newest = *p
+		}
+	}
 	return wire.CreditsDetails{
-		UserID: r.Caller.User.ID, Email: r.Caller.User.Email,
+		PaymentCustomerID: newest.Customer,
+		UserID:            r.Caller.User.ID, Email: r.Caller.User.Email,
 		AvailableCredits: a.Available(), UsedCredits: usedThisMonth(a, r.View.Now()),
 		TotalCreditsUsed: a.Charged, CreatedAt: r.Caller.Org.CreatedAt, LastUpdated: updated,
 	}, nil
