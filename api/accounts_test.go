@@ -356,3 +356,27 @@ func TestLoginWhileThePasswordChanges(t *testing.T) {
 	}
 	w.want(401, "bad_login", "POST", "/auth/login", "", map[string]any{"email": bob.Email, "password": password})
 }
+
+// TestDeletionWithoutAPassword deletes an account of the identity provider: a recent login
+// takes the place of the password that it has not.
+func TestDeletionWithoutAPassword(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	signIn := func() (session wire.Session) {
+		w.mustDo("POST", "/auth/oidc/token", "", map[string]any{"device_code": "eve@id.example"}, &session)
+		return session
+	}
+	old := signIn()
+	var key wire.MintedUserKey
+	w.mustDo("POST", "/auth/api-keys", old.AccessToken, `{"key_name":"laptop"}`, &key)
+	w.want(403, "login_too_old", "DELETE", "/user/delete", key.Value, `{}`)
+	w.mu.Lock()
+	w.now = w.now.Add(11 * time.Minute)
+	w.mu.Unlock()
+	var renewed wire.Session
+	w.mustDo("POST", "/auth/refresh", "", map[string]any{"refresh_token": old.RefreshToken}, &renewed)
+	w.want(403, "login_too_old", "DELETE", "/user/delete", renewed.AccessToken, `{}`)
+	w.want(422, "", "DELETE", "/user/delete", w.bobKey, `{}`)
+	w.mustDo("DELETE", "/user/delete", signIn().AccessToken, `{}`, nil)
+	w.want(401, "", "GET", "/user/status", renewed.AccessToken, nil)
+}

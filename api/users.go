@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"berth/api/edge"
 	"berth/api/wire"
@@ -310,8 +311,34 @@ func (g *users) changePassword(r *edge.Request) (any, error) {
 	return done, nil
 }
 
-// deleteUser ends the caller's account. The password is needed, so that a stolen token
-// or key does not end it.
+// recentLogin is how old a login may be to end the account of a user without a password.
+const recentLogin = 10 * time.Minute
+
+// confirmDeletion checks a user's password or, for a user without one, that the login of
+// the request is recent.
+func (g *users) confirmDeletion(r *edge.Request, user *compute.User, password string) error {
+	if user.PasswordHash == "" {
+		begun, ok := r.View.LoginAt(r.Caller.Session)
+		if !ok || compute.InstantOf(g.Now()).Sub(begun) > recentLogin {
+			return compute.Errorf(compute.CodeForbidden, "This account has no password: sign in with the identity provider "+
+				"again, and delete the account within ten minutes.").Named("login_too_old")
+		}
+		return nil
+	}
+	if password == "" {
+		f := new(wire.Faults)
+		f.Missing("body", "password")
+		return f
+	}
+	good, err := g.Credentials.CheckPassword(r, user, password)
+	if err == nil && !good {
+		err = compute.Errorf(compute.CodeForbidden, "The password is wrong.").Named("wrong_password")
+	}
+	return err
+}
+
+// deleteUser ends the caller's account. The password or a recent login is needed, so that
+// a stolen token or key does not end it.
 func (g *users) deleteUser(r *edge.Request) (any, error) {
 	if err := r.View.AllowsOrgs(); err != nil {
 		return nil, err
@@ -320,12 +347,8 @@ func (g *users) deleteUser(r *edge.Request) (any, error) {
 	if err := g.Credentials.AllowLogin(user.Email, r.IP); err != nil {
 		return nil, err
 	}
-	good, err := g.Credentials.CheckPassword(r, user, r.Body.(*wire.UserDeletion).Password)
-	if err != nil {
+	if err := g.confirmDeletion(r, user, r.Body.(*wire.UserDeletion).Password); err != nil {
 		return nil, err
-	}
-	if !good {
-		return nil, compute.Errorf(compute.CodeForbidden, "The password is wrong.").Named("wrong_password")
 	}
 	if _, err := g.Propose(r, fsm.DeleteUser{Op: g.Op(r), Actor: r.Caller.Actor}); err != nil {
 		return nil, err

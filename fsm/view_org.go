@@ -137,6 +137,22 @@ func (v *identityTables) Session(id compute.UUID) (live, known bool) {
 	return ok && !t.Revoked, true
 }
 
+// LoginAt returns when a login began. It reports false for one that is unknown or has ended.
+func (v *identityTables) LoginAt(id compute.UUID) (begun compute.Instant, ok bool) {
+	if live, _ := v.Session(id); !live {
+		return 0, false
+	}
+	for k := range v.families.Keys(family{id: id}) {
+		if k.id != id {
+			break
+		}
+		if t, known := v.Refresh(k.token); known && (!ok || t.CreatedAt < begun) {
+			begun, ok = t.CreatedAt, true
+		}
+	}
+	return begun, ok
+}
+
 // SigningKeys returns the keys that sign access tokens, the newest first. Only
 // the newest signs; the others still verify.
 func (v *identityTables) SigningKeys() []*compute.SigningKey {

@@ -3783,8 +3783,10 @@ type UserChange struct {
 
 // UserDeletion is the body of DELETE /user/delete.
 type UserDeletion struct {
-	// Rules: required, at least 1 characters, at most 256 characters.
-	Password string `json:"password"`
+	// Left out by users without one, who sign in within ten minutes before.
+	//
+	// Rules: at most 256 characters.
+	Password string `json:"password,omitzero"`
 }
 
 // UserKey is the record of a user's own API key. Its value is not part of it.
