@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	mutations    = flag.Int("mutations", testsize.Pick(4_000, 100_000), "send so many mutated requests")
+	mutations    = flag.Int("mutations", testsize.Pick(10_000, 100_000), "send so many mutated requests")
 	mutationSeed = flag.Uint64("mutations.seed", 1, "of the mutated requests")
 )
 
