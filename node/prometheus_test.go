@@ -42,6 +42,9 @@ func TestPrometheusScrapesAllNodes(t *testing.T) {
 		}
 	}
 	nodetest.Eventually(t, time.Minute, "the applied index of three nodes", up(`berth_raft_applied_index > 0`, 3))
+	for _, metric := range []string{"berth_build_info", "berth_raft_has_leader"} {
+		nodetest.Eventually(t, time.Minute, metric+" of three nodes", up(metric+` == 1`, 3))
+	}
 	checkChargeback(t, c, base)
 }
 

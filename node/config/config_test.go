@@ -56,6 +56,11 @@ func TestCheckNamesEveryFault(t *testing.T) {
 			[]string{"line 2: storage.objects: must be a URL such as s3://", "line 3: storage.objects_from: must be a URL such as s3://"},
 		},
 		{"an object store without a bucket", "storage:\n  objects: \"gs://\"\n", []string{"line 2: storage.objects: must be"}},
+		{"plain HTTP on loopback", "api:\n  addr: 127.0.0.1:6470\n", nil},
+		{"plain HTTP beyond loopback", "api:\n  addr: 0.0.0.0:6470\n", []string{"api.insecure: is needed to serve plain HTTP beyond this machine"}},
+		{"plain HTTP on every address", "api:\n  addr: :6470\n", []string{"api.insecure: is needed"}},
+		{"plain HTTP on purpose", "api:\n  addr: 0.0.0.0:6470\n  insecure: true\n", nil},
+		{"TLS beyond loopback", "api:\n  addr: 0.0.0.0:6470\n  tls: {cert: a, key: b}\n", nil},
 		{"not yaml", "name: [\n", []string{""}},
 		{"duplicate key", "name: a\nname: b\n", []string{"already defined"}},
 	}
