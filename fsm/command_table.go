@@ -539,7 +539,7 @@ func (t *commandTable) encode(cmd Command) ([]byte, error) {
 	payload := frame[frameHeader:]
 	frame[0], frame[1] = r.number, version
 	binary.BigEndian.PutUint32(frame[2:], uint32(len(payload)))
-	if r.schema.Size(payload) == len(payload) {
+	if size := r.schema.Size(payload); size > 0 && size == len(payload) {
 		return frame, nil // It decodes.
 	}
 	if _, _, err := t.decode(frame); err != nil {

@@ -157,7 +157,7 @@ func TestSchemasAcceptOnlyCommandsThatDecode(t *testing.T) {
 			if rng.IntN(3) == 0 {
 				payload = spoiled(rng, payload)
 			}
-			accepts := r.schema.Size(payload) == len(payload)
+			accepts := len(payload) > 0 && r.schema.Size(payload) == len(payload)
 			if _, err := r.decode(payload); accepts && err != nil {
 				t.Fatalf("%s: accepted, but %v: %x", r.name, err, payload)
 			}
