@@ -66,6 +66,11 @@ func (v *executionTables) DueCallbacks(now compute.Instant) iter.Seq[*compute.Ca
 	}
 }
 
+// Callback returns the record of c in this view.
+func (v *executionTables) Callback(c *compute.Callback) (*compute.Callback, bool) {
+	return v.callbacks.Get(callbackKey(c))
+}
+
 // maxDeliveryError bounds the recorded error of a failed try, in bytes.
 const maxDeliveryError = 200
 

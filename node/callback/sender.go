@@ -177,6 +177,11 @@ func (s *Sender) startDue(ctx context.Context, view *fsm.View, tries *sync.WaitG
 			waits = true
 			continue
 		}
+		// A try of it may have been recorded since view, and have given back its place.
+		if newest, ok := s.cfg.View().Callback(c); !ok || newest.Tries != c.Tries {
+			s.giveBack(c, where)
+			continue
+		}
 		tries.Go(func() { s.try(ctx, view, c, where) })
 	}
 	return waits
@@ -315,6 +320,14 @@ func (s *Sender) leave(where *host, name string, reached bool) {
 	if where.failures++; where.failures >= failuresToOpen {
 		where.openTo = s.cfg.Now().Add(openFor)
 	}
+}
+
+// giveBack gives back the places of a callback that was not tried.
+func (s *Sender) giveBack(c *compute.Callback, where *host) {
+	s.mu.Lock()
+	where.busy--
+	s.mu.Unlock()
+	s.release(key{c.Owner(), c.Number})
 }
 
 // release gives back the place of a callback.

@@ -143,6 +143,44 @@ func checkTimeouts(t *testing.T, cas *x509.CertPool, config *tls.Config) {
 	}
 }
 
+// TestNoTryOfAnOlderState starts with a state of before a try that is recorded by now. The
+// callback is not tried again before its pause is over.
+func TestNoTryOfAnOlderState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		state := statetest.New(t)
+		now := func() time.Time { return time.UnixMilli(1_800_000_001_000).Add(time.Since(begin)) }
+		id := endedWithCallback(state)
+		before := state.Machine.View()
+		c := before.CallbacksOf(id)[0]
+		const pause = 10 * time.Second
+		state.Must(fsm.RecordDeliveries{Term: 1, Deliveries: []compute.Delivery{{
+			Execution: id, Number: c.Number, At: compute.InstantOf(now()), NextAt: compute.InstantOf(now().Add(pause)), Error: "refused",
+		}}})
+		cfg := newSender(nil, now).cfg
+		looks := 0
+		cfg.View = func() *fsm.View {
+			if looks++; looks == 1 {
+				return before
+			}
+			return state.Machine.View()
+		}
+		cfg.Changed = state.Machine.Changed
+		s := New(cfg)
+		var tried time.Duration
+		ctx, cancel := context.WithCancel(t.Context())
+		s.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+			tried = time.Since(begin)
+			cancel()
+			return nil, errors.New("refused")
+		}
+		_ = s.Lead(ctx, 1)
+		if tried < pause {
+			t.Errorf("it is tried again after %v", tried)
+		}
+	})
+}
+
 // endedWithCallback returns an execution that has ended and whose end a callback reports.
 func endedWithCallback(state *statetest.State) compute.ExecutionID {
 	n, _ := state.Machine.View().Node(state.Node)
