@@ -388,8 +388,8 @@ func checkRefusedPulls(t *testing.T, api *client.Client, registry *dockertest.Re
 	private := registry.Push(t, "team/refused", "1")
 	for name, test := range map[string]struct{ ref, password, says string }{
 		"missing":              {registry.Host + "/team/missing:1", canary, "cannot be pulled: the registry has no such image"},
-		"another architecture": {foreign, canary, "s390x"},
-		"wrong password":       {private, "a guess", "authentication required"},
+		"another architecture": {foreign, canary, "is for linux/s390x, and this machine is linux/"},
+		"wrong password":       {private, "a guess", "the registry answers 401 Unauthorized"},
 	} {
 		start := client.StartImage{Image: test.ref}
 		start.Registry = client.Registry{CredentialType: "basic", Username: "ada", Password: test.password}

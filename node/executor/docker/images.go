@@ -246,14 +246,13 @@ func (e *Engine) cached(ctx context.Context, ref string, org compute.OrgID) (*Im
 	if listed && !known.Public && !slices.Contains(known.Orgs, org) {
 		return nil, nil //nolint:nilnil // Nil is to be pulled.
 	}
-	image, err := e.inspect(ctx, cmp.Or(known.Name, ref))
+	image, err := e.inspect(ctx, cmp.Or(known.Name, ref), ref)
 	if cerrdefs.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // As above.
 	}
 	if err != nil {
 		return nil, fmt.Errorf("inspect image: %w", err)
 	}
-	image.Ref = ref
 	if listed {
 		image.Digest = cmp.Or(known.Digest, image.Digest)
 		return image, e.images.use(ref)
@@ -277,11 +276,10 @@ func (e *Engine) fetch(ctx context.Context, named reference.Named, want *Want, l
 	if err != nil {
 		return nil, err
 	}
-	image, err := e.inspect(ctx, from)
+	image, err := e.inspect(ctx, from, named.String())
 	if err != nil {
 		return nil, fmt.Errorf("inspect image: %w", err)
 	}
-	image.Ref = named.String()
 	layers, err := e.layersOf(ctx, image.ID)
 	if err != nil {
 		return nil, err
@@ -296,12 +294,12 @@ func (e *Engine) fetch(ctx context.Context, named reference.Named, want *Want, l
 	return image, e.images.record(image.Ref, &pulled{ID: image.ID, Name: name, Digest: image.Digest, Layers: layers}, want)
 }
 
-// inspect returns an image that is on the engine. It refuses one that does not fit this
-// machine.
-func (e *Engine) inspect(ctx context.Context, ref string) (*Image, error) {
+// inspect returns an image that is on the engine, which users name ref. It refuses one that
+// does not fit this machine.
+func (e *Engine) inspect(ctx context.Context, name, ref string) (*Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	found, err := e.api.ImageInspect(ctx, ref)
+	found, err := e.api.ImageInspect(ctx, name)
 	if err != nil {
 		return nil, err
 	}
