@@ -15,7 +15,8 @@ const (
 	firstNode  = "0198c0de-0000-7000-8000-000000000001"
 	secondNode = "0198c0de-0000-7000-8000-000000000002"
 	twoNodes   = `{"nodes": [
-  {"id": "` + firstNode + `", "name": "gpu-1", "role": "server", "state": "up", "version": "0.1.0", "api": "http://10.0.0.1:6470"},
+  {"id": "` + firstNode + `", "name": "gpu-1", "role": "server", "state": "up", "version": "0.1.0", "api": "http://10.0.0.1:6470",
+   "offers": ["engine:docker-trusted", "image:x", "inference:vllm"]},
   {"id": "` + secondNode + `", "name": "gpu-2", "role": "server", "state": "down", "version": "0.1.0", "api": "http://10.0.0.2:6470"}
 ], "count": 2}`
 	threePeers = `{"peers": [
