@@ -3,8 +3,10 @@ package storage
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -128,7 +130,9 @@ func (f *syncFlags) up(cmd *cobra.Command, c *client.Client, dir, prefix string)
 		name := strings.TrimPrefix(s.Key, prefix)
 		size, is := here[name]
 		if !is {
-			extra = append(extra, s)
+			if !partial.MatchString(name) { // The directory may have it: local leaves it out.
+				extra = append(extra, s)
+			}
 			continue
 		}
 		equal, err := f.newMover(c, nil).same(filepath.Join(dir, filepath.FromSlash(name)), size, s)
@@ -141,16 +145,39 @@ func (f *syncFlags) up(cmd *cobra.Command, c *client.Client, dir, prefix string)
 	}
 	var jobs []job
 	var total int64
+	odd := leftOut{errors: cmd.ErrOrStderr()}
 	for name, size := range here {
 		if bad := compute.BadObjectKey(prefix + name); bad != "" {
-			return fmt.Errorf("%q cannot be stored: %s", name, bad)
+			odd.add(name, fmt.Errorf("%q cannot be stored: %s", name, bad))
+			continue
 		}
 		jobs = append(jobs, job{wire.File{Key: prefix + name, Size: size}, name})
 		total += size
 	}
-	return f.move(cmd, c, jobs, total, "sending", func(ctx context.Context, j job, m *mover) (moved, error) {
+	err = f.move(cmd, c, jobs, total, "sending", func(ctx context.Context, j job, m *mover) (moved, error) {
 		return m.send(ctx, filepath.Join(dir, filepath.FromSlash(j.name)), j.file.Key)
 	}, func() ([]moved, error) { return deleteAll(cmd.Context(), c, f.chosen(extra)) })
+	return odd.errorOf(err, "files cannot be stored")
+}
+
+// leftOut are the files that a sync leaves out, because the other side cannot have them.
+type leftOut struct {
+	errors io.Writer
+	names  []string
+}
+
+// add says why a file is left out.
+func (l *leftOut) add(name string, why error) {
+	fmt.Fprintln(l.errors, "left out:", why)
+	l.names = append(l.names, name)
+}
+
+// errorOf returns the error of a sync, which is not whole if it has left out something.
+func (l *leftOut) errorOf(err error, what string) error {
+	if err != nil || len(l.names) == 0 {
+		return err
+	}
+	return fmt.Errorf("%d %s and were left out, such as %q", len(l.names), what, l.names[0])
 }
 
 // chosen returns files if they are to be deleted.
@@ -176,12 +203,18 @@ func (f *syncFlags) down(cmd *cobra.Command, c *client.Client, prefix, dir strin
 	}
 	var jobs []job
 	var total int64
-	var odd []string // Keys that cannot be files.
+	odd := leftOut{errors: cmd.ErrOrStderr()}
+	names := make(map[string]bool, len(stored))
+	for _, s := range stored {
+		names[strings.TrimPrefix(s.Key, prefix)] = true
+	}
 	for _, s := range stored {
 		name, err := localName(s.Key, prefix)
+		if err == nil {
+			err = belowFile(name, names)
+		}
 		if err != nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), "left out:", err)
-			odd = append(odd, s.Key)
+			odd.add(s.Key, err)
 			continue
 		}
 		size, is := here[name]
@@ -206,10 +239,17 @@ func (f *syncFlags) down(cmd *cobra.Command, c *client.Client, prefix, dir strin
 	err = f.move(cmd, c, jobs, total, "fetching", func(ctx context.Context, j job, m *mover) (moved, error) {
 		return m.fetch(ctx, j.file, root, j.name)
 	}, func() ([]moved, error) { return f.removeLocal(root, here) })
-	if err == nil && len(odd) > 0 {
-		err = fmt.Errorf("%d keys cannot be files of this machine and were left out, such as %q", len(odd), odd[0])
+	return odd.errorOf(err, "keys cannot be files of this machine")
+}
+
+// belowFile returns why a name cannot be a file: one of its directories is a file too.
+func belowFile(name string, names map[string]bool) error {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if names[dir] {
+			return fmt.Errorf("%q cannot be a file of this machine: %q is one", name, dir)
+		}
 	}
-	return err
+	return nil
 }
 
 // removeLocal removes files below a directory, if they are to be deleted.

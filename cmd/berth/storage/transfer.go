@@ -206,7 +206,7 @@ func find(ctx context.Context, c *client.Client, key string) (wire.File, error) 
 
 // localName returns where a file with a key goes below a directory.
 func localName(key, prefix string) (string, error) {
-	name := strings.TrimLeft(strings.TrimPrefix(key, prefix), "/")
+	name := strings.TrimPrefix(key, prefix)
 	if why := compute.BadPath(name); why != "" {
 		return "", fmt.Errorf("%q cannot be a file of this machine: %s", key, why)
 	}
