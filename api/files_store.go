@@ -57,6 +57,7 @@ func (g *files) storeOutputs(r *edge.Request) (any, error) {
 		_, err := g.Propose(r, fsm.PutObject{
 			Op: own, Actor: r.Caller.Actor, Object: f.object(), Upload: f.content.Upload, Revision: f.content.Parts,
 		})
+		g.forget(r, f.content)
 		if err != nil {
 			return nil, err
 		}

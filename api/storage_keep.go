@@ -24,11 +24,13 @@ type keeper struct {
 	*storage
 	r *edge.Request
 
-	id    compute.ObjectUploadID // Zero before the first part.
-	parts int
-	fresh []compute.Content // Not recorded yet.
-	since time.Time         // When the oldest of fresh began to come.
-	next  time.Time         // The next try, after one that failed.
+	upload *fsm.StartObjectUpload // Nil before the first part; its outcome may be unknown.
+	begun  bool                   // The state has it.
+	parts  int
+	fresh  []compute.Content // Not recorded yet.
+	since  time.Time         // When the oldest of fresh began to come.
+	next   time.Time         // The next try, after one that failed.
+	failed error             // It did not work for too long: what came is lost.
 }
 
 // add takes a finished content, and when it began to come. One that was long to come has
@@ -43,9 +45,12 @@ func (k *keeper) add(c compute.Content, begun time.Time) {
 	k.fresh = append(k.fresh, c)
 }
 
-// renew records what is old. It fails when that has not worked for long.
+// renew records what is old. It fails, for good, when that has not worked for long.
 func (k *keeper) renew() error {
 	now := k.Now()
+	if k.failed != nil {
+		return k.failed
+	}
 	if len(k.fresh) == 0 || now.Sub(k.since) < keepAfter || now.Before(k.next) {
 		return nil
 	}
@@ -54,25 +59,39 @@ func (k *keeper) renew() error {
 		return nil
 	}
 	k.next = now.Add(keepRetry)
-	if now.Sub(k.since) < keepLimit {
-		return nil
+	if now.Sub(k.since) >= keepLimit {
+		k.failed = err
 	}
-	return err
+	return k.failed
+}
+
+// skip reads what is left of a part.
+func (k *keeper) skip(part io.Reader) error {
+	_, err := io.Copy(io.Discard, keepingReader{part, k})
+	if err == nil || k.failed != nil {
+		return k.failed
+	}
+	if cut := k.r.Cut(); cut != nil {
+		return cut
+	}
+	return errForm(err)
 }
 
 // record records all of fresh.
 func (k *keeper) record() error {
-	if k.id.IsZero() {
-		begin := fsm.StartObjectUpload{Op: k.op(), Actor: k.r.Caller.Actor}
-		begin.Upload.ID.UUID = k.NewID()
-		if err := k.propose(begin); err != nil {
+	if k.upload == nil {
+		k.upload = &fsm.StartObjectUpload{Op: k.op(), Actor: k.r.Caller.Actor}
+		k.upload.Upload.ID.UUID = k.NewID()
+	}
+	if !k.begun {
+		if err := k.propose(*k.upload); err != nil {
 			return err
 		}
-		k.id = begin.Upload.ID
+		k.begun = true
 	}
 	for len(k.fresh) > 0 {
 		c := k.fresh[0]
-		part := compute.ObjectPart{Upload: k.id, Number: k.parts + 1, Blob: c.Blob, Whole: c.Whole}
+		part := compute.ObjectPart{Upload: k.upload.Upload.ID, Number: k.parts + 1, Blob: c.Blob, Whole: c.Whole}
 		if err := k.propose(fsm.PutObjectPart{Op: k.op(), Actor: k.r.Caller.Actor, Part: part}); err != nil {
 			return err
 		}
@@ -84,11 +103,20 @@ func (k *keeper) record() error {
 // end forgets the contents, which are published or were refused. If that fails, the
 // upload expires.
 func (k *keeper) end() {
-	if k.id.IsZero() {
+	if k.upload != nil {
+		k.forget(k.r, compute.Content{Upload: k.upload.Upload.ID})
+	}
+}
+
+// forget ends the upload that kept a content which was long to come, unless that was
+// published: until it expires it would count toward quotas.
+func (c *core) forget(r *edge.Request, content compute.Content) {
+	if content.Upload.IsZero() {
 		return
 	}
-	k.r.Renew()
-	_ = k.propose(fsm.AbortObjectUpload{Op: k.op(), Actor: k.r.Caller.Actor, Upload: k.id})
+	r.Renew()
+	op := fsm.Op{ID: compute.OpID{UUID: c.NewID()}, Org: r.Caller.Actor.Org}
+	c.ProposeEach(r, []fsm.Command{fsm.AbortObjectUpload{Op: op, Actor: r.Caller.Actor, Upload: content.Upload}})
 }
 
 func (k *keeper) op() fsm.Op {

@@ -88,3 +88,29 @@ func TestLongBulkUploadKeepsItsFirstFiles(t *testing.T) {
 		t.Errorf("upload %s is left", u.ID)
 	}
 }
+
+// TestBulkUploadFailsIfItsFilesCannotBeKept has as many uploads as there may be, so that the
+// first files of a long bulk upload cannot be kept. It fails as a whole, and publishes none.
+func TestBulkUploadFailsIfItsFilesCannotBeKept(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) {
+		c.Objects = slowObjects{fakeObjects: c.Objects.(fakeObjects), ahead: new(time.Duration), seen: func(string) {}}
+	})
+	w.post("/storage/upload", w.adaKey, formOf("file", "first", "content")) // It makes the bucket.
+	for i := range compute.MaxObjectUploads {
+		start := fsm.StartObjectUpload{Actor: w.actor("ada"), Upload: compute.ObjectUpload{Key: fmt.Sprint("k", i)}}
+		start.Upload.ID.UUID = compute.UUID{9, byte(i >> 8), byte(i)}
+		w.must(start)
+	}
+	form := ""
+	for i := range 6 {
+		form += strings.TrimSuffix(formOf("files", fmt.Sprint(i), fmt.Sprint("content ", i)), "--form--\r\n")
+	}
+	if a := w.post("/storage/upload-bulk", w.adaKey, form+"--form--\r\n"); a.status < 400 || !strings.Contains(string(a.body), "too_many_uploads") {
+		t.Errorf("it ends with %d %s", a.status, a.body)
+	}
+	for o := range w.machine.View().Objects(w.actor("ada").Org, "") {
+		if o.Key != "first" {
+			t.Errorf("%s is published", o.Key)
+		}
+	}
+}

@@ -127,6 +127,9 @@ func (g *storage) store(
 	if cut := r.Cut(); cut != nil {
 		return f, cut
 	}
+	if kept != nil && kept.failed != nil {
+		return f, kept.failed
+	}
 	if errors.Is(f.err, io.ErrUnexpectedEOF) {
 		return f, errForm(f.err)
 	}
@@ -170,6 +173,7 @@ func (g *storage) upload(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	f, err := g.readUpload(r, fields)
+	defer g.forget(r, f.content)
 	if err != nil {
 		return nil, err
 	}
@@ -275,6 +279,11 @@ func (g *storage) uploadBulk(r *edge.Request) (any, error) {
 	var files []incomingFile
 	kept := &keeper{storage: g, r: r}
 	defer kept.end()
+	defer func() {
+		for i := range files {
+			g.forget(r, files[i].content)
+		}
+	}()
 	space := r.View.ObjectSpace(r.Caller.Actor, "") // Only at the end it is known what they replace.
 	prefix := ""
 	for {
@@ -294,20 +303,20 @@ func (g *storage) uploadBulk(r *edge.Request) (any, error) {
 			begun := g.Now()
 			f, err := g.store(r, b, part, name, space, kept)
 			space -= f.content.Size
-			if err == nil && f.err == nil {
-				kept.add(f.content, begun)
-			}
-			if err == nil {
-				err = kept.renew()
-			}
+			files = append(files, f)
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, f)
+			if f.err == nil {
+				kept.add(f.content, begun)
+			}
 		case part.FormName() == "folder_prefix":
 			if prefix, err = fieldValue(part); err != nil {
 				return nil, err
 			}
+		}
+		if err := kept.skip(part); err != nil {
+			return nil, err
 		}
 	}
 	if len(files) == 0 {
