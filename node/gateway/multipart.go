@@ -89,6 +89,7 @@ func (s *store) part(
 	if err != nil {
 		return p, s.fail(err)
 	}
+	defer s.forget(who, content)
 	if length != nil && *length != content.Size {
 		return p, s3err.GetAPIError(s3err.ErrIncompleteBody)
 	}
@@ -96,10 +97,15 @@ func (s *store) part(
 		Upload: u.ID, Number: int(*number), Size: content.Size, ETag: content.ETag, Blob: content.Blob, Whole: content.Whole,
 	}
 	_, err = s.propose(fsm.PutObjectPart{Op: s.op(who), Actor: who.actor, Part: p})
-	if !content.Upload.IsZero() { // It kept the bytes of a slow part. If this fails, it expires.
+	return p, err
+}
+
+// forget ends the upload that kept a content which was long to come, unless that was
+// published. If this fails, it expires.
+func (s *store) forget(who caller, content compute.Content) {
+	if !content.Upload.IsZero() {
 		_, _ = s.propose(fsm.AbortObjectUpload{Actor: who.actor, Upload: content.Upload})
 	}
-	return p, err
 }
 
 // UploadPartCopy makes a part of another object's bytes.

@@ -149,6 +149,7 @@ func (s *store) PutObject(
 	if err != nil {
 		return out, s.fail(err)
 	}
+	defer s.forget(who, content)
 	if in.ContentLength != nil && *in.ContentLength != content.Size {
 		return out, s3err.GetAPIError(s3err.ErrIncompleteBody)
 	}
@@ -342,8 +343,13 @@ func (s *store) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) (o
 		c := deletion{named.ETag, named.LastModifiedTime, named.Size}
 		o, ok := who.view.Object(who.actor.Org, text(named.Key))
 		switch {
-		case ok && c != (deletion{}):
-			if err := s.remove(who, o, c); err != nil {
+		case c != (deletion{}) && !ok: // It is not there: nothing that comes meanwhile is meant.
+		case c != (deletion{}):
+			err := s.remove(who, o, c)
+			if e, ok := errors.AsType[s3err.APIError](err); ok && e.HTTPStatusCode >= http.StatusInternalServerError {
+				return s3response.DeleteResult{}, err // The next ones would wait as long.
+			}
+			if err != nil {
 				out.Error = append(out.Error, errorOf(named.Key, err))
 				continue
 			}

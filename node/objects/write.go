@@ -127,6 +127,7 @@ func (u *upload) read() (data []byte, give func(), err error) {
 				if give, err = u.places.take(u.ctx, u.Actor.Org); err != nil {
 					return nil, func() {}, err
 				}
+				begun = u.cfg.Now() // The client did not make it wait.
 			}
 			buf = append(buffer(size)[:0], buf...)
 		}
@@ -286,10 +287,10 @@ func (u *upload) checkpoint() error {
 	if u.id.IsZero() {
 		begin := fsm.StartObjectUpload{Op: u.op(), Actor: u.Actor}
 		begin.Upload.ID.UUID = u.cfg.NewID()
+		u.id = begin.Upload.ID // Also if the outcome is not known: it is aborted then.
 		if _, err := u.propose(u.ctx, begin); err != nil {
 			return err
 		}
-		u.id = begin.Upload.ID
 	}
 	part := compute.ObjectPart{Upload: u.id, Number: u.parts + 1}
 	chunks := u.listed(u.kept)
