@@ -35,6 +35,9 @@ type bucket struct {
 	name string
 	s3   *s3.Client
 	down *outage
+
+	code    context.Context //nolint:containedctx // Lives as long as the code that reads.
+	endCode context.CancelFunc
 }
 
 // object is an object as a list describes it.
@@ -51,7 +54,8 @@ func newBucket(a *compute.StorageAccess, socket string, wait patience) *bucket {
 		return aws.Credentials{AccessKeyID: a.Access, SecretAccessKey: a.Secret, SessionToken: a.Token}, nil
 	})
 	down := &outage{patience: wait}
-	return &bucket{name: a.Bucket, down: down, s3: s3.New(s3.Options{
+	code, endCode := context.WithCancel(context.Background())
+	return &bucket{name: a.Bucket, down: down, code: code, endCode: endCode, s3: s3.New(s3.Options{
 		Region: a.Region, BaseEndpoint: aws.String("http://storage.berth"), UsePathStyle: true, Credentials: given,
 		HTTPClient: &http.Client{Transport: down.watch(socket)},
 		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
@@ -122,6 +126,7 @@ func (b *bucket) has(ctx context.Context, prefix string) (bool, error) {
 func (b *bucket) read(ctx context.Context, o object, into []byte, from int64) error {
 	ctx, cancel := steady(ctx)
 	defer cancel()
+	defer context.AfterFunc(b.code, cancel)() // Nobody waits for it then, and files wait to be saved.
 	for try := 1; len(into) > 0; try++ {
 		n, err := b.readSome(ctx, o, into, from)
 		if err == nil {

@@ -174,3 +174,21 @@ func TestSignalsInterruptNoReads(t *testing.T) {
 		}
 	}
 }
+
+// TestReadsEndWithTheCode reads from a server that does not answer. The read ends with the
+// code, so that its files can be saved.
+func TestReadsEndWithTheCode(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 1)
+	b := served(t, usual(), func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	})
+	go func() {
+		<-asked
+		b.endCode()
+	}()
+	if err := b.read(t.Context(), object{key: "a", size: 1, etag: "x"}, make([]byte, 1), 0); err == nil {
+		t.Error("it reads what nobody sent")
+	}
+}

@@ -105,8 +105,10 @@ func serve(control io.ReadWriter) error {
 		case err != nil:
 			return nil // The supervisor is dead, and so is the code.
 		case word == supervise.StorageCut:
+			t.bucket.endCode()
 			cut(kept, s.Dir)
 		case word == supervise.StorageFinish:
+			t.bucket.endCode()
 			_, err := fmt.Fprintln(control, supervise.StorageDone, summary(t.saveAll(context.Background())))
 			return err
 		}
