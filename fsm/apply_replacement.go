@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 
 	"berth/compute"
@@ -163,13 +164,20 @@ func (s *deployment) checkUpdate(parent *compute.Execution, c UpdateDeployment) 
 	if refusal := checkInference(c.Model); refusal != nil {
 		return refusal
 	}
-	if len(c.Model.Token) > 0 && s.Format() >= formatRotation {
+	// A token that stays is sealed again with that of the parent.
+	stays := sameToken(c.Model, parent.Inference) || sameToken(c.Model, parent.Deployment.Next)
+	if len(c.Model.Token) > 0 && !stays && s.Format() >= formatRotation {
 		if refusal := s.identity.changedKey(c.Actor.Org, c.Key, c.Model.Key); refusal != nil {
 			return refusal
 		}
 	}
 	updated := *parent
 	return s.setInference(&updated, c.Model, c.MinVRAMMiB)
+}
+
+// sameToken reports whether two models have the same token, sealed with the same key.
+func sameToken(a, b *compute.Inference) bool {
+	return b != nil && a.Key == b.Key && bytes.Equal(a.Token, b.Token)
 }
 
 // setInference makes a service or a replica execute a model on GPUs that each have at

@@ -25,7 +25,11 @@ func TestRotationSealsTokens(t *testing.T) {
 	w.must(fsm.RotateKey{Actor: w.root, Org: w.org, Key: &compute.DataKey{Number: 2, Sealed: []byte("keys")}})
 	retire := fsm.RotateKey{Actor: w.root, Org: w.org, Key: &compute.DataKey{Number: 2, Sealed: []byte("keys")}, Retire: true}
 	w.refused(retire, compute.CodeConflict, "data_key_in_use")
-	w.refused(fsm.UpdateDeployment{Actor: w.ada, Deployment: id, Model: &next}, compute.CodeConflict, "data_key_changed")
+	other := next
+	other.Token = []byte("third")
+	w.refused(fsm.UpdateDeployment{Actor: w.ada, Deployment: id, Model: &other}, compute.CodeConflict, "data_key_changed")
+	next.Args = []string{"--more"} // Its token stays, and is sealed again with the others.
+	w.must(fsm.UpdateDeployment{Op: w.op(w.org, "again"), Actor: w.ada, Deployment: id, Model: &next})
 
 	texts := w.view().TextsBefore(w.org, 2)
 	if len(texts) != 2 || w.view().SealedBefore(w.org, 2) != 2 {
