@@ -57,7 +57,9 @@ func (fakeVault) Reseal(key *compute.DataKey, v *compute.Variable) error {
 	return nil
 }
 
-func (fakeVault) ResealText(_ *compute.DataKey, sealed []byte, _ string) ([]byte, error) { return sealed, nil }
+func (fakeVault) ResealText(_ *compute.DataKey, sealed []byte, _ string) ([]byte, error) {
+	return sealed, nil
+}
 
 func (fakeVault) ResealCallback(key *compute.DataKey, _ compute.OrgID, s *compute.CallbackSecret) error {
 	s.Key = key.Number

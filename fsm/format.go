@@ -154,6 +154,10 @@ func (v *View) AllowsAskedVRAM() error { return v.allowsFormat(formatAsked) }
 // AllowsOutputsPrefix returns the reason for which no outputs may go to a bucket yet.
 func (v *View) AllowsOutputsPrefix() error { return v.allowsFormat(formatAsked) }
 
+// AllowsResealedTexts returns the reason for which credentials and tokens of executions may
+// not yet be sealed again.
+func (v *View) AllowsResealedTexts() error { return v.allowsFormat(formatRotation) }
+
 // AllowsCheckedLogins returns the reason for which logins may not yet be bound to the
 // password that was checked.
 func (v *View) AllowsCheckedLogins() error { return v.allowsFormat(formatRotation) }

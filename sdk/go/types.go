@@ -2771,8 +2771,8 @@ type RotatedSecrets struct {
 	Key uint64 `json:"key,omitzero"`
 	// Secrets that were sealed again.
 	Resealed int `json:"resealed,omitzero"`
-	// Secrets of live executions that only earlier keys open. Those keys stay until a rotation
-	// after their end.
+	// Secrets that only earlier keys open, or none: the node's log names those. Earlier keys stay
+	// until a later rotation leaves none.
 	Left int `json:"left,omitzero"`
 }
 
