@@ -58,12 +58,16 @@ func (g *sessions) login(r *edge.Request) (any, error) {
 	if !good || !user.Active {
 		return nil, compute.Errorf(compute.CodeUnauthenticated, "The email or the password is wrong.").Named("bad_login")
 	}
-	// The password may be changed before the login is recorded.
-	var checked compute.Hash
-	if r.View.AllowsCheckedLogins() == nil {
-		checked = fsm.PasswordDigest(user)
+	return g.openSession(r, user, checkedPassword(r, user))
+}
+
+// checkedPassword returns the digest of a password that was checked, which may be changed
+// before the login is recorded; zero while servers do not compare it.
+func checkedPassword(r *edge.Request, user *compute.User) compute.Hash {
+	if r.View.AllowsCheckedLogins() != nil {
+		return compute.Hash{}
 	}
-	return g.openSession(r, user, checked)
+	return fsm.PasswordDigest(user)
 }
 
 // openSession begins a family of refresh tokens, if the user's password still has a

@@ -105,7 +105,7 @@ func (g *signups) signUp(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.sessions.openSession(r, made, compute.Hash{})
+	return g.sessions.openSession(r, made, checkedPassword(r, made))
 }
 
 // create makes an account, in the organization with a slug or, for "", in one of its own.
