@@ -3,7 +3,9 @@ package node
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -45,15 +47,20 @@ type keyPair struct {
 	mu     sync.Mutex
 	seen   [2]os.FileInfo // The files when they were read last.
 	loaded *tls.Certificate
+	said   string // Why the files were not read, in the log.
 }
 
 // current returns the certificate for a connection.
 func (p *keyPair) current() *tls.Certificate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	said := ""
 	if err := p.load(); err != nil {
-		p.logger.Warn("api certificate not reloaded, the one before stays", "err", err)
+		if said = err.Error(); said != p.said {
+			p.logger.Warn("api certificate not reloaded, the one before stays", "err", err)
+		}
 	}
+	p.said = said
 	return p.loaded
 }
 
@@ -70,8 +77,11 @@ func (p *keyPair) load() error {
 	if sameFile(p.seen[0], now[0]) && sameFile(p.seen[1], now[1]) {
 		return nil
 	}
-	p.seen = now // Files that do not fit are not read for each connection.
 	pair, err := tls.LoadX509KeyPair(p.cert, p.key)
+	if _, unread := errors.AsType[*fs.PathError](err); unread {
+		return err
+	}
+	p.seen = now // Files that do not fit are not read for each connection.
 	if err != nil {
 		return err
 	}
