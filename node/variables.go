@@ -236,7 +236,11 @@ type ownSecrets struct{ node *Node }
 
 // credentials returns the registry credentials for an attempt of this server.
 func (o ownSecrets) credentials(_ context.Context, w compute.Work) (*compute.RegistryCredentials, error) {
-	return vault{o.node.master}.credentials(o.node.machine.View(), w.Execution)
+	view, e := o.node.machine.View(), w.Execution
+	if newest, ok := view.AnyExecution(e.ID); ok {
+		e = newest // They may be sealed with another key since the attempt was placed.
+	}
+	return vault{o.node.master}.credentials(view, e)
 }
 
 // variables returns the variables for an attempt of this server.
