@@ -141,7 +141,7 @@ func (r *Request) growBody(most int) error {
 // the body is there.
 func (s *Server) admitBody(r *Request) error {
 	if r.route.Need == NeedNothing {
-		s.ownBody(r, r.IP)
+		s.ownBody(r, r.customer())
 		return nil
 	}
 	if s.cfg.Relay != nil && !r.route.Local {
@@ -188,7 +188,7 @@ func (s *Server) holdRelayed(r *Request) error {
 	}
 	owner := r.Caller.Actor.Org.String()
 	if r.route.Need == NeedNothing {
-		owner = r.IP
+		owner = r.customer()
 	}
 	s.ownBody(r, owner)
 	return r.hold.reserve(len(r.raw))

@@ -136,7 +136,10 @@ func (c *lingerConn) Close() error {
 	if again || c.over.Load() || l.ctx.Err() != nil {
 		return c.halfConn.Close()
 	}
-	owner, _, _ := net.SplitHostPort(c.RemoteAddr().String()) // One owner has all odd addresses.
+	owner := c.network
+	if owner == "" {
+		owner, _, _ = net.SplitHostPort(c.RemoteAddr().String()) // One owner has all odd addresses.
+	}
 	if !l.places.take(owner, 1) {
 		return c.halfConn.Close()
 	}
