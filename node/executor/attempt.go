@@ -42,7 +42,7 @@ type attempt struct {
 	ready     bool            // Its code is ready, as the supervisor says,
 	reporting bool            // which is being reported.
 	draining  bool            // Its requests are awaited before it stops.
-	warned    bool            // The end of its credits was noted in its output.
+	warned    compute.Instant // The end of its credits that was noted in its output last.
 	reached   time.Duration   // Boottime of the contact that last renewed the lease.
 	lease     boottime.Lease  // The code may start within it. After the start the supervisor enforces it.
 }
@@ -74,12 +74,13 @@ func (a *attempt) preempt(notice time.Duration) {
 	}
 }
 
-// warn notes in the output, once, that the credits of the attempt are about to end.
+// warn notes in the output that the credits of the attempt are about to end, and again when
+// they last until another time.
 func (a *attempt) warn(x *compute.Execution) {
 	a.mu.Lock()
-	conn, due := a.conn, !x.CreditsEnd.IsZero() && !a.warned
+	conn, due := a.conn, !x.CreditsEnd.IsZero() && a.warned != x.CreditsEnd
 	if conn != nil {
-		a.warned = !x.CreditsEnd.IsZero()
+		a.warned = x.CreditsEnd
 	}
 	a.mu.Unlock()
 	if conn != nil && due {
