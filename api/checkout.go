@@ -78,7 +78,7 @@ func (g *checkouts) returnURL(r *edge.Request) string {
 		base = r.Base
 		var first *compute.Node
 		for n := range r.View.Nodes() {
-			if n.Role == compute.RoleServer && n.API != "" && (first == nil || n.ID.UUID.String() < first.ID.UUID.String()) {
+			if n.Role == compute.RoleServer && n.API != "" && n.State != compute.NodeDown && (first == nil || n.ID.UUID.String() < first.ID.UUID.String()) {
 				first, base = n, n.API
 			}
 		}
