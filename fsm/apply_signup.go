@@ -45,7 +45,7 @@ func (s *identity) linkUser(c LinkUser) Result {
 	u.Subject = c.Subject
 	if u.Unproven {
 		u.PasswordHash, u.Temporary, u.Unproven = "", false, false
-		u.TokenVersion++ // What its maker has begun to change is refused.
+		u.TokenVersion++ // Changes that its maker has begun are refused.
 		s.dropAccess(u.ID)
 	}
 	s.putUser(&u)

@@ -143,8 +143,8 @@ func checkTimeouts(t *testing.T, cas *x509.CertPool, config *tls.Config) {
 	}
 }
 
-// TestNoTryOfAnOlderState starts with a state of before a try that is recorded by now. The
-// callback is not tried again before its pause is over.
+// TestNoTryOfAnOlderState begins with a view of a callback that has been tried since. It is
+// not tried again before its pause is over.
 func TestNoTryOfAnOlderState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
