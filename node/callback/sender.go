@@ -37,6 +37,7 @@ const (
 	hostInFlight   = 4        // and of these to one host.
 	period         = time.Second
 	maxBatch       = 256 // Results in one command.
+	maxError       = 200 // Bytes of why a try failed.
 
 	firstRetry = 5 * time.Second
 	lastRetry  = time.Hour
@@ -278,13 +279,14 @@ func (s *Sender) try(ctx context.Context, view *fsm.View, c *compute.Callback, w
 		d.Code, err = s.send(ctx, view, c, target)
 		d.Delivered, reached = err == nil, err == nil
 		if err != nil {
-			d.Error = err.Error()
+			d.Error = err.Error()                                                        // The receiver chose parts of it.
 			next := compute.InstantOf(s.cfg.Now()).Add(Backoff(c.Tries, rand.Float64())) // The try took up to totalTimeout.
 			if next.Sub(c.From()) <= compute.CallbackWindow {
 				d.NextAt = next
 			}
 		}
 	}
+	d.Error = compute.Clip(d.Error, maxError) // No replica decodes text that is not UTF-8.
 	s.leave(where, hostOf(c.URL), reached)
 	if ctx.Err() != nil {
 		return // The next leader tries.
@@ -397,9 +399,14 @@ func (s *Sender) send(ctx context.Context, view *fsm.View, c *compute.Callback, 
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // The status is the answer.
 	resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return resp.StatusCode, fmt.Errorf("the receiver answered %s", resp.Status)
+		return resp.StatusCode, fmt.Errorf("the receiver answered %s", status(resp.StatusCode))
 	}
 	return resp.StatusCode, nil
+}
+
+// status returns a status in words that are not the receiver's.
+func status(code int) string {
+	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
 }
 
 // sign sets the headers of Standard Webhooks, with a signature by each secret of the
@@ -456,19 +463,61 @@ func (s *Sender) record(ctx context.Context, term uint64) {
 		for len(batch) < maxBatch && len(s.done) > 0 {
 			batch = append(batch, <-s.done)
 		}
-		_ = loop.Until(ctx, period, func() bool {
-			_, index, err := s.cfg.Propose(ctx, fsm.RecordDeliveries{Term: term, Deliveries: batch})
-			if err == nil {
-				err = s.cfg.Wait(ctx, index) // An older view would have them sent again.
-			}
-			if err != nil && ctx.Err() == nil {
-				s.cfg.Logger.Warn("callbacks not recorded yet", "count", len(batch), "err", err)
-			}
-			return err == nil
-		}) // When the term has ended, the next leader sends them again.
+		s.keep(ctx, term, batch) // When the term has ended, the next leader sends them again.
 		for _, d := range batch {
 			s.release(key{d.Owner(), d.Number})
 		}
 		s.wake()
 	}
+}
+
+// keep has the state keep results. If it refuses them, it is given one after the other, and
+// one that it refuses alone with a plain text, so that none holds up the others.
+func (s *Sender) keep(ctx context.Context, term uint64, batch []compute.Delivery) {
+	err := s.propose(ctx, term, batch)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	if len(batch) > 1 {
+		for i := range batch {
+			s.keep(ctx, term, batch[i:i+1])
+		}
+		return
+	}
+	s.cfg.Logger.Error("callback refused by the state", "err", err)
+	plain := batch[0]
+	if plain.Error = "the result cannot be recorded"; plain.Delivered {
+		plain.Error = ""
+	}
+	if err := s.propose(ctx, term, []compute.Delivery{plain}); err != nil && ctx.Err() == nil {
+		s.cfg.Logger.Error("callback not recorded, and sent again", "err", err)
+		loop.Sleep(ctx, period)
+	}
+}
+
+// propose repeats a command with results while the cluster is not available. It returns why
+// the results are refused.
+func (s *Sender) propose(ctx context.Context, term uint64, batch []compute.Delivery) (refused error) {
+	_ = loop.Until(ctx, period, func() bool {
+		_, index, err := s.cfg.Propose(ctx, fsm.RecordDeliveries{Term: term, Deliveries: batch})
+		if err != nil && ctx.Err() == nil && !mayPass(err) {
+			refused = err
+			return true
+		}
+		if err == nil {
+			err = s.cfg.Wait(ctx, index) // An older view would have them sent again.
+		}
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Warn("callbacks not recorded yet", "count", len(batch), "err", err)
+		}
+		return err == nil
+	})
+	return refused
+}
+
+// mayPass reports whether an error of a proposal has nothing to do with what is proposed.
+func mayPass(err error) bool {
+	code := compute.CodeOf(err)
+	return code == compute.CodeUnavailable || code == compute.CodeNoSpace || code == compute.CodeRateLimited ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

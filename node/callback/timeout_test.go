@@ -181,15 +181,19 @@ func TestNoTryOfAnOlderState(t *testing.T) {
 	})
 }
 
-// endedWithCallback returns an execution that has ended and whose end a callback reports.
-func endedWithCallback(state *statetest.State) compute.ExecutionID {
+// endedWithCallback returns an execution that has ended and whose end callbacks to some URLs
+// report; without any, one.
+func endedWithCallback(state *statetest.State, urls ...string) compute.ExecutionID {
+	if len(urls) == 0 {
+		urls = []string{"https://example.com/hook"}
+	}
 	n, _ := state.Machine.View().Node(state.Node)
 	known := *n
 	known.Format = fsm.Format
 	state.Must(fsm.RegisterNode{Node: known})
 	state.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
 	e := compute.Execution{
-		ID: compute.ExecutionID{UUID: compute.UUID{30}}, Profile: "t4", Timeout: time.Minute, CallbackURLs: []string{"https://example.com/hook"},
+		ID: compute.ExecutionID{UUID: compute.UUID{30}}, Profile: "t4", Timeout: time.Minute, CallbackURLs: urls,
 	}
 	id := state.Must(fsm.Submit{Op: state.NextOp(), Actor: state.Actor, Execution: e}).Execution
 	state.Must(fsm.StopExecution{Op: state.NextOp(), Actor: state.Actor, Execution: id, Stop: compute.StopHard})
