@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -34,7 +35,7 @@ const (
 	totalTimeout   = 15 * time.Second
 	maxAnswer      = 64 << 10 // Bytes of an answer, which is read and dropped.
 	inFlight       = 64       // Tries at a time,
-	hostInFlight   = 4        // and of these to one host.
+	hostInFlight   = 4        // and of these to one host, of one organization.
 	period         = time.Second
 	maxBatch       = 256 // Results in one command.
 	maxError       = 200 // Bytes of why a try failed.
@@ -44,6 +45,7 @@ const (
 
 	failuresToOpen = 5 // In a row; then a host is left alone for openFor.
 	openFor        = 30 * time.Second
+	forgetAfter    = 10 * time.Minute // Without a failure.
 )
 
 // Config has the settings of a Sender.
@@ -80,7 +82,8 @@ type Sender struct {
 	mu    sync.Mutex
 	busy  map[key]compute.OrgID // In flight, or sent and not yet recorded.
 	orgs  map[compute.OrgID]int // Busy callbacks of each organization.
-	hosts map[string]*host
+	hosts map[place]*host
+	swept time.Time // When hosts that failed long ago were forgotten.
 
 	owners map[key]compute.OrgID // Owners of callbacks that are due. Only Lead's goroutine uses it.
 	done   chan compute.Delivery
@@ -93,11 +96,20 @@ type key struct {
 	number int
 }
 
-// host is the state of the receiver at one host and port.
+// place is a host and port to which callbacks of an organization go. Others may use the
+// same host, and are not delayed by the answers that this one gets.
+type place struct {
+	org  compute.OrgID
+	host string
+}
+
+// host is the state of the receiver at a place.
 type host struct {
+	place
 	busy     int
 	failures int // In a row.
 	openTo   time.Time
+	failedAt time.Time
 }
 
 // New returns a Sender.
@@ -158,7 +170,7 @@ func (s *Sender) Lead(ctx context.Context, term uint64) error {
 
 // reset forgets the tries and the hosts of an earlier term.
 func (s *Sender) reset() {
-	s.busy, s.orgs, s.hosts = map[key]compute.OrgID{}, map[compute.OrgID]int{}, map[string]*host{}
+	s.busy, s.orgs, s.hosts = map[key]compute.OrgID{}, map[compute.OrgID]int{}, map[place]*host{}
 	s.owners = map[key]compute.OrgID{}
 }
 
@@ -235,11 +247,12 @@ func (s *Sender) take(c *compute.Callback, org compute.OrgID, now time.Time) (wh
 	case busy, s.orgs[org] >= inFlight-len(s.busy):
 		return nil, false, false
 	}
-	name := hostOf(c.URL)
-	where = s.hosts[name]
+	s.sweep(now)
+	at := place{org, hostOf(c.URL)}
+	where = s.hosts[at]
 	if where == nil {
-		where = new(host)
-		s.hosts[name] = where
+		where = &host{place: at}
+		s.hosts[at] = where
 	}
 	if where.busy >= hostInFlight || now.Before(where.openTo) {
 		return nil, false, false
@@ -251,6 +264,18 @@ func (s *Sender) take(c *compute.Callback, org compute.OrgID, now time.Time) (wh
 	s.busy[k] = org
 	s.orgs[org]++
 	return where, true, false
+}
+
+// sweep forgets hosts without a try that have not failed for long. The caller holds the
+// lock.
+func (s *Sender) sweep(now time.Time) {
+	if now.Sub(s.swept) < openFor {
+		return
+	}
+	s.swept = now
+	maps.DeleteFunc(s.hosts, func(_ place, h *host) bool {
+		return h.busy == 0 && now.Sub(h.failedAt) >= forgetAfter
+	})
 }
 
 // hostOf returns the host and port of a URL.
@@ -277,9 +302,9 @@ func (s *Sender) try(ctx context.Context, view *fsm.View, c *compute.Callback, w
 			break
 		}
 		d.Code, err = s.send(ctx, view, c, target)
-		d.Delivered, reached = err == nil, err == nil
+		d.Delivered, reached = err == nil, answers(d.Code)
 		if err != nil {
-			d.Error = err.Error()                                                        // The receiver chose parts of it.
+			d.Error = err.Error()
 			next := compute.InstantOf(s.cfg.Now()).Add(Backoff(c.Tries, rand.Float64())) // The try took up to totalTimeout.
 			if next.Sub(c.From()) <= compute.CallbackWindow {
 				d.NextAt = next
@@ -287,7 +312,7 @@ func (s *Sender) try(ctx context.Context, view *fsm.View, c *compute.Callback, w
 		}
 	}
 	d.Error = compute.Clip(d.Error, maxError) // No replica decodes text that is not UTF-8.
-	s.leave(where, hostOf(c.URL), reached)
+	s.leave(where, reached)
 	if ctx.Err() != nil {
 		return // The next leader tries.
 	}
@@ -309,18 +334,19 @@ func (s *Sender) count(c *compute.Callback, d compute.Delivery) {
 }
 
 // leave gives back a place, and keeps whether the host answered.
-func (s *Sender) leave(where *host, name string, reached bool) {
+func (s *Sender) leave(where *host, reached bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	where.busy--
 	if reached {
 		if where.failures, where.openTo = 0, (time.Time{}); where.busy == 0 {
-			delete(s.hosts, name)
+			delete(s.hosts, where.place)
 		}
 		return
 	}
+	where.failedAt = s.cfg.Now()
 	if where.failures++; where.failures >= failuresToOpen {
-		where.openTo = s.cfg.Now().Add(openFor)
+		where.openTo = where.failedAt.Add(openFor)
 	}
 }
 
@@ -402,6 +428,16 @@ func (s *Sender) send(ctx context.Context, view *fsm.View, c *compute.Callback, 
 		return resp.StatusCode, fmt.Errorf("the receiver answered %s", status(resp.StatusCode))
 	}
 	return resp.StatusCode, nil
+}
+
+// answers reports whether a status, 0 for none, is that of a host that is up: only one that
+// cannot take requests is left alone.
+func answers(code int) bool {
+	switch code {
+	case 0, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return false
+	}
+	return true
 }
 
 // status returns a status in words that are not the receiver's.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -147,26 +148,98 @@ func TestDeadHost(t *testing.T) {
 	if _, started := take("alive.example"); !started {
 		t.Error("a host waits for another one")
 	}
-	dead := s.hosts["dead.example"]
+	dead := s.hosts[place{host: "dead.example"}]
 	for range hostInFlight {
-		s.leave(dead, "dead.example", false)
+		s.leave(dead, false)
 	}
 	where, started := take("dead.example")
 	if !started {
 		t.Fatal("a host is left alone too early")
 	}
-	s.leave(where, "dead.example", false)
+	s.leave(where, false)
 	if _, started := take("dead.example"); started {
 		t.Error("a dead host is tried at once")
+	}
+	other := compute.OrgID{UUID: compute.UUID{7}}
+	c := &compute.Callback{Execution: compute.ExecutionID{UUID: compute.UUID{2}}, URL: "https://dead.example/y"}
+	if _, started, _ := s.take(c, other, now); !started {
+		t.Error("a host that is dead to one organization is left alone for another one")
 	}
 	now = now.Add(openFor)
 	where, started = take("dead.example")
 	if _, second := take("dead.example"); !started || second {
 		t.Error("not one try finds out whether the host is back")
 	}
-	s.leave(where, "dead.example", true)
-	if _, known := s.hosts["dead.example"]; known {
+	s.leave(where, true)
+	if _, known := s.hosts[place{host: "dead.example"}]; known {
 		t.Error("a host that is back is remembered")
+	}
+}
+
+// TestAnswersOfLiveHosts has a receiver refuse callbacks again and again. It is left alone only if it
+// says that it cannot take any.
+func TestAnswersOfLiveHosts(t *testing.T) {
+	code := 0
+	answering := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+	defer answering.Close()
+	cas := x509.NewCertPool()
+	cas.AddCert(answering.Certificate())
+	now := time.Unix(1_000_000, 0)
+	for _, tt := range []struct {
+		code int
+		open bool
+	}{{200, false}, {302, false}, {404, false}, {410, false}, {500, false}, {429, true}, {502, true}, {503, true}, {504, true}} {
+		s := newSender(cas, func() time.Time { return now }, "127.0.0.0/8")
+		s.done = make(chan compute.Delivery, 1)
+		code = tt.code
+		started := true
+		for n := range failuresToOpen + 1 {
+			c := &compute.Callback{
+				Execution: compute.ExecutionID{UUID: compute.UUID{1}}, Number: n, URL: answering.URL, CreatedAt: compute.InstantOf(now),
+			}
+			var where *host
+			if where, started, _ = s.take(c, compute.OrgID{}, now); !started {
+				break
+			}
+			s.try(t.Context(), empty(), c, where)
+			<-s.done
+			s.release(key{c.Owner(), c.Number})
+		}
+		if started == tt.open {
+			t.Errorf("after %d it is left alone: %t", tt.code, !started)
+		}
+	}
+}
+
+// TestForgetHosts forgets hosts that failed long ago, and no other.
+func TestForgetHosts(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := newSender(nil, func() time.Time { return now })
+	take := func(n int, name string) *host {
+		c := &compute.Callback{Execution: compute.ExecutionID{UUID: compute.UUID{1}}, Number: n, URL: "https://" + name}
+		where, started, _ := s.take(c, compute.OrgID{}, now)
+		if !started {
+			t.Fatalf("%s is left alone", name)
+		}
+		return where
+	}
+	fail := func(n int, name string) {
+		s.leave(take(n, name), false)
+		s.release(key{compute.UUID{1}, n})
+	}
+	for n := range 1000 {
+		fail(n, fmt.Sprintf("h%d.example", n))
+	}
+	take(1000, "busy.example")
+	now = now.Add(forgetAfter - time.Second)
+	fail(1001, "late.example")
+	if len(s.hosts) != 1002 {
+		t.Errorf("%d hosts are remembered before their time", len(s.hosts))
+	}
+	now = now.Add(openFor)
+	fail(1002, "new.example")
+	if len(s.hosts) != 3 {
+		t.Errorf("%d hosts are remembered", len(s.hosts))
 	}
 }
 
