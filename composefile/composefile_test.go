@@ -231,6 +231,48 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
+// TestExpansion limits what variables make of a file. A file that is refused says where.
+func TestExpansion(t *testing.T) {
+	const kib = 1 << 10
+	env := map[string]string{"A": strings.Repeat("x", 128*kib), "B": strings.Repeat("y", 4*kib), "N": "1"}
+	file := func(line string) string {
+		return "services:\n  first: {image: probe, scale: $N}\n  web:\n    image: probe\n    " + line + "\n  zz: {image: probe, scale: $N}\n"
+	}
+	for name, test := range map[string]struct {
+		text    string
+		refused bool
+	}{
+		"a long value once":   {file("command: [echo, $A]"), false},
+		"a value often":       {file("command: [echo, '" + strings.Repeat("$B", 500) + "']"), false},
+		"a long value often":  {file("command: [echo, '" + strings.Repeat("$A", 64*kib) + "']"), true},
+		"in many texts":       {file("command: [" + strings.Repeat("$A, ", 1000) + "x]"), true},
+		"as a condition":      {file("command: [echo, '" + strings.Repeat("${A:+x}", 1000) + "']"), true},
+		"as an error":         {file("command: [echo, '${C:?" + strings.Repeat("$A", 1000) + "}']"), true},
+		"in a key's number":   {file("scale: '" + strings.Repeat("$A", 1000) + "'"), true},
+		"through aliases":     {"x-a: &a [" + strings.Repeat("z", 64*kib) + "]\n" + file("x-b: ["+strings.Repeat("*a, ", 100)+"*a]"), true},
+		"a default, not used": {file("command: [echo, '${N:-$A}']"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, faults := composefile.Parse(test.text, env)
+			if !test.refused {
+				if len(faults) > 0 {
+					t.Errorf("it is refused: %v", faults)
+				}
+				return
+			}
+			if got != nil || len(faults) != 1 || len(faults[0].Why) > 300 {
+				t.Fatalf("it is accepted, or refused at length: %.300v", faults)
+			}
+			if !strings.Contains(faults[0].Why, "4194304 bytes") {
+				t.Errorf("it is refused by %v", faults[0])
+			}
+			if strings.HasPrefix(test.text, "services") && faults[0].Line != 3 {
+				t.Errorf("the fault is at line %d: %v", faults[0].Line, faults[0])
+			}
+		})
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(good)
 	for _, r := range refusals {

@@ -2,6 +2,7 @@ package composefile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -9,7 +10,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/compose-spec/compose-go/v2/interpolation"
 	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/template"
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/distribution/reference"
 	"github.com/goccy/go-yaml"
@@ -28,7 +31,8 @@ const (
 	maxScale    = 64 // Containers of all services together.
 	maxGPUs     = 64 // GPUs of one container.
 	maxAliases  = 2_000
-	maxNodes    = 20_000 // YAML nodes, with those that aliases repeat.
+	maxNodes    = 20_000  // YAML nodes, with those that aliases repeat.
+	maxExpanded = 4 << 20 // Bytes of all texts and of the values of variables, each time that they are named.
 )
 
 // Parse reads a Compose file, in which ${NAME} stands for the variables of env. It
@@ -65,7 +69,8 @@ func load(text string, env map[string]string) (project *types.Project, err error
 			project, err = nil, fmt.Errorf("the file cannot be read: %v", cause)
 		}
 	}()
-	return loader.LoadWithContext(context.Background(), types.ConfigDetails{
+	x := &expansion{left: maxExpanded}
+	project, err = loader.LoadWithContext(context.Background(), types.ConfigDetails{
 		WorkingDir: "/", Environment: env,
 		ConfigFiles: []types.ConfigFile{{Filename: "compose.yaml", Content: []byte(text)}},
 	}, func(o *loader.Options) {
@@ -74,7 +79,54 @@ func load(text string, env map[string]string) (project *types.Project, err error
 		o.SkipResolveEnvironment = true // Nothing opens the files that env_file names.
 		o.MaxNodeVisits = maxNodes
 		o.Profiles = nil
+		x.limit(o.Interpolate)
 	})
+	if x.left < 0 {
+		return nil, x.fault(err)
+	}
+	return project, err
+}
+
+// expansion is what the variables of a file make of it, which is limited: a file that names a
+// long value often is much longer with it.
+type expansion struct{ left int }
+
+// errExpanded refuses the text of a file that goes beyond the limit.
+var errExpanded = fmt.Errorf("with the values of its variables the file has more than %d bytes", maxExpanded)
+
+// limit has the library take no value and make no text beyond the limit.
+func (x *expansion) limit(o *interpolation.Options) {
+	lookup, substitute := o.LookupValue, o.Substitute
+	if substitute == nil {
+		substitute = template.Substitute
+	}
+	o.LookupValue = func(name string) (string, bool) {
+		value, ok := lookup(name)
+		if x.left -= len(value); x.left < 0 {
+			return "", ok
+		}
+		return value, ok
+	}
+	o.Substitute = func(text string, values template.Mapping) (string, error) {
+		if x.left < 0 {
+			return "", nil // The file is refused already, for another text.
+		}
+		out, err := substitute(text, values)
+		if x.left -= len(out); x.left < 0 {
+			return "", errExpanded
+		}
+		return out, err
+	}
+}
+
+// fault returns the error of the text that went beyond the limit, of all that the library found.
+func (x *expansion) fault(err error) error {
+	for line := range strings.Lines(fmt.Sprint(err)) {
+		if strings.Contains(line, errExpanded.Error()) {
+			return errors.New(strings.TrimSpace(line))
+		}
+	}
+	return errExpanded
 }
 
 // quiet drops the warnings of Docker Compose's library, which it prints to the standard
