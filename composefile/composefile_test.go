@@ -103,6 +103,45 @@ func TestEmit(t *testing.T) {
 	}
 }
 
+// TestLimits gives each service the least of the file's and of the execution's limits. None
+// swaps.
+func TestLimits(t *testing.T) {
+	for name, test := range map[string]struct {
+		line   string
+		milli  int64
+		cpus   any
+		memory float64
+	}{
+		"none":                    {"", 1500, 1.5, 1024 << 20},
+		"less":                    {"cpus: 0.5, mem_limit: 64M", 1500, 0.5, 64 << 20},
+		"more":                    {"cpus: 8, mem_limit: 64G", 1500, 1.5, 1024 << 20},
+		"less in deploy":          {"deploy: {resources: {limits: {cpus: '0.25', memory: 32M}}}", 1500, 0.25, 32 << 20},
+		"more in deploy":          {"deploy: {resources: {limits: {cpus: '64'}}}", 1500, 1.5, 1024 << 20},
+		"the execution has none":  {"", 0, nil, 1024 << 20},
+		"the file alone has some": {"cpus: 2", 0, 2.0, 1024 << 20},
+	} {
+		file, faults := composefile.Parse("services: {web: {image: probe, "+test.line+"}}", nil)
+		if len(faults) > 0 {
+			t.Fatal(faults)
+		}
+		text, err := file.Emit(&composefile.Frame{
+			Network: "net", Images: map[string]composefile.Image{"docker.io/library/probe:latest": {ID: "sha256:0"}},
+			MemoryMiB: 1024, CPUMilli: test.milli,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out struct{ Services map[string]map[string]any }
+		if err := json.Unmarshal(text, &out); err != nil {
+			t.Fatal(err)
+		}
+		web := out.Services["web"]
+		if web["cpus"] != test.cpus || web["mem_limit"] != test.memory || web["memswap_limit"] != test.memory {
+			t.Errorf("%s: %v cores, memory %v, with swap %v", name, web["cpus"], web["mem_limit"], web["memswap_limit"])
+		}
+	}
+}
+
 // refusals are services that are refused, and where the fault is.
 var refusals = []struct {
 	key, line string

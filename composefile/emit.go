@@ -35,7 +35,7 @@ type Frame struct {
 	Variables map[string]string // Variables of every service that does not set them, interpolated by the engine.
 	GPUs      []string          // The devices to hand out, by UUID; none if they are simulated.
 	MemoryMiB int64
-	CPUMilli  int64
+	CPUMilli  int64 // For each service; 0 if Parent limits all together.
 	Pids      int64
 	MaxFiles  int64
 	TmpMiB    int64 // Size of each directory in memory.
@@ -110,8 +110,9 @@ func (f *File) service(s *Service, c *types.ServiceConfig, image *Image, frame *
 		"ipc": "private", "shm_size": frame.TmpMiB << 20, "scale": s.Scale,
 		"environment": environment(c, image, frame, gpus),
 		"volumes":     f.mounts(c, image, frame),
-		"mem_limit":   limitOf(int64(c.MemLimit), deployMemory(c), frame.MemoryMiB<<20),
 	}
+	memory := limitOf(int64(c.MemLimit), deployMemory(c), frame.MemoryMiB<<20)
+	out["mem_limit"], out["memswap_limit"] = memory, memory // No swap.
 	if frame.Runtime != "" {
 		out["runtime"] = frame.Runtime
 	}
@@ -121,7 +122,7 @@ func (f *File) service(s *Service, c *types.ServiceConfig, image *Image, frame *
 			"devices": []any{map[string]any{"driver": "nvidia", "device_ids": gpus, "capabilities": []string{"gpu"}}},
 		}}}
 	}
-	if cpus := cpusOf(c); cpus > 0 {
+	if cpus := cpusOf(c, frame); cpus > 0 {
 		out["cpus"] = cpus
 	}
 	own(out, c)
@@ -278,11 +279,20 @@ func deployMemory(c *types.ServiceConfig) int64 {
 	return int64(c.Deploy.Resources.Limits.MemoryBytes)
 }
 
-func cpusOf(c *types.ServiceConfig) float64 {
-	if c.Deploy != nil && c.Deploy.Resources.Limits != nil && c.Deploy.Resources.Limits.NanoCPUs > 0 {
-		return float64(c.Deploy.Resources.Limits.NanoCPUs)
+// cpusOf returns the limit of a service's processor time in cores, the least of those that are
+// set: where systemd makes the cgroups, that of the execution is no other's. 0 is none.
+func cpusOf(c *types.ServiceConfig, frame *Frame) float64 {
+	least := float64(frame.CPUMilli) / 1000
+	limits := []float64{float64(c.CPUS)}
+	if c.Deploy != nil && c.Deploy.Resources.Limits != nil {
+		limits = append(limits, float64(c.Deploy.Resources.Limits.NanoCPUs))
 	}
-	return float64(c.CPUS)
+	for _, l := range limits {
+		if l > 0 && (least == 0 || l < least) {
+			least = l
+		}
+	}
+	return least
 }
 
 // plain returns a text that Docker Compose does not interpolate.

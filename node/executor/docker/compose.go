@@ -134,7 +134,7 @@ func writeCompose(spec *supervise.Spec, group *cgroup.Group) (environment []stri
 		MaxFiles: c.MaxFiles, TmpMiB: c.TmpMiB,
 	}
 	if frame.Parent == "" {
-		frame.Parent = group.Parent()
+		frame.Parent, frame.CPUMilli = group.Parent(), 0 // The group limits all together.
 	}
 	for _, n := range c.Compose.Internal {
 		frame.Internal = append(frame.Internal, composefile.Network(n))
