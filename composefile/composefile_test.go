@@ -103,6 +103,52 @@ func TestEmit(t *testing.T) {
 	}
 }
 
+// TestGPUs hands each service its GPUs, and a service that asks for all of them gets all,
+// wherever it is in the file. No variable of a user names others.
+func TestGPUs(t *testing.T) {
+	file, faults := composefile.Parse(`
+services:
+  a: {image: probe, gpus: [{count: 1}], environment: {NVIDIA_DRIVER_CAPABILITIES: all, NVIDIA_VISIBLE_DEVICES: all, MINE: x}}
+  b: {image: probe, gpus: all, environment: [NVIDIA_IMEX_CHANNELS=0]}
+  c: {image: probe, gpus: [{count: 2}]}
+  d: {image: probe, scale: 2, environment: {NVIDIA_VISIBLE_DEVICES: all, NVIDIA_MIG_CONFIG_DEVICES: all}}
+`, nil)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	text, err := file.Emit(&composefile.Frame{
+		Network: "net", Images: map[string]composefile.Image{"docker.io/library/probe:latest": {ID: "sha256:0"}},
+		GPUs: []string{"0", "1", "2", "3"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out struct {
+		Services map[string]struct {
+			Environment map[string]string
+			Deploy      any
+		}
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"a": "0", "b": "0,1,2,3", "c": "1,2", "d": "void"} {
+		s := out.Services[name]
+		ids := "device_ids:[" + strings.ReplaceAll(want, ",", " ") + "]"
+		if s.Environment["NVIDIA_VISIBLE_DEVICES"] != want || strings.Contains(fmt.Sprint(s.Deploy), ids) == (want == "void") {
+			t.Errorf("%s has %v, and sees %s", name, s.Deploy, s.Environment["NVIDIA_VISIBLE_DEVICES"])
+		}
+		for variable := range s.Environment {
+			if strings.HasPrefix(variable, "NVIDIA_") && variable != "NVIDIA_VISIBLE_DEVICES" {
+				t.Errorf("%s has %s", name, variable)
+			}
+		}
+	}
+	if out.Services["a"].Environment["MINE"] != "x" {
+		t.Error("another variable is dropped")
+	}
+}
+
 // TestLimits gives each service the least of the file's and of the execution's limits. None
 // swaps.
 func TestLimits(t *testing.T) {
@@ -228,36 +274,39 @@ func TestBadFiles(t *testing.T) {
 		text, why string
 		line      int
 	}{
-		"empty":            {"", "one YAML document", 0},
-		"no mapping":       {"- a\n", "mapping", 1},
-		"tabs":             {"services:\n\tweb: {image: x}\n", "tabs", 2},
-		"syntax":           {"services: {web: [}\n", "not YAML", 1},
-		"no services":      {"volumes: {}\n", "at least one service", 0},
-		"no image":         {"services:\n  web: {command: x}\n", "image", 2},
-		"bad image":        {"services:\n  web: {image: 'UPPER CASE'}\n", "not the name of an image", 2},
-		"anchor":           {"services:\n  web: *nowhere\n", "unknown anchor", 2},
-		"cycle":            {"services:\n  a: {image: x, depends_on: [b]}\n  b: {image: x, depends_on: [a]}\n", "cycle", 2},
-		"unknown service":  {"services:\n  a: {image: x, depends_on: [gone]}\n", "gone", 2},
-		"too many":         {many.String(), "at most 64 services", 66},
-		"too large":        {strings.Repeat("#", composefile.MaxBytes+1), "at most", 0},
-		"include":          {"include: [/etc/passwd]\nservices: {a: {image: x}}\n", "not on the nodes", 1},
-		"secrets":          {"secrets: {a: {file: /etc/shadow}}\nservices: {a: {image: x}}\n", "not on the nodes", 1},
-		"external volume":  {"services: {a: {image: x}}\nvolumes: {v: {external: true}}\n", "belongs to the machine", 2},
-		"volume options":   {"services: {a: {image: x}}\nvolumes: {v: {driver_opts: {device: /}}}\n", "allowed here", 2},
-		"volume driver":    {"services: {a: {image: x}}\nvolumes: {v: {driver: nfs}}\n", "one machine", 2},
-		"external network": {"services: {a: {image: x}}\nnetworks: {n: {external: true}}\n", "belongs to the machine", 2},
-		"host network":     {"services: {a: {image: x}}\nnetworks: {n: {driver: host}}\n", "one machine", 2},
-		"merged key":       {"x-a: &a {privileged: true}\nservices:\n  web:\n    <<: *a\n    image: x\n", "privileges", 4},
-		"merged volume":    {"x-a: &a {volumes: ['/:/x']}\nservices:\n  web:\n    <<: *a\n    image: x\n", "machine", 1},
-		"merged env file":  {"x-a: &a {env_file: /etc/hostname}\nservices:\n  web:\n    <<: *a\n    image: x\n", "not on the nodes", 4},
-		"merged list":      {"x-a: &a {sysctls: {a: 1}}\nservices:\n  web:\n    <<: [*a]\n    image: x\n", "privileges", 4},
-		"whole alias":      {"x-a: &a {image: x, env_file: /etc/hostname}\nservices:\n  web: *a\n", "not on the nodes", 1},
-		"alias of all":     {"x-a: &a {web: {image: x, pre_start: [{env_file: /etc/hostname}]}}\nservices: *a\n", "one machine", 1},
-		"gpu overflow":     {"services:\n  a: {image: x, scale: 2, gpus: [{count: 4611686018427387904}]}\n", "at most 64 GPUs", 2},
-		"all containers":   {"services:\n  a: {image: x, scale: 40}\n  b: {image: x, scale: 40}\n", "at most 64 containers", 3},
-		"bomb":             {bomb + "services: {a: {image: x}}\n", "", 1},
-		"gpu by id":        {"services:\n  a: {image: x, deploy: {resources: {reservations: {devices: [{device_ids: ['0'], capabilities: [gpu]}]}}}}\n", "device_ids", 2},
-		"scale":            {"services:\n  a: {image: x, scale: 1000}\n", "at most 64 containers", 2},
+		"empty":               {"", "one YAML document", 0},
+		"no mapping":          {"- a\n", "mapping", 1},
+		"tabs":                {"services:\n\tweb: {image: x}\n", "tabs", 2},
+		"syntax":              {"services: {web: [}\n", "not YAML", 1},
+		"no services":         {"volumes: {}\n", "at least one service", 0},
+		"no image":            {"services:\n  web: {command: x}\n", "image", 2},
+		"bad image":           {"services:\n  web: {image: 'UPPER CASE'}\n", "not the name of an image", 2},
+		"anchor":              {"services:\n  web: *nowhere\n", "unknown anchor", 2},
+		"cycle":               {"services:\n  a: {image: x, depends_on: [b]}\n  b: {image: x, depends_on: [a]}\n", "cycle", 2},
+		"unknown service":     {"services:\n  a: {image: x, depends_on: [gone]}\n", "gone", 2},
+		"too many":            {many.String(), "at most 64 services", 66},
+		"too large":           {strings.Repeat("#", composefile.MaxBytes+1), "at most", 0},
+		"include":             {"include: [/etc/passwd]\nservices: {a: {image: x}}\n", "not on the nodes", 1},
+		"secrets":             {"secrets: {a: {file: /etc/shadow}}\nservices: {a: {image: x}}\n", "not on the nodes", 1},
+		"external volume":     {"services: {a: {image: x}}\nvolumes: {v: {external: true}}\n", "belongs to the machine", 2},
+		"volume options":      {"services: {a: {image: x}}\nvolumes: {v: {driver_opts: {device: /}}}\n", "allowed here", 2},
+		"volume driver":       {"services: {a: {image: x}}\nvolumes: {v: {driver: nfs}}\n", "one machine", 2},
+		"external network":    {"services: {a: {image: x}}\nnetworks: {n: {external: true}}\n", "belongs to the machine", 2},
+		"host network":        {"services: {a: {image: x}}\nnetworks: {n: {driver: host}}\n", "one machine", 2},
+		"merged key":          {"x-a: &a {privileged: true}\nservices:\n  web:\n    <<: *a\n    image: x\n", "privileges", 4},
+		"merged volume":       {"x-a: &a {volumes: ['/:/x']}\nservices:\n  web:\n    <<: *a\n    image: x\n", "machine", 1},
+		"merged env file":     {"x-a: &a {env_file: /etc/hostname}\nservices:\n  web:\n    <<: *a\n    image: x\n", "not on the nodes", 4},
+		"merged list":         {"x-a: &a {sysctls: {a: 1}}\nservices:\n  web:\n    <<: [*a]\n    image: x\n", "privileges", 4},
+		"whole alias":         {"x-a: &a {image: x, env_file: /etc/hostname}\nservices:\n  web: *a\n", "not on the nodes", 1},
+		"alias of all":        {"x-a: &a {web: {image: x, pre_start: [{env_file: /etc/hostname}]}}\nservices: *a\n", "one machine", 1},
+		"gpu overflow":        {"services:\n  a: {image: x, scale: 2, gpus: [{count: 4611686018427387904}]}\n", "at most 64 GPUs", 2},
+		"scale with GPUs":     {"services:\n  a: {image: x, scale: 2, gpus: [{count: 1}]}\n", "has one container", 2},
+		"replicas with GPUs":  {"services:\n  b: {image: x}\n  a: {image: x, deploy: {replicas: 3, resources: {reservations: {devices: [{count: 1, capabilities: [gpu]}]}}}}\n", "has one container", 3},
+		"scale with all GPUs": {"services:\n  a: {image: x, scale: 2, gpus: all}\n", "has one container", 2},
+		"all containers":      {"services:\n  a: {image: x, scale: 40}\n  b: {image: x, scale: 40}\n", "at most 64 containers", 3},
+		"bomb":                {bomb + "services: {a: {image: x}}\n", "", 1},
+		"gpu by id":           {"services:\n  a: {image: x, deploy: {resources: {reservations: {devices: [{device_ids: ['0'], capabilities: [gpu]}]}}}}\n", "device_ids", 2},
+		"scale":               {"services:\n  a: {image: x, scale: 1000}\n", "at most 64 containers", 2},
 	} {
 		file, faults := composefile.Parse(test.text, nil)
 		if file != nil || len(faults) == 0 {

@@ -69,8 +69,8 @@ func (f *File) Emit(frame *Frame) ([]byte, error) {
 	gpus := slices.Clone(frame.GPUs)
 	for _, s := range f.Services {
 		config := f.project.Services[s.Name]
-		mine := gpus
-		if s.GPUs >= 0 {
+		mine := frame.GPUs
+		if s.GPUs != AllGPUs {
 			mine = gpus[:min(s.GPUs*s.Scale, len(gpus))]
 			gpus = gpus[len(mine):]
 		}
@@ -193,7 +193,8 @@ func security(frame *Frame) []string {
 }
 
 // environment returns the variables of a service. Those of the file override those of the
-// execution, and Berth's own override both.
+// execution, and Berth's own override both. By those that begin with NVIDIA_ the engine's
+// runtime hands out devices: no user sets them.
 func environment(c *types.ServiceConfig, image *Image, frame *Frame, gpus []string) map[string]string {
 	env := make(map[string]string)
 	if !image.Home {
@@ -203,7 +204,7 @@ func environment(c *types.ServiceConfig, image *Image, frame *Frame, gpus []stri
 		env[name] = value // Interpolated from the environment of Docker Compose.
 	}
 	for name, value := range c.Environment {
-		if value != nil && !strings.HasPrefix(name, "BERTH_") {
+		if value != nil && !strings.HasPrefix(name, "BERTH_") && !strings.HasPrefix(name, "NVIDIA_") {
 			env[name] = plain(*value)
 		}
 	}

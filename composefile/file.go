@@ -20,7 +20,7 @@ type File struct {
 type Service struct {
 	Name  string
 	Image string // The whole name.
-	GPUs  int    // That it reserves, of each of its containers; AllGPUs for all.
+	GPUs  int    // That it reserves, for one container; AllGPUs for all.
 	Scale int
 }
 

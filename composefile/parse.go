@@ -449,6 +449,10 @@ func (p *reader) file(root *ast.MappingNode, project *types.Project) *File {
 			p.fault(at, path, "%s", why)
 		}
 		scale := s.GetScale()
+		if gpus != 0 && scale > 1 {
+			p.fault(at, path+".scale",
+				"a service that reserves GPUs has one container, since all of a service get the same: write a service for each")
+		}
 		if containers += max(scale, 0); scale < 0 || scale > maxScale || containers > maxScale {
 			p.fault(at, path+".scale", "the services have at most %d containers together", maxScale)
 		}
