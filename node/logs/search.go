@@ -180,15 +180,23 @@ func (f *finder) take(l Line) {
 	f.trim()
 }
 
-// trim leaves out the oldest lines beyond the limits. The slice grows to twice the
-// limit before its end moves to the front, so that each line moves once.
+// trim leaves out the oldest lines beyond the limits once there is twice as much, so that
+// each line moves to the front of the slice about once.
 func (f *finder) trim() {
-	over := 0
-	for size := f.bytes; size > maxSearchBytes && over < len(f.found.Lines)-1; over++ {
-		size -= len(f.found.Lines[over].Text)
+	if len(f.found.Lines) > 2*f.search.Limit || f.bytes > 2*maxSearchBytes {
+		f.limit()
 	}
-	if n := len(f.found.Lines); n > 2*f.search.Limit {
-		over = max(over, n-f.search.Limit)
+}
+
+// limit leaves out the oldest lines beyond the limits.
+func (f *finder) limit() {
+	over := max(0, len(f.found.Lines)-f.search.Limit)
+	size := f.bytes
+	for _, l := range f.found.Lines[:over] {
+		size -= len(l.Text)
+	}
+	for ; size > maxSearchBytes && over < len(f.found.Lines)-1; over++ {
+		size -= len(f.found.Lines[over].Text)
 	}
 	f.drop(over)
 }
@@ -204,7 +212,7 @@ func (f *finder) drop(n int) {
 // result returns what was found.
 func (f *finder) result() Found {
 	f.end()
-	f.drop(max(0, len(f.found.Lines)-f.search.Limit))
+	f.limit()
 	return f.found
 }
 

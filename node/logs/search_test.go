@@ -160,3 +160,36 @@ func TestSearchJoinsPieces(t *testing.T) {
 		t.Errorf("a line without an end is %d lines", len(found.Lines))
 	}
 }
+
+// TestSearchMovesLinesOnce keeps the newest lines of many, by number and by size, and moves
+// each line seldom.
+func TestSearchMovesLinesOnce(t *testing.T) {
+	for name, tt := range map[string]struct{ limit, size, want int }{
+		"by size":   {MaxSearch, 1 << 10, maxSearchBytes >> 10},
+		"by number": {100, 10, 100},
+		"by both":   {maxSearchBytes >> 10, 1 << 10, maxSearchBytes >> 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const lines = 50_000
+			f, text := newFinder(Search{Limit: tt.limit}), []byte(strings.Repeat("x", tt.size))
+			moved, before := 0, 0
+			for n := range lines {
+				f.take(Line{Seq: uint64(n), Text: text})
+				if now := len(f.found.Lines); now <= before {
+					moved += now
+				}
+				before = len(f.found.Lines)
+				if f.bytes > 2*maxSearchBytes {
+					t.Fatalf("%d bytes are kept", f.bytes)
+				}
+			}
+			found := f.result()
+			if len(found.Lines) != tt.want || found.Lines[0].Seq != uint64(lines-tt.want) || found.Total != lines {
+				t.Errorf("%d lines of %d, from %d on", len(found.Lines), found.Total, found.Lines[0].Seq)
+			}
+			if moved > 2*lines {
+				t.Errorf("%d lines moved %d times", lines, moved)
+			}
+		})
+	}
+}
