@@ -71,7 +71,7 @@ func (e *Executor) openEngine() {
 	e.engine, e.engineErr = docker.Open(context.Background(), docker.Config{
 		Host: c.Host, Node: e.cfg.Node.String(), Dir: filepath.Join(e.cfg.DataDir, dockerDirName),
 		Registries: c.Registries, ECR: c.ECR, KeepMiB: c.KeepMiB, ImageMiB: c.ImageMiB, PullLimit: c.PullLimit,
-		Logger: e.log, Now: e.cfg.Now,
+		Logger: e.log, Now: e.cfg.Now, Live: e.isLive,
 	})
 	if e.engineErr != nil {
 		e.log.Warn("containers unavailable", "hint", "install Docker, or set docker.host: off", "err", e.engineErr)
@@ -276,7 +276,7 @@ func (e *Executor) internalNetworks(
 // takeImage returns an image, pulled if need be. While it is pulled, the progress is in
 // the output of the attempt.
 func (e *Executor) takeImage(ctx context.Context, a *attempt, w compute.Work, ref string) (*docker.Image, error) {
-	want := docker.Want{Ref: ref, Org: w.Execution.Org}
+	want := docker.Want{Ref: ref, Org: w.Execution.Org, Attempt: a.key.String()}
 	if e.cfg.Credentials != nil && len(w.Execution.Container.Credentials) > 0 {
 		limited, cancel := context.WithTimeout(ctx, bundleTimeout)
 		defer cancel()

@@ -49,6 +49,9 @@ type Config struct {
 	Logger     *slog.Logger
 	Now        func() time.Time
 	Resolver   *net.Resolver // Resolves the names of registries; nil for the machine's.
+	// Live reports whether an attempt has not ended. Images of such attempts are kept. Nil
+	// for none.
+	Live func(attempt string) bool
 }
 
 // nodeName returns the id of the node as it may stand in the name of an image.

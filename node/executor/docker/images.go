@@ -42,6 +42,7 @@ type Want struct {
 	Ref         string
 	Org         compute.OrgID
 	Credentials *compute.RegistryCredentials // For this pull alone; nil for none.
+	Attempt     string                       // The image is kept while it is live; "" for none.
 }
 
 // pulled is the record of an image that Berth pulled.
@@ -64,14 +65,16 @@ type images struct {
 
 	mu sync.Mutex
 
-	byRef map[string]*pulled
-	busy  map[string]chan struct{} // References that are being pulled.
+	byRef map[string]*pulled         // Images that have lost their names are below their ids.
+	busy  map[string]chan struct{}   // References that are being pulled.
+	users map[string]map[string]bool // Attempts that took an image, some of which have ended.
 }
 
 func openImages(dir string, now func() time.Time) (*images, error) {
 	i := &images{
 		file: filepath.Join(dir, imagesFile), now: now,
 		byRef: make(map[string]*pulled), busy: make(map[string]chan struct{}),
+		users: make(map[string]map[string]bool),
 	}
 	data, err := os.ReadFile(i.file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -91,24 +94,71 @@ func (i *images) lock(ctx context.Context, ref string) (func(), error) {
 	for {
 		i.mu.Lock()
 		other, busy := i.busy[ref]
-		if !busy {
-			done := make(chan struct{})
-			i.busy[ref] = done
-			i.mu.Unlock()
-			return func() {
-				i.mu.Lock()
-				delete(i.busy, ref)
-				i.mu.Unlock()
-				close(done)
-			}, nil
-		}
 		i.mu.Unlock()
+		if !busy {
+			if unlock, ok := i.tryLock(ref); ok {
+				return unlock, nil
+			}
+			continue
+		}
 		select {
 		case <-other:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// tryLock is lock without waiting.
+func (i *images) tryLock(ref string) (unlock func(), ok bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, busy := i.busy[ref]; busy {
+		return nil, false
+	}
+	done := make(chan struct{})
+	i.busy[ref] = done
+	return func() {
+		i.mu.Lock()
+		delete(i.busy, ref)
+		i.mu.Unlock()
+		close(done)
+	}, true
+}
+
+// pin keeps an image while an attempt is live.
+func (i *images) pin(ref, attempt string) {
+	if attempt == "" {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.users[ref] == nil {
+		i.users[ref] = make(map[string]bool)
+	}
+	i.users[ref][attempt] = true
+}
+
+// unpin is the opposite of pin.
+func (i *images) unpin(ref string, attempts ...string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, attempt := range attempts {
+		delete(i.users[ref], attempt)
+	}
+	if len(i.users[ref]) == 0 {
+		delete(i.users, ref)
+	}
+}
+
+// pinned reports whether an attempt that took an image is live. It forgets the others.
+func (i *images) pinned(ref string, live func(string) bool) bool {
+	i.mu.Lock()
+	users := slices.Collect(maps.Keys(i.users[ref]))
+	i.mu.Unlock()
+	ended := slices.DeleteFunc(slices.Clone(users), func(attempt string) bool { return live != nil && live(attempt) })
+	i.unpin(ref, ended...)
+	return len(ended) < len(users)
 }
 
 // find returns the record of an image that was pulled.
@@ -135,12 +185,30 @@ func (i *images) use(ref string) error {
 }
 
 // record remembers an image that was pulled. If it is the same one as before, the
-// organizations that pulled it then may still use it.
+// organizations that pulled it then may still use it. Another one that had the name stays
+// in the list, below its id, until it is removed.
 func (i *images) record(ref string, made *pulled, want *Want) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if old := i.byRef[ref]; old != nil && old.ID == made.ID {
+	switch old := i.byRef[ref]; {
+	case old == nil:
+	case old.ID == made.ID:
 		made.Public, made.Orgs = old.Public, old.Orgs
+	case old.ID != "" && !i.named(old.ID, ref):
+		left := *old
+		left.Name = old.ID
+		i.byRef[old.ID] = &left
+		if users := maps.Clone(i.users[ref]); users != nil {
+			delete(users, want.Attempt)
+			i.users[old.ID] = users
+		}
+	}
+	delete(i.byRef, made.ID) // It has a name again.
+	if users := i.users[made.ID]; users != nil {
+		if delete(i.users, made.ID); i.users[ref] == nil {
+			i.users[ref] = make(map[string]bool)
+		}
+		maps.Copy(i.users[ref], users)
 	}
 	made.UsedAt = i.now().UTC()
 	if want.Credentials == nil {
@@ -150,6 +218,17 @@ func (i *images) record(ref string, made *pulled, want *Want) error {
 	}
 	i.byRef[ref] = made
 	return i.write()
+}
+
+// named reports whether the list has an image under another name. By its id it would be removed with
+// that name. The caller holds the lock.
+func (i *images) named(id, not string) bool {
+	for ref, p := range i.byRef {
+		if ref != not && ref != id && p.ID == id {
+			return true
+		}
+	}
+	return false
 }
 
 // write saves the list. The caller holds the lock.
@@ -168,13 +247,13 @@ func (i *images) write() error {
 }
 
 // oldest returns the pulled image that was used least recently, once all together
-// exceed the limit, but not keep.
-func (i *images) oldest(limit int64, keep string) string {
+// exceed the limit, but none of keep.
+func (i *images) oldest(limit int64, keep map[string]bool) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	oldest := ""
 	for ref, p := range i.byRef {
-		if ref != keep && (oldest == "" || p.UsedAt.Before(i.byRef[oldest].UsedAt)) {
+		if !keep[ref] && (oldest == "" || p.UsedAt.Before(i.byRef[oldest].UsedAt)) {
 			oldest = ref
 		}
 	}
@@ -199,6 +278,7 @@ func (i *images) forget(ref string) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.byRef, ref)
+	delete(i.users, ref)
 	return i.write()
 }
 
@@ -207,6 +287,7 @@ func (e *Engine) Refs() []string {
 	e.images.mu.Lock()
 	defer e.images.mu.Unlock()
 	refs := slices.Sorted(maps.Keys(e.images.byRef))
+	refs = slices.DeleteFunc(refs, func(ref string) bool { return e.images.byRef[ref].ID == ref })
 	slices.SortStableFunc(refs, func(a, b string) int {
 		return e.images.byRef[b].UsedAt.Compare(e.images.byRef[a].UsedAt)
 	})
@@ -216,7 +297,7 @@ func (e *Engine) Refs() []string {
 // Image returns the image of an attempt, which it pulls unless it is on the engine and
 // the organization may use it. It reports its progress in lines. An error for which
 // IsRefusal holds is the user's to fix.
-func (e *Engine) Image(ctx context.Context, want Want, line func(string)) (*Image, error) {
+func (e *Engine) Image(ctx context.Context, want Want, line func(string)) (image *Image, err error) {
 	named, err := parse(want.Ref)
 	if err != nil {
 		return nil, err
@@ -227,7 +308,14 @@ func (e *Engine) Image(ctx context.Context, want Want, line func(string)) (*Imag
 		return nil, err
 	}
 	defer unlock()
-	image, err := e.cached(ctx, ref, want.Org)
+	e.images.pinned(ref, e.cfg.Live) // It forgets attempts that have ended.
+	e.images.pin(ref, want.Attempt)
+	defer func() {
+		if err != nil {
+			e.images.unpin(ref, want.Attempt)
+		}
+	}()
+	image, err = e.cached(ctx, ref, want.Org)
 	if err != nil || image != nil {
 		return image, err
 	}
@@ -288,10 +376,20 @@ func (e *Engine) fetch(ctx context.Context, named reference.Named, want *Want, l
 	if err := e.keep(ctx, from, name); err != nil {
 		return nil, err
 	}
-	if old, _ := e.images.find(image.Ref); old.ID != "" && old.ID != image.ID {
-		_ = e.drop(ctx, old.ID) // The engine keeps it while a container has it or another name names it.
+	made := &pulled{ID: image.ID, Name: name, Digest: image.Digest, Layers: layers}
+	return image, e.list(ctx, image.Ref, made, want)
+}
+
+// list lists an image that was pulled, and removes the one that had its name.
+func (e *Engine) list(ctx context.Context, ref string, made *pulled, want *Want) error {
+	old, _ := e.images.find(ref)
+	if err := e.images.record(ref, made, want); err != nil {
+		return err
 	}
-	return image, e.images.record(image.Ref, &pulled{ID: image.ID, Name: name, Digest: image.Digest, Layers: layers}, want)
+	if _, left := e.images.find(old.ID); left {
+		_ = e.remove(ctx, old.ID) // The engine keeps it while a container has it; it is tried again.
+	}
+	return nil
 }
 
 // inspect returns an image that is on the engine, which users name ref. It refuses one that
@@ -332,22 +430,46 @@ func (e *Engine) inspect(ctx context.Context, name, ref string) (*Image, error) 
 const defaultStop = "SIGTERM"
 
 // evict removes pulled images, the least recently used first, until they fit their
-// limit. The engine keeps one that a container has.
+// limit. It leaves out those of live attempts and those that the engine keeps, since a
+// container has them.
 func (e *Engine) evict(ctx context.Context, keep string) {
-	for range maxEvictions {
-		ref := e.images.oldest(e.cfg.KeepMiB<<20, keep)
+	tried := map[string]bool{keep: true}
+	for removed := 0; removed < maxEvictions; {
+		ref := e.images.oldest(e.cfg.KeepMiB<<20, tried)
 		if ref == "" {
 			return
 		}
-		if err := e.drop(ctx, e.images.nameOf(ref)); err != nil {
+		tried[ref] = true
+		switch err := e.remove(ctx, ref); {
+		case err == nil:
+			removed++
+		case errors.Is(err, errInUse):
+		default:
 			e.cfg.Logger.Warn("image not removed", "err", err)
-			return
-		}
-		if err := e.images.forget(ref); err != nil {
-			e.cfg.Logger.Warn("image not removed", "err", err)
-			return
+			if unreachable(err) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+				return
+			}
 		}
 	}
+}
+
+// errInUse means that an image is kept, because it is used.
+var errInUse = errors.New("the image is in use")
+
+// remove removes a pulled image that no live attempt has and that is not being pulled.
+func (e *Engine) remove(ctx context.Context, ref string) error {
+	unlock, ok := e.images.tryLock(ref)
+	if !ok {
+		return errInUse
+	}
+	defer unlock()
+	if e.images.pinned(ref, e.cfg.Live) {
+		return errInUse
+	}
+	if err := e.drop(ctx, e.images.nameOf(ref)); err != nil {
+		return err
+	}
+	return e.images.forget(ref)
 }
 
 // maxEvictions is how many images one pull removes at most.

@@ -1,0 +1,126 @@
+package docker
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/client"
+)
+
+// fakeEngine answers requests to remove images. It keeps those of containers.
+type fakeEngine struct {
+	containers map[string]bool // Names of images that containers have.
+	removed    []string
+}
+
+func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Api-Version", "1.47")
+	w.Header().Set("Content-Type", "application/json")
+	_, name, _ := strings.Cut(r.URL.Path, "/images/")
+	switch {
+	case r.Method != http.MethodDelete:
+	case f.containers[name]:
+		w.WriteHeader(http.StatusConflict)
+		_, _ = w.Write([]byte(`{"message":"a container has it"}`))
+	default:
+		f.removed = append(f.removed, name)
+		_, _ = w.Write([]byte(`[]`))
+	}
+}
+
+// engineWith returns an Engine whose images may take 10 MiB, with a live attempt "live".
+func engineWith(t *testing.T, f *fakeEngine) *Engine {
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	api, err := client.New(client.WithHost("tcp://" + strings.TrimPrefix(server.URL, "http://")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { api.Close() })
+	now := time.Unix(0, 0)
+	list, err := openImages(t.TempDir(), func() time.Time { now = now.Add(time.Second); return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Engine{api: api, images: list, cfg: Config{
+		KeepMiB: 10, Logger: slog.New(slog.DiscardHandler), Live: func(attempt string) bool { return attempt == "live" },
+	}}
+}
+
+// add lists an image of 4 MiB that was pulled.
+func (e *Engine) add(t *testing.T, ref, id, attempt string) {
+	t.Helper()
+	if attempt != "" {
+		e.images.pin(ref, attempt)
+	}
+	if err := e.list(t.Context(), ref, &pulled{ID: "sha256:" + id, Name: "berth.pulled/" + ref, Size: 4 << 20}, &Want{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEvictionGoesOn leaves out images that are in use, and removes the next ones.
+func TestEvictionGoesOn(t *testing.T) {
+	f := &fakeEngine{containers: map[string]bool{"berth.pulled/x/running": true}}
+	e := engineWith(t, f)
+	e.add(t, "x/running", "1", "")
+	e.add(t, "x/live", "2", "live")
+	e.add(t, "x/pulling", "3", "")
+	e.add(t, "x/ended", "4", "ended")
+	e.add(t, "x/free", "5", "")
+	e.add(t, "x/new", "6", "")
+	unlock, ok := e.images.tryLock("x/pulling")
+	if !ok {
+		t.Fatal("it is being pulled already")
+	}
+	e.evict(t.Context(), "x/new")
+	unlock()
+	if want := []string{"berth.pulled/x/ended", "berth.pulled/x/free"}; !slices.Equal(f.removed, want) {
+		t.Errorf("removed are %v, want %v", f.removed, want)
+	}
+	if refs := e.Refs(); !slices.Equal(refs, []string{"x/new", "x/pulling", "x/live", "x/running"}) {
+		t.Errorf("listed are %v", refs)
+	}
+	clear(f.containers)
+	e.evict(t.Context(), "x/new")
+	if refs := e.Refs(); !slices.Equal(refs, []string{"x/new", "x/live"}) {
+		t.Errorf("later listed are %v", refs)
+	}
+	if len(e.images.users) != 1 {
+		t.Errorf("users of %d images are remembered", len(e.images.users))
+	}
+}
+
+// TestMovedTag keeps an image in the list that lost its name while it was in use, and removes it later.
+func TestMovedTag(t *testing.T) {
+	f := &fakeEngine{containers: map[string]bool{"sha256:1": true}}
+	e := engineWith(t, f)
+	e.add(t, "x/moves", "1", "")
+	e.add(t, "x/moves", "2", "")
+	if refs := e.Refs(); len(f.removed) > 0 || !slices.Equal(refs, []string{"x/moves"}) {
+		t.Fatalf("removed are %v, listed are %v", f.removed, refs)
+	}
+	e.add(t, "x/other", "3", "")
+	clear(f.containers)
+	e.evict(t.Context(), "x/other")
+	if !slices.Equal(f.removed, []string{"sha256:1"}) || len(e.images.byRef) != 2 {
+		t.Errorf("later removed are %v, %d are listed", f.removed, len(e.images.byRef))
+	}
+	e.add(t, "x/again", "3", "live")
+	e.add(t, "x/other", "4", "") // Another name names its image.
+	e.add(t, "x/again", "5", "") // Its image has no name, but an attempt.
+	if !slices.Equal(f.removed, []string{"sha256:1"}) || e.images.byRef["sha256:3"] == nil {
+		t.Errorf("an image in use is removed: %v", f.removed)
+	}
+	e.add(t, "x/back", "3", "")
+	if e.images.byRef["sha256:3"] != nil {
+		t.Error("an image with a name is listed as one without")
+	}
+	if !e.images.pinned("x/back", e.cfg.Live) {
+		t.Error("the attempt that has it is forgotten")
+	}
+}
