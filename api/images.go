@@ -9,6 +9,7 @@ import (
 
 	"berth/api/edge"
 	"berth/api/wire"
+	"berth/composefile"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -90,12 +91,15 @@ func imageRef(text string) (reference.Named, error) {
 	if err == nil {
 		named = reference.TagNameOnly(named)
 	}
+	why := "not the name of an image, such as python:3.12-slim or registry.example.org/team/train:2"
 	if err == nil && len(named.String()) <= compute.MaxImageName {
-		return named, nil
+		if !composefile.OwnName(named) {
+			return named, nil
+		}
+		why = composefile.ErrOwnName.Error()
 	}
 	f := new(wire.Faults)
-	f.Value("not the name of an image, such as python:3.12-slim or registry.example.org/team/train:2",
-		"body", "docker_image_ref")
+	f.Value(why, "body", "docker_image_ref")
 	return nil, f
 }
 

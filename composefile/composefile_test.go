@@ -281,6 +281,7 @@ func TestBadFiles(t *testing.T) {
 		"no services":         {"volumes: {}\n", "at least one service", 0},
 		"no image":            {"services:\n  web: {command: x}\n", "image", 2},
 		"bad image":           {"services:\n  web: {image: 'UPPER CASE'}\n", "not the name of an image", 2},
+		"a node's image":      {"services:\n  web: {image: 'berth.pulled/team/x:1'}\n", "as its registry does", 2},
 		"anchor":              {"services:\n  web: *nowhere\n", "unknown anchor", 2},
 		"cycle":               {"services:\n  a: {image: x, depends_on: [b]}\n  b: {image: x, depends_on: [a]}\n", "cycle", 2},
 		"unknown service":     {"services:\n  a: {image: x, depends_on: [gone]}\n", "gone", 2},

@@ -493,6 +493,9 @@ func imageOf(s *types.ServiceConfig) (image, why string) {
 	if err != nil {
 		return "", fmt.Sprintf("%q is not the name of an image", s.Image)
 	}
+	if OwnName(named) {
+		return "", ErrOwnName.Error()
+	}
 	return reference.TagNameOnly(named).String(), ""
 }
 

@@ -12,11 +12,13 @@ import (
 	"github.com/moby/moby/client"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
+
+	"berth/composefile"
 )
 
 // localRepository begins the names under which the engine keeps what Berth pulled. Under
 // names of their own these images are neither taken for the operator's nor replace them.
-const localRepository = "berth.pulled/"
+const localRepository = composefile.PulledHost + "/"
 
 const maxNameBytes = 255 // Bytes of the name of a repository, with its registry.
 

@@ -124,3 +124,18 @@ func TestMovedTag(t *testing.T) {
 		t.Error("the attempt that has it is forgotten")
 	}
 }
+
+// TestOwnNamesAreRefused gives nobody an image by the name that a node gave it.
+func TestOwnNamesAreRefused(t *testing.T) {
+	f := &fakeEngine{}
+	e := engineWith(t, f)
+	for _, ref := range []string{"berth.pulled/team/secret:0123", "127.0.0.1:34567/berth-pull/n1/abc:1"} {
+		_, err := e.Image(t.Context(), Want{Ref: ref}, func(string) {})
+		if !IsRefusal(err) || !strings.Contains(err.Error(), "as its registry does") {
+			t.Errorf("%s: %v", ref, err)
+		}
+		if _, err := Reference(ref); !IsRefusal(err) {
+			t.Errorf("%s is a reference: %v", ref, err)
+		}
+	}
+}

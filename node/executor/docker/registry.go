@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/distribution/reference"
+
+	"berth/composefile"
 )
 
 // Reference returns the whole name of an image, with its registry, and its tag or
@@ -21,6 +23,9 @@ func parse(text string) (reference.Named, error) {
 	named, err := reference.ParseNormalizedNamed(text)
 	if err != nil {
 		return nil, errNoImage("%q is not an image: %s", text, err.Error())
+	}
+	if composefile.OwnName(named) {
+		return nil, errNoImage("%s", composefile.ErrOwnName.Error())
 	}
 	return reference.TagNameOnly(named), nil
 }

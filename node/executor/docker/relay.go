@@ -21,12 +21,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
+	"berth/composefile"
 	"berth/compute"
 )
 
 const (
-	relayDir = "berth-pull" // Begins the names under which the engine pulls from relays.
-	relayTag = "image"      // Stands for the tag at the registry.
+	relayDir = composefile.RelayPath // Begins the names under which the engine pulls from relays.
+	relayTag = "image"               // Stands for the tag at the registry.
 )
 
 // errTooLarge means that a registry sends more than an image may have.
