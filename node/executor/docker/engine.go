@@ -78,6 +78,7 @@ type Engine struct {
 	api   *client.Client
 	facts Facts
 	guard *guard
+	free  func(dir string) (bytes int64, err error) // On the disk that has a directory.
 
 	images *images
 }
@@ -89,6 +90,7 @@ type Facts struct {
 	Slices  bool   // systemd makes its cgroups.
 	Weak    string // Why its isolation is below the minimum; "" if it is not.
 
+	root      string   // The directory of its images; "" if it does not say.
 	plain     []string // Registries that its operator calls insecure.
 	plainNets []netip.Prefix
 }
@@ -110,7 +112,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open engine: %w", err)
 	}
-	e := &Engine{cfg: cfg, api: api, facts: facts, guard: newGuard(&cfg)}
+	e := &Engine{cfg: cfg, api: api, facts: facts, guard: newGuard(&cfg), free: freeBytes}
 	if e.images, err = openImages(cfg.Dir, cfg.Now); err != nil {
 		return nil, errors.Join(err, api.Close())
 	}
@@ -138,6 +140,7 @@ func Probe(ctx context.Context, host string) (Facts, error) {
 	}
 	facts := Facts{
 		Version: said.ServerVersion, Runtime: said.RuncCommit.ID, Slices: said.CgroupDriver == "systemd",
+		root: said.DockerRootDir,
 	}
 	if version, err := runcVersion(ctx, api, said.RuncCommit.ID); err == nil {
 		facts.Runtime = version

@@ -351,7 +351,8 @@ func (e *Engine) cached(ctx context.Context, ref string, org compute.OrgID) (*Im
 	return image, nil
 }
 
-// fetch pulls an image, names it and lists it.
+// fetch pulls an image, names it and lists it. The engine removes one that is refused with
+// the name under which it was pulled.
 func (e *Engine) fetch(ctx context.Context, named reference.Named, want *Want, line func(string)) (*Image, error) {
 	from, err := e.pull(ctx, named, want, line)
 	if from != "" {
@@ -364,12 +365,20 @@ func (e *Engine) fetch(ctx context.Context, named reference.Named, want *Want, l
 	if err != nil {
 		return nil, err
 	}
+	return e.admit(ctx, named, from, want)
+}
+
+// admit names and lists an image that the engine has pulled under the name from.
+func (e *Engine) admit(ctx context.Context, named reference.Named, from string, want *Want) (*Image, error) {
 	image, err := e.inspect(ctx, from, named.String())
 	if err != nil {
 		return nil, fmt.Errorf("inspect image: %w", err)
 	}
 	layers, err := e.layersOf(ctx, image.ID)
 	if err != nil {
+		return nil, err
+	}
+	if err := e.checkUnpacked(named, layers); err != nil {
 		return nil, err
 	}
 	name := e.localName(named)

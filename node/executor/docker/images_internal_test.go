@@ -1,21 +1,30 @@
 package docker
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/moby/moby/client"
+
+	"berth/compute"
 )
 
 // fakeEngine answers requests to remove images. It keeps those of containers.
 type fakeEngine struct {
 	containers map[string]bool // Names of images that containers have.
 	removed    []string
+	tagged     []string
+	size       int64 // Each image has it, unpacked.
 }
 
 func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -23,6 +32,13 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, name, _ := strings.Cut(r.URL.Path, "/images/")
 	switch {
+	case r.Method == http.MethodPost:
+		f.tagged = append(f.tagged, name)
+		w.WriteHeader(http.StatusCreated)
+	case strings.HasSuffix(name, "/history"):
+		_, _ = w.Write([]byte(`[]`))
+	case r.Method == http.MethodGet && strings.HasSuffix(name, "/json"):
+		fmt.Fprintf(w, `{"Id":"sha256:1","Os":%q,"Architecture":%q,"Size":%d}`, runtime.GOOS, runtime.GOARCH, f.size)
 	case r.Method != http.MethodDelete:
 	case f.containers[name]:
 		w.WriteHeader(http.StatusConflict)
@@ -137,5 +153,75 @@ func TestOwnNamesAreRefused(t *testing.T) {
 		if _, err := Reference(ref); !IsRefusal(err) {
 			t.Errorf("%s is a reference: %v", ref, err)
 		}
+	}
+}
+
+// TestUnpackedSize refuses an image whose layers are small when they are transferred and large on the disk.
+func TestUnpackedSize(t *testing.T) {
+	named, err := parse("registry.example.org/team/bomb:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const limit = 10 * unpackedFactor * mib
+	for _, size := range []int64{limit, limit + 1} {
+		f := &fakeEngine{size: size}
+		e := engineWith(t, f)
+		e.cfg.ImageMiB = 10
+		_, err := e.admit(t.Context(), named, "127.0.0.1:1/berth-pull/n/x:1", &Want{Ref: named.String()})
+		switch refused := size > limit; {
+		case refused && (!IsRefusal(err) || !strings.Contains(err.Error(), "at most 40 MiB") || len(f.tagged)+len(e.Refs()) > 0):
+			t.Errorf("%d bytes: %v, named %v, listed %v", size, err, f.tagged, e.Refs())
+		case !refused && (err != nil || len(f.tagged) != 1 || len(e.Refs()) != 1):
+			t.Errorf("%d bytes: %v, named %v, listed %v", size, err, f.tagged, e.Refs())
+		}
+	}
+}
+
+// TestFullDisk ends a pull once the disk of the engine is nearly full, and no other.
+func TestFullDisk(t *testing.T) {
+	named, err := parse("registry.example.org/team/bomb:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		root  string
+		free  []int64
+		fault error
+		ends  bool
+	}{
+		"enough":       {"/x", []int64{minFree, minFree}, nil, false},
+		"at once":      {"/x", []int64{minFree - 1}, nil, true},
+		"later":        {"/x", []int64{minFree + 2, minFree + 1, minFree - 1}, nil, true},
+		"not seen":     {"/x", []int64{0}, errors.New("no such directory"), false},
+		"not known":    {"", []int64{0}, nil, false},
+		"nothing left": {"/x", []int64{minFree, 0}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := 0
+				e := &Engine{facts: Facts{root: tt.root}, free: func(dir string) (int64, error) {
+					if dir != tt.root {
+						t.Errorf("asked for %s", dir)
+					}
+					asked++
+					return tt.free[min(asked, len(tt.free))-1], tt.fault
+				}}
+				ctx, cancel := context.WithTimeout(t.Context(), 5*diskEvery)
+				defer cancel()
+				ctx, stop := context.WithCancelCause(ctx)
+				defer stop(nil)
+				e.watchDisk(ctx, named, stop)
+				if tt.root == "" {
+					return
+				}
+				ended := compute.CodeOf(context.Cause(ctx)) == compute.CodeUnavailable
+				if ended != tt.ends || ended && asked != len(tt.free) {
+					t.Errorf("after %d looks it ends: %t, %v", asked, ended, context.Cause(ctx))
+				}
+			})
+		})
+	}
+	if free, err := freeBytes(t.TempDir()); err != nil || free <= 0 {
+		t.Errorf("%d bytes are free, %v", free, err)
 	}
 }

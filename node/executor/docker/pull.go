@@ -7,6 +7,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -16,6 +17,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"berth/compute"
+	"berth/loop"
 )
 
 const (
@@ -43,7 +45,13 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, want *Want, li
 	}
 	defer r.close()
 	ref := r.ref()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go e.watchDisk(ctx, named, stop)
 	err = e.pullFrom(ctx, named, ref, line)
+	if full, ok := errors.AsType[*compute.Error](context.Cause(ctx)); ok {
+		return ref, full
+	}
 	if failure := r.failure(); err != nil && failure != nil {
 		err = failure // The engine knows less.
 	}
@@ -61,6 +69,46 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, want *Want, li
 
 func (e *Engine) tooLarge(named reference.Named) error {
 	return errNoImage("the image %s is larger than %d MiB", named, e.cfg.ImageMiB)
+}
+
+const (
+	minFree        = 2 << 30 // Bytes of the engine's disk that a pull leaves free.
+	diskEvery      = time.Second
+	unpackedFactor = 4 // How many times docker.image_mib the layers of an image take on the disk at most.
+)
+
+// watchDisk ends a pull once the engine's disk is nearly full: what a layer takes there is known
+// only when it is unpacked.
+func (e *Engine) watchDisk(ctx context.Context, named reference.Named, stop context.CancelCauseFunc) {
+	if e.facts.root == "" {
+		return
+	}
+	loop.Every(ctx, diskEvery, func() {
+		free, err := e.free(e.facts.root)
+		if err != nil || free >= minFree {
+			return // The engine may have its disk elsewhere.
+		}
+		stop(compute.Errorf(compute.CodeUnavailable,
+			"the image %s was not pulled: the disk of this node's engine has %d MiB left", named, free/mib))
+	})
+}
+
+// freeBytes returns what is free on the disk that has a directory.
+func freeBytes(dir string) (int64, error) {
+	var at syscall.Statfs_t
+	if err := syscall.Statfs(dir, &at); err != nil {
+		return 0, fmt.Errorf("ask for free space: %w", err)
+	}
+	return int64(at.Bavail) * at.Bsize, nil
+}
+
+// checkUnpacked refuses an image whose layers are too large on the disk.
+func (e *Engine) checkUnpacked(named reference.Named, layers []layerSize) error {
+	limit := e.cfg.ImageMiB * unpackedFactor
+	if size := onDisk(map[string]*pulled{"": {Layers: layers}}); size > limit*mib {
+		return errNoImage("the image %s takes %d MiB when it is unpacked, at most %d MiB are allowed", named, size/mib, limit)
+	}
+	return nil
 }
 
 // pullFrom has the engine pull an image from a relay.
