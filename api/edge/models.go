@@ -73,6 +73,8 @@ type modelCall struct {
 	reserved  Reservation    // For a published one.
 	held      bodyHold       // For the body.
 
+	answered, done func() // From Models.Count; nil before the request is counted.
+
 	failed   int       // Replicas that failed with the request,
 	failedAt time.Time // the first of them at this time.
 
@@ -273,10 +275,7 @@ func (c *modelCall) infer(below string) error {
 	ctx, cancel := context.WithCancel(c.r.life.hard)
 	c.r.conn = c.ctx.Conn()
 	unwatch := sync.OnceFunc(c.r.Watch(cancel))
-	answered, done := func() {}, func() {}
-	if c.find(c.asked.Model); c.model != nil {
-		answered, done = c.cfg.Models.Count(c.model.ID, c.cfg.Stopwatch)
-	}
+	c.find(c.asked.Model)
 	over := c.begin()
 	end := sync.OnceFunc(func() {
 		if c.reserved != nil {
@@ -288,7 +287,9 @@ func (c *modelCall) infer(below string) error {
 		unwatch()
 		cancel()
 		c.modelsServed.give(owner, 1)
-		done()
+		if c.done != nil {
+			c.done()
+		}
 		over()
 	})
 	answer, err := c.ask(ctx, below) //nolint:bodyclose // The server closes it once it was sent.
@@ -301,7 +302,7 @@ func (c *modelCall) infer(below string) error {
 		}
 		return err
 	}
-	answered()
+	c.answered()
 	kept := true
 	if answer.ContentLength >= 0 {
 		unwatch()
@@ -338,16 +339,13 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
 	for tries := 0; ; {
-		if err := c.await(ctx); err != nil {
+		if err := c.await(ctx, below); err != nil {
 			stopped := compute.CodeOf(err) == compute.CodeConflict // It may have been started through another node.
 			if stopped && tries == 0 && c.renew() == nil {         //nolint:contextcheck // It lives as the server does.
 				tries++
 				continue
 			}
 			return nil, c.lostOr(err)
-		}
-		if err := c.reserve(ctx, below); err != nil {
-			return nil, err
 		}
 		if err := c.enter(ctx, below); err != nil {
 			return nil, err
@@ -362,103 +360,6 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 			return answer, c.lostOr(err)
 		}
 	}
-}
-
-// await finds the model, and waits until one of its replicas is ready. It resumes one
-// that is paused.
-func (c *modelCall) await(ctx context.Context) error {
-	switch c.find(c.asked.Model); {
-	case c.model == nil:
-		if err := c.renew(); err != nil { //nolint:contextcheck // It lives as the server does.
-			return err
-		}
-	case c.model.Deployment.State == compute.DeploymentActive && c.cfg.Models.Ready(c.r.View, c.model):
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, c.readyWait())
-	defer cancel()
-	for resumed := false; ; {
-		if c.find(c.asked.Model); c.model == nil {
-			return c.unknown(c.asked.Model)
-		}
-		switch state := c.model.Deployment.State; {
-		case state == compute.DeploymentStopped || state == compute.DeploymentFailed:
-			return compute.Errorf(compute.CodeConflict, "The deployment is %s: start it first.", state).
-				Named("deployment_" + state.String())
-		case state == compute.DeploymentPaused && !resumed:
-			if _, _, err := c.cfg.Proposer.Propose(limited, fsm.ResumeDeployment{Deployment: c.model.ID}); err != nil {
-				return err
-			}
-			resumed = true
-		case c.cfg.Models.Ready(c.r.View, c.model):
-			return nil
-		}
-		view, err := c.cfg.Reader.Wait(limited, c.r.View.Index())
-		if err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return compute.Errorf(compute.CodeUnavailable, "The model is starting: none of its replicas is ready yet.").
-				Named("model_starting").Retry(5 * time.Second)
-		}
-		c.r.View = view
-	}
-}
-
-// find sets the deployment that a request names as its model, by the id of a published
-// model or by that of a deployment of the caller's organization; nil for none.
-func (c *modelCall) find(name string) {
-	c.model, c.published = nil, nil
-	owner, id := c.r.Caller.Actor.Org, compute.ExecutionID{}
-	published, ok := c.r.View.Model(name)
-	if ok {
-		owner, id = published.Org, published.Deployment
-	} else if parsed, err := compute.ParseExecutionID(name); err == nil {
-		id = parsed
-	}
-	e, known := c.r.View.Execution(owner, id)
-	if !known || e.Deployment == nil || e.Status.Terminal() || e.Stop != compute.StopNone {
-		return
-	}
-	if c.model = e; ok {
-		c.published = published
-	}
-}
-
-// estimate returns how many tokens the request may need.
-func (c *modelCall) estimate(below string) (prompt, completion int64) {
-	if c.size == 0 {
-		c.size = len(c.body)
-		prompt, completion = c.asked.estimate(c.size, below)
-		c.estimated = tokenUsage{prompt, completion}
-	}
-	return c.estimated.Prompt, c.estimated.Completion
-}
-
-// reserve sets aside what a request to a published model may cost, once.
-func (c *modelCall) reserve(ctx context.Context, below string) (err error) {
-	if c.published == nil || c.reserved != nil {
-		return nil
-	}
-	a := &c.r.Caller.Actor
-	prompt, completion := c.estimate(below)
-	payer := compute.Payer{Org: a.Org, User: a.User, Key: a.Key}
-	c.reserved, err = c.cfg.Tokens.Reserve(ctx, payer, c.published, prompt, completion)
-	return err
-}
-
-// enter waits for a place at the replicas, once.
-func (c *modelCall) enter(ctx context.Context, below string) (err error) {
-	if c.leave != nil {
-		return nil
-	}
-	prompt, completion := c.estimate(below)
-	begun := c.cfg.Stopwatch()
-	c.models.waiting.WithLabelValues(c.label()).Inc()
-	c.leave, err = c.cfg.Models.Admit(ctx, c.r.View, c.model, c.r.Caller.Actor.Org, prompt+completion)
-	c.models.waiting.WithLabelValues(c.label()).Dec()
-	c.models.queued.WithLabelValues(c.label()).Observe(c.cfg.Stopwatch().Sub(begun).Seconds())
-	return err
 }
 
 // serveModelsSafely is serveModels that answers after a panic.

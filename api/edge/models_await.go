@@ -1,0 +1,125 @@
+package edge
+
+import (
+	"context"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// await finds the model, and waits until one of its replicas is ready. It resumes one
+// that is paused.
+func (c *modelCall) await(ctx context.Context, below string) error {
+	if c.find(c.asked.Model); c.model == nil {
+		if err := c.renew(); err != nil { //nolint:contextcheck // It lives as the server does.
+			return err
+		}
+	}
+	if err := c.claim(ctx, below); err != nil {
+		return err
+	}
+	if c.model.Deployment.State == compute.DeploymentActive && c.cfg.Models.Ready(c.r.View, c.model) {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, c.readyWait())
+	defer cancel()
+	for resumed := false; ; {
+		if err := c.claim(ctx, below); err != nil {
+			return err
+		}
+		switch state := c.model.Deployment.State; {
+		case state == compute.DeploymentPaused && !resumed:
+			if _, _, err := c.cfg.Proposer.Propose(limited, fsm.ResumeDeployment{Deployment: c.model.ID}); err != nil {
+				return err
+			}
+			resumed = true
+		case c.cfg.Models.Ready(c.r.View, c.model):
+			return nil
+		}
+		view, err := c.cfg.Reader.Wait(limited, c.r.View.Index())
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return compute.Errorf(compute.CodeUnavailable, "The model is starting: none of its replicas is ready yet.").
+				Named("model_starting").Retry(5 * time.Second)
+		}
+		c.r.View = view
+	}
+}
+
+// claim finds the model, sets aside what the request may cost, and counts the request. A
+// request that its payer cannot pay resumes nothing and is no load.
+func (c *modelCall) claim(ctx context.Context, below string) error {
+	if c.find(c.asked.Model); c.model == nil {
+		return c.unknown(c.asked.Model)
+	}
+	if state := c.model.Deployment.State; state == compute.DeploymentStopped || state == compute.DeploymentFailed {
+		return compute.Errorf(compute.CodeConflict, "The deployment is %s: start it first.", state).
+			Named("deployment_" + state.String())
+	}
+	if err := c.reserve(ctx, below); err != nil {
+		return err
+	}
+	if c.done == nil {
+		c.answered, c.done = c.cfg.Models.Count(c.model.ID, c.cfg.Stopwatch)
+	}
+	return nil
+}
+
+// find sets the deployment that a request names as its model, by the id of a published
+// model or by that of a deployment of the caller's organization; nil for none.
+func (c *modelCall) find(name string) {
+	c.model, c.published = nil, nil
+	owner, id := c.r.Caller.Actor.Org, compute.ExecutionID{}
+	published, ok := c.r.View.Model(name)
+	if ok {
+		owner, id = published.Org, published.Deployment
+	} else if parsed, err := compute.ParseExecutionID(name); err == nil {
+		id = parsed
+	}
+	e, known := c.r.View.Execution(owner, id)
+	if !known || e.Deployment == nil || e.Status.Terminal() || e.Stop != compute.StopNone {
+		return
+	}
+	if c.model = e; ok {
+		c.published = published
+	}
+}
+
+// estimate returns how many tokens the request may need.
+func (c *modelCall) estimate(below string) (prompt, completion int64) {
+	if c.size == 0 {
+		c.size = len(c.body)
+		prompt, completion = c.asked.estimate(c.size, below)
+		c.estimated = tokenUsage{prompt, completion}
+	}
+	return c.estimated.Prompt, c.estimated.Completion
+}
+
+// reserve sets aside what a request to a published model may cost, once.
+func (c *modelCall) reserve(ctx context.Context, below string) (err error) {
+	if c.published == nil || c.reserved != nil {
+		return nil
+	}
+	a := &c.r.Caller.Actor
+	prompt, completion := c.estimate(below)
+	payer := compute.Payer{Org: a.Org, User: a.User, Key: a.Key}
+	c.reserved, err = c.cfg.Tokens.Reserve(ctx, payer, c.published, prompt, completion)
+	return err
+}
+
+// enter waits for a place at the replicas, once.
+func (c *modelCall) enter(ctx context.Context, below string) (err error) {
+	if c.leave != nil {
+		return nil
+	}
+	prompt, completion := c.estimate(below)
+	begun := c.cfg.Stopwatch()
+	c.models.waiting.WithLabelValues(c.label()).Inc()
+	c.leave, err = c.cfg.Models.Admit(ctx, c.r.View, c.model, c.r.Caller.Actor.Org, prompt+completion)
+	c.models.waiting.WithLabelValues(c.label()).Dec()
+	c.models.queued.WithLabelValues(c.label()).Observe(c.cfg.Stopwatch().Sub(begun).Seconds())
+	return err
+}

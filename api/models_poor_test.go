@@ -1,0 +1,59 @@
+package api_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"berth/api"
+	"berth/api/edge"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// poorModels refuses all who would pay, and counts what is counted as load.
+type poorModels struct {
+	engineModels
+
+	counted atomic.Int64
+}
+
+func (m *poorModels) Count(compute.ExecutionID, func() time.Time) (answered, done func()) {
+	m.counted.Add(1)
+	return func() {}, func() {}
+}
+
+func (m *poorModels) Reserve(
+	context.Context, compute.Payer, *compute.Model, int64, int64,
+) (edge.Reservation, error) {
+	return nil, compute.Errorf(compute.CodeForbidden, "You exceeded your current quota.").Named("insufficient_quota")
+}
+
+// TestPoorClientsResumeNothing asks a paused published model as an organization without
+// credits: the model stays paused, and the request is no load of it. One that is ready is
+// not loaded either.
+func TestPoorClientsResumeNothing(t *testing.T) {
+	models := new(poorModels)
+	w := newWorld(t, func(c *api.Config) {
+		c.Models, c.Tokens, c.Stopwatch = models, models, time.Now
+		c.ModelLimits = edge.ModelLimits{InFlight: 1, ResumeWait: time.Second}
+	})
+	w.upgrade()
+	id := w.deploy()
+	w.must(fsm.SetModel{Actor: fsm.Actor{Root: true}, ID: "chat", Deployment: id})
+	check := func(want compute.DeploymentState) {
+		t.Helper()
+		a := w.send("POST", edge.ModelRoot+"/chat/completions", w.adaKey, `{"model":"chat","messages":[]}`)
+		e, _ := w.machine.View().AnyExecution(id)
+		if a.status != 403 || modelCode(a) != "insufficient_quota" || e.Deployment.State != want || models.counted.Load() != 0 {
+			t.Errorf("%d %s: the deployment is %s, %d requests are counted", a.status, a.body, e.Deployment.State,
+				models.counted.Load())
+		}
+	}
+	check(compute.DeploymentActive)
+	e, _ := w.machine.View().AnyExecution(id)
+	w.must(fsm.ScaleDeployment{Term: 1, Deployment: id, Since: e.Deployment.ChangedAt})
+	models.unready.Store(true)
+	check(compute.DeploymentPaused)
+}
