@@ -235,6 +235,10 @@ func (n *Node) Run(ctx context.Context) error {
 			cancel(fmt.Errorf("cluster: %w", err))
 		}
 	})
+	// The meter ends between them: requests in flight are charged.
+	meterCtx, endMeter := context.WithCancel(context.WithoutCancel(ctx))
+	defer endMeter()
+	var metering sync.WaitGroup
 	start("devices", n.devices.Run)
 	start("sampler", n.sampler.Run)
 	start("metrics recorder", n.recorder.Run)
@@ -261,7 +265,7 @@ func (n *Node) Run(ctx context.Context) error {
 		start("output archive", outputArchive{n}.trim)
 		start("scaling", modelLoads{n}.scale)
 		start("capacity", modelLoads{n}.share)
-		start("meter", n.meter.Run)
+		metering.Go(func() { _ = n.meter.Run(meterCtx) }) // It has no error.
 		start("callbacks", n.sendCallbacks)
 	}
 	start("s3", n.s3.serve)
@@ -272,6 +276,8 @@ func (n *Node) Run(ctx context.Context) error {
 	n.stopGracefully(asked, ctx)
 	cancel(nil)
 	parts.Wait()
+	endMeter()
+	metering.Wait()
 	endCluster()
 	base.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {

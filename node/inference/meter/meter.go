@@ -21,6 +21,7 @@ const (
 	renewAfter = time.Minute // Holds of long requests are asked for again.
 	proposeFor = 10 * time.Second
 	retryAfter = 200 * time.Millisecond
+	lastFor    = 2 * time.Second          // For what is left when Run is to end.
 	maxRows    = compute.MaxTokenRows / 2 // Rows of usage in a batch, and as many of holds.
 )
 
@@ -214,24 +215,37 @@ type batch struct {
 	waiting []chan struct{}
 }
 
-// Run makes batches until ctx ends.
+// Run makes batches until ctx ends, and then a last one. That one, or one that is under way
+// then, has lastFor to be committed.
 func (m *Meter) Run(ctx context.Context) error {
-	m.release(ctx)
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		loop.Sleep(work, lastFor)
+		cancel()
+	})()
+	m.release(work)
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	for {
-		swept := false
+		swept, ended := false, false
 		select {
 		case <-ctx.Done():
-			return nil
+			ended = true
 		case <-m.kick:
 		case <-sweep.C:
 			swept = true
 		}
-		if b := m.take(swept); b != nil {
-			if view := m.commit(ctx, b); view != nil {
+		b := m.take(swept)
+		if b != nil {
+			if view := m.commit(work, b); view != nil {
 				m.finish(b, view)
+			} else {
+				m.drop(b, work.Err())
 			}
+		}
+		if ended && (b == nil || len(b.usage) < maxRows) {
+			return nil
 		}
 	}
 }

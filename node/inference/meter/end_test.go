@@ -1,0 +1,133 @@
+package meter_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/node/inference/meter"
+	"berth/node/statetest"
+)
+
+// ending is a meter that is about to end.
+type ending struct {
+	*cluster
+
+	meter   *meter.Meter
+	payer   compute.Payer
+	metrics *prometheus.Registry
+	end     func() // Ends Run's context.
+	ran     sync.WaitGroup
+}
+
+// newEnding starts a meter whose proposals fail as block says.
+func newEnding(t *testing.T, block func(context.Context, fsm.Command) error) *ending {
+	t.Helper()
+	e := &ending{cluster: &cluster{state: statetest.New(t)}, metrics: prometheus.NewRegistry()}
+	e.meter = meter.New(meter.Config{
+		Node: e.state.Node, Read: e.view, Now: time.Now, Logger: slog.New(slog.DiscardHandler), Metrics: e.metrics,
+		At: func(ctx context.Context, _ uint64) (*fsm.View, error) { return e.view(ctx) },
+		Propose: func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+			if err := block(ctx, cmd); err != nil {
+				return fsm.Result{}, 0, err
+			}
+			if err := ctx.Err(); err != nil {
+				return fsm.Result{}, 0, err
+			}
+			return e.state.Must(cmd), e.state.Index, nil
+		},
+	})
+	var ctx context.Context
+	ctx, e.end = context.WithCancel(t.Context())
+	e.ran.Go(func() { _ = e.meter.Run(ctx) })
+	e.payer = compute.Payer{Org: e.state.Actor.Org, User: e.state.Actor.User, Key: e.state.Key}
+	return e
+}
+
+// reserve begins a request.
+func (e *ending) reserve(t *testing.T) *meter.Reservation {
+	t.Helper()
+	model := &compute.Model{ID: "chat", Prices: compute.TokenPrices{Prompt: compute.Credit, Completion: compute.Credit}}
+	r, err := e.meter.Reserve(t.Context(), e.payer, model, 100, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// leave settles a request for a client that has left.
+func leave(r *meter.Reservation) {
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = r.Settle(gone, 7, 11)
+}
+
+// charged returns the tokens that were charged.
+func (e *ending) charged() (n int64) {
+	for _, total := range e.state.Machine.View().TokenTotals(e.payer.Org) {
+		n += total.Prompt + total.Completion
+	}
+	return n
+}
+
+// TestLastBatch ends a meter while a batch is under way, whose first answer is lost, and right
+// after the usage of another client that left was settled: both are charged once.
+func TestLastBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e *ending
+		var second *meter.Reservation
+		lost := false
+		e = newEnding(t, func(_ context.Context, cmd fsm.Command) error {
+			if settle, ok := cmd.(fsm.SettleTokens); !ok || len(settle.Usage) == 0 || lost {
+				return nil
+			}
+			lost = true
+			leave(second)
+			e.end()
+			e.state.Must(cmd)
+			return errors.New("the answer is lost")
+		})
+		first := e.reserve(t)
+		second = e.reserve(t)
+		leave(first)
+		if e.ran.Wait(); e.charged() != 36 || !lost {
+			t.Errorf("%d tokens are charged, want 36", e.charged())
+		}
+	})
+}
+
+// TestLastBatchIsBounded ends a meter that reaches no cluster: it gives the usage up after
+// two seconds, and counts it as lost.
+func TestLastBatchIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnding(t, func(ctx context.Context, cmd fsm.Command) error {
+			if settle, ok := cmd.(fsm.SettleTokens); ok && len(settle.Usage) > 0 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})
+		leave(e.reserve(t))
+		synctest.Wait() // The batch is under way.
+		began := time.Now()
+		e.end()
+		if e.ran.Wait(); time.Since(began) != 2*time.Second {
+			t.Errorf("it ends after %s", time.Since(began))
+		}
+		families, err := e.metrics.Gather()
+		if err != nil || len(families) != 1 {
+			t.Fatalf("%v, %v", families, err)
+		}
+		if lost := families[0].GetMetric()[0].GetCounter().GetValue(); lost != 18 || e.charged() != 0 {
+			t.Errorf("%v tokens are lost and %d charged, want 18 and none", lost, e.charged())
+		}
+	})
+}
