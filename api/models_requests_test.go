@@ -70,7 +70,9 @@ type modelWorld struct {
 	id     compute.ExecutionID
 }
 
-func newModelWorld(t *testing.T, limits edge.ModelLimits, engine http.HandlerFunc) *modelWorld {
+func newModelWorld(
+	t *testing.T, limits edge.ModelLimits, engine http.HandlerFunc, change ...func(*api.Config),
+) *modelWorld {
 	t.Helper()
 	server := httptest.NewServer(engine)
 	t.Cleanup(server.Close)
@@ -78,6 +80,9 @@ func newModelWorld(t *testing.T, limits edge.ModelLimits, engine http.HandlerFun
 	m.world = newWorld(t, func(c *api.Config) {
 		c.Models, c.ModelLimits = m.models, limits
 		c.Stopwatch = time.Now
+		for _, f := range change {
+			f(c)
+		}
 	})
 	m.upgrade()
 	m.id = m.deploy()
@@ -167,6 +172,40 @@ func TestModelPrompts(t *testing.T) {
 	m.ok(err)
 	if a := (answer{reply.StatusCode, reply.Header, refusal}); a.status != 413 || modelCode(a) != "context_length_exceeded" || got != nil {
 		t.Errorf("more than 16 MiB: %d %.300s", a.status, a.body)
+	}
+}
+
+// TestTrickledPrompt sends a prompt a byte at a time: it is refused although no byte comes late.
+func TestTrickledPrompt(t *testing.T) {
+	m := newModelWorld(t, edge.ModelLimits{InFlight: 8}, func(http.ResponseWriter, *http.Request) {
+		t.Error("the engine was asked")
+	}, func(c *api.Config) { c.Limits.ReadTimeout = 300 * time.Millisecond })
+	conn, err := m.dial()
+	m.ok(err)
+	defer conn.Close()
+	const all = 16 << 10
+	_, err = fmt.Fprintf(conn, "POST %s/completions HTTP/1.1\r\nHost: berth.test\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n",
+		edge.ModelRoot, m.adaKey, all)
+	m.ok(err)
+	_, err = conn.Write(make([]byte, all-1000)) // More than is read before the credential is checked.
+	m.ok(err)
+	go func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for range 1000 {
+			<-tick.C
+			if _, err := conn.Write([]byte{' '}); err != nil {
+				return
+			}
+		}
+	}()
+	reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	m.ok(err)
+	defer reply.Body.Close()
+	refusal, err := io.ReadAll(reply.Body)
+	m.ok(err)
+	if a := (answer{reply.StatusCode, reply.Header, refusal}); a.status != 408 {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 

@@ -26,8 +26,9 @@ const (
 
 // Limits of requests to models.
 const (
-	maxPrompt    = 16 << 20 // Bytes of a body.
-	modelsListed = 1000     // In a list, or in the error for an unknown one.
+	maxPrompt    = 16 << 20  // Bytes of a body,
+	slowestBody  = 256 << 10 // of which so many come in a minute at least.
+	modelsListed = 1000      // In a list, or in the error for an unknown one.
 	statedModels = 20
 	publishedBy  = "berth" // Owns published models, as clients see it: not whose the deployment is.
 )
@@ -233,7 +234,10 @@ func (c *modelCall) read() error {
 		c.body = append([]byte(nil), c.ctx.Request.Body()...)
 		return c.asked.parse(&c.body)
 	}
-	body := &requestBody{from: from, conn: c.ctx.Conn(), pause: c.cfg.Limits.ReadTimeout}
+	body := &requestBody{
+		from: from, conn: c.ctx.Conn(), pause: c.cfg.Limits.ReadTimeout, piece: slowestBody,
+		within: readFactorStart * c.cfg.Limits.ReadTimeout,
+	}
 	var err error
 	if length >= 0 {
 		c.body = make([]byte, length)

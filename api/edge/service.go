@@ -376,6 +376,12 @@ type requestBody struct {
 	pause time.Duration // The longest wait for the next piece.
 	whole func()        // Called once the client has sent all of it; nil for nothing.
 
+	// Each piece of so many bytes has to come within a time; 0 for no such limit.
+	piece  int
+	within time.Duration
+	until  time.Time // For the piece that is read; the zero time before the first one.
+	got    int       // Bytes of it.
+
 	ended atomic.Bool // It was read to its end.
 
 	mu     sync.Mutex
@@ -391,16 +397,35 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if b.ended.Load() {
 		return 0, io.EOF
 	}
-	if err := b.conn.SetReadDeadline(time.Now().Add(b.pause)); err != nil {
+	if err := b.conn.SetReadDeadline(b.deadline(time.Now())); err != nil {
 		return 0, err
 	}
 	n, err := b.from.Read(p)
+	b.got += n
 	if errors.Is(err, io.EOF) {
 		if b.ended.Store(true); b.whole != nil {
 			b.whole()
 		}
 	}
 	return n, err
+}
+
+// deadline returns until when the next bytes have to come.
+func (b *requestBody) deadline(now time.Time) time.Time {
+	next := now.Add(b.pause)
+	if b.piece <= 0 {
+		return next
+	}
+	if b.until.IsZero() {
+		b.until = now.Add(b.within)
+	}
+	for ; b.got >= b.piece; b.got -= b.piece {
+		b.until = b.until.Add(b.within)
+	}
+	if b.until.Before(next) {
+		return b.until
+	}
+	return next
 }
 
 // Close makes later reads fail, and one that waits. After the end of the body it does
