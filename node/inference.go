@@ -26,8 +26,9 @@ const (
 	modelsDirName = "models"
 	modelAt       = "/model" // Path of its files in the sandbox of an engine.
 
-	hubHeader = time.Minute     // For a hub to answer.
-	sizeWait  = 3 * time.Second // For it to say how large a model is, while a client waits.
+	hubConnect = 10 * time.Second // For the connection to a hub, and for its TLS handshake.
+	hubHeader  = time.Minute      // For a hub to answer.
+	sizeWait   = 3 * time.Second  // For it to say how large a model is, while a client waits.
 )
 
 // openEngines reads which engines serve models.
@@ -83,6 +84,8 @@ func (n *Node) modelSources() weights.Config {
 			URL: strings.TrimRight(n.cfg.Inference.Hub, "/"),
 			Client: &http.Client{Transport: &http.Transport{
 				Proxy: http.ProxyFromEnvironment, ResponseHeaderTimeout: hubHeader, DisableCompression: true,
+				DialContext: (&net.Dialer{Timeout: hubConnect}).DialContext, TLSHandshakeTimeout: hubConnect,
+				ForceAttemptHTTP2: true, // Which a dialer would disable.
 			}},
 		})
 	}

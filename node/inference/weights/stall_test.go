@@ -3,6 +3,8 @@ package weights_test
 import (
 	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,6 +63,24 @@ func TestStalledSource(t *testing.T) {
 	}
 	if data, err := os.ReadFile(filepath.Join(m.Dir, m.File)); string(data) != content {
 		t.Errorf("got %q, %v", data, err)
+	}
+}
+
+// TestSilentListing asks a hub that sends its header and then nothing: it counts as one that
+// does not answer.
+func TestSilentListing(t *testing.T) {
+	mute := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(mute.Close)
+	silentHub := &weights.Hub{URL: mute.URL, Client: mute.Client()}
+	s := newStore(t, newHub(t, nil), func(c *weights.Config) {
+		c.Sources, c.Stall = []weights.Source{silentHub}, 10*time.Millisecond
+	})
+	_, err := s.Get(t.Context(), weights.Want{Name: "a/b"}, []string{"gguf"}, silent)
+	if compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -150,7 +150,7 @@ type search struct {
 func (s *Store) ask(
 	ctx context.Context, so *search, source Source, w Want, formats []string, say func(string),
 ) (m Model, found bool, err error) {
-	l, err := source.List(ctx, w)
+	l, err := s.listing(ctx, source, w)
 	for listed := 1; err == nil; listed++ {
 		format, files := choose(l.Files, w, formats)
 		if len(files) == 0 {
@@ -163,7 +163,7 @@ func (s *Store) ask(
 			return m, true, err
 		}
 		say("the model has changed and is fetched again")
-		l, err = source.List(ctx, w)
+		l, err = s.listing(ctx, source, w)
 	}
 	switch {
 	case compute.CodeOf(err) != compute.CodeNotFound:
@@ -172,6 +172,19 @@ func (s *Store) ask(
 		so.missing = compute.Errorf(compute.CodeNotFound, "%s: %s", w.Name, compute.MessageOf(err))
 	}
 	return Model{}, false, nil
+}
+
+// listing returns the files that a source has of a model. A source that does not send all of
+// the listing in time is as one that does not answer.
+func (s *Store) listing(ctx context.Context, source Source, w Want) (Listing, error) {
+	limit := cmp.Or(s.cfg.Stall, stallLimit)
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	l, err := source.List(limited, w)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = compute.Errorf(compute.CodeUnavailable, "the source of the model sent no listing for %s: %w", limit, err)
+	}
+	return l, err
 }
 
 // local returns a model in the operator's directory.
