@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -139,8 +140,8 @@ func hashOf(text string, size int) string {
 	return hex.EncodeToString(data)
 }
 
-// get asks the hub. The client sends the token to no other host, whither the hub may
-// redirect.
+// get asks the hub. The token is sent to no other origin, to which the hub may redirect: an
+// http.Client would send it to subdomains, to other ports and from https to http.
 func (h *Hub) get(ctx context.Context, token, path string, offset int64) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL+path, nil)
 	if err != nil {
@@ -152,7 +153,9 @@ func (h *Hub) get(ctx context.Context, token, path string, offset int64) (*http.
 	if offset > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
 	}
-	answer, err := h.Client.Do(req)
+	client := *h.Client
+	client.CheckRedirect = keepToken
+	answer, err := client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("ask hub: %w", err)
 	}
@@ -169,4 +172,32 @@ func (h *Hub) get(ctx context.Context, token, path string, offset int64) (*http.
 	}
 	answer.Body.Close()
 	return nil, err
+}
+
+// maxRedirects is how many redirects of a hub are followed.
+const maxRedirects = 10
+
+// keepToken removes the token from a redirected request to another origin than that of the
+// first one.
+func keepToken(req *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	}
+	if originOf(req.URL) != originOf(via[0].URL) {
+		req.Header.Del("Authorization")
+	}
+	return nil
+}
+
+// originOf returns the scheme, host and port of a URL.
+func originOf(u *url.URL) string {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	case u.Scheme == "http":
+		port = "80"
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
