@@ -18,7 +18,7 @@ const (
 	ahead      = 4                // A hold covers so many times the amount that is waited for,
 	idleAfter  = 30 * time.Second // until its payer asks nothing for so long.
 	sweepEvery = 15 * time.Second
-	renewAfter = time.Minute // Holds of long requests are asked for again.
+	renewAfter = time.Minute // Holds that are used are asked for again.
 	proposeFor = 10 * time.Second
 	retryAfter = 200 * time.Millisecond
 	lastFor    = 2 * time.Second          // For what is left when Run is to end.
@@ -316,7 +316,7 @@ func (m *Meter) take(swept bool) *batch {
 				continue
 			}
 			b.holds, touched, a.held = append(b.holds, want), true, 0
-		case swept && a.reserved > 0 && now.Sub(a.askedAt) > renewAfter:
+		case swept && max(a.held, a.reserved) > 0 && now.Sub(a.askedAt) > renewAfter: // Or it runs out.
 			want.Least, want.Most = a.reserved, max(a.reserved, a.held)
 			b.holds, touched, a.askedAt = append(b.holds, want), true, now
 		}
