@@ -2,7 +2,6 @@ package router
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -118,9 +117,10 @@ var errDrained = errors.New("the replica is about to be stopped")
 func (r *Router) try(req *http.Request, to Replica, body []byte) (*http.Response, error) {
 	try := req.Clone(req.Context())
 	try.URL.Host = address(to)
+	var sent prompt
 	if body != nil {
-		try.Body, try.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		try.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		sent.data = body
+		try.Body, try.ContentLength, try.GetBody = &promptReader{left: body}, int64(len(body)), sent.again
 	}
 	done, ok := r.begin(to)
 	if !ok {
@@ -137,6 +137,7 @@ func (r *Router) try(req *http.Request, to Replica, body []byte) (*http.Response
 		done()
 		return nil, err
 	}
+	sent.drop()
 	answer.Body = &closingBody{struct {
 		io.Reader
 		io.Closer
