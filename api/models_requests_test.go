@@ -175,6 +175,30 @@ func TestModelPrompts(t *testing.T) {
 	}
 }
 
+// TestEnginesRetryAfter passes on when a busy engine wants a request again, if that is a
+// number of seconds.
+func TestEnginesRetryAfter(t *testing.T) {
+	var status int
+	var after string
+	m := newModelWorld(t, edge.ModelLimits{InFlight: 8}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", after)
+		w.WriteHeader(status)
+	})
+	for _, test := range []struct {
+		status      int
+		after, want string
+	}{
+		{429, "7", "7"}, {503, "120", "120"}, {503, "0", "0"},
+		{503, "Wed, 21 Oct 2026 07:28:00 GMT", ""}, {429, "-1", ""}, {429, "1e3", ""}, {503, "99999999999", ""}, {503, "", ""},
+		{200, "7", ""}, {500, "7", ""},
+	} {
+		status, after = test.status, test.after
+		if a := m.ask(""); a.status != test.status || a.header.Get("Retry-After") != test.want {
+			t.Errorf("%d with %q: %d with %q, want %q", test.status, test.after, a.status, a.header.Get("Retry-After"), test.want)
+		}
+	}
+}
+
 // TestTrickledPrompt sends a prompt a byte at a time: it is refused although no byte comes late.
 func TestTrickledPrompt(t *testing.T) {
 	m := newModelWorld(t, edge.ModelLimits{InFlight: 8}, func(http.ResponseWriter, *http.Request) {

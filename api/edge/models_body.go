@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -209,6 +210,9 @@ func (c *modelCall) writeModelAnswer(answer *http.Response, end func()) {
 	h.Header.Set("X-Request-Id", c.r.id)
 	h.Header.Set("X-Content-Type-Options", "nosniff")
 	h.Header.Set("Cache-Control", "no-store")
+	if after := engineRetryAfter(answer); after != "" {
+		h.Header.Set("Retry-After", after)
+	}
 	c.ctx.SetStatusCode(answer.StatusCode)
 	body := answer.Body
 	if strings.HasPrefix(kind, "text/event-stream") {
@@ -218,6 +222,19 @@ func (c *modelCall) writeModelAnswer(answer *http.Response, end func()) {
 	h.SetBodyStream(&answerBody{from: body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
 	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
 	c.observeModel(answer.StatusCode)
+}
+
+// engineRetryAfter returns in how many seconds a busy engine wants the request again, "" if it
+// does not say.
+func engineRetryAfter(answer *http.Response) string {
+	if answer.StatusCode != http.StatusTooManyRequests && answer.StatusCode != http.StatusServiceUnavailable {
+		return ""
+	}
+	seconds, err := strconv.ParseUint(answer.Header.Get("Retry-After"), 10, 31)
+	if err != nil {
+		return ""
+	}
+	return strconv.FormatUint(seconds, 10)
 }
 
 // brokenStream is the event of a stream whose replica has ended.
