@@ -107,6 +107,9 @@ func (s *Store) Get(ctx context.Context, w Want, formats []string, say func(stri
 	search := &search{missing: compute.Errorf(compute.CodeNotFound, "no source of models is set up that has %s", w.Name)}
 	if s.cfg.Stored != nil {
 		if m, found, err := s.ask(ctx, search, s.cfg.Stored, w, formats, say); found {
+			if err == nil {
+				sayRevision(w, "the organization's storage", say)
+			}
 			return m, err
 		}
 		if search.failed != nil { // A model of that name elsewhere may be another one.
@@ -115,6 +118,7 @@ func (s *Store) Get(ctx context.Context, w Want, formats []string, say func(stri
 	}
 	if m, ok := s.local(w, formats); ok {
 		say("the model is in the operator's directory")
+		sayRevision(w, "the operator's directory", say)
 		return m, nil
 	}
 	for _, source := range s.cfg.Sources {
@@ -126,6 +130,13 @@ func (s *Store) Get(ctx context.Context, w Want, formats []string, say func(stri
 		return Model{}, search.missing
 	}
 	return s.cached(w, formats, false, search.failed, say)
+}
+
+// sayRevision says that a place of models without revisions has not the one that is asked for.
+func sayRevision(w Want, place string, say func(string)) {
+	if _, revision, _ := w.split(); revision != "" {
+		say(fmt.Sprintf("@%s is ignored: the model is from %s, which has no revisions", revision, place))
+	}
 }
 
 // cached returns a model of the cache, of the organization's own alone if own is set, after
