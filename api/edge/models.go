@@ -107,6 +107,13 @@ func (s *Server) serveModels(life lifetime, ctx *fasthttp.RequestCtx, byWorker b
 	below := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(path, ModelRoot), serverlessRoot), "/")
 	r.route = &Route{Method: string(ctx.Method()), Path: ModelRoot + "/{operation}"}
 	c := &modelCall{serviceCall: serviceCall{Server: s, ctx: ctx, r: r, path: below, bare: true}}
+	defer func() {
+		c.held.shrink(0)
+		if cause := recover(); cause != nil {
+			c.failModel(s.panicked(ctx, cause))
+			ctx.SetConnectionClose()
+		}
+	}()
 	switch {
 	case err != nil:
 		ctx.SetConnectionClose()
@@ -118,7 +125,6 @@ func (s *Server) serveModels(life lifetime, ctx *fasthttp.RequestCtx, byWorker b
 	default:
 		err = c.answer(below)
 	}
-	c.held.shrink(0)
 	if err != nil {
 		c.failModel(err)
 	}
@@ -296,16 +302,34 @@ func (c *modelCall) infer(below string) error {
 		}
 		over()
 	})
+	taken := false
+	defer func() {
+		if !taken { // It failed, or a panic passes.
+			end()
+		}
+	}()
+	err := c.askAndWrite(ctx, below, unwatch, end)
+	taken = err == nil
+	return err
+}
+
+// askAndWrite has a replica answer, and passes the answer on: it then calls end once that was
+// sent. The caller calls end after an error.
+func (c *modelCall) askAndWrite(ctx context.Context, below string, unwatch, end func()) error {
 	answer, err := c.ask(ctx, below) //nolint:bodyclose // The server closes it once it was sent.
 	if err != nil {
-		gone := ctx.Err() != nil
 		c.left = c.hungUp(ctx, err)
-		end()
-		if gone || c.r.sent {
+		if ctx.Err() != nil || c.r.sent {
 			c.ctx.SetConnectionClose()
 		}
 		return err
 	}
+	passed := false
+	defer func() {
+		if !passed {
+			answer.Body.Close()
+		}
+	}()
 	c.answered()
 	kept := true
 	if answer.ContentLength >= 0 {
@@ -317,12 +341,15 @@ func (c *modelCall) infer(below string) error {
 		c.ctx.SetConnectionClose()
 	}
 	if c.published != nil {
-		return c.writePublished(ctx, answer, end)
+		err := c.writePublished(ctx, answer, end)
+		passed = err == nil
+		return err
 	}
 	if c.asked.Stream {
 		answer.Body = &countedEvents{ReadCloser: answer.Body, ended: c.observeEvents}
 	}
 	c.writeModelAnswer(answer, end)
+	passed = true
 	return nil
 }
 
@@ -366,7 +393,7 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 	}
 }
 
-// serveModelsSafely is serveModels that answers after a panic.
+// serveModelsSafely is serveModels that answers after a panic outside of the call.
 func (s *Server) serveModelsSafely(life lifetime, ctx *fasthttp.RequestCtx, byWorker bool) {
 	defer func() {
 		if cause := recover(); cause != nil {

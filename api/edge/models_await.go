@@ -117,9 +117,10 @@ func (c *modelCall) enter(ctx context.Context, below string) (err error) {
 	}
 	prompt, completion := c.estimate(below)
 	begun := c.cfg.Stopwatch()
-	c.models.waiting.WithLabelValues(c.label()).Inc()
+	waiting := c.models.waiting.WithLabelValues(c.label())
+	waiting.Inc()
+	defer waiting.Dec()
 	c.leave, err = c.cfg.Models.Admit(ctx, c.r.View, c.model, c.r.Caller.Actor.Org, prompt+completion)
-	c.models.waiting.WithLabelValues(c.label()).Dec()
 	c.models.queued.WithLabelValues(c.label()).Observe(c.cfg.Stopwatch().Sub(begun).Seconds())
 	return err
 }

@@ -401,12 +401,16 @@ func (c *modelCall) writePublished(ctx context.Context, answer *http.Response, e
 		c.writeModelAnswer(answer, end)
 		return nil
 	}
-	hold := c.answerHold(c.r)
+	hold, passed := c.answerHold(c.r), false
+	defer func() {
+		if !passed {
+			hold.shrink(0)
+		}
+	}()
 	data, err := a.whole(&hold)
 	a.Close()
 	if err != nil {
 		c.left = c.hungUp(ctx, err)
-		hold.shrink(0)
 		end()
 		return err
 	}
@@ -416,5 +420,6 @@ func (c *modelCall) writePublished(ctx context.Context, answer *http.Response, e
 		hold.shrink(0)
 		end()
 	})
+	passed = true
 	return nil
 }
