@@ -44,6 +44,13 @@ func (b *budget) left(owner string) int {
 	return max(min(b.limit-b.used, b.share-b.of[owner]), 0)
 }
 
+// exhausted reports whether owner has its whole share.
+func (b *budget) exhausted(owner string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of[owner] >= b.share
+}
+
 // fits reports whether take would reserve n more for owner, or the whole share if
 // that is less.
 func (b *budget) fits(owner string, n int) bool {

@@ -279,8 +279,7 @@ func (c *modelCall) infer(below string) error {
 	h.Set("X-Ratelimit-Limit-In-Flight", strconv.Itoa(c.modelsServed.share))
 	h.Set("X-Ratelimit-Remaining-In-Flight", strconv.Itoa(c.modelsServed.left(owner)))
 	if !entered {
-		return compute.Errorf(compute.CodeRateLimited, "The organization has too many requests under way on this node.").
-			Named("rate_limit_exceeded").Retry(time.Second)
+		return c.crowded(owner)
 	}
 	ctx, cancel := context.WithCancel(c.r.life.hard)
 	c.r.conn = c.ctx.Conn()
@@ -311,6 +310,17 @@ func (c *modelCall) infer(below string) error {
 	err := c.askAndWrite(ctx, below, unwatch, end)
 	taken = err == nil
 	return err
+}
+
+// crowded is the error of a request for which the node has no place: the organization has its
+// share, or all organizations together have all places.
+func (c *modelCall) crowded(owner string) error {
+	if c.modelsServed.exhausted(owner) {
+		return compute.Errorf(compute.CodeRateLimited, "The organization has too many requests under way on this node.").
+			Named("rate_limit_exceeded").Retry(time.Second)
+	}
+	return compute.Errorf(compute.CodeUnavailable, "This node has too many requests to models under way.").
+		Named("overloaded").Retry(time.Second)
 }
 
 // askAndWrite has a replica answer, and passes the answer on: it then calls end once that was
