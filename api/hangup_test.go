@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -110,4 +111,34 @@ func TestClientsOfServicesLeave(t *testing.T) {
 	w.upgrade()
 	w.leave(fmt.Sprintf("%s%s/", edge.ServiceRoot, w.deploy()), "body", held.entered)
 	<-held.left
+}
+
+// switching is a program that switches protocols, whatever it is asked.
+type switching struct{ closed chan bool }
+
+func (s switching) RoundTrip(*fsm.View, *compute.Execution, *http.Request) (*http.Response, error) {
+	near, far := net.Pipe()
+	go func() {
+		_, _ = io.Copy(io.Discard, far)
+		s.closed <- true
+	}()
+	return &http.Response{
+		StatusCode: http.StatusSwitchingProtocols, Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {"x"}}, Body: near,
+	}, nil
+}
+
+// TestUnaskedSwitch answers 502 when a program switches protocols that the client did not ask
+// to switch. The connection of the client serves more requests.
+func TestUnaskedSwitch(t *testing.T) {
+	program := switching{make(chan bool, 1)}
+	w := newWorld(t, func(c *api.Config) { c.Services = program })
+	w.upgrade()
+	path := fmt.Sprintf("%s%s/", edge.ServiceRoot, w.deploy())
+	for range 2 {
+		a := w.fetch("GET", path, w.adaKey, nil, nil)
+		if a.status != 502 || !strings.Contains(string(a.body), "unasked_upgrade") || a.header.Get("Retry-After") != "" {
+			t.Fatalf("%d %s, headers %v", a.status, a.body, a.header)
+		}
+		<-program.closed
+	}
 }

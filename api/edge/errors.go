@@ -71,8 +71,11 @@ func failureOf(err error) failure {
 			body.Code = e.Detail
 		}
 		f.retryAfter = retryAfter(e)
-		if e.Detail == preconditionFailed {
+		switch e.Detail {
+		case preconditionFailed:
 			f.status = fasthttp.StatusPreconditionFailed
+		case unaskedSwitch:
+			f.status, f.retryAfter = fasthttp.StatusBadGateway, ""
 		}
 	}
 	f.body = body

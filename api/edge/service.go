@@ -288,6 +288,11 @@ func (c *serviceCall) pass(
 	}
 	if answer.StatusCode == http.StatusSwitchingProtocols {
 		watch.stop()
+		if upgrade == "" {
+			answer.Body.Close()
+			end()
+			return errUnaskedSwitch()
+		}
 		return c.switched(answer, end)
 	}
 	kept := true
@@ -305,6 +310,15 @@ func (c *serviceCall) pass(
 	h.SetBodyStream(&answerBody{from: answer.Body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
 	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
 	return nil
+}
+
+// unaskedSwitch is the code of an answer that changes a protocol which the client did not ask
+// to change: its status is 502.
+const unaskedSwitch = "unasked_upgrade"
+
+func errUnaskedSwitch() error {
+	return compute.Errorf(compute.CodeUnavailable, "The program switched protocols, which the request did not ask for.").
+		Named(unaskedSwitch)
 }
 
 // keeps reports whether the connection of an answer of unknown length serves more

@@ -71,7 +71,7 @@ func (c *serviceCall) request(ctx context.Context, body *requestBody, header htt
 	host := string(c.ctx.Host())
 	req := (&http.Request{
 		Method: string(c.ctx.Method()), Host: host, Header: header,
-		URL:   &url.URL{Scheme: "http", Opaque: path, RawQuery: c.query},
+		URL:   serviceURL(path, c.query),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
 	if body.from != nil {
@@ -91,6 +91,20 @@ func (c *serviceCall) request(ctx context.Context, body *requestBody, header htt
 		req.Header.Set(name, value)
 	}
 	return req
+}
+
+// serviceURL returns the URL of a request whose first line has a path as the client sent it.
+func serviceURL(path, query string) *url.URL {
+	if !strings.HasPrefix(path, "//") {
+		return &url.URL{Scheme: "http", Opaque: path, RawQuery: query}
+	}
+	// As Opaque it would follow the scheme, so that its first part would be taken for a host.
+	// RawPath is sent as it is, unless it has bytes that a path may not have.
+	plain, err := url.PathUnescape(path)
+	if err != nil {
+		plain = path
+	}
+	return &url.URL{Scheme: "http", Path: plain, RawPath: path, RawQuery: query}
 }
 
 // requestHeader returns the headers for the replica.

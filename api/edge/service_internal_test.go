@@ -123,3 +123,31 @@ func TestHeadersOfServices(t *testing.T) {
 		t.Errorf("on a host name of its own it has %q", got)
 	}
 }
+
+// TestPathsToServices holds that a program gets the path of a request as the client sent it,
+// and its own host.
+func TestPathsToServices(t *testing.T) {
+	for _, path := range []string{"", "/", "/a/b", "//a/b", "//", "///x", "//a%2Fb//c%20d", "/%zz", "//user@host:80/x;y=1"} {
+		for _, query := range []string{"", "q=//x"} {
+			c := aCall("Host", "berth.test")
+			c.path, c.query = path, query
+			req := c.request(t.Context(), new(requestBody), http.Header{})
+			req.URL.Host = "replica:80"
+			var sent strings.Builder
+			if err := req.Write(&sent); err != nil {
+				t.Fatal(err)
+			}
+			want := path
+			if path == "" {
+				want = "/"
+			}
+			if query != "" {
+				want += "?" + query
+			}
+			want = "GET " + want + " HTTP/1.1\r\nHost: berth.test\r\n"
+			if !strings.HasPrefix(sent.String(), want) {
+				t.Errorf("%q becomes %.60q", path, sent.String())
+			}
+		}
+	}
+}
