@@ -2,6 +2,7 @@ package router
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -118,9 +119,13 @@ func (r *Router) try(req *http.Request, to Replica, body []byte) (*http.Response
 	try := req.Clone(req.Context())
 	try.URL.Host = address(to)
 	var sent prompt
-	if body != nil {
+	switch {
+	case len(body) > keptPrompt:
 		sent.data = body
 		try.Body, try.ContentLength, try.GetBody = &promptReader{left: body}, int64(len(body)), sent.again
+	case body != nil: // Of a reader that it knows, net/http writes header and body together.
+		try.Body, try.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		try.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
 	done, ok := r.begin(to)
 	if !ok {

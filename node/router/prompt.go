@@ -7,6 +7,9 @@ import (
 	"sync"
 )
 
+// keptPrompt is how many bytes a prompt may have that stays as long as its answer.
+const keptPrompt = 64 << 10
+
 // errDropped is the error of a body that is asked for again after its answer has begun.
 var errDropped = errors.New("the answer to the request has begun")
 
