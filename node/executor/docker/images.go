@@ -319,6 +319,7 @@ func (e *Engine) Image(ctx context.Context, want Want, line func(string)) (image
 	if err != nil || image != nil {
 		return image, err
 	}
+	e.makeRoom(ctx, ref)
 	if image, err = e.fetch(ctx, named, &want, line); err != nil {
 		return nil, err
 	}
@@ -439,12 +440,29 @@ func (e *Engine) inspect(ctx context.Context, name, ref string) (*Image, error) 
 const defaultStop = "SIGTERM"
 
 // evict removes pulled images, the least recently used first, until they fit their
-// limit. It leaves out those of live attempts and those that the engine keeps, since a
-// container has them.
+// limit.
 func (e *Engine) evict(ctx context.Context, keep string) {
+	e.removeOldest(ctx, keep, e.cfg.KeepMiB<<20, func() bool { return true })
+}
+
+// makeRoom does the same while the engine's disk is nearly full.
+func (e *Engine) makeRoom(ctx context.Context, keep string) {
+	if e.facts.root == "" {
+		return
+	}
+	e.removeOldest(ctx, keep, 0, func() bool {
+		free, err := e.free(e.facts.root)
+		return err == nil && free < minFree
+	})
+}
+
+// removeOldest removes pulled images, the least recently used first, until they fit a limit
+// or there is enough room. It leaves out those of live attempts and those that the engine
+// keeps, since a container has them.
+func (e *Engine) removeOldest(ctx context.Context, keep string, limit int64, more func() bool) {
 	tried := map[string]bool{keep: true}
-	for removed := 0; removed < maxEvictions; {
-		ref := e.images.oldest(e.cfg.KeepMiB<<20, tried)
+	for removed := 0; removed < maxEvictions && more(); {
+		ref := e.images.oldest(limit, tried)
 		if ref == "" {
 			return
 		}
@@ -475,7 +493,10 @@ func (e *Engine) remove(ctx context.Context, ref string) error {
 	if e.images.pinned(ref, e.cfg.Live) {
 		return errInUse
 	}
-	if err := e.drop(ctx, e.images.nameOf(ref)); err != nil {
+	switch err := e.drop(ctx, e.images.nameOf(ref)); {
+	case cerrdefs.IsConflict(err):
+		return errInUse // Of a container, or under a name of the operator's.
+	case err != nil:
 		return err
 	}
 	return e.images.forget(ref)

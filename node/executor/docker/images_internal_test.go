@@ -111,6 +111,26 @@ func TestEvictionGoesOn(t *testing.T) {
 	}
 }
 
+// TestMakeRoom removes images within their limit while the engine's disk is nearly full.
+func TestMakeRoom(t *testing.T) {
+	f := &fakeEngine{}
+	e := engineWith(t, f)
+	e.cfg.KeepMiB = 1 << 20
+	for _, name := range []string{"x/first", "x/second", "x/third"} {
+		e.add(t, name, name, "")
+	}
+	e.facts.root = "/x"
+	e.free = func(string) (int64, error) { return minFree - 1 + int64(len(f.removed)), nil }
+	e.makeRoom(t.Context(), "x/third")
+	if !slices.Equal(f.removed, []string{"berth.pulled/x/first"}) {
+		t.Errorf("removed are %v", f.removed)
+	}
+	e.evict(t.Context(), "x/third")
+	if refs := e.Refs(); !slices.Equal(refs, []string{"x/third", "x/second"}) {
+		t.Errorf("listed are %v", refs)
+	}
+}
+
 // TestMovedTag keeps an image in the list that lost its name while it was in use, and removes it later.
 func TestMovedTag(t *testing.T) {
 	f := &fakeEngine{containers: map[string]bool{"sha256:1": true}}

@@ -49,11 +49,12 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, want *Want, li
 	defer stop(nil)
 	go e.watchDisk(ctx, named, stop)
 	err = e.pullFrom(ctx, named, ref, line)
-	if full, ok := errors.AsType[*compute.Error](context.Cause(ctx)); ok {
-		return ref, full
-	}
 	if failure := r.failure(); err != nil && failure != nil {
 		err = failure // The engine knows less.
+	}
+	full, ended := errors.AsType[*compute.Error](context.Cause(ctx))
+	if ended && err != nil && !errors.Is(err, errTooLarge) && !IsRefusal(err) {
+		return ref, full
 	}
 	switch {
 	case errors.Is(err, errTooLarge):
