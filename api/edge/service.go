@@ -291,6 +291,7 @@ func (c *serviceCall) pass(
 		if upgrade == "" {
 			answer.Body.Close()
 			end()
+			c.ctx.SetConnectionClose() // The watch may have read of the next request.
 			return errUnaskedSwitch()
 		}
 		return c.switched(answer, end)
