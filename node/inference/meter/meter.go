@@ -237,6 +237,7 @@ func (m *Meter) Run(ctx context.Context) error {
 			swept = true
 		}
 		b := m.take(swept)
+		more := b != nil && len(b.usage) >= maxRows
 		if b != nil {
 			if view := m.commit(work, b); view != nil {
 				m.finish(b, view)
@@ -244,7 +245,7 @@ func (m *Meter) Run(ctx context.Context) error {
 				m.drop(b, work.Err())
 			}
 		}
-		if ended && (b == nil || len(b.usage) < maxRows) {
+		if ended && !more {
 			return nil
 		}
 	}
