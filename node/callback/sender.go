@@ -553,6 +553,9 @@ func (s *Sender) propose(ctx context.Context, term uint64, batch []compute.Deliv
 
 // mayPass reports whether an error of a proposal has nothing to do with what is proposed.
 func mayPass(err error) bool {
+	if e, ok := errors.AsType[*compute.Error](err); ok && e.Detail == "stale_term" {
+		return true // The term is over, as the context will be in a moment.
+	}
 	code := compute.CodeOf(err)
 	return code == compute.CodeUnavailable || code == compute.CodeNoSpace || code == compute.CodeRateLimited ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
