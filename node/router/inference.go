@@ -123,7 +123,7 @@ func (r *Router) try(req *http.Request, to Replica, body []byte) (*http.Response
 	case len(body) > keptPrompt:
 		sent.data = body
 		try.Body, try.ContentLength, try.GetBody = &promptReader{left: body}, int64(len(body)), sent.again
-	case body != nil: // Of a reader that it knows, net/http writes header and body together.
+	case body != nil: // The transport writes header and body together if it knows the reader.
 		try.Body, try.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		try.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}

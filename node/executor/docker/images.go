@@ -495,7 +495,7 @@ func (e *Engine) remove(ctx context.Context, ref string) error {
 	}
 	switch err := e.drop(ctx, e.images.nameOf(ref)); {
 	case cerrdefs.IsConflict(err):
-		return errInUse // Of a container, or under a name of the operator's.
+		return errInUse // A container has it, or a name of the operator's names it.
 	case err != nil:
 		return err
 	}
