@@ -214,12 +214,9 @@ func (c *modelCall) writeModelAnswer(answer *http.Response, end func()) {
 		h.Header.Set("Retry-After", after)
 	}
 	c.ctx.SetStatusCode(answer.StatusCode)
-	body := answer.Body
-	if strings.HasPrefix(kind, "text/event-stream") {
-		body = &eventBody{from: body}
-	}
+	endWithEvent(answer)
 	// The header is sent with the first whole line, most of which has come: apart it would wake the client twice.
-	h.SetBodyStream(&answerBody{from: body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
+	h.SetBodyStream(&answerBody{from: answer.Body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
 	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
 	c.observeModel(answer.StatusCode)
 }
@@ -246,6 +243,14 @@ const brokenStream = "\n\ndata: {\"error\":{\"message\":\"The replica ended in t
 const silentStream = "\n\ndata: {\"error\":{\"message\":\"The engine sent nothing for too long: " +
 	"repeat the request.\"," +
 	"\"type\":\"server_error\",\"param\":null,\"code\":\"" + engineTimeout + "\"}}\n\n"
+
+// endWithEvent has the stream of an answer, if it is one, end with an error event where it is
+// cut off.
+func endWithEvent(answer *http.Response) {
+	if strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream") {
+		answer.Body = &eventBody{from: answer.Body}
+	}
+}
 
 // eventBody is a stream of events that ends with an error event if its replica ends. It passes
 // on whole lines as they come: the error event could not follow a part of one. It has no memory

@@ -42,6 +42,9 @@ func (c *serviceCall) relayService() error {
 			return nil, compute.Errorf(compute.CodeUnavailable, "No server of the cluster answered: %w", err).
 				Named("no_server").Retry(time.Second)
 		}
+		if isModel(c.ctx.URI().PathOriginal()) {
+			endWithEvent(answer) // The server may end in the middle of it.
+		}
 		return answer, nil
 	})
 }
