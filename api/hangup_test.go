@@ -128,7 +128,7 @@ func (s switching) RoundTrip(*fsm.View, *compute.Execution, *http.Request) (*htt
 }
 
 // TestUnaskedSwitch answers 502 when a program switches protocols that the client did not ask
-// to switch. The connection of the client serves more requests.
+// to switch, and closes the connection of the client.
 func TestUnaskedSwitch(t *testing.T) {
 	program := switching{make(chan bool, 1)}
 	w := newWorld(t, func(c *api.Config) { c.Services = program })

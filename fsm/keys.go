@@ -66,8 +66,8 @@ func byKey(a, b compute.KeyID) int             { return byUUID(a.UUID, b.UUID) }
 func byBundle(a, b compute.BundleID) int       { return byUUID(a.UUID, b.UUID) }
 func byExecution(a, b compute.ExecutionID) int { return byUUID(a.UUID, b.UUID) }
 
-// Tables and indexes call the following orders for every level of a tree. They compare the
-// second part of a key only where the first parts are equal.
+// byPair, byNumberKey, byHistoryKey and byQueueKey are called for every level of a tree: they
+// compare the second part of a key only where the first parts are equal.
 
 func byPair(a, b pair) int {
 	if c := byUUID(a.owner, b.owner); c != 0 {

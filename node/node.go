@@ -235,7 +235,7 @@ func (n *Node) Run(ctx context.Context) error {
 			cancel(fmt.Errorf("cluster: %w", err))
 		}
 	})
-	// The meter ends between them: requests in flight are charged.
+	// The meter ends after the API and before the cluster: requests in flight are charged.
 	meterCtx, endMeter := context.WithCancel(context.WithoutCancel(ctx))
 	defer endMeter()
 	var metering sync.WaitGroup

@@ -54,7 +54,7 @@ func (rt *Route) bodyLimit(limits Limits) int {
 }
 
 // receive reads the request's body. More than InlineBody is read only for a
-// caller whose credential is good, or of a report, within the budget of the node. Nothing is
+// caller whose credential is good, or for a report, within the budget of the node. Nothing is
 // kept of the rest of a body that is refused.
 func (s *Server) receive(ctx *fasthttp.RequestCtx, r *Request) error {
 	body, length := ctx.RequestBodyStream(), ctx.Request.Header.ContentLength()

@@ -159,7 +159,7 @@ type Limits struct {
 	Body       int // Bytes of any other body, of a caller with a credential.
 	Bodies     int // Bytes of bodies over InlineBody that the node holds at once.
 	Conns      int // Connections at once.
-	ConnsPerIP int // Connections at once from one address.
+	ConnsPerIP int // Connections at once from one IPv4 address, or from one /64 of IPv6.
 	Streams    int // Output streams and held answers at once.
 
 	Rate       float64 // Requests per second of one key or user.

@@ -215,8 +215,8 @@ type batch struct {
 	waiting []chan struct{}
 }
 
-// Run makes batches until ctx ends, and then a last one. That one, or one that is under way
-// then, has lastFor to be committed.
+// Run makes batches until ctx ends, and then until all usage is taken. These last batches, and
+// one that is under way then, have lastFor together to be committed.
 func (m *Meter) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
