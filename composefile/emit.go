@@ -204,7 +204,7 @@ func environment(c *types.ServiceConfig, image *Image, frame *Frame, gpus []stri
 		env[name] = value // Interpolated from the environment of Docker Compose.
 	}
 	for name, value := range c.Environment {
-		if value != nil && !strings.HasPrefix(name, "BERTH_") && !strings.HasPrefix(name, "NVIDIA_") {
+		if value != nil && !strings.HasPrefix(name, "BERTH_") && !strings.HasPrefix(name, GPUVariables) {
 			env[name] = plain(*value)
 		}
 	}

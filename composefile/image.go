@@ -15,6 +15,10 @@ const (
 	RelayPath  = "berth-pull"   // Begins those of images that are being pulled, from an address of the machine's own.
 )
 
+// GPUVariables begins the names of variables by which the engine's runtime hands out devices:
+// those of users are dropped.
+const GPUVariables = "NVIDIA_"
+
 // ErrOwnName refuses a name of an image that is a node's own: by it, everybody would have what
 // somebody pulled with credentials.
 var ErrOwnName = errors.New("images whose names begin with " + PulledHost + "/ are those of nodes: " +

@@ -8,6 +8,9 @@ import (
 // CallbackWindow is for how long a callback is tried.
 const CallbackWindow = 24 * time.Hour
 
+// MaxDeliveryError bounds the recorded error of a failed try, in bytes.
+const MaxDeliveryError = 200
+
 // Callback is the notification of a URL about an execution's end, or about a budget.
 type Callback struct {
 	Execution ExecutionID `cbor:"1,keyasint"`

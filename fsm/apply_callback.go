@@ -71,9 +71,6 @@ func (v *executionTables) Callback(c *compute.Callback) (*compute.Callback, bool
 	return v.callbacks.Get(callbackKey(c))
 }
 
-// maxDeliveryError bounds the recorded error of a failed try, in bytes.
-const maxDeliveryError = 200
-
 // recordDeliveries records the outcomes of tries. A callback that is gone, or was
 // delivered meanwhile, stays as it is.
 func (s *execution) recordDeliveries(c RecordDeliveries) Result {
@@ -85,7 +82,7 @@ func (s *execution) recordDeliveries(c RecordDeliveries) Result {
 		}
 		now := *known
 		now.Tries++
-		now.LastAt, now.Code, now.Error = d.At, d.Code, compute.Clip(d.Error, maxDeliveryError)
+		now.LastAt, now.Code, now.Error = d.At, d.Code, compute.Clip(d.Error, compute.MaxDeliveryError)
 		switch {
 		case d.Delivered:
 			now.DoneAt = max(s.meta.Now, 1)

@@ -38,7 +38,6 @@ const (
 	hostInFlight   = 4        // and of these to one host, of one organization.
 	period         = time.Second
 	maxBatch       = 256 // Results in one command.
-	maxError       = 200 // Bytes of why a try failed.
 
 	firstRetry = 5 * time.Second
 	lastRetry  = time.Hour
@@ -311,7 +310,7 @@ func (s *Sender) try(ctx context.Context, view *fsm.View, c *compute.Callback, w
 			}
 		}
 	}
-	d.Error = compute.Clip(d.Error, maxError) // No replica decodes text that is not UTF-8.
+	d.Error = compute.Clip(d.Error, compute.MaxDeliveryError) // No replica decodes text that is not UTF-8.
 	s.leave(where, reached)
 	if ctx.Err() != nil {
 		return // The next leader tries.

@@ -50,11 +50,7 @@ const (
 	containerReap   = 5 * time.Minute
 
 	defaultRuntime = "runc"
-	// nvidiaVariables begin the names of variables by which the engine's runtime hands out
-	// devices: no user sets them.
-	nvidiaVariables = "NVIDIA_"
-
-	noGPUs = "void" // The value of NVIDIA_VISIBLE_DEVICES with which the runtime adds nothing.
+	noGPUs         = "void" // The value of NVIDIA_VISIBLE_DEVICES with which the runtime adds nothing.
 )
 
 // errImage means that the image of an execution cannot be had.
@@ -317,7 +313,7 @@ func (e *Executor) containerEnvironment(w compute.Work, bundle *compute.Bundle, 
 		env["HOME"] = sandbox.WorkDir
 	}
 	addVariables(env, bundle.Env)
-	maps.DeleteFunc(env, func(name, _ string) bool { return strings.HasPrefix(name, nvidiaVariables) })
+	maps.DeleteFunc(env, func(name, _ string) bool { return strings.HasPrefix(name, composefile.GPUVariables) })
 	addOwn(env, w)
 	env["NVIDIA_VISIBLE_DEVICES"] = cmp.Or(strings.Join(c.GPUs, ","), noGPUs)
 	return pairs(env)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"berth/composefile"
 	"berth/compute"
 )
 
@@ -57,5 +58,5 @@ func (e *Executor) takeVariables(ctx context.Context, w compute.Work, bundle *co
 // ownName reports whether Berth sets a variable for the work.
 func ownName(w compute.Work, name string) bool {
 	return name == "CUDA_VISIBLE_DEVICES" || name == "PORT" && w.Execution.Serving != nil ||
-		w.Execution.Container != nil && strings.HasPrefix(name, nvidiaVariables)
+		w.Execution.Container != nil && strings.HasPrefix(name, composefile.GPUVariables)
 }
