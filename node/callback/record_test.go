@@ -49,7 +49,7 @@ func TestHostileStatus(t *testing.T) {
 		}
 		result := state.Must(cmd)
 		for _, d := range cmd.(fsm.RecordDeliveries).Deliveries {
-			if len(d.Error) > maxError || !utf8.ValidString(d.Error) {
+			if len(d.Error) > compute.MaxDeliveryError || !utf8.ValidString(d.Error) {
 				t.Errorf("callback %d says %q", d.Number, d.Error)
 			}
 			if recorded++; recorded == len(urls) {
@@ -122,6 +122,9 @@ func TestRefusedResult(t *testing.T) {
 						t.Fatal("results are proposed for ever")
 					}
 					if down--; down >= 0 {
+						if down == 0 { // Another term has begun, and ends before this one does.
+							return fsm.Result{}, 0, compute.Errorf(compute.CodeConflict, "a newer leader").Named("stale_term")
+						}
 						return fsm.Result{}, 0, compute.Errorf(compute.CodeUnavailable, "no leader")
 					}
 					for _, d := range cmd.(fsm.RecordDeliveries).Deliveries {
@@ -148,6 +151,9 @@ func TestRefusedResult(t *testing.T) {
 				}
 				close(s.done)
 				s.record(t.Context(), 1)
+				if name == "none" && proposals != 3 {
+					t.Errorf("%d proposals: results were proposed apart though nothing refused them", proposals)
+				}
 				if got := strings.Join(kept, " "); got != tt.kept || len(s.busy) > 0 {
 					t.Errorf("kept are %q, want %q, and %d places are taken", got, tt.kept, len(s.busy))
 				}
