@@ -11,7 +11,7 @@ type RotatedSecrets struct {
 	Org      string `json:"org"`
 	Key      uint64 `json:"key" doc:"Number of the data key that seals from now on; 0 for an organization without secrets."`
 	Resealed int    `json:"resealed" doc:"Secrets that were sealed again."`
-	Left     int    `json:"left" doc:"Secrets that only earlier keys open, or none: the node's log names those. Earlier keys stay until a later rotation leaves none."`
+	Left     int    `json:"left" doc:"Secrets still sealed with an earlier key. The node's log names those that no key opens. Earlier keys stay until a rotation leaves none."`
 }
 
 // RotatedMaster answers POST /admin/secrets/rotate-master.

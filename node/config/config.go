@@ -170,7 +170,7 @@ type Docker struct {
 	Compose     string        `koanf:"compose" usage:"Program of Docker Compose, version 2 or newer; empty: where packages put it."`
 	ECR         string        `koanf:"ecr" usage:"Endpoint of Amazon ECR; empty: the public one of the region."`
 	KeepMiB     int64         `koanf:"keep_mib" usage:"Disk space for pulled images: the least recently used go first."`
-	ImageMiB    int64         `koanf:"image_mib" usage:"The largest image, as it is transferred."`
+	ImageMiB    int64         `koanf:"image_mib" usage:"The largest image, as it is transferred; on the disk it may take four times as much."`
 	PullTimeout time.Duration `koanf:"pull_timeout" usage:"Time to pull one image."`
 }
 

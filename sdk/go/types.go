@@ -2771,8 +2771,8 @@ type RotatedSecrets struct {
 	Key uint64 `json:"key,omitzero"`
 	// Secrets that were sealed again.
 	Resealed int `json:"resealed,omitzero"`
-	// Secrets that only earlier keys open, or none: the node's log names those. Earlier keys stay
-	// until a later rotation leaves none.
+	// Secrets still sealed with an earlier key. The node's log names those that no key opens.
+	// Earlier keys stay until a rotation leaves none.
 	Left int `json:"left,omitzero"`
 }
 

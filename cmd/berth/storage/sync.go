@@ -35,7 +35,7 @@ func (o *options) newSync() *cobra.Command {
 		Long: `Sync moves the files that differ, by size and content, from a directory to a folder of
 storage or from there to a directory. Repeated after a failure it goes on with what is
 missing. Large files go in parts, as with berth storage put. Keys that cannot be names of
-files are left out, and the exit code says so.`,
+files, and files whose names cannot be keys, are left out: the command then fails at its end.`,
 		Example: "  berth storage sync ./data storage://data\n  berth storage sync storage://results ./results --delete",
 		Args:    cli.Arguments(cobra.ExactArgs(2)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
