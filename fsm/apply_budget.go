@@ -197,6 +197,48 @@ func (s *money) addCharge(e *compute.Execution, who spender, charged compute.Cre
 	s.budgets.Put(&b)
 }
 
+// reportRunning reports the levels that the budgets of executions reach with what running
+// work has used up of its holds, so that work that runs for weeks is not first seen in its
+// charge. The executions are those whose holds were just extended.
+func (s *money) reportRunning(extended []*compute.Execution) {
+	if len(extended) == 0 || s.budgets.Len() == 0 || s.Format() < formatRotation {
+		return
+	}
+	used := make(map[spender]compute.Credits)
+	for _, index := range []store.Index[timeKey, compute.Execution]{s.growing, s.draining} {
+		for at := range index.All() {
+			e, _ := s.executions.Get(at.execution())
+			owed := min(e.Price.Charge(e.Owed+s.meta.Now.Sub(e.PlacedAt)), e.Held)
+			for _, who := range spendersOf(e) {
+				used[who] += owed
+			}
+		}
+	}
+	for _, e := range extended {
+		for _, who := range spendersOf(e) {
+			s.reportUsed(e, who, used[who])
+		}
+	}
+}
+
+// reportUsed reports the level that a budget reaches with an amount that is not charged yet.
+func (s *money) reportUsed(e *compute.Execution, who spender, used compute.Credits) {
+	known, ok := s.budgets.Get(who)
+	if !ok {
+		return
+	}
+	b := *known
+	b.Turn(monthOf(s.meta.Now))
+	charged := b.Charged
+	b.Charged += used
+	if b.LevelOf(b.Charged) <= b.Level {
+		return
+	}
+	s.report(e, &b, b.LevelOf(b.Charged), false)
+	b.Charged = charged
+	s.budgets.Put(&b)
+}
+
 // reportStop reports that e is stopped at a ceiling: its charge may stay below the last
 // level.
 func (s *money) reportStop(e *compute.Execution, who spender) {

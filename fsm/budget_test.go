@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,8 +83,8 @@ func TestLongWorkStopsAtItsCeiling(t *testing.T) {
 		t.Fatalf("it goes on: stop %d, reason %s, %q", e.Stop, e.Reason, e.Detail)
 	}
 	alerts := w.view().CallbacksOf(id)
-	if len(alerts) != 1 || alerts[0].Alert == nil || alerts[0].Alert.Level != 100 || !alerts[0].Alert.Stopped {
-		t.Errorf("the alerts are %+v", alerts)
+	if len(alerts) != 2 || alerts[0].Alert.Level != 80 || alerts[1].Alert.Level != 100 || !alerts[1].Alert.Stopped {
+		t.Errorf("%d alerts, want one of 80 %% while it runs, one of its stop", len(alerts))
 	}
 	w.must(w.ended(id, compute.StatusCancelled, 3*time.Hour)) // It was cut off meanwhile.
 	b, _ := w.view().Budget(w.org, compute.KeyID{}, compute.UserID{})
@@ -162,6 +163,56 @@ func TestBudgetAlerts(t *testing.T) {
 	want("more", run(time.Minute)) // It is no ceiling.
 	w.pass(32 * 24 * time.Hour)
 	want("the next month", run(time.Minute), 50)
+}
+
+// TestRunningWorkAlerts checks that levels of a budget are reported while the work that
+// reaches them runs on, once each, also by several together, and not again by its charge.
+func TestRunningWorkAlerts(t *testing.T) {
+	w := newestWorld(t)
+	w.must(fsm.SetBudget{Actor: w.ada, Budget: compute.Budget{
+		Org: w.org, MaxCredits: 1_440_000, URL: "https://example.com/b", // Two for two hours.
+	}})
+	first, second := w.submit("t4", hours(9)), w.submit("t4", hours(9))
+	w.place("n3", first)
+	w.place("n3", second)
+	w.must(w.started(first))
+	w.must(w.started(second))
+	levels := func() (out []int) {
+		for _, id := range []compute.ExecutionID{first, second} {
+			for _, c := range w.view().CallbacksOf(id) {
+				if a := c.Alert; a.Charged < a.MaxCredits/100*compute.Credits(a.Level) {
+					t.Errorf("%d %% are reported with %s of %s", a.Level, a.Charged, a.MaxCredits)
+				}
+				out = append(out, c.Alert.Level)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	for _, step := range []struct {
+		pass time.Duration
+		want []int
+	}{
+		{55 * time.Minute, nil}, {15 * time.Minute, []int{50}}, {45 * time.Minute, []int{50, 80}},
+		{15 * time.Minute, []int{50, 80, 100}}, {time.Hour, []int{50, 80, 100}},
+	} {
+		w.pass(step.pass)
+		if got := levels(); !slices.Equal(got, step.want) {
+			t.Errorf("after %s more %v are reported, want %v", step.pass, got, step.want)
+		}
+	}
+	b, _ := w.view().Budget(w.org, compute.KeyID{}, compute.UserID{})
+	if charged, _ := w.view().Spent(b); charged != 0 {
+		t.Errorf("%s are charged while it runs", charged)
+	}
+	w.must(w.ended(first, compute.StatusCompleted, 3*time.Hour))
+	w.must(w.ended(second, compute.StatusCompleted, 3*time.Hour))
+	if got := levels(); len(got) != 3 {
+		t.Errorf("the charge reported again: %v", got)
+	}
+	if err := w.view().Check(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestBudgetRights checks which actors may set which budgets.

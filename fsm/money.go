@@ -100,17 +100,18 @@ func (s *money) settle(e *compute.Execution) {
 // for the next Tick; the margin allows for it. Half of the margin is left at a stop, so
 // that work which could never be extended is warned too.
 func (s *money) growHolds() {
-	s.growHoldsOf(s.growing)
+	extended := s.growHoldsOf(s.growing)
 	if s.Format() >= formatDrains {
-		s.growHoldsOf(s.draining)
+		extended = append(extended, s.growHoldsOf(s.draining)...)
 	}
+	s.reportRunning(extended)
 }
 
-// growHoldsOf is growHolds of those in an index.
-func (s *money) growHoldsOf(index store.Index[timeKey, compute.Execution]) {
+// growHoldsOf is growHolds of those in an index. It returns those whose holds it extended.
+func (s *money) growHoldsOf(index store.Index[timeKey, compute.Execution]) (extended []*compute.Execution) {
 	for _, m := range index.FirstKeys(growSweep) {
 		if m.at > s.meta.Now {
-			return
+			break
 		}
 		known, _ := s.executions.Get(m.execution())
 		e := *known
@@ -118,6 +119,7 @@ func (s *money) growHoldsOf(index store.Index[timeKey, compute.Execution]) {
 		if more := s.extension(&e, wanted); more > 0 || s.lacks(&e, wanted) == nil {
 			s.hold(&e, more, "still running")
 			s.warn(&e)
+			extended = append(extended, &e)
 		} else if s.Format() >= formatRotation && s.meta.Now < growsAt(&e).Add(holdMargin/2) {
 			if !e.CreditsEnd.IsZero() {
 				continue // It was warned, and has time left.
@@ -135,6 +137,7 @@ func (s *money) growHoldsOf(index store.Index[timeKey, compute.Execution]) {
 			s.deployment.stopUnpaidOf(&e)
 		}
 	}
+	return extended
 }
 
 // extension returns by how much the hold of e is extended: by the amount that is wanted,
