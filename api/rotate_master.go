@@ -17,8 +17,9 @@ type MasterKey interface {
 	Add(ctx context.Context) (now, next []byte, err error)
 	// Use has a key seal on all servers.
 	Use(ctx context.Context, prefix []byte) error
-	// Retire removes the keys that do not seal from all servers.
-	Retire(ctx context.Context) (servers int, err error)
+	// Retire removes the keys that do not seal from all servers. It fails where another
+	// key seals than the one with the prefix.
+	Retire(ctx context.Context, prefix []byte) (servers int, err error)
 	// Reseal seals a value that is sealed for a context again, with the current key.
 	Reseal(sealed, context []byte) ([]byte, error)
 }
@@ -27,7 +28,8 @@ type MasterKey interface {
 const resealAtOnce = 50
 
 // rotateMaster rotates the master key. It can be repeated after a failure at any step:
-// all keys that may have sealed something stay until nothing is left of them.
+// all keys that may have sealed something stay until nothing is left of them. If several
+// begin at once, one goes on and the others are refused at their next step.
 func (g *rotations) rotateMaster(r *edge.Request) (any, error) {
 	if err := r.View.AllowsAccounts(); err != nil {
 		return nil, err
@@ -42,7 +44,7 @@ func (g *rotations) rotateMaster(r *edge.Request) (any, error) {
 	}
 	sealing := r.View.Sealing()
 	if len(sealing) != 1 {
-		return nil, compute.Errorf(compute.CodeConflict, "Another rotation is going on.").Named("rotation_in_progress")
+		return nil, errOtherRotation()
 	}
 	out := wire.RotatedMaster{}
 	keys := r.View.SealedOtherwise(sealing[0])
@@ -63,29 +65,43 @@ func (g *rotations) rotateMaster(r *edge.Request) (any, error) {
 	if err := g.ReadView(r); err != nil {
 		return nil, err
 	}
+	if fsm.SealingHash(r.View.Sealing()) != fsm.SealingHash(sealing) {
+		return nil, errOtherRotation()
+	}
 	if out.Left = len(r.View.SealedOtherwise(sealing[0])); out.Left > 0 {
 		return out, nil
 	}
 	var err error
-	out.Servers, err = g.cfg.Master.Retire(r.Ctx)
+	out.Servers, err = g.cfg.Master.Retire(r.Ctx, sealing[0])
 	return out, err
+}
+
+// errOtherRotation is the answer to a rotation after whose begin another one began.
+func errOtherRotation() error {
+	return compute.Errorf(compute.CodeConflict, "Another rotation is going on.").Named("rotation_in_progress")
 }
 
 // newMasterKey has a new key seal on all servers. Before it does the state accepts what
 // either key seals; afterwards nothing that the old one seals arrives any more.
 func (g *rotations) newMasterKey(r *edge.Request) error {
+	if err := g.ReadView(r); err != nil {
+		return err
+	}
+	before := fsm.SealingHash(r.View.Sealing())
 	now, next, err := g.cfg.Master.Add(r.Ctx)
 	if err != nil {
 		return err
 	}
-	both := fsm.SealWith{Op: g.freshOp(), Actor: r.Caller.Actor, Prefixes: [][]byte{now, next}}
+	both := fsm.SealWith{Op: g.freshOp(), Actor: r.Caller.Actor, Prefixes: [][]byte{now, next}, Before: before}
 	if _, err := g.also(r, both); err != nil {
 		return err
 	}
 	if err := g.cfg.Master.Use(r.Ctx, next); err != nil {
 		return err
 	}
-	_, err = g.ProposeAndSee(r, fsm.SealWith{Op: g.Op(r), Actor: r.Caller.Actor, Prefixes: [][]byte{next}})
+	_, err = g.ProposeAndSee(r, fsm.SealWith{
+		Op: g.Op(r), Actor: r.Caller.Actor, Prefixes: [][]byte{next}, Before: fsm.SealingHash(both.Prefixes),
+	})
 	return err
 }
 

@@ -21,9 +21,9 @@ func (fakeMaster) Add(context.Context) (now, next []byte, err error) {
 	return []byte(masterPrefix), []byte(masterPrefix), nil
 }
 
-func (fakeMaster) Use(context.Context, []byte) error   { return nil }
-func (fakeMaster) Retire(context.Context) (int, error) { return 3, nil }
-func (fakeMaster) Reseal(_, _ []byte) ([]byte, error)  { return []byte(masterPrefix), nil }
+func (fakeMaster) Use(context.Context, []byte) error           { return nil }
+func (fakeMaster) Retire(context.Context, []byte) (int, error) { return 3, nil }
+func (fakeMaster) Reseal(_, _ []byte) ([]byte, error)          { return []byte(masterPrefix), nil }
 
 // fakeVault turns values around, which shows where it was asked.
 type fakeVault struct{}

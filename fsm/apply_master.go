@@ -48,6 +48,9 @@ func (k *SealedKey) Context() []byte {
 // Sealing returns the beginnings that sealed keys must have; none when any is accepted.
 func (v *clusterState) Sealing() [][]byte { return v.meta.Sealing }
 
+// SealingHash returns the hash of how sealed keys begin.
+func SealingHash(sealing [][]byte) compute.Hash { return sha256.Sum256(bytes.Join(sealing, nil)) }
+
 // SealedOtherwise returns the keys that another key of the master key has sealed than the
 // one whose ciphertexts begin with prefix.
 func (v *View) SealedOtherwise(prefix []byte) (out []SealedKey) {
@@ -91,6 +94,10 @@ func (s *identity) sealWith(c SealWith) Result {
 	}
 	if len(c.Prefixes) == 0 || len(c.Prefixes) > maxSealing {
 		return refuse(compute.CodeInvalid, "sealing", "one or two keys seal")
+	}
+	if c.Before != (compute.Hash{}) && c.Before != SealingHash(s.meta.Sealing) {
+		return refuse(compute.CodeConflict, "rotation_in_progress",
+			"another rotation of the master key has begun: try again when it has ended")
 	}
 	sealing := make([][]byte, len(c.Prefixes))
 	for i, prefix := range c.Prefixes {

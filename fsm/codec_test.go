@@ -136,7 +136,7 @@ func everyCommand() []fsm.Command {
 			Variables: []compute.Variable{{Name: "A", Sealed: []byte{2}, Key: 2}}, Signing: []compute.CallbackSecret{{Number: 1, Key: 2}},
 			Texts: []fsm.ResealedText{{Before: []byte{1}, Sealed: []byte{2}, Key: 2}},
 		},
-		fsm.SealWith{Op: op, Actor: a, Prefixes: [][]byte{{1, 2, 3, 4, 5}}},
+		fsm.SealWith{Op: op, Actor: a, Prefixes: [][]byte{{1, 2, 3, 4, 5}}, Before: compute.Hash{1}},
 		fsm.Reseal{Op: op, Actor: a, Keys: []fsm.SealedKey{
 			{Kind: fsm.SealedSigning, Org: a.Org, ID: "k", Sealed: []byte{1}, Before: compute.Hash{2}},
 		}},

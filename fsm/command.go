@@ -405,6 +405,10 @@ type (
 		Op       Op       `cbor:"1,keyasint"`
 		Actor    Actor    `cbor:"2,keyasint"` // Root or an operator.
 		Prefixes [][]byte `cbor:"3,keyasint"`
+
+		// Before is SealingHash of the keys that these replace. If it is others that seal,
+		// another rotation has begun, and the command is refused. Zero replaces any.
+		Before compute.Hash `cbor:"4,keyasint,omitzero"`
 	}
 
 	// Reseal replaces keys that an earlier key of the master key has sealed by the same

@@ -380,7 +380,8 @@ func accountRows() []*row {
 		}.row(),
 		command[SealWith]{
 			number: 97, since: formatAccounts, apply: (*state).sealWith,
-			op: func(c SealWith) Op { return c.Op },
+			op:   func(c SealWith) Op { return c.Op },
+			uses: func(c SealWith) uint64 { return formatIf(c.Before != (compute.Hash{}), formatRotation) },
 		}.row(),
 		command[Reseal]{
 			number: 98, since: formatAccounts, apply: (*state).resealKeys,

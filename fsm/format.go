@@ -44,11 +44,11 @@ const (
 	formatChunks = 17
 
 	// formatRotation reseals the tokens of deployments when a data key is rotated, and checks
-	// with which key they were sealed. Users whose address nobody has proved are marked,
-	// logins are bound to the password that was checked, work is warned before it is stopped
-	// without credits, budgets report what it uses up while it runs, and trails of
-	// organizations list how people come and go. Objects are replaced beyond a limit of
-	// their number.
+	// with which key they were sealed; one of two rotations of the master key at once goes on.
+	// Users whose address nobody has proved are marked, logins are bound to the password that
+	// was checked, work is warned before it is stopped without credits, budgets report what it
+	// uses up while it runs, and trails of organizations list how people come and go. Objects
+	// are replaced beyond a limit of their number.
 	formatRotation = 18
 
 	// Format is the newest format that this program can apply.

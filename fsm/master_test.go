@@ -19,7 +19,12 @@ func TestMasterRotation(t *testing.T) {
 	w.refused(seal(fresh), compute.CodeInvalid, "sealing")
 	w.must(seal(old[:5], fresh[:5]))
 	w.must(fsm.CreateBucket{Actor: w.other, Bucket: compute.Bucket{Sealed: old}})
-	w.must(seal(fresh[:5]))
+	late := seal(old[:5], []byte("third"))
+	late.Before = fsm.SealingHash([][]byte{old[:5]}) // It has not seen that another one began.
+	w.refused(late, compute.CodeConflict, "rotation_in_progress")
+	mine := seal(fresh[:5])
+	mine.Before = fsm.SealingHash([][]byte{old[:5], fresh[:5]})
+	w.must(mine)
 	put := fsm.PutVariables{Actor: w.ada, Key: &compute.DataKey{Sealed: old}, Variables: []compute.Variable{{Name: "A", Value: "a"}}}
 	w.refused(put, compute.CodeUnavailable, "master_key_rotated")
 	put.Key.Sealed = fresh

@@ -6,38 +6,67 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/fxamacker/cbor/v2"
+
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/node/secrets"
 )
 
-// methodMaster is the call by which servers exchange the file of the master key. With a
-// file the receiver uses that one from then on; the answer is the file that it has.
+// methodMaster is the call by which servers exchange the file of the master key. Its
+// payload is a masterCall, or nothing. The answer is the file that the receiver has then.
 const methodMaster = "secrets.master"
 
-// masterKey rotates the master key on all servers, for the API.
+// masterStep is a step of a rotation of the master key.
+type masterStep uint8
+
+// Steps of a rotation.
+const (
+	stepAdd    masterStep = iota + 1 // The receiver also has the keys of the file.
+	stepUse                          // So it does, and seals with the key that seals in the file.
+	stepRetire                       // It removes all keys but the one that seals.
+)
+
+// masterCall is the payload of methodMaster.
+type masterCall struct {
+	Step   masterStep `cbor:"1,keyasint"`
+	File   []byte     `cbor:"2,keyasint,omitempty"`
+	Prefix []byte     `cbor:"3,keyasint,omitempty"` // To retire: how ciphertexts of the key that stays begin.
+}
+
+// masterKey rotates the master key on all servers, for the API. No step but stepRetire
+// removes a key, so that two rotations at once lose nothing that either key sealed.
 type masterKey struct{ node *Node }
 
 // serve answers methodMaster.
-func (k masterKey) serve(_ context.Context, _ rpc.Peer, file []byte) ([]byte, error) {
-	if len(file) > 0 {
-		if err := k.use(file); err != nil {
-			return nil, err
-		}
+func (k masterKey) serve(_ context.Context, _ rpc.Peer, payload []byte) ([]byte, error) {
+	if len(payload) == 0 {
+		return k.node.master.Bytes(), nil
 	}
+	var call masterCall
+	if err := cbor.Unmarshal(payload, &call); err != nil {
+		return nil, compute.Errorf(compute.CodeInvalid, "not a step of a rotation: are all servers of one version?")
+	}
+	var err error
+	path, id := k.path(), k.node.cluster.ClusterID()
+	switch call.Step {
+	case stepAdd, stepUse:
+		err = k.node.master.Join(path, call.File, id, call.Step == stepUse)
+	case stepRetire:
+		err = k.node.master.Retire(path, call.Prefix, id)
+	default:
+		err = compute.Errorf(compute.CodeInvalid, "a rotation has no step %d", call.Step)
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.node.logger.Info("master key replaced")
 	return k.node.master.Bytes(), nil
 }
 
-// use has another file in place of the master key.
-func (k masterKey) use(file []byte) error {
-	path := filepath.Join(k.node.cfg.DataDir, masterKeyFile)
-	if err := k.node.master.Replace(path, file, k.node.cluster.ClusterID()); err != nil {
-		return err
-	}
-	k.node.logger.Info("master key replaced")
-	return nil
-}
+// path returns the path of the file.
+func (k masterKey) path() string { return filepath.Join(k.node.cfg.DataDir, masterKeyFile) }
 
 // servers returns all servers.
 func (k masterKey) servers() (out []*compute.Node) {
@@ -49,12 +78,27 @@ func (k masterKey) servers() (out []*compute.Node) {
 	return out
 }
 
-// send gives a file to all servers, none to ask for theirs, and returns the files that
-// they have. All have to answer: one that seals with another key would be left behind.
-func (k masterKey) send(ctx context.Context, file []byte) ([][]byte, error) {
+// collect returns the files of all servers.
+func (k masterKey) collect(ctx context.Context) ([][]byte, error) { return k.call(ctx, nil) }
+
+// send has all servers take a step, and returns the files that they have then.
+func (k masterKey) send(ctx context.Context, step masterCall) ([][]byte, error) {
+	payload, err := cbor.Marshal(step)
+	if err != nil {
+		return nil, fmt.Errorf("encode step of rotation: %w", err)
+	}
+	return k.call(ctx, payload)
+}
+
+// call calls methodMaster of all servers. All have to answer: one that seals with another
+// key would be left behind.
+func (k masterKey) call(ctx context.Context, payload []byte) ([][]byte, error) {
 	var files [][]byte
 	for _, server := range k.servers() {
-		got, err := k.node.cluster.Call(ctx, server.ID, methodMaster, file)
+		got, err := k.node.cluster.Call(ctx, server.ID, methodMaster, payload)
+		if compute.CodeOf(err) == compute.CodeConflict {
+			return nil, compute.Errorf(compute.CodeConflict, "Another rotation is going on.").Named("rotation_in_progress")
+		}
 		if err != nil {
 			return nil, &compute.Error{
 				Code: compute.CodeUnavailable, Err: fmt.Errorf("send master key to %s: %w", server.ID, err),
@@ -69,7 +113,7 @@ func (k masterKey) send(ctx context.Context, file []byte) ([][]byte, error) {
 // Add gives all servers a further key, and returns how ciphertexts of the key that seals
 // and of the further one begin.
 func (k masterKey) Add(ctx context.Context) (now, next []byte, err error) {
-	files, err := k.send(ctx, nil)
+	files, err := k.collect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,7 +121,7 @@ func (k masterKey) Add(ctx context.Context) (now, next []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	_, err = k.send(ctx, file)
+	_, err = k.send(ctx, masterCall{Step: stepAdd, File: file})
 	return k.node.master.Prefix(), next, err
 }
 
@@ -87,17 +131,14 @@ func (k masterKey) Use(ctx context.Context, prefix []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = k.send(ctx, file)
+	_, err = k.send(ctx, masterCall{Step: stepUse, File: file})
 	return err
 }
 
-// Retire removes the keys that do not seal from all servers.
-func (k masterKey) Retire(ctx context.Context) (servers int, err error) {
-	file, err := k.node.master.WithoutOldKeys()
-	if err != nil {
-		return 0, err
-	}
-	files, err := k.send(ctx, file)
+// Retire removes the keys that do not seal from all servers. It fails where another key
+// seals than the one with the prefix.
+func (k masterKey) Retire(ctx context.Context, prefix []byte) (servers int, err error) {
+	files, err := k.send(ctx, masterCall{Step: stepRetire, Prefix: prefix})
 	return len(files), err
 }
 
@@ -124,8 +165,10 @@ func (k masterKey) follow(ctx context.Context) {
 		if prefix, err := secrets.PrefixOf(file); err != nil || !bytes.Equal(prefix, sealing[0]) {
 			continue
 		}
-		if err := k.use(file); err != nil {
+		if err := k.node.master.Replace(k.path(), file, k.node.cluster.ClusterID()); err != nil {
 			k.node.logger.Warn("master key not replaced", "err", err)
+		} else {
+			k.node.logger.Info("master key replaced")
 		}
 		return
 	}

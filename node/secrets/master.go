@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
@@ -42,7 +43,8 @@ var (
 // Master seals and derives with the master key. Its methods are safe for
 // concurrent use.
 type Master struct {
-	opened atomic.Pointer[opened]
+	opened   atomic.Pointer[opened]
+	changing sync.Mutex // Held while the file is replaced.
 }
 
 // opened is the content of a key file.

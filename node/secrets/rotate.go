@@ -85,7 +85,7 @@ func (m *Master) Reseal(sealed, context []byte) ([]byte, error) {
 func (m *Master) WithNewKey(others ...[]byte) (data, prefix []byte, err error) {
 	data, err = m.change(func(set *keySet, f *file) error {
 		for _, other := range others {
-			if err := set.merge(other, f); err != nil {
+			if _, err := set.merge(other, f); err != nil {
 				return err
 			}
 		}
@@ -110,42 +110,83 @@ func (m *Master) WithNewKey(others ...[]byte) (data, prefix []byte, err error) {
 	return data, prefix, err
 }
 
-// merge adds the keys of another server's file.
-func (k *keySet) merge(data []byte, own *file) error {
+// merge adds the keys of another server's file. It returns which of them seals there.
+func (k *keySet) merge(data []byte, own *file) (primary uint32, err error) {
 	var f file
 	var other keySet
 	if err := json.Unmarshal(data, &f); err != nil || f.Cluster != own.Cluster {
-		return ErrForeign
+		return 0, ErrForeign
+	}
+	if _, err := parse(data, own.Cluster); err != nil {
+		return 0, err
 	}
 	if err := json.Unmarshal(f.AEAD, &other); err != nil {
-		return err
+		return 0, err
+	}
+	if !sameJSON(f.PRF, own.PRF) {
+		return 0, ErrForeign
 	}
 	for i := range other.Keys {
 		if k.find(other.id(i)) < 0 {
 			k.Keys = append(k.Keys, other.Keys[i])
 		}
 	}
-	return nil
+	return other.Primary, nil
+}
+
+// sameJSON reports whether two texts differ in white space at most.
+func sameJSON(a, b json.RawMessage) bool {
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
 // SealingWith returns the file in which the key with a prefix seals.
 func (m *Master) SealingWith(prefix []byte) ([]byte, error) {
 	return m.change(func(set *keySet, _ *file) error {
 		if len(prefix) != 5 || set.find(binary.BigEndian.Uint32(prefix[1:])) < 0 {
-			return errors.New("the master key has no such key")
+			return compute.Errorf(compute.CodeConflict, "the key is gone: another rotation has ended").
+				Named("rotation_in_progress")
 		}
 		set.Primary = binary.BigEndian.Uint32(prefix[1:])
 		return nil
 	})
 }
 
-// WithoutOldKeys returns the file with only the key that seals. Values that other keys
-// sealed are lost.
-func (m *Master) WithoutOldKeys() ([]byte, error) {
-	return m.change(func(set *keySet, _ *file) error {
+// Join adds the keys of another server's file to the file at path, and uses it. It removes
+// none. With seals the key that seals in the other file seals from then on.
+func (m *Master) Join(path string, data []byte, cluster compute.UUID, seals bool) error {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	joined, err := m.change(func(set *keySet, f *file) error {
+		primary, err := set.merge(data, f)
+		if seals {
+			set.Primary = primary
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return m.replace(path, joined, cluster)
+}
+
+// Retire removes the keys that do not seal from the file at path. Values that they sealed
+// are lost. The code is conflict if another key seals than the one with the prefix.
+func (m *Master) Retire(path string, prefix []byte, cluster compute.UUID) error {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	if !bytes.Equal(prefix, m.Prefix()) {
+		return compute.Errorf(compute.CodeConflict, "another key seals: another rotation is going on").
+			Named("rotation_in_progress")
+	}
+	left, err := m.change(func(set *keySet, _ *file) error {
 		set.Keys = set.Keys[set.find(set.Primary):][:1]
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return m.replace(path, left, cluster)
 }
 
 // change returns the file with other sealing keys.
@@ -173,6 +214,12 @@ func (m *Master) change(how func(*keySet, *file) error) ([]byte, error) {
 
 // Replace has another file of the same cluster in place of the one at path, and uses it.
 func (m *Master) Replace(path string, data []byte, cluster compute.UUID) error {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	return m.replace(path, data, cluster)
+}
+
+func (m *Master) replace(path string, data []byte, cluster compute.UUID) error {
 	next, err := parse(data, cluster)
 	if err != nil {
 		return fmt.Errorf("replace master key: %w", err)
