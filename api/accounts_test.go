@@ -1,8 +1,10 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -87,6 +89,19 @@ func TestCheckout(t *testing.T) {
 		if res := none.send("POST", path, none.bobKey, `{"credits_amount":1}`); res.status != http.StatusServiceUnavailable {
 			t.Errorf("%s without a provider: %d %s", path, res.status, res.body)
 		}
+	}
+}
+
+// TestPurchaseOfNobody checks that a payment for an organization that is gone is not
+// taken silently: the provider gets an error, and the log names what to refund.
+func TestPurchaseOfNobody(t *testing.T) {
+	var log bytes.Buffer
+	w := newWorld(t, func(c *api.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	w.upgrade()
+	gone := compute.OrgID{UUID: compute.UUID{9}}
+	w.want(404, "org_unknown", "POST", "/billing/webhook", "", gone.String(), "Stripe-Signature", "good")
+	if said := log.String(); !strings.Contains(said, "refund the payment") || !strings.Contains(said, gone.String()) {
+		t.Errorf("the log says %q", said)
 	}
 }
 
