@@ -3,6 +3,7 @@ package meter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -55,7 +56,13 @@ func newEnding(t *testing.T, block func(context.Context, fsm.Command) error) *en
 // reserve begins a request.
 func (e *ending) reserve(t *testing.T) *meter.Reservation {
 	t.Helper()
-	model := &compute.Model{ID: "chat", Prices: compute.TokenPrices{Prompt: compute.Credit, Completion: compute.Credit}}
+	return e.reserveOf(t, "chat")
+}
+
+// reserveOf begins a request to a model.
+func (e *ending) reserveOf(t *testing.T, id string) *meter.Reservation {
+	t.Helper()
+	model := &compute.Model{ID: id, Prices: compute.TokenPrices{Prompt: compute.Credit, Completion: compute.Credit}}
 	r, err := e.meter.Reserve(t.Context(), e.payer, model, 100, 1000)
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +108,73 @@ func TestLastBatch(t *testing.T) {
 		if e.ran.Wait(); e.charged() != 36 || !lost {
 			t.Errorf("%d tokens are charged, want 36", e.charged())
 		}
+	})
+}
+
+// TestLastBatches ends a meter with more rows of usage than fit into a command: all are
+// charged.
+func TestLastBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rows = 2001
+		var e *ending
+		var others []*meter.Reservation
+		e = newEnding(t, func(_ context.Context, cmd fsm.Command) error {
+			if settle, ok := cmd.(fsm.SettleTokens); ok && len(settle.Usage) > 0 {
+				for _, r := range others {
+					leave(r)
+				}
+				others = nil
+				e.end()
+			}
+			return nil
+		})
+		first := e.reserve(t)
+		for i := range rows {
+			others = append(others, e.reserveOf(t, fmt.Sprintf("model %0*d", compute.MaxModelID-6, i)))
+		}
+		leave(first)
+		if e.ran.Wait(); e.charged() != (rows+1)*18 {
+			t.Errorf("%d tokens are charged, want %d", e.charged(), (rows+1)*18)
+		}
+	})
+}
+
+// TestManyPayers has more payers ask at once than a command has room for. All are admitted,
+// and their holds are released when they ask nothing more.
+func TestManyPayers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const payers = 1201
+		e := newEnding(t, func(context.Context, fsm.Command) error { return nil })
+		held := func() compute.Credits { return e.state.Machine.View().Account(e.payer.Org).Held }
+		before := held() // For executions.
+		model := &compute.Model{ID: "chat", Prices: compute.TokenPrices{Prompt: 1, Completion: 1}}
+		var asking sync.WaitGroup
+		for i := range payers {
+			payer := e.payer
+			payer.Key = compute.KeyID{UUID: compute.UUID{1, byte(i >> 8), byte(i)}}
+			asking.Go(func() {
+				r, err := e.meter.Reserve(t.Context(), payer, model, 100, 100)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r.Cancel()
+			})
+		}
+		began := time.Now()
+		asking.Wait()
+		if time.Since(began) != 0 {
+			t.Errorf("some are admitted after %s", time.Since(began))
+		}
+		if held() < before+payers {
+			t.Error("nothing is set aside")
+		}
+		time.Sleep(time.Minute) //nolint:forbidigo // The bubble's clock.
+		if synctest.Wait(); held() != before {
+			t.Errorf("%s stay set aside", held()-before)
+		}
+		e.end()
+		e.ran.Wait()
 	})
 }
 

@@ -21,8 +21,8 @@ const (
 	renewAfter = time.Minute // Holds that are used are asked for again.
 	proposeFor = 10 * time.Second
 	retryAfter = 200 * time.Millisecond
-	lastFor    = 2 * time.Second          // For what is left when Run is to end.
-	maxRows    = compute.MaxTokenRows / 2 // Rows of usage in a batch, and as many of holds.
+	lastFor    = 2 * time.Second // For what is left when Run is to end.
+	maxRows    = 500             // Rows of usage in a batch, and as many of holds: less than fsm.MaxCommand.
 )
 
 // Config has the parts of the node that a Meter uses.
@@ -227,8 +227,7 @@ func (m *Meter) Run(ctx context.Context) error {
 	m.release(work)
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
-	for {
-		swept, ended := false, false
+	for swept, ended := false, false; ; {
 		select {
 		case <-ctx.Done():
 			ended = true
@@ -236,8 +235,8 @@ func (m *Meter) Run(ctx context.Context) error {
 		case <-sweep.C:
 			swept = true
 		}
-		b := m.take(swept)
-		more := b != nil && len(b.usage) >= maxRows
+		b, more := m.take(swept)
+		swept = swept && more // The holds that are left come with the next batch.
 		if b != nil {
 			if view := m.commit(work, b); view != nil {
 				m.finish(b, view)
@@ -279,23 +278,32 @@ func (m *Meter) release(ctx context.Context) {
 	}
 }
 
-// take returns the next batch, nil if there is nothing to do.
-func (m *Meter) take(swept bool) *batch {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	b, now := &batch{usage: m.full}, m.cfg.Now()
-	m.full = nil
+// takeUsage moves the usage that is to be charged to a batch. It reports whether some is left.
+func (m *Meter) takeUsage(b *batch) (more bool) {
+	n := min(len(m.full), maxRows)
+	b.usage, m.full = m.full[:n:n], m.full[n:]
 	for key, row := range m.usage {
-		if len(b.usage) >= maxRows {
-			m.wake()
+		if len(b.usage) == maxRows {
 			break
 		}
 		b.usage = append(b.usage, *row)
 		delete(m.usage, key)
 	}
-	if len(m.usage) == 0 {
-		b.waiting, m.waiting = m.waiting, nil
+	if len(m.usage)+len(m.full) > 0 {
+		return true
 	}
+	b.waiting, m.waiting = m.waiting, nil
+	return false
+}
+
+// take returns the next batch, nil if there is nothing to do. If not all fits, more is true,
+// and another batch follows.
+func (m *Meter) take(swept bool) (b *batch, more bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.cfg.Now()
+	b = new(batch)
+	more = m.takeUsage(b)
 	for payer, a := range m.accounts {
 		touched := a.settling > 0
 		a.reserved -= a.settling
@@ -304,6 +312,7 @@ func (m *Meter) take(swept bool) *batch {
 		want := fsm.WantedHold{Payer: payer}
 		switch {
 		case len(b.holds) == maxRows:
+			more = more || swept || len(a.queue) > 0
 		case len(a.queue) > 0:
 			a.asked = a.queue[0]
 			for _, r := range a.queue {
@@ -325,10 +334,13 @@ func (m *Meter) take(swept bool) *batch {
 			b.touched = append(b.touched, payer)
 		}
 	}
-	if len(b.usage)+len(b.holds) == 0 {
-		return nil
+	if more {
+		m.wake()
 	}
-	return b
+	if len(b.usage)+len(b.holds) == 0 {
+		return nil, more
+	}
+	return b, more
 }
 
 // commit has a batch committed, and returns a view that includes it; nil once ctx ends.
