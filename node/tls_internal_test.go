@@ -83,6 +83,13 @@ func TestCertificateIsRenewed(t *testing.T) {
 		{func() { write(keyFile, []byte("no key")) }, 2},
 		{func() { write(keyFile, key); os.Remove(certFile) }, 2},
 		{func() { cert, key = mustPair(t, 3); write(certFile, cert); write(keyFile, key) }, 3},
+		{func() {
+			cert, key = mustPair(t, 4)
+			write(certFile, cert)
+			os.Remove(keyFile)
+			os.Mkdir(keyFile, 0o700)
+		}, 3}, // It cannot be read.
+		{func() { os.Remove(keyFile); write(keyFile, key) }, 4},
 	} {
 		step.do()
 		if got := serial(); got != step.want {
