@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/versity/versitygw/s3response"
 
+	"berth/compute"
 	"berth/fsm"
 )
 
@@ -121,6 +123,23 @@ func TestConditionsOfDeletions(t *testing.T) {
 	if err != nil || !slices.Equal(deleted, []string{"a", "c", "none"}) || len(out.Error) != 1 || *out.Error[0].Key != "b" ||
 		*out.Error[0].Code != "PreconditionFailed" || b.has("a") || !b.has("b") || b.has("c") {
 		t.Errorf("deleted are %q, not %+v, %v", deleted, out.Error, err)
+	}
+}
+
+// TestLongKeysAreDeleted deletes as many objects as one request may name, with keys that
+// do not fit into one command.
+func TestLongKeysAreDeleted(t *testing.T) {
+	b := newBench(t)
+	var named []types.ObjectIdentifier
+	for i := range fsm.MaxObjectDeletes {
+		named = append(named, types.ObjectIdentifier{Key: new(fmt.Sprintf("%0*d", compute.MaxObjectKey, i))})
+	}
+	first, last := *named[0].Key, *named[len(named)-1].Key
+	b.put(first, "first")
+	b.put(last, "last")
+	out, err := b.DeleteObjects(b.ctx, &s3.DeleteObjectsInput{Bucket: b.bucket(), Delete: &types.Delete{Objects: named}})
+	if err != nil || len(out.Deleted) != len(named) || b.has(first) || b.has(last) {
+		t.Errorf("%d of %d are deleted: %v", len(out.Deleted), len(named), err)
 	}
 }
 

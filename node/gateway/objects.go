@@ -358,13 +358,25 @@ func (s *store) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) (o
 		}
 		out.Deleted = append(out.Deleted, types.DeletedObject{Key: named.Key})
 	}
-	if len(keys) > 0 {
-		_, err = s.propose(fsm.DeleteObjects{Op: s.op(who), Actor: who.actor, Keys: keys})
-	}
-	if err != nil {
-		return s3response.DeleteResult{}, err
+	for len(keys) > 0 {
+		n := fitting(keys)
+		if _, err = s.propose(fsm.DeleteObjects{Op: s.op(who), Actor: who.actor, Keys: keys[:n]}); err != nil {
+			return s3response.DeleteResult{}, err
+		}
+		keys = keys[n:]
 	}
 	return out, nil
+}
+
+// fitting returns how many of the first keys fit into one command.
+func fitting(keys []string) int {
+	bytes := 0
+	for i, key := range keys {
+		if bytes += len(key); bytes > fsm.MaxCommand/2 {
+			return max(i, 1)
+		}
+	}
+	return len(keys)
 }
 
 // errorOf returns why an object was not deleted.
