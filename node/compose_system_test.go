@@ -1,0 +1,383 @@
+package node_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	dockerclient "github.com/moby/moby/client"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/node/executor/docker/dockertest"
+	"berth/node/executor/supervise"
+	"berth/node/nodetest"
+	"berth/testsize"
+)
+
+const storageText = `
+services:
+  writer:
+    image: ${IMAGE}
+    command: [write, /mnt/s3/composed, "0"]
+  reader:
+    image: ${IMAGE}
+    command: [read, /mnt/s3/in/text]
+    depends_on: {writer: {condition: service_completed_successfully}}
+`
+
+// checkComposeStorage reads and writes stored files in the services of a Compose file, which
+// have them when they ask for them. Nothing of a service may be in their place.
+func checkComposeStorage(t *testing.T, api *client.Client) {
+	on := true
+	start := client.StartCompose{File: storageText}
+	start.Env, start.EnableS3Mount = map[string]string{"IMAGE": dockertest.Image}, &on
+	started, err := api.SubmitCompose(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusCompleted || !strings.Contains(e.Stdout, "| stored") || e.S3MountPath == nil || *e.S3MountPath != "/mnt/s3" {
+		t.Errorf("it ended as %s %v with %q %q, mounted at %v", e.Status, e.Errors, e.Stdout, e.Stderr, e.S3MountPath)
+	}
+	if files, _, err := api.Files(t.Context(), "composed", "", 0); err != nil || len(files) != 1 {
+		t.Errorf("it left %+v, %v", files, err)
+	}
+	start.File = strings.Replace(storageText, "    depends_on", "    tmpfs: [/mnt]\n    depends_on", 1)
+	if _, err := api.SubmitCompose(t.Context(), start); err == nil || !strings.Contains(err.Error(), "a volume at /mnt") {
+		t.Errorf("a service with a directory in the way: %v", err)
+	}
+}
+
+const composeText = `
+services:
+  ready:
+    image: ${IMAGE}
+    command: [print, ready, $GREETING]
+  worker:
+    image: ${IMAGE}
+    command: [write, /data/file, "0"]
+    volumes: [data:/data]
+    depends_on: {ready: {condition: service_completed_successfully}}
+  reader:
+    image: ${IMAGE}
+    command: [read, /data/file]
+    volumes: [data:/data]
+    depends_on: {worker: {condition: service_completed_successfully}}
+volumes:
+  data: {}
+`
+
+func checkCompose(t *testing.T, api *client.Client) {
+	start := client.StartCompose{File: composeText}
+	start.Env = map[string]string{"IMAGE": dockertest.Image, "GREETING": "to work"}
+	started, err := api.SubmitCompose(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusCompleted || !strings.Contains(e.Stdout, "| ready to work") || !strings.Contains(e.Stdout, "| written") {
+		t.Errorf("it is %v with output %q %q, errors %v", e.Status, e.Stdout, e.Stderr, e.Errors)
+	}
+	start.File = "services:\n  a: {image: $IMAGE, command: [term, '9']}\n  b: {image: $IMAGE, command: [exit, '7']}\n"
+	if started, err = api.SubmitCompose(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	e = mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusFailed || e.ReturnCode == nil || *e.ReturnCode != 7 {
+		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
+	}
+	// The services reach each other by name, and a bridge has an address for each container.
+	start.File = fmt.Sprintf("services:\n  a: {image: $IMAGE, command: [serve, '8000'], scale: %d}\n"+
+		"  b: {image: $IMAGE, command: [ask, 'http://a:8000/hello', '7'], depends_on: [a]}\n", testsize.Pick(2, 20))
+	if started, err = api.SubmitCompose(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	e = mustFinish(t, api, started.ExecutionID)
+	if e.ReturnCode == nil || *e.ReturnCode != 7 || !strings.Contains(e.Stdout, "served /hello") {
+		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
+	}
+	t.Run("internal networks", func(t *testing.T) { checkInternalNetworks(t, api) })
+	checkGang(t, api)
+	checkBadCompose(t, api)
+}
+
+// checkGang reserves GPUs in two services, which one node gives together: 3 are a gang of 4.
+// A start with more of them than any node has is refused.
+func checkGang(t *testing.T, api *client.Client) {
+	t.Helper()
+	const service = "  %s: {image: $IMAGE, command: [print, x], deploy: {resources: {reservations: {devices: [" +
+		"{driver: nvidia, count: %d, capabilities: [gpu]}]}}}}\n"
+	files := func(a, b int) client.StartCompose {
+		start := client.StartCompose{File: "services:\n" + fmt.Sprintf(service, "a", a) + fmt.Sprintf(service, "b", b)}
+		start.Env, start.ExecutionType = map[string]string{"IMAGE": dockertest.Image}, "gpu.l40s"
+		return start
+	}
+	started, err := api.SubmitCompose(t.Context(), files(1, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusCompleted || len(e.Attempts) != 1 || len(e.Attempts[0].GPUs) != 4 {
+		t.Errorf("it is %v, errors %v, after %+v", e.Status, e.Errors, e.Attempts)
+	}
+	if _, err := api.SubmitCompose(t.Context(), files(2, 3)); err == nil || !strings.Contains(err.Error(), "l40s") {
+		t.Errorf("5 GPUs of one type, of which a node has 4: %v", err)
+	}
+}
+
+// checkBadCompose sends Compose files that are refused, with the place of the fault.
+func checkBadCompose(t *testing.T, api *client.Client) {
+	t.Helper()
+	var many strings.Builder
+	many.WriteString("services:\n")
+	for n := range 10_000 {
+		fmt.Fprintf(&many, "  s%d: {image: x}\n", n)
+	}
+	for text, place := range map[string]string{
+		"services:\n  a:\n    image: x\n    privileged: true\n":                           "line 4, column 5",
+		"services:\n\tweb: {image: x}\n":                                                  "line 2",
+		"services:\n  web: *nowhere\n":                                                    "line 2",
+		"services:\n  a: {image: x, depends_on: [b]}\n  b: {image: x, depends_on: [a]}\n": "line 2",
+		many.String(): "line 66",
+	} {
+		_, err := api.SubmitCompose(t.Context(), client.StartCompose{File: text})
+		var refused *client.Error
+		if !errors.As(err, &refused) || refused.Status != http.StatusUnprocessableEntity || !strings.Contains(err.Error(), place) {
+			t.Errorf("%.60q: %v", text, err)
+		}
+	}
+}
+
+const internalText = `
+services:
+  server:
+    image: ${IMAGE}
+    command: [serve, "8000"]
+    networks: {back: {aliases: [database]}}
+  shut:
+    image: ${IMAGE}
+    command: [each, dial, "$MACHINE", ";", bound, "$MACHINE", ";", dial, "192.0.2.1:80", ";", lookup, example.com]
+    networks: [back]
+  apart:
+    image: ${IMAGE}
+    command: [each, lookup, server, ";", lookup, web]
+  web:
+    image: ${IMAGE}
+    command: [ask, "http://database:8000/hello", "7"]
+    networks: [back, front]
+    depends_on:
+      shut: {condition: service_completed_successfully}
+      apart: {condition: service_completed_successfully}
+networks:
+  front: {}
+  back: {internal: true}
+`
+
+// checkInternalNetworks executes a Compose file with a network without a way out: its
+// services reach each other, also from a service that is on the other network too, and
+// nothing else. Services that are not on it do not know them.
+func checkInternalNetworks(t *testing.T, api *client.Client) {
+	listener, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	machine := fmt.Sprintf("%s:%d", machineAddress(t), listener.Addr().(*net.TCPAddr).Port)
+	start := client.StartCompose{File: internalText}
+	start.Env = map[string]string{"IMAGE": dockertest.Image, "MACHINE": machine}
+	started, err := api.SubmitCompose(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.ReturnCode == nil || *e.ReturnCode != 7 || !strings.Contains(e.Stdout, "served /hello") {
+		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
+	}
+	for _, attack := range []string{"dial " + machine, "bound " + machine, "dial 192.0.2.1:80", "lookup example.com", "lookup server"} {
+		if !strings.Contains(e.Stdout, attack+": failed") {
+			t.Errorf("%s is not refused: %q", attack, e.Stdout)
+		}
+	}
+	docker := dockertest.Client(t)
+	nodetest.Eventually(t, time.Minute, "the end of the networks", func() bool {
+		left, err := docker.NetworkList(t.Context(), dockerclient.NetworkListOptions{
+			Filters: make(dockerclient.Filters).Add("label", "berth.attempt="+started.ExecutionID.String()+".1"),
+		})
+		return err == nil && len(left.Items) == 0
+	})
+}
+
+const endlessText = `
+services:
+  one:
+    image: ${IMAGE}
+    command: [term, "0"]
+    volumes: [data:/data]
+    networks: [back]
+  two:
+    image: ${IMAGE}
+    command: [term, "0"]
+    networks: [back, front]
+volumes: {data: {}}
+networks: {front: {}, back: {internal: true}}
+`
+
+// checkComposeLeaves ends executions of a Compose file by an abort and by the death of the
+// supervisor, which is above Docker Compose: neither leaves a container, a volume or a
+// network.
+func checkComposeLeaves(t *testing.T, c *nodetest.Cluster, api *client.Client) {
+	docker := dockertest.Client(t)
+	ends := []struct {
+		name, reason string
+		end          func(compute.ExecutionID)
+	}{
+		{"abort", "aborted", func(id compute.ExecutionID) {
+			if err := api.Abort(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"killed supervisor", "supervisor_lost", func(id compute.ExecutionID) { mustKillSupervisorOf(t, c, id) }},
+	}
+	start := client.StartCompose{File: endlessText}
+	start.Env = map[string]string{"IMAGE": dockertest.Image}
+	var ids []compute.ExecutionID
+	for range ends {
+		started, err := api.SubmitCompose(t.Context(), start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, started.ExecutionID)
+	}
+	labels := make([][]string, len(ends))
+	for i, tt := range ends {
+		nodetest.Eventually(t, endWait, "both services to run", func() bool {
+			e, err := api.Execution(t.Context(), ids[i], 0)
+			return err == nil && strings.Count(e.Stdout, "ready") == 2
+		})
+		attempt := "berth.attempt=" + ids[i].String() + ".1"
+		containers, err := docker.ContainerList(t.Context(), dockerclient.ContainerListOptions{
+			All: true, Filters: make(dockerclient.Filters).Add("label", attempt),
+		})
+		if err != nil || len(containers.Items) == 0 {
+			t.Fatalf("%s: %d containers: %v", tt.name, len(containers.Items), err)
+		}
+		const project = "com.docker.compose.project"
+		labels[i] = []string{attempt, project + "=" + containers.Items[0].Labels[project]}
+		for _, label := range labels[i] {
+			if made := onEngine(t, docker, label); made != [3]int{2, 1, 1} {
+				t.Errorf("%s: with label %s there are %v containers, volumes and networks", tt.name, label, made)
+			}
+		}
+		tt.end(ids[i])
+	}
+	for i, tt := range ends {
+		if e := mustFinish(t, api, ids[i]); e.StatusDetails == nil || *e.StatusDetails != tt.reason {
+			t.Errorf("%s: it is %v, details %v, errors %v", tt.name, e.Status, e.StatusDetails, e.Errors)
+		}
+		nodetest.Eventually(t, endWait, tt.name+": nothing to be left", func() bool {
+			return onEngine(t, docker, labels[i][0]) == [3]int{} && onEngine(t, docker, labels[i][1]) == [3]int{}
+		})
+	}
+}
+
+// onEngine returns how many containers, volumes and networks with a label there are.
+func onEngine(t *testing.T, docker *dockerclient.Client, label string) (n [3]int) {
+	t.Helper()
+	with := make(dockerclient.Filters).Add("label", label)
+	containers, err := docker.ContainerList(t.Context(), dockerclient.ContainerListOptions{All: true, Filters: with})
+	if err != nil {
+		t.Fatal(err)
+	}
+	volumes, err := docker.VolumeList(t.Context(), dockerclient.VolumeListOptions{Filters: with})
+	if err != nil {
+		t.Fatal(err)
+	}
+	networks, err := docker.NetworkList(t.Context(), dockerclient.NetworkListOptions{Filters: with})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return [3]int{len(containers.Items), len(volumes.Items), len(networks.Items)}
+}
+
+// mustKillSupervisorOf kills the supervisor of the first attempt of an execution.
+func mustKillSupervisorOf(t *testing.T, c *nodetest.Cluster, id compute.ExecutionID) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		data, err := os.ReadFile(filepath.Join(n.Config.DataDir, "attempts", id.String(), "1", supervise.PIDFile))
+		if err != nil {
+			continue // It is on another node.
+		}
+		pid, err := strconv.Atoi(strings.Fields(string(data))[0])
+		if err == nil {
+			err = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatal("nothing supervises the execution")
+}
+
+// machineAddress returns an address of this machine on a network.
+func machineAddress(t *testing.T) string {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+			return n.IP.String()
+		}
+	}
+	t.Skip("this machine is on no network")
+	return ""
+}
+
+// checkComplete reports the end of an execution of a Compose file that lives, which ends it,
+// and of one that has ended, which stays as it is.
+func checkComplete(t *testing.T, api *client.Client) {
+	start := client.StartCompose{File: "services: {a: {image: " + dockertest.Image + ", command: [term, '0']}}"}
+	started, err := api.SubmitCompose(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Eventually(t, time.Minute, "the start", func() bool {
+		e, err := api.Execution(t.Context(), started.ExecutionID, 0)
+		return err == nil && strings.Contains(e.Stdout, "ready")
+	})
+	for _, output := range []string{"the end", "another"} {
+		if _, err := api.CompleteCompose(t.Context(), started.ExecutionID, wire.ComposeComplete{Output: output, Status: "completed"}); err != nil {
+			t.Fatal(err)
+		}
+		e := mustFinish(t, api, started.ExecutionID)
+		if e.Status != compute.StatusCancelled || e.Reported == nil || e.Reported.Output != "the end" {
+			t.Errorf("it is %v with report %+v", e.Status, e.Reported)
+		}
+	}
+	start.File = "services: {a: {image: " + dockertest.Image + ", command: [print, done]}}"
+	if started, err = api.SubmitCompose(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	before := mustFinish(t, api, started.ExecutionID)
+	if _, err := api.CompleteCompose(t.Context(), started.ExecutionID, wire.ComposeComplete{Output: "no", Status: "failed"}); err != nil {
+		t.Fatal(err)
+	}
+	after := mustFinish(t, api, started.ExecutionID)
+	if after.Status != compute.StatusCompleted || before.Billed == nil || after.Billed == nil || *after.Billed != *before.Billed ||
+		*after.Billed == 0 || !reflect.DeepEqual(after.Usage, before.Usage) {
+		t.Errorf("before the report %v, %v, %+v, after it %v, %v, %+v",
+			before.Status, before.Billed, before.Usage, after.Status, after.Billed, after.Usage)
+	}
+}
