@@ -195,50 +195,12 @@ func TestContainerHasTheCPUsAskedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := cpuMilliOf(t, container.Container.State.Pid); got != milli {
+		if got := dockertest.CPUMilli(t, container.Container.State.Pid); got != milli {
 			t.Errorf("of %d thousandths it has %d", milli, got)
 		}
 		n.requestStop(id, compute.StopHard)
 		n.end(id)
 	}
-}
-
-// cpuMilliOf returns the smallest quota of the cgroups of a process, in thousandths of a
-// core; 0 for none.
-func cpuMilliOf(t *testing.T, pid int) (least int64) {
-	t.Helper()
-	groups, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	number := func(text string) int64 {
-		n, _ := strconv.ParseInt(strings.TrimSpace(text), 10, 64) // "max" is none.
-		return n
-	}
-	read := func(path string) string {
-		data, _ := os.ReadFile(path) // The root has none.
-		return string(data)
-	}
-	for line := range strings.Lines(string(groups)) {
-		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		root := filepath.Join("/sys/fs/cgroup", fields[1])
-		if fields[1] != "" && !slices.Contains(strings.Split(fields[1], ","), "cpu") {
-			continue
-		}
-		for dir := fields[2]; ; dir = filepath.Dir(dir) {
-			quota, period := number(read(filepath.Join(root, dir, "cpu.cfs_quota_us"))), number(read(filepath.Join(root, dir, "cpu.cfs_period_us")))
-			if both := strings.Fields(read(filepath.Join(root, dir, "cpu.max"))); len(both) == 2 {
-				quota, period = number(both[0]), number(both[1])
-			}
-			if quota > 0 && period > 0 && (least == 0 || quota*1000/period < least) {
-				least = quota * 1000 / period
-			}
-			if dir == "/" || dir == "." {
-				break
-			}
-		}
-	}
-	return least
 }
 
 // TestContainersOutliveTheNode restarts the node while a container executes: it is adopted,

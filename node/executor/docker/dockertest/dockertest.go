@@ -91,12 +91,8 @@ func load(t testing.TB, image *bytes.Buffer) {
 // archive returns an image of the program probe as docker save writes it.
 func archive(t testing.TB, name, arch string, entrypoint []string) *bytes.Buffer {
 	t.Helper()
-	program, err := os.ReadFile(build(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	layer := tarOf(t, []entry{
-		{"probe", 0o755, program},
+		{"probe", 0o755, program(t)},
 		{"etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/probe\nada:x:1234:1234:ada:/home/ada:/probe\n")},
 	})
 	image, _ := save(t, name, arch, map[string]any{"Entrypoint": entrypoint}, layer)
@@ -155,16 +151,31 @@ func tarOf(t testing.TB, entries []entry) *bytes.Buffer {
 	return &out
 }
 
-// build compiles the program and returns its file.
-func build(t testing.TB) string {
+// program returns the program of the images, which is compiled once in a process.
+func program(t testing.TB) []byte {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	file := filepath.Join(t.TempDir(), "probe")
-	cmd := exec.CommandContext(
-		t.Context(), "go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", file, "./probe")
-	cmd.Dir, cmd.Env = filepath.Dir(here), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build probe: %v\n%s", err, out)
+	compiled.Do(func() {
+		_, here, _, _ := runtime.Caller(0)
+		file := filepath.Join(t.TempDir(), "probe")
+		cmd := exec.CommandContext(
+			t.Context(), "go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", file, "./probe")
+		cmd.Dir, cmd.Env = filepath.Dir(here), append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("build probe: %v\n%s", err, out)
+		}
+		var err error
+		if probe, err = os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if len(probe) == 0 {
+		t.Fatal("the program of the images could not be built")
 	}
-	return file
+	return probe
 }
+
+//nolint:gochecknoglobals // As once.
+var (
+	compiled sync.Once
+	probe    []byte
+)

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -128,10 +127,6 @@ func (r *Registry) PushLarge(t testing.TB, name, tag string, size int) string {
 
 func (r *Registry) push(t testing.TB, name, tag, arch string, size int) string {
 	t.Helper()
-	program, err := os.ReadFile(build(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	// The first layer is the same in all images.
 	second := []entry{{"name", 0o644, []byte(name)}}
 	if size > 0 {
@@ -139,7 +134,7 @@ func (r *Registry) push(t testing.TB, name, tag, arch string, size int) string {
 		_, _ = rand.Read(data) // It never fails.
 		second = append(second, entry{"data", 0o644, data})
 	}
-	layers := []*bytes.Buffer{tarOf(t, []entry{{"probe", 0o755, program}}), tarOf(t, second)}
+	layers := []*bytes.Buffer{tarOf(t, []entry{{"probe", 0o755, program(t)}}), tarOf(t, second)}
 	packedSecond := packed(t, layers[1])
 	r.large[digestOf(packedSecond)] = size > 0
 	marshal := func(v any) []byte {
