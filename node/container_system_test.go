@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,12 +18,14 @@ import (
 )
 
 // TestContainersThroughAFollower executes images, Compose files and services of an image as
-// a user of a follower does, on three nodes, two of which share the engine of this machine.
+// a user of a follower does, on three servers and a worker. All but the third server share
+// the engine of this machine.
 func TestContainersThroughAFollower(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	host, compose := dockertest.Host(t), dockertest.Compose(t)
 	dockertest.Probe(t)
 	registry := dockertest.NewRegistry(t, "ada", canary)
+	ecr := newECR(t, "ada", canary)
 	models := t.TempDir()
 	if err := os.MkdirAll(models+"/tiny/probe", 0o755); err != nil {
 		t.Fatal(err)
@@ -32,28 +33,39 @@ func TestContainersThroughAFollower(t *testing.T) {
 	if err := os.WriteFile(models+"/tiny/probe/model.gguf", []byte("weights"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := nodetest.NewWith(t, 3, func(i int, c *config.Config) {
+	other := engineWithOtherIsolation(t, host)
+	c := nodetest.NewWith(t, 4, func(i int, c *config.Config) {
 		c.Inference.Models, c.Inference.Hub = models, config.HubOff
 		c.Inference.Engines = []engine.Engine{{
 			Name: "probe", Image: dockertest.Image, Command: []string{"model", "{port}", "{model_path}"},
 			Formats: []string{engine.GGUF}, HealthPath: "/health",
 		}}
 		c.Docker.Host, c.Docker.Compose, c.Docker.Registries = host, compose, []string{registry.Host}
+		c.Docker.ECR = ecr.URL
 		switch i {
 		case 1:
 			c.GPUs.Simulated = nodetest.GPUs(0) // As good as the first node, for checkImageNode.
 		case 2:
 			c.Docker.Host = config.DockerOff // Everything works beside a node without an engine.
+		case 3:
+			c.Role, c.GPUs.Simulated = nodetest.Worker, []string{"b200:2"}
+			c.Docker.Host, c.Docker.KeepMiB = other, workerImagesMiB
 		}
 	})
+	for _, text := range append(ecr.secrets(), canary) {
+		c.Hide(text)
+	}
 	account := c.MustAccount("acme")
 	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
 	checkTrust(t, c, api)
+	drainNodes(t, c, true, c.Nodes[3]) // Until its turn comes.
 	t.Run("image", func(t *testing.T) { checkImage(t, api) })
 	t.Run("python", func(t *testing.T) { checkPython(t, api) })
 	t.Run("fields", func(t *testing.T) { checkImageFields(t, c, account, api) })
 	t.Run("storage", func(t *testing.T) { checkImageStorage(t, api) })
+	t.Run("limits", func(t *testing.T) { checkImageLimits(t, c, api) })
 	t.Run("private image", func(t *testing.T) { checkPrivateImage(t, c, api, registry) })
+	t.Run("AWS key", func(t *testing.T) { checkAWSKey(t, c, api, registry, ecr) })
 	t.Run("pull", func(t *testing.T) { checkPull(t, c, api, registry) })
 	t.Run("refused pulls", func(t *testing.T) { checkRefusedPulls(t, api, registry) })
 	t.Run("compose", func(t *testing.T) { checkCompose(t, api) })
@@ -62,6 +74,29 @@ func TestContainersThroughAFollower(t *testing.T) {
 	t.Run("service", func(t *testing.T) { checkImageService(t, c, account, api) })
 	t.Run("explain", func(t *testing.T) { checkExplainEngines(t, c, api) })
 	t.Run("engine", func(t *testing.T) { checkImageEngine(t, c, account, api) })
+	t.Run("worker", func(t *testing.T) { checkWorkerImages(t, c, account, registry) })
+	t.Run("restart", func(t *testing.T) { checkContainersOutliveTheirNode(t, c, account) })
+}
+
+// drainNodes drains nodes, or ends that.
+func drainNodes(t *testing.T, c *nodetest.Cluster, drained bool, nodes ...*nodetest.Node) {
+	t.Helper()
+	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	for _, n := range nodes {
+		if _, err := operator.DrainNode(t.Context(), n.ID(), drained); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// mustSubmitImage starts an execution of an image.
+func mustSubmitImage(t *testing.T, api *client.Client, start client.StartImage) compute.ExecutionID {
+	t.Helper()
+	started, err := api.SubmitImage(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return started.ExecutionID
 }
 
 // checkImageEngine asks a model that an engine in an image serves. The engine reads the
@@ -90,42 +125,10 @@ func checkImageEngine(t *testing.T, c *nodetest.Cluster, account nodetest.Accoun
 	})
 }
 
-// checkTrust executes a container of an organization that nobody trusts, which is refused
-// if the engine is old, and has an operator trust it.
-func checkTrust(t *testing.T, c *nodetest.Cluster, api *client.Client) {
-	t.Helper()
-	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
-	nodes, err := operator.Nodes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var offers []compute.Offer
-	for _, n := range nodes {
-		offers = append(offers, n.Offers...)
-	}
-	strong := slices.Contains(offers, compute.DockerOffer(false))
-	_, err = api.SubmitImage(t.Context(), client.StartImage{Image: dockertest.Image})
-	if strong != (err == nil) || err != nil && !strings.Contains(err.Error(), "trusted") {
-		t.Errorf("nodes offer %v, and the start answers %v", offers, err)
-	}
-	if org, err := operator.TrustOrg(t.Context(), "acme", true); err != nil || !org.Trusted {
-		t.Fatalf("got %+v, %v", org, err)
-	}
-}
-
 // checkExplainEngines has an image wait for nodes that are drained. The explanation names
 // the one that has no engine, beside them.
 func checkExplainEngines(t *testing.T, c *nodetest.Cluster, api *client.Client) {
-	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
-	drain := func(drained bool) {
-		t.Helper()
-		for _, n := range c.Nodes[:2] {
-			if _, err := operator.DrainNode(t.Context(), n.ID(), drained); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	drain(true)
+	drainNodes(t, c, true, c.Nodes[:2]...)
 	started, err := api.SubmitImage(t.Context(), client.StartImage{Image: dockertest.Image, RunCommand: []string{"print", "hello"}})
 	if err != nil {
 		t.Fatal(err)
@@ -137,10 +140,10 @@ func checkExplainEngines(t *testing.T, c *nodetest.Cluster, api *client.Client) 
 		}
 		return got.Reason != nil && *got.Reason == "nodes_down"
 	})
-	if got.Nodes != 3 || len(got.Refused) != 2 || got.Refused["nodes_down"] != 2 || got.Refused["no_engine"] != 1 {
+	if got.Nodes != 4 || len(got.Refused) != 2 || got.Refused["nodes_down"] != 3 || got.Refused["no_engine"] != 1 {
 		t.Errorf("%d nodes refuse it by %v", got.Nodes, got.Refused)
 	}
-	drain(false)
+	drainNodes(t, c, false, c.Nodes[:2]...)
 	if e := mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusCompleted {
 		t.Errorf("it is %v, errors %v", e.Status, e.Errors)
 	}

@@ -2,13 +2,20 @@ package node_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	dockerclient "github.com/moby/moby/client"
 
 	"berth/api/client"
 	"berth/api/wire"
@@ -46,11 +53,7 @@ func checkPrivateImage(t *testing.T, c *nodetest.Cluster, api *client.Client, re
 			t.Errorf("with credentials it is %v with output %q, errors %v", e.Status, e.Stdout, e.Errors)
 		}
 	}
-	for _, n := range c.Nodes {
-		if contains(t, n.Config.DataDir, canary) {
-			t.Errorf("a file of node %s has the password", n.ID())
-		}
-	}
+	mustHaveNone(t, c.Nodes, canary)
 	checkImageNode(t, c, api, registry)
 }
 
@@ -187,4 +190,205 @@ func checkImageNode(t *testing.T, c *nodetest.Cluster, api *client.Client, regis
 			t.Errorf("it was executed on %s, and the image is on %s", on, holder.Config.Name)
 		}
 	}
+}
+
+// awsKey is the key that the ECR of newECR knows.
+const awsKey = "AKIATESTTESTTESTTEST"
+
+// ecr answers as Amazon ECR does.
+type ecr struct {
+	*httptest.Server
+	token string // For the registry.
+
+	asked atomic.Int64 // How often it gave the token.
+}
+
+// Secrets of an AWS key.
+const (
+	awsSecret  = "aws-s3cret-1f0c8e"
+	awsSession = "aws-s3ssion-77d2b4"
+)
+
+// newECR returns an ECR that gives the user and the password of a registry to those that
+// have awsKey.
+func newECR(t *testing.T, user, password string) *ecr {
+	t.Helper()
+	e := &ecr{token: base64.StdEncoding.EncodeToString([]byte(user + ":" + password))}
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		auth := r.Header.Get("Authorization")
+		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+		if !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".GetAuthorizationToken") || r.Header.Get("X-Amz-Security-Token") != awsSession ||
+			!strings.Contains(auth, "Credential="+awsKey+"/") || !strings.Contains(auth, "/eu-north-1/ecr/aws4_request") {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"__type":"UnrecognizedClientException","message":"The key is unknown."}`)
+			return
+		}
+		e.asked.Add(1)
+		fmt.Fprintf(w, `{"authorizationData":[{"authorizationToken":%q}]}`, e.token)
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+// secrets are what nobody may store or log in clear text.
+func (e *ecr) secrets() []string { return []string{e.token, awsSecret, awsSession} }
+
+// checkAWSKey pulls an image with an AWS key, which is exchanged for a password, and is refused
+// with a key that Amazon does not know. Neither is in a file of any node.
+func checkAWSKey(t *testing.T, c *nodetest.Cluster, api *client.Client, registry *dockertest.Registry, e *ecr) {
+	ref := registry.Push(t, "team/aws", "1")
+	t.Cleanup(func() { dockertest.Remove(t, ref) })
+	start := client.StartImage{Image: ref, RunCommand: []string{"print", "from ECR"}}
+	start.Registry = client.Registry{
+		CredentialType: "aws", AWSKeyID: "AKIAUNKNOWN", AWSSecret: awsSecret, AWSSession: awsSession, AWSRegion: "eu-north-1",
+	}
+	got := mustFinish(t, api, mustSubmitImage(t, api, start))
+	if got.Status != compute.StatusFailed || got.StatusDetails == nil || *got.StatusDetails != "image" || got.Billed == nil || *got.Billed != 0 ||
+		got.ErrorsDocker == nil || !strings.Contains(*got.ErrorsDocker, "The key is unknown.") {
+		t.Errorf("with an unknown key it is %v, errors %v, billed %v", got.Status, got.Errors, got.Billed)
+	}
+	start.AWSKeyID = awsKey
+	got = mustFinish(t, api, mustSubmitImage(t, api, start))
+	if got.Status != compute.StatusCompleted || got.Stdout != "from ECR\n" || e.asked.Load() != 1 {
+		t.Errorf("with a key it is %v with output %q, errors %v, after %d tokens", got.Status, got.Stdout, got.Errors, e.asked.Load())
+	}
+	mustHaveNone(t, c.Nodes, append(e.secrets(), canary)...)
+}
+
+// mustHaveNone searches what nodes store for texts.
+func mustHaveNone(t *testing.T, nodes []*nodetest.Node, texts ...string) {
+	t.Helper()
+	for _, n := range nodes {
+		for _, text := range texts {
+			if contains(t, n.Config.DataDir, text) {
+				t.Errorf("a file of node %s has %q", n.Config.Name, text)
+			}
+		}
+	}
+}
+
+// Sizes of the images of checkWorkerImages and of the list of the worker, which has space for
+// one of them with the layer that all share.
+const (
+	largeImage      = 10 << 20
+	workerImagesMiB = 22
+)
+
+// checkWorkerImages executes private images on a worker, which has space for one: those that
+// are not in use leave it, and one that runs never does. Each node has the metrics of that one.
+func checkWorkerImages(t *testing.T, c *nodetest.Cluster, account nodetest.Account, registry *dockertest.Registry) {
+	worker := c.Nodes[3]
+	drainNodes(t, c, false, worker)
+	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+	credentials := client.Registry{CredentialType: "basic", Username: "ada", Password: canary}
+	start := func(name string, command ...string) client.StartImage {
+		t.Helper()
+		s := client.StartImage{Image: registry.PushLarge(t, "team/"+name, "1", largeImage), RunCommand: command, Registry: credentials}
+		t.Cleanup(func() { dockertest.Remove(t, s.Image) })
+		s.ExecutionType = "b200"
+		return s
+	}
+	held := start("held", "busy", "5")
+	running := mustSubmitImage(t, api, held)
+	container, _ := mustContainer(t, api, running)
+	var refs []string
+	for _, name := range []string{"second", "third"} {
+		s := start(name, "print", name)
+		e := mustFinish(t, api, mustSubmitImage(t, api, s))
+		if e.Status != compute.StatusCompleted || e.Stdout != name+"\n" || e.Metadata.Node == nil || *e.Metadata.Node != worker.Config.Name {
+			t.Errorf("it is %v with output %q on %v, errors %v", e.Status, e.Stdout, e.Metadata.Node, e.Errors)
+		}
+		refs = append(refs, s.Image)
+	}
+	operator := nodetest.MustClient(t, c.RootToken, c.Follower().URL())
+	nodetest.Eventually(t, endWait, "the worker to have the image that runs and the newest one", func() bool {
+		nodes, err := operator.Nodes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(nodes, func(n wire.Node) bool { return n.ID == worker.ID() })
+		has := func(ref string) bool { return slices.Contains(nodes[i].Offers, compute.ImageOffer(ref)) }
+		return has(held.Image) && !has(refs[0]) && has(refs[1])
+	})
+	for name, want := range map[string]int{"held": 1, "second": 0, "third": 1} {
+		left, err := dockertest.Client(t).ImageList(t.Context(), dockerclient.ImageListOptions{
+			Filters: make(dockerclient.Filters).Add("reference", "berth.pulled/team/"+name),
+		})
+		if err != nil || len(left.Items) != want {
+			t.Errorf("the engine has %d images %s, want %d: %v", len(left.Items), name, want, err)
+		}
+	}
+	checkWorkerCompose(t, api, worker, registry, credentials)
+	checkContainerMetrics(t, c, account, running)
+	if again, _ := mustContainer(t, api, running); again != container {
+		t.Errorf("the container was %s and is %s", container, again)
+	}
+	if err := api.Stop(t.Context(), running); err != nil {
+		t.Fatal(err)
+	}
+	if e := mustFinish(t, api, running); e.Status != compute.StatusCancelled || e.ReturnCode == nil || *e.ReturnCode != 5 ||
+		e.Stdout != "ready\nterminated\n" {
+		t.Errorf("it is %v with code %v, output %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Errors)
+	}
+	checkSameMetrics(t, c, account, running)
+	mustHaveNone(t, []*nodetest.Node{worker}, canary)
+	drainNodes(t, c, true, worker)
+}
+
+// checkWorkerCompose executes a Compose file with a private image on a worker.
+func checkWorkerCompose(
+	t *testing.T, api *client.Client, worker *nodetest.Node, registry *dockertest.Registry, credentials client.Registry,
+) {
+	t.Helper()
+	ref := registry.Push(t, "team/composed", "1")
+	t.Cleanup(func() { dockertest.Remove(t, ref) })
+	start := client.StartCompose{Registry: credentials, File: "services:\n  a: {image: $IMAGE, command: [serve, '8000']}\n" +
+		"  b: {image: $IMAGE, command: [ask, 'http://a:8000/hello', '7'], depends_on: [a]}\n"}
+	start.Env, start.ExecutionType = map[string]string{"IMAGE": ref}, "b200"
+	started, err := api.SubmitCompose(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.ReturnCode == nil || *e.ReturnCode != 7 || !strings.Contains(e.Stdout, "served /hello") ||
+		e.Metadata.Node == nil || *e.Metadata.Node != worker.Config.Name {
+		t.Errorf("it is %v with code %v on %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Metadata.Node, e.Stdout, e.Stderr, e.Errors)
+	}
+}
+
+// checkContainerMetrics waits until a container that computes with a GPU is measured.
+func checkContainerMetrics(t *testing.T, c *nodetest.Cluster, account nodetest.Account, id compute.ExecutionID) {
+	t.Helper()
+	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+	above := func(points []wire.MetricPoint) bool {
+		return slices.ContainsFunc(points, func(p wire.MetricPoint) bool { return p.Value > 0 })
+	}
+	nodetest.Eventually(t, endWait, "a container with a busy GPU to be measured", func() bool {
+		m, err := api.Metrics(t.Context(), id, client.MetricsQuery{Step: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(m.GPUUtilization) > 2 && above(m.GPUUtilization) && above(m.CPUUsage) && above(m.MemoryUsed) && above(m.GPUPower)
+	})
+}
+
+// checkSameMetrics asks every node what an execution did that has ended.
+func checkSameMetrics(t *testing.T, c *nodetest.Cluster, account nodetest.Account, id compute.ExecutionID) {
+	t.Helper()
+	nodetest.Eventually(t, endWait, "every node to answer the same", func() bool {
+		var answers []wire.ExecutionMetrics
+		for _, n := range c.Nodes {
+			m, err := nodetest.MustClient(t, account.Key, n.URL()).Metrics(t.Context(), id, client.MetricsQuery{Step: time.Second})
+			if err != nil || len(m.Warnings) > 0 {
+				t.Fatalf("node %s: %v, %v", n.Config.Name, m.Warnings, err)
+			}
+			answers = append(answers, m)
+		}
+		for _, m := range answers[1:] { // The last second may be written meanwhile.
+			if !reflect.DeepEqual(m, answers[0]) {
+				return false
+			}
+		}
+		return len(answers[0].GPUUtilization) > 2
+	})
 }

@@ -47,6 +47,9 @@ func try(what string, args []string) error {
 		time.Sleep(time.Duration(number(args, 0)) * time.Second)
 	case "term":
 		return untilTerminated(number(args, 0))
+	case "busy": // The same, with a fifth of a core.
+		go beBusy()
+		return untilTerminated(number(args, 0))
 	case "write":
 		return fill(args[0], number(args, 1))
 	case "read":
@@ -148,6 +151,15 @@ func untilTerminated(code int) error {
 	fmt.Println("terminated")
 	os.Exit(code)
 	return nil
+}
+
+// beBusy computes in a fifth of the time.
+func beBusy() {
+	for {
+		for begin := time.Now(); time.Since(begin) < 20*time.Millisecond; {
+		}
+		time.Sleep(80 * time.Millisecond)
+	}
 }
 
 // fill writes so many MiB to a file.
