@@ -65,8 +65,11 @@ func newReceiver(t *testing.T) *receiver {
 		if err != nil {
 			t.Errorf("the body of %s: %v", req.URL.Path, err)
 		}
-		if req.URL.Path == "/later" && r.fail {
+		switch {
+		case req.URL.Path == "/later" && r.fail:
 			w.WriteHeader(http.StatusServiceUnavailable)
+		case req.URL.Path == "/moved":
+			http.Redirect(w, req, "/target", http.StatusTemporaryRedirect)
 		}
 	}))
 	t.Cleanup(r.Close)
@@ -75,6 +78,35 @@ func newReceiver(t *testing.T) *receiver {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// silent is a receiver that never answers.
+type silent struct {
+	*httptest.Server
+
+	asked, left chan struct{} // Closed once the first request has come, and once its sender gave up.
+}
+
+// newSilent returns a receiver that never answers, with the same certificate as others.
+func newSilent(t *testing.T) *silent {
+	t.Helper()
+	s := &silent{asked: make(chan struct{}), left: make(chan struct{})}
+	var first sync.Once
+	end := make(chan struct{})
+	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body) // Only then the end of the connection is noticed.
+		isFirst := false
+		first.Do(func() { isFirst = true; close(s.asked) })
+		select {
+		case <-req.Context().Done():
+		case <-end:
+		}
+		if isFirst {
+			close(s.left)
+		}
+	}))
+	t.Cleanup(func() { close(end); s.Close() })
+	return s
 }
 
 // ids returns the webhook ids that came to a path.
@@ -91,11 +123,12 @@ func (r *receiver) recover() {
 	r.fail = false
 }
 
-// TestCallbacks tells three receivers of an end: one that takes it, one that does so
-// only after the leader was lost, and one at an address that is not allowed.
+// TestCallbacks tells five receivers of an end: one that never answers, one that takes it, one
+// that does so only after the leader was lost, one at an address that is not allowed, and one
+// that names another URL.
 func TestCallbacks(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	r := newReceiver(t)
+	r, never := newReceiver(t), newSilent(t)
 	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) {
 		cfg.Callbacks.Allow, cfg.Callbacks.CAFile = []string{"127.0.0.1/32"}, r.file
 	})
@@ -111,7 +144,9 @@ func TestCallbacks(t *testing.T) {
 	}
 	started, err := api.Submit(t.Context(), client.Start{
 		Code: "raise SystemExit(3)", Timeout: 60,
-		CallbackURLs: []string{r.URL + "/${{ secrets.PLACE }}", r.URL + "/later", "https://127.0.0.2:1/never"},
+		CallbackURLs: []string{
+			never.URL, r.URL + "/${{ secrets.PLACE }}", r.URL + "/later", "https://127.0.0.2:1/never", r.URL + "/moved",
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +154,12 @@ func TestCallbacks(t *testing.T) {
 	nodetest.Eventually(t, endWait, "the receivers to be told", func() bool {
 		return len(r.ids("/now")) > 0 && len(r.ids("/later")) > 0
 	})
+	<-never.asked
+	select {
+	case <-never.left: // After 15 s; the others were due in the same instant.
+		t.Error("the receiver that never answers delays the others")
+	default:
+	}
 	r.mu.Lock()
 	if r.last.Event != "execution.failed" || r.last.ExecutionID != started.ExecutionID ||
 		r.last.ReturnCode == nil || *r.last.ReturnCode != 3 || len(r.last.Errors) != 1 || r.last.Billed == nil {
@@ -137,9 +178,10 @@ func TestCallbacks(t *testing.T) {
 	var list []wire.Callback
 	status := func(want ...string) func() bool {
 		return func() bool {
-			if list, err = api.Callbacks(t.Context(), started.ExecutionID); err != nil || len(list) != len(want) {
+			if list, err = api.Callbacks(t.Context(), started.ExecutionID); err != nil || len(list) != len(want)+1 {
 				return false
 			}
+			list = list[1:] // The first one is never answered.
 			for i, s := range want {
 				if list[i].Status != s || list[i].Tries == 0 {
 					return false
@@ -148,13 +190,16 @@ func TestCallbacks(t *testing.T) {
 			return true
 		}
 	}
-	nodetest.Eventually(t, endWait, "the tries to be kept", status("delivered", "pending", "pending"))
+	nodetest.Eventually(t, endWait, "the tries to be kept", status("delivered", "pending", "pending", "pending"))
 	if list[1].StatusCode == nil || *list[1].StatusCode != 503 || !strings.Contains(orNone(list[2].Error), "not a public address") || list[2].StatusCode != nil || list[1].NextAt == nil {
 		t.Errorf("kept %+v", list)
 	}
+	if code := list[3].StatusCode; code == nil || *code != http.StatusTemporaryRedirect {
+		t.Errorf("of a receiver that redirects is kept %+v", list[3])
+	}
 	leader.Stop()
 	r.recover()
-	nodetest.Eventually(t, endWait, "the next leader to deliver", status("delivered", "delivered", "pending"))
+	nodetest.Eventually(t, endWait, "the next leader to deliver", status("delivered", "delivered", "pending", "pending"))
 	if before, after := r.verify(first.Secret, "/later"), r.verify(second.Secret, "/later"); before != nil || after != nil {
 		t.Errorf("after a rotation the signatures are %v and %v", before, after)
 	}
@@ -182,6 +227,9 @@ func TestCallbacks(t *testing.T) {
 	_, err = api.Redeliver(t.Context(), started.ExecutionID, "msg_unknown")
 	if refusal, ok := errors.AsType[*client.Error](err); !ok || refusal.Status != http.StatusNotFound {
 		t.Errorf("an unknown callback: %v", err)
+	}
+	if followed := r.ids("/target"); len(followed) > 0 || len(r.ids("/moved")) == 0 {
+		t.Errorf("the redirect was followed %d times", len(followed))
 	}
 	leader.Start()
 }
