@@ -65,6 +65,7 @@ func TestWorkerExecutes(t *testing.T) {
 	}
 	mustBalance(t, api)
 	mustBeWorkers(t, c, b200, h200)
+	mustExecuteCells(t, api, b200)
 	mustPrepareOnWorkers(t, nodetest.MustClient(t, c.RootToken, b200.URL()), api)
 	for i, n := range []*nodetest.Node{h200, c.Follower(), c.Leader()} {
 		root := nodetest.MustClient(t, c.RootToken, n.URL())
@@ -76,6 +77,38 @@ func TestWorkerExecutes(t *testing.T) {
 		}
 	}
 	mustSurvive(t, c, b200, api, started.ExecutionID, live)
+}
+
+// mustExecuteCells executes two cells of a notebook on a worker: the second one has what can be
+// pickled of the first one, and the first one says what cannot.
+func mustExecuteCells(t *testing.T, api *client.Client, worker *nodetest.Node) {
+	t.Helper()
+	var e wire.Execution
+	for i, cell := range []struct {
+		prior                []string
+		code, stdout, stderr string
+	}{
+		{
+			[]string{"import json as j", "from threading import Lock"},
+			"seen, lock = j.loads('[1]'), Lock()\ndef more(x): return x + seen\nseen", "[1]\n",
+			"berth: lock is not kept for the next cell: TypeError: cannot pickle '_thread.lock' object\n",
+		},
+		{[]string{"import sys"}, "seen.append(2)\nprint(more([0]), 'lock' in globals(), file=sys.stdout)\nj.dumps(seen)", "[0, 1, 2] False\n'[1, 2]'\n", ""},
+	} {
+		start := client.Start{Code: cell.code, PriorImports: cell.prior, NBCode: i + 1, ExecutionType: "b200", Timeout: 60}
+		if i > 0 {
+			start.KernelState = *e.KernelState
+		}
+		started, err := api.Submit(t.Context(), start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e = mustFinish(t, api, started.ExecutionID)
+		if e.Status != compute.StatusCompleted || e.Stdout != cell.stdout || !strings.Contains(e.Stderr, cell.stderr) ||
+			e.KernelState == nil || e.Metadata.Node == nil || *e.Metadata.Node != worker.Config.Name {
+			t.Fatalf("cell %d is %v on %v with output %q %q", i+1, e.Status, e.Metadata.Node, e.Stdout, e.Stderr)
+		}
+	}
 }
 
 // mustSurvive stops the worker that has the output of an execution, which a server has
