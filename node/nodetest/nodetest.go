@@ -49,6 +49,9 @@ type Node struct {
 	// Format is the newest format of the state that the node claims to know; 0
 	// is that of this program.
 	Format uint64
+	// Ahead is by how much the clock of the node's machine is ahead, from the next
+	// start on.
+	Ahead time.Duration
 
 	tb     testing.TB
 	output *output
@@ -150,11 +153,13 @@ func (n *Node) Start() {
 	n.tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
+	ahead := n.Ahead
 	peer, err := node.Open(ctx, n.Config, node.Options{
 		Version: "test", Format: n.Format, PromoteAfter: promoteAfter, Ballast: ballastIn(n.Config.DataDir),
 		Logger:    config.NewLogger(n.Config.Log, n.output).With("node", n.Config.Name),
 		Fatal:     func(err error) { n.tb.Errorf("node %s: %v", n.Config.Name, err) },
 		StopLimit: stopWait,
+		Now:       func() time.Time { return time.Now().Add(ahead) },
 	})
 	if err != nil {
 		cancel()
@@ -204,6 +209,19 @@ func (n *Node) Peer() *node.Node { return n.peer }
 func (c *Cluster) MustAccount(name string) Account {
 	c.tb.Helper()
 	return mustAccount(c.tb, c.output, c.Follower().URL(), c.RootToken, name)
+}
+
+// Restart ends all nodes and starts them again on machines whose clocks are ahead.
+func (c *Cluster) Restart(ahead time.Duration) {
+	c.tb.Helper()
+	for _, n := range c.Nodes {
+		n.Stop()
+		n.Ahead = ahead
+	}
+	for _, n := range c.Nodes {
+		n.Start()
+	}
+	c.WaitReady()
 }
 
 // WaitReady waits until every node knows every node, all with their GPUs.
