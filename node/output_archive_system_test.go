@@ -78,7 +78,13 @@ func (a *archivedOutput) copies() (dirs []string) {
 // mustAge makes the files in a directory so old that they are due.
 func (a *archivedOutput) mustAge(dir string) {
 	a.Helper()
-	then := time.Now().Add(-8 * 24 * time.Hour)
+	a.mustAgeBy(dir, 8*24*time.Hour)
+}
+
+// mustAgeBy makes the files in a directory so old.
+func (a *archivedOutput) mustAgeBy(dir string, age time.Duration) {
+	a.Helper()
+	then := time.Now().Add(-age)
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		return errors.Join(err, os.Chtimes(path, then, then))
 	})
@@ -124,8 +130,8 @@ func (a *archivedOutput) mustRead(nodes ...*nodetest.Node) {
 }
 
 // leaves has the output leave the disks of the nodes that have it, and then deletes its
-// execution.
-func (a *archivedOutput) leaves() {
+// execution. So many outputs are archived then.
+func (a *archivedOutput) leaves(others int) {
 	a.mustAge(a.dir(a.owner))
 	a.prune(a.owner)
 	if _, err := os.Stat(a.dir(a.owner)); err != nil {
@@ -147,24 +153,57 @@ func (a *archivedOutput) leaves() {
 	if err := a.at(a.cluster.Follower()).Delete(a.Context(), a.id); err != nil {
 		a.Error(err)
 	}
-	if count, bytes := a.cluster.Leader().Peer().View().ArchivedOutputs(); count != 0 || bytes != 0 {
+	if count, bytes := a.cluster.Leader().Peer().View().ArchivedOutputs(); count != others || (bytes != 0) != (others != 0) {
 		a.Errorf("of a deleted execution %d outputs of %d bytes are archived", count, bytes)
+	}
+}
+
+// exceeds has the output of two executions on a node exceed its space, which is 64 MiB, long
+// before their age is due.
+func (a *archivedOutput) exceeds(newer *archivedOutput) {
+	for minutes, one := range map[time.Duration]*archivedOutput{40: a, 20: newer} {
+		if one.owner != a.owner {
+			a.Fatalf("the executions were on %s and %s", a.owner.Config.Name, one.owner.Config.Name)
+		}
+		pad := filepath.Join(one.dir(a.owner), "pad") // As if more had been printed.
+		if err := errors.Join(os.WriteFile(pad, nil, 0o600), os.Truncate(pad, 40<<20)); err != nil {
+			a.Fatal(err)
+		}
+		one.mustAgeBy(one.dir(a.owner), minutes*time.Minute)
+	}
+	a.prune(a.owner)
+}
+
+// hasExceeded wants only the older output to have left the disk. It is read from the archive.
+func (a *archivedOutput) hasExceeded(newer *archivedOutput) {
+	nodetest.Eventually(a, endWait, "the older output to be removed", func() bool {
+		a.prune(a.owner)
+		_, err := os.Stat(a.dir(a.owner))
+		return err != nil
+	})
+	if _, err := os.Stat(newer.dir(a.owner)); err != nil {
+		a.Errorf("the newer output has left too: %v", err)
+	}
+	a.mustRead(a.cluster.Nodes...)
+	if _, ok := a.cluster.Leader().Peer().View().ArchivedOutput(newer.id, 1); ok {
+		a.Error("the newer output is archived")
 	}
 }
 
 // TestOutputArchive has output leave the disks of a server and of a worker: it is archived
 // first, and read from every node as before, until its execution is deleted. Output of a
-// node that is down is archived from its copy.
+// node that is down is archived from its copy, and output beyond the space for it early.
 func TestOutputArchive(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c := nodetest.NewWith(t, 4, func(i int, cfg *nodetest.NodeConfig) {
+		cfg.Output.SizeMiB = 64
 		if i == 3 {
 			cfg.Role, cfg.GPUs.Simulated = nodetest.Worker, []string{"b200"}
 		}
 	})
 	account := c.MustAccount("acme")
 	var all []*archivedOutput
-	for _, gpu := range []string{"a100", "b200", "b200"} {
+	for _, gpu := range []string{"a100", "b200", "b200", "a100", "a100"} {
 		all = append(all, mustPrintOn(t, c, account, gpu))
 	}
 	for _, a := range all {
@@ -177,8 +216,10 @@ func TestOutputArchive(t *testing.T) {
 			return err == nil
 		})
 	}
-	all[0].leaves()
-	all[1].leaves()
+	all[0].leaves(0)
+	all[3].exceeds(all[4])
+	all[1].leaves(1) // Others learn meanwhile where the archive of all[3] is.
+	all[3].hasExceeded(all[4])
 	a := all[2]
 	a.owner.Stop()
 	nodetest.Eventually(t, endWait, "the node to be down", func() bool {
