@@ -61,7 +61,7 @@ func (n *Node) openBlobs(ctx context.Context) error {
 		n.machine.View, n.blobs, n.trees, diskObjects{n}, n.opts.Now, n.logger, n.registry)
 	n.housekeeper = &replication.Housekeeper{
 		Read: n.reader().Read, Blobs: n.blobs, Trees: n.trees, Objects: diskObjects{n},
-		ScrubEvery: n.cfg.Storage.ScrubEvery, Logger: n.logger,
+		Repairer: n.repairer, ScrubEvery: n.cfg.Storage.ScrubEvery, Logger: n.logger,
 	}
 	n.copies = &replication.Copies{
 		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Repairer: n.repairer, Logger: n.logger,

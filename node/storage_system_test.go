@@ -75,6 +75,7 @@ func TestStorage(t *testing.T) {
 	t.Run("mounts", c.mounts)
 	t.Run("damage", c.damage)
 	t.Run("collection", c.collection)
+	t.Run("join", c.join)
 }
 
 // files stores files through every kind of node, reads each back from every node, and
@@ -263,6 +264,48 @@ func (c *storageCluster) collection(t *testing.T) {
 	if _, err := c.at(c.Leader()).Download(t.Context(), "stays", "", 0, &out); err != nil || out.String() != "small" {
 		t.Errorf("a file that stays is %q, %v", out.String(), err)
 	}
+}
+
+// join has another server join. Its share of the blobs moves to it, until each has its two copies
+// again, and every read of a follower on the way returns what was stored.
+func (c *storageCluster) join(t *testing.T) {
+	stored := map[string][]byte{}
+	for i := range 24 {
+		key := fmt.Sprintf("join/%d", i)
+		stored[key] = noise(10_000 + i)
+		c.mustStore(c.Nodes[i%4], key, stored[key])
+	}
+	read := func() {
+		for key, data := range stored {
+			var out bytes.Buffer
+			if _, err := c.at(c.Follower()).Download(t.Context(), key, "", 0, &out); err != nil || !bytes.Equal(out.Bytes(), data) {
+				t.Errorf("%s has %d bytes, %v", key, out.Len(), err)
+			}
+		}
+	}
+	joined := c.Add()
+	nodetest.Eventually(t, 2*time.Minute, "the copies to move", func() bool {
+		read()
+		copies := map[string]int{}
+		for _, n := range c.Servers() {
+			n.Peer().SweepBlobs(t.Context(), -time.Hour)
+		}
+		for _, n := range c.Servers() {
+			for _, path := range chunksOf(t, n.Config.DataDir, 0) {
+				copies[filepath.Base(path)]++
+			}
+		}
+		for _, n := range copies {
+			if n < 2 {
+				t.Errorf("a blob has %d copies", n)
+			}
+			if n != 2 {
+				return false
+			}
+		}
+		return len(copies) >= len(stored) && len(chunksOf(t, joined.Config.DataDir, 0)) > 0
+	})
+	read()
 }
 
 // mustPost sends a body to a node and decodes its answer.

@@ -104,6 +104,17 @@ func newCluster(tb testing.TB, n int, format uint64, change func(i int, cfg *Nod
 	return c
 }
 
+// Add has another node join, and returns it once every node knows it.
+func (c *Cluster) Add() *Node {
+	c.tb.Helper()
+	cfg := Config(c.tb, len(c.Nodes))
+	c.mustPrepareJoin(&cfg)
+	n := mustRun(c.tb, cfg, 0, c.output)
+	c.Nodes = append(c.Nodes, n)
+	c.WaitReady()
+	return n
+}
+
 // Config returns the configuration of the i-th node of a test cluster.
 func Config(tb testing.TB, i int) config.Config {
 	tb.Helper()

@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -35,6 +36,7 @@ type Housekeeper struct {
 	Blobs      *storage.Blobs
 	Trees      *trees.Cache
 	Objects    Objects
+	Repairer   *Repairer     // Of the same disk.
 	ScrubEvery time.Duration // The mean period; 0 for never.
 	Logger     *slog.Logger
 }
@@ -47,7 +49,8 @@ func (h *Housekeeper) RunSweeps(ctx context.Context) {
 }
 
 // Sweep removes from this disk the blobs older than minAge that the latest
-// state does not refer to. Errors are logged, because the next sweep tries
+// state does not refer to, and copies of others that enough servers have which come before this
+// one. Errors are logged, because the next sweep tries
 // again.
 func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 	view, err := h.Read(ctx)
@@ -61,17 +64,31 @@ func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 			"count", len(unread), "first", storage.Name(unread[0].Manifest), "err", unread[0].Err)
 		return
 	}
-	addUsed(used, view)
+	for hash := range view.Bundles() {
+		used[hash] = true
+	}
 	if count, err := h.Objects.Live(ctx, view, used); err != nil {
 		h.Logger.Warn("blobs not swept: objects not readable", "count", count, "err", err)
 		return
 	}
-	removed, err := h.Blobs.Sweep(func(h compute.Hash) bool { return used[h] }, minAge)
+	archived := make(map[compute.Hash]bool) // All servers have these.
+	for a := range view.Archives() {
+		archived[a.Blob] = true
+	}
+	removed, err := h.Blobs.Sweep(func(h compute.Hash) bool { return used[h] || archived[h] }, minAge)
 	if err != nil {
 		h.Logger.Warn("blobs not swept", "err", err)
 		return
 	}
 	h.Logger.Debug("blobs swept", "count", removed)
+	maps.DeleteFunc(used, func(hash compute.Hash, _ bool) bool { return archived[hash] })
+	trimmed, err := h.Repairer.Trim(ctx, maps.Keys(used), minAge)
+	if err != nil {
+		h.Logger.Warn("copies not trimmed", "err", err)
+	}
+	if trimmed > 0 {
+		h.Logger.Info("copies trimmed", "count", trimmed)
+	}
 }
 
 // RunScrubs checks the blobs on this disk against their names, at the same rate
@@ -90,15 +107,5 @@ func (h *Housekeeper) RunScrubs(ctx context.Context) {
 			continue
 		}
 		h.Logger.Info("blobs scrubbed", "took", time.Since(start).Round(time.Millisecond))
-	}
-}
-
-// addUsed adds the blobs of executions and of archives.
-func addUsed(used map[compute.Hash]bool, view *fsm.View) {
-	for hash := range view.Bundles() {
-		used[hash] = true
-	}
-	for a := range view.Archives() {
-		used[a.Blob] = true
 	}
 }

@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"berth/compute"
 	"berth/fsm"
@@ -28,6 +30,8 @@ const (
 	maxFailed    = 16               // Failures after which a scan ends. Each may take a while.
 	leavePeriod  = 2 * time.Minute  // Longer than a removal takes from its first query to its entry.
 	downPeriod   = 10 * time.Minute // Then the copies of bundles on a down server do not count. It may return.
+	repairRate   = 32 << 20         // Bytes a second that a server fetches, so that others still have the disks and the network.
+	trimBatch    = 1 << 10          // Copies about which other servers are asked at once.
 )
 
 // Missing counts the blobs that a server should have and lacks. Blobs that no
@@ -68,11 +72,16 @@ type Repairer struct {
 	objects Objects
 	now     func() time.Time
 	logger  *slog.Logger
-	gauge   prometheus.Gauge
+	metrics *metrics
+	limit   *rate.Limiter
 	wake    chan struct{} // A signal of size one: a caller waits for a scan.
 
-	// Owned by the repair goroutine.
+	// scanning is held by a scan, and while copies are trimmed: a scan for a server that
+	// leaves must not count a copy that is about to go. It is taken before mu.
+	scanning sync.Mutex
+
 	settled []compute.NodeID // The servers for which this server has its share.
+	full    []compute.NodeID // Those of the others whose disks were full then.
 	at      time.Time        // When the share was complete.
 
 	mu      sync.Mutex
@@ -98,12 +107,8 @@ func NewRepairer(
 	r := &Repairer{
 		view: view, blobs: blobs, trees: trees, objects: objects, now: now, logger: logger,
 		wake: make(chan struct{}, 1), changed: make(chan struct{}), leavers: make(map[compute.NodeID]time.Time),
-		gauge: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "berth_archives_missing",
-			Help: "Archives of old executions whose blob this server lacks, or cannot read, as far as it knows.",
-		}),
+		metrics: newMetrics(reg), limit: rate.NewLimiter(repairRate, storage.MaxBlob),
 	}
-	reg.MustRegister(r.gauge)
 	return r
 }
 
@@ -115,10 +120,12 @@ func (r *Repairer) Run(ctx context.Context) {
 // scan fetches the blobs that this server lacks and records those that are
 // still missing.
 func (r *Repairer) scan(ctx context.Context) {
+	r.scanning.Lock()
+	defer r.scanning.Unlock()
 	number, without := r.begin()
 	l := Missing{Scanned: true}
 	l.Archives = r.fetchArchives(ctx)
-	l.Bundles, l.First = r.fetchBundles(ctx, without)
+	l.Bundles, l.First = r.fetchBundles(ctx, without, r.blobs.FullNodes(ctx))
 	if ctx.Err() != nil {
 		return
 	}
@@ -185,14 +192,14 @@ func (r *Repairer) fetchArchives(ctx context.Context) int {
 		}
 	}
 	left := len(rows)
-	r.gauge.Set(float64(left))
+	r.metrics.archives.Set(float64(left))
 	hashes := make([]compute.Hash, len(rows))
 	for i, row := range rows {
 		hashes[i] = row.Blob
 	}
 	b := r.fetchAll(ctx, hashes, r.blobs.Fetch, func() {
 		left--
-		r.gauge.Set(float64(left))
+		r.metrics.archives.Set(float64(left))
 	})
 	if left > 0 && ctx.Err() == nil {
 		at := slices.IndexFunc(rows, func(row *fsm.Archive) bool { return row.Blob == b.first })
@@ -205,15 +212,18 @@ func (r *Repairer) fetchArchives(ctx context.Context) int {
 // fetchBundles fetches this server's share of the bundles if the share may have
 // changed or bundlePeriod has passed. It returns how many bundles it could not
 // fetch although some server may have them, and one of those. While servers are
-// about to leave, it fetches only bundles that they may have.
-func (r *Repairer) fetchBundles(ctx context.Context, without absent) (refused int, one compute.Hash) {
+// about to leave, it fetches only bundles that they may have. It takes the place of those
+// of full, for the bundles that they lack.
+func (r *Repairer) fetchBundles(
+	ctx context.Context, without absent, full []compute.NodeID,
+) (refused int, one compute.Hash) {
 	view, now := r.view(), r.now()
 	servers, down := present(view)
 	leaving := len(without.leavers) > 0
-	if !leaving && slices.Equal(servers, r.settled) && now.Sub(r.at) < bundlePeriod {
+	if !leaving && slices.Equal(servers, r.settled) && slices.Equal(full, r.full) && now.Sub(r.at) < bundlePeriod {
 		return 0, compute.Hash{}
 	}
-	from := r.blobs.Fetch
+	from := r.throttled
 	if leaving {
 		from = r.fetchFrom(view, without.leavers)
 	}
@@ -227,20 +237,92 @@ func (r *Repairer) fetchBundles(ctx context.Context, without absent) (refused in
 		}
 		maps.Keys(live)(yield)
 	}
-	lacks := r.blobs.Lacking(needed, slices.Concat(without.leavers, without.silent, down))
+	gone := slices.Concat(without.leavers, without.silent, down)
+	lacks := r.blobs.Lacking(ctx, needed, gone, full)
 	b := r.fetchAll(ctx, lacks, from, func() {})
+	r.besideFull(ctx, &b, gone, full)
 	b.addUnread(unread)
 	b.addMissing(missing, err)
 	if ctx.Err() != nil {
 		return b.refused, b.held
 	}
+	r.metrics.missing.Set(float64(b.refused + b.lost))
 	if b.err != nil {
 		r.logger.Error("bundles missing on this server", "count", b.refused+b.lost, "err", b.err)
 	}
 	if (b.refused == 0 || len(down) > 0) && !leaving { // The down servers' own blobs come when they return.
-		r.settled, r.at = servers, now
+		r.settled, r.full, r.at = servers, full, now
 	}
 	return b.refused, b.held
+}
+
+// besideFull counts, where this disk was full, only the blobs that the other servers have too
+// few copies of: those of which they have enough are not this server's to fetch.
+func (r *Repairer) besideFull(ctx context.Context, b *fetched, without, full []compute.NodeID) {
+	r.metrics.full.Set(0)
+	if r.blobs.Full() {
+		r.metrics.full.Set(1)
+	}
+	if compute.CodeOf(b.err) != compute.CodeNoSpace {
+		r.metrics.unplaced.Set(0)
+		return
+	}
+	copies := r.blobs.Copies(ctx, b.left, without)
+	if ctx.Err() != nil {
+		return
+	}
+	short := slices.DeleteFunc(b.left, func(hash compute.Hash) bool { return copies[hash] >= r.blobs.Replicas() })
+	r.metrics.unplaced.Set(float64(len(short)))
+	b.refused, b.held = len(short), compute.Hash{}
+	switch {
+	case len(short) == 0 && b.lost == 0:
+		b.err = nil
+	case len(short) == 0:
+	case r.blobs.Staying(slices.Concat(without, full)) < r.blobs.Replicas():
+		b.held = short[0]
+		r.logger.Error("no server has space for copies", "count", len(short), "err", b.err)
+	default:
+		b.held = short[0]
+		r.logger.Warn("disk full: other servers take copies", "count", len(short), "err", b.err)
+	}
+}
+
+// throttled fetches a blob, at repairRate.
+func (r *Repairer) throttled(ctx context.Context, hash compute.Hash) error {
+	if err := r.blobs.Fetch(ctx, hash); err != nil {
+		return err
+	}
+	return r.limit.WaitN(ctx, min(r.blobs.Size(hash), r.limit.Burst()))
+}
+
+// Trim removes copies of used blobs from this disk that were put longer ago than minAge,
+// and that the placement has no use for once their owners have theirs: after a server has
+// joined or returned, or got space again. It removes none while a server is about to leave.
+func (r *Repairer) Trim(ctx context.Context, used iter.Seq[compute.Hash], minAge time.Duration) (removed int, err error) {
+	for some := range slices.Chunk(r.blobs.Surplus(used), trimBatch) {
+		n, err := r.trimSome(ctx, some, minAge)
+		removed += n
+		if err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+func (r *Repairer) trimSome(ctx context.Context, some []compute.Hash, minAge time.Duration) (removed int, err error) {
+	r.scanning.Lock()
+	defer r.scanning.Unlock()
+	now := r.now()
+	r.mu.Lock()
+	leaving := false
+	for _, until := range r.leavers {
+		leaving = leaving || !now.After(until)
+	}
+	r.mu.Unlock()
+	if leaving {
+		return 0, nil
+	}
+	return r.blobs.Trim(ctx, some, minAge)
 }
 
 // fetchFrom returns a function that fetches a blob from one of leavers. If none
@@ -303,7 +385,8 @@ type fetched struct {
 	refused int          // They could not be fetched yet.
 	held    compute.Hash // The first of the refused.
 	first   compute.Hash
-	err     error // The first failure; a full disk takes precedence.
+	err     error          // The first failure; a full disk takes precedence.
+	left    []compute.Hash // The refused ones.
 }
 
 // addUnread counts manifests that could not be read: some of their chunks may be
@@ -348,6 +431,7 @@ func (r *Repairer) fetchAll(
 		err := fetch(ctx, hash, one)
 		if ctx.Err() != nil {
 			b.refused += len(hashes) - i
+			b.left = append(b.left, hashes[i:]...)
 			return b
 		}
 		full := compute.CodeOf(err) == compute.CodeNoSpace
@@ -364,9 +448,11 @@ func (r *Repairer) fetchAll(
 				b.held = hash
 			}
 			b.refused++
+			b.left = append(b.left, hash)
 		}
 		if full || b.refused >= maxFailed {
 			b.refused += len(hashes) - i - 1
+			b.left = append(b.left, hashes[i+1:]...)
 			return b
 		}
 	}

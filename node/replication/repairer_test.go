@@ -43,6 +43,12 @@ type servers struct {
 
 func newServers(t *testing.T, n, replicas int) *servers {
 	t.Helper()
+	return newServersOn(t, n, replicas, func(int) string { return t.TempDir() })
+}
+
+// newServersOn is newServers with the directories of their disks.
+func newServersOn(t *testing.T, n, replicas int, dirOf func(i int) string) *servers {
+	t.Helper()
 	f := &servers{
 		State: statetest.New(t), t: t, blobs: map[compute.NodeID]*storage.Blobs{}, repairers: map[compute.NodeID]*Repairer{},
 		now: time.Unix(1_800_000_000, 0), silent: map[compute.NodeID]bool{},
@@ -51,31 +57,35 @@ func newServers(t *testing.T, n, replicas int) *servers {
 	settings.Queued = 0 // No limit.
 	f.Must(fsm.SetSettings{Term: 1, Settings: settings})
 	f.Must(fsm.CreateJoinToken{Op: f.NextOp(), Actor: fsm.Actor{Root: true}, Token: compute.JoinToken{
-		ID: "t", Hash: compute.Hash{3}, Uses: n, ExpiresAt: f.Machine.View().Now().Add(time.Hour),
+		ID: "t", Hash: compute.Hash{3}, Uses: n + 1, ExpiresAt: f.Machine.View().Now().Add(time.Hour),
 	}})
 	for i := range n {
-		id := compute.NodeID{UUID: compute.UUID{1 + byte(i)}}
-		register := fsm.RegisterNode{Node: compute.Node{ID: id, Name: fmt.Sprint("n", 1+i), Format: fsm.Format}}
-		if id != f.Node {
-			register.TokenID, register.TokenHash = "t", compute.Hash{3}
-		}
-		f.Must(register)
-		store, err := storage.Open(t.TempDir(), time.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.ids = append(f.ids, id)
-		f.blobs[id] = storage.New(storage.Config{
-			Self: id, Store: store, Peers: f, Replicas: replicas, Logger: slog.New(slog.DiscardHandler),
-			Nodes: func() []storage.Node { return Nodes(f.Machine.View()) }, Metrics: prometheus.NewRegistry(),
-		})
-		f.repairers[id] = &Repairer{
-			view: f.Machine.View, blobs: f.blobs[id], trees: trees.New(f.blobs[id].Get), objects: &storedObjects{}, now: func() time.Time { return f.now }, logger: slog.New(slog.DiscardHandler),
-			gauge: prometheus.NewGauge(prometheus.GaugeOpts{}), wake: make(chan struct{}, 1), changed: make(chan struct{}),
-			leavers: map[compute.NodeID]time.Time{},
-		}
+		f.add(replicas, dirOf(i))
 	}
 	return f
+}
+
+// add has another server join.
+func (f *servers) add(replicas int, dir string) {
+	f.t.Helper()
+	i := len(f.ids)
+	id := compute.NodeID{UUID: compute.UUID{1 + byte(i)}}
+	register := fsm.RegisterNode{Node: compute.Node{ID: id, Name: fmt.Sprint("n", 1+i), Format: fsm.Format}}
+	if id != f.Node {
+		register.TokenID, register.TokenHash = "t", compute.Hash{3}
+	}
+	f.Must(register)
+	store, err := storage.Open(dir, time.Now)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.ids = append(f.ids, id)
+	f.blobs[id] = storage.New(storage.Config{
+		Self: id, Store: store, Peers: f, Replicas: replicas, Logger: slog.New(slog.DiscardHandler),
+		Nodes: func() []storage.Node { return Nodes(f.Machine.View()) }, Metrics: prometheus.NewRegistry(),
+	})
+	f.repairers[id] = NewRepairer(f.Machine.View, f.blobs[id], trees.New(f.blobs[id].Get), &storedObjects{},
+		func() time.Time { return f.now }, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
 // setSilent makes servers stop answering, or answer again.
@@ -409,8 +419,8 @@ func TestRepairerReportsMissingBlobs(t *testing.T) {
 		t.Helper()
 		want.Scanned = true
 		k.scan(t.Context())
-		if k.lacks != want || testutil.ToFloat64(k.gauge) != missing {
-			t.Errorf("%s: %+v and %g missing, want %+v and %g", what, k.lacks, testutil.ToFloat64(k.gauge), want, missing)
+		if k.lacks != want || testutil.ToFloat64(k.metrics.archives) != missing {
+			t.Errorf("%s: %+v and %g missing, want %+v and %g", what, k.lacks, testutil.ToFloat64(k.metrics.archives), want, missing)
 		}
 	}
 	scan("the other server does not answer", Missing{Archives: 1}, 1)

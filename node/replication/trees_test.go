@@ -57,7 +57,7 @@ func TestTreesAreKept(t *testing.T) {
 		for _, id := range f.ids {
 			h := &Housekeeper{
 				Read:  func(context.Context) (*fsm.View, error) { return f.Machine.View(), nil },
-				Blobs: f.blobs[id], Trees: trees.New(f.blobs[id].Get), Objects: &storedObjects{}, Logger: slog.New(slog.DiscardHandler),
+				Blobs: f.blobs[id], Trees: trees.New(f.blobs[id].Get), Objects: &storedObjects{}, Repairer: f.repairers[id], Logger: slog.New(slog.DiscardHandler),
 			}
 			h.Sweep(t.Context(), -time.Hour)
 		}
@@ -126,7 +126,7 @@ func TestObjectsAreKept(t *testing.T) {
 		for _, id := range f.ids {
 			h := &Housekeeper{
 				Read:  func(context.Context) (*fsm.View, error) { return f.Machine.View(), nil },
-				Blobs: f.blobs[id], Trees: trees.New(f.blobs[id].Get), Objects: stored, Logger: slog.New(slog.DiscardHandler),
+				Blobs: f.blobs[id], Trees: trees.New(f.blobs[id].Get), Objects: stored, Repairer: f.repairers[id], Logger: slog.New(slog.DiscardHandler),
 			}
 			h.Sweep(t.Context(), -time.Hour)
 		}

@@ -142,6 +142,10 @@ func (b *Blobs) Get(ctx context.Context, hash compute.Hash) (data []byte, err er
 	nodes := owners(hash, b.cfg.Nodes())
 	get := func(ctx context.Context, node compute.NodeID) ([]byte, error) { return b.getFrom(ctx, node, hash) }
 	given, failed := hedged(ctx, b.others(nodes), 1, getHedge, get)
+	if len(given) == 0 && ctx.Err() == nil && absent(failed) {
+		// A copy may have moved from a node that was asked late to one that was asked early.
+		given, failed = hedged(ctx, b.others(nodes), 1, getHedge, get)
+	}
 	switch {
 	case len(given) > 0:
 		b.heal(ctx, hash, given[0].data, nodes[:min(max(b.cfg.Replicas, 1), len(nodes))], failed)
@@ -216,13 +220,16 @@ func notHere(hash compute.Hash) error {
 // unreadable returns the reason for which no node returned the blob. The blob
 // is known to be absent only when all nodes have answered.
 func unreadable(hash compute.Hash, failed []answer) error {
-	for _, a := range failed {
-		if compute.CodeOf(a.err) != compute.CodeNotFound {
-			return compute.Errorf(compute.CodeUnavailable,
-				"Blob %s cannot be read now: %w", Name(hash), joined(failed)).Retry(retryAfter)
-		}
+	if absent(failed) {
+		return notHere(hash)
 	}
-	return notHere(hash)
+	return compute.Errorf(compute.CodeUnavailable,
+		"Blob %s cannot be read now: %w", Name(hash), joined(failed)).Retry(retryAfter)
+}
+
+// absent reports whether all nodes answered that they do not have the blob.
+func absent(failed []answer) bool {
+	return !slices.ContainsFunc(failed, func(a answer) bool { return compute.CodeOf(a.err) != compute.CodeNotFound })
 }
 
 // Delete removes the blob from all nodes that are up. It is for blobs that

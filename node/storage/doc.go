@@ -9,7 +9,7 @@
 // rendezvous hashing, and durable there before Put returns. It is read from any
 // node that has it, and healed from another node when a disk returns other
 // bytes. When nodes join or leave, or before one leaves, Lacking lists the
-// blobs that a node has to Fetch.
+// blobs that a node has to Fetch, and Trim removes those that it need not have.
 //
 // The package knows no owner, no name and no size beyond MaxBlob: those are
 // records in package fsm, which also reports to a sweep which blobs are used.

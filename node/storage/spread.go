@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -65,31 +64,64 @@ func (b *Blobs) FetchFrom(ctx context.Context, node compute.NodeID, hash compute
 	return b.putLocal(hash, data)
 }
 
+// Replicas returns how many copies a blob has where there are enough nodes.
+func (b *Blobs) Replicas() int { return max(b.cfg.Replicas, 1) }
+
+// Size returns the size of the blob on this disk, or 0 if it is not there.
+func (b *Blobs) Size(hash compute.Hash) int { return b.cfg.Store.size(hash) }
+
 // Lacking returns those of hashes, each once, that are missing on this disk
 // although this node owns them. Ownership is computed as if all nodes except
-// those of without were up and had been up whenever a blob was put.
-func (b *Blobs) Lacking(hashes iter.Seq[compute.Hash], without []compute.NodeID) (lacking []compute.Hash) {
+// those of without were up and had been up whenever a blob was put. A node of full
+// owns only the blobs that it has: the next one in the order takes its place. One that
+// does not answer counts as if it had them.
+func (b *Blobs) Lacking(
+	ctx context.Context, hashes iter.Seq[compute.Hash], without, full []compute.NodeID,
+) (lacking []compute.Hash) {
 	nodes := slices.DeleteFunc(b.others(b.cfg.Nodes()), func(n Node) bool { return slices.Contains(without, n.ID) })
 	seen := make(map[compute.Hash]bool)
+	var doubtful []compute.Hash
+	questions := make(map[compute.NodeID][]compute.Hash)
 	for hash := range hashes {
-		if seen[hash] || !b.owns(hash, nodes) || b.cfg.Store.Has(hash) {
+		if seen[hash] {
+			continue
+		}
+		before := b.before(hash, nodes)
+		if b.free(before, full) || b.cfg.Store.Has(hash) {
 			continue
 		}
 		seen[hash] = true
-		lacking = append(lacking, hash)
+		if len(before) < b.Replicas() {
+			lacking = append(lacking, hash)
+			continue
+		}
+		doubtful = append(doubtful, hash)
+		for _, id := range before {
+			if slices.Contains(full, id) {
+				questions[id] = append(questions[id], hash)
+			}
+		}
+	}
+	answers := b.askHolds(ctx, questions)
+	for _, hash := range doubtful {
+		owners := slices.DeleteFunc(b.before(hash, nodes), func(id compute.NodeID) bool {
+			answer, answered := answers[id]
+			return slices.Contains(full, id) && answered && !answer.have[hash]
+		})
+		if len(owners) < b.Replicas() {
+			lacking = append(lacking, hash)
+		}
 	}
 	return lacking
 }
 
-// owns reports whether this node is among the owners of the blob, if all nodes
-// are up and others are all nodes beside it.
-func (b *Blobs) owns(hash compute.Hash, others []Node) bool {
-	own := weight(hash, b.cfg.Self)
-	before := 0
-	for _, n := range others {
-		if other := weight(hash, n.ID); bytes.Compare(other[:], own[:]) > 0 {
-			before++
+// free reports whether enough of the nodes before this one have space to be the owners.
+func (b *Blobs) free(before, full []compute.NodeID) bool {
+	n := 0
+	for _, id := range before {
+		if !slices.Contains(full, id) {
+			n++
 		}
 	}
-	return before < max(b.cfg.Replicas, 1)
+	return n >= b.Replicas()
 }

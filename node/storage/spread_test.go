@@ -155,7 +155,7 @@ func TestLackingListsOwnedBlobs(t *testing.T) {
 			if slices.Contains(without, n.ID) {
 				continue
 			}
-			for _, hash := range c.nodes[n.ID].Lacking(slices.Values(slices.Concat(hashes, hashes)), without) {
+			for _, hash := range c.nodes[n.ID].Lacking(t.Context(), slices.Values(slices.Concat(hashes, hashes)), without, nil) {
 				brought++
 				if err := c.nodes[n.ID].Fetch(t.Context(), hash); err != nil {
 					t.Fatal(err)

@@ -33,6 +33,7 @@ type Store struct {
 	now        func() time.Time
 	unreadable sync.Map // The compute.Hash of files that exist but could not be read as their blob.
 	journal    *journal
+	shortage   shortage
 
 	// mu is held while a blob is stored or removed, file system calls included: a
 	// sweep must not remove a blob that a Put has just found and acknowledged.
@@ -87,10 +88,12 @@ func (s *Store) putAs(hash compute.Hash, data []byte) error {
 		}
 		return nil
 	}
-	if err := s.write(hash, data); err != nil {
-		return diskError("put blob", err)
+	err := s.write(hash, data)
+	if err != nil {
+		err = diskError("put blob", err)
 	}
-	return nil
+	s.shortage.record(len(data), err)
+	return err
 }
 
 // keep reports whether an intact blob exists already. It renews the blob's time
@@ -306,6 +309,15 @@ func (s *Store) Has(hash compute.Hash) bool {
 	}
 	_, err := os.Stat(s.path(hash))
 	return err == nil
+}
+
+// size returns the size of the blob's file, or 0 if there is none.
+func (s *Store) size(hash compute.Hash) int {
+	info, err := os.Stat(s.path(hash))
+	if err != nil {
+		return 0
+	}
+	return int(info.Size())
 }
 
 // OnDisk reports whether the blob is in the data directory of a stopped node,

@@ -13,8 +13,8 @@ import (
 )
 
 // A stream between two nodes carries one operation. The request names it; the
-// bytes of a put follow the request. The answer is a result; the bytes of a get
-// follow the result.
+// bytes of a put, or the names of blobs, follow the request. The answer is a result; the
+// bytes of a get, or which blobs there are, follow the result.
 //
 //	request  version 1, operation 1, hash 32, size 8
 //	result   length of code 1, code, length of message 2, message, size 8
@@ -32,6 +32,7 @@ const (
 	opPut operation = iota + 1
 	opGet
 	opDelete
+	opHolds // Its data names blobs; the hash of the request is of no use.
 )
 
 // request is the first thing on a stream.
@@ -55,7 +56,7 @@ func decodeRequest(b []byte) (request, error) {
 	q := request{op: operation(b[1])}
 	copy(q.hash[:], b[2:])
 	size := binary.BigEndian.Uint64(b[34:])
-	if q.op < opPut || q.op > opDelete {
+	if q.op < opPut || q.op > opHolds {
 		return request{}, compute.Errorf(compute.CodeInvalid, "unknown blob operation %d", q.op)
 	}
 	if size > MaxBlob {
@@ -193,6 +194,15 @@ func (b *Blobs) serve(ctx context.Context, req []byte, stream io.Reader) ([]byte
 		return b.getLocal(q.hash)
 	case opDelete:
 		return nil, b.cfg.Store.Delete(q.hash)
+	case opHolds:
+		if q.size > maxAsked*len(q.hash) {
+			return nil, compute.Errorf(compute.CodeTooLarge, "a question names at most %d blobs", maxAsked)
+		}
+		question, err := readN(stream, q.size)
+		if err != nil {
+			return nil, err
+		}
+		return b.answerHolds(question)
 	}
 	return nil, compute.Errorf(compute.CodeInvalid, "unknown blob operation %d", q.op)
 }

@@ -1,0 +1,104 @@
+package storage
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"berth/compute"
+)
+
+// TestHoldsNamesBlobs asks a node for more blobs than one question names.
+func TestHoldsNamesBlobs(t *testing.T) {
+	c := newCluster(t, 2, 1)
+	asked := make([]compute.Hash, 2*maxAsked+1)
+	for i := range asked {
+		asked[i] = compute.Hash{1, byte(i >> 8), byte(i)}
+	}
+	for _, i := range []int{0, maxAsked, 2 * maxAsked} {
+		var err error
+		if asked[i], err = c.nodes[nodeID(1)].cfg.Store.Put(fmt.Appendf(nil, "blob %d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := c.nodes[nodeID(0)].holds(t.Context(), nodeID(1), asked)
+	if err != nil || h.full || len(h.have) != 3 || !h.have[asked[0]] || !h.have[asked[maxAsked]] || !h.have[asked[2*maxAsked]] {
+		t.Errorf("it has %d, full %t, %v", len(h.have), h.full, err)
+	}
+	for _, q := range []request{{op: opHolds, size: 31}, {op: opHolds, size: 32 * (maxAsked + 1)}, {op: opHolds + 1}} {
+		if _, err := c.nodes[nodeID(0)].ask(t.Context(), nodeID(1), q, make([]byte, q.size)); err == nil {
+			t.Errorf("operation %d with %d bytes is answered", q.op, q.size)
+		}
+	}
+}
+
+// TestFullDiskIsReported holds that a node reports its full disk until it takes a blob as large as
+// the one that it did not take.
+func TestFullDiskIsReported(t *testing.T) {
+	c := newCluster(t, 2, 1)
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=512k"); err != nil {
+		t.Skipf("mount a file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	small, asker := c.nodes[nodeID(1)], c.nodes[nodeID(0)]
+	small.cfg.Store = mustOpen(t, dir)
+	filler := filepath.Join(dir, "filler")
+	put := func(bytes int, want compute.Code, full bool) {
+		t.Helper()
+		_, err := small.cfg.Store.Put(slices.Repeat([]byte{byte(bytes)}, bytes))
+		if got := compute.CodeOf(err); err != nil && got != want || (err == nil) != (want == "") {
+			t.Fatalf("%d bytes: %v", bytes, err)
+		}
+		if got := asker.FullNodes(t.Context()); slices.Contains(got, nodeID(1)) != full {
+			t.Errorf("after %d bytes %v are full", bytes, got)
+		}
+	}
+	put(70_000, "", false)
+	if err := os.WriteFile(filler, make([]byte, 256<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	put(300_000, compute.CodeNoSpace, true)
+	put(20_000, "", true)
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	put(300_001, "", false)
+}
+
+// TestGetFindsBlobThatMoves reads a blob while it moves from the node that is asked last to the
+// one that was asked first.
+func TestGetFindsBlobThatMoves(t *testing.T) {
+	c := newCluster(t, 3, 1)
+	data := []byte("it moves")
+	hash, err := c.nodes[nodeID(0)].Put(t.Context(), data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := owners(hash, c.list)
+	first, reader, last := c.nodes[order[0].ID], c.nodes[order[1].ID], c.nodes[order[2].ID]
+	if _, err := last.cfg.Store.Put(data); err != nil || first.cfg.Store.Delete(hash) != nil {
+		t.Fatal(err)
+	}
+	c.fault[order[2].ID] = func(conn net.Conn, _ []byte) error {
+		_, err := first.cfg.Store.Put(data)
+		if err == nil {
+			err = last.cfg.Store.Delete(hash)
+		}
+		if err == nil {
+			_, err = conn.Write(encodeTestResult(nil, notHere(hash)))
+		}
+		return err
+	}
+	if got, err := reader.Get(t.Context(), hash); err != nil || string(got) != string(data) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
