@@ -36,7 +36,7 @@ type Housekeeper struct {
 	Blobs      *storage.Blobs
 	Trees      *trees.Cache
 	Objects    Objects
-	Repairer   *Repairer     // Of the same disk.
+	Repairer   *Repairer     // Fetches and trims copies on the same disk.
 	ScrubEvery time.Duration // The mean period; 0 for never.
 	Logger     *slog.Logger
 }
