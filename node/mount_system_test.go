@@ -42,6 +42,16 @@ with open('out/copy.bin', 'r+b') as f:
 os.truncate('out/a/b/text', 5)
 os.mkdir('out/gone')
 os.rmdir('out/gone')
+assert os.listdir('marked') == [], os.listdir('marked')
+os.rmdir('marked')
+assert not os.path.exists('marked')
+os.rmdir('deep/marked')
+assert os.listdir('deep') == []
+os.rmdir('deep')
+try:
+    os.rmdir('full')
+except OSError as e:
+    assert e.errno == 39, e
 os.remove('given/small.txt')
 assert os.listdir('given') == ['big.bin']
 try:
@@ -72,6 +82,9 @@ func (c *storageCluster) mounts(t *testing.T) {
 	for name, gpu := range map[string]string{"server": "a100", "worker": "b200"} {
 		c.mustStore(c.Leader(), "given/big.bin", big)
 		c.mustStore(c.Leader(), "given/small.txt", []byte("small"))
+		for _, marker := range []string{"marked/", "deep/marked/", "full/", "full/b/"} {
+			c.mustStore(c.Leader(), marker, nil)
+		}
 		started, err := api.Submit(t.Context(), client.Start{
 			Code: mountedCode, ExecutionType: gpu, Timeout: 120, EnableS3Mount: &mounted,
 		})
@@ -98,8 +111,15 @@ func (c *storageCluster) mounts(t *testing.T) {
 				t.Errorf("on a %s it left %d bytes as %s, %v", name, out.Len(), key, err)
 			}
 		}
-		if _, err := api.DeleteFolder(t.Context(), "out"); err != nil {
-			t.Error(err)
+		for folder, want := range map[string]int{"marked": 0, "deep": 0, "full": 2} {
+			if files, _, err := api.Files(t.Context(), folder+"/", "", 0); err != nil || len(files) != want {
+				t.Errorf("on a %s it left %v, %v", name, files, err)
+			}
+		}
+		for _, folder := range []string{"out", "full"} {
+			if _, err := api.DeleteFolder(t.Context(), folder); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 	c.mountedRights(t, api)

@@ -113,6 +113,14 @@ func (c *storageCluster) files(t *testing.T) {
 	t.Run("foreign", c.foreign)
 	t.Run("bulk", c.bulk)
 	t.Run("blobs", func(t *testing.T) { c.encrypted(t, big) })
+	c.mustStore(leader, "marker/", nil)
+	c.mustStore(leader, "folder/", nil)
+	if err := c.at(follower).DeleteFile(t.Context(), "marker/"); err != nil {
+		t.Errorf("the marker of a folder: %v", err)
+	}
+	if n, err := c.at(follower).DeleteFolder(t.Context(), "folder"); n != 1 || err != nil {
+		t.Errorf("a folder of its marker: %d deleted, %v", n, err)
+	}
 	if n, err := c.at(worker).DeleteFolder(t.Context(), "data/leader"); err != nil || n != 3 {
 		t.Errorf("%d deleted, %v", n, err)
 	}

@@ -151,15 +151,23 @@ func (d *dir) Mkdir(ctx context.Context, name string, _ uint32, out *fuse.EntryO
 	return d.child(ctx, name, out), 0
 }
 
-// Rmdir implements fs.NodeRmdirer.
+// Rmdir implements fs.NodeRmdirer. It deletes the object with which other clients make an
+// empty folder, whose key is the prefix.
 func (d *dir) Rmdir(ctx context.Context, name string) syscall.Errno {
 	prefix := d.prefix() + name + "/"
-	below, err := d.m.bucket.has(ctx, prefix)
+	objects, dirs, _, err := d.m.bucket.list(ctx, prefix, "", 2)
 	if err != nil {
 		return errno(err)
 	}
-	if below || len(d.m.unlisted(prefix)) > 0 {
+	marked := len(objects) > 0 && objects[0].key == prefix
+	if len(dirs) > 0 || len(objects) > 1 || len(objects) == 1 && !marked || len(d.m.unlisted(prefix)) > 0 {
 		return syscall.ENOTEMPTY
+	}
+	if marked {
+		if err := d.m.bucket.remove(context.WithoutCancel(ctx), prefix); err != nil {
+			return errno(err)
+		}
+		d.m.lasting(d.prefix()) // As where the last file goes.
 	}
 	d.m.mu.Lock()
 	defer d.m.mu.Unlock()
