@@ -343,9 +343,46 @@ func (b *s3Bucket) conditional() {
 	if _, err := b.PutObject(ctx, b.name, "cond", strings.NewReader("4"), 1, match); codeOf(err) != "PreconditionFailed" {
 		t.Errorf("in place of an older version: %v", err)
 	}
+	for header, want := range map[string]string{`If-None-Match: *`: "PreconditionFailed", `If-Match: ""`: "PreconditionFailed", "If-Match: " + info.ETag: "PreconditionFailed", "If-Match: *": ""} {
+		name, value, _ := strings.Cut(header, ": ")
+		copied := minio.CopyDestOptions{Bucket: b.name, Object: "cond"}
+		_, err := minio.Core{Client: b.Client}.CopyObject(ctx, b.name, "dir/small.txt", b.name, copied.Object, map[string]string{name: value}, minio.CopySrcOptions{}, minio.PutObjectOptions{})
+		if codeOf(err) != want {
+			t.Errorf("copied with %s: %v", header, err)
+		}
+	}
+	b.markers()
 	for _, key := range []string{"a/../b", "..", strings.Repeat("k", 1025)} {
 		if _, err := b.PutObject(ctx, b.name, key, strings.NewReader("x"), 1, minio.PutObjectOptions{}); err == nil {
 			t.Errorf("%.20q is stored", key)
+		}
+	}
+}
+
+// markers stores the object with which clients make an empty folder, and deletes it in each way.
+func (b *s3Bucket) markers() {
+	t, ctx := b.t, b.t.Context()
+	for name, remove := range map[string]func() error{
+		"delete": func() error { return b.RemoveObject(ctx, b.name, "marker/", minio.RemoveObjectOptions{}) },
+		"delete several": func() error {
+			keys := make(chan minio.ObjectInfo, 1)
+			keys <- minio.ObjectInfo{Key: "marker/"}
+			close(keys)
+			for failed := range b.RemoveObjects(ctx, b.name, keys, minio.RemoveObjectsOptions{}) {
+				return failed.Err
+			}
+			return nil
+		},
+	} {
+		b.put("marker/", nil, minio.PutObjectOptions{})
+		if info, err := b.StatObject(ctx, b.name, "marker/", minio.StatObjectOptions{}); err != nil || info.Size != 0 {
+			t.Errorf("the marker is %+v, %v", info, err)
+		}
+		if err := remove(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for o := range b.ListObjects(ctx, b.name, minio.ListObjectsOptions{Prefix: "marker/", Recursive: true}) {
+			t.Errorf("after %s there is %q, %v", name, o.Key, o.Err)
 		}
 	}
 }

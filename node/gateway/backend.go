@@ -70,6 +70,9 @@ func (s *store) enter(ctx context.Context, bucket *string) (caller, error) {
 	if bucket != nil && *bucket != BucketOf(g.org) {
 		return caller{}, s3err.GetBucketErr(s3err.ErrNoSuchBucket, *bucket)
 	}
+	if err := checkSent(ctx); err != nil {
+		return caller{}, err
+	}
 	within, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
 	view, err := s.cfg.Read(within)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -64,6 +65,43 @@ func TestConditionsOfWrites(t *testing.T) {
 		Bucket: b.bucket(), Key: new("new"), IfNoneMatch: new("*"), Body: strings.NewReader("x"),
 	}); err != nil {
 		t.Errorf("a new one: %v", err)
+	}
+}
+
+// TestConditionsOfCopies copies an object only if what is at the destination is what the client
+// expects, also when that changes between the check and the command.
+func TestConditionsOfCopies(t *testing.T) {
+	b := newBench(t)
+	b.put("from", "content")
+	tag := b.put("there", "first")
+	copied := func(key, name, value string) string {
+		ctx := b.ctx
+		if name != "" {
+			ctx = context.WithValue(ctx, name, value) //nolint:revive,staticcheck // A key of the library.
+		}
+		_, err := b.CopyObject(ctx, s3response.CopyObjectInput{
+			Bucket: b.bucket(), Key: &key, CopySource: new(*b.bucket() + "/from"),
+		})
+		return codeOf(err)
+	}
+	for _, test := range []struct{ key, name, value, code string }{
+		{"there", sentNoneMatch, "*", "PreconditionFailed"},
+		{"there", sentNoneMatch, tag, "NotImplemented"},
+		{"there", sentMatch, `"other"`, "PreconditionFailed"},
+		{"there", sentMatch, `""`, "PreconditionFailed"},
+		{"missing", sentMatch, "*", "NoSuchKey"},
+		{"new", sentNoneMatch, "*", ""},
+		{"there", sentMatch, tag, ""},
+		{"there", sentMatch, "*", ""},
+		{"there", "", "", ""},
+	} {
+		if code := copied(test.key, test.name, test.value); code != test.code {
+			t.Errorf("%+v: %q", test, code)
+		}
+	}
+	b.before = func(fsm.Command) { b.put("late", "meanwhile") }
+	if code := copied("late", sentNoneMatch, "*"); code != "PreconditionFailed" {
+		t.Errorf("stored meanwhile: %q", code)
 	}
 }
 

@@ -415,6 +415,10 @@ func (s *store) CopyObject(
 	if err != nil {
 		return out, err
 	}
+	match, none := sent(ctx, sentMatch), sent(ctx, sentNoneMatch)
+	if err := who.checkPut(*in.Key, match, none); err != nil {
+		return out, err
+	}
 	made := *o
 	made.Key = *in.Key
 	if in.MetadataDirective == types.MetadataDirectiveReplace {
@@ -432,7 +436,10 @@ func (s *store) CopyObject(
 	} else if fromKey == *in.Key {
 		return out, s3err.GetAPIError(s3err.ErrInvalidCopyDest)
 	}
-	index, err := s.propose(fsm.PutObject{Op: s.op(who), Actor: who.actor, Object: made, From: o.Key, FromBlob: o.Blob})
+	index, err := s.propose(fsm.PutObject{
+		Op: s.op(who), Actor: who.actor, Object: made, From: o.Key, FromBlob: o.Blob,
+		Absent: none != nil, Match: unquoted(match),
+	})
 	if err != nil {
 		return out, err
 	}
