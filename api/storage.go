@@ -61,7 +61,7 @@ func (g *storage) routes() []edge.Route {
 		{
 			Method: http.MethodPost, Path: at + "/upload", Tag: tag, Need: edge.NeedCaller,
 			Summary: "Store a file: multipart/form-data with the part file, and optionally key, content_type and sha256 in" +
-				" fields. The file is there once all of it is, in place of one with its key. If-Match and If-None-Match: * hold.",
+				" fields. The file is there once all of it is, in place of one with its key. If-Match and If-None-Match hold.",
 			Query: of[wire.UploadQuery](), Streamed: true, Reply: of[wire.UploadedFile](), Handle: g.upload,
 		},
 		{
@@ -78,7 +78,7 @@ func (g *storage) routes() []edge.Route {
 		},
 		{
 			Method: http.MethodDelete, Path: at + "/delete/{file_key}", Tag: tag, Need: edge.NeedCaller, Rest: true,
-			Summary: "Delete a file.",
+			Summary: "Delete a file. If-Match and If-None-Match hold.",
 			Reply:   of[wire.DeletedFiles](), Handle: g.remove,
 		},
 		{
@@ -88,8 +88,9 @@ func (g *storage) routes() []edge.Route {
 		},
 		{
 			Method: http.MethodPost, Path: at + "/copy", Tag: tag, Need: edge.NeedCaller,
-			Summary: "Copy a file within the organization. No byte is moved.",
-			Body:    of[wire.CopyFile](), Reply: of[wire.UploadedFile](), Handle: g.copy,
+			Summary: "Copy a file within the organization. No byte is moved. If-Match and If-None-Match hold for the file that is" +
+				" written.",
+			Body: of[wire.CopyFile](), Reply: of[wire.UploadedFile](), Handle: g.copy,
 		},
 		{
 			Method: http.MethodGet, Path: at + "/usage", Tag: tag, Need: edge.NeedCaller,
@@ -184,12 +185,11 @@ func (g *storage) download(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	tag := `"` + o.Tag() + `"`
-	same, err := r.CheckTag(tag)
+	same, err := r.CheckTag(o.Tag())
 	if err != nil {
 		return nil, err
 	}
-	r.ETag = tag
+	r.ETag = `"` + o.Tag() + `"`
 	r.SetHeader("Last-Modified", o.At.Time().UTC().Format(http.TimeFormat))
 	if same {
 		return edge.NotModified{}, nil
@@ -217,9 +217,19 @@ func (g *storage) remove(r *edge.Request) (any, error) {
 			return nil, err
 		}
 	}
-	result, err := g.Propose(r, fsm.DeleteObjects{Op: g.Op(r), Actor: r.Caller.Actor, Keys: []string{key}})
+	absent, match := conditions(r, key)
+	if absent {
+		match = never // It is there.
+	} else if match == "*" {
+		match = ""
+	}
+	command := fsm.DeleteObjects{Op: g.Op(r), Actor: r.Caller.Actor, Keys: []string{key}, Match: match}
+	result, err := g.Propose(r, command)
 	if err != nil {
 		return nil, err
+	}
+	if result.Count == 0 && match != "" {
+		return nil, edge.ErrPrecondition()
 	}
 	if result.Count == 0 {
 		return nil, errNoFile()
@@ -275,7 +285,11 @@ func (g *storage) copy(r *edge.Request) (any, error) {
 	}
 	made := *from
 	made.Key = in.To
-	command := fsm.PutObject{Op: g.Op(r), Actor: r.Caller.Actor, Object: made, From: from.Key, FromBlob: from.Blob}
+	absent, match := conditions(r, in.To)
+	command := fsm.PutObject{
+		Op: g.Op(r), Actor: r.Caller.Actor, Object: made, From: from.Key, FromBlob: from.Blob,
+		Absent: absent, Match: match,
+	}
 	if _, err := g.Propose(r, command); err != nil {
 		return nil, err
 	}

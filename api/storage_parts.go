@@ -43,7 +43,7 @@ func (g *partUploads) routes() []edge.Route {
 		{
 			Method: http.MethodPost, Path: at + "/{upload_id}/complete", Tag: tag, Need: edge.NeedCaller,
 			Summary: "Make a file of parts. It is there whole, in place of one with its key." +
-				" If-Match and If-None-Match: * hold.",
+				" If-Match and If-None-Match hold.",
 			Body: of[wire.CompleteUpload](), Reply: of[wire.UploadedFile](), Handle: g.complete,
 		},
 		{
@@ -189,10 +189,7 @@ func (g *partUploads) complete(r *edge.Request) (any, error) {
 	if u.Key != r.Body.(*wire.CompleteUpload).Key {
 		return nil, errNoUpload()
 	}
-	absent, match, err := conditions(r)
-	if err != nil {
-		return nil, err
-	}
+	absent, match := conditions(r, u.Key)
 	parts, err := chosenParts(r, u)
 	if err != nil {
 		return nil, err

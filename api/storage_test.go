@@ -232,6 +232,12 @@ func TestDownloads(t *testing.T) {
 		{"If-Match", tag, "<script>1</script>", 200},
 		{"If-Match", `"other"`, "", 412},
 		{"If-Match", "W/" + tag, "", 412},
+		{"If-Match", `""`, "", 412},
+		{"If-Match", "*", "<script>1</script>", 200},
+		{"If-Match", `"other", ` + tag, "<script>1</script>", 200},
+		{"If-Match", `"a,` + tagOf("<script>1</script>") + `"`, "", 412},
+		{"If-None-Match", `""`, "<script>1</script>", 200},
+		{"If-None-Match", `"a,` + tagOf("<script>1</script>") + `"`, "<script>1</script>", 200},
 	} {
 		a := w.fetch("GET", root+path, w.adaKey, nil, []string{test.name, test.value})
 		if a.status != test.status || a.status < 300 && string(a.body) != test.body {
@@ -482,21 +488,52 @@ func TestUploadConditions(t *testing.T) {
 	put := func(content string, header ...string) answer {
 		return w.post("/storage/upload?key=a", w.adaKey, formOf("file", "a", content), header...)
 	}
+	tag := func(content string) string { return `"` + tagOf(content) + `"` }
 	for _, test := range []struct {
 		content, name, value string
 		status               int
 	}{
 		{"1", "If-Match", "*", 412},
+		{"1", "If-Match", `""`, 412},
 		{"1", "If-None-Match", "*", 200},
 		{"2", "If-None-Match", "*", 412},
-		{"2", "If-Match", `"` + tagOf("1") + `"`, 200},
-		{"3", "If-Match", `"` + tagOf("1") + `"`, 412},
-		{"3", "If-None-Match", `"x"`, 422},
+		{"2", "If-Match", tag("1"), 200},
+		{"3", "If-Match", tag("1"), 412},
+		{"3", "If-Match", `""`, 412},
+		{"3", "If-Match", "W/" + tag("2"), 412},
+		{"3", "If-Match", `"x", ` + tag("1"), 412},
+		{"3", "If-None-Match", `"x", W/` + tag("2"), 412},
+		{"3", "If-Match", tag("x") + "," + tag("2"), 200},
+		{"4", "If-Match", "*", 200},
+		{"5", "If-None-Match", `"x", W/` + tag("3"), 200},
+		{"2", "If-Match", tagOf("5"), 200},
 	} {
 		if a := put(test.content, test.name, test.value); a.status != test.status {
 			t.Errorf("%s %s: %d %s, want %d", test.name, test.value, a.status, a.body, test.status)
 		}
 	}
+	if a := w.post("/storage/upload?key=none", w.adaKey, formOf("file", "a", "x"), "If-None-Match", `"x"`); a.status != 200 {
+		t.Errorf("a file that is not there is another one: %d %s", a.status, a.body)
+	}
+	if a := put("7", "If-Match", tag("2"), "If-None-Match", "*"); a.status != 412 {
+		t.Errorf("both conditions: %d %s", a.status, a.body)
+	}
+	for _, test := range []struct {
+		name, value string
+		status      int
+	}{
+		{"If-None-Match", "*", 412},
+		{"If-Match", tag("y"), 412},
+		{"If-Match", tag("y") + ", " + tag("x"), 200},
+	} {
+		w.want(test.status, "", "POST", "/storage/copy", w.adaKey, `{"from":"a","to":"none"}`, test.name, test.value)
+	}
+	w.want(412, "precondition_failed", "DELETE", "/storage/delete/none", w.adaKey, nil, "If-Match", `"x"`)
+	w.want(412, "precondition_failed", "DELETE", "/storage/delete/none", w.adaKey, nil, "If-Match", `""`)
+	w.want(412, "precondition_failed", "DELETE", "/storage/delete/none", w.adaKey, nil, "If-None-Match", "*")
+	w.want(412, "precondition_failed", "DELETE", "/storage/delete/none", w.adaKey, nil, "If-None-Match", "W/"+tag("2"))
+	w.want(200, "", "DELETE", "/storage/delete/none", w.adaKey, nil, "If-Match", `"x", `+tag("2"))
+	w.want(404, "file_not_found", "DELETE", "/storage/delete/none", w.adaKey, nil, "If-Match", "*")
 	w.want(200, "", "POST", "/storage/copy", w.adaKey, `{"from":"a","to":"b/c"}`)
 	w.want(404, "file_not_found", "POST", "/storage/copy", w.adaKey, `{"from":"none","to":"b"}`)
 	w.want(404, "file_not_found", "POST", "/storage/copy", w.bobKey, `{"from":"a","to":"b"}`)

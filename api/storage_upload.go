@@ -168,15 +168,12 @@ func (g *storage) upload(r *edge.Request) (any, error) {
 	if bad := compute.BadObjectKey(fields["key"]); bad != "" && fields["key"] != "" {
 		return nil, badKey(bad, "query", "key")
 	}
-	absent, match, err := conditions(r)
-	if err != nil {
-		return nil, err
-	}
 	f, err := g.readUpload(r, fields)
 	defer g.forget(r, f.content)
 	if err != nil {
 		return nil, err
 	}
+	absent, match := conditions(r, f.key)
 	command := fsm.PutObject{
 		Actor: r.Caller.Actor, Object: f.object(), Upload: f.content.Upload, Revision: f.content.Parts,
 		Absent: absent, Match: match,
@@ -193,16 +190,39 @@ func (g *storage) upload(r *edge.Request) (any, error) {
 	}, nil
 }
 
-// conditions returns the conditions of a write.
-func conditions(r *edge.Request) (absent bool, match string, err error) {
-	switch r.IfNoneMatch {
-	case "", "*":
-	default:
-		f := new(wire.Faults)
-		f.Value("only * is possible here", "header", "if-none-match")
-		return false, "", f
+// never is an ETag that no object has.
+const never = `""`
+
+// conditions returns those of a write to a key, as a command has them. Where the request
+// lists ETags, a write that comes before the command may refuse it.
+func conditions(r *edge.Request, key string) (absent bool, match string) {
+	tag := ""
+	if o, ok := r.View.Object(r.Caller.Actor.Org, key); ok {
+		tag = o.Tag()
 	}
-	return r.IfNoneMatch == "*", strings.Trim(r.IfMatch, `"`), nil
+	switch {
+	case edge.AnyTag(r.IfMatch):
+		match = "*"
+	case r.IfMatch != "":
+		match = never
+		for one, weak := range edge.Tags(r.IfMatch) {
+			if !weak && one != "" && (one == tag || match == never) {
+				match = one
+			}
+		}
+	}
+	switch none := r.IfNoneMatch; {
+	case none == "":
+	case edge.AnyTag(none):
+		absent = true
+	case tag != "" && edge.NamesTag(none, tag, true):
+		match = never
+	case tag == "":
+		absent = true
+	case match == "" || match == "*":
+		match = tag
+	}
+	return absent, match
 }
 
 // readUpload reads the form of one file. Fields has those of the query.

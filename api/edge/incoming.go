@@ -11,7 +11,6 @@ import (
 	"net/textproto"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fasthttp/router"
@@ -216,40 +215,4 @@ func (s *Server) incomingHandler(life lifetime) fasthttp.RequestHandler {
 		})
 	}
 	return r.Handler
-}
-
-// matches reports whether a header that lists ETags names one. Weak ones are compared
-// as strong ones only where weak allows it.
-func matches(header, tag string, weak bool) bool {
-	for one := range strings.SplitSeq(header, ",") {
-		one = strings.TrimSpace(one)
-		if rest, is := strings.CutPrefix(one, "W/"); is && weak {
-			one = rest
-		}
-		if one == "*" || one == tag {
-			return true
-		}
-	}
-	return false
-}
-
-// errPrecondition refuses a request whose If-Match does not hold.
-func errPrecondition() error {
-	return compute.Errorf(compute.CodeConflict, "The file is another one than If-Match names.").Named(preconditionFailed)
-}
-
-// preconditionFailed is the case of a condition in the header that does not hold: its
-// status is that of HTTP.
-const preconditionFailed = "precondition_failed"
-
-// CheckTag compares the request's conditions with the ETag of what it reads. Same says
-// that the client has it already.
-func (r *Request) CheckTag(tag string) (same bool, err error) {
-	if r.IfMatch != "" && !matches(r.IfMatch, tag, false) {
-		return false, errPrecondition()
-	}
-	if r.ifRange != "" && r.ifRange != tag {
-		r.byteRange = "" // The part that the client has is of another one.
-	}
-	return r.IfNoneMatch != "" && matches(r.IfNoneMatch, tag, true), nil
 }

@@ -1295,7 +1295,7 @@ func (g PartUploadsCalls) State(ctx context.Context, uploadID string) (UploadSta
 // Complete is POST /api/v2/external/storage/uploads/{upload_id}/complete.
 //
 // Make a file of parts. It is there whole, in place of one with its key. If-Match and
-// If-None-Match: * hold.
+// If-None-Match hold.
 //
 // Needs: API key or access token.
 func (g PartUploadsCalls) Complete(ctx context.Context, uploadID string, body CompleteUpload) (UploadedFile, error) {
@@ -1719,7 +1719,7 @@ func (g StorageCalls) List(ctx context.Context, query FilesQuery) ([]File, error
 
 // Remove is DELETE /api/v2/external/storage/delete/{file_key}.
 //
-// Delete a file.
+// Delete a file. If-Match and If-None-Match hold.
 //
 // Needs: API key or access token.
 func (g StorageCalls) Remove(ctx context.Context, fileKey string) (DeletedFiles, error) {
@@ -1741,7 +1741,8 @@ func (g StorageCalls) RemoveFolder(ctx context.Context, folderPrefix string) (De
 
 // Copy is POST /api/v2/external/storage/copy.
 //
-// Copy a file within the organization. No byte is moved.
+// Copy a file within the organization. No byte is moved. If-Match and If-None-Match hold for
+// the file that is written.
 //
 // Needs: API key or access token.
 func (g StorageCalls) Copy(ctx context.Context, body CopyFile) (UploadedFile, error) {
