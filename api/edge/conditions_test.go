@@ -9,7 +9,7 @@ import (
 func TestTagsOfConditions(t *testing.T) {
 	for _, test := range []struct {
 		header            string
-		any, strong, weak bool // Of the tag a,b.
+		any, strong, weak bool // For the tag a,b.
 	}{
 		{"*", true, false, false},
 		{" * ", true, false, false},
