@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"berth/api/client"
 	"berth/api/wire"
@@ -19,9 +18,6 @@ import (
 
 // paidModel is the id by which organizations ask for the model of a drill.
 const paidModel = "lab/llama"
-
-// ledgerWait is for the charges of a minute to be in the ledger, and holds without use to end.
-const ledgerWait = 3 * time.Minute
 
 // buyer is an organization that asks for a published model that computes.
 type buyer struct {

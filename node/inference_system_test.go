@@ -24,11 +24,13 @@ import (
 
 // echoEngine is a scripted engine for edge cases of time: it answers what it was
 // asked, and "die" in a prompt ends it in the middle of a stream. A late model is loaded
-// once there is a file "go" beside the engine.
+// once there is a file "go" beside the engine, and a sick one never. It answers "raw NAME"
+// by the bytes of that file beside it.
 const echoEngine = `
 import http.server, json, os, select, socket, socketserver, sys, time
 port, model, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 kind = open(model).read()
+if kind == "sick": print("a sick model", flush=True)
 if kind == "broken":
     print("cannot load the model: bad magic", flush=True); sys.exit(3)
 while kind == "late" and not os.path.exists(os.path.dirname(sys.argv[0]) + "/go"): time.sleep(0.02)
@@ -36,13 +38,14 @@ class H(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def log_message(self, *a): pass
     def do_GET(self):
-        self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
+        self.send_response(503 if kind == "sick" else 200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = body.get("prompt") or body.get("messages", [{}])[-1].get("content") or body.get("input", "")
         if text == "exit" or text.endswith("exit " + os.environ["BERTH_EXECUTION_ID"]): os._exit(4)
         if text == "think": time.sleep(0.05)
         if text == "flood": return self.flood()
+        if text.startswith("raw "): return self.raw(text[4:])
         if text.startswith("reverse "): text = text[::-1]
         if body["model"] != name: # As vLLM does.
             self.send_response(404); self.send_header("Content-Length", "0"); self.end_headers(); return
@@ -50,8 +53,11 @@ class H(http.server.BaseHTTPRequestHandler):
             print(text, "waits", flush=True)
             if not self.connection.recv(1, socket.MSG_PEEK): # The client has left.
                 print(text, "left", flush=True); self.close_connection = True; return
+        if text == "belated": # It answers a client that has left.
+            print(text, "waits", flush=True); self.connection.recv(1, socket.MSG_PEEK); print(text, "answers", flush=True)
         if not body.get("stream"):
             data = json.dumps({"path": self.path, "model": body["model"], "replica": os.environ["BERTH_EXECUTION_ID"],
+                "loaded": kind[:64], "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
                 "auth": self.headers.get("Authorization"), "links": [name for _, name in socket.if_nameindex()], "choices": [{"message": {"role": "assistant", "content": text}}],
                 "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}}).encode()
             self.send_response(200); self.send_header("Content-Type", "application/json")
@@ -62,16 +68,22 @@ class H(http.server.BaseHTTPRequestHandler):
             part = ("data: " + text + "\n\n").encode()
             self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part)); self.wfile.flush()
         try:
-            for i in range(10**9 if text == "endless" else 3):
+            endless = text.endswith("endless")
+            for i in range(10**9 if endless else 3):
                 event(json.dumps({"choices": [{"delta": {"content": text if text.endswith(" esrever") else str(i)}}]}))
                 if text == "die": os._exit(5)
-                if text in ("endless", "slow"): time.sleep(0.01)
+                if text == "stuck": self.connection.recv(1, socket.MSG_PEEK); print("stuck left", flush=True)
+                if endless or text == "slow": time.sleep(0.01)
         except OSError:
             print("the client is gone", flush=True); self.close_connection = True; return
         if (body.get("stream_options") or {}).get("include_usage"):
             event(json.dumps({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 3}}))
         event("[DONE]")
         self.wfile.write(b"0\r\n\r\n")
+    def raw(self, which):
+        with open(os.path.dirname(sys.argv[0]) + "/" + which, "rb") as f: data = f.read()
+        self.close_connection = True
+        self.wfile.write(data.replace(b"DEPLOYMENT", name.encode()))
     def flood(self): # It writes 256 MiB as fast as they are read, and says how far it is when nobody has read for 2 seconds.
         self.send_response(200); self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked"); self.end_headers()
@@ -99,7 +111,7 @@ func withEcho(t *testing.T) func(cfg *nodetest.NodeConfig) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"tiny/echo/model.gguf": "good", "tiny/broken/model.gguf": "broken", "tiny/late/model.gguf": "late",
-		"engine.py": echoEngine,
+		"tiny/sick/model.gguf": "sick", "engine.py": echoEngine,
 	} {
 		name = filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -375,6 +387,7 @@ func TestInference(t *testing.T) {
 	t.Run("listed", func(t *testing.T) { checkListed(t, api, url, account.Key, created.ID) })
 	t.Run("flood", func(t *testing.T) { checkFlood(t, c, api, account.Key, d) })
 	chat := "/openai/v1/chat/completions"
+	t.Run("verbatim", func(t *testing.T) { checkVerbatim(t, c, account.Key, id, created.ID) })
 	t.Run("every node", func(t *testing.T) {
 		for _, n := range c.Nodes {
 			answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, n.URL()+chat, account.Key, prompt(id, "hello", false))

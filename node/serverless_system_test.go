@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"berth/api/client"
 	"berth/api/contracttest"
@@ -26,6 +27,9 @@ func TestServerless(t *testing.T) {
 	c, _, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) {
 		cfg.Billing.Mode = "enforce"
 		cfg.Inference.Engines[0].Concurrency, cfg.API.AccessLog = modelPlaces, true
+		if cfg.Name == nodetest.Config(t, 2).Name {
+			cfg.Inference.AnswerWait = soon
+		}
 	})
 	deployment := deploymentOf("tiny/echo")
 	deployment.MaxReplicas = 1 // Turns need full places.
@@ -45,6 +49,8 @@ func TestServerless(t *testing.T) {
 	t.Run("published", func(t *testing.T) { checkPublished(t, c, operator, api, created.ID, one.Key) })
 	t.Run("answers", func(t *testing.T) { checkPublishedAnswers(t, c, created.ID, one.Key) })
 	t.Run("money", func(t *testing.T) { checkTokenMoney(t, c, one, two) })
+	t.Run("verbatim", func(t *testing.T) { checkVerbatim(t, c, one.Key, "lab/echo", created.ID) })
+	t.Run("bad engine", func(t *testing.T) { checkBadEngine(t, c, api, created.ID) })
 	t.Run("contract", func(t *testing.T) {
 		cfg := contracttest.Config{BaseURL: c.Follower().URL(), Client: http.DefaultClient}
 		if err := contracttest.ValidateModels(t.Context(), cfg, one.Key, "lab/echo", false); err != nil {
@@ -55,6 +61,7 @@ func TestServerless(t *testing.T) {
 	t.Run("left", func(t *testing.T) { checkLeft(t, c, one) })
 	t.Run("log", func(t *testing.T) { checkModelLog(t, c, created.ID, one.Key) })
 	t.Run("turns", func(t *testing.T) { checkTurns(t, c, one, two) })
+	t.Run("turns everywhere", func(t *testing.T) { checkTurnsEverywhere(t, c, one, two) })
 	t.Run("withdrawn", func(t *testing.T) {
 		if _, err := operator.RemoveModel(t.Context(), "lab/echo"); err != nil {
 			t.Fatal(err)
@@ -68,6 +75,56 @@ func TestServerless(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("ledger", func(t *testing.T) {
+		for _, account := range []nodetest.Account{one, two} {
+			checkLedger(t, c, account)
+		}
+	})
+}
+
+// ledgerWait is for the charges of a minute to be in the ledger, and holds without use to end.
+const ledgerWait = 3 * time.Minute
+
+// checkLedger checks that the ledger of an organization has one charge a minute for its use of
+// a model, and that they are all of it.
+func checkLedger(t *testing.T, c *nodetest.Cluster, account nodetest.Account) {
+	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+	var lines []wire.LedgerEntry
+	var prompt, completion int64
+	var charged compute.Credits
+	used := tokensOf(c, account)
+	nodetest.Eventually(t, ledgerWait, "the ledger to have all tokens", func() bool {
+		lines, prompt, completion, charged = nil, 0, 0, 0
+		for cursor := new(uint64); cursor != nil; {
+			page, err := api.Ledger(t.Context(), *cursor, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range page.Entries {
+				if model, p, q, ok := compute.ParseTokenNote(orNone(line.Note)); ok && model == "lab/echo" && line.Kind == compute.LedgerCharge {
+					lines, prompt, completion, charged = append(lines, line), prompt+p, completion+q, charged+line.Amount
+				}
+			}
+			cursor = page.NextCursor
+		}
+		return prompt >= used.Prompt
+	})
+	if want := 100*compute.Credits(prompt) + 200*compute.Credits(completion); charged != want || charged != used.Charged ||
+		prompt != used.Prompt || completion != used.Completion {
+		t.Errorf("%s is charged %s for %d and %d tokens, which cost %s; it has used %+v", account.Slug, charged, prompt, completion, want, used)
+	}
+	minutes := map[int64]bool{}
+	for _, line := range lines {
+		minute := int64(line.At) / time.Minute.Milliseconds()
+		if minutes[minute] || line.ExecutionID != nil {
+			t.Errorf("%s has the charges %+v", account.Slug, lines)
+		}
+		minutes[minute] = true
+	}
+	credits, err := api.Credits(t.Context())
+	if err != nil || credits.TotalUsed != charged {
+		t.Errorf("%s has used %+v, charged is %s: %v", account.Slug, credits, charged, err)
+	}
 }
 
 // checkModelLog checks that a request to a model is logged without what was asked and

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -103,4 +105,124 @@ func checkTurns(t *testing.T, c *nodetest.Cluster, many, few nodetest.Account) {
 		}
 	}
 	waiting("0")
+}
+
+// saturate takes all places of a model that a node may use: it begins streams there until one
+// waits, which it gives up.
+func saturate(t *testing.T, n *nodetest.Node, key string) (free func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	for {
+		last, leave := context.WithCancel(ctx)
+		began := make(chan error, 1)
+		go func() {
+			req, err := http.NewRequestWithContext(last, http.MethodPost, n.URL()+"/openai/v1/chat/completions",
+				prompt("lab/echo", "endless", true))
+			if err == nil {
+				req.Header.Set("Authorization", "Bearer "+key)
+				var answer *http.Response
+				if answer, err = http.DefaultClient.Do(req); err == nil {
+					context.AfterFunc(last, func() { answer.Body.Close() })
+				}
+			}
+			began <- err
+		}()
+		taken := false
+		nodetest.Eventually(t, endWait, "a stream to begin or to wait", func() bool {
+			select {
+			case err := <-began:
+				if err != nil {
+					t.Fatal(err)
+				}
+				taken = true
+			default:
+			}
+			return taken || waitingAt(t, n) > 0
+		})
+		if taken {
+			continue
+		}
+		leave()
+		if err := <-began; err == nil { // It began in this moment.
+			continue
+		}
+		nodetest.Eventually(t, endWait, "the stream that waited to leave", func() bool { return waitingAt(t, n) == 0 })
+		return cancel
+	}
+}
+
+// waitingAt returns how many requests to the published model wait at a node.
+func waitingAt(t *testing.T, n *nodetest.Node) (waiting int) {
+	t.Helper()
+	const series = "\nberth_inference_requests_waiting{model=\"lab/echo\"} "
+	if _, after, found := strings.Cut(mustFetch(t, n.URL()+"/metrics"), series); found {
+		if _, err := fmt.Sscan(after, &waiting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return waiting
+}
+
+// checkTurnsEverywhere has one organization take all places of a model through all nodes, and
+// queue for more at each: another one is served in its turn at each.
+func checkTurnsEverywhere(t *testing.T, c *nodetest.Cluster, many, few nodetest.Account) {
+	const queued = 30
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	answered := make([][]string, len(c.Nodes)) // The organizations whose requests each node has answered.
+	count := func(node int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(answered[node])
+	}
+	ask := func(node int, account nodetest.Account) {
+		group.Go(func() {
+			answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, c.Nodes[node].URL()+"/openai/v1/chat/completions", account.Key,
+				prompt("lab/echo", "x", false))
+			if answer.StatusCode != http.StatusOK {
+				t.Errorf("%d: %s", answer.StatusCode, body)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answered[node] = append(answered[node], account.Slug)
+		})
+	}
+	// A node that has just learned of others' streams may let some in still.
+	waits := func(node, all int) {
+		t.Helper()
+		nodetest.Eventually(t, endWait, "requests to wait", func() bool {
+			before := count(node)
+			return before+waitingAt(t, c.Nodes[node]) >= all
+		})
+	}
+	var free []func()
+	for _, n := range c.Nodes {
+		free = append(free, saturate(t, n, many.Key))
+	}
+	before := make([]int, len(c.Nodes))
+	for node := range c.Nodes {
+		for range queued {
+			ask(node, many)
+		}
+	}
+	for node := range c.Nodes {
+		waits(node, queued)
+		ask(node, few)
+		waits(node, queued+1)
+		before[node] = count(node)
+	}
+	for _, f := range free {
+		f()
+	}
+	group.Wait()
+	for node, slugs := range answered {
+		turn := slices.Index(slugs, few.Slug) - before[node]
+		if len(slugs) != queued+1 || turn > queued/3 || before[node] > queued/2 {
+			t.Errorf("at %s, which had answered %d of %d before, the other organization was number %d",
+				c.Nodes[node].Config.Name, before[node], len(slugs), turn)
+		}
+		if n := waitingAt(t, c.Nodes[node]); n != 0 {
+			t.Errorf("at %s %d wait at the end", c.Nodes[node].Config.Name, n)
+		}
+	}
 }
