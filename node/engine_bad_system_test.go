@@ -86,7 +86,7 @@ func checkBadEngine(t *testing.T, c *nodetest.Cluster, api *client.Client, id co
 		name   string
 		stream bool
 		status int
-		code   string // Of an error; "" for an answer of the engine,
+		code   string // Code of an error; "" for an answer of the engine,
 		body   string // which is this.
 	}{
 		{name: "noise", status: http.StatusServiceUnavailable, code: compute.DetailReplicaLost},
@@ -206,7 +206,7 @@ const (
 )
 
 // checkVerbatim asks every node for answers whose bytes are known: the client gets them as the
-// engine has sent them. Of a published model the id is its own, and nothing else differs.
+// engine has sent them. The id of a published model is its own, and nothing else differs.
 func checkVerbatim(t *testing.T, c *nodetest.Cluster, key, model string, id compute.ExecutionID) {
 	mustWriteRaw(t, c, "odd", wholeAnswer(http.StatusOK, "application/json", oddAnswer))
 	mustWriteRaw(t, c, "odd stream", streamAnswer(oddStream))
