@@ -299,15 +299,24 @@ func (g *deployments) get(r *edge.Request) (any, error) {
 	}
 	out := g.deploymentOf(r, r.View, e)
 	g.addProgress(r.Ctx, out.Rows)
-	if e.Deployment.State == compute.DeploymentFailed && !e.Deployment.Last.IsZero() {
-		ctx, cancel := context.WithTimeout(r.Ctx, outputWait)
-		defer cancel()
-		if text, err := g.cfg.Logs.Tail(ctx, e.Deployment.Last, outputTail); err == nil {
-			lines := strings.Split(strings.TrimRight(string(text.Combined), "\n"), "\n")
-			out.EngineOutput = lines[max(len(lines)-outputLines, 0):]
-		}
-	}
+	out.EngineOutput = append(out.EngineOutput, lastLines(r.Ctx, g.cfg.Logs, e)...)
 	return out, nil
+}
+
+// lastLines returns the last lines of the engine of a deployment that has failed; none for
+// other executions.
+func lastLines(ctx context.Context, logs Logs, e *compute.Execution) []string {
+	if e.Deployment == nil || e.Deployment.State != compute.DeploymentFailed || e.Deployment.Last.IsZero() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, outputWait)
+	defer cancel()
+	text, err := logs.Tail(ctx, e.Deployment.Last, outputTail)
+	if err != nil {
+		return nil
+	}
+	lines := strings.Split(strings.TrimRight(string(text.Combined), "\n"), "\n")
+	return lines[max(len(lines)-outputLines, 0):]
 }
 
 // modelLine begins the lines in which the node of a replica says how it gets the model.

@@ -23,7 +23,7 @@ func (g *executions) explain(r *edge.Request) (any, error) {
 	out := wire.Explanation{
 		ExecutionID: e.ID, Status: e.Status, Name: orNull(e.Name), Reason: orNull(e.Reason.String()), Index: known.Index,
 		Queued: known.Queued, Nodes: known.Nodes, NodesFit: known.Fits, Refused: wire.Counts{},
-		Replicas:  replicasOf(r.View, e),
+		Replicas: replicasOf(r.View, e), Detail: orNull(e.Detail), EngineOutput: lastLines(r.Ctx, g.cfg.Logs, e),
 		Placement: placementOf(r.View, e), Brake: brakeHolding(r.View, e), Retries: e.Retries, MaxRetries: e.MaxRetries,
 	}
 	if known.Position == 0 {

@@ -14,6 +14,7 @@ type Explanation struct {
 	Name        *string             `json:"name"`
 	Status      compute.Status      `json:"status"`
 	Reason      *string             `json:"reason" doc:"Typed reason why it waits, or why it ended so."`
+	Detail      *string             `json:"detail" doc:"The same for people; null without one."`
 	Retries     int                 `json:"retries" doc:"Retries after system failures so far."`
 	MaxRetries  int                 `json:"max_retries" doc:"How often it may."`
 	Index       uint64              `json:"index" doc:"Raft index of the state that this is about."`
@@ -30,6 +31,7 @@ type Explanation struct {
 	Brake           *BrakeHold       `json:"brake" doc:"Why its attempt is not given up although its node is down; null while that is not so."`
 	Placement       *Placement       `json:"placement" doc:"Why its newest attempt is where it is; null before the first."`
 	Replicas        []ServiceReplica `json:"replicas" doc:"A row for each replica of a service, with when one that has ended starts again."`
+	EngineOutput    []string         `json:"engine_output,omitempty" doc:"The last lines of the engine of a deployment that has failed."`
 	Defragmentation *Quote           `json:"defragmentation" doc:"The cheapest moves that would let it start now; null when not asked for, or there are none."`
 }
 

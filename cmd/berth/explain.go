@@ -58,6 +58,9 @@ func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
 		}
 		t.AppendRow(cli.Row("reason", reason))
 	}
+	if x.Detail != nil {
+		t.AppendRow(cli.Row("detail", *x.Detail))
+	}
 	if x.MaxRetries > 0 {
 		t.AppendRow(cli.Row("retries", fmt.Sprintf("%d of %d", x.Retries, x.MaxRetries)))
 	}
@@ -76,6 +79,9 @@ func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
 	}
 	for i := range x.Replicas {
 		t.AppendRow(cli.Row("replica", replicaState(&x.Replicas[i])))
+	}
+	for _, line := range x.EngineOutput {
+		t.AppendRow(cli.Row("engine", line))
 	}
 	if p := x.Placement; p != nil {
 		next := "no other node fitted"

@@ -95,3 +95,18 @@ func TestExplainBackOff(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 }
+
+// TestExplainFailedDeployment checks that berth explain says why a deployment has failed, with
+// the last lines of its engine.
+func TestExplainFailedDeployment(t *testing.T) {
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/execution/" + clitest.SomeID + "/explain": clitest.Answer(`{"execution_id":"` + clitest.SomeID + `",
+  "status":"running","reason":null,"detail":"its engine has ended 5 times in a row","replicas":[],"engine_output":["loads","bad magic"]}`),
+	})
+	r := execute(t, "", "explain", clitest.SomeID)
+	for _, want := range []string{"detail", "its engine has ended 5 times in a row", "engine", "loads", "bad magic"} {
+		if r.Code != 0 || !strings.Contains(r.Out, want) {
+			t.Errorf("got %+v without %q", r, want)
+		}
+	}
+}

@@ -1042,6 +1042,8 @@ type Explanation struct {
 	Status      Status  `json:"status,omitzero"`
 	// Typed reason why it waits, or why it ended so.
 	Reason *string `json:"reason,omitzero"`
+	// The same for people; null without one.
+	Detail *string `json:"detail,omitzero"`
 	// Retries after system failures so far.
 	Retries int `json:"retries,omitzero"`
 	// How often it may.
@@ -1070,6 +1072,8 @@ type Explanation struct {
 	Placement *Placement `json:"placement,omitzero"`
 	// A row for each replica of a service, with when one that has ended starts again.
 	Replicas []ServiceReplica `json:"replicas,omitzero"`
+	// The last lines of the engine of a deployment that has failed.
+	EngineOutput []string `json:"engine_output,omitzero"`
 	// The cheapest moves that would let it start now; null when not asked for, or there are none.
 	Defragmentation *Quote `json:"defragmentation,omitzero"`
 }
