@@ -39,14 +39,14 @@ func (s *Store) fetch(
 ) error {
 	total, done, next := m.bytes(), int64(0), int64(0)
 	step := max(total/progressParts, 1)
-	say := func(n int64) {
+	p := progress{add: func(n int64) {
 		if done += n; done >= next || done == total {
 			s.report(f, fmt.Sprintf("fetched %d of %d MiB of %s", done>>20, total>>20, m.Name))
 			next = done + step
 		}
-	}
+	}, note: func(text string) { s.report(f, text) }}
 	for i := range m.Files {
-		if err := s.fetchFile(ctx, dir, source, w, l, &m.Files[i], say); err != nil {
+		if err := s.fetchFile(ctx, dir, source, w, l, &m.Files[i], p); err != nil {
 			return err
 		}
 	}
@@ -57,13 +57,20 @@ func (s *Store) fetch(
 	return file.Write(filepath.Join(dir, manifestFile), data)
 }
 
+// progress has the functions that get the progress of a download: the bytes of files that are
+// there, and lines of text.
+type progress struct {
+	add  func(n int64)
+	note func(text string)
+}
+
 // fetchFile fetches one file, and tries again where it broke off.
 func (s *Store) fetchFile(
-	ctx context.Context, dir string, source Source, w Want, l *Listing, f *File, say func(int64),
+	ctx context.Context, dir string, source Source, w Want, l *Listing, f *File, p progress,
 ) (err error) {
 	name := filepath.Join(dir, filesDir, filepath.FromSlash(f.Name))
 	if info, err := os.Stat(name); err == nil && info.Size() == f.Size {
-		say(f.Size)
+		p.add(f.Size)
 		return nil // It was checked before it got this name.
 	}
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -79,7 +86,7 @@ func (s *Store) fetchFile(
 		}
 		err = s.try(ctx, name+".part", source, w, l, f, func(at int64) {
 			if at > counted {
-				say(at - counted)
+				p.add(at - counted)
 				counted = at
 			}
 		})
@@ -100,6 +107,9 @@ func (s *Store) fetchFile(
 			return err
 		}
 		s.cfg.Logger.Warn("model not fetched", "model", w.Name, "err", err)
+		if try+1 < tries {
+			p.note(fmt.Sprintf("%s is fetched again: %v", f.Name, err))
+		}
 	}
 	return compute.Errorf(compute.CodeUnavailable, "%s could not be fetched: %w", f.Name, err)
 }
