@@ -3,6 +3,7 @@ package node_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -409,5 +410,143 @@ func checkLatencyScales(t *testing.T, c *nodetest.Cluster, api *client.Client, k
 	})
 	if d, err := api.Deployment(t.Context(), patient); err != nil || d.Replicas > 1 { // Without requests it pauses soon.
 		t.Errorf("the other one has %d replicas, %v", d.Replicas, err)
+	}
+}
+
+// checkTooLarge deploys a model that is too large for the GPUs that it asks for, and one that is
+// too large for all: a follower refuses both, and names the GPUs that would do.
+func checkTooLarge(t *testing.T, c *nodetest.Cluster, api *client.Client) {
+	for model, gib := range map[string]int64{"huge": 200, "immense": 2000} {
+		name := filepath.Join(c.Nodes[0].Config.Inference.Models, "tiny", model, "model.gguf")
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		mustMark(t, name)
+		if err := os.Truncate(name, gib<<30); err != nil { // It is all hole.
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ model, gpu, want string }{
+		{"tiny/huge", "h100", "tiny/huge needs about 221 GiB of GPU memory, and gpu.h100 has less: gpu.a100.4x would fit"},
+		{"tiny/huge", "h100.2x", "and gpu.h100.2x has less: gpu.a100.4x would fit"},
+		{"tiny/immense", "a100.4x", "and gpu.a100.4x has less: no GPUs of one node have that much memory"},
+	} {
+		want := deploymentOf(test.model)
+		want.GPUType = test.gpu
+		var refused *client.Error
+		if _, err := api.Deploy(t.Context(), want); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest ||
+			refused.Code != "never_fits" || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s on %s: %v", test.model, test.gpu, err)
+		}
+	}
+}
+
+// checkAffinity asks a follower for answers of two replicas. A conversation stays at one
+// replica. When that has most of the streams, the conversation and another one go to the other
+// replica, and then it goes back.
+func checkAffinity(t *testing.T, c *nodetest.Cluster, api *client.Client, key string) {
+	want := deploymentOf("tiny/echo")
+	want.MinReplicas = 2
+	created, err := api.Deploy(t.Context(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Eventually(t, endWait, "both replicas to be ready", func() bool {
+		return mustDeployment(t, api, created.ID, "ready").Ready == 2
+	})
+	url := c.Follower().URL()
+	post := func(text string, stream bool) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/openai/v1/chat/completions",
+			prompt(created.ID.String(), text, stream))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("%+v, %v", answer, err)
+		}
+		return answer
+	}
+	ask := func(text string) compute.ExecutionID {
+		t.Helper()
+		answer := post(text, false)
+		defer answer.Body.Close()
+		var got struct{ Replica compute.ExecutionID }
+		if err := json.NewDecoder(answer.Body).Decode(&got); err != nil {
+			t.Fatal(err)
+		}
+		return got.Replica
+	}
+	begins := strings.Repeat("the beginning of a conversation, ", 100)
+	first := ask(begins)
+	for i := range 10 {
+		if replica := ask(begins + strconv.Itoa(i)); replica != first {
+			t.Errorf("request %d of the conversation went to %s, and not to %s", i, replica, first)
+		}
+	}
+	for range 2 { // With both, the replica has more than 5/4 of its share of three requests.
+		stream := post(begins+" endless", true)
+		defer stream.Body.Close()
+	}
+	second := ask(begins + "meanwhile")
+	if second == first {
+		t.Error("the conversation stays at the busy replica")
+	}
+	for i := range 10 {
+		if replica := ask(strconv.Itoa(i) + " another conversation"); replica != second {
+			t.Errorf("conversation %d goes to the busy replica", i)
+		}
+	}
+	if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkReplicasPaid checks that the owner of a stopped deployment has paid for each replica what
+// the time of its attempt costs, once, and nothing else.
+func checkReplicasPaid(t *testing.T, c *nodetest.Cluster, api *client.Client, id compute.ExecutionID) {
+	var rows []wire.ExecutionSummary
+	nodetest.Eventually(t, endWait, "each replica to be billed", func() bool {
+		history, err := api.History(t.Context(), client.HistoryQuery{Parent: id, Limit: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = history.Executions
+		return !slices.ContainsFunc(rows, func(e wire.ExecutionSummary) bool { return e.Billed == nil })
+	})
+	charged := map[compute.ExecutionID]compute.Credits{}
+	for cursor := new(uint64); cursor != nil; {
+		page, err := api.Ledger(t.Context(), *cursor, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range page.Entries {
+			if line.Kind == compute.LedgerCharge && line.ExecutionID != nil {
+				charged[*line.ExecutionID] += line.Amount
+			}
+		}
+		cursor = page.NextCursor
+	}
+	view, sum, paid := c.Leader().Peer().View(), compute.Credits(0), 0
+	for _, row := range rows {
+		e, ok := view.AnyExecution(row.ExecutionID)
+		if !ok || e.Price <= 0 {
+			t.Fatalf("the replica %s has no price", row.ExecutionID)
+		}
+		want := compute.Credits(0) // For one that never ran, or that the system failed.
+		if e.Ran && e.Status != compute.StatusSystemFailure {
+			want = e.Price.Charge(e.Duration)
+			paid++
+		}
+		if *row.Billed != want || charged[row.ExecutionID] != want {
+			t.Errorf("the replica %s, of %s, is billed %s and charged %s, want %s",
+				row.ExecutionID, e.Duration, *row.Billed, charged[row.ExecutionID], want)
+		}
+		sum += want
+	}
+	if d, err := api.Deployment(t.Context(), id); err != nil || d.Billed != sum || paid < 2 { // It was updated.
+		t.Errorf("the deployment is billed %s, and %d replicas %s: %v", d.Billed, paid, sum, err)
 	}
 }

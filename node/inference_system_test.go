@@ -38,7 +38,8 @@ class H(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def log_message(self, *a): pass
     def do_GET(self):
-        self.send_response(503 if kind == "sick" else 200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
+        if kind == "sick": self.wfile.write(b"HTTP/1.1 503 Sick\r\nContent-Length: 0\r\n\r\n"); return
+        self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = body.get("prompt") or body.get("messages", [{}])[-1].get("content") or body.get("input", "")
@@ -57,7 +58,7 @@ class H(http.server.BaseHTTPRequestHandler):
             print(text, "waits", flush=True); self.connection.recv(1, socket.MSG_PEEK); print(text, "answers", flush=True)
         if not body.get("stream"):
             data = json.dumps({"path": self.path, "model": body["model"], "replica": os.environ["BERTH_EXECUTION_ID"],
-                "loaded": kind[:64], "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
+                "loaded": kind[:64],
                 "auth": self.headers.get("Authorization"), "links": [name for _, name in socket.if_nameindex()], "choices": [{"message": {"role": "assistant", "content": text}}],
                 "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}}).encode()
             self.send_response(200); self.send_header("Content-Type", "application/json")
@@ -101,7 +102,7 @@ class H(http.server.BaseHTTPRequestHandler):
         except OSError: print("flood left", flush=True)
 class S(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
-print("serving", name, flush=True)
+print("serving", name, "on", os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
 S(("127.0.0.1", port), H).serve_forever()
 `
 
@@ -353,7 +354,7 @@ func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, key str
 // TestInference deploys a model and asks it through every node.
 func TestInference(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	hub, release := newModelHub(t)
+	hub := newModelHub(t)
 	hidden := filepath.Join(t.TempDir(), "serve") // No sandbox has it.
 	if err := os.WriteFile(hidden, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -362,8 +363,8 @@ func TestInference(t *testing.T) {
 		cfg.Inference.Engines = append(cfg.Inference.Engines, engine.Engine{
 			Name: "hidden", Command: []string{hidden}, Formats: []string{"gguf"},
 		})
-		cfg.Inference.Hub, cfg.Inference.Starts = hub, 5 // Streams below end the engine three times.
-		if cfg.Name == nodetest.Config(t, 0).Name {      // Only checkBackoff deploys through it.
+		cfg.Inference.Hub, cfg.Inference.Starts = hub.url, 5 // Streams below end the engine three times.
+		if cfg.Name == nodetest.Config(t, 0).Name {          // Only checkBackoff deploys through it.
 			cfg.Services.BackoffFirst, cfg.Services.BackoffMost = time.Hour, time.Hour
 		}
 	})
@@ -418,11 +419,13 @@ func TestInference(t *testing.T) {
 		}
 	})
 	t.Run("errors", func(t *testing.T) { checkModelErrors(t, c, url, id) })
+	t.Run("too large", func(t *testing.T) { checkTooLarge(t, c, api) })
+	t.Run("affinity", func(t *testing.T) { checkAffinity(t, c, api, account.Key) })
 	t.Run("sources", func(t *testing.T) {
 		foreign, root := nodetest.MustClient(t, c.MustAccount("other").Key, url), nodetest.MustClient(t, c.RootToken, url)
 		checkModelSources(t, api, foreign, root, account.Slug)
 	})
-	t.Run("progress", func(t *testing.T) { checkModelProgress(t, api, release) })
+	t.Run("progress", func(t *testing.T) { checkModelProgress(t, api, hub.release) })
 	t.Run("streams", func(t *testing.T) { checkModelStreams(t, api, url, account.Key, created.ID) })
 	t.Run("failed", func(t *testing.T) {
 		d := mustDeployment(t, api, broken.ID, "failed")
@@ -444,6 +447,7 @@ func TestInference(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustDeployment(t, api, created.ID, "stopped")
+		checkReplicasPaid(t, c, api, created.ID)
 		nodetest.Eventually(t, endWait, "a follower to know it", func() bool {
 			answer, _ := mustAsk(t, http.DefaultClient, http.MethodPost, url+chat, account.Key, prompt(id, "x", false))
 			return answer.StatusCode == http.StatusConflict

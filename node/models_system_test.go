@@ -3,16 +3,22 @@ package node_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"berth/api/client"
+	"berth/api/wire"
 	"berth/compute"
+	"berth/node/inference/engine"
 	"berth/node/nodetest"
 )
 
@@ -22,38 +28,91 @@ const (
 	wrongHubToken = "hf_a_wrong_one"
 )
 
-// newModelHub returns the URL of a hub with the models gated/echo and slow/echo, which it
-// gives to clients with the token. Before release it sends only the beginning of the slow
-// one.
-func newModelHub(t *testing.T) (url string, release func()) {
-	const size = len("from the hub")
-	rest := make(chan struct{})
-	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.Header.Get("Authorization") != "Bearer "+hubToken:
-			w.WriteHeader(http.StatusUnauthorized)
-		case r.URL.Path == "/api/models/gated/echo/revision/main", r.URL.Path == "/api/models/slow/echo/revision/main":
-			_ = json.NewEncoder(w).Encode(map[string]any{
-				"sha": "v1", "gated": "auto", "siblings": []any{map[string]any{
-					"rfilename": "model.gguf", "size": size, "blobId": "d3ef444c20bde3eccadfc52cc6f369862ba64c36",
-				}},
-			})
-		case r.URL.Path == "/gated/echo/resolve/v1/model.gguf":
-			_, _ = w.Write([]byte("from the hub"))
-		case r.URL.Path == "/slow/echo/resolve/v1/model.gguf":
-			_, _ = w.Write([]byte("from "))
-			_ = http.NewResponseController(w).Flush()
-			select {
-			case <-rest:
-				_, _ = w.Write([]byte("the hub"))
-			case <-r.Context().Done():
-			}
-		default:
-			w.WriteHeader(http.StatusNotFound)
-		}
-	}))
+// hubText is the file of every model of a modelHub.
+const hubText = "from the hub"
+
+// modelHub is a hub of models of one file, which it gives to clients with the token. Before
+// release it sends only the beginning of slow/echo and shared/echo. It breaks the connection in
+// the middle of broken/echo, and the file of damaged/echo has another hash.
+type modelHub struct {
+	url  string
+	rest chan struct{}
+
+	mu sync.Mutex
+
+	ranges map[string][]string // Ranges of the requests for the file of each model.
+}
+
+func newModelHub(t *testing.T) *modelHub {
+	h := &modelHub{rest: make(chan struct{}), ranges: make(map[string][]string)}
+	hub := httptest.NewServer(h)
 	t.Cleanup(hub.Close)
-	return hub.URL, sync.OnceFunc(func() { close(rest) })
+	h.url = hub.URL
+	return h
+}
+
+// release has the hub send the rest of the files.
+func (h *modelHub) release() { close(h.rest) }
+
+// asked returns the ranges of the requests for the file of a model.
+func (h *modelHub) asked(model string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.ranges[model])
+}
+
+// ServeHTTP answers as a hub.
+func (h *modelHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	listed, isList := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/api/models/"), "/revision/main")
+	model, isFile := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/"), "/resolve/v1/model.gguf")
+	hashes := map[string]string{"damaged/echo": strings.Repeat("0", 40)}
+	for _, name := range []string{"gated/echo", "slow/echo", "shared/echo", "broken/echo", "order/echo"} {
+		hashes[name] = "d3ef444c20bde3eccadfc52cc6f369862ba64c36"
+	}
+	switch {
+	case r.Header.Get("Authorization") != "Bearer "+hubToken:
+		w.WriteHeader(http.StatusUnauthorized)
+	case isList && hashes[listed] != "":
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"sha": "v1", "gated": "auto", "siblings": []any{map[string]any{
+				"rfilename": "model.gguf", "size": len(hubText), "blobId": hashes[listed],
+			}},
+		})
+	case isFile && hashes[model] != "":
+		h.send(w, r, model)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+// send sends the file of a model from the offset of the request's range on.
+func (h *modelHub) send(w http.ResponseWriter, r *http.Request, model string) {
+	const part = len("from ")
+	h.mu.Lock()
+	h.ranges[model] = append(h.ranges[model], r.Header.Get("Range"))
+	first := len(h.ranges[model]) == 1
+	h.mu.Unlock()
+	from := 0
+	if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-", &from); err == nil {
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(hubText)-1, len(hubText)))
+		w.WriteHeader(http.StatusPartialContent)
+	}
+	slow := model == "slow/echo" || model == "shared/echo"
+	if model == "broken/echo" && first || slow {
+		_, _ = io.WriteString(w, hubText[from:part])
+		_ = http.NewResponseController(w).Flush()
+		from = part
+	}
+	switch {
+	case model == "broken/echo" && first:
+		panic(http.ErrAbortHandler)
+	case slow:
+		select {
+		case <-h.rest:
+		case <-r.Context().Done():
+		}
+	}
+	_, _ = io.WriteString(w, hubText[from:])
 }
 
 func orNone(text *string) string {
@@ -149,53 +208,297 @@ func checkModelSources(t *testing.T, api, foreign, root *client.Client, org stri
 	}
 }
 
-// TestWorkerReadsStoredModel serves a model that only the organization's storage has with
-// a replica on a worker, and asks it through a follower. Another organization does not get
-// the model.
-func TestWorkerReadsStoredModel(t *testing.T) {
+// TestModelSources serves models from every place that has some, on servers and on a worker,
+// and asks a follower for them.
+func TestModelSources(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	const worker = 3
-	c, account, _ := inferenceCluster(t, 4, func(cfg *nodetest.NodeConfig) {
+	hub := newModelHub(t)
+	c, account, _ := inferenceCluster(t, worker+1, func(cfg *nodetest.NodeConfig) {
 		if cfg.Name == nodetest.Config(t, worker).Name {
-			cfg.Role, cfg.GPUs.Simulated = nodetest.Worker, []string{"b200:1"}
+			cfg.Role, cfg.GPUs.Simulated = nodetest.Worker, []string{"b200:2"}
 		}
+		cfg.Inference.Hub = hub.url
+		unhealthy := cfg.Inference.Engines[0]
+		unhealthy.Name, unhealthy.StartLimit = "unhealthy", 4*time.Second
+		cfg.Inference.Engines = append(cfg.Inference.Engines, unhealthy, engine.Engine{
+			Name: "stuck", Command: []string{"/bin/sh", "-c", "echo loads for ever; exec sleep 3600"}, Formats: []string{"gguf"},
+			HealthPath: "/health", StartLimit: 2 * time.Second,
+		})
 	})
-	url := c.Follower().URL()
-	api, foreign := nodetest.MustClient(t, account.Key, url), nodetest.MustClient(t, c.MustAccount("other").Key, url)
-	weights := []byte(strings.Repeat("the weights of a model in several chunks\n", 9<<20/40))
-	if _, err := api.Upload(t.Context(), bytesOf("models/own/echo/model.gguf", weights)); err != nil {
+	for _, text := range []string{hubToken, wrongHubToken} {
+		c.Hide(text)
+	}
+	m := &modelSources{T: t, c: c, hub: hub, url: c.Follower().URL(), account: account, worker: c.Nodes[worker]}
+	m.api, m.foreign = nodetest.MustClient(t, account.Key, m.url), c.MustAccount("other")
+	if err := os.MkdirAll(filepath.Join(c.Nodes[0].Config.Inference.Models, "order", "echo"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	want := deploymentOf("own/echo")
-	want.GPUType, want.MaxReplicas = "b200", 1
-	created, err := api.Deploy(t.Context(), want)
+	mustWriteRaw(t, c, "order/echo/model.gguf", "from the operator")
+	// These fail several times before they have failed.
+	unhealthy, stuck, damaged := m.deploy("tiny/sick", "unhealthy", "cpu", 1), m.deploy("tiny/echo", "stuck", "cpu", 1),
+		m.deploy("damaged/echo", "echo", "cpu", 1)
+	for _, test := range []struct {
+		name string
+		do   func(m *modelSources)
+	}{
+		{"stored, on a worker", (*modelSources).storedOnWorker},
+		{"hub, on a worker", (*modelSources).hubOnWorker},
+		{"GPUs of servers", (*modelSources).serversGPUs},
+		{"order", (*modelSources).order},
+		{"broken connection", (*modelSources).brokenConnection},
+		{"unhealthy", func(m *modelSources) {
+			m.fails(unhealthy, "port 8000 was not ready within 4 s: GET /health answers 503", "a sick model")
+		}},
+		{"stuck", func(m *modelSources) { m.fails(stuck, "port 8000 was not ready within 2 s: ", "loads for ever") }},
+		{"damaged", func(m *modelSources) { m.damaged(damaged) }},
+		{"token", (*modelSources).tokenNowhere},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			one := *m
+			one.T = t
+			test.do(&one)
+		})
+	}
+}
+
+// modelSources is a cluster with models in all places.
+type modelSources struct {
+	*testing.T
+
+	c       *nodetest.Cluster
+	hub     *modelHub
+	url     string // URL of a follower.
+	account nodetest.Account
+	api     *client.Client
+	foreign nodetest.Account
+	worker  *nodetest.Node
+}
+
+// deploy deploys so many replicas of a model, with the token for the hub.
+func (m *modelSources) deploy(model, by, gpu string, replicas int) compute.ExecutionID {
+	m.Helper()
+	return m.deployAs(m.api, model, by, gpu, replicas)
+}
+
+func (m *modelSources) deployAs(api *client.Client, model, by, gpu string, replicas int) compute.ExecutionID {
+	m.Helper()
+	want := deploymentOf(model)
+	want.Engine, want.GPUType, want.MinReplicas, want.MaxReplicas, want.Token = by, gpu, replicas, replicas, hubToken
+	created, err := api.Deploy(m.Context(), want)
 	if err != nil {
-		t.Fatal(err)
+		m.Fatal(err)
 	}
-	d := mustDeployment(t, api, created.ID, "ready")
-	if len(d.Rows) != 1 || d.Rows[0].Node == nil || *d.Rows[0].Node != c.Nodes[worker].Config.Name {
-		t.Errorf("its replicas are %+v", d.Rows)
+	return created.ID
+}
+
+// loaded asks a deployment, and returns what its engine has loaded.
+func (m *modelSources) loaded(account nodetest.Account, id compute.ExecutionID) string {
+	m.Helper()
+	var got struct{ Loaded string }
+	answer, body := mustAsk(m.T, http.DefaultClient, http.MethodPost, m.url+"/openai/v1/chat/completions", account.Key,
+		prompt(id.String(), "x", false))
+	if err := json.Unmarshal([]byte(body), &got); err != nil || answer.StatusCode != http.StatusOK {
+		m.Errorf("%d: %s", answer.StatusCode, body)
 	}
-	answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url+"/openai/v1/chat/completions", account.Key,
-		prompt(created.ID.String(), "hello", false))
-	if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"hello"`) {
-		t.Errorf("%d: %s", answer.StatusCode, body)
+	return got.Loaded
+}
+
+func (m *modelSources) remove(api *client.Client, id compute.ExecutionID) {
+	m.Helper()
+	if _, err := api.DeleteDeployment(m.Context(), id); err != nil {
+		m.Error(err)
 	}
-	found, err := filepath.Glob(filepath.Join(c.Nodes[worker].Config.DataDir, "models", "*", "files", "model.gguf"))
+}
+
+// ownGPUs checks that the engines of a deployment, which are on a node, have printed the GPUs
+// of their own records, so many each, and that no two have the same.
+func (m *modelSources) ownGPUs(id compute.ExecutionID, replicas, gpus int, node *nodetest.Node) {
+	m.Helper()
+	rows := mustDeployment(m.T, m.api, id, "ready").Rows
+	if len(rows) != replicas {
+		m.Errorf("its replicas are %+v", rows)
+	}
+	var all []compute.GPUID
+	for _, row := range rows {
+		e, err := m.api.Execution(m.Context(), row.ExecutionID, 0)
+		if err != nil {
+			m.Fatal(err)
+		}
+		var own []string
+		for _, gpu := range e.Metadata.GPUs {
+			all, own = append(all, gpu), append(own, string(gpu))
+		}
+		line := "serving " + id.String() + " on " + strings.Join(own, ",")
+		nodetest.Eventually(m.T, endWait, "the engine to say: "+line, func() bool {
+			out, err := m.api.ExecutionLogs(m.Context(), row.ExecutionID, client.LogQuery{})
+			return err == nil && slices.ContainsFunc(out.Logs, func(l wire.LogLine) bool { return l.Message == line })
+		})
+		if len(own) != gpus || row.Node == nil || *row.Node != node.Config.Name {
+			m.Errorf("a replica has the GPUs %v of %v", own, orNone(row.Node))
+		}
+	}
+	slices.Sort(all)
+	if len(slices.Compact(all)) != replicas*gpus {
+		m.Errorf("the replicas share the GPUs %v", all)
+	}
+}
+
+// storedOnWorker has a worker serve a model that only the storage of the organization has.
+// Another organization does not get it.
+func (m *modelSources) storedOnWorker() {
+	weights := []byte(strings.Repeat("the weights of a model in several chunks\n", 9<<20/40))
+	if _, err := m.api.Upload(m.Context(), bytesOf("models/own/echo/model.gguf", weights)); err != nil {
+		m.Fatal(err)
+	}
+	id := m.deploy("own/echo", "echo", "b200", 1)
+	m.ownGPUs(id, 1, 1, m.worker)
+	if got := m.loaded(m.account, id); got != string(weights[:64]) {
+		m.Errorf("it has loaded %q", got)
+	}
+	found, err := filepath.Glob(filepath.Join(m.worker.Config.DataDir, "models", "*", "files", "model.gguf"))
 	if err != nil || len(found) != 1 {
-		t.Fatalf("the worker has the files %q, %v", found, err)
+		m.Fatalf("the worker has the files %q, %v", found, err)
 	}
 	if data, err := os.ReadFile(found[0]); err != nil || !bytes.Equal(data, weights) {
-		t.Errorf("the worker has %d bytes of %d, %v", len(data), len(weights), err)
+		m.Errorf("the worker has %d bytes of %d, %v", len(data), len(weights), err)
 	}
-	if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
-		t.Fatal(err)
+	m.remove(m.api, id)
+	foreign := nodetest.MustClient(m.T, m.foreign.Key, m.url)
+	none := m.deployAs(foreign, "own/echo", "echo", "b200", 1)
+	if d := mustDeployment(m.T, foreign, none, "failed"); !strings.Contains(orNone(d.Detail), "own/echo") {
+		m.Errorf("for another organization it says %q", orNone(d.Detail))
 	}
-	none, err := foreign.Deploy(t.Context(), want)
+	m.remove(foreign, none)
+}
+
+// hubOnWorker has two replicas on a worker load a model of the hub at once: they share one
+// download. The record and the log of the deployment say how far it is.
+func (m *modelSources) hubOnWorker() {
+	id := m.deploy("shared/echo", "echo", "b200", 2)
+	const fetched = "fetched 0 of 0 MiB of shared/echo"
+	nodetest.Eventually(m.T, endWait, "the record to say of both replicas how far the model is", func() bool {
+		d, err := m.api.Deployment(m.Context(), id)
+		if err != nil {
+			m.Fatal(err)
+		}
+		return len(d.Rows) == 2 && orNone(d.Rows[0].Detail) == fetched && orNone(d.Rows[1].Detail) == fetched
+	})
+	logs, err := m.api.DeploymentLogs(m.Context(), id)
+	if err != nil || !slices.ContainsFunc(logs.Logs, func(l wire.LogLine) bool { return l.Message == "model: "+fetched }) {
+		m.Errorf("its log is %+v, %v", logs, err)
+	}
+	m.hub.release()
+	m.ownGPUs(id, 2, 1, m.worker)
+	if asked := m.hub.asked("shared/echo"); !slices.Equal(asked, []string{""}) {
+		m.Errorf("the hub was asked for the ranges %q", asked)
+	}
+	if got := m.loaded(m.account, id); got != hubText {
+		m.Errorf("it has loaded %q", got)
+	}
+	m.remove(m.api, id)
+}
+
+// serversGPUs has two replicas on a server that each need two of its four GPUs.
+func (m *modelSources) serversGPUs() {
+	id := m.deploy("tiny/echo", "echo", "t4.2x", 2)
+	m.ownGPUs(id, 2, 2, m.c.Nodes[2])
+	m.remove(m.api, id)
+}
+
+// order deploys a model that is in the storage of one organization, in the operator's directory
+// and on the hub.
+func (m *modelSources) order() {
+	if _, err := m.api.Upload(m.Context(), bytesOf("models/order/echo/model.gguf", []byte("from the storage"))); err != nil {
+		m.Fatal(err)
+	}
+	foreign := nodetest.MustClient(m.T, m.foreign.Key, m.url)
+	stored, operators, hubs := m.deploy("order/echo", "echo", "cpu", 1), m.deployAs(foreign, "order/echo", "echo", "cpu", 1),
+		m.deployAs(foreign, "gated/echo", "echo", "cpu", 1)
+	for _, test := range []struct {
+		account nodetest.Account
+		id      compute.ExecutionID
+		want    string
+	}{{m.account, stored, "from the storage"}, {m.foreign, operators, "from the operator"}, {m.foreign, hubs, hubText}} {
+		api := nodetest.MustClient(m.T, test.account.Key, m.url)
+		mustDeployment(m.T, api, test.id, "ready")
+		if got := m.loaded(test.account, test.id); got != test.want {
+			m.Errorf("it has loaded the model %q, want that %s", got, test.want)
+		}
+		m.remove(api, test.id)
+	}
+	if asked := m.hub.asked("order/echo"); len(asked) > 0 {
+		m.Errorf("the hub was asked for the ranges %q", asked)
+	}
+}
+
+// brokenConnection loads a model whose download broke off: it continues where it stopped.
+func (m *modelSources) brokenConnection() {
+	id := m.deploy("broken/echo", "echo", "cpu", 1)
+	mustDeployment(m.T, m.api, id, "ready")
+	if asked := m.hub.asked("broken/echo"); !slices.Equal(asked, []string{"", "bytes=5-"}) {
+		m.Errorf("the hub was asked for the ranges %q", asked)
+	}
+	if got := m.loaded(m.account, id); got != hubText {
+		m.Errorf("it has loaded %q", got)
+	}
+	m.remove(m.api, id)
+}
+
+// fails waits for a deployment to have failed after two starts. The record and its explanation
+// say why, and the record has the last line of the engine.
+func (m *modelSources) fails(id compute.ExecutionID, why, line string) {
+	d := mustDeployment(m.T, m.api, id, "failed")
+	if !strings.Contains(orNone(d.Detail), why) || !slices.Contains(d.EngineOutput, line) {
+		m.Errorf("it says %q, and its engine %q", orNone(d.Detail), d.EngineOutput)
+	}
+	if starts := m.replicasOf(id); len(starts) != 2 {
+		m.Errorf("its starts are %+v", starts)
+	}
+	x, err := m.api.Explain(m.Context(), id, false)
+	if err != nil || !strings.Contains(orNone(x.Detail), why) || !slices.Contains(x.EngineOutput, line) {
+		m.Errorf("it is explained by %+v, %v", x, err)
+	}
+	m.remove(m.api, id)
+}
+
+// replicasOf returns the executions of a deployment in the history of its organization.
+func (m *modelSources) replicasOf(id compute.ExecutionID) []wire.ExecutionSummary {
+	m.Helper()
+	history, err := m.api.History(m.Context(), client.HistoryQuery{Parent: id, Limit: 100})
 	if err != nil {
-		t.Fatal(err)
+		m.Fatal(err)
 	}
-	if d := mustDeployment(t, foreign, none.ID, "failed"); !strings.Contains(orNone(d.Detail), "own/echo") {
-		t.Errorf("for another organization it says %q", orNone(d.Detail))
+	return slices.DeleteFunc(history.Executions, func(e wire.ExecutionSummary) bool {
+		return e.ParentExecutionID == nil || *e.ParentExecutionID != id
+	})
+}
+
+// damaged checks that a model is fetched again, and not loaded, whose file has another hash
+// than its source says.
+func (m *modelSources) damaged(id compute.ExecutionID) {
+	nodetest.Eventually(m.T, endWait, "the log to say that the file is damaged", func() bool {
+		logs, err := m.api.DeploymentLogs(m.Context(), id)
+		return err == nil && slices.ContainsFunc(logs.Logs, func(l wire.LogLine) bool {
+			return l.Message == "model: model.gguf is fetched again: the hash of the file is another one"
+		})
+	})
+	nodetest.Eventually(m.T, endWait, "the hub to be asked again", func() bool { return len(m.hub.asked("damaged/echo")) > 1 })
+	d, err := m.api.Deployment(m.Context(), id)
+	if err != nil || d.Ready > 0 || slices.ContainsFunc(d.Rows, func(r wire.ServiceReplica) bool { return r.StartTime != nil }) {
+		m.Errorf("it is %+v, %v", d, err)
+	}
+	m.remove(m.api, id)
+}
+
+// tokenNowhere searches the files of all nodes for the token. The logs are searched at the end.
+func (m *modelSources) tokenNowhere() {
+	for _, n := range m.c.Nodes {
+		if contains(m.T, n.Config.DataDir, hubToken) {
+			m.Errorf("%s has the token for the hub", n.Config.Name)
+		}
+	}
+	if !contains(m.T, m.worker.Config.DataDir, hubText) {
+		m.Error("the search finds nothing in the files of the worker")
 	}
 }
