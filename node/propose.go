@@ -16,10 +16,25 @@ type proposer struct{ node *Node }
 // refusal comes back as the error, with its code. A command that some server of
 // the cluster could not apply is never proposed.
 func (p proposer) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
-	if err := p.node.machine.View().Allows(cmd); err != nil {
+	if err := allows(ctx, p.node.machine.View(), p.node.reader().Read, cmd); err != nil {
 		return fsm.Result{}, 0, err
 	}
 	return fsm.Propose(ctx, p.node.cluster, cmd)
+}
+
+// allows returns the reason for which cmd may not be proposed. A view that is behind, as
+// after a start, may have an earlier format than the cluster, so it refuses nothing: the
+// newest one does.
+func allows(ctx context.Context, seen *fsm.View, newest func(context.Context) (*fsm.View, error), cmd fsm.Command) error {
+	err := seen.Allows(cmd)
+	if err == nil {
+		return nil
+	}
+	view, unread := newest(ctx)
+	if unread != nil {
+		return unread
+	}
+	return view.Allows(cmd)
 }
 
 // do proposes cmd and returns only the index and the error.

@@ -235,8 +235,12 @@ func (e *Executor) repeat(ctx context.Context, fn func(context.Context) error) e
 	return err
 }
 
-// final reports whether the error is a refusal that a retry cannot change.
+// final reports whether the error is a refusal that a retry cannot change. An upgrade
+// changes what servers understand.
 func final(err error) bool {
+	if e, ok := errors.AsType[*compute.Error](err); ok && e.Detail == "upgrade_required" {
+		return false
+	}
 	code := compute.CodeOf(err)
 	return code == compute.CodeConflict || code == compute.CodeNotFound
 }

@@ -158,6 +158,9 @@ func TestFinal(t *testing.T) {
 			t.Errorf("final(%s) = %v", code, got)
 		}
 	}
+	if final(compute.Errorf(compute.CodeConflict, "x").Named("upgrade_required")) {
+		t.Error("what servers do not understand yet is final")
+	}
 	if final(nil) || final(errors.New("x")) {
 		t.Error("no code is final")
 	}
