@@ -281,9 +281,11 @@ func checkWorkerImages(t *testing.T, c *nodetest.Cluster, account nodetest.Accou
 	drainNodes(t, c, false, worker)
 	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
 	credentials := client.Registry{CredentialType: "basic", Username: "ada", Password: canary}
+	_, port, _ := strings.Cut(registry.Host, ":")
+	repository := "worker" + port + "/" // No other test has such images on the engine.
 	start := func(name string, command ...string) client.StartImage {
 		t.Helper()
-		s := client.StartImage{Image: registry.PushLarge(t, "team/"+name, "1", largeImage), RunCommand: command, Registry: credentials}
+		s := client.StartImage{Image: registry.PushLarge(t, repository+name, "1", largeImage), RunCommand: command, Registry: credentials}
 		t.Cleanup(func() { dockertest.Remove(t, s.Image) })
 		s.ExecutionType = "b200"
 		return s
@@ -312,7 +314,7 @@ func checkWorkerImages(t *testing.T, c *nodetest.Cluster, account nodetest.Accou
 	})
 	for name, want := range map[string]int{"held": 1, "second": 0, "third": 1} {
 		left, err := dockertest.Client(t).ImageList(t.Context(), dockerclient.ImageListOptions{
-			Filters: make(dockerclient.Filters).Add("reference", "berth.pulled/team/"+name),
+			Filters: make(dockerclient.Filters).Add("reference", "berth.pulled/"+repository+name),
 		})
 		if err != nil || len(left.Items) != want {
 			t.Errorf("the engine has %d images %s, want %d: %v", len(left.Items), name, want, err)
