@@ -81,8 +81,10 @@ func runNode(cmd *cobra.Command, cfg config.Config, promoteAfter time.Duration) 
 	defer announcer.Wait()
 	defer stop()
 	announcer.Go(func() { announceRootToken(ctx, cmd.OutOrStdout(), cfg) })
+	logger := config.NewLogger(cfg.Log, cmd.ErrOrStderr())
+	config.RedirectLibraries(logger)
 	err := node.Run(ctx, cfg, node.Options{
-		Version: version, Build: build, Logger: config.NewLogger(cfg.Log, cmd.ErrOrStderr()),
+		Version: version, Build: build, Logger: logger,
 		PromoteAfter: promoteAfter, Alone: true,
 	})
 	if node.Removed(err) {
