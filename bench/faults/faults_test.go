@@ -19,7 +19,7 @@ func TestConfigRefuses(t *testing.T) {
 		want   string
 	}{
 		{"nemesis", func(c *faults.Config) { c.Nemeses = []string{"locusts"} }, `no fault "locusts"; there are all-kill`},
-		{"workload", func(c *faults.Config) { c.Workloads = []string{"play"} }, `no workload "play"; there are account, keys`},
+		{"workload", func(c *faults.Config) { c.Workloads = []string{"play"} }, `no workload "play"; there are account, files, keys`},
 		{"points", func(c *faults.Config) { c.Nemeses = []string{"clock"} }, `"clock" needs a program with failpoints`},
 		{"plant", func(c *faults.Config) { c.Plant = "map-order" }, "a planted bug needs a program with failpoints"},
 		{"worker", func(c *faults.Config) { c.Nemeses = []string{"worker-kill"} }, `"worker-kill" needs a worker`},

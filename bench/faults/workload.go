@@ -30,6 +30,7 @@ func makers() map[string]func(*session) workload {
 		"life": func(s *session) workload {
 			return &executionLoad{session: s, hooks: map[string]bool{}, long: map[string]bool{}}
 		},
+		"files":     func(s *session) workload { return &files{session: s} },
 		"keys":      func(s *session) workload { return &keyring{session: s} },
 		"selection": func(s *session) workload { return &selections{session: s} },
 	}
