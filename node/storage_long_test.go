@@ -120,9 +120,37 @@ func TestFilesUnderKills(t *testing.T) {
 			w.check(key)
 		}
 	}
+	checkNoLeaks(t, c, key)
 	t.Logf("measured: %d of %d operations acknowledged over %d kills", acknowledged.Load(), killOps, kills)
 	if acknowledged.Load() < killOps/2 || kills < 3 {
 		t.Error("it was too quiet, or too little was acknowledged")
+	}
+}
+
+// checkNoLeaks deletes all files and collects. No blob of them is left.
+func checkNoLeaks(t *testing.T, processes *nodetest.Processes, key string) {
+	t.Helper()
+	c := processes.Inside()
+	blobs := func() (n int) {
+		for _, s := range c.Servers() {
+			s.Peer().SweepBlobs(t.Context(), -time.Hour)
+			n += len(chunksOf(t, s.Config.DataDir, 0))
+		}
+		return n
+	}
+	kept := blobs()
+	api := nodetest.MustClient(t, key, c.Follower().URL())
+	files, _, err := api.Files(t.Context(), "", "", 1000)
+	if err != nil || kept < len(files) {
+		t.Errorf("%d files have %d blobs, %v", len(files), kept, err)
+	}
+	for _, f := range files {
+		if err := api.DeleteFile(t.Context(), f.Key); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := blobs(); left > 0 {
+		t.Errorf("%d of %d blobs stay without a file", left, kept)
 	}
 }
 

@@ -188,6 +188,21 @@ func (c *Processes) add(cfg config.Config) *Process {
 	return p
 }
 
+// Inside stops the processes and runs their nodes in this process, on the same data and
+// addresses.
+func (c *Processes) Inside() *Cluster {
+	c.tb.Helper()
+	in := &Cluster{tb: c.tb, RootToken: c.RootToken, output: c.output}
+	for _, p := range c.Nodes {
+		p.Stop()
+	}
+	for _, p := range c.Nodes {
+		in.Nodes = append(in.Nodes, mustRun(c.tb, p.Config, 0, c.output))
+	}
+	in.WaitReady()
+	return in
+}
+
 // Logged reports whether a node has logged a text.
 func (c *Processes) Logged(text string) bool {
 	c.output.mu.Lock()
