@@ -30,7 +30,7 @@ const (
 	maxFailed    = 16               // Failures after which a scan ends. Each may take a while.
 	leavePeriod  = 2 * time.Minute  // Longer than a removal takes from its first query to its entry.
 	downPeriod   = 10 * time.Minute // Then the copies of bundles on a down server do not count. It may return.
-	repairRate   = 32 << 20         // Bytes a second that a server fetches, so that others still have the disks and the network.
+	repairRate   = 32 << 20         // Bytes a second that a server fetches: others need the disks and the network too.
 	trimBatch    = 1 << 10          // Copies about which other servers are asked at once.
 )
 
@@ -125,7 +125,8 @@ func (r *Repairer) scan(ctx context.Context) {
 	number, without := r.begin()
 	l := Missing{Scanned: true}
 	l.Archives = r.fetchArchives(ctx)
-	l.Bundles, l.First = r.fetchBundles(ctx, without, r.blobs.FullNodes(ctx))
+	full := r.blobs.FullNodes(ctx, slices.Concat(without.leavers, without.silent))
+	l.Bundles, l.First = r.fetchBundles(ctx, without, full)
 	if ctx.Err() != nil {
 		return
 	}
@@ -298,7 +299,9 @@ func (r *Repairer) throttled(ctx context.Context, hash compute.Hash) error {
 // Trim removes copies of used blobs from this disk that were put longer ago than minAge,
 // and that the placement has no use for once their owners have theirs: after a server has
 // joined or returned, or got space again. It removes none while a server is about to leave.
-func (r *Repairer) Trim(ctx context.Context, used iter.Seq[compute.Hash], minAge time.Duration) (removed int, err error) {
+func (r *Repairer) Trim(
+	ctx context.Context, used iter.Seq[compute.Hash], minAge time.Duration,
+) (removed int, err error) {
 	for some := range slices.Chunk(r.blobs.Surplus(used), trimBatch) {
 		n, err := r.trimSome(ctx, some, minAge)
 		removed += n

@@ -14,8 +14,12 @@ import (
 	"berth/compute"
 )
 
-// maxAsked is how many blobs one question of Holds names.
-const maxAsked = 1 << 12
+// Limits of questions about blobs.
+const (
+	maxAsked  = 1 << 12                // Blobs that one question names.
+	holdsTime = 2 * time.Second        // For one question. A node that does not answer must not hold up a repair.
+	fullTime  = 500 * time.Millisecond // The same if it names no blob.
+)
 
 // holding is the answer of a node to the question which blobs it has.
 type holding struct {
@@ -51,7 +55,7 @@ func (b *Blobs) holds(ctx context.Context, node compute.NodeID, hashes []compute
 		for _, hash := range some {
 			data = append(data, hash[:]...)
 		}
-		answer, err := b.ask(ctx, node, request{op: opHolds, size: len(data)}, data)
+		answer, err := b.askOnce(ctx, node, data)
 		if err != nil {
 			return out, err
 		}
@@ -66,6 +70,17 @@ func (b *Blobs) holds(ctx context.Context, node compute.NodeID, hashes []compute
 		}
 	}
 	return out, nil
+}
+
+// askOnce asks one question of holds.
+func (b *Blobs) askOnce(ctx context.Context, node compute.NodeID, names []byte) ([]byte, error) {
+	limit := holdsTime
+	if len(names) == 0 {
+		limit = fullTime
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return b.ask(ctx, node, request{op: opHolds, size: len(names)}, names)
 }
 
 // answerHolds answers another node's holds: a byte for a full disk, and one for each blob.
@@ -118,12 +133,12 @@ func (b *Blobs) askHolds(ctx context.Context, questions map[compute.NodeID][]com
 	return answers
 }
 
-// FullNodes asks the other nodes that are up whether their disks are full, and returns
-// those that are, in the order of Nodes.
-func (b *Blobs) FullNodes(ctx context.Context) (full []compute.NodeID) {
+// FullNodes asks the other nodes that are up, except those of without, whether their disks are
+// full, and returns those that are, in the order of Nodes.
+func (b *Blobs) FullNodes(ctx context.Context, without []compute.NodeID) (full []compute.NodeID) {
 	questions := make(map[compute.NodeID][]compute.Hash)
 	for _, n := range b.others(b.cfg.Nodes()) {
-		if n.Up {
+		if n.Up && !slices.Contains(without, n.ID) {
 			questions[n.ID] = nil
 		}
 	}

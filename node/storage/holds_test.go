@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"berth/compute"
 )
@@ -58,7 +60,7 @@ func TestFullDiskIsReported(t *testing.T) {
 		if got := compute.CodeOf(err); err != nil && got != want || (err == nil) != (want == "") {
 			t.Fatalf("%d bytes: %v", bytes, err)
 		}
-		if got := asker.FullNodes(t.Context()); slices.Contains(got, nodeID(1)) != full {
+		if got := asker.FullNodes(t.Context(), nil); slices.Contains(got, nodeID(1)) != full {
 			t.Errorf("after %d bytes %v are full", bytes, got)
 		}
 	}
@@ -101,4 +103,30 @@ func TestGetFindsBlobThatMoves(t *testing.T) {
 	if got, err := reader.Get(t.Context(), hash); err != nil || string(got) != string(data) {
 		t.Errorf("%q, %v", got, err)
 	}
+}
+
+// TestSilentNodesHoldUpNoQuestion asks nodes of which one does not answer. The rest is answered without it.
+func TestSilentNodesHoldUpNoQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, 2)
+		hash, err := c.nodes[nodeID(1)].cfg.Store.Put([]byte("data"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.fault[nodeID(2)] = func(conn net.Conn, _ []byte) error {
+			_, err := conn.Read(make([]byte, 1))
+			<-t.Context().Done()
+			return err
+		}
+		begun := time.Now()
+		full := c.nodes[nodeID(0)].FullNodes(t.Context(), nil)
+		if took := time.Since(begun); len(full) != 0 || took > fullTime {
+			t.Errorf("full are %v, after %s", full, took)
+		}
+		begun = time.Now()
+		copies := c.nodes[nodeID(0)].Copies(t.Context(), []compute.Hash{hash}, nil)
+		if took := time.Since(begun); copies[hash] != 1 || took > holdsTime {
+			t.Errorf("%d copies, after %s", copies[hash], took)
+		}
+	})
 }
