@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -42,7 +42,7 @@ func engineWithOtherIsolation(t *testing.T, host string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quiet := log.New(io.Discard, "", 0)
+	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	server := &http.Server{ErrorLog: quiet, Handler: &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "docker" },
 		FlushInterval: -1, // Output is passed on as it comes.

@@ -164,13 +164,16 @@ func (n *Node) Start() {
 	n.tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
-	ahead := n.Ahead
+	var now func() time.Time
+	if ahead := n.Ahead; ahead != 0 {
+		now = func() time.Time { return time.Now().Add(ahead) } //nolint:forbidigo // As the node's own default.
+	}
 	peer, err := node.Open(ctx, n.Config, node.Options{
 		Version: "test", Format: n.Format, PromoteAfter: promoteAfter, Ballast: ballastIn(n.Config.DataDir),
 		Logger:    config.NewLogger(n.Config.Log, n.output).With("node", n.Config.Name),
 		Fatal:     func(err error) { n.tb.Errorf("node %s: %v", n.Config.Name, err) },
 		StopLimit: stopWait,
-		Now:       func() time.Time { return time.Now().Add(ahead) },
+		Now:       now,
 	})
 	if err != nil {
 		cancel()
