@@ -166,6 +166,7 @@ func TestEngine(t *testing.T) {
 		{"answers", (*asked).answers},
 		{"contract", (*asked).contract},
 		{"stream", (*asked).stream},
+		{"10 MB", (*asked).tenMB},
 		{"OpenAI client", (*asked).byOpenAI},
 		{"overload", (*asked).overload},
 		{"cancel", func(a *asked) {
@@ -236,6 +237,14 @@ func (a *asked) answers() {
 		if reply.StatusCode != http.StatusBadRequest || got.Error == nil || got.Error.Code != test.code {
 			a.Errorf("%s: %d: %s", test.path, reply.StatusCode, body)
 		}
+	}
+}
+
+// tenMB asks with a prompt of 10 MB, which the engine gets and refuses.
+func (a *asked) tenMB() {
+	reply, body := a.post("completions", `{"model":"%s","prompt":"`+strings.Repeat("b ", 5_000_000)+`"}`)
+	if reply.StatusCode != http.StatusBadRequest || codeOfModel(body) != "context_length_exceeded" {
+		a.Errorf("%d: %.300s", reply.StatusCode, body)
 	}
 }
 
