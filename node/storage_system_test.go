@@ -122,6 +122,7 @@ func (c *storageCluster) files(t *testing.T) {
 	if n, err := c.at(follower).DeleteFolder(t.Context(), "folder"); n != 1 || err != nil {
 		t.Errorf("a folder of its marker: %d deleted, %v", n, err)
 	}
+	c.conditions(t, follower, worker)
 	if n, err := c.at(worker).DeleteFolder(t.Context(), "data/leader"); err != nil || n != 3 {
 		t.Errorf("%d deleted, %v", n, err)
 	}
@@ -130,6 +131,28 @@ func (c *storageCluster) files(t *testing.T) {
 	}
 	if err := c.at(follower).DeleteFile(t.Context(), "data/worker/big"); statusOf(err) != http.StatusNotFound {
 		t.Errorf("deleted twice: %v", err)
+	}
+}
+
+// conditions asks nodes to delete a file under conditions that do not hold.
+func (c *storageCluster) conditions(t *testing.T, nodes ...*nodetest.Node) {
+	for _, n := range nodes {
+		for _, header := range []string{`If-Match: ""`, `If-Match: "x", W/"y"`, "If-None-Match: *"} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, n.URL()+"/api/v2/external/storage/delete/data/leader/small", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, value, _ := strings.Cut(header, ": ")
+			req.Header.Set("Authorization", "Bearer "+c.key)
+			req.Header.Set(name, value)
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusPreconditionFailed {
+				t.Errorf("%s answers a delete with %s: %d, %v", n.Config.Name, header, resp.StatusCode, err)
+			}
+		}
 	}
 }
 
