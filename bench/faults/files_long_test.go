@@ -4,32 +4,18 @@ package faults_test
 
 import (
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"berth/bench/faults"
-	"berth/bench/faults/world"
 )
 
 // TestFilesUnderFaults stores, reads and deletes files while nodes are killed and cut off, their
 // disks are full, lose what was not synced, or return other bits. No acknowledged file
 // is lost, and no deleted one comes back.
 func TestFilesUnderFaults(t *testing.T) {
-	if testing.Short() || os.Geteuid() != 0 {
-		t.Skip("it makes networks and disks, which takes root and five minutes")
-	}
-	if missing := world.Missing(); len(missing) > 0 {
-		t.Skip("not installed: " + strings.Join(missing, ", "))
-	}
-	binary := filepath.Join(t.TempDir(), "berth")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "berth/cmd/berth")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	binary := mustBuild(t)
 	operations := 0
 	for operations < 10_000 {
 		seed := uint64(rand.Uint32())

@@ -15,20 +15,28 @@ import (
 	"berth/bench/faults/world"
 )
 
-// TestClusterUnderFaults is a short run of all nemeses and workloads with its
-// own seed. make faults runs them for longer.
-func TestClusterUnderFaults(t *testing.T) {
+// mustBuild builds the program that is put under faults. It skips the test where the
+// machine cannot have them.
+func mustBuild(t *testing.T) (binary string) {
+	t.Helper()
 	if testing.Short() || os.Geteuid() != 0 {
-		t.Skip("it makes networks and disks, which takes root and two minutes")
+		t.Skip("it makes networks and disks, which takes root and minutes")
 	}
 	if missing := world.Missing(); len(missing) > 0 {
 		t.Skip("not installed: " + strings.Join(missing, ", "))
 	}
-	binary := filepath.Join(t.TempDir(), "berth")
+	binary = filepath.Join(t.TempDir(), "berth")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "berth/cmd/berth")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
+	return binary
+}
+
+// TestClusterUnderFaults is a short run of all nemeses and workloads with its
+// own seed. make faults runs them for longer.
+func TestClusterUnderFaults(t *testing.T) {
+	binary := mustBuild(t)
 	cfg := faults.Config{
 		Seed: uint64(rand.Uint32()), Duration: 100 * time.Second, Nodes: 3, Binary: binary,
 		Dir: filepath.Join(t.TempDir(), "run"), Slow: 3, Progress: t.Output(),
