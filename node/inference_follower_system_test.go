@@ -131,9 +131,9 @@ func checkFlood(t *testing.T, c *nodetest.Cluster, api *client.Client, key strin
 	line("flood left")
 }
 
-// checkLostReplica asks one of two replicas, which ends before it has answered anything:
-// the answer comes from the other one.
-func checkLostReplica(t *testing.T, c *nodetest.Cluster, api *client.Client, key, url string) {
+// mustDeployTwo deploys two replicas of the echo engine, and waits until both are ready.
+func mustDeployTwo(t *testing.T, api *client.Client) wire.DeploymentCreated {
+	t.Helper()
 	want := deploymentOf("tiny/echo")
 	want.MinReplicas = 2
 	created, err := api.Deploy(t.Context(), want)
@@ -143,6 +143,13 @@ func checkLostReplica(t *testing.T, c *nodetest.Cluster, api *client.Client, key
 	nodetest.Eventually(t, endWait, "both replicas to be ready", func() bool {
 		return mustDeployment(t, api, created.ID, "ready").Ready == 2
 	})
+	return created
+}
+
+// checkLostReplica asks one of two replicas, which ends before it has answered anything:
+// the answer comes from the other one.
+func checkLostReplica(t *testing.T, c *nodetest.Cluster, api *client.Client, key, url string) {
+	created := mustDeployTwo(t, api)
 	begins := promptCanary + strings.Repeat(" the same conversation", 100) // So that the same replica is preferred.
 	ask := func(text string) (replica compute.ExecutionID) {
 		t.Helper()
@@ -445,15 +452,7 @@ func checkTooLarge(t *testing.T, c *nodetest.Cluster, api *client.Client) {
 // replica. When that has most of the streams, the conversation and another one go to the other
 // replica, and then it goes back.
 func checkAffinity(t *testing.T, c *nodetest.Cluster, api *client.Client, key string) {
-	want := deploymentOf("tiny/echo")
-	want.MinReplicas = 2
-	created, err := api.Deploy(t.Context(), want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nodetest.Eventually(t, endWait, "both replicas to be ready", func() bool {
-		return mustDeployment(t, api, created.ID, "ready").Ready == 2
-	})
+	created := mustDeployTwo(t, api)
 	url := c.Follower().URL()
 	post := func(text string, stream bool) *http.Response {
 		t.Helper()
