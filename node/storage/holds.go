@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -16,15 +17,16 @@ import (
 
 // Limits of questions about blobs.
 const (
-	maxAsked  = 1 << 12                // Blobs that one question names.
-	holdsTime = 2 * time.Second        // For one question. A node that does not answer must not hold up a repair.
-	fullTime  = 500 * time.Millisecond // The same if it names no blob.
+	maxAsked  = 1 << 12          // Blobs that one question names.
+	holdsTime = 10 * time.Second // For one question. A node that does not answer must not hold up a repair.
+	fullTime  = 2 * time.Second  // The same if it names no blob.
 )
 
 // holding is the answer of a node to the question which blobs it has.
 type holding struct {
-	full bool // Its disk took no blob when it last tried.
-	have map[compute.Hash]bool
+	full     bool // Its disk took no blob when it last tried.
+	replicas int  // Copies that a blob has by its configuration.
+	have     map[compute.Hash]bool
 }
 
 // shortage remembers that the disk took no blob of some size, until it takes one of that size.
@@ -45,9 +47,11 @@ func (s *shortage) record(size int, err error) {
 // taken.
 func (b *Blobs) Full() bool { return b.cfg.Store.shortage.bytes.Load() > 0 }
 
-// holds asks a node which of hashes it has durably. An older node refuses.
+// holds asks a node which of hashes it has durably. An older node refuses. The names go in
+// their order, so that each question is about few directories.
 func (b *Blobs) holds(ctx context.Context, node compute.NodeID, hashes []compute.Hash) (holding, error) {
 	out := holding{have: make(map[compute.Hash]bool, len(hashes))}
+	hashes = slices.SortedFunc(slices.Values(hashes), byHash)
 	for first := true; first || len(hashes) > 0; first = false {
 		some := hashes[:min(len(hashes), maxAsked)]
 		hashes = hashes[len(some):]
@@ -59,12 +63,12 @@ func (b *Blobs) holds(ctx context.Context, node compute.NodeID, hashes []compute
 		if err != nil {
 			return out, err
 		}
-		if len(answer) != 1+len(some) {
+		if len(answer) != answerHead+len(some) {
 			return out, fmt.Errorf("ask node %s: %d bytes say which of %d blobs it has", node, len(answer), len(some))
 		}
-		out.full = answer[0] == 1
+		out.full, out.replicas = answer[0] == 1, int(answer[1])
 		for i, hash := range some {
-			if answer[1+i] == 1 {
+			if answer[answerHead+i] == 1 {
 				out.have[hash] = true
 			}
 		}
@@ -83,13 +87,17 @@ func (b *Blobs) askOnce(ctx context.Context, node compute.NodeID, names []byte) 
 	return b.ask(ctx, node, request{op: opHolds, size: len(names)}, names)
 }
 
-// answerHolds answers another node's holds: a byte for a full disk, and one for each blob.
+// answerHead is how long an answer to holds is that names no blob.
+const answerHead = 2
+
+// answerHolds answers another node's holds: a byte for a full disk, one with Replicas, and
+// one for each blob.
 func (b *Blobs) answerHolds(question []byte) ([]byte, error) {
 	const width = len(compute.Hash{})
 	if len(question)%width != 0 {
 		return nil, compute.Errorf(compute.CodeInvalid, "not the names of blobs")
 	}
-	answer := []byte{flag(b.Full())}
+	answer := []byte{flag(b.Full()), byte(min(b.Replicas(), math.MaxUint8))}
 	synced := make(map[string]bool) // Directories whose names are durable.
 	for raw := range slices.Chunk(question, width) {
 		hash := compute.Hash(raw)
@@ -189,9 +197,11 @@ func (b *Blobs) Surplus(hashes iter.Seq[compute.Hash]) (surplus []compute.Hash) 
 			surplus = append(surplus, hash)
 		}
 	}
-	slices.SortFunc(surplus, func(a, b compute.Hash) int { return bytes.Compare(a[:], b[:]) })
+	slices.SortFunc(surplus, byHash)
 	return slices.Compact(surplus)
 }
+
+func byHash(a, b compute.Hash) int { return bytes.Compare(a[:], b[:]) }
 
 // Staying counts the other nodes that are up, stay, and are not of without.
 func (b *Blobs) Staying(without []compute.NodeID) int {
@@ -206,25 +216,34 @@ func (b *Blobs) staying() []Node {
 // Trim removes this disk's copies of those of some surplus blobs that were put longer ago than minAge
 // and of which enough nodes report a durable copy that come before this one in
 // the blob's order. That order does not depend on which nodes exist, so the first owners of
-// a blob never remove it, whichever nodes trim at the same time.
+// a blob never remove it, whichever nodes trim at the same time. All nodes that stay have to
+// answer: enough are as many as the one wants that is configured for the most copies.
 func (b *Blobs) Trim(ctx context.Context, surplus []compute.Hash, minAge time.Duration) (removed int, err error) {
 	defer func() { b.metrics.count("trim", err) }()
 	stay := b.staying()
 	questions := make(map[compute.NodeID][]compute.Hash)
+	for _, n := range stay {
+		questions[n.ID] = nil
+	}
 	for _, hash := range surplus {
 		for _, id := range b.before(hash, stay) {
 			questions[id] = append(questions[id], hash)
 		}
 	}
-	copies := make(map[compute.Hash]int, len(surplus))
-	for _, h := range b.askHolds(ctx, questions) {
+	copies, enough := make(map[compute.Hash]int, len(surplus)), b.Replicas()
+	answers := b.askHolds(ctx, questions)
+	if len(answers) < len(questions) {
+		return 0, nil
+	}
+	for _, h := range answers {
+		enough = max(enough, h.replicas)
 		for hash := range h.have {
 			copies[hash]++
 		}
 	}
 	limit := b.cfg.Store.now().Add(-minAge)
 	for _, hash := range surplus {
-		if copies[hash] < b.Replicas() {
+		if copies[hash] < enough {
 			continue
 		}
 		gone, err := b.cfg.Store.removeOld(b.cfg.Store.path(hash), limit)

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net"
 	"os"
@@ -103,6 +104,34 @@ func TestGetFindsBlobThatMoves(t *testing.T) {
 	if got, err := reader.Get(t.Context(), hash); err != nil || string(got) != string(data) {
 		t.Errorf("%q, %v", got, err)
 	}
+}
+
+// TestTrimKeepsWhatOthersWant holds that a node which is configured for fewer copies than another
+// one removes none that the other one wants.
+func TestTrimKeepsWhatOthersWant(t *testing.T) {
+	c := newCluster(t, 4, 2)
+	data := []byte("data")
+	for _, n := range c.nodes {
+		if _, err := n.cfg.Store.Put(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hash := compute.Hash(sha256.Sum256(data))
+	order := owners(hash, c.list)
+	trim := func(i, want int) {
+		t.Helper()
+		if n, err := c.nodes[order[i].ID].Trim(t.Context(), []compute.Hash{hash}, -time.Hour); err != nil || n != want {
+			t.Errorf("node %d of the order removes %d, %v, want %d", i, n, err, want)
+		}
+	}
+	for _, other := range []int{0, 3} { // Before it in the order, and behind it.
+		c.nodes[order[other].ID].cfg.Replicas = 3
+		trim(2, 0)
+		c.nodes[order[other].ID].cfg.Replicas = 2
+	}
+	trim(3, 1)
+	trim(2, 1)
+	trim(1, 0)
 }
 
 // TestSilentNodesHoldUpNoQuestion asks nodes of which one does not answer. The rest is answered without it.

@@ -182,6 +182,9 @@ func (b *Blobs) serve(ctx context.Context, req []byte, stream io.Reader) ([]byte
 	if err != nil {
 		return nil, err
 	}
+	if q.op == opHolds && q.size == 0 {
+		return b.answerHolds(nil) // Also while the disk is busy.
+	}
 	release, err := acquire(ctx, b.serving)
 	if err != nil {
 		return nil, err
