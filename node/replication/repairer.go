@@ -224,7 +224,15 @@ func (r *Repairer) fetchBundles(
 	if !leaving && slices.Equal(servers, r.settled) && slices.Equal(full, r.full) && now.Sub(r.at) < bundlePeriod {
 		return 0, compute.Hash{}
 	}
-	from := r.throttled
+	fetching, end := context.WithCancel(ctx)
+	defer end()
+	from := func(ctx context.Context, hash compute.Hash) error {
+		err := r.throttled(ctx, hash)
+		if r.overtaken(servers) {
+			end()
+		}
+		return err
+	}
 	if leaving {
 		from = r.fetchFrom(view, without.leavers)
 	}
@@ -240,7 +248,7 @@ func (r *Repairer) fetchBundles(
 	}
 	gone := slices.Concat(without.leavers, without.silent, down)
 	lacks := r.blobs.Lacking(ctx, needed, gone, full)
-	b := r.fetchAll(ctx, lacks, from, func() {})
+	b := r.fetchAll(fetching, lacks, from, func() {})
 	r.besideFull(ctx, &b, gone, full)
 	b.addUnread(unread)
 	b.addMissing(missing, err)
@@ -251,7 +259,7 @@ func (r *Repairer) fetchBundles(
 	if b.err != nil {
 		r.logger.Error("bundles missing on this server", "count", b.refused+b.lost, "err", b.err)
 	}
-	if (b.refused == 0 || len(down) > 0) && !leaving { // The down servers' own blobs come when they return.
+	if (b.refused == 0 || len(down) > 0) && !leaving && fetching.Err() == nil { // The down servers' own blobs come when they return.
 		r.settled, r.full, r.at = servers, full, now
 	}
 	return b.refused, b.held
@@ -288,6 +296,13 @@ func (r *Repairer) besideFull(ctx context.Context, b *fetched, without, full []c
 	}
 }
 
+// overtaken reports whether a scan for these servers should end for a newer one: others are
+// there now, or somebody waits for a scan. At repairRate the share of a server may take hours.
+func (r *Repairer) overtaken(servers []compute.NodeID) bool {
+	now, _ := present(r.view())
+	return len(r.wake) > 0 || !slices.Equal(now, servers)
+}
+
 // throttled fetches a blob, at repairRate.
 func (r *Repairer) throttled(ctx context.Context, hash compute.Hash) error {
 	if err := r.blobs.Fetch(ctx, hash); err != nil {
@@ -313,7 +328,9 @@ func (r *Repairer) Trim(
 }
 
 func (r *Repairer) trimSome(ctx context.Context, some []compute.Hash, minAge time.Duration) (removed int, err error) {
-	r.scanning.Lock()
+	if !r.scanning.TryLock() {
+		return 0, nil // The next sweep trims: this one has other work that must not wait for a scan.
+	}
 	defer r.scanning.Unlock()
 	now := r.now()
 	r.mu.Lock()
@@ -433,6 +450,9 @@ func (r *Repairer) fetchAll(
 	for i, hash := range hashes {
 		err := fetch(ctx, hash, one)
 		if ctx.Err() != nil {
+			if b.refused == 0 {
+				b.held = hash
+			}
 			b.refused += len(hashes) - i
 			b.left = append(b.left, hashes[i:]...)
 			return b

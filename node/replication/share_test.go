@@ -266,6 +266,23 @@ func (f *servers) last(id compute.NodeID) compute.Hash {
 	return compute.Hash{}
 }
 
+// TestScanEndsForANewerOne ends a scan that fetches a server's share when somebody waits for a
+// new one, which goes on where it ended.
+func TestScanEndsForANewerOne(t *testing.T) {
+	f := newServers(t, 1, 1)
+	f.code(40)
+	f.add(1, t.TempDir())
+	k := f.repairers[f.ids[1]]
+	k.wake <- struct{}{}
+	k.scan(t.Context())
+	before := k.lacks.Bundles
+	<-k.wake
+	k.scan(t.Context())
+	if before == 0 || k.lacks.Bundles != 0 {
+		t.Errorf("%d blobs are left, and then %d", before, k.lacks.Bundles)
+	}
+}
+
 // TestRepairIsThrottled holds that a server fetches its share at no more than a rate.
 func TestRepairIsThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
