@@ -205,13 +205,20 @@ func (s *money) reportRunning(extended []*compute.Execution) {
 		return
 	}
 	used := make(map[spender]compute.Credits)
+	count := func(e *compute.Execution) {
+		for _, who := range spendersOf(e) {
+			used[who] += min(e.Price.Charge(e.Owed+s.meta.Now.Sub(e.PlacedAt)), e.Held)
+		}
+	}
 	for _, index := range []store.Index[timeKey, compute.Execution]{s.growing, s.draining} {
 		for at := range index.All() {
 			e, _ := s.executions.Get(at.execution())
-			owed := min(e.Price.Charge(e.Owed+s.meta.Now.Sub(e.PlacedAt)), e.Held)
-			for _, who := range spendersOf(e) {
-				used[who] += owed
-			}
+			count(e)
+		}
+	}
+	for _, e := range extended {
+		if !mayGrow(e) { // It was extended for the last time, and has left the index.
+			count(e)
 		}
 	}
 	for _, e := range extended {
@@ -237,6 +244,23 @@ func (s *money) reportUsed(e *compute.Execution, who spender, used compute.Credi
 	s.report(e, &b, b.LevelOf(b.Charged), false)
 	b.Charged = charged
 	s.budgets.Put(&b)
+}
+
+// reportFree takes back the levels of budgets that were reached by an execution that costs
+// nothing in the end, so that they are reported when they are reached again.
+func (s *money) reportFree(e *compute.Execution) {
+	if s.budgets.Len() == 0 || s.Format() < formatRotation {
+		return
+	}
+	for _, who := range spendersOf(e) {
+		known, ok := s.budgets.Get(who)
+		if !ok || known.Level <= known.LevelOf(known.Charged) {
+			continue
+		}
+		b := *known
+		b.Level = b.LevelOf(b.Charged)
+		s.budgets.Put(&b)
+	}
 }
 
 // reportStop reports that e is stopped at a ceiling: its charge may stay below the last

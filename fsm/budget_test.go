@@ -210,6 +210,19 @@ func TestRunningWorkAlerts(t *testing.T) {
 	if got := levels(); len(got) != 3 {
 		t.Errorf("the charge reported again: %v", got)
 	}
+	w.limit(compute.Budget{MaxCredits: 5_000_000, URL: "https://example.com/b"}) // 43 % are charged.
+	lost := w.submit("t4", hours(9))
+	w.place("n3", lost)
+	w.must(w.started(lost))
+	w.pass(100 * time.Minute)
+	b, _ = w.view().Budget(w.org, compute.KeyID{}, compute.UserID{})
+	if b.Level != 50 {
+		t.Errorf("level %d is reported", b.Level)
+	}
+	w.must(w.ended(lost, compute.StatusSystemFailure, 2*time.Hour))
+	if b, _ = w.view().Budget(w.org, compute.KeyID{}, compute.UserID{}); b.Level != 0 {
+		t.Errorf("level %d stays, and will not be reported when it is reached", b.Level)
+	}
 	if err := w.view().Check(); err != nil {
 		t.Error(err)
 	}

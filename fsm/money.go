@@ -91,6 +91,8 @@ func (s *money) settle(e *compute.Execution) {
 		if fault.Planted(fault.DoubleCharge) {
 			s.post(charge)
 		}
+	} else if released > firstHold(e) { // It was extended, which may have been reported.
+		s.reportFree(e)
 	}
 }
 
