@@ -88,6 +88,9 @@ func (g *rotations) newMasterKey(r *edge.Request) error {
 		return err
 	}
 	before := fsm.SealingHash(r.View.Sealing())
+	if err := r.View.Allows(fsm.SealWith{Before: before}); err != nil {
+		return err // Before servers get a key that does not seal.
+	}
 	now, next, err := g.cfg.Master.Add(r.Ctx)
 	if err != nil {
 		return err

@@ -165,6 +165,9 @@ func (k masterKey) follow(ctx context.Context) {
 		if prefix, err := secrets.PrefixOf(file); err != nil || !bytes.Equal(prefix, sealing[0]) {
 			continue
 		}
+		if now := k.node.machine.View().Sealing(); len(now) != 1 || !bytes.Equal(now[0], sealing[0]) {
+			return // Another rotation has begun: its steps send keys that the file lacks.
+		}
 		if err := k.node.master.Replace(k.path(), file, k.node.cluster.ClusterID()); err != nil {
 			k.node.logger.Warn("master key not replaced", "err", err)
 		} else {
