@@ -18,7 +18,7 @@ import (
 )
 
 // soon is the answer_wait of the last node of TestServerless.
-const soon = 5 * time.Second
+const soon = 10 * time.Second
 
 // mustWriteRaw writes what the scripted engine answers to "raw NAME".
 func mustWriteRaw(t *testing.T, c *nodetest.Cluster, name, answer string) {

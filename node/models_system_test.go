@@ -220,7 +220,7 @@ func TestModelSources(t *testing.T) {
 		}
 		cfg.Inference.Hub = hub.url
 		unhealthy := cfg.Inference.Engines[0]
-		unhealthy.Name, unhealthy.StartLimit = "unhealthy", 4*time.Second
+		unhealthy.Name, unhealthy.StartLimit = "unhealthy", 8*time.Second
 		cfg.Inference.Engines = append(cfg.Inference.Engines, unhealthy, engine.Engine{
 			Name: "stuck", Command: []string{"/bin/sh", "-c", "echo loads for ever; exec sleep 3600"}, Formats: []string{"gguf"},
 			HealthPath: "/health", StartLimit: 2 * time.Second,
@@ -248,7 +248,7 @@ func TestModelSources(t *testing.T) {
 		{"order", (*modelSources).order},
 		{"broken connection", (*modelSources).brokenConnection},
 		{"unhealthy", func(m *modelSources) {
-			m.fails(unhealthy, "port 8000 was not ready within 4 s: GET /health answers 503", "a sick model")
+			m.fails(unhealthy, "port 8000 was not ready within 8 s: GET /health answers 503", "a sick model")
 		}},
 		{"stuck", func(m *modelSources) { m.fails(stuck, "port 8000 was not ready within 2 s: ", "loads for ever") }},
 		{"damaged", func(m *modelSources) { m.damaged(damaged) }},

@@ -11,7 +11,7 @@ import (
 	"berth/node/nodetest"
 )
 
-// TestServiceCreditsEnd warns a service that has credits for a quarter of an hour, and stops
+// TestServiceCreditsEnd warns a service that has credits for half an hour, and stops
 // it when they end. Time passes while the nodes are down: their clocks are ahead afterwards.
 func TestServiceCreditsEnd(t *testing.T) {
 	t.Parallel() // It mostly waits.
@@ -22,7 +22,7 @@ func TestServiceCreditsEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	price := compute.Price(before.Available) / compute.Price(15*60)
+	price := compute.Price(before.Available) / compute.Price(30*60)
 	if _, err := nodetest.MustClient(t, c.RootToken, c.Follower().URL()).SetPrice(t.Context(), "cpu", price, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestServiceCreditsEnd(t *testing.T) {
 		t.Errorf("of %+v it holds %+v", before, first)
 	}
 
-	c.Restart(11 * time.Minute) // No whole ten minutes are paid for.
+	c.Restart(21 * time.Minute) // No whole ten minutes are paid for.
 	nodetest.Eventually(t, endWait, "the warning in its output", func() bool {
 		found, err := ask().ExecutionLogs(t.Context(), id, client.LogQuery{Search: "credits end at"})
 		return err == nil && found.Total > 0
