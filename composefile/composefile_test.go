@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/composefile"
 )
@@ -62,6 +63,7 @@ func TestEmit(t *testing.T) {
 		Project: "berth-1", Labels: map[string]string{"berth.attempt": "1"}, Network: "net", Parent: "/berth/1",
 		Images: images, Devices: []string{"/dev/loop7"}, Variables: map[string]string{"SECRET": "${BERTH_VALUE_0}"},
 		Binds: []composefile.Bind{{Source: "/run/x", Target: "/mnt/s3"}}, GPUs: []string{"GPU-a", "GPU-b"}, MemoryMiB: 1024, Pids: 100, MaxFiles: 1000, TmpMiB: 64,
+		Grace: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +77,9 @@ func TestEmit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, s := range out.Services {
+		if s["stop_grace_period"] == nil {
+			t.Errorf("service %s has no grace: %v", name, s)
+		}
 		if s["read_only"] != true || fmt.Sprint(s["cap_drop"]) != "[ALL]" || s["cgroup_parent"] != "/berth/1" ||
 			!strings.Contains(fmt.Sprint(s["security_opt"]), "no-new-privileges") || s["pids_limit"] != 100.0 {
 			t.Errorf("service %s is not isolated: %v", name, s)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/compose-spec/compose-go/v2/types"
 )
@@ -38,7 +39,8 @@ type Frame struct {
 	CPUMilli  int64 // For each service; 0 if Parent limits all together.
 	Pids      int64
 	MaxFiles  int64
-	TmpMiB    int64 // Size of each directory in memory.
+	TmpMiB    int64         // Size of each directory in memory.
+	Grace     time.Duration // How long a service that names no stop_grace_period has from its stop signal to SIGKILL.
 }
 
 // Network is a network without a way out, which Docker Compose makes.
@@ -126,6 +128,9 @@ func (f *File) service(s *Service, c *types.ServiceConfig, image *Image, frame *
 		out["cpus"] = cpus
 	}
 	own(out, c)
+	if c.StopGracePeriod == nil && frame.Grace > 0 { // Docker Compose gives 10 seconds.
+		out["stop_grace_period"] = frame.Grace.String()
+	}
 	return out
 }
 

@@ -97,6 +97,16 @@ func checkCompose(t *testing.T, api *client.Client) {
 	if e.Status != compute.StatusFailed || e.ReturnCode == nil || *e.ReturnCode != 7 {
 		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
 	}
+	// Another service waits for the one that fails.
+	start.File = "services:\n  a: {image: $IMAGE, command: [exit, '7']}\n" +
+		"  b: {image: $IMAGE, command: [print, b], depends_on: {a: {condition: service_completed_successfully}}}\n"
+	if started, err = api.SubmitCompose(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	e = mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusFailed || e.ReturnCode == nil || *e.ReturnCode != 7 {
+		t.Errorf("it is %v with code %v, output %q %q, errors %v", e.Status, e.ReturnCode, e.Stdout, e.Stderr, e.Errors)
+	}
 	// The services reach each other by name, and a bridge has an address for each container.
 	start.File = fmt.Sprintf("services:\n  a: {image: $IMAGE, command: [serve, '8000'], scale: %d}\n"+
 		"  b: {image: $IMAGE, command: [ask, 'http://a:8000/hello', '7'], depends_on: [a]}\n", testsize.Pick(2, 20))
@@ -249,7 +259,7 @@ func checkComposeLeaves(t *testing.T, c *nodetest.Cluster, api *client.Client) {
 		}},
 		{"killed supervisor", "supervisor_lost", func(id compute.ExecutionID) { mustKillSupervisorOf(t, c, id) }},
 	}
-	start := client.StartCompose{File: endlessText}
+	start := client.StartCompose{File: endlessText, GracefulTimeout: 30}
 	start.Env = map[string]string{"IMAGE": dockertest.Image}
 	var ids []compute.ExecutionID
 	for range ends {
@@ -271,6 +281,9 @@ func checkComposeLeaves(t *testing.T, c *nodetest.Cluster, api *client.Client) {
 		})
 		if err != nil || len(containers.Items) == 0 {
 			t.Fatalf("%s: %d containers: %v", tt.name, len(containers.Items), err)
+		}
+		if seen := mustInspect(t, docker, containers.Items[0].ID).Container.Config; seen.StopTimeout == nil || *seen.StopTimeout != 30 {
+			t.Errorf("%s: the engine ends a service after %v seconds", tt.name, seen.StopTimeout)
 		}
 		const project = "com.docker.compose.project"
 		labels[i] = []string{attempt, project + "=" + containers.Items[0].Labels[project]}

@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
 	"berth/composefile"
@@ -131,7 +133,7 @@ func writeCompose(spec *supervise.Spec, group *cgroup.Group) (environment []stri
 		Project: strings.ToLower(strings.ReplaceAll(c.Name, ".", "-")), Labels: c.Labels, Network: c.Network,
 		Parent: c.Slice, Runtime: c.Runtime, Images: make(map[string]composefile.Image), Devices: c.Compose.Devices,
 		Variables: variables, GPUs: c.GPUs, MemoryMiB: spec.MemoryMiB, CPUMilli: spec.CPUMilli, Pids: spec.Pids,
-		MaxFiles: c.MaxFiles, TmpMiB: c.TmpMiB,
+		MaxFiles: c.MaxFiles, TmpMiB: c.TmpMiB, Grace: spec.StopGrace,
 	}
 	if frame.Parent == "" {
 		frame.Parent, frame.CPUMilli = group.Parent(), 0 // The group limits all together.
@@ -174,7 +176,7 @@ func (b *composed) Execute(time.Duration) error {
 }
 
 // Wait waits until Docker Compose ends: once all containers have ended, or one failed,
-// whose exit code it has then.
+// whose exit code it has then. It has another one if a service failed that others wait for.
 func (b *composed) Wait() (sandbox.Exit, error) {
 	err := b.cmd.Wait()
 	exit := sandbox.Exit{}
@@ -183,29 +185,49 @@ func (b *composed) Wait() (sandbox.Exit, error) {
 	} else if err != nil {
 		return exit, fmt.Errorf("wait for docker compose: %w", err)
 	}
+	if exit.Status.ExitStatus() == composeCode {
+		if code := b.firstFailure(); code > 0 {
+			exit.Status = syscall.WaitStatus(code << 8)
+		}
+	}
 	if exit.Status.ExitStatus() == killedCode {
-		exit.OOM = b.outOfMemory()
+		exit.OOM = slices.ContainsFunc(b.states(), func(s *container.State) bool { return s.OOMKilled })
 	}
 	return exit, nil
 }
 
-// outOfMemory reports whether the engine says that a container ran out of memory.
-func (b *composed) outOfMemory() bool {
+// composeCode is the exit code of Docker Compose if it fails itself.
+const composeCode = 1
+
+// firstFailure returns the exit code of the container that failed first, 0 for none.
+func (b *composed) firstFailure() (code int) {
+	var first time.Time
+	for _, s := range b.states() {
+		at, err := time.Parse(time.RFC3339Nano, s.FinishedAt)
+		if err == nil && s.Status == container.StateExited && s.ExitCode != 0 && (code == 0 || at.Before(first)) {
+			first, code = at, s.ExitCode
+		}
+	}
+	return code
+}
+
+// states returns the states of the containers, as far as the engine knows them.
+func (b *composed) states() (states []*container.State) {
 	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
 	defer cancel()
 	found, err := b.api.ContainerList(ctx, client.ContainerListOptions{
 		All: true, Filters: make(client.Filters).Add("label", labelAttempt+"="+b.attempt),
 	})
 	if err != nil {
-		return false
+		return nil
 	}
 	for _, c := range found.Items {
 		inspected, err := b.api.ContainerInspect(ctx, c.ID, client.ContainerInspectOptions{})
-		if err == nil && inspected.Container.State != nil && inspected.Container.State.OOMKilled {
-			return true
+		if err == nil && inspected.Container.State != nil {
+			states = append(states, inspected.Container.State)
 		}
 	}
-	return false
+	return states
 }
 
 // Terminate has Docker Compose stop the containers.
