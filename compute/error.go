@@ -39,7 +39,7 @@ type Error struct {
 }
 
 // Errorf returns an Error with a formatted message. It is never nil. An
-// argument for %w becomes Err.
+// argument for %w becomes Err, and its text a part of the message: Because keeps it out.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}
@@ -48,6 +48,13 @@ func Errorf(code Code, format string, args ...any) *Error {
 // Named returns e with the stable name of its case, for client programs.
 func (e *Error) Named(detail string) *Error {
 	e.Detail = detail
+	return e
+}
+
+// Because returns e with the operator's error, which is not in the message: addresses of
+// the cluster and what programs of others sent are not for the user.
+func (e *Error) Because(err error) *Error {
+	e.Err = err
 	return e
 }
 

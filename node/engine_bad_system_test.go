@@ -100,6 +100,9 @@ func checkBadEngine(t *testing.T, c *nodetest.Cluster, api *client.Client, id co
 		if answer.StatusCode != test.status || test.code != "" && codeOfModel(body) != test.code || test.code == "" && body != test.body {
 			t.Errorf("%s: %d: %q", test.name, answer.StatusCode, body)
 		}
+		if test.code != "" && (strings.Contains(body, "HTTP") || strings.Contains(body, "127.0.0.1")) {
+			t.Errorf("%s: the answer says more than a user needs: %s", test.name, body)
+		}
 	}
 	said := func(line string) {
 		t.Helper()

@@ -168,8 +168,8 @@ func (s *Server) relayIncoming(life lifetime, ctx *fasthttp.RequestCtx, r *Reque
 		req.URL = &url.URL{Scheme: "http", Host: "server", Opaque: string(ctx.URI().PathOriginal()), RawQuery: c.query}
 		answer, err := s.cfg.ServiceRelay.RoundTrip(req)
 		if err != nil {
-			return nil, compute.Errorf(compute.CodeUnavailable, "No server of the cluster answered: %w", err).
-				Named("no_server").Retry(time.Second)
+			return nil, compute.Errorf(compute.CodeUnavailable, "No server of the cluster answered.").
+				Named("no_server").Retry(time.Second).Because(err)
 		}
 		return answer, nil
 	})

@@ -323,8 +323,8 @@ func (a *publishedAnswer) whole(hold *bodyHold) ([]byte, error) {
 		return nil, compute.Errorf(compute.CodeUnavailable, "The answer has more than %d bytes.", maxWholeAnswer).
 			Named("answer_too_large")
 	case err != nil:
-		return nil, compute.Errorf(compute.CodeUnavailable, "The replica ended in the middle of its answer: %w", err).
-			Named("replica_failed").Retry(0)
+		return nil, compute.Errorf(compute.CodeUnavailable, "The replica ended in the middle of its answer.").
+			Named("replica_failed").Retry(0).Because(err)
 	}
 	a.read(data)
 	if !a.failed {

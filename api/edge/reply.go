@@ -3,7 +3,10 @@ package edge
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 
@@ -115,6 +118,9 @@ func (s *Server) logFailure(r *Request, status int, err error) {
 	log := r.Log(s.log).Error
 	if compute.CodeOf(err) == compute.CodeUnavailable || isDeadline(err) {
 		log = r.Log(s.log).Debug
+	}
+	if e, ok := errors.AsType[*compute.Error](err); ok && e.Err != nil && !strings.Contains(e.Message, e.Err.Error()) {
+		err = fmt.Errorf("%w: %w", err, e.Err)
 	}
 	route := "no route"
 	if r.route != nil {

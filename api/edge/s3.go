@@ -89,7 +89,7 @@ func (c *serviceCall) askS3(ctx context.Context, body *requestBody) (*http.Respo
 	withUpgrade(req.Header, "")
 	answer, err := c.cfg.S3.RoundTrip(req)
 	if err != nil {
-		return nil, compute.Errorf(compute.CodeUnavailable, "The S3 gateway does not answer: %w", err).
+		return nil, compute.Errorf(compute.CodeUnavailable, "The S3 gateway does not answer.").Because(err).
 			Named("no_gateway").Retry(time.Second)
 	}
 	return answer, nil

@@ -39,8 +39,8 @@ func (c *serviceCall) relayService() error {
 		}
 		answer, err := c.cfg.ServiceRelay.RoundTrip(req)
 		if err != nil {
-			return nil, compute.Errorf(compute.CodeUnavailable, "No server of the cluster answered: %w", err).
-				Named("no_server").Retry(time.Second)
+			return nil, compute.Errorf(compute.CodeUnavailable, "No server of the cluster answered.").
+				Named("no_server").Retry(time.Second).Because(err)
 		}
 		if isModel(c.ctx.URI().PathOriginal()) {
 			endWithEvent(answer) // The server may end in the middle of it.

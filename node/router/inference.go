@@ -83,8 +83,8 @@ func (r *Router) Infer(
 	if crowded && isUnsent(last) {
 		return nil, manyConnections()
 	}
-	return nil, compute.Errorf(compute.CodeUnavailable, "No replica answered: %w", last).
-		Named("replica_failed").Retry(retryAfter)
+	return nil, compute.Errorf(compute.CodeUnavailable, "No replica answered.").
+		Named("replica_failed").Retry(retryAfter).Because(withoutBytes(last))
 }
 
 // judge remembers a request that a replica answered by an error, and forgets one that it

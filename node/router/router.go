@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,6 +116,20 @@ type unreachable struct{ error }
 
 func (e *unreachable) Unwrap() error { return e.error }
 
+// errNotHTTP stands for an error of net/http that quotes what a program sent.
+var errNotHTTP = errors.New("the answer is not HTTP")
+
+// withoutBytes returns err, or errNotHTTP if its text may have what a program sent: that is
+// in no log.
+func withoutBytes(err error) error {
+	_, ours := errors.AsType[*compute.Error](err)
+	_, protocol := errors.AsType[textproto.ProtocolError](err)
+	if err != nil && !ours && (protocol || strings.Contains(err.Error(), `"`)) {
+		return errNotHTTP
+	}
+	return err
+}
+
 // manyConnections returns the error of a request that no replica got because of
 // ErrManyConnections: there are replicas that are ready.
 func manyConnections() error {
@@ -149,8 +164,8 @@ func (r *Router) RoundTrip(view *fsm.View, service *compute.Execution, req *http
 		}
 		done()
 		if _, refused := errors.AsType[*unreachable](err); !refused || sent {
-			return nil, compute.Errorf(compute.CodeUnavailable, "The replica did not answer: %w", err).
-				Named("replica_failed").Retry(retryAfter)
+			return nil, compute.Errorf(compute.CodeUnavailable, "The replica did not answer.").
+				Named("replica_failed").Retry(retryAfter).Because(withoutBytes(err))
 		}
 		crowded = crowded || errors.Is(err, ErrManyConnections)
 		if req.Context().Err() != nil {
