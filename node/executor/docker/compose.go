@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -79,6 +80,7 @@ type composed struct {
 	started chan struct{} // Closed once cmd has been started, or failed to.
 	files   []*os.File    // Its output.
 	removed chan struct{}
+	stuck   atomic.Bool // Docker Compose did not notice that a container failed.
 }
 
 // openCompose writes the file that Docker Compose executes.
@@ -176,16 +178,20 @@ func (b *composed) Execute(time.Duration) error {
 }
 
 // Wait waits until Docker Compose ends: once all containers have ended, or one failed,
-// whose exit code it has then. It has another one if a service failed that others wait for.
+// whose exit code it has then. If others wait for the one that failed, it has another code,
+// or waits for ever.
 func (b *composed) Wait() (sandbox.Exit, error) {
+	ended := make(chan struct{})
+	go b.endStuck(ended)
 	err := b.cmd.Wait()
+	close(ended)
 	exit := sandbox.Exit{}
 	if status, ok := b.cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
 		exit.Status = status
 	} else if err != nil {
 		return exit, fmt.Errorf("wait for docker compose: %w", err)
 	}
-	if exit.Status.ExitStatus() == composeCode {
+	if exit.Status.ExitStatus() == composeCode || b.stuck.Load() {
 		if code := b.firstFailure(); code > 0 {
 			exit.Status = syscall.WaitStatus(code << 8)
 		}
@@ -198,6 +204,42 @@ func (b *composed) Wait() (sandbox.Exit, error) {
 
 // composeCode is the exit code of Docker Compose if it fails itself.
 const composeCode = 1
+
+// Docker Compose is killed if it has not ended so many looks after a container failed and no
+// other one runs.
+const (
+	stuckEvery = 2 * time.Second
+	stuckLooks = 5
+)
+
+// endStuck kills Docker Compose if it does not notice that a container has failed, until
+// ended is closed.
+func (b *composed) endStuck(ended <-chan struct{}) {
+	look := time.NewTicker(stuckEvery)
+	defer look.Stop()
+	for looks := 0; looks < stuckLooks; {
+		select {
+		case <-ended:
+			return
+		case <-look.C:
+		}
+		if looks++; b.running() || b.firstFailure() == 0 {
+			looks = 0
+		}
+	}
+	b.stuck.Store(true)
+	_ = b.cmd.Process.Kill() // It may have ended in this moment.
+}
+
+// running reports whether a container may run, also where the engine does not answer.
+func (b *composed) running() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	defer cancel()
+	found, err := b.api.ContainerList(ctx, client.ContainerListOptions{ // Those that run.
+		Filters: make(client.Filters).Add("label", labelAttempt+"="+b.attempt),
+	})
+	return err != nil || len(found.Items) > 0
+}
 
 // firstFailure returns the exit code of the container that failed first, 0 for none.
 func (b *composed) firstFailure() (code int) {
