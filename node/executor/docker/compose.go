@@ -76,8 +76,10 @@ type composed struct {
 	api     *client.Client
 	group   *cgroup.Group
 	attempt string
+	grace   time.Duration // Of the execution.
 	cmd     *exec.Cmd
-	started chan struct{} // Closed once cmd has been started, or failed to.
+	started chan struct{} // Closed once cmd has been started, or failed to,
+	ended   chan struct{} // and once it has ended.
 	files   []*os.File    // Its output.
 	removed chan struct{}
 	stuck   atomic.Bool // Docker Compose did not notice that a container failed.
@@ -94,7 +96,8 @@ func openCompose(spec *supervise.Spec, group *cgroup.Group, stdout, stderr *os.F
 		return nil, err
 	}
 	b := &composed{
-		api: api, group: group, attempt: spec.Container.Labels[labelAttempt], started: make(chan struct{}),
+		api: api, group: group, attempt: spec.Container.Labels[labelAttempt], grace: spec.StopGrace,
+		started: make(chan struct{}), ended: make(chan struct{}),
 	}
 	for _, file := range []*os.File{stdout, stderr} {
 		fd, err := syscall.Dup(int(file.Fd()))
@@ -104,11 +107,9 @@ func openCompose(spec *supervise.Spec, group *cgroup.Group, stdout, stderr *os.F
 		syscall.CloseOnExec(fd)
 		b.files = append(b.files, os.NewFile(uintptr(fd), file.Name()))
 	}
-	grace := int(spec.StopGrace / time.Second)
 	b.cmd = exec.CommandContext(context.Background(), spec.Container.Compose.Program,
 		"--ansi", "never", "--progress", "quiet", "--file", ComposeFile,
-		"up", "--abort-on-container-failure", "--no-color", "--no-build", "--pull", "never",
-		"--timeout", strconv.Itoa(max(grace, 1)), "--menu=false")
+		"up", "--abort-on-container-failure", "--no-color", "--no-build", "--pull", "never", "--menu=false")
 	b.cmd.Stdout, b.cmd.Stderr = b.files[0], b.files[1]
 	// A group of its own: signals to the supervisor are not Docker Compose's.
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -181,10 +182,9 @@ func (b *composed) Execute(time.Duration) error {
 // whose exit code it has then. If others wait for the one that failed, it has another code,
 // or waits for ever.
 func (b *composed) Wait() (sandbox.Exit, error) {
-	ended := make(chan struct{})
-	go b.endStuck(ended)
+	go b.endStuck()
 	err := b.cmd.Wait()
-	close(ended)
+	close(b.ended)
 	exit := sandbox.Exit{}
 	if status, ok := b.cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
 		exit.Status = status
@@ -200,84 +200,6 @@ func (b *composed) Wait() (sandbox.Exit, error) {
 		exit.OOM = slices.ContainsFunc(b.states(), func(s *container.State) bool { return s.OOMKilled })
 	}
 	return exit, nil
-}
-
-// composeCode is the exit code of Docker Compose if it fails itself.
-const composeCode = 1
-
-// Docker Compose is killed if it has not ended so many looks after a container failed and no
-// other one runs.
-const (
-	stuckEvery = 2 * time.Second
-	stuckLooks = 5
-)
-
-// endStuck kills Docker Compose if it does not notice that a container has failed, until
-// ended is closed.
-func (b *composed) endStuck(ended <-chan struct{}) {
-	look := time.NewTicker(stuckEvery)
-	defer look.Stop()
-	for looks := 0; looks < stuckLooks; {
-		select {
-		case <-ended:
-			return
-		case <-look.C:
-		}
-		if looks++; b.running() || b.firstFailure() == 0 {
-			looks = 0
-		}
-	}
-	b.stuck.Store(true)
-	_ = b.cmd.Process.Kill() // It may have ended in this moment.
-}
-
-// running reports whether a container may run, also where the engine does not answer.
-func (b *composed) running() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
-	defer cancel()
-	found, err := b.api.ContainerList(ctx, client.ContainerListOptions{ // Those that run.
-		Filters: make(client.Filters).Add("label", labelAttempt+"="+b.attempt),
-	})
-	return err != nil || len(found.Items) > 0
-}
-
-// firstFailure returns the exit code of the container that failed first, 0 for none.
-func (b *composed) firstFailure() (code int) {
-	var first time.Time
-	for _, s := range b.states() {
-		at, err := time.Parse(time.RFC3339Nano, s.FinishedAt)
-		if err == nil && s.Status == container.StateExited && s.ExitCode != 0 && (code == 0 || at.Before(first)) {
-			first, code = at, s.ExitCode
-		}
-	}
-	return code
-}
-
-// states returns the states of the containers, as far as the engine knows them.
-func (b *composed) states() (states []*container.State) {
-	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
-	defer cancel()
-	found, err := b.api.ContainerList(ctx, client.ContainerListOptions{
-		All: true, Filters: make(client.Filters).Add("label", labelAttempt+"="+b.attempt),
-	})
-	if err != nil {
-		return nil
-	}
-	for _, c := range found.Items {
-		inspected, err := b.api.ContainerInspect(ctx, c.ID, client.ContainerInspectOptions{})
-		if err == nil && inspected.Container.State != nil {
-			states = append(states, inspected.Container.State)
-		}
-	}
-	return states
-}
-
-// Terminate has Docker Compose stop the containers.
-func (b *composed) Terminate() error {
-	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop docker compose: %w", err)
-	}
-	return nil
 }
 
 // Kill kills Docker Compose. The cgroup holds the containers.
