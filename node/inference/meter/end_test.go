@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,6 +137,61 @@ func TestLastBatches(t *testing.T) {
 		if e.ran.Wait(); e.charged() != (rows+1)*18 {
 			t.Errorf("%d tokens are charged, want %d", e.charged(), (rows+1)*18)
 		}
+	})
+}
+
+// TestBatchesAnswerTheirOwn settles more rows than fit into a command while the second batch is
+// held up: those of the first are answered, and what the others used stays set aside.
+func TestBatchesAnswerTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rows = 501
+		begin, release := make(chan struct{}), make(chan struct{})
+		var reserved []*meter.Reservation
+		var answered atomic.Int64
+		batches := 0
+		e := newEnding(t, func(_ context.Context, cmd fsm.Command) error {
+			if settle, ok := cmd.(fsm.SettleTokens); ok && len(settle.Usage) > 0 {
+				if batches++; batches == 1 {
+					<-begin
+				} else {
+					<-release
+				}
+			}
+			return nil
+		})
+		for i := range rows + 1 {
+			reserved = append(reserved, e.reserveOf(t, fmt.Sprint("model-", i)))
+		}
+		var settling sync.WaitGroup
+		for _, r := range reserved {
+			settling.Go(func() {
+				if r.Settle(t.Context(), 7, 11) == nil {
+					answered.Add(1)
+				}
+			})
+			if r == reserved[0] {
+				synctest.Wait() // It is a batch of its own, while which the others come.
+			}
+		}
+		synctest.Wait()
+		close(begin)
+		synctest.Wait()
+		if n := answered.Load(); n != 1 {
+			t.Errorf("%d are answered before their batch", n)
+		}
+		left := e.meter.Reserved(e.payer) // For the one beyond the second batch.
+		release <- struct{}{}
+		synctest.Wait()
+		if n := answered.Load(); n != rows {
+			t.Errorf("%d are answered once the first %d are committed", n, rows)
+		}
+		close(release)
+		settling.Wait()
+		if left == 0 || e.meter.Reserved(e.payer) != 0 {
+			t.Errorf("%s are set aside for what is in no batch, and %s at the end", left, e.meter.Reserved(e.payer))
+		}
+		e.end()
+		e.ran.Wait()
 	})
 }
 

@@ -22,7 +22,7 @@ const (
 	proposeFor = 10 * time.Second
 	retryAfter = 200 * time.Millisecond
 	lastFor    = 2 * time.Second // For what is left when Run is to end.
-	maxRows    = 500             // Rows of usage in a batch, and as many of holds: less than fsm.MaxCommand.
+	maxRows    = 500             // Rows of usage in a batch, and as many of holds: together they fit into a command.
 )
 
 // Config has the parts of the node that a Meter uses.
@@ -51,16 +51,23 @@ type Meter struct {
 	mu sync.Mutex
 
 	accounts map[compute.Payer]*account
-	usage    map[usageKey]*fsm.UsedTokens
-	full     []fsm.UsedTokens // Rows that hold no more.
-	waiting  []chan struct{}  // Closed once usage is committed.
+	usage    map[usageKey]*settled
+	full     []*settled // Rows that hold no more.
+}
+
+// settled is usage that is not in a batch yet.
+type settled struct {
+	fsm.UsedTokens
+
+	of      *account
+	amount  compute.Credits // What was reserved for its requests.
+	waiting []chan struct{} // Closed once it is committed.
 }
 
 // account has the credits that this node has set aside for a payer.
 type account struct {
 	held     compute.Credits // As of the last batch.
-	reserved compute.Credits // The part of held for requests under way.
-	settling compute.Credits // The part of reserved for requests whose usage is in the next batch.
+	reserved compute.Credits // The part of held for requests whose usage is in no batch yet.
 	queue    []*Reservation  // Requests that wait for more to be set aside.
 	asked    *Reservation    // The first of queue, once a batch asks for it.
 	usedAt   time.Time
@@ -78,7 +85,7 @@ func New(cfg Config) *Meter {
 	cfg.Logger = cfg.Logger.With("part", "meter")
 	m := &Meter{
 		cfg: cfg, kick: make(chan struct{}, 1), accounts: make(map[compute.Payer]*account),
-		usage: make(map[usageKey]*fsm.UsedTokens),
+		usage: make(map[usageKey]*settled),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "berth_inference_tokens_lost_total",
 			Help: "Tokens of published models whose charge this node gave up; its log has the sums.",
@@ -175,21 +182,21 @@ func (r *Reservation) Settle(ctx context.Context, prompt, completion int64) erro
 		return nil
 	}
 	r.over = true
-	r.of.settling += r.amount
 	r.of.usedAt = m.cfg.Now()
 	row := m.usage[r.key]
 	if row == nil || row.Prompt > compute.MaxTokens-prompt || row.Completion > compute.MaxTokens-completion {
 		if row != nil {
-			m.full = append(m.full, *row)
+			m.full = append(m.full, row)
 		}
-		row = &fsm.UsedTokens{Payer: r.key.payer, Model: r.key.model, Prices: r.key.prices}
+		row = &settled{of: r.of, UsedTokens: fsm.UsedTokens{Payer: r.key.payer, Model: r.key.model, Prices: r.key.prices}}
 		m.usage[r.key] = row
 	}
 	row.Prompt += prompt
 	row.Completion += completion
 	row.Requests++
+	row.amount += r.amount
 	done := make(chan struct{})
-	m.waiting = append(m.waiting, done)
+	row.waiting = append(row.waiting, done)
 	m.mu.Unlock()
 	m.wake()
 	select {
@@ -278,22 +285,29 @@ func (m *Meter) release(ctx context.Context) {
 	}
 }
 
-// takeUsage moves the usage that is to be charged to a batch. It reports whether some is left.
-func (m *Meter) takeUsage(b *batch) (more bool) {
+// takeUsage moves the usage that is to be charged to a batch, with what was reserved for it
+// and the callers that wait for it. It returns its accounts, and whether some usage is left.
+func (m *Meter) takeUsage(b *batch) (touched map[*account]bool, more bool) {
+	touched = make(map[*account]bool)
+	add := func(row *settled) {
+		b.usage, b.waiting = append(b.usage, row.UsedTokens), append(b.waiting, row.waiting...)
+		row.of.reserved -= row.amount
+		row.of.held = max(row.of.held-row.amount, 0)
+		touched[row.of] = true
+	}
 	n := min(len(m.full), maxRows)
-	b.usage, m.full = m.full[:n:n], m.full[n:]
+	for _, row := range m.full[:n] {
+		add(row)
+	}
+	m.full = m.full[n:]
 	for key, row := range m.usage {
 		if len(b.usage) == maxRows {
 			break
 		}
-		b.usage = append(b.usage, *row)
+		add(row)
 		delete(m.usage, key)
 	}
-	if len(m.usage)+len(m.full) > 0 {
-		return true
-	}
-	b.waiting, m.waiting = m.waiting, nil
-	return false
+	return touched, len(m.usage)+len(m.full) > 0
 }
 
 // take returns the next batch, nil if there is nothing to do. If not all fits, more is true,
@@ -303,12 +317,9 @@ func (m *Meter) take(swept bool) (b *batch, more bool) {
 	defer m.mu.Unlock()
 	now := m.cfg.Now()
 	b = new(batch)
-	more = m.takeUsage(b)
+	charged, more := m.takeUsage(b)
 	for payer, a := range m.accounts {
-		touched := a.settling > 0
-		a.reserved -= a.settling
-		a.held = max(a.held-a.settling, 0)
-		a.settling = 0
+		touched := charged[a]
 		want := fsm.WantedHold{Payer: payer}
 		switch {
 		case len(b.holds) == maxRows:
