@@ -44,7 +44,7 @@ func (g *rotations) rotateMaster(r *edge.Request) (any, error) {
 	}
 	sealing := r.View.Sealing()
 	if len(sealing) != 1 {
-		return nil, errOtherRotation()
+		return nil, OtherRotation()
 	}
 	out := wire.RotatedMaster{}
 	keys := r.View.SealedOtherwise(sealing[0])
@@ -66,7 +66,7 @@ func (g *rotations) rotateMaster(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	if fsm.SealingHash(r.View.Sealing()) != fsm.SealingHash(sealing) {
-		return nil, errOtherRotation()
+		return nil, OtherRotation()
 	}
 	if out.Left = len(r.View.SealedOtherwise(sealing[0])); out.Left > 0 {
 		return out, nil
@@ -76,8 +76,8 @@ func (g *rotations) rotateMaster(r *edge.Request) (any, error) {
 	return out, err
 }
 
-// errOtherRotation is the answer to a rotation after whose begin another one began.
-func errOtherRotation() error {
+// OtherRotation is the answer to a rotation that another one has overtaken.
+func OtherRotation() error {
 	return compute.Errorf(compute.CodeConflict, "Another rotation is going on.").Named("rotation_in_progress")
 }
 

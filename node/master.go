@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/fxamacker/cbor/v2"
 
+	"berth/api"
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -24,7 +26,7 @@ type masterStep uint8
 // Steps of a rotation.
 const (
 	stepAdd    masterStep = iota + 1 // The receiver also has the keys of the file.
-	stepUse                          // So it does, and seals with the key that seals in the file.
+	stepUse                          // The receiver also has them, and seals with the one that seals in the file.
 	stepRetire                       // It removes all keys but the one that seals.
 )
 
@@ -40,7 +42,7 @@ type masterCall struct {
 type masterKey struct{ node *Node }
 
 // serve answers methodMaster.
-func (k masterKey) serve(_ context.Context, _ rpc.Peer, payload []byte) ([]byte, error) {
+func (k masterKey) serve(ctx context.Context, _ rpc.Peer, payload []byte) ([]byte, error) {
 	if len(payload) == 0 {
 		return k.node.master.Bytes(), nil
 	}
@@ -51,8 +53,12 @@ func (k masterKey) serve(_ context.Context, _ rpc.Peer, payload []byte) ([]byte,
 	var err error
 	path, id := k.path(), k.node.cluster.ClusterID()
 	switch call.Step {
-	case stepAdd, stepUse:
-		err = k.node.master.Join(path, call.File, id, call.Step == stepUse)
+	case stepAdd:
+		err = k.node.master.Join(path, call.File, id, false)
+	case stepUse:
+		if err = k.mayUse(ctx, call.File); err == nil {
+			err = k.node.master.Join(path, call.File, id, true)
+		}
 	case stepRetire:
 		err = k.node.master.Retire(path, call.Prefix, id)
 	default:
@@ -61,8 +67,26 @@ func (k masterKey) serve(_ context.Context, _ rpc.Peer, payload []byte) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	k.node.logger.Info("master key replaced")
+	k.node.logger.Info("master key changed")
 	return k.node.master.Bytes(), nil
+}
+
+// mayUse refuses the file of a rotation that another one has overtaken: values that its key
+// seals would not be accepted.
+func (k masterKey) mayUse(ctx context.Context, file []byte) error {
+	prefix, err := secrets.PrefixOf(file)
+	if err != nil {
+		return err
+	}
+	view, err := k.node.reader().Read(ctx)
+	if err != nil {
+		return err
+	}
+	sealing := view.Sealing()
+	if len(sealing) > 0 && !slices.ContainsFunc(sealing, func(p []byte) bool { return bytes.Equal(p, prefix) }) {
+		return api.OtherRotation()
+	}
+	return nil
 }
 
 // path returns the path of the file.
@@ -97,7 +121,7 @@ func (k masterKey) call(ctx context.Context, payload []byte) ([][]byte, error) {
 	for _, server := range k.servers() {
 		got, err := k.node.cluster.Call(ctx, server.ID, methodMaster, payload)
 		if compute.CodeOf(err) == compute.CodeConflict {
-			return nil, compute.Errorf(compute.CodeConflict, "Another rotation is going on.").Named("rotation_in_progress")
+			return nil, api.OtherRotation()
 		}
 		if err != nil {
 			return nil, &compute.Error{
@@ -154,6 +178,10 @@ func (k masterKey) follow(ctx context.Context) {
 	if len(sealing) != 1 || bytes.Equal(sealing[0], k.node.master.Prefix()) {
 		return
 	}
+	if file, err := k.node.master.SealingWith(sealing[0]); err == nil { // It has the key, and seals with another one.
+		k.followed(k.node.master.Join(k.path(), file, k.node.cluster.ClusterID(), true))
+		return
+	}
 	for _, server := range k.servers() {
 		if server.ID == k.node.cluster.ID() {
 			continue
@@ -168,13 +196,18 @@ func (k masterKey) follow(ctx context.Context) {
 		if now := k.node.machine.View().Sealing(); len(now) != 1 || !bytes.Equal(now[0], sealing[0]) {
 			return // Another rotation has begun: its steps send keys that the file lacks.
 		}
-		if err := k.node.master.Replace(k.path(), file, k.node.cluster.ClusterID()); err != nil {
-			k.node.logger.Warn("master key not replaced", "err", err)
-		} else {
-			k.node.logger.Info("master key replaced")
-		}
+		k.followed(k.node.master.Replace(k.path(), file, k.node.cluster.ClusterID()))
 		return
 	}
+}
+
+// followed logs that this server has followed a rotation, or why not.
+func (k masterKey) followed(err error) {
+	if err != nil {
+		k.node.logger.Warn("master key not changed", "err", err)
+		return
+	}
+	k.node.logger.Info("master key changed")
 }
 
 // handle answers calls about the master key.

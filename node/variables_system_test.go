@@ -223,7 +223,7 @@ func tryMasterRotation(t *testing.T, c *nodetest.Cluster, api *client.Client) {
 	}
 	before := files()
 	var both sync.WaitGroup
-	for _, s := range c.Servers()[:2] { // At once: at most one goes on to its end.
+	for _, s := range c.Servers()[:2] { // At once: neither breaks the other.
 		api := nodetest.MustClient(t, c.RootToken, s.URL())
 		both.Go(func() {
 			if _, err := api.RotateMaster(t.Context()); err != nil && client.CodeOf(err) != "rotation_in_progress" {

@@ -153,7 +153,7 @@ func (m *Master) SealingWith(prefix []byte) ([]byte, error) {
 }
 
 // Join adds the keys of another server's file to the file at path, and uses it. It removes
-// none. With seals the key that seals in the other file seals from then on.
+// none. If seals is true, the key that seals in the other file seals from then on.
 func (m *Master) Join(path string, data []byte, cluster compute.UUID, seals bool) error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
