@@ -43,7 +43,7 @@ type BudgetAlert struct {
 	Key        KeyID   `cbor:"1,keyasint,omitempty"`
 	User       UserID  `cbor:"2,keyasint,omitempty"`
 	Level      int     `cbor:"3,keyasint"`
-	Charged    Credits `cbor:"4,keyasint"` // With what running work has used up.
+	Charged    Credits `cbor:"4,keyasint"` // At an extension with what running work has used up.
 	MaxCredits Credits `cbor:"5,keyasint"`
 	Monthly    bool    `cbor:"6,keyasint,omitempty"`
 	Stopped    bool    `cbor:"7,keyasint,omitempty"` // The execution was stopped at this ceiling.

@@ -199,32 +199,44 @@ func (s *money) addCharge(e *compute.Execution, who spender, charged compute.Cre
 
 // reportRunning reports the levels that the budgets of executions reach with what running
 // work has used up of its holds, so that work that runs for weeks is not first seen in its
-// charge. The executions are those whose holds were just extended.
+// charge. The executions are those whose holds were just extended. Work whose hold needs no
+// further extension counts once more, with its charge.
 func (s *money) reportRunning(extended []*compute.Execution) {
 	if len(extended) == 0 || s.budgets.Len() == 0 || s.Format() < formatRotation {
 		return
 	}
-	used := make(map[spender]compute.Credits)
-	count := func(e *compute.Execution) {
-		for _, who := range spendersOf(e) {
-			used[who] += min(e.Price.Charge(e.Owed+s.meta.Now.Sub(e.PlacedAt)), e.Held)
-		}
-	}
-	for _, index := range []store.Index[timeKey, compute.Execution]{s.growing, s.draining} {
-		for at := range index.All() {
-			e, _ := s.executions.Get(at.execution())
-			count(e)
-		}
-	}
+	used := s.usedUp(compute.ExecutionID{})
 	for _, e := range extended {
-		if !mayGrow(e) { // It was extended for the last time, and has left the index.
-			count(e)
+		if !mayGrow(e) { // It has left the index.
+			s.addUsed(used, e)
 		}
 	}
 	for _, e := range extended {
 		for _, who := range spendersOf(e) {
 			s.reportUsed(e, who, used[who])
 		}
+	}
+}
+
+// usedUp returns what running work whose holds are extended has used up of them, without
+// one execution.
+func (s *money) usedUp(without compute.ExecutionID) map[spender]compute.Credits {
+	used := make(map[spender]compute.Credits)
+	for _, index := range []store.Index[timeKey, compute.Execution]{s.growing, s.draining} {
+		for at := range index.All() {
+			if e, _ := s.executions.Get(at.execution()); e.ID != without {
+				s.addUsed(used, e)
+			}
+		}
+	}
+	return used
+}
+
+// addUsed adds what e has used up of its hold to the sums of its payers.
+func (s *money) addUsed(used map[spender]compute.Credits, e *compute.Execution) {
+	amount := min(e.Price.Charge(e.Owed+s.meta.Now.Sub(e.PlacedAt)), e.Held)
+	for _, who := range spendersOf(e) {
+		used[who] += amount
 	}
 }
 
@@ -246,20 +258,24 @@ func (s *money) reportUsed(e *compute.Execution, who spender, used compute.Credi
 	s.budgets.Put(&b)
 }
 
-// reportFree takes back the levels of budgets that were reached by an execution that costs
-// nothing in the end, so that they are reported when they are reached again.
+// reportFree takes back the levels of budgets that only an execution had reached that costs
+// nothing in the end, so that they are reported when they are reached again. A ceiling at
+// which work was stopped stays reported.
 func (s *money) reportFree(e *compute.Execution) {
 	if s.budgets.Len() == 0 || s.Format() < formatRotation {
 		return
 	}
+	used := s.usedUp(e.ID)
+	levels := compute.BudgetLevels()
 	for _, who := range spendersOf(e) {
 		known, ok := s.budgets.Get(who)
-		if !ok || known.Level <= known.LevelOf(known.Charged) {
+		if !ok || known.Level == levels[len(levels)-1] {
 			continue
 		}
 		b := *known
-		b.Level = b.LevelOf(b.Charged)
-		s.budgets.Put(&b)
+		if b.Level = min(b.Level, b.LevelOf(b.Charged+used[who])); b.Level != known.Level {
+			s.budgets.Put(&b)
+		}
 	}
 }
 

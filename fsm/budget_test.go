@@ -219,7 +219,15 @@ func TestRunningWorkAlerts(t *testing.T) {
 	if b.Level != 50 {
 		t.Errorf("level %d is reported", b.Level)
 	}
-	w.must(w.ended(lost, compute.StatusSystemFailure, 2*time.Hour))
+	kept := w.submit("t4", hours(9))
+	w.place("n3", kept)
+	w.must(w.started(kept))
+	w.pass(100 * time.Minute)
+	w.must(w.ended(lost, compute.StatusSystemFailure, 4*time.Hour))
+	if b, _ = w.view().Budget(w.org, compute.KeyID{}, compute.UserID{}); b.Level != 50 {
+		t.Errorf("level %d is left, which other work has reached too", b.Level)
+	}
+	w.must(w.ended(kept, compute.StatusSystemFailure, 2*time.Hour))
 	if b, _ = w.view().Budget(w.org, compute.KeyID{}, compute.UserID{}); b.Level != 0 {
 		t.Errorf("level %d stays, and will not be reported when it is reached", b.Level)
 	}

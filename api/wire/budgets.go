@@ -53,7 +53,7 @@ type BudgetAlert struct {
 	KeyID       *compute.KeyID       `json:"key_id"`
 	UserID      *compute.UserID      `json:"user_id"`
 	Level       int                  `json:"level_percent"`
-	Charged     compute.Credits      `json:"charged_credits"` // With what running work has used up.
+	Charged     compute.Credits      `json:"charged_credits"` // While work runs with what it has used up.
 	MaxCredits  compute.Credits      `json:"max_credits"`
 	Period      string               `json:"period"`
 	Stopped     bool                 `json:"stopped"`      // The execution was stopped at this ceiling.
