@@ -326,7 +326,7 @@ func (c *storageCluster) join(t *testing.T) {
 		}
 	}
 	joined := c.Add()
-	nodetest.Eventually(t, 2*time.Minute, "the copies to move", func() bool {
+	nodetest.Eventually(t, endWait, "the copies to move", func() bool {
 		read()
 		for _, n := range c.Servers() {
 			n.Peer().SweepBlobs(t.Context(), -time.Hour)

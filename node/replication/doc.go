@@ -2,10 +2,10 @@
 // servers.
 //
 // A server's Repairer fetches the archives and its share of the bundles from
-// other servers whenever servers join, leave, fail or return, and takes the place of
-// those whose disks are full. Its Housekeeper
-// removes blobs that nothing refers to, and copies that the placement has no use for,
-// and checks the others against their names.
+// other servers whenever servers join, leave, fail or return, and takes the place
+// of those whose disks are full. Its Housekeeper removes blobs that nothing refers
+// to, and copies that the placement has no use for, and checks the others against
+// their names.
 //
 // Copies refuses the removal of a server while the others lack blobs of which
 // it may have the only copies.

@@ -48,10 +48,9 @@ func (h *Housekeeper) RunSweeps(ctx context.Context) {
 	}
 }
 
-// Sweep removes from this disk the blobs older than minAge that the latest
-// state does not refer to, and copies of others that enough servers have which come before this
-// one. Errors are logged, because the next sweep tries
-// again.
+// Sweep removes from this disk the blobs older than minAge that the latest state
+// does not refer to, and copies of others that enough servers before this one in
+// their order have. Errors are logged, because the next sweep tries again.
 func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 	view, err := h.Read(ctx)
 	if err != nil {

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -287,12 +288,13 @@ func (r *Repairer) besideFull(ctx context.Context, b *fetched, without, full []c
 	case len(short) == 0 && b.lost == 0:
 		b.err = nil
 	case len(short) == 0:
+		b.err = errors.New("no server has them")
 	case r.blobs.Staying(slices.Concat(without, full)) < r.blobs.Replicas():
 		b.held = short[0]
-		r.logger.Error("no server has space for copies", "count", len(short), "err", b.err)
+		b.err = fmt.Errorf("no server has space for %d copies: %w", len(short), b.err)
 	default:
 		b.held = short[0]
-		r.logger.Warn("disk full: other servers take copies", "count", len(short), "err", b.err)
+		b.err = fmt.Errorf("other servers take %d copies: %w", len(short), b.err)
 	}
 }
 

@@ -43,8 +43,8 @@ func (s *shortage) record(size int, err error) {
 	}
 }
 
-// Full reports whether this disk had no space for the last blob that it should have
-// taken.
+// Full reports whether this disk had no space for a blob, and has taken none of that size
+// since.
 func (b *Blobs) Full() bool { return b.cfg.Store.shortage.bytes.Load() > 0 }
 
 // holds asks a node which of hashes it has durably. An older node refuses. The names go in
@@ -98,17 +98,22 @@ func (b *Blobs) answerHolds(question []byte) ([]byte, error) {
 		return nil, compute.Errorf(compute.CodeInvalid, "not the names of blobs")
 	}
 	answer := []byte{flag(b.Full()), byte(min(b.Replicas(), math.MaxUint8))}
-	synced := make(map[string]bool) // Directories whose names are durable.
+	dirs := make(map[string]bool) // Of blobs whose names may not be durable.
 	for raw := range slices.Chunk(question, width) {
-		hash := compute.Hash(raw)
-		has := b.cfg.Store.Has(hash)
-		if dir := filepath.Dir(b.cfg.Store.path(hash)); has && !synced[dir] {
-			if err := syncDir(dir); err != nil {
-				return nil, fmt.Errorf("sync blobs: %w", err)
-			}
-			synced[dir] = true
+		has := b.cfg.Store.Has(compute.Hash(raw))
+		if answer = append(answer, flag(has)); has {
+			dirs[filepath.Dir(b.cfg.Store.path(compute.Hash(raw)))] = true
 		}
-		answer = append(answer, flag(has && b.cfg.Store.Has(hash)))
+	}
+	for dir := range dirs {
+		if err := syncDir(dir); err != nil {
+			return nil, fmt.Errorf("sync blobs: %w", err)
+		}
+	}
+	i := answerHead
+	for raw := range slices.Chunk(question, width) {
+		answer[i] &= flag(b.cfg.Store.Has(compute.Hash(raw))) // It may be gone meanwhile.
+		i++
 	}
 	return answer, nil
 }
@@ -213,11 +218,11 @@ func (b *Blobs) staying() []Node {
 	return slices.DeleteFunc(b.others(b.cfg.Nodes()), func(n Node) bool { return !n.Up || n.Leaving })
 }
 
-// Trim removes this disk's copies of those of some surplus blobs that were put longer ago than minAge
-// and of which enough nodes report a durable copy that come before this one in
+// Trim removes this disk's copies of some surplus blobs: of those that were put longer ago
+// than minAge and of which enough nodes report a durable copy that come before this one in
 // the blob's order. That order does not depend on which nodes exist, so the first owners of
-// a blob never remove it, whichever nodes trim at the same time. All nodes that stay have to
-// answer: enough are as many as the one wants that is configured for the most copies.
+// a blob never remove it, whichever nodes trim at the same time. All nodes that stay have
+// to answer: enough are as many as the one wants that is configured for the most copies.
 func (b *Blobs) Trim(ctx context.Context, surplus []compute.Hash, minAge time.Duration) (removed int, err error) {
 	defer func() { b.metrics.count("trim", err) }()
 	stay := b.staying()
