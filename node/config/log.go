@@ -24,6 +24,7 @@ func NewLogger(cfg Log, w io.Writer) *slog.Logger {
 // at its first quotation mark: net/http quotes what an engine sends after its answer, and
 // answers are not logged.
 func RedirectLibraries(logger *slog.Logger) {
+	slog.SetLogLoggerLevel(slog.LevelWarn) // Or none would pass where lines below are left out.
 	slog.SetDefault(slog.New(libraryLines{logger.With("part", "library").Handler()}))
 }
 

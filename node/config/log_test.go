@@ -25,13 +25,14 @@ func (l lines) Write(p []byte) (int, error) {
 // TestAnswersAreNotInLogs has an engine send more than its answer, of which net/http prints a
 // part: the log has that it came, and nothing of it.
 func TestAnswersAreNotInLogs(t *testing.T) {
-	before := slog.Default()
+	before, flags := slog.Default(), log.Flags()
 	t.Cleanup(func() {
 		slog.SetDefault(before)
 		log.SetOutput(os.Stderr)
+		log.SetFlags(flags)
 	})
 	logged := make(lines, 8) // More than are written.
-	config.RedirectLibraries(slog.New(slog.NewTextHandler(logged, nil)))
+	config.RedirectLibraries(slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	url := mustServeRaw(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok a private answer")
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {

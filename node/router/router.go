@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,8 +122,7 @@ var errNotHTTP = errors.New("the answer is not HTTP")
 // in no log.
 func withoutBytes(err error) error {
 	_, ours := errors.AsType[*compute.Error](err)
-	_, protocol := errors.AsType[textproto.ProtocolError](err)
-	if err != nil && !ours && (protocol || strings.Contains(err.Error(), `"`)) {
+	if err != nil && !ours && !isUnsent(err) && strings.Contains(err.Error(), `"`) {
 		return errNotHTTP
 	}
 	return err
@@ -315,6 +313,11 @@ func closing(body io.ReadCloser, done func()) io.ReadCloser {
 type closingBody struct {
 	io.ReadCloser
 	done func()
+}
+
+func (b *closingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	return n, withoutBytes(err)
 }
 
 func (b *closingBody) Close() error {
