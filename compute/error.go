@@ -70,6 +70,13 @@ func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 // Unwrap returns the operator's error.
 func (e *Error) Unwrap() error { return e.Err }
 
+// NeedsUpgrade reports whether err is the refusal of something that a server of the cluster
+// does not understand yet.
+func NeedsUpgrade(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Detail == "upgrade_required"
+}
+
 // CodeOf returns the code that err carries: "" for nil, CodeInternal when it
 // carries none.
 func CodeOf(err error) Code {

@@ -238,11 +238,8 @@ func (e *Executor) repeat(ctx context.Context, fn func(context.Context) error) e
 // final reports whether the error is a refusal that a retry cannot change. An upgrade
 // changes what servers understand.
 func final(err error) bool {
-	if e, ok := errors.AsType[*compute.Error](err); ok && e.Detail == "upgrade_required" {
-		return false
-	}
 	code := compute.CodeOf(err)
-	return code == compute.CodeConflict || code == compute.CodeNotFound
+	return (code == compute.CodeConflict || code == compute.CodeNotFound) && !compute.NeedsUpgrade(err)
 }
 
 func (o *outbox) has(k key) bool {

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -99,21 +98,15 @@ func (r ReplicaReporter) StartAttempt(ctx context.Context, start compute.Attempt
 func (r ReplicaReporter) FinishAttempt(ctx context.Context, outcome compute.Outcome) error {
 	_, _, err := r.Propose(ctx, fsm.FinishAttempt{Node: r.Node, Outcome: outcome})
 	// A server that cannot record these fields gets the outcome without them: the end must not wait.
-	if tooNew(err) && outcome.Series != nil {
+	if compute.NeedsUpgrade(err) && outcome.Series != nil {
 		outcome.Series = nil
 		_, _, err = r.Propose(ctx, fsm.FinishAttempt{Node: r.Node, Outcome: outcome})
 	}
-	if tooNew(err) && outcome.Outputs != nil {
+	if compute.NeedsUpgrade(err) && outcome.Outputs != nil {
 		outcome.Outputs = nil
 		_, _, err = r.Propose(ctx, fsm.FinishAttempt{Node: r.Node, Outcome: outcome})
 	}
 	return err
-}
-
-// tooNew reports whether a server cannot apply what was proposed.
-func tooNew(err error) bool {
-	e, coded := errors.AsType[*compute.Error](err)
-	return coded && e.Detail == "upgrade_required"
 }
 
 // SetReady reports whether the code of an attempt is ready.
