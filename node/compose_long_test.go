@@ -18,30 +18,11 @@ import (
 
 // TestComposeOutlivesAKilledNode kills the process of a node with SIGKILL while a Compose file
 // runs there. The services go on, are stopped later as they would have been, and leave nothing.
-// A service that ignores SIGTERM is killed, and a container does not reach the machine.
+// A service that ignores SIGTERM is killed.
 func TestComposeOutlivesAKilledNode(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	host, compose := dockertest.Host(t), dockertest.Compose(t)
-	dockertest.Probe(t)
-	c := nodetest.StartWith(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Docker.Host, cfg.Docker.Compose = host, compose })
-	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL, c.Nodes[1].URL, c.Nodes[2].URL)
-	mustVoters(t, root, 3)
-	account := c.MustAccount("acme")
-	if _, err := root.TrustOrg(t.Context(), account.Slug, true); err != nil {
-		t.Fatal(err)
-	}
-	leader := mustLeader(t, root, c)
-	var target, asked *nodetest.Process
-	for _, n := range c.Nodes {
-		switch {
-		case n == leader:
-		case target == nil:
-			target = n
-		default:
-			asked = n
-		}
-	}
-	api, docker := nodetest.MustClient(t, account.Key, asked.URL), dockertest.Client(t)
+	target, api := newContainerHosts(t)
+	docker := dockertest.Client(t)
 	submit := func(file string) compute.ExecutionID {
 		t.Helper()
 		start := client.StartCompose{File: file, GracefulTimeout: 2}
@@ -94,7 +75,12 @@ func TestComposeOutlivesAKilledNode(t *testing.T) {
 			return onEngine(t, docker, "berth.attempt="+one.String()+".1") == [3]int{}
 		})
 	}
+	t.Run("machine", func(t *testing.T) { checkMachineIsShut(t, api) })
+}
 
+// checkMachineIsShut has a container that is on a network with a way out connect to the machine.
+func checkMachineIsShut(t *testing.T, api *client.Client) {
+	t.Helper()
 	listener, err := net.Listen("tcp4", "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)

@@ -265,7 +265,7 @@ func checkComposeLeaves(t *testing.T, c *nodetest.Cluster, api *client.Client) {
 				t.Error(err)
 			}
 		}},
-		{"killed supervisor", "supervisor_lost", func(id compute.ExecutionID) { mustKillSupervisorOf(t, c, id) }},
+		{"killed supervisor", "supervisor_lost", func(id compute.ExecutionID) { mustKillSupervisorOf(t, id, dataDirs(c)...) }},
 	}
 	start := client.StartCompose{File: endlessText, GracefulTimeout: 30}
 	start.Env = map[string]string{"IMAGE": dockertest.Image}
@@ -331,11 +331,19 @@ func onEngine(t *testing.T, docker *dockerclient.Client, label string) (n [3]int
 	return [3]int{len(containers.Items), len(volumes.Items), len(networks.Items)}
 }
 
-// mustKillSupervisorOf kills the supervisor of the first attempt of an execution.
-func mustKillSupervisorOf(t *testing.T, c *nodetest.Cluster, id compute.ExecutionID) {
-	t.Helper()
+// dataDirs returns the data directories of all nodes.
+func dataDirs(c *nodetest.Cluster) (dirs []string) {
 	for _, n := range c.Nodes {
-		data, err := os.ReadFile(filepath.Join(n.Config.DataDir, "attempts", id.String(), "1", supervise.PIDFile))
+		dirs = append(dirs, n.Config.DataDir)
+	}
+	return dirs
+}
+
+// mustKillSupervisorOf kills the supervisor of the first attempt of an execution.
+func mustKillSupervisorOf(t *testing.T, id compute.ExecutionID, dataDirs ...string) {
+	t.Helper()
+	for _, dir := range dataDirs {
+		data, err := os.ReadFile(filepath.Join(dir, "attempts", id.String(), "1", supervise.PIDFile))
 		if err != nil {
 			continue // It is on another node.
 		}

@@ -3,28 +3,21 @@
 package node_test
 
 import (
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 
 	"berth/api/client"
 	"berth/compute"
 	"berth/node/executor/docker/dockertest"
-	"berth/node/executor/supervise"
 	"berth/node/nodetest"
 )
 
-// TestContainersOutliveAKilledNode kills the process of a node with SIGKILL while two
-// containers run there, and the supervisor of one of them. The node that starts again has the
-// other one, and nothing of any is left at the end.
-func TestContainersOutliveAKilledNode(t *testing.T) {
-	t.Parallel() // It mostly waits.
-	host := dockertest.Host(t)
+// newContainerHosts starts three nodes that execute containers. It returns one that does not
+// lead, and a client of another one that does not.
+func newContainerHosts(t *testing.T) (target *nodetest.Process, api *client.Client) {
+	t.Helper()
+	host, compose := dockertest.Host(t), dockertest.Compose(t)
 	dockertest.Probe(t)
-	c := nodetest.StartWith(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Docker.Host = host })
+	c := nodetest.StartWith(t, 3, func(cfg *nodetest.NodeConfig) { cfg.Docker.Host, cfg.Docker.Compose = host, compose })
 	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL, c.Nodes[1].URL, c.Nodes[2].URL)
 	mustVoters(t, root, 3)
 	account := c.MustAccount("acme")
@@ -32,7 +25,7 @@ func TestContainersOutliveAKilledNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	leader := mustLeader(t, root, c)
-	var target, asked *nodetest.Process
+	var asked *nodetest.Process
 	for _, n := range c.Nodes {
 		switch {
 		case n == leader:
@@ -42,7 +35,16 @@ func TestContainersOutliveAKilledNode(t *testing.T) {
 			asked = n
 		}
 	}
-	api, docker := nodetest.MustClient(t, account.Key, asked.URL), dockertest.Client(t)
+	return target, nodetest.MustClient(t, account.Key, asked.URL)
+}
+
+// TestContainersOutliveAKilledNode kills the process of a node with SIGKILL while two
+// containers run there, and the supervisor of one of them. The node that starts again has the
+// other one, and nothing of any is left at the end.
+func TestContainersOutliveAKilledNode(t *testing.T) {
+	t.Parallel() // It mostly waits.
+	target, api := newContainerHosts(t)
+	docker := dockertest.Client(t)
 	var ids []compute.ExecutionID
 	var containers []string
 	for range 2 {
@@ -56,17 +58,7 @@ func TestContainersOutliveAKilledNode(t *testing.T) {
 	}
 	began := mustInspect(t, docker, containers[0]).Container.State.StartedAt
 	target.Kill()
-	data, err := os.ReadFile(filepath.Join(target.Config.DataDir, "attempts", ids[1].String(), "1", supervise.PIDFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.Fields(string(data))[0])
-	if err == nil {
-		err = syscall.Kill(pid, syscall.SIGKILL)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustKillSupervisorOf(t, ids[1], target.Config.DataDir)
 	target.Start()
 	if e := mustFinish(t, api, ids[1]); e.Status != compute.StatusSystemFailure || e.Billed == nil || *e.Billed != 0 {
 		t.Errorf("the one without a supervisor is %v, errors %v, billed %v", e.Status, e.Errors, e.Billed)

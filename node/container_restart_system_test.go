@@ -46,7 +46,7 @@ func checkContainersOutliveTheirNode(t *testing.T, c *nodetest.Cluster, account 
 	drainNodes(t, c, false, others...)
 	began := mustInspect(t, docker, containers["goes on"]).Container.State.StartedAt
 	target.Stop()
-	mustKillSupervisorOf(t, c, ids["lost"])
+	mustKillSupervisorOf(t, ids["lost"], target.Config.DataDir)
 	if _, err := docker.ContainerKill(t.Context(), containers["ends"], dockerclient.ContainerKillOptions{Signal: "SIGTERM"}); err != nil {
 		t.Fatal(err)
 	}

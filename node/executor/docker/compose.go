@@ -76,7 +76,7 @@ type composed struct {
 	api     *client.Client
 	group   *cgroup.Group
 	attempt string
-	grace   time.Duration // Of the execution.
+	grace   time.Duration // How long the services may take to stop.
 	cmd     *exec.Cmd
 	started chan struct{} // Closed once cmd has been started, or failed to,
 	ended   chan struct{} // and once it has ended.
@@ -179,8 +179,8 @@ func (b *composed) Execute(time.Duration) error {
 }
 
 // Wait waits until Docker Compose ends: once all containers have ended, or one failed,
-// whose exit code it has then. If others wait for the one that failed, it has another code,
-// or waits for ever.
+// whose exit code it has then. If other services wait for the one that failed, Docker Compose
+// exits with another code, or never.
 func (b *composed) Wait() (sandbox.Exit, error) {
 	go b.endStuck()
 	err := b.cmd.Wait()

@@ -22,32 +22,32 @@ const (
 
 // Times of a stop.
 const (
-	stopEvery  = 100 * time.Millisecond
-	quietLooks = 20 // Looks at which nothing runs, for Docker Compose to end by itself.
+	stopEvery   = 100 * time.Millisecond
+	quietChecks = 20 // Checks at which nothing runs, for Docker Compose to end by itself.
 )
 
 // composeCode is the exit code of Docker Compose if it fails itself.
 const composeCode = 1
 
-// Docker Compose is killed if it has not ended so many looks after a container failed and no
+// Docker Compose is killed if it has not ended so many checks after a container failed and no
 // other one runs.
 const (
-	stuckEvery = 2 * time.Second
-	stuckLooks = 5
+	stuckEvery  = 2 * time.Second
+	stuckChecks = 5
 )
 
 // endStuck kills Docker Compose if it does not notice that a container has failed.
 func (b *composed) endStuck() {
-	look := time.NewTicker(stuckEvery)
-	defer look.Stop()
-	for looks := 0; looks < stuckLooks; {
+	ticker := time.NewTicker(stuckEvery)
+	defer ticker.Stop()
+	for checks := 0; checks < stuckChecks; {
 		select {
 		case <-b.ended:
 			return
-		case <-look.C:
+		case <-ticker.C:
 		}
-		if looks++; b.mayRun() || b.firstFailure() == 0 {
-			looks = 0
+		if checks++; b.mayRun() || b.firstFailure() == 0 {
+			checks = 0
 		}
 	}
 	b.stuck.Store(true)
@@ -116,10 +116,10 @@ func (b *composed) stop() {
 	if b.cmd.Process == nil {
 		return // It could not be started.
 	}
-	look := time.NewTicker(stopEvery)
-	defer look.Stop()
+	ticker := time.NewTicker(stopEvery)
+	defer ticker.Stop()
 	stopping := make(map[string]bool)
-	for quiet := 0; quiet < quietLooks; {
+	for quiet := 0; quiet < quietChecks; {
 		running, err := b.running()
 		if quiet++; err != nil || len(running) > 0 {
 			quiet = 0
@@ -133,7 +133,7 @@ func (b *composed) stop() {
 		select {
 		case <-b.ended:
 			return
-		case <-look.C:
+		case <-ticker.C:
 		}
 	}
 	_ = b.cmd.Process.Signal(syscall.SIGTERM) // It may have ended in this moment.

@@ -60,7 +60,7 @@ type settled struct {
 	fsm.UsedTokens
 
 	of      *account
-	amount  compute.Credits // What was reserved for its requests.
+	amount  compute.Credits // Reserved for its requests.
 	waiting []chan struct{} // Closed once it is committed.
 }
 
