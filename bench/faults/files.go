@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -179,15 +180,21 @@ func (w *files) finish(ctx context.Context) (wrong []check.Violation) {
 	return wrong
 }
 
+// mayBeListed reports whether a file that may have these versions, 0 for none, may be listed,
+// or not.
+func mayBeListed(may []int, listed bool) bool {
+	return slices.ContainsFunc(may, func(version int) bool { return (version > 0) == listed })
+}
+
 // verify compares the files that a node has with those that there may be.
 func (w *files) verify(ctx context.Context, node *client.Client) (wrong []check.Violation) {
 	listed := make(map[string]bool)
 	for cursor := ""; ; {
-		page, next, err := node.Files(ctx, "", cursor, page)
+		rows, next, err := node.Files(ctx, "", cursor, page)
 		if err != nil {
 			return []check.Violation{{What: "recovery", Object: "files", Detail: "list: " + err.Error()}}
 		}
-		for _, f := range page {
+		for _, f := range rows {
 			listed[f.Key] = true
 		}
 		if cursor = next; next == "" {
@@ -195,9 +202,10 @@ func (w *files) verify(ctx context.Context, node *client.Client) (wrong []check.
 		}
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	for key, may := range w.known {
-		if listed[key] == slices.Equal(may, []int{0}) || !listed[key] && !slices.Contains(may, 0) {
+	known := maps.Clone(w.known)
+	w.mu.Unlock()
+	for key, may := range known {
+		if !mayBeListed(may, listed[key]) {
 			wrong = append(wrong, check.Violation{
 				What: "wrong list", Object: "file " + key,
 				Detail: fmt.Sprintf("it is listed: %t, and may have the versions %v", listed[key], may),

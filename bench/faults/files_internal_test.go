@@ -7,8 +7,21 @@ import (
 	"berth/api/client"
 )
 
-// TestFileViolations holds that a read that shows another file than there may be is a violation, and no
-// other read.
+// TestListed says which files may be listed, and which may be missing from a list.
+func TestListed(t *testing.T) {
+	for _, test := range []struct {
+		may               []int
+		listed, notListed bool
+	}{
+		{[]int{0}, false, true}, {[]int{3}, true, false}, {[]int{3, 4}, true, false}, {[]int{3, 0}, true, true}, {[]int{0, 5}, true, true},
+	} {
+		if got, gone := mayBeListed(test.may, true), mayBeListed(test.may, false); got != test.listed || gone != test.notListed {
+			t.Errorf("%v: listed %t, not listed %t", test.may, got, gone)
+		}
+	}
+}
+
+// TestFileViolations reads files as they may be, and as they may not.
 func TestFileViolations(t *testing.T) {
 	absent, down := &client.Error{Status: http.StatusNotFound}, &client.Error{Status: http.StatusServiceUnavailable}
 	const key = "client-1/2"
