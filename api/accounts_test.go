@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -95,7 +94,7 @@ func TestCheckout(t *testing.T) {
 // TestPurchaseOfNobody checks that a payment for an organization that is gone is not
 // taken silently: the provider gets an error, and the log names what to refund.
 func TestPurchaseOfNobody(t *testing.T) {
-	var log bytes.Buffer
+	var log lockedBuffer
 	w := newWorld(t, func(c *api.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	w.upgrade()
 	gone := compute.OrgID{UUID: compute.UUID{9}}

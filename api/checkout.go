@@ -103,7 +103,7 @@ func (g *checkouts) report(r *edge.Request) (any, error) {
 		_, err := g.Propose(r, fsm.RecordPurchase{Purchase: purchase})
 		if code := compute.CodeOf(err); code == compute.CodeNotFound || code == compute.CodeInvalid {
 			// The provider's repeats will not help: only people can give the money back.
-			g.log.Error("credits that are paid for not added: refund the payment at the provider", "org", purchase.Org,
+			g.log.Error("paid credits not added: refund the payment at the provider", "org", purchase.Org,
 				"checkout", purchase.ID, "payment", purchase.Payment, "amount", purchase.Amount, "err", err)
 		}
 		if err != nil {

@@ -485,9 +485,9 @@ func checkAffinity(t *testing.T, c *nodetest.Cluster, api *client.Client, key st
 			t.Errorf("request %d of the conversation went to %s, and not to %s", i, replica, first)
 		}
 	}
+	var streams []*http.Response
 	for range 2 { // With both, the replica has more than 5/4 of its share of three requests.
-		stream := post(begins+" endless", true)
-		defer stream.Body.Close()
+		streams = append(streams, post(begins+" endless", true))
 	}
 	second := ask(begins + "meanwhile")
 	if second == first {
@@ -498,6 +498,10 @@ func checkAffinity(t *testing.T, c *nodetest.Cluster, api *client.Client, key st
 			t.Errorf("conversation %d goes to the busy replica", i)
 		}
 	}
+	for _, stream := range streams {
+		stream.Body.Close()
+	}
+	nodetest.Eventually(t, endWait, "the conversation to go back", func() bool { return ask(begins) == first })
 	if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
 		t.Fatal(err)
 	}

@@ -248,7 +248,7 @@ func TestModelSources(t *testing.T) {
 		{"order", (*modelSources).order},
 		{"broken connection", (*modelSources).brokenConnection},
 		{"unhealthy", func(m *modelSources) {
-			m.fails(unhealthy, "port 8000 was not ready within 8 s: GET /health answers 503", "a sick model")
+			m.fails(unhealthy, "port 8000 was not ready within 8 s: ", "a sick model")
 		}},
 		{"stuck", func(m *modelSources) { m.fails(stuck, "port 8000 was not ready within 2 s: ", "loads for ever") }},
 		{"damaged", func(m *modelSources) { m.damaged(damaged) }},

@@ -52,6 +52,8 @@ try:
     os.rmdir('full')
 except OSError as e:
     assert e.errno == 39, e
+else:
+    raise AssertionError('a directory with files is removed')
 os.remove('given/small.txt')
 assert os.listdir('given') == ['big.bin']
 try:

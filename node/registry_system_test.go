@@ -381,8 +381,11 @@ func checkSameMetrics(t *testing.T, c *nodetest.Cluster, account nodetest.Accoun
 		var answers []wire.ExecutionMetrics
 		for _, n := range c.Nodes {
 			m, err := nodetest.MustClient(t, account.Key, n.URL()).Metrics(t.Context(), id, client.MetricsQuery{Step: time.Second})
-			if err != nil || len(m.Warnings) > 0 {
-				t.Fatalf("node %s: %v, %v", n.Config.Name, m.Warnings, err)
+			if err != nil {
+				t.Fatalf("node %s: %v", n.Config.Name, err)
+			}
+			if len(m.Warnings) > 0 {
+				return false // The worker did not answer in time.
 			}
 			answers = append(answers, m)
 		}

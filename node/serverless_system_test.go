@@ -85,7 +85,7 @@ func TestServerless(t *testing.T) {
 	}
 }
 
-// ledgerWait is for the charges of a minute to be in the ledger, and holds without use to end.
+// ledgerWait is for the charges of a minute to be in the ledger.
 const ledgerWait = 3 * time.Minute
 
 // checkLedger checks that the ledger of an organization has one charge a minute for its use of
@@ -95,8 +95,9 @@ func checkLedger(t *testing.T, c *nodetest.Cluster, account nodetest.Account) {
 	var lines []wire.LedgerEntry
 	var prompt, completion int64
 	var charged compute.Credits
-	used := tokensOf(c, account)
+	var used compute.TokenTotal
 	nodetest.Eventually(t, ledgerWait, "the ledger to have all tokens", func() bool {
+		used = tokensOf(c, account)
 		lines, prompt, completion, charged = nil, 0, 0, 0
 		for cursor := new(uint64); cursor != nil; {
 			page, err := api.Ledger(t.Context(), *cursor, 1000)
@@ -110,7 +111,7 @@ func checkLedger(t *testing.T, c *nodetest.Cluster, account nodetest.Account) {
 			}
 			cursor = page.NextCursor
 		}
-		return prompt >= used.Prompt
+		return prompt == used.Prompt && completion == used.Completion
 	})
 	if want := 100*compute.Credits(prompt) + 200*compute.Credits(completion); charged != want || charged != used.Charged ||
 		prompt != used.Prompt || completion != used.Completion {

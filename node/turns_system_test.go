@@ -123,6 +123,9 @@ func saturate(t *testing.T, n *nodetest.Node, key string) (free func()) {
 				var answer *http.Response
 				if answer, err = http.DefaultClient.Do(req); err == nil {
 					context.AfterFunc(last, func() { answer.Body.Close() })
+					if answer.StatusCode != http.StatusOK {
+						err = fmt.Errorf("a stream got %d", answer.StatusCode)
+					}
 				}
 			}
 			began <- err
@@ -215,8 +218,10 @@ func checkTurnsEverywhere(t *testing.T, c *nodetest.Cluster, many, few nodetest.
 		f()
 	}
 	group.Wait()
+	waited := false
 	for node, slugs := range answered {
 		turn := slices.Index(slugs, few.Slug) - before[node]
+		waited = waited || turn >= 0
 		if len(slugs) != queued+1 || turn > queued/3 {
 			t.Errorf("at %s, which had answered %d of %d before, the other organization was number %d",
 				c.Nodes[node].Config.Name, before[node], len(slugs), turn)
@@ -224,5 +229,8 @@ func checkTurnsEverywhere(t *testing.T, c *nodetest.Cluster, many, few nodetest.
 		if n := waitingAt(t, c.Nodes[node]); n != 0 {
 			t.Errorf("at %s %d wait at the end", c.Nodes[node].Config.Name, n)
 		}
+	}
+	if !waited {
+		t.Error("the other organization waited at no node")
 	}
 }

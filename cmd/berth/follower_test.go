@@ -70,7 +70,8 @@ func TestCommandsOnAFollower(t *testing.T) {
 	must("abort", id)
 	drawn := must("metrics", id)
 	for _, name := range []string{"GPU %", "GPU power W", "CPU %", "memory MiB"} {
-		if !strings.Contains(drawn.Out, "\n"+name) || !strings.ContainsAny(drawn.Out, "▁▂▃▄▅▆▇█") {
+		_, row, found := strings.Cut(drawn.Out, "\n"+name)
+		if row, _, _ = strings.Cut(row, "\n"); !found || !strings.ContainsAny(row, "▁▂▃▄▅▆▇█") {
 			t.Errorf("nothing is drawn of %s: %+v", name, drawn)
 		}
 	}
@@ -84,6 +85,6 @@ func TestCommandsOnAFollower(t *testing.T) {
 
 	nodetest.Eventually(t, patience, "the service to end", func() bool { return !strings.Contains(must("service", "ls").Out, service) })
 	if r := execute(t, "", "service", "rm", "web"); r.Code != cli.ExitUsage {
-		t.Errorf("of a service that has ended: %+v", r)
+		t.Errorf("a service that has ended: %+v", r)
 	}
 }
