@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -10,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -116,6 +119,78 @@ func TestConnectionsAreServedDirectly(t *testing.T) {
 	}
 	cancel()
 	<-ended //nolint:errcheck // Any error is the end of the connection.
+}
+
+// refuser answers each connection without reading a body.
+type refuser struct{}
+
+func (refuser) ServeConn(conn net.Conn) error {
+	if _, err := http.ReadRequest(bufio.NewReader(io.LimitReader(conn, 4<<10))); err != nil {
+		return err
+	}
+	_, err := io.WriteString(conn, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
+	return errors.Join(err, conn.Close())
+}
+
+// TestRefusedUploadsAreAnswered has uploads refused before they are sent: clients read why, on
+// sockets, on connections of this node, and through a worker.
+func TestRefusedUploadsAreAnswered(t *testing.T) {
+	g, err := New(Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.conns = refuser{}
+	close(g.ready)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var served sync.WaitGroup
+	defer served.Wait()
+	defer cancel()
+	listen := func(network, address string) func(context.Context, string, string) (net.Conn, error) {
+		l, err := new(net.ListenConfig).Listen(ctx, network, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		served.Go(func() { _ = g.Serve(ctx, l) })
+		return func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, l.Addr().String())
+		}
+	}
+	relayed := func(context.Context, string, string) (net.Conn, error) {
+		client, worker, err := connected()
+		if err != nil {
+			return nil, err
+		}
+		stream, server, err := connected()
+		if err != nil {
+			return nil, err
+		}
+		served.Go(func() { Pipe(ctx, worker, struct{ io.ReadWriteCloser }{stream}) })
+		served.Go(func() { _ = g.ServeConn(ctx, struct{ io.ReadWriteCloser }{server}) })
+		return client, nil
+	}
+	for name, dial := range map[string]func(context.Context, string, string) (net.Conn, error){
+		"tcp": listen("tcp", "127.0.0.1:0"), "socket": listen("unix", filepath.Join(t.TempDir(), "s3")), "relayed": relayed,
+		"own": func(ctx context.Context, _, _ string) (net.Conn, error) { return g.Dial(ctx) },
+	} {
+		transport := &http.Transport{DialContext: dial}
+		for range 20 {
+			req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://s3/bucket/key", bytes.NewReader(make([]byte, 8<<20)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := transport.RoundTrip(req)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				break
+			}
+			text, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || resp.StatusCode != http.StatusForbidden || string(text) != "no" {
+				t.Errorf("%s: %s %q, %v", name, resp.Status, text, err)
+			}
+		}
+	}
 }
 
 // TestServeAndStream holds that requests are answered on connections of a listener and on

@@ -10,12 +10,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v3"
 	"github.com/versity/versitygw/s3api"
 	"github.com/versity/versitygw/s3api/middlewares"
+	"golang.org/x/sys/unix"
 
 	"berth/compute"
 	"berth/loop"
@@ -145,7 +147,39 @@ func (g *Gateway) Dial(ctx context.Context) (net.Conn, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return g.dial(ctx)
+	client, server, err := connected()
+	if err != nil {
+		return nil, fmt.Errorf("reach s3 server: %w", err)
+	}
+	go func() {
+		if err := g.serveDirectly(g.store.life, server); err != nil {
+			g.store.logger.Debug("connection error", "err", err)
+		}
+	}()
+	return client, nil
+}
+
+// connected returns both ends of a connection.
+func connected() (a, b net.Conn, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	var conns [2]net.Conn
+	for i, fd := range pair {
+		file := os.NewFile(uintptr(fd), "s3")
+		conn, failed := net.FileConn(file) // A copy of it.
+		conns[i], err = conn, errors.Join(err, failed, file.Close())
+	}
+	if err != nil {
+		for _, conn := range conns {
+			if conn != nil {
+				conn.Close()
+			}
+		}
+		return nil, nil, err
+	}
+	return conns[0], conns[1], nil
 }
 
 func (g *Gateway) dial(ctx context.Context) (net.Conn, error) {
@@ -214,13 +248,9 @@ func (g *Gateway) ServeConn(ctx context.Context, conn io.ReadWriteCloser) error 
 		return nil
 	}
 	if direct, ok := conn.(net.Conn); ok {
-		defer context.AfterFunc(ctx, func() { conn.Close() })()
-		return g.conns.ServeConn(timed{direct})
+		return g.serveDirectly(ctx, direct)
 	}
-	inner, err := g.dial(ctx)
-	if ctx.Err() != nil {
-		return nil
-	}
+	inner, err := g.Dial(ctx)
 	if err != nil {
 		return err
 	}
@@ -228,12 +258,48 @@ func (g *Gateway) ServeConn(ctx context.Context, conn io.ReadWriteCloser) error 
 	return nil
 }
 
+// serveDirectly answers requests on a connection until it, or ctx, ends.
+func (g *Gateway) serveDirectly(ctx context.Context, conn net.Conn) error {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	err := g.conns.ServeConn(timed{conn})
+	linger(conn)
+	return err
+}
+
+// lingerTime and lingerBytes bound what is read of a client that was answered before it had
+// sent its request: closing a connection with unread bytes resets it, and the client might
+// never read why it was refused.
+const (
+	lingerTime  = 3 * time.Second
+	lingerBytes = 64 << 20
+)
+
+// linger reads on until the client has closed a connection, within the limits.
+func linger(conn net.Conn) {
+	closeWrite(conn)
+	if conn.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
+		_, _ = io.CopyN(io.Discard, conn, lingerBytes) // Nobody needs it.
+	}
+}
+
+// closeWrite ends the direction to a client, where that is possible.
+func closeWrite(conn io.Closer) {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // The client has gone, then.
+	}
+}
+
 // timed ends when nothing moves for a while in the direction that is waited for. However it
-// ends, a request that is not complete reads as one that the client has cut.
+// ends, a request that is not complete reads as one that the client has cut. To close it does
+// nothing: the connection lingers.
 type timed struct{ net.Conn }
 
 // timedPiece is how much is written at once, and has to go in time.
 const timedPiece = 256 << 10
+
+// Close implements io.Closer.
+func (timed) Close() error { return nil }
 
 // Read implements io.Reader.
 func (c timed) Read(p []byte) (int, error) {
@@ -260,23 +326,29 @@ func (c timed) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Pipe copies both directions between two connections until one of them ends, ctx does,
-// or nothing moves for a while.
-func Pipe(ctx context.Context, a, b io.ReadWriteCloser) {
+// Pipe copies both directions between a client and a server until one of them ends, ctx does,
+// or nothing moves for a while. A client whose server has ended may go on for a moment, so
+// that it reads its answer.
+func Pipe(ctx context.Context, client, server io.ReadWriteCloser) {
 	shut := sync.OnceFunc(func() {
-		a.Close()
-		b.Close()
+		client.Close()
+		server.Close()
 	})
 	defer context.AfterFunc(ctx, shut)()
 	idle := time.AfterFunc(idleConn, shut)
 	defer idle.Stop()
 	var group sync.WaitGroup
-	for _, way := range [][2]io.ReadWriteCloser{{a, b}, {b, a}} {
-		group.Go(func() {
-			defer shut()
-			_, _ = io.Copy(way[0], stirring{way[1], idle})
-		})
-	}
+	group.Go(func() {
+		defer shut()
+		if _, err := io.Copy(server, stirring{client, idle}); err != nil { // The server reads no more.
+			_, _ = io.Copy(io.Discard, client)
+		}
+	})
+	group.Go(func() {
+		_, _ = io.Copy(client, stirring{server, idle})
+		closeWrite(client)
+		time.AfterFunc(lingerTime, shut)
+	})
 	group.Wait()
 }
 

@@ -98,7 +98,7 @@ func (b *Blobs) answerHolds(question []byte) ([]byte, error) {
 		return nil, compute.Errorf(compute.CodeInvalid, "not the names of blobs")
 	}
 	answer := []byte{flag(b.Full()), byte(min(b.Replicas(), math.MaxUint8))}
-	dirs := make(map[string]bool) // Of blobs whose names may not be durable.
+	dirs := make(map[string]bool) // Directories of blobs whose names may not be durable.
 	for raw := range slices.Chunk(question, width) {
 		has := b.cfg.Store.Has(compute.Hash(raw))
 		if answer = append(answer, flag(has)); has {
