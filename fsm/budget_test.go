@@ -193,8 +193,11 @@ func TestRunningWorkAlerts(t *testing.T) {
 		pass time.Duration
 		want []int
 	}{
-		{55 * time.Minute, nil}, {15 * time.Minute, []int{50}}, {45 * time.Minute, []int{50, 80}},
-		{15 * time.Minute, []int{50, 80, 100}}, {time.Hour, []int{50, 80, 100}},
+		{55 * time.Minute, nil},
+		{15 * time.Minute, []int{50}},
+		{45 * time.Minute, []int{50, 80}},
+		{15 * time.Minute, []int{50, 80, 100}},
+		{time.Hour, []int{50, 80, 100}},
 	} {
 		w.pass(step.pass)
 		if got := levels(); !slices.Equal(got, step.want) {

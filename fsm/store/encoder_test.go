@@ -104,10 +104,23 @@ func TestEncoderAgreesWithCodec(t *testing.T) {
 	empty := every{Bytes: []byte{}, Bytes2: []byte{}, Named: []letter{}, List: []int16{}, List2: []sparse{}, List3: []sparse{}}
 	nothing := (*every)(nil)
 	values := []any{
-		full, &full, every{}, &every{}, empty, &empty, nothing, &nothing, 0, -1, 23, 24, 255, 256, 1 << 16, 1 << 32, int64(math.MaxInt64),
-		uint64(math.MaxUint64), "", true, false, []byte(nil), []byte{}, []string(nil), []string{}, [2]bool{true}, UID{}, UID{1},
-		&UID{1}, struct{}{}, node{Next: &node{Next: &node{ID: UID{1}}}},
-		wrapped{}, wrapped{UID{4}}, &wrapped{UID{5}}, nil, map[string]int{"bb": 1, "a": 2},
+		full, &full,
+		every{},
+		&every{}, empty, &empty, nothing, &nothing, 0, -1, 23, 24, 255, 256, 1 << 16, 1 << 32, int64(math.MaxInt64),
+		uint64(math.MaxUint64), "", true, false, []byte(nil),
+		[]byte{},
+		[]string(nil),
+		[]string{},
+		[2]bool{true},
+		UID{},
+		UID{1},
+		&UID{1},
+		struct{}{},
+		node{Next: &node{Next: &node{ID: UID{1}}}},
+		wrapped{},
+		wrapped{UID{4}},
+		&wrapped{UID{5}}, nil,
+		map[string]int{"bb": 1, "a": 2},
 	}
 	for _, value := range values {
 		want, err := codec.enc.Marshal(value)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-
 	"github.com/versity/versitygw/s3response"
 )
 

@@ -46,8 +46,14 @@ func TestRequestThatEndsReplicas(t *testing.T) {
 				after time.Duration
 				want  int
 			}{
-				{0, 2}, {0, 0}, {longest/4 - time.Minute, 0}, {time.Minute, 1}, {longest/2 - time.Minute, 0}, {time.Minute, 1},
-				{longest - time.Minute, 0}, {time.Minute, 2},
+				{0, 2},
+				{0, 0},
+				{longest/4 - time.Minute, 0},
+				{time.Minute, 1},
+				{longest/2 - time.Minute, 0},
+				{time.Minute, 1},
+				{longest - time.Minute, 0},
+				{time.Minute, 2},
 			} {
 				f.ahead += step.after
 				if got := send("bad"); got != step.want {

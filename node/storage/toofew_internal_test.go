@@ -17,8 +17,12 @@ func TestTooFew(t *testing.T) {
 	}{
 		"no node known":  {0, 0, nil, compute.CodeUnavailable, "Only 0 of 1 nodes could take the data: no other node is up."},
 		"the other down": {1, 2, nil, compute.CodeUnavailable, "Only 1 of 2 nodes could take the data: no other node is up."},
-		"no answer": {1, 2, []answer{{err: errors.New("timed out")}}, compute.CodeUnavailable,
-			"Only 1 of 2 nodes could take the data: timed out"},
+		"no answer": {
+			1, 2,
+			[]answer{{err: errors.New("timed out")}},
+			compute.CodeUnavailable,
+			"Only 1 of 2 nodes could take the data: timed out",
+		},
 		"full": {0, 1, full, compute.CodeNoSpace, "The disks are full: only 0 of 1 nodes could take the data: no_space: The disk is full."},
 	}
 	for name, test := range tests {

@@ -159,7 +159,8 @@ func TestRunsWithoutALostLeaseSaySo(t *testing.T) {
 		{
 			faults.Moved{Runs: 2, Without: 1, Leases: 3, P50: 1, P99: 2, Max: 2, Queued: 2, Prompt: 1, PromptMax: 1},
 			[][2]string{
-				{"starts after a lost lease", "3"}, {"of them, after the fault", "p50 1ns, p99 2ns, longest 2ns"},
+				{"starts after a lost lease", "3"},
+				{"of them, after the fault", "p50 1ns, p99 2ns, longest 2ns"},
 				{"of them, at once after the lease", "1 of 2, longest 1ns"},
 				{"runs whose fault should lose a lease, and lost NONE", "1 of 2"},
 			},

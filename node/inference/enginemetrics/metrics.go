@@ -9,8 +9,10 @@ func newDescs() (descs [figures]*prometheus.Desc) {
 	for f, about := range [figures][2]string{
 		running: {"requests_running", "Requests that engines on this node compute, as they say."},
 		waiting: {"requests_waiting", "Requests that wait inside engines on this node, as they say."},
-		cache: {"cache_usage_ratio",
-			"Part of an engine's memory for contexts that is in use, 0 to 1. Of several replicas on this node, the fullest."},
+		cache: {
+			"cache_usage_ratio",
+			"Part of an engine's memory for contexts that is in use, 0 to 1. Of several replicas on this node, the fullest.",
+		},
 	} {
 		descs[f] = prometheus.NewDesc("berth_inference_engine_"+about[0], about[1], []string{"deployment", "engine"}, nil)
 	}
