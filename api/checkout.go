@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -78,7 +79,8 @@ func (g *checkouts) returnURL(r *edge.Request) string {
 		base = r.Base
 		var first *compute.Node
 		for n := range r.View.Nodes() {
-			if n.Role == compute.RoleServer && n.API != "" && n.State != compute.NodeDown && (first == nil || n.ID.UUID.String() < first.ID.UUID.String()) {
+			serves := n.Role == compute.RoleServer && n.API != "" && n.State != compute.NodeDown
+			if serves && (first == nil || n.ID.UUID.String() < first.ID.UUID.String()) {
 				first, base = n, n.API
 			}
 		}
@@ -103,8 +105,8 @@ func (g *checkouts) report(r *edge.Request) (any, error) {
 		_, err := g.Propose(r, fsm.RecordPurchase{Purchase: purchase})
 		if code := compute.CodeOf(err); code == compute.CodeNotFound || code == compute.CodeInvalid {
 			// The provider's repeats will not help: only people can give the money back.
-			g.log.Error("paid credits not added: refund the payment at the provider", "org", purchase.Org,
-				"checkout", purchase.ID, "payment", purchase.Payment, "amount", purchase.Amount, "err", err)
+			g.log.Error("paid credits not added: refund the payment at the provider", "org", purchase.Org, "detail",
+				fmt.Sprintf("%s credits of checkout %s, payment %s", purchase.Amount, purchase.ID, purchase.Payment), "err", err)
 		}
 		if err != nil {
 			return nil, err

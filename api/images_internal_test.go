@@ -16,7 +16,7 @@ func TestImageRef(t *testing.T) {
 		"127.0.0.1:34567/berth-pull/n1/abc:1":  "as its registry does",
 	} {
 		named, err := imageRef(text)
-		got := ""
+		var got string
 		if err != nil {
 			got = err.Error()
 		} else {

@@ -86,7 +86,7 @@ func TestAnswersAfterTheClientLeft(t *testing.T) {
 		}
 	}
 	stream := func(body string) func() *http.Response {
-		answer := whole(200, "text/event-stream", body)
+		answer := whole(200, "text/event-stream", body) //nolint:bodyclose // There is nothing to close.
 		return func() *http.Response {
 			out := answer()
 			out.ContentLength = -1
@@ -97,11 +97,11 @@ func TestAnswersAfterTheClientLeft(t *testing.T) {
 		stream string
 		answer func() *http.Response
 	}{
-		"whole":        {"false", whole(200, "application/json", `{"choices":[{"text":"a"}],`+usage+`}`)},
-		"without size": {"false", whole(200, "application/json", `{"choices":[{"text":"a"}]}`)},
-		"error":        {"false", whole(500, "application/json", `{"error":{}}`)},
-		"stream":       {"true", stream("data: {\"choices\":[]," + usage + "}\n\ndata: [DONE]\n\n")},
-		"no event":     {"true", stream("")},
+		"whole":        {"false", whole(200, "application/json", `{"choices":[{"text":"a"}],`+usage+`}`)}, //nolint:bodyclose // There is nothing to close.
+		"without size": {"false", whole(200, "application/json", `{"choices":[{"text":"a"}]}`)},           //nolint:bodyclose // There is nothing to close.
+		"error":        {"false", whole(500, "application/json", `{"error":{}}`)},                         //nolint:bodyclose // There is nothing to close.
+		"stream":       {"true", stream("data: {\"choices\":[]," + usage + "}\n\ndata: [DONE]\n\n")},      //nolint:bodyclose // There is nothing to close.
+		"no event":     {"true", stream("")},                                                              //nolint:bodyclose // There is nothing to close.
 	} {
 		t.Run(name, func(t *testing.T) {
 			models := &lateModels{answer: test.answer, entered: make(chan bool)}

@@ -87,6 +87,8 @@ func (g *rotations) also(r *edge.Request, cmd fsm.Command) (fsm.Result, error) {
 
 // reseal replaces the values that earlier keys sealed by ones that key seals, a part at
 // a time.
+//
+//nolint:gocognit // Three kinds of values.
 func (g *rotations) reseal(r *edge.Request, org compute.OrgID, key *compute.DataKey) (int, error) {
 	done, size := 0, 0
 	cmd := fsm.RotateKey{Actor: r.Caller.Actor, Org: org}
@@ -127,7 +129,7 @@ func (g *rotations) reseal(r *edge.Request, org compute.OrgID, key *compute.Data
 	for _, text := range texts {
 		sealed, err := g.cfg.Vault.ResealText(key, text.Sealed, text.Context)
 		if err != nil { // It stays as it is, and the keys before stay for it.
-			g.log.Error("secret of an execution not sealed again: set it again", "org", org, "context", text.Context, "err", err)
+			g.log.Error("secret of an execution not sealed again: set it again", "org", org, "detail", text.Context, "err", err)
 			continue
 		}
 		cmd.Texts = append(cmd.Texts, fsm.ResealedText{Before: text.Sealed, Sealed: sealed, Key: key.Number})

@@ -88,7 +88,8 @@ func (g *storage) routes() []edge.Route {
 		},
 		{
 			Method: http.MethodPost, Path: at + "/copy", Tag: tag, Need: edge.NeedCaller,
-			Summary: "Copy a file within the organization. No byte is moved. If-Match and If-None-Match hold for the file that is" +
+			Summary: "Copy a file within the organization. No byte is moved. " +
+				"If-Match and If-None-Match hold for the file that is" +
 				" written.",
 			Body: of[wire.CopyFile](), Reply: of[wire.UploadedFile](), Handle: g.copy,
 		},

@@ -291,7 +291,7 @@ func (f *incomingFile) complete(fields map[string]string) error {
 }
 
 // uploadBulk stores several files. Those that came whole are published one by one.
-func (g *storage) uploadBulk(r *edge.Request) (any, error) {
+func (g *storage) uploadBulk(r *edge.Request) (any, error) { //nolint:gocognit // One file after the other.
 	b, parts, err := g.begin(r)
 	if err != nil {
 		return nil, err

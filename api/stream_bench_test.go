@@ -45,7 +45,7 @@ func BenchmarkStream(b *testing.B) {
 	}
 	size := int64(out.times * len(out.lines) * 128)
 	w := newWorld(b, func(cfg *api.Config) {
-		out.fakeLogs = cfg.Logs.(*fakeLogs) //nolint:errcheck,forcetypeassert // It is.
+		out.fakeLogs = cfg.Logs.(*fakeLogs) //nolint:forcetypeassert // It is.
 		cfg.Logs = out
 	})
 	started := w.startStream()

@@ -146,7 +146,8 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 	case e.Storage != nil && badMountPath(e.Storage.Path):
 		return invalid("s3_mount_path", "storage is mounted at a clean absolute path of at most %d bytes", maxMountPath)
 	case e.OutputsPrefix != "" && compute.BadOutputsPrefix(e.OutputsPrefix) != "":
-		return invalid("outputs_prefix", "no files can be stored below this prefix: %s", compute.BadOutputsPrefix(e.OutputsPrefix))
+		return invalid("outputs_prefix", "no files can be stored below this prefix: %s",
+			compute.BadOutputsPrefix(e.OutputsPrefix))
 	case e.ScratchMiB < 0 || e.ScratchMiB > maxCapacity || len(e.Volumes) > maxVolumes:
 		return invalid("volumes", "an execution has at most %d volumes and some scratch space", maxVolumes)
 	case e.MinVRAMMiB < 0 || e.MinVRAMMiB > maxMinVRAM:

@@ -31,7 +31,8 @@ const actionSignUp = "user.signup"
 func (s *trail) entryOfUser(cmd Command, r Result) (auditEntry, bool) {
 	switch c := cmd.(type) {
 	case CreateUser:
-		return auditEntry{c.Actor, compute.OrgID{}, "user.create", c.User.ID.String(), c.User.Email + " in " + c.Org.Slug}, true
+		at := c.User.Email + " in " + c.Org.Slug
+		return auditEntry{c.Actor, compute.OrgID{}, "user.create", c.User.ID.String(), at}, true
 	case SignUp:
 		a := c.Actor
 		a.User = c.User.ID
@@ -134,7 +135,8 @@ func (s *trail) entryOfKey(cmd Command, _ Result) (auditEntry, bool) {
 		if c.Key == nil {
 			return auditEntry{}, false // Its values follow the key, which has its line.
 		}
-		return auditEntry{c.Actor, c.Org, "data_key.rotate", fmt.Sprint(c.Key.Number), fmt.Sprintf("retired %t", c.Retire)}, true
+		detail := fmt.Sprintf("retired %t", c.Retire)
+		return auditEntry{c.Actor, c.Org, "data_key.rotate", fmt.Sprint(c.Key.Number), detail}, true
 	case RemoveCallbackSecret:
 		return auditEntry{c.Actor, c.Org, "callback_secret.remove", "", ""}, true
 	}

@@ -171,8 +171,8 @@ func TestObjectSpace(t *testing.T) {
 	for _, limits := range []fsm.SetBucketLimits{{MaxBytes: 100}, {UserMaxBytes: 100}, {MaxBytes: 100, UserMaxBytes: 200}} {
 		limits.Actor, limits.Org = w.root, w.org
 		w.must(limits)
-		if a, c, any := space("a"), space("c"), space(""); a != 70 || c != 30 || any != 100 {
-			t.Errorf("%+v leave %d, %d and %d", limits, a, c, any)
+		if a, c, all := space("a"), space("c"), space(""); a != 70 || c != 30 || all != 100 {
+			t.Errorf("%+v leave %d, %d and %d", limits, a, c, all)
 		}
 	}
 	w.refused(w.object(w.ada, "a", 71), compute.CodeForbidden, "storage_quota_exceeded")

@@ -25,7 +25,7 @@ type outputCopying struct{ node *Node }
 func (o outputCopying) open(from cluster.Callers) {
 	o.node.outputCopies = copies.Open(o.node.cfg.DataDir, o.node.logs,
 		copies.Limits{
-			Age: o.node.cfg.Output.Age, Bytes: o.node.cfg.Output.SizeMiB << 20, Archive: outputArchive{o.node}.keepCopy,
+			Age: o.node.cfg.Output.Age, Bytes: o.node.cfg.Output.SizeMiB << 20, Archive: outputArchive(o).keepCopy,
 		}, o.node.opts.Now)
 	o.node.outputSender = copies.NewSender(copies.Config{
 		DataDir: o.node.cfg.DataDir, Nodes: o.targets, Now: o.node.opts.Now, Logger: o.node.logger,

@@ -58,7 +58,7 @@ func (n *Node) engineOffers(others []compute.Offer) (offers []compute.Offer) {
 			continue
 		}
 		if found := programs.Path(needs[at]); found != "" {
-			n.logger.Warn("engine not offered", "engine", e.Name, "path", found,
+			n.logger.Warn("engine not offered", "detail", e.Name, "path", found,
 				"hint", "sandboxes do not have the program: in inference.engines give the engine its path as command, "+
 					"and the directories that it and its interpreter need as dirs")
 		}

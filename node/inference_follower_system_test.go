@@ -487,7 +487,7 @@ func checkAffinity(t *testing.T, c *nodetest.Cluster, api *client.Client, key st
 	}
 	var streams []*http.Response
 	for range 2 { // With both, the replica has more than 5/4 of its share of three requests.
-		streams = append(streams, post(begins+" endless", true))
+		streams = append(streams, post(begins+" endless", true)) //nolint:bodyclose // Closed below.
 	}
 	second := ask(begins + "meanwhile")
 	if second == first {

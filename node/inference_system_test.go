@@ -531,7 +531,9 @@ func checkModelStreams(t *testing.T, api *client.Client, url, key string, id com
 	measured := func() (n int) {
 		const series = "\nberth_inference_time_per_output_token_seconds_count{model=\"dedicated\"} "
 		if _, after, found := strings.Cut(mustFetch(t, base+"/metrics"), series); found {
-			fmt.Sscan(after, &n)
+			if _, err := fmt.Sscan(after, &n); err != nil {
+				t.Fatal(err)
+			}
 		}
 		return n
 	}

@@ -161,7 +161,7 @@ func (a *archivedOutput) leaves(others int) {
 // exceeds has the output of two executions on a node exceed its space, which is 64 MiB, long
 // before their age is due.
 func (a *archivedOutput) exceeds(newer *archivedOutput) {
-	for minutes, one := range map[time.Duration]*archivedOutput{40: a, 20: newer} {
+	for age, one := range map[time.Duration]*archivedOutput{40 * time.Minute: a, 20 * time.Minute: newer} {
 		if one.owner != a.owner {
 			a.Fatalf("the executions were on %s and %s", a.owner.Config.Name, one.owner.Config.Name)
 		}
@@ -169,7 +169,7 @@ func (a *archivedOutput) exceeds(newer *archivedOutput) {
 		if err := errors.Join(os.WriteFile(pad, nil, 0o600), os.Truncate(pad, 40<<20)); err != nil {
 			a.Fatal(err)
 		}
-		one.mustAgeBy(one.dir(a.owner), minutes*time.Minute)
+		one.mustAgeBy(one.dir(a.owner), age)
 	}
 	a.prune(a.owner)
 }

@@ -25,7 +25,9 @@ func (p proposer) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uin
 // allows returns the reason for which cmd may not be proposed. A view that is behind, as
 // after a start, may have an earlier format than the cluster, so it refuses nothing: the
 // newest one does.
-func allows(ctx context.Context, seen *fsm.View, newest func(context.Context) (*fsm.View, error), cmd fsm.Command) error {
+func allows(
+	ctx context.Context, seen *fsm.View, newest func(context.Context) (*fsm.View, error), cmd fsm.Command,
+) error {
 	err := seen.Allows(cmd)
 	if err == nil {
 		return nil

@@ -91,7 +91,8 @@ func (p *keyPair) load() error {
 
 // sameFile reports whether a file is as it was seen before.
 func sameFile(before, now os.FileInfo) bool {
-	return before != nil && os.SameFile(before, now) && before.ModTime().Equal(now.ModTime()) && before.Size() == now.Size()
+	return before != nil && os.SameFile(before, now) &&
+		before.ModTime().Equal(now.ModTime()) && before.Size() == now.Size()
 }
 
 // acmeTLS returns a configuration whose certificates an ACME authority gives and renews.

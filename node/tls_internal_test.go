@@ -87,7 +87,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 			cert, key = mustPair(t, 4)
 			write(certFile, cert)
 			os.Remove(keyFile)
-			os.Mkdir(keyFile, 0o700)
+			_ = os.Mkdir(keyFile, 0o700)
 		}, 3}, // It cannot be read.
 		{func() { os.Remove(keyFile); write(keyFile, key) }, 4},
 	} {

@@ -90,7 +90,7 @@ func mustExecuteCells(t *testing.T, api *client.Client, worker *nodetest.Node) {
 	}{
 		{
 			[]string{"import json as j", "from threading import Lock"},
-			"seen, lock = j.loads('[1]'), Lock()\ndef more(x): return x + seen\nseen", "[1]\n",
+			"seen, lock = j.loads('[1]'), Lock()\ndef more(x): return x + seen\nprint(seen)", "[1]\n",
 			"berth: lock is not kept for the next cell: TypeError: cannot pickle '_thread.lock' object\n",
 		},
 		{[]string{"import sys"}, "seen.append(2)\nprint(more([0]), 'lock' in globals(), file=sys.stdout)\nj.dumps(seen)", "[0, 1, 2] False\n'[1, 2]'\n", ""},

@@ -51,7 +51,7 @@ type Start struct {
 	ScratchGB       int               `json:"scratch_gb,omitempty"`  // Scratch space on disk; 0 for the node's default.
 	Volumes         []wire.Volume     `json:"volumes,omitempty"`
 	Environment     string            `json:"environment,omitempty"`    // Named; in place of Requirements.
-	OutputsPrefix   string            `json:"outputs_prefix,omitempty"` // Folder of the stored files for a copy of the outputs.
+	OutputsPrefix   string            `json:"outputs_prefix,omitempty"` // Folder of stored files for copies of outputs.
 
 	// EnableS3Mount shows the stored files as a directory; nil for what is usual: in
 	// containers only. S3MountPath is where; "" for /mnt/s3.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -72,7 +73,7 @@ func TestFileReader(t *testing.T) {
 	}
 	before, rest := conn.set, leaving{most: 1000}
 	if n, err := f.WriteTo(&rest); err != nil || n != int64(len(data)-len(first)) || conn.set-before != len(rest.got) ||
-		!bytes.Equal(append(first, bytes.Join(rest.got, nil)...), data) {
+		!bytes.Equal(slices.Concat(first, bytes.Join(rest.got, nil)), data) {
 		t.Errorf("after %d bytes were read, %d are written with %d deadlines, %v", len(first), n, conn.set-before, err)
 	}
 	if err := f.Close(); err != nil {

@@ -326,7 +326,7 @@ func (c *modelCall) crowded(owner string) error {
 // askAndWrite has a replica answer, and passes the answer on: it then calls end once that was
 // sent. The caller calls end after an error.
 func (c *modelCall) askAndWrite(ctx context.Context, below string, unwatch, end func()) error {
-	answer, err := c.ask(ctx, below) //nolint:bodyclose // The server closes it once it was sent.
+	answer, err := c.ask(ctx, below)
 	if err != nil {
 		c.left = c.hungUp(ctx, err)
 		if ctx.Err() != nil || c.r.sent {

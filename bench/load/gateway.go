@@ -99,7 +99,8 @@ func MeasureGateway(ctx context.Context, c *Cluster, cfg GatewayConfig) (*Gatewa
 func s3Options(endpoint, region string, keys aws.Credentials) s3.Options {
 	return s3.Options{
 		Region: region, BaseEndpoint: &endpoint, UsePathStyle: true,
-		Credentials:                aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return keys, nil }),
+		Credentials: aws.CredentialsProviderFunc(
+			func(context.Context) (aws.Credentials, error) { return keys, nil }),
 		HTTPClient:                 &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}},
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,

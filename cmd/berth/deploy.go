@@ -62,7 +62,8 @@ command.`,
 	flags.StringArrayVar(&f.args, "arg", nil, "further argument of the engine; repeatable")
 	flags.Float64Var(&f.in.TargetRPS, "target-rps", 1, "requests a second that one replica is meant to answer")
 	flags.DurationVar(&f.p95, "target-latency-p95", 2*time.Second, "time to the first byte of an answer, 95th percentile")
-	flags.DurationVar(&f.window, "stabilisation-window", 5*time.Minute, "time for which fewer replicas must be enough before a scale-down")
+	flags.DurationVar(&f.window, "stabilisation-window", 5*time.Minute,
+		"time for which fewer replicas must be enough before a scale-down")
 	flags.IntVar(&f.in.MinReplicas, "min-replicas", 1, "fewest replicas")
 	flags.IntVar(&f.in.MaxReplicas, "max-replicas", 1, "most replicas")
 	flags.StringVar(&f.in.Name, "name", "", "name for people")

@@ -53,7 +53,8 @@ new engine ends as often as a new deployment may, the earlier replicas go on.`,
 	flags.StringVar(&f.tokenFile, "hf-token-file", "", "`file` with another token for the hub")
 	flags.Float64Var(&f.rps, "target-rps", 0, "requests a second that one replica is meant to answer")
 	flags.DurationVar(&f.p95, "target-latency-p95", 0, "time to the first byte of an answer, 95th percentile")
-	flags.DurationVar(&f.window, "stabilisation-window", 0, "time for which fewer replicas must be enough before a scale-down")
+	flags.DurationVar(&f.window, "stabilisation-window", 0,
+		"time for which fewer replicas must be enough before a scale-down")
 	flags.IntVar(&f.min, "min-replicas", 0, "fewest replicas")
 	flags.IntVar(&f.max, "max-replicas", 0, "most replicas")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "do not wait until all replicas are replaced")

@@ -206,7 +206,7 @@ func fieldOf(of reflect.StructField) (f encodedField, ok bool) {
 	}
 	zeroer := reflect.TypeFor[interface{ IsZero() bool }]()
 	decides := of.Type.Implements(zeroer) || reflect.PointerTo(of.Type).Implements(zeroer)
-	return f, ok && !(f.omitZero && decides)
+	return f, ok && (!f.omitZero || !decides)
 }
 
 // append appends the encoding of a value.

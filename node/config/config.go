@@ -373,11 +373,7 @@ func (c *Config) Validate() error {
 	if c.Metrics.Addr != "" {
 		v.address("metrics.addr", c.Metrics.Addr)
 	}
-	if c.API.PublicURL != "" {
-		u, err := url.Parse(c.API.PublicURL)
-		v.check("api.public_url", err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "",
-			"must be an http or https URL")
-	}
+	v.baseURL("api.public_url", c.API.PublicURL)
 	v.check("api.drain", c.API.Drain >= 0 && c.API.Drain <= maxDrain, "must be 0 to "+maxDrain.String())
 	v.front(&c.API, c.S3.Addr)
 	for _, host := range c.Join.Hosts {
@@ -453,6 +449,13 @@ func (v *validator) oneOf(key, value string, allowed ...string) {
 		}
 	}
 	v.check(key, false, fmt.Sprintf("%q is not one of %s", value, strings.Join(allowed, ", ")))
+}
+
+// baseURL checks a URL that may be empty.
+func (v *validator) baseURL(key, text string) {
+	u, err := url.Parse(text)
+	v.check(key, text == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "",
+		"must be an http or https URL")
 }
 
 func (v *validator) address(key, value string) {

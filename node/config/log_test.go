@@ -3,7 +3,7 @@ package config_test
 import (
 	"bytes"
 	"io"
-	"log"
+	"log" //nolint:depguard // Libraries use it.
 	"log/slog"
 	"net"
 	"net/http"

@@ -24,7 +24,7 @@ type bench struct {
 	*statetest.State
 
 	t   *testing.T
-	ctx context.Context //nolint:containedctx // Has the account of the test.
+	ctx context.Context // Has the account of the test.
 
 	mu     sync.Mutex
 	blobs  map[compute.Hash][]byte
@@ -55,7 +55,7 @@ func newBench(t *testing.T) *bench {
 		logger: logger, life: t.Context(),
 	}
 	c := keys.Mint(b.Actor, compute.UUID{})
-	b.ctx = context.WithValue(t.Context(), "account", auth.Account{Access: c.Access, SessionToken: c.Token}) //nolint:revive,staticcheck // The library's key.
+	b.ctx = context.WithValue(t.Context(), "account", auth.Account{Access: c.Access, SessionToken: c.Token}) //nolint:staticcheck // The library's key.
 	return b
 }
 

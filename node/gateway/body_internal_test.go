@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -75,7 +76,7 @@ func TestBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rest bytes.Buffer
-	if _, err := b.WriteTo(&rest); err != nil || !bytes.Equal(append(first, rest.Bytes()...), data) {
+	if _, err := b.WriteTo(&rest); err != nil || !bytes.Equal(slices.Concat(first, rest.Bytes()), data) {
 		t.Errorf("%d bytes came behind the first, %v", rest.Len(), err)
 	}
 	b, _, ended := bodyOf(data)

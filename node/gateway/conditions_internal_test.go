@@ -77,7 +77,7 @@ func TestConditionsOfCopies(t *testing.T) {
 	copied := func(key, name, value string) string {
 		ctx := b.ctx
 		if name != "" {
-			ctx = context.WithValue(ctx, name, value) //nolint:revive,staticcheck // A key of the library.
+			ctx = context.WithValue(ctx, name, value) //nolint:staticcheck // A key of the library.
 		}
 		_, err := b.CopyObject(ctx, s3response.CopyObjectInput{
 			Bucket: b.bucket(), Key: &key, CopySource: new(*b.bucket() + "/from"),

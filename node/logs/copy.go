@@ -114,7 +114,8 @@ func (c *cursor) fromCopy(ctx context.Context, k copyOf, of attempt) error {
 		_, err = c.f.cfg.Copies.From(k.owner).follow(ctx, of, c.after,
 			hooks{ended: always, lines: c.deliver, idle: proceed})
 	} else {
-		err = c.f.ask(ctx, k.node, request{mode: modeRead, of: of, copy: k.owner, after: c.after, limit: understandsLines | acknowledges},
+		read := request{mode: modeRead, of: of, copy: k.owner, after: c.after, limit: understandsLines | acknowledges}
+		err = c.f.ask(ctx, k.node, read,
 			func(r *receiver) error {
 				err := r.lines(&c.after, c.number)
 				return err

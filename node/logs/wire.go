@@ -354,7 +354,7 @@ func (r *receiver) lines(after *uint64, fn func([]Line) error) error {
 }
 
 // deliver calls fn with the lines of rec, and of those that can be read without waiting.
-func (r *receiver) deliver(rec record, after *uint64, fn func([]Line) error) error {
+func (r *receiver) deliver(rec record, after *uint64, fn func([]Line) error) error { //nolint:gocognit // Each kind.
 	b := &batch{most: smallBatch()}
 	if r.large {
 		b = r.memory.takeBatch()

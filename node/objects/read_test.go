@@ -197,7 +197,7 @@ func TestSlowReadersKeepNoPlaces(t *testing.T) {
 		if n := count(); n != readers+4 {
 			t.Errorf("%d readers have %d chunks, want %d", readers, n, readers+4)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // The bubble's clock.
 		quick := begin()
 		if n := count(); n != 3 {
 			t.Errorf("beside slow readers one has %d chunks, want 3", n)

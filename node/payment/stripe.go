@@ -72,7 +72,8 @@ func errProvider(err error) error {
 // errRepeat refuses an order whose request was used for another one, or is being answered.
 func errRepeat(e *stripe.Error) error {
 	if e.HTTPStatusCode == http.StatusConflict {
-		return compute.Errorf(compute.CodeConflict, "The first request with this idempotency key is not answered yet: try again.").
+		return compute.Errorf(compute.CodeConflict,
+			"The first request with this idempotency key is not answered yet: try again.").
 			Named("idempotency_in_flight").Retry(time.Second)
 	}
 	return compute.Errorf(compute.CodeConflict, "This idempotency key was used with another purchase: use a new one.").

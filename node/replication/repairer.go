@@ -260,7 +260,8 @@ func (r *Repairer) fetchBundles(
 	if b.err != nil {
 		r.logger.Error("bundles missing on this server", "count", b.refused+b.lost, "err", b.err)
 	}
-	if (b.refused == 0 || len(down) > 0) && !leaving && fetching.Err() == nil { // The down servers' own blobs come when they return.
+	done := b.refused == 0 || len(down) > 0 // The down servers' own blobs come when they return.
+	if done && !leaving && fetching.Err() == nil {
 		r.settled, r.full, r.at = servers, full, now
 	}
 	return b.refused, b.held

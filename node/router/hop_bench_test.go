@@ -34,7 +34,7 @@ func events(n int, pause time.Duration) func(byte, http.ResponseWriter, *http.Re
 			fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%d\"}}]}\n\n", i)
 			_ = flush.Flush()
 			if pause > 0 {
-				time.Sleep(pause)
+				time.Sleep(pause) //nolint:forbidigo // As an engine takes.
 			}
 		}
 	}
@@ -193,7 +193,7 @@ func BenchmarkFirst(b *testing.B) {
 				end := time.Now().Add(3 * time.Second)
 				for i := range 64 {
 					wg.Go(func() {
-						time.Sleep(time.Duration(i) * 200 * time.Millisecond / 64)
+						time.Sleep(time.Duration(i) * 200 * time.Millisecond / 64) //nolint:forbidigo // Starts are spread.
 						for n := 0; time.Now().Before(end); n++ {
 							d := f.read(b)
 							mu.Lock()

@@ -33,7 +33,7 @@ func (r *Router) Ready(view *fsm.View, deployment *compute.Execution) bool {
 // got nothing of the request are not counted. Those that failed with it are, in failed, over
 // all calls for a request: there are at most compute.MaxReplicaFailures of them, and fewer if
 // replicas were lost with the same body before.
-func (r *Router) Infer(
+func (r *Router) Infer( //nolint:gocognit // One replica after the other.
 	view *fsm.View, deployment *compute.Execution, req *http.Request, body []byte, prefix uint64, failed *int,
 ) (*http.Response, error) {
 	replicas := r.ready(view, deployment)

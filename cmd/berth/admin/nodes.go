@@ -53,7 +53,8 @@ func printNodes(cmd *cobra.Command, c *client.Client, asJSON bool) error {
 			state += ", drained"
 		}
 		state += clockOf(n)
-		t.AppendRow(cli.Row(n.Name, state, partOf(n, peers), gpusOf(n), enginesOf(n.Offers), n.API, n.Version, gapsText(n.Gaps), n.ID))
+		t.AppendRow(cli.Row(
+			n.Name, state, partOf(n, peers), gpusOf(n), enginesOf(n.Offers), n.API, n.Version, gapsText(n.Gaps), n.ID))
 	}
 	return cli.PrintTable(cmd.OutOrStdout(), t)
 }

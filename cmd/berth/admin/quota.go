@@ -21,8 +21,8 @@ func newQuota(conn *cli.Connection) *cobra.Command {
 		newQuotaList(conn), newQuotaSet(conn), newQuotaRemove(conn))
 	cmd.Long = `A quota limits how many executions of an organization, of one of its API keys or with
 one of its tags run at once, and how many GPUs those hold. Executions over it wait,
-for the reason org_concurrency, key_concurrency, tag_concurrency or quota_gpus. An organization also has a weight of fair share:
-one of 200 gets twice as much as one of 100.`
+for the reason org_concurrency, key_concurrency, tag_concurrency or quota_gpus. An organization
+also has a weight of fair share: one of 200 gets twice as much as one of 100.`
 	return cmd
 }
 

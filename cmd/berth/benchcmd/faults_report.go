@@ -322,7 +322,10 @@ func faultMoves(m faults.Moved) (rows [][2]string) {
 	}
 	rows = append(rows, [2]string{"starts after a lost lease", grouped(m.Leases)})
 	if m.Max > 0 {
-		rows = append(rows, [2]string{"of them, after the fault", fmt.Sprintf("p50 %v, p99 %v, longest %v", m.P50, m.P99, m.Max)})
+		rows = append(rows, [2]string{
+			"of them, after the fault",
+			fmt.Sprintf("p50 %v, p99 %v, longest %v", m.P50, m.P99, m.Max),
+		})
 	}
 	if m.Queued > 0 {
 		rows = append(rows, [2]string{
@@ -330,7 +333,10 @@ func faultMoves(m faults.Moved) (rows [][2]string) {
 		})
 	}
 	if m.Without > 0 {
-		rows = append(rows, [2]string{"runs whose fault should lose a lease, and lost NONE", fmt.Sprintf("%d of %d", m.Without, m.Runs)})
+		rows = append(rows, [2]string{
+			"runs whose fault should lose a lease, and lost NONE",
+			fmt.Sprintf("%d of %d", m.Without, m.Runs),
+		})
 	}
 	return rows
 }

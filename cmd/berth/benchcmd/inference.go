@@ -170,7 +170,8 @@ func printInference(cmd *cobra.Command, r *load.Inference) error {
 	crowd := fmt.Sprintf("p95 of an organization beside %d requests of another, %d places", r.Turns.Crowd, r.Turns.Places)
 	turns := fmt.Sprintf("%.0f ms, alone %.0f ms: %.2f of it", r.Turns.WithMS, r.Turns.AloneMS, r.Turns.Ratio)
 	t.AppendRow(cli.Row(crowd, "", "", turns))
-	step := fmt.Sprintf("%d of %d failed; %.1f s after the step, a first replica takes %.1f s; p99 %.0f ms, %.0f ms before",
+	const steps = "%d of %d failed; %.1f s after the step, a first replica takes %.1f s; p99 %.0f ms, %.0f ms before"
+	step := fmt.Sprintf(steps,
 		r.Step.Failed, r.Step.Requests, r.Step.ScaledMS/1000, r.Step.FirstMS/1000, r.Step.During.P99MS, r.Step.Before.P99MS)
 	t.AppendRow(cli.Row(fmt.Sprintf("from 1 to %d replicas", r.Step.Replicas), "", "", step))
 	if r.Llama != nil {

@@ -71,8 +71,6 @@ func folder(key string) string {
 }
 
 // partial matches what partName returns.
-//
-//nolint:gochecknoglobals // Compiled once.
 var partial = regexp.MustCompile(`\.[0-9a-f]{12}(\.of[0-9]+)?\.part$`)
 
 // local returns the sizes of the files below a directory, by their names with slashes.

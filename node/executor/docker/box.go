@@ -128,7 +128,7 @@ func (b *box) hear(ctx context.Context, name string) {
 				b.died <- code
 				return
 			}
-		case <-heard.Err:
+		case <-heard.Err: //nolint:errcheck // As below.
 			return // The answer to the question remains.
 		}
 	}

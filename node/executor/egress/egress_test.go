@@ -314,7 +314,7 @@ func TestInternalNetworks(t *testing.T) {
 		must(t, err)
 		defer h.Close()
 		sendBound(t, file, to, name)
-		for found := false; !found; time.Sleep(time.Millisecond) { // Until the machine has answered for its address.
+		for found := false; !found; time.Sleep(time.Millisecond) { //nolint:forbidigo // Nothing tells. Until the machine has answered for its address.
 			neighbours, err := h.NeighList(0, netlink.FAMILY_V4)
 			must(t, err)
 			for _, n := range neighbours {

@@ -23,8 +23,8 @@ func DelayClass(d time.Duration) int {
 // delayBounds returns the delays between which a class is.
 func delayBounds(class int) (low, high time.Duration) {
 	shift := max(class/delayParts-1, 0)
-	first := time.Duration(class - shift*delayParts)
-	return first << shift * time.Millisecond, (first + 1) << shift * time.Millisecond
+	first := int64(class - shift*delayParts)
+	return time.Duration(first<<shift) * time.Millisecond, time.Duration((first+1)<<shift) * time.Millisecond
 }
 
 // delay95 estimates the 95th percentile of the answers since the counts before, 0 for

@@ -188,7 +188,7 @@ func TestTargetDelay(t *testing.T) {
 		"one":             {shares(0, 1, 0.6), false},
 		"none":            {nil, false},
 	} {
-		for _, target := range []time.Duration{40, 250, 300, 500, 600, 700, 900, 1000, 1200, 1500, 2000, 5000} {
+		for _, target := range []int{40, 250, 300, 500, 600, 700, 900, 1000, 1200, 1500, 2000, 5000} {
 			t.Run(fmt.Sprintf("%s of %d", name, target), func(t *testing.T) {
 				c := autoscale.Counts{Delays: make([]int64, 200)}
 				for _, d := range test.delays {
@@ -197,7 +197,7 @@ func TestTargetDelay(t *testing.T) {
 				e := &compute.Execution{
 					Service: &compute.Service{Replicas: 1},
 					Deployment: &compute.Deployment{
-						Min: 1, Max: 2, TargetMilliRPS: 1000, TargetP95: target * time.Millisecond, Window: time.Minute,
+						Min: 1, Max: 2, TargetMilliRPS: 1000, TargetP95: time.Duration(target) * time.Millisecond, Window: time.Minute,
 					},
 				}
 				s, now := autoscale.New(time.Hour), time.Unix(1000, 0)

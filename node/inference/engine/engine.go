@@ -32,7 +32,7 @@ type Engine struct {
 	Allow       []string          `koanf:"allow"`        // Arguments that users may add, as --name or --name=KIND.
 	HealthPath  string            `koanf:"health_path"`  // Answers GET with 200 to 399 once the model is loaded.
 	MetricsPath string            `koanf:"metrics_path"` // Answers GET with its figures; empty for none.
-	Concurrency int               `koanf:"concurrency"`  // Requests that one replica answers at once, unless its arguments say how many.
+	Concurrency int               `koanf:"concurrency"`  // Requests that a replica answers at once, unless arguments say.
 	GPU         bool              `koanf:"gpu"`          // It needs one.
 	StartLimit  time.Duration     `koanf:"start_limit"`  // From its start until it is healthy.
 }

@@ -65,7 +65,7 @@ type progress struct {
 }
 
 // fetchFile fetches one file, and tries again where it broke off.
-func (s *Store) fetchFile(
+func (s *Store) fetchFile( //nolint:gocognit // One try after the other.
 	ctx context.Context, dir string, source Source, w Want, l *Listing, f *File, p progress,
 ) (err error) {
 	name := filepath.Join(dir, filesDir, filepath.FromSlash(f.Name))
@@ -115,7 +115,7 @@ func (s *Store) fetchFile(
 }
 
 // try continues a partial file, and checks the whole.
-func (s *Store) try(
+func (s *Store) try( //nolint:gocognit // One check after the other.
 	ctx context.Context, name string, source Source, w Want, l *Listing, f *File, at func(int64),
 ) error {
 	out, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)

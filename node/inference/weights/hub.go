@@ -112,10 +112,10 @@ func (h *Hub) Open(ctx context.Context, w Want, l *Listing, f *File, offset int6
 func hashesOf(answer *http.Response) (sum, git string) {
 	var all []*http.Response
 	for one := answer; one != nil; one = one.Request.Response {
-		all = append(all, one)
+		all = append(all, one) //nolint:bodyclose // Closed by the caller, or by the client.
 	}
 	hub := all[len(all)-1].Request.URL.Host
-	for _, one := range slices.Backward(all) {
+	for _, one := range slices.Backward(all) { //nolint:bodyclose // As above.
 		if one.Request.URL.Host != hub {
 			break
 		}

@@ -60,7 +60,8 @@ type Archive struct {
 // New returns an Archive.
 func New(cfg Config) *Archive {
 	a := &Archive{
-		cfg: cfg, writers: loop.NewFairLimiter[compute.OrgID](keptAtOnce), readers: loop.NewFairLimiter[compute.OrgID](readAtOnce),
+		cfg: cfg, writers: loop.NewFairLimiter[compute.OrgID](keptAtOnce),
+		readers: loop.NewFairLimiter[compute.OrgID](readAtOnce),
 	}
 	a.outputs = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "berth_output_archived_total", Help: "Outputs of ended attempts that were to be archived, by result.",
@@ -292,7 +293,8 @@ func (s *Archive) Open(
 	}
 	bucket := view.Bucket(o.Org)
 	if bucket == nil {
-		return nil, false, compute.Errorf(compute.CodeNotFound, "The organization has ended, and its archived output with it.")
+		return nil, false, compute.Errorf(compute.CodeNotFound,
+			"The organization has ended, and its archived output with it.")
 	}
 	end, err := s.readers.Take(ctx, o.Org)
 	if err != nil {
@@ -341,7 +343,7 @@ func (s *Archive) Trim(ctx context.Context, term uint64) error {
 	for ctx.Err() == nil {
 		_, bytes := s.cfg.View().ArchivedOutputs()
 		if bytes <= s.cfg.MaxBytes || s.cfg.MaxBytes == 0 || s.cfg.View().AllowsOutput() != nil {
-			return nil
+			return nil //nolint:nilerr // Not yet.
 		}
 		result, _, err := s.cfg.Propose(ctx, fsm.TrimOutputs{Term: term, Bytes: s.cfg.MaxBytes})
 		if err != nil {

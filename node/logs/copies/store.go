@@ -293,7 +293,8 @@ func (s *Store) Prune(ctx context.Context) error {
 		if size += k.bytes; age <= pruneLeast || age <= s.limits.Age && size <= s.limits.Bytes {
 			continue
 		}
-		far := patient && (size > s.limits.Bytes+s.limits.Bytes/4 || age > 2*s.limits.Age && now.Sub(s.opened) > s.limits.Age/4)
+		old := age > 2*s.limits.Age && now.Sub(s.opened) > s.limits.Age/4
+		far := patient && (size > s.limits.Bytes+s.limits.Bytes/4 || old)
 		done, failed := s.archived(ctx, k.dir)
 		if err == nil {
 			err = failed
@@ -322,7 +323,7 @@ func (s *Store) archived(ctx context.Context, dir string) (bool, error) {
 	epoch, badEpoch := strconv.ParseUint(filepath.Base(dir), 10, 64)
 	execution, badExecution := compute.ParseExecutionID(filepath.Base(filepath.Dir(dir)))
 	if errors.Join(badEpoch, badExecution) != nil {
-		return true, nil // Not the directory of a copy.
+		return true, nil //nolint:nilerr // Not the directory of a copy.
 	}
 	return s.limits.Archive(ctx, execution, epoch)
 }
