@@ -94,6 +94,7 @@ var rules = []rule{
 	{"node/gateway", []string{"api/auth", "compute", "fsm", "loop", "node/objects"}, "S3 is another way to the same objects: it reads the state and proposes commands as the REST endpoints do"},
 	{"node/objects", []string{"compute", "fsm"}, "content is stored through interfaces; what it becomes is a command"},
 	{"node/secrets", []string{"compute"}, "the children of node do not know each other"},
+	{"node/mirror", []string{"compute", "loop"}, "blobs are copied without knowing what refers to them, or where the copies go"},
 	{"node/statetest", []string{"compute", "fsm"}, "a state for tests needs no node"},
 	{"node/nodetest", []string{"api/client", "api/wire", "compute", "node", "node/config"}, "tests see a node from outside, as its users do"},
 
@@ -148,6 +149,7 @@ var libraries = []library{
 	{"github.com/golang-jwt/jwt", []string{"api/auth"}, "tokens are read and signed in one place"},
 	{"golang.org/x/crypto/acme", []string{"node"}, "certificates of the API are fetched where it is opened"},
 	{"golang.org/x/crypto/argon2", []string{"api/auth"}, "passwords are hashed in one place"},
+	{"golang.org/x/crypto/chacha20poly1305", []string{"node/mirror"}, "what leaves the cluster under a key of its own is sealed in one place"},
 	{"github.com/NVIDIA/go-nvml", []string{"gpu"}, "devices have one owner; go-nvml needs cgo"},
 	{"github.com/moby/profiles", []string{"node/executor"}, "code is executed in one place"},
 	{"github.com/moby/moby", []string{"node/executor/docker"}, "access to an engine is root on the machine: one package has it"},

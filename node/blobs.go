@@ -47,7 +47,7 @@ func (n *Node) openBlobs(ctx context.Context) error {
 	}
 	n.onClose(store.Close)
 	n.blobs = storage.New(storage.Config{
-		Self: n.cluster.ID(), Store: store, Peers: blobPeers{n}, Message: blobPeers{n}.message,
+		Self: n.cluster.ID(), Store: store, Peers: blobPeers{n}, Message: blobPeers{n}.message, Elsewhere: n.remote.elsewhere,
 		Nodes:    func() []storage.Node { return replication.Nodes(n.machine.View()) },
 		Replicas: n.cfg.Storage.Replicas, Logger: n.logger, Metrics: n.registry,
 	})

@@ -261,6 +261,7 @@ func (n *Node) Run(ctx context.Context) error {
 		start("scrub", func(ctx context.Context) error { n.housekeeper.RunScrubs(ctx); return nil })
 		start("copies", n.repairBlobs)
 		start("leader", n.lead)
+		start("mirror", n.remote.copyBlobs)
 		start("backups", n.saveBackups)
 		start("output archive", outputArchive{n}.trim)
 		start("scaling", modelLoads{n}.scale)
@@ -394,6 +395,13 @@ func (n *Node) SweepObjectStore(ctx context.Context, minAge time.Duration) (move
 // refers to.
 func (n *Node) SweepBlobs(ctx context.Context, minAge time.Duration) {
 	n.housekeeper.Sweep(ctx, minAge)
+}
+
+// MirrorBlobs copies to the object store the blobs that have no copy there, and once in a
+// while removes the copies older than minAge that nothing refers to. It returns how many
+// were copied. This node must lead.
+func (n *Node) MirrorBlobs(ctx context.Context, minAge time.Duration) (copied int, err error) {
+	return n.remote.mirror.Round(ctx, minAge)
 }
 
 // RPCAddress returns the address of this node's cluster port.

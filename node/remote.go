@@ -10,8 +10,10 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/loop"
+	"berth/node/mirror"
 	"berth/node/objects"
 	"berth/node/objects/remote"
+	"berth/node/replication"
 )
 
 // Times of the sweep of an object store, as of disks.
@@ -21,16 +23,24 @@ const (
 	listTime     = 10 * time.Minute
 )
 
-// remotePurpose names the mark by which an object store belongs to this cluster.
-const remotePurpose = "object store v1"
+// remotePurpose names the mark by which an object store belongs to this cluster, and
+// mirrorPurpose the key of the copies there.
+const (
+	remotePurpose = "object store v1"
+	mirrorPurpose = "object store copies v1"
+)
 
-// remotePart is where the chunks of objects are kept, beside disks of servers.
+// remotePart is where the chunks of objects are kept, and copies of other blobs, beside
+// the disks of servers.
 type remotePart struct {
 	node  *Node
 	to    *remote.Store // New ones; nil for the disks of servers.
 	from  *remote.Store // Others are there; nil for none.
 	mover *objects.Mover
 	asked chan struct{} // To move what objects need.
+
+	// mirror has copies of what else disks hold; nil without an object store.
+	mirror *mirror.Mirror
 }
 
 // open opens the object stores that the configuration names, and returns the
@@ -63,7 +73,57 @@ func (r *remotePart) open(ctx context.Context) (objects.Tiers, error) {
 	if r.from != nil {
 		places = append(places, r.from)
 	}
-	return places, nil
+	return places, r.openMirror()
+}
+
+// openMirror makes what copies other blobs to the object store, and reads them from it.
+func (r *remotePart) openMirror() (err error) {
+	if r.to == nil && r.from == nil {
+		return nil
+	}
+	n := r.node
+	cfg := mirror.Config{
+		Key: n.master.Derive(mirrorPurpose, mirror.KeyBytes), Blob: n.blobs.Get, Now: n.opts.Now,
+		Live: func(ctx context.Context) (map[compute.Hash]bool, error) {
+			view, err := n.reader().Read(ctx) // An older state may lack some.
+			if err != nil {
+				return nil, err
+			}
+			return replication.Referenced(ctx, view, n.trees)
+		},
+		Logger: n.logger.With("part", "mirror"), Registerer: n.registry,
+	}
+	if r.to != nil {
+		cfg.To = r.to.Copies()
+	}
+	if r.from != nil {
+		cfg.From = append(cfg.From, r.from.Copies())
+	}
+	r.mirror, err = mirror.New(cfg)
+	return err
+}
+
+// elsewhere returns a blob that no server has from its copy.
+func (r *remotePart) elsewhere(ctx context.Context, hash compute.Hash) ([]byte, error) {
+	if r.mirror == nil {
+		return nil, compute.Errorf(compute.CodeNotFound, "There is no object store.")
+	}
+	return r.mirror.Get(ctx, hash)
+}
+
+// copyBlobs copies blobs to the object store while this node leads.
+func (r *remotePart) copyBlobs(ctx context.Context) error {
+	if r.to == nil {
+		return nil
+	}
+	err := r.node.cluster.WhileLeader(ctx, func(ctx context.Context, _ uint64) error {
+		r.mirror.Lead(ctx)
+		return nil
+	})
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // The end of ctx.
+	}
+	return err
 }
 
 // openMover makes what copies chunks to where new ones are kept.

@@ -4,13 +4,17 @@ package node_test
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"berth/api/client"
 	"berth/api/wire"
+	"berth/compute"
 	"berth/node/nodetest"
 	"berth/node/objects/remote/s3test"
 )
@@ -135,4 +139,71 @@ func (s *storeOf) count(dir string) (n int) {
 		s.t.Fatal(err)
 	}
 	return n
+}
+
+// TestBlobsOutliveAllDisks removes the blobs of every server. The code, metrics and archives
+// of executions come back from their copies in the object store.
+func TestBlobsOutliveAllDisks(t *testing.T) {
+	c := nodetest.New(t, 3)
+	for _, n := range c.Nodes {
+		n.Config.Retention.Count = 1
+	}
+	s := &storeOf{&storageCluster{c, t, c.MustAccount("acme").Key, ""}, s3test.Start(t)}
+	s.restart(s.server.URL, "")
+	api := s.at(s.Follower())
+	var ids []compute.ExecutionID
+	for i := range 3 {
+		started, err := api.Submit(t.Context(), client.Start{Code: s.code(i), ExecutionType: "a100", Timeout: 60})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustFinish(t, api, started.ExecutionID)
+		ids = append(ids, started.ExecutionID)
+	}
+	root := nodetest.MustClient(t, c.RootToken, s.Follower().URL())
+	nodetest.Eventually(t, time.Minute, "executions to be archived", func() bool {
+		state, err := root.State(t.Context(), false)
+		return err == nil && state.Archived == 2
+	})
+	if _, err := s.Leader().Peer().MirrorBlobs(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count("copies"); n < 5 { // The code and metrics of each, and at least one archive.
+		t.Fatalf("the store has %d copies", n)
+	}
+
+	for _, n := range s.Nodes {
+		n.Stop()
+		if err := os.RemoveAll(filepath.Join(n.Config.DataDir, "blobs")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range s.Nodes {
+		n.Start()
+	}
+	s.WaitReady()
+	api = s.at(s.Follower())
+	for i, id := range ids {
+		e, err := api.Execution(t.Context(), id, 0)
+		if err != nil || e.Code != s.code(i) {
+			t.Errorf("execution %d has %d bytes of code, %v", i, len(e.Code), err)
+		}
+	}
+	m, err := api.Metrics(t.Context(), ids[2], client.MetricsQuery{Step: time.Second})
+	if err != nil || len(m.GPUUtilization) == 0 {
+		t.Errorf("%d points of metrics, %v", len(m.GPUUtilization), err)
+	}
+	nodetest.Eventually(t, time.Minute, "every server to have the archives again", func() bool {
+		for _, n := range s.Nodes {
+			if len(blobsIn(t, filepath.Join(n.Config.DataDir, "blobs"))) < 2 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// code returns code that is stored as a blob.
+func (s *storeOf) code(i int) string {
+	return fmt.Sprintf("import time\ntime.sleep(2)\n# %d %s\n", i, strings.Repeat("code ", 8<<10))
 }

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -57,23 +58,17 @@ func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 		h.Logger.Warn("blobs not swept", "err", err)
 		return
 	}
-	used, unread := h.Trees.Live(ctx, view.Trees())
+	used, unread := referenced(ctx, view, h.Trees)
 	if len(unread) > 0 {
 		h.Logger.Warn("blobs not swept: manifests not readable",
 			"count", len(unread), "first", storage.Name(unread[0].Manifest), "err", unread[0].Err)
 		return
 	}
-	for hash := range view.Bundles() {
-		used[hash] = true
-	}
 	if count, err := h.Objects.Live(ctx, view, used); err != nil {
 		h.Logger.Warn("blobs not swept: objects not readable", "count", count, "err", err)
 		return
 	}
-	archived := make(map[compute.Hash]bool) // All servers have these.
-	for a := range view.Archives() {
-		archived[a.Blob] = true
-	}
+	archived := archivesOf(view) // All servers have these.
 	removed, err := h.Blobs.Sweep(func(h compute.Hash) bool { return used[h] || archived[h] }, minAge)
 	if err != nil {
 		h.Logger.Warn("blobs not swept", "err", err)
@@ -88,6 +83,39 @@ func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 	if trimmed > 0 {
 		h.Logger.Info("copies trimmed", "count", trimmed)
 	}
+}
+
+// referenced returns the blobs to which a state refers, without archives and those of
+// objects, and the manifests that could not be read.
+func referenced(
+	ctx context.Context, view *fsm.View, cache *trees.Cache,
+) (used map[compute.Hash]bool, unread []trees.Unread) {
+	used, unread = cache.Live(ctx, view.Trees())
+	for hash := range view.Bundles() {
+		used[hash] = true
+	}
+	return used, unread
+}
+
+// archivesOf returns the blobs of the archives of a state.
+func archivesOf(view *fsm.View) map[compute.Hash]bool {
+	archived := make(map[compute.Hash]bool)
+	for a := range view.Archives() {
+		archived[a.Blob] = true
+	}
+	return archived
+}
+
+// Referenced returns the blobs to which a state refers, without those of objects: code,
+// files, outputs, metrics and archives. An error means that some are not known.
+func Referenced(ctx context.Context, view *fsm.View, cache *trees.Cache) (map[compute.Hash]bool, error) {
+	used, unread := referenced(ctx, view, cache)
+	if len(unread) > 0 {
+		return nil, fmt.Errorf("read manifest %s, one of %d: %w",
+			storage.Name(unread[0].Manifest), len(unread), unread[0].Err)
+	}
+	maps.Copy(used, archivesOf(view))
+	return used, nil
 }
 
 // RunScrubs checks the blobs on this disk against their names, at the same rate

@@ -38,11 +38,14 @@ type Config struct {
 	Peers Peers
 	// Message has the node's ServeMessage serve a message; nil if nodes know none. The
 	// error wraps ErrNotShort if that one knows none.
-	Message  func(ctx context.Context, node compute.NodeID, message []byte) error
-	Nodes    func() []Node // All nodes that store blobs, including this one.
-	Replicas int           // Copies of a blob; fewer only where there are fewer nodes.
-	Logger   *slog.Logger
-	Metrics  prometheus.Registerer
+	Message func(ctx context.Context, node compute.NodeID, message []byte) error
+	// Elsewhere returns a blob that no node has, from outside of the cluster; nil if there is
+	// no such place. The code is not_found if it is not there either.
+	Elsewhere func(ctx context.Context, hash compute.Hash) ([]byte, error)
+	Nodes     func() []Node // All nodes that store blobs, including this one.
+	Replicas  int           // Copies of a blob; fewer only where there are fewer nodes.
+	Logger    *slog.Logger
+	Metrics   prometheus.Registerer
 }
 
 // Blobs stores blobs on several nodes. Its methods are safe for concurrent use.
@@ -131,8 +134,8 @@ func (b *Blobs) putLocal(hash compute.Hash, data []byte) error {
 
 // Get returns the blob, from this disk or from the other nodes in the order of
 // its owners. It restores a missing or damaged copy that it meets on an owner.
-// The code is not_found when every node answers that it has none, and
-// unavailable when some did not answer.
+// Where no node returns it, it is read from elsewhere. The code is not_found when
+// everybody answers that they have none, and unavailable when some did not answer.
 func (b *Blobs) Get(ctx context.Context, hash compute.Hash) (data []byte, err error) {
 	defer func() { b.metrics.count("get", err) }()
 	data, err = b.getLocal(hash)
@@ -140,6 +143,7 @@ func (b *Blobs) Get(ctx context.Context, hash compute.Hash) (data []byte, err er
 		return data, nil
 	}
 	nodes := owners(hash, b.cfg.Nodes())
+	wanted := nodes[:min(max(b.cfg.Replicas, 1), len(nodes))]
 	get := func(ctx context.Context, node compute.NodeID) ([]byte, error) { return b.getFrom(ctx, node, hash) }
 	given, failed := hedged(ctx, b.others(nodes), 1, getHedge, get)
 	if len(given) == 0 && ctx.Err() == nil && absent(failed) {
@@ -148,10 +152,20 @@ func (b *Blobs) Get(ctx context.Context, hash compute.Hash) (data []byte, err er
 	}
 	switch {
 	case len(given) > 0:
-		b.heal(ctx, hash, given[0].data, nodes[:min(max(b.cfg.Replicas, 1), len(nodes))], failed)
+		b.heal(ctx, hash, given[0].data, wanted, failed)
 		return given[0].data, nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("get blob: %w", ctx.Err())
+	case b.cfg.Elsewhere != nil:
+		data, err = b.cfg.Elsewhere(ctx, hash)
+		if err == nil {
+			b.logger.Warn("blob read from outside of the cluster: no server returned it", "blob", Name(hash))
+			b.heal(ctx, hash, data, wanted, failed)
+			return data, nil
+		}
+		if compute.CodeOf(err) != compute.CodeNotFound {
+			failed = append(failed, answer{err: err})
+		}
 	}
 	return nil, unreadable(hash, failed)
 }

@@ -425,3 +425,50 @@ func TestPeek(t *testing.T) {
 		t.Error("a blob that is set aside is still there")
 	}
 }
+
+// TestElsewhere reads blobs that no node returns from outside of the cluster, and puts them
+// back on the disks that should have them.
+func TestElsewhere(t *testing.T) {
+	c := newCluster(t, 3, 2)
+	data := []byte("only outside")
+	hash := compute.Hash(sha256.Sum256(data))
+	asked := 0
+	refuse := error(nil)
+	for _, b := range c.nodes {
+		b.cfg.Elsewhere = func(_ context.Context, h compute.Hash) ([]byte, error) {
+			asked++
+			switch {
+			case refuse != nil:
+				return nil, refuse
+			case h == hash:
+				return data, nil
+			}
+			return nil, notHere(h)
+		}
+	}
+	node := c.nodes[nodeID(0)]
+	refuse = compute.Errorf(compute.CodeUnavailable, "It does not answer.")
+	if _, err := node.Get(t.Context(), hash); compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("it may be outside: %v", err)
+	}
+	refuse = nil
+	if got, err := node.Get(t.Context(), hash); err != nil || !bytes.Equal(got, data) {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	have := 0
+	for _, b := range c.nodes {
+		if b.Has(hash) {
+			have++
+		}
+	}
+	if have != 2 {
+		t.Errorf("%d disks have it again, want 2", have)
+	}
+	asked = 0
+	if _, err := node.Get(t.Context(), hash); err != nil || asked != 0 {
+		t.Errorf("a blob on the disks: %v, asked outside %d times", err, asked)
+	}
+	if _, err := node.Get(t.Context(), compute.Hash{1}); compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("a blob that is nowhere: %v", err)
+	}
+}

@@ -20,6 +20,7 @@ import (
 const (
 	blobDir  = "blobs/"
 	trashDir = "trash/"
+	copyDir  = "copies/"
 	callTime = time.Minute // For one blob, with the retries of the SDK.
 )
 
@@ -50,20 +51,25 @@ func hashOf(name string) (h compute.Hash, ok bool) {
 // Put keeps a blob, and returns when the store says that it has it. One that is there
 // becomes young again.
 func (s *Store) Put(ctx context.Context, data []byte) (compute.Hash, error) {
+	hash := compute.Hash(sha256.Sum256(data))
+	return hash, s.write(ctx, blobDir+nameOf(hash), data)
+}
+
+// write writes an object, which the store compares with its MD5.
+func (s *Store) write(ctx context.Context, name string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	hash := compute.Hash(sha256.Sum256(data))
 	if err := s.claim(ctx); err != nil {
-		return hash, err
+		return err
 	}
-	sum := md5.Sum(data) //nolint:gosec // As above.
-	err := s.bucket.WriteAll(ctx, blobDir+nameOf(hash), data, &blob.WriterOptions{
+	sum := md5.Sum(data) //nolint:gosec // Stores verify uploads by MD5.
+	err := s.bucket.WriteAll(ctx, name, data, &blob.WriterOptions{
 		ContentMD5: sum[:], ContentType: "application/octet-stream",
 	})
 	if err != nil {
-		return hash, failed("put", err)
+		return failed("put", err)
 	}
-	return hash, nil
+	return nil
 }
 
 // Get returns a blob. Bytes that do not hash to its name are an error.

@@ -120,3 +120,41 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestNamedCopies keeps data under other names beside blobs, which sweeps leave alone.
+func TestNamedCopies(t *testing.T) {
+	server := s3test.Start(t)
+	s := open(t, server.URL+"&prefix=a/", "mine", time.Now)
+	copies, name := s.Copies(), compute.Hash{1}
+	if all, err := copies.All(t.Context()); len(all) != 0 || err != nil {
+		t.Errorf("at first: %v, %v", all, err)
+	}
+	if err := copies.Put(t.Context(), name, []byte("sealed")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, _, err := s.Sweep(t.Context(), func(compute.Hash) bool { return false }, -time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := copies.Get(t.Context(), name); err != nil || string(got) != "sealed" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if all, err := copies.All(t.Context()); len(all) != 1 || all[name].IsZero() || err != nil {
+		t.Errorf("listed: %v, %v", all, err)
+	}
+	if _, err := s.Get(t.Context(), name); compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("it is no blob: %v", err)
+	}
+	for range 2 {
+		if err := copies.Delete(t.Context(), name); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := copies.Get(t.Context(), name); compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("deleted: %v", err)
+	}
+	if err := open(t, server.URL+"&prefix=a/", "yours", time.Now).Copies().Delete(t.Context(), name); compute.CodeOf(err) != compute.CodeConflict {
+		t.Errorf("another cluster's: %v", err)
+	}
+}
