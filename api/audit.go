@@ -86,7 +86,7 @@ func page(r *edge.Request, org compute.OrgID, cursor uint64, offset, limit int) 
 	return edge.List{Before: "[", After: "]", Rows: func(context.Context) iter.Seq2[any, error] {
 		return func(yield func(any, error) bool) {
 			for _, line := range lines {
-				if !yield(auditLineOf(view, line), nil) {
+				if !yield(AuditLine(view, line), nil) {
 					return
 				}
 			}
@@ -94,8 +94,8 @@ func page(r *edge.Request, org compute.OrgID, cursor uint64, offset, limit int) 
 	}}
 }
 
-// auditLineOf returns a line as clients see it.
-func auditLineOf(view *fsm.View, line *compute.AuditRecord) wire.AuditLine {
+// AuditLine returns a line of a trail as clients see it.
+func AuditLine(view *fsm.View, line *compute.AuditRecord) wire.AuditLine {
 	out := wire.AuditLine{
 		Seq: line.Seq, At: line.At, Actor: "system", Action: line.Action, Target: orNull(line.Target),
 		Detail: orNull(line.Detail), IP: orNull(line.From), RequestID: orNull(line.Request),

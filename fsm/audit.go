@@ -141,6 +141,17 @@ type AuditTrail struct {
 	Head    compute.Hash
 }
 
+// Trails yields all trails, the cluster's too.
+func (v *auditTables) Trails() iter.Seq2[compute.OrgID, AuditTrail] {
+	return func(yield func(compute.OrgID, AuditTrail) bool) {
+		for c := range v.chains.Values() {
+			if !yield(c.Org, AuditTrail{Lines: c.Seq, Trimmed: c.Trimmed, Head: c.Head}) {
+				return
+			}
+		}
+	}
+}
+
 // Trail returns how much there is of a trail.
 func (v *auditTables) Trail(org compute.OrgID) AuditTrail {
 	c := v.chain(org)

@@ -107,7 +107,7 @@ func TestAccounts(t *testing.T) {
 	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) {
 		cfg.Callbacks.Allow, cfg.Callbacks.CAFile = []string{"127.0.0.1/32"}, r.file
 		cfg.Payments.Provider, cfg.Payments.URL = "stripe", s.URL
-		cfg.Accounts.SignUp = true
+		cfg.Accounts.SignUp, cfg.Log.AuditFile = true, filepath.Join(dir, cfg.Name+".jsonl")
 		cfg.OIDC.Issuer, cfg.OIDC.ClientID, cfg.OIDC.ClientSecretFile = idp.url, "device", filepath.Join(dir, "oidc")
 		cfg.OIDC.SignUp = true
 		cfg.Payments.KeyFile, cfg.Payments.WebhookSecretFile = filepath.Join(dir, "key"), filepath.Join(dir, "secret")
@@ -119,6 +119,7 @@ func TestAccounts(t *testing.T) {
 	t.Run("identity provider", func(t *testing.T) { tryIdentities(t, c, idp) })
 	t.Run("revocation", func(t *testing.T) { tryRevocation(t, c, account) })
 	t.Run("audit", func(t *testing.T) { tryAudit(t, c, account) })
+	t.Run("audit export", func(t *testing.T) { tryAuditExport(t, c, account) })
 }
 
 // tryBudgets limits a key through a follower, and uses up a budget whose URL is notified.
@@ -222,6 +223,30 @@ func tryAudit(t *testing.T, c *nodetest.Cluster, owner nodetest.Account) {
 	member := mustMember(t, c, owner)
 	if _, err := nodetest.MustClient(t, member, follower).Audit(t.Context(), owner.Slug, 0, 1); client.CodeOf(err) != "role_too_low" {
 		t.Errorf("a member reads the trail: %v", err)
+	}
+}
+
+// tryAuditExport has every server export what the API answers of a trail.
+func tryAuditExport(t *testing.T, c *nodetest.Cluster, owner nodetest.Account) {
+	lines, err := nodetest.MustClient(t, owner.Key, c.Follower().URL()).Audit(t.Context(), owner.Slug, 0, 1000)
+	if err != nil || len(lines) == 0 {
+		t.Fatal(err)
+	}
+	for _, n := range c.Servers() {
+		var missing []string
+		nodetest.Eventually(t, endWait, n.Config.Name+" to export the trail", func() bool {
+			data, err := os.ReadFile(n.Config.Log.AuditFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			missing = nil
+			for _, l := range lines {
+				if !bytes.Contains(data, []byte(`"hash":"`+l.Hash+`"`)) {
+					missing = append(missing, l.Action)
+				}
+			}
+			return len(missing) == 0
+		})
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"berth/fsm"
 	"berth/gpu"
 	"berth/node/archives"
+	"berth/node/audit"
 	"berth/node/callback"
 	"berth/node/config"
 	"berth/node/executor"
@@ -109,6 +110,8 @@ type Node struct {
 	callbacks *callback.Sender
 	api       *edge.Server
 
+	auditExport *audit.Export // Nil for none.
+
 	listener net.Listener // The API's listener.
 	metrics  net.Listener // The listener of /metrics, when it has an address of its own.
 	urls     urls
@@ -163,7 +166,7 @@ func (n *Node) openers() []func(context.Context) error {
 		return append(base, w.openOutput, w.openExecutor, w.openAPI)
 	}
 	return append(base, n.openSecrets, n.openBlobs, n.openOutput, n.openExecutor, n.openScheduler,
-		n.openCallbacks, n.openAPI)
+		n.openCallbacks, n.openAudit, n.openAPI)
 }
 
 func (o Options) withDefaults() Options {
@@ -258,16 +261,19 @@ func (n *Node) Run(ctx context.Context) error {
 		start("blobs", func(ctx context.Context) error { n.housekeeper.RunSweeps(ctx); return nil })
 		start("object store", n.remote.sweep)
 		start("migration", n.remote.move)
+		start("mirror", n.remote.copyBlobs)
 		start("scrub", func(ctx context.Context) error { n.housekeeper.RunScrubs(ctx); return nil })
 		start("copies", n.repairBlobs)
 		start("leader", n.lead)
-		start("mirror", n.remote.copyBlobs)
 		start("backups", n.saveBackups)
 		start("output archive", outputArchive{n}.trim)
 		start("scaling", modelLoads{n}.scale)
 		start("capacity", modelLoads{n}.share)
 		metering.Go(func() { _ = n.meter.Run(meterCtx) }) // It has no error.
 		start("callbacks", n.sendCallbacks)
+		if n.auditExport != nil {
+			start("audit export", n.auditExport.Run)
+		}
 	}
 	start("s3", n.s3.serve)
 	start("api", func(ctx context.Context) error { return n.api.Serve(ctx, n.listener) })
@@ -391,17 +397,17 @@ func (n *Node) SweepObjectStore(ctx context.Context, minAge time.Duration) (move
 	return n.remote.sweepOnce(ctx, minAge)
 }
 
-// SweepBlobs removes from this disk the blobs older than minAge that nothing
-// refers to.
-func (n *Node) SweepBlobs(ctx context.Context, minAge time.Duration) {
-	n.housekeeper.Sweep(ctx, minAge)
-}
-
 // MirrorBlobs copies to the object store the blobs that have no copy there, and once in a
 // while removes the copies older than minAge that nothing refers to. It returns how many
 // were copied. This node must lead.
 func (n *Node) MirrorBlobs(ctx context.Context, minAge time.Duration) (copied int, err error) {
 	return n.remote.mirror.Round(ctx, minAge)
+}
+
+// SweepBlobs removes from this disk the blobs older than minAge that nothing
+// refers to.
+func (n *Node) SweepBlobs(ctx context.Context, minAge time.Duration) {
+	n.housekeeper.Sweep(ctx, minAge)
 }
 
 // RPCAddress returns the address of this node's cluster port.

@@ -291,9 +291,13 @@ type Output struct {
 }
 
 // Log is how the node logs.
+//
+//nolint:lll // A field and its rules are one line.
 type Log struct {
 	Level  string `koanf:"level" usage:"debug, info, warn or error."`
 	Format string `koanf:"format" usage:"text or json."`
+
+	AuditFile string `koanf:"audit_file" usage:"File to which this server appends the lines of all audit trails, as JSON; empty: none."`
 }
 
 // Default returns the configuration of a node without any settings.
@@ -408,6 +412,7 @@ func (c *Config) Validate() error {
 	v.check("backup.every", c.Backup.Every == 0 || c.Backup.Every >= time.Minute, "must be 0 or at least 1m")
 	v.check("backup.to", c.Backup.Every == 0 || filepath.IsAbs(c.Backup.To),
 		"must be an absolute path when backup.every is set")
+	v.check("log.audit_file", c.Log.AuditFile == "" || filepath.IsAbs(c.Log.AuditFile), "must be an absolute path")
 	v.check("backup.keep", c.Backup.Keep >= 1, "must be at least 1")
 	v.inference(c.Inference)
 	v.oneOf("billing.mode", c.Billing.Mode, "enforce", "meter")

@@ -1,0 +1,25 @@
+package node
+
+import (
+	"context"
+	"path/filepath"
+
+	"berth/api"
+	"berth/node/audit"
+)
+
+// auditPosition is the file in the data directory that remembers what is exported.
+const auditPosition = "audit.json"
+
+// openAudit makes what exports audit trails, if the configuration names a file.
+func (n *Node) openAudit(context.Context) (err error) {
+	if n.cfg.Log.AuditFile == "" {
+		return nil
+	}
+	n.auditExport, err = audit.Open(audit.Config{
+		File: n.cfg.Log.AuditFile, Position: filepath.Join(n.cfg.DataDir, auditPosition),
+		View: n.machine.View, Line: api.AuditLine,
+		Logger: n.logger.With("part", "audit"), Registerer: n.registry,
+	})
+	return err
+}

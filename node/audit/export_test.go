@@ -1,0 +1,218 @@
+package audit_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+	"berth/node/audit"
+	"berth/node/statetest"
+)
+
+// exported is a state and the files to which its trails are exported.
+type exported struct {
+	*statetest.State
+	t    *testing.T
+	cfg  audit.Config
+	from int // Bytes of the file that read has seen.
+}
+
+func newExported(t *testing.T) *exported {
+	dir := t.TempDir()
+	s := statetest.New(t)
+	s.Must(fsm.RegisterNode{Node: compute.Node{ID: s.Node, Name: "n1", Format: fsm.Format}})
+	s.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+	s.Must(fsm.Grant{Actor: fsm.Actor{Root: true}, Org: s.Actor.Org, Amount: 1})
+	s.Must(fsm.SetBillingMode{Actor: fsm.Actor{Root: true}})
+	return &exported{State: s, t: t, cfg: audit.Config{
+		File: filepath.Join(dir, "audit.jsonl"), Position: filepath.Join(dir, "audit.json"), View: s.Machine.View,
+		Line: func(_ *fsm.View, line *compute.AuditRecord) wire.AuditLine {
+			return wire.AuditLine{Seq: line.Seq, Action: line.Action, Index: line.Index}
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	}}
+}
+
+// open returns an export as a process makes it that has just started.
+func (s *exported) open() *audit.Export {
+	s.t.Helper()
+	s.cfg.Registerer = prometheus.NewRegistry()
+	e, err := audit.Open(s.cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return e
+}
+
+// grant adds n lines to the organization's trail.
+func (s *exported) grant(n int) {
+	for range n {
+		s.Must(fsm.Grant{Actor: fsm.Actor{Root: true}, Org: s.Actor.Org, Amount: 1})
+	}
+}
+
+// line is any line of the file.
+type line struct {
+	Org    *compute.OrgID `json:"org"`
+	Seq    uint64         `json:"seq"`
+	Action string         `json:"action"`
+	Gap    bool           `json:"gap"`
+	Before uint64         `json:"before"`
+}
+
+// read has lines exported, and returns those of the organization that are new in the file.
+func (s *exported) read(e *audit.Export) (lines []line) {
+	s.t.Helper()
+	if err := e.Round(); err != nil {
+		s.t.Fatal(err)
+	}
+	data, err := os.ReadFile(s.cfg.File)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for text := range bytes.Lines(data[s.from:]) {
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			s.t.Fatalf("%q: %v", text, err)
+		}
+		if l.Org != nil && *l.Org == s.Actor.Org {
+			lines = append(lines, l)
+		}
+	}
+	s.from = len(data)
+	return lines
+}
+
+// want fails unless lines are those from a number on, n in all.
+func (s *exported) want(lines []line, from, n int) {
+	s.t.Helper()
+	if len(lines) != n {
+		s.t.Fatalf("%d lines, want %d: %+v", len(lines), n, lines[:min(len(lines), 5)])
+	}
+	for i, l := range lines {
+		if l.Gap || l.Seq != uint64(from+i) || l.Action == "" {
+			s.t.Fatalf("line %d is %+v, want number %d", i, l, from+i)
+		}
+	}
+}
+
+// TestExport exports each line once, in order, and goes on where an earlier process ended.
+func TestExport(t *testing.T) {
+	s := newExported(t)
+	e := s.open()
+	s.want(s.read(e), 1, 1) // The first grant.
+	s.want(s.read(e), 2, 0)
+	s.grant(3)
+	s.want(s.read(e), 2, 3)
+	s.grant(2)
+	e = s.open()
+	s.want(s.read(e), 5, 2)
+	if data, err := os.ReadFile(s.cfg.File); err != nil || !bytes.Contains(data, []byte(`"org":null`)) {
+		t.Errorf("the cluster's trail is not in the file: %v", err)
+	}
+
+	if err := os.Rename(s.cfg.File, s.cfg.File+".1"); err != nil { // As logrotate does.
+		t.Fatal(err)
+	}
+	s.grant(1)
+	s.from = 0
+	s.want(s.read(e), 7, 1)
+}
+
+// TestExportAfterAGap names the lines that left the state while no process exported them.
+func TestExportAfterAGap(t *testing.T) {
+	const kept = 10_000
+	for name, restart := range map[string]bool{"while it ran": false, "while it was stopped": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newExported(t)
+			e := s.open()
+			s.want(s.read(e), 1, 1)
+			s.grant(kept)
+			if restart {
+				e = s.open()
+			}
+			lines := s.read(e)
+			if restart { // It cannot know that none is missing.
+				if l := lines[0]; !l.Gap || l.Before != 2 {
+					t.Fatalf("the first line is %+v", l)
+				}
+				lines = lines[1:]
+			}
+			s.want(lines, 2, kept)
+			s.grant(kept + 5)
+			lines = s.read(e)
+			if l := lines[0]; !l.Gap || l.Before != kept+7 {
+				t.Fatalf("the first line is %+v", l)
+			}
+			s.want(lines[1:], kept+7, kept)
+		})
+	}
+}
+
+// TestExportOfBadFiles refuses what cannot be appended to, ends a line that a crash has
+// left half written, and exports all again if it is not known what was.
+func TestExportOfBadFiles(t *testing.T) {
+	s := newExported(t)
+	s.cfg.Registerer = prometheus.NewRegistry()
+	for _, path := range []string{filepath.Join(t.TempDir(), "none", "audit.jsonl"), "/dev/null", t.TempDir()} {
+		cfg := s.cfg
+		cfg.File = path
+		if _, err := audit.Open(cfg); err == nil {
+			t.Errorf("%s is accepted", path)
+		}
+	}
+	e := s.open()
+	s.want(s.read(e), 1, 1)
+	f, err := os.OpenFile(s.cfg.File, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half, err := f.WriteString(`{"org":`)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.grant(1)
+	s.from += half + 1
+	s.want(s.read(e), 2, 1)
+	if err := os.WriteFile(s.cfg.Position, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.want(s.read(s.open()), 1, 2)
+}
+
+// TestFailedExport leaves the file as it was, and exports the lines later.
+func TestFailedExport(t *testing.T) {
+	s := newExported(t)
+	e := s.open()
+	s.want(s.read(e), 1, 1)
+	s.grant(2)
+	if err := os.Remove(s.cfg.Position); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(s.cfg.Position, 0o700); err != nil { // It cannot be replaced by a file.
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := e.Round(); err == nil {
+			t.Fatal("a position that cannot be saved is no error")
+		}
+	}
+	if info, err := os.Stat(s.cfg.File); err != nil || info.Size() != int64(s.from) {
+		t.Errorf("the file has %d bytes, want %d, %v", info.Size(), s.from, err)
+	}
+	if err := os.Remove(s.cfg.Position); err != nil {
+		t.Fatal(err)
+	}
+	s.want(s.read(e), 2, 2)
+}
