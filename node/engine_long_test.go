@@ -136,7 +136,7 @@ func (d *engineDrill) leaderBut(not *nodetest.Process) *nodetest.Process {
 		// A process does so once, and an election may have made this one the leader again.
 		d.Logf("leadership is not transferred: %v", err)
 		not.Kill()
-		d.back(not)
+		defer d.back(not) // Once another one leads: it would stand for election itself.
 	}
 	nodetest.Eventually(d, endWait, "another leader", func() bool { leader = d.leader(); return leader != not })
 	return leader
