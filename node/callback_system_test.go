@@ -118,9 +118,9 @@ func (r *receiver) recover() {
 	r.fail = false
 }
 
-// TestCallbacks tells five receivers of an end: one that never answers, one that takes it, one
-// that does so only after the leader was lost, one at an address that is not allowed, and one
-// that names another URL.
+// TestCallbacks tells receivers of an end: one that never answers, one that takes it, one that
+// does so only after the leader was lost, some at addresses that are not allowed, and one that
+// names another URL.
 func TestCallbacks(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	r, never := newReceiver(t), newSilent(t)
@@ -130,6 +130,10 @@ func TestCallbacks(t *testing.T) {
 	account, leader := c.MustAccount("acme"), c.Leader()
 	follower := c.Follower()
 	api := nodetest.MustClient(t, account.Key, follower.URL())
+	t.Run("bad URLs", func(t *testing.T) { checkBadStarts(t, follower.URL(), account.Key, badCallbacks()) })
+	t.Run("no engine", func(t *testing.T) { checkNoEngine(t, c, account) })
+	t.Run("dead host", func(t *testing.T) { checkDeadHost(t, api) })
+	t.Run("selection", func(t *testing.T) { checkSelectionCallback(t, api, r) })
 	if err := api.SetVariable(t.Context(), "PLACE", "now", true); err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +145,7 @@ func TestCallbacks(t *testing.T) {
 		Code: "raise SystemExit(3)", Timeout: 60,
 		CallbackURLs: []string{
 			never.URL, r.URL + "/${{ secrets.PLACE }}", r.URL + "/later", "https://127.0.0.2:1/never", r.URL + "/moved",
+			"https://10.0.0.1/private", "https://169.254.169.254/latest/meta-data/",
 		},
 	})
 	if err != nil {
@@ -179,7 +184,12 @@ func TestCallbacks(t *testing.T) {
 			return true
 		}
 	}
-	nodetest.Eventually(t, endWait, "the tries to be kept", status("delivered", "pending", "pending", "pending"))
+	nodetest.Eventually(t, endWait, "the tries to be kept", status("delivered", "pending", "pending", "pending", "pending", "pending"))
+	for _, refused := range list[4:] {
+		if !strings.Contains(orNone(refused.Error), "not a public address") {
+			t.Errorf("kept %+v", refused)
+		}
+	}
 	if list[1].StatusCode == nil || *list[1].StatusCode != 503 || !strings.Contains(orNone(list[2].Error), "not a public address") || list[2].StatusCode != nil || list[1].NextAt == nil {
 		t.Errorf("kept %+v", list)
 	}
@@ -188,7 +198,7 @@ func TestCallbacks(t *testing.T) {
 	}
 	leader.Stop()
 	r.recover()
-	nodetest.Eventually(t, endWait, "the next leader to deliver", status("delivered", "delivered", "pending", "pending"))
+	nodetest.Eventually(t, endWait, "the next leader to deliver", status("delivered", "delivered", "pending", "pending", "pending", "pending"))
 	if before, after := r.verify(first.Secret, "/later"), r.verify(second.Secret, "/later"); before != nil || after != nil {
 		t.Errorf("after a rotation the signatures are %v and %v", before, after)
 	}

@@ -59,6 +59,7 @@ func TestContainersThroughAFollower(t *testing.T) {
 	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
 	checkTrust(t, c, api)
 	drainNodes(t, c, true, c.Nodes[3]) // Until its turn comes.
+	t.Run("bad starts", func(t *testing.T) { checkBadStarts(t, c.Follower().URL(), account.Key, badContainers()) })
 	t.Run("image", func(t *testing.T) { checkImage(t, api) })
 	t.Run("python", func(t *testing.T) { checkPython(t, api) })
 	t.Run("fields", func(t *testing.T) { checkImageFields(t, c, account, api) })
@@ -72,10 +73,12 @@ func TestContainersThroughAFollower(t *testing.T) {
 	t.Run("compose leaves nothing", func(t *testing.T) { checkComposeLeaves(t, c, api) })
 	t.Run("complete", func(t *testing.T) { checkComplete(t, api) })
 	t.Run("service", func(t *testing.T) { checkImageService(t, c, account, api) })
+	t.Run("kinds", func(t *testing.T) { checkKinds(t, c, account) })
 	t.Run("explain", func(t *testing.T) { checkExplainEngines(t, c, api) })
 	t.Run("engine", func(t *testing.T) { checkImageEngine(t, c, account, api) })
 	t.Run("worker", func(t *testing.T) { checkWorkerImages(t, c, account, registry) })
 	t.Run("restart", func(t *testing.T) { checkContainersOutliveTheirNode(t, c, account) })
+	t.Run("engines gone", func(t *testing.T) { checkEnginesGone(t, c, account) })
 }
 
 // drainNodes drains nodes, or ends that.
