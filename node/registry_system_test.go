@@ -252,7 +252,47 @@ func checkAWSKey(t *testing.T, c *nodetest.Cluster, api *client.Client, registry
 	if got.Status != compute.StatusCompleted || got.Stdout != "from ECR\n" || e.asked.Load() != 1 {
 		t.Errorf("with a key it is %v with output %q, errors %v, after %d tokens", got.Status, got.Stdout, got.Errors, e.asked.Load())
 	}
+	checkComposeAWSKey(t, api, registry, e, start.Registry)
 	mustHaveNone(t, c.Nodes, append(e.secrets(), canary)...)
+}
+
+// checkComposeAWSKey executes a Compose file of which one service has an image that is pulled
+// with an AWS key, and is refused with one that Amazon does not know. The file knows neither
+// the key nor the password.
+func checkComposeAWSKey(t *testing.T, api *client.Client, registry *dockertest.Registry, e *ecr, credentials client.Registry) {
+	t.Helper()
+	ref := registry.Push(t, "team/aws-composed", "1")
+	t.Cleanup(func() { dockertest.Remove(t, ref) })
+	start := client.StartCompose{Registry: credentials, File: "services:\n  own: {image: $PRIVATE, command: [print, from, ECR]}\n" +
+		"  other: {image: $PUBLIC, command: [env], depends_on: {own: {condition: service_completed_successfully}}}\n"}
+	start.Env = map[string]string{"PRIVATE": ref, "PUBLIC": dockertest.Image}
+	for _, known := range []bool{false, true} {
+		if start.AWSKeyID = "AKIAUNKNOWN"; known {
+			start.AWSKeyID = awsKey
+		}
+		tokens := e.asked.Load()
+		started, err := api.SubmitCompose(t.Context(), start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := mustFinish(t, api, started.ExecutionID)
+		if !known {
+			if got.Status != compute.StatusFailed || got.StatusDetails == nil || *got.StatusDetails != "image" || got.Billed == nil || *got.Billed != 0 ||
+				got.ErrorsDocker == nil || !strings.Contains(*got.ErrorsDocker, "The key is unknown.") || e.asked.Load() != tokens {
+				t.Errorf("with an unknown key it is %v, errors %v, for Docker %v, billed %v", got.Status, got.Errors, got.ErrorsDocker, got.Billed)
+			}
+			continue
+		}
+		if got.Status != compute.StatusCompleted || !strings.Contains(got.Stdout, "| from ECR\n") || e.asked.Load() != tokens+1 {
+			t.Errorf("with a key it is %v with output %q %q, errors %v, after %d tokens",
+				got.Status, got.Stdout, got.Stderr, got.Errors, e.asked.Load()-tokens)
+		}
+		for _, text := range append(e.secrets(), canary, awsKey) {
+			if strings.Contains(got.CombinedOutput+got.Code+strings.Join(got.Errors, " "), text) {
+				t.Errorf("the record has %q", text)
+			}
+		}
+	}
 }
 
 // mustHaveNone searches what nodes store for texts.
