@@ -3,11 +3,13 @@ package node_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,37 +81,71 @@ func TestWorkerExecutes(t *testing.T) {
 	mustSurvive(t, c, b200, api, started.ExecutionID, live)
 }
 
-// mustExecuteCells executes two cells of a notebook on a worker: the second one has what can be
-// pickled of the first one, and the first one says what cannot.
+// mustExecuteCells executes the cells of a notebook on a worker. Each has what can be pickled of
+// those before it, and says what cannot. A value that is too large is left out of the state,
+// and nothing else is lost. Text that no start accepts as a state is not answered as one.
 func mustExecuteCells(t *testing.T, api *client.Client, worker *nodetest.Node) {
 	t.Helper()
-	var e wire.Execution
-	for i, cell := range []struct {
-		prior                []string
-		code, stdout, stderr string
-	}{
-		{
-			[]string{"import json as j", "from threading import Lock"},
-			"seen, lock = j.loads('[1]'), Lock()\ndef more(x): return x + seen\nprint(seen)", "[1]\n",
-			"berth: lock is not kept for the next cell: TypeError: cannot pickle '_thread.lock' object\n",
-		},
-		{[]string{"import sys"}, "seen.append(2)\nprint(more([0]), 'lock' in globals(), file=sys.stdout)\nj.dumps(seen)", "[0, 1, 2] False\n'[1, 2]'\n", ""},
-	} {
-		start := client.Start{Code: cell.code, PriorImports: cell.prior, NBCode: i + 1, ExecutionType: "b200", Timeout: 60}
-		if i > 0 {
-			start.KernelState = *e.KernelState
-		}
+	state := ""
+	left := func(e wire.Execution, output string) bool {
+		return output == "" || slices.ContainsFunc(e.Outputs, func(o wire.Output) bool { return o.Name == output })
+	}
+	execute := func(start client.Start) wire.Execution {
+		t.Helper()
+		start.KernelState, start.ExecutionType, start.Timeout = state, "b200", 60
 		started, err := api.Submit(t.Context(), start)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e = mustFinish(t, api, started.ExecutionID)
-		if e.Status != compute.StatusCompleted || e.Stdout != cell.stdout || !strings.Contains(e.Stderr, cell.stderr) ||
+		return mustFinish(t, api, started.ExecutionID)
+	}
+	for i, cell := range []struct {
+		prior                        []string
+		code, stdout, stderr, output string
+	}{
+		{
+			[]string{"import json as j", "from threading import Lock"},
+			"seen, lock = j.loads('[1]'), Lock()\ndef more(x): return x + seen\nprint(seen)", "[1]\n",
+			"berth: lock is not kept for the next cell: TypeError: cannot pickle '_thread.lock' object\n", "",
+		},
+		{
+			[]string{"import sys"}, "seen.append(2)\nprint(more([0]), 'lock' in globals(), file=sys.stdout)\nj.dumps(seen)",
+			"[0, 1, 2] False\n'[1, 2]'\n", "", "",
+		},
+		{
+			[]string{"import os, random"},
+			"large, small = random.randbytes(4 << 20), 'small'\nos.makedirs('outputs', exist_ok=True)\n" +
+				"open('outputs/table', 'w').write(small);\nprint(len(large))", "4194304\n",
+			"berth: large is not kept for the next cell: the state would exceed 3 MiB\n", "table",
+		},
+		{nil, "small, 'large' in globals(), seen, more([0])", "('small', False, [1, 2], [0, 1, 2])\n", "", ""},
+	} {
+		e := execute(client.Start{Code: cell.code, PriorImports: cell.prior, NBCode: i + 1})
+		if e.Status != compute.StatusCompleted || e.Stdout != cell.stdout || !strings.Contains(e.Stderr, cell.stderr) || !left(e, cell.output) ||
 			e.KernelState == nil || e.Metadata.Node == nil || *e.Metadata.Node != worker.Config.Name {
-			t.Fatalf("cell %d is %v on %v with output %q %q", i+1, e.Status, e.Metadata.Node, e.Stdout, e.Stderr)
+			t.Fatalf("cell %d is %v on %v with output %q %q and outputs %+v", i+1, e.Status, e.Metadata.Node, e.Stdout, e.Stderr, e.Outputs)
+		}
+		state = *e.KernelState
+	}
+	const forge = "import os\nos.makedirs('outputs', exist_ok=True)\nopen('outputs/table', 'w').write('2')\n" +
+		"open('outputs/.kernel_state', 'w').write('A' * %d)\nprint('left', flush=True)\nos._exit(0)"
+	for size, is := range map[int]bool{wireKernelState: true, wireKernelState + 4: false} {
+		e := execute(client.Start{Code: fmt.Sprintf(forge, size), NBCode: 5})
+		if e.Status != compute.StatusCompleted || e.Stdout != "left\n" || !left(e, "table") || (e.KernelState != nil) != is {
+			t.Errorf("with a state of %d bytes it is %v with output %q and outputs %+v, and has a state: %v",
+				size, e.Status, e.Stdout, e.Outputs, e.KernelState != nil)
 		}
 	}
+	state = strings.Repeat("A", wireKernelState+4)
+	_, err := api.Submit(t.Context(), client.Start{Code: "1", NBCode: 5, KernelState: state})
+	if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Status != http.StatusUnprocessableEntity ||
+		!strings.Contains(err.Error(), "kernel_state") || len(err.Error()) > 1000 {
+		t.Errorf("a state of %d bytes: %.500v", len(state), err)
+	}
 }
+
+// wireKernelState is how many bytes of a state a start accepts.
+const wireKernelState = 4 << 20
 
 // mustSurvive stops the worker that has the output of an execution, which a server has
 // copied, and reads it through another worker.
