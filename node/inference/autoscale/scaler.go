@@ -80,13 +80,10 @@ func (s *Scaler) Replicas(e *compute.Execution, ready, places int, c Counts, now
 		return 0
 	}
 	want := int(math.Ceil(float64(started) / elapsed.Seconds() * 1000 / float64(d.TargetMilliRPS)))
-	if ready == have { // Not while replicas that were added are still starting.
-		if slow > d.TargetP95 {
-			want = max(want, have+1)
-		}
-		if queued > 0 { // Waiting requests do not show in the delays yet.
-			want = max(want, have+(queued+places-1)/max(places, 1))
-		}
+	if more := missing(slow > d.TargetP95, queued, places); ready == have {
+		want = max(want, have+more)
+	} else if more > 0 { // Replicas that were added are still starting: neither more nor fewer.
+		want = max(want, have)
 	}
 	want = min(max(want, d.First()), d.Max)
 	if want >= have {
@@ -101,4 +98,13 @@ func (s *Scaler) Replicas(e *compute.Execution, ready, places int, c Counts, now
 		return have
 	}
 	return h.most
+}
+
+// missing returns how many replicas more there should be: one if answers are slow, and as
+// many as would answer the requests that wait, which do not show in the delays yet.
+func missing(slow bool, queued, places int) (more int) {
+	if slow {
+		more = 1
+	}
+	return max(more, (queued+places-1)/max(places, 1))
 }

@@ -2,6 +2,7 @@ package autoscale_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,6 +73,39 @@ func TestQueues(t *testing.T) {
 		got := s.Replicas(e, test.ready, 4, autoscale.Counts{Waiting: test.waiting}, now.Add(time.Second))
 		if got != test.want {
 			t.Errorf("%d ready, %d and then %d wait: %d replicas, want %d", test.ready, test.before, test.waiting, got, test.want)
+		}
+	}
+}
+
+// TestSlowStarts keeps a replica that was added until it is ready, for longer than the window,
+// while answers are slow or requests wait. It goes a window after neither is so any more.
+func TestSlowStarts(t *testing.T) {
+	for name, test := range map[string]struct {
+		delay   time.Duration
+		waiting int
+	}{"slow": {2 * time.Second, 0}, "a queue": {time.Millisecond, 3}} {
+		s, now := autoscale.New(time.Hour), time.Unix(1000, 0)
+		e := &compute.Execution{
+			Service:    &compute.Service{Replicas: 1},
+			Deployment: &compute.Deployment{Min: 1, Max: 4, TargetMilliRPS: 1000_000, TargetP95: time.Second, Window: time.Minute},
+		}
+		c := autoscale.Counts{Delays: make([]int64, 200), Waiting: test.waiting}
+		for step := range 40 { // Each takes 10 seconds.
+			pressed := step < 30
+			if c.Delays = slices.Clone(c.Delays); pressed {
+				c.Started++
+				c.Delays[autoscale.DelayClass(test.delay)]++
+			} else {
+				c.Waiting = 0
+			}
+			want := 2
+			if step == 0 || step >= 36 {
+				want = 1
+			}
+			if e.Service.Replicas = s.Replicas(e, 1, 4, c, now); e.Service.Replicas != want {
+				t.Errorf("%s, step %d: %d replicas, want %d", name, step, e.Service.Replicas, want)
+			}
+			now = now.Add(10 * time.Second)
 		}
 	}
 }
