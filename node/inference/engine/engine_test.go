@@ -113,24 +113,49 @@ func TestNoPromptsInLogs(t *testing.T) {
 	}
 }
 
-// TestHostileArgs refuses arguments by which a user would open ports, read files,
-// replace the model or hide one argument in another.
+// TestHostileArgs refuses arguments by which a user of any shipped engine would open ports,
+// read files, replace the model or hide one argument in another.
 func TestHostileArgs(t *testing.T) {
-	e := mustEngine(t, "vllm")
-	for _, args := range []string{
-		"--host 0.0.0.0", "--port 22", "--port=22", "--model /etc/shadow", "/etc/shadow", "--served-model-name x",
-		"--chat-template /etc/shadow", "--download-dir /", "--ssl-keyfile /etc/shadow", "--api-key x", "--trust-remote-code",
-		"--allowed-local-media-path /", "--config /etc/passwd", "--tokenizer evil/x", "--lora-modules a=/etc",
-		"--worker-cls os.system", "--kv-transfer-config {}", "--max-model-len", "--max-model-len x", "--max-model-len=1;ls",
-		"--enforce-eager=1", "--enforce-eager --enforce-eager", "--dtype ../../etc", "--dtype=/etc/shadow", "--dtype @file",
-		"--dtype --host", "--quantization $(id)", "--quantization http://x", "--max-model-len 1 0.0.0.0", "-h", "--", "-O3",
-		"--max-model-le 3", "--Max-Model-Len 3", "--max_model_len 3", "\"--host\" x", "--dtype a\n--host", "--dtype a\x00b",
-		"--max-model-len " + strings.Repeat("9", 100), strings.Repeat("--enforce-eager ", 100),
+	everywhere := []string{
+		"--host 0.0.0.0", "--port 22", "--port=22", "--model /etc/shadow", "/etc/shadow", "-h", "--", "\"--host\" x", "--config /etc/passwd",
+		"--chat-template /etc/shadow", "--api-key x", "--seed 1 0.0.0.0", "--log-file /tmp/x", "-O3", "serve",
+	}
+	for name, own := range map[string][]string{
+		"vllm": {
+			"--served-model-name x", "--download-dir /", "--ssl-keyfile /etc/shadow", "--trust-remote-code",
+			"--allowed-local-media-path /", "--tokenizer evil/x", "--lora-modules a=/etc",
+			"--worker-cls os.system", "--kv-transfer-config {}", "--max-model-len", "--max-model-len x", "--max-model-len=1;ls",
+			"--enforce-eager=1", "--enforce-eager --enforce-eager", "--dtype ../../etc", "--dtype=/etc/shadow", "--dtype @file",
+			"--dtype --host", "--quantization $(id)", "--quantization http://x", "--max-model-len 1 0.0.0.0",
+			"--max-model-le 3", "--Max-Model-Len 3", "--max_model_len 3", "--dtype a\n--host", "--dtype a\x00b",
+			"--max-model-len " + strings.Repeat("9", 100), strings.Repeat("--enforce-eager ", 100),
+		},
+		"llama.cpp": {
+			"-m /etc/shadow", "--alias x", "--path /", "--api-key-file /etc/shadow", "--ssl-key-file /etc/shadow",
+			"--chat-template-file /etc/shadow", "--grammar-file /etc/shadow", "--lora /etc/shadow", "--mmproj http://x", "--hf-repo evil/x",
+			"--model-url http://x", "--slot-save-path /", "--rpc 1.2.3.4:5", "--override-tensor x=/etc", "--tools all", "--ctx-size",
+			"--ctx-size /etc/shadow", "--ctx-size=1 --host=0.0.0.0", "--split-mode ../x", "--cache-type-k=@file", "--jinja=x", "--pooling --host",
+			"--ctx-siz 3", "--parallel 1\n--port 22",
+		},
+		"sglang": {
+			"--model-path /etc/shadow", "--tokenizer-path evil/x", "--served-model-name x", "--download-dir /", "--trust-remote-code",
+			"--dist-init-addr 1.2.3.4:5", "--nccl-port 5", "--file-storage-path /", "--lora-paths /etc", "--tool-server x:1", "--dtype",
+			"--dtype /etc/shadow", "--schedule-policy ../x", "--attention-backend http://x", "--context-length 1 --host 0.0.0.0",
+			"--disable-cuda-graph=/etc/shadow", "--quantization @file", "--context-lengt 3",
+		},
+		"ollama": {"--keepalive 5m", "OLLAMA_HOST=0.0.0.0", "create x -f /etc/shadow", "--num-parallel 3"},
 	} {
-		if got, err := e.Args(args); err == nil {
-			t.Errorf("%q passed as %q", args, got)
+		e := mustEngine(t, name)
+		for _, args := range slices.Concat(everywhere, own) {
+			if got, err := e.Args(args); err == nil {
+				t.Errorf("%s: %q passed as %q", name, args, got)
+			}
+			if _, err := e.Argv(engine.Launch{Args: strings.Fields(args)}); err == nil && !strings.ContainsAny(args, "\n\x00") {
+				t.Errorf("%s: %q in a record passes unchecked", name, args)
+			}
 		}
 	}
+	e := mustEngine(t, "vllm")
 	if _, err := e.Argv(engine.Launch{Args: []string{"--host=0.0.0.0"}}); err == nil {
 		t.Error("arguments in a record pass unchecked")
 	}
