@@ -61,7 +61,16 @@ func TestCrowd(t *testing.T) {
 			})
 		}
 		synctest.Wait()
+		inFlight := func() {
+			t.Helper()
+			if inside, waiting := g.State(); inside != 8 || inside+waiting != 1000 {
+				t.Errorf("the large owner has %d requests inside and %d wait", inside, waiting)
+			}
+		}
+		inFlight()
 		crowded := p95(t, g, "small")
+		synctest.Wait()
+		inFlight()
 		if crowded > 2*alone {
 			t.Errorf("the 95th percentile is %v beside the others and %v alone", crowded, alone)
 		}
