@@ -245,7 +245,7 @@ func TestInferenceScales(t *testing.T) {
 	defer tick.Stop()
 	replicas := sync.Map{}
 	ask := func(url string, n int64) {
-		status, body := askQuietly(t, url, account.Key, created.ID.String(), fmt.Sprintf("question %d", n))
+		status, body := askQuietly(t, url, account.Key, created.ID.String(), fmt.Sprintf("question %d", n), false)
 		if status != http.StatusOK {
 			failed.Add(1)
 			t.Errorf("%d: %s", status, body)
@@ -285,23 +285,4 @@ func TestInferenceScales(t *testing.T) {
 		t.Errorf("%d of %d requests failed, and %d replicas answered", failed.Load(), sent.Load(), answered)
 	}
 	t.Logf("%d requests", sent.Load())
-}
-
-// askQuietly asks a deployment from any goroutine.
-func askQuietly(t *testing.T, url, key, model, text string) (status int, body string) {
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/openai/v1/chat/completions", prompt(model, text, false))
-	if err != nil {
-		return 0, err.Error()
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	answer, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer answer.Body.Close()
-	data, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return answer.StatusCode, string(data)
 }

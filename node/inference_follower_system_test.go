@@ -146,29 +146,43 @@ func mustDeployTwo(t *testing.T, api *client.Client) wire.DeploymentCreated {
 	return created
 }
 
-// checkLostReplica asks one of two replicas, which ends before it has answered anything:
-// the answer comes from the other one.
+// checkLostReplica asks one of two replicas, which ends before it has answered anything, or
+// after the header of a stream: the answer comes from the other one, and nothing of it shows
+// that.
 func checkLostReplica(t *testing.T, c *nodetest.Cluster, api *client.Client, key, url string) {
 	created := mustDeployTwo(t, api)
 	begins := promptCanary + strings.Repeat(" the same conversation", 100) // So that the same replica is preferred.
-	ask := func(text string) (replica compute.ExecutionID) {
+	ask := func(text string, stream bool) (replica compute.ExecutionID, body string) {
 		t.Helper()
 		answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url+"/openai/v1/chat/completions", key,
-			prompt(created.ID.String(), text, false))
+			prompt(created.ID.String(), text, stream))
 		var got struct{ Replica compute.ExecutionID }
-		if err := json.Unmarshal([]byte(body), &got); err != nil || answer.StatusCode != http.StatusOK {
+		if answer.StatusCode != http.StatusOK || !stream && json.Unmarshal([]byte(body), &got) != nil {
 			t.Fatalf("%d: %s", answer.StatusCode, body)
 		}
-		return got.Replica
+		return got.Replica, body
 	}
-	first := ask(begins)
-	if second := ask(begins + " exit " + first.String()); second == first {
-		t.Errorf("%s has answered the request that ends it", first)
+	for _, test := range []struct {
+		how    string
+		stream bool
+	}{{"exit", false}, {"exit", true}, {"begin", true}} {
+		nodetest.Eventually(t, endWait, "both replicas to be ready", func() bool {
+			return mustDeployment(t, api, created.ID, "ready").Ready == 2
+		})
+		first, _ := ask(begins, false)
+		second, body := ask(begins+" "+test.how+" "+first.String(), test.stream)
+		if second == first {
+			t.Errorf("%s has answered the request that ends it", first)
+		}
+		if test.stream && (strings.Contains(body, `"error"`) || strings.Count(body, `"content": "0"`) != 1 ||
+			!strings.Contains(body, `"content": "2"`) || !strings.HasSuffix(body, "data: [DONE]\n\n")) {
+			t.Errorf("%s: the stream is %q", test.how, body)
+		}
+		nodetest.Eventually(t, endWait, "the first replica to have ended by the request", func() bool {
+			e, ok := c.Follower().Peer().View().AnyExecution(first)
+			return ok && e.Status == compute.StatusFailed
+		})
 	}
-	nodetest.Eventually(t, endWait, "the first replica to have ended by the request", func() bool {
-		e, ok := c.Follower().Peer().View().AnyExecution(first)
-		return ok && e.Status == compute.StatusFailed
-	})
 	if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -417,6 +431,37 @@ func checkLatencyScales(t *testing.T, c *nodetest.Cluster, api *client.Client, k
 	})
 	if d, err := api.Deployment(t.Context(), patient); err != nil || d.Replicas > 1 { // Without requests it pauses soon.
 		t.Errorf("the other one has %d replicas, %v", d.Replicas, err)
+	}
+}
+
+// checkScalesDown has a follower ask both replicas of a deployment of which one is enough. It is
+// stopped once the window has passed, and first finishes its requests.
+func checkScalesDown(t *testing.T, c *nodetest.Cluster, api *client.Client, key string) {
+	const window = 3 * time.Second
+	want := deploymentOf("tiny/echo")
+	want.TargetRPS, want.TargetP95, want.Window, want.MinReplicas = 1000, 60_000, int(window.Seconds()), 2
+	created, err := api.Deploy(t.Context(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkFinishes(t, c, api, key, "fewer", created.ID, 1, func() {
+		asked := time.Now()
+		if _, err := api.UpdateDeployment(t.Context(), created.ID, wire.DeploymentUpdate{MinReplicas: new(1)}); err != nil {
+			t.Fatal(err)
+		}
+		nodetest.Eventually(t, endWait, "one replica to be wanted", func() bool {
+			d, err := api.Deployment(t.Context(), created.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.Replicas == 1
+		})
+		if after := time.Since(asked); after < window {
+			t.Errorf("one replica is wanted after %s, and the window is %s", after, window)
+		}
+	})
+	if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,9 +26,11 @@ import (
 // echoEngine is a scripted engine for edge cases of time: it answers what it was
 // asked, and "die" in a prompt ends it in the middle of a stream. A late model is loaded
 // once there is a file "go" beside the engine, and a sick one never. It answers "raw NAME"
-// by the bytes of that file beside it.
+// by the bytes of that file beside it, and "until NAME" once there is that file. "exit ID"
+// ends the replica of that id, and "begin ID" does so after the header of a stream. "write"
+// tries to change the model.
 const echoEngine = `
-import http.server, json, os, select, socket, socketserver, sys, time
+import errno, http.server, json, os, select, socket, socketserver, sys, time
 port, model, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 kind = open(model).read()
 if kind == "sick": print("a sick model", flush=True)
@@ -42,12 +45,14 @@ class H(http.server.BaseHTTPRequestHandler):
         self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/v1/embeddings": return self.embed(body)
         text = body.get("prompt") or body.get("messages", [{}])[-1].get("content") or body.get("input", "")
         if text == "exit" or text.endswith("exit " + os.environ["BERTH_EXECUTION_ID"]): os._exit(4)
         if text == "think": time.sleep(0.05)
         if text == "flood": return self.flood()
         if text.startswith("raw "): return self.raw(text[4:])
         if text.startswith("reverse "): text = text[::-1]
+        if text == "write": text = writes()
         if body["model"] != name: # As vLLM does.
             self.send_response(404); self.send_header("Content-Length", "0"); self.end_headers(); return
         if text.startswith("hold"):
@@ -57,14 +62,14 @@ class H(http.server.BaseHTTPRequestHandler):
         if text == "belated": # It answers a client that has left.
             print(text, "waits", flush=True); self.connection.recv(1, socket.MSG_PEEK); print(text, "answers", flush=True)
         if not body.get("stream"):
-            data = json.dumps({"path": self.path, "model": body["model"], "replica": os.environ["BERTH_EXECUTION_ID"],
+            if text.startswith("until "): until(text, "whole")
+            return self.answer({"path": self.path, "model": body["model"], "replica": os.environ["BERTH_EXECUTION_ID"],
                 "loaded": kind[:64],
                 "auth": self.headers.get("Authorization"), "links": [name for _, name in socket.if_nameindex()], "choices": [{"message": {"role": "assistant", "content": text}}],
-                "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}}).encode()
-            self.send_response(200); self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data))); self.end_headers(); self.wfile.write(data); return
+                "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}})
         self.send_response(200); self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked"); self.end_headers()
+        if text.endswith("begin " + os.environ["BERTH_EXECUTION_ID"]): os._exit(6)
         def event(text):
             part = ("data: " + text + "\n\n").encode()
             self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part)); self.wfile.flush()
@@ -73,6 +78,7 @@ class H(http.server.BaseHTTPRequestHandler):
             for i in range(10**9 if endless else 3):
                 event(json.dumps({"choices": [{"delta": {"content": text if text.endswith(" esrever") else str(i)}}]}))
                 if text == "die": os._exit(5)
+                if text.startswith("until ") and i == 0: until(text, "stream")
                 if text == "stuck": self.connection.recv(1, socket.MSG_PEEK); print("stuck left", flush=True)
                 if endless or text == "slow": time.sleep(0.01)
         except OSError:
@@ -81,6 +87,15 @@ class H(http.server.BaseHTTPRequestHandler):
             event(json.dumps({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 3}}))
         event("[DONE]")
         self.wfile.write(b"0\r\n\r\n")
+    def answer(self, value):
+        data = json.dumps(value).encode()
+        self.send_response(200); self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data))); self.end_headers(); self.wfile.write(data)
+    def embed(self, body): # A word is a token.
+        texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
+        tokens = sum(len(t.split()) for t in texts)
+        self.answer({"object": "list", "model": body["model"], "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+            "data": [{"object": "embedding", "index": i, "embedding": [0.5, -0.5]} for i in range(len(texts))]})
     def raw(self, which):
         with open(os.path.dirname(sys.argv[0]) + "/" + which, "rb") as f: data = f.read()
         self.close_connection = True
@@ -100,6 +115,22 @@ class H(http.server.BaseHTTPRequestHandler):
                     print("flood waits after", written, flush=True); waited = True
             print("flood written", flush=True)
         except OSError: print("flood left", flush=True)
+def until(text, kind):
+    print(text, "waits for a", kind, flush=True)
+    while not os.path.exists(os.path.dirname(sys.argv[0]) + "/" + text): time.sleep(0.02)
+def writes(): # It returns why each way to change the model failed.
+    folder, failures = os.path.dirname(model), {}
+    for name, change in {
+        "append": lambda: open(model, "ab").write(b"x"), "overwrite": lambda: open(model, "r+b").write(b"x"),
+        "replace": lambda: open(model, "wb"), "truncate": lambda: os.truncate(model, 0), "remove": lambda: os.remove(model),
+        "rename": lambda: os.rename(model, model + ".old"), "touch": lambda: os.utime(model), "open up": lambda: os.chmod(model, 0o777),
+        "add": lambda: open(folder + "/added", "wb"), "make": lambda: os.mkdir(folder + "/made"),
+        "link": lambda: os.link(model, folder + "/linked"), "point": lambda: os.symlink(model, folder + "/pointer"),
+        "beside": lambda: open(os.path.dirname(sys.argv[0]) + "/added", "wb"),
+    }.items():
+        try: change(); failures[name] = "done"
+        except OSError as e: failures[name] = errno.errorcode[e.errno]
+    return json.dumps(failures)
 class S(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
 print("serving", name, "on", os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
@@ -351,6 +382,161 @@ func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, key str
 	}
 }
 
+// askQuietly asks a deployment from any goroutine.
+func askQuietly(t *testing.T, url, key, model, text string, stream bool) (status int, body string) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/openai/v1/chat/completions", prompt(model, text, stream))
+	if err != nil {
+		return 0, err.Error()
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return answer.StatusCode, string(data)
+}
+
+// printed returns how many lines of a replica's output have a text.
+func printed(t *testing.T, api *client.Client, replica compute.ExecutionID, text string) (lines int) {
+	t.Helper()
+	out, err := api.ExecutionLogs(t.Context(), replica, client.LogQuery{})
+	if err != nil {
+		return 0
+	}
+	for _, line := range out.Logs {
+		if strings.Contains(line.Message, text) {
+			lines++
+		}
+	}
+	return lines
+}
+
+// checkFinishes has each replica of a deployment answer a whole request and a stream of a
+// follower while stop has some replicas stop. Those wait for the ends of their answers, which
+// are whole, and end then. The name is of the file for which the engine waits meanwhile.
+func checkFinishes(
+	t *testing.T, c *nodetest.Cluster, api *client.Client, key, name string, id compute.ExecutionID, stopping int, stop func(),
+) {
+	t.Helper()
+	const most = 20
+	follower, text := c.Follower(), "until "+name
+	type result struct {
+		stream bool
+		status int
+		body   string
+	}
+	results, sent := make(chan result, most), 0
+	begin := func() {
+		stream := sent%2 == 1
+		sent++
+		go func() {
+			status, body := askQuietly(t, follower.URL(), key, id.String(), text, stream)
+			results <- result{stream, status, body}
+		}()
+	}
+	begin() // It waits until a replica is ready.
+	rows := mustDeployment(t, api, id, "ready").Rows
+	for covered := false; !covered; {
+		nodetest.Eventually(t, endWait, "the engine to have the requests", func() bool {
+			all := 0
+			for _, row := range rows {
+				all += printed(t, api, row.ExecutionID, text)
+			}
+			return all == sent
+		})
+		covered = true
+		for _, row := range rows {
+			for _, kind := range []string{" waits for a whole", " waits for a stream"} {
+				covered = covered && printed(t, api, row.ExecutionID, text+kind) > 0
+			}
+		}
+		if !covered && sent == most {
+			t.Fatalf("%d requests do not reach all replicas", sent)
+		}
+		if !covered {
+			begin()
+		}
+	}
+	stop()
+	var drained []compute.ExecutionID
+	nodetest.Eventually(t, endWait, "the replicas that stop to wait for their requests", func() bool {
+		drained = nil
+		for _, row := range rows {
+			if printed(t, api, row.ExecutionID, "it stops once its requests under way") > 0 {
+				drained = append(drained, row.ExecutionID)
+			}
+		}
+		return len(drained) == stopping
+	})
+	for _, row := range rows {
+		e, ok := follower.Peer().View().AnyExecution(row.ExecutionID)
+		stops := slices.Contains(drained, row.ExecutionID)
+		if !ok || e.Status.Terminal() || !stops && e.Stop != compute.StopNone {
+			t.Errorf("%s, of which %t that it is to stop, is %v before its requests have ended", row.ExecutionID, stops, e.Status)
+		}
+	}
+	mustMark(t, filepath.Join(follower.Config.Inference.Models, text))
+	for range sent {
+		got := <-results
+		whole := !got.stream && strings.Contains(got.body, `"content": "`+text+`"`) ||
+			got.stream && strings.Contains(got.body, `"content": "2"`) && strings.HasSuffix(got.body, "data: [DONE]\n\n")
+		if got.status != http.StatusOK || !whole || strings.Contains(got.body, `"error"`) {
+			t.Errorf("of a replica that stops, stream %t: %d: %q", got.stream, got.status, got.body)
+		}
+	}
+	for _, replica := range drained {
+		var e *compute.Execution
+		nodetest.Eventually(t, endWait, "the replica to end", func() (ok bool) {
+			e, ok = follower.Peer().View().AnyExecution(replica)
+			return ok && e.Status.Terminal()
+		})
+		if e.Status != compute.StatusCancelled {
+			t.Errorf("%s ends as %v", replica, e.Status)
+		}
+	}
+}
+
+// checkReadOnly has the engine of a deployment try to change its model, in a directory of the
+// node that everybody may write to, and to write beside its own program.
+func checkReadOnly(t *testing.T, url, key string, id compute.ExecutionID, dir, name string) {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	for _, open := range []string{dir, file} {
+		if err := os.Chmod(open, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url+"/openai/v1/chat/completions", key,
+		prompt(id.String(), "write", false))
+	var got struct {
+		Choices []struct{ Message struct{ Content string } }
+	}
+	var tried map[string]string
+	if err := json.Unmarshal([]byte(body), &got); err != nil || answer.StatusCode != http.StatusOK || len(got.Choices) != 1 ||
+		json.Unmarshal([]byte(got.Choices[0].Message.Content), &tried) != nil || len(tried) != 13 {
+		t.Fatalf("%d: %s", answer.StatusCode, body)
+	}
+	for how, failure := range tried {
+		if failure != "EROFS" {
+			t.Errorf("%s: the engine gets %s", how, failure)
+		}
+	}
+	after, err := os.ReadFile(file)
+	entries, bad := os.ReadDir(dir)
+	if err != nil || bad != nil || !bytes.Equal(before, after) || len(entries) != 1 {
+		t.Errorf("the model is %q, it was %q, in %v: %v, %v", after, before, entries, err, bad)
+	}
+}
+
 // TestInference deploys a model and asks it through every node.
 func TestInference(t *testing.T) {
 	t.Parallel() // It mostly waits.
@@ -405,6 +591,9 @@ func TestInference(t *testing.T) {
 			}
 		}
 	})
+	t.Run("read-only", func(t *testing.T) {
+		checkReadOnly(t, url, account.Key, created.ID, filepath.Join(c.Nodes[0].Config.Inference.Models, "tiny", "echo"), "model.gguf")
+	})
 	t.Run("offers", func(t *testing.T) {
 		for n := range c.Follower().Peer().View().Nodes() {
 			var got []compute.Offer
@@ -443,9 +632,11 @@ func TestInference(t *testing.T) {
 	t.Run("update", func(t *testing.T) { checkUpdate(t, c, api, account.Key, created.ID) })
 	t.Run("drain", func(t *testing.T) { checkDrained(t, c, api, account.Key, created.ID) })
 	t.Run("stop and start", func(t *testing.T) {
-		if _, err := api.StopDeployment(t.Context(), created.ID); err != nil {
-			t.Fatal(err)
-		}
+		checkFinishes(t, c, api, account.Key, "stopped", created.ID, 1, func() {
+			if _, err := api.StopDeployment(t.Context(), created.ID); err != nil {
+				t.Fatal(err)
+			}
+		})
 		mustDeployment(t, api, created.ID, "stopped")
 		checkReplicasPaid(t, c, api, created.ID)
 		nodetest.Eventually(t, endWait, "a follower to know it", func() bool {
@@ -462,9 +653,11 @@ func TestInference(t *testing.T) {
 		}
 	})
 	t.Run("delete", func(t *testing.T) {
-		if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
-			t.Fatal(err)
-		}
+		checkFinishes(t, c, api, account.Key, "deleted", created.ID, 1, func() {
+			if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
+				t.Fatal(err)
+			}
+		})
 		if _, err := api.Deployment(t.Context(), created.ID); err == nil {
 			t.Error("it is still there")
 		}
@@ -639,5 +832,6 @@ func TestInferencePauses(t *testing.T) {
 	}
 	t.Run("limits", func(t *testing.T) { checkModelLimits(t, c, strict, account, other, created.ID) })
 	t.Run("resume bound", func(t *testing.T) { checkResumeBound(t, c, strict, api, account.Key, patient.ID) })
+	t.Run("scale down", func(t *testing.T) { checkScalesDown(t, c, api, account.Key) })
 	t.Run("latency", func(t *testing.T) { checkLatencyScales(t, c, api, account.Key, patient.ID) })
 }
