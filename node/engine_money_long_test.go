@@ -43,7 +43,10 @@ func TestEngineIsPaidFor(t *testing.T) {
 		b.buys(p)
 	}
 	b.finishes(b.stream(d.c.Nodes[0], 50))
-	b.mustPayFor(before, "answers of every node and a stream")
+	for _, p := range d.c.Nodes {
+		b.embeds(p)
+	}
+	b.mustPayFor(before, "answers and embeddings of every node and a stream")
 
 	host := d.host()
 	by := d.other(host)
@@ -102,6 +105,19 @@ func (b *buyer) buys(p *nodetest.Process) {
 		b.Fatalf("%d: %s", reply.StatusCode, text)
 	}
 	b.used((&asked{T: b.T}).parse(text))
+}
+
+// embeds has a node embed two texts.
+func (b *buyer) embeds(p *nodetest.Process) {
+	b.Helper()
+	reply, text := mustAsk(b.T, http.DefaultClient, http.MethodPost, p.URL+"/openai/v1/embeddings", b.account.Key,
+		strings.NewReader(`{"model":"`+paidModel+`","input":["Once upon a time","Hello"]}`))
+	c := (&asked{T: b.T}).parse(text)
+	if reply.StatusCode != http.StatusOK || len(c.Data) != 2 || c.Usage == nil || c.Usage.PromptTokens == 0 ||
+		c.Usage.CompletionTokens != 0 {
+		b.Fatalf("%d: %s", reply.StatusCode, text)
+	}
+	b.prompt += int64(c.Usage.PromptTokens)
 }
 
 // stream begins a stream, and returns it after its first event.

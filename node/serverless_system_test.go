@@ -27,7 +27,7 @@ func TestServerless(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c, _, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) {
 		cfg.Billing.Mode = "enforce"
-		cfg.Inference.Engines[0].Concurrency, cfg.API.AccessLog = modelPlaces, true
+		cfg.Inference.Engines[0].Concurrency, cfg.Inference.Queue, cfg.API.AccessLog = modelPlaces, modelQueue, true
 		if cfg.Name == nodetest.Config(t, 2).Name {
 			cfg.Inference.AnswerWait = soon
 		}
@@ -46,10 +46,11 @@ func TestServerless(t *testing.T) {
 	if err != nil || m.Status != "ready" || m.Root != "tiny/echo" {
 		t.Fatalf("%+v, %v", m, err)
 	}
-	one, two := c.MustAccount("one"), c.MustAccount("two")
+	one, two, embedder := c.MustAccount("one"), c.MustAccount("two"), c.MustAccount("embedder")
 	t.Run("published", func(t *testing.T) { checkPublished(t, c, operator, api, created.ID, one.Key) })
 	t.Run("answers", func(t *testing.T) { checkPublishedAnswers(t, c, created.ID, one.Key) })
 	t.Run("money", func(t *testing.T) { checkTokenMoney(t, c, one, two) })
+	t.Run("embeddings", func(t *testing.T) { checkEmbeddingMoney(t, c, embedder) })
 	t.Run("verbatim", func(t *testing.T) { checkVerbatim(t, c, one.Key, "lab/echo", created.ID) })
 	t.Run("bad engine", func(t *testing.T) { checkBadEngine(t, c, api, created.ID) })
 	t.Run("contract", func(t *testing.T) {
@@ -78,10 +79,52 @@ func TestServerless(t *testing.T) {
 	})
 	if testsize.Long { // It waits for the end of a minute.
 		t.Run("ledger", func(t *testing.T) {
-			for _, account := range []nodetest.Account{one, two} {
+			for _, account := range []nodetest.Account{one, two, embedder} {
 				checkLedger(t, c, account)
 			}
 		})
+	}
+}
+
+// checkEmbeddingMoney asks a follower for embeddings of texts of many lengths, which have fewer
+// tokens than a token for 4 bytes would be. The organization pays for exactly those that the
+// engine says: as many as in the answers that it got.
+func checkEmbeddingMoney(t *testing.T, c *nodetest.Cluster, account nodetest.Account) {
+	want := compute.TokenTotal{}
+	for n := range 20 {
+		texts, _ := json.Marshal([]string{strings.Repeat("tokens ", n+1), "of two"})
+		if n%2 == 1 {
+			texts, _ = json.Marshal(strings.Repeat("longer-tokens ", 7*n))
+		}
+		answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, c.Follower().URL()+"/openai/v1/embeddings", account.Key,
+			strings.NewReader(fmt.Sprintf(`{"model":"lab/echo","input":%s}`, texts)))
+		var got struct {
+			Model string
+			Data  []struct{ Embedding []float64 }
+			Usage struct {
+				Prompt int64 `json:"prompt_tokens"`
+				Total  int64 `json:"total_tokens"`
+			}
+		}
+		tokens := int64(n + 3)
+		if n%2 == 1 {
+			tokens = int64(7 * n)
+		}
+		if err := json.Unmarshal([]byte(body), &got); err != nil || answer.StatusCode != http.StatusOK || got.Model != "lab/echo" ||
+			len(got.Data) != 2-n%2 || len(got.Data[0].Embedding) != 2 || got.Usage.Prompt != tokens || got.Usage.Total != tokens {
+			t.Errorf("%d: %s", answer.StatusCode, body)
+		}
+		want.Requests, want.Prompt = want.Requests+1, want.Prompt+tokens
+	}
+	mustUse(t, c, account, want)
+	if got := tokensOf(c, account).Charged; got != 100*compute.Credits(want.Prompt) {
+		t.Errorf("they cost %s, want %s", got, 100*compute.Credits(want.Prompt))
+	}
+	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+	report, err := api.Usage(t.Context(), client.UsageQuery{GroupBy: "model"})
+	if got := report.Total; err != nil || got.PromptTokens != want.Prompt || got.CompletionTokens != 0 ||
+		got.Credits != 100*compute.Credits(want.Prompt) {
+		t.Errorf("the report has %+v, %v", got, err)
 	}
 }
 

@@ -3,11 +3,13 @@ package node_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,8 +17,11 @@ import (
 	"berth/node/nodetest"
 )
 
-// modelPlaces is how many requests the replica of a published model answers at once.
-const modelPlaces = 4
+// Limits of the published model of TestServerless.
+const (
+	modelPlaces = 4  // Requests that its replica answers at once.
+	modelQueue  = 64 // Requests that wait at each node.
+)
 
 // mustEndless begins a stream that lasts until it is closed.
 func mustEndless(t *testing.T, url, key string) io.Closer {
@@ -42,7 +47,7 @@ func mustEndless(t *testing.T, url, key string) io.Closer {
 // queue for more: another one is served in its turn, and a client that leaves the queue
 // leaves no trace.
 func checkTurns(t *testing.T, c *nodetest.Cluster, many, few nodetest.Account) {
-	const queued = 30
+	const queued = modelQueue / 2 // An organization may have as many wait as are free.
 	url := c.Follower().URL()
 	chat := url + "/openai/v1/chat/completions"
 	var taken []io.Closer
@@ -77,9 +82,10 @@ func checkTurns(t *testing.T, c *nodetest.Cluster, many, few nodetest.Account) {
 	for range queued {
 		ask(many)
 	}
-	waiting("30")
+	waiting("32")
+	checkQueueFull(t, chat, many.Key)
 	ask(few)
-	waiting("31")
+	waiting("33")
 	leaves, hangUp := context.WithCancel(t.Context())
 	defer hangUp()
 	left := make(chan error, 1)
@@ -91,12 +97,12 @@ func checkTurns(t *testing.T, c *nodetest.Cluster, many, few nodetest.Account) {
 		}
 		left <- err
 	}()
-	waiting("32")
+	waiting("34")
 	hangUp()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	waiting("31")
+	waiting("33")
 	taken[0].Close()
 	group.Wait()
 	for i, slug := range order {
@@ -105,6 +111,27 @@ func checkTurns(t *testing.T, c *nodetest.Cluster, many, few nodetest.Account) {
 		}
 	}
 	waiting("0")
+}
+
+// checkQueueFull asks as an organization that has as many requests wait as it may, for a whole
+// answer and for a stream: both are refused at once, and the answer says when to retry.
+func checkQueueFull(t *testing.T, chat, key string) {
+	t.Helper()
+	for _, stream := range []bool{false, true} {
+		answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, chat, key, prompt("lab/echo", "x", stream))
+		var got struct {
+			Error map[string]any `json:"error"`
+		}
+		err := json.Unmarshal([]byte(body), &got)
+		message, _ := got.Error["message"].(string)
+		param, has := got.Error["param"]
+		after, noNumber := strconv.Atoi(answer.Header.Get("Retry-After"))
+		if err != nil || answer.StatusCode != http.StatusServiceUnavailable || noNumber != nil || after < 1 || message == "" ||
+			got.Error["type"] != "server_error" || got.Error["code"] != "overloaded" || !has || param != nil ||
+			answer.Header.Get("Content-Type") != "application/json" || answer.Header.Get("X-Request-Id") == "" {
+			t.Errorf("beyond the queue, stream %t: %d: %s, with %v", stream, answer.StatusCode, body, answer.Header)
+		}
+	}
 }
 
 // saturate takes all places of a model that a node may use: it begins streams there until one
