@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -33,13 +34,20 @@ func TestContainersThroughAFollower(t *testing.T) {
 	if err := os.WriteFile(models+"/tiny/probe/model.gguf", []byte("weights"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"/tiny/probe", "/tiny/probe/model.gguf"} { // Only the mount keeps the engine from them.
+		if err := os.Chmod(models+name, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustMakeTensors(t, models)
+	shipped := shippedImage(t)
 	other := engineWithOtherIsolation(t, host)
 	c := nodetest.NewWith(t, 4, func(i int, c *config.Config) {
 		c.Inference.Models, c.Inference.Hub = models, config.HubOff
 		c.Inference.Engines = []engine.Engine{{
 			Name: "probe", Image: dockertest.Image, Command: []string{"model", "{port}", "{model_path}"},
 			Formats: []string{engine.GGUF}, HealthPath: "/health",
-		}}
+		}, shipped}
 		c.Docker.Host, c.Docker.Compose, c.Docker.Registries = host, compose, []string{registry.Host}
 		c.Docker.ECR = ecr.URL
 		switch i {
@@ -76,6 +84,7 @@ func TestContainersThroughAFollower(t *testing.T) {
 	t.Run("kinds", func(t *testing.T) { checkKinds(t, c, account) })
 	t.Run("explain", func(t *testing.T) { checkExplainEngines(t, c, api) })
 	t.Run("engine", func(t *testing.T) { checkImageEngine(t, c, account, api) })
+	t.Run("shipped engine", func(t *testing.T) { checkShippedImage(t, c, account, api) })
 	t.Run("worker", func(t *testing.T) { checkWorkerImages(t, c, account, registry) })
 	t.Run("restart", func(t *testing.T) { checkContainersOutliveTheirNode(t, c, account) })
 	t.Run("engines gone", func(t *testing.T) { checkEnginesGone(t, c, account) })
@@ -103,7 +112,7 @@ func mustSubmitImage(t *testing.T, api *client.Client, start client.StartImage) 
 }
 
 // checkImageEngine asks a model that an engine in an image serves. The engine reads the
-// model, and has no network but its own.
+// model and cannot change it, and has no network but its own.
 func checkImageEngine(t *testing.T, c *nodetest.Cluster, account nodetest.Account, api *client.Client) {
 	want := deploymentOf("tiny/probe")
 	want.Engine, want.MaxReplicas = "probe", 1
@@ -115,9 +124,14 @@ func checkImageEngine(t *testing.T, c *nodetest.Cluster, account nodetest.Accoun
 	for _, n := range c.Nodes {
 		answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, n.URL()+"/openai/v1/chat/completions", account.Key,
 			prompt(created.ID.String(), "hello", false))
-		if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"content":"weights lo"`) {
+		if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"content":"weights lo read-only read-only"`) {
 			t.Errorf("%d: %s", answer.StatusCode, body)
 		}
+	}
+	dir := filepath.Join(c.Nodes[0].Config.Inference.Models, "tiny", "probe")
+	data, err := os.ReadFile(filepath.Join(dir, "model.gguf"))
+	if entries, bad := os.ReadDir(dir); err != nil || bad != nil || string(data) != "weights" || len(entries) != 1 {
+		t.Errorf("the model is %q, in %v: %v, %v", data, entries, err, bad)
 	}
 	if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
 		t.Fatal(err)

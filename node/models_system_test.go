@@ -2,7 +2,10 @@ package node_test
 
 import (
 	"bytes"
+	"crypto/sha1" //nolint:gosec // Git names files by it.
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,8 +31,16 @@ const (
 	wrongHubToken = "hf_a_wrong_one"
 )
 
-// hubText is the file of every model of a modelHub.
+// hubText is the file of every model of a modelHub but the large ones, where more follows.
 const hubText = "from the hub"
+
+// hubFile returns the file of a model of a modelHub. Three large ones fit into a MiB.
+func hubFile(model string) string {
+	if strings.HasPrefix(model, "large/") {
+		return hubText + strings.Repeat(" ", 300<<10)
+	}
+	return hubText
+}
 
 // modelHub is a hub of models of one file, which it gives to clients with the token. Before
 // release it sends only the beginning of slow/echo and shared/echo. It breaks the connection in
@@ -66,8 +77,12 @@ func (h *modelHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	listed, isList := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/api/models/"), "/revision/main")
 	model, isFile := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/"), "/resolve/v1/model.gguf")
 	hashes := map[string]string{"damaged/echo": strings.Repeat("0", 40)}
-	for _, name := range []string{"gated/echo", "slow/echo", "shared/echo", "broken/echo", "order/echo"} {
-		hashes[name] = "d3ef444c20bde3eccadfc52cc6f369862ba64c36"
+	for _, name := range []string{
+		"gated/echo", "slow/echo", "shared/echo", "broken/echo", "order/echo", "large/kept", "large/again", "large/oldest", "large/last",
+	} {
+		text := hubFile(name)
+		sum := sha1.Sum(fmt.Appendf(nil, "blob %d\x00%s", len(text), text)) //nolint:gosec // As Git names files.
+		hashes[name] = hex.EncodeToString(sum[:])
 	}
 	switch {
 	case r.Header.Get("Authorization") != "Bearer "+hubToken:
@@ -75,7 +90,7 @@ func (h *modelHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case isList && hashes[listed] != "":
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"sha": "v1", "gated": "auto", "siblings": []any{map[string]any{
-				"rfilename": "model.gguf", "size": len(hubText), "blobId": hashes[listed],
+				"rfilename": "model.gguf", "size": len(hubFile(listed)), "blobId": hashes[listed],
 			}},
 		})
 	case isFile && hashes[model] != "":
@@ -88,18 +103,19 @@ func (h *modelHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // send sends the file of a model from the offset of the request's range on.
 func (h *modelHub) send(w http.ResponseWriter, r *http.Request, model string) {
 	const part = len("from ")
+	text := hubFile(model)
 	h.mu.Lock()
 	h.ranges[model] = append(h.ranges[model], r.Header.Get("Range"))
 	first := len(h.ranges[model]) == 1
 	h.mu.Unlock()
 	from := 0
 	if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-", &from); err == nil {
-		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(hubText)-1, len(hubText)))
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(text)-1, len(text)))
 		w.WriteHeader(http.StatusPartialContent)
 	}
 	slow := model == "slow/echo" || model == "shared/echo"
 	if model == "broken/echo" && first || slow {
-		_, _ = io.WriteString(w, hubText[from:part])
+		_, _ = io.WriteString(w, text[from:part])
 		_ = http.NewResponseController(w).Flush()
 		from = part
 	}
@@ -112,7 +128,7 @@ func (h *modelHub) send(w http.ResponseWriter, r *http.Request, model string) {
 		case <-r.Context().Done():
 		}
 	}
-	_, _ = io.WriteString(w, hubText[from:])
+	_, _ = io.WriteString(w, text[from:])
 }
 
 func orNone(text *string) string {
@@ -212,15 +228,20 @@ func checkModelSources(t *testing.T, api, foreign, root *client.Client, org stri
 // and asks a follower for them.
 func TestModelSources(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	const worker = 3
+	const worker, cacheServer = 3, 2
 	hub := newModelHub(t)
+	shipped := shippedEngines(t)
 	c, account, _ := inferenceCluster(t, worker+1, func(cfg *nodetest.NodeConfig) {
 		if cfg.Name == nodetest.Config(t, worker).Name {
 			cfg.Role, cfg.GPUs.Simulated = nodetest.Worker, []string{"b200:2"}
 		}
+		if cfg.Name == nodetest.Config(t, cacheServer).Name {
+			cfg.Inference.CacheMiB = 1
+		}
 		cfg.Inference.Hub = hub.url
 		unhealthy := cfg.Inference.Engines[0]
 		unhealthy.Name, unhealthy.StartLimit = "unhealthy", 8*time.Second
+		cfg.Inference.Engines = append(cfg.Inference.Engines, shipped...)
 		cfg.Inference.Engines = append(cfg.Inference.Engines, unhealthy, engine.Engine{
 			Name: "stuck", Command: []string{"/bin/sh", "-c", "echo loads for ever; exec sleep 3600"}, Formats: []string{"gguf"},
 			HealthPath: "/health", StartLimit: 2 * time.Second,
@@ -229,7 +250,9 @@ func TestModelSources(t *testing.T) {
 	for _, text := range []string{hubToken, wrongHubToken} {
 		c.Hide(text)
 	}
-	m := &modelSources{T: t, c: c, hub: hub, url: c.Follower().URL(), account: account, worker: c.Nodes[worker]}
+	m := &modelSources{
+		T: t, c: c, hub: hub, url: c.Follower().URL(), account: account, worker: c.Nodes[worker], small: c.Nodes[cacheServer],
+	}
 	m.api, m.foreign = nodetest.MustClient(t, account.Key, m.url), c.MustAccount("other")
 	if err := os.MkdirAll(filepath.Join(c.Nodes[0].Config.Inference.Models, "order", "echo"), 0o755); err != nil {
 		t.Fatal(err)
@@ -245,6 +268,7 @@ func TestModelSources(t *testing.T) {
 		{"stored, on a worker", (*modelSources).storedOnWorker},
 		{"hub, on a worker", (*modelSources).hubOnWorker},
 		{"GPUs of servers", (*modelSources).serversGPUs},
+		{"eviction", (*modelSources).eviction},
 		{"order", (*modelSources).order},
 		{"broken connection", (*modelSources).brokenConnection},
 		{"unhealthy", func(m *modelSources) {
@@ -252,6 +276,7 @@ func TestModelSources(t *testing.T) {
 		}},
 		{"stuck", func(m *modelSources) { m.fails(stuck, "port 8000 was not ready within 2 s: ", "loads for ever") }},
 		{"damaged", func(m *modelSources) { m.damaged(damaged) }},
+		{"shipped engines", (*modelSources).shippedEngines},
 		{"token", (*modelSources).tokenNowhere},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -273,6 +298,7 @@ type modelSources struct {
 	api     *client.Client
 	foreign nodetest.Account
 	worker  *nodetest.Node
+	small   *nodetest.Node // Its cache has 1 MiB, and it alone has GPUs of the type t4.
 }
 
 // deploy deploys so many replicas of a model, with the token for the hub.
@@ -363,6 +389,7 @@ func (m *modelSources) storedOnWorker() {
 	if data, err := os.ReadFile(found[0]); err != nil || !bytes.Equal(data, weights) {
 		m.Errorf("the worker has %d bytes of %d, %v", len(data), len(weights), err)
 	}
+	checkReadOnly(m.T, m.url, m.account.Key, id, filepath.Dir(found[0]), "model.gguf")
 	m.remove(m.api, id)
 	foreign := nodetest.MustClient(m.T, m.foreign.Key, m.url)
 	none := m.deployAs(foreign, "own/echo", "echo", "b200", 1)
@@ -402,8 +429,59 @@ func (m *modelSources) hubOnWorker() {
 // serversGPUs has two replicas on a server that each need two of its four GPUs.
 func (m *modelSources) serversGPUs() {
 	id := m.deploy("tiny/echo", "echo", "t4.2x", 2)
-	m.ownGPUs(id, 2, 2, m.c.Nodes[2])
+	m.ownGPUs(id, 2, 2, m.small)
 	m.remove(m.api, id)
+}
+
+// eviction fills the cache of a node with three models, and serves a fourth one there: the
+// longest unused model makes room for it. One that was fetched before and has been used since
+// stays, and so does the oldest, which is in use.
+func (m *modelSources) eviction() {
+	serve := func(model string) compute.ExecutionID {
+		id := m.deploy(model, "echo", "t4", 1)
+		mustDeployment(m.T, m.api, id, "ready")
+		if got := m.loaded(m.account, id); !strings.HasPrefix(got, hubText) {
+			m.Errorf("it has loaded %q", got)
+		}
+		return id
+	}
+	use := func(model string) {
+		id := serve(model)
+		m.remove(m.api, id)
+		nodetest.Eventually(m.T, endWait, "the node to know that nothing uses "+model, func() bool {
+			e, ok := m.small.Peer().View().AnyExecution(id)
+			return ok && e.Status.Terminal()
+		})
+	}
+	kept := serve("large/kept")
+	use("large/again")
+	use("large/oldest")
+	use("large/again")
+	last := serve("large/last")
+	var cached []string
+	names, err := filepath.Glob(filepath.Join(m.small.Config.DataDir, "models", "*", "manifest.json"))
+	for _, name := range names {
+		data, bad := os.ReadFile(name)
+		var manifest struct{ Name string }
+		if err = errors.Join(err, bad, json.Unmarshal(data, &manifest)); strings.HasPrefix(manifest.Name, "large/") {
+			cached = append(cached, manifest.Name)
+		}
+	}
+	slices.Sort(cached)
+	if err != nil || !slices.Equal(cached, []string{"large/again", "large/kept", "large/last"}) {
+		m.Errorf("the cache has %q, %v", cached, err)
+	}
+	if !m.c.Logged("model evicted", "model=large/oldest") || m.c.Logged("model evicted", "model=large/kept") {
+		m.Error("the log does not say that only the longest unused model is evicted")
+	}
+	if asked := m.hub.asked("large/again"); len(asked) != 1 {
+		m.Errorf("the hub was asked for a model of the cache: %q", asked)
+	}
+	if got := m.loaded(m.account, kept); !strings.HasPrefix(got, hubText) {
+		m.Errorf("the model that is in use is %q", got)
+	}
+	m.remove(m.api, kept)
+	m.remove(m.api, last)
 }
 
 // order deploys a model that is in the storage of one organization, in the operator's directory

@@ -75,6 +75,16 @@ func Import(t testing.TB, name, arch string, entrypoint ...string) {
 	load(t, archive(t, name, arch, entrypoint))
 }
 
+// SGLang puts an image on the engine whose python3 stands for SGLang, and returns its name.
+func SGLang(t testing.TB) string {
+	t.Helper()
+	const name = "berth.test/sglang:1"
+	layer := tarOf(t, []entry{{"bin/python3", 0o755, program(t)}})
+	image, _ := save(t, name, runtime.GOARCH, map[string]any{"Env": []string{"PATH=/bin"}}, layer)
+	load(t, image)
+	return name
+}
+
 // load puts an image on the engine that is written as docker save does.
 func load(t testing.TB, image *bytes.Buffer) {
 	t.Helper()

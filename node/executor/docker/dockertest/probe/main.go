@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,6 +72,8 @@ func try(what string, args []string) error {
 		}))
 	case "model":
 		return serveModel(args[0], args[1])
+	case "-m":
+		return serveSGLang(args)
 	case "ask":
 		return ask(args[0], number(args, 1))
 	default:
@@ -79,8 +82,8 @@ func try(what string, args []string) error {
 	return nil
 }
 
-// serveModel answers every chat with the content of the file of a model and the names of
-// the network's links, as an engine of models.
+// serveModel answers every chat with the content of the file of a model, the names of the
+// network's links and why it cannot write to the file and beside it, as an engine of models.
 func serveModel(port, file string) error {
 	return http.ListenAndServe(":"+port, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		data, err := os.ReadFile(file)
@@ -92,6 +95,15 @@ func serveModel(port, file string) error {
 		text := string(data)
 		for _, l := range links {
 			text += " " + l.Name
+		}
+		for _, name := range []string{file, filepath.Join(filepath.Dir(file), "made")} {
+			f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
+			switch {
+			case errors.Is(err, syscall.EROFS):
+				text += " read-only"
+			case err == nil:
+				f.Close()
+			}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"choices":[{"message":{"role":"assistant","content":%q}}],"path":%q}`, text, r.URL.Path)
