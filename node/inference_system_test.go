@@ -401,8 +401,8 @@ func askQuietly(t *testing.T, url, key, model, text string, stream bool) (status
 	return answer.StatusCode, string(data)
 }
 
-// printed returns how many lines of a replica's output have a text.
-func printed(t *testing.T, api *client.Client, replica compute.ExecutionID, text string) (lines int) {
+// linesWith returns how many lines of a replica's output have a text.
+func linesWith(t *testing.T, api *client.Client, replica compute.ExecutionID, text string) (lines int) {
 	t.Helper()
 	out, err := api.ExecutionLogs(t.Context(), replica, client.LogQuery{})
 	if err != nil {
@@ -445,14 +445,14 @@ func checkFinishes(
 		nodetest.Eventually(t, endWait, "the engine to have the requests", func() bool {
 			all := 0
 			for _, row := range rows {
-				all += printed(t, api, row.ExecutionID, text)
+				all += linesWith(t, api, row.ExecutionID, text)
 			}
 			return all == sent
 		})
 		covered = true
 		for _, row := range rows {
 			for _, kind := range []string{" waits for a whole", " waits for a stream"} {
-				covered = covered && printed(t, api, row.ExecutionID, text+kind) > 0
+				covered = covered && linesWith(t, api, row.ExecutionID, text+kind) > 0
 			}
 		}
 		if !covered && sent == most {
@@ -467,7 +467,7 @@ func checkFinishes(
 	nodetest.Eventually(t, endWait, "the replicas that stop to wait for their requests", func() bool {
 		drained = nil
 		for _, row := range rows {
-			if printed(t, api, row.ExecutionID, "it stops once its requests under way") > 0 {
+			if linesWith(t, api, row.ExecutionID, "it stops once its requests under way") > 0 {
 				drained = append(drained, row.ExecutionID)
 			}
 		}
