@@ -80,10 +80,11 @@ func (s *Scaler) Replicas(e *compute.Execution, ready, places int, c Counts, now
 		return 0
 	}
 	want := int(math.Ceil(float64(started) / elapsed.Seconds() * 1000 / float64(d.TargetMilliRPS)))
-	if more := missing(slow > d.TargetP95, queued, places); ready == have {
+	if more := missing(slow > d.TargetP95, queued, places); more > 0 {
+		if ready != have { // Replicas that were added are still starting: neither more nor fewer.
+			more = 0
+		}
 		want = max(want, have+more)
-	} else if more > 0 { // Replicas that were added are still starting: neither more nor fewer.
-		want = max(want, have)
 	}
 	want = min(max(want, d.First()), d.Max)
 	if want >= have {
