@@ -281,4 +281,11 @@ func checkImageService(t *testing.T, c *nodetest.Cluster, account nodetest.Accou
 	if _, err := api.DeleteService(t.Context(), started.ExecutionID); err != nil {
 		t.Fatal(err)
 	}
+	start.Command, start.Restart = []string{"print", "short"}, "never" // It may end before it can be probed.
+	if started, err = api.SubmitService(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	if e := mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusCompleted {
+		t.Errorf("a service that ends at once is %v, errors %v", e.Status, e.Errors)
+	}
 }

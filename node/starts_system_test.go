@@ -88,7 +88,7 @@ func badContainers() map[string]badStart {
 	image("mount of wrong type", `,"enable_s3_mount":7`, "body.enable_s3_mount: bool_type")
 	image("preemptible", `,"preemptible":true`, "body.preemptible: value_error")
 	image("several", `,"job_type":7,"timeout":601,"network":"all","docker_run_cmd":{}`,
-		"body.timeout: less_than_equal", "body.network: enum", "body.docker_run_cmd: list_type", "body.job_type: string_type")
+		"body.network: enum", "body.docker_run_cmd: list_type", "body.job_type: string_type", "body.timeout: less_than_equal")
 
 	compose := func(name, file, fields string, faults ...string) {
 		text, _ := json.Marshal(file) // Text has no errors.

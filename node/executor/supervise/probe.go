@@ -2,7 +2,9 @@ package supervise
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"syscall"
 	"time"
@@ -35,6 +37,9 @@ func (s *supervisor) serveCode() error {
 		return nil
 	}
 	g, err := openGate(s.box.Process(), serving.Port)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // The code has ended already.
+	}
 	if err != nil {
 		return err
 	}
