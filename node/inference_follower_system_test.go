@@ -150,6 +150,7 @@ func mustDeployTwo(t *testing.T, api *client.Client) wire.DeploymentCreated {
 // after the header of a stream: the answer comes from the other one, and nothing of it shows
 // that.
 func checkLostReplica(t *testing.T, c *nodetest.Cluster, api *client.Client, key, url string) {
+	api = nodetest.MustClient(t, key, url) // The node that is asked knows that both are ready.
 	created := mustDeployTwo(t, api)
 	begins := promptCanary + strings.Repeat(" the same conversation", 100) // So that the same replica is preferred.
 	ask := func(text string, stream bool) (replica compute.ExecutionID, body string) {
@@ -497,8 +498,8 @@ func checkTooLarge(t *testing.T, c *nodetest.Cluster, api *client.Client) {
 // replica. When that has most of the streams, the conversation and another one go to the other
 // replica, and then it goes back.
 func checkAffinity(t *testing.T, c *nodetest.Cluster, api *client.Client, key string) {
-	created := mustDeployTwo(t, api)
 	url := c.Follower().URL()
+	created := mustDeployTwo(t, nodetest.MustClient(t, key, url)) // That node knows that both are ready.
 	post := func(text string, stream bool) *http.Response {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/openai/v1/chat/completions",
