@@ -47,12 +47,12 @@ func (n *Node) openBlobs(ctx context.Context) error {
 	}
 	n.onClose(store.Close)
 	n.blobs = storage.New(storage.Config{
-		Self: n.cluster.ID(), Store: store, Peers: blobPeers{n}, Message: blobPeers{n}.message, Elsewhere: n.remote.elsewhere,
+		Self: n.cluster.ID(), Store: store, Peers: blobPeers{n}, Message: blobPeers{n}.message, Mirror: n.remote.mirrored,
 		Nodes:    func() []storage.Node { return replication.Nodes(n.machine.View()) },
 		Replicas: n.cfg.Storage.Replicas, Logger: n.logger, Metrics: n.registry,
 	})
-	n.archives = archives.NewCache(n.blobs.Get)
-	n.trees = trees.New(n.blobs.Get)
+	n.archives = archives.NewCache(n.blobs.Find)
+	n.trees = trees.New(n.blobs.Find)
 	n.onClose(n.archives.Close)
 	if err := n.openObjects(ctx); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (b bundles) Bundle(ctx context.Context, ref compute.BundleRef) (*compute.Bu
 	data := ref.Inline
 	if len(data) == 0 {
 		var err error
-		if data, err = b.blobs.Get(ctx, ref.Hash); err != nil {
+		if data, err = b.blobs.Find(ctx, ref.Hash); err != nil {
 			return nil, err
 		}
 	}

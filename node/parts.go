@@ -257,7 +257,7 @@ func (n *Node) self() compute.Node {
 // openExecutor takes over the attempts of this node that still live.
 func (n *Node) openExecutor(ctx context.Context) error {
 	workers := &worker.Server{
-		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Get, Put: n.blobs.Put,
+		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Find, Put: n.blobs.Put,
 		Chunks: n.trees.Numbers, Variables: vault{n.master}.variables,
 		Credentials: vault{n.master}.credentials, Storage: n.s3.access, Propose: n.proposer().Propose,
 		Model: modelOf, CopyModel: orgModels{n}.copyTo, Archive: outputArchive{n}.keep,

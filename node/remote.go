@@ -27,7 +27,7 @@ const (
 // mirrorPurpose the key of the copies there.
 const (
 	remotePurpose = "object store v1"
-	mirrorPurpose = "object store copies v1"
+	mirrorPurpose = "object store mirror v1"
 )
 
 // remotePart is where the chunks of objects are kept, and copies of other blobs, beside
@@ -39,8 +39,7 @@ type remotePart struct {
 	mover *objects.Mover
 	asked chan struct{} // To move what objects need.
 
-	// mirror has copies of what else disks hold; nil without an object store.
-	mirror *mirror.Mirror
+	mirror *mirror.Mirror // Of other blobs; nil without an object store.
 }
 
 // open opens the object stores that the configuration names, and returns the
@@ -76,21 +75,14 @@ func (r *remotePart) open(ctx context.Context) (objects.Tiers, error) {
 	return places, r.openMirror()
 }
 
-// openMirror makes what copies other blobs to the object store, and reads them from it.
+// openMirror opens the mirror of other blobs in the object stores, if there are any.
 func (r *remotePart) openMirror() (err error) {
 	if r.to == nil && r.from == nil {
 		return nil
 	}
 	n := r.node
 	cfg := mirror.Config{
-		Key: n.master.Derive(mirrorPurpose, mirror.KeyBytes), Blob: n.blobs.Get, Now: n.opts.Now,
-		Live: func(ctx context.Context) (map[compute.Hash]bool, error) {
-			view, err := n.reader().Read(ctx) // An older state may lack some.
-			if err != nil {
-				return nil, err
-			}
-			return replication.Referenced(ctx, view, n.trees)
-		},
+		Key: n.master.Derive(mirrorPurpose, mirror.KeyBytes), Blob: n.blobs.Get, Now: n.opts.Now, Live: n.referenced,
 		Logger: n.logger.With("part", "mirror"), Registerer: n.registry,
 	}
 	if r.to != nil {
@@ -103,8 +95,19 @@ func (r *remotePart) openMirror() (err error) {
 	return err
 }
 
-// elsewhere returns a blob that no server has from its copy.
-func (r *remotePart) elsewhere(ctx context.Context, hash compute.Hash) ([]byte, error) {
+// referenced returns the blobs, without those of objects, to which the newest state refers,
+// and its index.
+func (n *Node) referenced(ctx context.Context) (live map[compute.Hash]bool, index uint64, err error) {
+	view, err := n.reader().Read(ctx) // An older state may lack some.
+	if err != nil {
+		return nil, 0, err
+	}
+	live, err = replication.Referenced(ctx, view, n.trees)
+	return live, view.Index(), err
+}
+
+// mirrored returns a blob from its copy in an object store.
+func (r *remotePart) mirrored(ctx context.Context, hash compute.Hash) ([]byte, error) {
 	if r.mirror == nil {
 		return nil, compute.Errorf(compute.CodeNotFound, "There is no object store.")
 	}

@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"os"
@@ -168,7 +169,7 @@ func TestBlobsOutliveAllDisks(t *testing.T) {
 	if _, err := s.Leader().Peer().MirrorBlobs(t.Context(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count("copies"); n < 5 { // The code and metrics of each, and at least one archive.
+	if n := s.count("mirror"); n < 5 { // The code and metrics of each, and at least one archive.
 		t.Fatalf("the store has %d copies", n)
 	}
 
@@ -193,14 +194,17 @@ func TestBlobsOutliveAllDisks(t *testing.T) {
 	if err != nil || len(m.GPUUtilization) == 0 {
 		t.Errorf("%d points of metrics, %v", len(m.GPUUtilization), err)
 	}
-	nodetest.Eventually(t, time.Minute, "every server to have the archives again", func() bool {
-		for _, n := range s.Nodes {
-			if len(blobsIn(t, filepath.Join(n.Config.DataDir, "blobs"))) < 2 {
-				return false
+	for _, n := range s.Nodes {
+		nodetest.Eventually(t, time.Minute, n.Config.Name+" to have the archives again", func() bool {
+			for row := range n.Peer().View().Archives() {
+				name := hex.EncodeToString(row.Blob[:])
+				if _, err := os.Stat(filepath.Join(n.Config.DataDir, "blobs", name[:2], name)); err != nil {
+					return false
+				}
 			}
-		}
-		return true
-	})
+			return true
+		})
+	}
 }
 
 // code returns code that is stored as a blob.

@@ -20,7 +20,7 @@ export BERTH_TEST_FLAGS="-tags=$tags -vet=off -shuffle=on -timeout=40m"
 # Packages with concurrent goroutines run under the race detector; in the long form
 # also those that mostly compute or answer one request after another, and those that
 # take minutes to compile for it. It does not cover other processes.
-race='api/client|cluster(/.*)?|gpu|node/(inference/meter|logs|replication|storage)'
+race='api/client|cluster(/.*)?|gpu|node/(inference/meter|logs|mirror|replication|storage)'
 [[ -z $tags ]] || race+='|api(/edge)?|fsm(/.*)?|node(/(executor|leader|worker))?'
 export BERTH_TEST_RACE="^berth/($race)\$"
 

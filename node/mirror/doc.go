@@ -2,15 +2,16 @@
 // the code of executions, and their archives, metrics and outputs.
 //
 // Servers keep these blobs on their disks, where they are read. The leader's Mirror puts
-// those that the state refers to into the store as well, some minutes later, and removes
-// the others from it. When no server has a blob any more, it is read from the store. So a
-// backup of the state and the object store are all that a lost cluster needs.
+// those that the state refers to into the store as well, some minutes later. When no server
+// has a blob any more, it is read from the store. Copies that nothing refers to stay in the
+// store's trash for a week, so that the state of a backup finds its blobs.
 //
 // Copies are encrypted with a key that is derived from the cluster's master key, and their
-// names are a keyed hash: the store learns neither contents nor which known blobs there are.
+// names are a keyed hash. The store learns how many blobs there are, their sizes, and when
+// each was put.
 //
 // Rules:
 //
 //   - Bytes that do not hash to the name of their blob are never returned.
-//   - A blob that the newest state refers to is not removed, however old it is.
+//   - Nothing is moved to the trash while it is not known to what the state refers.
 package mirror

@@ -2,10 +2,6 @@ package mirror
 
 import (
 	"context"
-	"crypto/cipher"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,39 +9,41 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/crypto/chacha20poly1305"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"berth/compute"
 	"berth/loop"
 )
 
-// KeyBytes is the length of a Mirror's key.
-const KeyBytes = 2 * chacha20poly1305.KeySize
-
 // Times and limits of a mirror.
 const (
-	roundPeriod = 5 * time.Minute  // How often the leader looks for blobs without a copy.
-	listPeriod  = time.Hour        // How often it lists the store, and removes what nothing refers to.
-	minAge      = time.Hour        // A younger copy may be of a blob that the state will refer to.
-	getTime     = 20 * time.Second // For a blob that no server has.
+	roundPeriod = 5 * time.Minute    // How often the leader compares the blobs with their copies.
+	listPeriod  = time.Hour          // How often it lists the store.
+	minAge      = time.Hour          // A younger copy may be of a blob that the state will refer to.
+	trashAge    = 7 * 24 * time.Hour // Then a copy in the trash is deleted.
+	listTime    = 10 * time.Minute   // For one list.
 	putTime     = 2 * time.Minute
-	putsAtOnce  = 4  // Blobs in memory.
-	maxFailed   = 16 // Failures after which a round ends.
+	getTime     = 10 * time.Second // For a copy, of one store.
+	silence     = 30 * time.Second // A store that has failed is not asked for so long.
+	putsAtOnce  = 4                // Blobs in memory.
+	maxFailed   = 16               // Failures after which a round ends.
+	copyRate    = 32 << 20         // Bytes a second: others need the disks and the network too.
 )
 
-// sealVersion is the first byte of each copy. A nonce and the ciphertext follow.
-const sealVersion = 1
-
-// Store keeps data under names of 32 bytes, outside of the cluster.
+// Store keeps data under names of 32 bytes, outside of the cluster, and has a trash.
 type Store interface {
 	Put(ctx context.Context, name compute.Hash, data []byte) error
-	// Get returns the data of a name. The code is not_found if there is none.
+	// Get returns the data of a name, from the trash too. The code is not_found if there is
+	// none.
 	Get(ctx context.Context, name compute.Hash) ([]byte, error)
 	// All returns when the data of each name was put.
 	All(ctx context.Context) (map[compute.Hash]time.Time, error)
-	// Delete removes the data of a name, if there is any.
-	Delete(ctx context.Context, name compute.Hash) error
+	// Trash returns when each name was discarded.
+	Trash(ctx context.Context) (map[compute.Hash]time.Time, error)
+	Discard(ctx context.Context, name compute.Hash) error // Moves it to the trash.
+	Restore(ctx context.Context, name compute.Hash) error // Moves it back.
+	Delete(ctx context.Context, name compute.Hash) error  // Deletes it from the trash.
 }
 
 // Config holds the settings and dependencies of a Mirror.
@@ -53,9 +51,9 @@ type Config struct {
 	To   Store   // Gets the copies; nil for none.
 	From []Store // Others, in which copies may be.
 	Key  []byte  // KeyBytes, the same on all servers.
-	// Live returns the blobs to which the newest state refers. An error means that some are
-	// not known.
-	Live func(ctx context.Context) (map[compute.Hash]bool, error)
+	// Live returns the blobs to which the newest state refers, and the index of that state.
+	// With an error it returns those that are known.
+	Live func(ctx context.Context) (live map[compute.Hash]bool, index uint64, err error)
 	// Blob returns a blob of the servers.
 	Blob       func(ctx context.Context, hash compute.Hash) ([]byte, error)
 	Now        func() time.Time
@@ -66,30 +64,39 @@ type Config struct {
 // Mirror keeps copies of blobs. Its methods are safe for concurrent use.
 type Mirror struct {
 	cfg     Config
-	aead    cipher.AEAD
-	names   []byte // The key of names.
-	missing prometheus.Gauge
+	sealer  *sealer
+	metrics *metrics
+	limit   *rate.Limiter
+	sources []*source
 
 	round  sync.Mutex            // Held by a round.
 	copied map[compute.Hash]bool // Names that the store has, as far as is known; nil before it was listed.
+	lost   map[compute.Hash]bool // Blobs that no server had when they were to be copied.
 	listed time.Time
+	done   uint64 // The index of the state whose blobs are all copied or lost.
+}
+
+// source is a store that is read.
+type source struct {
+	store Store
+
+	mu     sync.Mutex
+	silent time.Time // Until then it is not asked.
 }
 
 // New returns a Mirror.
 func New(cfg Config) (*Mirror, error) {
-	if len(cfg.Key) != KeyBytes {
-		return nil, fmt.Errorf("open mirror: a key of %d bytes", len(cfg.Key))
-	}
-	aead, err := chacha20poly1305.NewX(cfg.Key[:chacha20poly1305.KeySize])
+	s, err := newSealer(cfg.Key)
 	if err != nil {
 		return nil, fmt.Errorf("open mirror: %w", err)
 	}
-	m := &Mirror{cfg: cfg, aead: aead, names: cfg.Key[chacha20poly1305.KeySize:]}
-	m.missing = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "berth_object_store_missing",
-		Help: "Blobs of code, archives, metrics and outputs without a copy in the object store after the leader's last round.",
-	})
-	cfg.Registerer.MustRegister(m.missing)
+	m := &Mirror{cfg: cfg, sealer: s, metrics: newMetrics(cfg.Registerer), limit: rate.NewLimiter(copyRate, copyRate)}
+	if cfg.To != nil {
+		m.sources = append(m.sources, &source{store: cfg.To})
+	}
+	for _, store := range cfg.From {
+		m.sources = append(m.sources, &source{store: store})
+	}
 	return m, nil
 }
 
@@ -105,65 +112,142 @@ func (m *Mirror) Lead(ctx context.Context) {
 			m.cfg.Logger.Info("blobs copied to the object store", "count", copied)
 		}
 	})
-	m.missing.Set(0) // The next leader counts.
+	m.metrics.clear() // The next leader counts.
 }
 
-// forget has the next round list the store: another leader may have removed copies.
+// forget has the next round list the store: another leader may have changed it.
 func (m *Mirror) forget() {
 	m.round.Lock()
 	defer m.round.Unlock()
-	m.copied = nil
+	m.copied, m.done = nil, 0
 }
 
 // Round copies the blobs that have no copy. Once in a while it first lists the store, and
-// removes the copies older than age to whose blobs the state does not refer.
+// discards the copies older than age to whose blobs the state does not refer. It goes on
+// as far as it can beside failures, and returns the first.
 func (m *Mirror) Round(ctx context.Context, age time.Duration) (copied int, err error) {
 	m.round.Lock()
 	defer m.round.Unlock()
-	live, err := m.cfg.Live(ctx)
-	if err != nil {
-		return 0, err
+	defer func() { m.metrics.ended(err) }()
+	live, index, err := m.cfg.Live(ctx)
+	list := m.copied == nil || m.cfg.Now().Sub(m.listed) >= listPeriod
+	if err == nil && !list && index == m.done {
+		return 0, nil
 	}
 	missing := make(map[compute.Hash]compute.Hash, len(live)) // Blobs by the names of their copies.
 	for hash := range live {
-		missing[m.name(hash)] = hash
+		missing[m.sealer.name(hash)] = hash
 	}
-	if m.copied == nil || m.cfg.Now().Sub(m.listed) >= listPeriod {
-		if err := m.list(ctx, func(name compute.Hash) bool { _, ok := missing[name]; return ok }, age); err != nil {
+	if list {
+		known := err == nil
+		all, failed := m.list(ctx)
+		if failed == nil && known {
+			failed = m.tidy(ctx, all, func(name compute.Hash) bool { _, ok := missing[name]; return ok }, age)
+		}
+		err = errors.Join(err, failed)
+		if m.copied == nil {
 			return 0, err
 		}
 	}
 	for name := range m.copied {
 		delete(missing, name)
 	}
-	copied, err = m.copyAll(ctx, missing)
-	m.missing.Set(float64(len(missing) - copied))
+	copied, failed := m.copyAll(ctx, missing)
+	m.metrics.missing.Set(float64(len(missing) - copied))
+	if err = errors.Join(err, failed); err == nil {
+		m.done = index
+	}
 	return copied, err
 }
 
+// list finds out which copies the store has, and when each was put.
+func (m *Mirror) list(ctx context.Context) (all map[compute.Hash]time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	if all, err = m.cfg.To.All(ctx); err != nil {
+		return nil, err
+	}
+	m.copied, m.lost = make(map[compute.Hash]bool, len(all)), make(map[compute.Hash]bool)
+	for name := range all {
+		m.copied[name] = true
+	}
+	m.listed = m.cfg.Now()
+	return all, nil
+}
+
+// tidy discards the old copies that are not live, moves live ones back from the trash, and
+// deletes what has been there for long. It goes on beside some failures, and returns the first.
+func (m *Mirror) tidy(
+	ctx context.Context, all map[compute.Hash]time.Time, live func(name compute.Hash) bool, age time.Duration,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	trash, err := m.cfg.To.Trash(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	do := func(change func(context.Context, compute.Hash) error, name compute.Hash) bool {
+		if len(failed) >= maxFailed {
+			return false
+		}
+		if err := change(ctx, name); err != nil {
+			failed = append(failed, err)
+			return false
+		}
+		return true
+	}
+	for name, at := range all {
+		if !live(name) && m.listed.Sub(at) > age && do(m.cfg.To.Discard, name) {
+			delete(m.copied, name)
+		}
+	}
+	for name, at := range trash {
+		switch {
+		case live(name) && !m.copied[name]:
+			if do(m.cfg.To.Restore, name) {
+				m.copied[name] = true
+			}
+		case live(name), m.listed.Sub(at) >= trashAge:
+			do(m.cfg.To.Delete, name)
+		}
+	}
+	if len(failed) > 0 {
+		return failed[0]
+	}
+	return nil
+}
+
 // copyAll copies blobs, given by the names of their copies. It gives up when too many fail.
+// Those that no server has are no failure.
 func (m *Mirror) copyAll(ctx context.Context, missing map[compute.Hash]compute.Hash) (copied int, err error) {
 	var mu sync.Mutex
 	var failed []error
 	var group errgroup.Group
 	group.SetLimit(putsAtOnce)
 	for name, hash := range missing {
+		mu.Lock()
+		skip, end := m.lost[hash], len(failed) >= maxFailed || ctx.Err() != nil
+		mu.Unlock()
+		if end {
+			break
+		}
+		if skip {
+			continue
+		}
 		group.Go(func() error {
-			mu.Lock()
-			end := len(failed) >= maxFailed || ctx.Err() != nil
-			mu.Unlock()
-			if end {
-				return nil
-			}
 			err := m.copy(ctx, name, hash)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
+			switch {
+			case err == nil:
+				m.copied[name] = true
+				copied++
+			case compute.CodeOf(err) == compute.CodeNotFound:
+				m.lost[hash] = true
+			default:
 				failed = append(failed, err)
-				return nil
 			}
-			m.copied[name] = true
-			copied++
 			return nil
 		})
 	}
@@ -174,28 +258,7 @@ func (m *Mirror) copyAll(ctx context.Context, missing map[compute.Hash]compute.H
 	return copied, ctx.Err()
 }
 
-// list finds out which copies the store has, and removes the old ones that are not live.
-func (m *Mirror) list(ctx context.Context, live func(name compute.Hash) bool, age time.Duration) error {
-	all, err := m.cfg.To.All(ctx)
-	if err != nil {
-		return err
-	}
-	old := m.cfg.Now().Add(-age)
-	m.copied = make(map[compute.Hash]bool, len(all))
-	for name, at := range all {
-		if live(name) || !at.Before(old) {
-			m.copied[name] = true
-			continue
-		}
-		if err := m.cfg.To.Delete(ctx, name); err != nil {
-			return err
-		}
-	}
-	m.listed = m.cfg.Now()
-	return nil
-}
-
-// copy puts a copy of a blob into the store.
+// copy puts a copy of a blob into the store. The code is not_found if no server has it.
 func (m *Mirror) copy(ctx context.Context, name, hash compute.Hash) error {
 	ctx, cancel := context.WithTimeout(ctx, putTime)
 	defer cancel()
@@ -203,58 +266,49 @@ func (m *Mirror) copy(ctx context.Context, name, hash compute.Hash) error {
 	if err != nil {
 		return err
 	}
-	return m.cfg.To.Put(ctx, name, m.seal(hash, data))
+	if err := m.limit.WaitN(ctx, min(len(data), m.limit.Burst())); err != nil {
+		return err
+	}
+	if err := m.cfg.To.Put(ctx, name, m.sealer.seal(hash, data)); err != nil {
+		return fmt.Errorf("copy blob: %w", err)
+	}
+	return nil
 }
 
-// Get returns a blob from its copy. The code is not_found if no store has one.
+// Get returns a blob from its copy. The code is not_found if no store has one. A store that
+// does not answer is not asked again for a while.
 func (m *Mirror) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, getTime)
-	defer cancel()
-	stores := m.cfg.From
-	if m.cfg.To != nil {
-		stores = append([]Store{m.cfg.To}, stores...)
-	}
-	notFound := compute.Errorf(compute.CodeNotFound, "The object store has no copy of blob %x.", hash[:8])
-	failed := error(notFound)
-	for _, s := range stores {
-		sealed, err := s.Get(ctx, m.name(hash))
+	var failed error
+	for _, s := range m.sources {
+		sealed, err := s.get(ctx, m.sealer.name(hash), m.cfg.Now)
 		if err == nil {
-			return m.open(hash, sealed)
+			return m.sealer.open(hash, sealed)
 		}
-		if compute.CodeOf(err) != compute.CodeNotFound && errors.Is(failed, notFound) {
+		if compute.CodeOf(err) != compute.CodeNotFound && failed == nil {
 			failed = err
 		}
+	}
+	if failed == nil {
+		failed = compute.Errorf(compute.CodeNotFound, "The object store has no copy of blob %x.", hash[:8])
 	}
 	return nil, failed
 }
 
-// name returns the name of the copy of a blob: HMAC-SHA-256 of its hash.
-func (m *Mirror) name(hash compute.Hash) compute.Hash {
-	mac := hmac.New(sha256.New, m.names)
-	mac.Write(hash[:])
-	return compute.Hash(mac.Sum(nil))
-}
-
-// seal encrypts a blob with XChaCha20-Poly1305, whose random nonces of 192 bits do not
-// repeat (RFC 8439 and draft-irtf-cfrg-xchacha-03). Its hash is authenticated with it.
-func (m *Mirror) seal(hash compute.Hash, data []byte) []byte {
-	start := 1 + m.aead.NonceSize()
-	out := make([]byte, start, start+len(data)+m.aead.Overhead())
-	out[0] = sealVersion
-	_, _ = rand.Read(out[1:start]) // It never fails.
-	return m.aead.Seal(out, out[1:start], data, hash[:])
-}
-
-// open decrypts a blob.
-func (m *Mirror) open(hash compute.Hash, sealed []byte) ([]byte, error) {
-	start := 1 + m.aead.NonceSize()
-	if len(sealed) < start || sealed[0] != sealVersion {
-		return nil, compute.Errorf(compute.CodeUnavailable, "The copy of blob %x in the object store is damaged.", hash[:8])
+// get returns the data of a name, unless the store has failed a moment ago.
+func (s *source) get(ctx context.Context, name compute.Hash, now func() time.Time) ([]byte, error) {
+	s.mu.Lock()
+	silent := s.silent
+	s.mu.Unlock()
+	if now().Before(silent) {
+		return nil, compute.Errorf(compute.CodeUnavailable, "The object store has just not answered.").Retry(silence)
 	}
-	data, err := m.aead.Open(nil, sealed[1:start], sealed[start:], hash[:])
-	if err != nil || sha256.Sum256(data) != hash {
-		return nil, compute.Errorf(compute.CodeUnavailable,
-			"The copy of blob %x in the object store is damaged, or of another master key.", hash[:8])
+	within, cancel := context.WithTimeout(ctx, getTime)
+	defer cancel()
+	data, err := s.store.Get(within, name)
+	if err != nil && compute.CodeOf(err) != compute.CodeNotFound && ctx.Err() == nil {
+		s.mu.Lock()
+		s.silent = now().Add(silence)
+		s.mu.Unlock()
 	}
-	return data, nil
+	return data, err
 }

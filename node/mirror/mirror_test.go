@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -22,29 +23,39 @@ import (
 type memory struct {
 	mu     sync.Mutex
 	data   map[compute.Hash][]byte
-	at     map[compute.Hash]time.Time
+	at     map[compute.Hash]time.Time // Of those that are not in the trash.
+	trash  map[compute.Hash]time.Time
 	now    time.Time
-	refuse error
+	refuse map[string]error // By method.
+	gets   int
 }
 
 func newMemory() *memory {
-	return &memory{data: make(map[compute.Hash][]byte), at: make(map[compute.Hash]time.Time), now: time.Unix(1e9, 0)}
+	return &memory{
+		data: make(map[compute.Hash][]byte), at: make(map[compute.Hash]time.Time), trash: make(map[compute.Hash]time.Time),
+		now: time.Unix(1e9, 0), refuse: make(map[string]error),
+	}
 }
 
 func (s *memory) Put(_ context.Context, name compute.Hash, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refuse == nil {
-		s.data[name], s.at[name] = data, s.now
+	if err := s.refuse["put"]; err != nil {
+		return err
 	}
-	return s.refuse
+	s.data[name], s.at[name] = data, s.now
+	return nil
 }
 
 func (s *memory) Get(_ context.Context, name compute.Hash) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if data, ok := s.data[name]; ok || s.refuse != nil {
-		return data, s.refuse
+	s.gets++
+	if err := s.refuse["get"]; err != nil {
+		return nil, err
+	}
+	if data, ok := s.data[name]; ok {
+		return data, nil
 	}
 	return nil, compute.Errorf(compute.CodeNotFound, "None.")
 }
@@ -52,24 +63,56 @@ func (s *memory) Get(_ context.Context, name compute.Hash) ([]byte, error) {
 func (s *memory) All(context.Context) (map[compute.Hash]time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.at), s.refuse
+	return maps.Clone(s.at), s.refuse["all"]
+}
+
+func (s *memory) Trash(context.Context) (map[compute.Hash]time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.trash), s.refuse["trash"]
+}
+
+func (s *memory) Discard(_ context.Context, name compute.Hash) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.refuse["discard"]; err != nil {
+		return err
+	}
+	delete(s.at, name)
+	s.trash[name] = s.now
+	return nil
+}
+
+func (s *memory) Restore(_ context.Context, name compute.Hash) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.trash, name)
+	s.at[name] = s.now
+	return nil
 }
 
 func (s *memory) Delete(_ context.Context, name compute.Hash) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.data, name)
-	delete(s.at, name)
-	return s.refuse
+	delete(s.trash, name)
+	if _, ok := s.at[name]; !ok {
+		delete(s.data, name)
+	}
+	return nil
 }
 
 // cluster has blobs, some of which are live.
 type cluster struct {
-	store *memory
-	blobs map[compute.Hash][]byte
-	live  map[compute.Hash]bool
-	reads int
+	store    *memory
+	blobs    map[compute.Hash][]byte
+	live     map[compute.Hash]bool
+	registry *prometheus.Registry // Of the newest mirror.
+
+	index uint64
+	part  error // Not all live blobs are known.
+
 	mu    sync.Mutex
+	reads int
 }
 
 func newCluster() *cluster {
@@ -96,11 +139,14 @@ func (c *cluster) blob(_ context.Context, hash compute.Hash) ([]byte, error) {
 // open returns a mirror of the cluster with a key of one repeated byte.
 func (c *cluster) open(t *testing.T, key byte, to mirror.Store, from ...mirror.Store) *mirror.Mirror {
 	t.Helper()
+	c.registry = prometheus.NewRegistry()
 	m, err := mirror.New(mirror.Config{
 		To: to, From: from, Key: bytes.Repeat([]byte{key}, mirror.KeyBytes), Blob: c.blob,
-		Live: func(context.Context) (map[compute.Hash]bool, error) { return maps.Clone(c.live), nil },
-		Now:  func() time.Time { return c.store.now }, Logger: slog.New(slog.DiscardHandler),
-		Registerer: prometheus.NewRegistry(),
+		Live: func(context.Context) (map[compute.Hash]bool, uint64, error) {
+			c.index++
+			return maps.Clone(c.live), c.index, c.part
+		},
+		Now: func() time.Time { return c.store.now }, Logger: slog.New(slog.DiscardHandler), Registerer: c.registry,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -141,33 +187,134 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestSweep has copies removed once they are old and nothing refers to their blobs.
-func TestSweep(t *testing.T) {
+// metric returns a gauge of the newest mirror.
+func (c *cluster) metric(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := c.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}
+
+// TestTrash has copies discarded once they are old and nothing refers to their blobs. They
+// can be read for a week, and come back when their blobs are referred to again.
+func TestTrash(t *testing.T) {
 	c := newCluster()
 	kept, gone := c.add("kept"), c.add("gone")
 	m := c.open(t, 1, c.store)
 	mustCopy(t, m, 2)
 	delete(c.live, gone)
 	delete(c.blobs, gone)
-	c.store.now = c.store.now.Add(59 * time.Minute)
-	mustCopy(t, m, 0)
-	if _, err := m.Get(t.Context(), gone); err != nil {
-		t.Errorf("a young copy: %v", err)
+	later := func(d time.Duration) {
+		t.Helper()
+		c.store.now = c.store.now.Add(d)
+		mustCopy(t, m, 0)
 	}
-	c.store.now = c.store.now.Add(2 * time.Minute)
-	mustCopy(t, m, 0)
+	later(time.Hour)
+	if len(c.store.trash) != 0 {
+		t.Error("a young copy is in the trash")
+	}
+	later(time.Hour)
+	if len(c.store.trash) != 1 || len(c.store.at) != 1 {
+		t.Errorf("%d copies are in the trash, and %d are not", len(c.store.trash), len(c.store.at))
+	}
+	c.live[gone] = true
+	later(time.Hour)
+	if len(c.store.at) != 2 {
+		t.Error("a copy did not come back from the trash")
+	}
+	delete(c.live, gone)
+	later(time.Hour)
+	later(time.Hour)
+	later(6 * 24 * time.Hour)
+	if _, err := m.Get(t.Context(), gone); err != nil {
+		t.Errorf("a copy of this week: %v", err)
+	}
+	later(24 * time.Hour)
 	if _, err := m.Get(t.Context(), gone); compute.CodeOf(err) != compute.CodeNotFound {
-		t.Errorf("an old copy that nothing refers to: %v", err)
+		t.Errorf("a copy that nothing has referred to for a week: %v", err)
 	}
 	if _, err := m.Get(t.Context(), kept); err != nil {
 		t.Errorf("an old copy of a live blob: %v", err)
 	}
-	for name := range c.store.data { // Somebody removes the other one.
-		delete(c.store.data, name)
-		delete(c.store.at, name)
-	}
+	clear(c.store.data) // Somebody empties the store.
+	clear(c.store.at)
 	c.store.now = c.store.now.Add(time.Hour)
 	mustCopy(t, m, 1)
+}
+
+// TestUnknownReferences copies what is known to be live, and discards nothing.
+func TestUnknownReferences(t *testing.T) {
+	c := newCluster()
+	old := c.add("old")
+	m := c.open(t, 1, c.store)
+	mustCopy(t, m, 1)
+	delete(c.live, old)
+	c.add("new")
+	c.part = errors.New("a manifest cannot be read")
+	c.store.now = c.store.now.Add(2 * time.Hour)
+	if n, err := m.Round(t.Context(), time.Hour); n != 1 || !errors.Is(err, c.part) {
+		t.Errorf("%d copied, %v", n, err)
+	}
+	if len(c.store.trash) != 0 || c.metric(t, "berth_mirror_failing") != 1 {
+		t.Errorf("%d copies are in the trash", len(c.store.trash))
+	}
+	c.part = nil
+	mustCopy(t, m, 0)
+	if c.metric(t, "berth_mirror_failing") != 0 {
+		t.Error("it still fails")
+	}
+}
+
+// TestFailingStores says that a round has failed, and goes on as far as it can.
+func TestFailingStores(t *testing.T) {
+	for method, copied := range map[string]int{"all": 0, "trash": 1, "discard": 1, "put": 0} {
+		t.Run(method, func(t *testing.T) {
+			c := newCluster()
+			old := c.add("old")
+			mustCopy(t, c.open(t, 1, c.store), 1)
+			delete(c.live, old)
+			c.add("new")
+			m := c.open(t, 1, c.store)
+			c.store.now = c.store.now.Add(2 * time.Hour)
+			c.store.refuse[method] = errors.New("refused")
+			n, err := m.Round(t.Context(), time.Hour)
+			if n != copied || err == nil || c.metric(t, "berth_mirror_failing") != 1 {
+				t.Errorf("%d copied, %v", n, err)
+			}
+			clear(c.store.refuse)
+			mustCopy(t, m, 1-copied)
+		})
+	}
+}
+
+// TestSilentStore asks a store that has failed again only after a while.
+func TestSilentStore(t *testing.T) {
+	c := newCluster()
+	one := c.add("the one")
+	m := c.open(t, 1, c.store)
+	mustCopy(t, m, 1)
+	c.store.refuse["get"] = compute.Errorf(compute.CodeUnavailable, "It does not answer.")
+	for range 3 {
+		if _, err := m.Get(t.Context(), one); compute.CodeOf(err) != compute.CodeUnavailable {
+			t.Errorf("got %v", err)
+		}
+	}
+	if c.store.gets != 1 {
+		t.Errorf("it was asked %d times", c.store.gets)
+	}
+	clear(c.store.refuse)
+	c.store.now = c.store.now.Add(time.Minute)
+	if _, err := m.Get(t.Context(), one); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestDamagedCopies has copies refused that were changed, exchanged or made with another key.
@@ -221,32 +368,38 @@ func TestTwoStores(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	old.refuse = compute.Errorf(compute.CodeUnavailable, "The store does not answer.")
+	old.refuse["get"] = compute.Errorf(compute.CodeUnavailable, "The store does not answer.")
 	if _, err := c.open(t, 1, c.store, old).Get(t.Context(), one); compute.CodeOf(err) != compute.CodeUnavailable {
 		t.Errorf("a store that may have it does not answer: %v", err)
 	}
 }
 
-// TestFailedCopies has a round go on beside blobs that cannot be copied, and end when the
-// store refuses all.
-func TestFailedCopies(t *testing.T) {
+// TestLostBlobs copies all others beside blobs that no server has, and ends when the store
+// refuses all.
+func TestLostBlobs(t *testing.T) {
 	c := newCluster()
-	lost := c.add("lost")
-	delete(c.blobs, lost)
-	c.add("there")
+	for i := range 100 {
+		lost := c.add(fmt.Sprint("lost ", i))
+		delete(c.blobs, lost)
+		c.add(fmt.Sprint("there ", i))
+	}
 	m := c.open(t, 1, c.store)
-	if n, err := m.Round(t.Context(), time.Hour); n != 1 || compute.CodeOf(err) != compute.CodeNotFound {
-		t.Errorf("beside a lost blob: %d, %v", n, err)
+	mustCopy(t, m, 100)
+	if n := c.metric(t, "berth_mirror_missing"); n != 100 {
+		t.Errorf("%v are missing", n)
+	}
+	c.reads = 0
+	mustCopy(t, m, 0)
+	if c.reads != 0 {
+		t.Errorf("%d lost blobs were asked for again at once", c.reads)
 	}
 	for i := range 100 {
-		c.add(string(rune('a' + i)))
+		c.add(fmt.Sprint("new ", i))
 	}
-	c.store.refuse = errors.New("refused")
-	c.reads = 0
+	c.store.refuse["put"] = errors.New("refused")
 	if n, err := m.Round(t.Context(), time.Hour); n != 0 || err == nil || c.reads > 20 {
 		t.Errorf("a store that refuses all: %d copied, %d tries, %v", n, c.reads, err)
 	}
-	c.store.refuse = nil
-	c.blobs[lost] = []byte("lost")
-	mustCopy(t, m, 101)
+	clear(c.store.refuse)
+	mustCopy(t, m, 100)
 }

@@ -107,14 +107,14 @@ func archivesOf(view *fsm.View) map[compute.Hash]bool {
 }
 
 // Referenced returns the blobs to which a state refers, without those of objects: code,
-// files, outputs, metrics and archives. An error means that some are not known.
+// files, outputs, metrics and archives. With an error it returns those that are known.
 func Referenced(ctx context.Context, view *fsm.View, cache *trees.Cache) (map[compute.Hash]bool, error) {
 	used, unread := referenced(ctx, view, cache)
+	maps.Copy(used, archivesOf(view))
 	if len(unread) > 0 {
-		return nil, fmt.Errorf("read manifest %s, one of %d: %w",
+		return used, fmt.Errorf("read manifest %s, one of %d: %w",
 			storage.Name(unread[0].Manifest), len(unread), unread[0].Err)
 	}
-	maps.Copy(used, archivesOf(view))
 	return used, nil
 }
 

@@ -39,13 +39,13 @@ type Config struct {
 	// Message has the node's ServeMessage serve a message; nil if nodes know none. The
 	// error wraps ErrNotShort if that one knows none.
 	Message func(ctx context.Context, node compute.NodeID, message []byte) error
-	// Elsewhere returns a blob that no node has, from outside of the cluster; nil if there is
-	// no such place. The code is not_found if it is not there either.
-	Elsewhere func(ctx context.Context, hash compute.Hash) ([]byte, error)
-	Nodes     func() []Node // All nodes that store blobs, including this one.
-	Replicas  int           // Copies of a blob; fewer only where there are fewer nodes.
-	Logger    *slog.Logger
-	Metrics   prometheus.Registerer
+	// Mirror returns a blob from its copy outside of the cluster; nil if there are none. The
+	// code is not_found if this one has none.
+	Mirror   func(ctx context.Context, hash compute.Hash) ([]byte, error)
+	Nodes    func() []Node // All nodes that store blobs, including this one.
+	Replicas int           // Copies of a blob; fewer only where there are fewer nodes.
+	Logger   *slog.Logger
+	Metrics  prometheus.Registerer
 }
 
 // Blobs stores blobs on several nodes. Its methods are safe for concurrent use.
@@ -134,16 +134,43 @@ func (b *Blobs) putLocal(hash compute.Hash, data []byte) error {
 
 // Get returns the blob, from this disk or from the other nodes in the order of
 // its owners. It restores a missing or damaged copy that it meets on an owner.
-// Where no node returns it, it is read from elsewhere. The code is not_found when
-// everybody answers that they have none, and unavailable when some did not answer.
-func (b *Blobs) Get(ctx context.Context, hash compute.Hash) (data []byte, err error) {
+// The code is not_found when every node answers that it has none, and
+// unavailable when some did not answer.
+func (b *Blobs) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
+	data, _, err := b.read(ctx, hash)
+	return data, err
+}
+
+// Find is Get, also from the mirror where no node returns the blob. It puts such a blob back
+// on its owners. The code is not_found when the mirror has none either.
+func (b *Blobs) Find(ctx context.Context, hash compute.Hash) ([]byte, error) {
+	data, failed, err := b.read(ctx, hash)
+	if err == nil || b.cfg.Mirror == nil || ctx.Err() != nil {
+		return data, err
+	}
+	data, mirrored := b.cfg.Mirror(ctx, hash)
+	switch {
+	case mirrored == nil:
+		b.logger.Warn("blob read from the mirror: no server returned it", "first", Name(hash))
+		b.heal(ctx, hash, data, b.wanted(owners(hash, b.cfg.Nodes())), failed)
+		return data, nil
+	case compute.CodeOf(mirrored) != compute.CodeNotFound:
+		return nil, unreadable(hash, append(failed, answer{err: mirrored}))
+	}
+	return nil, err
+}
+
+// wanted returns those of the owners of a blob that should have it.
+func (b *Blobs) wanted(owners []Node) []Node { return owners[:min(b.Replicas(), len(owners))] }
+
+// read is Get. It also returns what the nodes answered that did not return the blob.
+func (b *Blobs) read(ctx context.Context, hash compute.Hash) (data []byte, failed []answer, err error) {
 	defer func() { b.metrics.count("get", err) }()
 	data, err = b.getLocal(hash)
 	if err == nil {
-		return data, nil
+		return data, nil, nil
 	}
 	nodes := owners(hash, b.cfg.Nodes())
-	wanted := nodes[:min(max(b.cfg.Replicas, 1), len(nodes))]
 	get := func(ctx context.Context, node compute.NodeID) ([]byte, error) { return b.getFrom(ctx, node, hash) }
 	given, failed := hedged(ctx, b.others(nodes), 1, getHedge, get)
 	if len(given) == 0 && ctx.Err() == nil && absent(failed) {
@@ -152,22 +179,12 @@ func (b *Blobs) Get(ctx context.Context, hash compute.Hash) (data []byte, err er
 	}
 	switch {
 	case len(given) > 0:
-		b.heal(ctx, hash, given[0].data, wanted, failed)
-		return given[0].data, nil
+		b.heal(ctx, hash, given[0].data, b.wanted(nodes), failed)
+		return given[0].data, nil, nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("get blob: %w", ctx.Err())
-	case b.cfg.Elsewhere != nil:
-		data, err = b.cfg.Elsewhere(ctx, hash)
-		if err == nil {
-			b.logger.Warn("blob read from outside of the cluster: no server returned it", "blob", Name(hash))
-			b.heal(ctx, hash, data, wanted, failed)
-			return data, nil
-		}
-		if compute.CodeOf(err) != compute.CodeNotFound {
-			failed = append(failed, answer{err: err})
-		}
+		return nil, failed, fmt.Errorf("get blob: %w", ctx.Err())
 	}
-	return nil, unreadable(hash, failed)
+	return nil, failed, unreadable(hash, failed)
 }
 
 // heal puts the blob on this node and on the nodes that reported that they have

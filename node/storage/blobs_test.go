@@ -426,16 +426,16 @@ func TestPeek(t *testing.T) {
 	}
 }
 
-// TestElsewhere reads blobs that no node returns from outside of the cluster, and puts them
-// back on the disks that should have them.
-func TestElsewhere(t *testing.T) {
+// TestMirror reads blobs that no node returns from their copies outside of the cluster, and
+// puts them back on the disks that should have them. Get does not.
+func TestMirror(t *testing.T) {
 	c := newCluster(t, 3, 2)
 	data := []byte("only outside")
 	hash := compute.Hash(sha256.Sum256(data))
 	asked := 0
 	refuse := error(nil)
 	for _, b := range c.nodes {
-		b.cfg.Elsewhere = func(_ context.Context, h compute.Hash) ([]byte, error) {
+		b.cfg.Mirror = func(_ context.Context, h compute.Hash) ([]byte, error) {
 			asked++
 			switch {
 			case refuse != nil:
@@ -447,12 +447,18 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 	node := c.nodes[nodeID(0)]
+	if _, err := node.Get(t.Context(), hash); compute.CodeOf(err) != compute.CodeNotFound || asked != 0 {
+		t.Errorf("of the nodes: %v, the mirror was asked %d times", err, asked)
+	}
 	refuse = compute.Errorf(compute.CodeUnavailable, "It does not answer.")
-	if _, err := node.Get(t.Context(), hash); compute.CodeOf(err) != compute.CodeUnavailable {
-		t.Errorf("it may be outside: %v", err)
+	if _, err := node.Find(t.Context(), hash); compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("the mirror may have it: %v", err)
+	}
+	if err := node.Fetch(t.Context(), hash); compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("fetched, while the mirror does not answer: %v", err)
 	}
 	refuse = nil
-	if got, err := node.Get(t.Context(), hash); err != nil || !bytes.Equal(got, data) {
+	if got, err := node.Find(t.Context(), hash); err != nil || !bytes.Equal(got, data) {
 		t.Fatalf("got %q, %v", got, err)
 	}
 	have := 0
@@ -465,10 +471,23 @@ func TestElsewhere(t *testing.T) {
 		t.Errorf("%d disks have it again, want 2", have)
 	}
 	asked = 0
-	if _, err := node.Get(t.Context(), hash); err != nil || asked != 0 {
-		t.Errorf("a blob on the disks: %v, asked outside %d times", err, asked)
+	if _, err := node.Find(t.Context(), hash); err != nil || asked != 0 {
+		t.Errorf("a blob on the disks: %v, the mirror was asked %d times", err, asked)
 	}
-	if _, err := node.Get(t.Context(), compute.Hash{1}); compute.CodeOf(err) != compute.CodeNotFound {
+	if _, err := node.Find(t.Context(), compute.Hash{1}); compute.CodeOf(err) != compute.CodeNotFound {
 		t.Errorf("a blob that is nowhere: %v", err)
+	}
+}
+
+// TestMirrorFetches has a server fetch what no other one has from the mirror.
+func TestMirrorFetches(t *testing.T) {
+	c := newCluster(t, 2, 1)
+	data := []byte("only outside")
+	hash := compute.Hash(sha256.Sum256(data))
+	for _, b := range c.nodes {
+		b.cfg.Mirror = func(context.Context, compute.Hash) ([]byte, error) { return data, nil }
+		if err := b.Fetch(t.Context(), hash); err != nil || !b.Has(hash) {
+			t.Errorf("%v, it has it: %t", err, b.Has(hash))
+		}
 	}
 }

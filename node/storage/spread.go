@@ -38,12 +38,18 @@ func (b *Blobs) Spread(ctx context.Context, data []byte, least int) (hash comput
 func (b *Blobs) Has(hash compute.Hash) bool { return b.cfg.Store.Has(hash) }
 
 // Fetch returns once the blob is on this disk. It fetches a missing or
-// unreadable blob from other nodes. The codes are Get's and Put's.
+// unreadable blob from other nodes, or from the mirror. The codes are Get's and Put's:
+// not_found says that no node has it, also while the mirror does not answer.
 func (b *Blobs) Fetch(ctx context.Context, hash compute.Hash) error {
 	if b.cfg.Store.Has(hash) {
 		return nil
 	}
-	data, err := b.Get(ctx, hash)
+	data, _, err := b.read(ctx, hash)
+	if err != nil && b.cfg.Mirror != nil && ctx.Err() == nil {
+		if mirrored, failed := b.cfg.Mirror(ctx, hash); failed == nil {
+			data, err = mirrored, nil
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,6 @@ import (
 const (
 	blobDir  = "blobs/"
 	trashDir = "trash/"
-	copyDir  = "copies/"
 	callTime = time.Minute // For one blob, with the retries of the SDK.
 )
 
@@ -74,17 +73,26 @@ func (s *Store) write(ctx context.Context, name string, data []byte) error {
 
 // Get returns a blob. Bytes that do not hash to its name are an error.
 func (s *Store) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	data, err := s.bucket.ReadAll(ctx, blobDir+nameOf(hash))
-	if gcerrors.Code(err) == gcerrors.NotFound {
-		data, err = s.bucket.ReadAll(ctx, trashDir+nameOf(hash)) // The next sweep brings it back.
-	}
+	data, err := s.read(ctx, blobDir+nameOf(hash), trashDir+nameOf(hash)) // The next sweep brings it back.
 	if err != nil {
-		return nil, failed("get", err)
+		return nil, err
 	}
 	if compute.Hash(sha256.Sum256(data)) != hash {
 		return nil, compute.Errorf(compute.CodeUnavailable, "The object store returned other bytes for blob %x.", hash[:8])
+	}
+	return data, nil
+}
+
+// read reads an object, or another one if it is not there.
+func (s *Store) read(ctx context.Context, name, other string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	data, err := s.bucket.ReadAll(ctx, name)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		data, err = s.bucket.ReadAll(ctx, other)
+	}
+	if err != nil {
+		return nil, failed("get", err)
 	}
 	return data, nil
 }

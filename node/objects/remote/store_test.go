@@ -146,6 +146,26 @@ func TestNamedCopies(t *testing.T) {
 	if _, err := s.Get(t.Context(), name); compute.CodeOf(err) != compute.CodeNotFound {
 		t.Errorf("it is no blob: %v", err)
 	}
+	if err := copies.Discard(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	all, err := copies.All(t.Context())
+	trash, trashErr := copies.Trash(t.Context())
+	if len(all) != 0 || len(trash) != 1 || err != nil || trashErr != nil {
+		t.Errorf("discarded: %v, %v, %v, %v", all, trash, err, trashErr)
+	}
+	if got, err := copies.Get(t.Context(), name); err != nil || string(got) != "sealed" {
+		t.Errorf("from the trash: %q, %v", got, err)
+	}
+	if err := copies.Restore(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := copies.All(t.Context()); len(all) != 1 || err != nil {
+		t.Errorf("restored: %v, %v", all, err)
+	}
+	if err := copies.Discard(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		if err := copies.Delete(t.Context(), name); err != nil {
 			t.Error(err)
@@ -154,7 +174,13 @@ func TestNamedCopies(t *testing.T) {
 	if _, err := copies.Get(t.Context(), name); compute.CodeOf(err) != compute.CodeNotFound {
 		t.Errorf("deleted: %v", err)
 	}
-	if err := open(t, server.URL+"&prefix=a/", "yours", time.Now).Copies().Delete(t.Context(), name); compute.CodeOf(err) != compute.CodeConflict {
-		t.Errorf("another cluster's: %v", err)
+	foreign := open(t, server.URL+"&prefix=a/", "yours", time.Now).Copies()
+	for what, err := range map[string]error{
+		"delete": foreign.Delete(t.Context(), name), "discard": foreign.Discard(t.Context(), name),
+		"put": foreign.Put(t.Context(), name, nil),
+	} {
+		if compute.CodeOf(err) != compute.CodeConflict {
+			t.Errorf("%s in another cluster's: %v", what, err)
+		}
 	}
 }
