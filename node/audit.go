@@ -11,7 +11,7 @@ import (
 // auditPosition is the file in the data directory that remembers what is exported.
 const auditPosition = "audit.json"
 
-// openAudit makes what exports audit trails, if the configuration names a file.
+// openAudit opens the export of audit trails, if the configuration names a file.
 func (n *Node) openAudit(context.Context) (err error) {
 	if n.cfg.Log.AuditFile == "" {
 		return nil

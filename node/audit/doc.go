@@ -6,7 +6,11 @@
 //
 // Rules:
 //
-//   - Lines of one trail are in order. A line may be written twice, after a crash.
-//   - Lines that left the state before they were exported are named in the file, as a gap.
-//   - The file may be moved away at any time: the next lines make a new one.
+//   - Lines of one trail are in order. Some come twice after a crash, and once a backup
+//     was restored.
+//   - The file says where lines may be missing, because they left the state before they
+//     were exported.
+//   - Lines that are in the file stay there. It may be moved away at any time: the next lines
+//     make a new one.
+//   - A file that cannot be written keeps no server from starting or working.
 package audit

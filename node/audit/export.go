@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"time"
@@ -23,8 +22,11 @@ import (
 	"berth/loop"
 )
 
-// exportPeriod is how often new lines are looked for.
-const exportPeriod = time.Second
+// Times of an export.
+const (
+	exportPeriod = time.Second // How often the state is compared with what is exported.
+	mostBackoff  = time.Minute // Between tries while the file cannot be written.
+)
 
 // Config holds the settings and dependencies of an Export.
 type Config struct {
@@ -42,12 +44,15 @@ type Export struct {
 	cfg     Config
 	failing prometheus.Gauge
 
-	index   uint64                   // Lines up to this log entry are in the file.
-	written map[compute.OrgID]uint64 // The last line of each trail that is, as far as is known.
+	at      position                 // Lines up to there are in the file.
+	unsaved bool                     // The position on the disk is older than the last line in the file.
+	written map[compute.OrgID]uint64 // The last line of each trail that is in the file, as far as is known.
 }
 
-// position is the content of Config.Position.
+// position is the content of Config.Position. A restored cluster has another epoch, in
+// which indexes begin anew.
 type position struct {
+	Epoch uint64 `json:"epoch"`
 	Index uint64 `json:"index"`
 }
 
@@ -58,31 +63,25 @@ type Line struct {
 	wire.AuditLine
 }
 
-// Gap stands in the file for lines that had left the state before they were exported.
+// Gap stands in the file where lines may be missing, which had left the state before they
+// were exported.
 type Gap struct {
 	Org    *compute.OrgID `json:"org"`
 	Gap    bool           `json:"gap"`    // True.
 	Before uint64         `json:"before"` // The number of the line behind the gap.
 }
 
-// Open returns an Export that goes on where the last one ended. The file must be writable.
+// Open returns an Export that goes on where the last one ended.
 func Open(cfg Config) (*Export, error) {
 	e := &Export{cfg: cfg, written: make(map[compute.OrgID]uint64)}
 	data, err := os.ReadFile(cfg.Position)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return nil, fmt.Errorf("open audit export: %w", err)
-	}
-	var at position
-	if err == nil && json.Unmarshal(data, &at) != nil {
+	case json.Unmarshal(data, &e.at) != nil:
 		cfg.Logger.Warn("audit trails exported again: it is not known what was", "path", cfg.Position)
-	}
-	e.index = at.Index
-	f, err := e.file()
-	if err == nil {
-		err = f.Close()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open audit export: %w", err)
+		e.at = position{}
 	}
 	e.failing = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "berth_audit_export_failing", Help: "Whether new lines of audit trails could not be written to log.audit_file.",
@@ -93,62 +92,60 @@ func Open(cfg Config) (*Export, error) {
 
 // Run exports new lines until ctx ends.
 func (e *Export) Run(ctx context.Context) error {
-	failed := false
-	loop.Every(ctx, exportPeriod, func() {
-		err := e.Round()
-		if err != nil && !failed {
+	wait := exportPeriod
+	for loop.Sleep(ctx, wait) {
+		err := e.Round(ctx)
+		switch {
+		case err == nil:
+			wait = exportPeriod
+			e.failing.Set(0)
+		case ctx.Err() == nil:
 			e.cfg.Logger.Error("audit trails not exported", "err", err)
-		}
-		failed = err != nil
-		e.failing.Set(0)
-		if failed {
+			wait = min(2*wait, mostBackoff)
 			e.failing.Set(1)
 		}
-	})
+	}
 	return nil
 }
 
-// Round exports the lines that the newest state of this server has and the file lacks.
-func (e *Export) Round() error {
+// Round exports the lines that the newest state of this server has and the file lacks, one
+// trail after the other. After an error it goes on with the trail that failed.
+func (e *Export) Round(ctx context.Context) error {
 	view := e.cfg.View()
-	written := make(map[compute.OrgID]uint64)
+	if epoch := view.ClusterEpoch(); epoch > e.at.Epoch {
+		e.at = position{Epoch: epoch} // The cluster was restored: some lines come twice.
+		clear(e.written)
+	}
+	if view.Index() <= e.at.Index {
+		return e.save()
+	}
 	for org, trail := range view.Trails() {
-		if e.written[org] != trail.Lines {
-			written[org] = trail.Lines
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-	}
-	if view.Index() <= e.index || len(written) == 0 {
-		return nil
-	}
-	err := e.append(view.Index(), func(w io.Writer) error {
-		to := json.NewEncoder(w)
-		for org := range written {
-			if err := e.trail(to, view, org); err != nil {
-				return err
-			}
+		if e.written[org] == trail.Lines {
+			continue
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("append to %s: %w", e.cfg.File, err)
+		if err := e.trail(view, org); err != nil {
+			return fmt.Errorf("append to %s: %w", e.cfg.File, err)
+		}
+		e.written[org], e.unsaved = trail.Lines, true
 	}
-	e.index = view.Index()
-	maps.Copy(e.written, written)
-	return nil
+	e.at.Index = view.Index()
+	return e.save()
 }
 
 // trail writes the new lines of a trail.
-func (e *Export) trail(to *json.Encoder, view *fsm.View, org compute.OrgID) error {
+func (e *Export) trail(view *fsm.View, org compute.OrgID) error {
 	var of *compute.OrgID
 	if !org.IsZero() {
 		of = &org
 	}
-	// Whether the line before the first new one is known: it is in the file, or there is none.
-	joined := view.Trail(org).Trimmed == 0 || e.index == 0
 	var lines []*compute.AuditRecord
+	last := e.written[org] // The line before the first new one, if that is known.
 	for line := range view.Audit(org, 0) {
-		if line.Index <= e.index {
-			joined = true
+		if line.Index <= e.at.Index || line.Seq <= last {
+			last = line.Seq
 			break
 		}
 		lines = append(lines, line)
@@ -157,60 +154,36 @@ func (e *Export) trail(to *json.Encoder, view *fsm.View, org compute.OrgID) erro
 		return nil
 	}
 	slices.Reverse(lines)
-	if !joined && e.written[org]+1 != lines[0].Seq {
-		e.cfg.Logger.Error("lines of an audit trail lost: they left the state before they were exported", "org", org)
-		if err := to.Encode(Gap{Org: of, Gap: true, Before: lines[0].Seq}); err != nil {
-			return err
+	gap := lines[0].Seq != last+1
+	if gap {
+		e.cfg.Logger.Warn("lines of an audit trail may be missing: they left the state before they were exported",
+			"org", org, "before", lines[0].Seq)
+	}
+	return e.append(func(w io.Writer) error {
+		to := json.NewEncoder(w)
+		if gap {
+			if err := to.Encode(Gap{Org: of, Gap: true, Before: lines[0].Seq}); err != nil {
+				return err
+			}
 		}
-	}
-	for _, line := range lines {
-		if err := to.Encode(Line{Org: of, AuditLine: e.cfg.Line(view, line)}); err != nil {
-			return err
+		for _, line := range lines {
+			if err := to.Encode(Line{Org: of, AuditLine: e.cfg.Line(view, line)}); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
-}
-
-// file opens the file for lines, which ends with a whole one or is empty.
-func (e *Export) file() (*os.File, error) {
-	f, err := os.OpenFile(e.cfg.File, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err = endLine(f); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// endLine ends the line that a crash has left half written.
-func endLine(f *os.File) error {
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return errors.New("it is not a regular file")
-	case info.Size() == 0:
 		return nil
-	}
-	last := make([]byte, 1)
-	if _, err := f.ReadAt(last, info.Size()-1); err != nil || last[0] == '\n' {
-		return err
-	}
-	_, err = f.WriteString("\n")
-	return err
+	})
 }
 
-// append has write append the lines up to a log entry, and makes them durable. If that
-// fails, the file is as before.
-func (e *Export) append(index uint64, write func(io.Writer) error) (err error) {
-	f, err := e.file()
+// append has write append to the file, and makes that durable. If that fails, the file is
+// as before.
+func (e *Export) append(write func(io.Writer) error) (err error) {
+	f, err := os.OpenFile(e.cfg.File, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
+	size, err := endLine(f)
 	if err != nil {
 		return err
 	}
@@ -221,20 +194,43 @@ func (e *Export) append(index uint64, write func(io.Writer) error) (err error) {
 	if err == nil {
 		err = f.Sync()
 	}
-	if err == nil {
-		err = e.save(position{index})
-	}
 	if err != nil {
-		return errors.Join(err, f.Truncate(info.Size()))
+		return errors.Join(err, f.Truncate(size))
 	}
 	return nil
 }
 
-// save remembers up to where lines are exported.
-func (e *Export) save(at position) error {
-	data, err := json.Marshal(at)
-	if err != nil {
-		return err
+// endLine ends the line that a crash has left half written. It returns the size of the file.
+func endLine(f *os.File) (size int64, err error) {
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return 0, err
+	case !info.Mode().IsRegular():
+		return 0, errors.New("it is not a regular file")
+	case info.Size() == 0:
+		return 0, nil
 	}
-	return file.Write(e.cfg.Position, data)
+	last := make([]byte, 1)
+	if _, err := f.ReadAt(last, info.Size()-1); err != nil || last[0] == '\n' {
+		return info.Size(), err
+	}
+	n, err := f.WriteString("\n")
+	return info.Size() + int64(n), err
+}
+
+// save remembers up to where lines are exported, unless there were none since the last time.
+func (e *Export) save() error {
+	if !e.unsaved {
+		return nil
+	}
+	data, err := json.Marshal(e.at)
+	if err == nil {
+		err = file.Write(e.cfg.Position, data)
+	}
+	if err != nil {
+		return fmt.Errorf("save position: %w", err)
+	}
+	e.unsaved = false
+	return nil
 }

@@ -71,7 +71,7 @@ type line struct {
 // read has lines exported, and returns those of the organization that are new in the file.
 func (s *exported) read(e *audit.Export) (lines []line) {
 	s.t.Helper()
-	if err := e.Round(); err != nil {
+	if err := e.Round(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 	data, err := os.ReadFile(s.cfg.File)
@@ -127,46 +127,59 @@ func TestExport(t *testing.T) {
 	s.want(s.read(e), 7, 1)
 }
 
-// TestExportAfterAGap names the lines that left the state while no process exported them.
+// TestExportAfterAGap names the lines that left the state before they were exported.
 func TestExportAfterAGap(t *testing.T) {
 	const kept = 10_000
-	for name, restart := range map[string]bool{"while it ran": false, "while it was stopped": true} {
-		t.Run(name, func(t *testing.T) {
-			s := newExported(t)
-			e := s.open()
-			s.want(s.read(e), 1, 1)
-			s.grant(kept)
-			if restart {
-				e = s.open()
-			}
-			lines := s.read(e)
-			if restart { // It cannot know that none is missing.
-				if l := lines[0]; !l.Gap || l.Before != 2 {
-					t.Fatalf("the first line is %+v", l)
-				}
-				lines = lines[1:]
-			}
-			s.want(lines, 2, kept)
-			s.grant(kept + 5)
-			lines = s.read(e)
-			if l := lines[0]; !l.Gap || l.Before != kept+7 {
-				t.Fatalf("the first line is %+v", l)
-			}
-			s.want(lines[1:], kept+7, kept)
-		})
+	s := newExported(t)
+	s.grant(kept + 4)
+	e := s.open()
+	lines := s.read(e)
+	if l := lines[0]; !l.Gap || l.Before != 6 {
+		t.Fatalf("at first the first line is %+v", l)
 	}
+	s.want(lines[1:], 6, kept)
+	s.grant(kept)
+	s.want(s.read(e), kept+6, kept)
+	s.grant(kept + 5)
+	lines = s.read(e)
+	if l := lines[0]; !l.Gap || l.Before != 2*kept+11 {
+		t.Fatalf("behind the lines of a process the first one is %+v", l)
+	}
+	s.want(lines[1:], 2*kept+11, kept)
+	s.grant(kept + 1)
+	if lines = s.read(s.open()); !lines[0].Gap || lines[0].Before != 3*kept+12 {
+		t.Fatalf("after a restart the first line is %+v", lines[0])
+	}
+}
+
+// TestExportOfARestoredCluster exports again what a restored cluster has, whose indexes are
+// lower.
+func TestExportOfARestoredCluster(t *testing.T) {
+	s := newExported(t)
+	s.grant(20)
+	e := s.open()
+	s.want(s.read(e), 1, 21)
+	restored := &exported{State: statetest.New(t), t: t, cfg: s.cfg, from: s.from}
+	restored.Must(fsm.RegisterNode{Node: compute.Node{ID: restored.Node, Name: "n1", Format: fsm.Format}})
+	restored.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+	restored.Must(fsm.RaiseEpoch{Term: 1, Epoch: 1, Cause: fsm.CauseRestored})
+	restored.grant(2)
+	if restored.Machine.View().Index() >= s.Machine.View().Index() {
+		t.Fatal("the restored state is not older")
+	}
+	restored.cfg.View = restored.Machine.View
+	restored.want(restored.read(restored.open()), 1, 2)
 }
 
 // TestExportOfBadFiles refuses what cannot be appended to, ends a line that a crash has
 // left half written, and exports all again if it is not known what was.
 func TestExportOfBadFiles(t *testing.T) {
 	s := newExported(t)
-	s.cfg.Registerer = prometheus.NewRegistry()
 	for _, path := range []string{filepath.Join(t.TempDir(), "none", "audit.jsonl"), "/dev/null", t.TempDir()} {
-		cfg := s.cfg
-		cfg.File = path
-		if _, err := audit.Open(cfg); err == nil {
-			t.Errorf("%s is accepted", path)
+		bad := *s
+		bad.cfg.File = path
+		if err := bad.open().Round(t.Context()); err == nil {
+			t.Errorf("%s is written", path)
 		}
 	}
 	e := s.open()
@@ -191,28 +204,39 @@ func TestExportOfBadFiles(t *testing.T) {
 	s.want(s.read(s.open()), 1, 2)
 }
 
-// TestFailedExport leaves the file as it was, and exports the lines later.
+// TestFailedExport exports lines once when the disk has no space for them, and when the
+// position cannot be saved.
 func TestFailedExport(t *testing.T) {
 	s := newExported(t)
 	e := s.open()
 	s.want(s.read(e), 1, 1)
 	s.grant(2)
-	if err := os.Remove(s.cfg.Position); err != nil {
+	moved := s.cfg.File + ".moved"
+	for from, to := range map[string]string{s.cfg.File: moved, s.cfg.Position: s.cfg.Position + ".moved"} {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/dev/full", s.cfg.File); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Round(t.Context()); err == nil {
+		t.Error("a file that is not written is no error")
+	}
+	if err := os.Rename(moved, s.cfg.File); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(s.cfg.Position, 0o700); err != nil { // It cannot be replaced by a file.
 		t.Fatal(err)
 	}
 	for range 3 {
-		if err := e.Round(); err == nil {
+		if err := e.Round(t.Context()); err == nil {
 			t.Fatal("a position that cannot be saved is no error")
 		}
-	}
-	if info, err := os.Stat(s.cfg.File); err != nil || info.Size() != int64(s.from) {
-		t.Errorf("the file has %d bytes, want %d, %v", info.Size(), s.from, err)
 	}
 	if err := os.Remove(s.cfg.Position); err != nil {
 		t.Fatal(err)
 	}
 	s.want(s.read(e), 2, 2)
+	s.want(s.read(s.open()), 4, 0)
 }

@@ -412,7 +412,8 @@ func (c *Config) Validate() error {
 	v.check("backup.every", c.Backup.Every == 0 || c.Backup.Every >= time.Minute, "must be 0 or at least 1m")
 	v.check("backup.to", c.Backup.Every == 0 || filepath.IsAbs(c.Backup.To),
 		"must be an absolute path when backup.every is set")
-	v.check("log.audit_file", c.Log.AuditFile == "" || filepath.IsAbs(c.Log.AuditFile), "must be an absolute path")
+	v.check("log.audit_file", c.Log.AuditFile == "" || filepath.IsAbs(c.Log.AuditFile) && !below(c.DataDir, c.Log.AuditFile),
+		"must be an absolute path outside of data_dir")
 	v.check("backup.keep", c.Backup.Keep >= 1, "must be at least 1")
 	v.inference(c.Inference)
 	v.oneOf("billing.mode", c.Billing.Mode, "enforce", "meter")
@@ -534,4 +535,10 @@ func objectStore(text string) bool {
 	u, err := url.Parse(text)
 	known := err == nil && slices.Contains([]string{"s3", "azblob", "gs"}, u.Scheme)
 	return text == "" || known && u.User == nil && u.Host != ""
+}
+
+// below reports whether a path is in a directory.
+func below(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
 }
