@@ -39,7 +39,7 @@ type remotePart struct {
 	mover *objects.Mover
 	asked chan struct{} // To move what objects need.
 
-	mirror *mirror.Mirror // Of other blobs; nil without an object store.
+	mirror *mirror.Mirror // Has copies of other blobs; nil without an object store.
 }
 
 // open opens the object stores that the configuration names, and returns the

@@ -50,7 +50,7 @@ type Export struct {
 }
 
 // position is the content of Config.Position. A restored cluster has another epoch, in
-// which indexes begin anew.
+// which indexes are lower.
 type position struct {
 	Epoch uint64 `json:"epoch"`
 	Index uint64 `json:"index"`

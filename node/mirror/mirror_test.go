@@ -23,7 +23,7 @@ import (
 type memory struct {
 	mu     sync.Mutex
 	data   map[compute.Hash][]byte
-	at     map[compute.Hash]time.Time // Of those that are not in the trash.
+	at     map[compute.Hash]time.Time // Times of those that are not in the trash.
 	trash  map[compute.Hash]time.Time
 	now    time.Time
 	refuse map[string]error // By method.
@@ -106,7 +106,7 @@ type cluster struct {
 	store    *memory
 	blobs    map[compute.Hash][]byte
 	live     map[compute.Hash]bool
-	registry *prometheus.Registry // Of the newest mirror.
+	registry *prometheus.Registry // That of the newest mirror.
 
 	index uint64
 	part  error // Not all live blobs are known.
