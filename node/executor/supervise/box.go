@@ -25,7 +25,8 @@ type Box interface {
 	Terminate() error
 	// Kill kills the processes that the supervisor's cgroup does not hold.
 	Kill() error
-	// Process returns the id of a process in the network namespace of the code.
+	// Process returns the id of a process in the network namespace of the code, 0 if the code
+	// has ended.
 	Process() int
 	// Close begins to release the box, of which nothing executes any more, and
 	// returns how its first process ended.

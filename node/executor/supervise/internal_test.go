@@ -1,11 +1,14 @@
 package supervise
 
 import (
+	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"berth/boottime"
 	"berth/compute"
+	"berth/node/executor/journal"
 )
 
 // TestLateContact checks that a contact in time moves the timer. A contact that
@@ -81,6 +84,63 @@ func TestMayStart(t *testing.T) {
 		}
 		if err := s.mayStart(); (err == nil) != (test.want == causeNone) || s.cause != test.want {
 			t.Errorf("%s: %v for cause %d, want %d", test.name, err, s.cause, test.want)
+		}
+	}
+}
+
+// gone is a box of which only the process is known.
+type gone struct {
+	Box
+
+	pid int
+}
+
+func (g gone) Process() int { return g.pid }
+
+// TestEndBeforeItsPort has code that serves a port end before the supervisor reaches the port,
+// or fails to reach it. In each case the outcome has a duration.
+func TestEndBeforeItsPort(t *testing.T) {
+	const noProcess = 1<<22 + 1 // Above the largest id that Linux gives.
+	for _, test := range []struct {
+		name  string
+		pid   int
+		fails error
+		cause cause
+		want  compute.Status
+	}{
+		{"ended", 0, nil, causeNone, compute.StatusCompleted},
+		{"ended, which the box does not know", noProcess, nil, causeNone, compute.StatusCompleted},
+		{"stopped while it started", noProcess, nil, causeStopped, compute.StatusCancelled},
+		{"its port cannot be served", 0, errors.New("no port"), causeNone, compute.StatusSystemFailure},
+		{"stopped, and its port cannot be served", 0, errors.New("no port"), causeStopped, compute.StatusCancelled},
+	} {
+		timer, err := newTimer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer timer.close()
+		file := filepath.Join(t.TempDir(), JournalFile)
+		if err := journal.Create(file); err != nil {
+			t.Fatal(err)
+		}
+		j, err := journal.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		s := &supervisor{
+			spec:    &Spec{Serving: &Serving{Port: 8000, ReadinessTimeout: time.Hour}, Container: &Container{}},
+			journal: j, box: gone{pid: test.pid}, readiness: timer, now: time.Now, cause: test.cause, started: boottime.Now(),
+		}
+		if err := s.serveCode(); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		if test.fails == nil { // The loop has heard of the end.
+			s.ended = boottime.Now()
+		}
+		o := s.finish(ending{err: test.fails}, nil)
+		if o.Status != test.want || !o.Ran || o.Duration < 0 || o.EndedAt < o.StartedAt || (o.ExitCode == 0) != (test.fails == nil) {
+			t.Errorf("%s: the outcome is %+v", test.name, o)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/boottime"
 	"berth/compute"
 	"berth/node/executor/sandbox"
 	"berth/node/logs"
@@ -54,6 +55,9 @@ func (e ending) code() int {
 func (s *supervisor) finish(end ending, pumps *pumps) compute.Outcome {
 	outcome := s.spec.outcome(s.journal.State())
 	if s.started != 0 {
+		if s.ended == 0 { // Its port cannot be served, so that it was killed.
+			s.ended, end.lost = boottime.Now(), true
+		}
 		outcome.Ran, outcome.ExitCode = true, end.code()
 		outcome.Duration = s.ended - s.started
 		outcome.EndedAt = outcome.StartedAt.Add(outcome.Duration)

@@ -215,7 +215,6 @@ func StartTime(pid int) (uint64, error) {
 func (s *supervisor) supervise() compute.Outcome {
 	pumps, err := s.start()
 	if err != nil {
-		s.ended = boottime.Now() // The code may have started before.
 		return s.finish(ending{err: err}, pumps)
 	}
 	ends := make(chan ending, 1)
