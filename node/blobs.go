@@ -81,6 +81,14 @@ func (n *Node) openBlobs(ctx context.Context) error {
 	return nil
 }
 
+// allBlobs are the blobs of the servers and of the mirror.
+type allBlobs struct{ *storage.Blobs }
+
+// Get returns a blob from a server, or from the mirror if none has it.
+func (b allBlobs) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
+	return b.Find(ctx, hash)
+}
+
 // bundles reads what executions execute.
 type bundles struct{ blobs *storage.Blobs }
 

@@ -149,8 +149,8 @@ func mustDeployTwo(t *testing.T, api *client.Client) wire.DeploymentCreated {
 // checkLostReplica asks one of two replicas, which ends before it has answered anything, or
 // after the header of a stream: the answer comes from the other one, and nothing of it shows
 // that.
-func checkLostReplica(t *testing.T, c *nodetest.Cluster, api *client.Client, key, url string) {
-	api = nodetest.MustClient(t, key, url) // The node that is asked knows that both are ready.
+func checkLostReplica(t *testing.T, c *nodetest.Cluster, key, url string) {
+	api := nodetest.MustClient(t, key, url) // The node that is asked knows that both are ready.
 	created := mustDeployTwo(t, api)
 	begins := promptCanary + strings.Repeat(" the same conversation", 100) // So that the same replica is preferred.
 	ask := func(text string, stream bool) (replica compute.ExecutionID, body string) {

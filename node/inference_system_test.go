@@ -627,7 +627,7 @@ func TestInference(t *testing.T) {
 		}
 	})
 	t.Run("back-off", func(t *testing.T) { checkBackoff(t, c, api, account.Key) })
-	t.Run("lost replica", func(t *testing.T) { checkLostReplica(t, c, api, account.Key, url) })
+	t.Run("lost replica", func(t *testing.T) { checkLostReplica(t, c, account.Key, url) })
 	t.Run("nothing kept", func(t *testing.T) { checkNothingKept(t, c, account.Key, url, id) })
 	t.Run("update", func(t *testing.T) { checkUpdate(t, c, api, account.Key, created.ID) })
 	t.Run("drain", func(t *testing.T) { checkDrained(t, c, api, account.Key, created.ID) })

@@ -264,7 +264,7 @@ func (n *Node) openExecutor(ctx context.Context) error {
 	}
 	workers.Handle()
 	return n.openExecutorWith(ctx, worker.NewReplicaSource(n.machine, n.cluster),
-		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs}, n.blobs,
+		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs}, allBlobs{n.blobs},
 		executorSecrets{ownSecrets{n}.variables, ownSecrets{n}.credentials, n.s3.ownAccess})
 }
 
@@ -393,7 +393,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Config:    n.edgeConfig(tlsConfig, scrapeToken),
 		Logs:      outputs{n.output, n, new(sync.Pool)},
 		Series:    attemptSeries{n},
-		Blobs:     n.blobs,
+		Blobs:     allBlobs{n.blobs},
 		Trees:     n.trees,
 		Objects:   storedObjects{n.objects},
 		S3:        n.s3.credentials,

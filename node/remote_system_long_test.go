@@ -4,12 +4,11 @@ package node_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/hex"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -153,8 +152,10 @@ func TestBlobsOutliveAllDisks(t *testing.T) {
 	s.restart(s.server.URL, "")
 	api := s.at(s.Follower())
 	var ids []compute.ExecutionID
+	var codes []string // Too large for the state, also compressed.
 	for i := range 3 {
-		started, err := api.Submit(t.Context(), client.Start{Code: s.code(i), ExecutionType: "a100", Timeout: 60})
+		codes = append(codes, "import time\ntime.sleep(2)\n# "+base64.StdEncoding.EncodeToString(noise(32<<10+i)))
+		started, err := api.Submit(t.Context(), client.Start{Code: codes[i], ExecutionType: "a100", Timeout: 60})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +187,7 @@ func TestBlobsOutliveAllDisks(t *testing.T) {
 	api = s.at(s.Follower())
 	for i, id := range ids {
 		e, err := api.Execution(t.Context(), id, 0)
-		if err != nil || e.Code != s.code(i) {
+		if err != nil || e.Code != codes[i] {
 			t.Errorf("execution %d has %d bytes of code, %v", i, len(e.Code), err)
 		}
 	}
@@ -205,9 +206,4 @@ func TestBlobsOutliveAllDisks(t *testing.T) {
 			return true
 		})
 	}
-}
-
-// code returns code that is stored as a blob.
-func (s *storeOf) code(i int) string {
-	return fmt.Sprintf("import time\ntime.sleep(2)\n# %d %s\n", i, strings.Repeat("code ", 8<<10))
 }

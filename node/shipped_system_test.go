@@ -62,6 +62,7 @@ def vllm():
     serve(a.host, a.port, lambda name: name in a.served_model_name, {"/health": True, "/metrics": True})
 
 def ollama():
+    global store
     host, port = os.environ["OLLAMA_HOST"].split(":")
     at = "http://%s:%s" % (host, port)
     if sys.argv[1:] == ["list"]:
@@ -73,7 +74,6 @@ def ollama():
         gguf(path)
         urllib.request.urlopen(at + "/api/create", json.dumps({"model": sys.argv[2]}).encode()).read()
     elif sys.argv[1:] == ["serve"]:
-        global store
         store = os.environ["OLLAMA_MODELS"]
         os.makedirs(store, exist_ok=True)
         serve(host, int(port), lambda name: os.path.exists(store + "/" + name), {"/api/version": True, "/api/tags": True})

@@ -109,7 +109,8 @@ func mustExecuteCells(t *testing.T, api *client.Client, worker *nodetest.Node) {
 			"berth: lock is not kept for the next cell: TypeError: cannot pickle '_thread.lock' object\n", "",
 		},
 		{
-			[]string{"import sys"}, "seen.append(2)\nprint(more([0]), 'lock' in globals(), file=sys.stdout)\nj.dumps(seen)",
+			[]string{"import sys"},
+			"seen.append(2)\nprint(more([0]), 'lock' in globals(), file=sys.stdout)\nj.dumps(seen)",
 			"[0, 1, 2] False\n'[1, 2]'\n", "", "",
 		},
 		{

@@ -157,7 +157,7 @@ func (e *Export) trail(view *fsm.View, org compute.OrgID) error {
 	gap := lines[0].Seq != last+1
 	if gap {
 		e.cfg.Logger.Warn("lines of an audit trail may be missing: they left the state before they were exported",
-			"org", org, "before", lines[0].Seq)
+			"org", org, "count", lines[0].Seq-last-1)
 	}
 	return e.append(func(w io.Writer) error {
 		to := json.NewEncoder(w)

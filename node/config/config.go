@@ -412,7 +412,8 @@ func (c *Config) Validate() error {
 	v.check("backup.every", c.Backup.Every == 0 || c.Backup.Every >= time.Minute, "must be 0 or at least 1m")
 	v.check("backup.to", c.Backup.Every == 0 || filepath.IsAbs(c.Backup.To),
 		"must be an absolute path when backup.every is set")
-	v.check("log.audit_file", c.Log.AuditFile == "" || filepath.IsAbs(c.Log.AuditFile) && !below(c.DataDir, c.Log.AuditFile),
+	audit := c.Log.AuditFile
+	v.check("log.audit_file", audit == "" || filepath.IsAbs(audit) && !below(c.DataDir, audit),
 		"must be an absolute path outside of data_dir")
 	v.check("backup.keep", c.Backup.Keep >= 1, "must be at least 1")
 	v.inference(c.Inference)
