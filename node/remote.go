@@ -82,7 +82,7 @@ func (r *remotePart) openMirror() (err error) {
 	}
 	n := r.node
 	cfg := mirror.Config{
-		Key: n.master.Derive(mirrorPurpose, mirror.KeyBytes), Blob: n.blobs.Get, Now: n.opts.Now, Live: n.referenced,
+		Key: n.master.Derive(mirrorPurpose, mirror.KeyBytes), Blob: n.blobs.Find, Now: n.opts.Now, Live: n.referenced,
 		Logger: n.logger.With("part", "mirror"), Registerer: n.registry,
 	}
 	if r.to != nil {

@@ -6,8 +6,8 @@
 //
 // Rules:
 //
-//   - Lines of one trail are in order. Some come twice after a crash, and once a backup
-//     was restored.
+//   - Lines of one trail are in order. Some come twice after a crash, and once the cluster
+//     was restored or recovered.
 //   - The file says where lines may be missing, because they left the state before they
 //     were exported.
 //   - Lines that are in the file stay there. It may be moved away at any time: the next lines

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -193,6 +194,9 @@ func (e *Export) append(write func(io.Writer) error) (err error) {
 	}
 	if err == nil {
 		err = f.Sync()
+	}
+	if err == nil && size == 0 {
+		err = file.SyncDir(filepath.Dir(e.cfg.File))
 	}
 	if err != nil {
 		return errors.Join(err, f.Truncate(size))

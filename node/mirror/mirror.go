@@ -22,7 +22,7 @@ const (
 	listPeriod  = time.Hour          // How often it lists the store.
 	minAge      = time.Hour          // A younger copy may be of a blob that the state will refer to.
 	trashAge    = 7 * 24 * time.Hour // Then a copy in the trash is deleted.
-	listTime    = 10 * time.Minute   // For one list.
+	listTime    = time.Hour          // For one list, and for all changes that follow from it.
 	putTime     = 2 * time.Minute
 	getTime     = 10 * time.Second // For a copy, of one store.
 	silence     = 30 * time.Second // A store that has failed is not asked for so long.
@@ -130,31 +130,37 @@ func (m *Mirror) Round(ctx context.Context, age time.Duration) (copied int, err 
 	defer m.round.Unlock()
 	defer func() { m.metrics.ended(err) }()
 	live, index, err := m.cfg.Live(ctx)
+	known := err == nil
 	list := m.copied == nil || m.cfg.Now().Sub(m.listed) >= listPeriod
-	if err == nil && !list && index == m.done {
+	if known && !list && index == m.done {
 		return 0, nil
 	}
-	missing := make(map[compute.Hash]compute.Hash, len(live)) // Blobs by the names of their copies.
+	names := make(map[compute.Hash]compute.Hash, len(live)) // Blobs by the names of their copies.
 	for hash := range live {
-		missing[m.sealer.name(hash)] = hash
+		names[m.sealer.name(hash)] = hash
 	}
+	var all map[compute.Hash]time.Time
 	if list {
-		known := err == nil
-		all, failed := m.list(ctx)
-		if failed == nil && known {
-			failed = m.tidy(ctx, all, func(name compute.Hash) bool { _, ok := missing[name]; return ok }, age)
+		var failed error
+		if all, failed = m.list(ctx); failed != nil {
+			err = errors.Join(err, failed)
 		}
-		err = errors.Join(err, failed)
 		if m.copied == nil {
 			return 0, err
 		}
 	}
-	for name := range m.copied {
-		delete(missing, name)
+	copied, failed := m.copyAll(ctx, names)
+	if failed != nil {
+		err = errors.Join(err, failed)
 	}
-	copied, failed := m.copyAll(ctx, missing)
-	m.metrics.missing.Set(float64(len(missing) - copied))
-	if err = errors.Join(err, failed); err == nil {
+	if all != nil && known {
+		if failed = m.tidy(ctx, all, names, age); failed != nil {
+			err = errors.Join(err, failed)
+		} else {
+			m.listed = m.cfg.Now() // Else the next round tries again.
+		}
+	}
+	if err == nil {
 		m.done = index
 	}
 	return copied, err
@@ -171,14 +177,14 @@ func (m *Mirror) list(ctx context.Context) (all map[compute.Hash]time.Time, err 
 	for name := range all {
 		m.copied[name] = true
 	}
-	m.listed = m.cfg.Now()
 	return all, nil
 }
 
-// tidy discards the old copies that are not live, moves live ones back from the trash, and
-// deletes what has been there for long. It goes on beside some failures, and returns the first.
+// tidy moves live copies back from the trash, discards the old ones that are not live, and
+// deletes what has been in the trash for long. It goes on beside some failures, and returns
+// the first.
 func (m *Mirror) tidy(
-	ctx context.Context, all map[compute.Hash]time.Time, live func(name compute.Hash) bool, age time.Duration,
+	ctx context.Context, all map[compute.Hash]time.Time, live map[compute.Hash]compute.Hash, age time.Duration,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
@@ -186,41 +192,72 @@ func (m *Mirror) tidy(
 	if err != nil {
 		return err
 	}
-	var failed []error
-	do := func(change func(context.Context, compute.Hash) error, name compute.Hash) bool {
-		if len(failed) >= maxFailed {
-			return false
+	var back, away, gone []compute.Hash
+	now := m.cfg.Now()
+	for name, at := range trash {
+		_, lives := live[name]
+		switch {
+		case lives && !m.copied[name]:
+			back = append(back, name)
+		case lives, now.Sub(at) >= trashAge:
+			gone = append(gone, name)
 		}
-		if err := change(ctx, name); err != nil {
-			failed = append(failed, err)
-			return false
-		}
-		return true
 	}
 	for name, at := range all {
-		if !live(name) && m.listed.Sub(at) > age && do(m.cfg.To.Discard, name) {
-			delete(m.copied, name)
+		if _, lives := live[name]; !lives && now.Sub(at) > age {
+			away = append(away, name)
 		}
 	}
-	for name, at := range trash {
-		switch {
-		case live(name) && !m.copied[name]:
-			if do(m.cfg.To.Restore, name) {
-				m.copied[name] = true
+	return errors.Join(
+		m.change(ctx, back, m.cfg.To.Restore, func(name compute.Hash) { m.copied[name] = true }),
+		m.change(ctx, away, m.cfg.To.Discard, func(name compute.Hash) { delete(m.copied, name) }),
+		m.change(ctx, gone, m.cfg.To.Delete, func(compute.Hash) {}),
+	)
+}
+
+// change changes copies, and calls done for each. It gives up when too many fail.
+func (m *Mirror) change(
+	ctx context.Context, names []compute.Hash, one func(context.Context, compute.Hash) error, done func(compute.Hash),
+) error {
+	var mu sync.Mutex
+	var failed []error
+	var group errgroup.Group
+	group.SetLimit(putsAtOnce)
+	for _, name := range names {
+		mu.Lock()
+		end := len(failed) >= maxFailed
+		mu.Unlock()
+		if end {
+			break
+		}
+		group.Go(func() error {
+			err := one(ctx, name)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = append(failed, err)
+			} else {
+				done(name)
 			}
-		case live(name), m.listed.Sub(at) >= trashAge:
-			do(m.cfg.To.Delete, name)
-		}
+			return nil
+		})
 	}
+	_ = group.Wait() // The errors are in failed.
 	if len(failed) > 0 {
 		return failed[0]
 	}
 	return nil
 }
 
-// copyAll copies blobs, given by the names of their copies. It gives up when too many fail.
-// Those that no server has are no failure.
-func (m *Mirror) copyAll(ctx context.Context, missing map[compute.Hash]compute.Hash) (copied int, err error) {
+// copyAll copies the blobs that have no copy, of all those by the names of their copies. It
+// gives up when too many fail. Those that no server has are no failure.
+func (m *Mirror) copyAll(ctx context.Context, names map[compute.Hash]compute.Hash) (copied int, err error) {
+	missing := make(map[compute.Hash]compute.Hash)
+	for name, hash := range names {
+		if !m.copied[name] {
+			missing[name] = hash
+		}
+	}
 	var mu sync.Mutex
 	var failed []error
 	var group errgroup.Group
@@ -252,6 +289,7 @@ func (m *Mirror) copyAll(ctx context.Context, missing map[compute.Hash]compute.H
 		})
 	}
 	_ = group.Wait() // The errors are in failed.
+	m.metrics.missing.Set(float64(len(missing) - copied))
 	if len(failed) > 0 {
 		return copied, fmt.Errorf("%d of %d blobs: %w", len(missing)-copied, len(missing), failed[0])
 	}
@@ -270,7 +308,7 @@ func (m *Mirror) copy(ctx context.Context, name, hash compute.Hash) error {
 		return err
 	}
 	if err := m.cfg.To.Put(ctx, name, m.sealer.seal(hash, data)); err != nil {
-		return fmt.Errorf("copy blob: %w", err)
+		return compute.Errorf(compute.CodeUnavailable, "The object store takes no copy: %w", err)
 	}
 	return nil
 }

@@ -289,8 +289,15 @@ func TestFailingStores(t *testing.T) {
 			if n != copied || err == nil || c.metric(t, "berth_mirror_failing") != 1 {
 				t.Errorf("%d copied, %v", n, err)
 			}
+			c.store.now = c.store.now.Add(time.Minute)
+			if _, err := m.Round(t.Context(), time.Hour); err == nil || c.metric(t, "berth_mirror_failing") != 1 {
+				t.Errorf("the next round: %v", err)
+			}
 			clear(c.store.refuse)
 			mustCopy(t, m, 1-copied)
+			if len(c.store.trash) != 1 || c.metric(t, "berth_mirror_failing") != 0 {
+				t.Errorf("%d copies are in the trash", len(c.store.trash))
+			}
 		})
 	}
 }
@@ -396,7 +403,7 @@ func TestLostBlobs(t *testing.T) {
 	for i := range 100 {
 		c.add(fmt.Sprint("new ", i))
 	}
-	c.store.refuse["put"] = errors.New("refused")
+	c.store.refuse["put"] = compute.Errorf(compute.CodeNotFound, "There is no such bucket.")
 	if n, err := m.Round(t.Context(), time.Hour); n != 0 || err == nil || c.reads > 20 {
 		t.Errorf("a store that refuses all: %d copied, %d tries, %v", n, c.reads, err)
 	}

@@ -36,17 +36,17 @@ func (s *supervisor) serveCode() error {
 	if serving == nil {
 		return nil
 	}
+	if err := s.readiness.set(boottime.Now() + serving.ReadinessTimeout); err != nil {
+		return err
+	}
 	g, err := openGate(s.box.Process(), serving.Port)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // The code has ended already.
+		return nil // The code has ended already. Else it ends, since it does not become ready.
 	}
 	if err != nil {
 		return err
 	}
 	if err := s.serveGate(g); err != nil {
-		return err
-	}
-	if err := s.readiness.set(boottime.Now() + serving.ReadinessTimeout); err != nil {
 		return err
 	}
 	go s.probe(g)
