@@ -26,27 +26,46 @@ type failedReplica struct {
 	Replica
 
 	broken bool // It broke the connection. Otherwise it has answered by an error.
+	at     time.Time
 }
 
-// lost returns how many replicas were lost with the request: those that broke its
-// connection, and those that answered it by an error and have failed. One that was stopped
-// or replaced is not lost.
-func (f *failedRequest) lost(view *fsm.View) (n int) {
+// endKnown is how long the end of a replica takes to be known, at most: one that broke a
+// connection longer ago, and has not ended, lives.
+const endKnown = 10 * time.Second
+
+// lost returns how many replicas were lost with the request: those that failed afterwards,
+// and those that broke its connection a moment ago. It may have been their node that broke
+// it, so that all of one node count as one until it is known. Replicas that were stopped or
+// replaced, or whose node was lost, were not lost with the request.
+func (f *failedRequest) lost(view *fsm.View, now time.Time) (n int) {
+	unknown := make(map[compute.NodeID]bool) // Nodes with replicas whose end is not known.
 	for _, r := range f.replicas {
-		if r.broken || hasFailed(view, r.Replica) {
-			n++
+		a := attemptOf(view, r.Replica)
+		switch {
+		case a != nil && a.Ended:
+			if hasFailed(a) {
+				n++
+			}
+		case r.broken && now.Sub(r.at) < endKnown:
+			unknown[r.Node] = true
 		}
 	}
-	return n
+	return n + len(unknown)
 }
 
-func hasFailed(view *fsm.View, r Replica) bool {
+// attemptOf returns the attempt of a replica, nil if the state does not have it.
+func attemptOf(view *fsm.View, r Replica) *compute.Attempt {
 	for _, a := range view.Attempts(r.Execution) {
 		if a.Epoch == r.Epoch {
-			return a.Ended && (a.Status == compute.StatusFailed || a.Status == compute.StatusSystemFailure)
+			return a
 		}
 	}
-	return false
+	return nil
+}
+
+// hasFailed reports whether an attempt failed, and not its node.
+func hasFailed(a *compute.Attempt) bool {
+	return a.Status == compute.StatusFailed || a.Status == compute.StatusSystemFailure && a.Reason != compute.ReasonNodeLost
 }
 
 // requestKey names a request by its deployment and its body, which is not kept.
@@ -80,7 +99,7 @@ func (r *Router) risk(
 		delete(r.failed, key)
 		return compute.MaxReplicaFailures, 0, false
 	}
-	lost := f.lost(view)
+	lost := f.lost(view, now)
 	if wait = quarantine(deployment, lost) - now.Sub(f.last); lost >= compute.MaxReplicaFailures && wait > 0 {
 		return 0, wait, true
 	}
@@ -117,6 +136,7 @@ func (r *Router) noteFailed(deployment *compute.Execution, body []byte, replica 
 	}
 	f.last, f.until = now, now.Add(quarantine(deployment, maxQuarantined))
 	f.replicas = slices.DeleteFunc(f.replicas, func(other failedReplica) bool { return other.Replica == replica.Replica })
+	replica.at = now
 	f.replicas = append(f.replicas, replica)
 	f.replicas = f.replicas[max(len(f.replicas)-maxQuarantined, 0):]
 }

@@ -76,6 +76,38 @@ func TestRequestThatEndsReplicas(t *testing.T) {
 	}
 }
 
+// TestBrokenConnections breaks the connections of a request to two replicas of one node. While
+// it is not known whether they or the node were the reason, they count as one replica that was
+// lost with it, and as none once they are known to live or to have gone with their node.
+func TestBrokenConnections(t *testing.T) {
+	for name, test := range map[string]struct {
+		then func(f *fleet)
+		want int // Replicas that are asked then.
+	}{
+		"at once":       {func(*fleet) {}, 1},
+		"both live":     {func(f *fleet) { f.ahead += 10 * time.Second }, 2},
+		"both failed":   {func(f *fleet) { f.replace(1, replicaID(11)); f.replace(2, replicaID(12)) }, 0},
+		"one failed":    {func(f *fleet) { f.replace(1, replicaID(11)); f.ahead += 10 * time.Second }, 1},
+		"node was lost": {(*fleet).loseNode, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int64
+			f := newFleet(t, func(byte, http.ResponseWriter, *http.Request) {
+				asked.Add(1)
+				panic(http.ErrAbortHandler)
+			})
+			if _, err := f.inferBody(t, 0, new(int), "x"); err == nil || asked.Swap(0) != 2 {
+				t.Fatalf("the request: %v", err)
+			}
+			test.then(f)
+			_, err := f.inferBody(t, 0, new(int), "x")
+			if got := int(asked.Load()); got != test.want || err == nil {
+				t.Errorf("%d replicas are asked, want %d: %v", got, test.want, err)
+			}
+		})
+	}
+}
+
 // TestErrorsOfLivingReplicas repeats a request that the engine answers by an error and
 // survives: the client gets that answer each time.
 func TestErrorsOfLivingReplicas(t *testing.T) {

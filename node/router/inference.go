@@ -73,7 +73,7 @@ func (r *Router) Infer( //nolint:gocognit // One replica after the other.
 		last = err
 		crowded = crowded || errors.Is(err, ErrManyConnections)
 		if !isUnsent(err) {
-			r.noteFailed(deployment, body, failedReplica{to, true})
+			r.noteFailed(deployment, body, failedReplica{Replica: to, broken: true})
 			*failed++
 			if left--; left <= 0 {
 				break
@@ -92,7 +92,7 @@ func (r *Router) Infer( //nolint:gocognit // One replica after the other.
 func (r *Router) judge(deployment *compute.Execution, body []byte, by Replica, status int, known bool) {
 	switch {
 	case isFailure(status):
-		r.noteFailed(deployment, body, failedReplica{by, false})
+		r.noteFailed(deployment, body, failedReplica{Replica: by})
 	case known && status < http.StatusInternalServerError:
 		r.forgetFailed(deployment, body)
 	}

@@ -64,15 +64,29 @@ func newFleet(t testing.TB, handle func(n byte, w http.ResponseWriter, r *http.R
 }
 
 // start has a replica start and become ready.
-func (f *fleet) start(id compute.ExecutionID) {
+func (f *fleet) start(id compute.ExecutionID) { f.startAgain(id, 1) }
+
+// startAgain is start as a later attempt.
+func (f *fleet) startAgain(id compute.ExecutionID, epoch uint64) {
 	f.Must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{{Execution: id, Node: f.Node}}}})
-	f.Must(fsm.StartAttempt{Node: f.Node, Start: compute.AttemptStart{Execution: id, Epoch: 1, ExecletAt: 1, StartedAt: 1}})
-	f.ready(id, true)
+	f.Must(fsm.StartAttempt{Node: f.Node, Start: compute.AttemptStart{Execution: id, Epoch: epoch, ExecletAt: 1, StartedAt: 1}})
+	f.Must(fsm.SetReady{Node: f.Node, Execution: id, Epoch: epoch, Ready: true})
 }
 
 // replace has the replica in a slot end, and another one start with the same program.
 func (f *fleet) replace(number int, id compute.ExecutionID) {
 	f.replaceAfter(number, id, compute.StatusFailed)
+}
+
+// loseNode has both replicas lost with their node, and started again.
+func (f *fleet) loseNode() {
+	for n := range byte(2) {
+		id := replicaID(n + 1)
+		f.Must(fsm.FinishAttempt{Node: f.Node, Outcome: compute.Outcome{
+			Execution: id, Epoch: 1, Status: compute.StatusSystemFailure, Reason: compute.ReasonNodeLost, StartedAt: 1, EndedAt: 2,
+		}})
+		f.startAgain(id, 2)
+	}
 }
 
 // replaceAfter is replace of a replica that ended with a status.
