@@ -149,7 +149,6 @@ var libraries = []library{
 	{"github.com/hashicorp/golang-lru", []string{"api"}, "what ended executions answer is kept where it is answered"},
 	{"github.com/golang-jwt/jwt", []string{"api/auth"}, "tokens are read and signed in one place"},
 	{"golang.org/x/crypto/acme", []string{"node"}, "certificates of the API are fetched where it is opened"},
-	{"golang.org/x/crypto/chacha20poly1305", []string{"node/mirror"}, "what leaves the cluster under a key of its own is sealed in one place"},
 	{"golang.org/x/crypto/argon2", []string{"api/auth"}, "passwords are hashed in one place"},
 	{"github.com/NVIDIA/go-nvml", []string{"gpu"}, "devices have one owner; go-nvml needs cgo"},
 	{"github.com/moby/profiles", []string{"node/executor"}, "code is executed in one place"},

@@ -51,8 +51,8 @@ func (n *Node) openBlobs(ctx context.Context) error {
 		Nodes:    func() []storage.Node { return replication.Nodes(n.machine.View()) },
 		Replicas: n.cfg.Storage.Replicas, Logger: n.logger, Metrics: n.registry,
 	})
-	n.archives = archives.NewCache(n.blobs.Find)
-	n.trees = trees.New(n.blobs.Find)
+	n.archives = archives.NewCache(n.blobs.Get)
+	n.trees = trees.New(n.blobs.Get)
 	n.onClose(n.archives.Close)
 	if err := n.openObjects(ctx); err != nil {
 		return err
@@ -81,14 +81,6 @@ func (n *Node) openBlobs(ctx context.Context) error {
 	return nil
 }
 
-// allBlobs are the blobs of the servers and of the mirror.
-type allBlobs struct{ *storage.Blobs }
-
-// Get returns a blob from a server, or from the mirror if none has it.
-func (b allBlobs) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
-	return b.Find(ctx, hash)
-}
-
 // bundles reads what executions execute.
 type bundles struct{ blobs *storage.Blobs }
 
@@ -97,7 +89,7 @@ func (b bundles) Bundle(ctx context.Context, ref compute.BundleRef) (*compute.Bu
 	data := ref.Inline
 	if len(data) == 0 {
 		var err error
-		if data, err = b.blobs.Find(ctx, ref.Hash); err != nil {
+		if data, err = b.blobs.Get(ctx, ref.Hash); err != nil {
 			return nil, err
 		}
 	}

@@ -257,14 +257,14 @@ func (n *Node) self() compute.Node {
 // openExecutor takes over the attempts of this node that still live.
 func (n *Node) openExecutor(ctx context.Context) error {
 	workers := &worker.Server{
-		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Find, Put: n.blobs.Put,
+		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Get, Put: n.blobs.Put,
 		Chunks: n.trees.Numbers, Variables: vault{n.master}.variables,
 		Credentials: vault{n.master}.credentials, Storage: n.s3.access, Propose: n.proposer().Propose,
 		Model: modelOf, CopyModel: orgModels{n}.copyTo, Archive: outputArchive{n}.keep,
 	}
 	workers.Handle()
 	return n.openExecutorWith(ctx, worker.NewReplicaSource(n.machine, n.cluster),
-		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs}, allBlobs{n.blobs},
+		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs}, n.blobs,
 		executorSecrets{ownSecrets{n}.variables, ownSecrets{n}.credentials, n.s3.ownAccess})
 }
 
@@ -393,7 +393,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Config:    n.edgeConfig(tlsConfig, scrapeToken),
 		Logs:      outputs{n.output, n, new(sync.Pool)},
 		Series:    attemptSeries{n},
-		Blobs:     allBlobs{n.blobs},
+		Blobs:     n.blobs,
 		Trees:     n.trees,
 		Objects:   storedObjects{n.objects},
 		S3:        n.s3.credentials,

@@ -14,6 +14,7 @@ import (
 	"berth/node/objects"
 	"berth/node/objects/remote"
 	"berth/node/replication"
+	"berth/node/storage"
 )
 
 // Times of the sweep of an object store, as of disks.
@@ -68,7 +69,7 @@ func (r *remotePart) open(ctx context.Context) (objects.Tiers, error) {
 	if r.to != nil {
 		places = append(places, r.to)
 	}
-	places = append(places, r.node.blobs)
+	places = append(places, diskBlobs{r.node.blobs})
 	if r.from != nil {
 		places = append(places, r.from)
 	}
@@ -76,13 +77,17 @@ func (r *remotePart) open(ctx context.Context) (objects.Tiers, error) {
 }
 
 // openMirror opens the mirror of other blobs in the object stores, if there are any.
-func (r *remotePart) openMirror() (err error) {
+func (r *remotePart) openMirror() error {
 	if r.to == nil && r.from == nil {
 		return nil
 	}
 	n := r.node
+	key, err := n.master.CopyKey(mirrorPurpose)
+	if err != nil {
+		return err
+	}
 	cfg := mirror.Config{
-		Key: n.master.Derive(mirrorPurpose, mirror.KeyBytes), Blob: n.blobs.Find, Now: n.opts.Now, Live: n.referenced,
+		Key: key, Blob: n.blobs.GetFromNodes, Now: n.opts.Now, Live: n.newestBlobs,
 		Logger: n.logger.With("part", "mirror"), Registerer: n.registry,
 	}
 	if r.to != nil {
@@ -91,18 +96,18 @@ func (r *remotePart) openMirror() (err error) {
 	if r.from != nil {
 		cfg.From = append(cfg.From, r.from.Copies())
 	}
-	r.mirror, err = mirror.New(cfg)
-	return err
+	r.mirror = mirror.New(cfg)
+	return nil
 }
 
-// referenced returns the blobs, without those of objects, to which the newest state refers,
+// newestBlobs returns the blobs, without those of objects, to which the newest state refers,
 // and its index.
-func (n *Node) referenced(ctx context.Context) (live map[compute.Hash]bool, index uint64, err error) {
+func (n *Node) newestBlobs(ctx context.Context) (live map[compute.Hash]bool, index uint64, err error) {
 	view, err := n.reader().Read(ctx) // An older state may lack some.
 	if err != nil {
 		return nil, 0, err
 	}
-	live, err = replication.Referenced(ctx, view, n.trees)
+	live, err = replication.Blobs(ctx, view, n.trees)
 	return live, view.Index(), err
 }
 
@@ -142,6 +147,14 @@ func (r *remotePart) openMover(places objects.Tiers) {
 			return r.to.All(ctx)
 		},
 	}
+}
+
+// diskBlobs are the blobs of servers, one of the places of chunks. Chunks are not mirrored.
+type diskBlobs struct{ *storage.Blobs }
+
+// Get implements objects.Blobs.
+func (b diskBlobs) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
+	return b.GetFromNodes(ctx, hash)
 }
 
 // diskObjects knows which blobs of objects the disks of servers need: those that the

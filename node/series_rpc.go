@@ -119,7 +119,7 @@ func (s attemptSeries) archived(ctx context.Context, e *compute.Execution, q ser
 	if !ok {
 		return nil, compute.Errorf(compute.CodeNotFound, "These metrics are not archived.")
 	}
-	data, err := s.node.blobs.Find(ctx, blob)
+	data, err := s.node.blobs.Get(ctx, blob)
 	if err != nil {
 		return nil, err
 	}

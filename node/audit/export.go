@@ -43,7 +43,7 @@ type Config struct {
 // Export appends the lines of audit trails to a file.
 type Export struct {
 	cfg     Config
-	failing prometheus.Gauge
+	metrics *metrics
 
 	at      position                 // Lines up to there are in the file.
 	unsaved bool                     // The position on the disk is older than the last line in the file.
@@ -74,20 +74,16 @@ type Gap struct {
 
 // Open returns an Export that goes on where the last one ended.
 func Open(cfg Config) (*Export, error) {
-	e := &Export{cfg: cfg, written: make(map[compute.OrgID]uint64)}
+	e := &Export{cfg: cfg, metrics: newMetrics(cfg.Registerer), written: make(map[compute.OrgID]uint64)}
 	data, err := os.ReadFile(cfg.Position)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, fmt.Errorf("open audit export: %w", err)
 	case json.Unmarshal(data, &e.at) != nil:
-		cfg.Logger.Warn("audit trails exported again: it is not known what was", "path", cfg.Position)
+		cfg.Logger.Warn("audit export position damaged, exporting all lines again", "path", cfg.Position)
 		e.at = position{}
 	}
-	e.failing = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "berth_audit_export_failing", Help: "Whether new lines of audit trails could not be written to log.audit_file.",
-	})
-	cfg.Registerer.MustRegister(e.failing)
 	return e, nil
 }
 
@@ -99,11 +95,11 @@ func (e *Export) Run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			wait = exportPeriod
-			e.failing.Set(0)
+			e.metrics.failing.Set(0)
 		case ctx.Err() == nil:
 			e.cfg.Logger.Error("audit trails not exported", "err", err)
 			wait = min(2*wait, mostBackoff)
-			e.failing.Set(1)
+			e.metrics.failing.Set(1)
 		}
 	}
 	return nil
@@ -127,17 +123,18 @@ func (e *Export) Round(ctx context.Context) error {
 		if e.written[org] == trail.Lines {
 			continue
 		}
-		if err := e.trail(view, org); err != nil {
+		count, err := e.trail(view, org)
+		if err != nil {
 			return fmt.Errorf("append to %s: %w", e.cfg.File, err)
 		}
-		e.written[org], e.unsaved = trail.Lines, true
+		e.written[org], e.unsaved = trail.Lines, e.unsaved || count > 0
 	}
 	e.at.Index = view.Index()
 	return e.save()
 }
 
-// trail writes the new lines of a trail.
-func (e *Export) trail(view *fsm.View, org compute.OrgID) error {
+// trail writes the new lines of a trail, and returns how many there are.
+func (e *Export) trail(view *fsm.View, org compute.OrgID) (count int, err error) {
 	var of *compute.OrgID
 	if !org.IsZero() {
 		of = &org
@@ -152,7 +149,7 @@ func (e *Export) trail(view *fsm.View, org compute.OrgID) error {
 		lines = append(lines, line)
 	}
 	if len(lines) == 0 {
-		return nil
+		return 0, nil
 	}
 	slices.Reverse(lines)
 	gap := lines[0].Seq != last+1
@@ -160,7 +157,7 @@ func (e *Export) trail(view *fsm.View, org compute.OrgID) error {
 		e.cfg.Logger.Warn("lines of an audit trail may be missing: they left the state before they were exported",
 			"org", org, "count", lines[0].Seq-last-1)
 	}
-	return e.append(func(w io.Writer) error {
+	return len(lines), e.append(func(w io.Writer) error {
 		to := json.NewEncoder(w)
 		if gap {
 			if err := to.Encode(Gap{Org: of, Gap: true, Before: lines[0].Seq}); err != nil {

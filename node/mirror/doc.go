@@ -2,8 +2,8 @@
 // the code of executions, and their archives, metrics and outputs.
 //
 // Servers keep these blobs on their disks, where they are read. The leader's Mirror puts
-// those that the state refers to into the store as well, some minutes later. When no server
-// has a blob any more, it is read from the store. Copies that nothing refers to stay in the
+// those that the state refers to into the store as well, some minutes later. A blob
+// that no server has is read from the store. Copies that nothing refers to stay in the
 // store's trash for a week, so that the state of a backup finds its blobs.
 //
 // Copies are encrypted with a key that is derived from the cluster's master key, and their

@@ -10,16 +10,17 @@ type metrics struct {
 
 // newMetrics makes and registers the collectors.
 func newMetrics(reg prometheus.Registerer) *metrics {
-	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-		reg.MustRegister(g)
-		return g
+	m := &metrics{
+		missing: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_mirror_missing",
+			Help: "Blobs of code, archives, metrics and outputs without a copy in the object store after the leader's last round.",
+		}),
+		failing: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_mirror_failing", Help: "Whether the leader's last round of copies to the object store failed.",
+		}),
 	}
-	return &metrics{
-		missing: gauge("berth_mirror_missing",
-			"Blobs of code, archives, metrics and outputs that had no copy in the object store after the leader's last round."),
-		failing: gauge("berth_mirror_failing", "Whether the leader's last round of copies to the object store failed."),
-	}
+	reg.MustRegister(m.missing, m.failing)
+	return m
 }
 
 // ended records how a round ended.

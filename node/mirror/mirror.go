@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,7 +27,7 @@ const (
 	putTime     = 2 * time.Minute
 	getTime     = 10 * time.Second // For a copy, of one store.
 	silence     = 30 * time.Second // A store that has failed is not asked for so long.
-	putsAtOnce  = 4                // Blobs in memory.
+	atOnce      = 4                // Blobs in memory, and changes of the store.
 	maxFailed   = 16               // Failures after which a round ends.
 	copyRate    = 32 << 20         // Bytes a second: others need the disks and the network too.
 )
@@ -46,15 +47,22 @@ type Store interface {
 	Delete(ctx context.Context, name compute.Hash) error  // Deletes it from the trash.
 }
 
+// Key encrypts copies and names them.
+type Key interface {
+	Name(hash compute.Hash) compute.Hash
+	Seal(data, context []byte) ([]byte, error)
+	Open(sealed, context []byte) ([]byte, error)
+}
+
 // Config holds the settings and dependencies of a Mirror.
 type Config struct {
 	To   Store   // Gets the copies; nil for none.
 	From []Store // Others, in which copies may be.
-	Key  []byte  // KeyBytes, the same on all servers.
+	Key  Key     // The same on all servers.
 	// Live returns the blobs to which the newest state refers, and the index of that state.
 	// With an error it returns those that are known.
 	Live func(ctx context.Context) (live map[compute.Hash]bool, index uint64, err error)
-	// Blob returns a blob of the servers.
+	// Blob returns a blob of the servers. The code is not_found if none has it.
 	Blob       func(ctx context.Context, hash compute.Hash) ([]byte, error)
 	Now        func() time.Time
 	Logger     *slog.Logger
@@ -64,14 +72,15 @@ type Config struct {
 // Mirror keeps copies of blobs. Its methods are safe for concurrent use.
 type Mirror struct {
 	cfg     Config
-	sealer  *sealer
 	metrics *metrics
 	limit   *rate.Limiter
 	sources []*source
 
-	round  sync.Mutex            // Held by a round.
-	copied map[compute.Hash]bool // Names that the store has, as far as is known; nil before it was listed.
-	lost   map[compute.Hash]bool // Blobs that no server had when they were to be copied.
+	round  sync.Mutex                 // Held by a round.
+	copied map[compute.Hash]bool      // Names that the store has, as far as is known; nil before it was listed.
+	lost   map[compute.Hash]bool      // Blobs that were nowhere when they were to be copied.
+	all    map[compute.Hash]time.Time // Copies in the newest list.
+	trash  map[compute.Hash]time.Time
 	listed time.Time
 	done   uint64 // The index of the state whose blobs are all copied or lost.
 }
@@ -85,19 +94,15 @@ type source struct {
 }
 
 // New returns a Mirror.
-func New(cfg Config) (*Mirror, error) {
-	s, err := newSealer(cfg.Key)
-	if err != nil {
-		return nil, fmt.Errorf("open mirror: %w", err)
-	}
-	m := &Mirror{cfg: cfg, sealer: s, metrics: newMetrics(cfg.Registerer), limit: rate.NewLimiter(copyRate, copyRate)}
+func New(cfg Config) *Mirror {
+	m := &Mirror{cfg: cfg, metrics: newMetrics(cfg.Registerer), limit: rate.NewLimiter(copyRate, copyRate)}
 	if cfg.To != nil {
 		m.sources = append(m.sources, &source{store: cfg.To})
 	}
 	for _, store := range cfg.From {
 		m.sources = append(m.sources, &source{store: store})
 	}
-	return m, nil
+	return m
 }
 
 // Lead copies blobs periodically until ctx ends. It is called while this node leads.
@@ -137,12 +142,10 @@ func (m *Mirror) Round(ctx context.Context, age time.Duration) (copied int, err 
 	}
 	names := make(map[compute.Hash]compute.Hash, len(live)) // Blobs by the names of their copies.
 	for hash := range live {
-		names[m.sealer.name(hash)] = hash
+		names[m.cfg.Key.Name(hash)] = hash
 	}
-	var all map[compute.Hash]time.Time
 	if list {
-		var failed error
-		if all, failed = m.list(ctx); failed != nil {
+		if failed := m.list(ctx, names); failed != nil {
 			err = errors.Join(err, failed)
 		}
 		if m.copied == nil {
@@ -153,12 +156,13 @@ func (m *Mirror) Round(ctx context.Context, age time.Duration) (copied int, err 
 	if failed != nil {
 		err = errors.Join(err, failed)
 	}
-	if all != nil && known {
-		if failed = m.tidy(ctx, all, names, age); failed != nil {
+	if list && known {
+		if failed = m.tidy(ctx, names, age); failed != nil {
 			err = errors.Join(err, failed)
-		} else {
-			m.listed = m.cfg.Now() // Else the next round tries again.
 		}
+	}
+	if list && err == nil {
+		m.listed = m.cfg.Now() // Else the next round tries again.
 	}
 	if err == nil {
 		m.done = index
@@ -166,66 +170,116 @@ func (m *Mirror) Round(ctx context.Context, age time.Duration) (copied int, err 
 	return copied, err
 }
 
-// list finds out which copies the store has, and when each was put.
-func (m *Mirror) list(ctx context.Context) (all map[compute.Hash]time.Time, err error) {
+// list finds out which copies the store has, and moves those of live blobs back from the
+// trash.
+func (m *Mirror) list(ctx context.Context, live map[compute.Hash]compute.Hash) error {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	if all, err = m.cfg.To.All(ctx); err != nil {
-		return nil, err
+	all, err := m.cfg.To.All(ctx)
+	if err != nil {
+		return err
 	}
-	m.copied, m.lost = make(map[compute.Hash]bool, len(all)), make(map[compute.Hash]bool)
-	for name := range all {
-		m.copied[name] = true
-	}
-	return all, nil
-}
-
-// tidy moves live copies back from the trash, discards the old ones that are not live, and
-// deletes what has been in the trash for long. It goes on beside some failures, and returns
-// the first.
-func (m *Mirror) tidy(
-	ctx context.Context, all map[compute.Hash]time.Time, live map[compute.Hash]compute.Hash, age time.Duration,
-) error {
-	ctx, cancel := context.WithTimeout(ctx, listTime)
-	defer cancel()
 	trash, err := m.cfg.To.Trash(ctx)
 	if err != nil {
 		return err
 	}
-	var back, away, gone []compute.Hash
-	now := m.cfg.Now()
-	for name, at := range trash {
-		_, lives := live[name]
-		switch {
-		case lives && !m.copied[name]:
+	m.all, m.trash = all, trash
+	m.copied, m.lost = make(map[compute.Hash]bool, len(all)), make(map[compute.Hash]bool)
+	for name := range all {
+		m.copied[name] = true
+	}
+	var back []compute.Hash
+	for name := range trash {
+		if _, lives := live[name]; lives && !m.copied[name] {
 			back = append(back, name)
-		case lives, now.Sub(at) >= trashAge:
-			gone = append(gone, name)
 		}
 	}
-	for name, at := range all {
+	_, err = each(ctx, back, m.cfg.To.Restore, func(name compute.Hash, err error) error {
+		if err == nil {
+			m.copied[name] = true
+			delete(m.trash, name)
+		}
+		return err
+	})
+	return err
+}
+
+// tidy discards the old copies that are not live, and deletes from the trash what has been
+// there for long or has another copy.
+func (m *Mirror) tidy(ctx context.Context, live map[compute.Hash]compute.Hash, age time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	var away, gone []compute.Hash
+	now := m.cfg.Now()
+	for name, at := range m.all {
 		if _, lives := live[name]; !lives && now.Sub(at) > age {
 			away = append(away, name)
 		}
 	}
-	return errors.Join(
-		m.change(ctx, back, m.cfg.To.Restore, func(name compute.Hash) { m.copied[name] = true }),
-		m.change(ctx, away, m.cfg.To.Discard, func(name compute.Hash) { delete(m.copied, name) }),
-		m.change(ctx, gone, m.cfg.To.Delete, func(compute.Hash) {}),
-	)
+	for name, at := range m.trash {
+		if m.copied[name] || now.Sub(at) >= trashAge {
+			gone = append(gone, name)
+		}
+	}
+	_, err := each(ctx, away, m.cfg.To.Discard, func(name compute.Hash, err error) error {
+		if err == nil {
+			delete(m.copied, name)
+		}
+		return err
+	})
+	_, failed := each(ctx, gone, m.cfg.To.Delete, func(_ compute.Hash, err error) error { return err })
+	m.all, m.trash = nil, nil
+	return errors.Join(err, failed)
 }
 
-// change changes copies, and calls done for each. It gives up when too many fail.
-func (m *Mirror) change(
-	ctx context.Context, names []compute.Hash, one func(context.Context, compute.Hash) error, done func(compute.Hash),
-) error {
+// copyAll copies the blobs that have no copy, of all those by the names of their copies.
+// Those that no server has are no failure.
+func (m *Mirror) copyAll(ctx context.Context, names map[compute.Hash]compute.Hash) (copied int, err error) {
+	var missing []compute.Hash
+	lost := 0
+	for name, hash := range names {
+		switch {
+		case m.lost[hash]:
+			lost++
+		case !m.copied[name]:
+			missing = append(missing, name)
+		}
+	}
+	one := func(ctx context.Context, name compute.Hash) error { return m.copy(ctx, name, names[name]) }
+	copied, err = each(ctx, missing, one, func(name compute.Hash, err error) error {
+		if err == nil {
+			m.copied[name] = true
+		}
+		if compute.CodeOf(err) == compute.CodeNotFound {
+			m.lost[names[name]] = true
+			return errLost
+		}
+		return err
+	})
+	m.metrics.missing.Set(float64(lost + len(missing) - copied))
+	if err != nil {
+		err = fmt.Errorf("%d of %d blobs: %w", len(missing)-copied, len(missing), err)
+	}
+	return copied, err
+}
+
+// errLost is that no server has a blob.
+var errLost = errors.New("no server has the blob")
+
+// each does one thing for each name, some at a time, and calls done with the result, one after
+// the other. It returns how many succeeded, and the first error of done but errLost. After
+// maxFailed errors it gives up.
+func each(
+	ctx context.Context, names []compute.Hash,
+	one func(context.Context, compute.Hash) error, done func(compute.Hash, error) error,
+) (succeeded int, err error) {
 	var mu sync.Mutex
 	var failed []error
 	var group errgroup.Group
-	group.SetLimit(putsAtOnce)
+	group.SetLimit(atOnce)
 	for _, name := range names {
 		mu.Lock()
-		end := len(failed) >= maxFailed
+		end := len(failed) >= maxFailed || ctx.Err() != nil
 		mu.Unlock()
 		if end {
 			break
@@ -234,80 +288,42 @@ func (m *Mirror) change(
 			err := one(ctx, name)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
-				failed = append(failed, err)
-			} else {
-				done(name)
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // The errors are in failed.
-	if len(failed) > 0 {
-		return failed[0]
-	}
-	return nil
-}
-
-// copyAll copies the blobs that have no copy, of all those by the names of their copies. It
-// gives up when too many fail. Those that no server has are no failure.
-func (m *Mirror) copyAll(ctx context.Context, names map[compute.Hash]compute.Hash) (copied int, err error) {
-	missing := make(map[compute.Hash]compute.Hash)
-	for name, hash := range names {
-		if !m.copied[name] {
-			missing[name] = hash
-		}
-	}
-	var mu sync.Mutex
-	var failed []error
-	var group errgroup.Group
-	group.SetLimit(putsAtOnce)
-	for name, hash := range missing {
-		mu.Lock()
-		skip, end := m.lost[hash], len(failed) >= maxFailed || ctx.Err() != nil
-		mu.Unlock()
-		if end {
-			break
-		}
-		if skip {
-			continue
-		}
-		group.Go(func() error {
-			err := m.copy(ctx, name, hash)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
+			switch err = done(name, err); {
 			case err == nil:
-				m.copied[name] = true
-				copied++
-			case compute.CodeOf(err) == compute.CodeNotFound:
-				m.lost[hash] = true
-			default:
+				succeeded++
+			case !errors.Is(err, errLost):
 				failed = append(failed, err)
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // The errors are in failed.
-	m.metrics.missing.Set(float64(len(missing) - copied))
 	if len(failed) > 0 {
-		return copied, fmt.Errorf("%d of %d blobs: %w", len(missing)-copied, len(missing), failed[0])
+		return succeeded, failed[0]
 	}
-	return copied, ctx.Err()
+	return succeeded, ctx.Err()
 }
 
-// copy puts a copy of a blob into the store. The code is not_found if no server has it.
+// copy puts a copy of a blob into the store. The code is not_found if no server has it, and no
+// other store.
 func (m *Mirror) copy(ctx context.Context, name, hash compute.Hash) error {
 	ctx, cancel := context.WithTimeout(ctx, putTime)
 	defer cancel()
 	data, err := m.cfg.Blob(ctx, hash)
+	if compute.CodeOf(err) == compute.CodeNotFound && len(m.cfg.From) > 0 {
+		data, err = m.read(ctx, m.sources[len(m.sources)-len(m.cfg.From):], hash)
+	}
 	if err != nil {
 		return err
 	}
 	if err := m.limit.WaitN(ctx, min(len(data), m.limit.Burst())); err != nil {
 		return err
 	}
-	if err := m.cfg.To.Put(ctx, name, m.sealer.seal(hash, data)); err != nil {
+	sealed, err := m.cfg.Key.Seal(data, hash[:])
+	if err == nil {
+		err = m.cfg.To.Put(ctx, name, sealed)
+	}
+	if err != nil {
 		return compute.Errorf(compute.CodeUnavailable, "The object store takes no copy: %w", err)
 	}
 	return nil
@@ -316,11 +332,16 @@ func (m *Mirror) copy(ctx context.Context, name, hash compute.Hash) error {
 // Get returns a blob from its copy. The code is not_found if no store has one. A store that
 // does not answer is not asked again for a while.
 func (m *Mirror) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
+	return m.read(ctx, m.sources, hash)
+}
+
+// read is Get of some of the stores.
+func (m *Mirror) read(ctx context.Context, from []*source, hash compute.Hash) ([]byte, error) {
 	var failed error
-	for _, s := range m.sources {
-		sealed, err := s.get(ctx, m.sealer.name(hash), m.cfg.Now)
+	for _, s := range from {
+		sealed, err := s.get(ctx, m.cfg.Key.Name(hash), m.cfg.Now)
 		if err == nil {
-			return m.sealer.open(hash, sealed)
+			return m.open(hash, sealed)
 		}
 		if compute.CodeOf(err) != compute.CodeNotFound && failed == nil {
 			failed = err
@@ -330,6 +351,16 @@ func (m *Mirror) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
 		failed = compute.Errorf(compute.CodeNotFound, "The object store has no copy of blob %x.", hash[:8])
 	}
 	return nil, failed
+}
+
+// open decrypts a copy.
+func (m *Mirror) open(hash compute.Hash, sealed []byte) ([]byte, error) {
+	data, err := m.cfg.Key.Open(sealed, hash[:])
+	if err != nil || sha256.Sum256(data) != hash {
+		return nil, compute.Errorf(compute.CodeUnavailable,
+			"The copy of blob %x in the object store is damaged, or of another master key.", hash[:8])
+	}
+	return data, nil
 }
 
 // get returns the data of a name, unless the store has failed a moment ago.

@@ -58,7 +58,7 @@ func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 		h.Logger.Warn("blobs not swept", "err", err)
 		return
 	}
-	used, unread := referenced(ctx, view, h.Trees)
+	used, unread := placedBlobs(ctx, view, h.Trees)
 	if len(unread) > 0 {
 		h.Logger.Warn("blobs not swept: manifests not readable",
 			"count", len(unread), "first", storage.Name(unread[0].Manifest), "err", unread[0].Err)
@@ -68,7 +68,7 @@ func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 		h.Logger.Warn("blobs not swept: objects not readable", "count", count, "err", err)
 		return
 	}
-	archived := archivesOf(view) // All servers have these.
+	archived := archivedBlobs(view)
 	removed, err := h.Blobs.Sweep(func(h compute.Hash) bool { return used[h] || archived[h] }, minAge)
 	if err != nil {
 		h.Logger.Warn("blobs not swept", "err", err)
@@ -85,9 +85,9 @@ func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 	}
 }
 
-// referenced returns the blobs to which a state refers, without archives and those of
-// objects, and the manifests that could not be read.
-func referenced(
+// placedBlobs returns the blobs of a state that some servers have, without those of objects,
+// and the manifests that could not be read.
+func placedBlobs(
 	ctx context.Context, view *fsm.View, cache *trees.Cache,
 ) (used map[compute.Hash]bool, unread []trees.Unread) {
 	used, unread = cache.Live(ctx, view.Trees())
@@ -97,8 +97,8 @@ func referenced(
 	return used, unread
 }
 
-// archivesOf returns the blobs of the archives of a state.
-func archivesOf(view *fsm.View) map[compute.Hash]bool {
+// archivedBlobs returns the blobs of archives, which all servers have.
+func archivedBlobs(view *fsm.View) map[compute.Hash]bool {
 	archived := make(map[compute.Hash]bool)
 	for a := range view.Archives() {
 		archived[a.Blob] = true
@@ -106,11 +106,11 @@ func archivesOf(view *fsm.View) map[compute.Hash]bool {
 	return archived
 }
 
-// Referenced returns the blobs to which a state refers, without those of objects: code,
+// Blobs returns the blobs to which a state refers, without those of objects: code,
 // files, outputs, metrics and archives. With an error it returns those that are known.
-func Referenced(ctx context.Context, view *fsm.View, cache *trees.Cache) (map[compute.Hash]bool, error) {
-	used, unread := referenced(ctx, view, cache)
-	maps.Copy(used, archivesOf(view))
+func Blobs(ctx context.Context, view *fsm.View, cache *trees.Cache) (map[compute.Hash]bool, error) {
+	used, unread := placedBlobs(ctx, view, cache)
+	maps.Copy(used, archivedBlobs(view))
 	if len(unread) > 0 {
 		return used, fmt.Errorf("read manifest %s, one of %d: %w",
 			storage.Name(unread[0].Manifest), len(unread), unread[0].Err)

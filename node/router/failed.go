@@ -29,16 +29,17 @@ type failedReplica struct {
 	at     time.Time
 }
 
-// endKnown is how long the end of a replica takes to be known, at most: one that broke a
-// connection longer ago, and has not ended, lives.
+// endKnown is how long the end of a replica takes to be known. One that broke a connection
+// longer ago, and has not ended, is not counted.
 const endKnown = 10 * time.Second
 
 // lost returns how many replicas were lost with the request: those that failed afterwards,
-// and those that broke its connection a moment ago. It may have been their node that broke
-// it, so that all of one node count as one until it is known. Replicas that were stopped or
-// replaced, or whose node was lost, were not lost with the request.
-func (f *failedRequest) lost(view *fsm.View, now time.Time) (n int) {
-	unknown := make(map[compute.NodeID]bool) // Nodes with replicas whose end is not known.
+// and those that broke its connection a moment ago and have not ended yet. It may have been
+// their node that broke it. So all of one node count as one until it is known, and from two
+// of them on the node is suspect. Replicas that were stopped or replaced, or whose node was
+// lost, do not count: the request was not the reason.
+func (f *failedRequest) lost(view *fsm.View, now time.Time) (n int, suspect map[compute.NodeID]bool) {
+	unknown := make(map[compute.NodeID]int) // Replicas, by node, of which it is not known whether they ended.
 	for _, r := range f.replicas {
 		a := attemptOf(view, r.Replica)
 		switch {
@@ -47,10 +48,16 @@ func (f *failedRequest) lost(view *fsm.View, now time.Time) (n int) {
 				n++
 			}
 		case r.broken && now.Sub(r.at) < endKnown:
-			unknown[r.Node] = true
+			unknown[r.Node]++
 		}
 	}
-	return n + len(unknown)
+	suspect = make(map[compute.NodeID]bool)
+	for node, count := range unknown {
+		if n++; count > 1 {
+			suspect[node] = true
+		}
+	}
+	return n, suspect
 }
 
 // attemptOf returns the attempt of a replica, nil if the state does not have it.
@@ -65,7 +72,8 @@ func attemptOf(view *fsm.View, r Replica) *compute.Attempt {
 
 // hasFailed reports whether an attempt failed, and not its node.
 func hasFailed(a *compute.Attempt) bool {
-	return a.Status == compute.StatusFailed || a.Status == compute.StatusSystemFailure && a.Reason != compute.ReasonNodeLost
+	return a.Reason != compute.ReasonNodeLost &&
+		(a.Status == compute.StatusFailed || a.Status == compute.StatusSystemFailure)
 }
 
 // requestKey names a request by its deployment and its body, which is not kept.
@@ -77,19 +85,33 @@ func (r *Router) requestKey(deployment *compute.Execution, body []byte) uint64 {
 	return h.Sum64()
 }
 
-// risk returns how many replicas more may fail with a request: fewer if replicas were lost
-// with its body before, and none for a while, which it also returns, after two of them. Else
-// a client that repeats a request on which engines end would end each replica, and each again
-// once it has restarted, until the deployment has failed. It reports whether replicas failed
-// with the body.
-func (r *Router) risk(
-	view *fsm.View, deployment *compute.Execution, body []byte,
-) (most int, wait time.Duration, known bool) {
+// risk is what is known of a request from replicas that failed with its body.
+type risk struct {
+	known   bool                    // Some did.
+	most    int                     // Replicas more that may fail with it.
+	wait    time.Duration           // For which it is kept from replicas, if none may.
+	suspect map[compute.NodeID]bool // Nodes that are not asked, until more is known.
+}
+
+// allowed returns those of replicas that are not on suspect nodes.
+func (k risk) allowed(replicas []Replica) []Replica {
+	if len(k.suspect) == 0 {
+		return replicas
+	}
+	return slices.DeleteFunc(slices.Clone(replicas), func(p Replica) bool { return k.suspect[p.Node] })
+}
+
+// riskOf returns how many replicas more may fail with a request: fewer if replicas were lost
+// with its body before, and none for a while after two of them. Else a client that repeats a
+// request on which engines end would end each replica, and each again once it has restarted,
+// until the deployment has failed.
+func (r *Router) riskOf(view *fsm.View, deployment *compute.Execution, body []byte) risk {
+	none := risk{most: compute.MaxReplicaFailures}
 	r.mu.Lock()
-	none := len(r.failed) == 0
+	empty := len(r.failed) == 0
 	r.mu.Unlock()
-	if none {
-		return compute.MaxReplicaFailures, 0, false
+	if empty {
+		return none
 	}
 	key := r.requestKey(deployment, body)
 	r.mu.Lock()
@@ -97,16 +119,17 @@ func (r *Router) risk(
 	f, now := r.failed[key], r.now()
 	if f == nil || !now.Before(f.until) {
 		delete(r.failed, key)
-		return compute.MaxReplicaFailures, 0, false
+		return none
 	}
-	lost := f.lost(view, now)
-	if wait = quarantine(deployment, lost) - now.Sub(f.last); lost >= compute.MaxReplicaFailures && wait > 0 {
-		return 0, wait, true
+	lost, suspect := f.lost(view, now)
+	since := now.Sub(f.last)
+	out := risk{known: true, most: compute.MaxReplicaFailures, wait: endKnown - since, suspect: suspect}
+	if wait := quarantine(deployment, lost) - since; lost >= compute.MaxReplicaFailures && wait > 0 {
+		out.most, out.wait = 0, wait
+	} else if lost > 0 {
+		out.most = 1
 	}
-	if lost > 0 {
-		return 1, 0, true
-	}
-	return compute.MaxReplicaFailures, 0, true
+	return out
 }
 
 // maxQuarantined is the number of lost replicas from which on a request waits longest.

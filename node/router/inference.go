@@ -40,20 +40,21 @@ func (r *Router) Infer( //nolint:gocognit // One replica after the other.
 	if len(replicas) == 0 {
 		return nil, noneReady(deployment)
 	}
-	most, wait, known := r.risk(view, deployment, body)
-	if most == 0 {
+	before := r.riskOf(view, deployment, body)
+	replicas = before.allowed(replicas)
+	if before.most == 0 || len(replicas) == 0 {
 		return nil, compute.Errorf(compute.CodeUnavailable,
 			"Replicas have failed while they had this request, and it is kept from others for a while. "+
-				"The engine may not be able to answer it.").Named(compute.DetailReplicaLost).Retry(wait)
+				"The engine may not be able to answer it.").Named(compute.DetailReplicaLost).Retry(before.wait)
 	}
-	left := min(most, compute.MaxReplicaFailures-*failed) // Replicas that may fail with it.
+	left := min(before.most, compute.MaxReplicaFailures-*failed) // Replicas that may fail with it.
 	var last error
 	crowded := false
 	order := r.orderByPrefix(replicas, prefix)
 	for i, to := range order {
 		answer, err := r.try(req, to, body)
 		if err == nil {
-			r.judge(deployment, body, to, answer.StatusCode, known || *failed > 0)
+			r.judge(deployment, body, to, answer.StatusCode, before.known || *failed > 0)
 			if i == len(order)-1 || answer.StatusCode < http.StatusInternalServerError {
 				return answer, nil
 			}

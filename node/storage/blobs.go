@@ -132,18 +132,11 @@ func (b *Blobs) putLocal(hash compute.Hash, data []byte) error {
 	return b.cfg.Store.putAs(hash, data)
 }
 
-// Get returns the blob, from this disk or from the other nodes in the order of
-// its owners. It restores a missing or damaged copy that it meets on an owner.
-// The code is not_found when every node answers that it has none, and
-// unavailable when some did not answer.
+// Get returns the blob, from this disk, from the other nodes in the order of its
+// owners, or from the mirror. It restores a missing or damaged copy that it meets
+// on an owner. The code is not_found when everybody answers that they have none,
+// and unavailable when some did not answer.
 func (b *Blobs) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
-	data, _, err := b.read(ctx, hash)
-	return data, err
-}
-
-// Find is Get, also from the mirror where no node returns the blob. It puts such a blob back
-// on its owners. The code is not_found when the mirror has none either.
-func (b *Blobs) Find(ctx context.Context, hash compute.Hash) ([]byte, error) {
 	data, failed, err := b.read(ctx, hash)
 	if err == nil || b.cfg.Mirror == nil || ctx.Err() != nil {
 		return data, err
@@ -160,10 +153,16 @@ func (b *Blobs) Find(ctx context.Context, hash compute.Hash) ([]byte, error) {
 	return nil, err
 }
 
+// GetFromNodes is Get without the mirror: not_found says that no node has the blob.
+func (b *Blobs) GetFromNodes(ctx context.Context, hash compute.Hash) ([]byte, error) {
+	data, _, err := b.read(ctx, hash)
+	return data, err
+}
+
 // wanted returns those of the owners of a blob that should have it.
 func (b *Blobs) wanted(owners []Node) []Node { return owners[:min(b.Replicas(), len(owners))] }
 
-// read is Get. It also returns what the nodes answered that did not return the blob.
+// read is GetFromNodes. It also returns what the nodes answered that did not return the blob.
 func (b *Blobs) read(ctx context.Context, hash compute.Hash) (data []byte, failed []answer, err error) {
 	defer func() { b.metrics.count("get", err) }()
 	data, err = b.getLocal(hash)

@@ -427,7 +427,7 @@ func TestPeek(t *testing.T) {
 }
 
 // TestMirror reads blobs that no node returns from their copies outside of the cluster, and
-// puts them back on the disks that should have them. Get does not.
+// puts them back on the disks that should have them. GetFromNodes does not.
 func TestMirror(t *testing.T) {
 	c := newCluster(t, 3, 2)
 	data := []byte("only outside")
@@ -447,18 +447,18 @@ func TestMirror(t *testing.T) {
 		}
 	}
 	node := c.nodes[nodeID(0)]
-	if _, err := node.Get(t.Context(), hash); compute.CodeOf(err) != compute.CodeNotFound || asked != 0 {
+	if _, err := node.GetFromNodes(t.Context(), hash); compute.CodeOf(err) != compute.CodeNotFound || asked != 0 {
 		t.Errorf("of the nodes: %v, the mirror was asked %d times", err, asked)
 	}
 	refuse = compute.Errorf(compute.CodeUnavailable, "It does not answer.")
-	if _, err := node.Find(t.Context(), hash); compute.CodeOf(err) != compute.CodeUnavailable {
+	if _, err := node.Get(t.Context(), hash); compute.CodeOf(err) != compute.CodeUnavailable {
 		t.Errorf("the mirror may have it: %v", err)
 	}
 	if err := node.Fetch(t.Context(), hash); compute.CodeOf(err) != compute.CodeNotFound {
 		t.Errorf("fetched, while the mirror does not answer: %v", err)
 	}
 	refuse = nil
-	if got, err := node.Find(t.Context(), hash); err != nil || !bytes.Equal(got, data) {
+	if got, err := node.Get(t.Context(), hash); err != nil || !bytes.Equal(got, data) {
 		t.Fatalf("got %q, %v", got, err)
 	}
 	have := 0
@@ -471,10 +471,10 @@ func TestMirror(t *testing.T) {
 		t.Errorf("%d disks have it again, want 2", have)
 	}
 	asked = 0
-	if _, err := node.Find(t.Context(), hash); err != nil || asked != 0 {
+	if _, err := node.Get(t.Context(), hash); err != nil || asked != 0 {
 		t.Errorf("a blob on the disks: %v, the mirror was asked %d times", err, asked)
 	}
-	if _, err := node.Find(t.Context(), compute.Hash{1}); compute.CodeOf(err) != compute.CodeNotFound {
+	if _, err := node.Get(t.Context(), compute.Hash{1}); compute.CodeOf(err) != compute.CodeNotFound {
 		t.Errorf("a blob that is nowhere: %v", err)
 	}
 }

@@ -7,8 +7,8 @@
 //
 // Blobs is the cluster's view. Every blob is on several nodes, chosen by
 // rendezvous hashing, and durable there before Put returns. It is read from any
-// node that has it, and healed from another node when a disk returns other
-// bytes. When nodes join or leave, or before one leaves, Lacking lists the
+// node that has it, or from a mirror outside of the cluster, and healed when a disk
+// returns other bytes. When nodes join or leave, or before one leaves, Lacking lists the
 // blobs that a node has to Fetch, and Trim removes those that it need not have.
 //
 // The package knows no owner, no name and no size beyond MaxBlob: those are

@@ -44,14 +44,12 @@ func (b *Blobs) Fetch(ctx context.Context, hash compute.Hash) error {
 	if b.cfg.Store.Has(hash) {
 		return nil
 	}
-	data, _, err := b.read(ctx, hash)
-	if err != nil && b.cfg.Mirror != nil && ctx.Err() == nil {
-		if mirrored, failed := b.cfg.Mirror(ctx, hash); failed == nil {
-			data, err = mirrored, nil
+	data, absent := b.GetFromNodes(ctx, hash)
+	if absent != nil {
+		var err error
+		if data, err = b.Get(ctx, hash); err != nil {
+			return absent
 		}
-	}
-	if err != nil {
-		return err
 	}
 	return b.putLocal(hash, data)
 }

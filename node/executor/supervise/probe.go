@@ -41,7 +41,7 @@ func (s *supervisor) serveCode() error {
 	}
 	g, err := openGate(s.box.Process(), serving.Port)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // The code has ended already. Else it ends, since it does not become ready.
+		return nil // The code has ended. If it has not, the readiness timeout ends it.
 	}
 	if err != nil {
 		return err

@@ -80,8 +80,8 @@ func (s *Scaler) Replicas(e *compute.Execution, ready, places int, c Counts, now
 		return 0
 	}
 	want := int(math.Ceil(float64(started) / elapsed.Seconds() * 1000 / float64(d.TargetMilliRPS)))
-	if more := missing(slow > d.TargetP95, queued, places); more > 0 {
-		if ready != have { // Replicas that were added are still starting: neither more nor fewer.
+	if more := extra(slow > d.TargetP95, queued, places); more > 0 {
+		if ready != have { // Replicas that were added are still starting, and stay.
 			more = 0
 		}
 		want = max(want, have+more)
@@ -101,9 +101,9 @@ func (s *Scaler) Replicas(e *compute.Execution, ready, places int, c Counts, now
 	return h.most
 }
 
-// missing returns how many replicas more there should be: one if answers are slow, and as
+// extra returns how many replicas more there should be: one if answers are slow, and as
 // many as would answer the requests that wait, which do not show in the delays yet.
-func missing(slow bool, queued, places int) (more int) {
+func extra(slow bool, queued, places int) (more int) {
 	if slow {
 		more = 1
 	}

@@ -2,7 +2,8 @@
 // Azure Blob Storage, or, in programs that are built with the tag gcs, Google Cloud
 // Storage.
 //
-// A blob is an object with the name of its hash. The bucket belongs to one cluster, which
+// A blob is an object with the name of its hash. Copies are objects with names of the caller,
+// for package mirror. The bucket belongs to one cluster, which
 // marks it. The package knows neither objects nor organizations: the caller of Sweep says
 // which blobs are live.
 //
