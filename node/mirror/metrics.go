@@ -13,7 +13,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		missing: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_mirror_missing",
-			Help: "Blobs of code, archives, metrics and outputs without a copy in the object store after the leader's last round.",
+			Help: "Blobs of code, archives, metrics and outputs without a copy in the object store, by the last round.",
 		}),
 		failing: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_mirror_failing", Help: "Whether the leader's last round of copies to the object store failed.",
