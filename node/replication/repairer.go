@@ -7,7 +7,6 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +29,7 @@ const (
 	fetchTimeout = 2 * time.Minute  // For one blob from another server.
 	maxFailed    = 16               // Failures after which a scan ends. Each may take a while.
 	leavePeriod  = 2 * time.Minute  // Longer than a removal takes from its first query to its entry.
+	fullPeriod   = 2 * time.Minute  // The same while too few copies exist, and this disk is full.
 	downPeriod   = 10 * time.Minute // Then the copies of bundles on a down server do not count. It may return.
 	repairRate   = 32 << 20         // Bytes a second that a server fetches: others need the disks and the network too.
 	trimBatch    = 1 << 10          // Copies about which other servers are asked at once.
@@ -81,9 +81,7 @@ type Repairer struct {
 	// leaves must not count a copy that is about to go. It is taken before mu.
 	scanning sync.Mutex
 
-	settled []compute.NodeID // The servers for which this server has its share.
-	full    []compute.NodeID // Those of the others whose disks were full then.
-	at      time.Time        // When the share was complete.
+	last share // Found by the last scan of bundles that came to its end.
 
 	mu      sync.Mutex
 	begun   uint64        // The number of scans begun.
@@ -92,6 +90,16 @@ type Repairer struct {
 	lacks   Missing
 	leavers map[compute.NodeID]time.Time // Servers that may be removed at any moment, with the end of that period.
 	silent  []compute.NodeID             // Servers that do not answer the callers that wait for the next scan.
+}
+
+// share is this server's share of the bundles, as far as its disk takes it.
+type share struct {
+	servers []compute.NodeID // The servers for which it was fetched.
+	full    []compute.NodeID // Those of the others whose disks were full then.
+	short   bool             // This disk was full.
+	refused int              // Bundles that nobody has enough copies of.
+	one     compute.Hash     // One of them.
+	next    time.Time        // When to look again although nothing has changed.
 }
 
 // absent are the servers whose copies a scan does not count.
@@ -124,6 +132,7 @@ func (r *Repairer) scan(ctx context.Context) {
 	r.scanning.Lock()
 	defer r.scanning.Unlock()
 	number, without := r.begin()
+	r.blobs.TrySpace()
 	l := Missing{Scanned: true}
 	l.Archives = r.fetchArchives(ctx)
 	full := r.blobs.FullNodes(ctx, slices.Concat(without.leavers, without.silent))
@@ -212,7 +221,7 @@ func (r *Repairer) fetchArchives(ctx context.Context) int {
 }
 
 // fetchBundles fetches this server's share of the bundles if the share may have
-// changed or bundlePeriod has passed. It returns how many bundles it could not
+// changed, this disk has space again, or bundlePeriod has passed. It returns how many bundles it could not
 // fetch although some server may have them, and one of those. While servers are
 // about to leave, it fetches only bundles that they may have. It takes the place of those
 // of full, for the bundles that they lack.
@@ -222,8 +231,8 @@ func (r *Repairer) fetchBundles(
 	view, now := r.view(), r.now()
 	servers, down := present(view)
 	leaving := len(without.leavers) > 0
-	if !leaving && slices.Equal(servers, r.settled) && slices.Equal(full, r.full) && now.Sub(r.at) < bundlePeriod {
-		return 0, compute.Hash{}
+	if !leaving && r.last.holds(servers, full, r.showFull(), now) {
+		return r.last.refused, r.last.one
 	}
 	fetching, end := context.WithCancel(ctx)
 	defer end()
@@ -260,20 +269,36 @@ func (r *Repairer) fetchBundles(
 	if b.err != nil {
 		r.logger.Error("bundles missing on this server", "count", b.refused+b.lost, "err", b.err)
 	}
-	done := b.refused == 0 || len(down) > 0 // The down servers' own blobs come when they return.
+	short := r.showFull()
+	last := share{servers: servers, full: full, short: short, refused: b.refused, one: b.held, next: now.Add(bundlePeriod)}
+	if short && b.refused > 0 {
+		last.next = now.Add(fullPeriod)
+	}
+	done := b.refused == 0 || short || len(down) > 0 // The down servers' own blobs come when they return.
 	if done && !leaving && fetching.Err() == nil {
-		r.settled, r.full, r.at = servers, full, now
+		r.last = last
 	}
 	return b.refused, b.held
+}
+
+// holds reports whether the share is still the same.
+func (s share) holds(servers, full []compute.NodeID, short bool, now time.Time) bool {
+	return slices.Equal(servers, s.servers) && slices.Equal(full, s.full) && short == s.short && now.Before(s.next)
+}
+
+// showFull returns whether this disk is full, and has the metric say it.
+func (r *Repairer) showFull() bool {
+	full := r.blobs.Full()
+	r.metrics.full.Set(0)
+	if full {
+		r.metrics.full.Set(1)
+	}
+	return full
 }
 
 // besideFull counts, where this disk was full, only the blobs that the other servers have too
 // few copies of: those of which they have enough are not this server's to fetch.
 func (r *Repairer) besideFull(ctx context.Context, b *fetched, without, full []compute.NodeID) {
-	r.metrics.full.Set(0)
-	if r.blobs.Full() {
-		r.metrics.full.Set(1)
-	}
 	if compute.CodeOf(b.err) != compute.CodeNoSpace {
 		r.metrics.unplaced.Set(0)
 		return
@@ -400,94 +425,4 @@ func present(view *fsm.View) (servers, down []compute.NodeID) {
 		servers = append(servers, id)
 	}
 	return servers, down
-}
-
-// fetched is the result of fetching blobs.
-type fetched struct {
-	lost    int          // No server has them.
-	refused int          // They could not be fetched yet.
-	held    compute.Hash // The first of the refused.
-	first   compute.Hash
-	err     error          // The first failure; a full disk takes precedence.
-	left    []compute.Hash // The refused ones.
-}
-
-// addUnread counts manifests that could not be read: some of their chunks may be
-// missing here. If no server has one, its chunks are of no use.
-func (b *fetched) addUnread(unread []trees.Unread) {
-	for _, u := range unread {
-		if b.err == nil {
-			b.first, b.err = u.Manifest, u.Err
-		}
-		if compute.CodeOf(u.Err) == compute.CodeNotFound {
-			continue // Counted as lost already, where this server owns it.
-		}
-		if b.refused == 0 {
-			b.held = u.Manifest
-		}
-		b.refused++
-	}
-}
-
-// addMissing counts manifests of objects that could not be read.
-func (b *fetched) addMissing(count int, err error) {
-	if err == nil {
-		return
-	}
-	if b.err == nil {
-		b.err = err
-	}
-	if compute.CodeOf(err) != compute.CodeNotFound {
-		b.refused += count
-	}
-}
-
-// fetchAll fetches blobs with one and calls have for each that is on this disk
-// afterwards. It gives up on the others when the disk is full, because they
-// would be fetched and discarded, and when too many fetches fail.
-func (r *Repairer) fetchAll(
-	ctx context.Context, hashes []compute.Hash, one func(context.Context, compute.Hash) error, have func(),
-) (b fetched) {
-	// Blobs that cannot be fetched must not always come first.
-	rand.Shuffle(len(hashes), func(i, j int) { hashes[i], hashes[j] = hashes[j], hashes[i] })
-	for i, hash := range hashes {
-		err := fetch(ctx, hash, one)
-		if ctx.Err() != nil {
-			if b.refused == 0 {
-				b.held = hash
-			}
-			b.refused += len(hashes) - i
-			b.left = append(b.left, hashes[i:]...)
-			return b
-		}
-		full := compute.CodeOf(err) == compute.CodeNoSpace
-		if err != nil && (b.err == nil || full) {
-			b.first, b.err = hash, err
-		}
-		switch {
-		case err == nil:
-			have()
-		case compute.CodeOf(err) == compute.CodeNotFound:
-			b.lost++
-		default:
-			if b.refused == 0 {
-				b.held = hash
-			}
-			b.refused++
-			b.left = append(b.left, hash)
-		}
-		if full || b.refused >= maxFailed {
-			b.refused += len(hashes) - i - 1
-			b.left = append(b.left, hashes[i+1:]...)
-			return b
-		}
-	}
-	return b
-}
-
-// fetch fetches one blob.
-func fetch(ctx context.Context, hash compute.Hash, one func(context.Context, compute.Hash) error) error {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	defer cancel()
-	return one(ctx, hash)
 }

@@ -47,6 +47,14 @@ func (s *shortage) record(size int, err error) {
 // since.
 func (b *Blobs) Full() bool { return b.cfg.Store.shortage.bytes.Load() > 0 }
 
+// TrySpace ends the shortage of a disk that has space again for what it took no blob of, so
+// that a node of which nobody wants blobs does not count as full for ever.
+func (b *Blobs) TrySpace() {
+	if size := b.cfg.Store.shortage.bytes.Load(); size > 0 && b.cfg.Store.hasSpace(size) {
+		b.cfg.Store.shortage.bytes.CompareAndSwap(size, 0)
+	}
+}
+
 // holds asks a node which of hashes it has durably. An older node refuses. The names go in
 // their order, so that each question is about few directories.
 func (b *Blobs) holds(ctx context.Context, node compute.NodeID, hashes []compute.Hash) (holding, error) {

@@ -39,12 +39,12 @@ func TestHoldsNamesBlobs(t *testing.T) {
 	}
 }
 
-// TestFullDiskIsReported holds that a node reports its full disk until it takes a blob as large as
-// the one that it did not take.
+// TestFullDiskIsReported holds that a node reports its full disk until it has space for a blob as
+// large as the one that it did not take.
 func TestFullDiskIsReported(t *testing.T) {
 	c := newCluster(t, 2, 1)
 	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=512k"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=640k"); err != nil {
 		t.Skipf("mount a file system: %v", err)
 	}
 	t.Cleanup(func() {
@@ -66,13 +66,20 @@ func TestFullDiskIsReported(t *testing.T) {
 		}
 	}
 	put(70_000, "", false)
-	if err := os.WriteFile(filler, make([]byte, 256<<10), 0o600); err != nil {
+	if err := os.WriteFile(filler, make([]byte, 384<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	put(300_000, compute.CodeNoSpace, true)
 	put(20_000, "", true)
+	if small.TrySpace(); !small.Full() {
+		t.Error("a full disk has space")
+	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
+	}
+	put(10_000, "", true)
+	if small.TrySpace(); small.Full() {
+		t.Error("the disk counts as full although it has space")
 	}
 	put(300_001, "", false)
 }

@@ -164,6 +164,17 @@ func (s *Store) writeAs(hash compute.Hash, data []byte, sync func(*os.File) erro
 	return err
 }
 
+// hasSpace reports whether the disk has space for a blob of some bytes and its line of the
+// journal. It is false where the file system does not say.
+func (s *Store) hasSpace(size int64) bool {
+	f, err := os.CreateTemp(s.tmp(), "")
+	if err != nil {
+		return false
+	}
+	err = syscall.Fallocate(int(f.Fd()), 0, 0, size+maxJournaled)
+	return errors.Join(err, os.Remove(f.Name()), f.Close()) == nil
+}
+
 // place gives the finished file its name. The first blob of a directory makes it.
 func (s *Store) place(tmp string, hash compute.Hash) error {
 	err := s.rename(tmp, hash)
