@@ -65,7 +65,7 @@ var rules = []rule{
 	{"node", []string{"api/...", "cluster/...", "compute", "fault", "fsm", "gpu", "loop", "scheduler/..."}, "node puts a peer together from the parts below it"},
 	{"composefile", nil, "what a Compose file may say is a pure function of its text"},
 	{"node/executor/docker/dockertest", []string{"node/executor/docker"}, "images for tests are made on the engine that nodes use"},
-	{"node/executor", []string{"attempt", "boottime", "composefile", "compute", "compute/address", "fault", "loop", "node/logs"}, "the children of node know nothing of commands; an attempt writes its output through node/logs"},
+	{"node/executor", []string{"attempt", "boottime", "cluster/file", "composefile", "compute", "compute/address", "fault", "loop", "node/logs"}, "the children of node know nothing of commands; an attempt writes its output through node/logs"},
 	{"node/config", []string{"compute", "gpu", "node/inference/engine"}, "the configuration is read without opening what it configures"},
 	{"node/repair", []string{"cluster/file", "cluster/raftconf", "cluster/replica", "compute", "fsm", "fsm/snapshot", "node/storage"}, "a stopped server is repaired without the parts of a running one"},
 	{"node/worker", []string{"api/edge", "attempt", "boottime", "cluster", "cluster/rpc", "compute", "fsm", "loop", "node/executor", "node/logs"}, "both sides of the protocol of workers stand in one place"},

@@ -113,7 +113,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("open engine: %w", err)
 	}
 	e := &Engine{cfg: cfg, api: api, facts: facts, guard: newGuard(&cfg), free: freeBytes}
-	if e.images, err = openImages(cfg.Dir, cfg.Now); err != nil {
+	if e.images, err = openImages(cfg.Dir, cfg.Now, cfg.Logger); err != nil {
 		return nil, errors.Join(err, api.Close())
 	}
 	e.dropInterrupted(ctx)

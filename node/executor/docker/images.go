@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,12 +18,14 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 
+	"berth/cluster/file"
 	"berth/compute"
 )
 
 const (
 	imagesFile   = "images.json"
-	maxImageOrgs = 1000 // Organizations that are remembered to have pulled an image.
+	maxImageOrgs = 1000        // Organizations that are remembered to have pulled an image.
+	useEvery     = time.Minute // Between writes of the list that only say which images were used.
 )
 
 // Image is an image that is on the engine.
@@ -65,12 +68,15 @@ type images struct {
 
 	mu sync.Mutex
 
+	saved time.Time                  // When the list was written.
 	byRef map[string]*pulled         // Images that have lost their names are below their ids.
 	busy  map[string]chan struct{}   // References that are being pulled.
 	users map[string]map[string]bool // Attempts that took an image, some of which have ended.
 }
 
-func openImages(dir string, now func() time.Time) (*images, error) {
+// openImages reads the list in a directory. A damaged one is put aside: its images take space
+// until the operator removes them, and are pulled again by those who want them.
+func openImages(dir string, now func() time.Time, log *slog.Logger) (*images, error) {
 	i := &images{
 		file: filepath.Join(dir, imagesFile), now: now,
 		byRef: make(map[string]*pulled), busy: make(map[string]chan struct{}),
@@ -80,10 +86,17 @@ func openImages(dir string, now func() time.Time) (*images, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return i, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(data, &i.byRef)
-	}
 	if err != nil {
+		return nil, fmt.Errorf("read list of images: %w", err)
+	}
+	if err = json.Unmarshal(data, &i.byRef); err == nil && i.byRef != nil {
+		return i, nil
+	}
+	aside := i.file + ".damaged"
+	log.Warn("list of pulled images damaged, beginning a new one", "path", aside,
+		"hint", "images named "+localRepository+"... that no node lists can be removed", "err", err)
+	i.byRef = make(map[string]*pulled)
+	if err := os.Rename(i.file, aside); err != nil {
 		return nil, fmt.Errorf("read list of images: %w", err)
 	}
 	return i, nil
@@ -174,12 +187,19 @@ func (i *images) find(ref string) (pulled, bool) {
 	return found, true
 }
 
-// use remembers that an image is used.
+// use remembers that an image is used, and writes that once in useEvery.
 func (i *images) use(ref string) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if p := i.byRef[ref]; p != nil {
-		p.UsedAt = i.now().UTC()
+	p := i.byRef[ref]
+	if p == nil {
+		return nil
+	}
+	now := i.now().UTC()
+	recent := now.Sub(i.saved) < useEvery
+	p.UsedAt = now
+	if recent {
+		return nil // A crash may forget it.
 	}
 	return i.write()
 }
@@ -235,14 +255,12 @@ func (i *images) named(id, not string) bool {
 func (i *images) write() error {
 	data, err := json.MarshalIndent(i.byRef, "", "  ")
 	if err == nil {
-		err = os.WriteFile(i.file+".new", data, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(i.file+".new", i.file)
+		err = file.Write(i.file, data)
 	}
 	if err != nil {
 		return fmt.Errorf("save list of images: %w", err)
 	}
+	i.saved = i.now()
 	return nil
 }
 
@@ -438,69 +456,3 @@ func (e *Engine) inspect(ctx context.Context, name, ref string) (*Image, error) 
 }
 
 const defaultStop = "SIGTERM"
-
-// evict removes pulled images, the least recently used first, until they fit their
-// limit.
-func (e *Engine) evict(ctx context.Context, keep string) {
-	e.removeOldest(ctx, keep, e.cfg.KeepMiB<<20, func() bool { return true })
-}
-
-// makeRoom does the same while the engine's disk is nearly full.
-func (e *Engine) makeRoom(ctx context.Context, keep string) {
-	if e.facts.root == "" {
-		return
-	}
-	e.removeOldest(ctx, keep, 0, func() bool {
-		free, err := e.free(e.facts.root)
-		return err == nil && free < minFree
-	})
-}
-
-// removeOldest removes pulled images, the least recently used first, until they fit a limit
-// or there is enough room. It leaves out those of live attempts and those that the engine
-// keeps, since a container has them.
-func (e *Engine) removeOldest(ctx context.Context, keep string, limit int64, more func() bool) {
-	tried := map[string]bool{keep: true}
-	for removed := 0; removed < maxEvictions && more(); {
-		ref := e.images.oldest(limit, tried)
-		if ref == "" {
-			return
-		}
-		tried[ref] = true
-		switch err := e.remove(ctx, ref); {
-		case err == nil:
-			removed++
-		case errors.Is(err, errInUse):
-		default:
-			e.cfg.Logger.Warn("image not removed", "err", err)
-			if unreachable(err) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-				return
-			}
-		}
-	}
-}
-
-// errInUse means that an image is kept, because it is used.
-var errInUse = errors.New("the image is in use")
-
-// remove removes a pulled image that no live attempt has and that is not being pulled.
-func (e *Engine) remove(ctx context.Context, ref string) error {
-	unlock, ok := e.images.tryLock(ref)
-	if !ok {
-		return errInUse
-	}
-	defer unlock()
-	if e.images.pinned(ref, e.cfg.Live) {
-		return errInUse
-	}
-	switch err := e.drop(ctx, e.images.nameOf(ref)); {
-	case cerrdefs.IsConflict(err):
-		return errInUse // A container has it, or a name of the operator's names it.
-	case err != nil:
-		return err
-	}
-	return e.images.forget(ref)
-}
-
-// maxEvictions is how many images one pull removes at most.
-const maxEvictions = 100

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -59,7 +61,7 @@ func engineWith(t *testing.T, f *fakeEngine) *Engine {
 	}
 	t.Cleanup(func() { api.Close() })
 	now := time.Unix(0, 0)
-	list, err := openImages(t.TempDir(), func() time.Time { now = now.Add(time.Second); return now })
+	list, err := openImages(t.TempDir(), func() time.Time { now = now.Add(time.Second); return now }, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +78,44 @@ func (e *Engine) add(t *testing.T, ref, id, attempt string) {
 	}
 	if err := e.list(t.Context(), ref, &pulled{ID: "sha256:" + id, Name: "berth.pulled/" + ref, Size: 4 << 20}, &Want{}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestListOfImagesIsRead opens lists as a power cut and other hands leave them: the engine can be used
+// with each, and a damaged one is still there to be looked at.
+func TestListOfImagesIsRead(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		damaged    bool
+		refs       int
+	}{
+		{"whole", `{"x/y":{"id":"sha256:1","used_at":"2026-01-02T03:04:05Z","public":true}}`, false, 1},
+		{"empty", "", true, 0},
+		{"half", `{"x/y":{"id":"sha2`, true, 0},
+		{"null", "null", true, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, imagesFile)
+			if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			list, err := openImages(dir, time.Now, slog.New(slog.DiscardHandler))
+			if err != nil || len(list.byRef) != test.refs {
+				t.Fatalf("got %d images, %v", len(list.byRef), err)
+			}
+			if err := list.record("x/z", &pulled{ID: "sha256:2"}, &Want{}); err != nil {
+				t.Fatal(err)
+			}
+			aside, err := os.ReadFile(path + ".damaged")
+			if (err == nil) != test.damaged || string(aside) != test.text && test.damaged {
+				t.Errorf("put aside is %q, %v", aside, err)
+			}
+			again, err := openImages(dir, time.Now, slog.New(slog.DiscardHandler))
+			if err != nil || len(again.byRef) != test.refs+1 {
+				t.Errorf("read again: %d images, %v", len(again.byRef), err)
+			}
+		})
 	}
 }
 
