@@ -103,8 +103,9 @@ type Config struct {
 
 	Objects Objects
 	// S3 makes credentials of S3 with the rights of an actor; session is the actor's
-	// login, if there is one.
-	S3 func(actor fsm.Actor, session compute.UUID) (wire.StorageCredentials, error)
+	// login, if there is one. The client has reached the API at base, by way of another
+	// node if the request is handed on.
+	S3 func(actor fsm.Actor, session compute.UUID, base string, handedOn bool) (wire.StorageCredentials, error)
 
 	// Migrate copies stored files to where new ones are kept, if start says so, and
 	// returns how far it is.

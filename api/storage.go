@@ -101,7 +101,7 @@ func (g *storage) routes() []edge.Route {
 		{
 			Method: http.MethodPost, Path: at + "/credentials", Tag: "Storage Credentials", Need: edge.NeedCaller,
 			Summary: "Credentials for the organization's bucket that a client of S3 can use for 12 hours, at the endpoint: the" +
-				" S3 port, or /s3 of the API where there is none. They end with the API key or the login that they were made with.",
+				" node's S3 port, or /s3 of the API where there is none or the API was reached through a proxy. They end with the API key or the login that they were made with.",
 			Reply: of[wire.StorageCredentials](), Once: true, Handle: g.credentials,
 		},
 		{
@@ -302,11 +302,7 @@ func (g *storage) credentials(r *edge.Request) (any, error) {
 	if err := r.View.AllowsObjects(); err != nil {
 		return nil, err
 	}
-	out, err := g.cfg.S3(r.Caller.Actor, r.Caller.Session)
-	if err == nil && out.Endpoint == "" {
-		out.Endpoint = r.Base + edge.S3Root
-	}
-	return out, err
+	return g.cfg.S3(r.Caller.Actor, r.Caller.Session, r.Base, r.HandedOn())
 }
 
 // usage answers what the organization stores.

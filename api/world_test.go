@@ -139,8 +139,8 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			ValidModel: func(name string) bool { return name != "" },
 		},
 		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20, Vault: fakeVault{}, Master: fakeMaster{}, Objects: fakeObjects{w},
-		S3: func(fsm.Actor, compute.UUID) (wire.StorageCredentials, error) {
-			return wire.StorageCredentials{ExpiresAt: compute.InstantOf(begin)}, nil
+		S3: func(_ fsm.Actor, _ compute.UUID, base string, _ bool) (wire.StorageCredentials, error) {
+			return wire.StorageCredentials{Endpoint: base + edge.S3Root, ExpiresAt: compute.InstantOf(begin)}, nil
 		},
 		Accounts: api.Accounts{SignUp: true, Identities: fakeIdentities{}, IdentitySignUp: true},
 		Payments: &fakePayments{orders: map[string]compute.Order{}}, Judge: judge,

@@ -3,17 +3,22 @@ package node
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
+	"syscall"
 
+	"berth/api/edge"
 	"berth/api/wire"
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
+	"berth/node/config"
 	"berth/node/gateway"
 )
 
@@ -26,11 +31,17 @@ const s3KeyPurpose = "s3 credentials v1"
 
 // openListener opens the socket of the S3 endpoint, if there is one.
 func (p *s3Part) openListener(ctx context.Context) error {
-	if p.node.cfg.S3.Addr == "" {
+	addr, auto := p.node.cfg.S3Addr(), p.node.cfg.S3.Addr == config.S3Auto
+	if addr == "" {
 		return nil
 	}
 	var listen net.ListenConfig
-	l, err := listen.Listen(ctx, "tcp", p.node.cfg.S3.Addr)
+	l, err := listen.Listen(ctx, "tcp", addr)
+	if auto && errors.Is(err, syscall.EADDRINUSE) {
+		p.node.logger.Warn("s3 port not opened: another program has it",
+			"part", "s3", "addr", addr, "hint", "set s3.addr; clients of S3 can use "+edge.S3Root+" at the API's address")
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("open s3 listener: %w", err)
 	}
@@ -45,7 +56,7 @@ func (p *s3Part) openListener(ctx context.Context) error {
 		scheme = "https"
 		p.listener = tls.NewListener(l, tlsConfig)
 	}
-	if p.url = p.node.cfg.S3.PublicURL; p.url == "" {
+	if p.url = p.node.cfg.S3.PublicURL; p.url == "" && !auto {
 		p.url = scheme + "://" + reachable(l.Addr(), p.node.cfg.Advertise)
 	}
 	return nil
@@ -164,19 +175,44 @@ func (p *s3Part) relayFrom(ctx context.Context, l net.Listener, places chan stru
 const maxS3Relays = 512
 
 // credentials makes credentials of S3 for an actor.
-func (p *s3Part) credentials(actor fsm.Actor, session compute.UUID) (wire.StorageCredentials, error) {
+func (p *s3Part) credentials(
+	actor fsm.Actor, session compute.UUID, base string, handedOn bool,
+) (wire.StorageCredentials, error) {
 	c := p.keys.Mint(actor, session)
 	return wire.StorageCredentials{
-		AccessKey: c.Access, SecretKey: c.Secret, SessionToken: c.Token, Endpoint: p.url,
+		AccessKey: c.Access, SecretKey: c.Secret, SessionToken: c.Token, Endpoint: p.endpoint(base, handedOn),
 		BucketName: gateway.BucketOf(actor.Org), Region: gateway.Region, ExpiresAt: compute.InstantOf(c.ExpiresAt),
 	}, nil
+}
+
+// endpoint returns where a client that has reached the API at base reaches S3. A port of its
+// own that no setting names is known to be there only if the client asks this node itself,
+// at its own address: not behind a proxy.
+func (p *s3Part) endpoint(base string, handedOn bool) string {
+	if p.url != "" {
+		return p.url
+	}
+	at, err := url.Parse(base)
+	if err == nil && !handedOn && p.listener != nil && at.Port() == portOf(p.node.listener) {
+		return at.Scheme + "://" + net.JoinHostPort(at.Hostname(), portOf(p.listener))
+	}
+	return base + edge.S3Root
+}
+
+// portOf returns the port of a listener.
+func portOf(l net.Listener) string {
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return ""
+	}
+	return port
 }
 
 // s3Part serves S3.
 type s3Part struct {
 	node     *Node
 	listener net.Listener // Nil for none.
-	url      string
+	url      string       // Where clients reach it, as a setting says; "" if none does.
 	mounts   net.Listener // For the mounts of executions on this node; nil for none.
 	socket   string       // Path of the socket of mounts.
 	keys     gateway.Keys

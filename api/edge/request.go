@@ -224,6 +224,9 @@ func (s *Server) baseURL(host string, tls bool) string {
 	return "http://" + host
 }
 
+// HandedOn reports whether another node got the request and hands the answer on.
+func (r *Request) HandedOn() bool { return r.handedOn }
+
 // singular returns the headers that may occur once. A proxy that reads the
 // first of two would see another caller, organization or request than a server
 // that reads the last.

@@ -68,7 +68,7 @@ func newNode(ctx context.Context, program, dir string, clock func() time.Time) (
 		return nil, err
 	}
 	config := fmt.Sprintf("name: bench\ndata_dir: %q\napi:\n  addr: %s\n  drain: 0s\nrpc:\n  addr: %s\n"+
-		"gossip:\n  addr: %s\ngpus:\n  source: none\n", n.data(), addrs[0], addrs[1], addrs[2])
+		"gossip:\n  addr: %s\ns3:\n  addr: off\ngpus:\n  source: none\n", n.data(), addrs[0], addrs[1], addrs[2])
 	return n, os.WriteFile(n.config(), []byte(config), 0o600)
 }
 

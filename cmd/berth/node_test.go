@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,7 +59,7 @@ func TestDataIsForTheOwnerOnly(t *testing.T) {
 	ended := make(chan clitest.Result, 1)
 	go func() {
 		ended <- clitest.Execute(ctx, newRoot(), "", "node", "--data_dir", dir, "--gpus.source", "none",
-			"--api.addr", "127.0.0.1:0", "--rpc.addr", "127.0.0.1:0", "--gossip.addr", "127.0.0.1:0", "--api.drain", "0")
+			"--api.addr", "127.0.0.71:0", "--rpc.addr", "127.0.0.1:0", "--gossip.addr", "127.0.0.1:0", "--api.drain", "0")
 	}()
 	deadline := time.After(time.Minute)
 	for {
@@ -73,10 +74,16 @@ func TestDataIsForTheOwnerOnly(t *testing.T) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+	conn, err := net.Dial("tcp", "127.0.0.71:6473") // Unless told otherwise, a node serves S3 there.
+	if err != nil {
+		t.Error(err)
+	} else {
+		conn.Close()
+	}
 	stop()
 	<-ended
 	seen := 0
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

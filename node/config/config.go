@@ -207,8 +207,31 @@ type Services struct {
 
 // S3 is where stored files are served to clients of S3.
 type S3 struct {
-	Addr      string `koanf:"addr" usage:"host:port of the S3 endpoint, such as 0.0.0.0:6473; default: none."`
+	Addr      string `koanf:"addr" usage:"host:port of the S3 endpoint; auto: port 6473 at the API's address; off: none."`
 	PublicURL string `koanf:"public_url" usage:"URL under which clients reach it; default: from the listener."`
+}
+
+// Values of S3.Addr that are no addresses.
+const (
+	S3Auto = "auto"
+	S3Off  = "off"
+
+	s3Port = "6473"
+)
+
+// S3Addr returns the address of the S3 endpoint, "" for none.
+func (c *Config) S3Addr() string {
+	switch c.S3.Addr {
+	case S3Off:
+		return ""
+	case S3Auto:
+		host, _, err := net.SplitHostPort(c.API.Addr)
+		if err != nil {
+			return "" // The address of the API is refused.
+		}
+		return net.JoinHostPort(host, s3Port)
+	}
+	return c.S3.Addr
 }
 
 // Storage is how blobs are kept.
@@ -317,6 +340,7 @@ func Default() Config {
 		GPUs:    GPU{Source: "auto"},
 		Python:  Python{InstallTimeout: 15 * time.Minute, InstallMiB: 20 << 10, KeepMiB: 100 << 10},
 		Exec:    Exec{Network: "egress", Scratch: "disk", ScratchMiB: 50 << 10, Grace: 10 * time.Second},
+		S3:      S3{Addr: S3Auto},
 		Storage: Storage{Replicas: 2, ScrubEvery: 6 * time.Hour},
 		Backup:  Backup{Keep: 7},
 		Docker: Docker{
@@ -379,7 +403,12 @@ func (c *Config) Validate() error {
 	}
 	v.baseURL("api.public_url", c.API.PublicURL)
 	v.check("api.drain", c.API.Drain >= 0 && c.API.Drain <= maxDrain, "must be 0 to "+maxDrain.String())
-	v.front(&c.API, c.S3.Addr)
+	s3 := ""
+	if c.S3.Addr != S3Auto { // It has the host of the API.
+		s3 = c.S3Addr()
+	}
+	v.check("s3.addr", s3 == "" || isAddress(s3), "must be host:port, auto or off")
+	v.front(&c.API, s3)
 	for _, host := range c.Join.Hosts {
 		v.address("join.hosts", host)
 	}
@@ -466,11 +495,15 @@ func (v *validator) baseURL(key, text string) {
 }
 
 func (v *validator) address(key, value string) {
+	v.check(key, isAddress(value), fmt.Sprintf("%q is not host:port", value))
+}
+
+func isAddress(value string) bool {
 	_, port, err := net.SplitHostPort(value)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	v.check(key, err == nil, fmt.Sprintf("%q is not host:port", value))
+	return err == nil
 }
 
 func (v *validator) gpus(c GPU) {

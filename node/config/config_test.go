@@ -29,6 +29,24 @@ func TestLoadPrecedence(t *testing.T) {
 	}
 }
 
+// TestS3Addr holds that S3 has a port of its own at the address of the API unless a setting says
+// otherwise.
+func TestS3Addr(t *testing.T) {
+	for _, test := range []struct{ api, s3, want string }{
+		{"127.0.0.1:6470", config.Default().S3.Addr, "127.0.0.1:6473"},
+		{":6470", config.S3Auto, ":6473"},
+		{"[::1]:80", config.S3Auto, "[::1]:6473"},
+		{"0.0.0.0:6470", "10.0.0.1:9000", "10.0.0.1:9000"},
+		{"0.0.0.0:6470", config.S3Off, ""},
+		{"0.0.0.0:6470", "", ""},
+	} {
+		cfg := config.Config{API: config.API{Addr: test.api}, S3: config.S3{Addr: test.s3}}
+		if got := cfg.S3Addr(); got != test.want {
+			t.Errorf("the API at %s and s3.addr %q: %q, want %q", test.api, test.s3, got, test.want)
+		}
+	}
+}
+
 func TestCheckNamesEveryFault(t *testing.T) {
 	tests := []struct {
 		name, text string
@@ -64,6 +82,9 @@ func TestCheckNamesEveryFault(t *testing.T) {
 		{"plain HTTP on every address", "api:\n  addr: :6470\n", []string{"api.insecure: is needed"}},
 		{"plain HTTP on purpose", "api:\n  addr: 0.0.0.0:6470\n  insecure: true\n", nil},
 		{"TLS beyond loopback", "api:\n  addr: 0.0.0.0:6470\n  tls: {cert: a, key: b}\n", nil},
+		{"no S3 port", "s3:\n  addr: off\n", nil},
+		{"S3 beyond loopback", "s3:\n  addr: 0.0.0.0:6473\n", []string{"api.insecure: is needed"}},
+		{"a bad S3 port", "s3:\n  addr: \"6473\"\n", []string{"line 2: s3.addr: must be host:port, auto or off"}},
 		{"not yaml", "name: [\n", []string{""}},
 		{"duplicate key", "name: a\nname: b\n", []string{"already defined"}},
 	}

@@ -122,6 +122,7 @@ func Config(tb testing.TB, i int) config.Config {
 	cfg.Name = "n" + string(rune('1'+i))
 	cfg.DataDir = filepath.Join(tb.TempDir(), cfg.Name)
 	cfg.API.Addr, cfg.RPC.Addr, cfg.Gossip.Addr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	cfg.S3.Addr = config.S3Off   // Tests of S3 clients open it.
 	cfg.API.Drain = 0            // Nothing balances load here.
 	cfg.Raft.Profile = "default" // Other tests keep the machine busy.
 	cfg.GPUs.Source, cfg.GPUs.Simulated = "simulated", GPUs(i)

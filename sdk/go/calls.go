@@ -1765,8 +1765,8 @@ func (g StorageCalls) Usage(ctx context.Context) (StorageUsage, error) {
 // Credentials is POST /api/v2/external/storage/credentials.
 //
 // Credentials for the organization's bucket that a client of S3 can use for 12 hours, at the
-// endpoint: the S3 port, or /s3 of the API where there is none. They end with the API key or
-// the login that they were made with.
+// endpoint: the node's S3 port, or /s3 of the API where there is none or the API was reached
+// through a proxy. They end with the API key or the login that they were made with.
 //
 // Needs: API key or access token.
 func (g StorageCalls) Credentials(ctx context.Context) (StorageCredentials, error) {

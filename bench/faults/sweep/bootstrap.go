@@ -57,7 +57,7 @@ func (l *singleNode) prepare(ctx context.Context) error {
 		return err
 	}
 	config := fmt.Sprintf("name: n0\ndata_dir: %q\napi:\n  addr: %s\n"+
-		"rpc:\n  addr: 127.0.0.1:0\ngossip:\n  addr: 127.0.0.1:0\n"+
+		"rpc:\n  addr: 127.0.0.1:0\ngossip:\n  addr: 127.0.0.1:0\ns3:\n  addr: off\n"+
 		"executor:\n  network: none\nbilling:\n  signup_grant: 1\ngpus:\n  source: none\n",
 		filepath.Join(l.dir, "data"), l.addr)
 	return os.WriteFile(filepath.Join(l.dir, "berth.yaml"), []byte(config), 0o600)
