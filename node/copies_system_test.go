@@ -3,6 +3,7 @@ package node_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,16 +17,20 @@ import (
 	"berth/api/client"
 	"berth/api/wire"
 	"berth/compute"
+	"berth/node/logs"
 	"berth/node/nodetest"
 )
 
-// printing prints numbered lines until it is ended.
-const printing = `
+// printing prints numbered lines until it is ended, with a pause of printPause behind each.
+const (
+	printing = `
 import itertools, time
 for i in itertools.count():
     print("line", i, flush=True)
-    time.sleep(0.002)
+    time.sleep(%f)
 `
+	printPause = 2 * time.Millisecond
+)
 
 // printed is an execution whose output is read while its node is killed.
 type printed struct {
@@ -40,7 +45,8 @@ func (l *losses) mustPrint(victim *nodetest.Process, api *client.Client) *printe
 	l.Helper()
 	grace := 15
 	p := &printed{output: make(chan string, 1)}
-	p.id = l.mustRun(api, client.Start{Code: printing, Timeout: 400, DisconnectGrace: &grace, ExecutionType: ownGPU(victim)})
+	code := fmt.Sprintf(printing, printPause.Seconds())
+	p.id = l.mustRun(api, client.Start{Code: code, Timeout: 400, DisconnectGrace: &grace, ExecutionType: ownGPU(victim)})
 	go func() {
 		text, err := readAll(l.Context(), api, p.id)
 		p.output <- text + errText(err)
@@ -77,23 +83,41 @@ func readAll(ctx context.Context, api *client.Client, id compute.ExecutionID) (s
 // copiedLines returns how many lines the other nodes have of output.
 func (l *losses) copiedLines(victim *nodetest.Process, id compute.ExecutionID) (n int) {
 	for _, p := range l.others(victim) {
-		path := filepath.Join(p.Config.DataDir, "copies", victim.ID, id.String(), "1", "out.seg")
-		data, err := os.ReadFile(path)
-		if err == nil {
-			n = max(n, bytes.Count(data, []byte("line ")))
-		}
+		n = max(n, linesIn(filepath.Join(p.Config.DataDir, "copies", victim.ID, id.String(), "1")))
 	}
 	return n
 }
 
-// mustKillSupervisor kills what supervises an execution.
-func mustKillSupervisor(t *testing.T, id compute.ExecutionID) {
+// linesIn returns how many lines of printing are in a directory for an attempt's output.
+func linesIn(dir string) int {
+	data, err := os.ReadFile(filepath.Join(dir, logs.SegmentName))
+	if err != nil {
+		return 0
+	}
+	return bytes.Count(data, []byte("line "))
+}
+
+// mustDie kills a node and what supervises an execution there, all at once as a machine
+// does that loses its power. The code ends with its supervisor.
+func (l *losses) mustDie(victim *nodetest.Process, id compute.ExecutionID) {
+	l.Helper()
+	supervisors := supervisorsOf(l.T, id)
+	l.signal([]*nodetest.Process{victim}, syscall.SIGKILL) // First: it would copy the end of the output.
+	for _, pid := range supervisors {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) { // One ends with another.
+			l.Errorf("kill supervisor %d: %v", pid, err)
+		}
+	}
+	victim.Kill() // Waits for its end.
+}
+
+// supervisorsOf returns the processes that supervise an execution.
+func supervisorsOf(t *testing.T, id compute.ExecutionID) (pids []int) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed := 0
 	for _, path := range lines {
 		text, err := os.ReadFile(path)
 		if err != nil || !strings.Contains(string(text), id.String()) {
@@ -103,16 +127,17 @@ func mustKillSupervisor(t *testing.T, id compute.ExecutionID) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err == nil {
-			killed++
-		}
+		pids = append(pids, pid)
 	}
-	if killed == 0 {
-		t.Error("nothing supervises the execution")
+	if len(pids) == 0 {
+		t.Fatal("nothing supervises the execution")
 	}
+	return pids
 }
 
-// mustBeWhole wants every line that was copied, once and in order, and then a mark.
+// mustBeWhole wants every line that was copied, once and in order, and then a mark. The
+// lines that only the dead node has are no more than code prints in the time that the
+// mark names, because it pauses behind each. A busy machine has it print fewer.
 func (p *printed) mustBeWhole(t *testing.T, api *client.Client, victim *nodetest.Process) {
 	t.Helper()
 	var text string
@@ -131,6 +156,15 @@ func (p *printed) mustBeWhole(t *testing.T, api *client.Client, victim *nodetest
 	if len(lines)-1 < p.copied || !strings.Contains(last, "output are lost here: node "+victim.ID) {
 		t.Errorf("%d of %d copied lines, and then %q", len(lines)-1, p.copied, last)
 	}
+	var seconds int
+	if _, err := fmt.Sscanf(last, "[berth: up to %d s of output are lost here", &seconds); err != nil {
+		t.Errorf("the mark is %q: %v", last, err)
+	}
+	all := linesIn(p.dirOn(victim))
+	most := int(time.Duration(seconds) * time.Second / printPause)
+	if lost := all - (len(lines) - 1); lost < 0 || lost > most {
+		t.Errorf("of %d lines that the node has, %d are copied, and at most %d may be lost", all, len(lines)-1, most)
+	}
 	again, err := readAll(t.Context(), api, p.id)
 	if err != nil || !strings.HasPrefix(text, again[:strings.LastIndex(again, "line")]) {
 		t.Errorf("a late reader reads %d bytes: %v", len(again), err)
@@ -144,6 +178,21 @@ func (p *printed) mustBeWhole(t *testing.T, api *client.Client, victim *nodetest
 	if err != nil || found.Total < 11 || len(found.Warnings) != 1 {
 		t.Errorf("with %d lines copied, a search finds %d with the warnings %q: %v: %+v", p.copied, found.Total, found.Warnings, err, found.Logs)
 	}
+}
+
+// dirOn returns where a node that executes has the output.
+func (p *printed) dirOn(owner *nodetest.Process) string {
+	return filepath.Join(owner.Config.DataDir, "attempts", p.id.String(), "1")
+}
+
+// mustReturn wants the lines that were at risk too, once their node is back.
+func (p *printed) mustReturn(t *testing.T, api *client.Client, victim *nodetest.Process) {
+	t.Helper()
+	all := linesIn(p.dirOn(victim))
+	nodetest.Eventually(t, endWait, "the whole output", func() bool {
+		text, err := readAll(t.Context(), api, p.id)
+		return err == nil && strings.Count(text, "line ") == all && strings.HasSuffix(text, fmt.Sprintf("line %d\n", all-1))
+	})
 }
 
 // measured is an execution whose node is killed after its end, and its metrics before.

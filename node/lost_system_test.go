@@ -113,9 +113,7 @@ func (l *losses) killed() {
 	goes := l.mustRunOn(victim, api, client.Start{Code: forever, Timeout: 400, MaxRetries: 2, ExecutionType: sharedGPU})
 	measured := l.mustMeasure(victim, api)
 	prints := l.mustPrint(victim, api)
-	l.signal([]*nodetest.Process{victim}, syscall.SIGSTOP) // It would copy the end of the output and say that the attempt has failed.
-	mustKillSupervisor(l.T, prints.id)
-	victim.Kill()
+	l.mustDie(victim, prints.id)
 	lost := mustFinish(l.T, api, stays)
 	if lost.Status != compute.StatusSystemFailure || lost.StatusDetails == nil || *lost.StatusDetails != "node_lost" {
 		l.Errorf("got %v (%v), want system_failure (node_lost)", lost.Status, lost.StatusDetails)
@@ -135,6 +133,7 @@ func (l *losses) killed() {
 		waiting, err := os.ReadDir(outbox)
 		return err == nil && len(waiting) == 0
 	})
+	prints.mustReturn(l.T, api, victim)
 	back := mustFinish(l.T, l.api(victim), stays)
 	if back.Status != lost.Status || *back.Billed != *lost.Billed {
 		l.Errorf("the node's return made it %v for %v", back.Status, back.Billed)
