@@ -52,6 +52,7 @@ func TestExecutionFromFollower(t *testing.T) {
 	if e.Billed == nil || *e.Billed <= 0 {
 		t.Errorf("got billed %v, want a charge", e.Billed)
 	}
+	t.Run("log limits", func(t *testing.T) { checkLogLimits(t, c, account) })
 	mustBalance(t, api)
 }
 
