@@ -1,9 +1,15 @@
 package node_test
 
 import (
+	"bufio"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,6 +17,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/node/nodetest"
+	"berth/testsize"
 )
 
 // checkLogLimits asks a follower for lines of two executions by number, age, level and text:
@@ -24,7 +31,7 @@ func checkLogLimits(t *testing.T, c *nodetest.Cluster, stranger nodetest.Account
 		return mustExecute(t, api, client.Start{Code: code, Timeout: 60}).ExecutionID
 	}
 	first, second := prints("INFO", 0, 12), prints("ERROR", 12, 16)
-	all := compute.ExecutionID{} // Of the user.
+	all := compute.ExecutionID{} // The lines of the user.
 	for _, tt := range []struct {
 		of    compute.ExecutionID
 		query client.LogQuery
@@ -82,5 +89,118 @@ func checkLogLimits(t *testing.T, c *nodetest.Cluster, stranger nodetest.Account
 	_, err := nodetest.MustClient(t, stranger.Key, follower).ExecutionLogs(t.Context(), first, client.LogQuery{})
 	if statusOf(err) != http.StatusNotFound {
 		t.Errorf("a stranger's search: %v", err)
+	}
+}
+
+// checkUnreadStream has a client of a follower open the stream of an execution on another
+// node and not read it, while the code prints much more than nodes and connections hold for
+// it. The code ends, and another reader gets all. The first one gets all too, once it reads:
+// if the node has closed its connection, it resumes behind the last event that came whole.
+func checkUnreadStream(t *testing.T, c *nodetest.Cluster, account nodetest.Account) {
+	follower := c.Follower()
+	api := nodetest.MustClient(t, account.Key, follower.URL())
+	lines := testsize.Pick(20, 60) << 10 // About as many KiB. No more than 64 MiB is kept whole.
+	started, err := api.Submit(t.Context(), client.Start{
+		Code:          fmt.Sprintf("text = 'x' * 1000\nfor n in range(%d): print('line', n, text)\n", lines),
+		ExecutionType: typeBeside(c, follower), Timeout: 60,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unread := mustOpenStream(t, started.StreamingURL)
+	if e := mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusCompleted {
+		t.Fatalf("beside a client that does not read it is %v, errors %v", e.Status, e.Errors)
+	}
+	all, _ := mustStream(t, api, started.ExecutionID)
+	if strings.Count(all, "\n") != lines || !strings.HasPrefix(all, "line 0 x") ||
+		!strings.Contains(all, fmt.Sprintf("\nline %d x", lines-1)) {
+		t.Errorf("beside a client that does not read another one gets %d lines of %d", strings.Count(all, "\n"), lines)
+	}
+	if testsize.Long { // Half a minute after the last byte was taken.
+		nodetest.Eventually(t, endWait, "the node to close the connection", func() bool {
+			return strings.Contains(mustFetch(t, follower.URL()+"/metrics"), "\nberth_api_streams 0\n")
+		})
+	}
+	text, last, ended := readEvents(t, unread)
+	if testsize.Long && ended {
+		t.Error("a connection that was closed has the end of the stream")
+	}
+	if !ended {
+		for event, err := range api.Stream(t.Context(), started.ExecutionID, last) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += event.Content
+		}
+	}
+	if text != all {
+		t.Errorf("a client that reads late gets %d bytes, another one %d", len(text), len(all))
+	}
+}
+
+// typeBeside returns a GPU type that a node of a usual cluster does not have.
+func typeBeside(c *nodetest.Cluster, node *nodetest.Node) string {
+	i := (slices.Index(c.Nodes, node) + 1) % len(c.Nodes)
+	name, _, _ := strings.Cut(nodetest.GPUs(i)[0], ":")
+	return name
+}
+
+// mustOpenStream opens a stream over a connection of its own, and reads no more than its
+// head.
+func mustOpenStream(t *testing.T, address string) io.Reader {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", u.RequestURI(), u.Host); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // It ends with the connection.
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("open %s: %+v, %v", address, answer, err)
+	}
+	return answer.Body
+}
+
+// readEvents reads a stream to its last event, or as far as it goes. It returns the output
+// of whole events and the number of the last one.
+func readEvents(t *testing.T, stream io.Reader) (text string, last uint64, ended bool) {
+	t.Helper()
+	var out strings.Builder
+	var id, data string
+	for lines := bufio.NewReader(stream); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return out.String(), last, false
+		}
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch {
+		case name == "id":
+			id = value
+		case name == "data":
+			data = value
+		case name == "" && value == "" && data != "":
+			var event wire.StreamEvent
+			if err := json.Unmarshal([]byte(data), &event); err != nil {
+				t.Fatalf("event %q: %v", data, err)
+			}
+			if event.Finished != nil {
+				return out.String(), last, true
+			}
+			if last, err = strconv.ParseUint(id, 10, 64); err != nil {
+				t.Fatal(err)
+			}
+			out.WriteString(event.Output.Content)
+			data = ""
+		}
 	}
 }

@@ -53,6 +53,7 @@ func TestExecutionFromFollower(t *testing.T) {
 		t.Errorf("got billed %v, want a charge", e.Billed)
 	}
 	t.Run("log limits", func(t *testing.T) { checkLogLimits(t, c, account) })
+	t.Run("unread stream", func(t *testing.T) { checkUnreadStream(t, c, account) })
 	mustBalance(t, api)
 }
 
