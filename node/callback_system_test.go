@@ -27,10 +27,11 @@ type receiver struct {
 	file string // The certificate of its authority.
 
 	mu   sync.Mutex
-	fail bool                // Answer 503 under /later.
+	fail bool                // Answer 503 under /later, and nothing under /held.
 	got  map[string][]string // Webhook ids by path.
 	last wire.CallbackBody
-	sent map[string]signed // By path, the last one.
+	sent map[string]signed   // By path, the last one.
+	all  map[string][]string // Bodies by webhook id.
 }
 
 // signed is a callback as it came, for its signature.
@@ -50,10 +51,14 @@ func (r *receiver) verify(secret, path string) error {
 	return hook.Verify(r.sent[path].body, r.sent[path].header)
 }
 
-// newReceiver returns a receiver that fails under /later at first.
+// newReceiver returns a receiver that fails under /later at first, and does not answer under
+// /held.
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
-	r := &receiver{got: map[string][]string{}, sent: map[string]signed{}, fail: true, file: filepath.Join(t.TempDir(), "ca.pem")}
+	r := &receiver{
+		got: map[string][]string{}, sent: map[string]signed{}, all: map[string][]string{}, fail: true,
+		file: filepath.Join(t.TempDir(), "ca.pem"),
+	}
 	r.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -61,6 +66,7 @@ func newReceiver(t *testing.T) *receiver {
 		body, err := io.ReadAll(req.Body)
 		if err == nil {
 			r.sent[req.URL.Path] = signed{req.Header.Clone(), body}
+			r.all[req.Header.Get("Webhook-Id")] = append(r.all[req.Header.Get("Webhook-Id")], string(body))
 			err = json.Unmarshal(body, &r.last)
 		}
 		if err != nil {
@@ -69,6 +75,10 @@ func newReceiver(t *testing.T) *receiver {
 		switch {
 		case req.URL.Path == "/later" && r.fail:
 			w.WriteHeader(http.StatusServiceUnavailable)
+		case req.URL.Path == "/held" && r.fail:
+			r.mu.Unlock()
+			<-req.Context().Done()
+			r.mu.Lock()
 		case req.URL.Path == "/moved":
 			http.Redirect(w, req, "/target", http.StatusTemporaryRedirect)
 		}
@@ -111,7 +121,7 @@ func (r *receiver) ids(path string) []string {
 	return append([]string(nil), r.got[path]...)
 }
 
-// recover has /later succeed.
+// recover has /later and /held succeed.
 func (r *receiver) recover() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
