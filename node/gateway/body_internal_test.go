@@ -18,6 +18,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"berth/compute"
 )
 
 // bodyOf returns a body of some data that is written in two pieces, and what its copy ended with.
@@ -235,6 +237,53 @@ func TestServeAndStream(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// lingering takes time to end after its connection.
+type lingering struct{ gone, release chan struct{} }
+
+func (l lingering) ServeConn(conn net.Conn) error {
+	_, err := io.Copy(io.Discard, conn)
+	close(l.gone)
+	<-l.release
+	return err
+}
+
+// TestDialedConnectionsEndWithRun holds that Run ends the connections of this node, waits for
+// them, and that there are no others afterwards.
+func TestDialedConnectionsEndWithRun(t *testing.T) {
+	g, err := New(Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
+	<-g.ready
+	slow := lingering{make(chan struct{}), make(chan struct{})}
+	g.conns = slow
+	conn, err := g.Dial(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	cancel()
+	<-slow.gone
+	if n, err := conn.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("a connection of a gateway that has ended reads %d bytes, %v", n, err)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended before its connection: %v", err)
+	case <-time.After(500 * time.Millisecond): // Otherwise it ends in the next 100 ms.
+	}
+	close(slow.release)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if late, err := g.Dial(t.Context()); compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("a gateway that has ended is reached: %v, %v", late, err)
 	}
 }
 

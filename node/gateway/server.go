@@ -46,6 +46,11 @@ type Gateway struct {
 	listening chan struct{}
 	conns     connServer // Known once ready is closed.
 	ready     chan struct{}
+
+	// mu separates the end of the gateway from new connections of Dial: none is made behind it.
+	mu sync.Mutex
+
+	dialed sync.WaitGroup // One for each connection of Dial that is served.
 }
 
 // connServer answers the requests of a connection.
@@ -74,8 +79,11 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// Run serves until ctx ends.
+// Run serves until ctx ends, and waits for the connections of Dial. Those of Serve and of
+// ServeConn are their callers'.
 func (g *Gateway) Run(ctx context.Context) error {
+	defer g.dialed.Wait()
+	defer g.stop()
 	ended := make(chan error, 1)
 	go func() { ended <- g.server.ServeMultiPort([]string{g.socket}) }()
 	select {
@@ -97,12 +105,19 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return fmt.Errorf("serve s3: %w", err)
 	case <-ctx.Done():
 	}
-	g.end()
+	g.stop()
 	if err := g.server.ShutDown(); err != nil {
 		g.store.logger.Warn("requests cut off by shutdown", "err", err)
 	}
 	<-ended //nolint:errcheck // As above.
 	return nil
+}
+
+// stop ends the connections of Dial.
+func (g *Gateway) stop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.end()
 }
 
 // learned returns the handler of the request by which Gateway learns of what serves
@@ -140,7 +155,7 @@ func (g *Gateway) ask(ctx context.Context) error {
 	return resp.Body.Close()
 }
 
-// Dial returns a connection to the gateway.
+// Dial returns a connection to the gateway, which ends with Run.
 func (g *Gateway) Dial(ctx context.Context) (net.Conn, error) {
 	select {
 	case <-g.ready:
@@ -151,12 +166,27 @@ func (g *Gateway) Dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach s3 server: %w", err)
 	}
-	go func() {
-		if err := g.serveDirectly(g.store.life, server); err != nil {
+	if err := g.serveDialed(server); err != nil {
+		client.Close()
+		server.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+// serveDialed begins to serve a connection of Dial.
+func (g *Gateway) serveDialed(conn net.Conn) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.store.life.Err() != nil {
+		return compute.Errorf(compute.CodeUnavailable, "The node stops.")
+	}
+	g.dialed.Go(func() {
+		if err := g.serveDirectly(g.store.life, conn); err != nil {
 			g.store.logger.Debug("connection error", "err", err)
 		}
-	}()
-	return client, nil
+	})
+	return nil
 }
 
 // connected returns both ends of a connection.
@@ -337,6 +367,7 @@ func Pipe(ctx context.Context, client, server io.ReadWriteCloser) {
 	defer context.AfterFunc(ctx, shut)()
 	idle := time.AfterFunc(idleConn, shut)
 	defer idle.Stop()
+	var late *time.Timer
 	var group sync.WaitGroup
 	group.Go(func() {
 		defer shut()
@@ -347,9 +378,10 @@ func Pipe(ctx context.Context, client, server io.ReadWriteCloser) {
 	group.Go(func() {
 		_, _ = io.Copy(client, stirring{server, idle})
 		closeWrite(client)
-		time.AfterFunc(lingerTime, shut)
+		late = time.AfterFunc(lingerTime, shut)
 	})
 	group.Wait()
+	late.Stop()
 }
 
 // stirring puts off the end of an idle connection with each piece that is read.
