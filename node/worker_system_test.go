@@ -130,14 +130,14 @@ func mustExecuteCells(t *testing.T, api *client.Client, worker *nodetest.Node) {
 	}
 	const forge = "import os\nos.makedirs('outputs', exist_ok=True)\nopen('outputs/table', 'w').write('2')\n" +
 		"open('outputs/.kernel_state', 'w').write('A' * %d)\nprint('left', flush=True)\nos._exit(0)"
-	for size, is := range map[int]bool{wireKernelState: true, wireKernelState + 4: false} {
+	for size, is := range map[int]bool{maxKernelState: true, maxKernelState + 4: false} {
 		e := execute(client.Start{Code: fmt.Sprintf(forge, size), NBCode: 5})
 		if e.Status != compute.StatusCompleted || e.Stdout != "left\n" || !left(e, "table") || (e.KernelState != nil) != is {
 			t.Errorf("with a state of %d bytes it is %v with output %q and outputs %+v, and has a state: %v",
 				size, e.Status, e.Stdout, e.Outputs, e.KernelState != nil)
 		}
 	}
-	state = strings.Repeat("A", wireKernelState+4)
+	state = strings.Repeat("A", maxKernelState+4)
 	_, err := api.Submit(t.Context(), client.Start{Code: "1", NBCode: 5, KernelState: state})
 	if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Status != http.StatusUnprocessableEntity ||
 		!strings.Contains(err.Error(), "kernel_state") || len(err.Error()) > 1000 {
@@ -145,8 +145,8 @@ func mustExecuteCells(t *testing.T, api *client.Client, worker *nodetest.Node) {
 	}
 }
 
-// wireKernelState is how many bytes of a state a start accepts.
-const wireKernelState = 4 << 20
+// maxKernelState is how many bytes of a state a start accepts.
+const maxKernelState = 4 << 20
 
 // mustSurvive stops the worker that has the output of an execution, which a server has
 // copied, and reads it through another worker.
