@@ -116,6 +116,7 @@ func TestSelectionFindsTheBest(t *testing.T) {
 		t.Errorf("got reason %v, confidence %v; want a sentence and a probability", s.Reason, s.Confidence)
 	}
 	mustExecuteNextCell(t, api, started.ExecutionID)
+	mustSelectNextCell(t, api, started.ExecutionID)
 	mustBalance(t, api)
 }
 
@@ -133,6 +134,54 @@ func mustExecuteNextCell(t *testing.T, api *client.Client, selection compute.Exe
 	}
 	if e = mustFinish(t, api, started.ExecutionID); e.Stdout != "True\n" || e.KernelState == nil {
 		t.Errorf("the next cell ended as %v with output %q %q", e.Status, e.Stdout, e.Stderr)
+	}
+}
+
+// mustSelectNextCell selects a GPU type for the cell after that of another GPU selection.
+// Each run has the state, echoes the last expression, names the value that no state can
+// have, and leaves a state for one more cell. The selection has that of the recommended run.
+func mustSelectNextCell(t *testing.T, api *client.Client, selection compute.ExecutionID) {
+	t.Helper()
+	before, err := api.Execution(t.Context(), selection, 0)
+	if err != nil || before.KernelState == nil {
+		t.Fatalf("the selection has no state: %+v, %v", before, err)
+	}
+	const code = "import os, threading\nlock, on = threading.Lock(), os.environ['BERTH_GPU_TYPE']\ndef more(): return n + 1\non, more() - n"
+	started, err := api.SubmitSelection(t.Context(), client.StartSelection{
+		Start: client.Start{
+			Code: code, Timeout: 120, NBCode: 2, KernelState: *before.KernelState, GPUTypes: []string{"h100", "t4"},
+		},
+		Objective: "fastest", EarlyStop: new(bool),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusCompleted || e.KernelState == nil {
+		t.Fatalf("the selection of the next cell is %v, errors %v", e.Status, e.Errors)
+	}
+	s := mustSelection(t, api, started.ExecutionID)
+	if len(s.Rows) != 2 || s.Recommendation == nil {
+		t.Fatalf("it recommends %v of %+v", s.Recommendation, s.Rows)
+	}
+	left := map[compute.ExecutionID]string{started.ExecutionID: strings.TrimPrefix(*s.Recommendation, "gpu.")}
+	for _, r := range s.Rows {
+		left[r.ExecutionID] = r.GPUType
+		e := mustFinish(t, api, r.ExecutionID)
+		if e.Status != compute.StatusCompleted || e.Stdout != fmt.Sprintf("('%s', 1)\n", r.GPUType) ||
+			e.Stderr != "berth: lock is not kept for the next cell: TypeError: cannot pickle '_thread.lock' object\n" {
+			t.Errorf("on %s the cell is %v with output %q %q", r.GPUType, e.Status, e.Stdout, e.Stderr)
+		}
+	}
+	for id, gpuType := range left {
+		e, err := api.Execution(t.Context(), id, 0)
+		if err != nil || e.KernelState == nil {
+			t.Errorf("on %s no state was left: %v", gpuType, err)
+			continue
+		}
+		third := mustSubmit(t, api, client.Start{Code: "on, more() - n, 'lock' in globals()", NBCode: 3, KernelState: *e.KernelState})
+		if e = mustFinish(t, api, third); e.Stdout != fmt.Sprintf("('%s', 1, False)\n", gpuType) {
+			t.Errorf("after the cell on %s the next one is %v with output %q %q", gpuType, e.Status, e.Stdout, e.Stderr)
+		}
 	}
 }
 
