@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"berth/api/wire"
@@ -85,6 +86,54 @@ func TestExplainNamesEngines(t *testing.T) {
 	a := w.send("POST", "/execution/image/start", w.adaKey, map[string]any{"docker_image_ref": "probe"})
 	if a.status != 400 || !bytes.Contains(a.body, []byte(`"trusted_only"`)) {
 		t.Errorf("another start is answered %d: %s", a.status, a.body)
+	}
+}
+
+// TestExplainNamesSilentEngines has executions in containers wait, because the engines of all
+// nodes do not answer. They are started all the same, and operators see why.
+func TestExplainNamesSilentEngines(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	report := func(fault string) {
+		t.Helper()
+		for n := range w.machine.View().Nodes() {
+			w.must(fsm.SetInventory{Term: 1, Inventory: compute.Inventory{
+				Node: n.ID, Version: n.InventoryVersion + 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB,
+				GPUs: unheld(n.GPUs), ScratchMiB: n.ScratchMiB, Offers: n.Offers, EngineFault: fault,
+			}})
+		}
+	}
+	const fault = "the Docker engine has not answered since 2026-01-02T03:04:05.006Z"
+	report(fault)
+	var started wire.Started
+	w.mustDo("POST", "/execution/image/start", w.adaKey, map[string]any{"docker_image_ref": "probe"}, &started)
+	w.pack()
+	var got wire.Explanation
+	w.mustDo("GET", "/execution/"+started.ExecutionID.String()+"/explain", w.adaKey, nil, &got)
+	if got.Reason == nil || *got.Reason != "engine_down" || got.NodesFit != 0 || got.Refused["engine_down"] != got.Nodes {
+		t.Errorf("of %d nodes it says %v: %v", got.Nodes, got.Reason, got.Refused)
+	}
+	shown := func(want string) {
+		t.Helper()
+		var nodes wire.Nodes
+		w.mustDo("GET", "/admin/nodes", rootToken, nil, &nodes)
+		for _, n := range nodes.Nodes {
+			if n.EngineFault != want || !slices.Contains(n.Offers, compute.DockerOffer(false)) {
+				t.Errorf("node %s offers %v with the fault %q", n.Name, n.Offers, n.EngineFault)
+			}
+		}
+		if a := w.send("GET", "/admin/nodes", rootToken, nil); bytes.Contains(a.body, []byte("engine_fault")) != (want != "") {
+			t.Errorf("with the fault %q the answer is %s", want, a.body)
+		}
+	}
+	shown(fault)
+	report("")
+	w.pack()
+	shown("")
+	var e wire.Execution
+	w.mustDo("GET", "/execution/"+started.ExecutionID.String(), w.adaKey, nil, &e)
+	if e.Status != compute.StatusStarting {
+		t.Errorf("it is %v although the engines answer", e.Status)
 	}
 }
 

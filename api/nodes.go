@@ -86,7 +86,7 @@ func nodeOf(view *fsm.View, shown fsm.ShownNode) wire.Node {
 		MemoryMiB: n.MemoryMiB, UsedMemory: n.UsedMemoryMiB,
 		LiveWork: shown.Live, Leaving: shown.Leaving, DrainBy: atOrNull(n.DrainBy), GPUs: make([]wire.GPU, len(n.GPUs)),
 		Gaps: n.Gaps, InventoryAt: n.InventoryVersion, ScratchMiB: n.ScratchMiB,
-		Offers: offersOf(view, n.Offers),
+		Offers: offersOf(view, n.Offers), EngineFault: n.EngineFault,
 	}
 	for i, g := range n.GPUs {
 		out.GPUs[i] = wire.GPU{

@@ -91,6 +91,11 @@ func (o Offer) Engine() (name string, trusted bool) {
 	return name, false
 }
 
+// NeedsEngine reports whether r needs an engine of containers.
+func (r *Request) NeedsEngine() bool {
+	return slices.ContainsFunc(r.Needs, func(need Offer) bool { return strings.HasPrefix(string(need), engineOffers) })
+}
+
 // RefusesEngine returns why n has no engine for a request that needs one: ReasonNoEngine,
 // or ReasonTrustedOnly if n has one for trusted organizations. It returns ReasonNone if
 // the engine is no obstacle, or not the only one.

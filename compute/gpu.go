@@ -133,6 +133,10 @@ type Inventory struct {
 
 	ScratchMiB int64   `cbor:"10,keyasint,omitempty"` // The largest scratch space on disk; 0 for none.
 	Offers     []Offer `cbor:"11,keyasint,omitempty"` // Sorted.
+
+	// EngineFault is why the node's Docker engine, which its offers name, starts no
+	// containers at present; "" while it answers.
+	EngineFault string `cbor:"12,keyasint,omitempty"`
 }
 
 // GPUSample is one reading of one device. A value that the device does not

@@ -81,11 +81,18 @@ type Node struct {
 
 	ScratchMiB int64   `cbor:"24,keyasint,omitempty"` // The largest scratch space on disk; 0 for none.
 	Offers     []Offer `cbor:"25,keyasint,omitempty"` // Sorted.
+
+	EngineFault string `cbor:"26,keyasint,omitempty"` // As in Inventory.
 }
 
 // Offering reports whether n meets the needs of a request beside capacity that others
-// use up: space for scratch, and its offers.
+// use up: space for scratch, its offers and, for containers, an engine that answers.
 func (n *Node) Offering(r *Request) bool {
+	return n.Equipped(r) && (n.EngineFault == "" || !r.NeedsEngine())
+}
+
+// Equipped reports whether n is Offering once its Docker engine answers.
+func (n *Node) Equipped(r *Request) bool {
 	return r.ScratchMiB <= n.ScratchMiB && n.OffersAll(r.Needs)
 }
 

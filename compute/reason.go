@@ -75,6 +75,10 @@ const (
 	// give. No record has them: there such an execution waits for ReasonNeverFits.
 	ReasonNoEngine    // The node has no engine for it.
 	ReasonTrustedOnly // Its engine isolates below the minimum: for trusted organizations only.
+
+	// ReasonEngineDown is for an execution in containers that only nodes could host whose
+	// engines do not answer.
+	ReasonEngineDown
 )
 
 var reasonNames = names{
@@ -86,16 +90,16 @@ var reasonNames = names{
 	"earlier_run", "no_capacity", "stopped_early", "deadline_passed",
 	"key_concurrency", "tag_concurrency", "quota_gpus", "preempted", "drained",
 	"retry", "packages", "not_ready", "replicas_ended",
-	"environment", "image", "no_engine", "trusted_only",
+	"environment", "image", "no_engine", "trusted_only", "engine_down",
 }
 
 // Reasons is the number of reasons.
-const Reasons = int(ReasonTrustedOnly) + 1
+const Reasons = int(ReasonEngineDown) + 1
 
 // Waits reports whether an execution can wait for r.
 func (r Reason) Waits() bool {
 	return ReasonNone < r && r <= ReasonNodeUnreached || r == ReasonEarlierRun ||
-		ReasonKeyConcurrency <= r && r <= ReasonRetry || r == ReasonEnvironment
+		ReasonKeyConcurrency <= r && r <= ReasonRetry || r == ReasonEnvironment || r == ReasonEngineDown
 }
 
 // String returns the stable snake_case name, "" for none.

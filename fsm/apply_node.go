@@ -14,6 +14,7 @@ const (
 
 	maxOffers     = 1000
 	maxOfferBytes = 128
+	maxFaultBytes = 256
 	maxNodes      = 20_000
 	maxCapacity   = 1 << 40 // Thousandths of a vCPU, MiB of memory.
 	maxTokenUses  = 10_000
@@ -223,6 +224,9 @@ func (s *membership) setInventory(c SetInventory) Result {
 	if s.Format() >= formatLab {
 		n.ScratchMiB, n.Offers = c.Inventory.ScratchMiB, c.Inventory.Offers
 	}
+	if s.Format() >= formatRotation {
+		n.EngineFault = c.Inventory.EngineFault
+	}
 	s.nodes.put(&n)
 	if known.VCPUMilli == 0 && known.MemoryMiB == 0 && len(known.GPUs) == 0 {
 		s.widen(&n)
@@ -244,6 +248,9 @@ func (v *View) Recordable(inv compute.Inventory) compute.Inventory {
 			inv.GPUs[i].Capability = 0
 		}
 	}
+	if v.Format() < formatRotation {
+		inv.EngineFault = ""
+	}
 	return inv
 }
 
@@ -257,6 +264,9 @@ func checkInventory(inv compute.Inventory) *compute.Error {
 	}
 	if inv.ScratchMiB < 0 || inv.ScratchMiB > maxCapacity || len(inv.Offers) > maxOffers || !wellOffered(inv.Offers) {
 		return invalid("a node has scratch space and at most %d sorted offers of %d bytes", maxOffers, maxOfferBytes)
+	}
+	if len(inv.EngineFault) > maxFaultBytes {
+		return invalid("the fault of an engine has at most %d bytes", maxFaultBytes)
 	}
 	seen := make(map[compute.GPUID]bool, len(inv.GPUs))
 	for _, g := range inv.GPUs {

@@ -28,7 +28,9 @@ func everyCommand() []fsm.Command {
 		fsm.Bootstrap{ClusterID: compute.UUID{8}, Prices: map[string]compute.Price{"t4": 1, "cpu": 2}},
 		fsm.SetSettings{Term: 1, Settings: fsm.Settings{Meter: true, TimeoutMax: time.Hour}},
 		fsm.RegisterNode{Node: compute.Node{ID: node, Name: "n"}, First: true},
-		fsm.SetInventory{Term: 1, Inventory: compute.Inventory{Node: node, GPUs: []compute.GPU{{ID: "a", Type: "t4"}}}},
+		fsm.SetInventory{Term: 1, Inventory: compute.Inventory{
+			Node: node, GPUs: []compute.GPU{{ID: "a", Type: "t4"}}, EngineFault: "silent",
+		}},
 		fsm.SetNodeState{Term: 1, Node: node, State: compute.NodeDown},
 		fsm.DrainNode{Op: op, Actor: a, Node: node, Drained: true},
 		fsm.RemoveNode{Op: op, Actor: a, Node: node, Beside: []compute.NodeID{node}},

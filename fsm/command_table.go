@@ -41,7 +41,8 @@ func commandRows() []*row {
 				i := c.Inventory
 				knows := slices.ContainsFunc(i.GPUs, func(g compute.GPU) bool { return g.Capability != 0 })
 				return max(formatIf(len(i.Gaps) > 0, formatImports),
-					formatIf(i.ScratchMiB > 0 || len(i.Offers) > 0 || knows, formatLab))
+					formatIf(i.ScratchMiB > 0 || len(i.Offers) > 0 || knows, formatLab),
+					formatIf(i.EngineFault != "", formatRotation))
 			},
 		}.row(),
 		command[SetNodeState]{

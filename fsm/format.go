@@ -48,7 +48,8 @@ const (
 	// Users whose address nobody has proved are marked, logins are bound to the password that
 	// was checked, work is warned before it is stopped without credits, budgets report what it
 	// uses up while it runs, and trails of organizations list how people come and go. Objects
-	// are replaced beyond a limit of their number.
+	// are replaced beyond a limit of their number. Nodes whose Docker engine does not answer get
+	// no containers.
 	formatRotation = 18
 
 	// Format is the newest format that this program can apply.

@@ -88,10 +88,10 @@ func TestFormatIgnoresRemovedNodesAndWorkers(t *testing.T) {
 func TestFieldsWaitForTheirFormat(t *testing.T) {
 	w, ids := newOldWorld(t, 4)
 	e := compute.Execution{ID: compute.ExecutionID{UUID: w.uuid()}}
-	record := func() (imports int, gaps []compute.Gap) {
+	record := func() (imports int, gaps []compute.Gap, fault string) {
 		w.view().RecordImports(&e, []string{"a.py", "b.py"})
 		inv := inventory(ids[0], "a", uint64(w.now), "t4")
-		inv.Gaps = []compute.Gap{compute.GapCgroupV1}
+		inv.Gaps, inv.EngineFault = []compute.Gap{compute.GapCgroupV1}, "silent"
 		w.must(fsm.SetInventory{Term: w.term, Inventory: w.view().Recordable(inv)})
 		for _, cmd := range []fsm.Command{
 			fsm.Submit{Execution: e}, fsm.SetInventory{Inventory: w.view().Recordable(inv)},
@@ -101,18 +101,18 @@ func TestFieldsWaitForTheirFormat(t *testing.T) {
 			}
 		}
 		n, _ := w.view().Node(ids[0])
-		return e.ImportFiles, n.Gaps
+		return e.ImportFiles, n.Gaps, n.EngineFault
 	}
-	if n, gaps := record(); n != 0 || gaps != nil || len(e.Imports) != 2 {
-		t.Errorf("before the format: %d import files, gaps %v", n, gaps)
+	if n, gaps, fault := record(); n != 0 || gaps != nil || fault != "" || len(e.Imports) != 2 {
+		t.Errorf("before the format: %d import files, gaps %v, fault %q", n, gaps, fault)
 	}
 	renewed, _ := w.view().Node(ids[0])
 	known := *renewed
 	known.Format = fsm.Format
 	w.must(fsm.RegisterNode{Node: known})
 	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
-	if n, gaps := record(); n != 2 || !slices.Equal(gaps, []compute.Gap{compute.GapCgroupV1}) {
-		t.Errorf("with the format: %d import files, gaps %v", n, gaps)
+	if n, gaps, fault := record(); n != 2 || !slices.Equal(gaps, []compute.Gap{compute.GapCgroupV1}) || fault != "silent" {
+		t.Errorf("with the format: %d import files, gaps %v, fault %q", n, gaps, fault)
 	}
 }
 

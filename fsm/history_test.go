@@ -359,6 +359,9 @@ func (h *historian) nodeThing() {
 		if len(inv.GPUs) > 0 && h.chance(3) {
 			inv.GPUs[0].Health = compute.HealthFailed
 		}
+		if h.view().Format() == fsm.Format && h.chance(3) {
+			inv.EngineFault = "silent"
+		}
 		h.send(fsm.SetInventory{Term: h.term, Inventory: inv})
 	case 3:
 		h.send(fsm.DrainNode{Op: h.request(), Actor: h.root, Node: n.ID, Drained: h.chance(2)})

@@ -163,6 +163,7 @@ func TestInventoryIsRefused(t *testing.T) {
 		{"type in upper case", func(i *compute.Inventory) { i.GPUs[1].Type = "T4" }},
 		{"type with a size", func(i *compute.Inventory) { i.GPUs[1].Type = "t4.2x" }},
 		{"type cpu", func(i *compute.Inventory) { i.GPUs[1].Type = "cpu" }},
+		{"long fault of the engine", func(i *compute.Inventory) { i.EngineFault = strings.Repeat("x", 257) }},
 		{"too many GPUs", func(i *compute.Inventory) { i.GPUs = make([]compute.GPU, 1025) }},
 	}
 	for _, test := range tests {

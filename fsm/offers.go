@@ -54,7 +54,7 @@ func (v *nodeTables) missingOffer(r *compute.Request) *compute.Error {
 	}
 	most, offers := int64(0), make(map[compute.Offer]bool)
 	for n := range v.Nodes() {
-		if n.Offering(r) {
+		if n.Equipped(r) { // It waits for an engine that does not answer.
 			return nil
 		}
 		most = max(most, n.ScratchMiB)

@@ -38,9 +38,15 @@ type WatcherConfig struct {
 	Logger    *slog.Logger     // Nil discards.
 }
 
-// Offers returns the offers of a node beside its capacity, sorted, and its largest
-// scratch space on disk in MiB.
-type Offers func() (scratchMiB int64, offers []compute.Offer)
+// Offers returns what a node offers beside its capacity.
+type Offers func() Offered
+
+// Offered is what a node offers beside its capacity, as an inventory has it.
+type Offered struct {
+	ScratchMiB  int64
+	Offers      []compute.Offer // Sorted.
+	EngineFault string
+}
 
 // Watcher keeps the newest inventory of this node.
 type Watcher struct {
@@ -170,7 +176,8 @@ func (w *Watcher) inventory(devices []compute.GPU) compute.Inventory {
 		Node: w.cfg.Node, VCPUMilli: vcpuMilli, MemoryMiB: memoryMiB, GPUs: devices, Gaps: w.cfg.Gaps,
 	}
 	if w.cfg.Offers != nil {
-		out.ScratchMiB, out.Offers = w.cfg.Offers()
+		offered := w.cfg.Offers()
+		out.ScratchMiB, out.Offers, out.EngineFault = offered.ScratchMiB, offered.Offers, offered.EngineFault
 	}
 	return out
 }
@@ -199,7 +206,7 @@ func capacity(devices []compute.GPU) (vcpuMilli, memoryMiB int64) {
 // same reports whether two inventories differ in their version only.
 func same(a, b compute.Inventory) bool {
 	return a.VCPUMilli == b.VCPUMilli && a.MemoryMiB == b.MemoryMiB && slices.Equal(a.GPUs, b.GPUs) &&
-		a.ScratchMiB == b.ScratchMiB && slices.Equal(a.Offers, b.Offers)
+		a.ScratchMiB == b.ScratchMiB && slices.Equal(a.Offers, b.Offers) && a.EngineFault == b.EngineFault
 }
 
 // logChange logs the changes from last to next.

@@ -243,6 +243,26 @@ func TestWatcherDriverHangs(t *testing.T) {
 	})
 }
 
+// TestEngineFaultIsInTheInventory has a node offer something else, which makes another inventory.
+func TestEngineFaultIsInTheInventory(t *testing.T) {
+	offered := gpu.Offered{ScratchMiB: 7, Offers: []compute.Offer{compute.DockerOffer(true)}}
+	w := gpu.NewWatcher(gpu.WatcherConfig{Source: &plug{}, Offers: func() gpu.Offered { return offered }})
+	last := compute.Inventory{}
+	for _, fault := range []string{"", "silent", "silent since then", ""} {
+		offered.EngineFault = fault
+		w.Poll(t.Context())
+		now := w.Current()
+		if now.Version <= last.Version || now.EngineFault != fault || now.ScratchMiB != 7 || len(now.Offers) != 1 {
+			t.Errorf("fault %q: %+v after %+v", fault, now, last)
+		}
+		w.Poll(t.Context())
+		if again := w.Current(); again.Version != now.Version {
+			t.Errorf("fault %q: nothing has changed, and the version is %d after %d", fault, again.Version, now.Version)
+		}
+		last = now
+	}
+}
+
 // TestUnplug takes a device out of a static file and waits for the inventory,
 // in real time.
 func TestUnplug(t *testing.T) {

@@ -57,7 +57,7 @@ func TestContainersThroughAFollower(t *testing.T) {
 			c.Docker.Host = config.DockerOff // Everything works beside a node without an engine.
 		case 3:
 			c.Role, c.GPUs.Simulated = nodetest.Worker, []string{"b200:2"}
-			c.Docker.Host, c.Docker.KeepMiB = other, workerImagesMiB
+			c.Docker.Host, c.Docker.KeepMiB = other.Host, workerImagesMiB
 		}
 	})
 	for _, text := range append(ecr.secrets(), canary) {
@@ -86,6 +86,7 @@ func TestContainersThroughAFollower(t *testing.T) {
 	t.Run("engine", func(t *testing.T) { checkImageEngine(t, c, account, api) })
 	t.Run("shipped engine", func(t *testing.T) { checkShippedImage(t, c, account, api) })
 	t.Run("worker", func(t *testing.T) { checkWorkerImages(t, c, account, registry) })
+	t.Run("engine down", func(t *testing.T) { checkEngineDown(t, c, account, other) })
 	t.Run("restart", func(t *testing.T) { checkContainersOutliveTheirNode(t, c, account) })
 	t.Run("engines gone", func(t *testing.T) { checkEnginesGone(t, c, account) })
 }

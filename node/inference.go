@@ -37,15 +37,25 @@ func (n *Node) openEngines() (err error) {
 	return err
 }
 
-// engineOffers returns the offers of the engines that this node can start. The others are the
-// node's other offers, by which it can start containers or not.
-func (n *Node) engineOffers(others []compute.Offer) (offers []compute.Offer) {
+// imageOffers returns the offers of the engines that this node starts in containers. The others
+// are the node's other offers, by which it can start containers or not.
+func (n *Node) imageOffers(others []compute.Offer) (offers []compute.Offer) {
+	if !slices.Contains(others, compute.DockerOffer(true)) {
+		return nil
+	}
+	for _, e := range n.engines.All() {
+		if e.Image != "" {
+			offers = append(offers, compute.InferenceOffer(e.Name))
+		}
+	}
+	return offers
+}
+
+// programOffers returns the offers of the engines of which this node has the programs.
+func (n *Node) programOffers() (offers []compute.Offer) {
 	programs := executor.NewPrograms(n.executorConfig())
 	for _, e := range n.engines.All() {
 		if e.Image != "" {
-			if slices.Contains(others, compute.DockerOffer(true)) {
-				offers = append(offers, compute.InferenceOffer(e.Name))
-			}
 			continue
 		}
 		needs := e.Needs

@@ -22,6 +22,7 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/gpu"
+	"berth/node/config"
 	"berth/node/executor"
 	"berth/node/executor/packages"
 	"berth/node/explain"
@@ -56,11 +57,14 @@ func (n *Node) openDevices(ctx context.Context) error {
 		return err
 	}
 	scratchMiB, volumes := executor.Offers(n.executorConfig())
-	volumes = append(volumes, n.engineOffers(volumes)...)
+	volumes = append(volumes, n.programOffers()...)
 	n.environments = newEnvironments(n.logger.With("part", "environments"))
 	n.environments.changed = func(ctx context.Context) { n.devices.Poll(ctx) }
-	offers := func() (int64, []compute.Offer) {
-		return scratchMiB, slices.Sorted(slices.Values(slices.Concat(volumes, n.environments.Offers(), n.executor.Images())))
+	offers := func() gpu.Offered {
+		engine, fault := n.executor.Engine()
+		all := slices.Concat(volumes, engine, n.imageOffers(engine), n.environments.Offers(), n.executor.Images())
+		slices.Sort(all)
+		return gpu.Offered{ScratchMiB: scratchMiB, Offers: slices.Compact(all), EngineFault: fault}
 	}
 	n.devices = gpu.NewWatcher(gpu.WatcherConfig{
 		Source: source, Gaps: gaps, Offers: offers,
@@ -302,6 +306,7 @@ func (n *Node) openExecutorWith(
 	servicePorts{n}.serve()
 	n.loads.use(n.executor)
 	n.onClose(n.executor.Close)
+	n.devices.Poll(ctx) // The executor knows the Docker engine.
 	attemptSeries{n}.open()
 	return nil
 }
@@ -319,7 +324,8 @@ func (n *Node) executorConfig() executor.Config {
 			SizeMiB: n.cfg.Python.InstallMiB, KeepMiB: n.cfg.Python.KeepMiB, Timeout: n.cfg.Python.InstallTimeout,
 		},
 		Containers: executor.Containers{
-			Host: n.cfg.Docker.Address(), Runtime: n.cfg.Docker.Runtime, Registries: n.cfg.Docker.Registries,
+			Host: n.cfg.Docker.Address(), Auto: n.cfg.Docker.Host == config.DockerAuto,
+			Runtime: n.cfg.Docker.Runtime, Registries: n.cfg.Docker.Registries,
 			ECR: n.cfg.Docker.ECR, Compose: n.cfg.Docker.Compose, KeepMiB: n.cfg.Docker.KeepMiB, ImageMiB: n.cfg.Docker.ImageMiB,
 			PullLimit: n.cfg.Docker.PullTimeout,
 		},

@@ -2,14 +2,9 @@ package node_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httputil"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,10 +18,10 @@ import (
 	"berth/node/nodetest"
 )
 
-// engineWithOtherIsolation returns the address of an engine whose isolation is below the
-// minimum if that of this machine's engine is not, and the reverse. It is the same engine,
-// but for the version of runc.
-func engineWithOtherIsolation(t *testing.T, host string) string {
+// engineWithOtherIsolation returns an engine whose isolation is below the minimum if that of
+// this machine's engine is not, and the reverse. It is the same engine, but for the version of
+// runc.
+func engineWithOtherIsolation(t *testing.T, host string) *engineProxy {
 	t.Helper()
 	facts, err := docker.Probe(t.Context(), host)
 	if err != nil {
@@ -36,30 +31,12 @@ func engineWithOtherIsolation(t *testing.T, host string) string {
 	if facts.Weak != "" {
 		runc = "1.4.0"
 	}
-	_, socket, _ := strings.Cut(host, "://")
-	file := filepath.Join(t.TempDir(), "docker.sock")
-	listener, err := net.Listen("unix", file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	server := &http.Server{ErrorLog: quiet, Handler: &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "docker" },
-		FlushInterval: -1, // Output is passed on as it comes.
-		ErrorLog:      quiet,
-		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		}},
-		ModifyResponse: func(r *http.Response) error {
-			if !strings.HasSuffix(r.Request.URL.Path, "/version") {
-				return nil
-			}
-			return replaceRunc(r, runc)
-		},
-	}}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { server.Close() })
-	return "unix://" + file
+	return newEngineProxy(t, host, func(r *http.Response) error {
+		if !strings.HasSuffix(r.Request.URL.Path, "/version") {
+			return nil
+		}
+		return replaceRunc(r, runc)
+	})
 }
 
 // replaceRunc changes the version of runc in an engine's answer.

@@ -59,6 +59,8 @@ func TestExplainNamesEngines(t *testing.T) {
 		full    = used(offering(cpuNode(3, 8, 64), compute.DockerOffer(false), compute.DockerOffer(true)), 8, 64)
 		drained = edited(offering(cpuNode(4, 8, 64), compute.DockerOffer(false), compute.DockerOffer(true)), func(n *compute.Node) { n.Drained = true })
 		small   = cpuNode(5, 1, 64)
+		silent  = edited(offering(cpuNode(6, 8, 64), compute.DockerOffer(false), compute.DockerOffer(true)), func(n *compute.Node) { n.EngineFault = "silent" })
+		lost    = edited(offering(cpuNode(7, 8, 64), compute.DockerOffer(false)), func(n *compute.Node) { n.EngineFault, n.State = "silent", compute.NodeDown })
 	)
 	tests := []struct {
 		name   string
@@ -85,6 +87,10 @@ func TestExplainNamesEngines(t *testing.T) {
 			compute.ReasonNodesDown,
 			"[{nodes_down 1} {trusted_only 1}]",
 		},
+		{"an engine that is down", []compute.Offer{compute.DockerOffer(false)}, []*compute.Node{none, weak, silent}, compute.ReasonEngineDown, "[{no_engine 1} {trusted_only 1} {engine_down 1}]"},
+		{"Compose where only Docker is down", []compute.Offer{compute.ComposeOffer(false)}, []*compute.Node{silent}, compute.ReasonNoEngine, "[{no_engine 1}]"},
+		{"down with its node", []compute.Offer{compute.DockerOffer(false)}, []*compute.Node{lost, silent}, compute.ReasonNodesDown, "[{nodes_down 1} {engine_down 1}]"},
+		{"down beside a busy node", []compute.Offer{compute.DockerOffer(false)}, []*compute.Node{full, silent}, compute.ReasonResourcesBusy, "[{resources_busy 1} {engine_down 1}]"},
 		{"all too small", []compute.Offer{compute.DockerOffer(false)}, []*compute.Node{small}, compute.ReasonNeverFits, "[{never_fits 1}]"},
 		{
 			"a volume and an engine",
@@ -110,6 +116,34 @@ func TestExplainNamesEngines(t *testing.T) {
 				t.Errorf("got %+v, want %v and %s", got, test.reason, test.want)
 			}
 		})
+	}
+}
+
+// TestPackAvoidsSilentEngines places an execution in containers on a node only while its engine
+// answers, and Python code at any time.
+func TestPackAvoidsSilentEngines(t *testing.T) {
+	needs := []compute.Offer{compute.DockerOffer(false)}
+	w := newWorld(t, edited(cpuNode(1, 8, 64), func(n *compute.Node) { n.Offers = needs }))
+	p := scheduler.NewPacker()
+	submit := func(number int, needs []compute.Offer) {
+		e := execution(number, cpus(1))
+		e.Request.Needs = needs
+		w.submit(e)
+	}
+	for round, fault := range []string{"", "silent", "silent since then", ""} {
+		record := *w.nodes[0]
+		w.setNode(edited(&record, func(n *compute.Node) { n.EngineFault = fault }))
+		submit(2*round+1, needs)
+		submit(2*round+2, nil)
+		w.commit(p.Pack(w.view()))
+		for number, why := range w.reasons() {
+			if number%2 == 0 || fault == "" || why != compute.ReasonEngineDown {
+				t.Errorf("fault %q: %d waits for %v", fault, number, why)
+			}
+		}
+	}
+	if len(w.live) != 8 {
+		t.Errorf("%d executions were placed", len(w.live))
 	}
 }
 

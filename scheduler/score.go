@@ -11,6 +11,7 @@ import (
 const (
 	neverFits     = 1<<38 - 1 - iota // Would not fit on the empty node.
 	unprepared                       // Would fit, but the node has not prepared the environment.
+	engineDown                       // Would fit, but the engine of the node does not answer.
 	nodeDown                         // Would fit, but the node is down or drained, or its GPUs are.
 	gpusBusy                         // Too few GPUs have the share free.
 	resourcesBusy                    // The GPUs are free, vCPU or memory is not.
@@ -32,16 +33,26 @@ func (s *slot) refusal(q *capacity.Shape) int64 {
 	case s.tooSmall(q):
 		return neverFits
 	case !q.Offered(s.Record):
-		if s.Record.LacksEnvironment(&q.Needs.Request) {
-			return unprepared
-		}
-		return neverFits
+		return s.lacks(&q.Needs.Request)
 	case !s.Open || healthy < q.GPUs:
 		return nodeDown
 	case s.FreeDevices(q) < q.GPUs:
 		return gpusBusy
 	}
 	return resourcesBusy
+}
+
+// lacks returns what s does not offer of the needs of r.
+func (s *slot) lacks(r *compute.Request) int64 {
+	switch {
+	case s.Record.LacksEnvironment(r):
+		return unprepared
+	case !s.Record.Equipped(r):
+		return neverFits
+	case !s.Open:
+		return nodeDown
+	}
+	return engineDown
 }
 
 // tooSmall reports whether q does not fit on s even when s is empty.
@@ -76,6 +87,8 @@ func reasonOf(score int64) compute.Reason {
 		return compute.ReasonNeverFits
 	case unprepared:
 		return compute.ReasonEnvironment
+	case engineDown:
+		return compute.ReasonEngineDown
 	case nodeDown:
 		return compute.ReasonNodesDown
 	case gpusBusy:

@@ -19,7 +19,8 @@ type familyCount struct {
 func sameHardware(a, b *compute.Node) bool {
 	if a.ID != b.ID || a.VCPUMilli != b.VCPUMilli || a.MemoryMiB != b.MemoryMiB ||
 		len(a.GPUs) != len(b.GPUs) || a.Schedulable() != b.Schedulable() ||
-		a.ScratchMiB != b.ScratchMiB || !sameOffers(a.Offers, b.Offers) {
+		a.ScratchMiB != b.ScratchMiB || !sameOffers(a.Offers, b.Offers) ||
+		(a.EngineFault == "") != (b.EngineFault == "") {
 		return false
 	}
 	for i := range a.GPUs {
@@ -46,6 +47,7 @@ func (b *board) hardwareOf(s *slot) int {
 	key = strconv.AppendInt(append(key, ' '), s.Record.MemoryMiB, 10)
 	key = strconv.AppendInt(append(key, ' '), s.Record.ScratchMiB, 10)
 	key = strconv.AppendBool(append(key, ' '), s.Open)
+	key = strconv.AppendBool(append(key, ' '), s.Record.EngineFault == "")
 	for _, offer := range s.Record.Offers {
 		if !offer.Image() {
 			key = append(append(key, ' '), offer...)

@@ -50,6 +50,7 @@ type Node struct {
 	Gaps        []compute.Gap     `json:"sandbox_gaps,omitempty" doc:"Sandbox rules that its kernel cannot enforce, absent for none. cgroup_v1: buffers of sockets have a limit beside the memory limit. socket_memory_unlimited: they have none. no_landlock: mounts alone keep code from files."`
 	ScratchMiB  int64             `json:"scratch_mib" doc:"The largest scratch space on disk that an execution may ask for there; 0 where scratch space is in memory."`
 	Offers      []compute.Offer   `json:"offers" doc:"Volumes and prepared environments that executions may ask for there, as in volume:datasets, images that it has, and engines of models and of containers (engine:docker; engine:docker-trusted alone is for trusted organizations only)."`
+	EngineFault string            `json:"engine_fault,omitempty" doc:"Why its Docker engine, which it offers, starts no containers at present; absent while the engine answers."`
 	InventoryAt uint64            `json:"inventory_version"`
 	ClockAhead  *int64            `json:"clock_ahead_ms" doc:"Milliseconds by which its clock is ahead of the cluster's time, below 0 when it is behind; null where the leader has not heard of it, and in answers about a single node. Over 500 ms the node warns, over 10 s is a fault."`
 }

@@ -18,6 +18,8 @@ func reasonTexts() map[string]string {
 		"trusted_only": "the engines of the nodes that could host it isolate containers below the minimum, for trusted " +
 			"organizations only: an operator updates them, or trusts the organization (berth admin org trust), " +
 			"for executions that are submitted after that",
+		"engine_down": "the Docker engines of the nodes that could host it do not answer (berth admin nodes): " +
+			"it starts once one does",
 		"org_concurrency":  "the organization is at its limit of concurrent executions (berth admin quota)",
 		"key_concurrency":  "its API key is at its limit of concurrent executions (berth admin quota)",
 		"tag_concurrency":  "one of its tags is at its limit of concurrent executions (berth admin quota)",

@@ -174,25 +174,25 @@ type Docker struct {
 	PullTimeout time.Duration `koanf:"pull_timeout" usage:"Time to pull one image."`
 }
 
-// DockerOff is the Docker.Host of a node that executes no containers.
-const DockerOff = "off"
+// Values of Docker.Host that are no addresses.
+const (
+	DockerOff  = "off"  // The node executes no containers.
+	DockerAuto = "auto" // The machine's own engine, if it has one.
+)
 
-// Address returns the address of the engine, "" for none.
+// Address returns the address of the engine, "" for none. There may be no engine.
 func (d *Docker) Address() string {
 	switch d.Host {
 	case DockerOff:
 		return ""
-	case "auto":
-		if _, err := os.Stat(machineEngine); err != nil {
-			return ""
-		}
-		return "unix://" + machineEngine
+	case DockerAuto:
+		return machineEngine
 	}
 	return d.Host
 }
 
 // machineEngine is where a machine's own engine listens.
-const machineEngine = "/var/run/docker.sock"
+const machineEngine = "unix:///var/run/docker.sock"
 
 // Services is how services are reached and started again.
 //
@@ -344,7 +344,7 @@ func Default() Config {
 		Storage: Storage{Replicas: 2, ScrubEvery: 6 * time.Hour},
 		Backup:  Backup{Keep: 7},
 		Docker: Docker{
-			Host: "auto", KeepMiB: 100 << 10, ImageMiB: 40 << 10, PullTimeout: 30 * time.Minute,
+			Host: DockerAuto, KeepMiB: 100 << 10, ImageMiB: 40 << 10, PullTimeout: 30 * time.Minute,
 		},
 		Services: Services{
 			BackoffFirst: compute.DefaultBackoffFirst, BackoffMost: compute.DefaultBackoffMost,

@@ -233,8 +233,8 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if err != nil {
 		return nil, err
 	}
-	if w.Execution.Container != nil && e.engine == nil {
-		return nil, e.engineErr
+	if w.Execution.Container != nil && e.engine.Load() == nil {
+		return nil, compute.Errorf(compute.CodeUnavailable, "this node has no Docker engine that answers")
 	}
 	spare := e.spareFor(w.Execution)
 	e.keepSupervisor(spare) // It initialises meanwhile.

@@ -203,6 +203,29 @@ func TestContainerHasTheCPUsAskedFor(t *testing.T) {
 	}
 }
 
+// TestEngineIsFoundLater starts a node before its engine. The node offers it and executes
+// containers once it answers.
+func TestEngineIsFoundLater(t *testing.T) {
+	host := dockertest.Host(t)
+	dockertest.Probe(t)
+	socket := filepath.Join(t.TempDir(), "docker.sock")
+	n := newNode(t, func(c *executor.Config) { c.Containers.Host, c.Containers.Auto = "unix://"+socket, true })
+	if offers, fault := n.executor.Engine(); len(offers) > 0 || fault != "" {
+		t.Errorf("without an engine it offers %v, with the fault %q", offers, fault)
+	}
+	if err := os.Symlink(strings.TrimPrefix(host, "unix://"), socket); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the offer of the engine", func() bool {
+		offers, fault := n.executor.Engine()
+		return slices.Contains(offers, compute.DockerOffer(true)) && fault == ""
+	})
+	id := n.place(n.newContainer([]string{"print", "found"}, nil))
+	if outcome := n.end(id); outcome.Status != compute.StatusCompleted || !n.says(id, "found") {
+		t.Errorf("ended as %v (%s): %s", outcome.Status, outcome.Detail, n.output(id))
+	}
+}
+
 // TestContainersOutliveTheNode restarts the node while a container executes: it is adopted,
 // and its output goes on.
 func TestContainersOutliveTheNode(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"berth/loop"
 	"berth/node/executor/docker"
 	"berth/node/executor/egress"
-	"berth/node/executor/policy"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
 )
@@ -26,6 +24,7 @@ import (
 // Containers says how code is executed in containers.
 type Containers struct {
 	Host       string        // Address of the Docker engine; "" for none.
+	Auto       bool          // There may be no engine at Host.
 	Runtime    string        // The engine's runtime; "" for runc.
 	Registries []string      // Images may be pulled from these; none for all public ones.
 	Compose    string        // Docker Compose; "" for where packages put it.
@@ -55,34 +54,6 @@ const (
 
 // errImage means that the image of an execution cannot be had.
 var errImage = errors.New("image refused")
-
-// openEngine connects to the Docker engine. A node without one says so when an execution
-// needs it.
-func (e *Executor) openEngine() {
-	c := e.cfg.Containers
-	if c.Host == "" {
-		e.engineErr = compute.Errorf(compute.CodeUnavailable, "this node executes no containers")
-		return
-	}
-	e.engine, e.engineErr = docker.Open(context.Background(), docker.Config{
-		Host: c.Host, Node: e.cfg.Node.String(), Dir: filepath.Join(e.cfg.DataDir, dockerDirName),
-		Registries: c.Registries, ECR: c.ECR, KeepMiB: c.KeepMiB, ImageMiB: c.ImageMiB, PullLimit: c.PullLimit,
-		Logger: e.log, Now: e.cfg.Now, Live: e.isLive,
-	})
-	if e.engineErr != nil {
-		e.log.Warn("containers unavailable", "hint", "install Docker, or set docker.host: off", "err", e.engineErr)
-		return
-	}
-	if weak := e.engine.Facts().Weak; weak != "" {
-		e.log.Warn("containers for trusted organizations only", "reason", weak)
-	}
-	if e.containerSeccomp, e.engineErr = policy.ContainerSeccomp(); e.engineErr != nil {
-		e.engine = nil
-	}
-	if e.compose, _, e.composeErr = docker.FindCompose(context.Background(), c.Compose); e.composeErr != nil {
-		e.log.Info("compose files unavailable", "hint", "install Docker Compose, or set docker.compose", "err", e.composeErr)
-	}
-}
 
 // takeForContainers is takeForSandbox for code that executes in containers.
 func (e *Executor) takeForContainers(
@@ -148,7 +119,7 @@ func (e *Executor) containerNetwork(ctx context.Context, w compute.Work, res *re
 	}
 	link, subnet, addresses := e.pool.table.Bridge(res.slot.Number)
 	res.addresses = addresses
-	return e.engine.Network(ctx, docker.Bridge{Slot: res.slot.Number, Link: link, Subnet: subnet})
+	return e.engine.Load().Network(ctx, docker.Bridge{Slot: res.slot.Number, Link: link, Subnet: subnet})
 }
 
 // container returns the container of the work, with its image on the engine.
@@ -157,12 +128,13 @@ func (e *Executor) container(
 ) (*supervise.Container, error) {
 	attempt := a.key.String()
 	limits := limitsOf(w, e.cfg.HostCPUs, e.cfg.HostMemoryMiB)
+	engine := e.engine.Load()
 	c := &supervise.Container{
-		Engine: e.engine.Host(), Name: docker.Name(attempt), Labels: e.engine.Labels(attempt),
+		Engine: engine.Host(), Name: docker.Name(attempt), Labels: engine.Labels(attempt),
 		Runtime: cmp.Or(e.cfg.Containers.Runtime, defaultRuntime),
-		TmpMiB:  max(limits.memoryMiB/2, containerTmpMiB), Seccomp: e.containerSeccomp, MaxFiles: containerFiles,
+		TmpMiB:  max(limits.memoryMiB/2, containerTmpMiB), Seccomp: engine.seccomp, MaxFiles: containerFiles,
 	}
-	if e.engine.Facts().Slices {
+	if engine.Facts().Slices {
 		c.Slice = docker.Slice(attempt)
 	}
 	if res.disk != nil {
@@ -205,8 +177,9 @@ func imageOf(image *docker.Image) *supervise.ContainerImage {
 func (e *Executor) composeIn(
 	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle, res *resources, c *supervise.Container,
 ) error {
-	if e.compose == "" {
-		return compute.Errorf(compute.CodeUnavailable, "this node executes no Compose files: %s", e.composeErr.Error())
+	engine := e.engine.Load()
+	if engine.compose == "" {
+		return compute.Errorf(compute.CodeUnavailable, "this node executes no Compose files: %s", engine.composeErr.Error())
 	}
 	file, faults := composefile.Parse(bundle.Compose, bundle.Env)
 	if len(faults) > 0 {
@@ -217,7 +190,8 @@ func (e *Executor) composeIn(
 			"this node is busy: the network has addresses for %d containers, not for %d", res.addresses, n)
 	}
 	c.Compose = &supervise.ContainerCompose{
-		Program: e.compose, Text: bundle.Compose, Interpolate: bundle.Env, Images: make(map[string]supervise.ContainerImage),
+		Program: engine.compose, Text: bundle.Compose, Interpolate: bundle.Env,
+		Images: make(map[string]supervise.ContainerImage),
 	}
 	if err := e.internalNetworks(ctx, file, res, c); err != nil {
 		return err
@@ -265,7 +239,7 @@ func (e *Executor) internalNetworks(
 		}
 		bridges = append(bridges, b)
 	}
-	c.Compose.Internal, err = e.engine.Internal(ctx, bridges)
+	c.Compose.Internal, err = e.engine.Load().Internal(ctx, bridges)
 	return err
 }
 
@@ -295,7 +269,7 @@ func (e *Executor) takeImage(ctx context.Context, a *attempt, w compute.Work, re
 	go e.watchStop(ctx, a, cancel)
 	out := &installLog{path: filepath.Join(e.dir(a.key), supervise.OutputFile), prefix: "image", now: e.cfg.Now}
 	defer out.release()
-	image, err := e.engine.Image(ctx, want, out.line)
+	image, err := e.engine.Load().Image(ctx, want, out.line)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -328,10 +302,11 @@ func (e *Executor) inContainers(k key) bool {
 
 // dropContainers removes the containers of an attempt whose supervisor is dead.
 func (e *Executor) dropContainers(k key) {
-	if e.engine == nil {
+	engine := e.engine.Load()
+	if engine == nil {
 		return
 	}
-	if err := e.engine.Remove(context.Background(), k.String()); err != nil {
+	if err := engine.Remove(context.Background(), k.String()); err != nil {
 		e.log.Error("containers not removed", "execution", k.execution, "attempt", k.epoch, "err", err)
 	}
 	e.cgroups.Group(e.groupName(k)).RemoveLeft()
@@ -352,10 +327,11 @@ func (e *Executor) reapEvery(ctx context.Context) {
 // supervisor. An attempt is live before its container is made, so none of the list is
 // one that just begins.
 func (e *Executor) reapContainers(ctx context.Context) error {
-	if e.engine == nil {
+	engine := e.engine.Load()
+	if engine == nil {
 		return nil
 	}
-	left, err := e.engine.Left(ctx)
+	left, err := engine.Left(ctx)
 	if err != nil {
 		return err
 	}
@@ -363,7 +339,7 @@ func (e *Executor) reapContainers(ctx context.Context) error {
 		if e.isLive(attempt) || e.supervised(attempt) {
 			continue
 		}
-		if err := e.engine.Remove(ctx, attempt); err != nil {
+		if err := engine.Remove(ctx, attempt); err != nil {
 			return err
 		}
 		e.metrics.reaped.WithLabelValues("container").Inc()
@@ -389,36 +365,14 @@ const maxImageOffers = 100
 
 // Images returns the offers of the images that this node has pulled and used last.
 func (e *Executor) Images() []compute.Offer {
-	if e == nil || e.engine == nil {
+	if e == nil || e.engine.Load() == nil {
 		return nil
 	}
 	var offers []compute.Offer
-	for _, ref := range e.engine.Refs() {
+	for _, ref := range e.engine.Load().Refs() {
 		if len(offers) < maxImageOffers {
 			offers = append(offers, compute.ImageOffer(ref))
 		}
-	}
-	return offers
-}
-
-// engineOffers returns the offers of the Docker engine of a node.
-func engineOffers(cfg Config) []compute.Offer {
-	if cfg.Containers.Host == "" {
-		return nil
-	}
-	facts, err := docker.Probe(context.Background(), cfg.Containers.Host)
-	if err != nil {
-		return nil // It is logged when the executor opens.
-	}
-	offers := []compute.Offer{compute.DockerOffer(true)}
-	if facts.Weak == "" {
-		offers = append(offers, compute.DockerOffer(false))
-	}
-	if _, _, err := docker.FindCompose(context.Background(), cfg.Containers.Compose); err != nil {
-		return offers // As above.
-	}
-	for _, offer := range slices.Clone(offers) {
-		offers = append(offers, compute.ComposeOffer(offer == compute.DockerOffer(true)))
 	}
 	return offers
 }

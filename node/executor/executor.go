@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -172,13 +173,10 @@ type Executor struct {
 	packages    *packages.Store // nil if packages cannot be installed. Then packagesErr has the reason.
 	packagesErr error
 
-	engine           *docker.Engine // nil if containers cannot be executed. Then engineErr has the reason.
-	engineErr        error
-	compose          string // Docker Compose; "" if there is none. Then composeErr has the reason.
-	composeErr       error
-	containerSeccomp string
-	containerSpare   spare
-	sandboxSpare     spare
+	engine         atomic.Pointer[engine] // nil until the engine of this machine has answered.
+	engineWatch    *engineWatch
+	containerSpare spare
+	sandboxSpare   spare
 
 	cgroups   *cgroup.Host
 	python    *python // nil if there is none. Then pythonErr has the reason.
@@ -216,6 +214,7 @@ func Open(cfg Config, source Source, reporter Reporter, bundles Bundles) (*Execu
 		opened: cfg.Now(), starting: make(chan struct{}, maxStarting), attempts: make(map[key]*attempt),
 		environments: make(map[compute.EnvironmentID]*environment), prepared: make(chan struct{}),
 	}
+	e.engineWatch = &engineWatch{ask: e.askEngine, now: cfg.Now, log: e.log, silent: e.metrics.silent}
 	if err := e.open(); err != nil {
 		return nil, fmt.Errorf("open executor: %w", err)
 	}
@@ -253,7 +252,9 @@ func (e *Executor) open() (err error) {
 	e.pool = openPool(e.cfg, e.log)
 	e.disks = openDisks(e.cfg, e.log)
 	e.openPackages()
-	e.openEngine()
+	if err := e.openEngine(context.Background()); err != nil {
+		e.logNoEngine(err)
+	}
 	return errors.Join(e.reap(), e.reapStorage(), e.reapContainers(context.Background()))
 }
 
@@ -337,8 +338,8 @@ func (e *Executor) Run(ctx context.Context) error {
 		e.group.Go(func() { e.disks.Run(ctx) })
 	}
 	e.group.Go(func() { e.retain(ctx) })
-	if e.engine != nil {
-		e.group.Go(func() { e.reapEvery(ctx) })
+	if e.cfg.Containers.Host != "" {
+		e.group.Go(func() { e.watchEngine(ctx) })
 	}
 	e.reconcile(ctx)
 	return nil
@@ -351,12 +352,12 @@ func (e *Executor) Close() error {
 	}
 	e.containerSpare.close()
 	e.sandboxSpare.close()
-	if e.engine != nil {
+	if engine := e.engine.Load(); engine != nil {
 		if e.live() == 0 {
-			_ = e.engine.RemoveIdle(context.Background()) // Networks without containers are harmless.
+			_ = engine.RemoveIdle(context.Background()) // Networks without containers are harmless.
 			e.pool.slots.Disown(e.cfg.Node.String())
 		}
-		_ = e.engine.Close()
+		_ = engine.Close()
 	}
 	return e.pool.close(e.live() == 0)
 }

@@ -11,6 +11,7 @@ type metrics struct {
 	retries prometheus.Counter
 	reaped  *prometheus.CounterVec
 	adopted prometheus.Counter
+	silent  prometheus.Gauge
 }
 
 // newMetrics makes the collectors, and registers them unless reg is nil.
@@ -38,9 +39,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		adopted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "berth_executor_adopted_total", Help: "Attempts taken over from an earlier node process.",
 		}),
+		silent: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_executor_engine_silent", Help: "1 while the Docker engine of this node does not answer.",
+		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.live, m.ended, m.start, m.outbox, m.retries, m.reaped, m.adopted)
+		reg.MustRegister(m.live, m.ended, m.start, m.outbox, m.retries, m.reaped, m.adopted, m.silent)
 	}
 	return m
 }

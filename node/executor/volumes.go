@@ -14,12 +14,11 @@ import (
 )
 
 // Offers returns the largest scratch space on disk of a node, and what it offers to
-// executions that ask for it.
+// executions that ask for it, but for its Docker engine.
 func Offers(cfg Config) (scratchMiB int64, offers []compute.Offer) {
 	for _, m := range cfg.Mounts {
 		offers = append(offers, compute.VolumeOffer(m.Name))
 	}
-	offers = append(offers, engineOffers(cfg)...)
 	if mount.Available() {
 		offers = append(offers, compute.MountOffer)
 	}

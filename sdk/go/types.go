@@ -2192,8 +2192,11 @@ type Node struct {
 	// Volumes and prepared environments that executions may ask for there, as in volume:datasets,
 	// images that it has, and engines of models and of containers (engine:docker;
 	// engine:docker-trusted alone is for trusted organizations only).
-	Offers           []string `json:"offers,omitzero"`
-	InventoryVersion uint64   `json:"inventory_version,omitzero"`
+	Offers []string `json:"offers,omitzero"`
+	// Why its Docker engine, which it offers, starts no containers at present; absent while the
+	// engine answers.
+	EngineFault      string `json:"engine_fault,omitzero"`
+	InventoryVersion uint64 `json:"inventory_version,omitzero"`
 	// Milliseconds by which its clock is ahead of the cluster's time, below 0 when it is behind;
 	// null where the leader has not heard of it, and in answers about a single node. Over 500 ms
 	// the node warns, over 10 s is a fault.

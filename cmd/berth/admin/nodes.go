@@ -54,7 +54,7 @@ func printNodes(cmd *cobra.Command, c *client.Client, asJSON bool) error {
 		}
 		state += clockOf(n)
 		t.AppendRow(cli.Row(
-			n.Name, state, partOf(n, peers), gpusOf(n), enginesOf(n.Offers), n.API, n.Version, gapsText(n.Gaps), n.ID))
+			n.Name, state, partOf(n, peers), gpusOf(n), enginesOf(n), n.API, n.Version, gapsText(n.Gaps), n.ID))
 	}
 	return cli.PrintTable(cmd.OutOrStdout(), t)
 }
@@ -100,10 +100,11 @@ func gpusOf(n wire.Node) string {
 	return cli.CountTypes(types)
 }
 
-// enginesOf names the engines of a node for containers and models, "-" for none.
-func enginesOf(offers []compute.Offer) string {
+// enginesOf names the engines of a node for containers and models, "-" for none, and says why no
+// containers start there.
+func enginesOf(n wire.Node) string {
 	trustedOnly := map[string]bool{} // By the name of the engine.
-	for _, o := range offers {
+	for _, o := range n.Offers {
 		if name, trusted := o.Engine(); name != "" {
 			only, known := trustedOnly[name]
 			trustedOnly[name] = trusted && (only || !known)
@@ -118,7 +119,11 @@ func enginesOf(offers []compute.Offer) string {
 			names[i] += " (trusted only)"
 		}
 	}
-	return strings.Join(names, ", ")
+	text := strings.Join(names, ", ")
+	if n.EngineFault != "" {
+		text += " (" + n.EngineFault + ")"
+	}
+	return text
 }
 
 // gapsText names what a node's kernel does not enforce of the sandbox, "-" for nothing.

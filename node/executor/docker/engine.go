@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/moby/moby/client"
@@ -76,11 +77,14 @@ const (
 type Engine struct {
 	cfg   Config
 	api   *client.Client
-	facts Facts
 	guard *guard
 	free  func(dir string) (bytes int64, err error) // On the disk that has a directory.
 
 	images *images
+
+	mu sync.Mutex
+
+	facts Facts
 }
 
 // Facts are an engine's description of itself.
@@ -209,8 +213,32 @@ func before(a, b [3]int) bool {
 	return false
 }
 
-// Facts returns the facts of the engine when it was opened.
-func (e *Engine) Facts() Facts { return e.facts }
+// Ping returns an error unless the engine answers.
+func (e *Engine) Ping(ctx context.Context) error {
+	if _, err := e.api.Ping(ctx, client.PingOptions{}); err != nil {
+		return fmt.Errorf("ping engine: %w", err)
+	}
+	return nil
+}
+
+// Refresh asks the engine for its facts again: another version may have been started.
+func (e *Engine) Refresh(ctx context.Context) error {
+	facts, err := Probe(ctx, e.cfg.Host)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.facts = facts
+	return nil
+}
+
+// Facts returns the facts of the engine when it was opened or refreshed.
+func (e *Engine) Facts() Facts {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.facts
+}
 
 // Host returns the address of the engine.
 func (e *Engine) Host() string { return e.cfg.Host }

@@ -15,11 +15,12 @@ func (e *Engine) evict(ctx context.Context, keep string) {
 
 // makeRoom does the same while the engine's disk is nearly full.
 func (e *Engine) makeRoom(ctx context.Context, keep string) {
-	if e.facts.root == "" {
+	root := e.Facts().root
+	if root == "" {
 		return
 	}
 	e.removeOldest(ctx, keep, 0, func() bool {
-		free, err := e.free(e.facts.root)
+		free, err := e.free(root)
 		return err == nil && free < minFree
 	})
 }

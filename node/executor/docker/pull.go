@@ -81,11 +81,12 @@ const (
 // watchDisk ends a pull once the engine's disk is nearly full: what a layer takes there is known
 // only when it is unpacked.
 func (e *Engine) watchDisk(ctx context.Context, named reference.Named, stop context.CancelCauseFunc) {
-	if e.facts.root == "" {
+	root := e.Facts().root
+	if root == "" {
 		return
 	}
 	loop.Every(ctx, diskEvery, func() {
-		free, err := e.free(e.facts.root)
+		free, err := e.free(root)
 		if err != nil || free >= minFree {
 			return // The engine may have its disk elsewhere.
 		}

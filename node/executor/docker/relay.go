@@ -57,9 +57,9 @@ type relay struct {
 func (e *Engine) openRelay(
 	ctx context.Context, named reference.Named, credentials *compute.RegistryCredentials,
 ) (*relay, error) {
-	r := &relay{version: versionOf(named)}
+	r, facts := &relay{version: versionOf(named)}, e.Facts()
 	r.left.Store(e.cfg.ImageMiB * mib)
-	if err := r.signIn(ctx, e.guard, named, e.facts.insecure(reference.Domain(named)), credentials); err != nil {
+	if err := r.signIn(ctx, e.guard, named, facts.insecure(reference.Domain(named)), credentials); err != nil {
 		return nil, err
 	}
 	var listener net.ListenConfig
