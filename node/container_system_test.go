@@ -234,9 +234,7 @@ func checkImageFields(t *testing.T, c *nodetest.Cluster, account nodetest.Accoun
 // checkImageStorage reads and writes stored files in a container, which has them without
 // asking, and has none if it asks for that.
 func checkImageStorage(t *testing.T, api *client.Client) {
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		t.Skip("no /dev/fuse: storage cannot be mounted")
-	}
+	mustHaveFUSE(t)
 	if _, err := api.Upload(t.Context(), bytesOf("in/text", []byte("stored"))); err != nil {
 		t.Fatal(err)
 	}

@@ -29,9 +29,7 @@ with open('/mnt/s3/after', 'w') as f:
 // on, and then a supervisor, of which neither a mount nor a process is left.
 func TestMountsSurviveAndEnd(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		t.Skip("no /dev/fuse: storage cannot be mounted")
-	}
+	mustHaveFUSE(t)
 	c := nodetest.Start(t, 1)
 	node := c.Nodes[0]
 	api := nodetest.MustClient(t, c.MustAccount("acme").Key, node.URL)

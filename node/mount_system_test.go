@@ -71,12 +71,18 @@ print(os.getpid(), flush=True)
 os.kill(os.getpid(), 9)
 `
 
+// mustHaveFUSE fails the test where no storage can be mounted.
+func mustHaveFUSE(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		t.Fatalf("%v: load the module with modprobe fuse", err)
+	}
+}
+
 // mounts executes code through a follower, on a server and on a worker, that sees the
 // stored files as a directory.
 func (c *storageCluster) mounts(t *testing.T) {
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		t.Skip("no /dev/fuse: storage cannot be mounted")
-	}
+	mustHaveFUSE(t)
 	big := noise(9 << 20)
 	sum := sha256.Sum256(big)
 	mounted := true

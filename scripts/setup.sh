@@ -45,9 +45,10 @@ test-long) wanted=("${long[@]}") ;;
 	;;
 esac
 
-# engine installs what is not Debian's.
+# engine installs what is not Debian's, and loads the kernel module by which storage is mounted.
 engine() {
 	if [[ $kind != demo ]]; then
+		[[ -e /dev/fuse ]] || "$(dirname "$0")/as-root.sh" modprobe fuse || echo "set-up: no /dev/fuse here" >&2
 		"$(dirname "$0")/engine.sh"
 	fi
 }
