@@ -140,11 +140,7 @@ func (e *Executor) container(
 	if res.disk != nil {
 		c.Device = res.disk.Name()
 	}
-	for _, gpu := range w.GPUs {
-		if !gpu.Simulated {
-			c.GPUs = append(c.GPUs, string(gpu.ID))
-		}
-	}
+	c.GPUs = deviceIDs(w.GPUs)
 	var err error
 	if c.Volumes, err = e.volumes(w.Execution); err != nil {
 		return nil, err
@@ -163,6 +159,17 @@ func (e *Executor) container(
 		c.Image.WorkDir = sandbox.WorkDir
 	}
 	return c, nil
+}
+
+// deviceIDs returns the UUIDs of the GPUs that a container gets. Simulated ones are no
+// devices.
+func deviceIDs(gpus []compute.GPU) (ids []string) {
+	for i := range gpus {
+		if !gpus[i].Simulated {
+			ids = append(ids, string(gpus[i].ID))
+		}
+	}
+	return ids
 }
 
 // imageOf returns an image of the engine for a spec.

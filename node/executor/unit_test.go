@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"berth/node/executor/egress"
 	"berth/node/executor/journal"
 	"berth/node/executor/sandbox"
+	"berth/node/executor/supervise"
 )
 
 func TestLimitsOf(t *testing.T) {
@@ -366,5 +368,30 @@ func TestVolumes(t *testing.T) {
 	}
 	if _, err := e.volumes(&compute.Execution{Volumes: []compute.Volume{{Name: "gone"}}}); compute.CodeOf(err) != compute.CodeUnavailable {
 		t.Errorf("a volume that the node has not: %v", err)
+	}
+}
+
+// TestDeviceIDs hands a container the assigned GPUs by their UUIDs, whichever their indexes are,
+// and no simulated ones.
+func TestDeviceIDs(t *testing.T) {
+	for _, test := range []struct {
+		gpus []compute.GPU
+		want []string
+	}{
+		{nil, nil},
+		{[]compute.GPU{{ID: "GPU-a", Index: 3}, {ID: "GPU-b", Index: 1}}, []string{"GPU-a", "GPU-b"}},
+		{[]compute.GPU{{ID: "MIG-a", Index: 0, Parent: "GPU-a", MIG: "1g_5gb"}}, []string{"MIG-a"}},
+		{[]compute.GPU{{ID: "SIM-a-0", Simulated: true}}, nil},
+	} {
+		ids := deviceIDs(test.gpus)
+		if !slices.Equal(ids, test.want) {
+			t.Errorf("%v are %v, want %v", test.gpus, ids, test.want)
+		}
+		env := new(Executor).containerEnvironment(compute.Work{
+			Execution: &compute.Execution{}, Attempt: &compute.Attempt{}, GPUs: test.gpus,
+		}, &compute.Bundle{Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}}, &supervise.Container{GPUs: ids})
+		if want := "NVIDIA_VISIBLE_DEVICES=" + cmp.Or(strings.Join(ids, ","), noGPUs); !slices.Contains(env, want) {
+			t.Errorf("%v have the variables %v, want %s", test.gpus, env, want)
+		}
 	}
 }
