@@ -24,12 +24,13 @@ import (
 )
 
 // serviceCode answers requests on PORT. It returns the request and its replica's id,
-// echoes after an upgrade, and can end itself. /health fails until the file "ready"
-// exists, which /become makes; here it is there from the start.
+// echoes after an upgrade, and can end itself. /health answers 500 from the message "sick" of a
+// WebSocket on, until "well".
 const serviceCode = `
 import base64, hashlib, http.server, os, sys, socketserver
 class H(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    health = 200
     def log_message(self, *a): pass
     def answer(self, text, code=200, **headers):
         data = text.encode()
@@ -40,7 +41,7 @@ class H(http.server.BaseHTTPRequestHandler):
         if self.command != "HEAD": self.wfile.write(data)
     def do_GET(self):
         path = self.path.split("?")[0]
-        if path == "/health": return self.answer("ok")
+        if path == "/health": return self.answer("ok", H.health)
         if path == "/exit": os._exit(3)
         if path == "/cookie":
             return self.answer("set", Set_Cookie="a=1; Path=/; Domain=example.org", Location="/next",
@@ -77,7 +78,9 @@ class H(http.server.BaseHTTPRequestHandler):
             kind, n = head[0] & 15, head[1] & 127
             if n == 126: n = int.from_bytes(self.rfile.read(2), "big")
             mask = self.rfile.read(4)
-            send(kind, bytes(b ^ mask[i % 4] for i, b in enumerate(self.rfile.read(n))))
+            data = bytes(b ^ mask[i % 4] for i, b in enumerate(self.rfile.read(n)))
+            H.health = {b"sick": 500, b"well": 200}.get(data, H.health)
+            send(kind, data)
             if kind == 8: return # A close is answered by one.
     do_HEAD = do_GET
     def do_POST(self):
@@ -203,6 +206,7 @@ func TestServices(t *testing.T) {
 	t.Run("upgrade", func(t *testing.T) { checkUpgrade(t, url, account.Key) })
 	t.Run("WebSocket", func(t *testing.T) { checkWebSocket(t, c, account.Key, s) })
 	t.Run("spread", func(t *testing.T) { checkSpread(t, url, account.Key) })
+	t.Run("health", func(t *testing.T) { checkHealth(t, api, url, account.Key, s) })
 	t.Run("restart", func(t *testing.T) { checkRestart(t, api, url, account.Key, started.ExecutionID) })
 	t.Run("scale", func(t *testing.T) {
 		if _, err := api.ScaleService(t.Context(), started.ExecutionID, 1); err != nil {
@@ -223,6 +227,7 @@ func TestServices(t *testing.T) {
 			t.Errorf("%d services are left, %v; it answers %d", len(left), err, answer.StatusCode)
 		}
 	})
+	t.Run("crashes", func(t *testing.T) { checkCrashes(t, api) })
 }
 
 // checkServiceBodies sends and reads bodies of all kinds.
@@ -455,8 +460,9 @@ func (ws *webSocket) mustEcho(t *testing.T) {
 	}
 }
 
-// checkSpread asks at once more than one replica should answer.
-func checkSpread(t *testing.T, address, key string) {
+// answering returns the ids of the replicas that answer requests at once, sorted.
+func answering(t *testing.T, address, key string) []string {
+	t.Helper()
 	var (
 		mu     sync.Mutex
 		group  sync.WaitGroup
@@ -472,8 +478,13 @@ func checkSpread(t *testing.T, address, key string) {
 	}
 	group.Wait()
 	slices.Sort(answer)
-	if n := len(slices.Compact(answer)); n != 2 {
-		t.Errorf("%d replicas answered: %q", n, answer)
+	return slices.Compact(answer)
+}
+
+// checkSpread asks at once more than one replica should answer.
+func checkSpread(t *testing.T, address, key string) {
+	if answer := answering(t, address, key); len(answer) != 2 {
+		t.Errorf("%d replicas answered: %q", len(answer), answer)
 	}
 }
 
