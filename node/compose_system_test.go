@@ -22,6 +22,7 @@ import (
 	"berth/node/executor/docker/dockertest"
 	"berth/node/executor/supervise"
 	"berth/node/nodetest"
+	berth "berth/sdk/go"
 	"berth/testsize"
 )
 
@@ -374,39 +375,113 @@ func machineAddress(t *testing.T) string {
 	return ""
 }
 
-// checkComplete reports the end of an execution of a Compose file that lives, which ends it,
-// and of one that has ended, which stays as it is.
-func checkComplete(t *testing.T, api *client.Client) {
-	start := client.StartCompose{File: "services: {a: {image: " + dockertest.Image + ", command: [term, '0']}}"}
+// checkComplete reports the end of an execution of a Compose file to a follower. One that
+// lives ends by that as by a stop: it is charged until it is gone, and leaves nothing but the
+// report. One that has ended stays as it is. Another organization can do neither.
+func checkComplete(t *testing.T, c *nodetest.Cluster, api *client.Client) {
+	docker, stranger := dockertest.Client(t), nodetest.MustClient(t, c.MustAccount("stranger").Key, c.Follower().URL())
+	start := client.StartCompose{File: endlessText}
+	start.Env = map[string]string{"IMAGE": dockertest.Image}
 	started, err := api.SubmitCompose(t.Context(), start)
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodetest.Eventually(t, time.Minute, "the start", func() bool {
-		e, err := api.Execution(t.Context(), started.ExecutionID, 0)
-		return err == nil && strings.Contains(e.Stdout, "ready")
+	id, label := started.ExecutionID, "berth.attempt="+started.ExecutionID.String()+".1"
+	nodetest.Eventually(t, endWait, "both services to run", func() bool {
+		e, err := api.Execution(t.Context(), id, 0)
+		return err == nil && strings.Count(e.Stdout, "ready") == 2
 	})
-	for _, output := range []string{"the end", "another"} {
-		if _, err := api.CompleteCompose(t.Context(), started.ExecutionID, wire.ComposeComplete{Output: output, Status: "completed"}); err != nil {
-			t.Fatal(err)
-		}
-		e := mustFinish(t, api, started.ExecutionID)
-		if e.Status != compute.StatusCancelled || e.Reported == nil || e.Reported.Output != "the end" {
-			t.Errorf("it is %v with report %+v", e.Status, e.Reported)
-		}
+	if made := onEngine(t, docker, label); made != [3]int{2, 1, 1} {
+		t.Errorf("there are %v containers, volumes and networks", made)
 	}
-	start.File = "services: {a: {image: " + dockertest.Image + ", command: [print, done]}}"
+	code := 7
+	seen := wire.ComposeComplete{Output: "the end", Status: "failed", ReturnCode: &code}
+	if _, err := stranger.CompleteCompose(t.Context(), id, seen); statusOf(err) != http.StatusNotFound {
+		t.Errorf("the report of another organization: %v", err)
+	}
+	if e, err := api.Execution(t.Context(), id, 0); err != nil || e.Status != compute.StatusRunning || e.Reported != nil {
+		t.Fatalf("after the report of another organization it is %v with report %+v: %v", e.Status, e.Reported, err)
+	}
+	answer, err := api.CompleteCompose(t.Context(), id, seen)
+	if err != nil || answer.ExecutionID != id || answer.Status != compute.StatusRunning || answer.Message == "" {
+		t.Fatalf("answered %+v, %v", answer, err)
+	}
+	e := mustFinish(t, api, id)
+	if e.Status != compute.StatusCancelled || !strings.Contains(e.Stdout, "terminated") {
+		t.Errorf("it is %v with output %q, errors %v", e.Status, e.Stdout, e.Errors)
+	}
+	if r := e.Reported; r == nil || r.Output != "the end" || orNone(r.Status) != "failed" || r.ReturnCode == nil || *r.ReturnCode != 7 {
+		t.Fatalf("it has the report %+v", r)
+	}
+	record, ok := c.Leader().Peer().View().AnyExecution(id)
+	if !ok || e.Billed == nil || *e.Billed == 0 || *e.Billed != record.Price.Charge(record.Duration) || *e.EndTime < e.Reported.At {
+		t.Errorf("from %v to %v it is billed %v, and its end was reported at %v", e.StartTime, e.EndTime, e.Billed, e.Reported.At)
+	}
+	nodetest.Eventually(t, endWait, "nothing to be left", func() bool { return onEngine(t, docker, label) == [3]int{} })
+	mustStayEnded(t, api, stranger, e)
+
+	start.File = "services: {a: {image: $IMAGE, command: [print, done]}}"
 	if started, err = api.SubmitCompose(t.Context(), start); err != nil {
 		t.Fatal(err)
 	}
-	before := mustFinish(t, api, started.ExecutionID)
-	if _, err := api.CompleteCompose(t.Context(), started.ExecutionID, wire.ComposeComplete{Output: "no", Status: "failed"}); err != nil {
-		t.Fatal(err)
+	e = mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusCompleted || e.Billed == nil || *e.Billed == 0 {
+		t.Fatalf("it is %v, billed %v, errors %v", e.Status, e.Billed, e.Errors)
 	}
-	after := mustFinish(t, api, started.ExecutionID)
-	if after.Status != compute.StatusCompleted || before.Billed == nil || after.Billed == nil || *after.Billed != *before.Billed ||
-		*after.Billed == 0 || !reflect.DeepEqual(after.Usage, before.Usage) {
-		t.Errorf("before the report %v, %v, %+v, after it %v, %v, %+v",
-			before.Status, before.Billed, before.Usage, after.Status, after.Billed, after.Usage)
+	mustStayEnded(t, api, stranger, e)
+}
+
+// mustStayEnded reports the end of an execution that has ended, with and without a body.
+// Nothing of it changes but that the first report is kept, and each answer is the same.
+func mustStayEnded(t *testing.T, api, stranger *client.Client, before wire.Execution) {
+	t.Helper()
+	id, lines := before.ExecutionID, linesOf(t, api, before.ExecutionID)
+	want := wire.Stopped{}
+	for i, body := range []any{wire.ComposeComplete{Output: "another", Status: "failed"}, wire.ComposeComplete{Status: "completed"}, struct{}{}, nil} {
+		var answer wire.Stopped
+		call := berth.Call{Method: http.MethodPost, Path: "/execution/compose/complete/" + id.String(), Body: body, Out: &answer}
+		if err := api.Do(t.Context(), call); err != nil {
+			t.Fatalf("report %+v: %v", body, err)
+		}
+		if i == 0 {
+			want = answer
+		}
+		if answer != want || answer.ExecutionID != id || answer.Status != before.Status {
+			t.Errorf("report %+v is answered with %+v, before with %+v", body, answer, want)
+		}
+		if err := stranger.Do(t.Context(), call); statusOf(err) != http.StatusNotFound {
+			t.Errorf("report %+v of another organization: %v", body, err)
+		}
 	}
+	after := mustFinish(t, api, id)
+	if before.Reported == nil {
+		if after.Reported == nil || after.Reported.Output != "another" {
+			t.Errorf("it has the report %+v", after.Reported)
+		}
+		after.Reported = nil
+	}
+	if !reflect.DeepEqual(after, before) {
+		t.Errorf("what has ended was\n%+v\nand is\n%+v", before, after)
+	}
+	if now := linesOf(t, api, id); len(lines) == 0 || !reflect.DeepEqual(now, lines) {
+		t.Errorf("the ledger had\n%+v\nand has\n%+v", lines, now)
+	}
+}
+
+// linesOf returns the lines of an execution in the ledger of its organization.
+func linesOf(t *testing.T, api *client.Client, id compute.ExecutionID) (lines []wire.LedgerEntry) {
+	t.Helper()
+	for cursor := new(uint64); cursor != nil; {
+		page, err := api.Ledger(t.Context(), *cursor, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range page.Entries {
+			if line.ExecutionID != nil && *line.ExecutionID == id {
+				lines = append(lines, line)
+			}
+		}
+		cursor = page.NextCursor
+	}
+	return lines
 }

@@ -79,7 +79,7 @@ func TestContainersThroughAFollower(t *testing.T) {
 	t.Run("refused pulls", func(t *testing.T) { checkRefusedPulls(t, api, registry) })
 	t.Run("compose", func(t *testing.T) { checkCompose(t, api) })
 	t.Run("compose leaves nothing", func(t *testing.T) { checkComposeLeaves(t, c, api) })
-	t.Run("complete", func(t *testing.T) { checkComplete(t, api) })
+	t.Run("complete", func(t *testing.T) { checkComplete(t, c, api) })
 	t.Run("service", func(t *testing.T) { checkImageService(t, c, account, api) })
 	t.Run("kinds", func(t *testing.T) { checkKinds(t, c, account) })
 	t.Run("explain", func(t *testing.T) { checkExplainEngines(t, c, api) })
