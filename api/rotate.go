@@ -86,60 +86,87 @@ func (g *rotations) also(r *edge.Request, cmd fsm.Command) (fsm.Result, error) {
 }
 
 // reseal replaces the values that earlier keys sealed by ones that key seals, a part at
-// a time.
-//
-//nolint:gocognit // Three kinds of values.
+// a time. It returns how many.
 func (g *rotations) reseal(r *edge.Request, org compute.OrgID, key *compute.DataKey) (int, error) {
-	done, size := 0, 0
-	cmd := fsm.RotateKey{Actor: r.Caller.Actor, Org: org}
-	flush := func() error {
-		if len(cmd.Variables)+len(cmd.Signing)+len(cmd.Texts) == 0 {
-			return nil
-		}
-		cmd.Op = g.freshOp()
-		result, err := g.also(r, cmd)
-		done += result.Count
-		size, cmd.Variables, cmd.Signing, cmd.Texts = 0, nil, nil, nil
-		return err
-	}
-	view := r.View
+	b := resealed{rotations: g, r: r, key: key, cmd: fsm.RotateKey{Actor: r.Caller.Actor, Org: org}}
 	var err error
-	if cmd.Signing, err = g.resealSigning(view, org, key); err != nil {
-		return done, err
+	if b.cmd.Signing, err = g.resealSigning(r.View, org, key); err == nil {
+		err = b.addVariables(r.View)
 	}
-	for _, known := range view.SecretsOf(org) {
-		if known.Key >= key.Number {
+	if err == nil && r.View.AllowsResealedTexts() == nil { // Else they are left for a later rotation.
+		err = b.addTexts(r.View)
+	}
+	if err == nil {
+		err = b.flush()
+	}
+	return b.done, err
+}
+
+// resealed has values of an organization that were sealed again and are not yet in the
+// state.
+type resealed struct {
+	*rotations
+
+	r    *edge.Request
+	key  *compute.DataKey
+	cmd  fsm.RotateKey
+	size int // Bytes in cmd.
+	done int // Values that are in the state.
+}
+
+// flush has the state keep the values.
+func (b *resealed) flush() error {
+	if len(b.cmd.Variables)+len(b.cmd.Signing)+len(b.cmd.Texts) == 0 {
+		return nil
+	}
+	b.cmd.Op = b.freshOp()
+	result, err := b.also(b.r, b.cmd)
+	b.done += result.Count
+	b.size, b.cmd.Variables, b.cmd.Signing, b.cmd.Texts = 0, nil, nil, nil
+	return err
+}
+
+// added notes that bytes were added, and flushes once there are many.
+func (b *resealed) added(bytes int) error {
+	if b.size += bytes; b.size < rotateBytes {
+		return nil
+	}
+	return b.flush()
+}
+
+// addVariables seals the secrets of people again.
+func (b *resealed) addVariables(view *fsm.View) error {
+	for _, known := range view.SecretsOf(b.cmd.Org) {
+		if known.Key >= b.key.Number {
 			continue
 		}
 		v := *known
-		if err := g.cfg.Vault.Reseal(key, &v); err != nil {
-			return done, err
+		if err := b.cfg.Vault.Reseal(b.key, &v); err != nil {
+			return err
 		}
-		cmd.Variables = append(cmd.Variables, v)
-		if size += len(v.Sealed) + len(v.Name); size >= rotateBytes {
-			if err := flush(); err != nil {
-				return done, err
-			}
+		b.cmd.Variables = append(b.cmd.Variables, v)
+		if err := b.added(len(v.Sealed) + len(v.Name)); err != nil {
+			return err
 		}
 	}
-	texts := view.TextsBefore(org, key.Number)
-	if view.AllowsResealedTexts() != nil {
-		texts = nil // They are left for a later rotation.
-	}
-	for _, text := range texts {
-		sealed, err := g.cfg.Vault.ResealText(key, text.Sealed, text.Context)
+	return nil
+}
+
+// addTexts seals the secrets of executions again.
+func (b *resealed) addTexts(view *fsm.View) error {
+	for _, text := range view.TextsBefore(b.cmd.Org, b.key.Number) {
+		sealed, err := b.cfg.Vault.ResealText(b.key, text.Sealed, text.Context)
 		if err != nil { // It stays as it is, and the keys before stay for it.
-			g.log.Error("secret of an execution not sealed again: set it again", "org", org, "detail", text.Context, "err", err)
+			b.log.Error("secret of an execution not sealed again: set it again",
+				"org", b.cmd.Org, "detail", text.Context, "err", err)
 			continue
 		}
-		cmd.Texts = append(cmd.Texts, fsm.ResealedText{Before: text.Sealed, Sealed: sealed, Key: key.Number})
-		if size += len(text.Sealed) + len(sealed); size >= rotateBytes {
-			if err := flush(); err != nil {
-				return done, err
-			}
+		b.cmd.Texts = append(b.cmd.Texts, fsm.ResealedText{Before: text.Sealed, Sealed: sealed, Key: b.key.Number})
+		if err := b.added(len(text.Sealed) + len(sealed)); err != nil {
+			return err
 		}
 	}
-	return done, flush()
+	return nil
 }
 
 // resealSigning returns the secrets that sign callbacks and that earlier keys sealed,

@@ -291,53 +291,21 @@ func (f *incomingFile) complete(fields map[string]string) error {
 }
 
 // uploadBulk stores several files. Those that came whole are published one by one.
-func (g *storage) uploadBulk(r *edge.Request) (any, error) { //nolint:gocognit // One file after the other.
+func (g *storage) uploadBulk(r *edge.Request) (any, error) {
 	b, parts, err := g.begin(r)
 	if err != nil {
 		return nil, err
 	}
-	var files []incomingFile
 	kept := &keeper{storage: g, r: r}
 	defer kept.end()
+	files, prefix, err := g.storeAll(r, b, parts, kept)
 	defer func() {
 		for i := range files {
 			g.forget(r, files[i].content)
 		}
 	}()
-	space := r.View.ObjectSpace(r.Caller.Actor, "") // Only at the end it is known what they replace.
-	prefix := ""
-	for {
-		part, err := parts.next()
-		if err != nil {
-			return nil, err
-		}
-		if part == nil {
-			break
-		}
-		name, isFile := fileName(part)
-		switch {
-		case isFile && len(files) == maxBulkFiles:
-			return nil, compute.Errorf(compute.CodeTooLarge,
-				"A form has at most %d files.", maxBulkFiles).Named("too_many_files")
-		case isFile:
-			begun := g.Now()
-			f, err := g.store(r, b, part, name, space, kept)
-			space -= f.content.Size
-			files = append(files, f)
-			if err != nil {
-				return nil, err
-			}
-			if f.err == nil {
-				kept.add(f.content, begun)
-			}
-		case part.FormName() == "folder_prefix":
-			if prefix, err = fieldValue(part); err != nil {
-				return nil, err
-			}
-		}
-		if err := kept.skip(part); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
 	if len(files) == 0 {
 		faults := new(wire.Faults)
@@ -349,6 +317,44 @@ func (g *storage) uploadBulk(r *edge.Request) (any, error) { //nolint:gocognit /
 	}
 	g.publish(r, files, prefix)
 	return bulkResult(files), nil
+}
+
+// storeAll stores the files of a form and returns them, also beside an error, and the prefix
+// that they are to have.
+func (g *storage) storeAll(
+	r *edge.Request, b *compute.Bucket, parts *form, kept *keeper,
+) (files []incomingFile, prefix string, err error) {
+	space := r.View.ObjectSpace(r.Caller.Actor, "") // Only at the end it is known what they replace.
+	for {
+		part, err := parts.next()
+		if err != nil || part == nil {
+			return files, prefix, err
+		}
+		name, isFile := fileName(part)
+		switch {
+		case isFile && len(files) == maxBulkFiles:
+			return files, "", compute.Errorf(compute.CodeTooLarge,
+				"A form has at most %d files.", maxBulkFiles).Named("too_many_files")
+		case isFile:
+			begun := g.Now()
+			f, err := g.store(r, b, part, name, space, kept)
+			space -= f.content.Size
+			files = append(files, f)
+			if err != nil {
+				return files, "", err
+			}
+			if f.err == nil {
+				kept.add(f.content, begun)
+			}
+		case part.FormName() == "folder_prefix":
+			if prefix, err = fieldValue(part); err != nil {
+				return files, "", err
+			}
+		}
+		if err := kept.skip(part); err != nil {
+			return files, "", err
+		}
+	}
 }
 
 // publish makes files visible below a prefix, and sets the errors of those that it
