@@ -260,3 +260,41 @@ func (b *batch) add(l Line) {
 	b.lines = append(b.lines, l)
 	b.bytes += len(l.Text)
 }
+
+// delivery hands lines on in batches.
+type delivery struct {
+	batch *batch
+	after *uint64 // The last number that fn got.
+	last  uint64  // The last number in the batch.
+	fn    func([]Line) error
+}
+
+// add adds the lines of rec that are behind those before.
+func (d *delivery) add(rec record) error {
+	for _, l := range rec.all() {
+		if l.Seq <= d.last {
+			continue
+		}
+		if d.batch.full() {
+			if err := d.flush(); err != nil {
+				return err
+			}
+		}
+		d.last = l.Seq
+		d.batch.add(l)
+	}
+	return nil
+}
+
+// flush calls fn with the batch.
+func (d *delivery) flush() error {
+	if len(d.batch.lines) == 0 {
+		return nil
+	}
+	if err := d.fn(d.batch.lines); err != nil {
+		return stoppedError{err}
+	}
+	*d.after = d.last
+	d.batch.reset()
+	return nil
+}

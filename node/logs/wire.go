@@ -354,43 +354,22 @@ func (r *receiver) lines(after *uint64, fn func([]Line) error) error {
 }
 
 // deliver calls fn with the lines of rec, and of those that can be read without waiting.
-func (r *receiver) deliver(rec record, after *uint64, fn func([]Line) error) error { //nolint:gocognit // Each kind.
-	b := &batch{most: smallBatch()}
+func (r *receiver) deliver(rec record, after *uint64, fn func([]Line) error) error {
+	d := delivery{batch: &batch{most: smallBatch()}, after: after, last: *after, fn: fn}
 	if r.large {
-		b = r.memory.takeBatch()
-		defer r.memory.giveBatch(b)
-	}
-	last := *after
-	flush := func() error {
-		if len(b.lines) == 0 {
-			return nil
-		}
-		if err := fn(b.lines); err != nil {
-			return stoppedError{err}
-		}
-		*after = last
-		b.reset()
-		return nil
+		d.batch = r.memory.takeBatch()
+		defer r.memory.giveBatch(d.batch)
 	}
 	for {
-		for _, l := range rec.all() {
-			if l.Seq <= last {
-				continue
-			}
-			if b.full() {
-				if err := flush(); err != nil {
-					return err
-				}
-			}
-			last = l.Seq
-			b.add(l)
+		if err := d.add(rec); err != nil {
+			return err
 		}
 		if r.r.Buffered() == 0 || !r.moreLines() {
-			return flush()
+			return d.flush()
 		}
 		var err error
 		if rec, err = r.next(); err != nil {
-			return firstOf(flush(), err)
+			return firstOf(d.flush(), err)
 		}
 	}
 }
