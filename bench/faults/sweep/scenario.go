@@ -310,44 +310,45 @@ func unspawned(ctx context.Context, s *sweep, t Trial) (string, error) {
 
 // rejoining removes a node from the cluster and lets it join as a new one.
 // Either the leader is armed from the beginning, or the node when it joins.
-func rejoining( //nolint:gocognit // One step after the other.
-	leaderArmed bool,
-) func(context.Context, *sweep, Trial) (string, error) {
-	return func(ctx context.Context, s *sweep, t Trial) (string, error) {
-		leader := s.world.Leader(ctx)
-		if leader == nil {
-			return "", errors.New("no node leads")
-		}
-		n := s.world.Nodes[1] // The first node bootstrapped the cluster, and joins none.
-		if n == leader {
-			n = s.world.Nodes[2]
-		}
-		logSizes := s.logSizes()
-		if leaderArmed {
-			if err := s.arm(leader, t); err != nil {
-				return "", err
-			}
-		}
-		if err := s.expel(ctx, n); err != nil {
-			return "", err
-		}
-		if !leaderArmed {
-			if err := s.arm(n, t); err != nil {
-				return "", err
-			}
-		}
-		if err := n.Start(ctx); err != nil {
-			return "", err
-		}
-		at, err := s.await(ctx, t, logSizes, reachLimit)
-		if err == nil {
-			err = s.heal(ctx)
-		}
-		if err != nil {
-			return at, err
-		}
-		return at, s.learnID(ctx, n)
+func rejoining(leaderArmed bool) func(context.Context, *sweep, Trial) (string, error) {
+	return func(ctx context.Context, s *sweep, t Trial) (string, error) { return s.rejoin(ctx, t, leaderArmed) }
+}
+
+// rejoin is the scenario of rejoining.
+func (s *sweep) rejoin(ctx context.Context, t Trial, leaderArmed bool) (string, error) {
+	leader := s.world.Leader(ctx)
+	if leader == nil {
+		return "", errors.New("no node leads")
 	}
+	n := s.world.Nodes[1] // The first node bootstrapped the cluster, and joins none.
+	if n == leader {
+		n = s.world.Nodes[2]
+	}
+	logSizes := s.logSizes()
+	if leaderArmed {
+		if err := s.arm(leader, t); err != nil {
+			return "", err
+		}
+	}
+	if err := s.expel(ctx, n); err != nil {
+		return "", err
+	}
+	if !leaderArmed {
+		if err := s.arm(n, t); err != nil {
+			return "", err
+		}
+	}
+	if err := n.Start(ctx); err != nil {
+		return "", err
+	}
+	at, err := s.await(ctx, t, logSizes, reachLimit)
+	if err == nil {
+		err = s.heal(ctx)
+	}
+	if err != nil {
+		return at, err
+	}
+	return at, s.learnID(ctx, n)
 }
 
 // remove removes a node once the others have copies of everything only it had.
