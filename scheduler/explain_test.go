@@ -147,6 +147,30 @@ func TestPackAvoidsSilentEngines(t *testing.T) {
 	}
 }
 
+// TestPackTellsSilentEnginesApart places executions in containers on the one of two idle nodes
+// whose engine answers. Nothing else tells the nodes apart.
+func TestPackTellsSilentEnginesApart(t *testing.T) {
+	needs := []compute.Offer{compute.DockerOffer(false)}
+	w, p := newWorld(t), scheduler.NewPacker()
+	for round := range 4 {
+		for number := 1; number <= 2; number++ {
+			w.setNode(edited(cpuNode(number, 8, 64), func(n *compute.Node) {
+				if n.Offers = needs; number == 1+round%2 {
+					n.EngineFault = "silent"
+				}
+			}))
+		}
+		e := execution(round+1, cpus(1))
+		e.Request.Needs = needs
+		w.submit(e)
+		w.commit(p.Pack(w.view()))
+		if a := w.live[e.ID]; a.Node != nodeID(2-round%2) {
+			t.Errorf("round %d: it is placed by %+v", round, a)
+		}
+		delete(w.live, e.ID)
+	}
+}
+
 // TestTraceNamesEngines holds that a replay counts the nodes without an engine as such.
 func TestTraceNamesEngines(t *testing.T) {
 	weak := edited(cpuNode(2, 8, 64), func(n *compute.Node) { n.Offers = []compute.Offer{compute.DockerOffer(true)} })
