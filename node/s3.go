@@ -39,7 +39,7 @@ func (p *s3Part) openListener(ctx context.Context) error {
 	l, err := listen.Listen(ctx, "tcp", addr)
 	if auto && errors.Is(err, syscall.EADDRINUSE) {
 		p.node.logger.Warn("s3 port not opened: another program has it",
-			"part", "s3", "addr", addr, "hint", "set s3.addr; clients of S3 can use "+edge.S3Root+" at the API's address")
+			"part", "s3", "address", addr, "hint", "set s3.addr; clients of S3 can use "+edge.S3Root+" at the API's address")
 		return nil
 	}
 	if err != nil {

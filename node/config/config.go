@@ -403,12 +403,7 @@ func (c *Config) Validate() error {
 	}
 	v.baseURL("api.public_url", c.API.PublicURL)
 	v.check("api.drain", c.API.Drain >= 0 && c.API.Drain <= maxDrain, "must be 0 to "+maxDrain.String())
-	s3 := ""
-	if c.S3.Addr != S3Auto { // It has the host of the API.
-		s3 = c.S3Addr()
-	}
-	v.check("s3.addr", s3 == "" || isAddress(s3), "must be host:port, auto or off")
-	v.front(&c.API, s3)
+	v.front(c)
 	for _, host := range c.Join.Hosts {
 		v.address("join.hosts", host)
 	}

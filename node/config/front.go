@@ -20,7 +20,12 @@ type ACME struct {
 func (a *API) Secured() bool { return a.TLS.Cert != "" || len(a.TLS.ACME.Hosts) > 0 }
 
 // front checks how the API and the endpoint of S3, which has its certificate, are reached.
-func (v *validator) front(a *API, s3 string) {
+func (v *validator) front(c *Config) {
+	a, s3 := &c.API, ""
+	if c.S3.Addr != S3Auto { // That one has the host of the API.
+		s3 = c.S3Addr()
+	}
+	v.check("s3.addr", s3 == "" || isAddress(s3), "must be host:port, auto or off")
 	v.check("api.tls.key", (a.TLS.Cert == "") == (a.TLS.Key == ""), "goes together with api.tls.cert")
 	for _, host := range a.TLS.ACME.Hosts {
 		v.check("api.tls.acme.hosts", strings.Contains(host, ".") && net.ParseIP(host) == nil,

@@ -270,7 +270,7 @@ func TestDialedConnectionsEndWithRun(t *testing.T) {
 	defer conn.Close()
 	cancel()
 	<-slow.gone
-	if n, err := conn.Read(make([]byte, 1)); err != io.EOF {
+	if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("a connection of a gateway that has ended reads %d bytes, %v", n, err)
 	}
 	select {

@@ -229,8 +229,9 @@ func (n *Node) Supervisors() ([]int, error) { return owned(n.dir, "supervise") }
 func (n *Node) writeConfig() error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\ndata_dir: %q\nraft:\n  profile: lan\n", n.Name, n.data())
-	fmt.Fprintf(&b, "api:\n  addr: %s:%d\n  insecure: true\nrpc:\n  addr: %s:%d\ngossip:\n  addr: %s:%d\ns3:\n  addr: off\n",
+	fmt.Fprintf(&b, "api:\n  addr: %s:%d\n  insecure: true\nrpc:\n  addr: %s:%d\ngossip:\n  addr: %s:%d\n",
 		n.IP, apiPort, n.IP, rpcPort, n.IP, gossipPort)
+	b.WriteString("s3:\n  addr: off\n")
 	if n.worker {
 		fmt.Fprintf(&b, "role: %s\n", compute.RoleWorker)
 	}
