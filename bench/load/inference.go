@@ -27,7 +27,8 @@ const (
 	echoModel   = "bench/echo"
 	llamaModel  = "bench/llama"
 	turnsModel  = "bench/echo"
-	affinityOn  = 4 // Replicas among which conversations are shared.
+	dedicated   = "dedicated" // Stands for all deployments in the metrics of nodes.
+	affinityOn  = 4           // Replicas among which conversations are shared.
 	streamSteps = 10
 	stepPause   = 20 // Milliseconds between the events of a stream.
 	llamaTokens = 16
@@ -374,9 +375,16 @@ func (m *inferring) open(ctx context.Context, n Node, at target) (out OpenMemory
 	}); err != nil {
 		return out, err
 	}
+	streams, err := m.underWay(ctx, &n, dedicated)
+	if err != nil {
+		return out, err
+	}
+	if streams < m.cfg.Open {
+		return out, fmt.Errorf("only %d of %d streams are open", streams, m.cfg.Open)
+	}
 	with, err := usage.Read(n.PID)
 	const mib = 1 << 20
-	return OpenMemory{m.cfg.Open, float64(before.Resident) / mib, float64(with.Resident) / mib}, err
+	return OpenMemory{streams, float64(before.Resident) / mib, float64(with.Resident) / mib}, err
 }
 
 // affinity has conversations of several turns, all at once.
@@ -437,19 +445,32 @@ func (m *inferring) llama(ctx context.Context) (*Llama, error) {
 	} {
 		begun := time.Now() //nolint:forbidigo // Real processes have real time.
 		during := func() bool { return time.Since(begun) < m.cfg.For }
-		took, err := times(ctx, llamaUsers, during, func(ctx context.Context) error {
-			answer, err := m.post(ctx, way.at, "/completions", map[string]any{"prompt": "hello", "max_tokens": llamaTokens})
-			if err != nil {
-				return err
-			}
-			defer answer.Body.Close()
-			_, err = io.Copy(io.Discard, answer.Body)
+		var tokens atomic.Int64
+		if _, err := times(ctx, llamaUsers, during, func(ctx context.Context) error {
+			n, err := m.complete(ctx, way.at)
+			tokens.Add(n)
 			return err
-		})
-		if err != nil {
+		}); err != nil {
 			return nil, fmt.Errorf("ask %s: %w", way.at.base, err)
 		}
-		*way.rate = float64(len(took)*llamaTokens) / time.Since(begun).Seconds()
+		*way.rate = float64(tokens.Load()) / time.Since(begun).Seconds()
 	}
 	return out, m.remove(ctx, id)
+}
+
+// complete asks for a completion, and returns how many tokens the engine says it has.
+func (m *inferring) complete(ctx context.Context, at target) (tokens int64, err error) {
+	answer, err := m.post(ctx, at, "/completions", map[string]any{"prompt": "hello", "max_tokens": llamaTokens})
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	var got struct {
+		Usage struct {
+			Completion int64 `json:"completion_tokens"`
+		}
+	}
+	err = json.NewDecoder(answer.Body).Decode(&got)
+	_, _ = io.Copy(io.Discard, answer.Body) // So that the connection is used again.
+	return got.Usage.Completion, err
 }

@@ -184,12 +184,12 @@ func (r request) send(ctx context.Context, wire *http.Client, url string) error 
 // mallocs returns how many objects all nodes have allocated so far.
 func (c *Cluster) mallocs(ctx context.Context, wire *http.Client) (sum float64, err error) {
 	for _, n := range c.Nodes {
-		value, err := mallocsOf(ctx, wire, n.URL, c.RootToken)
+		value, err := metricOf(ctx, wire, n.URL, c.RootToken, mallocsMetric)
 		for tries := 1; err != nil && tries < 50; tries++ { // A busy node refuses.
 			if !loop.Sleep(ctx, 100*time.Millisecond) {
 				return 0, ctx.Err()
 			}
-			value, err = mallocsOf(ctx, wire, n.URL, c.RootToken)
+			value, err = metricOf(ctx, wire, n.URL, c.RootToken, mallocsMetric)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", n.Name, err)
@@ -199,8 +199,11 @@ func (c *Cluster) mallocs(ctx context.Context, wire *http.Client) (sum float64, 
 	return sum, nil
 }
 
-// mallocsOf returns how many objects one node has allocated.
-func mallocsOf(ctx context.Context, wire *http.Client, url, token string) (float64, error) {
+// mallocsMetric is how many objects a node has allocated.
+const mallocsMetric = "go_memstats_mallocs_total"
+
+// metricOf returns the value of a metric of one node.
+func metricOf(ctx context.Context, wire *http.Client, url, token, name string) (float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", http.NoBody)
 	if err != nil {
 		return 0, err
@@ -218,10 +221,10 @@ func mallocsOf(ctx context.Context, wire *http.Client, url, token string) (float
 	if resp.StatusCode != http.StatusOK {
 		return 0, fmt.Errorf("metrics: answered %s", resp.Status)
 	}
-	return sampleOf(text, "go_memstats_mallocs_total")
+	return sampleOf(text, name)
 }
 
-// sampleOf returns the value of a metric without labels.
+// sampleOf returns the value of a metric, whose name has its labels.
 func sampleOf(text []byte, name string) (float64, error) {
 	for line := range bytes.Lines(text) {
 		if value, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte(name+" ")); ok {
