@@ -3,6 +3,7 @@ package node_test
 import (
 	"bytes"
 	"crypto/sha1" //nolint:gosec // Git names files by it.
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -34,6 +35,9 @@ const (
 // hubText is the file of every model of a modelHub but the large ones, where more follows.
 const hubText = "from the hub"
 
+// hubPart is how many bytes a beginning of it has.
+const hubPart = len("from ")
+
 // hubFile returns the file of a model of a modelHub. Three large ones fit into a MiB.
 func hubFile(model string) string {
 	if strings.HasPrefix(model, "large/") {
@@ -44,22 +48,34 @@ func hubFile(model string) string {
 
 // modelHub is a hub of models of one file, which it gives to clients with the token. Before
 // release it sends only the beginning of slow/echo and shared/echo. It breaks the connection in
-// the middle of broken/echo, and the file of damaged/echo has another hash.
+// the middle of broken/echo, and the file of damaged/echo has another hash. That of moved/echo,
+// a large file for the hub, is at another server: who asks that one first gets the beginning.
 type modelHub struct {
-	url  string
-	rest chan struct{}
+	url   string
+	other string // URL of the other server.
+	rest  chan struct{}
 
 	mu sync.Mutex
 
 	ranges map[string][]string // Ranges of the requests for the file of each model.
+	tokens []string            // Credentials that the other server got.
 }
 
 func newModelHub(t *testing.T) *modelHub {
 	h := &modelHub{rest: make(chan struct{}), ranges: make(map[string][]string)}
-	hub := httptest.NewServer(h)
+	hub, other := httptest.NewServer(h), httptest.NewServer(http.HandlerFunc(h.serveMoved))
 	t.Cleanup(hub.Close)
-	h.url = hub.URL
+	t.Cleanup(other.Close)
+	h.url, h.other = hub.URL, other.URL
 	return h
+}
+
+// serveMoved answers as the other server.
+func (h *modelHub) serveMoved(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	h.tokens = append(h.tokens, r.Header.Get("Authorization"))
+	h.mu.Unlock()
+	h.send(w, r, "moved/echo")
 }
 
 // release has the hub send the rest of the files.
@@ -93,6 +109,13 @@ func (h *modelHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				"rfilename": "model.gguf", "size": len(hubFile(listed)), "blobId": hashes[listed],
 			}},
 		})
+	case listed == "moved/echo" && isList:
+		sum := sha256.Sum256([]byte(hubText))
+		_ = json.NewEncoder(w).Encode(map[string]any{"sha": "v1", "gated": "auto", "siblings": []any{map[string]any{
+			"rfilename": "model.gguf", "lfs": map[string]any{"size": len(hubText), "sha256": hex.EncodeToString(sum[:])},
+		}}})
+	case model == "moved/echo" && isFile:
+		http.Redirect(w, r, h.other+"/blob", http.StatusFound)
 	case isFile && hashes[model] != "":
 		h.send(w, r, model)
 	default:
@@ -102,7 +125,6 @@ func (h *modelHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // send sends the file of a model from the offset of the request's range on.
 func (h *modelHub) send(w http.ResponseWriter, r *http.Request, model string) {
-	const part = len("from ")
 	text := hubFile(model)
 	h.mu.Lock()
 	h.ranges[model] = append(h.ranges[model], r.Header.Get("Range"))
@@ -113,15 +135,18 @@ func (h *modelHub) send(w http.ResponseWriter, r *http.Request, model string) {
 		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(text)-1, len(text)))
 		w.WriteHeader(http.StatusPartialContent)
 	}
-	slow := model == "slow/echo" || model == "shared/echo"
-	if model == "broken/echo" && first || slow {
-		_, _ = io.WriteString(w, text[from:part])
+	slow, stalls := model == "slow/echo" || model == "shared/echo", model == "moved/echo" && first
+	if model == "broken/echo" && first || slow || stalls {
+		_, _ = io.WriteString(w, text[from:hubPart])
 		_ = http.NewResponseController(w).Flush()
-		from = part
+		from = hubPart
 	}
 	switch {
 	case model == "broken/echo" && first:
 		panic(http.ErrAbortHandler)
+	case stalls:
+		<-r.Context().Done()
+		return
 	case slow:
 		select {
 		case <-h.rest:
@@ -271,6 +296,7 @@ func TestModelSources(t *testing.T) {
 		{"eviction", (*modelSources).eviction},
 		{"order", (*modelSources).order},
 		{"broken connection", (*modelSources).brokenConnection},
+		{"moved, and a restart", (*modelSources).movedAndRestarted},
 		{"unhealthy", func(m *modelSources) {
 			m.fails(unhealthy, "port 8000 was not ready within 8 s: ", "a sick model")
 		}},
@@ -516,6 +542,38 @@ func (m *modelSources) brokenConnection() {
 	mustDeployment(m.T, m.api, id, "ready")
 	if asked := m.hub.asked("broken/echo"); !slices.Equal(asked, []string{"", "bytes=5-"}) {
 		m.Errorf("the hub was asked for the ranges %q", asked)
+	}
+	if got := m.loaded(m.account, id); got != hubText {
+		m.Errorf("it has loaded %q", got)
+	}
+	m.remove(m.api, id)
+}
+
+// movedAndRestarted restarts a node in the middle of the download of a model whose file the hub
+// has elsewhere: it continues where it stopped. The other server never gets the token.
+func (m *modelSources) movedAndRestarted() {
+	id := m.deploy("moved/echo", "echo", "t4", 1)
+	nodetest.Eventually(m.T, endWait, "the node to have the beginning of the file", func() bool {
+		names, err := filepath.Glob(filepath.Join(m.small.Config.DataDir, "models", "*", "files", "model.gguf.part"))
+		if err != nil {
+			m.Fatal(err)
+		}
+		return len(m.hub.asked("moved/echo")) == 1 && slices.ContainsFunc(names, func(name string) bool {
+			data, err := os.ReadFile(name)
+			return err == nil && string(data) == hubText[:hubPart]
+		})
+	})
+	m.small.Stop()
+	m.small.Start()
+	mustDeployment(m.T, m.api, id, "ready")
+	if asked := m.hub.asked("moved/echo"); !slices.Equal(asked, []string{"", fmt.Sprintf("bytes=%d-", hubPart)}) {
+		m.Errorf("the other server was asked for the ranges %q", asked)
+	}
+	m.hub.mu.Lock()
+	tokens := slices.Clone(m.hub.tokens)
+	m.hub.mu.Unlock()
+	if !slices.Equal(tokens, []string{"", ""}) {
+		m.Errorf("the other server got the credentials %q", tokens)
 	}
 	if got := m.loaded(m.account, id); got != hubText {
 		m.Errorf("it has loaded %q", got)
