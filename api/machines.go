@@ -29,15 +29,16 @@ func (g *machines) routes() []edge.Route {
 		},
 		{
 			Method: http.MethodGet, Path: root + "/pricing", Tag: "Pricing", Need: edge.NeedCaller,
-			Summary: "The price of each hardware profile.",
+			Summary: "The price of each hardware profile, of the organization's deployments, and of tokens.",
 			Reply:   of[wire.Pricing](), Handle: g.pricing,
 		},
 	}
 }
 
-// The meters of executions and of tokens.
+// The meters of executions, of the replicas of deployments, and of tokens.
 const (
 	meterExecution  = "run_running"
+	meterDeployment = "deployment_running"
 	meterPrompt     = "serverless_inference_prompt_tokens"
 	meterCompletion = "serverless_inference_completion_tokens"
 )
@@ -162,15 +163,28 @@ func (c *capacities) count(q compute.Request) (total, available int) {
 	return total, available
 }
 
-// pricing answers what a second of each profile costs.
+// pricedDeployments bounds the deployments of an organization in the price book.
+const pricedDeployments = 1000
+
+// pricing answers what a second of each profile costs, for an execution and for a replica of a
+// deployment, a second of a replica of each of the caller's deployments, and a token.
 func (g *machines) pricing(r *edge.Request) (any, error) {
 	out := wire.Pricing{Prices: []wire.Price{}}
-	for _, name := range r.View.Profiles() {
-		price, err := priceOf(r.View, name)
-		if err != nil {
-			return nil, err
+	for _, meter := range []string{meterExecution, meterDeployment} {
+		for _, name := range r.View.Profiles() {
+			price, err := priceOf(r.View, meter, name)
+			if err != nil {
+				return nil, err
+			}
+			out.Prices = append(out.Prices, price)
 		}
-		out.Prices = append(out.Prices, price)
+	}
+	left := pricedDeployments
+	for e := range r.View.Live(r.Caller.Actor.Org) {
+		if left > 0 && e.Deployment != nil && e.Stop == compute.StopNone {
+			out.Prices = append(out.Prices, replicaPrice(r.View, e))
+			left--
+		}
 	}
 	for m := range r.View.Models() {
 		out.Prices = append(out.Prices, tokenPrice(m, meterPrompt, m.Prices.Prompt),
@@ -194,14 +208,27 @@ func tokenPrice(m *compute.Model, meter string, million compute.Credits) wire.Pr
 	}
 }
 
-// priceOf returns the line of the price book for a profile.
-func priceOf(view *fsm.View, profile string) (wire.Price, error) {
+// replicaPrice returns the line of the price book for the replicas of a deployment, which keep the
+// price that the deployment was created with. The source is that of its hardware's price today.
+func replicaPrice(view *fsm.View, e *compute.Execution) wire.Price {
+	out := wire.Price{
+		MeterSlug: meterDeployment, Resource: e.Profile, AppliesTo: wire.AppliesTo{Deployment: &e.ID}, Unit: "second",
+		UnitPrice: compute.Credits(e.Price).String(), UnitPricePerHour: e.Price.PerHour().String(),
+	}
+	if p, err := compute.ParseProfile(e.Profile); err == nil {
+		out.Source = sourceOf(view, p)
+	}
+	return out
+}
+
+// priceOf returns the line of the price book of a meter for a profile.
+func priceOf(view *fsm.View, meter, profile string) (wire.Price, error) {
 	p, _, price, err := view.Resolve(profile)
 	if err != nil {
 		return wire.Price{}, err
 	}
 	return wire.Price{
-		MeterSlug: meterExecution, Resource: profile,
+		MeterSlug: meter, Resource: profile,
 		AppliesTo: wire.AppliesTo{HardwareProfile: profile}, Unit: "second",
 		UnitPrice: compute.Credits(price).String(), UnitPricePerHour: price.PerHour().String(),
 		Source: sourceOf(view, p),

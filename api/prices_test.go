@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"berth/api/wire"
@@ -72,6 +74,60 @@ func TestPrices(t *testing.T) {
 		w.want(422, "", "DELETE", "/admin/prices/"+name, rootToken, nil)
 	}
 	w.want(403, "", "PUT", "/admin/prices/t4", w.bobKey, `{"price_per_hour":1}`)
+}
+
+// TestPricesOfDeployments lists what a second of a replica costs: of each profile, and of the
+// deployments of the organization alone, which keep their price when that of the profile changes.
+func TestPricesOfDeployments(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	id := w.deploy()
+	exact := regexp.MustCompile(`^[0-9]+(\.[0-9]{1,8})?$`)
+	lines := func(key string) map[string]wire.Price {
+		t.Helper()
+		var pricing wire.Pricing
+		w.mustDo("GET", "/pricing", key, nil, &pricing)
+		found := make(map[string]wire.Price)
+		for _, p := range pricing.Prices {
+			if !exact.MatchString(p.UnitPrice) || !exact.MatchString(p.UnitPricePerHour) || p.Unit != "second" {
+				t.Errorf("a price is %+v", p)
+			}
+			name := p.MeterSlug + " " + p.AppliesTo.HardwareProfile
+			if p.AppliesTo.Deployment != nil {
+				name += p.AppliesTo.Deployment.String()
+			}
+			if _, twice := found[name]; twice {
+				t.Errorf("%s has two prices", name)
+			}
+			found[name] = p
+		}
+		if pricing.Count != len(pricing.Prices) {
+			t.Errorf("%d prices are counted as %d", len(pricing.Prices), pricing.Count)
+		}
+		return found
+	}
+	before := lines(w.adaKey)
+	w.mustDo("PUT", "/admin/prices/cpu", rootToken, `{"microcredits_per_second":77}`, nil)
+	after, foreign := lines(w.adaKey), lines(w.bobKey)
+	for name, p := range after {
+		profile, is := strings.CutPrefix(name, "run_running ")
+		if !is {
+			continue
+		}
+		replica := after["deployment_running "+profile]
+		if replica.MeterSlug = p.MeterSlug; replica != p {
+			t.Errorf("an execution costs %+v, and a replica %+v", p, replica)
+		}
+	}
+	own := "deployment_running " + id.String()
+	p, was := after[own], before["deployment_running cpu"]
+	if p.Resource != "cpu" || p.UnitPrice == "" || p.UnitPrice != was.UnitPrice || p.UnitPricePerHour != was.UnitPricePerHour ||
+		p.UnitPrice == after["deployment_running cpu"].UnitPrice {
+		t.Errorf("a replica of the deployment costs %+v, when it was created of its profile %+v", p, was)
+	}
+	if p, ok := foreign[own]; ok || len(foreign) != len(after)-1 {
+		t.Errorf("another organization sees %+v", p)
+	}
 }
 
 // TestBillingModeOfTheAPI checks that an operator turns the enforcement of

@@ -25,7 +25,7 @@ import (
 // node.
 func TestServerless(t *testing.T) {
 	t.Parallel() // It mostly waits.
-	c, _, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) {
+	c, owner, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) {
 		cfg.Billing.Mode = "enforce"
 		cfg.Inference.Engines[0].Concurrency, cfg.Inference.Queue, cfg.API.AccessLog = modelPlaces, modelQueue, true
 		if cfg.Name == nodetest.Config(t, 2).Name {
@@ -47,7 +47,7 @@ func TestServerless(t *testing.T) {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	one, two, embedder := c.MustAccount("one"), c.MustAccount("two"), c.MustAccount("embedder")
-	t.Run("published", func(t *testing.T) { checkPublished(t, c, operator, api, created.ID, one.Key) })
+	t.Run("published", func(t *testing.T) { checkPublished(t, c, operator, api, owner, created.ID, one.Key) })
 	t.Run("answers", func(t *testing.T) { checkPublishedAnswers(t, c, created.ID, one.Key) })
 	t.Run("money", func(t *testing.T) { checkTokenMoney(t, c, one, two) })
 	t.Run("embeddings", func(t *testing.T) { checkEmbeddingMoney(t, c, embedder) })
@@ -192,7 +192,7 @@ func checkModelLog(t *testing.T, c *nodetest.Cluster, id compute.ExecutionID, ke
 
 // checkPublished checks what lists and prices say of a model.
 func checkPublished(
-	t *testing.T, c *nodetest.Cluster, operator, api *client.Client, id compute.ExecutionID, stranger string,
+	t *testing.T, c *nodetest.Cluster, operator, api *client.Client, owner nodetest.Account, id compute.ExecutionID, stranger string,
 ) {
 	list, err := operator.Models(t.Context())
 	if err != nil || list.Total != 1 || list.Models[0].Deployment != id {
@@ -223,6 +223,39 @@ func checkPublished(
 	if prices["serverless_inference_prompt_tokens"] != "0.0001 a token" ||
 		prices["serverless_inference_completion_tokens"] != "0.0002 a token" {
 		t.Errorf("the prices are %v", prices)
+	}
+	checkReplicaPrice(t, c, owner, id, pricing)
+}
+
+// checkReplicaPrice checks what a follower says that a replica of a deployment costs: as much as
+// one of its hardware profile. Its owner sees that, and a stranger does not.
+func checkReplicaPrice(t *testing.T, c *nodetest.Cluster, owner nodetest.Account, id compute.ExecutionID, stranger wire.Pricing) {
+	t.Helper()
+	_, body := mustAsk(t, http.DefaultClient, http.MethodGet, c.Follower().URL()+"/api/v2/external/pricing", owner.Key, nil)
+	var pricing wire.Pricing
+	if err := json.Unmarshal([]byte(body), &pricing); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	replicas := func(of wire.Pricing) (own, profile []wire.Price) {
+		for _, p := range of.Prices {
+			switch to := p.AppliesTo; {
+			case p.MeterSlug != "deployment_running":
+			case to.Deployment != nil && *to.Deployment == id:
+				own = append(own, p)
+			case to.HardwareProfile == "cpu":
+				profile = append(profile, p)
+			}
+		}
+		return own, profile
+	}
+	e, _ := c.Leader().Peer().View().AnyExecution(id)
+	own, profile := replicas(pricing)
+	if len(own) != 1 || len(profile) != 1 || own[0].Unit != "second" || own[0].UnitPrice != compute.Credits(e.Price).String() ||
+		own[0].UnitPrice != profile[0].UnitPrice || own[0].UnitPricePerHour != profile[0].UnitPricePerHour {
+		t.Errorf("a replica costs %+v, of its profile %+v", own, profile)
+	}
+	if own, profile := replicas(stranger); len(own) != 0 || len(profile) != 1 {
+		t.Errorf("a stranger sees %+v and %+v", own, profile)
 	}
 }
 

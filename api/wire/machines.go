@@ -37,7 +37,7 @@ type Pricing struct {
 
 // Price is one line of the price book.
 type Price struct {
-	MeterSlug        string              `json:"meter_slug"`
+	MeterSlug        string              `json:"meter_slug" doc:"run_running for executions, deployment_running for each replica of a deployment, or serverless_inference_prompt_tokens and serverless_inference_completion_tokens."`
 	Resource         string              `json:"resource"`
 	AppliesTo        AppliesTo           `json:"applies_to"`
 	Unit             string              `json:"unit" doc:"second or token."`
@@ -49,5 +49,5 @@ type Price struct {
 // AppliesTo names the hardware or the model that a price is for.
 type AppliesTo struct {
 	HardwareProfile string               `json:"hardware_profile,omitempty" doc:"The hardware profile, for prices of hardware."`
-	Deployment      *compute.ExecutionID `json:"deployment_id,omitempty" doc:"The deployment that answers for the model, for prices of tokens."`
+	Deployment      *compute.ExecutionID `json:"deployment_id,omitempty" doc:"For prices of tokens, the deployment that answers for the model. Else the deployment of the caller's organization whose replicas keep this price."`
 }

@@ -1020,7 +1020,7 @@ func (g MachinesCalls) MachineTypes(ctx context.Context) (MachineTypes, error) {
 
 // Pricing is GET /api/v2/external/pricing.
 //
-// The price of each hardware profile.
+// The price of each hardware profile, of the organization's deployments, and of tokens.
 //
 // Needs: API key or access token.
 func (g MachinesCalls) Pricing(ctx context.Context) (Pricing, error) {

@@ -90,7 +90,8 @@ type Ahead struct {
 type AppliesTo struct {
 	// The hardware profile, for prices of hardware.
 	HardwareProfile string `json:"hardware_profile,omitzero"`
-	// The deployment that answers for the model, for prices of tokens.
+	// For prices of tokens, the deployment that answers for the model. Else the deployment of the
+	// caller's organization whose replicas keep this price.
 	DeploymentID *string `json:"deployment_id,omitzero"`
 }
 
@@ -2394,6 +2395,8 @@ type Placement struct {
 
 // Price is one line of the price book.
 type Price struct {
+	// run_running for executions, deployment_running for each replica of a deployment, or
+	// serverless_inference_prompt_tokens and serverless_inference_completion_tokens.
 	MeterSlug string    `json:"meter_slug,omitzero"`
 	Resource  string    `json:"resource,omitzero"`
 	AppliesTo AppliesTo `json:"applies_to,omitzero"`
