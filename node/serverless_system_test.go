@@ -48,6 +48,7 @@ func TestServerless(t *testing.T) {
 	}
 	one, two, embedder := c.MustAccount("one"), c.MustAccount("two"), c.MustAccount("embedder")
 	t.Run("published", func(t *testing.T) { checkPublished(t, c, operator, api, owner, created.ID, one.Key) })
+	t.Run("unknown", func(t *testing.T) { checkUnknownModel(t, c, owner, created.ID) })
 	t.Run("answers", func(t *testing.T) { checkPublishedAnswers(t, c, created.ID, one.Key) })
 	t.Run("money", func(t *testing.T) { checkTokenMoney(t, c, one, two) })
 	t.Run("embeddings", func(t *testing.T) { checkEmbeddingMoney(t, c, embedder) })
@@ -256,6 +257,58 @@ func checkReplicaPrice(t *testing.T, c *nodetest.Cluster, owner nodetest.Account
 	}
 	if own, profile := replicas(stranger); len(own) != 0 || len(profile) != 1 {
 		t.Errorf("a stranger sees %+v and %+v", own, profile)
+	}
+}
+
+// modelError is an error of the OpenAI API.
+type modelError struct{ Message, Type, Code, Param string }
+
+// checkUnknownModel asks a follower, as several organizations, for models that there are not. The
+// error names the published ones and those of the organization itself, and no other one's.
+func checkUnknownModel(t *testing.T, c *nodetest.Cluster, owner nodetest.Account, id compute.ExecutionID) {
+	second, stranger, url := c.MustAccount("second"), c.MustAccount("stranger"), c.Follower().URL()
+	api := nodetest.MustClient(t, second.Key, url)
+	other, err := api.Deploy(t.Context(), deploymentOf("tiny/late"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		key     string
+		foreign compute.ExecutionID
+		list    string
+	}{
+		{owner.Key, other.ID, "lab/echo, " + id.String()}, {second.Key, id, "lab/echo, " + other.ID.String()}, {stranger.Key, id, "lab/echo"},
+	} {
+		for _, asked := range []string{"gpt-4", test.foreign.String()} {
+			for path, body := range map[string]string{
+				"/openai/v1/chat/completions": `{"model":"` + asked + `"}`, "/openai/v1/completions": `{"model":"` + asked + `"}`,
+				"/openai/v1/embeddings": `{"model":"` + asked + `"}`, "/openai/v1/models/" + asked: "",
+				"/api/v2/external/serverless/chat/completions": `{"model":"` + asked + `"}`,
+			} {
+				method := http.MethodPost
+				if body == "" {
+					method = http.MethodGet
+				}
+				answer, body := mustAsk(t, http.DefaultClient, method, url+path, test.key, strings.NewReader(body))
+				var got struct{ Error modelError }
+				err := json.Unmarshal([]byte(body), &got)
+				want := modelError{
+					fmt.Sprintf("The model %q does not exist. There are: %s.", asked, test.list), "invalid_request_error", "model_not_found", "model",
+				}
+				if err != nil || answer.StatusCode != http.StatusNotFound || got.Error != want {
+					t.Errorf("%s: %d: %s, want %+v", path, answer.StatusCode, body, want)
+				}
+			}
+		}
+	}
+	if _, err := api.DeleteDeployment(t.Context(), other.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range c.Nodes {
+		nodetest.Eventually(t, endWait, "every node to know its end", func() bool {
+			e, ok := n.Peer().View().AnyExecution(other.ID)
+			return ok && e.Status.Terminal()
+		})
 	}
 }
 
