@@ -51,6 +51,7 @@ func TestServerless(t *testing.T) {
 	t.Run("unknown", func(t *testing.T) { checkUnknownModel(t, c, owner, created.ID) })
 	t.Run("answers", func(t *testing.T) { checkPublishedAnswers(t, c, created.ID, one.Key) })
 	t.Run("money", func(t *testing.T) { checkTokenMoney(t, c, one, two) })
+	t.Run("no credits", func(t *testing.T) { checkNoCredits(t, c, operator) })
 	t.Run("embeddings", func(t *testing.T) { checkEmbeddingMoney(t, c, embedder) })
 	t.Run("verbatim", func(t *testing.T) { checkVerbatim(t, c, one.Key, "lab/echo", created.ID) })
 	t.Run("bad engine", func(t *testing.T) { checkBadEngine(t, c, api, created.ID) })
@@ -309,6 +310,59 @@ func checkUnknownModel(t *testing.T, c *nodetest.Cluster, owner nodetest.Account
 			e, ok := n.Peer().View().AnyExecution(other.ID)
 			return ok && e.Status.Terminal()
 		})
+	}
+}
+
+// checkNoCredits uses all credits of an organization, and asks a follower for more: each kind of
+// request is refused, and free. Once it is granted some, it is answered again.
+func checkNoCredits(t *testing.T, c *nodetest.Cluster, operator *client.Client) {
+	account, url := c.MustAccount("spent"), c.Follower().URL()
+	api := nodetest.MustClient(t, account.Key, url)
+	before, err := api.Credits(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The engine says that it used them all. The estimate for the body is less.
+	const inPrompt = 100_000
+	completion := int64(before.Available-100*inPrompt) / 200
+	mustWriteRaw(t, c, "all credits", wholeAnswer(http.StatusOK, "application/json", fmt.Sprintf(
+		`{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`, inPrompt, completion)))
+	asks := func(path, body string) (reply, string) {
+		t.Helper()
+		return mustAsk(t, http.DefaultClient, http.MethodPost, url+path, account.Key, strings.NewReader(body))
+	}
+	const chat = "/openai/v1/chat/completions"
+	if answer, body := asks(chat, fmt.Sprintf(`{"model":"lab/echo","max_tokens":%d,"messages":[{"role":"user","content":"raw all credits"}]}`,
+		completion)); answer.StatusCode != http.StatusOK {
+		t.Fatalf("%d: %s", answer.StatusCode, body)
+	}
+	if now, err := api.Credits(t.Context()); err != nil || now.Available != 0 {
+		t.Fatalf("of %+v it has %+v, %v", before, now, err)
+	}
+	const short = `{"model":"lab/echo","max_tokens":1,"messages":[{"role":"user","content":"x"}]`
+	for path, bodies := range map[string][]string{
+		chat:                     {short + "}", short + `,"stream":true}`},
+		"/openai/v1/completions": {`{"model":"lab/echo","max_tokens":1,"prompt":"x"}`},
+		"/openai/v1/embeddings":  {`{"model":"lab/echo","input":"x"}`},
+		"/api/v2/external/serverless/chat/completions": {short + "}"},
+	} {
+		for _, body := range bodies {
+			answer, text := asks(path, body)
+			var got struct{ Error modelError }
+			err := json.Unmarshal([]byte(text), &got)
+			want := modelError{got.Error.Message, "invalid_request_error", "insufficient_quota", ""}
+			if err != nil || answer.StatusCode != http.StatusForbidden || got.Error != want ||
+				!strings.HasPrefix(got.Error.Message, "You exceeded your current quota: credits exhausted") {
+				t.Errorf("%s, %s: %d: %s", path, body, answer.StatusCode, text)
+			}
+		}
+	}
+	mustUse(t, c, account, compute.TokenTotal{Requests: 1, Prompt: inPrompt, Completion: completion})
+	if err := operator.Grant(t.Context(), account.Slug, compute.Credit, "to go on"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, body := asks(chat, short+"}"); answer.StatusCode != http.StatusOK {
+		t.Errorf("after a grant: %d: %s", answer.StatusCode, body)
 	}
 }
 
