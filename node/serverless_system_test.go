@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -497,7 +499,8 @@ func checkLeft(t *testing.T, c *nodetest.Cluster, account nodetest.Account) {
 // checkTokenMoney asks a model as two organizations until the credits of one are out:
 // each answer is charged.
 func checkTokenMoney(t *testing.T, c *nodetest.Cluster, rich, poor nodetest.Account) {
-	url := c.Follower().URL() + "/openai/v1/chat/completions"
+	asked, counts := c.Follower(), modelSeries(t, c)
+	url := asked.URL() + "/openai/v1/chat/completions"
 	used := func(account nodetest.Account) compute.TokenTotal { return tokensOf(c, account) }
 	before, group := used(rich), sync.WaitGroup{}
 	for i := range 8 {
@@ -520,17 +523,26 @@ func checkTokenMoney(t *testing.T, c *nodetest.Cluster, rich, poor nodetest.Acco
 	if got, want := after.Charged-before.Charged, 100*compute.Credits(40*3)+200*(20*5+20*3); got != want {
 		t.Errorf("they cost %s, want %s", got, want)
 	}
-	metrics := mustFetch(t, c.Follower().URL()+"/metrics")
-	for _, series := range []string{
-		`berth_inference_requests_total{code="200",model="lab/echo"} `, `berth_inference_requests_running{model="lab/echo"} `,
-		`berth_inference_tokens_total{model="lab/echo",type="prompt"} `, `berth_inference_request_duration_seconds_count{model="lab/echo"} `,
-		`berth_inference_time_to_first_token_seconds_count{model="lab/echo"} `,
-		`berth_inference_queue_time_seconds_count{model="lab/echo"} `, `berth_inference_requests_waiting{model="lab/echo"} `,
-	} {
-		if !strings.Contains(metrics, "\n"+series) {
-			t.Errorf("the metrics lack %s", series)
+	mustRise(t, c, asked, counts, map[string]float64{
+		`berth_inference_requests_total{code="200",model="lab/echo"}`:           40,
+		`berth_inference_tokens_total{model="lab/echo",type="prompt"}`:          40 * 3,
+		`berth_inference_tokens_total{model="lab/echo",type="completion"}`:      20*5 + 20*3,
+		`berth_inference_time_to_first_token_seconds_count{model="lab/echo"}`:   20, // Streams have one.
+		`berth_inference_time_per_output_token_seconds_count{model="lab/echo"}`: 20,
+		`berth_inference_queue_time_seconds_count{model="lab/echo"}`:            40,
+		`berth_inference_request_duration_seconds_count{model="lab/echo"}`:      40,
+	})
+	for _, n := range c.Nodes {
+		for series, want := range map[string]float64{
+			`berth_inference_replicas{model="lab/echo",status="wanted"}`: 1, `berth_inference_replicas{model="lab/echo",status="ready"}`: 1,
+			`berth_inference_requests_running{model="lab/echo"}`: 0, `berth_inference_requests_waiting{model="lab/echo"}`: 0,
+		} {
+			if got := seriesOf(t, n.URL(), series); got != want {
+				t.Errorf("%s at %s is %v, want %v", series, n.Config.Name, got, want)
+			}
 		}
 	}
+	counts = modelSeries(t, c)
 	// This one may cost more than there is.
 	const dear = `{"model":"lab/echo","max_tokens":1000000,"prompt":"x"}`
 	answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url, poor.Key, strings.NewReader(dear))
@@ -540,5 +552,57 @@ func checkTokenMoney(t *testing.T, c *nodetest.Cluster, rich, poor nodetest.Acco
 	answer, body = mustAsk(t, http.DefaultClient, http.MethodPost, url, poor.Key, prompt("lab/echo", "x", false))
 	if answer.StatusCode != http.StatusOK || used(poor).Requests != 1 {
 		t.Errorf("%d: %s, %d counted", answer.StatusCode, body, used(poor).Requests)
+	}
+	mustRise(t, c, asked, counts, map[string]float64{
+		`berth_inference_requests_total{code="403",model="lab/echo"}`:      1,
+		`berth_inference_requests_total{code="200",model="lab/echo"}`:      1,
+		`berth_inference_tokens_total{model="lab/echo",type="prompt"}`:     3,
+		`berth_inference_tokens_total{model="lab/echo",type="completion"}`: 5,
+		`berth_inference_queue_time_seconds_count{model="lab/echo"}`:       1,
+		`berth_inference_request_duration_seconds_count{model="lab/echo"}`: 2,
+	})
+}
+
+// modelSeries returns, by node, the series of metrics about models, once no request is under way.
+// Histograms are there with their counts.
+func modelSeries(t *testing.T, c *nodetest.Cluster) map[*nodetest.Node]map[string]float64 {
+	t.Helper()
+	all := make(map[*nodetest.Node]map[string]float64)
+	for _, n := range c.Nodes {
+		nodetest.Eventually(t, endWait, "no request to be under way", func() bool {
+			return seriesOf(t, n.URL(), `berth_inference_requests_running{model="lab/echo"}`) == 0
+		})
+		all[n] = make(map[string]float64)
+		for line := range strings.Lines(mustFetch(t, n.URL()+"/metrics")) {
+			series, text, labelled := strings.Cut(strings.TrimSpace(line), "} ")
+			if !labelled || !strings.HasPrefix(series, "berth_inference_") || strings.Contains(series, "_bucket{") || strings.Contains(series, "_sum{") {
+				continue
+			}
+			value, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			all[n][series+"}"] = value
+		}
+	}
+	return all
+}
+
+// mustRise checks by how much the series of metrics about models have risen at the node that was
+// asked: no others have, and none at other nodes.
+func mustRise(
+	t *testing.T, c *nodetest.Cluster, asked *nodetest.Node, before map[*nodetest.Node]map[string]float64, want map[string]float64,
+) {
+	t.Helper()
+	for n, series := range modelSeries(t, c) {
+		rose := make(map[string]float64)
+		for name, value := range series {
+			if more := value - before[n][name]; more != 0 {
+				rose[name] = more
+			}
+		}
+		if n == asked && !maps.Equal(rose, want) || n != asked && len(rose) > 0 {
+			t.Errorf("at %s, where asked is %s, metrics have risen by %v, want %v", n.Config.Name, asked.Config.Name, rose, want)
+		}
 	}
 }

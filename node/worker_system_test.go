@@ -224,6 +224,17 @@ func mustFetch(t *testing.T, url string) string {
 	return string(body)
 }
 
+// seriesOf returns the value of a series of metrics of a node, 0 while there is none.
+func seriesOf(t *testing.T, url, series string) (value float64) {
+	t.Helper()
+	if _, after, found := strings.Cut(mustFetch(t, url+"/metrics"), "\n"+series+" "); found {
+		if _, err := fmt.Sscan(after, &value); err != nil {
+			t.Fatalf("%s: %v", series, err)
+		}
+	}
+	return value
+}
+
 // TestWorkersRights asks a server for what a worker may and may not have, with
 // a worker's certificate.
 func TestWorkersRights(t *testing.T) {
