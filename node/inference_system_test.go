@@ -26,13 +26,14 @@ import (
 // echoEngine is a scripted engine for edge cases of time: it answers what it was
 // asked, and "die" in a prompt ends it in the middle of a stream. A late model is loaded
 // once there is a file "go" beside the engine, and a sick one never. It answers "raw NAME"
-// by the bytes of that file beside it, and "until NAME" once there is that file. "exit ID"
+// by the bytes of that file beside it, and "until NAME" once there is that file. A whole answer
+// says how many requests the engine got before. "exit ID"
 // ends the replica of that id, and "begin ID" does so after the header of a stream. "write"
 // tries to change the model.
 const echoEngine = `
-import errno, http.server, json, os, select, socket, socketserver, sys, time
+import errno, http.server, itertools, json, os, select, socket, socketserver, sys, time
 port, model, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-kind = open(model).read()
+kind, serials = open(model).read(), itertools.count()
 if kind == "sick": print("a sick model", flush=True)
 if kind == "broken":
     print("cannot load the model: bad magic", flush=True); sys.exit(3)
@@ -44,6 +45,7 @@ class H(http.server.BaseHTTPRequestHandler):
         if kind == "sick": self.wfile.write(b"HTTP/1.1 503 Sick\r\nContent-Length: 0\r\n\r\n"); return
         self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
     def do_POST(self):
+        serial = next(serials)
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/v1/embeddings": return self.embed(body)
         text = body.get("prompt") or body.get("messages", [{}])[-1].get("content") or body.get("input", "")
@@ -64,7 +66,7 @@ class H(http.server.BaseHTTPRequestHandler):
         if not body.get("stream"):
             if text.startswith("until "): until(text, "whole")
             return self.answer({"path": self.path, "model": body["model"], "replica": os.environ["BERTH_EXECUTION_ID"],
-                "loaded": kind[:64],
+                "loaded": kind[:64], "serial": serial,
                 "auth": self.headers.get("Authorization"), "links": [name for _, name in socket.if_nameindex()], "choices": [{"message": {"role": "assistant", "content": text}}],
                 "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}})
         self.send_response(200); self.send_header("Content-Type", "text/event-stream")
@@ -721,14 +723,8 @@ func checkModelErrors(t *testing.T, c *nodetest.Cluster, url, id string) {
 // and one that the client leaves.
 func checkModelStreams(t *testing.T, api *client.Client, url, key string, id compute.ExecutionID) {
 	base, url := url, url+"/openai/v1/chat/completions"
-	measured := func() (n int) {
-		const series = "\nberth_inference_time_per_output_token_seconds_count{model=\"dedicated\"} "
-		if _, after, found := strings.Cut(mustFetch(t, base+"/metrics"), series); found {
-			if _, err := fmt.Sscan(after, &n); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return n
+	measured := func() float64 {
+		return seriesOf(t, base, `berth_inference_time_per_output_token_seconds_count{model="dedicated"}`)
 	}
 	before := measured()
 	answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, url, key, prompt(id.String(), "count", true))

@@ -28,7 +28,7 @@ import (
 func TestServerless(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	c, owner, api := inferenceCluster(t, 3, func(cfg *nodetest.NodeConfig) {
-		cfg.Billing.Mode = "enforce"
+		cfg.Billing.Mode, cfg.Inference.QueueWait = "enforce", endWait
 		cfg.Inference.Engines[0].Concurrency, cfg.Inference.Queue, cfg.API.AccessLog = modelPlaces, modelQueue, true
 		if cfg.Name == nodetest.Config(t, 2).Name {
 			cfg.Inference.AnswerWait = soon

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -14,13 +15,24 @@ import (
 	"sync"
 	"testing"
 
+	"berth/compute"
 	"berth/node/nodetest"
+	"berth/testsize"
 )
 
 // Limits of the published model of TestServerless.
 const (
-	modelPlaces = 4  // Requests that its replica answers at once.
-	modelQueue  = 64 // Requests that wait at each node.
+	modelPlaces = 4 // Requests that its replica answers at once.
+
+	wholeTokens  = 8 // Tokens of each whole answer of the scripted engine,
+	streamTokens = 6 // and of each short stream.
+)
+
+// Requests that wait in checkTurns. An organization may have as many wait as are free.
+var (
+	queuedOfMany = testsize.Pick(32, 1000)
+	queuedOfFew  = testsize.Pick(4, 20)
+	modelQueue   = 2 * queuedOfMany // Requests that wait at each node.
 )
 
 // mustEndless begins a stream that lasts until it is closed.
@@ -44,12 +56,16 @@ func mustEndless(t *testing.T, url, key string) io.Closer {
 }
 
 // checkTurns has one organization take all places of a model through one node, and
-// queue for more: another one is served in its turn, and a client that leaves the queue
-// leaves no trace.
+// queue for more: another one is served in its turn each time, and a client that leaves the
+// queue leaves no trace. In the long form 1,000 requests of the first one wait.
 func checkTurns(t *testing.T, c *nodetest.Cluster, many, few nodetest.Account) {
-	const queued = modelQueue / 2 // An organization may have as many wait as are free.
-	url := c.Follower().URL()
-	chat := url + "/openai/v1/chat/completions"
+	asked := c.Follower()
+	chat := asked.URL() + "/openai/v1/chat/completions"
+	// Each request that waits holds what it may cost: 0.2 credits.
+	operator := nodetest.MustClient(t, c.RootToken, asked.URL())
+	if err := operator.Grant(t.Context(), many.Slug, compute.Credits(queuedOfMany)*compute.Credit, "to wait"); err != nil {
+		t.Fatal(err)
+	}
 	var taken []io.Closer
 	for range modelPlaces { // More than this node's part: the others need none.
 		taken = append(taken, mustEndless(t, chat, many.Key))
@@ -60,32 +76,33 @@ func checkTurns(t *testing.T, c *nodetest.Cluster, many, few nodetest.Account) {
 		}
 	}()
 	var mu sync.Mutex
-	var order []string
+	order := make(map[int]string) // The organizations, by when the engine got their requests.
 	var group sync.WaitGroup
 	ask := func(account nodetest.Account) {
 		group.Go(func() {
 			answer, body := mustAsk(t, http.DefaultClient, http.MethodPost, chat, account.Key, prompt("lab/echo", "x", false))
-			if answer.StatusCode != http.StatusOK {
+			var got struct{ Serial int }
+			if err := json.Unmarshal([]byte(body), &got); err != nil || answer.StatusCode != http.StatusOK {
 				t.Errorf("%d: %s", answer.StatusCode, body)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			order = append(order, account.Slug)
+			order[got.Serial] = account.Slug
 		})
 	}
-	waiting := func(n string) {
+	waiting := func(n int) {
 		t.Helper()
-		nodetest.Eventually(t, endWait, n+" requests to wait", func() bool {
-			return strings.Contains(mustFetch(t, url+"/metrics"), "\nberth_inference_requests_waiting{model=\"lab/echo\"} "+n+"\n")
-		})
+		nodetest.Eventually(t, endWait, fmt.Sprint(n, " requests to wait"), func() bool { return waitingAt(t, asked) == n })
 	}
-	for range queued {
+	for range queuedOfMany {
 		ask(many)
 	}
-	waiting("32")
+	waiting(queuedOfMany)
 	checkQueueFull(t, chat, many.Key)
-	ask(few)
-	waiting("33")
+	for range queuedOfFew {
+		ask(few)
+	}
+	waiting(queuedOfMany + queuedOfFew)
 	leaves, hangUp := context.WithCancel(t.Context())
 	defer hangUp()
 	left := make(chan error, 1)
@@ -97,20 +114,30 @@ func checkTurns(t *testing.T, c *nodetest.Cluster, many, few nodetest.Account) {
 		}
 		left <- err
 	}()
-	waiting("34")
+	waiting(queuedOfMany + queuedOfFew + 1)
 	hangUp()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	waiting("33")
-	taken[0].Close()
+	waiting(queuedOfMany + queuedOfFew)
+	taken[0].Close() // One place is free, so that the engine gets one request after the other.
 	group.Wait()
-	for i, slug := range order {
-		if slug == few.Slug && i > queued/3 {
-			t.Errorf("the other organization was number %d", i)
+	served, others := 0, 0
+	for _, serial := range slices.Sorted(maps.Keys(order)) {
+		if order[serial] != few.Slug {
+			others++
+			continue
+		}
+		served++
+		// While both wait, they get equal tokens: those of the first one count for the fewest that its answers had.
+		if most := (served*wholeTokens + streamTokens - 1) / streamTokens; others > most {
+			t.Errorf("before request %d of the other organization %d of the first one were served, at most %d", served, others, most)
 		}
 	}
-	waiting("0")
+	if served != queuedOfFew || others != queuedOfMany {
+		t.Errorf("%d and %d requests were served", served, others)
+	}
+	waiting(0)
 }
 
 // checkQueueFull asks as an organization that has as many requests wait as it may, for a whole
@@ -182,15 +209,9 @@ func saturate(t *testing.T, n *nodetest.Node, key string) (free func()) {
 }
 
 // waitingAt returns how many requests to the published model wait at a node.
-func waitingAt(t *testing.T, n *nodetest.Node) (waiting int) {
+func waitingAt(t *testing.T, n *nodetest.Node) int {
 	t.Helper()
-	const series = "\nberth_inference_requests_waiting{model=\"lab/echo\"} "
-	if _, after, found := strings.Cut(mustFetch(t, n.URL()+"/metrics"), series); found {
-		if _, err := fmt.Sscan(after, &waiting); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return waiting
+	return int(seriesOf(t, n.URL(), `berth_inference_requests_waiting{model="lab/echo"}`))
 }
 
 // checkTurnsEverywhere has one organization take all places of a model through all nodes, and
