@@ -3,9 +3,11 @@
 package node_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,13 +62,14 @@ func newLlamaDrill(t *testing.T) *engineDrill {
 }
 
 // TestEngineOutlivesNodes kills, in the middle of streams, the node of the replica, the
-// leader, and the node that was asked.
+// leader, the node that was asked, and the node of one of two replicas.
 func TestEngineOutlivesNodes(t *testing.T) {
 	t.Parallel() // It mostly waits.
 	d := newLlamaDrill(t)
 	d.killReplicaNode()
 	d.killLeader()
 	d.killRouter()
+	d.killOneOfTwo()
 }
 
 // back starts a node again, and returns once it votes and knows the leader.
@@ -90,13 +93,18 @@ func (d *engineDrill) by(p *nodetest.Process) *asked { return &asked{d.T, p.URL,
 // host returns the node of the replica.
 func (d *engineDrill) host() *nodetest.Process {
 	d.Helper()
-	rows := mustDeployment(d.T, d.api, d.id, "ready").Rows
+	return d.hostOf(mustDeployment(d.T, d.api, d.id, "ready").Rows[0])
+}
+
+// hostOf returns the node of a replica.
+func (d *engineDrill) hostOf(row wire.ServiceReplica) *nodetest.Process {
+	d.Helper()
 	for _, p := range d.c.Nodes {
-		if rows[0].Node != nil && p.Config.Name == *rows[0].Node {
+		if p.Config.Name == orNone(row.Node) {
 			return p
 		}
 	}
-	d.Fatalf("no node has the replica: %+v", rows)
+	d.Fatalf("no node has the replica: %+v", row)
 	return nil
 }
 
@@ -210,6 +218,101 @@ func (d *engineDrill) killRouter() {
 	d.by(host).answers()
 	d.by(d.other(host, router)).answers()
 	d.back(router)
+}
+
+// killOneOfTwo kills the node of one of two replicas, which both have streams and whole
+// answers under way for the third node: none has more than 5/4 of its share of them. The
+// lost whole answers come from the other replica, the lost streams end with an error, and
+// nothing else shows it. The lost replica starts again on another node. No node, and not the
+// one that was killed, keeps anything of a prompt.
+func (d *engineDrill) killOneOfTwo() {
+	const streams, streamTokens, wholes, wholeTokens, later = 4, 8000, 8, 4000, 4
+	want := deploymentOf("tiny/llama")
+	want.Engine, want.MinReplicas = "llama-node", 2
+	created, err := d.api.Deploy(d.Context(), want)
+	if err != nil {
+		d.Fatal(err)
+	}
+	var rows []wire.ServiceReplica
+	nodetest.Eventually(d, endWait, "both replicas to be ready", func() bool {
+		now := mustDeployment(d.T, d.api, created.ID, "ready")
+		rows = now.Rows
+		return now.Ready == 2
+	})
+	doomed := d.hostOf(rows[0])
+	router := d.other(doomed, d.hostOf(rows[1]))
+	by := &asked{d.T, router.URL, d.account.Key, created.ID}
+	asks := func(text string, n, tokens int, stream bool) string {
+		return fmt.Sprintf(`{"model":"%s","prompt":"%s %s %d","max_tokens":%d,"stream":%t,"temperature":0}`, by.id, promptCanary, text, n,
+			tokens, stream)
+	}
+	d.c.Hide(promptCanary)
+	var begun []*bufio.Reader
+	for n := range streams {
+		r, body := by.begin(asks("Stream", n, streamTokens, true))
+		defer body.Close()
+		begun = append(begun, r)
+	}
+	answers := make(chan quietAnswer, wholes) // One each.
+	for n := range wholes {
+		go func() { answers <- by.quietly("completions", asks("Whole", n, wholeTokens, false)) }()
+	}
+	underWay := fmt.Sprintf("\nberth_inference_requests_running{model=\"dedicated\"} %d\n", streams+wholes)
+	nodetest.Eventually(d, endWait, "all requests to be under way", func() bool {
+		return strings.Contains(mustFetch(d.T, router.URL+"/metrics"), underWay)
+	})
+	doomed.Kill()
+	if early := len(answers); early > 0 {
+		d.Errorf("%d answers were there before the node was killed", early)
+	}
+	for n := range later {
+		if got := by.quietly("completions", asks("Later", n, 1, false)); got.status != http.StatusOK {
+			d.Errorf("after the end of the node: %d: %s", got.status, got.body)
+		}
+	}
+	for range wholes {
+		got := <-answers
+		if c := by.parse(got.body); got.status != http.StatusOK || c.Usage == nil || c.Usage.CompletionTokens != wholeTokens {
+			d.Errorf("a whole answer: %d: %.300s", got.status, got.body)
+		}
+	}
+	by.endOf(begun)
+	nodetest.Eventually(d, endWait, "the lost replica to be replaced", func() bool {
+		now, err := d.api.Deployment(d.Context(), created.ID)
+		return err == nil && now.Status == "ready" && now.Ready == 2 && !slices.ContainsFunc(now.Rows, func(r wire.ServiceReplica) bool {
+			return orNone(r.Node) == doomed.Config.Name // Its next attempt is elsewhere.
+		})
+	})
+	for _, p := range d.c.Nodes {
+		if contains(d.T, p.Config.DataDir, promptCanary) {
+			d.Errorf("%s has a prompt", p.Config.Name)
+		}
+	}
+	d.back(doomed)
+}
+
+// endOf reads streams of two replicas, of which one was lost, to their ends: those of the
+// lost one end with an error, and the others are whole.
+func (a *asked) endOf(streams []*bufio.Reader) {
+	a.Helper()
+	broken, whole := 0, 0
+	for _, r := range streams {
+		rest, err := io.ReadAll(r)
+		text := strings.TrimSpace(string(rest))
+		last := text[strings.LastIndex(text, "\n")+1:]
+		switch {
+		case err == nil && strings.HasPrefix(last, `data: {"error"`) && strings.Contains(last, `"code":"replica_failed"`) &&
+			!strings.Contains(text, "[DONE]"):
+			broken++
+		case err == nil && last == "data: [DONE]" && !strings.Contains(text, `"error"`):
+			whole++
+		default:
+			a.Errorf("a stream ends with %q, %v", text[max(len(text)-300, 0):], err)
+		}
+	}
+	if broken == 0 || whole == 0 {
+		a.Errorf("%d streams end with an error and %d are whole, of two replicas", broken, whole)
+	}
 }
 
 // left returns how many clients have left the engine on a node. Lines of others come and

@@ -79,11 +79,40 @@ type asked struct {
 	id       compute.ExecutionID
 }
 
+// askedAt returns what asks a node without a deployment in mind.
+func askedAt(t *testing.T, url, key string) *asked { return &asked{T: t, url: url, key: key} }
+
 // post asks the deployment with a body in which %s is its name.
 func (a *asked) post(path, body string) (reply, string) {
 	a.Helper()
 	return mustAsk(a.T, http.DefaultClient, http.MethodPost, a.url+"/openai/v1/"+path, a.key,
 		strings.NewReader(fmt.Sprintf(body, a.id)))
+}
+
+// quietAnswer is an answer to a request that was sent from any goroutine; its status is 0 if
+// there was none.
+type quietAnswer struct {
+	status int
+	body   string
+}
+
+// quietly asks the node from any goroutine.
+func (a *asked) quietly(path, body string) quietAnswer {
+	req, err := http.NewRequestWithContext(a.Context(), http.MethodPost, a.url+"/openai/v1/"+path, strings.NewReader(body))
+	if err != nil {
+		return quietAnswer{0, err.Error()}
+	}
+	req.Header.Set("Authorization", "Bearer "+a.key)
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return quietAnswer{0, err.Error()}
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return quietAnswer{0, err.Error()}
+	}
+	return quietAnswer{answer.StatusCode, string(data)}
 }
 
 // endless begins a stream that lasts for many seconds, and returns it after its first
@@ -332,28 +361,10 @@ func (a *asked) overload() {
 	}
 	defer leave()
 	const asked, queued = 6, 2
-	type result struct {
-		status int
-		body   string
-	}
-	results := make(chan result, asked) // One each.
+	results := make(chan quietAnswer, asked) // One each.
 	for range asked {
 		go func() {
-			req, err := http.NewRequestWithContext(a.Context(), http.MethodPost, a.url+"/openai/v1/completions",
-				strings.NewReader(fmt.Sprintf(`{"model":"%s","prompt":"Hello","max_tokens":1}`, a.id)))
-			if err != nil {
-				results <- result{0, err.Error()}
-				return
-			}
-			req.Header.Set("Authorization", "Bearer "+a.key)
-			answer, err := http.DefaultClient.Do(req)
-			if err != nil {
-				results <- result{0, err.Error()}
-				return
-			}
-			defer answer.Body.Close()
-			body, _ := io.ReadAll(answer.Body)
-			results <- result{answer.StatusCode, string(body)}
+			results <- a.quietly("completions", fmt.Sprintf(`{"model":"%s","prompt":"Hello","max_tokens":1}`, a.id))
 		}()
 	}
 	for range asked - queued {

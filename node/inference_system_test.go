@@ -386,21 +386,12 @@ func checkDrained(t *testing.T, c *nodetest.Cluster, api *client.Client, key str
 
 // askQuietly asks a deployment from any goroutine.
 func askQuietly(t *testing.T, url, key, model, text string, stream bool) (status int, body string) {
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/openai/v1/chat/completions", prompt(model, text, stream))
+	data, err := io.ReadAll(prompt(model, text, stream))
 	if err != nil {
 		return 0, err.Error()
 	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	answer, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer answer.Body.Close()
-	data, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return answer.StatusCode, string(data)
+	got := askedAt(t, url, key).quietly("chat/completions", string(data))
+	return got.status, got.body
 }
 
 // linesWith returns how many lines of a replica's output have a text.

@@ -203,6 +203,9 @@ func (c *Processes) Inside() *Cluster {
 	return in
 }
 
+// Hide fails the test at its end if a node has logged the text.
+func (c *Processes) Hide(text string) { c.output.hide(text) }
+
 // Logged reports whether a node has logged a text.
 func (c *Processes) Logged(text string) bool {
 	c.output.mu.Lock()
