@@ -3,13 +3,16 @@ package node_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -23,6 +26,7 @@ import (
 	"berth/compute"
 	"berth/node/inference/engine"
 	"berth/node/nodetest"
+	"berth/node/router"
 )
 
 // llamaDir is where scripts/engine.sh installs the engine.
@@ -195,6 +199,7 @@ func TestEngine(t *testing.T) {
 		{"answers", (*asked).answers},
 		{"contract", (*asked).contract},
 		{"stream", (*asked).stream},
+		{"byte for byte", func(a *asked) { a.verbatim(engineOf(a.T, c, a.id)) }},
 		{"10 MB", (*asked).tenMB},
 		{"OpenAI client", (*asked).byOpenAI},
 		{"overload", (*asked).overload},
@@ -306,6 +311,59 @@ func (a *asked) stream() {
 	if reply.StatusCode != http.StatusOK || !strings.HasSuffix(text, "data: [DONE]\n\n") || streamed == "" ||
 		streamed != want.Choices[0].Message.Content || last.Usage == nil || *last.Usage != *want.Usage {
 		a.Errorf("%d: %q, and whole %s", reply.StatusCode, text, whole)
+	}
+}
+
+// engineOf returns a client of the engine of a deployment with one replica, which its own node
+// connects to, past all that answers clients.
+func engineOf(t *testing.T, c *nodetest.Cluster, id compute.ExecutionID) *http.Client {
+	t.Helper()
+	view := c.Follower().Peer().View()
+	parent, ok := view.AnyExecution(id)
+	if !ok || len(parent.Service.Slots) != 1 {
+		t.Fatalf("the deployment is %+v", parent)
+	}
+	replica := parent.Service.Slots[0].Replica
+	attempts := view.Attempts(replica)
+	to := attempts[len(attempts)-1]
+	at := slices.IndexFunc(c.Nodes, func(n *nodetest.Node) bool { return n.ID() == to.Node })
+	return &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, DisableCompression: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return c.Nodes[at].Peer().DialReplica(ctx, router.Replica{Execution: replica, Epoch: to.Epoch, Node: to.Node})
+		},
+	}}
+}
+
+// variable is what differs between two answers of an engine to the same request: when and as
+// which it was answered, and how much of the prompt was known already.
+var variable = regexp.MustCompile(`"(id":"(chat)?cmpl-[0-9]+"|created":[0-9]+|usage":\{[^{}]*(\{[^{}]*\}[^{}]*)?\})`)
+
+// verbatim compares answers of the node with those of the engine, which is asked directly.
+func (a *asked) verbatim(engine *http.Client) {
+	const more = `"max_tokens":40,"temperature":0,"seed":7`
+	for _, test := range []struct {
+		path, body string
+		least      int // Things in the answer that differ.
+	}{
+		{"chat/completions", `{"model":"%s","messages":[{"role":"user","content":"Hello"}],` + more + `}`, 3},
+		{"completions", `{"model":"%s","prompt":"Once upon a time",` + more + `}`, 3},
+		{"embeddings", `{"model":"%s","input":["Once upon a time","Hello"]}`, 1},
+		{"embeddings", `{"model":"%s","input":"Hello","encoding_format":"base64"}`, 1},
+		{"chat/completions", `{"model":"%s","messages":[],` + more + `}`, 0},
+		{"chat/completions", `{"model":"%s","stream":true,"stream_options":{"include_usage":true},
+			"messages":[{"role":"user","content":"Hello"}],` + more + `}`, 2*3 + 1},
+		{"completions", `{"model":"%s","stream":true,"stream_options":{"include_usage":true},"prompt":"Once upon a time",` + more + `}`, 2*2 + 1},
+	} {
+		direct, want := mustAsk(a.T, engine, http.MethodPost, "http://engine/v1/"+test.path, "", strings.NewReader(fmt.Sprintf(test.body, a.id)))
+		reply, got := a.post(test.path, test.body)
+		if n := len(variable.FindAllString(want, -1)); n < test.least {
+			a.Errorf("%s: the engine's answer has %d things that differ, want %d: %s", test.path, n, test.least, want)
+		}
+		if reply.StatusCode != direct.StatusCode || reply.Header.Get("Content-Type") != direct.Header.Get("Content-Type") ||
+			variable.ReplaceAllString(got, "") != variable.ReplaceAllString(want, "") {
+			a.Errorf("%s: the node answers %d: %q, and the engine %d: %q", test.path, reply.StatusCode, got, direct.StatusCode, want)
+		}
 	}
 }
 
