@@ -234,6 +234,7 @@ func TestEngine(t *testing.T) {
 			})
 			a.answers() // They wait until the engine is back.
 		}},
+		{"nothing kept", func(a *asked) { a.nothingKept(c) }},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.do(&asked{t, follower, account.Key, created.ID}) })
 	}
@@ -436,6 +437,48 @@ func (a *asked) overload() {
 			a.Errorf("in the queue: %d: %s", got.status, got.body)
 		}
 	}
+}
+
+// nothingKept asks by a text that is for nobody but who asks: for whole answers and a stream,
+// for what is refused, and for a stream in the middle of which the engine is killed. Neither it
+// nor an answer is in a file, a log, a backup or a metric.
+func (a *asked) nothingKept(c *nodetest.Cluster) {
+	c.Hide(promptCanary)
+	const chat = `{"model":"%s","messages":[{"role":"user","content":"` + promptCanary + `"}],"max_tokens":60,"temperature":0`
+	const text = `{"model":"%s","prompt":"` + promptCanary
+	reply, body := a.post("chat/completions", chat+"}")
+	got := a.parse(body)
+	if reply.StatusCode != http.StatusOK || len(got.Choices) != 1 || len(got.Choices[0].Message.Content) < 60 {
+		a.Fatalf("%d: %s", reply.StatusCode, body)
+	}
+	answered := got.Choices[0].Message.Content
+	c.Hide(answered)
+	for _, test := range []struct {
+		path, body string
+		status     int
+	}{
+		{"chat/completions", chat + `,"stream":true}`, http.StatusOK},
+		{"completions", text + `"}`, http.StatusOK},
+		{"embeddings", `{"model":"%s","input":"` + promptCanary + `"}`, http.StatusOK},
+		{"completions", text + strings.Repeat(" b", 20_000) + `"}`, http.StatusBadRequest},
+		{"completions", text + `","temperature":"` + promptCanary + `"}`, http.StatusBadRequest},
+		{"completions", text, http.StatusBadRequest}, // It is no JSON.
+	} {
+		if reply, body := a.post(test.path, test.body); reply.StatusCode != test.status {
+			a.Errorf("%s: %d: %.300s", test.path, reply.StatusCode, body)
+		}
+	}
+	r, stream := a.begin(fmt.Sprintf(text+`","max_tokens":16000,"stream":true,"temperature":0}`, a.id))
+	defer stream.Close()
+	killEngine(a.T, a.id)
+	if rest, err := io.ReadAll(r); err != nil || !strings.Contains(string(rest), `"code":"replica_failed"`) {
+		a.Errorf("the stream ends with %q, %v", rest[max(len(rest)-300, 0):], err)
+	}
+	nodetest.Eventually(a, endWait, "the engine to be back", func() bool {
+		d, err := nodetest.MustClient(a.T, a.key, a.url).Deployment(a.Context(), a.id)
+		return err == nil && len(d.Rows) == 1 && d.Rows[0].Ready && d.Rows[0].Restarts == 2 // It was killed before, too.
+	})
+	mustKeepNone(a.T, c, a.url, "tiny/llama", promptCanary, answered)
 }
 
 // killEngine kills the engines of a deployment as the kernel does that is out of memory.

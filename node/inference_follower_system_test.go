@@ -272,6 +272,13 @@ func checkNothingKept(t *testing.T, c *nodetest.Cluster, key, url, id string) {
 			t.Errorf("%d: %s", answer.StatusCode, body)
 		}
 	}
+	mustKeepNone(t, c, url, "tiny/echo", secrets...)
+}
+
+// mustKeepNone searches the files of all nodes, a backup and their metrics for texts. It finds
+// the name of a model there.
+func mustKeepNone(t *testing.T, c *nodetest.Cluster, url, model string, secrets ...string) {
+	t.Helper()
 	var backup bytes.Buffer
 	if err := nodetest.MustClient(t, c.RootToken, url).SaveSnapshot(t.Context(), &backup); err != nil {
 		t.Fatal(err)
@@ -283,11 +290,11 @@ func checkNothingKept(t *testing.T, c *nodetest.Cluster, key, url, id string) {
 				t.Errorf("%s, or a backup, has %q", n.Config.Name, text)
 			}
 		}
-		if n.Config.Role != nodetest.Worker && !contains(t, n.Config.DataDir, "tiny/echo") {
+		if n.Config.Role != nodetest.Worker && !contains(t, n.Config.DataDir, model) {
 			t.Errorf("the search finds nothing in the files of %s", n.Config.Name)
 		}
 	}
-	if !bytes.Contains(backup.Bytes(), []byte("tiny/echo")) {
+	if !bytes.Contains(backup.Bytes(), []byte(model)) {
 		t.Error("the search finds nothing in a backup")
 	}
 }
