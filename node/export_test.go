@@ -8,6 +8,7 @@ import (
 
 	"berth/cluster"
 	"berth/compute"
+	"berth/node/inference/autoscale"
 	"berth/node/router"
 )
 
@@ -24,6 +25,13 @@ func (n *Node) Hops() map[compute.NodeID]int {
 	n.dials.mu.Lock()
 	defer n.dials.mu.Unlock()
 	return maps.Clone(n.dials.open)
+}
+
+// CountsOf returns the counts of all servers together for a deployment, as a leader scales by
+// them, and whether all servers answered.
+func (n *Node) CountsOf(ctx context.Context, id compute.ExecutionID) (autoscale.Counts, bool) {
+	all, ok := modelLoads{n}.ask(ctx, n.machine.View())
+	return all[id], ok
 }
 
 // DialReplica connects to a replica as the node's router does.

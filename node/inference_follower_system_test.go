@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -439,6 +440,73 @@ func checkLatencyScales(t *testing.T, c *nodetest.Cluster, api *client.Client, k
 	})
 	if d, err := api.Deployment(t.Context(), patient); err != nil || d.Replicas > 1 { // Without requests it pauses soon.
 		t.Errorf("the other one has %d replicas, %v", d.Replicas, err)
+	}
+}
+
+// The scripted engine with few places.
+const (
+	narrowEngine = "narrow"
+	narrowPlaces = 3 // Requests that a replica answers at once.
+)
+
+// checkWaitingScales has requests wait at two servers for a replica whose places are taken. No
+// request is answered and few have begun, so that neither delays nor rates ask for another
+// replica: the leader adds one because of those that wait, whose number is that of all servers.
+// With it, all of them are answered.
+func checkWaitingScales(t *testing.T, c *nodetest.Cluster, api *client.Client, key string) {
+	const each, text = 10, "until more"
+	want := deploymentOf("tiny/echo")
+	want.Engine, want.TargetRPS, want.TargetP95 = narrowEngine, 1000, 60_000
+	created, err := api.Deploy(t.Context(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustDeployment(t, api, created.ID, "ready")
+	asked := slices.DeleteFunc(c.Servers(), func(n *nodetest.Node) bool { return n.Config.Inference.OrgInFlight == strictInFlight })
+	sent := each * len(asked)
+	results := make(chan quietAnswer, sent) // One each.
+	for n := range sent {
+		// Each is of another conversation, so that both replicas get some.
+		body := fmt.Sprintf(`{"model":"%s","messages":[{"role":"system","content":"%d"},{"role":"user","content":"%s"}]}`,
+			created.ID, n, text)
+		url := asked[n%len(asked)].URL()
+		go func() { results <- askedAt(t, url, key).quietly("chat/completions", body) }()
+	}
+	nodetest.Eventually(t, endWait, "a second replica for those that wait", func() bool {
+		d, err := api.Deployment(t.Context(), created.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Ready == 2
+	})
+	nodetest.Eventually(t, endWait, "the counts of the servers to be the leader's", func() bool {
+		counts, ok := c.Leader().Peer().CountsOf(t.Context(), created.ID)
+		running, waiting := 0.0, 0.0
+		for _, n := range c.Servers() {
+			running += seriesOf(t, n.URL(), `berth_inference_requests_running{model="dedicated"}`)
+			waiting += seriesOf(t, n.URL(), `berth_inference_requests_waiting{model="dedicated"}`)
+		}
+		return ok && counts.Started == uint64(sent) && counts.UnderWay == sent && running == float64(sent) &&
+			counts.Waiting > 0 && waiting == float64(counts.Waiting)
+	})
+	if n := len(results); n > 0 {
+		t.Errorf("%d requests were answered before there was a second replica", n)
+	}
+	mustMark(t, filepath.Join(asked[0].Config.Inference.Models, text))
+	answered := make(map[compute.ExecutionID]int)
+	for range sent {
+		got := <-results
+		var by struct{ Replica compute.ExecutionID }
+		if err := json.Unmarshal([]byte(got.body), &by); err != nil || got.status != http.StatusOK {
+			t.Errorf("%d: %s", got.status, got.body)
+		}
+		answered[by.Replica]++
+	}
+	if len(answered) != 2 {
+		t.Errorf("the replicas have answered %v", answered)
+	}
+	if _, err := api.DeleteDeployment(t.Context(), created.ID); err != nil {
+		t.Fatal(err)
 	}
 }
 

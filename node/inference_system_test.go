@@ -752,6 +752,9 @@ func TestInferencePauses(t *testing.T) {
 	const limited, worker = 2, 3
 	c, account, api := inferenceCluster(t, 4, func(cfg *nodetest.NodeConfig) {
 		cfg.Inference.IdlePause = 2 * time.Second
+		narrow := cfg.Inference.Engines[0]
+		narrow.Name, narrow.Concurrency = narrowEngine, narrowPlaces
+		cfg.Inference.Engines = append(cfg.Inference.Engines, narrow)
 		switch cfg.Name {
 		case nodetest.Config(t, limited).Name:
 			strictly(cfg)
@@ -821,4 +824,5 @@ func TestInferencePauses(t *testing.T) {
 	t.Run("resume bound", func(t *testing.T) { checkResumeBound(t, c, strict, api, account.Key, patient.ID) })
 	t.Run("scale down", func(t *testing.T) { checkScalesDown(t, c, api, account.Key) })
 	t.Run("latency", func(t *testing.T) { checkLatencyScales(t, c, api, account.Key, patient.ID) })
+	t.Run("waiting", func(t *testing.T) { checkWaitingScales(t, c, api, account.Key) })
 }

@@ -122,5 +122,20 @@ func (c *modelCall) enter(ctx context.Context, below string) (err error) {
 	defer waiting.Dec()
 	c.leave, err = c.cfg.Models.Admit(ctx, c.r.View, c.model, c.r.Caller.Actor.Org, prompt+completion)
 	c.models.queued.WithLabelValues(c.label()).Observe(c.cfg.Stopwatch().Sub(begun).Seconds())
+	if err == nil {
+		c.refresh()
+	}
 	return err
+}
+
+// refresh replaces the view by this node's newest one, with the replicas that have become ready
+// while the request waited for a place: they were added for such requests.
+func (c *modelCall) refresh() {
+	view, _, _ := c.cfg.Reader.Stale()
+	if view.Index() <= c.r.View.Index() {
+		return
+	}
+	if e, ok := view.Execution(c.model.Org, c.model.ID); ok {
+		c.r.View, c.model = view, e
+	}
 }
