@@ -121,7 +121,8 @@ func checkUnreadStream(t *testing.T, c *nodetest.Cluster, account nodetest.Accou
 			return strings.Contains(mustFetch(t, follower.URL()+"/metrics"), "\nberth_api_streams 0\n")
 		})
 	}
-	text, last, ended := readEvents(t, unread)
+	var late strings.Builder
+	last, ended := readEvents(t, unread, &late)
 	if testsize.Long && ended {
 		t.Error("a connection that was closed has the end of the stream")
 	}
@@ -130,11 +131,11 @@ func checkUnreadStream(t *testing.T, c *nodetest.Cluster, account nodetest.Accou
 			if err != nil {
 				t.Fatal(err)
 			}
-			text += event.Content
+			late.WriteString(event.Content)
 		}
 	}
-	if text != all {
-		t.Errorf("a client that reads late gets %d bytes, another one %d", len(text), len(all))
+	if late.String() != all {
+		t.Errorf("a client that reads late gets %d bytes, another one %d", late.Len(), len(all))
 	}
 }
 
@@ -171,16 +172,15 @@ func mustOpenStream(t *testing.T, address string) io.Reader {
 	return answer.Body
 }
 
-// readEvents reads a stream to its last event, or as far as it goes. It returns the output
-// of whole events and the number of the last one.
-func readEvents(t *testing.T, stream io.Reader) (text string, last uint64, ended bool) {
+// readEvents reads a stream to its last event, or as far as it goes. It appends the output of
+// whole events to out, and returns the number of the last one that has output.
+func readEvents(t *testing.T, stream io.Reader, out *strings.Builder) (last uint64, ended bool) {
 	t.Helper()
-	var out strings.Builder
 	var id, data string
 	for lines := bufio.NewReader(stream); ; {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			return out.String(), last, false
+			return last, false
 		}
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 		switch {
@@ -194,7 +194,7 @@ func readEvents(t *testing.T, stream io.Reader) (text string, last uint64, ended
 				t.Fatalf("event %q: %v", data, err)
 			}
 			if event.Finished != nil {
-				return out.String(), last, true
+				return last, true
 			}
 			if last, err = strconv.ParseUint(id, 10, 64); err != nil {
 				t.Fatal(err)
