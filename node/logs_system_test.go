@@ -99,7 +99,7 @@ func checkLogLimits(t *testing.T, c *nodetest.Cluster, stranger nodetest.Account
 func checkUnreadStream(t *testing.T, c *nodetest.Cluster, account nodetest.Account) {
 	follower := c.Follower()
 	api := nodetest.MustClient(t, account.Key, follower.URL())
-	lines := testsize.Pick(20, 60) << 10 // About as many KiB. No more than 64 MiB is kept whole.
+	lines := testsize.Pick(12, 60) << 10 // About as many KiB. No more than 64 MiB is kept whole.
 	started, err := api.Submit(t.Context(), client.Start{
 		Code:          fmt.Sprintf("text = 'x' * 1000\nfor n in range(%d): print('line', n, text)\n", lines),
 		ExecutionType: typeBeside(c, follower), Timeout: 60,
