@@ -32,6 +32,7 @@ const s3KeyPurpose = "s3 credentials v1"
 // openListener opens the socket of the S3 endpoint, if there is one.
 func (p *s3Part) openListener(ctx context.Context) error {
 	addr, auto := p.node.cfg.S3Addr(), p.node.cfg.S3.Addr == config.S3Auto
+	p.url = p.node.cfg.S3.PublicURL
 	if addr == "" {
 		return nil
 	}
@@ -56,7 +57,7 @@ func (p *s3Part) openListener(ctx context.Context) error {
 		scheme = "https"
 		p.listener = tls.NewListener(l, tlsConfig)
 	}
-	if p.url = p.node.cfg.S3.PublicURL; p.url == "" && !auto {
+	if p.url == "" && !auto {
 		p.url = scheme + "://" + reachable(l.Addr(), p.node.cfg.Advertise)
 	}
 	return nil
@@ -193,10 +194,17 @@ func (p *s3Part) endpoint(base string, handedOn bool) string {
 		return p.url
 	}
 	at, err := url.Parse(base)
-	if err == nil && !handedOn && p.listener != nil && at.Port() == portOf(p.node.listener) {
-		return at.Scheme + "://" + net.JoinHostPort(at.Hostname(), portOf(p.listener))
+	if err != nil || handedOn || p.listener == nil || p.node.cfg.API.PublicURL != "" {
+		return base + edge.S3Root
 	}
-	return base + edge.S3Root
+	port := at.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[at.Scheme]
+	}
+	if port != portOf(p.node.listener) {
+		return base + edge.S3Root
+	}
+	return at.Scheme + "://" + net.JoinHostPort(at.Hostname(), portOf(p.listener))
 }
 
 // portOf returns the port of a listener.

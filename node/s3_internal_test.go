@@ -31,15 +31,26 @@ func TestS3Endpoint(t *testing.T) {
 	}{
 		{"directly", "http://10.0.0.5:6470", "", port, false, "http://10.0.0.5:6473"},
 		{"directly, over TLS", "https://[::1]:6470", "", port, false, "https://[::1]:6473"},
-		{"by a proxy", "https://berth.example.org", "", port, false, "https://berth.example.org/s3"},
+		{"by a proxy", "https://berth.example.org:8443", "", port, false, "https://berth.example.org:8443/s3"},
 		{"by another port", "http://127.0.0.1:9000", "", port, false, "http://127.0.0.1:9000/s3"},
+		{"at a port that goes without saying", "https://berth.example.org", "", port, false, "https://berth.example.org:6473"},
 		{"by a worker", "http://10.0.0.9:6470", "", port, true, "http://10.0.0.9:6470/s3"},
 		{"without a port", "http://10.0.0.5:6470", "", nil, false, "http://10.0.0.5:6470/s3"},
 		{"as a setting says", "http://10.0.0.5:6470", "https://s3.example.org", port, true, "https://s3.example.org"},
 	} {
-		p := &s3Part{node: &Node{listener: fakeListener{at: "0.0.0.0:6470"}}, listener: test.listener, url: test.url}
+		api := fakeListener{at: "0.0.0.0:6470"}
+		if test.base == "https://berth.example.org" {
+			api.at = "0.0.0.0:443"
+		}
+		p := &s3Part{node: &Node{listener: api}, listener: test.listener, url: test.url}
 		if got := p.endpoint(test.base, test.handedOn); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
+	}
+	behind := &Node{listener: fakeListener{at: "0.0.0.0:6470"}}
+	behind.cfg.API.PublicURL = "https://berth.example.org:6470"
+	p := &s3Part{node: behind, listener: port}
+	if got := p.endpoint(behind.cfg.API.PublicURL, false); got != "https://berth.example.org:6470/s3" {
+		t.Errorf("behind a public URL: %q", got)
 	}
 }

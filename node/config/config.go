@@ -219,12 +219,18 @@ const (
 	s3Port = "6473"
 )
 
-// S3Addr returns the address of the S3 endpoint, "" for none.
+// S3Addr returns the address of the S3 endpoint, "" for none: also where another part of the
+// node has the port that S3Auto stands for.
 func (c *Config) S3Addr() string {
 	switch c.S3.Addr {
 	case S3Off:
 		return ""
 	case S3Auto:
+		for _, other := range []string{c.API.Addr, c.RPC.Addr, c.Gossip.Addr, c.Metrics.Addr} {
+			if _, port, err := net.SplitHostPort(other); err == nil && port == s3Port {
+				return ""
+			}
+		}
 		host, _, err := net.SplitHostPort(c.API.Addr)
 		if err != nil {
 			return "" // The address of the API is refused.

@@ -1766,7 +1766,8 @@ func (g StorageCalls) Usage(ctx context.Context) (StorageUsage, error) {
 //
 // Credentials for the organization's bucket that a client of S3 can use for 12 hours, at the
 // endpoint: the node's S3 port, or /s3 of the API where there is none or the API was reached
-// through a proxy. They end with the API key or the login that they were made with.
+// through a proxy or a worker. They end with the API key or the login that they were made
+// with.
 //
 // Needs: API key or access token.
 func (g StorageCalls) Credentials(ctx context.Context) (StorageCredentials, error) {
