@@ -201,6 +201,20 @@ func (s *membership) expireTokens() {
 	}
 }
 
+// forgetInventories has the leader record the inventory of every node again, when a format
+// begins that has more of it.
+func (s *membership) forgetInventories() {
+	var nodes []*compute.Node
+	for n := range s.nodes.Values() {
+		nodes = append(nodes, n)
+	}
+	for _, known := range nodes {
+		n := *known
+		n.InventoryVersion = 0
+		s.nodes.put(&n)
+	}
+}
+
 // setInventory records the hardware of a node. The use of each GPU, which the state
 // counts itself, stays.
 func (s *membership) setInventory(c SetInventory) Result {

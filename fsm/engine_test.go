@@ -13,6 +13,19 @@ func inContainer(e *compute.Execution) {
 	e.Kind, e.Container = compute.KindDocker, &compute.Container{Images: []string{"docker.io/library/probe:latest"}}
 }
 
+// TestInventoriesAreRecordedAgain holds that the format with the faults of engines has the leader
+// record all inventories again: nodes may have had faults before.
+func TestInventoriesAreRecordedAgain(t *testing.T) {
+	w := newWorld(t)
+	if v := w.node("n3").InventoryVersion; v == 0 {
+		t.Fatal("it has no inventory yet")
+	}
+	w.upgrade()
+	if v := w.node("n3").InventoryVersion; v != 0 {
+		t.Errorf("version %d of its inventory counts as recorded", v)
+	}
+}
+
 // TestSilentEnginesGetNoContainers holds that a node whose engine does not answer gets no
 // containers and keeps those that it has, and that others wait for its engine. Python code
 // is placed there.

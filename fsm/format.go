@@ -215,6 +215,7 @@ func (s *lifecycle) setFormat(c SetFormat) Result {
 	}
 	if s.Format() < formatRotation && c.Format >= formatRotation {
 		s.identity.markUnproven()
+		s.membership.forgetInventories()
 	}
 	s.meta.Format = c.Format
 	s.membership.judgeBrake() // Nodes may have been lost before this format added the brake.
