@@ -22,7 +22,7 @@ import (
 // Times of the probes that find out whether the Docker engine answers.
 const (
 	engineEvery   = 2 * time.Second // Between two.
-	engineTimeout = 5 * time.Second // For the answer to one.
+	engineTimeout = 20 * time.Second // For the answer to one: a busy machine is no fault.
 )
 
 // engine is the Docker engine of this machine, with what its containers need beside it.
@@ -71,6 +71,7 @@ func (e *Executor) logNoEngine(err error) {
 	if _, missing := os.Stat(strings.TrimPrefix(c.Host, "unix://")); missing != nil && c.Auto {
 		return
 	}
+	e.metrics.silent.Set(1)
 	e.log.Warn("containers unavailable", "hint", "install or start Docker, or set docker.host: off", "err", err)
 }
 
@@ -108,9 +109,18 @@ func (e *Executor) Engine() (offers []compute.Offer, fault string) {
 // watchEngine waits until there is an engine, and then watches it until ctx ends.
 func (e *Executor) watchEngine(ctx context.Context) {
 	if e.engine.Load() == nil {
-		if loop.Until(ctx, engineEvery, func() bool { return e.openEngine(ctx) == nil }) != nil {
+		said := ""
+		if loop.Until(ctx, engineEvery, func() bool {
+			err := e.openEngine(ctx)
+			if err != nil && err.Error() != said && ctx.Err() == nil {
+				said = err.Error()
+				e.logNoEngine(err)
+			}
+			return err == nil
+		}) != nil {
 			return
 		}
+		e.metrics.silent.Set(0)
 		e.log.Info("containers available")
 	}
 	e.group.Go(func() { e.reapEvery(ctx) })

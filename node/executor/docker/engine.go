@@ -227,6 +227,10 @@ func (e *Engine) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The client keeps the version of the interface that it agreed on at first.
+	if _, err := e.api.Info(ctx, client.InfoOptions{}); err != nil {
+		return fmt.Errorf("ask engine, which may need a restart of this node: %w", err)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.facts = facts
