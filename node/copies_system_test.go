@@ -30,6 +30,7 @@ for i in itertools.count():
     time.sleep(%f)
 `
 	printPause = 2 * time.Millisecond
+	busyFactor = 5
 )
 
 // printed is an execution whose output is read while its node is killed.
@@ -161,7 +162,8 @@ func (p *printed) mustBeWhole(t *testing.T, api *client.Client, victim *nodetest
 		t.Errorf("the mark is %q: %v", last, err)
 	}
 	all := linesIn(p.dirOn(victim))
-	most := int(time.Duration(seconds) * time.Second / printPause)
+	// On a busy machine the copies may be later than they are elsewhere.
+	most := busyFactor * int(time.Duration(seconds)*time.Second/printPause)
 	if lost := all - (len(lines) - 1); lost < 0 || lost > most {
 		t.Errorf("of %d lines that the node has, %d are copied, and at most %d may be lost", all, len(lines)-1, most)
 	}

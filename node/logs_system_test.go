@@ -102,7 +102,7 @@ func checkUnreadStream(t *testing.T, c *nodetest.Cluster, account nodetest.Accou
 	lines := testsize.Pick(12, 60) << 10 // About as many KiB. No more than 64 MiB is kept whole.
 	started, err := api.Submit(t.Context(), client.Start{
 		Code:          fmt.Sprintf("text = 'x' * 1000\nfor n in range(%d): print('line', n, text)\n", lines),
-		ExecutionType: typeBeside(c, follower), Timeout: 60,
+		ExecutionType: typeBeside(c, follower), Timeout: 300,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -89,9 +89,9 @@ func (c *modelCall) begin() (end func()) {
 	label := c.label()
 	c.models.running.WithLabelValues(label).Inc()
 	return func() {
-		c.models.running.WithLabelValues(label).Dec()
 		took := c.took(c.r)
 		c.models.seconds.WithLabelValues(label).Observe(took.Seconds())
+		c.models.running.WithLabelValues(label).Dec()
 		if !c.cfg.Front.AccessLog {
 			return
 		}

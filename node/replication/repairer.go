@@ -99,7 +99,7 @@ type share struct {
 	short   bool             // This disk was full.
 	refused int              // Bundles that nobody has enough copies of.
 	one     compute.Hash     // One of them.
-	next    time.Time        // When to look again although nothing has changed.
+	next    time.Time        // When to scan again although nothing has changed.
 }
 
 // absent are the servers whose copies a scan does not count.
