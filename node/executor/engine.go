@@ -21,7 +21,7 @@ import (
 
 // Times of the probes that find out whether the Docker engine answers.
 const (
-	engineEvery   = 2 * time.Second // Between two.
+	engineEvery   = 2 * time.Second  // Between two.
 	engineTimeout = 20 * time.Second // For the answer to one: a busy machine is no fault.
 )
 
