@@ -374,8 +374,8 @@ type webSocket struct {
 	r    *bufio.Reader
 }
 
-// mustDialWebSocket upgrades a connection, which ends with the test.
-func mustDialWebSocket(t *testing.T, address, key string) *webSocket {
+// mustDial connects to the host of a URL. The connection ends with the test.
+func mustDial(t *testing.T, address string) (*url.URL, net.Conn) {
 	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
@@ -386,6 +386,13 @@ func mustDialWebSocket(t *testing.T, address, key string) *webSocket {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
+	return u, conn
+}
+
+// mustDialWebSocket upgrades a connection, which ends with the test.
+func mustDialWebSocket(t *testing.T, address, key string) *webSocket {
+	t.Helper()
+	u, conn := mustDial(t, address)
 	if err := conn.SetDeadline(time.Now().Add(endWait)); err != nil {
 		t.Fatal(err)
 	}
