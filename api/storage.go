@@ -101,8 +101,8 @@ func (g *storage) routes() []edge.Route {
 		{
 			Method: http.MethodPost, Path: at + "/credentials", Tag: "Storage Credentials", Need: edge.NeedCaller,
 			Summary: "Credentials for the organization's bucket that a client of S3 can use for 12 hours, at the endpoint: the" +
-				" node's S3 port, or /s3 of the API where there is none or the API was reached through a proxy or a worker. They end with" +
-				" the API key or the login that they were made with.",
+				" node's S3 port, or /s3 of the API where there is none or the API was reached through a proxy or a worker." +
+				" They end with the API key or the login that they were made with.",
 			Reply: of[wire.StorageCredentials](), Once: true, Handle: g.credentials,
 		},
 		{
