@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -129,16 +130,15 @@ type storer interface {
 
 // copyTo stores the files of a work stream, a few at a time. A stream that is cut counts
 // up to there. The error says how many files were not stored, and why the first one was
-// not. Once storage refuses a file it is asked for no others.
+// not. Once storage refuses a file it is asked for no others, but for those under way.
 func copyTo(ctx context.Context, to storer, prefix string, stream *io.SectionReader) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	files := sandbox.NewWorkReader(stream)
 	var group errgroup.Group
 	group.SetLimit(copiesAtOnce)
 	var mu sync.Mutex
 	var count, failed int
 	var first error
+	var refused atomic.Bool
 	fail := func(key, why string) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -161,9 +161,13 @@ func copyTo(ctx context.Context, to storer, prefix string, stream *io.SectionRea
 			continue
 		}
 		group.Go(func() error {
+			if refused.Load() {
+				fail(key, "storage has refused another file")
+				return nil
+			}
 			if err := to.Store(ctx, key, io.NewSectionReader(stream, at, entry.Size), entry.Size); err != nil {
+				refused.Store(true)
 				fail(key, storeReason(ctx, err))
-				stop()
 			}
 			return nil
 		})

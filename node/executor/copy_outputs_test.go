@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"berth/compute"
 	"berth/node/executor/sandbox"
@@ -78,6 +79,40 @@ func TestCopyTo(t *testing.T) {
 			t.Errorf("%s: %d files are stored, want %d", test.name, len(to.files), len(test.want))
 		}
 	}
+}
+
+// halved stores the first file while the second one is refused.
+type halved struct{ refused chan struct{} }
+
+func (h *halved) Store(ctx context.Context, key string, _ io.ReaderAt, _ int64) error {
+	if key == "to/0" {
+		<-h.refused
+		synctest.Wait() // The refusal is known.
+		return ctx.Err()
+	}
+	defer close(h.refused)
+	return errors.New("QuotaExceeded: too much")
+}
+
+// TestRefusalEndsNoOthers has storage refuse a file while another one is under way, which is stored.
+func TestRefusalEndsNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stream bytes.Buffer
+		w := sandbox.NewWorkWriter(&stream)
+		for n := range 2 {
+			if err := w.Text(sandbox.WorkRegular, 0o600, fmt.Sprint(n), "x"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		to := &halved{refused: make(chan struct{})}
+		err := copyTo(t.Context(), to, "to", io.NewSectionReader(bytes.NewReader(stream.Bytes()), 0, int64(stream.Len())))
+		if text := fmt.Sprint(err); !strings.Contains(text, `1 of 2 files, the first: "to/1": QuotaExceeded`) {
+			t.Error(err)
+		}
+	})
 }
 
 // TestOutputsPrefix gives each run of a GPU selection a folder.
