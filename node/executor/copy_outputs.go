@@ -160,14 +160,14 @@ func copyTo(ctx context.Context, to storer, prefix string, stream *io.SectionRea
 			fail(key, bad)
 			continue
 		}
+		if refused.Load() {
+			fail(key, "storage has refused another file")
+			continue
+		}
 		group.Go(func() error {
-			if refused.Load() {
-				fail(key, "storage has refused another file")
-				return nil
-			}
 			if err := to.Store(ctx, key, io.NewSectionReader(stream, at, entry.Size), entry.Size); err != nil {
-				refused.Store(true)
 				fail(key, storeReason(ctx, err))
+				refused.Store(true)
 			}
 			return nil
 		})
