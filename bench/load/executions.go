@@ -9,12 +9,19 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
+	"berth/loop"
 )
 
 // noop is code that does nothing, and its time limit in seconds.
 const (
 	noop        = "pass\n"
 	noopTimeout = 60
+)
+
+// Now and then: executions with a pause before each, in which nodes make a sandbox for the next.
+const (
+	nowAndThen = 50
+	pause      = time.Second
 )
 
 // ExecutionsConfig configures MeasureExecutions.
@@ -34,7 +41,8 @@ type ExecutionsConfig struct {
 
 // Executions has the times and rates of code that does nothing, submitted to a follower.
 type Executions struct {
-	Alone     Spread  `json:"alone"`      // From the submit to the terminal status.
+	Paused    Spread  `json:"paused"`     // From the submit to the terminal status, now and then,
+	Alone     Spread  `json:"alone"`      // and one after the other without a pause.
 	Reference Spread  `json:"python"`     // The interpreter alone, for the same code.
 	Ratio     float64 `json:"ratio"`      // Ratio of the two medians.
 	PerSecond float64 `json:"per_second"` // Executions of many clients per second.
@@ -73,6 +81,9 @@ func MeasureExecutions(ctx context.Context, c *Cluster, cfg ExecutionsConfig) (o
 		return out, err
 	}
 	one := func(ctx context.Context) error { return execute(ctx, user) }
+	if out.Paused, err = paused(ctx, min(cfg.Alone, nowAndThen), one); err != nil {
+		return out, fmt.Errorf("now and then: %w", err)
+	}
 	alone, err := times(ctx, 1, upTo(cfg.Alone), one)
 	if err != nil {
 		return out, fmt.Errorf("one after the other: %w", err)
@@ -159,6 +170,20 @@ func execute(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	return completed(ctx, c, started.ExecutionID)
+}
+
+// paused calls do now and then.
+func paused(ctx context.Context, n int, do func(context.Context) error) (Spread, error) {
+	var all []time.Duration
+	for range n {
+		loop.Sleep(ctx, pause)
+		one, err := times(ctx, 1, upTo(1), do)
+		if err != nil {
+			return Spread{}, err
+		}
+		all = append(all, one...)
+	}
+	return spreadOf(all), nil
 }
 
 // upTo returns a function that returns true n times, over all callers.

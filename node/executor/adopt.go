@@ -74,6 +74,9 @@ func (e *Executor) adoptAll(ctx context.Context) error {
 // of an attempt cannot be read or removed, only that attempt ends.
 func (e *Executor) adopt(ctx context.Context, k key) {
 	a := &attempt{key: k, seen: e.cfg.Now()}
+	if spec, err := supervise.ReadSpec(e.dir(k)); err == nil {
+		a.placeIndex, a.group = spec.PlaceIndex, spec.Group
+	}
 	fault.Point("executor.adopt.begin")
 	held, err := journal.Open(filepath.Join(e.dir(k), supervise.JournalFile))
 	switch {
@@ -114,10 +117,6 @@ func (e *Executor) adopt(ctx context.Context, k key) {
 
 // followAdopted follows a supervisor that outlived its node process.
 func (e *Executor) followAdopted(ctx context.Context, a *attempt) {
-	spec, err := supervise.ReadSpec(e.dir(a.key))
-	if err == nil {
-		a.placeIndex = spec.PlaceIndex
-	}
 	fault.Point("executor.adopt.reunite")
 	e.add(a)
 	e.metrics.adopted.Inc()
@@ -156,7 +155,8 @@ func (e *Executor) reap() error {
 	}
 	for _, name := range names {
 		text, ours := strings.CutPrefix(name, e.groupPrefix())
-		if ours && e.supervised(text) || !ours && !e.cgroups.Group(name).Abandoned(e.cfg.Now().Add(-abandonedAge)) {
+		if ours && (e.supervised(text) || e.usesWarm(name)) ||
+			!ours && !e.cgroups.Group(name).Abandoned(e.cfg.Now().Add(-abandonedAge)) {
 			continue
 		}
 		if err := e.cgroups.Group(name).Remove(killTimeout); err != nil {

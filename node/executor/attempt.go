@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"berth/boottime"
 	"berth/compute"
 	"berth/fault"
+	"berth/node/executor/cgroup"
 	"berth/node/executor/journal"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
@@ -31,6 +33,8 @@ type attempt struct {
 	seen       time.Time
 
 	mu sync.Mutex
+
+	group string // Name of its cgroup; "" for that of its key.
 
 	stop      compute.Stop
 	preempted bool            // A preemption was requested,
@@ -173,6 +177,20 @@ func (e *Executor) watch(a *attempt, w *compute.Work, started compute.Instant) {
 	}
 }
 
+// groupOf returns the cgroup of an attempt.
+func (e *Executor) groupOf(a *attempt) *cgroup.Group {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return e.cgroups.Group(cmp.Or(a.group, e.groupName(a.key)))
+}
+
+// setGroup records the name of the cgroup of an attempt.
+func (a *attempt) setGroup(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.group = name
+}
+
 func (e *Executor) attemptsDir() string { return filepath.Join(e.cfg.DataDir, attemptsDirName) }
 
 func (e *Executor) dir(k key) string {
@@ -249,11 +267,18 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
 		return nil, err
 	}
-	waiting, err := e.takeSupervisor(spare)
-	if err != nil {
-		return nil, err
+	waiting := res.supervisor
+	if waiting == nil {
+		if waiting, err = e.takeSupervisor(spare); err != nil {
+			return nil, err
+		}
 	}
-	return e.hand(waiting, spare, e.dir(a.key), res)
+	res.supervisor = nil // The attempt has it.
+	conn, err := e.hand(waiting, spare, e.dir(a.key), res)
+	if err == nil && res.warm != nil {
+		e.wantWarm(*res.warm)
+	}
+	return conn, err
 }
 
 // takeResources takes what the attempt needs of the machine.
@@ -283,21 +308,58 @@ func (e *Executor) takeForSandbox(
 	if e.pythonFor(env) == nil && needsPython(bundle) {
 		return nil, e.pythonErr
 	}
-	res, err := e.pool.take(w.Execution.Network)
+	kept, err := e.keptVariables(ctx, w, bundle)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.takeDisk(ctx, w.Execution, res); err != nil {
-		return res, err
+	res, err := e.takeSandbox(ctx, a, w, bundle, startsEarly(w.Execution, bundle, kept))
+	if err != nil {
+		return nil, err
 	}
 	res.environment, res.model = env, model
 	if res.packages, err = e.takePackages(ctx, a, w, bundle, env); err != nil {
 		return res, err
 	}
-	if res.variables, err = e.takeVariables(ctx, w, bundle); err != nil {
+	if res.variables, err = passVariables(kept); err != nil {
 		return res, err
 	}
 	return res, e.takeStorage(ctx, a, w, res)
+}
+
+// takeSandbox takes a warm sandbox, or what is needed to make one.
+func (e *Executor) takeSandbox(
+	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle, early bool,
+) (*resources, error) {
+	key, ok := e.warmKeyOf(w, bundle, early)
+	if ok {
+		if warm := e.takeWarm(key); warm != nil {
+			e.metrics.warm.Inc()
+			a.setGroup(warm.group)
+			warm.res.supervisor, warm.res.group, warm.res.warm = warm.conn, warm.group, &key
+			return warm.res, nil
+		}
+	}
+	res, err := e.takePlain(ctx, w.Execution.Network, w.Execution)
+	if err != nil {
+		return nil, err
+	}
+	if res.early = early; ok {
+		res.warm = &key
+	}
+	return res, nil
+}
+
+// takePlain takes a slot, the network and the scratch space that x asks for.
+func (e *Executor) takePlain(ctx context.Context, network compute.Network, x *compute.Execution) (*resources, error) {
+	res, err := e.pool.take(network)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.takeDisk(ctx, x, res); err != nil {
+		res.close()
+		return nil, err
+	}
+	return res, nil
 }
 
 // layOut makes the directory of the attempt with the files that its supervisor reads.

@@ -1,7 +1,22 @@
 # Executes an execution's code as __main__: first its prior imports, under their
 # own file name, then the file itself, as a script or as a notebook cell. Tracebacks
-# contain no frame of this directory.
+# contain no frame of this directory. Without arguments it waits for them, and for the
+# variables: so the interpreter starts while the rest of the sandbox is prepared.
 import sys
+
+
+def wait():
+    import os  # Every interpreter has loaded it.
+    words = b"".join(iter(lambda: os.read(3, 65536), b"")).split(b"\0")
+    os.close(3)
+    if not words[0]:
+        raise SystemExit(1)  # The sandbox ends.
+    count = 1 + int(words[0])
+    os.environ.clear()
+    for word in words[count:]:
+        name, _, value = word.partition(b"=")
+        os.environb[name] = value
+    return [os.fsdecode(word) for word in words[1:count]]
 
 
 def execute(path, prior, number, args):
@@ -48,4 +63,5 @@ def save(cell):
         print(f"berth: the state of the cell is not kept: {error}", file=sys.stderr, flush=True)
 
 
-execute(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])
+given = sys.argv[1:] or wait()
+execute(given[0], given[1], given[2], given[3:])

@@ -275,7 +275,7 @@ func TestSupervisorWaits(t *testing.T) {
 	})
 	t.Run("sandboxes", func(t *testing.T) {
 		n := newNode(t, nil)
-		n.keepsSupervisors(t, supervise.Command, func() compute.Work { return n.newWork(compute.Bundle{Code: "print('hello')"}) })
+		n.keepsSupervisors(t, supervise.Command, func() compute.Work { return n.newWork(compute.Bundle{Code: "print('hello')", Env: ownInterpreter()}) })
 	})
 }
 

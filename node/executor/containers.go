@@ -70,7 +70,11 @@ func (e *Executor) takeForContainers(
 	if err != nil {
 		return res, err
 	}
-	if res.variables, err = e.takeVariables(ctx, w, bundle); err != nil {
+	kept, err := e.keptVariables(ctx, w, bundle)
+	if err != nil {
+		return res, err
+	}
+	if res.variables, err = passVariables(kept); err != nil {
 		return res, err
 	}
 	if err := e.takeContainer(ctx, a, w, bundle, res); err != nil {

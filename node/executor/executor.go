@@ -177,6 +177,7 @@ type Executor struct {
 	engineWatch    *engineWatch
 	containerSpare spare
 	sandboxSpare   spare
+	warm           warmPool
 
 	cgroups   *cgroup.Host
 	python    *python // nil if there is none. Then pythonErr has the reason.
@@ -213,6 +214,7 @@ func Open(cfg Config, source Source, reporter Reporter, bundles Bundles) (*Execu
 		log: cfg.Logger.With("part", "executor"), metrics: newMetrics(cfg.Registerer),
 		opened: cfg.Now(), starting: make(chan struct{}, maxStarting), attempts: make(map[key]*attempt),
 		environments: make(map[compute.EnvironmentID]*environment), prepared: make(chan struct{}),
+		warm: warmPool{started: make(chan warmKey, 1)},
 	}
 	e.engineWatch = &engineWatch{ask: e.askEngine, now: cfg.Now, log: e.log, silent: e.metrics.silent}
 	if err := e.open(); err != nil {
@@ -334,6 +336,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	e.group.Go(func() { e.send(ctx) })
 	e.group.Go(func() { e.passContact(ctx) })
 	e.group.Go(func() { e.pool.run(ctx) })
+	e.group.Go(func() { e.keepWarm(ctx) })
 	if e.disks != nil {
 		e.group.Go(func() { e.disks.Run(ctx) })
 	}
@@ -350,6 +353,7 @@ func (e *Executor) Close() error {
 	if e.disks != nil {
 		e.disks.Close()
 	}
+	e.warm.close()
 	e.containerSpare.close()
 	e.sandboxSpare.close()
 	if engine := e.engine.Load(); engine != nil {

@@ -139,7 +139,7 @@ func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *co
 
 // kill kills the remaining processes of the attempt's code.
 func (e *Executor) kill(a *attempt) {
-	if err := e.cgroups.Group(e.groupName(a.key)).Remove(killTimeout); err != nil {
+	if err := e.groupOf(a).Remove(killTimeout); err != nil {
 		e.log.Error("cgroup not removed", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
 	}
 	if e.inContainers(a.key) {

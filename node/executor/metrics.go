@@ -12,6 +12,7 @@ type metrics struct {
 	reaped  *prometheus.CounterVec
 	adopted prometheus.Counter
 	silent  prometheus.Gauge
+	warm    prometheus.Counter
 }
 
 // newMetrics makes the collectors, and registers them unless reg is nil.
@@ -42,9 +43,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		silent: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_executor_engine_silent", Help: "1 while the Docker engine of this node does not answer.",
 		}),
+		warm: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_executor_warm_total", Help: "Attempts that got a sandbox whose interpreter had started before.",
+		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.live, m.ended, m.start, m.outbox, m.retries, m.reaped, m.adopted, m.silent)
+		reg.MustRegister(m.live, m.ended, m.start, m.outbox, m.retries, m.reaped, m.adopted, m.silent, m.warm)
 	}
 	return m
 }

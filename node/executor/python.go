@@ -137,8 +137,12 @@ func (p *python) argv(bundle *compute.Bundle) []string {
 		prior = priorImportsFile
 	}
 	file, cell := sandbox.WorkDir+"/"+fileName(bundle), strconv.Itoa(bundle.Cell)
-	return append([]string{p.Executable, "-u", bootstrapFile, file, prior, cell}, bundle.Args...)
+	return append(append(p.earlyArgv(), file, prior, cell), bundle.Args...)
 }
+
+// earlyArgv returns the command line that executes code once it has its arguments. They
+// are behind it, or come later.
+func (p *python) earlyArgv() []string { return []string{p.Executable, "-u", bootstrapFile} }
 
 // commandArgv returns the command line of a program that is found by PATH, or is
 // a path from the work directory. The shell says, and exits with 127, when there

@@ -71,7 +71,7 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 	spec := &supervise.Spec{
 		Execution: attempt.Execution, Epoch: attempt.Epoch, PlaceIndex: attempt.PlaceIndex,
 		Slot: res.slot.Number, GPUs: len(attempt.GPUs),
-		Group:     e.groupName(keyOf(attempt)),
+		Group:     cmp.Or(res.group, e.groupName(keyOf(attempt))),
 		MemoryMiB: limits.memoryMiB, CPUMilli: limits.cpuMilli, Pids: maxPids, Simulated: limits.simulated,
 		Timeout: execution.Timeout, StopGrace: grace,
 		JoinNetwork: res.network != nil, Variables: res.variables != nil, Notes: res.notes, Storage: res.mounted,
@@ -103,6 +103,12 @@ func (e *Executor) boxIn(spec *supervise.Spec, work compute.Work, bundle *comput
 		MaxProcs: maxPids, MaxFiles: maxFiles,
 		Seccomp: e.seccomp, Landlock: e.landlock,
 		Files: append(e.pythonFor(res.environment).files(bundle), ownFiles(res.resolv)...),
+	}
+	if res.early {
+		spec.Sandbox.Early = &sandbox.Early{
+			Argv: e.pythonFor(res.environment).earlyArgv(), Env: pairs(e.interpreterVariables(nil, res)),
+		}
+		spec.Sandbox.Argv = spec.Sandbox.Argv[len(spec.Sandbox.Early.Argv):]
 	}
 	if res.packages != nil {
 		spec.MountAt = packagesAt
@@ -256,6 +262,13 @@ func gpuVariables(work compute.Work) map[string]string {
 // variables returns the variables of the code: those of a plain shell, of the
 // bundle and of Berth. Later ones replace earlier ones.
 func (e *Executor) variables(work compute.Work, bundle *compute.Bundle, res *resources) []string {
+	env := e.interpreterVariables(bundle.Env, res)
+	addOwn(env, work)
+	return pairs(env)
+}
+
+// interpreterVariables returns the variables without those of the work.
+func (e *Executor) interpreterVariables(given map[string]string, res *resources) map[string]string {
 	search := searchPath
 	if p := e.pythonFor(res.environment); p != nil {
 		search = filepath.Dir(p.Executable) + ":" + search
@@ -265,7 +278,7 @@ func (e *Executor) variables(work compute.Work, bundle *compute.Bundle, res *res
 		"HOME": sandbox.WorkDir, "USER": "berth", "LOGNAME": "berth", "SHELL": "/bin/sh",
 		"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1",
 	}
-	addVariables(env, bundle.Env)
+	addVariables(env, given)
 	dirs := slices.Clone(e.cfg.SiteDirs)
 	if dir := res.environment.siteDir(); dir != "" {
 		dirs = slices.Insert(dirs, 0, dir)
@@ -277,8 +290,7 @@ func (e *Executor) variables(work compute.Work, bundle *compute.Bundle, res *res
 	if len(dirs) > 0 {
 		env["PYTHONPATH"] = strings.TrimPrefix(env["PYTHONPATH"]+":"+strings.Join(dirs, ":"), ":")
 	}
-	addOwn(env, work)
-	return pairs(env)
+	return env
 }
 
 // addVariables adds the variables of a bundle, those that a process can have.

@@ -13,10 +13,11 @@ import (
 	"berth/compute"
 )
 
-// takeVariables returns a file in memory with the variables that the user of the work
-// keeps, for its supervisor; nil for none. Secrets are in no file on a disk. Variables
-// that the start sets itself are left out.
-func (e *Executor) takeVariables(ctx context.Context, w compute.Work, bundle *compute.Bundle) (*os.File, error) {
+// keptVariables returns the variables that the user of the work keeps. Those that the
+// start sets itself are left out.
+func (e *Executor) keptVariables(
+	ctx context.Context, w compute.Work, bundle *compute.Bundle,
+) ([]compute.EnvVariable, error) {
 	if e.cfg.Variables == nil {
 		return nil, nil
 	}
@@ -36,6 +37,12 @@ func (e *Executor) takeVariables(ctx context.Context, w compute.Work, bundle *co
 			given = append(given, v)
 		}
 	}
+	return given, nil
+}
+
+// passVariables returns a file in memory with variables, for a supervisor; nil for none.
+// Secrets are in no file on a disk.
+func passVariables(given []compute.EnvVariable) (*os.File, error) {
 	if len(given) == 0 {
 		return nil, nil
 	}

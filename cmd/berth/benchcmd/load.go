@@ -62,7 +62,7 @@ func newExecutions() *cobra.Command {
 		Use:   "executions",
 		Short: "Measure how fast code is executed",
 		Long: `Executions starts three servers on this machine and executes Python code that does
-nothing, asked of a follower: one after the other, then from many clients at once, and one
+nothing, asked of a follower: one a second, one after the other, from many clients at once, and one
 after the other again behind a queue of others that wait for GPUs. Beside it stands the
 time that the interpreter alone takes for the same code: the one that nodes start, not a
 wrapper of it. It also measures how much later a
@@ -113,7 +113,8 @@ needs root.`,
 // executionsTable shows what MeasureExecutions found.
 func executionsTable(r *load.Executions) table.Writer {
 	t := cli.NewTable("figure", "value")
-	t.AppendRow(cli.Row("submit to end, seen by the client", spreadText(r.Alone)))
+	t.AppendRow(cli.Row("submit to end, seen by the client, now and then", spreadText(r.Paused)))
+	t.AppendRow(cli.Row("the same, one after the other", spreadText(r.Alone)))
 	t.AppendRow(cli.Row("the interpreter alone", spreadText(r.Reference)))
 	t.AppendRow(cli.Row("ratio of the medians", fmt.Sprintf("%.2f", r.Ratio)))
 	t.AppendRow(cli.Row("a printed line, seen through another node", spreadText(r.Lines)))

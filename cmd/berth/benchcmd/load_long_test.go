@@ -53,7 +53,7 @@ func TestBenchLoad(t *testing.T) {
 	if b := executions.Backlog; b.Waiting != 20 || b.Ratio <= 0 || b.Alone.P50MS <= 0 || b.SubmitCPU <= 0 {
 		t.Errorf("behind a queue: %+v", b)
 	}
-	if executions.Ratio <= 0 || executions.PerSecond <= 0 || executions.Alone.P50MS <= 0 || executions.CPUMS <= 0 ||
+	if executions.Ratio <= 0 || executions.PerSecond <= 0 || executions.Alone.P50MS <= 0 || executions.Paused.P50MS <= 0 || executions.CPUMS <= 0 ||
 		executions.AlonePS <= 0 {
 		t.Errorf("executions: %+v", executions)
 	}

@@ -154,6 +154,15 @@ func (g *Group) leave() error {
 	return nil
 }
 
+// PIDs returns the processes of the group.
+func (g *Group) PIDs() ([]int, error) {
+	pids, err := g.pids()
+	if err != nil {
+		return nil, fmt.Errorf("list processes of cgroup: %w", err)
+	}
+	return pids, nil
+}
+
 // Signal sends the signal to every process of the group but one.
 func (g *Group) Signal(signal syscall.Signal, except int) error {
 	pids, err := g.pids()

@@ -62,20 +62,35 @@ func first(report *os.File) (syscall.WaitStatus, error) {
 			return 0, fmt.Errorf("bring up loopback: %w", err)
 		}
 	}
-	fmt.Fprintln(report, "ready")
-	if err := awaitStart(os.NewFile(fdStart, "start")); err != nil {
-		return 0, err
-	}
-	// The limits of the program are set by now, and its time counts.
-	if err := unpackWork(os.NewFile(fdWork, "work"), WorkDir); err != nil {
-		return 0, refusal(err)
-	}
-	pid, err := execute(spec)
+	pid, err := start(spec, report)
 	if err != nil {
 		return 0, err
 	}
 	fmt.Fprintln(report, "started")
 	return reap(pid)
+}
+
+// start starts the program once the supervisor permits it, and an early one before.
+func start(spec *Spec, report *os.File) (pid int, err error) {
+	var early *earlyProgram
+	if spec.Early != nil {
+		if early, err = startEarly(spec); err != nil {
+			return 0, err
+		}
+	}
+	fmt.Fprintln(report, "ready")
+	pipe := os.NewFile(fdStart, "start")
+	if err := awaitStart(pipe); err != nil {
+		return 0, err
+	}
+	// The limits of the program are set by now, and its time counts.
+	if early != nil {
+		return early.pid, early.begin(pipe)
+	}
+	if err := unpackWork(os.NewFile(fdWork, "work"), WorkDir); err != nil {
+		return 0, refusal(err)
+	}
+	return execute(spec, spec.Argv, spec.Env, nil)
 }
 
 // awaitStart waits for the supervisor's permission to start the program. It fails when
@@ -104,13 +119,14 @@ func reap(program int) (syscall.WaitStatus, error) {
 }
 
 // execute restricts this thread as the program must be, and starts the program
-// from it. The thread must not be used for anything else afterwards.
+// from it, with input as EarlyInput unless that is nil. The thread must not be used
+// for anything else afterwards.
 //
 // The thread keeps its user. The kernel checks signals, resource limits and
 // scheduling per thread, so a thread with the program's user would let the
 // program end this process. Only the child takes that user, after the fork, and
 // loses all capabilities with it.
-func execute(spec *Spec) (int, error) {
+func execute(spec *Spec, argv, env []string, input *os.File) (int, error) {
 	// The cgroup of this process becomes the root that the program sees.
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_UNSHARE, cloneNewCgroup, 0, 0); errno != 0 {
 		return 0, fmt.Errorf("unshare cgroup namespace: %w", errno)
@@ -146,17 +162,21 @@ func execute(spec *Spec) (int, error) {
 		}
 		go server.run()
 	}
-	pid, err := syscall.ForkExec(spec.Argv[0], spec.Argv, &syscall.ProcAttr{
+	files := []uintptr{0, 1, 2}
+	if input != nil {
+		files = append(files, input.Fd())
+	}
+	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
 		Dir:   WorkDir,
-		Env:   spec.Env,
-		Files: []uintptr{0, 1, 2},
+		Env:   env,
+		Files: files,
 		Sys: &syscall.SysProcAttr{
 			Setsid:     true,
 			Credential: &syscall.Credential{Uid: UserID, Gid: UserID}, // And no other groups.
 		},
 	})
 	if err != nil {
-		return 0, refusal(fmt.Errorf("start %s: %w", spec.Argv[0], err))
+		return 0, refusal(fmt.Errorf("start %s: %w", argv[0], err))
 	}
 	return pid, nil
 }

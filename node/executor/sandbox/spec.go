@@ -20,12 +20,25 @@ type Spec struct {
 
 	Argv       []string `json:"argv"`
 	Env        []string `json:"env"`
+	Early      *Early   `json:"early,omitempty"` // Starts the program before Execute; nil for none.
 	MaxProcs   uint64   `json:"max_procs"`
 	MaxFiles   uint64   `json:"max_files"`
 	Seccomp    []byte   `json:"seccomp"` // An array of struct sock_filter; empty for no filter.
 	Landlock   Landlock `json:"landlock"`
 	OwnNetwork bool     `json:"own_network"` // A new network namespace with only lo, instead of the caller's.
 }
+
+// Early is a program that starts while the files of its work directory are not there
+// yet. It waits at descriptor EarlyInput for its arguments and variables, which are
+// Argv and Env of the spec: their number, the arguments and the variables, with a NUL
+// behind each but the last.
+type Early struct {
+	Argv []string `json:"argv"`
+	Env  []string `json:"env"`
+}
+
+// EarlyInput is the descriptor of what an early program is to do.
+const EarlyInput = 3
 
 // Bind is a bind mount of a file or directory of the machine.
 type Bind struct {

@@ -31,6 +31,7 @@ const setupTimeout = 30 * time.Second
 // Sandbox is one started sandbox.
 type Sandbox struct {
 	PID       int // The first process. When it ends, the kernel kills the rest of the sandbox.
+	spec      *Spec
 	startPipe *os.File
 	report    *os.File
 	lines     *bufio.Reader
@@ -45,20 +46,24 @@ type Exit struct {
 // Start starts the first process of the sandbox, which then builds the rest. The
 // process starts in the v2 cgroup of cgroupFD, unless that is -1. It inherits the
 // network namespace and the v1 cgroups of the calling thread. The program will
-// read stdin and write to stdout and stderr. disk is a detached mount of an empty file system for
-// Spec.ScratchDisk, else nil.
-func Start(spec *Spec, stdin, stdout, stderr, disk *os.File, cgroupFD int) (*Sandbox, error) {
+// read stdin and write to stdout and stderr. disk is the descriptor of a detached mount of an empty
+// file system for Spec.ScratchDisk, else -1.
+func Start(spec *Spec, stdin, stdout, stderr *os.File, disk, cgroupFD int) (*Sandbox, error) {
 	mounts, err := openMounts(spec)
 	if err != nil {
 		return nil, err
 	}
 	defer closeAll(mounts)
-	work, err := os.Open(spec.WorkSource)
+	source := spec.WorkSource
+	if spec.Early != nil {
+		source = os.DevNull // It may not exist yet.
+	}
+	work, err := os.Open(source)
 	if err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 	defer work.Close()
-	if disk != nil {
+	if disk >= 0 {
 		if err := ownDisk(disk, spec.UIDBase); err != nil {
 			return nil, fmt.Errorf("start sandbox: %w", err)
 		}
@@ -83,8 +88,8 @@ func Start(spec *Spec, stdin, stdout, stderr, disk *os.File, cgroupFD int) (*San
 	for _, mount := range mounts {
 		files = append(files, uintptr(mount))
 	}
-	if disk != nil {
-		files = append(files, disk.Fd())
+	if disk >= 0 {
+		files = append(files, uintptr(disk))
 	}
 	pid, err := forkFirst(spec, files, cgroupFD)
 	if err != nil {
@@ -92,12 +97,12 @@ func Start(spec *Spec, stdin, stdout, stderr, disk *os.File, cgroupFD int) (*San
 		reportRead.Close()
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
-	return &Sandbox{PID: pid, startPipe: startWrite, report: reportRead, lines: bufio.NewReader(reportRead)}, nil
+	lines := bufio.NewReader(reportRead)
+	return &Sandbox{PID: pid, spec: spec, startPipe: startWrite, report: reportRead, lines: lines}, nil
 }
 
 // ownDisk makes the sandbox's root the owner of the empty file system.
-func ownDisk(disk *os.File, uid int) error {
-	fd := int(disk.Fd())
+func ownDisk(fd, uid int) error {
 	if err := syscall.Fchownat(fd, ".", uid, uid, 0); err != nil {
 		return fmt.Errorf("own scratch space: %w", err)
 	}
@@ -230,7 +235,8 @@ func specPipe(spec *Spec) (*os.File, error) {
 	return r, nil
 }
 
-// Await returns when the first process is ready to start the program.
+// Await returns when the first process is ready to start the program, or has started an
+// early one.
 func (s *Sandbox) Await() error {
 	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout)); err != nil {
 		return fmt.Errorf("build sandbox: %w", err)
@@ -248,13 +254,27 @@ var ErrNoReport = errors.New("sandbox ended")
 var ErrProgram = errors.New("not executable")
 
 // Execute makes the first process start the program and returns when it has. The
-// process may take the extra time to unpack the files.
-func (s *Sandbox) Execute(extra time.Duration) error {
+// process may take the extra time to unpack the files. An early program gets its arguments and
+// variables instead.
+func (s *Sandbox) Execute(extra time.Duration) error { return s.ExecuteAs(s.spec, extra) }
+
+// ExecuteAs is Execute with the files, and for an early program the arguments and variables, of a
+// spec that came later.
+func (s *Sandbox) ExecuteAs(spec *Spec, extra time.Duration) error {
 	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout + extra)); err != nil {
 		return fmt.Errorf("start program: %w", err)
 	}
 	if _, err := s.startPipe.Write([]byte{'.'}); err != nil {
 		return fmt.Errorf("start program: %w", err)
+	}
+	if spec.Early != nil {
+		work, err := os.Open(spec.WorkSource)
+		if err != nil {
+			return fmt.Errorf("start program: %w", err)
+		}
+		defer work.Close()
+		// The first process reports errors, and reads no further then.
+		go func() { _ = deliver(s.startPipe, spec, work) }()
 	}
 	_, err := s.expect("started")
 	return err

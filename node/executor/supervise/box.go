@@ -58,14 +58,32 @@ func (b sandboxed) Kill() error { return nil }
 // Release does nothing: Close has released the sandbox.
 func (b sandboxed) Release() {}
 
+// warmed is a sandbox that was made ahead. Its program waits.
+type warmed struct {
+	sandboxed
+
+	spec *sandbox.Spec // That of the attempt.
+}
+
+// Await does nothing: the sandbox is ready.
+func (warmed) Await() error { return nil }
+
+// Execute starts the code.
+func (b warmed) Execute(extra time.Duration) error { return b.ExecuteAs(b.spec, extra) }
+
 // discard ends a box whose code was not started.
 func discard(b Box) {
-	if box, ok := b.(sandboxed); ok {
-		// Without its first process, the sandbox ends.
-		_ = syscall.Kill(box.PID, syscall.SIGKILL)
+	switch box := b.(type) {
+	case sandboxed:
+		box.end()
+	case warmed:
+		box.end()
 	}
 	b.Close()
 }
+
+// end kills the first process, without which the sandbox ends.
+func (b sandboxed) end() { _ = syscall.Kill(b.PID, syscall.SIGKILL) }
 
 // openContainers makes the box of an attempt whose code executes in containers.
 func (s *supervisor) openContainers(host *cgroup.Host, stdout, stderr *os.File) (err error) {
@@ -74,7 +92,7 @@ func (s *supervisor) openContainers(host *cgroup.Host, stdout, stderr *os.File) 
 	}
 	if s.spec.Container.Slice != "" {
 		s.group = host.Slice(s.spec.Container.Slice)
-	} else if s.group, err = host.Create(s.spec.Group, s.limits()); err != nil {
+	} else if s.group, err = host.Create(s.spec.Group, s.spec.limits()); err != nil {
 		return err
 	}
 	s.box, err = s.opener(s.spec, s.group, stdout, stderr)
@@ -82,6 +100,6 @@ func (s *supervisor) openContainers(host *cgroup.Host, stdout, stderr *os.File) 
 }
 
 // limits returns the limits of the attempt's cgroup.
-func (s *supervisor) limits() cgroup.Limits {
-	return cgroup.Limits{MemoryBytes: s.spec.MemoryMiB << 20, Pids: s.spec.Pids}
+func (s *Spec) limits() cgroup.Limits {
+	return cgroup.Limits{MemoryBytes: s.MemoryMiB << 20, Pids: s.Pids}
 }

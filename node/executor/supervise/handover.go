@@ -28,6 +28,7 @@ const (
 // that waits. Slashes make it as long as the directory of any attempt.
 const (
 	waitingName   = "/waiting"
+	warmName      = "/warm"         // In its place while a sandbox waits too.
 	attemptLength = 1 + 36 + 1 + 20 // Slash, UUID, slash, epoch.
 )
 
@@ -55,11 +56,16 @@ func (c *Conn) Hand(dir string, stderr *os.File, files []*os.File) error {
 	if len(dir) > maxPath || len(files) >= handedFiles {
 		return fmt.Errorf("hand over attempt: too much")
 	}
+	return c.send([]byte(dir), stderr, files)
+}
+
+// send sends a path with descriptors.
+func (c *Conn) send(path []byte, stderr *os.File, files []*os.File) error {
 	fds := []int{int(stderr.Fd())}
 	for _, file := range files {
 		fds = append(fds, int(file.Fd()))
 	}
-	message := append(binary.BigEndian.AppendUint16(nil, uint16(len(dir))), dir...)
+	message := append(binary.BigEndian.AppendUint16(nil, uint16(len(path))), path...)
 	raw, err := c.file.SyscallConn()
 	if err == nil {
 		err = c.file.SetWriteDeadline(time.Now().Add(handOverWithin))
@@ -92,8 +98,9 @@ func Placeholders(null, conn *os.File) []*os.File {
 	return files
 }
 
-// AwaitAttempt returns the directory of the attempt that a node hands to this process. An
-// error means that there will be none.
+// AwaitAttempt returns the directory of the attempt that a node hands to this process, or "" for
+// a sandbox that is to be made ahead: its spec follows, and the descriptors of an attempt stay
+// reserved. An error means that there will be none.
 func AwaitAttempt() (dir string, err error) {
 	// The poller of the runtime has not got this descriptor yet, and waits in no thread.
 	if err := syscall.SetNonblock(FDConn, false); err != nil {
@@ -121,19 +128,35 @@ func AwaitAttempt() (dir string, err error) {
 			return "", fmt.Errorf("await attempt: %w", err)
 		}
 	}
+	path := make([]byte, binary.BigEndian.Uint16(head))
+	if len(path) == 0 {
+		return "", nil
+	}
 	for fd := firstHanded + len(fds) - 1; fd < firstHanded+handedFiles; fd++ {
 		_ = syscall.Close(fd) // A placeholder.
 	}
-	path := make([]byte, binary.BigEndian.Uint16(head))
-	for at := 0; at < len(path); at += n {
-		if n, err = syscall.Read(FDConn, path[at:]); err != nil || n == 0 {
-			return "", fmt.Errorf("await attempt: the node has gone: %w", errors.Join(err, syscall.ECONNRESET))
-		}
+	if err := readConn(path); err != nil {
+		return "", err
 	}
 	if err := syscall.SetNonblock(FDConn, true); err != nil {
 		return "", fmt.Errorf("await attempt: %w", err)
 	}
 	return string(path), nil
+}
+
+// readConn fills p from FDConn, which blocks.
+func readConn(p []byte) error {
+	for at := 0; at < len(p); {
+		n, err := syscall.Read(FDConn, p[at:])
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil || n == 0 {
+			return fmt.Errorf("await attempt: the node has gone: %w", errors.Join(err, syscall.ECONNRESET))
+		}
+		at += n
+	}
+	return nil
 }
 
 // recvmsg waits for bytes and descriptors.

@@ -55,6 +55,7 @@ type supervisor struct {
 	lease        boottime.Lease
 	storage      *os.File      // The socket to the process that mounts the bucket; nil for none.
 	work         *os.File      // The work directory, which outlives the sandbox; nil if it is not open.
+	warm         *warm         // The sandbox that was made before the attempt was known; nil for none.
 	startUnknown bool          // It is unknown whether the code started.
 	started      time.Duration // Boottime; 0 before the code started.
 	ended        time.Duration
@@ -83,8 +84,13 @@ func MainIn(args []string, open Opener) int {
 	// forked it exits.
 	runtime.LockOSThread()
 	syscall.Umask(0o077)
+	var made *warm
 	if len(args) == 1 && waits(args[0]) {
 		dir, err := AwaitAttempt()
+		if err == nil && dir == "" {
+			show(args[0], strings.TrimSuffix(strings.TrimRight(args[0], "/"), waitingName)+warmName)
+			made, dir, err = warmUp()
+		}
 		if err != nil {
 			return 0 // The node needs this supervisor no longer.
 		}
@@ -95,14 +101,14 @@ func MainIn(args []string, open Opener) int {
 		fmt.Fprintln(os.Stderr, "usage: berth supervise DIR (started by the node only)")
 		return 2
 	}
-	if err := run(args[0], open); err != nil {
+	if err := run(args[0], open, made); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func run(dir string, open Opener) error {
+func run(dir string, open Opener, made *warm) error {
 	if err := os.Chdir(dir); err != nil {
 		return fmt.Errorf("supervise: %w", err)
 	}
@@ -118,7 +124,8 @@ func run(dir string, open Opener) error {
 		return errors.New("supervise: attempt was started before")
 	}
 	s := &supervisor{
-		spec: spec, journal: j, opener: open, now: time.Now, lease: boottime.Lease{Grace: spec.DisconnectGrace},
+		spec: spec, journal: j, opener: open, warm: made, now: time.Now,
+		lease:    boottime.Lease{Grace: spec.DisconnectGrace},
 		commands: make(chan command, maxCommands), conns: make(map[*os.File]bool),
 	}
 	defer s.close()
@@ -238,17 +245,10 @@ func (s *supervisor) start() (*pumps, error) {
 	syscall.CloseOnExec(FDScratch)
 	syscall.CloseOnExec(FDMount)
 	syscall.CloseOnExec(FDStorage)
-	pumps, stdout, stderr, err := newPumps()
-	if err != nil {
+	pumps, err := s.openBox()
+	if pumps == nil {
 		return nil, err
 	}
-	stdin, err := openInput()
-	if err == nil {
-		err = s.fork(stdin, stdout, stderr)
-		stdin.Close()
-	}
-	stdout.Close()
-	stderr.Close()
 	// The first process builds the sandbox meanwhile.
 	saved := make(chan error, 1)
 	go func() { saved <- s.save() }()
@@ -287,6 +287,34 @@ func (s *supervisor) save() error {
 	return nil
 }
 
+// openBox gives the code the sandbox that was made ahead, or makes a box. It returns the pumps
+// of the code's output; nil if there are none.
+func (s *supervisor) openBox() (*pumps, error) {
+	if s.warm != nil {
+		if !s.warm.fits(s.spec) {
+			s.warm.close()
+			return nil, errors.New("the sandbox that was made ahead is not what the attempt needs")
+		}
+		s.group, s.box = s.warm.group, warmed{sandboxed{s.warm.box, s.warm.group}, &s.spec.Sandbox}
+		if s.spec.JoinNetwork {
+			syscall.Close(FDNetwork)
+		}
+		return s.warm.pumps, nil
+	}
+	pumps, stdout, stderr, err := newPumps()
+	if err != nil {
+		return nil, err
+	}
+	stdin, err := openInput()
+	if err == nil {
+		err = s.fork(stdin, stdout, stderr)
+		stdin.Close()
+	}
+	stdout.Close()
+	stderr.Close()
+	return pumps, err
+}
+
 // fork starts the first process of the sandbox with all limits but the CPU quota,
 // which must not slow down the setup.
 func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
@@ -300,36 +328,50 @@ func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
 	if s.spec.Container != nil {
 		return s.openContainers(host, stdout, stderr)
 	}
-	if s.spec.JoinNetwork {
-		if _, _, errno := syscall.RawSyscall(sysSetns, FDNetwork, cloneNewNet, 0); errno != 0 {
-			return fmt.Errorf("join network: %w", errno)
-		}
-		syscall.Close(FDNetwork)
-	}
-	if s.group, err = host.Create(s.spec.Group, s.limits()); err != nil {
-		return err
-	}
 	if s.spec.MountAt != "" {
 		mount := os.NewFile(FDMount, s.spec.MountAt)
 		defer mount.Close()
 		s.spec.Sandbox.Binds = append(s.spec.Sandbox.Binds, sandbox.Bind{Target: s.spec.MountAt, Mount: mount})
 	}
-	var disk *os.File
-	if s.spec.Sandbox.ScratchDisk {
-		disk = os.NewFile(FDScratch, "scratch") // Left open: to unmount takes time, and the end of the code would wait.
-	}
 	var box *sandbox.Sandbox
-	err = s.group.ForkInside(func(cgroupFD int) (err error) {
-		box, err = sandbox.Start(&s.spec.Sandbox, stdin, stdout, stderr, disk, cgroupFD)
-		return err
-	})
+	s.group, box, err = makeSandbox(host, s.spec, stdin, stdout, stderr)
 	if err != nil {
 		return err
 	}
+	if s.spec.JoinNetwork {
+		syscall.Close(FDNetwork)
+	}
 	s.box = sandboxed{box, s.group}
+	return nil
+}
+
+// makeSandbox makes the cgroup of a spec and starts the first process of its sandbox in it. This
+// thread enters the network of the sandbox.
+func makeSandbox(
+	host *cgroup.Host, spec *Spec, stdin, stdout, stderr *os.File,
+) (group *cgroup.Group, box *sandbox.Sandbox, err error) {
+	if spec.JoinNetwork {
+		if _, _, errno := syscall.RawSyscall(sysSetns, FDNetwork, cloneNewNet, 0); errno != 0 {
+			return nil, nil, fmt.Errorf("join network: %w", errno)
+		}
+	}
+	if group, err = host.Create(spec.Group, spec.limits()); err != nil {
+		return nil, nil, err
+	}
+	disk := -1
+	if spec.Sandbox.ScratchDisk {
+		disk = FDScratch // Left open: to unmount takes time, and the end of the code would wait.
+	}
+	err = group.ForkInside(func(cgroupFD int) (err error) {
+		box, err = sandbox.Start(&spec.Sandbox, stdin, stdout, stderr, disk, cgroupFD)
+		return err
+	})
+	if err != nil {
+		return group, nil, err
+	}
 	// Where this is not permitted, as in a container, the default remains.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", box.PID), []byte(codeOOMScore), 0)
-	return nil
+	return group, box, nil
 }
 
 // launch starts the code and its time limit.

@@ -1,0 +1,293 @@
+package executor
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	protocol "berth/attempt"
+	"berth/compute"
+	"berth/fault"
+	"berth/node/executor/supervise"
+)
+
+const (
+	warmMost = 2 // Warm sandboxes of a node.
+
+	// warmAfter is the time without starts after which sandboxes are made for the next ones. To make one takes
+	// the processors that executions which come one after the other need.
+	warmAfter = 250 * time.Millisecond
+
+	warmGroup = "warm."          // In the names of their cgroups, behind the prefix of the node.
+	endWithin = 10 * time.Second // For those that nobody took to go when the node stops.
+)
+
+// warmKey is what an execution asks of its sandbox that another may not. All else of two
+// warm sandboxes of a node is equal.
+type warmKey struct {
+	network       compute.Network
+	memoryMiB     int64
+	scratchMiB    int64
+	scratchMemory bool
+}
+
+// warmSandbox is a sandbox whose interpreter has started and waits for the code of one attempt,
+// which would start later by the time that both take. An attempt gets one that no other had.
+type warmSandbox struct {
+	conn  *supervise.Conn
+	group string     // Name of its cgroup.
+	res   *resources // The attempt gets them too.
+}
+
+// close ends the sandbox.
+func (w *warmSandbox) close() {
+	w.conn.Close()
+	w.res.close()
+}
+
+// warmPlace is the place of a warm sandbox that is there, or is being made.
+type warmPlace struct {
+	key     warmKey
+	done    chan struct{} // Closed once it is there, or cannot be.
+	sandbox *warmSandbox  // Nil if it could not be made.
+	limit   *time.Timer
+}
+
+// warmPool has the warm sandboxes of a node. Its methods are safe for concurrent use.
+type warmPool struct {
+	started chan warmKey // Has the key of an attempt that started.
+
+	mu sync.Mutex
+
+	places []*warmPlace
+	making bool
+	closed bool
+}
+
+// take returns a warm sandbox, nil if there is none. It waits for one that is being made, which
+// has begun earlier than another could.
+func (p *warmPool) take(key warmKey) *warmSandbox {
+	p.mu.Lock()
+	at := slices.IndexFunc(p.places, func(place *warmPlace) bool { return place.key == key })
+	if at < 0 {
+		p.mu.Unlock()
+		return nil
+	}
+	place := p.places[at]
+	p.places = slices.Delete(p.places, at, at+1)
+	p.mu.Unlock()
+	<-place.done
+	if place.limit != nil {
+		place.limit.Stop()
+	}
+	return place.sandbox
+}
+
+// begin returns a place for a sandbox that the caller is to make, nil if there are enough or one
+// is being made. The oldest one of another key makes room.
+func (p *warmPool) begin(key warmKey) *warmPlace {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	have := 0
+	for _, place := range p.places {
+		if place.key == key {
+			have++
+		}
+	}
+	if p.closed || p.making || have >= warmMost {
+		return nil
+	}
+	if len(p.places) >= warmMost {
+		at := slices.IndexFunc(p.places, func(place *warmPlace) bool { return place.key != key })
+		p.drop(p.places[at])
+	}
+	place := &warmPlace{key: key, done: make(chan struct{})}
+	p.places, p.making = append(p.places, place), true
+	return place
+}
+
+// finish puts a sandbox in its place, or says with nil that it could not be made.
+func (p *warmPool) finish(place *warmPlace, made *warmSandbox) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.making = false
+	place.sandbox = made
+	if made != nil {
+		place.limit = time.AfterFunc(spareTime, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.drop(place)
+		})
+	}
+	close(place.done)
+	if made == nil {
+		p.places = slices.DeleteFunc(p.places, func(other *warmPlace) bool { return other == place })
+	} else if p.closed {
+		p.drop(place)
+	}
+}
+
+// drop ends the sandbox of a place, unless somebody took it. The caller holds mu. No place is dropped
+// while its sandbox is made.
+func (p *warmPool) drop(place *warmPlace) {
+	if at := slices.Index(p.places, place); at >= 0 {
+		p.places = slices.Delete(p.places, at, at+1)
+		place.limit.Stop()
+		place.sandbox.close()
+	}
+}
+
+// close ends the sandboxes that nobody took, and returns once they have gone.
+func (p *warmPool) close() {
+	p.mu.Lock()
+	p.closed = true
+	left := p.places
+	p.places = nil
+	p.mu.Unlock()
+	var group sync.WaitGroup
+	for _, place := range left {
+		group.Go(func() {
+			<-place.done
+			if place.sandbox != nil {
+				place.limit.Stop()
+				place.sandbox.conn.End(endWithin)
+				place.sandbox.res.close()
+			}
+		})
+	}
+	group.Wait()
+}
+
+// warmKeyOf returns the key of the warm sandboxes that an execution can have. It reports false
+// if the execution asks for more than all of them have.
+func (e *Executor) warmKeyOf(w compute.Work, bundle *compute.Bundle, early bool) (warmKey, bool) {
+	x := w.Execution
+	always := slices.ContainsFunc(e.cfg.Mounts, func(m Mount) bool { return m.Always })
+	devices := slices.ContainsFunc(w.GPUs, func(gpu compute.GPU) bool { return !gpu.Simulated })
+	if !early || always || devices ||
+		x.Environment != (compute.EnvironmentRef{}) || x.Storage != nil || len(x.Volumes) > 0 ||
+		protocol.MayLeave(x) || bundle.Requirements != "" || len(bundle.PriorImports) > 0 ||
+		bundle.Cell > 0 || bundle.KernelState != "" || len(bundle.Stdin) > 0 {
+		return warmKey{}, false
+	}
+	return warmKey{
+		network: x.Network, memoryMiB: limitsOf(w, e.cfg.HostCPUs, e.cfg.HostMemoryMiB).memoryMiB,
+		scratchMiB: x.ScratchMiB, scratchMemory: x.ScratchMemory,
+	}, true
+}
+
+// takeWarm returns a warm sandbox that is alive, nil if there is none. The kernel may have ended one
+// to free memory.
+func (e *Executor) takeWarm(key warmKey) *warmSandbox {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil
+	}
+	defer null.Close()
+	for {
+		w := e.warm.take(key)
+		if w == nil || w.conn.IsWarm(null) {
+			return w
+		}
+		w.close()
+	}
+}
+
+// keepWarm makes warm sandboxes until ctx ends: as the last attempt that can have one asked, once
+// none has started for a while.
+func (e *Executor) keepWarm(ctx context.Context) {
+	quiet := time.NewTimer(0)
+	<-quiet.C
+	var key warmKey
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case key = <-e.warm.started:
+			quiet.Reset(warmAfter)
+		case <-quiet.C:
+			e.fillWarm(ctx, key)
+		}
+	}
+}
+
+// wantWarm has warm sandboxes made for attempts like one that started.
+func (e *Executor) wantWarm(key warmKey) {
+	select {
+	case e.warm.started <- key:
+	default: // Another one is known.
+	}
+}
+
+// fillWarm makes warm sandboxes until there are enough.
+func (e *Executor) fillWarm(ctx context.Context, key warmKey) {
+	for ctx.Err() == nil {
+		place := e.warm.begin(key)
+		if place == nil {
+			return
+		}
+		made, err := e.makeWarm(ctx, key)
+		e.warm.finish(place, made)
+		if err != nil {
+			if ctx.Err() == nil {
+				e.log.Warn("warm sandbox not made", "hint", "executions start without one", "err", err)
+			}
+			return
+		}
+		fault.Point("executor.warm")
+	}
+}
+
+// makeWarm makes a warm sandbox.
+func (e *Executor) makeWarm(ctx context.Context, key warmKey) (*warmSandbox, error) {
+	asked := &compute.Execution{ScratchMiB: key.scratchMiB, ScratchMemory: key.scratchMemory}
+	res, err := e.takePlain(ctx, key.network, asked)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := e.takeSupervisor(&e.sandboxSpare)
+	if err != nil {
+		res.close()
+		return nil, err
+	}
+	w := &warmSandbox{conn: conn, group: e.groupPrefix() + warmGroup + rand.Text(), res: res}
+	res.early = true
+	if err := e.warmUp(w, key); err != nil {
+		w.close()
+		return nil, err
+	}
+	e.keepSupervisor(&e.sandboxSpare)
+	return w, nil
+}
+
+// warmUp has the supervisor make the sandbox.
+func (e *Executor) warmUp(w *warmSandbox, key warmKey) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("make warm sandbox: %w", err)
+	}
+	defer null.Close()
+	spec := &supervise.Spec{
+		Group: w.group, MemoryMiB: key.memoryMiB, Pids: maxPids, JoinNetwork: w.res.network != nil,
+	}
+	e.boxIn(spec, compute.Work{Execution: new(compute.Execution), Attempt: new(compute.Attempt)},
+		&compute.Bundle{Code: "pass"}, w.res, "")
+	return w.conn.Warm(spec, null, w.res.files(null))
+}
+
+// usesWarm reports whether a cgroup is that of a warm sandbox, which an attempt with a live supervisor has.
+func (e *Executor) usesWarm(group string) bool {
+	if !strings.HasPrefix(group, e.groupPrefix()+warmGroup) {
+		return false
+	}
+	keys, err := e.stored()
+	return err != nil || slices.ContainsFunc(keys, func(k key) bool {
+		spec, err := supervise.ReadSpec(e.dir(k))
+		return err == nil && spec.Group == group && e.supervised(k.String())
+	})
+}
