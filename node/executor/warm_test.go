@@ -96,7 +96,7 @@ print(json.dumps({"start": int(start), "process": {
 `
 
 type described struct {
-	Start   int64                      `json:"start"` // Of the interpreter, in ticks since boot.
+	Start   int64                      `json:"start"` // The interpreter started then, in ticks since boot.
 	Process map[string]json.RawMessage `json:"process"`
 }
 

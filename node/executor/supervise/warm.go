@@ -31,7 +31,7 @@ const (
 // warm is a sandbox that was made before its attempt was known.
 type warm struct {
 	spec  *Spec
-	fit   []byte // What an attempt must ask for to get it.
+	fit   []byte // An attempt must ask for the same to get it.
 	group *cgroup.Group
 	box   *sandbox.Sandbox
 	pumps *pumps
