@@ -19,6 +19,8 @@ const (
 	ioctlNotifySend    = 0xc0182101
 	ioctlNotifyAddFD   = 0x40182103
 
+	pollIn = 0x1 // POLLIN.
+
 	socketTypeArg   = 1
 	protocolsName   = "/proc/net/protocols"
 	protocolsBuffer = 8 << 10 // Bytes; the file has about 4 KiB.
@@ -48,6 +50,12 @@ type addFD struct {
 	source, target, fdFlags uint32
 }
 
+// pollFD is struct pollfd.
+type pollFD struct {
+	fd              int32
+	events, revents int16
+}
+
 // netlinkServer makes the netlink sockets of the program. It allocates nothing after
 // its start, because this process collects no garbage.
 type netlinkServer struct {
@@ -57,6 +65,7 @@ type netlinkServer struct {
 	request   notification
 	answer    answer
 	add       addFD
+	poll      pollFD
 }
 
 func newNetlinkServer(listener int) (*netlinkServer, error) {
@@ -67,21 +76,34 @@ func newNetlinkServer(listener int) (*netlinkServer, error) {
 	return &netlinkServer{listener: listener, protocols: protocols}, nil
 }
 
-// run answers requests until the listener fails. Requests then fail with ENOSYS.
+// run answers requests until no process is left that could make one, or the listener fails.
+// Requests then fail with ENOSYS.
 func (s *netlinkServer) run() {
-	for {
+	for s.await() {
 		s.request = notification{}
-		switch errno := s.ioctl(ioctlNotifyReceive, unsafe.Pointer(&s.request)); errno {
-		case 0:
-		case syscall.EINTR, syscall.ENOENT: // The caller was killed meanwhile.
+		errno := s.ioctl(ioctlNotifyReceive, unsafe.Pointer(&s.request))
+		if errno == syscall.EINTR || errno == syscall.ENOENT { // The caller was killed meanwhile.
 			continue
-		default:
-			syscall.Close(s.listener)
-			return
+		}
+		if errno != 0 {
+			break
 		}
 		fd, err := s.makeSocket()
 		s.answer = answer{id: s.request.id, value: int64(fd), errno: -int32(err)}
 		_ = s.ioctl(ioctlNotifySend, unsafe.Pointer(&s.answer)) // As above.
+	}
+	syscall.Close(s.listener)
+}
+
+// await waits for a request. It reports false once no process uses the filter. Newer kernels
+// (6.11) then let a receive fail at once with ENOENT, again and again.
+func (s *netlinkServer) await() bool {
+	for {
+		s.poll = pollFD{fd: int32(s.listener), events: pollIn}
+		_, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&s.poll)), 1, 0, 0, 0, 0)
+		if errno != syscall.EINTR {
+			return errno == 0 && s.poll.revents&pollIn != 0
+		}
 	}
 }
 
