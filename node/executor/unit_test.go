@@ -371,6 +371,22 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
+func TestMountsBelow(t *testing.T) {
+	const (
+		root  = "1 0 8:1 / / rw - ext4 /dev/a rw\n"
+		data  = "2 1 8:2 / /srv/my\\040data rw - ext4 /dev/b rw\n"
+		below = "3 2 0:9 / /srv/my\\040data/x rw - tmpfs none rw\n"
+		other = "4 1 0:8 / /srv/my\\040data2 rw - tmpfs none rw\n"
+	)
+	for dir, want := range map[string]string{
+		"/": root + data + below + other, "/srv": data + below + other, "/srv/my data": data + below, "/srv/my data/x/y": "", "/sr": "",
+	} {
+		if got := mountsBelow([]byte(root+data+below+other), dir); got != want {
+			t.Errorf("%s:\n%s, want\n%s", dir, got, want)
+		}
+	}
+}
+
 // TestDeviceIDs hands a container the assigned GPUs by their UUIDs, whichever their indexes are,
 // and no simulated ones.
 func TestDeviceIDs(t *testing.T) {

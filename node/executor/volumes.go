@@ -1,11 +1,14 @@
 package executor
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 
 	"berth/compute"
 	"berth/node/executor/mount"
@@ -71,4 +74,49 @@ func (e *Executor) volumes(x *compute.Execution) ([]sandbox.Bind, error) {
 	}
 	slices.SortStableFunc(binds, func(a, b sandbox.Bind) int { return len(a.Target) - len(b.Target) }) // Parents first.
 	return binds, nil
+}
+
+// mountsOfAll describes what is mounted at the volumes that every execution has, and below them.
+// It is another text once that is not the same, and "" without such volumes.
+func (e *Executor) mountsOfAll() (string, error) {
+	var seen strings.Builder
+	for _, m := range e.cfg.Mounts {
+		if !m.Always {
+			continue
+		}
+		where, err := filepath.EvalSymlinks(m.Path)
+		if err != nil {
+			return "", fmt.Errorf("volume %q: %w", m.Name, err)
+		}
+		info, err := os.Stat(where)
+		if err != nil {
+			return "", fmt.Errorf("volume %q: %w", m.Name, err)
+		}
+		table, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			return "", fmt.Errorf("volume %q: %w", m.Name, err)
+		}
+		inode := info.Sys().(*syscall.Stat_t)
+		fmt.Fprintf(&seen, "%s %d %d\n%s", where, inode.Dev, inode.Ino, mountsBelow(table, where))
+	}
+	return seen.String(), nil
+}
+
+// mountsBelow returns the lines of a mountinfo for what is mounted at dir and below it.
+func mountsBelow(mountinfo []byte, dir string) string {
+	const place = 4 // Field of the mount point.
+	escaped := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(dir)
+	var below strings.Builder
+	for line := range strings.Lines(string(mountinfo)) {
+		if fields := strings.Fields(line); len(fields) > place && within(fields[place], escaped) {
+			below.WriteString(line)
+		}
+	}
+	return below.String()
+}
+
+// within reports whether a path is dir or below it.
+func within(name, dir string) bool {
+	rest, ok := strings.CutPrefix(name, strings.TrimSuffix(dir, "/"))
+	return ok && (rest == "" || rest[0] == '/')
 }

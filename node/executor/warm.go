@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -34,6 +35,7 @@ type warmKey struct {
 	memoryMiB     int64
 	scratchMiB    int64
 	scratchMemory bool
+	mounts        string // Those of the volumes that all executions have.
 }
 
 // warmSandbox is a sandbox whose interpreter has started and waits for the code of one attempt,
@@ -167,18 +169,18 @@ func (p *warmPool) close() {
 // if the execution asks for more than all of them have.
 func (e *Executor) warmKeyOf(w compute.Work, bundle *compute.Bundle, early bool) (warmKey, bool) {
 	x := w.Execution
-	always := slices.ContainsFunc(e.cfg.Mounts, func(m Mount) bool { return m.Always })
 	devices := slices.ContainsFunc(w.GPUs, func(gpu compute.GPU) bool { return !gpu.Simulated })
-	if !early || always || devices ||
+	if !early || devices ||
 		x.Environment != (compute.EnvironmentRef{}) || x.Storage != nil || len(x.Volumes) > 0 ||
 		protocol.MayLeave(x) || bundle.Requirements != "" || len(bundle.PriorImports) > 0 ||
 		bundle.Cell > 0 || bundle.KernelState != "" || len(bundle.Stdin) > 0 {
 		return warmKey{}, false
 	}
+	mounts, err := e.mountsOfAll()
 	return warmKey{
 		network: x.Network, memoryMiB: limitsOf(w, e.cfg.HostCPUs, e.cfg.HostMemoryMiB).memoryMiB,
-		scratchMiB: x.ScratchMiB, scratchMemory: x.ScratchMemory,
-	}, true
+		scratchMiB: x.ScratchMiB, scratchMemory: x.ScratchMemory, mounts: mounts,
+	}, err == nil
 }
 
 // takeWarm returns a warm sandbox that is alive, nil if there is none. The kernel may have ended one
@@ -277,7 +279,18 @@ func (e *Executor) warmUp(w *warmSandbox, key warmKey) error {
 	}
 	e.boxIn(spec, compute.Work{Execution: new(compute.Execution), Attempt: new(compute.Attempt)},
 		&compute.Bundle{Code: "pass"}, w.res, "")
-	return w.conn.Warm(spec, null, w.res.files(null))
+	volumes, err := e.volumes(new(compute.Execution))
+	if err != nil {
+		return err
+	}
+	spec.Sandbox.Binds = append(spec.Sandbox.Binds, volumes...)
+	if err := w.conn.Warm(spec, null, w.res.files(null)); err != nil {
+		return err
+	}
+	if mounts, err := e.mountsOfAll(); err != nil || mounts != key.mounts {
+		return errors.Join(errors.New("what is mounted at the volumes of all executions has changed"), err)
+	}
+	return nil
 }
 
 // usesWarm reports whether a cgroup is that of a warm sandbox, which an attempt with a live supervisor has.

@@ -169,6 +169,48 @@ func TestWarmSandbox(t *testing.T) {
 	}
 }
 
+// TestWarmSandboxSeesVolumes mounts something below a volume that every execution has, while a
+// sandbox waits with what was there before: the next attempt gets one of its own.
+func TestWarmSandboxSeesVolumes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	below := filepath.Join(dir, "be low")
+	if err := os.Mkdir(below, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n, warm := warmNode(t, func(c *executor.Config) {
+		c.Mounts = []executor.Mount{{Name: "data", Path: dir, ReadOnly: true, Always: true}}
+	})
+	sees := func(want string) {
+		t.Helper()
+		code := compute.Bundle{Code: "import os\nprint(sorted(os.listdir('/mnt/data/be low')))"}
+		if outcome, output := n.execute(code, nil); output != want+"\n" {
+			t.Fatalf("ended as %s (%s) with %q, want %s", outcome.Status, outcome.Detail, output, want)
+		}
+	}
+	sees("[]")
+	n.warmed()
+	sees("[]")
+	if warm() != 1 {
+		t.Fatalf("%d attempts had a warm sandbox, want the second", warm())
+	}
+	n.warmed()
+	if err := syscall.Mount("none", below, "tmpfs", 0, "mode=755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(below, syscall.MNT_DETACH) })
+	if err := os.Mkdir(filepath.Join(below, "new"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sees("['new']")
+	if warm() != 1 {
+		t.Fatalf("an attempt had a sandbox from before the mount")
+	}
+}
+
 // TestWarmSandboxDies kills a part of a warm sandbox: the next attempt gets one of its own.
 func TestWarmSandboxDies(t *testing.T) {
 	t.Parallel()
