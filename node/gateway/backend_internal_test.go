@@ -86,6 +86,11 @@ func (b *bench) Put(_ context.Context, data []byte) (compute.Hash, error) {
 	return hash, nil
 }
 
+func (b *bench) Lend(ctx context.Context, data []byte) (compute.Hash, bool, error) {
+	hash, err := b.Put(ctx, data)
+	return hash, true, err
+}
+
 func (b *bench) Get(_ context.Context, hash compute.Hash) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,9 +117,9 @@ type plainKey struct{}
 func (plainKey) Seal(data, _ []byte) ([]byte, error)   { return append([]byte{1}, data...), nil }
 func (plainKey) Open(sealed, _ []byte) ([]byte, error) { return sealed[1:], nil }
 
-func (k plainKey) SealChunk(data, kind []byte) ([]byte, objects.IV, error) {
+func (k plainKey) SealChunk(dst, data, kind []byte) ([]byte, objects.IV, error) {
 	sealed, err := k.Seal(data, kind)
-	return sealed, objects.IV{}, err
+	return append(dst, sealed...), objects.IV{}, err
 }
 
 func (k plainKey) OpenChunk(sealed, kind []byte, _ objects.IV) ([]byte, error) {

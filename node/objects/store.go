@@ -18,9 +18,10 @@ type Key interface {
 	Seal(data, context []byte) ([]byte, error)
 	Open(sealed, context []byte) ([]byte, error)
 
-	// SealChunk is Seal for much data. OpenChunk opens what either returned, and may
-	// overwrite sealed. Unless iv is zero, it returns only the data with that IV.
-	SealChunk(data, context []byte) (sealed []byte, iv IV, err error)
+	// SealChunk is Seal for much data, and appends to dst, which data does not overlap.
+	// OpenChunk opens what either returned, and may overwrite sealed. Unless iv is zero, it
+	// returns only the data with that IV.
+	SealChunk(dst, data, context []byte) (sealed []byte, iv IV, err error)
 	OpenChunk(sealed, context []byte, iv IV) ([]byte, error)
 }
 
@@ -33,6 +34,8 @@ type Keys interface {
 // Blobs keeps blobs on several nodes.
 type Blobs interface {
 	Put(ctx context.Context, data []byte) (compute.Hash, error)
+	// Lend is Put. It also reports whether data is free again: nothing uses it any more.
+	Lend(ctx context.Context, data []byte) (hash compute.Hash, free bool, err error)
 	// Get returns a blob, which the caller may change.
 	Get(ctx context.Context, hash compute.Hash) ([]byte, error)
 	// Peek reads into buf what this node's disk has as a blob, if there is something shorter

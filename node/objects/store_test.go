@@ -35,6 +35,8 @@ type bench struct {
 	peek     func(compute.Hash) bool // Whether a blob is on this node's disk; nil for all.
 	mend     func(compute.Hash)      // Repairs a blob before it is read with a check; nil for nothing.
 	gets     int
+	lent     [][]byte // The data of Lend, if keep is set: it is not free then.
+	keep     bool
 }
 
 func newBench(t testing.TB) *bench {
@@ -58,6 +60,21 @@ func (b *bench) Put(ctx context.Context, data []byte) (compute.Hash, error) {
 	hash := compute.Hash(sha256.Sum256(data))
 	b.blobs[hash] = bytes.Clone(data)
 	return hash, ctx.Err()
+}
+
+// Lend overwrites data that it has put: nobody may use it.
+func (b *bench) Lend(ctx context.Context, data []byte) (compute.Hash, bool, error) {
+	hash, err := b.Put(ctx, data)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.keep {
+		b.lent = append(b.lent, data)
+		return hash, false, err
+	}
+	for i := range data {
+		data[i] = 0xaa
+	}
+	return hash, true, err
 }
 
 func (b *bench) Get(_ context.Context, hash compute.Hash) ([]byte, error) {
@@ -138,10 +155,10 @@ func (k xorKey) Open(sealed, kind []byte) ([]byte, error) {
 }
 
 // SealChunk adds a sum to what Seal returns.
-func (k xorKey) SealChunk(data, kind []byte) ([]byte, objects.IV, error) {
+func (k xorKey) SealChunk(dst, data, kind []byte) ([]byte, objects.IV, error) {
 	iv := md5.Sum(data) //nolint:gosec // It stands in for a keyed hash.
 	sealed, err := k.Seal(data, kind)
-	return append(append([]byte{2}, iv[:]...), sealed...), iv, err
+	return append(append(append(dst, 2), iv[:]...), sealed...), iv, err
 }
 
 func (k xorKey) OpenChunk(sealed, kind []byte, iv objects.IV) ([]byte, error) {
@@ -216,6 +233,24 @@ func TestSameContentIsStoredOnce(t *testing.T) {
 	second, _ := b.write(data, nil)
 	if first.Blob != second.Blob || len(b.blobs) != blobs {
 		t.Errorf("%d blobs became %d", blobs, len(b.blobs))
+	}
+}
+
+// TestChunksThatAreNotFree holds that the memory of an encrypted chunk is not used again
+// while a node may be sent it.
+func TestChunksThatAreNotFree(t *testing.T) {
+	b := newBench(t)
+	b.keep = true
+	for i := range 4 {
+		b.write(content(2*compute.MaxChunk+i), nil)
+	}
+	for _, data := range b.lent {
+		if b.blobs[sha256.Sum256(data)] == nil {
+			t.Fatal("a chunk was overwritten while it was not free")
+		}
+	}
+	if len(b.lent) < 8 {
+		t.Errorf("%d chunks came", len(b.lent))
 	}
 }
 

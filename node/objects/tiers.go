@@ -15,6 +15,11 @@ func (t Tiers) Put(ctx context.Context, data []byte) (compute.Hash, error) {
 	return t[0].Put(ctx, data)
 }
 
+// Lend keeps a blob in the first place.
+func (t Tiers) Lend(ctx context.Context, data []byte) (hash compute.Hash, free bool, err error) {
+	return t[0].Lend(ctx, data)
+}
+
 // Get returns a blob from the first place that has it. The error says that nobody has it
 // only if each place does.
 func (t Tiers) Get(ctx context.Context, hash compute.Hash) (data []byte, err error) {

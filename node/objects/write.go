@@ -171,8 +171,12 @@ func (u *upload) put(data []byte, give func()) error {
 		defer give()
 		sealed, err := u.seal(c, data)
 		used()
+		free := false
 		if err == nil {
-			c.blob, err = u.cfg.Blobs.Put(u.ctx, sealed)
+			c.blob, free, err = u.cfg.Blobs.Lend(u.ctx, sealed)
+		}
+		if free {
+			reuse(sealed)
 		}
 		if err != nil {
 			u.fail(err)
@@ -182,12 +186,16 @@ func (u *upload) put(data []byte, give func()) error {
 	return nil
 }
 
-// seal encrypts a chunk.
+// seal encrypts a chunk, a large one into memory that can be given to reuse.
 func (u *upload) seal(c *chunk, data []byte) (sealed []byte, err error) {
 	if !u.newer {
 		return u.key.Seal(data, []byte(forChunk))
 	}
-	sealed, c.iv, err = u.key.SealChunk(data, []byte(forChunk))
+	var dst []byte // A small chunk has no place: it must not take a large buffer.
+	if len(data) > smallBuffer {
+		dst = buffer(len(data) + sealedRoom)[:0]
+	}
+	sealed, c.iv, err = u.key.SealChunk(dst, data, []byte(forChunk))
 	return sealed, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tink-crypto/tink-go/v2/daead"
 	"github.com/tink-crypto/tink-go/v2/daead/aessiv"
@@ -116,9 +117,10 @@ func (k *ObjectKey) Open(sealed, context []byte) ([]byte, error) {
 	return data, nil
 }
 
-// SealChunk encrypts data. OpenChunk returns it only with the same context. The synthetic
-// IV differs for other data.
-func (k *ObjectKey) SealChunk(data, context []byte) (sealed []byte, iv [chunkIV]byte, err error) {
+// SealChunk encrypts data and appends the ciphertext to dst, which data does not overlap.
+// OpenChunk returns the data only with the same context. The synthetic IV differs for other
+// data.
+func (k *ObjectKey) SealChunk(dst, data, context []byte) (sealed []byte, iv [chunkIV]byte, err error) {
 	if len(data) > maxSealable || len(context) > 255 {
 		return nil, iv, compute.Errorf(compute.CodeTooLarge, "at most %d bytes can be sealed", maxSealable)
 	}
@@ -131,9 +133,8 @@ func (k *ObjectKey) SealChunk(data, context []byte) (sealed []byte, iv [chunkIV]
 	if err != nil {
 		return nil, iv, fmt.Errorf("seal: %w", err)
 	}
-	sealed = make([]byte, chunkHead, chunkHead+len(data)+gcm.Overhead())
-	sealed[0] = chunkVersion
-	copy(sealed[1:], iv[:])
+	sealed = slices.Grow(dst, chunkHead+len(data)+gcm.Overhead())
+	sealed = append(append(sealed, chunkVersion), iv[:]...)
 	return gcm.Seal(sealed, make([]byte, gcm.NonceSize()), data, additional(context)), iv, nil
 }
 

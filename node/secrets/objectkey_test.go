@@ -86,15 +86,20 @@ func TestChunks(t *testing.T) {
 	kind := []byte("chunk")
 	for _, size := range []int{0, 1, 31, 4096, 1<<20 + 7} {
 		data := bytes.Repeat([]byte("0123456789abcdefg"), size/17+1)[:size]
-		sealed, iv, err := key.SealChunk(data, kind)
+		sealed, iv, err := key.SealChunk(nil, data, kind)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, againIV, _ := same.SealChunk(data, kind)
-		foreign, foreignIV, _ := other.SealChunk(data, kind)
-		meta, metaIV, _ := key.SealChunk(data, []byte("meta"))
+		again, againIV, _ := same.SealChunk(nil, data, kind)
+		foreign, foreignIV, _ := other.SealChunk(nil, data, kind)
+		meta, metaIV, _ := key.SealChunk(nil, data, []byte("meta"))
 		if !bytes.Equal(sealed, again) || iv != againIV {
 			t.Errorf("%d bytes are sealed in two ways", size)
+		}
+		dst := append(make([]byte, 0, size+64), "head"...)
+		added, _, _ := key.SealChunk(dst, data, kind)
+		if string(added[:4]) != "head" || !bytes.Equal(added[4:], sealed) || &added[0] != &dst[0] {
+			t.Errorf("%d bytes are not sealed into the memory that was given", size)
 		}
 		if bytes.Equal(sealed, foreign) || bytes.Equal(sealed, meta) || iv == foreignIV || iv == metaIV {
 			t.Errorf("%d bytes are sealed alike with another key or for another purpose", size)
@@ -137,7 +142,7 @@ func TestChunks(t *testing.T) {
 			t.Error("a chunk of an older version was opened in place of a newer one")
 		}
 	}
-	if _, _, err := key.SealChunk(make([]byte, 16<<20+1), kind); compute.CodeOf(err) != compute.CodeTooLarge {
+	if _, _, err := key.SealChunk(nil, make([]byte, 16<<20+1), kind); compute.CodeOf(err) != compute.CodeTooLarge {
 		t.Errorf("too much was sealed: %v", err)
 	}
 }
@@ -172,7 +177,7 @@ func TestStoredObjectsStayReadable(t *testing.T) {
 			t.Errorf("%s is %q, %v", of, got, err)
 		}
 	}
-	again, _, err := key.SealChunk([]byte(text), []byte("chunk"))
+	again, _, err := key.SealChunk(nil, []byte(text), []byte("chunk"))
 	if err != nil || hex.EncodeToString(again) != second {
 		t.Errorf("stored again it is %x, %v", again, err)
 	}

@@ -71,11 +71,18 @@ func New(cfg Config) *Blobs {
 // Put returns once data is durable on the configured number of nodes. The code
 // is no_space when their disks are full and unavailable when too few nodes
 // answer. Put may be repeated.
-func (b *Blobs) Put(ctx context.Context, data []byte) (hash compute.Hash, err error) {
+func (b *Blobs) Put(ctx context.Context, data []byte) (compute.Hash, error) {
+	hash, _, err := b.Lend(ctx, data)
+	return hash, err
+}
+
+// Lend is Put. It also reports whether data is free again: a node that did not answer may
+// still be sent it, or write it.
+func (b *Blobs) Lend(ctx context.Context, data []byte) (hash compute.Hash, free bool, err error) {
 	defer func() { b.metrics.count("put", err) }()
 	hash = sha256.Sum256(data)
 	if len(data) > MaxBlob {
-		return hash, compute.Errorf(compute.CodeTooLarge, "A blob may have at most %d bytes.", MaxBlob)
+		return hash, true, compute.Errorf(compute.CodeTooLarge, "A blob may have at most %d bytes.", MaxBlob)
 	}
 	nodes := b.cfg.Nodes()
 	wanted := min(max(b.cfg.Replicas, 1), len(nodes))
@@ -84,15 +91,16 @@ func (b *Blobs) Put(ctx context.Context, data []byte) (hash compute.Hash, err er
 	put := func(ctx context.Context, node compute.NodeID) ([]byte, error) {
 		return nil, b.putOn(ctx, node, hash, data)
 	}
-	taken, failed := hedged(ctx, up, wanted, putHedge, put)
+	taken, failed, late := hedged(ctx, up, wanted, putHedge, put)
+	free = late == 0 && len(failed) == 0
 	fault.Point("storage.put.taken")
 	switch {
 	case len(taken) == wanted && wanted > 0:
-		return hash, nil
+		return hash, free, nil
 	case ctx.Err() != nil:
-		return hash, fmt.Errorf("put blob: %w", ctx.Err())
+		return hash, free, fmt.Errorf("put blob: %w", ctx.Err())
 	}
-	return hash, tooFew(len(taken), wanted, failed)
+	return hash, free, tooFew(len(taken), wanted, failed)
 }
 
 // tooFew returns the reason for which a blob could not be put.
@@ -171,10 +179,10 @@ func (b *Blobs) read(ctx context.Context, hash compute.Hash) (data []byte, faile
 	}
 	nodes := owners(hash, b.cfg.Nodes())
 	get := func(ctx context.Context, node compute.NodeID) ([]byte, error) { return b.getFrom(ctx, node, hash) }
-	given, failed := hedged(ctx, b.others(nodes), 1, getHedge, get)
+	given, failed, _ := hedged(ctx, b.others(nodes), 1, getHedge, get)
 	if len(given) == 0 && ctx.Err() == nil && absent(failed) {
 		// A copy may have moved from a node that was asked late to one that was asked early.
-		given, failed = hedged(ctx, b.others(nodes), 1, getHedge, get)
+		given, failed, _ = hedged(ctx, b.others(nodes), 1, getHedge, get)
 	}
 	switch {
 	case len(given) > 0:

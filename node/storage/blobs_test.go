@@ -86,9 +86,9 @@ func TestPutIsOnTwoNodes(t *testing.T) {
 	c := newCluster(t, 5, 2)
 	for i := range 40 {
 		data := fmt.Appendf(nil, "blob %d", i)
-		hash, err := c.nodes[nodeID(i%5)].Put(t.Context(), data)
-		if err != nil {
-			t.Fatal(err)
+		hash, free, err := c.nodes[nodeID(i%5)].Lend(t.Context(), data)
+		if err != nil || !free {
+			t.Fatalf("free is %v, %v", free, err)
 		}
 		want := owners(hash, c.list)[:2]
 		got := c.have(hash)
@@ -109,9 +109,9 @@ func TestPutContinuesWithTheNextNode(t *testing.T) {
 		data := []byte("data of " + name)
 		order := owners(sha256.Sum256(data), c.list)
 		c.fault[order[0].ID], c.fault[order[1].ID] = fault, fault
-		hash, err := c.nodes[order[3].ID].Put(t.Context(), data)
-		if err != nil || len(c.have(hash)) != 2 {
-			t.Errorf("%s: on %v, %v", name, c.have(hash), err)
+		hash, free, err := c.nodes[order[3].ID].Lend(t.Context(), data)
+		if err != nil || len(c.have(hash)) != 2 || free {
+			t.Errorf("%s: on %v, free is %v, %v", name, c.have(hash), free, err)
 		}
 	}
 }
@@ -256,8 +256,8 @@ func TestHangingNode(t *testing.T) {
 			t.Errorf("get took %v of the bubble's time, want %v", took, getHedge)
 		}
 		start = time.Now()
-		if _, err := c.nodes[order[2].ID].Put(t.Context(), data); err != nil {
-			t.Errorf("put: %v", err)
+		if _, free, err := c.nodes[order[2].ID].Lend(t.Context(), data); err != nil || free {
+			t.Errorf("put: free is %v while a node hangs, %v", free, err)
 		}
 		if took := time.Since(start); took != putHedge {
 			t.Errorf("put took %v of the bubble's time, want %v", took, putHedge)

@@ -18,11 +18,11 @@ type answer struct {
 // hedged runs an operation on wanted of the nodes, preferring the first ones. It
 // asks the next node whenever one fails or all are slow. It returns the answers
 // of the nodes that succeeded, wanted of them unless too few could or ctx
-// ended, and those of the nodes that failed.
+// ended, those of the nodes that failed, and how many nodes have not answered yet.
 func hedged(
 	ctx context.Context, nodes []Node, wanted int, slow time.Duration,
 	do func(context.Context, compute.NodeID) ([]byte, error),
-) (done, failed []answer) {
+) (done, failed []answer, late int) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answers := make(chan answer, len(nodes)) // The buffer takes all answers: a late one does not wait for a reader.
@@ -55,10 +55,10 @@ func hedged(
 		case <-hedge.C:
 			ask()
 		case <-ctx.Done():
-			return done, failed
+			return done, failed, asked - len(done) - len(failed)
 		}
 	}
-	return done, failed
+	return done, failed, asked - len(done) - len(failed)
 }
 
 // joined returns the errors of failed nodes as one.

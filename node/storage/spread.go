@@ -21,7 +21,7 @@ func (b *Blobs) Spread(ctx context.Context, data []byte, least int) (hash comput
 		return hash, compute.Errorf(compute.CodeTooLarge, "A blob may have at most %d bytes.", MaxBlob)
 	}
 	up := slices.DeleteFunc(slices.Clone(b.cfg.Nodes()), func(n Node) bool { return !n.Up })
-	taken, failed := hedged(ctx, up, len(up), putHedge, func(ctx context.Context, node compute.NodeID) ([]byte, error) {
+	taken, failed, _ := hedged(ctx, up, len(up), putHedge, func(ctx context.Context, node compute.NodeID) ([]byte, error) {
 		return nil, b.putOn(ctx, node, hash, data)
 	})
 	fault.Point("storage.spread.taken")

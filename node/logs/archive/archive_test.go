@@ -91,6 +91,11 @@ func (w *world) Put(_ context.Context, data []byte) (compute.Hash, error) {
 	return hash, w.fail
 }
 
+func (w *world) Lend(ctx context.Context, data []byte) (compute.Hash, bool, error) {
+	hash, err := w.Put(ctx, data)
+	return hash, true, err
+}
+
 func (w *world) Get(_ context.Context, hash compute.Hash) ([]byte, error) {
 	return w.blobs[hash], w.fail
 }
@@ -112,8 +117,8 @@ func (plain) Seal(data, _ []byte) ([]byte, error) { return bytes.Clone(data), ni
 
 func (plain) Open(sealed, _ []byte) ([]byte, error) { return sealed, nil }
 
-func (plain) SealChunk(data, _ []byte) ([]byte, objects.IV, error) {
-	return bytes.Clone(data), objects.IV{}, nil
+func (plain) SealChunk(dst, data, _ []byte) ([]byte, objects.IV, error) {
+	return append(dst, data...), objects.IV{}, nil
 }
 
 func (plain) OpenChunk(sealed, _ []byte, _ objects.IV) ([]byte, error) { return sealed, nil }

@@ -54,6 +54,12 @@ func (s *Store) Put(ctx context.Context, data []byte) (compute.Hash, error) {
 	return hash, s.write(ctx, blobDir+nameOf(hash), data)
 }
 
+// Lend is Put. Data is not free: the client of the store may still read it.
+func (s *Store) Lend(ctx context.Context, data []byte) (hash compute.Hash, free bool, err error) {
+	hash, err = s.Put(ctx, data)
+	return hash, false, err
+}
+
 // write writes an object, which the store compares with its MD5.
 func (s *Store) write(ctx context.Context, name string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
