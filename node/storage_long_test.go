@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -154,26 +155,29 @@ func checkNoLeaks(t *testing.T, processes *nodetest.Processes, key string) {
 	}
 }
 
-// zeros is a large file of which each piece is another one.
-type zeros struct {
-	left int64
-	n    uint64
+// stream returns the bytes of a large file, always the same ones.
+func stream(size int64) io.ReadCloser {
+	return io.NopCloser(io.LimitReader(rand.NewChaCha8([32]byte{2}), size))
 }
 
-func (z *zeros) Read(p []byte) (int, error) {
-	if z.left == 0 {
-		return 0, io.EOF
+// matching compares what is written with what it reads.
+type matching struct {
+	want io.Reader
+	buf  []byte
+	n    int64
+}
+
+func (m *matching) Write(p []byte) (int, error) {
+	m.buf = slices.Grow(m.buf[:0], len(p))[:len(p)]
+	if _, err := io.ReadFull(m.want, m.buf); err != nil {
+		return 0, fmt.Errorf("beyond the file's end: %w", err)
 	}
-	p = p[:min(int64(len(p)), z.left)]
-	for i := 0; i+8 <= len(p); i += 4096 {
-		z.n++
-		copy(p[i:], strconv.FormatUint(z.n, 36))
+	if !bytes.Equal(p, m.buf) {
+		return 0, fmt.Errorf("of the %d bytes behind the first %d, some are not the file's", len(p), m.n)
 	}
-	z.left -= int64(len(p))
+	m.n += int64(len(p))
 	return len(p), nil
 }
-
-func (z *zeros) Close() error { return nil }
 
 // residentOf returns the memory of a process in bytes: that of its own, not of files.
 func residentOf(t *testing.T, pid int) int64 {
@@ -194,10 +198,10 @@ func residentOf(t *testing.T, pid int) int64 {
 	return 0
 }
 
-// TestLargeFilesTakeLittleMemory stores and reads 4 GiB through a node, whose memory
+// TestLargeFilesTakeLittleMemory stores and reads 10 GiB through a node, whose memory
 // grows by at most 64 MiB.
 func TestLargeFilesTakeLittleMemory(t *testing.T) {
-	const size, most = int64(4) << 30, int64(64) << 20
+	const size, most = int64(10) << 30, int64(64) << 20
 	c := nodetest.StartMeasured(t, 3, func(*nodetest.NodeConfig) {})
 	key := c.MustAccount("acme").Key
 	node := c.Nodes[1]
@@ -208,9 +212,13 @@ func TestLargeFilesTakeLittleMemory(t *testing.T) {
 	before, peak := residentOf(t, node.Pid()), int64(0)
 	done := make(chan error, 1)
 	go func() {
-		_, err := api.Upload(t.Context(), client.NewFile{Key: "large", Size: size, Open: func() (io.ReadCloser, error) { return &zeros{left: size}, nil }})
+		_, err := api.Upload(t.Context(), client.NewFile{Key: "large", Size: size, Open: func() (io.ReadCloser, error) { return stream(size), nil }})
 		if err == nil {
-			_, err = api.Download(t.Context(), "large", "", 0, io.Discard)
+			var n int64
+			n, err = api.Download(t.Context(), "large", "", 0, &matching{want: stream(size)})
+			if err == nil && n != size {
+				err = fmt.Errorf("%d bytes of %d came", n, size)
+			}
 		}
 		done <- err
 	}()
@@ -220,7 +228,7 @@ func TestLargeFilesTakeLittleMemory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("measured: %d MiB more for 4 GiB", (peak-before)>>20)
+			t.Logf("measured: %d MiB more for 10 GiB", (peak-before)>>20)
 			if peak-before > most {
 				t.Errorf("it takes %d MiB more", (peak-before)>>20)
 			}
