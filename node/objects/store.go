@@ -8,6 +8,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/node/objects/md5pairs"
 )
 
 // IV is the synthetic IV of a chunk: a keyed hash of its plaintext.
@@ -82,6 +83,7 @@ type Store struct {
 	places *places
 	ahead  *places
 	cache  *cache
+	md5s   md5pairs.Hasher
 }
 
 // New returns a Store.

@@ -44,6 +44,7 @@ func (s *Store) Write(ctx context.Context, w Write) (compute.Content, error) {
 		md5: md5.New(), sha: sha256.New(), //nolint:gosec // As above.
 		ahead: make(chan struct{}, uploadAhead), newer: s.cfg.SealsChunks(), summed: closed(),
 	}
+	defer u.leave()
 	content, err := u.run()
 	if err != nil {
 		u.puts.Wait() // Nothing may use the memory that was given back.
@@ -68,6 +69,7 @@ type upload struct {
 	summed chan struct{} // Closed once md5 and sha have all chunks.
 	md5    hash.Hash
 	sha    hash.Hash
+	large  bool // It has entered md5s.
 
 	ahead  chan struct{} // Holds one token per chunk on its way.
 	puts   sync.WaitGroup
@@ -127,6 +129,7 @@ func (u *upload) read() (data []byte, give func(), err error) {
 				if give, err = u.places.take(u.ctx, u.Actor.Org); err != nil {
 					return nil, func() {}, err
 				}
+				u.enter()
 				begun = u.cfg.Now() // The client did not make it wait.
 			}
 			buf = append(buffer(size)[:0], buf...)
@@ -165,7 +168,8 @@ func (u *upload) put(data []byte, give func()) error {
 			reuse(data)
 		}
 	}
-	summed := u.sum(data, used)
+	needed := make(chan struct{})
+	summed := u.sum(data, used, needed)
 	u.puts.Go(func() {
 		defer func() { <-u.ahead }()
 		defer give()
@@ -181,6 +185,7 @@ func (u *upload) put(data []byte, give func()) error {
 		if err != nil {
 			u.fail(err)
 		}
+		close(needed)
 		<-summed // Otherwise chunks would pile up for the hashes.
 	})
 	return nil
@@ -201,8 +206,9 @@ func (u *upload) seal(c *chunk, data []byte) (sealed []byte, err error) {
 
 // sum adds a chunk to the hashes of the content, behind those before it, and calls used. It
 // returns a channel that is closed once it has, for large chunks while other goroutines
-// encrypt and store them: MD5 takes longer than all else.
-func (u *upload) sum(data []byte, used func()) <-chan struct{} {
+// encrypt and store them: MD5 takes longer than all else. It may wait for chunks of other
+// uploads until needed is closed.
+func (u *upload) sum(data []byte, used func(), needed <-chan struct{}) <-chan struct{} {
 	before := u.summed
 	if len(data) <= smallBuffer {
 		<-before
@@ -223,10 +229,24 @@ func (u *upload) sum(data []byte, used func()) <-chan struct{} {
 		if u.SHA256 {
 			sha.Go(func() { u.sha.Write(data) })
 		}
-		u.md5.Write(data)
+		u.md5s.Write(u.md5, data, needed)
 		sha.Wait()
 	}()
 	return after
+}
+
+// enter says that large chunks come, and leave that no more do.
+func (u *upload) enter() {
+	if !u.large {
+		u.large = true
+		u.md5s.Enter()
+	}
+}
+
+func (u *upload) leave() {
+	if u.large {
+		u.md5s.Leave()
+	}
 }
 
 // closed returns a channel that is closed.
