@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"time"
 
@@ -77,7 +76,6 @@ of this machine that every execution sees as /mnt/NAME.`,
 // clusters on one machine, which need no delay.
 func runNode(cmd *cobra.Command, cfg config.Config, promoteAfter time.Duration) error {
 	cli.KeepPrivate()
-	useProcessors()
 	ctx, stop := context.WithCancel(cmd.Context())
 	var announcer sync.WaitGroup
 	defer announcer.Wait()
@@ -94,19 +92,6 @@ func runNode(cmd *cobra.Command, cfg config.Config, promoteAfter time.Duration) 
 			"to have the machine join again, move %s away and start it with a new join token", cfg.DataDir)}
 	}
 	return err
-}
-
-// inCalls is how many goroutines may be in system calls besides those that compute, one for
-// each core. A write past the page cache lasts for milliseconds, and the runtime gives its
-// place to another goroutine only late: of two cores an upload lost a twelfth so.
-const inCalls = 2
-
-// useProcessors has all cores compute while files are written. The operator's GOMAXPROCS
-// comes first.
-func useProcessors() {
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + inCalls)
-	}
 }
 
 // announceRootToken prints the location of the cluster's root token if this
