@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"berth/compute"
 	"berth/loop"
 	"berth/node/executor/mount"
@@ -133,8 +131,8 @@ type storer interface {
 // not. Once storage refuses a file it is asked for no others, but for those under way.
 func copyTo(ctx context.Context, to storer, prefix string, stream *io.SectionReader) error {
 	files := sandbox.NewWorkReader(stream)
-	var group errgroup.Group
-	group.SetLimit(copiesAtOnce)
+	var group sync.WaitGroup
+	atOnce := make(chan struct{}, copiesAtOnce)
 	var mu sync.Mutex
 	var count, failed int
 	var first error
@@ -160,19 +158,20 @@ func copyTo(ctx context.Context, to storer, prefix string, stream *io.SectionRea
 			fail(key, bad)
 			continue
 		}
-		if refused.Load() {
+		if atOnce <- struct{}{}; refused.Load() {
+			<-atOnce
 			fail(key, "storage has refused another file")
 			continue
 		}
-		group.Go(func() error {
+		group.Go(func() {
+			defer func() { <-atOnce }()
 			if err := to.Store(ctx, key, io.NewSectionReader(stream, at, entry.Size), entry.Size); err != nil {
 				fail(key, storeReason(ctx, err))
 				refused.Store(true)
 			}
-			return nil
 		})
 	}
-	_ = group.Wait() // Its functions return no errors.
+	group.Wait()
 	if failed == 0 {
 		return nil
 	}
