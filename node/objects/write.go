@@ -44,7 +44,6 @@ func (s *Store) Write(ctx context.Context, w Write) (compute.Content, error) {
 		md5: md5.New(), sha: sha256.New(), //nolint:gosec // As above.
 		ahead: make(chan struct{}, uploadAhead), newer: s.cfg.SealsChunks(), summed: closed(),
 	}
-	defer u.leave()
 	content, err := u.run()
 	if err != nil {
 		u.puts.Wait() // Nothing may use the memory that was given back.
@@ -69,7 +68,7 @@ type upload struct {
 	summed chan struct{} // Closed once md5 and sha have all chunks.
 	md5    hash.Hash
 	sha    hash.Hash
-	large  bool // It has entered md5s.
+	large  atomic.Int32 // Large chunks on their way.
 
 	ahead  chan struct{} // Holds one token per chunk on its way.
 	puts   sync.WaitGroup
@@ -129,7 +128,6 @@ func (u *upload) read() (data []byte, give func(), err error) {
 				if give, err = u.places.take(u.ctx, u.Actor.Org); err != nil {
 					return nil, func() {}, err
 				}
-				u.enter()
 				begun = u.cfg.Now() // The client did not make it wait.
 			}
 			buf = append(buffer(size)[:0], buf...)
@@ -169,9 +167,11 @@ func (u *upload) put(data []byte, give func()) error {
 		}
 	}
 	needed := make(chan struct{})
+	leave := u.enter(data)
 	summed := u.sum(data, used, needed)
 	u.puts.Go(func() {
 		defer func() { <-u.ahead }()
+		defer leave()
 		defer give()
 		sealed, err := u.seal(c, data)
 		used()
@@ -235,17 +235,18 @@ func (u *upload) sum(data []byte, used func(), needed <-chan struct{}) <-chan st
 	return after
 }
 
-// enter says that large chunks come, and leave that no more do.
-func (u *upload) enter() {
-	if !u.large {
-		u.large = true
+// enter tells the MD5s of others that a large chunk is on its way, and leave that it has arrived.
+func (u *upload) enter(data []byte) (leave func()) {
+	if len(data) <= smallBuffer {
+		return func() {}
+	}
+	if u.large.Add(1) == 1 {
 		u.md5s.Enter()
 	}
-}
-
-func (u *upload) leave() {
-	if u.large {
-		u.md5s.Leave()
+	return func() {
+		if u.large.Add(-1) == 0 {
+			u.md5s.Leave()
+		}
 	}
 }
 
