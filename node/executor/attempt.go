@@ -275,8 +275,8 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	}
 	res.supervisor = nil // The attempt has it.
 	conn, err := e.hand(waiting, spare, e.dir(a.key), res)
-	if err == nil && res.warm != nil {
-		e.wantWarm(*res.warm)
+	if err == nil {
+		e.wantWarm(res.warm)
 	}
 	return conn, err
 }
@@ -334,8 +334,8 @@ func (e *Executor) takeSandbox(
 	if ok {
 		if warm := e.takeWarm(key); warm != nil {
 			e.metrics.warm.Inc()
-			a.setGroup(warm.group)
-			warm.res.supervisor, warm.res.group, warm.res.warm = warm.conn, warm.group, &key
+			a.setGroup(warm.group.Name())
+			warm.res.supervisor, warm.res.group, warm.res.warm = warm.conn, warm.group.Name(), &key
 			return warm.res, nil
 		}
 	}

@@ -16,7 +16,10 @@ def wait():
     for word in words[count:]:
         name, _, value = word.partition(b"=")
         os.environb[name] = value
-    return [os.fsdecode(word) for word in words[1:count]]
+    args = [os.fsdecode(word) for word in words[1:count]]
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv += args  # Programs start themselves again with it.
+    return args
 
 
 def execute(path, prior, number, args):

@@ -12,10 +12,13 @@ import (
 const maxEarlyBytes = 64 << 10
 
 // startsEarly reports whether the interpreter of an execution may start before it has the
-// variables and the files: none of them changes how it starts. kept are the variables
-// that the user keeps.
+// variables and the files: none of them changes how it starts, and nothing of the user's
+// runs before the journal has the start. Packages, environments and volumes may have code that
+// an interpreter runs when it starts (sitecustomize, usercustomize, .pth files). kept are the
+// variables that the user keeps.
 func startsEarly(x *compute.Execution, bundle *compute.Bundle, kept []compute.EnvVariable) bool {
-	if bundle.Code == "" || x.Files != nil {
+	if bundle.Code == "" || bundle.Requirements != "" || x.Files != nil ||
+		x.Environment != (compute.EnvironmentRef{}) || x.Storage != nil || len(x.Volumes) > 0 {
 		return false
 	}
 	bytes := 0

@@ -188,6 +188,7 @@ type Executor struct {
 	baseLinks []sandbox.Link
 
 	starting chan struct{} // A semaphore of attempts in preparation.
+	looking  chan struct{} // Has room for one that looks at the volumes of all executions.
 	group    sync.WaitGroup
 
 	mu sync.Mutex
@@ -214,7 +215,7 @@ func Open(cfg Config, source Source, reporter Reporter, bundles Bundles) (*Execu
 		log: cfg.Logger.With("part", "executor"), metrics: newMetrics(cfg.Registerer),
 		opened: cfg.Now(), starting: make(chan struct{}, maxStarting), attempts: make(map[key]*attempt),
 		environments: make(map[compute.EnvironmentID]*environment), prepared: make(chan struct{}),
-		warm: warmPool{started: make(chan warmKey, 1)},
+		warm: warmPool{started: make(chan *warmKey, 1)}, looking: make(chan struct{}, 1),
 	}
 	e.engineWatch = &engineWatch{ask: e.askEngine, now: cfg.Now, log: e.log, silent: e.metrics.silent}
 	if err := e.open(); err != nil {

@@ -387,6 +387,40 @@ func TestMountsBelow(t *testing.T) {
 	}
 }
 
+// TestStartsEarly starts no interpreter ahead that would execute something of the user's when it
+// starts, or would start otherwise.
+func TestStartsEarly(t *testing.T) {
+	plain := func() (*compute.Execution, *compute.Bundle) {
+		return new(compute.Execution), &compute.Bundle{Code: "pass", Env: map[string]string{"A": "1"}, ImportFiles: map[string]string{"a.py": ""}}
+	}
+	for name, change := range map[string]func(*compute.Execution, *compute.Bundle){
+		"nothing":        func(_ *compute.Execution, b *compute.Bundle) { b.Code = "" },
+		"packages":       func(_ *compute.Execution, b *compute.Bundle) { b.Requirements = "x==1" },
+		"an environment": func(x *compute.Execution, _ *compute.Bundle) { x.Environment.Name = "e" },
+		"storage":        func(x *compute.Execution, _ *compute.Bundle) { x.Storage = new(compute.StorageMount) },
+		"a volume": func(x *compute.Execution, _ *compute.Bundle) {
+			x.Volumes = []compute.Volume{{Name: "v", Path: "/work/.local"}}
+		},
+		"uploaded files":  func(x *compute.Execution, _ *compute.Bundle) { x.Files = new(compute.Files) },
+		"a variable":      func(_ *compute.Execution, b *compute.Bundle) { b.Env["PYTHONSTARTUP"] = "x" },
+		"own packages":    func(_ *compute.Execution, b *compute.Bundle) { b.ImportFiles["./.local/lib/x.pth"] = "" },
+		"stored packages": func(_ *compute.Execution, b *compute.Bundle) { b.StoredFiles = map[string][]byte{".local/x": nil} },
+		"many variables":  func(_ *compute.Execution, b *compute.Bundle) { b.Env["X"] = strings.Repeat("x", maxEarlyBytes) },
+	} {
+		x, b := plain()
+		if change(x, b); startsEarly(x, b, nil) {
+			t.Errorf("%s: the interpreter starts early", name)
+		}
+	}
+	x, b := plain()
+	if !startsEarly(x, b, []compute.EnvVariable{{Name: "B", Value: "2"}}) {
+		t.Error("plain code: the interpreter starts late")
+	}
+	if startsEarly(x, b, []compute.EnvVariable{{Name: "LD_PRELOAD", Value: "2"}}) {
+		t.Error("a variable that is kept: the interpreter starts early")
+	}
+}
+
 // TestDeviceIDs hands a container the assigned GPUs by their UUIDs, whichever their indexes are,
 // and no simulated ones.
 func TestDeviceIDs(t *testing.T) {

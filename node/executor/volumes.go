@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"berth/compute"
 	"berth/node/executor/mount"
@@ -76,14 +78,46 @@ func (e *Executor) volumes(x *compute.Execution) ([]sandbox.Bind, error) {
 	return binds, nil
 }
 
+// lookWithin limits how long a start waits for the volumes to be looked at. That of a server that is
+// gone may never answer.
+const lookWithin = 200 * time.Millisecond
+
 // mountsOfAll describes what is mounted at the volumes that every execution has, and below them.
 // It is another text once that is not the same, and "" without such volumes.
 func (e *Executor) mountsOfAll() (string, error) {
+	always := slices.DeleteFunc(slices.Clone(e.cfg.Mounts), func(m Mount) bool { return !m.Always })
+	if len(always) == 0 {
+		return "", nil
+	}
+	late := time.NewTimer(lookWithin)
+	defer late.Stop()
+	select {
+	case e.looking <- struct{}{}:
+	case <-late.C:
+		return "", errNoAnswer
+	}
+	var seen string
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer func() { <-e.looking }()
+		defer close(done)
+		seen, err = describeMounts(always)
+	}()
+	select {
+	case <-done:
+		return seen, err
+	case <-late.C:
+		return "", errNoAnswer
+	}
+}
+
+var errNoAnswer = errors.New("a volume does not answer")
+
+// describeMounts describes what is mounted at volumes and below them.
+func describeMounts(volumes []Mount) (string, error) {
 	var seen strings.Builder
-	for _, m := range e.cfg.Mounts {
-		if !m.Always {
-			continue
-		}
+	for _, m := range volumes {
 		where, err := filepath.EvalSymlinks(m.Path)
 		if err != nil {
 			return "", fmt.Errorf("volume %q: %w", m.Name, err)

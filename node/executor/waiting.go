@@ -131,7 +131,7 @@ func (e *Executor) startWaiting(command string) (*supervise.Conn, error) {
 }
 
 // hand gives a supervisor that waits the attempt in dir. Another takes the place of one that
-// has ended meanwhile.
+// has ended meanwhile, but not of one with a sandbox, whose scratch space is used.
 func (e *Executor) hand(conn *supervise.Conn, s *spare, dir string, res *resources) (*supervise.Conn, error) {
 	fault.Point("executor.spawn.before")
 	null, err := os.Open(os.DevNull)
@@ -148,6 +148,9 @@ func (e *Executor) hand(conn *supervise.Conn, s *spare, dir string, res *resourc
 	defer stderr.Close()
 	if err = conn.Hand(dir, stderr, res.files(null)); err != nil {
 		conn.Close()
+		if res.group != "" {
+			return nil, err
+		}
 		again, e2 := e.startWaiting(s.command)
 		if e2 != nil {
 			return nil, errors.Join(err, e2)

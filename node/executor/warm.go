@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	protocol "berth/attempt"
 	"berth/compute"
 	"berth/fault"
+	"berth/node/executor/cgroup"
 	"berth/node/executor/supervise"
 )
 
@@ -24,8 +26,9 @@ const (
 	// the processors that executions which come one after the other need.
 	warmAfter = 250 * time.Millisecond
 
-	warmGroup = "warm."          // In the names of their cgroups, behind the prefix of the node.
-	endWithin = 10 * time.Second // For those that nobody took to go when the node stops.
+	warmGroup  = "warm."          // In the names of their cgroups, behind the prefix of the node.
+	takeWithin = time.Second      // An attempt waits so long for one that is being made.
+	endWithin  = 10 * time.Second // For those that nobody took to go when the node stops.
 )
 
 // warmKey is what an execution asks of its sandbox that another may not. All else of two
@@ -42,7 +45,7 @@ type warmKey struct {
 // which would start later by the time that both take. An attempt gets one that no other had.
 type warmSandbox struct {
 	conn  *supervise.Conn
-	group string     // Name of its cgroup.
+	group *cgroup.Group
 	res   *resources // The attempt gets them too.
 }
 
@@ -50,6 +53,7 @@ type warmSandbox struct {
 func (w *warmSandbox) close() {
 	w.conn.Close()
 	w.res.close()
+	_ = w.group.Remove(killTimeout) // Its supervisor may be gone. The next process of the node removes it too.
 }
 
 // warmPlace is the place of a warm sandbox that is there, or is being made.
@@ -62,7 +66,7 @@ type warmPlace struct {
 
 // warmPool has the warm sandboxes of a node. Its methods are safe for concurrent use.
 type warmPool struct {
-	started chan warmKey // Has the key of an attempt that started.
+	started chan *warmKey // Has the key of an attempt that started; nil if it cannot have a warm sandbox.
 
 	mu sync.Mutex
 
@@ -83,16 +87,46 @@ func (p *warmPool) take(key warmKey) *warmSandbox {
 	place := p.places[at]
 	p.places = slices.Delete(p.places, at, at+1)
 	p.mu.Unlock()
-	<-place.done
+	late := time.NewTimer(takeWithin)
+	defer late.Stop()
+	select {
+	case <-place.done:
+	case <-late.C:
+		if p.leave(place) {
+			return nil
+		}
+	}
 	if place.limit != nil {
 		place.limit.Stop()
 	}
 	return place.sandbox
 }
 
+// leave gives a place back whose sandbox is still being made. It reports false if it is made.
+func (p *warmPool) leave(place *warmPlace) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-place.done:
+		return false
+	default:
+		p.places = append(p.places, place)
+		return true
+	}
+}
+
 // begin returns a place for a sandbox that the caller is to make, nil if there are enough or one
 // is being made. The oldest one of another key makes room.
 func (p *warmPool) begin(key warmKey) *warmPlace {
+	place, old := p.beginIn(key)
+	if old != nil {
+		old.close()
+	}
+	return place
+}
+
+// beginIn is begin, but for the end of the sandbox that makes room.
+func (p *warmPool) beginIn(key warmKey) (place *warmPlace, old *warmSandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	have := 0
@@ -102,46 +136,49 @@ func (p *warmPool) begin(key warmKey) *warmPlace {
 		}
 	}
 	if p.closed || p.making || have >= warmMost {
-		return nil
+		return nil, nil
 	}
 	if len(p.places) >= warmMost {
 		at := slices.IndexFunc(p.places, func(place *warmPlace) bool { return place.key != key })
-		p.drop(p.places[at])
+		old = p.drop(p.places[at])
 	}
-	place := &warmPlace{key: key, done: make(chan struct{})}
+	place = &warmPlace{key: key, done: make(chan struct{})}
 	p.places, p.making = append(p.places, place), true
-	return place
+	return place, old
 }
 
 // finish puts a sandbox in its place, or says with nil that it could not be made.
 func (p *warmPool) finish(place *warmPlace, made *warmSandbox) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.making = false
 	place.sandbox = made
 	if made != nil {
 		place.limit = time.AfterFunc(spareTime, func() {
 			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.drop(place)
+			old := p.drop(place)
+			p.mu.Unlock()
+			if old != nil {
+				old.close()
+			}
 		})
 	}
 	close(place.done)
 	if made == nil {
 		p.places = slices.DeleteFunc(p.places, func(other *warmPlace) bool { return other == place })
-	} else if p.closed {
-		p.drop(place)
 	}
+	p.mu.Unlock()
 }
 
-// drop ends the sandbox of a place, unless somebody took it. The caller holds mu. No place is dropped
-// while its sandbox is made.
-func (p *warmPool) drop(place *warmPlace) {
-	if at := slices.Index(p.places, place); at >= 0 {
-		p.places = slices.Delete(p.places, at, at+1)
-		place.limit.Stop()
-		place.sandbox.close()
+// drop takes the sandbox of a place, which the caller is to close, nil if somebody has it. The
+// caller holds mu. No place is dropped while its sandbox is made.
+func (p *warmPool) drop(place *warmPlace) *warmSandbox {
+	at := slices.Index(p.places, place)
+	if at < 0 {
+		return nil
 	}
+	p.places = slices.Delete(p.places, at, at+1)
+	place.limit.Stop()
+	return place.sandbox
 }
 
 // close ends the sandboxes that nobody took, and returns once they have gone.
@@ -158,7 +195,7 @@ func (p *warmPool) close() {
 			if place.sandbox != nil {
 				place.limit.Stop()
 				place.sandbox.conn.End(endWithin)
-				place.sandbox.res.close()
+				place.sandbox.close()
 			}
 		})
 	}
@@ -170,9 +207,7 @@ func (p *warmPool) close() {
 func (e *Executor) warmKeyOf(w compute.Work, bundle *compute.Bundle, early bool) (warmKey, bool) {
 	x := w.Execution
 	devices := slices.ContainsFunc(w.GPUs, func(gpu compute.GPU) bool { return !gpu.Simulated })
-	if !early || devices ||
-		x.Environment != (compute.EnvironmentRef{}) || x.Storage != nil || len(x.Volumes) > 0 ||
-		protocol.MayLeave(x) || bundle.Requirements != "" || len(bundle.PriorImports) > 0 ||
+	if !early || devices || protocol.MayLeave(x) || len(bundle.PriorImports) > 0 ||
 		bundle.Cell > 0 || bundle.KernelState != "" || len(bundle.Stdin) > 0 {
 		return warmKey{}, false
 	}
@@ -205,30 +240,41 @@ func (e *Executor) takeWarm(key warmKey) *warmSandbox {
 func (e *Executor) keepWarm(ctx context.Context) {
 	quiet := time.NewTimer(0)
 	<-quiet.C
-	var key warmKey
+	var key *warmKey
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case key = <-e.warm.started:
-			quiet.Reset(warmAfter)
+		case started := <-e.warm.started:
+			if key = cmp.Or(started, key); key != nil {
+				quiet.Reset(warmAfter)
+			}
 		case <-quiet.C:
-			e.fillWarm(ctx, key)
+			e.fillWarm(ctx, *key)
 		}
 	}
 }
 
-// wantWarm has warm sandboxes made for attempts like one that started.
-func (e *Executor) wantWarm(key warmKey) {
-	select {
-	case e.warm.started <- key:
-	default: // Another one is known.
+// wantWarm has warm sandboxes made for attempts like one that started; nil for one that
+// cannot have any.
+func (e *Executor) wantWarm(key *warmKey) {
+	for {
+		select {
+		case e.warm.started <- key:
+			return
+		default:
+		}
+		select {
+		case earlier := <-e.warm.started:
+			key = cmp.Or(key, earlier)
+		default:
+		}
 	}
 }
 
-// fillWarm makes warm sandboxes until there are enough.
+// fillWarm makes warm sandboxes until there are enough, or another attempt starts.
 func (e *Executor) fillWarm(ctx context.Context, key warmKey) {
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && len(e.warm.started) == 0 {
 		place := e.warm.begin(key)
 		if place == nil {
 			return
@@ -257,7 +303,8 @@ func (e *Executor) makeWarm(ctx context.Context, key warmKey) (*warmSandbox, err
 		res.close()
 		return nil, err
 	}
-	w := &warmSandbox{conn: conn, group: e.groupPrefix() + warmGroup + rand.Text(), res: res}
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	w := &warmSandbox{conn: conn, group: e.cgroups.Group(e.groupPrefix() + warmGroup + rand.Text()), res: res}
 	res.early = true
 	if err := e.warmUp(w, key); err != nil {
 		w.close()
@@ -275,7 +322,7 @@ func (e *Executor) warmUp(w *warmSandbox, key warmKey) error {
 	}
 	defer null.Close()
 	spec := &supervise.Spec{
-		Group: w.group, MemoryMiB: key.memoryMiB, Pids: maxPids, JoinNetwork: w.res.network != nil,
+		Group: w.group.Name(), MemoryMiB: key.memoryMiB, Pids: maxPids, JoinNetwork: w.res.network != nil,
 	}
 	e.boxIn(spec, compute.Work{Execution: new(compute.Execution), Attempt: new(compute.Attempt)},
 		&compute.Bundle{Code: "pass"}, w.res, "")
@@ -293,7 +340,8 @@ func (e *Executor) warmUp(w *warmSandbox, key warmKey) error {
 	return nil
 }
 
-// usesWarm reports whether a cgroup is that of a warm sandbox, which an attempt with a live supervisor has.
+// usesWarm reports whether a cgroup is that of a warm sandbox, which an attempt with a live supervisor has,
+// or may have: its spec cannot be read.
 func (e *Executor) usesWarm(group string) bool {
 	if !strings.HasPrefix(group, e.groupPrefix()+warmGroup) {
 		return false
@@ -301,6 +349,6 @@ func (e *Executor) usesWarm(group string) bool {
 	keys, err := e.stored()
 	return err != nil || slices.ContainsFunc(keys, func(k key) bool {
 		spec, err := supervise.ReadSpec(e.dir(k))
-		return err == nil && spec.Group == group && e.supervised(k.String())
+		return (err != nil || spec.Group == group) && e.supervised(k.String())
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -83,7 +84,7 @@ mounts = [line.split()[4:8] for line in open("/proc/self/mountinfo")]
 start = open("/proc/self/stat").read().rsplit(")", 1)[1].split()[19]
 print(json.dumps({"start": int(start), "process": {
     "environ": {k: v for k, v in os.environ.items() if k not in ("BERTH_EXECUTION_ID", "TZ")},
-    "argv": sys.argv, "path": sys.path, "flags": str(sys.flags), "directory": os.getcwd(),
+    "argv": sys.argv, "orig": sys.orig_argv, "path": sys.path, "flags": str(sys.flags), "directory": os.getcwd(),
     "main": sorted(vars(sys.modules["__main__"])), "modules": sorted(m for m in sys.modules),
     "files": sorted(os.listdir(".")), "descriptors": sorted(os.listdir("/proc/self/fd")),
     "limits": [resource.getrlimit(i) for i in range(16)],
@@ -211,7 +212,8 @@ func TestWarmSandboxSeesVolumes(t *testing.T) {
 	}
 }
 
-// TestWarmSandboxDies kills a part of a warm sandbox: the next attempt gets one of its own.
+// TestWarmSandboxDies kills a part of a warm sandbox: the next attempt gets one of its own, and
+// the cgroup goes.
 func TestWarmSandboxDies(t *testing.T) {
 	t.Parallel()
 	n, _ := warmNode(t, nil)
@@ -224,7 +226,7 @@ func TestWarmSandboxDies(t *testing.T) {
 	completes()
 	for _, part := range []string{"interpreter", "first process", "supervisor"} {
 		pid := n.warmed()
-		group := groupOfSandbox(t, n)
+		name, group := groupOfSandbox(t, n)
 		pids := group()
 		switch part {
 		case "interpreter":
@@ -242,14 +244,14 @@ func TestWarmSandboxDies(t *testing.T) {
 		}
 		completes()
 		completes()
+		await(t, "the end of its cgroup", func() bool { return !slices.Contains(warmGroups(t, n), name) })
 	}
 }
 
-// groupOfSandbox waits for a warm sandbox whose interpreter has started, and returns the processes
-// of its cgroup.
-func groupOfSandbox(t *testing.T, n *node) (pids func() []int) {
+// groupOfSandbox waits for a warm sandbox whose interpreter has started, and returns its cgroup
+// and the processes there.
+func groupOfSandbox(t *testing.T, n *node) (name string, pids func() []int) {
 	t.Helper()
-	var name string
 	host, err := cgroup.Detect()
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +271,7 @@ func groupOfSandbox(t *testing.T, n *node) (pids func() []int) {
 		}
 		return false
 	})
-	return read
+	return name, read
 }
 
 // warmGroups returns the cgroups of the node's warm sandboxes.

@@ -48,6 +48,9 @@ type Group struct {
 // Group returns the group with the name. It may not exist.
 func (h *Host) Group(name string) *Group { return &Group{host: h, name: name} }
 
+// Name returns the name by which Host.Group has the group.
+func (g *Group) Name() string { return g.name }
+
 // Slice returns the group of a systemd slice whose name has one dash, as in
 // "berth-4f2a.slice". It may not exist: systemd makes and removes it.
 func (h *Host) Slice(name string) *Group {

@@ -93,7 +93,7 @@ func (c *Conn) End(within time.Duration) {
 func warmUp() (*warm, string, error) {
 	made, err := makeWarm()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		_, _ = syscall.Write(FDConn, []byte(strings.ReplaceAll(err.Error(), "\n", " ")+"\n")) // The node logs it.
 		return nil, "", err
 	}
 	for {
