@@ -31,8 +31,8 @@ SDK := berth/sdk/go
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## Build bin/berth
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/berth ./cmd/berth
+build: ## Build bin/berth; TAGS=gcs adds Google Cloud Storage (gs://)
+	$(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/berth ./cmd/berth
 
 client: ## Build clients for other machines: bin/client/berth-OS-ARCH, without the parts of a node
 	@for target in darwin/arm64 darwin/amd64 windows/amd64 linux/arm64 linux/amd64; do \

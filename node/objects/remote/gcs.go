@@ -2,4 +2,4 @@
 
 package remote
 
-import _ "gocloud.dev/blob/gcsblob" // gs://, with 30 MB of the program.
+import _ "gocloud.dev/blob/gcsblob" // gs://, with 20 MB of the program, and gRPC.

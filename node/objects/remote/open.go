@@ -31,7 +31,7 @@ func Check(text string) error {
 	case err != nil:
 		return errors.New("it is not a URL")
 	case !slices.Contains(Schemes(), u.Scheme):
-		return fmt.Errorf("%q is none of the schemes %s (gs needs a program that is built with -tags gcs)",
+		return fmt.Errorf("%q is none of the schemes %s (gs needs a program from make build TAGS=gcs)",
 			u.Scheme, strings.Join(Schemes(), ", "))
 	case u.Host == "":
 		return errors.New("it names no bucket")
