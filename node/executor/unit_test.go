@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"berth/boottime"
@@ -385,6 +386,42 @@ func TestMountsBelow(t *testing.T) {
 			t.Errorf("%s:\n%s, want\n%s", dir, got, want)
 		}
 	}
+}
+
+// TestSilentVolume has a volume of all executions that does not answer: starts do without a warm sandbox.
+func TestSilentVolume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &Executor{looking: make(chan struct{}, 1), cfg: Config{Mounts: []Mount{{Name: "data", Path: "/", Always: true}}}}
+		work := compute.Work{Execution: new(compute.Execution), Attempt: new(compute.Attempt)}
+		if key, ok := e.warmKeyOf(work, new(compute.Bundle), true); !ok || key.mounts == "" {
+			t.Errorf("a volume that answers: %+v, %v", key, ok)
+		}
+		synctest.Wait()
+		e.looking <- struct{}{} // Somebody looks, and gets no answer.
+		if _, ok := e.warmKeyOf(work, new(compute.Bundle), true); ok {
+			t.Error("an attempt may have a warm sandbox, though nobody knows what is mounted")
+		}
+	})
+}
+
+// TestWarmSandboxIsLate takes a sandbox that is not made in time: the attempt starts without it,
+// and the next one has it.
+func TestWarmSandboxIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pool warmPool
+		key, made := warmKey{memoryMiB: 1}, new(warmSandbox)
+		place := pool.begin(key)
+		if w := pool.take(key); w != nil {
+			t.Fatalf("a sandbox that is not made: %+v", w)
+		}
+		pool.finish(place, made)
+		if w := pool.take(key); w != made {
+			t.Fatalf("the next attempt has %+v", w)
+		}
+		if w := pool.take(key); w != nil {
+			t.Fatalf("a sandbox is used twice: %+v", w)
+		}
+	})
 }
 
 // TestStartsEarly starts no interpreter ahead that would execute something of the user's when it

@@ -118,15 +118,15 @@ func (p *warmPool) leave(place *warmPlace) bool {
 // begin returns a place for a sandbox that the caller is to make, nil if there are enough or one
 // is being made. The oldest one of another key makes room.
 func (p *warmPool) begin(key warmKey) *warmPlace {
-	place, old := p.beginIn(key)
+	place, old := p.reserve(key)
 	if old != nil {
 		old.close()
 	}
 	return place
 }
 
-// beginIn is begin, but for the end of the sandbox that makes room.
-func (p *warmPool) beginIn(key warmKey) (place *warmPlace, old *warmSandbox) {
+// reserve is begin, but leaves the end of the sandbox that makes room to the caller.
+func (p *warmPool) reserve(key warmKey) (place *warmPlace, old *warmSandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	have := 0

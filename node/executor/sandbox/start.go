@@ -273,8 +273,12 @@ func (s *Sandbox) ExecuteAs(spec *Spec, extra time.Duration) error {
 			return fmt.Errorf("start program: %w", err)
 		}
 		defer work.Close()
-		// The first process reports errors, and reads no further then.
-		go func() { _ = deliver(s.startPipe, spec, work) }()
+		// The first process reports its errors, and reads no further then. The end of the pipe tells it of others.
+		go func() {
+			if err := deliver(s.startPipe, spec, work); err != nil {
+				s.startPipe.Close()
+			}
+		}()
 	}
 	_, err := s.expect("started")
 	return err

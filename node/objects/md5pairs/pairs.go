@@ -32,7 +32,7 @@ type job struct {
 	done chan struct{}
 }
 
-// Enter announces a stream whose data will come, until Leave.
+// Enter announces a stream that has data to add, or soon will, until Leave.
 func (h *Hasher) Enter() { h.count(1) }
 
 // Leave ends what Enter began.
