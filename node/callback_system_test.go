@@ -206,6 +206,7 @@ func TestCallbacks(t *testing.T) {
 	if code := list[3].StatusCode; code == nil || *code != http.StatusTemporaryRedirect {
 		t.Errorf("of a receiver that redirects is kept %+v", list[3])
 	}
+	mustVoters(t, nodetest.MustClient(t, c.RootToken, follower.URL()), 3) // Without the leader, two are a quorum then.
 	leader.Stop()
 	r.recover()
 	nodetest.Eventually(t, endWait, "the next leader to deliver", status("delivered", "delivered", "pending", "pending", "pending", "pending"))
