@@ -26,13 +26,18 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 SDK := berth/sdk/go
 
 .DEFAULT_GOAL := help
-.PHONY: help build client demo test test-long security check race lint openapi-lint fmt faults faults-long faults-report faults-binary clean
+.PHONY: help supervisor build client demo test test-long security check race lint openapi-lint fmt faults faults-long faults-report faults-binary clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## Build bin/berth; TAGS=gcs adds Google Cloud Storage (gs://)
-	$(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/berth ./cmd/berth
+# The program of supervisors, which the node has inside when it is built with the tag supervisor.
+supervisor:
+	CGO_ENABLED=0 $(GO) build $(TRIM) -ldflags '-s -w' -o node/executor/program/berth-supervisor ./cmd/berth-supervisor
+
+build: TRIM := -trimpath
+build: supervisor ## Build bin/berth; TAGS=gcs adds Google Cloud Storage (gs://)
+	$(GO) build -trimpath -tags 'supervisor $(TAGS)' -ldflags '$(LDFLAGS)' -o bin/berth ./cmd/berth
 
 client: ## Build clients for other machines: bin/client/berth-OS-ARCH, without the parts of a node
 	@for target in darwin/arm64 darwin/amd64 windows/amd64 linux/arm64 linux/amd64; do \
@@ -49,7 +54,7 @@ demo: ## Start three nodes on this machine and let them pick a GPU type; KEEP=1 
 
 test: ## Install what tests need, then run those that prove a change; at most 13 minutes is the aim
 	@scripts/setup.sh test
-	@$(MAKE) --no-print-directory $(GOTESTSUM)
+	@$(MAKE) --no-print-directory $(GOTESTSUM) supervisor
 	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh $(or $(PKG),./... $(SDK))
 
 test-long: ## Run all tests in their long form: fault round, failpoints, planted bugs, cgroup v2 guest

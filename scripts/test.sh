@@ -10,10 +10,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export GOFLAGS=${GOFLAGS:--buildvcs=false}
-tags=
+tags=supervisor # As make build has it.
 if [[ ${1-} == --long ]]; then
 	shift
-	tags=long
+	tags=long # Without it supervisors are the tests' own binaries, and under the race detector as they are.
 fi
 export BERTH_TEST_FLAGS="-tags=$tags -vet=off -shuffle=on -timeout=40m"
 
@@ -21,7 +21,7 @@ export BERTH_TEST_FLAGS="-tags=$tags -vet=off -shuffle=on -timeout=40m"
 # also those that mostly compute or answer one request after another, and those that
 # take minutes to compile for it. It does not cover other processes.
 race='api/client|cluster(/.*)?|gpu|node/(inference/meter|logs|mirror|replication|storage)'
-[[ -z $tags ]] || race+='|api(/edge)?|fsm(/.*)?|node(/(executor|leader|worker))?'
+[[ $tags != long ]] || race+='|api(/edge)?|fsm(/.*)?|node(/(executor|leader|worker))?'
 export BERTH_TEST_RACE="^berth/($race)\$"
 
 # Tests that execute code share the machine's cgroups, networks and devices, so
@@ -29,13 +29,13 @@ export BERTH_TEST_RACE="^berth/($race)\$"
 # and the ends of processes. Tests with peers or clients in one process run beside
 # them, and tests that compute run at lower priority.
 benchcmd=
-[[ -z $tags ]] || benchcmd='(/benchcmd)?' # Its long tests start clusters.
+[[ $tags != long ]] || benchcmd='(/benchcmd)?' # Its long tests start clusters.
 machine="^berth/(node(/[a-z]+)?|node/executor/.*|cmd/berth$benchcmd|bench/faults(/sweep)?|bench/workers)\$"
 peers='^berth/(cluster|api|deploy)(/.*)?$'
 # In the long form the sweep of all failpoints takes a third of the time, and hardly any
 # of the processors: its nodes have networks and disks of their own. It goes beside.
 sweep='^$'
-[[ -z $tags ]] || sweep='^berth/bench/faults/sweep$'
+[[ $tags != long ]] || sweep='^berth/bench/faults/sweep$'
 
 begin=$SECONDS
 out=bin/test
@@ -77,13 +77,13 @@ echo "compiling"
 race_packages=$(select_packages in "$BERTH_TEST_RACE" <<<"$packages")
 if [[ -n $race_packages ]]; then
 	# shellcheck disable=SC2086
-	go build -race $race_packages
+	go build -race -tags="$tags" $race_packages
 fi
 # A package of tests alone, as docs, has nothing to build.
 buildable=$(go list -tags="$tags" -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' "$@")
 if [[ -n $buildable ]]; then
 	# shellcheck disable=SC2086
-	go build $buildable
+	go build -tags="$tags" $buildable
 fi
 # The tests of the machine go one after the other, and would be compiled so too.
 alone=$(select_packages in "$machine" <<<"$packages" | select_packages out "$BERTH_TEST_RACE")

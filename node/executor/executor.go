@@ -25,6 +25,7 @@ import (
 	"berth/node/executor/docker"
 	"berth/node/executor/packages"
 	"berth/node/executor/policy"
+	"berth/node/executor/program"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/scratch"
 	"berth/node/executor/supervise"
@@ -103,7 +104,6 @@ type Mount struct {
 type Config struct {
 	DataDir       string
 	Node          compute.NodeID
-	Program       string               // The berth binary of supervisors; "" for this process's own.
 	Python        string               // The interpreter; "" for the machine's python3.
 	Packages      Packages             // How the packages are installed that executions ask for.
 	SiteDirs      []string             // Added to the module path of executions, read-only.
@@ -147,9 +147,8 @@ const DefaultStopGrace = 10 * time.Second
 const (
 	scratchDirName = "scratch"
 
-	ownProgram    = "/proc/self/exe" // The same binary even if its file was replaced.
-	contactEvery  = 2 * time.Second  // Interval between reports of leader contact to supervisors.
-	maxStarting   = 8                // Attempts prepared concurrently. Others wait.
+	contactEvery  = 2 * time.Second // Interval between reports of leader contact to supervisors.
+	maxStarting   = 8               // Attempts prepared concurrently. Others wait.
 	callRetryMin  = 50 * time.Millisecond
 	callRetryMax  = 15 * time.Second
 	bundleTimeout = time.Minute // For the bundle to be found on some node.
@@ -179,6 +178,7 @@ type Executor struct {
 	sandboxSpare   spare
 	warm           warmPool
 
+	program   *program.Program // Sandboxes have supervisors of it; nil for this process's own.
 	cgroups   *cgroup.Host
 	python    *python // nil if there is none. Then pythonErr has the reason.
 	pythonErr error
@@ -252,6 +252,7 @@ func (e *Executor) open() (err error) {
 	if e.outbox, err = openOutbox(filepath.Join(e.cfg.DataDir, outboxDir), e.log); err != nil {
 		return err
 	}
+	e.program = openProgram(e.log)
 	e.pool = openPool(e.cfg, e.log)
 	e.disks = openDisks(e.cfg, e.log)
 	e.openPackages()
@@ -259,6 +260,20 @@ func (e *Executor) open() (err error) {
 		e.logNoEngine(err)
 	}
 	return errors.Join(e.reap(), e.reapStorage(), e.reapContainers(context.Background()))
+}
+
+// openProgram returns the program of supervisors, nil where this binary must do. Sandboxes then
+// start more slowly.
+func openProgram(log *slog.Logger) *program.Program {
+	p, err := program.Open()
+	switch {
+	case errors.Is(err, program.ErrNotEmbedded):
+		log.Info("supervisors execute the whole binary", "hint", "it starts more slowly; make build puts their program inside")
+	case err != nil:
+		log.Warn("supervisors execute the whole binary", "hint",
+			"it starts more slowly; the machine must let programs in memory be executed (sysctl vm.memfd_noexec)", "err", err)
+	}
+	return p
 }
 
 // openDisks returns the scratch space of this node, or nil if it is in memory: it was
@@ -292,7 +307,6 @@ func (c *Config) setDefaults() error {
 	}
 	c.HostCPUs = cmp.Or(c.HostCPUs, cpus)
 	c.HostMemoryMiB = cmp.Or(c.HostMemoryMiB, memoryMiB)
-	c.Program = cmp.Or(c.Program, ownProgram)
 	c.StopGrace = cmp.Or(c.StopGrace, DefaultStopGrace)
 	c.Retain.Age = cmp.Or(c.Retain.Age, DefaultRetainAge)
 	c.Retain.Bytes = cmp.Or(c.Retain.Bytes, DefaultRetainBytes)
@@ -357,6 +371,7 @@ func (e *Executor) Close() error {
 	e.warm.close()
 	e.containerSpare.close()
 	e.sandboxSpare.close()
+	e.program.Close()
 	if engine := e.engine.Load(); engine != nil {
 		if e.live() == 0 {
 			_ = engine.RemoveIdle(context.Background()) // Networks without containers are harmless.

@@ -13,6 +13,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/node/executor/journal"
+	"berth/node/executor/program"
 	"berth/node/executor/supervise"
 )
 
@@ -27,7 +28,7 @@ const (
 func (e *Executor) startProcess(files []*os.File, args ...string) error {
 	// The supervisor is mostly idle. With one thread of Go code and one malloc
 	// arena it starts faster and does not take cores from the attempt.
-	process, err := os.StartProcess(e.cfg.Program, append([]string{"berth"}, args...), &os.ProcAttr{
+	process, err := os.StartProcess(e.programOf(args[0]), append([]string{"berth"}, args...), &os.ProcAttr{
 		Dir: "/", Env: append(fault.Environment(), "GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"),
 		Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
@@ -39,6 +40,15 @@ func (e *Executor) startProcess(files []*os.File, args ...string) error {
 		_, _ = process.Wait()
 	}()
 	return nil
+}
+
+// programOf returns the program of the supervisors that a command starts. Those of containers
+// have the client of the engine, and are this binary.
+func (e *Executor) programOf(command string) string {
+	if command == supervise.Command {
+		return e.program.Path()
+	}
+	return program.Own
 }
 
 // follow follows the attempt until it ends, and then returns true. It returns

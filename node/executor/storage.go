@@ -17,6 +17,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/node/executor/mount"
+	"berth/node/executor/program"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
 )
@@ -113,7 +114,7 @@ func (e *Executor) startMount(settings *mount.Settings) (*os.File, error) {
 		return nil, err
 	}
 	defer null.Close()
-	process, err := os.StartProcess(e.cfg.Program, []string{"berth", mount.Command}, &os.ProcAttr{
+	process, err := os.StartProcess(program.Own, []string{"berth", mount.Command}, &os.ProcAttr{
 		Dir: "/", Env: append(fault.Environment(), "MALLOC_ARENA_MAX=1"),
 		Files: []*os.File{theirs, null, null}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})

@@ -13,15 +13,16 @@ import (
 const starts = 101
 
 // BenchmarkSupervisorStart compares the start of a supervisor, from the whole
-// berth binary, with that of a Go program that does nothing. Unlike Berth, which
-// needs a C library for NVML, that program links none. Both are built here, so
-// that the race detector slows neither. They are timed in turn, so that a busy
-// machine slows both. TestImportsAreLight keeps the start light.
+// berth binary and from its own program, with that of a Go program that does nothing.
+// All are built here, so that the race detector slows none. They are timed in turn, so
+// that a busy machine slows all. TestImportsAreLight keeps the start light.
 func BenchmarkSupervisorStart(b *testing.B) {
-	programs := []string{build(b, "./testdata/bare", "CGO_ENABLED=0"), build(b, "berth/cmd/berth")}
+	bare := build(b, "./testdata/bare", "CGO_ENABLED=0")
+	whole, own := build(b, "berth/cmd/berth"), build(b, "berth/cmd/berth-supervisor", "CGO_ENABLED=0")
 	for b.Loop() {
-		bare, berth := quickest(b, programs)
-		b.ReportMetric(float64(berth)/float64(bare), "bare-starts")
+		times := quickest(b, bare, whole, own)
+		b.ReportMetric(float64(times[1])/float64(times[0]), "bare-starts/whole")
+		b.ReportMetric(float64(times[2])/float64(times[0]), "bare-starts/own")
 	}
 }
 
@@ -37,19 +38,21 @@ func build(t testing.TB, path string, env ...string) string {
 	return file
 }
 
-// quickest returns the shortest run of each program: the one that other load on
-// the machine disturbed least.
-func quickest(t testing.TB, programs []string) (bare, berth time.Duration) {
+// quickest returns the shortest run of the bare program and of each program of supervisors: the
+// one that other load on the machine disturbed least.
+func quickest(t testing.TB, bare string, programs ...string) []time.Duration {
 	t.Helper()
-	bare, berth = time.Hour, time.Hour
+	times := slices.Repeat([]time.Duration{time.Hour}, 1+len(programs))
 	for range starts {
-		bare = min(bare, took(t, exec.CommandContext(t.Context(), programs[0]), 0))
-		supervise := exec.CommandContext(t.Context(), programs[1])
-		// No such attempt directory exists, so the supervisor exits at once.
-		supervise.Args, supervise.Env = []string{"berth", "supervise", programs[1] + ".none"}, []string{"GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"}
-		berth = min(berth, took(t, supervise, 1))
+		times[0] = min(times[0], took(t, exec.CommandContext(t.Context(), bare), 0))
+		for i, program := range programs {
+			supervise := exec.CommandContext(t.Context(), program)
+			// No such attempt directory exists, so the supervisor exits at once.
+			supervise.Args, supervise.Env = []string{"berth", "supervise", program + ".none"}, []string{"GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"}
+			times[i+1] = min(times[i+1], took(t, supervise, 1))
+		}
 	}
-	return bare, berth
+	return times
 }
 
 // took returns how long the process ran. It must exit with the code.
@@ -64,11 +67,11 @@ func took(t testing.TB, cmd *exec.Cmd, code int) time.Duration {
 	return took
 }
 
-// TestImportsAreLight checks that the package depends only on the standard
+// TestImportsAreLight checks that the package, and the program of supervisors, depend only on the standard
 // library and on light packages of Berth. It also refuses standard packages that
 // import many others: path/filepath alone is a third of the start.
 func TestImportsAreLight(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "berth/node/executor/early").Output()
+	out, err := exec.Command("go", "list", "-deps", "berth/node/executor/early", "berth/cmd/berth-supervisor").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +79,7 @@ func TestImportsAreLight(t *testing.T) {
 	for _, name := range strings.Fields(string(out)) {
 		first, _, _ := strings.Cut(name, "/")
 		if strings.Contains(first, ".") || slices.Contains(heavy, name) {
-			t.Errorf("package early imports %s", name)
+			t.Errorf("supervisors import %s", name)
 		}
 	}
 }

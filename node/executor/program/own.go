@@ -1,0 +1,5 @@
+//go:build !supervisor
+
+package program
+
+func embedded() []byte { return nil }
