@@ -268,7 +268,7 @@ func openProgram(log *slog.Logger) *program.Program {
 	p, err := program.Open()
 	switch {
 	case errors.Is(err, program.ErrNotEmbedded):
-		log.Info("supervisors execute the whole binary", "hint", "it starts more slowly; make build puts their program inside")
+		log.Info("supervisors execute the whole binary", "hint", "it starts more slowly; make build has their program")
 	case err != nil:
 		log.Warn("supervisors execute the whole binary", "hint",
 			"it starts more slowly; the machine must let programs in memory be executed (sysctl vm.memfd_noexec)", "err", err)

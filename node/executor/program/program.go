@@ -29,8 +29,8 @@ var ErrNotEmbedded = errors.New("this build has no program for supervisors insid
 // it.
 type Program struct{ file *os.File }
 
-// Open returns the embedded program, once it was seen to execute. Of a build that has
-// none the error is ErrNotEmbedded.
+// Open returns the embedded program, once it was seen to execute. The error is ErrNotEmbedded
+// in a build that has none.
 func Open() (*Program, error) {
 	content := embedded()
 	if len(content) == 0 {
