@@ -106,7 +106,7 @@ func checkUnreadStream(t *testing.T, c *nodetest.Cluster, account nodetest.Accou
 	if err != nil {
 		t.Fatal(err)
 	}
-	unread := mustOpenStream(t, started.StreamingURL)
+	unread, conn := mustOpenStream(t, started.StreamingURL)
 	if e := mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusCompleted {
 		t.Fatalf("beside a client that does not read it is %v, errors %v", e.Status, e.Errors)
 	}
@@ -119,6 +119,11 @@ func checkUnreadStream(t *testing.T, c *nodetest.Cluster, account nodetest.Accou
 		nodetest.Eventually(t, endWait, "the node to close the connection", func() bool {
 			return strings.Contains(mustFetch(t, follower.URL()+"/metrics"), "\nberth_api_streams 0\n")
 		})
+	}
+	// A window smaller than a segment of the loopback would let through a few KiB at each probe
+	// of the sender.
+	if err := conn.SetReadBuffer(1 << 20); err != nil {
+		t.Fatal(err)
 	}
 	var late strings.Builder
 	last, ended := readEvents(t, unread, &late)
@@ -147,10 +152,11 @@ func typeBeside(c *nodetest.Cluster, node *nodetest.Node) string {
 
 // mustOpenStream opens a stream over a connection of its own, and reads no more than its
 // head.
-func mustOpenStream(t *testing.T, address string) io.Reader {
+func mustOpenStream(t *testing.T, address string) (io.Reader, *net.TCPConn) {
 	t.Helper()
-	u, conn := mustDial(t, address)
-	if err := conn.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
+	u, dialed := mustDial(t, address)
+	conn := dialed.(*net.TCPConn)
+	if err := conn.SetReadBuffer(16 << 10); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", u.RequestURI(), u.Host); err != nil {
@@ -160,7 +166,7 @@ func mustOpenStream(t *testing.T, address string) io.Reader {
 	if err != nil || answer.StatusCode != http.StatusOK {
 		t.Fatalf("open %s: %+v, %v", address, answer, err)
 	}
-	return answer.Body
+	return answer.Body, conn
 }
 
 // readEvents reads a stream to its last event, or as far as it goes. It appends the output of
