@@ -64,6 +64,7 @@ test-long: ## Run all tests in their long form: fault round, failpoints, planted
 
 security: ## Run the attacks of docs/security.md and print which classes were tried and held
 	@scripts/setup.sh test
+	@$(MAKE) --no-print-directory supervisor
 	@scripts/security.sh $(PATTERN)
 
 race: ## Run the tests of PKG (all by default) under the race detector, without set-up

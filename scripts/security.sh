@@ -37,7 +37,7 @@ cut -d'|' -f2 "$out/rows" | sort -u | while read -r package; do
 	tests=$(awk -F'|' -v p="$package" '$2 == p {print $3}' "$out/rows" | paste -sd'|')
 	arguments=()
 	[[ $package != api ]] || arguments=(-args -mutations="${MUTATIONS:-1000000}")
-	go test -json -count=1 -tags long -timeout 40m -run "^($tests)\$" "./$package" "${arguments[@]}" </dev/null >>"$out/results.json" || true
+	go test -json -count=1 -tags long,supervisor -timeout 40m -run "^($tests)\$" "./$package" "${arguments[@]}" </dev/null >>"$out/results.json" || true
 done
 
 # A case is a test without children.
