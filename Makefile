@@ -31,13 +31,18 @@ SDK := berth/sdk/go
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+SUPERVISOR := node/executor/program/berth-supervisor
+comma      := ,
+space      := $(subst ,, )
+
 # The program of supervisors, which the node has inside when it is built with the tag supervisor.
 supervisor:
-	CGO_ENABLED=0 $(GO) build $(TRIM) -ldflags '-s -w' -o node/executor/program/berth-supervisor ./cmd/berth-supervisor
+	CGO_ENABLED=0 $(GO) build $(TRIM) -ldflags '-s -w' -o $(SUPERVISOR).new ./cmd/berth-supervisor
+	@mv $(SUPERVISOR).new $(SUPERVISOR)
 
 build: TRIM := -trimpath
 build: supervisor ## Build bin/berth; TAGS=gcs adds Google Cloud Storage (gs://)
-	$(GO) build -trimpath -tags 'supervisor $(TAGS)' -ldflags '$(LDFLAGS)' -o bin/berth ./cmd/berth
+	$(GO) build -trimpath -tags 'supervisor,$(subst $(space),$(comma),$(TAGS))' -ldflags '$(LDFLAGS)' -o bin/berth ./cmd/berth
 
 client: ## Build clients for other machines: bin/client/berth-OS-ARCH, without the parts of a node
 	@for target in darwin/arm64 darwin/amd64 windows/amd64 linux/arm64 linux/amd64; do \
@@ -75,12 +80,13 @@ check: lint ## Check words, format, lint and known vulnerabilities, then run mak
 	@scripts/openapi.sh
 	@$(MAKE) --no-print-directory test
 
-lint: $(LINT) ## Check words, format, vet and lint
+lint: $(LINT) supervisor ## Check words, format, vet and lint
 	scripts/words.sh
 	$(LINT) fmt --diff
 	$(GO) vet ./... $(SDK)
 	$(GO) vet -tags gpu ./gpu
 	$(GO) vet -tags long ./...
+	$(GO) vet -tags supervisor ./node/executor/...
 	$(LINT) run
 	cd sdk/go && $(abspath $(LINT)) run --config ../../.golangci.yml
 
@@ -117,7 +123,7 @@ faults-report: ## Write what the lines of docs/reliability/faults.jsonl add up t
 	@bin/berth-report bench faults --report $(FAULT_RUNS)
 
 clean: ## Remove what was built
-	rm -rf bin
+	rm -rf bin $(SUPERVISOR)
 
 $(GOTESTSUM):
 	@echo "building gotestsum $(GOTESTSUM_VERSION), once"

@@ -104,7 +104,7 @@ var rules = []rule{
 	{"bench/schedule", []string{"bench/quantile", "bench/usage", "cluster", "compute", "fsm", "loop", "scheduler"}, "three real peers without executors: thousands of simulated nodes are records, not processes"},
 	{"bench/dst", []string{"attempt", "boottime", "compute", "fsm", "node/executor/journal", "scheduler"}, "one process that is a whole cluster under a virtual clock, with the journals and leases of attempts on simulated disks and clocks"},
 	{"cmd/berth", []string{"api/client", "api/wire", "compute", "examples", "fault", "loop", "node", "node/config", "node/executor/docker", "node/executor/early", "node/executor/mount"}, "a main of a few lines over node and the client"},
-	{"cmd/berth-supervisor", []string{"node/executor/sandbox", "node/executor/supervise"}, "supervisors start quickly because little is in their program"},
+	{"cmd/berth-supervisor", []string{"node/executor/early"}, "supervisors start quickly because little is in their program"},
 	{"cmd/berth/admin", []string{"api/client", "api/wire", "cmd/berth/cli", "compute", "loop", "node/repair"}, "operators call the API or repair a stopped server; no command executes a node"},
 	{"cmd/berth/account", []string{"api/client", "api/wire", "cmd/berth/cli", "cmd/berth/contexts", "compute", "loop"}, "people and their credentials, as their cluster knows them and as this machine does"},
 	{"cmd/berth/storage", []string{"api/client", "api/wire", "cmd/berth/cli", "compute"}, "files move between this machine and the API"},

@@ -1,4 +1,4 @@
-// Command berth is the one program of Berth: a node of a cluster, a whole
+// Command berth is the program of Berth: a node of a cluster, a whole
 // cluster on one machine for development, and the client of both.
 //
 // Each command has its own file, which reads flags, calls one package and
@@ -8,6 +8,8 @@
 // processes of a development cluster. Results go to standard output, other
 // messages to standard error. --json prints the results as JSON.
 //
-// A process that was started to supervise an execution never reaches main:
-// package early takes it over before the large packages initialize.
+// Supervisors of sandboxes have a program of their own, cmd/berth-supervisor, which
+// make build puts inside this one. In other builds they are this program, and
+// never reach main: package early takes them over before the large packages
+// initialise. So are the first processes of sandboxes that install packages.
 package main

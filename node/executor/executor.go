@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -269,9 +270,11 @@ func openProgram(log *slog.Logger) *program.Program {
 	switch {
 	case errors.Is(err, program.ErrNotEmbedded):
 		log.Info("supervisors execute the whole binary", "hint", "it starts more slowly; make build has their program")
-	case err != nil:
+	case errors.Is(err, fs.ErrPermission):
 		log.Warn("supervisors execute the whole binary", "hint",
-			"it starts more slowly; the machine must let programs in memory be executed (sysctl vm.memfd_noexec)", "err", err)
+			"it starts more slowly; the machine must allow programs in memory (sysctl vm.memfd_noexec)", "err", err)
+	case err != nil:
+		log.Warn("supervisors execute the whole binary", "hint", "it starts more slowly", "err", err)
 	}
 	return p
 }

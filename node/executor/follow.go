@@ -28,10 +28,21 @@ const (
 func (e *Executor) startProcess(files []*os.File, args ...string) error {
 	// The supervisor is mostly idle. With one thread of Go code and one malloc
 	// arena it starts faster and does not take cores from the attempt.
-	process, err := os.StartProcess(e.programOf(args[0]), append([]string{"berth"}, args...), &os.ProcAttr{
+	attr := &os.ProcAttr{
 		Dir: "/", Env: append(fault.Environment(), "GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"),
 		Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
+	}
+	path := program.Own
+	if args[0] == supervise.Command { // Those of containers have the client of the engine.
+		path, attr.Files = e.program.For(files)
+	}
+	args = append([]string{"berth"}, args...)
+	process, err := os.StartProcess(path, args, attr)
+	if err != nil && path != program.Own {
+		e.log.Warn("supervisor executes the whole binary", "hint", "it starts more slowly", "err", err)
+		attr.Files = files
+		process, err = os.StartProcess(program.Own, args, attr)
+	}
 	if err != nil {
 		return fmt.Errorf("spawn supervisor: %w", err)
 	}
@@ -40,15 +51,6 @@ func (e *Executor) startProcess(files []*os.File, args ...string) error {
 		_, _ = process.Wait()
 	}()
 	return nil
-}
-
-// programOf returns the program of the supervisors that a command starts. Those of containers
-// have the client of the engine, and are this binary.
-func (e *Executor) programOf(command string) string {
-	if command == supervise.Command {
-		return e.program.Path()
-	}
-	return program.Own
 }
 
 // follow follows the attempt until it ends, and then returns true. It returns

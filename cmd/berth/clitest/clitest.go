@@ -110,11 +110,12 @@ func CheckGolden(t *testing.T, name, got string) {
 }
 
 // MustBuild builds the program in dir and returns its path. It has no race
-// detector, because some tests compare speeds.
+// detector, because some tests compare speeds. As make build does, make test has the
+// program of supervisors inside.
 func MustBuild(t *testing.T, dir string) string {
 	t.Helper()
 	program := filepath.Join(dir, "berth")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, "berth/cmd/berth")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-tags", tags, "-o", program, "berth/cmd/berth")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

@@ -2,6 +2,8 @@ package early
 
 import (
 	"os"
+	"syscall"
+	"unsafe"
 
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
@@ -19,8 +21,18 @@ func init() {
 	}
 	switch os.Args[1] {
 	case supervise.Command:
+		name("berth-supervise")
 		os.Exit(supervise.Main(os.Args[2:])) //nolint:forbidigo // This process is no node.
 	case sandbox.Command:
+		name("berth-sandbox")
 		os.Exit(sandbox.Main()) //nolint:forbidigo // This process is no node.
+	}
+}
+
+// name names this process in lists of processes, which would show the last part of the path
+// that it was executed from: "exe", or the number of a descriptor.
+func name(s string) {
+	if text, err := syscall.BytePtrFromString(s); err == nil {
+		_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(text)), 0)
 	}
 }

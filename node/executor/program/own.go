@@ -1,4 +1,4 @@
-//go:build !supervisor
+//go:build !supervisor || faults
 
 package program
 

@@ -81,18 +81,26 @@ func (p *Program) seal() error {
 func (p *Program) check() error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, p.Path(), Check)
-	cmd.Env = []string{}
+	cmd := exec.CommandContext(ctx, pathOf(firstExtra), Check)
+	cmd.ExtraFiles, cmd.Env = []*os.File{p.file}, []string{}
 	return cmd.Run()
 }
 
-// Path returns where this process executes the program. A child arranges its descriptors before
-// it does, so the path is that of the parent's. The path of a nil Program is Own.
-func (p *Program) Path() string {
+// firstExtra is the descriptor of the first of exec.Cmd's ExtraFiles.
+const firstExtra = 3
+
+// pathOf returns where a process executes the program of a descriptor. It is the child's own, which
+// needs no right to look at its parent.
+func pathOf(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// For returns the path of the program for a child with some descriptors, of which the program takes
+// the place of the last one. For a nil Program they stay, and the path is Own.
+func (p *Program) For(files []*os.File) (string, []*os.File) {
 	if p == nil {
-		return Own
+		return Own, files
 	}
-	return "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/" + strconv.Itoa(int(p.file.Fd()))
+	last := len(files) - 1
+	return pathOf(last), append(files[:last:last], p.file)
 }
 
 // Close frees the program once no process executes it.

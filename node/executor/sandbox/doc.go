@@ -5,8 +5,8 @@
 //
 // The package has two halves. Start, called by a supervisor that is root, makes
 // detached mounts of the allowed paths and starts the first process of the
-// namespaces. That process is this binary again, in Main, which package early
-// calls. It is root only inside its own user namespace. It builds the root, drops
+// namespaces. That process is the caller's program again, in Main, which package
+// early calls. It is root only inside its own user namespace. It builds the root, drops
 // privileges on one thread, and starts the program from that thread, as another
 // user. Then it waits for the program and reports to the supervisor how it ended.
 //

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Command is the argument by which package early reaches Main.
+// Command is the argument by which package early calls Main.
 const Command = "sandbox-init"
 
 // Descriptors that the first process finds open. The detached mounts begin at

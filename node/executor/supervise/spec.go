@@ -13,7 +13,7 @@ import (
 	"berth/node/executor/sandbox"
 )
 
-// Command is the argument by which package early reaches Main.
+// Command is the argument by which package early calls Main.
 const Command = "supervise"
 
 // The files in an attempt's directory.

@@ -1,0 +1,5 @@
+//go:build supervisor
+
+package clitest
+
+const tags = "supervisor"

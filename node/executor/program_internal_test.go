@@ -1,0 +1,27 @@
+//go:build supervisor && !faults
+
+package executor
+
+import (
+	"log/slog"
+	"testing"
+
+	"berth/node/executor/program"
+	"berth/node/executor/supervise"
+)
+
+// TestSupervisorWithoutItsProgram starts a supervisor of a program that cannot be executed
+// any more: it executes this binary.
+func TestSupervisorWithoutItsProgram(t *testing.T) {
+	p, err := program.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	e := &Executor{cfg: Config{DataDir: t.TempDir()}, log: slog.New(slog.DiscardHandler), program: p}
+	conn, err := e.startWaiting(supervise.Command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close() // It ends.
+}
