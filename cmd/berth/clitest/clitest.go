@@ -115,7 +115,8 @@ func CheckGolden(t *testing.T, name, got string) {
 func MustBuild(t *testing.T, dir string) string {
 	t.Helper()
 	program := filepath.Join(dir, "berth")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-tags", tags, "-o", program, "berth/cmd/berth")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-tags", tags,
+		"-o", program, "berth/cmd/berth")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
