@@ -21,12 +21,13 @@ import (
 	"berth/node/nodetest"
 )
 
-// printing prints numbered lines until it is ended, with a pause of printPause behind each.
+// printing prints numbered lines until it is ended, with a pause of printPause behind each. A line is
+// one write, which is never in two records: print makes several.
 const (
 	printing = `
-import itertools, time
+import itertools, sys, time
 for i in itertools.count():
-    print("line", i, flush=True)
+    sys.stdout.write(f"line {i}\n")
     time.sleep(%f)
 `
 	printPause = 2 * time.Millisecond
