@@ -13,7 +13,7 @@ export GOFLAGS=${GOFLAGS:--buildvcs=false}
 tags=supervisor # As make build has it.
 if [[ ${1-} == --long ]]; then
 	shift
-	tags=long # Without it supervisors are the tests' own binaries, and under the race detector as they are.
+	tags=long # Without the tag supervisor, supervisors are the tests' own binaries, and so under the race detector.
 fi
 export BERTH_TEST_FLAGS="-tags=$tags -vet=off -shuffle=on -timeout=40m"
 

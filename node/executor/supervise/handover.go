@@ -89,8 +89,8 @@ func (c *Conn) send(path []byte, stderr *os.File, files []*os.File) error {
 }
 
 // Placeholders returns the files with which a waiting supervisor is started: FDConn is conn,
-// and nothing of its own gets the numbers that an attempt will use. The last of them no attempt
-// uses.
+// and nothing of its own gets the numbers that an attempt will use. No attempt uses the last one, so
+// that the supervisor's program may be in its place.
 func Placeholders(null, conn *os.File) []*os.File {
 	files := []*os.File{null, null, null, conn}
 	for len(files) < firstHanded+handedFiles {
