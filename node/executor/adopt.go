@@ -6,62 +6,28 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"time"
 
-	"berth/compute"
 	"berth/fault"
 	"berth/node/executor/journal"
 	"berth/node/executor/supervise"
 )
-
-// groupName returns the name of the attempt's cgroup. It contains the node's id,
-// so that nodes of one machine do not touch each other's cgroups.
-func (e *Executor) groupName(k key) string { return e.groupPrefix() + k.String() }
-
-func (e *Executor) groupPrefix() string { return groupPrefix(e.cfg.Node) }
-
-// stored returns the attempts that have a directory.
-func (e *Executor) stored() ([]key, error) {
-	executions, err := os.ReadDir(e.attemptsDir())
-	if err != nil {
-		return nil, fmt.Errorf("list attempts: %w", err)
-	}
-	var keys []key
-	for _, entry := range executions {
-		id, err := compute.ParseExecutionID(entry.Name())
-		if err != nil {
-			continue // Not ours.
-		}
-		epochs, err := os.ReadDir(filepath.Join(e.attemptsDir(), entry.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("list attempts: %w", err)
-		}
-		for _, entry := range epochs {
-			if epoch, err := strconv.ParseUint(entry.Name(), 10, 64); err == nil {
-				keys = append(keys, key{id, epoch})
-			}
-		}
-	}
-	return keys, nil
-}
 
 // adoptAll adopts the attempts of an earlier process. The outbox is durable, but a
 // power failure may have removed the directory of an attempt in it. adoptAll makes
 // that directory again, because the attempt would restart without it.
 func (e *Executor) adoptAll(ctx context.Context) error {
 	for _, k := range e.outbox.keys() {
-		if err := os.MkdirAll(e.dir(k), 0o700); err != nil {
+		if err := os.MkdirAll(e.dirs.of(k), 0o700); err != nil {
 			return fmt.Errorf("adopt attempt: %w", err)
 		}
 	}
-	keys, err := e.stored()
+	keys, err := e.dirs.stored()
 	if err != nil {
 		return err
 	}
 	for _, k := range keys {
-		if _, err := os.Lstat(filepath.Join(e.dir(k), reportedFile)); err == nil {
+		if _, err := e.dirs.reported(k); err == nil {
 			continue
 		}
 		e.adopt(ctx, k)
@@ -74,11 +40,11 @@ func (e *Executor) adoptAll(ctx context.Context) error {
 // of an attempt cannot be read or removed, only that attempt ends.
 func (e *Executor) adopt(ctx context.Context, k key) {
 	a := &attempt{key: k, seen: e.cfg.Now()}
-	if spec, err := supervise.ReadSpec(e.dir(k)); err == nil {
+	if spec, err := supervise.ReadSpec(e.dirs.of(k)); err == nil {
 		a.placeIndex, a.group = spec.PlaceIndex, spec.Group
 	}
 	fault.Point("executor.adopt.begin")
-	held, err := journal.Open(filepath.Join(e.dir(k), supervise.JournalFile))
+	held, err := journal.Open(filepath.Join(e.dirs.of(k), supervise.JournalFile))
 	switch {
 	case errors.Is(err, journal.ErrHeld):
 		e.log.Info("attempt adopted", "execution", k.execution, "attempt", k.epoch)
@@ -103,14 +69,14 @@ func (e *Executor) adopt(ctx context.Context, k key) {
 	}
 	outcome := e.endUnsupervised(a, state)
 	fault.Point("executor.adopt.buried")
-	if !e.leftOutputs(k) {
+	if !e.dirs.leftOutputs(k) {
 		e.conclude(a, *outcome)
 		return
 	}
 	e.add(a)
 	e.group.Go(func() {
 		if e.concludeWithOutputs(ctx, a, *outcome) {
-			e.forget(a)
+			e.live.remove(a)
 		}
 	})
 }
@@ -122,7 +88,7 @@ func (e *Executor) followAdopted(ctx context.Context, a *attempt) {
 	e.metrics.adopted.Inc()
 	e.group.Go(func() {
 		if e.follow(ctx, a, nil) {
-			e.forget(a)
+			e.live.remove(a)
 		}
 	})
 }
@@ -134,47 +100,31 @@ func (e *Executor) discard(a *attempt) {
 		return
 	}
 	fault.Point("executor.adopt.discard")
-	if err := os.RemoveAll(e.dir(a.key)); err != nil {
+	if err := e.dirs.remove(a.key); err != nil {
 		e.conclude(a, e.failedStart(a, fmt.Errorf("discard attempt: %w", err)))
 		return
 	}
-	_ = os.Remove(filepath.Dir(e.dir(a.key))) // Fails while it has other epochs.
 	e.metrics.reaped.WithLabelValues("directory").Inc()
 }
-
-// abandonedAge is the age from which the empty cgroup of another node counts as
-// abandoned.
-const abandonedAge = time.Hour
 
 // reap removes the cgroups of attempts whose supervisors are dead. Mounts and
 // networks need no removal: they ended with the sandboxes' namespaces.
 func (e *Executor) reap() error {
-	names, err := e.cgroups.Groups()
+	names, err := e.groups.host.Groups()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		text, ours := strings.CutPrefix(name, e.groupPrefix())
-		if ours && (e.supervised(text) || e.usesWarm(name)) ||
-			!ours && !e.cgroups.Group(name).Abandoned(e.cfg.Now().Add(-abandonedAge)) {
+		text, ours := strings.CutPrefix(name, e.groups.prefix())
+		if ours && (e.dirs.supervised(text) || e.warm.uses(name)) ||
+			!ours && !e.groups.host.Group(name).Abandoned(e.cfg.Now().Add(-abandonedAge)) {
 			continue
 		}
-		if err := e.cgroups.Group(name).Remove(killTimeout); err != nil {
+		if err := e.groups.host.Group(name).Remove(killTimeout); err != nil {
 			return fmt.Errorf("reap: %w", err)
 		}
 		e.metrics.reaped.WithLabelValues("cgroup").Inc()
 		e.log.Warn("stale cgroup removed", "attempt", text)
 	}
 	return nil
-}
-
-// supervised reports whether the attempt, in the format of key.String, has a live
-// supervisor.
-func (e *Executor) supervised(text string) bool {
-	id, epoch, _ := strings.Cut(text, ".")
-	held, err := journal.Open(filepath.Join(e.attemptsDir(), id, epoch, supervise.JournalFile))
-	if err == nil {
-		held.Close()
-	}
-	return errors.Is(err, journal.ErrHeld)
 }

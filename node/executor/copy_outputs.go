@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,24 +28,24 @@ const (
 
 // noteOutputsPrefix notes beside an attempt where its outputs go, for the next process of
 // the node.
-func (e *Executor) noteOutputsPrefix(k key, x *compute.Execution) error {
+func (d *attemptDirs) noteOutputsPrefix(k key, x *compute.Execution) error {
 	if x.OutputsPrefix == "" {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(e.dir(k), prefixFile), []byte(outputsPrefix(x)), 0o600)
+	return os.WriteFile(d.file(k, prefixFile), []byte(outputsPrefix(x)), 0o600)
 }
 
-// copyOutputs stores the outputs of an attempt below the prefix that its start names in
+// copy stores the outputs of an attempt below the prefix that its start names in
 // the bucket of its organization. The error is for people.
-func (e *Executor) copyOutputs(ctx context.Context, a *attempt) error {
-	prefix, err := os.ReadFile(filepath.Join(e.dir(a.key), prefixFile))
+func (o *outputKeeper) copy(ctx context.Context, a *attempt) error {
+	prefix, err := os.ReadFile(o.dirs.file(a.key, prefixFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	file, err := os.Open(filepath.Join(e.dir(a.key), supervise.OutputsFile))
+	file, err := os.Open(o.dirs.file(a.key, supervise.OutputsFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -60,7 +59,7 @@ func (e *Executor) copyOutputs(ctx context.Context, a *attempt) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, copyPatience)
 	defer cancel()
-	to, err := e.uploader(ctx, a)
+	to, err := o.uploader(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -69,8 +68,8 @@ func (e *Executor) copyOutputs(ctx context.Context, a *attempt) error {
 
 // uploader returns what stores files in the bucket of an attempt's organization, with the
 // rights of who started it.
-func (e *Executor) uploader(ctx context.Context, a *attempt) (*mount.Uploader, error) {
-	if e.cfg.Storage.Socket == "" {
+func (o *outputKeeper) uploader(ctx context.Context, a *attempt) (*mount.Uploader, error) {
+	if o.storage.Socket == "" {
 		return nil, compute.Errorf(compute.CodeUnavailable, "this node has no socket for it: see its log")
 	}
 	work, err := a.awaitWork(ctx)
@@ -79,8 +78,8 @@ func (e *Executor) uploader(ctx context.Context, a *attempt) (*mount.Uploader, e
 	}
 	var access *compute.StorageAccess
 	var refused error
-	err = e.repeat(ctx, func(ctx context.Context) (err error) {
-		access, err = e.cfg.Storage.Access(ctx, *work)
+	err = o.calls.repeat(ctx, func(ctx context.Context) (err error) {
+		access, err = o.storage.Access(ctx, *work)
 		if code := compute.CodeOf(err); code == compute.CodeForbidden || code == compute.CodeUnauthenticated {
 			refused = err
 			return nil
@@ -90,7 +89,7 @@ func (e *Executor) uploader(ctx context.Context, a *attempt) (*mount.Uploader, e
 	if err = errors.Join(refused, err); err != nil {
 		return nil, err
 	}
-	return mount.NewUploader(access, e.cfg.Storage.Socket), nil
+	return mount.NewUploader(access, o.storage.Socket), nil
 }
 
 // outputsPrefix returns where in the bucket the outputs of an execution go. Runs of a GPU

@@ -53,7 +53,7 @@ func (e *Executor) stop(ctx context.Context, a *attempt, w *compute.Work) {
 // and while its code runs.
 func (e *Executor) drain(ctx context.Context, a *attempt) {
 	begun, seen := boottime.Now(), boottime.Now()
-	for noted := false; ctx.Err() == nil && e.attempt(a.key) == a && a.stopped() == compute.StopNone; {
+	for noted := false; ctx.Err() == nil && e.live.get(a.key) == a && a.stopped() == compute.StopNone; {
 		left := e.cfg.Requests(ctx, a.key.execution)
 		now := boottime.Now()
 		if left.Known || left.Count > 0 {

@@ -34,17 +34,17 @@ type engine struct {
 	composeErr error
 }
 
-// openEngine connects to the Docker engine. An error says why this machine has none that
+// open connects to the Docker engine. An error says why this machine has none that
 // can be used.
-func (e *Executor) openEngine(ctx context.Context) error {
-	c := e.cfg.Containers
-	if c.Host == "" {
+func (c *containers) open(ctx context.Context) error {
+	with := &c.cfg.Containers
+	if with.Host == "" {
 		return compute.Errorf(compute.CodeUnavailable, "this node executes no containers")
 	}
 	opened, err := docker.Open(ctx, docker.Config{
-		Host: c.Host, Node: e.cfg.Node.String(), Dir: filepath.Join(e.cfg.DataDir, dockerDirName),
-		Registries: c.Registries, ECR: c.ECR, KeepMiB: c.KeepMiB, ImageMiB: c.ImageMiB, PullLimit: c.PullLimit,
-		Logger: e.log, Now: e.cfg.Now, Live: e.isLive,
+		Host: with.Host, Node: c.cfg.Node.String(), Dir: filepath.Join(c.cfg.DataDir, dockerDirName),
+		Registries: with.Registries, ECR: with.ECR, KeepMiB: with.KeepMiB, ImageMiB: with.ImageMiB,
+		PullLimit: with.PullLimit, Logger: c.log, Now: c.cfg.Now, Live: c.live.has,
 	})
 	if err != nil {
 		return err
@@ -53,26 +53,26 @@ func (e *Executor) openEngine(ctx context.Context) error {
 	if found.seccomp, err = policy.ContainerSeccomp(); err != nil {
 		return errors.Join(err, opened.Close())
 	}
-	if found.compose, _, found.composeErr = docker.FindCompose(ctx, c.Compose); found.composeErr != nil {
-		e.log.Info("compose files unavailable",
+	if found.compose, _, found.composeErr = docker.FindCompose(ctx, with.Compose); found.composeErr != nil {
+		c.log.Info("compose files unavailable",
 			"hint", "install Docker Compose, or set docker.compose", "err", found.composeErr)
 	}
-	found.warn(e.log)
-	e.engine.Store(found)
+	found.warn(c.log)
+	c.engine.Store(found)
 	return nil
 }
 
-// logNoEngine logs why this machine has no engine, if it should have one.
-func (e *Executor) logNoEngine(err error) {
-	c := e.cfg.Containers
-	if c.Host == "" {
+// logNone logs why this machine has no engine, if it should have one.
+func (c *containers) logNone(err error) {
+	with := &c.cfg.Containers
+	if with.Host == "" {
 		return
 	}
-	if _, missing := os.Stat(strings.TrimPrefix(c.Host, "unix://")); missing != nil && c.Auto {
+	if _, missing := os.Stat(strings.TrimPrefix(with.Host, "unix://")); missing != nil && with.Auto {
 		return
 	}
-	e.metrics.silent.Set(1)
-	e.log.Warn("containers unavailable", "hint", "install or start Docker, or set docker.host: off", "err", err)
+	c.metrics.silent.Set(1)
+	c.log.Warn("containers unavailable", "hint", "install or start Docker, or set docker.host: off", "err", err)
 }
 
 // warn logs why the isolation of the engine is below the minimum.
@@ -97,47 +97,50 @@ func (g *engine) offers() (offers []compute.Offer) {
 	return offers
 }
 
-// Engine returns the offers of the Docker engine of this node, none before it has answered
-// for the first time, and why it starts no containers at present, "" while it answers.
-func (e *Executor) Engine() (offers []compute.Offer, fault string) {
-	if e == nil || e.engine.Load() == nil {
+// offers returns the offers of the engine, none before it has answered for the first
+// time, and why it starts no containers at present, "" while it answers.
+func (c *containers) offers() (offers []compute.Offer, fault string) {
+	engine := c.engine.Load()
+	if engine == nil {
 		return nil, ""
 	}
-	return e.engine.Load().offers(), e.engineWatch.Fault()
+	return engine.offers(), c.watch.Fault()
 }
 
-// watchEngine waits until there is an engine, and then watches it until ctx ends.
-func (e *Executor) watchEngine(ctx context.Context) {
-	if e.engine.Load() == nil {
+// run waits until there is an engine, and then watches it until ctx ends.
+func (c *containers) run(ctx context.Context) {
+	if c.engine.Load() == nil {
 		said := ""
 		if loop.Until(ctx, engineEvery, func() bool {
-			err := e.openEngine(ctx)
+			err := c.open(ctx)
 			if err != nil && err.Error() != said && ctx.Err() == nil {
 				said = err.Error()
-				e.logNoEngine(err)
+				c.logNone(err)
 			}
 			return err == nil
 		}) != nil {
 			return
 		}
-		e.metrics.silent.Set(0)
-		e.log.Info("containers available")
+		c.metrics.silent.Set(0)
+		c.log.Info("containers available")
 	}
-	e.group.Go(func() { e.reapEvery(ctx) })
-	e.engineWatch.run(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { c.reapEvery(ctx) })
+	c.watch.run(ctx)
 }
 
-// askEngine asks the engine whether it answers. If it did not before, another version of it
+// ask asks the engine whether it answers. If it did not before, another version of it
 // may have been started.
-func (e *Executor) askEngine(ctx context.Context, silent bool) error {
-	opened := e.engine.Load()
+func (c *containers) ask(ctx context.Context, silent bool) error {
+	opened := c.engine.Load()
 	if !silent {
 		return opened.Ping(ctx)
 	}
 	if err := opened.Refresh(ctx); err != nil {
 		return err
 	}
-	opened.warn(e.log)
+	opened.warn(c.log)
 	return nil
 }
 
@@ -186,4 +189,17 @@ func (w *engineWatch) probe(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fault = fault
+}
+
+// close ends the use of the engine. When idle, no attempt needs the networks of the node.
+func (c *containers) close(idle bool) {
+	engine := c.engine.Load()
+	if engine == nil {
+		return
+	}
+	if idle {
+		_ = engine.RemoveIdle(context.Background()) // Networks without containers are harmless.
+		c.pool.slots.Disown(c.cfg.Node.String())
+	}
+	_ = engine.Close()
 }

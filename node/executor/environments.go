@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"berth/compute"
@@ -55,47 +56,43 @@ func (x *environment) bind(spec *sandbox.Spec) {
 	}
 }
 
-// pythonFor returns the interpreter of executions in an environment, nil if there is
-// none.
-func (e *Executor) pythonFor(x *environment) *python {
-	if x != nil && x.python != nil {
-		return x.python
-	}
-	return e.python
+// environments are the named environments that this node has ready for executions. Its
+// methods are safe for concurrent use.
+type environments struct {
+	installer *installer
+	turns     *turns
+
+	mu sync.Mutex
+
+	ready    map[compute.EnvironmentID]*environment
+	prepared chan struct{} // Closed, and replaced, when one is added.
 }
 
-// Prepare makes an environment ready for executions on this node, and returns the disk
+func newEnvironments(installer *installer, turns *turns) *environments {
+	return &environments{
+		installer: installer, turns: turns,
+		ready: make(map[compute.EnvironmentID]*environment), prepared: make(chan struct{}),
+	}
+}
+
+// prepare makes an environment ready for executions on this node, and returns the disk
 // space that it takes. An error says in the installer's words why that is impossible.
-func (e *Executor) Prepare(ctx context.Context, of compute.Environment) (sizeMiB int64, err error) {
+func (s *environments) prepare(ctx context.Context, of compute.Environment) (sizeMiB int64, err error) {
 	x := &environment{Environment: of}
 	if of.Path != "" {
 		err = x.find(ctx)
 	} else {
-		sizeMiB, err = e.install(ctx, x)
+		sizeMiB, err = s.installer.installKept(ctx, x)
 	}
 	if err != nil {
 		return 0, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.environments[of.ID] = x
-	close(e.prepared)
-	e.prepared = make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready[of.ID] = x
+	close(s.prepared)
+	s.prepared = make(chan struct{})
 	return sizeMiB, nil
-}
-
-// install installs the packages of an environment. They stay until it is forgotten.
-func (e *Executor) install(ctx context.Context, x *environment) (sizeMiB int64, err error) {
-	if e.packages == nil {
-		return 0, e.packagesErr
-	}
-	e.packages.Pin(x.request())
-	root, err := e.packages.Mount(ctx, x.request(), func(string) {})
-	if err != nil {
-		e.packages.Unpin(x.request())
-		return 0, err
-	}
-	return e.packages.SizeMiB(x.request()), root.Close()
 }
 
 // find checks that the path is there, and looks for its interpreter.
@@ -124,33 +121,31 @@ func (x *environment) find(ctx context.Context) error {
 	return nil
 }
 
-// Forget removes what Prepare made ready. Executions that use it keep it.
-func (e *Executor) Forget(id compute.EnvironmentID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	x := e.environments[id]
-	delete(e.environments, id)
+// forget removes what prepare made ready. Executions that use it keep it.
+func (s *environments) forget(id compute.EnvironmentID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.ready[id]
+	delete(s.ready, id)
 	if x != nil && x.Path == "" {
-		e.packages.Unpin(x.request())
+		s.installer.store.Unpin(x.request())
 	}
 }
 
-// environmentOf returns the environment that an execution asks for, nil for none. A node
+// of returns the environment that an execution asks for, nil for none. A node
 // that has just restarted may still be preparing it.
-func (e *Executor) environmentOf(ctx context.Context, x *compute.Execution) (*environment, error) {
+func (s *environments) of(ctx context.Context, x *compute.Execution) (*environment, error) {
 	if x.Environment.ID.IsZero() {
 		return nil, nil
 	}
-	if env, _ := e.known(x.Environment.ID); env != nil {
+	if env, _ := s.known(x.Environment.ID); env != nil {
 		return env, nil
 	}
-	// Others start meanwhile.
-	<-e.starting
-	defer func() { e.starting <- struct{}{} }()
+	defer s.turns.lend()()
 	ctx, cancel := context.WithTimeout(ctx, environmentWithin)
 	defer cancel()
 	for {
-		env, change := e.known(x.Environment.ID)
+		env, change := s.known(x.Environment.ID)
 		if env != nil {
 			return env, nil
 		}
@@ -168,8 +163,8 @@ func (e *Executor) environmentOf(ctx context.Context, x *compute.Execution) (*en
 
 // known returns a prepared environment, or nil and a channel that is closed when
 // another one is prepared.
-func (e *Executor) known(id compute.EnvironmentID) (*environment, <-chan struct{}) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.environments[id], e.prepared
+func (s *environments) known(id compute.EnvironmentID) (*environment, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready[id], s.prepared
 }

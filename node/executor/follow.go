@@ -4,53 +4,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
 	"berth/compute"
 	"berth/fault"
 	"berth/node/executor/journal"
-	"berth/node/executor/program"
 	"berth/node/executor/supervise"
 )
 
 const (
 	dyingTimeout = 15 * time.Second // For a supervisor that closed its connection to exit.
 	dyingPoll    = 5 * time.Millisecond
-	killTimeout  = 10 * time.Second // For the rest of a cgroup to exit.
 )
 
-// startProcess starts a supervisor, whose first descriptors are files. It has its own
-// session, so that it outlives this process.
-func (e *Executor) startProcess(files []*os.File, args ...string) error {
-	// The supervisor is mostly idle. With one thread of Go code and one malloc
-	// arena it starts faster and does not take cores from the attempt.
-	attr := &os.ProcAttr{
-		Dir: "/", Env: append(fault.Environment(), "GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"),
-		Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+// start prepares the attempt, starts its supervisor and follows it. It returns
+// true when the attempt ended or ctx ended before anything was started, as
+// follow does.
+func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) bool {
+	if !w.Attempt.StartedAt.IsZero() {
+		// The state knows that the code started, and this node does not.
+		outcome := e.lost(a.key, journal.State{StartedAt: w.Attempt.StartedAt}, "its record on the node is gone")
+		e.conclude(a, outcome)
+		return true
 	}
-	path := program.Own
-	if args[0] == supervise.Command { // Those of containers have the client of the engine.
-		path, attr.Files = e.program.For(files)
+	if !e.turns.take(ctx) {
+		return true
 	}
-	args = append([]string{"berth"}, args...)
-	process, err := os.StartProcess(path, args, attr)
-	if err != nil && path != program.Own {
-		e.log.Warn("supervisor executes the whole binary", "hint", "it starts more slowly", "err", err)
-		attr.Files = files
-		process, err = os.StartProcess(program.Own, args, attr)
+	conn, err := e.preparer.prepare(ctx, a, w)
+	e.turns.give()
+	if ctx.Err() != nil && conn == nil {
+		return true // Nothing was started. The next process starts over.
 	}
 	if err != nil {
-		return fmt.Errorf("spawn supervisor: %w", err)
+		e.conclude(a, e.failedStart(a, err))
+		return true
 	}
-	go func() {
-		// Only reaps the process. The outcome is in the journal.
-		_, _ = process.Wait()
-	}()
-	return nil
+	ended := e.follow(ctx, a, conn)
+	if ctx.Err() == nil {
+		e.group.Go(func() { e.supervisors.keep(e.supervisors.spareFor(w.Execution)) })
+	}
+	return ended
 }
 
 // follow follows the attempt until it ends, and then returns true. It returns
@@ -86,7 +80,7 @@ func (e *Executor) listen(ctx context.Context, a *attempt, conn *supervise.Conn)
 			return
 		}
 		if event.Readiness {
-			e.setReady(ctx, a, event.Ready)
+			e.reports.ready(ctx, a, event.Ready)
 			continue
 		}
 		fault.Point("executor.started")
@@ -96,16 +90,7 @@ func (e *Executor) listen(ctx context.Context, a *attempt, conn *supervise.Conn)
 			Execution: a.key.execution, Epoch: a.key.epoch,
 			ExecletAt: event.ExecletAt, StartedAt: event.StartedAt,
 		}
-		e.group.Go(func() { e.reportStart(reporting, start) })
-	}
-}
-
-func (e *Executor) reportStart(ctx context.Context, start compute.AttemptStart) {
-	fault.Point("executor.start.report")
-	err := e.repeat(ctx, func(ctx context.Context) error { return e.reporter.StartAttempt(ctx, start) })
-	fault.Point("executor.start.reported")
-	if err != nil && ctx.Err() == nil {
-		e.log.Warn("start refused", "execution", start.Execution, "attempt", start.Epoch, "err", err)
+		e.group.Go(func() { e.reports.start(reporting, start) })
 	}
 }
 
@@ -113,7 +98,7 @@ func (e *Executor) reportStart(ctx context.Context, start compute.AttemptStart) 
 // connection. It returns an outcome, or a new connection to the supervisor, or
 // neither when ctx ends.
 func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *compute.Outcome) {
-	dir := e.dir(a.key)
+	dir := e.dirs.of(a.key)
 	name := filepath.Join(dir, supervise.JournalFile)
 	tick := time.NewTicker(dyingPoll)
 	defer tick.Stop()
@@ -151,11 +136,11 @@ func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *co
 
 // kill kills the remaining processes of the attempt's code.
 func (e *Executor) kill(a *attempt) {
-	if err := e.groupOf(a).Remove(killTimeout); err != nil {
+	if err := e.groups.of(a).Remove(killTimeout); err != nil {
 		e.log.Error("cgroup not removed", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
 	}
-	if e.inContainers(a.key) {
-		e.dropContainers(a.key)
+	if e.dirs.inContainers(a.key) {
+		e.containers.drop(a.key)
 	}
 }
 
@@ -166,7 +151,7 @@ func (e *Executor) endUnsupervised(a *attempt, state journal.State) *compute.Out
 	if state.Outcome != nil {
 		return state.Outcome
 	}
-	detail := e.stderrTail(a.key)
+	detail := e.dirs.stderrTail(a.key)
 	if state.Damaged {
 		detail = "its journal is not what was written"
 	}
@@ -176,26 +161,4 @@ func (e *Executor) endUnsupervised(a *attempt, state journal.State) *compute.Out
 	}
 	outcome := e.failedStart(a, fmt.Errorf("the supervisor ended before the start: %s", detail))
 	return &outcome
-}
-
-// lost returns the outcome of an attempt whose code may have been started and
-// whose supervisor is dead or does not answer. Only its end is certain.
-func (e *Executor) lost(k key, state journal.State, detail string) compute.Outcome {
-	now := compute.InstantOf(e.cfg.Now())
-	outcome := compute.Outcome{
-		Execution: k.execution, Epoch: k.epoch,
-		Status: compute.StatusSystemFailure, Reason: compute.ReasonSupervisorLost,
-		Detail:    strings.TrimSuffix("what watched the code was killed, or its record lost: "+detail, ": "),
-		ExecletAt: state.ExecletAt, StartedAt: state.StartedAt, EndedAt: now,
-	}
-	return outcome
-}
-
-// stderrTail returns the end of the standard error of the attempt's supervisor.
-func (e *Executor) stderrTail(k key) string {
-	data, err := os.ReadFile(filepath.Join(e.dir(k), supervise.ErrorFile))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(data[max(len(data)-stderrBytes, 0):]))
 }

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -25,45 +25,29 @@ const (
 	packedFile      = 1 << 20         // Bytes; smaller files share chunks.
 )
 
-// leftOutputs reports whether an attempt left outputs that are not stored yet.
-func (e *Executor) leftOutputs(k key) bool {
-	for _, name := range []string{supervise.OutputsFile, supervise.OutputsSummary} {
-		if _, err := os.Lstat(filepath.Join(e.dir(k), name)); err == nil {
-			return true
-		}
-	}
-	return false
+// outputKeeper stores what attempts leave.
+type outputKeeper struct {
+	dirs    *attemptDirs
+	calls   *calls
+	blobs   Blobs   // nil: outputs are not kept.
+	storage Storage // Has the buckets to which they are copied.
+	log     *slog.Logger
 }
 
-// concludeWithOutputs stores the outputs of the attempt before it concludes it, so
-// that they are durable when the state has its end. It returns false when ctx ends
-// before: the next process does it.
-func (e *Executor) concludeWithOutputs(ctx context.Context, a *attempt, outcome compute.Outcome) bool {
-	if e.leftOutputs(a.key) && !e.outbox.has(a.key) {
-		outcome.Outputs = e.keepOutputs(ctx, a)
-		if ctx.Err() != nil {
-			return false
-		}
-	}
-	e.conclude(a, outcome)
-	return true
-}
-
-// keepOutputs stores the outputs of an attempt, and returns where they are. The warning
+// keep stores the outputs of an attempt, and returns where they are. The warning
 // names outputs that could not be stored.
-func (e *Executor) keepOutputs(ctx context.Context, a *attempt) *compute.Outputs {
+func (o *outputKeeper) keep(ctx context.Context, a *attempt) *compute.Outputs {
 	k := a.key
-	dir := e.dir(k)
-	summary := outputs.ReadSummary(filepath.Join(dir, supervise.OutputsSummary))
+	summary := outputs.ReadSummary(o.dirs.file(k, supervise.OutputsSummary))
 	warning := summary.Warning()
-	kept, err := e.storeOutputs(ctx, filepath.Join(dir, supervise.OutputsFile))
+	kept, err := o.store(ctx, o.dirs.file(k, supervise.OutputsFile))
 	if err != nil && ctx.Err() == nil {
-		e.log.Warn("outputs not stored", "execution", k.execution, "attempt", k.epoch, "err", err)
+		o.log.Warn("outputs not stored", "execution", k.execution, "attempt", k.epoch, "err", err)
 		lost := "the outputs are lost, because they could not be stored: " + compute.MessageOf(err)
 		warning = strings.TrimPrefix(warning+"; "+lost, "; ")
 	}
-	if err := e.copyOutputs(ctx, a); err != nil && ctx.Err() == nil {
-		e.log.Warn("outputs not copied to storage", "execution", k.execution, "attempt", k.epoch, "err", err)
+	if err := o.copy(ctx, a); err != nil && ctx.Err() == nil {
+		o.log.Warn("outputs not copied to storage", "execution", k.execution, "attempt", k.epoch, "err", err)
 		warning = strings.TrimPrefix(warning+"; outputs were not copied to storage: "+compute.MessageOf(err), "; ")
 	}
 	if kept == nil {
@@ -76,9 +60,9 @@ func (e *Executor) keepOutputs(ctx context.Context, a *attempt) *compute.Outputs
 	return kept
 }
 
-// storeOutputs stores the files of a work stream, and their manifest, as blobs. It
+// store stores the files of a work stream, and their manifest, as blobs. It
 // returns nil where there are none.
-func (e *Executor) storeOutputs(ctx context.Context, name string) (*compute.Outputs, error) {
+func (o *outputKeeper) store(ctx context.Context, name string) (*compute.Outputs, error) {
 	file, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -87,13 +71,13 @@ func (e *Executor) storeOutputs(ctx context.Context, name string) (*compute.Outp
 		return nil, fmt.Errorf("store outputs: %w", err)
 	}
 	defer file.Close()
-	if e.cfg.Blobs == nil {
+	if o.blobs == nil {
 		return nil, compute.Errorf(compute.CodeUnavailable, "this node stores no outputs")
 	}
 	limited, cancel := context.WithTimeout(ctx, outputsPatience)
 	defer cancel()
 	p := &packer{tree: &compute.Tree{ChunkSize: compute.MaxChunk}, put: func(data []byte) (compute.Hash, error) {
-		return e.putBlob(limited, data)
+		return o.putBlob(limited, data)
 	}}
 	if err := p.pack(file); err != nil {
 		return nil, err
@@ -115,10 +99,10 @@ func (e *Executor) storeOutputs(ctx context.Context, name string) (*compute.Outp
 }
 
 // putBlob stores data. A full disk is final, anything else is tried again.
-func (e *Executor) putBlob(ctx context.Context, data []byte) (hash compute.Hash, err error) {
+func (o *outputKeeper) putBlob(ctx context.Context, data []byte) (hash compute.Hash, err error) {
 	var full error
-	err = e.repeat(ctx, func(ctx context.Context) (err error) {
-		hash, err = e.cfg.Blobs.Put(ctx, data)
+	err = o.calls.repeat(ctx, func(ctx context.Context) (err error) {
+		hash, err = o.blobs.Put(ctx, data)
 		if compute.CodeOf(err) == compute.CodeNoSpace {
 			full = err
 			return nil

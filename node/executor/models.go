@@ -13,7 +13,6 @@ import (
 
 	"berth/compute"
 	"berth/node/executor/sandbox"
-	"berth/node/executor/supervise"
 )
 
 // Launch is how the engine of a model is started.
@@ -44,24 +43,18 @@ var errModel = errors.New("model refused")
 
 // takeModel has the bundle of a replica start its engine, and returns the directories
 // that the engine reads. The bundle is the caller's own.
-func (e *Executor) takeModel(
+func (p *preparer) takeModel(
 	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle,
 ) ([]sandbox.Bind, error) {
 	if w.Execution.Inference == nil {
 		return nil, nil
 	}
-	if e.cfg.Models == nil {
+	if p.cfg.Models == nil {
 		return nil, compute.Errorf(compute.CodeUnavailable, "this node has no engines")
 	}
-	// Others start meanwhile.
-	<-e.starting
-	defer func() { e.starting <- struct{}{} }()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go e.watchStop(ctx, a, cancel)
-	out := &installLog{path: filepath.Join(e.dir(a.key), supervise.OutputFile), prefix: "model", now: e.cfg.Now}
-	defer out.release()
-	launch, err := e.cfg.Models(ctx, w, out.line)
+	ctx, wait := p.turns.wait(ctx, a, "model")
+	defer wait.end()
+	launch, err := p.cfg.Models(ctx, w, wait.say)
 	switch code := compute.CodeOf(err); {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -80,26 +73,6 @@ func (e *Executor) takeModel(
 		binds[i] = sandbox.Bind{Source: b.Source, Target: b.Target}
 	}
 	return binds, nil
-}
-
-// ModelDir returns the directory of the node that the engine of a live attempt has at
-// target. It reports false before that is decided. It is read from the disk: attempts
-// outlive the node's process.
-func (e *Executor) ModelDir(id compute.ExecutionID, epoch uint64, target string) (dir string, known bool) {
-	spec, err := supervise.ReadSpec(e.dir(key{id, epoch}))
-	if err != nil {
-		return "", false
-	}
-	binds := spec.Sandbox.Binds
-	if spec.Container != nil {
-		binds = spec.Container.Volumes
-	}
-	for _, b := range binds {
-		if b.Target == target {
-			return b.Source, true
-		}
-	}
-	return "", false
 }
 
 // Programs finds programs as the sandboxes of a node do.

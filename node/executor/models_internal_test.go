@@ -12,7 +12,7 @@ import (
 // TestModelDir reads which directory an attempt loads its model from, as a later process of
 // the node would.
 func TestModelDir(t *testing.T) {
-	e := &Executor{cfg: Config{DataDir: t.TempDir()}}
+	e := &Executor{dirs: &attemptDirs{root: t.TempDir()}}
 	binds := []sandbox.Bind{{Source: "/lib", Target: "/lib"}, {Source: "/cache/1/files", Target: "/model"}}
 	for i, spec := range []*supervise.Spec{
 		nil,
@@ -22,7 +22,7 @@ func TestModelDir(t *testing.T) {
 	} {
 		id := compute.ExecutionID{UUID: compute.UUID{byte(i + 1)}}
 		if spec != nil {
-			dir := e.dir(key{id, 1})
+			dir := e.dirs.of(key{id, 1})
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}

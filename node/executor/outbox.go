@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,9 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
-
-	"github.com/cenkalti/backoff/v5"
 
 	"berth/compute"
 	"berth/fault"
@@ -21,10 +17,9 @@ import (
 )
 
 const (
-	outboxDir  = "outbox"
-	newSuffix  = ".new" // For a file that is being written.
-	badSuffix  = ".bad" // For a corrupt file.
-	maxSending = 32     // Outcomes sent concurrently.
+	outboxDir = "outbox"
+	newSuffix = ".new" // For a file that is being written.
+	badSuffix = ".bad" // For a corrupt file.
 )
 
 // outbox stores the outcomes that the state does not have yet on disk.
@@ -167,81 +162,7 @@ func writeDurably(name string, data []byte) error {
 	return journal.SyncDir(filepath.Dir(name))
 }
 
-// send reports the outcomes in the outbox until ctx ends. It retries each until it
-// is accepted or finally refused.
-func (e *Executor) send(ctx context.Context) {
-	var group sync.WaitGroup
-	defer group.Wait()
-	sending, done := make(map[key]bool), make(chan key)
-	for {
-		list, waiting := e.outbox.waiting(sending, maxSending-len(sending))
-		e.metrics.outbox.Set(float64(waiting))
-		for _, outcome := range list {
-			k := key{outcome.Execution, outcome.Epoch}
-			sending[k] = true
-			group.Go(func() {
-				e.sendOne(ctx, k, outcome)
-				select {
-				case done <- k:
-				case <-ctx.Done():
-				}
-			})
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-e.outbox.wakeup:
-		case k := <-done:
-			delete(sending, k)
-		}
-	}
-}
-
-func (e *Executor) sendOne(ctx context.Context, k key, outcome compute.Outcome) {
-	fault.Point("executor.outbox.send")
-	err := e.repeat(ctx, func(ctx context.Context) error { return e.reporter.FinishAttempt(ctx, outcome) })
-	fault.Point("executor.outbox.sent")
-	if ctx.Err() != nil {
-		return
-	}
-	if err != nil {
-		e.log.Warn("outcome refused", "execution", k.execution, "attempt", k.epoch, "err", err)
-	}
-	if err := e.markReported(k); err != nil {
-		e.log.Error("reported mark not persisted", "execution", k.execution, "attempt", k.epoch, "err", err)
-	}
-	fault.Point("executor.outbox.reported")
-	if err := e.outbox.remove(k); err != nil {
-		e.log.Error("outcome not removed", "execution", k.execution, "attempt", k.epoch, "err", err)
-	}
-	fault.Point("executor.outbox.removed")
-}
-
-// repeat calls fn until it succeeds, is finally refused, or ctx ends.
-func (e *Executor) repeat(ctx context.Context, fn func(context.Context) error) error {
-	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval = callRetryMin, callRetryMax
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		err := fn(call)
-		if final(err) {
-			return struct{}{}, backoff.Permanent(err)
-		}
-		return struct{}{}, err
-	}, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(0), backoff.WithNotify(func(error, time.Duration) {
-		e.metrics.retries.Inc()
-	}))
-	return err
-}
-
-// final reports whether the error is a refusal that a retry cannot change. An upgrade
-// changes what servers understand.
-func final(err error) bool {
-	code := compute.CodeOf(err)
-	return (code == compute.CodeConflict || code == compute.CodeNotFound) && !compute.NeedsUpgrade(err)
-}
-
+// has reports whether the outcome of an attempt waits.
 func (o *outbox) has(k key) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,8 +23,6 @@ import (
 	"berth/node/executor/packages"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/slot"
-	"berth/node/executor/supervise"
-	"berth/node/logs"
 )
 
 // Packages says how packages are installed.
@@ -45,39 +44,66 @@ const (
 	installerMemoryMiB = 2048 // At least.
 	installerCPUMilli  = 1000 // At least: the quota of a simulated GPU is not for installers.
 	installerLineBytes = 4 << 10
-	installerLines     = 5000 // In the output of an execution.
-	stopPoll           = 100 * time.Millisecond
 )
 
 // installers numbers the installers of this process.
 var installers atomic.Uint64 //nolint:gochecknoglobals // Names must differ in the whole process.
 
-// openPackages opens the store of packages. A node without one says so when an
-// execution asks for packages.
-func (e *Executor) openPackages() {
+// installer installs packages, in sandboxes.
+type installer struct {
+	store *packages.Store // nil if packages cannot be installed. Then err has the reason.
+	err   error
+
+	dirs   *attemptDirs
+	groups *groups
+	slots  *slot.Dir
+	specs  *specs
+	turns  *turns
+	now    func() time.Time
+	log    *slog.Logger
+}
+
+// open opens the store of packages. A node without one says so when an execution asks for
+// packages. noPython says why there is no interpreter.
+func (s *installer) open(cfg *Config, pool *resourcePool, noPython error) {
+	python := s.specs.python
 	switch {
-	case e.python == nil:
-		e.packagesErr = e.pythonErr
+	case python == nil:
+		s.err = noPython
 		return
-	case e.disks == nil:
-		e.packagesErr = compute.Errorf(compute.CodeUnavailable,
+	case pool.disks == nil:
+		s.err = compute.Errorf(compute.CodeUnavailable,
 			"this node installs no packages: its scratch space is in memory")
 		return
 	}
-	p := e.cfg.Packages
-	e.packages, e.packagesErr = packages.Open(packages.Config{
-		Dir:         filepath.Join(e.cfg.DataDir, packagesDirName),
-		Interpreter: packages.Interpreter{Executable: e.python.Executable, Version: e.python.Version},
+	p := cfg.Packages
+	s.store, s.err = packages.Open(packages.Config{
+		Dir:         filepath.Join(cfg.DataDir, packagesDirName),
+		Interpreter: packages.Interpreter{Executable: python.Executable, Version: python.Version},
 		Index:       p.Index, SizeMiB: cmp.Or(p.SizeMiB, defaultPackagesMiB), KeepMiB: cmp.Or(p.KeepMiB, defaultKeptMiB),
 		Timeout: cmp.Or(p.Timeout, defaultInstallLimit),
-		Run:     e.runInstaller, Now: e.cfg.Now, Logger: e.log,
+		Run:     s.run, Now: s.now, Logger: s.log,
 	})
 }
 
-// takePackages returns a mount of the packages that the bundle asks for, or that its
+// installKept installs the packages of an environment. They stay until it is forgotten.
+func (s *installer) installKept(ctx context.Context, x *environment) (sizeMiB int64, err error) {
+	if s.store == nil {
+		return 0, s.err
+	}
+	s.store.Pin(x.request())
+	root, err := s.store.Mount(ctx, x.request(), func(string) {})
+	if err != nil {
+		s.store.Unpin(x.request())
+		return 0, err
+	}
+	return s.store.SizeMiB(x.request()), root.Close()
+}
+
+// take returns a mount of the packages that the bundle asks for, or that its
 // environment has, nil for none.
 // While they are installed, the installer's lines are in the output of the attempt.
-func (e *Executor) takePackages(
+func (s *installer) take(
 	ctx context.Context, a *attempt, w compute.Work, bundle *compute.Bundle, env *environment,
 ) (*os.File, error) {
 	request := packages.Request{Org: w.Execution.Org, Requirements: bundle.Requirements}
@@ -87,18 +113,12 @@ func (e *Executor) takePackages(
 	if request.Requirements == "" {
 		return nil, nil
 	}
-	if e.packages == nil {
-		return nil, e.packagesErr
+	if s.store == nil {
+		return nil, s.err
 	}
-	// Others start meanwhile.
-	<-e.starting
-	defer func() { e.starting <- struct{}{} }()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go e.watchStop(ctx, a, cancel)
-	out := &installLog{path: filepath.Join(e.dir(a.key), supervise.OutputFile), prefix: "packages", now: e.cfg.Now}
-	defer out.release()
-	root, err := e.packages.Mount(ctx, request, out.line)
+	ctx, wait := s.turns.wait(ctx, a, "packages")
+	defer wait.end()
+	root, err := s.store.Mount(ctx, request, wait.say)
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -111,64 +131,8 @@ func (e *Executor) takePackages(
 // errPackages means that the packages that the code asks for cannot be installed.
 var errPackages = errors.New("packages not installed")
 
-// watchStop cancels when the attempt must not start any more.
-func (e *Executor) watchStop(ctx context.Context, a *attempt, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(stopPoll)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			if err := a.mayStart(); err != nil {
-				cancel(err)
-				return
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// installLog writes lines about what an attempt waits for, such as those of an
-// installer, to its output. The supervisor continues it.
-type installLog struct {
-	path   string
-	prefix string // Prefix of each line.
-	now    func() time.Time
-	writer *logs.Writer
-	lines  int
-	failed bool
-}
-
-// line writes one line. The output is opened with the first.
-func (l *installLog) line(text string) {
-	if l.lines++; l.failed || l.lines > installerLines {
-		return
-	}
-	if l.lines == installerLines {
-		text = "there is more, which is left out"
-	}
-	if l.writer == nil {
-		writer, err := logs.Create(l.path, logs.Limits{})
-		if err != nil {
-			l.failed = true // The output begins with the code. A full disk shows itself there too.
-			return
-		}
-		l.writer = writer
-	}
-	if err := l.writer.Write(logs.System, compute.InstantOf(l.now()), []byte(l.prefix+": "+text+"\n")); err != nil {
-		l.failed = true
-	}
-}
-
-// release lets the supervisor continue the output.
-func (l *installLog) release() {
-	if l.writer != nil {
-		l.writer.Release()
-	}
-}
-
-// runInstaller runs an installer in a sandbox.
-func (e *Executor) runInstaller(ctx context.Context, job packages.Job) (exitCode int, err error) {
+// run runs an installer in a sandbox.
+func (s *installer) run(ctx context.Context, job packages.Job) (exitCode int, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -176,7 +140,7 @@ func (e *Executor) runInstaller(ctx context.Context, job packages.Job) (exitCode
 		// it exits.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		exitCode, err = e.installerOnThread(ctx, job)
+		exitCode, err = s.runOnThread(ctx, job)
 	}()
 	<-done
 	if err != nil {
@@ -185,21 +149,21 @@ func (e *Executor) runInstaller(ctx context.Context, job packages.Job) (exitCode
 	return exitCode, nil
 }
 
-// installerOnThread runs an installer on this thread.
-func (e *Executor) installerOnThread(ctx context.Context, job packages.Job) (int, error) {
-	own, err := e.pool.slots.Take()
+// runOnThread runs an installer on this thread.
+func (s *installer) runOnThread(ctx context.Context, job packages.Job) (int, error) {
+	own, err := s.slots.Take()
 	if err != nil {
 		return 0, err
 	}
 	defer own.File.Close()
-	group, err := e.cgroups.Create(fmt.Sprintf("%sinstaller-%d-%d", e.groupPrefix(), os.Getpid(), installers.Add(1)),
+	group, err := s.groups.host.Create(fmt.Sprintf("%sinstaller-%d-%d", s.groups.prefix(), os.Getpid(), installers.Add(1)),
 		cgroup.Limits{MemoryBytes: installerMemoryMiB << 20, Pids: maxPids})
 	if err != nil {
 		return 0, err
 	}
 	defer func() {
 		if err := group.Remove(killTimeout); err != nil {
-			e.log.Warn("cgroup of an installer not removed", "err", err)
+			s.log.Warn("cgroup of an installer not removed", "err", err)
 		}
 	}()
 	read, write, err := os.Pipe()
@@ -207,7 +171,7 @@ func (e *Executor) installerOnThread(ctx context.Context, job packages.Job) (int
 		return 0, err
 	}
 	defer read.Close()
-	box, err := e.startInstaller(job, own, group, write)
+	box, err := s.start(job, own, group, write)
 	write.Close()
 	if err != nil {
 		return 0, err
@@ -222,16 +186,16 @@ func (e *Executor) installerOnThread(ctx context.Context, job packages.Job) (int
 	if box.Close(); ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	_ = read.SetReadDeadline(e.cfg.Now().Add(killTimeout)) // Its writers are gone.
+	_ = read.SetReadDeadline(s.now().Add(killTimeout)) // Its writers are gone.
 	<-lines
 	return code, err
 }
 
-// startInstaller starts the sandbox of an installer.
-func (e *Executor) startInstaller(
+// start starts the sandbox of an installer.
+func (s *installer) start(
 	job packages.Job, own *slot.Slot, group *cgroup.Group, out *os.File,
 ) (box *sandbox.Sandbox, err error) {
-	empty, err := os.CreateTemp(e.attemptsDir(), "installer-")
+	empty, err := os.CreateTemp(s.dirs.root, "installer-")
 	if err != nil {
 		return nil, err
 	}
@@ -240,8 +204,8 @@ func (e *Executor) startInstaller(
 	spec := &sandbox.Spec{
 		UIDBase: own.UID(), Hostname: hostname, OwnNetwork: true, WorkSource: empty.Name(),
 		ScratchMiB: 1, ScratchDisk: true, Argv: job.Argv, Env: job.Env, MaxProcs: maxPids, MaxFiles: maxFiles,
-		Seccomp: e.seccomp, Landlock: e.landlock, Files: append(job.Files, ownFiles("")...),
-		Binds: append(append([]sandbox.Bind{}, e.baseBinds...), job.Binds...), Links: e.baseLinks,
+		Seccomp: s.specs.seccomp, Landlock: s.specs.landlock, Files: append(job.Files, ownFiles("")...),
+		Binds: append(append([]sandbox.Bind{}, s.specs.baseBinds...), job.Binds...), Links: s.specs.baseLinks,
 	}
 	err = group.ForkInside(func(cgroupFD int) (err error) {
 		box, err = startKeepingLimits(spec, out, job.Disk, cgroupFD)

@@ -18,8 +18,8 @@ func TestSupervisorWithoutItsProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Close()
-	e := &Executor{cfg: Config{DataDir: t.TempDir()}, log: slog.New(slog.DiscardHandler), program: p}
-	conn, err := e.startWaiting(supervise.Command)
+	s := &supervisors{root: t.TempDir(), log: slog.New(slog.DiscardHandler), program: p}
+	conn, err := s.start(supervise.Command)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,6 @@ package executor
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	protocol "berth/attempt"
@@ -18,17 +14,6 @@ const (
 	sourceRetry  = time.Second            // Delay after an error of the Source,
 	contactRetry = 100 * time.Millisecond // and while the Source has no contact with the leader.
 )
-
-// key names an attempt.
-type key struct {
-	execution compute.ExecutionID
-	epoch     uint64
-}
-
-func keyOf(a *compute.Attempt) key { return key{a.Execution, a.Epoch} }
-
-// String returns the key as it is in the names of files and cgroups.
-func (k key) String() string { return fmt.Sprintf("%s.%d", k.execution, k.epoch) }
 
 // reconcile makes the live attempts match the state until ctx ends. It is
 // level-triggered: it compares whole states, never changes.
@@ -61,7 +46,7 @@ func (e *Executor) match(ctx context.Context, assigned Assigned) {
 	for _, w := range assigned.Work {
 		k := keyOf(w.Attempt)
 		wanted[k] = true
-		if a := e.attempt(k); a != nil {
+		if a := e.live.get(k); a != nil {
 			e.stop(ctx, a, &w)
 			if !w.Attempt.PreemptAt.IsZero() {
 				a.preempt(w.Attempt.Notice)
@@ -70,11 +55,11 @@ func (e *Executor) match(ctx context.Context, assigned Assigned) {
 			e.watch(a, &w, 0)
 			continue
 		}
-		if assigned.Contact != 0 && e.isNew(k) {
+		if assigned.Contact != 0 && e.dirs.isNew(k) {
 			e.begin(ctx, w, assigned.Contact)
 		}
 	}
-	for _, a := range e.snapshot() {
+	for _, a := range e.live.all() {
 		if !wanted[a.key] && assigned.ends(a) {
 			a.stopAs(compute.StopHard)
 		}
@@ -89,43 +74,13 @@ func (s *Assigned) ends(a *attempt) bool {
 	return s.Index >= a.placeIndex || s.Life > protocol.LifeOf(a.key.epoch)
 }
 
-func (e *Executor) attempt(k key) *attempt {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.attempts[k]
-}
-
 // add adds the attempt to the live ones, and reports whether it was not there yet.
 func (e *Executor) add(a *attempt) bool {
-	e.mu.Lock()
-	known := e.attempts[a.key] != nil
-	if !known {
-		e.attempts[a.key] = a
-		e.metrics.live.Set(float64(len(e.attempts)))
-	}
-	e.mu.Unlock()
-	if !known && e.cfg.Printing != nil {
+	added := e.live.add(a)
+	if added && e.cfg.Printing != nil {
 		e.cfg.Printing(a.key.execution, a.key.epoch)
 	}
-	return !known
-}
-
-// MayPrint reports whether an attempt of this node may write more output: its end is
-// not in the state yet.
-func (e *Executor) MayPrint(execution compute.ExecutionID, epoch uint64) bool {
-	k := key{execution, epoch}
-	if e.attempt(k) != nil {
-		return true
-	}
-	_, err := os.Lstat(filepath.Join(e.dir(k), reportedFile))
-	return errors.Is(err, os.ErrNotExist) && !e.isNew(k)
-}
-
-func (e *Executor) forget(a *attempt) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.attempts, a.key)
-	e.metrics.live.Set(float64(len(e.attempts)))
+	return added
 }
 
 // begin runs a new attempt in its own goroutine. Its lease counts from the contact
@@ -144,7 +99,7 @@ func (e *Executor) begin(ctx context.Context, w compute.Work, contact time.Durat
 	}
 	e.group.Go(func() {
 		if e.start(ctx, a, w) {
-			e.forget(a)
+			e.live.remove(a)
 		}
 	})
 }

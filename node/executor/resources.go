@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"time"
 
 	"berth/compute"
 	"berth/loop"
 	"berth/node/executor/egress"
 	"berth/node/executor/sandbox"
+	"berth/node/executor/scratch"
 	"berth/node/executor/slot"
 	"berth/node/executor/supervise"
 )
@@ -21,6 +23,8 @@ const (
 	readyNetworks = 4                // Networks made in advance, because making one would delay a start too much.
 	networkRetry  = 10 * time.Second // Delay after a failure to make a network.
 	tableNameLen  = 6                // The kernel limits interface names to 15 bytes.
+
+	scratchDirName = "scratch"
 )
 
 // resources are the machine resources of one attempt: its slot and its network.
@@ -84,6 +88,7 @@ func (r *resources) files(null *os.File) []*os.File {
 // resourcePool hands out resources and keeps some with a network ready.
 type resourcePool struct {
 	slots *slot.Dir
+	disks *scratch.Pool // nil if scratch space is in memory.
 	table *egress.Table // nil if executions get no network.
 	why   string        // The reason in that case, for executions that request one.
 	log   *slog.Logger
@@ -93,7 +98,9 @@ type resourcePool struct {
 // openPool returns the pool of this node. It never fails: a missing network is
 // logged, and reported to the executions that request one.
 func openPool(cfg Config, log *slog.Logger) *resourcePool {
-	p := &resourcePool{slots: slot.Machine(), log: log, ready: make(chan *resources, readyNetworks)}
+	p := &resourcePool{
+		slots: slot.Machine(), disks: openDisks(cfg, log), log: log, ready: make(chan *resources, readyNetworks),
+	}
 	if cfg.Network == compute.NetworkNone {
 		p.why = "this node gives executions no network"
 		return p
@@ -105,6 +112,21 @@ func openPool(cfg Config, log *slog.Logger) *resourcePool {
 			"hint", "nftables with nft_connlimit, nf_conntrack_netlink and veth are needed", "err", err)
 	}
 	return p
+}
+
+// openDisks returns the scratch space of this node, or nil if it is in memory: it was
+// configured so, or the machine has no loop devices.
+func openDisks(cfg Config, log *slog.Logger) *scratch.Pool {
+	if cfg.ScratchMemory || cfg.ScratchMiB == 0 {
+		return nil
+	}
+	disks, err := scratch.Open(context.Background(), filepath.Join(cfg.DataDir, scratchDirName), cfg.ScratchMiB, log)
+	if err != nil {
+		log.Warn("scratch space is in memory", "hint",
+			"space on disk needs loop devices, ext4 and mkfs.ext4; executor.scratch: memory accepts it", "err", err)
+		return nil
+	}
+	return disks
 }
 
 // take returns resources with the requested network. If this node has no network,
@@ -144,11 +166,24 @@ func (p *resourcePool) makeConnected() (*resources, error) {
 	return &resources{slot: s, network: network, resolv: p.table.Resolv()}, nil
 }
 
-// takeDisk adds the scratch space that e asks for, unless that is in memory.
-func (e *Executor) takeDisk(ctx context.Context, x *compute.Execution, res *resources) (err error) {
+// takeFor takes a slot, the network and the scratch space that x asks for.
+func (p *resourcePool) takeFor(ctx context.Context, network compute.Network, x *compute.Execution) (*resources, error) {
+	res, err := p.take(network)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.takeDisk(ctx, x, res); err != nil {
+		res.close()
+		return nil, err
+	}
+	return res, nil
+}
+
+// takeDisk adds the scratch space that x asks for, unless that is in memory.
+func (p *resourcePool) takeDisk(ctx context.Context, x *compute.Execution, res *resources) (err error) {
 	switch {
-	case e.disks != nil && !x.ScratchMemory:
-		res.disk, err = e.disks.Take(ctx, x.ScratchMiB)
+	case p.disks != nil && !x.ScratchMemory:
+		res.disk, err = p.disks.Take(ctx, x.ScratchMiB)
 	case x.ScratchMiB > 0 && !x.ScratchMemory:
 		err = compute.Errorf(compute.CodeUnavailable, "this node has no scratch space on disk")
 	}

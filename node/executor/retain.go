@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"berth/loop"
@@ -47,14 +48,23 @@ type endedAttempt struct {
 // two, output waits to be archived.
 func (r Retain) stretched() Retain { return Retain{Age: math.MaxInt64, Bytes: r.Bytes + r.Bytes/4} }
 
-// retain prunes the directories of ended attempts periodically until ctx ends. After an
+// retention removes what ended attempts left, in the limits of Config.Retain.
+type retention struct {
+	cfg    *Config
+	opened time.Time // When this process began.
+	dirs   *attemptDirs
+	log    *slog.Logger
+	reaped *prometheus.CounterVec
+}
+
+// run prunes the directories of ended attempts periodically until ctx ends. After an
 // error it tries again soon: when the node starts, it does not know a leader yet.
-func (e *Executor) retain(ctx context.Context) {
+func (r *retention) run(ctx context.Context) {
 	for again := retainAgain; ; {
-		err := e.Prune(ctx)
+		err := r.prune(ctx)
 		wait := retainEvery
 		if err != nil && ctx.Err() == nil {
-			e.log.Warn("ended attempts not pruned", "err", err)
+			r.log.Warn("ended attempts not pruned", "err", err)
 			wait, again = again, min(2*again, retainEvery)
 		} else {
 			again = retainAgain
@@ -65,60 +75,58 @@ func (e *Executor) retain(ctx context.Context) {
 	}
 }
 
-// Prune removes the directories of ended attempts that exceed the retention limits, once
+// prune removes the directories of ended attempts that exceed the retention limits, once
 // their output is archived. Those that exceed the limits of size by far are removed in any
 // case, but not soon after the start of the node, which may not have reached the others yet.
-// It is called periodically.
-func (e *Executor) Prune(ctx context.Context) error {
+func (r *retention) prune(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pruneTime)
 	defer cancel()
-	keys, err := e.stored()
+	keys, err := r.dirs.stored()
 	if err != nil {
 		return err
 	}
 	var all []endedAttempt
 	for _, k := range keys {
-		info, err := os.Stat(filepath.Join(e.dir(k), reportedFile))
+		info, err := r.dirs.reported(k)
 		if err == nil {
-			all = append(all, endedAttempt{key: k, ended: info.ModTime(), bytes: bytesOf(e.dir(k))})
+			all = append(all, endedAttempt{key: k, ended: info.ModTime(), bytes: bytesOf(r.dirs.of(k))})
 		}
 	}
-	now := e.cfg.Now()
-	due := surplus(all, e.cfg.Retain, retainCount, now)
+	now := r.cfg.Now()
+	due := surplus(all, r.cfg.Retain, retainCount, now)
 	slices.Reverse(due) // The oldest first.
 	overdue := make(map[key]bool)
-	if now.Sub(e.opened) >= retainLeast {
-		for _, r := range surplus(all, e.cfg.Retain.stretched(), retainCount+retainCount/4, now) {
-			overdue[r.key] = true
+	if now.Sub(r.opened) >= retainLeast {
+		for _, ended := range surplus(all, r.cfg.Retain.stretched(), retainCount+retainCount/4, now) {
+			overdue[ended.key] = true
 		}
 	}
 	var group errgroup.Group
 	group.SetLimit(archivedAtOnce)
-	for _, r := range due {
-		group.Go(func() error { return e.pruneOne(ctx, r, overdue[r.key]) })
+	for _, ended := range due {
+		group.Go(func() error { return r.pruneOne(ctx, ended, overdue[ended.key]) })
 	}
 	return group.Wait()
 }
 
 // pruneOne removes the directory of an attempt, once its output is archived or if it is
 // overdue.
-func (e *Executor) pruneOne(ctx context.Context, r endedAttempt, overdue bool) error {
+func (r *retention) pruneOne(ctx context.Context, ended endedAttempt, overdue bool) error {
 	done, failed := true, error(nil)
-	if e.cfg.Archive != nil {
-		done, failed = e.cfg.Archive(ctx, r.key.execution, r.key.epoch)
+	if r.cfg.Archive != nil {
+		done, failed = r.cfg.Archive(ctx, ended.key.execution, ended.key.epoch)
 	}
 	switch {
 	case !done && (!overdue || errors.Is(ctx.Err(), context.Canceled)):
 		return failed
 	case !done:
-		e.log.Warn("output lost: it could not be archived in time", "execution", r.key.execution, "attempt", r.key.epoch,
-			"err", failed)
+		r.log.Warn("output lost: it could not be archived in time",
+			"execution", ended.key.execution, "attempt", ended.key.epoch, "err", failed)
 	}
-	if err := os.RemoveAll(e.dir(r.key)); err != nil {
+	if err := r.dirs.remove(ended.key); err != nil {
 		return errors.Join(failed, fmt.Errorf("prune attempt: %w", err))
 	}
-	_ = os.Remove(filepath.Dir(e.dir(r.key))) // Fails while it has other epochs.
-	e.metrics.reaped.WithLabelValues("output").Inc()
+	r.reaped.WithLabelValues("output").Inc()
 	return failed
 }
 

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"berth/compute"
 )
@@ -45,9 +42,9 @@ func TestPruneArchives(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var mu sync.Mutex
 			var asked int
-			e := &Executor{log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry()), cfg: Config{
-				DataDir: t.TempDir(), Retain: Retain{Age: 24 * time.Hour, Bytes: 1000},
-				Now: func() time.Time { return now },
+			r := &retention{log: slog.New(slog.DiscardHandler), reaped: newMetrics(nil).reaped, dirs: &attemptDirs{root: t.TempDir()}, cfg: &Config{
+				Retain: Retain{Age: 24 * time.Hour, Bytes: 1000},
+				Now:    func() time.Time { return now },
 				Archive: func(_ context.Context, execution compute.ExecutionID, epoch uint64) (bool, error) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -58,11 +55,12 @@ func TestPruneArchives(t *testing.T) {
 					return test.answer.done, test.answer.err
 				},
 			}}
-			dir := e.dir(key{compute.ExecutionID{UUID: compute.UUID{1}}, 2})
+			k := key{compute.ExecutionID{UUID: compute.UUID{1}}, 2}
+			dir := r.dirs.of(k)
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join(dir, reportedFile)
+			path := r.dirs.file(k, reportedFile)
 			if err := os.WriteFile(path, make([]byte, test.bytes), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -70,9 +68,9 @@ func TestPruneArchives(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.soon {
-				e.opened = now.Add(-time.Minute)
+				r.opened = now.Add(-time.Minute)
 			}
-			err := e.Prune(t.Context())
+			err := r.prune(t.Context())
 			if want := test.answer != nil && test.answer.err != nil; (err != nil) != want {
 				t.Errorf("error %v", err)
 			}

@@ -3,6 +3,7 @@ package executor
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,8 +11,10 @@ import (
 	"strconv"
 	"strings"
 
+	"berth/composefile"
 	"berth/compute"
 	"berth/node/executor/packages"
+	"berth/node/executor/policy"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
 )
@@ -57,11 +60,52 @@ const (
 	nsswitch = "passwd: files\ngroup: files\nhosts: files dns\n"
 )
 
-// spec returns the spec for the supervisor of the work.
-func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resources, dir string) *supervise.Spec {
-	limits := limitsOf(work, e.cfg.HostCPUs, e.cfg.HostMemoryMiB)
+// specs makes the specs of supervisors: everything that an attempt gets, as data.
+type specs struct {
+	cfg       *Config
+	groups    *groups
+	python    *python // nil if there is none.
+	seccomp   []byte
+	landlock  sandbox.Landlock
+	baseBinds []sandbox.Bind
+	baseLinks []sandbox.Link
+}
+
+// openSpecs reads what all roots of this node have in common. It warns of what the machine
+// cannot keep from executions.
+func openSpecs(cfg *Config, groups *groups, python *python, log *slog.Logger) (*specs, error) {
+	s := &specs{cfg: cfg, groups: groups, python: python}
+	var err error
+	if s.seccomp, err = policy.Seccomp(); err != nil {
+		return nil, err
+	}
+	s.landlock, _ = policy.Landlock()
+	gaps, err := Gaps()
+	if err != nil {
+		return nil, err
+	}
+	if len(gaps) > 0 {
+		log.Warn("sandbox has gaps", "reason", gapNames(gaps),
+			"hint", "see docs/security.md; cgroup version 2 and Landlock close them")
+	}
+	s.baseBinds, s.baseLinks = baseRoot(python, cfg.SiteDirs)
+	return s, nil
+}
+
+// pythonFor returns the interpreter of executions in an environment, nil if there is
+// none.
+func (s *specs) pythonFor(x *environment) *python {
+	if x != nil && x.python != nil {
+		return x.python
+	}
+	return s.python
+}
+
+// of returns the spec for the supervisor of the work.
+func (s *specs) of(work compute.Work, bundle *compute.Bundle, res *resources, dir string) *supervise.Spec {
+	limits := limitsOf(work, s.cfg.HostCPUs, s.cfg.HostMemoryMiB)
 	execution, attempt := work.Execution, work.Attempt
-	grace := e.cfg.StopGrace
+	grace := s.cfg.StopGrace
 	if c := execution.Container; c != nil && c.Grace > 0 {
 		grace = c.Grace
 	}
@@ -71,7 +115,7 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 	spec := &supervise.Spec{
 		Execution: attempt.Execution, Epoch: attempt.Epoch, PlaceIndex: attempt.PlaceIndex,
 		Slot: res.slot.Number, GPUs: len(attempt.GPUs),
-		Group:     cmp.Or(res.group, e.groupName(keyOf(attempt))),
+		Group:     cmp.Or(res.group, s.groups.name(keyOf(attempt))),
 		MemoryMiB: limits.memoryMiB, CPUMilli: limits.cpuMilli, Pids: maxPids, Simulated: limits.simulated,
 		Timeout: execution.Timeout, StopGrace: grace,
 		JoinNetwork: res.network != nil, Variables: res.variables != nil, Notes: res.notes, Storage: res.mounted,
@@ -79,41 +123,41 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 	if serving := execution.Serving; serving != nil {
 		spec.Serving = &supervise.Serving{
 			Port: serving.Port, HealthPath: serving.HealthPath,
-			ReadinessTimeout: serving.ReadinessTimeout, ProbeEvery: cmp.Or(e.cfg.ProbeEvery, supervise.ProbeEvery),
+			ReadinessTimeout: serving.ReadinessTimeout, ProbeEvery: cmp.Or(s.cfg.ProbeEvery, supervise.ProbeEvery),
 		}
 	}
 	if res.container != nil {
 		spec.Container, spec.Pids = res.container, containerPids
 		spec.Sandbox = sandbox.Spec{
-			Env: e.containerEnvironment(work, bundle, res.container), ScratchDisk: res.disk != nil,
+			Env: containerEnvironment(work, bundle, res.container), ScratchDisk: res.disk != nil,
 		}
 		return spec
 	}
-	e.boxIn(spec, work, bundle, res, dir)
+	s.boxIn(spec, work, bundle, res, dir)
 	return spec
 }
 
 // boxIn adds the sandbox of the work to its spec.
-func (e *Executor) boxIn(spec *supervise.Spec, work compute.Work, bundle *compute.Bundle, res *resources, dir string) {
+func (s *specs) boxIn(spec *supervise.Spec, work compute.Work, bundle *compute.Bundle, res *resources, dir string) {
 	spec.Sandbox = sandbox.Spec{
 		UIDBase: res.slot.UID(), Hostname: hostname, OwnNetwork: res.network == nil,
 		WorkSource: filepath.Join(dir, supervise.WorkFile),
-		ScratchMiB: e.memoryScratchMiB(spec.MemoryMiB), ScratchDisk: res.disk != nil,
-		Argv: argv(e.pythonFor(res.environment), bundle), Env: e.variables(work, bundle, res),
+		ScratchMiB: s.memoryScratchMiB(spec.MemoryMiB), ScratchDisk: res.disk != nil,
+		Argv: argv(s.pythonFor(res.environment), bundle), Env: s.variables(work, bundle, res),
 		MaxProcs: maxPids, MaxFiles: maxFiles,
-		Seccomp: e.seccomp, Landlock: e.landlock,
-		Files: append(e.pythonFor(res.environment).files(bundle), ownFiles(res.resolv)...),
+		Seccomp: s.seccomp, Landlock: s.landlock,
+		Files: append(s.pythonFor(res.environment).files(bundle), ownFiles(res.resolv)...),
 	}
 	if res.early {
 		spec.Sandbox.Early = &sandbox.Early{
-			Argv: e.pythonFor(res.environment).earlyArgv(), Env: pairs(e.interpreterVariables(nil, res)),
+			Argv: s.pythonFor(res.environment).earlyArgv(), Env: pairs(s.interpreterVariables(nil, res)),
 		}
 		spec.Sandbox.Argv = spec.Sandbox.Argv[len(spec.Sandbox.Early.Argv):]
 	}
 	if res.packages != nil {
 		spec.MountAt = packagesAt
 	}
-	spec.Sandbox.Binds, spec.Sandbox.Links = e.binds(work)
+	spec.Sandbox.Binds, spec.Sandbox.Links = s.binds(work)
 	res.environment.bind(&spec.Sandbox)
 	bindNotice(work, spec, filepath.Join(dir, supervise.NoticeDir))
 }
@@ -129,10 +173,10 @@ func argv(p *python, bundle *compute.Bundle) []string {
 // memoryScratchMiB returns the size of scratch space in memory. It counts against
 // the memory limit and is smaller, so that a full one is an I/O error before it is
 // an OOM kill.
-func (e *Executor) memoryScratchMiB(memoryMiB int64) int64 {
+func (s *specs) memoryScratchMiB(memoryMiB int64) int64 {
 	size := max(memoryMiB/2, 1)
-	if e.cfg.ScratchMiB > 0 {
-		size = min(size, e.cfg.ScratchMiB)
+	if s.cfg.ScratchMiB > 0 {
+		size = min(size, s.cfg.ScratchMiB)
 	}
 	return size
 }
@@ -149,8 +193,8 @@ func ownFiles(resolv string) []sandbox.File {
 }
 
 // binds returns the bind mounts and links of the work's root.
-func (e *Executor) binds(work compute.Work) ([]sandbox.Bind, []sandbox.Link) {
-	binds, links := slices.Clone(e.baseBinds), slices.Clone(e.baseLinks)
+func (s *specs) binds(work compute.Work) ([]sandbox.Bind, []sandbox.Link) {
+	binds, links := slices.Clone(s.baseBinds), slices.Clone(s.baseLinks)
 	for _, gpu := range work.GPUs {
 		if gpu.Simulated {
 			continue
@@ -261,16 +305,16 @@ func gpuVariables(work compute.Work) map[string]string {
 
 // variables returns the variables of the code: those of a plain shell, of the
 // bundle and of Berth. Later ones replace earlier ones.
-func (e *Executor) variables(work compute.Work, bundle *compute.Bundle, res *resources) []string {
-	env := e.interpreterVariables(bundle.Env, res)
+func (s *specs) variables(work compute.Work, bundle *compute.Bundle, res *resources) []string {
+	env := s.interpreterVariables(bundle.Env, res)
 	addOwn(env, work)
 	return pairs(env)
 }
 
 // interpreterVariables returns the variables without those of the work.
-func (e *Executor) interpreterVariables(given map[string]string, res *resources) map[string]string {
+func (s *specs) interpreterVariables(given map[string]string, res *resources) map[string]string {
 	search := searchPath
-	if p := e.pythonFor(res.environment); p != nil {
+	if p := s.pythonFor(res.environment); p != nil {
 		search = filepath.Dir(p.Executable) + ":" + search
 	}
 	env := map[string]string{
@@ -279,7 +323,7 @@ func (e *Executor) interpreterVariables(given map[string]string, res *resources)
 		"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1",
 	}
 	addVariables(env, given)
-	dirs := slices.Clone(e.cfg.SiteDirs)
+	dirs := slices.Clone(s.cfg.SiteDirs)
 	if dir := res.environment.siteDir(); dir != "" {
 		dirs = slices.Insert(dirs, 0, dir)
 	}
@@ -320,4 +364,18 @@ func pairs(env map[string]string) []string {
 		list = append(list, name+"="+env[name])
 	}
 	return list
+}
+
+// containerEnvironment returns the variables of code in a container: those of the
+// bundle and of Berth. The image has the rest.
+func containerEnvironment(w compute.Work, bundle *compute.Bundle, c *supervise.Container) []string {
+	env := make(map[string]string)
+	if c.Image != nil && !c.Image.Home {
+		env["HOME"] = sandbox.WorkDir
+	}
+	addVariables(env, bundle.Env)
+	maps.DeleteFunc(env, func(name, _ string) bool { return strings.HasPrefix(name, composefile.GPUVariables) })
+	addOwn(env, w)
+	env["NVIDIA_VISIBLE_DEVICES"] = cmp.Or(strings.Join(c.GPUs, ","), noGPUs)
+	return pairs(env)
 }

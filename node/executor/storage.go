@@ -36,41 +36,47 @@ const (
 	mountTime      = 30 * time.Second
 )
 
-// takeStorage mounts the bucket for the work, if it asked for that.
-func (e *Executor) takeStorage(ctx context.Context, a *attempt, w compute.Work, res *resources) error {
+// buckets mounts the buckets of organizations.
+type buckets struct {
+	cfg     *Config
+	calls   *calls
+	groups  *groups
+	volumes *volumes
+}
+
+// take mounts the bucket for the work, if it asked for that.
+func (b *buckets) take(ctx context.Context, a *attempt, w compute.Work, res *resources) error {
 	asked := w.Execution.Storage
 	if asked == nil {
 		return nil
 	}
-	if why := e.cannotMount(w.Execution); why != "" && asked.Optional {
+	if why := b.cannotMount(w.Execution); why != "" && asked.Optional {
 		res.notes = append(res.notes, fmt.Sprintf("storage: not mounted at %s (%s)", asked.Path, why))
 		return nil
 	} else if why != "" {
 		return compute.Errorf(compute.CodeUnavailable, "storage cannot be mounted at %s: %s", asked.Path, why)
 	}
-	limited, cancel := context.WithTimeout(ctx, bundleTimeout)
-	defer cancel()
 	var access *compute.StorageAccess
-	err := e.repeat(limited, func(ctx context.Context) (err error) {
-		access, err = e.cfg.Storage.Access(ctx, w)
+	err := b.calls.input(ctx, func(ctx context.Context) (err error) {
+		access, err = b.cfg.Storage.Access(ctx, w)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("%w: its storage: %w", errInputs, err)
 	}
-	staging := filepath.Join(e.cfg.DataDir, stagingDirName)
-	dir := filepath.Join(storageDir, e.groupName(a.key))
+	staging := filepath.Join(b.cfg.DataDir, stagingDirName)
+	dir := filepath.Join(storageDir, b.groups.name(a.key))
 	if err := errors.Join(os.MkdirAll(staging, 0o700), os.MkdirAll(dir, 0o700)); err != nil {
 		return fmt.Errorf("mount storage: %w", err)
 	}
 	settings := mount.Settings{
-		Dir: dir, Socket: e.cfg.Storage.Socket, Access: access, Staging: staging,
-		MaxBytes: cmp.Or(w.Execution.ScratchMiB, e.cfg.ScratchMiB, stagingMiB) << 20,
+		Dir: dir, Socket: b.cfg.Storage.Socket, Access: access, Staging: staging,
+		MaxBytes: cmp.Or(w.Execution.ScratchMiB, b.cfg.ScratchMiB, stagingMiB) << 20,
 	}
 	if res.container == nil {
 		settings.UID = uint32(res.slot.UID() + sandbox.UserID)
 	}
-	if res.storage, err = e.startMount(&settings); err != nil {
+	if res.storage, err = startMount(&settings); err != nil {
 		mount.Detach(dir)
 		return fmt.Errorf("mount storage: %w", err)
 	}
@@ -79,14 +85,14 @@ func (e *Executor) takeStorage(ctx context.Context, a *attempt, w compute.Work, 
 }
 
 // cannotMount says why the bucket cannot be mounted for an execution, "" when it can.
-func (e *Executor) cannotMount(x *compute.Execution) string {
-	if e.cfg.Storage.Socket == "" {
+func (b *buckets) cannotMount(x *compute.Execution) string {
+	if b.cfg.Storage.Socket == "" {
 		return "this node has no socket for it: see its log"
 	}
 	if !mount.Available() {
 		return "this node has no /dev/fuse: its kernel needs the module fuse"
 	}
-	volumes, err := e.volumes(x)
+	volumes, err := b.volumes.binds(x)
 	if err != nil {
 		return "" // It is refused for that.
 	}
@@ -100,7 +106,7 @@ func (e *Executor) cannotMount(x *compute.Execution) string {
 
 // startMount starts the process of a mount, and returns once it is there. The process
 // ends when the socket is closed.
-func (e *Executor) startMount(settings *mount.Settings) (*os.File, error) {
+func startMount(settings *mount.Settings) (*os.File, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -153,9 +159,9 @@ func greet(socket *os.File, settings *mount.Settings) error {
 	return syscall.SetsockoptTimeval(int(socket.Fd()), syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, new(syscall.Timeval))
 }
 
-// reapStorage unmounts what killed processes left.
-func (e *Executor) reapStorage() error {
-	return detachAll(e.groupPrefix(), e.supervised)
+// reap unmounts what killed processes left.
+func (b *buckets) reap(supervised func(attempt string) bool) error {
+	return detachAll(b.groups.prefix(), supervised)
 }
 
 // detachAll unmounts the buckets of a node's attempts, but for those that live.

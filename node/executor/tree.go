@@ -18,14 +18,12 @@ const (
 )
 
 // blob returns a manifest or a chunk. It tries for a minute.
-func (e *Executor) blob(ctx context.Context, hash compute.Hash) (data []byte, err error) {
-	if e.cfg.Blobs == nil {
+func (i *inputs) blob(ctx context.Context, hash compute.Hash) (data []byte, err error) {
+	if i.blobs == nil {
 		return nil, fmt.Errorf("%w: this node reads no uploaded files", errInputs)
 	}
-	limited, cancel := context.WithTimeout(ctx, bundleTimeout)
-	defer cancel()
-	err = e.repeat(limited, func(ctx context.Context) (err error) {
-		data, err = e.cfg.Blobs.Get(ctx, hash)
+	err = i.calls.input(ctx, func(ctx context.Context) (err error) {
+		data, err = i.blobs.Get(ctx, hash)
 		return err
 	})
 	if err != nil {
@@ -36,11 +34,11 @@ func (e *Executor) blob(ctx context.Context, hash compute.Hash) (data []byte, er
 
 // tree returns the manifest of an execution's uploaded files, nil for none. It is
 // checked again, because its names become paths.
-func (e *Executor) tree(ctx context.Context, files *compute.Files) (*compute.Tree, error) {
+func (i *inputs) tree(ctx context.Context, files *compute.Files) (*compute.Tree, error) {
 	if files == nil {
 		return nil, nil
 	}
-	data, err := e.blob(ctx, files.Manifest)
+	data, err := i.blob(ctx, files.Manifest)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +64,7 @@ func unpackTime(tree *compute.Tree) time.Duration {
 // uploaded returns a function that writes the files of a tree to a work stream,
 // nil for no tree. It holds one chunk in memory at a time, and ends when the
 // attempt must not start.
-func (e *Executor) uploaded(
+func (i *inputs) uploaded(
 	ctx context.Context, a *attempt, tree *compute.Tree,
 ) func(w *sandbox.WorkWriter, own map[string]bool) error {
 	if tree == nil {
@@ -77,10 +75,10 @@ func (e *Executor) uploaded(
 			if err := a.mayStart(); err != nil {
 				return nil, err
 			}
-			return e.blob(ctx, hash)
+			return i.blob(ctx, hash)
 		})
-		for i := range tree.Entries {
-			entry := &tree.Entries[i]
+		for n := range tree.Entries {
+			entry := &tree.Entries[n]
 			if own[entry.Path] {
 				continue
 			}

@@ -255,23 +255,23 @@ func TestEndedAttemptDoesNotRestart(t *testing.T) {
 	if err := box.put(o); err != nil {
 		t.Fatal(err)
 	}
-	e := &Executor{cfg: Config{DataDir: dir, Now: time.Now}, outbox: box, log: slog.New(slog.DiscardHandler)}
-	if err := os.Mkdir(e.attemptsDir(), 0o700); err != nil {
+	e := &Executor{cfg: Config{Now: time.Now}, outbox: box, dirs: &attemptDirs{root: filepath.Join(dir, attemptsDirName)}}
+	if err := os.Mkdir(e.dirs.root, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.adoptAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	k := key{o.Execution, o.Epoch}
-	if e.isNew(k) || !box.has(k) {
-		t.Errorf("it is new: %v; its outcome waits: %v", e.isNew(k), box.has(k))
+	if e.dirs.isNew(k) || !box.has(k) {
+		t.Errorf("it is new: %v; its outcome waits: %v", e.dirs.isNew(k), box.has(k))
 	}
 }
 
 func TestEnvironmentIsOurs(t *testing.T) {
-	e := &Executor{python: &python{Executable: "/opt/py/bin/python3"}}
+	s := &specs{cfg: new(Config), python: &python{Executable: "/opt/py/bin/python3"}}
 	w := compute.Work{Attempt: &compute.Attempt{Epoch: 2}, Execution: &compute.Execution{ID: compute.ExecutionID{UUID: compute.UUID{1}}}}
-	env := e.variables(w, &compute.Bundle{Env: map[string]string{
+	env := s.variables(w, &compute.Bundle{Env: map[string]string{
 		"A": "1", "HOME": "/x", "B=C": "2", "": "3", "D": "a\x00b", "BERTH_ATTEMPT": "9", "CUDA_VISIBLE_DEVICES": "0",
 	}}, new(resources))
 	for _, want := range []string{"A=1", "HOME=/x", "BERTH_ATTEMPT=2", "CUDA_VISIBLE_DEVICES=", "BERTH_GPUS="} {
@@ -342,7 +342,7 @@ func TestEarlierEpochIsEnded(t *testing.T) {
 		{"a state of the previous epoch", 1<<32 + 1, Assigned{Index: placed - 1}, compute.StopNone},
 	} {
 		a := &attempt{key: key{compute.ExecutionID{UUID: compute.UUID{1}}, test.epoch}, placeIndex: placed}
-		e := &Executor{attempts: map[key]*attempt{a.key: a}}
+		e := &Executor{live: &liveAttempts{attempts: map[key]*attempt{a.key: a}}}
 		e.match(t.Context(), test.state)
 		if a.stop != test.want {
 			t.Errorf("%s: it is stopped %v, want %v", test.name, a.stop, test.want)
@@ -351,10 +351,10 @@ func TestEarlierEpochIsEnded(t *testing.T) {
 }
 
 func TestVolumes(t *testing.T) {
-	e := &Executor{cfg: Config{Mounts: []Mount{
+	s := openVolumes([]Mount{
 		{Name: "data", Path: "/srv/data", ReadOnly: true}, {Name: "out", Path: "/srv/out"}, {Name: "all", Path: "/srv/all", Always: true}, {Name: "other", Path: "/srv/other"},
-	}}}
-	got, err := e.volumes(&compute.Execution{Volumes: []compute.Volume{
+	})
+	got, err := s.binds(&compute.Execution{Volumes: []compute.Volume{
 		{Name: "out", Path: "/work/in/out"}, {Name: "out", ReadOnly: true}, {Name: "data"}, {Name: "data", Path: "/work/in"},
 	}})
 	want := []sandbox.Bind{
@@ -367,7 +367,7 @@ func TestVolumes(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("the volumes are %+v, %v", got, err)
 	}
-	if _, err := e.volumes(&compute.Execution{Volumes: []compute.Volume{{Name: "gone"}}}); compute.CodeOf(err) != compute.CodeUnavailable {
+	if _, err := s.binds(&compute.Execution{Volumes: []compute.Volume{{Name: "gone"}}}); compute.CodeOf(err) != compute.CodeUnavailable {
 		t.Errorf("a volume that the node has not: %v", err)
 	}
 }
@@ -391,14 +391,14 @@ func TestMountsBelow(t *testing.T) {
 // TestSilentVolume has a volume of all executions that does not answer: starts do without a warm sandbox.
 func TestSilentVolume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &Executor{looking: make(chan struct{}, 1), cfg: Config{Mounts: []Mount{{Name: "data", Path: "/", Always: true}}}}
+		m := &warmer{cfg: new(Config), volumes: openVolumes([]Mount{{Name: "data", Path: "/", Always: true}})}
 		work := compute.Work{Execution: new(compute.Execution), Attempt: new(compute.Attempt)}
-		if key, ok := e.warmKeyOf(work, new(compute.Bundle), true); !ok || key.mounts == "" {
+		if key, ok := m.keyFor(work, new(compute.Bundle), true); !ok || key.mounts == "" {
 			t.Errorf("a volume that answers: %+v, %v", key, ok)
 		}
 		synctest.Wait()
-		e.looking <- struct{}{} // Somebody looks, and gets no answer.
-		if _, ok := e.warmKeyOf(work, new(compute.Bundle), true); ok {
+		m.volumes.looking <- struct{}{} // Somebody looks, and gets no answer.
+		if _, ok := m.keyFor(work, new(compute.Bundle), true); ok {
 			t.Error("an attempt may have a warm sandbox, though nobody knows what is mounted")
 		}
 	})
@@ -474,7 +474,7 @@ func TestDeviceIDs(t *testing.T) {
 		if !slices.Equal(ids, test.want) {
 			t.Errorf("%v are %v, want %v", test.gpus, ids, test.want)
 		}
-		env := new(Executor).containerEnvironment(compute.Work{
+		env := containerEnvironment(compute.Work{
 			Execution: &compute.Execution{}, Attempt: &compute.Attempt{}, GPUs: test.gpus,
 		}, &compute.Bundle{Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}}, &supervise.Container{GPUs: ids})
 		if want := "NVIDIA_VISIBLE_DEVICES=" + cmp.Or(strings.Join(ids, ","), noGPUs); !slices.Contains(env, want) {

@@ -13,19 +13,17 @@ import (
 	"berth/compute"
 )
 
-// keptVariables returns the variables that the user of the work keeps. Those that the
+// variablesOf returns the variables that the user of the work keeps. Those that the
 // start sets itself are left out.
-func (e *Executor) keptVariables(
+func (i *inputs) variablesOf(
 	ctx context.Context, w compute.Work, bundle *compute.Bundle,
 ) ([]compute.EnvVariable, error) {
-	if e.cfg.Variables == nil {
+	if i.variables == nil {
 		return nil, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, bundleTimeout)
-	defer cancel()
 	var kept []compute.EnvVariable
-	err := e.repeat(limited, func(ctx context.Context) (err error) {
-		kept, err = e.cfg.Variables(ctx, w)
+	err := i.calls.input(ctx, func(ctx context.Context) (err error) {
+		kept, err = i.variables(ctx, w)
 		return err
 	})
 	if err != nil {

@@ -49,22 +49,32 @@ func Offers(cfg Config) (scratchMiB int64, offers []compute.Offer) {
 // scratchParts: one part of this many of the free disk space is nobody's scratch space.
 const scratchParts = 10
 
-// volumes returns the bind mounts of the volumes that the execution asked for, and
+// volumes are the directories of the machine that executions get.
+type volumes struct {
+	mounts  []Mount
+	looking chan struct{} // Has room for one that looks at the volumes of all executions.
+}
+
+func openVolumes(mounts []Mount) *volumes {
+	return &volumes{mounts: mounts, looking: make(chan struct{}, 1)}
+}
+
+// binds returns the bind mounts of the volumes that the execution asked for, and
 // of those that every execution has.
-func (e *Executor) volumes(x *compute.Execution) ([]sandbox.Bind, error) {
+func (s *volumes) binds(x *compute.Execution) ([]sandbox.Bind, error) {
 	var binds []sandbox.Bind
 	asked := slices.Clone(x.Volumes)
-	for _, m := range e.cfg.Mounts {
+	for _, m := range s.mounts {
 		if m.Always && !slices.ContainsFunc(asked, func(v compute.Volume) bool { return v.Name == m.Name }) {
 			asked = append(asked, compute.Volume{Name: m.Name})
 		}
 	}
 	for _, v := range asked {
-		i := slices.IndexFunc(e.cfg.Mounts, func(m Mount) bool { return m.Name == v.Name })
+		i := slices.IndexFunc(s.mounts, func(m Mount) bool { return m.Name == v.Name })
 		if i < 0 {
 			return nil, compute.Errorf(compute.CodeUnavailable, "this node has no volume %q any more", v.Name)
 		}
-		m := &e.cfg.Mounts[i]
+		m := &s.mounts[i]
 		target := v.Path
 		if target == "" {
 			target = path.Join(compute.VolumesDir, v.Name)
@@ -82,17 +92,17 @@ func (e *Executor) volumes(x *compute.Execution) ([]sandbox.Bind, error) {
 // gone may never answer.
 const lookWithin = 200 * time.Millisecond
 
-// mountsOfAll describes what is mounted at the volumes that every execution has, and below them.
+// describe describes what is mounted at the volumes that every execution has, and below them.
 // It is another text once that is not the same, and "" without such volumes.
-func (e *Executor) mountsOfAll() (string, error) {
-	always := slices.DeleteFunc(slices.Clone(e.cfg.Mounts), func(m Mount) bool { return !m.Always })
+func (s *volumes) describe() (string, error) {
+	always := slices.DeleteFunc(slices.Clone(s.mounts), func(m Mount) bool { return !m.Always })
 	if len(always) == 0 {
 		return "", nil
 	}
 	late := time.NewTimer(lookWithin)
 	defer late.Stop()
 	select {
-	case e.looking <- struct{}{}:
+	case s.looking <- struct{}{}:
 	case <-late.C:
 		return "", errNoAnswer
 	}
@@ -100,7 +110,7 @@ func (e *Executor) mountsOfAll() (string, error) {
 	var err error
 	done := make(chan struct{})
 	go func() {
-		defer func() { <-e.looking }()
+		defer func() { <-s.looking }()
 		defer close(done)
 		seen, err = describeMounts(always)
 	}()

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -66,8 +67,6 @@ type warmPlace struct {
 
 // warmPool has the warm sandboxes of a node. Its methods are safe for concurrent use.
 type warmPool struct {
-	started chan *warmKey // Has the key of an attempt that started; nil if it cannot have a warm sandbox.
-
 	mu sync.Mutex
 
 	places []*warmPlace
@@ -202,32 +201,47 @@ func (p *warmPool) close() {
 	group.Wait()
 }
 
-// warmKeyOf returns the key of the warm sandboxes that an execution can have. It reports false
+// warmer makes warm sandboxes, and hands them to attempts.
+type warmer struct {
+	places  warmPool
+	started chan *warmKey // Has the key of an attempt that started; nil if it cannot have a warm sandbox.
+
+	cfg         *Config
+	dirs        *attemptDirs
+	groups      *groups
+	pool        *resourcePool
+	specs       *specs
+	supervisors *supervisors
+	volumes     *volumes
+	log         *slog.Logger
+}
+
+// keyFor returns the key of the warm sandboxes that an execution can have. It reports false
 // if the execution asks for more than all of them have.
-func (e *Executor) warmKeyOf(w compute.Work, bundle *compute.Bundle, early bool) (warmKey, bool) {
+func (m *warmer) keyFor(w compute.Work, bundle *compute.Bundle, early bool) (warmKey, bool) {
 	x := w.Execution
 	devices := slices.ContainsFunc(w.GPUs, func(gpu compute.GPU) bool { return !gpu.Simulated })
 	if !early || devices || protocol.MayLeave(x) || len(bundle.PriorImports) > 0 ||
 		bundle.Cell > 0 || bundle.KernelState != "" || len(bundle.Stdin) > 0 {
 		return warmKey{}, false
 	}
-	mounts, err := e.mountsOfAll()
+	mounts, err := m.volumes.describe()
 	return warmKey{
-		network: x.Network, memoryMiB: limitsOf(w, e.cfg.HostCPUs, e.cfg.HostMemoryMiB).memoryMiB,
+		network: x.Network, memoryMiB: limitsOf(w, m.cfg.HostCPUs, m.cfg.HostMemoryMiB).memoryMiB,
 		scratchMiB: x.ScratchMiB, scratchMemory: x.ScratchMemory, mounts: mounts,
 	}, err == nil
 }
 
-// takeWarm returns a warm sandbox that is alive, nil if there is none. The kernel may have ended one
+// take returns a warm sandbox that is alive, nil if there is none. The kernel may have ended one
 // to free memory.
-func (e *Executor) takeWarm(key warmKey) *warmSandbox {
+func (m *warmer) take(key warmKey) *warmSandbox {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil
 	}
 	defer null.Close()
 	for {
-		w := e.warm.take(key)
+		w := m.places.take(key)
 		if w == nil || w.conn.IsWarm(null) {
 			return w
 		}
@@ -235,9 +249,9 @@ func (e *Executor) takeWarm(key warmKey) *warmSandbox {
 	}
 }
 
-// keepWarm makes warm sandboxes until ctx ends: as the last attempt that can have one asked, once
+// run makes warm sandboxes until ctx ends: as the last attempt that can have one asked, once
 // none has started for a while.
-func (e *Executor) keepWarm(ctx context.Context) {
+func (m *warmer) run(ctx context.Context) {
 	quiet := time.NewTimer(0)
 	<-quiet.C
 	var key *warmKey
@@ -245,45 +259,45 @@ func (e *Executor) keepWarm(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case started := <-e.warm.started:
+		case started := <-m.started:
 			if key = cmp.Or(started, key); key != nil {
 				quiet.Reset(warmAfter)
 			}
 		case <-quiet.C:
-			e.fillWarm(ctx, *key)
+			m.fill(ctx, *key)
 		}
 	}
 }
 
-// wantWarm has warm sandboxes made for attempts like one that started; nil for one that
+// want has warm sandboxes made for attempts like one that started; nil for one that
 // cannot have any.
-func (e *Executor) wantWarm(key *warmKey) {
+func (m *warmer) want(key *warmKey) {
 	for {
 		select {
-		case e.warm.started <- key:
+		case m.started <- key:
 			return
 		default:
 		}
 		select {
-		case earlier := <-e.warm.started:
+		case earlier := <-m.started:
 			key = cmp.Or(key, earlier)
 		default:
 		}
 	}
 }
 
-// fillWarm makes warm sandboxes until there are enough, or another attempt starts.
-func (e *Executor) fillWarm(ctx context.Context, key warmKey) {
-	for ctx.Err() == nil && len(e.warm.started) == 0 {
-		place := e.warm.begin(key)
+// fill makes warm sandboxes until there are enough, or another attempt starts.
+func (m *warmer) fill(ctx context.Context, key warmKey) {
+	for ctx.Err() == nil && len(m.started) == 0 {
+		place := m.places.begin(key)
 		if place == nil {
 			return
 		}
-		made, err := e.makeWarm(ctx, key)
-		e.warm.finish(place, made)
+		made, err := m.makeOne(ctx, key)
+		m.places.finish(place, made)
 		if err != nil {
 			if ctx.Err() == nil {
-				e.log.Warn("warm sandbox not made", "hint", "executions start without one", "err", err)
+				m.log.Warn("warm sandbox not made", "hint", "executions start without one", "err", err)
 			}
 			return
 		}
@@ -291,31 +305,32 @@ func (e *Executor) fillWarm(ctx context.Context, key warmKey) {
 	}
 }
 
-// makeWarm makes a warm sandbox.
-func (e *Executor) makeWarm(ctx context.Context, key warmKey) (*warmSandbox, error) {
+// makeOne makes a warm sandbox.
+func (m *warmer) makeOne(ctx context.Context, key warmKey) (*warmSandbox, error) {
 	asked := &compute.Execution{ScratchMiB: key.scratchMiB, ScratchMemory: key.scratchMemory}
-	res, err := e.takePlain(ctx, key.network, asked)
+	res, err := m.pool.takeFor(ctx, key.network, asked)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := e.takeSupervisor(&e.sandboxSpare)
+	spare := &m.supervisors.sandboxes
+	conn, err := m.supervisors.take(spare)
 	if err != nil {
 		res.close()
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	w := &warmSandbox{conn: conn, group: e.cgroups.Group(e.groupPrefix() + warmGroup + rand.Text()), res: res}
+	w := &warmSandbox{conn: conn, group: m.groups.host.Group(m.groups.prefix() + warmGroup + rand.Text()), res: res}
 	res.early = true
-	if err := e.warmUp(w, key); err != nil {
+	if err := m.warmUp(w, key); err != nil {
 		w.close()
 		return nil, err
 	}
-	e.keepSupervisor(&e.sandboxSpare)
+	m.supervisors.keep(spare)
 	return w, nil
 }
 
 // warmUp has the supervisor make the sandbox.
-func (e *Executor) warmUp(w *warmSandbox, key warmKey) error {
+func (m *warmer) warmUp(w *warmSandbox, key warmKey) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("make warm sandbox: %w", err)
@@ -324,9 +339,9 @@ func (e *Executor) warmUp(w *warmSandbox, key warmKey) error {
 	spec := &supervise.Spec{
 		Group: w.group.Name(), MemoryMiB: key.memoryMiB, Pids: maxPids, JoinNetwork: w.res.network != nil,
 	}
-	e.boxIn(spec, compute.Work{Execution: new(compute.Execution), Attempt: new(compute.Attempt)},
+	m.specs.boxIn(spec, compute.Work{Execution: new(compute.Execution), Attempt: new(compute.Attempt)},
 		&compute.Bundle{Code: "pass"}, w.res, "")
-	volumes, err := e.volumes(new(compute.Execution))
+	volumes, err := m.volumes.binds(new(compute.Execution))
 	if err != nil {
 		return err
 	}
@@ -334,21 +349,21 @@ func (e *Executor) warmUp(w *warmSandbox, key warmKey) error {
 	if err := w.conn.Warm(spec, null, w.res.files(null)); err != nil {
 		return err
 	}
-	if mounts, err := e.mountsOfAll(); err != nil || mounts != key.mounts {
+	if mounts, err := m.volumes.describe(); err != nil || mounts != key.mounts {
 		return errors.Join(errors.New("what is mounted at the volumes of all executions has changed"), err)
 	}
 	return nil
 }
 
-// usesWarm reports whether a cgroup is that of a warm sandbox, which an attempt with a live supervisor has,
+// uses reports whether a cgroup is that of a warm sandbox, which an attempt with a live supervisor has,
 // or may have: its spec cannot be read.
-func (e *Executor) usesWarm(group string) bool {
-	if !strings.HasPrefix(group, e.groupPrefix()+warmGroup) {
+func (m *warmer) uses(group string) bool {
+	if !strings.HasPrefix(group, m.groups.prefix()+warmGroup) {
 		return false
 	}
-	keys, err := e.stored()
+	keys, err := m.dirs.stored()
 	return err != nil || slices.ContainsFunc(keys, func(k key) bool {
-		spec, err := supervise.ReadSpec(e.dir(k))
-		return (err != nil || spec.Group == group) && e.supervised(k.String())
+		spec, err := supervise.ReadSpec(m.dirs.of(k))
+		return (err != nil || spec.Group == group) && m.dirs.supervised(k.String())
 	})
 }

@@ -1,0 +1,118 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+
+	"berth/compute"
+	"berth/fault"
+	"berth/node/executor/journal"
+)
+
+// maxDetail limits an outcome's detail, in bytes.
+const maxDetail = 512
+
+// failedStart returns the outcome of an attempt whose code never started.
+func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
+	outcome := compute.Outcome{
+		Execution: a.key.execution, Epoch: a.key.epoch,
+		Status: compute.StatusSystemFailure, Reason: compute.ReasonStartFailed, Detail: err.Error(),
+		ExecletAt: compute.InstantOf(a.seen), EndedAt: compute.InstantOf(e.cfg.Now()),
+	}
+	switch {
+	case errors.Is(err, errStopped) && a.stopped() == compute.StopHard:
+		outcome.Status, outcome.Reason = compute.StatusAborted, compute.ReasonAborted
+	case errors.Is(err, errStopped):
+		outcome.Status, outcome.Reason = compute.StatusCancelled, compute.ReasonStopped
+	case errors.Is(err, errPreempted):
+		outcome.Reason = compute.ReasonPreempted
+	case errors.Is(err, errCutOff):
+		outcome.Reason = compute.ReasonNodeLost
+	case errors.Is(err, errInputs):
+		outcome.Reason = compute.ReasonInputsLost
+	case errors.Is(err, errModel):
+		outcome.Status = compute.StatusFailed
+	case errors.Is(err, errImage):
+		outcome.Status, outcome.Reason = compute.StatusFailed, compute.ReasonImage
+	case errors.Is(err, errPackages):
+		outcome.Status, outcome.Reason = compute.StatusFailed, compute.ReasonPackages
+	case compute.CodeOf(err) == compute.CodeInvalid && e.preparer.specs.python != nil:
+		// The user's file names are invalid: the system did not fail.
+		outcome.Status = compute.StatusFailed
+	}
+	if e, ok := errors.AsType[*compute.Error](err); ok {
+		outcome.Detail = e.Message
+	}
+	return outcome
+}
+
+// lost returns the outcome of an attempt whose code may have been started and
+// whose supervisor is dead or does not answer. Only its end is certain.
+func (e *Executor) lost(k key, state journal.State, detail string) compute.Outcome {
+	now := compute.InstantOf(e.cfg.Now())
+	outcome := compute.Outcome{
+		Execution: k.execution, Epoch: k.epoch,
+		Status: compute.StatusSystemFailure, Reason: compute.ReasonSupervisorLost,
+		Detail:    strings.TrimSuffix("what watched the code was killed, or its record lost: "+detail, ": "),
+		ExecletAt: state.ExecletAt, StartedAt: state.StartedAt, EndedAt: now,
+	}
+	return outcome
+}
+
+// concludeWithOutputs stores the outputs of the attempt before it concludes it, so
+// that they are durable when the state has its end. It returns false when ctx ends
+// before: the next process does it.
+func (e *Executor) concludeWithOutputs(ctx context.Context, a *attempt, outcome compute.Outcome) bool {
+	if e.dirs.leftOutputs(a.key) && !e.outbox.has(a.key) {
+		outcome.Outputs = e.outputs.keep(ctx, a)
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+	e.conclude(a, outcome)
+	return true
+}
+
+// conclude makes the outcome durable and removes the files that only a live
+// attempt needs. The removed spec contains the secrets of its environment.
+func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
+	outcome.Detail = compute.Clip(outcome.Detail, maxDetail)
+	if e.cfg.Meter != nil {
+		if outcome.Ran {
+			e.watch(a, nil, outcome.StartedAt) // The end may arrive before the start.
+		}
+		e.cfg.Meter.Measure(&outcome)
+	}
+	fault.Point("executor.conclude.begin")
+	if err := os.MkdirAll(e.dirs.of(a.key), 0o700); err != nil {
+		e.log.Error("attempt directory not created", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
+	}
+	if err := e.outbox.put(outcome); err != nil {
+		// It is still reported. If this process ends before, the journal has it.
+		e.log.Error("outcome not persisted", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
+	}
+	e.dirs.clean(a.key)
+	fault.Point("executor.conclude.clean")
+	e.metrics.ended.WithLabelValues(outcome.Status.String(), outcome.Reason.String()).Inc()
+	e.log.Info("attempt ended", "execution", a.key.execution, "attempt", a.key.epoch,
+		"status", outcome.Status.String(), "took", outcome.Duration)
+}
+
+// watch records the attempt's work or the start of its code. Once both are known,
+// it starts measuring the attempt's GPUs.
+func (e *Executor) watch(a *attempt, w *compute.Work, started compute.Instant) {
+	a.mu.Lock()
+	if w != nil {
+		a.work = w
+	}
+	a.started = max(a.started, started)
+	begin := e.cfg.Meter != nil && !a.watched && a.work != nil && !a.started.IsZero()
+	a.watched = a.watched || begin
+	work, from := a.work, a.started
+	a.mu.Unlock()
+	if begin {
+		e.cfg.Meter.Watch(*work, from)
+	}
+}

@@ -1,0 +1,117 @@
+package executor
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"berth/compute"
+	"berth/fault"
+)
+
+const maxSending = 32 // Outcomes sent concurrently.
+
+// reports brings to the state what happens to attempts. It repeats each report until it is
+// accepted or finally refused.
+type reports struct {
+	reporter Reporter
+	outbox   *outbox
+	calls    *calls
+	dirs     *attemptDirs
+	group    *sync.WaitGroup // Run waits for it.
+	log      *slog.Logger
+	metrics  *metrics
+}
+
+// run reports the outcomes in the outbox until ctx ends. It retries each until it
+// is accepted or finally refused.
+func (r *reports) run(ctx context.Context) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	sending, done := make(map[key]bool), make(chan key)
+	for {
+		list, waiting := r.outbox.waiting(sending, maxSending-len(sending))
+		r.metrics.outbox.Set(float64(waiting))
+		for _, outcome := range list {
+			k := key{outcome.Execution, outcome.Epoch}
+			sending[k] = true
+			group.Go(func() {
+				r.send(ctx, k, outcome)
+				select {
+				case done <- k:
+				case <-ctx.Done():
+				}
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.outbox.wakeup:
+		case k := <-done:
+			delete(sending, k)
+		}
+	}
+}
+
+func (r *reports) send(ctx context.Context, k key, outcome compute.Outcome) {
+	fault.Point("executor.outbox.send")
+	err := r.calls.repeat(ctx, func(ctx context.Context) error { return r.reporter.FinishAttempt(ctx, outcome) })
+	fault.Point("executor.outbox.sent")
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		r.log.Warn("outcome refused", "execution", k.execution, "attempt", k.epoch, "err", err)
+	}
+	if err := r.dirs.markReported(k); err != nil {
+		r.log.Error("reported mark not persisted", "execution", k.execution, "attempt", k.epoch, "err", err)
+	}
+	fault.Point("executor.outbox.reported")
+	if err := r.outbox.remove(k); err != nil {
+		r.log.Error("outcome not removed", "execution", k.execution, "attempt", k.epoch, "err", err)
+	}
+	fault.Point("executor.outbox.removed")
+}
+
+// start reports that the code of an attempt was started.
+func (r *reports) start(ctx context.Context, start compute.AttemptStart) {
+	fault.Point("executor.start.report")
+	err := r.calls.repeat(ctx, func(ctx context.Context) error { return r.reporter.StartAttempt(ctx, start) })
+	fault.Point("executor.start.reported")
+	if err != nil && ctx.Err() == nil {
+		r.log.Warn("start refused", "execution", start.Execution, "attempt", start.Epoch, "err", err)
+	}
+}
+
+// ready reports whether the code of an attempt is ready. One report at a time is
+// under way, and the last one has the current value.
+func (r *reports) ready(ctx context.Context, a *attempt, ready bool) {
+	a.mu.Lock()
+	busy := a.reporting
+	a.ready, a.reporting = ready, true
+	a.mu.Unlock()
+	if busy {
+		return
+	}
+	r.group.Go(func() {
+		for {
+			r.readiness(ctx, a, ready)
+			a.mu.Lock()
+			if a.ready == ready || ctx.Err() != nil {
+				a.reporting = false
+				a.mu.Unlock()
+				return
+			}
+			ready = a.ready
+			a.mu.Unlock()
+		}
+	})
+}
+
+func (r *reports) readiness(ctx context.Context, a *attempt, ready bool) {
+	report := compute.Readiness{Execution: a.key.execution, Epoch: a.key.epoch, Ready: ready}
+	err := r.calls.repeat(ctx, func(ctx context.Context) error { return r.reporter.SetReady(ctx, report) })
+	if err != nil && ctx.Err() == nil {
+		r.log.Warn("readiness refused", "execution", report.Execution, "attempt", report.Epoch, "err", err)
+	}
+}
