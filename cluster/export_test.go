@@ -40,6 +40,12 @@ func (c *Config) FreeSpace(free func() int64) {
 // Profile returns the profile of raft's timers in use.
 func (c *Cluster) Profile() string { return c.profile }
 
+// LANTimeouts returns the heartbeat timeouts of the profile ProfileLAN, of a follower and of a leader.
+func LANTimeouts() (follower, leader time.Duration) { return lanTimeout, lanLeading }
+
+// HeartbeatTimeout returns the present one.
+func (c *Cluster) HeartbeatTimeout() time.Duration { return c.raft.ReloadableConfig().HeartbeatTimeout }
+
 // SeesServers reports whether gossip sees all servers alive.
 func (c *Cluster) SeesServers() bool {
 	alive := make(map[compute.NodeID]bool)

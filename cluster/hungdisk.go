@@ -45,6 +45,16 @@ func (c hungDisk) watchDisk(ctx context.Context) error {
 				c.fatal(err)
 				return err
 			}
+			// Without ticks an idle process is not woken.
+			if access := c.replica.Watchdog.Idle(); access != nil {
+				ticker.Stop()
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-access:
+				}
+				ticker.Reset(disk.WatchTick)
+			}
 		}
 	}
 }

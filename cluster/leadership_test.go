@@ -244,3 +244,31 @@ func TestTimersFitTheNetwork(t *testing.T) {
 		}
 	}
 }
+
+// TestLeaderSendsFewerHeartbeats hands the leadership over: the leader has the longer timeout, of
+// which its heartbeats follow, and the others those of followers.
+func TestLeaderSendsFewerHeartbeats(t *testing.T) {
+	f := mustFleet(t, 3, func(cfg *cluster.Config) { cfg.Profile = cluster.ProfileLAN })
+	following, leading := cluster.LANTimeouts()
+	check := func() {
+		t.Helper()
+		eventually(t, "each server has the timeout of its part", func() bool {
+			for _, p := range f.peers {
+				want := following
+				if p.IsLeader() {
+					want = leading
+				}
+				if p.HeartbeatTimeout() != want {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	check()
+	other := f.follower(f.leader())
+	if _, err := other.Transfer(t.Context(), other.ID()); err != nil {
+		t.Fatal(err)
+	}
+	check()
+}

@@ -19,7 +19,8 @@ import (
 // Limits of membership.
 const (
 	membersTick      = 500 * time.Millisecond
-	changeTimeout    = 5 * time.Second // For one configuration change.
+	settledEvery     = 1900 * time.Millisecond // Between two measurements while no change is near: with every fourth tick.
+	changeTimeout    = 5 * time.Second         // For one configuration change.
 	statusTimeout    = time.Second
 	maxMeasured      = 2 * time.Second // The most that one measurement counts: in a longer gap this process was paused.
 	caughtUp         = 250             // Entries that a server may trail and still keep up.
@@ -59,6 +60,9 @@ func (c members) adjust(ctx context.Context, seen *membership.Observations) erro
 	servers := future.Configuration().Servers
 	if done, err := c.addHeard(servers, future.Index()); done {
 		return err
+	}
+	if c.plan(servers, seen).Settled() && time.Since(seen.At) < settledEvery {
+		return nil
 	}
 	c.measure(ctx, servers, seen)
 	if ctx.Err() != nil {

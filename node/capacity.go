@@ -24,14 +24,16 @@ const (
 // those that the others do not need.
 func (l modelLoads) share(ctx context.Context) error {
 	loop.OnChange(ctx, sharePeriod, l.node.routes.Crowded, func() {
-		l.shareOnce(ctx)
-		loop.Sleep(ctx, shareLeast)
+		if l.shareOnce(ctx) {
+			loop.Sleep(ctx, shareLeast)
+		}
 	})
 	return nil
 }
 
-// shareOnce asks the other servers what they have under way, if that is needed.
-func (l modelLoads) shareOnce(ctx context.Context) {
+// shareOnce asks the other servers what they have under way, if that is needed, and reports
+// whether it was.
+func (l modelLoads) shareOnce(ctx context.Context) (asked bool) {
 	view := l.node.machine.View()
 	var others []compute.NodeID
 	for server := range view.Nodes() {
@@ -40,10 +42,11 @@ func (l modelLoads) shareOnce(ctx context.Context) {
 		}
 	}
 	var loads []map[compute.ExecutionID]int
-	if l.node.routes.Busy() {
+	if asked = l.node.routes.Busy(); asked {
 		loads = l.askDemand(ctx, others)
 	}
 	l.node.routes.SetDemand(view, len(others), loads)
+	return asked
 }
 
 // askDemand returns the requests under way at servers; nil for those that do not

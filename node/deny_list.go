@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"berth/boottime"
 	"berth/compute"
 	"berth/loop"
 )
@@ -22,6 +23,8 @@ type resolver interface {
 // updateDenyList keeps executions of this node away from the addresses of all nodes, as
 // nodes and the addresses of their names change.
 func (n *Node) updateDenyList(ctx context.Context) error {
+	var denied []netip.Prefix
+	var at time.Duration // When they were denied; 0 for never.
 	loop.OnChange(ctx, denyListPeriod, n.cluster.Gossip().Changed, func() {
 		nodes := workerNode{n}.neighbours
 		if !n.isWorker() {
@@ -31,9 +34,15 @@ func (n *Node) updateDenyList(ctx context.Context) error {
 		for _, host := range unresolved {
 			n.logger.Error("executions may reach a node whose name does not resolve", "url_host", host)
 		}
+		now := boottime.Now()
+		if at != 0 && now-at < denyListPeriod/2 && slices.Equal(addrs, denied) {
+			return // Nodes change more often than their addresses.
+		}
 		if err := n.executor.Deny(addrs); err != nil {
 			n.logger.Error("executions can reach the cluster", "err", err)
+			return
 		}
+		denied, at = addrs, now
 	})
 	return nil
 }

@@ -71,6 +71,32 @@ func TestWatchdogForgetsEndedAccesses(t *testing.T) {
 	}
 }
 
+// TestWatchdogIsIdle has nothing to check between the end of an access and the next one.
+func TestWatchdogIsIdle(t *testing.T) {
+	w := &Watchdog{Now: time.Now}
+	next := w.Idle()
+	if next == nil {
+		t.Fatal("it was not used, and is not idle")
+	}
+	end := w.begin(accessRead)
+	select {
+	case <-next:
+	default:
+		t.Fatal("an access does not end the wait")
+	}
+	if w.Idle() != nil {
+		t.Error("it is idle during an access")
+	}
+	end()
+	w.begin(accessWrite)()
+	if w.Idle() != nil {
+		t.Error("it is idle right after an access")
+	}
+	if w.Idle() == nil {
+		t.Error("it is not idle, though no access came since the last call")
+	}
+}
+
 func TestWatchdogDistinguishesAccesses(t *testing.T) {
 	start := time.Now()
 	at := 0

@@ -86,6 +86,8 @@ type Watchdog struct {
 	pending   map[uint64]*pendingAccess
 	checkedAt time.Time
 	probing   bool
+	idleSeq   uint64        // The seq of the last call of Idle.
+	next      chan struct{} // The next access closes it; nil if nobody waits for one.
 
 	termMu   sync.Mutex // Held while a term or a vote is written.
 	term     uint64     // The newest term written.
@@ -205,6 +207,10 @@ func (w *Watchdog) begin(kind access) (end func()) {
 	w.seq++
 	id := w.seq
 	w.pending[id] = &pendingAccess{kind: kind}
+	if w.next != nil {
+		close(w.next)
+		w.next = nil
+	}
 	return func() { w.end(id) }
 }
 
@@ -256,6 +262,21 @@ func (w *Watchdog) Check(now time.Time, limit time.Duration) error {
 		}
 	}
 	return err
+}
+
+// Idle returns a channel that the next access closes, nil if there was one since the last call.
+// Until it is closed, Check has nothing to find.
+func (w *Watchdog) Idle() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pending) > 0 || w.seq != w.idleSeq {
+		w.idleSeq = w.seq
+		return nil
+	}
+	if w.next == nil {
+		w.next = make(chan struct{})
+	}
+	return w.next
 }
 
 // Pending returns how long the oldest small write has been pending, as measured

@@ -148,6 +148,19 @@ func (p *Plan) Next() (Change, []Obstacle) {
 	return Change{}, obstacles
 }
 
+// Settled reports whether no change is near: none is due, and none will be before a server is
+// removed, or no longer answers or keeps up.
+func (p *Plan) Settled() bool {
+	for i := range p.Members {
+		m := &p.Members[i]
+		if m.Removed || m.ID != p.Self && (m.Steady == 0 || m.Steady < p.PromoteAfter) {
+			return false
+		}
+	}
+	step, obstacles := p.Next()
+	return step.Action == None && len(obstacles) == 0
+}
+
 // leaving returns the voters that are to leave, the least costly first: the
 // silent, then those that answer, then the leader. Voters that are silent for too
 // long but may not be replaced are obstacles.

@@ -123,6 +123,29 @@ func TestNextChange(t *testing.T) {
 	}
 }
 
+// TestSettled measures less often where nothing is about to change.
+func TestSettled(t *testing.T) {
+	for servers, want := range map[string]bool{
+		"A* v":                                true,
+		"A* v, B v, C v":                      true,
+		"A* v, B v, C v, D steady":            true,
+		"A* v, B v, C steady":                 false, // It is to vote.
+		"A* v, B v, C":                        false, // It is behind, or was not measured yet.
+		"A* v, B v, C v down":                 false,
+		"A* v, B v, C v, D v":                 false, // One is too many.
+		"A* v, B v, C v removed":              false,
+		"A* v, B v, C v, D steady, E removed": false,
+	} {
+		if got := parsePlan(t, 3, servers).Settled(); got != want {
+			t.Errorf("%s: settled is %t, want %t", servers, got, want)
+		}
+	}
+	p := parsePlan(t, 0, "A* v, B v, C steady")
+	if p.Members[2].Steady--; p.Settled() {
+		t.Error("it is settled though a server votes soon")
+	}
+}
+
 func TestLeaderThatCouldNotHandOverRemovesItself(t *testing.T) {
 	p := parsePlan(t, 0, "A* v removed, B v, C v")
 	p.Transferred = true

@@ -18,7 +18,8 @@ import (
 const (
 	readyLimit  = 90 * time.Second
 	readyMore   = 2 * time.Second // For each node.
-	surveyEvery = time.Second
+	surveyEvery = time.Second     // After a change; then twice as long each time,
+	surveyRare  = 5 * time.Second // up to this.
 	surveyLimit = 3 * time.Second
 	surveyMore  = 50 * time.Millisecond // For each node.
 	maxEnds     = 4                     // Ends of one node before it was ever ready.
@@ -150,16 +151,21 @@ func (c *Cluster) supervise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ticker := time.NewTicker(surveyEvery)
-	defer ticker.Stop()
-	for {
+	for wait := surveyEvery; ; {
+		timer := time.NewTimer(wait)
 		select {
-		case <-ticker.C:
+		case <-timer.C:
+			wait = min(2*wait, surveyRare)
 		case <-c.woken:
+			wait = surveyEvery
 		case <-ctx.Done():
+			timer.Stop()
 			return nil
 		}
-		c.survey(ctx, admin)
+		timer.Stop()
+		if c.survey(ctx, admin) {
+			wait = surveyEvery
+		}
 	}
 }
 

@@ -245,9 +245,9 @@ func (c *Cluster) await(ctx context.Context, check func(context.Context) (string
 	return c.unready(node, fmt.Sprintf("is not ready after %s (%v)", limit, err))
 }
 
-// survey rewrites cluster.json if the cluster differs from it. While the cluster
-// does not answer, it updates the processes only.
-func (c *Cluster) survey(ctx context.Context, admin *client.Client) {
+// survey rewrites cluster.json if the cluster differs from it, and reports whether it did or
+// could not find out. While the cluster does not answer, it updates the processes only.
+func (c *Cluster) survey(ctx context.Context, admin *client.Client) (changed bool) {
 	if err := c.dropRemoved(); err != nil {
 		c.cfg.Logger.Error("dev.json not written", "err", err)
 	}
@@ -259,25 +259,27 @@ func (c *Cluster) survey(ctx context.Context, admin *client.Client) {
 	}
 	limited, cancel := context.WithTimeout(ctx, surveyLimit)
 	defer cancel()
-	state := c.written
+	state, known := c.written, false
 	if cluster, err := query(limited, admin); err == nil {
-		if fresh, ok := cluster.state(c.plan); ok {
+		var fresh State
+		if fresh, known = cluster.state(c.plan); known {
 			state = fresh
 		}
 	}
 	if len(state.Nodes) != len(members) {
-		return // A node was removed meanwhile; the next survey describes the others.
+		return true // A node was removed meanwhile; the next survey describes the others.
 	}
 	state.Nodes = slices.Clone(state.Nodes)
 	for i := range state.Nodes {
 		state.Nodes[i].PID = c.pid(members[i].Name)
 	}
 	if reflect.DeepEqual(state, c.written) || len(state.Nodes) == 0 {
-		return
+		return !known
 	}
 	if err := writeJSON(c.plan.path(stateFile), state); err != nil {
 		c.cfg.Logger.Error("cluster.json not written", "err", err)
-		return
+		return true
 	}
 	c.written = state
+	return true
 }
