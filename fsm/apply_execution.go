@@ -36,12 +36,31 @@ func (s *execution) submit(c Submit) Result {
 		s.identity.firstDataKey(c.Actor.Org, *c.Key)
 	}
 	s.money.hold(&e, amount, "submitted")
+	s.expectReason(&e)
 	s.putExecution(&e)
 	s.upload.use(e.Files)
 	if !e.Kind.IsParent() {
 		s.statistics.learn(e.Request)
 	}
 	return Result{Execution: e.ID, Status: e.Status, ID: e.ID.UUID}
+}
+
+// expectReason has a new execution wait for what the oldest one of its line waits for, if that asks
+// for the same and nodes lack it: the scheduler would say so for each of them, in a second write of
+// its record.
+func (s *execution) expectReason(e *compute.Execution) {
+	if s.Format() < formatRotation || e.Status != compute.StatusQueued {
+		return
+	}
+	first := s.Line(e.Priority, e.Org, nil, 1)
+	if len(first) == 0 || first[0].Request.Key() != e.Request.Key() {
+		return
+	}
+	switch why := first[0].Reason; why {
+	case compute.ReasonGPUsBusy, compute.ReasonResourcesBusy, compute.ReasonNodesDown, compute.ReasonNeverFits:
+		e.Reason = why
+	default:
+	}
 }
 
 // CheckSubmit returns the error with which v would refuse c, nil if it would not. It

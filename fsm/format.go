@@ -49,7 +49,7 @@ const (
 	// was checked, work is warned before it is stopped without credits, budgets report what it
 	// uses up while it runs, and trails of organizations list how people come and go. Objects
 	// are replaced beyond a limit of their number. Nodes whose Docker engine does not answer get
-	// no containers.
+	// no containers. A new execution waits for what the oldest like it waits for.
 	formatRotation = 18
 
 	// Format is the newest format that this program can apply.

@@ -75,6 +75,38 @@ func TestPlanIsCheckedAgain(t *testing.T) {
 	}
 }
 
+// TestSubmitExpectsWhatOthersWaitFor has new executions wait as the oldest one of their line that asks
+// for the same, so that no second write says so.
+func TestSubmitExpectsWhatOthersWaitFor(t *testing.T) {
+	w := newestWorld(t)
+	oldest := w.submit("t4.2x")
+	wait := func(why compute.Reason) {
+		w.must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Waiting: []compute.Waiting{{Execution: oldest, Reason: why}}}})
+	}
+	for _, c := range []struct {
+		waits, want compute.Reason
+		profile     string
+	}{
+		{compute.ReasonScheduling, compute.ReasonScheduling, "t4.2x"},
+		{compute.ReasonGPUsBusy, compute.ReasonGPUsBusy, "t4.2x"},
+		{compute.ReasonGPUsBusy, compute.ReasonScheduling, "t4"},
+		{compute.ReasonNodesDown, compute.ReasonNodesDown, "t4.2x"},
+		{compute.ReasonOrgConcurrency, compute.ReasonScheduling, "t4.2x"}, // Each is decided by what runs.
+		{compute.ReasonRetry, compute.ReasonScheduling, "t4.2x"},          // That is its own.
+	} {
+		wait(c.waits)
+		w.wantStatus(w.submit(c.profile), compute.StatusQueued, c.want)
+	}
+	wait(compute.ReasonGPUsBusy)
+	urgent := w.submit("t4.2x", func(e *compute.Execution) { e.Priority = 1 })
+	w.wantStatus(urgent, compute.StatusQueued, compute.ReasonScheduling)
+
+	w = newWorld(t) // Older servers would not do it.
+	oldest = w.submit("t4.2x")
+	wait(compute.ReasonGPUsBusy)
+	w.wantStatus(w.submit("t4.2x"), compute.StatusQueued, compute.ReasonScheduling)
+}
+
 func TestPlanPlacesAndExplains(t *testing.T) {
 	w := newWorld(t)
 	placed, waiting, ended := w.submit("t4.2x"), w.submit("t4.2x"), w.submit("t4")
