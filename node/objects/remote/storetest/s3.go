@@ -25,7 +25,7 @@ const (
 )
 
 // s3 is S3, as the module versitygw serves it from a directory.
-func s3() Kind { return Kind{Scheme: "s3", Checks: true, Start: startS3, At: s3At} }
+func s3() Kind { return Kind{Scheme: "s3", Start: startS3, At: s3At} }
 
 func s3At(tb testing.TB, host, bucket string) string {
 	tb.Setenv("AWS_ACCESS_KEY_ID", s3Access)

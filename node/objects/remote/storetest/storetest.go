@@ -28,9 +28,6 @@ const BucketName = "berth"
 type Kind struct {
 	Scheme string // Its URLs begin with it.
 
-	// Checks is whether the store compares an upload with the MD5 that comes with it.
-	Checks bool
-
 	// Start starts a server that ends with the test. The environment of this process gets
 	// what its client needs.
 	Start func(testing.TB) *Store
