@@ -122,6 +122,36 @@ func TestSweep(t *testing.T) {
 	})
 }
 
+// TestAgeInTrash has the store say when a blob came to the trash, and not when it was put.
+func TestAgeInTrash(t *testing.T) {
+	each(t, func(t *testing.T, _ storetest.Kind, server *storetest.Store) {
+		copies := open(t, server.URL, "mine", time.Now).Copies()
+		put := func(name compute.Hash) time.Time {
+			t.Helper()
+			if err := copies.Put(t.Context(), name, []byte{name[0]}); err != nil {
+				t.Fatal(err)
+			}
+			all, err := copies.All(t.Context())
+			if err != nil || all[name].IsZero() {
+				t.Fatalf("put at %v, %v", all, err)
+			}
+			return all[name]
+		}
+		first := put(compute.Hash{1})
+		later := first
+		for !later.After(first) { // The times of S3 and Azure are in seconds.
+			later = put(compute.Hash{2})
+		}
+		if err := copies.Discard(t.Context(), compute.Hash{1}); err != nil {
+			t.Fatal(err)
+		}
+		trash, err := copies.Trash(t.Context())
+		if at := trash[compute.Hash{1}]; err != nil || at.Before(later) {
+			t.Errorf("put at %v, it came to the trash at %v, %v", first, at, err)
+		}
+	})
+}
+
 // TestCheck refuses URLs that are not valid.
 func TestCheck(t *testing.T) {
 	for text, want := range map[string]string{
