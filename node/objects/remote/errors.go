@@ -24,7 +24,8 @@ func (s *Store) reach(ctx context.Context) error {
 	}
 	_, _, err := s.bucket.ListPage(ctx, blob.FirstPageToken, 1, nil)
 	if absent(err) {
-		return compute.Errorf(compute.CodeUnavailable, "The object store has no such bucket: list: %s", cause(err)).Because(err)
+		const text = "The object store has no such bucket: list: %s"
+		return compute.Errorf(compute.CodeUnavailable, text, cause(err)).Because(err)
 	}
 	if err != nil {
 		return failed("list", err)
@@ -43,12 +44,17 @@ func absent(err error) bool { return gcerrors.Code(err) == gcerrors.NotFound && 
 // that they lack a right.
 func refused(err error) bool {
 	var s3 interface{ HTTPStatusCode() int }
-	if errors.As(err, &s3) && (s3.HTTPStatusCode() == http.StatusUnauthorized || s3.HTTPStatusCode() == http.StatusForbidden) {
+	if errors.As(err, &s3) && refusal(s3.HTTPStatusCode()) {
 		return true
 	}
 	return gcerrors.Code(err) == gcerrors.PermissionDenied || refusedByGoogle(err) || bloberror.HasCode(err,
 		bloberror.AuthorizationFailure, bloberror.AuthorizationPermissionMismatch, bloberror.InsufficientAccountPermissions,
 		bloberror.InvalidAuthenticationInfo, bloberror.NoAuthenticationInformation)
+}
+
+// refusal reports whether a status is about credentials.
+func refusal(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden
 }
 
 // failed returns the error of an operation.

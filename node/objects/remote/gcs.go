@@ -3,15 +3,30 @@
 package remote
 
 import (
+	"context"
 	"errors"
-	"net/http"
+	"net/url"
+	"os"
+	"strconv"
 
-	_ "gocloud.dev/blob/gcsblob" // gs://, with 20 MB of the program, and gRPC.
+	"gocloud.dev/blob/gcsblob" // gs://, with 20 MB of the program, and gRPC.
+	"gocloud.dev/gcp"
 	"google.golang.org/api/googleapi"
 )
+
+// findGoogle returns an error if there are no credentials for a URL of Google Cloud Storage.
+// Without them gocloud prints a warning, and asks with an empty key.
+func findGoogle(ctx context.Context, u *url.URL) error {
+	anonymous, _ := strconv.ParseBool(u.Query().Get("anonymous"))
+	if u.Scheme != gcsblob.Scheme || anonymous || u.Query().Get("access_id") == "-" || os.Getenv("STORAGE_EMULATOR_HOST") != "" {
+		return nil
+	}
+	_, err := gcp.DefaultCredentials(ctx)
+	return err
+}
 
 // refusedByGoogle reports whether Google Cloud Storage refuses a request.
 func refusedByGoogle(err error) bool {
 	e, ok := errors.AsType[*googleapi.Error](err)
-	return ok && (e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden)
+	return ok && refusal(e.Code)
 }

@@ -49,6 +49,13 @@ func Open(ctx context.Context, text, mark string, now func() time.Time) (*Store,
 	if err := Check(text); err != nil {
 		return nil, fmt.Errorf("open object store: %w", err)
 	}
+	u, err := url.Parse(text)
+	if err == nil {
+		err = findGoogle(ctx, u)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open object store: %w", err)
+	}
 	bucket, err := blob.OpenBucket(ctx, text)
 	if err != nil {
 		return nil, fmt.Errorf("open object store: %w", err)

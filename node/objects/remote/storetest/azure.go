@@ -34,7 +34,8 @@ func startAzure(tb testing.TB) *Store {
 	program := installed(tb, "node_modules/azurite/dist/src/blob/main.js")
 	dir := tb.TempDir()
 	cmd := exec.CommandContext(context.Background(), node, program, "--blobHost", "127.0.0.1", "--blobPort", "0",
-		"--location", dir, "--skipApiVersionCheck", "--loose", "--disableTelemetry", "--silent") // Strictly, it takes no CRC-64.
+		"--location", dir, "--disableTelemetry", "--silent",
+		"--skipApiVersionCheck", "--loose") // It does not know the newest version, nor a CRC-64.
 	cmd.Env = append(os.Environ(), "AZURITE_ACCOUNTS="+azureAccount+":"+azureKey())
 	address, stop, err := start(tb, "successfully listens on http://", cmd)
 	if err != nil {
