@@ -18,7 +18,8 @@ import (
 // Without them gocloud prints a warning, and asks with an empty key.
 func findGoogle(ctx context.Context, u *url.URL) error {
 	anonymous, _ := strconv.ParseBool(u.Query().Get("anonymous"))
-	if u.Scheme != gcsblob.Scheme || anonymous || u.Query().Get("access_id") == "-" || os.Getenv("STORAGE_EMULATOR_HOST") != "" {
+	keyless := anonymous || u.Query().Get("access_id") == "-" || os.Getenv("STORAGE_EMULATOR_HOST") != ""
+	if u.Scheme != gcsblob.Scheme || keyless {
 		return nil
 	}
 	_, err := gcp.DefaultCredentials(ctx)

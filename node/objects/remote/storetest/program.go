@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -39,6 +40,7 @@ func start(tb testing.TB, ready string, cmd *exec.Cmd) (rest string, stop func()
 	}
 	defer in.Close() // The program has it alone: reading ends when the program does.
 	cmd.Stdout, cmd.Stderr = in, in
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // The test may end without its clean-up.
 	if err := cmd.Start(); err != nil {
 		out.Close()
 		return "", nil, err
