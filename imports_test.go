@@ -123,7 +123,7 @@ var rules = []rule{
 // testsOnly are packages that only tests may import.
 var testsOnly = []string{
 	"cmd/berth/clitest", "node/executor/docker/dockertest", "node/executor/packages/wheeltest", "node/nodetest",
-	"node/objects/remote/s3test", "node/statetest", "testsize",
+	"node/objects/remote/storetest", "node/statetest", "testsize",
 }
 
 // A library is a module or package from outside and who may import it.
@@ -174,7 +174,9 @@ var libraries = []library{
 	{"github.com/tink-crypto/tink-go", []string{"node/secrets"}, "encryption at rest has one owner"},
 	{"github.com/gofiber/fiber", []string{"node/gateway"}, "requests of versitygw are of its types"},
 	{"gocloud.dev", []string{"node/objects/remote"}, "object stores of others are reached in one place"},
-	{"github.com/versity/versitygw", []string{"node/gateway", "node/objects/remote/s3test"}, "the S3 protocol is spoken in one place"},
+	{"google.golang.org/api/googleapi", []string{"node/objects/remote"}, "object stores of others are reached in one place"},
+	{"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob", []string{"node/objects/remote"}, "object stores of others are reached in one place"},
+	{"github.com/versity/versitygw", []string{"node/gateway", "node/objects/remote/storetest"}, "the S3 protocol is spoken in one place"},
 	{"github.com/klauspost/compress", []string{"node/logs/archive"}, "output is compressed in one place"},
 	{"github.com/fsnotify/fsnotify", []string{"node/logs"}, "only output is watched"},
 	{"github.com/spf13", []string{"cmd"}, "only commands have flags"},
@@ -201,11 +203,11 @@ var libraries = []library{
 	{"github.com/zitadel/oidc", []string{"node"}, "tests sign in at a real provider"},
 	{"github.com/stripe/stripe-go", []string{"node"}, "the payment provider is spoken to in one place"},
 	{"codeberg.org/go-pdf/fpdf", []string{"api/statement"}, "statements are printed in one place"},
-	{"os/exec", []string{"bench", "cmd/berth/clitest", "cmd/berth/dev", "node/executor", "node/nodetest"}, "processes are started by the executor, and by what starts whole nodes"},
+	{"os/exec", []string{"bench", "cmd/berth/clitest", "cmd/berth/dev", "node/executor", "node/nodetest", "node/objects/remote/storetest"}, "processes are started by the executor, and by what starts whole nodes or servers for tests"},
 	{"log", []string{"cluster"}, "logs are structured: use log/slog with the Config's Logger; memberlist knows only log"},
 	{"testing", []string{
 		"cmd/berth/clitest", "node/executor/docker/dockertest", "node/executor/packages/wheeltest", "node/nodetest",
-		"node/objects/remote/s3test", "node/statetest",
+		"node/objects/remote/storetest", "node/statetest",
 	}, "test code belongs to _test.go files"},
 	{"github.com/stretchr/testify", nil, "tests use testing alone"},
 }

@@ -155,7 +155,7 @@ func TestUnit(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Restart=always", "KillMode=process", "Delegate=yes", "StartLimitIntervalSec=0", "RestartPreventExitStatus=3",
-		"OOMScoreAdjust=-900",
+		"OOMScoreAdjust=-900", "EnvironmentFile=-/etc/berth/environment",
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("the unit does not say %s", want)

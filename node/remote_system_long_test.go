@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,20 +15,29 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/node/nodetest"
-	"berth/node/objects/remote/s3test"
+	"berth/node/objects/remote/storetest"
 )
 
 // storeOf is the object store of a cluster whose files move there and back.
 type storeOf struct {
 	*storageCluster
-	server *s3test.Server
+	server *storetest.Store
 }
 
-// TestFilesMoveToAnObjectStore moves the files of a cluster to an S3 server and back,
+// eachStore executes a test with every kind of object store that this program can open.
+func eachStore(t *testing.T, test func(*testing.T, storetest.Kind)) {
+	for _, kind := range storetest.Kinds() {
+		t.Run(kind.Scheme, func(t *testing.T) { test(t, kind) })
+	}
+}
+
+// TestFilesMoveToAnObjectStore moves the files of a cluster to an object store and back,
 // while they are read and stored through every node.
-func TestFilesMoveToAnObjectStore(t *testing.T) {
+func TestFilesMoveToAnObjectStore(t *testing.T) { eachStore(t, filesMove) }
+
+func filesMove(t *testing.T, kind storetest.Kind) {
 	c := nodetest.New(t, 3)
-	s := &storeOf{&storageCluster{c, t, c.MustAccount("acme").Key, c.MustAccount("umbrella").Key}, s3test.Start(t)}
+	s := &storeOf{&storageCluster{c, t, c.MustAccount("acme").Key, c.MustAccount("umbrella").Key}, kind.Start(t)}
 	old, added := noise(9<<20), append(noise(5<<20), 'x')
 	s.mustStore(s.Follower(), "old", old)
 
@@ -37,7 +45,7 @@ func TestFilesMoveToAnObjectStore(t *testing.T) {
 	s.mustHave("old", old)
 	s.mustStore(s.Follower(), "new", added)
 	s.mustHave("new", added)
-	if s.count("blobs") == 0 || s.count("trash") != 0 {
+	if s.server.Count(t, "blobs") == 0 || s.server.Count(t, "trash") != 0 {
 		t.Error("the store has no chunk of a new file")
 	}
 	if m := s.migrate(); m.Blobs < 5 || m.Done != m.Blobs || m.Bytes < 5<<20 { // The first chunk of both is the same.
@@ -61,7 +69,7 @@ func TestFilesMoveToAnObjectStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if left := s.count("blobs"); left != 3 || s.count("trash") != 0 { // Two chunks and a manifest.
+	if left := s.server.Count(t, "blobs"); left != 3 || s.server.Count(t, "trash") != 0 { // Two chunks and a manifest.
 		t.Errorf("left are %d blobs", left)
 	}
 	s.mustHave("new", added)
@@ -72,9 +80,7 @@ func TestFilesMoveToAnObjectStore(t *testing.T) {
 		t.Errorf("moved back: %+v", m)
 	}
 	s.restart("", "")
-	if err := os.RemoveAll(s.server.Dir); err != nil {
-		t.Fatal(err)
-	}
+	s.server.Stop()
 	s.mustHave("new", added)
 }
 
@@ -123,32 +129,16 @@ func (s *storeOf) migrate() (m wire.StorageMigration) {
 	return m
 }
 
-// count returns how many objects the store has in a directory.
-func (s *storeOf) count(dir string) (n int) {
-	s.t.Helper()
-	err := filepath.WalkDir(filepath.Join(s.server.Dir, dir), func(_ string, entry fs.DirEntry, err error) error {
-		if os.IsNotExist(err) {
-			return nil
-		}
-		if err == nil && !entry.IsDir() {
-			n++
-		}
-		return err
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return n
-}
-
 // TestBlobsOutliveAllDisks removes the blobs of every server. The code, metrics and archives
 // of executions come back from their copies in the object store.
-func TestBlobsOutliveAllDisks(t *testing.T) {
+func TestBlobsOutliveAllDisks(t *testing.T) { eachStore(t, blobsOutliveAllDisks) }
+
+func blobsOutliveAllDisks(t *testing.T, kind storetest.Kind) {
 	c := nodetest.New(t, 3)
 	for _, n := range c.Nodes {
 		n.Config.Retention.Count = 1
 	}
-	s := &storeOf{&storageCluster{c, t, c.MustAccount("acme").Key, ""}, s3test.Start(t)}
+	s := &storeOf{&storageCluster{c, t, c.MustAccount("acme").Key, ""}, kind.Start(t)}
 	s.restart(s.server.URL, "")
 	api := s.at(s.Follower())
 	var ids []compute.ExecutionID
@@ -170,7 +160,7 @@ func TestBlobsOutliveAllDisks(t *testing.T) {
 	if _, err := s.Leader().Peer().MirrorBlobs(t.Context(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count("mirror"); n < 5 { // The code and metrics of each, and at least one archive.
+	if n := s.server.Count(t, "mirror"); n < 5 { // The code and metrics of each, and at least one archive.
 		t.Fatalf("the store has %d copies", n)
 	}
 

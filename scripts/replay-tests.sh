@@ -17,6 +17,11 @@ if grep -h -F "\"Package\":\"$package\"" bin/test/*.json | grep -E "\"Test\":\"$
 	echo "$package.$name: an invariant was violated, so it is not run again" >&2
 	exit 3
 fi
+if [[ $package == *+gcs ]]; then # As stream_gcs of test.sh tests it.
+	# shellcheck disable=SC2086 # One word a flag.
+	go test -json $BERTH_TEST_GCS_FLAGS -count=1 "$run" "${package%+gcs}" | sed -E 's/("Package":"[^"]+)"/\1+gcs"/'
+	exit
+fi
 flag=()
 [[ ! $package =~ $BERTH_TEST_RACE ]] || flag=(-race)
 # shellcheck disable=SC2086 # One word a flag.

@@ -45,11 +45,14 @@ test-long) wanted=("${long[@]}") ;;
 	;;
 esac
 
-# engine installs what is not Debian's, and loads the kernel module by which storage is mounted.
-engine() {
+# others installs what is not Debian's, and loads the kernel module by which storage is mounted.
+others() {
 	if [[ $kind != demo ]]; then
 		[[ -e /dev/fuse ]] || "$(dirname "$0")/as-root.sh" modprobe fuse || echo "set-up: no /dev/fuse here" >&2
 		"$(dirname "$0")/engine.sh"
+	fi
+	if [[ $kind == test-long ]]; then
+		"$(dirname "$0")/stores.sh"
 	fi
 }
 
@@ -61,7 +64,7 @@ for want in "${wanted[@]}"; do
 	fi
 done
 if [[ ${#missing[@]} -eq 0 ]]; then
-	engine
+	others
 	echo "set-up: nothing is missing"
 	exit 0
 fi
@@ -93,5 +96,5 @@ if ! "$(dirname "$0")/as-root.sh" sh -c "$quiet_install" set-up "${missing[@]}" 
 	echo "set-up: could not install ${missing[*]}" >&2
 	exit 1
 fi
-engine
+others
 echo "set-up: done"

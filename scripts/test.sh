@@ -17,6 +17,13 @@ if [[ ${1-} == --long ]]; then
 fi
 export BERTH_TEST_FLAGS="-tags=$tags -vet=off -shuffle=on -timeout=40m"
 
+# Google's object store needs the tag gcs, with 20 MB and minutes of compiling. In the long form
+# these tests have it: package remote whole, and those of node that move data to a store.
+gcs='^$' gcsnode='^$'
+[[ $tags != long ]] || gcs='^berth/node/objects/remote$' gcsnode='^berth/node$'
+gcsrun='-run=^(TestFilesMoveToAnObjectStore|TestBlobsOutliveAllDisks)$/^gs$'
+export BERTH_TEST_GCS_FLAGS="-tags=$tags,gcs ${BERTH_TEST_FLAGS#* }"
+
 # Packages with concurrent goroutines run under the race detector; in the long form
 # also those that mostly compute or answer one request after another, and those that
 # take minutes to compile for it. It does not cover other processes.
@@ -72,6 +79,21 @@ stream() {
 	return "$failed"
 }
 
+# stream_gcs NAME FLAG... tests the packages of standard input with the tag gcs. Their results
+# are those of other packages, with +gcs behind the name, because node is tested without it too.
+stream_gcs() {
+	local file=$out/$1.json list failed=0
+	shift
+	list=$(cat)
+	[[ -n $list ]] || return 0
+	# shellcheck disable=SC2086 # One word a flag and a package.
+	"$GOTESTSUM" --format pkgname --hide-summary all --jsonfile "$file" \
+		-- "$@" $BERTH_TEST_GCS_FLAGS $list || failed=1
+	grep -q '"Test":"[^"]*/gs"' "$file" || echo "no test of gs:// was executed" | tee "$out/gcs-none"
+	sed -i -E 's/("Package":"[^"]+)"/\1+gcs"/' "$file"
+	return "$failed"
+}
+
 echo "compiling"
 # Compile first, on all cores, so that the tests have the whole machine.
 race_packages=$(select_packages in "$BERTH_TEST_RACE" <<<"$packages")
@@ -91,6 +113,11 @@ if [[ -n $alone ]]; then
 	# shellcheck disable=SC2086
 	go test $BERTH_TEST_FLAGS -exec true $alone >/dev/null || true # It fails again, and is counted, in its turn.
 fi
+with_gcs=$(select_packages in "$gcs|$gcsnode" <<<"$packages")
+if [[ -n $with_gcs ]]; then
+	# shellcheck disable=SC2086
+	go test $BERTH_TEST_GCS_FLAGS -exec true $with_gcs >/dev/null || true # As above.
+fi
 echo "compiled in $((SECONDS - begin)) s"
 
 status=0
@@ -100,7 +127,8 @@ others+=($!)
 (
 	failed=0
 	renice -n 3 -p "$BASHPID" >/dev/null
-	select_packages out "$machine|$peers" <<<"$packages" | stream rest 2 2 2 || failed=1
+	select_packages out "$machine|$peers|$gcs" <<<"$packages" | stream rest 2 2 2 || failed=1
+	select_packages in "$gcs" <<<"$packages" | stream_gcs gcs || failed=1
 	select_packages in "$sweep" <<<"$packages" | stream sweep 1 4 2 || failed=1
 	exit "$failed"
 ) &
@@ -112,6 +140,7 @@ compose=$!
 select_packages in '^berth/cmd/' <<<"$packages" | select_packages in "$machine" | stream commands 1 4 2 || status=1
 wait "$compose" || status=1
 select_packages out "^berth/cmd/|$sweep" <<<"$packages" | select_packages in "$machine" | stream machine 1 4 2 || status=1
+select_packages in "$gcsnode" <<<"$packages" | stream_gcs gcs-node "$gcsrun" || status=1
 for other in "${others[@]}"; do
 	wait "$other" || status=1
 done
@@ -134,5 +163,6 @@ if [[ -s bin/flaky.txt ]]; then
 	cat bin/flaky.txt
 fi
 echo
+[[ ! -e $out/gcs-none ]] || status=1
 echo "took $((SECONDS - begin)) s; the whole output is in bin/test.json"
 exit "$status"

@@ -12,7 +12,6 @@ import (
 	"gocloud.dev/blob"
 	_ "gocloud.dev/blob/azureblob" // azblob://
 	_ "gocloud.dev/blob/s3blob"    // s3://
-	"gocloud.dev/gcerrors"
 
 	"berth/compute"
 )
@@ -50,6 +49,13 @@ func Open(ctx context.Context, text, mark string, now func() time.Time) (*Store,
 	if err := Check(text); err != nil {
 		return nil, fmt.Errorf("open object store: %w", err)
 	}
+	u, err := url.Parse(text)
+	if err == nil {
+		err = findGoogle(ctx, u)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open object store: %w", err)
+	}
 	bucket, err := blob.OpenBucket(ctx, text)
 	if err != nil {
 		return nil, fmt.Errorf("open object store: %w", err)
@@ -65,8 +71,11 @@ func (s *Store) claim(ctx context.Context) error {
 	if claimed {
 		return nil
 	}
+	if err := s.reach(ctx); err != nil {
+		return err
+	}
 	found, err := s.bucket.ReadAll(ctx, markName)
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	if absent(err) {
 		err = s.bucket.WriteAll(ctx, markName, []byte(s.mark), nil)
 		found = []byte(s.mark)
 	}
@@ -81,12 +90,4 @@ func (s *Store) claim(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.claimed = true
 	return nil
-}
-
-// failed returns the error of an operation.
-func failed(what string, err error) error {
-	if gcerrors.Code(err) == gcerrors.NotFound {
-		return compute.Errorf(compute.CodeNotFound, "The object store does not have it: %s: %w", what, err)
-	}
-	return compute.Errorf(compute.CodeUnavailable, "The object store does not answer: %s: %w", what, err)
 }

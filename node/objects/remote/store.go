@@ -11,8 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	azureblob "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 
 	"berth/compute"
 )
@@ -31,7 +32,8 @@ type Store struct {
 
 	mu sync.Mutex
 
-	claimed bool
+	reached bool // The bucket is there.
+	claimed bool // It has this cluster's mark.
 }
 
 // Close ends the use of the store.
@@ -60,7 +62,7 @@ func (s *Store) Lend(ctx context.Context, data []byte) (hash compute.Hash, free 
 	return hash, false, err
 }
 
-// write writes an object, which the store compares with its MD5.
+// write writes an object, which the store compares with a checksum.
 func (s *Store) write(ctx context.Context, name string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -69,10 +71,19 @@ func (s *Store) write(ctx context.Context, name string, data []byte) error {
 	}
 	sum := md5.Sum(data) //nolint:gosec // Stores verify uploads by MD5.
 	err := s.bucket.WriteAll(ctx, name, data, &blob.WriterOptions{
-		ContentMD5: sum[:], ContentType: "application/octet-stream",
+		ContentMD5: sum[:], ContentType: "application/octet-stream", BeforeWrite: checksum,
 	})
 	if err != nil {
 		return failed("put", err)
+	}
+	return nil
+}
+
+// checksum sends Azure a CRC-64 of an upload, which it compares. It only keeps the MD5.
+func checksum(as func(any) bool) error {
+	var azure *azblob.UploadStreamOptions
+	if as(&azure) {
+		azure.TransactionalValidation = azureblob.TransferValidationTypeComputeCRC64()
 	}
 	return nil
 }
@@ -94,8 +105,13 @@ func (s *Store) read(ctx context.Context, name, other string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	data, err := s.bucket.ReadAll(ctx, name)
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	if absent(err) {
 		data, err = s.bucket.ReadAll(ctx, other)
+	}
+	if absent(err) {
+		if err := s.reach(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err != nil {
 		return nil, failed("get", err)
@@ -110,11 +126,14 @@ func (*Store) Peek(compute.Hash, []byte) ([]byte, bool) { return nil, false }
 func (s *Store) Has(ctx context.Context, hash compute.Hash) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	has, err := s.bucket.Exists(ctx, blobDir+nameOf(hash))
-	if err != nil {
-		return false, failed("look up", err)
+	_, err := s.bucket.Attributes(ctx, blobDir+nameOf(hash))
+	switch {
+	case err == nil:
+		return true, nil
+	case absent(err):
+		return false, s.reach(ctx)
 	}
-	return has, nil
+	return false, failed("look up", err)
 }
 
 // All returns the blobs that the store has, outside of the trash.
@@ -129,6 +148,9 @@ func (s *Store) All(ctx context.Context) (map[compute.Hash]bool, error) {
 
 // each calls f for each blob of a directory.
 func (s *Store) each(ctx context.Context, dir string, f func(compute.Hash, *blob.ListObject) error) error {
+	if err := s.reach(ctx); err != nil {
+		return err
+	}
 	for list := s.bucket.List(&blob.ListOptions{Prefix: dir}); ; {
 		o, err := list.Next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -190,7 +212,7 @@ func (s *Store) move(ctx context.Context, from, to string, h compute.Hash) error
 
 // remove deletes an object. It succeeds if there is none.
 func (s *Store) remove(ctx context.Context, name string) error {
-	if err := s.bucket.Delete(ctx, name); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+	if err := s.bucket.Delete(ctx, name); err != nil && !absent(err) {
 		return failed("delete", err)
 	}
 	return nil

@@ -1,6 +1,4 @@
-// Package s3test is for tests only: an S3 server of the module versitygw that keeps files
-// in a directory.
-package s3test
+package storetest
 
 import (
 	"context"
@@ -20,24 +18,26 @@ import (
 	"github.com/versity/versitygw/s3api/middlewares"
 )
 
-// Access and Secret are the keys of every server of this package.
+// s3Access and s3Secret are the keys of every server.
 const (
-	Access = "AKIAS3TEST"
-	Secret = "s3test-secret"
+	s3Access = "AKIAS3TEST"
+	s3Secret = "s3test-secret"
 )
 
-// Server is a running server with one bucket.
-type Server struct {
-	URL string // The URL of the bucket, as package remote opens it.
-	Dir string // Has the objects, as files.
+// s3 is S3, as the module versitygw serves it from a directory.
+func s3() Kind { return Kind{Scheme: "s3", Start: startS3, At: s3At} }
+
+func s3At(tb testing.TB, host, bucket string) string {
+	tb.Setenv("AWS_ACCESS_KEY_ID", s3Access)
+	tb.Setenv("AWS_SECRET_ACCESS_KEY", s3Secret)
+	query := url.Values{"endpoint": {"http://" + host}, "use_path_style": {"true"}, "region": {"us-east-1"}}
+	return "s3://" + bucket + "?" + query.Encode()
 }
 
-// Start starts a server that ends with the test. The environment of this process gets its
-// keys.
-func Start(tb testing.TB) *Server {
+func startS3(tb testing.TB) *Store {
 	tb.Helper()
 	root := tb.TempDir()
-	for _, dir := range []string{"data/berth", "meta"} {
+	for _, dir := range []string{filepath.Join("data", BucketName), "meta"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
 			tb.Fatal(err)
 		}
@@ -53,9 +53,9 @@ func Start(tb testing.TB) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	iam := auth.NewIAMServiceSingle(auth.Account{Access: Access, Secret: Secret, Role: auth.RoleAdmin})
+	iam := auth.NewIAMServiceSingle(auth.Account{Access: s3Access, Secret: s3Secret, Role: auth.RoleAdmin})
 	listening := make(chan struct{})
-	keys := middlewares.RootUserConfig{Access: Access, Secret: Secret}
+	keys := middlewares.RootUserConfig{Access: s3Access, Secret: s3Secret}
 	server, err := s3api.New(be, keys, "us-east-1", iam, nil, nil, nil, nil,
 		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithConcurrencyLimiter(256, 64), s3api.WithMpMaxParts(10_000),
 		s3api.WithOnListen(sync.OnceFunc(func() { close(listening) })))
@@ -70,15 +70,14 @@ func Start(tb testing.TB) *Server {
 	case err := <-ended:
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		if err := server.ShutDown(); err != nil {
 			tb.Log(err)
 		}
 	})
-	tb.Setenv("AWS_ACCESS_KEY_ID", Access)
-	tb.Setenv("AWS_SECRET_ACCESS_KEY", Secret)
-	query := url.Values{"endpoint": {"http://" + forward(tb, socket)}, "use_path_style": {"true"}, "region": {"us-east-1"}}
-	return &Server{URL: "s3://berth?" + query.Encode(), Dir: filepath.Join(root, "data", "berth")}
+	tb.Cleanup(stop)
+	host := forward(tb, socket)
+	return &Store{URL: s3At(tb, host, BucketName), Host: host, dir: filepath.Join(root, "data"), stop: stop}
 }
 
 // forward returns an address of which connections go to a socket, because the server

@@ -1,0 +1,110 @@
+package remote_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/node/objects/remote"
+	"berth/node/objects/remote/storetest"
+)
+
+// wantUnavailable checks that each operation fails with a message, in one line.
+func wantUnavailable(t *testing.T, s *remote.Store, want string) {
+	t.Helper()
+	dead := func(compute.Hash) bool { return false }
+	errs := make(map[string]error)
+	_, errs["get"] = s.Get(t.Context(), compute.Hash{1})
+	_, errs["has"] = s.Has(t.Context(), compute.Hash{1})
+	_, errs["all"] = s.All(t.Context())
+	_, errs["put"] = s.Put(t.Context(), []byte("data"))
+	_, _, errs["sweep"] = s.Sweep(t.Context(), dead, 0)
+	_, errs["get a copy"] = s.Copies().Get(t.Context(), compute.Hash{1})
+	errs["delete a copy"] = s.Copies().Delete(t.Context(), compute.Hash{1})
+	for what, err := range errs {
+		if compute.CodeOf(err) != compute.CodeUnavailable || !strings.Contains(compute.MessageOf(err), want) ||
+			strings.Contains(compute.MessageOf(err), "\n") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestMissingBucket reports a bucket that does not exist, and no blob as lost.
+func TestMissingBucket(t *testing.T) {
+	each(t, func(t *testing.T, kind storetest.Kind, server *storetest.Store) {
+		s := open(t, kind.At(t, server.Host, "none"), "mine", time.Now)
+		wantUnavailable(t, s, "no such bucket")
+	})
+}
+
+// forbidden are the answers of each kind of store to credentials that it does not accept.
+var forbidden = map[string]string{
+	"s3":     "<Error><Code>InvalidAccessKeyId</Code><Message>No such key.</Message></Error>",
+	"azblob": "<Error><Code>AuthorizationFailure</Code><Message>Not authorized.</Message></Error>",
+	"gs":     `{"error":{"code":403,"message":"No access."}}`,
+}
+
+// TestRefusedCredentials reports credentials that the store does not accept, and no blob as
+// lost.
+func TestRefusedCredentials(t *testing.T) {
+	for _, kind := range storetest.Kinds() {
+		t.Run(kind.Scheme, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("x-ms-error-code", "AuthorizationFailure")
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = io.WriteString(w, forbidden[kind.Scheme])
+			}))
+			defer server.Close()
+			s := open(t, kind.At(t, server.Listener.Addr().String(), storetest.BucketName), "mine", time.Now)
+			wantUnavailable(t, s, "refuses the credentials")
+		})
+	}
+}
+
+// TestDamagedUpload changes a byte of a blob on its way to the store, which refuses it.
+// Azurite refuses it because of the MD5, which Azure ignores. So Azure is sent a CRC-64.
+func TestDamagedUpload(t *testing.T) {
+	data := bytes.Repeat([]byte("blob"), 1<<10)
+	each(t, func(t *testing.T, kind storetest.Kind, server *storetest.Store) {
+		var sent http.Header
+		proxy := httptest.NewServer(damage(server.Host, data, &sent))
+		defer proxy.Close()
+		s := open(t, kind.At(t, proxy.Listener.Addr().String(), storetest.BucketName), "mine", time.Now)
+		if _, err := s.Put(t.Context(), data); compute.CodeOf(err) != compute.CodeUnavailable {
+			t.Errorf("put: %v", err)
+		}
+		if kind.Scheme == "azblob" && sent.Get("X-Ms-Content-Crc64") == "" {
+			t.Errorf("there is no checksum in %v", sent)
+		}
+		if n := server.Count(t, "blobs"); n != 0 {
+			t.Errorf("the store has %d blobs", n)
+		}
+	})
+}
+
+// damage returns a proxy that changes data in requests, and keeps the header of the last one.
+func damage(host string, data []byte, sent *http.Header) http.Handler {
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		if at := bytes.Index(body, data); at >= 0 {
+			body[at+len(data)/2] ^= 1
+			*sent = r.Header.Clone()
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+		proxy.ServeHTTP(w, r)
+	})
+}
