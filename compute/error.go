@@ -3,6 +3,7 @@ package compute
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -69,6 +70,15 @@ func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
 // Unwrap returns the operator's error.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Detailed returns err with the operator's error in its text, if that is not there yet. It is for
+// logs, and for answers to operators.
+func Detailed(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok && e.Err != nil && !strings.Contains(err.Error(), e.Err.Error()) {
+		return fmt.Errorf("%w: %w", err, e.Err)
+	}
+	return err
+}
 
 // NeedsUpgrade reports whether err is the refusal of something that a server of the cluster
 // does not understand yet.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"berth/api/wire"
@@ -192,7 +193,7 @@ func (r *remotePart) sweep(ctx context.Context) error {
 		}
 		moved, deleted, err := r.sweepOnce(ctx, remoteMinAge)
 		if err != nil {
-			r.node.logger.Warn("object store not swept", "part", "objects", "err", err)
+			r.node.logger.Warn("object store not swept", "part", "objects", "err", compute.Detailed(err))
 			continue
 		}
 		r.node.logger.Debug("object store swept", "part", "objects", "count", moved+deleted)
@@ -243,7 +244,7 @@ func (r *remotePart) migrate(_ context.Context, start bool) (wire.StorageMigrati
 		out.Status = "done"
 	}
 	if s.Err != nil {
-		text := compute.MessageOf(s.Err)
+		text := strings.TrimPrefix(compute.Detailed(s.Err).Error(), string(compute.CodeOf(s.Err))+": ") // For operators.
 		out.Error = &text
 	}
 	return out, nil

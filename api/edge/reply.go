@@ -3,10 +3,7 @@ package edge
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/valyala/fasthttp"
 
@@ -119,14 +116,11 @@ func (s *Server) logFailure(r *Request, status int, err error) {
 	if compute.CodeOf(err) == compute.CodeUnavailable || isDeadline(err) {
 		log = r.Log(s.log).Debug
 	}
-	if e, ok := errors.AsType[*compute.Error](err); ok && e.Err != nil && !strings.Contains(e.Message, e.Err.Error()) {
-		err = fmt.Errorf("%w: %w", err, e.Err)
-	}
 	route := "no route"
 	if r.route != nil {
 		route = r.route.Method + " " + r.route.Path
 	}
-	log("request not served", "route", route, "status", status, "code", compute.CodeOf(err), "err", err)
+	log("request not served", "route", route, "status", status, "code", compute.CodeOf(err), "err", compute.Detailed(err))
 }
 
 // writeHeaders sets the headers that every answer has.

@@ -111,7 +111,7 @@ func (m *Mirror) Lead(ctx context.Context) {
 	loop.Every(ctx, roundPeriod, func() {
 		copied, err := m.Round(ctx, minAge)
 		if err != nil && ctx.Err() == nil {
-			m.cfg.Logger.Warn("blobs not copied to the object store", "err", err)
+			m.cfg.Logger.Warn("blobs not copied to the object store", "err", compute.Detailed(err))
 		}
 		if copied > 0 {
 			m.cfg.Logger.Info("blobs copied to the object store", "count", copied)

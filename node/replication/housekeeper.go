@@ -55,7 +55,7 @@ func (h *Housekeeper) RunSweeps(ctx context.Context) {
 func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 	view, err := h.Read(ctx)
 	if err != nil {
-		h.Logger.Warn("blobs not swept", "err", err)
+		h.Logger.Warn("blobs not swept", "err", compute.Detailed(err))
 		return
 	}
 	used, unread := placedBlobs(ctx, view, h.Trees)
@@ -71,14 +71,14 @@ func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 	archived := archivedBlobs(view)
 	removed, err := h.Blobs.Sweep(func(h compute.Hash) bool { return used[h] || archived[h] }, minAge)
 	if err != nil {
-		h.Logger.Warn("blobs not swept", "err", err)
+		h.Logger.Warn("blobs not swept", "err", compute.Detailed(err))
 		return
 	}
 	h.Logger.Debug("blobs swept", "count", removed)
 	maps.DeleteFunc(used, func(hash compute.Hash, _ bool) bool { return archived[hash] })
 	trimmed, err := h.Repairer.Trim(ctx, maps.Keys(used), minAge)
 	if err != nil {
-		h.Logger.Warn("copies not trimmed", "err", err)
+		h.Logger.Warn("copies not trimmed", "err", compute.Detailed(err))
 	}
 	if trimmed > 0 {
 		h.Logger.Info("copies trimmed", "count", trimmed)

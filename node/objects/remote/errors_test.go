@@ -69,20 +69,26 @@ func TestRefusedCredentials(t *testing.T) {
 	}
 }
 
-// TestDamagedUpload changes a byte of a blob on its way to the store, which refuses it.
-// Azurite refuses it because of the MD5, which Azure ignores. So Azure is sent a CRC-64.
+// TestDamagedUpload changes a byte of a blob on its way to the store, which refuses it. Azure
+// compares the MD5 if the blob comes with one request, and refuses a second checksum.
 func TestDamagedUpload(t *testing.T) {
-	data := bytes.Repeat([]byte("blob"), 1<<10)
 	each(t, func(t *testing.T, kind storetest.Kind, server *storetest.Store) {
-		var sent http.Header
-		proxy := httptest.NewServer(damage(server.Host, data, &sent))
+		data := bytes.Repeat([]byte("blob"), 1<<10)
+		if kind.Scheme == "azblob" {
+			data = bytes.Repeat(data, 3<<10) // Its client would make several requests of them.
+		}
+		sent := make(chan http.Header, 16)
+		proxy := httptest.NewServer(damage(server.Host, data, sent))
 		defer proxy.Close()
 		s := open(t, kind.At(t, proxy.Listener.Addr().String(), storetest.BucketName), "mine", time.Now)
 		if _, err := s.Put(t.Context(), data); compute.CodeOf(err) != compute.CodeUnavailable {
 			t.Errorf("put: %v", err)
 		}
-		if kind.Scheme == "azblob" && sent.Get("X-Ms-Content-Crc64") == "" {
-			t.Errorf("there is no checksum in %v", sent)
+		if kind.Scheme == "azblob" {
+			head := <-sent
+			if head.Get("X-Ms-Blob-Content-Md5") == "" || head.Get("X-Ms-Content-Crc64") != "" {
+				t.Errorf("the checksums are not those of one request: %v", head)
+			}
 		}
 		if n := server.Count(t, "blobs"); n != 0 {
 			t.Errorf("the store has %d blobs", n)
@@ -90,8 +96,8 @@ func TestDamagedUpload(t *testing.T) {
 	})
 }
 
-// damage returns a proxy that changes data in requests, and keeps the header of the last one.
-func damage(host string, data []byte, sent *http.Header) http.Handler {
+// damage returns a proxy that changes data in requests, and sends their headers to sent.
+func damage(host string, data []byte, sent chan<- http.Header) http.Handler {
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -101,7 +107,10 @@ func damage(host string, data []byte, sent *http.Header) http.Handler {
 		}
 		if at := bytes.Index(body, data); at >= 0 {
 			body[at+len(data)/2] ^= 1
-			*sent = r.Header.Clone()
+			select {
+			case sent <- r.Header.Clone():
+			default: // The client has tried it often.
+			}
 		}
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		r.Header.Set("Content-Length", strconv.Itoa(len(body)))

@@ -2,7 +2,7 @@ package remote
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // Stores verify uploads by MD5.
+	"crypto/md5" //nolint:gosec // Stores compare uploads with it.
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
-	azureblob "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"gocloud.dev/blob"
 
 	"berth/compute"
@@ -32,8 +31,8 @@ type Store struct {
 
 	mu sync.Mutex
 
-	reached bool // The bucket is there.
-	claimed bool // It has this cluster's mark.
+	reached time.Time // When the bucket was there last.
+	claimed bool      // It has this cluster's mark.
 }
 
 // Close ends the use of the store.
@@ -69,9 +68,10 @@ func (s *Store) write(ctx context.Context, name string, data []byte) error {
 	if err := s.claim(ctx); err != nil {
 		return err
 	}
-	sum := md5.Sum(data) //nolint:gosec // Stores verify uploads by MD5.
+	sum := md5.Sum(data) //nolint:gosec // Azure and Google compare uploads with it; the client of S3 sends its own checksum.
 	err := s.bucket.WriteAll(ctx, name, data, &blob.WriterOptions{
-		ContentMD5: sum[:], ContentType: "application/octet-stream", BeforeWrite: checksum,
+		ContentMD5: sum[:], ContentType: "application/octet-stream",
+		BeforeWrite: func(as func(any) bool) error { return inOnePart(as, len(data)) },
 	})
 	if err != nil {
 		return failed("put", err)
@@ -79,11 +79,12 @@ func (s *Store) write(ctx context.Context, name string, data []byte) error {
 	return nil
 }
 
-// checksum sends Azure a CRC-64 of an upload, which it compares. It only keeps the MD5.
-func checksum(as func(any) bool) error {
+// inOnePart uploads to Azure with one request, Put Blob, whatever the size: Azure compares that with
+// the MD5, which it only keeps beside several parts.
+func inOnePart(as func(any) bool, size int) error {
 	var azure *azblob.UploadStreamOptions
 	if as(&azure) {
-		azure.TransactionalValidation = azureblob.TransferValidationTypeComputeCRC64()
+		azure.BlockSize = max(azure.BlockSize, int64(size)+1)
 	}
 	return nil
 }

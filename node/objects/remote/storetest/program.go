@@ -41,12 +41,25 @@ func start(tb testing.TB, ready string, cmd *exec.Cmd) (rest string, stop func()
 	defer in.Close() // The program has it alone: reading ends when the program does.
 	cmd.Stdout, cmd.Stderr = in, in
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // The test may end without its clean-up.
-	if err := cmd.Start(); err != nil {
+	began, gone := make(chan error), make(chan struct{})
+	go func() {
+		// The kernel also ends the program when the thread that started it ends, as threads
+		// do that made a network. So this goroutine keeps its thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(gone)
+		err := cmd.Start()
+		began <- err
+		if err == nil {
+			_ = cmd.Wait() // It is killed.
+		}
+	}()
+	if err := <-began; err != nil {
 		out.Close()
 		return "", nil, err
 	}
 	found, ended := make(chan string, 1), make(chan struct{})
-	var said strings.Builder
+	var printed strings.Builder
 	go func() {
 		defer close(ended)
 		defer out.Close()
@@ -55,13 +68,13 @@ func start(tb testing.TB, ready string, cmd *exec.Cmd) (rest string, stop func()
 			if ok && len(found) == 0 {
 				found <- rest
 			}
-			fmt.Fprintln(&said, lines.Text())
+			fmt.Fprintln(&printed, lines.Text())
 		}
 	}()
 	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill() // It may have ended.
+		<-gone
 		<-ended
-		_ = cmd.Wait() // It was killed.
 	})
 	tb.Cleanup(stop)
 	limit, cancel := context.WithTimeout(tb.Context(), startTime)
@@ -70,9 +83,9 @@ func start(tb testing.TB, ready string, cmd *exec.Cmd) (rest string, stop func()
 	case rest = <-found:
 		return rest, stop, nil
 	case <-ended:
-		return "", nil, fmt.Errorf("%s ended:\n%s", cmd.Path, said.String())
+		return "", nil, fmt.Errorf("%s ended:\n%s", cmd.Path, printed.String())
 	case <-limit.Done():
 		stop()
-		return "", nil, fmt.Errorf("%s did not start:\n%s", cmd.Path, said.String())
+		return "", nil, fmt.Errorf("%s did not start:\n%s", cmd.Path, printed.String())
 	}
 }
