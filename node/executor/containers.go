@@ -253,7 +253,7 @@ func (c *containers) takeImage(ctx context.Context, a *attempt, w compute.Work, 
 	}
 	ctx, wait := c.turns.wait(ctx, a, "image")
 	defer wait.end()
-	image, err := c.engine.Load().Image(ctx, want, wait.say)
+	image, err := c.engine.Load().Image(ctx, want, wait.report)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)

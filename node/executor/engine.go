@@ -107,7 +107,7 @@ func (c *containers) offers() (offers []compute.Offer, fault string) {
 	return engine.offers(), c.watch.Fault()
 }
 
-// run waits until there is an engine, and then watches it until ctx ends.
+// run waits until there is an engine, and then watches it and removes stale containers, until ctx ends.
 func (c *containers) run(ctx context.Context) {
 	if c.engine.Load() == nil {
 		said := ""

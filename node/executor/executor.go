@@ -82,7 +82,6 @@ func (e *Executor) open(reporter Reporter, bundles Bundles) error {
 	e.turns = &turns{taken: make(chan struct{}, maxStarting), dirs: e.dirs, now: e.cfg.Now}
 	python, noPython := findPython(context.Background(), e.cfg.Python)
 	if noPython != nil {
-		python = nil
 		e.log.Error("python interpreter missing", "hint", "python executions cannot start here", "err", noPython)
 	} else {
 		python.log(e.log)

@@ -54,7 +54,7 @@ func (p *preparer) takeModel(
 	}
 	ctx, wait := p.turns.wait(ctx, a, "model")
 	defer wait.end()
-	launch, err := p.cfg.Models(ctx, w, wait.say)
+	launch, err := p.cfg.Models(ctx, w, wait.report)
 	switch code := compute.CodeOf(err); {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)

@@ -118,7 +118,7 @@ func (s *installer) take(
 	}
 	ctx, wait := s.turns.wait(ctx, a, "packages")
 	defer wait.end()
-	root, err := s.store.Mount(ctx, request, wait.say)
+	root, err := s.store.Mount(ctx, request, wait.report)
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -64,7 +64,7 @@ const (
 type specs struct {
 	cfg       *Config
 	groups    *groups
-	python    *python // nil if there is none.
+	python    *python // Nil if there is none.
 	seccomp   []byte
 	landlock  sandbox.Landlock
 	baseBinds []sandbox.Bind

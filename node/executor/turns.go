@@ -62,8 +62,8 @@ func (t *turns) wait(ctx context.Context, a *attempt, prefix string) (context.Co
 	return ctx, w
 }
 
-// say writes a line to the output of the attempt.
-func (w *longWait) say(text string) { w.out.line(text) }
+// report writes a line to the output of the attempt.
+func (w *longWait) report(text string) { w.out.line(text) }
 
 // end ends the wait, and lets the supervisor continue the output.
 func (w *longWait) end() {
