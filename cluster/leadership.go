@@ -197,14 +197,14 @@ func (c leadership) beginTerm(ctx context.Context) (end func()) {
 		c.clock.Begin(c.cfg.StateTime()) // All entries of earlier terms are applied.
 		c.clock.Steer()
 		c.metrics.terms.Inc()
-		c.raftNode.pace(true)
+		c.raftNode.setTimeouts(true)
 		c.logger.Info("leadership acquired", "term", number)
 		c.terms.set(&term{number: number, ctx: ctx})
 	})
 	return func() {
 		cancel()
 		opening.Wait()
-		c.raftNode.pace(false)
+		c.raftNode.setTimeouts(false)
 		if current, _ := c.terms.get(); current != nil {
 			c.logger.Info("leadership lost", "term", current.number)
 			c.terms.set(nil)

@@ -245,8 +245,8 @@ func TestTimersFitTheNetwork(t *testing.T) {
 	}
 }
 
-// TestLeaderSendsFewerHeartbeats hands the leadership over: the leader has the longer timeout, of
-// which its heartbeats follow, and the others those of followers.
+// TestLeaderSendsFewerHeartbeats hands the leadership over: the leader has the longer timeout, from
+// which the time between its heartbeats follows, and the others that of followers.
 func TestLeaderSendsFewerHeartbeats(t *testing.T) {
 	f := mustFleet(t, 3, func(cfg *cluster.Config) { cfg.Profile = cluster.ProfileLAN })
 	following, leading := cluster.LANTimeouts()

@@ -22,8 +22,8 @@ const (
 	settledEvery     = 1900 * time.Millisecond // Between two measurements while no change is near: with every fourth tick.
 	changeTimeout    = 5 * time.Second         // For one configuration change.
 	statusTimeout    = time.Second
-	maxMeasured      = 2 * time.Second // The most that one measurement counts: in a longer gap this process was paused.
-	caughtUp         = 250             // Entries that a server may trail and still keep up.
+	maxMeasured      = membersTick + statusTimeout // The most that one measurement counts: for longer nobody looked.
+	caughtUp         = 250                         // Entries that a server may trail and still keep up.
 	peersSaveEvery   = 10 * time.Second
 	peersServerEvery = time.Second // On a server: a damaged replica is replaced with the help of the saved servers.
 )

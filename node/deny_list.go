@@ -35,14 +35,16 @@ func (n *Node) updateDenyList(ctx context.Context) error {
 			n.logger.Error("executions may reach a node whose name does not resolve", "url_host", host)
 		}
 		now := boottime.Now()
+		// Gossip changes more often than addresses do. The rules are written again now and then, because
+		// others may have removed them.
 		if at != 0 && now-at < denyListPeriod/2 && slices.Equal(addrs, denied) {
-			return // Nodes change more often than their addresses.
-		}
-		if err := n.executor.Deny(addrs); err != nil {
-			n.logger.Error("executions can reach the cluster", "err", err)
 			return
 		}
 		denied, at = addrs, now
+		if err := n.executor.Deny(addrs); err != nil {
+			n.logger.Error("executions can reach the cluster", "err", err)
+			at = 0
+		}
 	})
 	return nil
 }

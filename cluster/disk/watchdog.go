@@ -264,8 +264,8 @@ func (w *Watchdog) Check(now time.Time, limit time.Duration) error {
 	return err
 }
 
-// Idle returns a channel that the next access closes, nil if there was one since the last call.
-// Until it is closed, Check has nothing to find.
+// Idle returns a channel that the next access closes, nil if one is pending or there was one since the
+// last call. Until it is closed, Check has nothing to find.
 func (w *Watchdog) Idle() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
