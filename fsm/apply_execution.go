@@ -46,18 +46,17 @@ func (s *execution) submit(c Submit) Result {
 }
 
 // expectReason has a new execution wait for what the oldest one of its line waits for, if that asks
-// for the same and nodes lack it: the scheduler would say so for each of them, in a second write of
-// its record.
+// for the same and nodes lack it. Otherwise each would be written twice: the scheduler finds the same.
 func (s *execution) expectReason(e *compute.Execution) {
 	if s.Format() < formatRotation || e.Status != compute.StatusQueued {
 		return
 	}
 	first := s.Line(e.Priority, e.Org, nil, 1)
-	if len(first) == 0 || first[0].Request.Key() != e.Request.Key() {
+	if len(first) == 0 || first[0].Kind != e.Kind || first[0].Request.Key() != e.Request.Key() {
 		return
 	}
 	switch why := first[0].Reason; why {
-	case compute.ReasonGPUsBusy, compute.ReasonResourcesBusy, compute.ReasonNodesDown, compute.ReasonNeverFits:
+	case compute.ReasonGPUsBusy, compute.ReasonResourcesBusy, compute.ReasonNodesDown:
 		e.Reason = why
 	default:
 	}

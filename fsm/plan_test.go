@@ -90,7 +90,9 @@ func TestSubmitExpectsWhatOthersWaitFor(t *testing.T) {
 		{compute.ReasonScheduling, compute.ReasonScheduling, "t4.2x"},
 		{compute.ReasonGPUsBusy, compute.ReasonGPUsBusy, "t4.2x"},
 		{compute.ReasonGPUsBusy, compute.ReasonScheduling, "t4"},
+		{compute.ReasonResourcesBusy, compute.ReasonResourcesBusy, "t4.2x"},
 		{compute.ReasonNodesDown, compute.ReasonNodesDown, "t4.2x"},
+		{compute.ReasonNeverFits, compute.ReasonScheduling, "t4.2x"},      // It alarms, and may be past.
 		{compute.ReasonOrgConcurrency, compute.ReasonScheduling, "t4.2x"}, // Each is decided by what runs.
 		{compute.ReasonRetry, compute.ReasonScheduling, "t4.2x"},          // That is its own.
 	} {

@@ -14,7 +14,7 @@ const (
 )
 
 // softReservation is capacity that will be reserved for an execution that was
-// blocked in an earlier view. Executions before it in the order may take that
+// blocked in an earlier view, as its record says. Executions before it in the order may take that
 // capacity, but take other capacity first. Otherwise work that fits anywhere
 // would fill a node that has been emptying for an hour.
 type softReservation struct {
@@ -26,7 +26,8 @@ type softReservation struct {
 
 // reserveSoftly makes soft reservations for blocked executions with several
 // GPUs that will get a reservation. The execution's record says that it was
-// blocked, so a plan still depends on the view alone. Next yields the queue.
+// blocked, or that one like it is which is older, so a plan still depends on the
+// view alone. Next yields the queue.
 func (s *pass) reserveSoftly(next func() *compute.Execution) {
 	for range maxSoftSearched {
 		e := next()
