@@ -69,6 +69,35 @@ func TestRefusedCredentials(t *testing.T) {
 	}
 }
 
+// TestCopyThatCannotBeFollowed has Azure copy for a while, and not answer how far it is: the client
+// panics, and the caller gets an error.
+func TestCopyThatCannotBeFollowed(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodGet && r.URL.Query().Get("comp") == "list":
+			_, _ = io.WriteString(w, "<EnumerationResults><Blobs></Blobs></EnumerationResults>")
+		case r.Method == http.MethodGet:
+			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+			_, _ = io.WriteString(w, "mine") // Whose the store is.
+		case r.Method == http.MethodPut:
+			w.Header().Set("x-ms-copy-status", "pending")
+			w.WriteHeader(http.StatusAccepted)
+		default:
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	}))
+	defer server.Close()
+	for _, kind := range storetest.Kinds() {
+		if kind.Scheme == "azblob" {
+			s := open(t, kind.At(t, server.Listener.Addr().String(), storetest.BucketName), "mine", time.Now)
+			err := s.Copies().Discard(t.Context(), compute.Hash{1})
+			if compute.CodeOf(err) != compute.CodeUnavailable || !strings.Contains(compute.Detailed(err).Error(), "panicked") {
+				t.Errorf("got %v", compute.Detailed(err))
+			}
+		}
+	}
+}
+
 // TestDamagedUpload changes a byte of a blob on its way to the store, which refuses it. Azure
 // compares the MD5 if the blob comes with one request, and refuses a second checksum.
 func TestDamagedUpload(t *testing.T) {

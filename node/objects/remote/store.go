@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -205,10 +206,21 @@ func (s *Store) Sweep(
 
 // move moves a blob to another directory.
 func (s *Store) move(ctx context.Context, from, to string, h compute.Hash) error {
-	if err := s.bucket.Copy(ctx, to+nameOf(h), from+nameOf(h), nil); err != nil {
+	if err := s.copy(ctx, from+nameOf(h), to+nameOf(h)); err != nil {
 		return failed("copy", err)
 	}
 	return s.remove(ctx, from+nameOf(h))
+}
+
+// copy copies an object. The driver for Azure (gocloud.dev v0.49) panics if it cannot ask how far a
+// copy is that takes a while; that must not end the node.
+func (s *Store) copy(ctx context.Context, from, to string) (err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("the client of the store panicked: %v", why)
+		}
+	}()
+	return s.bucket.Copy(ctx, to, from, nil)
 }
 
 // remove deletes an object. It succeeds if there is none.
