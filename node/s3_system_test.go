@@ -141,6 +141,12 @@ func (b *s3Bucket) objects(s *storageCluster) {
 	if err != nil || statErr != nil || info.UserMetadata["Other"] != "1" || info.UserMetadata["Mtime"] != "" || info.Size != 5 {
 		t.Errorf("with other metadata it is %+v, %v, %v", info, err, statErr)
 	}
+	if tags, err := b.GetObjectTagging(ctx, b.name, "dir/small.txt", minio.GetObjectTaggingOptions{}); err != nil || len(tags.ToMap()) > 0 {
+		t.Errorf("its tags are %v, %v", tags, err)
+	}
+	if _, err := b.GetObjectTagging(ctx, b.name, "none", minio.GetObjectTaggingOptions{}); codeOf(err) != "NoSuchKey" {
+		t.Errorf("tags of an object that is not there: %v", err)
+	}
 	var out bytes.Buffer
 	if _, err := s.at(s.Leader()).Download(ctx, "dir/big", "", 0, &out); err != nil || !bytes.Equal(out.Bytes(), big) {
 		t.Errorf("through the API: %d bytes, %v", out.Len(), err)

@@ -208,6 +208,13 @@ func (s *store) HeadObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.Hea
 	return r.head, err
 }
 
+// GetObjectTagging returns no tags: objects have none. AWS CLI 2 asks for those of each object that it
+// copies in parts.
+func (s *store) GetObjectTagging(ctx context.Context, bucket, key, _ string) (map[string]string, error) {
+	_, _, _, err := s.find(ctx, &bucket, &key)
+	return nil, err
+}
+
 // reading is the read of an object before its bytes are read.
 type reading struct {
 	bucket *compute.Bucket
