@@ -69,7 +69,7 @@ func (s *Store) write(ctx context.Context, name string, data []byte) error {
 	if err := s.claim(ctx); err != nil {
 		return err
 	}
-	sum := md5.Sum(data) //nolint:gosec // Azure and Google compare uploads with it; the client of S3 sends its own checksum.
+	sum := md5.Sum(data) //nolint:gosec // Azure and Google compare uploads with it; the client of S3 has its own.
 	err := s.bucket.WriteAll(ctx, name, data, &blob.WriterOptions{
 		ContentMD5: sum[:], ContentType: "application/octet-stream",
 		BeforeWrite: func(as func(any) bool) error { return inOnePart(as, len(data)) },
