@@ -175,7 +175,7 @@ var libraries = []library{
 	{"github.com/gofiber/fiber", []string{"node/gateway"}, "requests of versitygw are of its types"},
 	{"gocloud.dev", []string{"node/objects/remote"}, "object stores of others are reached in one place"},
 	{"google.golang.org/api/googleapi", []string{"node/objects/remote"}, "object stores of others are reached in one place"},
-	{"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob", []string{"node/objects/remote"}, "object stores of others are reached in one place"},
+	{"github.com/Azure/azure-sdk-for-go/sdk", []string{"node/objects/remote"}, "object stores of others are reached in one place"},
 	{"github.com/versity/versitygw", []string{"node/gateway", "node/objects/remote/storetest"}, "the S3 protocol is spoken in one place"},
 	{"github.com/klauspost/compress", []string{"node/logs/archive"}, "output is compressed in one place"},
 	{"github.com/fsnotify/fsnotify", []string{"node/logs"}, "only output is watched"},

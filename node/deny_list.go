@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"berth/boottime"
 	"berth/compute"
 	"berth/loop"
 )
@@ -24,7 +23,7 @@ type resolver interface {
 // nodes and the addresses of their names change.
 func (n *Node) updateDenyList(ctx context.Context) error {
 	var denied []netip.Prefix
-	var at time.Duration // When they were denied; 0 for never.
+	var at time.Time // When they were denied; zero for never.
 	loop.OnChange(ctx, denyListPeriod, n.cluster.Gossip().Changed, func() {
 		nodes := workerNode{n}.neighbours
 		if !n.isWorker() {
@@ -34,16 +33,16 @@ func (n *Node) updateDenyList(ctx context.Context) error {
 		for _, host := range unresolved {
 			n.logger.Error("executions may reach a node whose name does not resolve", "url_host", host)
 		}
-		now := boottime.Now()
+		now := time.Now() //nolint:forbidigo // A stopwatch.
 		// Gossip changes more often than addresses do. The rules are written again now and then, because
 		// others may have removed them.
-		if at != 0 && now-at < denyListPeriod/2 && slices.Equal(addrs, denied) {
+		if !at.IsZero() && now.Sub(at) < denyListPeriod/2 && slices.Equal(addrs, denied) {
 			return
 		}
 		denied, at = addrs, now
 		if err := n.executor.Deny(addrs); err != nil {
 			n.logger.Error("executions can reach the cluster", "err", err)
-			at = 0
+			at = time.Time{}
 		}
 	})
 	return nil

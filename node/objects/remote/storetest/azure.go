@@ -35,7 +35,7 @@ func startAzure(tb testing.TB) *Store {
 	dir := tb.TempDir()
 	cmd := exec.CommandContext(context.Background(), node, program, "--blobHost", "127.0.0.1", "--blobPort", "0",
 		"--location", dir, "--disableTelemetry", "--silent",
-		"--skipApiVersionCheck", "--loose") // It does not know the newest version, nor a CRC-64.
+		"--skipApiVersionCheck") // It does not know the newest version.
 	cmd.Env = append(os.Environ(), "AZURITE_ACCOUNTS="+azureAccount+":"+azureKey())
 	address, stop, err := start(tb, "successfully listens on http://", cmd)
 	if err != nil {
