@@ -90,12 +90,12 @@ func failed(what string, err error) error {
 	case absent(err):
 		code, text = compute.CodeNotFound, "The object store does not have it"
 	}
-	return compute.Errorf(code, "%s: %s.", text, what).Because(cause{err})
+	return compute.Errorf(code, "%s: %s", text, what).Because(cause{err})
 }
 
 // noBucket returns the error of an operation on a bucket that is not there.
 func noBucket(what string, err error) error {
-	return compute.Errorf(compute.CodeUnavailable, "The object store has no such bucket: %s.", what).Because(cause{err})
+	return compute.Errorf(compute.CodeUnavailable, "The object store has no such bucket: %s", what).Because(cause{err})
 }
 
 // cause is the error of a store, in a line, without what is not for a log: the body of the

@@ -16,7 +16,7 @@ func TestCause(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "acct.example"}}
 	sent := &url.Error{Op: "Put", URL: "https://acct.example/files/blobs/00?sv=1&sig=canary", Err: dial}
 	err := failed("put", fmt.Errorf("write: %w", sent))
-	if err.Error() != "unavailable: The object store failed: put." {
+	if err.Error() != "unavailable: The object store failed: put" {
 		t.Errorf("for users it is %q", err)
 	}
 	text := compute.Detailed(err).Error()
