@@ -9,7 +9,7 @@ import (
 	"berth/api/client"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/node/executor"
+	"berth/node/executor/prepare"
 	"berth/node/nodetest"
 )
 
@@ -17,7 +17,7 @@ import (
 // enforce.
 func mustShowGaps(t *testing.T, root *client.Client) {
 	t.Helper()
-	want, err := executor.Gaps()
+	want, err := prepare.Gaps()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"berth/api/edge"
 	"berth/compute"
 	"berth/node/config"
-	"berth/node/executor"
+	"berth/node/executor/prepare"
 	"berth/node/inference/engine"
 	"berth/node/inference/enginemetrics"
 	"berth/node/inference/weights"
@@ -53,7 +53,7 @@ func (n *Node) imageOffers(others []compute.Offer) (offers []compute.Offer) {
 
 // programOffers returns the offers of the engines of which this node has the programs.
 func (n *Node) programOffers() (offers []compute.Offer) {
-	programs := executor.NewPrograms(n.executorConfig())
+	programs := prepare.NewPrograms(n.prepareConfig())
 	for _, e := range n.engines.All() {
 		if e.Image != "" {
 			continue
@@ -104,9 +104,9 @@ func (n *Node) modelSources() weights.Config {
 
 // models returns the function that starts the engines of this node. Credentials
 // returns the token for the hub.
-func (n *Node) models(credentials executor.Credentials) executor.Models {
+func (n *Node) models(credentials prepare.Credentials) prepare.Models {
 	store := weights.New(n.modelSources())
-	return func(ctx context.Context, w compute.Work, say func(string)) (executor.Launch, error) {
+	return func(ctx context.Context, w compute.Work, say func(string)) (prepare.Launch, error) {
 		return n.launch(ctx, store, w, credentials, say)
 	}
 }
@@ -126,19 +126,19 @@ func (n *Node) modelsInUse() (all []weights.Use) {
 // launch brings the model of a replica to this node, and returns how its engine is
 // started.
 func (n *Node) launch(
-	ctx context.Context, store *weights.Store, w compute.Work, credentials executor.Credentials, say func(string),
-) (executor.Launch, error) {
+	ctx context.Context, store *weights.Store, w compute.Work, credentials prepare.Credentials, say func(string),
+) (prepare.Launch, error) {
 	x := w.Execution
 	e, ok := n.engines.Get(x.Inference.Engine)
 	if !ok {
-		return executor.Launch{}, compute.Errorf(compute.CodeUnavailable,
+		return prepare.Launch{}, compute.Errorf(compute.CodeUnavailable,
 			"this node has no engine %q any more", x.Inference.Engine)
 	}
 	want := weights.Want{Name: x.Inference.Model, Org: x.Org}
 	if len(x.Inference.Token) > 0 {
 		given, err := credentials(ctx, w)
 		if err != nil {
-			return executor.Launch{}, fmt.Errorf("open hf_token: %w", err)
+			return prepare.Launch{}, fmt.Errorf("open hf_token: %w", err)
 		}
 		if given != nil {
 			want.Token = given.Password
@@ -146,7 +146,7 @@ func (n *Node) launch(
 	}
 	m, err := store.Get(ctx, want, e.Formats, say)
 	if err != nil {
-		return executor.Launch{}, err
+		return prepare.Launch{}, err
 	}
 	with := engine.Launch{
 		ModelPath: modelAt, Model: x.Inference.Model, Deployment: x.Parent.String(),
@@ -155,9 +155,9 @@ func (n *Node) launch(
 	if m.File != "" {
 		with.ModelPath += "/" + m.File
 	}
-	out := executor.Launch{Env: e.Variables(with), Binds: []executor.Bind{{Source: m.Dir, Target: modelAt}}}
+	out := prepare.Launch{Env: e.Variables(with), Binds: []prepare.Bind{{Source: m.Dir, Target: modelAt}}}
 	for _, dir := range e.Dirs {
-		out.Binds = append(out.Binds, executor.Bind{Source: dir, Target: dir})
+		out.Binds = append(out.Binds, prepare.Bind{Source: dir, Target: dir})
 	}
 	out.Argv, err = e.Argv(with)
 	return out, err

@@ -24,7 +24,9 @@ import (
 	"berth/gpu"
 	"berth/node/config"
 	"berth/node/executor"
+	"berth/node/executor/inputs"
 	"berth/node/executor/packages"
+	"berth/node/executor/prepare"
 	"berth/node/explain"
 	"berth/node/leader"
 	"berth/node/repair"
@@ -49,14 +51,14 @@ func (n *Node) openDevices(ctx context.Context) error {
 		return fmt.Errorf("open devices: %w", err)
 	}
 	n.onClose(source.Close)
-	gaps, err := executor.Gaps()
+	gaps, err := prepare.Gaps()
 	if err != nil {
 		return fmt.Errorf("find gaps: %w", err)
 	}
 	if err := n.openEngines(); err != nil {
 		return err
 	}
-	scratchMiB, volumes := executor.Offers(n.executorConfig())
+	scratchMiB, volumes := prepare.Offers(n.prepareConfig())
 	volumes = append(volumes, n.programOffers()...)
 	n.environments = newEnvironments(n.logger.With("part", "environments"))
 	n.environments.changed = func(ctx context.Context) { n.devices.Poll(ctx) }
@@ -275,14 +277,14 @@ func (n *Node) openExecutor(ctx context.Context) error {
 // executorSecrets are the secrets that the executor asks for on behalf of the users
 // of attempts.
 type executorSecrets struct {
-	variables   executor.Variables
-	credentials executor.Credentials
+	variables   inputs.Variables
+	credentials prepare.Credentials
 	storage     func(context.Context, compute.Work) (*compute.StorageAccess, error)
 }
 
 func (n *Node) openExecutorWith(
-	ctx context.Context, source executor.Source, report executor.Reporter, inputs executor.Bundles,
-	blobs executor.Blobs, secret executorSecrets,
+	ctx context.Context, source executor.Source, report executor.Reporter, bundles inputs.Bundles,
+	blobs inputs.Blobs, secret executorSecrets,
 ) (err error) {
 	self := n.self()
 	own, _ := nodeAddrs(ctx, net.DefaultResolver, []*compute.Node{&self}) // The others' come with the deny list.
@@ -299,7 +301,7 @@ func (n *Node) openExecutorWith(
 	cfg.Storage.Access = secret.storage
 	cfg.Models = n.models(secret.credentials)
 	cfg.Meter = seriesMeter{n.usages, n, blobs.Put}
-	n.executor, err = executor.Open(cfg, source, report, inputs) // Its attempts outlive ctx.
+	n.executor, err = executor.Open(cfg, source, report, bundles) // Its attempts outlive ctx.
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
 	}
@@ -313,31 +315,38 @@ func (n *Node) openExecutorWith(
 
 // executorConfig returns the settings of the executor from the configuration.
 func (n *Node) executorConfig() executor.Config {
-	cfg := executor.Config{
+	return executor.Config{
+		Config:   n.prepareConfig(),
+		Requests: servicePorts{n}.drain, DrainWait: n.cfg.Services.DrainWait,
+		Printing: n.outputSender.Track,
+		Retain:   executor.Retain{Age: n.cfg.Output.Age, Bytes: n.cfg.Output.SizeMiB << 20},
+		Archive:  outputArchive{n}.keepOwn,
+	}
+}
+
+// prepareConfig returns the settings of how attempts are prepared from the configuration.
+func (n *Node) prepareConfig() prepare.Config {
+	cfg := prepare.Config{
 		DataDir: n.cfg.DataDir, Python: n.cfg.Python.Interpreter, SiteDirs: n.cfg.Python.SiteDirs,
 		StopGrace: n.cfg.Exec.Grace, ScratchMiB: n.cfg.Exec.ScratchMiB, ScratchMemory: n.cfg.Exec.Scratch == "memory",
-		Packages: executor.Packages{
+		Packages: prepare.Packages{
 			Index: packages.Index{
 				URL: n.cfg.Python.Index, FindLinks: n.cfg.Python.FindLinks,
 				Hosts: n.cfg.Python.IndexHosts, Offline: n.cfg.Python.Offline,
 			},
 			SizeMiB: n.cfg.Python.InstallMiB, KeepMiB: n.cfg.Python.KeepMiB, Timeout: n.cfg.Python.InstallTimeout,
 		},
-		Containers: executor.Containers{
+		Containers: prepare.Containers{
 			Host: n.cfg.Docker.Address(), Auto: n.cfg.Docker.Host == config.DockerAuto,
 			Runtime: n.cfg.Docker.Runtime, Registries: n.cfg.Docker.Registries,
 			ECR: n.cfg.Docker.ECR, Compose: n.cfg.Docker.Compose, KeepMiB: n.cfg.Docker.KeepMiB, ImageMiB: n.cfg.Docker.ImageMiB,
 			PullLimit: n.cfg.Docker.PullTimeout,
 		},
-		Storage:  executor.Storage{Socket: n.s3.socket},
-		Requests: servicePorts{n}.drain, DrainWait: n.cfg.Services.DrainWait,
-		Printing: n.outputSender.Track,
-		Retain:   executor.Retain{Age: n.cfg.Output.Age, Bytes: n.cfg.Output.SizeMiB << 20},
-		Archive:  outputArchive{n}.keepOwn,
-		Logger:   n.logger, Registerer: n.registry, Now: n.opts.Now,
+		Storage: prepare.Storage{Socket: n.s3.socket},
+		Logger:  n.logger, Registerer: n.registry, Now: n.opts.Now,
 	}
 	for _, m := range n.cfg.Exec.Mounts {
-		cfg.Mounts = append(cfg.Mounts, executor.Mount{Name: m.Name, Path: m.Path, ReadOnly: m.RO, Always: m.Always})
+		cfg.Mounts = append(cfg.Mounts, prepare.Mount{Name: m.Name, Path: m.Path, ReadOnly: m.RO, Always: m.Always})
 	}
 	return cfg
 }

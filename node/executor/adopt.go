@@ -7,27 +7,33 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"berth/fault"
 	"berth/node/executor/journal"
+	"berth/node/executor/live"
 	"berth/node/executor/supervise"
 )
+
+// abandonedAge is the age from which the empty cgroup of another node counts as
+// abandoned.
+const abandonedAge = time.Hour
 
 // adoptAll adopts the attempts of an earlier process. The outbox is durable, but a
 // power failure may have removed the directory of an attempt in it. adoptAll makes
 // that directory again, because the attempt would restart without it.
 func (e *Executor) adoptAll(ctx context.Context) error {
 	for _, k := range e.outbox.keys() {
-		if err := os.MkdirAll(e.dirs.of(k), 0o700); err != nil {
+		if err := os.MkdirAll(e.dirs.Dir(k), 0o700); err != nil {
 			return fmt.Errorf("adopt attempt: %w", err)
 		}
 	}
-	keys, err := e.dirs.stored()
+	keys, err := e.dirs.Stored()
 	if err != nil {
 		return err
 	}
 	for _, k := range keys {
-		if _, err := e.dirs.reported(k); err == nil {
+		if _, err := e.dirs.Reported(k); err == nil {
 			continue
 		}
 		e.adopt(ctx, k)
@@ -38,16 +44,18 @@ func (e *Executor) adoptAll(ctx context.Context) error {
 // adopt takes over an attempt of an earlier process. It follows a supervisor that
 // is alive, and otherwise ends the attempt according to its journal. If the files
 // of an attempt cannot be read or removed, only that attempt ends.
-func (e *Executor) adopt(ctx context.Context, k key) {
-	a := &attempt{key: k, seen: e.cfg.Now()}
-	if spec, err := supervise.ReadSpec(e.dirs.of(k)); err == nil {
-		a.placeIndex, a.group = spec.PlaceIndex, spec.Group
+func (e *Executor) adopt(ctx context.Context, k live.Key) {
+	spec, err := supervise.ReadSpec(e.dirs.Dir(k))
+	if err != nil {
+		spec = new(supervise.Spec)
 	}
+	a := live.NewAttempt(k, spec.PlaceIndex, e.cfg.Now(), 0)
+	a.SetGroup(spec.Group)
 	fault.Point("executor.adopt.begin")
-	held, err := journal.Open(filepath.Join(e.dirs.of(k), supervise.JournalFile))
+	held, err := journal.Open(filepath.Join(e.dirs.Dir(k), supervise.JournalFile))
 	switch {
 	case errors.Is(err, journal.ErrHeld):
-		e.log.Info("attempt adopted", "execution", k.execution, "attempt", k.epoch)
+		e.log.Info("attempt adopted", "execution", k.Execution, "attempt", k.Epoch)
 		e.followAdopted(ctx, a)
 		return
 	case errors.Is(err, os.ErrNotExist):
@@ -57,7 +65,7 @@ func (e *Executor) adopt(ctx context.Context, k key) {
 		return
 	case err != nil:
 		// Its supervisor may be alive. If not, following it shows that.
-		e.log.Error("journal not opened", "execution", k.execution, "attempt", k.epoch, "err", err)
+		e.log.Error("journal not opened", "execution", k.Execution, "attempt", k.Epoch, "err", err)
 		e.followAdopted(ctx, a)
 		return
 	}
@@ -69,38 +77,38 @@ func (e *Executor) adopt(ctx context.Context, k key) {
 	}
 	outcome := e.endUnsupervised(a, state)
 	fault.Point("executor.adopt.buried")
-	if !e.dirs.leftOutputs(k) {
+	if !e.dirs.LeftOutputs(k) {
 		e.conclude(a, *outcome)
 		return
 	}
 	e.add(a)
 	e.group.Go(func() {
 		if e.concludeWithOutputs(ctx, a, *outcome) {
-			e.live.remove(a)
+			e.live.Remove(a)
 		}
 	})
 }
 
 // followAdopted follows a supervisor that outlived its node process.
-func (e *Executor) followAdopted(ctx context.Context, a *attempt) {
+func (e *Executor) followAdopted(ctx context.Context, a *live.Attempt) {
 	fault.Point("executor.adopt.reunite")
 	e.add(a)
 	e.metrics.adopted.Inc()
 	e.group.Go(func() {
 		if e.follow(ctx, a, nil) {
-			e.live.remove(a)
+			e.live.Remove(a)
 		}
 	})
 }
 
 // discard removes the directory of an attempt without an outcome. If that fails,
 // the attempt ends, because the remaining directory prevents its restart.
-func (e *Executor) discard(a *attempt) {
-	if e.outbox.has(a.key) {
+func (e *Executor) discard(a *live.Attempt) {
+	if e.outbox.has(a.Key) {
 		return
 	}
 	fault.Point("executor.adopt.discard")
-	if err := e.dirs.remove(a.key); err != nil {
+	if err := e.dirs.Remove(a.Key); err != nil {
 		e.conclude(a, e.failedStart(a, fmt.Errorf("discard attempt: %w", err)))
 		return
 	}
@@ -110,17 +118,17 @@ func (e *Executor) discard(a *attempt) {
 // reap removes the cgroups of attempts whose supervisors are dead. Mounts and
 // networks need no removal: they ended with the sandboxes' namespaces.
 func (e *Executor) reap() error {
-	names, err := e.groups.host.Groups()
+	names, err := e.groups.Host.Groups()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		text, ours := strings.CutPrefix(name, e.groups.prefix())
-		if ours && (e.dirs.supervised(text) || e.warm.uses(name)) ||
-			!ours && !e.groups.host.Group(name).Abandoned(e.cfg.Now().Add(-abandonedAge)) {
+		text, ours := strings.CutPrefix(name, e.groups.Prefix())
+		if ours && (e.dirs.Supervised(text) || e.preparer.UsesGroup(name)) ||
+			!ours && !e.groups.Host.Group(name).Abandoned(e.cfg.Now().Add(-abandonedAge)) {
 			continue
 		}
-		if err := e.groups.host.Group(name).Remove(killTimeout); err != nil {
+		if err := e.groups.Host.Group(name).Remove(live.KillTimeout); err != nil {
 			return fmt.Errorf("reap: %w", err)
 		}
 		e.metrics.reaped.WithLabelValues("cgroup").Inc()

@@ -8,37 +8,40 @@ import (
 
 	"berth/compute"
 	"berth/fault"
+	"berth/node/executor/inputs"
 	"berth/node/executor/journal"
+	"berth/node/executor/live"
+	"berth/node/executor/prepare"
 )
 
 // maxDetail limits an outcome's detail, in bytes.
 const maxDetail = 512
 
 // failedStart returns the outcome of an attempt whose code never started.
-func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
+func (e *Executor) failedStart(a *live.Attempt, err error) compute.Outcome {
 	outcome := compute.Outcome{
-		Execution: a.key.execution, Epoch: a.key.epoch,
+		Execution: a.Key.Execution, Epoch: a.Key.Epoch,
 		Status: compute.StatusSystemFailure, Reason: compute.ReasonStartFailed, Detail: err.Error(),
-		ExecletAt: compute.InstantOf(a.seen), EndedAt: compute.InstantOf(e.cfg.Now()),
+		ExecletAt: compute.InstantOf(a.Seen), EndedAt: compute.InstantOf(e.cfg.Now()),
 	}
 	switch {
-	case errors.Is(err, errStopped) && a.stopped() == compute.StopHard:
+	case errors.Is(err, live.ErrStopped) && a.Stopped() == compute.StopHard:
 		outcome.Status, outcome.Reason = compute.StatusAborted, compute.ReasonAborted
-	case errors.Is(err, errStopped):
+	case errors.Is(err, live.ErrStopped):
 		outcome.Status, outcome.Reason = compute.StatusCancelled, compute.ReasonStopped
-	case errors.Is(err, errPreempted):
+	case errors.Is(err, live.ErrPreempted):
 		outcome.Reason = compute.ReasonPreempted
-	case errors.Is(err, errCutOff):
+	case errors.Is(err, live.ErrCutOff):
 		outcome.Reason = compute.ReasonNodeLost
-	case errors.Is(err, errInputs):
+	case errors.Is(err, inputs.ErrUnread):
 		outcome.Reason = compute.ReasonInputsLost
-	case errors.Is(err, errModel):
+	case errors.Is(err, prepare.ErrModel):
 		outcome.Status = compute.StatusFailed
-	case errors.Is(err, errImage):
+	case errors.Is(err, prepare.ErrImage):
 		outcome.Status, outcome.Reason = compute.StatusFailed, compute.ReasonImage
-	case errors.Is(err, errPackages):
+	case errors.Is(err, prepare.ErrPackages):
 		outcome.Status, outcome.Reason = compute.StatusFailed, compute.ReasonPackages
-	case compute.CodeOf(err) == compute.CodeInvalid && e.preparer.specs.python != nil:
+	case compute.CodeOf(err) == compute.CodeInvalid && e.preparer.HasPython():
 		// The user's file names are invalid: the system did not fail.
 		outcome.Status = compute.StatusFailed
 	}
@@ -50,10 +53,10 @@ func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
 
 // lost returns the outcome of an attempt whose code may have been started and
 // whose supervisor is dead or does not answer. Only its end is certain.
-func (e *Executor) lost(k key, state journal.State, detail string) compute.Outcome {
+func (e *Executor) lost(k live.Key, state journal.State, detail string) compute.Outcome {
 	now := compute.InstantOf(e.cfg.Now())
 	outcome := compute.Outcome{
-		Execution: k.execution, Epoch: k.epoch,
+		Execution: k.Execution, Epoch: k.Epoch,
 		Status: compute.StatusSystemFailure, Reason: compute.ReasonSupervisorLost,
 		Detail:    strings.TrimSuffix("what watched the code was killed, or its record lost: "+detail, ": "),
 		ExecletAt: state.ExecletAt, StartedAt: state.StartedAt, EndedAt: now,
@@ -64,8 +67,8 @@ func (e *Executor) lost(k key, state journal.State, detail string) compute.Outco
 // concludeWithOutputs stores the outputs of the attempt before it concludes it, so
 // that they are durable when the state has its end. It returns false when ctx ends
 // before: the next process does it.
-func (e *Executor) concludeWithOutputs(ctx context.Context, a *attempt, outcome compute.Outcome) bool {
-	if e.dirs.leftOutputs(a.key) && !e.outbox.has(a.key) {
+func (e *Executor) concludeWithOutputs(ctx context.Context, a *live.Attempt, outcome compute.Outcome) bool {
+	if e.dirs.LeftOutputs(a.Key) && !e.outbox.has(a.Key) {
 		outcome.Outputs = e.outputs.keep(ctx, a)
 		if ctx.Err() != nil {
 			return false
@@ -77,7 +80,7 @@ func (e *Executor) concludeWithOutputs(ctx context.Context, a *attempt, outcome 
 
 // conclude makes the outcome durable and removes the files that only a live
 // attempt needs. The removed spec contains the secrets of its environment.
-func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
+func (e *Executor) conclude(a *live.Attempt, outcome compute.Outcome) {
 	outcome.Detail = compute.Clip(outcome.Detail, maxDetail)
 	if e.cfg.Meter != nil {
 		if outcome.Ran {
@@ -86,33 +89,24 @@ func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 		e.cfg.Meter.Measure(&outcome)
 	}
 	fault.Point("executor.conclude.begin")
-	if err := os.MkdirAll(e.dirs.of(a.key), 0o700); err != nil {
-		e.log.Error("attempt directory not created", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
+	if err := os.MkdirAll(e.dirs.Dir(a.Key), 0o700); err != nil {
+		e.log.Error("attempt directory not created", "execution", a.Key.Execution, "attempt", a.Key.Epoch, "err", err)
 	}
 	if err := e.outbox.put(outcome); err != nil {
 		// It is still reported. If this process ends before, the journal has it.
-		e.log.Error("outcome not persisted", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
+		e.log.Error("outcome not persisted", "execution", a.Key.Execution, "attempt", a.Key.Epoch, "err", err)
 	}
-	e.dirs.clean(a.key)
+	e.dirs.Clean(a.Key)
 	fault.Point("executor.conclude.clean")
 	e.metrics.ended.WithLabelValues(outcome.Status.String(), outcome.Reason.String()).Inc()
-	e.log.Info("attempt ended", "execution", a.key.execution, "attempt", a.key.epoch,
+	e.log.Info("attempt ended", "execution", a.Key.Execution, "attempt", a.Key.Epoch,
 		"status", outcome.Status.String(), "took", outcome.Duration)
 }
 
 // watch records the attempt's work or the start of its code. Once both are known,
 // it starts measuring the attempt's GPUs.
-func (e *Executor) watch(a *attempt, w *compute.Work, started compute.Instant) {
-	a.mu.Lock()
-	if w != nil {
-		a.work = w
-	}
-	a.started = max(a.started, started)
-	begin := e.cfg.Meter != nil && !a.watched && a.work != nil && !a.started.IsZero()
-	a.watched = a.watched || begin
-	work, from := a.work, a.started
-	a.mu.Unlock()
-	if begin {
+func (e *Executor) watch(a *live.Attempt, w *compute.Work, started compute.Instant) {
+	if work, from, begin := a.Measure(w, started); begin && e.cfg.Meter != nil {
 		e.cfg.Meter.Watch(*work, from)
 	}
 }

@@ -6,46 +6,30 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"berth/compute"
-	"berth/loop"
+	"berth/node/executor/live"
 	"berth/node/executor/mount"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
 )
 
 const (
-	prefixFile   = "outputs_prefix" // In the directory of an attempt whose outputs are copied.
-	copyPatience = 5 * time.Minute  // For all outputs of an attempt to be copied to the bucket.
-	copiesAtOnce = 8                // Files; small ones mostly wait for disks.
-	workPatience = time.Minute      // For the work of an attempt of an earlier process.
-	workPause    = 100 * time.Millisecond
+	copyPatience = 5 * time.Minute // For all outputs of an attempt to be copied to the bucket.
+	copiesAtOnce = 8               // Files; small ones mostly wait for disks.
 )
-
-// noteOutputsPrefix notes beside an attempt where its outputs go, for the next process of
-// the node.
-func (d *attemptDirs) noteOutputsPrefix(k key, x *compute.Execution) error {
-	if x.OutputsPrefix == "" {
-		return nil
-	}
-	return os.WriteFile(d.file(k, prefixFile), []byte(outputsPrefix(x)), 0o600)
-}
 
 // copy stores the outputs of an attempt below the prefix that its start names in
 // the bucket of its organization. The error is for people.
-func (o *outputKeeper) copy(ctx context.Context, a *attempt) error {
-	prefix, err := os.ReadFile(o.dirs.file(a.key, prefixFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+func (o *outputKeeper) copy(ctx context.Context, a *live.Attempt) error {
+	prefix, err := o.dirs.OutputsPrefix(a.Key)
+	if err != nil || prefix == "" {
 		return err
 	}
-	file, err := os.Open(o.dirs.file(a.key, supervise.OutputsFile))
+	file, err := os.Open(o.dirs.File(a.Key, supervise.OutputsFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -63,22 +47,22 @@ func (o *outputKeeper) copy(ctx context.Context, a *attempt) error {
 	if err != nil {
 		return err
 	}
-	return copyTo(ctx, to, string(prefix), io.NewSectionReader(file, 0, info.Size()))
+	return copyTo(ctx, to, prefix, io.NewSectionReader(file, 0, info.Size()))
 }
 
 // uploader returns what stores files in the bucket of an attempt's organization, with the
 // rights of who started it.
-func (o *outputKeeper) uploader(ctx context.Context, a *attempt) (*mount.Uploader, error) {
+func (o *outputKeeper) uploader(ctx context.Context, a *live.Attempt) (*mount.Uploader, error) {
 	if o.storage.Socket == "" {
 		return nil, compute.Errorf(compute.CodeUnavailable, "this node has no socket for it: see its log")
 	}
-	work, err := a.awaitWork(ctx)
+	work, err := a.AwaitWork(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var access *compute.StorageAccess
 	var refused error
-	err = o.calls.repeat(ctx, func(ctx context.Context) (err error) {
+	err = o.calls.Repeat(ctx, func(ctx context.Context) (err error) {
 		access, err = o.storage.Access(ctx, *work)
 		if code := compute.CodeOf(err); code == compute.CodeForbidden || code == compute.CodeUnauthenticated {
 			refused = err
@@ -90,34 +74,6 @@ func (o *outputKeeper) uploader(ctx context.Context, a *attempt) (*mount.Uploade
 		return nil, err
 	}
 	return mount.NewUploader(access, o.storage.Socket), nil
-}
-
-// outputsPrefix returns where in the bucket the outputs of an execution go. Runs of a GPU
-// selection have a folder each.
-func outputsPrefix(e *compute.Execution) string {
-	prefix := e.OutputsPrefix
-	if e.Kind != compute.KindSubSelection {
-		return prefix
-	}
-	prefix += "/" + strings.TrimPrefix(e.Profile, "gpu.")
-	if e.Repeat > 1 {
-		prefix += fmt.Sprintf("-%d", e.Repeat)
-	}
-	return prefix
-}
-
-// awaitWork returns the work of the attempt. An attempt of an earlier process of the node
-// has it once the state was read.
-func (a *attempt) awaitWork(ctx context.Context) (work *compute.Work, err error) {
-	ctx, cancel := context.WithTimeout(ctx, workPatience)
-	defer cancel()
-	err = loop.Until(ctx, workPause, func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		work = a.work
-		return work != nil
-	})
-	return work, err
 }
 
 // storer stores one file in a bucket.

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"berth/compute"
 	"berth/node/executor/sandbox"
 )
 
@@ -113,23 +112,4 @@ func TestRefusalEndsNoOthers(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// TestOutputsPrefix gives each run of a GPU selection a folder.
-func TestOutputsPrefix(t *testing.T) {
-	for _, test := range []struct {
-		kind    compute.Kind
-		profile string
-		repeat  int
-		want    string
-	}{
-		{compute.KindPython, "gpu.h100", 0, "runs/7"},
-		{compute.KindSubSelection, "gpu.h100", 1, "runs/7/h100"},
-		{compute.KindSubSelection, "h100", 3, "runs/7/h100-3"},
-	} {
-		e := &compute.Execution{Kind: test.kind, Profile: test.profile, Repeat: test.repeat, OutputsPrefix: "runs/7"}
-		if got := outputsPrefix(e); got != test.want {
-			t.Errorf("%v on %s: %q, want %q", test.kind, test.profile, got, test.want)
-		}
-	}
 }

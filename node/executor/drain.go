@@ -8,6 +8,7 @@ import (
 	"berth/boottime"
 	"berth/compute"
 	"berth/loop"
+	"berth/node/executor/live"
 )
 
 // Requests ends the sending of requests to a replica, and returns those under way there.
@@ -28,33 +29,29 @@ const (
 
 // stop passes the stop of an execution on to its attempt. A replica that serves may first
 // finish the requests that it has, unless its credits or the drain of its node are over.
-func (e *Executor) stop(ctx context.Context, a *attempt, w *compute.Work) {
+func (e *Executor) stop(ctx context.Context, a *live.Attempt, w *compute.Work) {
 	x := w.Execution
 	serves := x.Drains() && x.ReadyAt > w.Attempt.PlacedAt
 	if !serves || e.cfg.Requests == nil || e.cfg.DrainWait == 0 {
-		a.stopAs(x.Stop)
+		a.StopAs(x.Stop)
 		return
 	}
-	a.mu.Lock()
-	begun := a.draining
-	a.draining = true
-	a.mu.Unlock()
-	if begun {
+	if !a.BeginDrain() {
 		return
 	}
 	e.group.Go(func() {
 		if e.drain(ctx, a); ctx.Err() == nil { // The next Run begins again.
-			a.stopAs(compute.StopGraceful)
+			a.StopAs(compute.StopGraceful)
 		}
 	})
 }
 
 // drain waits for the end of the requests to a replica, at most for Config.DrainWait
 // and while its code runs.
-func (e *Executor) drain(ctx context.Context, a *attempt) {
+func (e *Executor) drain(ctx context.Context, a *live.Attempt) {
 	begun, seen := boottime.Now(), boottime.Now()
-	for noted := false; ctx.Err() == nil && e.live.get(a.key) == a && a.stopped() == compute.StopNone; {
-		left := e.cfg.Requests(ctx, a.key.execution)
+	for noted := false; ctx.Err() == nil && e.live.Get(a.Key) == a && a.Stopped() == compute.StopNone; {
+		left := e.cfg.Requests(ctx, a.Key.Execution)
 		now := boottime.Now()
 		if left.Known || left.Count > 0 {
 			seen = now
@@ -62,30 +59,20 @@ func (e *Executor) drain(ctx context.Context, a *attempt) {
 		switch {
 		case left.Over:
 			if left.Count > 0 {
-				a.note("requests are still under way at the deadline of the node's drain: it is stopped all the same")
+				a.Note("requests are still under way at the deadline of the node's drain: it is stopped all the same")
 			}
 			return
 		case left.Count == 0 && (left.Known || now-seen >= drainBlind):
 			return
 		case now-begun >= e.cfg.DrainWait:
 			if left.Count > 0 {
-				a.note(fmt.Sprintf("requests are still under way after %s: it is stopped all the same", e.cfg.DrainWait))
+				a.Note(fmt.Sprintf("requests are still under way after %s: it is stopped all the same", e.cfg.DrainWait))
 			}
 			return
 		case left.Count > 0 && !noted:
 			noted = true
-			a.note(fmt.Sprintf("it stops once its requests under way (%d) have ended, or in %s", left.Count, e.cfg.DrainWait))
+			a.Note(fmt.Sprintf("it stops once its requests under way (%d) have ended, or in %s", left.Count, e.cfg.DrainWait))
 		}
 		loop.Sleep(ctx, drainEvery)
-	}
-}
-
-// note writes a line to the output of the attempt.
-func (a *attempt) note(text string) {
-	a.mu.Lock()
-	conn := a.conn
-	a.mu.Unlock()
-	if conn != nil {
-		_ = conn.Note(text) // If the supervisor has exited, listen notices it.
 	}
 }

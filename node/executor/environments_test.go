@@ -13,6 +13,7 @@ import (
 	"berth/node/executor"
 	"berth/node/executor/packages"
 	"berth/node/executor/packages/wheeltest"
+	"berth/node/executor/prepare"
 )
 
 // TestEnvironments prepares environments and executes in them.
@@ -22,7 +23,7 @@ func TestEnvironments(t *testing.T) {
 	wheeltest.Wheel{Name: "labtool", Version: "3.1", Code: "value = 'tool'\n"}.Write(t, wheels)
 	n := newNode(t, func(c *executor.Config) {
 		c.ScratchMiB = 256
-		c.Packages = executor.Packages{Index: packages.Index{Offline: true, FindLinks: []string{wheels}}, SizeMiB: 256}
+		c.Packages = prepare.Packages{Index: packages.Index{Offline: true, FindLinks: []string{wheels}}, SizeMiB: 256}
 	})
 	newID := func() compute.EnvironmentID { return compute.EnvironmentID{UUID: compute.UUID(uuid.New())} }
 	in := func(env compute.Environment) func(*compute.Work) {

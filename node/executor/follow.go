@@ -10,6 +10,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/node/executor/journal"
+	"berth/node/executor/live"
 	"berth/node/executor/supervise"
 )
 
@@ -21,18 +22,18 @@ const (
 // start prepares the attempt, starts its supervisor and follows it. It returns
 // true when the attempt ended or ctx ended before anything was started, as
 // follow does.
-func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) bool {
+func (e *Executor) start(ctx context.Context, a *live.Attempt, w compute.Work) bool {
 	if !w.Attempt.StartedAt.IsZero() {
 		// The state knows that the code started, and this node does not.
-		outcome := e.lost(a.key, journal.State{StartedAt: w.Attempt.StartedAt}, "its record on the node is gone")
+		outcome := e.lost(a.Key, journal.State{StartedAt: w.Attempt.StartedAt}, "its record on the node is gone")
 		e.conclude(a, outcome)
 		return true
 	}
-	if !e.turns.take(ctx) {
+	if !e.turns.Take(ctx) {
 		return true
 	}
-	conn, err := e.preparer.prepare(ctx, a, w)
-	e.turns.give()
+	conn, err := e.preparer.Prepare(ctx, a, w)
+	e.turns.Give()
 	if ctx.Err() != nil && conn == nil {
 		return true // Nothing was started. The next process starts over.
 	}
@@ -42,7 +43,7 @@ func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) bool {
 	}
 	ended := e.follow(ctx, a, conn)
 	if ctx.Err() == nil {
-		e.group.Go(func() { e.supervisors.keep(e.supervisors.spareFor(w.Execution)) })
+		e.group.Go(func() { e.preparer.KeepSpare(w.Execution) })
 	}
 	return ended
 }
@@ -50,12 +51,12 @@ func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) bool {
 // follow follows the attempt until it ends, and then returns true. It returns
 // false when ctx ends: the attempt keeps running. Without a connection it first
 // dials the supervisor.
-func (e *Executor) follow(ctx context.Context, a *attempt, conn *supervise.Conn) bool {
+func (e *Executor) follow(ctx context.Context, a *live.Attempt, conn *supervise.Conn) bool {
 	for ctx.Err() == nil {
 		if conn != nil {
-			a.connect(conn)
+			a.Connect(conn)
 			e.listen(ctx, a, conn)
-			a.disconnect()
+			a.Disconnect()
 		}
 		if ctx.Err() != nil {
 			return false
@@ -70,7 +71,7 @@ func (e *Executor) follow(ctx context.Context, a *attempt, conn *supervise.Conn)
 }
 
 // listen handles the supervisor's events until the attempt or the connection ends.
-func (e *Executor) listen(ctx context.Context, a *attempt, conn *supervise.Conn) {
+func (e *Executor) listen(ctx context.Context, a *live.Attempt, conn *supervise.Conn) {
 	defer context.AfterFunc(ctx, conn.Close)()
 	reporting, cancel := context.WithCancel(ctx)
 	defer cancel() // After the end, the start need not be reported.
@@ -85,9 +86,9 @@ func (e *Executor) listen(ctx context.Context, a *attempt, conn *supervise.Conn)
 		}
 		fault.Point("executor.started")
 		e.watch(a, nil, event.StartedAt)
-		e.metrics.start.Observe(e.cfg.Now().Sub(a.seen).Seconds())
+		e.metrics.start.Observe(e.cfg.Now().Sub(a.Seen).Seconds())
 		start := compute.AttemptStart{
-			Execution: a.key.execution, Epoch: a.key.epoch,
+			Execution: a.Key.Execution, Epoch: a.Key.Epoch,
 			ExecletAt: event.ExecletAt, StartedAt: event.StartedAt,
 		}
 		e.group.Go(func() { e.reports.start(reporting, start) })
@@ -97,8 +98,8 @@ func (e *Executor) listen(ctx context.Context, a *attempt, conn *supervise.Conn)
 // settle determines the state of an attempt whose supervisor closed its
 // connection. It returns an outcome, or a new connection to the supervisor, or
 // neither when ctx ends.
-func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *compute.Outcome) {
-	dir := e.dirs.of(a.key)
+func (e *Executor) settle(ctx context.Context, a *live.Attempt) (*supervise.Conn, *compute.Outcome) {
+	dir := e.dirs.Dir(a.Key)
 	name := filepath.Join(dir, supervise.JournalFile)
 	tick := time.NewTicker(dyingPoll)
 	defer tick.Stop()
@@ -128,35 +129,35 @@ func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *co
 			if !errors.Is(err, journal.ErrHeld) {
 				detail = err.Error()
 			}
-			outcome := e.lost(a.key, state, detail)
+			outcome := e.lost(a.Key, state, detail)
 			return nil, &outcome
 		}
 	}
 }
 
 // kill kills the remaining processes of the attempt's code.
-func (e *Executor) kill(a *attempt) {
-	if err := e.groups.of(a).Remove(killTimeout); err != nil {
-		e.log.Error("cgroup not removed", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
+func (e *Executor) kill(a *live.Attempt) {
+	if err := e.groups.Group(a).Remove(live.KillTimeout); err != nil {
+		e.log.Error("cgroup not removed", "execution", a.Key.Execution, "attempt", a.Key.Epoch, "err", err)
 	}
-	if e.dirs.inContainers(a.key) {
-		e.containers.drop(a.key)
+	if e.dirs.InContainers(a.Key) {
+		e.preparer.DropContainers(a.Key)
 	}
 }
 
 // endUnsupervised kills the code of a dead supervisor and returns the attempt's
 // outcome.
-func (e *Executor) endUnsupervised(a *attempt, state journal.State) *compute.Outcome {
+func (e *Executor) endUnsupervised(a *live.Attempt, state journal.State) *compute.Outcome {
 	e.kill(a)
 	if state.Outcome != nil {
 		return state.Outcome
 	}
-	detail := e.dirs.stderrTail(a.key)
+	detail := e.dirs.StderrTail(a.Key)
 	if state.Damaged {
 		detail = "its journal is not what was written"
 	}
 	if state.Starting {
-		outcome := e.lost(a.key, state, detail)
+		outcome := e.lost(a.Key, state, detail)
 		return &outcome
 	}
 	outcome := e.failedStart(a, fmt.Errorf("the supervisor ended before the start: %s", detail))

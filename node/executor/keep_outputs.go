@@ -15,7 +15,10 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/node/executor/inputs"
+	"berth/node/executor/live"
 	"berth/node/executor/outputs"
+	"berth/node/executor/prepare"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
 )
@@ -27,27 +30,27 @@ const (
 
 // outputKeeper stores what attempts leave.
 type outputKeeper struct {
-	dirs    *attemptDirs
-	calls   *calls
-	blobs   Blobs   // nil: outputs are not kept.
-	storage Storage // Has the buckets to which they are copied.
+	dirs    *live.Dirs
+	calls   *live.Calls
+	blobs   inputs.Blobs    // nil: outputs are not kept.
+	storage prepare.Storage // Has the buckets to which they are copied.
 	log     *slog.Logger
 }
 
 // keep stores the outputs of an attempt, and returns where they are. The warning
 // names outputs that could not be stored.
-func (o *outputKeeper) keep(ctx context.Context, a *attempt) *compute.Outputs {
-	k := a.key
-	summary := outputs.ReadSummary(o.dirs.file(k, supervise.OutputsSummary))
+func (o *outputKeeper) keep(ctx context.Context, a *live.Attempt) *compute.Outputs {
+	k := a.Key
+	summary := outputs.ReadSummary(o.dirs.File(k, supervise.OutputsSummary))
 	warning := summary.Warning()
-	kept, err := o.store(ctx, o.dirs.file(k, supervise.OutputsFile))
+	kept, err := o.store(ctx, o.dirs.File(k, supervise.OutputsFile))
 	if err != nil && ctx.Err() == nil {
-		o.log.Warn("outputs not stored", "execution", k.execution, "attempt", k.epoch, "err", err)
+		o.log.Warn("outputs not stored", "execution", k.Execution, "attempt", k.Epoch, "err", err)
 		lost := "the outputs are lost, because they could not be stored: " + compute.MessageOf(err)
 		warning = strings.TrimPrefix(warning+"; "+lost, "; ")
 	}
 	if err := o.copy(ctx, a); err != nil && ctx.Err() == nil {
-		o.log.Warn("outputs not copied to storage", "execution", k.execution, "attempt", k.epoch, "err", err)
+		o.log.Warn("outputs not copied to storage", "execution", k.Execution, "attempt", k.Epoch, "err", err)
 		warning = strings.TrimPrefix(warning+"; outputs were not copied to storage: "+compute.MessageOf(err), "; ")
 	}
 	if kept == nil {
@@ -101,7 +104,7 @@ func (o *outputKeeper) store(ctx context.Context, name string) (*compute.Outputs
 // putBlob stores data. A full disk is final, anything else is tried again.
 func (o *outputKeeper) putBlob(ctx context.Context, data []byte) (hash compute.Hash, err error) {
 	var full error
-	err = o.calls.repeat(ctx, func(ctx context.Context) (err error) {
+	err = o.calls.Repeat(ctx, func(ctx context.Context) (err error) {
 		hash, err = o.blobs.Put(ctx, data)
 		if compute.CodeOf(err) == compute.CodeNoSpace {
 			full = err

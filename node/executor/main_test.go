@@ -23,6 +23,7 @@ import (
 	"berth/node/executor/docker"
 	_ "berth/node/executor/early"
 	"berth/node/executor/mount"
+	"berth/node/executor/prepare"
 	"berth/node/logs"
 )
 
@@ -188,11 +189,11 @@ type node struct {
 // newNode returns a node whose executor runs until the test ends.
 func newNode(t testing.TB, change func(*executor.Config)) *node {
 	t.Helper()
-	n := &node{state: newState(), t: t, cfg: executor.Config{
+	n := &node{state: newState(), t: t, cfg: executor.Config{Config: prepare.Config{
 		DataDir: dataDir(t), Node: compute.NodeID{UUID: compute.UUID(uuid.New())},
 		Network: compute.NetworkNone, StopGrace: 2 * time.Second, ScratchMiB: 64,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	}}
+	}}}
 	if change != nil {
 		change(&n.cfg)
 	}

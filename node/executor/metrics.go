@@ -11,8 +11,6 @@ type metrics struct {
 	retries prometheus.Counter
 	reaped  *prometheus.CounterVec
 	adopted prometheus.Counter
-	silent  prometheus.Gauge
-	warm    prometheus.Counter
 }
 
 // newMetrics makes the collectors, and registers them unless reg is nil.
@@ -40,15 +38,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		adopted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "berth_executor_adopted_total", Help: "Attempts taken over from an earlier node process.",
 		}),
-		silent: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "berth_executor_engine_silent", Help: "1 while the Docker engine of this node does not answer.",
-		}),
-		warm: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "berth_executor_warm_total", Help: "Attempts that got a sandbox whose interpreter had started before.",
-		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.live, m.ended, m.start, m.outbox, m.retries, m.reaped, m.adopted, m.silent, m.warm)
+		reg.MustRegister(m.live, m.ended, m.start, m.outbox, m.retries, m.reaped, m.adopted)
 	}
 	return m
 }

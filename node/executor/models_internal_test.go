@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"berth/compute"
+	"berth/node/executor/live"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
 )
@@ -12,7 +13,7 @@ import (
 // TestModelDir reads which directory an attempt loads its model from, as a later process of
 // the node would.
 func TestModelDir(t *testing.T) {
-	e := &Executor{dirs: &attemptDirs{root: t.TempDir()}}
+	e := &Executor{dirs: live.NewDirs(t.TempDir(), nil)}
 	binds := []sandbox.Bind{{Source: "/lib", Target: "/lib"}, {Source: "/cache/1/files", Target: "/model"}}
 	for i, spec := range []*supervise.Spec{
 		nil,
@@ -22,7 +23,7 @@ func TestModelDir(t *testing.T) {
 	} {
 		id := compute.ExecutionID{UUID: compute.UUID{byte(i + 1)}}
 		if spec != nil {
-			dir := e.dirs.of(key{id, 1})
+			dir := e.dirs.Dir(live.Key{Execution: id, Epoch: 1})
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"berth/compute"
 	"berth/node/executor"
+	"berth/node/executor/prepare"
 )
 
 // nuisanceMilli is the CPU quota of each nuisance, in thousandths of a core.
@@ -64,7 +65,7 @@ while True:
 func TestNothingDisturbsANeighbour(t *testing.T) {
 	control := t.TempDir()
 	n := newNode(t, func(c *executor.Config) {
-		c.Mounts = []executor.Mount{{Name: "control", Path: control, ReadOnly: true, Always: true}}
+		c.Mounts = []prepare.Mount{{Name: "control", Path: control, ReadOnly: true, Always: true}}
 	})
 	neighbour := n.place(n.endless(steady))
 	await(t, "the first tick", func() bool { return strings.Contains(n.output(neighbour), "tick 0\n") })

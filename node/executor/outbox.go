@@ -14,6 +14,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/node/executor/journal"
+	"berth/node/executor/live"
 )
 
 const (
@@ -29,7 +30,7 @@ type outbox struct {
 
 	mu sync.Mutex
 
-	pending map[key]compute.Outcome
+	pending map[live.Key]compute.Outcome
 }
 
 // openOutbox opens the outbox in dir, with the outcomes of an earlier process.
@@ -41,7 +42,7 @@ func openOutbox(dir string, logger *slog.Logger) (*outbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open outbox: %w", err)
 	}
-	o := &outbox{dir: dir, wakeup: make(chan struct{}, 1), pending: make(map[key]compute.Outcome)}
+	o := &outbox{dir: dir, wakeup: make(chan struct{}, 1), pending: make(map[live.Key]compute.Outcome)}
 	for _, entry := range entries {
 		name := filepath.Join(dir, entry.Name())
 		if strings.HasSuffix(name, badSuffix) {
@@ -64,7 +65,7 @@ func openOutbox(dir string, logger *slog.Logger) (*outbox, error) {
 			}
 			continue
 		}
-		o.pending[key{outcome.Execution, outcome.Epoch}] = outcome
+		o.pending[live.Key{Execution: outcome.Execution, Epoch: outcome.Epoch}] = outcome
 	}
 	o.wake()
 	return o, nil
@@ -74,7 +75,7 @@ func openOutbox(dir string, logger *slog.Logger) (*outbox, error) {
 // attempt is dropped, because the first stands. An outcome that cannot be made
 // durable is sent too: the attempt's journal has it for the next process.
 func (o *outbox) put(outcome compute.Outcome) error {
-	k := key{outcome.Execution, outcome.Epoch}
+	k := live.Key{Execution: outcome.Execution, Epoch: outcome.Epoch}
 	o.mu.Lock()
 	_, known := o.pending[k]
 	o.mu.Unlock()
@@ -100,7 +101,7 @@ func (o *outbox) put(outcome compute.Outcome) error {
 }
 
 // remove removes an outcome that the state has or has finally refused.
-func (o *outbox) remove(k key) error {
+func (o *outbox) remove(k live.Key) error {
 	o.mu.Lock()
 	delete(o.pending, k)
 	o.mu.Unlock()
@@ -110,7 +111,7 @@ func (o *outbox) remove(k key) error {
 	return nil
 }
 
-func (o *outbox) path(k key) string { return filepath.Join(o.dir, k.String()) }
+func (o *outbox) path(k live.Key) string { return filepath.Join(o.dir, k.String()) }
 
 func (o *outbox) wake() {
 	select {
@@ -121,7 +122,7 @@ func (o *outbox) wake() {
 
 // waiting returns up to limit outcomes that are not in skip, and the number of all
 // outcomes.
-func (o *outbox) waiting(skip map[key]bool, limit int) ([]compute.Outcome, int) {
+func (o *outbox) waiting(skip map[live.Key]bool, limit int) ([]compute.Outcome, int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var list []compute.Outcome
@@ -137,7 +138,7 @@ func (o *outbox) waiting(skip map[key]bool, limit int) ([]compute.Outcome, int) 
 }
 
 // keys returns the attempts whose outcomes wait.
-func (o *outbox) keys() []key {
+func (o *outbox) keys() []live.Key {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Collect(maps.Keys(o.pending))
@@ -163,7 +164,7 @@ func writeDurably(name string, data []byte) error {
 }
 
 // has reports whether the outcome of an attempt waits.
-func (o *outbox) has(k key) bool {
+func (o *outbox) has(k live.Key) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, known := o.pending[k]

@@ -12,6 +12,7 @@ import (
 	"berth/node/executor"
 	"berth/node/executor/packages"
 	"berth/node/executor/packages/wheeltest"
+	"berth/node/executor/prepare"
 	"berth/node/executor/scratch"
 )
 
@@ -26,7 +27,7 @@ func TestLargeWheel(t *testing.T) {
 	wheeltest.Wheel{Name: "bigtorch", Version: "2.4", Code: "value = 'torch'\n", Size: size}.Write(t, dir)
 	n := newNode(t, func(c *executor.Config) {
 		c.ScratchMiB = 256
-		c.Packages = executor.Packages{
+		c.Packages = prepare.Packages{
 			Index: packages.Index{Offline: true, FindLinks: []string{dir}}, SizeMiB: needed, Timeout: time.Hour,
 		}
 	})

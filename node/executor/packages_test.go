@@ -19,6 +19,7 @@ import (
 	"berth/node/executor"
 	"berth/node/executor/packages"
 	"berth/node/executor/packages/wheeltest"
+	"berth/node/executor/prepare"
 )
 
 // wheel writes a wheel of a package into dir. Its module has the code, and it needs
@@ -76,7 +77,7 @@ func TestPackages(t *testing.T) {
 
 	n := newNode(t, func(c *executor.Config) {
 		c.ScratchMiB = 256
-		c.Packages = executor.Packages{Index: packages.Index{URL: url}, SizeMiB: 256}
+		c.Packages = prepare.Packages{Index: packages.Index{URL: url}, SizeMiB: 256}
 	})
 	org := compute.OrgID{UUID: compute.UUID(uuid.New())}
 	const use = "import feastlib, os\nprint(feastlib.value, feastlib.__file__, os.access(feastlib.__file__, os.W_OK))"
@@ -193,7 +194,7 @@ func TestInstallerIsStopped(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	n := newNode(t, func(c *executor.Config) {
-		c.Packages = executor.Packages{Index: packages.Index{URL: server.URL}, SizeMiB: 64, Timeout: patience}
+		c.Packages = prepare.Packages{Index: packages.Index{URL: server.URL}, SizeMiB: 64, Timeout: patience}
 	})
 	w := n.newWork(compute.Bundle{Code: "print('executed')", Requirements: "x"})
 	id := n.place(w)
@@ -214,7 +215,7 @@ func TestInstallerHasLimits(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(server.Close)
 	n := newNode(t, func(c *executor.Config) {
-		c.Packages = executor.Packages{Index: packages.Index{URL: server.URL}, SizeMiB: 64, Timeout: 2 * time.Second}
+		c.Packages = prepare.Packages{Index: packages.Index{URL: server.URL}, SizeMiB: 64, Timeout: 2 * time.Second}
 	})
 	o, text := n.execute(compute.Bundle{Code: "print('executed')", Requirements: "x"}, nil)
 	if o.Status != compute.StatusFailed || o.Reason != compute.ReasonPackages || !strings.Contains(o.Detail, "within 2s") {

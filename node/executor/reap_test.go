@@ -8,9 +8,9 @@ import (
 	"github.com/google/nftables"
 
 	"berth/compute"
-	"berth/node/executor"
 	"berth/node/executor/cgroup"
 	network "berth/node/executor/egress"
+	"berth/node/executor/prepare"
 )
 
 // TestReap checks that the remains of a killed node are removed, and that those of
@@ -26,7 +26,7 @@ func TestReap(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := executor.Reap(other); err != nil {
+		if err := prepare.Reap(other); err != nil {
 			t.Error(err)
 		}
 	})
@@ -39,7 +39,7 @@ func TestReap(t *testing.T) {
 		}
 	}
 	for range 2 { // The second time there is nothing left to remove.
-		if err := executor.Reap(killed); err != nil {
+		if err := prepare.Reap(killed); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"berth/boottime"
 	"berth/compute"
 	"berth/loop"
+	"berth/node/executor/live"
 )
 
 const (
@@ -42,26 +43,26 @@ func (e *Executor) reconcile(ctx context.Context) {
 // match starts new attempts, passes on stops and preemptions, and stops attempts
 // that are not live in the state.
 func (e *Executor) match(ctx context.Context, assigned Assigned) {
-	wanted := make(map[key]bool, len(assigned.Work))
+	wanted := make(map[live.Key]bool, len(assigned.Work))
 	for _, w := range assigned.Work {
-		k := keyOf(w.Attempt)
+		k := live.KeyOf(w.Attempt)
 		wanted[k] = true
-		if a := e.live.get(k); a != nil {
+		if a := e.live.Get(k); a != nil {
 			e.stop(ctx, a, &w)
 			if !w.Attempt.PreemptAt.IsZero() {
-				a.preempt(w.Attempt.Notice)
+				a.Preempt(w.Attempt.Notice)
 			}
-			a.warn(w.Execution)
+			a.Warn(w.Execution)
 			e.watch(a, &w, 0)
 			continue
 		}
-		if assigned.Contact != 0 && e.dirs.isNew(k) {
+		if assigned.Contact != 0 && e.dirs.IsNew(k) {
 			e.begin(ctx, w, assigned.Contact)
 		}
 	}
-	for _, a := range e.live.all() {
-		if !wanted[a.key] && assigned.ends(a) {
-			a.stopAs(compute.StopHard)
+	for _, a := range e.live.All() {
+		if !wanted[a.Key] && assigned.ends(a) {
+			a.StopAs(compute.StopHard)
 		}
 	}
 }
@@ -70,15 +71,15 @@ func (e *Executor) match(ctx context.Context, assigned Assigned) {
 // from before the attempt's placement does not prove that. A state of a later epoch
 // of the cluster does, even at a lower index, because no attempt of an earlier
 // epoch is live in it.
-func (s *Assigned) ends(a *attempt) bool {
-	return s.Index >= a.placeIndex || s.Life > protocol.LifeOf(a.key.epoch)
+func (s *Assigned) ends(a *live.Attempt) bool {
+	return s.Index >= a.PlaceIndex || s.Life > protocol.LifeOf(a.Key.Epoch)
 }
 
 // add adds the attempt to the live ones, and reports whether it was not there yet.
-func (e *Executor) add(a *attempt) bool {
-	added := e.live.add(a)
+func (e *Executor) add(a *live.Attempt) bool {
+	added := e.live.Add(a)
 	if added && e.cfg.Printing != nil {
-		e.cfg.Printing(a.key.execution, a.key.epoch)
+		e.cfg.Printing(a.Key.Execution, a.Key.Epoch)
 	}
 	return added
 }
@@ -86,12 +87,11 @@ func (e *Executor) add(a *attempt) bool {
 // begin runs a new attempt in its own goroutine. Its lease counts from the contact
 // with the leader.
 func (e *Executor) begin(ctx context.Context, w compute.Work, contact time.Duration) {
-	a := &attempt{key: keyOf(w.Attempt), placeIndex: w.Attempt.PlaceIndex, seen: e.cfg.Now()}
-	a.lease.Grace = protocol.LeaseOf(w.Execution)
-	a.contact(contact)
-	a.stopAs(w.Execution.Stop)
+	a := live.NewAttempt(live.KeyOf(w.Attempt), w.Attempt.PlaceIndex, e.cfg.Now(), protocol.LeaseOf(w.Execution))
+	a.Contact(contact)
+	a.StopAs(w.Execution.Stop)
 	if !w.Attempt.PreemptAt.IsZero() {
-		a.preempt(w.Attempt.Notice)
+		a.Preempt(w.Attempt.Notice)
 	}
 	e.watch(a, &w, 0)
 	if !e.add(a) {
@@ -99,7 +99,7 @@ func (e *Executor) begin(ctx context.Context, w compute.Work, contact time.Durat
 	}
 	e.group.Go(func() {
 		if e.start(ctx, a, w) {
-			e.live.remove(a)
+			e.live.Remove(a)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"berth/compute"
 	"berth/fault"
+	"berth/node/executor/live"
 )
 
 const maxSending = 32 // Outcomes sent concurrently.
@@ -16,8 +17,8 @@ const maxSending = 32 // Outcomes sent concurrently.
 type reports struct {
 	reporter Reporter
 	outbox   *outbox
-	calls    *calls
-	dirs     *attemptDirs
+	calls    *live.Calls
+	dirs     *live.Dirs
 	group    *sync.WaitGroup // Run waits for it.
 	log      *slog.Logger
 	metrics  *metrics
@@ -28,12 +29,12 @@ type reports struct {
 func (r *reports) run(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
-	sending, done := make(map[key]bool), make(chan key)
+	sending, done := make(map[live.Key]bool), make(chan live.Key)
 	for {
 		list, waiting := r.outbox.waiting(sending, maxSending-len(sending))
 		r.metrics.outbox.Set(float64(waiting))
 		for _, outcome := range list {
-			k := key{outcome.Execution, outcome.Epoch}
+			k := live.Key{Execution: outcome.Execution, Epoch: outcome.Epoch}
 			sending[k] = true
 			group.Go(func() {
 				r.send(ctx, k, outcome)
@@ -53,22 +54,22 @@ func (r *reports) run(ctx context.Context) {
 	}
 }
 
-func (r *reports) send(ctx context.Context, k key, outcome compute.Outcome) {
+func (r *reports) send(ctx context.Context, k live.Key, outcome compute.Outcome) {
 	fault.Point("executor.outbox.send")
-	err := r.calls.repeat(ctx, func(ctx context.Context) error { return r.reporter.FinishAttempt(ctx, outcome) })
+	err := r.calls.Repeat(ctx, func(ctx context.Context) error { return r.reporter.FinishAttempt(ctx, outcome) })
 	fault.Point("executor.outbox.sent")
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
-		r.log.Warn("outcome refused", "execution", k.execution, "attempt", k.epoch, "err", err)
+		r.log.Warn("outcome refused", "execution", k.Execution, "attempt", k.Epoch, "err", err)
 	}
-	if err := r.dirs.markReported(k); err != nil {
-		r.log.Error("reported mark not persisted", "execution", k.execution, "attempt", k.epoch, "err", err)
+	if err := r.dirs.MarkReported(k); err != nil {
+		r.log.Error("reported mark not persisted", "execution", k.Execution, "attempt", k.Epoch, "err", err)
 	}
 	fault.Point("executor.outbox.reported")
 	if err := r.outbox.remove(k); err != nil {
-		r.log.Error("outcome not removed", "execution", k.execution, "attempt", k.epoch, "err", err)
+		r.log.Error("outcome not removed", "execution", k.Execution, "attempt", k.Epoch, "err", err)
 	}
 	fault.Point("executor.outbox.removed")
 }
@@ -76,7 +77,7 @@ func (r *reports) send(ctx context.Context, k key, outcome compute.Outcome) {
 // start reports that the code of an attempt was started.
 func (r *reports) start(ctx context.Context, start compute.AttemptStart) {
 	fault.Point("executor.start.report")
-	err := r.calls.repeat(ctx, func(ctx context.Context) error { return r.reporter.StartAttempt(ctx, start) })
+	err := r.calls.Repeat(ctx, func(ctx context.Context) error { return r.reporter.StartAttempt(ctx, start) })
 	fault.Point("executor.start.reported")
 	if err != nil && ctx.Err() == nil {
 		r.log.Warn("start refused", "execution", start.Execution, "attempt", start.Epoch, "err", err)
@@ -85,32 +86,21 @@ func (r *reports) start(ctx context.Context, start compute.AttemptStart) {
 
 // ready reports whether the code of an attempt is ready. One report at a time is
 // under way, and the last one has the current value.
-func (r *reports) ready(ctx context.Context, a *attempt, ready bool) {
-	a.mu.Lock()
-	busy := a.reporting
-	a.ready, a.reporting = ready, true
-	a.mu.Unlock()
-	if busy {
+func (r *reports) ready(ctx context.Context, a *live.Attempt, ready bool) {
+	if !a.SetReady(ready) {
 		return
 	}
 	r.group.Go(func() {
-		for {
+		for again := true; again; {
 			r.readiness(ctx, a, ready)
-			a.mu.Lock()
-			if a.ready == ready || ctx.Err() != nil {
-				a.reporting = false
-				a.mu.Unlock()
-				return
-			}
-			ready = a.ready
-			a.mu.Unlock()
+			ready, again = a.ReadyReported(ready, ctx.Err() != nil)
 		}
 	})
 }
 
-func (r *reports) readiness(ctx context.Context, a *attempt, ready bool) {
-	report := compute.Readiness{Execution: a.key.execution, Epoch: a.key.epoch, Ready: ready}
-	err := r.calls.repeat(ctx, func(ctx context.Context) error { return r.reporter.SetReady(ctx, report) })
+func (r *reports) readiness(ctx context.Context, a *live.Attempt, ready bool) {
+	report := compute.Readiness{Execution: a.Key.Execution, Epoch: a.Key.Epoch, Ready: ready}
+	err := r.calls.Repeat(ctx, func(ctx context.Context) error { return r.reporter.SetReady(ctx, report) })
 	if err != nil && ctx.Err() == nil {
 		r.log.Warn("readiness refused", "execution", report.Execution, "attempt", report.Epoch, "err", err)
 	}

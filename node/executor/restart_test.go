@@ -24,6 +24,7 @@ import (
 	"berth/compute"
 	"berth/node/executor"
 	"berth/node/executor/cgroup"
+	"berth/node/executor/prepare"
 	"berth/node/executor/supervise"
 )
 
@@ -52,9 +53,9 @@ func runStandIn(file string) error {
 	}
 	s := &unreachable{state: newState()}
 	s.state.work[o.Work.Execution.ID] = o.Work
-	cfg := executor.Config{DataDir: o.DataDir, Node: o.Node, Network: compute.NetworkNone}
+	cfg := executor.Config{Config: prepare.Config{DataDir: o.DataDir, Node: o.Node, Network: compute.NetworkNone}}
 	if o.Mount != "" {
-		cfg.Mounts = []executor.Mount{{Name: "marks", Path: o.Mount, Always: true}}
+		cfg.Mounts = []prepare.Mount{{Name: "marks", Path: o.Mount, Always: true}}
 	}
 	e, err := executor.Open(cfg, s, s, s)
 	if err != nil {
@@ -336,7 +337,7 @@ func TestNodeKilledAnywhere(t *testing.T) {
 	starts := make(map[compute.Reason]int)
 	for round := range 12 {
 		n := idle(t)
-		n.cfg.Mounts = []executor.Mount{{Name: "marks", Path: marks, Always: true}}
+		n.cfg.Mounts = []prepare.Mount{{Name: "marks", Path: marks, Always: true}}
 		n.cfg.Logger = slog.New(slog.DiscardHandler)
 		code := fmt.Sprintf("f = open('/mnt/marks/%d', 'a')\nf.write('x')\nf.close()\nimport time\ntime.sleep(0.02)", round)
 		w := n.newWork(compute.Bundle{Code: code})
@@ -369,7 +370,7 @@ func TestSupervisorKilledAnywhere(t *testing.T) {
 	if err := os.Chmod(marks, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	n := newNode(t, func(c *executor.Config) { c.Mounts = []executor.Mount{{Name: "marks", Path: marks, Always: true}} })
+	n := newNode(t, func(c *executor.Config) { c.Mounts = []prepare.Mount{{Name: "marks", Path: marks, Always: true}} })
 	ends := make(map[compute.Reason]int)
 	for round := range 12 {
 		code := fmt.Sprintf("f = open('/mnt/marks/%d', 'a')\nf.write('x')\nf.close()\nimport time\ntime.sleep(600)", round)

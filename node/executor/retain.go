@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"berth/loop"
+	"berth/node/executor/live"
 )
 
 // Retain limits the directories of reported attempts, whose output can still be read.
@@ -39,7 +40,7 @@ const (
 
 // endedAttempt is the directory of an ended attempt.
 type endedAttempt struct {
-	key   key
+	key   live.Key
 	ended time.Time
 	bytes int64
 }
@@ -52,7 +53,7 @@ func (r Retain) stretched() Retain { return Retain{Age: math.MaxInt64, Bytes: r.
 type retention struct {
 	cfg    *Config
 	opened time.Time // When this process began.
-	dirs   *attemptDirs
+	dirs   *live.Dirs
 	log    *slog.Logger
 	reaped *prometheus.CounterVec
 }
@@ -81,21 +82,21 @@ func (r *retention) run(ctx context.Context) {
 func (r *retention) prune(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pruneTime)
 	defer cancel()
-	keys, err := r.dirs.stored()
+	keys, err := r.dirs.Stored()
 	if err != nil {
 		return err
 	}
 	var all []endedAttempt
 	for _, k := range keys {
-		info, err := r.dirs.reported(k)
+		info, err := r.dirs.Reported(k)
 		if err == nil {
-			all = append(all, endedAttempt{key: k, ended: info.ModTime(), bytes: bytesOf(r.dirs.of(k))})
+			all = append(all, endedAttempt{key: k, ended: info.ModTime(), bytes: bytesOf(r.dirs.Dir(k))})
 		}
 	}
 	now := r.cfg.Now()
 	due := surplus(all, r.cfg.Retain, retainCount, now)
 	slices.Reverse(due) // The oldest first.
-	overdue := make(map[key]bool)
+	overdue := make(map[live.Key]bool)
 	if now.Sub(r.opened) >= retainLeast {
 		for _, ended := range surplus(all, r.cfg.Retain.stretched(), retainCount+retainCount/4, now) {
 			overdue[ended.key] = true
@@ -114,16 +115,16 @@ func (r *retention) prune(ctx context.Context) error {
 func (r *retention) pruneOne(ctx context.Context, ended endedAttempt, overdue bool) error {
 	done, failed := true, error(nil)
 	if r.cfg.Archive != nil {
-		done, failed = r.cfg.Archive(ctx, ended.key.execution, ended.key.epoch)
+		done, failed = r.cfg.Archive(ctx, ended.key.Execution, ended.key.Epoch)
 	}
 	switch {
 	case !done && (!overdue || errors.Is(ctx.Err(), context.Canceled)):
 		return failed
 	case !done:
 		r.log.Warn("output lost: it could not be archived in time",
-			"execution", ended.key.execution, "attempt", ended.key.epoch, "err", failed)
+			"execution", ended.key.Execution, "attempt", ended.key.Epoch, "err", failed)
 	}
-	if err := r.dirs.remove(ended.key); err != nil {
+	if err := r.dirs.Remove(ended.key); err != nil {
 		return errors.Join(failed, fmt.Errorf("prune attempt: %w", err))
 	}
 	r.reaped.WithLabelValues("output").Inc()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/node/executor/live"
+	"berth/node/executor/prepare"
 )
 
 // TestPruneArchives checks that output stays until it is archived, except output that
@@ -42,9 +44,9 @@ func TestPruneArchives(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var mu sync.Mutex
 			var asked int
-			r := &retention{log: slog.New(slog.DiscardHandler), reaped: newMetrics(nil).reaped, dirs: &attemptDirs{root: t.TempDir()}, cfg: &Config{
+			r := &retention{log: slog.New(slog.DiscardHandler), reaped: newMetrics(nil).reaped, dirs: live.NewDirs(t.TempDir(), nil), cfg: &Config{
 				Retain: Retain{Age: 24 * time.Hour, Bytes: 1000},
-				Now:    func() time.Time { return now },
+				Config: prepare.Config{Now: func() time.Time { return now }},
 				Archive: func(_ context.Context, execution compute.ExecutionID, epoch uint64) (bool, error) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -55,12 +57,12 @@ func TestPruneArchives(t *testing.T) {
 					return test.answer.done, test.answer.err
 				},
 			}}
-			k := key{compute.ExecutionID{UUID: compute.UUID{1}}, 2}
-			dir := r.dirs.of(k)
+			k := live.Key{Execution: compute.ExecutionID{UUID: compute.UUID{1}}, Epoch: 2}
+			dir := r.dirs.Dir(k)
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			path := r.dirs.file(k, reportedFile)
+			path := r.dirs.File(k, "reported")
 			if err := os.WriteFile(path, make([]byte, test.bytes), 0o600); err != nil {
 				t.Fatal(err)
 			}

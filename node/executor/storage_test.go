@@ -13,6 +13,7 @@ import (
 
 	"berth/compute"
 	"berth/node/executor"
+	"berth/node/executor/prepare"
 )
 
 // needFUSE fails the test where no storage can be mounted.
@@ -38,7 +39,7 @@ func storageOf(t *testing.T, cfg *executor.Config, h http.HandlerFunc) {
 	server := http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }() // It ends with the test.
 	t.Cleanup(func() { server.Close() })
-	cfg.Storage = executor.Storage{Socket: socket, Access: func(context.Context, compute.Work) (*compute.StorageAccess, error) {
+	cfg.Storage = prepare.Storage{Socket: socket, Access: func(context.Context, compute.Work) (*compute.StorageAccess, error) {
 		return &compute.StorageAccess{Bucket: "org-a", Region: "us-east-1", Access: "a", Secret: "b", Token: "c"}, nil
 	}}
 }

@@ -16,6 +16,7 @@ import (
 	"berth/compute"
 	"berth/node/executor"
 	"berth/node/executor/cgroup"
+	"berth/node/executor/prepare"
 )
 
 // ownInterpreter returns variables that an interpreter reads when it starts: so code that has
@@ -183,7 +184,7 @@ func TestWarmSandboxSeesVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, warm := warmNode(t, func(c *executor.Config) {
-		c.Mounts = []executor.Mount{{Name: "data", Path: dir, ReadOnly: true, Always: true}}
+		c.Mounts = []prepare.Mount{{Name: "data", Path: dir, ReadOnly: true, Always: true}}
 	})
 	sees := func(want string) {
 		t.Helper()

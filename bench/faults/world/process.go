@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/node/executor"
+	"berth/node/executor/prepare"
 )
 
 const (
@@ -197,7 +197,7 @@ func reapNodes(dir string) error {
 		}
 		data, err := os.ReadFile(path)
 		if err == nil && json.Unmarshal(data, &record) == nil && !record.NodeID.IsZero() {
-			errs = append(errs, executor.Reap(record.NodeID))
+			errs = append(errs, prepare.Reap(record.NodeID))
 		}
 	}
 	return errors.Join(errs...)

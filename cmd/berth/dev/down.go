@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"berth/compute"
-	"berth/node/executor"
+	"berth/node/executor/prepare"
 )
 
 // Down ends the cluster of dir and waits until no process of it is left. It
@@ -56,7 +56,7 @@ func reap(dir string) error {
 		if err := readJSON(path, &record); err != nil || record.NodeID.IsZero() {
 			continue // The node never started completely.
 		}
-		errs = append(errs, executor.Reap(record.NodeID))
+		errs = append(errs, prepare.Reap(record.NodeID))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove what nodes left: %w", err)
