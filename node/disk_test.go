@@ -30,6 +30,8 @@ func TestFullDisks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// One that began on a full disk may find no space for its files.
+	mustReach(t, api, started.ExecutionID, "the first one to run", func(e wire.Execution) bool { return e.Status == compute.StatusRunning })
 	var give []func()
 	for _, dir := range dirs {
 		give = append(give, nodetest.MustFill(t, dir))
