@@ -71,7 +71,7 @@ func TestContainersThroughAFollower(t *testing.T) {
 	t.Run("image", func(t *testing.T) { checkImage(t, api) })
 	t.Run("python", func(t *testing.T) { checkPython(t, api) })
 	t.Run("fields", func(t *testing.T) { checkImageFields(t, c, account, api) })
-	t.Run("storage", func(t *testing.T) { checkImageStorage(t, api) })
+	t.Run("storage", func(t *testing.T) { checkImageStorage(t, c, api) })
 	t.Run("limits", func(t *testing.T) { checkImageLimits(t, c, api) })
 	t.Run("private image", func(t *testing.T) { checkPrivateImage(t, c, api, registry) })
 	t.Run("AWS key", func(t *testing.T) { checkAWSKey(t, c, api, registry, ecr) })
@@ -233,7 +233,7 @@ func checkImageFields(t *testing.T, c *nodetest.Cluster, account nodetest.Accoun
 
 // checkImageStorage reads and writes stored files in a container, which has them without
 // asking, and has none if it asks for that.
-func checkImageStorage(t *testing.T, api *client.Client) {
+func checkImageStorage(t *testing.T, c *nodetest.Cluster, api *client.Client) {
 	mustHaveFUSE(t)
 	if _, err := api.Upload(t.Context(), bytesOf("in/text", []byte("stored"))); err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ func checkImageStorage(t *testing.T, api *client.Client) {
 		}
 	}
 	checkComposeStorage(t, api)
-	mustHaveNoMounts(t)
+	mustHaveNoMounts(t, c.Nodes)
 }
 
 func checkImageService(t *testing.T, c *nodetest.Cluster, account nodetest.Account, api *client.Client) {

@@ -133,7 +133,7 @@ func (c *storageCluster) mounts(t *testing.T) {
 	c.mountedRights(t, api)
 	c.fullMount(t)
 	c.abortedMount(t, api)
-	mustHaveNoMounts(t)
+	mustHaveNoMounts(t, c.Nodes)
 }
 
 // mountedRights shows that code sees the files of its own organization alone.
@@ -213,11 +213,16 @@ func (c *storageCluster) abortedMount(t *testing.T, api *client.Client) {
 	}
 }
 
-// mustHaveNoMounts checks that no mount is left on this machine.
-func mustHaveNoMounts(t *testing.T) {
+// mustHaveNoMounts checks that no mount of the nodes is left on this machine.
+func mustHaveNoMounts(t *testing.T, nodes []*nodetest.Node) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil || strings.Contains(string(mounts), "/run/berth/storage/") {
-		t.Errorf("mounts are left: %v\n%s", err, mounts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		if strings.Contains(string(mounts), "/run/berth/storage/"+n.ID().String()+".") {
+			t.Errorf("mounts of %s are left:\n%s", n.Config.Name, mounts)
+		}
 	}
 }

@@ -32,12 +32,18 @@ race='api/client|cluster(/.*)?|gpu|node/(inference/meter|logs|mirror|replication
 export BERTH_TEST_RACE="^berth/($race)\$"
 
 # Tests that execute code share the machine's cgroups, networks and devices, so
-# their packages run one after the other. They mostly wait: for elections, leases
-# and the ends of processes. Tests with peers or clients in one process run beside
-# them, and tests that compute run at lower priority.
+# their packages run one after the other, but for those of executors, which have a
+# stream of their own. They mostly wait: for elections, leases and the ends of
+# processes. Tests with peers or clients in one process run beside them, and tests
+# that compute run at lower priority.
 benchcmd=
 [[ $tags != long ]] || benchcmd='(/benchcmd)?' # Its long tests start clusters.
-machine="^berth/(node(/[a-z]+)?|node/executor/.*|cmd/berth$benchcmd|bench/faults(/sweep)?|bench/workers)\$"
+machine="^berth/(node(/exhaustion)?|node/executor(/.*)?|cmd/berth$benchcmd|bench/faults(/sweep)?|bench/workers)\$"
+# Nodes keep apart on one machine by their ids and by slots that are locked, which lets executors be
+# tested beside node. Tests that use one engine's pulled images, or networks without a slot, go with node.
+shared='^berth/node/executor/(docker|egress)(/|$)'
+executors='^berth/node/executor(/|$)'
+[[ $tags != long ]] || executors='^$' # There node is raced, and needs the processors.
 peers='^berth/(cluster|api|deploy)(/.*)?$'
 # In the long form the sweep of all failpoints takes a third of the time, and hardly any
 # of the processors: its nodes have networks and disks of their own. It goes beside.
@@ -94,30 +100,23 @@ stream_gcs() {
 	return "$failed"
 }
 
+# compile FLAG... compiles the packages of standard input and their tests, and links nothing: a linked
+# test is not kept.
+compile() {
+	local list
+	list=$(cat)
+	# shellcheck disable=SC2086 # One word a package.
+	[[ -z $list ]] || go list -test -export -f '{{/**/}}' "$@" $list
+}
+
 echo "compiling"
 # Compile first, on all cores, so that the tests have the whole machine.
-race_packages=$(select_packages in "$BERTH_TEST_RACE" <<<"$packages")
-if [[ -n $race_packages ]]; then
-	# shellcheck disable=SC2086
-	go build -race -tags="$tags" $race_packages
-fi
-# A package of tests alone, as docs, has nothing to build.
-buildable=$(go list -tags="$tags" -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' "$@")
-if [[ -n $buildable ]]; then
-	# shellcheck disable=SC2086
-	go build -tags="$tags" $buildable
-fi
-# The tests of the machine go one after the other, and would be compiled so too.
-alone=$(select_packages in "$machine" <<<"$packages" | select_packages out "$BERTH_TEST_RACE")
-if [[ -n $alone ]]; then
-	# shellcheck disable=SC2086
-	go test $BERTH_TEST_FLAGS -exec true $alone >/dev/null || true # It fails again, and is counted, in its turn.
-fi
-with_gcs=$(select_packages in "$gcs|$gcsnode" <<<"$packages")
-if [[ -n $with_gcs ]]; then
-	# shellcheck disable=SC2086
-	go test $BERTH_TEST_GCS_FLAGS -exec true $with_gcs >/dev/null || true # As above.
-fi
+all=$(go list -tags="$tags" "$@") # Also those without tests.
+select_packages in "$BERTH_TEST_RACE" <<<"$all" | compile -race -tags="$tags" &
+raced=$!
+select_packages out "$BERTH_TEST_RACE" <<<"$all" | compile -tags="$tags"
+wait "$raced"
+select_packages in "$gcs|$gcsnode" <<<"$packages" | compile -tags="$tags,gcs"
 echo "compiled in $((SECONDS - begin)) s"
 
 status=0
@@ -139,7 +138,12 @@ compose=$!
 # under the race detector.
 select_packages in '^berth/cmd/' <<<"$packages" | select_packages in "$machine" | stream commands 1 4 2 || status=1
 wait "$compose" || status=1
-select_packages out "^berth/cmd/|$sweep" <<<"$packages" | select_packages in "$machine" | stream machine 1 4 2 || status=1
+select_packages in "$executors" <<<"$packages" | select_packages out "$shared" | stream executors 1 4 2 &
+others+=($!)
+{
+	select_packages out "^berth/cmd/|$sweep|$executors" <<<"$packages" | select_packages in "$machine"
+	select_packages in "$executors" <<<"$packages" | select_packages in "$shared"
+} | stream machine 1 4 2 || status=1
 select_packages in "$gcsnode" <<<"$packages" | stream_gcs gcs-node "$gcsrun" || status=1
 for other in "${others[@]}"; do
 	wait "$other" || status=1
