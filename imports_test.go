@@ -189,7 +189,6 @@ var libraries = []library{
 	{"github.com/go-viper/mapstructure", []string{"node"}, "configuration is read once, into node.Config; no part reads it by itself"},
 	{"github.com/goccy/go-yaml", []string{"cmd", "composefile", "gpu", "node"}, "YAML is configuration, a GPU file or a Compose file"},
 	{"github.com/fxamacker/cbor", []string{"bench", "cluster", "fsm", "node"}, "commands, calls and snapshots are CBOR; nothing else is"},
-	{"github.com/tidwall/btree", []string{"fsm"}, "only the state has copy-on-write tables"},
 	{"github.com/prometheus", []string{"api", "bench", "cluster", "fsm", "gpu", "node", "scheduler"}, "every part has a metrics.go; the vocabulary and commands measure nothing"},
 	{"github.com/cenkalti/backoff", []string{"api/client", "cluster", "cmd", "node"}, "retries wait with a library"},
 	{"github.com/google/uuid", []string{"api", "cluster", "cmd", "node"}, "ids are made where requests and nodes begin; the state makes none"},

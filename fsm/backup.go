@@ -39,7 +39,7 @@ func ReadBackup(r io.Reader) (snapshot.BackupHeader, *FSM, error) {
 	if h.Cluster != m.Cluster || h.Epoch != m.Epoch || h.Index != m.Index || h.Term != m.Term || h.Format != s.Format() {
 		return h, nil, fmt.Errorf("%w: its header does not match its state", snapshot.ErrBackup)
 	}
-	f := &FSM{state: s}
+	f := newFSM(s)
 	f.publish()
 	return h, f, nil
 }

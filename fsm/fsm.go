@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -8,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
-	"github.com/tidwall/btree"
 
 	"berth/fault"
 	"berth/fsm/store"
@@ -27,7 +27,7 @@ type FSM struct {
 	mu sync.Mutex
 
 	// waiting has a channel per index that someone waits to see passed.
-	waiting btree.Map[uint64, chan struct{}]
+	waiting store.Table[uint64, chan struct{}]
 
 	checkpoints checkpointLog
 }
@@ -39,9 +39,14 @@ var (
 
 // New returns a state machine with an empty state.
 func New() *FSM {
-	f := &FSM{state: newState()}
+	f := newFSM(newState())
 	f.publish()
 	return f
+}
+
+// newFSM returns a state machine with a state that is not published yet.
+func newFSM(s *state) *FSM {
+	return &FSM{state: s, waiting: store.NewTable[uint64, chan struct{}](cmp.Compare[uint64])}
 }
 
 // View returns the newest published view. It is never nil and never waits.
@@ -85,13 +90,16 @@ func (f *FSM) publish() {
 	f.view.Store(v)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for {
-		after, c, ok := f.waiting.Min()
-		if !ok || after >= v.Index() {
-			return
+	var passed []uint64 // The table must not change in the loop.
+	for after, c := range f.waiting.All() {
+		if after >= v.Index() {
+			break
 		}
 		close(c)
-		f.waiting.Delete(after)
+		passed = append(passed, after)
+	}
+	for _, after := range passed {
+		f.waiting.Remove(after)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestRecountFindsFlippedBits(t *testing.T) {
 		}},
 		{"the hash itself", func(s *state) { s.nodes.Load(nil, &store.Sum{2: 1 << 40}) }},
 	} {
-		f := &FSM{state: longHistory(t)}
+		f := newFSM(longHistory(t))
 		f.publish()
 		total := 0
 		throttle := func(bytes int) error {

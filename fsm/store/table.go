@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"iter"
-
-	"github.com/tidwall/btree"
 )
 
 // Tables of any kind are interfaces, because Go compiles all methods of an instantiated
@@ -40,67 +38,48 @@ func Freeze[T interface{ Frozen() T }](t *T) { *t = (*t).Frozen() }
 
 // table implements Table.
 type table[K, V any] struct {
-	rows   *btree.BTreeG[row[K, V]] // Its copies cost nothing: both sides copy on write.
-	frozen *table[K, V]             // Nil once rows has changed.
-}
-
-type row[K, V any] struct {
-	key   K
-	value V
+	rows   *tree[K, V]
+	frozen *table[K, V] // Nil once rows has changed.
 }
 
 // NewTable returns an empty table in the order of compare.
 func NewTable[K, V any](compare func(a, b K) int) Table[K, V] { return newTable[K, V](compare) }
 
 func newTable[K, V any](compare func(a, b K) int) *table[K, V] {
-	less := func(a, b row[K, V]) bool { return compare(a.key, b.key) < 0 }
-	return &table[K, V]{rows: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
+	return &table[K, V]{rows: newTree[K, V](compare)}
 }
 
-func (t *table[K, V]) Get(k K) (V, bool) {
-	r, ok := t.rows.Get(row[K, V]{key: k})
-	return r.value, ok
-}
+func (t *table[K, V]) Get(k K) (V, bool) { return t.rows.get(k) }
 
 func (t *table[K, V]) Set(k K, v V) {
 	t.frozen = nil
-	t.rows.Set(row[K, V]{k, v})
+	t.rows.set(k, v)
 }
 
 func (t *table[K, V]) Remove(k K) {
 	t.frozen = nil
-	t.rows.Delete(row[K, V]{key: k})
+	t.rows.remove(k)
 }
 
-func (t *table[K, V]) Len() int { return t.rows.Len() }
+func (t *table[K, V]) Len() int { return t.rows.rows }
 
 func (t *table[K, V]) All() iter.Seq2[K, V] {
-	return func(yield func(K, V) bool) {
-		t.rows.Scan(func(r row[K, V]) bool { return yield(r.key, r.value) })
-	}
+	return func(yield func(K, V) bool) { t.rows.ascend(nil, yield) }
 }
 
 func (t *table[K, V]) From(k K) iter.Seq2[K, V] {
-	return func(yield func(K, V) bool) {
-		t.rows.Ascend(row[K, V]{key: k}, func(r row[K, V]) bool {
-			return yield(r.key, r.value)
-		})
-	}
+	return func(yield func(K, V) bool) { t.rows.ascend(&k, yield) }
 }
 
 func (t *table[K, V]) Descend(k K) iter.Seq2[K, V] {
-	return func(yield func(K, V) bool) {
-		t.rows.Descend(row[K, V]{key: k}, func(r row[K, V]) bool {
-			return yield(r.key, r.value)
-		})
-	}
+	return func(yield func(K, V) bool) { t.rows.descend(t.rows.root, &k, yield) }
 }
 
 func (t *table[K, V]) Frozen() Table[K, V] { return t.freeze() }
 
 func (t *table[K, V]) freeze() *table[K, V] {
 	if t.frozen == nil {
-		t.frozen = &table[K, V]{rows: t.rows.IsoCopy()}
+		t.frozen = &table[K, V]{rows: t.rows.share()}
 		t.frozen.frozen = t.frozen
 	}
 	return t.frozen
@@ -405,14 +384,14 @@ func (r *records[K, V]) Load(pages []Page, sum *Sum) bool {
 }
 
 func (r *records[K, V]) Scan(from *K, yield func(k K, v *V, key, packed []byte) bool) {
-	at := r.hot.rows.Iter()
-	var more bool
-	if from == nil {
-		more = at.First()
-	} else {
-		more = at.Seek(row[K, *V]{key: *from})
-	}
+	at := r.hot.rows.from(from)
+	hot, v, more := at.row()
 	goes := true
+	next := func() {
+		goes = yield(hot, v, nil, nil)
+		at.next()
+		hot, v, more = at.row()
+	}
 	if r.cold != nil {
 		first := make([]byte, r.packed.width)
 		if from != nil {
@@ -420,15 +399,15 @@ func (r *records[K, V]) Scan(from *K, yield func(k K, v *V, key, packed []byte) 
 		}
 		r.packed.Scan(first, func(key, packed []byte) bool {
 			k := r.cold.Key(key)
-			for ; goes && more && r.compare(at.Item().key, k) < 0; more = at.Next() {
-				goes = yield(at.Item().key, at.Item().value, nil, nil)
+			for goes && more && r.compare(hot, k) < 0 {
+				next()
 			}
 			goes = goes && yield(k, nil, key, packed)
 			return goes
 		})
 	}
-	for ; goes && more; more = at.Next() {
-		goes = yield(at.Item().key, at.Item().value, nil, nil)
+	for goes && more {
+		next()
 	}
 }
 
@@ -452,7 +431,7 @@ func (r *records[K, V]) Descend(k K) iter.Seq2[K, *V] { return r.hot.Descend(k) 
 
 func (r *records[K, V]) Hot() iter.Seq[*V] {
 	return func(yield func(*V) bool) {
-		r.hot.rows.Scan(func(w row[K, *V]) bool { return yield(w.value) })
+		r.hot.rows.ascend(nil, func(_ K, v *V) bool { return yield(v) })
 	}
 }
 
@@ -518,7 +497,7 @@ func (x *index[K, V]) Len() int { return x.keys.Len() }
 
 func (x *index[K, V]) All() iter.Seq[K] {
 	return func(yield func(K) bool) {
-		x.keys.rows.Scan(func(r row[K, struct{}]) bool { return yield(r.key) })
+		x.keys.rows.ascend(nil, func(k K, _ struct{}) bool { return yield(k) })
 	}
 }
 
@@ -539,27 +518,23 @@ func (x *index[K, V]) Update(before, after *V) {
 
 func (x *index[K, V]) Keys(k K) iter.Seq[K] {
 	return func(yield func(K) bool) {
-		x.keys.rows.Ascend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool {
-			return yield(r.key)
-		})
+		x.keys.rows.ascend(&k, func(k K, _ struct{}) bool { return yield(k) })
 	}
 }
 
 func (x *index[K, V]) Next(k K) (first K, ok bool) {
-	x.keys.rows.Ascend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool {
-		first, ok = r.key, true
-		return false
-	})
+	c := x.keys.rows.from(&k)
+	first, _, ok = c.row()
 	return first, ok
 }
 
 func (x *index[K, V]) FirstKeys(n int) []K {
 	out := make([]K, 0, min(n, x.Len()))
-	x.keys.rows.Scan(func(r row[K, struct{}]) bool {
+	x.keys.rows.ascend(nil, func(k K, _ struct{}) bool {
 		if len(out) == n {
 			return false
 		}
-		out = append(out, r.key)
+		out = append(out, k)
 		return true
 	})
 	return out
@@ -567,7 +542,7 @@ func (x *index[K, V]) FirstKeys(n int) []K {
 
 func (x *index[K, V]) Descend(k K) iter.Seq[K] {
 	return func(yield func(K) bool) {
-		x.keys.rows.Descend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool { return yield(r.key) })
+		x.keys.rows.descend(x.keys.rows.root, &k, func(k K, _ struct{}) bool { return yield(k) })
 	}
 }
 
