@@ -82,13 +82,14 @@ func TestRequestThatEndsReplicas(t *testing.T) {
 func TestBrokenConnections(t *testing.T) {
 	for name, test := range map[string]struct {
 		then func(f *fleet)
-		want int // Replicas that are asked then.
+		want int  // Replicas that are asked then.
+		kept bool // The request is refused. Otherwise it is tried again soon.
 	}{
-		"at once":       {func(*fleet) {}, 0},
-		"both live":     {func(f *fleet) { f.ahead += 10 * time.Second }, 2},
-		"both failed":   {func(f *fleet) { f.replace(1, replicaID(11)); f.replace(2, replicaID(12)) }, 0},
-		"one failed":    {func(f *fleet) { f.replace(1, replicaID(11)); f.ahead += 10 * time.Second }, 1},
-		"node was lost": {(*fleet).loseNode, 2},
+		"at once":       {func(*fleet) {}, 0, false},
+		"both live":     {func(f *fleet) { f.ahead += 10 * time.Second }, 2, false},
+		"both failed":   {func(f *fleet) { f.replace(1, replicaID(11)); f.replace(2, replicaID(12)) }, 0, true},
+		"one failed":    {func(f *fleet) { f.replace(1, replicaID(11)); f.ahead += 10 * time.Second }, 1, false},
+		"node was lost": {(*fleet).loseNode, 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Int64
@@ -104,6 +105,9 @@ func TestBrokenConnections(t *testing.T) {
 			_, err := f.inferBody(t, 0, new(int), "x") //nolint:bodyclose // It gets no answer.
 			if got := int(asked.Load()); got != test.want || err == nil {
 				t.Errorf("%d replicas are asked, want %d: %v", got, test.want, err)
+			}
+			if e, ok := errors.AsType[*compute.Error](err); !ok || (e.Detail == compute.DetailReplicaLost) != test.kept {
+				t.Errorf("kept from replicas, want %t: %v", test.kept, err)
 			}
 		})
 	}

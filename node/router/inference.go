@@ -42,10 +42,15 @@ func (r *Router) Infer( //nolint:gocognit // One replica after the other.
 	}
 	before := r.riskOf(view, deployment, body)
 	replicas = before.allowed(replicas)
-	if before.most == 0 || len(replicas) == 0 {
+	switch {
+	case before.most == 0:
 		return nil, compute.Errorf(compute.CodeUnavailable,
 			"Replicas have failed while they had this request, and it is kept from others for a while. "+
 				"The engine may not be able to answer it.").Named(compute.DetailReplicaLost).Retry(before.wait)
+	case len(replicas) == 0: // Another one may become ready while the node's loss is not known yet.
+		return nil, compute.Errorf(compute.CodeUnavailable,
+			"The node of all ready replicas broke the connections of this request, and may be gone.").
+			Named("replica_failed").Retry(retryAfter)
 	}
 	left := min(before.most, compute.MaxReplicaFailures-*failed) // Replicas that may fail with it.
 	var last error
