@@ -107,6 +107,10 @@ func checkUnpaidDeployment(t *testing.T, c *nodetest.Cluster, owner nodetest.Acc
 	const why = "the organization's credits are exhausted"
 	for _, started := range []bool{false, true} {
 		if started {
+			nodetest.Eventually(t, endWait, "the replica to hold nothing", func() bool {
+				credits, err := api.Credits(t.Context())
+				return err == nil && credits.Held == 0
+			})
 			// The replica has executed for seconds, so that most credits are there again: others hold them.
 			for _, seconds := range []int{600, 600, 300} {
 				holder, err := api.Submit(t.Context(), client.Start{Code: "import time\ntime.sleep(3600)", Timeout: seconds})
