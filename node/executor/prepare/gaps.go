@@ -9,8 +9,11 @@ import (
 )
 
 // Gaps returns the rules of the sandbox that the kernel of this machine cannot
-// enforce.
+// enforce. Without root, or on a kernel that is too old, it returns an error that says so.
 func Gaps() (gaps []compute.Gap, err error) {
+	if err := checkKernel(); err != nil {
+		return nil, err
+	}
 	host, err := cgroup.Detect()
 	if err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func machine() (cpus int, memoryMiB int64, err error) {
 // checkKernel returns an error if this process cannot start sandboxes.
 func checkKernel() error {
 	if os.Geteuid() != 0 {
-		return compute.Errorf(compute.CodeForbidden, "the process driver must be started as root")
+		return compute.Errorf(compute.CodeForbidden, "a node must be started as root: it makes the sandboxes of executions")
 	}
 	data, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
@@ -100,7 +100,7 @@ func checkKernel() error {
 		return fmt.Errorf("read kernel release %q: %w", strings.TrimSpace(string(data)), err)
 	}
 	if major < minKernelMajor || major == minKernelMajor && minor < minKernelMinor {
-		return compute.Errorf(compute.CodeInvalid, "the process driver needs Linux %d.%d, this is %d.%d",
+		return compute.Errorf(compute.CodeInvalid, "a node needs Linux %d.%d, this is %d.%d",
 			minKernelMajor, minKernelMinor, major, minor)
 	}
 	return nil

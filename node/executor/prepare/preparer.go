@@ -47,9 +47,6 @@ type Parts struct {
 // is logged, and reported by the executions that need it. The caller has called
 // cfg.SetDefaults, and does not change cfg afterwards.
 func Open(cfg *Config, with Parts) (*Preparer, error) {
-	if err := checkKernel(); err != nil {
-		return nil, err
-	}
 	python, noPython := findPython(context.Background(), cfg.Python)
 	if noPython != nil {
 		cfg.Logger.Error("python interpreter missing", "hint", "python executions cannot start here", "err", noPython)
