@@ -34,6 +34,8 @@ const echoEngine = `
 import errno, http.server, itertools, json, os, select, socket, socketserver, sys, time
 port, model, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 kind, serials = open(model).read(), itertools.count()
+def print(*words, flush=True): # A line in one write: its threads print at the same time.
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
 if kind == "sick": print("a sick model", flush=True)
 if kind == "broken":
     print("cannot load the model: bad magic", flush=True); sys.exit(3)
