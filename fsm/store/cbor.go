@@ -3,7 +3,6 @@ package store
 import (
 	"crypto/sha256"
 	"fmt"
-	"reflect"
 	"sync"
 
 	"github.com/fxamacker/cbor/v2"
@@ -68,7 +67,7 @@ func Encode(value any) ([]byte, error) { return EncodeBehind(0, value) }
 
 // EncodeBehind is Encode that leaves room for a header of some bytes in front.
 func EncodeBehind(header int, value any) ([]byte, error) {
-	e := encoderOf(reflect.TypeOf(value))
+	e, p := pointerTo(value)
 	if e == nil {
 		data, err := codec.enc.Marshal(value)
 		if err != nil || header == 0 {
@@ -78,7 +77,7 @@ func EncodeBehind(header int, value any) ([]byte, error) {
 	}
 	buffer := takeBuffer()
 	defer giveBuffer(buffer)
-	*buffer = e.append(*buffer, reflect.ValueOf(value))
+	*buffer = e.append(*buffer, p)
 	out := make([]byte, header+len(*buffer))
 	copy(out[header:], *buffer)
 	return out, nil
@@ -86,13 +85,13 @@ func EncodeBehind(header int, value any) ([]byte, error) {
 
 // hashOf returns the hash of a record's encoding.
 func hashOf(record any) [sha256.Size]byte {
-	e := encoderOf(reflect.TypeOf(record))
+	e, p := pointerTo(record)
 	if e == nil {
 		return sha256.Sum256(MustEncode(record))
 	}
 	buffer := takeBuffer()
 	defer giveBuffer(buffer)
-	*buffer = e.append(*buffer, reflect.ValueOf(record))
+	*buffer = e.append(*buffer, p)
 	return sha256.Sum256(*buffer)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/fxamacker/cbor/v2"
 )
@@ -16,21 +17,34 @@ const maxPlanned = maxNesting - 1
 // than that of the plan of its type, and says what is an error.
 func decode(mode cbor.DecMode, data []byte, v any) error {
 	value := reflect.ValueOf(v).Elem()
-	e := encoderOf(value.Type())
-	if e == nil || !value.IsZero() {
-		return mode.Unmarshal(data, v)
+	if e := encoderOf(value.Type()); e != nil && value.IsZero() {
+		return decodeNew(e, mode, data, v, value.Addr().UnsafePointer())
 	}
-	if rest, ok := e.decode(data, value, maxPlanned); ok && len(rest) == 0 {
+	return mode.Unmarshal(data, v)
+}
+
+// decodeNew is decode for a v that points at a zero value, which lies at p.
+func decodeNew(e *encoder, mode cbor.DecMode, data []byte, v any, p unsafe.Pointer) error {
+	if rest, ok := e.decode(data, p, maxPlanned); ok && len(rest) == 0 {
 		return nil
 	}
-	value.SetZero()
+	reflect.ValueOf(v).Elem().SetZero()
 	return mode.Unmarshal(data, v)
+}
+
+// newOf returns the value that data encodes.
+func newOf[V any](data []byte) (*V, error) {
+	v := new(V)
+	if e := encoderOf(reflect.TypeFor[V]()); e != nil {
+		return v, decodeNew(e, codec.dec, data, v, unsafe.Pointer(v))
+	}
+	return v, codec.dec.Unmarshal(data, v)
 }
 
 // MustDecode returns the record that MustEncode encoded.
 func MustDecode[V any](data []byte) *V {
-	v := new(V)
-	if err := decode(codec.dec, data, v); err != nil {
+	v, err := newOf[V](data)
+	if err != nil {
 		panic(fmt.Errorf("decode %T: %w", v, err))
 	}
 	return v
@@ -45,17 +59,17 @@ func DecodeKnown(data []byte, v any) error { return decode(codec.answer, data, v
 
 // DecodeRecord sets v to the record that data is. V itself does not escape to the heap.
 func DecodeRecord[V any](data []byte, v *V) error {
-	whole := new(V)
-	if err := decode(codec.dec, data, whole); err != nil {
+	whole, err := newOf[V](data)
+	if err != nil {
 		return fmt.Errorf("decode %T: %w", whole, err)
 	}
 	*v = *whole
 	return nil
 }
 
-// decode sets v, which is zero, to the first item of b, and returns what follows. It reports
-// false where the codec has to decide. The value shares no memory with b.
-func (e *encoder) decode(b []byte, v reflect.Value, depth int) (rest []byte, ok bool) {
+// decode sets the value at p, which is zero, to the first item of b, and returns what
+// follows. It reports false where the codec has to decide. The value shares no memory with b.
+func (e *encoder) decode(b []byte, p unsafe.Pointer, depth int) (rest []byte, ok bool) {
 	major, n, size := Head(b)
 	if size == 0 {
 		return nil, false
@@ -66,41 +80,52 @@ func (e *encoder) decode(b []byte, v reflect.Value, depth int) (rest []byte, ok 
 	}
 	switch e.kind {
 	case encodesPointer:
-		to := reflect.New(v.Type().Elem())
-		if rest, ok = e.item.decode(b, to.Elem(), depth); ok {
-			v.Set(to)
+		to := reflect.New(e.item.of).UnsafePointer()
+		if rest, ok = e.item.decode(b, to, depth); ok {
+			*(*unsafe.Pointer)(p) = to
 		}
 		return rest, ok
 	case encodesUint:
-		if major != MajorUint || v.OverflowUint(n) {
-			return nil, false
-		}
-		v.SetUint(n)
-		return b[size:], true
+		return b[size:], major == MajorUint && e.setUint(p, n)
 	case encodesInt:
-		return b[size:], setInt(v, major, n)
+		return b[size:], e.setInt(p, major, n)
 	case encodesBool:
-		v.SetBool(n == plainTrue)
+		*(*bool)(p) = n == plainTrue
 		return b[size:], size == 1 && major == majorPlain && (n == plainTrue || n == plainFalse)
 	case encodesSlice, encodesArray, encodesRecord:
 		if depth == 0 || n > maxElements || n > uint64(len(b)) {
 			return nil, false
 		}
 		if e.kind == encodesRecord {
-			return e.fieldsOf(b[size:], v, major, int(n), depth-1)
+			return e.fieldsOf(b[size:], p, major, int(n), depth-1)
 		}
-		return e.items(b[size:], v, major, int(n), depth-1)
+		return e.elements(b[size:], p, major, int(n), depth-1)
 	default:
 		if n > uint64(len(b)-size) {
 			return nil, false
 		}
 		text := b[size:][:n]
-		return b[size+len(text):], e.setBytes(v, major, text)
+		return b[size+len(text):], e.setBytes(p, major, text)
 	}
 }
 
-// setInt sets v to a number, if that fits.
-func setInt(v reflect.Value, major byte, n uint64) bool {
+// setUint sets the number at p, if n fits.
+func (e *encoder) setUint(p unsafe.Pointer, n uint64) bool {
+	switch e.size {
+	case 1:
+		*(*uint8)(p) = uint8(n)
+	case 2:
+		*(*uint16)(p) = uint16(n)
+	case 4:
+		*(*uint32)(p) = uint32(n)
+	default:
+		*(*uint64)(p) = n
+	}
+	return e.uint(p) == n
+}
+
+// setInt sets the number at p, which has a sign, if it fits.
+func (e *encoder) setInt(p unsafe.Pointer, major byte, n uint64) bool {
 	i := int64(n)
 	if i < 0 || major > majorNint {
 		return false
@@ -108,60 +133,51 @@ func setInt(v reflect.Value, major byte, n uint64) bool {
 	if major == majorNint {
 		i = -1 - i
 	}
-	if v.OverflowInt(i) {
-		return false
-	}
-	v.SetInt(i)
-	return true
+	e.setUint(p, uint64(i))
+	return e.int(p) == i
 }
 
-// setBytes sets v to the content of a text or of bytes.
-func (e *encoder) setBytes(v reflect.Value, major byte, content []byte) bool {
+// setBytes sets the value at p to the content of a text or of bytes.
+func (e *encoder) setBytes(p unsafe.Pointer, major byte, content []byte) bool {
 	if e.kind == encodesText {
 		if major != majorText || !utf8.Valid(content) {
 			return false
 		}
-		v.SetString(string(content))
+		*(*string)(p) = string(content)
 		return true
 	}
 	switch {
 	case major != MajorBytes:
 		return false
 	case e.kind == encodesBytes:
-		v.Set(reflect.MakeSlice(v.Type(), len(content), len(content)))
-		copy(v.Bytes(), content)
+		*(*[]byte)(p) = append(make([]byte, 0, len(content)), content...)
 		return true
-	case e.kind == encodesID:
-		if len(content) == 0 {
-			return true
-		}
-		v = idOf(v)
+	case e.kind == encodesID && len(content) == 0:
+		return true
 	}
-	if len(content) != v.Len() {
-		return false
-	}
-	copy(v.Bytes(), content)
-	return true
+	return copy(e.array(p), content) == len(content) && len(content) == int(e.size)
 }
 
-// items sets the elements of v, a slice or an array.
-func (e *encoder) items(b []byte, v reflect.Value, major byte, n, depth int) (rest []byte, ok bool) {
-	if major != majorArray || e.kind == encodesArray && n != v.Len() {
+// elements sets the elements of the slice or of the array at p.
+func (e *encoder) elements(b []byte, p unsafe.Pointer, major byte, n, depth int) (rest []byte, ok bool) {
+	if major != majorArray || e.kind == encodesArray && n != e.of.Len() {
 		return nil, false
 	}
 	if e.kind == encodesSlice {
-		v.Set(reflect.MakeSlice(v.Type(), n, n))
+		s := reflect.MakeSlice(e.of, n, n)
+		reflect.NewAt(e.of, p).Elem().Set(s)
+		p = s.UnsafePointer()
 	}
 	for i := range n {
-		if b, ok = e.item.decode(b, v.Index(i), depth); !ok {
+		if b, ok = e.item.decode(b, unsafe.Add(p, uintptr(i)*e.item.size), depth); !ok {
 			return nil, false
 		}
 	}
 	return b, true
 }
 
-// fieldsOf sets the fields of v, a record, which come in the order of their keys.
-func (e *encoder) fieldsOf(b []byte, v reflect.Value, major byte, n, depth int) (rest []byte, ok bool) {
+// fieldsOf sets the fields of the record at p, which come in the order of their keys.
+func (e *encoder) fieldsOf(b []byte, p unsafe.Pointer, major byte, n, depth int) (rest []byte, ok bool) {
 	if major != MajorMap {
 		return nil, false
 	}
@@ -175,7 +191,7 @@ func (e *encoder) fieldsOf(b []byte, v reflect.Value, major byte, n, depth int) 
 		}
 		f := &e.fields[next]
 		next++
-		if b, ok = f.value.decode(b[len(f.key):], v.Field(f.index), depth); !ok {
+		if b, ok = f.value.decode(b[len(f.key):], f.in(p), depth); !ok {
 			return nil, false
 		}
 	}

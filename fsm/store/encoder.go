@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unsafe"
 
 	"github.com/fxamacker/cbor/v2"
 )
@@ -36,21 +37,29 @@ const (
 
 // encoder encodes the values of one type to the bytes that codec.enc encodes them to. It is
 // built once and never changes. Types that it does not cover exactly are left to codec.enc.
+// It reads and writes values where they lie in memory: a walk with package reflect took
+// twice as long, and each replica encodes each record.
 type encoder struct {
 	kind   encoderKind
+	of     reflect.Type
+	size   uintptr  // Bytes of a value in memory.
 	item   *encoder // Encodes elements, or the value behind a pointer.
 	fields []encodedField
 	sparse bool // All fields are omitted while they are empty.
+	whole  bool // All fields of the struct are encoded.
 }
 
 // encodedField is a field of a record.
 type encodedField struct {
 	key       []byte // Encoded.
-	index     int
+	offset    uintptr
 	omitEmpty bool
 	omitZero  bool
 	value     *encoder
 }
+
+// in returns where the field of a record lies.
+func (f *encodedField) in(record unsafe.Pointer) unsafe.Pointer { return unsafe.Add(record, f.offset) }
 
 // encoders has the *encoder of every type so far, nil for a type that codec.enc encodes.
 var encoders sync.Map //nolint:gochecknoglobals // Follows from the types.
@@ -76,12 +85,12 @@ func (b encoderBuilder) build(t reflect.Type) *encoder {
 	if e := b[t]; e != nil {
 		return e // Possibly unfinished: the type contains itself.
 	}
-	e := new(encoder)
+	e := &encoder{of: t, size: t.Size()}
 	b[t] = e
 	pointer := reflect.PointerTo(t)
 	switch {
 	case t.Kind() == reflect.Pointer:
-		return e.of(encodesPointer, b.build(t.Elem()))
+		return e.items(encodesPointer, b.build(t.Elem()))
 	case pointer.Implements(reflect.TypeFor[cbor.Marshaler]()):
 		return nil
 	case pointer.Implements(reflect.TypeFor[encoding.BinaryMarshaler]()):
@@ -102,12 +111,12 @@ func (b encoderBuilder) build(t reflect.Type) *encoder {
 		e.kind = encodesText
 	case reflect.Slice:
 		if t.Elem().Kind() != reflect.Uint8 {
-			return e.of(encodesSlice, b.build(t.Elem()))
+			return e.items(encodesSlice, b.build(t.Elem()))
 		}
 		e.kind = encodesBytes
 	case reflect.Array:
 		if t.Elem().Kind() != reflect.Uint8 {
-			return e.of(encodesArray, b.build(t.Elem()))
+			return e.items(encodesArray, b.build(t.Elem()))
 		}
 		e.kind = encodesDigest
 	case reflect.Struct:
@@ -118,8 +127,8 @@ func (b encoderBuilder) build(t reflect.Type) *encoder {
 	return e
 }
 
-// of makes e an encoder of items, nil if they have none.
-func (e *encoder) of(kind encoderKind, item *encoder) *encoder {
+// items makes e an encoder of items, nil if they have none.
+func (e *encoder) items(kind encoderKind, item *encoder) *encoder {
 	if e.kind, e.item = kind, item; item == nil {
 		return nil
 	}
@@ -160,17 +169,18 @@ func idOf(v reflect.Value) reflect.Value {
 // record makes e the encoder of a struct with numbered fields. It returns nil if there are
 // others.
 func (b encoderBuilder) record(e *encoder, t reflect.Type) *encoder {
-	e.kind, e.sparse = encodesRecord, true
+	e.kind, e.sparse, e.whole = encodesRecord, true, true
 	for i := range t.NumField() {
 		of := t.Field(i)
 		if of.Tag.Get("cbor") == "-" {
+			e.whole = false
 			continue
 		}
 		f, ok := fieldOf(of)
-		if f.value = b.build(of.Type); !ok || f.value == nil {
+		if f.value = b.build(of.Type); !ok || f.value == nil || f.omitZero && !f.value.covers() {
 			return nil
 		}
-		f.index = i
+		f.offset = of.Offset
 		e.sparse = e.sparse && f.omitEmpty
 		e.fields = append(e.fields, f)
 	}
@@ -209,83 +219,145 @@ func fieldOf(of reflect.StructField) (f encodedField, ok bool) {
 	return f, ok && (!f.omitZero || !decides)
 }
 
-// append appends the encoding of a value.
-func (e *encoder) append(dst []byte, v reflect.Value) []byte {
+// covers reports whether zero sees all of a value.
+func (e *encoder) covers() bool {
+	if e.kind == encodesArray {
+		return e.item.covers()
+	}
+	for i := range e.fields {
+		if !e.fields[i].value.covers() {
+			return false
+		}
+	}
+	return e.kind != encodesRecord || e.whole
+}
+
+// pointerTo returns where a value lies: what it points at, or a copy of it.
+func pointerTo(value any) (*encoder, unsafe.Pointer) {
+	v := reflect.ValueOf(value)
+	if !v.IsValid() {
+		return nil, nil
+	}
+	if v.Kind() == reflect.Pointer && !v.IsNil() {
+		return encoderOf(v.Type().Elem()), v.UnsafePointer()
+	}
+	e := encoderOf(v.Type())
+	if e == nil {
+		return nil, nil
+	}
+	at := reflect.New(v.Type())
+	at.Elem().Set(v)
+	return e, at.UnsafePointer()
+}
+
+// sliceHeader is a slice in memory.
+type sliceHeader struct {
+	data   unsafe.Pointer
+	length int
+	_      int // The capacity.
+}
+
+// uint returns the number at p.
+func (e *encoder) uint(p unsafe.Pointer) uint64 {
+	switch e.size {
+	case 1:
+		return uint64(*(*uint8)(p))
+	case 2:
+		return uint64(*(*uint16)(p))
+	case 4:
+		return uint64(*(*uint32)(p))
+	default:
+		return *(*uint64)(p)
+	}
+}
+
+// int returns the number at p, which has a sign.
+func (e *encoder) int(p unsafe.Pointer) int64 {
+	switch e.size {
+	case 1:
+		return int64(*(*int8)(p))
+	case 2:
+		return int64(*(*int16)(p))
+	case 4:
+		return int64(*(*int32)(p))
+	default:
+		return *(*int64)(p)
+	}
+}
+
+// array returns the array of bytes at p.
+func (e *encoder) array(p unsafe.Pointer) []byte { return unsafe.Slice((*byte)(p), e.size) }
+
+// append appends the encoding of the value at p.
+func (e *encoder) append(dst []byte, p unsafe.Pointer) []byte {
 	switch e.kind {
 	case encodesUint:
-		return AppendHead(dst, MajorUint, v.Uint())
+		return AppendHead(dst, MajorUint, e.uint(p))
 	case encodesInt:
-		return appendNumber(dst, v.Int())
+		return appendNumber(dst, e.int(p))
 	case encodesBool:
-		if v.Bool() {
+		if *(*bool)(p) {
 			return append(dst, majorPlain<<5|plainTrue)
 		}
 		return append(dst, majorPlain<<5|plainFalse)
 	case encodesText:
-		s := v.String()
+		s := *(*string)(p)
 		return append(AppendHead(dst, majorText, uint64(len(s))), s...)
 	case encodesID:
-		if v.IsZero() {
+		if e.zero(p) {
 			return append(dst, MajorBytes<<5)
 		}
-		return appendDigest(dst, idOf(v))
+		return appendBytes(dst, e.array(p))
 	case encodesDigest:
-		return appendDigest(dst, v)
+		return appendBytes(dst, e.array(p))
 	case encodesBytes:
-		if v.IsNil() {
+		b := *(*[]byte)(p)
+		if b == nil {
 			return append(dst, majorPlain<<5|plainNull)
 		}
-		b := v.Bytes()
-		return append(AppendHead(dst, MajorBytes, uint64(len(b))), b...)
+		return appendBytes(dst, b)
 	case encodesPointer:
-		if v.IsNil() {
+		to := *(*unsafe.Pointer)(p)
+		if to == nil {
 			return append(dst, majorPlain<<5|plainNull)
 		}
-		return e.item.append(dst, v.Elem())
+		return e.item.append(dst, to)
 	case encodesSlice:
-		if v.IsNil() {
+		s := (*sliceHeader)(p)
+		if s.data == nil {
 			return append(dst, majorPlain<<5|plainNull)
 		}
-		return e.list(dst, v)
+		return e.list(dst, s.data, s.length)
 	case encodesArray:
-		return e.list(dst, v)
+		return e.list(dst, p, e.of.Len())
 	default:
-		return e.record(dst, v)
+		return e.record(dst, p)
 	}
 }
 
-// appendDigest appends an array of bytes.
-func appendDigest(dst []byte, v reflect.Value) []byte {
-	n := v.Len()
-	dst = AppendHead(dst, MajorBytes, uint64(n))
-	if v.CanAddr() {
-		return append(dst, v.Bytes()...)
-	}
-	for i := range n {
-		dst = append(dst, byte(v.Index(i).Uint()))
-	}
-	return dst
+// appendBytes appends bytes.
+func appendBytes(dst, b []byte) []byte {
+	return append(AppendHead(dst, MajorBytes, uint64(len(b))), b...)
 }
 
-// list appends the elements of a slice or of an array.
-func (e *encoder) list(dst []byte, v reflect.Value) []byte {
-	n := v.Len()
+// list appends n elements, the first of which lies at p.
+func (e *encoder) list(dst []byte, p unsafe.Pointer, n int) []byte {
 	dst = AppendHead(dst, majorArray, uint64(n))
 	for i := range n {
-		dst = e.item.append(dst, v.Index(i))
+		dst = e.item.append(dst, unsafe.Add(p, uintptr(i)*e.item.size))
 	}
 	return dst
 }
 
 // record appends a record.
-func (e *encoder) record(dst []byte, v reflect.Value) []byte {
+func (e *encoder) record(dst []byte, p unsafe.Pointer) []byte {
 	const small = 24 // Fewer fields have a head of one byte.
 	start, n := len(dst), 0
 	dst = append(dst, 0)
 	for i := range e.fields {
 		f := &e.fields[i]
-		value := v.Field(f.index)
-		if f.omitEmpty && f.value.empty(value) || f.omitZero && value.IsZero() {
+		value := f.in(p)
+		if f.omitEmpty && f.value.empty(value) || f.omitZero && f.value.zero(value) {
 			continue
 		}
 		dst = f.value.append(append(dst, f.key...), value)
@@ -298,30 +370,62 @@ func (e *encoder) record(dst []byte, v reflect.Value) []byte {
 	return slices.Replace(dst, start, start+1, MajorMap<<5|24, byte(n))
 }
 
-// empty reports whether a field with a value is omitted if it is empty.
-func (e *encoder) empty(v reflect.Value) bool {
+// empty reports whether a field with the value at p is omitted if it is empty.
+func (e *encoder) empty(p unsafe.Pointer) bool {
 	switch e.kind {
-	case encodesUint:
-		return v.Uint() == 0
-	case encodesInt:
-		return v.Int() == 0
-	case encodesBool:
-		return !v.Bool()
-	case encodesID:
-		return v.IsZero()
-	case encodesText, encodesBytes, encodesDigest, encodesSlice, encodesArray:
-		return v.Len() == 0
-	case encodesPointer:
-		return v.IsNil()
+	case encodesUint, encodesInt, encodesBool, encodesID, encodesPointer:
+		return e.zero(p)
+	case encodesText:
+		return *(*string)(p) == ""
+	case encodesBytes, encodesSlice:
+		return (*sliceHeader)(p).length == 0
+	case encodesDigest, encodesArray:
+		return e.of.Len() == 0
 	case encodesRecord:
 	}
 	if !e.sparse {
 		return false
 	}
 	for i := range e.fields {
-		if f := &e.fields[i]; !f.value.empty(v.Field(f.index)) {
+		if f := &e.fields[i]; !f.value.empty(f.in(p)) {
 			return false
 		}
 	}
 	return true
+}
+
+// zero reports whether the value at p is the zero value of its type. Of a record it sees
+// the fields that are encoded.
+func (e *encoder) zero(p unsafe.Pointer) bool {
+	switch e.kind {
+	case encodesUint, encodesInt, encodesBool:
+		return e.uint(p) == 0
+	case encodesText:
+		return *(*string)(p) == ""
+	case encodesPointer, encodesBytes, encodesSlice:
+		return *(*unsafe.Pointer)(p) == nil
+	case encodesID:
+		return *(*[idBytes]byte)(p) == [idBytes]byte{}
+	case encodesDigest:
+		for _, b := range e.array(p) {
+			if b != 0 {
+				return false
+			}
+		}
+		return true
+	case encodesArray:
+		for i := range e.of.Len() {
+			if !e.item.zero(unsafe.Add(p, uintptr(i)*e.item.size)) {
+				return false
+			}
+		}
+		return true
+	default:
+		for i := range e.fields {
+			if f := &e.fields[i]; !f.value.zero(f.in(p)) {
+				return false
+			}
+		}
+		return true
+	}
 }
