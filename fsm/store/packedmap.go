@@ -11,9 +11,9 @@ import (
 // Limits of a page and of a segment. A full page has one of the allocator's
 // sizes.
 const (
-	pageBytes    = 8 << 10
+	pageBytes    = 2 << 10
 	pageRows     = 250
-	segmentPages = 256
+	segmentPages = 64
 )
 
 // PackedMap is an ordered copy-on-write map from keys of one width to bytes, for
