@@ -11,29 +11,70 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"berth/compute"
 )
 
-// binder sets one field from its JSON text.
-type binder struct {
-	tag    reflect.StructTag
-	faults *Faults
-	loc    []any
+// limits are what the tags of a field demand. They are read once for each type.
+type limits struct {
+	required bool // The field must be there.
+	nonnull  bool // Null is refused instead of leaving the field out.
+	secret   bool
+	positive bool
+
+	minLength, maxLength, low, high, maxItems *int // Nil for none.
+
+	pattern *regexp.Regexp
+	enum    string  // The values, which commas separate; "" for any.
+	items   *limits // Those of each item of a list or dictionary.
 }
 
-// required reports whether the field must be there.
-func (b binder) required() bool { return b.tag.Get("required") == "true" }
+// limitsOf reads the tags of a field. A tag that it cannot read is a programming error.
+func limitsOf(tag reflect.StructTag) *limits {
+	l := &limits{
+		required: tag.Get("required") == "true", secret: tag.Get("secret") == "true",
+		positive: tag.Get("gt") == "0", enum: tag.Get("enum"),
+		minLength: numberIn(tag, "minlen"), maxLength: numberIn(tag, "maxlen"),
+		low: numberIn(tag, "min"), high: numberIn(tag, "max"), maxItems: numberIn(tag, "maxitems"),
+	}
+	l.nonnull = l.required || tag.Get("nonnull") == "true"
+	l.items = &limits{secret: l.secret, minLength: l.minLength, maxLength: l.maxLength}
+	if pattern := tag.Get("pattern"); pattern != "" {
+		l.pattern = regexp.MustCompile(pattern)
+	}
+	return l
+}
 
-// refusesNull reports whether null is refused instead of leaving the field out.
-func (b binder) refusesNull() bool { return b.required() || b.tag.Get("nonnull") == "true" }
+// numberIn returns the number in a tag, nil for none.
+func numberIn(tag reflect.StructTag, name string) *int {
+	text, ok := tag.Lookup(name)
+	if !ok {
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic(fmt.Sprintf("wire: tag %s of %s: %v", name, tag, err))
+	}
+	return &n
+}
+
+// binder sets one field from its JSON text.
+type binder struct {
+	*limits
+
+	faults *Faults
+	parent []any // Where the field is, without its own name or number.
+	key    any
+}
+
+// loc returns where the field is.
+func (b binder) loc() []any { return append(slices.Clip(b.parent), b.key) }
 
 // input returns raw for a fault, unless the field holds a secret.
 func (b binder) input(raw json.RawMessage) json.RawMessage {
-	if b.tag.Get("secret") == "true" {
+	if b.secret {
 		return nil
 	}
 	return raw
@@ -41,7 +82,7 @@ func (b binder) input(raw json.RawMessage) json.RawMessage {
 
 // fault records a fault of this field.
 func (b binder) fault(kind, msg string, raw json.RawMessage, ctx map[string]any) {
-	b.faults.Add(Fault{Type: kind, Loc: b.loc, Msg: msg, Input: b.input(raw), Ctx: ctx})
+	b.faults.Add(Fault{Type: kind, Loc: b.loc(), Msg: msg, Input: b.input(raw), Ctx: ctx})
 }
 
 // set sets v from raw, or records what is wrong with it.
@@ -70,7 +111,7 @@ func (b binder) set(v reflect.Value, raw json.RawMessage) {
 		v := b.boolean(raw)
 		*out = &v
 	case *[]string:
-		*out = b.list(raw)
+		*out = b.texts(raw)
 	case *map[string]string:
 		*out = b.dict(raw)
 	case *compute.Credits:
@@ -79,7 +120,7 @@ func (b binder) set(v reflect.Value, raw json.RawMessage) {
 		*out = b.instant(raw)
 	default:
 		if v.Kind() != reflect.Slice || v.Type().Elem().Kind() != reflect.Struct {
-			panic(fmt.Sprintf("wire: no rule for the type of %v", b.loc))
+			panic(fmt.Sprintf("wire: no rule for the type of %v", b.loc()))
 		}
 		b.objects(v, raw)
 	}
@@ -87,28 +128,28 @@ func (b binder) set(v reflect.Value, raw json.RawMessage) {
 
 // objects sets v, a slice of structs, to the objects that raw holds.
 func (b binder) objects(v reflect.Value, raw json.RawMessage) {
-	items, ok := b.items(raw)
+	items, ok := b.list(raw)
 	if !ok {
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
 	for i, item := range items {
-		loc := append(slices.Clip(b.loc), i)
+		loc := append(b.loc(), i)
 		if fields, ok := object(item, b.faults, loc...); ok {
 			bindStruct(fields, v.Index(i), b.faults, loc)
 		}
 	}
 }
 
-// items returns the items of the list that raw holds.
-func (b binder) items(raw json.RawMessage) ([]json.RawMessage, bool) {
+// list returns the items of the list that raw holds.
+func (b binder) list(raw json.RawMessage) ([]json.RawMessage, bool) {
 	var items []json.RawMessage
 	if err := json.Unmarshal(raw, &items); err != nil || items == nil {
-		b.faults.add(typeList, b.input(raw), b.loc)
+		b.faults.add(typeList, b.input(raw), b.loc())
 		return nil, false
 	}
-	if n, ok := b.number("maxitems"); ok && len(items) > n {
-		b.tooMany("List", n, len(items))
+	if n := b.maxItems; n != nil && len(items) > *n {
+		b.tooMany("List", *n, len(items))
 		return nil, false
 	}
 	return items, true
@@ -116,57 +157,47 @@ func (b binder) items(raw json.RawMessage) ([]json.RawMessage, bool) {
 
 // text returns the string that raw holds.
 func (b binder) text(raw json.RawMessage) string {
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil || string(raw) == "null" {
-		b.faults.add(typeString, b.input(raw), b.loc)
-		return ""
+	s, ok := plainText(raw)
+	if !ok {
+		if err := json.Unmarshal(raw, &s); err != nil || string(raw) == "null" {
+			b.faults.add(typeString, b.input(raw), b.loc())
+			return ""
+		}
 	}
 	length := utf8.RuneCountInString(s)
-	if n, ok := b.number("minlen"); ok && length < n {
-		b.fault("string_too_short", "String should have at least "+characters(n),
-			raw, map[string]any{"min_length": n})
+	if n := b.minLength; n != nil && length < *n {
+		b.fault("string_too_short", "String should have at least "+characters(*n),
+			raw, map[string]any{"min_length": *n})
 		return s
 	}
-	if n, ok := b.number("maxlen"); ok && length > n {
-		b.fault("string_too_long", "String should have at most "+characters(n),
-			raw, map[string]any{"max_length": n})
+	if n := b.maxLength; n != nil && length > *n {
+		b.fault("string_too_long", "String should have at most "+characters(*n),
+			raw, map[string]any{"max_length": *n})
 		return s
 	}
-	if pattern := b.tag.Get("pattern"); pattern != "" && !matches(pattern, s) {
-		b.fault("string_pattern_mismatch", fmt.Sprintf("String should match pattern '%s'", pattern),
-			raw, map[string]any{"pattern": pattern})
+	if b.pattern != nil && !b.pattern.MatchString(s) {
+		b.fault("string_pattern_mismatch", fmt.Sprintf("String should match pattern '%s'", b.pattern),
+			raw, map[string]any{"pattern": b.pattern.String()})
 	}
-	if values := b.tag.Get("enum"); values != "" && !oneOf(values, s) {
-		expected := orList(strings.Split(values, ","))
+	if b.enum != "" && !oneOf(b.enum, s) {
+		expected := orList(strings.Split(b.enum, ","))
 		b.fault("enum", "Input should be "+expected, raw, map[string]any{"expected": expected})
 	}
 	return s
 }
 
-// matches reports whether s matches pattern. Patterns are tags of this
-// package, so that one which does not compile is a programming error.
-func matches(pattern, s string) bool {
-	compiled, ok := patterns.Load(pattern)
-	if !ok {
-		compiled, _ = patterns.LoadOrStore(pattern, regexp.MustCompile(pattern))
+// plainText returns the string that raw holds if it is written without escapes.
+func plainText(raw json.RawMessage) (string, bool) {
+	n := len(raw)
+	if n < 2 || raw[0] != '"' || raw[n-1] != '"' {
+		return "", false
 	}
-	return compiled.(*regexp.Regexp).MatchString(s)
-}
-
-// patterns holds the compiled patterns of tags.
-var patterns sync.Map //nolint:gochecknoglobals // A cache of what never changes.
-
-// number returns the number in a tag.
-func (b binder) number(tag string) (int, bool) {
-	text, ok := b.tag.Lookup(tag)
-	if !ok {
-		return 0, false
+	for _, c := range raw[1 : n-1] {
+		if c == '"' || c == '\\' || c < ' ' || c >= utf8.RuneSelf {
+			return "", false
+		}
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		panic(fmt.Sprintf("wire: tag %s of %v: %v", tag, b.loc, err))
-	}
-	return n, true
+	return string(raw[1 : n-1]), true
 }
 
 // characters returns n with its noun.
@@ -203,6 +234,10 @@ func orList(values []string) string {
 // integer returns the integer that raw holds. As clients of services of this
 // family expect, a string of digits is one too, and so is 60.0.
 func (b binder) integer(raw json.RawMessage) int64 {
+	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+		b.bounds(n, raw)
+		return n
+	}
 	text := string(raw)
 	quoted := strings.HasPrefix(text, `"`)
 	if quoted {
@@ -211,7 +246,7 @@ func (b binder) integer(raw json.RawMessage) int64 {
 		}
 		text = strings.TrimSpace(text)
 	} else if text == "" || !strings.ContainsRune("-0123456789", rune(text[0])) {
-		b.faults.add(typeInt, b.input(raw), b.loc)
+		b.faults.add(typeInt, b.input(raw), b.loc())
 		return 0
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
@@ -255,13 +290,13 @@ func (b binder) notInteger(raw json.RawMessage, quoted bool, text string) {
 
 // bounds holds n against the tags min and max.
 func (b binder) bounds(n int64, raw json.RawMessage) {
-	if low, ok := b.number("min"); ok && n < int64(low) {
-		b.fault("greater_than_equal", fmt.Sprintf("Input should be greater than or equal to %d", low),
-			raw, map[string]any{"ge": low})
+	if low := b.low; low != nil && n < int64(*low) {
+		b.fault("greater_than_equal", fmt.Sprintf("Input should be greater than or equal to %d", *low),
+			raw, map[string]any{"ge": *low})
 	}
-	if high, ok := b.number("max"); ok && n > int64(high) {
-		b.fault("less_than_equal", fmt.Sprintf("Input should be less than or equal to %d", high),
-			raw, map[string]any{"le": high})
+	if high := b.high; high != nil && n > int64(*high) {
+		b.fault("less_than_equal", fmt.Sprintf("Input should be less than or equal to %d", *high),
+			raw, map[string]any{"le": *high})
 	}
 }
 
@@ -277,36 +312,22 @@ func (b binder) boolean(raw json.RawMessage) bool {
 		b.fault("bool_parsing", "Input should be a valid boolean, unable to interpret input", raw, nil)
 		return false
 	}
-	b.faults.add(typeBool, b.input(raw), b.loc)
+	b.faults.add(typeBool, b.input(raw), b.loc())
 	return false
 }
 
-// list returns the strings that raw holds.
-func (b binder) list(raw json.RawMessage) []string {
-	items, ok := b.items(raw)
+// texts returns the strings that raw holds.
+func (b binder) texts(raw json.RawMessage) []string {
+	items, ok := b.list(raw)
 	if !ok {
 		return nil
 	}
 	out := make([]string, len(items))
 	for i, item := range items {
-		one := binder{tag: itemTag(b.tag), faults: b.faults, loc: append(b.loc[:2:2], i)}
+		one := binder{limits: b.items, faults: b.faults, parent: b.loc()[:2], key: i}
 		out[i] = one.text(item)
 	}
 	return out
-}
-
-// itemTag returns the tags that hold for each item of a list or dictionary.
-func itemTag(tag reflect.StructTag) reflect.StructTag {
-	return reflect.StructTag(fmt.Sprintf(`minlen:"%s" maxlen:"%s" secret:"%s"`,
-		or(tag.Get("minlen"), "0"), or(tag.Get("maxlen"), strconv.Itoa(math.MaxInt32)), tag.Get("secret")))
-}
-
-// or returns s, or other when s is empty.
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // tooMany records that the field holds more than limit items.
@@ -320,16 +341,16 @@ func (b binder) tooMany(what string, limit, got int) {
 func (b binder) dict(raw json.RawMessage) map[string]string {
 	var items map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &items); err != nil || items == nil {
-		b.faults.add(typeDict, b.input(raw), b.loc)
+		b.faults.add(typeDict, b.input(raw), b.loc())
 		return nil
 	}
-	if n, ok := b.number("maxitems"); ok && len(items) > n {
-		b.tooMany("Dictionary", n, len(items))
+	if n := b.maxItems; n != nil && len(items) > *n {
+		b.tooMany("Dictionary", *n, len(items))
 		return nil
 	}
 	out := make(map[string]string, len(items))
 	for _, name := range sortedKeys(items) {
-		one := binder{tag: itemTag(b.tag), faults: b.faults, loc: append(b.loc[:2:2], name)}
+		one := binder{limits: b.items, faults: b.faults, parent: b.loc()[:2], key: name}
 		out[name] = one.text(items[name])
 	}
 	return out
@@ -347,7 +368,7 @@ func (b binder) credits(raw json.RawMessage) compute.Credits {
 			text = ""
 		}
 	} else if text == "" || !strings.ContainsRune("-0123456789", rune(text[0])) {
-		b.faults.add(typeDecimal, b.input(raw), b.loc)
+		b.faults.add(typeDecimal, b.input(raw), b.loc())
 		return 0
 	}
 	amount, err := compute.ParseCredits(plainDecimal(text))
@@ -356,7 +377,7 @@ func (b binder) credits(raw json.RawMessage) compute.Credits {
 			"Input should be a valid decimal with no more than 6 decimal places", raw, nil)
 		return 0
 	}
-	if low := b.tag.Get("gt"); low == "0" && amount <= 0 {
+	if b.positive && amount <= 0 {
 		b.fault("greater_than", "Input should be greater than 0", raw, map[string]any{"gt": 0})
 	}
 	return amount

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -197,9 +196,9 @@ func (s *scanner) object(loc []any, depth int) error {
 	if depth > maxDepth {
 		return errDepth
 	}
-	seen := make(map[string]bool)
+	seen := make(map[string]json.RawMessage)
 	if depth == 1 {
-		s.fields = make(map[string]json.RawMessage)
+		s.fields = seen
 	}
 	for ; s.peek() != '}'; s.comma() {
 		key, err := s.key()
@@ -207,18 +206,15 @@ func (s *scanner) object(loc []any, depth int) error {
 			return err
 		}
 		at := append(loc[:len(loc):len(loc)], any(key))
-		if seen[key] {
+		if _, twice := seen[key]; twice {
 			s.faults.Value("the key is there twice", at...)
 		}
-		seen[key] = true
 		s.peek()
 		from := s.at
 		if err := s.value(at, depth); err != nil {
 			return err
 		}
-		if depth == 1 {
-			s.fields[key] = s.data[from:s.at:s.at]
-		}
+		seen[key] = s.data[from:s.at:s.at]
 	}
 	s.at++
 	return nil
@@ -281,7 +277,10 @@ func (s *scanner) key() (key string, err error) {
 		return "", err
 	}
 	s.peek()
-	if err := json.Unmarshal(s.text(), &key); err != nil {
+	text := s.text()
+	if plain, ok := plainText(text); ok {
+		key = plain
+	} else if err := json.Unmarshal(text, &key); err != nil {
 		return "", err
 	}
 	s.peek()
@@ -299,12 +298,12 @@ func bind(fields map[string]json.RawMessage, into any, f *Faults, loc string) {
 
 // member is a field of a struct that JSON sets.
 type member struct {
-	index int
-	name  string // In JSON; "" for an embedded struct.
-	tag   reflect.StructTag
+	*limits
 
-	required, nonnull bool
-	preset            json.RawMessage // The value of an absent field; nil if it stays zero.
+	index  int
+	name   string          // In JSON; "" for an embedded struct.
+	key    any             // The name.
+	preset json.RawMessage // The value of an absent field; nil if it stays zero.
 }
 
 // members holds the members of each struct type that was bound so far.
@@ -326,8 +325,7 @@ func membersOf(t reflect.Type) []member {
 		if name == "" || name == "-" {
 			continue
 		}
-		b := binder{tag: field.Tag}
-		m := member{index: i, name: name, tag: field.Tag, required: b.required(), nonnull: b.refusesNull()}
+		m := member{limits: limitsOf(field.Tag), index: i, name: name, key: name}
 		if value, ok := field.Tag.Lookup("default"); ok {
 			m.preset = json.RawMessage(value)
 		}
@@ -352,9 +350,9 @@ func bindStruct(fields map[string]json.RawMessage, v reflect.Value, f *Faults, l
 		if raw == nil && !m.required {
 			continue
 		}
-		b := binder{tag: m.tag, faults: f, loc: append(slices.Clip(loc), m.name)}
+		b := binder{limits: m.limits, faults: f, parent: loc, key: m.key}
 		if !present && m.required {
-			f.add(typeMissing, nil, b.loc)
+			f.add(typeMissing, nil, b.loc())
 			continue
 		}
 		b.set(v.Field(m.index), raw)

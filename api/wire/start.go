@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -194,9 +195,12 @@ func checkEnv(env map[string]string, f *Faults) {
 	}
 }
 
+// variablePattern matches the names of variables.
+var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // variableName reports whether an execution may set the variable name.
 func variableName(name string) bool {
-	return matches(`^[A-Za-z_][A-Za-z0-9_]*$`, name) &&
+	return variablePattern.MatchString(name) &&
 		!strings.HasPrefix(strings.ToUpper(name), "BERTH_")
 }
 
@@ -340,7 +344,7 @@ func importFiles(text string, f *Faults) map[string]string {
 		return nil
 	}
 	if len(fields) > maxImportFiles {
-		b := binder{faults: f, loc: []any{"body", "import_files"}}
+		b := binder{limits: &limits{}, faults: f, parent: []any{"body"}, key: "import_files"}
 		b.tooMany("Dictionary", maxImportFiles, len(fields))
 		return nil
 	}
