@@ -104,7 +104,9 @@ func StartEngine(ctx context.Context, command []string) (string, error) {
 	address := "http://127.0.0.1:" + port
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for get(ctx, http.DefaultClient, address+"/health", "") != nil {
+	asked := newAsker(1)
+	defer asked.close()
+	for asked.ask(address, request{method: http.MethodGet, path: "/health", wants: []int{http.StatusOK}}) != nil {
 		select {
 		case err := <-ended:
 			return "", fmt.Errorf("start engine: it ended: %w", cmp.Or(err, io.EOF))

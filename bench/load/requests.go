@@ -2,8 +2,9 @@ package load
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -58,12 +59,19 @@ func MeasureRequests(ctx context.Context, c *Cluster, cfg RequestsConfig) (out R
 		return out, err
 	}
 	out.BareRaftPS = cfg.BareRaft
+	submit, err := submitOf(c.APIKey)
+	if err != nil {
+		return out, err
+	}
+	clients := newAsker(cfg.Clients)
+	defer clients.close()
 	begun := time.Now() //nolint:forbidigo // Real processes have real time.
 	var took []time.Duration
 	spent, err := c.spent(func() (err error) {
-		took, err = times(ctx, cfg.Clients, upTo(cfg.Submits), func(ctx context.Context) error {
-			_, err := user.Submit(ctx, client.Start{Code: noop, Timeout: noopTimeout})
-			return err
+		took, err = times(ctx, cfg.Clients, upTo(cfg.Submits), func(context.Context) error {
+			one := submit
+			one.op = rand.Text()
+			return clients.ask(c.Follower(), one)
 		})
 		return err
 	})
@@ -92,6 +100,20 @@ func MeasureRequests(ctx context.Context, c *Cluster, cfg RequestsConfig) (out R
 	return out, nil
 }
 
+// submitOf returns the submit of code that does nothing, without its Idempotency-Key.
+func submitOf(key string) (request, error) {
+	body, err := json.Marshal(client.Start{Code: noop, Timeout: noopTimeout})
+	return request{
+		method: http.MethodPost, path: apiRoot + "/execution/streaming/start", token: key, body: string(body),
+		wants: []int{http.StatusOK, http.StatusAccepted},
+	}, err
+}
+
+// readOf returns the request for a path.
+func readOf(key, path string) request {
+	return request{method: http.MethodGet, path: path, token: key, wants: []int{http.StatusOK}}
+}
+
 // drainAll has no node take new work.
 func drainAll(ctx context.Context, c *Cluster) error {
 	root, err := c.client(c.RootToken)
@@ -112,13 +134,14 @@ func drainAll(ctx context.Context, c *Cluster) error {
 
 // read reads a path of the follower for a time.
 func (c *Cluster) read(ctx context.Context, cfg RequestsConfig, path string) (out Reads, err error) {
-	wire := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: cfg.Readers, DisableCompression: true}}
-	defer wire.CloseIdleConnections()
+	readers := newAsker(cfg.Readers)
+	defer readers.close()
+	one := readOf(c.APIKey, path)
 	begun := time.Now() //nolint:forbidigo // Real processes have real time.
 	var took []time.Duration
 	spent, err := c.spent(func() (err error) {
 		took, err = times(ctx, cfg.Readers, func() bool { return time.Since(begun) < cfg.ReadFor },
-			func(ctx context.Context) error { return get(ctx, wire, c.Follower()+path, c.APIKey) })
+			func(context.Context) error { return readers.ask(c.Follower(), one) })
 		return err
 	})
 	if err != nil || len(took) == 0 {
@@ -128,25 +151,4 @@ func (c *Cluster) read(ctx context.Context, cfg RequestsConfig, path string) (ou
 	out.CPUMS = float64(spent.Microseconds()) / 1000 / float64(len(took))
 	out.Spread = spreadOf(took)
 	return out, nil
-}
-
-// get reads one answer to its end.
-func get(ctx context.Context, wire *http.Client, url, key string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	resp, err := wire.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered %s", resp.Status)
-	}
-	return nil
 }

@@ -3,11 +3,11 @@ package load
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,13 +51,6 @@ type Asked struct {
 	Spread
 }
 
-// request is the request of a series, and the answers that it accepts.
-type request struct {
-	method, path, token, body string
-
-	wants []int
-}
-
 // MeasureSweep drains all nodes, so that nothing starts, and asks them.
 func MeasureSweep(ctx context.Context, c *Cluster, cfg SweepConfig) (out Sweep, err error) {
 	user, err := c.client(c.APIKey)
@@ -76,9 +69,12 @@ func MeasureSweep(ctx context.Context, c *Cluster, cfg SweepConfig) (out Sweep, 
 		return out, err
 	}
 	defer stop()
-	ok := []int{http.StatusOK}
+	submit, err := submitOf(c.APIKey)
+	if err != nil {
+		return out, err
+	}
+	read := func(path string) request { return readOf(c.APIKey, path) }
 	status := apiRoot + "/execution/streaming/" + queued.ExecutionID.String() + "/status"
-	const start = apiRoot + "/execution/streaming/start"
 	out.BareRaftPS = cfg.BareRaft
 	for _, clients := range cfg.Clients {
 		level := Level{Clients: clients}
@@ -88,20 +84,18 @@ func MeasureSweep(ctx context.Context, c *Cluster, cfg SweepConfig) (out Sweep, 
 			urls []string
 			request
 		}{
-			{&level.Submits, cfg.Submits, c.urls(), request{
-				http.MethodPost, start, c.APIKey, `{"code":"pass","execution_type":"cpu"}`,
-				[]int{http.StatusOK, http.StatusAccepted},
-			}},
-			{&level.Linearizable, 0, c.urls(), request{http.MethodGet, status, c.APIKey, "", ok}},
-			{&level.Stale, 0, c.urls(), request{http.MethodGet, status + "?consistency=stale", c.APIKey, "", ok}},
+			{&level.Submits, cfg.Submits, c.urls(), submit},
+			{&level.Linearizable, 0, c.urls(), read(status)},
+			{&level.Stale, 0, c.urls(), read(status + "?consistency=stale")},
 			{&level.Unknown, 0, c.urls(), request{
-				http.MethodGet, status, strings.Repeat("x", len(c.APIKey)), "",
-				[]int{http.StatusUnauthorized, http.StatusTooManyRequests},
+				method: http.MethodGet, path: status, token: strings.Repeat("x", len(c.APIKey)),
+				wants: []int{http.StatusUnauthorized, http.StatusTooManyRequests},
 			}},
 			{&level.Invalid, 0, c.urls(), request{
-				http.MethodPost, start, c.APIKey, `{"code":7}`, []int{http.StatusUnprocessableEntity},
+				method: submit.method, path: submit.path, token: c.APIKey, body: `{"code":7}`,
+				wants: []int{http.StatusUnprocessableEntity},
 			}},
-			{&level.Bare, 0, []string{bare}, request{http.MethodGet, "/", c.APIKey, "", ok}},
+			{&level.Bare, 0, []string{bare}, read("/")},
 		} {
 			if *series.into, err = c.ask(ctx, series.urls, clients, cfg.For, series.most, series.request); err != nil {
 				return out, fmt.Errorf("%d clients, %s %s: %w", clients, series.method, series.path, err)
@@ -125,9 +119,9 @@ func (c *Cluster) urls() (urls []string) {
 func (c *Cluster) ask(
 	ctx context.Context, urls []string, clients int, during time.Duration, most int, r request,
 ) (out Asked, err error) {
-	wire := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}}
-	defer wire.CloseIdleConnections()
-	before, err := c.mallocs(ctx, wire)
+	asked := newAsker(clients)
+	defer asked.close()
+	before, err := c.mallocs(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -138,16 +132,20 @@ func (c *Cluster) ask(
 	for _, url := range urls {
 		turns <- url
 	}
-	took, err := times(ctx, clients, more, func(ctx context.Context) error {
+	took, err := times(ctx, clients, more, func(context.Context) error {
 		url := <-turns
 		turns <- url
-		return r.send(ctx, wire, url)
+		one := r
+		if r.method == http.MethodPost {
+			one.op = rand.Text()
+		}
+		return asked.ask(url, one)
 	})
 	spent := time.Since(begun)
 	if err != nil || len(took) == 0 {
 		return out, err
 	}
-	after, err := c.mallocs(ctx, wire)
+	after, err := c.mallocs(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -159,37 +157,15 @@ func (c *Cluster) ask(
 	return out, nil
 }
 
-// send sends the request to one server and reads the answer to its end.
-func (r request) send(ctx context.Context, wire *http.Client, url string) error {
-	req, err := http.NewRequestWithContext(ctx, r.method, url+r.path, strings.NewReader(r.body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+r.token)
-	if r.body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := wire.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err == nil && !slices.Contains(r.wants, resp.StatusCode) {
-		err = fmt.Errorf("answered %s: %.200s", resp.Status, answer)
-	}
-	return err
-}
-
 // mallocs returns how many objects all nodes have allocated so far.
-func (c *Cluster) mallocs(ctx context.Context, wire *http.Client) (sum float64, err error) {
+func (c *Cluster) mallocs(ctx context.Context) (sum float64, err error) {
 	for _, n := range c.Nodes {
-		value, err := metricOf(ctx, wire, n.URL, c.RootToken, mallocsMetric)
+		value, err := metricOf(ctx, n.URL, c.RootToken, mallocsMetric)
 		for tries := 1; err != nil && tries < 50; tries++ { // A busy node refuses.
 			if !loop.Sleep(ctx, 100*time.Millisecond) {
 				return 0, ctx.Err()
 			}
-			value, err = metricOf(ctx, wire, n.URL, c.RootToken, mallocsMetric)
+			value, err = metricOf(ctx, n.URL, c.RootToken, mallocsMetric)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", n.Name, err)
@@ -203,13 +179,13 @@ func (c *Cluster) mallocs(ctx context.Context, wire *http.Client) (sum float64, 
 const mallocsMetric = "go_memstats_mallocs_total"
 
 // metricOf returns the value of a metric of one node.
-func metricOf(ctx context.Context, wire *http.Client, url, token, name string) (float64, error) {
+func metricOf(ctx context.Context, url, token, name string) (float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", http.NoBody)
 	if err != nil {
 		return 0, err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	resp, err := wire.Do(req)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err
 	}

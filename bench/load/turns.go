@@ -161,7 +161,7 @@ func (m *inferring) awaitCrowd(ctx context.Context, c *crowd, at *Node) (n int, 
 // underWay returns how many requests to a model a node has under way, by its metrics.
 func (m *inferring) underWay(ctx context.Context, at *Node, model string) (int, error) {
 	series := fmt.Sprintf("berth_inference_requests_running{model=%q}", model)
-	n, err := metricOf(ctx, m.http, at.URL, m.RootToken, series)
+	n, err := metricOf(ctx, at.URL, m.RootToken, series)
 	if err != nil {
 		return 0, fmt.Errorf("count requests under way: %w", err)
 	}

@@ -394,8 +394,8 @@ func (e *encoder) empty(p unsafe.Pointer) bool {
 	return true
 }
 
-// zero reports whether the value at p is the zero value of its type. Of a record it sees
-// the fields that are encoded.
+// zero reports whether the value at p is the zero value of its type, as far as covers says
+// that it sees all of it.
 func (e *encoder) zero(p unsafe.Pointer) bool {
 	switch e.kind {
 	case encodesUint, encodesInt, encodesBool:
