@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
@@ -24,12 +25,11 @@ const (
 // Garbage that may lie on the heap. A busy node with little in use would collect it several
 // times a second, which took a sixth of the processor time of its answers.
 const (
-	restPercent   = 100 // Percent of the heap in use: the runtime's own default.
-	busyPercent   = 400 // The most of a busy node,
-	busyGarbage   = 32 << 20
-	busyCycles    = 2 // which would collect so often in garbagePeriod at restPercent.
-	garbagePeriod = 2 * time.Second
-	calmPeriods   = 5 // Periods with little garbage until a node is no longer busy.
+	restPercent = 100 // Percent of the heap in use: the runtime's own default.
+	busyPercent = 400 // The most of a busy node,
+	busyGarbage = 48 << 20
+	busyPeriod  = time.Second      // which would collect so often at restPercent.
+	calmPeriod  = 10 * time.Second // Time without a collection until a node is no longer busy.
 )
 
 // boundMemory keeps the process small while clients have it hold all that their
@@ -49,38 +49,68 @@ func (n *Node) boundMemory(ctx context.Context) error {
 	return nil
 }
 
-// tuneGC makes garbage collections rarer while there is much garbage.
+// tuneGC makes garbage collections rarer while there is much garbage. It runs after each
+// collection, so that a node at rest is not woken.
 func tuneGC(ctx context.Context) {
-	target, last := gcTarget{percent: restPercent}, uint64(0)
-	sample := []metrics.Sample{{Name: "/gc/cycles/automatic:gc-cycles"}, {Name: "/gc/heap/live:bytes"}}
-	loop.Every(ctx, garbagePeriod, func() {
-		metrics.Read(sample)
-		cycles, live := sample[0].Value.Uint64(), sample[1].Value.Uint64()
-		if target.follow(cycles-last, live) {
+	target, last := gcTarget{percent: restPercent}, time.Now() //nolint:forbidigo // A stopwatch.
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	collected := make(chan struct{}, 1)
+	awaitGC(ctx, collected)
+	calm := time.NewTimer(calmPeriod)
+	defer calm.Stop()
+	for {
+		changed := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-calm.C:
+			changed = target.rest()
+		case <-collected:
+			metrics.Read(live)
+			changed = target.follow(time.Since(last), live[0].Value.Uint64())
+			last = time.Now() //nolint:forbidigo // A stopwatch.
+			calm.Reset(calmPeriod)
+		}
+		if changed {
 			debug.SetGCPercent(target.percent)
 		}
-		last = cycles
-	})
-}
-
-// gcTarget is how much garbage may lie on the heap.
-type gcTarget struct {
-	percent int // Percent of the bytes in use.
-	calm    int // Periods since there was much garbage.
-}
-
-// follow changes the target after so many collections in a period, the last of which found
-// so many bytes in use, and reports whether it did.
-func (t *gcTarget) follow(cycles, live uint64) (changed bool) {
-	want := int(min(max(restPercent, 100*busyGarbage/max(live, 1)), busyPercent))
-	if t.calm++; cycles*uint64(t.percent) >= busyCycles*restPercent {
-		t.calm = 0
 	}
-	if t.percent == restPercent && t.calm > 0 || t.calm >= calmPeriods {
-		want = restPercent
+}
+
+// awaitGC signals every garbage collection until ctx ends.
+func awaitGC(ctx context.Context, collected chan<- struct{}) {
+	type garbage struct{ _ *int } // With a pointer, so that it is an allocation of its own.
+	runtime.AddCleanup(new(garbage), func(collected chan<- struct{}) {
+		if ctx.Err() != nil {
+			return
+		}
+		select {
+		case collected <- struct{}{}:
+		default: // The one before was not looked at yet.
+		}
+		awaitGC(ctx, collected)
+	}, collected)
+}
+
+// gcTarget is how much garbage may lie on the heap, in percent of the bytes in use.
+type gcTarget struct{ percent int }
+
+// follow changes the target after a collection that came so long after the one before and
+// found so many bytes in use. It reports whether it did.
+func (t *gcTarget) follow(after time.Duration, live uint64) (changed bool) {
+	want := restPercent
+	if after*restPercent <= busyPeriod*time.Duration(t.percent) {
+		want = int(min(max(restPercent, 100*busyGarbage/max(live, 1)), busyPercent))
 	}
 	changed = want != t.percent
 	t.percent = want
+	return changed
+}
+
+// rest changes the target to that of a node at rest, and reports whether it did.
+func (t *gcTarget) rest() (changed bool) {
+	changed = t.percent != restPercent
+	t.percent = restPercent
 	return changed
 }
 

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"runtime"
 	"testing"
+	"time"
 
 	"berth/fsm"
 )
@@ -20,30 +22,41 @@ func TestMemoryFollowsTheState(t *testing.T) {
 }
 
 // TestBusyNodesLeaveMoreGarbage checks that a node with little in use collects less often
-// while it leaves much garbage, and is small again some time after.
+// while it leaves much garbage, and as usual at rest.
 func TestBusyNodesLeaveMoreGarbage(t *testing.T) {
 	const mib = 1 << 20
 	p := gcTarget{percent: restPercent}
 	for i, step := range []struct {
-		cycles, live uint64
-		want         int
+		after time.Duration
+		live  uint64
+		want  int
 	}{
-		{1, 20 * mib, restPercent},
-		{2, 20 * mib, 160},
-		{2, 20 * mib, 160},
-		{2, 2 * mib, busyPercent},
+		{2 * time.Second, 20 * mib, restPercent},
+		{time.Second, 20 * mib, 240},
+		{2 * time.Second, 20 * mib, 240},
+		{2 * time.Second, 2 * mib, busyPercent},
+		{4 * time.Second, 40 * mib, 120},
+		{1300 * time.Millisecond, 40 * mib, restPercent},
+		{0, 200 * mib, restPercent},
 		{0, 0, busyPercent},
-		{0, 20 * mib, 160},
-		{0, 20 * mib, 160},
-		{0, 20 * mib, 160},
-		{0, 20 * mib, restPercent},
-		{9, 200 * mib, restPercent},
-		{9, 20 * mib, 160},
-		{9, 10 * mib, 320},
+		{time.Minute, 0, restPercent},
 	} {
 		before := p.percent
-		if changed := p.follow(step.cycles, step.live); p.percent != step.want || changed != (before != step.want) {
+		if changed := p.follow(step.after, step.live); p.percent != step.want || changed != (before != step.want) {
 			t.Errorf("step %d: %d percent, changed: %t, want %d", i, p.percent, changed, step.want)
 		}
+	}
+	if p.follow(0, mib); !p.rest() || p.percent != restPercent || p.rest() {
+		t.Errorf("at rest it has %d percent", p.percent)
+	}
+}
+
+// TestCollectionsAreNoticed checks that each garbage collection is signaled.
+func TestCollectionsAreNoticed(t *testing.T) {
+	collected := make(chan struct{}, 1)
+	awaitGC(t.Context(), collected)
+	for range 3 {
+		runtime.GC()
+		<-collected
 	}
 }
