@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"berth/api"
+	"berth/cluster/disk"
 	"berth/node/audit"
 )
 
@@ -18,7 +19,7 @@ func (n *Node) openAudit(context.Context) (err error) {
 	}
 	n.auditExport, err = audit.Open(audit.Config{
 		File: n.cfg.Log.AuditFile, Position: filepath.Join(n.cfg.DataDir, auditPosition),
-		View: n.machine.View, Line: api.AuditLine,
+		View: n.machine.View, Line: api.AuditLine, Free: disk.Free,
 		Logger: n.logger.With("part", "audit"), Registerer: n.registry,
 	})
 	return err

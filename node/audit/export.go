@@ -29,13 +29,22 @@ const (
 	mostBackoff  = time.Minute // Between tries while the file cannot be written.
 )
 
+// Space that stays free on the disk of the file, for the node that may have its state there:
+// a share of the disk, up to a maximum. Lines wait in the state meanwhile.
+const (
+	keepFree  = 256 << 20
+	keepShare = 20 // The divisor of the disk's size.
+)
+
 // Config holds the settings and dependencies of an Export.
 type Config struct {
 	File     string // Gets the lines.
 	Position string // The file that remembers up to where they are exported.
 	View     func() *fsm.View
 	// Line returns a line as the API answers it.
-	Line       func(view *fsm.View, line *compute.AuditRecord) wire.AuditLine
+	Line func(view *fsm.View, line *compute.AuditRecord) wire.AuditLine
+	// Free returns the free bytes and the size of the disk that a directory is on.
+	Free       func(dir string) (free, total int64, err error)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -176,6 +185,13 @@ func (e *Export) trail(view *fsm.View, org compute.OrgID) (count int, err error)
 // append has write append to the file, and makes that durable. If that fails, the file is
 // as before.
 func (e *Export) append(write func(io.Writer) error) (err error) {
+	free, total, err := e.cfg.Free(filepath.Dir(e.cfg.File))
+	if err != nil {
+		return err
+	}
+	if keep := min(total/keepShare, keepFree); free < keep {
+		return fmt.Errorf("its disk has %d MiB free, and %d stay free", free>>20, keep>>20)
+	}
 	f, err := os.OpenFile(e.cfg.File, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err

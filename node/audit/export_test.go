@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +26,9 @@ type exported struct {
 	from int // Bytes of the file that read has seen.
 }
 
+// gib is the bytes of a GiB.
+const gib = 1 << 30
+
 func newExported(t *testing.T) *exported {
 	dir := t.TempDir()
 	s := statetest.New(t)
@@ -37,6 +41,7 @@ func newExported(t *testing.T) *exported {
 		Line: func(_ *fsm.View, line *compute.AuditRecord) wire.AuditLine {
 			return wire.AuditLine{Seq: line.Seq, Action: line.Action, Index: line.Index}
 		},
+		Free:   func(string) (int64, int64, error) { return gib, 10 * gib, nil },
 		Logger: slog.New(slog.DiscardHandler),
 	}}
 }
@@ -239,4 +244,30 @@ func TestFailedExport(t *testing.T) {
 	}
 	s.want(s.read(e), 2, 2)
 	s.want(s.read(s.open()), 4, 0)
+}
+
+// TestSpaceStaysFree checks that an export does not fill the disk, and that no line is lost
+// meanwhile.
+func TestSpaceStaysFree(t *testing.T) {
+	s := newExported(t)
+	free, total := int64(gib), int64(10*gib)
+	s.cfg.Free = func(dir string) (int64, int64, error) {
+		if dir != filepath.Dir(s.cfg.File) {
+			t.Errorf("asked about %s", dir)
+		}
+		return free, total, nil
+	}
+	e := s.open()
+	s.read(e)
+	for _, full := range []struct{ free, total int64 }{{255 << 20, 10 * gib}, {gib/20 - 1, gib}} {
+		free, total = full.free, full.total
+		s.grant(1)
+		if err := e.Round(t.Context()); err == nil || !strings.Contains(err.Error(), "stay free") {
+			t.Errorf("with %d of %d bytes free: %v", full.free, full.total, err)
+		}
+	}
+	free, total = 256<<20, 10*gib
+	if lines := s.read(e); len(lines) != 2 {
+		t.Errorf("%d lines were exported later, want 2", len(lines))
+	}
 }
