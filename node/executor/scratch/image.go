@@ -120,8 +120,11 @@ func mount(device string, readOnly bool) (*os.File, error) {
 		err = errors.Join(err, unix.FsconfigSetFlag(config, "ro"))
 		attributes |= unix.MOUNT_ATTR_RDONLY
 	} else {
-		// Blocks that nobody reads need not be zeroed. The machine gets removed ones back.
-		err = errors.Join(err, unix.FsconfigSetFlag(config, "noinit_itable"), unix.FsconfigSetFlag(config, "discard"))
+		// Blocks that nobody reads need not be zeroed, and no thread of the kernel needs to read
+		// ahead what most executions never use. The machine gets removed blocks back.
+		for _, flag := range []string{"noinit_itable", "no_prefetch_block_bitmaps", "discard"} {
+			err = errors.Join(err, unix.FsconfigSetFlag(config, flag))
+		}
 	}
 	if err == nil {
 		err = unix.FsconfigCreate(config)
