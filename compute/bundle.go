@@ -15,15 +15,25 @@ import (
 //
 //nolint:gochecknoglobals // Shared by all bundles.
 var (
-	zippers = sync.Pool{New: func() any {
-		w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
+	zippers   = zippersOf(gzip.BestSpeed)
+	storers   = zippersOf(gzip.NoCompression) // For small texts.
+	unzippers = sync.Pool{New: func() any { return new(gzip.Reader) }}
+)
+
+// smallText is the bytes of texts that are stored as they are. To compress one takes four
+// times as long, and saves a few bytes.
+const smallText = 256
+
+// zippersOf returns a pool of writers.
+func zippersOf(level int) *sync.Pool {
+	return &sync.Pool{New: func() any {
+		w, err := gzip.NewWriterLevel(io.Discard, level)
 		if err != nil {
 			panic(err) // The level is a constant.
 		}
 		return w
 	}}
-	unzippers = sync.Pool{New: func() any { return new(gzip.Reader) }}
-)
+}
 
 // Hash is the SHA-256 of a blob.
 type Hash [sha256.Size]byte
@@ -120,8 +130,12 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 // zip compresses text, to the same bytes for the same text.
 func zip(text []byte) ([]byte, error) {
 	var buf bytes.Buffer
-	w := zippers.Get().(*gzip.Writer)
-	defer zippers.Put(w)
+	pool := zippers
+	if len(text) <= smallText {
+		pool = storers
+	}
+	w := pool.Get().(*gzip.Writer)
+	defer pool.Put(w)
 	w.Reset(&buf)
 	if _, err := w.Write(text); err != nil {
 		return nil, err

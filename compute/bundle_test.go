@@ -47,6 +47,16 @@ func TestBundleSizes(t *testing.T) {
 	if got, err := compute.DecodeBundle(data); err != nil || got.Code != b.Code {
 		t.Errorf("3 MiB of code did not come back: %v", err)
 	}
+	for _, n := range []int{1, 200, 240, 300, 10_000} {
+		small := compute.Bundle{Code: strings.Repeat("x", n)}
+		data, err := small.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := compute.DecodeBundle(data); err != nil || got.Code != small.Code || len(data) > min(n, 256)+64 {
+			t.Errorf("%d bytes of code take %d, and came back as %d, %v", n, len(data), len(got.Code), err)
+		}
+	}
 	b.Code = strings.Repeat("x", compute.MaxDecodedBundle)
 	if _, err := b.Encode(); compute.CodeOf(err) != compute.CodeTooLarge {
 		t.Errorf("a bundle that could not be decoded again: %v", err)
