@@ -19,8 +19,15 @@ func (n *Node) openAudit(context.Context) (err error) {
 	}
 	n.auditExport, err = audit.Open(audit.Config{
 		File: n.cfg.Log.AuditFile, Position: filepath.Join(n.cfg.DataDir, auditPosition),
-		View: n.machine.View, Line: api.AuditLine, Free: disk.Free,
+		View: n.machine.View, Line: api.AuditLine, Free: freeBesideState,
 		Logger: n.logger.With("part", "audit"), Registerer: n.registry,
 	})
 	return err
+}
+
+// freeBesideState returns how many bytes the file system of a file has free, and how many of
+// them are left for the state of a node.
+func freeBesideState(name string) (free, margin int64, err error) {
+	free, total, err := disk.Free(name)
+	return free, disk.Margin(total), err
 }

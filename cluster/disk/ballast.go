@@ -41,6 +41,10 @@ func Free(dir string) (free, total int64, err error) {
 	return int64(st.Bavail) * size, int64(st.Blocks) * size, nil
 }
 
+// Margin returns how many bytes of a file system of a size other files than the node's own
+// leave free, for its state may be there: twice the ballast, below which it is full.
+func Margin(total int64) int64 { return 2 * min(total/ballastShare, ballastMax) }
+
 // Ballast is a file that reserves disk space, so that a snapshot still fits on
 // a full disk: without a snapshot no entry can be removed. It is safe for
 // concurrent use.

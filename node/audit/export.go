@@ -1,7 +1,7 @@
 package audit
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,13 +29,6 @@ const (
 	mostBackoff  = time.Minute // Between tries while the file cannot be written.
 )
 
-// Space that stays free on the disk of the file, for the node that may have its state there:
-// a share of the disk, up to a maximum. Lines wait in the state meanwhile.
-const (
-	keepFree  = 256 << 20
-	keepShare = 20 // The divisor of the disk's size.
-)
-
 // Config holds the settings and dependencies of an Export.
 type Config struct {
 	File     string // Gets the lines.
@@ -43,8 +36,9 @@ type Config struct {
 	View     func() *fsm.View
 	// Line returns a line as the API answers it.
 	Line func(view *fsm.View, line *compute.AuditRecord) wire.AuditLine
-	// Free returns the free bytes and the size of the disk that a directory is on.
-	Free       func(dir string) (free, total int64, err error)
+	// Free returns how many bytes the file system of a file has free, and how many of them are
+	// left to others.
+	Free       func(name string) (free, margin int64, err error)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -185,27 +179,23 @@ func (e *Export) trail(view *fsm.View, org compute.OrgID) (count int, err error)
 // append has write append to the file, and makes that durable. If that fails, the file is
 // as before.
 func (e *Export) append(write func(io.Writer) error) (err error) {
-	free, total, err := e.cfg.Free(filepath.Dir(e.cfg.File))
-	if err != nil {
+	var lines bytes.Buffer
+	if err := write(&lines); err != nil {
 		return err
-	}
-	if keep := min(total/keepShare, keepFree); free < keep {
-		return fmt.Errorf("its disk has %d MiB free, and %d stay free", free>>20, keep>>20)
 	}
 	f, err := os.OpenFile(e.cfg.File, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := e.checkSpace(int64(lines.Len())); err != nil {
+		return err
+	}
 	size, err := endLine(f)
 	if err != nil {
 		return err
 	}
-	buffered := bufio.NewWriter(f)
-	if err = write(buffered); err == nil {
-		err = buffered.Flush()
-	}
-	if err == nil {
+	if _, err = lines.WriteTo(f); err == nil {
 		err = f.Sync()
 	}
 	if err == nil && size == 0 {
@@ -215,6 +205,19 @@ func (e *Export) append(write func(io.Writer) error) (err error) {
 		return errors.Join(err, f.Truncate(size))
 	}
 	return nil
+}
+
+// checkSpace returns why no more bytes may be written: the state of the node may be on the
+// same file system.
+func (e *Export) checkSpace(bytes int64) error {
+	free, margin, err := e.cfg.Free(e.cfg.File)
+	if err != nil || free >= bytes+margin {
+		return err
+	}
+	return compute.Errorf(compute.CodeNoSpace,
+		"The file system of %s has %d MiB free, of which the export of audit trails leaves %d MiB to others. "+
+			"Free some space, or set log.audit_file to a file on another file system.",
+		e.cfg.File, free>>20, margin>>20)
 }
 
 // endLine ends the line that a crash has left half written. It returns the size of the file.

@@ -31,11 +31,7 @@ const (
 	partAge      = 24 * time.Hour     // Parts that a crash left are removed at this age.
 	backupSlow   = 15 * time.Minute   // One that takes longer is logged.
 
-	// How much of the file system stays free for others: a part of it, up to a
-	// maximum that is twice that of the ballast of DATA_DIR.
-	backupShare  = 10
-	backupMargin = 512 << 20
-	backupStep   = 16 << 20 // Bytes written between two checks of the free space.
+	backupStep = 16 << 20 // Bytes written between two checks of the free space.
 )
 
 // BackupConfig has the settings of scheduled backups.
@@ -166,7 +162,7 @@ func (b *Backups) checkSpace(bytes int64) error {
 	if err != nil {
 		return err
 	}
-	keep := min(total/backupShare, backupMargin)
+	keep := disk.Margin(total)
 	if free >= bytes+keep {
 		return nil
 	}
