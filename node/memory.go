@@ -77,7 +77,7 @@ func tuneGC(ctx context.Context) {
 	}
 }
 
-// awaitGC signals every garbage collection until ctx ends.
+// awaitGC signals garbage collections until ctx ends.
 func awaitGC(ctx context.Context, collected chan<- struct{}) {
 	type garbage struct{ _ *int } // With a pointer, so that it is an allocation of its own.
 	runtime.AddCleanup(new(garbage), func(collected chan<- struct{}) {
@@ -86,7 +86,7 @@ func awaitGC(ctx context.Context, collected chan<- struct{}) {
 		}
 		select {
 		case collected <- struct{}{}:
-		default: // The one before was not looked at yet.
+		default: // The signal before is still pending.
 		}
 		awaitGC(ctx, collected)
 	}, collected)

@@ -51,7 +51,7 @@ func TestBusyNodesLeaveMoreGarbage(t *testing.T) {
 	}
 }
 
-// TestCollectionsAreNoticed checks that each garbage collection is signaled.
+// TestCollectionsAreNoticed checks that garbage collections are signaled.
 func TestCollectionsAreNoticed(t *testing.T) {
 	collected := make(chan struct{}, 1)
 	awaitGC(t.Context(), collected)

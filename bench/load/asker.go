@@ -26,6 +26,7 @@ func newAsker(clients int) *asker {
 	return &asker{fasthttp.Client{
 		MaxConnsPerHost: clients, ReadTimeout: patience, WriteTimeout: patience, MaxIdleConnDuration: patience,
 		NoDefaultUserAgentHeader: true, DisablePathNormalizing: true,
+		MaxIdemponentCallAttempts: 1, // A connection that breaks is an error.
 	}}
 }
 

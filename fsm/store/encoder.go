@@ -37,8 +37,8 @@ const (
 
 // encoder encodes the values of one type to the bytes that codec.enc encodes them to. It is
 // built once and never changes. Types that it does not cover exactly are left to codec.enc.
-// It reads and writes values where they lie in memory: a walk with package reflect took
-// twice as long, and each replica encodes each record.
+// It reads and writes values where they lie in memory, because each replica encodes each
+// record, and package reflect takes twice as long.
 type encoder struct {
 	kind   encoderKind
 	of     reflect.Type

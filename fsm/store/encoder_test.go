@@ -83,6 +83,16 @@ type every struct {
 	Yes    bool     `cbor:"27,keyasint"`
 	Yes2   bool     `cbor:"28,keyasint,omitempty"`
 	Late   late     `cbor:"29,keyasint,omitempty"`
+
+	Array3 [2]padded `cbor:"30,keyasint,omitzero"`
+	End    struct{}  `cbor:"31,keyasint"`
+}
+
+// padded has bytes in memory that belong to no field.
+type padded struct {
+	Yes  bool   `cbor:"1,keyasint"`
+	Wide uint64 `cbor:"2,keyasint"`
+	Last uint16 `cbor:"3,keyasint,omitempty"`
 }
 
 // fullEvery returns a value all of whose fields are set.
@@ -94,7 +104,7 @@ func fullEvery() every {
 		Hash: [32]byte{1}, Hash2: [32]byte{2}, Hash3: [32]byte{3}, List: []int16{-1, 300}, List2: []sparse{inner, {}}, List3: []sparse{inner},
 		Array: [3]int{1, 2, 3}, Array2: [3]int{-1}, Inner: inner, Inner2: inner, Inner3: inner,
 		Point: &number, Point2: &sparse{}, Point3: &pointer, Chain: node{Next: &node{}}, Int: math.MinInt64, Uint: math.MaxUint64,
-		Small: -128, Yes: true, Yes2: true, Late: 7,
+		Small: -128, Yes: true, Yes2: true, Late: 7, Array3: [2]padded{1: {Yes: true, Wide: 300, Last: 5}},
 	}
 }
 
@@ -147,6 +157,10 @@ func TestEncoderAgreesWithCodec(t *testing.T) {
 
 func TestEncoderRefuses(t *testing.T) {
 	type embedded struct{ sparse }
+	type partly struct {
+		A    int `cbor:"1,keyasint"`
+		Left int `cbor:"-"`
+	}
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[map[string]int](), reflect.TypeFor[float64](), reflect.TypeFor[any](), reflect.TypeFor[time.Time](),
 		reflect.TypeFor[odd](), reflect.TypeFor[cbor.RawMessage](), reflect.TypeFor[cbor.Tag](), reflect.TypeFor[cbor.ByteString](),
@@ -164,6 +178,13 @@ func TestEncoderRefuses(t *testing.T) {
 		}](),
 		reflect.TypeFor[struct {
 			A late `cbor:"1,keyasint,omitzero"`
+		}](),
+		// Whether they are zero depends on what is not encoded.
+		reflect.TypeFor[struct {
+			A partly `cbor:"1,keyasint,omitzero"`
+		}](),
+		reflect.TypeFor[struct {
+			A [2]partly `cbor:"1,keyasint,omitzero"`
 		}](),
 		reflect.TypeFor[struct {
 			_ struct{} `cbor:",toarray"`
