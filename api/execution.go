@@ -2,8 +2,8 @@ package api
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"hash/fnv"
 	"strings"
 	"time"
@@ -93,17 +93,22 @@ func (g *executions) hold(r *edge.Request, e *compute.Execution, wait, until str
 // etagOf returns a tag that changes with the record of e. It is weak because
 // output is not part of it.
 func etagOf(view *fsm.View, e *compute.Execution) string {
-	h := fnv.New64a()
-	parts := []any{
-		e.ID, e.Status, e.Reason, e.Detail, e.Epoch, e.Stop, e.Retries,
-		e.ExecletAt, e.StartedAt, e.EndedAt, e.FinishedAt,
+	b := make([]byte, 0, 256)
+	state := func(e *compute.Execution, times ...compute.Instant) {
+		b = append(b, byte(e.Status), byte(e.Reason), byte(e.Stop))
+		b = binary.AppendUvarint(b, uint64(e.Epoch))
+		b = binary.AppendUvarint(b, uint64(e.Retries))
+		for _, at := range times {
+			b = binary.AppendVarint(b, int64(at))
+		}
 	}
+	b = append(append(b, e.ID.UUID[:]...), e.Detail...)
+	state(e, e.ExecletAt, e.StartedAt, e.EndedAt, e.FinishedAt)
 	for _, child := range view.ChildrenOf(e) {
-		parts = append(parts, child.Status, child.Reason, child.Epoch, child.Retries, child.StartedAt)
+		state(child, child.StartedAt)
 	}
-	for _, part := range parts {
-		fmt.Fprintf(h, "%v\x00", part)
-	}
+	h := fnv.New64a()
+	h.Write(b)
 	return `W/"` + hex.EncodeToString(h.Sum(nil)) + `"`
 }
 

@@ -1,6 +1,9 @@
 package compute
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Instant is a point in time in the state: milliseconds since the Unix epoch,
 // UTC. Zero means "not yet" or "never".
@@ -36,11 +39,36 @@ func (i Instant) String() string {
 	if i == 0 {
 		return ""
 	}
-	return i.Time().Format("2006-01-02T15:04:05.000Z")
+	return string(i.append(nil))
+}
+
+// append appends what String returns of an instant that is set. Records and lists have many,
+// and package time takes three times as long.
+func (i Instant) append(b []byte) []byte {
+	t := i.Time()
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	if year < 0 || year > 9999 {
+		return t.AppendFormat(b, "2006-01-02T15:04:05.000Z")
+	}
+	b = append(slices.Grow(b, len("2006-01-02T15:04:05.000Z")), byte('0'+year/1000), byte('0'+year/100%10))
+	for _, part := range []struct {
+		n      int
+		behind byte
+	}{{year % 100, '-'}, {int(month), '-'}, {day, 'T'}, {hour, ':'}, {minute, ':'}, {second, '.'}} {
+		b = append(b, byte('0'+part.n/10), byte('0'+part.n%10), part.behind)
+	}
+	ms := t.Nanosecond() / int(time.Millisecond)
+	return append(b, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
 // MarshalText returns what String returns.
-func (i Instant) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
+func (i Instant) MarshalText() ([]byte, error) {
+	if i == 0 {
+		return []byte{}, nil
+	}
+	return i.append(nil), nil
+}
 
 // UnmarshalText accepts RFC 3339, and "" for the zero Instant.
 func (i *Instant) UnmarshalText(text []byte) error {

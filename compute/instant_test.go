@@ -1,6 +1,7 @@
 package compute_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -51,5 +52,30 @@ func TestInstantArithmetic(t *testing.T) {
 	var i compute.Instant
 	if i.UnmarshalText([]byte("yesterday")) == nil {
 		t.Error("yesterday is accepted")
+	}
+}
+
+// TestInstantText compares the text of instants with that of package time.
+func TestInstantText(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 9))
+	last := time.Date(12_000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	for n := range 20_000 {
+		at := rng.Int64N(2*last) - last/4 // From before the epoch to years of five digits.
+		if n%3 > 0 {
+			at = rng.Int64N(int64(200 * 365 * 24 * time.Hour / time.Millisecond))
+		}
+		i := compute.Instant(at)
+		if want := i.Time().Format("2006-01-02T15:04:05.000Z"); at != 0 && i.String() != want {
+			t.Fatalf("%d is %s, want %s", at, i, want)
+		}
+	}
+}
+
+func BenchmarkInstant(b *testing.B) {
+	i := compute.InstantOf(time.Date(2026, 11, 20, 9, 5, 7, 123_000_000, time.UTC))
+	for b.Loop() {
+		if _, err := i.MarshalText(); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
