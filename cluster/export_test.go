@@ -55,6 +55,11 @@ func (c *Cluster) SeesServers() bool {
 	return !slices.ContainsFunc(c.members.serverIDs(), func(id compute.NodeID) bool { return !alive[id] })
 }
 
+// IndexFor returns the read index that a leader gives to a voter in a term without asking others.
+func (c *Cluster) IndexFor(asker compute.NodeID, term uint64) (index uint64, ok bool) {
+	return c.reader.askedIndex(asker, term)
+}
+
 // CheckSpace runs the disk check that otherwise runs every second.
 func (c *Cluster) CheckSpace() bool { return c.space.check() }
 

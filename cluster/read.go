@@ -9,8 +9,10 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
 	"berth/compute"
+	"berth/fault"
 )
 
 // roundTimeout bounds one round of asking for the read index.
@@ -114,7 +116,8 @@ func (c reader) readRound() (uint64, error) {
 	}
 	ctx, cancel := c.leadership.whileLeads(leader, roundTimeout)
 	defer cancel()
-	data, err := c.Call(ctx, leader, methodReadIndex, nil)
+	// The reads of this round have begun before this server says in which term it is.
+	data, err := c.Call(ctx, leader, methodReadIndex, c.codec.Marshal(readQuestion{Term: c.raft.CurrentTerm()}))
 	if err != nil {
 		return 0, err
 	}
@@ -122,18 +125,17 @@ func (c reader) readRound() (uint64, error) {
 	return index, c.codec.Unmarshal(data, &index)
 }
 
+// readQuestion is what a server asks the leader for a read index with.
+type readQuestion struct {
+	Term uint64 `cbor:"1,keyasint"` // The term that it was in after the reads had begun.
+}
+
 // confirmedIndex is the quorum term check. Its order matters: first the commit
 // index, then the voters, then their terms. A voter raises its term before it
 // grants a vote. So while a majority is in this leader's term, no later leader was
 // elected and nothing newer was acknowledged.
 func (c reader) confirmedIndex(ctx context.Context) (uint64, error) {
-	number := c.terms.ready()
-	if number == 0 || !c.IsLeader() || c.raft.CurrentTerm() != number {
-		return 0, errNotReady
-	}
-	commit := c.raft.CommitIndex()
-	c.commits.Committed() // A follower that asks waits for it.
-	index, err := c.appliedIndex(commit)
+	index, number, err := c.leaderIndex()
 	if err != nil {
 		return 0, err
 	}
@@ -141,6 +143,45 @@ func (c reader) confirmedIndex(ctx context.Context) (uint64, error) {
 		return 0, fmt.Errorf("confirm leadership: %w", err)
 	}
 	return index, nil
+}
+
+// askedIndex is confirmedIndex where this leader and the voter that asks are a majority, as
+// they are among three. It reports false where others have to be asked too. The voter was in
+// this leader's term after the reads had begun, and this leader still is. So before
+// that, neither had voted for a later leader, without whose acknowledgements nothing newer
+// exists.
+func (c reader) askedIndex(asker compute.NodeID, term uint64) (index uint64, ok bool) {
+	if fault.Planted(fault.VerifyLeader) {
+		return 0, false
+	}
+	index, number, err := c.leaderIndex()
+	if err != nil || number != term {
+		return 0, false
+	}
+	voters, agreed := 0, 0
+	for _, s := range c.servers() {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if s.ID == raftconf.ServerID(c.id) || s.ID == raftconf.ServerID(asker) {
+			agreed++
+		}
+	}
+	return index, agreed == 2 && 2*agreed > voters && c.raft.CurrentTerm() == number
+}
+
+// leaderIndex returns the newest index that this leader has committed, and its term. It is a
+// read index once a majority of the voters is found to be still in that term.
+func (c reader) leaderIndex() (index, number uint64, err error) {
+	number = c.terms.ready()
+	if number == 0 || !c.IsLeader() || c.raft.CurrentTerm() != number {
+		return 0, 0, errNotReady
+	}
+	commit := c.raft.CommitIndex()
+	c.commits.Committed() // A follower that asks waits for it.
+	index, err = c.appliedIndex(commit)
+	return index, number, err
 }
 
 // appliedIndex returns the newest entry up to commit that the state machine sees:
@@ -171,9 +212,18 @@ func (c reader) appliesConfigurations() bool {
 
 // handleReadIndex answers another node. A server that does not lead refuses and
 // does not forward: its caller can find the leader as well.
-func (c reader) handleReadIndex(ctx context.Context, _ rpc.Peer, _ []byte) ([]byte, error) {
+func (c reader) handleReadIndex(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	if !c.IsLeader() {
 		return nil, errNoLeader()
+	}
+	var asks readQuestion
+	if len(data) > 0 { // Servers of earlier versions send nothing.
+		if err := c.codec.Unmarshal(data, &asks); err != nil {
+			return nil, compute.Errorf(compute.CodeInvalid, "The request for a read index cannot be read.")
+		}
+	}
+	if index, ok := c.askedIndex(peer.ID, asks.Term); ok {
+		return c.codec.Marshal(index), nil
 	}
 	index, err := c.reads.join(ctx)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"berth/cluster"
+	"berth/compute"
 	"berth/fault"
 	"berth/testsize"
 )
@@ -65,6 +67,64 @@ func TestReadsAreNotStale(t *testing.T) {
 	t.Logf("%d reads, %d stale, %d refused", reads, stale, refused)
 	if least := int(staleRounds) * 40; reads < least && !t.Failed() {
 		t.Errorf("only %d reads were answered, %d refused", reads, refused)
+	}
+}
+
+// TestFollowerCompletesAMajority checks when a leader gives a read index without asking others:
+// if it and the voter that asks are a majority, and both are in its term.
+func TestFollowerCompletesAMajority(t *testing.T) {
+	f := mustFleet(t, 3, func(c *cluster.Config) { c.Voters = 5 })
+	var leader, follower *peer
+	var term uint64
+	eventually(t, "a follower gets an index", func() bool {
+		leader = f.leader()
+		follower, term = f.follower(leader), leader.Term()
+		_, index := leader.mustPropose(t, toyCommand{Op: "1", Key: "k", Value: 1})
+		got, ok := leader.IndexFor(follower.ID(), term)
+		if ok && got < index {
+			t.Fatalf("index %d of an entry at %d", got, index)
+		}
+		return ok // A slow machine may change the leader.
+	})
+	for name, asks := range map[string]struct {
+		of    *peer
+		asker compute.NodeID
+		term  uint64
+	}{
+		"an earlier term": {leader, follower.ID(), term - 1},
+		"a later term":    {leader, follower.ID(), term + 1},
+		"no term":         {leader, follower.ID(), 0},
+		"a stranger":      {leader, compute.NodeID{UUID: compute.UUID{1}}, term},
+		"nobody":          {leader, compute.NodeID{}, term},
+		"the leader":      {leader, leader.ID(), term},
+		"a follower":      {follower, leader.ID(), term},
+	} {
+		if _, ok := asks.of.IndexFor(asks.asker, asks.term); ok {
+			t.Errorf("%s: a majority", name)
+		}
+	}
+	f.wire.isolate(leader.cfg.Name, true)
+	newer := f.live(leader).leader()
+	newer.mustPropose(t, toyCommand{Op: "2", Key: "k", Value: 2})
+	for _, p := range f.peers {
+		if p == leader {
+			continue
+		}
+		if _, ok := leader.IndexFor(p.ID(), p.Term()); ok {
+			t.Errorf("cut off, the leader of term %d gives an index to a voter of term %d", term, p.Term())
+		}
+	}
+	f.wire.isolate(leader.cfg.Name, false)
+	for range 2 {
+		f.mustAdd()
+	}
+	f.awaitVoters(5)
+	leader = f.leader()
+	if _, ok := leader.IndexFor(f.follower(leader).ID(), leader.Term()); ok {
+		t.Error("two of five voters are a majority")
+	}
+	if got := f.follower(leader).mustRead(t, "k"); got != 2 {
+		t.Errorf("among five, a follower reads %d", got)
 	}
 }
 
