@@ -146,7 +146,7 @@ var libraries = []library{
 	{"github.com/hashicorp/memberlist", []string{"cluster"}, "gossip is a hint that only the cluster reads"},
 	{"github.com/hashicorp/yamux", []string{"cluster"}, "node-to-node calls have one transport"},
 	{"github.com/hashicorp/go-hclog", []string{"cluster"}, "raft's logger is turned into slog where raft is"},
-	{"github.com/valyala/fasthttp", []string{"api/edge", "bench/load"}, "request bytes are reused after the handler: one package copies them, and the bench's reference reads none"},
+	{"github.com/valyala/fasthttp", []string{"api/edge", "bench/load"}, "request bytes are reused after the handler: one package copies them; the bench has a client and a reference"},
 	{"github.com/fasthttp/router", []string{"api/edge"}, "one route table"},
 	{"github.com/getkin/kin-openapi", []string{"api"}, "one route table is the source of the OpenAPI document"},
 	{"github.com/hashicorp/golang-lru", []string{"api"}, "what ended executions answer is kept where it is answered"},

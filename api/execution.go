@@ -96,7 +96,7 @@ func etagOf(view *fsm.View, e *compute.Execution) string {
 	b := make([]byte, 0, 256)
 	state := func(e *compute.Execution, times ...compute.Instant) {
 		b = append(b, byte(e.Status), byte(e.Reason), byte(e.Stop))
-		b = binary.AppendUvarint(b, uint64(e.Epoch))
+		b = binary.AppendUvarint(b, e.Epoch)
 		b = binary.AppendUvarint(b, uint64(e.Retries))
 		for _, at := range times {
 			b = binary.AppendVarint(b, int64(at))

@@ -59,7 +59,7 @@ func tuneGC(ctx context.Context) {
 	calm := time.NewTimer(calmPeriod)
 	defer calm.Stop()
 	for {
-		changed := false
+		var changed bool
 		select {
 		case <-ctx.Done():
 			return

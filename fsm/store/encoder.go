@@ -273,16 +273,8 @@ func (e *encoder) uint(p unsafe.Pointer) uint64 {
 
 // int returns the number at p, which has a sign.
 func (e *encoder) int(p unsafe.Pointer) int64 {
-	switch e.size {
-	case 1:
-		return int64(*(*int8)(p))
-	case 2:
-		return int64(*(*int16)(p))
-	case 4:
-		return int64(*(*int32)(p))
-	default:
-		return *(*int64)(p)
-	}
+	unused := 64 - 8*e.size
+	return int64(e.uint(p)<<unused) >> unused
 }
 
 // array returns the array of bytes at p.
