@@ -111,7 +111,7 @@ func (c reader) readRound() (uint64, error) {
 		return c.confirmedIndex(ctx)
 	}
 	leader, known := c.Leader()
-	if !known || leader == c.id {
+	if !known || leader == c.id || c.raft == nil { // A worker has no Raft, and no state to read.
 		return 0, errNotReady
 	}
 	ctx, cancel := c.leadership.whileLeads(leader, roundTimeout)
