@@ -302,7 +302,7 @@ type member struct {
 
 	index  int
 	name   string          // In JSON; "" for an embedded struct.
-	key    any             // The name.
+	key    any             // The name, as a part of a location.
 	preset json.RawMessage // The value of an absent field; nil if it stays zero.
 }
 
