@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,60 +17,110 @@ import (
 	"berth/compute"
 )
 
-func TestLaneBatchesBehindWhatIsOnItsWay(t *testing.T) {
+// queued returns n proposals with frames of so many bytes.
+func queued(n, bytes int) []*proposal {
+	out := make([]*proposal, n)
+	for i := range out {
+		out[i] = &proposal{frame: make([]byte, bytes), done: make(chan outcome, 1)}
+	}
+	return out
+}
+
+func TestProposalsWaitForABatchInFlight(t *testing.T) {
+	const full, large = 2 * batchFrames, 100 << 10
+	for name, tt := range map[string]struct {
+		frames []int // How many are added at a time.
+		bytes  int
+		want   []int // Sizes of the batches before one has returned.
+		last   int   // Size of the first batch behind them.
+	}{
+		"one at a time":            {[]int{1, 1, 1, 1, 1}, 100, []int{1}, 4},
+		"together":                 {[]int{5}, 100, []int{5}, 0},
+		"full batches":             {[]int{1, fullFrames, 1, fullFrames}, 100, []int{1, fullFrames, 1 + fullFrames}, 0},
+		"almost full ones":         {[]int{1, fullFrames - 1}, 100, []int{1}, fullFrames - 1},
+		"large frames":             {[]int{1, 1, 1, 1, 1, 1, 1}, large, []int{1, 3, 3}, 0},
+		"no more than are allowed": {[]int{1, 64, 64, 64, 64, 64}, 100, []int{1, 64, 64, 64}, 128},
+		"more than a batch holds":  {[]int{1, full}, 100, []int{1, batchFrames}, batchFrames},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var sizes []int
+				release := make(chan struct{})
+				var mu sync.Mutex
+				l := &batcher{spawn: func(fn func()) { go fn() }, send: func(batch []*proposal) {
+					mu.Lock()
+					sizes = append(sizes, len(batch))
+					mu.Unlock()
+					<-release
+					finish(batch, outcome{Status: statusCommitted})
+				}}
+				var all []*proposal
+				for _, n := range tt.frames {
+					some := queued(n, tt.bytes)
+					all = append(all, some...)
+					if taken := l.add(some...); taken != n {
+						t.Fatalf("it took %d of %d", taken, n)
+					}
+					synctest.Wait()
+				}
+				if !slices.Equal(sizes, tt.want) {
+					t.Errorf("batches of %v in flight, want %v", sizes, tt.want)
+				}
+				sent := len(sizes)
+				close(release)
+				synctest.Wait()
+				if tt.last > 0 && (len(sizes) == sent || sizes[sent] != tt.last) {
+					t.Errorf("batches of %v, want %d behind those in flight", sizes, tt.last)
+				}
+				for i, p := range all {
+					if o := <-p.done; o.Status != statusCommitted {
+						t.Fatalf("proposal %d: %+v", i, o)
+					}
+				}
+				if l.active != 0 || l.bytes != 0 || len(l.queue) != 0 {
+					t.Errorf("left over: %d senders, %d bytes, %d proposals", l.active, l.bytes, len(l.queue))
+				}
+			})
+		})
+	}
+}
+
+func TestOnlyWaitingProposalsAreAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var sizes []int
 		release := make(chan struct{})
 		l := &batcher{spawn: func(fn func()) { go fn() }, send: func(batch []*proposal) {
-			mu.Lock()
-			sizes = append(sizes, len(batch))
-			mu.Unlock()
 			<-release
 			finish(batch, outcome{Status: statusCommitted})
 		}}
-		const extra = 600
-		var all []*proposal
-		for range batcherSends + extra {
-			p := &proposal{frame: make([]byte, 100), done: make(chan outcome, 1)}
-			all = append(all, p)
-			if !l.add(p) {
-				t.Fatal("full")
-			}
-			if len(all) <= batcherSends {
-				synctest.Wait() // The first ones are sent at once.
-			}
+		some := queued(3, 100)
+		for _, p := range some {
+			l.add(p)
+			synctest.Wait()
 		}
-		abandoned := all[len(all)-1]
-		if !abandoned.abandon() || all[0].abandon() {
+		if some[0].abandon() || !some[2].abandon() {
 			t.Error("only what waits can be abandoned")
 		}
 		close(release)
 		synctest.Wait()
-		if len(sizes) < batcherSends+3 || sizes[0] != 1 || sizes[batcherSends-1] != 1 || sizes[batcherSends] != batchFrames {
-			t.Errorf("batches of %v", sizes)
-		}
-		for i, p := range all[:len(all)-1] {
-			if o := <-p.done; o.Status != statusCommitted {
-				t.Fatalf("proposal %d: %+v", i, o)
-			}
-		}
-		if len(abandoned.done) != 0 || l.active != 0 || l.bytes != 0 {
-			t.Errorf("left over: %d outcomes, %d senders, %d bytes", len(abandoned.done), l.active, l.bytes)
+		if len(some[1].done) != 1 || len(some[2].done) != 0 || l.active != 0 || l.bytes != 0 {
+			t.Errorf("%d and %d outcomes, %d senders, %d bytes", len(some[1].done), len(some[2].done), l.active, l.bytes)
 		}
 	})
 }
 
-func TestLaneIsBounded(t *testing.T) {
+func TestWaitingProposalsAreBounded(t *testing.T) {
 	stuck := make(chan struct{})
 	l := &batcher{spawn: func(fn func()) { go fn() }, send: func([]*proposal) { <-stuck }}
 	defer close(stuck)
 	n := 0
-	for l.add(&proposal{frame: make([]byte, 1<<20)}) {
+	for l.add(queued(1, 1<<20)...) == 1 {
 		n++
 	}
 	if n < 60 || n > 80 {
 		t.Errorf("it took %d MiB", n)
+	}
+	if taken := l.add(queued(2, 1<<20)...); taken != 0 {
+		t.Errorf("full, it took %d more", taken)
 	}
 }
 

@@ -140,7 +140,7 @@ func (c proposer) try(ctx context.Context, frame []byte, hops int) outcome {
 		return outcome{}
 	}
 	p := &proposal{frame: frame, hops: hops, done: make(chan outcome, 1)}
-	if !way.add(p) {
+	if way.add(p) == 0 {
 		e := compute.Errorf(compute.CodeUnavailable, "This node has too many requests waiting.")
 		return outcome{Err: e.Retry(time.Second)}
 	}
@@ -333,14 +333,21 @@ func (c proposer) handlePropose(ctx context.Context, _ rpc.Peer, data []byte) ([
 		return nil, compute.Errorf(compute.CodeTooLarge, "%d frames are over the limit of %d.", len(req.Frames), maxFrames)
 	}
 	answer := proposeAnswer{Outcomes: make([]outcome, len(req.Frames))}
-	way := c.way()
 	batch := make([]*proposal, len(req.Frames))
+	valid := make([]*proposal, 0, len(req.Frames))
 	for i, frame := range req.Frames {
 		batch[i] = &proposal{frame: frame, hops: req.Hops, done: make(chan outcome, 1)}
-		if way == nil || len(frame) == 0 || len(frame) > MaxFrame || !way.add(batch[i]) {
+		if len(frame) == 0 || len(frame) > MaxFrame {
 			batch[i].done <- outcome{}
+		} else {
+			valid = append(valid, batch[i])
 		}
 	}
+	taken := 0
+	if way := c.way(); way != nil {
+		taken = way.add(valid...)
+	}
+	finish(valid[taken:], outcome{})
 	for i, p := range batch {
 		select {
 		case answer.Outcomes[i] = <-p.done:

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"berth/cluster"
 	"berth/compute"
 )
@@ -178,10 +180,17 @@ func TestStopWithEntriesToApply(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var asked sync.WaitGroup
 		for i := range int64(4) {
+			frame := opFrame(toyCommand{Op: fmt.Sprint(i), Key: "k", Value: i})
 			asked.Go(func() {
-				_, _, err := p.Propose(ctx, opFrame(toyCommand{Op: fmt.Sprint(i), Key: "k", Value: i}))
+				if i > 0 { // Proposals would wait for the first one.
+					if err := p.ApplyEntry(frame); err != nil && !errors.Is(err, raft.ErrRaftShutdown) {
+						t.Errorf("entry %d: %v", i, err)
+					}
+					return
+				}
+				_, _, err := p.Propose(ctx, frame)
 				if err != nil && compute.CodeOf(err) != compute.CodeUnavailable && !errors.Is(err, context.Canceled) {
-					t.Errorf("proposal %d: %v", i, err)
+					t.Errorf("the proposal: %v", err)
 				}
 			})
 			eventually(t, "the entry is committed", func() bool { return p.CommitIndex() > before+uint64(i) })
