@@ -44,18 +44,19 @@ func (n *Node) boundMemory(ctx context.Context) error {
 		})
 	}
 	if os.Getenv("GOGC") == "" {
-		both.Go(func() { tuneGC(ctx) })
+		both.Go(func() { tuneGC(ctx, n.heap) })
 	}
 	return nil
 }
 
-// tuneGC makes garbage collections rarer while there is much garbage. It runs after each
-// collection, so that a node at rest is not woken.
-func tuneGC(ctx context.Context) {
+// tuneGC makes garbage collections rarer while there is much garbage, and has a busy node's
+// heap in huge pages. It runs after each collection, so that a node at rest is not woken.
+func tuneGC(ctx context.Context, heap *heapArea) {
 	target, last := gcTarget{percent: restPercent}, time.Now() //nolint:forbidigo // A stopwatch.
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	collected := make(chan struct{}, 1)
 	awaitGC(ctx, collected)
+	heap.useHuge(true) // A start is work too.
 	calm := time.NewTimer(calmPeriod)
 	defer calm.Stop()
 	for {
@@ -65,11 +66,15 @@ func tuneGC(ctx context.Context) {
 			return
 		case <-calm.C:
 			changed = target.rest()
+			heap.useHuge(false)
 		case <-collected:
 			metrics.Read(live)
 			changed = target.follow(time.Since(last), live[0].Value.Uint64())
 			last = time.Now() //nolint:forbidigo // A stopwatch.
 			calm.Reset(calmPeriod)
+			if target.percent > restPercent {
+				heap.useHuge(true)
+			}
 		}
 		if changed {
 			debug.SetGCPercent(target.percent)

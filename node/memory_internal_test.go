@@ -1,7 +1,11 @@
 package node
 
 import (
+	"fmt"
+	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,4 +63,50 @@ func TestCollectionsAreNoticed(t *testing.T) {
 		runtime.GC()
 		<-collected
 	}
+}
+
+// TestBusyHeapIsInHugePages checks that new objects lie in the area, that the kernel maps
+// it as asked, and that it takes no memory before it is used.
+func TestBusyHeapIsInHugePages(t *testing.T) {
+	h := reserveHeap()
+	if !h.useHuge(true) {
+		if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage"); err == nil {
+			t.Error("the kernel refuses huge pages, but has them")
+		}
+		return
+	}
+	size, flags := mapping(t, h.start)
+	if !slices.Contains(flags, "hg") || size < heapBytes {
+		t.Errorf("the kernel has %d MiB mapped with the flags %v", size>>20, flags)
+	}
+	h.useHuge(false)
+	if _, flags := mapping(t, h.start); !slices.Contains(flags, "nh") {
+		t.Errorf("at rest the flags are %v", flags)
+	}
+	object := make([]byte, 16<<20)
+	if at := addressOf(object); at+uintptr(len(object)) <= h.start || at >= h.start+heapBytes {
+		t.Errorf("an object lies at %x, the area at %x", at, h.start)
+	}
+	runtime.KeepAlive(object)
+}
+
+// mapping returns the bytes and the flags of the mapping of an address; see
+// proc_pid_smaps(5).
+func mapping(t *testing.T, address uintptr) (size uintptr, flags []string) {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := false
+	for line := range strings.Lines(string(data)) {
+		var from, to uintptr
+		if n, _ := fmt.Sscanf(line, "%x-%x ", &from, &to); n == 2 {
+			inside, size = from <= address && address < to, to-from
+		} else if rest, found := strings.CutPrefix(line, "VmFlags:"); found && inside {
+			return size, strings.Fields(rest)
+		}
+	}
+	t.Fatal("no mapping has the address")
+	return 0, nil
 }

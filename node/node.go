@@ -111,6 +111,7 @@ type Node struct {
 	api       *edge.Server
 
 	auditExport *audit.Export // Nil for none.
+	heap        *heapArea     // Nil unless the process is this node alone.
 
 	listener net.Listener // The API's listener.
 	metrics  net.Listener // The listener of /metrics, when it has an address of its own.
@@ -140,6 +141,9 @@ func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Node, err er
 		return nil, err
 	}
 	n := &Node{cfg: cfg, opts: opts.withDefaults(), registry: prometheus.NewRegistry(), machine: fsm.New()}
+	if opts.Alone {
+		n.heap = reserveHeap()
+	}
 	n.s3, n.remote = &s3Part{node: n}, &remotePart{node: n}
 	n.logger = n.opts.Logger
 	n.stop = stopDeadline{limit: n.opts.StopLimit, fatal: n.opts.Fatal}
