@@ -129,6 +129,14 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 func Probe(ctx context.Context, host string) (Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
+	silent := func(err error) error {
+		return compute.Errorf(compute.CodeUnavailable, "no Docker engine answers at %s: %w", host, err)
+	}
+	if socket, local := strings.CutPrefix(host, "unix://"); local {
+		if _, err := os.Stat(socket); err != nil {
+			return Facts{}, silent(err) // A machine without an engine is asked every other second.
+		}
+	}
 	api, err := client.New(client.WithHost(host))
 	if err != nil {
 		return Facts{}, fmt.Errorf("open engine: %w", err)
@@ -136,7 +144,7 @@ func Probe(ctx context.Context, host string) (Facts, error) {
 	defer api.Close()
 	info, err := api.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return Facts{}, compute.Errorf(compute.CodeUnavailable, "no Docker engine answers at %s: %w", host, err)
+		return Facts{}, silent(err)
 	}
 	said := info.Info
 	if said.OSType != runtime.GOOS {

@@ -2,7 +2,9 @@ package docker
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"berth/compute"
 	"berth/node/executor/supervise"
 )
 
@@ -132,5 +135,19 @@ func TestServicesShareTheGPUsOfAnAttempt(t *testing.T) {
 		if len(devices) != 1 || !reflect.DeepEqual(devices[0], asked) {
 			t.Errorf("%s has %v, want %v", name, devices, asked)
 		}
+	}
+}
+
+// TestProbeWithoutEngine checks that a machine without an engine learns why, and that it
+// costs little: nodes look for one every other second.
+func TestProbeWithoutEngine(t *testing.T) {
+	host := "unix://" + t.TempDir() + "/docker.sock"
+	var err error
+	allocations := testing.AllocsPerRun(10, func() { _, err = Probe(t.Context(), host) })
+	if compute.CodeOf(err) != compute.CodeUnavailable || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no engine: %v", err)
+	}
+	if allocations > 30 { // A client of an engine takes hundreds.
+		t.Errorf("it takes %.0f allocations", allocations)
 	}
 }
