@@ -1,12 +1,16 @@
 package cluster
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // Limits of a batcher.
 const (
-	batcherSends = 4 // Batches in flight. Each but the first waits until it is full:
-	fullFrames   = 64
-	fullBytes    = 256 << 10
+	batcherSends = 4 // Batches in flight. All but the first are worth an entry of their own:
+	worthFrames  = 64
+	worthBytes   = 256 << 10
+	stuckAfter   = time.Second // A batch that takes longer holds no others back.
 	batcherQueue = 16_384
 	batcherBytes = 64 << 20
 	batchBytes   = maxEntry - 4<<10 // Leaves space for the preamble.
@@ -24,7 +28,8 @@ type batcher struct {
 	mu     sync.Mutex
 	queue  []*proposal
 	bytes  int
-	active int // Senders.
+	active int // Senders,
+	stuck  int // of which so many are stuck.
 }
 
 // add queues proposals, which then share a batch where one has space for them. It
@@ -40,19 +45,24 @@ func (l *batcher) add(some ...*proposal) (taken int) {
 		l.bytes += len(p.frame)
 		taken++
 	}
+	l.start()
+	return taken
+}
+
+// start adds a sender if the queue is worth one. The caller holds mu.
+func (l *batcher) start() {
 	if l.active < batcherSends && l.due(l.active) {
 		l.active++
 		l.spawn(l.drain)
 	}
-	return taken
 }
 
-// due reports whether the queue is to be sent while so many batches are in flight.
+// due reports whether a batch is to be sent beside other senders. The caller holds mu.
 func (l *batcher) due(others int) bool {
-	if others == 0 {
+	if others <= l.stuck {
 		return len(l.queue) > 0
 	}
-	return len(l.queue) >= fullFrames || l.bytes >= fullBytes
+	return len(l.queue) >= worthFrames || l.bytes >= worthBytes
 }
 
 // drain sends batches until none is due.
@@ -63,9 +73,21 @@ func (l *batcher) drain() {
 			return
 		}
 		if len(batch) > 0 {
+			stuck := time.AfterFunc(stuckAfter, func() { l.count(1) })
 			l.send(batch)
+			if !stuck.Stop() {
+				l.count(-1)
+			}
 		}
 	}
+}
+
+// count adds to the senders that are stuck.
+func (l *batcher) count(stuck int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stuck += stuck
+	l.start()
 }
 
 // next takes a batch from the queue. It returns nil and deregisters the sender
@@ -92,5 +114,6 @@ func (l *batcher) next() []*proposal {
 	}
 	clear(l.queue[:used])
 	l.queue = l.queue[used:]
+	l.start()
 	return batch
 }

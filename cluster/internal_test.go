@@ -36,11 +36,11 @@ func TestProposalsWaitForABatchInFlight(t *testing.T) {
 	}{
 		"one at a time":            {[]int{1, 1, 1, 1, 1}, 100, []int{1}, 4},
 		"together":                 {[]int{5}, 100, []int{5}, 0},
-		"full batches":             {[]int{1, fullFrames, 1, fullFrames}, 100, []int{1, fullFrames, 1 + fullFrames}, 0},
-		"almost full ones":         {[]int{1, fullFrames - 1}, 100, []int{1}, fullFrames - 1},
+		"worth an entry":           {[]int{1, worthFrames, 1, worthFrames}, 100, []int{1, worthFrames, 1 + worthFrames}, 0},
+		"almost worth one":         {[]int{1, worthFrames - 1}, 100, []int{1}, worthFrames - 1},
 		"large frames":             {[]int{1, 1, 1, 1, 1, 1, 1}, large, []int{1, 3, 3}, 0},
 		"no more than are allowed": {[]int{1, 64, 64, 64, 64, 64}, 100, []int{1, 64, 64, 64}, 128},
-		"more than a batch holds":  {[]int{1, full}, 100, []int{1, batchFrames}, batchFrames},
+		"more than a batch holds":  {[]int{1, full}, 100, []int{1, batchFrames, batchFrames}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,6 +104,63 @@ func TestOnlyWaitingProposalsAreAbandoned(t *testing.T) {
 		synctest.Wait()
 		if len(some[1].done) != 1 || len(some[2].done) != 0 || l.active != 0 || l.bytes != 0 {
 			t.Errorf("%d and %d outcomes, %d senders, %d bytes", len(some[1].done), len(some[2].done), l.active, l.bytes)
+		}
+	})
+}
+
+// TestAbandonedProposalsMakeNoBatch abandons all that wait.
+func TestAbandonedProposalsMakeNoBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, sent := make(chan struct{}), 0
+		l := &batcher{spawn: func(fn func()) { go fn() }, send: func(batch []*proposal) {
+			sent += len(batch)
+			<-release
+			finish(batch, outcome{Status: statusCommitted})
+		}}
+		first, others := queued(1, 100), queued(3, 100)
+		l.add(first...)
+		synctest.Wait()
+		l.add(others...)
+		for _, p := range others {
+			p.abandon()
+		}
+		close(release)
+		synctest.Wait()
+		if sent != 1 || l.active != 0 || l.bytes != 0 {
+			t.Errorf("%d sent, %d senders, %d bytes", sent, l.active, l.bytes)
+		}
+	})
+}
+
+// TestStuckBatchHoldsNothingBack has a call that does not return, as to a leader that
+// hangs: what comes later waits for a second, and then no longer.
+func TestStuckBatchHoldsNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, begun := make(chan struct{}), time.Now()
+		l := &batcher{spawn: func(fn func()) { go fn() }, send: func(batch []*proposal) {
+			if len(batch[0].frame) == 1 {
+				<-release
+			}
+			finish(batch, outcome{Status: statusCommitted})
+		}}
+		l.add(queued(1, 1)...)
+		synctest.Wait()
+		waiting := queued(3, 100)
+		l.add(waiting...)
+		<-waiting[2].done
+		if after := time.Since(begun); after != stuckAfter {
+			t.Errorf("they waited for %v, want %v", after, stuckAfter)
+		}
+		later := queued(1, 100)
+		l.add(later...)
+		<-later[0].done
+		if after := time.Since(begun); after != stuckAfter {
+			t.Errorf("a later one came after %v, want %v", after, stuckAfter)
+		}
+		close(release)
+		synctest.Wait()
+		if l.active != 0 || l.stuck != 0 {
+			t.Errorf("%d senders, of which %d are stuck", l.active, l.stuck)
 		}
 	})
 }
