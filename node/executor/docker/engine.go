@@ -132,7 +132,7 @@ func Probe(ctx context.Context, host string) (Facts, error) {
 	silent := func(err error) error {
 		return compute.Errorf(compute.CodeUnavailable, "no Docker engine answers at %s: %w", host, err)
 	}
-	if socket, local := strings.CutPrefix(host, "unix://"); local {
+	if socket, local := strings.CutPrefix(host, "unix://"); local && !strings.HasPrefix(socket, "@") {
 		if _, err := os.Stat(socket); err != nil {
 			return Facts{}, silent(err) // A machine without an engine is asked every other second.
 		}
