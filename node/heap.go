@@ -21,7 +21,8 @@ type heapArea struct {
 }
 
 // reserveHeap makes the area: the runtime maps a large object in one piece, and uses its
-// addresses again once it is gone. The object is never written to, so it takes no memory.
+// addresses again once it is gone. While little of the heap has been used, as when a process
+// starts, the runtime does not write to the object, so it takes no memory.
 func reserveHeap() *heapArea {
 	const page = 2 << 20
 	start := addressOf(make([]byte, heapBytes+page))
@@ -33,8 +34,8 @@ func reserveHeap() *heapArea {
 func addressOf(object []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(object))) }
 
 // useHuge sets whether pages that the heap touches from now on are huge. A node at rest does
-// without, as a huge page takes 2 MiB however little of it is in use. It reports false where
-// the kernel has none.
+// without, as a huge page takes 2 MiB however little of it is in use: up to heapBytes in all
+// that the runtime does not count. It reports false where the kernel has none.
 func (h *heapArea) useHuge(huge bool) bool {
 	if h.start == 0 || h.huge == huge {
 		return h.start != 0

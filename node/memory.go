@@ -72,7 +72,7 @@ func tuneGC(ctx context.Context, heap *heapArea) {
 			changed = target.follow(time.Since(last), live[0].Value.Uint64())
 			last = time.Now() //nolint:forbidigo // A stopwatch.
 			calm.Reset(calmPeriod)
-			if target.percent > restPercent {
+			if target.busy {
 				heap.useHuge(true)
 			}
 		}
@@ -98,13 +98,17 @@ func awaitGC(ctx context.Context, collected chan<- struct{}) {
 }
 
 // gcTarget is how much garbage may lie on the heap, in percent of the bytes in use.
-type gcTarget struct{ percent int }
+type gcTarget struct {
+	percent int
+	busy    bool // Collections would come more than once a busyPeriod at restPercent.
+}
 
 // follow changes the target after a collection that came so long after the one before and
 // found so many bytes in use. It reports whether it did.
 func (t *gcTarget) follow(after time.Duration, live uint64) (changed bool) {
 	want := restPercent
-	if after*restPercent <= busyPeriod*time.Duration(t.percent) {
+	t.busy = after*restPercent <= busyPeriod*time.Duration(t.percent)
+	if t.busy {
 		want = int(min(max(restPercent, 100*busyGarbage/max(live, 1)), busyPercent))
 	}
 	changed = want != t.percent
@@ -115,7 +119,7 @@ func (t *gcTarget) follow(after time.Duration, live uint64) (changed bool) {
 // rest changes the target to that of a node at rest, and reports whether it did.
 func (t *gcTarget) rest() (changed bool) {
 	changed = t.percent != restPercent
-	t.percent = restPercent
+	t.percent, t.busy = restPercent, false
 	return changed
 }
 
