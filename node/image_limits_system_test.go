@@ -14,7 +14,10 @@ import (
 
 // checkImageLimits executes an image that tries what its limits forbid.
 func checkImageLimits(t *testing.T, c *nodetest.Cluster, api *client.Client) {
-	e := mustFinish(t, api, mustSubmitImage(t, api, client.StartImage{Image: dockertest.Image, RunCommand: []string{"alloc", "2200"}}))
+	e := mustFinish(t, api, mustSubmitImage(t, api, client.StartImage{
+		Start: client.Start{Timeout: 170}, // A busy machine takes more than a minute to map 2 GiB.
+		Image: dockertest.Image, RunCommand: []string{"alloc", "2200"},
+	}))
 	if e.Status != compute.StatusFailed || e.StatusDetails == nil || *e.StatusDetails != "out_of_memory" ||
 		!strings.Contains(strings.Join(e.Errors, " "), "memory limit of 2048 MiB") || e.Billed == nil || *e.Billed == 0 {
 		t.Errorf("with more memory than its limit it is %v, %v, errors %v, billed %v", e.Status, e.StatusDetails, e.Errors, e.Billed)
