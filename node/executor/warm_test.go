@@ -93,6 +93,7 @@ print(json.dumps({"start": int(start), "process": {
         "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "Umask", "SigBlk", "SigIgn", "SigCgt")},
     "mounts": mounts, "cgroup": open("/proc/self/cgroup").read(), "stdin": os.readlink("/proc/self/fd/0"),
     "leads": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()], "parent": os.getppid(),
+    "timers": open("/proc/self/timerslack_ns").read(),
     "processes": [p for p in os.listdir("/proc") if p.isdigit() and int(p) != os.getpid()],
 }}))
 `
@@ -137,6 +138,9 @@ func TestWarmSandbox(t *testing.T) {
 		}
 	}
 	plain := n.describe(bundle(ownInterpreter()))
+	if got := string(plain.Process["timers"]); got != `"50000\n"` {
+		t.Errorf("timers of the code may be %s ns late, want the kernel's 50000", got)
+	}
 	waited := n.describe(bundle(map[string]string{}))
 	if warm() != 0 {
 		t.Fatalf("%d attempts had a warm sandbox", warm())

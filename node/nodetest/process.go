@@ -17,6 +17,7 @@ import (
 
 	"berth/node"
 	"berth/node/config"
+	"berth/timerslack"
 )
 
 // configVariable tells a test binary that it is to be the node whose
@@ -33,8 +34,9 @@ type addresses struct {
 }
 
 // Main is called by the TestMain of a test binary. It runs the tests, or the
-// node that this process is.
+// node that this process is, with the coarse timers of a node's process.
 func Main(m *testing.M) {
+	_ = timerslack.OfMonitor(timerslack.Node) // Without the capability, tests take a little longer.
 	if path := os.Getenv(configVariable); path != "" {
 		if err := runProcess(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"berth/node/executor/docker"
 	"berth/node/executor/program"
 	"berth/node/executor/supervise"
+	"berth/timerslack"
 )
 
 // spareTime is how long a supervisor waits for an attempt before it ends.
@@ -189,11 +191,11 @@ func (s *supervisors) execute(files []*os.File, args ...string) error {
 		path, attr.Files = s.program.For(files)
 	}
 	args = append([]string{"berth"}, args...)
-	process, err := os.StartProcess(path, args, attr)
+	process, err := spawn(path, args, attr)
 	if err != nil && path != program.Own {
 		s.log.Warn("supervisor executes the whole binary", "hint", "it starts more slowly", "err", err)
 		attr.Files = files
-		process, err = os.StartProcess(program.Own, args, attr)
+		process, err = spawn(program.Own, args, attr)
 	}
 	if err != nil {
 		return fmt.Errorf("spawn supervisor: %w", err)
@@ -203,6 +205,16 @@ func (s *supervisors) execute(files []*os.File, args ...string) error {
 		_, _ = process.Wait()
 	}()
 	return nil
+}
+
+// spawn starts a process with coarse timers, which it has from this thread: the monitor threads of
+// a supervisor and of a first process would wake dozens of times while they start.
+func spawn(path string, args []string, attr *os.ProcAttr) (*os.Process, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	timerslack.OfThread(timerslack.Supervisor)
+	defer timerslack.OfThread(0)
+	return os.StartProcess(path, args, attr)
 }
 
 // hand gives a supervisor that waits the attempt in dir. Another takes the place of one that
