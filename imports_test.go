@@ -100,7 +100,7 @@ var rules = []rule{
 	{"node/mirror", []string{"compute", "loop"}, "blobs are copied without knowing what refers to them, or where the copies go"},
 	{"node/secrets", []string{"compute"}, "the children of node do not know each other"},
 	{"node/statetest", []string{"compute", "fsm"}, "a state for tests needs no node"},
-	{"node/nodetest", []string{"api/client", "api/wire", "compute", "node", "node/config", "timerslack"}, "tests see a node from outside, as its users do"},
+	{"node/nodetest", []string{"api/client", "api/wire", "compute", "node", "node/config"}, "tests see a node from outside, as its users do"},
 
 	{"bench", []string{"api/client", "api/wire", "compute", "fsm", "loop", "scheduler", "scheduler/forecast"}, "it drives nodes through the API, and simulates with the real Pack and state machine"},
 	{"bench/faults", []string{"api/client", "api/wire", "attempt", "bench/quantile", "boottime", "compute", "fault", "loop", "node/executor/prepare"}, "it sees nodes as their users do, and removes from the machine what killed ones leave"},
@@ -111,7 +111,7 @@ var rules = []rule{
 	{"cmd/berth/admin", []string{"api/client", "api/wire", "cmd/berth/cli", "compute", "loop", "node/repair"}, "operators call the API or repair a stopped server; no command executes a node"},
 	{"cmd/berth/account", []string{"api/client", "api/wire", "cmd/berth/cli", "cmd/berth/contexts", "compute", "loop"}, "people and their credentials, as their cluster knows them and as this machine does"},
 	{"cmd/berth/storage", []string{"api/client", "api/wire", "cmd/berth/cli", "compute"}, "files move between this machine and the API"},
-	{"cmd/berth/benchcmd", []string{"bench/...", "cmd/berth/cli", "cmd/berth/dev", "fault", "timerslack"}, "benchmarks are flags and tables around a package of bench"},
+	{"cmd/berth/benchcmd", []string{"bench/...", "cmd/berth/cli", "cmd/berth/dev", "fault"}, "benchmarks are flags and tables around a package of bench"},
 	{"cmd/berth/source", []string{"api/client", "api/wire", "compute"}, "a directory is read and sent without knowing flags"},
 	{"cmd/berth/cli", []string{"api/client", "cmd/berth/contexts", "cmd/berth/devstate"}, "commands share a few lines about flags and printing, and know the cluster through its client"},
 	{"cmd/berth/clitest", []string{"cmd/berth/cli"}, "tests execute command lines as users do"},

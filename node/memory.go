@@ -32,19 +32,20 @@ const (
 	calmPeriod  = 10 * time.Second // Time without a collection until a node is no longer busy.
 )
 
-// boundMemory keeps the process small while clients have it hold all that their
-// limits allow, and lets it leave more garbage while it is busy. The operator's
-// GOMEMLIMIT and GOGC come first.
-func (n *Node) boundMemory(ctx context.Context) error {
-	var both sync.WaitGroup
-	defer both.Wait()
+// tuneRuntime keeps the process small while clients have it hold all that their
+// limits allow, and while it is busy lets it leave more garbage and wake less often.
+// The operator's GOMEMLIMIT and GOGC come first.
+func (n *Node) tuneRuntime(ctx context.Context) error {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { n.tuneMonitor(ctx) })
 	if os.Getenv("GOMEMLIMIT") == "" {
-		both.Go(func() {
+		parts.Go(func() {
 			loop.Every(ctx, memoryPeriod, func() { debug.SetMemoryLimit(memoryLimit(n.machine.View().Summary())) })
 		})
 	}
 	if os.Getenv("GOGC") == "" {
-		both.Go(func() { tuneGC(ctx, n.heap) })
+		parts.Go(func() { tuneGC(ctx, n.heap) })
 	}
 	return nil
 }

@@ -26,9 +26,6 @@ func TestFollowWork(t *testing.T) {
 		for got := time.Duration(0); got != want; {
 			select {
 			case got = <-set:
-				if got != want {
-					t.Fatalf("timers may be %v late, want %v", got, want)
-				}
 			case <-time.After(10 * time.Millisecond):
 				if want == timerslack.Node {
 					runtime.GC()

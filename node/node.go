@@ -141,11 +141,11 @@ func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Node, err er
 		return nil, err
 	}
 	n := &Node{cfg: cfg, opts: opts.withDefaults(), registry: prometheus.NewRegistry(), machine: fsm.New()}
-	n.s3, n.remote = &s3Part{node: n}, &remotePart{node: n}
-	n.logger = n.opts.Logger
 	if opts.Alone {
 		n.heap = reserveHeap()
 	}
+	n.s3, n.remote = &s3Part{node: n}, &remotePart{node: n}
+	n.logger = n.opts.Logger
 	n.stop = stopDeadline{limit: n.opts.StopLimit, fatal: n.opts.Fatal}
 	defer func() {
 		if err != nil {
@@ -256,8 +256,7 @@ func (n *Node) Run(ctx context.Context) error {
 	start("environments", n.prepareEnvironments)
 	start("engine metrics", n.readEngines)
 	if n.opts.Alone {
-		start("memory", n.boundMemory)
-		start("monitor", n.tuneMonitor)
+		start("runtime", n.tuneRuntime)
 	}
 	if n.isWorker() {
 		start("announcement", workerNode{n}.announce)

@@ -10,6 +10,7 @@
 package timerslack
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -18,8 +19,8 @@ import (
 )
 
 const (
-	// Node is the slack of a node's monitor thread. The monitor takes a processor from a
-	// goroutine that has computed for 10 ms, which may become 14 ms.
+	// Node is the slack of a node's monitor thread. The monitor looks twice before it takes a
+	// processor from a system call, or after 10 ms from a goroutine that computes.
 	Node = 4 * time.Millisecond
 
 	// Supervisor is the slack of a supervisor, whose one processor waits for the monitor
@@ -33,41 +34,48 @@ const (
 // prSetTimerSlack is PR_SET_TIMERSLACK, which package syscall does not have.
 const prSetTimerSlack = 29
 
-// OfMonitor sets the slack of this process's monitor thread. It fails without the capability
-// CAP_SYS_NICE.
+// OfMonitor sets the slack of this process's monitor thread, and gives all others the default:
+// a thread that the monitor has started since the last call has the monitor's. It fails without
+// the capability CAP_SYS_NICE.
 func OfMonitor(slack time.Duration) error {
-	tid, err := monitor()
+	tids, err := threads()
+	if err == nil {
+		err = set(tids[0], slack)
+	}
 	if err != nil {
 		return fmt.Errorf("set timer slack: %w", err)
 	}
-	value := strconv.FormatInt(slack.Nanoseconds(), 10)
-	// Not below self: the file of a thread stands below its own number alone.
-	if err := os.WriteFile("/proc/"+tid+"/timerslack_ns", []byte(value), 0); err != nil {
-		return fmt.Errorf("set timer slack: %w", err)
+	for _, tid := range tids[1:] {
+		_ = set(tid, Default) // It may have ended.
 	}
 	return nil
 }
 
-// monitor returns the id of the monitor thread, which the runtime starts before any other. The
-// kernel lists threads in the order of their starts.
-func monitor() (tid string, err error) {
+// threads returns the ids of the process's threads but the main one: first the monitor, which the
+// runtime starts before any other. The kernel lists threads in the order of their starts.
+func threads() (tids []string, err error) {
 	tasks, err := os.Open("/proc/self/task")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer tasks.Close()
-	tids, err := tasks.Readdirnames(2) // The main thread comes first.
+	tids, err = tasks.Readdirnames(-1)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if len(tids) < 2 {
-		return "", fmt.Errorf("the process has one thread")
+		return nil, errors.New("the process has one thread")
 	}
-	return tids[1], nil
+	return tids[1:], nil
+}
+
+// set sets the slack of a thread. Its file stands below its own number, not below self.
+func set(tid string, slack time.Duration) error {
+	return os.WriteFile("/proc/"+tid+"/timerslack_ns", strconv.AppendInt(nil, slack.Nanoseconds(), 10), 0)
 }
 
 // OfThread sets the slack of the calling thread, which must be locked, and of the threads and
-// processes that it starts later. With 0 the thread returns to what it had when it began.
+// processes that it starts later.
 func OfThread(slack time.Duration) {
 	// It cannot fail: every kernel since Linux 2.6.28 has it, and takes any number.
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetTimerSlack, uintptr(slack.Nanoseconds()), 0)

@@ -3,6 +3,7 @@ package executor_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -145,7 +146,10 @@ func TestWarmSandbox(t *testing.T) {
 	if warm() != 0 {
 		t.Fatalf("%d attempts had a warm sandbox", warm())
 	}
-	n.warmed()
+	supervisor := fmt.Sprintf("/proc/%d/timerslack_ns", n.warmed())
+	if text, err := os.ReadFile(supervisor); string(text) != "1000000\n" {
+		t.Errorf("timers of the supervisor may be %q ns late, want 1000000 (%v)", text, err)
+	}
 	warmed := n.describe(bundle(map[string]string{}))
 	if warm() != 1 {
 		t.Fatalf("%d attempts had a warm sandbox, want the third", warm())

@@ -17,7 +17,6 @@ import (
 
 	"berth/node"
 	"berth/node/config"
-	"berth/timerslack"
 )
 
 // configVariable tells a test binary that it is to be the node whose
@@ -34,9 +33,8 @@ type addresses struct {
 }
 
 // Main is called by the TestMain of a test binary. It runs the tests, or the
-// node that this process is, with the coarse timers of a node's process.
+// node that this process is.
 func Main(m *testing.M) {
-	_ = timerslack.OfMonitor(timerslack.Node) // Without the capability, tests take a little longer.
 	if path := os.Getenv(configVariable); path != "" {
 		if err := runProcess(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -9,21 +9,11 @@ import (
 
 	"berth/bench/load"
 	"berth/cmd/berth/dev"
-	"berth/timerslack"
 )
-
-// calm gives this process the coarse timers of a node: what it measures itself stands beside
-// nodes, and it takes processor time from them.
-func calm(cmd *cobra.Command) {
-	if err := timerslack.OfMonitor(timerslack.Node); err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "berth: what stands beside the nodes is measured with the runtime's usual timers:", err)
-	}
-}
 
 // withCluster starts a cluster of node processes in a directory of its own, and calls use
 // once all nodes are ready. The cluster ends, and its directory goes, when use returns.
 func withCluster(cmd *cobra.Command, cfg dev.Config, use func(state *dev.State) error) error {
-	calm(cmd)
 	program, err := dev.Program()
 	if err != nil {
 		return err

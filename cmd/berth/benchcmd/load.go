@@ -163,7 +163,6 @@ servers allocated for it, beside a bare fasthttp server.`,
 				return cli.UsageErrorf("--submits, --clients and --readers must be 1 or more, --read-for 1s or more, "+
 					"and --sweep 1 to %d", maxSweep)
 			}
-			calm(cmd)
 			fmt.Fprintln(cmd.ErrOrStderr(), "berth: measuring Raft alone")
 			var err error
 			if cfg.BareRaft, err = schedule.BareRaft(cmd.Context()); err != nil {

@@ -213,7 +213,7 @@ func spawn(path string, args []string, attr *os.ProcAttr) (*os.Process, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	timerslack.OfThread(timerslack.Supervisor)
-	defer timerslack.OfThread(0)
+	defer timerslack.OfThread(timerslack.Default)
 	return os.StartProcess(path, args, attr)
 }
 

@@ -136,7 +136,7 @@ func execute(spec *Spec, argv, env []string, input *os.File) (int, error) {
 	if err := limit(spec); err != nil {
 		return 0, err
 	}
-	// This process has the coarse timers of its supervisor, which the program does not get.
+	// This process may have coarse timers from its parent, which the program does not get.
 	timerslack.OfThread(timerslack.Default)
 	if err := prctl(prSetNoNewPrivs, 1); err != nil {
 		return 0, fmt.Errorf("set no_new_privs: %w", err)
