@@ -31,7 +31,7 @@ var rules = []rule{
 	{"compute", nil, "the vocabulary stands below everything and imports nothing of ours"},
 	{"boottime", []string{"fault"}, "one clock for leases, read by nodes and by supervisors, which load little"},
 	{"fault", nil, "failpoints stand everywhere and are nothing without their build tag"},
-	{"timerslack", nil, "supervisors load it first"},
+	{"timerslack", nil, "it asks the kernel alone, and supervisors load it first"},
 	{"loop", nil, "waiting needs nothing of ours"},
 	{"attempt", []string{"compute"}, "the protocol of attempts is pure, so that the simulation executes what nodes, leader and state execute"},
 	{"fsm", []string{"attempt", "compute", "compute/requirements", "fault"}, "the state machine is a function of commands: it knows no network, no device and no policy"},

@@ -15,27 +15,31 @@ func (n *Node) tuneMonitor(ctx context.Context) {
 	}
 }
 
-// followWork sets the slack of a process that works: from its start, or a garbage collection,
-// until there was none for so long. It sets it again after each collection, as the monitor
-// starts threads that have its slack. A process at rest gained nothing from it.
+// followWork sets the slack of a process: it works from the second garbage collection of so long a
+// time, until there was none for as long. At rest, where one comes now and then, slack took more of
+// the processors. It sets it again after each collection, as the monitor starts threads that
+// have its slack.
 func followWork(ctx context.Context, rest time.Duration, set func(slack time.Duration) error) error {
 	collected := make(chan struct{}, 1)
 	awaitGC(ctx, collected)
 	calm := time.NewTimer(rest)
 	defer calm.Stop()
-	slack := timerslack.Node
+	slack, recent := timerslack.Default, false
 	for {
-		if err := set(slack); err != nil {
-			return err
-		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-calm.C:
-			slack = timerslack.Default
+			slack, recent = timerslack.Default, false
 		case <-collected:
-			slack = timerslack.Node
+			if recent {
+				slack = timerslack.Node
+			}
+			recent = true
 			calm.Reset(rest)
+		}
+		if err := set(slack); err != nil {
+			return err
 		}
 	}
 }

@@ -2,10 +2,10 @@
 //
 // The runtime's monitor thread (sysmon in runtime/proc.go) sleeps 20 us at a time while
 // goroutines run, to take the processor from those that wait in a system call. A process
-// that is woken for each request and for each message of its peers pays for dozens of these
-// sleeps each time, and on a virtual machine a sleep costs as much as a small request. The
-// kernel may end a thread's sleep later by the thread's timer slack, 50 us by default, which
-// is what this package raises. The package imports little: supervisors load it first.
+// that is woken for each request and for each message of its peers pays for these sleeps each
+// time, and on a virtual machine each sets a timer of the hypervisor. The kernel may end a
+// thread's sleep later by the thread's timer slack, 50 us by default, which is what this
+// package raises. The package imports little: supervisors load it first.
 // See prctl(2), PR_SET_TIMERSLACK, and proc_pid_timerslack_ns(5).
 package timerslack
 

@@ -208,7 +208,7 @@ func (s *supervisors) execute(files []*os.File, args ...string) error {
 }
 
 // spawn starts a process with coarse timers, which it has from this thread: the monitor threads of
-// a supervisor and of a first process would wake dozens of times while they start.
+// a supervisor and of a first process would wake again and again while they start.
 func spawn(path string, args []string, attr *os.ProcAttr) (*os.Process, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
