@@ -26,8 +26,8 @@ type Corked struct {
 	err  error   // Error of a flush; all later writes fail with it.
 }
 
-// NewCorked returns conn, not corked.
-func NewCorked(conn net.Conn) *Corked { return &Corked{Conn: conn} }
+// NewCorked returns conn, not corked. The system calls of a TCP connection are brief from now on.
+func NewCorked(conn net.Conn) *Corked { return &Corked{Conn: newBrief(conn)} }
 
 // NetConn returns the connection below.
 func (c *Corked) NetConn() net.Conn { return c.Conn }
