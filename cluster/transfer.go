@@ -13,6 +13,7 @@ import (
 	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
 	"berth/compute"
+	"berth/loop"
 )
 
 // Limits of transfers of leadership.
@@ -209,19 +210,15 @@ func (r *refusals) check(leads bool, now func() time.Time, probe func() error) e
 
 // watchTransfer ends the process when a transfer of leadership is stuck: the node
 // would lead and refuse every entry for ever.
-func (c transfers) watchTransfer(ctx context.Context) error {
-	ticker := time.NewTicker(transferTick)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		err := c.refusals.check(c.IsLeader(), time.Now, func() error { return c.raft.Barrier(transferProbe).Error() })
+func (c transfers) watchTransfer(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	loop.Every(ctx, transferTick, func() {
+		err = c.refusals.check(c.IsLeader(), time.Now, func() error { return c.raft.Barrier(transferProbe).Error() })
 		if err != nil {
 			c.fatal(err)
-			return err
+			cancel()
 		}
-	}
+	})
+	return err
 }

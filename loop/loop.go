@@ -22,7 +22,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // Every calls do at once and then once a period, until ctx ends. A call that
-// takes longer than a period delays the next one; missed ticks are dropped.
+// takes longer than a period delays the next one; missed ticks are dropped. Ticks are at
+// multiples of the period on the clock, so that loops of one process wake it together.
 func Every(ctx context.Context, period time.Duration, do func()) {
 	OnChange(ctx, period, nil, do)
 }
@@ -31,8 +32,8 @@ func Every(ctx context.Context, period time.Duration, do func()) {
 // ctx ends. Before each call it asks changed for the channel that the next
 // change closes or sends to, so that a change during the call is not missed.
 func OnChange(ctx context.Context, period time.Duration, changed func() <-chan struct{}, do func()) {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
+	tick := time.NewTimer(untilTick(period))
+	defer tick.Stop()
 	for ctx.Err() == nil {
 		var change <-chan struct{}
 		if changed != nil {
@@ -41,10 +42,22 @@ func OnChange(ctx context.Context, period time.Duration, changed func() <-chan s
 		do()
 		select {
 		case <-ctx.Done():
-		case <-ticker.C:
+		case <-tick.C:
+			tick.Reset(untilTick(period))
 		case <-change:
 		}
 	}
+}
+
+// untilTick returns the time to the next multiple of a period, or to the one behind it if that is
+// nearer than half a period.
+func untilTick(period time.Duration) time.Duration {
+	now := time.Now() //nolint:forbidigo // Only where ticks lie depends on it.
+	until := now.Truncate(period).Add(period).Sub(now)
+	if until < period/2 {
+		until += period
+	}
+	return until
 }
 
 // Until calls done at once and then once a period, until it returns true. It

@@ -62,6 +62,31 @@ func TestEvery(t *testing.T) {
 	})
 }
 
+// TestTogether holds that loops tick at the same times, whenever they began.
+func TestTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now() // A whole day.
+		for _, at := range []struct{ start, first time.Duration }{
+			{300 * time.Millisecond, 2 * time.Second},
+			{1700 * time.Millisecond, 4 * time.Second}, // The next one is too near.
+		} {
+			loop.Sleep(t.Context(), time.Until(began.Add(at.start)))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var calls []time.Duration
+			loop.Every(ctx, 2*time.Second, func() {
+				if calls = append(calls, time.Since(began)); len(calls) == 3 {
+					cancel()
+				}
+			})
+			if calls[0] != at.start || calls[1] != at.first || calls[2] != at.first+2*time.Second {
+				t.Errorf("calls at %v", calls)
+			}
+			began = began.Add(20 * time.Second)
+		}
+	})
+}
+
 func TestOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
