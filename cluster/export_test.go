@@ -90,9 +90,10 @@ func (c *Cluster) Compact() error {
 	return c.raft.Snapshot().Error()
 }
 
-// HearFrom delivers a heartbeat of a node and returns the error of its answer.
-func (c *Cluster) HearFrom(ctx context.Context, node compute.NodeID) error {
-	beat := c.codec.Marshal(heartbeat{})
+// HearFrom delivers a heartbeat that a node sent in a term, 0 for an older version's, and returns
+// the error of its answer.
+func (c *Cluster) HearFrom(ctx context.Context, node compute.NodeID, term uint64) error {
+	beat := c.codec.Marshal(heartbeat{Term: term})
 	_, err := c.heartbeats.handle(ctx, rpc.Peer{ID: node, Role: compute.RoleServer}, beat)
 	return err
 }

@@ -33,6 +33,7 @@ type heartbeat struct {
 	RPC   string `cbor:"1,keyasint"`
 	Ahead int64  `cbor:"2,keyasint,omitempty"` // Milliseconds by which its clock is ahead, as last measured.
 	At    int64  `cbor:"3,keyasint,omitempty"` // Its clock, in milliseconds since 1970; 0 of an older version.
+	Term  uint64 `cbor:"4,keyasint,omitempty"` // The term in which a server sent it; 0 of workers and older versions.
 }
 
 // heartbeatAnswer is the leader's answer. It is empty while the leader does not
@@ -182,10 +183,11 @@ func (h *heartbeats) beat(ctx context.Context, leader compute.NodeID) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	sentAt := boottime.Now()
-	beat := h.c.codec.Marshal(heartbeat{
-		RPC: h.c.advertise, Ahead: h.c.clock.Ahead().Milliseconds(), At: h.c.cfg.Now().UnixMilli(),
-	})
-	answer, err := h.c.Call(ctx, leader, methodHeartbeat, beat)
+	beat := heartbeat{RPC: h.c.advertise, Ahead: h.c.clock.Ahead().Milliseconds(), At: h.c.cfg.Now().UnixMilli()}
+	if h.c.raft != nil {
+		beat.Term = h.c.raft.CurrentTerm() // After sentAt.
+	}
+	answer, err := h.c.Call(ctx, leader, methodHeartbeat, h.c.codec.Marshal(beat))
 	if err != nil {
 		h.c.upstream.lead(compute.NodeID{})
 		return err
@@ -256,16 +258,16 @@ func (h *heartbeats) otherServers() (servers []compute.NodeID) {
 }
 
 // handle records a node's heartbeat. It answers once a majority has confirmed this
-// leader after the arrival: an answer extends leases, and a leader that was paused
-// or partitioned may not know yet that a newer one counts them.
+// leader after the heartbeat was sent: an answer extends leases from then on, and a leader
+// that was paused or partitioned may not know yet that a newer one counts them.
 func (h *heartbeats) handle(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	came := h.now()
-	if err := h.confirmed(ctx); err != nil {
-		return nil, err
-	}
 	var beat heartbeat
 	if err := h.c.codec.Unmarshal(data, &beat); err != nil || len(beat.RPC) > maxAddressLength {
 		return nil, compute.Errorf(compute.CodeInvalid, "The heartbeat cannot be read.")
+	}
+	if err := h.confirmed(ctx, peer.ID, beat.Term); err != nil {
+		return nil, err
 	}
 	from := h.from(peer, beat, came)
 	if !h.keep(peer.ID, from) {
@@ -390,9 +392,13 @@ func (h *heartbeats) clockOf(id compute.NodeID) (time.Time, bool) {
 	return from.clock.Add(now.Sub(from.at)), true
 }
 
-// confirmed returns nil when this node leads and a majority confirmed it after the
-// call. Concurrent calls share one check.
-func (h *heartbeats) confirmed(ctx context.Context) error {
+// confirmed returns nil when this node leads and a majority confirmed it after a node sent its
+// heartbeat in a term: the two are one, or others are asked. Concurrent calls share one
+// check.
+func (h *heartbeats) confirmed(ctx context.Context, sender compute.NodeID, sentIn uint64) error {
+	if _, ok := h.c.reader.askedIndex(sender, sentIn); ok {
+		return nil
+	}
 	term := h.c.terms.ready()
 	if term == 0 {
 		return errNoLeader()

@@ -257,11 +257,11 @@ func (c *Cluster) Servers() []raftconf.Server {
 
 // rememberPeers saves the addresses of the other servers for the next start.
 func (c members) rememberPeers(ctx context.Context) error {
-	for loop.Sleep(ctx, peersServerEvery) {
+	loop.Every(ctx, peersServerEvery, func() {
 		if err := c.savePeers(); err != nil {
 			c.logger.Warn("peer addresses not saved", "err", err)
 		}
-	}
+	})
 	return nil
 }
 

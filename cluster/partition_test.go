@@ -94,14 +94,14 @@ func TestPartitionedLeaderLengthensNoLease(t *testing.T) {
 	f := mustFleet(t, 3, nil)
 	old := f.leader()
 	node := f.follower(old).ID()
-	eventually(t, "a heartbeat is answered", func() bool { return old.HearFrom(t.Context(), node) == nil })
+	eventually(t, "a heartbeat is answered", func() bool { return old.HearFrom(t.Context(), node, 0) == nil })
 	f.wire.isolate(old.cfg.Name, true)
-	if err := old.HearFrom(t.Context(), node); err == nil {
+	if err := old.HearFrom(t.Context(), node, 0); err == nil {
 		t.Error("the old leader answers a heartbeat")
 	}
 	f.wire.isolate(old.cfg.Name, false)
 	eventually(t, "a heartbeat is answered again", func() bool {
-		return f.leader().HearFrom(t.Context(), node) == nil
+		return f.leader().HearFrom(t.Context(), node, 0) == nil
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 
 // Settings of Raft; reliability.md section 2 has the measurements.
 const (
-	commitTimeout     = 250 * time.Millisecond // Outbound tells followers of commits before.
+	commitTimeout     = time.Second // Outbound tells followers of commits before.
 	trailingLogs      = 65_536
 	snapshotThreshold = 8192
 	snapshotInterval  = 2 * time.Minute

@@ -103,6 +103,14 @@ func TestFollowerCompletesAMajority(t *testing.T) {
 			t.Errorf("%s: a majority", name)
 		}
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // So that a heartbeat is refused where others have to be asked.
+	if err := leader.HearFrom(ended, follower.ID(), term); err != nil {
+		t.Errorf("a heartbeat of the follower: %v", err)
+	}
+	if leader.HearFrom(ended, follower.ID(), term-1) == nil {
+		t.Error("a heartbeat of an earlier term is answered")
+	}
 	f.wire.isolate(leader.cfg.Name, true)
 	newer := f.live(leader).leader()
 	newer.mustPropose(t, toyCommand{Op: "2", Key: "k", Value: 2})
@@ -112,6 +120,9 @@ func TestFollowerCompletesAMajority(t *testing.T) {
 		}
 		if _, ok := leader.IndexFor(p.ID(), p.Term()); ok {
 			t.Errorf("cut off, the leader of term %d gives an index to a voter of term %d", term, p.Term())
+		}
+		if leader.HearFrom(ended, p.ID(), p.Term()) == nil {
+			t.Errorf("cut off, the leader of term %d answers the heartbeat of a voter of term %d", term, p.Term())
 		}
 	}
 	f.wire.isolate(leader.cfg.Name, false)
