@@ -38,7 +38,7 @@ const (
 func (n *Node) tuneRuntime(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	parts.Go(func() { n.tuneMonitor(ctx) })
+	parts.Go(func() { n.tuneThreads(ctx) })
 	if os.Getenv("GOMEMLIMIT") == "" {
 		parts.Go(func() {
 			loop.Every(ctx, memoryPeriod, func() { debug.SetMemoryLimit(memoryLimit(n.machine.View().Summary())) })

@@ -31,6 +31,9 @@ const (
 	rejoinMax      = 30 * time.Second
 	reclaimAfter   = 30 * time.Second // A dead node may come back at another address after this time.
 
+	// News leave so often. memberlist's 200 ms for local networks wake a node that has none.
+	gossipInterval = 500 * time.Millisecond
+
 	workerProbeInterval = 5 * time.Second
 	workerProbeTimeout  = 3 * time.Second
 )
@@ -170,6 +173,7 @@ func (g *Gossip) settings(address *net.UDPAddr) *memberlist.Config {
 	cfg.Transport = g.transport
 	cfg.AdvertiseAddr = address.IP.String()
 	cfg.AdvertisePort = address.Port
+	cfg.GossipInterval = gossipInterval
 	cfg.Keyring = g.keys
 	cfg.Label = g.id.Cluster.String()
 	cfg.RequireNodeNames = true

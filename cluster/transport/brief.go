@@ -63,7 +63,7 @@ func (c *briefConn) call(trap uintptr, whenReady func(func(fd uintptr) bool) err
 	defer b.free()
 	b.trap, b.data = trap, p
 	if err := whenReady(b.try); err != nil {
-		return 0, err // Of the deadline, or of Close.
+		return 0, err // The deadline passed, or it was closed.
 	}
 	if b.errno != 0 {
 		op := "read"
