@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"berth/api"
@@ -53,6 +55,28 @@ func TestRepeatOfARequestInFlight(t *testing.T) {
 	if again := w.mustDo("POST", path, w.adaKey, body, nil, "Idempotency-Key", "k"); string(again.body) != string(done.body) {
 		t.Errorf("the first answer was %s, later %s", done.body, again.body)
 	}
+}
+
+// TestCrowded checks that the node hears of the fourth request at once, and not of the third.
+func TestCrowded(t *testing.T) {
+	g := &gate{entered: make(chan struct{}, 4), opened: make(chan struct{})}
+	var crowds atomic.Int32
+	w := newWorld(t, func(c *api.Config) {
+		g.Proposer, c.Proposer = c.Proposer, g
+		c.Crowded = func() { crowds.Add(1) }
+	})
+	var answers sync.WaitGroup
+	for n := range int32(4) {
+		answers.Go(func() {
+			w.send("POST", "/execution/streaming/start", w.adaKey, map[string]any{"code": "print(1)"})
+		})
+		<-g.entered
+		if got, want := crowds.Load(), max(n-2, 0); got != want {
+			t.Errorf("with %d requests it heard of %d crowds, want %d", n+1, got, want)
+		}
+	}
+	close(g.opened)
+	answers.Wait()
 }
 
 func TestDrain(t *testing.T) {

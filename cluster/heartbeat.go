@@ -192,7 +192,9 @@ func (h *heartbeats) beat(ctx context.Context, leader compute.NodeID) error {
 		h.c.upstream.lead(compute.NodeID{})
 		return err
 	}
-	h.compareClocks(leader, answer, boottime.Now()-sentAt)
+	if h.c.raft == nil || h.c.raft.CurrentTerm() == beat.Term { // Else this node may lead meanwhile.
+		h.compareClocks(leader, answer, boottime.Now()-sentAt)
+	}
 	h.c.upstream.lead(leader)
 	h.mu.Lock()
 	defer h.mu.Unlock()

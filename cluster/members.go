@@ -257,6 +257,9 @@ func (c *Cluster) Servers() []raftconf.Server {
 
 // rememberPeers saves the addresses of the other servers for the next start.
 func (c members) rememberPeers(ctx context.Context) error {
+	if !loop.Sleep(ctx, peersServerEvery) { // Until gossip knows servers that have moved.
+		return nil
+	}
 	loop.Every(ctx, peersServerEvery, func() {
 		if err := c.savePeers(); err != nil {
 			c.logger.Warn("peer addresses not saved", "err", err)

@@ -20,7 +20,7 @@ import (
 
 // Settings of Raft; reliability.md section 2 has the measurements.
 const (
-	commitTimeout     = time.Second // Outbound tells followers of commits before.
+	commitTimeout     = 500 * time.Millisecond // Outbound reports commits before. A failed append waits for it.
 	trailingLogs      = 65_536
 	snapshotThreshold = 8192
 	snapshotInterval  = 2 * time.Minute

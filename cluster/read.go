@@ -66,6 +66,9 @@ type round struct {
 
 // join waits for the result of the next round.
 func (r *rounds) join(ctx context.Context) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
 	r.mu.Lock()
 	if r.waiting == nil {
 		r.waiting = &round{done: make(chan struct{})}

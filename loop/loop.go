@@ -2,6 +2,8 @@ package loop
 
 import (
 	"context"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,7 +25,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 
 // Every calls do at once and then once a period, until ctx ends. A call that
 // takes longer than a period delays the next one; missed ticks are dropped. Ticks are at
-// multiples of the period on the clock, so that loops of one process wake it together.
+// multiples of the period on the clock, so that loops of one process wake it together; see Spread.
 func Every(ctx context.Context, period time.Duration, do func()) {
 	OnChange(ctx, period, nil, do)
 }
@@ -49,10 +51,17 @@ func OnChange(ctx context.Context, period time.Duration, changed func() <-chan s
 	}
 }
 
+// phase is how far the ticks of this process lie before multiples of their periods.
+var phase atomic.Int64 //nolint:gochecknoglobals // One for all loops of the process.
+
+// Spread moves the ticks of all loops that are not ticking yet to a random place, the same for all, so
+// that machines whose clocks agree do not ask others all at once.
+func Spread() { phase.Store(int64(rand.N(time.Hour))) }
+
 // untilTick returns the time to the next multiple of a period, or to the one behind it if that is
 // nearer than half a period.
 func untilTick(period time.Duration) time.Duration {
-	now := time.Now() //nolint:forbidigo // Only where ticks lie depends on it.
+	now := time.Now().Add(time.Duration(phase.Load())) //nolint:forbidigo // Only where ticks lie depends on it.
 	until := now.Truncate(period).Add(period).Sub(now)
 	if until < period/2 {
 		until += period

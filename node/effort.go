@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/metrics"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,16 +15,37 @@ import (
 )
 
 const (
-	effortPeriod = time.Second // How often the processor time of the process is read.
-	busyShare    = 4           // A process that takes more than this part of a processor works.
+	effortPeriod = 500 * time.Millisecond // How often the processor time of the process is read: with other loops.
+	busyShare    = 10                     // A process that takes more than a tenth of a processor works.
 )
+
+// pace is whether this process rests, and how those that give it work end that at once.
+type pace struct {
+	rests   atomic.Bool
+	crowded atomic.Bool   // Many requests came at once.
+	wake    chan struct{} // Something happened.
+}
+
+func newPace() *pace { return &pace{wake: make(chan struct{}, 1)} }
+
+// hurry ends a rest: many requests came at once. The first of them would otherwise keep
+// heartbeats from the one processor.
+func (p *pace) hurry() {
+	if !p.rests.Load() || p.crowded.Swap(true) {
+		return
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default: // A signal is pending.
+	}
+}
 
 // tuneThreads has the Go runtime wake fewer threads. At rest a node has one processor: each message
 // that came woke a thread for another one, to look for more work. While it works, its monitor
 // thread wakes less often. The operator's GOMAXPROCS comes first.
 func (n *Node) tuneThreads(ctx context.Context) {
 	slack := true
-	followWork(ctx, func(works bool) {
+	n.pace.follow(ctx, func(works bool) {
 		if os.Getenv("GOMAXPROCS") == "" {
 			setProcessors(works)
 		}
@@ -56,31 +78,34 @@ func slackOf(works bool) time.Duration {
 	return timerslack.Default
 }
 
-// followWork calls set with whether this process works, at first, at each change, and after each
+// follow calls set with whether this process works, at first, at each change, and after each
 // garbage collection while it works: the monitor starts threads that have its slack. It returns
 // when ctx ends.
-func followWork(ctx context.Context, set func(works bool)) {
-	collected := make(chan struct{}, 1)
-	awaitGC(ctx, collected)
+func (p *pace) follow(ctx context.Context, set func(works bool)) {
+	awaitGC(ctx, p.wake)
 	cycles := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
 	e := effort{busyUntil: time.Now().Add(calmPeriod)} //nolint:forbidigo // A stopwatch. A start is work too.
 	works := false
-	loop.OnChange(ctx, effortPeriod, func() <-chan struct{} { return collected }, func() {
+	loop.OnChange(ctx, effortPeriod, func() <-chan struct{} { return p.wake }, func() {
 		var used unix.Rusage
 		_ = unix.Getrusage(unix.RUSAGE_SELF, &used) // It cannot fail.
 		metrics.Read(cycles)
 		now := time.Now() //nolint:forbidigo // A stopwatch.
+		if p.crowded.Swap(false) {
+			e.busyUntil = now.Add(calmPeriod)
+		}
 		was := works
 		var again bool
 		works, again = e.follow(now, time.Duration(used.Utime.Nano()+used.Stime.Nano()), cycles[0].Value.Uint64())
 		if works != was || works && again {
 			set(works)
 		}
+		p.rests.Store(!works)
 	})
 }
 
 // effort tells a process that works from one at rest. It works from the second garbage collection
-// within calmPeriod on, or once it took more than its share of a processor, until neither
+// within calmPeriod on, or once it took more than a tenth of a processor, until neither
 // happened for calmPeriod.
 type effort struct {
 	busyUntil time.Time

@@ -14,16 +14,16 @@ func TestEffort(t *testing.T) {
 		cycles uint64        // Garbage collections since then.
 		works  bool
 	}
-	const second = time.Second
+	const second = time.Second // More than effortPeriod.
 	rest := look{second, 20 * time.Millisecond, 0, false}
 	for name, looks := range map[string][]look{
 		"at rest":                        {rest, rest, rest},
 		"one collection":                 {rest, {second, 0, 1, false}, rest},
 		"two collections":                {rest, {second, 0, 1, false}, {9 * second, 0, 1, true}, {9 * second, 0, 0, true}, {second, 0, 0, false}},
 		"two collections, far apart":     {rest, {second, 0, 1, false}, {10 * second, 0, 1, false}},
-		"much of a processor":            {rest, {second, 260 * time.Millisecond, 0, true}, {9 * second, 0, 0, true}, {second, 0, 0, false}},
-		"little of it":                   {rest, {second, 240 * time.Millisecond, 0, false}},
-		"much of it, in a moment":        {rest, {second / 4, 200 * time.Millisecond, 1, false}, {second / 4, 0, 0, true}},
+		"much of a processor":            {rest, {second, 110 * time.Millisecond, 0, true}, {9 * second, 0, 0, true}, {second, 0, 0, false}},
+		"little of it":                   {rest, {second, 90 * time.Millisecond, 0, false}},
+		"much of it, in a moment":        {rest, {second / 8, 200 * time.Millisecond, 1, false}, {second / 8, 0, 0, true}},
 		"the process's time before that": {{0, time.Hour, 5, false}, rest},
 		"work goes on":                   {rest, {second, second, 0, true}, {5 * second, 4 * second, 0, true}, {9 * second, 0, 0, true}},
 	} {
@@ -41,10 +41,10 @@ func TestEffort(t *testing.T) {
 	}
 }
 
-// TestFollowWork checks that a process which collects garbage works, and learns of each collection.
-func TestFollowWork(t *testing.T) {
-	set := make(chan bool)
-	go followWork(t.Context(), func(works bool) {
+// TestPace checks that a process which collects garbage works, and learns of each collection.
+func TestPace(t *testing.T) {
+	set, p := make(chan bool), newPace()
+	go p.follow(t.Context(), func(works bool) {
 		select {
 		case set <- works:
 		case <-t.Context().Done():
@@ -61,11 +61,28 @@ func TestFollowWork(t *testing.T) {
 	}
 }
 
+// TestHurry checks that a crowd of requests wakes a process at rest, and no other.
+func TestHurry(t *testing.T) {
+	p := newPace()
+	p.hurry()
+	if len(p.wake) > 0 || p.crowded.Load() {
+		t.Error("it does not rest and is woken")
+	}
+	p.rests.Store(true)
+	for range 3 {
+		p.hurry()
+	}
+	if len(p.wake) != 1 || !p.crowded.Load() {
+		t.Error("it rests and is not woken")
+	}
+}
+
 // TestSetProcessors checks that a process at rest has one processor, and gets all back.
 func TestSetProcessors(t *testing.T) {
-	defer setProcessors(true)
+	setProcessors(true) // Whatever the environment wants.
 	all := runtime.GOMAXPROCS(0)
 	setProcessors(false)
+	defer setProcessors(true)
 	if got := runtime.GOMAXPROCS(0); got != 1 {
 		t.Errorf("at rest it has %d processors", got)
 	}

@@ -19,6 +19,7 @@ import (
 	"berth/fault"
 	"berth/fsm"
 	"berth/gpu"
+	"berth/loop"
 	"berth/node/archives"
 	"berth/node/audit"
 	"berth/node/callback"
@@ -112,6 +113,7 @@ type Node struct {
 
 	auditExport *audit.Export // Nil for none.
 	heap        *heapArea     // Nil unless the process is this node alone.
+	pace        *pace
 
 	listener net.Listener // The API's listener.
 	metrics  net.Listener // The listener of /metrics, when it has an address of its own.
@@ -141,8 +143,10 @@ func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Node, err er
 		return nil, err
 	}
 	n := &Node{cfg: cfg, opts: opts.withDefaults(), registry: prometheus.NewRegistry(), machine: fsm.New()}
+	n.pace = newPace()
 	if opts.Alone {
 		n.heap = reserveHeap()
+		loop.Spread()
 	}
 	n.s3, n.remote = &s3Part{node: n}, &remotePart{node: n}
 	n.logger = n.opts.Logger

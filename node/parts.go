@@ -469,6 +469,7 @@ func (n *Node) edgeConfig(tlsConfig *tls.Config, scrapeToken string) edge.Config
 		},
 		Limits:       limits,
 		MetricsToken: scrapeToken,
+		Crowded:      n.pace.hurry,
 		Now:          n.cluster.Clock().Now,
 		Logger:       n.logger,
 		Registerer:   n.registry,

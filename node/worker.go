@@ -102,6 +102,7 @@ func (n workerNode) openAPI(context.Context) error {
 			PublicURL:    n.cfg.API.PublicURL,
 			TLS:          tlsConfig,
 			MetricsToken: scrapeToken,
+			Crowded:      n.pace.hurry,
 			Now:          n.opts.Now,
 			Logger:       n.logger,
 			Registerer:   n.registry,

@@ -93,6 +93,10 @@ type Config struct {
 	Front     Front
 	Limits    Limits // Zero fields are DefaultLimits'.
 
+	// Crowded is called when several requests are answered at once. It must not wait. Nil for
+	// nothing.
+	Crowded func()
+
 	// MetricsToken is the bearer token that a scraper must send. Empty for
 	// none.
 	MetricsToken string

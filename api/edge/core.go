@@ -19,6 +19,7 @@ type Core struct {
 	requestKey  []byte // Makes the hashes that identify requests.
 	inflight    *inflight
 	draining    atomic.Bool
+	underWay    atomic.Int32 // Requests.
 
 	bodies         *budget // Bytes of larger request bodies.
 	operatorBodies *budget // The same for requests of operators,

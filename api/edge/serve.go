@@ -20,6 +20,9 @@ import (
 // with hard.
 type lifetime struct{ soft, hard context.Context } //nolint:containedctx // Lives for one call of Serve.
 
+// crowd is how many requests at once are several, for Config.Crowded.
+const crowd = 4
+
 // handler returns the handler of all requests.
 func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 	r := router.New()
@@ -42,6 +45,10 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 		r.Handle(fasthttp.MethodOptions, m.pattern, func(ctx *fasthttp.RequestCtx) { s.options(ctx, m.names) })
 	}
 	return s.front(func(ctx *fasthttp.RequestCtx) {
+		if s.underWay.Add(1) >= crowd && s.cfg.Crowded != nil {
+			s.cfg.Crowded()
+		}
+		defer s.underWay.Add(-1)
 		switch path := ctx.URI().PathOriginal(); {
 		case isService(path):
 			s.serveServiceSafely(life, ctx, false)

@@ -13,7 +13,7 @@ import (
 // system call begins. Its socket does not block, so that a call takes microseconds. The runtime
 // would wake its monitor thread for each call of a process that does nothing else, to
 // take the processor from a call that lasts (entersyscall in runtime/proc.go): that is half of what
-// an idle cluster costs.
+// an idle cluster costs. Writes do not wait for each other: Corked has its own lock.
 type briefConn struct {
 	*net.TCPConn
 

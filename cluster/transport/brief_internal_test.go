@@ -115,30 +115,30 @@ func TestBriefErrors(t *testing.T) {
 // a usual connection does.
 func TestBriefCalls(t *testing.T) {
 	brief, other := briefPair(t)
-	for _, c := range []struct {
-		ends  [2]net.Conn
-		heard bool
-	}{
-		{[2]net.Conn{brief.(*briefConn).TCPConn, other}, true},
-		{[2]net.Conn{brief, newBrief(other)}, false},
-	} {
+	heard := func(from, to net.Conn) bool {
 		var events bytes.Buffer
 		if err := trace.Start(&events); err != nil {
 			t.Fatal(err)
 		}
 		for range 100 {
-			if _, err := c.ends[0].Write([]byte("x")); err != nil {
+			if _, err := from.Write([]byte("x")); err != nil {
 				t.Error(err)
 			}
-			if _, err := c.ends[1].Read(make([]byte, 1)); err != nil {
+			if _, err := to.Read(make([]byte, 1)); err != nil {
 				t.Error(err)
 			}
 		}
 		trace.Stop()
-		for _, call := range []string{"syscall.write", "syscall.read"} {
-			if heard := bytes.Contains(events.Bytes(), []byte(call)); heard != c.heard {
-				t.Errorf("the runtime heard of %s: %t, expected %t", call, heard, c.heard)
-			}
+		return bytes.Contains(events.Bytes(), []byte("syscall.write")) ||
+			bytes.Contains(events.Bytes(), []byte("syscall.read"))
+	}
+	if !heard(brief.(*briefConn).TCPConn, other) {
+		t.Error("the runtime hears of no call of a usual connection")
+	}
+	tries := 0
+	for heard(brief, newBrief(other)) { // Something else in this process may make a call.
+		if tries++; tries == 10 {
+			t.Fatal("the runtime hears of brief calls")
 		}
 	}
 }
