@@ -16,19 +16,19 @@ import (
 
 const (
 	effortPeriod = 500 * time.Millisecond // How often the processor time of the process is read: with other loops.
-	busyShare    = 10                     // A process that takes more than a tenth of a processor works.
+	busyShare    = 10                     // A process that takes more than this part of a processor works: a tenth.
 )
 
-// pace is whether this process rests, and how those that give it work end that at once.
+// pace is whether this process rests, which those that give it work can end at once.
 type pace struct {
 	rests   atomic.Bool
-	crowded atomic.Bool   // Many requests came at once.
+	crowded atomic.Bool   // Several requests came at once.
 	wake    chan struct{} // Something happened.
 }
 
 func newPace() *pace { return &pace{wake: make(chan struct{}, 1)} }
 
-// hurry ends a rest: many requests came at once. The first of them would otherwise keep
+// hurry ends a rest: several requests came at once. The first of them would otherwise keep
 // heartbeats from the one processor.
 func (p *pace) hurry() {
 	if !p.rests.Load() || p.crowded.Swap(true) {
@@ -105,7 +105,7 @@ func (p *pace) follow(ctx context.Context, set func(works bool)) {
 }
 
 // effort tells a process that works from one at rest. It works from the second garbage collection
-// within calmPeriod on, or once it took more than a tenth of a processor, until neither
+// within calmPeriod on, or once it took more than its share (busyShare) of a processor, until neither
 // happened for calmPeriod.
 type effort struct {
 	busyUntil time.Time

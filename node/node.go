@@ -113,7 +113,7 @@ type Node struct {
 
 	auditExport *audit.Export // Nil for none.
 	heap        *heapArea     // Nil unless the process is this node alone.
-	pace        *pace
+	pace        *pace         // Whether the process rests.
 
 	listener net.Listener // The API's listener.
 	metrics  net.Listener // The listener of /metrics, when it has an address of its own.

@@ -12,8 +12,8 @@ import (
 // briefConn is a TCP connection whose reads and writes do not tell the Go runtime that a
 // system call begins. Its socket does not block, so that a call takes microseconds. The runtime
 // would wake its monitor thread for each call of a process that does nothing else, to
-// take the processor from a call that lasts (entersyscall in runtime/proc.go): that is half of what
-// an idle cluster costs. Writes do not wait for each other: Corked has its own lock.
+// take the processor from a call that lasts (entersyscall in runtime/proc.go), which costs an idle
+// cluster half as much again. Writes do not wait for each other: Corked has its own lock.
 type briefConn struct {
 	*net.TCPConn
 

@@ -129,11 +129,8 @@ func (o *Outbound) pushTo(f *acknowledged) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		f.sending = false
-		if err != nil {
-			return // It hears of it with raft's next append, or with the next commit.
-		}
 		f.commit = max(f.commit, req.LeaderCommitIndex) // Refused, it hears of it after the CommitTimeout.
-		if o.followers[id] == f {
+		if err == nil && o.followers[id] == f {
 			o.pushTo(f) // More may have been committed meanwhile.
 		}
 	}()
