@@ -102,6 +102,7 @@ func Points() []PointInfo { //nolint:funlen // A list.
 		{"supervisor.started", false, "the code has started, and the node does not know"},
 		{"supervisor.ended.before", false, "the code has ended, and the journal does not record it"},
 		{"supervisor.ended.after", false, "the journal records the outcome, and the node does not know"},
+		{"supervisor.waits", false, "a supervisor has ended an attempt, and does not wait for another yet"},
 
 		{"storage.journal.sync", true, "small blobs are in the journal, and not durable"},
 		{"storage.journal.synced", false, "small blobs are durable in the journal, and have no files"},

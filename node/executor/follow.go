@@ -41,11 +41,7 @@ func (e *Executor) start(ctx context.Context, a *live.Attempt, w compute.Work) b
 		e.conclude(a, e.failedStart(a, err))
 		return true
 	}
-	ended := e.follow(ctx, a, conn)
-	if ctx.Err() == nil {
-		e.group.Go(func() { e.preparer.KeepSpare(w.Execution) })
-	}
-	return ended
+	return e.follow(ctx, a, conn)
 }
 
 // follow follows the attempt until it ends, and then returns true. It returns

@@ -152,7 +152,7 @@ func (p *Preparer) takeSandbox(
 		if warm := p.warm.take(key); warm != nil {
 			p.metrics.warm.Inc()
 			a.SetGroup(warm.group.Name())
-			warm.res.supervisor, warm.res.group, warm.res.warm = warm.conn, warm.group.Name(), &key
+			warm.res.supervisor, warm.res.group, warm.res.warm = warm.process, warm.group.Name(), &key
 			return warm.res, nil
 		}
 	}

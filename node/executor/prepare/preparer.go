@@ -129,9 +129,6 @@ func (p *Preparer) HasPython() bool { return p.noPython == nil }
 // applies to running attempts too.
 func (p *Preparer) Deny(prefixes []netip.Prefix) error { return p.pool.deny(prefixes) }
 
-// KeepSpare has a supervisor wait for another attempt of an execution, if none does.
-func (p *Preparer) KeepSpare(x *compute.Execution) { p.supervisors.keep(p.supervisors.spareFor(x)) }
-
 // UsesGroup reports whether a cgroup is that of an attempt that lives, though it does not have its name.
 func (p *Preparer) UsesGroup(name string) bool { return p.warm.uses(name) }
 

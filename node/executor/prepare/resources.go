@@ -41,10 +41,10 @@ type resources struct {
 	notes       []string       // For the output.
 	model       []sandbox.Bind // Directories that an engine of models reads.
 
-	early      bool            // The interpreter starts before it has the code.
-	warm       *warmKey        // The key of warm sandboxes for such attempts; nil for none.
-	supervisor *supervise.Conn // The supervisor of a warm sandbox; nil for none,
-	group      string          // and its cgroup.
+	early      bool               // The interpreter starts before it has the code.
+	warm       *warmKey           // The key of warm sandboxes for such attempts; nil for none.
+	supervisor *supervise.Process // The supervisor of a warm sandbox; nil for none,
+	group      string             // and its cgroup.
 
 	container *supervise.Container // nil for a sandbox.
 	addresses int                  // Addresses for containers in its network.

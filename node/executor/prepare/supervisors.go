@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -23,71 +24,122 @@ import (
 // spareTime is how long a supervisor waits for an attempt before it ends.
 const spareTime = 5 * time.Minute
 
-// spare is at most one supervisor that waits for its attempt, which would start later by
-// the start of its program. That of containers also initialises the client of the engine.
+// spareMost is how many supervisors of a kind wait. More come back at once only when many attempts
+// end at once.
+const spareMost = 4
+
+// spare has the supervisors that wait for an attempt, which would start later by the start of
+// their program. Those of containers also initialise the client of the engine.
 type spare struct {
 	command string // The argument by which the program is a supervisor of this kind.
 
 	mu       sync.Mutex
-	conn     *supervise.Conn // Nil for none.
-	limit    *time.Timer
-	starting bool // One is being started.
+	waiting  []*waiting
+	away     map[*supervise.Process]struct{} // Have an attempt.
+	starting bool                            // One is being started.
 	closed   bool
+	group    sync.WaitGroup // Goroutines that await those that are away.
 }
 
-// take returns the supervisor that waits, nil if none does.
-func (s *spare) take() *supervise.Conn {
+// waiting is a supervisor that waits until its limit.
+type waiting struct {
+	process *supervise.Process
+	limit   *time.Timer
+}
+
+// take returns the supervisor that has waited for the shortest time, nil if none waits.
+func (s *spare) take() *supervise.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	conn := s.conn
-	if s.conn = nil; conn != nil {
-		s.limit.Stop()
+	last := len(s.waiting) - 1
+	if last < 0 {
+		return nil
 	}
-	return conn
+	w := s.waiting[last]
+	s.waiting = s.waiting[:last]
+	w.limit.Stop()
+	return w.process
 }
 
 // begin reports whether the caller is to start a supervisor, and then put it.
 func (s *spare) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn != nil || s.starting || s.closed {
+	if len(s.waiting) > 0 || s.starting || s.closed {
 		return false
 	}
 	s.starting = true
 	return true
 }
 
-// put has a supervisor wait for the next attempt; nil if none could be started.
-func (s *spare) put(conn *supervise.Conn) {
+// put has a supervisor that the caller has begun to start wait for an attempt; nil if none could be
+// started.
+func (s *spare) put(process *supervise.Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.starting = false
-	switch {
-	case conn == nil:
-		return
-	case s.closed:
-		conn.Close()
+	if process != nil {
+		s.add(process)
+	}
+}
+
+// add has a supervisor wait. The caller holds mu.
+func (s *spare) add(process *supervise.Process) {
+	if s.closed || len(s.waiting) >= spareMost {
+		process.Close()
 		return
 	}
-	s.conn = conn
-	s.limit = time.AfterFunc(spareTime, func() {
+	w := &waiting{process: process}
+	w.limit = time.AfterFunc(spareTime, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.conn == conn {
-			s.conn = nil
-			conn.Close()
+		if at := slices.Index(s.waiting, w); at >= 0 {
+			s.waiting = slices.Delete(s.waiting, at, at+1)
+			process.Close()
+		}
+	})
+	s.waiting = append(s.waiting, w)
+}
+
+// await has a supervisor wait again when the attempt that it has got has ended, and calls ended if it
+// ends instead.
+func (s *spare) await(process *supervise.Process, ended func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		process.Close()
+		return
+	}
+	s.away[process] = struct{}{}
+	s.group.Go(func() {
+		waits := process.Waits()
+		s.mu.Lock()
+		delete(s.away, process)
+		if waits {
+			s.add(process)
+		}
+		s.mu.Unlock()
+		if !waits {
+			process.Close()
+			ended()
 		}
 	})
 }
 
-// close ends the supervisor that waits.
+// close ends the supervisors that wait, and the others once their attempts have ended.
 func (s *spare) close() {
-	if conn := s.take(); conn != nil {
-		conn.Close()
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
+	for _, w := range s.waiting {
+		w.limit.Stop()
+		w.process.Close()
+	}
+	s.waiting = nil
+	for process := range s.away {
+		process.Close()
+	}
+	s.mu.Unlock()
+	s.group.Wait()
 }
 
 // supervisors starts the supervisors of attempts.
@@ -103,7 +155,8 @@ type supervisors struct {
 func openSupervisors(root string, log *slog.Logger) *supervisors {
 	return &supervisors{
 		root: root, program: openProgram(log), log: log,
-		containers: spare{command: docker.Command}, sandboxes: spare{command: supervise.Command},
+		containers: spare{command: docker.Command, away: make(map[*supervise.Process]struct{})},
+		sandboxes:  spare{command: supervise.Command, away: make(map[*supervise.Process]struct{})},
 	}
 }
 
@@ -139,9 +192,9 @@ func (s *supervisors) spareFor(x *compute.Execution) *spare {
 }
 
 // take returns a supervisor that waits for its attempt, or starts one.
-func (s *supervisors) take(from *spare) (*supervise.Conn, error) {
-	if conn := from.take(); conn != nil {
-		return conn, nil
+func (s *supervisors) take(from *spare) (*supervise.Process, error) {
+	if process := from.take(); process != nil {
+		return process, nil
 	}
 	return s.start(from.command)
 }
@@ -151,16 +204,16 @@ func (s *supervisors) keep(in *spare) {
 	if !in.begin() {
 		return
 	}
-	conn, err := s.start(in.command)
+	process, err := s.start(in.command)
 	if err != nil {
-		conn = nil // The next attempt has the error.
+		process = nil // The next attempt has the error.
 	}
-	in.put(conn)
+	in.put(process)
 }
 
 // start starts a supervisor without an attempt.
-func (s *supervisors) start(command string) (*supervise.Conn, error) {
-	conn, theirs, err := supervise.Pair()
+func (s *supervisors) start(command string) (*supervise.Process, error) {
+	process, theirs, err := supervise.NewProcess()
 	if err != nil {
 		return nil, err
 	}
@@ -171,10 +224,10 @@ func (s *supervisors) start(command string) (*supervise.Conn, error) {
 		err = s.execute(supervise.Placeholders(null, theirs), command, supervise.Waiting(s.root))
 	}
 	if err != nil {
-		conn.Close()
+		process.Close()
 		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
-	return conn, nil
+	return process, nil
 }
 
 // execute starts the process of a supervisor, whose first descriptors are files. It has its own
@@ -217,38 +270,41 @@ func spawn(path string, args []string, attr *os.ProcAttr) (*os.Process, error) {
 	return os.StartProcess(path, args, attr)
 }
 
-// hand gives a supervisor that waits the attempt in dir. Another takes the place of one that
-// has ended meanwhile, but not of one with a sandbox, whose scratch space is used.
+// hand gives a supervisor that waits the attempt in dir, and returns the connection to it. Another
+// takes the place of one that has ended meanwhile, but not of one with a sandbox, whose scratch space is used.
 func (s *supervisors) hand(
-	conn *supervise.Conn, of *spare, dir string, res *resources,
-) (*supervise.Conn, error) {
+	process *supervise.Process, of *spare, dir string, res *resources,
+) (conn *supervise.Conn, err error) {
 	fault.Point("executor.spawn.before")
+	defer func() {
+		if err != nil {
+			process.Close()
+		}
+	}()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
-		conn.Close()
 		return nil, fmt.Errorf("hand over attempt: %w", err)
 	}
 	defer null.Close()
 	stderr, err := os.OpenFile(filepath.Join(dir, supervise.ErrorFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		conn.Close()
 		return nil, fmt.Errorf("hand over attempt: %w", err)
 	}
 	defer stderr.Close()
-	if err = conn.Hand(dir, stderr, res.files(null)); err != nil {
-		conn.Close()
-		if res.group != "" {
-			return nil, err
-		}
-		again, e2 := s.start(of.command)
+	conn, err = process.Hand(dir, stderr, res.files(null))
+	if err != nil && res.group == "" {
+		another, e2 := s.start(of.command)
 		if e2 != nil {
 			return nil, errors.Join(err, e2)
 		}
-		if conn, err = again, again.Hand(dir, stderr, res.files(null)); err != nil {
-			conn.Close()
-			return nil, err
-		}
+		process.Close()
+		process = another
+		conn, err = process.Hand(dir, stderr, res.files(null))
 	}
+	if err != nil {
+		return nil, err
+	}
+	of.await(process, func() { s.keep(of) })
 	fault.Point("executor.spawn.after")
 	return conn, nil
 }

@@ -46,14 +46,14 @@ type warmKey struct {
 // warmSandbox is a sandbox whose interpreter has started and waits for the code of one attempt,
 // which would start later by the time that both take. An attempt gets one that no other had.
 type warmSandbox struct {
-	conn  *supervise.Conn
-	group *cgroup.Group
-	res   *resources // The attempt gets them too.
+	process *supervise.Process
+	group   *cgroup.Group
+	res     *resources // The attempt gets them too.
 }
 
 // close ends the sandbox.
 func (w *warmSandbox) close() {
-	w.conn.Close()
+	w.process.Close()
 	w.res.close()
 	_ = w.group.Remove(live.KillTimeout) // Its supervisor may be gone. The next process of the node removes it too.
 }
@@ -194,7 +194,7 @@ func (p *warmPool) close() {
 			<-place.done
 			if place.sandbox != nil {
 				place.limit.Stop()
-				place.sandbox.conn.End(endWithin)
+				place.sandbox.process.End(endWithin)
 				place.sandbox.close()
 			}
 		})
@@ -243,7 +243,7 @@ func (m *warmer) take(key warmKey) *warmSandbox {
 	defer null.Close()
 	for {
 		w := m.places.take(key)
-		if w == nil || w.conn.IsWarm(null) {
+		if w == nil || w.process.IsWarm(null) {
 			return w
 		}
 		w.close()
@@ -314,13 +314,13 @@ func (m *warmer) makeOne(ctx context.Context, key warmKey) (*warmSandbox, error)
 		return nil, err
 	}
 	spare := &m.supervisors.sandboxes
-	conn, err := m.supervisors.take(spare)
+	process, err := m.supervisors.take(spare)
 	if err != nil {
 		res.close()
 		return nil, err
 	}
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	w := &warmSandbox{conn: conn, group: m.groups.Host.Group(m.groups.Prefix() + warmGroup + rand.Text()), res: res}
+	defer context.AfterFunc(ctx, process.Close)()
+	w := &warmSandbox{process: process, group: m.groups.Host.Group(m.groups.Prefix() + warmGroup + rand.Text()), res: res}
 	res.early = true
 	if err := m.warmUp(w, key); err != nil {
 		w.close()
@@ -347,7 +347,7 @@ func (m *warmer) warmUp(w *warmSandbox, key warmKey) error {
 		return err
 	}
 	spec.Sandbox.Binds = append(spec.Sandbox.Binds, volumes...)
-	if err := w.conn.Warm(spec, null, w.res.files(null)); err != nil {
+	if err := w.process.Warm(spec, null, w.res.files(null)); err != nil {
 		return err
 	}
 	if mounts, err := m.volumes.describe(); err != nil || mounts != key.mounts {

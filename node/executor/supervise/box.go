@@ -87,7 +87,7 @@ func (b sandboxed) end() { _ = syscall.Kill(b.PID, syscall.SIGKILL) }
 
 // openContainers makes the box of an attempt whose code executes in containers.
 func (s *supervisor) openContainers(host *cgroup.Host, stdout, stderr *os.File) (err error) {
-	if s.opener == nil {
+	if s.process.open == nil {
 		return fmt.Errorf("this supervisor starts no containers")
 	}
 	if s.spec.Container.Slice != "" {
@@ -95,7 +95,7 @@ func (s *supervisor) openContainers(host *cgroup.Host, stdout, stderr *os.File) 
 	} else if s.group, err = host.Create(s.spec.Group, s.spec.limits()); err != nil {
 		return err
 	}
-	s.box, err = s.opener(s.spec, s.group, stdout, stderr)
+	s.box, err = s.process.open(s.spec, s.group, stdout, stderr)
 	return err
 }
 

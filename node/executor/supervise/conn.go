@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -39,11 +40,20 @@ type Event struct {
 // Pair returns a connection, and the file that a new supervisor inherits as
 // FDConn. The caller closes the file after the start.
 func Pair() (*Conn, *os.File, error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, nil, err
+	}
+	return newConn(ours), theirs, nil
+}
+
+// socketPair returns two connected sockets that do not block.
+func socketPair() (ours, theirs *os.File, err error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make socket pair: %w", err)
 	}
-	return newConn(fds[0]), os.NewFile(uintptr(fds[1]), "supervisor"), nil
+	return os.NewFile(uintptr(fds[0]), "supervisor"), os.NewFile(uintptr(fds[1]), "node"), nil
 }
 
 // Dial connects to the living supervisor of the attempt in dir.
@@ -52,7 +62,7 @@ func Dial(dir string) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial supervisor: %w", err)
 	}
-	return newConn(fd), nil
+	return newConn(os.NewFile(uintptr(fd), "supervisor")), nil
 }
 
 // dialAt connects to a socket in dir. The path goes through the directory's
@@ -75,10 +85,7 @@ func dialAt(dir, name string, flags int) (int, error) {
 	return fd, nil
 }
 
-func newConn(fd int) *Conn {
-	file := os.NewFile(uintptr(fd), "supervisor")
-	return &Conn{file: file, lines: bufio.NewReader(file)}
-}
+func newConn(file *os.File) *Conn { return &Conn{file: file, lines: bufio.NewReader(file)} }
 
 // Contact reports at which boottime the leader was last reached.
 func (c *Conn) Contact(at time.Duration) error {
@@ -168,8 +175,11 @@ func listenAt(name string, backlog int) (int, error) {
 	return fd, nil
 }
 
-// accept calls serve for every node that connects, until the process exits.
+// accept calls serve for every node that connects, until the listener is shut down. It returns
+// once all calls have.
 func accept(listener int, serve func(*os.File)) {
+	var group sync.WaitGroup
+	defer group.Wait()
 	slots := make(chan struct{}, maxConns)
 	for {
 		fd, _, err := syscall.Accept4(listener, syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK)
@@ -180,10 +190,10 @@ func accept(listener int, serve func(*os.File)) {
 			return
 		}
 		slots <- struct{}{}
-		go func() {
+		group.Go(func() {
 			defer func() { <-slots }()
 			serve(os.NewFile(uintptr(fd), "node"))
-		}()
+		})
 	}
 }
 
@@ -199,7 +209,7 @@ func unread(fd int) int {
 // serveFirst serves the connection of the node that has started this supervisor. It
 // closes early once the commands that were waiting are in s.commands.
 func (s *supervisor) serveFirst(file *os.File, early chan<- struct{}) {
-	waiting := unread(FDConn)
+	waiting := unread(FDConn) // The same socket.
 	if waiting == 0 {
 		close(early)
 	}
@@ -215,35 +225,51 @@ func (s *supervisor) serveFirst(file *os.File, early chan<- struct{}) {
 	}
 }
 
-// readCommands sends the node's commands until it disconnects. It calls done with the
+// readCommands passes the node's commands on until it disconnects. It calls done with the
 // bytes of each.
-func readCommands(file *os.File, commands chan<- command, done func(bytes int)) {
+func (s *supervisor) readCommands(file *os.File, done func(bytes int)) {
 	scanner := bufio.NewScanner(file)
 	for ; scanner.Scan(); done(len(scanner.Bytes()) + 1) {
-		word, rest, _ := strings.Cut(scanner.Text(), " ")
-		switch {
-		case word == "stop" && rest == "hard":
-			commands <- command{stop: compute.StopHard}
-		case word == "stop":
-			commands <- command{stop: compute.StopGraceful}
-		case word == "yield":
-			if ms, err := strconv.ParseInt(rest, 10, 64); err == nil && ms >= 0 {
-				commands <- command{preempt: true, notice: time.Duration(ms) * time.Millisecond}
-			}
-		case word == "note" && rest != "":
-			commands <- command{note: rest}
-		case word == "contact":
-			if ns, err := strconv.ParseInt(rest, 10, 64); err == nil && ns >= 0 {
-				commands <- command{contact: time.Duration(ns)}
-			}
+		c, ok := parseCommand(scanner.Text())
+		if !ok {
+			continue
+		}
+		select {
+		case s.commands <- c:
+		case <-s.over:
 		}
 	}
+}
+
+// parseCommand returns the command in a line. It reports false for one that it does not know.
+func parseCommand(line string) (c command, ok bool) {
+	word, rest, _ := strings.Cut(line, " ")
+	switch {
+	case word == "stop" && rest == "hard":
+		return command{stop: compute.StopHard}, true
+	case word == "stop":
+		return command{stop: compute.StopGraceful}, true
+	case word == "yield":
+		ms, err := strconv.ParseInt(rest, 10, 64)
+		return command{preempt: true, notice: time.Duration(ms) * time.Millisecond}, err == nil && ms >= 0
+	case word == "note":
+		return command{note: rest}, rest != ""
+	case word == "contact":
+		ns, err := strconv.ParseInt(rest, 10, 64)
+		return command{contact: time.Duration(ns)}, err == nil && ns >= 0
+	}
+	return command{}, false
 }
 
 // serve replays the past events to one node and reads its commands until it
 // disconnects. It calls done with the bytes of each command.
 func (s *supervisor) serve(file *os.File, done func(bytes int)) {
+	defer file.Close()
 	s.mu.Lock()
+	if s.hungUp {
+		s.mu.Unlock()
+		return
+	}
 	s.conns[file] = true
 	for _, line := range s.events {
 		if writeLine(file, line) != nil {
@@ -254,11 +280,28 @@ func (s *supervisor) serve(file *os.File, done func(bytes int)) {
 		_ = writeLine(file, readyLine(s.ready)) // As above.
 	}
 	s.mu.Unlock()
-	readCommands(file, s.commands, done)
+	s.readCommands(file, done)
 	s.mu.Lock()
 	delete(s.conns, file)
 	s.mu.Unlock()
-	file.Close()
+}
+
+// hangUp ends the connections of nodes, which have been sent all events, and returns when nothing
+// serves them any more.
+func (s *supervisor) hangUp() {
+	close(s.over)
+	s.mu.Lock()
+	s.hungUp = true
+	for file := range s.conns {
+		// The node still reads the events that were written.
+		if raw, err := file.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
+		}
+	}
+	s.mu.Unlock()
+	_ = syscall.Shutdown(s.listener, syscall.SHUT_RDWR) // Which ends the accept that waits.
+	s.serving.Wait()
+	_ = syscall.Close(s.listener)
 }
 
 // broadcast sends an event to every connected node, and keeps it for later ones.

@@ -1,8 +1,10 @@
-// Package supervise is the supervisor process of one attempt. The supervisor owns
+// Package supervise is the supervisor process of an attempt. The supervisor owns
 // the attempt's cgroup, timers, output and journal, and it outlives the node
-// process that started it. Only the supervisor kills the code.
+// process that started it. Only the supervisor kills the code. It has one attempt at
+// a time, and may wait for another one when that has ended.
 //
-// The node sends it commands over a socket (Conn): when the leader was last
+// The node hands it attempts over one socket (Process), and sends it commands over another, which
+// belongs to the attempt (Conn): when the leader was last
 // reached, and how to stop. The supervisor answers when the code started and when
 // the attempt ended. The journal records the same durably. Timers use
 // CLOCK_BOOTTIME, which keeps running while the machine is suspended.

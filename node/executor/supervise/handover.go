@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,16 +12,16 @@ import (
 	"unsafe"
 )
 
-// A supervisor may be started before its attempt is known, because its program takes time
-// to initialise. It waits at FDConn until the node hands it an attempt: the length of the
-// directory's path and with it the descriptors, then the path. It ends when the node closes
-// the connection.
+// A supervisor is started before its attempt is known, because its program takes time
+// to initialise. It waits at FDHand until the node hands it an attempt: the length of the
+// directory's path and with it the descriptors, then the path. When the attempt has ended, it may wait
+// for another. It ends when the node closes the connection.
 
 const (
 	pathHeader     = 2
 	maxPath        = 4 << 10
 	handedFiles    = 64 // A supervisor has no more descriptors from the node.
-	firstHanded    = FDSlot
+	firstHanded    = FDConn
 	handOverWithin = 2 * time.Second
 )
 
@@ -50,25 +51,65 @@ func show(argument, dir string) {
 	clear(shown[copy(shown, dir):])
 }
 
-// Hand gives a waiting supervisor the attempt in dir. stderr becomes its standard output and
-// error, and the files the descriptors from FDSlot on.
-func (c *Conn) Hand(dir string, stderr *os.File, files []*os.File) error {
-	if len(dir) > maxPath || len(files) >= handedFiles {
-		return fmt.Errorf("hand over attempt: too much")
-	}
-	return c.send([]byte(dir), stderr, files)
+// Process is the node's end of the connection to a supervisor without an attempt, or with one
+// after which it may wait again. One goroutine uses it at a time.
+type Process struct {
+	file  *os.File
+	lines *bufio.Reader
 }
 
-// send sends a path with descriptors.
-func (c *Conn) send(path []byte, stderr *os.File, files []*os.File) error {
+// NewProcess returns a Process, and the file that a new supervisor inherits as FDHand. The
+// caller closes the file after the start.
+func NewProcess() (*Process, *os.File, error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Process{file: ours, lines: bufio.NewReader(ours)}, theirs, nil
+}
+
+// Hand gives a waiting supervisor the attempt in dir, and returns the connection to it. stderr
+// becomes its standard output and error, and the files the descriptors from FDSlot on.
+func (p *Process) Hand(dir string, stderr *os.File, files []*os.File) (*Conn, error) {
+	if len(dir) > maxPath || len(files)+1 >= handedFiles {
+		return nil, fmt.Errorf("hand over attempt: too much")
+	}
+	conn, theirs, err := Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	if err := p.send([]byte(dir), stderr, append([]*os.File{theirs}, files...)); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Waits waits for the end of the attempt, and reports whether the supervisor then waits for
+// another one. If not, it has ended, or this end was closed.
+func (p *Process) Waits() bool {
+	if p.file.SetDeadline(time.Time{}) != nil {
+		return false
+	}
+	line, err := p.lines.ReadString('\n')
+	return err == nil && line == waitsLine
+}
+
+// Close ends the connection. A supervisor without an attempt ends, and one with an attempt once
+// that has ended.
+func (p *Process) Close() { p.file.Close() }
+
+// send sends a path with descriptors, the first of which becomes the standard output and error.
+func (p *Process) send(path []byte, stderr *os.File, files []*os.File) error {
 	fds := []int{int(stderr.Fd())}
 	for _, file := range files {
 		fds = append(fds, int(file.Fd()))
 	}
 	message := append(binary.BigEndian.AppendUint16(nil, uint16(len(path))), path...)
-	raw, err := c.file.SyscallConn()
+	raw, err := p.file.SyscallConn()
 	if err == nil {
-		err = c.file.SetWriteDeadline(time.Now().Add(handOverWithin))
+		err = p.file.SetWriteDeadline(time.Now().Add(handOverWithin))
 	}
 	if err != nil {
 		return fmt.Errorf("hand over attempt: %w", err)
@@ -88,23 +129,27 @@ func (c *Conn) send(path []byte, stderr *os.File, files []*os.File) error {
 	return nil
 }
 
-// Placeholders returns the files with which a waiting supervisor is started: FDConn is conn,
+// Placeholders returns the files with which a waiting supervisor is started: FDHand is hand,
 // and nothing of its own gets the numbers that an attempt will use. No attempt uses the last one, so
 // that the supervisor's program may be in its place.
-func Placeholders(null, conn *os.File) []*os.File {
-	files := []*os.File{null, null, null, conn}
+func Placeholders(null, hand *os.File) []*os.File {
+	files := []*os.File{null, null, null, hand}
 	for len(files) < firstHanded+handedFiles {
 		files = append(files, null)
 	}
 	return files
 }
 
-// AwaitAttempt returns the directory of the attempt that a node hands to this process, or "" for
-// a sandbox that is to be made ahead: its spec follows, and the descriptors of an attempt stay
-// reserved. An error means that there will be none.
-func AwaitAttempt() (dir string, err error) {
-	// The poller of the runtime has not got this descriptor yet, and waits in no thread.
-	if err := syscall.SetNonblock(FDConn, false); err != nil {
+// AwaitAttempt returns the directory of the first attempt that a node hands to this process.
+// An error means that there will be none.
+func AwaitAttempt() (dir string, err error) { return awaitAttempt(handedFiles) }
+
+// awaitAttempt returns the directory of an attempt that a node hands to this process, or "" for
+// a sandbox that is to be made ahead: its spec follows, and the descriptors of an attempt, of which
+// there are so many, stay reserved.
+func awaitAttempt(reserved int) (dir string, err error) {
+	// The poller of the runtime never gets this descriptor, and waits in no thread.
+	if err := syscall.SetNonblock(FDHand, false); err != nil {
 		return "", fmt.Errorf("await attempt: %w", err)
 	}
 	head, rights := make([]byte, pathHeader), make([]byte, syscall.CmsgSpace(4*handedFiles))
@@ -133,22 +178,21 @@ func AwaitAttempt() (dir string, err error) {
 	if len(path) == 0 {
 		return "", nil
 	}
-	for fd := firstHanded + len(fds) - 1; fd < firstHanded+handedFiles; fd++ {
-		_ = syscall.Close(fd) // A placeholder.
+	for fd := firstHanded + len(fds) - 1; fd < firstHanded+reserved; fd++ {
+		if fd > reservedLast { // A placeholder that no further attempt of this process needs.
+			_ = syscall.Close(fd)
+		}
 	}
-	if err := readConn(path); err != nil {
+	if err := readHand(path); err != nil {
 		return "", err
-	}
-	if err := syscall.SetNonblock(FDConn, true); err != nil {
-		return "", fmt.Errorf("await attempt: %w", err)
 	}
 	return string(path), nil
 }
 
-// readConn fills p from FDConn, which blocks.
-func readConn(p []byte) error {
+// readHand fills p from FDHand, which blocks.
+func readHand(p []byte) error {
 	for at := 0; at < len(p); {
-		n, err := syscall.Read(FDConn, p[at:])
+		n, err := syscall.Read(FDHand, p[at:])
 		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
@@ -163,7 +207,7 @@ func readConn(p []byte) error {
 // recvmsg waits for bytes and descriptors.
 func recvmsg(p, oob []byte) (n, oobn, flags int, from syscall.Sockaddr, err error) {
 	for {
-		n, oobn, flags, from, err = syscall.Recvmsg(FDConn, p, oob, syscall.MSG_CMSG_CLOEXEC)
+		n, oobn, flags, from, err = syscall.Recvmsg(FDHand, p, oob, syscall.MSG_CMSG_CLOEXEC)
 		if !errors.Is(err, syscall.EINTR) {
 			return n, oobn, flags, from, err
 		}

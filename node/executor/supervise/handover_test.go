@@ -19,12 +19,13 @@ const waitingMark = "await-attempt"
 func awaitAttempt() int {
 	dir, err := supervise.AwaitAttempt()
 	if err != nil {
-		fmt.Fprintln(os.NewFile(supervise.FDConn, "node"), "no attempt")
+		fmt.Fprintln(os.NewFile(supervise.FDHand, "node"), "no attempt")
 		return 3
 	}
 	slot, err := io.ReadAll(os.NewFile(supervise.FDSlot, "slot"))
 	_, last := os.ReadDir("/proc/self/fd/20")
 	fmt.Fprintf(os.Stderr, "%s %s %v %v", dir, slot, err, os.IsNotExist(last))
+	fmt.Fprintln(os.NewFile(supervise.FDConn, "node"), "started 1 2")
 	return 0
 }
 
@@ -47,7 +48,7 @@ func TestHandOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, handed := range []bool{true, false} {
-		conn, theirs, err := supervise.Pair()
+		process, theirs, err := supervise.NewProcess()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,12 +64,17 @@ func TestHandOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := conn.Hand(strings.Repeat("x", 3000), stderr, []*os.File{file}); err != nil {
+			conn, err := process.Hand(strings.Repeat("x", 3000), stderr, []*os.File{file})
+			if err != nil {
 				t.Fatal(err)
 			}
 			file.Close()
+			if event, err := conn.Next(); err != nil || event.StartedAt != 2 {
+				t.Errorf("the connection to the attempt: %+v, %v", event, err)
+			}
+			conn.Close()
 		}
-		conn.Close()
+		process.Close()
 		_ = cmd.Wait()
 		if code := cmd.ProcessState.ExitCode(); (code == 0) != handed {
 			t.Errorf("handed %v: it ended with code %d", handed, code)

@@ -32,7 +32,7 @@ func (s *supervisor) openWork() {
 // the attempt's directory.
 func (s *supervisor) collect() {
 	if s.started == 0 {
-		return // Closing the file is left to the process's end, which is near.
+		return
 	}
 	var summary outputs.Summary
 	if s.work == nil && s.spec.Container != nil {

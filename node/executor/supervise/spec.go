@@ -33,16 +33,18 @@ const (
 	NoticeFile     = "preempt"         // In NoticeDir, once the attempt is being preempted.
 )
 
-// Descriptors that a supervisor finds open.
+// Descriptors that a supervisor finds open. Those from FDConn on are an attempt's, and stay open until it
+// has ended, so that nothing else gets their numbers.
 const (
-	FDConn    = 3 // The supervisor's end of the first Conn.
-	FDSlot    = 4 // A file lock that the supervisor's exit releases.
-	FDNetwork = 5 // The network namespace; with Spec.JoinNetwork.
-	FDScratch = 6 // A detached mount for scratch space; with Spec.Sandbox.ScratchDisk.
-	FDMount   = 7 // A detached mount for Spec.MountAt, unless that is empty.
+	FDHand    = 3 // The supervisor's end of the connection of its Process.
+	FDConn    = 4 // The supervisor's end of the first Conn.
+	FDSlot    = 5 // A file lock that ends with the attempt.
+	FDNetwork = 6 // The network namespace; with Spec.JoinNetwork.
+	FDScratch = 7 // A detached mount for scratch space; with Spec.Sandbox.ScratchDisk.
+	FDMount   = 8 // A detached mount for Spec.MountAt, unless that is empty.
 
-	FDVariables = 8 // A file in memory with the user's variables as JSON; with Spec.Variables.
-	FDStorage   = 9 // The socket to the process of Spec.Storage, which ends when it is closed.
+	FDVariables = 9  // A file in memory with the user's variables as JSON; with Spec.Variables.
+	FDStorage   = 10 // The socket to the process of Spec.Storage, which ends when it is closed.
 )
 
 // Spec is everything that a supervisor knows about its attempt.

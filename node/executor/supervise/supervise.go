@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,18 +30,20 @@ const (
 	cloneNewNet        = 0x40000000
 )
 
-// supervisor is the state of a supervisor process. The loop owns all but the
-// fields after mu.
+// supervisor is the state of one attempt. The loop owns all but the fields after mu.
 type supervisor struct {
+	process  *process
 	spec     *Spec
 	journal  *journal.Journal
 	group    *cgroup.Group
-	opener   Opener // Makes the box of code that executes in containers; nil for sandboxes.
 	box      Box
 	log      *logs.Writer
 	commands chan command
+	over     chan struct{}   // Closed when nobody reads commands any more.
 	early    <-chan struct{} // Closed when the commands from before the start are in commands; nil in tests.
 	now      func() time.Time
+	listener int            // The socket at ControlFile.
+	serving  sync.WaitGroup // The goroutines that serve connections.
 
 	limit     *timer // The execution's time limit.
 	grace     *timer // The end of the grace of a graceful stop.
@@ -64,6 +65,7 @@ type supervisor struct {
 	mu sync.Mutex
 
 	conns  map[*os.File]bool
+	hungUp bool     // No connection is served any more.
 	events []string // All events so far, for nodes that connect later.
 
 	secrets *mask.Secrets // Hidden in output.
@@ -71,75 +73,6 @@ type supervisor struct {
 	ready    bool   // The code answers its probe.
 	wasReady bool   // It did before.
 	notReady string // Why it does not.
-}
-
-// Main supervises the attempt whose directory is the only argument, in a sandbox of this
-// machine. With what Waiting returns the directory comes from the node later. It returns
-// the exit code of the process.
-func Main(args []string) int { return MainIn(args, nil) }
-
-// MainIn is Main for an attempt whose code executes in the box that open makes.
-func MainIn(args []string, open Opener) int {
-	// The kernel kills the first process of the sandbox when the thread that
-	// forked it exits.
-	runtime.LockOSThread()
-	syscall.Umask(0o077)
-	var made *warm
-	if len(args) == 1 && waits(args[0]) {
-		dir, err := AwaitAttempt()
-		if err == nil && dir == "" {
-			show(args[0], strings.TrimSuffix(strings.TrimRight(args[0], "/"), waitingName)+warmName)
-			made, dir, err = warmUp()
-		}
-		if err != nil {
-			return 0 // The node needs this supervisor no longer.
-		}
-		show(args[0], dir)
-		args = []string{dir}
-	}
-	if len(args) != 1 {
-		fmt.Fprintln(os.Stderr, "usage: berth supervise DIR (started by the node only)")
-		return 2
-	}
-	if err := run(args[0], open, made); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-func run(dir string, open Opener, made *warm) error {
-	if err := os.Chdir(dir); err != nil {
-		return fmt.Errorf("supervise: %w", err)
-	}
-	spec, err := ReadSpec(".")
-	if err != nil {
-		return err
-	}
-	j, err := journal.Open(JournalFile)
-	if err != nil {
-		return err
-	}
-	if j.State().Starting {
-		return errors.New("supervise: attempt was started before")
-	}
-	s := &supervisor{
-		spec: spec, journal: j, opener: open, warm: made, now: time.Now,
-		lease:    boottime.Lease{Grace: spec.DisconnectGrace},
-		commands: make(chan command, maxCommands), conns: make(map[*os.File]bool),
-	}
-	defer s.close()
-	if err := s.readVariables(); err != nil {
-		return err
-	}
-	outcome := s.supervise()
-	fault.Point("supervisor.ended.before")
-	if err := j.Ended(outcome); err != nil {
-		return err
-	}
-	fault.Point("supervisor.ended.after")
-	s.broadcast("ended")
-	return nil
 }
 
 // open makes the pid file, the timers, the socket and the output of the supervisor.
@@ -159,10 +92,15 @@ func (s *supervisor) open() error {
 	if err != nil {
 		return err
 	}
-	go accept(listener, func(file *os.File) { s.serve(file, func(int) {}) })
+	s.listener = listener
+	s.serving.Go(func() { accept(listener, func(file *os.File) { s.serve(file, func(int) {}) }) })
+	first, err := claim(FDConn, "node")
+	if err != nil {
+		return err
+	}
 	early := make(chan struct{})
 	s.early = early
-	go s.serveFirst(os.NewFile(FDConn, "node"), early)
+	s.serving.Go(func() { s.serveFirst(first, early) })
 	if s.log, err = logs.Create(OutputFile, logs.Limits{}); err != nil {
 		return err
 	}
@@ -175,8 +113,12 @@ func (s *supervisor) close() {
 			t.close()
 		}
 	}
-	os.Remove(ControlFile)
-	os.Remove(PortFile)
+	for _, name := range []string{ControlFile, PortFile, PIDFile} {
+		os.Remove(name)
+	}
+	if s.work != nil {
+		s.work.Close()
+	}
 	if s.box != nil {
 		s.box.Release()
 	}
@@ -185,6 +127,7 @@ func (s *supervisor) close() {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
+	s.journal.Close()
 }
 
 // writePID writes the process's id and start time. Together they identify it until
@@ -240,11 +183,9 @@ func (s *supervisor) supervise() compute.Outcome {
 
 // start starts the code, after the journal has recorded that durably.
 func (s *supervisor) start() (*pumps, error) {
-	syscall.CloseOnExec(FDConn)
-	syscall.CloseOnExec(FDSlot)
-	syscall.CloseOnExec(FDScratch)
-	syscall.CloseOnExec(FDMount)
-	syscall.CloseOnExec(FDStorage)
+	for fd := FDHand; fd <= FDStorage; fd++ {
+		syscall.CloseOnExec(fd)
+	}
 	pumps, err := s.openBox()
 	if pumps == nil {
 		return nil, err
@@ -296,9 +237,6 @@ func (s *supervisor) openBox() (*pumps, error) {
 			return nil, errors.New("the sandbox that was made ahead is not what the attempt needs")
 		}
 		s.group, s.box = s.warm.group, warmed{sandboxed{s.warm.box, s.warm.group}, &s.spec.Sandbox}
-		if s.spec.JoinNetwork {
-			syscall.Close(FDNetwork)
-		}
 		return s.warm.pumps, nil
 	}
 	pumps, stdout, stderr, err := newPumps()
@@ -318,7 +256,7 @@ func (s *supervisor) openBox() (*pumps, error) {
 // fork starts the first process of the sandbox with all limits but the CPU quota,
 // which must not slow down the setup.
 func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
-	host, err := cgroup.Detect()
+	host, err := s.process.groups()
 	if err != nil {
 		return err
 	}
@@ -329,7 +267,10 @@ func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
 		return s.openContainers(host, stdout, stderr)
 	}
 	if s.spec.MountAt != "" {
-		mount := os.NewFile(FDMount, s.spec.MountAt)
+		mount, err := claim(FDMount, s.spec.MountAt)
+		if err != nil {
+			return err
+		}
 		defer mount.Close()
 		s.spec.Sandbox.Binds = append(s.spec.Sandbox.Binds, sandbox.Bind{Target: s.spec.MountAt, Mount: mount})
 	}
@@ -337,9 +278,6 @@ func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
 	s.group, box, err = makeSandbox(host, s.spec, stdin, stdout, stderr)
 	if err != nil {
 		return err
-	}
-	if s.spec.JoinNetwork {
-		syscall.Close(FDNetwork)
 	}
 	s.box = sandboxed{box, s.group}
 	return nil

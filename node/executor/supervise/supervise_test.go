@@ -129,7 +129,7 @@ func (a *attempt) spawn(ask func(*supervise.Conn) error) {
 	}
 	defer null.Close()
 	process, err := os.StartProcess("/proc/self/exe", []string{"berth", supervise.Command, a.dir}, &os.ProcAttr{
-		Files: []*os.File{null, os.Stderr, os.Stderr, theirs, null}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Files: []*os.File{null, os.Stderr, os.Stderr, null, theirs, null}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		a.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"berth/compute"
@@ -18,7 +17,10 @@ func (s *supervisor) readVariables() error {
 	if !s.spec.Variables {
 		return nil
 	}
-	file := os.NewFile(FDVariables, "variables")
+	file, err := claim(FDVariables, "variables")
+	if err != nil {
+		return fmt.Errorf("read variables: %w", err)
+	}
 	defer file.Close()
 	data, err := io.ReadAll(file)
 	if err != nil {

@@ -38,19 +38,19 @@ type warm struct {
 }
 
 // Warm has a waiting supervisor make the sandbox of the spec. The files are those of Hand.
-func (c *Conn) Warm(spec *Spec, stderr *os.File, files []*os.File) error {
+func (p *Process) Warm(spec *Spec, stderr *os.File, files []*os.File) error {
 	data, err := json.Marshal(spec)
 	if err != nil {
 		return fmt.Errorf("make warm sandbox: %w", err)
 	}
-	if err = c.send(nil, stderr, files); err == nil {
-		err = c.file.SetDeadline(time.Now().Add(warmWithin))
+	if err = p.send(nil, stderr, append([]*os.File{stderr}, files...)); err == nil { // No Conn yet.
+		err = p.file.SetDeadline(time.Now().Add(warmWithin))
 	}
 	if err == nil {
-		err = writeSized(c.file, data)
+		err = writeSized(p.file, data)
 	}
 	if err == nil {
-		err = c.awaitWarm(warmWithin)
+		err = p.awaitWarm(warmWithin)
 	}
 	if err != nil {
 		return fmt.Errorf("make warm sandbox: %w", err)
@@ -59,45 +59,45 @@ func (c *Conn) Warm(spec *Spec, stderr *os.File, files []*os.File) error {
 }
 
 // IsWarm asks a supervisor that has made a sandbox whether the sandbox is alive.
-func (c *Conn) IsWarm(null *os.File) bool {
-	return c.send(nil, null, nil) == nil && c.awaitWarm(asksWithin) == nil
+func (p *Process) IsWarm(null *os.File) bool {
+	return p.send(nil, null, nil) == nil && p.awaitWarm(asksWithin) == nil
 }
 
 // awaitWarm waits for the supervisor to say that the sandbox is alive.
-func (c *Conn) awaitWarm(within time.Duration) error {
-	if err := c.file.SetDeadline(time.Now().Add(within)); err != nil {
+func (p *Process) awaitWarm(within time.Duration) error {
+	if err := p.file.SetDeadline(time.Now().Add(within)); err != nil {
 		return err
 	}
-	line, err := c.lines.ReadString('\n')
+	line, err := p.lines.ReadString('\n')
 	if err == nil && line != warmLine {
 		err = errors.New(strings.TrimSpace(line))
 	}
-	return errors.Join(err, c.file.SetDeadline(time.Time{}))
+	return errors.Join(err, p.file.SetDeadline(time.Time{}))
 }
 
 // End ends a supervisor that waits, and returns once it has gone, with its sandbox.
-func (c *Conn) End(within time.Duration) {
-	defer c.Close()
-	raw, err := c.file.SyscallConn()
+func (p *Process) End(within time.Duration) {
+	defer p.Close()
+	raw, err := p.file.SyscallConn()
 	if err == nil {
 		err = errors.Join(raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_WR) }),
-			c.file.SetReadDeadline(time.Now().Add(within)))
+			p.file.SetReadDeadline(time.Now().Add(within)))
 	}
 	if err == nil {
-		_, _ = io.Copy(io.Discard, c.file)
+		_, _ = io.Copy(io.Discard, p.file)
 	}
 }
 
 // warmUp makes the sandbox of the spec that the node sends, and returns it with the directory of
 // the attempt that is to have it.
-func warmUp() (*warm, string, error) {
-	made, err := makeWarm()
+func (p *process) warmUp(reserved int) (*warm, string, error) {
+	made, err := p.makeWarm()
 	if err != nil {
-		_, _ = syscall.Write(FDConn, []byte(strings.ReplaceAll(err.Error(), "\n", " ")+"\n")) // The node logs it.
+		_, _ = syscall.Write(FDHand, []byte(strings.ReplaceAll(err.Error(), "\n", " ")+"\n")) // The node logs it.
 		return nil, "", err
 	}
 	for {
-		dir, err := made.await()
+		dir, err := made.await(reserved)
 		if err != nil {
 			made.close()
 			return nil, "", err
@@ -110,23 +110,23 @@ func warmUp() (*warm, string, error) {
 
 // await says that the sandbox is alive, and waits for the attempt, or for the next question
 // whether it is.
-func (w *warm) await() (dir string, err error) {
+func (w *warm) await(reserved int) (dir string, err error) {
 	if !w.alive() {
 		return "", errEnded
 	}
-	if _, err := syscall.Write(FDConn, []byte(warmLine)); err != nil {
+	if _, err := syscall.Write(FDHand, []byte(warmLine)); err != nil {
 		return "", err
 	}
 	fault.Point("supervisor.warm")
-	return AwaitAttempt()
+	return awaitAttempt(reserved)
 }
 
 var errEnded = errors.New("the sandbox that was made ahead has ended")
 
-// makeWarm makes the sandbox of the spec that comes from FDConn, and returns once its
+// makeWarm makes the sandbox of the spec that comes from FDHand, and returns once its
 // interpreter has been started.
-func makeWarm() (*warm, error) {
-	for fd := FDConn; fd < firstHanded+handedFiles; fd++ {
+func (p *process) makeWarm() (*warm, error) {
+	for fd := FDHand; fd < firstHanded+handedFiles; fd++ {
 		syscall.CloseOnExec(fd)
 	}
 	data, err := readSized()
@@ -140,7 +140,7 @@ func makeWarm() (*warm, error) {
 	if w.fit, err = w.spec.fit(); err != nil {
 		return nil, err
 	}
-	if err := w.start(); err != nil {
+	if err := w.start(p); err != nil {
 		w.close()
 		return nil, fmt.Errorf("make warm sandbox: %w", err)
 	}
@@ -148,8 +148,8 @@ func makeWarm() (*warm, error) {
 }
 
 // start starts the sandbox and its interpreter.
-func (w *warm) start() error {
-	host, err := cgroup.Detect()
+func (w *warm) start(p *process) error {
+	host, err := p.groups()
 	if err != nil {
 		return err
 	}
@@ -219,15 +219,12 @@ func writeSized(file *os.File, data []byte) error {
 	return err
 }
 
-// readSized reads from FDConn what writeSized wrote.
+// readSized reads from FDHand what writeSized wrote.
 func readSized() ([]byte, error) {
-	if err := syscall.SetNonblock(FDConn, false); err != nil {
-		return nil, fmt.Errorf("make warm sandbox: %w", err)
-	}
 	var size [4]byte
-	if err := readConn(size[:]); err != nil {
+	if err := readHand(size[:]); err != nil {
 		return nil, err
 	}
 	data := make([]byte, binary.BigEndian.Uint32(size[:]))
-	return data, readConn(data)
+	return data, readHand(data)
 }
