@@ -21,7 +21,7 @@ import (
 
 const (
 	waitsLine    = "waits\n" // Tells the node that the attempt has ended, and that the supervisor waits again.
-	mostAttempts = 256       // Of a supervisor: what might add up in a process ends with it.
+	mostAttempts = 256       // A supervisor ends after so many, and with it whatever adds up in a process.
 	reservedLast = FDStorage // The last number that attempts in sandboxes have.
 )
 
@@ -154,7 +154,7 @@ func (s *supervisor) leftNothing() bool {
 		!s.spec.Variables
 }
 
-// reset returns the process to where it waits for an attempt, and tells the node. What the attempt held
+// reset returns the process to where it waits for an attempt, and tells the node. All that the attempt held
 // by descriptors ends: its lock, its network and its scratch space.
 func (p *process) reset() error {
 	if err := os.Chdir("/"); err != nil {
