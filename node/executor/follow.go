@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	dyingTimeout = 15 * time.Second // For a supervisor that closed its connection to exit.
+	dyingTimeout = 15 * time.Second // For a supervisor that closed its connection to end the attempt.
 	dyingPoll    = 5 * time.Millisecond
 )
 

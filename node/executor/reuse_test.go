@@ -40,9 +40,10 @@ func holding(t *testing.T, pid int) map[string]string {
 	return held
 }
 
-// isNew reports whether a supervisor has had no attempt: all numbers of its descriptors are reserved.
+// isNew reports whether a supervisor has had no attempt: numbers of descriptors that are never used
+// are reserved.
 func isNew(pid int) bool {
-	_, err := os.Lstat(fmt.Sprintf("/proc/%d/fd/%d", pid, supervise.FDStorage+1))
+	_, err := os.Lstat(fmt.Sprintf("/proc/%d/fd/%d", pid, supervise.FDStorage+50))
 	return err == nil
 }
 
@@ -60,11 +61,11 @@ func TestSupervisorIsReused(t *testing.T) {
 		}
 	})
 	const prints = "import os\nopen('kept', 'w').write('x')\nprint(os.environ.get('MARK'), sorted(os.listdir('.')))\n"
-	begin := func(i int, code string, change func(*compute.Work)) (compute.ExecutionID, string) {
+	begin := func(i int, code, stdin string, change func(*compute.Work)) (compute.ExecutionID, string) {
 		mark := fmt.Sprint("mark-", i)
 		env := ownInterpreter()
 		env["MARK"] = mark
-		w := n.newWork(compute.Bundle{Code: prints + code, Env: env})
+		w := n.newWork(compute.Bundle{Code: prints + code, Env: env, Stdin: []byte(stdin)})
 		if change != nil {
 			change(&w)
 		}
@@ -77,30 +78,28 @@ func TestSupervisorIsReused(t *testing.T) {
 	held := make(map[int]map[string]string)
 	attempts := 0
 	for i, test := range []struct {
-		name, code string
-		change     func(*compute.Work)
-		stop       compute.Stop
-		want       compute.Reason
+		name, code, stdin string
+		change            func(*compute.Work)
+		stop              compute.Stop
+		want              compute.Reason
 	}{
 		{name: "the first"},
 		{name: "a failure", code: "raise SystemExit(3)", want: compute.ReasonExitCode},
 		{name: "a signal", code: "os.kill(os.getpid(), 9)", want: compute.ReasonSignal},
-		{name: "a time limit", code: "import time; time.sleep(60)", want: compute.ReasonTimeout, change: func(w *compute.Work) { w.Execution.Timeout = 200 * time.Millisecond }},
+		{name: "a time limit", code: "import time; time.sleep(60)", want: compute.ReasonTimeout, change: func(w *compute.Work) { w.Execution.Timeout = 2 * time.Second }},
 		{name: "a stop", code: "import time; time.sleep(60)", want: compute.ReasonStopped, stop: compute.StopGraceful},
 		{name: "a hard stop", code: "import time; time.sleep(60)", want: compute.ReasonAborted, stop: compute.StopHard},
 		{name: "a network", change: func(w *compute.Work) { w.Execution.Network = compute.NetworkEgress }},
 		{name: "processes that stay", code: "import subprocess; subprocess.Popen(['sleep', '60'])"},
-		{name: "input", code: "print(input())"},
+		{name: "input that is not read", code: "print(input())", stdin: "line\n" + strings.Repeat("x", 1<<20)},
+		{name: "outputs", code: "os.mkdir('outputs'); open('outputs/file', 'w').write('x')"},
 	} {
-		id, mark := begin(i, test.code, test.change)
+		id, mark := begin(i, test.code, test.stdin, test.change)
 		if test.stop != compute.StopNone {
 			await(t, "the start", func() bool { return n.says(id, mark) })
 			n.requestStop(id, test.stop)
 		}
 		outcome := n.end(id)
-		if test.name == "input" {
-			test.want = compute.ReasonExitCode // There is none.
-		}
 		if want := mark + " ['kept', 'main.py']"; outcome.Reason != test.want || !n.says(id, want) {
 			t.Errorf("%s: ended as %v, %v (%s), without %q:\n%s", test.name, outcome.Status, outcome.Reason, outcome.Detail, want, n.output(id))
 		}
@@ -128,7 +127,7 @@ func TestSupervisorIsReused(t *testing.T) {
 		t.Errorf("%d attempts had %d supervisors", attempts, len(held))
 	}
 	for i := range len(held) + 1 { // As many as wait, and one more.
-		id, _ := begin(attempts+i, "", func(w *compute.Work) { secrets.Store(w.Execution.ID, true) })
+		id, _ := begin(attempts+i, "", "", func(w *compute.Work) { secrets.Store(w.Execution.ID, true) })
 		n.end(id)
 	}
 	await(t, "the end of supervisors that had a secret", func() bool {

@@ -1,6 +1,6 @@
 // Package journal records the steps of one attempt in a file of JSON lines. Only
-// the attempt's supervisor appends to it. The supervisor holds a lock on it as
-// long as it lives, so that the lock shows whether it does.
+// the attempt's supervisor appends to it. The supervisor holds a lock on it
+// until the attempt has ended or it dies, so that the lock shows whether anybody supervises the attempt.
 //
 // It is neither the output (package logs) nor the queue of outcomes to report (the
 // outbox of package executor). Only `starting` and `ended` are made durable before

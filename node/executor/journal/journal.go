@@ -80,8 +80,8 @@ func Read(path string) (State, error) {
 	return read(file)
 }
 
-// Open locks and reads the journal at path. The lock ends with its process, so
-// ErrHeld means that another process is alive. A journal that is locked but cannot
+// Open locks and reads the journal at path. The lock ends with Close or with its process, so
+// ErrHeld means that another process is alive and supervises the attempt. A journal that is locked but cannot
 // be read, for example because of a bad sector, counts as damaged. One that cannot
 // be opened is an error: another process may hold it.
 func Open(path string) (*Journal, error) {

@@ -24,14 +24,15 @@ import (
 // spareTime is how long a supervisor waits for an attempt before it ends.
 const spareTime = 5 * time.Minute
 
-// spareMost is how many supervisors of a kind wait. More come back at once only when many attempts
-// end at once.
-const spareMost = 4
+// spareMost is how many supervisors of a kind wait: as many short executions may end before the next ones
+// start. One has about a MiB of memory of its own.
+const spareMost = 16
 
 // spare has the supervisors that wait for an attempt, which would start later by the start of
 // their program. Those of containers also initialise the client of the engine.
 type spare struct {
 	command string // The argument by which the program is a supervisor of this kind.
+	log     *slog.Logger
 
 	mu       sync.Mutex
 	waiting  []*waiting
@@ -112,7 +113,10 @@ func (s *spare) await(process *supervise.Process, ended func()) {
 	}
 	s.away[process] = struct{}{}
 	s.group.Go(func() {
-		waits := process.Waits()
+		waits, err := process.Waits()
+		if err != nil {
+			s.log.Warn("supervisor not used again", "hint", "the next execution starts another one", "err", err)
+		}
 		s.mu.Lock()
 		delete(s.away, process)
 		if waits {
@@ -155,8 +159,8 @@ type supervisors struct {
 func openSupervisors(root string, log *slog.Logger) *supervisors {
 	return &supervisors{
 		root: root, program: openProgram(log), log: log,
-		containers: spare{command: docker.Command, away: make(map[*supervise.Process]struct{})},
-		sandboxes:  spare{command: supervise.Command, away: make(map[*supervise.Process]struct{})},
+		containers: spare{command: docker.Command, log: log, away: make(map[*supervise.Process]struct{})},
+		sandboxes:  spare{command: supervise.Command, log: log, away: make(map[*supervise.Process]struct{})},
 	}
 }
 

@@ -42,7 +42,7 @@ func In(path string) *Dir { return &Dir{path: path, slots: Max, first: firstConn
 // Slot is a slot that the caller has.
 type Slot struct {
 	Number int
-	File   *os.File // Its lock is released when the last process that has the file open exits: the supervisor.
+	File   *os.File // Its lock is released when the last process closes it: the supervisor.
 }
 
 // UID returns the first of the slot's user ids.

@@ -113,7 +113,7 @@ func (c *Conn) Note(text string) error {
 }
 
 // Next waits for the supervisor's next event. An error means that the supervisor
-// has exited.
+// has hung up: it has exited, or waits for another attempt.
 func (c *Conn) Next() (Event, error) {
 	line, err := c.lines.ReadString('\n')
 	if err != nil {

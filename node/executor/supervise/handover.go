@@ -87,13 +87,16 @@ func (p *Process) Hand(dir string, stderr *os.File, files []*os.File) (*Conn, er
 }
 
 // Waits waits for the end of the attempt, and reports whether the supervisor then waits for
-// another one. If not, it has ended, or this end was closed.
-func (p *Process) Waits() bool {
-	if p.file.SetDeadline(time.Time{}) != nil {
-		return false
+// another one. If not, it has ended, or this end was closed. An error is why it could not wait again.
+func (p *Process) Waits() (bool, error) {
+	if err := p.file.SetDeadline(time.Time{}); err != nil {
+		return false, nil //nolint:nilerr // This end was closed.
 	}
 	line, err := p.lines.ReadString('\n')
-	return err == nil && line == waitsLine
+	if err == nil && line != waitsLine {
+		return false, errors.New(strings.TrimSpace(line))
+	}
+	return err == nil, nil
 }
 
 // Close ends the connection. A supervisor without an attempt ends, and one with an attempt once

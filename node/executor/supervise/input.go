@@ -9,28 +9,29 @@ import (
 
 // openInput returns the standard input of the code: a pipe that ends behind the
 // input of the execution, or nothing to read. The current directory is the
-// attempt's.
-func openInput() (*os.File, error) {
+// attempt's. Closing feed, nil for no pipe, ends the writing also if somebody else than the code, which
+// may pass its input on, does not read it.
+func openInput() (stdin, feed *os.File, err error) {
 	file, err := os.Open(InputFile)
 	if errors.Is(err, os.ErrNotExist) {
-		file, err = os.Open(os.DevNull)
+		stdin, err = os.Open(os.DevNull)
 		if err != nil {
-			return nil, fmt.Errorf("open standard input: %w", err)
+			return nil, nil, fmt.Errorf("open standard input: %w", err)
 		}
-		return file, nil
+		return stdin, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open standard input: %w", err)
+		return nil, nil, fmt.Errorf("open standard input: %w", err)
 	}
-	r, w, err := os.Pipe()
+	stdin, feed, err = os.Pipe()
 	if err != nil {
 		file.Close()
-		return nil, fmt.Errorf("open standard input: %w", err)
+		return nil, nil, fmt.Errorf("open standard input: %w", err)
 	}
 	go func() {
-		_, _ = io.Copy(w, file) // Code that reads no more closes the pipe.
-		w.Close()
+		_, _ = io.Copy(feed, file) // Code that reads no more closes the pipe.
+		feed.Close()
 		file.Close()
 	}()
-	return r, nil
+	return stdin, feed, nil
 }

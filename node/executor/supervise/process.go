@@ -21,6 +21,7 @@ import (
 
 const (
 	waitsLine    = "waits\n" // Tells the node that the attempt has ended, and that the supervisor waits again.
+	scoreFile    = "/proc/self/oom_score_adj"
 	mostAttempts = 256       // A supervisor ends after so many, and with it whatever adds up in a process.
 	reservedLast = FDStorage // The last number that attempts in sandboxes have.
 )
@@ -32,6 +33,7 @@ type process struct {
 	open     Opener       // Makes the box of code that executes in containers; nil for sandboxes.
 	host     *cgroup.Host // Nil before the first attempt needs it.
 	network  int          // A descriptor of the machine's network namespace.
+	score    []byte       // The OOM score adjustment with which it was started; nil if unknown.
 }
 
 // Main supervises the attempt whose directory is the only argument, in a sandbox of this
@@ -67,6 +69,7 @@ func (p *process) serve() error {
 	if p.network, err = syscall.Open("/proc/self/ns/net", syscall.O_RDONLY|syscall.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("open network of the machine: %w", err)
 	}
+	p.score, _ = os.ReadFile(scoreFile)
 	for reserved, n := handedFiles, 1; ; reserved, n = reservedLast+1-firstHanded, n+1 {
 		dir, made := p.await(reserved)
 		if dir == "" {
@@ -78,7 +81,8 @@ func (p *process) serve() error {
 			return err
 		}
 		if err := p.reset(); err != nil {
-			return fmt.Errorf("wait for another attempt: %w", err)
+			_, _ = syscall.Write(FDHand, []byte(strings.ReplaceAll(err.Error(), "\n", " ")+"\n")) // The node logs it.
+			return err
 		}
 	}
 }
@@ -148,33 +152,36 @@ func (p *process) run(dir string, made *warm) (again bool, err error) {
 }
 
 // leftNothing reports whether the attempt used nothing of this process that another one would find:
-// neither threads in its network, nor other processes, nor secrets.
+// neither threads in its network, nor other processes, nor secrets that users keep.
 func (s *supervisor) leftNothing() bool {
 	return s.started != 0 && s.spec.Container == nil && s.spec.Serving == nil && s.spec.Storage == nil &&
 		!s.spec.Variables
 }
 
 // reset returns the process to where it waits for an attempt, and tells the node. All that the attempt held
-// by descriptors ends: its lock, its network and its scratch space.
+// by descriptors ends: its network, its scratch space and then its slot, which is nobody else's before.
 func (p *process) reset() error {
 	if err := os.Chdir("/"); err != nil {
 		return err
+	}
+	if _, _, errno := syscall.RawSyscall(sysSetns, uintptr(p.network), cloneNewNet, 0); errno != 0 {
+		return fmt.Errorf("return to the network of the machine: %w", errno)
+	}
+	if p.score != nil {
+		// The first process of the next sandbox starts with it.
+		_ = os.WriteFile(scoreFile, p.score, 0)
 	}
 	null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", os.DevNull, err)
 	}
 	defer syscall.Close(null)
-	for fd := 1; fd <= reservedLast; fd++ {
-		if fd == FDHand {
-			continue
-		}
+	for _, fd := range []int{
+		1, 2, FDNetwork, FDConn, FDMount, FDVariables, FDStorage, FDScratch, FDSlot,
+	} {
 		if err := syscall.Dup3(null, fd, 0); err != nil {
 			return fmt.Errorf("close descriptor %d: %w", fd, err)
 		}
-	}
-	if _, _, errno := syscall.RawSyscall(sysSetns, uintptr(p.network), cloneNewNet, 0); errno != 0 {
-		return fmt.Errorf("return to the network of the machine: %w", errno)
 	}
 	fault.Point("supervisor.waits")
 	_, err = syscall.Write(FDHand, []byte(waitsLine))

@@ -33,8 +33,8 @@ const (
 	NoticeFile     = "preempt"         // In NoticeDir, once the attempt is being preempted.
 )
 
-// Descriptors that a supervisor finds open. Those from FDConn on are an attempt's, and stay open until it
-// has ended, so that nothing else gets their numbers.
+// Descriptors that a supervisor finds open. Those from FDConn on are an attempt's. All but FDStorage, after
+// which no other attempt follows, stay open until it has ended, so that nothing else gets their numbers.
 const (
 	FDHand    = 3 // The supervisor's end of the connection of its Process.
 	FDConn    = 4 // The supervisor's end of the first Conn.

@@ -55,6 +55,7 @@ type supervisor struct {
 	cause        cause
 	lease        boottime.Lease
 	storage      *os.File      // The socket to the process that mounts the bucket; nil for none.
+	feed         *os.File      // Where the input of the execution is written; nil for none.
 	work         *os.File      // The work directory, which outlives the sandbox; nil if it is not open.
 	warm         *warm         // The sandbox that was made before the attempt was known; nil for none.
 	startUnknown bool          // It is unknown whether the code started.
@@ -78,7 +79,7 @@ type supervisor struct {
 // open makes the pid file, the timers, the socket and the output of the supervisor.
 func (s *supervisor) open() error {
 	// Without the privilege, as in a container, the default remains.
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(supervisorOOMScore), 0)
+	_ = os.WriteFile(scoreFile, []byte(supervisorOOMScore), 0)
 	if err := writePID(); err != nil {
 		return err
 	}
@@ -116,8 +117,10 @@ func (s *supervisor) close() {
 	for _, name := range []string{ControlFile, PortFile, PIDFile} {
 		os.Remove(name)
 	}
-	if s.work != nil {
-		s.work.Close()
+	for _, file := range []*os.File{s.work, s.feed} {
+		if file != nil {
+			file.Close()
+		}
 	}
 	if s.box != nil {
 		s.box.Release()
@@ -243,7 +246,8 @@ func (s *supervisor) openBox() (*pumps, error) {
 	if err != nil {
 		return nil, err
 	}
-	stdin, err := openInput()
+	stdin, feed, err := openInput()
+	s.feed = feed
 	if err == nil {
 		err = s.fork(stdin, stdout, stderr)
 		stdin.Close()
@@ -293,7 +297,13 @@ func makeSandbox(
 			return nil, nil, fmt.Errorf("join network: %w", errno)
 		}
 	}
-	if group, err = host.Create(spec.Group, spec.limits()); err != nil {
+	group, err = host.Create(spec.Group, spec.limits())
+	if errors.Is(err, os.ErrNotExist) { // Somebody has removed the parent of all groups.
+		if host, err = cgroup.Detect(); err == nil {
+			group, err = host.Create(spec.Group, spec.limits())
+		}
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	disk := -1
