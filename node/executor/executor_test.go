@@ -336,8 +336,13 @@ func TestEndOfOutputIsKept(t *testing.T) {
 	for _, megabytes := range []int{8, 20, 100} {
 		t.Run(fmt.Sprint(megabytes), func(t *testing.T) {
 			t.Parallel()
+			n := n.as(t)
 			code := fmt.Sprintf("for i in range(%d * 10000):\n    print(f'{i:099d}')\nraise SystemError('the reason')\n", megabytes)
-			o, output := n.execute(compute.Bundle{Code: code}, nil)
+			w := n.newWork(compute.Bundle{Code: code})
+			w.Execution.Timeout = 10 * time.Minute
+			id := n.place(w)
+			awaitWithin(t, "the end of much output", 5*time.Minute, func() bool { return n.outcome(id) != nil })
+			o, output := *n.outcome(id), n.output(id)
 			if o.Status != compute.StatusFailed || o.Usage.OutputBytes < int64(megabytes)*1_000_000 {
 				t.Errorf("ended as %s with %d bytes of output", o.Status, o.Usage.OutputBytes)
 			}

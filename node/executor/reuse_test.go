@@ -60,7 +60,7 @@ func TestSupervisorIsReused(t *testing.T) {
 			return []compute.EnvVariable{{Name: "TOKEN", Value: "c4nary", Secret: true}}, nil
 		}
 	})
-	const prints = "import os\nopen('kept', 'w').write('x')\nprint(os.environ.get('MARK'), sorted(os.listdir('.')))\n"
+	const prints = "import os\nopen('kept', 'w').write('x')\nprint(f'{os.environ[\"MARK\"]} {sorted(os.listdir(\".\"))}')\n" // One write, so one line of output.
 	begin := func(i int, code, stdin string, change func(*compute.Work)) (compute.ExecutionID, string) {
 		mark := fmt.Sprint("mark-", i)
 		env := ownInterpreter()
