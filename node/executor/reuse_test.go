@@ -134,3 +134,26 @@ func TestSupervisorIsReused(t *testing.T) {
 		return !slices.ContainsFunc(n.supervisors(""), func(pid int) bool { return held[pid] != nil })
 	})
 }
+
+// TestSupervisorOfAWarmSandboxIsReused executes code in warm sandboxes: supervisors that have had an
+// attempt in one make another.
+func TestSupervisorOfAWarmSandboxIsReused(t *testing.T) {
+	const attempts = 6
+	n, warm := warmNode(t, nil)
+	n.execute(compute.Bundle{Code: "pass"}, nil) // So that sandboxes are made for the next ones.
+	made := make(map[int]bool)
+	for i := range attempts {
+		made[n.warmed()] = true
+		o, output := n.execute(compute.Bundle{Code: "import os\nprint(sorted(os.listdir('.')))\nopen('kept', 'w')"}, nil)
+		if want := "['main.py']\n"; o.Status != compute.StatusCompleted || output != want {
+			t.Errorf("attempt %d ended as %v (%s) with %q", i, o.Status, o.Detail, output)
+		}
+	}
+	// On a slow machine a sandbox may not say in time that it is alive.
+	if got := warm(); got <= attempts/2 {
+		t.Errorf("%d of %d attempts had a warm sandbox", got, attempts)
+	}
+	if len(made) == attempts {
+		t.Errorf("%d sandboxes were made by as many supervisors", attempts)
+	}
+}

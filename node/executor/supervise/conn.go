@@ -209,7 +209,7 @@ func unread(fd int) int {
 // serveFirst serves the connection of the node that has started this supervisor. It
 // closes early once the commands that were waiting are in s.commands.
 func (s *supervisor) serveFirst(file *os.File, early chan<- struct{}) {
-	waiting := unread(FDConn) // The same socket.
+	waiting := unread(FDConn) // The socket of file.
 	if waiting == 0 {
 		close(early)
 	}
@@ -300,7 +300,7 @@ func (s *supervisor) hangUp() {
 	}
 	s.mu.Unlock()
 	_ = syscall.Shutdown(s.listener, syscall.SHUT_RDWR) // Which ends the accept that waits.
-	s.serving.Wait()
+	s.connected.Wait()
 	_ = syscall.Close(s.listener)
 }
 

@@ -42,8 +42,9 @@ type supervisor struct {
 	over     chan struct{}   // Closed when nobody reads commands any more.
 	early    <-chan struct{} // Closed when the commands from before the start are in commands; nil in tests.
 	now      func() time.Time
-	listener int            // The socket at ControlFile.
-	serving  sync.WaitGroup // The goroutines that serve connections.
+	listener int // The socket at ControlFile.
+
+	connected sync.WaitGroup // The goroutines that serve connections.
 
 	limit     *timer // The execution's time limit.
 	grace     *timer // The end of the grace of a graceful stop.
@@ -94,14 +95,14 @@ func (s *supervisor) open() error {
 		return err
 	}
 	s.listener = listener
-	s.serving.Go(func() { accept(listener, func(file *os.File) { s.serve(file, func(int) {}) }) })
+	s.connected.Go(func() { accept(listener, func(file *os.File) { s.serve(file, func(int) {}) }) })
 	first, err := claim(FDConn, "node")
 	if err != nil {
 		return err
 	}
 	early := make(chan struct{})
 	s.early = early
-	s.serving.Go(func() { s.serveFirst(first, early) })
+	s.connected.Go(func() { s.serveFirst(first, early) })
 	if s.log, err = logs.Create(OutputFile, logs.Limits{}); err != nil {
 		return err
 	}
