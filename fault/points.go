@@ -84,7 +84,7 @@ func Points() []PointInfo { //nolint:funlen // A list.
 		{"executor.start.reported", false, "the state knows that code has started, and the node has not continued"},
 		{"executor.conclude.begin", false, "an attempt has ended, and its outcome is not in the outbox"},
 		{"executor.outbox.put", true, "an outcome is to be stored, and is not"},
-		{"executor.outbox.stored", false, "an outcome is durable, and is not being sent"},
+		{"executor.outbox.stored", false, "an outcome is durable, in the journal or in the outbox, and is not being sent"},
 		{"executor.conclude.clean", false, "an outcome is being sent, and the attempt's files are deleted"},
 		{"executor.outbox.send", false, "an outcome is durable, and the state does not have it"},
 		{"executor.outbox.sent", false, "the state has an outcome, and the node does not know"},

@@ -91,9 +91,9 @@ func (a *agent) adopt(k key, d *directory) {
 			a.disk.remove(k)
 		}
 	case state.Outcome != nil:
-		a.conclude(*state.Outcome)
+		a.conclude(*state.Outcome, true)
 	default:
-		a.conclude(a.supervisorLost(k, state))
+		a.conclude(a.supervisorLost(k, state), false)
 	}
 }
 
@@ -289,7 +289,7 @@ func (a *agent) begin(w *compute.Work) {
 	a.ask(at, w)
 	if !w.Attempt.StartedAt.IsZero() {
 		// The state knows that the code started, but this node does not.
-		a.conclude(a.supervisorLost(k, journal.State{StartedAt: w.Attempt.StartedAt}))
+		a.conclude(a.supervisorLost(k, journal.State{StartedAt: w.Attempt.StartedAt}), false)
 		return
 	}
 	if a.refused(at) {
@@ -305,7 +305,7 @@ func (a *agent) begin(w *compute.Work) {
 		switch {
 		case a.w.config.Bug != BugUncheckedStart && a.refused(at):
 		case a.w.happens(0.03):
-			a.conclude(a.neverStarted(at, compute.StatusSystemFailure, compute.ReasonStartFailed))
+			a.conclude(a.neverStarted(at, compute.StatusSystemFailure, compute.ReasonStartFailed), false)
 		default:
 			a.directory(k)
 			a.spawn(at, &spec, shares)
@@ -319,13 +319,13 @@ func (a *agent) begin(w *compute.Work) {
 func (a *agent) refused(at *attempt) bool {
 	switch {
 	case at.stop == compute.StopHard:
-		a.conclude(a.neverStarted(at, compute.StatusAborted, compute.ReasonAborted))
+		a.conclude(a.neverStarted(at, compute.StatusAborted, compute.ReasonAborted), false)
 	case at.stop != compute.StopNone:
-		a.conclude(a.neverStarted(at, compute.StatusCancelled, compute.ReasonStopped))
+		a.conclude(a.neverStarted(at, compute.StatusCancelled, compute.ReasonStopped), false)
 	case at.yields:
-		a.conclude(a.neverStarted(at, compute.StatusSystemFailure, compute.ReasonPreempted))
+		a.conclude(a.neverStarted(at, compute.StatusSystemFailure, compute.ReasonPreempted), false)
 	case at.lease.Over(a.w.now):
-		a.conclude(a.neverStarted(at, compute.StatusSystemFailure, compute.ReasonNodeLost))
+		a.conclude(a.neverStarted(at, compute.StatusSystemFailure, compute.ReasonNodeLost), false)
 	default:
 		return false
 	}
@@ -369,21 +369,26 @@ func (a *agent) gone(k key) {
 	state := a.directory(k).read()
 	switch {
 	case state.Outcome != nil:
-		a.conclude(*state.Outcome)
+		a.conclude(*state.Outcome, true)
 	case state.Starting:
-		a.conclude(a.supervisorLost(k, state))
+		a.conclude(a.supervisorLost(k, state), false)
 	default:
-		a.conclude(a.neverStarted(a.live[k], compute.StatusSystemFailure, compute.ReasonStartFailed))
+		a.conclude(a.neverStarted(a.live[k], compute.StatusSystemFailure, compute.ReasonStartFailed), false)
 	}
 }
 
-// conclude puts an outcome into the outbox and sends it.
-func (a *agent) conclude(outcome compute.Outcome) {
+// conclude puts an outcome that is in no journal into the outbox, and sends it.
+func (a *agent) conclude(outcome compute.Outcome, journaled bool) {
 	k := key{outcome.Execution, outcome.Epoch}
 	a.directory(k)
-	if a.disk.outbox[k] != nil {
+	if a.disk.outbox[k] != nil || a.sending[k] {
 		delete(a.live, k)
 		return // The first outcome stands.
+	}
+	if journaled {
+		delete(a.live, k)
+		a.report(k, outcome)
+		return
 	}
 	a.w.after(a.w.fsync(), a.guard(func() {
 		delete(a.live, k)

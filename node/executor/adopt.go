@@ -19,9 +19,9 @@ import (
 // abandoned.
 const abandonedAge = time.Hour
 
-// adoptAll adopts the attempts of an earlier process. The outbox is durable, but a
-// power failure may have removed the directory of an attempt in it. adoptAll makes
-// that directory again, because the attempt would restart without it.
+// adoptAll adopts the attempts of an earlier process. The files of the outbox are
+// durable, but a power failure may have removed the directory of an attempt that has one.
+// adoptAll makes that directory again, because the attempt would restart without it.
 func (e *Executor) adoptAll(ctx context.Context) error {
 	for _, k := range e.outbox.keys() {
 		if err := os.MkdirAll(e.dirs.Dir(k), 0o700); err != nil {
@@ -75,15 +75,15 @@ func (e *Executor) adopt(ctx context.Context, k live.Key) {
 		e.discard(a)
 		return
 	}
-	outcome := e.endUnsupervised(a, state)
+	end := e.endUnsupervised(a, state)
 	fault.Point("executor.adopt.buried")
 	if !e.dirs.LeftOutputs(k) {
-		e.conclude(a, *outcome)
+		e.conclude(a, *end)
 		return
 	}
 	e.add(a)
 	e.group.Go(func() {
-		if e.concludeWithOutputs(ctx, a, *outcome) {
+		if e.concludeWithOutputs(ctx, a, *end) {
 			e.live.Remove(a)
 		}
 	})
@@ -109,7 +109,7 @@ func (e *Executor) discard(a *live.Attempt) {
 	}
 	fault.Point("executor.adopt.discard")
 	if err := e.dirs.Remove(a.Key); err != nil {
-		e.conclude(a, e.failedStart(a, fmt.Errorf("discard attempt: %w", err)))
+		e.conclude(a, ending{Outcome: e.failedStart(a, fmt.Errorf("discard attempt: %w", err))})
 		return
 	}
 	e.metrics.reaped.WithLabelValues("directory").Inc()

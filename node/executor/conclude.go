@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"reflect"
 	"strings"
 
 	"berth/compute"
@@ -64,35 +65,45 @@ func (e *Executor) lost(k live.Key, state journal.State, detail string) compute.
 	return outcome
 }
 
+// ending is how an attempt ended.
+type ending struct {
+	compute.Outcome
+
+	journaled bool // The attempt's journal has all of it that cannot be found out again.
+}
+
 // concludeWithOutputs stores the outputs of the attempt before it concludes it, so
 // that they are durable when the state has its end. It returns false when ctx ends
 // before: the next process does it.
-func (e *Executor) concludeWithOutputs(ctx context.Context, a *live.Attempt, outcome compute.Outcome) bool {
+func (e *Executor) concludeWithOutputs(ctx context.Context, a *live.Attempt, end ending) bool {
 	if e.dirs.LeftOutputs(a.Key) && !e.outbox.has(a.Key) {
-		outcome.Outputs = e.outputs.keep(ctx, a)
+		end.Outputs, end.journaled = e.outputs.keep(ctx, a), false // Their files are removed.
 		if ctx.Err() != nil {
 			return false
 		}
 	}
-	e.conclude(a, outcome)
+	e.conclude(a, end)
 	return true
 }
 
 // conclude makes the outcome durable and removes the files that only a live
 // attempt needs. The removed spec contains the secrets of its environment.
-func (e *Executor) conclude(a *live.Attempt, outcome compute.Outcome) {
-	outcome.Detail = compute.Clip(outcome.Detail, maxDetail)
+func (e *Executor) conclude(a *live.Attempt, end ending) {
+	end.Detail = compute.Clip(end.Detail, maxDetail)
 	if e.cfg.Meter != nil {
-		if outcome.Ran {
-			e.watch(a, nil, outcome.StartedAt) // The end may arrive before the start.
+		if end.Ran {
+			e.watch(a, nil, end.StartedAt) // The end may arrive before the start.
 		}
-		e.cfg.Meter.Measure(&outcome)
+		supervised := end.Usage
+		e.cfg.Meter.Measure(&end.Outcome)
+		end.journaled = end.journaled && reflect.DeepEqual(end.Usage, supervised)
 	}
+	outcome := end.Outcome
 	fault.Point("executor.conclude.begin")
 	if err := os.MkdirAll(e.dirs.Dir(a.Key), 0o700); err != nil {
 		e.log.Error("attempt directory not created", "execution", a.Key.Execution, "attempt", a.Key.Epoch, "err", err)
 	}
-	if err := e.outbox.put(outcome); err != nil {
+	if err := e.outbox.put(outcome, end.journaled); err != nil {
 		// It is still reported. If this process ends before, the journal has it.
 		e.log.Error("outcome not persisted", "execution", a.Key.Execution, "attempt", a.Key.Epoch, "err", err)
 	}

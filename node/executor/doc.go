@@ -1,6 +1,6 @@
 // Package executor runs the attempts of one node. It takes the node's live
 // attempts from a Source and starts each in a sandbox under its own supervisor
-// process. It reports from an outbox on disk how each ended, at least once.
+// process. It reports how each ended at least once, from its journal or from an outbox on disk.
 //
 // It decides nothing about placement, money or retries, and knows nothing of Raft:
 // package node adapts the state to the three small interfaces here.

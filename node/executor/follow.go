@@ -26,7 +26,7 @@ func (e *Executor) start(ctx context.Context, a *live.Attempt, w compute.Work) b
 	if !w.Attempt.StartedAt.IsZero() {
 		// The state knows that the code started, and this node does not.
 		outcome := e.lost(a.Key, journal.State{StartedAt: w.Attempt.StartedAt}, "its record on the node is gone")
-		e.conclude(a, outcome)
+		e.conclude(a, ending{Outcome: outcome})
 		return true
 	}
 	if !e.turns.Take(ctx) {
@@ -38,7 +38,7 @@ func (e *Executor) start(ctx context.Context, a *live.Attempt, w compute.Work) b
 		return true // Nothing was started. The next process starts over.
 	}
 	if err != nil {
-		e.conclude(a, e.failedStart(a, err))
+		e.conclude(a, ending{Outcome: e.failedStart(a, err)})
 		return true
 	}
 	return e.follow(ctx, a, conn)
@@ -57,9 +57,9 @@ func (e *Executor) follow(ctx context.Context, a *live.Attempt, conn *supervise.
 		if ctx.Err() != nil {
 			return false
 		}
-		next, outcome := e.settle(ctx, a)
-		if outcome != nil {
-			return e.concludeWithOutputs(ctx, a, *outcome)
+		next, end := e.settle(ctx, a)
+		if end != nil {
+			return e.concludeWithOutputs(ctx, a, *end)
 		}
 		conn = next
 	}
@@ -92,9 +92,9 @@ func (e *Executor) listen(ctx context.Context, a *live.Attempt, conn *supervise.
 }
 
 // settle determines the state of an attempt whose supervisor closed its
-// connection. It returns an outcome, or a new connection to the supervisor, or
-// neither when ctx ends.
-func (e *Executor) settle(ctx context.Context, a *live.Attempt) (*supervise.Conn, *compute.Outcome) {
+// connection. It returns how the attempt ended, or a new connection to the supervisor,
+// or neither when ctx ends.
+func (e *Executor) settle(ctx context.Context, a *live.Attempt) (*supervise.Conn, *ending) {
 	dir := e.dirs.Dir(a.Key)
 	name := filepath.Join(dir, supervise.JournalFile)
 	tick := time.NewTicker(dyingPoll)
@@ -104,7 +104,7 @@ func (e *Executor) settle(ctx context.Context, a *live.Attempt) (*supervise.Conn
 	for {
 		state, err := journal.Read(name)
 		if err == nil && state.Outcome != nil {
-			return nil, state.Outcome
+			return nil, &ending{*state.Outcome, true}
 		}
 		held, err := journal.Open(name)
 		if err == nil {
@@ -125,8 +125,7 @@ func (e *Executor) settle(ctx context.Context, a *live.Attempt) (*supervise.Conn
 			if !errors.Is(err, journal.ErrHeld) {
 				detail = err.Error()
 			}
-			outcome := e.lost(a.Key, state, detail)
-			return nil, &outcome
+			return nil, &ending{Outcome: e.lost(a.Key, state, detail)}
 		}
 	}
 }
@@ -141,21 +140,19 @@ func (e *Executor) kill(a *live.Attempt) {
 	}
 }
 
-// endUnsupervised kills the code of a dead supervisor and returns the attempt's
-// outcome.
-func (e *Executor) endUnsupervised(a *live.Attempt, state journal.State) *compute.Outcome {
+// endUnsupervised kills the code of a dead supervisor and returns how the attempt
+// ended.
+func (e *Executor) endUnsupervised(a *live.Attempt, state journal.State) *ending {
 	e.kill(a)
 	if state.Outcome != nil {
-		return state.Outcome
+		return &ending{*state.Outcome, true}
 	}
 	detail := e.dirs.StderrTail(a.Key)
 	if state.Damaged {
 		detail = "its journal is not what was written"
 	}
 	if state.Starting {
-		outcome := e.lost(a.Key, state, detail)
-		return &outcome
+		return &ending{Outcome: e.lost(a.Key, state, detail)}
 	}
-	outcome := e.failedStart(a, fmt.Errorf("the supervisor ended before the start: %s", detail))
-	return &outcome
+	return &ending{Outcome: e.failedStart(a, fmt.Errorf("the supervisor ended before the start: %s", detail))}
 }

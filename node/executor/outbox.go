@@ -23,7 +23,8 @@ const (
 	badSuffix = ".bad" // For a corrupt file.
 )
 
-// outbox stores the outcomes that the state does not have yet on disk.
+// outbox has the outcomes that the state does not have yet, on disk those that are in
+// no journal.
 type outbox struct {
 	dir    string
 	wakeup chan struct{} // A signal of size one that wakes the sender.
@@ -71,10 +72,11 @@ func openOutbox(dir string, logger *slog.Logger) (*outbox, error) {
 	return o, nil
 }
 
-// put makes the outcome durable and queues it for sending. A second outcome of an
-// attempt is dropped, because the first stands. An outcome that cannot be made
-// durable is sent too: the attempt's journal has it for the next process.
-func (o *outbox) put(outcome compute.Outcome) error {
+// put queues the outcome for sending. It makes it durable before, unless the attempt's
+// journal has it, from which the next process puts it here again. A second outcome of
+// an attempt is dropped, because the first stands. An outcome that cannot be made
+// durable is sent too.
+func (o *outbox) put(outcome compute.Outcome, journaled bool) error {
 	k := live.Key{Execution: outcome.Execution, Epoch: outcome.Epoch}
 	o.mu.Lock()
 	_, known := o.pending[k]
@@ -82,6 +84,20 @@ func (o *outbox) put(outcome compute.Outcome) error {
 	if known {
 		return nil
 	}
+	var err error
+	if !journaled {
+		err = o.store(k, outcome)
+	}
+	fault.Point("executor.outbox.stored")
+	o.mu.Lock()
+	o.pending[k] = outcome
+	o.mu.Unlock()
+	o.wake()
+	return err
+}
+
+// store makes an outcome durable.
+func (o *outbox) store(k live.Key, outcome compute.Outcome) error {
 	data, err := journal.Encode(outcome)
 	if err != nil {
 		return err
@@ -90,14 +106,9 @@ func (o *outbox) put(outcome compute.Outcome) error {
 		err = writeDurably(o.path(k), data)
 	}
 	if err != nil {
-		err = fmt.Errorf("put into outbox: %w", err)
+		return fmt.Errorf("put into outbox: %w", err)
 	}
-	fault.Point("executor.outbox.stored")
-	o.mu.Lock()
-	o.pending[k] = outcome
-	o.mu.Unlock()
-	o.wake()
-	return err
+	return nil
 }
 
 // remove removes an outcome that the state has or has finally refused.

@@ -404,10 +404,29 @@ func TestSupervisorKilledAnywhere(t *testing.T) {
 }
 
 // TestOutcomeWaitsForTheCluster checks that an outcome which the cluster cannot
-// accept yet is still sent after a restart.
+// accept yet is still sent after a restart: from the journal of an attempt whose code
+// ran, and from the outbox if it never started.
 func TestOutcomeWaitsForTheCluster(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, nil)
+	for name, test := range map[string]struct {
+		bundle compute.Bundle
+		status compute.Status
+		stored int // Files of the outbox.
+		output string
+	}{
+		"ended":         {compute.Bundle{Code: "print(1)"}, compute.StatusCompleted, 0, "1\n"},
+		"left outputs":  {compute.Bundle{Code: "import os\nos.mkdir('outputs')\nopen('outputs/x', 'w')"}, compute.StatusCompleted, 1, ""},
+		"never started": {compute.Bundle{Code: "pass", FileName: "../main.py"}, compute.StatusFailed, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testOutcomeWaits(t, test.bundle, test.status, test.stored, test.output)
+		})
+	}
+}
+
+func testOutcomeWaits(t *testing.T, bundle compute.Bundle, status compute.Status, stored int, output string) {
+	n := newNode(t, func(c *executor.Config) { c.Blobs = newMemory() })
 	refusals := 0
 	n.update(func() {
 		n.finish = func(compute.Outcome) error {
@@ -415,27 +434,27 @@ func TestOutcomeWaitsForTheCluster(t *testing.T) {
 			return compute.Errorf(compute.CodeUnavailable, "no leader")
 		}
 	})
-	id := n.place(n.newWork(compute.Bundle{Code: "print(1)"}))
+	id := n.place(n.newWork(bundle))
 	outbox := filepath.Join(n.cfg.DataDir, "outbox")
 	await(t, "two refusals", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return refusals >= 2 })
 	n.stop()
-	if entries, err := os.ReadDir(outbox); err != nil || len(entries) != 1 {
-		t.Fatalf("outbox has %d entries, %v", len(entries), err)
+	if entries, err := os.ReadDir(outbox); err != nil || len(entries) != stored {
+		t.Fatalf("outbox has %d entries, %v; want %d", len(entries), err, stored)
 	}
 	n.update(func() { n.finish = nil })
 	n.run()
-	if o := n.end(id); o.Status != compute.StatusCompleted {
-		t.Errorf("ended as %s", o.Status)
+	if o := n.end(id); o.Status != status {
+		t.Errorf("ended as %s %q", o.Status, o.Detail)
 	}
 	await(t, "an empty outbox", func() bool { entries, err := os.ReadDir(outbox); return err == nil && len(entries) == 0 })
 	// A stale view still contains the attempt. It must not start again.
 	n.place(n.newWork(compute.Bundle{Code: "print(2)"}))
-	w := n.newWork(compute.Bundle{Code: "print(1)"})
+	w := n.newWork(bundle)
 	w.Execution.ID, w.Attempt.Execution = id, id
 	n.place(w)
 	await(t, "the end of the other execution", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return len(n.outcomes) == 2 })
-	if out := n.output(id); out != "1\n" {
-		t.Errorf("output is %q, want one run's", out)
+	if out := n.output(id); out != output {
+		t.Errorf("output is %q, want one run's: %q", out, output)
 	}
 }
 

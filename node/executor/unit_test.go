@@ -75,7 +75,7 @@ func TestOutboxSurvives(t *testing.T) {
 	second := o
 	second.Status = compute.StatusCompleted
 	for _, outcome := range []compute.Outcome{o, second} {
-		if err := box.put(outcome); err != nil {
+		if err := box.put(outcome, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestOutcomeIsSentWhenDiskIsFull(t *testing.T) {
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := box.put(o); err == nil {
+	if err := box.put(o, false); err == nil {
 		t.Error("the error is missing")
 	}
 	if list, _ := box.waiting(nil, 10); len(list) != 1 {
@@ -139,7 +139,7 @@ func TestEndedAttemptDoesNotRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := compute.Outcome{Execution: compute.ExecutionID{UUID: compute.UUID{9}}, Epoch: 3}
-	if err := box.put(o); err != nil {
+	if err := box.put(o, false); err != nil {
 		t.Fatal(err)
 	}
 	e := &Executor{cfg: Config{Config: prepare.Config{Now: time.Now}}, outbox: box, dirs: live.NewDirs(dir, nil)}

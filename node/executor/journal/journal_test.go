@@ -21,6 +21,7 @@ var outcome = compute.Outcome{
 		CPUTime: 5, PeakMemoryMiB: 6, GPUUtilPercent: 7, GPUMemoryMiB: 8, OutputBytes: 9, OutputLines: 10,
 		PowerMilliW: 11, EnergyMilliJ: 12, Simulated: true, Samples: []compute.UsageSample{{AtMs: 13, UtilPercent: 14, MemoryMiB: 15, PowerWatt: 16}},
 	},
+	Outputs: &compute.Outputs{Manifest: compute.Hash{17}, Count: 18, Bytes: 19, Warning: "w"}, Digest: "sha256:20", Series: &compute.Hash{21},
 }
 
 func same(a, b compute.Outcome) bool { return reflect.DeepEqual(a, b) }
@@ -45,6 +46,11 @@ func open(t *testing.T, name string) *journal.Journal {
 }
 
 func TestJournal(t *testing.T) {
+	for field, value := range reflect.ValueOf(outcome).Fields() {
+		if value.IsZero() {
+			t.Errorf("the test's outcome has no %s", field.Name)
+		}
+	}
 	name := create(t)
 	j := open(t, name)
 	if s := j.State(); s.Starting || s.Outcome != nil {

@@ -37,6 +37,7 @@ type record struct {
 	Usage       *usage              `json:"usage,omitempty"`
 	Digest      string              `json:"digest,omitempty"`
 	Outputs     *compute.Outputs    `json:"outputs,omitempty"` // Only in the outbox: the node stores them.
+	Series      *compute.Hash       `json:"series,omitempty"`  // The same.
 }
 
 // usage is the stored form of compute.Usage.
@@ -65,7 +66,7 @@ func recordOf(o compute.Outcome) record {
 		Execution: o.Execution, Epoch: o.Epoch, Status: o.Status, Reason: o.Reason,
 		Detail: o.Detail, Ran: o.Ran, ExitCode: o.ExitCode,
 		ExecletAtMs: int64(o.ExecletAt), StartedAtMs: int64(o.StartedAt),
-		DurationNs: int64(o.Duration), Outputs: o.Outputs, Digest: o.Digest,
+		DurationNs: int64(o.Duration), Outputs: o.Outputs, Series: o.Series, Digest: o.Digest,
 		Usage: &usage{
 			CPUNs: int64(o.Usage.CPUTime), PeakMemoryMiB: o.Usage.PeakMemoryMiB,
 			GPUUtilPercent: o.Usage.GPUUtilPercent, GPUMemoryMiB: o.Usage.GPUMemoryMiB,
@@ -81,7 +82,8 @@ func (r record) outcome() *compute.Outcome {
 		Execution: r.Execution, Epoch: r.Epoch, Status: r.Status, Reason: r.Reason,
 		Detail: r.Detail, Ran: r.Ran, ExitCode: r.ExitCode,
 		ExecletAt: compute.Instant(r.ExecletAtMs), StartedAt: compute.Instant(r.StartedAtMs),
-		EndedAt: compute.Instant(r.AtMs), Duration: time.Duration(r.DurationNs), Outputs: r.Outputs, Digest: r.Digest,
+		EndedAt: compute.Instant(r.AtMs), Duration: time.Duration(r.DurationNs),
+		Outputs: r.Outputs, Series: r.Series, Digest: r.Digest,
 	}
 	if u := r.Usage; u != nil {
 		o.Usage = compute.Usage{
