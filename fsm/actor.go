@@ -8,7 +8,7 @@ func (s *access) admit(a Actor) *compute.Error {
 	if a.Root {
 		return nil
 	}
-	u, ok := s.users.Get(a.User)
+	u, ok := s.view.users.Get(a.User)
 	if !ok || !u.Active {
 		return unauthenticated("user_inactive", "the user is not active")
 	}
@@ -19,7 +19,7 @@ func (s *access) admit(a Actor) *compute.Error {
 	} else if a.TokenVersion != u.TokenVersion {
 		return unauthenticated("token_revoked", "the access token was revoked")
 	}
-	if _, member := s.Membership(a.Org, a.User); !member && !a.Org.IsZero() {
+	if _, member := s.view.Membership(a.Org, a.User); !member && !a.Org.IsZero() {
 		return compute.Errorf(compute.CodeForbidden,
 			"you are not a member of this organization").Named("not_a_member")
 	}
@@ -27,13 +27,13 @@ func (s *access) admit(a Actor) *compute.Error {
 }
 
 func (s *access) admitKey(a Actor) *compute.Error {
-	k, ok := s.keys.Get(a.Key)
+	k, ok := s.view.keys.Get(a.Key)
 	switch {
 	case !ok || k.Org != a.Org || k.User != a.User:
 		return unauthenticated("key_unknown", "the API key does not exist")
 	case !k.Active:
 		return unauthenticated("key_inactive", "the API key is not active")
-	case !k.ExpiresAt.IsZero() && k.ExpiresAt <= s.meta.Now:
+	case !k.ExpiresAt.IsZero() && k.ExpiresAt <= s.view.meta.Now:
 		return unauthenticated("key_expired", "the API key has expired")
 	}
 	return nil
@@ -48,7 +48,7 @@ func (s *access) admitOperator(a Actor) *compute.Error {
 	if refusal := s.admit(a); refusal != nil || a.Root {
 		return refusal
 	}
-	if u, _ := s.users.Get(a.User); !u.Operator {
+	if u, _ := s.view.users.Get(a.User); !u.Operator {
 		return compute.Errorf(compute.CodeForbidden,
 			"only an operator may do this").Named("not_an_operator")
 	}
@@ -61,7 +61,7 @@ func (s *access) admitPerson(a Actor) *compute.Error {
 	if refusal := s.admit(a); refusal != nil {
 		return refusal
 	}
-	if k, ok := s.keys.Get(a.Key); ok && !k.Personal && s.Format() >= formatAccounts {
+	if k, ok := s.view.keys.Get(a.Key); ok && !k.Personal && s.view.Format() >= formatAccounts {
 		return compute.Errorf(compute.CodeForbidden,
 			"an organization's API key acts in that organization alone: sign in, or use a key of your own").Named("key_of_org")
 	}
@@ -71,7 +71,7 @@ func (s *access) admitPerson(a Actor) *compute.Error {
 // admitUnlimited refuses an actor whose API key has a ceiling where the change could
 // give somebody else credits to spend: another key, a member or a higher ceiling.
 func (s *access) admitUnlimited(a Actor) *compute.Error {
-	if b, ok := s.budgets.Get(spender{org: a.Org, key: a.Key}); ok && !a.Key.IsZero() && b.Enforce {
+	if b, ok := s.view.budgets.Get(spender{org: a.Org, key: a.Key}); ok && !a.Key.IsZero() && b.Enforce {
 		return compute.Errorf(compute.CodeForbidden,
 			"an API key with a ceiling manages no keys, members or budgets: sign in").Named("key_limited")
 	}
@@ -83,7 +83,7 @@ func (s *access) admitRole(a Actor, role compute.OrgRole) *compute.Error {
 	if refusal := s.admit(a); refusal != nil {
 		return refusal
 	}
-	m, member := s.Membership(a.Org, a.User)
+	m, member := s.view.Membership(a.Org, a.User)
 	if a.Root || member && m.Role >= role {
 		return nil
 	}

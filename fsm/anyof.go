@@ -98,7 +98,7 @@ func (v resolver) prepareAny(e *compute.Execution) *compute.Error {
 	}
 	if len(e.GPUTypes) == 0 {
 		return compute.Errorf(compute.CodeInvalid, "no GPU type fits: %s",
-			strings.Join(append(left, "valid profiles: "+strings.Join(v.Profiles(), ", ")), "; ")).Named("never_fits")
+			strings.Join(append(left, "valid profiles: "+strings.Join(v.view.Profiles(), ", ")), "; ")).Named("never_fits")
 	}
 	p.GPUType = compute.AnyGPU
 	e.Profile = p.String()
@@ -126,15 +126,15 @@ func (v resolver) typesFor(e *compute.Execution, p compute.Profile) ([]string, *
 		case err != nil || listed.String() != "gpu."+name || listed.Kind() != name || listed.MIG != "":
 			return invalid("gpu_types are names of GPU types, not %q", t.Type)
 		case name == compute.AnyGPU:
-			names = append(names, v.wholeTypes()...)
+			names = append(names, v.view.wholeTypes()...)
 			continue
-		case !v.knowsType(name):
-			return nil, v.unknownProfile("no node has GPUs of type \""+name+"\""+v.suggestion(name), "unknown_profile")
+		case !v.view.knowsType(name):
+			return nil, v.unknownProfile("no node has GPUs of type \""+name+"\""+v.view.suggestion(name), "unknown_profile")
 		}
 		names = append(names, name)
 	}
 	if len(e.GPUTypes) == 0 {
-		names = v.wholeTypes()
+		names = v.view.wholeTypes()
 	}
 	names = uniqueInOrder(names)
 	if p.GPUType != compute.AnyGPU && !slices.Contains(names, p.GPUType) {
@@ -174,7 +174,7 @@ func (v resolver) acceptType(
 	p.GPUType = name
 	r, price, refusal := v.size(p)
 	if refusal == nil {
-		refusal = v.needs(e, p, &r)
+		refusal = v.view.needs(e, p, &r)
 	}
 	return compute.AcceptedType{Type: name, Price: price}, r, refusal
 }

@@ -17,7 +17,7 @@ const maxClockJump = 5 * time.Minute
 // that cannot be decoded stops the process: a replica that went on without it would
 // differ from then on.
 func (s *state) applyEntry(index uint64, entry []byte, at *stage) []Result {
-	s.meta.Index = index
+	s.view.meta.Index = index
 	if fault.Planted(fault.MapOrder) {
 		return s.applyInMapOrder(entry)
 	}
@@ -69,7 +69,7 @@ func (s *state) decide(c call) Result {
 		return s.applyRecorded(c)
 	}
 	op := c.op(c.cmd)
-	if first, known := s.Recall(op); known {
+	if first, known := s.view.Recall(op); known {
 		return first
 	}
 	result := s.applyRecorded(c)
@@ -90,10 +90,10 @@ func (s *state) ready(c call) *compute.Error {
 	switch {
 	case c.beforeBootstrap:
 		return nil
-	case !s.Bootstrapped():
+	case !s.view.Bootstrapped():
 		return compute.Errorf(compute.CodeUnavailable,
 			"the cluster is not set up yet").Named("not_bootstrapped")
-	case c.term != nil && c.term(c.cmd) < s.meta.Term:
+	case c.term != nil && c.term(c.cmd) < s.view.meta.Term:
 		return compute.Errorf(compute.CodeConflict,
 			"a newer leader has taken over").Named("stale_term")
 	}
@@ -103,10 +103,10 @@ func (s *state) ready(c call) *compute.Error {
 // setSettings replaces the operator's configuration. Below format 6 that
 // includes the billing mode.
 func (s *lifecycle) setSettings(c SetSettings) Result {
-	if s.Format() >= formatLab {
-		c.Settings.Meter = s.meta.Settings.Meter
+	if s.view.Format() >= formatLab {
+		c.Settings.Meter = s.view.meta.Settings.Meter
 	}
-	s.meta.Settings = c.Settings
+	s.view.meta.Settings = c.Settings
 	return Result{}
 }
 
@@ -118,11 +118,11 @@ func refuse(code compute.Code, detail, format string, args ...any) Result {
 // raiseClock moves the state's clock forward, never back.
 func (s *lifecycle) raiseClock(c Clock) Result {
 	limit := c.At
-	if !s.meta.Now.IsZero() {
-		limit = s.meta.Now.Add(maxClockJump)
+	if !s.view.meta.Now.IsZero() {
+		limit = s.view.meta.Now.Add(maxClockJump)
 	}
-	s.meta.Now = max(s.meta.Now, min(c.At, limit))
-	s.meta.Term = max(s.meta.Term, c.Term)
+	s.view.meta.Now = max(s.view.meta.Now, min(c.At, limit))
+	s.view.meta.Term = max(s.view.meta.Term, c.Term)
 	return Result{}
 }
 
@@ -131,19 +131,19 @@ func (s *lifecycle) bootstrap(c Bootstrap) Result {
 	switch {
 	case c.ClusterID.IsZero():
 		return refuse(compute.CodeInvalid, "no_cluster_id", "a cluster needs an identifier")
-	case c.ClusterID == s.meta.Cluster:
+	case c.ClusterID == s.view.meta.Cluster:
 		return Result{Repeat: true}
-	case s.Bootstrapped():
+	case s.view.Bootstrapped():
 		return refuse(compute.CodeConflict, "already_bootstrapped",
 			"the cluster is set up already")
 	}
 	if refusal := checkPrices(c.Prices); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	s.meta.Cluster = c.ClusterID
-	s.meta.RootToken = c.RootToken
-	s.meta.Settings = c.Settings
-	s.putPrices(c.Prices, func(name string) bool { return slices.Contains(c.Own, name) })
+	s.view.meta.Cluster = c.ClusterID
+	s.view.meta.RootToken = c.RootToken
+	s.view.meta.Settings = c.Settings
+	s.view.putPrices(c.Prices, func(name string) bool { return slices.Contains(c.Own, name) })
 	if c.Signing.ID != "" {
 		s.identity.putSigningKey(c.Signing)
 	}

@@ -11,7 +11,7 @@ import (
 // them. It refuses a blob whose sum of hashes differs from the sum of this replica's
 // records. A repeat changes nothing.
 func (s *retention) archiveExecutions(c ArchiveExecutions) Result {
-	if _, ok := s.archiveBlobs.Get(c.Blob); ok {
+	if _, ok := s.view.archiveBlobs.Get(c.Blob); ok {
 		return Result{Repeat: true}
 	}
 	ids, refusal := s.archivable(c)
@@ -19,17 +19,17 @@ func (s *retention) archiveExecutions(c ArchiveExecutions) Result {
 		return Result{Refusal: refusal}
 	}
 	a := &Archive{
-		Number: s.nextArchive(), Blob: c.Blob, Size: c.Size, Month: c.Month, Executions: len(ids), Sum: c.Sum,
+		Number: s.view.nextArchive(), Blob: c.Blob, Size: c.Size, Month: c.Month, Executions: len(ids), Sum: c.Sum,
 		Tails: tailsOf(ids),
 	}
 	var found store.Sum
 	for _, id := range ids {
 		execution := true
-		archiver{s.View}.recordsOf(id, func(encoded []byte) {
+		archiver{s.view}.recordsOf(id, func(encoded []byte) {
 			found.Add(hashOfEncoded(encoded, execution))
 			execution = false
 		})
-		e, _ := s.executions.Get(id)
+		e, _ := s.view.executions.Get(id)
 		a.add(e)
 	}
 	if found != store.Sum(c.Sum) {
@@ -39,7 +39,7 @@ func (s *retention) archiveExecutions(c ArchiveExecutions) Result {
 	slices.SortFunc(a.Bundles, byHash)
 	a.Bundles = slices.Compact(a.Bundles)
 	for _, id := range ids {
-		e, _ := s.executions.Get(id)
+		e, _ := s.view.executions.Get(id)
 		s.forget(e)
 	}
 	s.putArchive(a)
@@ -50,7 +50,8 @@ func (s *retention) archiveExecutions(c ArchiveExecutions) Result {
 func (s *retention) archivable(c ArchiveExecutions) ([]compute.ExecutionID, *compute.Error) {
 	const width = len(compute.UUID{})
 	n := len(c.Executions) / width
-	if n == 0 || len(c.Executions)%width != 0 || c.Size <= 0 || s.Format() < formatTrust || s.meta.Settings.Forget {
+	if n == 0 || len(c.Executions)%width != 0 || c.Size <= 0 ||
+		s.view.Format() < formatTrust || s.view.meta.Settings.Forget {
 		return nil, compute.Errorf(compute.CodeInvalid, "an archive needs executions, and their blob a size").Named("archive")
 	}
 	ids := make([]compute.ExecutionID, 0, n)
@@ -64,7 +65,7 @@ func (s *retention) archivable(c ArchiveExecutions) ([]compute.ExecutionID, *com
 	if len(goes) != n {
 		return nil, compute.Errorf(compute.CodeInvalid, "an execution is in the archive twice").Named("archive")
 	}
-	left := s.finished.Len() - n
+	left := s.view.finished.Len() - n
 	for _, id := range ids {
 		if refusal := s.mayLeave(id, c.Month, left, goes); refusal != nil {
 			return nil, refusal
@@ -81,22 +82,22 @@ func (s *retention) mayLeave(
 	stays := func(why string) *compute.Error {
 		return compute.Errorf(compute.CodeConflict, "execution %s stays: %s", id, why).Named("archive_refused")
 	}
-	e, ok := s.executions.Get(id)
+	e, ok := s.view.executions.Get(id)
 	switch {
 	case !ok:
 		return stays("it is not there")
 	case !e.Status.Terminal():
 		return stays("it has not ended")
-	case archiver{s.View}.staysWithParent(e):
+	case archiver{s.view}.staysWithParent(e):
 		if !goes[e.Parent] {
 			return stays("so does its parent")
 		}
-	case !archiver{s.View}.pastRetention(e.FinishedAt, left):
+	case !archiver{s.view}.pastRetention(e.FinishedAt, left):
 		return stays("it is neither too old nor one too many")
 	case MonthOf(e.FinishedAt) != month:
 		return stays("it ended in another month")
 	}
-	for _, child := range (archiver{s.View}).stateChildren(e) {
+	for _, child := range (archiver{s.view}).stateChildren(e) {
 		if !goes[child] {
 			return stays("so does a sub-execution of it")
 		}

@@ -18,21 +18,21 @@ func (s *membership) setBrake(c SetBrake) Result {
 			return refuse(compute.CodeInvalid, "share_percent",
 				"share_percent is 0 to 100: 0 for a third, 100 for no brake")
 		}
-		s.meta.Brake.SharePercent = *c.Share
+		s.view.meta.Brake.SharePercent = *c.Share
 	}
 	if c.Release {
-		s.meta.Brake.ReleasedAt = s.meta.Now
+		s.view.meta.Brake.ReleasedAt = s.view.meta.Now
 	}
 	s.judgeBrake()
-	return Result{Count: len(s.Vanished())}
+	return Result{Count: len(s.view.Vanished())}
 }
 
 // judgeBrake decides again whether too many nodes have vanished at once. It
 // follows each change of a node's state, drain or membership. Below format 3
 // there is no brake.
 func (s *membership) judgeBrake() {
-	if s.Format() >= formatTrust {
-		s.meta.Brake.Since = attempt.BrakedSince(s.Nodes(), s.meta.Brake, s.meta.Now)
+	if s.view.Format() >= formatTrust {
+		s.view.meta.Brake.Since = attempt.BrakedSince(s.view.Nodes(), s.view.meta.Brake, s.view.meta.Now)
 	}
 }
 
@@ -46,14 +46,14 @@ func (v *View) Vanished() []*compute.Node { return attempt.Vanished(v.Nodes(), v
 
 // checkBrake checks that somebody holds a brake that holds.
 func (v checker) checkBrake() error {
-	b := v.Brake()
+	b := v.view.Brake()
 	switch {
 	case b.Since.IsZero():
 		return nil
-	case v.Format() < formatTrust:
+	case v.view.Format() < formatTrust:
 		return errors.New("there is a brake below its format")
-	case b.Since > v.meta.Now || len(v.Vanished()) < attempt.BrakeLeast:
-		return fmt.Errorf("a brake holds since %s for %d nodes", b.Since, len(v.Vanished()))
+	case b.Since > v.view.meta.Now || len(v.view.Vanished()) < attempt.BrakeLeast:
+		return fmt.Errorf("a brake holds since %s for %d nodes", b.Since, len(v.view.Vanished()))
 	}
 	return nil
 }

@@ -135,7 +135,7 @@ func (v *View) Spent(b *compute.Budget) (charged, held compute.Credits) {
 // overBudget refuses to hold more for e than a ceiling leaves.
 func (s *money) overBudget(e *compute.Execution, amount compute.Credits) *compute.Error {
 	if _, b := s.ceilingOf(e, amount); b != nil {
-		charged, held := s.Spent(b)
+		charged, held := s.view.Spent(b)
 		return compute.Errorf(compute.CodeForbidden,
 			"%s reached: this may cost up to %s credits, %s of %s are left", ceilingName(b), amount,
 			max(b.MaxCredits-charged-held, 0), b.MaxCredits).Named("ceiling_reached")
@@ -145,15 +145,15 @@ func (s *money) overBudget(e *compute.Execution, amount compute.Credits) *comput
 
 // ceilingOf returns the ceiling that does not leave an amount for e, nil if all do.
 func (s *money) ceilingOf(e *compute.Execution, amount compute.Credits) (spender, *compute.Budget) {
-	if s.budgets.Len() == 0 || amount <= 0 {
+	if s.view.budgets.Len() == 0 || amount <= 0 {
 		return spender{}, nil
 	}
 	for _, who := range spendersOf(e) {
-		b, ok := s.budgets.Get(who)
+		b, ok := s.view.budgets.Get(who)
 		if !ok || !b.Enforce {
 			continue
 		}
-		if charged, held := s.Spent(b); amount > b.MaxCredits-charged-held {
+		if charged, held := s.view.Spent(b); amount > b.MaxCredits-charged-held {
 			return who, b
 		}
 	}
@@ -174,7 +174,7 @@ func ceilingName(b *compute.Budget) string {
 // spend counts a charge for e toward the budgets of its payers, and reports the levels
 // that they reach.
 func (s *money) spend(e *compute.Execution, charged compute.Credits) {
-	if s.budgets.Len() == 0 {
+	if s.view.budgets.Len() == 0 {
 		return
 	}
 	for _, who := range spendersOf(e) {
@@ -184,17 +184,17 @@ func (s *money) spend(e *compute.Execution, charged compute.Credits) {
 
 // addCharge counts a charge for e toward a budget, if there is one.
 func (s *money) addCharge(e *compute.Execution, who spender, charged compute.Credits) {
-	known, ok := s.budgets.Get(who)
+	known, ok := s.view.budgets.Get(who)
 	if !ok {
 		return
 	}
 	b := *known
-	b.Turn(monthOf(s.meta.Now))
+	b.Turn(monthOf(s.view.meta.Now))
 	b.Charged += charged
-	if !e.ID.IsZero() || s.Format() >= formatAlerts {
+	if !e.ID.IsZero() || s.view.Format() >= formatAlerts {
 		s.report(e, &b, b.LevelOf(b.Charged), false)
 	}
-	s.budgets.Put(&b)
+	s.view.budgets.Put(&b)
 }
 
 // reportRunning reports the levels that the budgets of executions reach with what running
@@ -202,7 +202,7 @@ func (s *money) addCharge(e *compute.Execution, who spender, charged compute.Cre
 // charge. The executions are those whose holds were just extended. Work whose hold needs no
 // further extension counts once more, with its charge.
 func (s *money) reportRunning(extended []*compute.Execution) {
-	if len(extended) == 0 || s.budgets.Len() == 0 || s.Format() < formatRotation {
+	if len(extended) == 0 || s.view.budgets.Len() == 0 || s.view.Format() < formatRotation {
 		return
 	}
 	used := s.usedUp(compute.ExecutionID{})
@@ -222,9 +222,9 @@ func (s *money) reportRunning(extended []*compute.Execution) {
 // one execution.
 func (s *money) usedUp(without compute.ExecutionID) map[spender]compute.Credits {
 	used := make(map[spender]compute.Credits)
-	for _, index := range []store.Index[timeKey, compute.Execution]{s.growing, s.draining} {
+	for _, index := range []store.Index[timeKey, compute.Execution]{s.view.growing, s.view.draining} {
 		for at := range index.All() {
-			if e, _ := s.executions.Get(at.execution()); e.ID != without {
+			if e, _ := s.view.executions.Get(at.execution()); e.ID != without {
 				s.addUsed(used, e)
 			}
 		}
@@ -234,7 +234,7 @@ func (s *money) usedUp(without compute.ExecutionID) map[spender]compute.Credits 
 
 // addUsed adds what e has used up of its hold to the sums of its payers.
 func (s *money) addUsed(used map[spender]compute.Credits, e *compute.Execution) {
-	amount := min(e.Price.Charge(e.Owed+s.meta.Now.Sub(e.PlacedAt)), e.Held)
+	amount := min(e.Price.Charge(e.Owed+s.view.meta.Now.Sub(e.PlacedAt)), e.Held)
 	for _, who := range spendersOf(e) {
 		used[who] += amount
 	}
@@ -242,12 +242,12 @@ func (s *money) addUsed(used map[spender]compute.Credits, e *compute.Execution) 
 
 // reportUsed reports the level that a budget reaches with an amount that is not charged yet.
 func (s *money) reportUsed(e *compute.Execution, who spender, used compute.Credits) {
-	known, ok := s.budgets.Get(who)
+	known, ok := s.view.budgets.Get(who)
 	if !ok {
 		return
 	}
 	b := *known
-	b.Turn(monthOf(s.meta.Now))
+	b.Turn(monthOf(s.view.meta.Now))
 	charged := b.Charged
 	b.Charged += used
 	if b.LevelOf(b.Charged) <= b.Level {
@@ -255,26 +255,26 @@ func (s *money) reportUsed(e *compute.Execution, who spender, used compute.Credi
 	}
 	s.report(e, &b, b.LevelOf(b.Charged), false)
 	b.Charged = charged
-	s.budgets.Put(&b)
+	s.view.budgets.Put(&b)
 }
 
 // reportFree takes back the levels of budgets that only an execution had reached that costs
 // nothing in the end, so that they are reported when they are reached again. A ceiling at
 // which work was stopped stays reported.
 func (s *money) reportFree(e *compute.Execution) {
-	if s.budgets.Len() == 0 || s.Format() < formatRotation {
+	if s.view.budgets.Len() == 0 || s.view.Format() < formatRotation {
 		return
 	}
 	used := s.usedUp(e.ID)
 	levels := compute.BudgetLevels()
 	for _, who := range spendersOf(e) {
-		known, ok := s.budgets.Get(who)
+		known, ok := s.view.budgets.Get(who)
 		if !ok || known.Level == levels[len(levels)-1] {
 			continue
 		}
 		b := *known
 		if b.Level = min(b.Level, b.LevelOf(b.Charged+used[who])); b.Level != known.Level {
-			s.budgets.Put(&b)
+			s.view.budgets.Put(&b)
 		}
 	}
 }
@@ -282,15 +282,15 @@ func (s *money) reportFree(e *compute.Execution) {
 // reportStop reports that e is stopped at a ceiling: its charge may stay below the last
 // level.
 func (s *money) reportStop(e *compute.Execution, who spender) {
-	known, ok := s.budgets.Get(who)
+	known, ok := s.view.budgets.Get(who)
 	if !ok {
 		return
 	}
 	b := *known
-	b.Turn(monthOf(s.meta.Now))
+	b.Turn(monthOf(s.view.meta.Now))
 	levels := compute.BudgetLevels()
 	s.report(e, &b, levels[len(levels)-1], true)
-	s.budgets.Put(&b)
+	s.view.budgets.Put(&b)
 }
 
 // report has the URL of a budget notified of a level, once. The callback belongs to the
@@ -304,19 +304,19 @@ func (s *money) report(e *compute.Execution, b *compute.Budget, level int, stopp
 		return
 	}
 	c := &compute.Callback{
-		Execution: e.ID, Number: alertNumber, URL: b.URL, CreatedAt: s.meta.Now,
+		Execution: e.ID, Number: alertNumber, URL: b.URL, CreatedAt: s.view.meta.Now,
 		Alert: &compute.BudgetAlert{
 			Key: b.Key, User: b.User, Level: level, Charged: b.Charged, MaxCredits: b.MaxCredits, Monthly: b.Monthly,
 			Stopped: stopped,
 		},
 	}
 	if e.ID.IsZero() { // The time makes the identifier new: no record remembers those before.
-		c.Org, c.Number = b.Org, max(alertNumber, int(s.meta.Now))
+		c.Org, c.Number = b.Org, max(alertNumber, int(s.view.meta.Now))
 	}
-	for s.callbacks.Has(callbackKey(c)) {
+	for s.view.callbacks.Has(callbackKey(c)) {
 		c.Number++
 	}
-	s.putCallback(c)
+	s.view.putCallback(c)
 }
 
 // setBudget gives an organization, a key or a member a budget, or changes it. Earlier
@@ -336,20 +336,20 @@ func (s *money) setBudget(c SetBudget) Result {
 // putBudget stores a budget. Earlier charges still count toward it, unless it becomes
 // monthly or stops being so.
 func (s *money) putBudget(b *compute.Budget) {
-	b.Charged, b.Month, b.Level, b.ChangedAt = 0, 0, 0, s.meta.Now
+	b.Charged, b.Month, b.Level, b.ChangedAt = 0, 0, 0, s.view.meta.Now
 	if b.Monthly {
-		b.Month = monthOf(s.meta.Now)
-		if a := s.Account(b.Org); b.Key.IsZero() && b.User.IsZero() && a.Month == b.Month {
+		b.Month = monthOf(s.view.meta.Now)
+		if a := s.view.Account(b.Org); b.Key.IsZero() && b.User.IsZero() && a.Month == b.Month {
 			b.Charged = a.InMonth
 		}
 	}
-	if known, ok := s.budgets.Get(spenderOf(b)); ok && known.Monthly == b.Monthly {
+	if known, ok := s.view.budgets.Get(spenderOf(b)); ok && known.Monthly == b.Monthly {
 		b.Charged, b.Month = known.Charged, known.Month
 	}
-	if b.Month == 0 || b.Month == monthOf(s.meta.Now) {
+	if b.Month == 0 || b.Month == monthOf(s.view.meta.Now) {
 		b.Level = b.LevelOf(b.Charged) // Levels that it has already reached are not reported.
 	}
-	s.budgets.Put(b)
+	s.view.budgets.Put(b)
 }
 
 // removeBudget removes a budget.
@@ -358,17 +358,17 @@ func (s *money) removeBudget(c RemoveBudget) Result {
 	if refusal := s.admitBudget(c.Actor, who); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if !s.budgets.Has(who) {
+	if !s.view.budgets.Has(who) {
 		return refuse(compute.CodeNotFound, "budget_not_found", "there is no such budget")
 	}
-	s.budgets.Drop(who)
+	s.view.budgets.Drop(who)
 	return Result{ID: c.Org.UUID}
 }
 
 // admitBudget refuses an actor that may not set the budget of who. Owners set those of
 // the organization and its members, admins those of keys. A key with a ceiling sets none.
 func (s *money) admitBudget(a Actor, who spender) *compute.Error {
-	org, ok := s.orgs.Get(who.org)
+	org, ok := s.view.orgs.Get(who.org)
 	if !ok || !org.DeletedAt.IsZero() {
 		return compute.Errorf(compute.CodeNotFound, "organization not found").Named("org_unknown")
 	}
@@ -379,9 +379,9 @@ func (s *money) admitBudget(a Actor, who spender) *compute.Error {
 	if refusal := s.access.admitMembers(a, who.org, act); refusal != nil {
 		return refusal
 	}
-	_, key := s.Key(who.org, who.key)
-	_, member := s.Membership(who.org, who.user)
-	member = member || s.budgets.Has(who) // The member has left and may return.
+	_, key := s.view.Key(who.org, who.key)
+	_, member := s.view.Membership(who.org, who.user)
+	member = member || s.view.budgets.Has(who) // The member has left and may return.
 	switch {
 	case !who.key.IsZero() && !who.user.IsZero():
 		return compute.Errorf(compute.CodeInvalid, "a budget is of a key or of a member").Named("budget")
@@ -412,35 +412,35 @@ func checkBudget(b *compute.Budget) *compute.Error {
 // recordPurchase adds credits that were paid for, once for each checkout session.
 func (s *money) recordPurchase(c RecordPurchase) Result {
 	p := c.Purchase
-	org, ok := s.orgs.Get(p.Org)
+	org, ok := s.view.orgs.Get(p.Org)
 	switch {
 	case !ok || !org.DeletedAt.IsZero():
 		return refuse(compute.CodeNotFound, "org_unknown", "organization not found")
 	case p.ID == "" || len(p.ID) > maxDetail || len(p.Payment)+len(p.Currency)+len(p.Customer) > maxDetail || p.Paid < 0:
 		return refuse(compute.CodeInvalid, "purchase", "a purchase has the identifier of its checkout session")
-	case s.purchases.Has(purchaseKeyOf(&p)):
+	case s.view.purchases.Has(purchaseKeyOf(&p)):
 		return Result{Repeat: true, ID: p.Org.UUID}
-	case p.Amount <= 0 || p.Amount > maxAmount-s.Account(p.Org).Balance:
+	case p.Amount <= 0 || p.Amount > maxAmount-s.view.Account(p.Org).Balance:
 		return refuse(compute.CodeInvalid, "amount", "this amount cannot be added")
 	}
-	p.At = s.meta.Now
-	s.purchases.Put(&p)
+	p.At = s.view.meta.Now
+	s.view.purchases.Put(&p)
 	s.post(compute.LedgerEntry{Org: p.Org, Kind: compute.LedgerGrant, Amount: p.Amount, Note: clip("purchase " + p.ID)})
 	return Result{ID: p.Org.UUID}
 }
 
 // dropBudgets removes all budgets of an organization.
 func (s *money) dropBudgets(org compute.OrgID) {
-	for _, b := range s.Budgets(org) {
-		s.budgets.Drop(spenderOf(b))
+	for _, b := range s.view.Budgets(org) {
+		s.view.budgets.Drop(spenderOf(b))
 	}
 }
 
 // dropBudgetsOf removes the budgets of a user in all organizations.
 func (s *money) dropBudgetsOf(user compute.UserID) {
-	for _, b := range slices.Collect(s.budgets.Values()) {
+	for _, b := range slices.Collect(s.view.budgets.Values()) {
 		if b.User == user {
-			s.budgets.Drop(spenderOf(b))
+			s.view.budgets.Drop(spenderOf(b))
 		}
 	}
 }
@@ -448,10 +448,10 @@ func (s *money) dropBudgetsOf(user compute.UserID) {
 // checkBudgets checks that the spenders of budgets exist, and that the amounts of budgets
 // and purchases are valid.
 func (v checker) checkBudgets() error {
-	for b := range v.budgets.Values() {
-		o, org := v.orgs.Get(b.Org)
-		_, key := v.Key(b.Org, b.Key)
-		u, user := v.users.Get(b.User)
+	for b := range v.view.budgets.Values() {
+		o, org := v.view.orgs.Get(b.Org)
+		_, key := v.view.Key(b.Org, b.Key)
+		u, user := v.view.users.Get(b.User)
 		user = user && u.DeletedAt.IsZero()
 		if !org || !o.DeletedAt.IsZero() || !b.Key.IsZero() && !key || !b.User.IsZero() && !user {
 			return fmt.Errorf("a budget of organization %s, key %s and member %s: one does not exist", b.Org, b.Key, b.User)
@@ -460,8 +460,8 @@ func (v checker) checkBudgets() error {
 			return fmt.Errorf("a budget of organization %s has %s of %s", b.Org, b.Charged, b.MaxCredits)
 		}
 	}
-	for p := range v.purchases.Values() {
-		if _, ok := v.orgs.Get(p.Org); !ok || p.Amount <= 0 {
+	for p := range v.view.purchases.Values() {
+		if _, ok := v.view.orgs.Get(p.Org); !ok || p.Amount <= 0 {
 			return fmt.Errorf("purchase %s is of no organization, or of nothing", p.ID)
 		}
 	}

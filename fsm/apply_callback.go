@@ -76,7 +76,7 @@ func (v *executionTables) Callback(c *compute.Callback) (*compute.Callback, bool
 func (s *execution) recordDeliveries(c RecordDeliveries) Result {
 	kept := 0
 	for _, d := range c.Deliveries {
-		known, ok := s.callbacks.Get(numberKey{d.Owner(), uint64(d.Number)})
+		known, ok := s.view.callbacks.Get(numberKey{d.Owner(), uint64(d.Number)})
 		if !ok || !known.Pending() {
 			continue
 		}
@@ -85,14 +85,14 @@ func (s *execution) recordDeliveries(c RecordDeliveries) Result {
 		now.LastAt, now.Code, now.Error = d.At, d.Code, compute.Clip(d.Error, compute.MaxDeliveryError)
 		switch {
 		case d.Delivered:
-			now.DoneAt = max(s.meta.Now, 1)
+			now.DoneAt = max(s.view.meta.Now, 1)
 		case d.NextAt.IsZero():
 			now.Failed = true
 		default:
 			now.NextAt = d.NextAt
 		}
-		if s.putCallback(&now); !now.Pending() && !now.Org.IsZero() {
-			s.dropCallback(callbackKey(&now)) // No execution's record lists it.
+		if s.view.putCallback(&now); !now.Pending() && !now.Org.IsZero() {
+			s.view.dropCallback(callbackKey(&now)) // No execution's record lists it.
 		}
 		kept++
 	}
@@ -108,13 +108,13 @@ func (s *execution) redeliver(c RedeliverCallbacks) Result {
 		return refuse(compute.CodeNotFound, "execution_not_found", "execution not found")
 	}
 	n := 0
-	for _, known := range s.CallbacksOf(c.Execution) {
+	for _, known := range s.view.CallbacksOf(c.Execution) {
 		if c.Number != nil && *c.Number != known.Number || known.Alert != nil {
 			continue // Reports about budgets are the owners'.
 		}
 		now := *known
-		now.DoneAt, now.Failed, now.NextAt, now.Since = 0, false, s.meta.Now, s.meta.Now
-		s.putCallback(&now)
+		now.DoneAt, now.Failed, now.NextAt, now.Since = 0, false, s.view.meta.Now, s.view.meta.Now
+		s.view.putCallback(&now)
 		n++
 	}
 	if n == 0 {

@@ -12,7 +12,7 @@ func (s *identity) setCallbackSecret(c SetCallbackSecret) Result {
 	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActManageKeys); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.orgs.Get(c.Org)
+	known, ok := s.view.orgs.Get(c.Org)
 	if !ok || !known.DeletedAt.IsZero() {
 		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
 	}
@@ -21,7 +21,7 @@ func (s *identity) setCallbackSecret(c SetCallbackSecret) Result {
 	if n := len(o.Signing); n > 0 {
 		last = o.Signing[n-1].Number
 	}
-	key, sealedBy := s.DataKey(c.Org), uint64(1)
+	key, sealedBy := s.view.DataKey(c.Org), uint64(1)
 	if key != nil {
 		sealedBy = key.Number
 	}
@@ -32,23 +32,23 @@ func (s *identity) setCallbackSecret(c SetCallbackSecret) Result {
 		return refuse(compute.CodeConflict, "data_key_changed", "another secret was set at the same time: try again")
 	}
 	if key == nil {
-		if refusal := s.admitSealed(c.Key.Sealed); refusal != nil {
+		if refusal := s.view.admitSealed(c.Key.Sealed); refusal != nil {
 			return Result{Refusal: refusal}
 		}
 		first := *c.Key
-		first.Org, first.Number, first.CreatedAt = c.Org, 1, s.meta.Now
-		s.dataKeys.Put(&first)
+		first.Org, first.Number, first.CreatedAt = c.Org, 1, s.view.meta.Now
+		s.view.dataKeys.Put(&first)
 	}
 	secret := c.Secret
-	secret.CreatedAt, secret.EndsAt = s.meta.Now, 0
+	secret.CreatedAt, secret.EndsAt = s.view.meta.Now, 0
 	signing := make([]compute.CallbackSecret, 0, maxCallbackSecrets)
 	if n := len(o.Signing); n > 0 {
 		before := o.Signing[n-1]
-		before.EndsAt = s.meta.Now.Add(compute.CallbackSecretOverlap)
+		before.EndsAt = s.view.meta.Now.Add(compute.CallbackSecretOverlap)
 		signing = append(signing, before)
 	}
 	o.Signing = append(signing, secret)
-	s.putOrg(&o)
+	s.view.putOrg(&o)
 	return Result{Count: int(secret.Number)}
 }
 
@@ -63,13 +63,13 @@ func (s *identity) removeCallbackSecret(c RemoveCallbackSecret) Result {
 	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActManageKeys); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.orgs.Get(c.Org)
+	known, ok := s.view.orgs.Get(c.Org)
 	if !ok || !known.DeletedAt.IsZero() {
 		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
 	}
 	o := *known
 	o.Signing = nil
-	s.putOrg(&o)
+	s.view.putOrg(&o)
 	return Result{Count: len(known.Signing)}
 }
 
@@ -82,7 +82,7 @@ func (v checker) checkSigning(o *compute.Org) error {
 			return fmt.Errorf("secret %d for the callbacks of %s is damaged", s.Number, o.Slug)
 		}
 	}
-	if n := len(o.Signing); n > maxCallbackSecrets || n > 0 && (v.DataKey(o.ID) == nil || !o.DeletedAt.IsZero()) {
+	if n := len(o.Signing); n > maxCallbackSecrets || n > 0 && (v.view.DataKey(o.ID) == nil || !o.DeletedAt.IsZero()) {
 		return fmt.Errorf("organization %s has %d secrets for its callbacks", o.Slug, n)
 	}
 	return nil

@@ -24,14 +24,14 @@ func (s *deployment) prepareDeployment(e *compute.Execution) *compute.Error {
 	}
 	asked := d.AskedVRAMMiB
 	switch {
-	case s.Format() < formatAsked:
+	case s.view.Format() < formatAsked:
 		asked = 0
 	case asked < 0 || asked > e.MinVRAMMiB:
 		return compute.Errorf(compute.CodeInvalid, "more GPU memory was asked for than each GPU must have").Named("min_vram")
 	}
 	e.Deployment = &compute.Deployment{
 		Min: d.Min, Max: d.Max, TargetMilliRPS: d.TargetMilliRPS, TargetP95: d.TargetP95,
-		Window: d.Window, Starts: d.Starts, ChangedAt: s.meta.Now, AskedVRAMMiB: asked,
+		Window: d.Window, Starts: d.Starts, ChangedAt: s.view.meta.Now, AskedVRAMMiB: asked,
 	}
 	e.Service.Restart, e.Service.Replicas = compute.RestartAlways, e.Deployment.First()
 	return nil
@@ -95,7 +95,7 @@ func (v *executionTables) Deployments(yield func(*compute.Execution) bool) {
 
 // deploymentOf returns a copy of a live deployment that may be changed.
 func (s *deployment) deploymentOf(id compute.ExecutionID) (compute.Execution, *compute.Error) {
-	known, ok := s.executions.Get(id)
+	known, ok := s.view.executions.Get(id)
 	switch {
 	case !ok || known.Deployment == nil:
 		return compute.Execution{}, errNoDeployment()
@@ -178,17 +178,17 @@ func (s *deployment) enter(parent *compute.Execution, state compute.DeploymentSt
 		parent.Detail = ""
 		forgetCrashes(parent.Service)
 		if d.Next != nil && parent.Service.Live == 0 {
-			s.adoptNext(parent)
+			s.view.adoptNext(parent)
 		}
 	}
-	d.State, d.ChangedAt = state, s.meta.Now
+	d.State, d.ChangedAt = state, s.view.meta.Now
 	s.service.scaleTo(parent, replicas)
 }
 
 // outlives reports whether a service stays when nothing pays for its replicas, as
 // deployments do since formatAsked. Others end.
 func (s *deployment) outlives(parent *compute.Execution) bool {
-	return parent.Deployment != nil && s.Format() >= formatAsked
+	return parent.Deployment != nil && s.view.Format() >= formatAsked
 }
 
 // stopUnpaid stores a deployment, stopped for a reason if it is active: it can be started
@@ -205,7 +205,7 @@ func (s *deployment) stopUnpaid(parent *compute.Execution, why string) {
 // stopUnpaidOf stops the deployment of a replica that nothing pays for any longer, unless
 // it has as many as are wanted without it.
 func (s *deployment) stopUnpaidOf(child *compute.Execution) {
-	known, ok := s.executions.Get(child.Parent)
+	known, ok := s.view.executions.Get(child.Parent)
 	if !ok || known.Service == nil || known.Stop != compute.StopNone || !s.outlives(known) {
 		return
 	}

@@ -18,7 +18,7 @@ func (s *membership) drainNode(c DrainNode) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.nodes.Get(c.Node)
+	known, ok := s.view.nodes.Get(c.Node)
 	switch {
 	case !ok:
 		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
@@ -28,14 +28,14 @@ func (s *membership) drainNode(c DrainNode) Result {
 	n := *known
 	n.Drained, n.DrainBy = c.Drained, 0
 	if c.Within > 0 {
-		n.DrainBy = s.meta.Now.Add(c.Within)
+		n.DrainBy = s.view.meta.Now.Add(c.Within)
 		s.moveAway(&n, c.Within)
 	}
-	s.nodes.put(&n)
+	s.view.nodes.put(&n)
 	s.judgeBrake()
 	r := Result{ID: n.ID.UUID}
-	if s.Format() >= formatTrust {
-		r.Node = new(s.Show(&n))
+	if s.view.Format() >= formatTrust {
+		r.Node = new(s.view.Show(&n))
 	}
 	return r
 }
@@ -44,15 +44,15 @@ func (s *membership) drainNode(c DrainNode) Result {
 // notice where the deadline allows it. Replicas that are ready serve on until another
 // one is ready in their place, or to the deadline.
 func (s *membership) moveAway(n *compute.Node, within time.Duration) {
-	for _, w := range s.Work(n.ID) {
-		serves := w.Execution.Ready && s.Format() >= formatUpdates
+	for _, w := range s.view.Work(n.ID) {
+		serves := w.Execution.Ready && s.view.Format() >= formatUpdates
 		if !attempt.MayLeave(w.Execution) || w.Stopping() || serves {
 			continue
 		}
 		preempted, execution := *w.Attempt, *w.Execution
-		preempted.PreemptAt, preempted.Notice = s.meta.Now, min(s.PreemptNotice(), within)
+		preempted.PreemptAt, preempted.Notice = s.view.meta.Now, min(s.view.PreemptNotice(), within)
 		execution.Reason = compute.ReasonDrained
-		s.putAttempt(&preempted)
+		s.view.putAttempt(&preempted)
 		s.execution.putExecution(&execution)
 	}
 }
@@ -61,11 +61,11 @@ func (s *membership) moveAway(n *compute.Node, within time.Duration) {
 // are already ending. An execution that has not started by then is queued again
 // as soon as its node reports so (attempt.Decide).
 func (s *membership) endDrains() {
-	for n := range s.nodes.Values() {
-		if !due(n, s.meta.Now) {
+	for n := range s.view.nodes.Values() {
+		if !due(n, s.view.meta.Now) {
 			continue
 		}
-		for _, w := range s.Work(n.ID) {
+		for _, w := range s.view.Work(n.ID) {
 			if w.Stopping() {
 				continue
 			}

@@ -95,8 +95,8 @@ func (s *membership) createEnvironment(c CreateEnvironment) Result {
 			return Result{Refusal: refusal}
 		}
 	}
-	env.CreatedAt, env.Nodes = s.meta.Now, nil
-	s.environments.Put(&env)
+	env.CreatedAt, env.Nodes = s.view.meta.Now, nil
+	s.view.environments.Put(&env)
 	return Result{ID: env.ID.UUID}
 }
 
@@ -118,7 +118,7 @@ func (s *membership) checkEnvironment(e *compute.Environment) *compute.Error {
 	if e.Path != "" {
 		why = cmp.Or(compute.BadEnvironmentPath(e.Path), compute.BadInterpreter(e.Interpreter))
 	}
-	_, again := s.environmentByID(e.ID)
+	_, again := s.view.environmentByID(e.ID)
 	switch {
 	case why != "":
 		return compute.Errorf(compute.CodeInvalid, "%s", why).Named("environment_path")
@@ -128,20 +128,20 @@ func (s *membership) checkEnvironment(e *compute.Environment) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid,
 			"an environment has a name, and requirements or a path").Named("environment")
 	}
-	if org, known := s.orgs.Get(e.Org); !e.Org.IsZero() && (!known || !org.DeletedAt.IsZero()) {
+	if org, known := s.view.orgs.Get(e.Org); !e.Org.IsZero() && (!known || !org.DeletedAt.IsZero()) {
 		return compute.Errorf(compute.CodeNotFound, "there is no such organization").Named("not_found")
 	}
-	if _, exists := s.Environment(e.Org, e.Name); exists {
+	if _, exists := s.view.Environment(e.Org, e.Name); exists {
 		return compute.Errorf(compute.CodeConflict,
 			"the environment %q exists: delete it first, or choose another name", e.Name).Named("environment_exists")
 	}
 	own := 0
-	for other := range s.environments.Values() {
+	for other := range s.view.environments.Values() {
 		if other.Org == e.Org && !e.Org.IsZero() {
 			own++
 		}
 	}
-	if own >= compute.MaxOrgEnvironments || s.environments.Len() >= compute.MaxEnvironments {
+	if own >= compute.MaxOrgEnvironments || s.view.environments.Len() >= compute.MaxEnvironments {
 		return compute.Errorf(compute.CodeConflict, "an organization has at most %d environments, the cluster %d",
 			compute.MaxOrgEnvironments, compute.MaxEnvironments).Named("too_many_environments")
 	}
@@ -153,13 +153,13 @@ func (s *membership) deleteEnvironment(c DeleteEnvironment) Result {
 	if refusal := s.admitEnvironment(c.Actor, c.Org); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.Environment(c.Org, c.Name)
+	known, ok := s.view.Environment(c.Org, c.Name)
 	if !ok {
 		return refuse(compute.CodeNotFound, "not_found", "No such environment.")
 	}
 	live := 0
-	for k := range s.live.Keys(historyKey{}) {
-		if e, ok := s.executions.Get(k.id); ok && e.Environment.ID == known.ID {
+	for k := range s.view.live.Keys(historyKey{}) {
+		if e, ok := s.view.executions.Get(k.id); ok && e.Environment.ID == known.ID {
 			live++
 		}
 	}
@@ -167,19 +167,19 @@ func (s *membership) deleteEnvironment(c DeleteEnvironment) Result {
 		return refuse(compute.CodeConflict, "environment_in_use",
 			"%d executions that have not ended need the environment %q: wait for them, or stop them", live, known.Name)
 	}
-	s.environments.Drop(environmentKeyOf(known))
+	s.view.environments.Drop(environmentKeyOf(known))
 	return Result{ID: known.ID.UUID}
 }
 
 // reportEnvironment records how far a node is with an environment.
 func (s *membership) reportEnvironment(c ReportEnvironment) Result {
-	known, ok := s.environmentByID(c.Environment)
-	if _, there := s.nodes.Get(c.Node); !ok || !there {
+	known, ok := s.view.environmentByID(c.Environment)
+	if _, there := s.view.nodes.Get(c.Node); !ok || !there {
 		return refuse(compute.CodeNotFound, "not_found", "No such environment.")
 	}
 	report := compute.NodeEnvironment{
 		Node: c.Node, Status: c.Status, SizeMiB: max(c.SizeMiB, 0),
-		Error: compute.Clip(c.Error, compute.MaxEnvironmentNote), At: s.meta.Now,
+		Error: compute.Clip(c.Error, compute.MaxEnvironmentNote), At: s.view.meta.Now,
 	}
 	if had := known.On(c.Node); had != nil && had.Same(&report) {
 		return Result{Repeat: true}
@@ -190,13 +190,13 @@ func (s *membership) reportEnvironment(c ReportEnvironment) Result {
 	})
 	env.Nodes = append(env.Nodes, report)
 	slices.SortFunc(env.Nodes, func(a, b compute.NodeEnvironment) int { return byNode(a.Node, b.Node) })
-	s.environments.Put(&env)
+	s.view.environments.Put(&env)
 	return Result{ID: env.ID.UUID}
 }
 
 // forgetNode removes the reports of a node that was removed.
 func (s *membership) forgetNode(id compute.NodeID) {
-	for _, known := range slices.Collect(s.environments.Values()) {
+	for _, known := range slices.Collect(s.view.environments.Values()) {
 		if known.On(id) == nil {
 			continue
 		}
@@ -204,15 +204,15 @@ func (s *membership) forgetNode(id compute.NodeID) {
 		env.Nodes = slices.DeleteFunc(slices.Clone(known.Nodes), func(n compute.NodeEnvironment) bool {
 			return n.Node == id
 		})
-		s.environments.Put(&env)
+		s.view.environments.Put(&env)
 	}
 }
 
 // dropEnvironments removes the environments of an organization that ends.
 func (s *identity) dropEnvironments(org compute.OrgID) {
-	for _, e := range slices.Collect(s.environments.Values()) {
+	for _, e := range slices.Collect(s.view.environments.Values()) {
 		if e.Org == org {
-			s.environments.Drop(environmentKeyOf(e))
+			s.view.environments.Drop(environmentKeyOf(e))
 		}
 	}
 }
@@ -223,10 +223,10 @@ func (s *execution) findEnvironment(e *compute.Execution) *compute.Error {
 	if e.Environment.Name == "" {
 		return nil
 	}
-	env, ok := s.environmentFor(e.Org, e.Environment.Name)
+	env, ok := s.view.environmentFor(e.Org, e.Environment.Name)
 	if !ok {
 		list := "none"
-		if all := s.EnvironmentsOf(e.Org); len(all) > 0 {
+		if all := s.view.EnvironmentsOf(e.Org); len(all) > 0 {
 			names := make([]string, len(all))
 			for i, other := range all {
 				names[i] = other.Name
@@ -236,7 +236,7 @@ func (s *execution) findEnvironment(e *compute.Execution) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid, "there is no environment %q; there are: %s", e.Environment.Name, list).
 			Named("unknown_environment")
 	}
-	if env.Status() == compute.EnvironmentFailed && len(env.Nodes) >= s.nodes.Len() {
+	if env.Status() == compute.EnvironmentFailed && len(env.Nodes) >= s.view.nodes.Len() {
 		return compute.Errorf(compute.CodeConflict, "the environment %q failed on every node: %s",
 			e.Environment.Name, env.Failure()).Named("environment_failed")
 	}

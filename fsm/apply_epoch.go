@@ -38,22 +38,23 @@ func (c EpochCause) String() string {
 // raiseEpoch starts a new cluster epoch and invalidates the older ones.
 func (s *lifecycle) raiseEpoch(c RaiseEpoch) Result {
 	switch {
-	case c.Epoch <= s.meta.Epoch:
+	case c.Epoch <= s.view.meta.Epoch:
 		return Result{Repeat: true}
 	case c.Epoch > maxEpoch:
 		return refuse(compute.CodeInvalid, "epoch", "an epoch of the cluster is at most %d", maxEpoch)
 	case c.Cause != CauseRestored && c.Cause != CauseRecovered:
 		return refuse(compute.CodeInvalid, "cause", "an epoch begins for a known cause")
 	}
-	s.meta.Epoch = c.Epoch
+	s.view.meta.Epoch = c.Epoch
 	if c.Cause == CauseRestored { // By an operator, with no command before it that could.
-		s.meta.Now = max(s.meta.Now, c.At)
+		s.view.meta.Now = max(s.view.meta.Now, c.At)
 	}
-	s.meta.PausedUntil = max(s.meta.Now, c.At).Add(attempt.Lease + attempt.Margin)
-	s.meta.Brake.ReleasedAt, s.meta.Brake.Since = s.meta.Now, 0 // All nodes are marked down now: not a mass failure.
+	s.view.meta.PausedUntil = max(s.view.meta.Now, c.At).Add(attempt.Lease + attempt.Margin)
+	// All nodes are marked down now: not a mass failure.
+	s.view.meta.Brake.ReleasedAt, s.view.meta.Brake.Since = s.view.meta.Now, 0
 	ended := s.endAttempts("the cluster was " + c.Cause.String() + " meanwhile: how it ended is not known")
 	s.forgetCredentials()
-	for o := range s.orgs.Values() {
+	for o := range s.view.orgs.Values() {
 		s.money.post(compute.LedgerEntry{
 			Org: o.ID, Kind: compute.LedgerFork,
 			Note: fmt.Sprintf("cluster epoch %d: %s", c.Epoch, c.Cause),
@@ -74,15 +75,15 @@ func (v *clusterState) PausedUntil() compute.Instant { return v.meta.PausedUntil
 // which is longer than the pause in scheduling.
 func (s *lifecycle) endAttempts(why string) int {
 	var nodes []*compute.Node
-	for n := range s.nodes.Values() {
+	for n := range s.view.nodes.Values() {
 		nodes = append(nodes, n)
 	}
 	ended := 0
 	for _, known := range nodes {
 		n := *known
-		n.State, n.ChangedAt, n.InventoryVersion = compute.NodeDown, s.meta.Now, 0
-		s.nodes.put(&n)
-		for _, w := range s.Work(n.ID) {
+		n.State, n.ChangedAt, n.InventoryVersion = compute.NodeDown, s.view.meta.Now, 0
+		s.view.nodes.put(&n)
+		for _, w := range s.view.Work(n.ID) {
 			// The end of one may have changed the next: a sibling of a GPU
 			// selection is stopped.
 			a, e, refusal := s.execution.liveAttempt(n.ID, w.Execution.ID, w.Attempt.Epoch)
@@ -110,23 +111,23 @@ func (s *lifecycle) outlive(a compute.Attempt, e *compute.Execution, why string)
 // once. API keys and passwords stay.
 func (s *lifecycle) forgetCredentials() {
 	var joins, keys []string
-	for t := range s.joins.Values() {
+	for t := range s.view.joins.Values() {
 		joins = append(joins, t.ID)
 	}
-	for k := range s.signing.Values() {
+	for k := range s.view.signing.Values() {
 		keys = append(keys, k.ID)
 	}
 	var logins []compute.Hash
-	for t := range s.refresh.Values() {
+	for t := range s.view.refresh.Values() {
 		logins = append(logins, t.Token.Hash)
 	}
 	for _, id := range joins {
-		s.joins.Drop(id)
+		s.view.joins.Drop(id)
 	}
 	for _, id := range keys {
-		s.signing.Drop(id)
+		s.view.signing.Drop(id)
 	}
 	for _, h := range logins {
-		s.dropRefresh(h)
+		s.view.dropRefresh(h)
 	}
 }

@@ -13,13 +13,13 @@ const maxEstimate = 366 * 24 * time.Hour
 func (s *statistics) recordEstimates(c RecordEstimates) Result {
 	var r Result
 	for _, estimate := range c.Estimates {
-		known, ok := s.executions.Get(estimate.Execution)
+		known, ok := s.view.executions.Get(estimate.Execution)
 		if !ok || known.Status != compute.StatusQueued || known.Estimate != nil ||
 			estimate.P50 < 0 || estimate.P90 < estimate.P50 || estimate.P90 > maxEstimate {
 			continue
 		}
 		e := *known
-		by := s.meta.Calibration.Sizes[e.Request.SizeClass()].Scales()
+		by := s.view.meta.Calibration.Sizes[e.Request.SizeClass()].Scales()
 		e.Estimate = &compute.Estimated{At: c.At, P50: estimate.P50, P90: estimate.P90, By: by}
 		s.execution.putExecution(&e)
 		r.Count++
@@ -34,24 +34,25 @@ const lateSweep = 1_000
 // countLate corrects the estimates by those that are overdue: of the
 // executions that wait, those whose estimates end first.
 func (s *statistics) countLate() {
-	if s.Format() < formatTrust {
+	if s.view.Format() < formatTrust {
 		// As every replica of that format does: the front of the queue alone.
-		for _, k := range s.queue.FirstKeys(lateSweep) {
+		for _, k := range s.view.queue.FirstKeys(lateSweep) {
 			s.countIfLate(k.id)
 		}
 		return
 	}
-	for _, m := range s.estimated.FirstKeys(lateSweep) {
+	for _, m := range s.view.estimated.FirstKeys(lateSweep) {
 		s.countIfLate(m.execution())
 	}
 }
 
 func (s *statistics) countIfLate(id compute.ExecutionID) {
-	known, _ := s.executions.Get(id)
+	known, _ := s.view.executions.Get(id)
 	if known.Estimate == nil {
 		return
 	}
-	if counted, news := s.meta.Calibration.Overdue(*known.Estimate, known.Request.SizeClass(), s.meta.Now); news {
+	calibration := &s.view.meta.Calibration
+	if counted, news := calibration.Overdue(*known.Estimate, known.Request.SizeClass(), s.view.meta.Now); news {
 		e := *known
 		e.Estimate = &counted
 		s.execution.putExecution(&e)
@@ -76,7 +77,7 @@ func lateFrom(e *compute.Execution) timeKey {
 // observeStart compares the estimate of e, which starts now, with the truth.
 func (s *statistics) observeStart(e *compute.Execution) {
 	if e.Estimate != nil {
-		s.meta.Calibration.Observe(*e.Estimate, e.Request.SizeClass(), s.meta.Now)
+		s.view.meta.Calibration.Observe(*e.Estimate, e.Request.SizeClass(), s.view.meta.Now)
 		e.Estimate = nil
 	}
 }

@@ -30,7 +30,7 @@ func (s *execution) submit(c Submit) Result {
 		return Result{Refusal: refusal}
 	}
 	if c.Key != nil {
-		if refusal := s.admitSealed(c.Key.Sealed); refusal != nil {
+		if refusal := s.view.admitSealed(c.Key.Sealed); refusal != nil {
 			return Result{Refusal: refusal}
 		}
 		s.identity.firstDataKey(c.Actor.Org, *c.Key)
@@ -48,10 +48,10 @@ func (s *execution) submit(c Submit) Result {
 // expectReason has a new execution wait for what the oldest one of its line waits for, if that asks
 // for the same and nodes lack it. Otherwise each would be written twice: the scheduler finds the same.
 func (s *execution) expectReason(e *compute.Execution) {
-	if s.Format() < formatRotation || e.Status != compute.StatusQueued {
+	if s.view.Format() < formatRotation || e.Status != compute.StatusQueued {
 		return
 	}
-	first := s.Line(e.Priority, e.Org, nil, 1)
+	first := s.view.Line(e.Priority, e.Org, nil, 1)
 	if len(first) == 0 || first[0].Kind != e.Kind || first[0].Request.Key() != e.Request.Key() {
 		return
 	}
@@ -114,9 +114,9 @@ func (s *execution) judgeSubmit(c Submit) (e compute.Execution, amount compute.C
 	if refusal != nil {
 		return e, 0, refusal
 	}
-	t, _ := s.totals.Get(e.Org)
+	t, _ := s.view.totals.Get(e.Org)
 	waiting := t.byStatus[compute.StatusQueued] + t.byStatus[compute.StatusPending]
-	if limit := s.meta.Settings.Queued; limit > 0 && waiting >= limit {
+	if limit := s.view.meta.Settings.Queued; limit > 0 && waiting >= limit {
 		return e, 0, compute.Errorf(compute.CodeForbidden,
 			"%d executions of the organization wait, which is the limit", waiting).Named("queue_full")
 	}
@@ -136,7 +136,7 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 	invalid := func(detail, format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid, format, args...).Named(detail)
 	}
-	limit := s.meta.Settings.TimeoutMax
+	limit := s.view.meta.Settings.TimeoutMax
 	switch {
 	case e.ID.IsZero():
 		return invalid("no_execution_id", "an execution needs an identifier")
@@ -181,7 +181,7 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 	if len(b.Inline) > compute.MaxInlineBundle || b.Inline != nil && b.Hash != sha256.Sum256(b.Inline) {
 		return invalid("bundle", "the bundle is too large for the log or not what its hash says")
 	}
-	if s.executions.Has(e.ID) {
+	if s.view.executions.Has(e.ID) {
 		return compute.Errorf(compute.CodeConflict,
 			"an execution with this identifier exists").Named("execution_exists")
 	}
@@ -192,33 +192,33 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 // and without those that only the state sets.
 func (s *execution) accepted(c Submit) compute.Execution {
 	said := c.Execution
-	if s.Format() < formatTrust {
+	if s.view.Format() < formatTrust {
 		said.MaxRetries = 0
 	}
-	if s.Format() < formatImports {
+	if s.view.Format() < formatImports {
 		said.ImportFiles = 0
 	}
-	if s.Format() < formatLab {
+	if s.view.Format() < formatLab {
 		said.Name = ""
 		said.MinVRAMMiB = 0
 	}
-	if s.Format() < formatServices || said.Kind == compute.KindSelection {
+	if s.view.Format() < formatServices || said.Kind == compute.KindSelection {
 		said.GPUTypes = nil
 	}
-	if s.Format() < formatServices {
+	if s.view.Format() < formatServices {
 		said.MinCapability = 0
 	}
-	container, grace := s.containerOf(&said), s.meta.Settings.StopGrace
+	container, grace := s.containerOf(&said), s.view.meta.Settings.StopGrace
 	if container != nil && container.Grace > 0 {
 		grace = container.Grace
 	}
-	if s.Format() < formatContainers {
+	if s.view.Format() < formatContainers {
 		said.Environment.Name = ""
 	}
-	if s.Format() < formatAccounts {
+	if s.view.Format() < formatAccounts {
 		said.Inference, said.Deployment = nil, nil
 	}
-	if s.Format() < formatAsked {
+	if s.view.Format() < formatAsked {
 		said.OutputsPrefix = ""
 	}
 	return compute.Execution{
@@ -229,7 +229,7 @@ func (s *execution) accepted(c Submit) compute.Execution {
 		Tags: said.Tags, CallbackURLs: said.CallbackURLs, MaxCredits: said.MaxCredits,
 		Selection: said.Selection, Service: said.Service, Serving: said.Serving,
 		Inference: said.Inference, Deployment: said.Deployment,
-		SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
+		SubmitIndex: s.view.meta.Index, CreatedAt: s.view.meta.Now,
 		StopGrace: grace, Container: container, Preemptible: said.Preemptible && !said.Kind.IsParent(),
 		MaxRetries: said.MaxRetries, MinVRAMMiB: said.MinVRAMMiB, Name: said.Name,
 		GPUTypes: said.GPUTypes, MinCapability: said.MinCapability,
@@ -259,14 +259,14 @@ func (s *execution) prepareSingle(e *compute.Execution) *compute.Error {
 
 // sizeSingle sets the profile, the request and the price of e.
 func (s *execution) sizeSingle(e *compute.Execution) *compute.Error {
-	if s.acceptsAny(e) {
-		return resolver{s.View}.prepareAny(e)
+	if s.view.acceptsAny(e) {
+		return resolver{s.view}.prepareAny(e)
 	}
-	p, r, price, err := s.Resolve(e.Profile)
+	p, r, price, err := s.view.Resolve(e.Profile)
 	if err != nil {
 		return asRefusal(err)
 	}
-	if refusal := s.needs(e, p, &r); refusal != nil {
+	if refusal := s.view.needs(e, p, &r); refusal != nil {
 		return refusal
 	}
 	e.Profile, e.Request, e.Price = p.String(), r, price
@@ -298,8 +298,8 @@ func (s *execution) startAttempt(c StartAttempt) Result {
 	if a.Started {
 		return Result{Repeat: true, Execution: e.ID, Status: e.Status}
 	}
-	a.Started, a.StartedAt = true, s.meta.Now
-	s.putAttempt(&a)
+	a.Started, a.StartedAt = true, s.view.meta.Now
+	s.view.putAttempt(&a)
 	e.Status = compute.StatusRunning
 	e.ExecletAt, e.StartedAt = c.Start.ExecletAt, c.Start.StartedAt
 	s.putExecution(&e)
@@ -315,23 +315,23 @@ func (s *execution) liveAttempt(node compute.NodeID, id compute.ExecutionID, epo
 	if fault.Planted(fault.StaleEpoch) {
 		node, epoch = s.newestAttempt(id)
 	}
-	a, ok := s.attempts.Get(numberKey{id.UUID, epoch})
+	a, ok := s.view.attempts.Get(numberKey{id.UUID, epoch})
 	if !ok || a.Ended || a.Node != node {
 		return compute.Attempt{}, compute.Execution{}, compute.Errorf(compute.CodeConflict,
 			"this attempt is not live on this node").Named("stale_attempt")
 	}
-	e, _ := s.executions.Get(id)
+	e, _ := s.view.executions.Get(id)
 	return *a, *e, nil
 }
 
 // newestAttempt names the newest attempt of an execution. While StaleEpoch is
 // planted, a report about any attempt is applied to it.
 func (s *execution) newestAttempt(id compute.ExecutionID) (compute.NodeID, uint64) {
-	e, ok := s.executions.Get(id)
+	e, ok := s.view.executions.Get(id)
 	if !ok {
 		return compute.NodeID{}, 0
 	}
-	a, ok := s.attempts.Get(numberKey{id.UUID, e.Epoch})
+	a, ok := s.view.attempts.Get(numberKey{id.UUID, e.Epoch})
 	if !ok {
 		return compute.NodeID{}, 0
 	}
@@ -452,9 +452,9 @@ func stopEnding(stop compute.Stop) ending {
 // While too many nodes have vanished at once that is refused: a leader that saw
 // fewer asks again once they are back, or known to be gone.
 func (s *execution) loseAttempts(c LoseAttempts) Result {
-	if n, known := s.nodes.Get(c.Node); known && attempt.Holds(s.Brake(), n) {
+	if n, known := s.view.nodes.Get(c.Node); known && attempt.Holds(s.view.Brake(), n) {
 		return refuse(compute.CodeConflict, "braked",
-			"%d nodes vanished at once: no attempt is given up", len(s.Vanished()))
+			"%d nodes vanished at once: no attempt is given up", len(s.view.Vanished()))
 	}
 	var r Result
 	for _, ref := range c.Attempts {
@@ -481,7 +481,7 @@ func (s *execution) endAttempt(a compute.Attempt, e *compute.Execution, how endi
 	s.placement.leave(&a, e)
 	a.Status, a.Reason = how.status, how.reason
 	s.statistics.tallyEnd(&a, e, a.Status, a.Reason)
-	s.putAttempt(&a)
+	s.view.putAttempt(&a)
 	s.end(e, how)
 }
 
@@ -489,9 +489,9 @@ func (s *execution) endAttempt(a compute.Attempt, e *compute.Execution, how endi
 // all in this entry.
 func (s *execution) end(e *compute.Execution, how ending) {
 	e.Status, e.Reason, e.Detail = how.status, how.reason, clip(how.detail)
-	e.FinishedAt, e.Estimate = s.meta.Now, nil
+	e.FinishedAt, e.Estimate = s.view.meta.Now, nil
 	forgetCredentials(e)
-	unready(e, s.meta.Now)
+	unready(e, s.view.meta.Now)
 	s.money.settle(e)
 	s.putExecution(e)
 	if e.Kind == compute.KindReplica {
@@ -503,8 +503,8 @@ func (s *execution) end(e *compute.Execution, how ending) {
 		return
 	}
 	for i, url := range e.CallbackURLs {
-		s.putCallback(&compute.Callback{
-			Execution: e.ID, Number: i, URL: url, CreatedAt: s.meta.Now,
+		s.view.putCallback(&compute.Callback{
+			Execution: e.ID, Number: i, URL: url, CreatedAt: s.view.meta.Now,
 		})
 	}
 }
@@ -537,7 +537,7 @@ func (s *execution) stopExecution(c StopExecution) Result {
 		return refuse(compute.CodeConflict, "already_ended",
 			"the execution has already ended as %s", known.Status)
 	}
-	if refusal := s.admitEnd(known); refusal != nil {
+	if refusal := s.view.admitEnd(known); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	switch known.Kind {
@@ -548,16 +548,16 @@ func (s *execution) stopExecution(c StopExecution) Result {
 	default:
 		s.stop(known, c.Stop, compute.ReasonNone)
 	}
-	now, _ := s.executions.Get(c.Execution)
+	now, _ := s.view.executions.Get(c.Execution)
 	return Result{Execution: now.ID, Status: now.Status}
 }
 
 // visible returns an execution that the actor may see.
 func (s *execution) visible(a Actor, id compute.ExecutionID) (*compute.Execution, bool) {
 	if a.Root {
-		return s.AnyExecution(id)
+		return s.view.AnyExecution(id)
 	}
-	return s.Execution(a.Org, id)
+	return s.view.Execution(a.Org, id)
 }
 
 // stop stops an execution that is not a parent. Why is kept until it has ended.
@@ -595,7 +595,7 @@ func (s *execution) deleteExecution(c DeleteExecution) Result {
 	}
 	s.strip(known)
 	for _, id := range known.Children() { // Ended before their parent did.
-		if child, ok := s.executions.Get(id); ok {
+		if child, ok := s.view.executions.Get(id); ok {
 			s.strip(child)
 		}
 	}
@@ -609,14 +609,14 @@ func (s *execution) strip(known *compute.Execution) {
 	e.Bundle, e.FileName, e.Tags, e.CallbackURLs = compute.BundleRef{}, "", nil, nil
 	e.Imports, e.ImportFiles = nil, 0
 	e.Name, e.Files, e.Outputs, e.Series = "", nil, nil, nil
-	s.dropOutputs(e.ID)
+	s.view.dropOutputs(e.ID)
 	s.putExecution(&e)
 }
 
 // free gives back the capacity that a holds on its node. A GPU that is gone and was
 // only kept for a goes with it.
 func (s *execution) free(a *compute.Attempt, e *compute.Execution) {
-	known, ok := s.nodes.Get(a.Node)
+	known, ok := s.view.nodes.Get(a.Node)
 	if !ok {
 		return
 	}
@@ -630,7 +630,7 @@ func (s *execution) free(a *compute.Attempt, e *compute.Execution) {
 	n.GPUs = slices.DeleteFunc(n.GPUs, func(g compute.GPU) bool {
 		return g.Health == compute.HealthMissing && g.UsedMilli == 0
 	})
-	s.nodes.put(&n)
+	s.view.nodes.put(&n)
 	if len(n.GPUs) != len(known.GPUs) {
 		s.membership.reshape()
 	}

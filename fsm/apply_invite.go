@@ -62,9 +62,9 @@ func (s *identity) putInvite(c PutInvite) Result {
 		return Result{Refusal: refusal}
 	}
 	kept := 0
-	for _, old := range s.Invites(invite.Org) {
-		if old.Email == invite.Email && old.Status == compute.InvitePending || s.meta.Now >= old.ExpiresAt {
-			s.invites.Drop(pair{old.Org.UUID, old.ID.UUID})
+	for _, old := range s.view.Invites(invite.Org) {
+		if old.Email == invite.Email && old.Status == compute.InvitePending || s.view.meta.Now >= old.ExpiresAt {
+			s.view.invites.Drop(pair{old.Org.UUID, old.ID.UUID})
 			continue
 		}
 		kept++
@@ -74,23 +74,23 @@ func (s *identity) putInvite(c PutInvite) Result {
 			"an organization has at most %d invites a week: revoke some", compute.MaxInvites)
 	}
 	invite.Status, invite.By, invite.User = compute.InvitePending, c.Actor.User, compute.UserID{}
-	invite.CreatedAt, invite.ExpiresAt = s.meta.Now, s.meta.Now.Add(compute.InviteTTL)
-	s.invites.Put(&invite)
+	invite.CreatedAt, invite.ExpiresAt = s.view.meta.Now, s.view.meta.Now.Add(compute.InviteTTL)
+	s.view.invites.Put(&invite)
 	return Result{ID: invite.ID.UUID}
 }
 
 // checkInvite refuses an invite that nobody could accept.
 func (s *identity) checkInvite(i *compute.Invite) *compute.Error {
-	o, known := s.orgs.Get(i.Org)
-	_, again := s.Invite(i.Org, i.ID)
+	o, known := s.view.orgs.Get(i.Org)
+	_, again := s.view.Invite(i.Org, i.ID)
 	switch {
 	case !known || !o.DeletedAt.IsZero():
 		return compute.Errorf(compute.CodeNotFound, "there is no such organization").Named("not_found")
 	case i.ID.IsZero() || again || i.Email == "" || i.Hash == (compute.Hash{}) || i.Role > compute.OrgOwner:
 		return compute.Errorf(compute.CodeInvalid, "an invite needs an e-mail address, a role and a token").Named("invite")
 	}
-	if u, ok := s.UserByEmail(i.Email); ok {
-		if _, member := s.Membership(i.Org, u.ID); member {
+	if u, ok := s.view.UserByEmail(i.Email); ok {
+		if _, member := s.view.Membership(i.Org, u.ID); member {
 			return compute.Errorf(compute.CodeConflict, "%s is a member already", i.Email).Named("already_member")
 		}
 	}
@@ -102,7 +102,7 @@ func (s *identity) revokeInvite(c RevokeInvite) Result {
 	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActInvite); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if s.invites.Drop(pair{c.Org.UUID, c.Invite.UUID}) == nil {
+	if s.view.invites.Drop(pair{c.Org.UUID, c.Invite.UUID}) == nil {
 		return refuseInvite()
 	}
 	return Result{ID: c.Invite.UUID}
@@ -114,8 +114,8 @@ func (s *identity) answerInvite(c AnswerInvite) Result {
 	if refusal := s.access.admitPerson(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.Invite(c.Org, c.Invite)
-	u, person := s.users.Get(c.Actor.User)
+	known, ok := s.view.Invite(c.Org, c.Invite)
+	u, person := s.view.users.Get(c.Actor.User)
 	if !ok || !person || known.Hash != c.Hash {
 		return refuseInvite()
 	}
@@ -123,24 +123,24 @@ func (s *identity) answerInvite(c AnswerInvite) Result {
 	if c.Accept {
 		status = compute.InviteAccepted
 	}
-	_, member := s.Membership(c.Org, u.ID)
+	_, member := s.view.Membership(c.Org, u.ID)
 	switch {
 	case known.Email != u.Email:
 		return refuse(compute.CodeForbidden, "invite_for_another",
 			"the invite is for another e-mail address: sign in with the account that has it")
 	case known.Status == status && known.User == u.ID && (member || !c.Accept):
 		return Result{ID: c.Invite.UUID, Repeat: true}
-	case !known.Open(s.meta.Now):
+	case !known.Open(s.view.meta.Now):
 		return refuse(compute.CodeConflict, "invite_ended", "the invite was answered, or has expired: ask for another")
 	case c.Accept && member:
 		return refuse(compute.CodeConflict, "already_member", "you are a member already")
 	}
 	invite := *known
 	invite.Status, invite.User = status, u.ID
-	s.invites.Put(&invite)
+	s.view.invites.Put(&invite)
 	if c.Accept {
-		s.putMembership(&compute.Membership{
-			Org: c.Org, User: u.ID, Role: invite.Role, Default: len(s.Memberships(u.ID)) == 0, JoinedAt: s.meta.Now,
+		s.view.putMembership(&compute.Membership{
+			Org: c.Org, User: u.ID, Role: invite.Role, Default: len(s.view.Memberships(u.ID)) == 0, JoinedAt: s.view.meta.Now,
 		})
 	}
 	return Result{ID: c.Invite.UUID}
@@ -149,9 +149,9 @@ func (s *identity) answerInvite(c AnswerInvite) Result {
 // dropInvites removes the invites to an organization that can be answered: those of
 // one member, or all with a zero user.
 func (s *identity) dropInvites(org compute.OrgID, by compute.UserID) {
-	for _, i := range s.Invites(org) {
+	for _, i := range s.view.Invites(org) {
 		if by.IsZero() || i.By == by && i.Status == compute.InvitePending {
-			s.invites.Drop(pair{i.Org.UUID, i.ID.UUID})
+			s.view.invites.Drop(pair{i.Org.UUID, i.ID.UUID})
 		}
 	}
 }

@@ -16,19 +16,19 @@ func (s *identity) createKey(c CreateKey) Result {
 	if refusal := s.admitKeyOwner(c.Actor, &c.Key); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	_, known := s.keys.Get(c.Key.ID)
-	_, taken := s.lookups.Get(c.Key.Lookup)
-	limit := s.meta.Settings.Keys
+	_, known := s.view.keys.Get(c.Key.ID)
+	_, taken := s.view.lookups.Get(c.Key.Lookup)
+	limit := s.view.meta.Settings.Keys
 	switch {
 	case c.Key.ID.IsZero() || c.Key.Lookup == "":
 		return refuse(compute.CodeInvalid, "key", "a key needs an identifier and a lookup")
 	case known || taken:
 		return refuse(compute.CodeConflict, "key_exists", "the key exists")
-	case !c.Key.ExpiresAt.IsZero() && c.Key.ExpiresAt <= s.meta.Now:
+	case !c.Key.ExpiresAt.IsZero() && c.Key.ExpiresAt <= s.view.meta.Now:
 		return refuse(compute.CodeInvalid, "key_expired", "expires_at is in the past")
 	case c.MaxCredits < 0 || c.MaxCredits > maxAmount:
 		return refuse(compute.CodeInvalid, "max_credits", "max_credits cannot be negative")
-	case limit > 0 && len(s.Keys(c.Actor.Org)) >= limit:
+	case limit > 0 && len(s.view.Keys(c.Actor.Org)) >= limit:
 		return refuse(compute.CodeForbidden, "too_many_keys",
 			"the organization has %d API keys, which is the limit", limit)
 	}
@@ -43,11 +43,11 @@ func (s *identity) createKey(c CreateKey) Result {
 	if !c.Actor.Root {
 		k.User = c.Actor.User
 	}
-	if _, member := s.Membership(k.Org, k.User); !member {
+	if _, member := s.view.Membership(k.Org, k.User); !member {
 		return refuse(compute.CodeInvalid, "not_a_member", "a key acts as a member of its organization")
 	}
-	k.CreatedAt, k.UpdatedAt = s.meta.Now, s.meta.Now
-	s.putKey(&k)
+	k.CreatedAt, k.UpdatedAt = s.view.meta.Now, s.view.meta.Now
+	s.view.putKey(&k)
 	if c.MaxCredits > 0 {
 		s.money.putBudget(&compute.Budget{Org: k.Org, Key: k.ID, MaxCredits: c.MaxCredits, Enforce: true})
 	}
@@ -65,7 +65,7 @@ func (s *identity) admitScopes(a Actor, wanted []compute.Scope) *compute.Error {
 			return compute.Errorf(compute.CodeInvalid, "there is no scope %.64q", string(scope)).Named("scope")
 		}
 	}
-	maker, ok := s.keys.Get(a.Key)
+	maker, ok := s.view.keys.Get(a.Key)
 	if a.Key.IsZero() || !ok || compute.Within(wanted, maker.Scopes) {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (s *identity) admitKeyOwner(a Actor, k *compute.Key) *compute.Error {
 
 // managedKey returns a key that the actor may manage.
 func (s *identity) managedKey(a Actor, id compute.KeyID) (compute.Key, *compute.Error) {
-	known, ok := s.Key(a.Org, id)
+	known, ok := s.view.Key(a.Org, id)
 	if !ok {
 		if refusal := s.access.admit(a); refusal != nil {
 			return compute.Key{}, refusal
@@ -108,10 +108,10 @@ func (s *identity) toggleKey(c ToggleKey) Result {
 	if refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	k.Active, k.UpdatedAt = !k.Active, s.meta.Now
-	s.putKey(&k)
+	k.Active, k.UpdatedAt = !k.Active, s.view.meta.Now
+	s.view.putKey(&k)
 	r := Result{ID: k.ID.UUID}
-	if s.Format() >= formatTrust {
+	if s.view.Format() >= formatTrust {
 		shown := k
 		shown.Lookup, shown.Hash = "", compute.Hash{}
 		r.Key = &shown
@@ -133,13 +133,13 @@ func (s *identity) regenerateKey(c RegenerateKey) Result {
 	if refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if _, taken := s.lookups.Get(c.Lookup); taken || c.Lookup == "" {
+	if _, taken := s.view.lookups.Get(c.Lookup); taken || c.Lookup == "" {
 		return refuse(compute.CodeConflict, "key_exists", "the key exists")
 	}
 	if refusal := s.admitScopes(c.Actor, k.Scopes); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if s.Format() >= formatLab && !c.Actor.Root && k.User != c.Actor.User {
+	if s.view.Format() >= formatLab && !c.Actor.Root && k.User != c.Actor.User {
 		if k.Personal {
 			return refuse(compute.CodeForbidden, "not_your_key",
 				"only its user gives a personal key a new value; an admin may disable or delete it")
@@ -147,8 +147,8 @@ func (s *identity) regenerateKey(c RegenerateKey) Result {
 		k.User = c.Actor.User // Otherwise the caller could use a member's greater rights.
 	}
 	k.Lookup, k.Prefix, k.Hash = c.Lookup, c.Prefix, c.Hash
-	k.UpdatedAt = s.meta.Now
-	s.putKey(&k)
+	k.UpdatedAt = s.view.meta.Now
+	s.view.putKey(&k)
 	return Result{ID: k.ID.UUID}
 }
 
@@ -161,25 +161,25 @@ func (s *identity) touchKeys(c TouchKeys) Result {
 	slices.SortFunc(ids, byKey)
 	var r Result
 	for _, id := range ids {
-		known, ok := s.keys.Get(id)
-		at := min(c.Used[id], s.meta.Now)
+		known, ok := s.view.keys.Get(id)
+		at := min(c.Used[id], s.view.meta.Now)
 		at -= at % compute.Instant(time.Minute/time.Millisecond)
 		if !ok || at <= known.LastUsedAt {
 			continue
 		}
 		k := *known
 		k.LastUsedAt = at
-		s.putKey(&k)
+		s.view.putKey(&k)
 		r.Count++
 	}
 	return r
 }
 
 func (s *identity) addSigningKey(c AddSigningKey) Result {
-	if _, known := s.signing.Get(c.Key.ID); known || c.Key.ID == "" {
+	if _, known := s.view.signing.Get(c.Key.ID); known || c.Key.ID == "" {
 		return refuse(compute.CodeConflict, "signing_key_exists", "the signing key exists")
 	}
-	if refusal := s.admitSealed(c.Key.Sealed); refusal != nil {
+	if refusal := s.view.admitSealed(c.Key.Sealed); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	s.putSigningKey(c.Key)
@@ -188,22 +188,22 @@ func (s *identity) addSigningKey(c AddSigningKey) Result {
 
 // putSigningKey stores k as the one that signs; the one before it retires.
 func (s *identity) putSigningKey(k compute.SigningKey) {
-	for _, known := range s.SigningKeys() {
+	for _, known := range s.view.SigningKeys() {
 		if known.RetiredAt.IsZero() {
 			retired := *known
-			retired.RetiredAt = max(s.meta.Now, 1)
-			s.signing.Put(&retired)
+			retired.RetiredAt = max(s.view.meta.Now, 1)
+			s.view.signing.Put(&retired)
 		}
 	}
-	k.CreatedAt, k.RetiredAt = s.meta.Now, 0
-	s.signing.Put(&k)
+	k.CreatedAt, k.RetiredAt = s.view.meta.Now, 0
+	s.view.signing.Put(&k)
 }
 
 // expireSigningKeys forgets keys of which no token is alive.
 func (s *identity) expireSigningKeys() {
-	for _, k := range s.SigningKeys() {
-		if !k.RetiredAt.IsZero() && s.meta.Now.Sub(k.RetiredAt) > retiredKeys {
-			s.signing.Drop(k.ID)
+	for _, k := range s.view.SigningKeys() {
+		if !k.RetiredAt.IsZero() && s.view.meta.Now.Sub(k.RetiredAt) > retiredKeys {
+			s.view.signing.Drop(k.ID)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (s *identity) sealWith(c SealWith) Result {
 	if len(c.Prefixes) == 0 || len(c.Prefixes) > maxSealing {
 		return refuse(compute.CodeInvalid, "sealing", "one or two keys seal")
 	}
-	if c.Before != (compute.Hash{}) && c.Before != SealingHash(s.meta.Sealing) {
+	if c.Before != (compute.Hash{}) && c.Before != SealingHash(s.view.meta.Sealing) {
 		return refuse(compute.CodeConflict, "rotation_in_progress",
 			"another rotation of the master key has begun: try again when it has ended")
 	}
@@ -106,7 +106,7 @@ func (s *identity) sealWith(c SealWith) Result {
 		}
 		sealing[i] = bytes.Clone(prefix)
 	}
-	s.meta.Sealing = sealing
+	s.view.meta.Sealing = sealing
 	return Result{}
 }
 
@@ -122,7 +122,7 @@ func (s *identity) resealKeys(c Reseal) Result {
 	var r Result
 	for i := range c.Keys {
 		k := &c.Keys[i]
-		if len(k.Sealed) > maxSealedKey || s.admitSealed(k.Sealed) != nil {
+		if len(k.Sealed) > maxSealedKey || s.view.admitSealed(k.Sealed) != nil {
 			continue
 		}
 		if s.resealKey(k) {
@@ -137,24 +137,24 @@ func (s *identity) resealKey(k *SealedKey) bool {
 	is := func(sealed []byte) bool { return len(sealed) > 0 && sha256.Sum256(sealed) == k.Before }
 	switch k.Kind {
 	case SealedData:
-		if known, ok := s.dataKeys.Get(k.Org); ok && is(known.Sealed) {
+		if known, ok := s.view.dataKeys.Get(k.Org); ok && is(known.Sealed) {
 			next := *known
 			next.Sealed = k.Sealed
-			s.dataKeys.Put(&next)
+			s.view.dataKeys.Put(&next)
 			return true
 		}
 	case SealedBucket:
-		if known, ok := s.buckets.Get(k.Org); ok && is(known.Sealed) {
+		if known, ok := s.view.buckets.Get(k.Org); ok && is(known.Sealed) {
 			next := *known
 			next.Sealed = k.Sealed
-			s.buckets.Put(&next)
+			s.view.buckets.Put(&next)
 			return true
 		}
 	case SealedSigning:
-		if known, ok := s.signing.Get(k.ID); ok && is(known.Sealed) {
+		if known, ok := s.view.signing.Get(k.ID); ok && is(known.Sealed) {
 			next := *known
 			next.Sealed = k.Sealed
-			s.signing.Put(&next)
+			s.view.signing.Put(&next)
 			return true
 		}
 	}

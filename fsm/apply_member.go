@@ -6,8 +6,8 @@ import (
 
 // joinUser records a user as a member of an organization that exists.
 func (s *identity) joinUser(c CreateUser, org compute.OrgID) Result {
-	_, userKnown := s.users.Get(c.User.ID)
-	_, emailTaken := s.emails.Get(c.User.Email)
+	_, userKnown := s.view.users.Get(c.User.ID)
+	_, emailTaken := s.view.emails.Get(c.User.Email)
 	switch {
 	case c.User.ID.IsZero() || c.User.Email == "":
 		return refuse(compute.CodeInvalid, "user", "a user needs an e-mail address")
@@ -19,9 +19,9 @@ func (s *identity) joinUser(c CreateUser, org compute.OrgID) Result {
 		return refuse(compute.CodeConflict, "email_taken", "the e-mail address is taken")
 	}
 	u := c.User
-	u.Active, u.CreatedAt = true, s.meta.Now
-	s.putUser(&u)
-	s.putMembership(&compute.Membership{Org: org, User: u.ID, Role: c.Role, Default: true, JoinedAt: s.meta.Now})
+	u.Active, u.CreatedAt = true, s.view.meta.Now
+	s.view.putUser(&u)
+	s.view.putMembership(&compute.Membership{Org: org, User: u.ID, Role: c.Role, Default: true, JoinedAt: s.view.meta.Now})
 	return Result{ID: u.ID.UUID}
 }
 
@@ -39,7 +39,7 @@ func (s *identity) setUser(c SetUser) Result {
 	if refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.users.Get(c.User)
+	known, ok := s.view.users.Get(c.User)
 	switch {
 	case !ok || !known.DeletedAt.IsZero():
 		return refuse(compute.CodeNotFound, "user_not_found", "there is no such user")
@@ -53,13 +53,13 @@ func (s *identity) setUser(c SetUser) Result {
 	}
 	if c.Disabled != nil {
 		u.Active = !*c.Disabled
-		for _, m := range s.Memberships(u.ID) {
+		for _, m := range s.view.Memberships(u.ID) {
 			if !u.Active {
 				s.dropInvites(m.Org, u.ID)
 			}
 		}
 	}
-	s.putUser(&u)
+	s.view.putUser(&u)
 	if c.Password != "" || !u.Active {
 		s.endLogins(u.ID, c.Keep)
 	}
@@ -71,14 +71,14 @@ func (s *identity) deleteUser(c DeleteUser) Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.users.Get(c.Actor.User)
+	known, ok := s.view.users.Get(c.Actor.User)
 	if !ok {
 		return refuse(compute.CodeNotFound, "user_not_found", "there is no such user")
 	}
-	joined := s.Memberships(known.ID)
+	joined := s.view.Memberships(known.ID)
 	for _, m := range joined {
-		org, _ := s.orgs.Get(m.Org)
-		if alone := len(s.Members(m.Org)) == 1; !alone && s.lastOwner(m) {
+		org, _ := s.view.orgs.Get(m.Org)
+		if alone := len(s.view.Members(m.Org)) == 1; !alone && s.lastOwner(m) {
 			return refuse(compute.CodeConflict, "last_owner",
 				"you are the only owner of %s: make somebody else an owner first, or delete it", org.Slug)
 		} else if live := s.countLive(m.Org); alone && live > 0 {
@@ -86,7 +86,7 @@ func (s *identity) deleteUser(c DeleteUser) Result {
 		}
 	}
 	for _, m := range joined {
-		if len(s.Members(m.Org)) == 1 {
+		if len(s.view.Members(m.Org)) == 1 {
 			s.endOrg(m.Org)
 		} else {
 			s.leave(m)
@@ -94,8 +94,8 @@ func (s *identity) deleteUser(c DeleteUser) Result {
 	}
 	s.money.dropBudgetsOf(known.ID)
 	s.endLogins(known.ID, compute.UUID{})
-	s.putUser(&compute.User{
-		ID: known.ID, Email: "deleted " + known.ID.String(), CreatedAt: known.CreatedAt, DeletedAt: s.meta.Now,
+	s.view.putUser(&compute.User{
+		ID: known.ID, Email: "deleted " + known.ID.String(), CreatedAt: known.CreatedAt, DeletedAt: s.view.meta.Now,
 	})
 	return Result{ID: known.ID.UUID}
 }
@@ -104,11 +104,11 @@ func (s *identity) deleteUser(c DeleteUser) Result {
 // the same logins, except those of the family keep.
 func (s *identity) endLogins(user compute.UserID, keep compute.UUID) {
 	var ended []compute.UUID
-	for k := range s.logins.Keys(family{id: user.UUID}) {
+	for k := range s.view.logins.Keys(family{id: user.UUID}) {
 		if k.id != user.UUID {
 			break
 		}
-		if t, ok := s.Refresh(k.token); ok && t.Family != keep {
+		if t, ok := s.view.Refresh(k.token); ok && t.Family != keep {
 			ended = append(ended, t.Family)
 		}
 	}
@@ -122,9 +122,9 @@ func (s *identity) setMember(c SetMember) Result {
 	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActSetRole); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	org, orgKnown := s.orgs.Get(c.Org)
-	user, userKnown := s.users.Get(c.User)
-	known, member := s.Membership(c.Org, c.User)
+	org, orgKnown := s.view.orgs.Get(c.Org)
+	user, userKnown := s.view.users.Get(c.User)
+	known, member := s.view.Membership(c.Org, c.User)
 	if !member && s.access.admitOperator(c.Actor) != nil {
 		return refuseMember()
 	}
@@ -137,7 +137,7 @@ func (s *identity) setMember(c SetMember) Result {
 		return refuseLastOwner()
 	}
 	m := compute.Membership{
-		Org: c.Org, User: c.User, Default: len(s.Memberships(c.User)) == 0, JoinedAt: s.meta.Now,
+		Org: c.Org, User: c.User, Default: len(s.view.Memberships(c.User)) == 0, JoinedAt: s.view.meta.Now,
 	}
 	if member {
 		m = *known
@@ -146,13 +146,13 @@ func (s *identity) setMember(c SetMember) Result {
 		s.dropInvites(c.Org, c.User) // The user may no longer invite with the earlier role.
 	}
 	m.Role = c.Role
-	s.putMembership(&m)
+	s.view.putMembership(&m)
 	return Result{ID: c.User.UUID}
 }
 
 // removeMember ends a membership. Another one of the user becomes the default.
 func (s *identity) removeMember(c RemoveMember) Result {
-	known, member := s.Membership(c.Org, c.User)
+	known, member := s.view.Membership(c.Org, c.User)
 	act := compute.ActUse // Leave.
 	if c.Actor.Root || c.Actor.User != c.User {
 		act = compute.ActRemoveMember
@@ -177,18 +177,18 @@ func (s *identity) removeMember(c RemoveMember) Result {
 // membership of the user becomes the default. The member's budget stays: leaving and
 // returning would lift it otherwise.
 func (s *identity) leave(m *compute.Membership) {
-	for _, k := range s.Keys(m.Org) {
+	for _, k := range s.view.Keys(m.Org) {
 		if k.User == m.User {
 			s.dropKey(k.ID)
 		}
 	}
 	s.dropVariables(m.Org, m.User)
 	s.dropInvites(m.Org, m.User)
-	s.dropMembership(m.Org, m.User)
-	if left := s.Memberships(m.User); m.Default && len(left) > 0 {
+	s.view.dropMembership(m.Org, m.User)
+	if left := s.view.Memberships(m.User); m.Default && len(left) > 0 {
 		first := *left[0]
 		first.Default = true
-		s.putMembership(&first)
+		s.view.putMembership(&first)
 	}
 }
 
@@ -197,7 +197,7 @@ func (s *identity) lastOwner(m *compute.Membership) bool {
 	if m.Role != compute.OrgOwner {
 		return false
 	}
-	for _, other := range s.Members(m.Org) {
+	for _, other := range s.view.Members(m.Org) {
 		if other.Role == compute.OrgOwner && other.User != m.User {
 			return false
 		}

@@ -40,7 +40,7 @@ func (s *deployment) setModel(c SetModel) Result {
 		return Result{Refusal: refusal}
 	}
 	e, refusal := s.deploymentOf(c.Deployment)
-	known, there := s.models.Get(c.ID)
+	known, there := s.view.models.Get(c.ID)
 	switch {
 	case !compute.ValidModelID(c.ID):
 		return refuse(compute.CodeInvalid, "model_id",
@@ -53,17 +53,17 @@ func (s *deployment) setModel(c SetModel) Result {
 		return Result{Refusal: refusal}
 	case e.Stop != compute.StopNone:
 		return refuse(compute.CodeConflict, "deployment_ends", "the deployment ends: publish another one")
-	case !there && s.models.Len() >= compute.MaxModels:
+	case !there && s.view.models.Len() >= compute.MaxModels:
 		return refuse(compute.CodeForbidden, "too_many_models", "there are at most %d models: remove one",
 			compute.MaxModels)
 	}
 	m := &compute.Model{
-		ID: c.ID, Deployment: e.ID, Org: e.Org, Prices: c.Prices, CreatedAt: s.meta.Now, ChangedAt: s.meta.Now,
+		ID: c.ID, Deployment: e.ID, Org: e.Org, Prices: c.Prices, CreatedAt: s.view.meta.Now, ChangedAt: s.view.meta.Now,
 	}
 	if there {
 		m.CreatedAt = known.CreatedAt
 	}
-	s.models.Put(m)
+	s.view.models.Put(m)
 	return Result{Execution: e.ID}
 }
 
@@ -72,11 +72,11 @@ func (s *deployment) removeModel(c RemoveModel) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	m, ok := s.models.Get(c.ID)
+	m, ok := s.view.models.Get(c.ID)
 	if !ok {
 		return refuse(compute.CodeNotFound, "model_not_found", "no model is published under this id")
 	}
-	s.models.Drop(c.ID)
+	s.view.models.Drop(c.ID)
 	return Result{Execution: m.Deployment}
 }
 
@@ -95,8 +95,8 @@ func (v *modelTables) admitEnd(e *compute.Execution) *compute.Error {
 
 // checkModels checks that published models have a deployment that goes on.
 func (v checker) checkModels() error {
-	for m := range v.models.Values() {
-		e, ok := v.executions.Get(m.Deployment)
+	for m := range v.view.models.Values() {
+		e, ok := v.view.executions.Get(m.Deployment)
 		if !compute.ValidModelID(m.ID) || !m.Prices.Valid() || !ok || e.Deployment == nil || e.Org != m.Org {
 			return fmt.Errorf("model %q has no deployment, or a bad price", m.ID)
 		}

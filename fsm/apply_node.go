@@ -32,14 +32,14 @@ func (s *membership) registerNode(c RegisterNode) Result {
 	switch {
 	case id.IsZero():
 		return refuse(compute.CodeInvalid, "no_node_id", "a node needs an identifier")
-	case s.RemovedNode(id):
+	case s.view.RemovedNode(id):
 		return refuse(compute.CodeForbidden, "node_removed",
 			"this node was removed from the cluster and needs a new identity")
 	}
 	if refusal := s.tooOld(c.Node); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if known, ok := s.nodes.Get(id); ok {
+	if known, ok := s.view.nodes.Get(id); ok {
 		if c.Node.Role != known.Role {
 			return otherRole(known.Role, c.Node.Role)
 		}
@@ -48,17 +48,17 @@ func (s *membership) registerNode(c RegisterNode) Result {
 		}
 		return s.renewNode(known, c.Node)
 	}
-	if s.nodes.Len() >= maxNodes {
+	if s.view.nodes.Len() >= maxNodes {
 		return refuse(compute.CodeForbidden, "too_many_nodes", "the cluster has %d nodes", maxNodes)
 	}
-	if !c.First || s.nodes.Len() > 0 {
+	if !c.First || s.view.nodes.Len() > 0 {
 		if refusal := s.spendToken(c); refusal != nil {
 			return Result{Refusal: refusal}
 		}
 	}
 	n := identityOf(c.Node)
-	n.JoinedAt, n.ChangedAt = s.meta.Now, s.meta.Now
-	s.nodes.put(&n)
+	n.JoinedAt, n.ChangedAt = s.view.meta.Now, s.view.meta.Now
+	s.view.nodes.put(&n)
 	return Result{ID: id.UUID}
 }
 
@@ -71,11 +71,11 @@ func (s *membership) readmit(known *compute.Node, c RegisterNode) *compute.Error
 	if c.TokenID == "" {
 		return nil // A member, by its certificate.
 	}
-	a, ok := s.admitted.Get(known.ID)
+	a, ok := s.view.admitted.Get(known.ID)
 	if ok = ok && a.TokenID == c.TokenID; ok && (a.Key == c.Key || a.Key == compute.Hash{}) {
 		refusal := s.checkToken(c)
 		if refusal == nil && a.Key != c.Key { // The first repeat sets it: an older version kept no key.
-			s.admitted.Put(&admission{known.ID, c.TokenID, c.Key})
+			s.view.admitted.Put(&admission{known.ID, c.TokenID, c.Key})
 		}
 		return refusal
 	}
@@ -112,7 +112,7 @@ func (s *membership) renewNode(known *compute.Node, said compute.Node) Result {
 	n.Name, n.API, n.RPC, n.Gossip = said.Name, said.API, said.RPC, said.Gossip
 	n.Metrics, n.Version, n.Format = said.Metrics, said.Version, said.Format
 	n.InventoryVersion = 0 // It may have restarted, and then counts from the start.
-	s.nodes.put(&n)
+	s.view.nodes.put(&n)
 	return Result{ID: n.ID.UUID, Repeat: true}
 }
 
@@ -121,15 +121,15 @@ func (s *membership) spendToken(c RegisterNode) *compute.Error {
 	if refusal := s.checkToken(c); refusal != nil {
 		return refusal
 	}
-	known, _ := s.joins.Get(c.TokenID)
+	known, _ := s.view.joins.Get(c.TokenID)
 	if known.Uses < 1 {
 		return compute.Errorf(compute.CodeForbidden,
 			"the join token has been used up: make another with berth admin token create").Named("token_spent")
 	}
 	t := *known
 	t.Uses--
-	s.joins.Put(&t)
-	s.admitted.Put(&admission{c.Node.ID, c.TokenID, c.Key})
+	s.view.joins.Put(&t)
+	s.view.admitted.Put(&admission{c.Node.ID, c.TokenID, c.Key})
 	return nil
 }
 
@@ -149,12 +149,12 @@ func (s *membership) checkToken(c RegisterNode) *compute.Error {
 	forbid := func(detail, format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeForbidden, format, args...).Named(detail)
 	}
-	known, ok := s.joins.Get(c.TokenID)
+	known, ok := s.view.joins.Get(c.TokenID)
 	switch {
 	case !ok || known.Hash != c.TokenHash:
 		return forbid("token_unknown",
 			"the join token is not known to this cluster: make one there with berth admin token create")
-	case known.ExpiresAt <= s.meta.Now:
+	case known.ExpiresAt <= s.view.meta.Now:
 		return forbid("token_expired",
 			"the join token expired at %s: make another with berth admin token create", known.ExpiresAt)
 	case known.Role != c.Node.Role:
@@ -169,35 +169,35 @@ func (s *membership) createJoinToken(c CreateJoinToken) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	_, known := s.joins.Get(c.Token.ID)
+	_, known := s.view.joins.Get(c.Token.ID)
 	switch {
 	case c.Token.ID == "" || c.Token.Uses < 1 || c.Token.Uses > maxTokenUses:
 		return refuse(compute.CodeInvalid, "token_uses",
 			"a join token has 1 to %d uses", maxTokenUses)
-	case c.Token.ExpiresAt <= s.meta.Now:
+	case c.Token.ExpiresAt <= s.view.meta.Now:
 		return refuse(compute.CodeInvalid, "token_expired",
 			"the join token has expired already, by the cluster's clock: make one with berth admin token create, at a node "+
 				"whose clock is right (timedatectl set-ntp true), or with a longer --ttl")
-	case s.joins.Len() >= maxTokens:
+	case s.view.joins.Len() >= maxTokens:
 		return refuse(compute.CodeForbidden, "too_many_tokens", "there are %d join tokens", maxTokens)
 	case known:
 		return refuse(compute.CodeConflict, "token_exists", "there is a join token with this name")
 	}
-	s.joins.Put(&c.Token)
+	s.view.joins.Put(&c.Token)
 	return Result{}
 }
 
 // expireTokens forgets join tokens that expired long ago.
 func (s *membership) expireTokens() {
-	limit := s.meta.Now.Add(-tokenMemory)
+	limit := s.view.meta.Now.Add(-tokenMemory)
 	var old []string
-	for t := range s.joins.Values() {
+	for t := range s.view.joins.Values() {
 		if t.ExpiresAt < limit {
 			old = append(old, t.ID)
 		}
 	}
 	for _, id := range old {
-		s.joins.Drop(id)
+		s.view.joins.Drop(id)
 	}
 }
 
@@ -205,20 +205,20 @@ func (s *membership) expireTokens() {
 // begins that has more of it.
 func (s *membership) forgetInventories() {
 	var nodes []*compute.Node
-	for n := range s.nodes.Values() {
+	for n := range s.view.nodes.Values() {
 		nodes = append(nodes, n)
 	}
 	for _, known := range nodes {
 		n := *known
 		n.InventoryVersion = 0
-		s.nodes.put(&n)
+		s.view.nodes.put(&n)
 	}
 }
 
 // setInventory records the hardware of a node. The use of each GPU, which the state
 // counts itself, stays.
 func (s *membership) setInventory(c SetInventory) Result {
-	known, ok := s.nodes.Get(c.Inventory.Node)
+	known, ok := s.view.nodes.Get(c.Inventory.Node)
 	if !ok {
 		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
 	}
@@ -232,16 +232,16 @@ func (s *membership) setInventory(c SetInventory) Result {
 	n.InventoryVersion = c.Inventory.Version
 	n.VCPUMilli, n.MemoryMiB = c.Inventory.VCPUMilli, c.Inventory.MemoryMiB
 	n.GPUs = mergeGPUs(known.GPUs, c.Inventory.GPUs)
-	if s.Format() >= formatImports {
+	if s.view.Format() >= formatImports {
 		n.Gaps = c.Inventory.Gaps
 	}
-	if s.Format() >= formatLab {
+	if s.view.Format() >= formatLab {
 		n.ScratchMiB, n.Offers = c.Inventory.ScratchMiB, c.Inventory.Offers
 	}
-	if s.Format() >= formatRotation {
+	if s.view.Format() >= formatRotation {
 		n.EngineFault = c.Inventory.EngineFault
 	}
-	s.nodes.put(&n)
+	s.view.nodes.put(&n)
 	if known.VCPUMilli == 0 && known.MemoryMiB == 0 && len(known.GPUs) == 0 {
 		s.widen(&n)
 	} else {
@@ -334,7 +334,7 @@ func mergeGPUs(known, reported []compute.GPU) []compute.GPU {
 // setNodeState records whether the leader hears a node, and notes it in the
 // executions on that node.
 func (s *membership) setNodeState(c SetNodeState) Result {
-	known, ok := s.nodes.Get(c.Node)
+	known, ok := s.view.nodes.Get(c.Node)
 	switch {
 	case !ok:
 		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
@@ -344,14 +344,14 @@ func (s *membership) setNodeState(c SetNodeState) Result {
 		return Result{Repeat: true}
 	}
 	n := *known
-	n.State, n.ChangedAt = c.State, s.meta.Now
-	s.nodes.put(&n)
+	n.State, n.ChangedAt = c.State, s.view.meta.Now
+	s.view.nodes.put(&n)
 	s.judgeBrake()
 	from, to := compute.ReasonNone, compute.ReasonNodeUnreached
 	if c.State == compute.NodeUp {
 		from, to = to, from
 	}
-	for _, w := range s.Work(n.ID) {
+	for _, w := range s.view.Work(n.ID) {
 		if w.Execution.Reason == from {
 			e := *w.Execution
 			e.Reason = to
@@ -365,28 +365,28 @@ func (s *membership) removeNode(c RemoveNode) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.nodes.Get(c.Node)
+	known, ok := s.view.nodes.Get(c.Node)
 	if !ok {
 		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
 	}
-	if known.Role == compute.RoleServer && s.Format() >= formatTrust && s.servers() == 1 {
+	if known.Role == compute.RoleServer && s.view.Format() >= formatTrust && s.servers() == 1 {
 		return refuse(compute.CodeConflict, "last_server",
 			"it is the last server, which holds the state: have another one join first")
 	}
-	if n := len(s.Work(c.Node)); n > 0 {
+	if n := len(s.view.Work(c.Node)); n > 0 {
 		return refuse(compute.CodeConflict, "node_busy",
 			"the node still has %d executions; drain it first", n)
 	}
 	for _, id := range c.Beside {
-		if _, ok := s.nodes.Get(id); !ok {
+		if _, ok := s.view.nodes.Get(id); !ok {
 			return refuse(compute.CodeConflict, "copies_missing",
 				"node %s has left meanwhile, with copies that were counted on; repeat it", id)
 		}
 	}
-	s.nodes.drop(c.Node)
+	s.view.nodes.drop(c.Node)
 	s.forgetNode(c.Node)
-	s.admitted.Drop(c.Node)
-	s.removed.Put(&removedNode{c.Node, s.meta.Now})
+	s.view.admitted.Drop(c.Node)
+	s.view.removed.Put(&removedNode{c.Node, s.view.meta.Now})
 	s.judgeBrake()
 	s.reshape()
 	return Result{ID: c.Node.UUID}
@@ -395,7 +395,7 @@ func (s *membership) removeNode(c RemoveNode) Result {
 // servers returns how many servers there are.
 func (s *membership) servers() int {
 	n := 0
-	for node := range s.nodes.Values() {
+	for node := range s.view.nodes.Values() {
 		if node.Role == compute.RoleServer {
 			n++
 		}

@@ -23,18 +23,18 @@ func (s *object) createBucket(c CreateBucket) Result {
 	if len(c.Bucket.Sealed) == 0 {
 		return refuse(compute.CodeInvalid, "bucket", "a bucket needs a key")
 	}
-	known, ok := s.buckets.Get(c.Actor.Org)
+	known, ok := s.view.buckets.Get(c.Actor.Org)
 	if ok && len(known.Sealed) > 0 {
 		return Result{Repeat: true}
 	}
-	if refusal := s.admitSealed(c.Bucket.Sealed); refusal != nil {
+	if refusal := s.view.admitSealed(c.Bucket.Sealed); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	b := compute.Bucket{Org: c.Actor.Org, Sealed: c.Bucket.Sealed, CreatedAt: s.meta.Now}
+	b := compute.Bucket{Org: c.Actor.Org, Sealed: c.Bucket.Sealed, CreatedAt: s.view.meta.Now}
 	if ok { // An operator has set limits before.
 		b.MaxBytes, b.MaxObjects, b.UserMaxBytes = known.MaxBytes, known.MaxObjects, known.UserMaxBytes
 	}
-	s.buckets.Put(&b)
+	s.view.buckets.Put(&b)
 	return Result{}
 }
 
@@ -52,15 +52,15 @@ func (s *object) put(c PutObject) Result {
 		return Result{Refusal: refusal}
 	}
 	o := c.Object
-	o.Org, o.User, o.At, o.Type = c.Actor.Org, c.Actor.User, s.meta.Now, unique.Make(o.Type).Value()
-	known, _ := s.objects.Get(objectKeyOf(&o))
+	o.Org, o.User, o.At, o.Type = c.Actor.Org, c.Actor.User, s.view.meta.Now, unique.Make(o.Type).Value()
+	known, _ := s.view.objects.Get(objectKeyOf(&o))
 	if refusal := s.checkObject(&c, &o, known); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	var upload *compute.ObjectUpload
 	if !c.Upload.IsZero() {
 		var ok bool
-		if upload, ok = s.ObjectUpload(c.Actor.Org, c.Upload); !ok {
+		if upload, ok = s.view.ObjectUpload(c.Actor.Org, c.Upload); !ok {
 			return noObjectUpload()
 		}
 		if upload.Revision != c.Revision {
@@ -71,9 +71,9 @@ func (s *object) put(c PutObject) Result {
 		return Result{Refusal: refusal}
 	}
 	if upload != nil {
-		s.dropObjectUpload(upload)
+		s.view.dropObjectUpload(upload)
 	}
-	s.putObject(&o)
+	s.view.putObject(&o)
 	return Result{}
 }
 
@@ -85,11 +85,11 @@ func (s *object) checkObject(c *PutObject, o, known *compute.Object) *compute.Er
 		o.Whole && o.Size > compute.MaxChunk || len(o.Type) > compute.MaxObjectType || o.Parts < 0 {
 		return compute.Errorf(compute.CodeInvalid, "the object %.200q is not well formed: %s", o.Key, bad).Named("object")
 	}
-	if s.Bucket(o.Org) == nil {
+	if s.view.Bucket(o.Org) == nil {
 		return compute.Errorf(compute.CodeConflict, "the organization has no bucket yet").Named("no_bucket")
 	}
 	if c.From != "" { // Its blobs are only kept while it is there.
-		if from, ok := s.Object(o.Org, c.From); !ok || from.Blob != c.FromBlob {
+		if from, ok := s.view.Object(o.Org, c.From); !ok || from.Blob != c.FromBlob {
 			return compute.Errorf(compute.CodeNotFound, "There is no such file any more.").Named("file_not_found")
 		}
 	}
@@ -109,7 +109,7 @@ func errPrecondition(why string) *compute.Error {
 
 // checkCapacity refuses an object for which the bucket has no capacity left.
 func (s *object) checkCapacity(o, known *compute.Object, upload *compute.ObjectUpload) *compute.Error {
-	b, all, own := s.Bucket(o.Org), s.ObjectUse(o.Org, compute.UserID{}), s.ObjectUse(o.Org, o.User)
+	b, all, own := s.view.Bucket(o.Org), s.view.ObjectUse(o.Org, compute.UserID{}), s.view.ObjectUse(o.Org, o.User)
 	more, ownMore, count := o.Size, o.Size, 1
 	if known != nil {
 		more, count = more-known.Size, 0
@@ -118,14 +118,14 @@ func (s *object) checkCapacity(o, known *compute.Object, upload *compute.ObjectU
 		}
 	}
 	if upload != nil { // Its parts are counted already.
-		for p := range s.ObjectParts(upload.ID, 0) {
+		for p := range s.view.ObjectParts(upload.ID, 0) {
 			more -= p.Size
 			if upload.User == o.User {
 				ownMore -= p.Size
 			}
 		}
 	}
-	replaces := count == 0 && s.Format() >= formatRotation // Allowed also beyond a limit that was lowered.
+	replaces := count == 0 && s.view.Format() >= formatRotation // Allowed also beyond a limit that was lowered.
 	if all.Objects+count > b.ObjectLimit() && !replaces {
 		return compute.Errorf(compute.CodeForbidden,
 			"The organization has %d files, which is the most: delete some.", all.Objects).Named("storage_quota_exceeded")
@@ -159,7 +159,7 @@ func (s *object) remove(c DeleteObjects) Result {
 	}
 	keys := c.Keys
 	if c.Prefix != "" {
-		for o := range s.Objects(c.Actor.Org, c.Prefix) {
+		for o := range s.view.Objects(c.Actor.Org, c.Prefix) {
 			if len(keys) == MaxObjectDeletes || !strings.HasPrefix(o.Key, c.Prefix) {
 				break
 			}
@@ -169,8 +169,8 @@ func (s *object) remove(c DeleteObjects) Result {
 	removed := 0
 	for _, key := range keys {
 		k := objectKey{c.Actor.Org.UUID, key}
-		if known, ok := s.objects.Get(k); ok && (c.Match == "" || known.Tag() == c.Match) {
-			s.dropObject(k)
+		if known, ok := s.view.objects.Get(k); ok && (c.Match == "" || known.Tag() == c.Match) {
+			s.view.dropObject(k)
 			removed++
 		}
 	}
@@ -187,23 +187,23 @@ func (s *object) start(c StartObjectUpload) Result {
 	if u.Key != "" {
 		bad = compute.BadObjectKey(u.Key)
 	}
-	if bad != "" || u.ID.IsZero() || s.objectUploads.Has(u.ID) || len(u.Meta) > compute.MaxObjectMeta {
+	if bad != "" || u.ID.IsZero() || s.view.objectUploads.Has(u.ID) || len(u.Meta) > compute.MaxObjectMeta {
 		return refuse(compute.CodeInvalid, "object_upload", "the upload of %.200q is not well formed: %s", u.Key, bad)
 	}
-	if s.Bucket(c.Actor.Org) == nil {
+	if s.view.Bucket(c.Actor.Org) == nil {
 		return refuse(compute.CodeConflict, "no_bucket", "the organization has no bucket yet")
 	}
 	count := 0
-	for range s.ObjectUploads(c.Actor.Org) {
+	for range s.view.ObjectUploads(c.Actor.Org) {
 		count++
 	}
 	if count >= compute.MaxObjectUploads {
 		return refuse(compute.CodeForbidden, "too_many_uploads",
 			"The organization has %d uploads in parts, which is the most: complete or abort some.", count)
 	}
-	s.putObjectUpload(&compute.ObjectUpload{
+	s.view.putObjectUpload(&compute.ObjectUpload{
 		ID: u.ID, Org: c.Actor.Org, User: c.Actor.User, Key: u.Key, Meta: u.Meta,
-		CreatedAt: s.meta.Now, TouchedAt: s.meta.Now,
+		CreatedAt: s.view.meta.Now, TouchedAt: s.view.meta.Now,
 	})
 	return Result{ID: u.ID.UUID}
 }
@@ -213,7 +213,7 @@ func (s *object) putPart(c PutObjectPart) Result {
 	if refusal := s.admit(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.ObjectUpload(c.Actor.Org, c.Part.Upload)
+	known, ok := s.view.ObjectUpload(c.Actor.Org, c.Part.Upload)
 	if !ok {
 		return noObjectUpload()
 	}
@@ -224,20 +224,20 @@ func (s *object) putPart(c PutObjectPart) Result {
 			p.Number, p.Size, compute.MaxObjectParts)
 	}
 	more := p.Size
-	if old, ok := s.objectParts.Get(numberKey{p.Upload.UUID, uint64(p.Number)}); ok {
+	if old, ok := s.view.objectParts.Get(numberKey{p.Upload.UUID, uint64(p.Number)}); ok {
 		more -= old.Size
 	}
-	all, own := s.ObjectUse(known.Org, compute.UserID{}), s.ObjectUse(known.Org, known.User)
-	if b := s.Bucket(known.Org); b != nil {
+	all, own := s.view.ObjectUse(known.Org, compute.UserID{}), s.view.ObjectUse(known.Org, known.User)
+	if b := s.view.Bucket(known.Org); b != nil {
 		if refusal := s.checkBytes(b, all.Bytes+more, more, own.Bytes+more, more); refusal != nil {
 			return Result{Refusal: refusal}
 		}
 	}
-	p.At = s.meta.Now
-	s.putObjectPart(&p)
+	p.At = s.view.meta.Now
+	s.view.putObjectPart(&p)
 	u := *known
-	u.TouchedAt, u.Revision = s.meta.Now, u.Revision+1
-	s.putObjectUpload(&u)
+	u.TouchedAt, u.Revision = s.view.meta.Now, u.Revision+1
+	s.view.putObjectUpload(&u)
 	return Result{ID: u.ID.UUID, Count: int(u.Revision)}
 }
 
@@ -252,11 +252,11 @@ func (s *object) abort(c AbortObjectUpload) Result {
 	if refusal := s.admit(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	u, ok := s.ObjectUpload(c.Actor.Org, c.Upload)
+	u, ok := s.view.ObjectUpload(c.Actor.Org, c.Upload)
 	if !ok {
 		return noObjectUpload()
 	}
-	s.dropObjectUpload(u)
+	s.view.dropObjectUpload(u)
 	return Result{ID: u.ID.UUID}
 }
 
@@ -265,28 +265,28 @@ func (s *object) setLimits(c SetBucketLimits) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	o, ok := s.orgs.Get(c.Org)
+	o, ok := s.view.orgs.Get(c.Org)
 	if !ok || !o.DeletedAt.IsZero() {
 		return refuse(compute.CodeNotFound, "org_not_found", "There is no such organization.")
 	}
 	if c.MaxBytes < 0 || c.MaxObjects < 0 || c.UserMaxBytes < 0 {
 		return refuse(compute.CodeInvalid, "storage_limit", "A limit is at least 0, which is none.")
 	}
-	b := compute.Bucket{Org: c.Org, CreatedAt: s.meta.Now}
-	if known, ok := s.buckets.Get(c.Org); ok {
+	b := compute.Bucket{Org: c.Org, CreatedAt: s.view.meta.Now}
+	if known, ok := s.view.buckets.Get(c.Org); ok {
 		b = *known
 	}
 	b.MaxBytes, b.MaxObjects, b.UserMaxBytes = c.MaxBytes, c.MaxObjects, c.UserMaxBytes
-	s.buckets.Put(&b)
+	s.view.buckets.Put(&b)
 	return Result{}
 }
 
 // endBucket makes the objects of an organization unreadable. Tick removes them.
 func (s *object) endBucket(org compute.OrgID) {
-	if known, ok := s.buckets.Get(org); ok {
+	if known, ok := s.view.buckets.Get(org); ok {
 		b := *known
 		b.Sealed = nil
-		s.buckets.Put(&b)
+		s.view.buckets.Put(&b)
 	}
 }
 
@@ -295,8 +295,8 @@ func (s *object) endBucket(org compute.OrgID) {
 func (s *object) expire() {
 	for range maxUploadSweep {
 		var due compute.ObjectUploadID
-		for k := range s.endingUploads.All() {
-			if k.at <= s.meta.Now {
+		for k := range s.view.endingUploads.All() {
+			if k.at <= s.view.meta.Now {
 				copy(due.UUID[:], k.id[:])
 			}
 			break
@@ -304,12 +304,12 @@ func (s *object) expire() {
 		if due.IsZero() {
 			break
 		}
-		u, _ := s.objectUploads.Get(due)
-		s.dropObjectUpload(u)
+		u, _ := s.view.objectUploads.Get(due)
+		s.view.dropObjectUpload(u)
 	}
 	left := maxObjectSweep
-	for _, b := range slices.Collect(s.buckets.Values()) {
-		if o, ok := s.orgs.Get(b.Org); ok && !o.DeletedAt.IsZero() {
+	for _, b := range slices.Collect(s.view.buckets.Values()) {
+		if o, ok := s.view.orgs.Get(b.Org); ok && !o.DeletedAt.IsZero() {
 			left = s.drain(b.Org, left)
 		}
 	}
@@ -318,21 +318,21 @@ func (s *object) expire() {
 // drain removes up to left records of an organization that has ended, and its bucket
 // when there are no more. It returns how many more may be removed.
 func (s *object) drain(org compute.OrgID, left int) int {
-	for _, u := range slices.Collect(s.ObjectUploads(org)) {
-		s.dropObjectUpload(u)
+	for _, u := range slices.Collect(s.view.ObjectUploads(org)) {
+		s.view.dropObjectUpload(u)
 	}
 	var keys []objectKey
-	for o := range s.Objects(org, "") {
+	for o := range s.view.Objects(org, "") {
 		if len(keys) == left {
 			break
 		}
 		keys = append(keys, objectKeyOf(o))
 	}
 	for _, k := range keys {
-		s.dropObject(k)
+		s.view.dropObject(k)
 	}
-	if s.ObjectUse(org, compute.UserID{}) == (compute.ObjectUse{}) {
-		s.buckets.Drop(org)
+	if s.view.ObjectUse(org, compute.UserID{}) == (compute.ObjectUse{}) {
+		s.view.buckets.Drop(org)
 	}
 	return left - len(keys)
 }

@@ -16,13 +16,13 @@ func (s *identity) createUser(c CreateUser) Result {
 
 // newUser records a user, in an organization that exists or is made too.
 func (s *identity) newUser(c CreateUser) Result {
-	if existing, ok := s.OrgBySlug(c.Org.Slug); c.Join && ok {
+	if existing, ok := s.view.OrgBySlug(c.Org.Slug); c.Join && ok {
 		return s.joinUser(c, existing.ID)
 	}
-	_, userKnown := s.users.Get(c.User.ID)
-	_, orgKnown := s.orgs.Get(c.Org.ID)
-	_, emailTaken := s.emails.Get(c.User.Email)
-	_, slugTaken := s.slugs.Get(c.Org.Slug)
+	_, userKnown := s.view.users.Get(c.User.ID)
+	_, orgKnown := s.view.orgs.Get(c.Org.ID)
+	_, emailTaken := s.view.emails.Get(c.User.Email)
+	_, slugTaken := s.view.slugs.Get(c.Org.Slug)
 	switch {
 	case c.User.ID.IsZero() || c.Org.ID.IsZero() || c.User.Email == "" || c.Org.Slug == "":
 		return refuse(compute.CodeInvalid, "user", "a user needs an e-mail address and an organization")
@@ -34,14 +34,14 @@ func (s *identity) newUser(c CreateUser) Result {
 		return refuseSlug(c.Org.Slug)
 	}
 	u, o := c.User, c.Org
-	u.Active, u.CreatedAt, o.CreatedAt, o.Signing = true, s.meta.Now, s.meta.Now, nil
-	s.putUser(&u)
-	s.putOrg(&o)
-	s.putMembership(&compute.Membership{
-		Org: o.ID, User: u.ID, Role: compute.OrgOwner, Default: true, JoinedAt: s.meta.Now,
+	u.Active, u.CreatedAt, o.CreatedAt, o.Signing = true, s.view.meta.Now, s.view.meta.Now, nil
+	s.view.putUser(&u)
+	s.view.putOrg(&o)
+	s.view.putMembership(&compute.Membership{
+		Org: o.ID, User: u.ID, Role: compute.OrgOwner, Default: true, JoinedAt: s.view.meta.Now,
 	})
-	s.money.putAccount(&compute.Account{Org: o.ID, UpdatedAt: s.meta.Now})
-	if amount := s.meta.Settings.SignupGrant; amount > 0 {
+	s.money.putAccount(&compute.Account{Org: o.ID, UpdatedAt: s.view.meta.Now})
+	if amount := s.view.meta.Settings.SignupGrant; amount > 0 {
 		s.money.post(compute.LedgerEntry{
 			Org: o.ID, Kind: compute.LedgerGrant, Amount: amount, Note: "sign-up grant",
 		})
@@ -54,11 +54,11 @@ func (s *identity) createOrg(c CreateOrg) Result {
 	if refusal := s.access.admitPerson(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	user, person := s.users.Get(c.Actor.User)
-	_, known := s.orgs.Get(c.Org.ID)
-	_, taken := s.slugs.Get(c.Org.Slug)
+	user, person := s.view.users.Get(c.Actor.User)
+	_, known := s.view.orgs.Get(c.Org.ID)
+	_, taken := s.view.slugs.Get(c.Org.Slug)
 	owned := 0
-	for _, m := range s.Memberships(c.Actor.User) {
+	for _, m := range s.view.Memberships(c.Actor.User) {
 		if m.Role == compute.OrgOwner {
 			owned++
 		}
@@ -76,15 +76,15 @@ func (s *identity) createOrg(c CreateOrg) Result {
 	}
 	maker := *user
 	maker.OrgsMade++
-	s.putUser(&maker)
+	s.view.putUser(&maker)
 	o := c.Org
-	o.Trusted, o.CreatedAt, o.DeletedAt, o.Signing = false, s.meta.Now, 0, nil
-	s.putOrg(&o)
-	s.putMembership(&compute.Membership{
-		Org: o.ID, User: c.Actor.User, Role: compute.OrgOwner, Default: len(s.Memberships(c.Actor.User)) == 0,
-		JoinedAt: s.meta.Now,
+	o.Trusted, o.CreatedAt, o.DeletedAt, o.Signing = false, s.view.meta.Now, 0, nil
+	s.view.putOrg(&o)
+	s.view.putMembership(&compute.Membership{
+		Org: o.ID, User: c.Actor.User, Role: compute.OrgOwner, Default: len(s.view.Memberships(c.Actor.User)) == 0,
+		JoinedAt: s.view.meta.Now,
 	})
-	s.money.putAccount(&compute.Account{Org: o.ID, UpdatedAt: s.meta.Now})
+	s.money.putAccount(&compute.Account{Org: o.ID, UpdatedAt: s.view.meta.Now})
 	return Result{ID: o.ID.UUID}
 }
 
@@ -97,13 +97,13 @@ func (s *identity) setOrg(c SetOrg) Result {
 	if refusal := s.access.admitMembers(c.Actor, c.Org, act); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.orgs.Get(c.Org)
+	known, ok := s.view.orgs.Get(c.Org)
 	if !ok || !known.DeletedAt.IsZero() {
 		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
 	}
 	o := *known
 	if c.Slug != "" && c.Slug != o.Slug {
-		if _, taken := s.slugs.Get(c.Slug); taken {
+		if _, taken := s.view.slugs.Get(c.Slug); taken {
 			return refuseSlug(c.Slug)
 		}
 		o.Slug = c.Slug
@@ -114,7 +114,7 @@ func (s *identity) setOrg(c SetOrg) Result {
 	if c.BillingEmail != "" {
 		o.BillingEmail = c.BillingEmail
 	}
-	s.putOrg(&o)
+	s.view.putOrg(&o)
 	return Result{ID: o.ID.UUID}
 }
 
@@ -124,7 +124,7 @@ func (s *identity) deleteOrg(c DeleteOrg) Result {
 	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActDelete); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.orgs.Get(c.Org)
+	known, ok := s.view.orgs.Get(c.Org)
 	if !ok || !known.DeletedAt.IsZero() {
 		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
 	}
@@ -138,7 +138,7 @@ func (s *identity) deleteOrg(c DeleteOrg) Result {
 // countLive returns how many executions and services of an organization have not ended.
 func (s *identity) countLive(org compute.OrgID) int {
 	live := 0
-	for range s.Live(org) {
+	for range s.view.Live(org) {
 		live++
 	}
 	return live
@@ -146,22 +146,22 @@ func (s *identity) countLive(org compute.OrgID) int {
 
 // endOrg ends an organization without live executions.
 func (s *identity) endOrg(id compute.OrgID) {
-	for _, m := range s.Members(id) {
+	for _, m := range s.view.Members(id) {
 		s.leave(m)
 	}
 	s.dropInvites(id, compute.UserID{})
-	s.dataKeys.Drop(id)
+	s.view.dataKeys.Drop(id)
 	s.money.endTokens(id)
 	s.money.dropBudgets(id)
 	s.dropEnvironments(id)
-	for _, u := range slices.Collect(s.Uploads(id)) {
+	for _, u := range slices.Collect(s.view.Uploads(id)) {
 		s.upload.drop(u.ID)
 	}
 	s.object.endBucket(id)
-	known, _ := s.orgs.Get(id)
+	known, _ := s.view.orgs.Get(id)
 	o := *known
-	o.DeletedAt, o.Signing = s.meta.Now, nil
-	s.putOrg(&o)
+	o.DeletedAt, o.Signing = s.view.meta.Now, nil
+	s.view.putOrg(&o)
 }
 
 func refuseOrgInUse(slug string, live int) Result {
@@ -174,14 +174,14 @@ func (s *identity) setDefaultOrg(c SetDefaultOrg) Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if _, member := s.Membership(c.Org, c.Actor.User); !member {
+	if _, member := s.view.Membership(c.Org, c.Actor.User); !member {
 		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
 	}
-	for _, m := range s.Memberships(c.Actor.User) {
+	for _, m := range s.view.Memberships(c.Actor.User) {
 		if is := m.Org == c.Org; is != m.Default {
 			changed := *m
 			changed.Default = is
-			s.putMembership(&changed)
+			s.view.putMembership(&changed)
 		}
 	}
 	return Result{ID: c.Org.UUID}

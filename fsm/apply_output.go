@@ -93,17 +93,17 @@ func (s *retention) archiveOutputs(c ArchiveOutputs) Result {
 	taken := 0
 	for _, o := range c.Outputs {
 		k := outputPlace(&o)
-		e, _ := s.executions.Get(o.Execution)
-		a, ok := s.attempts.Get(k)
-		if !ok || !a.Ended || e == nil || e.Deleted || s.Bucket(e.Org) == nil || o.Size <= 0 ||
+		e, _ := s.view.executions.Get(o.Execution)
+		a, ok := s.view.attempts.Get(k)
+		if !ok || !a.Ended || e == nil || e.Deleted || s.view.Bucket(e.Org) == nil || o.Size <= 0 ||
 			o.Size > compute.MaxOutputArchive || o.Blob == (compute.Hash{}) {
 			continue
 		}
-		if known, ok := s.archivedOutputs.Get(k); ok && (!known.Partial || o.Partial) {
+		if known, ok := s.view.archivedOutputs.Get(k); ok && (!known.Partial || o.Partial) {
 			continue
 		}
-		o.Org, o.At = e.Org, s.meta.Now
-		s.putOutput(&o)
+		o.Org, o.At = e.Org, s.view.meta.Now
+		s.view.putOutput(&o)
 		taken++
 	}
 	return Result{Count: taken}
@@ -112,9 +112,9 @@ func (s *retention) archiveOutputs(c ArchiveOutputs) Result {
 // trimOutputs drops the oldest archived outputs beyond a limit of bytes.
 func (s *retention) trimOutputs(c TrimOutputs) Result {
 	dropped := 0
-	for s.counts.output > max(c.Bytes, 0) && dropped < maxOutputTrims {
-		k, _ := s.outputAges.Next(outputKey{})
-		s.dropOutput(k.of)
+	for s.view.counts.output > max(c.Bytes, 0) && dropped < maxOutputTrims {
+		k, _ := s.view.outputAges.Next(outputKey{})
+		s.view.dropOutput(k.of)
 		dropped++
 	}
 	return Result{Count: dropped}

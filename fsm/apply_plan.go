@@ -10,9 +10,9 @@ import (
 // and the scheduler sees it again.
 func (s *placement) commitPlan(c CommitPlan) Result {
 	var r Result
-	nodes := planNodes{nodes: &s.nodes, changed: make(map[compute.NodeID]*compute.Node)}
+	nodes := planNodes{nodes: &s.view.nodes, changed: make(map[compute.NodeID]*compute.Node)}
 	for _, a := range c.Plan.Assignments {
-		e, ok := s.executions.Get(a.Execution)
+		e, ok := s.view.executions.Get(a.Execution)
 		if !ok || e.Status != compute.StatusQueued {
 			continue // Stopped meanwhile, or placed already.
 		}
@@ -30,7 +30,7 @@ func (s *placement) commitPlan(c CommitPlan) Result {
 		s.preempt(p)
 	}
 	for _, w := range c.Plan.Waiting {
-		e, ok := s.executions.Get(w.Execution)
+		e, ok := s.view.executions.Get(w.Execution)
 		if ok && e.Status == compute.StatusQueued && w.Reason.Waits() {
 			s.wait(e, w.Reason)
 		}
@@ -136,13 +136,13 @@ func (s *placement) place(known *compute.Execution, n *compute.Node, a compute.A
 	if len(shares) > 0 {
 		e.Take(n.GPUs[gpuAt(n.GPUs, shares[0].GPU)].Type)
 	}
-	e.Epoch = max(e.Epoch, s.meta.Epoch<<epochShift) + 1
-	e.Status, e.Reason, e.PlacedAt = compute.StatusStarting, compute.ReasonNone, s.meta.Now
+	e.Epoch = max(e.Epoch, s.view.meta.Epoch<<epochShift) + 1
+	e.Status, e.Reason, e.PlacedAt = compute.StatusStarting, compute.ReasonNone, s.view.meta.Now
 	s.execution.putExecution(&e)
 	s.quota.changeRate(e.Org, e.FairPrice())
-	s.putAttempt(&compute.Attempt{
+	s.view.putAttempt(&compute.Attempt{
 		Execution: e.ID, Epoch: e.Epoch, Node: n.ID, GPUs: shares,
-		PlacedAt: s.meta.Now, PlaceIndex: s.meta.Index,
+		PlacedAt: s.view.meta.Now, PlaceIndex: s.view.meta.Index,
 		Placement: compute.Placement{ViewIndex: viewIndex, Choice: a.Choice},
 	})
 }

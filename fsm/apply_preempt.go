@@ -10,27 +10,27 @@ import (
 // preempt preempts an attempt if that is still allowed and the work of a higher
 // priority still waits. It reports whether it did.
 func (s *placement) preempt(p compute.Preemption) bool {
-	e, live := s.executions.Get(p.Execution)
-	a, known := s.attempts.Get(numberKey{p.Execution.UUID, p.Epoch})
-	urgent, waits := s.executions.Get(p.For)
+	e, live := s.view.executions.Get(p.Execution)
+	a, known := s.view.attempts.Get(numberKey{p.Execution.UUID, p.Epoch})
+	urgent, waits := s.view.executions.Get(p.For)
 	if !live || !known || !waits || urgent.Status != compute.StatusQueued {
 		return false
 	}
 	w := compute.Work{Attempt: a, Execution: e}
-	if !w.MayBePreempted(urgent.Priority, s.meta.Now, s.MinRun()) {
+	if !w.MayBePreempted(urgent.Priority, s.view.meta.Now, s.view.MinRun()) {
 		return false
 	}
 	preempted, execution := *a, *e
-	preempted.PreemptAt, preempted.Notice = s.meta.Now, s.PreemptNotice()
-	preempted.ForOwn = s.Format() >= formatOwed && urgent.Org == e.Org
+	preempted.PreemptAt, preempted.Notice = s.view.meta.Now, s.view.PreemptNotice()
+	preempted.ForOwn = s.view.Format() >= formatOwed && urgent.Org == e.Org
 	execution.Reason = compute.ReasonPreempted
-	s.putAttempt(&preempted)
+	s.view.putAttempt(&preempted)
 	s.execution.putExecution(&execution)
-	if n, ok := s.nodes.Get(a.Node); ok {
+	if n, ok := s.view.nodes.Get(a.Node); ok {
 		// Another record: caches of when the node's attempts end must read them
 		// again.
 		touched := *n
-		s.nodes.put(&touched)
+		s.view.nodes.put(&touched)
 	}
 	return true
 }
@@ -86,7 +86,7 @@ func afterPreemption(e *compute.Execution) again {
 func (s *placement) leave(a *compute.Attempt, e *compute.Execution) {
 	s.execution.free(a, e)
 	s.quota.changeRate(e.Org, -e.FairPrice())
-	a.Ended, a.EndedAt = true, s.meta.Now
+	a.Ended, a.EndedAt = true, s.view.meta.Now
 }
 
 // Victims yields the live attempts of preemptible executions of a priority

@@ -45,10 +45,10 @@ func (s *money) setPrices(c SetPrices) Result {
 			return Result{Refusal: refusal}
 		}
 	}
-	byOperator := s.Format() >= formatLab
-	s.putPrices(c.Prices, func(string) bool { return byOperator })
-	if s.Format() >= formatContainers {
-		s.putCosts(c.Costs)
+	byOperator := s.view.Format() >= formatLab
+	s.view.putPrices(c.Prices, func(string) bool { return byOperator })
+	if s.view.Format() >= formatContainers {
+		s.view.putCosts(c.Costs)
 	}
 	return Result{Count: len(c.Prices)}
 }
@@ -80,7 +80,7 @@ func (v *moneyTables) putCosts(costs map[string]compute.Price) {
 // list has no cost. It follows the costs of the moment, not of the submit.
 func (s *money) providerCost(e *compute.Execution) compute.Credits {
 	p, err := compute.ParseProfile(e.Profile)
-	if err != nil || e.Kind.IsParent() || s.Format() < formatContainers {
+	if err != nil || e.Kind.IsParent() || s.view.Format() < formatContainers {
 		return 0
 	}
 	name := compute.CPUPrice
@@ -92,7 +92,7 @@ func (s *money) providerCost(e *compute.Execution) compute.Credits {
 			return 0
 		}
 	}
-	listed, ok := s.prices.Get(name)
+	listed, ok := s.view.prices.Get(name)
 	if !ok || listed.Cost == 0 {
 		return 0
 	}
@@ -110,12 +110,12 @@ func (s *money) providerCost(e *compute.Execution) compute.Credits {
 
 // placedType returns the GPU type that the newest attempt of e got, "" for none.
 func (s *money) placedType(e *compute.Execution) string {
-	attempts := s.Attempts(e.ID)
+	attempts := s.view.Attempts(e.ID)
 	if len(attempts) == 0 || len(attempts[len(attempts)-1].GPUs) == 0 {
 		return ""
 	}
 	newest := attempts[len(attempts)-1]
-	n, ok := s.nodes.Get(newest.Node)
+	n, ok := s.view.nodes.Get(newest.Node)
 	if !ok {
 		return ""
 	}
@@ -133,16 +133,16 @@ func (s *money) removePrice(c RemovePrice) Result {
 	if refusal := checkPrices(map[string]compute.Price{c.Name: c.BuiltIn}); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.prices.Get(c.Name)
+	known, ok := s.view.prices.Get(c.Name)
 	switch {
 	case !ok || !known.Operator:
 		return refuse(compute.CodeNotFound, "price_not_found", "no operator has set a price for %q", c.Name)
 	case c.BuiltIn > 0:
-		s.prices.Put(&price{Name: c.Name, Price: c.BuiltIn})
+		s.view.prices.Put(&price{Name: c.Name, Price: c.BuiltIn})
 	case c.Name == compute.CPUPrice:
 		return refuse(compute.CodeInvalid, "price", "CPU-only work always has a price")
 	default:
-		s.prices.Drop(c.Name)
+		s.view.prices.Drop(c.Name)
 	}
 	return Result{Count: 1}
 }
@@ -153,7 +153,7 @@ func (s *money) setBillingMode(c SetBillingMode) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	s.meta.Settings.Meter = c.Meter
+	s.view.meta.Settings.Meter = c.Meter
 	return Result{}
 }
 

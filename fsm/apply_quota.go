@@ -53,14 +53,14 @@ func holds(e *compute.Execution) bool {
 // load counts e in, or out with sign -1, everywhere it counts.
 func (s *quota) load(e *compute.Execution, sign int) {
 	for _, at := range scopesOf(e) {
-		l, _ := s.loads.Get(at)
+		l, _ := s.view.loads.Get(at)
 		l.Attempts += sign
 		l.MilliGPU += int64(sign) * e.Request.HeldMilliGPU()
 		if l == (compute.Load{}) {
-			s.loads.Remove(at)
+			s.view.loads.Remove(at)
 			continue
 		}
-		s.loads.Set(at, l)
+		s.view.loads.Set(at, l)
 	}
 }
 
@@ -76,11 +76,11 @@ func (s *quota) setQuota(c SetQuota) Result {
 	}
 	q.ChangedAt = 0
 	if q == (compute.Quota{Org: q.Org, Key: q.Key, Tag: q.Tag}) {
-		s.quotas.Drop(scopeOf(&q))
+		s.view.quotas.Drop(scopeOf(&q))
 		return Result{ID: q.Org.UUID}
 	}
-	q.ChangedAt = s.meta.Now
-	s.quotas.Put(&q)
+	q.ChangedAt = s.view.meta.Now
+	s.view.quotas.Put(&q)
 	return Result{ID: q.Org.UUID}
 }
 
@@ -89,10 +89,10 @@ func (s *quota) checkQuota(q *compute.Quota) *compute.Error {
 	invalid := func(format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid, format, args...).Named("quota")
 	}
-	org, known := s.orgs.Get(q.Org)
+	org, known := s.view.orgs.Get(q.Org)
 	known = known && org.DeletedAt.IsZero()
-	_, owns := s.Key(q.Org, q.Key)
-	_, replaces := s.quotas.Get(scopeOf(q))
+	_, owns := s.view.Key(q.Org, q.Key)
+	_, replaces := s.view.quotas.Get(scopeOf(q))
 	part := !q.Key.IsZero() || q.Tag != ""
 	switch {
 	case !known:
@@ -116,7 +116,7 @@ func (s *quota) checkQuota(q *compute.Quota) *compute.Error {
 
 func (s *quota) countQuotas(org compute.OrgID) int {
 	n := 0
-	for at := range s.quotas.From(scope{org: org}) {
+	for at := range s.view.quotas.From(scope{org: org}) {
 		if at.org != org {
 			break
 		}
@@ -173,17 +173,17 @@ func (v *quotaTables) Load(q compute.Quota) compute.Load {
 // overQuota returns why e may not get a place now, ReasonNone when it may.
 func (s *quota) overQuota(e *compute.Execution) compute.Reason {
 	for _, at := range scopesOf(e) {
-		q, ok := s.quotas.Get(at)
+		q, ok := s.view.quotas.Get(at)
 		own := compute.Quota{Org: at.org, Key: at.key, Tag: at.tag}
 		if ok {
 			own = *q
 		}
 		if at == (scope{org: e.Org}) {
-			own = s.complete(own)
+			own = s.view.complete(own)
 		} else if !ok {
 			continue
 		}
-		if why := own.Refuses(s.Load(own), e); why != compute.ReasonNone {
+		if why := own.Refuses(s.view.Load(own), e); why != compute.ReasonNone {
 			return why
 		}
 	}

@@ -61,7 +61,7 @@ func (s *service) surgeService(c SurgeService) Result {
 	if refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if !s.MaySurge(&parent) {
+	if !s.view.MaySurge(&parent) {
 		return Result{Repeat: true, Execution: parent.ID, Status: parent.Status}
 	}
 	parent.Service.Surge = true
@@ -73,7 +73,7 @@ func (s *service) surgeService(c SurgeService) Result {
 // stopped: the two change their slots, and the slot beyond those that are wanted goes.
 // A replica of the next update makes it the one that the service is of.
 func (s *service) takePlace(e *compute.Execution) {
-	known, ok := s.executions.Get(e.Parent)
+	known, ok := s.view.executions.Get(e.Parent)
 	if !ok || known.Service == nil || known.Status.Terminal() || known.Stop != compute.StopNone {
 		return
 	}
@@ -86,12 +86,12 @@ func (s *service) takePlace(e *compute.Execution) {
 	updated := d != nil && d.Next != nil && slot.Revision == d.Updates
 	surplus := svc.Surge && slot.Number > svc.Replicas
 	if surplus {
-		if old := s.outdated(&parent); old != nil {
+		if old := s.view.outdated(&parent); old != nil {
 			swap(slot, old)
 		}
 	}
 	if updated {
-		s.adoptNext(&parent)
+		s.view.adoptNext(&parent)
 	}
 	switch {
 	case surplus:
@@ -126,7 +126,7 @@ func (s *deployment) updateDeployment(c UpdateDeployment) Result {
 	replicas := parent.Service.Replicas
 	if d, asked := parent.Deployment, c.Scaling; asked != nil {
 		d.Min, d.Max, d.Window = asked.Min, asked.Max, asked.Window
-		d.TargetMilliRPS, d.TargetP95, d.ChangedAt = asked.TargetMilliRPS, asked.TargetP95, s.meta.Now
+		d.TargetMilliRPS, d.TargetP95, d.ChangedAt = asked.TargetMilliRPS, asked.TargetP95, s.view.meta.Now
 		if d.State == compute.DeploymentActive {
 			replicas = min(max(replicas, d.First()), d.Max)
 		}
@@ -148,7 +148,7 @@ func (s *deployment) checkUpdate(parent *compute.Execution, c UpdateDeployment) 
 		}
 	}
 	if c.Key != nil {
-		if refusal := s.identity.admitSealed(c.Key.Sealed); refusal != nil {
+		if refusal := s.identity.view.admitSealed(c.Key.Sealed); refusal != nil {
 			return refusal
 		}
 	}
@@ -166,13 +166,13 @@ func (s *deployment) checkUpdate(parent *compute.Execution, c UpdateDeployment) 
 	}
 	// A token that stays is sealed again with that of the parent.
 	stays := sameToken(c.Model, parent.Inference) || sameToken(c.Model, parent.Deployment.Next)
-	if len(c.Model.Token) > 0 && !stays && s.Format() >= formatRotation {
+	if len(c.Model.Token) > 0 && !stays && s.view.Format() >= formatRotation {
 		if refusal := s.identity.changedKey(c.Actor.Org, c.Key, c.Model.Key); refusal != nil {
 			return refusal
 		}
 	}
 	updated := *parent
-	return s.setInference(&updated, c.Model, c.MinVRAMMiB)
+	return s.view.setInference(&updated, c.Model, c.MinVRAMMiB)
 }
 
 // sameToken reports whether two models have the same token, sealed with the same key.
@@ -195,7 +195,7 @@ func (s *deployment) setNext(parent *compute.Execution, model compute.Inference,
 	d.Updates++
 	d.Next, d.NextVRAMMiB, parent.Detail = &model, minVRAMMiB, ""
 	if parent.Service.Live == 0 {
-		s.adoptNext(parent)
+		s.view.adoptNext(parent)
 		forgetCrashes(parent.Service)
 	}
 }

@@ -33,12 +33,12 @@ func (s *execution) requeue(a compute.Attempt, e *compute.Execution, why again) 
 	s.placement.leave(&a, e)
 	a.Status, a.Reason = compute.StatusSystemFailure, why.ended
 	s.statistics.tallyEnd(&a, e, a.Status, a.Reason)
-	s.putAttempt(&a)
+	s.view.putAttempt(&a)
 	e.Accept()
 	e.Status, e.Reason = compute.StatusQueued, why.waits
 	e.PlacedAt, e.ExecletAt, e.StartedAt, e.EndedAt = 0, 0, 0, 0
 	e.Estimate = nil // It was of the first start.
-	unready(e, s.meta.Now)
+	unready(e, s.view.meta.Now)
 	s.money.post(compute.LedgerEntry{
 		Org: e.Org, Kind: compute.LedgerRelease, Amount: e.Held,
 		Execution: e.ID, Epoch: e.Epoch, Note: why.note,
@@ -56,7 +56,7 @@ func (s *execution) goesOn(a compute.Attempt, e *compute.Execution, end attempt.
 		s.requeue(a, e, afterPreemption(e).free())
 		return true
 	}
-	if s.Format() < formatTrust {
+	if s.view.Format() < formatTrust {
 		return false
 	}
 	switch attempt.Decide(e, &a, end) {
@@ -78,7 +78,7 @@ func (s *execution) goesOn(a compute.Attempt, e *compute.Execution, end attempt.
 
 // retriesOfRuns returns how often each run of a GPU selection may start again.
 func (s *execution) retriesOfRuns(parent *compute.Execution) int {
-	if s.Format() < formatTrust {
+	if s.view.Format() < formatTrust {
 		return 0
 	}
 	return max(parent.MaxRetries, attempt.SelectionRetries)

@@ -12,7 +12,7 @@ func (s *identity) rotateKey(c RotateKey) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known := s.DataKey(c.Org)
+	known := s.view.DataKey(c.Org)
 	if known == nil {
 		return refuse(compute.CodeNotFound, "no_data_key", "the organization has no secrets")
 	}
@@ -28,12 +28,12 @@ func (s *identity) rotateKey(c RotateKey) Result {
 	case c.Retire || c.Key.Number != known.Number+1:
 		return refuse(compute.CodeConflict, "data_key_changed", "the organization has another data key: try again")
 	}
-	if refusal := s.admitSealed(c.Key.Sealed); refusal != nil {
+	if refusal := s.view.admitSealed(c.Key.Sealed); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	key := *known
 	key.Sealed, key.Number = c.Key.Sealed, c.Key.Number
-	s.dataKeys.Put(&key)
+	s.view.dataKeys.Put(&key)
 	return Result{Count: int(key.Number)}
 }
 
@@ -46,17 +46,17 @@ func (s *identity) reseal(c *RotateKey, key *compute.DataKey) int {
 	n := 0
 	for i := range c.Variables {
 		fresh := &c.Variables[i]
-		known, ok := s.variables.Get(variableKey{c.Org.UUID, fresh.User.UUID, fresh.Name})
+		known, ok := s.view.variables.Get(variableKey{c.Org.UUID, fresh.User.UUID, fresh.Name})
 		if !ok || !known.Secret || known.Key >= key.Number || known.UpdatedAt != fresh.UpdatedAt ||
 			fresh.Key != key.Number || len(fresh.Sealed) == 0 {
 			continue
 		}
 		v := *known
 		v.Sealed, v.Key = fresh.Sealed, fresh.Key
-		s.variables.Put(&v)
+		s.view.variables.Put(&v)
 		n++
 	}
-	org, _ := s.orgs.Get(c.Org)
+	org, _ := s.view.orgs.Get(c.Org)
 	o := *org
 	o.Signing = append([]compute.CallbackSecret(nil), org.Signing...)
 	for i := range o.Signing {
@@ -70,7 +70,7 @@ func (s *identity) reseal(c *RotateKey, key *compute.DataKey) int {
 		}
 	}
 	if len(c.Signing) > 0 {
-		s.putOrg(&o)
+		s.view.putOrg(&o)
 	}
 	return n
 }
@@ -159,7 +159,7 @@ func (s *identity) resealTexts(c *RotateKey, key *compute.DataKey) int {
 		return 0
 	}
 	n := 0
-	for _, known := range slices.Collect(s.Live(c.Org)) {
+	for _, known := range slices.Collect(s.view.Live(c.Org)) {
 		e, changed := copySecrets(known), 0
 		for _, at := range secretsOf(e) {
 			if sealed, ok := fresh[string(*at.sealed)]; ok && *at.key < key.Number {
@@ -199,11 +199,11 @@ func (v *View) SealedBefore(org compute.OrgID, number uint64) int {
 // sealedBefore is SealedBefore as Apply knows it: states of earlier formats do not count
 // tokens of models.
 func (s *identity) sealedBefore(org compute.OrgID, number uint64) int {
-	if s.Format() >= formatRotation {
-		return s.SealedBefore(org, number)
+	if s.view.Format() >= formatRotation {
+		return s.view.SealedBefore(org, number)
 	}
-	n := s.storedBefore(org, number)
-	for e := range s.Live(org) {
+	n := s.view.storedBefore(org, number)
+	for e := range s.view.Live(org) {
 		if e.Container != nil && len(e.Container.Credentials) > 0 && e.Container.Key < number {
 			n++
 		}
@@ -233,7 +233,7 @@ func (v *View) storedBefore(org compute.OrgID, number uint64) int {
 // changedKey returns why what the data key with a number sealed cannot be stored: the
 // organization has another key, or another first one.
 func (s *identity) changedKey(org compute.OrgID, first *compute.DataKey, number uint64) *compute.Error {
-	current, key := uint64(1), s.DataKey(org)
+	current, key := uint64(1), s.view.DataKey(org)
 	if key != nil {
 		current = key.Number
 	}

@@ -18,7 +18,7 @@ const selectionProfile = "gpu_selection"
 func (s *selection) prepareSelection(e *compute.Execution) *compute.Error {
 	types := make([]string, 0, len(e.Selection.GPUTypes))
 	for _, name := range e.Selection.GPUTypes {
-		p, _, _, err := s.Resolve("gpu." + strings.TrimPrefix(strings.ToLower(name), "gpu."))
+		p, _, _, err := s.view.Resolve("gpu." + strings.TrimPrefix(strings.ToLower(name), "gpu."))
 		if err != nil {
 			return asRefusal(err)
 		}
@@ -39,7 +39,7 @@ func (s *selection) prepareSelection(e *compute.Execution) *compute.Error {
 	}
 	slices.Sort(types)
 	types = slices.Compact(types)
-	if limit := s.meta.Settings.SelectionMax; limit > 0 && len(types) > limit {
+	if limit := s.view.meta.Settings.SelectionMax; limit > 0 && len(types) > limit {
 		return compute.Errorf(compute.CodeInvalid,
 			"at most %d GPU types are tried at once", limit).Named("gpu_types")
 	}
@@ -62,7 +62,7 @@ func asRefusal(err error) *compute.Error {
 
 // takeSelection takes a parent's queue message and creates its children.
 func (s *selection) takeSelection(c TakeSelection) Result {
-	known, ok := s.executions.Get(c.Parent)
+	known, ok := s.view.executions.Get(c.Parent)
 	switch {
 	case !ok || known.Kind != compute.KindSelection:
 		return refuse(compute.CodeNotFound, "execution_not_found", "execution not found")
@@ -93,14 +93,14 @@ func (s *selection) takeSelection(c TakeSelection) Result {
 
 // checkChildren refuses children that no leader's loop would ask for.
 func (s *selection) checkChildren(parent *compute.Execution, children []Child) *compute.Error {
-	limit := s.meta.Settings.SelectionMax
+	limit := s.view.meta.Settings.SelectionMax
 	if limit > 0 && len(children) > limit*parent.Selection.Runs() {
 		return compute.Errorf(compute.CodeInvalid,
 			"at most %d GPU types are tried at once", limit).Named("gpu_types")
 	}
 	seen := map[compute.ExecutionID]bool{parent.ID: true}
 	for _, c := range children {
-		if s.executions.Has(c.ID) || seen[c.ID] || c.ID.IsZero() {
+		if s.view.executions.Has(c.ID) || seen[c.ID] || c.ID.IsZero() {
 			return compute.Errorf(compute.CodeConflict,
 				"an execution with this identifier exists").Named("execution_exists")
 		}
@@ -118,16 +118,16 @@ func (s *selection) childrenOf(parent *compute.Execution, asked []Child,
 ) (children []*compute.Execution, left, tooDear []string) {
 	var once compute.Credits // The worst case of one run of each profile.
 	for _, c := range asked {
-		p, r, price, err := s.Resolve(c.Profile)
+		p, r, price, err := s.view.Resolve(c.Profile)
 		if err != nil {
 			left = append(left, c.Profile+": not available")
 			continue
 		}
-		if s.needCapability(p, parent.MinCapability) != nil {
+		if s.view.needCapability(p, parent.MinCapability) != nil {
 			left = append(left, c.Profile+": too low a compute capability")
 			continue
 		}
-		if s.needVRAM(p, &r, parent.MinVRAMMiB) != nil {
+		if s.view.needVRAM(p, &r, parent.MinVRAMMiB) != nil {
 			left = append(left, c.Profile+": too little GPU memory")
 			continue
 		}
@@ -139,7 +139,7 @@ func (s *selection) childrenOf(parent *compute.Execution, asked []Child,
 			JobType: parent.JobType, Timeout: parent.Timeout,
 			DisconnectGrace: parent.DisconnectGrace, Priority: parent.Priority,
 			Network: parent.Network, Tags: parent.Tags, StopGrace: parent.StopGrace,
-			SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now, Repeat: max(c.Repeat, 1),
+			SubmitIndex: s.view.meta.Index, CreatedAt: s.view.meta.Now, Repeat: max(c.Repeat, 1),
 			MaxRetries: s.execution.retriesOfRuns(parent), MinVRAMMiB: parent.MinVRAMMiB, Name: parent.Name, Files: parent.Files,
 			MinCapability: parent.MinCapability,
 			Volumes:       parent.Volumes, ScratchMiB: parent.ScratchMiB, ScratchMemory: parent.ScratchMemory,
@@ -255,7 +255,7 @@ func (s *selection) startSelection(parent *compute.Execution, children []*comput
 		return
 	}
 	parent.Status, parent.Reason, parent.Detail = compute.StatusRunning, compute.ReasonNone, clip(detail)
-	parent.PlacedAt = s.meta.Now
+	parent.PlacedAt = s.view.meta.Now
 	s.execution.putExecution(parent)
 }
 
@@ -281,7 +281,7 @@ func (s *selection) releaseParent(parent *compute.Execution) {
 		Execution: parent.ID, Note: "passed on to the sub-executions",
 	})
 	parent.Held = 0
-	if known, ok := s.executions.Get(parent.ID); ok {
+	if known, ok := s.view.executions.Get(parent.ID); ok {
 		released := *known
 		released.Held = 0
 		s.execution.putExecution(&released) // Ceilings count holds, and the children's holds come next.
@@ -290,7 +290,7 @@ func (s *selection) releaseParent(parent *compute.Execution) {
 
 // startParent records on a child's parent that code has started.
 func (s *selection) startParent(child *compute.Execution) {
-	known, ok := s.executions.Get(child.Parent)
+	known, ok := s.view.executions.Get(child.Parent)
 	if !ok || !known.StartedAt.IsZero() {
 		return
 	}
@@ -302,7 +302,7 @@ func (s *selection) startParent(child *compute.Execution) {
 // endChild records in a parent that one of its children has ended. The last one
 // ends the parent.
 func (s *selection) endChild(child *compute.Execution) {
-	known, ok := s.executions.Get(child.Parent)
+	known, ok := s.view.executions.Get(child.Parent)
 	if !ok || known.Status.Terminal() {
 		return
 	}
@@ -320,7 +320,7 @@ func (s *selection) endChild(child *compute.Execution) {
 	if parent.EndedAt > parent.StartedAt && !parent.StartedAt.IsZero() {
 		parent.Duration = parent.EndedAt.Sub(parent.StartedAt)
 	}
-	s.execution.end(&parent, judge(&parent, s.Children(parent.ID)))
+	s.execution.end(&parent, judge(&parent, s.view.Children(parent.ID)))
 }
 
 // nextRun decides on the run behind one that has ended. It starts when that one
@@ -349,7 +349,7 @@ func (s *selection) nextRun(parent, ended *compute.Execution) {
 // runOf returns one run of a profile among a parent's children.
 func (s *selection) runOf(parent *compute.Execution, profile string, repeat int) (*compute.Execution, bool) {
 	for _, id := range parent.Selection.Children {
-		e, ok := s.executions.Get(id)
+		e, ok := s.view.executions.Get(id)
 		if ok && e.Profile == profile && e.Repeat == repeat {
 			return e, true
 		}
@@ -365,7 +365,7 @@ func raced(r compute.Reason) bool {
 
 // stopCandidates ends runs of a GPU selection that need not go on.
 func (s *selection) stopCandidates(c StopCandidates) Result {
-	parent, ok := s.executions.Get(c.Parent)
+	parent, ok := s.view.executions.Get(c.Parent)
 	switch {
 	case !ok || parent.Kind != compute.KindSelection:
 		return refuse(compute.CodeNotFound, "execution_not_found", "execution not found")
@@ -375,7 +375,7 @@ func (s *selection) stopCandidates(c StopCandidates) Result {
 	}
 	var r Result
 	for _, stop := range c.Stops {
-		e, ok := s.executions.Get(stop.Execution)
+		e, ok := s.view.executions.Get(stop.Execution)
 		placed := ok && e.Status > compute.StatusQueued
 		if !ok || e.Parent != c.Parent || e.Status.Terminal() || e.Stop != compute.StopNone ||
 			!raced(stop.Reason) || placed && stop.Reason == compute.ReasonNoCapacity {
@@ -469,7 +469,7 @@ func (s *selection) stopSelection(known *compute.Execution, how compute.Stop) {
 	s.execution.putExecution(&parent)
 	for _, id := range parent.Selection.Children {
 		// The end of one run may have ended the next.
-		if c, ok := s.executions.Get(id); ok && !c.Status.Terminal() {
+		if c, ok := s.view.executions.Get(id); ok && !c.Status.Terminal() {
 			s.execution.stop(c, how, compute.ReasonParentEnded)
 		}
 	}

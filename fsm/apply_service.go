@@ -92,7 +92,7 @@ func (s *service) firstHolds(e *compute.Execution) compute.Credits {
 
 // serviceOf returns a copy of a live service that may be changed.
 func (s *service) serviceOf(id compute.ExecutionID) (compute.Execution, *compute.Error) {
-	known, ok := s.executions.Get(id)
+	known, ok := s.view.executions.Get(id)
 	switch {
 	case !ok || known.Kind != compute.KindService:
 		return compute.Execution{}, compute.Errorf(compute.CodeNotFound, "service not found").Named("execution_not_found")
@@ -126,17 +126,17 @@ func (s *service) startReplicas(c StartReplicas) Result {
 	case parent.Stop != compute.StopNone:
 		return refuse(compute.CodeConflict, "already_ended", "the service is being stopped")
 	}
-	needed, _ := parent.Service.Missing(s.meta.Now)
+	needed, _ := parent.Service.Missing(s.view.meta.Now)
 	n := 0
 	for _, asked := range c.Replicas {
 		at := slices.Index(needed, asked.Number)
-		if at < 0 || s.executions.Has(asked.ID) || asked.ID.IsZero() {
+		if at < 0 || s.view.executions.Has(asked.ID) || asked.ID.IsZero() {
 			continue
 		}
 		needed = slices.Delete(needed, at, at+1)
-		e, revision := replicaOf(&parent, asked.ID, s.meta.Index, s.meta.Now), parent.Service.Revision
+		e, revision := replicaOf(&parent, asked.ID, s.view.meta.Index, s.view.meta.Now), parent.Service.Revision
 		if d := parent.Deployment; asked.Number > parent.Service.Replicas && d != nil && d.Next != nil {
-			_ = s.setInference(e, d.Next, d.NextVRAMMiB) // A model that fits no node waits.
+			_ = s.view.setInference(e, d.Next, d.NextVRAMMiB) // A model that fits no node waits.
 			revision = d.Updates
 		}
 		amount := firstHold(e)
@@ -160,7 +160,7 @@ func (s *service) startReplicas(c StartReplicas) Result {
 	}
 	if n > 0 {
 		if parent.Status == compute.StatusPending {
-			parent.Status, parent.Reason, parent.PlacedAt = compute.StatusRunning, compute.ReasonNone, s.meta.Now
+			parent.Status, parent.Reason, parent.PlacedAt = compute.StatusRunning, compute.ReasonNone, s.view.meta.Now
 		}
 		s.execution.putExecution(&parent)
 	}
@@ -168,7 +168,7 @@ func (s *service) startReplicas(c StartReplicas) Result {
 }
 
 func (s *service) statusOf(id compute.ExecutionID) compute.Status {
-	e, _ := s.executions.Get(id)
+	e, _ := s.view.executions.Get(id)
 	return e.Status
 }
 
@@ -211,7 +211,7 @@ func replicaOf(
 // next one may start in its place. The last one of a service that is stopped, or
 // of which no replica starts again, ends it.
 func (s *service) endReplica(child *compute.Execution) {
-	known, ok := s.executions.Get(child.Parent)
+	known, ok := s.view.executions.Get(child.Parent)
 	if !ok || known.Status.Terminal() {
 		return
 	}
@@ -229,7 +229,7 @@ func (s *service) endReplica(child *compute.Execution) {
 		slot.Crashes = 0
 	}
 	slot.Crashes++
-	slot.NextAt = s.meta.Now.Add(svc.Backoff(slot.Crashes))
+	slot.NextAt = s.view.meta.Now.Add(svc.Backoff(slot.Crashes))
 	slot.Done = !svc.Restart.Again(child.Status)
 	trim(svc)
 	unpaid := parent.Stop == compute.StopNone && child.Reason == compute.ReasonCredits
@@ -269,7 +269,7 @@ func (s *service) endDone(parent *compute.Execution) bool {
 		if !slot.Done {
 			return false
 		}
-		if e, ok := s.executions.Get(slot.Replica); ok && e.Status != compute.StatusCompleted {
+		if e, ok := s.view.executions.Get(slot.Replica); ok && e.Status != compute.StatusCompleted {
 			how = ending{
 				compute.StatusFailed, compute.ReasonReplicasEnded,
 				fmt.Sprintf("replica %d %s (%s) and is not restarted",
@@ -300,7 +300,7 @@ func (s *service) halt(parent *compute.Execution, how compute.Stop, why compute.
 	}
 	s.execution.putExecution(parent)
 	for _, slot := range slices.Clone(parent.Service.Slots) {
-		if e, ok := s.executions.Get(slot.Replica); ok && slot.Live && !e.Status.Terminal() {
+		if e, ok := s.view.executions.Get(slot.Replica); ok && slot.Live && !e.Status.Terminal() {
 			s.execution.stop(e, how, compute.ReasonParentEnded)
 		}
 	}
@@ -327,7 +327,7 @@ func (s *service) scaleService(c ScaleService) Result {
 		return Result{Refusal: invalidReplicas(0)}
 	}
 	s.scaleTo(&parent, c.Replicas)
-	now, _ := s.executions.Get(parent.ID)
+	now, _ := s.view.executions.Get(parent.ID)
 	if now.Service.Live == 0 {
 		left := copyService(now)
 		s.endDone(&left)
@@ -344,7 +344,7 @@ func (s *service) scaleTo(parent *compute.Execution, replicas int) {
 	s.execution.putExecution(parent)
 	for _, slot := range slices.Clone(svc.Slots) {
 		surplus := slot.Number > replicas && slot.Live
-		if e, ok := s.executions.Get(slot.Replica); ok && surplus && e.Stop == compute.StopNone {
+		if e, ok := s.view.executions.Get(slot.Replica); ok && surplus && e.Stop == compute.StopNone {
 			s.execution.stop(e, compute.StopGraceful, compute.ReasonNone)
 		}
 	}
@@ -370,7 +370,7 @@ func (s *service) setReady(c SetReady) Result {
 	case e.Status != compute.StatusRunning:
 		return refuse(compute.CodeUnavailable, "not_started", "the start of the replica is not recorded yet")
 	}
-	e.Ready, e.ReadyAt = c.Ready, s.meta.Now
+	e.Ready, e.ReadyAt = c.Ready, s.view.meta.Now
 	s.execution.putExecution(&e)
 	if c.Ready {
 		s.takePlace(&e)
@@ -417,7 +417,7 @@ func (v checker) checkService(parent *compute.Execution) error {
 
 // checkSlot checks that a slot and its newest replica agree.
 func (v checker) checkSlot(slot compute.Slot) error {
-	e, known := v.executions.Get(slot.Replica)
+	e, known := v.view.executions.Get(slot.Replica)
 	switch {
 	case slot.Live && (slot.Done || !known || e.Status.Terminal()):
 		return errors.New("live, and its replica is not")
@@ -436,7 +436,7 @@ func (v checker) checkReplica(e *compute.Execution) error {
 	if e.Status.Terminal() {
 		return nil
 	}
-	parent, ok := v.executions.Get(e.Parent)
+	parent, ok := v.view.executions.Get(e.Parent)
 	if !ok || parent.Service == nil || parent.Service.Slot(e.ID) == nil {
 		return fmt.Errorf("replica %s is in no slot of its service", e.ID)
 	}

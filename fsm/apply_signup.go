@@ -9,7 +9,7 @@ const maxSubject = 512
 // that the operator's settings allow it.
 func (s *identity) signUp(c SignUp) Result {
 	u := c.User
-	_, taken := s.subjects.Get(u.Subject)
+	_, taken := s.view.subjects.Get(u.Subject)
 	switch {
 	case len(u.Subject) > maxSubject:
 		return refuse(compute.CodeInvalid, "subject", "a subject has at most %d bytes", maxSubject)
@@ -19,7 +19,7 @@ func (s *identity) signUp(c SignUp) Result {
 		return refuse(compute.CodeInvalid, "user", "a user needs an e-mail address")
 	}
 	u.Operator, u.Temporary, u.OrgsMade, u.TokenVersion, u.DeletedAt = false, false, 0, 0, 0
-	u.Unproven = s.Format() >= formatRotation && u.Subject == ""
+	u.Unproven = s.view.Format() >= formatRotation && u.Subject == ""
 	o := c.Org
 	o.Trusted, o.DeletedAt, o.Signing = false, 0, nil
 	return s.newUser(CreateUser{User: u, Org: o, Join: c.Join, Role: compute.OrgMember})
@@ -29,8 +29,8 @@ func (s *identity) signUp(c SignUp) Result {
 // has proved to have the address loses every other way into the account: somebody else
 // may have made it, to share it with whom the address belongs to.
 func (s *identity) linkUser(c LinkUser) Result {
-	known, ok := s.users.Get(c.User)
-	holder, taken := s.subjects.Get(c.Subject)
+	known, ok := s.view.users.Get(c.User)
+	holder, taken := s.view.subjects.Get(c.Subject)
 	switch {
 	case !ok || !known.DeletedAt.IsZero():
 		return refuse(compute.CodeNotFound, "user_not_found", "there is no such user")
@@ -48,7 +48,7 @@ func (s *identity) linkUser(c LinkUser) Result {
 		u.TokenVersion++ // Changes that its maker has begun are refused.
 		s.dropAccess(u.ID)
 	}
-	s.putUser(&u)
+	s.view.putUser(&u)
 	return Result{ID: c.User.UUID}
 }
 
@@ -56,8 +56,8 @@ func (s *identity) linkUser(c LinkUser) Result {
 // invites.
 func (s *identity) dropAccess(user compute.UserID) {
 	s.endLogins(user, compute.UUID{})
-	for _, m := range s.Memberships(user) {
-		for _, k := range s.Keys(m.Org) {
+	for _, m := range s.view.Memberships(user) {
+		for _, k := range s.view.Keys(m.Org) {
 			if k.User == user {
 				s.dropKey(k.ID)
 			}
@@ -70,16 +70,16 @@ func (s *identity) dropAccess(user compute.UserID) {
 // markUnproven marks the users that signed up with a password before the state recorded
 // it, as far as the cluster's audit trail still lists them.
 func (s *identity) markUnproven() {
-	for line := range s.Audit(compute.OrgID{}, 0) {
+	for line := range s.view.Audit(compute.OrgID{}, 0) {
 		if line.Action != actionSignUp {
 			continue
 		}
-		known, ok := s.users.Get(line.User)
+		known, ok := s.view.users.Get(line.User)
 		if !ok || known.Subject != "" || known.PasswordHash == "" || !known.DeletedAt.IsZero() {
 			continue
 		}
 		u := *known
 		u.Unproven = true
-		s.putUser(&u)
+		s.view.putUser(&u)
 	}
 }

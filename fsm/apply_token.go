@@ -18,8 +18,8 @@ const refreshSweep = 1_000
 func PasswordDigest(u *compute.User) compute.Hash { return sha256.Sum256([]byte(u.PasswordHash)) }
 
 func (s *identity) storeRefresh(c StoreRefresh) Result {
-	u, ok := s.users.Get(c.Token.User)
-	_, known := s.refresh.Get(c.Token.Hash)
+	u, ok := s.view.users.Get(c.Token.User)
+	_, known := s.view.refresh.Get(c.Token.Hash)
 	switch {
 	case !ok || !u.Active:
 		return Result{Refusal: unauthenticated("user_inactive", "the user is not active")}
@@ -27,12 +27,12 @@ func (s *identity) storeRefresh(c StoreRefresh) Result {
 		return Result{Refusal: unauthenticated("bad_login", "the password was changed meanwhile")}
 	case known:
 		return refuse(compute.CodeConflict, "token_exists", "the refresh token exists")
-	case c.Token.ExpiresAt <= s.meta.Now:
+	case c.Token.ExpiresAt <= s.view.meta.Now:
 		return refuse(compute.CodeInvalid, "token_expired", "the refresh token has expired already")
 	}
 	t := c.Token
-	t.Spent, t.Revoked, t.CreatedAt = false, false, s.meta.Now
-	s.putRefresh(&refreshToken{Token: t})
+	t.Spent, t.Revoked, t.CreatedAt = false, false, s.view.meta.Now
+	s.view.putRefresh(&refreshToken{Token: t})
 	return Result{ID: t.User.UUID}
 }
 
@@ -40,40 +40,40 @@ func (s *identity) storeRefresh(c StoreRefresh) Result {
 // spent before has been stolen, from here or from the client, so its whole
 // family ends; unless it is the same request again, within the grace.
 func (s *identity) rotateRefresh(c RotateRefresh) Result {
-	known, ok := s.refresh.Get(c.Old)
-	if !ok || known.Token.ExpiresAt <= s.meta.Now {
+	known, ok := s.view.refresh.Get(c.Old)
+	if !ok || known.Token.ExpiresAt <= s.view.meta.Now {
 		return Result{Refusal: unauthenticated("token_expired", "the refresh token is not valid any more")}
 	}
-	u, ok := s.users.Get(known.Token.User)
+	u, ok := s.view.users.Get(known.Token.User)
 	switch {
 	case known.Token.Revoked:
 		return Result{Refusal: unauthenticated("token_revoked", "the refresh token was revoked")}
 	case !ok || !u.Active:
 		return Result{Refusal: unauthenticated("user_inactive", "the user is not active")}
 	case known.Token.Spent && known.Next == c.Next.Hash &&
-		s.meta.Now.Sub(known.SpentAt) <= RefreshGrace:
+		s.view.meta.Now.Sub(known.SpentAt) <= RefreshGrace:
 		return Result{ID: u.ID.UUID, Repeat: true}
 	case known.Token.Spent:
 		s.revokeFamily(known.Token.Family)
 		return Result{Refusal: unauthenticated("token_reused",
 			"the refresh token was used before: all tokens of this login are revoked")}
 	}
-	if _, taken := s.refresh.Get(c.Next.Hash); taken {
+	if _, taken := s.view.refresh.Get(c.Next.Hash); taken {
 		return refuse(compute.CodeConflict, "token_exists", "the refresh token exists")
 	}
 	spent := *known
-	spent.Token.Spent, spent.Next, spent.SpentAt = true, c.Next.Hash, s.meta.Now
-	s.putRefresh(&spent)
-	s.putRefresh(&refreshToken{Token: compute.RefreshToken{
+	spent.Token.Spent, spent.Next, spent.SpentAt = true, c.Next.Hash, s.view.meta.Now
+	s.view.putRefresh(&spent)
+	s.view.putRefresh(&refreshToken{Token: compute.RefreshToken{
 		Hash: c.Next.Hash, Family: known.Token.Family, User: known.Token.User,
-		CreatedAt: s.meta.Now, ExpiresAt: known.Token.ExpiresAt,
+		CreatedAt: s.view.meta.Now, ExpiresAt: known.Token.ExpiresAt,
 	}})
 	return Result{ID: u.ID.UUID}
 }
 
 // revokeRefresh ends a login. It succeeds also when there is none.
 func (s *identity) revokeRefresh(c RevokeRefresh) Result {
-	if known, ok := s.refresh.Get(c.Token); ok {
+	if known, ok := s.view.refresh.Get(c.Token); ok {
 		s.revokeFamily(known.Token.Family)
 	}
 	return Result{}
@@ -81,27 +81,27 @@ func (s *identity) revokeRefresh(c RevokeRefresh) Result {
 
 func (s *identity) revokeFamily(id compute.UUID) {
 	var members []compute.Hash
-	for k := range s.families.Keys(family{id: id}) {
+	for k := range s.view.families.Keys(family{id: id}) {
 		if k.id != id {
 			break
 		}
 		members = append(members, k.token)
 	}
 	for _, h := range members {
-		t, _ := s.refresh.Get(h)
+		t, _ := s.view.refresh.Get(h)
 		revoked := *t
 		revoked.Token.Revoked = true
-		s.putRefresh(&revoked)
+		s.view.putRefresh(&revoked)
 	}
 }
 
 // expireRefresh forgets refresh tokens that nobody can use any more. Spent
 // ones stay until then, so that their reuse is noticed.
 func (s *identity) expireRefresh() {
-	for _, m := range s.expiring.FirstKeys(refreshSweep) {
-		if m.at > s.meta.Now {
+	for _, m := range s.view.expiring.FirstKeys(refreshSweep) {
+		if m.at > s.view.meta.Now {
 			return
 		}
-		s.dropRefresh(m.id)
+		s.view.dropRefresh(m.id)
 	}
 }

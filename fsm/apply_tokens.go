@@ -159,10 +159,10 @@ func minuteOf(i compute.Instant) int64 { return int64(i) / time.Minute.Milliseco
 // settleTokens counts a batch of a node, once.
 func (s *money) settleTokens(c SettleTokens) Result {
 	last := tokenSession{Node: c.Node}
-	if known, ok := s.tokenSessions.Get(c.Node); ok {
+	if known, ok := s.view.tokenSessions.Get(c.Node); ok {
 		last = *known
 	}
-	_, known := s.nodes.Get(c.Node)
+	_, known := s.view.nodes.Get(c.Node)
 	same := c.Session == last.Index
 	switch {
 	case !known:
@@ -178,7 +178,7 @@ func (s *money) settleTokens(c SettleTokens) Result {
 	if !same {
 		s.releaseTokens(func(h *compute.TokenHold) bool { return h.Node == c.Node }, "the node began again")
 	}
-	s.tokenSessions.Put(&tokenSession{c.Node, c.Session, c.Number})
+	s.view.tokenSessions.Put(&tokenSession{c.Node, c.Session, c.Number})
 	for i := range c.Usage {
 		s.useTokens(c.Node, &c.Usage[i])
 	}
@@ -205,13 +205,13 @@ func (v *identityTables) pays(org compute.OrgID) bool {
 // useTokens adds to a payer's use in this minute. Its cost moves from the hold of the
 // node. A rest that the hold does not cover is set aside now, because it was used.
 func (s *money) useTokens(node compute.NodeID, used *UsedTokens) {
-	if !s.pays(used.Payer.Org) {
+	if !s.view.pays(used.Payer.Org) {
 		return
 	}
-	u := compute.TokenUsage{Payer: used.Payer, Model: used.Model, Minute: minuteOf(s.meta.Now)}
-	if known, ok := s.tokenUsage.Get(usageKeyOf(&u)); ok && known.Minute == u.Minute {
+	u := compute.TokenUsage{Payer: used.Payer, Model: used.Model, Minute: minuteOf(s.view.meta.Now)}
+	if known, ok := s.view.tokenUsage.Get(usageKeyOf(&u)); ok && known.Minute == u.Minute {
 		u = *known
-	} else if ok || s.tokenUsage.Len() >= maxTokenUsage {
+	} else if ok || s.view.tokenUsage.Len() >= maxTokenUsage {
 		s.postTokens(tokenTotalKey{u.Payer.Org, u.Model})
 	}
 	before := u.Cost.Up()
@@ -219,7 +219,7 @@ func (s *money) useTokens(node compute.NodeID, used *UsedTokens) {
 	u.Cost = u.Cost.Plus(used.Prices.Cost(used.Prompt, used.Completion))
 	more := u.Cost.Up() - before
 	h := compute.TokenHold{Node: node, Payer: u.Payer}
-	if known, ok := s.tokenHolds.Get(holdKeyOf(&h)); ok {
+	if known, ok := s.view.tokenHolds.Get(holdKeyOf(&h)); ok {
 		h = *known
 	}
 	paid := min(more, h.Amount)
@@ -236,17 +236,17 @@ func (s *money) useTokens(node compute.NodeID, used *UsedTokens) {
 
 // holdTokens sets credits aside for a payer, or releases them.
 func (s *money) holdTokens(node compute.NodeID, want *WantedHold) {
-	if !s.pays(want.Payer.Org) {
+	if !s.view.pays(want.Payer.Org) {
 		return
 	}
 	h := compute.TokenHold{Node: node, Payer: want.Payer}
-	known, ok := s.tokenHolds.Get(holdKeyOf(&h))
+	known, ok := s.view.tokenHolds.Get(holdKeyOf(&h))
 	if ok {
 		h = *known
-	} else if s.tokenHolds.Len() >= maxTokenHolds {
+	} else if s.view.tokenHolds.Len() >= maxTokenHolds {
 		return
 	}
-	h.At = s.meta.Now
+	h.At = s.view.meta.Now
 	switch e := payerExecution(want.Payer); {
 	case h.Amount > want.Most:
 		s.postHold(&h, want.Most-h.Amount, "serverless: idle")
@@ -273,22 +273,22 @@ func (s *money) postHold(h *compute.TokenHold, amount compute.Credits, note stri
 func (s *money) putTokenHold(h *compute.TokenHold) {
 	var old *compute.TokenHold
 	if h.Amount == 0 {
-		old = s.tokenHolds.Drop(holdKeyOf(h))
+		old = s.view.tokenHolds.Drop(holdKeyOf(h))
 	} else {
-		old = s.tokenHolds.Put(h)
-		s.addHeld(h.Payer, h.Amount)
+		old = s.view.tokenHolds.Put(h)
+		s.view.addHeld(h.Payer, h.Amount)
 	}
 	if old != nil {
-		s.addHeld(old.Payer, -old.Amount)
+		s.view.addHeld(old.Payer, -old.Amount)
 	}
 }
 
 // putTokenUsage stores a payer's use of a model.
 func (s *money) putTokenUsage(u *compute.TokenUsage) {
-	if old := s.tokenUsage.Put(u); old != nil {
-		s.addHeld(old.Payer, -old.Cost.Up())
+	if old := s.view.tokenUsage.Put(u); old != nil {
+		s.view.addHeld(old.Payer, -old.Cost.Up())
 	}
-	s.addHeld(u.Payer, u.Cost.Up())
+	s.view.addHeld(u.Payer, u.Cost.Up())
 }
 
 // addHeld counts a hold toward a payer's key and member.
@@ -310,7 +310,7 @@ func (v *budgetTables) addHeld(p compute.Payer, amount compute.Credits) {
 // line for all its payers. A rest below one micro-credit is left for the next charge.
 func (s *money) postTokens(of tokenTotalKey) {
 	var rows []*compute.TokenUsage
-	for at, u := range s.tokenUsage.From(tokenUsageKey{tokenTotalKey: of}) {
+	for at, u := range s.view.tokenUsage.From(tokenUsageKey{tokenTotalKey: of}) {
 		if at.tokenTotalKey != of {
 			break
 		}
@@ -320,21 +320,21 @@ func (s *money) postTokens(of tokenTotalKey) {
 		return
 	}
 	t := compute.TokenTotal{Org: of.org, Model: of.model}
-	if known, ok := s.tokenTotals.Get(of); ok {
+	if known, ok := s.view.tokenTotals.Get(of); ok {
 		t = *known
 	}
 	cost, released := compute.TokenCost{Rest: t.Rest}, compute.Credits(0)
 	var prompt, completion int64
 	for _, u := range rows {
-		s.tokenUsage.Drop(usageKeyOf(u))
-		s.addHeld(u.Payer, -u.Cost.Up())
+		s.view.tokenUsage.Drop(usageKeyOf(u))
+		s.view.addHeld(u.Payer, -u.Cost.Up())
 		cost, released = cost.Plus(u.Cost), released+u.Cost.Up()
 		prompt, completion = prompt+u.Prompt, completion+u.Completion
 		t.Requests += u.Requests
 	}
 	t.Prompt, t.Completion = t.Prompt+prompt, t.Completion+completion
 	t.Charged, t.Rest = t.Charged+cost.Whole, cost.Rest
-	s.tokenTotals.Put(&t)
+	s.view.tokenTotals.Put(&t)
 	line := compute.LedgerEntry{
 		Org: of.org, Kind: compute.LedgerRelease, Amount: released,
 		Note: compute.TokenNote(of.model, prompt, completion),
@@ -368,7 +368,7 @@ func (s *money) addTokens(by compute.Payer, who spender, charged compute.Credits
 // releaseTokens releases holds.
 func (s *money) releaseTokens(which func(*compute.TokenHold) bool, note string) {
 	n := 0
-	for _, known := range slices.Collect(s.tokenHolds.Values()) {
+	for _, known := range slices.Collect(s.view.tokenHolds.Values()) {
 		if n == tokenSweep || !which(known) {
 			continue
 		}
@@ -382,11 +382,11 @@ func (s *money) releaseTokens(which func(*compute.TokenHold) bool, note string) 
 // postDueTokens posts the minutes that are over, and releases the holds of nodes that are
 // gone or have not asked for them again.
 func (s *money) postDueTokens() {
-	if s.Format() < formatServerless {
+	if s.view.Format() < formatServerless {
 		return
 	}
-	now, due := minuteOf(s.meta.Now), []tokenTotalKey(nil)
-	for at, u := range s.tokenUsage.All() {
+	now, due := minuteOf(s.view.meta.Now), []tokenTotalKey(nil)
+	for at, u := range s.view.tokenUsage.All() {
 		if n := len(due); u.Minute < now && n < tokenSweep && (n == 0 || due[n-1] != at.tokenTotalKey) {
 			due = append(due, at.tokenTotalKey)
 		}
@@ -394,14 +394,14 @@ func (s *money) postDueTokens() {
 	for _, of := range due {
 		s.postTokens(of)
 	}
-	limit := s.meta.Now.Add(-tokenHoldAge)
+	limit := s.view.meta.Now.Add(-tokenHoldAge)
 	s.releaseTokens(func(h *compute.TokenHold) bool {
-		n, ok := s.nodes.Get(h.Node)
+		n, ok := s.view.nodes.Get(h.Node)
 		return !ok || n.State != compute.NodeUp || h.At < limit
 	}, "the node is gone or idle")
-	for _, t := range slices.Collect(s.tokenSessions.Values()) {
-		if _, ok := s.nodes.Get(t.Node); !ok {
-			s.tokenSessions.Drop(t.Node)
+	for _, t := range slices.Collect(s.view.tokenSessions.Values()) {
+		if _, ok := s.view.nodes.Get(t.Node); !ok {
+			s.view.tokenSessions.Drop(t.Node)
 		}
 	}
 }
@@ -409,7 +409,7 @@ func (s *money) postDueTokens() {
 // endTokens posts everything of an organization that ends, and releases its holds.
 func (s *money) endTokens(org compute.OrgID) {
 	var due []tokenTotalKey
-	for at := range s.tokenUsage.From(tokenUsageKey{tokenTotalKey: tokenTotalKey{org: org}}) {
+	for at := range s.view.tokenUsage.From(tokenUsageKey{tokenTotalKey: tokenTotalKey{org: org}}) {
 		if at.org != org {
 			break
 		}
@@ -420,7 +420,7 @@ func (s *money) endTokens(org compute.OrgID) {
 	for _, of := range due {
 		s.postTokens(of)
 	}
-	for _, known := range slices.Collect(s.tokenHolds.Values()) {
+	for _, known := range slices.Collect(s.view.tokenHolds.Values()) {
 		if known.Payer.Org == org {
 			h := *known
 			s.postHold(&h, -h.Amount, "serverless: the organization ends")
@@ -431,18 +431,18 @@ func (s *money) endTokens(org compute.OrgID) {
 
 // checkTokens checks that holds and usage are of organizations that exist.
 func (v checker) checkTokens() error {
-	for h := range v.tokenHolds.Values() {
-		if h.Amount <= 0 || !v.pays(h.Payer.Org) {
+	for h := range v.view.tokenHolds.Values() {
+		if h.Amount <= 0 || !v.view.pays(h.Payer.Org) {
 			return fmt.Errorf("node %s holds %s for organization %s", h.Node, h.Amount, h.Payer.Org)
 		}
 	}
-	for u := range v.tokenUsage.Values() {
-		if u.Cost.Whole < 0 || u.Cost.Rest >= 1_000_000 || !v.pays(u.Payer.Org) {
+	for u := range v.view.tokenUsage.Values() {
+		if u.Cost.Whole < 0 || u.Cost.Rest >= 1_000_000 || !v.view.pays(u.Payer.Org) {
 			return fmt.Errorf("usage of model %q by organization %s is damaged", u.Model, u.Payer.Org)
 		}
 	}
-	for t := range v.tokenTotals.Values() {
-		if _, ok := v.orgs.Get(t.Org); !ok || t.Rest >= 1_000_000 || t.Charged < 0 {
+	for t := range v.view.tokenTotals.Values() {
+		if _, ok := v.view.orgs.Get(t.Org); !ok || t.Rest >= 1_000_000 || t.Charged < 0 {
 			return fmt.Errorf("total of model %q of organization %s is damaged", t.Model, t.Org)
 		}
 	}

@@ -92,10 +92,10 @@ func (v *View) Trees() iter.Seq[compute.Hash] {
 }
 
 // put stores u and all data derived from it.
-func (s *upload) put(u *compute.Upload) { s.follow(s.uploads.Put(u), u) }
+func (s *upload) put(u *compute.Upload) { s.view.follow(s.view.uploads.Put(u), u) }
 
 // drop removes a bundle.
-func (s *upload) drop(id compute.BundleID) { s.follow(s.uploads.Drop(id), nil) }
+func (s *upload) drop(id compute.BundleID) { s.view.follow(s.view.uploads.Drop(id), nil) }
 
 // follow updates the indexes of uploads from before to after.
 func (v *uploadTables) follow(before, after *compute.Upload) {
@@ -113,12 +113,12 @@ func (s *upload) createUpload(c CreateUpload) Result {
 	if refusal := s.checkUpload(c, &u); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	for known := range s.Uploads(c.Actor.Org) {
+	for known := range s.view.Uploads(c.Actor.Org) {
 		if known.Manifest != u.Manifest || known.Chunks != u.Chunks {
 			continue
 		}
 		again := *known
-		again.TouchedAt = s.meta.Now
+		again.TouchedAt = s.view.meta.Now
 		if !known.Committed {
 			again.Have = merged(known.Have, u.Have)
 		}
@@ -127,7 +127,7 @@ func (s *upload) createUpload(c CreateUpload) Result {
 	}
 	s.put(&compute.Upload{
 		ID: u.ID, Org: c.Actor.Org, User: c.Actor.User, Manifest: u.Manifest, Bytes: u.Bytes, Files: u.Files,
-		Chunks: u.Chunks, Have: u.Have, CreatedAt: s.meta.Now, TouchedAt: s.meta.Now,
+		Chunks: u.Chunks, Have: u.Have, CreatedAt: s.view.meta.Now, TouchedAt: s.view.meta.Now,
 	})
 	s.evict(c.Actor.Org, u.ID)
 	return Result{ID: u.ID.UUID}
@@ -143,11 +143,11 @@ func (s *upload) checkUpload(c CreateUpload, u *compute.Upload) *compute.Error {
 	case u.ID.IsZero() || u.Manifest == (compute.Hash{}) || u.Bytes < 0 || u.Files < 0 || u.Chunks < 0 ||
 		u.Chunks > most || u.Bytes > maxUploadBytes || u.Files > compute.MaxTreeEntries || len(u.Have) != (u.Chunks+7)/8:
 		return compute.Errorf(compute.CodeInvalid, "a bundle needs an identifier, a manifest and sizes").Named("bundle")
-	case s.uploads.Has(u.ID):
+	case s.view.uploads.Has(u.ID):
 		return compute.Errorf(compute.CodeConflict, "a bundle with this identifier exists").Named("bundle_exists")
 	}
 	for _, id := range c.Sources {
-		if _, ok := s.Upload(c.Actor.Org, id); !ok {
+		if _, ok := s.view.Upload(c.Actor.Org, id); !ok {
 			return compute.Errorf(compute.CodeConflict, "a bundle that has some of the files expired").Named("bundle_gone")
 		}
 	}
@@ -170,7 +170,7 @@ func (s *upload) evict(org compute.OrgID, except compute.BundleID) {
 		var count int
 		var bytes int64
 		var oldest *compute.Upload
-		for u := range s.Uploads(org) {
+		for u := range s.view.Uploads(org) {
 			count, bytes = count+1, bytes+u.Bytes
 			if u.ID != except && (oldest == nil || u.TouchedAt < oldest.TouchedAt) {
 				oldest = u
@@ -195,7 +195,7 @@ func (s *upload) receiveChunks(c ReceiveChunks) Result {
 		}
 	}
 	u := *known
-	u.TouchedAt = s.meta.Now
+	u.TouchedAt = s.view.meta.Now
 	if !u.Committed {
 		u.Have = known.With(c.Chunks)
 	}
@@ -215,7 +215,7 @@ func (s *upload) commitUpload(c CommitUpload) Result {
 			missing, known.Chunks)
 	}
 	u := *known
-	u.Committed, u.Have, u.TouchedAt = true, nil, s.meta.Now
+	u.Committed, u.Have, u.TouchedAt = true, nil, s.view.meta.Now
 	s.put(&u)
 	return Result{ID: u.ID.UUID}
 }
@@ -225,7 +225,7 @@ func (s *upload) find(a Actor, id compute.BundleID) (*compute.Upload, *compute.E
 	if refusal := s.access.admit(a); refusal != nil {
 		return nil, refusal
 	}
-	u, ok := s.Upload(a.Org, id)
+	u, ok := s.view.Upload(a.Org, id)
 	if !ok {
 		return nil, noBundle()
 	}
@@ -243,7 +243,7 @@ func (s *upload) attach(e *compute.Execution, named *compute.Files) *compute.Err
 	if named == nil {
 		return nil
 	}
-	u, ok := s.Upload(e.Org, named.Bundle)
+	u, ok := s.view.Upload(e.Org, named.Bundle)
 	switch {
 	case !ok:
 		return noBundle()
@@ -260,9 +260,9 @@ func (s *upload) use(files *compute.Files) {
 	if files == nil {
 		return
 	}
-	if known, ok := s.uploads.Get(files.Bundle); ok {
+	if known, ok := s.view.uploads.Get(files.Bundle); ok {
 		u := *known
-		u.Used, u.TouchedAt = true, s.meta.Now
+		u.Used, u.TouchedAt = true, s.view.meta.Now
 		s.put(&u)
 	}
 }
@@ -271,8 +271,8 @@ func (s *upload) use(files *compute.Files) {
 func (s *upload) expire() {
 	for range maxUploadSweep {
 		var due compute.BundleID
-		for k := range s.expiringUploads.All() {
-			if k.at <= s.meta.Now {
+		for k := range s.view.expiringUploads.All() {
+			if k.at <= s.view.meta.Now {
 				copy(due.UUID[:], k.id[:])
 			}
 			break
@@ -287,8 +287,8 @@ func (s *upload) expire() {
 // checkUploads checks that bundles have their organization, and that the bits
 // of their chunks fit.
 func (v checker) checkUploads() error {
-	for u := range v.uploads.Values() {
-		if _, ok := v.orgs.Get(u.Org); !ok || u.Committed && len(u.Have) > 0 ||
+	for u := range v.view.uploads.Values() {
+		if _, ok := v.view.orgs.Get(u.Org); !ok || u.Committed && len(u.Have) > 0 ||
 			!u.Committed && len(u.Have) != (u.Chunks+7)/8 {
 			return fmt.Errorf("bundle %s: of no organization, or %d bytes for %d chunks", u.ID, len(u.Have), u.Chunks)
 		}

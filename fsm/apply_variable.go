@@ -64,7 +64,7 @@ func (s *identity) putVariables(c PutVariables) Result {
 		return Result{Refusal: refusal}
 	}
 	if c.Key != nil {
-		if refusal := s.admitSealed(c.Key.Sealed); refusal != nil {
+		if refusal := s.view.admitSealed(c.Key.Sealed); refusal != nil {
 			return Result{Refusal: refusal}
 		}
 		s.firstDataKey(c.Actor.Org, *c.Key)
@@ -72,22 +72,22 @@ func (s *identity) putVariables(c PutVariables) Result {
 	for i := range c.Variables {
 		variable := c.Variables[i]
 		variable.Org, variable.User = c.Actor.Org, c.Actor.User
-		variable.CreatedAt, variable.UpdatedAt = s.meta.Now, s.meta.Now
-		if known, ok := s.variables.Get(variableKeyOf(&variable)); ok {
+		variable.CreatedAt, variable.UpdatedAt = s.view.meta.Now, s.view.meta.Now
+		if known, ok := s.view.variables.Get(variableKeyOf(&variable)); ok {
 			variable.ID, variable.CreatedAt = known.ID, known.CreatedAt
 		}
-		s.variables.Put(&variable)
+		s.view.variables.Put(&variable)
 	}
 	return Result{Count: len(c.Variables)}
 }
 
 // firstDataKey stores the first data key of an organization, unless it has one.
 func (s *identity) firstDataKey(org compute.OrgID, key compute.DataKey) {
-	if s.DataKey(org) != nil {
+	if s.view.DataKey(org) != nil {
 		return
 	}
-	key.Org, key.Number, key.CreatedAt = org, 1, s.meta.Now
-	s.dataKeys.Put(&key)
+	key.Org, key.Number, key.CreatedAt = org, 1, s.view.meta.Now
+	s.view.dataKeys.Put(&key)
 }
 
 // checkVariables refuses variables that cannot be stored. A command stores all of its
@@ -102,7 +102,7 @@ func (s *identity) checkVariables(c *PutVariables) *compute.Error {
 			return compute.Errorf(compute.CodeInvalid, "the variable %.200q is not well formed", variable.Name)
 		}
 		names[variable.Name] = true
-		if !s.variables.Has(variableKey{c.Actor.Org.UUID, c.Actor.User.UUID, variable.Name}) {
+		if !s.view.variables.Has(variableKey{c.Actor.Org.UUID, c.Actor.User.UUID, variable.Name}) {
 			added++
 		}
 		if variable.Secret {
@@ -115,7 +115,7 @@ func (s *identity) checkVariables(c *PutVariables) *compute.Error {
 		return compute.Errorf(compute.CodeTooLarge, "the variables of a user have at most %d bytes together, not %d",
 			compute.MaxVariableBytes, size).Named("variables_too_large")
 	}
-	if have := len(s.Variables(c.Actor.Org, c.Actor.User)); have+added > compute.MaxVariables {
+	if have := len(s.view.Variables(c.Actor.Org, c.Actor.User)); have+added > compute.MaxVariables {
 		return compute.Errorf(compute.CodeConflict, "a user has at most %d variables in an organization, not %d",
 			compute.MaxVariables, have+added).Named("too_many_variables")
 	}
@@ -131,7 +131,7 @@ func (s *identity) sizeAfter(c *PutVariables) int {
 		replaced[c.Variables[i].Name] = true
 		count(&c.Variables[i])
 	}
-	for _, v := range s.Variables(c.Actor.Org, c.Actor.User) {
+	for _, v := range s.view.Variables(c.Actor.Org, c.Actor.User) {
 		if !replaced[v.Name] {
 			count(v)
 		}
@@ -145,9 +145,9 @@ func (s *identity) removeVariables(c RemoveVariables) Result {
 		return Result{Refusal: refusal}
 	}
 	removed := 0
-	for _, variable := range s.Variables(c.Actor.Org, c.Actor.User) {
+	for _, variable := range s.view.Variables(c.Actor.Org, c.Actor.User) {
 		if c.ID.IsZero() || variable.ID == c.ID {
-			s.variables.Drop(variableKeyOf(variable))
+			s.view.variables.Drop(variableKeyOf(variable))
 			removed++
 		}
 	}
@@ -159,7 +159,7 @@ func (s *identity) removeVariables(c RemoveVariables) Result {
 
 // dropVariables removes the variables of a user that left an organization.
 func (s *identity) dropVariables(org compute.OrgID, user compute.UserID) {
-	for _, variable := range s.Variables(org, user) {
-		s.variables.Drop(variableKeyOf(variable))
+	for _, variable := range s.view.Variables(org, user) {
+		s.view.variables.Drop(variableKeyOf(variable))
 	}
 }

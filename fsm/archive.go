@@ -192,15 +192,15 @@ func (v *archiveTables) ArchivesWith(org compute.OrgID, id compute.ExecutionID) 
 
 // putArchive stores a and all data derived from it.
 func (s *retention) putArchive(a *Archive) {
-	s.archives.Put(a)
-	s.archiveBlobs.Set(a.Blob, struct{}{})
-	s.counts.archived += a.Executions
+	s.view.archives.Put(a)
+	s.view.archiveBlobs.Set(a.Blob, struct{}{})
+	s.view.counts.archived += a.Executions
 	for i := range a.Orgs {
 		o := &a.Orgs[i]
-		s.archivePlaces.Set(archivePlace{o.Org, o.Newest, a.Number}, struct{}{})
-		t, _ := s.archivedTotals.Get(o.Org)
+		s.view.archivePlaces.Set(archivePlace{o.Org, o.Newest, a.Number}, struct{}{})
+		t, _ := s.view.archivedTotals.Get(o.Org)
 		t.merge(o.totals())
-		s.archivedTotals.Set(o.Org, t)
+		s.view.archivedTotals.Set(o.Org, t)
 	}
 }
 

@@ -27,7 +27,7 @@ const (
 )
 
 // archiver drafts archives of a view.
-type archiver struct{ *View }
+type archiver struct{ view *View }
 
 // ArchiveDraft is an archive that has been built but not proposed. Blob must be
 // durable on most servers before Command is proposed.
@@ -68,9 +68,9 @@ func (v *View) DraftArchive(stay map[compute.ExecutionID]bool) *ArchiveDraft {
 // dueForArchive returns the executions of the next archive and their month. It
 // returns none while a short wait makes the archive larger.
 func (v archiver) dueForArchive(stay map[compute.ExecutionID]bool) (ids []compute.ExecutionID, month int) {
-	left, scanned, size, full := v.finished.Len(), 0, 0, false
+	left, scanned, size, full := v.view.finished.Len(), 0, 0, false
 	var first compute.Instant
-	for m := range v.finished.Keys(timeKey{}) {
+	for m := range v.view.finished.Keys(timeKey{}) {
 		if scanned++; scanned > maxScanned || !v.pastRetention(m.at, left-1) {
 			break
 		}
@@ -103,15 +103,15 @@ func (v archiver) dueForArchive(stay map[compute.ExecutionID]bool) (ids []comput
 // pastRetention reports whether an execution that ended at an instant may leave
 // the state when left other ended executions stay.
 func (v archiver) pastRetention(at compute.Instant, left int) bool {
-	keep, most := v.meta.Settings.KeepFinished, v.meta.Settings.MaxFinished
-	return keep > 0 && at < v.meta.Now.Add(-keep) || most > 0 && left >= most
+	keep, most := v.view.meta.Settings.KeepFinished, v.view.meta.Settings.MaxFinished
+	return keep > 0 && at < v.view.meta.Now.Add(-keep) || most > 0 && left >= most
 }
 
 // worthArchiving reports whether n executions, the first of which ended at an instant,
 // are worth an archive of their own.
 func (v archiver) worthArchiving(first compute.Instant, n int) bool {
-	keep, most := v.meta.Settings.KeepFinished, v.meta.Settings.MaxFinished
-	return keep > 0 && n > 0 && first < v.meta.Now.Add(-keep-keep/slackOfAge) || most > 0 && n > most/slackOfNumber
+	keep, most := v.view.meta.Settings.KeepFinished, v.view.meta.Settings.MaxFinished
+	return keep > 0 && n > 0 && first < v.view.meta.Now.Add(-keep-keep/slackOfAge) || most > 0 && n > most/slackOfNumber
 }
 
 // Overdue returns how many ended executions should be in archives and are not.
@@ -135,7 +135,7 @@ func (v *View) Overdue() int {
 // returns nil for a sub-execution whose parent is in the state, because they
 // are archived together.
 func (v archiver) familyOf(id compute.ExecutionID) []compute.ExecutionID {
-	e, ok := v.executions.Get(id)
+	e, ok := v.view.executions.Get(id)
 	if !ok || v.staysWithParent(e) {
 		return nil
 	}
@@ -145,13 +145,13 @@ func (v archiver) familyOf(id compute.ExecutionID) []compute.ExecutionID {
 // staysWithParent reports whether e is a sub-execution whose parent is in the state
 // and names it. A service names only the newest replicas.
 func (v archiver) staysWithParent(e *compute.Execution) bool {
-	if e.Parent.IsZero() || !v.executions.Has(e.Parent) {
+	if e.Parent.IsZero() || !v.view.executions.Has(e.Parent) {
 		return false
 	}
 	if e.Kind != compute.KindReplica {
 		return true
 	}
-	parent, _ := v.executions.Get(e.Parent)
+	parent, _ := v.view.executions.Get(e.Parent)
 	return slices.Contains(parent.Children(), e.ID)
 }
 
@@ -160,7 +160,7 @@ func (v archiver) staysWithParent(e *compute.Execution) bool {
 func (v archiver) stateChildren(e *compute.Execution) []compute.ExecutionID {
 	var out []compute.ExecutionID
 	for _, id := range e.Children() {
-		if v.executions.Has(id) && !slices.Contains(out, id) {
+		if v.view.executions.Has(id) && !slices.Contains(out, id) {
 			out = append(out, id)
 		}
 	}
@@ -179,7 +179,7 @@ func (v archiver) bytesOf(ids []compute.ExecutionID) (n int) {
 // callbacks, in this order, and returns the numbers of attempts and callbacks.
 // The encodings are valid only during the call.
 func (v archiver) recordsOf(id compute.ExecutionID, visit func(encoded []byte)) (attempts, callbacks int) {
-	e, encoded, ok := v.executions.Peek(id, nil)
+	e, encoded, ok := v.view.executions.Peek(id, nil)
 	if !ok {
 		return 0, 0
 	}
@@ -187,7 +187,7 @@ func (v archiver) recordsOf(id compute.ExecutionID, visit func(encoded []byte)) 
 		encoded = store.MustEncode(e)
 	}
 	visit(encoded)
-	return eachOf(v.attempts, id.UUID, visit), eachOf(v.callbacks, id.UUID, visit)
+	return eachOf(v.view.attempts, id.UUID, visit), eachOf(v.view.callbacks, id.UUID, visit)
 }
 
 // eachOf visits the encodings of the records of an owner and returns their

@@ -36,11 +36,11 @@ const (
 func (v archiver) archiveFile(ids []compute.ExecutionID, month int) (data []byte, name compute.Hash, s store.Sum) {
 	places := make([]historyKey, 0, len(ids))
 	for _, id := range ids {
-		e, _ := v.executions.Get(id)
+		e, _ := v.view.executions.Get(id)
 		places = append(places, historyKeyOf(e))
 	}
 	slices.SortFunc(places, byHistoryKey)
-	body := binary.BigEndian.AppendUint32(slices.Clone(v.meta.Cluster[:]), uint32(month))
+	body := binary.BigEndian.AppendUint32(slices.Clone(v.view.meta.Cluster[:]), uint32(month))
 	body = binary.BigEndian.AppendUint32(body, uint32(len(ids)))
 	for _, p := range places {
 		var text []byte

@@ -57,7 +57,7 @@ func auditKey(r *compute.AuditRecord) numberKey { return numberKey{r.Org.UUID, r
 // record appends the command that was applied to its audit trail, in the log entry
 // of the change, and to those of the organizations that it touched.
 func (s *trail) record(cmd Command, r Result, touched []compute.OrgID) {
-	if s.Format() < formatAccounts || r.Repeat {
+	if s.view.Format() < formatAccounts || r.Repeat {
 		return
 	}
 	d, ok := s.entryOf(cmd, r)
@@ -65,7 +65,7 @@ func (s *trail) record(cmd Command, r Result, touched []compute.OrgID) {
 		return
 	}
 	s.append(d)
-	if r.Refusal != nil || s.Format() < formatRotation {
+	if r.Refusal != nil || s.view.Format() < formatRotation {
 		return
 	}
 	switch c := cmd.(type) { // The new member's organizations are known only afterwards.
@@ -82,24 +82,24 @@ func (s *trail) record(cmd Command, r Result, touched []compute.OrgID) {
 
 // append appends a line to its trail.
 func (s *trail) append(d auditEntry) {
-	c := s.chain(d.org)
+	c := s.view.chain(d.org)
 	c.Seq++
 	line := compute.AuditRecord{
-		Org: d.org, Seq: c.Seq, Index: s.meta.Index, At: s.meta.Now,
+		Org: d.org, Seq: c.Seq, Index: s.view.meta.Index, At: s.view.meta.Now,
 		User: d.actor.User, Key: d.actor.Key, Root: d.actor.Root,
 		Action: d.action, Target: compute.Clip(d.target, maxAuditText), Detail: compute.Clip(d.detail, maxAuditText),
 		From: compute.Clip(d.actor.From, maxAuditText), Request: compute.Clip(d.actor.Request, maxAuditText),
 	}
 	line.Hash = chainAudit(c.Head, line)
 	c.Head = line.Hash
-	s.audit.Put(&line)
+	s.view.audit.Put(&line)
 	if c.Seq-c.Trimmed > maxAudit {
 		c.Trimmed++
-		if old := s.audit.Drop(numberKey{d.org.UUID, c.Trimmed}); old != nil {
+		if old := s.view.audit.Drop(numberKey{d.org.UUID, c.Trimmed}); old != nil {
 			c.Anchor = old.Hash
 		}
 	}
-	s.chains.Put(&c)
+	s.view.chains.Put(&c)
 }
 
 // chain returns the state of a trail.
@@ -181,8 +181,8 @@ func (v *auditTables) VerifyAudit(org compute.OrgID) error {
 // checkAudit checks that every trail is whole and bounded.
 func (v checker) checkAudit() error {
 	lines := 0
-	for c := range v.chains.Values() {
-		if err := v.VerifyAudit(c.Org); err != nil {
+	for c := range v.view.chains.Values() {
+		if err := v.view.VerifyAudit(c.Org); err != nil {
 			return err
 		}
 		if c.Seq-c.Trimmed > maxAudit {
@@ -190,8 +190,8 @@ func (v checker) checkAudit() error {
 		}
 		lines += int(c.Seq - c.Trimmed)
 	}
-	if lines != v.audit.Len() {
-		return fmt.Errorf("%d lines of audit trails, their chains have %d", v.audit.Len(), lines)
+	if lines != v.view.audit.Len() {
+		return fmt.Errorf("%d lines of audit trails, their chains have %d", v.view.audit.Len(), lines)
 	}
 	return nil
 }

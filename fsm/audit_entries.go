@@ -53,7 +53,7 @@ func (s *trail) entryOfUser(cmd Command, r Result) (auditEntry, bool) {
 		if r.Refusal == nil || r.Refusal.Detail != "token_reused" {
 			return auditEntry{}, false
 		}
-		t, _ := s.Refresh(c.Old)
+		t, _ := s.view.Refresh(c.Old)
 		return auditEntry{Actor{User: t.User}, s.home(t.User), actionReuse, t.User.String(), ""}, true
 	}
 	return auditEntry{}, false
@@ -86,7 +86,7 @@ func (s *trail) homesOf(cmd Command) []compute.OrgID {
 // orgsOf returns the organizations of a user.
 func (s *trail) orgsOf(user compute.UserID) []compute.OrgID {
 	var orgs []compute.OrgID
-	for _, m := range s.Memberships(user) {
+	for _, m := range s.view.Memberships(user) {
 		orgs = append(orgs, m.Org)
 	}
 	return orgs
@@ -94,7 +94,7 @@ func (s *trail) orgsOf(user compute.UserID) []compute.OrgID {
 
 // home returns the default organization of a user, zero for none.
 func (s *trail) home(user compute.UserID) compute.OrgID {
-	for _, m := range s.Memberships(user) {
+	for _, m := range s.view.Memberships(user) {
 		if m.Default {
 			return m.Org
 		}
@@ -109,7 +109,7 @@ func (s *trail) entryOfKey(cmd Command, _ Result) (auditEntry, bool) {
 		return auditEntry{c.Actor, c.Actor.Org, "key.create", c.Key.ID.String(), c.Key.Name}, true
 	case ToggleKey:
 		detail := ""
-		if k, ok := s.Key(c.Actor.Org, c.Key); ok {
+		if k, ok := s.view.Key(c.Actor.Org, c.Key); ok {
 			detail = fmt.Sprintf("active %t", k.Active)
 		}
 		return auditEntry{c.Actor, c.Actor.Org, "key.toggle", c.Key.String(), detail}, true

@@ -35,8 +35,9 @@ func ReadBackup(r io.Reader) (snapshot.BackupHeader, *FSM, error) {
 	if err := in.Close(); err != nil {
 		return in.Header, nil, err
 	}
-	h, m := in.Header, &s.meta
-	if h.Cluster != m.Cluster || h.Epoch != m.Epoch || h.Index != m.Index || h.Term != m.Term || h.Format != s.Format() {
+	h, m := in.Header, &s.view.meta
+	if h.Cluster != m.Cluster || h.Epoch != m.Epoch || h.Index != m.Index || h.Term != m.Term ||
+		h.Format != s.view.Format() {
 		return h, nil, fmt.Errorf("%w: its header does not match its state", snapshot.ErrBackup)
 	}
 	f := newFSM(s)

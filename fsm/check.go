@@ -12,7 +12,7 @@ import (
 )
 
 // checker checks the invariants of a view.
-type checker struct{ *View }
+type checker struct{ view *View }
 
 // Check returns an error when an invariant does not hold. It reads everything, so it
 // is for tests and for a state that was restored. The test runner never retries a
@@ -37,100 +37,100 @@ func (v checker) checkRecords() error {
 // was written to after it was stored shows here too.
 func (v checker) checkDerived() error {
 	fresh := v.rebuilt()
-	if fresh.Hash() != v.Hash() {
+	if fresh.view.Hash() != v.view.Hash() {
 		return errors.New("the hash of the state is not that of its records")
 	}
-	if fresh.counts != v.counts {
-		return fmt.Errorf("counts are %+v, the records say %+v", v.counts, fresh.counts)
+	if fresh.view.counts != v.view.counts {
+		return fmt.Errorf("counts are %+v, the records say %+v", v.view.counts, fresh.view.counts)
 	}
 	return errors.Join(
-		differ("slugs", v.slugs, fresh.slugs),
-		differ("emails", v.emails, fresh.emails),
-		differ("subjects", v.subjects, fresh.subjects),
-		differ("lookups", v.lookups, fresh.lookups),
-		differ("joined", v.joined.Table(), fresh.joined.Table()),
-		differ("keys of organizations", v.orgKeys.Table(), fresh.orgKeys.Table()),
-		differ("families", v.families.Table(), fresh.families.Table()),
-		differ("logins", v.logins.Table(), fresh.logins.Table()),
-		differ("expiring", v.expiring.Table(), fresh.expiring.Table()),
-		v.history.Differ("history", fresh.history),
-		differ("live", v.live.Table(), fresh.live.Table()),
-		differ("queue", v.queue.Table(), fresh.queue.Table()),
-		differ("services", v.services.Table(), fresh.services.Table()),
-		differ("pending selections", v.pendingSelections.Table(), fresh.pendingSelections.Table()),
-		differ("running selections", v.runningSelections.Table(), fresh.runningSelections.Table()),
-		differ("undelivered callbacks", v.undelivered.Table(), fresh.undelivered.Table()),
-		differ("growing", v.growing.Table(), fresh.growing.Table()),
-		differ("draining", v.draining.Table(), fresh.draining.Table()),
-		v.finished.Differ("finished", fresh.finished),
-		v.outputs.Differ("outputs", fresh.outputs),
-		differ("uploads of organizations", v.orgUploads.Table(), fresh.orgUploads.Table()),
-		differ("expiring uploads", v.expiringUploads.Table(), fresh.expiringUploads.Table()),
-		differ("estimated", v.estimated.Table(), fresh.estimated.Table()),
-		differ("work", v.work.Table(), fresh.work.Table()),
-		differ("victims", v.victims.Table(), fresh.victims.Table()),
-		v.opAges.differ("ages of ops", &fresh.opAges),
-		v.refusals.differ("ages of refusals", &fresh.refusals),
-		differ("totals", v.totals, fresh.totals),
-		differ("places of archives", v.archivePlaces, fresh.archivePlaces),
-		differ("blobs of archives", v.archiveBlobs, fresh.archiveBlobs),
-		differ("totals of archives", v.archivedTotals, fresh.archivedTotals),
-		differ("loads", v.loads, fresh.loads),
-		differ("held by keys and members", v.heldBy, fresh.heldBy),
-		v.offered.differ(fresh.offered),
-		differMix(v.mix, fresh.mix),
+		differ("slugs", v.view.slugs, fresh.view.slugs),
+		differ("emails", v.view.emails, fresh.view.emails),
+		differ("subjects", v.view.subjects, fresh.view.subjects),
+		differ("lookups", v.view.lookups, fresh.view.lookups),
+		differ("joined", v.view.joined.Table(), fresh.view.joined.Table()),
+		differ("keys of organizations", v.view.orgKeys.Table(), fresh.view.orgKeys.Table()),
+		differ("families", v.view.families.Table(), fresh.view.families.Table()),
+		differ("logins", v.view.logins.Table(), fresh.view.logins.Table()),
+		differ("expiring", v.view.expiring.Table(), fresh.view.expiring.Table()),
+		v.view.history.Differ("history", fresh.view.history),
+		differ("live", v.view.live.Table(), fresh.view.live.Table()),
+		differ("queue", v.view.queue.Table(), fresh.view.queue.Table()),
+		differ("services", v.view.services.Table(), fresh.view.services.Table()),
+		differ("pending selections", v.view.pendingSelections.Table(), fresh.view.pendingSelections.Table()),
+		differ("running selections", v.view.runningSelections.Table(), fresh.view.runningSelections.Table()),
+		differ("undelivered callbacks", v.view.undelivered.Table(), fresh.view.undelivered.Table()),
+		differ("growing", v.view.growing.Table(), fresh.view.growing.Table()),
+		differ("draining", v.view.draining.Table(), fresh.view.draining.Table()),
+		v.view.finished.Differ("finished", fresh.view.finished),
+		v.view.outputs.Differ("outputs", fresh.view.outputs),
+		differ("uploads of organizations", v.view.orgUploads.Table(), fresh.view.orgUploads.Table()),
+		differ("expiring uploads", v.view.expiringUploads.Table(), fresh.view.expiringUploads.Table()),
+		differ("estimated", v.view.estimated.Table(), fresh.view.estimated.Table()),
+		differ("work", v.view.work.Table(), fresh.view.work.Table()),
+		differ("victims", v.view.victims.Table(), fresh.view.victims.Table()),
+		v.view.opAges.differ("ages of ops", &fresh.view.opAges),
+		v.view.refusals.differ("ages of refusals", &fresh.view.refusals),
+		differ("totals", v.view.totals, fresh.view.totals),
+		differ("places of archives", v.view.archivePlaces, fresh.view.archivePlaces),
+		differ("blobs of archives", v.view.archiveBlobs, fresh.view.archiveBlobs),
+		differ("totals of archives", v.view.archivedTotals, fresh.view.archivedTotals),
+		differ("loads", v.view.loads, fresh.view.loads),
+		differ("held by keys and members", v.view.heldBy, fresh.view.heldBy),
+		v.view.offered.differ(fresh.view.offered),
+		differMix(v.view.mix, fresh.view.mix),
 		v.checkObjectsDerived(fresh),
-		differ("ages of archived output", v.outputAges.Table(), fresh.outputAges.Table()),
+		differ("ages of archived output", v.view.outputAges.Table(), fresh.view.outputAges.Table()),
 	)
 }
 
 // rebuilt returns a state of v's records with everything derived again.
 func (v checker) rebuilt() *state {
 	s := newState()
-	s.meta = v.meta
-	copyRecords(v.nodes.Records, func(n *compute.Node) { s.nodes.put(n) })
-	copyRecords(v.removed, func(n *removedNode) { s.removed.Put(n) })
-	copyRecords(v.prices, func(p *price) { s.prices.Put(p) })
-	copyRecords(v.joins, func(t *compute.JoinToken) { s.joins.Put(t) })
-	copyRecords(v.orgs, s.putOrg)
-	copyRecords(v.users, s.putUser)
-	copyRecords(v.members, s.putMembership)
-	copyRecords(v.keys, s.putKey)
-	copyRecords(v.refresh, s.putRefresh)
-	copyRecords(v.signing, func(k *compute.SigningKey) { s.signing.Put(k) })
-	copyRecords(v.accounts, s.putAccount)
-	for e := range v.ledger.Values() {
-		s.ledger.Put(e)
+	s.view.meta = v.view.meta
+	copyRecords(v.view.nodes.Records, func(n *compute.Node) { s.view.nodes.put(n) })
+	copyRecords(v.view.removed, func(n *removedNode) { s.view.removed.Put(n) })
+	copyRecords(v.view.prices, func(p *price) { s.view.prices.Put(p) })
+	copyRecords(v.view.joins, func(t *compute.JoinToken) { s.view.joins.Put(t) })
+	copyRecords(v.view.orgs, s.view.putOrg)
+	copyRecords(v.view.users, s.view.putUser)
+	copyRecords(v.view.members, s.view.putMembership)
+	copyRecords(v.view.keys, s.view.putKey)
+	copyRecords(v.view.refresh, s.view.putRefresh)
+	copyRecords(v.view.signing, func(k *compute.SigningKey) { s.view.signing.Put(k) })
+	copyRecords(v.view.accounts, s.putAccount)
+	for e := range v.view.ledger.Values() {
+		s.view.ledger.Put(e)
 	}
-	copyRecords(v.executions, s.putExecution)
-	copyRecords(v.attempts, s.putAttempt)
-	copyRecords(v.callbacks, s.putCallback)
-	copyRecords(v.ops, s.putOp)
-	copyRecords(v.admitted, func(a *admission) { s.admitted.Put(a) })
-	copyRecords(v.arrived, func(a *arrival) { s.arrived.Put(a) })
-	copyRecords(v.usage, func(u *usage) { s.usage.Put(u) })
-	copyRecords(v.quotas, func(q *compute.Quota) { s.quotas.Put(q) })
-	copyRecords(v.tallies, func(t *tally) { s.tallies.Put(t) })
-	copyRecords(v.archives, s.putArchive)
-	copyRecords(v.uploads, s.upload.put)
-	copyRecords(v.variables, func(x *compute.Variable) { s.variables.Put(x) })
-	copyRecords(v.dataKeys, func(k *compute.DataKey) { s.dataKeys.Put(k) })
-	copyRecords(v.invites, func(i *compute.Invite) { s.invites.Put(i) })
-	copyRecords(v.environments, func(e *compute.Environment) { s.environments.Put(e) })
-	copyRecords(v.buckets, func(b *compute.Bucket) { s.buckets.Put(b) })
-	copyRecords(v.objects, s.putObject)
-	copyRecords(v.objectUploads, s.putObjectUpload)
-	copyRecords(v.objectParts, s.putObjectPart)
-	copyRecords(v.budgets, func(b *compute.Budget) { s.budgets.Put(b) })
-	copyRecords(v.purchases, func(p *compute.Purchase) { s.purchases.Put(p) })
-	copyRecords(v.audit, func(r *compute.AuditRecord) { s.audit.Put(r) })
-	copyRecords(v.chains, func(c *auditChain) { s.chains.Put(c) })
-	copyRecords(v.models, func(m *compute.Model) { s.models.Put(m) })
-	copyRecords(v.tokenHolds, s.money.putTokenHold)
-	copyRecords(v.tokenUsage, s.money.putTokenUsage)
-	copyRecords(v.tokenTotals, func(t *compute.TokenTotal) { s.tokenTotals.Put(t) })
-	copyRecords(v.tokenSessions, func(t *tokenSession) { s.tokenSessions.Put(t) })
-	copyRecords(v.archivedOutputs, s.putOutput)
+	copyRecords(v.view.executions, s.putExecution)
+	copyRecords(v.view.attempts, s.view.putAttempt)
+	copyRecords(v.view.callbacks, s.view.putCallback)
+	copyRecords(v.view.ops, s.view.putOp)
+	copyRecords(v.view.admitted, func(a *admission) { s.view.admitted.Put(a) })
+	copyRecords(v.view.arrived, func(a *arrival) { s.view.arrived.Put(a) })
+	copyRecords(v.view.usage, func(u *usage) { s.view.usage.Put(u) })
+	copyRecords(v.view.quotas, func(q *compute.Quota) { s.view.quotas.Put(q) })
+	copyRecords(v.view.tallies, func(t *tally) { s.view.tallies.Put(t) })
+	copyRecords(v.view.archives, s.putArchive)
+	copyRecords(v.view.uploads, s.upload.put)
+	copyRecords(v.view.variables, func(x *compute.Variable) { s.view.variables.Put(x) })
+	copyRecords(v.view.dataKeys, func(k *compute.DataKey) { s.view.dataKeys.Put(k) })
+	copyRecords(v.view.invites, func(i *compute.Invite) { s.view.invites.Put(i) })
+	copyRecords(v.view.environments, func(e *compute.Environment) { s.view.environments.Put(e) })
+	copyRecords(v.view.buckets, func(b *compute.Bucket) { s.view.buckets.Put(b) })
+	copyRecords(v.view.objects, s.view.putObject)
+	copyRecords(v.view.objectUploads, s.view.putObjectUpload)
+	copyRecords(v.view.objectParts, s.view.putObjectPart)
+	copyRecords(v.view.budgets, func(b *compute.Budget) { s.view.budgets.Put(b) })
+	copyRecords(v.view.purchases, func(p *compute.Purchase) { s.view.purchases.Put(p) })
+	copyRecords(v.view.audit, func(r *compute.AuditRecord) { s.view.audit.Put(r) })
+	copyRecords(v.view.chains, func(c *auditChain) { s.view.chains.Put(c) })
+	copyRecords(v.view.models, func(m *compute.Model) { s.view.models.Put(m) })
+	copyRecords(v.view.tokenHolds, s.money.putTokenHold)
+	copyRecords(v.view.tokenUsage, s.money.putTokenUsage)
+	copyRecords(v.view.tokenTotals, func(t *compute.TokenTotal) { s.view.tokenTotals.Put(t) })
+	copyRecords(v.view.tokenSessions, func(t *tokenSession) { s.view.tokenSessions.Put(t) })
+	copyRecords(v.view.archivedOutputs, s.view.putOutput)
 	s.reshape()
 	s.remix()
 	return s
@@ -158,8 +158,8 @@ func differ[K, V comparable](name string, got, want store.Table[K, V]) error {
 // checkMoney compares every account with its ledger and with the holds of the
 // organization's executions.
 func (v checker) checkMoney() error {
-	for o := range v.orgs.Values() {
-		if err := v.VerifyLedger(o.ID); err != nil {
+	for o := range v.view.orgs.Values() {
+		if err := v.view.VerifyLedger(o.ID); err != nil {
 			return err
 		}
 	}
@@ -170,12 +170,12 @@ func (v checker) checkMoney() error {
 // its holds for tokens. Executions that ended hold nothing.
 func (v checker) checkHeld() error {
 	held := make(map[compute.OrgID]compute.Credits)
-	for e := range v.executions.Hot() {
+	for e := range v.view.executions.Hot() {
 		held[e.Org] += e.Held
 	}
-	v.heldForTokens(held)
-	for o := range v.orgs.Values() {
-		if a := v.Account(o.ID); a.Held != held[o.ID] {
+	v.view.heldForTokens(held)
+	for o := range v.view.orgs.Values() {
+		if a := v.view.Account(o.ID); a.Held != held[o.ID] {
 			return fmt.Errorf("organization %s: %s held, its executions hold %s", o.ID, a.Held, held[o.ID])
 		}
 	}
@@ -184,10 +184,10 @@ func (v checker) checkHeld() error {
 
 // checkNodes compares the capacity that each node has given away with its live attempts.
 func (v checker) checkNodes() error {
-	for n := range v.nodes.Values() {
+	for n := range v.view.nodes.Values() {
 		gpus := make(map[compute.GPUID]int)
 		var vcpu, memory int64
-		for _, w := range v.Work(n.ID) {
+		for _, w := range v.view.Work(n.ID) {
 			vcpu += w.Execution.Request.VCPUMilli
 			memory += w.Execution.Request.MemoryMiB
 			for _, share := range w.Attempt.GPUs {
@@ -225,7 +225,7 @@ func checkGPUs(n *compute.Node, held map[compute.GPUID]int) error {
 }
 
 func (v checker) checkExecutions() error {
-	for e := range v.executions.Values() {
+	for e := range v.view.executions.Values() {
 		if err := errors.Join(v.checkExecution(e), v.checkOrg(e.Org)); err != nil {
 			return err
 		}
@@ -235,7 +235,7 @@ func (v checker) checkExecutions() error {
 
 // checkOrg checks that the organization of an execution exists.
 func (v checker) checkOrg(id compute.OrgID) error {
-	if _, ok := v.orgs.Get(id); !ok {
+	if _, ok := v.view.orgs.Get(id); !ok {
 		return fmt.Errorf("an execution belongs to no organization: there is no %s", id)
 	}
 	return nil
@@ -245,7 +245,7 @@ func (v checker) checkExecution(e *compute.Execution) error {
 	err := checkAlone(e)
 	parent := e.Kind.IsParent()
 	placed := !parent && (e.Status == compute.StatusStarting || e.Status == compute.StatusRunning)
-	newest, ok := v.attempts.Get(numberKey{e.ID.UUID, e.Epoch})
+	newest, ok := v.view.attempts.Get(numberKey{e.ID.UUID, e.Epoch})
 	if live := ok && !newest.Ended; placed != live {
 		err = errors.Join(err, errors.New("placed without a live attempt, or the other way round"))
 	}
@@ -310,13 +310,13 @@ func (v checker) checkParent(parent *compute.Execution) error {
 	live, billed, all := 0, compute.Credits(0), true
 	var ceiling compute.Credits
 	runs := map[string]int{} // Live runs of each profile that have had their turn.
-	for _, c := range v.Children(parent.ID) {
+	for _, c := range v.view.Children(parent.ID) {
 		if !c.Status.Terminal() && c.Status != compute.StatusPending {
 			runs[c.Profile]++
 		}
 	}
 	for _, id := range parent.Selection.Children {
-		c, ok := v.executions.Get(id)
+		c, ok := v.view.executions.Get(id)
 		if !ok {
 			all = false // Forgotten; only after the parent's end.
 			continue
@@ -352,8 +352,8 @@ func (v checker) checkParent(parent *compute.Execution) error {
 
 // checkAttempts checks that attempts belong to executions and end with them.
 func (v checker) checkAttempts() error {
-	for a := range v.attempts.Values() {
-		e, _ := v.executions.Get(a.Execution)
+	for a := range v.view.attempts.Values() {
+		e, _ := v.view.executions.Get(a.Execution)
 		if err := v.checkAttempt(a, e); err != nil {
 			return err
 		}
@@ -368,9 +368,9 @@ func (v checker) checkAttempt(a *compute.Attempt, e *compute.Execution) error {
 		return fmt.Errorf("attempt %d of %s has no execution", a.Epoch, a.Execution)
 	case !a.Ended && a.Epoch != e.Epoch:
 		return fmt.Errorf("attempt %d of %s is live, but not the newest", a.Epoch, a.Execution)
-	case !a.Ended && a.Epoch <= v.meta.Epoch<<epochShift:
+	case !a.Ended && a.Epoch <= v.view.meta.Epoch<<epochShift:
 		return fmt.Errorf("attempt %d of %s is live, but of a life of the cluster before", a.Epoch, a.Execution)
-	case !a.PreemptAt.IsZero() && (!movable(e) || a.PreemptAt > v.meta.Now):
+	case !a.PreemptAt.IsZero() && (!movable(e) || a.PreemptAt > v.view.meta.Now):
 		return fmt.Errorf("attempt %d of %s was preempted, which it may not be", a.Epoch, a.Execution)
 	case a.ForOwn && a.PreemptAt.IsZero():
 		return fmt.Errorf("attempt %d of %s was not preempted for anyone's work", a.Epoch, a.Execution)
@@ -386,25 +386,25 @@ func movable(e *compute.Execution) bool { return e.Preemptible || e.MaxRetries >
 // checkQuotas checks that quotas have their organization and key, and that
 // fair share knows the holdings of every organization.
 func (v checker) checkQuotas() error {
-	for q := range v.quotas.Values() {
-		_, org := v.orgs.Get(q.Org)
-		if _, key := v.Key(q.Org, q.Key); !org || !q.Key.IsZero() && !key {
+	for q := range v.view.quotas.Values() {
+		_, org := v.view.orgs.Get(q.Org)
+		if _, key := v.view.Key(q.Org, q.Key); !org || !q.Key.IsZero() && !key {
 			return fmt.Errorf("a quota of organization %s and key %s: one does not exist", q.Org, q.Key)
 		}
 	}
 	rates := make(map[compute.OrgID]compute.Price)
-	for e := range v.executions.Hot() {
+	for e := range v.view.executions.Hot() {
 		if holds(e) {
 			rates[e.Org] += e.FairPrice()
 		}
 	}
-	for o := range v.orgs.Values() {
-		u, known := v.usage.Get(o.ID)
+	for o := range v.view.orgs.Values() {
+		u, known := v.view.usage.Get(o.ID)
 		if known && u.Rate != rates[o.ID] || !known && rates[o.ID] != 0 {
 			return fmt.Errorf("organization %s: its attempts are worth %d a second, fair share counts otherwise",
 				o.ID, rates[o.ID])
 		}
-		if known && (u.At > v.meta.Now || u.Used > maxUsed) {
+		if known && (u.At > v.view.meta.Now || u.Used > maxUsed) {
 			return fmt.Errorf("organization %s: fair share of %d at %s", o.ID, u.Used, u.At)
 		}
 	}
@@ -414,11 +414,11 @@ func (v checker) checkQuotas() error {
 // checkArchives checks that archives are numbered, have organizations, and describe
 // themselves correctly.
 func (v checker) checkArchives() error {
-	for a := range v.archives.Values() {
+	for a := range v.view.archives.Values() {
 		n := 0
 		for _, o := range a.Orgs {
 			n += o.Executions
-			if _, ok := v.orgs.Get(o.Org); !ok {
+			if _, ok := v.view.orgs.Get(o.Org); !ok {
 				return fmt.Errorf("archive %d: there is no organization %s", a.Number, o.Org)
 			}
 			if counted := o.count(nil, nil); counted != o.Executions || len(o.Counts) > kinds*compute.Statuses {
@@ -438,11 +438,11 @@ func (v checker) checkArchives() error {
 // checkOrgs checks that organizations have owners, and that nothing is left of those
 // that were deleted but their ledgers and histories.
 func (v checker) checkOrgs() error {
-	for o := range v.orgs.Values() {
+	for o := range v.view.orgs.Values() {
 		if err := v.checkSigning(o); err != nil {
 			return err
 		}
-		members := v.Members(o.ID)
+		members := v.view.Members(o.ID)
 		owner := slices.ContainsFunc(members, func(m *compute.Membership) bool { return m.Role == compute.OrgOwner })
 		if o.DeletedAt.IsZero() {
 			if !owner {
@@ -450,20 +450,20 @@ func (v checker) checkOrgs() error {
 			}
 			continue
 		}
-		if len(members)+len(v.Keys(o.ID))+len(v.Invites(o.ID)) > 0 || v.DataKey(o.ID) != nil {
+		if len(members)+len(v.view.Keys(o.ID))+len(v.view.Invites(o.ID)) > 0 || v.view.DataKey(o.ID) != nil {
 			return fmt.Errorf("organization %s was deleted and has members, keys, invites or secrets", o.Slug)
 		}
-		for range v.Live(o.ID) {
+		for range v.view.Live(o.ID) {
 			return fmt.Errorf("organization %s was deleted and has live executions", o.Slug)
 		}
 	}
-	for x := range v.variables.Values() {
-		if _, ok := v.Membership(x.Org, x.User); !ok {
+	for x := range v.view.variables.Values() {
+		if _, ok := v.view.Membership(x.Org, x.User); !ok {
 			return fmt.Errorf("variable %s belongs to nobody's member", x.ID)
 		}
 	}
-	for i := range v.invites.Values() {
-		if _, ok := v.orgs.Get(i.Org); !ok {
+	for i := range v.view.invites.Values() {
+		if _, ok := v.view.orgs.Get(i.Org); !ok {
 			return fmt.Errorf("invite %s is to no organization", i.ID)
 		}
 	}
@@ -472,9 +472,9 @@ func (v checker) checkOrgs() error {
 
 // checkPeople checks that the users and organizations of records exist.
 func (v checker) checkPeople() error {
-	for m := range v.members.Values() {
-		_, org := v.orgs.Get(m.Org)
-		_, user := v.users.Get(m.User)
+	for m := range v.view.members.Values() {
+		_, org := v.view.orgs.Get(m.Org)
+		_, user := v.view.users.Get(m.User)
 		if !org || !user {
 			return fmt.Errorf("membership of %s in %s: one does not exist", m.User, m.Org)
 		}
@@ -482,19 +482,19 @@ func (v checker) checkPeople() error {
 	if err := v.checkOrgs(); err != nil {
 		return err
 	}
-	for u := range v.users.Values() {
+	for u := range v.view.users.Values() {
 		defaults := 0
-		for _, m := range v.Memberships(u.ID) {
+		for _, m := range v.view.Memberships(u.ID) {
 			if m.Default {
 				defaults++
 			}
 		}
-		if defaults > 1 || defaults == 0 && len(v.Memberships(u.ID)) > 0 {
+		if defaults > 1 || defaults == 0 && len(v.view.Memberships(u.ID)) > 0 {
 			return fmt.Errorf("user %s has %d default organizations", u.ID, defaults)
 		}
 	}
-	for k := range v.keys.Values() {
-		if _, ok := v.Membership(k.Org, k.User); !ok {
+	for k := range v.view.keys.Values() {
+		if _, ok := v.view.Membership(k.Org, k.User); !ok {
 			return fmt.Errorf("key %s acts as nobody's member", k.ID)
 		}
 	}
@@ -504,7 +504,7 @@ func (v checker) checkPeople() error {
 // checkAccount compares the account of an organization with the grants and charges of
 // its lines, and with the last line.
 func (v checker) checkAccount(org compute.OrgID, granted, charged compute.Credits, last *ledger.Line) error {
-	a := v.Account(org)
+	a := v.view.Account(org)
 	if a.Seq != last.Seq || a.Head != last.Hash || a.Balance != last.Balance ||
 		a.Held != last.Held || a.Granted != granted || a.Charged != charged {
 		return fmt.Errorf("ledger of %s: the account does not match its lines", org)
@@ -516,19 +516,19 @@ func (v checker) checkAccount(org compute.OrgID, granted, charged compute.Credit
 // nodes which exist report on them, and that live executions have theirs.
 func (v checker) checkEnvironments() error {
 	known := make(map[compute.EnvironmentID]bool)
-	for e := range v.environments.Values() {
+	for e := range v.view.environments.Values() {
 		known[e.ID] = true
-		if o, ok := v.orgs.Get(e.Org); !e.Org.IsZero() && (!ok || !o.DeletedAt.IsZero()) {
+		if o, ok := v.view.orgs.Get(e.Org); !e.Org.IsZero() && (!ok || !o.DeletedAt.IsZero()) {
 			return fmt.Errorf("environment %s belongs to no organization", e.ID)
 		}
 		for _, n := range e.Nodes {
-			if _, ok := v.nodes.Get(n.Node); !ok {
+			if _, ok := v.view.nodes.Get(n.Node); !ok {
 				return fmt.Errorf("environment %s has a report of node %s, which is not known", e.ID, n.Node)
 			}
 		}
 	}
-	for k := range v.live.Keys(historyKey{}) {
-		if e, ok := v.executions.Get(k.id); ok && !e.Environment.ID.IsZero() && !known[e.Environment.ID] {
+	for k := range v.view.live.Keys(historyKey{}) {
+		if e, ok := v.view.executions.Get(k.id); ok && !e.Environment.ID.IsZero() && !known[e.Environment.ID] {
 			return fmt.Errorf("execution %s needs an environment that does not exist", e.ID)
 		}
 	}

@@ -87,7 +87,7 @@ func TestCheckFindsViolations(t *testing.T) {
 	execution := func(i byte) (id compute.ExecutionID) { id.UUID[0] = i; return id }
 	edit := func(i byte, f func(*compute.Execution)) func(*state) {
 		return func(s *state) {
-			old, _ := s.executions.Get(execution(i))
+			old, _ := s.view.executions.Get(execution(i))
 			e := *old
 			f(&e)
 			s.putExecution(&e)
@@ -95,19 +95,19 @@ func TestCheckFindsViolations(t *testing.T) {
 	}
 	attempt := func(i byte, f func(*compute.Attempt)) func(*state) {
 		return func(s *state) {
-			old, _ := s.attempts.Get(numberKey{execution(i).UUID, 1})
+			old, _ := s.view.attempts.Get(numberKey{execution(i).UUID, 1})
 			a := *old
 			f(&a)
-			s.putAttempt(&a)
+			s.view.putAttempt(&a)
 		}
 	}
 	org, node := compute.OrgID{UUID: compute.UUID{3}}, compute.NodeID{UUID: compute.UUID{1}}
 	editLine := func(seq uint64, f func(*compute.LedgerEntry)) func(*state) {
-		return func(s *state) { change(s.ledger.Records, ledger.Key{Owner: org.UUID, Seq: seq}, f) }
+		return func(s *state) { change(s.view.ledger.Records, ledger.Key{Owner: org.UUID, Seq: seq}, f) }
 	}
 	gpu := func(f func(*compute.GPU)) func(*state) {
 		return func(s *state) {
-			change(s.nodes.Records, node, func(n *compute.Node) {
+			change(s.view.nodes.Records, node, func(n *compute.Node) {
 				n.GPUs = append([]compute.GPU(nil), n.GPUs...)
 				f(&n.GPUs[0])
 			})
@@ -126,38 +126,38 @@ func TestCheckFindsViolations(t *testing.T) {
 		want  string
 	}{
 		{"record written to", func(s *state) {
-			e, _ := s.executions.Get(execution(10))
+			e, _ := s.view.executions.Get(execution(10))
 			e.Detail = "written"
 		}, "hash of the state"},
-		{"count", func(s *state) { s.counts.held++ }, "counts are"},
+		{"count", func(s *state) { s.view.counts.held++ }, "counts are"},
 		{"missing in an index", func(s *state) {
-			e, _ := s.executions.Get(execution(13))
-			s.queue.Update(e, nil)
+			e, _ := s.view.executions.Get(execution(13))
+			s.view.queue.Update(e, nil)
 		}, "queue: 0 rows"},
-		{"wrong row", func(s *state) { s.slugs.Set("s", compute.OrgID{}) }, "slugs: at s"},
-		{"offer", func(s *state) { s.offered = offer{} }, "nodes offer"},
+		{"wrong row", func(s *state) { s.view.slugs.Set("s", compute.OrgID{}) }, "slugs: at s"},
+		{"offer", func(s *state) { s.view.offered = offer{} }, "nodes offer"},
 		{"ledger amount", editLine(2, func(e *compute.LedgerEntry) { e.Amount++ }), "line 2 does not add up"},
 		{"ledger note", editLine(2, func(e *compute.LedgerEntry) { e.Note = "forged" }), "chain breaks at line 2"},
 		{"ledger hash", editLine(1, func(e *compute.LedgerEntry) { e.Hash[0]++ }), "chain breaks at line 1"},
 		{"ledger negative", editLine(1, func(e *compute.LedgerEntry) { e.Amount = -e.Amount }), "negative amount"},
-		{"ledger line gone", func(s *state) { s.ledger.Drop(ledger.Key{Owner: org.UUID, Seq: 2}) }, "line 2 is missing"},
+		{"ledger line gone", func(s *state) { s.view.ledger.Drop(ledger.Key{Owner: org.UUID, Seq: 2}) }, "line 2 is missing"},
 		{"last ledger line gone", func(s *state) {
-			a, _ := s.accounts.Get(org)
-			s.ledger.Drop(ledger.Key{Owner: org.UUID, Seq: a.Seq})
+			a, _ := s.view.accounts.Get(org)
+			s.view.ledger.Drop(ledger.Key{Owner: org.UUID, Seq: a.Seq})
 		}, "the account does not match its lines"},
 		{"balance", func(s *state) {
-			change(s.accounts, org, func(a *compute.Account) { a.Charged++ })
+			change(s.view.accounts, org, func(a *compute.Account) { a.Charged++ })
 		}, "the account does not match its lines"},
 		{"held by nobody", edit(10, func(e *compute.Execution) { e.Held-- }), "its executions hold"},
 		{"vCPUs of a node", func(s *state) {
-			change(s.nodes.Records, node, func(n *compute.Node) { n.UsedVCPUMilli++ })
+			change(s.view.nodes.Records, node, func(n *compute.Node) { n.UsedVCPUMilli++ })
 		}, "its attempts hold"},
 		{"GPU", gpu(func(g *compute.GPU) { g.UsedMilli-- }), "GPU a: gave 999"},
 		{"held GPU gone", func(s *state) {
-			change(s.nodes.Records, node, func(n *compute.Node) { n.GPUs = n.GPUs[1:] })
+			change(s.view.nodes.Records, node, func(n *compute.Node) { n.GPUs = n.GPUs[1:] })
 		}, "GPUs that it has not"},
 		{"free GPU missing", func(s *state) {
-			change(s.nodes.Records, node, func(n *compute.Node) {
+			change(s.view.nodes.Records, node, func(n *compute.Node) {
 				n.GPUs = append([]compute.GPU(nil), n.GPUs...)
 				n.GPUs[1].Health = compute.HealthMissing
 			})
@@ -197,13 +197,13 @@ func TestCheckFindsViolations(t *testing.T) {
 			"ended as running",
 		},
 		{"member of nothing", func(s *state) {
-			s.putMembership(&compute.Membership{Org: org})
+			s.view.putMembership(&compute.Membership{Org: org})
 		}, "one does not exist"},
 		{"key of nobody", func(s *state) {
-			k, _ := s.keys.Get(compute.KeyID{UUID: compute.UUID{4}})
+			k, _ := s.view.keys.Get(compute.KeyID{UUID: compute.UUID{4}})
 			other := *k
 			other.User = compute.UserID{}
-			s.putKey(&other)
+			s.view.putKey(&other)
 		}, "nobody's member"},
 		{
 			"execution of nobody", edit(11, func(e *compute.Execution) { e.Org = compute.OrgID{} }),
@@ -228,11 +228,11 @@ func TestOldestOpsAreDropped(t *testing.T) {
 	for i := range 3 {
 		s.remember(Op{ID: compute.OpID{UUID: compute.UUID{byte(i + 1)}}}, Result{Count: i})
 	}
-	s.forgetOldest(&s.opAges)
-	if _, known := s.Recall(Op{ID: compute.OpID{UUID: compute.UUID{1}}}); known {
+	s.forgetOldest(&s.view.opAges)
+	if _, known := s.view.Recall(Op{ID: compute.OpID{UUID: compute.UUID{1}}}); known {
 		t.Error("the oldest is still known")
 	}
-	if r, known := s.Recall(Op{ID: compute.OpID{UUID: compute.UUID{2}}}); !known || r.Count != 1 {
+	if r, known := s.view.Recall(Op{ID: compute.OpID{UUID: compute.UUID{2}}}); !known || r.Count != 1 {
 		t.Error("a newer one was forgotten")
 	}
 	if err := (checker{s.publish()}).checkDerived(); err != nil {
@@ -279,9 +279,9 @@ func TestClipKeepsWholeCharacters(t *testing.T) {
 // takes: the one that is due last waits for the next Tick.
 func TestTickGrowsABoundedNumberOfHolds(t *testing.T) {
 	s := newState()
-	s.meta.Settings.Meter = true
-	s.meta.Now = 1_000_000_000_000
-	begun := s.meta.Now.Add(-2 * time.Hour)
+	s.view.meta.Settings.Meter = true
+	s.view.meta.Now = 1_000_000_000_000
+	begun := s.view.meta.Now.Add(-2 * time.Hour)
 	execution := func(n int) (id compute.ExecutionID) {
 		binary.BigEndian.PutUint64(id.UUID[:], uint64(n))
 		return id
@@ -295,7 +295,7 @@ func TestTickGrowsABoundedNumberOfHolds(t *testing.T) {
 	for tick := range 2 {
 		s.tick()
 		for _, n := range []int{0, 1, growSweep} {
-			e, _ := s.executions.Get(execution(n))
+			e, _ := s.view.executions.Get(execution(n))
 			if waits := n == 0 && tick == 0; (e.Held == 1) != waits {
 				t.Errorf("after Tick %d, execution %d holds %s", tick, n, e.Held)
 			}
@@ -309,8 +309,8 @@ func TestTickGrowsABoundedNumberOfHolds(t *testing.T) {
 func TestManyDrainingReplicasDelayNoHold(t *testing.T) {
 	for _, format := range []uint64{formatUpdates, formatDrains} {
 		s := newState()
-		s.meta.Settings.Meter, s.meta.Format = true, format
-		s.meta.Now = 1_000_000_000_000
+		s.view.meta.Settings.Meter, s.view.meta.Format = true, format
+		s.view.meta.Now = 1_000_000_000_000
 		execution := func(n int) (id compute.ExecutionID) {
 			binary.BigEndian.PutUint64(id.UUID[:], uint64(n))
 			return id
@@ -318,18 +318,18 @@ func TestManyDrainingReplicasDelayNoHold(t *testing.T) {
 		e := compute.Execution{Status: compute.StatusRunning, Timeout: 10 * time.Hour, Price: 100, Held: 1}
 		for n := range growSweep + 2 {
 			draining := e
-			draining.ID, draining.PlacedAt = execution(n), s.meta.Now.Add(-3*time.Hour+time.Duration(n)*time.Millisecond)
+			draining.ID, draining.PlacedAt = execution(n), s.view.meta.Now.Add(-3*time.Hour+time.Duration(n)*time.Millisecond)
 			draining.Kind, draining.Stop = compute.KindReplica, compute.StopGraceful
 			s.putExecution(&draining)
 		}
 		runs := e
-		runs.ID, runs.PlacedAt = execution(growSweep+2), s.meta.Now.Add(-2*time.Hour)
+		runs.ID, runs.PlacedAt = execution(growSweep+2), s.view.meta.Now.Add(-2*time.Hour)
 		s.putExecution(&runs)
 		s.tick()
 		for n, want := range map[int]bool{
 			0: format >= formatDrains, growSweep - 1: format >= formatDrains, growSweep + 1: false, growSweep + 2: true,
 		} {
-			if e, _ := s.executions.Get(execution(n)); (e.Held > 1) != want {
+			if e, _ := s.view.executions.Get(execution(n)); (e.Held > 1) != want {
 				t.Errorf("format %d: execution %d holds %s", format, n, e.Held)
 			}
 		}

@@ -127,7 +127,7 @@ func TestOnlyPayloadsAreEncoded(t *testing.T) {
 		if _, err := Encode(cmd); err == nil || !strings.Contains(err.Error(), "not in the table") {
 			t.Errorf("%T: %v", cmd, err)
 		}
-		if err := newState().Allows(cmd); err == nil {
+		if err := newState().view.Allows(cmd); err == nil {
 			t.Errorf("%T may be proposed", cmd)
 		}
 	}
@@ -191,16 +191,16 @@ func TestAddingACommand(t *testing.T) {
 
 	s := newState()
 	s.commands = table
-	s.meta.Cluster, s.meta.Term = compute.UUID{1}, 3
+	s.view.meta.Cluster, s.view.meta.Term = compute.UUID{1}, 3
 	r, err := table.rowOf(cmd)
 	if err != nil || r.needs(cmd) != formatTrust || r.needs(toy{Grant: 2}) != formatTrust+1 || !table.rowOfFrame(frame).onFullDisk {
 		t.Errorf("its row is %+v, %v", r, err)
 	}
-	if err := s.allowsFormat(r.needs(cmd)); err == nil || compute.CodeOf(err) != compute.CodeConflict {
+	if err := s.view.allowsFormat(r.needs(cmd)); err == nil || compute.CodeOf(err) != compute.CodeConflict {
 		t.Errorf("below its format: %v", err)
 	}
-	s.meta.Format = formatTrust
-	if err := s.allowsFormat(r.needs(cmd)); err != nil {
+	s.view.meta.Format = formatTrust
+	if err := s.view.allowsFormat(r.needs(cmd)); err != nil {
 		t.Errorf("from its format on: %v", err)
 	}
 	apply := func(cmd toy) Result {
@@ -208,7 +208,7 @@ func TestAddingACommand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.applyEntry(s.meta.Index+1, frame, new(stage))[0]
+		return s.applyEntry(s.view.meta.Index+1, frame, new(stage))[0]
 	}
 	if got := apply(cmd); got.Refusal != nil || got.Count != 1 || applied != 1 {
 		t.Errorf("applied %d times: %+v", applied, got)

@@ -44,7 +44,7 @@ func (s *execution) sealedWith(c *Submit) *compute.Error {
 			return refusal
 		}
 	}
-	if e.Inference != nil && len(e.Inference.Token) > 0 && s.Format() >= formatRotation {
+	if e.Inference != nil && len(e.Inference.Token) > 0 && s.view.Format() >= formatRotation {
 		return s.identity.changedKey(c.Actor.Org, c.Key, e.Inference.Key)
 	}
 	return nil
@@ -53,7 +53,7 @@ func (s *execution) sealedWith(c *Submit) *compute.Error {
 // containerOf returns the container that a submit asks for, nil for none, as the state
 // records it.
 func (s *execution) containerOf(said *compute.Execution) *compute.Container {
-	if s.Format() < formatContainers || said.Container == nil {
+	if s.view.Format() < formatContainers || said.Container == nil {
 		return nil
 	}
 	c := *said.Container
@@ -67,7 +67,7 @@ func (s *execution) needEngine(e *compute.Execution) {
 		return
 	}
 	trusted := false
-	if o, ok := s.orgs.Get(e.Org); ok {
+	if o, ok := s.view.orgs.Get(e.Org); ok {
 		trusted = o.Trusted
 	}
 	offer := compute.DockerOffer(trusted)
@@ -103,13 +103,13 @@ func (s *identity) trustOrg(c TrustOrg) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.orgs.Get(c.Org)
+	known, ok := s.view.orgs.Get(c.Org)
 	if !ok || !known.DeletedAt.IsZero() {
 		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
 	}
 	o := *known
 	o.Trusted = c.Trusted
-	s.putOrg(&o)
+	s.view.putOrg(&o)
 	return Result{ID: o.ID.UUID}
 }
 
@@ -130,7 +130,7 @@ func (s *execution) completeExecution(c CompleteExecution) Result {
 	if known.Container.Reported == nil {
 		e, container := *known, *known.Container
 		reported := c.Reported
-		reported.At = s.meta.Now
+		reported.At = s.view.meta.Now
 		container.Reported = &reported
 		e.Container = &container
 		s.putExecution(&e)
@@ -139,6 +139,6 @@ func (s *execution) completeExecution(c CompleteExecution) Result {
 	if !known.Status.Terminal() {
 		s.stop(known, compute.StopGraceful, compute.ReasonNone)
 	}
-	now, _ := s.executions.Get(c.Execution)
+	now, _ := s.view.executions.Get(c.Execution)
 	return Result{Execution: now.ID, Status: now.Status}
 }

@@ -204,8 +204,8 @@ func (v *View) AllowsChunks() error { return v.allowsFormat(formatChunks) }
 // replica that does not know it stops here with a clear message, because its
 // program was replaced by an older one.
 func (s *lifecycle) setFormat(c SetFormat) Result {
-	switch common := s.CommonFormat(); {
-	case c.Format <= s.Format():
+	switch common := s.view.CommonFormat(); {
+	case c.Format <= s.view.Format():
 		return Result{Repeat: true}
 	case c.Format > common:
 		return refuse(compute.CodeConflict, "upgrade_required",
@@ -213,19 +213,19 @@ func (s *lifecycle) setFormat(c SetFormat) Result {
 	case c.Format > Format:
 		panic(errFormat(c.Format).Error())
 	}
-	if s.Format() < formatRotation && c.Format >= formatRotation {
+	if s.view.Format() < formatRotation && c.Format >= formatRotation {
 		s.identity.markUnproven()
 		s.membership.forgetInventories()
 	}
-	s.meta.Format = c.Format
+	s.view.meta.Format = c.Format
 	s.membership.judgeBrake() // Nodes may have been lost before this format added the brake.
 	return Result{}
 }
 
 // checkFormat checks that every server knows the format of the state.
 func (v checker) checkFormat() error {
-	if v.CommonFormat() < v.Format() && v.nodes.Len() > 0 {
-		return fmt.Errorf("the state has format %d, a server knows %d", v.Format(), v.CommonFormat())
+	if v.view.CommonFormat() < v.view.Format() && v.view.nodes.Len() > 0 {
+		return fmt.Errorf("the state has format %d, a server knows %d", v.view.Format(), v.view.CommonFormat())
 	}
 	return nil
 }
@@ -241,10 +241,10 @@ func errFormat(format uint64) *compute.Error {
 // tooOld refuses a server that could not apply the commands that the state
 // allows.
 func (s *membership) tooOld(n compute.Node) *compute.Error {
-	if n.Role != compute.RoleServer || n.KnownFormat() >= s.Format() {
+	if n.Role != compute.RoleServer || n.KnownFormat() >= s.view.Format() {
 		return nil
 	}
 	return compute.Errorf(compute.CodeConflict,
 		"the state has format %d, the node's version %q knows %d: install a newer one",
-		s.Format(), n.Version, n.KnownFormat()).Named("node_too_old")
+		s.view.Format(), n.Version, n.KnownFormat()).Named("node_too_old")
 }

@@ -113,9 +113,9 @@ func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 		if l.Type == raft.LogCommand {
 			out[i] = encodeResults(f.apply(l.Index, l.Data))
 		} else {
-			f.state.meta.Index = l.Index
+			f.state.view.meta.Index = l.Index
 		}
-		f.checkpoints.record(l.Index, f.state.Hash)
+		f.checkpoints.record(l.Index, f.state.view.Hash)
 	}
 	fault.Point("fsm.apply.after")
 	f.publish()
@@ -129,7 +129,7 @@ func (f *FSM) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 // configuration was committed, so that waiting for its index ends.
 func (f *FSM) StoreConfiguration(index uint64, _ raft.Configuration) {
 	f.mustBeWhole()
-	f.state.meta.Index = index
+	f.state.view.meta.Index = index
 	f.publish()
 }
 

@@ -13,7 +13,7 @@ const maxAmount compute.Credits = 1 << 60
 // post writes a line of an organization's ledger and brings its account to
 // it. Index, time, sequence, balances and hash are filled here.
 func (s *money) post(e compute.LedgerEntry) {
-	a := *s.Account(e.Org)
+	a := *s.view.Account(e.Org)
 	switch e.Kind {
 	case compute.LedgerGrant:
 		a.Balance += e.Amount
@@ -25,17 +25,17 @@ func (s *money) post(e compute.LedgerEntry) {
 	case compute.LedgerCharge:
 		a.Balance -= e.Amount
 		a.Charged += e.Amount
-		if month := monthOf(s.meta.Now); month != a.Month {
+		if month := monthOf(s.view.meta.Now); month != a.Month {
 			a.Month, a.InMonth = month, 0
 		}
 		a.InMonth += e.Amount
 	case compute.LedgerFork: // It moves nothing.
 	}
 	a.Seq++
-	e.Seq, e.Index, e.At = a.Seq, s.meta.Index, s.meta.Now
+	e.Seq, e.Index, e.At = a.Seq, s.view.meta.Index, s.view.meta.Now
 	e.Balance, e.Held = a.Balance, a.Held
-	s.ledger.Append(a.Head, &e)
-	a.Head, a.UpdatedAt = e.Hash, s.meta.Now
+	s.view.ledger.Append(a.Head, &e)
+	a.Head, a.UpdatedAt = e.Hash, s.view.meta.Now
 	s.putAccount(&a)
 }
 
@@ -89,11 +89,11 @@ func (s *money) grant(c Grant) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	org, known := s.orgs.Get(c.Org)
+	org, known := s.view.orgs.Get(c.Org)
 	switch {
 	case !known || !org.DeletedAt.IsZero():
 		return refuse(compute.CodeNotFound, "org_unknown", "organization not found")
-	case c.Amount <= 0 || c.Amount > maxAmount-s.Account(c.Org).Balance:
+	case c.Amount <= 0 || c.Amount > maxAmount-s.view.Account(c.Org).Balance:
 		return refuse(compute.CodeInvalid, "amount", "this amount cannot be granted")
 	}
 	s.post(compute.LedgerEntry{

@@ -21,13 +21,13 @@ func (v *learnedTables) Mix() *compute.Mix { return v.mix }
 
 // learn counts an execution that will be queued.
 func (s *statistics) learn(r compute.Request) {
-	if s.meta.Learning.Learn(arrivals{s.arrived}, r) {
+	if s.view.meta.Learning.Learn(arrivals{s.view.arrived}, r) {
 		s.remix()
 	}
 }
 
 // remix derives the current mix from the counts.
-func (s *statistics) remix() { s.mix = s.meta.Learning.Mix(arrivals{s.arrived}) }
+func (s *statistics) remix() { s.view.mix = s.view.meta.Learning.Mix(arrivals{s.view.arrived}) }
 
 // arrivals adapts the table of arrivals to compute.Arrivals.
 type arrivals struct {
@@ -63,7 +63,7 @@ func (a arrivals) AllArrivals() iter.Seq2[string, compute.Arrival] {
 // checkMix checks that the counts of arrivals add up.
 func (v checker) checkMix() error {
 	sum := uint64(0)
-	for key, row := range v.arrived.All() {
+	for key, row := range v.view.arrived.All() {
 		if want := row.Arrival.Request.Key(); key != want {
 			return fmt.Errorf("arrivals of %s are counted as %s", want, key)
 		}
@@ -73,11 +73,11 @@ func (v checker) checkMix() error {
 		sum += row.Arrival.Count
 	}
 	switch {
-	case sum != v.meta.Learning.Total:
-		return fmt.Errorf("arrivals: %d counted, their total says %d", sum, v.meta.Learning.Total)
-	case v.arrived.Len() > compute.MaxMixShapes:
+	case sum != v.view.meta.Learning.Total:
+		return fmt.Errorf("arrivals: %d counted, their total says %d", sum, v.view.meta.Learning.Total)
+	case v.view.arrived.Len() > compute.MaxMixShapes:
 		return fmt.Errorf("arrivals: %d different ones are counted, at most %d are",
-			v.arrived.Len(), compute.MaxMixShapes)
+			v.view.arrived.Len(), compute.MaxMixShapes)
 	}
 	return nil
 }

@@ -46,8 +46,8 @@ func (s *money) lacks(e *compute.Execution, amount compute.Credits) *compute.Err
 	if refusal := s.overBudget(e, amount); refusal != nil {
 		return refusal
 	}
-	available := s.Account(e.Org).Available()
-	if s.meta.Settings.Meter && s.Account(e.Org).Held <= maxAmount-amount || amount <= available {
+	available := s.view.Account(e.Org).Available()
+	if s.view.meta.Settings.Meter && s.view.Account(e.Org).Held <= maxAmount-amount || amount <= available {
 		return nil
 	}
 	return compute.Errorf(compute.CodeForbidden,
@@ -102,9 +102,9 @@ func (s *money) settle(e *compute.Execution) {
 // for the next Tick; the margin allows for it. Half of the margin is left at a stop, so
 // that work which could never be extended is warned too.
 func (s *money) growHolds() {
-	extended := s.growHoldsOf(s.growing)
-	if s.Format() >= formatDrains {
-		extended = append(extended, s.growHoldsOf(s.draining)...)
+	extended := s.growHoldsOf(s.view.growing)
+	if s.view.Format() >= formatDrains {
+		extended = append(extended, s.growHoldsOf(s.view.draining)...)
 	}
 	s.reportRunning(extended)
 }
@@ -112,17 +112,17 @@ func (s *money) growHolds() {
 // growHoldsOf is growHolds of those in an index. It returns those whose holds it extended.
 func (s *money) growHoldsOf(index store.Index[timeKey, compute.Execution]) (extended []*compute.Execution) {
 	for _, m := range index.FirstKeys(growSweep) {
-		if m.at > s.meta.Now {
+		if m.at > s.view.meta.Now {
 			break
 		}
-		known, _ := s.executions.Get(m.execution())
+		known, _ := s.view.executions.Get(m.execution())
 		e := *known
-		wanted := costs(&e, min(s.meta.Now.Sub(e.PlacedAt)+holdMore, e.Timeout)) - e.Held
+		wanted := costs(&e, min(s.view.meta.Now.Sub(e.PlacedAt)+holdMore, e.Timeout)) - e.Held
 		if more := s.extension(&e, wanted); more > 0 || s.lacks(&e, wanted) == nil {
 			s.hold(&e, more, "still running")
 			s.warn(&e)
 			extended = append(extended, &e)
-		} else if s.Format() >= formatRotation && s.meta.Now < growsAt(&e).Add(holdMargin/2) {
+		} else if s.view.Format() >= formatRotation && s.view.meta.Now < growsAt(&e).Add(holdMargin/2) {
 			if !e.CreditsEnd.IsZero() {
 				continue // It was warned, and has time left.
 			}
@@ -150,18 +150,18 @@ func (s *money) extension(e *compute.Execution, wanted compute.Credits) compute.
 		return wanted
 	}
 	left := wanted
-	if !s.meta.Settings.Meter {
-		left = min(left, s.Account(e.Org).Available())
+	if !s.view.meta.Settings.Meter {
+		left = min(left, s.view.Account(e.Org).Available())
 	}
 	for _, who := range spendersOf(e) {
-		if b, ok := s.budgets.Get(who); ok && b.Enforce {
-			charged, held := s.Spent(b)
+		if b, ok := s.view.budgets.Get(who); ok && b.Enforce {
+			charged, held := s.view.Spent(b)
 			left = min(left, b.MaxCredits-charged-held)
 		}
 	}
 	longer := *e
 	longer.Held += left
-	if s.Format() < formatRotation || left <= 0 || s.lacks(e, left) != nil || growsAt(&longer) <= s.meta.Now {
+	if s.view.Format() < formatRotation || left <= 0 || s.lacks(e, left) != nil || growsAt(&longer) <= s.view.meta.Now {
 		return 0
 	}
 	return left
@@ -179,7 +179,7 @@ func (s *money) whyLacks(e *compute.Execution, amount compute.Credits) string {
 // ceiling, do not pay for another extension of its hold. Below format 10 only replicas of
 // services were warned.
 func (s *money) warn(e *compute.Execution) {
-	if e.Kind != compute.KindReplica && s.Format() < formatAccounts {
+	if e.Kind != compute.KindReplica && s.view.Format() < formatAccounts {
 		return
 	}
 	if !e.CreditsEnd.IsZero() || e.Kind == compute.KindReplica {
@@ -193,14 +193,14 @@ func (s *money) warn(e *compute.Execution) {
 		return
 	}
 	e.CreditsEnd = e.PlacedAt.Add(e.Price.Buys(e.Held, e.Timeout) - e.StopGrace)
-	if s.Format() >= formatRotation {
+	if s.view.Format() >= formatRotation {
 		e.CreditsEnd = growsAt(e).Add(holdMargin) // Also right for time that is owed.
 	}
 	whose := "the organization's credits end"
 	if _, b := s.ceilingOf(e, more); b != nil {
 		whose = ceilingName(b) + " reached"
 	}
-	e.Detail = whose + " in about " + e.CreditsEnd.Sub(s.meta.Now).Round(time.Minute).String()
+	e.Detail = whose + " in about " + e.CreditsEnd.Sub(s.view.meta.Now).Round(time.Minute).String()
 }
 
 // grows reports whether the hold of e will have to be extended while it runs.

@@ -39,12 +39,12 @@ func (s *execution) askOffers(e *compute.Execution) *compute.Error {
 	}
 	slices.Sort(e.Request.Needs)
 	e.Request.Needs = slices.Compact(e.Request.Needs)
-	if s.offered.nodes == 0 {
+	if s.view.offered.nodes == 0 {
 		return nil // Before a node has reported, everything waits.
 	}
 	// An environment may be on its way.
 	r := compute.Request{ScratchMiB: e.Request.ScratchMiB, Needs: e.Request.WithoutEnvironments()}
-	return s.missingOffer(&r)
+	return s.view.missingOffer(&r)
 }
 
 // missingOffer returns why no known node meets the needs of r beside capacity, or nil.

@@ -57,17 +57,17 @@ func (s *requests) remember(o Op, r Result) {
 	if o.ID.IsZero() || fault.Planted(fault.ForgottenOps) {
 		return
 	}
-	if r.Refusal != nil && (s.Format() < formatTrust || r.Refusal.Code == compute.CodeUnavailable) {
+	if r.Refusal != nil && (s.view.Format() < formatTrust || r.Refusal.Code == compute.CodeUnavailable) {
 		return
 	}
-	for s.opAges.Len() >= maxOps {
-		s.forgetOldest(&s.opAges)
+	for s.view.opAges.Len() >= maxOps {
+		s.forgetOldest(&s.view.opAges)
 	}
-	for s.refusals.Len() >= maxRefusals {
-		s.forgetOldest(&s.refusals)
+	for s.view.refusals.Len() >= maxRefusals {
+		s.forgetOldest(&s.view.refusals)
 	}
-	s.meta.OpSequence++
-	s.putOp(&op{o.Org, o.ID, o.Request, r, s.meta.Now, s.meta.OpSequence})
+	s.view.meta.OpSequence++
+	s.view.putOp(&op{o.Org, o.ID, o.Request, r, s.view.meta.Now, s.view.meta.OpSequence})
 }
 
 // refused reports whether the op changed nothing.
@@ -77,29 +77,29 @@ func (o *op) refused() bool { return o.Result.Refusal != nil }
 func (s *requests) forgetOldest(of *ages) {
 	k, ok := of.first()
 	if ok {
-		s.dropOp(k)
+		s.view.dropOp(k)
 	}
 }
 
 // expireOps drops ops past their age.
 func (s *requests) expireOps() {
-	s.expire(&s.opAges, opAge)
-	s.expire(&s.refusals, refusalAge)
+	s.expire(&s.view.opAges, opAge)
+	s.expire(&s.view.refusals, refusalAge)
 }
 
 // expire drops the ops in of that are older than age.
 func (s *requests) expire(of *ages, age time.Duration) {
-	limit := s.meta.Now.Add(-age)
+	limit := s.view.meta.Now.Add(-age)
 	for range opSweep {
 		k, ok := of.first()
 		if !ok {
 			return
 		}
-		o, _ := s.ops.Get(k)
+		o, _ := s.view.ops.Get(k)
 		if o.At > limit {
 			return
 		}
-		s.dropOp(k)
+		s.view.dropOp(k)
 	}
 }
 

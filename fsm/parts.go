@@ -3,18 +3,19 @@ package fsm
 import "berth/compute"
 
 // The parts of the state that apply commands, one for each noun. All work on the
-// same tables; each names the other parts that it needs.
+// same tables; each names the other parts that it needs. None embeds the view: Go would
+// compile a copy of each of its 300 methods for each part, half of this package.
 type (
 	// access decides whose command may be applied: it checks the credential
 	// behind a command again.
 	access struct {
-		*View
+		view *View
 	}
 
 	// lifecycle applies commands about the cluster as a whole: its clock, settings,
 	// format and epochs, and Tick.
 	lifecycle struct {
-		*View
+		view *View
 
 		execution  *execution
 		identity   *identity
@@ -30,7 +31,7 @@ type (
 	// membership applies commands about nodes: they are registered, drained and removed.
 	// It also has the brake on rescheduling.
 	membership struct {
-		*View
+		view *View
 
 		access    *access
 		execution *execution
@@ -38,7 +39,7 @@ type (
 
 	// identity applies changes of organizations, users, keys and tokens.
 	identity struct {
-		*View
+		view *View
 
 		access    *access
 		execution *execution
@@ -49,7 +50,7 @@ type (
 
 	// money applies everything that a ledger records.
 	money struct {
-		*View
+		view *View
 
 		access     *access
 		deployment *deployment
@@ -58,7 +59,7 @@ type (
 
 	// placement applies plans: it checks assignments again, and preempts.
 	placement struct {
-		*View
+		view *View
 
 		execution  *execution
 		quota      *quota
@@ -67,7 +68,7 @@ type (
 
 	// execution applies the life of executions and of their attempts.
 	execution struct {
-		*View
+		view *View
 
 		access     *access
 		identity   *identity
@@ -83,7 +84,7 @@ type (
 
 	// selection applies the life of GPU selections.
 	selection struct {
-		*View
+		view *View
 
 		execution  *execution
 		money      *money
@@ -92,7 +93,7 @@ type (
 
 	// service applies the life of services and of their replicas.
 	service struct {
-		*View
+		view *View
 
 		access     *access
 		deployment *deployment
@@ -103,7 +104,7 @@ type (
 
 	// deployment applies the additions of deployments of models to services.
 	deployment struct {
-		*View
+		view *View
 
 		access    *access
 		execution *execution
@@ -113,36 +114,36 @@ type (
 
 	// quota applies quotas and counts the use for fair share.
 	quota struct {
-		*View
+		view *View
 
 		access *access
 	}
 
 	// requests remembers the answers to requests.
 	requests struct {
-		*View
+		view *View
 	}
 
 	// upload applies the life of uploaded bundles.
 	upload struct {
-		*View
+		view *View
 
 		access *access
 	}
 
 	// object applies the life of stored objects.
 	object struct {
-		*View
+		view *View
 
 		access *access
 	}
 
 	// trail keeps the audit trails.
-	trail struct{ *View }
+	trail struct{ view *View }
 
 	// retention drops executions that ended long ago, or archives them.
 	retention struct {
-		*View
+		view *View
 
 		execution *execution
 
@@ -152,7 +153,7 @@ type (
 
 	// statistics learns from attempts: estimates, the mix of arrivals, and tallies.
 	statistics struct {
-		*View
+		view *View
 
 		execution *execution
 	}
@@ -165,7 +166,7 @@ func newState() *state { return stateOf(newView()) }
 // that change nothing may be called.
 func stateOf(v *View) *state {
 	s := &state{
-		View: v, commands: commands,
+		view: v, commands: commands,
 		access: new(access), lifecycle: new(lifecycle), membership: new(membership),
 		identity: new(identity), money: new(money), placement: new(placement),
 		execution: new(execution), selection: new(selection), service: new(service), quota: new(quota),
@@ -173,62 +174,62 @@ func stateOf(v *View) *state {
 		requests:   new(requests), retention: new(retention), statistics: new(statistics),
 		upload: new(upload), object: new(object), trail: new(trail),
 	}
-	*s.access = access{View: v}
+	*s.access = access{view: v}
 	*s.lifecycle = lifecycle{
-		View:      v,
+		view:      v,
 		execution: s.execution, identity: s.identity, membership: s.membership,
 		money: s.money, requests: s.requests, retention: s.retention,
 		statistics: s.statistics, upload: s.upload, object: s.object,
 	}
 	*s.membership = membership{
-		View:   v,
+		view:   v,
 		access: s.access, execution: s.execution,
 	}
 	*s.identity = identity{
-		View:   v,
+		view:   v,
 		access: s.access, execution: s.execution, money: s.money, upload: s.upload, object: s.object,
 	}
 	*s.money = money{
-		View:   v,
+		view:   v,
 		access: s.access, deployment: s.deployment, execution: s.execution,
 	}
 	*s.placement = placement{
-		View:      v,
+		view:      v,
 		execution: s.execution, quota: s.quota, statistics: s.statistics,
 	}
 	*s.execution = execution{
-		View:   v,
+		view:   v,
 		access: s.access, identity: s.identity, membership: s.membership, money: s.money,
 		placement: s.placement, quota: s.quota, selection: s.selection, service: s.service,
 		statistics: s.statistics, upload: s.upload,
 	}
 	*s.selection = selection{
-		View:      v,
+		view:      v,
 		execution: s.execution, money: s.money, statistics: s.statistics,
 	}
 	*s.service = service{
-		View:   v,
+		view:   v,
 		access: s.access, execution: s.execution, money: s.money, statistics: s.statistics,
 		deployment: s.deployment,
 	}
 	*s.deployment = deployment{
-		View:   v,
+		view:   v,
 		access: s.access, execution: s.execution, identity: s.identity, service: s.service,
 	}
 	*s.quota = quota{
-		View:   v,
+		view:   v,
 		access: s.access,
 	}
-	*s.requests = requests{View: v}
-	*s.upload = upload{View: v, access: s.access}
-	*s.object = object{View: v, access: s.access}
-	*s.trail = trail{View: v}
+	*s.requests = requests{view: v}
+	*s.upload = upload{view: v, access: s.access}
+	*s.object = object{view: v, access: s.access}
+	*s.trail = trail{view: v}
 	*s.retention = retention{
-		View:      v,
+		view:      v,
 		execution: s.execution,
 	}
 	*s.statistics = statistics{
-		View:      v,
+		view:      v,
 		execution: s.execution,
 	}
 	return s

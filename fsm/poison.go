@@ -98,7 +98,7 @@ func (f *FSM) mustBeWhole() {
 // skip advances over an entry and refuses everything in it. It remembers no
 // answers, so that a repeated request is decided like a new one.
 func (f *FSM) skip(index uint64, entry []byte) []Result {
-	f.state.meta.Index = index
+	f.state.view.meta.Index = index
 	if f.guard.Skipped != nil {
 		f.guard.Skipped(index, HashEntry(entry))
 	}

@@ -46,19 +46,19 @@ func newOffer() offer { return offer{types: make(map[string]shape), memory: make
 // reshape recomputes the offer from the nodes' inventories.
 func (s *membership) reshape() {
 	o := newOffer()
-	for n := range s.nodes.Values() {
+	for n := range s.view.nodes.Values() {
 		o.add(n)
 	}
-	s.offered = o
+	s.view.offered = o
 }
 
 // widen adds a node that had reported nothing before. It does not scan the
 // others, which may be many when a cluster starts.
 func (s *membership) widen(n *compute.Node) {
-	o := s.offered
+	o := s.view.offered
 	o.types, o.memory = maps.Clone(o.types), maps.Clone(o.memory)
 	o.add(n)
-	s.offered = o
+	s.view.offered = o
 }
 
 // add adds n. GPUs that are gone but still held do not count, and a GPU in MIG
@@ -140,7 +140,7 @@ func (v *View) Profiles() []string {
 }
 
 // resolver resolves profiles in a view.
-type resolver struct{ *View }
+type resolver struct{ view *View }
 
 // Resolve returns the request of a profile and its price per second. The code
 // of a name that is malformed, of an unknown type or larger than any known node
@@ -175,7 +175,7 @@ func maxCount(p compute.Profile) int {
 
 func (v resolver) unknownProfile(why, detail string) *compute.Error {
 	return compute.Errorf(compute.CodeInvalid, "%s; valid profiles: %s",
-		why, strings.Join(v.Profiles(), ", ")).Named(detail)
+		why, strings.Join(v.view.Profiles(), ", ")).Named(detail)
 }
 
 // size returns the request and the price of p.
@@ -183,19 +183,19 @@ func (v resolver) size(p compute.Profile) (compute.Request, compute.Price, *comp
 	if !p.IsGPU() {
 		return v.sizeCPU(p)
 	}
-	s, known := v.offered.types[p.Kind()]
+	s, known := v.view.offered.types[p.Kind()]
 	switch {
 	case !known && p.MIG != "":
 		return faulty("unknown_profile", "no node offers MIG slices %s of %q", compute.MIGProfile(p.MIG), p.GPUType)
-	case !known && v.sliced(p.GPUType):
+	case !known && v.view.sliced(p.GPUType):
 		return faulty("unknown_profile", "all GPUs of type %q are in MIG mode: ask for a slice", p.GPUType)
 	case !known:
-		return faulty("unknown_profile", "no node has GPUs of type %q%s", p.GPUType, v.suggestion(p.GPUType))
+		return faulty("unknown_profile", "no node has GPUs of type %q%s", p.GPUType, v.view.suggestion(p.GPUType))
 	case s.most < p.Count:
 		return faulty("never_fits", "%s fits on no node: the most %s GPUs on one node are %d; %s would fit",
-			p, p.GPUType, s.most, v.nearest(p, s.most))
+			p, p.GPUType, s.most, v.view.nearest(p, s.most))
 	}
-	each, _, priced := v.PriceOf(p.GPUType)
+	each, _, priced := v.view.PriceOf(p.GPUType)
 	if !priced {
 		return faulty("unknown_profile", "GPU type %q has no price", p.GPUType)
 	}
@@ -278,11 +278,11 @@ func (v *nodeTables) sliced(gpuType string) bool {
 func (v resolver) sizeCPU(p compute.Profile) (compute.Request, compute.Price, *compute.Error) {
 	n := int64(p.Count)
 	r := compute.Request{VCPUMilli: n * cpuMilli, MemoryMiB: n * cpuMemory}
-	if most := v.offered.cpus; v.offered.nodes > 0 && n > max(most, 1) {
+	if most := v.view.offered.cpus; v.view.offered.nodes > 0 && n > max(most, 1) {
 		return faulty("never_fits", "%s fits on no node: %s is the largest that would",
 			p, compute.Profile{Count: int(max(most, 1))})
 	}
-	each, _, priced := v.PriceOf(compute.CPUPrice)
+	each, _, priced := v.view.PriceOf(compute.CPUPrice)
 	if !priced {
 		return faulty("unknown_profile", "CPU-only work has no price")
 	}

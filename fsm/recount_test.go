@@ -17,26 +17,26 @@ func TestRecountFindsFlippedBits(t *testing.T) {
 		flip func(s *state)
 	}{
 		{"a live record", func(s *state) {
-			for e := range s.executions.Hot() {
+			for e := range s.view.executions.Hot() {
 				e.Priority ^= 1
 				return
 			}
 		}},
 		{"a final record", func(s *state) {
-			s.executions.Scan(nil, func(_ compute.ExecutionID, _ *compute.Execution, _, packed []byte) bool {
+			s.view.executions.Scan(nil, func(_ compute.ExecutionID, _ *compute.Execution, _, packed []byte) bool {
 				return !flipped(packed)
 			})
 		}},
 		{"a ledger", func(s *state) {
-			s.ledger.Sealed.Scan(make([]byte, numberKeyWidth), func(_, block []byte) bool { return !flipped(block) })
+			s.view.ledger.Sealed.Scan(make([]byte, numberKeyWidth), func(_, block []byte) bool { return !flipped(block) })
 		}},
 		{"an organization", func(s *state) {
-			for o := range s.orgs.Values() {
+			for o := range s.view.orgs.Values() {
 				o.Slug += "x"
 				return
 			}
 		}},
-		{"the hash itself", func(s *state) { s.nodes.Load(nil, &store.Sum{2: 1 << 40}) }},
+		{"the hash itself", func(s *state) { s.view.nodes.Load(nil, &store.Sum{2: 1 << 40}) }},
 	} {
 		f := newFSM(longHistory(t))
 		f.publish()

@@ -90,7 +90,7 @@ type ledgerTotals struct {
 
 // restoring is a state that is being restored.
 type restoring struct {
-	*state
+	state *state
 
 	tables int // Number of tables.
 	load   []func([]byte) error
@@ -245,7 +245,7 @@ const (
 
 // maker processes batches, one after the other.
 type maker struct {
-	*restoring
+	restoring *restoring
 
 	pages   map[int]*store.Builder // By table.
 	buffers ledger.Buffers
@@ -329,7 +329,7 @@ func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 		}
 		w.lean = appendLean(w.lean[:0], record)
 		w.key = append(w.key[:0], executionBytes(e.ID)...)
-		w.pack(m, b, w.executions, record, w.lean)
+		w.pack(m, b, w.restoring.state.view.executions, record, w.lean)
 		m.places = append(m.places, [historyKeyWidth]byte(historyKeyBytes(historyKeyOf(e))))
 		end := [endKeyWidth]byte(endKeyBytes(timeKeyOf(e.FinishedAt, e.ID.UUID)))
 		m.ends = append(m.ends, end)
@@ -360,7 +360,7 @@ func (w *maker) makeAttempts(b *batch, m *made) (err error) {
 			return false
 		}
 		w.key = append(w.key[:0], numberKeyBytes(numberKey{a.Execution.UUID, a.Epoch})...)
-		w.pack(m, b, w.attempts, record, record)
+		w.pack(m, b, w.restoring.state.view.attempts, record, record)
 		m.seen = append(m.seen, ended{id: a.Execution, epoch: a.Epoch, preemptAt: a.PreemptAt})
 		return true
 	})
@@ -375,7 +375,7 @@ func (w *maker) makeOps(b *batch, m *made) {
 			return true
 		}
 		w.key = append(w.key[:0], pairBytes(k)...)
-		w.pack(m, b, w.ops, record, record)
+		w.pack(m, b, w.restoring.state.view.ops, record, record)
 		m.ages = append(m.ages, age{seq, k})
 		return true
 	})
@@ -433,7 +433,7 @@ func (w *maker) close(m *made, org compute.OrgID, first uint64, lines [][]byte) 
 	for _, text := range lines {
 		m.sum.Add(sha256.Sum256(text))
 	}
-	w.key, w.packed = w.ledger.AppendBlock(w.key[:0], w.packed[:0], &w.buffers, org, first, lines)
+	w.key, w.packed = w.restoring.state.view.ledger.AppendBlock(w.key[:0], w.packed[:0], &w.buffers, org, first, lines)
 	w.pages[tableLedger].Add(w.key, w.packed)
 }
 
@@ -449,14 +449,14 @@ func (r *restoring) store(b *batch) error {
 	r.hot = append(r.hot, m.hot...)
 	r.places, r.ends, r.ages = append(r.places, m.places...), append(r.ends, m.ends...), append(r.ages, m.ages...)
 	r.left = append(r.left, m.outputs...)
-	r.counts.merge(&m.counts)
+	r.state.view.counts.merge(&m.counts)
 	for org, t := range m.totals { // Any order.
-		known, _ := r.totals.Get(org)
+		known, _ := r.state.view.totals.Get(org)
 		known.merge(&t)
-		r.totals.Set(org, known)
+		r.state.view.totals.Set(org, known)
 	}
 	for i := range m.ledgers {
-		r.ledger.AddSealed(m.ledgers[i].lines)
+		r.state.view.ledger.AddSealed(m.ledgers[i].lines)
 		k := r.ledgers[m.ledgers[i].org]
 		k.merge(&m.ledgers[i])
 		r.ledgers[k.org] = k
@@ -483,13 +483,13 @@ type loads interface {
 func (r *restoring) packedTable(table int) loads {
 	switch table {
 	case tableLedger:
-		return &r.ledger
+		return &r.state.view.ledger
 	case tableExecutions:
-		return r.executions
+		return r.state.view.executions
 	case tableAttempts:
-		return r.attempts
+		return r.state.view.attempts
 	case tableOps:
-		return r.ops
+		return r.state.view.ops
 	}
 	return nil
 }
@@ -506,8 +506,8 @@ func (r *restoring) finishTables(table int) error {
 		places, ends, left := r.places, r.ends, r.left
 		r.places, r.ends, r.left = nil, nil, nil
 		r.indexes.Go(func() { r.loadPlaces(places) })
-		r.indexes.Go(func() { loadEnds(r.finished, ends) })
-		r.indexes.Go(func() { loadEnds(r.outputs, left) })
+		r.indexes.Go(func() { loadEnds(r.state.view.finished, ends) })
+		r.indexes.Go(func() { loadEnds(r.state.view.outputs, left) })
 		r.late, r.hot = r.hot, nil
 	case len(r.ages) > 0:
 		r.loadAges()
@@ -539,7 +539,7 @@ func (r *restoring) loadLate() error {
 
 func (r *restoring) loadPlaces(places [][historyKeyWidth]byte) {
 	slices.SortFunc(places, func(a, b [historyKeyWidth]byte) int { return bytes.Compare(a[:], b[:]) })
-	r.history.Load(func(yield func([]byte) bool) {
+	r.state.view.history.Load(func(yield func([]byte) bool) {
 		for i := 0; i < len(places) && yield(places[i][:]); i++ {
 		}
 	})
@@ -557,10 +557,10 @@ func (r *restoring) loadAges() {
 	slices.SortFunc(r.ages, func(a, b age) int { return cmp.Compare(a.seq, b.seq) })
 	b := store.NewBuilder(ageWidth, false)
 	for _, a := range r.ages {
-		b.Add(ageBytes(a.seq), r.opAges.row(a.op))
+		b.Add(ageBytes(a.seq), r.state.view.opAges.row(a.op))
 	}
 	pages, _ := b.Pages()
-	r.opAges.rows.Load(pages)
+	r.state.view.opAges.rows.Load(pages)
 	r.ages = nil
 }
 
@@ -574,7 +574,7 @@ func (r *restoring) compare(attempts []ended) error {
 		if r.next == len(r.seen) || r.seen[r.next].id != a.id || a.epoch == 0 || a.epoch > r.seen[r.next].epoch {
 			return fmt.Errorf("attempt %d of %s has no execution", a.epoch, a.id)
 		}
-		if !a.preemptAt.IsZero() && (!r.seen[r.next].movable || a.preemptAt > r.meta.Now) {
+		if !a.preemptAt.IsZero() && (!r.seen[r.next].movable || a.preemptAt > r.state.view.meta.Now) {
 			return fmt.Errorf("attempt %d of %s was preempted, which it may not be", a.epoch, a.id)
 		}
 	}
@@ -585,30 +585,30 @@ func (r *restoring) compare(attempts []ended) error {
 // records were checked while they were read.
 func (r *restoring) check() error {
 	var wrong []error
-	for e := range r.executions.Hot() {
-		wrong = append(wrong, checker{r.View}.checkExecution(e), checker{r.View}.checkOrg(e.Org))
+	for e := range r.state.view.executions.Hot() {
+		wrong = append(wrong, checker{r.state.view}.checkExecution(e), checker{r.state.view}.checkOrg(e.Org))
 	}
 	for i := range r.seen {
 		if r.seen[i].parent {
-			e, _ := r.executions.Get(r.seen[i].id)
-			wrong = append(wrong, checker{r.View}.checkExecution(e))
+			e, _ := r.state.view.executions.Get(r.seen[i].id)
+			wrong = append(wrong, checker{r.state.view}.checkExecution(e))
 		}
 	}
-	for a := range r.attempts.Hot() {
-		e, ok := r.executions.Get(a.Execution)
+	for a := range r.state.view.attempts.Hot() {
+		e, ok := r.state.view.executions.Get(a.Execution)
 		if ok {
-			wrong = append(wrong, checker{r.View}.checkExecution(e))
+			wrong = append(wrong, checker{r.state.view}.checkExecution(e))
 		}
-		wrong = append(wrong, checker{r.View}.checkAttempt(a, e))
+		wrong = append(wrong, checker{r.state.view}.checkAttempt(a, e))
 	}
-	for org := range r.totals.All() {
-		wrong = append(wrong, checker{r.View}.checkOrg(org))
+	for org := range r.state.view.totals.All() {
+		wrong = append(wrong, checker{r.state.view}.checkOrg(org))
 	}
-	for o := range r.orgs.Values() {
+	for o := range r.state.view.orgs.Values() {
 		k := r.ledgers[o.ID]
-		wrong = append(wrong, checker{r.View}.checkAccount(o.ID, k.granted, k.charged, &k.last))
+		wrong = append(wrong, checker{r.state.view}.checkAccount(o.ID, k.granted, k.charged, &k.last))
 	}
-	c := checker{r.View}
+	c := checker{r.state.view}
 	return errors.Join(append(wrong, c.checkHeld(), c.checkNodes(), c.checkPeople(), c.checkMix(), c.checkQuotas(),
 		c.checkFormat(), c.checkBrake(), c.checkArchives(), c.checkUploads(), c.checkBudgets(), c.checkAudit(),
 		c.checkModels())...)

@@ -57,12 +57,12 @@ func longHistory(t *testing.T) *state {
 	t.Helper()
 	s := populated(t)
 	for range 3 * ledger.BlockLines {
-		s.meta.Index++
+		s.view.meta.Index++
 		if r := s.grant(Grant{Actor: Actor{Root: true}, Org: compute.OrgID{UUID: compute.UUID{3}}, Amount: 5}); r.Refusal != nil {
 			t.Fatal(r.Refusal)
 		}
 	}
-	if s.ledger.SealedLines == 0 {
+	if s.view.ledger.SealedLines == 0 {
 		t.Fatal("nothing is in sealed blocks")
 	}
 	return s
@@ -84,8 +84,8 @@ func TestRestoreKeepsFinalRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if back.Hash() != s.Hash() || back.executions.ColdLen() != 1 || back.attempts.ColdLen() != 1 ||
-		back.ledger.SealedLines != s.ledger.SealedLines || back.ops.Len() != s.ops.Len() {
+	if back.view.Hash() != s.view.Hash() || back.view.executions.ColdLen() != 1 || back.view.attempts.ColdLen() != 1 ||
+		back.view.ledger.SealedLines != s.view.ledger.SealedLines || back.view.ops.Len() != s.view.ops.Len() {
 		t.Error("the restored state is another one")
 	}
 	if err := back.publish().Check(); err != nil {
@@ -99,24 +99,24 @@ func TestRestoreChecksFinalRecords(t *testing.T) {
 	id := compute.ExecutionID{UUID: compute.UUID{11}}
 	ended := func(f func(*compute.Execution)) func(*state) {
 		return func(s *state) {
-			e, _ := s.executions.Get(id)
+			e, _ := s.view.executions.Get(id)
 			f(e)
 			s.putExecution(e)
 		}
 	}
 	attempt := func(f func(*compute.Attempt)) func(*state) {
 		return func(s *state) {
-			a, _ := s.attempts.Get(numberKey{id.UUID, 1})
+			a, _ := s.view.attempts.Get(numberKey{id.UUID, 1})
 			f(a)
-			s.putAttempt(a)
+			s.view.putAttempt(a)
 		}
 	}
 	lines := func(f func([]*compute.LedgerEntry) []*compute.LedgerEntry) func(*state) {
 		return func(s *state) {
-			all := f(slices.Collect(s.ledger.Values()))
-			s.ledger = ledger.New()
+			all := f(slices.Collect(s.view.ledger.Values()))
+			s.view.ledger = ledger.New()
 			for _, e := range all {
-				s.ledger.Put(e)
+				s.view.ledger.Put(e)
 			}
 		}
 	}
@@ -151,8 +151,8 @@ func TestRestoreChecksFinalRecords(t *testing.T) {
 			return all[:len(all)-1]
 		}), "does not match its lines"},
 		{"a brake that nobody holds", func(s *state) {
-			s.meta.Format, s.meta.Brake.Since = formatTrust, s.meta.Now
-			change(s.nodes.Records, compute.NodeID{UUID: compute.UUID{1}}, func(n *compute.Node) { n.Format = Format })
+			s.view.meta.Format, s.view.meta.Brake.Since = formatTrust, s.view.meta.Now
+			change(s.view.nodes.Records, compute.NodeID{UUID: compute.UUID{1}}, func(n *compute.Node) { n.Format = Format })
 		}, "a brake holds since"},
 		{"a ledger gone", lines(func([]*compute.LedgerEntry) []*compute.LedgerEntry { return nil }), "does not match its lines"},
 	}
@@ -160,7 +160,7 @@ func TestRestoreChecksFinalRecords(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := longHistory(t)
 			if test.want == "" {
-				s.executions.Put(&compute.Execution{ID: id, Status: 200})
+				s.view.executions.Put(&compute.Execution{ID: id, Status: 200})
 			} else {
 				test.spoil(s)
 			}
@@ -173,17 +173,17 @@ func TestRestoreChecksFinalRecords(t *testing.T) {
 
 func TestBundlesAreThoseInBlobStores(t *testing.T) {
 	s := populated(t)
-	e, _ := s.executions.Get(compute.ExecutionID{UUID: compute.UUID{11}})
+	e, _ := s.view.executions.Get(compute.ExecutionID{UUID: compute.UUID{11}})
 	for i, ref := range []compute.BundleRef{
 		{Hash: compute.Hash{1}, Size: 3, Inline: []byte("abc")}, {Hash: compute.Hash{2}, Size: 1 << 20}, {},
 	} {
 		for _, status := range []compute.Status{compute.StatusCompleted, compute.StatusQueued} {
 			e := *e
 			e.ID.UUID[0], e.Status, e.Bundle = byte(100+10*i)+byte(status), status, ref
-			s.executions.Put(&e)
+			s.view.executions.Put(&e)
 		}
 	}
-	if got := slices.Collect(s.Bundles()); !slices.Equal(got, []compute.Hash{{2}, {2}}) {
+	if got := slices.Collect(s.view.Bundles()); !slices.Equal(got, []compute.Hash{{2}, {2}}) {
 		t.Errorf("the bundles are %v", got)
 	}
 }

@@ -131,18 +131,18 @@ func TestRestoreRefusesUndecodableRecords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := longHistory(t)
-			e, _ := s.executions.Get(id)
-			s.executions.Drop(id)
+			e, _ := s.view.executions.Get(id)
+			s.view.executions.Drop(id)
 			e.Profile = "t4"
 			record := change(store.MustEncode(e))
 			if err := store.Decode(record, new(compute.Execution)); err == nil {
 				t.Fatal("it can be decoded")
 			}
-			sum, pages := store.Sum{}, s.executions.Builder()
+			sum, pages := store.Sum{}, s.view.executions.Builder()
 			sum.Add(sha256.Sum256(appendLean(nil, record)))
 			key := executionBytes(id)
-			pages.Add(key, s.executions.Pack(nil, key, record))
-			if made, _ := pages.Pages(); !s.executions.Load(made, &sum) {
+			pages.Add(key, s.view.executions.Pack(nil, key, record))
+			if made, _ := pages.Pages(); !s.view.executions.Load(made, &sum) {
 				t.Fatal("the record has no place")
 			}
 			if _, err := restored(t, s); err == nil || !strings.Contains(err.Error(), "decode *compute.Execution") {

@@ -74,13 +74,13 @@ func add(used uint64, rate compute.Price, d compute.Instant) uint64 {
 // then on.
 func (s *quota) changeRate(org compute.OrgID, rate compute.Price) {
 	u := usage{Org: org}
-	if known, ok := s.usage.Get(org); ok {
+	if known, ok := s.view.usage.Get(org); ok {
 		u = *known
 	}
-	u.Used = u.until(s.meta.Now, s.meta.Settings.ShareHalfLife)
+	u.Used = u.until(s.view.meta.Now, s.view.meta.Settings.ShareHalfLife)
 	u.Rate += rate
-	u.At = s.meta.Now
-	s.usage.Put(&u)
+	u.At = s.view.meta.Now
+	s.view.usage.Put(&u)
 }
 
 // Share returns the fair-share usage of an organization at the state's time.

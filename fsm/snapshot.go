@@ -59,7 +59,7 @@ func readSnapshot(r io.Reader) (*state, error) {
 		return nil, err
 	}
 	s := newState()
-	if err := readMeta(data, &s.meta); err != nil {
+	if err := readMeta(data, &s.view.meta); err != nil {
 		return nil, err
 	}
 	tables, err := s.readTables(in)
@@ -68,7 +68,7 @@ func readSnapshot(r io.Reader) (*state, error) {
 	}
 	s.reshape()
 	s.remix()
-	if err := in.Close(s.Hash()); err != nil {
+	if err := in.Close(s.view.Hash()); err != nil {
 		return nil, err
 	}
 	// Derived data was just computed; the rest is checked.
@@ -97,40 +97,40 @@ func readMeta(data []byte, m *meta) error {
 // each table and to the data derived from it.
 func (s *state) loaders() []func([]byte) error {
 	return []func([]byte) error{
-		load(func(n *compute.Node) { s.nodes.put(n) }),
-		load(func(n *removedNode) { s.removed.Put(n) }),
-		load(func(p *price) { s.prices.Put(p) }),
-		load(func(t *compute.JoinToken) { s.joins.Put(t) }),
-		load(s.putOrg), load(s.putUser), load(s.putMembership), load(s.putKey),
-		load(s.putRefresh),
-		load(func(k *compute.SigningKey) { s.signing.Put(k) }),
+		load(func(n *compute.Node) { s.view.nodes.put(n) }),
+		load(func(n *removedNode) { s.view.removed.Put(n) }),
+		load(func(p *price) { s.view.prices.Put(p) }),
+		load(func(t *compute.JoinToken) { s.view.joins.Put(t) }),
+		load(s.view.putOrg), load(s.view.putUser), load(s.view.putMembership), load(s.view.putKey),
+		load(s.view.putRefresh),
+		load(func(k *compute.SigningKey) { s.view.signing.Put(k) }),
 		load(s.putAccount),
-		load(func(e *compute.LedgerEntry) { s.ledger.Put(e) }),
-		s.loadExecution, load(s.putAttempt),
-		load(s.putCallback),
-		load(s.putOp),
-		load(func(a *admission) { s.admitted.Put(a) }),
-		load(func(a *arrival) { s.arrived.Put(a) }),
-		load(func(u *usage) { s.usage.Put(u) }),
-		load(func(q *compute.Quota) { s.quotas.Put(q) }),
-		load(func(t *tally) { s.tallies.Put(t) }),
+		load(func(e *compute.LedgerEntry) { s.view.ledger.Put(e) }),
+		s.loadExecution, load(s.view.putAttempt),
+		load(s.view.putCallback),
+		load(s.view.putOp),
+		load(func(a *admission) { s.view.admitted.Put(a) }),
+		load(func(a *arrival) { s.view.arrived.Put(a) }),
+		load(func(u *usage) { s.view.usage.Put(u) }),
+		load(func(q *compute.Quota) { s.view.quotas.Put(q) }),
+		load(func(t *tally) { s.view.tallies.Put(t) }),
 		load(s.putArchive),
 		load(s.upload.put),
-		load(func(x *compute.Variable) { s.variables.Put(x) }),
-		load(func(k *compute.DataKey) { s.dataKeys.Put(k) }),
-		load(func(i *compute.Invite) { s.invites.Put(i) }),
-		load(func(e *compute.Environment) { s.environments.Put(e) }),
-		load(func(b *compute.Bucket) { s.buckets.Put(b) }),
-		load(s.loadObject), load(s.putObjectUpload), load(s.putObjectPart),
-		load(func(b *compute.Budget) { s.budgets.Put(b) }),
-		load(func(p *compute.Purchase) { s.purchases.Put(p) }),
-		load(func(r *compute.AuditRecord) { s.audit.Put(r) }),
-		load(func(c *auditChain) { s.chains.Put(c) }),
-		load(func(m *compute.Model) { s.models.Put(m) }),
+		load(func(x *compute.Variable) { s.view.variables.Put(x) }),
+		load(func(k *compute.DataKey) { s.view.dataKeys.Put(k) }),
+		load(func(i *compute.Invite) { s.view.invites.Put(i) }),
+		load(func(e *compute.Environment) { s.view.environments.Put(e) }),
+		load(func(b *compute.Bucket) { s.view.buckets.Put(b) }),
+		load(s.view.loadObject), load(s.view.putObjectUpload), load(s.view.putObjectPart),
+		load(func(b *compute.Budget) { s.view.budgets.Put(b) }),
+		load(func(p *compute.Purchase) { s.view.purchases.Put(p) }),
+		load(func(r *compute.AuditRecord) { s.view.audit.Put(r) }),
+		load(func(c *auditChain) { s.view.chains.Put(c) }),
+		load(func(m *compute.Model) { s.view.models.Put(m) }),
 		load(s.money.putTokenHold), load(s.money.putTokenUsage),
-		load(func(t *compute.TokenTotal) { s.tokenTotals.Put(t) }),
-		load(func(t *tokenSession) { s.tokenSessions.Put(t) }),
-		load(s.putOutput),
+		load(func(t *compute.TokenTotal) { s.view.tokenTotals.Put(t) }),
+		load(func(t *tokenSession) { s.view.tokenSessions.Put(t) }),
+		load(s.view.putOutput),
 	}
 }
 

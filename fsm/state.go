@@ -212,7 +212,7 @@ type totals struct {
 // state is the view that the apply goroutine works on, with the parts that
 // apply commands to it.
 type state struct {
-	*View
+	view *View
 
 	commands *commandTable
 
@@ -423,11 +423,11 @@ func storedNames() []string {
 
 // publish returns the current state for readers.
 func (s *state) publish() *View {
-	s.ledger.Share()
-	s.opAges.Share()
-	s.refusals.Share()
+	s.view.ledger.Share()
+	s.view.opAges.Share()
+	s.view.refusals.Share()
 	v := new(View)
-	*v = *s.View
+	*v = *s.view
 	v.freeze()
 	return v
 }
@@ -526,34 +526,34 @@ func (v *View) freezeDerived() {
 
 // putExecution stores e and all data derived from it.
 func (s *execution) putExecution(e *compute.Execution) {
-	s.follow(s.executions.Put(e), e)
+	s.follow(s.view.executions.Put(e), e)
 }
 
 // dropExecution removes the execution id and all data derived from it.
 func (s *execution) dropExecution(id compute.ExecutionID) {
-	if old := s.executions.Drop(id); old != nil {
+	if old := s.view.executions.Drop(id); old != nil {
 		s.follow(old, nil)
 	}
 }
 
 // follow updates the indexes and counts of executions from before to after.
 func (s *execution) follow(before, after *compute.Execution) {
-	s.history.Update(before, after)
-	s.live.Update(before, after)
-	s.queue.Update(before, after)
+	s.view.history.Update(before, after)
+	s.view.live.Update(before, after)
+	s.view.queue.Update(before, after)
 	if before != nil && queued(before) || after != nil && queued(after) {
-		s.queueChanges.note(cmp.Or(after, before).ID)
+		s.view.queueChanges.note(cmp.Or(after, before).ID)
 	}
-	s.pendingSelections.Update(before, after)
-	s.runningSelections.Update(before, after)
-	s.services.Update(before, after)
-	s.growing.Update(before, after)
-	s.draining.Update(before, after)
-	s.victims.Update(before, after)
-	s.finished.Update(before, after)
-	s.outputs.Update(before, after)
-	s.countHeld(before, after)
-	s.estimated.Update(before, after)
+	s.view.pendingSelections.Update(before, after)
+	s.view.runningSelections.Update(before, after)
+	s.view.services.Update(before, after)
+	s.view.growing.Update(before, after)
+	s.view.draining.Update(before, after)
+	s.view.victims.Update(before, after)
+	s.view.finished.Update(before, after)
+	s.view.outputs.Update(before, after)
+	s.view.countHeld(before, after)
+	s.view.estimated.Update(before, after)
 	if before != nil {
 		s.count(before, -1)
 	}
@@ -563,20 +563,20 @@ func (s *execution) follow(before, after *compute.Execution) {
 }
 
 func (s *execution) count(e *compute.Execution, n int) {
-	s.counts.executions[e.Status][e.Kind] += n
+	s.view.counts.executions[e.Status][e.Kind] += n
 	if waits(e) {
-		s.counts.waiting[e.Reason] += n
+		s.view.counts.waiting[e.Reason] += n
 	}
-	t, _ := s.totals.Get(e.Org)
+	t, _ := s.view.totals.Get(e.Org)
 	t.add(e, n)
 	if holds(e) {
 		s.quota.load(e, n)
 	}
 	if t == (totals{}) {
-		s.totals.Remove(e.Org)
+		s.view.totals.Remove(e.Org)
 		return
 	}
-	s.totals.Set(e.Org, t)
+	s.view.totals.Set(e.Org, t)
 }
 
 // add counts e, n times.
@@ -614,11 +614,11 @@ func waits(e *compute.Execution) bool {
 func (v *executionTables) putAttempt(a *compute.Attempt) { v.work.Update(v.attempts.Put(a), a) }
 
 func (s *money) putAccount(a *compute.Account) {
-	old := s.accounts.Put(a)
+	old := s.view.accounts.Put(a)
 	if old != nil {
-		s.counts.held -= old.Held
+		s.view.counts.held -= old.Held
 	}
-	s.counts.held += a.Held
+	s.view.counts.held += a.Held
 }
 
 func (v *identityTables) putOrg(o *compute.Org) {
@@ -659,11 +659,11 @@ func (v *identityTables) putKey(k *compute.Key) {
 }
 
 func (s *identity) dropKey(id compute.KeyID) {
-	old := s.keys.Drop(id)
-	s.quotas.Drop(scope{org: old.Org, key: id})
-	s.budgets.Drop(spender{org: old.Org, key: id})
-	s.lookups.Remove(old.Lookup)
-	s.orgKeys.Update(old, nil)
+	old := s.view.keys.Drop(id)
+	s.view.quotas.Drop(scope{org: old.Org, key: id})
+	s.view.budgets.Drop(spender{org: old.Org, key: id})
+	s.view.lookups.Remove(old.Lookup)
+	s.view.orgKeys.Update(old, nil)
 }
 
 func (v *identityTables) putRefresh(t *refreshToken) {

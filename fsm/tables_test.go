@@ -35,7 +35,7 @@ func TestTablesAreInterfaces(t *testing.T) {
 func TestPublishFreezesEveryTable(t *testing.T) {
 	s := newState()
 	published := reflect.ValueOf(s.publish()).Elem()
-	own := reflect.ValueOf(s.View).Elem()
+	own := reflect.ValueOf(s.view).Elem()
 	var compare func(at string, a, b reflect.Value)
 	compare = func(at string, a, b reflect.Value) {
 		typ := a.Type()

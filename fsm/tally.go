@@ -58,10 +58,10 @@ func (s *statistics) tally(what tallied, why compute.Reason, e *compute.Executio
 	if key.gpuType == "" {
 		key.gpuType = "cpu"
 	}
-	known, ok := s.tallies.Get(key)
-	if !ok && s.tallies.Len() >= maxTallies {
+	known, ok := s.view.tallies.Get(key)
+	if !ok && s.view.tallies.Len() >= maxTallies {
 		key.gpuType = otherType
-		known, ok = s.tallies.Get(key)
+		known, ok = s.view.tallies.Get(key)
 	}
 	t := tally{What: key.what, Reason: key.reason, GPUType: key.gpuType}
 	if ok {
@@ -69,12 +69,12 @@ func (s *statistics) tally(what tallied, why compute.Reason, e *compute.Executio
 	}
 	t.Count++
 	t.Worth += worth
-	s.tallies.Put(&t)
+	s.view.tallies.Put(&t)
 }
 
 // tallyEnd counts the end of an attempt that was preempted or is unbilled.
 func (s *statistics) tallyEnd(a *compute.Attempt, e *compute.Execution, status compute.Status, why compute.Reason) {
-	worth := e.Price.Charge(a.Ran(s.meta.Now))
+	worth := e.Price.Charge(a.Ran(s.view.meta.Now))
 	switch {
 	case !a.PreemptAt.IsZero() && why == compute.ReasonPreempted && status == compute.StatusSystemFailure:
 		s.tally(talliedMadeRoom, compute.ReasonNone, e, worth)

@@ -37,18 +37,18 @@ func (s *lifecycle) tick() Result {
 // ledger lines stay. A sub-execution stays as long as its parent is live,
 // because the parent refers to it.
 func (s *retention) retire() int {
-	if s.Format() >= formatTrust && !s.meta.Settings.Forget {
+	if s.view.Format() >= formatTrust && !s.view.meta.Settings.Forget {
 		return 0
 	}
-	keep, most := s.meta.Settings.KeepFinished, s.meta.Settings.MaxFinished
-	scans, left := retireSweep, s.finished.Len()
-	if s.Format() < formatTrust {
+	keep, most := s.view.meta.Settings.KeepFinished, s.view.meta.Settings.MaxFinished
+	scans, left := retireSweep, s.view.finished.Len()
+	if s.view.Format() < formatTrust {
 		scans = RetirePerTick // Required for identical replicas of that format.
 	}
 	var due []*compute.Execution
 	waiting, lives := make(map[compute.ExecutionID]compute.ExecutionID), make(map[compute.ExecutionID]bool)
-	for m := range s.finished.Keys(timeKey{}) {
-		tooOld := keep > 0 && m.at < s.meta.Now.Add(-keep)
+	for m := range s.view.finished.Keys(timeKey{}) {
+		tooOld := keep > 0 && m.at < s.view.meta.Now.Add(-keep)
 		tooMany := most > 0 && left > most
 		if scans == 0 || len(due) == RetirePerTick || !tooOld && !tooMany {
 			break
@@ -59,7 +59,7 @@ func (s *retention) retire() int {
 			waiting[id] = parent
 			continue
 		}
-		e, _ := s.executions.Get(id)
+		e, _ := s.view.executions.Get(id)
 		due = append(due, e)
 		left--
 	}
@@ -78,7 +78,7 @@ func (s *retention) parentOf(id compute.ExecutionID) (compute.ExecutionID, bool)
 		return parent, true
 	}
 	var parent compute.ExecutionID
-	e, encoded, _ := s.executions.Peek(id, s.buffer)
+	e, encoded, _ := s.view.executions.Peek(id, s.buffer)
 	if e != nil {
 		parent = e.Parent
 	} else {
@@ -92,7 +92,7 @@ func (s *retention) parentOf(id compute.ExecutionID) (compute.ExecutionID, bool)
 func (s *retention) lives(parent compute.ExecutionID, known map[compute.ExecutionID]bool) bool {
 	is, ok := known[parent]
 	if !ok {
-		e, there := s.executions.Get(parent)
+		e, there := s.view.executions.Get(parent)
 		is = there && !e.Status.Terminal()
 		known[parent] = is
 	}
@@ -102,25 +102,25 @@ func (s *retention) lives(parent compute.ExecutionID, known map[compute.Executio
 // named reports whether a live parent refers to a sub-execution. A service refers to
 // the newest replicas only.
 func (s *retention) named(parent, child compute.ExecutionID) bool {
-	e, _ := s.executions.Get(parent)
+	e, _ := s.view.executions.Get(parent)
 	return e.Kind != compute.KindService || slices.Contains(e.Children(), child)
 }
 
 // forget removes an execution with its attempts and callbacks.
 func (s *retention) forget(e *compute.Execution) {
-	for _, a := range s.Attempts(e.ID) {
-		s.attempts.Drop(numberKey{e.ID.UUID, a.Epoch})
+	for _, a := range s.view.Attempts(e.ID) {
+		s.view.attempts.Drop(numberKey{e.ID.UUID, a.Epoch})
 	}
 	var urls []numberKey
-	for k := range s.callbacks.From(numberKey{owner: e.ID.UUID}) {
+	for k := range s.view.callbacks.From(numberKey{owner: e.ID.UUID}) {
 		if k.owner != e.ID.UUID {
 			break
 		}
 		urls = append(urls, k)
 	}
 	for _, k := range urls {
-		s.execution.dropCallback(k)
+		s.execution.view.dropCallback(k)
 	}
-	s.dropOutputs(e.ID)
+	s.view.dropOutputs(e.ID)
 	s.execution.dropExecution(e.ID)
 }
