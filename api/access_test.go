@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -37,7 +37,7 @@ func TestLogin(t *testing.T) {
 }
 
 func TestLoginThrottle(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.Limits.LoginRate, c.Limits.LoginBurst = 1, 2 })
+	w := newWorld(t, func(c *handler.Config) { c.Limits.LoginRate, c.Limits.LoginBurst = 1, 2 })
 	w.pass(time.Hour)
 	body := map[string]any{"email": "ada@example.com", "password": "wrong"}
 	w.want(401, "", "POST", "/auth/login", "", body)
@@ -256,7 +256,7 @@ func TestStaleReads(t *testing.T) {
 }
 
 func TestRateLimit(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *handler.Config) {
 		c.Limits.Rate, c.Limits.Burst = 1, 10
 		c.Limits.AnonRate, c.Limits.AnonBurst = 1, 20
 	})
@@ -287,7 +287,7 @@ func TestRateLimit(t *testing.T) {
 // that took nor how soon a stranger may try again goes by it.
 func TestClockThatIsSet(t *testing.T) {
 	var w *world
-	w = newWorld(t, func(c *api.Config) {
+	w = newWorld(t, func(c *handler.Config) {
 		c.Limits.LoginRate, c.Limits.LoginBurst = 1, 1
 		c.Ready = func() error {
 			w.setClock(-time.Hour)
@@ -308,7 +308,7 @@ func TestClockThatIsSet(t *testing.T) {
 }
 
 func TestMetricsToken(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.MetricsToken = "scrape" })
+	w := newWorld(t, func(c *handler.Config) { c.MetricsToken = "scrape" })
 	w.want(401, "", "GET", "/metrics", "", nil)
 	w.want(401, "", "GET", "/metrics/targets", "wrong", nil)
 	a := w.mustDo("GET", "/metrics", "scrape", nil, nil)

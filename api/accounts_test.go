@@ -13,6 +13,7 @@ import (
 
 	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -83,7 +84,7 @@ func TestCheckout(t *testing.T) {
 	if res := w.send("POST", "/billing/checkout", w.bobKey, `{"credits_amount":1,"success_url":"javascript:x"}`); res.status != 422 {
 		t.Errorf("a script as URL: %d %s", res.status, res.body)
 	}
-	none := newWorld(t, func(c *api.Config) { c.Payments = nil })
+	none := newWorld(t, func(c *handler.Config) { c.Payments = nil })
 	for _, path := range []string{"/billing/checkout", "/billing/webhook"} {
 		if res := none.send("POST", path, none.bobKey, `{"credits_amount":1}`); res.status != http.StatusServiceUnavailable {
 			t.Errorf("%s without a provider: %d %s", path, res.status, res.body)
@@ -95,7 +96,7 @@ func TestCheckout(t *testing.T) {
 // taken silently: the provider gets an error, and the log names what to refund.
 func TestPurchaseOfNobody(t *testing.T) {
 	var log lockedBuffer
-	w := newWorld(t, func(c *api.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	w := newWorld(t, func(c *handler.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	w.upgrade()
 	gone := compute.OrgID{UUID: compute.UUID{9}}
 	w.want(404, "org_unknown", "POST", "/billing/webhook", "", gone.String(), "Stripe-Signature", "good")
@@ -270,7 +271,7 @@ func TestSignUp(t *testing.T) {
 	if res := w.send("GET", "/admin/users", session.AccessToken, nil); res.status != 403 {
 		t.Errorf("who signed up is an operator: %d", res.status)
 	}
-	off := newWorld(t, func(c *api.Config) { c.Accounts = api.Accounts{} })
+	off := newWorld(t, func(c *handler.Config) { c.Accounts = handler.Accounts{} })
 	off.upgrade()
 	if res := off.send("POST", "/auth/signup", "", `{"email":"a@example.com","password":"long enough"}`); res.status != 403 {
 		t.Errorf("where it is off: %d %s", res.status, res.body)
@@ -324,7 +325,7 @@ func TestIdentities(t *testing.T) {
 			t.Errorf("%s: %d %s", body, res.status, res.body)
 		}
 	}
-	closed := newWorld(t, func(c *api.Config) { c.Accounts.IdentitySignUp = false })
+	closed := newWorld(t, func(c *handler.Config) { c.Accounts.IdentitySignUp = false })
 	closed.upgrade()
 	if res := closed.send("POST", "/auth/oidc/token", "", `{"device_code":"eve@id.example"}`); res.status != 403 {
 		t.Errorf("where only the operator makes accounts: %d %s", res.status, res.body)

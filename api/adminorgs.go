@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -11,22 +12,22 @@ import (
 
 // adminOrgs serves what operators do to organizations.
 type adminOrgs struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *adminOrgs) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *adminOrgs) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/admin/orgs", Need: edge.NeedOperator,
+			Method: http.MethodGet, Path: edge.Root + "/admin/orgs", Need: edge.NeedOperator,
 			Summary: "All organizations of the cluster, by slug.",
-			Query:   of[wire.PageQuery](), Reply: of[wire.AdminOrgs](), Handle: g.list,
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[wire.AdminOrgs](), Handle: g.list,
 		},
 		{
-			Method: http.MethodPatch, Path: root + "/admin/orgs/{org}", Need: edge.NeedOperator,
+			Method: http.MethodPatch, Path: edge.Root + "/admin/orgs/{org}", Need: edge.NeedOperator,
 			Summary: "Trust an organization, or no longer: containers of a trusted one may be placed on nodes that isolate " +
 				"them below the minimum.",
-			Body: of[wire.OrgTrust](), Reply: of[wire.AdminOrg](), Handle: g.trust,
+			Body: edge.Type[wire.OrgTrust](), Reply: edge.Type[wire.AdminOrg](), Handle: g.trust,
 		},
 	}
 }
@@ -40,7 +41,7 @@ func (g *adminOrgs) list(r *edge.Request) (any, error) {
 		}
 	}
 	var err error
-	out.Orgs, err = paged(r, out.Orgs, func(o *wire.AdminOrg) string { return o.Slug })
+	out.Orgs, err = handler.Paged(r, out.Orgs, func(o *wire.AdminOrg) string { return o.Slug })
 	return out, err
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -52,14 +52,14 @@ func TestStrangersGetOneDocument(t *testing.T) {
 
 // gatedLogs are logs whose ends are read once their gate is opened.
 type gatedLogs struct {
-	api.Logs
+	handler.Logs
 
 	tails   atomic.Int64
 	entered chan struct{} // One for each read.
 	opened  chan struct{} // Closed when they may go on.
 }
 
-func (l *gatedLogs) Tail(ctx context.Context, id compute.ExecutionID, maxBytes int) (api.Output, error) {
+func (l *gatedLogs) Tail(ctx context.Context, id compute.ExecutionID, maxBytes int) (handler.Output, error) {
 	l.tails.Add(1)
 	l.entered <- struct{}{}
 	<-l.opened
@@ -73,7 +73,7 @@ func TestLargeAnswersAreBuiltInTurn(t *testing.T) {
 	const waiting = 6
 	// Enough for all requests, were they not built in turn.
 	g := &gatedLogs{entered: make(chan struct{}, 2*waiting), opened: make(chan struct{})}
-	w := newWorld(t, func(c *api.Config) { g.Logs, c.Logs = c.Logs, g })
+	w := newWorld(t, func(c *handler.Config) { g.Logs, c.Logs = c.Logs, g })
 	w.listen()
 	adas, bobs := w.running(w.adaKey), w.running(w.bobKey)
 	inLine := func(n int) func() bool {
@@ -110,7 +110,7 @@ func TestLargeAnswersAreBuiltInTurn(t *testing.T) {
 func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 	const waiting = 3
 	g := &gate{entered: make(chan struct{}, 2*waiting), opened: make(chan struct{})}
-	w := newWorld(t, func(c *api.Config) { g.Proposer, c.Proposer = c.Proposer, g })
+	w := newWorld(t, func(c *handler.Config) { g.Proposer, c.Proposer = c.Proposer, g })
 	answers := make(chan answer)
 	starts := 0
 	start := func(key, body string) {
@@ -147,7 +147,7 @@ func TestUnreadAnswersShareABudget(t *testing.T) {
 	w := newWorld(t)
 	adas, bobs := w.running(w.adaKey), w.running(w.bobKey)
 	for _, id := range []compute.ExecutionID{adas, bobs} {
-		w.logs.write(id, api.Line{Seq: 1, Stream: "stdout", Text: []byte(strings.Repeat("x", output))})
+		w.logs.write(id, handler.Line{Seq: 1, Stream: "stdout", Text: []byte(strings.Repeat("x", output))})
 	}
 	_, worker := w.newWorker()
 	w.listen()
@@ -175,7 +175,7 @@ func TestUnreadAnswersShareABudget(t *testing.T) {
 // TestScrapesOfStrangersAreLimited scrapes a node whose metrics need no token.
 func TestScrapesOfStrangersAreLimited(t *testing.T) {
 	const burst = 5
-	w := newWorld(t, func(c *api.Config) { c.Limits.AnonRate, c.Limits.AnonBurst = 1, burst })
+	w := newWorld(t, func(c *handler.Config) { c.Limits.AnonRate, c.Limits.AnonBurst = 1, burst })
 	for range burst {
 		w.mustDo("GET", "/metrics", "", nil, nil)
 	}

@@ -5,14 +5,15 @@ import (
 	"fmt"
 
 	"berth/api/edge"
+	"berth/api/handler"
 )
 
 // New returns a Server of the API for cfg that does nothing yet.
-func New(cfg Config) (*edge.Server, error) { return newAPI(cfg, groups) }
+func New(cfg handler.Config) (*edge.Server, error) { return newAPI(cfg, groups) }
 
 // newAPI returns a Server with the groups that all returns.
-func newAPI(cfg Config, all func(*edge.Server, *core) []group) (*edge.Server, error) {
-	if err := errors.Join(cfg.Config.Validate(), cfg.validate()); err != nil {
+func newAPI(cfg handler.Config, all func(*edge.Server, *handler.Core) []handler.Group) (*edge.Server, error) {
+	if err := errors.Join(cfg.Config.Validate(), missing(&cfg)); err != nil {
 		return nil, fmt.Errorf("new api: %w", err)
 	}
 	s, err := edge.New(cfg.Config)
@@ -20,17 +21,17 @@ func newAPI(cfg Config, all func(*edge.Server, *core) []group) (*edge.Server, er
 		return nil, fmt.Errorf("new api: %w", err)
 	}
 	cfg.Config = s.Config()
-	c := newCore(s.Core, cfg)
-	routes := table(all(s, c)...)
-	if c.openapi, err = openAPI(routes, cfg.Version); err != nil {
+	v := new(viewer)
+	routes := append(handler.Table(all(s, handler.New(s.Core, cfg))...), v.Routes()...)
+	if v.openapi, err = openAPI(routes, cfg.Version); err != nil {
 		return nil, fmt.Errorf("new api: %w", err)
 	}
 	s.SetRoutes(routes)
 	return s, nil
 }
 
-// validate reports all parts that the groups miss.
-func (c *Config) validate() error {
+// missing reports all parts that the groups need and do not have.
+func missing(c *handler.Config) error {
 	if c.Relay != nil {
 		return nil
 	}

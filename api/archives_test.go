@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -33,7 +33,7 @@ func (l library) Open(_ context.Context, a *fsm.Archive) (*fsm.ArchiveFile, erro
 func shelvedFamily(t *testing.T) (l library, w *world, parent compute.ExecutionID, children []compute.ExecutionID) {
 	t.Helper()
 	l = library{}
-	w = newWorld(t, func(c *api.Config) { c.Archives = l })
+	w = newWorld(t, func(c *handler.Config) { c.Archives = l })
 	w.upgrade()
 	parent, children = w.selected()
 	w.complete(children[0], 2, time.Second)
@@ -117,7 +117,7 @@ func TestArchivedWhileItIsChanged(t *testing.T) {
 	l := library{}
 	var w *world
 	var gone func(fsm.Command) bool // The command that comes too late.
-	w = newWorld(t, func(c *api.Config) {
+	w = newWorld(t, func(c *handler.Config) {
 		c.Archives = l
 		c.Proposer = racing{c.Proposer, func(cmd fsm.Command) {
 			if gone != nil && gone(cmd) {
@@ -246,7 +246,7 @@ func (b *brittle) Open(ctx context.Context, a *fsm.Archive) (*fsm.ArchiveFile, e
 func TestStreamOverAnArchive(t *testing.T) {
 	l := &brittle{library: library{}}
 	var hold atomic.Pointer[chan struct{}]
-	w := newWorld(t, func(c *api.Config) { c.Archives, c.Reader = l, late{c.Reader, &hold} })
+	w := newWorld(t, func(c *handler.Config) { c.Archives, c.Reader = l, late{c.Reader, &hold} })
 	w.upgrade()
 	started, other := w.startStream(), w.startStream()
 	behind := make(chan struct{})
@@ -279,7 +279,7 @@ func TestStreamOverAnArchive(t *testing.T) {
 // execution has gone to an archive since, which nobody needs to open for it.
 func TestRepeatsAfterTheArchive(t *testing.T) {
 	l := library{}
-	w := newWorld(t, func(c *api.Config) { c.Archives = l })
+	w := newWorld(t, func(c *handler.Config) { c.Archives = l })
 	w.upgrade()
 	stopped, removed := w.start("t4"), w.start("t4")
 	w.complete(removed, 3, time.Second)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -15,27 +16,27 @@ import (
 
 // audits serves audit trails.
 type audits struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *audits) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *audits) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/orgs/{slug}/audit", Tag: "Organizations", Need: edge.NeedOrg,
+			Method: http.MethodGet, Path: edge.Root + "/orgs/{slug}/audit", Tag: "Organizations", Need: edge.NeedOrg,
 			Role:    compute.RoleFor(compute.ActReadAudit),
 			Summary: "List the changes in the organization, with who made them, from where and when, newest first.",
-			Query:   of[wire.AuditQuery](), Reply: of[[]wire.AuditLine](), Handle: g.org,
+			Query:   edge.Type[wire.AuditQuery](), Reply: edge.Type[[]wire.AuditLine](), Handle: g.org,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/admin/audit", Need: edge.NeedOperator,
+			Method: http.MethodGet, Path: edge.Root + "/admin/audit", Need: edge.NeedOperator,
 			Summary: "The audit trail of the cluster, or of an organization, newest first.",
-			Query:   of[wire.AdminAuditQuery](), Reply: of[[]wire.AuditLine](), Handle: g.cluster,
+			Query:   edge.Type[wire.AdminAuditQuery](), Reply: edge.Type[[]wire.AuditLine](), Handle: g.cluster,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/admin/audit/verify", Need: edge.NeedOperator,
+			Method: http.MethodGet, Path: edge.Root + "/admin/audit/verify", Need: edge.NeedOperator,
 			Summary: "Verify the hash chain of an audit trail.",
-			Query:   of[wire.AuditOrgQuery](), Reply: of[wire.AuditCheck](), Handle: g.verify,
+			Query:   edge.Type[wire.AuditOrgQuery](), Reply: edge.Type[wire.AuditCheck](), Handle: g.verify,
 		},
 	}
 }
@@ -61,7 +62,7 @@ func trailOf(view *fsm.View, slug string) (compute.OrgID, error) {
 	if slug == "" {
 		return compute.OrgID{}, nil
 	}
-	org, err := findOrg(view, slug)
+	org, err := handler.FindOrg(view, slug)
 	if err != nil {
 		return compute.OrgID{}, err
 	}
@@ -97,8 +98,8 @@ func page(r *edge.Request, org compute.OrgID, cursor uint64, offset, limit int) 
 // AuditLine returns a line of a trail as clients see it.
 func AuditLine(view *fsm.View, line *compute.AuditRecord) wire.AuditLine {
 	out := wire.AuditLine{
-		Seq: line.Seq, At: line.At, Actor: "system", Action: line.Action, Target: orNull(line.Target),
-		Detail: orNull(line.Detail), IP: orNull(line.From), RequestID: orNull(line.Request),
+		Seq: line.Seq, At: line.At, Actor: "system", Action: line.Action, Target: wire.OrNull(line.Target),
+		Detail: wire.OrNull(line.Detail), IP: wire.OrNull(line.From), RequestID: wire.OrNull(line.Request),
 		Index: line.Index, Hash: hex.EncodeToString(line.Hash[:]),
 	}
 	switch {
@@ -122,7 +123,7 @@ func (g *audits) verify(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	done, err := g.scans.Take(r.Ctx, org)
+	done, err := g.Scans.Take(r.Ctx, org)
 	if err != nil {
 		return nil, err
 	}

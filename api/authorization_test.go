@@ -17,6 +17,7 @@ import (
 	"berth/api"
 	"berth/api/auth"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -119,7 +120,7 @@ type matrix struct {
 }
 
 func newMatrix(t testing.TB) *matrix {
-	m := &matrix{world: newWorld(t, func(c *api.Config) {
+	m := &matrix{world: newWorld(t, func(c *handler.Config) {
 		c.MetricsToken = metricsToken
 		c.Replay = func(context.Context, uint64, int) ([]compute.Replay, error) { return nil, nil }
 		c.WhatIf = func(
@@ -544,7 +545,7 @@ func (m *matrix) proposals() int {
 // organization answers as one that does not exist.
 func TestAuthorization(t *testing.T) {
 	m, whole := newMatrix(t), t
-	_, worker := m.newWorker(func(c *api.Config) { c.MetricsToken = metricsToken })
+	_, worker := m.newWorker(func(c *handler.Config) { c.MetricsToken = metricsToken })
 	all := m.credentials()
 	cells := 0
 	for name, node := range map[string]*world{"server": m.world, "worker": worker} {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -14,63 +15,63 @@ import (
 
 // billing serves Billing: credits, history and the ledger.
 type billing struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *billing) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *billing) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/billing/history", Tag: "Billing", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/billing/history", Tag: "Billing", Need: edge.NeedCaller,
 			Summary: "The executions of the organization, newest first.",
-			Query:   of[wire.HistoryQuery](), Reply: of[wire.ExecutionHistory](), Handle: g.history,
+			Query:   edge.Type[wire.HistoryQuery](), Reply: edge.Type[wire.ExecutionHistory](), Handle: g.history,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/billing/credits", Tag: "Billing", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/billing/credits", Tag: "Billing", Need: edge.NeedCaller,
 			Summary: "The organization's credits: granted, charged, held and available.",
-			Reply:   of[wire.Credits](), Handle: g.credits,
+			Reply:   edge.Type[wire.Credits](), Handle: g.credits,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/billing/credits/details", Tag: "Billing", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/billing/credits/details", Tag: "Billing", Need: edge.NeedCaller,
 			Summary: "The organization's credits, with the organization.",
-			Reply:   of[wire.CreditsDetails](), Handle: g.creditsDetails,
+			Reply:   edge.Type[wire.CreditsDetails](), Handle: g.creditsDetails,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/billing/ledger", Tag: "Billing", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/billing/ledger", Tag: "Billing", Need: edge.NeedCaller,
 			Summary: "The organization's ledger, oldest line first.",
-			Query:   of[wire.LedgerQuery](), Reply: of[wire.Ledger](), Handle: g.ledger,
+			Query:   edge.Type[wire.LedgerQuery](), Reply: edge.Type[wire.Ledger](), Handle: g.ledger,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/billing/ledger/verify", Tag: "Billing", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/billing/ledger/verify", Tag: "Billing", Need: edge.NeedCaller,
 			Summary: "Recompute and verify the hash chain of the organization's ledger.",
-			Reply:   of[wire.LedgerCheck](), Handle: g.verifyLedger,
+			Reply:   edge.Type[wire.LedgerCheck](), Handle: g.verifyLedger,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/billing/usage", Tag: "Billing", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/billing/usage", Tag: "Billing", Need: edge.NeedCaller,
 			Summary: "Sum up the use of the organization in some time by user, key, tag, profile or day.",
 			Accepts: []string{"text/csv"}, // With ?format=.
-			Query:   of[wire.UsageQuery](), Reply: of[wire.UsageReport](), Handle: g.usage,
+			Query:   edge.Type[wire.UsageQuery](), Reply: edge.Type[wire.UsageReport](), Handle: g.usage,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/billing/activities", Tag: "Billing", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/billing/activities", Tag: "Billing", Need: edge.NeedCaller,
 			Summary: "The organization's grants and charges, newest first.",
-			Query:   of[wire.ActivitiesQuery](), Reply: of[wire.Activities](), Handle: g.activities,
+			Query:   edge.Type[wire.ActivitiesQuery](), Reply: edge.Type[wire.Activities](), Handle: g.activities,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/billing/invoices", Tag: "Billing", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/billing/invoices", Tag: "Billing", Need: edge.NeedCaller,
 			Summary: "A statement for each month in which the organization's ledger has lines.",
-			Reply:   of[wire.Invoices](), Handle: g.invoices,
+			Reply:   edge.Type[wire.Invoices](), Handle: g.invoices,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/billing/invoices/{id}", Tag: "Billing", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/billing/invoices/{id}", Tag: "Billing", Need: edge.NeedCaller,
 			Summary: "The statement of one month as JSON or PDF.",
 			Accepts: []string{"application/pdf"}, // With ?format=.
-			Query:   of[wire.InvoiceQuery](), Reply: of[wire.Invoice](), Handle: g.invoice,
+			Query:   edge.Type[wire.InvoiceQuery](), Reply: edge.Type[wire.Invoice](), Handle: g.invoice,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/billing/grant", Tag: "Billing", Need: edge.NeedOperator,
+			Method: http.MethodPost, Path: edge.Root + "/billing/grant", Tag: "Billing", Need: edge.NeedOperator,
 			Summary: "Grant credits to an organization.",
-			Body:    of[wire.Grant](), Reply: of[wire.Message](), Handle: g.grant,
+			Body:    edge.Type[wire.Grant](), Reply: edge.Type[wire.Message](), Handle: g.grant,
 		},
 	}
 }
@@ -96,7 +97,7 @@ func (g *billing) history(r *edge.Request) (any, error) {
 		return g.historyRows(ctx, r, filter, in.Limit)
 	})
 	// Nothing may match the filter, and pages of old executions are in archives.
-	list.Scan = func(ctx context.Context) (func(), error) { return g.scans.Take(ctx, r.Caller.Actor.Org) }
+	list.Scan = func(ctx context.Context) (func(), error) { return g.Scans.Take(ctx, r.Caller.Actor.Org) }
 	return list, err
 }
 
@@ -116,7 +117,7 @@ func (g *billing) historyRows(
 			if c.Archived {
 				view = view.With(c)
 			}
-			if n++; !yield(summaryOf(view, c.Execution), nil) || n == limit {
+			if n++; !yield(handler.SummaryOf(view, c.Execution), nil) || n == limit {
 				return
 			}
 		}
@@ -162,7 +163,7 @@ func (g *billing) credits(r *edge.Request) (any, error) {
 	}
 	for first := range r.View.Ledger(r.Caller.Actor.Org, 0) {
 		if first.Kind == compute.LedgerGrant && first.At == r.Caller.Org.CreatedAt {
-			out.SignupGrantAt = atOrNull(first.At)
+			out.SignupGrantAt = wire.AtOrNull(first.At)
 		}
 		break
 	}
@@ -216,7 +217,7 @@ func (g *billing) ledger(r *edge.Request) (any, error) {
 // ledgerEntryOf returns a line of a ledger as its organization sees it.
 func ledgerEntryOf(e *compute.LedgerEntry) wire.LedgerEntry {
 	out := wire.LedgerEntry{
-		Seq: e.Seq, At: e.At, Kind: e.Kind, Amount: e.Amount, Note: orNull(e.Note),
+		Seq: e.Seq, At: e.At, Kind: e.Kind, Amount: e.Amount, Note: wire.OrNull(e.Note),
 		Balance: e.Balance, Held: e.Held, Hash: hex.EncodeToString(e.Hash[:]),
 	}
 	if !e.Execution.IsZero() {
@@ -230,7 +231,7 @@ func ledgerEntryOf(e *compute.LedgerEntry) wire.LedgerEntry {
 
 // verifyLedger recomputes the hash chain of the organization's ledger.
 func (g *billing) verifyLedger(r *edge.Request) (any, error) {
-	done, err := g.scans.Take(r.Ctx, r.Caller.Actor.Org)
+	done, err := g.Scans.Take(r.Ctx, r.Caller.Actor.Org)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +247,7 @@ func (g *billing) verifyLedger(r *edge.Request) (any, error) {
 // grant gives credits to an organization.
 func (g *billing) grant(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.Grant)
-	org, err := findOrg(r.View, in.Org)
+	org, err := handler.FindOrg(r.View, in.Org)
 	if err != nil {
 		return nil, err
 	}

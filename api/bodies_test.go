@@ -15,8 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 )
 
 // relayTo is the relay of a worker in this process: the world's server answers.
@@ -84,11 +84,11 @@ func (w *world) streamRelay() http.RoundTripper {
 }
 
 // newWorker returns a worker's API in front of the world's server.
-func (w *world) newWorker(change ...func(*api.Config)) (relay *relayTo, worker *world) {
+func (w *world) newWorker(change ...func(*handler.Config)) (relay *relayTo, worker *world) {
 	w.Helper()
 	relay = &relayTo{world: w}
 	registry := prometheus.NewRegistry()
-	worker = &world{TB: w.TB, cfg: api.Config{
+	worker = &world{TB: w.TB, cfg: handler.Config{
 		Config:   edge.Config{Relay: relay, Logger: w.cfg.Logger, Limits: w.cfg.Limits, Registerer: registry},
 		Gatherer: registry,
 	}}
@@ -202,7 +202,7 @@ func TestStrangersGetNoMemory(t *testing.T) {
 func TestBodiesShareABudget(t *testing.T) {
 	const body, arrives = 250 << 10, 200 << 10
 	for _, name := range []string{"server", "worker"} {
-		w := newWorld(t, func(c *api.Config) { c.Limits.Bodies = 1 << 20 })
+		w := newWorld(t, func(c *handler.Config) { c.Limits.Bodies = 1 << 20 })
 		node := w
 		if name == "worker" {
 			_, node = w.newWorker()
@@ -255,7 +255,7 @@ func TestBodiesShareABudget(t *testing.T) {
 // TestRelayedBodiesAreGivenBack relays more bytes, one start after the other, than the
 // budget for bodies has.
 func TestRelayedBodiesAreGivenBack(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.Limits.Bodies = 1 << 20 })
+	w := newWorld(t, func(c *handler.Config) { c.Limits.Bodies = 1 << 20 })
 	_, worker := w.newWorker()
 	for range 10 {
 		worker.mustDo("POST", "/execution/streaming/start", w.adaKey, large(200<<10), nil)

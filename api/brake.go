@@ -4,28 +4,28 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
-	"berth/compute"
 	"berth/fsm"
 )
 
 // brakes serves the circuit breaker for rescheduling, to operators.
 type brakes struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *brakes) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *brakes) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/admin/brake", Need: edge.NeedOperator,
+			Method: http.MethodGet, Path: edge.Root + "/admin/brake", Need: edge.NeedOperator,
 			Summary: "The circuit breaker for rescheduling: whether it holds, and for which nodes.",
-			Reply:   of[wire.Brake](), Handle: g.brake,
+			Reply:   edge.Type[wire.Brake](), Handle: g.brake,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/admin/brake", Need: edge.NeedOperator,
+			Method: http.MethodPost, Path: edge.Root + "/admin/brake", Need: edge.NeedOperator,
 			Summary: "Set the share of lost nodes above which the brake holds, or release it.",
-			Body:    of[wire.NewBrake](), Reply: of[wire.Brake](), Handle: g.setBrake,
+			Body:    edge.Type[wire.NewBrake](), Reply: edge.Type[wire.Brake](), Handle: g.setBrake,
 		},
 	}
 }
@@ -36,8 +36,8 @@ func (g *brakes) brake(r *edge.Request) (any, error) { return brakeOf(r.View), n
 func brakeOf(view *fsm.View) wire.Brake {
 	b := view.Brake()
 	out := wire.Brake{
-		Holds: !b.Since.IsZero(), Since: atOrNull(b.Since), Share: b.SharePercent, ReleasedAt: atOrNull(b.ReleasedAt),
-		Vanished: []wire.VanishedNode{},
+		Holds: !b.Since.IsZero(), Since: wire.AtOrNull(b.Since), Share: b.SharePercent,
+		ReleasedAt: wire.AtOrNull(b.ReleasedAt), Vanished: []wire.VanishedNode{},
 	}
 	for _, n := range view.Vanished() {
 		out.Vanished = append(out.Vanished, wire.VanishedNode{
@@ -57,27 +57,4 @@ func (g *brakes) setBrake(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	return brakeOf(r.View), nil
-}
-
-// brakeHolding returns the brake if it keeps the attempt of e, whose node is
-// down, from being given up; nil otherwise.
-func brakeHolding(view *fsm.View, e *compute.Execution) *wire.BrakeHold {
-	attempts := view.Attempts(e.ID)
-	if len(attempts) == 0 || view.Brake().Since.IsZero() {
-		return nil
-	}
-	a := attempts[len(attempts)-1]
-	n, known := view.Node(a.Node)
-	if a.Ended || !known || n.State == compute.NodeUp || n.Drained {
-		return nil
-	}
-	up := 0
-	for n := range view.Nodes() {
-		if n.State == compute.NodeUp {
-			up++
-		}
-	}
-	return &wire.BrakeHold{
-		Node: n.Name, DownAt: n.ChangedAt, Since: view.Brake().Since, Vanished: len(view.Vanished()), Up: up,
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -11,35 +12,32 @@ import (
 
 // budgets serves the budgets and ceilings of an organization.
 type budgets struct {
-	*core
+	*handler.Core
 }
 
-// wholeOrg names the organization's own budget in a path.
-const wholeOrg = "organization"
-
-// routes returns the routes of the group.
-func (g *budgets) routes() []edge.Route {
-	const budgets = root + "/orgs/{slug}/budgets"
+// Routes returns the routes of the group.
+func (g *budgets) Routes() []edge.Route {
+	const budgets = edge.Root + "/orgs/{slug}/budgets"
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: budgets, Tag: "Organizations", Need: edge.NeedOrg,
 			Role:    compute.RoleFor(compute.ActManageKeys),
 			Summary: "The budgets of the organization, of its API keys and of its members, with what is spent.",
-			Query:   of[wire.PageQuery](), Reply: of[[]wire.Budget](), Handle: g.list,
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[[]wire.Budget](), Handle: g.list,
 		},
 		{
 			Method: http.MethodPut, Path: budgets, Tag: "Organizations", Need: edge.NeedOrg,
 			Role: compute.RoleFor(compute.ActManageKeys),
 			Summary: "Set a budget of an API key or, as an owner, of a member or the organization. " +
 				"With enforce it is a ceiling. The amount charged so far stays.",
-			Body: of[wire.NewBudget](), Reply: of[wire.Budget](), Handle: g.set,
+			Body: edge.Type[wire.NewBudget](), Reply: edge.Type[wire.Budget](), Handle: g.set,
 		},
 		{
 			Method: http.MethodDelete, Path: budgets + "/{id}", Tag: "Organizations", Need: edge.NeedOrg,
 			Role: compute.RoleFor(compute.ActManageKeys),
 			Summary: "Remove the budget of an API key or of a member, by its identifier, " +
 				"or the organization's own: organization.",
-			Reply: of[wire.Message](), Handle: g.remove,
+			Reply: edge.Type[wire.Message](), Handle: g.remove,
 		},
 	}
 }
@@ -47,39 +45,12 @@ func (g *budgets) routes() []edge.Route {
 // budgetOf returns a budget as its organization sees it.
 func budgetOf(view *fsm.View, b *compute.Budget) wire.Budget {
 	out := wire.Budget{
-		Scope: wholeOrg, MaxCredits: b.MaxCredits, Period: periodOf(b.Monthly), Enforce: b.Enforce,
-		CallbackURL: orNull(b.URL), Level: b.Level, ChangedAt: b.ChangedAt,
+		Scope: wire.WholeOrg, MaxCredits: b.MaxCredits, Period: wire.BudgetPeriod(b.Monthly), Enforce: b.Enforce,
+		CallbackURL: wire.OrNull(b.URL), Level: b.Level, ChangedAt: b.ChangedAt,
 	}
 	out.Charged, out.Held = view.Spent(b)
-	out.Scope, out.KeyID, out.UserID = budgetScope(b.Key, b.User)
+	out.Scope, out.KeyID, out.UserID = wire.BudgetScope(b.Key, b.User)
 	return out
-}
-
-func periodOf(monthly bool) string {
-	if monthly {
-		return "month"
-	}
-	return "total"
-}
-
-// budgetScope says whose a budget is.
-func budgetScope(key compute.KeyID, user compute.UserID) (string, *compute.KeyID, *compute.UserID) {
-	switch {
-	case !key.IsZero():
-		return "key", &key, nil
-	case !user.IsZero():
-		return "member", nil, &user
-	}
-	return wholeOrg, nil, nil
-}
-
-// ceilingOf returns the ceiling of a key, nil for none.
-func ceilingOf(view *fsm.View, k *compute.Key) *compute.Credits {
-	b, ok := view.Budget(k.Org, k.ID, compute.UserID{})
-	if !ok || !b.Enforce {
-		return nil
-	}
-	return &b.MaxCredits
 }
 
 // list answers the budgets of an organization, its own first.
@@ -88,7 +59,7 @@ func (g *budgets) list(r *edge.Request) (any, error) {
 	for _, b := range r.View.Budgets(r.Caller.Actor.Org) {
 		out = append(out, budgetOf(r.View, b))
 	}
-	return paged(r, out, func(b *wire.Budget) string {
+	return handler.Paged(r, out, func(b *wire.Budget) string {
 		switch {
 		case b.KeyID != nil:
 			return "key " + b.KeyID.String()
@@ -130,7 +101,7 @@ func (g *budgets) set(r *edge.Request) (any, error) {
 // remove removes a budget.
 func (g *budgets) remove(r *edge.Request) (any, error) {
 	cmd := fsm.RemoveBudget{Op: g.Op(r), Actor: r.Caller.Actor, Org: r.Caller.Actor.Org}
-	if id := r.Params["id"]; id != wholeOrg {
+	if id := r.Params["id"]; id != wire.WholeOrg {
 		key, err := compute.ParseKeyID(id)
 		if err != nil {
 			return nil, edge.NotFound()

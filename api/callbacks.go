@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -15,27 +16,27 @@ type callbacks struct {
 	executions
 }
 
-// routes returns the routes of the group.
-func (g *callbacks) routes() []edge.Route {
-	const all = root + "/execution/{id}/callbacks"
+// Routes returns the routes of the group.
+func (g *callbacks) Routes() []edge.Route {
+	const all = edge.Root + "/execution/{id}/callbacks"
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: all, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "List the callbacks of an execution that has ended, with what became of each: one for each of its URLs." +
 				" Empty once its record is archived.",
-			Reply: of[[]wire.Callback](), Handle: g.list,
+			Reply: edge.Type[[]wire.Callback](), Handle: g.list,
 		},
 		{
 			Method: http.MethodPost, Path: all + "/redeliver", Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "Send callbacks again, with the same webhook-id and for another 24 hours.",
-			Body:    of[wire.Redeliver](), Reply: of[wire.Redelivered](), Handle: g.redeliver,
+			Body:    edge.Type[wire.Redeliver](), Reply: edge.Type[wire.Redelivered](), Handle: g.redeliver,
 		},
 	}
 }
 
 // list answers the callbacks of an execution.
 func (g *callbacks) list(r *edge.Request) (any, error) {
-	e, err := g.find(r)
+	e, err := g.Find(r)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func (g *callbacks) list(r *edge.Request) (any, error) {
 		}
 		shown := wire.Callback{
 			WebhookID: c.WebhookID(), URL: c.URL, Status: "pending", Tries: c.Tries,
-			LastAt: atOrNull(c.LastAt), Error: orNull(c.Error), DeliveredAt: atOrNull(c.DoneAt),
+			LastAt: wire.AtOrNull(c.LastAt), Error: wire.OrNull(c.Error), DeliveredAt: wire.AtOrNull(c.DoneAt),
 		}
 		if c.Code != 0 {
 			shown.StatusCode = &c.Code
@@ -70,7 +71,7 @@ func (g *callbacks) redeliver(r *edge.Request) (any, error) {
 	if r.Repeat {
 		return redelivered(r.First), nil
 	}
-	e, err := g.find(r)
+	e, err := g.Find(r)
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +119,8 @@ func CallbackBody(view *fsm.View, c *compute.Callback) ([]byte, bool) {
 	body := wire.CallbackBody{
 		Event: "execution." + e.Status.String(), ExecutionID: e.ID, OrgID: e.Org, ExecutionType: e.Kind,
 		HardwareProfile: e.Profile, Status: e.Status, Errors: errorsOf(e), CreatedAt: e.CreatedAt,
-		StartTime: atOrNull(e.StartedAt), EndTime: atOrNull(e.EndedAt), Billed: billedOf(e),
-		FileName: orNull(e.FileName), Name: orNull(e.Name),
+		StartTime: wire.AtOrNull(e.StartedAt), EndTime: wire.AtOrNull(e.EndedAt), Billed: handler.BilledOf(e),
+		FileName: wire.OrNull(e.FileName), Name: wire.OrNull(e.Name),
 	}
 	if e.Ran {
 		body.ReturnCode = &e.ExitCode
@@ -136,11 +137,11 @@ func alertOf(org compute.OrgID, c *compute.Callback) wire.BudgetAlert {
 	a := c.Alert
 	out := wire.BudgetAlert{
 		Event: "budget.reached", OrgID: org, Level: a.Level, Charged: a.Charged, MaxCredits: a.MaxCredits,
-		Period: periodOf(a.Monthly), Stopped: a.Stopped, At: c.CreatedAt,
+		Period: wire.BudgetPeriod(a.Monthly), Stopped: a.Stopped, At: c.CreatedAt,
 	}
 	if !c.Execution.IsZero() {
 		out.ExecutionID = &c.Execution
 	}
-	out.Scope, out.KeyID, out.UserID = budgetScope(a.Key, a.User)
+	out.Scope, out.KeyID, out.UserID = wire.BudgetScope(a.Key, a.User)
 	return out
 }

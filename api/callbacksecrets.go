@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -13,29 +14,29 @@ import (
 
 // callbackSecrets serves the secrets that sign the callbacks of organizations.
 type callbackSecrets struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *callbackSecrets) routes() []edge.Route {
-	const path = root + "/orgs/{slug}/callback-secret"
+// Routes returns the routes of the group.
+func (g *callbackSecrets) Routes() []edge.Route {
+	const path = edge.Root + "/orgs/{slug}/callback-secret"
 	role := compute.RoleFor(compute.ActManageKeys)
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: path, Tag: "Organizations", Need: edge.NeedOrg, Role: role,
 			Summary: "Which secrets sign the callbacks of an organization, the newest first. Their values are not shown.",
-			Reply:   of[[]wire.CallbackSecret](), Handle: g.list,
+			Reply:   edge.Type[[]wire.CallbackSecret](), Handle: g.list,
 		},
 		{
 			Method: http.MethodPost, Path: path, Tag: "Organizations", Need: edge.NeedOrg, Role: role, Once: true,
 			Summary: "Have the callbacks of an organization signed as Standard Webhooks says, or rotate the secret. It is " +
 				"shown this once. The one before signs them too for a day.",
-			Reply: of[wire.MintedCallbackSecret](), Handle: g.create,
+			Reply: edge.Type[wire.MintedCallbackSecret](), Handle: g.create,
 		},
 		{
 			Method: http.MethodDelete, Path: path, Tag: "Organizations", Need: edge.NeedOrg, Role: role,
 			Summary: "Remove the secrets: callbacks are not signed from now on.",
-			Reply:   of[wire.Message](), Handle: g.remove,
+			Reply:   edge.Type[wire.Message](), Handle: g.remove,
 		},
 	}
 }
@@ -51,7 +52,7 @@ func (g *callbackSecrets) list(r *edge.Request) (any, error) {
 
 // callbackSecretOf returns a secret without its value.
 func callbackSecretOf(s *compute.CallbackSecret) wire.CallbackSecret {
-	return wire.CallbackSecret{Number: s.Number, CreatedAt: s.CreatedAt, ExpiresAt: atOrNull(s.EndsAt)}
+	return wire.CallbackSecret{Number: s.Number, CreatedAt: s.CreatedAt, ExpiresAt: wire.AtOrNull(s.EndsAt)}
 }
 
 // Callback secrets have the form that Standard Webhooks defines.
@@ -77,12 +78,12 @@ func (g *callbackSecrets) create(r *edge.Request) (any, error) {
 	key := r.View.DataKey(id)
 	if key == nil {
 		var err error
-		if key, err = g.cfg.Vault.NewKey(id); err != nil {
+		if key, err = g.Config.Vault.NewKey(id); err != nil {
 			return nil, err
 		}
 		command.Key = key
 	}
-	if err := g.cfg.Vault.SealCallback(key, id, &secret, value); err != nil {
+	if err := g.Config.Vault.SealCallback(key, id, &secret, value); err != nil {
 		return nil, err
 	}
 	command.Secret = secret
@@ -97,7 +98,7 @@ func (g *callbackSecrets) create(r *edge.Request) (any, error) {
 	// A repeat inside the cluster finds the secret that this request made.
 	newest := &org.Signing[len(org.Signing)-1]
 	if result.Repeat && string(newest.Sealed) != string(secret.Sealed) {
-		return nil, errSecretGone("callback secret", org.Slug)
+		return nil, handler.ErrSecretGone("callback secret", org.Slug)
 	}
 	return wire.MintedCallbackSecret{CallbackSecret: callbackSecretOf(newest), Secret: value}, nil
 }

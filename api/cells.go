@@ -28,7 +28,7 @@ func (g *executions) addKernelState(
 			return
 		}
 	}
-	if e.Outputs == nil || r.Stale() && !g.cfg.Blobs.Has(e.Outputs.Manifest) {
+	if e.Outputs == nil || r.Stale() && !g.Config.Blobs.Has(e.Outputs.Manifest) {
 		return
 	}
 	tree, err := g.outputsOf(r.Ctx, r, e)
@@ -40,9 +40,9 @@ func (g *executions) addKernelState(
 		return
 	}
 	var text bytes.Buffer
-	reader := compute.NewTreeReader(func(hash compute.Hash) ([]byte, error) { return g.cfg.Blobs.Get(r.Ctx, hash) })
+	reader := compute.NewTreeReader(func(hash compute.Hash) ([]byte, error) { return g.Config.Blobs.Get(r.Ctx, hash) })
 	if err := reader.Copy(&text, file, tree.ChunkSize, 0, file.Size); err != nil {
-		r.Log(g.log).Debug("kernel state not readable", "execution", e.ID, "err", err)
+		r.Log(g.Log).Debug("kernel state not readable", "execution", e.ID, "err", err)
 		out.Warnings = append(out.Warnings, "The state of the cell cannot be read now.")
 		return
 	}
@@ -54,7 +54,7 @@ func (g *executions) addKernelState(
 // recommends, nil if there is none.
 func (g *executions) recommendedRun(r *edge.Request, parent *compute.Execution) *compute.Execution {
 	c := runsOf(r.View, parent)
-	verdict := g.cfg.Judge(parent.Selection.Objective, c.candidates)
+	verdict := g.Config.Judge(parent.Selection.Objective, c.candidates)
 	if verdict.Best < 0 {
 		return nil
 	}

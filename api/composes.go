@@ -20,30 +20,30 @@ type composes struct {
 	executions
 }
 
-// routes returns the routes of the group.
-func (g *composes) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *composes) Routes() []edge.Route {
 	const tag = "Docker Compose Execution"
 	return []edge.Route{
 		{
 			Method: http.MethodPost, Path: composing + "/start", Tag: tag, Need: edge.NeedCaller,
 			Summary: "Execute the services of a Compose file together, on one node.",
-			Large:   true, Body: of[wire.ComposeStart](), Reply: of[wire.Started](), Handle: g.startCompose,
+			Large:   true, Body: edge.Type[wire.ComposeStart](), Reply: edge.Type[wire.Started](), Handle: g.startCompose,
 		},
 		{
 			Method: http.MethodPost, Path: composing + "/complete/{id}", Tag: tag, Need: edge.NeedCaller, Bare: true,
 			Summary: "Report the end of an execution that the client has watched. One that lives is asked to end; " +
 				"one that has ended stays as it is.",
-			Body: of[wire.ComposeComplete](), Reply: of[wire.Stopped](), Handle: g.completeCompose,
+			Body: edge.Type[wire.ComposeComplete](), Reply: edge.Type[wire.Stopped](), Handle: g.completeCompose,
 		},
 		{
 			Method: http.MethodGet, Path: composing + "/{id}/status", Tag: tag, Need: edge.NeedCaller,
 			Summary: "The status of an execution of a Compose file.",
-			Reply:   of[wire.ExecutionStatus](), Handle: g.composeStatus,
+			Reply:   edge.Type[wire.ExecutionStatus](), Handle: g.composeStatus,
 		},
 		{
 			Method: http.MethodPost, Path: composing + "/abort/{id}", Tag: tag, Need: edge.NeedCaller,
 			Summary: "End an execution of a Compose file at once.",
-			Reply:   of[wire.Stopped](), Handle: g.abortCompose,
+			Reply:   edge.Type[wire.Stopped](), Handle: g.abortCompose,
 		},
 	}
 }
@@ -171,7 +171,7 @@ func (g *composes) completeCompose(r *edge.Request) (any, error) {
 	if r.Repeat {
 		return stopped(r.First), nil
 	}
-	e, err := g.find(r, compute.KindCompose)
+	e, err := g.Find(r, compute.KindCompose)
 	if err != nil {
 		return nil, err
 	}

@@ -4,16 +4,16 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
 	"berth/api/contracttest"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/compute"
 )
 
 // TestContract has a client that knows only the specification validate the
 // API.
 func TestContract(t *testing.T) {
-	w := newWorld(t, func(cfg *api.Config) { cfg.Models = noModels{} })
+	w := newWorld(t, func(cfg *handler.Config) { cfg.Models = noModels{} })
 	w.pass(time.Since(begin)) // The client has a clock of its own.
 	err := contracttest.Validate(t.Context(), contracttest.Config{
 		BaseURL: w.url, Email: "ada@example.com", Password: password, OrgSlug: "ada-lab", Client: w.client,

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -30,10 +31,10 @@ const (
 func (g *deployments) fits(r *edge.Request, in *wire.DeploymentCreate, e *compute.Execution, unsized int64) error {
 	p, _ := compute.ParseProfile(e.Profile) // The state refuses a profile that is not valid.
 	args, known := memoryArgsOf(e.Inference.Args)
-	if !p.IsGPU() || r.Repeat || g.cfg.Inference.Size == nil || !known {
+	if !p.IsGPU() || r.Repeat || g.Config.Inference.Size == nil || !known {
 		return nil
 	}
-	bytes, known := g.cfg.Inference.Size(r.Ctx, Weights{
+	bytes, known := g.Config.Inference.Size(r.Ctx, handler.Weights{
 		Org: e.Org, Engine: e.Inference.Engine, Model: in.Model, Token: in.Token, Quantization: args.quantization,
 		DType: args.dtype,
 	})

@@ -74,7 +74,7 @@ func askedVRAM(e *compute.Execution) int64 {
 func (g *deployments) nextModel(in *wire.DeploymentUpdate, e *compute.Execution) (compute.Inference, error) {
 	model := *cmp.Or(e.Deployment.Next, e.Inference)
 	if in.Model != "" {
-		if !g.cfg.Inference.ValidModel(in.Model) {
+		if !g.Config.Inference.ValidModel(in.Model) {
 			return model, compute.Errorf(compute.CodeInvalid,
 				"hf_model_id is owner/name, with @revision, and with :part for one file").Named("hf_model_id")
 		}
@@ -84,7 +84,7 @@ func (g *deployments) nextModel(in *wire.DeploymentUpdate, e *compute.Execution)
 		return model, nil
 	}
 	var err error
-	model.Args, err = g.cfg.Inference.Args(model.Engine, *in.Args)
+	model.Args, err = g.Config.Inference.Args(model.Engine, *in.Args)
 	return model, err
 }
 

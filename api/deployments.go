@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -25,83 +26,53 @@ const (
 	progressRows = 4 // Replicas of which it is said how far their models are.
 )
 
-// Engine describes an engine of models to the API.
-type Engine struct {
-	Name       string
-	Image      string // "" for a program of the nodes.
-	HealthPath string
-	GPU        bool
-	StartLimit time.Duration
-}
-
-// Inference is how models are deployed.
-type Inference struct {
-	Engines []Engine
-	// Args checks the further arguments of an engine.
-	Args func(engine, text string) ([]string, error)
-	// ValidModel reports whether a text names a model.
-	ValidModel func(name string) bool
-	Starts     int // Ends in a row after which a deployment has failed.
-	// Size returns the bytes that a model's weights take on GPUs; nil and false are
-	// unknown.
-	Size func(ctx context.Context, m Weights) (int64, bool)
-}
-
-// Weights are those of a model, as an engine loads them.
-type Weights struct {
-	Org           compute.OrgID
-	Engine, Model string
-	Token         string // For the hub; "" for none.
-	Quantization  string // By the engine, as its argument names it; "" for none.
-	DType         string // Type of parameters that are not quantized, named so too; "" for the engine's choice.
-}
-
 // deployments serves Dedicated Deployment External: services with an engine.
 type deployments struct {
 	services
 }
 
-// routes returns the routes of the group.
-func (g *deployments) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *deployments) Routes() []edge.Route {
 	const tag = "Dedicated Deployment External"
-	const all, one = root + "/inference/deployments", root + "/inference/deployments/{id}"
+	const all, one = edge.Root + "/inference/deployments", edge.Root + "/inference/deployments/{id}"
 	return []edge.Route{
 		{
-			Method: http.MethodPost, Path: root + "/inference/create", Tag: tag, Need: edge.NeedCaller,
+			Method: http.MethodPost, Path: edge.Root + "/inference/create", Tag: tag, Need: edge.NeedCaller,
 			Summary: "Deploy a model: replicas of an engine behind the OpenAI-compatible API of every node.",
-			Body:    of[wire.DeploymentCreate](), Reply: of[wire.DeploymentCreated](), Handle: g.create,
+			Body:    edge.Type[wire.DeploymentCreate](), Reply: edge.Type[wire.DeploymentCreated](), Handle: g.create,
 		},
 		{
 			Method: http.MethodGet, Path: all, Tag: tag, Need: edge.NeedCaller,
 			Summary: "The deployments, the newest first.",
-			Query:   of[wire.PageQuery](), Reply: of[wire.Deployments](), Handle: g.list,
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[wire.Deployments](), Handle: g.list,
 		},
 		{
 			Method: http.MethodGet, Path: one, Tag: tag, Need: edge.NeedCaller,
-			Summary: "A deployment with its replicas.", Reply: of[wire.Deployment](), Handle: g.get,
+			Summary: "A deployment with its replicas.", Reply: edge.Type[wire.Deployment](), Handle: g.get,
 		},
 		{
 			Method: http.MethodPatch, Path: one, Tag: tag, Need: edge.NeedCaller,
 			Summary: "Change a deployment. Its replicas are replaced one after the other, each once another one is ready.",
-			Body:    of[wire.DeploymentUpdate](), Reply: of[wire.DeploymentCreated](), Handle: g.update,
+			Body:    edge.Type[wire.DeploymentUpdate](), Reply: edge.Type[wire.DeploymentCreated](), Handle: g.update,
 		},
 		{
 			Method: http.MethodDelete, Path: one, Tag: tag, Need: edge.NeedCaller,
-			Summary: "End a deployment for good. Its billing row stays.", Reply: of[wire.DeploymentCreated](), Handle: g.remove,
+			Summary: "End a deployment for good. Its billing row stays.",
+			Reply:   edge.Type[wire.DeploymentCreated](), Handle: g.remove,
 		},
 		{
 			Method: http.MethodPost, Path: one + "/stop", Tag: tag, Need: edge.NeedCaller,
-			Summary: "Stop a deployment until it is started.", Reply: of[wire.DeploymentCreated](), Handle: g.halt,
+			Summary: "Stop a deployment until it is started.", Reply: edge.Type[wire.DeploymentCreated](), Handle: g.halt,
 		},
 		{
 			Method: http.MethodPost, Path: one + "/start", Tag: tag, Need: edge.NeedCaller,
 			Summary: "Start a deployment that is stopped, paused or has failed.",
-			Reply:   of[wire.DeploymentCreated](), Handle: g.start,
+			Reply:   edge.Type[wire.DeploymentCreated](), Handle: g.start,
 		},
 		{
 			Method: http.MethodGet, Path: one + "/logs", Tag: tag, Need: edge.NeedCaller,
 			Summary: "The newest lines that the replicas' engines printed.",
-			Query:   of[wire.ExecutionLogsQuery](), Reply: of[wire.Logs](), Handle: g.logs,
+			Query:   edge.Type[wire.ExecutionLogsQuery](), Reply: edge.Type[wire.Logs](), Handle: g.logs,
 		},
 	}
 }
@@ -114,7 +85,7 @@ func (g *deployments) create(r *edge.Request) (any, error) {
 			return nil, err
 		}
 	}
-	if !g.cfg.Inference.ValidModel(in.Model) {
+	if !g.Config.Inference.ValidModel(in.Model) {
 		return nil, compute.Errorf(compute.CodeInvalid,
 			"hf_model_id is owner/name, with @revision, and with :part for one file").Named("hf_model_id")
 	}
@@ -122,7 +93,7 @@ func (g *deployments) create(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	args, err := g.cfg.Inference.Args(engine.Name, in.Args)
+	args, err := g.Config.Inference.Args(engine.Name, in.Args)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +127,7 @@ func (g *deployments) create(r *edge.Request) (any, error) {
 
 // record returns the record of a new deployment.
 func (g *deployments) record(
-	r *edge.Request, in *wire.DeploymentCreate, engine *Engine, args []string,
+	r *edge.Request, in *wire.DeploymentCreate, engine *handler.Engine, args []string,
 ) compute.Execution {
 	return compute.Execution{
 		ID: compute.ExecutionID{UUID: g.NewID()}, Org: r.Caller.Actor.Org, User: r.Caller.Actor.User,
@@ -166,20 +137,20 @@ func (g *deployments) record(
 			Port: enginePort, HealthPath: engine.HealthPath, ReadinessTimeout: engine.StartLimit,
 		},
 		Service: &compute.Service{
-			Replicas: max(in.MinReplicas, 1), BackoffFirst: g.cfg.Backoff.First, BackoffMost: g.cfg.Backoff.Most,
-			BackoffReset: g.cfg.Backoff.Reset,
+			Replicas: max(in.MinReplicas, 1), BackoffFirst: g.Config.Backoff.First, BackoffMost: g.Config.Backoff.Most,
+			BackoffReset: g.Config.Backoff.Reset,
 		},
 		Inference: &compute.Inference{Engine: engine.Name, Model: in.Model, Args: args},
 		Deployment: &compute.Deployment{
 			Min: in.MinReplicas, Max: in.MaxReplicas, TargetMilliRPS: max(int64(math.Round(in.TargetRPS*1000)), 1),
 			TargetP95: time.Duration(in.TargetP95) * time.Millisecond, Window: time.Duration(in.Window) * time.Second,
-			Starts: g.cfg.Inference.Starts,
+			Starts: g.Config.Inference.Starts,
 		},
 	}
 }
 
 // profileOf returns the hardware profile of each replica.
-func profileOf(in *wire.DeploymentCreate, engine *Engine) string {
+func profileOf(in *wire.DeploymentCreate, engine *handler.Engine) string {
 	kind := strings.TrimPrefix(strings.ToLower(in.GPUType), "gpu.")
 	switch {
 	case kind == "cpu" || kind == "" && !engine.GPU && in.GPUVRAM == 0:
@@ -195,8 +166,8 @@ func profileOf(in *wire.DeploymentCreate, engine *Engine) string {
 
 // engineFor returns the engine that a deployment names, or the first that nodes have:
 // those for GPUs first, unless it asks for none.
-func (g *deployments) engineFor(view *fsm.View, in *wire.DeploymentCreate) (*Engine, error) {
-	list := g.cfg.Inference.Engines
+func (g *deployments) engineFor(view *fsm.View, in *wire.DeploymentCreate) (*handler.Engine, error) {
+	list := g.Config.Inference.Engines
 	var names []string
 	for i := range list {
 		if list[i].Name == in.Engine {
@@ -224,7 +195,7 @@ func (g *deployments) engineFor(view *fsm.View, in *wire.DeploymentCreate) (*Eng
 
 // defaultEngine returns the engine of a deployment that names none: vLLM if a node has it
 // and the deployment may have a GPU, else the first that a node has. It is nil for none.
-func defaultEngine(list []Engine, offered map[compute.Offer]bool, noGPU bool) (best *Engine) {
+func defaultEngine(list []handler.Engine, offered map[compute.Offer]bool, noGPU bool) (best *handler.Engine) {
 	for i := range list {
 		e := &list[i]
 		if !offered[compute.InferenceOffer(e.Name)] || noGPU && e.GPU {
@@ -248,20 +219,20 @@ func (g *deployments) sealToken(
 	org := r.Caller.Actor.Org
 	key := r.View.DataKey(org)
 	if key == nil {
-		if key, err = g.cfg.Vault.NewKey(org); err != nil {
+		if key, err = g.Config.Vault.NewKey(org); err != nil {
 			return nil, err
 		}
 		first = key
 	}
 	model.Key = key.Number
-	model.Token, err = g.cfg.Vault.SealText(key, token, compute.TokenContext(org, id))
+	model.Token, err = g.Config.Vault.SealText(key, token, compute.TokenContext(org, id))
 	return first, err
 }
 
 // findDeployment returns the deployment in the path. One that was deleted is not
 // found.
 func (g *deployments) findDeployment(r *edge.Request) (*compute.Execution, error) {
-	e, err := g.find(r, compute.KindService)
+	e, err := g.Find(r, compute.KindService)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +251,7 @@ func (g *deployments) list(r *edge.Request) (any, error) {
 			all = append(all, e)
 		}
 	}
-	page, err := paged(r, all, newestFirst)
+	page, err := handler.Paged(r, all, newestFirst)
 	if err != nil {
 		return nil, err
 	}
@@ -299,13 +270,13 @@ func (g *deployments) get(r *edge.Request) (any, error) {
 	}
 	out := g.deploymentOf(r, r.View, e)
 	g.addProgress(r.Ctx, out.Rows)
-	out.EngineOutput = append(out.EngineOutput, lastLines(r.Ctx, g.cfg.Logs, e)...)
+	out.EngineOutput = append(out.EngineOutput, lastLines(r.Ctx, g.Config.Logs, e)...)
 	return out, nil
 }
 
 // lastLines returns the last lines of the engine of a deployment that has failed; none for
 // other executions.
-func lastLines(ctx context.Context, logs Logs, e *compute.Execution) []string {
+func lastLines(ctx context.Context, logs handler.Logs, e *compute.Execution) []string {
 	if e.Deployment == nil || e.Deployment.State != compute.DeploymentFailed || e.Deployment.Last.IsZero() {
 		return nil
 	}
@@ -333,7 +304,7 @@ func (g *deployments) addProgress(ctx context.Context, rows []wire.ServiceReplic
 			continue
 		}
 		asked++
-		found, err := g.cfg.Logs.Search(ctx, row.ExecutionID, LogQuery{Text: modelLine, Limit: 1})
+		found, err := g.Config.Logs.Search(ctx, row.ExecutionID, handler.LogQuery{Text: modelLine, Limit: 1})
 		for _, line := range found.Lines {
 			if text, is := strings.CutPrefix(string(line.Text), modelLine); err == nil && is && line.Stream == "system" {
 				row.Detail = &text
@@ -346,7 +317,8 @@ func (g *deployments) addProgress(ctx context.Context, rows []wire.ServiceReplic
 func (g *deployments) deploymentOf(r *edge.Request, view *fsm.View, e *compute.Execution) wire.Deployment {
 	d := e.Deployment
 	out := wire.Deployment{
-		ID: e.ID, Name: orNull(e.Name), Detail: orNull(e.Detail), Model: e.Inference.Model, Engine: e.Inference.Engine,
+		ID: e.ID, Name: wire.OrNull(e.Name), Detail: wire.OrNull(e.Detail),
+		Model: e.Inference.Model, Engine: e.Inference.Engine,
 		Args: append([]string{}, e.Inference.Args...), Profile: e.Profile,
 		TargetRPS: float64(d.TargetMilliRPS) / 1000, TargetP95: d.TargetP95.Milliseconds(),
 		Window:      int64(d.Window / time.Second),

@@ -3,12 +3,13 @@ package api
 import (
 	"testing"
 
+	"berth/api/handler"
 	"berth/compute"
 )
 
 // TestDefaultEngine chooses the engine of deployments that name none.
 func TestDefaultEngine(t *testing.T) {
-	list := []Engine{{Name: "llama.cpp"}, {Name: "sglang", GPU: true}, {Name: "vllm", GPU: true}}
+	list := []handler.Engine{{Name: "llama.cpp"}, {Name: "sglang", GPU: true}, {Name: "vllm", GPU: true}}
 	for _, test := range []struct {
 		name    string
 		offered []string

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -23,8 +23,8 @@ func TestModelsThatFitNoGPU(t *testing.T) {
 		"a/small": 10 * gib, "a/full": 72 * gib, "a/two": 100 * gib, "a/huge": 2000 * gib,
 	}
 	var token string
-	w := newWorld(t, func(c *api.Config) {
-		c.Inference.Size = func(_ context.Context, m api.Weights) (int64, bool) {
+	w := newWorld(t, func(c *handler.Config) {
+		c.Inference.Size = func(_ context.Context, m handler.Weights) (int64, bool) {
 			token = m.Token
 			size, known := sizes[m.Model]
 			if m.Quantization == "fp8" {
@@ -106,8 +106,8 @@ func TestModelsThatFitNoGPU(t *testing.T) {
 func TestUpdatedModelsNeedTheirOwnSize(t *testing.T) {
 	const gib = 1 << 30
 	sizes := map[string]int64{"a/small": 10 * gib, "a/full": 50 * gib, "a/tiny": gib}
-	w := newWorld(t, func(c *api.Config) {
-		c.Inference.Size = func(_ context.Context, m api.Weights) (int64, bool) {
+	w := newWorld(t, func(c *handler.Config) {
+		c.Inference.Size = func(_ context.Context, m handler.Weights) (int64, bool) {
 			size, known := sizes[m.Model]
 			return size, known
 		}
@@ -204,7 +204,7 @@ func TestDeploymentsInPages(t *testing.T) {
 // TestDeploymentStatuses follows a deployment from its start over crashes to its failure,
 // and through an update.
 func TestDeploymentStatuses(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *handler.Config) {
 		c.Backoff.First, c.Backoff.Most, c.Backoff.Reset = time.Second, time.Minute, time.Hour
 	})
 	w.upgrade()
@@ -234,7 +234,7 @@ func TestDeploymentStatuses(t *testing.T) {
 	}
 	get("pending")
 	first := start(1)
-	w.logs.write(first, api.Line{Seq: 1, Stream: "system", Text: []byte("model: fetched 3 of 9 MiB of a/small")})
+	w.logs.write(first, handler.Line{Seq: 1, Stream: "system", Text: []byte("model: fetched 3 of 9 MiB of a/small")})
 	if d := get("starting"); len(d.Rows) != 1 || d.Rows[0].Detail == nil || *d.Rows[0].Detail != "fetched 3 of 9 MiB of a/small" {
 		t.Errorf("it does not say how far its model is: %+v", d.Rows)
 	}
@@ -256,7 +256,7 @@ func TestDeploymentStatuses(t *testing.T) {
 	w.must(fsm.Tick{Term: 1})
 	second := start(1)
 	w.begun(second)
-	w.logs.write(second, api.Line{Seq: 1, Stream: "stderr", Text: []byte("out of memory")})
+	w.logs.write(second, handler.Line{Seq: 1, Stream: "stderr", Text: []byte("out of memory")})
 	w.ended(second, compute.StatusFailed, compute.ReasonExitCode, 3, time.Second)
 	if d := get("failed"); d.Detail == nil || len(d.EngineOutput) != 1 || d.EngineOutput[0] != "out of memory" {
 		t.Errorf("when it has failed it says %v and %q", d.Detail, d.EngineOutput)
@@ -275,7 +275,7 @@ func TestDeploymentStatuses(t *testing.T) {
 // TestEndedServicesStartNothing holds that the replicas of a service that was stopped while
 // one of them waited are not said to start again.
 func TestEndedServicesStartNothing(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.Backoff.First, c.Backoff.Most = time.Second, time.Minute })
+	w := newWorld(t, func(c *handler.Config) { c.Backoff.First, c.Backoff.Most = time.Second, time.Minute })
 	w.upgrade()
 	var started wire.ServiceStarted
 	w.mustDo("POST", "/execution/service/start", w.adaKey, map[string]any{"code": "x", "execution_type": "cpu"}, &started)

@@ -22,6 +22,7 @@ import (
 
 	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -187,7 +188,7 @@ func TestRefusedStartStoresNothing(t *testing.T) {
 // TestRefusedStartEncodesNothing starts something that the state refuses, with a
 // file that is too large for a bundle: the refusal is that of the state.
 func TestRefusedStartEncodesNothing(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.Limits.StartBody = 9 << 20 })
+	w := newWorld(t, func(c *handler.Config) { c.Limits.StartBody = 9 << 20 })
 	file := strings.Repeat("\u2028", compute.MaxDecodedBundle/6+1) // In a bundle each takes six bytes.
 	body := `{"code":"1","import_files":"{\"a\":\"` + file + `\"}"`
 	w.want(413, "too_large", "POST", "/execution/streaming/start", w.adaKey, body+"}")
@@ -198,7 +199,7 @@ func TestRefusedStartEncodesNothing(t *testing.T) {
 }
 
 func TestSlowBody(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.Limits.ReadTimeout = 200 * time.Millisecond })
+	w := newWorld(t, func(c *handler.Config) { c.Limits.ReadTimeout = 200 * time.Millisecond })
 	a := w.raw("POST " + root + "/auth/login HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
 	if a.status != 408 || a.code() != "timeout" {
 		t.Errorf("= %d %s", a.status, a.body)
@@ -258,7 +259,7 @@ func TestHeaders(t *testing.T) {
 
 func TestPanicIsContained(t *testing.T) {
 	var log lockedBuffer
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *handler.Config) {
 		c.Judge = func(compute.Objective, []compute.Candidate) compute.Verdict { panic("the judge is ill") }
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
@@ -312,7 +313,7 @@ func (b *lockedBuffer) String() string {
 
 func TestSecretsAreNotLogged(t *testing.T) {
 	var log lockedBuffer // A connection that the server gave up may still log.
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *handler.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	w.raw("GET /x HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + w.adaKey + "\r\nContent-Length: x\r\n\r\n")

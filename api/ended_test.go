@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -19,7 +19,7 @@ func TestEndedIsKept(t *testing.T) {
 	path := "/execution/" + id.String()
 	w.place(id, 1)
 	w.begun(id)
-	w.logs.write(id, api.Line{Stream: "stdout", Text: []byte("one")})
+	w.logs.write(id, handler.Line{Stream: "stdout", Text: []byte("one")})
 	read := func(want string, tails int) {
 		t.Helper()
 		var got wire.Execution
@@ -29,7 +29,7 @@ func TestEndedIsKept(t *testing.T) {
 		}
 	}
 	read("one\n", 1)
-	w.logs.write(id, api.Line{Stream: "stdout", Text: []byte("two")})
+	w.logs.write(id, handler.Line{Stream: "stdout", Text: []byte("two")})
 	read("one\ntwo\n", 2)
 	w.ended(id, compute.StatusCompleted, compute.ReasonNone, 0, time.Second)
 	w.logs.fail(errors.New("the node is gone"))
@@ -52,7 +52,7 @@ func TestStaleReadsStayHere(t *testing.T) {
 	id := w.start("cpu")
 	w.place(id, 1)
 	w.begun(id)
-	w.logs.write(id, api.Line{Stream: "stdout", Text: []byte("one")})
+	w.logs.write(id, handler.Line{Stream: "stdout", Text: []byte("one")})
 	w.logs.move()
 	for query, want := range map[string]string{"": "", "?consistency=stale": "on another node"} {
 		var got wire.Execution

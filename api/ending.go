@@ -32,33 +32,33 @@ type awaited struct {
 
 // awaitEnd returns the wait for the end of e, and a function to call once the caller
 // waits no more.
-func (c *core) awaitEnd(e *compute.Execution) (wait *awaited, release func()) {
+func (g *executions) awaitEnd(e *compute.Execution) (wait *awaited, release func()) {
 	if e.Status.Terminal() {
 		wait = &awaited{known: make(chan struct{}), end: ending{e: e}}
 		close(wait.known)
 		return wait, func() {}
 	}
-	c.endings.mu.Lock()
-	defer c.endings.mu.Unlock()
-	wait = c.endings.all[e.ID]
+	g.endings.mu.Lock()
+	defer g.endings.mu.Unlock()
+	wait = g.endings.all[e.ID]
 	if wait == nil {
-		wait = c.watchEnd(e.ID)
+		wait = g.watchEnd(e.ID)
 	}
 	wait.streams++
-	return wait, func() { c.endings.release(e.ID, wait) }
+	return wait, func() { g.endings.release(e.ID, wait) }
 }
 
 // watchEnd begins to wait for the end of an execution. The caller holds the mutex.
-func (c *core) watchEnd(id compute.ExecutionID) *awaited {
+func (g *executions) watchEnd(id compute.ExecutionID) *awaited {
 	ctx, cancel := context.WithCancel(context.Background()) // Outlives each stream; ends when the last one leaves.
 	a := &awaited{cancel: cancel, known: make(chan struct{})}
-	c.endings.all[id] = a
+	g.endings.all[id] = a
 	go func() {
 		defer close(a.known)
-		a.end.e, a.end.err = c.next(ctx, id, func(now *compute.Execution) bool { return now.Status.Terminal() })
-		c.endings.mu.Lock()
-		defer c.endings.mu.Unlock()
-		c.endings.forget(id, a) // After an error the next stream tries again.
+		a.end.e, a.end.err = g.next(ctx, id, func(now *compute.Execution) bool { return now.Status.Terminal() })
+		g.endings.mu.Lock()
+		defer g.endings.mu.Unlock()
+		g.endings.forget(id, a) // After an error the next stream tries again.
 	}()
 	return a
 }
@@ -88,12 +88,12 @@ func (s *endings) forget(id compute.ExecutionID, a *awaited) {
 // next waits until want accepts the execution. It returns nil if the execution
 // was deleted, and an error if ctx has ended or the execution's archive cannot be
 // read.
-func (c *core) next(
+func (g *executions) next(
 	ctx context.Context, id compute.ExecutionID, want func(*compute.Execution) bool,
 ) (*compute.Execution, error) {
-	view, _, _ := c.cfg.Reader.Stale()
+	view, _, _ := g.Config.Reader.Stale()
 	for {
-		known, err := c.awaitArchived(ctx, id, view)
+		known, err := g.awaitArchived(ctx, id, view)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +105,7 @@ func (c *core) next(
 			return e, nil
 		}
 		loop.Sleep(ctx, waitPause)
-		if view, err = c.cfg.Reader.Wait(ctx, view.Index()); err != nil {
+		if view, err = g.Config.Reader.Wait(ctx, view.Index()); err != nil {
 			return nil, err
 		}
 	}
@@ -113,9 +113,11 @@ func (c *core) next(
 
 // awaitArchived adds the execution from its archive to view. It retries, because this
 // node may have been partitioned.
-func (c *core) awaitArchived(ctx context.Context, id compute.ExecutionID, view *fsm.View) (known *fsm.View, err error) {
+func (g *executions) awaitArchived(
+	ctx context.Context, id compute.ExecutionID, view *fsm.View,
+) (known *fsm.View, err error) {
 	for range archiveTries {
-		known, err = view.LoadArchived(compute.OrgID{}, id, c.OpenArchive(ctx))
+		known, err = view.LoadArchived(compute.OrgID{}, id, g.OpenArchive(ctx))
 		if err == nil || ctx.Err() != nil {
 			break
 		}

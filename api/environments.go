@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -14,46 +15,46 @@ import (
 // environments serves named environments: to organizations their own and those of the
 // cluster, to operators those of the cluster.
 type environments struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *environments) routes() []edge.Route {
-	const all, shared = root + "/environments", root + "/admin/environments"
+// Routes returns the routes of the group.
+func (g *environments) Routes() []edge.Route {
+	const all, shared = edge.Root + "/environments", edge.Root + "/admin/environments"
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: all, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "The named environments that executions of the organization may ask for, and how far the nodes are.",
-			Reply:   of[[]wire.Environment](), Handle: g.list,
+			Reply:   edge.Type[[]wire.Environment](), Handle: g.list,
 		},
 		{
 			Method: http.MethodPost, Path: all, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "Make a named environment of the organization, as its admin: the nodes install it ahead. " +
 				"Paths are for operators.",
-			Body: of[wire.NewEnvironment](), Reply: of[wire.Environment](),
+			Body: edge.Type[wire.NewEnvironment](), Reply: edge.Type[wire.Environment](),
 			Handle: g.create,
 		},
 		{
 			Method: http.MethodDelete, Path: all + "/{name}", Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "Delete a named environment of the organization, as its admin. It must not be in use.",
-			Reply:   of[wire.Message](),
+			Reply:   edge.Type[wire.Message](),
 			Handle:  g.remove,
 		},
 		{
 			Method: http.MethodGet, Path: shared, Need: edge.NeedOperator,
 			Summary: "The named environments of the cluster, which every organization may use.",
-			Reply:   of[[]wire.Environment](), Handle: g.listShared,
+			Reply:   edge.Type[[]wire.Environment](), Handle: g.listShared,
 		},
 		{
 			Method: http.MethodPost, Path: shared, Need: edge.NeedOperator,
 			Summary: "Make a named environment that every organization may use.",
-			Body:    of[wire.NewEnvironment](), Reply: of[wire.Environment](),
+			Body:    edge.Type[wire.NewEnvironment](), Reply: edge.Type[wire.Environment](),
 			Handle: g.createShared,
 		},
 		{
 			Method: http.MethodDelete, Path: shared + "/{name}", Need: edge.NeedOperator,
 			Summary: "Delete a named environment of the cluster. It must not be in use.",
-			Reply:   of[wire.Message](),
+			Reply:   edge.Type[wire.Message](),
 			Handle:  g.removeShared,
 		},
 	}
@@ -62,14 +63,14 @@ func (g *environments) routes() []edge.Route {
 // environmentOf returns an environment as it is shown.
 func environmentOf(view *fsm.View, e *compute.Environment) wire.Environment {
 	out := wire.Environment{
-		Name: e.Name, Status: e.Status(), Error: orNull(e.Failure()), Shared: e.Org.IsZero(),
-		Requirements: orNull(e.Requirements), Path: orNull(e.Path), Interpreter: orNull(e.Interpreter),
+		Name: e.Name, Status: e.Status(), Error: wire.OrNull(e.Failure()), Shared: e.Org.IsZero(),
+		Requirements: wire.OrNull(e.Requirements), Path: wire.OrNull(e.Path), Interpreter: wire.OrNull(e.Interpreter),
 		Nodes: []wire.EnvironmentNode{}, Size: e.SizeMiB() << 20, CreatedAt: e.CreatedAt,
 	}
 	for i := range e.Nodes {
 		n := &e.Nodes[i]
 		out.Nodes = append(out.Nodes, wire.EnvironmentNode{
-			Node: nodeName(view, n.Node), Status: n.Status, Size: n.SizeMiB << 20, Error: orNull(n.Error), At: n.At,
+			Node: handler.NodeName(view, n.Node), Status: n.Status, Size: n.SizeMiB << 20, Error: wire.OrNull(n.Error), At: n.At,
 		})
 	}
 	slices.SortFunc(out.Nodes, func(a, b wire.EnvironmentNode) int { return strings.Compare(a.Node, b.Node) })

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -24,7 +25,7 @@ const (
 
 // getExecution answers everything about one execution.
 func (g *executions) getExecution(r *edge.Request) (any, error) {
-	e, err := g.find(r)
+	e, err := g.Find(r)
 	if err != nil {
 		return nil, err
 	}
@@ -69,12 +70,12 @@ func (g *executions) hold(r *edge.Request, e *compute.Execution, wait, until str
 	defer cancel()
 	defer r.Watch(cancel)()
 	for !wanted(e) {
-		view, err := g.cfg.Reader.Wait(ctx, r.View.Index())
+		view, err := g.Config.Reader.Wait(ctx, r.View.Index())
 		if err != nil {
 			break // Time is up: the answer is what is known.
 		}
 		r.View = view
-		if err := g.loadArchived(r, e.ID); err != nil {
+		if err := g.LoadArchived(r, e.ID); err != nil {
 			return nil, err
 		}
 		found, ok := r.View.Execution(r.Caller.Actor.Org, e.ID)
@@ -126,9 +127,9 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 		kept, cached = g.ended.get(e.ID) // Another request may have read them.
 	}
 	out := wire.Execution{
-		ExecutionSummary: summaryOf(r.View, e),
+		ExecutionSummary: handler.SummaryOf(r.View, e),
 		Errors:           errorsOf(e), Warnings: []string{},
-		Attempts: attemptsOf(r.View, e), Outputs: []wire.Output{}, Command: []string{}, Args: []string{},
+		Attempts: handler.AttemptsOf(r.View, e), Outputs: []wire.Output{}, Command: []string{}, Args: []string{},
 		Timeout: secondsOfLimit(e.Timeout), Priority: e.Priority, Network: e.Network,
 		DisconnectGrace: int(e.DisconnectGrace / time.Second),
 		Usage: wire.Usage{
@@ -138,7 +139,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 	}
 	out.Scratch, out.Volumes = wire.SpaceOf(e)
 	out.S3MountPath, out.OutputsPrefix = wire.MountOf(e), e.OutputsPrefix
-	out.Environment = orNull(e.Environment.Name)
+	out.Environment = wire.OrNull(e.Environment.Name)
 	if e.Request.GPUs > 0 {
 		out.Usage.GPUUtilPercent, out.Usage.GPUMemoryMiB = gpuUsage(&e.Usage)
 	}
@@ -149,7 +150,7 @@ func (g *executions) execution(r *edge.Request, e *compute.Execution) (any, erro
 		out.MaxCredits = &e.MaxCredits
 	}
 	if !e.Status.Terminal() {
-		out.PendingReason = orNull(e.Reason.String())
+		out.PendingReason = wire.OrNull(e.Reason.String())
 	}
 	if e.Files != nil {
 		out.BundleID = &e.Files.Bundle
@@ -201,7 +202,7 @@ func addDetail(e *compute.Execution, out *wire.Execution) {
 
 // showProgram adds what a bundle executes.
 func showProgram(out *wire.Execution, bundle *compute.Bundle) {
-	out.Code, out.Module, out.Script = bundle.Code, orNull(bundle.Module), orNull(bundle.Script)
+	out.Code, out.Module, out.Script = bundle.Code, wire.OrNull(bundle.Module), wire.OrNull(bundle.Script)
 	out.Command = append(out.Command, bundle.Command...)
 	out.Args = append(out.Args, bundle.Args...)
 }
@@ -209,20 +210,20 @@ func showProgram(out *wire.Execution, bundle *compute.Bundle) {
 // addCode adds what e executes, and returns the part of its bundle that is shown.
 func (g *executions) addCode(r *edge.Request, e *compute.Execution, out *wire.Execution) *compute.Bundle {
 	data := e.Bundle.Inline
-	if data == nil && r.Stale() && !g.cfg.Blobs.Has(e.Bundle.Hash) {
+	if data == nil && r.Stale() && !g.Config.Blobs.Has(e.Bundle.Hash) {
 		out.Warnings = append(out.Warnings, "The code is on another node, which a stale read does not ask.")
 		return nil
 	}
 	var err error
 	if data == nil {
-		data, err = g.cfg.Blobs.Get(r.Ctx, e.Bundle.Hash)
+		data, err = g.Config.Blobs.Get(r.Ctx, e.Bundle.Hash)
 	}
 	var bundle *compute.Bundle
 	if err == nil {
 		bundle, err = compute.DecodeBundle(data)
 	}
 	if err != nil {
-		r.Log(g.log).Debug("code not readable", "execution", e.ID, "err", err)
+		r.Log(g.Log).Debug("code not readable", "execution", e.ID, "err", err)
 		out.Warnings = append(out.Warnings, "The code cannot be read now.")
 		return nil
 	}
@@ -239,15 +240,15 @@ func (g *executions) addOutput(r *edge.Request, e *compute.Execution, out *wire.
 	if e.Epoch == 0 {
 		return
 	}
-	if r.Stale() && !g.cfg.Logs.Here(e.ID) {
+	if r.Stale() && !g.Config.Logs.Here(e.ID) {
 		out.Warnings = append(out.Warnings, "The output is on another node, which a stale read does not ask.")
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Ctx, outputBudget)
 	defer cancel()
-	output, err := g.cfg.Logs.Tail(ctx, e.ID, outputBytes)
+	output, err := g.Config.Logs.Tail(ctx, e.ID, outputBytes)
 	if err != nil {
-		r.Log(g.log).Debug("output not readable", "execution", e.ID, "err", err)
+		r.Log(g.Log).Debug("output not readable", "execution", e.ID, "err", err)
 		out.Warnings = append(out.Warnings, "The output cannot be read now.")
 		return
 	}
@@ -270,7 +271,7 @@ func (g *executions) progressOf(ctx context.Context, e *compute.Execution) *floa
 	case e.Status != compute.StatusRunning:
 		return nil
 	}
-	output, err := g.cfg.Logs.Tail(ctx, e.ID, progressBytes)
+	output, err := g.Config.Logs.Tail(ctx, e.ID, progressBytes)
 	if err != nil {
 		return nil
 	}
@@ -294,3 +295,33 @@ func lastProgress(output string) *float64 {
 
 // progressBytes is how much of the end of the output is read for progress.
 const progressBytes = 16 << 10
+
+// secondsOfLimit returns a time limit in seconds, 0 for none.
+func secondsOfLimit(limit time.Duration) int {
+	if limit >= compute.Unlimited {
+		return 0
+	}
+	return int(limit / time.Second)
+}
+
+// errorsOf returns readable reasons why an execution did not complete, none
+// while it is live.
+func errorsOf(e *compute.Execution) []string {
+	if !e.Status.Terminal() || e.Status == compute.StatusCompleted {
+		return []string{}
+	}
+	return []string{errorOf(e)}
+}
+
+// errorOf returns why an ended execution did not complete.
+func errorOf(e *compute.Execution) string {
+	switch {
+	case e.Detail == "" && e.Reason == compute.ReasonNone:
+		return e.Status.String()
+	case e.Detail == "":
+		return e.Reason.String()
+	case e.Reason == compute.ReasonNone:
+		return e.Detail
+	}
+	return e.Reason.String() + ": " + e.Detail
+}

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -21,48 +22,56 @@ import (
 // executions serves Streaming Execution and Execution Management. The groups of
 // other kinds of executions embed it.
 type executions struct {
-	*core
+	*handler.Core
+
+	ended   endedCache
+	endings *endings
 }
 
-// routes returns the routes of the group.
-func (g *executions) routes() []edge.Route {
-	const one = root + "/execution/{id}"
+// newExecutions returns what the groups of executions of a server share.
+func newExecutions(c *handler.Core) executions {
+	return executions{c, newEndedCache(), &endings{all: map[compute.ExecutionID]*awaited{}}}
+}
+
+// Routes returns the routes of the group.
+func (g *executions) Routes() []edge.Route {
+	const one = edge.Root + "/execution/{id}"
 	return []edge.Route{
 		{
 			Method: http.MethodPost, Path: streaming + "/start", Tag: "Streaming Execution", Need: edge.NeedCaller,
 			Summary: "Execute Python code.",
-			Large:   true, Body: of[wire.PythonStart](), Reply: of[wire.Started](), Handle: g.startPython,
+			Large:   true, Body: edge.Type[wire.PythonStart](), Reply: edge.Type[wire.Started](), Handle: g.startPython,
 		},
 		{
 			Method: http.MethodGet, Path: streaming + "/{id}/status", Tag: "Streaming Execution", Need: edge.NeedCaller,
 			Summary: "The status of an execution.",
-			Reply:   of[wire.ExecutionStatus](), Handle: g.pythonStatus,
+			Reply:   edge.Type[wire.ExecutionStatus](), Handle: g.pythonStatus,
 		},
 		{
 			Method: http.MethodPost, Path: streaming + "/abort/{id}", Tag: "Streaming Execution", Need: edge.NeedCaller,
 			Summary: "End an execution at once.",
-			Reply:   of[wire.Stopped](), Handle: g.abortPython,
+			Reply:   edge.Type[wire.Stopped](), Handle: g.abortPython,
 		},
 		{
 			Method: http.MethodGet, Path: one, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "The whole record of an execution. With wait, the answer is held until it changes or ends.",
-			Query:   of[wire.ExecutionQuery](), Reply: of[wire.Execution](), Handle: g.getExecution,
+			Query:   edge.Type[wire.ExecutionQuery](), Reply: edge.Type[wire.Execution](), Handle: g.getExecution,
 		},
 		{
 			Method: http.MethodDelete, Path: one, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "Remove the code and the output of an execution that has ended. Its billing row stays.",
-			Reply:   of[wire.Stopped](), Handle: g.deleteExecution,
+			Reply:   edge.Type[wire.Stopped](), Handle: g.deleteExecution,
 		},
 		{
 			Method: http.MethodGet, Path: one + "/timing", Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "The time that an execution spent in each phase.",
-			Reply:   of[wire.TimingAnswer](), Handle: g.getTiming,
+			Reply:   edge.Type[wire.TimingAnswer](), Handle: g.getTiming,
 		},
 		{
 			Method: http.MethodGet, Path: one + "/explain", Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "Explain an execution: nodes by typed reason, position in the queue, start estimate," +
 				" and why it was placed where it is.",
-			Query: of[wire.ExplainQuery](), Reply: of[wire.Explanation](), Handle: g.explain,
+			Query: edge.Type[wire.ExplainQuery](), Reply: edge.Type[wire.Explanation](), Handle: g.explain,
 		},
 	}
 }
@@ -182,7 +191,7 @@ func (g *executions) checkScript(r *edge.Request, in *wire.PythonStart, id compu
 	if !ok {
 		return errNoBundle()
 	}
-	tree, err := g.cfg.Trees.Tree(r.Ctx, u.Manifest)
+	tree, err := g.Config.Trees.Tree(r.Ctx, u.Manifest)
 	if err != nil {
 		return err
 	}
@@ -271,7 +280,7 @@ func (g *executions) storeBundle(
 	if err := check(); err != nil {
 		return compute.BundleRef{}, err // Refused starts fill no disk.
 	}
-	ref.Hash, err = g.cfg.Blobs.Put(ctx, data)
+	ref.Hash, err = g.Config.Blobs.Put(ctx, data)
 	return ref, err
 }
 
@@ -282,30 +291,6 @@ func textBytes(bundle *compute.Bundle) int {
 		sum += len(name) + len(text)
 	}
 	return sum
-}
-
-// find returns the execution that the path names, if it is the caller's and of
-// one of kinds (any when there are none).
-func (c *core) find(r *edge.Request, kinds ...compute.Kind) (*compute.Execution, error) {
-	return c.findWith(r, (*fsm.View).Execution, kinds...)
-}
-
-// findWith is find with the way to read the execution from a view.
-func (c *core) findWith(r *edge.Request,
-	read func(*fsm.View, compute.OrgID, compute.ExecutionID) (*compute.Execution, bool), kinds ...compute.Kind,
-) (*compute.Execution, error) {
-	id, err := compute.ParseExecutionID(r.Params["id"])
-	if err != nil {
-		return nil, edge.NotFound()
-	}
-	if err := c.loadArchived(r, id); err != nil {
-		return nil, err
-	}
-	e, ok := read(r.View, r.Caller.Actor.Org, id)
-	if !ok || (len(kinds) > 0 && !slices.Contains(kinds, e.Kind)) {
-		return nil, edge.NotFound()
-	}
-	return e, nil
 }
 
 // streamingKinds are the kinds behind the path segment "streaming".
@@ -323,7 +308,7 @@ func (g *selections) selectionStatus(r *edge.Request) (any, error) {
 
 // status answers the status of an execution.
 func (g *executions) status(r *edge.Request, kinds ...compute.Kind) (any, error) {
-	e, err := g.findWith(r, (*fsm.View).Status, kinds...)
+	e, err := g.FindWith(r, (*fsm.View).Status, kinds...)
 	if err != nil {
 		return nil, err
 	}
@@ -338,36 +323,6 @@ func (g *selections) abortSelection(r *edge.Request) (any, error) {
 	return g.stop(r, compute.StopHard, compute.KindSelection)
 }
 
-// stop proposes the end of an execution.
-func (g *executions) stop(r *edge.Request, how compute.Stop, kinds ...compute.Kind) (any, error) {
-	if r.Repeat {
-		return stopped(r.First), nil
-	}
-	e, err := g.find(r, kinds...)
-	if err != nil {
-		return nil, err
-	}
-	if r.View.FromArchive(e.ID) {
-		return nil, errEnded(e)
-	}
-	result, err := g.Propose(r, fsm.StopExecution{
-		Op: g.Op(r), Actor: r.Caller.Actor, Execution: e.ID, Stop: how,
-	})
-	if err != nil {
-		return nil, g.orArchived(r, err, errEnded)
-	}
-	return stopped(result), nil
-}
-
-// stopped is the answer to a stop.
-func stopped(result fsm.Result) wire.Stopped {
-	message := "The execution is asked to end."
-	if result.Status.Terminal() {
-		message = "The execution has ended."
-	}
-	return wire.Stopped{ExecutionID: result.Execution, Status: result.Status, Message: message}
-}
-
 // deleteExecution removes the code and the output of an execution.
 func (g *executions) deleteExecution(r *edge.Request) (any, error) {
 	if r.Repeat {
@@ -379,7 +334,7 @@ func (g *executions) deleteExecution(r *edge.Request) (any, error) {
 		g.deleteOutput(r, ids)
 		return deleted(r.First), nil
 	}
-	e, err := g.find(r)
+	e, err := g.Find(r)
 	if err != nil {
 		return nil, err
 	}
@@ -404,8 +359,8 @@ func (g *executions) deleteExecution(r *edge.Request) (any, error) {
 // on nodes that do not answer is unreachable; those nodes prune it later.
 func (g *executions) deleteOutput(r *edge.Request, ids []compute.ExecutionID) {
 	for _, id := range ids {
-		if err := g.cfg.Logs.Delete(r.Ctx, id); err != nil {
-			r.Log(g.log).Warn("output not deleted", "execution", id, "err", err)
+		if err := g.Config.Logs.Delete(r.Ctx, id); err != nil {
+			r.Log(g.Log).Warn("output not deleted", "execution", id, "err", err)
 		}
 	}
 }
@@ -420,7 +375,7 @@ func deleted(result fsm.Result) wire.Stopped {
 
 // getTiming answers how long an execution was in each phase.
 func (g *executions) getTiming(r *edge.Request) (any, error) {
-	e, err := g.find(r)
+	e, err := g.Find(r)
 	if err != nil {
 		return nil, err
 	}

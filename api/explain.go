@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -12,24 +13,24 @@ import (
 // explain answers why an execution waits, when it may start, and why it was
 // placed where it is.
 func (g *executions) explain(r *edge.Request) (any, error) {
-	e, err := g.find(r)
+	e, err := g.Find(r)
 	if err != nil {
 		return nil, err
 	}
-	known, err := g.cfg.Explain(r.Ctx, r.View, e.ID, r.Query.(*wire.ExplainQuery).Defrag)
+	known, err := g.Config.Explain(r.Ctx, r.View, e.ID, r.Query.(*wire.ExplainQuery).Defrag)
 	if err != nil {
 		return nil, err
 	}
 	out := wire.Explanation{
-		ExecutionID: e.ID, Status: e.Status, Name: orNull(e.Name), Reason: orNull(e.Reason.String()), Index: known.Index,
-		Queued: known.Queued, Nodes: known.Nodes, NodesFit: known.Fits, Refused: wire.Counts{},
-		Replicas: replicasOf(r.View, e), Detail: orNull(e.Detail), EngineOutput: lastLines(r.Ctx, g.cfg.Logs, e),
+		ExecutionID: e.ID, Status: e.Status, Name: wire.OrNull(e.Name), Reason: wire.OrNull(e.Reason.String()),
+		Index: known.Index, Queued: known.Queued, Nodes: known.Nodes, NodesFit: known.Fits, Refused: wire.Counts{},
+		Replicas: replicasOf(r.View, e), Detail: wire.OrNull(e.Detail), EngineOutput: lastLines(r.Ctx, g.Config.Logs, e),
 		Placement: placementOf(r.View, e), Brake: brakeHolding(r.View, e), Retries: e.Retries, MaxRetries: e.MaxRetries,
 	}
 	if known.Position == 0 {
 		return out, nil
 	}
-	out.Position, out.Ahead, out.Reason = &known.Position, aheadOf(known.Ahead), orNull(known.Reason.String())
+	out.Position, out.Ahead, out.Reason = &known.Position, aheadOf(known.Ahead), wire.OrNull(known.Reason.String())
 	for _, refused := range known.Refused {
 		out.Refused[refused.Reason.String()] = refused.Nodes
 	}
@@ -55,7 +56,7 @@ func aheadOf(a compute.Ahead) *wire.Ahead {
 	}
 	for _, t := range a.Types {
 		out.Types = append(out.Types, wire.TypeAhead{
-			GPUType: orNull(t.GPUType), Executions: t.Executions, GPUs: gpus(t.MilliGPU),
+			GPUType: wire.OrNull(t.GPUType), Executions: t.Executions, GPUs: gpus(t.MilliGPU),
 		})
 	}
 	return out
@@ -98,11 +99,11 @@ func placementOf(view *fsm.View, e *compute.Execution) *wire.Placement {
 	a := attempts[len(attempts)-1]
 	choice := a.Placement.Choice
 	out := &wire.Placement{
-		Attempt: a.Epoch, Node: nodeName(view, a.Node), Index: a.PlaceIndex,
+		Attempt: a.Epoch, Node: handler.NodeName(view, a.Node), Index: a.PlaceIndex,
 		ViewIndex: a.Placement.ViewIndex, Score: choice.Score,
 	}
 	if !choice.RunnerUp.IsZero() {
-		name := nodeName(view, choice.RunnerUp)
+		name := handler.NodeName(view, choice.RunnerUp)
 		out.RunnerUp, out.RunnerUpScore = &name, &choice.RunnerUpScore
 	}
 	return out
@@ -114,10 +115,10 @@ func quoteOf(view *fsm.View, org compute.OrgID, q *compute.Quote) *wire.Quote {
 	if q == nil {
 		return nil
 	}
-	out := &wire.Quote{Node: nodeName(view, q.Node), Moves: []wire.Move{}, Price: q.Price, Exact: q.Exact}
+	out := &wire.Quote{Node: handler.NodeName(view, q.Node), Moves: []wire.Move{}, Price: q.Price, Exact: q.Exact}
 	for _, m := range q.Moves {
 		move := wire.Move{
-			From: nodeName(view, m.From), To: nodeName(view, m.To),
+			From: handler.NodeName(view, m.From), To: handler.NodeName(view, m.To),
 			LostSeconds: seconds(m.Lost.Truncate(time.Millisecond)), Price: m.Price,
 		}
 		if m.Org == org {
@@ -126,4 +127,27 @@ func quoteOf(view *fsm.View, org compute.OrgID, q *compute.Quote) *wire.Quote {
 		out.Moves = append(out.Moves, move)
 	}
 	return out
+}
+
+// brakeHolding returns the brake if it keeps the attempt of e, whose node is
+// down, from being given up; nil otherwise.
+func brakeHolding(view *fsm.View, e *compute.Execution) *wire.BrakeHold {
+	attempts := view.Attempts(e.ID)
+	if len(attempts) == 0 || view.Brake().Since.IsZero() {
+		return nil
+	}
+	a := attempts[len(attempts)-1]
+	n, known := view.Node(a.Node)
+	if a.Ended || !known || n.State == compute.NodeUp || n.Drained {
+		return nil
+	}
+	up := 0
+	for n := range view.Nodes() {
+		if n.State == compute.NodeUp {
+			up++
+		}
+	}
+	return &wire.BrakeHold{
+		Node: n.Name, DownAt: n.ChangedAt, Since: view.Brake().Since, Vanished: len(view.Vanished()), Up: up,
+	}
 }

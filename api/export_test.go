@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/compute"
 )
 
@@ -31,7 +32,8 @@ func Routes() []RouteDoc {
 		return bodyType(fresh)
 	}
 	var out []RouteDoc
-	for _, rt := range table(groups(new(edge.Server), new(core))...) {
+	all := append(handler.Table(groups(new(edge.Server), new(handler.Core))...), new(viewer).Routes()...)
+	for _, rt := range all {
 		group, name := handlerOf(&rt)
 		out = append(out, RouteDoc{
 			Need: rt.Need, Scope: rt.Scope(),

@@ -16,15 +16,15 @@ type files struct {
 	executions
 }
 
-// routes returns the routes of the group.
-func (g *files) routes() []edge.Route {
-	const all = root + "/execution/{id}/outputs"
+// Routes returns the routes of the group.
+func (g *files) Routes() []edge.Route {
+	const all = edge.Root + "/execution/{id}/outputs"
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: all, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "The files that an execution left in the directory outputs of its work directory." +
 				" They are kept for 30 days, until the execution is deleted or its record is archived.",
-			Reply: of[[]wire.Output](), Handle: g.list,
+			Reply: edge.Type[[]wire.Output](), Handle: g.list,
 		},
 		{
 			Method: http.MethodGet, Path: all + "/{name}", Tag: "Execution Management", Need: edge.NeedCaller, Rest: true,
@@ -34,7 +34,7 @@ func (g *files) routes() []edge.Route {
 		{
 			Method: http.MethodPost, Path: all + "/store", Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "Copy these files to the stored files of the organization, below a prefix, where they stay.",
-			Body:    of[wire.StoreOutputs](), Reply: of[wire.StoredOutputs](), Handle: g.storeOutputs,
+			Body:    edge.Type[wire.StoreOutputs](), Reply: edge.Type[wire.StoredOutputs](), Handle: g.storeOutputs,
 		},
 	}
 }
@@ -43,11 +43,11 @@ func (g *files) routes() []edge.Route {
 const maxShownOutputs = 1000
 
 // outputsOf returns the outputs of e, nil if it has none or they have expired.
-func (c *core) outputsOf(ctx context.Context, r *edge.Request, e *compute.Execution) (*compute.Tree, error) {
+func (g *executions) outputsOf(ctx context.Context, r *edge.Request, e *compute.Execution) (*compute.Tree, error) {
 	if r.View.FromArchive(e.ID) || !e.HasOutputs(r.View.Now()) {
 		return nil, nil
 	}
-	return c.cfg.Trees.Tree(ctx, e.Outputs.Manifest)
+	return g.Config.Trees.Tree(ctx, e.Outputs.Manifest)
 }
 
 // shownOutputs returns at most limit outputs as lists show them.
@@ -75,12 +75,12 @@ func (g *executions) addFiles(r *edge.Request, e *compute.Execution, out *wire.E
 	if e.Outputs.Warning != "" {
 		out.Warnings = append(out.Warnings, e.Outputs.Warning)
 	}
-	if r.Stale() && !g.cfg.Blobs.Has(e.Outputs.Manifest) {
+	if r.Stale() && !g.Config.Blobs.Has(e.Outputs.Manifest) {
 		return
 	}
 	tree, err := g.outputsOf(r.Ctx, r, e)
 	if err != nil {
-		r.Log(g.log).Debug("outputs not readable", "execution", e.ID, "err", err)
+		r.Log(g.Log).Debug("outputs not readable", "execution", e.ID, "err", err)
 		out.Warnings = append(out.Warnings, "The outputs cannot be listed now.")
 		return
 	}
@@ -89,7 +89,7 @@ func (g *executions) addFiles(r *edge.Request, e *compute.Execution, out *wire.E
 
 // list answers the outputs of an execution.
 func (g *files) list(r *edge.Request) (any, error) {
-	e, err := g.find(r)
+	e, err := g.Find(r)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (g *files) list(r *edge.Request) (any, error) {
 
 // download answers one output.
 func (g *files) download(r *edge.Request) (any, error) {
-	e, err := g.find(r)
+	e, err := g.Find(r)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (g *files) download(r *edge.Request) (any, error) {
 	return edge.File{
 		Name: file.Path, Size: file.Size,
 		Copy: func(ctx context.Context, w io.Writer, from, length int64) error {
-			reader := compute.NewTreeReader(func(hash compute.Hash) ([]byte, error) { return g.cfg.Blobs.Get(ctx, hash) })
+			reader := compute.NewTreeReader(func(hash compute.Hash) ([]byte, error) { return g.Config.Blobs.Get(ctx, hash) })
 			return reader.Copy(w, file, tree.ChunkSize, from, length)
 		},
 	}, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -19,7 +20,7 @@ func (g *files) storeOutputs(r *edge.Request) (any, error) {
 	if err := r.Caller.Allows(compute.ScopeStorage); err != nil {
 		return nil, err
 	}
-	e, err := g.find(r)
+	e, err := g.Find(r)
 	if err != nil {
 		return nil, err
 	}
@@ -36,10 +37,10 @@ func (g *files) storeOutputs(r *edge.Request) (any, error) {
 	}
 	for i := range tree.Entries {
 		if bad := compute.BadObjectKey(prefix + tree.Entries[i].Path); bad != "" {
-			return nil, badKey(bad+": "+prefix+tree.Entries[i].Path, "body", "prefix")
+			return nil, handler.BadKey(bad+": "+prefix+tree.Entries[i].Path, "body", "prefix")
 		}
 	}
-	b, err := g.cfg.Objects.Bucket(r.Ctx, &r.View, r.Caller.Actor)
+	b, err := g.Config.Objects.Bucket(r.Ctx, &r.View, r.Caller.Actor)
 	if err != nil {
 		return nil, err
 	}
@@ -48,21 +49,23 @@ func (g *files) storeOutputs(r *edge.Request) (any, error) {
 	out := wire.StoredOutputs{Prefix: prefix}
 	for i := range tree.Entries {
 		file := &tree.Entries[i]
-		f := incomingFile{key: prefix + file.Path, kind: kindOf("", file.Path)}
-		if f.content, err = g.storeOutput(r, b, tree, file); err != nil {
+		key := prefix + file.Path
+		content, err := g.storeOutput(r, b, tree, file)
+		if err != nil {
 			return nil, err
 		}
 		own := op // Another one for each file, and never that of the request.
 		binary.BigEndian.PutUint16(own.ID.UUID[10:], binary.BigEndian.Uint16(own.ID.UUID[10:])+uint16(i+1))
-		_, err := g.Propose(r, fsm.PutObject{
-			Op: own, Actor: r.Caller.Actor, Object: f.object(), Upload: f.content.Upload, Revision: f.content.Parts,
+		_, err = g.Propose(r, fsm.PutObject{
+			Op: own, Actor: r.Caller.Actor, Object: handler.ObjectOf(key, handler.KindOf("", file.Path), content),
+			Upload: content.Upload, Revision: content.Parts,
 		})
-		g.forget(r, f.content)
+		g.Forget(r, content)
 		if err != nil {
 			return nil, err
 		}
 		out.Files++
-		out.Bytes += f.content.Size
+		out.Bytes += content.Size
 	}
 	r.Renew()
 	return out, nil
@@ -77,8 +80,8 @@ func (g *files) storeOutput(
 	read, write := io.Pipe()
 	defer read.Close()
 	go func() {
-		reader := compute.NewTreeReader(func(hash compute.Hash) ([]byte, error) { return g.cfg.Blobs.Get(ctx, hash) })
+		reader := compute.NewTreeReader(func(hash compute.Hash) ([]byte, error) { return g.Config.Blobs.Get(ctx, hash) })
 		write.CloseWithError(reader.Copy(write, file, tree.ChunkSize, 0, file.Size))
 	}()
-	return g.cfg.Objects.Write(ctx, ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: read})
+	return g.Config.Objects.Write(ctx, handler.ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: read})
 }

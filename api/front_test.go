@@ -13,6 +13,7 @@ import (
 
 	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 )
 
@@ -63,7 +64,7 @@ func TestHeadAndOptions(t *testing.T) {
 
 // TestHosts serves the configured names only, and probes under any.
 func TestHosts(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.Front.Hosts = []string{"gpu-1.lab", "::1"} })
+	w := newWorld(t, func(c *handler.Config) { c.Front.Hosts = []string{"gpu-1.lab", "::1"} })
 	for host, want := range map[string]int{
 		"gpu-1.lab": 200, "GPU-1.lab:6470": 200, "[::1]:6470": 200, "berth.test": 200, "evil.example": 400, "gpu-1.lab.evil": 400, "127.0.0.1": 400,
 	} {
@@ -94,7 +95,7 @@ func TestCORS(t *testing.T) {
 	const page = "https://lab.example"
 	preflight := []string{"Origin", page, "Access-Control-Request-Method", "POST"}
 	off := newWorld(t)
-	on := newWorld(t, func(c *api.Config) { c.Front.Origins = []string{page} })
+	on := newWorld(t, func(c *handler.Config) { c.Front.Origins = []string{page} })
 	path := root + "/execution/streaming/start"
 	if got := off.fetch("OPTIONS", path, "", nil, preflight); got.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("by default: %v", got.header)
@@ -156,7 +157,7 @@ func TestGzip(t *testing.T) {
 
 // TestOrganizationRate limits an organization over its keys.
 func TestOrganizationRate(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.Limits.OrgRate, c.Limits.OrgBurst = 1, 20 })
+	w := newWorld(t, func(c *handler.Config) { c.Limits.OrgRate, c.Limits.OrgBurst = 1, 20 })
 	var made wire.MintedKey
 	w.mustDo("POST", "/orgs/bob-lab/api-keys", w.bobKey, map[string]any{"name": "second"}, &made)
 	refused := 0
@@ -199,7 +200,7 @@ func (l *lines) String() string {
 func TestAccessLog(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		log := new(lines)
-		w := newWorld(t, func(c *api.Config) {
+		w := newWorld(t, func(c *handler.Config) {
 			c.Front.AccessLog, c.Logger = on, slog.New(slog.NewTextHandler(log, nil))
 		})
 		w.fetch("GET", root+"/user/status?token=hidden", w.bobKey, nil, []string{"X-Request-Id", "req-7"})

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -107,7 +107,7 @@ func TestClientsLeaveBehindAWorker(t *testing.T) {
 // TestClientsOfServicesLeave cancels a request with a body whose client has left.
 func TestClientsOfServicesLeave(t *testing.T) {
 	held := heldService{make(chan bool), make(chan bool)}
-	w := newWorld(t, func(c *api.Config) { c.Services = held })
+	w := newWorld(t, func(c *handler.Config) { c.Services = held })
 	w.upgrade()
 	w.leave(fmt.Sprintf("%s%s/", edge.ServiceRoot, w.deploy()), "body", held.entered)
 	<-held.left
@@ -131,7 +131,7 @@ func (s switching) RoundTrip(*fsm.View, *compute.Execution, *http.Request) (*htt
 // to switch, and closes the connection of the client.
 func TestUnaskedSwitch(t *testing.T) {
 	program := switching{make(chan bool, 1)}
-	w := newWorld(t, func(c *api.Config) { c.Services = program })
+	w := newWorld(t, func(c *handler.Config) { c.Services = program })
 	w.upgrade()
 	path := fmt.Sprintf("%s%s/", edge.ServiceRoot, w.deploy())
 	for range 2 {

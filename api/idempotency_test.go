@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -96,7 +96,7 @@ func TestRepeatedGrant(t *testing.T) {
 
 // loginHash returns the hash of a login's body in the log, and a hash of it
 // without a key.
-func loginHash(t *testing.T, key string, change ...func(*api.Config)) (kept, plain compute.Hash) {
+func loginHash(t *testing.T, key string, change ...func(*handler.Config)) (kept, plain compute.Hash) {
 	w := newWorld(t, change...)
 	w.saw = func(cmd fsm.Command) {
 		if c, ok := cmd.(fsm.StoreRefresh); ok {
@@ -117,7 +117,7 @@ func TestPasswordsCannotBeTriedOnTheLog(t *testing.T) {
 	if again, _ := loginHash(t, "k"); again != kept {
 		t.Error("another node with the same key makes another hash")
 	}
-	other, _ := loginHash(t, "k", func(c *api.Config) { c.RefreshKey = []byte("another") })
+	other, _ := loginHash(t, "k", func(c *handler.Config) { c.RefreshKey = []byte("another") })
 	if other == kept {
 		t.Error("the hash does not depend on the cluster's key")
 	}

@@ -19,24 +19,24 @@ type images struct {
 	executions
 }
 
-// routes returns the routes of the group.
-func (g *images) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *images) Routes() []edge.Route {
 	const tag = "Docker Execution"
 	return []edge.Route{
 		{
 			Method: http.MethodPost, Path: imaging + "/start", Tag: tag, Need: edge.NeedCaller,
 			Summary: "Execute the program of a Docker image.",
-			Large:   true, Body: of[wire.ImageStart](), Reply: of[wire.Started](), Handle: g.startImage,
+			Large:   true, Body: edge.Type[wire.ImageStart](), Reply: edge.Type[wire.Started](), Handle: g.startImage,
 		},
 		{
 			Method: http.MethodGet, Path: imaging + "/{id}/status", Tag: tag, Need: edge.NeedCaller,
 			Summary: "The status of an execution of an image.",
-			Reply:   of[wire.ExecutionStatus](), Handle: g.imageStatus,
+			Reply:   edge.Type[wire.ExecutionStatus](), Handle: g.imageStatus,
 		},
 		{
 			Method: http.MethodPost, Path: imaging + "/abort/{id}", Tag: tag, Need: edge.NeedCaller,
 			Summary: "End an execution of an image at once.",
-			Reply:   of[wire.Stopped](), Handle: g.abortImage,
+			Reply:   edge.Type[wire.Stopped](), Handle: g.abortImage,
 		},
 	}
 }
@@ -133,7 +133,7 @@ func (g *executions) sealCredentials(r *edge.Request, c *compute.RegistryCredent
 	key := r.View.DataKey(org)
 	if key == nil {
 		var err error
-		if key, err = g.cfg.Vault.NewKey(org); err != nil {
+		if key, err = g.Config.Vault.NewKey(org); err != nil {
 			return err
 		}
 		command.Key = key
@@ -144,7 +144,7 @@ func (g *executions) sealCredentials(r *edge.Request, c *compute.RegistryCredent
 	}
 	e := &command.Execution
 	e.Container.Key = key.Number
-	e.Container.Credentials, err = g.cfg.Vault.SealText(key, string(text), e.Container.Context(org, e.ID))
+	e.Container.Credentials, err = g.Config.Vault.SealText(key, string(text), e.Container.Context(org, e.ID))
 	return err
 }
 

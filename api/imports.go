@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -32,7 +33,7 @@ func (g *executions) storedImports(r *edge.Request, in *wire.PythonStart) (map[s
 		b := r.View.Bucket(r.Caller.Actor.Org)
 		o, ok := r.View.Object(r.Caller.Actor.Org, key)
 		if b == nil || !ok {
-			return nil, badKey("there is no stored file with this key", "body", "import_files", name)
+			return nil, handler.BadKey("there is no stored file with this key", "body", "import_files", name)
 		}
 		if total += o.Size; total > maxStoredImports {
 			return nil, compute.Errorf(compute.CodeTooLarge,
@@ -40,7 +41,7 @@ func (g *executions) storedImports(r *edge.Request, in *wire.PythonStart) (map[s
 				maxStoredImports).Named("imports_too_large")
 		}
 		var content bytes.Buffer
-		if err := g.cfg.Objects.Copy(r.Ctx, b, o, &content, 0, o.Size); err != nil {
+		if err := g.Config.Objects.Copy(r.Ctx, b, o, &content, 0, o.Size); err != nil {
 			return nil, err
 		}
 		if out == nil {

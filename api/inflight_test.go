@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/fsm"
 )
 
@@ -33,7 +33,7 @@ func (g *gate) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64
 
 func TestRepeatOfARequestInFlight(t *testing.T) {
 	g := &gate{entered: make(chan struct{}, 4), opened: make(chan struct{})}
-	w := newWorld(t, func(c *api.Config) { g.Proposer, c.Proposer = c.Proposer, g })
+	w := newWorld(t, func(c *handler.Config) { g.Proposer, c.Proposer = c.Proposer, g })
 	const path = "/execution/streaming/start"
 	body, other := map[string]any{"code": "print(1)"}, map[string]any{"code": "print(2)"}
 	first := make(chan answer, 1)
@@ -61,7 +61,7 @@ func TestRepeatOfARequestInFlight(t *testing.T) {
 func TestCrowded(t *testing.T) {
 	g := &gate{entered: make(chan struct{}, 4), opened: make(chan struct{})}
 	var crowds atomic.Int32
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *handler.Config) {
 		g.Proposer, c.Proposer = c.Proposer, g
 		c.Crowded = func() { crowds.Add(1) }
 	})

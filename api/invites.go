@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -51,45 +52,45 @@ func parseInviteToken(text string) (*inviteToken, error) {
 
 // invites serves Org Invites.
 type invites struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *invites) routes() []edge.Route {
-	const all = root + "/orgs/{slug}/invites"
+// Routes returns the routes of the group.
+func (g *invites) Routes() []edge.Route {
+	const all = edge.Root + "/orgs/{slug}/invites"
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: all, Tag: "Org Invites", Need: edge.NeedOrg, Role: compute.RoleFor(compute.ActInvite),
 			Summary: "The invites of an organization, with those that were answered within the last week.",
-			Query:   of[wire.PageQuery](), Reply: of[[]wire.Invite](), Handle: g.list,
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[[]wire.Invite](), Handle: g.list,
 		},
 		{
 			Method: http.MethodPost, Path: all, Tag: "Org Invites", Need: edge.NeedOrg, Role: compute.RoleFor(compute.ActInvite),
 			Once: true,
 			Summary: "Invite a person, for a week. The token is shown this once: send it to the person, who accepts " +
 				"with an account of that e-mail address. An earlier invite to the address ends.",
-			Body: of[wire.NewInvite](), Reply: of[wire.MintedInvite](), Handle: g.create,
+			Body: edge.Type[wire.NewInvite](), Reply: edge.Type[wire.MintedInvite](), Handle: g.create,
 		},
 		{
 			Method: http.MethodDelete, Path: all + "/{id}", Tag: "Org Invites", Need: edge.NeedOrg,
 			Role:    compute.RoleFor(compute.ActInvite),
 			Summary: "Revoke an invite.",
-			Reply:   of[wire.Message](), Handle: g.revoke,
+			Reply:   edge.Type[wire.Message](), Handle: g.revoke,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/invites", Tag: "Org Invites", Need: edge.NeedUser,
+			Method: http.MethodGet, Path: edge.Root + "/invites", Tag: "Org Invites", Need: edge.NeedUser,
 			Summary: "The invites to the caller's e-mail address that can be answered, with the token that was sent.",
-			Reply:   of[[]wire.Invite](), Handle: g.mine,
+			Reply:   edge.Type[[]wire.Invite](), Handle: g.mine,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/invites/{token}/accept", Tag: "Org Invites", Need: edge.NeedUser,
+			Method: http.MethodPost, Path: edge.Root + "/invites/{token}/accept", Tag: "Org Invites", Need: edge.NeedUser,
 			Summary: "Become a member of the organization.",
-			Reply:   of[wire.Invite](), Handle: g.accept,
+			Reply:   edge.Type[wire.Invite](), Handle: g.accept,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/invites/{token}/decline", Tag: "Org Invites", Need: edge.NeedUser,
+			Method: http.MethodPost, Path: edge.Root + "/invites/{token}/decline", Tag: "Org Invites", Need: edge.NeedUser,
 			Summary: "Decline an invite.",
-			Reply:   of[wire.Invite](), Handle: g.decline,
+			Reply:   edge.Type[wire.Invite](), Handle: g.decline,
 		},
 	}
 }
@@ -117,7 +118,7 @@ func (g *invites) list(r *edge.Request) (any, error) {
 	for _, i := range r.View.Invites(r.Caller.Actor.Org) {
 		out = append(out, inviteOf(r.View, i))
 	}
-	return paged(r, out, func(i *wire.Invite) string { return byTime(i.CreatedAt, i.ID) })
+	return handler.Paged(r, out, func(i *wire.Invite) string { return handler.ByTime(i.CreatedAt, i.ID) })
 }
 
 // create invites a person. The token is in this answer and nowhere else.
@@ -140,7 +141,7 @@ func (g *invites) create(r *edge.Request) (any, error) {
 	}
 	// A repeat inside the cluster finds the invite that this request made.
 	if result.Repeat && result.ID != invite.ID.UUID {
-		return nil, errSecretGone("invite", result.ID.String())
+		return nil, handler.ErrSecretGone("invite", result.ID.String())
 	}
 	made, ok := r.View.Invite(token.org, token.id)
 	if !ok {

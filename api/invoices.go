@@ -15,7 +15,7 @@ import (
 // activities answers the grants and charges of the organization, newest first.
 func (g *billing) activities(r *edge.Request) (any, error) {
 	in := r.Query.(*wire.ActivitiesQuery)
-	done, err := g.scans.Take(r.Ctx, r.Caller.Actor.Org)
+	done, err := g.Scans.Take(r.Ctx, r.Caller.Actor.Org)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func activityOf(r *edge.Request, line *compute.LedgerEntry) wire.Activity {
 
 // months returns the statements of the organization's ledger, newest first.
 func (g *billing) months(r *edge.Request) ([]statement.Month, error) {
-	done, err := g.scans.Take(r.Ctx, r.Caller.Actor.Org)
+	done, err := g.Scans.Take(r.Ctx, r.Caller.Actor.Org)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func invoiceID(m *statement.Month, org *compute.Org) string {
 func invoiceOf(m *statement.Month, org *compute.Org, now compute.Instant) wire.Invoice {
 	out := wire.Invoice{
 		ID: invoiceID(m, org), Month: m.ID(), CreatedAt: compute.InstantOf(m.End()), Credits: m.Charged, Status: "paid",
-		InvoicePDF: root + "/billing/invoices/" + invoiceID(m, org) + "?format=pdf",
+		InvoicePDF: edge.Root + "/billing/invoices/" + invoiceID(m, org) + "?format=pdf",
 		Opening:    m.Opening, Granted: m.Granted, Closing: m.Closing, Charges: m.Charges,
 		LastLine: m.Last, Hash: hex.EncodeToString(m.Hash[:]), Days: []wire.InvoiceDay{},
 	}

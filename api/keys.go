@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -11,41 +12,41 @@ import (
 
 // keys serves the API keys of an organization.
 type keys struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *keys) routes() []edge.Route {
-	const keys = root + "/orgs/{slug}/api-keys"
+// Routes returns the routes of the group.
+func (g *keys) Routes() []edge.Route {
+	const keys = edge.Root + "/orgs/{slug}/api-keys"
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: keys, Tag: "Account", Need: edge.NeedOrg,
 			Summary: "The API keys of an organization.",
-			Query:   of[wire.PageQuery](), Reply: of[[]wire.Key](), Handle: g.listKeys,
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[[]wire.Key](), Handle: g.listKeys,
 		},
 		{
 			Method: http.MethodPost, Path: keys, Tag: "Org API Keys", Need: edge.NeedOrg, Role: compute.OrgAdmin,
 			Once:    true,
 			Summary: "Create an API key. Its value is shown this once.",
-			Body:    of[wire.NewKey](), Reply: of[wire.MintedKey](), Handle: g.createKey,
+			Body:    edge.Type[wire.NewKey](), Reply: edge.Type[wire.MintedKey](), Handle: g.createKey,
 		},
 		{
 			Method: http.MethodDelete, Path: keys + "/{id}", Tag: "Org API Keys", Need: edge.NeedOrg, Role: compute.OrgAdmin,
 			Summary: "Delete an API key. It is refused from the next request on.",
-			Reply:   of[wire.Message](), Handle: g.deleteKey,
+			Reply:   edge.Type[wire.Message](), Handle: g.deleteKey,
 		},
 		{
 			Method: http.MethodPatch, Path: keys + "/{id}/toggle", Tag: "Org API Keys", Need: edge.NeedOrg,
 			Role:    compute.OrgAdmin,
 			Summary: "Disable or enable an API key.",
-			Reply:   of[wire.Key](), Handle: g.toggleKey,
+			Reply:   edge.Type[wire.Key](), Handle: g.toggleKey,
 		},
 		{
 			Method: http.MethodPost, Path: keys + "/{id}/regenerate", Tag: "Org API Keys", Need: edge.NeedOrg,
 			Role: compute.OrgAdmin, Once: true,
 			Summary: "Replace the value of an API key. The new one is shown this once, and the old one is refused. " +
 				"The key then acts as who replaced it.",
-			Reply: of[wire.MintedKey](), Handle: g.regenerateKey,
+			Reply: edge.Type[wire.MintedKey](), Handle: g.regenerateKey,
 		},
 	}
 }
@@ -54,7 +55,7 @@ func (g *keys) routes() []edge.Route {
 func keyOf(view *fsm.View, k *compute.Key) wire.Key {
 	return wire.Key{
 		ID: k.ID, OrgID: k.Org, Name: k.Name, Prefix: k.Prefix, IsActive: k.Active,
-		CreatedAt: k.CreatedAt, ExpiresAt: atOrNull(k.ExpiresAt), LastUsedAt: atOrNull(k.LastUsedAt),
+		CreatedAt: k.CreatedAt, ExpiresAt: wire.AtOrNull(k.ExpiresAt), LastUsedAt: wire.AtOrNull(k.LastUsedAt),
 		Scopes: compute.ScopeNames(k.Scopes), MaxCredits: ceilingOf(view, k),
 	}
 }
@@ -67,14 +68,14 @@ func (g *keys) listKeys(r *edge.Request) (any, error) {
 			out = append(out, keyOf(r.View, k))
 		}
 	}
-	return paged(r, out, func(k *wire.Key) string { return byTime(k.CreatedAt, k.ID) })
+	return handler.Paged(r, out, func(k *wire.Key) string { return handler.ByTime(k.CreatedAt, k.ID) })
 }
 
 // createKey makes a key. Its value is in this answer and nowhere else.
 func (g *keys) createKey(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewKey)
 	wanted := compute.Key{Name: in.Name, ExpiresAt: in.ExpiresAt, Scopes: compute.ScopesOf(in.Scopes)}
-	k, value, err := g.mintKey(r, wanted, in.MaxCredits)
+	k, value, err := mintKey(g.Core, r, wanted, in.MaxCredits)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +85,9 @@ func (g *keys) createKey(r *edge.Request) (any, error) {
 // mintKey makes a key of the caller's with the name, the expiry and the kind of
 // wanted, and with a ceiling unless that is 0. It returns the key and its value, which is
 // stored nowhere.
-func (c *core) mintKey(r *edge.Request, wanted compute.Key, ceiling compute.Credits) (*compute.Key, string, error) {
+func mintKey(
+	c *handler.Core, r *edge.Request, wanted compute.Key, ceiling compute.Credits,
+) (*compute.Key, string, error) {
 	if !r.Repeat && !wanted.ExpiresAt.IsZero() && wanted.ExpiresAt <= compute.InstantOf(c.Now()) {
 		f := new(wire.Faults)
 		f.Value("expires_at is in the past", "body", "expires_at")
@@ -110,7 +113,7 @@ func (c *core) mintKey(r *edge.Request, wanted compute.Key, ceiling compute.Cred
 	}
 	// A repeat inside the cluster finds the key that this request made.
 	if result.Repeat && result.ID != key.ID.UUID {
-		return nil, "", errSecretGone("key", result.ID.String())
+		return nil, "", handler.ErrSecretGone("key", result.ID.String())
 	}
 	k, ok := r.View.Key(key.Org, key.ID)
 	if !ok {
@@ -150,7 +153,7 @@ func (g *keys) toggleKey(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := g.toggled(r, id)
+	k, err := toggled(g.Core, r, id)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +161,7 @@ func (g *keys) toggleKey(r *edge.Request) (any, error) {
 }
 
 // toggled disables or enables a key and returns it as it is right after that.
-func (c *core) toggled(r *edge.Request, id compute.KeyID) (*compute.Key, error) {
+func toggled(c *handler.Core, r *edge.Request, id compute.KeyID) (*compute.Key, error) {
 	result, err := c.ProposeAndSee(r, fsm.ToggleKey{Op: c.Op(r), Actor: r.Caller.Actor, Key: id})
 	if err != nil || result.Key != nil {
 		return result.Key, err
@@ -192,7 +195,16 @@ func (g *keys) regenerateKey(r *edge.Request) (any, error) {
 	case ok && k.Hash == minted.Hash:
 		return wire.MintedKey{Key: keyOf(r.View, k), PlaintextKey: minted.Text}, nil
 	case ok || result.Repeat:
-		return nil, errSecretGone("key", id.String())
+		return nil, handler.ErrSecretGone("key", id.String())
 	}
 	return nil, edge.NotFound()
+}
+
+// ceilingOf returns the ceiling of a key, nil for none.
+func ceilingOf(view *fsm.View, k *compute.Key) *compute.Credits {
+	b, ok := view.Budget(k.Org, k.ID, compute.UserID{})
+	if !ok || !b.Enforce {
+		return nil
+	}
+	return &b.MaxCredits
 }

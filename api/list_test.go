@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -148,7 +148,7 @@ func TestWorkloadsArePaged(t *testing.T) {
 // TestLongListsAreStreams checks that a list which is not sent whole counts as a stream
 // while its client takes it.
 func TestLongListsAreStreams(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.Limits.Streams = 8 })
+	w := newWorld(t, func(c *handler.Config) { c.Limits.Streams = 8 })
 	var started wire.Started
 	for range 300 {
 		w.mustDo("POST", "/execution/streaming/start", w.adaKey, `{"code":"1"}`, &started)

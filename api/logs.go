@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/loop"
@@ -21,19 +22,19 @@ type logLines struct {
 	executions
 }
 
-// routes returns the routes of the group.
-func (g *logLines) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *logLines) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/logs/execution/{id}", Tag: "Observability - Logs", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/logs/execution/{id}", Tag: "Observability - Logs", Need: edge.NeedCaller,
 			Summary: "The newest lines that an execution printed, by time, level and text." +
 				" For a GPU selection, those of its sub-executions.",
-			Query: of[wire.ExecutionLogsQuery](), Reply: of[wire.Logs](), Handle: g.ofExecution,
+			Query: edge.Type[wire.ExecutionLogsQuery](), Reply: edge.Type[wire.Logs](), Handle: g.ofExecution,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/logs/user", Tag: "Observability - Logs", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/logs/user", Tag: "Observability - Logs", Need: edge.NeedCaller,
 			Summary: "The newest lines that the caller's executions printed, by time, level and text.",
-			Query:   of[wire.UserLogsQuery](), Reply: of[wire.Logs](), Handle: g.ofUser,
+			Query:   edge.Type[wire.UserLogsQuery](), Reply: edge.Type[wire.Logs](), Handle: g.ofUser,
 		},
 	}
 }
@@ -48,7 +49,7 @@ const (
 
 // ofExecution answers lines of one execution.
 func (g *logLines) ofExecution(r *edge.Request) (any, error) {
-	e, err := g.find(r)
+	e, err := g.Find(r)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +65,7 @@ func (g *logLines) ofExecution(r *edge.Request) (any, error) {
 func (g *logLines) ofUser(r *edge.Request) (any, error) {
 	in := r.Query.(*wire.UserLogsQuery)
 	q := g.query(in.Limit, in.Hours, in.Level, in.Search)
-	done, err := g.scans.Take(r.Ctx, r.Caller.Actor.Org)
+	done, err := g.Scans.Take(r.Ctx, r.Caller.Actor.Org)
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +81,8 @@ func (g *logLines) ofUser(r *edge.Request) (any, error) {
 }
 
 // query returns the query of a request.
-func (g *logLines) query(limit, hours int, level, text string) LogQuery {
-	return LogQuery{
+func (g *logLines) query(limit, hours int, level, text string) handler.LogQuery {
+	return handler.LogQuery{
 		Since: compute.InstantOf(g.Now()).Add(-time.Duration(hours) * time.Hour), Level: level, Text: text, Limit: limit,
 	}
 }
@@ -121,7 +122,7 @@ func (g *logLines) recent(r *edge.Request, since compute.Instant) (out []*comput
 }
 
 // search answers the newest lines of executions that q wants.
-func (g *logLines) search(r *edge.Request, from []*compute.Execution, q LogQuery) (any, error) {
+func (g *logLines) search(r *edge.Request, from []*compute.Execution, q handler.LogQuery) (any, error) {
 	if err := g.AwaitTurn(r); err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func (g *logLines) search(r *edge.Request, from []*compute.Execution, q LogQuery
 		}
 		wg.Go(func() {
 			defer done()
-			lines, err := g.cfg.Logs.Search(ctx, e.ID, q)
+			lines, err := g.Config.Logs.Search(ctx, e.ID, q)
 			if err != nil && compute.CodeOf(err) != compute.CodeNotFound { // It may be deleted meanwhile.
 				cancel(err)
 				return
@@ -174,7 +175,7 @@ type found struct {
 }
 
 // add adds what was found in the output of e.
-func (f *found) add(e *compute.Execution, lines LogLines, hosts map[uint64]string) {
+func (f *found) add(e *compute.Execution, lines handler.LogLines, hosts map[uint64]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.answer.Total += lines.Total

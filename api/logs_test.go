@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -18,7 +18,7 @@ func TestLogs(t *testing.T) {
 	now := w.machine.View().Now()
 	write := func(id compute.ExecutionID, ago time.Duration, texts ...string) {
 		for _, text := range texts {
-			w.logs.write(id, api.Line{Seq: 1, At: now.Add(-ago), Stream: "stdout", Text: []byte(text)})
+			w.logs.write(id, handler.Line{Seq: 1, At: now.Add(-ago), Stream: "stdout", Text: []byte(text)})
 		}
 	}
 	first, second := w.start("gpu.h100"), w.start("cpu")

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/compute/capacity"
@@ -16,21 +17,21 @@ import (
 
 // machines serves Machine Types and Pricing.
 type machines struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *machines) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *machines) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/machine-types", Tag: "Machine Types", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/machine-types", Tag: "Machine Types", Need: edge.NeedCaller,
 			Summary: "The hardware profiles that the nodes offer.",
-			Reply:   of[wire.MachineTypes](), Handle: g.machineTypes,
+			Reply:   edge.Type[wire.MachineTypes](), Handle: g.machineTypes,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/pricing", Tag: "Pricing", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/pricing", Tag: "Pricing", Need: edge.NeedCaller,
 			Summary: "The price of each hardware profile, of the organization's deployments, and of tokens.",
-			Reply:   of[wire.Pricing](), Handle: g.pricing,
+			Reply:   edge.Type[wire.Pricing](), Handle: g.pricing,
 		},
 	}
 }
@@ -57,9 +58,10 @@ func (g *machines) machineTypes(r *edge.Request) (any, error) {
 			return nil, err
 		}
 		m := wire.MachineType{
-			HardwareProfile: name, GPUType: orNull(profile.GPUType), GPUCount: request.GPUs,
+			HardwareProfile: name, GPUType: wire.OrNull(profile.GPUType), GPUCount: request.GPUs,
 			VCPU: float64(request.VCPUMilli) / 1000, MemoryGB: float64(request.MemoryMiB) / 1024,
-			PricePerHour: price.PerHour(), PriceSource: sourceOf(r.View, profile), MIG: orNull(compute.MIGProfile(profile.MIG)),
+			PricePerHour: price.PerHour(), PriceSource: sourceOf(r.View, profile),
+			MIG: wire.OrNull(compute.MIGProfile(profile.MIG)),
 		}
 		if request.IsGPU() {
 			describeGPUs(&m, r.View, request)
@@ -124,11 +126,11 @@ func describeGPUs(m *wire.MachineType, view *fsm.View, q compute.Request) {
 		}
 	}
 	if least.Type != "" {
-		m.Capability, m.BFloat16 = capabilityOf(least)
+		m.Capability, m.BFloat16 = wire.CapabilityOf(least)
 	}
-	m.Isolation, m.IsolationBy = orNull(own.Level()), orNull(own.String())
+	m.Isolation, m.IsolationBy = wire.OrNull(own.Level()), wire.OrNull(own.String())
 	if q.GPUs == 1 && q.MIG == "" {
-		m.ShareIsolation = orNull(share.Level())
+		m.ShareIsolation = wire.OrNull(share.Level())
 	}
 }
 

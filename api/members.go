@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -11,31 +12,31 @@ import (
 
 // members serves the members of an organization.
 type members struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *members) routes() []edge.Route {
-	const members = root + "/orgs/{slug}/members"
+// Routes returns the routes of the group.
+func (g *members) Routes() []edge.Route {
+	const members = edge.Root + "/orgs/{slug}/members"
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: members, Tag: "Organizations", Need: edge.NeedOrg,
 			Role:    compute.RoleFor(compute.ActUse),
 			Summary: "The members of an organization, the first one first.",
-			Query:   of[wire.PageQuery](), Reply: of[[]wire.Member](), Handle: g.listMembers,
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[[]wire.Member](), Handle: g.listMembers,
 		},
 		{
 			Method: http.MethodPatch, Path: members + "/{user_id}", Tag: "Organizations", Need: edge.NeedOrg,
 			Role:    compute.RoleFor(compute.ActSetRole),
 			Summary: "Change the role of a member. An organization keeps at least one owner.",
-			Body:    of[wire.MemberChange](), Reply: of[wire.Member](), Handle: g.changeMember,
+			Body:    edge.Type[wire.MemberChange](), Reply: edge.Type[wire.Member](), Handle: g.changeMember,
 		},
 		{
 			Method: http.MethodDelete, Path: members + "/{user_id}", Tag: "Organizations", Need: edge.NeedOrg,
 			Role: compute.RoleFor(compute.ActUse),
 			Summary: "Remove a member, whose API keys of the organization are deleted. Admins remove members, " +
 				"owners everybody, and everybody may leave.",
-			Reply: of[wire.Message](), Handle: g.removeMember,
+			Reply: edge.Type[wire.Message](), Handle: g.removeMember,
 		},
 	}
 }
@@ -44,7 +45,7 @@ func (g *members) routes() []edge.Route {
 func memberOf(view *fsm.View, m *compute.Membership) wire.Member {
 	out := wire.Member{UserID: m.User, Role: m.Role, JoinedAt: m.JoinedAt}
 	if u, ok := view.User(m.User); ok {
-		out.Email, out.FullName = u.Email, orNull(u.FullName)
+		out.Email, out.FullName = u.Email, wire.OrNull(u.FullName)
 	}
 	return out
 }
@@ -55,7 +56,7 @@ func (g *members) listMembers(r *edge.Request) (any, error) {
 	for _, m := range r.View.Members(r.Caller.Actor.Org) {
 		out = append(out, memberOf(r.View, m))
 	}
-	return paged(r, out, func(m *wire.Member) string { return byTime(m.JoinedAt, m.UserID) })
+	return handler.Paged(r, out, func(m *wire.Member) string { return handler.ByTime(m.JoinedAt, m.UserID) })
 }
 
 // member returns the user in the path, who is a member, unless this is a repeat.

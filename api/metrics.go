@@ -1,51 +1,30 @@
 package api
 
 import (
-	"context"
 	"math"
 	"net/http"
 	"strconv"
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 )
-
-// SeriesMetrics is how many values a SeriesPoint has.
-const SeriesMetrics = 12
-
-// SeriesPoint has the measurements of an attempt in the step before an instant, in the
-// order of the arrays of wire.ExecutionMetrics. Values that were not measured are NaN.
-type SeriesPoint struct {
-	At     compute.Instant
-	Values [SeriesMetrics]float64
-}
-
-// SeriesQuery says which points of an attempt are wanted: after From, until To.
-type SeriesQuery struct {
-	From, To compute.Instant
-	Step     time.Duration
-}
-
-// Series reads what attempts did with their hardware, wherever that is kept.
-type Series interface {
-	Read(ctx context.Context, e *compute.Execution, a *compute.Attempt, q SeriesQuery) ([]SeriesPoint, error)
-}
 
 // series serves Observability - GPU Metrics.
 type series struct {
 	executions
 }
 
-// routes returns the routes of the group.
-func (g *series) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *series) Routes() []edge.Route {
 	return []edge.Route{{
-		Method: http.MethodGet, Path: root + "/execution/{id}/metrics", Tag: "Observability - GPU Metrics",
+		Method: http.MethodGet, Path: edge.Root + "/execution/{id}/metrics", Tag: "Observability - GPU Metrics",
 		Need: edge.NeedCaller,
 		Summary: "Show how an execution used its GPUs, processors and memory. It is measured each second; " +
 			"of attempts longer than an hour, less often.",
-		Query: of[wire.MetricsQuery](), Reply: of[wire.ExecutionMetrics](), Handle: g.read,
+		Query: edge.Type[wire.MetricsQuery](), Reply: edge.Type[wire.ExecutionMetrics](), Handle: g.read,
 	}}
 }
 
@@ -54,7 +33,7 @@ const maxMetricPoints = 5000
 
 // read answers the metrics of an execution.
 func (g *series) read(r *edge.Request) (any, error) {
-	e, err := g.find(r)
+	e, err := g.Find(r)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +53,7 @@ func (g *series) read(r *edge.Request) (any, error) {
 			out.Hostname = node.Name
 			out.Simulated = out.Simulated || simulates(node, a)
 		}
-		points, err := g.cfg.Series.Read(r.Ctx, e, a, q)
+		points, err := g.Config.Series.Read(r.Ctx, e, a, q)
 		switch {
 		case compute.CodeOf(err) == compute.CodeUnavailable:
 			out.Warnings = append(out.Warnings,
@@ -100,8 +79,8 @@ func simulates(node *compute.Node, a *compute.Attempt) bool {
 }
 
 // query returns the query for the series of an execution.
-func (g *series) query(e *compute.Execution, in *wire.MetricsQuery) (SeriesQuery, error) {
-	q := SeriesQuery{From: in.Start, To: in.End, Step: stepOf(in.Step)}
+func (g *series) query(e *compute.Execution, in *wire.MetricsQuery) (handler.SeriesQuery, error) {
+	q := handler.SeriesQuery{From: in.Start, To: in.End, Step: stepOf(in.Step)}
 	if q.From.IsZero() {
 		q.From = e.CreatedAt
 	}
@@ -139,7 +118,7 @@ func stepOf(text string) time.Duration {
 }
 
 // newMetrics returns an answer without points.
-func newMetrics(e *compute.Execution, q SeriesQuery) wire.ExecutionMetrics {
+func newMetrics(e *compute.Execution, q handler.SeriesQuery) wire.ExecutionMetrics {
 	out := wire.ExecutionMetrics{
 		ExecutionID: e.ID, TimeRange: wire.TimeRange{Start: q.From, End: q.To}, Warnings: []string{},
 	}
@@ -150,7 +129,7 @@ func newMetrics(e *compute.Execution, q SeriesQuery) wire.ExecutionMetrics {
 }
 
 // arrays returns the arrays of an answer in the order of SeriesPoint.Values.
-func arrays(out *wire.ExecutionMetrics) [SeriesMetrics]*[]wire.MetricPoint {
+func arrays(out *wire.ExecutionMetrics) [handler.SeriesMetrics]*[]wire.MetricPoint {
 	return [...]*[]wire.MetricPoint{
 		&out.GPUUtilization, &out.GPUMemoryUtilization, &out.GPUTemperature, &out.GPUPower, &out.GPUPowerLimit,
 		&out.GPUClockSM, &out.GPUClockMemory, &out.PCIeReceive, &out.PCIeTransmit,
@@ -159,7 +138,7 @@ func arrays(out *wire.ExecutionMetrics) [SeriesMetrics]*[]wire.MetricPoint {
 }
 
 // addPoints adds what was measured.
-func addPoints(out *wire.ExecutionMetrics, points []SeriesPoint) {
+func addPoints(out *wire.ExecutionMetrics, points []handler.SeriesPoint) {
 	to := arrays(out)
 	for _, p := range points {
 		for m, v := range p.Values {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -15,21 +15,21 @@ import (
 // fakeSeries answers one point for each attempt.
 type fakeSeries struct {
 	mu    sync.Mutex
-	asked api.SeriesQuery
+	asked handler.SeriesQuery
 	err   error
 }
 
 // Read returns a point at the end of what is asked for.
-func (s *fakeSeries) Read(_ context.Context, _ *compute.Execution, a *compute.Attempt, q api.SeriesQuery) ([]api.SeriesPoint, error) {
+func (s *fakeSeries) Read(_ context.Context, _ *compute.Execution, a *compute.Attempt, q handler.SeriesQuery) ([]handler.SeriesPoint, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = q
-	p := api.SeriesPoint{At: q.To}
+	p := handler.SeriesPoint{At: q.To}
 	for m := range p.Values {
 		p.Values[m] = float64(m) + 0.123456
 	}
 	p.Values[8] = math.NaN()
-	return []api.SeriesPoint{p}, s.err
+	return []handler.SeriesPoint{p}, s.err
 }
 
 func (s *fakeSeries) fail(err error) {
@@ -38,7 +38,7 @@ func (s *fakeSeries) fail(err error) {
 	s.err = err
 }
 
-func (s *fakeSeries) query() api.SeriesQuery {
+func (s *fakeSeries) query() handler.SeriesQuery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked

@@ -16,22 +16,22 @@ type models struct {
 	deployments
 }
 
-// routes returns the routes of the group.
-func (g *models) routes() []edge.Route {
-	const all, one = root + "/admin/models", root + "/admin/models/{id}"
+// Routes returns the routes of the group.
+func (g *models) Routes() []edge.Route {
+	const all, one = edge.Root + "/admin/models", edge.Root + "/admin/models/{id}"
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: all, Need: edge.NeedOperator,
-			Summary: "The models that every organization may use.", Reply: of[wire.Models](), Handle: g.list,
+			Summary: "The models that every organization may use.", Reply: edge.Type[wire.Models](), Handle: g.list,
 		},
 		{
 			Method: http.MethodPut, Path: one, Need: edge.NeedOperator, Rest: true,
 			Summary: "Publish a deployment under an id for every organization, or change its prices.",
-			Body:    of[wire.NewModel](), Reply: of[wire.Model](), Handle: g.set,
+			Body:    edge.Type[wire.NewModel](), Reply: edge.Type[wire.Model](), Handle: g.set,
 		},
 		{
 			Method: http.MethodDelete, Path: one, Need: edge.NeedOperator, Rest: true,
-			Summary: "Withdraw a model. Its deployment stays.", Reply: of[wire.Message](), Handle: g.remove,
+			Summary: "Withdraw a model. Its deployment stays.", Reply: edge.Type[wire.Message](), Handle: g.remove,
 		},
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -33,7 +33,7 @@ func (m *instantModels) Infer(
 // BenchmarkModelRequest measures what a node adds to a request to a model.
 func BenchmarkModelRequest(b *testing.B) {
 	models := &instantModels{text: strings.Repeat("data: {\"choices\":[]}\n\n", 10)}
-	w := newWorld(b, func(c *api.Config) {
+	w := newWorld(b, func(c *handler.Config) {
 		c.Models, c.ModelLimits, c.Stopwatch = models, edge.ModelLimits{InFlight: 100, AnswerWait: time.Minute}, time.Now
 	})
 	w.upgrade()

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -105,7 +105,7 @@ func TestAnswersAfterTheClientLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			models := &lateModels{answer: test.answer, entered: make(chan bool)}
-			w := newWorld(t, func(c *api.Config) {
+			w := newWorld(t, func(c *handler.Config) {
 				c.Models, c.Tokens, c.ModelLimits, c.Stopwatch = models, models, edge.ModelLimits{InFlight: 1}, time.Now
 			})
 			w.upgrade()
@@ -174,7 +174,7 @@ func TestClientsThatLeaveAreCounted(t *testing.T) {
 	for _, place := range []string{"reserve", "queue", "engine"} {
 		t.Run(place, func(t *testing.T) {
 			models := &goneModels{lateModels: lateModels{entered: make(chan bool)}, place: place}
-			w := newWorld(t, func(c *api.Config) {
+			w := newWorld(t, func(c *handler.Config) {
 				c.Models, c.Tokens, c.ModelLimits, c.Stopwatch = models, models, edge.ModelLimits{InFlight: 1}, time.Now
 			})
 			w.upgrade()

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -68,7 +68,7 @@ func TestModelRequestsEndAfterAPanic(t *testing.T) {
 	} {
 		t.Run(place, func(t *testing.T) {
 			models := &panickingModels{place: place}
-			w := newWorld(t, func(c *api.Config) {
+			w := newWorld(t, func(c *handler.Config) {
 				c.Models, c.Tokens, c.ModelLimits, c.Stopwatch = models, models, edge.ModelLimits{InFlight: 1}, time.Now
 			})
 			w.upgrade()

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -35,7 +35,7 @@ func (m *poorModels) Reserve(
 // not loaded either.
 func TestPoorClientsResumeNothing(t *testing.T) {
 	models := new(poorModels)
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *handler.Config) {
 		c.Models, c.Tokens, c.Stopwatch = models, models, time.Now
 		c.ModelLimits = edge.ModelLimits{InFlight: 1, ResumeWait: time.Second}
 	})

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/api"
+	"berth/api/handler"
 )
 
 // cutServer answers requests with a stream of events that ends in the middle of a line, as
@@ -29,7 +29,7 @@ func (cutServer) RoundTrip(req *http.Request) (*http.Response, error) {
 // client gets the whole lines and an error event; a stream of a service stays as it is.
 func TestWorkersEndBrokenStreams(t *testing.T) {
 	w := newWorld(t)
-	_, worker := w.newWorker(func(c *api.Config) { c.ServiceRelay = cutServer{} })
+	_, worker := w.newWorker(func(c *handler.Config) { c.ServiceRelay = cutServer{} })
 	ask := func(path string) string {
 		const body = `{"model":"m","stream":true}`
 		conn, err := worker.dial()

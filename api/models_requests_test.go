@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -71,13 +71,13 @@ type modelWorld struct {
 }
 
 func newModelWorld(
-	t *testing.T, limits edge.ModelLimits, engine http.HandlerFunc, change ...func(*api.Config),
+	t *testing.T, limits edge.ModelLimits, engine http.HandlerFunc, change ...func(*handler.Config),
 ) *modelWorld {
 	t.Helper()
 	server := httptest.NewServer(engine)
 	t.Cleanup(server.Close)
 	m := &modelWorld{models: &engineModels{at: server.Listener.Addr().String()}}
-	m.world = newWorld(t, func(c *api.Config) {
+	m.world = newWorld(t, func(c *handler.Config) {
 		c.Models, c.ModelLimits = m.models, limits
 		c.Stopwatch = time.Now
 		for _, f := range change {
@@ -210,7 +210,7 @@ func TestEnginesRetryAfter(t *testing.T) {
 func TestTrickledPrompt(t *testing.T) {
 	m := newModelWorld(t, edge.ModelLimits{InFlight: 8}, func(http.ResponseWriter, *http.Request) {
 		t.Error("the engine was asked")
-	}, func(c *api.Config) { c.Limits.ReadTimeout = 300 * time.Millisecond })
+	}, func(c *handler.Config) { c.Limits.ReadTimeout = 300 * time.Millisecond })
 	conn, err := m.dial()
 	m.ok(err)
 	defer conn.Close()
@@ -310,7 +310,7 @@ func TestModelWaits(t *testing.T) {
 func TestModelThatEndsItsEngines(t *testing.T) {
 	var late, step atomic.Int64 // How far the stopwatch is ahead, and by how much more when it is read.
 	m := &modelWorld{models: new(engineModels)}
-	m.world = newWorld(t, func(c *api.Config) {
+	m.world = newWorld(t, func(c *handler.Config) {
 		c.Models, c.ModelLimits = m.models, edge.ModelLimits{InFlight: 8, ResumeWait: time.Hour}
 		c.Stopwatch = func() time.Time { return time.Now().Add(time.Duration(late.Add(step.Load()))) }
 	})

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -37,7 +37,7 @@ func (m *wholeModels) Infer(
 func TestWholeAnswersShareABudget(t *testing.T) {
 	models := &wholeModels{body: `{"usage":{"prompt_tokens":3,"completion_tokens":4},"choices":[{"text":"` +
 		strings.Repeat("x", 12<<20) + `"}]}`}
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *handler.Config) {
 		c.Models, c.Tokens, c.ModelLimits, c.Stopwatch = models, models, edge.ModelLimits{InFlight: 8}, time.Now
 	})
 	w.upgrade()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -14,31 +15,31 @@ import (
 
 // nodes serves the nodes of the cluster, to operators.
 type nodes struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *nodes) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *nodes) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/admin/nodes", Need: edge.NeedOperator,
+			Method: http.MethodGet, Path: edge.Root + "/admin/nodes", Need: edge.NeedOperator,
 			Summary: "The nodes of the cluster with their GPUs.",
-			Reply:   of[wire.Nodes](), Handle: g.listNodes,
+			Reply:   edge.Type[wire.Nodes](), Handle: g.listNodes,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/admin/nodes/{id}/drain", Need: edge.NeedOperator, Bare: true,
+			Method: http.MethodPost, Path: edge.Root + "/admin/nodes/{id}/drain", Need: edge.NeedOperator, Bare: true,
 			Summary: "Stop placing work on a node. Running executions finish, or are moved or ended by a deadline.",
-			Body:    of[wire.NewDrain](), Reply: of[wire.Node](), Handle: g.drainNode,
+			Body:    edge.Type[wire.NewDrain](), Reply: edge.Type[wire.Node](), Handle: g.drainNode,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/admin/nodes/{id}/undrain", Need: edge.NeedOperator,
+			Method: http.MethodPost, Path: edge.Root + "/admin/nodes/{id}/undrain", Need: edge.NeedOperator,
 			Summary: "Resume placing work on a node.",
-			Reply:   of[wire.Node](), Handle: g.undrainNode,
+			Reply:   edge.Type[wire.Node](), Handle: g.undrainNode,
 		},
 		{
-			Method: http.MethodDelete, Path: root + "/admin/nodes/{id}", Need: edge.NeedOperator,
+			Method: http.MethodDelete, Path: edge.Root + "/admin/nodes/{id}", Need: edge.NeedOperator,
 			Summary: "Remove an idle node permanently. Refused if that would cost the quorum or the only copy of a blob.",
-			Query:   of[wire.RemovalQuery](), Reply: of[wire.Message](), Handle: g.removeNode,
+			Query:   edge.Type[wire.RemovalQuery](), Reply: edge.Type[wire.Message](), Handle: g.removeNode,
 		},
 	}
 }
@@ -47,8 +48,8 @@ func (g *nodes) routes() []edge.Route {
 func (g *nodes) listNodes(r *edge.Request) (any, error) {
 	out := wire.Nodes{Nodes: []wire.Node{}}
 	var clocks map[compute.NodeID]time.Duration
-	if g.cfg.Clocks != nil {
-		clocks = g.cfg.Clocks(r.Ctx)
+	if g.Config.Clocks != nil {
+		clocks = g.Config.Clocks(r.Ctx)
 	}
 	for n := range r.View.Nodes() {
 		shown := nodeOf(r.View, r.View.Show(n))
@@ -84,7 +85,7 @@ func nodeOf(view *fsm.View, shown fsm.ShownNode) wire.Node {
 		Format: n.KnownFormat(), JoinedAt: n.JoinedAt, ChangedAt: n.ChangedAt,
 		VCPU: float64(n.VCPUMilli) / 1000, UsedVCPU: float64(n.UsedVCPUMilli) / 1000,
 		MemoryMiB: n.MemoryMiB, UsedMemory: n.UsedMemoryMiB,
-		LiveWork: shown.Live, Leaving: shown.Leaving, DrainBy: atOrNull(n.DrainBy), GPUs: make([]wire.GPU, len(n.GPUs)),
+		LiveWork: shown.Live, Leaving: shown.Leaving, DrainBy: wire.AtOrNull(n.DrainBy), GPUs: make([]wire.GPU, len(n.GPUs)),
 		Gaps: n.Gaps, InventoryAt: n.InventoryVersion, ScratchMiB: n.ScratchMiB,
 		Offers: offersOf(view, n.Offers), EngineFault: n.EngineFault,
 	}
@@ -94,21 +95,12 @@ func nodeOf(view *fsm.View, shown fsm.ShownNode) wire.Node {
 			PCIBus: g.PCIBus, MIG: g.MIG, Driver: g.Driver, Health: g.Health,
 			Simulated: g.Simulated, UsedMilli: g.UsedMilli, Island: g.Island,
 		}
-		out.GPUs[i].Capability, out.GPUs[i].BFloat16 = capabilityOf(&g)
+		out.GPUs[i].Capability, out.GPUs[i].BFloat16 = wire.CapabilityOf(&g)
 		if g.Parent != "" {
 			out.GPUs[i].Parent = &g.Parent
 		}
 	}
 	return out
-}
-
-// capabilityOf returns the compute capability of a GPU and whether it computes in
-// bfloat16, null where unknown.
-func capabilityOf(g *compute.GPU) (name *string, bfloat16 *bool) {
-	if g.Capability <= 0 {
-		return nil, nil
-	}
-	return new(g.CapabilityName()), new(g.BFloat16())
 }
 
 func (g *nodes) drainNode(r *edge.Request) (any, error) {
@@ -166,14 +158,14 @@ func (g *nodes) removeNode(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if g.cfg.CheckRemoval != nil {
-		if err := g.cfg.CheckRemoval(r.Ctx, id); err != nil {
+	if g.Config.CheckRemoval != nil {
+		if err := g.Config.CheckRemoval(r.Ctx, id); err != nil {
 			return nil, err
 		}
 	}
 	remove := fsm.RemoveNode{Op: g.Op(r), Actor: r.Caller.Actor, Node: id}
-	if g.cfg.CheckCopies != nil && !r.Query.(*wire.RemovalQuery).Force {
-		if remove.Beside, err = g.cfg.CheckCopies(r.Ctx, id); err != nil {
+	if g.Config.CheckCopies != nil && !r.Query.(*wire.RemovalQuery).Force {
+		if remove.Beside, err = g.Config.CheckCopies(r.Ctx, id); err != nil {
 			return nil, err
 		}
 		if r.View.Allows(remove) != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -13,7 +13,7 @@ import (
 func TestRemovalThatCostsTheQuorumIsRefused(t *testing.T) {
 	var refusal, copies error
 	var beside []compute.NodeID
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *handler.Config) {
 		c.CheckCopies = func(context.Context, compute.NodeID) ([]compute.NodeID, error) { return beside, copies }
 		c.CheckRemoval = func(_ context.Context, id compute.NodeID) error {
 			if id != nodeID(3) {

@@ -99,7 +99,7 @@ func operation(rt *edge.Route, schemas wire.Schemas) object {
 // bodyOf describes the body of a route, with an example.
 func bodyOf(rt *edge.Route, schemas wire.Schemas) object {
 	out := object{"schema": schemas.SchemaOf(bodyType(rt.Body))}
-	if example, ok := examples()[rt.Method+" "+strings.TrimPrefix(rt.Path, root)]; ok {
+	if example, ok := examples()[rt.Method+" "+strings.TrimPrefix(rt.Path, edge.Root)]; ok {
 		out["example"] = json.RawMessage(example)
 	}
 	return out
@@ -124,7 +124,7 @@ func tagOf(rt *edge.Route) string {
 	if rt.Tag != "" {
 		return rt.Tag
 	}
-	path := strings.TrimPrefix(strings.TrimPrefix(rt.Path, root), "/admin")
+	path := strings.TrimPrefix(strings.TrimPrefix(rt.Path, edge.Root), "/admin")
 	for _, of := range []struct{ prefix, tag string }{
 		{"/users", "Account"},
 		{"/orgs", "Organizations"},
@@ -153,7 +153,7 @@ func tagOf(rt *edge.Route) string {
 // operationID returns a unique name for a route.
 func operationID(rt *edge.Route) string {
 	clean := strings.NewReplacer("/", "_", "{", "", "}", "", "-", "_", ".", "_")
-	return strings.ToLower(rt.Method) + clean.Replace(strings.TrimPrefix(rt.Path, root))
+	return strings.ToLower(rt.Method) + clean.Replace(strings.TrimPrefix(rt.Path, edge.Root))
 }
 
 // bodyType returns the type of what fresh makes.

@@ -40,7 +40,7 @@ func addModels(paths map[string]object, schemas wire.Schemas) error {
 	for name, schema := range described.Schemas {
 		schemas[name] = schema
 	}
-	for _, at := range []struct{ root, id string }{{edge.ModelRoot, "openai"}, {root + "/serverless", "serverless"}} {
+	for _, at := range []struct{ root, id string }{{edge.ModelRoot, "openai"}, {edge.Root + "/serverless", "serverless"}} {
 		for i := range described.Operations {
 			op := &described.Operations[i]
 			if paths[at.root+op.Path] == nil {

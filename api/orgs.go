@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -13,60 +14,61 @@ import (
 
 // orgs serves Organizations, and the caller's status and quotas.
 type orgs struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *orgs) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *orgs) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/orgs", Tag: "Organizations", Need: edge.NeedUser,
+			Method: http.MethodGet, Path: edge.Root + "/orgs", Tag: "Organizations", Need: edge.NeedUser,
 			Summary: "The organizations of the caller.",
-			Reply:   of[[]wire.Org](), Handle: g.listOrgs,
+			Reply:   edge.Type[[]wire.Org](), Handle: g.listOrgs,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/orgs", Tag: "Organizations", Need: edge.NeedUser,
+			Method: http.MethodPost, Path: edge.Root + "/orgs", Tag: "Organizations", Need: edge.NeedUser,
 			Summary: "Make an organization, whose owner the caller is. It has no credits at first.",
-			Body:    of[wire.NewOrg](), Reply: of[wire.Org](), Handle: g.createOrg,
+			Body:    edge.Type[wire.NewOrg](), Reply: edge.Type[wire.Org](), Handle: g.createOrg,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/orgs/{slug}", Tag: "Organizations", Need: edge.NeedOrg,
+			Method: http.MethodGet, Path: edge.Root + "/orgs/{slug}", Tag: "Organizations", Need: edge.NeedOrg,
 			Summary: "An organization of the caller.",
-			Reply:   of[wire.Org](), Handle: g.org,
+			Reply:   edge.Type[wire.Org](), Handle: g.org,
 		},
 		{
-			Method: http.MethodPatch, Path: root + "/orgs/{slug}", Tag: "Organizations", Need: edge.NeedOrg,
+			Method: http.MethodPatch, Path: edge.Root + "/orgs/{slug}", Tag: "Organizations", Need: edge.NeedOrg,
 			Role: compute.RoleFor(compute.ActRename),
 			Summary: "Change the name or billing address of an organization, or, as an owner, its slug. " +
 				"The old slug is free from then on.",
-			Body: of[wire.OrgChange](), Reply: of[wire.Org](), Handle: g.changeOrg,
+			Body: edge.Type[wire.OrgChange](), Reply: edge.Type[wire.Org](), Handle: g.changeOrg,
 		},
 		{
-			Method: http.MethodDelete, Path: root + "/orgs/{slug}", Tag: "Organizations", Need: edge.NeedOrg,
+			Method: http.MethodDelete, Path: edge.Root + "/orgs/{slug}", Tag: "Organizations", Need: edge.NeedOrg,
 			Role: compute.RoleFor(compute.ActDelete),
 			Summary: "Delete an organization that has no live executions, with its memberships, keys, invites and secrets. " +
 				"Its ledger and history stay on record, and its credits are lost.",
-			Reply: of[wire.Message](), Handle: g.deleteOrg,
+			Reply: edge.Type[wire.Message](), Handle: g.deleteOrg,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/orgs/{slug}/default", Tag: "Organizations", Need: edge.NeedOrg,
+			Method: http.MethodPost, Path: edge.Root + "/orgs/{slug}/default", Tag: "Organizations", Need: edge.NeedOrg,
 			Summary: "Make an organization the caller's default one, in which requests without X-Org-Slug act.",
-			Reply:   of[wire.Org](), Handle: g.setDefault,
+			Reply:   edge.Type[wire.Org](), Handle: g.setDefault,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/user/status", Tag: "Account", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/user/status", Tag: "Account", Need: edge.NeedCaller,
 			Summary: "The caller and the available credits.",
-			Reply:   of[wire.UserStatus](), Handle: g.userStatus,
+			Reply:   edge.Type[wire.UserStatus](), Handle: g.userStatus,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/user/quotas", Tag: "User Quotas", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/user/quotas", Tag: "User Quotas", Need: edge.NeedCaller,
 			Summary: "The organization's limits and usage.",
-			Reply:   of[wire.Quotas](), Handle: g.quotas,
+			Reply:   edge.Type[wire.Quotas](), Handle: g.quotas,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/user/quotas/available-hardware", Tag: "User Quotas", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/user/quotas/available-hardware", Tag: "User Quotas",
+			Need:    edge.NeedCaller,
 			Summary: "The hardware profiles that the organization may use.",
-			Reply:   of[wire.AvailableHardware](), Handle: g.availableHardware,
+			Reply:   edge.Type[wire.AvailableHardware](), Handle: g.availableHardware,
 		},
 	}
 }
@@ -74,7 +76,7 @@ func (g *orgs) routes() []edge.Route {
 // orgOf returns an organization as a member sees it.
 func orgOf(org *compute.Org, m *compute.Membership) wire.Org {
 	return wire.Org{
-		ID: org.ID, Slug: org.Slug, Name: org.Name, BillingEmail: orNull(org.BillingEmail),
+		ID: org.ID, Slug: org.Slug, Name: org.Name, BillingEmail: wire.OrNull(org.BillingEmail),
 		Role: m.Role, IsDefault: m.Default, CreatedAt: org.CreatedAt,
 	}
 }
@@ -173,7 +175,7 @@ func (g *orgs) userStatus(r *edge.Request) (any, error) {
 		}
 	}
 	return wire.UserStatus{
-		UserID: user.ID, OrgID: org.ID, Email: user.Email, FullName: orNull(user.FullName),
+		UserID: user.ID, OrgID: org.ID, Email: user.Email, FullName: wire.OrNull(user.FullName),
 		CreatedAt: user.CreatedAt, IsActive: user.Active, ActiveKeys: active,
 		CreditBalance: r.View.Account(org.ID).Available(), Status: "authenticated",
 	}, nil

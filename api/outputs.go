@@ -14,16 +14,16 @@ type outputs struct {
 	executions
 }
 
-// routes returns the routes of the group.
-func (g *outputs) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *outputs) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: streamRoot + "/stream/{id}", Tag: "Streaming Execution", Need: edge.NeedStream,
+			Method: http.MethodGet, Path: edge.StreamRoot + "/stream/{id}", Tag: "Streaming Execution", Need: edge.NeedStream,
 			Summary: "The output as server-sent events, from its beginning or after Last-Event-ID.",
 			Accepts: []string{edge.EventStream}, Handle: g.streamOutput,
 		},
 		{
-			Method: http.MethodPost, Path: streamRoot + "/stream/{id}", Tag: "Streaming Execution", Need: edge.NeedStream,
+			Method: http.MethodPost, Path: edge.StreamRoot + "/stream/{id}", Tag: "Streaming Execution", Need: edge.NeedStream,
 			Summary: "The same as GET.",
 			Accepts: []string{edge.EventStream}, Handle: g.streamOutput,
 		},
@@ -32,8 +32,8 @@ func (g *outputs) routes() []edge.Route {
 
 // streamURL returns the URL of an execution's output, which needs no other
 // credential.
-func (c *core) streamURL(base string, id compute.ExecutionID) string {
-	return base + streamRoot + "/stream/" + id.String() + "?token=" + c.Credentials.StreamToken(id)
+func (g *executions) streamURL(base string, id compute.ExecutionID) string {
+	return base + edge.StreamRoot + "/stream/" + id.String() + "?token=" + g.Credentials.StreamToken(id)
 }
 
 // streamOutput answers with the output of an execution as it is written.
@@ -52,9 +52,9 @@ func (g *outputs) streamOutput(r *edge.Request) (any, error) {
 	}
 	return edge.Events(func(ctx context.Context, w *edge.EventWriter) {
 		defer release()
-		out := &stream{core: g.core, id: e.ID, after: after, w: w}
+		out := &stream{of: &g.executions, id: e.ID, after: after, w: w}
 		if err := out.serve(ctx, e); err != nil {
-			r.Log(g.log).Debug("stream ended early", "execution", e.ID, "err", err)
+			r.Log(g.Log).Debug("stream ended early", "execution", e.ID, "err", err)
 		}
 	}), nil
 }
@@ -63,7 +63,7 @@ func (g *outputs) streamOutput(r *edge.Request) (any, error) {
 // credential of its organization.
 func (g *outputs) findStream(r *edge.Request) (*compute.Execution, error) {
 	if r.Caller.User != nil {
-		return g.find(r)
+		return g.Find(r)
 	}
 	id, err := compute.ParseExecutionID(r.Params["id"])
 	if err != nil {

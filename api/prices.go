@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -12,37 +13,37 @@ import (
 
 // prices serves the price list and the billing mode, to operators.
 type prices struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *prices) routes() []edge.Route {
-	const list, mode = root + "/admin/prices", root + "/admin/billing/mode"
+// Routes returns the routes of the group.
+func (g *prices) Routes() []edge.Route {
+	const list, mode = edge.Root + "/admin/prices", edge.Root + "/admin/billing/mode"
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: list, Need: edge.NeedOperator,
 			Summary: "The price of every GPU type and of a vCPU, and where it comes from.",
-			Reply:   of[wire.PriceList](), Handle: g.list,
+			Reply:   edge.Type[wire.PriceList](), Handle: g.list,
 		},
 		{
 			Method: http.MethodPut, Path: list + "/{resource}", Need: edge.NeedOperator,
 			Summary: "Set the price of a GPU type, or of a vCPU with cpu. Work submitted before keeps its price.",
-			Body:    of[wire.NewPrice](), Reply: of[wire.ListedPrice](), Handle: g.set,
+			Body:    edge.Type[wire.NewPrice](), Reply: edge.Type[wire.ListedPrice](), Handle: g.set,
 		},
 		{
 			Method: http.MethodDelete, Path: list + "/{resource}", Need: edge.NeedOperator,
 			Summary: "Withdraw a price that was set: the built-in price counts again, or the default of the type.",
-			Reply:   of[wire.Message](), Handle: g.remove,
+			Reply:   edge.Type[wire.Message](), Handle: g.remove,
 		},
 		{
 			Method: http.MethodGet, Path: mode, Need: edge.NeedOperator,
 			Summary: "Whether credits are enforced.",
-			Reply:   of[wire.BillingMode](), Handle: g.mode,
+			Reply:   edge.Type[wire.BillingMode](), Handle: g.mode,
 		},
 		{
 			Method: http.MethodPut, Path: mode, Need: edge.NeedOperator,
 			Summary: "Turn the enforcement of credits on or off. Running work is stopped only when its hold runs out.",
-			Body:    of[wire.BillingMode](), Reply: of[wire.BillingMode](), Handle: g.setMode,
+			Body:    edge.Type[wire.BillingMode](), Reply: edge.Type[wire.BillingMode](), Handle: g.setMode,
 		},
 	}
 }

@@ -10,37 +10,38 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 )
 
 // probes serves health, metrics and the OpenAPI document of this node.
 type probes struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *probes) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *probes) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/health/ping", Local: true,
-			Summary: "Whether the node answers.", Reply: of[wire.Ping](), Handle: g.ping,
+			Method: http.MethodGet, Path: edge.Root + "/health/ping", Local: true,
+			Summary: "Whether the node answers.", Reply: edge.Type[wire.Ping](), Handle: g.ping,
 		},
 		{
 			Method: http.MethodGet, Path: "/livez", Local: true,
-			Summary: "Whether the process lives.", Reply: of[wire.Ping](), Handle: g.ping,
+			Summary: "Whether the process lives.", Reply: edge.Type[wire.Ping](), Handle: g.ping,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/health/version", Local: true,
-			Summary: "The version of the node.", Reply: of[wire.Version](), Handle: g.version,
+			Method: http.MethodGet, Path: edge.Root + "/health/version", Local: true,
+			Summary: "The version of the node.", Reply: edge.Type[wire.Version](), Handle: g.version,
 		},
 		{
 			Method: http.MethodGet, Path: "/readyz", Local: true,
-			Summary: "Whether the node can serve: 503 when not.", Reply: of[wire.Health](), Handle: g.ready,
+			Summary: "Whether the node can serve: 503 when not.", Reply: edge.Type[wire.Health](), Handle: g.ready,
 		},
 		{
 			Method: http.MethodGet, Path: "/healthz", Local: true,
-			Summary: "The health of the node, always 200.", Reply: of[wire.Health](), Handle: g.health,
+			Summary: "The health of the node, always 200.", Reply: edge.Type[wire.Health](), Handle: g.health,
 		},
 		{
 			Method: http.MethodGet, Path: "/metrics", Need: edge.NeedScraper, Local: true,
@@ -49,11 +50,7 @@ func (g *probes) routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: "/metrics/targets", Need: edge.NeedScraper,
 			Summary: "Every node, for Prometheus' HTTP service discovery.",
-			Reply:   of[[]wire.Target](), Handle: g.targets,
-		},
-		{
-			Method: http.MethodGet, Path: "/openapi.json", Local: true,
-			Summary: "This API as OpenAPI 3.1.", Accepts: []string{"application/json"}, Handle: g.document,
+			Reply:   edge.Type[[]wire.Target](), Handle: g.targets,
 		},
 	}
 }
@@ -61,7 +58,7 @@ func (g *probes) routes() []edge.Route {
 func (g *probes) ping(*edge.Request) (any, error) { return wire.Ping{Status: "ok"}, nil }
 
 func (g *probes) version(*edge.Request) (any, error) {
-	return wire.Version{Version: g.cfg.Version, Build: g.cfg.Build}, nil
+	return wire.Version{Version: g.Config.Version, Build: g.Config.Build}, nil
 }
 
 // health answers the health of the node.
@@ -75,7 +72,7 @@ func (g *probes) condition() wire.Health {
 	now := g.QueryMeta()
 	h := wire.Health{
 		Status: "ok", KnownLeader: now.KnownLeader, LastContactMS: now.LastContact,
-		Index: now.Index, Version: g.cfg.Version,
+		Index: now.Index, Version: g.Config.Version,
 	}
 	switch {
 	case g.Draining():
@@ -84,8 +81,8 @@ func (g *probes) condition() wire.Health {
 		h.Status = "no leader is known"
 	case now.LastContact > edge.StaleMax.Milliseconds():
 		h.Status = "the leader was not heard for too long"
-	case g.cfg.Ready != nil:
-		if err := g.cfg.Ready(); err != nil {
+	case g.Config.Ready != nil:
+		if err := g.Config.Ready(); err != nil {
 			h.Status = compute.MessageOf(err)
 		}
 	}
@@ -104,13 +101,13 @@ func (g *probes) ready(*edge.Request) (any, error) {
 
 // scrape answers the metrics in the scraper's format.
 func (g *probes) scrape(r *edge.Request) (any, error) {
-	if g.cfg.Gatherer == nil {
+	if g.Config.Gatherer == nil {
 		return nil, edge.NotFound()
 	}
 	if err := g.AwaitTurn(r); err != nil {
 		return nil, err
 	}
-	families, err := g.cfg.Gatherer.Gather()
+	families, err := g.Config.Gatherer.Gather()
 	if err != nil && len(families) == 0 {
 		return nil, fmt.Errorf("gather metrics: %w", err)
 	}
@@ -134,7 +131,7 @@ func (g *probes) scrape(r *edge.Request) (any, error) {
 // targets answers every node with metrics. Nodes that are down are included, so
 // that their failed scrapes are seen.
 func (g *probes) targets(*edge.Request) (any, error) {
-	view, _, _ := g.cfg.Reader.Stale()
+	view, _, _ := g.Config.Reader.Stale()
 	out := []wire.Target{}
 	for n := range view.Nodes() {
 		u, err := url.Parse(n.Metrics)
@@ -150,9 +147,4 @@ func (g *probes) targets(*edge.Request) (any, error) {
 		})
 	}
 	return out, nil
-}
-
-// document answers the API as OpenAPI.
-func (g *probes) document(*edge.Request) (any, error) {
-	return edge.Text{ContentType: "application/json", Body: g.openapi, Shared: true}, nil
 }

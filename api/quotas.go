@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -11,21 +12,21 @@ import (
 
 // limits serves quotas, to operators.
 type limits struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *limits) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *limits) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/admin/quotas", Need: edge.NeedOperator,
+			Method: http.MethodGet, Path: edge.Root + "/admin/quotas", Need: edge.NeedOperator,
 			Summary: "The limits and usage of an organization, its API keys and its tags.",
-			Query:   of[wire.QuotaQuery](), Reply: of[wire.OrgQuotas](), Handle: g.orgQuotas,
+			Query:   edge.Type[wire.QuotaQuery](), Reply: edge.Type[wire.OrgQuotas](), Handle: g.orgQuotas,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/admin/quotas", Need: edge.NeedOperator,
+			Method: http.MethodPost, Path: edge.Root + "/admin/quotas", Need: edge.NeedOperator,
 			Summary: "Replace the limits of an organization, an API key or a tag. All zero removes them.",
-			Body:    of[wire.NewQuota](), Reply: of[wire.OrgQuotas](), Handle: g.setQuota,
+			Body:    edge.Type[wire.NewQuota](), Reply: edge.Type[wire.OrgQuotas](), Handle: g.setQuota,
 		},
 	}
 }
@@ -95,18 +96,9 @@ func fairShareOf(view *fsm.View, org compute.OrgID) wire.FairShare {
 	}
 }
 
-// findOrg returns the organization with a slug that an operator names.
-func findOrg(view *fsm.View, slug string) (*compute.Org, error) {
-	org, ok := view.OrgBySlug(slug)
-	if !ok {
-		return nil, compute.Errorf(compute.CodeInvalid, "There is no organization %q.", slug).Named("unknown_org")
-	}
-	return org, nil
-}
-
 // orgQuotas answers what an organization is granted.
 func (g *limits) orgQuotas(r *edge.Request) (any, error) {
-	org, err := findOrg(r.View, r.Query.(*wire.QuotaQuery).Org)
+	org, err := handler.FindOrg(r.View, r.Query.(*wire.QuotaQuery).Org)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +110,7 @@ func (g *limits) orgQuotas(r *edge.Request) (any, error) {
 // setQuota replaces what an organization, a key or a tag is granted.
 func (g *limits) setQuota(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewQuota)
-	org, err := findOrg(r.View, in.Org)
+	org, err := handler.FindOrg(r.View, in.Org)
 	if err != nil {
 		return nil, err
 	}

@@ -5,47 +5,48 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 )
 
 // raft serves the Raft configuration, snapshots and replicas, to operators.
 type raft struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *raft) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *raft) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/admin/raft/peers", Need: edge.NeedOperator,
+			Method: http.MethodGet, Path: edge.Root + "/admin/raft/peers", Need: edge.NeedOperator,
 			Summary: "The members of the Raft configuration.",
-			Reply:   of[wire.Peers](), Handle: g.listPeers,
+			Reply:   edge.Type[wire.Peers](), Handle: g.listPeers,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/admin/raft/snapshot", Need: edge.NeedOperator,
+			Method: http.MethodGet, Path: edge.Root + "/admin/raft/snapshot", Need: edge.NeedOperator,
 			Summary: "A backup of the state: all that was acknowledged before the request. berth admin snapshot reads it.",
 			Accepts: []string{edge.OctetStream}, Handle: g.saveSnapshot,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/admin/raft/transfer", Need: edge.NeedOperator, Bare: true,
+			Method: http.MethodPost, Path: edge.Root + "/admin/raft/transfer", Need: edge.NeedOperator, Bare: true,
 			Summary: "Transfer leadership to another server. A leader does this once in the life of its process.",
-			Body:    of[wire.NewTransfer](), Reply: of[wire.Transfer](), Handle: g.transfer,
+			Body:    edge.Type[wire.NewTransfer](), Reply: edge.Type[wire.Transfer](), Handle: g.transfer,
 		},
 		{
-			Method: http.MethodGet, Path: root + "/admin/state", Need: edge.NeedOperator,
+			Method: http.MethodGet, Path: edge.Root + "/admin/state", Need: edge.NeedOperator,
 			Summary: "The index, hash and totals of this node's replica.",
-			Query:   of[wire.StateQuery](), Reply: of[wire.State](), Handle: g.replicaState,
+			Query:   edge.Type[wire.StateQuery](), Reply: edge.Type[wire.State](), Handle: g.replicaState,
 		},
 	}
 }
 
 // listPeers answers the Raft configuration.
 func (g *raft) listPeers(r *edge.Request) (any, error) {
-	if g.cfg.Peers == nil {
+	if g.Config.Peers == nil {
 		return nil, compute.Errorf(compute.CodeUnavailable, "This node does not know the Raft configuration.")
 	}
-	peers, err := g.cfg.Peers(r.Ctx)
+	peers, err := g.Config.Peers(r.Ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -65,14 +66,14 @@ func (g *raft) saveSnapshot(r *edge.Request) (any, error) {
 	view := r.View
 	return edge.Download(func(w io.Writer) error {
 		defer release()
-		return view.WriteBackup(w, g.cfg.Version, compute.InstantOf(g.Now()))
+		return view.WriteBackup(w, g.Config.Version, compute.InstantOf(g.Now()))
 	}), nil
 }
 
 // transfer hands leadership to another server.
 func (g *raft) transfer(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewTransfer)
-	if g.cfg.Transfer == nil {
+	if g.Config.Transfer == nil {
 		return nil, compute.Errorf(compute.CodeUnavailable, "This node cannot have another server lead.")
 	}
 	var to compute.NodeID
@@ -86,7 +87,7 @@ func (g *raft) transfer(r *edge.Request) (any, error) {
 	if err := g.Record(r, "leader.transfer", in.To); err != nil {
 		return nil, err
 	}
-	leader, err := g.cfg.Transfer(r.Ctx, to)
+	leader, err := g.Config.Transfer(r.Ctx, to)
 	if err != nil {
 		return nil, err
 	}

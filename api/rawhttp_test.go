@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 )
 
 // wireAnswers sends text over a TCP connection, then its end. It returns the final
@@ -226,7 +226,7 @@ func rawBodies() []rawRequest {
 // panic, and the next client is served.
 func TestRawRequests(t *testing.T) {
 	var log lockedBuffer
-	w := newWorld(t, func(c *api.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	w := newWorld(t, func(c *handler.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	_, worker := w.newWorker()
 	w.listen()
 	worker.listen()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -18,22 +19,22 @@ import (
 
 // decisions serves replays and what-if questions, to operators.
 type decisions struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *decisions) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *decisions) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/admin/replay", Need: edge.NeedOperator,
+			Method: http.MethodGet, Path: edge.Root + "/admin/replay", Need: edge.NeedOperator,
 			Summary: "Recompute the scheduler's plan in a Raft entry from the state of that time.",
-			Query:   of[wire.ReplayQuery](), Reply: of[wire.Replay](), Handle: g.replay,
+			Query:   edge.Type[wire.ReplayQuery](), Reply: edge.Type[wire.Replay](), Handle: g.replay,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/admin/whatif", Need: edge.NeedOperator,
+			Method: http.MethodPost, Path: edge.Root + "/admin/whatif", Need: edge.NeedOperator,
 			Summary: "Show what the scheduler would do with the queue if nodes were added, removed or drained. " +
 				"It changes nothing.",
-			Body: of[wire.WhatIf](), Reply: of[wire.WhatIfAnswer](), Handle: g.whatIf,
+			Body: edge.Type[wire.WhatIf](), Reply: edge.Type[wire.WhatIfAnswer](), Handle: g.whatIf,
 		},
 	}
 }
@@ -75,13 +76,13 @@ func tooLong(err error) error {
 
 // replay answers the plans of one entry, computed again.
 func (g *decisions) replay(r *edge.Request) (any, error) {
-	if g.cfg.Replay == nil {
+	if g.Config.Replay == nil {
 		return nil, errNoHistory()
 	}
 	q := r.Query.(*wire.ReplayQuery)
 	ctx, cancel := context.WithTimeout(r.Held(), historyTimeout)
 	defer cancel()
-	again, err := g.cfg.Replay(ctx, q.Index, q.Top)
+	again, err := g.Config.Replay(ctx, q.Index, q.Top)
 	if err != nil {
 		return nil, tooLong(err)
 	}
@@ -102,17 +103,17 @@ func (g *decisions) replay(r *edge.Request) (any, error) {
 
 func decisionOf(view *fsm.View, d *compute.Decision) wire.Decision {
 	out := wire.Decision{
-		ExecutionID: d.Execution, GPUs: gpuIDs(d.GPUs), Reason: orNull(d.Reason.String()),
-		Best: []wire.NodeScore{}, Refused: wire.Counts{}, Applied: d.Applied, Skipped: orNull(d.Skipped),
+		ExecutionID: d.Execution, GPUs: gpuIDs(d.GPUs), Reason: wire.OrNull(d.Reason.String()),
+		Best: []wire.NodeScore{}, Refused: wire.Counts{}, Applied: d.Applied, Skipped: wire.OrNull(d.Skipped),
 	}
 	if !d.Node.IsZero() {
-		out.Node, out.Score = orNull(nodeName(view, d.Node)), &d.Choice.Score
+		out.Node, out.Score = wire.OrNull(handler.NodeName(view, d.Node)), &d.Choice.Score
 	}
 	if !d.Choice.RunnerUp.IsZero() {
-		out.RunnerUp, out.RunnerUpScore = orNull(nodeName(view, d.Choice.RunnerUp)), &d.Choice.RunnerUpScore
+		out.RunnerUp, out.RunnerUpScore = wire.OrNull(handler.NodeName(view, d.Choice.RunnerUp)), &d.Choice.RunnerUpScore
 	}
 	for _, n := range d.Best {
-		out.Best = append(out.Best, wire.NodeScore{Node: nodeName(view, n.Node), Score: n.Score})
+		out.Best = append(out.Best, wire.NodeScore{Node: handler.NodeName(view, n.Node), Score: n.Score})
 	}
 	for _, refused := range d.Refused {
 		out.Refused[refused.Reason.String()] = refused.Nodes
@@ -131,7 +132,7 @@ func gpuIDs(shares []compute.GPUShare) []compute.GPUID {
 // whatIf answers what the scheduler would do on other nodes. It changes
 // nothing.
 func (g *decisions) whatIf(r *edge.Request) (any, error) {
-	if g.cfg.WhatIf == nil {
+	if g.Config.WhatIf == nil {
 		return nil, errNoHistory()
 	}
 	in := r.Body.(*wire.WhatIf)
@@ -139,7 +140,7 @@ func (g *decisions) whatIf(r *edge.Request) (any, error) {
 	var only compute.ExecutionID
 	ctx, cancel := context.WithTimeout(r.Held(), historyTimeout)
 	defer cancel()
-	found, view, err := g.cfg.WhatIf(ctx, r.View, in.Index, func(view *fsm.View) (_ compute.WhatIf, err error) {
+	found, view, err := g.Config.WhatIf(ctx, r.View, in.Index, func(view *fsm.View) (_ compute.WhatIf, err error) {
 		change, only, err = questionOf(view, in)
 		return change, err
 	})
@@ -186,7 +187,7 @@ func whatIfAnswer(view *fsm.View, found compute.Forecast, change compute.WhatIf,
 		if !asked(a.Execution) || len(out.Started) == maxListed {
 			continue
 		}
-		name := nodeName(view, a.Node)
+		name := handler.NodeName(view, a.Node)
 		if i := slices.IndexFunc(change.Add, func(n compute.Node) bool { return n.ID == a.Node }); i >= 0 {
 			name = change.Add[i].Name
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -22,7 +22,7 @@ func TestReplayTakesItsTime(t *testing.T) {
 		left = append(left, time.Until(end))
 		return context.DeadlineExceeded
 	}
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *handler.Config) {
 		c.Replay = func(ctx context.Context, _ uint64, _ int) ([]compute.Replay, error) { return nil, ask(ctx) }
 		c.WhatIf = func(ctx context.Context, _ *fsm.View, _ uint64, _ func(*fsm.View) (compute.WhatIf, error),
 		) (compute.Forecast, *fsm.View, error) {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -14,21 +15,21 @@ const rotateBytes = 64 << 10
 
 // rotations serves the rotation of data keys, to operators.
 type rotations struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *rotations) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *rotations) Routes() []edge.Route {
 	return []edge.Route{{
-		Method: http.MethodPost, Path: root + "/admin/secrets/rotate-master", Need: edge.NeedOperator,
+		Method: http.MethodPost, Path: edge.Root + "/admin/secrets/rotate-master", Need: edge.NeedOperator,
 		Summary: "Have a new master key seal on all servers, seal again what the old one sealed, and drop that. " +
 			"Nothing stops meanwhile. All servers have to answer.",
-		Reply: of[wire.RotatedMaster](), Handle: g.rotateMaster,
+		Reply: edge.Type[wire.RotatedMaster](), Handle: g.rotateMaster,
 	}, {
-		Method: http.MethodPost, Path: root + "/admin/secrets/rotate", Need: edge.NeedOperator,
+		Method: http.MethodPost, Path: edge.Root + "/admin/secrets/rotate", Need: edge.NeedOperator,
 		Summary: "Give an organization a new data key, seal its secrets with it, and drop the keys before. " +
 			"Nothing stops meanwhile.",
-		Body: of[wire.RotateSecrets](), Reply: of[wire.RotatedSecrets](), Handle: g.rotate,
+		Body: edge.Type[wire.RotateSecrets](), Reply: edge.Type[wire.RotatedSecrets](), Handle: g.rotate,
 	}}
 }
 
@@ -38,7 +39,7 @@ func (g *rotations) rotate(r *edge.Request) (any, error) {
 	if err := r.View.AllowsAccounts(); err != nil {
 		return nil, err
 	}
-	org, err := findOrg(r.View, r.Body.(*wire.RotateSecrets).Org)
+	org, err := handler.FindOrg(r.View, r.Body.(*wire.RotateSecrets).Org)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func (g *rotations) rotate(r *edge.Request) (any, error) {
 	if key == nil {
 		return out, nil
 	}
-	next, err := g.cfg.Vault.RotateKey(key)
+	next, err := g.Config.Vault.RotateKey(key)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (g *rotations) rotate(r *edge.Request) (any, error) {
 	if out.Left > 0 {
 		return out, nil
 	}
-	retired, err := g.cfg.Vault.RetireKeys(key)
+	retired, err := g.Config.Vault.RetireKeys(key)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +142,7 @@ func (b *resealed) addVariables(view *fsm.View) error {
 			continue
 		}
 		v := *known
-		if err := b.cfg.Vault.Reseal(b.key, &v); err != nil {
+		if err := b.Config.Vault.Reseal(b.key, &v); err != nil {
 			return err
 		}
 		b.cmd.Variables = append(b.cmd.Variables, v)
@@ -155,9 +156,9 @@ func (b *resealed) addVariables(view *fsm.View) error {
 // addTexts seals the secrets of executions again.
 func (b *resealed) addTexts(view *fsm.View) error {
 	for _, text := range view.TextsBefore(b.cmd.Org, b.key.Number) {
-		sealed, err := b.cfg.Vault.ResealText(b.key, text.Sealed, text.Context)
+		sealed, err := b.Config.Vault.ResealText(b.key, text.Sealed, text.Context)
 		if err != nil { // It stays as it is, and the keys before stay for it.
-			b.log.Error("secret of an execution not sealed again: set it again",
+			b.Log.Error("secret of an execution not sealed again: set it again",
 				"org", b.cmd.Org, "detail", text.Context, "err", err)
 			continue
 		}
@@ -182,7 +183,7 @@ func (g *rotations) resealSigning(
 		if secret.Key >= key.Number {
 			continue
 		}
-		if err := g.cfg.Vault.ResealCallback(key, org, &secret); err != nil {
+		if err := g.Config.Vault.ResealCallback(key, org, &secret); err != nil {
 			return nil, err
 		}
 		sealed = append(sealed, secret)

@@ -1,28 +1,11 @@
 package api
 
 import (
-	"context"
-
 	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
 )
-
-// MasterKey rotates the master key on all servers. Each method fails if one of them does
-// not answer, and may be repeated.
-type MasterKey interface {
-	// Add gives all servers a further key. It returns how ciphertexts of the key that
-	// seals and of the further one begin.
-	Add(ctx context.Context) (now, next []byte, err error)
-	// Use has a key seal on all servers.
-	Use(ctx context.Context, prefix []byte) error
-	// Retire removes the keys that do not seal from all servers. It fails where another
-	// key seals than the one with the prefix.
-	Retire(ctx context.Context, prefix []byte) (servers int, err error)
-	// Reseal seals a value that is sealed for a context again, with the current key.
-	Reseal(sealed, context []byte) ([]byte, error)
-}
 
 // resealAtOnce is how many keys one command replaces.
 const resealAtOnce = 50
@@ -34,7 +17,7 @@ func (g *rotations) rotateMaster(r *edge.Request) (any, error) {
 	if err := r.View.AllowsAccounts(); err != nil {
 		return nil, err
 	}
-	if g.cfg.Master == nil {
+	if g.Config.Master == nil {
 		return nil, compute.Errorf(compute.CodeUnavailable, "This node has no master key: ask a server.")
 	}
 	if !r.Repeat { // A repeat goes on with the key that seals.
@@ -52,7 +35,7 @@ func (g *rotations) rotateMaster(r *edge.Request) (any, error) {
 		batch := keys[at:min(at+resealAtOnce, len(keys))]
 		for i := range batch {
 			var err error
-			if batch[i].Sealed, err = g.cfg.Master.Reseal(batch[i].Sealed, batch[i].Context()); err != nil {
+			if batch[i].Sealed, err = g.Config.Master.Reseal(batch[i].Sealed, batch[i].Context()); err != nil {
 				return nil, err
 			}
 		}
@@ -72,7 +55,7 @@ func (g *rotations) rotateMaster(r *edge.Request) (any, error) {
 		return out, nil
 	}
 	var err error
-	out.Servers, err = g.cfg.Master.Retire(r.Ctx, sealing[0])
+	out.Servers, err = g.Config.Master.Retire(r.Ctx, sealing[0])
 	return out, err
 }
 
@@ -91,7 +74,7 @@ func (g *rotations) newMasterKey(r *edge.Request) error {
 	if err := r.View.Allows(fsm.SealWith{Before: before}); err != nil {
 		return err // Before servers get a key that does not seal.
 	}
-	now, next, err := g.cfg.Master.Add(r.Ctx)
+	now, next, err := g.Config.Master.Add(r.Ctx)
 	if err != nil {
 		return err
 	}
@@ -99,7 +82,7 @@ func (g *rotations) newMasterKey(r *edge.Request) error {
 	if _, err := g.also(r, both); err != nil {
 		return err
 	}
-	if err := g.cfg.Master.Use(r.Ctx, next); err != nil {
+	if err := g.Config.Master.Use(r.Ctx, next); err != nil {
 		return err
 	}
 	_, err = g.ProposeAndSee(r, fsm.SealWith{

@@ -1,30 +1,24 @@
 package api
 
-import "berth/api/edge"
+import (
+	"berth/api/edge"
+	"berth/api/handler"
+)
 
 // Paths of the API.
 const (
-	root       = edge.Root
-	streamRoot = edge.StreamRoot
-
-	streaming = root + "/execution/streaming"
-	selecting = root + "/execution/gpu_selection"
-	serving   = root + "/execution/service"
-	imaging   = root + "/execution/image"
-	composing = root + "/execution/compose"
+	streaming = edge.Root + "/execution/streaming"
+	selecting = edge.Root + "/execution/gpu_selection"
+	serving   = edge.Root + "/execution/service"
+	imaging   = edge.Root + "/execution/image"
+	composing = edge.Root + "/execution/compose"
 )
 
-// of returns a constructor of T.
-func of[T any]() func() any { return func() any { return new(T) } }
-
-// A group is the handlers of one part of the specification.
-type group interface{ routes() []edge.Route }
-
-// groups returns all groups of routes.
-func groups(s *edge.Server, c *core) []group {
-	executions := executions{c}
+// groups returns all groups of routes that are handled in views of the state.
+func groups(s *edge.Server, c *handler.Core) []handler.Group {
+	executions := newExecutions(c)
 	signIn := &sessions{c, s.Stranger}
-	return []group{
+	return []handler.Group{
 		signIn, &signups{c, signIn}, &users{c}, &orgs{c}, &adminOrgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
 		&executions, &selections{executions}, &services{executions}, &deployments{services{executions}},
 		&models{deployments{services{executions}}}, &images{executions},
@@ -34,15 +28,6 @@ func groups(s *edge.Server, c *core) []group {
 		&billing{c}, &machines{c}, &prices{c}, &variables{c}, &invites{c}, &environments{c}, &callbackSecrets{c},
 		&budgets{c}, &audits{c}, &checkouts{c}, &rotations{c},
 		&joinTokens{c}, &nodes{c}, &limits{c}, &brakes{c}, &raft{c}, &decisions{c},
-		&probes{c}, &viewer{c},
+		&probes{c},
 	}
-}
-
-// table returns the routes of groups.
-func table(groups ...group) []edge.Route {
-	var all []edge.Route
-	for _, g := range groups {
-		all = append(all, g.routes()...)
-	}
-	return all
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -16,7 +17,7 @@ import (
 // many records at a time: while it does, its next one waits and uses no processor.
 func TestScansShareTheProcessors(t *testing.T) {
 	org := compute.OrgID{UUID: compute.UUID{1}}
-	g := &billing{&core{scans: loop.NewFairLimiter[compute.OrgID](2)}}
+	g := &billing{&handler.Core{Scans: loop.NewFairLimiter[compute.OrgID](2)}}
 	ask := func(ctx context.Context) (verified, listed error) {
 		r := &edge.Request{Ctx: ctx, View: fsm.New().View(), Query: &wire.HistoryQuery{Limit: 1}}
 		r.Caller.Actor.Org = org
@@ -31,11 +32,11 @@ func TestScansShareTheProcessors(t *testing.T) {
 		}
 		return verified, listed
 	}
-	done, err := g.scans.Take(t.Context(), org)
+	done, err := g.Scans.Take(t.Context(), org)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := g.scans.Take(t.Context(), compute.OrgID{})
+	other, err := g.Scans.Take(t.Context(), compute.OrgID{})
 	if err != nil {
 		t.Fatalf("another organization waits: %v", err)
 	}

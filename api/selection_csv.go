@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/csv"
 	"strconv"
-	"strings"
 
+	"berth/api/handler"
 	"berth/api/wire"
 )
 
@@ -32,13 +32,15 @@ func selectionCSV(s wire.Selection) ([]byte, error) {
 	for _, row := range s.Rows {
 		recommended := s.Recommendation != nil && *s.Recommendation == row.HardwareProfile
 		err := w.Write([]string{
-			row.GPUType, row.HardwareProfile, row.Status.String(), field(row.StatusDetails, plain), field(row.Node, safe),
-			field(row.Duration, number), field(row.Credits, stringer), row.CreditsSpent.String(), strconv.Itoa(len(row.Runs)),
-			field(row.Score, number), strconv.FormatBool(row.Pareto), strconv.FormatBool(recommended),
-			strconv.FormatBool(row.StoppedEarly), field(row.Predicted, number), field(row.ReturnCode, strconv.Itoa),
+			row.GPUType, row.HardwareProfile, row.Status.String(), field(row.StatusDetails, plain),
+			field(row.Node, handler.TableText), field(row.Duration, handler.TableNumber),
+			field(row.Credits, stringer), row.CreditsSpent.String(), strconv.Itoa(len(row.Runs)),
+			field(row.Score, handler.TableNumber), strconv.FormatBool(row.Pareto), strconv.FormatBool(recommended),
+			strconv.FormatBool(row.StoppedEarly), field(row.Predicted, handler.TableNumber), field(row.ReturnCode, strconv.Itoa),
 			field(row.GPUUtilPercent, strconv.Itoa), field(row.GPUMemoryMiB, integer), field(row.PeakMemoryMiB, integer),
-			field(row.PowerWatt, number), field(row.EnergyJoule, number), strconv.FormatBool(row.Simulated),
-			row.ExecutionID.String(), field(row.Detail, safe),
+			field(row.PowerWatt, handler.TableNumber), field(row.EnergyJoule, handler.TableNumber),
+			strconv.FormatBool(row.Simulated),
+			row.ExecutionID.String(), field(row.Detail, handler.TableText),
 		})
 		if err != nil {
 			return nil, err
@@ -58,16 +60,6 @@ func field[T any](value *T, format func(T) string) string {
 
 func plain(s string) string { return s }
 
-func number(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
-
 func integer(n int64) string { return strconv.FormatInt(n, 10) }
 
 func stringer[T interface{ String() string }](v T) string { return v.String() }
-
-// safe returns text that a spreadsheet does not take for a formula.
-func safe(s string) string {
-	if s != "" && strings.IndexByte("=+-@\t\r", s[0]) >= 0 {
-		return "'" + s
-	}
-	return s
-}

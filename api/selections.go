@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -20,29 +21,30 @@ type selections struct {
 	executions
 }
 
-// routes returns the routes of the group.
-func (g *selections) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *selections) Routes() []edge.Route {
 	return []edge.Route{
 		{
 			Method: http.MethodPost, Path: selecting + "/start", Tag: "GPU Selection Execution", Need: edge.NeedCaller,
 			Summary: "Execute the same code on every GPU type that fits, and recommend one. execution_type is not used.",
-			Large:   true, Body: of[wire.SelectionStart](), Reply: of[wire.SelectionStarted](), Handle: g.startSelection,
+			Large:   true, Body: edge.Type[wire.SelectionStart](), Reply: edge.Type[wire.SelectionStarted](),
+			Handle: g.startSelection,
 		},
 		{
 			Method: http.MethodGet, Path: selecting + "/{id}", Tag: "GPU Selection Execution", Need: edge.NeedCaller,
 			Summary: "The result of a GPU selection so far: a row per GPU type, the Pareto front, a recommendation.",
-			Query:   of[wire.SelectionQuery](), Reply: of[wire.Selection](), Handle: g.getSelection,
+			Query:   edge.Type[wire.SelectionQuery](), Reply: edge.Type[wire.Selection](), Handle: g.getSelection,
 			Accepts: []string{"text/csv", "image/svg+xml"}, // With ?format=.
 		},
 		{
 			Method: http.MethodGet, Path: selecting + "/{id}/status", Tag: "GPU Selection Execution", Need: edge.NeedCaller,
 			Summary: "The status of a GPU selection.",
-			Reply:   of[wire.ExecutionStatus](), Handle: g.selectionStatus,
+			Reply:   edge.Type[wire.ExecutionStatus](), Handle: g.selectionStatus,
 		},
 		{
 			Method: http.MethodPost, Path: selecting + "/abort/{id}", Tag: "GPU Selection Execution", Need: edge.NeedCaller,
 			Summary: "End a GPU selection with all its sub-executions at once.",
-			Reply:   of[wire.Stopped](), Handle: g.abortSelection,
+			Reply:   edge.Type[wire.Stopped](), Handle: g.abortSelection,
 		},
 	}
 }
@@ -100,7 +102,7 @@ func (g *selections) startSelection(r *edge.Request) (any, error) {
 
 // getSelection answers what a GPU selection found so far.
 func (g *selections) getSelection(r *edge.Request) (any, error) {
-	e, err := g.find(r, compute.KindSelection)
+	e, err := g.Find(r, compute.KindSelection)
 	if err != nil {
 		return nil, err
 	}
@@ -109,10 +111,10 @@ func (g *selections) getSelection(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	c := runsOf(r.View, e)
-	c.verdict = g.cfg.Judge(e.Selection.Objective, c.candidates)
+	c.verdict = g.Config.Judge(e.Selection.Objective, c.candidates)
 	switch query.Format {
 	case "svg":
-		image, err := g.cfg.Chart(e.Selection.Objective, c.candidates, c.verdict)
+		image, err := g.Config.Chart(e.Selection.Objective, c.candidates, c.verdict)
 		return edge.Text{ContentType: "image/svg+xml", Body: image}, err
 	case "csv":
 		table, err := selectionCSV(selectionOf(r.View, c))
@@ -145,11 +147,11 @@ func runsOf(view *fsm.View, parent *compute.Execution) *selectionRuns {
 func selectionOf(view *fsm.View, c *selectionRuns) wire.Selection {
 	e := c.parent
 	out := wire.Selection{
-		ExecutionID: e.ID, Status: e.Status, Parent: summaryOf(view, e),
+		ExecutionID: e.ID, Status: e.Status, Parent: handler.SummaryOf(view, e),
 		Objective: e.Selection.Objective, GPUTypes: e.Selection.GPUTypes,
 		Repeats: e.Selection.Runs(), EarlyStop: !e.Selection.Complete,
 		Pareto: []string{}, Rows: make([]wire.SelectionRow, len(c.runs)),
-		Reason: orNull(c.verdict.Reason), Confidence: c.verdict.Confidence,
+		Reason: wire.OrNull(c.verdict.Reason), Confidence: c.verdict.Confidence,
 	}
 	if out.GPUTypes == nil {
 		out.GPUTypes = []string{}
@@ -179,7 +181,7 @@ func selectionOf(view *fsm.View, c *selectionRuns) wire.Selection {
 
 // addResult adds the result of a GPU type to its row.
 func addResult(row *wire.SelectionRow, s compute.CandidateResult) {
-	row.Status, row.StatusDetails, row.Pareto = s.Status, orNull(s.Reason.String()), s.Pareto
+	row.Status, row.StatusDetails, row.Pareto = s.Status, wire.OrNull(s.Reason.String()), s.Pareto
 	if s.Completed == 0 {
 		return
 	}
@@ -210,7 +212,7 @@ func rowOf(view *fsm.View, runs []*compute.Execution) wire.SelectionRow {
 		row.CreditsSpent += e.Billed
 		row.Runs = append(row.Runs, runRow(view, e))
 		if e.Status == compute.StatusCancelled && e.Reason == compute.ReasonStoppedEarly {
-			row.StoppedEarly, row.Detail = true, orNull(e.Detail)
+			row.StoppedEarly, row.Detail = true, wire.OrNull(e.Detail)
 		}
 		if e.Predicted > 0 && e.Status.Terminal() {
 			predicted := seconds(e.Predicted)
@@ -243,8 +245,8 @@ func simulated(view *fsm.View, e *compute.Execution) bool {
 // runRow returns the row of one run.
 func runRow(view *fsm.View, e *compute.Execution) wire.SelectionRun {
 	run := wire.SelectionRun{
-		ExecutionID: e.ID, Status: e.Status, StatusDetails: orNull(e.Reason.String()), Detail: orNull(e.Detail),
-		Node: summaryOf(view, e).Metadata.Node,
+		ExecutionID: e.ID, Status: e.Status, StatusDetails: wire.OrNull(e.Reason.String()), Detail: wire.OrNull(e.Detail),
+		Node: handler.SummaryOf(view, e).Metadata.Node,
 	}
 	if !e.Status.Terminal() {
 		return run
@@ -350,9 +352,9 @@ func addExpected(row *wire.SelectionRow, e *compute.Execution, now time.Time) {
 
 // rowTail returns the end of an execution's output, nil if it cannot be read.
 func (g *selections) rowTail(ctx context.Context, e *compute.Execution) *string {
-	output, err := g.cfg.Logs.Tail(ctx, e.ID, rowTailBytes)
+	output, err := g.Config.Logs.Tail(ctx, e.ID, rowTailBytes)
 	if err != nil {
-		g.log.Debug("output not readable", "execution", e.ID, "err", err)
+		g.Log.Debug("output not readable", "execution", e.ID, "err", err)
 		return nil
 	}
 	tail := strings.ToValidUTF8(string(output.Combined), "\uFFFD")

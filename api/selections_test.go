@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -43,8 +43,8 @@ func TestSelection(t *testing.T) {
 	w.place(children[0], 2)
 	w.begun(children[0])
 	w.logs.write(children[0],
-		api.Line{Seq: 1, Stream: "stdout", Text: []byte("BERTH_PROGRESS 1/4")},
-		api.Line{Seq: 2, Stream: "stdout", Text: []byte("BERTH_PROGRESS 3/4")})
+		handler.Line{Seq: 1, Stream: "stdout", Text: []byte("BERTH_PROGRESS 1/4")},
+		handler.Line{Seq: 2, Stream: "stdout", Text: []byte("BERTH_PROGRESS 3/4")})
 	w.pass(15 * time.Second)
 	got := get()
 	if got.Status != compute.StatusRunning || len(got.Rows) != 2 || got.Recommendation != nil || got.Confidence != nil ||

@@ -1,11 +1,14 @@
 package api
 
 import (
+	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -17,34 +20,34 @@ type services struct {
 	executions
 }
 
-// routes returns the routes of the group.
-func (g *services) routes() []edge.Route {
-	const all, one = root + "/services", root + "/services/{id}"
+// Routes returns the routes of the group.
+func (g *services) Routes() []edge.Route {
+	const all, one = edge.Root + "/services", edge.Root + "/services/{id}"
 	return []edge.Route{
 		{
 			Method: http.MethodPost, Path: serving + "/start", Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "Start a service: a program that answers requests on a port, without a time limit. timeout is not used.",
-			Large:   true, Body: of[wire.ServiceStart](), Reply: of[wire.ServiceStarted](), Handle: g.startService,
+			Large:   true, Body: edge.Type[wire.ServiceStart](), Reply: edge.Type[wire.ServiceStarted](), Handle: g.startService,
 		},
 		{
 			Method: http.MethodGet, Path: all, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "The services that have not ended, the newest first.",
-			Query:   of[wire.PageQuery](), Reply: of[[]wire.Service](), Handle: g.listServices,
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[[]wire.Service](), Handle: g.listServices,
 		},
 		{
 			Method: http.MethodGet, Path: one, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "A service with its replicas.",
-			Reply:   of[wire.Service](), Handle: g.getService,
+			Reply:   edge.Type[wire.Service](), Handle: g.getService,
 		},
 		{
 			Method: http.MethodDelete, Path: one, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "End a service: its replicas get SIGTERM, and after the grace SIGKILL. Its record stays.",
-			Reply:   of[wire.Stopped](), Handle: g.deleteService,
+			Reply:   edge.Type[wire.Stopped](), Handle: g.deleteService,
 		},
 		{
 			Method: http.MethodPost, Path: one + "/scale", Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "Change how many replicas of a service run.",
-			Body:    of[wire.ServiceScale](), Reply: of[wire.Service](), Handle: g.scaleService,
+			Body:    edge.Type[wire.ServiceScale](), Reply: edge.Type[wire.Service](), Handle: g.scaleService,
 		},
 	}
 }
@@ -68,7 +71,7 @@ func (g *services) startService(r *edge.Request) (any, error) {
 	e.GPUTypes = in.Accepted()
 	e.Service = &compute.Service{
 		Replicas:     in.Replicas,
-		BackoffFirst: g.cfg.Backoff.First, BackoffMost: g.cfg.Backoff.Most, BackoffReset: g.cfg.Backoff.Reset,
+		BackoffFirst: g.Config.Backoff.First, BackoffMost: g.Config.Backoff.Most, BackoffReset: g.Config.Backoff.Reset,
 	}
 	if err := e.Service.Restart.UnmarshalText([]byte(in.Restart)); err != nil {
 		return nil, err
@@ -116,8 +119,8 @@ func (g *services) inImage(r *edge.Request, in *wire.ServiceStart, command *fsm.
 // serviceURL returns where a service is reached.
 func (g *services) serviceURL(r *edge.Request, id compute.ExecutionID) string {
 	base := r.Base
-	if g.cfg.ServicesURL != "" {
-		base = strings.TrimRight(g.cfg.ServicesURL, "/")
+	if g.Config.ServicesURL != "" {
+		base = strings.TrimRight(g.Config.ServicesURL, "/")
 	}
 	return base + edge.ServiceRoot + id.String() + "/"
 }
@@ -130,7 +133,7 @@ func (g *services) listServices(r *edge.Request) (any, error) {
 			all = append(all, e)
 		}
 	}
-	page, err := paged(r, all, newestFirst)
+	page, err := handler.Paged(r, all, newestFirst)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +146,7 @@ func (g *services) listServices(r *edge.Request) (any, error) {
 
 // getService answers one service.
 func (g *services) getService(r *edge.Request) (any, error) {
-	e, err := g.find(r, compute.KindService)
+	e, err := g.Find(r, compute.KindService)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +160,7 @@ func (g *services) deleteService(r *edge.Request) (any, error) {
 
 // scaleService changes how many replicas are wanted.
 func (g *services) scaleService(r *edge.Request) (any, error) {
-	e, err := g.find(r, compute.KindService)
+	e, err := g.Find(r, compute.KindService)
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +178,8 @@ func (g *services) scaleService(r *edge.Request) (any, error) {
 // serviceOf returns a service as sent to clients.
 func (g *services) serviceOf(r *edge.Request, view *fsm.View, e *compute.Execution) wire.Service {
 	out := wire.Service{
-		ExecutionID: e.ID, Name: orNull(e.Name), Status: e.Status, StatusDetails: orNull(e.Reason.String()),
-		Detail: orNull(e.Detail), URL: g.serviceURL(r, e.ID), HardwareProfile: e.Profile,
+		ExecutionID: e.ID, Name: wire.OrNull(e.Name), Status: e.Status, StatusDetails: wire.OrNull(e.Reason.String()),
+		Detail: wire.OrNull(e.Detail), URL: g.serviceURL(r, e.ID), HardwareProfile: e.Profile,
 		Port: e.Serving.Port, HealthPath: e.Serving.HealthPath, Restart: e.Service.Restart.String(),
 		Replicas: e.Service.Replicas, CreatedAt: e.CreatedAt, Billed: e.Billed, Rows: replicasOf(view, e),
 	}
@@ -200,13 +203,13 @@ func replicasOf(view *fsm.View, e *compute.Execution) []wire.ServiceReplica {
 			Number: slot.Number, ExecutionID: slot.Replica, Crashes: slot.Crashes, Restarts: slot.Restarts,
 		}
 		if !slot.Live && !slot.Done && !ends {
-			row.NextStart = atOrNull(slot.NextAt)
+			row.NextStart = wire.AtOrNull(slot.NextAt)
 		}
 		if c, ok := view.AnyExecution(slot.Replica); ok {
-			row.Status, row.StatusDetails, row.Detail = c.Status, orNull(c.Reason.String()), orNull(c.Detail)
-			row.Ready, row.ReadyAt = isServing(view, c), atOrNull(c.ReadyAt)
-			row.StartTime, row.CreditsEnd = atOrNull(c.StartedAt), atOrNull(c.CreditsEnd)
-			row.Node = summaryOf(view, c).Metadata.Node
+			row.Status, row.StatusDetails, row.Detail = c.Status, wire.OrNull(c.Reason.String()), wire.OrNull(c.Detail)
+			row.Ready, row.ReadyAt = isServing(view, c), wire.AtOrNull(c.ReadyAt)
+			row.StartTime, row.CreditsEnd = wire.AtOrNull(c.StartedAt), wire.AtOrNull(c.CreditsEnd)
+			row.Node = handler.SummaryOf(view, c).Metadata.Node
 		}
 		out = append(out, row)
 	}
@@ -223,10 +226,7 @@ func isServing(view *fsm.View, e *compute.Execution) bool {
 	return ok && n.State == compute.NodeUp
 }
 
-// secondsOfLimit returns a time limit in seconds, 0 for none.
-func secondsOfLimit(limit time.Duration) int {
-	if limit >= compute.Unlimited {
-		return 0
-	}
-	return int(limit / time.Second)
+// newestFirst returns the place of an execution behind those that were accepted after it.
+func newestFirst(e **compute.Execution) string {
+	return fmt.Sprintf("%020d %s", math.MaxUint64-(*e).SubmitIndex, (*e).ID)
 }

@@ -7,6 +7,7 @@ import (
 
 	"berth/api/auth"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -14,27 +15,27 @@ import (
 
 // sessions serves Authentication: sign-in, refresh and sign-out.
 type sessions struct {
-	*core
+	*handler.Core
 	stranger func(*edge.Request) error // Refuses a request without a good credential.
 }
 
-// routes returns the routes of the group.
-func (g *sessions) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *sessions) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodPost, Path: root + "/auth/login", Tag: "Authentication", Once: true,
+			Method: http.MethodPost, Path: edge.Root + "/auth/login", Tag: "Authentication", Once: true,
 			Summary: "Sign in with a password.",
-			Body:    of[wire.Login](), Reply: of[wire.Session](), Handle: g.login,
+			Body:    edge.Type[wire.Login](), Reply: edge.Type[wire.Session](), Handle: g.login,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/auth/refresh", Tag: "Authentication", Once: true,
+			Method: http.MethodPost, Path: edge.Root + "/auth/refresh", Tag: "Authentication", Once: true,
 			Summary: "Exchange a refresh token for a new pair. Reusing the old one after 30 s revokes the whole login.",
-			Body:    of[wire.RefreshBody](), Reply: of[wire.Session](), Handle: g.refresh,
+			Body:    edge.Type[wire.RefreshBody](), Reply: edge.Type[wire.Session](), Handle: g.refresh,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/auth/logout", Tag: "Authentication",
+			Method: http.MethodPost, Path: edge.Root + "/auth/logout", Tag: "Authentication",
 			Summary: "Revoke a refresh token and its family.",
-			Body:    of[wire.RefreshBody](), Reply: of[wire.Message](), Handle: g.logout,
+			Body:    edge.Type[wire.RefreshBody](), Reply: edge.Type[wire.Message](), Handle: g.logout,
 		},
 	}
 }
@@ -80,7 +81,7 @@ func (g *sessions) openSession(r *edge.Request, user *compute.User, checked comp
 	r.Caller.User = user
 	token := compute.RefreshToken{
 		Hash: hash, Family: g.NewUUID(), User: user.ID,
-		ExpiresAt: compute.InstantOf(g.Now().Add(g.cfg.RefreshTTL)),
+		ExpiresAt: compute.InstantOf(g.Now().Add(g.Config.RefreshTTL)),
 	}
 	op := g.Op(r)
 	result, err := g.ProposeAndSee(r, fsm.StoreRefresh{Op: op, Token: token, Password: checked})
@@ -88,7 +89,7 @@ func (g *sessions) openSession(r *edge.Request, user *compute.User, checked comp
 		return nil, err
 	}
 	if _, stored := r.View.Refresh(hash); result.Repeat && !stored {
-		return nil, errSecretGone("session", "")
+		return nil, handler.ErrSecretGone("session", "")
 	}
 	return g.session(r, user, token.Family, text)
 }
@@ -101,7 +102,7 @@ func (g *sessions) session(r *edge.Request, user *compute.User, family compute.U
 	}
 	return wire.Session{
 		AccessToken: access, RefreshToken: refresh, TokenType: "bearer",
-		ExpiresIn: int(g.cfg.AccessTTL / time.Second), UserID: user.ID, Email: user.Email, Temporary: user.Temporary,
+		ExpiresIn: int(g.Config.AccessTTL / time.Second), UserID: user.ID, Email: user.Email, Temporary: user.Temporary,
 	}, nil
 }
 
@@ -142,7 +143,7 @@ func (g *sessions) refresh(r *edge.Request) (any, error) {
 	case ok && successor.Revoked:
 		return nil, g.stranger(r)
 	case result.Repeat && (!ok || r.View.Now().Sub(successor.CreatedAt) > fsm.RefreshGrace):
-		return nil, errSecretGone("session", "")
+		return nil, handler.ErrSecretGone("session", "")
 	}
 	return g.session(r, user, token.Family, next)
 }

@@ -2,69 +2,48 @@ package api
 
 import (
 	"cmp"
-	"context"
 	"encoding/hex"
 	"net/http"
 	"strings"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
 )
 
-// Identities is an identity provider.
-type Identities interface {
-	Endpoints(ctx context.Context) (compute.IdentityProvider, error)
-	// Device starts the sign-in of a program without a browser.
-	Device(ctx context.Context) (compute.DeviceCode, error)
-	// Poll returns the person who has approved a device.
-	Poll(ctx context.Context, device string) (compute.Identity, error)
-	// Exchange returns the person who has signed in with a browser.
-	Exchange(ctx context.Context, code, verifier, redirectURL, nonce string) (compute.Identity, error)
-}
-
-// Accounts says how people get accounts by themselves.
-type Accounts struct {
-	SignUp     bool       // Anyone may make an account with a password.
-	Identities Identities // Nil without an identity provider.
-	// People of the identity provider without an account get one.
-	IdentitySignUp bool
-	// IdentityOrg is the slug of the organization that they join; "" for one of their own.
-	IdentityOrg string
-}
-
 // signups serves accounts that people make themselves, and sign-ins with an identity
 // provider.
 type signups struct {
-	*core
+	*handler.Core
 	sessions *sessions
 }
 
-// routes returns the routes of the group.
-func (g *signups) routes() []edge.Route {
-	const oidc = root + "/auth/oidc"
+// Routes returns the routes of the group.
+func (g *signups) Routes() []edge.Route {
+	const oidc = edge.Root + "/auth/oidc"
 	return []edge.Route{
 		{
-			Method: http.MethodPost, Path: root + "/auth/signup", Tag: "Authentication", Once: true,
+			Method: http.MethodPost, Path: edge.Root + "/auth/signup", Tag: "Authentication", Once: true,
 			Summary: "Make an account with an organization, and sign in. 403 unless the operator allows it.",
-			Body:    of[wire.SignUp](), Reply: of[wire.Session](), Handle: g.signUp,
+			Body:    edge.Type[wire.SignUp](), Reply: edge.Type[wire.Session](), Handle: g.signUp,
 		},
 		{
 			Method: http.MethodGet, Path: oidc, Tag: "Authentication", Need: edge.NeedNothing,
 			Summary: "The identity provider with which people sign in. 404 where there is none.",
-			Reply:   of[wire.IdentityProvider](), Handle: g.provider,
+			Reply:   edge.Type[wire.IdentityProvider](), Handle: g.provider,
 		},
 		{
 			Method: http.MethodPost, Path: oidc + "/device", Tag: "Authentication", Bare: true,
 			Summary: "Start the sign-in of a program without a browser (RFC 8628).",
-			Body:    of[wire.Nothing](), Reply: of[wire.DeviceCode](), Handle: g.device,
+			Body:    edge.Type[wire.Nothing](), Reply: edge.Type[wire.DeviceCode](), Handle: g.device,
 		},
 		{
 			Method: http.MethodPost, Path: oidc + "/token", Tag: "Authentication", Once: true,
 			Summary: "Sign in with a device code that was approved, or with the code that the provider gave a browser. " +
 				"400 authorization_pending until then.",
-			Body: of[wire.OIDCToken](), Reply: of[wire.Session](), Handle: g.token,
+			Body: edge.Type[wire.OIDCToken](), Reply: edge.Type[wire.Session](), Handle: g.token,
 		},
 	}
 }
@@ -84,7 +63,7 @@ func errNoIdentities() error {
 // signUp makes an account with a password and signs it in.
 func (g *signups) signUp(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.SignUp)
-	if !g.cfg.Accounts.SignUp {
+	if !g.Config.Accounts.SignUp {
 		return nil, errNoSignUp()
 	}
 	if err := g.Credentials.AllowLogin(in.Email, r.IP); err != nil {
@@ -168,10 +147,10 @@ func (g *signups) freeSlug(view *fsm.View, name string) string {
 
 // provider answers the identity provider.
 func (g *signups) provider(r *edge.Request) (any, error) {
-	if g.cfg.Accounts.Identities == nil {
+	if g.Config.Accounts.Identities == nil {
 		return nil, errNoIdentities()
 	}
-	p, err := g.cfg.Accounts.Identities.Endpoints(r.Ctx)
+	p, err := g.Config.Accounts.Identities.Endpoints(r.Ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -182,13 +161,13 @@ func (g *signups) provider(r *edge.Request) (any, error) {
 
 // device starts the sign-in of a program.
 func (g *signups) device(r *edge.Request) (any, error) {
-	if g.cfg.Accounts.Identities == nil {
+	if g.Config.Accounts.Identities == nil {
 		return nil, errNoIdentities()
 	}
 	if err := g.Credentials.AllowLogin("", r.IP); err != nil {
 		return nil, err
 	}
-	d, err := g.cfg.Accounts.Identities.Device(r.Ctx)
+	d, err := g.Config.Accounts.Identities.Device(r.Ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +179,7 @@ func (g *signups) device(r *edge.Request) (any, error) {
 
 // token signs in whom the identity provider names.
 func (g *signups) token(r *edge.Request) (any, error) {
-	if g.cfg.Accounts.Identities == nil {
+	if g.Config.Accounts.Identities == nil {
 		return nil, errNoIdentities()
 	}
 	if err := g.ReadView(r); err != nil {
@@ -213,9 +192,9 @@ func (g *signups) token(r *edge.Request) (any, error) {
 	var who compute.Identity
 	var err error
 	if in.Device != "" {
-		who, err = g.cfg.Accounts.Identities.Poll(r.Ctx, in.Device)
+		who, err = g.Config.Accounts.Identities.Poll(r.Ctx, in.Device)
 	} else {
-		who, err = g.cfg.Accounts.Identities.Exchange(r.Ctx, in.Code, in.Verifier, in.RedirectURL, in.Nonce)
+		who, err = g.Config.Accounts.Identities.Exchange(r.Ctx, in.Code, in.Verifier, in.RedirectURL, in.Nonce)
 	}
 	if err != nil {
 		return nil, err
@@ -255,10 +234,10 @@ func (g *signups) userOf(r *edge.Request, who compute.Identity) (*compute.User, 
 			return nil, edge.NotFound()
 		}
 		return linked, nil
-	case !g.cfg.Accounts.IdentitySignUp:
+	case !g.Config.Accounts.IdentitySignUp:
 		return nil, errNoSignUp()
 	}
-	join := g.cfg.Accounts.IdentityOrg
+	join := g.Config.Accounts.IdentityOrg
 	if _, exists := r.View.OrgBySlug(join); join != "" && !exists {
 		return nil, compute.Errorf(compute.CodeUnavailable,
 			"The organization %q that new people join does not exist: the operator makes it.", join).Named("org_unknown")

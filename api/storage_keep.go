@@ -104,19 +104,8 @@ func (k *keeper) record() error {
 // upload expires.
 func (k *keeper) end() {
 	if k.upload != nil {
-		k.forget(k.r, compute.Content{Upload: k.upload.Upload.ID})
+		k.Forget(k.r, compute.Content{Upload: k.upload.Upload.ID})
 	}
-}
-
-// forget ends the upload that kept a content which was long to come, unless that was
-// published: until it expires it would count toward quotas.
-func (c *core) forget(r *edge.Request, content compute.Content) {
-	if content.Upload.IsZero() {
-		return
-	}
-	r.Renew()
-	op := fsm.Op{ID: compute.OpID{UUID: c.NewID()}, Org: r.Caller.Actor.Org}
-	c.ProposeEach(r, []fsm.Command{fsm.AbortObjectUpload{Op: op, Actor: r.Caller.Actor, Upload: content.Upload}})
 }
 
 func (k *keeper) op() fsm.Op {

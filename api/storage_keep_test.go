@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -25,7 +25,7 @@ type slowObjects struct {
 	seen  func(text string)
 }
 
-func (o slowObjects) Write(ctx context.Context, w api.ObjectWrite) (compute.Content, error) {
+func (o slowObjects) Write(ctx context.Context, w handler.ObjectWrite) (compute.Content, error) {
 	first := make([]byte, 1)
 	if _, err := io.ReadFull(w.Body, first); err != nil {
 		return compute.Content{}, err
@@ -48,7 +48,7 @@ func (o slowObjects) Write(ctx context.Context, w api.ObjectWrite) (compute.Cont
 func TestLongBulkUploadKeepsItsFirstFiles(t *testing.T) {
 	var w *world
 	var early []string
-	w = newWorld(t, func(c *api.Config) {
+	w = newWorld(t, func(c *handler.Config) {
 		slow := slowObjects{ahead: new(time.Duration), seen: func(text string) {
 			if text == "content 0" {
 				return
@@ -92,7 +92,7 @@ func TestLongBulkUploadKeepsItsFirstFiles(t *testing.T) {
 // TestBulkUploadFailsIfItsFilesCannotBeKept has as many uploads as there may be, so that the
 // first files of a long bulk upload cannot be kept. It fails as a whole, and publishes none.
 func TestBulkUploadFailsIfItsFilesCannotBeKept(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *handler.Config) {
 		c.Objects = slowObjects{fakeObjects: c.Objects.(fakeObjects), ahead: new(time.Duration), seen: func(string) {}}
 	})
 	w.post("/storage/upload", w.adaKey, formOf("file", "first", "content")) // It makes the bucket.

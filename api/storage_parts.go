@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -14,42 +15,42 @@ import (
 // partUploads serves files that are sent in parts.
 type partUploads struct{ *storage }
 
-// routes returns the routes of the group.
-func (g *partUploads) routes() []edge.Route {
-	const at, tag = root + "/storage/uploads", "Storage Files"
+// Routes returns the routes of the group.
+func (g *partUploads) Routes() []edge.Route {
+	const at, tag = edge.Root + "/storage/uploads", "Storage Files"
 	return []edge.Route{
 		{
 			Method: http.MethodPost, Path: at, Tag: tag, Need: edge.NeedCaller,
 			Summary: "Begin to store a file in parts, which may come in any order, several at a time, and to any node." +
 				" Stored parts are kept for a week.",
-			Body: of[wire.NewUpload](), Reply: of[wire.StartedUpload](), Handle: g.start,
+			Body: edge.Type[wire.NewUpload](), Reply: edge.Type[wire.StartedUpload](), Handle: g.start,
 		},
 		{
 			Method: http.MethodGet, Path: at, Tag: tag, Need: edge.NeedCaller,
 			Summary: "The uploads in parts that are not complete.",
-			Query:   of[wire.UploadsQuery](), Reply: of[[]wire.PartialUpload](), Handle: g.listUploads,
+			Query:   edge.Type[wire.UploadsQuery](), Reply: edge.Type[[]wire.PartialUpload](), Handle: g.listUploads,
 		},
 		{
 			Method: http.MethodGet, Path: at + "/{upload_id}", Tag: tag, Need: edge.NeedCaller,
 			Summary: "The parts of an upload that have come.",
-			Reply:   of[wire.UploadState](), Handle: g.state,
+			Reply:   edge.Type[wire.UploadState](), Handle: g.state,
 		},
 		{
 			Method: http.MethodPut, Path: at + "/{upload_id}/parts/{number}", Tag: tag, Need: edge.NeedCaller,
 			Summary: "Store a part, which is the body, in place of one with its number: 1 to 10000." +
 				" All but the last one have 5 MiB or more.",
-			Streamed: true, Reply: of[wire.UploadPart](), Handle: g.putPart,
+			Streamed: true, Reply: edge.Type[wire.UploadPart](), Handle: g.putPart,
 		},
 		{
 			Method: http.MethodPost, Path: at + "/{upload_id}/complete", Tag: tag, Need: edge.NeedCaller,
 			Summary: "Make a file of parts. It is there whole, in place of one with its key." +
 				" If-Match and If-None-Match hold.",
-			Body: of[wire.CompleteUpload](), Reply: of[wire.UploadedFile](), Handle: g.complete,
+			Body: edge.Type[wire.CompleteUpload](), Reply: edge.Type[wire.UploadedFile](), Handle: g.complete,
 		},
 		{
 			Method: http.MethodDelete, Path: at + "/{upload_id}", Tag: tag, Need: edge.NeedCaller,
 			Summary: "Give up an upload in parts.",
-			Reply:   of[wire.Message](), Handle: g.abort,
+			Reply:   edge.Type[wire.Message](), Handle: g.abort,
 		},
 	}
 }
@@ -82,12 +83,12 @@ func partial(u *compute.ObjectUpload) wire.PartialUpload {
 func (g *partUploads) start(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewUpload)
 	if bad := compute.BadObjectKey(in.Key); bad != "" {
-		return nil, badKey(bad, "body", "key")
+		return nil, handler.BadKey(bad, "body", "key")
 	}
 	if _, _, err := mime.ParseMediaType(in.ContentType); err != nil && in.ContentType != "" {
-		return nil, badKey("not a media type", "body", "content_type")
+		return nil, handler.BadKey("not a media type", "body", "content_type")
 	}
-	b, err := g.cfg.Objects.Bucket(r.Ctx, &r.View, r.Caller.Actor)
+	b, err := g.Config.Objects.Bucket(r.Ctx, &r.View, r.Caller.Actor)
 	if err != nil {
 		return nil, err
 	}
@@ -96,10 +97,10 @@ func (g *partUploads) start(r *edge.Request) (any, error) {
 	}
 	kind := in.ContentType
 	if kind == "" {
-		kind = kindOf("", in.Key)
+		kind = handler.KindOf("", in.Key)
 	}
 	u := compute.ObjectUpload{ID: compute.ObjectUploadID{UUID: g.NewID()}, Key: in.Key}
-	if u.Meta, err = g.cfg.Objects.SealMeta(b, &compute.ObjectMeta{Type: kind}); err != nil {
+	if u.Meta, err = g.Config.Objects.SealMeta(b, &compute.ObjectMeta{Type: kind}); err != nil {
 		return nil, err
 	}
 	result, err := g.Propose(r, fsm.StartObjectUpload{Op: g.Op(r), Actor: r.Caller.Actor, Upload: u})
@@ -143,7 +144,7 @@ func (g *partUploads) putPart(r *edge.Request) (any, error) {
 	}
 	number, err := strconv.Atoi(r.Params["number"])
 	if err != nil || number < 1 || number > compute.MaxObjectParts {
-		return nil, badKey("parts have the numbers 1 to "+strconv.Itoa(compute.MaxObjectParts), "path", "number")
+		return nil, handler.BadKey("parts have the numbers 1 to "+strconv.Itoa(compute.MaxObjectParts), "path", "number")
 	}
 	b := r.View.Bucket(r.Caller.Actor.Org)
 	if err := g.checkSpace(r, b); err != nil {
@@ -155,7 +156,7 @@ func (g *partUploads) putPart(r *edge.Request) (any, error) {
 	}
 	r.Endure()
 	body := compute.Bounded(r.Incoming(), space, fsm.ErrObjectQuota())
-	content, err := g.cfg.Objects.Write(r.Ctx, ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: body})
+	content, err := g.Config.Objects.Write(r.Ctx, handler.ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: body})
 	if cut := r.Cut(); cut != nil {
 		return nil, cut
 	}
@@ -195,11 +196,11 @@ func (g *partUploads) complete(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	b := r.View.Bucket(r.Caller.Actor.Org)
-	meta, err := g.cfg.Objects.OpenMeta(b, u.Meta)
+	meta, err := g.Config.Objects.OpenMeta(b, u.Meta)
 	if err != nil {
 		return nil, err
 	}
-	content, err := g.cfg.Objects.Join(r.Ctx, b, parts, meta)
+	content, err := g.Config.Objects.Join(r.Ctx, b, parts, meta)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +242,7 @@ func chosenParts(r *edge.Request, u *compute.ObjectUpload) ([]*compute.ObjectPar
 		p, ok := known[n.Number]
 		switch {
 		case n.Number <= last:
-			return nil, badKey("parts come in the order of their numbers, each once", "body", "parts", i)
+			return nil, handler.BadKey("parts come in the order of their numbers, each once", "body", "parts", i)
 		case !ok || p.Tag() != n.ETag:
 			return nil, compute.Errorf(compute.CodeConflict,
 				"Part %d has not come, or is another one: send it again.", n.Number).Named("part_differs")
@@ -253,7 +254,7 @@ func chosenParts(r *edge.Request, u *compute.ObjectUpload) ([]*compute.ObjectPar
 		parts = append(parts, p)
 	}
 	if len(parts) == 0 {
-		return nil, badKey("a file has at least one part", "body", "parts")
+		return nil, handler.BadKey("a file has at least one part", "body", "parts")
 	}
 	return parts, nil
 }

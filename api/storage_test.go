@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -35,7 +35,7 @@ func (o fakeObjects) Bucket(ctx context.Context, view **fsm.View, actor fsm.Acto
 	return (*view).Bucket(actor.Org), nil
 }
 
-func (o fakeObjects) Write(ctx context.Context, w api.ObjectWrite) (compute.Content, error) {
+func (o fakeObjects) Write(ctx context.Context, w handler.ObjectWrite) (compute.Content, error) {
 	data, err := io.ReadAll(w.Body)
 	if err != nil {
 		return compute.Content{}, err
@@ -83,7 +83,7 @@ func (o fakeObjects) Join(
 		}
 		data = append(data, more...)
 	}
-	return o.Write(ctx, api.ObjectWrite{Bucket: b, Body: bytes.NewReader(data)})
+	return o.Write(ctx, handler.ObjectWrite{Bucket: b, Body: bytes.NewReader(data)})
 }
 
 // formType is the type of the bodies that formOf returns.

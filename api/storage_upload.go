@@ -7,10 +7,10 @@ import (
 	"io"
 	"mime"
 	"mime/multipart"
-	"path"
 	"strings"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -69,7 +69,7 @@ func fieldValue(part *multipart.Part) (string, error) {
 		return "", errForm(err)
 	}
 	if len(data) > maxFormField {
-		return "", badKey(fmt.Sprintf("a field has at most %d bytes", maxFormField), "body", part.FormName())
+		return "", handler.BadKey(fmt.Sprintf("a field has at most %d bytes", maxFormField), "body", part.FormName())
 	}
 	return string(data), nil
 }
@@ -84,21 +84,7 @@ type incomingFile struct {
 
 // object returns the record of the file.
 func (f *incomingFile) object() compute.Object {
-	c := f.content
-	o := compute.Object{Key: f.key, Size: c.Size, ETag: c.ETag, Blob: c.Blob, Whole: c.Whole}
-	if len(f.kind) <= compute.MaxObjectType {
-		o.Type = f.kind
-	}
-	return o
-}
-
-// kindOf returns the media type of a file: the client's, if it gives one, or that of
-// the key's extension.
-func kindOf(said, key string) string {
-	if kind, _, err := mime.ParseMediaType(said); err == nil && kind != edge.OctetStream {
-		return said
-	}
-	return mime.TypeByExtension(path.Ext(key))
+	return handler.ObjectOf(f.key, f.kind, f.content)
 }
 
 // formRest is more than what can follow a file in a form.
@@ -110,7 +96,7 @@ const formRest = 4 << 20
 func (g *storage) store(
 	r *edge.Request, b *compute.Bucket, part *multipart.Part, name string, space int64, kept *keeper,
 ) (incomingFile, error) {
-	f := incomingFile{key: name, kind: kindOf(part.Header.Get("Content-Type"), name)}
+	f := incomingFile{key: name, kind: handler.KindOf(part.Header.Get("Content-Type"), name)}
 	if len(f.kind) > compute.MaxObjectType {
 		f.kind = ""
 	}
@@ -123,7 +109,7 @@ func (g *storage) store(
 	} else if r.Length()-formRest > space {
 		return f, fsm.ErrObjectQuota()
 	}
-	f.content, f.err = g.cfg.Objects.Write(r.Ctx, ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: body})
+	f.content, f.err = g.Config.Objects.Write(r.Ctx, handler.ObjectWrite{Actor: r.Caller.Actor, Bucket: b, Body: body})
 	if cut := r.Cut(); cut != nil {
 		return f, cut
 	}
@@ -154,7 +140,7 @@ func (g *storage) begin(r *edge.Request) (*compute.Bucket, *form, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := g.cfg.Objects.Bucket(r.Ctx, &r.View, r.Caller.Actor)
+	b, err := g.Config.Objects.Bucket(r.Ctx, &r.View, r.Caller.Actor)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -166,10 +152,10 @@ func (g *storage) begin(r *edge.Request) (*compute.Bucket, *form, error) {
 func (g *storage) upload(r *edge.Request) (any, error) {
 	fields := map[string]string{"key": r.Query.(*wire.UploadQuery).Key}
 	if bad := compute.BadObjectKey(fields["key"]); bad != "" && fields["key"] != "" {
-		return nil, badKey(bad, "query", "key")
+		return nil, handler.BadKey(bad, "query", "key")
 	}
 	f, err := g.readUpload(r, fields)
-	defer g.forget(r, f.content)
+	defer g.Forget(r, f.content)
 	if err != nil {
 		return nil, err
 	}
@@ -272,15 +258,15 @@ func (f *incomingFile) complete(fields map[string]string) error {
 		f.key = key
 	}
 	if bad := compute.BadObjectKey(f.key); bad != "" {
-		return badKey(bad, "body", "key")
+		return handler.BadKey(bad, "body", "key")
 	}
 	if kind := fields["content_type"]; kind != "" {
 		if _, _, err := mime.ParseMediaType(kind); err != nil || len(kind) > compute.MaxObjectType {
-			return badKey("not a media type of at most 64 bytes", "body", "content_type")
+			return handler.BadKey("not a media type of at most 64 bytes", "body", "content_type")
 		}
 		f.kind = kind
 	} else if f.kind == "" {
-		f.kind = kindOf("", f.key)
+		f.kind = handler.KindOf("", f.key)
 	}
 	if sum := fields["sha256"]; sum != "" && !strings.EqualFold(sum, compute.Digest(f.content.SHA256).String()) {
 		return compute.Errorf(compute.CodeInvalid,
@@ -301,7 +287,7 @@ func (g *storage) uploadBulk(r *edge.Request) (any, error) {
 	files, prefix, err := g.storeAll(r, b, parts, kept)
 	defer func() {
 		for i := range files {
-			g.forget(r, files[i].content)
+			g.Forget(r, files[i].content)
 		}
 	}()
 	if err != nil {

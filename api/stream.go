@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/loop"
@@ -26,7 +27,7 @@ const (
 
 // stream sends the output of one execution to one client.
 type stream struct {
-	core   *core
+	of     *executions
 	ctx    context.Context //nolint:containedctx // Set by serve; ends with the stream.
 	id     compute.ExecutionID
 	after  uint64 // The newest line that was sent.
@@ -36,7 +37,7 @@ type stream struct {
 
 // batch has lines in transit from the reader to the client.
 type batch struct {
-	lines []Line
+	lines []handler.Line
 	sent  chan error
 }
 
@@ -54,7 +55,7 @@ func (t *stream) serve(ctx context.Context, e *compute.Execution) error {
 	batches := make(chan batch)
 	complete := make(chan struct{})
 	after := t.after
-	wait, release := t.core.awaitEnd(e) //nolint:contextcheck // The wait is all streams'.
+	wait, release := t.of.awaitEnd(e) //nolint:contextcheck // The wait is all streams'.
 	defer release()
 	wg.Go(func() { t.follow(e, after, batches, complete) })
 	return t.pump(batches, complete, wait)
@@ -79,7 +80,7 @@ func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, wait *awai
 				return err
 			}
 			if ended == nil {
-				drain.start(t.core.cfg.Limits.LastLines)
+				drain.start(t.of.Config.Limits.LastLines)
 			}
 		case <-ticker.C:
 			if err := t.w.Comment(); err != nil {
@@ -92,7 +93,7 @@ func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, wait *awai
 				return wait.end.err // The client asks again, or elsewhere.
 			}
 			final, ended = wait.end.e, nil
-			drain.start(t.core.cfg.Limits.LastLines)
+			drain.start(t.of.Config.Limits.LastLines)
 		case <-drain.C:
 			return t.giveUp(final)
 		}
@@ -137,8 +138,8 @@ func (t *stream) missing(final *compute.Execution) (string, error) {
 	if final == nil || final.Epoch == 0 {
 		return "", nil
 	}
-	view, _, _ := t.core.cfg.Reader.Stale()
-	known, err := t.core.awaitArchived(t.ctx, t.id, view)
+	view, _, _ := t.of.Config.Reader.Stale()
+	known, err := t.of.awaitArchived(t.ctx, t.id, view)
 	if err != nil {
 		return "", err
 	}
@@ -165,7 +166,7 @@ func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch
 	began := func(e *compute.Execution) bool { return e.Epoch > 0 || e.Status.Terminal() }
 	if !began(e) {
 		var err error
-		if e, err = t.core.next(t.ctx, t.id, began); e == nil || err != nil {
+		if e, err = t.of.next(t.ctx, t.id, began); e == nil || err != nil {
 			return
 		}
 	}
@@ -173,7 +174,7 @@ func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch
 		return
 	}
 	for {
-		err := t.core.cfg.Logs.Follow(t.ctx, t.id, after, func(lines []Line) error {
+		err := t.of.Config.Logs.Follow(t.ctx, t.id, after, func(lines []handler.Line) error {
 			if len(lines) == 0 {
 				return nil
 			}
@@ -188,14 +189,14 @@ func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch
 			return
 		}
 		t.broken.Store(&err)
-		t.core.log.Debug("output not readable", "execution", t.id, "err", err)
+		t.of.Log.Debug("output not readable", "execution", t.id, "err", err)
 		loop.Sleep(t.ctx, followRetry)
 	}
 }
 
 // pass gives lines to serve and waits until they are sent. Once serve has them it does not
 // return earlier, because the lines are valid only until then.
-func (t *stream) pass(batches chan<- batch, lines []Line) error {
+func (t *stream) pass(batches chan<- batch, lines []handler.Line) error {
 	b := batch{lines: lines, sent: make(chan error, 1)}
 	select {
 	case <-t.ctx.Done():
@@ -206,7 +207,7 @@ func (t *stream) pass(batches chan<- batch, lines []Line) error {
 }
 
 // send writes the lines behind the newest one that was sent.
-func (t *stream) send(lines []Line) error {
+func (t *stream) send(lines []handler.Line) error {
 	for len(lines) > 0 {
 		if lines[0].Seq <= t.after {
 			lines = lines[1:]
@@ -229,7 +230,7 @@ const eventExtra = 128
 // together returns how many of the lines, at least one, share an event, and how many bytes
 // of output they have: those at the front that were written to one stream within
 // eventTime, up to eventBytes.
-func together(lines []Line) (n, size int) {
+func together(lines []handler.Line) (n, size int) {
 	for n = 0; n < len(lines) && lines[n].Stream == lines[0].Stream; n++ {
 		if n > 0 && (size+len(lines[n].Text) >= eventBytes || lines[n].At.Sub(lines[0].At) > eventTime) {
 			break
@@ -240,7 +241,7 @@ func together(lines []Line) (n, size int) {
 }
 
 // appendEvent appends the data of an event with lines.
-func appendEvent(b []byte, lines []Line) []byte {
+func appendEvent(b []byte, lines []handler.Line) []byte {
 	event := wire.OutputEvent{Stream: lines[0].Stream, At: lines[0].At}
 	b = event.Begin(b)
 	for _, l := range lines {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/compute"
 	berth "berth/sdk/go"
 )
@@ -18,13 +18,13 @@ import (
 // batches are the output of an execution as nodes read it, again and again.
 type batches struct {
 	*fakeLogs
-	lines []api.Line
+	lines []handler.Line
 	times int
 }
 
 // Follow hands on all batches.
-func (b *batches) Follow(_ context.Context, _ compute.ExecutionID, after uint64, fn func([]api.Line) error) error {
-	lines := make([]api.Line, len(b.lines))
+func (b *batches) Follow(_ context.Context, _ compute.ExecutionID, after uint64, fn func([]handler.Line) error) error {
+	lines := make([]handler.Line, len(b.lines))
 	for n := range b.times {
 		copy(lines, b.lines)
 		for i := range lines {
@@ -41,10 +41,10 @@ func (b *batches) Follow(_ context.Context, _ compute.ExecutionID, after uint64,
 func BenchmarkStream(b *testing.B) {
 	out := &batches{times: 256}
 	for range 256 {
-		out.lines = append(out.lines, api.Line{Stream: "stdout", At: compute.InstantOf(begin), Text: bytes.Repeat([]byte("x"), 127)})
+		out.lines = append(out.lines, handler.Line{Stream: "stdout", At: compute.InstantOf(begin), Text: bytes.Repeat([]byte("x"), 127)})
 	}
 	size := int64(out.times * len(out.lines) * 128)
-	w := newWorld(b, func(cfg *api.Config) {
+	w := newWorld(b, func(cfg *handler.Config) {
 		out.fakeLogs = cfg.Logs.(*fakeLogs) //nolint:forcetypeassert // It is.
 		cfg.Logs = out
 	})

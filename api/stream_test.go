@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -76,9 +76,9 @@ func TestStream(t *testing.T) {
 	w.place(id, 1)
 	w.begun(id)
 	w.logs.write(id,
-		api.Line{Seq: 1, Stream: "stdout", Text: []byte("one")},
-		api.Line{Seq: 2, Stream: "stderr", Text: []byte("tw"), Partial: true},
-		api.Line{Seq: 5, Stream: "stdout", Text: []byte("\xffo \"quoted\"")})
+		handler.Line{Seq: 1, Stream: "stdout", Text: []byte("one")},
+		handler.Line{Seq: 2, Stream: "stderr", Text: []byte("tw"), Partial: true},
+		handler.Line{Seq: 5, Stream: "stdout", Text: []byte("\xffo \"quoted\"")})
 	w.ended(id, compute.StatusCompleted, compute.ReasonNone, 0, time.Second)
 	w.logs.finish(id)
 	want := []string{
@@ -114,10 +114,10 @@ func TestLinesShareEvents(t *testing.T) {
 	id := started.ExecutionID
 	w.place(id, 1)
 	w.begun(id)
-	var lines []api.Line
+	var lines []handler.Line
 	var text strings.Builder
 	for n := range uint64(count) {
-		line := api.Line{Seq: n + 1, Stream: "stdout", Text: fmt.Appendf(nil, "line %d of a flood of short lines", n)}
+		line := handler.Line{Seq: n + 1, Stream: "stdout", Text: fmt.Appendf(nil, "line %d of a flood of short lines", n)}
 		if n == count/2 {
 			line.Stream = "stderr"
 		}
@@ -161,7 +161,7 @@ func TestLinesShareEvents(t *testing.T) {
 // When the node is down or has no output, the stream ends as whole, with a note
 // about the missing output.
 func TestStreamWithoutItsEnd(t *testing.T) {
-	w := newWorld(t, func(cfg *api.Config) { cfg.Limits.LastLines = 20 * time.Millisecond })
+	w := newWorld(t, func(cfg *handler.Config) { cfg.Limits.LastLines = 20 * time.Millisecond })
 	silent := compute.Errorf(compute.CodeUnavailable, "The node does not answer.")
 	for _, tc := range []struct {
 		name   string
@@ -262,7 +262,7 @@ func TestStreamClientGone(t *testing.T) {
 	w := newWorld(t)
 	started := w.startStream()
 	w.place(started.ExecutionID, 1)
-	w.logs.write(started.ExecutionID, api.Line{Seq: 1, Stream: "stdout", Text: []byte("one")})
+	w.logs.write(started.ExecutionID, handler.Line{Seq: 1, Stream: "stdout", Text: []byte("one")})
 	if got := w.events(streamPath(started), "", 1); len(got) != 1 {
 		t.Fatalf("events are %q", got)
 	}
@@ -270,7 +270,7 @@ func TestStreamClientGone(t *testing.T) {
 	n := uint64(1)
 	w.eventually("end of the stream", func() bool {
 		n++
-		w.logs.write(started.ExecutionID, api.Line{Seq: n, Stream: "stdout", Text: []byte("more")})
+		w.logs.write(started.ExecutionID, handler.Line{Seq: n, Stream: "stdout", Text: []byte("more")})
 		return w.streams() == 0
 	})
 }
@@ -317,7 +317,7 @@ func TestHangUpIsNoticed(t *testing.T) {
 // TestStreamShares gives one organization all streams that it may have: others
 // get theirs, and operators their snapshots.
 func TestStreamShares(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.Limits.Streams = 8 })
+	w := newWorld(t, func(c *handler.Config) { c.Limits.Streams = 8 })
 	started := w.startStream()
 	held := "/execution/" + started.ExecutionID.String() + "?wait=60s"
 	var done sync.WaitGroup
@@ -343,7 +343,7 @@ func TestStreamShares(t *testing.T) {
 }
 
 func TestStreamLimit(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.Limits.Streams = 1 })
+	w := newWorld(t, func(c *handler.Config) { c.Limits.Streams = 1 })
 	started := w.startStream()
 	done := make(chan []string)
 	go func() { done <- w.events(streamPath(started), "", 1) }()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -12,16 +13,16 @@ import (
 
 // joinTokens serves join tokens, to operators.
 type joinTokens struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *joinTokens) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *joinTokens) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodPost, Path: root + "/admin/join-tokens", Need: edge.NeedOperator, Once: true,
+			Method: http.MethodPost, Path: edge.Root + "/admin/join-tokens", Need: edge.NeedOperator, Once: true,
 			Summary: "Create a join token for nodes. It is shown this once.",
-			Body:    of[wire.NewJoinToken](), Reply: of[wire.JoinToken](), Handle: g.createJoinToken,
+			Body:    edge.Type[wire.NewJoinToken](), Reply: edge.Type[wire.JoinToken](), Handle: g.createJoinToken,
 		},
 	}
 }
@@ -34,7 +35,7 @@ func (g *joinTokens) createJoinToken(r *edge.Request) (any, error) {
 	if in.Role == compute.RoleWorker.String() {
 		role = compute.RoleWorker
 	}
-	text, record, err := g.cfg.NewJoinToken(role, time.Duration(in.TTL)*time.Second, in.Uses)
+	text, record, err := g.Config.NewJoinToken(role, time.Duration(in.TTL)*time.Second, in.Uses)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +44,7 @@ func (g *joinTokens) createJoinToken(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	if result.Repeat && !knowsJoinToken(r.View, record.ID) {
-		return nil, errSecretGone("join token", "")
+		return nil, handler.ErrSecretGone("join token", "")
 	}
 	return wire.JoinToken{
 		Token: text, ID: record.ID, Role: record.Role, Uses: record.Uses, ExpiresAt: record.ExpiresAt,

@@ -15,11 +15,12 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 
 	"berth/api/edge"
+	"berth/api/handler"
 )
 
 // toys is a group of one endpoint: everything that an endpoint takes is a route
 // row, a struct for each body, and a handler. CONTRIBUTING.md lists these steps.
-type toys struct{ *core }
+type toys struct{ *handler.Core }
 
 type newToy struct {
 	Name string `json:"name" required:"true" minlen:"1" maxlen:"10"`
@@ -30,12 +31,12 @@ type toy struct {
 	Name string `json:"name"`
 }
 
-func (g *toys) routes() []edge.Route {
+func (g *toys) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodPost, Path: root + "/toys/{box}", Tag: "Toys", Local: true,
+			Method: http.MethodPost, Path: edge.Root + "/toys/{box}", Tag: "Toys", Local: true,
 			Summary: "Put a toy into a box.",
-			Body:    of[newToy](), Reply: of[toy](), Handle: g.create,
+			Body:    edge.Type[newToy](), Reply: edge.Type[toy](), Handle: g.create,
 		},
 	}
 }
@@ -54,10 +55,10 @@ func (toyRelay) Status() edge.QueryMeta { return edge.QueryMeta{} }
 // TestToyEndpoint checks that a route row, a struct and a handler are enough for
 // an endpoint: it is served, validated and documented.
 func TestToyEndpoint(t *testing.T) {
-	cfg := Config{Config: edge.Config{
+	cfg := handler.Config{Config: edge.Config{
 		Relay: toyRelay{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}}
-	s, err := newAPI(cfg, func(s *edge.Server, c *core) []group { return append(groups(s, c), &toys{c}) })
+	s, err := newAPI(cfg, func(s *edge.Server, c *handler.Core) []handler.Group { return append(groups(s, c), &toys{c}) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestToyEndpoint(t *testing.T) {
 		}
 		return answer.StatusCode, bytes.TrimSpace(data)
 	}
-	path := root + "/toys/red%20box"
+	path := edge.Root + "/toys/red%20box"
 	status, data := ask(http.MethodPost, path, `{"name": "bear"}`)
 	if want := `{"box":"red box","name":"bear"}`; status != http.StatusOK || string(data) != want {
 		t.Errorf("got %d %s, want 200 %s", status, data, want)
@@ -109,7 +110,7 @@ func TestToyEndpoint(t *testing.T) {
 	if status, data := ask(http.MethodGet, path, ""); status != http.StatusMethodNotAllowed {
 		t.Errorf("GET: got %d %s", status, data)
 	}
-	if _, data := ask(http.MethodGet, "/openapi.json", ""); !bytes.Contains(data, []byte(root+"/toys/{box}")) {
+	if _, data := ask(http.MethodGet, "/openapi.json", ""); !bytes.Contains(data, []byte(edge.Root+"/toys/{box}")) {
 		t.Error("the OpenAPI document lacks the route")
 	}
 }

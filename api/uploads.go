@@ -7,34 +7,35 @@ import (
 	"slices"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
 )
 
 // uploads serves the uploads of bundles: the files of a working directory.
-type uploads struct{ *core }
+type uploads struct{ *handler.Core }
 
-// routes returns the routes of the group.
-func (g *uploads) routes() []edge.Route {
-	const one = root + "/bundles/{id}"
+// Routes returns the routes of the group.
+func (g *uploads) Routes() []edge.Route {
+	const one = edge.Root + "/bundles/{id}"
 	return []edge.Route{
 		{
-			Method: http.MethodPost, Path: root + "/bundles", Tag: "Streaming Execution", Need: edge.NeedCaller,
+			Method: http.MethodPost, Path: edge.Root + "/bundles", Tag: "Streaming Execution", Need: edge.NeedCaller,
 			Summary: "Begin a bundle of files for the work directory of executions, or go on with one of the same files." +
 				" The answer lists the blobs that the organization has not sent before." +
 				" A bundle that nothing uses expires after 24 h.",
-			Large: true, Raw: true, Body: of[wire.NewBundle](), Reply: of[wire.Bundle](), Handle: g.create,
+			Large: true, Raw: true, Body: edge.Type[wire.NewBundle](), Reply: edge.Type[wire.Bundle](), Handle: g.create,
 		},
 		{
 			Method: http.MethodPut, Path: one + "/blobs/{sha256}", Tag: "Streaming Execution", Need: edge.NeedCaller,
 			Summary: "Send a blob of a bundle as it is, at most 4 MiB. Sending it again does no harm.",
-			Raw:     true, Reply: of[wire.ReceivedBlob](), Handle: g.receive,
+			Raw:     true, Reply: edge.Type[wire.ReceivedBlob](), Handle: g.receive,
 		},
 		{
 			Method: http.MethodPost, Path: one + "/commit", Tag: "Streaming Execution", Need: edge.NeedCaller,
 			Summary: "Make a bundle usable as bundle_id of a start. All of its blobs have to be there.",
-			Reply:   of[wire.CommittedBundle](), Handle: g.commit,
+			Reply:   edge.Type[wire.CommittedBundle](), Handle: g.commit,
 		},
 	}
 }
@@ -55,7 +56,7 @@ func (g *uploads) create(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := tree.Check(g.cfg.BundleMax); err != nil {
+	if err := tree.Check(g.Config.BundleMax); err != nil {
 		return nil, err
 	}
 	if r.Repeat {
@@ -75,7 +76,7 @@ func (g *uploads) create(r *edge.Request) (any, error) {
 	}
 	have, sources := g.present(r.Ctx, r.View, r.Caller.Actor.Org, chunks)
 	upload.Have = upload.With(have)
-	if upload.Manifest, err = g.cfg.Blobs.Put(r.Ctx, manifest); err != nil {
+	if upload.Manifest, err = g.Config.Blobs.Put(r.Ctx, manifest); err != nil {
 		return nil, err
 	}
 	command := fsm.CreateUpload{Op: g.Op(r), Actor: r.Caller.Actor, Upload: upload, Sources: sources}
@@ -120,9 +121,9 @@ func (g *uploads) present(
 		if len(left) == 0 {
 			break
 		}
-		numbers, err := g.cfg.Trees.Numbers(ctx, u.Manifest)
+		numbers, err := g.Config.Trees.Numbers(ctx, u.Manifest)
 		if err != nil {
-			g.log.Debug("manifest not readable", "err", err)
+			g.Log.Debug("manifest not readable", "err", err)
 			continue
 		}
 		before := len(have)
@@ -163,7 +164,7 @@ func (g *uploads) receive(r *edge.Request) (any, error) {
 		return nil, compute.Errorf(compute.CodeInvalid,
 			"The name of a blob is its SHA-256 in lower-case hexadecimal.").Named("blob_name")
 	}
-	numbers, err := g.cfg.Trees.Numbers(r.Ctx, u.Manifest)
+	numbers, err := g.Config.Trees.Numbers(r.Ctx, u.Manifest)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +180,7 @@ func (g *uploads) receive(r *edge.Request) (any, error) {
 	if u.Has(number) {
 		return wire.ReceivedBlob{Received: len(data)}, nil
 	}
-	if _, err := g.cfg.Blobs.Put(r.Ctx, data); err != nil {
+	if _, err := g.Config.Blobs.Put(r.Ctx, data); err != nil {
 		return nil, err
 	}
 	_, err = g.Propose(r, fsm.ReceiveChunks{Actor: r.Caller.Actor, Bundle: u.ID, Chunks: []int{number}})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -28,7 +29,7 @@ func (g *billing) usage(r *edge.Request) (any, error) {
 		t := to.Time().UTC()
 		in.From = compute.InstantOf(time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC))
 	}
-	done, err := g.scans.Take(r.Ctx, r.Caller.Actor.Org)
+	done, err := g.Scans.Take(r.Ctx, r.Caller.Actor.Org)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +200,7 @@ func (row *usageRow) add(e *compute.Execution) {
 // wire returns the row as it is shown.
 func (row *usageRow) wire() wire.UsageRow {
 	return wire.UsageRow{
-		Group: row.group, ID: orNull(row.id), Executions: row.executions, Seconds: row.time.Seconds(),
+		Group: row.group, ID: wire.OrNull(row.id), Executions: row.executions, Seconds: row.time.Seconds(),
 		GPUSeconds: float64(row.milliGPU) / 1e6, Credits: row.credits,
 		PromptTokens: row.prompt, CompletionTokens: row.completion,
 	}
@@ -234,7 +235,8 @@ func usageCSV(report wire.UsageReport) ([]byte, error) {
 	}}
 	for _, row := range report.Rows {
 		lines = append(lines, []string{
-			safe(row.Group), strconv.Itoa(row.Executions), number(row.Seconds), number(row.GPUSeconds), row.Credits.String(),
+			handler.TableText(row.Group), strconv.Itoa(row.Executions), handler.TableNumber(row.Seconds),
+			handler.TableNumber(row.GPUSeconds), row.Credits.String(),
 			strconv.FormatInt(row.PromptTokens, 10), strconv.FormatInt(row.CompletionTokens, 10),
 		})
 	}

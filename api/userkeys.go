@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -11,38 +12,38 @@ import (
 
 // userKeys serves the caller's own API keys.
 type userKeys struct {
-	*core
+	*handler.Core
 	holder func(r *edge.Request, text string) (edge.Caller, bool) // Whom a key makes its holder.
 }
 
-// routes returns the routes of the group.
-func (g *userKeys) routes() []edge.Route {
-	const keys = root + "/auth/api-keys"
+// Routes returns the routes of the group.
+func (g *userKeys) Routes() []edge.Route {
+	const keys = edge.Root + "/auth/api-keys"
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: keys, Tag: "Account", Need: edge.NeedCaller,
 			Summary: "The caller's own API keys.",
-			Query:   of[wire.PageQuery](), Reply: of[[]wire.UserKey](), Handle: g.listKeys,
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[[]wire.UserKey](), Handle: g.listKeys,
 		},
 		{
 			Method: http.MethodPost, Path: keys, Tag: "Account", Need: edge.NeedCaller, Once: true,
 			Summary: "Create an API key of the caller's for the organization. Its value is shown this once.",
-			Body:    of[wire.NewUserKey](), Reply: of[wire.MintedUserKey](), Handle: g.createKey,
+			Body:    edge.Type[wire.NewUserKey](), Reply: edge.Type[wire.MintedUserKey](), Handle: g.createKey,
 		},
 		{
 			Method: http.MethodDelete, Path: keys + "/{id}", Tag: "Account", Need: edge.NeedCaller,
 			Summary: "Delete one of the caller's API keys. It is refused from the next request on.",
-			Reply:   of[wire.Message](), Handle: g.deleteKey,
+			Reply:   edge.Type[wire.Message](), Handle: g.deleteKey,
 		},
 		{
 			Method: http.MethodPatch, Path: keys + "/{id}/toggle", Tag: "Account", Need: edge.NeedCaller,
 			Summary: "Disable or enable one of the caller's API keys.",
-			Reply:   of[wire.UserKey](), Handle: g.toggleKey,
+			Reply:   edge.Type[wire.UserKey](), Handle: g.toggleKey,
 		},
 		{
 			Method: http.MethodPost, Path: keys + "/validate", Tag: "Account",
 			Summary: "Whether an API key is valid, and whose it is.",
-			Body:    of[wire.KeyToValidate](), Reply: of[wire.ValidatedKey](), Handle: g.validate,
+			Body:    edge.Type[wire.KeyToValidate](), Reply: edge.Type[wire.ValidatedKey](), Handle: g.validate,
 		},
 	}
 }
@@ -51,7 +52,8 @@ func (g *userKeys) routes() []edge.Route {
 func userKeyOf(view *fsm.View, k *compute.Key) wire.UserKey {
 	return wire.UserKey{
 		ID: k.ID, UserID: k.User, Name: k.Name, Prefix: k.Prefix, IsActive: k.Active,
-		CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt, ExpiresAt: atOrNull(k.ExpiresAt), LastUsedAt: atOrNull(k.LastUsedAt),
+		CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt,
+		ExpiresAt: wire.AtOrNull(k.ExpiresAt), LastUsedAt: wire.AtOrNull(k.LastUsedAt),
 		Scopes: compute.ScopeNames(k.Scopes), MaxCredits: ceilingOf(view, k),
 	}
 }
@@ -67,13 +69,13 @@ func (g *userKeys) listKeys(r *edge.Request) (any, error) {
 			out = append(out, userKeyOf(r.View, k))
 		}
 	}
-	return paged(r, out, func(k *wire.UserKey) string { return byTime(k.CreatedAt, k.ID) })
+	return handler.Paged(r, out, func(k *wire.UserKey) string { return handler.ByTime(k.CreatedAt, k.ID) })
 }
 
 // createKey makes a key. Its value is in this answer and nowhere else.
 func (g *userKeys) createKey(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewUserKey)
-	k, value, err := g.mintKey(r, compute.Key{
+	k, value, err := mintKey(g.Core, r, compute.Key{
 		Name: in.Name, ExpiresAt: in.ExpiresAt, Scopes: compute.ScopesOf(in.Scopes), Personal: true,
 	}, in.MaxCredits)
 	if err != nil {
@@ -113,7 +115,7 @@ func (g *userKeys) toggleKey(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := g.toggled(r, id)
+	k, err := toggled(g.Core, r, id)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +136,7 @@ func (g *userKeys) validate(r *edge.Request) (any, error) {
 		Valid: true, UserID: &who.User.ID, Email: &who.User.Email, OrgID: &who.Org.ID, OrgSlug: &who.Org.Slug,
 	}
 	if k, ok := r.View.Key(who.Org.ID, who.Actor.Key); ok {
-		out.KeyID, out.KeyName, out.ExpiresAt = &k.ID, &k.Name, atOrNull(k.ExpiresAt)
+		out.KeyID, out.KeyName, out.ExpiresAt = &k.ID, &k.Name, wire.AtOrNull(k.ExpiresAt)
 		scopes := compute.ScopeNames(k.Scopes)
 		out.Scopes = &scopes
 	}

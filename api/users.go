@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -18,38 +20,38 @@ import (
 // users serves the accounts of people, to operators, and the caller's own
 // password.
 type users struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *users) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *users) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/admin/users", Need: edge.NeedOperator,
+			Method: http.MethodGet, Path: edge.Root + "/admin/users", Need: edge.NeedOperator,
 			Summary: "The users, oldest first.",
-			Query:   of[wire.UsersQuery](), Reply: of[[]wire.User](), Handle: g.listUsers,
+			Query:   edge.Type[wire.UsersQuery](), Reply: edge.Type[[]wire.User](), Handle: g.listUsers,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/admin/users", Need: edge.NeedOperator,
+			Method: http.MethodPost, Path: edge.Root + "/admin/users", Need: edge.NeedOperator,
 			Summary: "Create a user in an organization, and the organization if it does not exist. " +
 				"A password that is made for the user is shown this once.",
-			Body: of[wire.NewUser](), Reply: of[wire.User](), Handle: g.createUser,
+			Body: edge.Type[wire.NewUser](), Reply: edge.Type[wire.User](), Handle: g.createUser,
 		},
 		{
-			Method: http.MethodPatch, Path: root + "/admin/users/{id}", Need: edge.NeedOperator,
+			Method: http.MethodPatch, Path: edge.Root + "/admin/users/{id}", Need: edge.NeedOperator,
 			Summary: "Disable or enable a user, set a new password, or make the user a member of an organization.",
-			Body:    of[wire.UserChange](), Reply: of[wire.User](), Handle: g.changeUser,
+			Body:    edge.Type[wire.UserChange](), Reply: edge.Type[wire.User](), Handle: g.changeUser,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/user/password", Tag: "Account", Need: edge.NeedCaller,
+			Method: http.MethodPost, Path: edge.Root + "/user/password", Tag: "Account", Need: edge.NeedCaller,
 			Summary: "Change the caller's password. All other sessions end.",
-			Body:    of[wire.PasswordChange](), Reply: of[wire.Message](), Handle: g.changePassword,
+			Body:    edge.Type[wire.PasswordChange](), Reply: edge.Type[wire.Message](), Handle: g.changePassword,
 		},
 		{
-			Method: http.MethodDelete, Path: root + "/user/delete", Tag: "Account", Need: edge.NeedUser,
+			Method: http.MethodDelete, Path: edge.Root + "/user/delete", Tag: "Account", Need: edge.NeedUser,
 			Summary: "Delete the caller's account, and the organizations in which nobody else is. " +
 				"Executions stay in the history.",
-			Body: of[wire.UserDeletion](), Reply: of[wire.Message](), Handle: g.deleteUser,
+			Body: edge.Type[wire.UserDeletion](), Reply: edge.Type[wire.Message](), Handle: g.deleteUser,
 		},
 	}
 }
@@ -57,7 +59,7 @@ func (g *users) routes() []edge.Route {
 // userOf returns a user as an operator sees one.
 func userOf(view *fsm.View, u *compute.User) wire.User {
 	out := wire.User{
-		UserID: u.ID, Email: u.Email, FullName: orNull(u.FullName), Operator: u.Operator, IsActive: u.Active,
+		UserID: u.ID, Email: u.Email, FullName: wire.OrNull(u.FullName), Operator: u.Operator, IsActive: u.Active,
 		CreatedAt: u.CreatedAt, Temporary: u.Temporary, Orgs: []wire.UserOrg{},
 	}
 	for _, m := range view.Memberships(u.ID) {
@@ -202,7 +204,7 @@ func (g *users) password(r *edge.Request, given string) (text, hash string, err 
 func (g *users) shown(r *edge.Request, u *compute.User, result fsm.Result, text, hash string) (any, error) {
 	if text != "" && u.PasswordHash != hash {
 		if result.Repeat {
-			return nil, errSecretGone("password", u.ID.String())
+			return nil, handler.ErrSecretGone("password", u.ID.String())
 		}
 		return nil, compute.Errorf(compute.CodeConflict, "The password was changed meanwhile.").Named("password_changed")
 	}
@@ -354,4 +356,12 @@ func (g *users) deleteUser(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	return wire.Message{Message: "The account is deleted."}, nil
+}
+
+// detailOf returns the stable name of a refusal, "" for other errors.
+func detailOf(err error) string {
+	if e, ok := errors.AsType[*compute.Error](err); ok {
+		return e.Detail
+	}
+	return ""
 }

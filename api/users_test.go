@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -226,7 +226,7 @@ func TestUserKeys(t *testing.T) {
 // TestPasswordThrottle holds that guesses of the old password are slowed down as
 // sign-ins are.
 func TestPasswordThrottle(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.Limits.LoginRate, c.Limits.LoginBurst = 1, 2 })
+	w := newWorld(t, func(c *handler.Config) { c.Limits.LoginRate, c.Limits.LoginBurst = 1, 2 })
 	body := map[string]any{"old_password": "wrong", "new_password": "another password"}
 	w.want(403, "wrong_password", "POST", "/user/password", w.bobKey, body)
 	w.want(403, "wrong_password", "POST", "/user/password", w.bobKey, body)

@@ -6,64 +6,44 @@ import (
 	"slices"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
 )
-
-// Vault seals the secrets of users. It never opens them for the API.
-type Vault interface {
-	// NewKey returns the first data key of an organization.
-	NewKey(org compute.OrgID) (*compute.DataKey, error)
-	// Seal puts the value of a secret into its record, sealed by the key.
-	Seal(key *compute.DataKey, v *compute.Variable, value string) error
-	// SealText returns a text sealed for a context.
-	SealText(key *compute.DataKey, text, context string) ([]byte, error)
-	// SealCallback puts the value of a callback secret into its record, sealed by the key.
-	SealCallback(key *compute.DataKey, org compute.OrgID, s *compute.CallbackSecret, value string) error
-
-	// RotateKey returns the key with another one that seals from then on, and RetireKeys
-	// one without those before it.
-	RotateKey(key *compute.DataKey) (*compute.DataKey, error)
-	RetireKeys(key *compute.DataKey) (*compute.DataKey, error)
-	// Reseal, ResealText and ResealCallback seal what earlier keys have sealed.
-	Reseal(key *compute.DataKey, v *compute.Variable) error
-	ResealText(key *compute.DataKey, sealed []byte, context string) ([]byte, error)
-	ResealCallback(key *compute.DataKey, org compute.OrgID, s *compute.CallbackSecret) error
-}
 
 // maskedValue stands in place of the value of a secret.
 const maskedValue = "****"
 
 // variables serves the environment variables that users keep for their executions.
 type variables struct {
-	*core
+	*handler.Core
 }
 
-// routes returns the routes of the group.
-func (g *variables) routes() []edge.Route {
-	const all = root + "/environment-variables"
+// Routes returns the routes of the group.
+func (g *variables) Routes() []edge.Route {
+	const all = edge.Root + "/environment-variables"
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: all, Tag: "Environment Variables", Need: edge.NeedCaller,
 			Summary: "The caller's environment variables in the organization. Values of secrets are masked.",
-			Reply:   of[wire.Variables](), Handle: g.list,
+			Reply:   edge.Type[wire.Variables](), Handle: g.list,
 		},
 		{
 			Method: http.MethodPost, Path: all, Tag: "Environment Variables", Need: edge.NeedCaller,
 			Summary: "Keep environment variables: all of the caller's own executions that start from now on have them." +
 				" One with a known name is replaced.",
-			Body: of[wire.PutVariables](), Reply: of[wire.Variables](), Handle: g.put,
+			Body: edge.Type[wire.PutVariables](), Reply: edge.Type[wire.Variables](), Handle: g.put,
 		},
 		{
 			Method: http.MethodDelete, Path: all, Tag: "Environment Variables", Need: edge.NeedCaller,
 			Summary: "Delete all of the caller's environment variables in the organization.",
-			Reply:   of[wire.DeletedVariables](), Handle: g.removeAll,
+			Reply:   edge.Type[wire.DeletedVariables](), Handle: g.removeAll,
 		},
 		{
 			Method: http.MethodDelete, Path: all + "/{id}", Tag: "Environment Variables", Need: edge.NeedCaller,
 			Summary: "Delete an environment variable.",
-			Reply:   of[wire.Message](), Handle: g.remove,
+			Reply:   edge.Type[wire.Message](), Handle: g.remove,
 		},
 	}
 }
@@ -105,12 +85,12 @@ func (g *variables) put(r *edge.Request) (any, error) {
 		}
 		var err error
 		if key == nil {
-			if key, err = g.cfg.Vault.NewKey(actor.Org); err != nil {
+			if key, err = g.Config.Vault.NewKey(actor.Org); err != nil {
 				return nil, err
 			}
 			command.Key = key
 		}
-		if err := g.cfg.Vault.Seal(key, &v, *in.Value); err != nil {
+		if err := g.Config.Vault.Seal(key, &v, *in.Value); err != nil {
 			return nil, err
 		}
 		command.Variables = append(command.Variables, v)

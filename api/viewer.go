@@ -7,9 +7,9 @@ import (
 	"berth/api/edge"
 )
 
-// viewer serves the OpenAPI document to people.
+// viewer serves the OpenAPI document, and shows it to people.
 type viewer struct {
-	*core
+	openapi []byte // Set before anything is served.
 }
 
 // redoc is bundles/redoc.standalone.js of the npm package redoc 2.5.4, compressed by
@@ -37,9 +37,13 @@ const viewerPage = `<!DOCTYPE html>
 const viewerPolicy = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; " +
 	"img-src data:; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// routes returns the routes of the group.
-func (g *viewer) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *viewer) Routes() []edge.Route {
 	return []edge.Route{
+		{
+			Method: http.MethodGet, Path: "/openapi.json", Local: true,
+			Summary: "This API as OpenAPI 3.1.", Accepts: []string{"application/json"}, Handle: g.document,
+		},
 		{
 			Method: http.MethodGet, Path: "/docs", Local: true,
 			Summary: "This API for people, in a browser.", Accepts: []string{"text/html"}, Handle: g.page,
@@ -62,4 +66,9 @@ func (g *viewer) script(r *edge.Request) (any, error) {
 	r.SetHeader("Content-Encoding", "gzip")
 	r.SetHeader("Cache-Control", "public, max-age=86400")
 	return edge.Text{ContentType: "text/javascript; charset=utf-8", Body: redoc, Shared: true}, nil
+}
+
+// document answers the API as OpenAPI.
+func (g *viewer) document(*edge.Request) (any, error) {
+	return edge.Text{ContentType: "application/json", Body: g.openapi, Shared: true}, nil
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -18,7 +18,7 @@ func TestWhatIfQuestions(t *testing.T) {
 	var w *world
 	var asked compute.WhatIf
 	past := map[uint64]*fsm.View{}
-	w = newWorld(t, func(c *api.Config) {
+	w = newWorld(t, func(c *handler.Config) {
 		c.WhatIf = func(_ context.Context, view *fsm.View, index uint64, question func(*fsm.View) (compute.WhatIf, error),
 		) (compute.Forecast, *fsm.View, error) {
 			if index > 0 {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -15,23 +16,24 @@ type workloads struct {
 	executions
 }
 
-// routes returns the routes of the group.
-func (g *workloads) routes() []edge.Route {
+// Routes returns the routes of the group.
+func (g *workloads) Routes() []edge.Route {
 	return []edge.Route{
 		{
-			Method: http.MethodGet, Path: root + "/workloads/list", Tag: "Workload Management", Need: edge.NeedCaller,
+			Method: http.MethodGet, Path: edge.Root + "/workloads/list", Tag: "Workload Management", Need: edge.NeedCaller,
 			Summary: "The executions that have not ended, newest first.",
-			Query:   of[wire.WorkloadsQuery](), Reply: of[[]wire.ExecutionSummary](), Handle: g.listWorkloads,
+			Query:   edge.Type[wire.WorkloadsQuery](), Reply: edge.Type[[]wire.ExecutionSummary](), Handle: g.listWorkloads,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/workloads/abort/{id}", Tag: "Workload Management", Need: edge.NeedCaller,
+			Method: http.MethodPost, Path: edge.Root + "/workloads/abort/{id}", Tag: "Workload Management",
+			Need:    edge.NeedCaller,
 			Summary: "End an execution of any kind at once. It becomes aborted.",
-			Reply:   of[wire.Stopped](), Handle: g.abortWorkload,
+			Reply:   edge.Type[wire.Stopped](), Handle: g.abortWorkload,
 		},
 		{
-			Method: http.MethodPost, Path: root + "/workloads/stop/{id}", Tag: "Workload Management", Need: edge.NeedCaller,
+			Method: http.MethodPost, Path: edge.Root + "/workloads/stop/{id}", Tag: "Workload Management", Need: edge.NeedCaller,
 			Summary: "End an execution of any kind gracefully: SIGTERM first. It becomes cancelled.",
-			Reply:   of[wire.Stopped](), Handle: g.stopWorkload,
+			Reply:   edge.Type[wire.Stopped](), Handle: g.stopWorkload,
 		},
 	}
 }
@@ -51,7 +53,7 @@ func (g *workloads) listWorkloads(r *edge.Request) (any, error) {
 		return func(yield func(any, error) bool) {
 			n := 0
 			for e := range live {
-				if n++; !yield(summaryOf(r.View, e), nil) || n == in.Limit {
+				if n++; !yield(handler.SummaryOf(r.View, e), nil) || n == in.Limit {
 					return
 				}
 			}
@@ -64,7 +66,7 @@ func (g *workloads) listWorkloads(r *edge.Request) (any, error) {
 func (g *workloads) lastSeen(r *edge.Request, cursor string) (*compute.Execution, error) {
 	id, err := compute.ParseExecutionID(cursor)
 	if err == nil {
-		if err = g.loadArchived(r, id); err != nil {
+		if err = g.LoadArchived(r, id); err != nil {
 			return nil, err
 		}
 		if e, ok := r.View.Execution(r.Caller.Actor.Org, id); ok {

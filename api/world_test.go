@@ -26,6 +26,7 @@ import (
 	"berth/api"
 	"berth/api/auth"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -55,7 +56,7 @@ type world struct {
 	series  *fakeSeries
 	blobs   *fakeBlobs
 	saw     func(fsm.Command) // Called with what the server proposes; nil for nothing.
-	cfg     api.Config
+	cfg     handler.Config
 	url     string
 	client  *http.Client
 	dial    func() (net.Conn, error)
@@ -105,12 +106,12 @@ func (r *numbers) Read(p []byte) (int, error) {
 
 // newWorld returns a world with nodes and two users: ada, an operator, and
 // bob.
-func newWorld(t testing.TB, change ...func(*api.Config)) *world {
+func newWorld(t testing.TB, change ...func(*handler.Config)) *world {
 	t.Helper()
 	w := &world{
 		TB: t, machine: fsm.New(), now: begin,
 		series: new(fakeSeries),
-		logs:   &fakeLogs{lines: make(map[compute.ExecutionID][]api.Line), done: make(map[compute.ExecutionID]bool)},
+		logs:   &fakeLogs{lines: make(map[compute.ExecutionID][]handler.Line), done: make(map[compute.ExecutionID]bool)},
 		blobs:  &fakeBlobs{data: make(map[compute.Hash][]byte)},
 	}
 	w.Cleanup(func() {
@@ -122,7 +123,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	public, private, err := ed25519.GenerateKey(&numbers{n: 1 << 40})
 	w.ok(err)
 	registry := prometheus.NewRegistry()
-	w.cfg = api.Config{
+	w.cfg = handler.Config{
 		Config: edge.Config{
 			Proposer: w, Reader: w,
 			Unseal:    func(compute.SigningKey) (ed25519.PrivateKey, error) { return private, nil },
@@ -133,8 +134,8 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			Registerer: registry,
 			Limits:     edge.Limits{LoginRate: 1e6, LoginBurst: 1e6, AnonRate: 1e6, AnonBurst: 1e6},
 		},
-		Inference: api.Inference{
-			Engines: []api.Engine{{Name: "echo", StartLimit: time.Minute}}, Starts: 2,
+		Inference: handler.Inference{
+			Engines: []handler.Engine{{Name: "echo", StartLimit: time.Minute}}, Starts: 2,
 			Args:       func(_, text string) ([]string, error) { return strings.Fields(text), nil },
 			ValidModel: func(name string) bool { return name != "" },
 		},
@@ -142,7 +143,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 		S3: func(_ fsm.Actor, _ compute.UUID, base string, _ bool) (wire.StorageCredentials, error) {
 			return wire.StorageCredentials{Endpoint: base + edge.S3Root, ExpiresAt: compute.InstantOf(begin)}, nil
 		},
-		Accounts: api.Accounts{SignUp: true, Identities: fakeIdentities{}, IdentitySignUp: true},
+		Accounts: handler.Accounts{SignUp: true, Identities: fakeIdentities{}, IdentitySignUp: true},
 		Payments: &fakePayments{orders: map[string]compute.Order{}}, Judge: judge,
 		Migrate: func(context.Context, bool) (wire.StorageMigration, error) {
 			return wire.StorageMigration{Status: "none"}, nil
@@ -572,7 +573,7 @@ func (w *world) complete(id compute.ExecutionID, n int, d time.Duration) {
 	w.Helper()
 	w.place(id, n)
 	w.begun(id)
-	w.logs.write(id, api.Line{Seq: 1, Stream: "stdout", Text: []byte("1")})
+	w.logs.write(id, handler.Line{Seq: 1, Stream: "stdout", Text: []byte("1")})
 	w.ended(id, compute.StatusCompleted, compute.ReasonNone, 0, d)
 	w.logs.finish(id)
 }
@@ -655,7 +656,7 @@ type fakeLogs struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 
-	lines   map[compute.ExecutionID][]api.Line
+	lines   map[compute.ExecutionID][]handler.Line
 	done    map[compute.ExecutionID]bool
 	deleted []compute.ExecutionID
 	err     error
@@ -671,7 +672,7 @@ func (l *fakeLogs) breakOff(err error) {
 	l.broken = err
 }
 
-func (l *fakeLogs) write(id compute.ExecutionID, lines ...api.Line) {
+func (l *fakeLogs) write(id compute.ExecutionID, lines ...handler.Line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines[id] = append(l.lines[id], lines...)
@@ -686,7 +687,7 @@ func (l *fakeLogs) finish(id compute.ExecutionID) {
 }
 
 // Follow hands on lines until the output is complete.
-func (l *fakeLogs) Follow(ctx context.Context, id compute.ExecutionID, after uint64, fn func([]api.Line) error) error {
+func (l *fakeLogs) Follow(ctx context.Context, id compute.ExecutionID, after uint64, fn func([]handler.Line) error) error {
 	stop := context.AfterFunc(ctx, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -708,7 +709,7 @@ func (l *fakeLogs) Follow(ctx context.Context, id compute.ExecutionID, after uin
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		fresh := slices.DeleteFunc(slices.Clone(all[sent:]), func(line api.Line) bool { return line.Seq <= after })
+		fresh := slices.DeleteFunc(slices.Clone(all[sent:]), func(line handler.Line) bool { return line.Seq <= after })
 		if err := fn(fresh); err != nil {
 			return err
 		}
@@ -726,14 +727,14 @@ func (l *fakeLogs) Here(compute.ExecutionID) bool {
 }
 
 // Tail returns all that was written.
-func (l *fakeLogs) Tail(_ context.Context, id compute.ExecutionID, maxBytes int) (api.Output, error) {
+func (l *fakeLogs) Tail(_ context.Context, id compute.ExecutionID, maxBytes int) (handler.Output, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tails++
 	if l.err != nil {
-		return api.Output{}, l.err
+		return handler.Output{}, l.err
 	}
-	var out api.Output
+	var out handler.Output
 	for _, line := range l.lines[id] {
 		text := append(append([]byte(nil), line.Text...), '\n')
 		out.Combined = append(out.Combined, text...)
@@ -750,13 +751,13 @@ func (l *fakeLogs) Tail(_ context.Context, id compute.ExecutionID, maxBytes int)
 }
 
 // Search returns the newest lines that contain the text.
-func (l *fakeLogs) Search(_ context.Context, id compute.ExecutionID, q api.LogQuery) (api.LogLines, error) {
+func (l *fakeLogs) Search(_ context.Context, id compute.ExecutionID, q handler.LogQuery) (handler.LogLines, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out api.LogLines
+	var out handler.LogLines
 	for _, line := range l.lines[id] {
 		if line.At >= q.Since && bytes.Contains(line.Text, []byte(q.Text)) {
-			out.Lines = append(out.Lines, api.LogLine{Line: line, Level: cmp.Or(q.Level, "info"), Attempt: 1})
+			out.Lines = append(out.Lines, handler.LogLine{Line: line, Level: cmp.Or(q.Level, "info"), Attempt: 1})
 		}
 	}
 	out.Total = len(out.Lines)

@@ -3,14 +3,14 @@ package node
 import (
 	"strings"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/node/identity"
 )
 
 // accounts returns how people get accounts.
-func (n *Node) accounts() (api.Accounts, error) {
+func (n *Node) accounts() (handler.Accounts, error) {
 	cfg := n.cfg.OIDC
-	out := api.Accounts{SignUp: n.cfg.Accounts.SignUp, IdentitySignUp: cfg.SignUp, IdentityOrg: cfg.Org}
+	out := handler.Accounts{SignUp: n.cfg.Accounts.SignUp, IdentitySignUp: cfg.SignUp, IdentityOrg: cfg.Org}
 	if cfg.Issuer == "" {
 		return out, nil
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/compute"
 	"berth/node/config"
 	"berth/node/executor/prepare"
@@ -188,8 +188,8 @@ func (n *Node) readyEngines() (all []enginemetrics.Target) {
 }
 
 // inference returns how the API deploys models.
-func (n *Node) inference() api.Inference {
-	out := api.Inference{
+func (n *Node) inference() handler.Inference {
+	out := handler.Inference{
 		Starts: n.cfg.Inference.Starts, ValidModel: weights.ValidName,
 		Args: func(name, text string) ([]string, error) {
 			e, ok := n.engines.Get(name)
@@ -200,7 +200,7 @@ func (n *Node) inference() api.Inference {
 		},
 	}
 	store := weights.New(n.modelSources())
-	out.Size = func(ctx context.Context, m api.Weights) (int64, bool) {
+	out.Size = func(ctx context.Context, m handler.Weights) (int64, bool) {
 		e, ok := n.engines.Get(m.Engine)
 		if !ok {
 			return 0, false
@@ -214,7 +214,7 @@ func (n *Node) inference() api.Inference {
 		return store.Size(ctx, weights.Want{Name: m.Model, Org: m.Org, Token: m.Token}, e.Formats, p)
 	}
 	for _, e := range n.engines.All() {
-		out.Engines = append(out.Engines, api.Engine{
+		out.Engines = append(out.Engines, handler.Engine{
 			Name: e.Name, Image: e.Image, HealthPath: e.HealthPath, GPU: e.GPU, StartLimit: e.StartLimit,
 		})
 	}

@@ -3,7 +3,7 @@ package node
 import (
 	"context"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/compute"
 	"berth/node/objects"
 	"berth/node/secrets"
@@ -45,7 +45,7 @@ func (n *Node) openObjects(ctx context.Context) error {
 type storedObjects struct{ *objects.Store }
 
 // Write returns once the bytes are durable on several nodes.
-func (s storedObjects) Write(ctx context.Context, w api.ObjectWrite) (compute.Content, error) {
+func (s storedObjects) Write(ctx context.Context, w handler.ObjectWrite) (compute.Content, error) {
 	return s.Store.Write(ctx, objects.Write{
 		Actor: w.Actor, Bucket: w.Bucket, Body: w.Body, Meta: w.Meta, Max: w.Max, SHA256: true,
 	})

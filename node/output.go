@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -151,21 +151,23 @@ func (n *Node) openLogs() {
 type outputs struct {
 	follower *logs.Follower
 	node     *Node
-	lines    *sync.Pool // Holds *[]api.Line values with more than fewLines.
+	lines    *sync.Pool // Holds *[]handler.Line values with more than fewLines.
 }
 
 // fewLines bounds batches whose memory is not used again: most followers get no larger ones.
 const fewLines = 32
 
 // Follow hands on the lines behind number after until the execution ended.
-func (o outputs) Follow(ctx context.Context, id compute.ExecutionID, after uint64, fn func([]api.Line) error) error {
+func (o outputs) Follow(
+	ctx context.Context, id compute.ExecutionID, after uint64, fn func([]handler.Line) error,
+) error {
 	_, err := o.follower.Follow(ctx, id, after, func(lines []logs.Line) error {
 		if len(lines) <= fewLines {
 			return fn(appendAPILines(nil, lines))
 		}
-		buf, ok := o.lines.Get().(*[]api.Line)
+		buf, ok := o.lines.Get().(*[]handler.Line)
 		if !ok {
-			buf = new([]api.Line)
+			buf = new([]handler.Line)
 		}
 		defer o.lines.Put(buf)
 		*buf = appendAPILines((*buf)[:0], lines)
@@ -175,10 +177,10 @@ func (o outputs) Follow(ctx context.Context, id compute.ExecutionID, after uint6
 }
 
 // appendAPILines appends lines as the API has them.
-func appendAPILines(out []api.Line, lines []logs.Line) []api.Line {
+func appendAPILines(out []handler.Line, lines []logs.Line) []handler.Line {
 	out = slices.Grow(out, len(lines))
 	for _, l := range lines {
-		out = append(out, api.Line{Seq: l.Seq, At: l.At, Stream: l.Stream.String(), Text: l.Text, Partial: l.Partial})
+		out = append(out, handler.Line{Seq: l.Seq, At: l.At, Stream: l.Stream.String(), Text: l.Text, Partial: l.Partial})
 	}
 	return out
 }
@@ -190,23 +192,23 @@ func (o outputs) Here(id compute.ExecutionID) bool {
 }
 
 // Tail returns the last output of each stream.
-func (o outputs) Tail(ctx context.Context, id compute.ExecutionID, maxBytes int) (api.Output, error) {
+func (o outputs) Tail(ctx context.Context, id compute.ExecutionID, maxBytes int) (handler.Output, error) {
 	t, err := o.follower.Tail(ctx, id, maxBytes)
-	return api.Output{Stdout: t.Stdout, Stderr: t.Stderr, Combined: t.Combined, Truncated: t.Truncated}, err
+	return handler.Output{Stdout: t.Stdout, Stderr: t.Stderr, Combined: t.Combined, Truncated: t.Truncated}, err
 }
 
 // Search returns the lines of an execution that q wants.
-func (o outputs) Search(ctx context.Context, id compute.ExecutionID, q api.LogQuery) (api.LogLines, error) {
+func (o outputs) Search(ctx context.Context, id compute.ExecutionID, q handler.LogQuery) (handler.LogLines, error) {
 	least, ok := logs.ParseLevel(q.Level)
 	if !ok {
-		return api.LogLines{}, compute.Errorf(compute.CodeInvalid, "%q is not a level.", q.Level)
+		return handler.LogLines{}, compute.Errorf(compute.CodeInvalid, "%q is not a level.", q.Level)
 	}
 	r, err := o.follower.Search(ctx, id, logs.Search{Since: q.Since, Least: least, Text: q.Text, Limit: q.Limit})
-	out := api.LogLines{Lines: make([]api.LogLine, len(r.Lines)), Total: r.Total, Missing: r.Missing}
+	out := handler.LogLines{Lines: make([]handler.LogLine, len(r.Lines)), Total: r.Total, Missing: r.Missing}
 	for i, l := range r.Lines {
 		epoch, _ := logs.Split(l.Seq)
-		out.Lines[i] = api.LogLine{
-			Line:  api.Line{Seq: l.Seq, At: l.At, Stream: l.Stream.String(), Text: l.Text, Partial: l.Partial},
+		out.Lines[i] = handler.LogLine{
+			Line:  handler.Line{Seq: l.Seq, At: l.At, Stream: l.Stream.String(), Text: l.Text, Partial: l.Partial},
 			Level: logs.LevelOf(l).String(), Attempt: epoch,
 		}
 	}

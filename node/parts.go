@@ -17,6 +17,7 @@ import (
 
 	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/cluster"
 	"berth/cluster/replica"
 	"berth/compute"
@@ -404,7 +405,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 	modelLoads{n}.serve()
 	servicePorts{n}.serveDrains()
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
-	n.api, err = api.New(api.Config{
+	n.api, err = api.New(handler.Config{
 		Config:    n.edgeConfig(tlsConfig, scrapeToken),
 		Logs:      outputs{n.output, n, new(sync.Pool)},
 		Series:    attemptSeries{n},
@@ -418,7 +419,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		BundleMax: n.cfg.Limits.BundleMax,
 		Vault:     vault{n.master},
 		Master:    masterKey{n},
-		Backoff: api.Backoff{
+		Backoff: handler.Backoff{
 			First: n.cfg.Services.BackoffFirst, Most: n.cfg.Services.BackoffMost, Reset: n.cfg.Services.BackoffReset,
 		},
 		Inference:    n.inference(),

@@ -3,13 +3,13 @@ package node
 import (
 	"fmt"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/compute"
 	"berth/node/payment"
 )
 
 // payments returns the configured payment provider, nil for none.
-func (n *Node) payments() (api.Payments, error) {
+func (n *Node) payments() (handler.Payments, error) {
 	cfg := n.cfg.Payments
 	if cfg.Provider == "" {
 		return nil, nil

@@ -6,7 +6,7 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 
-	"berth/api"
+	"berth/api/handler"
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -95,8 +95,8 @@ type attemptSeries struct{ node *Node }
 
 // Read returns the points of an attempt that are asked for.
 func (s attemptSeries) Read(
-	ctx context.Context, e *compute.Execution, a *compute.Attempt, q api.SeriesQuery,
-) ([]api.SeriesPoint, error) {
+	ctx context.Context, e *compute.Execution, a *compute.Attempt, q handler.SeriesQuery,
+) ([]handler.SeriesPoint, error) {
 	req := seriesRequest{a.Execution, a.Epoch, q.From, q.To, q.Step.Milliseconds()}
 	points, err := s.archived(ctx, e, req)
 	if compute.CodeOf(err) == compute.CodeNotFound {
@@ -105,9 +105,9 @@ func (s attemptSeries) Read(
 	if err != nil {
 		return nil, err
 	}
-	out := make([]api.SeriesPoint, len(points))
+	out := make([]handler.SeriesPoint, len(points))
 	for i, p := range points {
-		out[i] = api.SeriesPoint{At: p.At, Values: p.Values}
+		out[i] = handler.SeriesPoint{At: p.At, Values: p.Values}
 	}
 	return out, nil
 }
@@ -145,4 +145,4 @@ func (s attemptSeries) read(
 }
 
 // The API has the metrics in the order of package series.
-var _ = [1]struct{}{}[api.SeriesMetrics-series.Metrics]
+var _ = [1]struct{}{}[handler.SeriesMetrics-series.Metrics]

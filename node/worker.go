@@ -8,6 +8,7 @@ import (
 
 	"berth/api"
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -95,7 +96,7 @@ func (n workerNode) openAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg := api.Config{
+	cfg := handler.Config{
 		Config: edge.Config{
 			Relay:        worker.NewRelay(n.cluster, n.own),
 			ServiceRelay: servicePorts{n.Node}.relay(), S3: n.s3.transport(),

@@ -70,3 +70,6 @@ func (rt *Route) Parameters() []string {
 	}
 	return names
 }
+
+// Type returns a constructor of T, as the fields of a Route have them.
+func Type[T any]() func() any { return func() any { return new(T) } }

@@ -60,3 +60,25 @@ type BudgetAlert struct {
 	ExecutionID *compute.ExecutionID `json:"execution_id"` // Reached it; null for tokens of serverless models.
 	At          compute.Instant      `json:"at"`
 }
+
+// WholeOrg is the scope of an organization's own budget, and its name in a path.
+const WholeOrg = "organization"
+
+// BudgetPeriod returns the time that counts for a budget.
+func BudgetPeriod(monthly bool) string {
+	if monthly {
+		return "month"
+	}
+	return "total"
+}
+
+// BudgetScope returns whose a budget is: a key's, a member's or the organization's.
+func BudgetScope(key compute.KeyID, user compute.UserID) (string, *compute.KeyID, *compute.UserID) {
+	switch {
+	case !key.IsZero():
+		return "key", &key, nil
+	case !user.IsZero():
+		return "member", nil, &user
+	}
+	return WholeOrg, nil, nil
+}

@@ -51,3 +51,12 @@ type AppliesTo struct {
 	HardwareProfile string               `json:"hardware_profile,omitempty" doc:"The hardware profile, for prices of hardware."`
 	Deployment      *compute.ExecutionID `json:"deployment_id,omitempty" doc:"For prices of tokens, the deployment that answers for the model. Else the deployment of the caller's organization whose replicas keep this price."`
 }
+
+// CapabilityOf returns the compute capability of a GPU and whether it computes in
+// bfloat16, null where unknown.
+func CapabilityOf(g *compute.GPU) (name *string, bfloat16 *bool) {
+	if g.Capability <= 0 {
+		return nil, nil
+	}
+	return new(g.CapabilityName()), new(g.BFloat16())
+}

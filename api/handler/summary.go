@@ -1,4 +1,4 @@
-package api
+package handler
 
 import (
 	"encoding/json"
@@ -8,20 +8,20 @@ import (
 	"berth/fsm"
 )
 
-// summaryOf returns an execution as shown in lists.
-func summaryOf(view *fsm.View, e *compute.Execution) wire.ExecutionSummary {
+// SummaryOf returns an execution as shown in lists.
+func SummaryOf(view *fsm.View, e *compute.Execution) wire.ExecutionSummary {
 	s := wire.ExecutionSummary{
 		ExecutionID: e.ID, CreatedAt: e.CreatedAt, ExecutionType: e.Kind,
 		Status: e.Status, HardwareProfile: e.Profile,
-		StatusDetails:  orNull(e.Reason.String()),
+		StatusDetails:  wire.OrNull(e.Reason.String()),
 		LocalImports:   importsOf(e),
-		Billed:         billedOf(e),
+		Billed:         BilledOf(e),
 		ProviderBilled: costOf(e),
-		ExeceletStart:  atOrNull(e.ExecletAt),
-		StartTime:      atOrNull(e.StartedAt), JobStart: atOrNull(e.StartedAt),
-		EndTime: atOrNull(e.EndedAt), JobEnd: atOrNull(e.EndedAt),
-		FinishTime: atOrNull(e.FinishedAt),
-		FileName:   orNull(e.FileName), Name: orNull(e.Name), JobType: orNull(e.JobType),
+		ExeceletStart:  wire.AtOrNull(e.ExecletAt),
+		StartTime:      wire.AtOrNull(e.StartedAt), JobStart: wire.AtOrNull(e.StartedAt),
+		EndTime: wire.AtOrNull(e.EndedAt), JobEnd: wire.AtOrNull(e.EndedAt),
+		FinishTime: wire.AtOrNull(e.FinishedAt),
+		FileName:   wire.OrNull(e.FileName), Name: wire.OrNull(e.Name), JobType: wire.OrNull(e.JobType),
 		Metadata: metadataOf(view, e),
 		UserID:   &e.User, OrgID: &e.Org,
 		Retries: e.Retries, MaxRetries: e.MaxRetries,
@@ -30,25 +30,9 @@ func summaryOf(view *fsm.View, e *compute.Execution) wire.ExecutionSummary {
 		s.ParentExecutionID = &e.Parent
 	}
 	if e.Container != nil && (e.Reason == compute.ReasonImage || e.Reason == compute.ReasonStartFailed) {
-		s.ErrorsDocker = orNull(e.Detail)
+		s.ErrorsDocker = wire.OrNull(e.Detail)
 	}
 	return s
-}
-
-// orNull returns s, nil for the empty string.
-func orNull(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-// atOrNull returns at, nil when it is unset.
-func atOrNull(at compute.Instant) *compute.Instant {
-	if at.IsZero() {
-		return nil
-	}
-	return &at
 }
 
 // importsOf returns the recorded paths of the import files as JSON text. Older
@@ -62,12 +46,12 @@ func importsOf(e *compute.Execution) *string {
 	if err != nil {
 		return nil
 	}
-	return orNull(string(data))
+	return wire.OrNull(string(data))
 }
 
-// billedOf returns the cost of an execution, nil until it is settled. A
+// BilledOf returns the cost of an execution, nil until it is settled. A
 // parent's cost is the sum of its children's.
-func billedOf(e *compute.Execution) *compute.Credits {
+func BilledOf(e *compute.Execution) *compute.Credits {
 	if !e.Status.Terminal() {
 		return nil
 	}
@@ -93,7 +77,7 @@ func metadataOf(view *fsm.View, e *compute.Execution) *wire.Metadata {
 		m.Tags = []string{}
 	}
 	if c := e.Container; c != nil {
-		m.Images, m.ImageDigest = c.Images, orNull(c.Digest)
+		m.Images, m.ImageDigest = c.Images, wire.OrNull(c.Digest)
 	}
 	for _, t := range e.GPUTypes {
 		m.GPUTypes = append(m.GPUTypes, t.Type)
@@ -106,7 +90,7 @@ func metadataOf(view *fsm.View, e *compute.Execution) *wire.Metadata {
 		return m
 	}
 	newest := attempts[len(attempts)-1]
-	m.Node = orNull(nodeName(view, newest.Node))
+	m.Node = wire.OrNull(NodeName(view, newest.Node))
 	m.GPUs, m.GPUShares = gpusOf(newest), sharesOf(newest)
 	if len(newest.GPUs) > 0 {
 		level := levelOf(compute.IsolationOf(newest.GPUs))
@@ -115,8 +99,8 @@ func metadataOf(view *fsm.View, e *compute.Execution) *wire.Metadata {
 	return m
 }
 
-// nodeName returns the name of a node, its identifier when it left.
-func nodeName(view *fsm.View, id compute.NodeID) string {
+// NodeName returns the name of a node, its identifier when it left.
+func NodeName(view *fsm.View, id compute.NodeID) string {
 	if n, ok := view.Node(id); ok && n.Name != "" {
 		return n.Name
 	}
@@ -153,30 +137,8 @@ func levelOf(i compute.Isolation) string {
 	return i.Level()
 }
 
-// errorsOf returns readable reasons why an execution did not complete, none
-// while it is live.
-func errorsOf(e *compute.Execution) []string {
-	if !e.Status.Terminal() || e.Status == compute.StatusCompleted {
-		return []string{}
-	}
-	return []string{errorOf(e)}
-}
-
-// errorOf returns why an ended execution did not complete.
-func errorOf(e *compute.Execution) string {
-	switch {
-	case e.Detail == "" && e.Reason == compute.ReasonNone:
-		return e.Status.String()
-	case e.Detail == "":
-		return e.Reason.String()
-	case e.Reason == compute.ReasonNone:
-		return e.Detail
-	}
-	return e.Reason.String() + ": " + e.Detail
-}
-
-// attemptsOf returns the attempts of an execution, oldest first.
-func attemptsOf(view *fsm.View, e *compute.Execution) []wire.Attempt {
+// AttemptsOf returns the attempts of an execution, oldest first.
+func AttemptsOf(view *fsm.View, e *compute.Execution) []wire.Attempt {
 	out := []wire.Attempt{}
 	for _, a := range view.Attempts(e.ID) {
 		status := compute.StatusStarting
@@ -187,9 +149,9 @@ func attemptsOf(view *fsm.View, e *compute.Execution) []wire.Attempt {
 			status = compute.StatusRunning
 		}
 		out = append(out, wire.Attempt{
-			Attempt: a.Epoch, Node: nodeName(view, a.Node), GPUs: gpusOf(a), Shares: sharesOf(a),
-			PlacedAt: a.PlacedAt, EndedAt: atOrNull(a.EndedAt),
-			Status: status.String(), Reason: orNull(a.Reason.String()),
+			Attempt: a.Epoch, Node: NodeName(view, a.Node), GPUs: gpusOf(a), Shares: sharesOf(a),
+			PlacedAt: a.PlacedAt, EndedAt: wire.AtOrNull(a.EndedAt),
+			Status: status.String(), Reason: wire.OrNull(a.Reason.String()),
 		})
 	}
 	return out

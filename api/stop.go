@@ -2,17 +2,39 @@ package api
 
 import (
 	"berth/api/edge"
+	"berth/api/wire"
 	"berth/compute"
+	"berth/fsm"
 )
 
-// loadArchived adds an archived execution of the caller's organization to the request's
-// view.
-func (c *core) loadArchived(r *edge.Request, id compute.ExecutionID) (err error) {
-	view, err := r.View.LoadArchived(r.Caller.Actor.Org, id, c.OpenArchive(r.Ctx))
-	if err == nil {
-		r.View = view
+// stop proposes the end of an execution.
+func (g *executions) stop(r *edge.Request, how compute.Stop, kinds ...compute.Kind) (any, error) {
+	if r.Repeat {
+		return stopped(r.First), nil
 	}
-	return err
+	e, err := g.Find(r, kinds...)
+	if err != nil {
+		return nil, err
+	}
+	if r.View.FromArchive(e.ID) {
+		return nil, errEnded(e)
+	}
+	result, err := g.Propose(r, fsm.StopExecution{
+		Op: g.Op(r), Actor: r.Caller.Actor, Execution: e.ID, Stop: how,
+	})
+	if err != nil {
+		return nil, g.orArchived(r, err, errEnded)
+	}
+	return stopped(result), nil
+}
+
+// stopped is the answer to a stop.
+func stopped(result fsm.Result) wire.Stopped {
+	message := "The execution is asked to end."
+	if result.Status.Terminal() {
+		message = "The execution has ended."
+	}
+	return wire.Stopped{ExecutionID: result.Execution, Status: result.Status, Message: message}
 }
 
 // orArchived returns err, the refusal of a change to an execution, unless the
@@ -21,12 +43,12 @@ func (g *executions) orArchived(r *edge.Request, err error, refusal func(*comput
 	if compute.CodeOf(err) != compute.CodeNotFound {
 		return err
 	}
-	view, readErr := g.cfg.Reader.Read(r.Ctx)
+	view, readErr := g.Config.Reader.Read(r.Ctx)
 	if readErr != nil {
 		return readErr
 	}
 	r.View = view
-	e, findErr := g.find(r)
+	e, findErr := g.Find(r)
 	switch {
 	case findErr == nil && r.View.FromArchive(e.ID):
 		return refusal(e)

@@ -1,9 +1,8 @@
-package api
+package handler
 
 import (
 	"encoding/base64"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -12,10 +11,10 @@ import (
 	"berth/compute"
 )
 
-// paged returns the page of a list that the request asks for, in the order of place, which
+// Paged returns the page of a list that the request asks for, in the order of place, which
 // names a row. The cursor is the place of the last row, so that rows which come and go
 // between pages neither hide nor repeat others.
-func paged[T any](r *edge.Request, rows []T, place func(*T) string) ([]T, error) {
+func Paged[T any](r *edge.Request, rows []T, place func(*T) string) ([]T, error) {
 	in := r.Query.(*wire.PageQuery)
 	slices.SortFunc(rows, func(a, b T) int { return strings.Compare(place(&a), place(&b)) })
 	if in.Cursor != "" {
@@ -40,10 +39,5 @@ func paged[T any](r *edge.Request, rows []T, place func(*T) string) ([]T, error)
 	return rows, nil
 }
 
-// newestFirst returns the place of an execution behind those that were accepted after it.
-func newestFirst(e **compute.Execution) string {
-	return fmt.Sprintf("%020d %s", math.MaxUint64-(*e).SubmitIndex, (*e).ID)
-}
-
-// byTime returns the place of a row by its time, and then by its identifier.
-func byTime(at compute.Instant, id fmt.Stringer) string { return fmt.Sprintf("%019d %s", at, id) }
+// ByTime returns the place of a row by its time, and then by its identifier.
+func ByTime(at compute.Instant, id fmt.Stringer) string { return fmt.Sprintf("%019d %s", at, id) }
