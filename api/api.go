@@ -9,10 +9,10 @@ import (
 )
 
 // New returns a Server of the API for cfg that does nothing yet.
-func New(cfg handler.Config) (*edge.Server, error) { return newAPI(cfg, groups) }
+func New(cfg handler.Config) (*edge.Server, error) { return newAPI(cfg, routes) }
 
-// newAPI returns a Server with the groups that all returns.
-func newAPI(cfg handler.Config, all func(*edge.Server, *handler.Core) []handler.Group) (*edge.Server, error) {
+// newAPI returns a Server with the routes that table returns, and the viewer's.
+func newAPI(cfg handler.Config, table func(*edge.Server, *handler.Core) []edge.Route) (*edge.Server, error) {
 	if err := errors.Join(cfg.Config.Validate(), missing(&cfg)); err != nil {
 		return nil, fmt.Errorf("new api: %w", err)
 	}
@@ -22,11 +22,11 @@ func newAPI(cfg handler.Config, all func(*edge.Server, *handler.Core) []handler.
 	}
 	cfg.Config = s.Config()
 	v := new(viewer)
-	routes := append(handler.Table(all(s, handler.New(s.Core, cfg))...), v.Routes()...)
-	if v.openapi, err = openAPI(routes, cfg.Version); err != nil {
+	all := append(table(s, handler.New(s.Core, cfg)), v.Routes()...)
+	if v.openapi, err = openAPI(all, cfg.Version); err != nil {
 		return nil, fmt.Errorf("new api: %w", err)
 	}
-	s.SetRoutes(routes)
+	s.SetRoutes(all)
 	return s, nil
 }
 

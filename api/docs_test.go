@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -121,10 +122,33 @@ type document struct {
 	bodies map[string]reflect.Type // Types that were named, and are to be described.
 }
 
+// inDocument returns the groups in the order in which the document describes them. It
+// keeps to it wherever the groups are: people know where they find a route. Groups that
+// are not here follow.
+func inDocument() []string {
+	return []string{
+		"sessions", "signups", "users", "orgs", "adminOrgs", "members", "keys", "userKeys",
+		"executions", "selections", "services", "deployments", "models", "images", "composes", "workloads",
+		"outputs", "logLines", "series", "callbacks", "files", "uploads", "storage", "partUploads",
+		"billing", "machines", "prices", "variables", "invites", "environments", "callbackSecrets",
+		"budgets", "audits", "checkouts", "rotations", "joinTokens", "nodes", "limits", "brakes", "raft",
+		"decisions", "probes", "viewer",
+	}
+}
+
 // routes describes all routes, by tag.
 func (d *document) routes() {
+	order := inDocument()
+	place := func(r api.RouteDoc) int {
+		if i := slices.Index(order, r.Group); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	all := api.Routes()
+	slices.SortStableFunc(all, func(a, b api.RouteDoc) int { return cmp.Compare(place(a), place(b)) })
 	group := "\x00"
-	for _, r := range api.Routes() {
+	for _, r := range all {
 		if r.Tag != group {
 			if group = r.Tag; group == "" {
 				fmt.Fprintf(d, "\n## Node and operator\n")

@@ -32,7 +32,7 @@ func Routes() []RouteDoc {
 		return bodyType(fresh)
 	}
 	var out []RouteDoc
-	all := append(handler.Table(groups(new(edge.Server), new(handler.Core))...), new(viewer).Routes()...)
+	all := append(routes(new(edge.Server), new(handler.Core)), new(viewer).Routes()...)
 	for _, rt := range all {
 		group, name := handlerOf(&rt)
 		out = append(out, RouteDoc{

@@ -1,6 +1,9 @@
 package api
 
 import (
+	"slices"
+
+	"berth/api/account"
 	"berth/api/edge"
 	"berth/api/handler"
 )
@@ -14,20 +17,18 @@ const (
 	composing = edge.Root + "/execution/compose"
 )
 
-// groups returns all groups of routes that are handled in views of the state.
-func groups(s *edge.Server, c *handler.Core) []handler.Group {
+// routes returns the routes of all groups but the viewer's.
+func routes(s *edge.Server, c *handler.Core) []edge.Route {
 	executions := newExecutions(c)
-	signIn := &sessions{c, s.Stranger}
-	return []handler.Group{
-		signIn, &signups{c, signIn}, &users{c}, &orgs{c}, &adminOrgs{c}, &members{c}, &keys{c}, &userKeys{c, s.KeyHolder},
+	return slices.Concat(account.Routes(c, s), handler.Table(
 		&executions, &selections{executions}, &services{executions}, &deployments{services{executions}},
 		&models{deployments{services{executions}}}, &images{executions},
 		&composes{executions}, &workloads{executions}, &outputs{executions},
 		&logLines{executions}, &series{executions}, &callbacks{executions},
 		&files{executions}, &uploads{c}, &storage{c}, &partUploads{&storage{c}},
-		&billing{c}, &machines{c}, &prices{c}, &variables{c}, &invites{c}, &environments{c}, &callbackSecrets{c},
-		&budgets{c}, &audits{c}, &checkouts{c}, &rotations{c},
-		&joinTokens{c}, &nodes{c}, &limits{c}, &brakes{c}, &raft{c}, &decisions{c},
+		&billing{c}, &machines{c}, &prices{c}, &environments{c},
+		&budgets{c}, &checkouts{c}, &rotations{c},
+		&joinTokens{c}, &nodes{c}, &brakes{c}, &raft{c}, &decisions{c},
 		&probes{c},
-	}
+	))
 }

@@ -58,7 +58,9 @@ func TestToyEndpoint(t *testing.T) {
 	cfg := handler.Config{Config: edge.Config{
 		Relay: toyRelay{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}}
-	s, err := newAPI(cfg, func(s *edge.Server, c *handler.Core) []handler.Group { return append(groups(s, c), &toys{c}) })
+	s, err := newAPI(cfg, func(s *edge.Server, c *handler.Core) []edge.Route {
+		return append(routes(s, c), (&toys{c}).Routes()...)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
-	"berth/api"
+	"berth/api/account"
 	"berth/cluster/disk"
 	"berth/node/audit"
 )
@@ -19,7 +19,7 @@ func (n *Node) openAudit(context.Context) (err error) {
 	}
 	n.auditExport, err = audit.Open(audit.Config{
 		File: n.cfg.Log.AuditFile, Position: filepath.Join(n.cfg.DataDir, auditPosition),
-		View: n.machine.View, Line: api.AuditLine, Free: freeBesideState,
+		View: n.machine.View, Line: account.AuditLine, Free: freeBesideState,
 		Logger: n.logger.With("part", "audit"), Registerer: n.registry,
 	})
 	return err
