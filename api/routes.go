@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"berth/api/account"
+	"berth/api/admin"
 	"berth/api/billing"
 	"berth/api/edge"
 	"berth/api/handler"
@@ -22,15 +23,12 @@ const (
 // routes returns the routes of all groups but the viewer's.
 func routes(s *edge.Server, c *handler.Core) []edge.Route {
 	executions := newExecutions(c)
-	return slices.Concat(account.Routes(c, s), billing.Routes(c), storage.Routes(c), handler.Table(
+	return slices.Concat(account.Routes(c, s), billing.Routes(c), storage.Routes(c), admin.Routes(c), handler.Table(
 		&executions, &selections{executions}, &services{executions}, &deployments{services{executions}},
 		&models{deployments{services{executions}}}, &images{executions},
 		&composes{executions}, &workloads{executions}, &outputs{executions},
 		&logLines{executions}, &series{executions}, &callbacks{executions},
 		&files{executions}, &uploads{c},
 		&environments{c},
-		&rotations{c},
-		&joinTokens{c}, &nodes{c}, &brakes{c}, &raft{c}, &decisions{c},
-		&probes{c},
 	))
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 
-	"berth/api"
+	"berth/api/admin"
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -84,7 +84,7 @@ func (k masterKey) mayUse(ctx context.Context, file []byte) error {
 	}
 	sealing := view.Sealing()
 	if len(sealing) > 0 && !slices.ContainsFunc(sealing, func(p []byte) bool { return bytes.Equal(p, prefix) }) {
-		return api.OtherRotation()
+		return admin.OtherRotation()
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (k masterKey) call(ctx context.Context, payload []byte) ([][]byte, error) {
 	for _, server := range k.servers() {
 		got, err := k.node.cluster.Call(ctx, server.ID, methodMaster, payload)
 		if compute.CodeOf(err) == compute.CodeConflict {
-			return nil, api.OtherRotation()
+			return nil, admin.OtherRotation()
 		}
 		if err != nil {
 			return nil, &compute.Error{
