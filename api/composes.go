@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/submission"
 	"berth/api/wire"
 	"berth/composefile"
 	"berth/compute"
@@ -59,7 +60,7 @@ func (g *composes) startCompose(r *edge.Request) (any, error) {
 	if python.FileName == "" {
 		python.FileName = "compose.yaml"
 	}
-	e, err := g.newExecution(r, &python)
+	e, err := submission.New(g.Core, r, &python)
 	if err != nil {
 		return nil, err
 	}
@@ -70,17 +71,17 @@ func (g *composes) startCompose(r *edge.Request) (any, error) {
 	e.Container = &compute.Container{
 		Images: file.Images(), Grace: time.Duration(in.GracefulTimeout) * time.Second,
 	}
-	if e.Storage, err = mountOf(r, &in.Mount, &in.Start, false); err != nil {
+	if e.Storage, err = submission.MountOf(r, &in.Mount, &in.Start, false); err != nil {
 		return nil, err
 	}
 	if err := freePaths(&e, file); err != nil {
 		return nil, err
 	}
 	command := fsm.Submit{Execution: e}
-	if err := g.sealCredentials(r, in.Credentials(), &command); err != nil {
+	if err := submission.SealCredentials(g.Core, r, in.Credentials(), &command); err != nil {
 		return nil, err
 	}
-	result, err := g.submit(r, &compute.Bundle{Compose: in.File, Env: in.Env}, command)
+	result, err := submission.Propose(g.Core, r, &compute.Bundle{Compose: in.File, Env: in.Env}, command)
 	if err != nil {
 		return nil, err
 	}

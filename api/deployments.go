@@ -12,6 +12,7 @@ import (
 
 	"berth/api/edge"
 	"berth/api/handler"
+	"berth/api/submission"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -106,7 +107,7 @@ func (g *deployments) create(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	if engine.Image != "" {
-		ref, err := imageRef(engine.Image)
+		ref, err := submission.ImageRef(engine.Image)
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +117,7 @@ func (g *deployments) create(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	// The node that starts a replica puts the engine's command line here.
-	result, err := g.submit(r, &compute.Bundle{Command: []string{"engine"}}, command)
+	result, err := submission.Propose(g.Core, r, &compute.Bundle{Command: []string{"engine"}}, command)
 	if err != nil {
 		return nil, err
 	}

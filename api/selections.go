@@ -11,6 +11,7 @@ import (
 
 	"berth/api/edge"
 	"berth/api/handler"
+	"berth/api/submission"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -59,7 +60,7 @@ const (
 // one record, the sub-executions follow.
 func (g *selections) startSelection(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.SelectionStart)
-	if err := g.available(r, &in.PythonStart); err != nil {
+	if err := submission.Available(r, &in.PythonStart); err != nil {
 		return nil, err
 	}
 	if in.Preemptible {
@@ -82,15 +83,15 @@ func (g *selections) startSelection(r *edge.Request) (any, error) {
 	if err := selection.Objective.UnmarshalText([]byte(in.Objective)); err != nil {
 		return nil, err
 	}
-	e, err := g.newExecution(r, &in.PythonStart)
+	e, err := submission.New(g.Core, r, &in.PythonStart)
 	if err != nil {
 		return nil, err
 	}
 	e.Kind, e.Profile, e.Selection = compute.KindSelection, compute.KindSelection.String(), selection
-	if e.Storage, err = mountOf(r, &in.Mount, &in.Start, false); err != nil {
+	if e.Storage, err = submission.MountOf(r, &in.Mount, &in.Start, false); err != nil {
 		return nil, err
 	}
-	result, err := g.submitCode(r, &in.PythonStart, e)
+	result, err := submission.ProposeCode(g.Core, r, &in.PythonStart, e)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"berth/api/edge"
 	"berth/api/handler"
+	"berth/api/submission"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -55,7 +56,7 @@ func (g *services) Routes() []edge.Route {
 // startService accepts a service: the replicas follow.
 func (g *services) startService(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.ServiceStart)
-	if err := g.available(r, &in.PythonStart); err != nil {
+	if err := submission.Available(r, &in.PythonStart); err != nil {
 		return nil, err
 	}
 	if !r.Repeat {
@@ -63,7 +64,7 @@ func (g *services) startService(r *edge.Request) (any, error) {
 			return nil, err
 		}
 	}
-	e, err := g.newExecution(r, &in.PythonStart)
+	e, err := submission.New(g.Core, r, &in.PythonStart)
 	if err != nil {
 		return nil, err
 	}
@@ -92,28 +93,28 @@ func (g *services) startService(r *edge.Request) (any, error) {
 // submitReplicas submits a service of code, or of an image.
 func (g *services) submitReplicas(r *edge.Request, in *wire.ServiceStart, e compute.Execution) (fsm.Result, error) {
 	if in.DockerImageRef == "" {
-		return g.submitCode(r, &in.PythonStart, e)
+		return submission.ProposeCode(g.Core, r, &in.PythonStart, e)
 	}
-	command, bundle := fsm.Submit{Execution: e}, bundleOf(&in.PythonStart)
+	command, bundle := fsm.Submit{Execution: e}, submission.BundleOf(&in.PythonStart)
 	if err := g.inImage(r, in, &command); err != nil {
 		return fsm.Result{}, err
 	}
 	bundle.User = in.User
-	return g.submit(r, bundle, command)
+	return submission.Propose(g.Core, r, bundle, command)
 }
 
 // inImage has the replicas of a service execute the program of an image.
 func (g *services) inImage(r *edge.Request, in *wire.ServiceStart, command *fsm.Submit) error {
-	ref, err := imageRef(in.DockerImageRef)
+	ref, err := submission.ImageRef(in.DockerImageRef)
 	if err != nil {
 		return err
 	}
 	e := &command.Execution
 	e.Container = &compute.Container{Images: []string{ref.String()}}
 	if e.FileName == "" {
-		e.FileName = shortImage(ref)
+		e.FileName = submission.ShortImage(ref)
 	}
-	return g.sealCredentials(r, in.Credentials(), command)
+	return submission.SealCredentials(g.Core, r, in.Credentials(), command)
 }
 
 // serviceURL returns where a service is reached.

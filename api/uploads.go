@@ -8,6 +8,7 @@ import (
 
 	"berth/api/edge"
 	"berth/api/handler"
+	"berth/api/submission"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -38,12 +39,6 @@ func (g *uploads) Routes() []edge.Route {
 			Reply:   edge.Type[wire.CommittedBundle](), Handle: g.commit,
 		},
 	}
-}
-
-// errNoBundle refuses a bundle that does not exist, or is another organization's.
-func errNoBundle() error {
-	return compute.Errorf(compute.CodeNotFound,
-		"There is no such bundle: it may have expired. Send it again.").Named("bundle_not_found")
 }
 
 // maxSources is how many bundles are searched for blobs that a new one has too.
@@ -91,7 +86,7 @@ func (g *uploads) create(r *edge.Request) (any, error) {
 func (g *uploads) begun(r *edge.Request, result fsm.Result, tree *compute.Tree) (any, error) {
 	u, ok := r.View.Upload(r.Caller.Actor.Org, compute.BundleID{UUID: result.ID})
 	if !ok {
-		return nil, errNoBundle()
+		return nil, submission.ErrNoBundle()
 	}
 	out := wire.Bundle{BundleID: u.ID, Missing: []compute.Digest{}}
 	number := 0
@@ -144,11 +139,11 @@ func (g *uploads) present(
 func (g *uploads) find(r *edge.Request) (*compute.Upload, error) {
 	id, err := compute.ParseBundleID(r.Params["id"])
 	if err != nil {
-		return nil, errNoBundle()
+		return nil, submission.ErrNoBundle()
 	}
 	u, ok := r.View.Upload(r.Caller.Actor.Org, id)
 	if !ok {
-		return nil, errNoBundle()
+		return nil, submission.ErrNoBundle()
 	}
 	return u, nil
 }

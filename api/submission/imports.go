@@ -1,4 +1,4 @@
-package api
+package submission
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ const maxStoredImports = 8 << 20
 
 // storedImports reads the stored files that a start imports, as they are now, and takes
 // them out of the files that are text.
-func (g *executions) storedImports(r *edge.Request, in *wire.PythonStart) (map[string][]byte, error) {
+func storedImports(c *handler.Core, r *edge.Request, in *wire.PythonStart) (map[string][]byte, error) {
 	var out map[string][]byte
 	total := int64(0)
 	for name, text := range in.Files {
@@ -41,7 +41,7 @@ func (g *executions) storedImports(r *edge.Request, in *wire.PythonStart) (map[s
 				maxStoredImports).Named("imports_too_large")
 		}
 		var content bytes.Buffer
-		if err := g.Config.Objects.Copy(r.Ctx, b, o, &content, 0, o.Size); err != nil {
+		if err := c.Config.Objects.Copy(r.Ctx, b, o, &content, 0, o.Size); err != nil {
 			return nil, err
 		}
 		if out == nil {

@@ -1,8 +1,10 @@
-package api
+package submission_test
 
 import (
 	"strings"
 	"testing"
+
+	"berth/api/submission"
 )
 
 // TestImageRef refuses what names no image, and names that are those of nodes.
@@ -15,7 +17,7 @@ func TestImageRef(t *testing.T) {
 		"berth.pulled/team/secret:0123":        "as its registry does",
 		"127.0.0.1:34567/berth-pull/n1/abc:1":  "as its registry does",
 	} {
-		named, err := imageRef(text)
+		named, err := submission.ImageRef(text)
 		var got string
 		if err != nil {
 			got = err.Error()
