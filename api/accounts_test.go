@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/api"
 	"berth/api/edge"
+	"berth/api/execution"
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
@@ -165,7 +165,7 @@ func TestReportsOfBudgets(t *testing.T) {
 		"no organization":          {view, compute.Callback{Org: compute.OrgID{UUID: compute.UUID{9}}, Alert: alert}, ""},
 		"whose organization it is": {view, compute.Callback{Org: e.Org, Alert: alert}, `"org_id":"` + e.Org.String() + `"`},
 	} {
-		body, ok := api.CallbackBody(of.view, &of.callback)
+		body, ok := execution.CallbackBody(of.view, &of.callback)
 		if ok != (of.want != "") || !strings.Contains(string(body), of.want) {
 			t.Errorf("%s: %t %s", name, ok, body)
 		}

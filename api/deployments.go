@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/execution"
 	"berth/api/handler"
 	"berth/api/submission"
 	"berth/api/wire"
@@ -19,12 +20,9 @@ import (
 )
 
 const (
-	enginePort  = 8000
-	outputTail  = 4 << 10 // Bytes of a failed engine's output,
-	outputLines = 20      // and lines,
-	outputWait  = 2 * time.Second
-
-	progressRows = 4 // Replicas of which it is said how far their models are.
+	enginePort   = 8000
+	progressRows = 4 // Replicas of which it is said how far their models are,
+	progressWait = 2 * time.Second
 )
 
 // deployments serves Dedicated Deployment External: services with an engine.
@@ -271,24 +269,8 @@ func (g *deployments) get(r *edge.Request) (any, error) {
 	}
 	out := g.deploymentOf(r, r.View, e)
 	g.addProgress(r.Ctx, out.Rows)
-	out.EngineOutput = append(out.EngineOutput, lastLines(r.Ctx, g.Config.Logs, e)...)
+	out.EngineOutput = append(out.EngineOutput, execution.LastLines(r.Ctx, g.Config.Logs, e)...)
 	return out, nil
-}
-
-// lastLines returns the last lines of the engine of a deployment that has failed; none for
-// other executions.
-func lastLines(ctx context.Context, logs handler.Logs, e *compute.Execution) []string {
-	if e.Deployment == nil || e.Deployment.State != compute.DeploymentFailed || e.Deployment.Last.IsZero() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, outputWait)
-	defer cancel()
-	text, err := logs.Tail(ctx, e.Deployment.Last, outputTail)
-	if err != nil {
-		return nil
-	}
-	lines := strings.Split(strings.TrimRight(string(text.Combined), "\n"), "\n")
-	return lines[max(len(lines)-outputLines, 0):]
 }
 
 // modelLine begins the lines in which the node of a replica says how it gets the model.
@@ -296,7 +278,7 @@ const modelLine = "model: "
 
 // addProgress says of replicas whose engines have not started how far their models are.
 func (g *deployments) addProgress(ctx context.Context, rows []wire.ServiceReplica) {
-	ctx, cancel := context.WithTimeout(ctx, outputWait)
+	ctx, cancel := context.WithTimeout(ctx, progressWait)
 	defer cancel()
 	asked := 0
 	for i := range rows {
@@ -324,7 +306,7 @@ func (g *deployments) deploymentOf(r *edge.Request, view *fsm.View, e *compute.E
 		TargetRPS: float64(d.TargetMilliRPS) / 1000, TargetP95: d.TargetP95.Milliseconds(),
 		Window:      int64(d.Window / time.Second),
 		MinReplicas: d.Min, MaxReplicas: d.Max, Replicas: e.Service.Replicas, CreatedAt: e.CreatedAt, Billed: e.Billed,
-		BaseURL: r.Base + edge.ModelRoot, EngineOutput: []string{}, Rows: replicasOf(view, e),
+		BaseURL: r.Base + edge.ModelRoot, EngineOutput: []string{}, Rows: execution.ReplicasOf(view, e),
 	}
 	for _, row := range out.Rows {
 		if row.Ready {
@@ -401,5 +383,5 @@ func (g *deployments) logs(r *edge.Request) (any, error) {
 	if _, err := g.findDeployment(r); err != nil {
 		return nil, err
 	}
-	return (&logLines{g.executions}).ofExecution(r)
+	return execution.Logs(g.Core, r)
 }

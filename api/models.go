@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"berth/api/edge"
+	"berth/api/execution"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -54,7 +55,7 @@ func modelOf(view *fsm.View, m *compute.Model) wire.Model {
 	}
 	if e, ok := view.Execution(m.Org, m.Deployment); ok {
 		ready := 0
-		for _, row := range replicasOf(view, e) {
+		for _, row := range execution.ReplicasOf(view, e) {
 			if row.Ready {
 				ready++
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/execution"
 	"berth/api/handler"
 	"berth/api/submission"
 	"berth/api/wire"
@@ -15,10 +16,13 @@ import (
 	"berth/fsm"
 )
 
+// serving is the path of the group.
+const serving = edge.Root + "/execution/service"
+
 // services serves services: executions that run until they are deleted and answer
 // requests.
 type services struct {
-	executions
+	*handler.Core
 }
 
 // Routes returns the routes of the group.
@@ -156,7 +160,7 @@ func (g *services) getService(r *edge.Request) (any, error) {
 
 // deleteService ends a service.
 func (g *services) deleteService(r *edge.Request) (any, error) {
-	return g.stop(r, compute.StopGraceful, compute.KindService)
+	return execution.Stop(g.Core, r, compute.StopGraceful, compute.KindService)
 }
 
 // scaleService changes how many replicas are wanted.
@@ -182,7 +186,7 @@ func (g *services) serviceOf(r *edge.Request, view *fsm.View, e *compute.Executi
 		ExecutionID: e.ID, Name: wire.OrNull(e.Name), Status: e.Status, StatusDetails: wire.OrNull(e.Reason.String()),
 		Detail: wire.OrNull(e.Detail), URL: g.serviceURL(r, e.ID), HardwareProfile: e.Profile,
 		Port: e.Serving.Port, HealthPath: e.Serving.HealthPath, Restart: e.Service.Restart.String(),
-		Replicas: e.Service.Replicas, CreatedAt: e.CreatedAt, Billed: e.Billed, Rows: replicasOf(view, e),
+		Replicas: e.Service.Replicas, CreatedAt: e.CreatedAt, Billed: e.Billed, Rows: execution.ReplicasOf(view, e),
 	}
 	for _, row := range out.Rows {
 		if row.Ready {
@@ -190,41 +194,6 @@ func (g *services) serviceOf(r *edge.Request, view *fsm.View, e *compute.Executi
 		}
 	}
 	return out
-}
-
-// replicasOf returns a row per replica of a service, none for other executions.
-func replicasOf(view *fsm.View, e *compute.Execution) []wire.ServiceReplica {
-	out := []wire.ServiceReplica{}
-	if e.Service == nil {
-		return out
-	}
-	ends := e.Status.Terminal() || e.Stop != compute.StopNone
-	for _, slot := range e.Service.Slots {
-		row := wire.ServiceReplica{
-			Number: slot.Number, ExecutionID: slot.Replica, Crashes: slot.Crashes, Restarts: slot.Restarts,
-		}
-		if !slot.Live && !slot.Done && !ends {
-			row.NextStart = wire.AtOrNull(slot.NextAt)
-		}
-		if c, ok := view.AnyExecution(slot.Replica); ok {
-			row.Status, row.StatusDetails, row.Detail = c.Status, wire.OrNull(c.Reason.String()), wire.OrNull(c.Detail)
-			row.Ready, row.ReadyAt = isServing(view, c), wire.AtOrNull(c.ReadyAt)
-			row.StartTime, row.CreditsEnd = wire.AtOrNull(c.StartedAt), wire.AtOrNull(c.CreditsEnd)
-			row.Node = handler.SummaryOf(view, c).Metadata.Node
-		}
-		out = append(out, row)
-	}
-	return out
-}
-
-// isServing reports whether a replica is ready on a node that is heard, and is not to stop.
-func isServing(view *fsm.View, e *compute.Execution) bool {
-	attempts := view.Attempts(e.ID)
-	if !e.Ready || e.Stop != compute.StopNone || len(attempts) == 0 {
-		return false
-	}
-	n, ok := view.Node(attempts[len(attempts)-1].Node)
-	return ok && n.State == compute.NodeUp
 }
 
 // newestFirst returns the place of an execution behind those that were accepted after it.

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"os"
 
-	"berth/api"
+	"berth/api/execution"
 	"berth/node/callback"
 )
 
@@ -15,7 +15,7 @@ import (
 func (n *Node) openCallbacks(context.Context) error {
 	cfg := callback.Config{
 		View: n.machine.View, Changed: n.machine.Changed, Propose: n.proposer().Propose,
-		Body: api.CallbackBody, Secret: vault{n.master}.secret, Signing: vault{n.master}.signing,
+		Body: execution.CallbackBody, Secret: vault{n.master}.secret, Signing: vault{n.master}.signing,
 		Wait: func(ctx context.Context, index uint64) error {
 			_, err := n.machine.Wait(ctx, index)
 			return err

@@ -1,29 +1,30 @@
-package api
+package execution
 
 import (
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
 )
 
-// stop proposes the end of an execution.
-func (g *executions) stop(r *edge.Request, how compute.Stop, kinds ...compute.Kind) (any, error) {
+// Stop proposes the end of the execution that the path names, if it is of one of kinds.
+func Stop(c *handler.Core, r *edge.Request, how compute.Stop, kinds ...compute.Kind) (any, error) {
 	if r.Repeat {
 		return stopped(r.First), nil
 	}
-	e, err := g.Find(r, kinds...)
+	e, err := c.Find(r, kinds...)
 	if err != nil {
 		return nil, err
 	}
 	if r.View.FromArchive(e.ID) {
 		return nil, errEnded(e)
 	}
-	result, err := g.Propose(r, fsm.StopExecution{
-		Op: g.Op(r), Actor: r.Caller.Actor, Execution: e.ID, Stop: how,
+	result, err := c.Propose(r, fsm.StopExecution{
+		Op: c.Op(r), Actor: r.Caller.Actor, Execution: e.ID, Stop: how,
 	})
 	if err != nil {
-		return nil, g.orArchived(r, err, errEnded)
+		return nil, orArchived(c, r, err, errEnded)
 	}
 	return stopped(result), nil
 }
@@ -39,16 +40,18 @@ func stopped(result fsm.Result) wire.Stopped {
 
 // orArchived returns err, the refusal of a change to an execution, unless the
 // execution was archived meanwhile. Then it returns refusal's error.
-func (g *executions) orArchived(r *edge.Request, err error, refusal func(*compute.Execution) error) error {
+func orArchived(
+	c *handler.Core, r *edge.Request, err error, refusal func(*compute.Execution) error,
+) error {
 	if compute.CodeOf(err) != compute.CodeNotFound {
 		return err
 	}
-	view, readErr := g.Config.Reader.Read(r.Ctx)
+	view, readErr := c.Config.Reader.Read(r.Ctx)
 	if readErr != nil {
 		return readErr
 	}
 	r.View = view
-	e, findErr := g.Find(r)
+	e, findErr := c.Find(r)
 	switch {
 	case findErr == nil && r.View.FromArchive(e.ID):
 		return refusal(e)

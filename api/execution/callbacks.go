@@ -1,4 +1,4 @@
-package api
+package execution
 
 import (
 	"encoding/json"

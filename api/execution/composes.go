@@ -1,4 +1,4 @@
-package api
+package execution
 
 import (
 	"cmp"
@@ -15,6 +15,9 @@ import (
 	"berth/compute"
 	"berth/fsm"
 )
+
+// composing is the path of the group.
+const composing = edge.Root + "/execution/compose"
 
 // composes serves Docker Compose Execution: the services of a Compose file together.
 type composes struct {
@@ -205,5 +208,5 @@ func (g *composes) composeStatus(r *edge.Request) (any, error) {
 }
 
 func (g *composes) abortCompose(r *edge.Request) (any, error) {
-	return g.stop(r, compute.StopHard, compute.KindCompose)
+	return Stop(g.Core, r, compute.StopHard, compute.KindCompose)
 }

@@ -1,4 +1,4 @@
-package api
+package execution
 
 import (
 	"net/http"
@@ -10,6 +10,9 @@ import (
 	"berth/compute"
 	"berth/fsm"
 )
+
+// imaging is the path of the group.
+const imaging = edge.Root + "/execution/image"
 
 // images serves Docker Execution: programs of images, in containers.
 type images struct {
@@ -75,5 +78,5 @@ func (g *images) startImage(r *edge.Request) (any, error) {
 func (g *images) imageStatus(r *edge.Request) (any, error) { return g.status(r, compute.KindDocker) }
 
 func (g *images) abortImage(r *edge.Request) (any, error) {
-	return g.stop(r, compute.StopHard, compute.KindDocker)
+	return Stop(g.Core, r, compute.StopHard, compute.KindDocker)
 }

@@ -1,4 +1,4 @@
-package api
+package execution
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ import (
 // logLines serves Observability - Logs: the output of executions, searched where
 // it is stored.
 type logLines struct {
-	executions
+	*handler.Core
 }
 
 // Routes returns the routes of the group.
@@ -46,6 +46,9 @@ const (
 	searchEnded      = 20_000
 	searchBytes      = 4 << 20 // Bytes of text; older lines are left out.
 )
+
+// Logs answers lines of the execution that the path names.
+func Logs(c *handler.Core, r *edge.Request) (any, error) { return (&logLines{c}).ofExecution(r) }
 
 // ofExecution answers lines of one execution.
 func (g *logLines) ofExecution(r *edge.Request) (any, error) {

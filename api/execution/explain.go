@@ -1,4 +1,4 @@
-package api
+package execution
 
 import (
 	"time"
@@ -24,7 +24,7 @@ func (g *executions) explain(r *edge.Request) (any, error) {
 	out := wire.Explanation{
 		ExecutionID: e.ID, Status: e.Status, Name: wire.OrNull(e.Name), Reason: wire.OrNull(e.Reason.String()),
 		Index: known.Index, Queued: known.Queued, Nodes: known.Nodes, NodesFit: known.Fits, Refused: wire.Counts{},
-		Replicas: replicasOf(r.View, e), Detail: wire.OrNull(e.Detail), EngineOutput: lastLines(r.Ctx, g.Config.Logs, e),
+		Replicas: ReplicasOf(r.View, e), Detail: wire.OrNull(e.Detail), EngineOutput: LastLines(r.Ctx, g.Config.Logs, e),
 		Placement: placementOf(r.View, e), Brake: brakeHolding(r.View, e), Retries: e.Retries, MaxRetries: e.MaxRetries,
 	}
 	if known.Position == 0 {

@@ -1,4 +1,4 @@
-package api
+package execution
 
 import (
 	"net/http"
@@ -11,6 +11,9 @@ import (
 	"berth/compute"
 	"berth/fsm"
 )
+
+// streaming is the path of the group.
+const streaming = edge.Root + "/execution/streaming"
 
 // executions serves Streaming Execution and Execution Management. The groups of
 // other kinds of executions embed it.
@@ -113,11 +116,11 @@ func (g *executions) status(r *edge.Request, kinds ...compute.Kind) (any, error)
 }
 
 func (g *executions) abortPython(r *edge.Request) (any, error) {
-	return g.stop(r, compute.StopHard, streamingKinds()...)
+	return Stop(g.Core, r, compute.StopHard, streamingKinds()...)
 }
 
 func (g *selections) abortSelection(r *edge.Request) (any, error) {
-	return g.stop(r, compute.StopHard, compute.KindSelection)
+	return Stop(g.Core, r, compute.StopHard, compute.KindSelection)
 }
 
 // deleteExecution removes the code and the output of an execution.
@@ -144,7 +147,7 @@ func (g *executions) deleteExecution(r *edge.Request) (any, error) {
 	}
 	result, err := g.Propose(r, fsm.DeleteExecution{Op: g.Op(r), Actor: r.Caller.Actor, Execution: e.ID})
 	if err != nil {
-		return nil, g.orArchived(r, err, errArchived)
+		return nil, orArchived(g.Core, r, err, errArchived)
 	}
 	ids := []compute.ExecutionID{e.ID}
 	ids = append(ids, e.Children()...)

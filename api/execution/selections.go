@@ -1,4 +1,4 @@
-package api
+package execution
 
 import (
 	"context"
@@ -16,6 +16,9 @@ import (
 	"berth/compute"
 	"berth/fsm"
 )
+
+// selecting is the path of the group.
+const selecting = edge.Root + "/execution/gpu_selection"
 
 // selections serves GPU Selection Execution.
 type selections struct {

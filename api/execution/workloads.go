@@ -1,4 +1,4 @@
-package api
+package execution
 
 import (
 	"context"
@@ -78,8 +78,10 @@ func (g *workloads) lastSeen(r *edge.Request, cursor string) (*compute.Execution
 	return nil, f
 }
 
-func (g *workloads) abortWorkload(r *edge.Request) (any, error) { return g.stop(r, compute.StopHard) }
+func (g *workloads) abortWorkload(r *edge.Request) (any, error) {
+	return Stop(g.Core, r, compute.StopHard)
+}
 
 func (g *workloads) stopWorkload(r *edge.Request) (any, error) {
-	return g.stop(r, compute.StopGraceful)
+	return Stop(g.Core, r, compute.StopGraceful)
 }
