@@ -29,7 +29,7 @@ func TestChecklistsAreCurrent(t *testing.T) {
 	declared := map[string]string{
 		"stored": "fsm/state.go", "storedNames": "fsm/state.go", "loaders": "fsm/snapshot.go", "rebuilt": "fsm/check.go",
 		"everyCommand": "fsm/codec_test.go", "entryOf": "fsm/audit_entries.go", "unaudited": "fsm/command_table_test.go",
-		"groups": "api/routes.go", "tags": "api/openapi.go", "sample": "api/authorization_test.go",
+		"routes": "api/routes.go", "tags": "api/openapi.go", "sample": "api/authorization_test.go",
 	}
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
 		function := regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + name + `\(`)

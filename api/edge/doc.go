@@ -1,6 +1,6 @@
 // Package edge takes requests of the REST API from a connection to a handler,
-// and the handler's answer back, the same on every node. Package api has the
-// handlers: edge knows no endpoint, only the rows of their table (route.go).
+// and the handler's answer back, the same on every node. The handlers are in packages
+// beside it: edge knows no endpoint, only the rows of their table (route.go).
 //
 // On the way in, a request whose framing is ambiguous is refused (request.go). Its
 // body is read within a budget (bodies.go), its credential is checked in one view of
@@ -11,7 +11,7 @@
 // answers.go, events.go, list.go, download.go). Connections linger when they are
 // closed (linger.go).
 //
-// Rules. It never imports api. It alone uses fasthttp, whose buffers are used
+// Rules. It never imports handlers. It alone uses fasthttp, whose buffers are used
 // again, so all data for handlers is copied. A request reads one view: the
 // credential, the rights and the data of an answer are of the same instant. Every
 // request has a deadline, and what is held longer counts as a stream
