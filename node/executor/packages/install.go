@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,9 +25,7 @@ const (
 	rootsFile        = "/etc/ssl/certs/ca-certificates.crt"
 	target           = sandbox.WorkDir + "/packages"
 
-	releaseTimeout = 30 * time.Second // For the kernel to unmount an image that was written.
-	releasePoll    = 5 * time.Millisecond
-	maxWords       = 400 // Bytes of an installer's words in an error.
+	maxWords = 400 // Bytes of an installer's words in an error.
 )
 
 // Job is one installer to run in a sandbox without a network.
@@ -65,17 +62,14 @@ func (s *Store) makeImage(ctx context.Context, key string, r Request, line func(
 	if err = errors.Join(err, root.Close()); err != nil {
 		return err
 	}
-	if err := released(ctx, tmp); err != nil {
-		return err
+	if err := scratch.Released(ctx, tmp); err != nil {
+		return fmt.Errorf("seal packages: %w", err)
 	}
 	return publish(tmp, filepath.Join(s.cfg.Dir, key+suffix))
 }
 
 // fill runs the installer.
 func (s *Store) fill(ctx context.Context, root *os.File, r Request, line func(string)) error {
-	if err := unix.Unlinkat(int(root.Fd()), "lost+found", unix.AT_REMOVEDIR); err != nil {
-		return fmt.Errorf("empty file system: %w", err)
-	}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	words, said := "", 0
@@ -209,23 +203,6 @@ func seal(root *os.File) error {
 	}
 	if err != nil {
 		return fmt.Errorf("seal packages: %w", err)
-	}
-	return nil
-}
-
-// released waits until nothing has the image mounted for writing, so that later
-// mounts see everything that was written.
-func released(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
-	defer cancel()
-	tick := time.NewTicker(releasePoll)
-	defer tick.Stop()
-	for scratch.Attached(name) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("unmount packages: %w", ctx.Err())
-		}
 	}
 	return nil
 }

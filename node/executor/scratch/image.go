@@ -10,8 +10,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/loop"
 )
 
 const (
@@ -27,10 +30,14 @@ const (
 	MinMiB = 16
 
 	loopTries = 64 // Other processes may take a free device first.
+
+	releaseTimeout = 30 * time.Second // For the kernel to unmount a file system that was written.
+	releasePoll    = time.Millisecond
 )
 
 // Format makes a sparse file with an empty file system of the size. The file must
-// not exist. It takes a few hundred KiB of disk until it is written to.
+// not exist. It takes 200 KiB of disk until it is written to: the file system has no
+// second superblocks, with which it would be repaired.
 func Format(ctx context.Context, name string, sizeMiB int64) error {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -41,12 +48,43 @@ func Format(ctx context.Context, name string, sizeMiB int64) error {
 		return fmt.Errorf("make file system: %w", err)
 	}
 	var stderr bytes.Buffer
-	mkfs := exec.CommandContext(ctx, Program, "-q", "-F", "-O", "^has_journal,^resize_inode",
-		"-E", "lazy_itable_init=1,nodiscard", "-i", strconv.Itoa(inodeBytes), "-m", "0", name)
+	mkfs := exec.CommandContext(ctx, Program, "-q", "-F", "-O", "^has_journal,^resize_inode,sparse_super2",
+		"-E", "lazy_itable_init=1,nodiscard,num_backup_sb=0", "-i", strconv.Itoa(inodeBytes), "-m", "0", name)
 	mkfs.Stderr = &stderr
-	if err := mkfs.Run(); err != nil {
+	if err = mkfs.Run(); err != nil {
+		err = fmt.Errorf("%s: %w: %s", Program, err, bytes.TrimSpace(stderr.Bytes()))
+	} else {
+		err = empty(ctx, name)
+	}
+	if err != nil {
 		_ = os.Remove(name)
-		return fmt.Errorf("make file system: %s: %w: %s", Program, err, bytes.TrimSpace(stderr.Bytes()))
+		return fmt.Errorf("make file system: %w", err)
+	}
+	return nil
+}
+
+// empty removes the directory that Program leaves in a file system for its repair.
+func empty(ctx context.Context, name string) error {
+	root, err := Mount(name, false)
+	if err != nil {
+		return err
+	}
+	err = unix.Unlinkat(int(root.Fd()), "lost+found", unix.AT_REMOVEDIR)
+	if err = errors.Join(err, root.Close()); err != nil {
+		return err
+	}
+	return Released(ctx, name)
+}
+
+// Released waits until nothing has the file system in the file mounted, so that the file
+// has all that was written there.
+func Released(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	for Attached(name) {
+		if !loop.Sleep(ctx, releasePoll) {
+			return fmt.Errorf("unmount %s: %w", name, ctx.Err())
+		}
 	}
 	return nil
 }

@@ -134,15 +134,7 @@ func (p *Pool) make(ctx context.Context, sizeMiB int64) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := Mount(name, false)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Unlinkat(int(root.Fd()), "lost+found", unix.AT_REMOVEDIR); err != nil {
-		root.Close()
-		return nil, fmt.Errorf("empty file system: %w", err)
-	}
-	return root, nil
+	return Mount(name, false)
 }
 
 // copyTemplate makes a file with a copy of the template, sparse like it.
