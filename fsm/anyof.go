@@ -28,10 +28,13 @@ func (v *nodeTables) CapabilityOf(gpuType string) int {
 // needCapability refuses a profile whose GPUs have not the compute capability that
 // is asked for, in tenths.
 func (v *nodeTables) needCapability(p compute.Profile, least int) *compute.Error {
+	if least == 0 {
+		return nil // As in most submits, which need not look at every device.
+	}
 	has := compute.GPU{Capability: v.CapabilityOf(p.GPUType)}
 	want := compute.GPU{Capability: least}
 	switch {
-	case least == 0 || p.IsGPU() && has.Capability >= least:
+	case p.IsGPU() && has.Capability >= least:
 		return nil
 	case !p.IsGPU():
 		return compute.Errorf(compute.CodeInvalid, "min_compute_capability is about GPUs, and %s has none: "+
