@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"berth/api/client"
@@ -35,6 +36,19 @@ func (c *Cluster) Follower() string {
 		}
 	}
 	return c.Nodes[0].URL
+}
+
+// turns returns a function whose calls return the URL of the leader and of a follower in
+// turn.
+func (c *Cluster) turns() func() string {
+	urls := [2]string{c.Follower(), c.Follower()}
+	for _, n := range c.Nodes {
+		if n.Leader {
+			urls[0] = n.URL
+		}
+	}
+	var calls atomic.Uint64
+	return func() string { return urls[calls.Add(1)%2] }
 }
 
 // client returns a client of a follower with a token.

@@ -13,16 +13,20 @@ import (
 
 const apiRoot = "/api/v2/external"
 
+// warmUp is the share of submits, one in so many, that are sent before those that are
+// measured: a node's first ones fill its heap with pages that the machine has to clear.
+const warmUp = 10
+
 // RequestsConfig says how much is asked.
 type RequestsConfig struct {
-	Submits  int // Submits that nothing starts. An organization may queue 10,000.
+	Submits  int // Submits that nothing starts, half of them to the leader. An organization may queue 10,000.
 	Clients  int // That submit at once.
 	Readers  int // That read at once.
 	ReadFor  time.Duration
 	BareRaft float64 // Entries a second of Raft alone on this machine, measured before.
 }
 
-// Requests has the times and rates of a follower's answers.
+// Requests has the times and rates of submits, and of a follower's answers to reads.
 type Requests struct {
 	SubmitsPS  float64 `json:"submits_per_s"`
 	SubmitCPU  float64 `json:"submit_cpu_ms"` // CPU time of all nodes, for each submit.
@@ -63,16 +67,22 @@ func MeasureRequests(ctx context.Context, c *Cluster, cfg RequestsConfig) (out R
 	if err != nil {
 		return out, err
 	}
-	clients := newAsker(cfg.Clients)
+	clients, turn := newAsker(cfg.Clients), c.turns()
 	defer clients.close()
+	submits := func(n int) ([]time.Duration, error) {
+		return times(ctx, cfg.Clients, upTo(n), func(context.Context) error {
+			one := submit
+			one.op = rand.Text()
+			return clients.ask(turn(), one)
+		})
+	}
+	if _, err := submits(cfg.Submits / warmUp); err != nil {
+		return out, fmt.Errorf("submit: %w", err)
+	}
 	begun := time.Now() //nolint:forbidigo // Real processes have real time.
 	var took []time.Duration
 	spent, err := c.spent(func() (err error) {
-		took, err = times(ctx, cfg.Clients, upTo(cfg.Submits), func(context.Context) error {
-			one := submit
-			one.op = rand.Text()
-			return clients.ask(c.Follower(), one)
-		})
+		took, err = submits(cfg.Submits)
 		return err
 	})
 	if err != nil {

@@ -90,8 +90,7 @@ func (m *meter) firstAt() time.Time {
 // bare measures the commit rate of Raft alone: one small frame per entry, with
 // many in flight.
 func bare(ctx context.Context, f *fleet, r *Report) error {
-	start := f.cfg.Now()
-	err := parallel(bareInFlight, bareEntries, func(int) error {
+	apply := func(int) error {
 		var err error
 		for range bareTries {
 			p, leads := f.leader()
@@ -105,8 +104,12 @@ func bare(ctx context.Context, f *fleet, r *Report) error {
 			}
 		}
 		return err
-	})
-	if err != nil {
+	}
+	if err := parallel(bareInFlight, bareEntries/bareWarmUp, apply); err != nil {
+		return err
+	}
+	start := f.cfg.Now()
+	if err := parallel(bareInFlight, bareEntries, apply); err != nil {
 		return err
 	}
 	r.BareRaftPS = bareEntries / f.cfg.Now().Sub(start).Seconds()

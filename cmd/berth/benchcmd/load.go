@@ -148,10 +148,11 @@ func newAPI() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "api",
-		Short: "Measure how fast a follower accepts and answers",
-		Long: `Api measures Raft alone on this machine, starts three servers, drains them so that nothing
-starts, and asks a follower: durable submits from many clients, then reads of a status,
-linearizable and stale, and of a whole record. It needs root.
+		Short: "Measure how fast servers accept and answer",
+		Long: `Api measures Raft alone on this machine, starts three servers, and drains them so that nothing
+starts. Many clients send durable submits, half of them to the leader and half to a follower;
+a tenth as many before are not measured. Then a follower is asked for a status, linearizable
+and stale, and for a whole record. It needs root.
 
 With --sweep 1,16,64,256,1024 it asks all three servers instead, with so many clients, one
 number after another: submits, reads, and requests that are refused, each with what the
