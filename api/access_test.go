@@ -11,6 +11,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 func TestLogin(t *testing.T) {
@@ -167,11 +168,11 @@ func TestKeyExpires(t *testing.T) {
 func TestRevokedKeyCannotWrite(t *testing.T) {
 	w := newWorld(t)
 	// The node still has the old view: the state itself refuses.
-	var actor fsm.Actor
+	var actor command.Actor
 	for _, k := range w.machine.View().Keys(w.org("ada-lab")) {
-		actor = fsm.Actor{User: k.User, Key: k.ID, Org: k.Org}
+		actor = command.Actor{User: k.User, Key: k.ID, Org: k.Org}
 	}
-	w.must(fsm.DeleteKey{Actor: actor, Key: actor.Key})
+	w.must(command.DeleteKey{Actor: actor, Key: actor.Key})
 	w.want(401, "", "POST", "/execution/streaming/start", w.adaKey, map[string]any{"code": "1"})
 }
 

@@ -17,6 +17,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // fakePayments sells credits that nobody pays for. A report is the purchase's org, with
@@ -360,11 +361,11 @@ func TestLoginWhileThePasswordChanges(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()
 	bob, _ := w.machine.View().UserByEmail("bob@example.com")
-	w.saw = func(cmd fsm.Command) {
-		if _, login := cmd.(fsm.StoreRefresh); !login {
+	w.saw = func(cmd command.Command) {
+		if _, login := cmd.(command.StoreRefresh); !login {
 			return
 		}
-		change, err := fsm.Encode(fsm.SetUser{Actor: fsm.Actor{Root: true}, User: bob.ID, Password: "another"})
+		change, err := command.Encode(command.SetUser{Actor: command.Actor{Root: true}, User: bob.ID, Password: "another"})
 		w.ok(err)
 		w.index++
 		w.machine.ApplyFrames(w.index, change)

@@ -14,6 +14,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // library is where the blobs of archives are.
@@ -103,10 +104,10 @@ func TestArchivedExecutionsAreAnswered(t *testing.T) {
 type racing struct {
 	edge.Proposer
 
-	before func(fsm.Command)
+	before func(command.Command)
 }
 
-func (p racing) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+func (p racing) Propose(ctx context.Context, cmd command.Command) (command.Result, uint64, error) {
 	p.before(cmd)
 	return p.Proposer.Propose(ctx, cmd)
 }
@@ -116,10 +117,10 @@ func (p racing) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint6
 func TestArchivedWhileItIsChanged(t *testing.T) {
 	l := library{}
 	var w *world
-	var gone func(fsm.Command) bool // The command that comes too late.
+	var gone func(command.Command) bool // The command that comes too late.
 	w = newWorld(t, func(c *handler.Config) {
 		c.Archives = l
-		c.Proposer = racing{c.Proposer, func(cmd fsm.Command) {
+		c.Proposer = racing{c.Proposer, func(cmd command.Command) {
 			if gone != nil && gone(cmd) {
 				gone = nil
 				w.archive(l, 1)
@@ -136,13 +137,13 @@ func TestArchivedWhileItIsChanged(t *testing.T) {
 		end()
 	}
 	for _, test := range []struct {
-		late   func(fsm.Command) bool
+		late   func(command.Command) bool
 		method string
 		path   string
 		code   string
 	}{
-		{isCommand[fsm.StopExecution], "POST", "/workloads/abort/", "already_ended"},
-		{isCommand[fsm.DeleteExecution], "DELETE", "/execution/", "archived"},
+		{isCommand[command.StopExecution], "POST", "/workloads/abort/", "already_ended"},
+		{isCommand[command.DeleteExecution], "DELETE", "/execution/", "archived"},
 	} {
 		id := end()
 		end()
@@ -156,7 +157,7 @@ func TestArchivedWhileItIsChanged(t *testing.T) {
 }
 
 // isCommand reports whether cmd has the payload C.
-func isCommand[C any](cmd fsm.Command) bool {
+func isCommand[C any](cmd command.Command) bool {
 	_, is := cmd.(C)
 	return is
 }
@@ -200,7 +201,7 @@ func (w *world) archive(l library, stay int) {
 	w.Helper()
 	s := w.machine.View().Settings()
 	s.MaxFinished = stay
-	w.must(fsm.SetSettings{Term: 1, Settings: s})
+	w.must(command.SetSettings{Term: 1, Settings: s})
 	for d := w.machine.View().DraftArchive(nil); d != nil; d = w.machine.View().DraftArchive(nil) {
 		l[d.Command.Blob] = d.Blob
 		d.Command.Term = 1
@@ -256,7 +257,7 @@ func TestStreamOverAnArchive(t *testing.T) {
 	w.eventually("stream", func() bool { return w.streams() == 1 })
 	for _, id := range []compute.ExecutionID{started.ExecutionID, other.ExecutionID} {
 		w.place(id, 1)
-		w.must(fsm.LoseAttempts{Term: 1, Node: nodeID(1), Attempts: []fsm.AttemptRef{{Execution: id, Epoch: 1}}})
+		w.must(command.LoseAttempts{Term: 1, Node: nodeID(1), Attempts: []command.AttemptRef{{Execution: id, Epoch: 1}}})
 		w.logs.finish(id)
 	}
 	w.archive(l.library, 1)

@@ -21,6 +21,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // metricsToken is the scraper's token in tests that configure one.
@@ -139,8 +140,8 @@ func newMatrix(t testing.TB) *matrix {
 	for _, key := range []string{m.adaKey, m.bobKey, m.cydKey} {
 		m.store(key, "stored", "content")
 	}
-	m.saw = func(cmd fsm.Command) {
-		if _, use := cmd.(fsm.TouchKeys); !use {
+	m.saw = func(cmd command.Command) {
+		if _, use := cmd.(command.TouchKeys); !use {
 			m.writes++ // Under the world's lock.
 		}
 	}
@@ -278,7 +279,7 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		return map[string]string{"{slug}": "cyd-lab", "{id}": id}, map[string]string{"{slug}": "nobody-lab", "{id}": uuidText(9)}
 	case strings.HasPrefix(path, "/orgs/{slug}/budgets/{id}"):
 		id := m.newMember()
-		m.must(fsm.SetBudget{Actor: fsm.Actor{Root: true}, Budget: compute.Budget{Org: m.cyd, User: id, MaxCredits: 1}})
+		m.must(command.SetBudget{Actor: command.Actor{Root: true}, Budget: compute.Budget{Org: m.cyd, User: id, MaxCredits: 1}})
 		return map[string]string{"{slug}": "cyd-lab", "{id}": id.String()},
 			map[string]string{"{slug}": "nobody-lab", "{id}": uuidText(9)}
 	case strings.HasPrefix(path, "/orgs/{slug}/members/"):
@@ -303,11 +304,11 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 	case strings.HasPrefix(path, "/orgs/{slug}/") && strings.Count(path, "{") == 1:
 		return map[string]string{"{slug}": "cyd-lab"}, map[string]string{"{slug}": "nobody-lab"}
 	case strings.HasPrefix(path, "/admin/prices/{resource}"):
-		m.must(fsm.SetPrices{Actor: fsm.Actor{Root: true}, Prices: map[string]compute.Price{"h100": 7}})
+		m.must(command.SetPrices{Actor: command.Actor{Root: true}, Prices: map[string]compute.Price{"h100": 7}})
 		return map[string]string{"{resource}": "h100"}, map[string]string{"{resource}": "h100.2x"}
 	case strings.HasPrefix(path, "/admin/models/{id}"):
 		m.deployed = m.submit("deployment")
-		m.must(fsm.SetModel{Actor: fsm.Actor{Root: true}, ID: "chat", Deployment: m.deployed})
+		m.must(command.SetModel{Actor: command.Actor{Root: true}, ID: "chat", Deployment: m.deployed})
 		return map[string]string{"{id}": "chat"}, map[string]string{"{id}": "-"}
 	case strings.HasPrefix(path, "/admin/orgs/{org}"):
 		return map[string]string{"{org}": "cyd-lab"}, map[string]string{"{org}": "nobody-lab"}
@@ -360,7 +361,7 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		if strings.HasPrefix(path, "/admin/") {
 			env.Org = compute.OrgID{}
 		}
-		m.must(fsm.CreateEnvironment{Actor: fsm.Actor{Root: true}, Environment: env})
+		m.must(command.CreateEnvironment{Actor: command.Actor{Root: true}, Environment: env})
 		return map[string]string{"{name}": env.Name}, map[string]string{"{name}": "nothing"}
 	case path == "/environment-variables/{id}":
 		var kept wire.Variables
@@ -387,7 +388,7 @@ func (m *matrix) invited() string {
 	view := m.machine.View()
 	cyd, _ := view.UserByEmail("cyd@example.com")
 	if _, member := view.Membership(m.org("ada-lab"), cyd.ID); member {
-		m.must(fsm.RemoveMember{Actor: fsm.Actor{Root: true}, Org: m.org("ada-lab"), User: cyd.ID})
+		m.must(command.RemoveMember{Actor: command.Actor{Root: true}, Org: m.org("ada-lab"), User: cyd.ID})
 	}
 	fields := decodeObject(m, m.mustDo("POST", "/orgs/ada-lab/invites", m.adaKey, map[string]any{"email": cyd.Email}, nil).body)
 	return fields["token"].(string)
@@ -397,8 +398,8 @@ func (m *matrix) invited() string {
 func (m *matrix) newMember() compute.UserID {
 	m.Helper()
 	id := compute.UserID{UUID: uuid(uint64(50_000 + m.serial))}
-	m.must(fsm.CreateUser{
-		Actor: fsm.Actor{Root: true}, User: compute.User{ID: id, Email: fmt.Sprintf("m%d@example.com", m.serial)},
+	m.must(command.CreateUser{
+		Actor: command.Actor{Root: true}, User: compute.User{ID: id, Email: fmt.Sprintf("m%d@example.com", m.serial)},
 		Org: compute.Org{Slug: "cyd-lab"}, Join: true,
 	})
 	return id

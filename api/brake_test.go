@@ -6,7 +6,8 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // newBrakeWorld returns a world that has a brake, in which two of three nodes
@@ -15,13 +16,13 @@ func newBrakeWorld(t *testing.T) *world {
 	w := newWorld(t)
 	for n := range w.machine.View().Nodes() {
 		known := *n
-		known.Format = fsm.Format
-		w.must(fsm.RegisterNode{Node: known})
-		w.must(fsm.SetInventory{Term: 1, Inventory: compute.Inventory{
+		known.Format = format.Newest
+		w.must(command.RegisterNode{Node: known})
+		w.must(command.SetInventory{Term: 1, Inventory: compute.Inventory{
 			Node: n.ID, Version: 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB, GPUs: n.GPUs,
 		}})
 	}
-	w.must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+	w.must(command.SetFormat{Term: 1, Format: format.Newest})
 	return w
 }
 
@@ -30,7 +31,7 @@ func (w *world) vanish() {
 	w.Helper()
 	w.pass(time.Minute)
 	for _, n := range []int{2, 3} {
-		w.must(fsm.SetNodeState{Term: 1, Node: nodeID(n), State: compute.NodeDown})
+		w.must(command.SetNodeState{Term: 1, Node: nodeID(n), State: compute.NodeDown})
 	}
 }
 
@@ -93,7 +94,7 @@ func TestExplainTheBrake(t *testing.T) {
 			t.Errorf("one that is not there: %+v", b)
 		}
 	}
-	w.must(fsm.SetBrake{Actor: fsm.Actor{Root: true}, Release: true})
+	w.must(command.SetBrake{Actor: command.Actor{Root: true}, Release: true})
 	if b := said(away); b != nil {
 		t.Errorf("released: %+v", b)
 	}

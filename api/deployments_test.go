@@ -12,7 +12,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestModelsThatFitNoGPU refuses deployments of models that are too large for the GPUs
@@ -223,14 +223,14 @@ func TestDeploymentStatuses(t *testing.T) {
 		t.Helper()
 		last++
 		id := compute.ExecutionID{UUID: compute.UUID{200, last}}
-		w.must(fsm.StartReplicas{Term: 1, Service: created, Replicas: []fsm.NewReplica{{Number: number, ID: id}}})
+		w.must(command.StartReplicas{Term: 1, Service: created, Replicas: []command.NewReplica{{Number: number, ID: id}}})
 		w.place(id, 1)
 		return id
 	}
 	ready := func(id compute.ExecutionID) {
 		t.Helper()
 		w.begun(id)
-		w.must(fsm.SetReady{Node: w.attempt(id).Node, Execution: id, Epoch: w.attempt(id).Epoch, Ready: true})
+		w.must(command.SetReady{Node: w.attempt(id).Node, Execution: id, Epoch: w.attempt(id).Epoch, Ready: true})
 	}
 	get("pending")
 	first := start(1)
@@ -253,7 +253,7 @@ func TestDeploymentStatuses(t *testing.T) {
 		t.Errorf("the explanation is %+v", why.Replicas)
 	}
 	w.pass(time.Minute)
-	w.must(fsm.Tick{Term: 1})
+	w.must(command.Tick{Term: 1})
 	second := start(1)
 	w.begun(second)
 	w.logs.write(second, handler.Line{Seq: 1, Stream: "stderr", Text: []byte("out of memory")})
@@ -280,7 +280,7 @@ func TestEndedServicesStartNothing(t *testing.T) {
 	var started wire.ServiceStarted
 	w.mustDo("POST", "/execution/service/start", w.adaKey, map[string]any{"code": "x", "execution_type": "cpu"}, &started)
 	replica := compute.ExecutionID{UUID: compute.UUID{200, 1}}
-	w.must(fsm.StartReplicas{Term: 1, Service: started.ExecutionID, Replicas: []fsm.NewReplica{{Number: 1, ID: replica}}})
+	w.must(command.StartReplicas{Term: 1, Service: started.ExecutionID, Replicas: []command.NewReplica{{Number: 1, ID: replica}}})
 	w.place(replica, 1)
 	w.begun(replica)
 	w.ended(replica, compute.StatusFailed, compute.ReasonExitCode, 3, time.Second)

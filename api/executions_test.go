@@ -9,7 +9,8 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 func TestStart(t *testing.T) {
@@ -221,7 +222,7 @@ func TestRetriesAreShown(t *testing.T) {
 	path := "/execution/" + id.String()
 	before := w.mustDo("GET", path, w.adaKey, nil, nil).header.Get("ETag")
 	a := w.attempt(id)
-	w.must(fsm.LoseAttempts{Term: 1, Node: a.Node, Attempts: []fsm.AttemptRef{{Execution: id, Epoch: a.Epoch}}})
+	w.must(command.LoseAttempts{Term: 1, Node: a.Node, Attempts: []command.AttemptRef{{Execution: id, Epoch: a.Epoch}}})
 	var e wire.Execution
 	if after := w.mustDo("GET", path, w.adaKey, nil, &e).header.Get("ETag"); after == before {
 		t.Error("the tag is the same")
@@ -243,12 +244,12 @@ func (w *world) upgrade() {
 	w.Helper()
 	for n := range w.machine.View().Nodes() {
 		known := *n
-		known.Format = fsm.Format
-		w.must(fsm.RegisterNode{Node: known})
+		known.Format = format.Newest
+		w.must(command.RegisterNode{Node: known})
 	}
-	w.must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+	w.must(command.SetFormat{Term: 1, Format: format.Newest})
 	for n := range w.machine.View().Nodes() {
-		w.must(fsm.SetInventory{Term: 1, Inventory: compute.Inventory{
+		w.must(command.SetInventory{Term: 1, Inventory: compute.Inventory{
 			Node: n.ID, Version: n.InventoryVersion + 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB,
 			GPUs: unheld(n.GPUs), Gaps: n.Gaps, ScratchMiB: n.ScratchMiB, Offers: engines(),
 		}})

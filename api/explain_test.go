@@ -9,7 +9,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/scheduler"
 )
 
@@ -18,7 +18,7 @@ func (w *world) pack() {
 	w.Helper()
 	v := w.machine.View()
 	if plan := scheduler.Pack(v); !plan.Empty() {
-		w.must(fsm.CommitPlan{Term: 1, ViewIndex: v.Index(), Plan: plan})
+		w.must(command.CommitPlan{Term: 1, ViewIndex: v.Index(), Plan: plan})
 	}
 }
 
@@ -74,7 +74,7 @@ func TestExplainNamesEngines(t *testing.T) {
 		if len(offers) > 0 {
 			i.Offers, offers = offers[0], offers[1:]
 		}
-		w.must(fsm.SetInventory{Term: 1, Inventory: i})
+		w.must(command.SetInventory{Term: 1, Inventory: i})
 	}
 	w.pack()
 	var got wire.Explanation
@@ -97,7 +97,7 @@ func TestExplainNamesSilentEngines(t *testing.T) {
 	report := func(fault string) {
 		t.Helper()
 		for n := range w.machine.View().Nodes() {
-			w.must(fsm.SetInventory{Term: 1, Inventory: compute.Inventory{
+			w.must(command.SetInventory{Term: 1, Inventory: compute.Inventory{
 				Node: n.ID, Version: n.InventoryVersion + 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB,
 				GPUs: unheld(n.GPUs), ScratchMiB: n.ScratchMiB, Offers: n.Offers, EngineFault: fault,
 			}})

@@ -11,7 +11,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // decodeObject returns the members of a JSON object.
@@ -98,8 +98,8 @@ func TestRepeatedGrant(t *testing.T) {
 // without a key.
 func loginHash(t *testing.T, key string, change ...func(*handler.Config)) (kept, plain compute.Hash) {
 	w := newWorld(t, change...)
-	w.saw = func(cmd fsm.Command) {
-		if c, ok := cmd.(fsm.StoreRefresh); ok {
+	w.saw = func(cmd command.Command) {
+		if c, ok := cmd.(command.StoreRefresh); ok {
 			kept = c.Op.Request
 		}
 	}
@@ -223,7 +223,7 @@ func TestRepeatsAfterTheRulesChanged(t *testing.T) {
 	w.mustDo("POST", "/orgs/ada-lab/api-keys", w.adaKey, key, nil, "Idempotency-Key", "c")
 	s := w.machine.View().Settings()
 	s.TimeoutMax = time.Minute
-	w.must(fsm.SetSettings{Term: 1, Settings: s})
+	w.must(command.SetSettings{Term: 1, Settings: s})
 	w.mustDo("DELETE", "/admin/nodes/"+nodeID(3).String(), rootToken, nil, nil) // The only one with that type.
 	w.pass(2 * time.Minute)
 	for path, test := range map[string]struct {

@@ -12,7 +12,7 @@ import (
 
 	"berth/api/edge"
 	"berth/api/handler"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // gate is a proposer that holds what is submitted until it is opened.
@@ -23,8 +23,8 @@ type gate struct {
 	opened  chan struct{} // Closed when they may go on.
 }
 
-func (g *gate) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
-	if _, ok := cmd.(fsm.Submit); ok {
+func (g *gate) Propose(ctx context.Context, cmd command.Command) (command.Result, uint64, error) {
+	if _, ok := cmd.(command.Submit); ok {
 		g.entered <- struct{}{}
 		<-g.opened
 	}

@@ -8,7 +8,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestLogs reads lines of one execution, of a selection's sub-executions and of all
@@ -74,7 +74,7 @@ func TestLogs(t *testing.T) {
 	for _, query := range []string{"limit=5001", "hours=25"} {
 		w.want(422, "", "GET", "/logs/user?"+query, w.adaKey, nil)
 	}
-	w.must(fsm.Clock{Term: 1, At: now.Add(4 * time.Minute)})
+	w.must(command.Clock{Term: 1, At: now.Add(4 * time.Minute)})
 	w.logs.fail(compute.Errorf(compute.CodeInternal, "bad sector"))
 	if a := w.send("GET", "/logs/user", w.adaKey, nil); a.status != 500 {
 		t.Errorf("output that cannot be read: %d %s", a.status, a.body)

@@ -13,6 +13,7 @@ import (
 	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // lateModels answers a request once its client has left, as an engine does that cannot be
@@ -109,7 +110,7 @@ func TestAnswersAfterTheClientLeft(t *testing.T) {
 				c.Models, c.Tokens, c.ModelLimits, c.Stopwatch = models, models, edge.ModelLimits{InFlight: 1}, time.Now
 			})
 			w.upgrade()
-			w.must(fsm.SetModel{Actor: fsm.Actor{Root: true}, ID: "chat", Deployment: w.deploy()})
+			w.must(command.SetModel{Actor: command.Actor{Root: true}, ID: "chat", Deployment: w.deploy()})
 			for n := int64(1); n <= 2; n++ { // The second one needs the place of the first.
 				ctx, leave := context.WithCancel(t.Context())
 				go func() {
@@ -178,7 +179,7 @@ func TestClientsThatLeaveAreCounted(t *testing.T) {
 				c.Models, c.Tokens, c.ModelLimits, c.Stopwatch = models, models, edge.ModelLimits{InFlight: 1}, time.Now
 			})
 			w.upgrade()
-			w.must(fsm.SetModel{Actor: fsm.Actor{Root: true}, ID: "chat", Deployment: w.deploy()})
+			w.must(command.SetModel{Actor: command.Actor{Root: true}, ID: "chat", Deployment: w.deploy()})
 			ctx, leave := context.WithCancel(t.Context())
 			go func() {
 				<-models.entered

@@ -11,6 +11,7 @@ import (
 	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // panickingModels panics at one place of a request.
@@ -72,7 +73,7 @@ func TestModelRequestsEndAfterAPanic(t *testing.T) {
 				c.Models, c.Tokens, c.ModelLimits, c.Stopwatch = models, models, edge.ModelLimits{InFlight: 1}, time.Now
 			})
 			w.upgrade()
-			w.must(fsm.SetModel{Actor: fsm.Actor{Root: true}, ID: "chat", Deployment: w.deploy()})
+			w.must(command.SetModel{Actor: command.Actor{Root: true}, ID: "chat", Deployment: w.deploy()})
 			for n := int64(1); n <= 2; n++ {
 				a := w.send("POST", edge.ModelRoot+"/chat/completions", w.adaKey, `{"model":"chat","messages":[]}`)
 				if a.status != 500 || modelCode(a) != "internal" || strings.Contains(string(a.body), "planted") {

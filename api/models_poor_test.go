@@ -9,7 +9,7 @@ import (
 	"berth/api/edge"
 	"berth/api/handler"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // poorModels refuses all who would pay, and counts what is counted as load.
@@ -41,7 +41,7 @@ func TestPoorClientsResumeNothing(t *testing.T) {
 	})
 	w.upgrade()
 	id := w.deploy()
-	w.must(fsm.SetModel{Actor: fsm.Actor{Root: true}, ID: "chat", Deployment: id})
+	w.must(command.SetModel{Actor: command.Actor{Root: true}, ID: "chat", Deployment: id})
 	check := func(want compute.DeploymentState) {
 		t.Helper()
 		a := w.send("POST", edge.ModelRoot+"/chat/completions", w.adaKey, `{"model":"chat","messages":[]}`)
@@ -53,7 +53,7 @@ func TestPoorClientsResumeNothing(t *testing.T) {
 	}
 	check(compute.DeploymentActive)
 	e, _ := w.machine.View().AnyExecution(id)
-	w.must(fsm.ScaleDeployment{Term: 1, Deployment: id, Since: e.Deployment.ChangedAt})
+	w.must(command.ScaleDeployment{Term: 1, Deployment: id, Since: e.Deployment.ChangedAt})
 	models.unready.Store(true)
 	check(compute.DeploymentPaused)
 }

@@ -13,6 +13,7 @@ import (
 	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // wholeModels answers each request at once with a large answer that is not a stream.
@@ -41,7 +42,7 @@ func TestWholeAnswersShareABudget(t *testing.T) {
 		c.Models, c.Tokens, c.ModelLimits, c.Stopwatch = models, models, edge.ModelLimits{InFlight: 8}, time.Now
 	})
 	w.upgrade()
-	w.must(fsm.SetModel{Actor: fsm.Actor{Root: true}, ID: "chat", Deployment: w.deploy()})
+	w.must(command.SetModel{Actor: command.Actor{Root: true}, ID: "chat", Deployment: w.deploy()})
 	w.listen()
 	const path, body = edge.ModelRoot + "/chat/completions", `{"model":"chat","messages":[]}`
 	conn, err := w.dial()

@@ -6,14 +6,14 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // offerMounts has every node be able to mount storage.
 func (w *world) offerMounts() {
 	w.Helper()
 	for n := range w.machine.View().Nodes() {
-		w.must(fsm.SetInventory{Term: 1, Inventory: compute.Inventory{
+		w.must(command.SetInventory{Term: 1, Inventory: compute.Inventory{
 			Node: n.ID, Version: n.InventoryVersion + 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB,
 			GPUs: unheld(n.GPUs), Gaps: n.Gaps, ScratchMiB: n.ScratchMiB, Offers: append(engines(), compute.MountOffer),
 		}})

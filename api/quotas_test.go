@@ -5,7 +5,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestMaxGPUs checks the GPU limit that an organization sees: GPUs that take
@@ -25,10 +25,10 @@ func TestMaxGPUs(t *testing.T) {
 	for _, id := range []compute.GPUID{"M0", "M1", "M2", "M3", "M4", "M5", "M6"} {
 		sliced.GPUs = append(sliced.GPUs, compute.GPU{ID: id, Type: "a100", MIG: "1g_10gb", Parent: "G"})
 	}
-	w.must(fsm.SetInventory{Term: 1, Inventory: sliced})
+	w.must(command.SetInventory{Term: 1, Inventory: sliced})
 	holds(11)
-	w.must(fsm.SetNodeState{Term: 1, Node: nodeID(3), State: compute.NodeDown})
+	w.must(command.SetNodeState{Term: 1, Node: nodeID(3), State: compute.NodeDown})
 	holds(7)
-	w.must(fsm.SetQuota{Actor: fsm.Actor{Root: true}, Quota: compute.Quota{Org: w.org("ada-lab"), MilliGPU: 500}})
+	w.must(command.SetQuota{Actor: command.Actor{Root: true}, Quota: compute.Quota{Org: w.org("ada-lab"), MilliGPU: 500}})
 	holds(1)
 }

@@ -11,7 +11,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // selected starts a GPU selection with two sub-executions, of a100 and h100.
@@ -25,7 +25,7 @@ func (w *world) selected() (parent compute.ExecutionID, children []compute.Execu
 		w.Fatalf("a GPU selection starts %s", started.Status)
 	}
 	children = []compute.ExecutionID{{UUID: uuid(501)}, {UUID: uuid(502)}}
-	w.must(fsm.TakeSelection{Term: 1, Parent: started.ExecutionID, Children: []fsm.Child{
+	w.must(command.TakeSelection{Term: 1, Parent: started.ExecutionID, Children: []command.Child{
 		{ID: children[0], Profile: "gpu.a100"}, {ID: children[1], Profile: "gpu.h100"},
 	}})
 	return started.ExecutionID, children
@@ -150,7 +150,7 @@ func TestSelectionOfRepeats(t *testing.T) {
 	w.mustDo("POST", "/execution/gpu_selection/start", w.adaKey,
 		map[string]any{"code": "print(1)", "repeats": 2, "gpu_types": []string{"a100"}}, &started)
 	ids := []compute.ExecutionID{{UUID: uuid(511)}, {UUID: uuid(512)}}
-	w.must(fsm.TakeSelection{Term: 1, Parent: started.ExecutionID, Children: []fsm.Child{
+	w.must(command.TakeSelection{Term: 1, Parent: started.ExecutionID, Children: []command.Child{
 		{ID: ids[0], Profile: "gpu.a100", Repeat: 1}, {ID: ids[1], Profile: "gpu.a100", Repeat: 2},
 	}})
 	w.place(ids[0], 2)
@@ -158,7 +158,7 @@ func TestSelectionOfRepeats(t *testing.T) {
 	w.ended(ids[0], compute.StatusCompleted, compute.ReasonNone, 0, 20*time.Second)
 	w.place(ids[1], 2)
 	w.begun(ids[1])
-	w.must(fsm.StopCandidates{Term: 1, Parent: started.ExecutionID, Stops: []compute.CandidateStop{{
+	w.must(command.StopCandidates{Term: 1, Parent: started.ExecutionID, Stops: []compute.CandidateStop{{
 		Execution: ids[1], Reason: compute.ReasonStoppedEarly, Detail: "=cannot win", Predicted: 90 * time.Second,
 	}}})
 	w.ended(ids[1], compute.StatusCancelled, compute.ReasonStopped, 143, 10*time.Second)
@@ -190,7 +190,7 @@ func TestUnmeasuredGPUs(t *testing.T) {
 		w.place(id, node)
 		w.begun(id)
 		a := w.attempt(id)
-		w.must(fsm.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
+		w.must(command.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
 			Execution: id, Epoch: a.Epoch, Status: compute.StatusCompleted, Ran: true, Duration: time.Second, Usage: u,
 		}})
 	}

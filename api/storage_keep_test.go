@@ -14,7 +14,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // slowObjects stores files that take half an hour each to come.
@@ -70,7 +70,7 @@ func TestLongBulkUploadKeepsItsFirstFiles(t *testing.T) {
 		slow.fakeObjects = c.Objects.(fakeObjects)
 		c.Objects = slow
 	})
-	w.must(fsm.SetBucketLimits{Actor: fsm.Actor{Root: true}, Org: w.actor("ada").Org, MaxBytes: 4 * int64(len("content 0"))})
+	w.must(command.SetBucketLimits{Actor: command.Actor{Root: true}, Org: w.actor("ada").Org, MaxBytes: 4 * int64(len("content 0"))})
 	form := ""
 	for i := range 4 {
 		form += strings.TrimSuffix(formOf("files", fmt.Sprint(i), fmt.Sprint("content ", i)), "--form--\r\n")
@@ -97,7 +97,7 @@ func TestBulkUploadFailsIfItsFilesCannotBeKept(t *testing.T) {
 	})
 	w.post("/storage/upload", w.adaKey, formOf("file", "first", "content")) // It makes the bucket.
 	for i := range compute.MaxObjectUploads {
-		start := fsm.StartObjectUpload{Actor: w.actor("ada"), Upload: compute.ObjectUpload{Key: fmt.Sprint("k", i)}}
+		start := command.StartObjectUpload{Actor: w.actor("ada"), Upload: compute.ObjectUpload{Key: fmt.Sprint("k", i)}}
 		start.Upload.ID.UUID = compute.UUID{9, byte(i >> 8), byte(i)}
 		w.must(start)
 	}

@@ -3,7 +3,7 @@ package api_test
 import (
 	"bytes"
 	"context"
-	"crypto/md5" //nolint:gosec // ETags are MD5 sums.
+	"crypto/md5"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -19,16 +19,17 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // fakeObjects keeps the content of objects as blobs, in the clear.
 type fakeObjects struct{ *world }
 
-func (o fakeObjects) Bucket(ctx context.Context, view **fsm.View, actor fsm.Actor) (*compute.Bucket, error) {
+func (o fakeObjects) Bucket(ctx context.Context, view **fsm.View, actor command.Actor) (*compute.Bucket, error) {
 	if b := (*view).Bucket(actor.Org); b != nil {
 		return b, nil
 	}
-	if _, _, err := o.Propose(ctx, fsm.CreateBucket{Actor: actor, Bucket: compute.Bucket{Sealed: []byte(masterPrefix)}}); err != nil {
+	if _, _, err := o.Propose(ctx, command.CreateBucket{Actor: actor, Bucket: compute.Bucket{Sealed: []byte(masterPrefix)}}); err != nil {
 		return nil, err
 	}
 	*view = o.machine.View()
@@ -374,7 +375,7 @@ func TestDeleteFiles(t *testing.T) {
 		t.Errorf("another organization has %d files left", n)
 	}
 	for i := range 2100 {
-		w.must(fsm.PutObject{Actor: w.actor("ada"), Object: compute.Object{Key: fmt.Sprintf("many/%04d", i)}})
+		w.must(command.PutObject{Actor: w.actor("ada"), Object: compute.Object{Key: fmt.Sprintf("many/%04d", i)}})
 	}
 	w.mustDo("DELETE", "/storage/delete-folder/many", w.adaKey, nil, &out)
 	if out.Deleted != 2100 {
@@ -383,13 +384,13 @@ func TestDeleteFiles(t *testing.T) {
 }
 
 // actor returns a user as an actor in the own organization.
-func (w *world) actor(name string) fsm.Actor {
+func (w *world) actor(name string) command.Actor {
 	w.Helper()
 	u, ok := w.machine.View().UserByEmail(name + "@example.com")
 	if !ok {
 		w.Fatalf("there is no %s", name)
 	}
-	return fsm.Actor{User: u.ID, Org: w.machine.View().Memberships(u.ID)[0].Org, TokenVersion: u.TokenVersion}
+	return command.Actor{User: u.ID, Org: w.machine.View().Memberships(u.ID)[0].Org, TokenVersion: u.TokenVersion}
 }
 
 // TestBulkUpload stores several files, of which some cannot be.
@@ -414,7 +415,7 @@ func TestBulkUpload(t *testing.T) {
 	if got := strings.Join(keys, " "); got != "up/load/a.txt up/load/leading up/load/sub/dir/b.bin" {
 		t.Errorf("stored are %s", got)
 	}
-	w.must(fsm.SetBucketLimits{Actor: fsm.Actor{Root: true}, Org: w.actor("ada").Org, MaxObjects: 4})
+	w.must(command.SetBucketLimits{Actor: command.Actor{Root: true}, Org: w.actor("ada").Org, MaxObjects: 4})
 	form = ""
 	for _, name := range []string{"1", "2", "3"} {
 		form += strings.TrimSuffix(formOf("files", name, "x"), "--form--\r\n")

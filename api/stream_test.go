@@ -15,7 +15,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // events reads a stream to its end, or until n events came. Comments are left
@@ -187,8 +187,8 @@ func TestStreamWithoutItsEnd(t *testing.T) {
 			w.ended(id, compute.StatusCompleted, compute.ReasonNone, 0, time.Second)
 			w.logs.breakOff(tc.broken)
 			if tc.down {
-				w.must(fsm.SetNodeState{Term: 1, Node: nodeID(1), State: compute.NodeDown})
-				defer w.must(fsm.SetNodeState{Term: 1, Node: nodeID(1), State: compute.NodeUp})
+				w.must(command.SetNodeState{Term: 1, Node: nodeID(1), State: compute.NodeDown})
+				defer w.must(command.SetNodeState{Term: 1, Node: nodeID(1), State: compute.NodeUp})
 			}
 			events := w.events(streamPath(started), "", 10)
 			last := strings.Join(events, "\n")
@@ -217,7 +217,7 @@ func TestStreamEndings(t *testing.T) {
 		}, `"returnCode":"3","error":"exit_code"`},
 		{"output unreadable", func(id compute.ExecutionID) {
 			w.place(id, 1)
-			w.must(fsm.LoseAttempts{Term: 1, Node: nodeID(1), Attempts: []fsm.AttemptRef{{Execution: id, Epoch: 1}}})
+			w.must(command.LoseAttempts{Term: 1, Node: nodeID(1), Attempts: []command.AttemptRef{{Execution: id, Epoch: 1}}})
 			w.logs.finish(id)
 		}, `"returnCode":"-1","error":"node_lost: `},
 	} {

@@ -14,7 +14,7 @@ import (
 	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // trees reads manifests from blobs.
@@ -72,7 +72,7 @@ func (w *world) endedWith(id compute.ExecutionID, texts map[string]string) {
 	w.ok(err)
 	a := w.attempt(id)
 	w.pass(time.Second)
-	w.must(fsm.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
+	w.must(command.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
 		Execution: id, Epoch: a.Epoch, Status: compute.StatusCompleted, Ran: true, EndedAt: compute.InstantOf(w.clock()),
 		Duration: time.Second, Outputs: &compute.Outputs{
 			Manifest: manifest, Count: len(texts), Bytes: tree.Bytes(), Warning: `not in the outputs: "x" is a link`,
@@ -300,7 +300,7 @@ func TestOutputs(t *testing.T) {
 	w.want(404, "", "GET", all, w.bobKey, nil)
 	w.want(404, "", "GET", all+"/m.txt", w.bobKey, nil)
 	for range int(compute.OutputsKept/(5*time.Minute)) + 1 { // One entry cannot advance the clock further.
-		w.must(fsm.Clock{Term: 1, At: w.machine.View().Now().Add(5 * time.Minute)})
+		w.must(command.Clock{Term: 1, At: w.machine.View().Now().Add(5 * time.Minute)})
 	}
 	w.want(404, "output_not_found", "GET", all+"/m.txt", w.adaKey, nil)
 	w.mustDo("GET", "/execution/"+id.String(), w.adaKey, nil, &got)

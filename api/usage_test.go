@@ -9,7 +9,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // later lets time go by in the state too, which takes it in small steps.
@@ -17,7 +17,7 @@ func (w *world) later(d time.Duration) {
 	w.Helper()
 	w.pass(d)
 	for want := compute.InstantOf(w.clock()); w.machine.View().Now() < want; {
-		w.must(fsm.TouchKeys{})
+		w.must(command.TouchKeys{})
 	}
 }
 
@@ -165,10 +165,10 @@ func TestUsageOfTokens(t *testing.T) {
 	w.used()
 	view := w.machine.View()
 	org, _ := view.OrgBySlug("bob-lab")
-	batch := fsm.SettleTokens{Node: nodeID(1), Session: 5}
+	batch := command.SettleTokens{Node: nodeID(1), Session: 5}
 	settle := func(model string, prompt, completion int64) {
 		batch.Number++
-		batch.Usage = []fsm.UsedTokens{{
+		batch.Usage = []command.UsedTokens{{
 			Payer: compute.Payer{Org: org.ID}, Model: model, Prompt: prompt, Completion: completion, Requests: 1,
 			Prices: compute.TokenPrices{Prompt: 100 * compute.Credit, Completion: 200 * compute.Credit},
 		}}
@@ -177,7 +177,7 @@ func TestUsageOfTokens(t *testing.T) {
 	settle("lab/chat: 7b", 1000, 500)
 	settle("embed", 10, 0)
 	w.later(2 * time.Minute)
-	w.must(fsm.Tick{Term: 1})
+	w.must(command.Tick{Term: 1})
 	settle("embed", 7, 0)
 	var credits wire.Credits
 	w.mustDo("GET", "/billing/credits", w.bobKey, nil, &credits)

@@ -30,6 +30,8 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/scheduler"
 	"berth/scheduler/forecast"
 )
@@ -55,7 +57,7 @@ type world struct {
 	logs    *fakeLogs
 	series  *fakeSeries
 	blobs   *fakeBlobs
-	saw     func(fsm.Command) // Called with what the server proposes; nil for nothing.
+	saw     func(command.Command) // Called with what the server proposes; nil for nothing.
 	cfg     handler.Config
 	url     string
 	client  *http.Client
@@ -140,7 +142,7 @@ func newWorld(t testing.TB, change ...func(*handler.Config)) *world {
 			ValidModel: func(name string) bool { return name != "" },
 		},
 		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20, Vault: fakeVault{}, Master: fakeMaster{}, Objects: fakeObjects{w},
-		S3: func(_ fsm.Actor, _ compute.UUID, base string, _ bool) (wire.StorageCredentials, error) {
+		S3: func(_ command.Actor, _ compute.UUID, base string, _ bool) (wire.StorageCredentials, error) {
 			return wire.StorageCredentials{Endpoint: base + edge.S3Root, ExpiresAt: compute.InstantOf(begin)}, nil
 		},
 		Accounts: handler.Accounts{SignUp: true, Identities: fakeIdentities{}, IdentitySignUp: true},
@@ -260,22 +262,22 @@ func uuid(n uint64) (u compute.UUID) {
 }
 
 // Propose applies cmd at once.
-func (w *world) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+func (w *world) Propose(ctx context.Context, cmd command.Command) (command.Result, uint64, error) {
 	if err := ctx.Err(); err != nil {
-		return fsm.Result{}, 0, err
+		return command.Result{}, 0, err
 	}
-	clock, err := fsm.Encode(fsm.Clock{At: compute.InstantOf(w.clock()), Term: 1})
+	clock, err := command.Encode(command.Clock{At: compute.InstantOf(w.clock()), Term: 1})
 	if err != nil {
-		return fsm.Result{}, 0, err
+		return command.Result{}, 0, err
 	}
-	frame, err := fsm.Encode(cmd)
+	frame, err := command.Encode(cmd)
 	if err != nil {
-		return fsm.Result{}, 0, err
+		return command.Result{}, 0, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.reader.noLeader {
-		return fsm.Result{}, 0, compute.Errorf(compute.CodeUnavailable, "No leader is known.")
+		return command.Result{}, 0, compute.Errorf(compute.CodeUnavailable, "No leader is known.")
 	}
 	if w.saw != nil {
 		w.saw(cmd)
@@ -290,7 +292,7 @@ func (w *world) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint6
 }
 
 // must applies cmd and fails if it is refused.
-func (w *world) must(cmd fsm.Command) fsm.Result {
+func (w *world) must(cmd command.Command) command.Result {
 	w.Helper()
 	result, _, err := w.Propose(context.Background(), cmd)
 	if err != nil {
@@ -340,9 +342,9 @@ func (w *world) know(change func(*readerState)) {
 // bootstrap makes a cluster of three nodes.
 func (w *world) bootstrap(public ed25519.PublicKey) {
 	w.Helper()
-	w.must(fsm.Bootstrap{
+	w.must(command.Bootstrap{
 		ClusterID: uuid(1), RootToken: sha256.Sum256([]byte(rootToken)),
-		Settings: fsm.Settings{
+		Settings: command.Settings{
 			SignupGrant: 100 * compute.Credit, Concurrent: 100, Queued: 1000, Keys: 50,
 			TimeoutMax: 600 * time.Second, KeepFinished: time.Hour * 24 * 90, MaxFinished: 1000, SelectionMax: 16,
 		},
@@ -360,14 +362,14 @@ func nodeID(n int) compute.NodeID { return compute.NodeID{UUID: uuid(uint64(100 
 // addNode joins the n-th node with GPUs of these types.
 func (w *world) addNode(n int, types ...string) {
 	w.Helper()
-	c := fsm.RegisterNode{First: n == 1, Node: compute.Node{
+	c := command.RegisterNode{First: n == 1, Node: compute.Node{
 		ID: nodeID(n), Name: fmt.Sprintf("n%d", n), API: fmt.Sprintf("http://127.0.0.1:647%d", n),
 		RPC: "127.0.0.1:1", Gossip: "127.0.0.1:2", Version: "0.1.0-test",
 		Metrics: fmt.Sprintf("http://127.0.0.1:647%d/metrics", n), Format: w.machine.View().Format(),
 	}}
 	if !c.First {
 		c.TokenID = fmt.Sprintf("join%d", n)
-		w.must(fsm.CreateJoinToken{Actor: fsm.Actor{Root: true}, Token: compute.JoinToken{
+		w.must(command.CreateJoinToken{Actor: command.Actor{Root: true}, Token: compute.JoinToken{
 			ID: c.TokenID, Uses: 1, ExpiresAt: compute.InstantOf(w.clock().Add(time.Hour)),
 		}})
 	}
@@ -376,7 +378,7 @@ func (w *world) addNode(n int, types ...string) {
 		Node: nodeID(n), Version: 1,
 		VCPUMilli: int64(len(types)) * 8000, MemoryMiB: int64(len(types)) * 64 << 10,
 	}
-	if w.machine.View().Format() == fsm.Format { // Older servers know no offers.
+	if w.machine.View().Format() == format.Newest { // Older servers know no offers.
 		inventory.Offers = engines()
 	}
 	for i, kind := range types {
@@ -385,7 +387,7 @@ func (w *world) addNode(n int, types ...string) {
 			Model: kind + " (simulated)", VRAMMiB: 80 << 10, Simulated: true,
 		})
 	}
-	w.must(fsm.SetInventory{Term: 1, Inventory: inventory})
+	w.must(command.SetInventory{Term: 1, Inventory: inventory})
 }
 
 // passwordHash is the hash of password, at the least cost.
@@ -400,13 +402,13 @@ func (w *world) addUser(name string, operator bool) (text, id string) {
 		FullName: strings.ToUpper(name), PasswordHash: passwordHash, Operator: operator,
 	}
 	org := compute.Org{ID: compute.OrgID{UUID: uuid(2000 + w.last)}, Slug: name + "-lab", Name: name + "-lab", BillingEmail: user.Email}
-	w.must(fsm.CreateUser{Actor: fsm.Actor{Root: true}, User: user, Org: org})
+	w.must(command.CreateUser{Actor: command.Actor{Root: true}, User: user, Org: org})
 	key, err := auth.NewAPIKey(w.cfg.Rand)
 	w.ok(err)
 	record := compute.Key{
 		ID: compute.KeyID{UUID: uuid(3000 + w.last)}, Lookup: key.Lookup, Hash: key.Hash, Prefix: key.Prefix, Name: "test",
 	}
-	w.must(fsm.CreateKey{Actor: fsm.Actor{User: user.ID, Org: org.ID}, Key: record})
+	w.must(command.CreateKey{Actor: command.Actor{User: user.ID, Org: org.ID}, Key: record})
 	return key.Text, record.ID.String()
 }
 
@@ -530,7 +532,7 @@ func (w *world) place(id compute.ExecutionID, n int) {
 			a.GPUs = append(a.GPUs, compute.GPUShare{GPU: g.ID, Milli: compute.WholeGPU})
 		}
 	}
-	if r := w.must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{a}}}); r.Count != 1 {
+	if r := w.must(command.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{a}}}); r.Count != 1 {
 		w.Fatalf("execution %s was not placed", id)
 	}
 }
@@ -540,7 +542,7 @@ func (w *world) begun(id compute.ExecutionID) {
 	w.Helper()
 	a := w.attempt(id)
 	now := compute.InstantOf(w.clock())
-	w.must(fsm.StartAttempt{Node: a.Node, Start: compute.AttemptStart{
+	w.must(command.StartAttempt{Node: a.Node, Start: compute.AttemptStart{
 		Execution: id, Epoch: a.Epoch, ExecletAt: now, StartedAt: now,
 	}})
 }
@@ -551,7 +553,7 @@ func (w *world) ended(id compute.ExecutionID, status compute.Status, reason comp
 	a := w.attempt(id)
 	w.pass(d)
 	now := compute.InstantOf(w.clock())
-	w.must(fsm.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
+	w.must(command.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
 		Execution: id, Epoch: a.Epoch, Status: status, Reason: reason, Ran: true, ExitCode: exit,
 		EndedAt: now, Duration: d,
 		Usage: compute.Usage{CPUTime: d, PeakMemoryMiB: 100, GPUUtilPercent: 90, GPUMemoryMiB: 50, OutputBytes: 2, OutputLines: 1},

@@ -1,10 +1,14 @@
 package fsm
 
-import "berth/compute"
+import (
+	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
+)
 
 // admit refuses an actor whose credential no longer holds: revocation counts
 // from the entry on that carries it.
-func (s *access) admit(a Actor) *compute.Error {
+func (s *access) admit(a command.Actor) *compute.Error {
 	if a.Root {
 		return nil
 	}
@@ -26,7 +30,7 @@ func (s *access) admit(a Actor) *compute.Error {
 	return nil
 }
 
-func (s *access) admitKey(a Actor) *compute.Error {
+func (s *access) admitKey(a command.Actor) *compute.Error {
 	k, ok := s.view.keys.Get(a.Key)
 	switch {
 	case !ok || k.Org != a.Org || k.User != a.User:
@@ -44,7 +48,7 @@ func unauthenticated(detail, message string) *compute.Error {
 }
 
 // admitOperator refuses an actor that may not change the cluster.
-func (s *access) admitOperator(a Actor) *compute.Error {
+func (s *access) admitOperator(a command.Actor) *compute.Error {
 	if refusal := s.admit(a); refusal != nil || a.Root {
 		return refusal
 	}
@@ -57,11 +61,11 @@ func (s *access) admitOperator(a Actor) *compute.Error {
 
 // admitPerson refuses the key of an organization where a person joins or makes another
 // one: its holder acts for its maker in that organization alone.
-func (s *access) admitPerson(a Actor) *compute.Error {
+func (s *access) admitPerson(a command.Actor) *compute.Error {
 	if refusal := s.admit(a); refusal != nil {
 		return refusal
 	}
-	if k, ok := s.view.keys.Get(a.Key); ok && !k.Personal && s.view.Format() >= formatAccounts {
+	if k, ok := s.view.keys.Get(a.Key); ok && !k.Personal && s.view.Format() >= format.Accounts {
 		return compute.Errorf(compute.CodeForbidden,
 			"an organization's API key acts in that organization alone: sign in, or use a key of your own").Named("key_of_org")
 	}
@@ -70,7 +74,7 @@ func (s *access) admitPerson(a Actor) *compute.Error {
 
 // admitUnlimited refuses an actor whose API key has a ceiling where the change could
 // give somebody else credits to spend: another key, a member or a higher ceiling.
-func (s *access) admitUnlimited(a Actor) *compute.Error {
+func (s *access) admitUnlimited(a command.Actor) *compute.Error {
 	if b, ok := s.view.budgets.Get(spender{org: a.Org, key: a.Key}); ok && !a.Key.IsZero() && b.Enforce {
 		return compute.Errorf(compute.CodeForbidden,
 			"an API key with a ceiling manages no keys, members or budgets: sign in").Named("key_limited")
@@ -79,7 +83,7 @@ func (s *access) admitUnlimited(a Actor) *compute.Error {
 }
 
 // admitRole refuses an actor with less than role in the organization that it acts in.
-func (s *access) admitRole(a Actor, role compute.OrgRole) *compute.Error {
+func (s *access) admitRole(a command.Actor, role compute.OrgRole) *compute.Error {
 	if refusal := s.admit(a); refusal != nil {
 		return refusal
 	}
@@ -93,7 +97,7 @@ func (s *access) admitRole(a Actor, role compute.OrgRole) *compute.Error {
 
 // admitMembers refuses an actor that may not do act to the members of an organization.
 // Operators may in every one, others by their role in their own.
-func (s *access) admitMembers(a Actor, org compute.OrgID, act compute.OrgAct) *compute.Error {
+func (s *access) admitMembers(a command.Actor, org compute.OrgID, act compute.OrgAct) *compute.Error {
 	if a.Root || a.Org != org {
 		return s.admitOperator(a)
 	}

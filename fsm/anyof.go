@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/format"
 )
 
 // maxCapability bounds the compute capability that can be asked for, in tenths.
@@ -57,17 +58,11 @@ func (v *nodeTables) needs(e *compute.Execution, p compute.Profile, r *compute.R
 // acceptsAny reports whether e asks for one of several GPU types: below format 8 none
 // does.
 func (v *View) acceptsAny(e *compute.Execution) bool {
-	if v.Format() < formatServices {
+	if v.Format() < format.Services {
 		return false
 	}
 	p, err := compute.ParseProfile(e.Profile)
 	return len(e.GPUTypes) > 0 || err == nil && p.GPUType == compute.AnyGPU
-}
-
-// asksAny reports whether a submitted execution has fields that format 8 adds here.
-func asksAny(e *compute.Execution) bool {
-	p, err := compute.ParseProfile(e.Profile)
-	return len(e.GPUTypes) > 0 || e.MinCapability != 0 || err == nil && p.GPUType == compute.AnyGPU
 }
 
 // prepareAny sizes and prices an execution that gets one of several GPU types. Each GPU

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // anyOf has an execution accept GPU types.
@@ -91,7 +91,7 @@ func TestAcceptedTypes(t *testing.T) {
 // addKnownPrice names a type in the price list that no node has.
 func (w *world) addKnownPrice(name string, price compute.Price) {
 	w.Helper()
-	w.must(fsm.SetPrices{Actor: w.root, Prices: map[string]compute.Price{name: price}})
+	w.must(command.SetPrices{Actor: w.root, Prices: map[string]compute.Price{name: price}})
 }
 
 // TestLeastCapability checks that types below the asked compute capability are left
@@ -108,7 +108,7 @@ func TestLeastCapability(t *testing.T) {
 		for i := range inv.GPUs {
 			inv.GPUs[i].Capability = capability
 		}
-		w.must(fsm.SetInventory{Term: w.term, Inventory: inv})
+		w.must(command.SetInventory{Term: w.term, Inventory: inv})
 	}
 	modern := func(e *compute.Execution) { e.MinCapability = 80 }
 	e := w.get(w.submit("any", anyOf("t4", "a100", "l40s"), modern))
@@ -117,7 +117,7 @@ func TestLeastCapability(t *testing.T) {
 	}
 	c := w.python("t4")
 	modern(&c.Execution)
-	c.Op = fsm.Op{}
+	c.Op = command.Op{}
 	w.refused(c, compute.CodeInvalid, "never_fits")
 	w.submit("a100", modern)
 	parent := w.selection(modern)
@@ -173,7 +173,7 @@ func TestOtherTypesAreRefused(t *testing.T) {
 	w := newestWorld(t)
 	id := w.submit("any", anyOf("h100", "t4"))
 	a := compute.Assignment{Execution: id, Node: w.node("n2").ID, GPUs: []compute.GPUShare{{GPU: "SIM-n2-0", Milli: 1000}}}
-	if r := w.must(fsm.CommitPlan{Term: w.term, Plan: compute.Plan{Assignments: []compute.Assignment{a}}}); r.Count != 0 {
+	if r := w.must(command.CommitPlan{Term: w.term, Plan: compute.Plan{Assignments: []compute.Assignment{a}}}); r.Count != 0 {
 		t.Error("placed on an a100")
 	}
 }
@@ -185,7 +185,7 @@ func TestOwedTimeKeepsItsCost(t *testing.T) {
 	w := newestWorld(t)
 	s := settings()
 	s.PreemptMinRun, s.PreemptNotice = time.Minute, time.Second
-	w.must(fsm.SetSettings{Term: 1, Settings: s})
+	w.must(command.SetSettings{Term: 1, Settings: s})
 	id := w.submit("any.2x", anyOf("h100", "t4"), preemptible, func(e *compute.Execution) { e.Timeout = 30 * time.Minute })
 	w.place("n1", id)
 	w.must(w.started(id))

@@ -4,19 +4,21 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/fsm/store"
 )
 
 // archiveExecutions drops executions that are in a blob, and stores which blob has
 // them. It refuses a blob whose sum of hashes differs from the sum of this replica's
 // records. A repeat changes nothing.
-func (s *retention) archiveExecutions(c ArchiveExecutions) Result {
+func (s *retention) archiveExecutions(c command.ArchiveExecutions) command.Result {
 	if _, ok := s.view.archiveBlobs.Get(c.Blob); ok {
-		return Result{Repeat: true}
+		return command.Result{Repeat: true}
 	}
 	ids, refusal := s.archivable(c)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	a := &Archive{
 		Number: s.view.nextArchive(), Blob: c.Blob, Size: c.Size, Month: c.Month, Executions: len(ids), Sum: c.Sum,
@@ -43,15 +45,15 @@ func (s *retention) archiveExecutions(c ArchiveExecutions) Result {
 		s.forget(e)
 	}
 	s.putArchive(a)
-	return Result{Count: len(ids)}
+	return command.Result{Count: len(ids)}
 }
 
 // archivable returns the executions of c, or why they have to stay.
-func (s *retention) archivable(c ArchiveExecutions) ([]compute.ExecutionID, *compute.Error) {
+func (s *retention) archivable(c command.ArchiveExecutions) ([]compute.ExecutionID, *compute.Error) {
 	const width = len(compute.UUID{})
 	n := len(c.Executions) / width
 	if n == 0 || len(c.Executions)%width != 0 || c.Size <= 0 ||
-		s.view.Format() < formatTrust || s.view.meta.Settings.Forget {
+		s.view.Format() < format.Trust || s.view.meta.Settings.Forget {
 		return nil, compute.Errorf(compute.CodeInvalid, "an archive needs executions, and their blob a size").Named("archive")
 	}
 	ids := make([]compute.ExecutionID, 0, n)

@@ -6,12 +6,14 @@ import (
 
 	"berth/attempt"
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // setBrake records the operator's decision on nodes that vanish at once.
-func (s *membership) setBrake(c SetBrake) Result {
+func (s *membership) setBrake(c command.SetBrake) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if c.Share != nil {
 		if *c.Share < 0 || *c.Share > 100 {
@@ -24,14 +26,14 @@ func (s *membership) setBrake(c SetBrake) Result {
 		s.view.meta.Brake.ReleasedAt = s.view.meta.Now
 	}
 	s.judgeBrake()
-	return Result{Count: len(s.view.Vanished())}
+	return command.Result{Count: len(s.view.Vanished())}
 }
 
 // judgeBrake decides again whether too many nodes have vanished at once. It
 // follows each change of a node's state, drain or membership. Below format 3
 // there is no brake.
 func (s *membership) judgeBrake() {
-	if s.view.Format() >= formatTrust {
+	if s.view.Format() >= format.Trust {
 		s.view.meta.Brake.Since = attempt.BrakedSince(s.view.Nodes(), s.view.meta.Brake, s.view.meta.Now)
 	}
 }
@@ -50,7 +52,7 @@ func (v checker) checkBrake() error {
 	switch {
 	case b.Since.IsZero():
 		return nil
-	case v.view.Format() < formatTrust:
+	case v.view.Format() < format.Trust:
 		return errors.New("there is a brake below its format")
 	case b.Since > v.view.meta.Now || len(v.view.Vanished()) < attempt.BrakeLeast:
 		return fmt.Errorf("a brake holds since %s for %d nodes", b.Since, len(v.view.Vanished()))

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/fsm/store"
 )
 
@@ -191,7 +193,7 @@ func (s *money) addCharge(e *compute.Execution, who spender, charged compute.Cre
 	b := *known
 	b.Turn(monthOf(s.view.meta.Now))
 	b.Charged += charged
-	if !e.ID.IsZero() || s.view.Format() >= formatAlerts {
+	if !e.ID.IsZero() || s.view.Format() >= format.Alerts {
 		s.report(e, &b, b.LevelOf(b.Charged), false)
 	}
 	s.view.budgets.Put(&b)
@@ -202,7 +204,7 @@ func (s *money) addCharge(e *compute.Execution, who spender, charged compute.Cre
 // charge. The executions are those whose holds were just extended. Work whose hold needs no
 // further extension counts once more, with its charge.
 func (s *money) reportRunning(extended []*compute.Execution) {
-	if len(extended) == 0 || s.view.budgets.Len() == 0 || s.view.Format() < formatRotation {
+	if len(extended) == 0 || s.view.budgets.Len() == 0 || s.view.Format() < format.Rotation {
 		return
 	}
 	used := s.usedUp(compute.ExecutionID{})
@@ -262,7 +264,7 @@ func (s *money) reportUsed(e *compute.Execution, who spender, used compute.Credi
 // nothing in the end, so that they are reported when they are reached again. A ceiling at
 // which work was stopped stays reported.
 func (s *money) reportFree(e *compute.Execution) {
-	if s.view.budgets.Len() == 0 || s.view.Format() < formatRotation {
+	if s.view.budgets.Len() == 0 || s.view.Format() < format.Rotation {
 		return
 	}
 	used := s.usedUp(e.ID)
@@ -321,16 +323,16 @@ func (s *money) report(e *compute.Execution, b *compute.Budget, level int, stopp
 
 // setBudget gives an organization, a key or a member a budget, or changes it. Earlier
 // charges still count toward it.
-func (s *money) setBudget(c SetBudget) Result {
+func (s *money) setBudget(c command.SetBudget) command.Result {
 	b := c.Budget
 	if refusal := s.admitBudget(c.Actor, spenderOf(&b)); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if refusal := checkBudget(&b); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	s.putBudget(&b)
-	return Result{ID: b.Org.UUID}
+	return command.Result{ID: b.Org.UUID}
 }
 
 // putBudget stores a budget. Earlier charges still count toward it, unless it becomes
@@ -353,21 +355,21 @@ func (s *money) putBudget(b *compute.Budget) {
 }
 
 // removeBudget removes a budget.
-func (s *money) removeBudget(c RemoveBudget) Result {
+func (s *money) removeBudget(c command.RemoveBudget) command.Result {
 	who := spender{c.Org, c.Key, c.User}
 	if refusal := s.admitBudget(c.Actor, who); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if !s.view.budgets.Has(who) {
 		return refuse(compute.CodeNotFound, "budget_not_found", "there is no such budget")
 	}
 	s.view.budgets.Drop(who)
-	return Result{ID: c.Org.UUID}
+	return command.Result{ID: c.Org.UUID}
 }
 
 // admitBudget refuses an actor that may not set the budget of who. Owners set those of
 // the organization and its members, admins those of keys. A key with a ceiling sets none.
-func (s *money) admitBudget(a Actor, who spender) *compute.Error {
+func (s *money) admitBudget(a command.Actor, who spender) *compute.Error {
 	org, ok := s.view.orgs.Get(who.org)
 	if !ok || !org.DeletedAt.IsZero() {
 		return compute.Errorf(compute.CodeNotFound, "organization not found").Named("org_unknown")
@@ -410,7 +412,7 @@ func checkBudget(b *compute.Budget) *compute.Error {
 }
 
 // recordPurchase adds credits that were paid for, once for each checkout session.
-func (s *money) recordPurchase(c RecordPurchase) Result {
+func (s *money) recordPurchase(c command.RecordPurchase) command.Result {
 	p := c.Purchase
 	org, ok := s.view.orgs.Get(p.Org)
 	switch {
@@ -419,14 +421,14 @@ func (s *money) recordPurchase(c RecordPurchase) Result {
 	case p.ID == "" || len(p.ID) > maxDetail || len(p.Payment)+len(p.Currency)+len(p.Customer) > maxDetail || p.Paid < 0:
 		return refuse(compute.CodeInvalid, "purchase", "a purchase has the identifier of its checkout session")
 	case s.view.purchases.Has(purchaseKeyOf(&p)):
-		return Result{Repeat: true, ID: p.Org.UUID}
+		return command.Result{Repeat: true, ID: p.Org.UUID}
 	case p.Amount <= 0 || p.Amount > maxAmount-s.view.Account(p.Org).Balance:
 		return refuse(compute.CodeInvalid, "amount", "this amount cannot be added")
 	}
 	p.At = s.view.meta.Now
 	s.view.purchases.Put(&p)
 	s.post(compute.LedgerEntry{Org: p.Org, Kind: compute.LedgerGrant, Amount: p.Amount, Note: clip("purchase " + p.ID)})
-	return Result{ID: p.Org.UUID}
+	return command.Result{ID: p.Org.UUID}
 }
 
 // dropBudgets removes all budgets of an organization.

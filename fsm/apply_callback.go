@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"berth/compute"
+	"berth/fsm/command"
 	"berth/fsm/store"
 )
 
@@ -73,7 +74,7 @@ func (v *executionTables) Callback(c *compute.Callback) (*compute.Callback, bool
 
 // recordDeliveries records the outcomes of tries. A callback that is gone, or was
 // delivered meanwhile, stays as it is.
-func (s *execution) recordDeliveries(c RecordDeliveries) Result {
+func (s *execution) recordDeliveries(c command.RecordDeliveries) command.Result {
 	kept := 0
 	for _, d := range c.Deliveries {
 		known, ok := s.view.callbacks.Get(numberKey{d.Owner(), uint64(d.Number)})
@@ -96,13 +97,13 @@ func (s *execution) recordDeliveries(c RecordDeliveries) Result {
 		}
 		kept++
 	}
-	return Result{Count: kept}
+	return command.Result{Count: kept}
 }
 
 // redeliver has callbacks of an execution sent again.
-func (s *execution) redeliver(c RedeliverCallbacks) Result {
+func (s *execution) redeliver(c command.RedeliverCallbacks) command.Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if _, ok := s.visible(c.Actor, c.Execution); !ok {
 		return refuse(compute.CodeNotFound, "execution_not_found", "execution not found")
@@ -121,5 +122,5 @@ func (s *execution) redeliver(c RedeliverCallbacks) Result {
 		return refuse(compute.CodeNotFound, "callback_not_found",
 			"the execution has no such callback: one is made for each URL when it ends")
 	}
-	return Result{Execution: c.Execution, Count: n}
+	return command.Result{Execution: c.Execution, Count: n}
 }

@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"berth/compute"
+	"berth/fsm/command"
 )
 
 // setCallbackSecret gives an organization a new secret for its callbacks. The one before
 // signs them too for a day.
-func (s *identity) setCallbackSecret(c SetCallbackSecret) Result {
+func (s *identity) setCallbackSecret(c command.SetCallbackSecret) command.Result {
 	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActManageKeys); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.view.orgs.Get(c.Org)
 	if !ok || !known.DeletedAt.IsZero() {
@@ -33,7 +34,7 @@ func (s *identity) setCallbackSecret(c SetCallbackSecret) Result {
 	}
 	if key == nil {
 		if refusal := s.view.admitSealed(c.Key.Sealed); refusal != nil {
-			return Result{Refusal: refusal}
+			return command.Result{Refusal: refusal}
 		}
 		first := *c.Key
 		first.Org, first.Number, first.CreatedAt = c.Org, 1, s.view.meta.Now
@@ -49,7 +50,7 @@ func (s *identity) setCallbackSecret(c SetCallbackSecret) Result {
 	}
 	o.Signing = append(signing, secret)
 	s.view.putOrg(&o)
-	return Result{Count: int(secret.Number)}
+	return command.Result{Count: int(secret.Number)}
 }
 
 const (
@@ -59,9 +60,9 @@ const (
 
 // removeCallbackSecret removes the secrets of an organization: its callbacks are not
 // signed from then on.
-func (s *identity) removeCallbackSecret(c RemoveCallbackSecret) Result {
+func (s *identity) removeCallbackSecret(c command.RemoveCallbackSecret) command.Result {
 	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActManageKeys); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.view.orgs.Get(c.Org)
 	if !ok || !known.DeletedAt.IsZero() {
@@ -70,7 +71,7 @@ func (s *identity) removeCallbackSecret(c RemoveCallbackSecret) Result {
 	o := *known
 	o.Signing = nil
 	s.view.putOrg(&o)
-	return Result{Count: len(known.Signing)}
+	return command.Result{Count: len(known.Signing)}
 }
 
 // checkSigning checks that an organization has at most two secrets for its callbacks, of

@@ -7,6 +7,8 @@ import (
 	"unicode"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // prepareDeployment completes the parent of a deployment, and refuses one that no engine
@@ -24,7 +26,7 @@ func (s *deployment) prepareDeployment(e *compute.Execution) *compute.Error {
 	}
 	asked := d.AskedVRAMMiB
 	switch {
-	case s.view.Format() < formatAsked:
+	case s.view.Format() < format.Asked:
 		asked = 0
 	case asked < 0 || asked > e.MinVRAMMiB:
 		return compute.Errorf(compute.CodeInvalid, "more GPU memory was asked for than each GPU must have").Named("min_vram")
@@ -107,7 +109,7 @@ func (s *deployment) deploymentOf(id compute.ExecutionID) (compute.Execution, *c
 }
 
 // deploymentFor returns a copy of a live deployment that an actor may change.
-func (s *deployment) deploymentFor(actor Actor, id compute.ExecutionID) (compute.Execution, *compute.Error) {
+func (s *deployment) deploymentFor(actor command.Actor, id compute.ExecutionID) (compute.Execution, *compute.Error) {
 	if refusal := s.access.admit(actor); refusal != nil {
 		return compute.Execution{}, refusal
 	}
@@ -122,27 +124,27 @@ func errNoDeployment() *compute.Error {
 }
 
 // changeDeployment stops a deployment on request, or starts it.
-func (s *deployment) changeDeployment(c ChangeDeployment) Result {
+func (s *deployment) changeDeployment(c command.ChangeDeployment) command.Result {
 	parent, refusal := s.deploymentFor(c.Actor, c.Deployment)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	state, replicas := compute.DeploymentStopped, 0
 	if c.Start {
 		state, replicas = compute.DeploymentActive, parent.Deployment.First()
 	}
 	if parent.Deployment.State == state {
-		return Result{Repeat: true, Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
+		return command.Result{Repeat: true, Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
 	}
 	s.enter(&parent, state, replicas)
-	return Result{Execution: parent.ID, Status: parent.Status, Count: replicas}
+	return command.Result{Execution: parent.ID, Status: parent.Status, Count: replicas}
 }
 
 // scaleDeployment changes how many replicas an active deployment has, or pauses it.
-func (s *deployment) scaleDeployment(c ScaleDeployment) Result {
+func (s *deployment) scaleDeployment(c command.ScaleDeployment) command.Result {
 	parent, refusal := s.deploymentOf(c.Deployment)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	d := parent.Deployment
 	replicas := min(max(c.Replicas, d.First()), d.Max)
@@ -151,23 +153,23 @@ func (s *deployment) scaleDeployment(c ScaleDeployment) Result {
 		state, replicas = compute.DeploymentPaused, 0
 	}
 	if d.State != compute.DeploymentActive || d.ChangedAt != c.Since || replicas == parent.Service.Replicas {
-		return Result{Repeat: true, Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
+		return command.Result{Repeat: true, Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
 	}
 	s.enter(&parent, state, replicas)
-	return Result{Execution: parent.ID, Status: parent.Status, Count: replicas}
+	return command.Result{Execution: parent.ID, Status: parent.Status, Count: replicas}
 }
 
 // resumeDeployment starts a paused deployment.
-func (s *deployment) resumeDeployment(c ResumeDeployment) Result {
+func (s *deployment) resumeDeployment(c command.ResumeDeployment) command.Result {
 	parent, refusal := s.deploymentOf(c.Deployment)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if parent.Deployment.State != compute.DeploymentPaused {
-		return Result{Repeat: true, Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
+		return command.Result{Repeat: true, Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
 	}
 	s.enter(&parent, compute.DeploymentActive, parent.Deployment.First())
-	return Result{Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
+	return command.Result{Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
 }
 
 // enter stores a deployment with another state and another number of replicas. One
@@ -186,9 +188,9 @@ func (s *deployment) enter(parent *compute.Execution, state compute.DeploymentSt
 }
 
 // outlives reports whether a service stays when nothing pays for its replicas, as
-// deployments do since formatAsked. Others end.
+// deployments do since format.Asked. Others end.
 func (s *deployment) outlives(parent *compute.Execution) bool {
-	return parent.Deployment != nil && s.view.Format() >= formatAsked
+	return parent.Deployment != nil && s.view.Format() >= format.Asked
 }
 
 // stopUnpaid stores a deployment, stopped for a reason if it is active: it can be started

@@ -5,6 +5,8 @@ import (
 
 	"berth/attempt"
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // maxDrain is the longest time that a drain may leave running attempts.
@@ -14,9 +16,9 @@ const maxDrain = 30 * 24 * time.Hour
 // attempts that can be rescheduled are preempted at once, and the others are ended
 // at the deadline. The newest drain wins: a drain without a deadline, or the end
 // of the drain, removes the deadline.
-func (s *membership) drainNode(c DrainNode) Result {
+func (s *membership) drainNode(c command.DrainNode) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.view.nodes.Get(c.Node)
 	switch {
@@ -33,8 +35,8 @@ func (s *membership) drainNode(c DrainNode) Result {
 	}
 	s.view.nodes.put(&n)
 	s.judgeBrake()
-	r := Result{ID: n.ID.UUID}
-	if s.view.Format() >= formatTrust {
+	r := command.Result{ID: n.ID.UUID}
+	if s.view.Format() >= format.Trust {
 		r.Node = new(s.view.Show(&n))
 	}
 	return r
@@ -45,7 +47,7 @@ func (s *membership) drainNode(c DrainNode) Result {
 // one is ready in their place, or to the deadline.
 func (s *membership) moveAway(n *compute.Node, within time.Duration) {
 	for _, w := range s.view.Work(n.ID) {
-		serves := w.Execution.Ready && s.view.Format() >= formatUpdates
+		serves := w.Execution.Ready && s.view.Format() >= format.Updates
 		if !attempt.MayLeave(w.Execution) || w.Stopping() || serves {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 
 	"berth/compute"
 	"berth/compute/requirements"
+	"berth/fsm/command"
 	"berth/fsm/store"
 )
 
@@ -82,27 +83,27 @@ func (v *environmentTables) environmentByID(id compute.EnvironmentID) (*compute.
 }
 
 // createEnvironment makes an environment, which nodes prepare from then on.
-func (s *membership) createEnvironment(c CreateEnvironment) Result {
+func (s *membership) createEnvironment(c command.CreateEnvironment) command.Result {
 	env := c.Environment
 	if refusal := s.admitEnvironment(c.Actor, env.Org); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if refusal := s.checkEnvironment(&env); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if env.Path != "" {
 		if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-			return Result{Refusal: refusal}
+			return command.Result{Refusal: refusal}
 		}
 	}
 	env.CreatedAt, env.Nodes = s.view.meta.Now, nil
 	s.view.environments.Put(&env)
-	return Result{ID: env.ID.UUID}
+	return command.Result{ID: env.ID.UUID}
 }
 
 // admitEnvironment refuses an actor that may not change environments of an organization,
 // or with a zero one those of the cluster.
-func (s *membership) admitEnvironment(a Actor, org compute.OrgID) *compute.Error {
+func (s *membership) admitEnvironment(a command.Actor, org compute.OrgID) *compute.Error {
 	if org.IsZero() || a.Root {
 		return s.access.admitOperator(a)
 	}
@@ -149,9 +150,9 @@ func (s *membership) checkEnvironment(e *compute.Environment) *compute.Error {
 }
 
 // deleteEnvironment removes an environment that no live execution needs.
-func (s *membership) deleteEnvironment(c DeleteEnvironment) Result {
+func (s *membership) deleteEnvironment(c command.DeleteEnvironment) command.Result {
 	if refusal := s.admitEnvironment(c.Actor, c.Org); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.view.Environment(c.Org, c.Name)
 	if !ok {
@@ -168,11 +169,11 @@ func (s *membership) deleteEnvironment(c DeleteEnvironment) Result {
 			"%d executions that have not ended need the environment %q: wait for them, or stop them", live, known.Name)
 	}
 	s.view.environments.Drop(environmentKeyOf(known))
-	return Result{ID: known.ID.UUID}
+	return command.Result{ID: known.ID.UUID}
 }
 
 // reportEnvironment records how far a node is with an environment.
-func (s *membership) reportEnvironment(c ReportEnvironment) Result {
+func (s *membership) reportEnvironment(c command.ReportEnvironment) command.Result {
 	known, ok := s.view.environmentByID(c.Environment)
 	if _, there := s.view.nodes.Get(c.Node); !ok || !there {
 		return refuse(compute.CodeNotFound, "not_found", "No such environment.")
@@ -182,7 +183,7 @@ func (s *membership) reportEnvironment(c ReportEnvironment) Result {
 		Error: compute.Clip(c.Error, compute.MaxEnvironmentNote), At: s.view.meta.Now,
 	}
 	if had := known.On(c.Node); had != nil && had.Same(&report) {
-		return Result{Repeat: true}
+		return command.Result{Repeat: true}
 	}
 	env := *known
 	env.Nodes = slices.DeleteFunc(slices.Clone(known.Nodes), func(n compute.NodeEnvironment) bool {
@@ -191,7 +192,7 @@ func (s *membership) reportEnvironment(c ReportEnvironment) Result {
 	env.Nodes = append(env.Nodes, report)
 	slices.SortFunc(env.Nodes, func(a, b compute.NodeEnvironment) int { return byNode(a.Node, b.Node) })
 	s.view.environments.Put(&env)
-	return Result{ID: env.ID.UUID}
+	return command.Result{ID: env.ID.UUID}
 }
 
 // forgetNode removes the reports of a node that was removed.

@@ -5,6 +5,7 @@ import (
 
 	"berth/attempt"
 	"berth/compute"
+	"berth/fsm/command"
 )
 
 // The upper half of an attempt's epoch is the cluster's epoch. Attempts of
@@ -15,38 +16,18 @@ const (
 	maxEpoch   = 1<<31 - 1 // The highest epoch of the cluster.
 )
 
-// EpochCause is the reason for a new cluster epoch.
-type EpochCause uint8
-
-// The causes. Values are written to disk: append only.
-const (
-	CauseRestored  EpochCause = iota + 1 // The state was restored from a backup.
-	CauseRecovered                       // It went on without a quorum of the old voters.
-)
-
-// String returns the cause as text.
-func (c EpochCause) String() string {
-	switch c {
-	case CauseRestored:
-		return "restored from a backup"
-	case CauseRecovered:
-		return "recovered without a quorum"
-	}
-	return fmt.Sprintf("cause %d", uint8(c))
-}
-
 // raiseEpoch starts a new cluster epoch and invalidates the older ones.
-func (s *lifecycle) raiseEpoch(c RaiseEpoch) Result {
+func (s *lifecycle) raiseEpoch(c command.RaiseEpoch) command.Result {
 	switch {
 	case c.Epoch <= s.view.meta.Epoch:
-		return Result{Repeat: true}
+		return command.Result{Repeat: true}
 	case c.Epoch > maxEpoch:
 		return refuse(compute.CodeInvalid, "epoch", "an epoch of the cluster is at most %d", maxEpoch)
-	case c.Cause != CauseRestored && c.Cause != CauseRecovered:
+	case c.Cause != command.CauseRestored && c.Cause != command.CauseRecovered:
 		return refuse(compute.CodeInvalid, "cause", "an epoch begins for a known cause")
 	}
 	s.view.meta.Epoch = c.Epoch
-	if c.Cause == CauseRestored { // By an operator, with no command before it that could.
+	if c.Cause == command.CauseRestored { // By an operator, with no command before it that could.
 		s.view.meta.Now = max(s.view.meta.Now, c.At)
 	}
 	s.view.meta.PausedUntil = max(s.view.meta.Now, c.At).Add(attempt.Lease + attempt.Margin)
@@ -60,7 +41,7 @@ func (s *lifecycle) raiseEpoch(c RaiseEpoch) Result {
 			Note: fmt.Sprintf("cluster epoch %d: %s", c.Epoch, c.Cause),
 		})
 	}
-	return Result{Count: ended}
+	return command.Result{Count: ended}
 }
 
 // PausedUntil returns the end of the pause in scheduling after a new cluster epoch,

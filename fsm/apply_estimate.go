@@ -4,14 +4,16 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // maxEstimate is the longest estimate that is kept: a longer one is as good as never.
 const maxEstimate = 366 * 24 * time.Hour
 
 // recordEstimates keeps estimates of executions that wait and have none yet.
-func (s *statistics) recordEstimates(c RecordEstimates) Result {
-	var r Result
+func (s *statistics) recordEstimates(c command.RecordEstimates) command.Result {
+	var r command.Result
 	for _, estimate := range c.Estimates {
 		known, ok := s.view.executions.Get(estimate.Execution)
 		if !ok || known.Status != compute.StatusQueued || known.Estimate != nil ||
@@ -34,7 +36,7 @@ const lateSweep = 1_000
 // countLate corrects the estimates by those that are overdue: of the
 // executions that wait, those whose estimates end first.
 func (s *statistics) countLate() {
-	if s.view.Format() < formatTrust {
+	if s.view.Format() < format.Trust {
 		// As every replica of that format does: the front of the queue alone.
 		for _, k := range s.view.queue.FirstKeys(lateSweep) {
 			s.countIfLate(k.id)

@@ -9,6 +9,8 @@ import (
 	"berth/attempt"
 	"berth/compute"
 	"berth/fault"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // Limits of executions.
@@ -24,14 +26,14 @@ const (
 
 // submit records an execution as queued, or a parent as pending, and sets its
 // credits aside.
-func (s *execution) submit(c Submit) Result {
+func (s *execution) submit(c command.Submit) command.Result {
 	e, amount, refusal := s.judgeSubmit(c)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if c.Key != nil {
 		if refusal := s.view.admitSealed(c.Key.Sealed); refusal != nil {
-			return Result{Refusal: refusal}
+			return command.Result{Refusal: refusal}
 		}
 		s.identity.firstDataKey(c.Actor.Org, *c.Key)
 	}
@@ -42,13 +44,13 @@ func (s *execution) submit(c Submit) Result {
 	if !e.Kind.IsParent() {
 		s.statistics.learn(e.Request)
 	}
-	return Result{Execution: e.ID, Status: e.Status, ID: e.ID.UUID}
+	return command.Result{Execution: e.ID, Status: e.Status, ID: e.ID.UUID}
 }
 
 // expectReason has a new execution wait for what the oldest one of its line waits for, if that asks
 // for the same and nodes lack it. Otherwise each would be written twice: the scheduler finds the same.
 func (s *execution) expectReason(e *compute.Execution) {
-	if s.view.Format() < formatRotation || e.Status != compute.StatusQueued {
+	if s.view.Format() < format.Rotation || e.Status != compute.StatusQueued {
 		return
 	}
 	first := s.view.Line(e.Priority, e.Org, nil, 1)
@@ -64,7 +66,7 @@ func (s *execution) expectReason(e *compute.Execution) {
 
 // CheckSubmit returns the error with which v would refuse c, nil if it would not. It
 // costs less than storing a bundle for a command that is refused.
-func (v *View) CheckSubmit(c Submit) error {
+func (v *View) CheckSubmit(c command.Submit) error {
 	if _, _, refusal := stateOf(v).execution.judgeSubmit(c); refusal != nil {
 		return refusal
 	}
@@ -75,14 +77,16 @@ func (v *View) CheckSubmit(c Submit) error {
 // paths are sorted. Their number is left out while a server could not apply it.
 func (v *View) RecordImports(e *compute.Execution, paths []string) {
 	e.Imports = compute.RecordedPaths(paths)
-	if v.Format() >= formatImports {
+	if v.Format() >= format.Imports {
 		e.ImportFiles = len(paths)
 	}
 }
 
 // judgeSubmit returns the execution that c makes and the credits to set aside for it,
 // or a refusal. It changes nothing.
-func (s *execution) judgeSubmit(c Submit) (e compute.Execution, amount compute.Credits, refusal *compute.Error) {
+func (s *execution) judgeSubmit(
+	c command.Submit,
+) (e compute.Execution, amount compute.Credits, refusal *compute.Error) {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
 		return e, 0, refusal
 	}
@@ -190,35 +194,35 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 
 // accepted returns the execution as the state records it: with the client's fields,
 // and without those that only the state sets.
-func (s *execution) accepted(c Submit) compute.Execution {
+func (s *execution) accepted(c command.Submit) compute.Execution {
 	said := c.Execution
-	if s.view.Format() < formatTrust {
+	if s.view.Format() < format.Trust {
 		said.MaxRetries = 0
 	}
-	if s.view.Format() < formatImports {
+	if s.view.Format() < format.Imports {
 		said.ImportFiles = 0
 	}
-	if s.view.Format() < formatLab {
+	if s.view.Format() < format.Lab {
 		said.Name = ""
 		said.MinVRAMMiB = 0
 	}
-	if s.view.Format() < formatServices || said.Kind == compute.KindSelection {
+	if s.view.Format() < format.Services || said.Kind == compute.KindSelection {
 		said.GPUTypes = nil
 	}
-	if s.view.Format() < formatServices {
+	if s.view.Format() < format.Services {
 		said.MinCapability = 0
 	}
 	container, grace := s.containerOf(&said), s.view.meta.Settings.StopGrace
 	if container != nil && container.Grace > 0 {
 		grace = container.Grace
 	}
-	if s.view.Format() < formatContainers {
+	if s.view.Format() < format.Containers {
 		said.Environment.Name = ""
 	}
-	if s.view.Format() < formatAccounts {
+	if s.view.Format() < format.Accounts {
 		said.Inference, said.Deployment = nil, nil
 	}
-	if s.view.Format() < formatAsked {
+	if s.view.Format() < format.Asked {
 		said.OutputsPrefix = ""
 	}
 	return compute.Execution{
@@ -290,13 +294,13 @@ func limitTime(e *compute.Execution) bool {
 }
 
 // startAttempt records that the user's process started.
-func (s *execution) startAttempt(c StartAttempt) Result {
+func (s *execution) startAttempt(c command.StartAttempt) command.Result {
 	a, e, refusal := s.liveAttempt(c.Node, c.Start.Execution, c.Start.Epoch)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if a.Started {
-		return Result{Repeat: true, Execution: e.ID, Status: e.Status}
+		return command.Result{Repeat: true, Execution: e.ID, Status: e.Status}
 	}
 	a.Started, a.StartedAt = true, s.view.meta.Now
 	s.view.putAttempt(&a)
@@ -304,7 +308,7 @@ func (s *execution) startAttempt(c StartAttempt) Result {
 	e.ExecletAt, e.StartedAt = c.Start.ExecletAt, c.Start.StartedAt
 	s.putExecution(&e)
 	s.selection.startParent(&e)
-	return Result{Execution: e.ID, Status: e.Status}
+	return command.Result{Execution: e.ID, Status: e.Status}
 }
 
 // liveAttempt returns copies of a live attempt and its execution. Reports on an
@@ -339,14 +343,14 @@ func (s *execution) newestAttempt(id compute.ExecutionID) (compute.NodeID, uint6
 }
 
 // finishAttempt ends an execution as its node says.
-func (s *execution) finishAttempt(c FinishAttempt) Result {
+func (s *execution) finishAttempt(c command.FinishAttempt) command.Result {
 	o := c.Outcome
 	if !o.Status.Terminal() || int(o.Status) >= compute.Statuses || o.Duration < 0 {
 		return refuse(compute.CodeInvalid, "outcome", "an outcome has a terminal status and a duration")
 	}
 	a, e, refusal := s.liveAttempt(c.Node, o.Execution, o.Epoch)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if o.Series != nil {
 		e.AddSeries(o.Epoch, *o.Series)
@@ -354,10 +358,10 @@ func (s *execution) finishAttempt(c FinishAttempt) Result {
 	toOwn := yieldedToOwn(&a, &e, &o)
 	if toOwn && s.owe(&e, o.Duration) {
 		s.requeue(a, &e, afterPreemption(&e).owed())
-		return Result{Execution: e.ID, Status: e.Status}
+		return command.Result{Execution: e.ID, Status: e.Status}
 	}
 	if !toOwn && s.goesOn(a, &e, attempt.EndingOf(&o)) {
-		return Result{Execution: e.ID, Status: e.Status}
+		return command.Result{Execution: e.ID, Status: e.Status}
 	}
 	e.Ran, e.ExitCode, e.Duration, e.Usage = o.Ran, o.ExitCode, o.Duration, o.Usage
 	e.Outputs = outputsOf(&o)
@@ -372,7 +376,7 @@ func (s *execution) finishAttempt(c FinishAttempt) Result {
 		how = endsOwing()
 	}
 	s.endAttempt(a, &e, how)
-	return Result{Execution: e.ID, Status: e.Status}
+	return command.Result{Execution: e.ID, Status: e.Status}
 }
 
 // outputsOf returns the outputs in an outcome as a record has them.
@@ -451,12 +455,12 @@ func stopEnding(stop compute.Stop) ending {
 //
 // While too many nodes have vanished at once that is refused: a leader that saw
 // fewer asks again once they are back, or known to be gone.
-func (s *execution) loseAttempts(c LoseAttempts) Result {
+func (s *execution) loseAttempts(c command.LoseAttempts) command.Result {
 	if n, known := s.view.nodes.Get(c.Node); known && attempt.Holds(s.view.Brake(), n) {
 		return refuse(compute.CodeConflict, "braked",
 			"%d nodes vanished at once: no attempt is given up", len(s.view.Vanished()))
 	}
-	var r Result
+	var r command.Result
 	for _, ref := range c.Attempts {
 		a, e, refusal := s.liveAttempt(c.Node, ref.Execution, ref.Epoch)
 		if refusal != nil {
@@ -523,9 +527,9 @@ func clip(text string) string {
 
 // stopExecution asks for the end of an execution; one without an attempt ends
 // at once. A hard stop overrides a graceful one, never the other way round.
-func (s *execution) stopExecution(c StopExecution) Result {
+func (s *execution) stopExecution(c command.StopExecution) command.Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.visible(c.Actor, c.Execution)
 	switch {
@@ -538,7 +542,7 @@ func (s *execution) stopExecution(c StopExecution) Result {
 			"the execution has already ended as %s", known.Status)
 	}
 	if refusal := s.view.admitEnd(known); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	switch known.Kind {
 	case compute.KindSelection:
@@ -549,11 +553,11 @@ func (s *execution) stopExecution(c StopExecution) Result {
 		s.stop(known, c.Stop, compute.ReasonNone)
 	}
 	now, _ := s.view.executions.Get(c.Execution)
-	return Result{Execution: now.ID, Status: now.Status}
+	return command.Result{Execution: now.ID, Status: now.Status}
 }
 
 // visible returns an execution that the actor may see.
-func (s *execution) visible(a Actor, id compute.ExecutionID) (*compute.Execution, bool) {
+func (s *execution) visible(a command.Actor, id compute.ExecutionID) (*compute.Execution, bool) {
 	if a.Root {
 		return s.view.AnyExecution(id)
 	}
@@ -581,9 +585,9 @@ func (s *execution) stop(known *compute.Execution, how compute.Stop, why compute
 
 // deleteExecution removes the content of an ended execution and of its sub-executions,
 // and leaves the billing rows.
-func (s *execution) deleteExecution(c DeleteExecution) Result {
+func (s *execution) deleteExecution(c command.DeleteExecution) command.Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.visible(c.Actor, c.Execution)
 	switch {
@@ -599,7 +603,7 @@ func (s *execution) deleteExecution(c DeleteExecution) Result {
 			s.strip(child)
 		}
 	}
-	return Result{Execution: known.ID, Status: known.Status}
+	return command.Result{Execution: known.ID, Status: known.Status}
 }
 
 // strip leaves nothing of an ended execution but its billing row.

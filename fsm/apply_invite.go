@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/fsm/command"
 	"berth/fsm/store"
 )
 
@@ -49,17 +50,17 @@ func (v *View) InvitesFor(email string) iter.Seq[*compute.Invite] {
 }
 
 // putInvite invites a person, in place of an earlier invite to the same address.
-func (s *identity) putInvite(c PutInvite) Result {
+func (s *identity) putInvite(c command.PutInvite) command.Result {
 	act := compute.ActInvite
 	if c.Invite.Role == compute.OrgOwner {
 		act = compute.ActSetRole
 	}
 	invite := c.Invite
 	if refusal := s.access.admitMembers(c.Actor, invite.Org, act); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if refusal := s.checkInvite(&invite); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	kept := 0
 	for _, old := range s.view.Invites(invite.Org) {
@@ -76,7 +77,7 @@ func (s *identity) putInvite(c PutInvite) Result {
 	invite.Status, invite.By, invite.User = compute.InvitePending, c.Actor.User, compute.UserID{}
 	invite.CreatedAt, invite.ExpiresAt = s.view.meta.Now, s.view.meta.Now.Add(compute.InviteTTL)
 	s.view.invites.Put(&invite)
-	return Result{ID: invite.ID.UUID}
+	return command.Result{ID: invite.ID.UUID}
 }
 
 // checkInvite refuses an invite that nobody could accept.
@@ -98,21 +99,21 @@ func (s *identity) checkInvite(i *compute.Invite) *compute.Error {
 }
 
 // revokeInvite removes an invite. Its token opens nothing from then on.
-func (s *identity) revokeInvite(c RevokeInvite) Result {
+func (s *identity) revokeInvite(c command.RevokeInvite) command.Result {
 	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActInvite); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if s.view.invites.Drop(pair{c.Org.UUID, c.Invite.UUID}) == nil {
 		return refuseInvite()
 	}
-	return Result{ID: c.Invite.UUID}
+	return command.Result{ID: c.Invite.UUID}
 }
 
 // answerInvite makes the user of the actor a member, or declines. The same answer may
 // be repeated.
-func (s *identity) answerInvite(c AnswerInvite) Result {
+func (s *identity) answerInvite(c command.AnswerInvite) command.Result {
 	if refusal := s.access.admitPerson(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.view.Invite(c.Org, c.Invite)
 	u, person := s.view.users.Get(c.Actor.User)
@@ -129,7 +130,7 @@ func (s *identity) answerInvite(c AnswerInvite) Result {
 		return refuse(compute.CodeForbidden, "invite_for_another",
 			"the invite is for another e-mail address: sign in with the account that has it")
 	case known.Status == status && known.User == u.ID && (member || !c.Accept):
-		return Result{ID: c.Invite.UUID, Repeat: true}
+		return command.Result{ID: c.Invite.UUID, Repeat: true}
 	case !known.Open(s.view.meta.Now):
 		return refuse(compute.CodeConflict, "invite_ended", "the invite was answered, or has expired: ask for another")
 	case c.Accept && member:
@@ -143,7 +144,7 @@ func (s *identity) answerInvite(c AnswerInvite) Result {
 			Org: c.Org, User: u.ID, Role: invite.Role, Default: len(s.view.Memberships(u.ID)) == 0, JoinedAt: s.view.meta.Now,
 		})
 	}
-	return Result{ID: c.Invite.UUID}
+	return command.Result{ID: c.Invite.UUID}
 }
 
 // dropInvites removes the invites to an organization that can be answered: those of
@@ -156,6 +157,6 @@ func (s *identity) dropInvites(org compute.OrgID, by compute.UserID) {
 	}
 }
 
-func refuseInvite() Result {
+func refuseInvite() command.Result {
 	return refuse(compute.CodeNotFound, "not_found", "No such invite.")
 }

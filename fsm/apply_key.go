@@ -6,15 +6,17 @@ import (
 
 	"berth/compute"
 	"berth/fault"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // retiredKeys is how long a signing key that was replaced still verifies: far
 // longer than any access token lives.
 const retiredKeys = 24 * time.Hour
 
-func (s *identity) createKey(c CreateKey) Result {
+func (s *identity) createKey(c command.CreateKey) command.Result {
 	if refusal := s.admitKeyOwner(c.Actor, &c.Key); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	_, known := s.view.keys.Get(c.Key.ID)
 	_, taken := s.view.lookups.Get(c.Key.Lookup)
@@ -33,10 +35,10 @@ func (s *identity) createKey(c CreateKey) Result {
 			"the organization has %d API keys, which is the limit", limit)
 	}
 	if refusal := s.admitScopes(c.Actor, c.Key.Scopes); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if refusal := s.access.admitUnlimited(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	k := c.Key
 	k.Org, k.Active, k.LastUsedAt = c.Actor.Org, true, 0
@@ -54,12 +56,12 @@ func (s *identity) createKey(c CreateKey) Result {
 	if fault.Planted(fault.PoisonKey) && k.Name == "poison" {
 		panic("the key has the name that was planted") // Half of the entry is in the state.
 	}
-	return Result{ID: k.ID.UUID}
+	return command.Result{ID: k.ID.UUID}
 }
 
 // admitScopes refuses an actor that would get a key with more rights than the one that
 // it uses now.
-func (s *identity) admitScopes(a Actor, wanted []compute.Scope) *compute.Error {
+func (s *identity) admitScopes(a command.Actor, wanted []compute.Scope) *compute.Error {
 	for _, scope := range wanted {
 		if !slices.Contains(compute.Scopes(), scope) {
 			return compute.Errorf(compute.CodeInvalid, "there is no scope %.64q", string(scope)).Named("scope")
@@ -75,7 +77,7 @@ func (s *identity) admitScopes(a Actor, wanted []compute.Scope) *compute.Error {
 
 // admitKeyOwner refuses an actor that may not manage k: a personal key is its user's,
 // the others are the admins'.
-func (s *identity) admitKeyOwner(a Actor, k *compute.Key) *compute.Error {
+func (s *identity) admitKeyOwner(a command.Actor, k *compute.Key) *compute.Error {
 	if k.Personal && k.User == a.User {
 		return s.access.admitRole(a, compute.OrgMember)
 	}
@@ -83,7 +85,7 @@ func (s *identity) admitKeyOwner(a Actor, k *compute.Key) *compute.Error {
 }
 
 // managedKey returns a key that the actor may manage.
-func (s *identity) managedKey(a Actor, id compute.KeyID) (compute.Key, *compute.Error) {
+func (s *identity) managedKey(a command.Actor, id compute.KeyID) (compute.Key, *compute.Error) {
 	known, ok := s.view.Key(a.Org, id)
 	if !ok {
 		if refusal := s.access.admit(a); refusal != nil {
@@ -103,15 +105,15 @@ func (s *identity) managedKey(a Actor, id compute.KeyID) (compute.Key, *compute.
 	return *known, nil
 }
 
-func (s *identity) toggleKey(c ToggleKey) Result {
+func (s *identity) toggleKey(c command.ToggleKey) command.Result {
 	k, refusal := s.managedKey(c.Actor, c.Key)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	k.Active, k.UpdatedAt = !k.Active, s.view.meta.Now
 	s.view.putKey(&k)
-	r := Result{ID: k.ID.UUID}
-	if s.view.Format() >= formatTrust {
+	r := command.Result{ID: k.ID.UUID}
+	if s.view.Format() >= format.Trust {
 		shown := k
 		shown.Lookup, shown.Hash = "", compute.Hash{}
 		r.Key = &shown
@@ -119,27 +121,27 @@ func (s *identity) toggleKey(c ToggleKey) Result {
 	return r
 }
 
-func (s *identity) deleteKey(c DeleteKey) Result {
+func (s *identity) deleteKey(c command.DeleteKey) command.Result {
 	k, refusal := s.managedKey(c.Actor, c.Key)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	s.dropKey(k.ID)
-	return Result{ID: k.ID.UUID}
+	return command.Result{ID: k.ID.UUID}
 }
 
-func (s *identity) regenerateKey(c RegenerateKey) Result {
+func (s *identity) regenerateKey(c command.RegenerateKey) command.Result {
 	k, refusal := s.managedKey(c.Actor, c.Key)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if _, taken := s.view.lookups.Get(c.Lookup); taken || c.Lookup == "" {
 		return refuse(compute.CodeConflict, "key_exists", "the key exists")
 	}
 	if refusal := s.admitScopes(c.Actor, k.Scopes); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
-	if s.view.Format() >= formatLab && !c.Actor.Root && k.User != c.Actor.User {
+	if s.view.Format() >= format.Lab && !c.Actor.Root && k.User != c.Actor.User {
 		if k.Personal {
 			return refuse(compute.CodeForbidden, "not_your_key",
 				"only its user gives a personal key a new value; an admin may disable or delete it")
@@ -149,17 +151,17 @@ func (s *identity) regenerateKey(c RegenerateKey) Result {
 	k.Lookup, k.Prefix, k.Hash = c.Lookup, c.Prefix, c.Hash
 	k.UpdatedAt = s.view.meta.Now
 	s.view.putKey(&k)
-	return Result{ID: k.ID.UUID}
+	return command.Result{ID: k.ID.UUID}
 }
 
 // touchKeys records when keys were last used, to the minute.
-func (s *identity) touchKeys(c TouchKeys) Result {
+func (s *identity) touchKeys(c command.TouchKeys) command.Result {
 	ids := make([]compute.KeyID, 0, len(c.Used))
 	for id := range c.Used { // Sorted below.
 		ids = append(ids, id)
 	}
 	slices.SortFunc(ids, byKey)
-	var r Result
+	var r command.Result
 	for _, id := range ids {
 		known, ok := s.view.keys.Get(id)
 		at := min(c.Used[id], s.view.meta.Now)
@@ -175,15 +177,15 @@ func (s *identity) touchKeys(c TouchKeys) Result {
 	return r
 }
 
-func (s *identity) addSigningKey(c AddSigningKey) Result {
+func (s *identity) addSigningKey(c command.AddSigningKey) command.Result {
 	if _, known := s.view.signing.Get(c.Key.ID); known || c.Key.ID == "" {
 		return refuse(compute.CodeConflict, "signing_key_exists", "the signing key exists")
 	}
 	if refusal := s.view.admitSealed(c.Key.Sealed); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	s.putSigningKey(c.Key)
-	return Result{}
+	return command.Result{}
 }
 
 // putSigningKey stores k as the one that signs; the one before it retires.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 
 	"berth/compute"
+	"berth/fsm/command"
 )
 
 // Limits of the rotation of the master key.
@@ -14,60 +15,26 @@ const (
 	maxReseal  = 50 // Keys of one command.
 )
 
-// SealedKind is a kind of key that the master key seals.
-type SealedKind uint8
-
-// Kinds of keys that the master key seals.
-const (
-	SealedData    SealedKind = iota // The data key of an organization.
-	SealedBucket                    // The key of a bucket.
-	SealedSigning                   // The private half of a signing key.
-)
-
-// SealedKey is a key that the master key has sealed.
-type SealedKey struct {
-	Kind   SealedKind    `cbor:"1,keyasint"`
-	Org    compute.OrgID `cbor:"2,keyasint,omitempty"`
-	ID     string        `cbor:"3,keyasint,omitempty"` // Identifier of a signing key.
-	Sealed []byte        `cbor:"4,keyasint"`
-	Before compute.Hash  `cbor:"5,keyasint,omitzero"` // SHA-256 of the sealed key that Sealed replaces.
-}
-
-// Context returns the context that the key is sealed for.
-func (k *SealedKey) Context() []byte {
-	switch k.Kind {
-	case SealedBucket:
-		return (&compute.Bucket{Org: k.Org}).Context()
-	case SealedSigning:
-		return (&compute.SigningKey{ID: k.ID}).Context()
-	case SealedData:
-	}
-	return (&compute.DataKey{Org: k.Org}).Context()
-}
-
 // Sealing returns the beginnings that sealed keys must have; none when any is accepted.
 func (v *clusterState) Sealing() [][]byte { return v.meta.Sealing }
 
-// SealingHash returns the hash of how sealed keys begin.
-func SealingHash(sealing [][]byte) compute.Hash { return sha256.Sum256(bytes.Join(sealing, nil)) }
-
 // SealedOtherwise returns the keys that another key of the master key has sealed than the
 // one whose ciphertexts begin with prefix.
-func (v *View) SealedOtherwise(prefix []byte) (out []SealedKey) {
-	add := func(k SealedKey, sealed []byte) {
+func (v *View) SealedOtherwise(prefix []byte) (out []command.SealedKey) {
+	add := func(k command.SealedKey, sealed []byte) {
 		if len(sealed) > 0 && !bytes.HasPrefix(sealed, prefix) {
 			k.Sealed, k.Before = sealed, sha256.Sum256(sealed)
 			out = append(out, k)
 		}
 	}
 	for k := range v.dataKeys.Values() {
-		add(SealedKey{Kind: SealedData, Org: k.Org}, k.Sealed)
+		add(command.SealedKey{Kind: command.SealedData, Org: k.Org}, k.Sealed)
 	}
 	for b := range v.buckets.Values() {
-		add(SealedKey{Kind: SealedBucket, Org: b.Org}, b.Sealed)
+		add(command.SealedKey{Kind: command.SealedBucket, Org: b.Org}, b.Sealed)
 	}
 	for k := range v.signing.Values() {
-		add(SealedKey{Kind: SealedSigning, ID: k.ID}, k.Sealed)
+		add(command.SealedKey{Kind: command.SealedSigning, ID: k.ID}, k.Sealed)
 	}
 	return out
 }
@@ -88,14 +55,14 @@ func (v *clusterState) admitSealed(sealed []byte) *compute.Error {
 }
 
 // sealWith names the keys that may seal from now on.
-func (s *identity) sealWith(c SealWith) Result {
+func (s *identity) sealWith(c command.SealWith) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if len(c.Prefixes) == 0 || len(c.Prefixes) > maxSealing {
 		return refuse(compute.CodeInvalid, "sealing", "one or two keys seal")
 	}
-	if c.Before != (compute.Hash{}) && c.Before != SealingHash(s.view.meta.Sealing) {
+	if c.Before != (compute.Hash{}) && c.Before != command.SealingHash(s.view.meta.Sealing) {
 		return refuse(compute.CodeConflict, "rotation_in_progress",
 			"another rotation of the master key has begun: try again when it has ended")
 	}
@@ -107,19 +74,19 @@ func (s *identity) sealWith(c SealWith) Result {
 		sealing[i] = bytes.Clone(prefix)
 	}
 	s.view.meta.Sealing = sealing
-	return Result{}
+	return command.Result{}
 }
 
 // resealKeys replaces keys that an earlier master key has sealed. A key that was changed
 // meanwhile stays.
-func (s *identity) resealKeys(c Reseal) Result {
+func (s *identity) resealKeys(c command.Reseal) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if len(c.Keys) > maxReseal {
 		return refuse(compute.CodeTooLarge, "reseal", "a command has at most %d keys", maxReseal)
 	}
-	var r Result
+	var r command.Result
 	for i := range c.Keys {
 		k := &c.Keys[i]
 		if len(k.Sealed) > maxSealedKey || s.view.admitSealed(k.Sealed) != nil {
@@ -133,24 +100,24 @@ func (s *identity) resealKeys(c Reseal) Result {
 }
 
 // resealKey replaces one key, and reports whether it was the one that k replaces.
-func (s *identity) resealKey(k *SealedKey) bool {
+func (s *identity) resealKey(k *command.SealedKey) bool {
 	is := func(sealed []byte) bool { return len(sealed) > 0 && sha256.Sum256(sealed) == k.Before }
 	switch k.Kind {
-	case SealedData:
+	case command.SealedData:
 		if known, ok := s.view.dataKeys.Get(k.Org); ok && is(known.Sealed) {
 			next := *known
 			next.Sealed = k.Sealed
 			s.view.dataKeys.Put(&next)
 			return true
 		}
-	case SealedBucket:
+	case command.SealedBucket:
 		if known, ok := s.view.buckets.Get(k.Org); ok && is(known.Sealed) {
 			next := *known
 			next.Sealed = k.Sealed
 			s.view.buckets.Put(&next)
 			return true
 		}
-	case SealedSigning:
+	case command.SealedSigning:
 		if known, ok := s.view.signing.Get(k.ID); ok && is(known.Sealed) {
 			next := *known
 			next.Sealed = k.Sealed

@@ -2,10 +2,11 @@ package fsm
 
 import (
 	"berth/compute"
+	"berth/fsm/command"
 )
 
 // joinUser records a user as a member of an organization that exists.
-func (s *identity) joinUser(c CreateUser, org compute.OrgID) Result {
+func (s *identity) joinUser(c command.CreateUser, org compute.OrgID) command.Result {
 	_, userKnown := s.view.users.Get(c.User.ID)
 	_, emailTaken := s.view.emails.Get(c.User.Email)
 	switch {
@@ -22,11 +23,11 @@ func (s *identity) joinUser(c CreateUser, org compute.OrgID) Result {
 	u.Active, u.CreatedAt = true, s.view.meta.Now
 	s.view.putUser(&u)
 	s.view.putMembership(&compute.Membership{Org: org, User: u.ID, Role: c.Role, Default: true, JoinedAt: s.view.meta.Now})
-	return Result{ID: u.ID.UUID}
+	return command.Result{ID: u.ID.UUID}
 }
 
 // setUser changes the password of a user, or whether the user is active.
-func (s *identity) setUser(c SetUser) Result {
+func (s *identity) setUser(c command.SetUser) command.Result {
 	own := c.Actor.User == c.User && !c.Actor.Root
 	var refusal *compute.Error
 	if own && c.Disabled == nil {
@@ -37,7 +38,7 @@ func (s *identity) setUser(c SetUser) Result {
 		refusal = s.access.admitOperator(c.Actor)
 	}
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.view.users.Get(c.User)
 	switch {
@@ -63,13 +64,13 @@ func (s *identity) setUser(c SetUser) Result {
 	if c.Password != "" || !u.Active {
 		s.endLogins(u.ID, c.Keep)
 	}
-	return Result{ID: u.ID.UUID}
+	return command.Result{ID: u.ID.UUID}
 }
 
 // deleteUser ends the account of the actor. The e-mail address is free from then on.
-func (s *identity) deleteUser(c DeleteUser) Result {
+func (s *identity) deleteUser(c command.DeleteUser) command.Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.view.users.Get(c.Actor.User)
 	if !ok {
@@ -97,7 +98,7 @@ func (s *identity) deleteUser(c DeleteUser) Result {
 	s.view.putUser(&compute.User{
 		ID: known.ID, Email: "deleted " + known.ID.String(), CreatedAt: known.CreatedAt, DeletedAt: s.view.meta.Now,
 	})
-	return Result{ID: known.ID.UUID}
+	return command.Result{ID: known.ID.UUID}
 }
 
 // endLogins revokes the refresh tokens of a user, which ends the access tokens of
@@ -118,9 +119,9 @@ func (s *identity) endLogins(user compute.UserID, keep compute.UUID) {
 }
 
 // setMember changes the role of a member, or adds one.
-func (s *identity) setMember(c SetMember) Result {
+func (s *identity) setMember(c command.SetMember) command.Result {
 	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActSetRole); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	org, orgKnown := s.view.orgs.Get(c.Org)
 	user, userKnown := s.view.users.Get(c.User)
@@ -147,11 +148,11 @@ func (s *identity) setMember(c SetMember) Result {
 	}
 	m.Role = c.Role
 	s.view.putMembership(&m)
-	return Result{ID: c.User.UUID}
+	return command.Result{ID: c.User.UUID}
 }
 
 // removeMember ends a membership. Another one of the user becomes the default.
-func (s *identity) removeMember(c RemoveMember) Result {
+func (s *identity) removeMember(c command.RemoveMember) command.Result {
 	known, member := s.view.Membership(c.Org, c.User)
 	act := compute.ActUse // Leave.
 	if c.Actor.Root || c.Actor.User != c.User {
@@ -161,7 +162,7 @@ func (s *identity) removeMember(c RemoveMember) Result {
 		}
 	}
 	if refusal := s.access.admitMembers(c.Actor, c.Org, act); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	switch {
 	case !member:
@@ -170,7 +171,7 @@ func (s *identity) removeMember(c RemoveMember) Result {
 		return refuseLastOwner()
 	}
 	s.leave(known)
-	return Result{ID: c.User.UUID}
+	return command.Result{ID: c.User.UUID}
 }
 
 // leave ends a membership, with the member's keys, variables and invites. Another
@@ -205,11 +206,11 @@ func (s *identity) lastOwner(m *compute.Membership) bool {
 	return true
 }
 
-func refuseMember() Result {
+func refuseMember() command.Result {
 	return refuse(compute.CodeNotFound, "member_not_found", "there is no such member")
 }
 
-func refuseLastOwner() Result {
+func refuseLastOwner() command.Result {
 	return refuse(compute.CodeConflict, "last_owner",
 		"an organization keeps at least one owner: make somebody else an owner first")
 }

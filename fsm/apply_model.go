@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"berth/compute"
+	"berth/fsm/command"
 	"berth/fsm/store"
 )
 
@@ -35,9 +36,9 @@ func (v *modelTables) publishedAs(deployment compute.ExecutionID) (*compute.Mode
 
 // setModel publishes a deployment, normally one of the operator's own organization: its
 // owner pays for its replicas.
-func (s *deployment) setModel(c SetModel) Result {
+func (s *deployment) setModel(c command.SetModel) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	e, refusal := s.deploymentOf(c.Deployment)
 	known, there := s.view.models.Get(c.ID)
@@ -50,7 +51,7 @@ func (s *deployment) setModel(c SetModel) Result {
 		return refuse(compute.CodeInvalid, "price", "a price is from 0 to %s credits for a million tokens",
 			compute.MaxTokenPrice)
 	case refusal != nil:
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	case e.Stop != compute.StopNone:
 		return refuse(compute.CodeConflict, "deployment_ends", "the deployment ends: publish another one")
 	case !there && s.view.models.Len() >= compute.MaxModels:
@@ -64,20 +65,20 @@ func (s *deployment) setModel(c SetModel) Result {
 		m.CreatedAt = known.CreatedAt
 	}
 	s.view.models.Put(m)
-	return Result{Execution: e.ID}
+	return command.Result{Execution: e.ID}
 }
 
 // removeModel withdraws a published model.
-func (s *deployment) removeModel(c RemoveModel) Result {
+func (s *deployment) removeModel(c command.RemoveModel) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	m, ok := s.view.models.Get(c.ID)
 	if !ok {
 		return refuse(compute.CodeNotFound, "model_not_found", "no model is published under this id")
 	}
 	s.view.models.Drop(c.ID)
-	return Result{Execution: m.Deployment}
+	return command.Result{Execution: m.Deployment}
 }
 
 // admitEnd refuses to end a deployment that others use as a published model.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // Limits of a node's reports, and of join tokens.
@@ -27,7 +29,7 @@ const (
 
 // registerNode admits a new node with its join token, or renews a known node's
 // description of itself.
-func (s *membership) registerNode(c RegisterNode) Result {
+func (s *membership) registerNode(c command.RegisterNode) command.Result {
 	id := c.Node.ID
 	switch {
 	case id.IsZero():
@@ -37,14 +39,14 @@ func (s *membership) registerNode(c RegisterNode) Result {
 			"this node was removed from the cluster and needs a new identity")
 	}
 	if refusal := s.tooOld(c.Node); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if known, ok := s.view.nodes.Get(id); ok {
 		if c.Node.Role != known.Role {
 			return otherRole(known.Role, c.Node.Role)
 		}
 		if refusal := s.readmit(known, c); refusal != nil {
-			return Result{Refusal: refusal}
+			return command.Result{Refusal: refusal}
 		}
 		return s.renewNode(known, c.Node)
 	}
@@ -53,13 +55,13 @@ func (s *membership) registerNode(c RegisterNode) Result {
 	}
 	if !c.First || s.view.nodes.Len() > 0 {
 		if refusal := s.spendToken(c); refusal != nil {
-			return Result{Refusal: refusal}
+			return command.Result{Refusal: refusal}
 		}
 	}
 	n := identityOf(c.Node)
 	n.JoinedAt, n.ChangedAt = s.view.meta.Now, s.view.meta.Now
 	s.view.nodes.put(&n)
-	return Result{ID: id.UUID}
+	return command.Result{ID: id.UUID}
 }
 
 // readmit decides on a known node that brings a token, which asks for a new
@@ -67,7 +69,7 @@ func (s *membership) registerNode(c RegisterNode) Result {
 // keys. Only the token that admitted it counts again without being spent, and
 // only for the key that it counted for: a spent token may have been found by
 // somebody. Nobody may become a node that is up.
-func (s *membership) readmit(known *compute.Node, c RegisterNode) *compute.Error {
+func (s *membership) readmit(known *compute.Node, c command.RegisterNode) *compute.Error {
 	if c.TokenID == "" {
 		return nil // A member, by its certificate.
 	}
@@ -100,24 +102,24 @@ func identityOf(n compute.Node) compute.Node {
 }
 
 // otherRole refuses a node that joined in one role and comes in another one.
-func otherRole(joined, said compute.Role) Result {
+func otherRole(joined, said compute.Role) command.Result {
 	return refuse(compute.CodeConflict, "role_mismatch",
 		"the node joined as %s and cannot become %s: start it with --role %s, or remove it with berth admin node remove "+
 			"and have it join with another data_dir and a token of berth admin token create --role %s",
 		joined, said, joined, said)
 }
 
-func (s *membership) renewNode(known *compute.Node, said compute.Node) Result {
+func (s *membership) renewNode(known *compute.Node, said compute.Node) command.Result {
 	n := *known
 	n.Name, n.API, n.RPC, n.Gossip = said.Name, said.API, said.RPC, said.Gossip
 	n.Metrics, n.Version, n.Format = said.Metrics, said.Version, said.Format
 	n.InventoryVersion = 0 // It may have restarted, and then counts from the start.
 	s.view.nodes.put(&n)
-	return Result{ID: n.ID.UUID, Repeat: true}
+	return command.Result{ID: n.ID.UUID, Repeat: true}
 }
 
 // spendToken takes one use of the join token that a node brings.
-func (s *membership) spendToken(c RegisterNode) *compute.Error {
+func (s *membership) spendToken(c command.RegisterNode) *compute.Error {
 	if refusal := s.checkToken(c); refusal != nil {
 		return refusal
 	}
@@ -136,7 +138,7 @@ func (s *membership) spendToken(c RegisterNode) *compute.Error {
 // CheckToken returns why the join token of c admits no node, nil if it may. Nothing is
 // proposed for a node without a token: otherwise any host that reaches the cluster port
 // could fill the log. A registration without a token is a member's.
-func (v *View) CheckToken(c RegisterNode) error {
+func (v *View) CheckToken(c command.RegisterNode) error {
 	if refusal := stateOf(v).membership.checkToken(c); refusal != nil {
 		return refusal
 	}
@@ -145,7 +147,7 @@ func (v *View) CheckToken(c RegisterNode) error {
 
 // checkToken refuses a join token that is unknown, has expired or is for
 // another role.
-func (s *membership) checkToken(c RegisterNode) *compute.Error {
+func (s *membership) checkToken(c command.RegisterNode) *compute.Error {
 	forbid := func(detail, format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeForbidden, format, args...).Named(detail)
 	}
@@ -165,9 +167,9 @@ func (s *membership) checkToken(c RegisterNode) *compute.Error {
 	return nil
 }
 
-func (s *membership) createJoinToken(c CreateJoinToken) Result {
+func (s *membership) createJoinToken(c command.CreateJoinToken) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	_, known := s.view.joins.Get(c.Token.ID)
 	switch {
@@ -184,7 +186,7 @@ func (s *membership) createJoinToken(c CreateJoinToken) Result {
 		return refuse(compute.CodeConflict, "token_exists", "there is a join token with this name")
 	}
 	s.view.joins.Put(&c.Token)
-	return Result{}
+	return command.Result{}
 }
 
 // expireTokens forgets join tokens that expired long ago.
@@ -217,28 +219,28 @@ func (s *membership) forgetInventories() {
 
 // setInventory records the hardware of a node. The use of each GPU, which the state
 // counts itself, stays.
-func (s *membership) setInventory(c SetInventory) Result {
+func (s *membership) setInventory(c command.SetInventory) command.Result {
 	known, ok := s.view.nodes.Get(c.Inventory.Node)
 	if !ok {
 		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
 	}
 	if refusal := checkInventory(c.Inventory); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if c.Inventory.Version <= known.InventoryVersion {
-		return Result{Repeat: true}
+		return command.Result{Repeat: true}
 	}
 	n := *known
 	n.InventoryVersion = c.Inventory.Version
 	n.VCPUMilli, n.MemoryMiB = c.Inventory.VCPUMilli, c.Inventory.MemoryMiB
 	n.GPUs = mergeGPUs(known.GPUs, c.Inventory.GPUs)
-	if s.view.Format() >= formatImports {
+	if s.view.Format() >= format.Imports {
 		n.Gaps = c.Inventory.Gaps
 	}
-	if s.view.Format() >= formatLab {
+	if s.view.Format() >= format.Lab {
 		n.ScratchMiB, n.Offers = c.Inventory.ScratchMiB, c.Inventory.Offers
 	}
-	if s.view.Format() >= formatRotation {
+	if s.view.Format() >= format.Rotation {
 		n.EngineFault = c.Inventory.EngineFault
 	}
 	s.view.nodes.put(&n)
@@ -247,22 +249,22 @@ func (s *membership) setInventory(c SetInventory) Result {
 	} else {
 		s.reshape()
 	}
-	return Result{}
+	return command.Result{}
 }
 
 // Recordable returns the part of inv that every server can record.
 func (v *View) Recordable(inv compute.Inventory) compute.Inventory {
-	if v.Format() < formatImports {
+	if v.Format() < format.Imports {
 		inv.Gaps = nil
 	}
-	if v.Format() < formatLab {
+	if v.Format() < format.Lab {
 		inv.ScratchMiB, inv.Offers = 0, nil
 		inv.GPUs = slices.Clone(inv.GPUs)
 		for i := range inv.GPUs {
 			inv.GPUs[i].Capability = 0
 		}
 	}
-	if v.Format() < formatRotation {
+	if v.Format() < format.Rotation {
 		inv.EngineFault = ""
 	}
 	return inv
@@ -333,7 +335,7 @@ func mergeGPUs(known, reported []compute.GPU) []compute.GPU {
 
 // setNodeState records whether the leader hears a node, and notes it in the
 // executions on that node.
-func (s *membership) setNodeState(c SetNodeState) Result {
+func (s *membership) setNodeState(c command.SetNodeState) command.Result {
 	known, ok := s.view.nodes.Get(c.Node)
 	switch {
 	case !ok:
@@ -341,7 +343,7 @@ func (s *membership) setNodeState(c SetNodeState) Result {
 	case c.State > compute.NodeDown:
 		return refuse(compute.CodeInvalid, "node_state", "there is no such state of a node")
 	case known.State == c.State:
-		return Result{Repeat: true}
+		return command.Result{Repeat: true}
 	}
 	n := *known
 	n.State, n.ChangedAt = c.State, s.view.meta.Now
@@ -358,18 +360,18 @@ func (s *membership) setNodeState(c SetNodeState) Result {
 			s.execution.putExecution(&e)
 		}
 	}
-	return Result{}
+	return command.Result{}
 }
 
-func (s *membership) removeNode(c RemoveNode) Result {
+func (s *membership) removeNode(c command.RemoveNode) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.view.nodes.Get(c.Node)
 	if !ok {
 		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
 	}
-	if known.Role == compute.RoleServer && s.view.Format() >= formatTrust && s.servers() == 1 {
+	if known.Role == compute.RoleServer && s.view.Format() >= format.Trust && s.servers() == 1 {
 		return refuse(compute.CodeConflict, "last_server",
 			"it is the last server, which holds the state: have another one join first")
 	}
@@ -389,7 +391,7 @@ func (s *membership) removeNode(c RemoveNode) Result {
 	s.view.removed.Put(&removedNode{c.Node, s.view.meta.Now})
 	s.judgeBrake()
 	s.reshape()
-	return Result{ID: c.Node.UUID}
+	return command.Result{ID: c.Node.UUID}
 }
 
 // servers returns how many servers there are.

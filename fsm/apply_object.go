@@ -6,40 +6,38 @@ import (
 	"unique"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
-// Limits of one command about objects.
-const (
-	// MaxObjectDeletes is how many objects one command deletes at most.
-	MaxObjectDeletes = 1_000
-	maxObjectSweep   = 10_000 // The most that one Tick drops.
-)
+// maxObjectSweep is the most that one Tick drops.
+const maxObjectSweep = 10_000
 
 // createBucket makes the bucket of the actor's organization, unless it has one.
-func (s *object) createBucket(c CreateBucket) Result {
+func (s *object) createBucket(c command.CreateBucket) command.Result {
 	if refusal := s.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if len(c.Bucket.Sealed) == 0 {
 		return refuse(compute.CodeInvalid, "bucket", "a bucket needs a key")
 	}
 	known, ok := s.view.buckets.Get(c.Actor.Org)
 	if ok && len(known.Sealed) > 0 {
-		return Result{Repeat: true}
+		return command.Result{Repeat: true}
 	}
 	if refusal := s.view.admitSealed(c.Bucket.Sealed); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	b := compute.Bucket{Org: c.Actor.Org, Sealed: c.Bucket.Sealed, CreatedAt: s.view.meta.Now}
 	if ok { // An operator has set limits before.
 		b.MaxBytes, b.MaxObjects, b.UserMaxBytes = known.MaxBytes, known.MaxObjects, known.UserMaxBytes
 	}
 	s.view.buckets.Put(&b)
-	return Result{}
+	return command.Result{}
 }
 
 // admit refuses actors that store nothing.
-func (s *object) admit(a Actor) *compute.Error {
+func (s *object) admit(a command.Actor) *compute.Error {
 	if a.Root || a.Org.IsZero() {
 		return compute.Errorf(compute.CodeForbidden, "objects belong to an organization's member").Named("no_org")
 	}
@@ -47,15 +45,15 @@ func (s *object) admit(a Actor) *compute.Error {
 }
 
 // put publishes an object, in place of the one with its key.
-func (s *object) put(c PutObject) Result {
+func (s *object) put(c command.PutObject) command.Result {
 	if refusal := s.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	o := c.Object
 	o.Org, o.User, o.At, o.Type = c.Actor.Org, c.Actor.User, s.view.meta.Now, unique.Make(o.Type).Value()
 	known, _ := s.view.objects.Get(objectKeyOf(&o))
 	if refusal := s.checkObject(&c, &o, known); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	var upload *compute.ObjectUpload
 	if !c.Upload.IsZero() {
@@ -68,18 +66,18 @@ func (s *object) put(c PutObject) Result {
 		}
 	}
 	if refusal := s.checkCapacity(&o, known, upload); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if upload != nil {
 		s.view.dropObjectUpload(upload)
 	}
 	s.view.putObject(&o)
-	return Result{}
+	return command.Result{}
 }
 
 // checkObject refuses objects that no state could have, and those whose conditions do
 // not hold. Known is the object with the key, nil for none.
-func (s *object) checkObject(c *PutObject, o, known *compute.Object) *compute.Error {
+func (s *object) checkObject(c *command.PutObject, o, known *compute.Object) *compute.Error {
 	if bad := compute.BadObjectKey(o.Key); bad != "" || o.Size < 0 || o.Size > compute.MaxObjectSize ||
 		o.Size > 0 && o.Blob == (compute.Hash{}) || o.Whole && o.Blob == (compute.Hash{}) ||
 		o.Whole && o.Size > compute.MaxChunk || len(o.Type) > compute.MaxObjectType || o.Parts < 0 {
@@ -125,7 +123,7 @@ func (s *object) checkCapacity(o, known *compute.Object, upload *compute.ObjectU
 			}
 		}
 	}
-	replaces := count == 0 && s.view.Format() >= formatRotation // Allowed also beyond a limit that was lowered.
+	replaces := count == 0 && s.view.Format() >= format.Rotation // Allowed also beyond a limit that was lowered.
 	if all.Objects+count > b.ObjectLimit() && !replaces {
 		return compute.Errorf(compute.CodeForbidden,
 			"The organization has %d files, which is the most: delete some.", all.Objects).Named("storage_quota_exceeded")
@@ -150,17 +148,17 @@ func (s *object) checkBytes(b *compute.Bucket, all, more, own, ownMore int64) *c
 }
 
 // remove deletes objects by key, or the first ones below a prefix.
-func (s *object) remove(c DeleteObjects) Result {
+func (s *object) remove(c command.DeleteObjects) command.Result {
 	if refusal := s.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
-	if len(c.Keys) > MaxObjectDeletes || len(c.Keys) == 0 && c.Prefix == "" {
-		return refuse(compute.CodeInvalid, "object_keys", "name 1 to %d keys, or a prefix", MaxObjectDeletes)
+	if len(c.Keys) > command.MaxObjectDeletes || len(c.Keys) == 0 && c.Prefix == "" {
+		return refuse(compute.CodeInvalid, "object_keys", "name 1 to %d keys, or a prefix", command.MaxObjectDeletes)
 	}
 	keys := c.Keys
 	if c.Prefix != "" {
 		for o := range s.view.Objects(c.Actor.Org, c.Prefix) {
-			if len(keys) == MaxObjectDeletes || !strings.HasPrefix(o.Key, c.Prefix) {
+			if len(keys) == command.MaxObjectDeletes || !strings.HasPrefix(o.Key, c.Prefix) {
 				break
 			}
 			keys = append(keys, o.Key)
@@ -174,13 +172,13 @@ func (s *object) remove(c DeleteObjects) Result {
 			removed++
 		}
 	}
-	return Result{Count: removed}
+	return command.Result{Count: removed}
 }
 
 // start begins an upload in parts.
-func (s *object) start(c StartObjectUpload) Result {
+func (s *object) start(c command.StartObjectUpload) command.Result {
 	if refusal := s.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	u := c.Upload
 	bad := ""
@@ -205,13 +203,13 @@ func (s *object) start(c StartObjectUpload) Result {
 		ID: u.ID, Org: c.Actor.Org, User: c.Actor.User, Key: u.Key, Meta: u.Meta,
 		CreatedAt: s.view.meta.Now, TouchedAt: s.view.meta.Now,
 	})
-	return Result{ID: u.ID.UUID}
+	return command.Result{ID: u.ID.UUID}
 }
 
 // putPart records a part of an upload, in place of the one with its number.
-func (s *object) putPart(c PutObjectPart) Result {
+func (s *object) putPart(c command.PutObjectPart) command.Result {
 	if refusal := s.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.view.ObjectUpload(c.Actor.Org, c.Part.Upload)
 	if !ok {
@@ -230,7 +228,7 @@ func (s *object) putPart(c PutObjectPart) Result {
 	all, own := s.view.ObjectUse(known.Org, compute.UserID{}), s.view.ObjectUse(known.Org, known.User)
 	if b := s.view.Bucket(known.Org); b != nil {
 		if refusal := s.checkBytes(b, all.Bytes+more, more, own.Bytes+more, more); refusal != nil {
-			return Result{Refusal: refusal}
+			return command.Result{Refusal: refusal}
 		}
 	}
 	p.At = s.view.meta.Now
@@ -238,32 +236,32 @@ func (s *object) putPart(c PutObjectPart) Result {
 	u := *known
 	u.TouchedAt, u.Revision = s.view.meta.Now, u.Revision+1
 	s.view.putObjectUpload(&u)
-	return Result{ID: u.ID.UUID, Count: int(u.Revision)}
+	return command.Result{ID: u.ID.UUID, Count: int(u.Revision)}
 }
 
 // noObjectUpload refuses an upload that does not exist, or is another organization's.
-func noObjectUpload() Result {
+func noObjectUpload() command.Result {
 	return refuse(compute.CodeNotFound, "upload_not_found",
 		"There is no such upload: it was completed, aborted or has expired.")
 }
 
 // abort ends an upload and discards its parts.
-func (s *object) abort(c AbortObjectUpload) Result {
+func (s *object) abort(c command.AbortObjectUpload) command.Result {
 	if refusal := s.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	u, ok := s.view.ObjectUpload(c.Actor.Org, c.Upload)
 	if !ok {
 		return noObjectUpload()
 	}
 	s.view.dropObjectUpload(u)
-	return Result{ID: u.ID.UUID}
+	return command.Result{ID: u.ID.UUID}
 }
 
 // setLimits sets the limits of an organization's bucket.
-func (s *object) setLimits(c SetBucketLimits) Result {
+func (s *object) setLimits(c command.SetBucketLimits) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	o, ok := s.view.orgs.Get(c.Org)
 	if !ok || !o.DeletedAt.IsZero() {
@@ -278,7 +276,7 @@ func (s *object) setLimits(c SetBucketLimits) Result {
 	}
 	b.MaxBytes, b.MaxObjects, b.UserMaxBytes = c.MaxBytes, c.MaxObjects, c.UserMaxBytes
 	s.view.buckets.Put(&b)
-	return Result{}
+	return command.Result{}
 }
 
 // endBucket makes the objects of an organization unreadable. Tick removes them.

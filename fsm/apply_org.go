@@ -4,18 +4,19 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/fsm/command"
 )
 
 // createUser records a user, an organization of its own and the sign-up grant.
-func (s *identity) createUser(c CreateUser) Result {
+func (s *identity) createUser(c command.CreateUser) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	return s.newUser(c)
 }
 
 // newUser records a user, in an organization that exists or is made too.
-func (s *identity) newUser(c CreateUser) Result {
+func (s *identity) newUser(c command.CreateUser) command.Result {
 	if existing, ok := s.view.OrgBySlug(c.Org.Slug); c.Join && ok {
 		return s.joinUser(c, existing.ID)
 	}
@@ -46,13 +47,13 @@ func (s *identity) newUser(c CreateUser) Result {
 			Org: o.ID, Kind: compute.LedgerGrant, Amount: amount, Note: "sign-up grant",
 		})
 	}
-	return Result{ID: u.ID.UUID}
+	return command.Result{ID: u.ID.UUID}
 }
 
 // createOrg makes an organization whose owner is the actor.
-func (s *identity) createOrg(c CreateOrg) Result {
+func (s *identity) createOrg(c command.CreateOrg) command.Result {
 	if refusal := s.access.admitPerson(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	user, person := s.view.users.Get(c.Actor.User)
 	_, known := s.view.orgs.Get(c.Org.ID)
@@ -85,17 +86,17 @@ func (s *identity) createOrg(c CreateOrg) Result {
 		JoinedAt: s.view.meta.Now,
 	})
 	s.money.putAccount(&compute.Account{Org: o.ID, UpdatedAt: s.view.meta.Now})
-	return Result{ID: o.ID.UUID}
+	return command.Result{ID: o.ID.UUID}
 }
 
 // setOrg changes the name, the slug or the billing address of an organization.
-func (s *identity) setOrg(c SetOrg) Result {
+func (s *identity) setOrg(c command.SetOrg) command.Result {
 	act := compute.ActRename
 	if c.Slug != "" {
 		act = compute.ActSetSlug
 	}
 	if refusal := s.access.admitMembers(c.Actor, c.Org, act); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.view.orgs.Get(c.Org)
 	if !ok || !known.DeletedAt.IsZero() {
@@ -115,14 +116,14 @@ func (s *identity) setOrg(c SetOrg) Result {
 		o.BillingEmail = c.BillingEmail
 	}
 	s.view.putOrg(&o)
-	return Result{ID: o.ID.UUID}
+	return command.Result{ID: o.ID.UUID}
 }
 
 // deleteOrg ends an organization. Its secrets cannot be read from then on, because
 // their key is gone.
-func (s *identity) deleteOrg(c DeleteOrg) Result {
+func (s *identity) deleteOrg(c command.DeleteOrg) command.Result {
 	if refusal := s.access.admitMembers(c.Actor, c.Org, compute.ActDelete); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.view.orgs.Get(c.Org)
 	if !ok || !known.DeletedAt.IsZero() {
@@ -132,7 +133,7 @@ func (s *identity) deleteOrg(c DeleteOrg) Result {
 		return refuseOrgInUse(known.Slug, live)
 	}
 	s.endOrg(c.Org)
-	return Result{ID: c.Org.UUID}
+	return command.Result{ID: c.Org.UUID}
 }
 
 // countLive returns how many executions and services of an organization have not ended.
@@ -164,15 +165,15 @@ func (s *identity) endOrg(id compute.OrgID) {
 	s.view.putOrg(&o)
 }
 
-func refuseOrgInUse(slug string, live int) Result {
+func refuseOrgInUse(slug string, live int) command.Result {
 	return refuse(compute.CodeConflict, "org_in_use",
 		"%d executions and services of %s have not ended: abort them first", live, slug)
 }
 
 // setDefaultOrg makes an organization the default one of the actor.
-func (s *identity) setDefaultOrg(c SetDefaultOrg) Result {
+func (s *identity) setDefaultOrg(c command.SetDefaultOrg) command.Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if _, member := s.view.Membership(c.Org, c.Actor.User); !member {
 		return refuse(compute.CodeNotFound, "not_found", "there is no such organization")
@@ -184,9 +185,9 @@ func (s *identity) setDefaultOrg(c SetDefaultOrg) Result {
 			s.view.putMembership(&changed)
 		}
 	}
-	return Result{ID: c.Org.UUID}
+	return command.Result{ID: c.Org.UUID}
 }
 
-func refuseSlug(slug string) Result {
+func refuseSlug(slug string) command.Result {
 	return refuse(compute.CodeConflict, "slug_taken", "the slug %q is taken", slug)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"berth/compute"
+	"berth/fsm/command"
 	"berth/fsm/store"
 )
 
@@ -11,7 +12,7 @@ import (
 const (
 	// MaxOutputRows is how many outputs one command archives at most.
 	MaxOutputRows  = 256
-	maxOutputTrims = 1_000 // The most that one TrimOutputs drops.
+	maxOutputTrims = 1_000 // The most that one command.TrimOutputs drops.
 )
 
 // outputKey is the place of an archived output among others by age.
@@ -86,7 +87,7 @@ func (v *View) dropOutputs(id compute.ExecutionID) {
 // archiveOutputs records where the output of ended attempts is. It leaves out output that
 // is recorded already, or whose execution is gone. A whole output replaces one that may lack
 // its end.
-func (s *retention) archiveOutputs(c ArchiveOutputs) Result {
+func (s *retention) archiveOutputs(c command.ArchiveOutputs) command.Result {
 	if len(c.Outputs) == 0 || len(c.Outputs) > MaxOutputRows {
 		return refuse(compute.CodeInvalid, "outputs", "archive 1 to %d outputs at a time", MaxOutputRows)
 	}
@@ -106,16 +107,16 @@ func (s *retention) archiveOutputs(c ArchiveOutputs) Result {
 		s.view.putOutput(&o)
 		taken++
 	}
-	return Result{Count: taken}
+	return command.Result{Count: taken}
 }
 
 // trimOutputs drops the oldest archived outputs beyond a limit of bytes.
-func (s *retention) trimOutputs(c TrimOutputs) Result {
+func (s *retention) trimOutputs(c command.TrimOutputs) command.Result {
 	dropped := 0
 	for s.view.counts.output > max(c.Bytes, 0) && dropped < maxOutputTrims {
 		k, _ := s.view.outputAges.Next(outputKey{})
 		s.view.dropOutput(k.of)
 		dropped++
 	}
-	return Result{Count: dropped}
+	return command.Result{Count: dropped}
 }

@@ -4,12 +4,13 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/fsm/command"
 )
 
 // commitPlan places the executions that still can be placed. The rest stays queued,
 // and the scheduler sees it again.
-func (s *placement) commitPlan(c CommitPlan) Result {
-	var r Result
+func (s *placement) commitPlan(c command.CommitPlan) command.Result {
+	var r command.Result
 	nodes := planNodes{nodes: &s.view.nodes, changed: make(map[compute.NodeID]*compute.Node)}
 	for _, a := range c.Plan.Assignments {
 		e, ok := s.view.executions.Get(a.Execution)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fsm/format"
 )
 
 // preempt preempts an attempt if that is still allowed and the work of a higher
@@ -22,7 +23,7 @@ func (s *placement) preempt(p compute.Preemption) bool {
 	}
 	preempted, execution := *a, *e
 	preempted.PreemptAt, preempted.Notice = s.view.meta.Now, s.view.PreemptNotice()
-	preempted.ForOwn = s.view.Format() >= formatOwed && urgent.Org == e.Org
+	preempted.ForOwn = s.view.Format() >= format.Owed && urgent.Org == e.Org
 	execution.Reason = compute.ReasonPreempted
 	s.view.putAttempt(&preempted)
 	s.execution.putExecution(&execution)

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // ListedPrice is one line of the price list.
@@ -36,21 +38,21 @@ func priceable(name string) bool {
 }
 
 // setPrices changes prices. Executions keep the price of their submit.
-func (s *money) setPrices(c SetPrices) Result {
+func (s *money) setPrices(c command.SetPrices) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	for _, list := range []map[string]compute.Price{c.Prices, c.Costs} {
 		if refusal := checkPrices(list); refusal != nil {
-			return Result{Refusal: refusal}
+			return command.Result{Refusal: refusal}
 		}
 	}
-	byOperator := s.view.Format() >= formatLab
+	byOperator := s.view.Format() >= format.Lab
 	s.view.putPrices(c.Prices, func(string) bool { return byOperator })
-	if s.view.Format() >= formatContainers {
+	if s.view.Format() >= format.Containers {
 		s.view.putCosts(c.Costs)
 	}
-	return Result{Count: len(c.Prices)}
+	return command.Result{Count: len(c.Prices)}
 }
 
 // putPrices stores prices, with whether the operator chose each. Each is a
@@ -80,7 +82,7 @@ func (v *moneyTables) putCosts(costs map[string]compute.Price) {
 // list has no cost. It follows the costs of the moment, not of the submit.
 func (s *money) providerCost(e *compute.Execution) compute.Credits {
 	p, err := compute.ParseProfile(e.Profile)
-	if err != nil || e.Kind.IsParent() || s.view.Format() < formatContainers {
+	if err != nil || e.Kind.IsParent() || s.view.Format() < format.Containers {
 		return 0
 	}
 	name := compute.CPUPrice
@@ -126,12 +128,12 @@ func (s *money) placedType(e *compute.Execution) string {
 }
 
 // removePrice withdraws a price that the operator set.
-func (s *money) removePrice(c RemovePrice) Result {
+func (s *money) removePrice(c command.RemovePrice) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if refusal := checkPrices(map[string]compute.Price{c.Name: c.BuiltIn}); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.view.prices.Get(c.Name)
 	switch {
@@ -144,17 +146,17 @@ func (s *money) removePrice(c RemovePrice) Result {
 	default:
 		s.view.prices.Drop(c.Name)
 	}
-	return Result{Count: 1}
+	return command.Result{Count: 1}
 }
 
 // setBillingMode turns the enforcement of credits on or off. Executions that
 // run are only asked for credits when their holds have to be extended.
-func (s *money) setBillingMode(c SetBillingMode) Result {
+func (s *money) setBillingMode(c command.SetBillingMode) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	s.view.meta.Settings.Meter = c.Meter
-	return Result{}
+	return command.Result{}
 }
 
 // PriceOf returns the price of a second of a whole GPU of a type, or of a vCPU
@@ -166,7 +168,7 @@ func (v *View) PriceOf(name string) (p compute.Price, source compute.PriceSource
 		return listed.Price, compute.PriceOperator, true
 	case ok:
 		return listed.Price, compute.PriceBuiltIn, true
-	case v.Format() < formatLab || name == compute.CPUPrice:
+	case v.Format() < format.Lab || name == compute.CPUPrice:
 		return 0, compute.PriceDefault, false
 	}
 	return compute.DefaultPrice(v.offered.memory[name]), compute.PriceDefault, true

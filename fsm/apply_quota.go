@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/command"
 )
 
 // Limits of quotas.
@@ -66,22 +67,22 @@ func (s *quota) load(e *compute.Execution, sign int) {
 
 // setQuota replaces the quota of an organization, a key or a tag. A quota that grants
 // nothing of its own is forgotten.
-func (s *quota) setQuota(c SetQuota) Result {
+func (s *quota) setQuota(c command.SetQuota) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	q := c.Quota
 	if refusal := s.checkQuota(&q); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	q.ChangedAt = 0
 	if q == (compute.Quota{Org: q.Org, Key: q.Key, Tag: q.Tag}) {
 		s.view.quotas.Drop(scopeOf(&q))
-		return Result{ID: q.Org.UUID}
+		return command.Result{ID: q.Org.UUID}
 	}
 	q.ChangedAt = s.view.meta.Now
 	s.view.quotas.Put(&q)
-	return Result{ID: q.Org.UUID}
+	return command.Result{ID: q.Org.UUID}
 }
 
 // checkQuota refuses a quota of nobody and one out of bounds.

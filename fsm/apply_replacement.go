@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // Outdated reports whether some replica of a service is to be replaced: it is not of
@@ -56,17 +58,17 @@ func (v *View) MaySurge(parent *compute.Execution) bool {
 }
 
 // surgeService gives a service one replica more than are wanted.
-func (s *service) surgeService(c SurgeService) Result {
+func (s *service) surgeService(c command.SurgeService) command.Result {
 	parent, refusal := s.serviceOf(c.Service)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if !s.view.MaySurge(&parent) {
-		return Result{Repeat: true, Execution: parent.ID, Status: parent.Status}
+		return command.Result{Repeat: true, Execution: parent.ID, Status: parent.Status}
 	}
 	parent.Service.Surge = true
 	s.execution.putExecution(&parent)
-	return Result{Execution: parent.ID, Status: parent.Status}
+	return command.Result{Execution: parent.ID, Status: parent.Status}
 }
 
 // takePlace has a replica that became ready take the place of an outdated one, which is
@@ -112,13 +114,13 @@ func swap(ready, old *compute.Slot) {
 }
 
 // updateDeployment changes the program of a deployment, and how it scales.
-func (s *deployment) updateDeployment(c UpdateDeployment) Result {
+func (s *deployment) updateDeployment(c command.UpdateDeployment) command.Result {
 	parent, refusal := s.deploymentFor(c.Actor, c.Deployment)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if refusal := s.checkUpdate(&parent, c); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if c.Key != nil {
 		s.identity.firstDataKey(c.Actor.Org, *c.Key)
@@ -135,11 +137,11 @@ func (s *deployment) updateDeployment(c UpdateDeployment) Result {
 		s.setNext(&parent, *c.Model, c.MinVRAMMiB)
 	}
 	s.service.scaleTo(&parent, replicas) // An update that is under way begins again.
-	return Result{Execution: parent.ID, Status: parent.Status, Count: replicas}
+	return command.Result{Execution: parent.ID, Status: parent.Status, Count: replicas}
 }
 
 // checkUpdate refuses an update that is out of bounds, or that changes the engine.
-func (s *deployment) checkUpdate(parent *compute.Execution, c UpdateDeployment) *compute.Error {
+func (s *deployment) checkUpdate(parent *compute.Execution, c command.UpdateDeployment) *compute.Error {
 	if c.Scaling != nil {
 		asked := *c.Scaling
 		asked.Starts = parent.Deployment.Starts
@@ -166,7 +168,7 @@ func (s *deployment) checkUpdate(parent *compute.Execution, c UpdateDeployment) 
 	}
 	// A token that stays is sealed again with that of the parent.
 	stays := sameToken(c.Model, parent.Inference) || sameToken(c.Model, parent.Deployment.Next)
-	if len(c.Model.Token) > 0 && !stays && s.view.Format() >= formatRotation {
+	if len(c.Model.Token) > 0 && !stays && s.view.Format() >= format.Rotation {
 		if refusal := s.identity.changedKey(c.Actor.Org, c.Key, c.Model.Key); refusal != nil {
 			return refusal
 		}

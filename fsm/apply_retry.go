@@ -5,6 +5,7 @@ import (
 
 	"berth/attempt"
 	"berth/compute"
+	"berth/fsm/format"
 )
 
 // again is why an execution waits for another attempt instead of ending.
@@ -56,7 +57,7 @@ func (s *execution) goesOn(a compute.Attempt, e *compute.Execution, end attempt.
 		s.requeue(a, e, afterPreemption(e).free())
 		return true
 	}
-	if s.view.Format() < formatTrust {
+	if s.view.Format() < format.Trust {
 		return false
 	}
 	switch attempt.Decide(e, &a, end) {
@@ -78,7 +79,7 @@ func (s *execution) goesOn(a compute.Attempt, e *compute.Execution, end attempt.
 
 // retriesOfRuns returns how often each run of a GPU selection may start again.
 func (s *execution) retriesOfRuns(parent *compute.Execution) int {
-	if s.view.Format() < formatTrust {
+	if s.view.Format() < format.Trust {
 		return 0
 	}
 	return max(parent.MaxRetries, attempt.SelectionRetries)

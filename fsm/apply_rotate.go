@@ -4,13 +4,15 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // rotateKey adds a data key of an organization, replaces secrets that earlier keys have
 // sealed, or retires earlier keys.
-func (s *identity) rotateKey(c RotateKey) Result {
+func (s *identity) rotateKey(c command.RotateKey) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known := s.view.DataKey(c.Org)
 	if known == nil {
@@ -18,7 +20,7 @@ func (s *identity) rotateKey(c RotateKey) Result {
 	}
 	switch {
 	case c.Key == nil:
-		return Result{Count: s.reseal(&c, known) + s.resealTexts(&c, known)}
+		return command.Result{Count: s.reseal(&c, known) + s.resealTexts(&c, known)}
 	case len(c.Key.Sealed) == 0 || len(c.Key.Sealed) > maxSealedKey:
 		return refuse(compute.CodeInvalid, "data_key", "a data key is sealed and short")
 	case c.Retire && c.Key.Number == known.Number:
@@ -29,12 +31,12 @@ func (s *identity) rotateKey(c RotateKey) Result {
 		return refuse(compute.CodeConflict, "data_key_changed", "the organization has another data key: try again")
 	}
 	if refusal := s.view.admitSealed(c.Key.Sealed); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	key := *known
 	key.Sealed, key.Number = c.Key.Sealed, c.Key.Number
 	s.view.dataKeys.Put(&key)
-	return Result{Count: int(key.Number)}
+	return command.Result{Count: int(key.Number)}
 }
 
 // maxSealedKey bounds a sealed data key, with those before it.
@@ -42,7 +44,7 @@ const maxSealedKey = 64 << 10 // Bytes.
 
 // reseal replaces values that earlier keys have sealed. One that was changed meanwhile
 // stays. It returns how many it replaced.
-func (s *identity) reseal(c *RotateKey, key *compute.DataKey) int {
+func (s *identity) reseal(c *command.RotateKey, key *compute.DataKey) int {
 	n := 0
 	for i := range c.Variables {
 		fresh := &c.Variables[i]
@@ -94,13 +96,6 @@ type SealedText struct {
 	Sealed  []byte
 }
 
-// ResealedText replaces a sealed text by the same one, sealed with another data key.
-type ResealedText struct {
-	Before []byte `cbor:"1,keyasint"`
-	Sealed []byte `cbor:"2,keyasint"`
-	Key    uint64 `cbor:"3,keyasint"`
-}
-
 // secret is a sealed text in a record of an execution, and the number of the data key that
 // sealed it.
 type secret struct {
@@ -148,7 +143,7 @@ func copied[T any](p *T) *T {
 
 // resealTexts replaces texts of live executions that earlier keys have sealed, wherever they
 // still are. It returns how many it replaced.
-func (s *identity) resealTexts(c *RotateKey, key *compute.DataKey) int {
+func (s *identity) resealTexts(c *command.RotateKey, key *compute.DataKey) int {
 	fresh := make(map[string][]byte, len(c.Texts))
 	for _, text := range c.Texts {
 		if text.Key == key.Number && len(text.Sealed) > 0 && len(text.Sealed) <= compute.MaxCredentials {
@@ -199,7 +194,7 @@ func (v *View) SealedBefore(org compute.OrgID, number uint64) int {
 // sealedBefore is SealedBefore as Apply knows it: states of earlier formats do not count
 // tokens of models.
 func (s *identity) sealedBefore(org compute.OrgID, number uint64) int {
-	if s.view.Format() >= formatRotation {
+	if s.view.Format() >= format.Rotation {
 		return s.view.SealedBefore(org, number)
 	}
 	n := s.view.storedBefore(org, number)

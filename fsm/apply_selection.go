@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/command"
 )
 
 // selectionProfile is the hardware profile that a parent shows.
@@ -61,7 +62,7 @@ func asRefusal(err error) *compute.Error {
 }
 
 // takeSelection takes a parent's queue message and creates its children.
-func (s *selection) takeSelection(c TakeSelection) Result {
+func (s *selection) takeSelection(c command.TakeSelection) command.Result {
 	known, ok := s.view.executions.Get(c.Parent)
 	switch {
 	case !ok || known.Kind != compute.KindSelection:
@@ -71,7 +72,7 @@ func (s *selection) takeSelection(c TakeSelection) Result {
 			"the GPU selection was taken or has ended")
 	}
 	if refusal := s.checkChildren(known, c.Children); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	parent := *known
 	children, left, tooDear := s.childrenOf(&parent, c.Children)
@@ -85,14 +86,14 @@ func (s *selection) takeSelection(c TakeSelection) Result {
 			reason = compute.ReasonNoCandidates
 		}
 		s.execution.end(&parent, ending{compute.StatusFailed, reason, detail})
-		return Result{Execution: parent.ID, Status: parent.Status}
+		return command.Result{Execution: parent.ID, Status: parent.Status}
 	}
 	s.startSelection(&parent, children, clip(detail))
-	return Result{Execution: parent.ID, Status: parent.Status, Count: len(parent.Selection.Children)}
+	return command.Result{Execution: parent.ID, Status: parent.Status, Count: len(parent.Selection.Children)}
 }
 
 // checkChildren refuses children that no leader's loop would ask for.
-func (s *selection) checkChildren(parent *compute.Execution, children []Child) *compute.Error {
+func (s *selection) checkChildren(parent *compute.Execution, children []command.Child) *compute.Error {
 	limit := s.view.meta.Settings.SelectionMax
 	if limit > 0 && len(children) > limit*parent.Selection.Runs() {
 		return compute.Errorf(compute.CodeInvalid,
@@ -114,7 +115,7 @@ func (s *selection) checkChildren(parent *compute.Execution, children []Child) *
 // children together are within the parent's. One that does not pay for the
 // worst case of every repeat pays for fewer repeats, rather than for shorter
 // ones.
-func (s *selection) childrenOf(parent *compute.Execution, asked []Child,
+func (s *selection) childrenOf(parent *compute.Execution, asked []command.Child,
 ) (children []*compute.Execution, left, tooDear []string) {
 	var once compute.Credits // The worst case of one run of each profile.
 	for _, c := range asked {
@@ -364,7 +365,7 @@ func raced(r compute.Reason) bool {
 }
 
 // stopCandidates ends runs of a GPU selection that need not go on.
-func (s *selection) stopCandidates(c StopCandidates) Result {
+func (s *selection) stopCandidates(c command.StopCandidates) command.Result {
 	parent, ok := s.view.executions.Get(c.Parent)
 	switch {
 	case !ok || parent.Kind != compute.KindSelection:
@@ -373,7 +374,7 @@ func (s *selection) stopCandidates(c StopCandidates) Result {
 		return refuse(compute.CodeConflict, "already_ended",
 			"the execution has already ended as %s", parent.Status)
 	}
-	var r Result
+	var r command.Result
 	for _, stop := range c.Stops {
 		e, ok := s.view.executions.Get(stop.Execution)
 		placed := ok && e.Status > compute.StatusQueued

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // maxHealthPath bounds the path of a readiness probe, in bytes.
@@ -17,17 +19,11 @@ const maxHealthPath = 512
 // maxBackoff bounds the times of a crash back-off.
 const maxBackoff = 24 * time.Hour
 
-// NewReplica is one replica to create.
-type NewReplica struct {
-	Number int                 `cbor:"1,keyasint"` // Its slot.
-	ID     compute.ExecutionID `cbor:"2,keyasint"`
-}
-
 // Services yields the parents of services that have not ended.
 func (v *executionTables) Services() iter.Seq[*compute.Execution] { return v.byPriority(v.services) }
 
 // AllowsServices returns the reason for which services may not yet be started.
-func (v *View) AllowsServices() error { return v.allowsFormat(formatServices) }
+func (v *View) AllowsServices() error { return v.allowsFormat(format.Services) }
 
 // prepareService makes e the parent of a service: pending until the leader creates
 // its replicas. Profile, request and price are those of each replica.
@@ -118,11 +114,11 @@ func copyService(known *compute.Execution) compute.Execution {
 
 // startReplicas creates the next replicas of a service. Those whose slot has a
 // replica or waits are left out.
-func (s *service) startReplicas(c StartReplicas) Result {
+func (s *service) startReplicas(c command.StartReplicas) command.Result {
 	parent, refusal := s.serviceOf(c.Service)
 	switch {
 	case refusal != nil:
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	case parent.Stop != compute.StopNone:
 		return refuse(compute.CodeConflict, "already_ended", "the service is being stopped")
 	}
@@ -146,11 +142,11 @@ func (s *service) startReplicas(c StartReplicas) Result {
 			}
 			if s.deployment.outlives(&parent) {
 				s.deployment.stopUnpaid(&parent, s.money.whyLacks(e, amount))
-				return Result{Execution: parent.ID, Status: parent.Status, Count: n}
+				return command.Result{Execution: parent.ID, Status: parent.Status, Count: n}
 			}
 			parent.Detail = "the organization's credits are exhausted"
 			s.halt(&parent, compute.StopGraceful, compute.ReasonCredits)
-			return Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: n}
+			return command.Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: n}
 		}
 		fill(parent.Service, asked, revision)
 		s.money.hold(e, amount, "replica")
@@ -164,7 +160,7 @@ func (s *service) startReplicas(c StartReplicas) Result {
 		}
 		s.execution.putExecution(&parent)
 	}
-	return Result{Execution: parent.ID, Status: parent.Status, Count: n}
+	return command.Result{Execution: parent.ID, Status: parent.Status, Count: n}
 }
 
 func (s *service) statusOf(id compute.ExecutionID) compute.Status {
@@ -173,7 +169,7 @@ func (s *service) statusOf(id compute.ExecutionID) compute.Status {
 }
 
 // fill puts a replica of an update into its slot.
-func fill(svc *compute.Service, r NewReplica, revision uint64) {
+func fill(svc *compute.Service, r command.NewReplica, revision uint64) {
 	for n := len(svc.Slots) + 1; n <= r.Number; n++ {
 		svc.Slots = append(svc.Slots, compute.Slot{Number: n})
 	}
@@ -308,9 +304,9 @@ func (s *service) halt(parent *compute.Execution, how compute.Stop, why compute.
 
 // scaleService changes how many replicas are wanted. Surplus ones are stopped, those
 // of the highest numbers; missing ones are the leader's to create.
-func (s *service) scaleService(c ScaleService) Result {
+func (s *service) scaleService(c command.ScaleService) command.Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if _, ok := s.execution.visible(c.Actor, c.Service); !ok {
 		return refuse(compute.CodeNotFound, "execution_not_found", "service not found")
@@ -318,13 +314,13 @@ func (s *service) scaleService(c ScaleService) Result {
 	parent, refusal := s.serviceOf(c.Service)
 	switch {
 	case refusal != nil:
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	case parent.Stop != compute.StopNone:
 		return refuse(compute.CodeConflict, "already_ended", "the service is being stopped")
 	case parent.Deployment != nil:
 		return refuse(compute.CodeConflict, "is_deployment", "a deployment scales between its own limits")
 	case c.Replicas < 0 || c.Replicas > compute.MaxReplicas:
-		return Result{Refusal: invalidReplicas(0)}
+		return command.Result{Refusal: invalidReplicas(0)}
 	}
 	s.scaleTo(&parent, c.Replicas)
 	now, _ := s.view.executions.Get(parent.ID)
@@ -332,7 +328,7 @@ func (s *service) scaleService(c ScaleService) Result {
 		left := copyService(now)
 		s.endDone(&left)
 	}
-	return Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: c.Replicas}
+	return command.Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: c.Replicas}
 }
 
 // scaleTo stores a service with another number of wanted replicas, and stops surplus
@@ -358,15 +354,15 @@ func trim(svc *compute.Service) {
 }
 
 // setReady records whether a replica is ready.
-func (s *service) setReady(c SetReady) Result {
+func (s *service) setReady(c command.SetReady) command.Result {
 	_, e, refusal := s.execution.liveAttempt(c.Node, c.Execution, c.Epoch)
 	switch {
 	case refusal != nil:
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	case e.Kind != compute.KindReplica:
 		return refuse(compute.CodeInvalid, "kind", "only replicas of services are ready")
 	case e.Ready == c.Ready:
-		return Result{Repeat: true, Execution: e.ID, Status: e.Status}
+		return command.Result{Repeat: true, Execution: e.ID, Status: e.Status}
 	case e.Status != compute.StatusRunning:
 		return refuse(compute.CodeUnavailable, "not_started", "the start of the replica is not recorded yet")
 	}
@@ -375,7 +371,7 @@ func (s *service) setReady(c SetReady) Result {
 	if c.Ready {
 		s.takePlace(&e)
 	}
-	return Result{Execution: e.ID, Status: e.Status}
+	return command.Result{Execution: e.ID, Status: e.Status}
 }
 
 // unready records that e is not ready because its attempt has ended.

@@ -1,13 +1,17 @@
 package fsm
 
-import "berth/compute"
+import (
+	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
+)
 
 // maxSubject bounds the subject of a user at the identity provider, in bytes.
 const maxSubject = 512
 
 // signUp records a user that made its own account. The node that was asked has checked
 // that the operator's settings allow it.
-func (s *identity) signUp(c SignUp) Result {
+func (s *identity) signUp(c command.SignUp) command.Result {
 	u := c.User
 	_, taken := s.view.subjects.Get(u.Subject)
 	switch {
@@ -19,16 +23,16 @@ func (s *identity) signUp(c SignUp) Result {
 		return refuse(compute.CodeInvalid, "user", "a user needs an e-mail address")
 	}
 	u.Operator, u.Temporary, u.OrgsMade, u.TokenVersion, u.DeletedAt = false, false, 0, 0, 0
-	u.Unproven = s.view.Format() >= formatRotation && u.Subject == ""
+	u.Unproven = s.view.Format() >= format.Rotation && u.Subject == ""
 	o := c.Org
 	o.Trusted, o.DeletedAt, o.Signing = false, 0, nil
-	return s.newUser(CreateUser{User: u, Org: o, Join: c.Join, Role: compute.OrgMember})
+	return s.newUser(command.CreateUser{User: u, Org: o, Join: c.Join, Role: compute.OrgMember})
 }
 
 // linkUser records the subject of a user at the identity provider. A user that nobody
 // has proved to have the address loses every other way into the account: somebody else
 // may have made it, to share it with whom the address belongs to.
-func (s *identity) linkUser(c LinkUser) Result {
+func (s *identity) linkUser(c command.LinkUser) command.Result {
 	known, ok := s.view.users.Get(c.User)
 	holder, taken := s.view.subjects.Get(c.Subject)
 	switch {
@@ -37,7 +41,7 @@ func (s *identity) linkUser(c LinkUser) Result {
 	case c.Subject == "" || len(c.Subject) > maxSubject:
 		return refuse(compute.CodeInvalid, "subject", "a subject has 1 to %d bytes", maxSubject)
 	case known.Subject == c.Subject:
-		return Result{Repeat: true, ID: c.User.UUID}
+		return command.Result{Repeat: true, ID: c.User.UUID}
 	case taken && holder != c.User || known.Subject != "":
 		return refuse(compute.CodeConflict, "subject_taken", "the account is another person's at the identity provider")
 	}
@@ -49,7 +53,7 @@ func (s *identity) linkUser(c LinkUser) Result {
 		s.dropAccess(u.ID)
 	}
 	s.view.putUser(&u)
-	return Result{ID: c.User.UUID}
+	return command.Result{ID: c.User.UUID}
 }
 
 // dropAccess ends all logins of a user, and removes the user's keys, variables and

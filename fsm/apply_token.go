@@ -1,10 +1,10 @@
 package fsm
 
 import (
-	"crypto/sha256"
 	"time"
 
 	"berth/compute"
+	"berth/fsm/command"
 )
 
 // RefreshGrace is how long a client whose answer was lost may repeat the
@@ -14,17 +14,14 @@ const RefreshGrace = 30 * time.Second
 // refreshSweep is how many refresh tokens one Tick forgets at most.
 const refreshSweep = 1_000
 
-// PasswordDigest identifies the password of a user. Guesses cannot be tried on it without the salt.
-func PasswordDigest(u *compute.User) compute.Hash { return sha256.Sum256([]byte(u.PasswordHash)) }
-
-func (s *identity) storeRefresh(c StoreRefresh) Result {
+func (s *identity) storeRefresh(c command.StoreRefresh) command.Result {
 	u, ok := s.view.users.Get(c.Token.User)
 	_, known := s.view.refresh.Get(c.Token.Hash)
 	switch {
 	case !ok || !u.Active:
-		return Result{Refusal: unauthenticated("user_inactive", "the user is not active")}
-	case c.Password != (compute.Hash{}) && c.Password != PasswordDigest(u):
-		return Result{Refusal: unauthenticated("bad_login", "the password was changed meanwhile")}
+		return command.Result{Refusal: unauthenticated("user_inactive", "the user is not active")}
+	case c.Password != (compute.Hash{}) && c.Password != command.PasswordDigest(u):
+		return command.Result{Refusal: unauthenticated("bad_login", "the password was changed meanwhile")}
 	case known:
 		return refuse(compute.CodeConflict, "token_exists", "the refresh token exists")
 	case c.Token.ExpiresAt <= s.view.meta.Now:
@@ -33,29 +30,29 @@ func (s *identity) storeRefresh(c StoreRefresh) Result {
 	t := c.Token
 	t.Spent, t.Revoked, t.CreatedAt = false, false, s.view.meta.Now
 	s.view.putRefresh(&refreshToken{Token: t})
-	return Result{ID: t.User.UUID}
+	return command.Result{ID: t.User.UUID}
 }
 
 // rotateRefresh spends a refresh token for its successor. A token that was
 // spent before has been stolen, from here or from the client, so its whole
 // family ends; unless it is the same request again, within the grace.
-func (s *identity) rotateRefresh(c RotateRefresh) Result {
+func (s *identity) rotateRefresh(c command.RotateRefresh) command.Result {
 	known, ok := s.view.refresh.Get(c.Old)
 	if !ok || known.Token.ExpiresAt <= s.view.meta.Now {
-		return Result{Refusal: unauthenticated("token_expired", "the refresh token is not valid any more")}
+		return command.Result{Refusal: unauthenticated("token_expired", "the refresh token is not valid any more")}
 	}
 	u, ok := s.view.users.Get(known.Token.User)
 	switch {
 	case known.Token.Revoked:
-		return Result{Refusal: unauthenticated("token_revoked", "the refresh token was revoked")}
+		return command.Result{Refusal: unauthenticated("token_revoked", "the refresh token was revoked")}
 	case !ok || !u.Active:
-		return Result{Refusal: unauthenticated("user_inactive", "the user is not active")}
+		return command.Result{Refusal: unauthenticated("user_inactive", "the user is not active")}
 	case known.Token.Spent && known.Next == c.Next.Hash &&
 		s.view.meta.Now.Sub(known.SpentAt) <= RefreshGrace:
-		return Result{ID: u.ID.UUID, Repeat: true}
+		return command.Result{ID: u.ID.UUID, Repeat: true}
 	case known.Token.Spent:
 		s.revokeFamily(known.Token.Family)
-		return Result{Refusal: unauthenticated("token_reused",
+		return command.Result{Refusal: unauthenticated("token_reused",
 			"the refresh token was used before: all tokens of this login are revoked")}
 	}
 	if _, taken := s.view.refresh.Get(c.Next.Hash); taken {
@@ -68,15 +65,15 @@ func (s *identity) rotateRefresh(c RotateRefresh) Result {
 		Hash: c.Next.Hash, Family: known.Token.Family, User: known.Token.User,
 		CreatedAt: s.view.meta.Now, ExpiresAt: known.Token.ExpiresAt,
 	}})
-	return Result{ID: u.ID.UUID}
+	return command.Result{ID: u.ID.UUID}
 }
 
 // revokeRefresh ends a login. It succeeds also when there is none.
-func (s *identity) revokeRefresh(c RevokeRefresh) Result {
+func (s *identity) revokeRefresh(c command.RevokeRefresh) command.Result {
 	if known, ok := s.view.refresh.Get(c.Token); ok {
 		s.revokeFamily(known.Token.Family)
 	}
-	return Result{}
+	return command.Result{}
 }
 
 func (s *identity) revokeFamily(id compute.UUID) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/fsm/store"
 )
 
@@ -157,7 +159,7 @@ func payerExecution(p compute.Payer) *compute.Execution {
 func minuteOf(i compute.Instant) int64 { return int64(i) / time.Minute.Milliseconds() }
 
 // settleTokens counts a batch of a node, once.
-func (s *money) settleTokens(c SettleTokens) Result {
+func (s *money) settleTokens(c command.SettleTokens) command.Result {
 	last := tokenSession{Node: c.Node}
 	if known, ok := s.view.tokenSessions.Get(c.Node); ok {
 		last = *known
@@ -168,7 +170,7 @@ func (s *money) settleTokens(c SettleTokens) Result {
 	case !known:
 		return refuse(compute.CodeNotFound, "node_unknown", "node not found")
 	case same && c.Number != 0 && c.Number <= last.Number:
-		return Result{Repeat: true}
+		return command.Result{Repeat: true}
 	case c.Session < last.Index || same && c.Number != last.Number+1 || !same && c.Number != 1:
 		return refuse(compute.CodeConflict, "session_ended", "the node's batches begin again")
 	case len(c.Usage)+len(c.Holds) > compute.MaxTokenRows || slices.ContainsFunc(c.Usage, badUsage) ||
@@ -185,16 +187,16 @@ func (s *money) settleTokens(c SettleTokens) Result {
 	for i := range c.Holds {
 		s.holdTokens(c.Node, &c.Holds[i])
 	}
-	return Result{Count: len(c.Usage)}
+	return command.Result{Count: len(c.Usage)}
 }
 
-func badUsage(u UsedTokens) bool {
+func badUsage(u command.UsedTokens) bool {
 	return !u.Prices.Valid() || u.Model == "" || len(u.Model) > compute.MaxModelID || u.Requests < 0 ||
 		u.Requests > compute.MaxTokens || u.Prompt < 0 || u.Prompt > compute.MaxTokens ||
 		u.Completion < 0 || u.Completion > compute.MaxTokens
 }
 
-func badHold(h WantedHold) bool { return h.Least < 0 || h.Most < h.Least || h.Most > maxAmount }
+func badHold(h command.WantedHold) bool { return h.Least < 0 || h.Most < h.Least || h.Most > maxAmount }
 
 // pays reports whether an organization can still be charged.
 func (v *identityTables) pays(org compute.OrgID) bool {
@@ -204,7 +206,7 @@ func (v *identityTables) pays(org compute.OrgID) bool {
 
 // useTokens adds to a payer's use in this minute. Its cost moves from the hold of the
 // node. A rest that the hold does not cover is set aside now, because it was used.
-func (s *money) useTokens(node compute.NodeID, used *UsedTokens) {
+func (s *money) useTokens(node compute.NodeID, used *command.UsedTokens) {
 	if !s.view.pays(used.Payer.Org) {
 		return
 	}
@@ -235,7 +237,7 @@ func (s *money) useTokens(node compute.NodeID, used *UsedTokens) {
 }
 
 // holdTokens sets credits aside for a payer, or releases them.
-func (s *money) holdTokens(node compute.NodeID, want *WantedHold) {
+func (s *money) holdTokens(node compute.NodeID, want *command.WantedHold) {
 	if !s.view.pays(want.Payer.Org) {
 		return
 	}
@@ -382,7 +384,7 @@ func (s *money) releaseTokens(which func(*compute.TokenHold) bool, note string) 
 // postDueTokens posts the minutes that are over, and releases the holds of nodes that are
 // gone or have not asked for them again.
 func (s *money) postDueTokens() {
-	if s.view.Format() < formatServerless {
+	if s.view.Format() < format.Serverless {
 		return
 	}
 	now, due := minuteOf(s.view.meta.Now), []tokenTotalKey(nil)

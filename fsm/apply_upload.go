@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"berth/compute"
+	"berth/fsm/command"
 	"berth/fsm/store"
 )
 
@@ -105,13 +106,13 @@ func (v *uploadTables) follow(before, after *compute.Upload) {
 
 // createUpload records a bundle whose chunks follow. A bundle of the same files
 // is continued instead.
-func (s *upload) createUpload(c CreateUpload) Result {
+func (s *upload) createUpload(c command.CreateUpload) command.Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	u := c.Upload
 	if refusal := s.checkUpload(c, &u); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	for known := range s.view.Uploads(c.Actor.Org) {
 		if known.Manifest != u.Manifest || known.Chunks != u.Chunks {
@@ -123,19 +124,19 @@ func (s *upload) createUpload(c CreateUpload) Result {
 			again.Have = merged(known.Have, u.Have)
 		}
 		s.put(&again)
-		return Result{ID: known.ID.UUID}
+		return command.Result{ID: known.ID.UUID}
 	}
 	s.put(&compute.Upload{
 		ID: u.ID, Org: c.Actor.Org, User: c.Actor.User, Manifest: u.Manifest, Bytes: u.Bytes, Files: u.Files,
 		Chunks: u.Chunks, Have: u.Have, CreatedAt: s.view.meta.Now, TouchedAt: s.view.meta.Now,
 	})
 	s.evict(c.Actor.Org, u.ID)
-	return Result{ID: u.ID.UUID}
+	return command.Result{ID: u.ID.UUID}
 }
 
 // checkUpload refuses bundles that no state could accept, and chunks that the
 // organization no longer has.
-func (s *upload) checkUpload(c CreateUpload, u *compute.Upload) *compute.Error {
+func (s *upload) checkUpload(c command.CreateUpload, u *compute.Upload) *compute.Error {
 	most := compute.MaxTreeEntries + int(maxUploadBytes/compute.MaxChunk)
 	switch {
 	case c.Actor.Root || c.Actor.Org.IsZero():
@@ -184,10 +185,10 @@ func (s *upload) evict(org compute.OrgID, except compute.BundleID) {
 }
 
 // receiveChunks records that chunks of a bundle are durable.
-func (s *upload) receiveChunks(c ReceiveChunks) Result {
+func (s *upload) receiveChunks(c command.ReceiveChunks) command.Result {
 	known, refusal := s.find(c.Actor, c.Bundle)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	for _, i := range c.Chunks {
 		if i < 0 || i >= known.Chunks {
@@ -200,14 +201,14 @@ func (s *upload) receiveChunks(c ReceiveChunks) Result {
 		u.Have = known.With(c.Chunks)
 	}
 	s.put(&u)
-	return Result{ID: u.ID.UUID}
+	return command.Result{ID: u.ID.UUID}
 }
 
 // commitUpload makes a bundle usable. All of its chunks have to be there.
-func (s *upload) commitUpload(c CommitUpload) Result {
+func (s *upload) commitUpload(c command.CommitUpload) command.Result {
 	known, refusal := s.find(c.Actor, c.Bundle)
 	if refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if missing := known.Missing(); missing > 0 {
 		return refuse(compute.CodeConflict, "blobs_missing",
@@ -217,11 +218,11 @@ func (s *upload) commitUpload(c CommitUpload) Result {
 	u := *known
 	u.Committed, u.Have, u.TouchedAt = true, nil, s.view.meta.Now
 	s.put(&u)
-	return Result{ID: u.ID.UUID}
+	return command.Result{ID: u.ID.UUID}
 }
 
 // find returns a bundle of the actor's organization.
-func (s *upload) find(a Actor, id compute.BundleID) (*compute.Upload, *compute.Error) {
+func (s *upload) find(a command.Actor, id compute.BundleID) (*compute.Upload, *compute.Error) {
 	if refusal := s.access.admit(a); refusal != nil {
 		return nil, refusal
 	}

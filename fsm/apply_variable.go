@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/command"
 	"berth/fsm/store"
 )
 
@@ -56,16 +57,16 @@ func (v *variableTables) DataKey(org compute.OrgID) *compute.DataKey {
 }
 
 // putVariables stores variables of the actor, in place of those with their names.
-func (s *identity) putVariables(c PutVariables) Result {
+func (s *identity) putVariables(c command.PutVariables) command.Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if refusal := s.checkVariables(&c); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if c.Key != nil {
 		if refusal := s.view.admitSealed(c.Key.Sealed); refusal != nil {
-			return Result{Refusal: refusal}
+			return command.Result{Refusal: refusal}
 		}
 		s.firstDataKey(c.Actor.Org, *c.Key)
 	}
@@ -78,7 +79,7 @@ func (s *identity) putVariables(c PutVariables) Result {
 		}
 		s.view.variables.Put(&variable)
 	}
-	return Result{Count: len(c.Variables)}
+	return command.Result{Count: len(c.Variables)}
 }
 
 // firstDataKey stores the first data key of an organization, unless it has one.
@@ -92,7 +93,7 @@ func (s *identity) firstDataKey(org compute.OrgID, key compute.DataKey) {
 
 // checkVariables refuses variables that cannot be stored. A command stores all of its
 // variables or none.
-func (s *identity) checkVariables(c *PutVariables) *compute.Error {
+func (s *identity) checkVariables(c *command.PutVariables) *compute.Error {
 	added := 0
 	names := make(map[string]bool, len(c.Variables))
 	for i := range c.Variables {
@@ -123,7 +124,7 @@ func (s *identity) checkVariables(c *PutVariables) *compute.Error {
 }
 
 // sizeAfter returns the bytes of the names and values that the actor would have.
-func (s *identity) sizeAfter(c *PutVariables) int {
+func (s *identity) sizeAfter(c *command.PutVariables) int {
 	size := 0
 	replaced := make(map[string]bool, len(c.Variables))
 	count := func(v *compute.Variable) { size += len(v.Name) + len(v.Value) + len(v.Sealed) }
@@ -140,9 +141,9 @@ func (s *identity) sizeAfter(c *PutVariables) int {
 }
 
 // removeVariables removes one variable of the actor, or all of them.
-func (s *identity) removeVariables(c RemoveVariables) Result {
+func (s *identity) removeVariables(c command.RemoveVariables) command.Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	removed := 0
 	for _, variable := range s.view.Variables(c.Actor.Org, c.Actor.User) {
@@ -154,7 +155,7 @@ func (s *identity) removeVariables(c RemoveVariables) Result {
 	if removed == 0 && !c.ID.IsZero() {
 		return refuse(compute.CodeNotFound, "not_found", "No such variable.")
 	}
-	return Result{Count: removed}
+	return command.Result{Count: removed}
 }
 
 // dropVariables removes the variables of a user that left an organization.

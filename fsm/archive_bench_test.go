@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // BenchmarkArchive measures moving 1,000 executions of 4,000: the draft on the
@@ -15,7 +16,7 @@ func BenchmarkArchive(b *testing.B) {
 		w := newestWorld(b)
 		s := w.view().Settings()
 		s.SignupGrant, s.Meter = 0, true
-		w.must(fsm.SetSettings{Term: w.term, Settings: s})
+		w.must(command.SetSettings{Term: w.term, Settings: s})
 		for range 4_000 {
 			w.complete(w.submit("t4"), "n3", time.Second)
 		}

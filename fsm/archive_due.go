@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/fsm/store"
 )
 
@@ -33,7 +35,7 @@ type archiver struct{ view *View }
 // durable on most servers before Command is proposed.
 type ArchiveDraft struct {
 	Blob    []byte
-	Command ArchiveExecutions
+	Command command.ArchiveExecutions
 }
 
 // IDs returns the executions of the draft.
@@ -49,14 +51,14 @@ func (d *ArchiveDraft) IDs() (ids []compute.ExecutionID) {
 // first. A GPU selection is archived as a whole, together with its parent.
 // Executions in stay are left out.
 func (v *View) DraftArchive(stay map[compute.ExecutionID]bool) *ArchiveDraft {
-	if v.Format() < formatTrust || v.meta.Settings.Forget {
+	if v.Format() < format.Trust || v.meta.Settings.Forget {
 		return nil
 	}
 	ids, month := archiver{v}.dueForArchive(stay)
 	if len(ids) == 0 {
 		return nil
 	}
-	d := &ArchiveDraft{Command: ArchiveExecutions{Month: month}}
+	d := &ArchiveDraft{Command: command.ArchiveExecutions{Month: month}}
 	for _, id := range ids {
 		d.Command.Executions = append(d.Command.Executions, id.UUID[:]...)
 	}
@@ -118,7 +120,7 @@ func (v archiver) worthArchiving(first compute.Instant, n int) bool {
 // The slack within which executions wait for a larger archive does not count.
 func (v *View) Overdue() int {
 	keep, most := v.meta.Settings.KeepFinished, v.meta.Settings.MaxFinished
-	if v.Format() < formatTrust || v.meta.Settings.Forget {
+	if v.Format() < format.Trust || v.meta.Settings.Forget {
 		return 0
 	}
 	n := 0

@@ -7,13 +7,14 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // end aborts waiting executions.
 func (w *world) end(ids ...compute.ExecutionID) {
 	w.Helper()
 	for _, id := range ids {
-		w.must(fsm.StopExecution{Op: w.op(w.org, "stop"), Actor: w.ada, Execution: id, Stop: compute.StopHard})
+		w.must(command.StopExecution{Op: w.op(w.org, "stop"), Actor: w.ada, Execution: id, Stop: compute.StopHard})
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // library stores the blobs of archives.
@@ -56,7 +58,7 @@ func (w *world) retain(age time.Duration, number int) {
 	w.Helper()
 	s := w.view().Settings()
 	s.KeepFinished, s.MaxFinished = age, number
-	w.must(fsm.SetSettings{Term: w.term, Settings: s})
+	w.must(command.SetSettings{Term: w.term, Settings: s})
 }
 
 // historyText returns a history as text: each execution with its attempts.
@@ -130,13 +132,13 @@ func TestArchivesKeepTheHistory(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			h := newHistorian(t, seed)
-			h.format = fsm.Format
+			h.format = format.Newest
 			for n := range h.view().Nodes() {
 				renewed := *n
-				renewed.Format = fsm.Format
-				h.must(fsm.RegisterNode{Node: renewed})
+				renewed.Format = format.Newest
+				h.must(command.RegisterNode{Node: renewed})
 			}
-			h.must(fsm.SetFormat{Term: h.term, Format: fsm.Format})
+			h.must(command.SetFormat{Term: h.term, Format: format.Newest})
 			h.retain(3*time.Hour, 5+int(seed))
 			rng, l := rand.New(rand.NewPCG(seed, 3)), library{}
 			for range 50 {
@@ -199,7 +201,7 @@ func (w *world) wantReplicas(l library) {
 func pastWorld(t *testing.T, n int) (w *world, ids []compute.ExecutionID) {
 	w = newestWorld(t)
 	for range n {
-		for _, actor := range []fsm.Actor{w.ada, w.other} {
+		for _, actor := range []command.Actor{w.ada, w.other} {
 			c := w.python("t4")
 			c.Op, c.Actor = w.op(actor.Org, "past"), actor
 			c.Execution.CallbackURLs = []string{"https://example.com/end"}
@@ -341,8 +343,8 @@ func TestArchiveRefuses(t *testing.T) {
 	w.retain(0, 2)
 	good := w.view().DraftArchive(nil).Command
 	good.Term = w.term
-	of := func(ids ...compute.ExecutionID) func(*fsm.ArchiveExecutions) {
-		return func(c *fsm.ArchiveExecutions) {
+	of := func(ids ...compute.ExecutionID) func(*command.ArchiveExecutions) {
+		return func(c *command.ArchiveExecutions) {
 			c.Executions = nil
 			for _, id := range ids {
 				c.Executions = append(c.Executions, id.UUID[:]...)
@@ -351,22 +353,22 @@ func TestArchiveRefuses(t *testing.T) {
 	}
 	tests := []struct {
 		name   string
-		change func(*fsm.ArchiveExecutions)
+		change func(*command.ArchiveExecutions)
 		want   string
 	}{
 		{"nothing", of(), "archive"},
-		{"half an identifier", func(c *fsm.ArchiveExecutions) { c.Executions = c.Executions[:len(c.Executions)-1] }, "archive"},
-		{"a blob of no size", func(c *fsm.ArchiveExecutions) { c.Size = 0 }, "archive"},
+		{"half an identifier", func(c *command.ArchiveExecutions) { c.Executions = c.Executions[:len(c.Executions)-1] }, "archive"},
+		{"a blob of no size", func(c *command.ArchiveExecutions) { c.Size = 0 }, "archive"},
 		{"one twice", of(ids[0], ids[0]), "archive"},
 		{"an unknown one", of(ids[0], compute.ExecutionID{UUID: compute.UUID{9}}), "archive_refused"},
 		{"a live one", of(ids[0], live), "archive_refused"},
 		{"a child without its parent", of(ids[0], children[0].ID), "archive_refused"},
 		{"a parent without a child", of(parent, children[0].ID), "archive_refused"},
 		{"more than are too many", of(append(ids, parent, children[0].ID, children[1].ID)...), "archive_refused"},
-		{"another month", func(c *fsm.ArchiveExecutions) { c.Month++ }, "archive_refused"},
-		{"fewer than the sum says", func(c *fsm.ArchiveExecutions) { c.Executions = c.Executions[16:] }, "archive_differs"},
-		{"another sum", func(c *fsm.ArchiveExecutions) { c.Sum[2]++ }, "archive_differs"},
-		{"an older term", func(c *fsm.ArchiveExecutions) { c.Term = 0 }, "stale_term"},
+		{"another month", func(c *command.ArchiveExecutions) { c.Month++ }, "archive_refused"},
+		{"fewer than the sum says", func(c *command.ArchiveExecutions) { c.Executions = c.Executions[16:] }, "archive_differs"},
+		{"another sum", func(c *command.ArchiveExecutions) { c.Sum[2]++ }, "archive_differs"},
+		{"an older term", func(c *command.ArchiveExecutions) { c.Term = 0 }, "stale_term"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -407,7 +409,7 @@ func TestArchiveNeedsTheFormat(t *testing.T) {
 	if w.view().DraftArchive(nil) != nil {
 		t.Error("an archive is drafted that an older server cannot apply")
 	}
-	if err := w.view().Allows(fsm.ArchiveExecutions{}); compute.CodeOf(err) != compute.CodeConflict {
+	if err := w.view().Allows(command.ArchiveExecutions{}); compute.CodeOf(err) != compute.CodeConflict {
 		t.Errorf("the command is allowed: %v", err)
 	}
 	if bytes.Contains(w.snapshot(), []byte{21, 0, 0, 0, 0, 0, 0, 0, 0, 0xff}) {

@@ -6,6 +6,8 @@ import (
 	"iter"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/fsm/store"
 )
 
@@ -17,7 +19,7 @@ const (
 
 // auditEntry is a change that an audit trail lists.
 type auditEntry struct {
-	actor  Actor
+	actor  command.Actor
 	org    compute.OrgID // The trail's organization; zero for the cluster's trail.
 	action string
 	target string
@@ -56,8 +58,8 @@ func auditKey(r *compute.AuditRecord) numberKey { return numberKey{r.Org.UUID, r
 
 // record appends the command that was applied to its audit trail, in the log entry
 // of the change, and to those of the organizations that it touched.
-func (s *trail) record(cmd Command, r Result, touched []compute.OrgID) {
-	if s.view.Format() < formatAccounts || r.Repeat {
+func (s *trail) record(cmd command.Command, r command.Result, touched []compute.OrgID) {
+	if s.view.Format() < format.Accounts || r.Repeat {
 		return
 	}
 	d, ok := s.entryOf(cmd, r)
@@ -65,13 +67,13 @@ func (s *trail) record(cmd Command, r Result, touched []compute.OrgID) {
 		return
 	}
 	s.append(d)
-	if r.Refusal != nil || s.view.Format() < formatRotation {
+	if r.Refusal != nil || s.view.Format() < format.Rotation {
 		return
 	}
 	switch c := cmd.(type) { // The new member's organizations are known only afterwards.
-	case CreateUser:
+	case command.CreateUser:
 		touched = s.orgsOf(c.User.ID)
-	case SignUp:
+	case command.SignUp:
 		touched = s.orgsOf(c.User.ID)
 	}
 	for _, org := range touched {
@@ -198,21 +200,21 @@ func (v checker) checkAudit() error {
 
 // Audits reports whether a command gets a record in an audit trail when it is applied.
 // It needs the address of the client and the identifier of its request in its Actor.
-func (v *View) Audits(cmd Command) bool {
-	if v.Format() < formatAccounts {
+func (v *View) Audits(cmd command.Command) bool {
+	if v.Format() < format.Accounts {
 		return false
 	}
-	_, audited := (&trail{v}).entryOf(cmd, Result{})
+	_, audited := (&trail{v}).entryOf(cmd, command.Result{})
 	return audited
 }
 
 // recordDeed accepts an operator's action. Its audit record is the only change.
-func (s *access) recordDeed(c RecordDeed) Result {
+func (s *access) recordDeed(c command.RecordDeed) command.Result {
 	if refusal := s.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	if c.Action == "" || len(c.Action) > maxAuditText {
 		return refuse(compute.CodeInvalid, "action", "an action has a name of at most %d bytes", maxAuditText)
 	}
-	return Result{}
+	return command.Result{}
 }

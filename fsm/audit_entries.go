@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/command"
 )
 
 // entryOf returns the line of an audit trail for a command with its result. It reports
 // false for commands that are not audited: those about work, which the history has, and
 // those of nodes.
-func (s *trail) entryOf(cmd Command, r Result) (auditEntry, bool) {
-	for _, of := range []func(Command, Result) (auditEntry, bool){
+func (s *trail) entryOf(cmd command.Command, r command.Result) (auditEntry, bool) {
+	for _, of := range []func(command.Command, command.Result) (auditEntry, bool){
 		s.entryOfUser, s.entryOfKey, s.entryOfOrg, entryOfMoney, entryOfCluster,
 	} {
 		if d, ok := of(cmd, r); ok {
@@ -28,39 +29,39 @@ const actionReuse = "login.token_reused"
 const actionSignUp = "user.signup"
 
 // entryOfUser is entryOf for accounts and logins.
-func (s *trail) entryOfUser(cmd Command, r Result) (auditEntry, bool) {
+func (s *trail) entryOfUser(cmd command.Command, r command.Result) (auditEntry, bool) {
 	switch c := cmd.(type) {
-	case CreateUser:
+	case command.CreateUser:
 		at := c.User.Email + " in " + c.Org.Slug
 		return auditEntry{c.Actor, compute.OrgID{}, "user.create", c.User.ID.String(), at}, true
-	case SignUp:
+	case command.SignUp:
 		a := c.Actor
 		a.User = c.User.ID
 		return auditEntry{a, compute.OrgID{}, actionSignUp, c.User.ID.String(), c.User.Email + " in " + c.Org.Slug}, true
-	case LinkUser:
+	case command.LinkUser:
 		a := c.Actor
 		a.User = c.User
 		return auditEntry{a, s.home(c.User), "user.link", c.User.String(), c.Subject}, true
-	case SetUser:
+	case command.SetUser:
 		return auditEntry{c.Actor, compute.OrgID{}, "user.change", c.User.String(), userChange(&c)}, true
-	case DeleteUser:
+	case command.DeleteUser:
 		return auditEntry{c.Actor, compute.OrgID{}, "user.delete", c.Actor.User.String(), ""}, true
-	case StoreRefresh:
+	case command.StoreRefresh:
 		a := c.Actor
 		a.User = c.Token.User
 		return auditEntry{a, s.home(a.User), "login", a.User.String(), ""}, true
-	case RotateRefresh:
+	case command.RotateRefresh:
 		if r.Refusal == nil || r.Refusal.Detail != "token_reused" {
 			return auditEntry{}, false
 		}
 		t, _ := s.view.Refresh(c.Old)
-		return auditEntry{Actor{User: t.User}, s.home(t.User), actionReuse, t.User.String(), ""}, true
+		return auditEntry{command.Actor{User: t.User}, s.home(t.User), actionReuse, t.User.String(), ""}, true
 	}
 	return auditEntry{}, false
 }
 
-// userChange lists the changes of SetUser, without any secret.
-func userChange(c *SetUser) string {
+// userChange lists the changes of command.SetUser, without any secret.
+func userChange(c *command.SetUser) string {
 	var said []string
 	if c.Password != "" {
 		said = append(said, "password")
@@ -73,11 +74,11 @@ func userChange(c *SetUser) string {
 
 // homesOf returns the organizations of the user that a command changes or deletes, as
 // long as the user is a member.
-func (s *trail) homesOf(cmd Command) []compute.OrgID {
+func (s *trail) homesOf(cmd command.Command) []compute.OrgID {
 	switch c := cmd.(type) {
-	case SetUser:
+	case command.SetUser:
 		return s.orgsOf(c.User)
-	case DeleteUser:
+	case command.DeleteUser:
 		return s.orgsOf(c.Actor.User)
 	}
 	return nil
@@ -103,73 +104,73 @@ func (s *trail) home(user compute.UserID) compute.OrgID {
 }
 
 // entryOfKey is entryOf for API keys and secrets.
-func (s *trail) entryOfKey(cmd Command, _ Result) (auditEntry, bool) {
+func (s *trail) entryOfKey(cmd command.Command, _ command.Result) (auditEntry, bool) {
 	switch c := cmd.(type) {
-	case CreateKey:
+	case command.CreateKey:
 		return auditEntry{c.Actor, c.Actor.Org, "key.create", c.Key.ID.String(), c.Key.Name}, true
-	case ToggleKey:
+	case command.ToggleKey:
 		detail := ""
 		if k, ok := s.view.Key(c.Actor.Org, c.Key); ok {
 			detail = fmt.Sprintf("active %t", k.Active)
 		}
 		return auditEntry{c.Actor, c.Actor.Org, "key.toggle", c.Key.String(), detail}, true
-	case DeleteKey:
+	case command.DeleteKey:
 		return auditEntry{c.Actor, c.Actor.Org, "key.delete", c.Key.String(), ""}, true
-	case RegenerateKey:
+	case command.RegenerateKey:
 		return auditEntry{c.Actor, c.Actor.Org, "key.regenerate", c.Key.String(), ""}, true
-	case PutVariables:
+	case command.PutVariables:
 		names := make([]string, 0, len(c.Variables))
 		for i := range c.Variables {
 			names = append(names, c.Variables[i].Name)
 		}
 		return auditEntry{c.Actor, c.Actor.Org, "variables.set", strings.Join(names, " "), ""}, true
-	case RemoveVariables:
+	case command.RemoveVariables:
 		target := "all"
 		if !c.ID.IsZero() {
 			target = c.ID.String()
 		}
 		return auditEntry{c.Actor, c.Actor.Org, "variables.remove", target, ""}, true
-	case SetCallbackSecret:
+	case command.SetCallbackSecret:
 		return auditEntry{c.Actor, c.Org, "callback_secret.set", fmt.Sprint(c.Secret.Number), ""}, true
-	case RotateKey:
+	case command.RotateKey:
 		if c.Key == nil {
 			return auditEntry{}, false // Its values follow the key, which has its line.
 		}
 		detail := fmt.Sprintf("retired %t", c.Retire)
 		return auditEntry{c.Actor, c.Org, "data_key.rotate", fmt.Sprint(c.Key.Number), detail}, true
-	case RemoveCallbackSecret:
+	case command.RemoveCallbackSecret:
 		return auditEntry{c.Actor, c.Org, "callback_secret.remove", "", ""}, true
 	}
 	return auditEntry{}, false
 }
 
 // entryOfOrg is entryOf for organizations, members and invites.
-func (s *trail) entryOfOrg(cmd Command, _ Result) (auditEntry, bool) {
+func (s *trail) entryOfOrg(cmd command.Command, _ command.Result) (auditEntry, bool) {
 	switch c := cmd.(type) {
-	case CreateOrg:
+	case command.CreateOrg:
 		return auditEntry{c.Actor, c.Org.ID, "org.create", c.Org.ID.String(), c.Org.Slug}, true
-	case SetOrg:
+	case command.SetOrg:
 		return auditEntry{c.Actor, c.Org, "org.change", c.Org.String(), strings.TrimSpace(c.Slug + " " + c.Name)}, true
-	case DeleteOrg:
+	case command.DeleteOrg:
 		return auditEntry{c.Actor, c.Org, "org.delete", c.Org.String(), ""}, true
-	case TrustOrg:
+	case command.TrustOrg:
 		return auditEntry{c.Actor, c.Org, "org.trust", c.Org.String(), fmt.Sprint(c.Trusted)}, true
-	case SetMember:
+	case command.SetMember:
 		return auditEntry{c.Actor, c.Org, "member.set", c.User.String(), c.Role.String()}, true
-	case RemoveMember:
+	case command.RemoveMember:
 		return auditEntry{c.Actor, c.Org, "member.remove", c.User.String(), ""}, true
-	case PutInvite:
+	case command.PutInvite:
 		who := c.Invite.Email + " as " + c.Invite.Role.String()
 		return auditEntry{c.Actor, c.Invite.Org, "invite.create", c.Invite.ID.String(), who}, true
-	case RevokeInvite:
+	case command.RevokeInvite:
 		return auditEntry{c.Actor, c.Org, "invite.revoke", c.Invite.String(), ""}, true
-	case AnswerInvite:
+	case command.AnswerInvite:
 		return auditEntry{c.Actor, c.Org, "invite.answer", c.Invite.String(), fmt.Sprintf("accepted %t", c.Accept)}, true
-	case CreateEnvironment:
+	case command.CreateEnvironment:
 		return auditEntry{c.Actor, c.Environment.Org, "environment.create", c.Environment.Name, ""}, true
-	case DeleteEnvironment:
+	case command.DeleteEnvironment:
 		return auditEntry{c.Actor, c.Org, "environment.delete", c.Name, ""}, true
-	case SetBucketLimits:
+	case command.SetBucketLimits:
 		limits := fmt.Sprintf("%d bytes, %d objects", c.MaxBytes, c.MaxObjects)
 		return auditEntry{c.Actor, c.Org, "storage.limit", c.Org.String(), limits}, true
 	}
@@ -177,30 +178,31 @@ func (s *trail) entryOfOrg(cmd Command, _ Result) (auditEntry, bool) {
 }
 
 // entryOfMoney is entryOf for credits, budgets, prices and quotas.
-func entryOfMoney(cmd Command, _ Result) (auditEntry, bool) {
+func entryOfMoney(cmd command.Command, _ command.Result) (auditEntry, bool) {
 	switch c := cmd.(type) {
-	case Grant:
+	case command.Grant:
 		return auditEntry{c.Actor, c.Org, "credits.grant", c.Amount.String(), c.Note}, true
-	case RecordPurchase:
-		return auditEntry{Actor{}, c.Purchase.Org, "credits.purchase", c.Purchase.Amount.String(), c.Purchase.ID}, true
-	case SetBudget:
+	case command.RecordPurchase:
+		p := &c.Purchase
+		return auditEntry{command.Actor{}, p.Org, "credits.purchase", p.Amount.String(), p.ID}, true
+	case command.SetBudget:
 		target := budgetTarget(c.Budget.Key, c.Budget.User)
 		return auditEntry{c.Actor, c.Budget.Org, "budget.set", target, c.Budget.MaxCredits.String()}, true
-	case RemoveBudget:
+	case command.RemoveBudget:
 		return auditEntry{c.Actor, c.Org, "budget.remove", budgetTarget(c.Key, c.User), ""}, true
-	case SetQuota:
+	case command.SetQuota:
 		return auditEntry{c.Actor, c.Quota.Org, "quota.set", quotaTarget(&c.Quota), ""}, true
-	case SetPrices:
+	case command.SetPrices:
 		target := fmt.Sprintf("%d prices, %d costs", len(c.Prices), len(c.Costs))
 		return auditEntry{c.Actor, compute.OrgID{}, "prices.set", target, ""}, true
-	case RemovePrice:
+	case command.RemovePrice:
 		return auditEntry{c.Actor, compute.OrgID{}, "price.remove", c.Name, ""}, true
-	case SetModel:
+	case command.SetModel:
 		target := fmt.Sprintf("%s, %s and %s credits", c.Deployment, c.Prices.Prompt, c.Prices.Completion)
 		return auditEntry{c.Actor, compute.OrgID{}, "model.set", c.ID, target}, true
-	case RemoveModel:
+	case command.RemoveModel:
 		return auditEntry{c.Actor, compute.OrgID{}, "model.remove", c.ID, ""}, true
-	case SetBillingMode:
+	case command.SetBillingMode:
 		return auditEntry{c.Actor, compute.OrgID{}, "billing.mode", fmt.Sprintf("meter %t", c.Meter), ""}, true
 	}
 	return auditEntry{}, false
@@ -224,19 +226,19 @@ func quotaTarget(q *compute.Quota) string {
 }
 
 // entryOfCluster is entryOf for commands about nodes and the cluster.
-func entryOfCluster(cmd Command, _ Result) (auditEntry, bool) {
+func entryOfCluster(cmd command.Command, _ command.Result) (auditEntry, bool) {
 	switch c := cmd.(type) {
-	case DrainNode:
+	case command.DrainNode:
 		return auditEntry{c.Actor, compute.OrgID{}, "node.drain", c.Node.String(), fmt.Sprintf("drained %t", c.Drained)}, true
-	case RemoveNode:
+	case command.RemoveNode:
 		return auditEntry{c.Actor, compute.OrgID{}, "node.remove", c.Node.String(), ""}, true
-	case CreateJoinToken:
+	case command.CreateJoinToken:
 		return auditEntry{c.Actor, compute.OrgID{}, "join_token.create", c.Token.ID, c.Token.Role.String()}, true
-	case SetBrake:
+	case command.SetBrake:
 		return auditEntry{c.Actor, compute.OrgID{}, "brake.set", "", fmt.Sprintf("release %t", c.Release)}, true
-	case SealWith:
+	case command.SealWith:
 		return auditEntry{c.Actor, compute.OrgID{}, "master_key.rotate", fmt.Sprintf("%x", c.Prefixes), ""}, true
-	case RecordDeed:
+	case command.RecordDeed:
 		return auditEntry{c.Actor, compute.OrgID{}, c.Action, c.Target, ""}, true
 	}
 	return auditEntry{}, false

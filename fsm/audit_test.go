@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // actions returns the actions of a trail, the newest first.
@@ -22,14 +22,14 @@ func (w *world) actions(org compute.OrgID) (out []string) {
 func TestAuditTrails(t *testing.T) {
 	w := newestWorld(t)
 	key := compute.KeyID{UUID: w.uuid()}
-	create := fsm.CreateKey{Op: w.op(w.org, "key"), Actor: w.ada, Key: compute.Key{ID: key, Lookup: "k", Name: "laptop"}}
+	create := command.CreateKey{Op: w.op(w.org, "key"), Actor: w.ada, Key: compute.Key{ID: key, Lookup: "k", Name: "laptop"}}
 	create.Actor.From, create.Actor.Request = "192.0.2.7", "req-1"
 	w.must(create)
 	w.must(create) // A repeat.
-	w.do(fsm.DeleteKey{Actor: w.other, Key: key})
+	w.do(command.DeleteKey{Actor: w.other, Key: key})
 	w.submit("t4")
-	w.must(fsm.Grant{Actor: w.root, Org: w.org, Amount: 5})
-	w.must(fsm.SetBillingMode{Actor: w.root})
+	w.must(command.Grant{Actor: w.root, Org: w.org, Amount: 5})
+	w.must(command.SetBillingMode{Actor: w.root})
 	if got := w.actions(w.org); !slices.Equal(got, []string{"credits.grant", "key.create"}) {
 		t.Errorf("the organization's trail is %v", got)
 	}
@@ -52,9 +52,9 @@ func TestAuditTrails(t *testing.T) {
 func TestAuditIsBounded(t *testing.T) {
 	w := newestWorld(t)
 	const most = 10_000
-	batch := make([]fsm.Command, 0, 500)
+	batch := make([]command.Command, 0, 500)
 	for range cap(batch) {
-		batch = append(batch, fsm.Grant{Actor: w.root, Org: w.org, Amount: 1})
+		batch = append(batch, command.Grant{Actor: w.root, Org: w.org, Amount: 1})
 	}
 	for range most/cap(batch) + 1 {
 		w.do(batch...)
@@ -71,11 +71,11 @@ func TestAuditIsBounded(t *testing.T) {
 // TestReuseOfARefreshTokenIsAudited checks that the theft of a login shows.
 func TestReuseOfARefreshTokenIsAudited(t *testing.T) {
 	w := newestWorld(t)
-	w.must(fsm.StoreRefresh{Token: compute.RefreshToken{
+	w.must(command.StoreRefresh{Token: compute.RefreshToken{
 		Hash: hash("1"), Family: w.uuid(), User: w.ada.User, ExpiresAt: w.now.Add(1e12),
 	}})
-	w.must(fsm.RotateRefresh{Old: hash("1"), Next: compute.RefreshToken{Hash: hash("2")}})
-	w.do(fsm.RotateRefresh{Old: hash("1"), Next: compute.RefreshToken{Hash: hash("3")}})
+	w.must(command.RotateRefresh{Old: hash("1"), Next: compute.RefreshToken{Hash: hash("2")}})
+	w.do(command.RotateRefresh{Old: hash("1"), Next: compute.RefreshToken{Hash: hash("3")}})
 	if got := w.actions(w.org); !slices.Equal(got, []string{"login.token_reused", "login"}) {
 		t.Errorf("the trail is %v", got)
 	}
@@ -85,20 +85,20 @@ func TestReuseOfARefreshTokenIsAudited(t *testing.T) {
 // which people come, change and go.
 func TestTrailsListMembers(t *testing.T) {
 	w := newestWorld(t)
-	w.must(fsm.CreateUser{
+	w.must(command.CreateUser{
 		Actor: w.root, User: compute.User{ID: compute.UserID{UUID: w.uuid()}, Email: "bea@example.com"},
 		Org: compute.Org{Slug: "ada"}, Join: true,
 	})
-	joins := fsm.Actor{User: compute.UserID{UUID: w.uuid()}, Org: w.org}
-	w.must(fsm.SignUp{
+	joins := command.Actor{User: compute.UserID{UUID: w.uuid()}, Org: w.org}
+	w.must(command.SignUp{
 		User: compute.User{ID: joins.User, Email: "dan@example.com", Subject: "https://id dan"},
 		Org:  compute.Org{ID: compute.OrgID{UUID: w.uuid()}, Slug: "ada"}, Join: true,
 	})
 	disabled := true
-	w.must(fsm.SetUser{Actor: w.root, User: joins.User, Disabled: &disabled})
+	w.must(command.SetUser{Actor: w.root, User: joins.User, Disabled: &disabled})
 	disabled = false
-	w.must(fsm.SetUser{Actor: w.root, User: joins.User, Disabled: &disabled})
-	w.must(fsm.DeleteUser{Actor: joins})
+	w.must(command.SetUser{Actor: w.root, User: joins.User, Disabled: &disabled})
+	w.must(command.DeleteUser{Actor: joins})
 	want := []string{"user.delete", "user.change", "user.change", "user.signup", "user.create"}
 	if got := w.actions(w.org); !slices.Equal(got, want) {
 		t.Errorf("the organization's trail is %v", got)

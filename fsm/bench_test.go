@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // BenchmarkSubmit measures one submit of a full queue, in entries of 64 as the
@@ -48,7 +48,7 @@ func BenchmarkEncode(b *testing.B) {
 	c.Execution.Bundle.Inline = make([]byte, 500)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := fsm.Encode(c); err != nil {
+		if _, err := command.Encode(c); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -58,7 +58,7 @@ func BenchmarkEncode(b *testing.B) {
 // separately.
 func BenchmarkExecution(b *testing.B) {
 	w := newWorld(b)
-	w.must(fsm.SetSettings{Term: 1, Settings: fsm.Settings{Meter: true}})
+	w.must(command.SetSettings{Term: 1, Settings: command.Settings{Meter: true}})
 	b.ReportAllocs()
 	for range b.N {
 		w.complete(w.submit("t4", func(e *compute.Execution) { e.Timeout = time.Minute }), "n3", time.Second)
@@ -68,7 +68,7 @@ func BenchmarkExecution(b *testing.B) {
 // BenchmarkRestore measures a restart with 20,000 finished executions.
 func BenchmarkRestore(b *testing.B) {
 	w := newWorld(b)
-	w.must(fsm.SetSettings{Term: 1, Settings: fsm.Settings{Meter: true}})
+	w.must(command.SetSettings{Term: 1, Settings: command.Settings{Meter: true}})
 	for range 20_000 {
 		w.complete(w.submit("t4"), "n3", time.Second)
 	}

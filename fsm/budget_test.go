@@ -7,25 +7,25 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // limit sets a budget.
 func (w *world) limit(b compute.Budget) {
 	w.Helper()
 	b.Org, b.Enforce = w.org, true
-	w.must(fsm.SetBudget{Actor: w.ada, Budget: b})
+	w.must(command.SetBudget{Actor: w.ada, Budget: b})
 }
 
 // TestCeilings checks that work which may exceed the ceiling of its key, of its member
 // or of its organization is refused, and that work that fits, or is free, is not.
 func TestCeilings(t *testing.T) {
 	w := newestWorld(t)
-	key := fsm.Actor{User: w.ada.User, Org: w.org, Key: compute.KeyID{UUID: w.uuid()}}
-	w.must(fsm.CreateKey{Actor: w.ada, Key: compute.Key{ID: key.Key, Lookup: "k"}, MaxCredits: 6000})
-	minute := func(a fsm.Actor) fsm.Submit { // 6,000 micro-credits.
+	key := command.Actor{User: w.ada.User, Org: w.org, Key: compute.KeyID{UUID: w.uuid()}}
+	w.must(command.CreateKey{Actor: w.ada, Key: compute.Key{ID: key.Key, Lookup: "k"}, MaxCredits: 6000})
+	minute := func(a command.Actor) command.Submit { // 6,000 micro-credits.
 		c := w.python("t4")
-		c.Actor, c.Op = a, fsm.Op{} // Refusals are not remembered.
+		c.Actor, c.Op = a, command.Op{} // Refusals are not remembered.
 		return c
 	}
 	first := w.must(minute(key)).Execution
@@ -39,7 +39,7 @@ func TestCeilings(t *testing.T) {
 
 	w.limit(compute.Budget{User: w.ada.User, MaxCredits: 9000})
 	w.refused(minute(w.ada), compute.CodeForbidden, "ceiling_reached") // Both live ones hold 9,000.
-	w.must(fsm.RemoveBudget{Actor: w.ada, Org: w.org, User: w.ada.User})
+	w.must(command.RemoveBudget{Actor: w.ada, Org: w.org, User: w.ada.User})
 	w.must(minute(w.ada))
 	w.limit(compute.Budget{MaxCredits: 1})
 	w.refused(minute(w.ada), compute.CodeForbidden, "ceiling_reached")
@@ -52,10 +52,10 @@ func TestCeilings(t *testing.T) {
 // has it although credits are not enforced.
 func TestCeilingsHoldWhileMetered(t *testing.T) {
 	w := newestWorld(t)
-	w.must(fsm.SetBillingMode{Actor: w.root, Meter: true})
+	w.must(command.SetBillingMode{Actor: w.root, Meter: true})
 	w.limit(compute.Budget{MaxCredits: 5999})
 	c := w.python("t4")
-	c.Op = fsm.Op{}
+	c.Op = command.Op{}
 	w.refused(c, compute.CodeForbidden, "ceiling_reached")
 }
 
@@ -140,7 +140,7 @@ func TestLongWorkIsWarned(t *testing.T) {
 // several are reached together, and again in the next month.
 func TestBudgetAlerts(t *testing.T) {
 	w := newestWorld(t)
-	w.must(fsm.SetBudget{Actor: w.ada, Budget: compute.Budget{
+	w.must(command.SetBudget{Actor: w.ada, Budget: compute.Budget{
 		Org: w.org, MaxCredits: 10_000, Monthly: true, URL: "https://example.com/b",
 	}})
 	run := func(d time.Duration) (levels []int) {
@@ -169,7 +169,7 @@ func TestBudgetAlerts(t *testing.T) {
 // reaches them runs on, once each, also by several together, and not again by its charge.
 func TestRunningWorkAlerts(t *testing.T) {
 	w := newestWorld(t)
-	w.must(fsm.SetBudget{Actor: w.ada, Budget: compute.Budget{
+	w.must(command.SetBudget{Actor: w.ada, Budget: compute.Budget{
 		Org: w.org, MaxCredits: 1_440_000, URL: "https://example.com/b", // Two for two hours.
 	}})
 	first, second := w.submit("t4", hours(9)), w.submit("t4", hours(9))
@@ -243,15 +243,15 @@ func TestRunningWorkAlerts(t *testing.T) {
 func TestBudgetRights(t *testing.T) {
 	w := newestWorld(t)
 	admin, member := w.addUser("cleo"), w.addUser("dan")
-	for who, role := range map[*fsm.Actor]compute.OrgRole{&admin: compute.OrgAdmin, &member: compute.OrgMember} {
-		w.must(fsm.SetMember{Actor: w.root, Org: w.org, User: who.User, Role: role})
+	for who, role := range map[*command.Actor]compute.OrgRole{&admin: compute.OrgAdmin, &member: compute.OrgMember} {
+		w.must(command.SetMember{Actor: w.root, Org: w.org, User: who.User, Role: role})
 		who.Org = w.org
 	}
 	key := compute.KeyID{UUID: w.uuid()}
-	w.must(fsm.CreateKey{Actor: w.ada, Key: compute.Key{ID: key, Lookup: "k"}, MaxCredits: 10})
-	set := func(a fsm.Actor, b compute.Budget) fsm.SetBudget {
+	w.must(command.CreateKey{Actor: w.ada, Key: compute.Key{ID: key, Lookup: "k"}, MaxCredits: 10})
+	set := func(a command.Actor, b compute.Budget) command.SetBudget {
 		b.Org, b.MaxCredits = w.org, 5
-		return fsm.SetBudget{Actor: a, Budget: b}
+		return command.SetBudget{Actor: a, Budget: b}
 	}
 	w.must(set(w.ada, compute.Budget{}))
 	w.must(set(w.ada, compute.Budget{User: member.User}))
@@ -264,12 +264,12 @@ func TestBudgetRights(t *testing.T) {
 	w.refused(bad, compute.CodeInvalid, "budget")
 	w.refused(set(w.ada, compute.Budget{User: w.other.User}), compute.CodeNotFound, "member_not_found")
 
-	w.must(fsm.RemoveMember{Actor: w.ada, Org: w.org, User: member.User})
-	w.must(fsm.DeleteKey{Actor: w.ada, Key: key})
+	w.must(command.RemoveMember{Actor: w.ada, Org: w.org, User: member.User})
+	w.must(command.DeleteKey{Actor: w.ada, Key: key})
 	if left := w.view().Budgets(w.org); len(left) != 2 || left[1].User != member.User {
 		t.Errorf("%d budgets are left, want the organization's and that of the member who may return", len(left))
 	}
-	w.must(fsm.RemoveBudget{Actor: w.ada, Org: w.org, User: member.User})
+	w.must(command.RemoveBudget{Actor: w.ada, Org: w.org, User: member.User})
 }
 
 // TestBudgetsOfMembersStay checks that a member that leaves and returns keeps its
@@ -277,20 +277,20 @@ func TestBudgetRights(t *testing.T) {
 func TestBudgetsOfMembersStay(t *testing.T) {
 	w := newestWorld(t)
 	member := w.addUser("dan")
-	join := fsm.SetMember{Actor: w.root, Org: w.org, User: member.User, Role: compute.OrgMember}
+	join := command.SetMember{Actor: w.root, Org: w.org, User: member.User, Role: compute.OrgMember}
 	w.must(join)
 	w.limit(compute.Budget{User: member.User, MaxCredits: 6000})
-	minute := func() fsm.Submit {
+	minute := func() command.Submit {
 		c := w.python("t4")
-		c.Actor, c.Op = fsm.Actor{User: member.User, Org: w.org}, fsm.Op{}
+		c.Actor, c.Op = command.Actor{User: member.User, Org: w.org}, command.Op{}
 		return c
 	}
 	w.complete(w.must(minute()).Execution, "n3", 30*time.Second)
-	w.must(fsm.RemoveMember{Actor: w.ada, Org: w.org, User: member.User})
+	w.must(command.RemoveMember{Actor: w.ada, Org: w.org, User: member.User})
 	w.must(join)
 	w.refused(minute(), compute.CodeForbidden, "ceiling_reached")
-	w.must(fsm.RemoveMember{Actor: w.ada, Org: w.org, User: member.User})
-	w.must(fsm.DeleteUser{Actor: member})
+	w.must(command.RemoveMember{Actor: w.ada, Org: w.org, User: member.User})
+	w.must(command.DeleteUser{Actor: member})
 	if left := w.view().Budgets(w.org); len(left) != 0 {
 		t.Errorf("%d budgets are left of who has no account", len(left))
 	}
@@ -301,40 +301,40 @@ func TestBudgetsOfMembersStay(t *testing.T) {
 func TestLimitedKeysLiftNoCeiling(t *testing.T) {
 	w := newestWorld(t)
 	free, own := compute.KeyID{UUID: w.uuid()}, compute.KeyID{UUID: w.uuid()}
-	boss := fsm.Actor{User: compute.UserID{UUID: w.uuid()}, Org: w.org}
-	w.must(fsm.CreateUser{
+	boss := command.Actor{User: compute.UserID{UUID: w.uuid()}, Org: w.org}
+	w.must(command.CreateUser{
 		Actor: w.root, User: compute.User{ID: boss.User, Email: "boss@example.com", Operator: true},
 		Org: compute.Org{Slug: "ada"}, Join: true, Role: compute.OrgOwner,
 	})
-	w.must(fsm.CreateKey{Actor: boss, Key: compute.Key{ID: free, Lookup: "free", Personal: true}})
-	w.must(fsm.CreateKey{Actor: boss, Key: compute.Key{ID: own, Lookup: "own"}, MaxCredits: 10})
+	w.must(command.CreateKey{Actor: boss, Key: compute.Key{ID: free, Lookup: "free", Personal: true}})
+	w.must(command.CreateKey{Actor: boss, Key: compute.Key{ID: own, Lookup: "own"}, MaxCredits: 10})
 	limited := boss
 	limited.Key = own
 	other := w.addUser("cleo")
-	for name, c := range map[string]fsm.Command{
-		"a budget":             fsm.SetBudget{Actor: limited, Budget: compute.Budget{Org: w.org, Key: own, MaxCredits: 5}},
-		"no budget":            fsm.RemoveBudget{Actor: limited, Org: w.org, Key: own},
-		"a key":                fsm.CreateKey{Actor: limited, Key: compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l"}},
-		"a personal key":       fsm.CreateKey{Actor: limited, Key: compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l", Personal: true}},
-		"the value of a key":   fsm.RegenerateKey{Actor: limited, Key: free, Lookup: "new"},
-		"a key enabled":        fsm.ToggleKey{Actor: limited, Key: free},
-		"a key deleted":        fsm.DeleteKey{Actor: limited, Key: free},
-		"an invite":            fsm.PutInvite{Actor: limited, Invite: compute.Invite{ID: compute.InviteID{UUID: w.uuid()}, Org: w.org, Email: "x@example.com", Hash: hash("i")}},
-		"a member":             fsm.SetMember{Actor: limited, Org: w.org, User: other.User},
-		"a member removed":     fsm.RemoveMember{Actor: limited, Org: w.org, User: w.ada.User},
-		"a user":               fsm.CreateUser{Actor: limited, User: compute.User{ID: compute.UserID{UUID: w.uuid()}, Email: "y@example.com"}, Org: compute.Org{Slug: "ada"}, Join: true},
-		"another's password":   fsm.SetUser{Actor: limited, User: other.User, Password: "$argon2id$"},
-		"the own password":     fsm.SetUser{Actor: limited, User: boss.User, Password: "$argon2id$"},
-		"credits":              fsm.Grant{Actor: limited, Org: w.org, Amount: 5},
-		"no charges":           fsm.SetBillingMode{Actor: limited, Meter: true},
-		"a price":              fsm.RemovePrice{Actor: limited, Name: "t4"},
-		"a quota":              fsm.SetQuota{Actor: limited, Quota: compute.Quota{Org: w.org}},
-		"a member elsewhere":   fsm.SetMember{Actor: limited, Org: other.Org, User: boss.User},
-		"the organization off": fsm.DeleteOrg{Actor: limited, Org: w.org},
+	for name, c := range map[string]command.Command{
+		"a budget":             command.SetBudget{Actor: limited, Budget: compute.Budget{Org: w.org, Key: own, MaxCredits: 5}},
+		"no budget":            command.RemoveBudget{Actor: limited, Org: w.org, Key: own},
+		"a key":                command.CreateKey{Actor: limited, Key: compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l"}},
+		"a personal key":       command.CreateKey{Actor: limited, Key: compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l", Personal: true}},
+		"the value of a key":   command.RegenerateKey{Actor: limited, Key: free, Lookup: "new"},
+		"a key enabled":        command.ToggleKey{Actor: limited, Key: free},
+		"a key deleted":        command.DeleteKey{Actor: limited, Key: free},
+		"an invite":            command.PutInvite{Actor: limited, Invite: compute.Invite{ID: compute.InviteID{UUID: w.uuid()}, Org: w.org, Email: "x@example.com", Hash: hash("i")}},
+		"a member":             command.SetMember{Actor: limited, Org: w.org, User: other.User},
+		"a member removed":     command.RemoveMember{Actor: limited, Org: w.org, User: w.ada.User},
+		"a user":               command.CreateUser{Actor: limited, User: compute.User{ID: compute.UserID{UUID: w.uuid()}, Email: "y@example.com"}, Org: compute.Org{Slug: "ada"}, Join: true},
+		"another's password":   command.SetUser{Actor: limited, User: other.User, Password: "$argon2id$"},
+		"the own password":     command.SetUser{Actor: limited, User: boss.User, Password: "$argon2id$"},
+		"credits":              command.Grant{Actor: limited, Org: w.org, Amount: 5},
+		"no charges":           command.SetBillingMode{Actor: limited, Meter: true},
+		"a price":              command.RemovePrice{Actor: limited, Name: "t4"},
+		"a quota":              command.SetQuota{Actor: limited, Quota: compute.Quota{Org: w.org}},
+		"a member elsewhere":   command.SetMember{Actor: limited, Org: other.Org, User: boss.User},
+		"the organization off": command.DeleteOrg{Actor: limited, Org: w.org},
 	} {
 		t.Run(name, func(*testing.T) { w.refused(c, compute.CodeForbidden, "key_limited") })
 	}
-	w.must(fsm.RegenerateKey{Actor: limited, Key: own, Lookup: "again"})
+	w.must(command.RegenerateKey{Actor: limited, Key: own, Lookup: "again"})
 	if b, ok := w.view().Budget(w.org, own, compute.UserID{}); !ok || b.MaxCredits != 10 {
 		t.Error("the new value of the key has no ceiling")
 	}
@@ -344,7 +344,7 @@ func TestLimitedKeysLiftNoCeiling(t *testing.T) {
 func TestPurchases(t *testing.T) {
 	w := newestWorld(t)
 	before := w.account().Balance
-	buy := fsm.RecordPurchase{Purchase: compute.Purchase{Org: w.org, ID: "cs_1", Amount: compute.Credit, Paid: 100, Currency: "eur"}}
+	buy := command.RecordPurchase{Purchase: compute.Purchase{Org: w.org, ID: "cs_1", Amount: compute.Credit, Paid: 100, Currency: "eur"}}
 	w.must(buy)
 	if r := w.must(buy); !r.Repeat {
 		t.Error("the second time is no repeat")

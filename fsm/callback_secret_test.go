@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestCallbackSecrets sets, rotates and removes the secret of an organization.
 func TestCallbackSecrets(t *testing.T) {
 	w := newestWorld(t)
-	set := func(number uint64) fsm.SetCallbackSecret {
-		return fsm.SetCallbackSecret{Actor: w.ada, Org: w.org, Secret: compute.CallbackSecret{
+	set := func(number uint64) command.SetCallbackSecret {
+		return command.SetCallbackSecret{Actor: w.ada, Org: w.org, Secret: compute.CallbackSecret{
 			Number: number, Key: 1, Sealed: []byte{byte(number)},
 		}}
 	}
@@ -47,8 +47,8 @@ func TestCallbackSecrets(t *testing.T) {
 	bad := set(4)
 	bad.Secret.Sealed = nil
 	w.refused(bad, compute.CodeInvalid, "secret")
-	w.must(fsm.RemoveCallbackSecret{Actor: w.ada, Org: w.org})
-	w.must(fsm.RemoveCallbackSecret{Actor: w.ada, Org: w.org})
+	w.must(command.RemoveCallbackSecret{Actor: w.ada, Org: w.org})
+	w.must(command.RemoveCallbackSecret{Actor: w.ada, Org: w.org})
 	if len(numbers(0)) > 0 {
 		t.Error("a removed secret signs")
 	}

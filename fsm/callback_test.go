@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestDeliveries records tries of the two callbacks of an execution, and has them sent
@@ -26,7 +26,7 @@ func TestDeliveries(t *testing.T) {
 	}
 	record := func(number int, d compute.Delivery) int {
 		d.Execution, d.Number = id, number
-		return w.must(fsm.RecordDeliveries{Term: w.view().Term(), Deliveries: []compute.Delivery{d}}).Count
+		return w.must(command.RecordDeliveries{Term: w.view().Term(), Deliveries: []compute.Delivery{d}}).Count
 	}
 	of := func(number int) *compute.Callback { return w.view().CallbacksOf(id)[number] }
 	now := w.view().Now()
@@ -52,7 +52,7 @@ func TestDeliveries(t *testing.T) {
 		t.Error("a callback that does not exist was delivered")
 	}
 
-	again := fsm.RedeliverCallbacks{Actor: w.ada, Execution: id, Number: new(1)}
+	again := command.RedeliverCallbacks{Actor: w.ada, Execution: id, Number: new(1)}
 	if w.must(again).Count != 1 || due(w.view().Now()) != 1 || of(1).Since.IsZero() || of(1).Failed {
 		t.Errorf("one again: %+v", of(1))
 	}
@@ -62,6 +62,6 @@ func TestDeliveries(t *testing.T) {
 	}
 	again.Number = new(7)
 	w.refused(again, compute.CodeNotFound, "callback_not_found")
-	w.refused(fsm.RedeliverCallbacks{Actor: w.other, Execution: id}, compute.CodeNotFound, "execution_not_found")
-	w.refused(fsm.RedeliverCallbacks{Actor: w.ada, Execution: w.submit("cpu")}, compute.CodeNotFound, "callback_not_found")
+	w.refused(command.RedeliverCallbacks{Actor: w.other, Execution: id}, compute.CodeNotFound, "execution_not_found")
+	w.refused(command.RedeliverCallbacks{Actor: w.ada, Execution: w.submit("cpu")}, compute.CodeNotFound, "callback_not_found")
 }

@@ -11,6 +11,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 var updateDocs = flag.Bool("update-docs", false, "write the table of charges in docs/operations.md instead of comparing")
@@ -66,7 +67,7 @@ func TestCharges(t *testing.T) {
 			w.must(w.ended(id, compute.StatusSystemFailure, 2*time.Second))
 		}, 0, "free: system failure"},
 		"never ran": {func(w *world, id compute.ExecutionID) {
-			w.must(fsm.StopExecution{Actor: w.ada, Execution: id, Stop: compute.StopGraceful})
+			w.must(command.StopExecution{Actor: w.ada, Execution: id, Stop: compute.StopGraceful})
 		}, 0, "free: the code never ran"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/fsm/ledger"
 	"berth/fsm/store"
 )
@@ -18,10 +20,10 @@ func populated(t *testing.T) *state {
 	f := New()
 	var n uint64
 	id := func(i byte) (u compute.UUID) { u[0] = i; return u }
-	do := func(cmds ...Command) {
+	do := func(cmds ...command.Command) {
 		t.Helper()
 		for _, cmd := range cmds {
-			frame, err := Encode(cmd)
+			frame, err := command.Encode(cmd)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -31,41 +33,41 @@ func populated(t *testing.T) *state {
 			}
 		}
 	}
-	root, node := Actor{Root: true}, compute.NodeID{UUID: id(1)}
-	ada := Actor{User: compute.UserID{UUID: id(2)}, Org: compute.OrgID{UUID: id(3)}}
+	root, node := command.Actor{Root: true}, compute.NodeID{UUID: id(1)}
+	ada := command.Actor{User: compute.UserID{UUID: id(2)}, Org: compute.OrgID{UUID: id(3)}}
 	execution := func(i byte) compute.ExecutionID { return compute.ExecutionID{UUID: id(i)} }
-	submit := func(i byte, selection *compute.Selection) Submit {
+	submit := func(i byte, selection *compute.Selection) command.Submit {
 		e := compute.Execution{ID: execution(i), Profile: "t4", Timeout: time.Minute, Selection: selection}
 		if selection != nil {
 			e.Kind = compute.KindSelection
 		}
-		return Submit{Actor: ada, Execution: e}
+		return command.Submit{Actor: ada, Execution: e}
 	}
-	place := func(i byte) CommitPlan {
-		return CommitPlan{Plan: compute.Plan{Assignments: []compute.Assignment{{
+	place := func(i byte) command.CommitPlan {
+		return command.CommitPlan{Plan: compute.Plan{Assignments: []compute.Assignment{{
 			Execution: execution(i), Node: node,
 			GPUs: []compute.GPUShare{{GPU: compute.GPUID([]string{"a", "b"}[i%2]), Milli: 1000}},
 		}}}}
 	}
-	do(Clock{At: 1_000_000},
-		Bootstrap{
+	do(command.Clock{At: 1_000_000},
+		command.Bootstrap{
 			ClusterID: id(9), Prices: map[string]compute.Price{"t4": 100},
-			Settings: Settings{SignupGrant: compute.Credit},
+			Settings: command.Settings{SignupGrant: compute.Credit},
 		},
-		RegisterNode{Node: compute.Node{ID: node}, First: true},
-		SetInventory{Inventory: compute.Inventory{
+		command.RegisterNode{Node: compute.Node{ID: node}, First: true},
+		command.SetInventory{Inventory: compute.Inventory{
 			Node: node, Version: 1, VCPUMilli: 2000, MemoryMiB: 100,
 			GPUs: []compute.GPU{{ID: "a", Type: "t4"}, {ID: "b", Type: "t4"}},
 		}},
-		CreateUser{Actor: root, User: compute.User{ID: ada.User, Email: "e"}, Org: compute.Org{ID: ada.Org, Slug: "s"}},
-		CreateKey{Actor: ada, Key: compute.Key{ID: compute.KeyID{UUID: id(4)}, Lookup: "l"}},
+		command.CreateUser{Actor: root, User: compute.User{ID: ada.User, Email: "e"}, Org: compute.Org{ID: ada.Org, Slug: "s"}},
+		command.CreateKey{Actor: ada, Key: compute.Key{ID: compute.KeyID{UUID: id(4)}, Lookup: "l"}},
 		submit(10, nil), place(10), submit(11, nil), place(11),
-		FinishAttempt{Node: node, Outcome: compute.Outcome{
+		command.FinishAttempt{Node: node, Outcome: compute.Outcome{
 			Execution: execution(11), Epoch: 1,
 			Status: compute.StatusCompleted, Ran: true, Duration: time.Second,
 		}},
 		submit(12, &compute.Selection{}),
-		TakeSelection{Parent: execution(12), Children: []Child{{ID: execution(13), Profile: "t4"}}},
+		command.TakeSelection{Parent: execution(12), Children: []command.Child{{ID: execution(13), Profile: "t4"}}},
 	)
 	if err := f.View().Check(); err != nil {
 		t.Fatal(err)
@@ -226,13 +228,13 @@ func TestCheckFindsViolations(t *testing.T) {
 func TestOldestOpsAreDropped(t *testing.T) {
 	s := newState()
 	for i := range 3 {
-		s.remember(Op{ID: compute.OpID{UUID: compute.UUID{byte(i + 1)}}}, Result{Count: i})
+		s.remember(command.Op{ID: compute.OpID{UUID: compute.UUID{byte(i + 1)}}}, command.Result{Count: i})
 	}
 	s.forgetOldest(&s.view.opAges)
-	if _, known := s.view.Recall(Op{ID: compute.OpID{UUID: compute.UUID{1}}}); known {
+	if _, known := s.view.Recall(command.Op{ID: compute.OpID{UUID: compute.UUID{1}}}); known {
 		t.Error("the oldest is still known")
 	}
-	if r, known := s.view.Recall(Op{ID: compute.OpID{UUID: compute.UUID{2}}}); !known || r.Count != 1 {
+	if r, known := s.view.Recall(command.Op{ID: compute.OpID{UUID: compute.UUID{2}}}); !known || r.Count != 1 {
 		t.Error("a newer one was forgotten")
 	}
 	if err := (checker{s.publish()}).checkDerived(); err != nil {
@@ -307,9 +309,9 @@ func TestTickGrowsABoundedNumberOfHolds(t *testing.T) {
 // all of them due before the hold of an execution that runs. Below format 14 they are not
 // extended, and the execution is, as older programs do it: states of both agree.
 func TestManyDrainingReplicasDelayNoHold(t *testing.T) {
-	for _, format := range []uint64{formatUpdates, formatDrains} {
+	for _, reached := range []uint64{format.Updates, format.Drains} {
 		s := newState()
-		s.view.meta.Settings.Meter, s.view.meta.Format = true, format
+		s.view.meta.Settings.Meter, s.view.meta.Format = true, reached
 		s.view.meta.Now = 1_000_000_000_000
 		execution := func(n int) (id compute.ExecutionID) {
 			binary.BigEndian.PutUint64(id.UUID[:], uint64(n))
@@ -327,10 +329,10 @@ func TestManyDrainingReplicasDelayNoHold(t *testing.T) {
 		s.putExecution(&runs)
 		s.tick()
 		for n, want := range map[int]bool{
-			0: format >= formatDrains, growSweep - 1: format >= formatDrains, growSweep + 1: false, growSweep + 2: true,
+			0: reached >= format.Drains, growSweep - 1: reached >= format.Drains, growSweep + 1: false, growSweep + 2: true,
 		} {
 			if e, _ := s.view.executions.Get(execution(n)); (e.Held > 1) != want {
-				t.Errorf("format %d: execution %d holds %s", format, n, e.Held)
+				t.Errorf("format %d: execution %d holds %s", reached, n, e.Held)
 			}
 		}
 	}

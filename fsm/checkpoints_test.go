@@ -9,6 +9,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestCheckpointsDependOnEntriesOnly applies the same entries in batches of
@@ -16,8 +17,8 @@ import (
 func TestCheckpointsDependOnEntriesOnly(t *testing.T) {
 	var entries []*raft.Log
 	for i := range uint64(6000) {
-		clock := fsm.Clock{At: compute.Instant(i), Term: 1}
-		frame, err := fsm.Encode(clock)
+		clock := command.Clock{At: compute.Instant(i), Term: 1}
+		frame, err := command.Encode(clock)
 		if err != nil {
 			t.Fatal(err)
 		}

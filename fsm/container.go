@@ -4,10 +4,12 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // AllowsContainers returns the reason for which executions may not yet be containers.
-func (v *View) AllowsContainers() error { return v.allowsFormat(formatContainers) }
+func (v *View) AllowsContainers() error { return v.allowsFormat(format.Containers) }
 
 // inContainers reports whether executions of a kind always execute in containers.
 func inContainers(k compute.Kind) bool { return k == compute.KindDocker || k == compute.KindCompose }
@@ -37,14 +39,14 @@ func (s *execution) checkContainer(e *compute.Execution) *compute.Error {
 
 // sealedWith returns why the credentials or the token of a submit cannot be stored: another
 // key than the organization's has sealed them.
-func (s *execution) sealedWith(c *Submit) *compute.Error {
+func (s *execution) sealedWith(c *command.Submit) *compute.Error {
 	e := &c.Execution
 	if e.Container != nil && len(e.Container.Credentials) > 0 {
 		if refusal := s.identity.changedKey(c.Actor.Org, c.Key, e.Container.Key); refusal != nil {
 			return refusal
 		}
 	}
-	if e.Inference != nil && len(e.Inference.Token) > 0 && s.view.Format() >= formatRotation {
+	if e.Inference != nil && len(e.Inference.Token) > 0 && s.view.Format() >= format.Rotation {
 		return s.identity.changedKey(c.Actor.Org, c.Key, e.Inference.Key)
 	}
 	return nil
@@ -53,7 +55,7 @@ func (s *execution) sealedWith(c *Submit) *compute.Error {
 // containerOf returns the container that a submit asks for, nil for none, as the state
 // records it.
 func (s *execution) containerOf(said *compute.Execution) *compute.Container {
-	if s.view.Format() < formatContainers || said.Container == nil {
+	if s.view.Format() < format.Containers || said.Container == nil {
 		return nil
 	}
 	c := *said.Container
@@ -99,9 +101,9 @@ func forgetCredentials(e *compute.Execution) {
 
 // trustOrg says whether executions of an organization may be placed on nodes whose
 // isolation is below the minimum.
-func (s *identity) trustOrg(c TrustOrg) Result {
+func (s *identity) trustOrg(c command.TrustOrg) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.view.orgs.Get(c.Org)
 	if !ok || !known.DeletedAt.IsZero() {
@@ -110,15 +112,15 @@ func (s *identity) trustOrg(c TrustOrg) Result {
 	o := *known
 	o.Trusted = c.Trusted
 	s.view.putOrg(&o)
-	return Result{ID: o.ID.UUID}
+	return command.Result{ID: o.ID.UUID}
 }
 
 // completeExecution records, once, a client's report on the end of a Compose execution
 // that it has watched. A live execution is asked to end. The report changes neither the
 // status nor the charge.
-func (s *execution) completeExecution(c CompleteExecution) Result {
+func (s *execution) completeExecution(c command.CompleteExecution) command.Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	known, ok := s.visible(c.Actor, c.Execution)
 	if !ok || known.Kind != compute.KindCompose || known.Container == nil || known.Deleted {
@@ -140,5 +142,5 @@ func (s *execution) completeExecution(c CompleteExecution) Result {
 		s.stop(known, compute.StopGraceful, compute.ReasonNone)
 	}
 	now, _ := s.view.executions.Get(c.Execution)
-	return Result{Execution: now.ID, Status: now.Status}
+	return command.Result{Execution: now.ID, Status: now.Status}
 }

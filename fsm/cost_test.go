@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestProviderCost holds that an execution has the operator's cost of its time, also
@@ -14,7 +14,7 @@ func TestProviderCost(t *testing.T) {
 	w := newestWorld(t)
 	set := func(name string, price, cost compute.Price) {
 		t.Helper()
-		w.must(fsm.SetPrices{
+		w.must(command.SetPrices{
 			Actor: w.root, Prices: map[string]compute.Price{name: price}, Costs: map[string]compute.Price{name: cost},
 		})
 	}
@@ -39,11 +39,11 @@ func TestProviderCost(t *testing.T) {
 		t.Errorf("a second of 2 vCPUs cost %d, want 12", got)
 	}
 	never := w.submit("t4")
-	w.must(fsm.StopExecution{Actor: w.ada, Execution: never, Stop: compute.StopHard})
+	w.must(command.StopExecution{Actor: w.ada, Execution: never, Stop: compute.StopHard})
 	if got := cost(never); got != 0 {
 		t.Errorf("one that never ran cost %d", got)
 	}
-	w.must(fsm.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"t4": 90}})
+	w.must(command.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"t4": 90}})
 	for _, p := range w.view().PriceList() {
 		if p.Name == "t4" && (p.Cost != 40 || p.Price != 90) {
 			t.Errorf("a new price changes the cost: %+v", p)

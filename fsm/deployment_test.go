@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // deploymentCommand creates a deployment of 1 to 3 replicas that fails after two starts.
-func (w *world) deploymentCommand() fsm.Submit {
+func (w *world) deploymentCommand() command.Submit {
 	w.Helper()
 	c := w.python("cpu")
 	e := &c.Execution
@@ -36,7 +37,7 @@ func (w *world) deployment() compute.ExecutionID {
 func (w *world) offerEcho() {
 	w.Helper()
 	n := w.node("n3")
-	w.must(fsm.SetInventory{Term: w.term, Inventory: compute.Inventory{
+	w.must(command.SetInventory{Term: w.term, Inventory: compute.Inventory{
 		Node: n.ID, Version: n.InventoryVersion + 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB, GPUs: n.GPUs,
 		Offers: []compute.Offer{compute.InferenceOffer("echo")},
 	}})
@@ -66,11 +67,11 @@ func TestDeploymentScales(t *testing.T) {
 	if e := w.get(w.replica(id, 1)); e.Inference == nil || e.Inference.Model != "a/b" || e.Deployment != nil {
 		t.Errorf("the replica has %+v and %+v", e.Inference, e.Deployment)
 	}
-	scale := func(n int) fsm.Result {
+	scale := func(n int) command.Result {
 		w.pass(time.Second)
-		return w.must(fsm.ScaleDeployment{Term: w.term, Deployment: id, Replicas: n, Since: w.get(id).Deployment.ChangedAt})
+		return w.must(command.ScaleDeployment{Term: w.term, Deployment: id, Replicas: n, Since: w.get(id).Deployment.ChangedAt})
 	}
-	stale := fsm.ScaleDeployment{Term: w.term, Deployment: id, Replicas: 2, Since: w.get(id).Deployment.ChangedAt}
+	stale := command.ScaleDeployment{Term: w.term, Deployment: id, Replicas: 2, Since: w.get(id).Deployment.ChangedAt}
 	scale(9)
 	w.mustBe(id, compute.DeploymentActive, 3)
 	if r := w.must(stale); !r.Repeat {
@@ -85,9 +86,9 @@ func TestDeploymentScales(t *testing.T) {
 	if scale(2); w.get(id).Deployment.State != compute.DeploymentPaused {
 		t.Error("the leader resumed it without a request")
 	}
-	w.must(fsm.ResumeDeployment{Deployment: id})
+	w.must(command.ResumeDeployment{Deployment: id})
 	w.mustBe(id, compute.DeploymentActive, 1)
-	if r := w.must(fsm.ResumeDeployment{Deployment: id}); !r.Repeat {
+	if r := w.must(command.ResumeDeployment{Deployment: id}); !r.Repeat {
 		t.Errorf("resumed twice: %+v", r)
 	}
 }
@@ -111,7 +112,7 @@ func TestDeploymentFails(t *testing.T) {
 	if w.reconcile(id) != 0 {
 		t.Error("it starts all the same")
 	}
-	w.must(fsm.ChangeDeployment{Op: w.op(w.org, "start"), Actor: w.ada, Deployment: id, Start: true})
+	w.must(command.ChangeDeployment{Op: w.op(w.org, "start"), Actor: w.ada, Deployment: id, Start: true})
 	w.mustBe(id, compute.DeploymentActive, 1)
 	if w.get(id).Detail != "" || w.reconcile(id) != 1 {
 		t.Error("a started deployment does not start at once")
@@ -123,7 +124,7 @@ func TestChangeDeployment(t *testing.T) {
 	w := newestWorld(t)
 	id := w.deployment()
 	w.run(id)
-	stop := fsm.ChangeDeployment{Op: w.op(w.org, "stop"), Actor: w.ada, Deployment: id}
+	stop := command.ChangeDeployment{Op: w.op(w.org, "stop"), Actor: w.ada, Deployment: id}
 	foreign := stop
 	foreign.Op, foreign.Actor = w.op(w.other.Org, "stop"), w.other
 	if r := w.do(foreign); r.Refusal == nil || r.Refusal.Code != compute.CodeNotFound {
@@ -131,13 +132,13 @@ func TestChangeDeployment(t *testing.T) {
 	}
 	w.must(stop)
 	w.mustBe(id, compute.DeploymentStopped, 0)
-	w.must(fsm.ResumeDeployment{Deployment: id})
+	w.must(command.ResumeDeployment{Deployment: id})
 	w.mustBe(id, compute.DeploymentStopped, 0) // A request starts only an idle deployment.
-	if r := w.do(fsm.ScaleService{Op: w.op(w.org, "scale"), Actor: w.ada, Service: id, Replicas: 2}); r.Refusal == nil || r.Refusal.Code != compute.CodeConflict {
+	if r := w.do(command.ScaleService{Op: w.op(w.org, "scale"), Actor: w.ada, Service: id, Replicas: 2}); r.Refusal == nil || r.Refusal.Code != compute.CodeConflict {
 		t.Errorf("%+v", r)
 	}
 	plain := w.service()
-	if r := w.do(fsm.ChangeDeployment{Op: w.op(w.org, "x"), Actor: w.ada, Deployment: plain}); r.Refusal == nil || r.Refusal.Code != compute.CodeNotFound {
+	if r := w.do(command.ChangeDeployment{Op: w.op(w.org, "x"), Actor: w.ada, Deployment: plain}); r.Refusal == nil || r.Refusal.Code != compute.CodeNotFound {
 		t.Errorf("%+v", r)
 	}
 }
@@ -173,7 +174,7 @@ func TestAskedVRAM(t *testing.T) {
 	w := newEmptyWorld(t)
 	w.format = before
 	w.fill()
-	w.must(fsm.SetFormat{Term: w.term, Format: before})
+	w.must(command.SetFormat{Term: w.term, Format: before})
 	w.offerEcho()
 	c := w.deploymentCommand()
 	e := &c.Execution
@@ -186,16 +187,16 @@ func TestAskedVRAM(t *testing.T) {
 	}
 	for n := range w.view().Nodes() {
 		known := *n
-		known.Format = fsm.Format
-		w.must(fsm.RegisterNode{Node: known})
+		known.Format = format.Newest
+		w.must(command.RegisterNode{Node: known})
 	}
-	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
+	w.must(command.SetFormat{Term: w.term, Format: format.Newest})
 	if err := w.view().Allows(c); err != nil {
 		t.Error(err)
 	}
-	e.ID, c.Op = w.executionID(), fsm.Op{}
+	e.ID, c.Op = w.executionID(), command.Op{}
 	id := w.must(c).Execution
-	w.must(fsm.UpdateDeployment{
+	w.must(command.UpdateDeployment{
 		Actor: c.Actor, Deployment: id, Model: &compute.Inference{Engine: "echo", Model: "a/c"}, MinVRAMMiB: 9 << 10,
 	})
 	if got := w.get(id); got.Deployment.AskedVRAMMiB != 8<<10 || got.MinVRAMMiB != 9<<10 || got.Inference.Model != "a/c" {
@@ -205,17 +206,17 @@ func TestAskedVRAM(t *testing.T) {
 
 // unpaid runs a deployment in a format until nothing pays for its replica, and returns it
 // with the replica, which was asked to stop. The ceiling is 0 for the organization's credits.
-func unpaid(t *testing.T, format uint64, ceiling compute.Credits) (w *world, id, replica compute.ExecutionID) {
+func unpaid(t *testing.T, known uint64, ceiling compute.Credits) (w *world, id, replica compute.ExecutionID) {
 	t.Helper()
-	w = newReplicaWorld(t, 100, format)
+	w = newReplicaWorld(t, 100, known)
 	if ceiling == 0 {
-		w = newReplicaWorld(t, 25, format)
+		w = newReplicaWorld(t, 25, known)
 	} else {
 		w.limit(compute.Budget{MaxCredits: ceiling})
 	}
 	id = w.deployment()
-	if format == fsm.Format {
-		w.must(fsm.SetModel{Actor: w.root, ID: "chat", Deployment: id})
+	if known == format.Newest {
+		w.must(command.SetModel{Actor: w.root, ID: "chat", Deployment: id})
 	}
 	w.run(id)
 	replica = w.replica(id, 1)
@@ -235,14 +236,14 @@ func TestUnpaidDeploymentStays(t *testing.T) {
 	const minute = compute.Credits(60 * 15)
 	for name, test := range map[string]struct {
 		ceiling compute.Credits
-		topUp   func(*world) fsm.Command
+		topUp   func(*world) command.Command
 		detail  string
 	}{
-		"credits": {0, func(w *world) fsm.Command {
-			return fsm.Grant{Actor: w.root, Org: w.org, Amount: 100 * minute}
+		"credits": {0, func(w *world) command.Command {
+			return command.Grant{Actor: w.root, Org: w.org, Amount: 100 * minute}
 		}, "the organization's credits are exhausted"},
-		"ceiling": {25 * minute, func(w *world) fsm.Command {
-			return fsm.RemoveBudget{Actor: w.ada, Org: w.org}
+		"ceiling": {25 * minute, func(w *world) command.Command {
+			return command.RemoveBudget{Actor: w.ada, Org: w.org}
 		}, "the organization's ceiling is reached"},
 	} {
 		t.Run(name+" in format 15", func(t *testing.T) {
@@ -252,7 +253,7 @@ func TestUnpaidDeploymentStays(t *testing.T) {
 			w.wantStatus(id, compute.StatusCancelled, compute.ReasonCredits)
 		})
 		t.Run(name, func(t *testing.T) {
-			w, id, replica := unpaid(t, fsm.Format, test.ceiling)
+			w, id, replica := unpaid(t, format.Newest, test.ceiling)
 			stays := func() {
 				t.Helper()
 				w.mustBe(id, compute.DeploymentStopped, 0)
@@ -262,7 +263,7 @@ func TestUnpaidDeploymentStays(t *testing.T) {
 			}
 			start := func() {
 				t.Helper()
-				w.must(fsm.ChangeDeployment{Op: w.op(w.org, w.executionID().String()), Actor: w.ada, Deployment: id, Start: true})
+				w.must(command.ChangeDeployment{Op: w.op(w.org, w.executionID().String()), Actor: w.ada, Deployment: id, Start: true})
 			}
 			stays()
 			w.must(test.topUp(w))
@@ -283,10 +284,10 @@ func TestUnpaidDeploymentStays(t *testing.T) {
 
 // TestUnpaidStart stops a deployment whose first replicas nothing pays for.
 func TestUnpaidStart(t *testing.T) {
-	for format, state := range map[uint64]compute.DeploymentState{
-		15: compute.DeploymentActive, fsm.Format: compute.DeploymentStopped,
+	for known, state := range map[uint64]compute.DeploymentState{
+		15: compute.DeploymentActive, format.Newest: compute.DeploymentStopped,
 	} {
-		w := newReplicaWorld(t, 25, format)
+		w := newReplicaWorld(t, 25, known)
 		w.offerEcho()
 		c := w.deploymentCommand()
 		c.Execution.Deployment.Min = 2 // The credits pay for both at first.
@@ -294,11 +295,11 @@ func TestUnpaidStart(t *testing.T) {
 		w.limit(compute.Budget{MaxCredits: 15 * 60 * 15})
 		w.reconcile(id)
 		e := w.get(id)
-		if e.Deployment.State != state || e.Status.Terminal() == (format == fsm.Format) || e.Service.Live != 0 || w.account().Held != 0 {
-			t.Errorf("in format %d it is %s, %s, has %d replicas and holds %s", format, e.Status, e.Deployment.State,
+		if e.Deployment.State != state || e.Status.Terminal() == (known == format.Newest) || e.Service.Live != 0 || w.account().Held != 0 {
+			t.Errorf("in format %d it is %s, %s, has %d replicas and holds %s", known, e.Status, e.Deployment.State,
 				e.Service.Live, w.account().Held)
 		}
-		if want := "the organization's ceiling is reached"; format == fsm.Format && e.Detail != want {
+		if want := "the organization's ceiling is reached"; known == format.Newest && e.Detail != want {
 			t.Errorf("its detail is %q, want %q", e.Detail, want)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestMemoryIsNeverOversold checks in random histories that the shares of a
@@ -54,7 +54,7 @@ func TestResolveMIG(t *testing.T) {
 	w := newWorld(t)
 	// 32 vCPUs and 256 GiB over four GPUs, 8 and 64 each.
 	w.addNode("n4", "a100.mig_1g_5gb", "a100.mig_3g_20gb", "h100.mig_1g_10gb", "a30.mig_1g_6gb")
-	w.must(fsm.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"a30": 100}})
+	w.must(command.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"a30": 100}})
 	price := func(name string) compute.Price {
 		_, _, p, err := w.view().Resolve(name)
 		if err != nil {
@@ -124,7 +124,7 @@ func TestSlicesAreSeparateKinds(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(fmt.Sprint(test.profile, " on ", test.gpu), func(t *testing.T) {
-			r := w.must(fsm.CommitPlan{Term: w.term, Plan: compute.Plan{Assignments: []compute.Assignment{{
+			r := w.must(command.CommitPlan{Term: w.term, Plan: compute.Plan{Assignments: []compute.Assignment{{
 				Execution: w.submit(test.profile), Node: node,
 				GPUs: []compute.GPUShare{{GPU: compute.GPUID(test.gpu), Milli: compute.WholeGPU}},
 			}}}})
@@ -165,7 +165,7 @@ func TestInventoryOfSlicesIsChecked(t *testing.T) {
 			w := newWorld(t)
 			inv := inventory(w.node("n2").ID, "n2", 2, "a100.mig_3g_20gb")
 			test.spoil(&inv.GPUs[0], &inv.GPUs[1])
-			w.refused(fsm.SetInventory{Term: w.term, Inventory: inv}, compute.CodeInvalid, "inventory")
+			w.refused(command.SetInventory{Term: w.term, Inventory: inv}, compute.CodeInvalid, "inventory")
 		})
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // drain returns the command that drains n1 within a time.
-func (w *world) drain(within time.Duration) fsm.DrainNode {
-	return fsm.DrainNode{Actor: w.root, Node: w.node("n1").ID, Drained: true, Within: within}
+func (w *world) drain(within time.Duration) command.DrainNode {
+	return command.DrainNode{Actor: w.root, Node: w.node("n1").ID, Drained: true, Within: within}
 }
 
 // newDrainWorld returns a world in which n1 executes an execution that may
@@ -19,7 +19,7 @@ func newDrainWorld(t *testing.T) (w *world, moves, stays compute.ExecutionID) {
 	w = newWorld(t)
 	s := settings()
 	s.PreemptMinRun, s.PreemptNotice, s.StopGrace = 5*time.Minute, 30*time.Second, 10*time.Second
-	w.must(fsm.SetSettings{Term: 1, Settings: s})
+	w.must(command.SetSettings{Term: 1, Settings: s})
 	moves, stays = w.submit("l40s", preemptible), w.submit("l40s")
 	w.place("n1", moves, stays)
 	w.must(w.started(moves))
@@ -27,7 +27,7 @@ func newDrainWorld(t *testing.T) (w *world, moves, stays compute.ExecutionID) {
 	return w, moves, stays
 }
 
-func (w *world) tick() { w.must(fsm.Tick{Term: w.term}) }
+func (w *world) tick() { w.must(command.Tick{Term: w.term}) }
 
 // TestDrainWithADeadline follows a drain from its command to the removal of the
 // node. Executions that may restart move at once, the rest ends at the
@@ -62,13 +62,13 @@ func TestDrainWithADeadline(t *testing.T) {
 	if w.view().DrainDue(w.now) || w.get(stays).Stop != compute.StopGraceful {
 		t.Fatalf("stopped as %v at the deadline", w.get(stays).Stop)
 	}
-	w.refused(fsm.RemoveNode{Actor: w.root, Node: w.node("n1").ID}, compute.CodeConflict, "node_busy")
+	w.refused(command.RemoveNode{Actor: w.root, Node: w.node("n1").ID}, compute.CodeConflict, "node_busy")
 	w.must(w.ended(stays, compute.StatusCancelled, 11*time.Minute))
 	w.wantStatus(stays, compute.StatusSystemFailure, compute.ReasonDrained)
 	if got := w.get(stays).Billed; got != 0 || w.account().Balance != balance {
 		t.Errorf("billed %s; the balance went from %s to %s", got, balance, w.account().Balance)
 	}
-	w.must(fsm.RemoveNode{Actor: w.root, Node: w.node("n1").ID})
+	w.must(command.RemoveNode{Actor: w.root, Node: w.node("n1").ID})
 }
 
 // TestEndBeforeDrainIsKept checks that code that ended by itself before the
@@ -96,7 +96,7 @@ func TestDrainMovesRetriable(t *testing.T) {
 	w.place("n3", goes, spent)
 	w.must(w.started(goes))
 	w.must(w.started(spent))
-	w.must(fsm.DrainNode{Actor: w.root, Node: w.node("n3").ID, Drained: true, Within: time.Minute})
+	w.must(command.DrainNode{Actor: w.root, Node: w.node("n3").ID, Drained: true, Within: time.Minute})
 	if w.attempt(goes).PreemptAt != w.now || !w.attempt(spent).PreemptAt.IsZero() {
 		t.Errorf("asked to make room at %s and %s", w.attempt(goes).PreemptAt, w.attempt(spent).PreemptAt)
 	}
@@ -118,8 +118,8 @@ func TestDrainMovesRetriable(t *testing.T) {
 // started by the deadline is requeued without charge, and that one that may
 // have started ends.
 func TestDrainRequeuesUnstarted(t *testing.T) {
-	stopped := func(ran bool) func(*world, compute.ExecutionID) fsm.Command {
-		return func(w *world, id compute.ExecutionID) fsm.Command {
+	stopped := func(ran bool) func(*world, compute.ExecutionID) command.Command {
+		return func(w *world, id compute.ExecutionID) command.Command {
 			c := w.ended(id, compute.StatusCancelled, 0)
 			c.Outcome.Reason, c.Outcome.Ran = compute.ReasonStopped, ran
 			if !ran {
@@ -128,24 +128,24 @@ func TestDrainRequeuesUnstarted(t *testing.T) {
 			return c
 		}
 	}
-	system := func(why compute.Reason) func(*world, compute.ExecutionID) fsm.Command {
-		return func(w *world, id compute.ExecutionID) fsm.Command { return w.failed(id, why, 0) }
+	system := func(why compute.Reason) func(*world, compute.ExecutionID) command.Command {
+		return func(w *world, id compute.ExecutionID) command.Command { return w.failed(id, why, 0) }
 	}
-	user := func(stop compute.Stop) func(*world, compute.ExecutionID) fsm.Command {
-		return func(w *world, id compute.ExecutionID) fsm.Command {
-			w.must(fsm.StopExecution{Op: w.op(w.org, "stop"), Actor: w.ada, Execution: id, Stop: stop})
+	user := func(stop compute.Stop) func(*world, compute.ExecutionID) command.Command {
+		return func(w *world, id compute.ExecutionID) command.Command {
+			w.must(command.StopExecution{Op: w.op(w.org, "stop"), Actor: w.ada, Execution: id, Stop: stop})
 			return stopped(false)(w, id)
 		}
 	}
-	broken := func(w *world, id compute.ExecutionID) fsm.Command {
+	broken := func(w *world, id compute.ExecutionID) command.Command {
 		c := w.failed(id, compute.ReasonStartFailed, 0)
 		c.Outcome.Status = compute.StatusFailed // The user's own file names.
 		return c
 	}
-	lost := func(w *world, id compute.ExecutionID) fsm.Command { return w.lost(id) }
+	lost := func(w *world, id compute.ExecutionID) command.Command { return w.lost(id) }
 	tests := []struct {
 		name   string
-		word   func(*world, compute.ExecutionID) fsm.Command
+		word   func(*world, compute.ExecutionID) command.Command
 		status compute.Status
 		reason compute.Reason
 	}{
@@ -164,7 +164,7 @@ func TestDrainRequeuesUnstarted(t *testing.T) {
 			balance := w.account().Balance
 			id := w.submit("t4")
 			w.place("n3", id)
-			w.must(fsm.DrainNode{Actor: w.root, Node: w.node("n3").ID, Drained: true, Within: time.Minute})
+			w.must(command.DrainNode{Actor: w.root, Node: w.node("n3").ID, Drained: true, Within: time.Minute})
 			w.pass(time.Minute)
 			w.tick()
 			if e := w.get(id); e.Stop != compute.StopGraceful {
@@ -191,7 +191,7 @@ func TestDrainRequeuesUnstarted(t *testing.T) {
 func TestUserStopDuringDrain(t *testing.T) {
 	w, moves, _ := newDrainWorld(t)
 	w.must(w.drain(time.Hour))
-	w.must(fsm.StopExecution{Actor: w.ada, Execution: moves, Stop: compute.StopGraceful})
+	w.must(command.StopExecution{Actor: w.ada, Execution: moves, Stop: compute.StopGraceful})
 	w.must(w.ended(moves, compute.StatusCancelled, time.Minute))
 	w.wantStatus(moves, compute.StatusCancelled, compute.ReasonStopped)
 	if w.get(moves).Billed == 0 {
@@ -200,11 +200,11 @@ func TestUserStopDuringDrain(t *testing.T) {
 }
 
 func TestDrainIsCancelled(t *testing.T) {
-	for name, last := range map[string]func(*world) fsm.DrainNode{
-		"by undrain": func(w *world) fsm.DrainNode {
-			return fsm.DrainNode{Actor: w.root, Node: w.node("n1").ID}
+	for name, last := range map[string]func(*world) command.DrainNode{
+		"by undrain": func(w *world) command.DrainNode {
+			return command.DrainNode{Actor: w.root, Node: w.node("n1").ID}
 		},
-		"by a drain without a deadline": func(w *world) fsm.DrainNode { return w.drain(0) },
+		"by a drain without a deadline": func(w *world) command.DrainNode { return w.drain(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _, stays := newDrainWorld(t)

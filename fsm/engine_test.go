@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // inContainer makes an execution one of an image.
@@ -40,7 +40,7 @@ func TestSilentEnginesGetNoContainers(t *testing.T) {
 	report := func(fault string) {
 		t.Helper()
 		n := w.node("n3")
-		w.must(fsm.SetInventory{Term: w.term, Inventory: compute.Inventory{
+		w.must(command.SetInventory{Term: w.term, Inventory: compute.Inventory{
 			Node: n.ID, Version: n.InventoryVersion + 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB, GPUs: n.GPUs,
 			Offers: []compute.Offer{compute.DockerOffer(false)}, EngineFault: fault,
 		}})
@@ -48,7 +48,7 @@ func TestSilentEnginesGetNoContainers(t *testing.T) {
 	placed := func(id compute.ExecutionID) bool {
 		t.Helper()
 		plan := compute.Plan{Assignments: []compute.Assignment{w.assign(id, "n3")}}
-		return w.must(fsm.CommitPlan{Term: w.term, Plan: plan}).Count == 1
+		return w.must(command.CommitPlan{Term: w.term, Plan: plan}).Count == 1
 	}
 	report("")
 	running := w.submit("cpu", inContainer)
@@ -60,7 +60,7 @@ func TestSilentEnginesGetNoContainers(t *testing.T) {
 	if !slices.Equal(w.get(waiting).Request.Needs, []compute.Offer{compute.DockerOffer(false)}) || placed(waiting) {
 		t.Errorf("it is placed where the engine does not answer: %+v", w.get(waiting))
 	}
-	w.must(fsm.CommitPlan{Term: w.term, Plan: compute.Plan{
+	w.must(command.CommitPlan{Term: w.term, Plan: compute.Plan{
 		Waiting: []compute.Waiting{{Execution: waiting, Reason: compute.ReasonEngineDown}},
 	}})
 	w.wantStatus(waiting, compute.StatusQueued, compute.ReasonEngineDown)

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // environment makes an environment of an organization, or with a zero one of the
 // cluster.
-func (w *world) environment(by fsm.Actor, org compute.OrgID, name string) compute.EnvironmentID {
+func (w *world) environment(by command.Actor, org compute.OrgID, name string) compute.EnvironmentID {
 	w.Helper()
 	id := compute.EnvironmentID{UUID: w.uuid()}
-	w.must(fsm.CreateEnvironment{Actor: by, Environment: compute.Environment{
+	w.must(command.CreateEnvironment{Actor: by, Environment: compute.Environment{
 		ID: id, Org: org, Name: name, Requirements: "numpy==2.1.0",
 	}})
 	return id
@@ -29,14 +29,14 @@ func inEnvironment(name string) func(*compute.Execution) {
 func (w *world) offer(node string, id compute.EnvironmentID, status compute.EnvironmentStatus, why string) {
 	w.Helper()
 	n := w.node(node)
-	w.must(fsm.ReportEnvironment{Node: n.ID, Environment: id, Status: status, SizeMiB: 3, Error: why})
+	w.must(command.ReportEnvironment{Node: n.ID, Environment: id, Status: status, SizeMiB: 3, Error: why})
 	if status == compute.EnvironmentReady {
 		inv := compute.Inventory{
 			Node: n.ID, Version: n.InventoryVersion + 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB, GPUs: n.GPUs,
 			Offers: append(slices.Clone(n.Offers), compute.EnvironmentOffer(id.String())),
 		}
 		slices.Sort(inv.Offers)
-		w.must(fsm.SetInventory{Term: w.term, Inventory: inv})
+		w.must(command.SetInventory{Term: w.term, Inventory: inv})
 	}
 }
 
@@ -62,7 +62,7 @@ func TestEnvironments(t *testing.T) {
 	}
 	w.offer("n1", shared, compute.EnvironmentReady, "")
 	w.offer("n2", shared, compute.EnvironmentFailed, "no such thing")
-	plan := fsm.CommitPlan{Term: w.term, Plan: compute.Plan{Assignments: []compute.Assignment{
+	plan := command.CommitPlan{Term: w.term, Plan: compute.Plan{Assignments: []compute.Assignment{
 		w.assign(id, "n2"), w.assign(hidden, "n1"),
 	}}}
 	if r := w.must(plan); r.Count != 0 {
@@ -73,18 +73,18 @@ func TestEnvironments(t *testing.T) {
 	if env.Status() != compute.EnvironmentReady || env.SizeMiB() != 3 || env.Failure() != "no such thing" || len(env.Nodes) != 2 {
 		t.Errorf("it is %s: %+v", env.Status(), env.Nodes)
 	}
-	if r := w.must(fsm.ReportEnvironment{
+	if r := w.must(command.ReportEnvironment{
 		Node: w.node("n1").ID, Environment: shared, Status: compute.EnvironmentReady, SizeMiB: 3,
 	}); !r.Repeat {
 		t.Error("the same report is recorded twice")
 	}
-	remove := fsm.DeleteEnvironment{Actor: w.root, Name: "torch"}
+	remove := command.DeleteEnvironment{Actor: w.root, Name: "torch"}
 	w.refused(remove, compute.CodeConflict, "environment_in_use")
 	w.must(w.started(id))
 	w.must(w.ended(id, compute.StatusCompleted, time.Second))
 	w.must(remove)
-	w.must(fsm.StopExecution{Actor: w.ada, Execution: hidden, Stop: compute.StopHard})
-	w.must(fsm.DeleteEnvironment{Actor: w.ada, Org: w.org, Name: "torch"})
+	w.must(command.StopExecution{Actor: w.ada, Execution: hidden, Stop: compute.StopHard})
+	w.must(command.DeleteEnvironment{Actor: w.ada, Org: w.org, Name: "torch"})
 	w.refused(remove, compute.CodeNotFound, "not_found")
 }
 
@@ -95,7 +95,7 @@ func TestEnvironmentFailedEverywhere(t *testing.T) {
 	w.upgrade()
 	id := w.environment(w.root, compute.OrgID{}, "torch")
 	for n := range w.view().Nodes() {
-		w.must(fsm.ReportEnvironment{Node: n.ID, Environment: id, Status: compute.EnvironmentFailed, Error: "no wheel"})
+		w.must(command.ReportEnvironment{Node: n.ID, Environment: id, Status: compute.EnvironmentFailed, Error: "no wheel"})
 	}
 	c := w.python("cpu")
 	c.Execution.Environment.Name = "torch"
@@ -110,10 +110,10 @@ func TestEnvironmentRefusals(t *testing.T) {
 	w.upgrade()
 	bea := w.member("bea", compute.OrgMember)
 	good := compute.Environment{ID: compute.EnvironmentID{UUID: w.uuid()}, Org: w.org, Name: "torch", Requirements: "numpy"}
-	with := func(by fsm.Actor, change func(*compute.Environment)) fsm.CreateEnvironment {
+	with := func(by command.Actor, change func(*compute.Environment)) command.CreateEnvironment {
 		env := good
 		change(&env)
-		return fsm.CreateEnvironment{Actor: by, Environment: env}
+		return command.CreateEnvironment{Actor: by, Environment: env}
 	}
 	same := func(*compute.Environment) {}
 	path := func(at string) func(*compute.Environment) {
@@ -137,28 +137,28 @@ func TestEnvironmentRefusals(t *testing.T) {
 	if r := w.do(c); r.Refusal == nil || r.Refusal.Detail != "unknown_environment" {
 		t.Errorf("it answers %+v", r)
 	}
-	w.refused(fsm.ReportEnvironment{Environment: good.ID}, compute.CodeNotFound, "not_found")
+	w.refused(command.ReportEnvironment{Environment: good.ID}, compute.CodeNotFound, "not_found")
 }
 
 // environmentThing makes, reports on and deletes environments, and submits executions
 // that need them.
-func (h *historian) environmentThing(a fsm.Actor, op fsm.Op) {
+func (h *historian) environmentThing(a command.Actor, op command.Op) {
 	org := pick(h, a.Org, a.Org, compute.OrgID{})
 	by := pick(h, a, a, h.root)
 	name := fmt.Sprint("env", h.rng.IntN(3))
 	switch all := slices.Collect(h.view().Environments()); {
 	case len(all) == 0 || h.chance(3):
-		h.send(fsm.CreateEnvironment{Op: op, Actor: by, Environment: compute.Environment{
+		h.send(command.CreateEnvironment{Op: op, Actor: by, Environment: compute.Environment{
 			ID: compute.EnvironmentID{UUID: h.uuid()}, Org: org, Name: name, Requirements: "numpy",
 		}})
 	case h.chance(4):
-		h.send(fsm.DeleteEnvironment{Op: op, Actor: by, Org: org, Name: name})
+		h.send(command.DeleteEnvironment{Op: op, Actor: by, Org: org, Name: name})
 	case h.chance(2):
 		e := compute.Execution{ID: h.executionID(), Profile: "cpu", Timeout: time.Minute, Environment: compute.EnvironmentRef{Name: name}}
-		h.send(fsm.Submit{Op: op, Actor: a, Execution: e})
+		h.send(command.Submit{Op: op, Actor: a, Execution: e})
 	default:
 		for n := range h.view().Nodes() {
-			h.send(fsm.ReportEnvironment{
+			h.send(command.ReportEnvironment{
 				Node: n.ID, Environment: all[h.rng.IntN(len(all))].ID, Status: compute.EnvironmentStatus(h.rng.IntN(3)),
 			})
 			if h.chance(2) {
@@ -166,7 +166,7 @@ func (h *historian) environmentThing(a fsm.Actor, op fsm.Op) {
 					Node: n.ID, Version: n.InventoryVersion + 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB, GPUs: n.GPUs,
 					Offers: []compute.Offer{all[0].Offer()},
 				}
-				h.send(fsm.SetInventory{Term: h.term, Inventory: inv})
+				h.send(command.SetInventory{Term: h.term, Inventory: inv})
 			}
 		}
 	}

@@ -7,12 +7,12 @@ import (
 
 	"berth/attempt"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // raiseEpoch returns the command that begins the next epoch of the cluster.
-func (w *world) raiseEpoch() fsm.RaiseEpoch {
-	return fsm.RaiseEpoch{Term: w.term, Epoch: w.view().ClusterEpoch() + 1, Cause: fsm.CauseRestored}
+func (w *world) raiseEpoch() command.RaiseEpoch {
+	return command.RaiseEpoch{Term: w.term, Epoch: w.view().ClusterEpoch() + 1, Cause: command.CauseRestored}
 }
 
 // TestEpochEndsLiveAttempts checks that attempts of the previous epoch end
@@ -43,7 +43,7 @@ func TestEpochEndsLiveAttempts(t *testing.T) {
 	if n := w.node("n3"); n.State != compute.NodeDown {
 		t.Errorf("a node that nobody has heard is %s", n.State)
 	}
-	w.must(fsm.SetNodeState{Term: w.term, Node: w.node("n3").ID, State: compute.NodeUp})
+	w.must(command.SetNodeState{Term: w.term, Node: w.node("n3").ID, State: compute.NodeUp})
 	w.complete(waiting, "n3", time.Second)
 	if a := w.attempt(waiting); a.Epoch != 1<<32+1 {
 		t.Errorf("the first attempt of the new epoch has epoch %d", a.Epoch)
@@ -62,7 +62,7 @@ func TestEpochRetriesLiveAttempts(t *testing.T) {
 	w.place("n1", stopped)
 	w.place("n2", spent)
 	w.must(w.started(goes))
-	w.must(fsm.StopExecution{Actor: w.ada, Execution: stopped, Stop: compute.StopGraceful})
+	w.must(command.StopExecution{Actor: w.ada, Execution: stopped, Stop: compute.StopGraceful})
 	late := w.ended(goes, compute.StatusCompleted, time.Minute)
 
 	if r := w.must(w.raiseEpoch()); r.Count != 3 {
@@ -76,7 +76,7 @@ func TestEpochRetriesLiveAttempts(t *testing.T) {
 	}
 	w.wantMoney(100*compute.Credit, held/3)
 	w.refused(late, compute.CodeConflict, "stale_attempt")
-	w.must(fsm.SetNodeState{Term: w.term, Node: w.node("n3").ID, State: compute.NodeUp})
+	w.must(command.SetNodeState{Term: w.term, Node: w.node("n3").ID, State: compute.NodeUp})
 	w.complete(goes, "n3", time.Second)
 	if a := w.attempt(goes); a.Epoch != 1<<32+1 {
 		t.Errorf("the attempt has epoch %d", a.Epoch)
@@ -95,14 +95,14 @@ func TestEpochOfAttempts(t *testing.T) {
 	w.place("n3", id)
 	w.must(w.started(id))
 	urgent := w.submit("t4.4x", func(e *compute.Execution) { e.Priority = 9 })
-	w.must(fsm.CommitPlan{Term: w.term, Plan: compute.Plan{Preemptions: []compute.Preemption{
+	w.must(command.CommitPlan{Term: w.term, Plan: compute.Plan{Preemptions: []compute.Preemption{
 		{Execution: id, Epoch: 1, For: urgent},
 	}}})
 	waits := w.submit("t4")
 	w.must(w.raiseEpoch()) // It was preempted, and may be disconnected for longer than the leader pauses.
 	w.wantStatus(id, compute.StatusSystemFailure, compute.ReasonNodeLost)
 	w.must(w.raiseEpoch())
-	w.must(fsm.SetNodeState{Term: w.term, Node: w.node("n3").ID, State: compute.NodeUp})
+	w.must(command.SetNodeState{Term: w.term, Node: w.node("n3").ID, State: compute.NodeUp})
 	id = waits
 	w.place("n3", id)
 	if a := w.attempt(id); a.Epoch != 2<<32+1 {
@@ -122,12 +122,12 @@ func TestEpochForgetsCredentials(t *testing.T) {
 	if _, known := v.Refresh(hash("2")); known || len(v.SigningKeys()) > 0 {
 		t.Error("a previous login is valid")
 	}
-	w.refused(fsm.RotateRefresh{Old: hash("2"), Next: compute.RefreshToken{Hash: hash("3")}},
+	w.refused(command.RotateRefresh{Old: hash("2"), Next: compute.RefreshToken{Hash: hash("3")}},
 		compute.CodeUnauthenticated, "token_expired")
 	if len(v.Keys(w.org)) == 0 {
 		t.Error("the API keys are gone")
 	}
-	w.must(fsm.AddSigningKey{Term: w.term, Key: compute.SigningKey{ID: "next", Public: []byte{1}, Sealed: []byte{2}}})
+	w.must(command.AddSigningKey{Term: w.term, Key: compute.SigningKey{ID: "next", Public: []byte{1}, Sealed: []byte{2}}})
 }
 
 // TestEpochIsNoMassFailure checks that the nodes, which are all down from the
@@ -150,7 +150,7 @@ func TestEpochPausesPlacement(t *testing.T) {
 	}
 	next := w.raiseEpoch()
 	next.At = w.now.Add(72 * time.Hour)
-	next.Cause = fsm.CauseRecovered
+	next.Cause = command.CauseRecovered
 	w.must(next)
 	if got, want := w.view().PausedUntil(), next.At.Add(attempt.Lease+attempt.Margin); got != want {
 		t.Errorf("it pauses until %s, want %s", got, want)
@@ -189,15 +189,15 @@ func TestEpochOnlyRises(t *testing.T) {
 		t.Errorf("the clock says %s, want %s", got, first.At)
 	}
 	w.now = first.At
-	w.must(fsm.SetNodeState{Term: w.term, Node: w.node("n3").ID, State: compute.NodeUp})
+	w.must(command.SetNodeState{Term: w.term, Node: w.node("n3").ID, State: compute.NodeUp})
 	w.place("n3", id)
 	if r := w.must(first); !r.Repeat {
 		t.Errorf("the same epoch began twice: %+v", r)
 	}
 	w.wantStatus(id, compute.StatusStarting, compute.ReasonNone)
-	w.refused(fsm.RaiseEpoch{Term: w.term, Epoch: 2}, compute.CodeInvalid, "cause")
-	w.refused(fsm.RaiseEpoch{Term: w.term, Epoch: 1 << 31, Cause: fsm.CauseRecovered}, compute.CodeInvalid, "epoch")
-	w.refused(fsm.RaiseEpoch{Epoch: 2, Cause: fsm.CauseRecovered}, compute.CodeConflict, "stale_term")
+	w.refused(command.RaiseEpoch{Term: w.term, Epoch: 2}, compute.CodeInvalid, "cause")
+	w.refused(command.RaiseEpoch{Term: w.term, Epoch: 1 << 31, Cause: command.CauseRecovered}, compute.CodeInvalid, "epoch")
+	w.refused(command.RaiseEpoch{Epoch: 2, Cause: command.CauseRecovered}, compute.CodeConflict, "stale_term")
 	if err := newWorld(t).view().Allows(first); err == nil {
 		t.Error("it is allowed before every server knows it")
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestEstimatesAreCheckedAtStart follows an estimate: it is stored while
@@ -14,14 +14,14 @@ import (
 func TestEstimatesAreCheckedAtStart(t *testing.T) {
 	w := newWorld(t)
 	soon, late, stopped, other := w.submit("t4"), w.submit("t4"), w.submit("t4"), w.executionID()
-	record := fsm.RecordEstimates{Term: 1, At: w.now}
+	record := command.RecordEstimates{Term: 1, At: w.now}
 	for _, id := range []compute.ExecutionID{soon, late, stopped, other, late} {
 		record.Estimates = append(record.Estimates, compute.StartEstimate{Execution: id, P50: time.Second, P90: time.Minute})
 	}
 	if r := w.must(record); r.Count != 3 {
 		t.Fatalf("recorded %d, want 3", r.Count)
 	}
-	w.must(fsm.StopExecution{Actor: w.ada, Execution: stopped, Stop: compute.StopHard})
+	w.must(command.StopExecution{Actor: w.ada, Execution: stopped, Stop: compute.StopHard})
 	w.place("n3", soon)
 	w.now = w.now.Add(time.Hour)
 	w.place("n3", late)
@@ -41,17 +41,17 @@ func TestEstimatesAreCheckedAtStart(t *testing.T) {
 func TestOverdueEstimatesCountOnce(t *testing.T) {
 	w := newWorld(t)
 	id := w.submit("t4")
-	w.must(fsm.RecordEstimates{Term: 1, At: w.now, Estimates: []compute.StartEstimate{
+	w.must(command.RecordEstimates{Term: 1, At: w.now, Estimates: []compute.StartEstimate{
 		{Execution: id, P50: time.Second, P90: time.Second},
 	}})
 	first := w.view().Calibration()
 	w.now = w.now.Add(time.Minute)
-	w.must(fsm.Tick{Term: 1})
+	w.must(command.Tick{Term: 1})
 	raised := w.view().Calibration()
 	if a, b := first.Sizes[0].Scales(), raised.Sizes[0].Scales(); b.P50 <= a.P50 || b.P90 <= a.P90 || raised.P90.Total != 0 {
 		t.Errorf("overdue: %+v became %+v", first, raised)
 	}
-	w.must(fsm.Tick{Term: 1})
+	w.must(command.Tick{Term: 1})
 	w.place("n3", id)
 	if last := w.view().Calibration(); last.Sizes[0].Scale != raised.Sizes[0].Scale || last.P90.Total != 1 {
 		t.Errorf("started: %+v became %+v", raised, last)
@@ -64,7 +64,7 @@ func TestOverdueEstimatesCountOnce(t *testing.T) {
 func TestOverdueEstimatesOfAllCount(t *testing.T) {
 	w := newestWorld(t)
 	record := func(id compute.ExecutionID, wait time.Duration) {
-		w.must(fsm.RecordEstimates{Term: w.term, At: w.now, Estimates: []compute.StartEstimate{
+		w.must(command.RecordEstimates{Term: w.term, At: w.now, Estimates: []compute.StartEstimate{
 			{Execution: id, P50: wait, P90: wait},
 		}})
 	}
@@ -76,7 +76,7 @@ func TestOverdueEstimatesOfAllCount(t *testing.T) {
 	id := w.submit("t4")
 	record(id, time.Second)
 	w.now = w.now.Add(time.Minute)
-	w.must(fsm.Tick{Term: w.term})
+	w.must(command.Tick{Term: w.term})
 	if e := w.get(id).Estimate; e == nil || !e.Late50 || !e.Late90 {
 		t.Errorf("the estimate is %+v, and it is overdue", e)
 	}
@@ -89,7 +89,7 @@ func TestBadEstimatesAreIgnored(t *testing.T) {
 		{P50: -1, P90: 1}, {P50: 2, P90: 1}, {P50: 1, P90: 1 << 62},
 	} {
 		e.Execution = w.submit("t4")
-		if r := w.must(fsm.RecordEstimates{Term: 1, Estimates: []compute.StartEstimate{e}}); r.Count != 0 {
+		if r := w.must(command.RecordEstimates{Term: 1, Estimates: []compute.StartEstimate{e}}); r.Count != 0 {
 			t.Errorf("%+v was recorded", e)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 func TestExecutionCompletesAndIsCharged(t *testing.T) {
@@ -147,86 +148,86 @@ func TestChargeOfEachEnd(t *testing.T) {
 func TestSubmitIsRefused(t *testing.T) {
 	tests := []struct {
 		name   string
-		change func(*world, *fsm.Submit)
+		change func(*world, *command.Submit)
 		code   compute.Code
 		detail string
 	}{
 		{
-			"no id", func(_ *world, c *fsm.Submit) { c.Execution.ID = compute.ExecutionID{} },
+			"no id", func(_ *world, c *command.Submit) { c.Execution.ID = compute.ExecutionID{} },
 			compute.CodeInvalid, "no_execution_id",
 		},
 		{
-			"unknown type", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "gpu.b200" },
+			"unknown type", func(_ *world, c *command.Submit) { c.Execution.Profile = "gpu.b200" },
 			compute.CodeInvalid, "unknown_profile",
 		},
 		{
-			"malformed profile", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "gpu.t4.3x" },
+			"malformed profile", func(_ *world, c *command.Submit) { c.Execution.Profile = "gpu.t4.3x" },
 			compute.CodeInvalid, "unknown_profile",
 		},
-		{"no price", func(w *world, c *fsm.Submit) {
+		{"no price", func(w *world, c *command.Submit) {
 			w.addNode("n4", "l4")
 			c.Execution.Profile = "l4"
 		}, compute.CodeInvalid, "unknown_profile"},
 		{
-			"slice", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "a100.mig_1g_5gb" },
+			"slice", func(_ *world, c *command.Submit) { c.Execution.Profile = "a100.mig_1g_5gb" },
 			compute.CodeInvalid, "unknown_profile",
 		},
 		{
-			"more GPUs than a node has", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "h100.4x" },
+			"more GPUs than a node has", func(_ *world, c *command.Submit) { c.Execution.Profile = "h100.4x" },
 			compute.CodeInvalid, "never_fits",
 		},
 		{
-			"more vCPUs than a node has", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "cpu.49x" },
+			"more vCPUs than a node has", func(_ *world, c *command.Submit) { c.Execution.Profile = "cpu.49x" },
 			compute.CodeInvalid, "never_fits",
 		},
 		{
-			"absurdly many vCPUs", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "cpu.9223372036854775807x" },
+			"absurdly many vCPUs", func(_ *world, c *command.Submit) { c.Execution.Profile = "cpu.9223372036854775807x" },
 			compute.CodeInvalid, "unknown_profile",
 		},
 		{
-			"no timeout", func(_ *world, c *fsm.Submit) { c.Execution.Timeout = 0 },
+			"no timeout", func(_ *world, c *command.Submit) { c.Execution.Timeout = 0 },
 			compute.CodeInvalid, "timeout",
 		},
 		{
-			"long timeout", func(_ *world, c *fsm.Submit) { c.Execution.Timeout = 25 * time.Hour },
+			"long timeout", func(_ *world, c *command.Submit) { c.Execution.Timeout = 25 * time.Hour },
 			compute.CodeInvalid, "timeout",
 		},
 		{
-			"priority", func(_ *world, c *fsm.Submit) { c.Execution.Priority = 101 },
+			"priority", func(_ *world, c *command.Submit) { c.Execution.Priority = 101 },
 			compute.CodeInvalid, "priority",
 		},
 		{
-			"negative ceiling", func(_ *world, c *fsm.Submit) { c.Execution.MaxCredits = -1 },
+			"negative ceiling", func(_ *world, c *command.Submit) { c.Execution.MaxCredits = -1 },
 			compute.CodeInvalid, "negative",
 		},
 		{
-			"tiny ceiling", func(_ *world, c *fsm.Submit) { c.Execution.MaxCredits = 99 },
+			"tiny ceiling", func(_ *world, c *command.Submit) { c.Execution.MaxCredits = 99 },
 			compute.CodeInvalid, "max_credits",
 		},
 		{
-			"sub-execution", func(_ *world, c *fsm.Submit) { c.Execution.Kind = compute.KindSubSelection },
+			"sub-execution", func(_ *world, c *command.Submit) { c.Execution.Kind = compute.KindSubSelection },
 			compute.CodeInvalid, "kind",
 		},
 		{
-			"unknown kind", func(_ *world, c *fsm.Submit) { c.Execution.Kind = 77 },
+			"unknown kind", func(_ *world, c *command.Submit) { c.Execution.Kind = 77 },
 			compute.CodeInvalid, "kind",
 		},
 		{
-			"selection of nothing", func(_ *world, c *fsm.Submit) { c.Execution.Kind = compute.KindSelection },
+			"selection of nothing", func(_ *world, c *command.Submit) { c.Execution.Kind = compute.KindSelection },
 			compute.CodeInvalid, "selection",
 		},
 		{
-			"outputs to no folder", func(_ *world, c *fsm.Submit) { c.Execution.OutputsPrefix = "a/../b" },
+			"outputs to no folder", func(_ *world, c *command.Submit) { c.Execution.OutputsPrefix = "a/../b" },
 			compute.CodeInvalid, "outputs_prefix",
 		},
 		{
-			"callbacks", func(_ *world, c *fsm.Submit) { c.Execution.CallbackURLs = make([]string, 11) },
+			"callbacks", func(_ *world, c *command.Submit) { c.Execution.CallbackURLs = make([]string, 11) },
 			compute.CodeInvalid, "callbacks",
 		},
-		{"another bundle than its hash says", func(_ *world, c *fsm.Submit) {
+		{"another bundle than its hash says", func(_ *world, c *command.Submit) {
 			c.Execution.Bundle.Inline = []byte("code")
 		}, compute.CodeInvalid, "bundle"},
-		{"more than the balance", func(_ *world, c *fsm.Submit) {
+		{"more than the balance", func(_ *world, c *command.Submit) {
 			c.Execution.Profile, c.Execution.Timeout = "t4.4x", 24*time.Hour
 			c.Execution.MaxCredits = 101 * compute.Credit
 			c.Execution.Profile = "a100.4x"
@@ -234,23 +235,23 @@ func TestSubmitIsRefused(t *testing.T) {
 			c.Execution.Selection = &compute.Selection{}
 		}, compute.CodeForbidden, "credits_exhausted"},
 		{
-			"root", func(w *world, c *fsm.Submit) { c.Actor = w.root },
+			"root", func(w *world, c *command.Submit) { c.Actor = w.root },
 			compute.CodeForbidden, "no_org",
 		},
 		{
-			"another's organization", func(w *world, c *fsm.Submit) { c.Actor.Org = w.other.Org },
+			"another's organization", func(w *world, c *command.Submit) { c.Actor.Org = w.other.Org },
 			compute.CodeForbidden, "not_a_member",
 		},
 		{
-			"old access token", func(_ *world, c *fsm.Submit) { c.Actor.TokenVersion = 1 },
+			"old access token", func(_ *world, c *command.Submit) { c.Actor.TokenVersion = 1 },
 			compute.CodeUnauthenticated, "token_revoked",
 		},
 		{
-			"unknown user", func(w *world, c *fsm.Submit) { c.Actor.User.UUID = w.uuid() },
+			"unknown user", func(w *world, c *command.Submit) { c.Actor.User.UUID = w.uuid() },
 			compute.CodeUnauthenticated, "user_inactive",
 		},
 		{
-			"unknown key", func(w *world, c *fsm.Submit) { c.Actor.Key.UUID = w.uuid() },
+			"unknown key", func(w *world, c *command.Submit) { c.Actor.Key.UUID = w.uuid() },
 			compute.CodeUnauthenticated, "key_unknown",
 		},
 	}
@@ -309,7 +310,7 @@ func TestSmallestNodeSizesProfiles(t *testing.T) {
 	w := newWorld(t)
 	small := inventory(w.node("n3").ID, "n3", 2, "t4", "t4", "t4", "t4")
 	small.VCPUMilli, small.MemoryMiB = 10_001, 1001
-	w.must(fsm.SetInventory{Term: 1, Inventory: small})
+	w.must(command.SetInventory{Term: 1, Inventory: small})
 	w.addNode("n4", "t4")
 	_, r, _, err := w.view().Resolve("t4")
 	if err != nil || r.VCPUMilli != 2500 || r.MemoryMiB != 250 {
@@ -338,7 +339,7 @@ func TestQueueOrderAndLimits(t *testing.T) {
 	w.refused(w.python("t4"), compute.CodeForbidden, "queue_full")
 
 	w.place("n1", urgent)
-	r := w.must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{
+	r := w.must(command.CommitPlan{Term: 1, Plan: compute.Plan{
 		Assignments: []compute.Assignment{w.assign(first, "n1")},
 	}})
 	if r.Count != 0 {
@@ -433,7 +434,7 @@ func TestStop(t *testing.T) {
 				w.must(w.started(id))
 			}
 			for _, stop := range test.stops {
-				w.must(fsm.StopExecution{Actor: w.ada, Execution: id, Stop: stop})
+				w.must(command.StopExecution{Actor: w.ada, Execution: id, Stop: stop})
 			}
 			if test.placed {
 				end := w.ended(id, test.end, 2*time.Second)
@@ -444,7 +445,7 @@ func TestStop(t *testing.T) {
 			if e := w.get(id); e.Billed != test.billed {
 				t.Errorf("billed %d, want %d", e.Billed, test.billed)
 			}
-			w.refused(fsm.StopExecution{Actor: w.ada, Execution: id, Stop: compute.StopHard},
+			w.refused(command.StopExecution{Actor: w.ada, Execution: id, Stop: compute.StopHard},
 				compute.CodeConflict, "already_ended")
 		})
 	}
@@ -458,7 +459,7 @@ func TestDeleteIncludesChildren(t *testing.T) {
 	w.must(w.take(parent, "gpu.t4"))
 	child := w.children(parent)[0].ID
 	w.complete(child, "n3", time.Second)
-	w.must(fsm.DeleteExecution{Actor: w.ada, Execution: parent})
+	w.must(command.DeleteExecution{Actor: w.ada, Execution: parent})
 	if _, ok := w.view().Execution(w.org, child); ok {
 		t.Error("a sub-execution of a deleted GPU selection can be read")
 	}
@@ -470,14 +471,14 @@ func TestDeleteIncludesChildren(t *testing.T) {
 func TestStopAndDeleteNeedTheOrganization(t *testing.T) {
 	w := newWorld(t)
 	id := w.submit("t4")
-	w.refused(fsm.StopExecution{Actor: w.other, Execution: id, Stop: compute.StopHard},
+	w.refused(command.StopExecution{Actor: w.other, Execution: id, Stop: compute.StopHard},
 		compute.CodeNotFound, "execution_not_found")
-	w.refused(fsm.StopExecution{Actor: w.ada, Execution: id}, compute.CodeInvalid, "stop")
-	w.refused(fsm.DeleteExecution{Actor: w.ada, Execution: id}, compute.CodeConflict, "still_live")
+	w.refused(command.StopExecution{Actor: w.ada, Execution: id}, compute.CodeInvalid, "stop")
+	w.refused(command.DeleteExecution{Actor: w.ada, Execution: id}, compute.CodeConflict, "still_live")
 	w.complete(id, "n3", time.Second)
-	w.refused(fsm.DeleteExecution{Actor: w.other, Execution: id},
+	w.refused(command.DeleteExecution{Actor: w.other, Execution: id},
 		compute.CodeNotFound, "execution_not_found")
-	w.must(fsm.DeleteExecution{Actor: w.ada, Execution: id})
+	w.must(command.DeleteExecution{Actor: w.ada, Execution: id})
 	if _, ok := w.view().Execution(w.org, id); ok {
 		t.Error("a deleted execution can be read")
 	}
@@ -491,7 +492,7 @@ func TestStopAndDeleteNeedTheOrganization(t *testing.T) {
 	if rows != 1 {
 		t.Errorf("%d billing rows, want 1", rows)
 	}
-	w.refused(fsm.DeleteExecution{Actor: w.ada, Execution: id},
+	w.refused(command.DeleteExecution{Actor: w.ada, Execution: id},
 		compute.CodeNotFound, "execution_not_found")
 }
 
@@ -501,23 +502,23 @@ func TestLostNodeEndsItsExecutions(t *testing.T) {
 	w.place("n3", lost, other)
 	w.must(w.started(lost))
 	node := w.node("n3").ID
-	w.must(fsm.SetNodeState{Term: 1, Node: node, State: compute.NodeDown})
+	w.must(command.SetNodeState{Term: 1, Node: node, State: compute.NodeDown})
 	w.wantStatus(lost, compute.StatusRunning, compute.ReasonNodeUnreached)
 	w.wantStatus(other, compute.StatusStarting, compute.ReasonNodeUnreached)
-	if r := w.must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{
+	if r := w.must(command.CommitPlan{Term: 1, Plan: compute.Plan{
 		Assignments: []compute.Assignment{w.assign(queued, "n3")},
 	}}); r.Count != 0 {
 		t.Fatal("placed on a node that is down")
 	}
-	refs := []fsm.AttemptRef{{Execution: lost, Epoch: 1}, {Execution: queued, Epoch: 1}, {Execution: other, Epoch: 2}}
-	if r := w.must(fsm.LoseAttempts{Term: 1, Node: node, Attempts: refs}); r.Count != 1 {
+	refs := []command.AttemptRef{{Execution: lost, Epoch: 1}, {Execution: queued, Epoch: 1}, {Execution: other, Epoch: 2}}
+	if r := w.must(command.LoseAttempts{Term: 1, Node: node, Attempts: refs}); r.Count != 1 {
 		t.Fatalf("lost %d attempts, want 1", r.Count)
 	}
 	w.wantStatus(lost, compute.StatusSystemFailure, compute.ReasonNodeLost)
 	if w.get(lost).Billed != 0 {
 		t.Error("a lost execution was charged")
 	}
-	w.must(fsm.SetNodeState{Term: 1, Node: node, State: compute.NodeUp})
+	w.must(command.SetNodeState{Term: 1, Node: node, State: compute.NodeUp})
 	w.wantStatus(other, compute.StatusStarting, compute.ReasonNone)
 	w.must(w.ended(other, compute.StatusCompleted, time.Second))
 }
@@ -529,7 +530,7 @@ func TestHistoryAndTotals(t *testing.T) {
 	w.now = w.now.Add(time.Minute)
 	second := w.submit("t4")
 	live := w.submit("cpu")
-	w.must(fsm.StopExecution{Actor: w.ada, Execution: second, Stop: compute.StopHard})
+	w.must(command.StopExecution{Actor: w.ada, Execution: second, Stop: compute.StopHard})
 	ids := func(f fsm.HistoryFilter) (out []compute.ExecutionID) {
 		for e := range w.view().History(w.org, f) {
 			out = append(out, e.ID)
@@ -588,10 +589,10 @@ func equal(a, b []compute.ExecutionID) bool {
 func TestRootStopsAndDeletesForAnyone(t *testing.T) {
 	w := newWorld(t)
 	id := w.submit("t4")
-	w.must(fsm.StopExecution{Actor: w.root, Execution: id, Stop: compute.StopHard})
+	w.must(command.StopExecution{Actor: w.root, Execution: id, Stop: compute.StopHard})
 	w.wantStatus(id, compute.StatusAborted, compute.ReasonAborted)
-	w.must(fsm.DeleteExecution{Actor: w.root, Execution: id})
-	w.refused(fsm.StopExecution{Actor: w.root, Execution: id, Stop: compute.StopHard},
+	w.must(command.DeleteExecution{Actor: w.root, Execution: id})
+	w.refused(command.StopExecution{Actor: w.root, Execution: id, Stop: compute.StopHard},
 		compute.CodeNotFound, "execution_not_found")
 }
 
@@ -650,7 +651,7 @@ func TestBundleTravelsWithItsExecution(t *testing.T) {
 	large.Execution.Bundle.Hash = sha256.Sum256(large.Execution.Bundle.Inline)
 	w.refused(large, compute.CodeInvalid, "bundle")
 	w.complete(id, "n3", time.Second)
-	w.must(fsm.DeleteExecution{Actor: w.ada, Execution: id})
+	w.must(command.DeleteExecution{Actor: w.ada, Execution: id})
 	for e := range w.view().History(w.org, fsm.HistoryFilter{}) {
 		if e.Bundle.Inline != nil || e.Bundle.Hash != (compute.Hash{}) {
 			t.Error("the code of a deleted execution is still there")
@@ -664,7 +665,7 @@ func TestStatusIsThatOfTheExecution(t *testing.T) {
 	w := newWorld(t)
 	queued, running, failed, deleted := w.submit("t4"), w.submit("t4"), w.submit("t4"), w.submit("t4")
 	w.complete(deleted, "n3", time.Second)
-	w.must(fsm.DeleteExecution{Actor: w.ada, Execution: deleted})
+	w.must(command.DeleteExecution{Actor: w.ada, Execution: deleted})
 	w.place("n3", failed)
 	w.must(w.started(failed))
 	outcome := w.ended(failed, compute.StatusFailed, time.Second)

@@ -6,65 +6,16 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
-
-// Formats of the state. A format is a set of commands, fields and tables. A
-// replica that meets an unknown format stops. Additions of a format are
-// therefore proposed only once every server can apply them; see
-// docs/adr/0002-state-format.md.
-const (
-	formatFirst    = 1
-	formatFairness = 2 // Estimates of starts, stops of candidates, quotas.
-	formatTrust    = 3 // Retries, the brake, drains with a deadline, cluster epochs, checks of the state, archives.
-	formatOwed     = 4 // Attempts that the organization's own work preempted are charged.
-	formatImports  = 5 // Records count import files and keep few of their paths; nodes have gaps.
-	formatLab      = 6 // Prices by the operator, bundles, outputs, environments, members.
-	formatDeliver  = 7 // Deliveries of callbacks.
-	formatServices = 8 // Several GPU types, services, notebook cells, variables, organizations that users make, invites.
-
-	// formatContainers adds Docker and Compose executions, named environments and
-	// stored objects.
-	formatContainers = 9
-	formatAccounts   = 10 // Deployments of models; audit records, budgets and ceilings.
-
-	// formatServerless adds models that every organization may use, and charges for
-	// tokens.
-	formatServerless = 11
-	formatAlerts     = 12 // Callbacks about budgets belong to organizations too.
-	formatUpdates    = 13 // Replicas are replaced by others that are ready first; deployments are updated.
-	formatDrains     = 14 // The holds of replicas grow while they drain.
-	formatOutput     = 15 // The output of ended attempts is archived as objects of their organization.
-	// formatAsked records the GPU memory that was asked for a deployment apart from that of
-	// its model, and where executions want copies of their outputs. Deployments are stopped, not
-	// ended, when nothing pays for them.
-	formatAsked = 16
-
-	// formatChunks allows chunks of objects that are sealed with AES-256-GCM, and manifests
-	// with their IVs. They are in blobs: no command needs it.
-	formatChunks = 17
-
-	// formatRotation reseals the tokens of deployments when a data key is rotated, and checks
-	// with which key they were sealed; one of two rotations of the master key at once goes on.
-	// Users whose address nobody has proved are marked, logins are bound to the password that
-	// was checked, work is warned before it is stopped without credits, budgets report what it
-	// uses up while it runs, and trails of organizations list how people come and go. Objects
-	// are replaced beyond a limit of their number. Nodes whose Docker engine does not answer get
-	// no containers. A new execution waits for what the oldest like it waits for.
-	formatRotation = 18
-
-	// Format is the newest format that this program can apply.
-	Format = formatRotation
-)
-
-// FormatDeliveries is the first format that keeps the outcomes of callbacks.
-const FormatDeliveries = formatDeliver
 
 // maxNamed is how many nodes a refusal lists.
 const maxNamed = 3
 
 // Format returns the newest format of which commands may be proposed. It never
 // falls, so that a view that lags allows too little, never too much.
-func (v *clusterState) Format() uint64 { return max(v.meta.Format, formatFirst) }
+func (v *clusterState) Format() uint64 { return max(v.meta.Format, format.First) }
 
 // CommonFormat returns the newest format that every registered server knows,
 // including down servers, which apply the missed entries when they return.
@@ -78,18 +29,18 @@ func (v *nodeTables) CommonFormat() uint64 {
 			common = known
 		}
 	}
-	return max(common, formatFirst)
+	return max(common, format.First)
 }
 
 // Allows returns the reason for which cmd may not be proposed: a registered
 // server could not apply it, and would stop. The refusal is a conflict,
 // "upgrade_required".
-func (v *View) Allows(cmd Command) error {
-	r, err := commands.rowOf(cmd)
+func (v *View) Allows(cmd command.Command) error {
+	needed, err := command.Needs(cmd)
 	if err != nil {
 		return err
 	}
-	return v.allowsFormat(r.needs(cmd))
+	return v.allowsFormat(needed)
 }
 
 // allowsFormat returns the reason for which no command of a format may be
@@ -122,104 +73,104 @@ func (v *View) allowsFormat(want uint64) error {
 // AllowsPrograms returns the reason for which executions may not yet be other
 // than Python code without arguments: a server would ignore fields of a bundle
 // that it does not know.
-func (v *View) AllowsPrograms() error { return v.allowsFormat(formatLab) }
+func (v *View) AllowsPrograms() error { return v.allowsFormat(format.Lab) }
 
 // AllowsCells returns the reason for which executions may not yet be notebook cells:
 // an older server would execute them as scripts.
-func (v *View) AllowsCells() error { return v.allowsFormat(formatServices) }
+func (v *View) AllowsCells() error { return v.allowsFormat(format.Services) }
 
 // AllowsOrgs returns the reason for which users may not yet make organizations and
 // invite others.
-func (v *View) AllowsOrgs() error { return v.allowsFormat(formatServices) }
+func (v *View) AllowsOrgs() error { return v.allowsFormat(format.Services) }
 
 // AllowsCallbackSecrets returns the reason for which organizations may not yet have
 // secrets that sign callbacks.
-func (v *View) AllowsCallbackSecrets() error { return v.allowsFormat(formatContainers) }
+func (v *View) AllowsCallbackSecrets() error { return v.allowsFormat(format.Containers) }
 
 // AllowsScopes returns the reason for which API keys may not yet be restricted: an
 // older server would let them do everything.
-func (v *View) AllowsScopes() error { return v.allowsFormat(formatServices) }
+func (v *View) AllowsScopes() error { return v.allowsFormat(format.Services) }
 
 // AllowsVariables returns the reason for which users may not yet keep variables.
-func (v *View) AllowsVariables() error { return v.allowsFormat(formatServices) }
+func (v *View) AllowsVariables() error { return v.allowsFormat(format.Services) }
 
 // AllowsDeployments returns the reason for which no models may be deployed yet.
-func (v *View) AllowsDeployments() error { return v.allowsFormat(formatAccounts) }
+func (v *View) AllowsDeployments() error { return v.allowsFormat(format.Accounts) }
 
 // AllowsUpdates returns the reason for which deployments may not yet be updated.
-func (v *View) AllowsUpdates() error { return v.allowsFormat(formatUpdates) }
+func (v *View) AllowsUpdates() error { return v.allowsFormat(format.Updates) }
 
 // AllowsAskedVRAM returns the reason for which deployments may not yet record the GPU
 // memory that was asked for.
-func (v *View) AllowsAskedVRAM() error { return v.allowsFormat(formatAsked) }
+func (v *View) AllowsAskedVRAM() error { return v.allowsFormat(format.Asked) }
 
 // AllowsOutputsPrefix returns the reason for which no outputs may go to a bucket yet.
-func (v *View) AllowsOutputsPrefix() error { return v.allowsFormat(formatAsked) }
+func (v *View) AllowsOutputsPrefix() error { return v.allowsFormat(format.Asked) }
 
 // AllowsResealedTexts returns the reason for which credentials and tokens of executions may
 // not yet be sealed again.
-func (v *View) AllowsResealedTexts() error { return v.allowsFormat(formatRotation) }
+func (v *View) AllowsResealedTexts() error { return v.allowsFormat(format.Rotation) }
 
 // AllowsCheckedLogins returns the reason for which logins may not yet be bound to the
 // password that was checked.
-func (v *View) AllowsCheckedLogins() error { return v.allowsFormat(formatRotation) }
+func (v *View) AllowsCheckedLogins() error { return v.allowsFormat(format.Rotation) }
 
 // AllowsModels returns the reason for which no models may be published yet.
-func (v *View) AllowsModels() error { return v.allowsFormat(formatServerless) }
+func (v *View) AllowsModels() error { return v.allowsFormat(format.Serverless) }
 
 // Settable returns the part of settings that every server can apply.
-func (v *View) Settable(s Settings) Settings {
-	if v.Format() < formatContainers {
+func (v *View) Settable(s command.Settings) command.Settings {
+	if v.Format() < format.Containers {
 		s.TimeoutDefault = 0
 	}
 	return s
 }
 
 // AllowsCosts returns the reason for which resources may not yet have costs.
-func (v *View) AllowsCosts() error { return v.allowsFormat(formatContainers) }
+func (v *View) AllowsCosts() error { return v.allowsFormat(format.Containers) }
 
 // AllowsAccounts returns the reason for which there may be no budgets, purchases and
 // accounts that people make themselves yet.
-func (v *View) AllowsAccounts() error { return v.allowsFormat(formatAccounts) }
+func (v *View) AllowsAccounts() error { return v.allowsFormat(format.Accounts) }
 
 // AllowsEnvironments returns the reason for which there may be no named environments
 // yet.
-func (v *View) AllowsEnvironments() error { return v.allowsFormat(formatContainers) }
+func (v *View) AllowsEnvironments() error { return v.allowsFormat(format.Containers) }
 
 // AllowsMounts returns the reason for which executions may not yet see stored objects
 // as files.
-func (v *View) AllowsMounts() error { return v.allowsFormat(formatAccounts) }
+func (v *View) AllowsMounts() error { return v.allowsFormat(format.Accounts) }
 
 // AllowsOutput returns the reason for which no output may be archived yet.
-func (v *View) AllowsOutput() error { return v.allowsFormat(formatOutput) }
+func (v *View) AllowsOutput() error { return v.allowsFormat(format.Output) }
 
 // AllowsObjects returns the reason for which no objects may be stored yet.
-func (v *View) AllowsObjects() error { return v.allowsFormat(formatContainers) }
+func (v *View) AllowsObjects() error { return v.allowsFormat(format.Containers) }
 
 // AllowsChunks returns the reason for which chunks of objects may not yet be sealed as
-// they are since formatChunks: an older server could not read them.
-func (v *View) AllowsChunks() error { return v.allowsFormat(formatChunks) }
+// they are since format.Chunks: an older server could not read them.
+func (v *View) AllowsChunks() error { return v.allowsFormat(format.Chunks) }
 
 // setFormat raises the format of the state, which every server must know. A
 // replica that does not know it stops here with a clear message, because its
 // program was replaced by an older one.
-func (s *lifecycle) setFormat(c SetFormat) Result {
+func (s *lifecycle) setFormat(c command.SetFormat) command.Result {
 	switch common := s.view.CommonFormat(); {
 	case c.Format <= s.view.Format():
-		return Result{Repeat: true}
+		return command.Result{Repeat: true}
 	case c.Format > common:
 		return refuse(compute.CodeConflict, "upgrade_required",
 			"a server knows format %d of the state only, not %d", common, c.Format)
-	case c.Format > Format:
+	case c.Format > format.Newest:
 		panic(errFormat(c.Format).Error())
 	}
-	if s.view.Format() < formatRotation && c.Format >= formatRotation {
+	if s.view.Format() < format.Rotation && c.Format >= format.Rotation {
 		s.identity.markUnproven()
 		s.membership.forgetInventories()
 	}
 	s.view.meta.Format = c.Format
 	s.membership.judgeBrake() // Nodes may have been lost before this format added the brake.
-	return Result{}
+	return command.Result{}
 }
 
 // checkFormat checks that every server knows the format of the state.
@@ -232,10 +183,10 @@ func (v checker) checkFormat() error {
 
 // errFormat is the error of a program that is older than the state. Its code
 // shows that nothing is damaged.
-func errFormat(format uint64) *compute.Error {
+func errFormat(state uint64) *compute.Error {
 	return compute.Errorf(compute.CodeConflict,
 		"The state has format %d, this version of Berth knows %d: install a newer one.",
-		format, Format).Named("upgrade_required")
+		state, format.Newest).Named("upgrade_required")
 }
 
 // tooOld refuses a server that could not apply the commands that the state

@@ -7,6 +7,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // newOldWorld returns a world whose nodes know the given formats of the state.
@@ -14,8 +16,8 @@ func newOldWorld(t *testing.T, formats ...uint64) (*world, []compute.NodeID) {
 	w := newEmptyWorld(t)
 	w.bootstrap(settings())
 	var ids []compute.NodeID
-	for i, format := range formats {
-		w.format = format
+	for i, known := range formats {
+		w.format = known
 		ids = append(ids, w.addNode(string(rune('a'+i)), "t4"))
 	}
 	return w, ids
@@ -24,9 +26,9 @@ func newOldWorld(t *testing.T, formats ...uint64) (*world, []compute.NodeID) {
 // TestFormatRises checks that additions of a format are allowed once every
 // server knows it, including down nodes, and the state has that format.
 func TestFormatRises(t *testing.T) {
-	w, ids := newOldWorld(t, 0, fsm.Format, 1)
-	quota := fsm.SetQuota{Actor: w.root}
-	raise := fsm.SetFormat{Term: w.term, Format: fsm.Format}
+	w, ids := newOldWorld(t, 0, format.Newest, 1)
+	quota := command.SetQuota{Actor: w.root}
+	raise := command.SetFormat{Term: w.term, Format: format.Newest}
 	allowed := func(want string) {
 		t.Helper()
 		err := w.view().Allows(quota)
@@ -36,7 +38,7 @@ func TestFormatRises(t *testing.T) {
 		if chunks := w.view().AllowsChunks(); (chunks == nil) != (want == "") {
 			t.Errorf("chunks of version 2: %v, want %q", chunks, want)
 		}
-		if err := w.view().Allows(fsm.Tick{}); err != nil {
+		if err := w.view().Allows(command.Tick{}); err != nil {
 			t.Errorf("what every replica knows: %v", err)
 		}
 	}
@@ -49,11 +51,11 @@ func TestFormatRises(t *testing.T) {
 	upgrade := func(i int) {
 		n, _ := w.view().Node(ids[i])
 		renewed := *n
-		renewed.Format = fsm.Format
-		w.must(fsm.RegisterNode{Node: renewed})
+		renewed.Format = format.Newest
+		w.must(command.RegisterNode{Node: renewed})
 	}
 	upgrade(0)
-	w.must(fsm.SetNodeState{Term: w.term, Node: ids[2], State: compute.NodeDown})
+	w.must(command.SetNodeState{Term: w.term, Node: ids[2], State: compute.NodeDown})
 	w.refused(raise, compute.CodeConflict, "upgrade_required")
 	allowed("upgrade, or remove, c ()")
 
@@ -61,7 +63,7 @@ func TestFormatRises(t *testing.T) {
 	allowed("being upgraded")
 	w.must(raise)
 	allowed("")
-	if r := w.must(raise); !r.Repeat || w.view().Format() != fsm.Format {
+	if r := w.must(raise); !r.Repeat || w.view().Format() != format.Newest {
 		t.Errorf("a second time: %+v, format %d", r, w.view().Format())
 	}
 }
@@ -69,15 +71,15 @@ func TestFormatRises(t *testing.T) {
 // TestFormatIgnoresRemovedNodesAndWorkers checks that removed nodes and
 // workers, which have no replica, delay no format.
 func TestFormatIgnoresRemovedNodesAndWorkers(t *testing.T) {
-	w, ids := newOldWorld(t, fsm.Format, 1)
-	w.must(fsm.RemoveNode{Actor: w.root, Node: ids[1]})
-	w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+	w, ids := newOldWorld(t, format.Newest, 1)
+	w.must(command.RemoveNode{Actor: w.root, Node: ids[1]})
+	w.must(command.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
 		ID: "w", Hash: hash("w"), Uses: 1, Role: compute.RoleWorker, ExpiresAt: w.now.Add(1e9),
 	}})
 	worker := compute.Node{ID: compute.NodeID{UUID: w.uuid()}, Name: "w", Role: compute.RoleWorker}
-	w.must(fsm.RegisterNode{Node: worker, TokenID: "w", TokenHash: hash("w")})
-	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
-	if err := w.view().Allows(fsm.StopCandidates{}); err != nil {
+	w.must(command.RegisterNode{Node: worker, TokenID: "w", TokenHash: hash("w")})
+	w.must(command.SetFormat{Term: w.term, Format: format.Newest})
+	if err := w.view().Allows(command.StopCandidates{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -92,9 +94,9 @@ func TestFieldsWaitForTheirFormat(t *testing.T) {
 		w.view().RecordImports(&e, []string{"a.py", "b.py"})
 		inv := inventory(ids[0], "a", uint64(w.now), "t4")
 		inv.Gaps, inv.EngineFault = []compute.Gap{compute.GapCgroupV1}, "silent"
-		w.must(fsm.SetInventory{Term: w.term, Inventory: w.view().Recordable(inv)})
-		for _, cmd := range []fsm.Command{
-			fsm.Submit{Execution: e}, fsm.SetInventory{Inventory: w.view().Recordable(inv)},
+		w.must(command.SetInventory{Term: w.term, Inventory: w.view().Recordable(inv)})
+		for _, cmd := range []command.Command{
+			command.Submit{Execution: e}, command.SetInventory{Inventory: w.view().Recordable(inv)},
 		} {
 			if err := w.view().Allows(cmd); err != nil {
 				t.Errorf("%T: %v", cmd, err)
@@ -108,9 +110,9 @@ func TestFieldsWaitForTheirFormat(t *testing.T) {
 	}
 	renewed, _ := w.view().Node(ids[0])
 	known := *renewed
-	known.Format = fsm.Format
-	w.must(fsm.RegisterNode{Node: known})
-	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
+	known.Format = format.Newest
+	w.must(command.RegisterNode{Node: known})
+	w.must(command.SetFormat{Term: w.term, Format: format.Newest})
 	if n, gaps, fault := record(); n != 2 || !slices.Equal(gaps, []compute.Gap{compute.GapCgroupV1}) || fault != "silent" {
 		t.Errorf("with the format: %d import files, gaps %v, fault %q", n, gaps, fault)
 	}
@@ -119,27 +121,27 @@ func TestFieldsWaitForTheirFormat(t *testing.T) {
 // TestFormatRefusesOldNodes checks that a server that could not apply the
 // allowed commands can neither join nor report that it was downgraded.
 func TestFormatRefusesOldNodes(t *testing.T) {
-	w, ids := newOldWorld(t, fsm.Format)
-	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
-	w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+	w, ids := newOldWorld(t, format.Newest)
+	w.must(command.SetFormat{Term: w.term, Format: format.Newest})
+	w.must(command.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
 		ID: "j", Hash: hash("j"), Uses: 1, ExpiresAt: w.now.Add(1e9),
 	}})
-	late := fsm.RegisterNode{
+	late := command.RegisterNode{
 		Node: compute.Node{ID: compute.NodeID{UUID: w.uuid()}, Format: 1}, TokenID: "j", TokenHash: hash("j"),
 	}
 	w.refused(late, compute.CodeConflict, "node_too_old")
 	known, _ := w.view().Node(ids[0])
 	older := *known
 	older.Format = 1
-	w.refused(fsm.RegisterNode{Node: older}, compute.CodeConflict, "node_too_old")
-	late.Node.Format = fsm.Format
+	w.refused(command.RegisterNode{Node: older}, compute.CodeConflict, "node_too_old")
+	late.Node.Format = format.Newest
 	w.must(late)
 }
 
 // TestFormatIsTooNew checks that a program that is older than the state neither
 // reads its snapshot nor applies the entry that raises the format.
 func TestFormatIsTooNew(t *testing.T) {
-	const newer = fsm.Format + 1
+	const newer = format.Newest + 1
 	w, _ := newOldWorld(t, newer)
 	defer func() {
 		p, _ := recover().(*fsm.PoisonError)
@@ -147,6 +149,6 @@ func TestFormatIsTooNew(t *testing.T) {
 			t.Errorf("it stopped with %v", p)
 		}
 	}()
-	w.do(fsm.SetFormat{Term: w.term, Format: newer})
+	w.do(command.SetFormat{Term: w.term, Format: newer})
 	t.Error("an entry of a newer program was applied")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"berth/fault"
+	"berth/fsm/command"
 	"berth/fsm/store"
 )
 
@@ -135,7 +136,7 @@ func (f *FSM) StoreConfiguration(index uint64, _ raft.Configuration) {
 
 // ApplyFrames applies frames as one entry and returns the result of each. Tests and
 // simulations drive the state with it, without Raft.
-func (f *FSM) ApplyFrames(index uint64, frames ...[]byte) []Result {
+func (f *FSM) ApplyFrames(index uint64, frames ...[]byte) []command.Result {
 	var entry []byte
 	for _, frame := range frames {
 		entry = append(entry, frame...)
@@ -146,8 +147,8 @@ func (f *FSM) ApplyFrames(index uint64, frames ...[]byte) []Result {
 // ApplyEntries applies entries, the first of which has index first, as one batch
 // that publishes one view, and returns the result of each frame of each. It
 // drives the state as Raft does, without Raft.
-func (f *FSM) ApplyEntries(first uint64, entries ...[]byte) [][]Result {
-	out := make([][]Result, len(entries))
+func (f *FSM) ApplyEntries(first uint64, entries ...[]byte) [][]command.Result {
+	out := make([][]command.Result, len(entries))
 	for i, entry := range entries {
 		out[i] = f.apply(first+uint64(i), entry)
 	}
@@ -182,7 +183,7 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-func encodeResults(results []Result) [][]byte {
+func encodeResults(results []command.Result) [][]byte {
 	out := make([][]byte, len(results))
 	for i := range results {
 		out[i] = store.MustEncode(&results[i])

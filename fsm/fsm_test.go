@@ -15,6 +15,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 func TestWaitAndChanged(t *testing.T) {
@@ -129,7 +130,7 @@ func TestMetrics(t *testing.T) {
 	w.complete(w.submit("t4"), "n3", time.Second)
 	busy := w.submit("h100")
 	w.submit("cpu")
-	w.must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{
+	w.must(command.CommitPlan{Term: 1, Plan: compute.Plan{
 		Waiting: []compute.Waiting{{Execution: busy, Reason: compute.ReasonGPUsBusy}},
 	}})
 	count, err := testutil.GatherAndCount(reg)

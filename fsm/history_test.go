@@ -13,6 +13,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // historian generates random commands, most of them valid, from the content of
@@ -21,8 +23,8 @@ type historian struct {
 	*world
 
 	rng   *rand.Rand
-	sent  []fsm.Command // To repeat commands.
-	names int           // Number of nodes and users so far.
+	sent  []command.Command // To repeat commands.
+	names int               // Number of nodes and users so far.
 }
 
 // newHistorian returns a historian with a cluster whose limits are low enough
@@ -50,7 +52,7 @@ func pick[T any](h *historian, items ...T) T { return items[h.rng.IntN(len(items
 func (h *historian) chance(n int) bool { return h.rng.IntN(n) == 0 }
 
 // actor returns the actor of a request, sometimes with a key.
-func (h *historian) actor() fsm.Actor {
+func (h *historian) actor() command.Actor {
 	a := pick(h, h.ada, h.ada, h.ada, h.other)
 	if keys := h.view().Keys(a.Org); len(keys) > 0 && h.chance(4) {
 		a.Key = keys[h.rng.IntN(len(keys))].ID
@@ -58,23 +60,23 @@ func (h *historian) actor() fsm.Actor {
 	return a
 }
 
-func (h *historian) request() fsm.Op {
+func (h *historian) request() command.Op {
 	return h.op(h.org, fmt.Sprint("request ", h.rng.IntN(100)))
 }
 
 // send applies cmd, or sometimes an earlier command, unchanged or with another
 // request under the same op.
-func (h *historian) send(cmd fsm.Command) {
+func (h *historian) send(cmd command.Command) {
 	h.sent = append(h.sent, cmd)
 	if h.chance(12) {
 		cmd = h.sent[h.rng.IntN(len(h.sent))]
-		if s, ok := cmd.(fsm.Submit); ok && h.chance(2) {
+		if s, ok := cmd.(command.Submit); ok && h.chance(2) {
 			s.Op.Request = hash("forged")
 			cmd = s
 		}
 	}
 	if h.chance(6) { // Several commands in one entry.
-		h.do(cmd, h.sent[h.rng.IntN(len(h.sent))], fsm.Tick{Term: h.term})
+		h.do(cmd, h.sent[h.rng.IntN(len(h.sent))], command.Tick{Term: h.term})
 		return
 	}
 	h.do(cmd)
@@ -105,7 +107,7 @@ func (h *historian) step() {
 		h.peopleThing()
 	default:
 		h.now = h.now.Add(time.Duration(h.rng.IntN(20)) * time.Minute)
-		h.send(fsm.Tick{Term: h.term})
+		h.send(command.Tick{Term: h.term})
 	}
 }
 
@@ -135,7 +137,7 @@ func (h *historian) submitSome() {
 	h.acceptSome(&e)
 	op := h.request()
 	op.Org = a.Org
-	h.send(fsm.Submit{Op: op, Actor: a, Execution: e})
+	h.send(command.Submit{Op: op, Actor: a, Execution: e})
 }
 
 // acceptSome sometimes has an execution accept several GPU types.
@@ -148,7 +150,7 @@ func (h *historian) acceptSome(e *compute.Execution) {
 	e.MinCapability = pick(h, 0, 0, 0, 75)
 }
 
-func (h *historian) takeOne() fsm.Command {
+func (h *historian) takeOne() command.Command {
 	for e := range h.view().PendingSelections() {
 		if h.chance(2) {
 			continue
@@ -156,7 +158,7 @@ func (h *historian) takeOne() fsm.Command {
 		take := h.take(e.ID, []string{"gpu.t4", "gpu.h100", "gpu.a100", "gpu.b200"}[:h.rng.IntN(5)]...)
 		for i := range take.Children {
 			for n := 2; n <= e.Selection.Runs(); n++ {
-				take.Children = append(take.Children, fsm.Child{
+				take.Children = append(take.Children, command.Child{
 					ID: h.executionID(), Profile: take.Children[i].Profile, Repeat: n,
 				})
 			}
@@ -192,17 +194,17 @@ func (h *historian) serviceThing() {
 			}
 			e.MinVRAMMiB, e.Deployment.AskedVRAMMiB = int64(h.rng.IntN(3)), int64(h.rng.IntN(2))
 		}
-		h.send(fsm.Submit{Op: op, Actor: a, Execution: e})
+		h.send(command.Submit{Op: op, Actor: a, Execution: e})
 	}
 	for parent := range h.view().Services() {
-		c := fsm.StartReplicas{Term: h.term, Service: parent.ID}
-		h.send(fsm.SurgeService{Term: h.term, Service: parent.ID})
+		c := command.StartReplicas{Term: h.term, Service: parent.ID}
+		h.send(command.SurgeService{Term: h.term, Service: parent.ID})
 		for n := range 5 {
-			c.Replicas = append(c.Replicas, fsm.NewReplica{Number: n, ID: h.executionID()})
+			c.Replicas = append(c.Replicas, command.NewReplica{Number: n, ID: h.executionID()})
 		}
 		h.send(c)
 		if h.chance(3) {
-			h.send(fsm.ScaleService{Op: op, Actor: a, Service: parent.ID, Replicas: h.rng.IntN(5)})
+			h.send(command.ScaleService{Op: op, Actor: a, Service: parent.ID, Replicas: h.rng.IntN(5)})
 		}
 	}
 	for d := range h.view().Deployments {
@@ -210,19 +212,19 @@ func (h *historian) serviceThing() {
 		case 3:
 			model := *d.Inference
 			model.Args = []string{"--n", strconv.Itoa(h.rng.IntN(9))}
-			h.send(fsm.UpdateDeployment{Op: op, Actor: a, Deployment: d.ID, Model: &model})
+			h.send(command.UpdateDeployment{Op: op, Actor: a, Deployment: d.ID, Model: &model})
 		case 0:
-			h.send(fsm.ChangeDeployment{Op: op, Actor: a, Deployment: d.ID, Start: h.chance(2)})
+			h.send(command.ChangeDeployment{Op: op, Actor: a, Deployment: d.ID, Start: h.chance(2)})
 		case 1:
-			h.send(fsm.ScaleDeployment{
+			h.send(command.ScaleDeployment{
 				Term: h.term, Deployment: d.ID, Replicas: h.rng.IntN(5), Since: d.Deployment.ChangedAt,
 			})
 		case 2:
-			h.send(fsm.ResumeDeployment{Deployment: d.ID})
+			h.send(command.ResumeDeployment{Deployment: d.ID})
 		}
 	}
 	h.workOne(func(w compute.Work) {
-		h.send(fsm.SetReady{
+		h.send(command.SetReady{
 			Node: w.Attempt.Node, Execution: w.Execution.ID, Epoch: w.Attempt.Epoch, Ready: h.chance(2),
 		})
 	})
@@ -232,7 +234,7 @@ func (h *historian) serviceThing() {
 // any reason.
 func (h *historian) giveUpSome() {
 	for parent := range h.view().RunningSelections() {
-		c := fsm.StopCandidates{Term: h.term, Parent: parent.ID}
+		c := command.StopCandidates{Term: h.term, Parent: parent.ID}
 		for _, child := range h.children(parent.ID) {
 			if h.chance(2) {
 				c.Stops = append(c.Stops, compute.CandidateStop{
@@ -248,7 +250,7 @@ func (h *historian) giveUpSome() {
 // planSome plans like a faulty scheduler: any node, GPUs free or not.
 func (h *historian) planSome() {
 	nodes := slices.Collect(h.view().Nodes())
-	plan := fsm.CommitPlan{Term: h.term, ViewIndex: h.index}
+	plan := command.CommitPlan{Term: h.term, ViewIndex: h.index}
 	for e := range h.view().Queue() {
 		n := nodes[h.rng.IntN(len(nodes))]
 		switch {
@@ -310,7 +312,7 @@ func (h *historian) finishOne(w compute.Work) {
 		c.Outcome.Status, c.Outcome.Reason = compute.StatusSystemFailure, compute.ReasonPreempted
 	}
 	c.Outcome.Ran = !h.chance(6)
-	if h.view().Format() >= fsm.Format && h.chance(3) {
+	if h.view().Format() >= format.Newest && h.chance(3) {
 		c.Outcome.Series = &compute.Hash{byte(h.rng.IntN(256))}
 	}
 	if h.chance(10) {
@@ -329,10 +331,10 @@ func (h *historian) endSome() {
 		op := h.request()
 		op.Org = a.Org
 		if e.Status.Terminal() {
-			h.send(fsm.DeleteExecution{Op: op, Actor: a, Execution: e.ID})
+			h.send(command.DeleteExecution{Op: op, Actor: a, Execution: e.ID})
 			return
 		}
-		h.send(fsm.StopExecution{
+		h.send(command.StopExecution{
 			Op: op, Actor: a, Execution: e.ID,
 			Stop: pick(h, compute.StopGraceful, compute.StopHard),
 		})
@@ -342,7 +344,7 @@ func (h *historian) endSome() {
 func (h *historian) nodeThing() {
 	nodes := slices.Collect(h.view().Nodes())
 	if len(nodes) == 0 {
-		if h.view().Format() == fsm.Format {
+		if h.view().Format() == format.Newest {
 			h.Fatal("the last server is gone")
 		}
 		h.names++
@@ -352,23 +354,23 @@ func (h *historian) nodeThing() {
 	n := nodes[h.rng.IntN(len(nodes))]
 	switch h.rng.IntN(10) {
 	case 0:
-		h.send(fsm.SetNodeState{Term: h.term, Node: n.ID, State: pick(h, compute.NodeDown, compute.NodeUp)})
+		h.send(command.SetNodeState{Term: h.term, Node: n.ID, State: pick(h, compute.NodeDown, compute.NodeUp)})
 	case 1, 2:
 		types := []string{"t4", "h100", "a100", "t4", "a100.mig_3g_20gb"}[:h.rng.IntN(6)]
 		inv := inventory(n.ID, n.Name, n.InventoryVersion+uint64(h.rng.IntN(3)), types...)
 		if len(inv.GPUs) > 0 && h.chance(3) {
 			inv.GPUs[0].Health = compute.HealthFailed
 		}
-		if h.view().Format() == fsm.Format && h.chance(3) {
+		if h.view().Format() == format.Newest && h.chance(3) {
 			inv.EngineFault = "silent"
 		}
-		h.send(fsm.SetInventory{Term: h.term, Inventory: inv})
+		h.send(command.SetInventory{Term: h.term, Inventory: inv})
 	case 3:
-		h.send(fsm.DrainNode{Op: h.request(), Actor: h.root, Node: n.ID, Drained: h.chance(2)})
+		h.send(command.DrainNode{Op: h.request(), Actor: h.root, Node: n.ID, Drained: h.chance(2)})
 	case 4:
-		if len(nodes) > 2 || h.view().Format() == fsm.Format { // The newest format keeps the last node.
-			remove := fsm.RemoveNode{Op: h.request(), Actor: h.root, Node: n.ID}
-			if h.view().Format() == fsm.Format && h.chance(2) {
+		if len(nodes) > 2 || h.view().Format() == format.Newest { // The newest format keeps the last node.
+			remove := command.RemoveNode{Op: h.request(), Actor: h.root, Node: n.ID}
+			if h.view().Format() == format.Newest && h.chance(2) {
 				remove.Beside = []compute.NodeID{pick(h, nodes...).ID, {UUID: compute.UUID{9}}}[:1+h.rng.IntN(2)]
 			}
 			h.send(remove)
@@ -377,44 +379,44 @@ func (h *historian) nodeThing() {
 		h.names++
 		h.addNode(fmt.Sprint("new", h.names), pick(h, "t4", "h100", "l4"))
 	case 6:
-		var refs []fsm.AttemptRef
+		var refs []command.AttemptRef
 		for _, w := range h.view().Work(n.ID) {
-			refs = append(refs, fsm.AttemptRef{Execution: w.Execution.ID, Epoch: w.Attempt.Epoch})
+			refs = append(refs, command.AttemptRef{Execution: w.Execution.ID, Epoch: w.Attempt.Epoch})
 		}
-		h.send(fsm.LoseAttempts{Term: h.term, Node: n.ID, Attempts: refs})
+		h.send(command.LoseAttempts{Term: h.term, Node: n.ID, Attempts: refs})
 		h.term += uint64(h.rng.IntN(2))
 	case 8: // A new epoch, rarely.
 		if h.chance(4) {
-			h.format = fsm.Format
-			h.send(fsm.RaiseEpoch{
+			h.format = format.Newest
+			h.send(command.RaiseEpoch{
 				Term: h.term, Epoch: h.view().ClusterEpoch() + uint64(h.rng.IntN(3)),
-				Cause: fsm.EpochCause(h.rng.IntN(3)), At: h.now.Add(time.Duration(h.rng.IntN(3)) * time.Hour),
+				Cause: command.EpochCause(h.rng.IntN(3)), At: h.now.Add(time.Duration(h.rng.IntN(3)) * time.Hour),
 			})
 			h.now = max(h.now, h.view().Now())
 		}
 	case 9:
-		h.send(fsm.SetBrake{Op: h.request(), Actor: pick(h, h.root, h.actor()), Share: new(h.rng.IntN(110)), Release: h.chance(2)})
+		h.send(command.SetBrake{Op: h.request(), Actor: pick(h, h.root, h.actor()), Share: new(h.rng.IntN(110)), Release: h.chance(2)})
 	case 7: // Its program is replaced, possibly by an older one; perhaps all programs are new afterwards.
 		renewed := *n
-		renewed.Format = uint64(h.rng.IntN(fsm.Format + 1))
-		h.send(fsm.RegisterNode{Node: renewed})
-		h.format = fsm.Format
-		h.send(fsm.SetFormat{Term: h.term, Format: uint64(h.rng.IntN(fsm.Format + 2))})
+		renewed.Format = uint64(h.rng.IntN(format.Newest + 1))
+		h.send(command.RegisterNode{Node: renewed})
+		h.format = format.Newest
+		h.send(command.SetFormat{Term: h.term, Format: uint64(h.rng.IntN(format.Newest + 2))})
 	}
 }
 
 // priceThing sets or removes prices, or changes whether credits are enforced.
-func (h *historian) priceThing(op fsm.Op) {
+func (h *historian) priceThing(op command.Op) {
 	switch h.rng.IntN(6) {
 	case 0, 1:
-		h.send(fsm.RemovePrice{
+		h.send(command.RemovePrice{
 			Op: op, Actor: pick(h, h.root, h.actor()), Name: pick(h, "t4", "a100", "cpu", "v100"),
 			BuiltIn: compute.Price(h.rng.IntN(3) * 50),
 		})
 	case 2:
-		h.send(fsm.SetBillingMode{Op: op, Actor: pick(h, h.root, h.actor()), Meter: h.chance(2)})
+		h.send(command.SetBillingMode{Op: op, Actor: pick(h, h.root, h.actor()), Meter: h.chance(2)})
 	default:
-		h.send(fsm.SetPrices{Op: op, Actor: h.root, Prices: map[string]compute.Price{
+		h.send(command.SetPrices{Op: op, Actor: h.root, Prices: map[string]compute.Price{
 			"t4": compute.Price(h.rng.IntN(200)), "h100": 900, "cpu": 15, "a100": 550,
 		}})
 	}
@@ -448,37 +450,37 @@ func (h *historian) peopleThing() {
 	case 10, 11:
 		h.memberThing(a, op)
 	case 0:
-		h.send(fsm.Grant{Op: op, Actor: h.root, Org: a.Org, Amount: compute.Credits(h.rng.IntN(1e6))})
+		h.send(command.Grant{Op: op, Actor: h.root, Org: a.Org, Amount: compute.Credits(h.rng.IntN(1e6))})
 	case 1:
 		h.priceThing(op)
 	case 2:
-		h.send(fsm.CreateKey{Op: op, Actor: a, Key: compute.Key{ID: compute.KeyID{UUID: h.uuid()}, Lookup: name}})
+		h.send(command.CreateKey{Op: op, Actor: a, Key: compute.Key{ID: compute.KeyID{UUID: h.uuid()}, Lookup: name}})
 	case 3:
-		h.send(fsm.StoreRefresh{Op: op, Token: compute.RefreshToken{
+		h.send(command.StoreRefresh{Op: op, Token: compute.RefreshToken{
 			Hash: hash(name), Family: h.uuid(), User: a.User, ExpiresAt: h.now.Add(time.Hour),
 		}})
 	case 4:
-		h.send(fsm.RotateRefresh{Old: hash(name), Next: compute.RefreshToken{Hash: hash(name + "'")}})
+		h.send(command.RotateRefresh{Old: hash(name), Next: compute.RefreshToken{Hash: hash(name + "'")}})
 	case 5:
-		h.send(fsm.AddSigningKey{Term: h.term, Key: compute.SigningKey{ID: name}})
+		h.send(command.AddSigningKey{Term: h.term, Key: compute.SigningKey{ID: name}})
 	case 6:
 		if len(keys) > 0 {
 			used := map[compute.KeyID]compute.Instant{}
 			for _, k := range keys {
 				used[k.ID] = h.now
 			}
-			h.send(fsm.TouchKeys{Used: used})
-			h.send(fsm.ToggleKey{Op: op, Actor: a, Key: keys[0].ID})
+			h.send(command.TouchKeys{Used: used})
+			h.send(command.ToggleKey{Op: op, Actor: a, Key: keys[0].ID})
 		}
 	case 7:
 		if len(keys) > 2 {
-			h.send(fsm.DeleteKey{Op: op, Actor: a, Key: keys[1].ID})
+			h.send(command.DeleteKey{Op: op, Actor: a, Key: keys[1].ID})
 		}
 	}
 }
 
 // orgThing makes, changes and deletes organizations, and invites users to them.
-func (h *historian) orgThing(a fsm.Actor, op fsm.Op) {
+func (h *historian) orgThing(a command.Actor, op command.Op) {
 	if h.chance(3) { // In an organization that was made before.
 		if joined := h.view().Memberships(a.User); len(joined) > 1 {
 			a.Org, op.Org = joined[1].Org, joined[1].Org
@@ -495,42 +497,42 @@ func (h *historian) orgThing(a fsm.Actor, op fsm.Op) {
 	slug := fmt.Sprint("org", h.rng.IntN(4))
 	switch invites := h.view().Invites(a.Org); h.rng.IntN(8) {
 	case 0:
-		h.send(fsm.CreateOrg{Op: op, Actor: a, Org: compute.Org{ID: compute.OrgID{UUID: h.uuid()}, Slug: slug, Name: slug}})
+		h.send(command.CreateOrg{Op: op, Actor: a, Org: compute.Org{ID: compute.OrgID{UUID: h.uuid()}, Slug: slug, Name: slug}})
 	case 1:
-		h.send(fsm.SetOrg{Op: op, Actor: a, Org: a.Org, Slug: pick(h, "", slug), Name: "named"})
+		h.send(command.SetOrg{Op: op, Actor: a, Org: a.Org, Slug: pick(h, "", slug), Name: "named"})
 	case 2:
-		h.send(fsm.SetDefaultOrg{Op: op, Actor: a, Org: a.Org})
+		h.send(command.SetDefaultOrg{Op: op, Actor: a, Org: a.Org})
 	case 3:
 		if a.Org != h.ada.Org && a.Org != h.other.Org { // The others are used by all that follows.
-			h.send(fsm.DeleteOrg{Op: op, Actor: a, Org: a.Org})
+			h.send(command.DeleteOrg{Op: op, Actor: a, Org: a.Org})
 		}
 	case 4, 5:
-		h.send(fsm.PutInvite{Op: op, Actor: a, Invite: compute.Invite{
+		h.send(command.PutInvite{Op: op, Actor: a, Invite: compute.Invite{
 			ID: compute.InviteID{UUID: h.uuid()}, Org: a.Org, Email: email, Role: compute.OrgRole(h.rng.IntN(3)), Hash: compute.Hash{1},
 		}})
 	case 6:
 		if len(invites) > 0 {
 			other.TokenVersion = 0
-			h.send(fsm.AnswerInvite{Actor: other, Org: a.Org, Invite: invites[0].ID, Hash: compute.Hash{byte(h.rng.IntN(2))}, Accept: h.chance(2)})
+			h.send(command.AnswerInvite{Actor: other, Org: a.Org, Invite: invites[0].ID, Hash: compute.Hash{byte(h.rng.IntN(2))}, Accept: h.chance(2)})
 		}
 	case 7:
 		if len(invites) > 0 && h.chance(3) {
-			if h.chance(9) && h.view().Format() == fsm.Format {
-				h.send(fsm.DeleteUser{Op: op, Actor: other}) // Mostly refused: both own organizations in use.
+			if h.chance(9) && h.view().Format() == format.Newest {
+				h.send(command.DeleteUser{Op: op, Actor: other}) // Mostly refused: both own organizations in use.
 			}
-			h.send(fsm.RevokeInvite{Op: op, Actor: a, Org: a.Org, Invite: invites[0].ID})
+			h.send(command.RevokeInvite{Op: op, Actor: a, Org: a.Org, Invite: invites[0].ID})
 		}
 	}
 }
 
 // callbackSecretThing sets or removes the secret of an organization's callbacks. Now and
 // then another request was faster.
-func (h *historian) callbackSecretThing(a fsm.Actor, op fsm.Op) {
+func (h *historian) callbackSecretThing(a command.Actor, op command.Op) {
 	if h.chance(4) {
-		h.send(fsm.RemoveCallbackSecret{Op: op, Actor: a, Org: a.Org})
+		h.send(command.RemoveCallbackSecret{Op: op, Actor: a, Org: a.Org})
 		return
 	}
-	set := fsm.SetCallbackSecret{Op: op, Actor: a, Org: a.Org, Secret: compute.CallbackSecret{
+	set := command.SetCallbackSecret{Op: op, Actor: a, Org: a.Org, Secret: compute.CallbackSecret{
 		Number: 1, Key: 1, Sealed: []byte("sealed"),
 	}}
 	if o, ok := h.view().Org(a.Org); ok && len(o.Signing) > 0 && !h.chance(5) {
@@ -544,20 +546,20 @@ func (h *historian) callbackSecretThing(a fsm.Actor, op fsm.Op) {
 
 // variableThing keeps or removes variables. Now and then a secret is sealed by a key
 // that another request was faster to make.
-func (h *historian) variableThing(a fsm.Actor, op fsm.Op) {
-	if h.view().Format() == fsm.Format && h.chance(4) {
+func (h *historian) variableThing(a command.Actor, op command.Op) {
+	if h.view().Format() == format.Newest && h.chance(4) {
 		h.callbackSecretThing(a, op)
 		return
 	}
 	if h.chance(4) {
-		remove := fsm.RemoveVariables{Op: op, Actor: a}
+		remove := command.RemoveVariables{Op: op, Actor: a}
 		if kept := h.view().Variables(a.Org, a.User); len(kept) > 0 && h.chance(2) {
 			remove.ID = kept[0].ID
 		}
 		h.send(remove)
 		return
 	}
-	put := fsm.PutVariables{Op: op, Actor: a}
+	put := command.PutVariables{Op: op, Actor: a}
 	for i := range 1 + h.rng.IntN(3) {
 		v := compute.Variable{ID: compute.VariableID{UUID: h.uuid()}, Name: fmt.Sprint("V", i, h.rng.IntN(60)), Value: "shown"}
 		if h.chance(2) {
@@ -574,7 +576,7 @@ func (h *historian) variableThing(a fsm.Actor, op fsm.Op) {
 // outputThing archives what attempts of an organization printed, whether they have ended
 // or not, and drops some of it.
 func (h *historian) outputThing(org compute.OrgID) {
-	c := fsm.ArchiveOutputs{Outputs: []compute.OutputArchive{{Execution: h.executionID(), Epoch: 1, Blob: compute.Hash{1}, Size: 1}}}
+	c := command.ArchiveOutputs{Outputs: []compute.OutputArchive{{Execution: h.executionID(), Epoch: 1, Blob: compute.Hash{1}, Size: 1}}}
 	for e := range h.view().History(org, fsm.HistoryFilter{}) {
 		c.Outputs = append(c.Outputs, compute.OutputArchive{
 			Execution: e.ID, Epoch: 1 + uint64(h.rng.IntN(2)), Blob: compute.Hash{byte(h.rng.IntN(3))}, Whole: true,
@@ -586,37 +588,37 @@ func (h *historian) outputThing(org compute.OrgID) {
 	}
 	h.send(c)
 	if h.chance(6) {
-		h.send(fsm.TrimOutputs{Term: h.term, Bytes: int64(h.rng.IntN(200))})
+		h.send(command.TrimOutputs{Term: h.term, Bytes: int64(h.rng.IntN(200))})
 	}
 }
 
 // objectThing stores objects, in one piece, in parts or as copies, and deletes them.
-func (h *historian) objectThing(a fsm.Actor, op fsm.Op) {
+func (h *historian) objectThing(a command.Actor, op command.Op) {
 	key := fmt.Sprintf("%c/%d", 'a'+h.rng.IntN(3), h.rng.IntN(20))
 	uploads := slices.Collect(h.view().ObjectUploads(a.Org))
-	put := fsm.PutObject{Op: op, Actor: a, Object: compute.Object{
+	put := command.PutObject{Op: op, Actor: a, Object: compute.Object{
 		Key: key, Size: int64(1 + h.rng.IntN(50)), Blob: compute.Hash{byte(h.rng.IntN(9)), 1}, Whole: h.chance(2),
 	}}
 	switch n := h.rng.IntN(8); {
 	case h.view().Bucket(a.Org) == nil:
-		h.send(fsm.CreateBucket{Actor: a, Bucket: compute.Bucket{Sealed: []byte("key")}})
+		h.send(command.CreateBucket{Actor: a, Bucket: compute.Bucket{Sealed: []byte("key")}})
 	case n == 0:
-		h.send(fsm.DeleteObjects{Op: op, Actor: a, Keys: []string{key}})
+		h.send(command.DeleteObjects{Op: op, Actor: a, Keys: []string{key}})
 	case n == 1:
-		h.send(fsm.DeleteObjects{Op: op, Actor: a, Prefix: key[:2]})
+		h.send(command.DeleteObjects{Op: op, Actor: a, Prefix: key[:2]})
 	case n == 2:
-		h.send(fsm.StartObjectUpload{Op: op, Actor: a, Upload: compute.ObjectUpload{ID: compute.ObjectUploadID{UUID: h.uuid()}, Key: key}})
+		h.send(command.StartObjectUpload{Op: op, Actor: a, Upload: compute.ObjectUpload{ID: compute.ObjectUploadID{UUID: h.uuid()}, Key: key}})
 	case n == 3 && h.chance(4):
-		h.send(fsm.SetBucketLimits{Op: op, Actor: h.root, Org: a.Org, MaxBytes: int64(h.rng.IntN(500)), MaxObjects: h.rng.IntN(30)})
+		h.send(command.SetBucketLimits{Op: op, Actor: h.root, Org: a.Org, MaxBytes: int64(h.rng.IntN(500)), MaxObjects: h.rng.IntN(30)})
 	case n < 6 && len(uploads) > 0:
 		part := compute.ObjectPart{
 			Upload: uploads[0].ID, Number: 1 + h.rng.IntN(3), Size: int64(1 + h.rng.IntN(30)), Blob: compute.Hash{byte(h.rng.IntN(9)), 2},
 		}
-		h.send(fsm.PutObjectPart{Op: op, Actor: a, Part: part})
+		h.send(command.PutObjectPart{Op: op, Actor: a, Part: part})
 	case n == 6 && len(uploads) > 0:
 		put.Upload, put.Revision = uploads[0].ID, uploads[0].Revision-uint64(h.rng.IntN(2))
 		if h.chance(3) {
-			h.send(fsm.AbortObjectUpload{Op: op, Actor: a, Upload: put.Upload})
+			h.send(command.AbortObjectUpload{Op: op, Actor: a, Upload: put.Upload})
 		}
 		h.send(put)
 	default:
@@ -632,7 +634,7 @@ func (h *historian) objectThing(a fsm.Actor, op fsm.Op) {
 
 // callbackThing records a try of a due callback, or has those of its execution sent
 // again.
-func (h *historian) callbackThing(a fsm.Actor, op fsm.Op) {
+func (h *historian) callbackThing(a command.Actor, op command.Op) {
 	for c := range h.view().DueCallbacks(h.now.Add(time.Hour)) {
 		d := compute.Delivery{
 			Execution: c.Execution, Org: c.Org, Number: c.Number + h.rng.IntN(2), At: h.now, Delivered: h.chance(2), Code: 503,
@@ -640,17 +642,17 @@ func (h *historian) callbackThing(a fsm.Actor, op fsm.Op) {
 		if h.chance(2) {
 			d.NextAt = h.now.Add(time.Duration(h.rng.IntN(3600)) * time.Second)
 		}
-		h.send(fsm.RecordDeliveries{Term: h.term, Deliveries: []compute.Delivery{d}})
+		h.send(command.RecordDeliveries{Term: h.term, Deliveries: []compute.Delivery{d}})
 		if h.chance(3) {
-			h.send(fsm.RedeliverCallbacks{Op: op, Actor: a, Execution: c.Execution})
+			h.send(command.RedeliverCallbacks{Op: op, Actor: a, Execution: c.Execution})
 		}
 		return
 	}
 }
 
 // budgetThing sets and removes budgets and buys credits.
-func (h *historian) budgetThing(a fsm.Actor, op fsm.Op) {
-	if h.view().Format() < fsm.Format {
+func (h *historian) budgetThing(a command.Actor, op command.Op) {
+	if h.view().Format() < format.Newest {
 		return
 	}
 	b := compute.Budget{
@@ -668,9 +670,9 @@ func (h *historian) budgetThing(a fsm.Actor, op fsm.Op) {
 	switch h.rng.IntN(10) {
 	case 9:
 		if h.chance(4) {
-			h.send(fsm.SealWith{Op: op, Actor: pick(h, a, h.root), Prefixes: [][]byte{[]byte("more ")}})
+			h.send(command.SealWith{Op: op, Actor: pick(h, a, h.root), Prefixes: [][]byte{[]byte("more ")}})
 		}
-		c := fsm.Reseal{Op: op, Actor: h.root}
+		c := command.Reseal{Op: op, Actor: h.root}
 		for _, k := range h.view().SealedOtherwise([]byte("more ")) {
 			k.Sealed = []byte("more keys")
 			c.Keys = append(c.Keys, k)
@@ -678,7 +680,7 @@ func (h *historian) budgetThing(a fsm.Actor, op fsm.Op) {
 		h.send(c)
 	case 8:
 		if key := h.view().DataKey(a.Org); key != nil {
-			c := fsm.RotateKey{Op: op, Actor: h.root, Org: a.Org, Retire: h.chance(3)}
+			c := command.RotateKey{Op: op, Actor: h.root, Org: a.Org, Retire: h.chance(3)}
 			if h.chance(2) {
 				c.Key = &compute.DataKey{Number: key.Number + uint64(h.rng.IntN(2)), Sealed: []byte("more keys")}
 			}
@@ -688,54 +690,54 @@ func (h *historian) budgetThing(a fsm.Actor, op fsm.Op) {
 				c.Variables = append(c.Variables, fresh)
 			}
 			for _, text := range h.view().TextsBefore(a.Org, key.Number) {
-				c.Texts = append(c.Texts, fsm.ResealedText{Before: text.Sealed, Sealed: []byte("again"), Key: key.Number})
+				c.Texts = append(c.Texts, command.ResealedText{Before: text.Sealed, Sealed: []byte("again"), Key: key.Number})
 			}
 			h.send(c)
 		}
 	case 6:
 		name := fmt.Sprint("guest", h.rng.IntN(6))
-		h.send(fsm.SignUp{
+		h.send(command.SignUp{
 			User: compute.User{ID: compute.UserID{UUID: h.uuid()}, Email: name, Subject: pick(h, "", "id "+name)},
 			Org:  compute.Org{ID: compute.OrgID{UUID: h.uuid()}, Slug: pick(h, name, "ada")}, Join: h.chance(2),
 		})
 	case 7:
-		h.send(fsm.LinkUser{User: a.User, Subject: fmt.Sprint("id ", h.rng.IntN(3))})
+		h.send(command.LinkUser{User: a.User, Subject: fmt.Sprint("id ", h.rng.IntN(3))})
 	case 0:
-		h.send(fsm.RemoveBudget{Op: op, Actor: a, Org: b.Org, Key: b.Key, User: b.User})
+		h.send(command.RemoveBudget{Op: op, Actor: a, Org: b.Org, Key: b.Key, User: b.User})
 	case 1:
-		h.send(fsm.RecordPurchase{Purchase: compute.Purchase{Org: a.Org, ID: fmt.Sprint("cs_", h.rng.IntN(5)), Amount: b.MaxCredits}})
+		h.send(command.RecordPurchase{Purchase: compute.Purchase{Org: a.Org, ID: fmt.Sprint("cs_", h.rng.IntN(5)), Amount: b.MaxCredits}})
 	case 2:
-		h.send(fsm.CreateKey{Op: op, Actor: a, MaxCredits: b.MaxCredits, Key: compute.Key{
+		h.send(command.CreateKey{Op: op, Actor: a, MaxCredits: b.MaxCredits, Key: compute.Key{
 			ID: compute.KeyID{UUID: h.uuid()}, Lookup: fmt.Sprint("limited ", h.rng.IntN(30)),
 		}})
 	case 3:
 		by := pick(h, h.root, a)
 		by.From, by.Request = "192.0.2.1", "r"
-		h.send(fsm.RecordDeed{Op: op, Actor: by, Action: "backup.save"})
+		h.send(command.RecordDeed{Op: op, Actor: by, Action: "backup.save"})
 	default:
-		h.send(fsm.SetBudget{Op: op, Actor: pick(h, a, h.root), Budget: b})
+		h.send(command.SetBudget{Op: op, Actor: pick(h, a, h.root), Budget: b})
 	}
 }
 
 // memberThing changes users and memberships.
-func (h *historian) memberThing(a fsm.Actor, op fsm.Op) {
+func (h *historian) memberThing(a command.Actor, op command.Op) {
 	user := pick(h, h.ada.User, h.other.User)
 	role := compute.OrgRole(h.rng.IntN(3))
 	by := pick(h, a, h.root)
 	switch h.rng.IntN(5) {
 	case 0:
-		h.send(fsm.SetUser{Op: op, Actor: by, User: user, Password: "hash", Temporary: h.chance(2)})
+		h.send(command.SetUser{Op: op, Actor: by, User: user, Password: "hash", Temporary: h.chance(2)})
 	case 1:
-		h.send(fsm.SetUser{Op: op, Actor: h.root, User: h.other.User, Disabled: new(h.chance(3))})
+		h.send(command.SetUser{Op: op, Actor: h.root, User: h.other.User, Disabled: new(h.chance(3))})
 	case 2, 3:
-		h.send(fsm.SetMember{Op: op, Actor: by, Org: a.Org, User: user, Role: role})
+		h.send(command.SetMember{Op: op, Actor: by, Org: a.Org, User: user, Role: role})
 	case 4:
-		h.send(fsm.RemoveMember{Op: op, Actor: by, Org: a.Org, User: user})
+		h.send(command.RemoveMember{Op: op, Actor: by, Org: a.Org, User: user})
 	}
 }
 
 // quotaThing changes a quota of an organization, a key or a tag.
-func (h *historian) quotaThing(a fsm.Actor, op fsm.Op) {
+func (h *historian) quotaThing(a command.Actor, op command.Op) {
 	q := compute.Quota{
 		Org: a.Org, Concurrent: h.rng.IntN(5) - h.rng.IntN(2), MilliGPU: int64(h.rng.IntN(4)) * 1500,
 	}
@@ -749,7 +751,7 @@ func (h *historian) quotaThing(a fsm.Actor, op fsm.Op) {
 			q.Key = keys[h.rng.IntN(len(keys))].ID
 		}
 	}
-	h.send(fsm.SetQuota{Op: op, Actor: pick(h, h.root, h.root, a), Quota: q})
+	h.send(command.SetQuota{Op: op, Actor: pick(h, h.root, h.root, a), Quota: q})
 }
 
 // follower applies a historian's entries like Raft on another node: in its own

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"berth/compute"
+	"berth/fsm/command"
 	"berth/fsm/ledger"
 )
 
@@ -85,9 +86,9 @@ func (v *moneyTables) VerifyLedger(org compute.OrgID) error {
 }
 
 // grant gives credits to an organization.
-func (s *money) grant(c Grant) Result {
+func (s *money) grant(c command.Grant) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
+		return command.Result{Refusal: refusal}
 	}
 	org, known := s.view.orgs.Get(c.Org)
 	switch {
@@ -99,5 +100,5 @@ func (s *money) grant(c Grant) Result {
 	s.post(compute.LedgerEntry{
 		Org: c.Org, Kind: compute.LedgerGrant, Amount: c.Amount, Note: clip(c.Note),
 	})
-	return Result{ID: c.Org.UUID}
+	return command.Result{ID: c.Org.UUID}
 }

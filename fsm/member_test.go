@@ -5,22 +5,22 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // member adds a member to ada's organization and returns it as an actor.
-func (w *world) member(name string, role compute.OrgRole) fsm.Actor {
+func (w *world) member(name string, role compute.OrgRole) command.Actor {
 	w.Helper()
 	user := compute.User{ID: compute.UserID{UUID: w.uuid()}, Email: name + "@example.com"}
-	w.must(fsm.CreateUser{Actor: w.root, User: user, Org: compute.Org{Slug: "ada"}, Join: true, Role: role})
-	return fsm.Actor{User: user.ID, Org: w.org}
+	w.must(command.CreateUser{Actor: w.root, User: user, Org: compute.Org{Slug: "ada"}, Join: true, Role: role})
+	return command.Actor{User: user.ID, Org: w.org}
 }
 
 // session stores the first refresh token of a login and returns its family.
 func (w *world) session(user compute.UserID, name string) compute.UUID {
 	w.Helper()
 	family := w.uuid()
-	w.must(fsm.StoreRefresh{Token: compute.RefreshToken{
+	w.must(command.StoreRefresh{Token: compute.RefreshToken{
 		Hash: hash(name), Family: family, User: user, ExpiresAt: w.now.Add(time.Hour),
 	}})
 	return family
@@ -41,8 +41,8 @@ func TestUsersJoin(t *testing.T) {
 		t.Errorf("the member is %+v of %d", m, len(v.Members(w.org)))
 	}
 	w.wantMoney(100*compute.Credit, 0) // No second sign-up grant.
-	join := func(email, slug string) fsm.CreateUser {
-		return fsm.CreateUser{
+	join := func(email, slug string) command.CreateUser {
+		return command.CreateUser{
 			Actor: w.root, User: compute.User{ID: compute.UserID{UUID: w.uuid()}, Email: email},
 			Org: compute.Org{ID: compute.OrgID{UUID: w.uuid()}, Slug: slug}, Join: true,
 		}
@@ -71,28 +71,28 @@ func TestRoles(t *testing.T) {
 	const member, admin, owner = compute.OrgMember, compute.OrgAdmin, compute.OrgOwner
 	type act struct {
 		name string
-		do   func(by fsm.Actor, of compute.UserID, org compute.OrgID) fsm.Command
+		do   func(by command.Actor, of compute.UserID, org compute.OrgID) command.Command
 		of   compute.OrgRole // The role of the member that it is done to.
 		may  map[compute.OrgRole]bool
 	}
-	role := func(to compute.OrgRole) func(fsm.Actor, compute.UserID, compute.OrgID) fsm.Command {
-		return func(by fsm.Actor, of compute.UserID, org compute.OrgID) fsm.Command {
-			return fsm.SetMember{Actor: by, Org: org, User: of, Role: to}
+	role := func(to compute.OrgRole) func(command.Actor, compute.UserID, compute.OrgID) command.Command {
+		return func(by command.Actor, of compute.UserID, org compute.OrgID) command.Command {
+			return command.SetMember{Actor: by, Org: org, User: of, Role: to}
 		}
 	}
-	remove := func(by fsm.Actor, of compute.UserID, org compute.OrgID) fsm.Command {
-		return fsm.RemoveMember{Actor: by, Org: org, User: of}
+	remove := func(by command.Actor, of compute.UserID, org compute.OrgID) command.Command {
+		return command.RemoveMember{Actor: by, Org: org, User: of}
 	}
-	key := func(by fsm.Actor, of compute.UserID, _ compute.OrgID) fsm.Command {
-		return fsm.CreateKey{Actor: by, Key: compute.Key{ID: compute.KeyID(of), Lookup: of.String()}}
+	key := func(by command.Actor, of compute.UserID, _ compute.OrgID) command.Command {
+		return command.CreateKey{Actor: by, Key: compute.Key{ID: compute.KeyID(of), Lookup: of.String()}}
 	}
-	personal := func(by fsm.Actor, of compute.UserID, _ compute.OrgID) fsm.Command {
-		return fsm.CreateKey{Actor: by, Key: compute.Key{
+	personal := func(by command.Actor, of compute.UserID, _ compute.OrgID) command.Command {
+		return command.CreateKey{Actor: by, Key: compute.Key{
 			ID: compute.KeyID(of), Lookup: of.String(), Personal: true, User: by.User,
 		}}
 	}
-	leave := func(by fsm.Actor, _ compute.UserID, org compute.OrgID) fsm.Command {
-		return fsm.RemoveMember{Actor: by, Org: org, User: by.User}
+	leave := func(by command.Actor, _ compute.UserID, org compute.OrgID) command.Command {
+		return command.RemoveMember{Actor: by, Org: org, User: by.User}
 	}
 	for _, a := range []act{
 		{"make a member an admin", role(admin), member, map[compute.OrgRole]bool{owner: true}},
@@ -121,17 +121,17 @@ func TestRoles(t *testing.T) {
 	w := newWorld(t)
 	of := w.member("of", member)
 	stranger := w.other
-	w.refused(fsm.SetMember{Actor: stranger, Org: w.org, User: of.User}, compute.CodeForbidden, "not_an_operator")
-	w.refused(fsm.RemoveMember{Actor: stranger, Org: w.org, User: of.User}, compute.CodeForbidden, "not_an_operator")
-	w.refused(fsm.SetMember{Actor: w.ada, Org: w.org, User: stranger.User}, compute.CodeNotFound, "member_not_found")
-	w.must(fsm.SetMember{Actor: w.root, Org: w.org, User: stranger.User, Role: admin})
+	w.refused(command.SetMember{Actor: stranger, Org: w.org, User: of.User}, compute.CodeForbidden, "not_an_operator")
+	w.refused(command.RemoveMember{Actor: stranger, Org: w.org, User: of.User}, compute.CodeForbidden, "not_an_operator")
+	w.refused(command.SetMember{Actor: w.ada, Org: w.org, User: stranger.User}, compute.CodeNotFound, "member_not_found")
+	w.must(command.SetMember{Actor: w.root, Org: w.org, User: stranger.User, Role: admin})
 	if m, _ := w.view().Membership(w.org, stranger.User); m == nil || m.Default || m.Role != admin {
 		t.Errorf("who was added is %+v", m)
 	}
-	w.must(fsm.RemoveMember{Actor: w.root, Org: w.org, User: of.User})
-	w.refused(fsm.RemoveMember{Actor: w.root, Org: w.org, User: of.User}, compute.CodeNotFound, "member_not_found")
-	w.refused(fsm.SetMember{Actor: w.root, Org: w.org, User: w.ada.User, Role: 3}, compute.CodeInvalid, "role")
-	w.refused(fsm.SetMember{Actor: w.root, Org: w.org, User: compute.UserID{UUID: w.uuid()}},
+	w.must(command.RemoveMember{Actor: w.root, Org: w.org, User: of.User})
+	w.refused(command.RemoveMember{Actor: w.root, Org: w.org, User: of.User}, compute.CodeNotFound, "member_not_found")
+	w.refused(command.SetMember{Actor: w.root, Org: w.org, User: w.ada.User, Role: 3}, compute.CodeInvalid, "role")
+	w.refused(command.SetMember{Actor: w.root, Org: w.org, User: compute.UserID{UUID: w.uuid()}},
 		compute.CodeNotFound, "user_not_found")
 }
 
@@ -139,13 +139,13 @@ func TestRoles(t *testing.T) {
 func TestLastOwner(t *testing.T) {
 	w := newWorld(t)
 	bea := w.member("bea", compute.OrgAdmin)
-	demote := fsm.SetMember{Actor: w.ada, Org: w.org, User: w.ada.User}
-	leave := fsm.RemoveMember{Actor: w.ada, Org: w.org, User: w.ada.User}
+	demote := command.SetMember{Actor: w.ada, Org: w.org, User: w.ada.User}
+	leave := command.RemoveMember{Actor: w.ada, Org: w.org, User: w.ada.User}
 	w.refused(demote, compute.CodeConflict, "last_owner")
 	w.refused(leave, compute.CodeConflict, "last_owner")
 	leave.Actor = w.root
 	w.refused(leave, compute.CodeConflict, "last_owner")
-	w.must(fsm.SetMember{Actor: w.ada, Org: w.org, User: bea.User, Role: compute.OrgOwner})
+	w.must(command.SetMember{Actor: w.ada, Org: w.org, User: bea.User, Role: compute.OrgOwner})
 	w.must(leave)
 	if _, known := w.view().User(w.ada.User); !known {
 		t.Error("who left an organization is gone")
@@ -157,10 +157,10 @@ func TestLastOwner(t *testing.T) {
 func TestLeavingTakesTheKeys(t *testing.T) {
 	w := newWorld(t)
 	bea := w.member("bea", compute.OrgAdmin)
-	w.must(fsm.SetMember{Actor: w.root, Org: w.other.Org, User: bea.User})
+	w.must(command.SetMember{Actor: w.root, Org: w.other.Org, User: bea.User})
 	k := compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "bea"}
-	w.must(fsm.CreateKey{Actor: bea, Key: k})
-	w.must(fsm.RemoveMember{Actor: w.ada, Org: w.org, User: bea.User})
+	w.must(command.CreateKey{Actor: bea, Key: k})
+	w.must(command.RemoveMember{Actor: w.ada, Org: w.org, User: bea.User})
 	if n := len(w.view().Keys(w.org)); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
@@ -168,11 +168,11 @@ func TestLeavingTakesTheKeys(t *testing.T) {
 	if len(m) != 1 || m[0].Org != w.other.Org || !m[0].Default {
 		t.Errorf("memberships are %+v", m)
 	}
-	w.must(fsm.RemoveMember{Actor: w.root, Org: w.other.Org, User: bea.User})
+	w.must(command.RemoveMember{Actor: w.root, Org: w.other.Org, User: bea.User})
 	if n := len(w.view().Memberships(bea.User)); n != 0 {
 		t.Errorf("%d memberships are left", n)
 	}
-	w.must(fsm.SetMember{Actor: w.root, Org: w.org, User: bea.User})
+	w.must(command.SetMember{Actor: w.root, Org: w.org, User: bea.User})
 	if m := w.view().Memberships(bea.User); len(m) != 1 || !m[0].Default {
 		t.Errorf("the only membership is %+v", m)
 	}
@@ -183,20 +183,20 @@ func TestLeavingTakesTheKeys(t *testing.T) {
 func TestPasswords(t *testing.T) {
 	w := newWorld(t)
 	here, there, other := w.session(w.ada.User, "1"), w.session(w.ada.User, "2"), w.session(w.other.User, "3")
-	w.must(fsm.RotateRefresh{Old: hash("2"), Next: compute.RefreshToken{Hash: hash("2'")}})
-	w.refused(fsm.SetUser{Actor: w.other, User: w.ada.User, Password: "x"}, compute.CodeForbidden, "not_an_operator")
-	w.must(fsm.SetUser{Actor: w.ada, User: w.ada.User, Password: "new", Keep: here})
+	w.must(command.RotateRefresh{Old: hash("2"), Next: compute.RefreshToken{Hash: hash("2'")}})
+	w.refused(command.SetUser{Actor: w.other, User: w.ada.User, Password: "x"}, compute.CodeForbidden, "not_an_operator")
+	w.must(command.SetUser{Actor: w.ada, User: w.ada.User, Password: "new", Keep: here})
 	if u, _ := w.view().User(w.ada.User); u.PasswordHash != "new" || u.Temporary {
 		t.Errorf("the user is %+v", u)
 	}
 	if !w.live(here) || w.live(there) || !w.live(other) {
 		t.Errorf("live: the login that set it %t, another %t, another user's %t", w.live(here), w.live(there), w.live(other))
 	}
-	w.must(fsm.SetUser{Actor: w.root, User: w.ada.User, Password: "made", Temporary: true})
+	w.must(command.SetUser{Actor: w.root, User: w.ada.User, Password: "made", Temporary: true})
 	if u, _ := w.view().User(w.ada.User); !u.Temporary || w.live(here) {
 		t.Errorf("after a reset the user is %+v, the login live %t", u, w.live(here))
 	}
-	w.refused(fsm.SetUser{Actor: w.root, User: compute.UserID{UUID: w.uuid()}, Password: "x"},
+	w.refused(command.SetUser{Actor: w.root, User: compute.UserID{UUID: w.uuid()}, Password: "x"},
 		compute.CodeNotFound, "user_not_found")
 }
 
@@ -207,27 +207,27 @@ func TestDisabledUsers(t *testing.T) {
 	login := w.session(w.ada.User, "1")
 	key := w.key("aaaaaaaaaa")
 	submit := w.python("cpu")
-	w.refused(fsm.SetUser{Actor: w.ada, User: w.ada.User, Disabled: new(true)}, compute.CodeForbidden, "not_an_operator")
-	w.must(fsm.SetUser{Actor: w.root, User: w.ada.User, Disabled: new(true)})
-	for _, a := range []fsm.Actor{w.ada, key} {
+	w.refused(command.SetUser{Actor: w.ada, User: w.ada.User, Disabled: new(true)}, compute.CodeForbidden, "not_an_operator")
+	w.must(command.SetUser{Actor: w.root, User: w.ada.User, Disabled: new(true)})
+	for _, a := range []command.Actor{w.ada, key} {
 		submit.Actor = a
 		w.refused(submit, compute.CodeUnauthenticated, "user_inactive")
 	}
-	w.refused(fsm.StoreRefresh{Token: compute.RefreshToken{Hash: hash("2"), User: w.ada.User, ExpiresAt: w.now.Add(1e9)}},
+	w.refused(command.StoreRefresh{Token: compute.RefreshToken{Hash: hash("2"), User: w.ada.User, ExpiresAt: w.now.Add(1e9)}},
 		compute.CodeUnauthenticated, "user_inactive")
-	w.must(fsm.SetUser{Actor: w.root, User: w.ada.User, Disabled: new(false)})
+	w.must(command.SetUser{Actor: w.root, User: w.ada.User, Disabled: new(false)})
 	submit.Actor = key
 	w.must(submit)
 	if w.live(login) {
 		t.Error("a login goes on after the user was disabled")
 	}
-	w.must(fsm.CreateUser{
+	w.must(command.CreateUser{
 		Actor: w.root, User: compute.User{ID: compute.UserID{UUID: compute.UUID{77}}, Email: "op", Operator: true},
 		Org: compute.Org{Slug: "ada"}, Join: true,
 	})
-	op := fsm.Actor{User: compute.UserID{UUID: compute.UUID{77}}, Org: w.org}
-	w.refused(fsm.SetUser{Actor: op, User: op.User, Disabled: new(true)}, compute.CodeConflict, "own_account")
-	w.must(fsm.SetUser{Actor: op, User: w.ada.User, Disabled: new(true)})
+	op := command.Actor{User: compute.UserID{UUID: compute.UUID{77}}, Org: w.org}
+	w.refused(command.SetUser{Actor: op, User: op.User, Disabled: new(true)}, compute.CodeConflict, "own_account")
+	w.must(command.SetUser{Actor: op, User: w.ada.User, Disabled: new(true)})
 }
 
 // TestRegeneratedKeyIsItsMakers holds that nobody gets the rights of another member
@@ -239,16 +239,16 @@ func TestRegeneratedKeyIsItsMakers(t *testing.T) {
 	shared := compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "shared"}
 	personal := compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: "personal", Personal: true}
 	for _, k := range []compute.Key{shared, personal} {
-		w.must(fsm.CreateKey{Actor: w.ada, Key: k})
+		w.must(command.CreateKey{Actor: w.ada, Key: k})
 	}
-	w.refused(fsm.RegenerateKey{Actor: admin, Key: personal.ID, Lookup: "a"}, compute.CodeForbidden, "not_your_key")
-	w.must(fsm.RegenerateKey{Actor: admin, Key: shared.ID, Lookup: "b"})
-	w.must(fsm.RegenerateKey{Actor: w.ada, Key: personal.ID, Lookup: "c"})
+	w.refused(command.RegenerateKey{Actor: admin, Key: personal.ID, Lookup: "a"}, compute.CodeForbidden, "not_your_key")
+	w.must(command.RegenerateKey{Actor: admin, Key: shared.ID, Lookup: "b"})
+	w.must(command.RegenerateKey{Actor: w.ada, Key: personal.ID, Lookup: "c"})
 	for id, want := range map[compute.KeyID]compute.UserID{shared.ID: admin.User, personal.ID: w.ada.User} {
 		if k, ok := w.view().Key(w.org, id); !ok || k.User != want {
 			t.Errorf("the key is %+v, want one of %s", k, want)
 		}
 	}
-	w.must(fsm.ToggleKey{Actor: admin, Key: personal.ID})
-	w.must(fsm.DeleteKey{Actor: admin, Key: personal.ID})
+	w.must(command.ToggleKey{Actor: admin, Key: personal.ID})
+	w.must(command.DeleteKey{Actor: admin, Key: personal.ID})
 }

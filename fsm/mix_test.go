@@ -7,6 +7,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestMixCountsSubmits checks that the state counts the requests of
@@ -101,7 +102,7 @@ func TestNodesChangedIsLimited(t *testing.T) {
 	}
 	n := w.node("n1")
 	drain := func(n *compute.Node) {
-		w.must(fsm.DrainNode{Op: w.op(w.org, "drain"), Actor: w.root, Node: n.ID, Drained: !n.Drained})
+		w.must(command.DrainNode{Op: w.op(w.org, "drain"), Actor: w.root, Node: n.ID, Drained: !n.Drained})
 	}
 	drain(n)
 	if changed, _, ok := w.view().NodesChanged(start); !ok || len(changed) != 1 || changed[0] != n.ID {

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // modelThing publishes deployments, withdraws them, and settles tokens of them.
 func (h *historian) modelThing() {
-	if h.view().Format() < fsm.Format {
+	if h.view().Format() < format.Newest {
 		return
 	}
 	a := h.actor()
@@ -21,17 +22,17 @@ func (h *historian) modelThing() {
 	id := fmt.Sprint("m", h.rng.IntN(4))
 	for d := range h.view().Deployments {
 		if h.chance(2) {
-			h.send(fsm.SetModel{Op: op, Actor: by, ID: id, Deployment: d.ID, Prices: compute.TokenPrices{
+			h.send(command.SetModel{Op: op, Actor: by, ID: id, Deployment: d.ID, Prices: compute.TokenPrices{
 				Prompt: compute.Credits(h.rng.IntN(9_000_000) - 1), Completion: compute.Credits(h.rng.IntN(9_000_000)),
 			}})
 		}
 	}
 	if h.chance(2) {
-		h.send(fsm.RemoveModel{Op: op, Actor: by, ID: id})
+		h.send(command.RemoveModel{Op: op, Actor: by, ID: id})
 	}
 	for n := range h.view().Nodes() {
 		session, number := h.view().TokenBatch(n.ID)
-		c := fsm.SettleTokens{Node: n.ID, Session: session, Number: number + uint64(h.rng.IntN(3))}
+		c := command.SettleTokens{Node: n.ID, Session: session, Number: number + uint64(h.rng.IntN(3))}
 		if session == 0 || h.chance(4) {
 			c.Session, c.Number = session+uint64(h.rng.IntN(2)), uint64(1+h.rng.IntN(4)/3)
 		}
@@ -40,9 +41,9 @@ func (h *historian) modelThing() {
 			p := compute.Payer{Org: who.Org, User: who.User, Key: who.Key}
 			if h.chance(2) {
 				most := compute.Credits(h.rng.IntN(2_000_000))
-				c.Holds = append(c.Holds, fsm.WantedHold{Payer: p, Least: most / compute.Credits(1+h.rng.IntN(3)), Most: most})
+				c.Holds = append(c.Holds, command.WantedHold{Payer: p, Least: most / compute.Credits(1+h.rng.IntN(3)), Most: most})
 			}
-			c.Usage = append(c.Usage, fsm.UsedTokens{
+			c.Usage = append(c.Usage, command.UsedTokens{
 				Payer: p, Model: id, Prompt: h.rng.Int64N(90_000), Completion: h.rng.Int64N(9), Requests: 1,
 				Prices: compute.TokenPrices{Prompt: compute.Credits(h.rng.IntN(3_000_000)), Completion: 1},
 			})
@@ -57,7 +58,7 @@ func published(t *testing.T) (*world, compute.ExecutionID) {
 	t.Helper()
 	w := newestWorld(t)
 	id := w.deployment()
-	w.must(fsm.SetModel{Actor: w.root, ID: "chat", Deployment: id, Prices: compute.TokenPrices{
+	w.must(command.SetModel{Actor: w.root, ID: "chat", Deployment: id, Prices: compute.TokenPrices{
 		Prompt: compute.Credit, Completion: 2 * compute.Credit,
 	}})
 	return w, id
@@ -66,12 +67,12 @@ func published(t *testing.T) (*world, compute.ExecutionID) {
 // TestModelsArePublished publishes a deployment, which cannot be ended then.
 func TestModelsArePublished(t *testing.T) {
 	w, id := published(t)
-	set := fsm.SetModel{Actor: w.root, ID: "lab/chat:7b", Deployment: id}
+	set := command.SetModel{Actor: w.root, ID: "lab/chat:7b", Deployment: id}
 	w.must(set)
-	for name, bad := range map[string]func(*fsm.SetModel){
-		"model_id":             func(c *fsm.SetModel) { c.ID = "no spaces" },
-		"price":                func(c *fsm.SetModel) { c.Prices.Prompt = -1 },
-		"deployment_not_found": func(c *fsm.SetModel) { c.Deployment = w.executionID() },
+	for name, bad := range map[string]func(*command.SetModel){
+		"model_id":             func(c *command.SetModel) { c.ID = "no spaces" },
+		"price":                func(c *command.SetModel) { c.Prices.Prompt = -1 },
+		"deployment_not_found": func(c *command.SetModel) { c.Deployment = w.executionID() },
 	} {
 		c := set
 		bad(&c)
@@ -85,7 +86,7 @@ func TestModelsArePublished(t *testing.T) {
 	c = set
 	c.Actor = w.ada
 	w.refused(c, compute.CodeForbidden, "not_an_operator")
-	stop := fsm.StopExecution{Actor: w.ada, Execution: id, Stop: compute.StopGraceful}
+	stop := command.StopExecution{Actor: w.ada, Execution: id, Stop: compute.StopGraceful}
 	w.refused(stop, compute.CodeConflict, "model_published")
 	again, err := restore(w.snapshot())
 	if err != nil {
@@ -94,9 +95,9 @@ func TestModelsArePublished(t *testing.T) {
 	if m, ok := again.View().Model("chat"); !ok || m.Deployment != id || m.Org != w.org {
 		t.Errorf("after a restore: %+v", m)
 	}
-	w.must(fsm.RemoveModel{Actor: w.root, ID: "chat"})
-	w.must(fsm.RemoveModel{Actor: w.root, ID: "lab/chat:7b"})
-	w.refused(fsm.RemoveModel{Actor: w.root, ID: "chat"}, compute.CodeNotFound, "model_not_found")
+	w.must(command.RemoveModel{Actor: w.root, ID: "chat"})
+	w.must(command.RemoveModel{Actor: w.root, ID: "lab/chat:7b"})
+	w.refused(command.RemoveModel{Actor: w.root, ID: "chat"}, compute.CodeNotFound, "model_not_found")
 	w.must(stop)
 }
 
@@ -117,17 +118,17 @@ func TestTokensAreChargedOnce(t *testing.T) {
 	node := w.node("n1").ID
 	ada, bob := compute.Payer{Org: w.org, User: w.ada.User}, compute.Payer{Org: w.other.Org, User: w.other.User}
 	prices := compute.TokenPrices{Prompt: compute.Credit, Completion: 2 * compute.Credit / 3} // A third is lost nowhere.
-	used := func(p compute.Payer, n int64) fsm.UsedTokens {
-		return fsm.UsedTokens{Payer: p, Model: "chat", Prices: prices, Prompt: n, Completion: n, Requests: 1}
+	used := func(p compute.Payer, n int64) command.UsedTokens {
+		return command.UsedTokens{Payer: p, Model: "chat", Prices: prices, Prompt: n, Completion: n, Requests: 1}
 	}
-	batch := fsm.SettleTokens{Node: node, Session: 5}
+	batch := command.SettleTokens{Node: node, Session: 5}
 	start := w.view().Account(bob.Org).Balance
 	want := compute.TokenCost{}
 	for minute := range 3 {
 		w.pass(time.Minute)
 		for i := range 10 {
 			batch.Number++
-			batch.Usage = []fsm.UsedTokens{used(bob, int64(7*i+minute)), used(bob, 1), used(ada, 1)}
+			batch.Usage = []command.UsedTokens{used(bob, int64(7*i+minute)), used(bob, 1), used(ada, 1)}
 			for _, u := range batch.Usage[:2] {
 				want = want.Plus(prices.Cost(u.Prompt, u.Completion))
 			}
@@ -141,7 +142,7 @@ func TestTokensAreChargedOnce(t *testing.T) {
 		t.Errorf("%d charges before the last minute is over", n)
 	}
 	w.pass(time.Minute)
-	w.must(fsm.Tick{Term: w.term})
+	w.must(command.Tick{Term: w.term})
 	lines := w.charges(bob.Org)
 	if len(lines) != 3 || len(w.charges(ada.Org)) != 3 {
 		t.Errorf("the charges are %+v", lines)
@@ -172,19 +173,19 @@ func TestTokensReportBudgets(t *testing.T) {
 	w, _ := published(t)
 	node, bob := w.node("n1").ID, compute.Payer{Org: w.other.Org, User: w.other.User}
 	for _, of := range []compute.UserID{{}, bob.User} {
-		w.must(fsm.SetBudget{Actor: w.other, Budget: compute.Budget{
+		w.must(command.SetBudget{Actor: w.other, Budget: compute.Budget{
 			Org: bob.Org, User: of, MaxCredits: 100, URL: "https://example.com/b",
 		}})
 	}
-	batch, seen := fsm.SettleTokens{Node: node, Session: 5}, map[string]bool{}
+	batch, seen := command.SettleTokens{Node: node, Session: 5}, map[string]bool{}
 	use := func(n int64) (levels []int) {
 		batch.Number++
-		batch.Usage = []fsm.UsedTokens{{
+		batch.Usage = []command.UsedTokens{{
 			Payer: bob, Model: "chat", Prices: compute.TokenPrices{Prompt: compute.Credit}, Prompt: n, Requests: 1,
 		}}
 		w.must(batch)
 		w.pass(time.Minute)
-		w.must(fsm.Tick{Term: w.term})
+		w.must(command.Tick{Term: w.term})
 		for c := range w.view().DueCallbacks(w.now) {
 			if c.Org != bob.Org || !c.Execution.IsZero() || seen[c.WebhookID()] {
 				t.Errorf("a report is %+v", c)
@@ -192,7 +193,7 @@ func TestTokensReportBudgets(t *testing.T) {
 			seen[c.WebhookID()] = true
 			levels = append(levels, c.Alert.Level)
 			d := compute.Delivery{Org: c.Org, Number: c.Number, At: w.now, Delivered: len(levels) == 1}
-			w.must(fsm.RecordDeliveries{Term: w.view().Term(), Deliveries: []compute.Delivery{d}})
+			w.must(command.RecordDeliveries{Term: w.view().Term(), Deliveries: []compute.Delivery{d}})
 		}
 		return levels
 	}
@@ -218,10 +219,10 @@ func TestTokenHolds(t *testing.T) {
 	w, _ := published(t)
 	n := w.node("n1")
 	bob := compute.Payer{Org: w.other.Org, User: w.other.User}
-	batch := fsm.SettleTokens{Node: n.ID, Session: 5}
+	batch := command.SettleTokens{Node: n.ID, Session: 5}
 	hold := func(least, most compute.Credits) compute.Credits {
 		batch.Number++
-		batch.Holds = []fsm.WantedHold{{Payer: bob, Least: least, Most: most}}
+		batch.Holds = []command.WantedHold{{Payer: bob, Least: least, Most: most}}
 		w.must(batch)
 		return w.view().TokenHold(n.ID, bob)
 	}
@@ -241,7 +242,7 @@ func TestTokenHolds(t *testing.T) {
 	if hold(available, available); w.view().LacksTokens(bob, 1) == nil {
 		t.Error("more is available than there is")
 	}
-	w.must(fsm.SetBudget{Actor: w.other, Budget: compute.Budget{Org: bob.Org, User: bob.User, MaxCredits: 20, Enforce: true}})
+	w.must(command.SetBudget{Actor: w.other, Budget: compute.Budget{Org: bob.Org, User: bob.User, MaxCredits: 20, Enforce: true}})
 	if refusal := w.view().LacksTokens(bob, 1); refusal == nil || refusal.Detail != "ceiling_reached" {
 		t.Errorf("over a ceiling: %v", refusal)
 	}
@@ -252,7 +253,7 @@ func TestTokenHolds(t *testing.T) {
 	// The use is above the hold and above the ceiling: it is charged, and nothing more held.
 	batch.Number++
 	batch.Holds = nil
-	batch.Usage = []fsm.UsedTokens{{Payer: bob, Model: "chat", Prices: compute.TokenPrices{Prompt: compute.Credit}, Prompt: 25, Requests: 1}}
+	batch.Usage = []command.UsedTokens{{Payer: bob, Model: "chat", Prices: compute.TokenPrices{Prompt: compute.Credit}, Prompt: 25, Requests: 1}}
 	w.must(batch)
 	if got := w.view().Account(bob.Org).Held; got != 25 {
 		t.Errorf("%s is held", got)
@@ -262,13 +263,13 @@ func TestTokenHolds(t *testing.T) {
 		t.Errorf("above the ceiling %s is held", got)
 	}
 	w.pass(time.Minute)
-	w.must(fsm.Tick{Term: w.term})
-	w.must(fsm.RemoveBudget{Actor: w.other, Org: bob.Org, User: bob.User})
+	w.must(command.Tick{Term: w.term})
+	w.must(command.RemoveBudget{Actor: w.other, Org: bob.Org, User: bob.User})
 	if got := hold(7, 7); got != 7 || w.view().Account(bob.Org).Held != 7 {
 		t.Errorf("%s is held", got)
 	}
-	w.must(fsm.SetNodeState{Term: w.term, Node: n.ID, State: compute.NodeDown})
-	w.must(fsm.Tick{Term: w.term})
+	w.must(command.SetNodeState{Term: w.term, Node: n.ID, State: compute.NodeDown})
+	w.must(command.Tick{Term: w.term})
 	if got := w.view().Account(bob.Org).Held; got != 0 {
 		t.Errorf("%s is held by a node that is down", got)
 	}

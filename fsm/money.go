@@ -5,6 +5,7 @@ import (
 
 	"berth/compute"
 	"berth/fault"
+	"berth/fsm/format"
 	"berth/fsm/store"
 )
 
@@ -103,7 +104,7 @@ func (s *money) settle(e *compute.Execution) {
 // that work which could never be extended is warned too.
 func (s *money) growHolds() {
 	extended := s.growHoldsOf(s.view.growing)
-	if s.view.Format() >= formatDrains {
+	if s.view.Format() >= format.Drains {
 		extended = append(extended, s.growHoldsOf(s.view.draining)...)
 	}
 	s.reportRunning(extended)
@@ -122,7 +123,7 @@ func (s *money) growHoldsOf(index store.Index[timeKey, compute.Execution]) (exte
 			s.hold(&e, more, "still running")
 			s.warn(&e)
 			extended = append(extended, &e)
-		} else if s.view.Format() >= formatRotation && s.view.meta.Now < growsAt(&e).Add(holdMargin/2) {
+		} else if s.view.Format() >= format.Rotation && s.view.meta.Now < growsAt(&e).Add(holdMargin/2) {
 			if !e.CreditsEnd.IsZero() {
 				continue // It was warned, and has time left.
 			}
@@ -144,7 +145,7 @@ func (s *money) growHoldsOf(index store.Index[timeKey, compute.Execution]) (exte
 
 // extension returns by how much the hold of e is extended: by the amount that is wanted,
 // else by what credits and ceilings leave, if that buys more time from now. Below
-// formatRotation there was only the whole amount.
+// format.Rotation there was only the whole amount.
 func (s *money) extension(e *compute.Execution, wanted compute.Credits) compute.Credits {
 	if s.lacks(e, wanted) == nil {
 		return wanted
@@ -161,7 +162,7 @@ func (s *money) extension(e *compute.Execution, wanted compute.Credits) compute.
 	}
 	longer := *e
 	longer.Held += left
-	if s.view.Format() < formatRotation || left <= 0 || s.lacks(e, left) != nil || growsAt(&longer) <= s.view.meta.Now {
+	if s.view.Format() < format.Rotation || left <= 0 || s.lacks(e, left) != nil || growsAt(&longer) <= s.view.meta.Now {
 		return 0
 	}
 	return left
@@ -179,7 +180,7 @@ func (s *money) whyLacks(e *compute.Execution, amount compute.Credits) string {
 // ceiling, do not pay for another extension of its hold. Below format 10 only replicas of
 // services were warned.
 func (s *money) warn(e *compute.Execution) {
-	if e.Kind != compute.KindReplica && s.view.Format() < formatAccounts {
+	if e.Kind != compute.KindReplica && s.view.Format() < format.Accounts {
 		return
 	}
 	if !e.CreditsEnd.IsZero() || e.Kind == compute.KindReplica {
@@ -193,7 +194,7 @@ func (s *money) warn(e *compute.Execution) {
 		return
 	}
 	e.CreditsEnd = e.PlacedAt.Add(e.Price.Buys(e.Held, e.Timeout) - e.StopGrace)
-	if s.view.Format() >= formatRotation {
+	if s.view.Format() >= format.Rotation {
 		e.CreditsEnd = growsAt(e).Add(holdMargin) // Also right for time that is owed.
 	}
 	whose := "the organization's credits end"

@@ -7,6 +7,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // hours returns a change of an execution's time limit.
@@ -43,11 +44,11 @@ func TestHoldGrowsAfterAClockJump(t *testing.T) {
 		w.now = w.now.Add(5 * time.Minute)
 		w.do()
 	}
-	w.must(fsm.Tick{Term: 1})
+	w.must(command.Tick{Term: 1})
 	w.wantMoney(100*compute.Credit, 5*360_000+60_000)
 }
 
-// TestExhaustedCreditsStopGracefully is the stop before formatRotation, without a warning
+// TestExhaustedCreditsStopGracefully is the stop before format.Rotation, without a warning
 // and with time left.
 func TestExhaustedCreditsStopGracefully(t *testing.T) {
 	w := newPoorWorld(t, 400_000, "n3", "t4", "t4") // An hour and six minutes of a t4.
@@ -167,7 +168,7 @@ func newGraceWorld(t testing.TB) *world {
 	w := newWorld(t)
 	s := settings()
 	s.StopGrace = 10 * time.Second
-	w.must(fsm.SetSettings{Term: w.term, Settings: s})
+	w.must(command.SetSettings{Term: w.term, Settings: s})
 	return w
 }
 
@@ -204,7 +205,7 @@ func TestGraceIsPaidFor(t *testing.T) {
 			if said := strings.Contains(e.Detail, "max_credits"); said != (test.want != test.timeout) {
 				t.Errorf("detail is %q", e.Detail)
 			}
-			w.must(fsm.SetSettings{Term: w.term, Settings: settings()}) // The grace was fixed at submit.
+			w.must(command.SetSettings{Term: w.term, Settings: settings()}) // The grace was fixed at submit.
 			w.complete(id, "n3", test.ran)
 			if b := w.get(id).Billed; b != test.billed {
 				t.Errorf("billed %d, want %d", b, test.billed)
@@ -235,21 +236,21 @@ func TestHoldStaysTheGraceAhead(t *testing.T) {
 
 func TestGrantsAndPrices(t *testing.T) {
 	w := newWorld(t)
-	grant := func(amount compute.Credits) fsm.Grant {
-		return fsm.Grant{Actor: w.root, Org: w.org, Amount: amount, Note: "thanks"}
+	grant := func(amount compute.Credits) command.Grant {
+		return command.Grant{Actor: w.root, Org: w.org, Amount: amount, Note: "thanks"}
 	}
 	w.must(grant(5))
 	w.wantMoney(100*compute.Credit+5, 0)
 	w.refused(grant(0), compute.CodeInvalid, "amount")
 	w.refused(grant(-1), compute.CodeInvalid, "amount")
 	w.refused(grant(1<<62), compute.CodeInvalid, "amount")
-	w.refused(fsm.Grant{Actor: w.root, Org: compute.OrgID{UUID: w.uuid()}, Amount: 1},
+	w.refused(command.Grant{Actor: w.root, Org: compute.OrgID{UUID: w.uuid()}, Amount: 1},
 		compute.CodeNotFound, "org_unknown")
-	w.refused(fsm.Grant{Actor: w.ada, Org: w.org, Amount: 1}, compute.CodeForbidden, "not_an_operator")
+	w.refused(command.Grant{Actor: w.ada, Org: w.org, Amount: 1}, compute.CodeForbidden, "not_an_operator")
 
 	id := w.submit("t4")
-	set := func(name string, p compute.Price) fsm.SetPrices {
-		return fsm.SetPrices{Actor: w.root, Prices: map[string]compute.Price{name: p}}
+	set := func(name string, p compute.Price) command.SetPrices {
+		return command.SetPrices{Actor: w.root, Prices: map[string]compute.Price{name: p}}
 	}
 	w.must(set("t4", 1))
 	if p := w.view().Prices(); p["t4"] != 1 || p["h100"] != 900 {
@@ -270,7 +271,7 @@ func TestGrantsAndPrices(t *testing.T) {
 
 func TestFreeWorkHoldsNothing(t *testing.T) {
 	w := newWorld(t)
-	w.must(fsm.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"t4": 0}})
+	w.must(command.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"t4": 0}})
 	id := w.submit("t4", hours(20))
 	w.wantMoney(100*compute.Credit, 0)
 	w.complete(id, "n3", time.Hour)
@@ -305,7 +306,7 @@ func TestRetentionKeepsTheLedger(t *testing.T) {
 		ids = append(ids, id)
 	}
 	live := w.submit("t4")
-	w.must(fsm.Tick{Term: 1})
+	w.must(command.Tick{Term: 1})
 	known := func() (n int) {
 		for range w.view().History(w.org, fsm.HistoryFilter{}) {
 			n++
@@ -390,11 +391,11 @@ func TestRetentionPassesChildren(t *testing.T) {
 	}
 	s := w.view().Settings()
 	s.MaxFinished, s.KeepFinished, s.Forget = 1, 0, true
-	w.must(fsm.SetSettings{Term: w.term, Settings: s})
-	if r := w.must(fsm.Tick{Term: w.term}); r.Count != fsm.RetirePerTick {
+	w.must(command.SetSettings{Term: w.term, Settings: s})
+	if r := w.must(command.Tick{Term: w.term}); r.Count != fsm.RetirePerTick {
 		t.Errorf("the first tick forgot %d, want %d: nobody asks for a second one", r.Count, fsm.RetirePerTick)
 	}
-	if r := w.must(fsm.Tick{Term: w.term}); r.Count != others-fsm.RetirePerTick {
+	if r := w.must(command.Tick{Term: w.term}); r.Count != others-fsm.RetirePerTick {
 		t.Errorf("the second tick forgot %d, want %d", r.Count, others-fsm.RetirePerTick)
 	}
 	w.get(child)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 func mountedAt(path string, optional bool) func(*compute.Execution) {
@@ -34,7 +34,7 @@ func TestStorageMounts(t *testing.T) {
 		t.Errorf("it may go without, and needs %v for %+v", e.Request.Needs, e.Storage)
 	}
 	n := w.node("n2")
-	w.must(fsm.SetInventory{Term: w.term, Inventory: compute.Inventory{
+	w.must(command.SetInventory{Term: w.term, Inventory: compute.Inventory{
 		Node: n.ID, Version: n.InventoryVersion + 1, VCPUMilli: n.VCPUMilli, MemoryMiB: n.MemoryMiB, GPUs: n.GPUs,
 		Offers: []compute.Offer{compute.MountOffer},
 	}})
@@ -47,7 +47,7 @@ func TestStorageMounts(t *testing.T) {
 // does not know.
 func TestStorageMountsWaitForTheirFormat(t *testing.T) {
 	w, _ := newOldWorld(t, 9)
-	c := fsm.Submit{Execution: compute.Execution{ID: w.executionID()}}
+	c := command.Submit{Execution: compute.Execution{ID: w.executionID()}}
 	if err := w.view().Allows(c); err != nil {
 		t.Error(err)
 	}

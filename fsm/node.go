@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"berth/compute"
+	"berth/fsm/command"
 	"berth/fsm/store"
 )
 
@@ -50,4 +51,16 @@ func (v *nodeTables) NodesChanged(
 	since compute.Revision,
 ) (changed []compute.NodeID, now compute.Revision, complete bool) {
 	return v.nodes.changes.since(since, v.nodes.whole)
+}
+
+// Show returns a node with its live work.
+func (v *View) Show(n *compute.Node) command.ShownNode {
+	shown := command.ShownNode{Node: *n}
+	for _, w := range v.Work(n.ID) {
+		shown.Live++
+		if w.Stopping() {
+			shown.Leaving++
+		}
+	}
+	return shown
 }

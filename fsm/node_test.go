@@ -6,18 +6,18 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 func TestNodesJoinWithAToken(t *testing.T) {
 	w := newEmptyWorld(t)
 	w.bootstrap(settings())
 	w.addNode("n1", "t4")
-	w.must(fsm.CreateJoinToken{Op: w.op(compute.OrgID{}, "token"), Actor: w.root, Token: compute.JoinToken{
+	w.must(command.CreateJoinToken{Op: w.op(compute.OrgID{}, "token"), Actor: w.root, Token: compute.JoinToken{
 		ID: "servers", Hash: hash("secret"), Uses: 2, ExpiresAt: w.now.Add(time.Hour),
 	}})
-	join := func() fsm.RegisterNode {
-		return fsm.RegisterNode{
+	join := func() command.RegisterNode {
+		return command.RegisterNode{
 			Node:    compute.Node{ID: compute.NodeID{UUID: w.uuid()}, Name: "n"},
 			TokenID: "servers", TokenHash: hash("secret"),
 		}
@@ -51,7 +51,7 @@ func TestNodesJoinWithAToken(t *testing.T) {
 	second.TokenHash = hash("guess")
 	w.refused(second, compute.CodeForbidden, "token_unknown")
 
-	w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+	w.must(command.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
 		ID: "short", Hash: hash("secret"), Uses: 1, ExpiresAt: w.now.Add(time.Minute),
 	}})
 	w.pass(time.Minute)
@@ -68,23 +68,23 @@ func TestNodesJoinWithAToken(t *testing.T) {
 func TestJoinTokenIsRefused(t *testing.T) {
 	w := newWorld(t)
 	token := compute.JoinToken{ID: "t", Uses: 1, ExpiresAt: w.now.Add(time.Hour)}
-	create := func(change func(*fsm.CreateJoinToken)) fsm.CreateJoinToken {
-		c := fsm.CreateJoinToken{Actor: w.root, Token: token}
+	create := func(change func(*command.CreateJoinToken)) command.CreateJoinToken {
+		c := command.CreateJoinToken{Actor: w.root, Token: token}
 		change(&c)
 		return c
 	}
-	w.refused(create(func(c *fsm.CreateJoinToken) { c.Actor = w.ada }), compute.CodeForbidden, "not_an_operator")
-	w.refused(create(func(c *fsm.CreateJoinToken) { c.Token.Uses = 0 }), compute.CodeInvalid, "token_uses")
-	w.refused(create(func(c *fsm.CreateJoinToken) { c.Token.ID = "" }), compute.CodeInvalid, "token_uses")
-	w.refused(create(func(c *fsm.CreateJoinToken) { c.Token.ExpiresAt = w.now }), compute.CodeInvalid, "token_expired")
-	w.must(create(func(*fsm.CreateJoinToken) {}))
-	w.refused(create(func(*fsm.CreateJoinToken) {}), compute.CodeConflict, "token_exists")
+	w.refused(create(func(c *command.CreateJoinToken) { c.Actor = w.ada }), compute.CodeForbidden, "not_an_operator")
+	w.refused(create(func(c *command.CreateJoinToken) { c.Token.Uses = 0 }), compute.CodeInvalid, "token_uses")
+	w.refused(create(func(c *command.CreateJoinToken) { c.Token.ID = "" }), compute.CodeInvalid, "token_uses")
+	w.refused(create(func(c *command.CreateJoinToken) { c.Token.ExpiresAt = w.now }), compute.CodeInvalid, "token_expired")
+	w.must(create(func(*command.CreateJoinToken) {}))
+	w.refused(create(func(*command.CreateJoinToken) {}), compute.CodeConflict, "token_exists")
 }
 
 func TestNodeUpdatesItsRecord(t *testing.T) {
 	w := newWorld(t)
 	n := *w.node("n1")
-	said := fsm.RegisterNode{Node: compute.Node{
+	said := command.RegisterNode{Node: compute.Node{
 		ID: n.ID, Name: "new", API: "http://new", RPC: "new:1", Gossip: "new:2",
 		Metrics: "http://new/metrics", Version: "2", Drained: true, UsedVCPUMilli: 5,
 	}}
@@ -95,7 +95,7 @@ func TestNodeUpdatesItsRecord(t *testing.T) {
 		t.Errorf("node is %+v", got)
 	}
 	// It may have restarted, which restarts its inventory version.
-	w.must(fsm.SetInventory{Term: 1, Inventory: inventory(n.ID, "n1", 1, "h100")})
+	w.must(command.SetInventory{Term: 1, Inventory: inventory(n.ID, "n1", 1, "h100")})
 	if len(w.node("new").GPUs) != 1 {
 		t.Error("the inventory of a restarted node was not taken")
 	}
@@ -112,16 +112,16 @@ func TestInventoryMerges(t *testing.T) {
 	inv := inventory(node, "n3", 2, "t4", "t4", "t4", "t4")
 	inv.GPUs = inv.GPUs[2:] // The held one and a free one are gone.
 	inv.GPUs[0].UsedMilli = 777
-	w.must(fsm.SetInventory{Term: 1, Inventory: inv})
+	w.must(command.SetInventory{Term: 1, Inventory: inv})
 	gpus := w.node("n3").GPUs
 	if len(gpus) != 3 || gpus[2].ID != "SIM-n3-0" || gpus[2].Health != compute.HealthMissing ||
 		gpus[2].UsedMilli != 500 || gpus[0].UsedMilli != 0 {
 		t.Fatalf("GPUs are %+v", gpus)
 	}
-	if r := w.must(fsm.SetInventory{Term: 1, Inventory: inventory(node, "n3", 2)}); !r.Repeat {
+	if r := w.must(command.SetInventory{Term: 1, Inventory: inventory(node, "n3", 2)}); !r.Repeat {
 		t.Error("the same version was taken twice")
 	}
-	if r := w.must(fsm.SetInventory{Term: 1, Inventory: inventory(node, "n3", 1)}); !r.Repeat {
+	if r := w.must(command.SetInventory{Term: 1, Inventory: inventory(node, "n3", 1)}); !r.Repeat {
 		t.Error("an older version was taken")
 	}
 	w.must(w.ended(id, compute.StatusCompleted, time.Second))
@@ -132,12 +132,12 @@ func TestInventoryMerges(t *testing.T) {
 	id = w.submit("t4.500m")
 	w.place("n3", id)
 	inv.Version, inv.GPUs = 3, nil
-	w.must(fsm.SetInventory{Term: 1, Inventory: inv})
+	w.must(command.SetInventory{Term: 1, Inventory: inv})
 	if types := w.view().GPUTypes(); len(types) != 3 {
 		t.Errorf("types are %v: a missing GPU is offered", types)
 	}
 	back := inventory(node, "n3", 4, "t4", "t4", "t4", "t4")
-	w.must(fsm.SetInventory{Term: 1, Inventory: back})
+	w.must(command.SetInventory{Term: 1, Inventory: back})
 	held := 0
 	for _, g := range w.node("n3").GPUs {
 		held += g.UsedMilli
@@ -171,7 +171,7 @@ func TestInventoryIsRefused(t *testing.T) {
 			w := newWorld(t)
 			inv := inventory(w.node("n3").ID, "n3", 2, "t4", "t4")
 			test.change(&inv)
-			w.refused(fsm.SetInventory{Term: 1, Inventory: inv}, compute.CodeInvalid, "inventory")
+			w.refused(command.SetInventory{Term: 1, Inventory: inv}, compute.CodeInvalid, "inventory")
 		})
 	}
 }
@@ -180,36 +180,36 @@ func TestNodeStateAndRemoval(t *testing.T) {
 	w := newWorld(t)
 	node := w.node("n3").ID
 	unknown := compute.NodeID{UUID: w.uuid()}
-	w.refused(fsm.SetNodeState{Term: 1, Node: unknown}, compute.CodeNotFound, "node_unknown")
-	w.refused(fsm.SetNodeState{Term: 1, Node: node, State: 7}, compute.CodeInvalid, "node_state")
-	w.refused(fsm.SetInventory{Term: 1, Inventory: inventory(unknown, "n", 1)},
+	w.refused(command.SetNodeState{Term: 1, Node: unknown}, compute.CodeNotFound, "node_unknown")
+	w.refused(command.SetNodeState{Term: 1, Node: node, State: 7}, compute.CodeInvalid, "node_state")
+	w.refused(command.SetInventory{Term: 1, Inventory: inventory(unknown, "n", 1)},
 		compute.CodeNotFound, "node_unknown")
-	w.refused(fsm.DrainNode{Actor: w.root, Node: unknown}, compute.CodeNotFound, "node_unknown")
-	w.refused(fsm.DrainNode{Actor: w.ada, Node: node}, compute.CodeForbidden, "not_an_operator")
-	w.refused(fsm.RemoveNode{Actor: w.ada, Node: node}, compute.CodeForbidden, "not_an_operator")
-	w.refused(fsm.RemoveNode{Actor: w.root, Node: unknown}, compute.CodeNotFound, "node_unknown")
+	w.refused(command.DrainNode{Actor: w.root, Node: unknown}, compute.CodeNotFound, "node_unknown")
+	w.refused(command.DrainNode{Actor: w.ada, Node: node}, compute.CodeForbidden, "not_an_operator")
+	w.refused(command.RemoveNode{Actor: w.ada, Node: node}, compute.CodeForbidden, "not_an_operator")
+	w.refused(command.RemoveNode{Actor: w.root, Node: unknown}, compute.CodeNotFound, "node_unknown")
 
 	w.now = w.now.Add(time.Minute)
-	w.must(fsm.SetNodeState{Term: 1, Node: node, State: compute.NodeDown})
+	w.must(command.SetNodeState{Term: 1, Node: node, State: compute.NodeDown})
 	if n := w.node("n3"); n.Schedulable() || n.ChangedAt != w.now {
 		t.Errorf("node is %+v", n)
 	}
-	if r := w.must(fsm.SetNodeState{Term: 1, Node: node, State: compute.NodeDown}); !r.Repeat {
+	if r := w.must(command.SetNodeState{Term: 1, Node: node, State: compute.NodeDown}); !r.Repeat {
 		t.Error("a repeat is not said to be one")
 	}
-	w.must(fsm.SetNodeState{Term: 1, Node: node, State: compute.NodeUp})
+	w.must(command.SetNodeState{Term: 1, Node: node, State: compute.NodeUp})
 	id := w.submit("t4")
 	w.place("n3", id)
-	w.refused(fsm.RemoveNode{Actor: w.root, Node: node}, compute.CodeConflict, "node_busy")
+	w.refused(command.RemoveNode{Actor: w.root, Node: node}, compute.CodeConflict, "node_busy")
 	w.must(w.ended(id, compute.StatusCompleted, time.Second))
-	w.must(fsm.RemoveNode{Actor: w.root, Node: node})
+	w.must(command.RemoveNode{Actor: w.root, Node: node})
 	if !w.view().RemovedNode(node) {
 		t.Error("the node is not known as removed")
 	}
 	if _, _, _, err := w.view().Resolve("t4"); compute.CodeOf(err) != compute.CodeInvalid {
 		t.Errorf("its GPU type is still offered: %v", err)
 	}
-	w.refused(fsm.RegisterNode{Node: compute.Node{ID: node}}, compute.CodeForbidden, "node_removed")
+	w.refused(command.RegisterNode{Node: compute.Node{ID: node}}, compute.CodeForbidden, "node_removed")
 }
 
 // TestKnownNodeNeedsATokenOfItsOwn checks that nobody can take over an existing
@@ -217,25 +217,25 @@ func TestNodeStateAndRemoval(t *testing.T) {
 func TestKnownNodeNeedsATokenOfItsOwn(t *testing.T) {
 	w := newWorld(t)
 	token := func(id string) {
-		w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+		w.must(command.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
 			ID: id, Hash: hash("secret"), Uses: 1, ExpiresAt: w.now.Add(time.Hour),
 		}})
 	}
 	token("another")
 	n := w.node("n2")
-	c := fsm.RegisterNode{
+	c := command.RegisterNode{
 		Node: compute.Node{ID: n.ID, Name: "n2"}, TokenID: "made up", TokenHash: hash("guess"),
 	}
 	w.refused(c, compute.CodeConflict, "node_up")
 	c.TokenID, c.TokenHash = "another", hash("secret")
 	w.refused(c, compute.CodeConflict, "node_up")
-	w.must(fsm.SetNodeState{Term: 1, Node: n.ID, State: compute.NodeDown})
+	w.must(command.SetNodeState{Term: 1, Node: n.ID, State: compute.NodeDown})
 	c.TokenHash = hash("guess")
 	w.refused(c, compute.CodeForbidden, "token_unknown")
 	c.TokenHash = hash("secret")
 	worker := c
 	worker.TokenID, worker.Node.Role = "for workers", compute.RoleWorker
-	w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+	w.must(command.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
 		ID: worker.TokenID, Hash: hash("secret"), Uses: 1, ExpiresAt: w.now.Add(time.Hour), Role: compute.RoleWorker,
 	}})
 	w.refused(worker, compute.CodeConflict, "role_mismatch")
@@ -244,7 +244,7 @@ func TestKnownNodeNeedsATokenOfItsOwn(t *testing.T) {
 	w.must(c)      // It has lost its keys, and the operator issued a new token.
 	w.must(c)
 	c.Node.ID = w.node("n3").ID
-	w.must(fsm.SetNodeState{Term: 1, Node: c.Node.ID, State: compute.NodeDown})
+	w.must(command.SetNodeState{Term: 1, Node: c.Node.ID, State: compute.NodeDown})
 	w.refused(c, compute.CodeForbidden, "token_spent")
 }
 
@@ -269,14 +269,14 @@ func TestSpentTokenAdmitsItsKeyOnly(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+			w.must(command.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
 				ID: "t", Hash: hash("secret"), Uses: test.uses, ExpiresAt: w.now.Add(time.Hour),
 			}})
-			c := fsm.RegisterNode{
+			c := command.RegisterNode{
 				Node: compute.Node{ID: compute.NodeID{UUID: w.uuid()}}, TokenID: "t", TokenHash: hash("secret"), Key: test.first,
 			}
 			w.must(c)
-			w.must(fsm.SetNodeState{Term: w.term, Node: c.Node.ID, State: test.state})
+			w.must(command.SetNodeState{Term: w.term, Node: c.Node.ID, State: test.state})
 			c.Key = test.again
 			if test.detail == "" {
 				w.must(c)
@@ -303,16 +303,16 @@ func TestTheLastServerStays(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()
 	for _, name := range []string{"n1", "n2"} {
-		w.must(fsm.RemoveNode{Actor: w.root, Node: w.node(name).ID})
+		w.must(command.RemoveNode{Actor: w.root, Node: w.node(name).ID})
 	}
-	w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+	w.must(command.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
 		ID: "w", Hash: hash("w"), Uses: 1, Role: compute.RoleWorker, ExpiresAt: w.now.Add(time.Hour),
 	}})
 	worker := compute.Node{ID: compute.NodeID{UUID: w.uuid()}, Name: "w", Role: compute.RoleWorker}
-	w.must(fsm.RegisterNode{Node: worker, TokenID: "w", TokenHash: hash("w")})
-	last := fsm.RemoveNode{Actor: w.root, Node: w.node("n3").ID}
+	w.must(command.RegisterNode{Node: worker, TokenID: "w", TokenHash: hash("w")})
+	last := command.RemoveNode{Actor: w.root, Node: w.node("n3").ID}
 	w.refused(last, compute.CodeConflict, "last_server")
-	w.must(fsm.RemoveNode{Actor: w.root, Node: worker.ID})
+	w.must(command.RemoveNode{Actor: w.root, Node: worker.ID})
 	w.refused(last, compute.CodeConflict, "last_server")
 	w.addNode("n4")
 	w.must(last)
@@ -324,9 +324,9 @@ func TestOneOfTwoInterdependentServersStays(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()
 	first, second := w.node("n1").ID, w.node("n2").ID
-	w.must(fsm.RemoveNode{Actor: w.root, Node: first, Beside: []compute.NodeID{second, w.node("n3").ID}})
-	w.refused(fsm.RemoveNode{Actor: w.root, Node: second, Beside: []compute.NodeID{first}}, compute.CodeConflict, "copies_missing")
-	w.must(fsm.RemoveNode{Actor: w.root, Node: second, Beside: []compute.NodeID{w.node("n3").ID}}) // It asked again.
+	w.must(command.RemoveNode{Actor: w.root, Node: first, Beside: []compute.NodeID{second, w.node("n3").ID}})
+	w.refused(command.RemoveNode{Actor: w.root, Node: second, Beside: []compute.NodeID{first}}, compute.CodeConflict, "copies_missing")
+	w.must(command.RemoveNode{Actor: w.root, Node: second, Beside: []compute.NodeID{w.node("n3").ID}}) // It asked again.
 }
 
 // TestNodeRefusalsNameTheCommand checks that a refusal names the command that
@@ -334,26 +334,26 @@ func TestOneOfTwoInterdependentServersStays(t *testing.T) {
 func TestNodeRefusalsNameTheCommand(t *testing.T) {
 	w := newWorld(t)
 	for role := range map[compute.Role]bool{compute.RoleServer: true, compute.RoleWorker: true} {
-		w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+		w.must(command.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
 			ID: role.String(), Hash: hash("secret"), Uses: 1, Role: role, ExpiresAt: w.now.Add(time.Hour),
 		}})
 	}
-	join := func(token string, role compute.Role) fsm.RegisterNode {
-		return fsm.RegisterNode{
+	join := func(token string, role compute.Role) command.RegisterNode {
+		return command.RegisterNode{
 			Node: compute.Node{ID: compute.NodeID{UUID: w.uuid()}, Role: role}, TokenID: token, TokenHash: hash("secret"),
 		}
 	}
 	for _, test := range []struct {
-		cmd    fsm.Command
+		cmd    command.Command
 		detail string
 		words  []string
 	}{
 		{join("worker", compute.RoleServer), "token_role", []string{"token create --role server", "start the node with --role worker"}},
 		{join("server", compute.RoleWorker), "token_role", []string{"token create --role worker", "start the node with --role server"}},
-		{fsm.RegisterNode{Node: compute.Node{ID: w.node("n1").ID, Role: compute.RoleWorker}}, "role_mismatch", []string{
+		{command.RegisterNode{Node: compute.Node{ID: w.node("n1").ID, Role: compute.RoleWorker}}, "role_mismatch", []string{
 			"start it with --role server", "berth admin node remove", "token create --role worker",
 		}},
-		{fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{ID: "late", Uses: 1, ExpiresAt: w.now}}, "token_expired", []string{
+		{command.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{ID: "late", Uses: 1, ExpiresAt: w.now}}, "token_expired", []string{
 			"berth admin token create", "--ttl",
 		}},
 	} {

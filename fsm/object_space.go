@@ -1,6 +1,9 @@
 package fsm
 
-import "berth/compute"
+import (
+	"berth/compute"
+	"berth/fsm/command"
+)
 
 // unlimited is what there is space for without a limit.
 const unlimited = int64(1) << 62
@@ -8,7 +11,7 @@ const unlimited = int64(1) << 62
 // ObjectSpace returns how many bytes an object may have that an actor stores under a key,
 // in place of the one that is there. Without a key it is the most that any may have. A
 // command may still be refused: others store too.
-func (v *objectTables) ObjectSpace(a Actor, key string) int64 {
+func (v *objectTables) ObjectSpace(a command.Actor, key string) int64 {
 	if key == "" { // It may take the place of all that is there.
 		all, own := v.ObjectUse(a.Org, compute.UserID{}).Bytes, v.ObjectUse(a.Org, a.User).Bytes
 		return v.objectSpace(a.Org, a.User, all, own)

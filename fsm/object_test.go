@@ -9,22 +9,23 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // bucketWorld returns a world in which two organizations have buckets.
 func bucketWorld(t testing.TB) *world {
 	w := newestWorld(t)
-	for _, a := range []fsm.Actor{w.ada, w.other} {
-		w.must(fsm.CreateBucket{Actor: a, Bucket: compute.Bucket{Sealed: []byte("key")}})
+	for _, a := range []command.Actor{w.ada, w.other} {
+		w.must(command.CreateBucket{Actor: a, Bucket: compute.Bucket{Sealed: []byte("key")}})
 	}
 	return w
 }
 
 // object returns the command that stores an object of some bytes.
-func (w *world) object(a fsm.Actor, key string, size int64) fsm.PutObject {
+func (w *world) object(a command.Actor, key string, size int64) command.PutObject {
 	o := compute.Object{Key: key, Size: size, ETag: compute.ETag{byte(size)}, Blob: compute.Hash{byte(size), 1}, Whole: true}
-	return fsm.PutObject{Actor: a, Object: o}
+	return command.PutObject{Actor: a, Object: o}
 }
 
 func (w *world) keys(org compute.OrgID, from string) (keys []string) {
@@ -38,14 +39,14 @@ func (w *world) keys(org compute.OrgID, from string) (keys []string) {
 func TestObjects(t *testing.T) {
 	w := newestWorld(t)
 	w.refused(w.object(w.ada, "a", 1), compute.CodeConflict, "no_bucket")
-	w.must(fsm.CreateBucket{Actor: w.ada, Bucket: compute.Bucket{Sealed: []byte("first")}})
-	if r := w.must(fsm.CreateBucket{Actor: w.ada, Bucket: compute.Bucket{Sealed: []byte("second")}}); !r.Repeat {
+	w.must(command.CreateBucket{Actor: w.ada, Bucket: compute.Bucket{Sealed: []byte("first")}})
+	if r := w.must(command.CreateBucket{Actor: w.ada, Bucket: compute.Bucket{Sealed: []byte("second")}}); !r.Repeat {
 		t.Error("a second bucket was made")
 	}
 	if got := string(w.view().Bucket(w.org).Sealed); got != "first" {
 		t.Errorf("the key of the bucket is %q", got)
 	}
-	w.must(fsm.CreateBucket{Actor: w.other, Bucket: compute.Bucket{Sealed: []byte("key")}})
+	w.must(command.CreateBucket{Actor: w.other, Bucket: compute.Bucket{Sealed: []byte("key")}})
 	for i, key := range []string{"b", "a/2", "a/1", "a", "c"} {
 		w.must(w.object(w.ada, key, int64(i+1)))
 	}
@@ -60,13 +61,13 @@ func TestObjects(t *testing.T) {
 	if got := w.view().ObjectUse(w.org, w.ada.User); got != (compute.ObjectUse{Objects: 5, Bytes: 23}) {
 		t.Errorf("stored is %+v", got)
 	}
-	if r := w.must(fsm.DeleteObjects{Actor: w.ada, Keys: []string{"a", "nothing"}}); r.Count != 1 {
+	if r := w.must(command.DeleteObjects{Actor: w.ada, Keys: []string{"a", "nothing"}}); r.Count != 1 {
 		t.Errorf("%d deleted", r.Count)
 	}
-	if r := w.must(fsm.DeleteObjects{Actor: w.ada, Prefix: "a/"}); r.Count != 2 {
+	if r := w.must(command.DeleteObjects{Actor: w.ada, Prefix: "a/"}); r.Count != 2 {
 		t.Errorf("%d deleted below a/", r.Count)
 	}
-	if r := w.must(fsm.DeleteObjects{Actor: w.ada, Keys: []string{"c"}, Match: "other"}); r.Count != 0 {
+	if r := w.must(command.DeleteObjects{Actor: w.ada, Keys: []string{"c"}, Match: "other"}); r.Count != 0 {
 		t.Errorf("%d deleted in spite of the condition", r.Count)
 	}
 	if got := w.keys(w.org, ""); !slices.Equal(got, []string{"b", "c"}) {
@@ -75,7 +76,7 @@ func TestObjects(t *testing.T) {
 	if got := w.keys(w.other.Org, ""); !slices.Equal(got, []string{"a/1"}) {
 		t.Errorf("the other organization has %q", got)
 	}
-	w.refused(fsm.DeleteObjects{Actor: w.ada}, compute.CodeInvalid, "object_keys")
+	w.refused(command.DeleteObjects{Actor: w.ada}, compute.CodeInvalid, "object_keys")
 	w.refused(w.object(w.root, "a", 1), compute.CodeForbidden, "no_org")
 }
 
@@ -101,22 +102,22 @@ func TestBadObjects(t *testing.T) {
 // TestObjectConditions stores objects on conditions, and copies of others.
 func TestObjectConditions(t *testing.T) {
 	w := bucketWorld(t)
-	with := func(size int64, change func(*fsm.PutObject)) fsm.PutObject {
+	with := func(size int64, change func(*command.PutObject)) command.PutObject {
 		c := w.object(w.ada, "a", size)
 		change(&c)
 		return c
 	}
-	w.refused(with(1, func(c *fsm.PutObject) { c.Match = "*" }), compute.CodeConflict, "precondition_failed")
-	w.must(with(1, func(c *fsm.PutObject) { c.Absent = true }))
-	w.refused(with(2, func(c *fsm.PutObject) { c.Absent = true }), compute.CodeConflict, "precondition_failed")
+	w.refused(with(1, func(c *command.PutObject) { c.Match = "*" }), compute.CodeConflict, "precondition_failed")
+	w.must(with(1, func(c *command.PutObject) { c.Absent = true }))
+	w.refused(with(2, func(c *command.PutObject) { c.Absent = true }), compute.CodeConflict, "precondition_failed")
 	o, _ := w.view().Object(w.org, "a")
-	w.refused(with(2, func(c *fsm.PutObject) { c.Match = "0" }), compute.CodeConflict, "precondition_failed")
-	w.must(with(2, func(c *fsm.PutObject) { c.Match = o.Tag() }))
+	w.refused(with(2, func(c *command.PutObject) { c.Match = "0" }), compute.CodeConflict, "precondition_failed")
+	w.must(with(2, func(c *command.PutObject) { c.Match = o.Tag() }))
 	o, _ = w.view().Object(w.org, "a")
-	w.must(fsm.PutObject{Actor: w.ada, Object: compute.Object{Key: "b", Size: 2, Blob: o.Blob}, From: "a", FromBlob: o.Blob})
-	w.refused(fsm.PutObject{Actor: w.ada, Object: compute.Object{Key: "c", Size: 2, Blob: o.Blob}, From: "a", FromBlob: compute.Hash{9}},
+	w.must(command.PutObject{Actor: w.ada, Object: compute.Object{Key: "b", Size: 2, Blob: o.Blob}, From: "a", FromBlob: o.Blob})
+	w.refused(command.PutObject{Actor: w.ada, Object: compute.Object{Key: "c", Size: 2, Blob: o.Blob}, From: "a", FromBlob: compute.Hash{9}},
 		compute.CodeNotFound, "file_not_found")
-	w.refused(fsm.PutObject{Actor: w.other, Object: compute.Object{Key: "c", Size: 2, Blob: o.Blob}, From: "a", FromBlob: o.Blob},
+	w.refused(command.PutObject{Actor: w.other, Object: compute.Object{Key: "c", Size: 2, Blob: o.Blob}, From: "a", FromBlob: o.Blob},
 		compute.CodeNotFound, "file_not_found")
 }
 
@@ -124,12 +125,12 @@ func TestObjectConditions(t *testing.T) {
 // an object, and one that was aborted or forgotten leaves nothing.
 func TestObjectUploads(t *testing.T) {
 	w := bucketWorld(t)
-	start := func(a fsm.Actor, key string) compute.ObjectUploadID {
+	start := func(a command.Actor, key string) compute.ObjectUploadID {
 		u := compute.ObjectUpload{ID: compute.ObjectUploadID{UUID: w.uuid()}, Key: key}
-		return compute.ObjectUploadID{UUID: w.must(fsm.StartObjectUpload{Actor: a, Upload: u}).ID}
+		return compute.ObjectUploadID{UUID: w.must(command.StartObjectUpload{Actor: a, Upload: u}).ID}
 	}
-	part := func(a fsm.Actor, id compute.ObjectUploadID, n int, size int64) fsm.PutObjectPart {
-		return fsm.PutObjectPart{Actor: a, Part: compute.ObjectPart{Upload: id, Number: n, Size: size, Blob: compute.Hash{byte(n), 2}}}
+	part := func(a command.Actor, id compute.ObjectUploadID, n int, size int64) command.PutObjectPart {
+		return command.PutObjectPart{Actor: a, Part: compute.ObjectPart{Upload: id, Number: n, Size: size, Blob: compute.Hash{byte(n), 2}}}
 	}
 	id := start(w.ada, "big")
 	w.must(part(w.ada, id, 1, 10))
@@ -150,8 +151,8 @@ func TestObjectUploads(t *testing.T) {
 	w.refused(part(w.ada, id, 3, 1), compute.CodeNotFound, "upload_not_found")
 	id = start(w.ada, "other")
 	w.must(part(w.ada, id, 1, 10))
-	w.refused(fsm.AbortObjectUpload{Actor: w.other, Upload: id}, compute.CodeNotFound, "upload_not_found")
-	w.must(fsm.AbortObjectUpload{Actor: w.ada, Upload: id})
+	w.refused(command.AbortObjectUpload{Actor: w.other, Upload: id}, compute.CodeNotFound, "upload_not_found")
+	w.must(command.AbortObjectUpload{Actor: w.ada, Upload: id})
 	w.must(part(w.ada, start(w.ada, "forgotten"), 1, 10))
 	w.pass(compute.ObjectUploadKept + time.Hour)
 	if got := w.view().ObjectUse(w.org, w.ada.User); got != (compute.ObjectUse{Objects: 1, Bytes: 17}) {
@@ -168,7 +169,7 @@ func TestObjectSpace(t *testing.T) {
 	}
 	w.must(w.object(w.ada, "a", 40))
 	w.must(w.object(w.ada, "b", 30))
-	for _, limits := range []fsm.SetBucketLimits{{MaxBytes: 100}, {UserMaxBytes: 100}, {MaxBytes: 100, UserMaxBytes: 200}} {
+	for _, limits := range []command.SetBucketLimits{{MaxBytes: 100}, {UserMaxBytes: 100}, {MaxBytes: 100, UserMaxBytes: 200}} {
 		limits.Actor, limits.Org = w.root, w.org
 		w.must(limits)
 		if a, c, all := space("a"), space("c"), space(""); a != 70 || c != 30 || all != 100 {
@@ -178,14 +179,14 @@ func TestObjectSpace(t *testing.T) {
 	w.refused(w.object(w.ada, "a", 71), compute.CodeForbidden, "storage_quota_exceeded")
 	w.refused(w.object(w.ada, "c", 31), compute.CodeForbidden, "storage_quota_exceeded")
 	id := compute.ObjectUploadID{UUID: compute.UUID{77}}
-	w.must(fsm.StartObjectUpload{Actor: w.ada, Upload: compute.ObjectUpload{ID: id, Key: "c"}})
+	w.must(command.StartObjectUpload{Actor: w.ada, Upload: compute.ObjectUpload{ID: id, Key: "c"}})
 	part := compute.ObjectPart{Upload: id, Number: 1, Size: 20, Blob: compute.Hash{1}, Whole: true}
-	w.must(fsm.PutObjectPart{Actor: w.ada, Part: part})
+	w.must(command.PutObjectPart{Actor: w.ada, Part: part})
 	u, _ := w.view().ObjectUpload(w.org, id)
 	if first, second := w.view().ObjectPartSpace(u, 1), w.view().ObjectPartSpace(u, 2); first != 30 || second != 10 {
 		t.Errorf("parts may have %d and %d bytes", first, second)
 	}
-	w.must(fsm.SetBucketLimits{Actor: w.root, Org: w.org, MaxBytes: 10})
+	w.must(command.SetBucketLimits{Actor: w.root, Org: w.org, MaxBytes: 10})
 	if a, c := space("a"), space("c"); a != 40 || c > 0 {
 		t.Errorf("beyond the limit there is space for %d and %d", a, c)
 	}
@@ -196,7 +197,7 @@ func TestObjectSpace(t *testing.T) {
 // are refused.
 func TestBucketLimits(t *testing.T) {
 	w := bucketWorld(t)
-	limits := fsm.SetBucketLimits{Actor: w.root, Org: w.org, MaxBytes: 100, MaxObjects: 3}
+	limits := command.SetBucketLimits{Actor: w.root, Org: w.org, MaxBytes: 100, MaxObjects: 3}
 	w.must(limits)
 	w.must(w.object(w.ada, "a", 60))
 	w.refused(w.object(w.ada, "b", 50), compute.CodeForbidden, "storage_quota_exceeded")
@@ -222,15 +223,15 @@ func TestBucketLimits(t *testing.T) {
 // TestReplacingBeyondALimitNeedsItsFormat holds that servers of the format before decide alike.
 func TestReplacingBeyondALimitNeedsItsFormat(t *testing.T) {
 	w := newEmptyWorld(t)
-	w.format = fsm.Format
+	w.format = format.Newest
 	w.fill()
-	w.must(fsm.SetFormat{Term: w.term, Format: 17})
-	w.must(fsm.CreateBucket{Actor: w.ada, Bucket: compute.Bucket{Sealed: []byte("key")}})
+	w.must(command.SetFormat{Term: w.term, Format: 17})
+	w.must(command.CreateBucket{Actor: w.ada, Bucket: compute.Bucket{Sealed: []byte("key")}})
 	w.must(w.object(w.ada, "a", 1))
 	w.must(w.object(w.ada, "b", 1))
-	w.must(fsm.SetBucketLimits{Actor: w.root, Org: w.org, MaxObjects: 1})
+	w.must(command.SetBucketLimits{Actor: w.root, Org: w.org, MaxObjects: 1})
 	w.refused(w.object(w.ada, "a", 2), compute.CodeForbidden, "storage_quota_exceeded")
-	w.must(fsm.SetFormat{Term: w.term, Format: 18})
+	w.must(command.SetFormat{Term: w.term, Format: 18})
 	w.must(w.object(w.ada, "a", 2))
 }
 
@@ -240,13 +241,13 @@ func TestObjectsEndWithTheirOrganization(t *testing.T) {
 	w := bucketWorld(t)
 	w.must(w.object(w.ada, "a", 1))
 	id := compute.ObjectUploadID{UUID: w.uuid()}
-	w.must(fsm.StartObjectUpload{Actor: w.ada, Upload: compute.ObjectUpload{ID: id, Key: "b"}})
-	w.must(fsm.PutObjectPart{Actor: w.ada, Part: compute.ObjectPart{Upload: id, Number: 1, Size: 5, Blob: compute.Hash{1}}})
-	w.must(fsm.DeleteOrg{Actor: w.ada, Org: w.org})
+	w.must(command.StartObjectUpload{Actor: w.ada, Upload: compute.ObjectUpload{ID: id, Key: "b"}})
+	w.must(command.PutObjectPart{Actor: w.ada, Part: compute.ObjectPart{Upload: id, Number: 1, Size: 5, Blob: compute.Hash{1}}})
+	w.must(command.DeleteOrg{Actor: w.ada, Org: w.org})
 	if w.view().Bucket(w.org) != nil {
 		t.Error("the key is still there")
 	}
-	w.must(fsm.Tick{Term: w.term})
+	w.must(command.Tick{Term: w.term})
 	if got := w.keys(w.org, ""); len(got) > 0 || w.view().ObjectUse(w.org, w.ada.User).Bytes != 0 {
 		t.Errorf("left are %q", got)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"berth/compute"
 	"berth/fault"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/fsm/store"
 )
 
@@ -28,16 +30,16 @@ type op struct {
 	Org     compute.OrgID   `cbor:"1,keyasint"`
 	ID      compute.OpID    `cbor:"2,keyasint"`
 	Request compute.Hash    `cbor:"3,keyasint"`
-	Result  Result          `cbor:"4,keyasint"`
+	Result  command.Result  `cbor:"4,keyasint"`
 	At      compute.Instant `cbor:"5,keyasint"`
 	Seq     uint64          `cbor:"6,keyasint"` // Rises with each op; the lowest is the oldest.
 }
 
 // Recall returns the first answer to o, if o is remembered.
-func (v *View) Recall(o Op) (Result, bool) {
+func (v *View) Recall(o command.Op) (command.Result, bool) {
 	known, ok := v.ops.Get(pair{o.Org.UUID, o.ID.UUID})
 	if !ok || known.refused() && known.At.Add(refusalAge) <= v.meta.Now {
-		return Result{}, false
+		return command.Result{}, false
 	}
 	if known.Request != o.Request {
 		return refuse(compute.CodeConflict, "idempotency_key_reused",
@@ -53,11 +55,11 @@ func (v *View) Recall(o Op) (Result, bool) {
 // the request may still be in flight from a node that gave up waiting for it.
 // Without the stored refusal, that copy would be applied after the client
 // learned that the request was refused.
-func (s *requests) remember(o Op, r Result) {
+func (s *requests) remember(o command.Op, r command.Result) {
 	if o.ID.IsZero() || fault.Planted(fault.ForgottenOps) {
 		return
 	}
-	if r.Refusal != nil && (s.view.Format() < formatTrust || r.Refusal.Code == compute.CodeUnavailable) {
+	if r.Refusal != nil && (s.view.Format() < format.Trust || r.Refusal.Code == compute.CodeUnavailable) {
 		return
 	}
 	for s.view.opAges.Len() >= maxOps {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 func TestRepeatGetsTheFirstAnswer(t *testing.T) {
@@ -51,7 +51,7 @@ func TestRefusalsAreRememberedForAMinute(t *testing.T) {
 		}
 	}
 	exhausted()
-	w.must(fsm.Grant{Actor: w.root, Org: w.org, Amount: 1000 * compute.Credit})
+	w.must(command.Grant{Actor: w.root, Org: w.org, Amount: 1000 * compute.Credit})
 	w.pass(59 * time.Second)
 	exhausted()
 	other := c
@@ -76,7 +76,7 @@ func TestOldFormatForgetsRefusals(t *testing.T) {
 		w.submit("a100.4x", func(e *compute.Execution) { e.Timeout = time.Hour })
 	}
 	w.refused(c, compute.CodeForbidden, "credits_exhausted")
-	w.must(fsm.Grant{Actor: w.root, Org: w.org, Amount: 1000 * compute.Credit})
+	w.must(command.Grant{Actor: w.root, Org: w.org, Amount: 1000 * compute.Credit})
 	if r := w.must(c); r.Repeat {
 		t.Error("the refusal was remembered")
 	}
@@ -97,7 +97,7 @@ func TestOpsAreForgottenAfterADay(t *testing.T) {
 func TestZeroOpIsNeverRemembered(t *testing.T) {
 	w := newWorld(t)
 	for range 2 {
-		w.must(fsm.Grant{Actor: w.root, Org: w.org, Amount: 1})
+		w.must(command.Grant{Actor: w.root, Org: w.org, Amount: 1})
 	}
 	w.wantMoney(100*compute.Credit+2, 0)
 }
@@ -110,33 +110,33 @@ func TestEachRequestIsRepeatable(t *testing.T) {
 	w.complete(done, "n3", time.Second)
 	key := w.key("aaaaaaaaaa").Key
 	node := w.node("n3").ID
-	op := func() fsm.Op { return w.op(w.org, "request") }
-	for _, cmd := range []fsm.Command{
-		fsm.DrainNode{Op: op(), Actor: w.root, Node: node, Drained: true},
-		fsm.RemoveNode{Op: op(), Actor: w.root, Node: node},
-		fsm.CreateJoinToken{Op: op(), Actor: w.root, Token: compute.JoinToken{
+	op := func() command.Op { return w.op(w.org, "request") }
+	for _, cmd := range []command.Command{
+		command.DrainNode{Op: op(), Actor: w.root, Node: node, Drained: true},
+		command.RemoveNode{Op: op(), Actor: w.root, Node: node},
+		command.CreateJoinToken{Op: op(), Actor: w.root, Token: compute.JoinToken{
 			ID: "t", Uses: 1, ExpiresAt: w.now.Add(time.Hour),
 		}},
-		fsm.CreateUser{
+		command.CreateUser{
 			Op: op(), Actor: w.root,
 			User: compute.User{ID: compute.UserID{UUID: w.uuid()}, Email: "e"},
 			Org:  compute.Org{ID: compute.OrgID{UUID: w.uuid()}, Slug: "s"},
 		},
-		fsm.CreateKey{Op: op(), Actor: w.ada, Key: compute.Key{
+		command.CreateKey{Op: op(), Actor: w.ada, Key: compute.Key{
 			ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l",
 		}},
-		fsm.ToggleKey{Op: op(), Actor: w.ada, Key: key},
-		fsm.RegenerateKey{Op: op(), Actor: w.ada, Key: key, Lookup: "m"},
-		fsm.DeleteKey{Op: op(), Actor: w.ada, Key: key},
-		fsm.StoreRefresh{Op: op(), Token: compute.RefreshToken{
+		command.ToggleKey{Op: op(), Actor: w.ada, Key: key},
+		command.RegenerateKey{Op: op(), Actor: w.ada, Key: key, Lookup: "m"},
+		command.DeleteKey{Op: op(), Actor: w.ada, Key: key},
+		command.StoreRefresh{Op: op(), Token: compute.RefreshToken{
 			Hash: hash("r"), User: w.ada.User, ExpiresAt: w.now.Add(time.Hour),
 		}},
-		fsm.RotateRefresh{Op: op(), Old: hash("r"), Next: compute.RefreshToken{Hash: hash("r2")}},
-		fsm.RevokeRefresh{Op: op(), Token: hash("r2")},
-		fsm.StopExecution{Op: op(), Actor: w.ada, Execution: id, Stop: compute.StopHard},
-		fsm.DeleteExecution{Op: op(), Actor: w.ada, Execution: done},
-		fsm.Grant{Op: op(), Actor: w.root, Org: w.org, Amount: 1},
-		fsm.SetPrices{Op: op(), Actor: w.root, Prices: map[string]compute.Price{"t4": 1}},
+		command.RotateRefresh{Op: op(), Old: hash("r"), Next: compute.RefreshToken{Hash: hash("r2")}},
+		command.RevokeRefresh{Op: op(), Token: hash("r2")},
+		command.StopExecution{Op: op(), Actor: w.ada, Execution: id, Stop: compute.StopHard},
+		command.DeleteExecution{Op: op(), Actor: w.ada, Execution: done},
+		command.Grant{Op: op(), Actor: w.root, Org: w.org, Amount: 1},
+		command.SetPrices{Op: op(), Actor: w.root, Prices: map[string]compute.Price{"t4": 1}},
 	} {
 		first := w.must(cmd)
 		before := w.account().Seq

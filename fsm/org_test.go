@@ -5,24 +5,24 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 func TestBootstrapHappensOnce(t *testing.T) {
 	w := newEmptyWorld(t)
 	id := w.uuid()
-	w.refused(fsm.RegisterNode{First: true}, compute.CodeUnavailable, "not_bootstrapped")
-	w.refused(fsm.Bootstrap{}, compute.CodeInvalid, "no_cluster_id")
-	w.refused(fsm.Bootstrap{ClusterID: id, Prices: map[string]compute.Price{"T4": 1}},
+	w.refused(command.RegisterNode{First: true}, compute.CodeUnavailable, "not_bootstrapped")
+	w.refused(command.Bootstrap{}, compute.CodeInvalid, "no_cluster_id")
+	w.refused(command.Bootstrap{ClusterID: id, Prices: map[string]compute.Price{"T4": 1}},
 		compute.CodeInvalid, "price")
 	if w.view().Bootstrapped() {
 		t.Fatal("bootstrapped by refusals")
 	}
-	w.must(fsm.Bootstrap{ClusterID: id, RootToken: hash("root"), Settings: settings(), Prices: prices()})
-	if r := w.must(fsm.Bootstrap{ClusterID: id}); !r.Repeat {
+	w.must(command.Bootstrap{ClusterID: id, RootToken: hash("root"), Settings: settings(), Prices: prices()})
+	if r := w.must(command.Bootstrap{ClusterID: id}); !r.Repeat {
 		t.Error("a repeat is not said to be one")
 	}
-	w.refused(fsm.Bootstrap{ClusterID: w.uuid()}, compute.CodeConflict, "already_bootstrapped")
+	w.refused(command.Bootstrap{ClusterID: w.uuid()}, compute.CodeConflict, "already_bootstrapped")
 	v := w.view()
 	if v.ClusterID() != id || v.RootToken() != hash("root") || v.Settings() != settings() ||
 		v.Prices()["h100"] != 900 || len(v.SigningKeys()) != 0 {
@@ -47,8 +47,8 @@ func TestCreateUser(t *testing.T) {
 	}
 	w.wantMoney(100*compute.Credit, 0)
 
-	create := func(email, slug string) fsm.CreateUser {
-		return fsm.CreateUser{
+	create := func(email, slug string) command.CreateUser {
+		return command.CreateUser{
 			Actor: w.root, User: compute.User{ID: compute.UserID{UUID: w.uuid()}, Email: email},
 			Org: compute.Org{ID: compute.OrgID{UUID: w.uuid()}, Slug: slug},
 		}
@@ -67,19 +67,19 @@ func TestCreateUser(t *testing.T) {
 	operator := create("op@example.com", "ops")
 	operator.User.Operator = true
 	w.must(operator)
-	again.Actor = fsm.Actor{User: operator.User.ID, Org: operator.Org.ID}
+	again.Actor = command.Actor{User: operator.User.ID, Org: operator.Org.ID}
 	w.must(again)
 }
 
 // key creates an API key of ada's organization and returns it as an actor.
-func (w *world) key(lookup string, change ...func(*compute.Key)) fsm.Actor {
+func (w *world) key(lookup string, change ...func(*compute.Key)) command.Actor {
 	w.Helper()
 	k := compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: lookup, Hash: hash(lookup), Name: lookup}
 	for _, f := range change {
 		f(&k)
 	}
-	w.must(fsm.CreateKey{Op: w.op(w.org, lookup), Actor: w.ada, Key: k})
-	return fsm.Actor{User: w.ada.User, Org: w.org, Key: k.ID}
+	w.must(command.CreateKey{Op: w.op(w.org, lookup), Actor: w.ada, Key: k})
+	return command.Actor{User: w.ada.User, Org: w.org, Key: k.ID}
 }
 
 func TestKeyLifecycle(t *testing.T) {
@@ -96,24 +96,24 @@ func TestKeyLifecycle(t *testing.T) {
 		w.refused(c, compute.CodeUnauthenticated, detail)
 	}
 	submit("")
-	w.must(fsm.ToggleKey{Actor: w.ada, Key: a.Key})
+	w.must(command.ToggleKey{Actor: w.ada, Key: a.Key})
 	submit("key_inactive")
-	w.must(fsm.ToggleKey{Actor: w.ada, Key: a.Key})
+	w.must(command.ToggleKey{Actor: w.ada, Key: a.Key})
 	submit("")
 
-	w.must(fsm.RegenerateKey{Actor: w.ada, Key: a.Key, Lookup: "bbbbbbbbbb", Prefix: "lk_bbbbb", Hash: hash("new")})
+	w.must(command.RegenerateKey{Actor: w.ada, Key: a.Key, Lookup: "bbbbbbbbbb", Prefix: "lk_bbbbb", Hash: hash("new")})
 	if _, ok := w.view().KeyByLookup("aaaaaaaaaa"); ok {
 		t.Error("the old value of the key is still known")
 	}
 	if k, ok := w.view().KeyByLookup("bbbbbbbbbb"); !ok || k.Hash != hash("new") || k.Prefix != "lk_bbbbb" {
 		t.Errorf("key is %+v", k)
 	}
-	w.must(fsm.DeleteKey{Actor: w.ada, Key: a.Key})
+	w.must(command.DeleteKey{Actor: w.ada, Key: a.Key})
 	submit("key_unknown")
 	if len(w.view().Keys(w.org)) != 0 {
 		t.Error("the key is still listed")
 	}
-	w.refused(fsm.DeleteKey{Actor: w.ada, Key: a.Key}, compute.CodeNotFound, "key_not_found")
+	w.refused(command.DeleteKey{Actor: w.ada, Key: a.Key}, compute.CodeNotFound, "key_not_found")
 
 	a = w.key("cccccccccc", func(k *compute.Key) { k.ExpiresAt = w.now.Add(time.Minute) })
 	submit("")
@@ -129,22 +129,22 @@ func TestKeyIsRefused(t *testing.T) {
 	w.ada, w.other = w.addUser("ada"), w.addUser("bob")
 	w.org = w.ada.Org
 	a := w.key("aaaaaaaaaa")
-	create := func(lookup string, change func(*fsm.CreateKey)) fsm.CreateKey {
-		c := fsm.CreateKey{Actor: w.ada, Key: compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: lookup}}
+	create := func(lookup string, change func(*command.CreateKey)) command.CreateKey {
+		c := command.CreateKey{Actor: w.ada, Key: compute.Key{ID: compute.KeyID{UUID: w.uuid()}, Lookup: lookup}}
 		change(&c)
 		return c
 	}
-	w.refused(create("", func(*fsm.CreateKey) {}), compute.CodeInvalid, "key")
-	w.refused(create("aaaaaaaaaa", func(*fsm.CreateKey) {}), compute.CodeConflict, "key_exists")
-	w.refused(create("b", func(c *fsm.CreateKey) { c.Key.ID = a.Key }), compute.CodeConflict, "key_exists")
-	w.refused(create("b", func(c *fsm.CreateKey) { c.Key.ExpiresAt = w.now }), compute.CodeInvalid, "key_expired")
-	w.refused(create("b", func(c *fsm.CreateKey) { c.Actor.Org = w.other.Org }), compute.CodeForbidden, "not_a_member")
-	w.refused(create("b", func(c *fsm.CreateKey) { c.Actor = fsm.Actor{Root: true, Org: w.org} }),
+	w.refused(create("", func(*command.CreateKey) {}), compute.CodeInvalid, "key")
+	w.refused(create("aaaaaaaaaa", func(*command.CreateKey) {}), compute.CodeConflict, "key_exists")
+	w.refused(create("b", func(c *command.CreateKey) { c.Key.ID = a.Key }), compute.CodeConflict, "key_exists")
+	w.refused(create("b", func(c *command.CreateKey) { c.Key.ExpiresAt = w.now }), compute.CodeInvalid, "key_expired")
+	w.refused(create("b", func(c *command.CreateKey) { c.Actor.Org = w.other.Org }), compute.CodeForbidden, "not_a_member")
+	w.refused(create("b", func(c *command.CreateKey) { c.Actor = command.Actor{Root: true, Org: w.org} }),
 		compute.CodeInvalid, "not_a_member")
-	w.refused(fsm.ToggleKey{Actor: w.other, Key: a.Key}, compute.CodeNotFound, "key_not_found")
-	w.refused(fsm.RegenerateKey{Actor: w.ada, Key: a.Key, Lookup: "aaaaaaaaaa"}, compute.CodeConflict, "key_exists")
+	w.refused(command.ToggleKey{Actor: w.other, Key: a.Key}, compute.CodeNotFound, "key_not_found")
+	w.refused(command.RegenerateKey{Actor: w.ada, Key: a.Key, Lookup: "aaaaaaaaaa"}, compute.CodeConflict, "key_exists")
 	w.key("b", func(k *compute.Key) { k.Personal, k.User = true, w.ada.User })
-	w.refused(create("c", func(*fsm.CreateKey) {}), compute.CodeForbidden, "too_many_keys")
+	w.refused(create("c", func(*command.CreateKey) {}), compute.CodeForbidden, "too_many_keys")
 }
 
 func TestTouchKeysKeepsTheNewestMinute(t *testing.T) {
@@ -152,8 +152,8 @@ func TestTouchKeysKeepsTheNewestMinute(t *testing.T) {
 	w.now = w.now.Add(90 * time.Second)
 	a := w.key("aaaaaaaaaa")
 	unknown := compute.KeyID{UUID: w.uuid()}
-	touch := func(at compute.Instant) fsm.Result {
-		return w.must(fsm.TouchKeys{Used: map[compute.KeyID]compute.Instant{a.Key: at, unknown: at}})
+	touch := func(at compute.Instant) command.Result {
+		return w.must(command.TouchKeys{Used: map[compute.KeyID]compute.Instant{a.Key: at, unknown: at}})
 	}
 	if r := touch(w.now.Add(time.Hour)); r.Count != 1 { // From a node whose clock is ahead.
 		t.Fatalf("touched %d keys", r.Count)
@@ -170,15 +170,15 @@ func TestTouchKeysKeepsTheNewestMinute(t *testing.T) {
 func TestSigningKeysRetire(t *testing.T) {
 	w := newWorld(t)
 	w.now = w.now.Add(time.Second)
-	w.must(fsm.AddSigningKey{Term: 1, Key: compute.SigningKey{ID: "second"}})
-	w.refused(fsm.AddSigningKey{Term: 1, Key: compute.SigningKey{ID: "second"}},
+	w.must(command.AddSigningKey{Term: 1, Key: compute.SigningKey{ID: "second"}})
+	w.refused(command.AddSigningKey{Term: 1, Key: compute.SigningKey{ID: "second"}},
 		compute.CodeConflict, "signing_key_exists")
 	keys := w.view().SigningKeys()
 	if len(keys) != 2 || keys[0].ID != "second" || !keys[0].RetiredAt.IsZero() ||
 		keys[1].ID != "first" || keys[1].RetiredAt != w.now {
 		t.Fatalf("signing keys are %+v %+v", keys[0], keys[1])
 	}
-	w.must(fsm.AddSigningKey{Term: 1, Key: compute.SigningKey{ID: "a third"}}) // In the same millisecond.
+	w.must(command.AddSigningKey{Term: 1, Key: compute.SigningKey{ID: "a third"}}) // In the same millisecond.
 	if keys := w.view().SigningKeys(); keys[0].ID != "a third" {
 		t.Errorf("the newest is %s", keys[0].ID)
 	}
@@ -194,14 +194,14 @@ func TestRefreshTokensRotate(t *testing.T) {
 		token := compute.RefreshToken{
 			Hash: hash(name), Family: w.uuid(), User: w.ada.User, ExpiresAt: w.now.Add(24 * time.Hour),
 		}
-		w.must(fsm.StoreRefresh{Op: w.op(compute.OrgID{}, name), Token: token})
+		w.must(command.StoreRefresh{Op: w.op(compute.OrgID{}, name), Token: token})
 		return token
 	}
-	rotate := func(old, next string) fsm.RotateRefresh {
-		return fsm.RotateRefresh{Old: hash(old), Next: compute.RefreshToken{Hash: hash(next)}}
+	rotate := func(old, next string) command.RotateRefresh {
+		return command.RotateRefresh{Old: hash(old), Next: compute.RefreshToken{Hash: hash(next)}}
 	}
 	first := login("1")
-	w.refused(fsm.StoreRefresh{Token: first}, compute.CodeConflict, "token_exists")
+	w.refused(command.StoreRefresh{Token: first}, compute.CodeConflict, "token_exists")
 	w.refused(rotate("unknown", "2"), compute.CodeUnauthenticated, "token_expired")
 	if r := w.must(rotate("1", "2")); r.ID != w.ada.User.UUID {
 		t.Errorf("the answer names %s", r.ID)
@@ -231,9 +231,9 @@ func TestRefreshTokensRotate(t *testing.T) {
 		t.Errorf("another login is live %t, known %t", live, known)
 	}
 
-	w.must(fsm.RevokeRefresh{Token: hash("other 2")})
+	w.must(command.RevokeRefresh{Token: hash("other 2")})
 	w.refused(rotate("other 2", "other 3"), compute.CodeUnauthenticated, "token_revoked")
-	w.must(fsm.RevokeRefresh{Token: hash("unknown")})
+	w.must(command.RevokeRefresh{Token: hash("unknown")})
 	w.pass(24 * time.Hour)
 	for _, name := range []string{"1", "2", "other", "other 2"} {
 		if _, ok := w.view().Refresh(hash(name)); ok {
@@ -245,18 +245,18 @@ func TestRefreshTokensRotate(t *testing.T) {
 			t.Errorf("a forgotten login is live %t, known %t", live, known)
 		}
 	}
-	w.refused(fsm.StoreRefresh{Token: other}, compute.CodeInvalid, "token_expired")
+	w.refused(command.StoreRefresh{Token: other}, compute.CodeInvalid, "token_expired")
 	other.User.UUID = w.uuid()
-	w.refused(fsm.StoreRefresh{Token: other}, compute.CodeUnauthenticated, "user_inactive")
+	w.refused(command.StoreRefresh{Token: other}, compute.CodeUnauthenticated, "user_inactive")
 }
 
 func TestReuseWithAnotherSuccessor(t *testing.T) {
 	w := newWorld(t)
-	w.must(fsm.StoreRefresh{Token: compute.RefreshToken{
+	w.must(command.StoreRefresh{Token: compute.RefreshToken{
 		Hash: hash("1"), Family: w.uuid(), User: w.ada.User, ExpiresAt: w.now.Add(time.Hour),
 	}})
-	w.must(fsm.RotateRefresh{Old: hash("1"), Next: compute.RefreshToken{Hash: hash("2")}})
-	r := w.do(fsm.RotateRefresh{Old: hash("1"), Next: compute.RefreshToken{Hash: hash("3")}})
+	w.must(command.RotateRefresh{Old: hash("1"), Next: compute.RefreshToken{Hash: hash("2")}})
+	r := w.do(command.RotateRefresh{Old: hash("1"), Next: compute.RefreshToken{Hash: hash("3")}})
 	if r.Refusal == nil || r.Refusal.Detail != "token_reused" {
 		t.Fatalf("a thief got %+v", r)
 	}
@@ -270,12 +270,12 @@ func TestReuseWithAnotherSuccessor(t *testing.T) {
 func TestLoginEndsWithItsPassword(t *testing.T) {
 	w := newestWorld(t)
 	set := func(hash string) compute.Hash {
-		w.must(fsm.SetUser{Actor: w.root, User: w.ada.User, Password: hash})
+		w.must(command.SetUser{Actor: w.root, User: w.ada.User, Password: hash})
 		u, _ := w.view().User(w.ada.User)
-		return fsm.PasswordDigest(u)
+		return command.PasswordDigest(u)
 	}
-	login := func(name string, checked compute.Hash) fsm.StoreRefresh {
-		return fsm.StoreRefresh{Password: checked, Token: compute.RefreshToken{
+	login := func(name string, checked compute.Hash) command.StoreRefresh {
+		return command.StoreRefresh{Password: checked, Token: compute.RefreshToken{
 			Hash: hash(name), Family: w.uuid(), User: w.ada.User, ExpiresAt: w.now.Add(time.Hour),
 		}}
 	}
@@ -286,7 +286,7 @@ func TestLoginEndsWithItsPassword(t *testing.T) {
 	w.must(login("2", fresh))
 	w.must(login("3", compute.Hash{})) // With an identity provider.
 	early, _ := newOldWorld(t, 17)
-	early.must(fsm.SetFormat{Term: early.term, Format: 17})
+	early.must(command.SetFormat{Term: early.term, Format: 17})
 	if err := early.view().Allows(login("4", fresh)); err == nil {
 		t.Error("a login with a password is proposed before every server checks it")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // printed returns a world in which three executions of ada have ended and one runs.
@@ -61,7 +62,7 @@ func TestArchiveOutputs(t *testing.T) {
 		{"an execution that never was", []compute.OutputArchive{output(w.executionID(), 5)}, 0},
 		{"nothing, and another", []compute.OutputArchive{empty, output(ended[1], 7)}, 1},
 	} {
-		if r := w.must(fsm.ArchiveOutputs{Outputs: test.rows}); r.Count != test.want {
+		if r := w.must(command.ArchiveOutputs{Outputs: test.rows}); r.Count != test.want {
 			t.Errorf("%s: %d are recorded, want %d", test.name, r.Count, test.want)
 		}
 	}
@@ -79,8 +80,8 @@ func TestArchiveOutputs(t *testing.T) {
 	if !slices.Contains(kept, o.Blob) || slices.Contains(kept, partial.Blob) {
 		t.Errorf("the live blobs are %v", kept)
 	}
-	w.refused(fsm.ArchiveOutputs{}, compute.CodeInvalid, "outputs")
-	w.refused(fsm.ArchiveOutputs{Outputs: make([]compute.OutputArchive, fsm.MaxOutputRows+1)}, compute.CodeInvalid, "outputs")
+	w.refused(command.ArchiveOutputs{}, compute.CodeInvalid, "outputs")
+	w.refused(command.ArchiveOutputs{Outputs: make([]compute.OutputArchive, fsm.MaxOutputRows+1)}, compute.CodeInvalid, "outputs")
 }
 
 // TestArchivedOutputGoes checks that archived output goes with its execution, and by age
@@ -89,20 +90,20 @@ func TestArchivedOutputGoes(t *testing.T) {
 	w, ended, _ := printed(t)
 	for i, id := range ended {
 		w.now = w.now.Add(time.Minute)
-		w.must(fsm.Tick{Term: w.term})
-		w.must(fsm.ArchiveOutputs{Outputs: []compute.OutputArchive{output(id, int64(10+i))}})
+		w.must(command.Tick{Term: w.term})
+		w.must(command.ArchiveOutputs{Outputs: []compute.OutputArchive{output(id, int64(10+i))}})
 	}
-	if r := w.must(fsm.TrimOutputs{Term: w.term, Bytes: 33}); r.Count != 0 {
+	if r := w.must(command.TrimOutputs{Term: w.term, Bytes: 33}); r.Count != 0 {
 		t.Errorf("%d were dropped within the limit", r.Count)
 	}
-	if r := w.must(fsm.TrimOutputs{Term: w.term, Bytes: 32}); r.Count != 1 || w.archived(ended[0]) != 0 {
+	if r := w.must(command.TrimOutputs{Term: w.term, Bytes: 32}); r.Count != 1 || w.archived(ended[0]) != 0 {
 		t.Errorf("%d were dropped, and the oldest one has %d bytes", r.Count, w.archived(ended[0]))
 	}
-	w.must(fsm.DeleteExecution{Op: w.op(w.org, "delete"), Actor: w.ada, Execution: ended[1]})
+	w.must(command.DeleteExecution{Op: w.op(w.org, "delete"), Actor: w.ada, Execution: ended[1]})
 	if count, bytes := w.view().ArchivedOutputs(); count != 1 || bytes != 12 {
 		t.Errorf("%d outputs of %d bytes are left", count, bytes)
 	}
-	if r := w.must(fsm.ArchiveOutputs{Outputs: []compute.OutputArchive{output(ended[1], 1)}}); r.Count != 0 {
+	if r := w.must(command.ArchiveOutputs{Outputs: []compute.OutputArchive{output(ended[1], 1)}}); r.Count != 0 {
 		t.Error("output of a deleted execution was archived")
 	}
 	w.retain(0, 1)

@@ -166,7 +166,7 @@ func newState() *state { return stateOf(newView()) }
 // that change nothing may be called.
 func stateOf(v *View) *state {
 	s := &state{
-		view: v, commands: commands,
+		view: v, applied: applied,
 		access: new(access), lifecycle: new(lifecycle), membership: new(membership),
 		identity: new(identity), money: new(money), placement: new(placement),
 		execution: new(execution), selection: new(selection), service: new(service), quota: new(quota),

@@ -7,7 +7,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestPlacementIsRecorded checks that an attempt records its plan, its score
@@ -18,7 +18,7 @@ func TestPlacementIsRecorded(t *testing.T) {
 	a := w.assign(id, "n3")
 	a.Choice = compute.Choice{Score: -5, RunnerUp: w.node("n2").ID, RunnerUpScore: 7}
 	seen := w.view().Index()
-	w.must(fsm.CommitPlan{Term: 1, ViewIndex: seen, Plan: compute.Plan{Assignments: []compute.Assignment{a}}})
+	w.must(command.CommitPlan{Term: 1, ViewIndex: seen, Plan: compute.Plan{Assignments: []compute.Assignment{a}}})
 	got := w.attempt(id)
 	if got.PlaceIndex != w.view().Index() || got.Placement != (compute.Placement{ViewIndex: seen, Choice: a.Choice}) {
 		t.Errorf("recorded is %+v at %d", got.Placement, got.PlaceIndex)

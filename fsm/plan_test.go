@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 func TestPlanIsCheckedAgain(t *testing.T) {
@@ -18,10 +18,10 @@ func TestPlanIsCheckedAgain(t *testing.T) {
 		{"unknown execution", nil, func(w *world, a *compute.Assignment) { a.Execution = w.executionID() }},
 		{"unknown node", nil, func(w *world, a *compute.Assignment) { a.Node.UUID = w.uuid() }},
 		{"node down", func(w *world) {
-			w.must(fsm.SetNodeState{Term: 1, Node: w.node("n3").ID, State: compute.NodeDown})
+			w.must(command.SetNodeState{Term: 1, Node: w.node("n3").ID, State: compute.NodeDown})
 		}, nil},
 		{"node drained", func(w *world) {
-			w.must(fsm.DrainNode{Actor: w.root, Node: w.node("n3").ID, Drained: true})
+			w.must(command.DrainNode{Actor: w.root, Node: w.node("n3").ID, Drained: true})
 		}, nil},
 		{"node without the GPU", nil, func(w *world, a *compute.Assignment) { a.Node = w.node("n2").ID }},
 		{"GPU of another type", nil, func(w *world, a *compute.Assignment) {
@@ -43,13 +43,13 @@ func TestPlanIsCheckedAgain(t *testing.T) {
 		{"GPU failed", func(w *world) {
 			inv := inventory(w.node("n3").ID, "n3", 2, "t4", "t4", "t4", "t4")
 			inv.GPUs[0].Health = compute.HealthFailed
-			w.must(fsm.SetInventory{Term: 1, Inventory: inv})
+			w.must(command.SetInventory{Term: 1, Inventory: inv})
 		}, func(_ *world, a *compute.Assignment) { a.GPUs[0].GPU = "SIM-n3-0" }},
 		{"vCPUs taken", func(w *world) { w.place("n3", w.submit("cpu.17x")) }, nil},
 		{"memory taken", func(w *world) {
 			inv := inventory(w.node("n3").ID, "n3", 2, "t4", "t4", "t4", "t4")
 			inv.MemoryMiB = 128<<10 - 1
-			w.must(fsm.SetInventory{Term: 1, Inventory: inv})
+			w.must(command.SetInventory{Term: 1, Inventory: inv})
 		}, nil},
 	}
 	for _, test := range tests {
@@ -63,7 +63,7 @@ func TestPlanIsCheckedAgain(t *testing.T) {
 			if test.change != nil {
 				test.change(w, &a)
 			}
-			plan := fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{a}}}
+			plan := command.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{a}}}
 			if r := w.must(plan); r.Count != 0 {
 				t.Error("it was placed")
 			}
@@ -81,7 +81,7 @@ func TestSubmitExpectsWhatOthersWaitFor(t *testing.T) {
 	w := newestWorld(t)
 	oldest := w.submit("t4.2x")
 	wait := func(why compute.Reason) {
-		w.must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Waiting: []compute.Waiting{{Execution: oldest, Reason: why}}}})
+		w.must(command.CommitPlan{Term: 1, Plan: compute.Plan{Waiting: []compute.Waiting{{Execution: oldest, Reason: why}}}})
 	}
 	for _, c := range []struct {
 		waits, want compute.Reason
@@ -112,8 +112,8 @@ func TestSubmitExpectsWhatOthersWaitFor(t *testing.T) {
 func TestPlanPlacesAndExplains(t *testing.T) {
 	w := newWorld(t)
 	placed, waiting, ended := w.submit("t4.2x"), w.submit("t4.2x"), w.submit("t4")
-	w.must(fsm.StopExecution{Actor: w.ada, Execution: ended, Stop: compute.StopHard})
-	plan := fsm.CommitPlan{Term: 1, Plan: compute.Plan{
+	w.must(command.StopExecution{Actor: w.ada, Execution: ended, Stop: compute.StopHard})
+	plan := command.CommitPlan{Term: 1, Plan: compute.Plan{
 		Assignments: []compute.Assignment{w.assign(placed, "n3")},
 		Waiting: []compute.Waiting{
 			{Execution: waiting, Reason: compute.ReasonGPUsBusy},
@@ -150,7 +150,7 @@ func TestSharesAddUpToOneGPU(t *testing.T) {
 			Execution: w.submit("t4.300m"), Node: w.node("n1").ID, GPUs: share,
 		})
 	}
-	if r := w.must(fsm.CommitPlan{Term: 1, Plan: plan}); r.Count != 3 {
+	if r := w.must(command.CommitPlan{Term: 1, Plan: plan}); r.Count != 3 {
 		t.Fatalf("placed %d shares of 300 on one GPU, want 3", r.Count)
 	}
 	if used := w.node("n1").GPUs[0].UsedMilli; used != 900 {
@@ -163,23 +163,23 @@ func TestOlderTermsAreFenced(t *testing.T) {
 	id := w.submit("t4")
 	w.place("n3", id)
 	w.term = 5
-	w.must(fsm.Tick{Term: 5})
+	w.must(command.Tick{Term: 5})
 	node := w.node("n3").ID
-	for _, cmd := range []fsm.Command{
-		fsm.SetSettings{Term: 4},
-		fsm.SetInventory{Term: 4, Inventory: inventory(node, "n3", 9)},
-		fsm.SetNodeState{Term: 4, Node: node, State: compute.NodeDown},
-		fsm.TakeSelection{Term: 4, Parent: id},
-		fsm.CommitPlan{Term: 4},
-		fsm.LoseAttempts{Term: 4, Node: node, Attempts: []fsm.AttemptRef{{Execution: id, Epoch: 1}}},
-		fsm.AddSigningKey{Term: 4, Key: compute.SigningKey{ID: "x"}},
-		fsm.Tick{Term: 4},
+	for _, cmd := range []command.Command{
+		command.SetSettings{Term: 4},
+		command.SetInventory{Term: 4, Inventory: inventory(node, "n3", 9)},
+		command.SetNodeState{Term: 4, Node: node, State: compute.NodeDown},
+		command.TakeSelection{Term: 4, Parent: id},
+		command.CommitPlan{Term: 4},
+		command.LoseAttempts{Term: 4, Node: node, Attempts: []command.AttemptRef{{Execution: id, Epoch: 1}}},
+		command.AddSigningKey{Term: 4, Key: compute.SigningKey{ID: "x"}},
+		command.Tick{Term: 4},
 	} {
 		w.refused(cmd, compute.CodeConflict, "stale_term")
 	}
 	w.term = 4 // An older leader's clock does not bring its term back.
 	w.now = w.now.Add(time.Second)
-	w.refused(fsm.Tick{Term: 4}, compute.CodeConflict, "stale_term")
+	w.refused(command.Tick{Term: 4}, compute.CodeConflict, "stale_term")
 	if w.view().Term() != 5 {
 		t.Errorf("term is %d", w.view().Term())
 	}

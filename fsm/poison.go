@@ -2,11 +2,11 @@ package fsm
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"runtime/debug"
 
 	"berth/compute"
+	"berth/fsm/command"
 )
 
 // An entry at which Apply panics stops every replica, at each start again. The
@@ -30,7 +30,7 @@ type PoisonError struct {
 	Hash    compute.Hash // Hash of the entry's bytes.
 	Frame   int          // The number of the command in the entry, from 1.
 	Frames  int
-	Command string // "CreateKey"; "" where it cannot be decoded.
+	Command string // "command.CreateKey"; "" where it cannot be decoded.
 	Reason  any    // The value of the panic.
 	Stack   []byte
 }
@@ -67,7 +67,7 @@ type stage struct {
 
 // apply applies or skips one entry. The changes of an entry that panics are
 // never seen, because the machine stays unusable.
-func (f *FSM) apply(index uint64, entry []byte) []Result {
+func (f *FSM) apply(index uint64, entry []byte) []command.Result {
 	f.mustBeWhole()
 	if hash, listed := f.guard.Skips[index]; listed && hash == HashEntry(entry) {
 		return f.skip(index, entry)
@@ -76,7 +76,7 @@ func (f *FSM) apply(index uint64, entry []byte) []Result {
 	defer func() {
 		if v := recover(); v != nil {
 			f.poison = &PoisonError{
-				Index: index, Hash: HashEntry(entry), Frame: at.frame, Frames: len(Frames(entry)),
+				Index: index, Hash: HashEntry(entry), Frame: at.frame, Frames: len(command.Frames(entry)),
 				Command: at.command, Reason: v, Stack: debug.Stack(),
 			}
 			if f.guard.Poisoned != nil {
@@ -97,47 +97,16 @@ func (f *FSM) mustBeWhole() {
 
 // skip advances over an entry and refuses everything in it. It remembers no
 // answers, so that a repeated request is decided like a new one.
-func (f *FSM) skip(index uint64, entry []byte) []Result {
+func (f *FSM) skip(index uint64, entry []byte) []command.Result {
 	f.state.view.meta.Index = index
 	if f.guard.Skipped != nil {
 		f.guard.Skipped(index, HashEntry(entry))
 	}
-	results := make([]Result, len(Frames(entry)))
+	results := make([]command.Result, len(command.Frames(entry)))
 	for i := range results {
 		results[i] = refuse(compute.CodeConflict, "entry_skipped",
 			"nothing of it took effect: an operator had the servers leave out the entry it was in, at which they stopped; "+
 				"do not repeat it as it is")
 	}
 	return results
-}
-
-// Frame is one command of an entry, for people.
-type Frame struct {
-	Command string        `json:"command"`         // "CreateKey"; "" where this program cannot read it.
-	Org     compute.OrgID `json:"org_id,omitzero"` // The organization of a request.
-	Op      compute.OpID  `json:"op_id,omitzero"`
-	Bytes   int           `json:"bytes"`
-}
-
-// Frames returns the commands in an entry. The rest that cannot be split is one
-// frame.
-func Frames(entry []byte) []Frame {
-	var out []Frame
-	for len(entry) > 0 {
-		size := uint64(len(entry))
-		if len(entry) >= frameHeader {
-			size = min(size, frameHeader+uint64(binary.BigEndian.Uint32(entry[2:])))
-		}
-		f := Frame{Bytes: int(size)}
-		if c, _, err := commands.decode(entry[:size]); err == nil {
-			f.Command = c.name
-			if c.op != nil {
-				op := c.op(c.cmd)
-				f.Org, f.Op = op.Org, op.ID
-			}
-		}
-		out = append(out, f)
-		entry = entry[size:]
-	}
-	return out
 }

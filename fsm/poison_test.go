@@ -12,6 +12,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // mustPoison returns the poison with which do panics.
@@ -29,14 +30,14 @@ func mustPoison(t *testing.T, do func()) (p *fsm.PoisonError) {
 
 // poison returns an entry that raises the clock and creates a key; the rest of
 // it cannot be decoded.
-func (w *world) poison(key fsm.CreateKey) []byte {
+func (w *world) poison(key command.CreateKey) []byte {
 	w.Helper()
-	later := fsm.Clock{At: w.now.Add(1000), Term: w.term}
+	later := command.Clock{At: w.now.Add(1000), Term: w.term}
 	return slices.Concat(w.frame(later), w.frame(key), []byte{200, 1, 0, 0, 0, 1, 0xa0})
 }
 
-func (w *world) newKey(name string) fsm.CreateKey {
-	return fsm.CreateKey{Op: w.op(w.org, name), Actor: w.ada, Key: compute.Key{
+func (w *world) newKey(name string) command.CreateKey {
+	return command.CreateKey{Op: w.op(w.org, name), Actor: w.ada, Key: compute.Key{
 		ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l" + name, Name: name, User: w.ada.User, Personal: true,
 	}}
 }
@@ -56,7 +57,7 @@ func TestNothingIsPublishedAfterPoison(t *testing.T) {
 	w.fsm.Guard(fsm.Guard{Poisoned: func(p *fsm.PoisonError) { ends = p }})
 	p := mustPoison(t, func() {
 		w.fsm.ApplyBatch([]*raft.Log{
-			{Index: at - 1, Type: raft.LogCommand, Data: w.frame(fsm.Clock{At: w.now, Term: w.term})},
+			{Index: at - 1, Type: raft.LogCommand, Data: w.frame(command.Clock{At: w.now, Term: w.term})},
 			{Index: at, Type: raft.LogCommand, Data: entry},
 		})
 	})
@@ -65,7 +66,7 @@ func TestNothingIsPublishedAfterPoison(t *testing.T) {
 	}
 	configuration := func() { w.fsm.StoreConfiguration(at+1, raft.Configuration{}) }
 	for name, do := range map[string]func(){
-		"an entry":         func() { w.fsm.ApplyFrames(at, w.frame(fsm.Clock{At: w.now, Term: w.term})) },
+		"an entry":         func() { w.fsm.ApplyFrames(at, w.frame(command.Clock{At: w.now, Term: w.term})) },
 		"another log":      func() { w.fsm.Apply(&raft.Log{Index: at + 1, Type: raft.LogNoop}) },
 		"a configuration":  configuration,
 		"the same, again":  func() { w.fsm.ApplyEntries(at, entry) },
@@ -153,12 +154,12 @@ func TestFrames(t *testing.T) {
 	w := newWorld(t)
 	key := w.newKey("k")
 	entry := w.poison(key)
-	frames := fsm.Frames(append(entry, 1, 1, 0xff))
+	frames := command.Frames(append(entry, 1, 1, 0xff))
 	if len(frames) != 4 || frames[0].Command != "Clock" || frames[1].Command != "CreateKey" ||
 		frames[1].Org != w.org || frames[1].Op != key.Op.ID || frames[2].Command != "" || frames[3].Bytes != 3 {
 		t.Errorf("got %+v", frames)
 	}
-	if got := fsm.Frames(nil); got != nil {
+	if got := command.Frames(nil); got != nil {
 		t.Errorf("of nothing: %+v", got)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // preemptible makes an execution preemptible, with priority 10.
@@ -17,14 +17,14 @@ func urgent(e *compute.Execution) { e.Priority = 60 }
 // reports whether the state did.
 func (w *world) preempt(victim, head compute.ExecutionID) bool {
 	w.Helper()
-	w.must(fsm.CommitPlan{Term: w.term, Plan: compute.Plan{Preemptions: []compute.Preemption{
+	w.must(command.CommitPlan{Term: w.term, Plan: compute.Plan{Preemptions: []compute.Preemption{
 		{Execution: victim, Epoch: w.attempt(victim).Epoch, For: head},
 	}}})
 	return !w.attempt(victim).PreemptAt.IsZero()
 }
 
 // yielded returns a node's report that an attempt gave way after d.
-func (w *world) yielded(id compute.ExecutionID, d time.Duration) fsm.FinishAttempt {
+func (w *world) yielded(id compute.ExecutionID, d time.Duration) command.FinishAttempt {
 	w.Helper()
 	c := w.ended(id, compute.StatusSystemFailure, d)
 	c.Outcome.Reason = compute.ReasonPreempted
@@ -44,7 +44,7 @@ func (w *world) contend(change ...func(*compute.Execution)) (victim, head comput
 	w.Helper()
 	s := settings()
 	s.PreemptMinRun, s.PreemptNotice, s.StopGrace = 5*time.Minute, 30*time.Second, 10*time.Second
-	w.must(fsm.SetSettings{Term: 1, Settings: s})
+	w.must(command.SetSettings{Term: 1, Settings: s})
 	victim = w.submit("h100.2x", append([]func(*compute.Execution){preemptible, func(e *compute.Execution) {
 		e.Timeout = 2 * time.Hour
 	}}, change...)...)
@@ -77,7 +77,7 @@ func newOwnWorld(t *testing.T, change ...func(*compute.Execution)) (w *world, vi
 	if !w.preempt(victim, head) {
 		t.Fatal("not preempted")
 	}
-	w.must(fsm.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: head, Stop: compute.StopHard})
+	w.must(command.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: head, Stop: compute.StopHard})
 	return w, victim
 }
 
@@ -86,7 +86,7 @@ func newOwnWorld(t *testing.T, change ...func(*compute.Execution)) (w *world, vi
 func TestOwnWorkIsCharged(t *testing.T) {
 	const price, used = 2 * 900, 10 * 60
 	stop := func(w *world, id compute.ExecutionID) {
-		w.must(fsm.StopExecution{Op: w.op(w.org, "y"), Actor: w.ada, Execution: id, Stop: compute.StopHard})
+		w.must(command.StopExecution{Op: w.op(w.org, "y"), Actor: w.ada, Execution: id, Stop: compute.StopHard})
 	}
 	tests := []struct {
 		name   string
@@ -145,7 +145,7 @@ func TestOtherWorkIsFree(t *testing.T) {
 		}
 		w.must(c)
 		w.wantStatus(victim, compute.StatusQueued, compute.ReasonPreempted)
-		w.must(fsm.StopExecution{Op: w.op(w.org, "y"), Actor: w.ada, Execution: victim, Stop: compute.StopHard})
+		w.must(command.StopExecution{Op: w.op(w.org, "y"), Actor: w.ada, Execution: victim, Stop: compute.StopHard})
 		if e := w.get(victim); e.Billed != 0 || e.Owed != 0 {
 			t.Errorf("own work %v: billed %s", own, e.Billed)
 		}
@@ -231,10 +231,10 @@ func TestUnpreemptible(t *testing.T) {
 		{"not preemptible", func(e *compute.Execution) { e.Preemptible = false }, nil},
 		{"of the same priority", func(e *compute.Execution) { e.Priority = 60 }, nil},
 		{"the work is gone", nil, func(w *world, _, head compute.ExecutionID) {
-			w.must(fsm.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: head, Stop: compute.StopHard})
+			w.must(command.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: head, Stop: compute.StopHard})
 		}},
 		{"stopped by its user", nil, func(w *world, victim, _ compute.ExecutionID) {
-			w.must(fsm.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: victim, Stop: compute.StopGraceful})
+			w.must(command.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: victim, Stop: compute.StopGraceful})
 		}},
 		{"within its minimum run time", nil, func(w *world, victim, head compute.ExecutionID) {
 			w.preempt(victim, head)
@@ -276,7 +276,7 @@ func TestEndsOfPreempted(t *testing.T) {
 			w.must(c)
 		}, compute.StatusFailed, compute.ReasonExitCode},
 		{"its user aborts it meanwhile", func(w *world, id compute.ExecutionID) {
-			w.must(fsm.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: id, Stop: compute.StopHard})
+			w.must(command.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: id, Stop: compute.StopHard})
 			w.must(w.yielded(id, time.Second))
 		}, compute.StatusAborted, compute.ReasonAborted},
 		{"its supervisor was killed", func(w *world, id compute.ExecutionID) {
@@ -286,7 +286,7 @@ func TestEndsOfPreempted(t *testing.T) {
 		}, compute.StatusQueued, compute.ReasonPreempted},
 		{"its node is lost", func(w *world, id compute.ExecutionID) {
 			a := w.attempt(id)
-			w.must(fsm.LoseAttempts{Term: w.term, Node: a.Node, Attempts: []fsm.AttemptRef{{Execution: id, Epoch: a.Epoch}}})
+			w.must(command.LoseAttempts{Term: w.term, Node: a.Node, Attempts: []command.AttemptRef{{Execution: id, Epoch: a.Epoch}}})
 		}, compute.StatusQueued, compute.ReasonPreempted},
 		{"a new leader takes over", func(w *world, id compute.ExecutionID) {
 			w.term++ // Only the epoch fences the node's report.

@@ -8,6 +8,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestTypesWithoutAPriceHaveADefault checks that a GPU type that the price list
@@ -37,7 +38,7 @@ func TestTypesWithoutAPriceHaveADefault(t *testing.T) {
 	// A smaller card of the type makes it cheaper: no more is guaranteed.
 	inv := inventory(w.node("n4").ID, "n4", uint64(w.now)+1, "v100", "v100")
 	inv.GPUs[1].VRAMMiB = 12 << 10
-	w.must(fsm.SetInventory{Term: w.term, Inventory: inv})
+	w.must(command.SetInventory{Term: w.term, Inventory: inv})
 	if _, _, p, _ := w.view().Resolve("gpu.v100"); p != compute.DefaultPrice(12<<10) {
 		t.Errorf("with a smaller card: %d", p)
 	}
@@ -67,7 +68,7 @@ func TestPricesOfTheOperator(t *testing.T) {
 	want("t4", 100, compute.PriceBuiltIn)
 
 	id := w.submit("v100")
-	w.must(fsm.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"v100": 7, "t4": 8, "rtx_4090": 9}})
+	w.must(command.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"v100": 7, "t4": 8, "rtx_4090": 9}})
 	want("v100", 7, compute.PriceOperator)
 	want("t4", 8, compute.PriceOperator)
 	want("rtx_4090", 9, compute.PriceOperator)
@@ -76,8 +77,8 @@ func TestPricesOfTheOperator(t *testing.T) {
 		t.Errorf("billed %d, submitted at %d", b, byDefault)
 	}
 
-	remove := func(name string, builtIn compute.Price) fsm.RemovePrice {
-		return fsm.RemovePrice{Actor: w.root, Name: name, BuiltIn: builtIn}
+	remove := func(name string, builtIn compute.Price) command.RemovePrice {
+		return command.RemovePrice{Actor: w.root, Name: name, BuiltIn: builtIn}
 	}
 	w.must(remove("v100", 0))
 	w.must(remove("t4", 60))
@@ -87,7 +88,7 @@ func TestPricesOfTheOperator(t *testing.T) {
 	want("rtx_4090", 0, compute.PriceBuiltIn)
 	w.refused(remove("v100", 0), compute.CodeNotFound, "price_not_found")
 	w.refused(remove("t4", 60), compute.CodeNotFound, "price_not_found")
-	w.must(fsm.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"cpu": 1}})
+	w.must(command.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"cpu": 1}})
 	w.refused(remove("cpu", 0), compute.CodeInvalid, "price")
 	denied := remove("cpu", 15)
 	denied.Actor = w.ada
@@ -97,7 +98,7 @@ func TestPricesOfTheOperator(t *testing.T) {
 
 func TestBootstrapMarksTheOperatorsPrices(t *testing.T) {
 	w := newEmptyWorld(t)
-	w.must(fsm.Bootstrap{ClusterID: w.uuid(), Settings: settings(), Prices: prices(), Own: []string{"t4"}})
+	w.must(command.Bootstrap{ClusterID: w.uuid(), Settings: settings(), Prices: prices(), Own: []string{"t4"}})
 	if p, source, _ := w.view().PriceOf("t4"); p != 100 || source != compute.PriceOperator {
 		t.Errorf("t4: %d by %s", p, source)
 	}
@@ -112,10 +113,10 @@ func TestBootstrapMarksTheOperatorsPrices(t *testing.T) {
 func TestBillingMode(t *testing.T) {
 	w := newestWorld(t)
 	dear := func(e *compute.Execution) { e.Timeout = 20 * time.Hour }
-	w.must(fsm.SetBillingMode{Actor: w.root, Meter: true})
+	w.must(command.SetBillingMode{Actor: w.root, Meter: true})
 	other := settings()
 	other.Keys = 7
-	w.must(fsm.SetSettings{Term: w.term, Settings: other})
+	w.must(command.SetSettings{Term: w.term, Settings: other})
 	if s := w.view().Settings(); !s.Meter || s.Keys != 7 {
 		t.Errorf("settings are %+v", s)
 	}
@@ -137,19 +138,19 @@ func TestBillingMode(t *testing.T) {
 	running := w.submit("t4", dear)
 	w.place("n3", running)
 	w.pass(59 * time.Minute)
-	w.must(fsm.Tick{Term: w.term})
+	w.must(command.Tick{Term: w.term})
 	if e := w.get(running); e.Stop != compute.StopNone {
 		t.Errorf("stopped while credits are metered: %s", e.Detail)
 	}
 
-	refused := fsm.SetBillingMode{Actor: w.ada}
+	refused := command.SetBillingMode{Actor: w.ada}
 	w.refused(refused, compute.CodeForbidden, "not_an_operator")
-	w.must(fsm.SetBillingMode{Actor: w.root})
+	w.must(command.SetBillingMode{Actor: w.root})
 	poor := w.python("t4")
-	poor.Op = fsm.Op{}
+	poor.Op = command.Op{}
 	w.refused(poor, compute.CodeForbidden, "credits_exhausted")
 	w.pass(10 * time.Minute)
-	w.must(fsm.Tick{Term: w.term})
+	w.must(command.Tick{Term: w.term})
 	if e := w.get(running); e.Reason != compute.ReasonCredits {
 		t.Errorf("not stopped once credits are enforced: %s", e.Reason)
 	}
@@ -161,11 +162,11 @@ func TestOldFormatsKeepTheirBillingMode(t *testing.T) {
 	w := newWorld(t)
 	metered := settings()
 	metered.Meter = true
-	w.must(fsm.SetSettings{Term: w.term, Settings: metered})
+	w.must(command.SetSettings{Term: w.term, Settings: metered})
 	if !w.view().Settings().Meter {
 		t.Error("the settings of an old format do not decide")
 	}
-	if err := w.view().Allows(fsm.SetBillingMode{}); compute.CodeOf(err) != compute.CodeConflict {
+	if err := w.view().Allows(command.SetBillingMode{}); compute.CodeOf(err) != compute.CodeConflict {
 		t.Errorf("allowed: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/format"
 )
 
 // Resources of a CPU-only profile per vCPU.
@@ -150,7 +151,7 @@ func (v *View) Resolve(profile string) (compute.Profile, compute.Request, comput
 	if err != nil {
 		return compute.Profile{}, compute.Request{}, 0, resolver{v}.unknownProfile(err.Error(), "unknown_profile")
 	}
-	if p.GPUType == compute.AnyGPU && v.Format() >= formatServices {
+	if p.GPUType == compute.AnyGPU && v.Format() >= format.Services {
 		r, price, refusal := v.resolveAny(p)
 		if refusal != nil {
 			return compute.Profile{}, compute.Request{}, 0, refusal

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestNeverFitsNamesAlternatives checks that a profile that no node could host
@@ -36,7 +36,7 @@ func TestNeverFitsNamesAlternatives(t *testing.T) {
 	if _, _, _, err := w.view().Resolve("GPU.T4.4X"); err != nil {
 		t.Errorf("in capitals it is refused: %v", err)
 	}
-	w.must(fsm.SetNodeState{Term: 1, Node: w.node("n3").ID, State: compute.NodeDown})
+	w.must(command.SetNodeState{Term: 1, Node: w.node("n3").ID, State: compute.NodeDown})
 	if w.submit("t4.4x").IsZero() {
 		t.Error("what a node that is down could host is refused")
 	}
@@ -51,7 +51,7 @@ func TestLargestCPUProfileIsOfOneNode(t *testing.T) {
 		w.addNode(name)
 		inv := inventory(w.node(name).ID, name, 2)
 		inv.VCPUMilli, inv.MemoryMiB = []int64{64000, 4000}[i], []int64{8 << 10, 256 << 10}[i]
-		w.must(fsm.SetInventory{Term: 1, Inventory: inv})
+		w.must(command.SetInventory{Term: 1, Inventory: inv})
 	}
 	for profile, fits := range map[string]bool{"cpu.4x": true, "cpu.5x": false, "cpu.32x": false} {
 		if _, _, _, err := w.view().Resolve(profile); (err == nil) != fits {

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // quota sets a quota with the root token.
 func (w *world) quota(q compute.Quota) {
 	w.Helper()
-	w.must(fsm.SetQuota{Op: w.op(compute.OrgID{}, "quota"), Actor: w.root, Quota: q})
+	w.must(command.SetQuota{Op: w.op(compute.OrgID{}, "quota"), Actor: w.root, Quota: q})
 }
 
 func TestQuotasAreCheckedWhenAPlanIsApplied(t *testing.T) {
@@ -36,14 +36,14 @@ func TestQuotasAreCheckedWhenAPlanIsApplied(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			if tt.quota.Key == key {
-				w.must(fsm.CreateKey{Actor: w.ada, Key: compute.Key{ID: key, Lookup: "0123456789"}})
+				w.must(command.CreateKey{Actor: w.ada, Key: compute.Key{ID: key, Lookup: "0123456789"}})
 				w.ada.Key = key
 			}
 			tt.quota.Org = w.org
 			w.quota(tt.quota)
 			first, next := w.submit("a100.2x", or(tt.first)), w.submit("a100.2x", or(tt.next))
 			w.place("n2", first)
-			w.must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{
+			w.must(command.CommitPlan{Term: 1, Plan: compute.Plan{
 				Assignments: []compute.Assignment{w.assign(next, "n2")},
 			}})
 			if got := w.get(next); got.Reason != tt.want || (got.Epoch == 1) != (tt.want == compute.ReasonNone) {
@@ -101,17 +101,17 @@ func TestSetQuota(t *testing.T) {
 		{compute.Quota{Org: w.org, Weight: compute.MaxWeight + 1}, compute.CodeInvalid, "quota"},
 		{compute.Quota{Org: w.org, Tag: "red", Weight: 1}, compute.CodeInvalid, "quota"},
 	} {
-		w.refused(fsm.SetQuota{Actor: w.root, Quota: tt.quota}, tt.code, tt.detail)
+		w.refused(command.SetQuota{Actor: w.root, Quota: tt.quota}, tt.code, tt.detail)
 	}
-	w.refused(fsm.SetQuota{Actor: w.ada, Quota: want[0]}, compute.CodeForbidden, "not_an_operator")
+	w.refused(command.SetQuota{Actor: w.ada, Quota: want[0]}, compute.CodeForbidden, "not_an_operator")
 }
 
 func TestQuotaOfAKeyGoesWithIt(t *testing.T) {
 	w := newWorld(t)
 	key := compute.KeyID{UUID: w.uuid()}
-	w.must(fsm.CreateKey{Actor: w.ada, Key: compute.Key{ID: key, Lookup: "0123456789"}})
+	w.must(command.CreateKey{Actor: w.ada, Key: compute.Key{ID: key, Lookup: "0123456789"}})
 	w.quota(compute.Quota{Org: w.org, Key: key, Concurrent: 1})
-	w.must(fsm.DeleteKey{Actor: w.ada, Key: key})
+	w.must(command.DeleteKey{Actor: w.ada, Key: key})
 	if got := w.view().Quotas(w.org); len(got) != 1 {
 		t.Errorf("a quota of a key that is gone: %+v", got)
 	}
@@ -155,7 +155,7 @@ func TestShareOfLongWork(t *testing.T) {
 	w := newWorld(t)
 	s := settings()
 	s.ShareHalfLife, s.TimeoutMax = time.Hour, 1000*time.Hour
-	w.must(fsm.SetSettings{Term: 1, Settings: s})
+	w.must(command.SetSettings{Term: 1, Settings: s})
 	id := w.submit("t4", func(e *compute.Execution) { e.Timeout = 900 * time.Hour })
 	w.place("n3", id)
 	w.pass(30 * time.Hour)

@@ -6,22 +6,22 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // update asks for other arguments of a deployment's engine.
-func (w *world) update(id compute.ExecutionID, args ...string) fsm.Result {
+func (w *world) update(id compute.ExecutionID, args ...string) command.Result {
 	w.Helper()
 	model := *w.get(id).Inference
 	model.Args = args
-	return w.must(fsm.UpdateDeployment{Op: w.op(w.org, "update "+strings.Join(args, " ")), Actor: w.ada, Deployment: id, Model: &model})
+	return w.must(command.UpdateDeployment{Op: w.op(w.org, "update "+strings.Join(args, " ")), Actor: w.ada, Deployment: id, Model: &model})
 }
 
 // surge replaces an outdated replica, as the leader does, and reports whether there was
 // one.
 func (w *world) surge(id compute.ExecutionID) bool {
 	w.Helper()
-	return !w.must(fsm.SurgeService{Term: w.term, Service: id}).Repeat
+	return !w.must(command.SurgeService{Term: w.term, Service: id}).Repeat
 }
 
 // argsOf returns the arguments of the replica in a slot.
@@ -35,7 +35,7 @@ func (w *world) argsOf(id compute.ExecutionID, slot int) string {
 func TestUpdateReplaces(t *testing.T) {
 	w := newestWorld(t)
 	id := w.deployment()
-	w.must(fsm.ScaleDeployment{Term: w.term, Deployment: id, Replicas: 2, Since: w.get(id).Deployment.ChangedAt})
+	w.must(command.ScaleDeployment{Term: w.term, Deployment: id, Replicas: 2, Since: w.get(id).Deployment.ChangedAt})
 	w.run(id)
 	w.must(w.setReady(w.replica(id, 1), true))
 	w.must(w.setReady(w.replica(id, 2), true))
@@ -108,24 +108,24 @@ func TestUpdateGivenUp(t *testing.T) {
 func TestUpdateWithoutReplicas(t *testing.T) {
 	w := newestWorld(t)
 	id := w.deployment()
-	w.must(fsm.ChangeDeployment{Op: w.op(w.org, "stop"), Actor: w.ada, Deployment: id})
+	w.must(command.ChangeDeployment{Op: w.op(w.org, "stop"), Actor: w.ada, Deployment: id})
 	w.update(id, "--new")
 	if e := w.get(id); strings.Join(e.Inference.Args, "") != "--new" || e.Deployment.Next != nil {
 		t.Errorf("it is of %v", e.Inference)
 	}
 	scaling := *w.get(id).Deployment
 	scaling.Min, scaling.Max = 2, 3
-	w.must(fsm.UpdateDeployment{Op: w.op(w.org, "more"), Actor: w.ada, Deployment: id, Scaling: &scaling})
-	w.must(fsm.ChangeDeployment{Op: w.op(w.org, "start"), Actor: w.ada, Deployment: id, Start: true})
+	w.must(command.UpdateDeployment{Op: w.op(w.org, "more"), Actor: w.ada, Deployment: id, Scaling: &scaling})
+	w.must(command.ChangeDeployment{Op: w.op(w.org, "start"), Actor: w.ada, Deployment: id, Start: true})
 	w.mustBe(id, compute.DeploymentActive, 2)
 	scaling.Min = 4
-	if r := w.do(fsm.UpdateDeployment{Op: w.op(w.org, "bad"), Actor: w.ada, Deployment: id, Scaling: &scaling}); r.Refusal == nil {
+	if r := w.do(command.UpdateDeployment{Op: w.op(w.org, "bad"), Actor: w.ada, Deployment: id, Scaling: &scaling}); r.Refusal == nil {
 		t.Error("limits that contradict each other pass")
 	}
 	other := *w.get(id).Inference
 	other.Engine = "vllm"
-	w.refused(fsm.UpdateDeployment{Actor: w.ada, Deployment: id, Model: &other}, compute.CodeInvalid, "engine")
-	foreign := fsm.UpdateDeployment{Op: w.op(w.other.Org, "x"), Actor: w.other, Deployment: id, Scaling: &scaling}
+	w.refused(command.UpdateDeployment{Actor: w.ada, Deployment: id, Model: &other}, compute.CodeInvalid, "engine")
+	foreign := command.UpdateDeployment{Op: w.op(w.other.Org, "x"), Actor: w.other, Deployment: id, Scaling: &scaling}
 	if r := w.do(foreign); r.Refusal == nil || r.Refusal.Code != compute.CodeNotFound {
 		t.Errorf("a foreign organization: %+v", r)
 	}
@@ -142,7 +142,7 @@ func TestDrainReplacesFirst(t *testing.T) {
 	if w.surge(id) {
 		t.Error("a replica is replaced without reason")
 	}
-	w.must(fsm.DrainNode{Op: w.op(w.org, "drain"), Actor: w.root, Node: w.node("n3").ID, Drained: true, Within: time.Hour})
+	w.must(command.DrainNode{Op: w.op(w.org, "drain"), Actor: w.root, Node: w.node("n3").ID, Drained: true, Within: time.Hour})
 	if !w.attempt(first).PreemptAt.IsZero() || w.get(first).Stop != compute.StopNone {
 		t.Fatal("a ready replica leaves before there is another one")
 	}
@@ -170,7 +170,7 @@ func TestUpdateAsksForMemory(t *testing.T) {
 	w.reconcile(id)
 	model := *w.get(id).Inference
 	model.Model = "a/larger"
-	update := fsm.UpdateDeployment{Actor: w.ada, Deployment: id, Model: &model, MinVRAMMiB: 1 << 20}
+	update := command.UpdateDeployment{Actor: w.ada, Deployment: id, Model: &model, MinVRAMMiB: 1 << 20}
 	w.refused(update, compute.CodeInvalid, "never_fits")
 	update.Op, update.MinVRAMMiB = w.op(w.org, "update"), 16<<10
 	w.must(update)

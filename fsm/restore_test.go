@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/fsm/ledger"
 	"berth/fsm/store"
 )
@@ -58,7 +60,7 @@ func longHistory(t *testing.T) *state {
 	s := populated(t)
 	for range 3 * ledger.BlockLines {
 		s.view.meta.Index++
-		if r := s.grant(Grant{Actor: Actor{Root: true}, Org: compute.OrgID{UUID: compute.UUID{3}}, Amount: 5}); r.Refusal != nil {
+		if r := s.grant(command.Grant{Actor: command.Actor{Root: true}, Org: compute.OrgID{UUID: compute.UUID{3}}, Amount: 5}); r.Refusal != nil {
 			t.Fatal(r.Refusal)
 		}
 	}
@@ -151,8 +153,8 @@ func TestRestoreChecksFinalRecords(t *testing.T) {
 			return all[:len(all)-1]
 		}), "does not match its lines"},
 		{"a brake that nobody holds", func(s *state) {
-			s.view.meta.Format, s.view.meta.Brake.Since = formatTrust, s.view.meta.Now
-			change(s.view.nodes.Records, compute.NodeID{UUID: compute.UUID{1}}, func(n *compute.Node) { n.Format = Format })
+			s.view.meta.Format, s.view.meta.Brake.Since = format.Trust, s.view.meta.Now
+			change(s.view.nodes.Records, compute.NodeID{UUID: compute.UUID{1}}, func(n *compute.Node) { n.Format = format.Newest })
 		}, "a brake holds since"},
 		{"a ledger gone", lines(func([]*compute.LedgerEntry) []*compute.LedgerEntry { return nil }), "does not match its lines"},
 	}

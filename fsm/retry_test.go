@@ -6,33 +6,34 @@ import (
 
 	"berth/attempt"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // newTrustWorld returns a world whose state has the newest format.
 func newTrustWorld(t *testing.T) *world {
 	w := newEmptyWorld(t)
-	w.format = fsm.Format
+	w.format = format.Newest
 	w.bootstrap(settings())
 	w.addNode("n1", "h100", "h100", "t4")
 	w.addNode("n2", "a100", "t4")
 	w.addNode("n3", "t4", "t4")
 	w.ada = w.addUser("ada")
 	w.org = w.ada.Org
-	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
+	w.must(command.SetFormat{Term: w.term, Format: format.Newest})
 	return w
 }
 
 // lost returns the leader's report that an execution's newest attempt is lost.
-func (w *world) lost(id compute.ExecutionID) fsm.LoseAttempts {
+func (w *world) lost(id compute.ExecutionID) command.LoseAttempts {
 	w.Helper()
 	a := w.attempt(id)
-	return fsm.LoseAttempts{Term: w.term, Node: a.Node, Attempts: []fsm.AttemptRef{{Execution: id, Epoch: a.Epoch}}}
+	return command.LoseAttempts{Term: w.term, Node: a.Node, Attempts: []command.AttemptRef{{Execution: id, Epoch: a.Epoch}}}
 }
 
 // failed returns a node's report that an execution's attempt ended with a
 // system failure. Without a duration its code never started.
-func (w *world) failed(id compute.ExecutionID, why compute.Reason, d time.Duration) fsm.FinishAttempt {
+func (w *world) failed(id compute.ExecutionID, why compute.Reason, d time.Duration) command.FinishAttempt {
 	w.Helper()
 	c := w.ended(id, compute.StatusSystemFailure, d)
 	c.Outcome.Reason = why
@@ -93,7 +94,7 @@ func TestWhichEndsAreRetried(t *testing.T) {
 		return func(w *world, id compute.ExecutionID) { w.must(w.failed(id, why, d)) }
 	}
 	stop := func(w *world, id compute.ExecutionID) {
-		w.must(fsm.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: id, Stop: compute.StopGraceful})
+		w.must(command.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: id, Stop: compute.StopGraceful})
 		w.must(w.lost(id))
 	}
 	exit := func(w *world, id compute.ExecutionID) {
@@ -194,7 +195,7 @@ func TestNoRetryBelowItsFormat(t *testing.T) {
 	w := newWorld(t)
 	e := w.python("t4").Execution
 	e.MaxRetries = 1
-	if err := w.view().Allows(fsm.Submit{Execution: e}); compute.CodeOf(err) != compute.CodeConflict {
+	if err := w.view().Allows(command.Submit{Execution: e}); compute.CodeOf(err) != compute.CodeConflict {
 		t.Errorf("a retry is allowed: %v", err)
 	}
 	id := w.submit("t4", retries(1))
@@ -207,28 +208,28 @@ func TestRetriesAreLimited(t *testing.T) {
 	w := newTrustWorld(t)
 	for _, n := range []int{-1, 11} {
 		c := w.python("t4")
-		c.Op, c.Execution.MaxRetries = fsm.Op{}, n
+		c.Op, c.Execution.MaxRetries = command.Op{}, n
 		w.refused(c, compute.CodeInvalid, "max_retries")
 	}
 }
 
 func TestOperatorControlsBrake(t *testing.T) {
 	w := newTrustWorld(t)
-	w.refused(fsm.SetBrake{Actor: w.ada, Release: true}, compute.CodeForbidden, "not_an_operator")
-	w.refused(fsm.SetBrake{Actor: w.root, Share: new(101)}, compute.CodeInvalid, "share_percent")
+	w.refused(command.SetBrake{Actor: w.ada, Release: true}, compute.CodeForbidden, "not_an_operator")
+	w.refused(command.SetBrake{Actor: w.root, Share: new(101)}, compute.CodeInvalid, "share_percent")
 	w.pass(time.Minute)
 	for _, name := range []string{"n2", "n3"} {
-		w.must(fsm.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown})
+		w.must(command.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown})
 	}
 	if got := w.view().Vanished(); len(got) != 2 {
 		t.Fatalf("%d nodes vanished, want 2", len(got))
 	}
-	w.must(fsm.SetBrake{Op: w.op(compute.OrgID{}, "share"), Actor: w.root, Share: new(70)})
+	w.must(command.SetBrake{Op: w.op(compute.OrgID{}, "share"), Actor: w.root, Share: new(70)})
 	if got := w.view().Vanished(); got != nil {
 		t.Errorf("two of three are no more than 70 %%, and %d nodes are held", len(got))
 	}
-	w.must(fsm.SetBrake{Op: w.op(compute.OrgID{}, "third"), Actor: w.root, Share: new(0)})
-	if r := w.must(fsm.SetBrake{Op: w.op(compute.OrgID{}, "release"), Actor: w.root, Release: true}); r.Count != 0 {
+	w.must(command.SetBrake{Op: w.op(compute.OrgID{}, "third"), Actor: w.root, Share: new(0)})
+	if r := w.must(command.SetBrake{Op: w.op(compute.OrgID{}, "release"), Actor: w.root, Release: true}); r.Count != 0 {
 		t.Errorf("%d nodes are held after the release", r.Count)
 	}
 	if got := w.view().Vanished(); got != nil || w.view().Brake().ReleasedAt.IsZero() {
@@ -244,8 +245,8 @@ func TestBrakeHoldsLosses(t *testing.T) {
 	id := w.submit("t4", retries(1))
 	w.place("n3", id)
 	w.must(w.started(id))
-	down := func(name string) fsm.SetNodeState {
-		return fsm.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown}
+	down := func(name string) command.SetNodeState {
+		return command.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown}
 	}
 	w.must(down("n3"))
 	lost := w.lost(id)
@@ -253,7 +254,7 @@ func TestBrakeHoldsLosses(t *testing.T) {
 	w.refused(lost, compute.CodeConflict, "braked")
 	w.pass(time.Hour)
 	w.refused(lost, compute.CodeConflict, "braked")
-	if r := w.must(fsm.SetBrake{Actor: w.root, Release: true}); r.Count != 0 {
+	if r := w.must(command.SetBrake{Actor: w.root, Release: true}); r.Count != 0 {
 		t.Errorf("%d nodes hold the brake after the release", r.Count)
 	}
 	w.must(lost)
@@ -265,9 +266,9 @@ func TestBrakeSparesDrainedNodes(t *testing.T) {
 	id := w.submit("t4", retries(1))
 	w.place("n3", id)
 	w.addNode("n4")
-	w.must(fsm.DrainNode{Actor: w.root, Node: w.node("n3").ID, Drained: true})
+	w.must(command.DrainNode{Actor: w.root, Node: w.node("n3").ID, Drained: true})
 	for _, name := range []string{"n1", "n2", "n3"} {
-		w.must(fsm.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown})
+		w.must(command.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown})
 	}
 	if got := w.view().Vanished(); len(got) != 2 {
 		t.Fatalf("%d nodes hold the brake, want 2", len(got))
@@ -281,12 +282,12 @@ func TestBrakeSparesDrainedNodes(t *testing.T) {
 func TestNoBrakeBelowItsFormat(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"n2", "n3"} {
-		w.must(fsm.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown})
+		w.must(command.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown})
 	}
 	if got := w.view().Vanished(); got != nil || w.view().Brake() != (compute.Brake{}) {
 		t.Errorf("%d nodes hold the brake %+v", len(got), w.view().Brake())
 	}
-	if err := w.view().Allows(fsm.SetBrake{Release: true}); compute.CodeOf(err) != compute.CodeConflict {
+	if err := w.view().Allows(command.SetBrake{Release: true}); compute.CodeOf(err) != compute.CodeConflict {
 		t.Errorf("a release: %v", err)
 	}
 }
@@ -295,12 +296,12 @@ func TestNoBrakeBelowItsFormat(t *testing.T) {
 // for the brake from the entry on that raises the format.
 func TestBrakeComesWithItsFormat(t *testing.T) {
 	w := newEmptyWorld(t)
-	w.format = fsm.Format
+	w.format = format.Newest
 	w.fill()
 	for _, name := range []string{"n2", "n3"} {
-		w.must(fsm.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown})
+		w.must(command.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown})
 	}
-	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
+	w.must(command.SetFormat{Term: w.term, Format: format.Newest})
 	if got := w.view().Vanished(); len(got) != 2 {
 		t.Errorf("%d nodes hold the brake, want 2", len(got))
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestRotationSealsTokens rotates the data key of an organization that has a deployment with
@@ -20,29 +20,29 @@ func TestRotationSealsTokens(t *testing.T) {
 	id := w.must(c).Execution
 	w.run(id)
 	next := compute.Inference{Engine: "echo", Model: "a/c", Token: []byte("second"), Key: 1}
-	w.must(fsm.UpdateDeployment{Op: w.op(w.org, "update"), Actor: w.ada, Deployment: id, Model: &next})
+	w.must(command.UpdateDeployment{Op: w.op(w.org, "update"), Actor: w.ada, Deployment: id, Model: &next})
 
-	w.must(fsm.RotateKey{Actor: w.root, Org: w.org, Key: &compute.DataKey{Number: 2, Sealed: []byte("keys")}})
-	retire := fsm.RotateKey{Actor: w.root, Org: w.org, Key: &compute.DataKey{Number: 2, Sealed: []byte("keys")}, Retire: true}
+	w.must(command.RotateKey{Actor: w.root, Org: w.org, Key: &compute.DataKey{Number: 2, Sealed: []byte("keys")}})
+	retire := command.RotateKey{Actor: w.root, Org: w.org, Key: &compute.DataKey{Number: 2, Sealed: []byte("keys")}, Retire: true}
 	w.refused(retire, compute.CodeConflict, "data_key_in_use")
 	other := next
 	other.Token = []byte("third")
-	w.refused(fsm.UpdateDeployment{Actor: w.ada, Deployment: id, Model: &other}, compute.CodeConflict, "data_key_changed")
+	w.refused(command.UpdateDeployment{Actor: w.ada, Deployment: id, Model: &other}, compute.CodeConflict, "data_key_changed")
 	next.Args = []string{"--more"} // Its token stays, and is sealed again with the others.
-	w.must(fsm.UpdateDeployment{Op: w.op(w.org, "again"), Actor: w.ada, Deployment: id, Model: &next})
+	w.must(command.UpdateDeployment{Op: w.op(w.org, "again"), Actor: w.ada, Deployment: id, Model: &next})
 
 	texts := w.view().TextsBefore(w.org, 2)
 	if len(texts) != 2 || w.view().SealedBefore(w.org, 2) != 2 {
 		t.Errorf("%d texts are sealed with the first key", len(texts))
 	}
-	reseal := fsm.RotateKey{Actor: w.root, Org: w.org}
+	reseal := command.RotateKey{Actor: w.root, Org: w.org}
 	for i, text := range texts {
 		if text.Context != compute.TokenContext(w.org, id) {
 			t.Errorf("a text is sealed for %q", text.Context)
 		}
-		reseal.Texts = append(reseal.Texts, fsm.ResealedText{Before: text.Sealed, Sealed: fmt.Append(nil, "again ", i), Key: 2})
+		reseal.Texts = append(reseal.Texts, command.ResealedText{Before: text.Sealed, Sealed: fmt.Append(nil, "again ", i), Key: 2})
 	}
-	w.must(fsm.RotateKey{Actor: w.root, Org: w.org, Texts: reseal.Texts[:1]})
+	w.must(command.RotateKey{Actor: w.root, Org: w.org, Texts: reseal.Texts[:1]})
 	w.refused(retire, compute.CodeConflict, "data_key_in_use")
 	if r := w.must(reseal); r.Count != 1 && r.Count != 2 { // A replica has a copy of the first token.
 		t.Errorf("%d were replaced", r.Count)
@@ -64,7 +64,7 @@ func TestRotationSealsTokens(t *testing.T) {
 func TestTokensNeedTheDataKey(t *testing.T) {
 	w := newestWorld(t)
 	w.offerEcho()
-	deploy := func(key *compute.DataKey, number uint64) fsm.Submit {
+	deploy := func(key *compute.DataKey, number uint64) command.Submit {
 		c := w.deploymentCommand()
 		c.Execution.Inference.Token, c.Execution.Inference.Key, c.Key = []byte("token"), number, key
 		return c

@@ -12,6 +12,7 @@ import (
 	"berth/compute"
 	"berth/fsm/ledger"
 	"berth/fsm/store"
+	"berth/fsm/storetest"
 )
 
 // fillIn sets v to values that records may have, many of them zero.
@@ -51,22 +52,6 @@ func fillIn(rng *rand.Rand, v reflect.Value) {
 	}
 }
 
-// spoiled returns record with a small change somewhere.
-func spoiled(rng *rand.Rand, record []byte) []byte {
-	out, at := bytes.Clone(record), rng.IntN(len(record))
-	switch rng.IntN(4) {
-	case 0:
-		out[at] ^= 1 << rng.IntN(8)
-	case 1:
-		out[at] = byte(rng.Uint32())
-	case 2:
-		return slices.Delete(out, at, min(at+1+rng.IntN(3), len(out)))
-	case 3:
-		return slices.Insert(out, at, []byte{byte(rng.Uint32()), byte(rng.Uint32())}[:1+rng.IntN(2)]...)
-	}
-	return out
-}
-
 // testSchema checks that a schema accepts the encoder's output, and nothing that
 // the decoder refuses or that the encoder would encode differently.
 func testSchema[V any](t *testing.T, f *store.Schema) {
@@ -80,7 +65,7 @@ func testSchema[V any](t *testing.T, f *store.Schema) {
 			t.Fatalf("%+v is not accepted: %x", v, record)
 		}
 		for range 60 {
-			record := spoiled(rng, record)
+			record := storetest.Spoiled(rng, record)
 			if f.Size(record) != len(record) {
 				continue
 			}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // repeated takes a GPU selection that executes the code n times on each
@@ -16,7 +16,7 @@ func (w *world) repeated(n int, profiles []string, change ...func(*compute.Execu
 	take := w.take(parent)
 	for _, p := range profiles {
 		for i := range n {
-			take.Children = append(take.Children, fsm.Child{ID: w.executionID(), Profile: p, Repeat: i + 1})
+			take.Children = append(take.Children, command.Child{ID: w.executionID(), Profile: p, Repeat: i + 1})
 		}
 	}
 	w.must(take)
@@ -24,8 +24,8 @@ func (w *world) repeated(n int, profiles []string, change ...func(*compute.Execu
 }
 
 // stopRuns stops runs of a parent for a reason.
-func (w *world) stopRuns(parent compute.ExecutionID, why compute.Reason, ids ...compute.ExecutionID) fsm.StopCandidates {
-	c := fsm.StopCandidates{Term: w.term, Parent: parent}
+func (w *world) stopRuns(parent compute.ExecutionID, why compute.Reason, ids ...compute.ExecutionID) command.StopCandidates {
+	c := command.StopCandidates{Term: w.term, Parent: parent}
 	for _, id := range ids {
 		c.Stops = append(c.Stops, compute.CandidateStop{
 			Execution: id, Reason: why, Detail: "said why", Predicted: time.Minute,
@@ -165,7 +165,7 @@ func TestStopCandidates(t *testing.T) {
 	w.refused(w.stopRuns(foreign, compute.ReasonDeadline, t4), compute.CodeNotFound, "execution_not_found")
 	old := w.stopRuns(parent, compute.ReasonDeadline)
 	w.term++
-	w.must(fsm.Tick{Term: w.term})
+	w.must(command.Tick{Term: w.term})
 	w.refused(old, compute.CodeConflict, "stale_term")
 }
 
@@ -210,7 +210,7 @@ func TestAbortOfRepeats(t *testing.T) {
 	parent := w.repeated(3, []string{"gpu.t4", "gpu.h100"})
 	placed := w.children(parent)[3].ID
 	w.place("n3", placed)
-	w.must(fsm.StopExecution{Actor: w.ada, Execution: parent, Stop: compute.StopHard})
+	w.must(command.StopExecution{Actor: w.ada, Execution: parent, Stop: compute.StopHard})
 	for i, c := range w.children(parent) {
 		if c.ID != placed && i < 3 && (c.Status != compute.StatusAborted || c.Reason != compute.ReasonParentEnded) {
 			t.Errorf("run %d of %s is %s (%s)", c.Repeat, c.Profile, c.Status, c.Reason)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // selection submits a GPU selection and returns its parent.
@@ -18,10 +18,10 @@ func (w *world) selection(change ...func(*compute.Execution)) compute.ExecutionI
 }
 
 // take takes a parent's queue message with a child per profile.
-func (w *world) take(parent compute.ExecutionID, profiles ...string) fsm.TakeSelection {
-	c := fsm.TakeSelection{Term: w.term, Parent: parent}
+func (w *world) take(parent compute.ExecutionID, profiles ...string) command.TakeSelection {
+	c := command.TakeSelection{Term: w.term, Parent: parent}
 	for _, p := range profiles {
-		c.Children = append(c.Children, fsm.Child{ID: w.executionID(), Profile: p})
+		c.Children = append(c.Children, command.Child{ID: w.executionID(), Profile: p})
 	}
 	return c
 }
@@ -170,7 +170,7 @@ func TestSelectionWithoutChildrenFails(t *testing.T) {
 
 func TestSelectionIsRefused(t *testing.T) {
 	w := newWorld(t)
-	submit := func(types ...string) fsm.Submit {
+	submit := func(types ...string) command.Submit {
 		c := w.python("")
 		c.Execution.Kind = compute.KindSelection
 		c.Execution.Selection = &compute.Selection{GPUTypes: types}
@@ -314,7 +314,7 @@ func TestStopOfAParent(t *testing.T) {
 			queued, placed := c[0].ID, c[1].ID
 			w.place("n3", placed)
 			w.must(w.started(placed))
-			w.must(fsm.StopExecution{Actor: w.ada, Execution: parent, Stop: test.stop})
+			w.must(command.StopExecution{Actor: w.ada, Execution: parent, Stop: test.stop})
 			w.wantStatus(queued, test.want, compute.ReasonParentEnded)
 			w.wantStatus(parent, compute.StatusRunning, compute.ReasonNone)
 			if w.get(placed).Stop != test.stop {
@@ -329,13 +329,13 @@ func TestStopOfAParent(t *testing.T) {
 func TestStopOfAParentWithoutPlacedChildren(t *testing.T) {
 	w := newWorld(t)
 	pending := w.selection(func(e *compute.Execution) { e.MaxCredits = 1000 })
-	w.must(fsm.StopExecution{Actor: w.ada, Execution: pending, Stop: compute.StopGraceful})
+	w.must(command.StopExecution{Actor: w.ada, Execution: pending, Stop: compute.StopGraceful})
 	w.wantStatus(pending, compute.StatusCancelled, compute.ReasonStopped)
 	w.refused(w.take(pending, "gpu.t4"), compute.CodeConflict, "already_taken")
 
 	parent := w.selection()
 	w.must(w.take(parent, "gpu.t4", "gpu.h100"))
-	r := w.must(fsm.StopExecution{Actor: w.ada, Execution: parent, Stop: compute.StopHard})
+	r := w.must(command.StopExecution{Actor: w.ada, Execution: parent, Stop: compute.StopHard})
 	if r.Status != compute.StatusAborted {
 		t.Errorf("the answer says %s", r.Status)
 	}
@@ -350,7 +350,7 @@ func TestOneCompletedAndStoppedParent(t *testing.T) {
 	c := w.children(parent)
 	w.complete(c[1].ID, "n3", time.Second)
 	w.place("n1", c[0].ID)
-	w.must(fsm.StopExecution{Actor: w.ada, Execution: parent, Stop: compute.StopHard})
+	w.must(command.StopExecution{Actor: w.ada, Execution: parent, Stop: compute.StopHard})
 	w.must(w.ended(c[0].ID, compute.StatusCompleted, time.Second))
 	w.wantStatus(parent, compute.StatusCompleted, compute.ReasonNone)
 }
@@ -389,7 +389,7 @@ func TestChildIsStoppedAlone(t *testing.T) {
 	parent := w.selection()
 	w.must(w.take(parent, "gpu.t4", "gpu.h100"))
 	c := w.children(parent)
-	w.must(fsm.StopExecution{Actor: w.ada, Execution: c[0].ID, Stop: compute.StopHard})
+	w.must(command.StopExecution{Actor: w.ada, Execution: c[0].ID, Stop: compute.StopHard})
 	w.wantStatus(c[0].ID, compute.StatusAborted, compute.ReasonAborted)
 	w.wantStatus(parent, compute.StatusRunning, compute.ReasonNone)
 	w.complete(c[1].ID, "n3", time.Second)
@@ -402,9 +402,9 @@ func TestLostChildEndsItsParent(t *testing.T) {
 	w.must(w.take(parent, "gpu.t4"))
 	c := w.children(parent)[0].ID
 	w.place("n3", c)
-	w.must(fsm.LoseAttempts{
+	w.must(command.LoseAttempts{
 		Term: 1, Node: w.node("n3").ID,
-		Attempts: []fsm.AttemptRef{{Execution: c, Epoch: 1}},
+		Attempts: []command.AttemptRef{{Execution: c, Epoch: 1}},
 	})
 	w.wantStatus(parent, compute.StatusSystemFailure, compute.ReasonChildrenFailed)
 	w.wantMoney(100*compute.Credit, 0)

@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // service starts a service of two replicas, with back-offs of 10 s to 40 s.
@@ -25,9 +26,9 @@ func (w *world) service(change ...func(*compute.Execution)) compute.ExecutionID 
 func (w *world) reconcile(id compute.ExecutionID) int {
 	w.Helper()
 	missing, _ := w.get(id).Service.Missing(w.now)
-	c := fsm.StartReplicas{Term: w.term, Service: id}
+	c := command.StartReplicas{Term: w.term, Service: id}
 	for _, n := range missing {
-		c.Replicas = append(c.Replicas, fsm.NewReplica{Number: n, ID: w.executionID()})
+		c.Replicas = append(c.Replicas, command.NewReplica{Number: n, ID: w.executionID()})
 	}
 	return w.must(c).Count
 }
@@ -50,9 +51,9 @@ func (w *world) run(id compute.ExecutionID) {
 	}
 }
 
-func (w *world) setReady(id compute.ExecutionID, ready bool) fsm.SetReady {
+func (w *world) setReady(id compute.ExecutionID, ready bool) command.SetReady {
 	a := w.attempt(id)
-	return fsm.SetReady{Node: a.Node, Execution: id, Epoch: a.Epoch, Ready: ready}
+	return command.SetReady{Node: a.Node, Execution: id, Epoch: a.Epoch, Ready: ready}
 }
 
 func TestServiceRuns(t *testing.T) {
@@ -77,7 +78,7 @@ func TestServiceRuns(t *testing.T) {
 	stale.Epoch++
 	w.refused(stale, compute.CodeConflict, "stale_attempt")
 	w.pass(time.Minute)
-	w.must(fsm.StopExecution{Op: w.op(w.org, "stop"), Actor: w.ada, Execution: id, Stop: compute.StopGraceful})
+	w.must(command.StopExecution{Op: w.op(w.org, "stop"), Actor: w.ada, Execution: id, Stop: compute.StopGraceful})
 	for slot := range 2 {
 		w.must(w.ended(w.replica(id, slot+1), compute.StatusCancelled, time.Minute))
 	}
@@ -144,8 +145,8 @@ func TestScaleService(t *testing.T) {
 	w := newestWorld(t)
 	id := w.service()
 	w.run(id)
-	scale := func(n int) fsm.ScaleService {
-		return fsm.ScaleService{Op: w.op(w.org, "scale"), Actor: w.ada, Service: id, Replicas: n}
+	scale := func(n int) command.ScaleService {
+		return command.ScaleService{Op: w.op(w.org, "scale"), Actor: w.ada, Service: id, Replicas: n}
 	}
 	w.must(scale(3))
 	w.run(id)
@@ -168,23 +169,23 @@ func TestScaleService(t *testing.T) {
 	w.must(scale(1))
 	w.run(id)
 	many, foreign := scale(65), scale(2)
-	many.Op, foreign.Op, foreign.Actor = fsm.Op{}, fsm.Op{}, w.other
+	many.Op, foreign.Op, foreign.Actor = command.Op{}, command.Op{}, w.other
 	w.refused(many, compute.CodeInvalid, "replicas")
 	w.refused(foreign, compute.CodeNotFound, "execution_not_found")
 }
 
 // newReplicaWorld returns a world of a format in which an organization has credits for
 // so many minutes of a replica.
-func newReplicaWorld(t *testing.T, minutes compute.Credits, format uint64) *world {
+func newReplicaWorld(t *testing.T, minutes compute.Credits, known uint64) *world {
 	w := newEmptyWorld(t)
-	w.format = fsm.Format
+	w.format = format.Newest
 	s := settings()
 	s.SignupGrant = minutes * 60 * 15
 	w.bootstrap(s)
 	w.addNode("n3", "t4")
 	w.ada = w.addUser("ada")
 	w.org = w.ada.Org
-	w.must(fsm.SetFormat{Term: w.term, Format: format})
+	w.must(command.SetFormat{Term: w.term, Format: known})
 	return w
 }
 
@@ -205,8 +206,8 @@ func TestDrainingReplicaPays(t *testing.T) {
 		held    compute.Credits // Minutes, after 18.
 		reason  compute.Reason
 	}{
-		"enough":   {100, fsm.Format, 20, compute.ReasonNone},
-		"too few":  {15, fsm.Format, 10, compute.ReasonCredits},
+		"enough":   {100, format.Newest, 20, compute.ReasonNone},
+		"too few":  {15, format.Newest, 10, compute.ReasonCredits},
 		"format13": {100, 13, 10, compute.ReasonNone},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +215,7 @@ func TestDrainingReplicaPays(t *testing.T) {
 			id, replica := w.oneReplica()
 			w.must(w.setReady(replica, true))
 			w.pass(time.Minute)
-			w.must(fsm.ScaleService{Op: w.op(w.org, "scale"), Actor: w.ada, Service: id})
+			w.must(command.ScaleService{Op: w.op(w.org, "scale"), Actor: w.ada, Service: id})
 			for range 17 {
 				w.pass(time.Minute)
 			}
@@ -239,7 +240,7 @@ func TestDrainingReplicaPays(t *testing.T) {
 // TestServiceCredits extends holds by ten minutes, warns when they do not pay for
 // another extension, and stops the service when they end. Nothing is overdrawn.
 func TestServiceCredits(t *testing.T) {
-	w := newReplicaWorld(t, 25, fsm.Format)
+	w := newReplicaWorld(t, 25, format.Newest)
 	id, replica := w.oneReplica()
 	if held := w.get(replica).Held; held != 10*60*15 {
 		t.Errorf("at first %s are held", held)
@@ -247,7 +248,7 @@ func TestServiceCredits(t *testing.T) {
 	warned := compute.Instant(0)
 	for range 60 {
 		w.pass(30 * time.Second)
-		w.must(fsm.Tick{Term: w.term})
+		w.must(command.Tick{Term: w.term})
 		e := w.get(replica)
 		if warned.IsZero() && !e.CreditsEnd.IsZero() {
 			warned = w.now
@@ -317,7 +318,7 @@ func TestServiceIsRefused(t *testing.T) {
 		e := w.get(w.service())
 		c.Execution.Kind, c.Execution.Serving, c.Execution.Service = e.Kind, &compute.Serving{}, &compute.Service{}
 		*c.Execution.Serving, *c.Execution.Service = *e.Serving, *e.Service
-		c.Op = fsm.Op{}
+		c.Op = command.Op{}
 		change(&c.Execution)
 		w.refused(c, compute.CodeInvalid, detail)
 	}

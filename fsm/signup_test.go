@@ -4,23 +4,23 @@ import (
 	"testing"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // signUp signs a user up, with a login, a key and a variable.
-func (w *world) signUp(name, subject string) (actor fsm.Actor, login compute.UUID, key compute.KeyID) {
+func (w *world) signUp(name, subject string) (actor command.Actor, login compute.UUID, key compute.KeyID) {
 	w.Helper()
-	actor = fsm.Actor{User: compute.UserID{UUID: w.uuid()}, Org: compute.OrgID{UUID: w.uuid()}}
+	actor = command.Actor{User: compute.UserID{UUID: w.uuid()}, Org: compute.OrgID{UUID: w.uuid()}}
 	password := "hash of " + name
 	if subject != "" {
 		password = ""
 	}
-	w.must(fsm.SignUp{
+	w.must(command.SignUp{
 		User: compute.User{ID: actor.User, Email: name + "@example.com", Subject: subject, PasswordHash: password},
 		Org:  compute.Org{ID: actor.Org, Slug: name},
 	})
 	key = compute.KeyID{UUID: w.uuid()}
-	w.must(fsm.CreateKey{Actor: actor, Key: compute.Key{ID: key, Lookup: name, Name: name}})
+	w.must(command.CreateKey{Actor: actor, Key: compute.Key{ID: key, Lookup: name, Name: name}})
 	return actor, w.session(actor.User, name), key
 }
 
@@ -33,11 +33,11 @@ func TestLinkTakesAnUnprovenAccountOver(t *testing.T) {
 	w.upgrade()
 	late, lateLogin, lateKey := w.signUp("late", "")
 	for name, made := range map[string]struct {
-		fsm.Actor
+		command.Actor
 		login compute.UUID
 		key   compute.KeyID
 	}{"early": {early, earlyLogin, earlyKey}, "late": {late, lateLogin, lateKey}} {
-		w.must(fsm.LinkUser{User: made.User, Subject: "https://id " + name})
+		w.must(command.LinkUser{User: made.User, Subject: "https://id " + name})
 		u, _ := w.view().User(made.User)
 		_, key := w.view().Key(made.Org, made.key)
 		if u.PasswordHash != "" || u.Unproven || w.live(made.login) || key {
@@ -48,13 +48,13 @@ func TestLinkTakesAnUnprovenAccountOver(t *testing.T) {
 		}
 	}
 
-	made := fsm.Actor{User: compute.UserID{UUID: w.uuid()}, Org: compute.OrgID{UUID: w.uuid()}}
-	w.must(fsm.CreateUser{
+	made := command.Actor{User: compute.UserID{UUID: w.uuid()}, Org: compute.OrgID{UUID: w.uuid()}}
+	w.must(command.CreateUser{
 		Actor: w.root, User: compute.User{ID: made.User, Email: "made@example.com", PasswordHash: "hash"},
 		Org: compute.Org{ID: made.Org, Slug: "made"},
 	})
 	login := w.session(made.User, "made")
-	w.must(fsm.LinkUser{User: made.User, Subject: "https://id made"})
+	w.must(command.LinkUser{User: made.User, Subject: "https://id made"})
 	if u, _ := w.view().User(made.User); u.PasswordHash != "hash" || !w.live(login) {
 		t.Errorf("an operator's user is %+v, its login is live %t", u, w.live(login))
 	}
@@ -69,7 +69,7 @@ func TestLinkTakesAnUnprovenAccountOver(t *testing.T) {
 func TestLinkBelowItsFormat(t *testing.T) {
 	w := newOldWorldAt(t, 17)
 	made, login, _ := w.signUp("early", "")
-	w.must(fsm.LinkUser{User: made.User, Subject: "https://id early"})
+	w.must(command.LinkUser{User: made.User, Subject: "https://id early"})
 	if u, _ := w.view().User(made.User); u.PasswordHash == "" || u.Unproven || !w.live(login) {
 		t.Errorf("the user is %+v, its login is live %t", u, w.live(login))
 	}
@@ -80,6 +80,6 @@ func newOldWorldAt(t *testing.T, format uint64) *world {
 	w := newEmptyWorld(t)
 	w.format = format
 	w.fill()
-	w.must(fsm.SetFormat{Term: w.term, Format: format})
+	w.must(command.SetFormat{Term: w.term, Format: format})
 	return w
 }

@@ -9,6 +9,7 @@ import (
 
 	"berth/compute"
 	"berth/fault"
+	"berth/fsm/format"
 	"berth/fsm/snapshot"
 	"berth/fsm/store"
 )
@@ -84,7 +85,7 @@ func readMeta(data []byte, m *meta) error {
 	var of struct {
 		Format uint64 `cbor:"10,keyasint"`
 	}
-	if err := store.DecodeKnown(data, &of); err == nil && of.Format > Format {
+	if err := store.DecodeKnown(data, &of); err == nil && of.Format > format.Newest {
 		return errFormat(of.Format)
 	}
 	if err := store.Decode(data, m); err != nil {

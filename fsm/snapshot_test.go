@@ -11,20 +11,21 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // full returns a world with something in every table.
 func full(t testing.TB) *world {
 	w := newWorld(t)
-	w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+	w.must(command.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
 		ID: "t", Uses: 1, ExpiresAt: w.now.Add(time.Hour),
 	}})
-	w.must(fsm.StoreRefresh{Op: w.op(w.org, "login"), Token: compute.RefreshToken{
+	w.must(command.StoreRefresh{Op: w.op(w.org, "login"), Token: compute.RefreshToken{
 		Hash: hash("1"), Family: w.uuid(), User: w.ada.User, ExpiresAt: w.now.Add(time.Hour),
 	}})
-	w.must(fsm.RotateRefresh{Old: hash("1"), Next: compute.RefreshToken{Hash: hash("2")}})
+	w.must(command.RotateRefresh{Old: hash("1"), Next: compute.RefreshToken{Hash: hash("2")}})
 	w.key("aaaaaaaaaa")
-	w.must(fsm.RemoveNode{Actor: w.root, Node: w.addNode("n4")})
+	w.must(command.RemoveNode{Actor: w.root, Node: w.addNode("n4")})
 	w.complete(w.submit("t4", func(e *compute.Execution) {
 		e.CallbackURLs = []string{"https://example.com/"}
 		e.Tags, e.Imports = []string{"a", "b"}, []string{"x.py"}

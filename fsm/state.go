@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/command"
 	"berth/fsm/ledger"
 	"berth/fsm/store"
 )
@@ -133,13 +134,13 @@ type (
 
 // meta is the record of the singletons.
 type meta struct {
-	Index      uint64          `cbor:"1,keyasint"` // Raft index of the last entry applied.
-	Now        compute.Instant `cbor:"2,keyasint"` // The state's clock.
-	Term       uint64          `cbor:"3,keyasint"` // The newest leader's term.
-	Cluster    compute.UUID    `cbor:"4,keyasint"` // Zero before Bootstrap.
-	RootToken  compute.Hash    `cbor:"5,keyasint"`
-	Settings   Settings        `cbor:"6,keyasint"`
-	OpSequence uint64          `cbor:"7,keyasint"` // Number of the newest remembered op.
+	Index      uint64           `cbor:"1,keyasint"` // Raft index of the last entry applied.
+	Now        compute.Instant  `cbor:"2,keyasint"` // The state's clock.
+	Term       uint64           `cbor:"3,keyasint"` // The newest leader's term.
+	Cluster    compute.UUID     `cbor:"4,keyasint"` // Zero before Bootstrap.
+	RootToken  compute.Hash     `cbor:"5,keyasint"`
+	Settings   command.Settings `cbor:"6,keyasint"`
+	OpSequence uint64           `cbor:"7,keyasint"` // Number of the newest remembered op.
 
 	Learning compute.Learning `cbor:"8,keyasint,omitzero"` // The progress of the mix.
 
@@ -214,7 +215,7 @@ type totals struct {
 type state struct {
 	view *View
 
-	commands *commandTable
+	applied *applierTable
 
 	*access
 	*lifecycle

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // wantSeries compares some series of the state's metrics.
@@ -42,7 +42,7 @@ func TestPreemptionsAreCounted(t *testing.T) {
 	w.place("n1", head)
 	w.must(w.started(head))
 	w.now = w.now.Add(time.Second)
-	w.must(fsm.LoseAttempts{Term: w.term, Node: w.attempt(head).Node, Attempts: []fsm.AttemptRef{{
+	w.must(command.LoseAttempts{Term: w.term, Node: w.attempt(head).Node, Attempts: []command.AttemptRef{{
 		Execution: head, Epoch: w.attempt(head).Epoch,
 	}}})
 	want := map[string]float64{
@@ -73,7 +73,7 @@ func TestTalliesAreBounded(t *testing.T) {
 	w.org = w.ada.Org
 	for i := range 520 {
 		name := fmt.Sprintf("type%d", i)
-		w.must(fsm.SetPrices{Actor: w.root, Prices: map[string]compute.Price{name: 1}})
+		w.must(command.SetPrices{Actor: w.root, Prices: map[string]compute.Price{name: 1}})
 		w.addNode(name, name)
 		id := w.submit(name)
 		w.place(name, id)
@@ -95,7 +95,7 @@ func TestTalliesAreBounded(t *testing.T) {
 func TestCalibrationIsExported(t *testing.T) {
 	w := newWorld(t)
 	soon, late := w.submit("t4"), w.submit("t4")
-	record := fsm.RecordEstimates{Term: 1, At: w.now}
+	record := command.RecordEstimates{Term: 1, At: w.now}
 	for _, id := range []compute.ExecutionID{soon, late} {
 		record.Estimates = append(record.Estimates, compute.StartEstimate{Execution: id, P50: time.Second, P90: time.Minute})
 	}

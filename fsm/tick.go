@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 const (
@@ -18,7 +20,7 @@ const (
 
 // tick runs the periodic work of the state. Each part does a bounded amount of
 // work.
-func (s *lifecycle) tick() Result {
+func (s *lifecycle) tick() command.Result {
 	s.money.growHolds()
 	s.money.postDueTokens()
 	s.requests.expireOps()
@@ -29,7 +31,7 @@ func (s *lifecycle) tick() Result {
 	s.membership.endDrains()
 	s.upload.expire()
 	s.object.expire()
-	return Result{Count: s.retention.retire()}
+	return command.Result{Count: s.retention.retire()}
 }
 
 // retire removes terminal executions past their age or number, the oldest
@@ -37,12 +39,12 @@ func (s *lifecycle) tick() Result {
 // ledger lines stay. A sub-execution stays as long as its parent is live,
 // because the parent refers to it.
 func (s *retention) retire() int {
-	if s.view.Format() >= formatTrust && !s.view.meta.Settings.Forget {
+	if s.view.Format() >= format.Trust && !s.view.meta.Settings.Forget {
 		return 0
 	}
 	keep, most := s.view.meta.Settings.KeepFinished, s.view.meta.Settings.MaxFinished
 	scans, left := retireSweep, s.view.finished.Len()
-	if s.view.Format() < formatTrust {
+	if s.view.Format() < format.Trust {
 		scans = RetirePerTick // Required for identical replicas of that format.
 	}
 	var due []*compute.Execution

@@ -7,16 +7,17 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // newUpload returns the command that records a bundle with a number of chunks of
 // which the organization has some.
-func (w *world) newUpload(a fsm.Actor, manifest byte, chunks int, have ...int) fsm.CreateUpload {
+func (w *world) newUpload(a command.Actor, manifest byte, chunks int, have ...int) command.CreateUpload {
 	u := compute.Upload{
 		ID: compute.BundleID{UUID: w.uuid()}, Manifest: compute.Hash{manifest}, Bytes: int64(chunks), Files: chunks, Chunks: chunks,
 	}
 	u.Have = u.With(have)
-	return fsm.CreateUpload{Actor: a, Upload: u}
+	return command.CreateUpload{Actor: a, Upload: u}
 }
 
 func (w *world) trees() []compute.Hash {
@@ -40,20 +41,20 @@ func TestUploads(t *testing.T) {
 	if r := w.must(w.newUpload(w.other, 1, 10)); r.ID == id.UUID {
 		t.Error("another organization goes on with a bundle that is not its own")
 	}
-	w.refused(fsm.ReceiveChunks{Actor: w.other, Bundle: id, Chunks: []int{1}}, compute.CodeNotFound, "bundle_not_found")
-	w.refused(fsm.ReceiveChunks{Actor: w.ada, Bundle: id, Chunks: []int{10}}, compute.CodeInvalid, "bundle_chunk")
-	w.refused(fsm.ReceiveChunks{Actor: w.ada, Bundle: id, Chunks: []int{-1}}, compute.CodeInvalid, "bundle_chunk")
-	w.refused(fsm.CommitUpload{Actor: w.ada, Bundle: id}, compute.CodeConflict, "blobs_missing")
+	w.refused(command.ReceiveChunks{Actor: w.other, Bundle: id, Chunks: []int{1}}, compute.CodeNotFound, "bundle_not_found")
+	w.refused(command.ReceiveChunks{Actor: w.ada, Bundle: id, Chunks: []int{10}}, compute.CodeInvalid, "bundle_chunk")
+	w.refused(command.ReceiveChunks{Actor: w.ada, Bundle: id, Chunks: []int{-1}}, compute.CodeInvalid, "bundle_chunk")
+	w.refused(command.CommitUpload{Actor: w.ada, Bundle: id}, compute.CodeConflict, "blobs_missing")
 	s := w.python("gpu.t4")
-	s.Op, s.Execution.Files = fsm.Op{}, &compute.Files{Bundle: id, Manifest: compute.Hash{99}}
+	s.Op, s.Execution.Files = command.Op{}, &compute.Files{Bundle: id, Manifest: compute.Hash{99}}
 	w.refused(s, compute.CodeConflict, "bundle_not_committed")
-	w.must(fsm.ReceiveChunks{Actor: w.ada, Bundle: id, Chunks: []int{1, 2, 4, 5, 6, 7, 8}})
+	w.must(command.ReceiveChunks{Actor: w.ada, Bundle: id, Chunks: []int{1, 2, 4, 5, 6, 7, 8}})
 	for range 2 {
-		w.must(fsm.CommitUpload{Actor: w.ada, Bundle: id})
+		w.must(command.CommitUpload{Actor: w.ada, Bundle: id})
 	}
-	w.must(fsm.ReceiveChunks{Actor: w.ada, Bundle: id, Chunks: []int{1}})
+	w.must(command.ReceiveChunks{Actor: w.ada, Bundle: id, Chunks: []int{1}})
 	foreign := w.python("gpu.t4")
-	foreign.Op, foreign.Actor, foreign.Execution.Files = fsm.Op{}, w.other, s.Execution.Files
+	foreign.Op, foreign.Actor, foreign.Execution.Files = command.Op{}, w.other, s.Execution.Files
 	w.refused(foreign, compute.CodeNotFound, "bundle_not_found")
 	e := w.get(w.must(s).Execution)
 	if e.Files == nil || e.Files.Manifest != (compute.Hash{1}) || e.Files.Count != 10 {
@@ -73,7 +74,7 @@ func TestUploadsExpire(t *testing.T) {
 	w := newestWorld(t)
 	w.must(w.newUpload(w.ada, 1, 1))
 	used := compute.BundleID{UUID: w.must(w.newUpload(w.ada, 2, 0)).ID}
-	w.must(fsm.CommitUpload{Actor: w.ada, Bundle: used})
+	w.must(command.CommitUpload{Actor: w.ada, Bundle: used})
 	s := w.python("gpu.t4")
 	s.Execution.Files = &compute.Files{Bundle: used}
 	id := w.must(s).Execution
@@ -91,7 +92,7 @@ func TestUploadsExpire(t *testing.T) {
 	if got := w.trees(); len(got) != 1 {
 		t.Errorf("the files of an execution that waits are gone: %v", got)
 	}
-	w.must(fsm.StopExecution{Actor: w.ada, Execution: id, Stop: compute.StopHard})
+	w.must(command.StopExecution{Actor: w.ada, Execution: id, Stop: compute.StopHard})
 	if got := w.trees(); len(got) != 0 {
 		t.Errorf("once it has ended live are %v", got)
 	}
@@ -134,7 +135,7 @@ func TestOutputsAreRecorded(t *testing.T) {
 	id := w.submit("gpu.t4")
 	w.place("n3", id)
 	a := w.attempt(id)
-	w.must(fsm.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
+	w.must(command.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
 		Execution: id, Epoch: a.Epoch, Status: compute.StatusFailed, Ran: true, ExitCode: 1, Duration: time.Second,
 		Outputs: &compute.Outputs{Manifest: compute.Hash{7}, Count: 2, Bytes: 9, Warning: "one is a link"},
 	}})
@@ -155,7 +156,7 @@ func TestOutputsAreRecorded(t *testing.T) {
 	if got := slices.Collect(again.View().Trees()); len(got) != 1 || got[0] != (compute.Hash{7}) {
 		t.Errorf("after a restore live are %v", got)
 	}
-	w.must(fsm.DeleteExecution{Actor: w.ada, Execution: id})
+	w.must(command.DeleteExecution{Actor: w.ada, Execution: id})
 	if got := w.trees(); len(got) != 0 {
 		t.Errorf("of a deleted execution live are %v", got)
 	}
@@ -168,7 +169,7 @@ func TestMetricsAreLiveBlobs(t *testing.T) {
 	id := w.submit("gpu.t4")
 	w.place("n3", id)
 	a := w.attempt(id)
-	w.must(fsm.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
+	w.must(command.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
 		Execution: id, Epoch: a.Epoch, Status: compute.StatusFailed, Ran: true, Series: &compute.Hash{7},
 	}})
 	live := func(v *fsm.View) bool { return slices.Contains(slices.Collect(v.Bundles()), compute.Hash{7}) }
@@ -183,7 +184,7 @@ func TestMetricsAreLiveBlobs(t *testing.T) {
 	if err := again.View().Check(); err != nil || !live(again.View()) {
 		t.Errorf("after a restore the blob is not live: %v", err)
 	}
-	w.must(fsm.DeleteExecution{Actor: w.ada, Execution: id})
+	w.must(command.DeleteExecution{Actor: w.ada, Execution: id})
 	if live(w.view()) {
 		t.Error("the blob of a deleted execution is live")
 	}

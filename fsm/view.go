@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/fsm/command"
 	"berth/fsm/store"
 )
 
@@ -32,7 +33,7 @@ func (v *clusterState) RootToken() compute.Hash { return v.meta.RootToken }
 func (v *clusterState) ClusterEpoch() uint64 { return v.meta.Epoch }
 
 // Settings returns the operator's settings.
-func (v *clusterState) Settings() Settings { return v.meta.Settings }
+func (v *clusterState) Settings() command.Settings { return v.meta.Settings }
 
 // Node returns the node id.
 func (v *nodeTables) Node(id compute.NodeID) (*compute.Node, bool) { return v.nodes.Get(id) }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestLeastGPUMemory checks which GPUs an execution gets that asks for memory:
@@ -18,12 +18,12 @@ func TestLeastGPUMemory(t *testing.T) {
 		for i := range inv.GPUs {
 			inv.GPUs[i].VRAMMiB = mib[i]
 		}
-		w.must(fsm.SetInventory{Term: w.term, Inventory: inv})
+		w.must(command.SetInventory{Term: w.term, Inventory: inv})
 	}
 	memory(40960, 81559) // An 80 GB card reports less.
 	ask := func(profile string, gib int64) (compute.Request, *compute.Error) {
 		c := w.python(profile)
-		c.Op, c.Execution.MinVRAMMiB = fsm.Op{}, gib<<10
+		c.Op, c.Execution.MinVRAMMiB = command.Op{}, gib<<10
 		r := w.do(c)
 		if r.Refusal != nil {
 			return compute.Request{}, r.Refusal
@@ -62,7 +62,7 @@ func TestLeastGPUMemory(t *testing.T) {
 		t.Fatalf("it gets %+v, want the larger card", small.GPUs)
 	}
 	small.GPUs[0].GPU = "SIM-n4-0"
-	plan := fsm.CommitPlan{Term: w.term, Plan: compute.Plan{Assignments: []compute.Assignment{small}}}
+	plan := command.CommitPlan{Term: w.term, Plan: compute.Plan{Assignments: []compute.Assignment{small}}}
 	if r := w.must(plan); r.Count != 0 {
 		t.Error("placed on a card with too little memory")
 	}

@@ -10,6 +10,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // epoch is the start time of every test.
@@ -30,15 +32,15 @@ type world struct {
 
 	entries [][]byte // All applied entries; the first has index 1.
 
-	root  fsm.Actor
-	ada   fsm.Actor // Owner of the organization org.
+	root  command.Actor
+	ada   command.Actor // Owner of the organization org.
 	org   compute.OrgID
-	other fsm.Actor // Owner of another organization.
+	other command.Actor // Owner of another organization.
 }
 
 // settings returns the settings of most tests.
-func settings() fsm.Settings {
-	return fsm.Settings{
+func settings() command.Settings {
+	return command.Settings{
 		SignupGrant: 100 * compute.Credit, Concurrent: 100, Queued: 1000, Keys: 50,
 		TimeoutMax: 24 * time.Hour, SelectionMax: 16,
 	}
@@ -52,7 +54,7 @@ func prices() map[string]compute.Price {
 
 // newEmptyWorld returns a world before its first command.
 func newEmptyWorld(t testing.TB) *world {
-	w := &world{TB: t, fsm: fsm.New(), now: epoch, term: 1, root: fsm.Actor{Root: true}}
+	w := &world{TB: t, fsm: fsm.New(), now: epoch, term: 1, root: command.Actor{Root: true}}
 	t.Cleanup(func() {
 		if err := w.view().Check(); err != nil {
 			t.Errorf("the state breaks an invariant: %v", err)
@@ -72,9 +74,9 @@ func newWorld(t testing.TB) *world {
 // newestWorld returns the same with the newest format of the state.
 func newestWorld(t testing.TB) *world {
 	w := newEmptyWorld(t)
-	w.format = fsm.Format
+	w.format = format.Newest
 	w.fill()
-	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
+	w.must(command.SetFormat{Term: w.term, Format: format.Newest})
 	return w
 }
 
@@ -103,9 +105,9 @@ func newPoorWorld(t testing.TB, grant compute.Credits, node string, gpus ...stri
 	return w
 }
 
-func (w *world) bootstrap(s fsm.Settings) {
+func (w *world) bootstrap(s command.Settings) {
 	w.Helper()
-	w.must(fsm.Bootstrap{
+	w.must(command.Bootstrap{
 		ClusterID: w.uuid(), RootToken: hash("root"), Settings: s, Prices: prices(),
 		Signing: compute.SigningKey{ID: "first", Public: []byte{1}, Sealed: []byte{2}},
 	})
@@ -124,8 +126,8 @@ func (w *world) uuid() (id compute.UUID) {
 func (w *world) executionID() compute.ExecutionID { return compute.ExecutionID{UUID: w.uuid()} }
 
 // op returns an Op of the organization org for a request that text names.
-func (w *world) op(org compute.OrgID, text string) fsm.Op {
-	return fsm.Op{ID: compute.OpID{UUID: w.uuid()}, Org: org, Request: hash(text)}
+func (w *world) op(org compute.OrgID, text string) command.Op {
+	return command.Op{ID: compute.OpID{UUID: w.uuid()}, Org: org, Request: hash(text)}
 }
 
 func hash(text string) (h compute.Hash) {
@@ -135,9 +137,9 @@ func hash(text string) (h compute.Hash) {
 
 // do applies the clock and commands as one entry and returns the result of
 // the last command.
-func (w *world) do(cmds ...fsm.Command) fsm.Result {
+func (w *world) do(cmds ...command.Command) command.Result {
 	w.Helper()
-	frames := [][]byte{w.frame(fsm.Clock{At: w.now, Term: w.term})}
+	frames := [][]byte{w.frame(command.Clock{At: w.now, Term: w.term})}
 	for _, cmd := range cmds {
 		frames = append(frames, w.frame(cmd))
 	}
@@ -147,9 +149,9 @@ func (w *world) do(cmds ...fsm.Command) fsm.Result {
 	return results[len(results)-1]
 }
 
-func (w *world) frame(cmd fsm.Command) []byte {
+func (w *world) frame(cmd command.Command) []byte {
 	w.Helper()
-	frame, err := fsm.Encode(cmd)
+	frame, err := command.Encode(cmd)
 	if err != nil {
 		w.Fatalf("encode %T: %v", cmd, err)
 	}
@@ -157,7 +159,7 @@ func (w *world) frame(cmd fsm.Command) []byte {
 }
 
 // must applies a command that has to be accepted.
-func (w *world) must(cmd fsm.Command) fsm.Result {
+func (w *world) must(cmd command.Command) command.Result {
 	w.Helper()
 	r := w.do(cmd)
 	if r.Refusal != nil {
@@ -168,7 +170,7 @@ func (w *world) must(cmd fsm.Command) fsm.Result {
 
 // refused applies a command that must be refused for a case, and must change
 // nothing.
-func (w *world) refused(cmd fsm.Command, code compute.Code, detail string) {
+func (w *world) refused(cmd command.Command, code compute.Code, detail string) {
 	w.Helper()
 	w.do() // Only the clock, so that the hashes can be compared.
 	w.index--
@@ -194,7 +196,7 @@ func (w *world) pass(d time.Duration) {
 		step := min(d, 5*time.Minute)
 		w.now = w.now.Add(step)
 		d -= step
-		w.must(fsm.Tick{Term: w.term})
+		w.must(command.Tick{Term: w.term})
 	}
 }
 
@@ -202,28 +204,28 @@ func (w *world) pass(d time.Duration) {
 func (w *world) addNode(name string, types ...string) compute.NodeID {
 	w.Helper()
 	id := compute.NodeID{UUID: w.uuid()}
-	c := fsm.RegisterNode{Node: compute.Node{ID: id, Name: name, Format: w.format}, First: true}
+	c := command.RegisterNode{Node: compute.Node{ID: id, Name: name, Format: w.format}, First: true}
 	if w.anyNode() {
 		c.First, c.TokenID, c.TokenHash = false, name, hash(name)
-		w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+		w.must(command.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
 			ID: name, Hash: hash(name), Uses: 1, ExpiresAt: w.now.Add(time.Hour),
 		}})
 	}
 	w.must(c)
-	w.must(fsm.SetInventory{Term: w.term, Inventory: inventory(id, name, 1, types...)})
+	w.must(command.SetInventory{Term: w.term, Inventory: inventory(id, name, 1, types...)})
 	return id
 }
 
 // upgrade makes all nodes know the newest format, and the state use it.
 func (w *world) upgrade() {
 	w.Helper()
-	w.format = fsm.Format
+	w.format = format.Newest
 	for n := range w.view().Nodes() {
 		renewed := *n
-		renewed.Format = fsm.Format
-		w.must(fsm.RegisterNode{Node: renewed})
+		renewed.Format = format.Newest
+		w.must(command.RegisterNode{Node: renewed})
 	}
-	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
+	w.must(command.SetFormat{Term: w.term, Format: format.Newest})
 }
 
 func (w *world) anyNode() bool {
@@ -276,10 +278,10 @@ func (w *world) node(name string) *compute.Node {
 }
 
 // addUser creates a user with an organization and returns it as an actor.
-func (w *world) addUser(name string) fsm.Actor {
+func (w *world) addUser(name string) command.Actor {
 	w.Helper()
-	a := fsm.Actor{User: compute.UserID{UUID: w.uuid()}, Org: compute.OrgID{UUID: w.uuid()}}
-	w.must(fsm.CreateUser{
+	a := command.Actor{User: compute.UserID{UUID: w.uuid()}, Org: compute.OrgID{UUID: w.uuid()}}
+	w.must(command.CreateUser{
 		Op: w.op(compute.OrgID{}, name), Actor: w.root,
 		User: compute.User{ID: a.User, Email: name + "@example.com"},
 		Org:  compute.Org{ID: a.Org, Slug: name},
@@ -288,9 +290,9 @@ func (w *world) addUser(name string) fsm.Actor {
 }
 
 // python returns the submit of code for a minute on a profile.
-func (w *world) python(profile string) fsm.Submit {
+func (w *world) python(profile string) command.Submit {
 	id := w.executionID()
-	return fsm.Submit{
+	return command.Submit{
 		Op: w.op(w.ada.Org, profile), Actor: w.ada,
 		Execution: compute.Execution{ID: id, Profile: profile, Timeout: time.Minute},
 	}
@@ -335,7 +337,7 @@ func (w *world) assign(id compute.ExecutionID, node string) compute.Assignment {
 func (w *world) place(node string, ids ...compute.ExecutionID) {
 	w.Helper()
 	for _, id := range ids {
-		r := w.must(fsm.CommitPlan{Term: w.term, Plan: compute.Plan{
+		r := w.must(command.CommitPlan{Term: w.term, Plan: compute.Plan{
 			Assignments: []compute.Assignment{w.assign(id, node)},
 		}})
 		if r.Count != 1 {
@@ -355,19 +357,19 @@ func (w *world) attempt(id compute.ExecutionID) *compute.Attempt {
 }
 
 // started returns a node's report that an execution's code started.
-func (w *world) started(id compute.ExecutionID) fsm.StartAttempt {
+func (w *world) started(id compute.ExecutionID) command.StartAttempt {
 	w.Helper()
 	a := w.attempt(id)
-	return fsm.StartAttempt{Node: a.Node, Start: compute.AttemptStart{
+	return command.StartAttempt{Node: a.Node, Start: compute.AttemptStart{
 		Execution: id, Epoch: a.Epoch, ExecletAt: w.now, StartedAt: w.now,
 	}}
 }
 
 // ended returns a node's report that an execution's code exited after d.
-func (w *world) ended(id compute.ExecutionID, status compute.Status, d time.Duration) fsm.FinishAttempt {
+func (w *world) ended(id compute.ExecutionID, status compute.Status, d time.Duration) command.FinishAttempt {
 	w.Helper()
 	a := w.attempt(id)
-	return fsm.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
+	return command.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
 		Execution: id, Epoch: a.Epoch, Status: status, Ran: true, Duration: d,
 		ExecletAt: w.now, StartedAt: w.now, EndedAt: w.now.Add(d),
 	}}

@@ -7,7 +7,7 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
-	"berth/fsm"
+	"berth/fsm/format"
 	"berth/node/nodetest"
 )
 
@@ -35,18 +35,18 @@ func TestRollingUpgrade(t *testing.T) {
 	refused("n1 (test), n2 (test), n3 (test)")
 	for i, n := range c.Nodes {
 		n.Stop()
-		n.Format = fsm.Format
+		n.Format = format.Newest
 		n.Start()
 		nodetest.Eventually(t, time.Minute, "the node's record to say so", func() bool {
 			record, ok := c.Nodes[0].Peer().View().Node(n.ID())
-			return ok && record.Format == fsm.Format
+			return ok && record.Format == format.Newest
 		})
 		if i == 1 {
 			refused("remove, n3 (test)")
 		}
 	}
 	for _, n := range c.Nodes {
-		nodetest.Eventually(t, time.Minute, "the newer format", func() bool { return n.Peer().View().Format() == fsm.Format })
+		nodetest.Eventually(t, time.Minute, "the newer format", func() bool { return n.Peer().View().Format() == format.Newest })
 		root := nodetest.MustClient(t, c.RootToken, n.URL())
 		if _, err := root.SetQuota(t.Context(), grant); err != nil {
 			t.Fatal(err)

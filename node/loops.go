@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/loop"
 	"berth/node/leader"
 	"berth/node/secrets"
@@ -77,7 +77,7 @@ func (n *Node) announce(ctx context.Context) error {
 		}
 		wait, cancel := context.WithTimeout(ctx, announceTimeout)
 		defer cancel()
-		if _, err := n.proposer().do(wait, fsm.RegisterNode{Node: self}); err != nil && ctx.Err() == nil {
+		if _, err := n.proposer().do(wait, command.RegisterNode{Node: self}); err != nil && ctx.Err() == nil {
 			n.logger.Warn("own record not renewed", "err", err)
 		}
 	})

@@ -18,6 +18,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/fsm"
+	"berth/fsm/format"
 	"berth/gpu"
 	"berth/loop"
 	"berth/node/archives"
@@ -49,7 +50,7 @@ const masterKeyFile = "keys/master.key"
 // Options has the settings of a node that are not in its configuration file.
 type Options struct {
 	Version string // Version of the binary, as `berth version` prints it.
-	Format  uint64 // Newest format of the state that the binary says to know; 0 is fsm.Format.
+	Format  uint64 // Newest format of the state that the binary says to know; 0 is format.Newest.
 	Build   string
 	Logger  *slog.Logger
 	Now     func() time.Time // nil for time.Now.
@@ -185,7 +186,7 @@ func (o Options) withDefaults() Options {
 		o.Now = func() time.Time { return time.Now().Add(fault.Offset()) } //nolint:forbidigo // The one place.
 	}
 	if o.Format == 0 {
-		o.Format = fsm.Format
+		o.Format = format.Newest
 	}
 	if o.StopLimit == 0 {
 		o.StopLimit = stopLimit

@@ -22,6 +22,7 @@ import (
 	"berth/cluster/replica"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/gpu"
 	"berth/node/config"
 	"berth/node/executor"
@@ -169,7 +170,7 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		StateMarks:        n.stateMarks,
 		Preamble:          stamp,
 		StateTime:         func() time.Time { return n.machine.View().Now().Time() },
-		AllowedOnFullDisk: fsm.AllowedOnFullDisk,
+		AllowedOnFullDisk: command.AllowedOnFullDisk,
 		Registry:          registry{n.proposer()},
 		Directory:         directory{n.machine},
 		ServerSecrets: func() []byte {
@@ -242,7 +243,7 @@ func readToken(path string) (string, error) {
 
 // stamp is the frame that the leader puts in front of each entry.
 func stamp(term uint64, at time.Time) []byte {
-	frame, err := fsm.Encode(fsm.Clock{At: compute.InstantOf(at), Term: term})
+	frame, err := command.Encode(command.Clock{At: compute.InstantOf(at), Term: term})
 	if err != nil {
 		panic(err) // Two integers always encode.
 	}

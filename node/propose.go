@@ -6,6 +6,7 @@ import (
 	"berth/cluster"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // proposer proposes typed commands to the cluster. It holds the node because
@@ -15,18 +16,18 @@ type proposer struct{ node *Node }
 // Propose returns the decision of the state about cmd and its Raft index. A
 // refusal comes back as the error, with its code. A command that some server of
 // the cluster could not apply is never proposed.
-func (p proposer) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+func (p proposer) Propose(ctx context.Context, cmd command.Command) (command.Result, uint64, error) {
 	if err := allows(ctx, p.node.machine.View(), p.node.reader().Read, cmd); err != nil {
-		return fsm.Result{}, 0, err
+		return command.Result{}, 0, err
 	}
-	return fsm.Propose(ctx, p.node.cluster, cmd)
+	return command.Propose(ctx, p.node.cluster, cmd)
 }
 
 // allows returns the reason for which cmd may not be proposed. A view that is behind, as
 // after a start, may have an earlier format than the cluster, so it refuses nothing: the
 // newest one does.
 func allows(
-	ctx context.Context, seen *fsm.View, newest func(context.Context) (*fsm.View, error), cmd fsm.Command,
+	ctx context.Context, seen *fsm.View, newest func(context.Context) (*fsm.View, error), cmd command.Command,
 ) error {
 	err := seen.Allows(cmd)
 	if err == nil {
@@ -40,7 +41,7 @@ func allows(
 }
 
 // do proposes cmd and returns only the index and the error.
-func (p proposer) do(ctx context.Context, cmd fsm.Command) (uint64, error) {
+func (p proposer) do(ctx context.Context, cmd command.Command) (uint64, error) {
 	_, index, err := p.Propose(ctx, cmd)
 	return index, err
 }
@@ -50,7 +51,7 @@ type registry struct{ proposer }
 
 // Admit records the node that asks to join, or refuses it.
 func (r registry) Admit(ctx context.Context, a cluster.Admission) error {
-	cmd := fsm.RegisterNode{Node: a.Node, TokenID: a.TokenID, TokenHash: a.SecretHash, Key: a.Key}
+	cmd := command.RegisterNode{Node: a.Node, TokenID: a.TokenID, TokenHash: a.SecretHash, Key: a.Key}
 	if err := r.node.machine.View().CheckToken(cmd); err != nil {
 		return err
 	}

@@ -7,16 +7,18 @@ import (
 	"berth/cluster"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/node/statetest"
 )
 
 // TestAllowsAsksTheNewestState holds that a node whose state is behind, as after its start,
 // refuses no command that the cluster allows: an executor forgets an outcome that is refused.
 func TestAllowsAsksTheNewestState(t *testing.T) {
-	behind, cmd := fsm.New().View(), fsm.FinishAttempt{Outcome: compute.Outcome{Series: &compute.Hash{}}}
+	behind, cmd := fsm.New().View(), command.FinishAttempt{Outcome: compute.Outcome{Series: &compute.Hash{}}}
 	state := statetest.New(t)
-	state.Must(fsm.RegisterNode{Node: compute.Node{ID: state.Node, Name: "n1", Format: fsm.Format}})
-	state.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+	state.Must(command.RegisterNode{Node: compute.Node{ID: state.Node, Name: "n1", Format: format.Newest}})
+	state.Must(command.SetFormat{Term: 1, Format: format.Newest})
 	current := state.Machine.View()
 	if behind.Allows(cmd) == nil || current.Allows(cmd) != nil {
 		t.Fatalf("a state of format %d allows it: %v, one of %d: %v", behind.Format(), behind.Allows(cmd), current.Format(), current.Allows(cmd))

@@ -17,7 +17,7 @@ import (
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/config"
 	"berth/node/gateway"
 )
@@ -177,7 +177,7 @@ const maxS3Relays = 512
 
 // credentials makes credentials of S3 for an actor.
 func (p *s3Part) credentials(
-	actor fsm.Actor, session compute.UUID, base string, handedOn bool,
+	actor command.Actor, session compute.UUID, base string, handedOn bool,
 ) (wire.StorageCredentials, error) {
 	c := p.keys.Mint(actor, session)
 	return wire.StorageCredentials{

@@ -11,6 +11,7 @@ import (
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/loop"
 	"berth/node/inference/autoscale"
 	"berth/node/router"
@@ -70,7 +71,7 @@ func (l modelLoads) scaleOnce(ctx context.Context, s *autoscale.Scaler, term uin
 	places := l.node.modelQueues().Concurrency
 	for e := range view.Deployments {
 		want := s.Replicas(e, readyReplicas(view, e), places(e.Inference), counts[e.ID], l.node.opts.Now())
-		cmd := fsm.ScaleDeployment{Term: term, Deployment: e.ID, Replicas: want, Since: e.Deployment.ChangedAt}
+		cmd := command.ScaleDeployment{Term: term, Deployment: e.ID, Replicas: want, Since: e.Deployment.ChangedAt}
 		if e.Deployment.State != compute.DeploymentActive || want == e.Service.Replicas || view.Allows(cmd) != nil {
 			continue
 		}

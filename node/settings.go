@@ -2,7 +2,7 @@ package node
 
 import (
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/config"
 )
 
@@ -10,8 +10,8 @@ import (
 const selectionMax = 16
 
 // settingsOf returns the settings of the state from a configuration.
-func settingsOf(cfg config.Config) fsm.Settings {
-	return fsm.Settings{
+func settingsOf(cfg config.Config) command.Settings {
+	return command.Settings{
 		SignupGrant:  compute.Credits(cfg.Billing.SignupGrant * float64(compute.Credit)),
 		Meter:        cfg.Billing.Mode == "meter",
 		Concurrent:   cfg.Limits.Concurrent,

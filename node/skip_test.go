@@ -10,21 +10,21 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/nodetest"
 	"berth/node/repair"
 )
 
 // mustFind returns the entry of the stopped server in dir with such a command.
-func mustFind(t *testing.T, dir, command string) repair.Skipped {
+func mustFind(t *testing.T, dir, cmd string) repair.Skipped {
 	t.Helper()
 	for index := uint64(1); ; index++ {
 		s, err := repair.SkipEntry(dir, index, "", false, false)
 		switch {
 		case compute.CodeOf(err) == compute.CodeInvalid: // Raft's own.
 		case err != nil:
-			t.Fatalf("no entry holds %s: %v", command, err)
-		case slices.ContainsFunc(s.Commands, func(f fsm.Frame) bool { return f.Command == command }):
+			t.Fatalf("no entry holds %s: %v", cmd, err)
+		case slices.ContainsFunc(s.Commands, func(f command.Frame) bool { return f.Command == cmd }):
 			return s
 		}
 	}

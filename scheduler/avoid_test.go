@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/scheduler"
 )
 
@@ -69,7 +70,7 @@ func TestNoReservedPlaceWhereNothingStarted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSimulation(t, test.nodes...)
-			s.must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+			s.must(command.SetFormat{Term: 1, Format: format.Newest})
 			for _, profile := range test.running {
 				s.submit(profile, limited(time.Hour))
 			}
@@ -77,7 +78,7 @@ func TestNoReservedPlaceWhereNothingStarted(t *testing.T) {
 			retried := s.submit("cpu", limited(time.Minute))
 			s.pack()
 			first := s.machine.View().Attempts(retried)[0]
-			s.must(fsm.FinishAttempt{Node: first.Node, Outcome: compute.Outcome{
+			s.must(command.FinishAttempt{Node: first.Node, Outcome: compute.Outcome{
 				Execution: retried, Epoch: first.Epoch, Status: compute.StatusSystemFailure, Reason: compute.ReasonStartFailed,
 			}})
 			if e := s.get(retried); e.Status != compute.StatusQueued || !e.Avoids(first.Node) {

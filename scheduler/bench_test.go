@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/scheduler"
 )
 
@@ -144,7 +144,7 @@ func BenchmarkFullCluster(b *testing.B) {
 // and so many time limits. Their reasons are recorded.
 func waitingCluster(tb testing.TB, n, limits int) *cluster {
 	c := newCluster(tb, []string{"h100", "h100"}, []string{"t4", "t4", "t4", "t4"}, []string{"a100", "a100"}, []string{"l40s"})
-	c.must(fsm.SetSettings{Term: 1, Settings: fsm.Settings{
+	c.must(command.SetSettings{Term: 1, Settings: command.Settings{
 		SignupGrant: 1_000_000 * compute.Credit, Queued: 1_000_000, TimeoutMax: 10 * time.Hour,
 		StopGrace: 10 * time.Second, PreemptNotice: 30 * time.Second, PreemptMinRun: time.Minute, ShareHalfLife: time.Hour,
 	}})
@@ -152,7 +152,7 @@ func waitingCluster(tb testing.TB, n, limits int) *cluster {
 		c.submit(profile, limited(time.Hour))
 	}
 	c.pack()
-	users := []fsm.Actor{c.user("one"), c.user("two")}
+	users := []command.Actor{c.user("one"), c.user("two")}
 	rng := rand.New(rand.NewPCG(44, 1))
 	for range n {
 		c.actor = users[rng.IntN(len(users))]
@@ -188,7 +188,7 @@ func BenchmarkLongQueue(b *testing.B) {
 					b.StartTimer()
 					plan := p.Pack(v)
 					b.StopTimer()
-					c.must(fsm.CommitPlan{Term: 1, ViewIndex: v.Index(), Plan: plan})
+					c.must(command.CommitPlan{Term: 1, ViewIndex: v.Index(), Plan: plan})
 					if profile == "cpu" {
 						c.finish(id, time.Millisecond)
 					}

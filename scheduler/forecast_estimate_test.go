@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/scheduler/forecast"
 	"berth/testsize"
 )
@@ -71,7 +71,7 @@ func replay(t *testing.T, jobs []job) compute.Calibration {
 	c := newCluster(t, eight, eight)
 	settings := c.machine.View().Settings()
 	settings.Concurrent, settings.Meter = 0, true
-	c.must(fsm.SetSettings{Term: 1, Settings: settings})
+	c.must(command.SetSettings{Term: 1, Settings: settings})
 	begin := c.now + 1000
 	type end struct {
 		at compute.Instant
@@ -111,10 +111,10 @@ func replay(t *testing.T, jobs []job) compute.Calibration {
 // estimate records estimates for queued executions without one.
 func (c *cluster) estimate() {
 	c.tb.Helper()
-	c.must(fsm.Tick{Term: 1})
+	c.must(command.Tick{Term: 1})
 	v := c.machine.View()
 	if list := forecast.Unestimated(v, forecast.EstimateQueue); len(list) > 0 {
-		c.must(fsm.RecordEstimates{Term: 1, At: v.Now(), Estimates: list})
+		c.must(command.RecordEstimates{Term: 1, At: v.Now(), Estimates: list})
 	}
 }
 

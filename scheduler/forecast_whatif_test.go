@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/scheduler/forecast"
 )
 
@@ -57,7 +57,7 @@ func TestWhatIf(t *testing.T) {
 			}
 		})
 	}
-	c.must(fsm.Tick{Term: 1}) // The view of the question was not touched.
+	c.must(command.Tick{Term: 1}) // The view of the question was not touched.
 	if e := c.get(all[1]); e.Status != compute.StatusQueued || e.Reason != compute.ReasonGPUsBusy {
 		t.Errorf("after the questions it is %v, %v", e.Status, e.Reason)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/scheduler"
 	"berth/testsize"
 )
@@ -19,7 +19,7 @@ type story struct {
 	*simulation
 
 	rng    *rand.Rand
-	users  []fsm.Actor
+	users  []command.Actor
 	nodes  int
 	packer *scheduler.Packer
 
@@ -37,7 +37,7 @@ func newStory(tb testing.TB, seed uint64) *story {
 	for range s.rng.IntN(4) {
 		s.join()
 	}
-	s.users = []fsm.Actor{s.actor, s.user("bob"), s.user("cyd")}[:1+s.rng.IntN(3)]
+	s.users = []command.Actor{s.actor, s.user("bob"), s.user("cyd")}[:1+s.rng.IntN(3)]
 	s.profiles = some(s.rng, 5, "t4", "t4.2x", "t4.4x", "t4.500m", "t4.300m", "h100", "h100.2x", "h100.4x", "a100", "cpu", "cpu.4x", "cpu.8x")
 	s.limits = some(s.rng, 2, time.Minute, 10*time.Minute, 2*time.Hour)
 	s.tags = some(s.rng, 2, nil, []string{"red"}, []string{"blue", "red"}, []string{"green"})
@@ -78,13 +78,15 @@ func (s *story) node() *compute.Node {
 	return nil
 }
 
-func (s *story) op() fsm.Op { return fsm.Op{ID: compute.OpID{UUID: s.uuid()}, Org: s.actor.Org} }
+func (s *story) op() command.Op {
+	return command.Op{ID: compute.OpID{UUID: s.uuid()}, Org: s.actor.Org}
+}
 
 // work submits up to n executions. Those that fit on no node are refused.
 func (s *story) work(n int) {
 	for range 1 + s.rng.IntN(n) {
 		s.actor = one(s.rng, s.users)
-		s.apply(fsm.Submit{Op: s.op(), Actor: s.actor, Execution: compute.Execution{
+		s.apply(command.Submit{Op: s.op(), Actor: s.actor, Execution: compute.Execution{
 			ID: compute.ExecutionID{UUID: s.uuid()}, Profile: one(s.rng, s.profiles), Priority: one(s.rng, s.priorities),
 			Timeout: one(s.rng, s.limits), Tags: one(s.rng, s.tags),
 			Preemptible: s.rng.IntN(3) == 0, MaxRetries: s.retries,
@@ -98,7 +100,7 @@ func (s *story) end() {
 		for _, w := range s.machine.View().Work(n.ID) {
 			switch s.rng.IntN(4) {
 			case 0:
-				s.apply(fsm.StartAttempt{Node: n.ID, Start: compute.AttemptStart{
+				s.apply(command.StartAttempt{Node: n.ID, Start: compute.AttemptStart{
 					Execution: w.Execution.ID, Epoch: w.Attempt.Epoch, ExecletAt: s.now, StartedAt: s.now,
 				}})
 			case 1:
@@ -108,7 +110,7 @@ func (s *story) end() {
 				if s.rng.IntN(2) == 0 {
 					o.Status, o.Reason, o.Ran = compute.StatusSystemFailure, compute.ReasonStartFailed, false
 				}
-				s.apply(fsm.FinishAttempt{Node: n.ID, Outcome: o})
+				s.apply(command.FinishAttempt{Node: n.ID, Outcome: o})
 			}
 		}
 	}
@@ -116,18 +118,18 @@ func (s *story) end() {
 
 // change changes something about nodes, quotas or single executions.
 func (s *story) change() {
-	n, root := s.node(), fsm.Actor{Root: true}
+	n, root := s.node(), command.Actor{Root: true}
 	switch s.rng.IntN(7) {
 	case 0:
-		s.apply(fsm.SetNodeState{Term: 1, Node: n.ID, State: compute.NodeState(s.rng.IntN(2))})
+		s.apply(command.SetNodeState{Term: 1, Node: n.ID, State: compute.NodeState(s.rng.IntN(2))})
 	case 1:
-		s.apply(fsm.DrainNode{Op: s.op(), Actor: root, Node: n.ID, Drained: s.rng.IntN(2) == 0})
+		s.apply(command.DrainNode{Op: s.op(), Actor: root, Node: n.ID, Drained: s.rng.IntN(2) == 0})
 	case 2:
-		lost := fsm.LoseAttempts{Term: 1, Node: n.ID}
+		lost := command.LoseAttempts{Term: 1, Node: n.ID}
 		for _, w := range s.machine.View().Work(n.ID) {
-			lost.Attempts = append(lost.Attempts, fsm.AttemptRef{Execution: w.Execution.ID, Epoch: w.Attempt.Epoch})
+			lost.Attempts = append(lost.Attempts, command.AttemptRef{Execution: w.Execution.ID, Epoch: w.Attempt.Epoch})
 		}
-		s.apply(fsm.SetNodeState{Term: 1, Node: n.ID, State: compute.NodeDown})
+		s.apply(command.SetNodeState{Term: 1, Node: n.ID, State: compute.NodeDown})
 		s.apply(lost)
 	case 3:
 		if s.nodes < 6 {
@@ -139,11 +141,11 @@ func (s *story) change() {
 			q.Weight = []int{0, 50, 300}[s.rng.IntN(3)]
 		}
 		q.Concurrent, q.MilliGPU = []int{0, 0, 2, 5}[s.rng.IntN(4)], []int64{0, 0, 2000, 4000}[s.rng.IntN(4)]
-		s.apply(fsm.SetQuota{Op: s.op(), Actor: root, Quota: q})
+		s.apply(command.SetQuota{Op: s.op(), Actor: root, Quota: q})
 	default:
 		for e := range s.machine.View().Queue() {
 			if s.rng.IntN(8) == 0 {
-				s.apply(fsm.StopExecution{Op: s.op(), Actor: root, Execution: e.ID, Stop: compute.StopHard})
+				s.apply(command.StopExecution{Op: s.op(), Actor: root, Execution: e.ID, Stop: compute.StopHard})
 			}
 		}
 	}
@@ -180,7 +182,7 @@ func (s *story) check() compute.Plan {
 		}
 	}
 	if s.rng.IntN(8) > 0 && !want.Empty() {
-		s.apply(fsm.CommitPlan{Term: 1, ViewIndex: v.Index(), Plan: want})
+		s.apply(command.CommitPlan{Term: 1, ViewIndex: v.Index(), Plan: want})
 	}
 	return want
 }

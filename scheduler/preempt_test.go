@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/scheduler"
 )
 
@@ -172,7 +172,7 @@ func TestPreemptionDoesNotRepeat(t *testing.T) {
 
 // grace sets the time after SIGTERM of executions that are submitted later.
 func (s *simulation) grace(d time.Duration) {
-	s.must(fsm.SetSettings{Term: 1, Settings: fsm.Settings{
+	s.must(command.SetSettings{Term: 1, Settings: command.Settings{
 		SignupGrant: 1000 * compute.Credit, Queued: 10_000, TimeoutMax: 10 * time.Hour,
 		StopGrace: d, PreemptNotice: 30 * time.Second, PreemptMinRun: time.Minute, ShareHalfLife: time.Hour,
 	}})

@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // quota sets the quota of the organization of a simulation.
 func (s *simulation) quota(milliGPU int64) {
-	s.must(fsm.SetQuota{
-		Op:    fsm.Op{ID: compute.OpID{UUID: s.uuid()}},
-		Actor: fsm.Actor{Root: true}, Quota: compute.Quota{Org: s.actor.Org, MilliGPU: milliGPU},
+	s.must(command.SetQuota{
+		Op:    command.Op{ID: compute.OpID{UUID: s.uuid()}},
+		Actor: command.Actor{Root: true}, Quota: compute.Quota{Org: s.actor.Org, MilliGPU: milliGPU},
 	})
 }
 

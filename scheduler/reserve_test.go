@@ -9,6 +9,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/scheduler"
 )
 
@@ -17,15 +18,15 @@ import (
 type simulation struct {
 	*cluster
 
-	ends  map[fsm.AttemptRef]compute.Instant
+	ends  map[command.AttemptRef]compute.Instant
 	early func() int64 // In thousandths: how much of its longest time an attempt takes.
 }
 
 func newSimulation(tb testing.TB, nodes ...[]string) *simulation {
 	s := &simulation{
-		newCluster(tb, nodes...), map[fsm.AttemptRef]compute.Instant{}, func() int64 { return 1000 },
+		newCluster(tb, nodes...), map[command.AttemptRef]compute.Instant{}, func() int64 { return 1000 },
 	}
-	s.must(fsm.SetSettings{Term: 1, Settings: fsm.Settings{
+	s.must(command.SetSettings{Term: 1, Settings: command.Settings{
 		SignupGrant: 1000 * compute.Credit, Queued: 10_000, TimeoutMax: 10 * time.Hour,
 		StopGrace: 10 * time.Second, PreemptNotice: 30 * time.Second, PreemptMinRun: time.Minute,
 		ShareHalfLife: time.Hour,
@@ -42,7 +43,7 @@ func limited(d time.Duration) func(*compute.Execution) {
 func (s *simulation) until(at compute.Instant) {
 	for s.machine.View().Now() < at {
 		s.now = max(s.now, min(at, s.machine.View().Now().Add(5*time.Minute))-1)
-		s.must(fsm.Tick{Term: 1})
+		s.must(command.Tick{Term: 1})
 	}
 }
 
@@ -68,9 +69,9 @@ func (s *simulation) step() bool {
 
 // end returns when an attempt ends: by its limits, or as early says.
 func (s *simulation) end(w compute.Work) compute.Instant {
-	of := fsm.AttemptRef{Execution: w.Execution.ID, Epoch: w.Attempt.Epoch}
+	of := command.AttemptRef{Execution: w.Execution.ID, Epoch: w.Attempt.Epoch}
 	if _, known := s.ends[of]; !known {
-		s.must(fsm.StartAttempt{Node: w.Attempt.Node, Start: compute.AttemptStart{
+		s.must(command.StartAttempt{Node: w.Attempt.Node, Start: compute.AttemptStart{
 			Execution: w.Execution.ID, Epoch: w.Attempt.Epoch, ExecletAt: s.now, StartedAt: s.now,
 		}})
 		longest := int64(w.LatestEnd() - w.Attempt.PlacedAt)
@@ -85,10 +86,10 @@ func (s *simulation) finishWork(w compute.Work) {
 	o := compute.Outcome{
 		Execution: w.Execution.ID, Epoch: w.Attempt.Epoch, Status: compute.StatusCompleted, Ran: true, Duration: time.Second,
 	}
-	if !w.Attempt.PreemptAt.IsZero() && s.ends[fsm.AttemptRef{Execution: w.Execution.ID, Epoch: w.Attempt.Epoch}] > w.LatestEnd() {
+	if !w.Attempt.PreemptAt.IsZero() && s.ends[command.AttemptRef{Execution: w.Execution.ID, Epoch: w.Attempt.Epoch}] > w.LatestEnd() {
 		o.Status, o.Reason = compute.StatusSystemFailure, compute.ReasonPreempted
 	}
-	s.must(fsm.FinishAttempt{Node: w.Attempt.Node, Outcome: o})
+	s.must(command.FinishAttempt{Node: w.Attempt.Node, Outcome: o})
 }
 
 // startOf steps until an execution has its place and returns when it got it.
@@ -283,7 +284,7 @@ func headStart(t *testing.T, seed uint64, crowded bool, least int64) start {
 	some(20)
 	s.pack()
 	for e := range s.machine.View().Queue() { // Nothing waits but the head.
-		s.must(fsm.StopExecution{Actor: s.actor, Execution: e.ID, Stop: compute.StopHard})
+		s.must(command.StopExecution{Actor: s.actor, Execution: e.ID, Stop: compute.StopHard})
 	}
 	head := s.submit([]string{"t4.4x", "t4.2x", "h100.2x"}[rng.IntN(3)], limited(time.Minute))
 	s.pack()
@@ -349,11 +350,11 @@ func TestNobodyStarvesUnderFairShare(t *testing.T) {
 }
 
 // user makes another user with an organization.
-func (c *cluster) user(name string) fsm.Actor {
+func (c *cluster) user(name string) command.Actor {
 	c.tb.Helper()
-	a := fsm.Actor{User: compute.UserID{UUID: c.uuid()}, Org: compute.OrgID{UUID: c.uuid()}}
-	c.must(fsm.CreateUser{
-		Op: fsm.Op{ID: compute.OpID{UUID: c.uuid()}}, Actor: fsm.Actor{Root: true},
+	a := command.Actor{User: compute.UserID{UUID: c.uuid()}, Org: compute.OrgID{UUID: c.uuid()}}
+	c.must(command.CreateUser{
+		Op: command.Op{ID: compute.OpID{UUID: c.uuid()}}, Actor: command.Actor{Root: true},
 		User: compute.User{ID: a.User, Email: name + "@example.com"}, Org: compute.Org{ID: a.Org, Slug: name},
 	})
 	return a

@@ -8,6 +8,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestNobodyStarvesInRandomWorlds runs clusters of several GPU types with more work than
@@ -47,7 +48,7 @@ type market struct {
 	*simulation
 
 	rng     *rand.Rand
-	orgs    []fsm.Actor
+	orgs    []command.Actor
 	weights int // The sum of theirs.
 }
 
@@ -66,7 +67,7 @@ func newMarket(t *testing.T, seed uint64) *market {
 	m := &market{rng: rng, simulation: newSimulation(t,
 		[]string{"t4", "t4", "t4", "t4"}, []string{"t4", "t4", "t4", "t4"}, []string{"h100", "h100", "h100", "h100", "t4"})}
 	m.early = func() int64 { return 300 + rng.Int64N(701) }
-	m.orgs = []fsm.Actor{m.actor, m.user("bob"), m.user("cyd"), m.user("dan")}
+	m.orgs = []command.Actor{m.actor, m.user("bob"), m.user("cyd"), m.user("dan")}
 	for i, org := range m.orgs {
 		q := compute.Quota{Org: org.Org, Weight: []int{50, 100, 100, 200}[rng.IntN(4)]}
 		q.Concurrent = []int{0, 3, 6}[rng.IntN(3)]
@@ -81,7 +82,7 @@ func newMarket(t *testing.T, seed uint64) *market {
 }
 
 func (m *market) grant(q compute.Quota) {
-	m.must(fsm.SetQuota{Op: fsm.Op{ID: compute.OpID{UUID: m.uuid()}}, Actor: fsm.Actor{Root: true}, Quota: q})
+	m.must(command.SetQuota{Op: command.Op{ID: compute.OpID{UUID: m.uuid()}}, Actor: command.Actor{Root: true}, Quota: q})
 }
 
 // refill gives each organization something to wait for.
@@ -149,7 +150,7 @@ func TestEachTypeHasAHead(t *testing.T) {
 // heads start.
 func TestHeadsThatTakeTurns(t *testing.T) {
 	s := newSimulation(t, []string{"t4", "t4", "t4", "t4"})
-	small, big := s.actor, []fsm.Actor{s.user("bob"), s.user("cyd")}
+	small, big := s.actor, []command.Actor{s.user("bob"), s.user("cyd")}
 	var want []compute.ExecutionID
 	for round := range 6 {
 		s.actor = big[round%2]

@@ -15,6 +15,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/scheduler"
 	"berth/scheduler/selection"
 )
@@ -29,7 +31,7 @@ type cluster struct {
 	index   uint64
 	last    uint64 // The identifier made last.
 	now     compute.Instant
-	actor   fsm.Actor
+	actor   command.Actor
 }
 
 // newCluster returns a cluster whose nodes have GPUs of these types, and one
@@ -41,17 +43,17 @@ func newCluster(tb testing.TB, nodes ...[]string) *cluster {
 			tb.Errorf("the state breaks an invariant: %v", err)
 		}
 	})
-	c.must(fsm.Bootstrap{
+	c.must(command.Bootstrap{
 		ClusterID: c.uuid(), RootToken: compute.Hash{1}, Signing: compute.SigningKey{ID: "k", Public: []byte{1}, Sealed: []byte{1}},
 		Prices:   map[string]compute.Price{"cpu": 15, "t4": 100, "l40s": 400, "a100": 550, "h100": 900},
-		Settings: fsm.Settings{SignupGrant: 1000 * compute.Credit, Concurrent: 20, Queued: 1000, Keys: 5, TimeoutMax: time.Hour, SelectionMax: 16},
+		Settings: command.Settings{SignupGrant: 1000 * compute.Credit, Concurrent: 20, Queued: 1000, Keys: 5, TimeoutMax: time.Hour, SelectionMax: 16},
 	})
 	for i, types := range nodes {
 		c.addNode(i, types)
 	}
-	c.actor = fsm.Actor{User: compute.UserID{UUID: c.uuid()}, Org: compute.OrgID{UUID: c.uuid()}}
-	c.must(fsm.CreateUser{
-		Op: fsm.Op{ID: compute.OpID{UUID: c.uuid()}}, Actor: fsm.Actor{Root: true},
+	c.actor = command.Actor{User: compute.UserID{UUID: c.uuid()}, Org: compute.OrgID{UUID: c.uuid()}}
+	c.must(command.CreateUser{
+		Op: command.Op{ID: compute.OpID{UUID: c.uuid()}}, Actor: command.Actor{Root: true},
 		User: compute.User{ID: c.actor.User, Email: "ada@example.com"}, Org: compute.Org{ID: c.actor.Org, Slug: "ada"},
 	})
 	return c
@@ -60,11 +62,11 @@ func newCluster(tb testing.TB, nodes ...[]string) *cluster {
 // addNode joins a node with 8 vCPUs and 64 GiB per GPU.
 func (c *cluster) addNode(i int, types []string) {
 	name := "n" + string(rune('1'+i))
-	node := compute.Node{ID: compute.NodeID{UUID: c.uuid()}, Name: name, Format: fsm.Format}
-	join := fsm.RegisterNode{Node: node, First: i == 0}
+	node := compute.Node{ID: compute.NodeID{UUID: c.uuid()}, Name: name, Format: format.Newest}
+	join := command.RegisterNode{Node: node, First: i == 0}
 	if i > 0 {
 		join.TokenID, join.TokenHash = name, compute.Hash{byte(i)}
-		c.must(fsm.CreateJoinToken{Actor: fsm.Actor{Root: true}, Token: compute.JoinToken{
+		c.must(command.CreateJoinToken{Actor: command.Actor{Root: true}, Token: compute.JoinToken{
 			ID: name, Hash: join.TokenHash, Uses: 1, ExpiresAt: c.now.Add(time.Hour),
 		}})
 	}
@@ -77,7 +79,7 @@ func (c *cluster) addNode(i int, types []string) {
 			ID: compute.GPUID("SIM-" + name + "-" + string(rune('0'+n))), Index: n, Type: gpuType, VRAMMiB: 16 << 10, Simulated: true,
 		})
 	}
-	c.must(fsm.SetInventory{Term: 1, Inventory: inventory})
+	c.must(command.SetInventory{Term: 1, Inventory: inventory})
 }
 
 func (c *cluster) uuid() (u compute.UUID) {
@@ -88,7 +90,7 @@ func (c *cluster) uuid() (u compute.UUID) {
 }
 
 // must applies a command that has to be accepted.
-func (c *cluster) must(cmd fsm.Command) fsm.Result {
+func (c *cluster) must(cmd command.Command) command.Result {
 	c.tb.Helper()
 	r := c.apply(cmd)
 	if r.Refusal != nil {
@@ -97,12 +99,12 @@ func (c *cluster) must(cmd fsm.Command) fsm.Result {
 	return r
 }
 
-func (c *cluster) apply(cmd fsm.Command) fsm.Result {
+func (c *cluster) apply(cmd command.Command) command.Result {
 	c.tb.Helper()
 	var frames [][]byte
 	c.now++
-	for _, cmd := range []fsm.Command{fsm.Clock{At: c.now, Term: 1}, cmd} {
-		frame, err := fsm.Encode(cmd)
+	for _, cmd := range []command.Command{command.Clock{At: c.now, Term: 1}, cmd} {
+		frame, err := command.Encode(cmd)
 		if err != nil {
 			c.tb.Fatalf("encode %T: %v", cmd, err)
 		}
@@ -119,8 +121,8 @@ func (c *cluster) submit(profile string, change ...func(*compute.Execution)) com
 	for _, f := range change {
 		f(&e)
 	}
-	return c.must(fsm.Submit{
-		Op: fsm.Op{ID: compute.OpID{UUID: c.uuid()}, Org: c.actor.Org}, Actor: c.actor, Execution: e,
+	return c.must(command.Submit{
+		Op: command.Op{ID: compute.OpID{UUID: c.uuid()}, Org: c.actor.Org}, Actor: c.actor, Execution: e,
 	}).Execution
 }
 
@@ -143,7 +145,7 @@ func (c *cluster) pack() {
 		if plan.Empty() {
 			return
 		}
-		r := c.must(fsm.CommitPlan{Term: 1, ViewIndex: v.Index(), Plan: plan})
+		r := c.must(command.CommitPlan{Term: 1, ViewIndex: v.Index(), Plan: plan})
 		if r.Count != len(plan.Assignments) {
 			c.tb.Fatalf("the state placed %d of %d: %+v", r.Count, len(plan.Assignments), plan)
 		}
@@ -157,9 +159,9 @@ func (c *cluster) finish(id compute.ExecutionID, d time.Duration) {
 	attempts := c.machine.View().Attempts(id)
 	a := attempts[len(attempts)-1]
 	start := c.now
-	c.must(fsm.StartAttempt{Node: a.Node, Start: compute.AttemptStart{Execution: id, Epoch: a.Epoch, ExecletAt: start, StartedAt: start}})
+	c.must(command.StartAttempt{Node: a.Node, Start: compute.AttemptStart{Execution: id, Epoch: a.Epoch, ExecletAt: start, StartedAt: start}})
 	c.now = c.now.Add(d)
-	c.must(fsm.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
+	c.must(command.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
 		Execution: id, Epoch: a.Epoch, Status: compute.StatusCompleted, Ran: true, Duration: d,
 		ExecletAt: start, StartedAt: start, EndedAt: c.now,
 	}})
@@ -167,15 +169,15 @@ func (c *cluster) finish(id compute.ExecutionID, d time.Duration) {
 
 // CommitPlan makes a cluster the loop's Committer.
 func (c *cluster) CommitPlan(_ context.Context, term, viewIndex uint64, plan compute.Plan) (uint64, error) {
-	c.must(fsm.CommitPlan{Term: term, ViewIndex: viewIndex, Plan: plan})
+	c.must(command.CommitPlan{Term: term, ViewIndex: viewIndex, Plan: plan})
 	return c.index, nil
 }
 
 // TakeSelection is refused as an error, as the adaptor in node does.
 func (c *cluster) TakeSelection(_ context.Context, term uint64, parent *compute.Execution, profiles []string, detail string) (uint64, error) {
-	cmd := fsm.TakeSelection{Term: term, Parent: parent.ID, Detail: detail}
+	cmd := command.TakeSelection{Term: term, Parent: parent.ID, Detail: detail}
 	for _, p := range profiles {
-		cmd.Children = append(cmd.Children, fsm.Child{ID: compute.ExecutionID{UUID: c.uuid()}, Profile: p})
+		cmd.Children = append(cmd.Children, command.Child{ID: compute.ExecutionID{UUID: c.uuid()}, Profile: p})
 	}
 	if r := c.apply(cmd); r.Refusal != nil {
 		return 0, r.Refusal

@@ -8,6 +8,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // adminOrgs serves what operators do to organizations.
@@ -51,7 +52,7 @@ func (g *adminOrgs) trust(r *edge.Request) (any, error) {
 	if !ok {
 		return nil, edge.NotFound()
 	}
-	if _, err := g.ProposeAndSee(r, fsm.TrustOrg{
+	if _, err := g.ProposeAndSee(r, command.TrustOrg{
 		Op: g.Op(r), Actor: r.Caller.Actor, Org: org.ID, Trusted: *r.Body.(*wire.OrgTrust).Trusted,
 	}); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // callbackSecrets serves the secrets that sign the callbacks of organizations.
@@ -74,20 +74,20 @@ func (g *callbackSecrets) create(r *edge.Request) (any, error) {
 	if known := r.Caller.Org.Signing; len(known) > 0 {
 		secret.Number = known[len(known)-1].Number + 1
 	}
-	command := fsm.SetCallbackSecret{Op: g.Op(r), Actor: r.Caller.Actor, Org: id}
+	cmd := command.SetCallbackSecret{Op: g.Op(r), Actor: r.Caller.Actor, Org: id}
 	key := r.View.DataKey(id)
 	if key == nil {
 		var err error
 		if key, err = g.Config.Vault.NewKey(id); err != nil {
 			return nil, err
 		}
-		command.Key = key
+		cmd.Key = key
 	}
 	if err := g.Config.Vault.SealCallback(key, id, &secret, value); err != nil {
 		return nil, err
 	}
-	command.Secret = secret
-	result, err := g.ProposeAndSee(r, command)
+	cmd.Secret = secret
+	result, err := g.ProposeAndSee(r, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (g *callbackSecrets) create(r *edge.Request) (any, error) {
 
 // remove ends the signing.
 func (g *callbackSecrets) remove(r *edge.Request) (any, error) {
-	_, err := g.ProposeAndSee(r, fsm.RemoveCallbackSecret{Op: g.Op(r), Actor: r.Caller.Actor, Org: r.Caller.Actor.Org})
+	_, err := g.ProposeAndSee(r, command.RemoveCallbackSecret{Op: g.Op(r), Actor: r.Caller.Actor, Org: r.Caller.Actor.Org})
 	if err != nil {
 		return nil, err
 	}

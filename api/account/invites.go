@@ -13,6 +13,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // inviteSecret is the number of random bytes in the token of an invite.
@@ -135,7 +136,7 @@ func (g *invites) create(r *edge.Request) (any, error) {
 	if err := invite.Role.UnmarshalText([]byte(in.Role)); err != nil {
 		return nil, err
 	}
-	result, err := g.ProposeAndSee(r, fsm.PutInvite{Op: g.Op(r), Actor: r.Caller.Actor, Invite: invite})
+	result, err := g.ProposeAndSee(r, command.PutInvite{Op: g.Op(r), Actor: r.Caller.Actor, Invite: invite})
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +161,7 @@ func (g *invites) revoke(r *edge.Request) (any, error) {
 	if _, ok := r.View.Invite(org, id); !ok && !r.Repeat {
 		return nil, edge.NotFound()
 	}
-	_, err = g.Propose(r, fsm.RevokeInvite{Op: g.Op(r), Actor: r.Caller.Actor, Org: org, Invite: id})
+	_, err = g.Propose(r, command.RevokeInvite{Op: g.Op(r), Actor: r.Caller.Actor, Org: org, Invite: id})
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +197,7 @@ func (g *invites) answer(r *edge.Request, accept bool) (any, error) {
 		return nil, compute.Errorf(compute.CodeForbidden,
 			"The invite is for another e-mail address: sign in with the account that has it.").Named("invite_for_another")
 	}
-	_, err = g.ProposeAndSee(r, fsm.AnswerInvite{
+	_, err = g.ProposeAndSee(r, command.AnswerInvite{
 		Op: g.Op(r), Actor: r.Caller.Actor, Org: token.org, Invite: token.id, Hash: token.hash(), Accept: accept,
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // keys serves the API keys of an organization.
@@ -107,7 +108,7 @@ func mintKey(
 		Org: r.Caller.Actor.Org, User: r.Caller.Actor.User, Personal: wanted.Personal, Name: wanted.Name,
 		Prefix: minted.Prefix, Active: true, ExpiresAt: wanted.ExpiresAt, Scopes: wanted.Scopes,
 	}
-	result, err := c.ProposeAndSee(r, fsm.CreateKey{Op: c.Op(r), Actor: r.Caller.Actor, Key: key, MaxCredits: ceiling})
+	result, err := c.ProposeAndSee(r, command.CreateKey{Op: c.Op(r), Actor: r.Caller.Actor, Key: key, MaxCredits: ceiling})
 	if err != nil {
 		return nil, "", err
 	}
@@ -141,7 +142,7 @@ func (g *keys) deleteKey(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := g.Propose(r, fsm.DeleteKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: id}); err != nil {
+	if _, err := g.Propose(r, command.DeleteKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: id}); err != nil {
 		return nil, err
 	}
 	return wire.Message{Message: "The API key is deleted."}, nil
@@ -162,7 +163,7 @@ func (g *keys) toggleKey(r *edge.Request) (any, error) {
 
 // toggled disables or enables a key and returns it as it is right after that.
 func toggled(c *handler.Core, r *edge.Request, id compute.KeyID) (*compute.Key, error) {
-	result, err := c.ProposeAndSee(r, fsm.ToggleKey{Op: c.Op(r), Actor: r.Caller.Actor, Key: id})
+	result, err := c.ProposeAndSee(r, command.ToggleKey{Op: c.Op(r), Actor: r.Caller.Actor, Key: id})
 	if err != nil || result.Key != nil {
 		return result.Key, err
 	}
@@ -183,7 +184,7 @@ func (g *keys) regenerateKey(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := g.ProposeAndSee(r, fsm.RegenerateKey{
+	result, err := g.ProposeAndSee(r, command.RegenerateKey{
 		Op: g.Op(r), Actor: r.Caller.Actor, Key: id,
 		Lookup: minted.Lookup, Prefix: minted.Prefix, Hash: minted.Hash,
 	})

@@ -8,6 +8,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // members serves the members of an organization.
@@ -82,7 +83,7 @@ func (g *members) changeMember(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	org := r.Caller.Actor.Org
-	_, err = g.ProposeAndSee(r, fsm.SetMember{Op: g.Op(r), Actor: r.Caller.Actor, Org: org, User: id, Role: role})
+	_, err = g.ProposeAndSee(r, command.SetMember{Op: g.Op(r), Actor: r.Caller.Actor, Org: org, User: id, Role: role})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (g *members) removeMember(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = g.Propose(r, fsm.RemoveMember{
+	_, err = g.Propose(r, command.RemoveMember{
 		Op: g.Op(r), Actor: r.Caller.Actor, Org: r.Caller.Actor.Org, User: id,
 	})
 	if err != nil {

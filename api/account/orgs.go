@@ -9,7 +9,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // orgs serves Organizations, and the caller's status and quotas.
@@ -100,7 +100,7 @@ func (g *orgs) createOrg(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	in := r.Body.(*wire.NewOrg)
-	result, err := g.ProposeAndSee(r, fsm.CreateOrg{Op: g.Op(r), Actor: r.Caller.Actor, Org: compute.Org{
+	result, err := g.ProposeAndSee(r, command.CreateOrg{Op: g.Op(r), Actor: r.Caller.Actor, Org: compute.Org{
 		ID: compute.OrgID{UUID: g.NewID()}, Slug: in.Slug, Name: in.Name, BillingEmail: r.Caller.User.Email,
 	}})
 	if err != nil {
@@ -115,7 +115,7 @@ func (g *orgs) changeOrg(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	in, id := r.Body.(*wire.OrgChange), r.Caller.Actor.Org
-	_, err := g.ProposeAndSee(r, fsm.SetOrg{
+	_, err := g.ProposeAndSee(r, command.SetOrg{
 		Op: g.Op(r), Actor: r.Caller.Actor, Org: id, Name: in.Name, Slug: in.Slug, BillingEmail: in.BillingEmail,
 	})
 	if err != nil {
@@ -130,7 +130,7 @@ func (g *orgs) deleteOrg(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	slug := r.Caller.Org.Slug
-	_, err := g.Propose(r, fsm.DeleteOrg{Op: g.Op(r), Actor: r.Caller.Actor, Org: r.Caller.Actor.Org})
+	_, err := g.Propose(r, command.DeleteOrg{Op: g.Op(r), Actor: r.Caller.Actor, Org: r.Caller.Actor.Org})
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (g *orgs) setDefault(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	id := r.Caller.Actor.Org
-	_, err := g.ProposeAndSee(r, fsm.SetDefaultOrg{Op: g.Op(r), Actor: r.Caller.Actor, Org: id})
+	_, err := g.ProposeAndSee(r, command.SetDefaultOrg{Op: g.Op(r), Actor: r.Caller.Actor, Org: id})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // limits serves quotas, to operators.
@@ -122,7 +123,7 @@ func (g *limits) setQuota(r *edge.Request) (any, error) {
 			return nil, edge.NotFound()
 		}
 	}
-	if _, err := g.ProposeAndSee(r, fsm.SetQuota{Op: g.Op(r), Actor: r.Caller.Actor, Quota: q}); err != nil {
+	if _, err := g.ProposeAndSee(r, command.SetQuota{Op: g.Op(r), Actor: r.Caller.Actor, Quota: q}); err != nil {
 		return nil, err
 	}
 	return wire.OrgQuotas{

@@ -11,6 +11,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // sessions serves Authentication: sign-in, refresh and sign-out.
@@ -68,7 +69,7 @@ func checkedPassword(r *edge.Request, user *compute.User) compute.Hash {
 	if r.View.AllowsCheckedLogins() != nil {
 		return compute.Hash{}
 	}
-	return fsm.PasswordDigest(user)
+	return command.PasswordDigest(user)
 }
 
 // openSession begins a family of refresh tokens, if the user's password still has a
@@ -84,7 +85,7 @@ func (g *sessions) openSession(r *edge.Request, user *compute.User, checked comp
 		ExpiresAt: compute.InstantOf(g.Now().Add(g.Config.RefreshTTL)),
 	}
 	op := g.Op(r)
-	result, err := g.ProposeAndSee(r, fsm.StoreRefresh{Op: op, Token: token, Password: checked})
+	result, err := g.ProposeAndSee(r, command.StoreRefresh{Op: op, Token: token, Password: checked})
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (g *sessions) refresh(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	r.Caller.User = user
-	result, err := g.ProposeAndSee(r, fsm.RotateRefresh{
+	result, err := g.ProposeAndSee(r, command.RotateRefresh{
 		Op: g.Op(r), Old: old, Next: compute.RefreshToken{Hash: hash},
 	})
 	if err != nil {
@@ -159,7 +160,7 @@ func (g *sessions) logout(r *edge.Request) (any, error) {
 	token, known := r.View.Refresh(hash)
 	if err == nil && known {
 		r.Caller.User, _ = r.View.User(token.User)
-		if _, err := g.Propose(r, fsm.RevokeRefresh{Op: g.Op(r), Token: hash}); err != nil {
+		if _, err := g.Propose(r, command.RevokeRefresh{Op: g.Op(r), Token: hash}); err != nil {
 			return nil, err
 		}
 	}

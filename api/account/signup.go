@@ -11,6 +11,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // signups serves accounts that people make themselves, and sign-ins with an identity
@@ -96,8 +97,8 @@ func (g *signups) create(r *edge.Request, user compute.User, orgName, join strin
 	}
 	org.Slug = cmp.Or(join, g.freeSlug(r.View, org.Name))
 	// A separate op, because the sign-in uses the request's.
-	op := fsm.Op{ID: compute.OpID{UUID: g.NewUUID()}}
-	_, err := g.ProposeAndSee(r, fsm.SignUp{Op: op, User: user, Org: org, Join: join != ""})
+	op := command.Op{ID: compute.OpID{UUID: g.NewUUID()}}
+	_, err := g.ProposeAndSee(r, command.SignUp{Op: op, User: user, Org: org, Join: join != ""})
 	if detailOf(err) == "email_taken" {
 		return nil, compute.Errorf(compute.CodeConflict,
 			"This address has an account: sign in, or ask the operator for a new password.").Named("email_taken")
@@ -225,8 +226,8 @@ func (g *signups) userOf(r *edge.Request, who compute.Identity) (*compute.User, 
 		return nil, compute.Errorf(compute.CodeForbidden,
 			"Operators sign in with their password: an identity provider makes nobody an operator.").Named("operator_password")
 	case ok:
-		op := fsm.Op{ID: compute.OpID{UUID: g.NewUUID()}}
-		if _, err := g.ProposeAndSee(r, fsm.LinkUser{Op: op, User: known.ID, Subject: who.Subject}); err != nil {
+		op := command.Op{ID: compute.OpID{UUID: g.NewUUID()}}
+		if _, err := g.ProposeAndSee(r, command.LinkUser{Op: op, User: known.ID, Subject: who.Subject}); err != nil {
 			return nil, err
 		}
 		linked, ok := r.View.User(known.ID)

@@ -8,6 +8,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // userKeys serves the caller's own API keys.
@@ -103,7 +104,7 @@ func (g *userKeys) deleteKey(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := g.Propose(r, fsm.DeleteKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: id}); err != nil {
+	if _, err := g.Propose(r, command.DeleteKey{Op: g.Op(r), Actor: r.Caller.Actor, Key: id}); err != nil {
 		return nil, err
 	}
 	return wire.Message{Message: "The API key is deleted."}, nil

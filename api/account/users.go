@@ -15,6 +15,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // users serves the accounts of people, to operators, and the caller's own
@@ -154,7 +155,7 @@ func (g *users) createUser(r *edge.Request) (any, error) {
 	if org.Name == "" {
 		org.Name = org.Slug
 	}
-	result, err := g.ProposeAndSee(r, fsm.CreateUser{
+	result, err := g.ProposeAndSee(r, command.CreateUser{
 		Op: g.Op(r), Actor: r.Caller.Actor, User: user, Org: org, Join: exists, Role: role,
 	})
 	if detailOf(err) == "email_taken" {
@@ -201,7 +202,7 @@ func (g *users) password(r *edge.Request, given string) (text, hash string, err 
 }
 
 // shown answers a user, with the password that was made in this request.
-func (g *users) shown(r *edge.Request, u *compute.User, result fsm.Result, text, hash string) (any, error) {
+func (g *users) shown(r *edge.Request, u *compute.User, result command.Result, text, hash string) (any, error) {
 	if text != "" && u.PasswordHash != hash {
 		if result.Repeat {
 			return nil, handler.ErrSecretGone("password", u.ID.String())
@@ -232,7 +233,7 @@ func (g *users) changeUser(r *edge.Request) (any, error) {
 	if in.OrgSlug != "" {
 		return g.addMember(r, id, in)
 	}
-	change := fsm.SetUser{Op: g.Op(r), Actor: r.Caller.Actor, User: id, Disabled: in.Disabled}
+	change := command.SetUser{Op: g.Op(r), Actor: r.Caller.Actor, User: id, Disabled: in.Disabled}
 	var text string
 	if in.Password != "" || in.ResetPassword {
 		if text, change.Password, err = g.password(r, in.Password); err != nil {
@@ -265,7 +266,7 @@ func (g *users) addMember(r *edge.Request, id compute.UserID, in *wire.UserChang
 			return nil, err
 		}
 	}
-	_, err := g.ProposeAndSee(r, fsm.SetMember{
+	_, err := g.ProposeAndSee(r, command.SetMember{
 		Op: g.Op(r), Actor: r.Caller.Actor, Org: org.ID, User: id, Role: role,
 	})
 	if err != nil {
@@ -304,7 +305,7 @@ func (g *users) changePassword(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = g.Propose(r, fsm.SetUser{
+	_, err = g.Propose(r, command.SetUser{
 		Op: g.Op(r), Actor: r.Caller.Actor, User: user.ID, Password: hash, Keep: r.Caller.Session,
 	})
 	if err != nil {
@@ -352,7 +353,7 @@ func (g *users) deleteUser(r *edge.Request) (any, error) {
 	if err := g.confirmDeletion(r, user, r.Body.(*wire.UserDeletion).Password); err != nil {
 		return nil, err
 	}
-	if _, err := g.Propose(r, fsm.DeleteUser{Op: g.Op(r), Actor: r.Caller.Actor}); err != nil {
+	if _, err := g.Propose(r, command.DeleteUser{Op: g.Op(r), Actor: r.Caller.Actor}); err != nil {
 		return nil, err
 	}
 	return wire.Message{Message: "The account is deleted."}, nil

@@ -9,7 +9,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // maskedValue stands in place of the value of a secret.
@@ -72,7 +72,7 @@ func (g *variables) put(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	actor := r.Caller.Actor
-	command := fsm.PutVariables{Op: g.Op(r), Actor: actor}
+	cmd := command.PutVariables{Op: g.Op(r), Actor: actor}
 	key := r.View.DataKey(actor.Org)
 	for _, in := range r.Body.(*wire.PutVariables).Variables {
 		v := compute.Variable{
@@ -80,7 +80,7 @@ func (g *variables) put(r *edge.Request) (any, error) {
 		}
 		if !in.Secret {
 			v.Value = *in.Value
-			command.Variables = append(command.Variables, v)
+			cmd.Variables = append(cmd.Variables, v)
 			continue
 		}
 		var err error
@@ -88,14 +88,14 @@ func (g *variables) put(r *edge.Request) (any, error) {
 			if key, err = g.Config.Vault.NewKey(actor.Org); err != nil {
 				return nil, err
 			}
-			command.Key = key
+			cmd.Key = key
 		}
 		if err := g.Config.Vault.Seal(key, &v, *in.Value); err != nil {
 			return nil, err
 		}
-		command.Variables = append(command.Variables, v)
+		cmd.Variables = append(cmd.Variables, v)
 	}
-	if _, err := g.ProposeAndSee(r, command); err != nil {
+	if _, err := g.ProposeAndSee(r, cmd); err != nil {
 		return nil, err
 	}
 	return g.shown(r), nil
@@ -103,7 +103,7 @@ func (g *variables) put(r *edge.Request) (any, error) {
 
 // removeAll deletes the caller's variables.
 func (g *variables) removeAll(r *edge.Request) (any, error) {
-	result, err := g.ProposeAndSee(r, fsm.RemoveVariables{Op: g.Op(r), Actor: r.Caller.Actor})
+	result, err := g.ProposeAndSee(r, command.RemoveVariables{Op: g.Op(r), Actor: r.Caller.Actor})
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (g *variables) remove(r *edge.Request) (any, error) {
 	if !r.Repeat && !slices.ContainsFunc(r.View.Variables(r.Caller.Actor.Org, r.Caller.Actor.User), known) {
 		return nil, edge.NotFound()
 	}
-	if _, err := g.ProposeAndSee(r, fsm.RemoveVariables{Op: g.Op(r), Actor: r.Caller.Actor, ID: id}); err != nil {
+	if _, err := g.ProposeAndSee(r, command.RemoveVariables{Op: g.Op(r), Actor: r.Caller.Actor, ID: id}); err != nil {
 		return nil, err
 	}
 	return wire.Message{Message: "The environment variable is deleted."}, nil

@@ -7,6 +7,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // brakes serves the circuit breaker for rescheduling, to operators.
@@ -50,7 +51,7 @@ func brakeOf(view *fsm.View) wire.Brake {
 // setBrake sets the share of nodes above which the brake holds, or releases it.
 func (g *brakes) setBrake(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewBrake)
-	_, err := g.ProposeAndSee(r, fsm.SetBrake{
+	_, err := g.ProposeAndSee(r, command.SetBrake{
 		Op: g.Op(r), Actor: r.Caller.Actor, Share: in.Share, Release: in.Release,
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // nodes serves the nodes of the cluster, to operators.
@@ -77,7 +78,7 @@ func offersOf(view *fsm.View, offers []compute.Offer) []compute.Offer {
 }
 
 // nodeOf returns a node as shown to operators.
-func nodeOf(view *fsm.View, shown fsm.ShownNode) wire.Node {
+func nodeOf(view *fsm.View, shown command.ShownNode) wire.Node {
 	n := &shown.Node
 	out := wire.Node{
 		ID: n.ID, Name: n.Name, Role: n.Role, State: n.State, Drained: n.Drained,
@@ -131,7 +132,7 @@ func (g *nodes) drain(r *edge.Request, drained bool, within time.Duration) (any,
 	if err != nil {
 		return nil, err
 	}
-	result, err := g.ProposeAndSee(r, fsm.DrainNode{
+	result, err := g.ProposeAndSee(r, command.DrainNode{
 		Op: g.Op(r), Actor: r.Caller.Actor, Node: id, Drained: drained, Within: within,
 	})
 	switch {
@@ -163,7 +164,7 @@ func (g *nodes) removeNode(r *edge.Request) (any, error) {
 			return nil, err
 		}
 	}
-	remove := fsm.RemoveNode{Op: g.Op(r), Actor: r.Caller.Actor, Node: id}
+	remove := command.RemoveNode{Op: g.Op(r), Actor: r.Caller.Actor, Node: id}
 	if g.Config.CheckCopies != nil && !r.Query.(*wire.RemovalQuery).Force {
 		if remove.Beside, err = g.Config.CheckCopies(r.Ctx, id); err != nil {
 			return nil, err

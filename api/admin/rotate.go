@@ -8,6 +8,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // rotateBytes is about how much of sealed secrets one command carries.
@@ -53,7 +54,7 @@ func (g *rotations) rotate(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	// A repeat of the request continues with the key that the first one made.
-	rotate := fsm.RotateKey{Op: g.Op(r), Actor: r.Caller.Actor, Org: org.ID, Key: next}
+	rotate := command.RotateKey{Op: g.Op(r), Actor: r.Caller.Actor, Org: org.ID, Key: next}
 	if _, err := g.ProposeAndSee(r, rotate); err != nil {
 		return nil, err
 	}
@@ -74,12 +75,12 @@ func (g *rotations) rotate(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = g.also(r, fsm.RotateKey{Op: g.freshOp(), Actor: r.Caller.Actor, Org: org.ID, Key: retired, Retire: true})
+	_, err = g.also(r, command.RotateKey{Op: g.freshOp(), Actor: r.Caller.Actor, Org: org.ID, Key: retired, Retire: true})
 	return out, err
 }
 
 // also proposes a further command of the request, which has an op of its own.
-func (g *rotations) also(r *edge.Request, cmd fsm.Command) (fsm.Result, error) {
+func (g *rotations) also(r *edge.Request, cmd command.Command) (command.Result, error) {
 	repeat := r.Repeat
 	r.Repeat = false
 	defer func() { r.Repeat = repeat }()
@@ -89,7 +90,7 @@ func (g *rotations) also(r *edge.Request, cmd fsm.Command) (fsm.Result, error) {
 // reseal replaces the values that earlier keys sealed by ones that key seals, a part at
 // a time. It returns how many.
 func (g *rotations) reseal(r *edge.Request, org compute.OrgID, key *compute.DataKey) (int, error) {
-	b := resealed{rotations: g, r: r, key: key, cmd: fsm.RotateKey{Actor: r.Caller.Actor, Org: org}}
+	b := resealed{rotations: g, r: r, key: key, cmd: command.RotateKey{Actor: r.Caller.Actor, Org: org}}
 	var err error
 	if b.cmd.Signing, err = g.resealSigning(r.View, org, key); err == nil {
 		err = b.addVariables(r.View)
@@ -110,7 +111,7 @@ type resealed struct {
 
 	r    *edge.Request
 	key  *compute.DataKey
-	cmd  fsm.RotateKey
+	cmd  command.RotateKey
 	size int // Bytes in cmd.
 	done int // Values that are in the state.
 }
@@ -162,7 +163,7 @@ func (b *resealed) addTexts(view *fsm.View) error {
 				"org", b.cmd.Org, "detail", text.Context, "err", err)
 			continue
 		}
-		b.cmd.Texts = append(b.cmd.Texts, fsm.ResealedText{Before: text.Sealed, Sealed: sealed, Key: b.key.Number})
+		b.cmd.Texts = append(b.cmd.Texts, command.ResealedText{Before: text.Sealed, Sealed: sealed, Key: b.key.Number})
 		if err := b.added(len(text.Sealed) + len(sealed)); err != nil {
 			return err
 		}

@@ -4,7 +4,7 @@ import (
 	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // resealAtOnce is how many keys one command replaces.
@@ -39,7 +39,7 @@ func (g *rotations) rotateMaster(r *edge.Request) (any, error) {
 				return nil, err
 			}
 		}
-		result, err := g.also(r, fsm.Reseal{Op: g.freshOp(), Actor: r.Caller.Actor, Keys: batch})
+		result, err := g.also(r, command.Reseal{Op: g.freshOp(), Actor: r.Caller.Actor, Keys: batch})
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func (g *rotations) rotateMaster(r *edge.Request) (any, error) {
 	if err := g.ReadView(r); err != nil {
 		return nil, err
 	}
-	if fsm.SealingHash(r.View.Sealing()) != fsm.SealingHash(sealing) {
+	if command.SealingHash(r.View.Sealing()) != command.SealingHash(sealing) {
 		return nil, OtherRotation()
 	}
 	if out.Left = len(r.View.SealedOtherwise(sealing[0])); out.Left > 0 {
@@ -70,26 +70,26 @@ func (g *rotations) newMasterKey(r *edge.Request) error {
 	if err := g.ReadView(r); err != nil {
 		return err
 	}
-	before := fsm.SealingHash(r.View.Sealing())
-	if err := r.View.Allows(fsm.SealWith{Before: before}); err != nil {
+	before := command.SealingHash(r.View.Sealing())
+	if err := r.View.Allows(command.SealWith{Before: before}); err != nil {
 		return err // Before servers get a key that does not seal.
 	}
 	now, next, err := g.Config.Master.Add(r.Ctx)
 	if err != nil {
 		return err
 	}
-	both := fsm.SealWith{Op: g.freshOp(), Actor: r.Caller.Actor, Prefixes: [][]byte{now, next}, Before: before}
+	both := command.SealWith{Op: g.freshOp(), Actor: r.Caller.Actor, Prefixes: [][]byte{now, next}, Before: before}
 	if _, err := g.also(r, both); err != nil {
 		return err
 	}
 	if err := g.Config.Master.Use(r.Ctx, next); err != nil {
 		return err
 	}
-	_, err = g.ProposeAndSee(r, fsm.SealWith{
-		Op: g.Op(r), Actor: r.Caller.Actor, Prefixes: [][]byte{next}, Before: fsm.SealingHash(both.Prefixes),
+	_, err = g.ProposeAndSee(r, command.SealWith{
+		Op: g.Op(r), Actor: r.Caller.Actor, Prefixes: [][]byte{next}, Before: command.SealingHash(both.Prefixes),
 	})
 	return err
 }
 
 // freshOp returns the operation of a further command of a request.
-func (g *rotations) freshOp() fsm.Op { return fsm.Op{ID: compute.OpID{UUID: g.NewUUID()}} }
+func (g *rotations) freshOp() command.Op { return command.Op{ID: compute.OpID{UUID: g.NewUUID()}} }

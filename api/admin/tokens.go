@@ -9,6 +9,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // joinTokens serves join tokens, to operators.
@@ -39,7 +40,7 @@ func (g *joinTokens) createJoinToken(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := g.ProposeAndSee(r, fsm.CreateJoinToken{Op: g.Op(r), Actor: r.Caller.Actor, Token: record})
+	result, err := g.ProposeAndSee(r, command.CreateJoinToken{Op: g.Op(r), Actor: r.Caller.Actor, Token: record})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // billing serves Billing: credits, history and the ledger.
@@ -251,7 +252,7 @@ func (g *billing) grant(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = g.Propose(r, fsm.Grant{
+	_, err = g.Propose(r, command.Grant{
 		Op: g.Op(r), Actor: r.Caller.Actor, Org: org.ID, Amount: in.Credits, Note: in.Reason,
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // budgets serves the budgets and ceilings of an organization.
@@ -88,7 +89,7 @@ func (g *budgets) set(r *edge.Request) (any, error) {
 			return nil, edge.NotFound()
 		}
 	}
-	if _, err := g.ProposeAndSee(r, fsm.SetBudget{Op: g.Op(r), Actor: r.Caller.Actor, Budget: b}); err != nil {
+	if _, err := g.ProposeAndSee(r, command.SetBudget{Op: g.Op(r), Actor: r.Caller.Actor, Budget: b}); err != nil {
 		return nil, err
 	}
 	stored, ok := r.View.Budget(b.Org, b.Key, b.User)
@@ -100,7 +101,7 @@ func (g *budgets) set(r *edge.Request) (any, error) {
 
 // remove removes a budget.
 func (g *budgets) remove(r *edge.Request) (any, error) {
-	cmd := fsm.RemoveBudget{Op: g.Op(r), Actor: r.Caller.Actor, Org: r.Caller.Actor.Org}
+	cmd := command.RemoveBudget{Op: g.Op(r), Actor: r.Caller.Actor, Org: r.Caller.Actor.Org}
 	if id := r.Params["id"]; id != wire.WholeOrg {
 		key, err := compute.ParseKeyID(id)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // checkouts serves purchases of credits.
@@ -93,7 +93,7 @@ func (g *checkouts) report(r *edge.Request) (any, error) {
 		if err := g.ReadView(r); err != nil {
 			return nil, err
 		}
-		_, err := g.Propose(r, fsm.RecordPurchase{Purchase: purchase})
+		_, err := g.Propose(r, command.RecordPurchase{Purchase: purchase})
 		if code := compute.CodeOf(err); code == compute.CodeNotFound || code == compute.CodeInvalid {
 			// The provider's repeats will not help: only people can give the money back.
 			g.Log.Error("paid credits not added: refund the payment at the provider", "org", purchase.Org, "detail",

@@ -9,6 +9,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // prices serves the price list and the billing mode, to operators.
@@ -98,7 +99,7 @@ func (g *prices) set(r *edge.Request) (any, error) {
 			return nil, err
 		}
 	}
-	_, err = g.ProposeAndSee(r, fsm.SetPrices{
+	_, err = g.ProposeAndSee(r, command.SetPrices{
 		Op: g.Op(r), Actor: r.Caller.Actor, Prices: map[string]compute.Price{name: in.Price()}, Costs: costs,
 	})
 	if err != nil {
@@ -118,7 +119,7 @@ func (g *prices) remove(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = g.ProposeAndSee(r, fsm.RemovePrice{
+	_, err = g.ProposeAndSee(r, command.RemovePrice{
 		Op: g.Op(r), Actor: r.Caller.Actor, Name: name, BuiltIn: compute.BuiltInPrices()[name],
 	})
 	if err != nil {
@@ -147,7 +148,7 @@ func modeOf(view *fsm.View) wire.BillingMode {
 
 // setMode turns the enforcement of credits on or off.
 func (g *prices) setMode(r *edge.Request) (any, error) {
-	_, err := g.ProposeAndSee(r, fsm.SetBillingMode{
+	_, err := g.ProposeAndSee(r, command.SetBillingMode{
 		Op: g.Op(r), Actor: r.Caller.Actor, Meter: r.Body.(*wire.BillingMode).Mode == "meter",
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 const (
@@ -96,8 +97,8 @@ func (g *deployments) create(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	command := fsm.Submit{Execution: g.record(r, in, engine, args)}
-	e := &command.Execution
+	cmd := command.Submit{Execution: g.record(r, in, engine, args)}
+	e := &cmd.Execution
 	if r.View.AllowsAskedVRAM() == nil {
 		e.Deployment.AskedVRAMMiB = e.MinVRAMMiB
 	}
@@ -111,11 +112,11 @@ func (g *deployments) create(r *edge.Request) (any, error) {
 		}
 		e.Container = &compute.Container{Images: []string{ref.String()}}
 	}
-	if command.Key, err = g.sealToken(r, in.Token, e.ID, e.Inference); err != nil {
+	if cmd.Key, err = g.sealToken(r, in.Token, e.ID, e.Inference); err != nil {
 		return nil, err
 	}
 	// The node that starts a replica puts the engine's command line here.
-	result, err := submission.Propose(g.Core, r, &compute.Bundle{Command: []string{"engine"}}, command)
+	result, err := submission.Propose(g.Core, r, &compute.Bundle{Command: []string{"engine"}}, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -367,7 +368,7 @@ func (g *deployments) change(r *edge.Request, start bool, message string) (any, 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := g.ProposeAndSee(r, fsm.ChangeDeployment{
+	if _, err := g.ProposeAndSee(r, command.ChangeDeployment{
 		Op: g.Op(r), Actor: r.Caller.Actor, Deployment: e.ID, Start: start,
 	}); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // models serves Serverless Inference: the models that operators publish for every
@@ -76,7 +77,7 @@ func (g *models) set(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	name := r.Params["id"]
-	_, err = g.ProposeAndSee(r, fsm.SetModel{
+	_, err = g.ProposeAndSee(r, command.SetModel{
 		Op: g.Op(r), Actor: r.Caller.Actor, ID: name, Deployment: id,
 		Prices: compute.TokenPrices{Prompt: in.Prompt, Completion: in.Completion},
 	})
@@ -99,7 +100,7 @@ func (g *models) remove(r *edge.Request) (any, error) {
 	if !utf8.ValidString(name) { // No command could carry it.
 		return nil, edge.NotFound()
 	}
-	if _, err := g.ProposeAndSee(r, fsm.RemoveModel{Op: g.Op(r), Actor: r.Caller.Actor, ID: name}); err != nil {
+	if _, err := g.ProposeAndSee(r, command.RemoveModel{Op: g.Op(r), Actor: r.Caller.Actor, ID: name}); err != nil {
 		return nil, err
 	}
 	return wire.Message{Message: "The model " + name + " is withdrawn."}, nil

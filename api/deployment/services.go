@@ -14,6 +14,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // serving is the path of the group.
@@ -95,30 +96,30 @@ func (g *services) startService(r *edge.Request) (any, error) {
 }
 
 // submitReplicas submits a service of code, or of an image.
-func (g *services) submitReplicas(r *edge.Request, in *wire.ServiceStart, e compute.Execution) (fsm.Result, error) {
+func (g *services) submitReplicas(r *edge.Request, in *wire.ServiceStart, e compute.Execution) (command.Result, error) {
 	if in.DockerImageRef == "" {
 		return submission.ProposeCode(g.Core, r, &in.PythonStart, e)
 	}
-	command, bundle := fsm.Submit{Execution: e}, submission.BundleOf(&in.PythonStart)
-	if err := g.inImage(r, in, &command); err != nil {
-		return fsm.Result{}, err
+	cmd, bundle := command.Submit{Execution: e}, submission.BundleOf(&in.PythonStart)
+	if err := g.inImage(r, in, &cmd); err != nil {
+		return command.Result{}, err
 	}
 	bundle.User = in.User
-	return submission.Propose(g.Core, r, bundle, command)
+	return submission.Propose(g.Core, r, bundle, cmd)
 }
 
 // inImage has the replicas of a service execute the program of an image.
-func (g *services) inImage(r *edge.Request, in *wire.ServiceStart, command *fsm.Submit) error {
+func (g *services) inImage(r *edge.Request, in *wire.ServiceStart, cmd *command.Submit) error {
 	ref, err := submission.ImageRef(in.DockerImageRef)
 	if err != nil {
 		return err
 	}
-	e := &command.Execution
+	e := &cmd.Execution
 	e.Container = &compute.Container{Images: []string{ref.String()}}
 	if e.FileName == "" {
 		e.FileName = submission.ShortImage(ref)
 	}
-	return submission.SealCredentials(g.Core, r, in.Credentials(), command)
+	return submission.SealCredentials(g.Core, r, in.Credentials(), cmd)
 }
 
 // serviceURL returns where a service is reached.
@@ -169,7 +170,7 @@ func (g *services) scaleService(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := g.ProposeAndSee(r, fsm.ScaleService{
+	if _, err := g.ProposeAndSee(r, command.ScaleService{
 		Op: g.Op(r), Actor: r.Caller.Actor, Service: e.ID, Replicas: r.Body.(*wire.ServiceScale).Replicas,
 	}); err != nil {
 		return nil, err

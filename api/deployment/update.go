@@ -8,7 +8,7 @@ import (
 	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // update changes a deployment; the leader replaces its replicas.
@@ -21,7 +21,7 @@ func (g *deployments) update(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	command := fsm.UpdateDeployment{Op: g.Op(r), Actor: r.Caller.Actor, Deployment: e.ID}
+	cmd := command.UpdateDeployment{Op: g.Op(r), Actor: r.Caller.Actor, Deployment: e.ID}
 	if in.Replaces() {
 		model, err := g.nextModel(in, e)
 		if err != nil {
@@ -38,15 +38,15 @@ func (g *deployments) update(r *edge.Request) (any, error) {
 		if err := g.fits(r, &wire.DeploymentCreate{Model: model.Model, Token: in.Token}, &next, before); err != nil {
 			return nil, err
 		}
-		if command.Key, err = g.sealToken(r, in.Token, e.ID, &model); err != nil {
+		if cmd.Key, err = g.sealToken(r, in.Token, e.ID, &model); err != nil {
 			return nil, err
 		}
-		command.Model, command.MinVRAMMiB = &model, next.MinVRAMMiB
+		cmd.Model, cmd.MinVRAMMiB = &model, next.MinVRAMMiB
 	}
 	if scaling := scalingOf(in, e.Deployment); scaling != *e.Deployment {
-		command.Scaling = &scaling
+		cmd.Scaling = &scaling
 	}
-	if _, err := g.ProposeAndSee(r, command); err != nil {
+	if _, err := g.ProposeAndSee(r, cmd); err != nil {
 		return nil, err
 	}
 	if now, ok := r.View.Execution(e.Org, e.ID); ok {

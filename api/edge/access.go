@@ -10,6 +10,7 @@ import (
 	"berth/api/auth"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // access decides who may make a request.
@@ -112,7 +113,7 @@ func (a *access) identifyKey(view *fsm.View, text string) (Caller, bool) {
 	if !ok || !user.Active {
 		return Caller{}, false
 	}
-	who := Caller{User: user, Actor: fsm.Actor{User: user.ID, Key: key.ID, Org: key.Org}, scopes: key.Scopes}
+	who := Caller{User: user, Actor: command.Actor{User: user.ID, Key: key.ID, Org: key.Org}, scopes: key.Scopes}
 	if !who.join(view, key.Org) {
 		return Caller{}, false
 	}
@@ -136,7 +137,7 @@ func (a *access) identifyToken(r *Request) (Caller, bool) {
 		return Caller{}, false
 	}
 	return Caller{
-		User: user, Session: claims.Session, Actor: fsm.Actor{User: user.ID, TokenVersion: claims.TokenVersion},
+		User: user, Session: claims.Session, Actor: command.Actor{User: user.ID, TokenVersion: claims.TokenVersion},
 	}, true
 }
 
@@ -213,12 +214,12 @@ func (a *access) recallDeletion(r *Request) bool {
 		if org.DeletedAt.IsZero() || org.Slug != r.Params["slug"] {
 			continue
 		}
-		r.Caller.Actor.Org, r.Caller.Org, r.op = org.ID, org, fsm.Op{}
+		r.Caller.Actor.Org, r.Caller.Org, r.op = org.ID, org, command.Op{}
 		if first, known := r.View.Recall(a.Op(r)); known && first.Refusal == nil {
 			return true
 		}
 	}
-	r.Caller, r.op = caller, fsm.Op{}
+	r.Caller, r.op = caller, command.Op{}
 	return false
 }
 
@@ -232,7 +233,7 @@ func (a *access) admitOperator(r *Request) error {
 	}
 	sum, want := sha256.Sum256([]byte(r.bearer)), r.View.RootToken()
 	if r.View.Bootstrapped() && subtle.ConstantTimeCompare(sum[:], want[:]) == 1 {
-		r.Caller.Actor = fsm.Actor{Root: true}
+		r.Caller.Actor = command.Actor{Root: true}
 		return a.rates.caller(r)
 	}
 	if err := a.authenticate(r); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // brokenWriter is a connection that is gone.
@@ -25,7 +25,7 @@ func requestBy(org byte, need Need) *Request {
 	r := &Request{IP: "127.0.0.1", route: &Route{Need: need}}
 	if org != 0 {
 		r.Caller.User = new(compute.User)
-		r.Caller.Actor = fsm.Actor{Org: compute.OrgID{UUID: compute.UUID{org}}}
+		r.Caller.Actor = command.Actor{Org: compute.OrgID{UUID: compute.UUID{org}}}
 	}
 	return r
 }

@@ -16,6 +16,7 @@ import (
 	"berth/api/auth"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Proposer changes the state.
@@ -23,7 +24,7 @@ type Proposer interface {
 	// Propose returns the state's result of cmd and its Raft index. A refusal
 	// is an error with a code. The op id of a command makes it safe to propose
 	// it again.
-	Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
+	Propose(ctx context.Context, cmd command.Command) (command.Result, uint64, error)
 }
 
 // Reader reads the state.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // inflight has the requests with an Idempotency-Key that this node has proposed
@@ -21,7 +21,7 @@ func newInflight() *inflight { return &inflight{live: make(map[compute.OpID]comp
 
 // begin marks op as in flight until end is called, or refuses it if it is in
 // flight already.
-func (f *inflight) begin(op fsm.Op) (end func(), err error) {
+func (f *inflight) begin(op command.Op) (end func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch request, known := f.live[op.ID]; {

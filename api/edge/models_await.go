@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // await finds the model, and waits until one of its replicas is ready. It resumes one
@@ -30,7 +30,7 @@ func (c *modelCall) await(ctx context.Context, below string) error {
 		}
 		switch state := c.model.Deployment.State; {
 		case state == compute.DeploymentPaused && !resumed:
-			if _, _, err := c.cfg.Proposer.Propose(limited, fsm.ResumeDeployment{Deployment: c.model.ID}); err != nil {
+			if _, _, err := c.cfg.Proposer.Propose(limited, command.ResumeDeployment{Deployment: c.model.ID}); err != nil {
 				return err
 			}
 			resumed = true

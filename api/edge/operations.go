@@ -12,7 +12,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fault"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // MaxIdempotencyKey is the maximum length of an Idempotency-Key.
@@ -21,11 +21,11 @@ const MaxIdempotencyKey = 255
 // Op returns the operation of the request. With an Idempotency-Key its id is
 // the same on every repeat and every node. Without one the id is new, so that
 // only repeats inside the cluster are recognised.
-func (c *Core) Op(r *Request) fsm.Op {
+func (c *Core) Op(r *Request) command.Op {
 	if !r.op.ID.IsZero() {
 		return r.op
 	}
-	op := fsm.Op{ID: compute.OpID{UUID: c.NewUUID()}, Org: r.Caller.Actor.Org}
+	op := command.Op{ID: compute.OpID{UUID: c.NewUUID()}, Org: r.Caller.Actor.Org}
 	if !r.seed.IsZero() {
 		op.ID.UUID = r.seed // The node that handed it on may have asked another server before.
 	}
@@ -104,14 +104,14 @@ func (c *Core) recall(r *Request) error {
 
 // Propose proposes cmd, one at a time for each Idempotency-Key. A repeat gets
 // the first result.
-func (c *Core) Propose(r *Request, cmd fsm.Command) (fsm.Result, error) {
+func (c *Core) Propose(r *Request, cmd command.Command) (command.Result, error) {
 	if r.Repeat {
 		return r.First, nil
 	}
 	if r.idempotency != "" {
 		end, err := c.inflight.begin(r.op)
 		if err != nil {
-			return fsm.Result{}, err
+			return command.Result{}, err
 		}
 		defer end()
 	}
@@ -122,7 +122,7 @@ func (c *Core) Propose(r *Request, cmd fsm.Command) (fsm.Result, error) {
 	result, index, err := c.cfg.Proposer.Propose(r.Ctx, cmd)
 	fault.Point("api.propose.after")
 	if err != nil {
-		return fsm.Result{}, err
+		return command.Result{}, err
 	}
 	r.index = max(r.index, index)
 	return result, nil
@@ -132,8 +132,8 @@ func (c *Core) Propose(r *Request, cmd fsm.Command) (fsm.Result, error) {
 // that changes no state. Without a leader it is only logged: a backup of a cluster
 // that has lost its quorum is wanted more than its record.
 func (c *Core) Record(r *Request, action, target string) error {
-	cmd := fsm.RecordDeed{
-		Op: fsm.Op{ID: compute.OpID{UUID: c.NewUUID()}}, Actor: r.Caller.Actor, Action: action, Target: target,
+	cmd := command.RecordDeed{
+		Op: command.Op{ID: compute.OpID{UUID: c.NewUUID()}}, Actor: r.Caller.Actor, Action: action, Target: target,
 	}
 	if !r.View.Audits(cmd) {
 		return nil
@@ -152,11 +152,11 @@ func (c *Core) Record(r *Request, action, target string) error {
 
 // traced returns cmd with the address of the client and the identifier of its request in
 // its actor, for the audit trail.
-func traced(cmd fsm.Command, from, request string) fsm.Command {
+func traced(cmd command.Command, from, request string) command.Command {
 	out := reflect.New(reflect.TypeOf(cmd)).Elem()
 	out.Set(reflect.ValueOf(cmd))
 	if f := out.FieldByName("Actor"); f.IsValid() {
-		if a, ok := f.Addr().Interface().(*fsm.Actor); ok {
+		if a, ok := f.Addr().Interface().(*command.Actor); ok {
 			a.From, a.Request = from, request
 		}
 	}
@@ -168,7 +168,7 @@ const proposeAtOnce = 8
 
 // ProposeEach proposes several commands that do not depend on each other, and returns
 // the error of each.
-func (c *Core) ProposeEach(r *Request, cmds []fsm.Command) []error {
+func (c *Core) ProposeEach(r *Request, cmds []command.Command) []error {
 	errs, indexes := make([]error, len(cmds)), make([]uint64, len(cmds))
 	places := make(chan struct{}, proposeAtOnce)
 	var group sync.WaitGroup
@@ -188,7 +188,7 @@ func (c *Core) ProposeEach(r *Request, cmds []fsm.Command) []error {
 
 // ProposeAndSee proposes cmd and moves the request's view to one that includes
 // the result.
-func (c *Core) ProposeAndSee(r *Request, cmd fsm.Command) (fsm.Result, error) {
+func (c *Core) ProposeAndSee(r *Request, cmd command.Command) (command.Result, error) {
 	result, err := c.Propose(r, cmd)
 	if err != nil || r.index == 0 {
 		return result, err

@@ -16,6 +16,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Request is one request. Nothing in it refers to the buffers of fasthttp. A
@@ -38,8 +39,8 @@ type Request struct {
 	Accept      string
 	Signature   string // Signature of the payment provider.
 
-	Repeat bool       // It was decided before.
-	First  fsm.Result // The decision then.
+	Repeat bool           // It was decided before.
+	First  command.Result // The decision then.
 
 	ETag string // ETag of the answer.
 
@@ -72,14 +73,14 @@ type Request struct {
 	sent     bool         // The client sent more while the answer was held.
 
 	stale bool              // View may be behind.
-	op    fsm.Op            // Makes its proposals idempotent.
+	op    command.Op        // Makes its proposals idempotent.
 	index uint64            // Raft index of the last write of the request.
 	extra map[string]string // More headers of the answer.
 }
 
 // Caller is the authenticated sender of a request.
 type Caller struct {
-	Actor fsm.Actor
+	Actor command.Actor
 	User  *compute.User // Nil for the root token.
 	Org   *compute.Org  // The organization it acts in; nil for the root token.
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/loop"
 )
 
@@ -56,7 +56,7 @@ func (a *access) recordUse(ctx context.Context) {
 		if len(used) == 0 {
 			continue
 		}
-		if _, _, err := a.cfg.Proposer.Propose(ctx, fsm.TouchKeys{Used: used}); err != nil {
+		if _, _, err := a.cfg.Proposer.Propose(ctx, command.TouchKeys{Used: used}); err != nil {
 			a.log.Debug("use of keys not recorded", "err", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // callbacks serves what became of the callbacks of executions.
@@ -75,7 +76,7 @@ func (g *callbacks) redeliver(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := fsm.RedeliverCallbacks{Op: g.Op(r), Actor: r.Caller.Actor, Execution: e.ID}
+	cmd := command.RedeliverCallbacks{Op: g.Op(r), Actor: r.Caller.Actor, Execution: e.ID}
 	if id := r.Body.(*wire.Redeliver).WebhookID; id != "" {
 		cmd.Number = new(-1)
 		for _, c := range r.View.CallbacksOf(e.ID) {
@@ -91,7 +92,7 @@ func (g *callbacks) redeliver(r *edge.Request) (any, error) {
 	return redelivered(result), nil
 }
 
-func redelivered(result fsm.Result) wire.Redelivered {
+func redelivered(result command.Result) wire.Redelivered {
 	return wire.Redelivered{
 		ExecutionID: result.Execution, Count: result.Count, Message: "The callbacks are sent again.",
 	}

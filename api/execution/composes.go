@@ -13,7 +13,7 @@ import (
 	"berth/api/wire"
 	"berth/composefile"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // composing is the path of the group.
@@ -80,11 +80,11 @@ func (g *composes) startCompose(r *edge.Request) (any, error) {
 	if err := freePaths(&e, file); err != nil {
 		return nil, err
 	}
-	command := fsm.Submit{Execution: e}
-	if err := submission.SealCredentials(g.Core, r, in.Credentials(), &command); err != nil {
+	cmd := command.Submit{Execution: e}
+	if err := submission.SealCredentials(g.Core, r, in.Credentials(), &cmd); err != nil {
 		return nil, err
 	}
-	result, err := submission.Propose(g.Core, r, &compute.Bundle{Compose: in.File, Env: in.Env}, command)
+	result, err := submission.Propose(g.Core, r, &compute.Bundle{Compose: in.File, Env: in.Env}, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (g *composes) completeCompose(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	if r.View.FromArchive(e.ID) {
-		return stopped(fsm.Result{Execution: e.ID, Status: e.Status}), nil
+		return stopped(command.Result{Execution: e.ID, Status: e.Status}), nil
 	}
 	reported := compute.Reported{}
 	if in, ok := r.Body.(*wire.ComposeComplete); ok && in != nil {
@@ -194,7 +194,7 @@ func (g *composes) completeCompose(r *edge.Request) (any, error) {
 			}
 		}
 	}
-	result, err := g.Propose(r, fsm.CompleteExecution{
+	result, err := g.Propose(r, command.CompleteExecution{
 		Op: g.Op(r), Actor: r.Caller.Actor, Execution: e.ID, Reported: reported,
 	})
 	if err != nil {

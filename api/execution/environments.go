@@ -10,6 +10,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // environments serves named environments: to organizations their own and those of the
@@ -113,7 +114,7 @@ func (g *environments) createOf(r *edge.Request, org compute.OrgID) (any, error)
 		ID: compute.EnvironmentID{UUID: g.NewID()}, Org: org, Name: in.Name,
 		Requirements: in.Requirements, Path: in.Path, Interpreter: in.Interpreter,
 	}
-	_, err := g.ProposeAndSee(r, fsm.CreateEnvironment{Op: g.Op(r), Actor: r.Caller.Actor, Environment: env})
+	_, err := g.ProposeAndSee(r, command.CreateEnvironment{Op: g.Op(r), Actor: r.Caller.Actor, Environment: env})
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +142,7 @@ func (g *environments) removeOf(r *edge.Request, org compute.OrgID) (any, error)
 	if _, known := r.View.Environment(org, name); !known && !r.Repeat {
 		return nil, edge.NotFound()
 	}
-	_, err := g.Propose(r, fsm.DeleteEnvironment{Op: g.Op(r), Actor: r.Caller.Actor, Org: org, Name: name})
+	_, err := g.Propose(r, command.DeleteEnvironment{Op: g.Op(r), Actor: r.Caller.Actor, Org: org, Name: name})
 	if err != nil {
 		return nil, err
 	}

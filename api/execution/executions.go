@@ -10,6 +10,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // streaming is the path of the group.
@@ -145,7 +146,7 @@ func (g *executions) deleteExecution(r *edge.Request) (any, error) {
 		return nil, compute.Errorf(compute.CodeConflict,
 			"The execution is %s; only one that has ended can be deleted.", e.Status).Named("not_terminal")
 	}
-	result, err := g.Propose(r, fsm.DeleteExecution{Op: g.Op(r), Actor: r.Caller.Actor, Execution: e.ID})
+	result, err := g.Propose(r, command.DeleteExecution{Op: g.Op(r), Actor: r.Caller.Actor, Execution: e.ID})
 	if err != nil {
 		return nil, orArchived(g.Core, r, err, errArchived)
 	}
@@ -166,7 +167,7 @@ func (g *executions) deleteOutput(r *edge.Request, ids []compute.ExecutionID) {
 }
 
 // deleted is the answer to a deletion.
-func deleted(result fsm.Result) wire.Stopped {
+func deleted(result command.Result) wire.Stopped {
 	return wire.Stopped{
 		ExecutionID: result.Execution, Status: result.Status,
 		Message: "The code and the output are deleted. The billing row stays.",
@@ -214,7 +215,7 @@ func timingOf(e *compute.Execution, now compute.Instant) wire.Timing {
 func seconds(d time.Duration) float64 { return float64(max(d, 0).Milliseconds()) / 1000 }
 
 // started is the answer to an accepted execution.
-func (g *executions) started(r *edge.Request, result fsm.Result) wire.Started {
+func (g *executions) started(r *edge.Request, result command.Result) wire.Started {
 	return wire.Started{
 		ExecutionID:  result.Execution,
 		Status:       result.Status,

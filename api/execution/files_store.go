@@ -10,7 +10,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // storeOutputs copies what an execution left to the bucket of its organization, each file
@@ -56,7 +56,7 @@ func (g *files) storeOutputs(r *edge.Request) (any, error) {
 		}
 		own := op // Another one for each file, and never that of the request.
 		binary.BigEndian.PutUint16(own.ID.UUID[10:], binary.BigEndian.Uint16(own.ID.UUID[10:])+uint16(i+1))
-		_, err = g.Propose(r, fsm.PutObject{
+		_, err = g.Propose(r, command.PutObject{
 			Op: own, Actor: r.Caller.Actor, Object: handler.ObjectOf(key, handler.KindOf("", file.Path), content),
 			Upload: content.Upload, Revision: content.Parts,
 		})

@@ -8,7 +8,7 @@ import (
 	"berth/api/submission"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // imaging is the path of the group.
@@ -64,11 +64,11 @@ func (g *images) startImage(r *edge.Request) (any, error) {
 	if e.Storage, err = submission.MountOf(r, &in.Mount, &in.Start, true); err != nil {
 		return nil, err
 	}
-	command := fsm.Submit{Execution: e}
-	if err := submission.SealCredentials(g.Core, r, in.Credentials(), &command); err != nil {
+	cmd := command.Submit{Execution: e}
+	if err := submission.SealCredentials(g.Core, r, in.Credentials(), &cmd); err != nil {
 		return nil, err
 	}
-	result, err := submission.Propose(g.Core, r, &compute.Bundle{Command: in.Command, Env: in.Env, User: in.User}, command)
+	result, err := submission.Propose(g.Core, r, &compute.Bundle{Command: in.Command, Env: in.Env, User: in.User}, cmd)
 	if err != nil {
 		return nil, err
 	}

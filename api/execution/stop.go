@@ -5,7 +5,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Stop proposes the end of the execution that the path names, if it is of one of kinds.
@@ -20,7 +20,7 @@ func Stop(c *handler.Core, r *edge.Request, how compute.Stop, kinds ...compute.K
 	if r.View.FromArchive(e.ID) {
 		return nil, errEnded(e)
 	}
-	result, err := c.Propose(r, fsm.StopExecution{
+	result, err := c.Propose(r, command.StopExecution{
 		Op: c.Op(r), Actor: r.Caller.Actor, Execution: e.ID, Stop: how,
 	})
 	if err != nil {
@@ -30,7 +30,7 @@ func Stop(c *handler.Core, r *edge.Request, how compute.Stop, kinds ...compute.K
 }
 
 // stopped is the answer to a stop.
-func stopped(result fsm.Result) wire.Stopped {
+func stopped(result command.Result) wire.Stopped {
 	message := "The execution is asked to end."
 	if result.Status.Terminal() {
 		message = "The execution has ended."

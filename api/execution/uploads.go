@@ -12,6 +12,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // uploads serves the uploads of bundles: the files of a working directory.
@@ -74,8 +75,8 @@ func (g *uploads) create(r *edge.Request) (any, error) {
 	if upload.Manifest, err = g.Config.Blobs.Put(r.Ctx, manifest); err != nil {
 		return nil, err
 	}
-	command := fsm.CreateUpload{Op: g.Op(r), Actor: r.Caller.Actor, Upload: upload, Sources: sources}
-	result, err := g.ProposeAndSee(r, command)
+	cmd := command.CreateUpload{Op: g.Op(r), Actor: r.Caller.Actor, Upload: upload, Sources: sources}
+	result, err := g.ProposeAndSee(r, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func (g *uploads) create(r *edge.Request) (any, error) {
 }
 
 // begun answers which blobs of a bundle are missing.
-func (g *uploads) begun(r *edge.Request, result fsm.Result, tree *compute.Tree) (any, error) {
+func (g *uploads) begun(r *edge.Request, result command.Result, tree *compute.Tree) (any, error) {
 	u, ok := r.View.Upload(r.Caller.Actor.Org, compute.BundleID{UUID: result.ID})
 	if !ok {
 		return nil, submission.ErrNoBundle()
@@ -178,7 +179,7 @@ func (g *uploads) receive(r *edge.Request) (any, error) {
 	if _, err := g.Config.Blobs.Put(r.Ctx, data); err != nil {
 		return nil, err
 	}
-	_, err = g.Propose(r, fsm.ReceiveChunks{Actor: r.Caller.Actor, Bundle: u.ID, Chunks: []int{number}})
+	_, err = g.Propose(r, command.ReceiveChunks{Actor: r.Caller.Actor, Bundle: u.ID, Chunks: []int{number}})
 	return wire.ReceivedBlob{Received: len(data)}, err
 }
 
@@ -189,7 +190,7 @@ func (g *uploads) commit(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	if !r.Repeat && !u.Committed {
-		if _, err := g.Propose(r, fsm.CommitUpload{Op: g.Op(r), Actor: r.Caller.Actor, Bundle: u.ID}); err != nil {
+		if _, err := g.Propose(r, command.CommitUpload{Op: g.Op(r), Actor: r.Caller.Actor, Bundle: u.ID}); err != nil {
 			return nil, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Line is one line of an execution's output.
@@ -105,7 +106,7 @@ type Config struct {
 	// S3 makes credentials of S3 with the rights of an actor; session is the actor's
 	// login, if there is one. The client has reached the API at base, by way of another
 	// node if the request is handed on.
-	S3 func(actor fsm.Actor, session compute.UUID, base string, handedOn bool) (wire.StorageCredentials, error)
+	S3 func(actor command.Actor, session compute.UUID, base string, handedOn bool) (wire.StorageCredentials, error)
 
 	// Migrate copies stored files to where new ones are kept, if start says so, and
 	// returns how far it is.

@@ -10,11 +10,12 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // ObjectWrite is a stream of bytes that becomes the content of an object.
 type ObjectWrite struct {
-	Actor  fsm.Actor
+	Actor  command.Actor
 	Bucket *compute.Bucket
 	Body   io.Reader
 	Meta   *compute.ObjectMeta // Metadata that is kept beside the record; nil for none.
@@ -25,7 +26,7 @@ type ObjectWrite struct {
 type Objects interface {
 	// Bucket returns the bucket of the actor's organization. It makes the first one,
 	// for which it moves view on.
-	Bucket(ctx context.Context, view **fsm.View, actor fsm.Actor) (*compute.Bucket, error)
+	Bucket(ctx context.Context, view **fsm.View, actor command.Actor) (*compute.Bucket, error)
 	// Write returns once the bytes are durable on several nodes. They are kept if a
 	// command refers to them soon.
 	Write(ctx context.Context, w ObjectWrite) (compute.Content, error)
@@ -76,6 +77,6 @@ func (c *Core) Forget(r *edge.Request, content compute.Content) {
 		return
 	}
 	r.Renew()
-	op := fsm.Op{ID: compute.OpID{UUID: c.NewID()}, Org: r.Caller.Actor.Org}
-	c.ProposeEach(r, []fsm.Command{fsm.AbortObjectUpload{Op: op, Actor: r.Caller.Actor, Upload: content.Upload}})
+	op := command.Op{ID: compute.OpID{UUID: c.NewID()}, Org: r.Caller.Actor.Org}
+	c.ProposeEach(r, []command.Command{command.AbortObjectUpload{Op: op, Actor: r.Caller.Actor, Upload: content.Upload}})
 }

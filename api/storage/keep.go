@@ -6,7 +6,7 @@ import (
 
 	"berth/api/edge"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Times of contents that are stored and not yet published. Blobs that nothing refers to
@@ -24,8 +24,8 @@ type keeper struct {
 	*storage
 	r *edge.Request
 
-	upload *fsm.StartObjectUpload // Nil before the first part; its outcome may be unknown.
-	begun  bool                   // The state has it.
+	upload *command.StartObjectUpload // Nil before the first part; its outcome may be unknown.
+	begun  bool                       // The state has it.
 	parts  int
 	fresh  []compute.Content // Not recorded yet.
 	since  time.Time         // When the oldest of fresh began to come.
@@ -80,7 +80,7 @@ func (k *keeper) skip(part io.Reader) error {
 // record records all of fresh.
 func (k *keeper) record() error {
 	if k.upload == nil {
-		k.upload = &fsm.StartObjectUpload{Op: k.op(), Actor: k.r.Caller.Actor}
+		k.upload = &command.StartObjectUpload{Op: k.op(), Actor: k.r.Caller.Actor}
 		k.upload.Upload.ID.UUID = k.NewID()
 	}
 	if !k.begun {
@@ -92,7 +92,7 @@ func (k *keeper) record() error {
 	for len(k.fresh) > 0 {
 		c := k.fresh[0]
 		part := compute.ObjectPart{Upload: k.upload.Upload.ID, Number: k.parts + 1, Blob: c.Blob, Whole: c.Whole}
-		if err := k.propose(fsm.PutObjectPart{Op: k.op(), Actor: k.r.Caller.Actor, Part: part}); err != nil {
+		if err := k.propose(command.PutObjectPart{Op: k.op(), Actor: k.r.Caller.Actor, Part: part}); err != nil {
 			return err
 		}
 		k.parts, k.fresh = part.Number, k.fresh[1:]
@@ -108,13 +108,13 @@ func (k *keeper) end() {
 	}
 }
 
-func (k *keeper) op() fsm.Op {
-	return fsm.Op{ID: compute.OpID{UUID: k.NewID()}, Org: k.r.Caller.Actor.Org}
+func (k *keeper) op() command.Op {
+	return command.Op{ID: compute.OpID{UUID: k.NewID()}, Org: k.r.Caller.Actor.Org}
 }
 
 // propose proposes a command that is not the one by which the request is recognised.
-func (k *keeper) propose(cmd fsm.Command) error {
-	return k.ProposeEach(k.r, []fsm.Command{cmd})[0]
+func (k *keeper) propose(cmd command.Command) error {
+	return k.ProposeEach(k.r, []command.Command{cmd})[0]
 }
 
 // keepingReader reads a file while a keeper keeps those before it.

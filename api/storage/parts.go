@@ -10,6 +10,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // partUploads serves files that are sent in parts.
@@ -103,7 +104,7 @@ func (g *partUploads) start(r *edge.Request) (any, error) {
 	if u.Meta, err = g.Config.Objects.SealMeta(b, &compute.ObjectMeta{Type: kind}); err != nil {
 		return nil, err
 	}
-	result, err := g.Propose(r, fsm.StartObjectUpload{Op: g.Op(r), Actor: r.Caller.Actor, Upload: u})
+	result, err := g.Propose(r, command.StartObjectUpload{Op: g.Op(r), Actor: r.Caller.Actor, Upload: u})
 	if err != nil {
 		return nil, err
 	}
@@ -168,9 +169,9 @@ func (g *partUploads) putPart(r *edge.Request) (any, error) {
 	p := compute.ObjectPart{
 		Upload: u.ID, Number: number, Size: content.Size, ETag: content.ETag, Blob: content.Blob, Whole: content.Whole,
 	}
-	_, err = g.Propose(r, fsm.PutObjectPart{Op: g.Op(r), Actor: r.Caller.Actor, Part: p})
+	_, err = g.Propose(r, command.PutObjectPart{Op: g.Op(r), Actor: r.Caller.Actor, Part: p})
 	if !content.Upload.IsZero() { // It kept the bytes of a slow part. If this fails, it expires.
-		_, _ = g.Propose(r, fsm.AbortObjectUpload{Actor: r.Caller.Actor, Upload: content.Upload})
+		_, _ = g.Propose(r, command.AbortObjectUpload{Actor: r.Caller.Actor, Upload: content.Upload})
 	}
 	if err != nil {
 		return nil, err
@@ -208,7 +209,7 @@ func (g *partUploads) complete(r *edge.Request) (any, error) {
 		Key: u.Key, Size: content.Size, ETag: content.ETag, Blob: content.Blob, Whole: content.Whole,
 		Type: meta.Type, Parts: int32(len(parts)),
 	}
-	_, err = g.Propose(r, fsm.PutObject{
+	_, err = g.Propose(r, command.PutObject{
 		Op: g.Op(r), Actor: r.Caller.Actor, Object: o, Upload: u.ID, Revision: u.Revision, Absent: absent, Match: match,
 	})
 	if err != nil {
@@ -270,7 +271,7 @@ func (g *partUploads) abort(r *edge.Request) (any, error) {
 			return nil, err
 		}
 	}
-	if _, err := g.Propose(r, fsm.AbortObjectUpload{Op: g.Op(r), Actor: r.Caller.Actor, Upload: id}); err != nil {
+	if _, err := g.Propose(r, command.AbortObjectUpload{Op: g.Op(r), Actor: r.Caller.Actor, Upload: id}); err != nil {
 		return nil, err
 	}
 	return wire.Message{Message: "The upload is given up."}, nil

@@ -13,7 +13,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // storage serves the files that organizations keep.
@@ -188,8 +188,8 @@ func (g *storage) remove(r *edge.Request) (any, error) {
 	} else if match == "*" {
 		match = ""
 	}
-	command := fsm.DeleteObjects{Op: g.Op(r), Actor: r.Caller.Actor, Keys: []string{key}, Match: match}
-	result, err := g.Propose(r, command)
+	cmd := command.DeleteObjects{Op: g.Op(r), Actor: r.Caller.Actor, Keys: []string{key}, Match: match}
+	result, err := g.Propose(r, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -221,18 +221,18 @@ func (g *storage) removeFolder(r *edge.Request) (any, error) {
 	if !found && !r.Repeat {
 		return nil, compute.Errorf(compute.CodeNotFound, "There is no file in this folder.").Named("folder_not_found")
 	}
-	command := fsm.DeleteObjects{Op: g.Op(r), Actor: r.Caller.Actor, Prefix: prefix}
+	cmd := command.DeleteObjects{Op: g.Op(r), Actor: r.Caller.Actor, Prefix: prefix}
 	deleted := 0
 	for {
-		result, err := g.Propose(r, command)
+		result, err := g.Propose(r, cmd)
 		if err != nil {
 			return nil, err
 		}
 		deleted += result.Count
-		if result.Count < fsm.MaxObjectDeletes || r.Repeat {
+		if result.Count < command.MaxObjectDeletes || r.Repeat {
 			break
 		}
-		command.Op = fsm.Op{} // The next batch needs no op: repeating it does no harm.
+		cmd.Op = command.Op{} // The next batch needs no op: repeating it does no harm.
 		r.Renew()
 	}
 	return wire.DeletedFiles{Deleted: deleted, Message: fmt.Sprintf("%d files are deleted.", deleted)}, nil
@@ -251,11 +251,11 @@ func (g *storage) copy(r *edge.Request) (any, error) {
 	made := *from
 	made.Key = in.To
 	absent, match := conditions(r, in.To)
-	command := fsm.PutObject{
+	cmd := command.PutObject{
 		Op: g.Op(r), Actor: r.Caller.Actor, Object: made, From: from.Key, FromBlob: from.Blob,
 		Absent: absent, Match: match,
 	}
-	if _, err := g.Propose(r, command); err != nil {
+	if _, err := g.Propose(r, cmd); err != nil {
 		return nil, err
 	}
 	return wire.UploadedFile{Key: made.Key, Size: made.Size, ETag: made.Tag(), Message: "The file is copied."}, nil
@@ -293,7 +293,7 @@ func (g *storage) setLimits(r *edge.Request) (any, error) {
 	if !ok {
 		return nil, edge.NotFound()
 	}
-	_, err := g.Propose(r, fsm.SetBucketLimits{
+	_, err := g.Propose(r, command.SetBucketLimits{
 		Op: g.Op(r), Actor: r.Caller.Actor, Org: org.ID,
 		MaxBytes: int64(in.MaxBytes), MaxObjects: in.MaxFiles, UserMaxBytes: int64(in.UserMaxBytes),
 	})

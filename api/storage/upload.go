@@ -14,6 +14,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Limits of forms.
@@ -160,18 +161,18 @@ func (g *storage) upload(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	absent, match := conditions(r, f.key)
-	command := fsm.PutObject{
+	cmd := command.PutObject{
 		Actor: r.Caller.Actor, Object: f.object(), Upload: f.content.Upload, Revision: f.content.Parts,
 		Absent: absent, Match: match,
 	}
 	r.Renew()
 	r.Sum(append(f.content.SHA256[:], f.key...))
-	command.Op = g.Op(r)
-	if _, err := g.Propose(r, command); err != nil {
+	cmd.Op = g.Op(r)
+	if _, err := g.Propose(r, cmd); err != nil {
 		return nil, err
 	}
 	return wire.UploadedFile{
-		Key: f.key, Size: f.content.Size, ETag: command.Object.Tag(),
+		Key: f.key, Size: f.content.Size, ETag: cmd.Object.Tag(),
 		SHA256: compute.Digest(f.content.SHA256).String(), Message: "The file is stored.",
 	}, nil
 }
@@ -357,13 +358,13 @@ func (g *storage) publish(r *edge.Request, files []incomingFile, prefix string) 
 	}
 	r.Sum(sum)
 	op := g.Op(r)
-	var commands []fsm.Command
+	var commands []command.Command
 	var of []*incomingFile
 	for i := range files {
 		if f := &files[i]; f.err == nil {
 			own := op
 			binary.BigEndian.PutUint16(own.ID.UUID[10:], binary.BigEndian.Uint16(own.ID.UUID[10:])+uint16(i))
-			commands = append(commands, fsm.PutObject{
+			commands = append(commands, command.PutObject{
 				Op: own, Actor: r.Caller.Actor, Object: f.object(),
 				Upload: f.content.Upload, Revision: f.content.Parts,
 			})

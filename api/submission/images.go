@@ -10,7 +10,7 @@ import (
 	"berth/api/wire"
 	"berth/composefile"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // ImageRef returns the whole name of an image.
@@ -49,7 +49,7 @@ func ShortImage(ref reference.Named) string {
 // SealCredentials adds what a registry asks for to a start, sealed with the data key of
 // the organization.
 func SealCredentials(
-	c *handler.Core, r *edge.Request, login *compute.RegistryCredentials, command *fsm.Submit,
+	c *handler.Core, r *edge.Request, login *compute.RegistryCredentials, cmd *command.Submit,
 ) error {
 	if !r.Repeat {
 		if err := r.View.AllowsContainers(); err != nil {
@@ -66,13 +66,13 @@ func SealCredentials(
 		if key, err = c.Config.Vault.NewKey(org); err != nil {
 			return err
 		}
-		command.Key = key
+		cmd.Key = key
 	}
 	text, err := json.Marshal(login)
 	if err != nil {
 		return err
 	}
-	e := &command.Execution
+	e := &cmd.Execution
 	e.Container.Key = key.Number
 	e.Container.Credentials, err = c.Config.Vault.SealText(key, string(text), e.Container.Context(org, e.ID))
 	return err

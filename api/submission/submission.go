@@ -15,7 +15,7 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Available refuses what a server of the cluster does not know yet.
@@ -140,32 +140,32 @@ func shownName(in *wire.PythonStart) string {
 const maxShownName = 255
 
 // Propose stores the bundle and proposes an execution. A repeat gets the first answer.
-func Propose(c *handler.Core, r *edge.Request, bundle *compute.Bundle, command fsm.Submit) (fsm.Result, error) {
+func Propose(c *handler.Core, r *edge.Request, bundle *compute.Bundle, cmd command.Submit) (command.Result, error) {
 	if r.Repeat {
 		return r.First, nil
 	}
-	command.Op, command.Actor = c.Op(r), r.Caller.Actor
+	cmd.Op, cmd.Actor = c.Op(r), r.Caller.Actor
 	var err error
-	check := func() error { return r.View.CheckSubmit(command) }
-	if command.Execution.Bundle, err = storeBundle(r.Ctx, c.Config.Blobs, bundle, check); err != nil {
-		return fsm.Result{}, err
+	check := func() error { return r.View.CheckSubmit(cmd) }
+	if cmd.Execution.Bundle, err = storeBundle(r.Ctx, c.Config.Blobs, bundle, check); err != nil {
+		return command.Result{}, err
 	}
-	return c.Propose(r, command)
+	return c.Propose(r, cmd)
 }
 
 // ProposeCode proposes an execution of the code and the files of a start, with the stored
 // files that it imports.
-func ProposeCode(c *handler.Core, r *edge.Request, in *wire.PythonStart, e compute.Execution) (fsm.Result, error) {
+func ProposeCode(c *handler.Core, r *edge.Request, in *wire.PythonStart, e compute.Execution) (command.Result, error) {
 	if r.Repeat {
 		return r.First, nil
 	}
 	stored, err := storedImports(c, r, in)
 	if err != nil {
-		return fsm.Result{}, err
+		return command.Result{}, err
 	}
 	bundle := BundleOf(in)
 	bundle.StoredFiles = stored
-	return Propose(c, r, bundle, fsm.Submit{Execution: e})
+	return Propose(c, r, bundle, command.Submit{Execution: e})
 }
 
 // BundleOf returns the code and the files of a start.

@@ -6,7 +6,7 @@ import (
 	protocol "berth/attempt"
 	"berth/boottime"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/executor/journal"
 )
 
@@ -415,7 +415,8 @@ func (a *agent) report(k key, outcome compute.Outcome) {
 	if a.w.config.Bug == BugForgottenOutcome {
 		limit = proposeWait
 	}
-	a.w.propose(a.id, a.alive(), limit, fsm.FinishAttempt{Node: a.node, Outcome: outcome}, func(ok bool, r fsm.Result) {
+	finish := command.FinishAttempt{Node: a.node, Outcome: outcome}
+	a.w.propose(a.id, a.alive(), limit, finish, func(ok bool, r command.Result) {
 		delete(a.sending, k)
 		if ok && !final(r) {
 			a.w.after(retryMax, a.guard(func() { a.report(k, outcome) }))

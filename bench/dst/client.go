@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Client behavior.
@@ -20,8 +20,8 @@ const (
 // repeats it.
 type request struct {
 	number    int
-	op        fsm.Op
-	actor     fsm.Actor
+	op        command.Op
+	actor     command.Actor
 	spec      compute.Execution
 	execution compute.ExecutionID // The id in the state; zero before.
 	answered  compute.ExecutionID // The id in the client's answer.
@@ -43,7 +43,7 @@ func (w *world) submits() {
 func (w *world) submit() {
 	w.numbers++
 	actor := w.orgs[w.random.IntN(len(w.orgs))]
-	q := &request{number: w.numbers, actor: actor, op: fsm.Op{ID: compute.OpID{UUID: w.uuid()}, Org: actor.Org}}
+	q := &request{number: w.numbers, actor: actor, op: command.Op{ID: compute.OpID{UUID: w.uuid()}, Org: actor.Org}}
 	profiles := []string{"cpu", "cpu.2x", "t4", "t4.500m", "t4.250m", "t4.2x", "a100", "a100.2x", "a100.500m"}
 	q.spec = compute.Execution{
 		Profile: profiles[w.random.IntN(len(profiles))], Timeout: w.between(30*time.Second, maxTimeout),
@@ -62,13 +62,13 @@ func (w *world) submit() {
 // the API.
 func (w *world) ask(q *request) {
 	var p *proposal
-	next := func() fsm.Submit {
-		c := fsm.Submit{Op: q.op, Actor: q.actor, Execution: q.spec}
+	next := func() command.Submit {
+		c := command.Submit{Op: q.op, Actor: q.actor, Execution: q.spec}
 		c.Execution.ID = compute.ExecutionID{UUID: w.uuid()}
 		w.oracle.requests[c.Execution.ID] = q
 		return c
 	}
-	p = w.propose(outside, always, clientTimeout, next(), func(ok bool, r fsm.Result) {
+	p = w.propose(outside, always, clientTimeout, next(), func(ok bool, r command.Result) {
 		if ok && r.Refusal == nil {
 			w.acknowledge(q, r.Execution)
 		}
@@ -104,11 +104,11 @@ func (w *world) acknowledge(q *request, id compute.ExecutionID) {
 		if w.happens(0.5) {
 			stop = compute.StopHard
 		}
-		cmd := fsm.StopExecution{
-			Op: fsm.Op{ID: compute.OpID{UUID: w.uuid()}, Org: q.actor.Org}, Actor: q.actor, Execution: id, Stop: stop,
+		cmd := command.StopExecution{
+			Op: command.Op{ID: compute.OpID{UUID: w.uuid()}, Org: q.actor.Org}, Actor: q.actor, Execution: id, Stop: stop,
 		}
 		w.after(w.exponential(2*time.Minute), func() {
-			w.propose(outside, always, clientTimeout, cmd, func(bool, fsm.Result) {})
+			w.propose(outside, always, clientTimeout, cmd, func(bool, command.Result) {})
 		})
 	}
 }
@@ -121,12 +121,12 @@ func (w *world) grant() {
 		}
 		w.numbers++
 		actor := w.orgs[w.random.IntN(len(w.orgs))]
-		cmd := fsm.Grant{
-			Op: fsm.Op{ID: compute.OpID{UUID: w.uuid()}, Org: actor.Org}, Actor: fsm.Actor{Root: true},
+		cmd := command.Grant{
+			Op: command.Op{ID: compute.OpID{UUID: w.uuid()}, Org: actor.Org}, Actor: command.Actor{Root: true},
 			Org: actor.Org, Amount: compute.Credits(1 + w.random.IntN(1000)), Note: fmt.Sprintf("grant %d", w.numbers),
 		}
 		w.grants[cmd.Note] = true
-		p := w.propose(outside, always, clientTimeout, cmd, func(bool, fsm.Result) {})
+		p := w.propose(outside, always, clientTimeout, cmd, func(bool, command.Result) {})
 		p.repeat = func() bool {
 			if w.config.Bug == BugDoublePost {
 				cmd.Op.ID = compute.OpID{UUID: w.uuid()}

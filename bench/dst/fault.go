@@ -5,7 +5,7 @@ import (
 
 	protocol "berth/attempt"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Mean intervals between faults of the whole cluster.
@@ -145,11 +145,11 @@ func (m *machine) killSupervisor() {
 // operator does. A drain whose first try is late must not arrive after the
 // command that ends it.
 func (w *world) drain(m *machine, drained bool, within time.Duration, next func()) {
-	cmd := fsm.DrainNode{
-		Op: fsm.Op{ID: compute.OpID{UUID: w.uuid()}}, Actor: fsm.Actor{Root: true},
+	cmd := command.DrainNode{
+		Op: command.Op{ID: compute.OpID{UUID: w.uuid()}}, Actor: command.Actor{Root: true},
 		Node: m.node, Drained: drained, Within: within,
 	}
-	w.propose(outside, always, 0, cmd, func(bool, fsm.Result) { next() })
+	w.propose(outside, always, 0, cmd, func(bool, command.Result) { next() })
 }
 
 // heal ends all faults.

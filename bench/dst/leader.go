@@ -7,6 +7,7 @@ import (
 	protocol "berth/attempt"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Times of the leader's duties, as in package node.
@@ -19,11 +20,11 @@ const (
 // lead performs a leader's duties until its term ends.
 func (s *server) lead() {
 	s.every(watchPeriod, s.watch)
-	s.every(tickPeriod, func() { s.do(fsm.Tick{Term: s.term}, nil) })
+	s.every(tickPeriod, func() { s.do(command.Tick{Term: s.term}, nil) })
 	s.every(watchPeriod, s.wake)
 	s.every(watchPeriod, func() {
 		if s.state.View().DrainDue(s.clock()) {
-			s.do(fsm.Tick{Term: s.term}, nil)
+			s.do(command.Tick{Term: s.term}, nil)
 		}
 	})
 }
@@ -44,8 +45,8 @@ func (s *server) every(period time.Duration, duty func()) {
 
 // do proposes a leader's command. Like any proposal it is retried, even if
 // another server leads by then.
-func (s *server) do(cmd fsm.Command, done func()) {
-	s.w.propose(s.id, s.alive(), proposeWait, cmd, func(bool, fsm.Result) {
+func (s *server) do(cmd command.Command, done func()) {
+	s.w.propose(s.id, s.alive(), proposeWait, cmd, func(bool, command.Result) {
 		if done != nil {
 			done()
 		}
@@ -74,7 +75,7 @@ func (s *server) watch() {
 		return d, known
 	})
 	for _, c := range verdict.Changes {
-		s.do(fsm.SetNodeState{Term: s.term, Node: c.Node, State: c.State}, nil)
+		s.do(command.SetNodeState{Term: s.term, Node: c.Node, State: c.State}, nil)
 	}
 	for _, loss := range s.losses(view, verdict, silent) {
 		s.w.oracle.checkLosses(view, silent)
@@ -92,8 +93,8 @@ func (s *server) giveUp(loss protocol.Loss) {
 	s.losing[i] = true
 	term, alive := s.term, s.alive()
 	leads := func() bool { return alive() && s.term == term }
-	lose := fsm.LoseAttempts{Term: s.term, Node: loss.Node, Attempts: refsOf(loss.Work)}
-	s.w.propose(s.id, leads, 0, lose, func(bool, fsm.Result) { s.losing[i] = false })
+	lose := command.LoseAttempts{Term: s.term, Node: loss.Node, Attempts: refsOf(loss.Work)}
+	s.w.propose(s.id, leads, 0, lose, func(bool, command.Result) { s.losing[i] = false })
 }
 
 // losses returns the attempts that the leader gives up: those of the verdict,
@@ -123,15 +124,15 @@ func (s *server) losses(view *fsm.View, verdict protocol.Verdict, silent map[com
 		}
 	}
 	if bug == BugNoBrake && len(losses) > 0 && len(view.Vanished()) > 0 {
-		s.do(fsm.SetBrake{Actor: fsm.Actor{Root: true}, Release: true}, nil)
+		s.do(command.SetBrake{Actor: command.Actor{Root: true}, Release: true}, nil)
 	}
 	return losses
 }
 
 // refsOf returns references to attempts.
-func refsOf(work []compute.Work) (refs []fsm.AttemptRef) {
+func refsOf(work []compute.Work) (refs []command.AttemptRef) {
 	for _, w := range work {
-		refs = append(refs, fsm.AttemptRef{Execution: w.Attempt.Execution, Epoch: w.Attempt.Epoch})
+		refs = append(refs, command.AttemptRef{Execution: w.Attempt.Execution, Epoch: w.Attempt.Epoch})
 	}
 	return refs
 }
@@ -165,7 +166,7 @@ func (s *server) pack() {
 	s.planning = true
 	term := s.term
 	plan.Assignments = slices.Clip(plan.Assignments)
-	s.do(fsm.CommitPlan{Term: s.term, ViewIndex: view.Index(), Plan: plan}, func() {
+	s.do(command.CommitPlan{Term: s.term, ViewIndex: view.Index(), Plan: plan}, func() {
 		if s.term == term {
 			s.planning = false
 			s.wake()

@@ -8,6 +8,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Intervals of the checks.
@@ -92,7 +93,7 @@ func (o *oracle) ended(s *supervisor) {
 func (o *oracle) outcome(k key, outcome compute.Outcome) { o.outcomes[k] = outcome }
 
 // observe checks an entry when the first replica has applied it.
-func (o *oracle) observe(index uint64, view *fsm.View, e *entry, results []fsm.Result) {
+func (o *oracle) observe(index uint64, view *fsm.View, e *entry, results []command.Result) {
 	o.seen = index
 	o.w.report.Entries++
 	for i, p := range e.proposals {
@@ -113,7 +114,7 @@ func (o *oracle) observe(index uint64, view *fsm.View, e *entry, results []fsm.R
 }
 
 // checkCommand checks one command and its result.
-func (o *oracle) checkCommand(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
+func (o *oracle) checkCommand(view *fsm.View, e *entry, p *proposal, r command.Result) {
 	w := o.w
 	if r.Repeat {
 		w.report.Repeats++
@@ -126,24 +127,24 @@ func (o *oracle) checkCommand(view *fsm.View, e *entry, p *proposal, r fsm.Resul
 		return
 	}
 	switch c := p.cmd.(type) {
-	case fsm.Submit:
+	case command.Submit:
 		o.submitted(c, r)
-	case fsm.CommitPlan:
+	case command.CommitPlan:
 		for _, a := range c.Plan.Assignments {
 			o.checkExecution(view, a.Execution)
 		}
-	case fsm.StartAttempt:
+	case command.StartAttempt:
 		o.checkExecution(view, c.Start.Execution)
-	case fsm.FinishAttempt:
+	case command.FinishAttempt:
 		o.finished(view, c, r)
-	case fsm.SetNodeState:
+	case command.SetNodeState:
 		o.brake.unsure = true // Until the end of the entry, which may release the breaker.
 		if c.State == compute.NodeUp && r.Refusal == nil {
 			o.checkUp(c)
 		}
-	case fsm.DrainNode:
+	case command.DrainNode:
 		o.brake.unsure = true
-	case fsm.LoseAttempts:
+	case command.LoseAttempts:
 		w.report.Lost += r.Count
 		if node, _ := view.Node(c.Node); r.Count > 0 && o.brake.holds && !o.brake.unsure && !node.Drained {
 			w.violate("%d attempts are given up %v after too many nodes vanished at once", r.Count, w.now-o.brake.began)
@@ -151,7 +152,7 @@ func (o *oracle) checkCommand(view *fsm.View, e *entry, p *proposal, r fsm.Resul
 		for _, ref := range c.Attempts {
 			o.checkExecution(view, ref.Execution)
 		}
-	case fsm.StopExecution:
+	case command.StopExecution:
 		o.checkExecution(view, c.Execution)
 	}
 }
@@ -159,7 +160,7 @@ func (o *oracle) checkCommand(view *fsm.View, e *entry, p *proposal, r fsm.Resul
 // checkUp checks that a leader has heard a node before it records the node as
 // up. Work placed on a dead node waits for a lease to end and may be lost with
 // it.
-func (o *oracle) checkUp(c fsm.SetNodeState) {
+func (o *oracle) checkUp(c command.SetNodeState) {
 	for _, m := range o.w.machines {
 		if m.node != c.Node {
 			continue
@@ -173,7 +174,7 @@ func (o *oracle) checkUp(c fsm.SetNodeState) {
 }
 
 // submitted records an accepted execution: one per request.
-func (o *oracle) submitted(c fsm.Submit, r fsm.Result) {
+func (o *oracle) submitted(c command.Submit, r command.Result) {
 	q := o.requests[c.Execution.ID]
 	if r.Refusal != nil || q == nil {
 		return
@@ -191,7 +192,7 @@ func (o *oracle) submitted(c fsm.Submit, r fsm.Result) {
 }
 
 // finished checks a node's report of an end.
-func (o *oracle) finished(view *fsm.View, c fsm.FinishAttempt, r fsm.Result) {
+func (o *oracle) finished(view *fsm.View, c command.FinishAttempt, r command.Result) {
 	k := key{c.Outcome.Execution, c.Outcome.Epoch}
 	o.checkExecution(view, k.execution)
 	if r.Refusal != nil {

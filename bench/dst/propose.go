@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Times of proposals.
@@ -19,12 +19,12 @@ const (
 type proposal struct {
 	w      *world
 	from   int
-	cmd    fsm.Command
+	cmd    command.Command
 	frame  []byte
 	until  time.Duration // When to give up; 0 for never.
 	wait   time.Duration // Backoff before the next try.
 	repeat func() bool   // Called before a retry; it may prevent the retry.
-	done   func(ok bool, r fsm.Result)
+	done   func(ok bool, r command.Result)
 	alive  func() bool // Whether the proposing process still lives.
 	over   bool
 }
@@ -32,7 +32,7 @@ type proposal struct {
 // propose has cmd committed through any server that answers, and retries until
 // an answer comes.
 func (w *world) propose(from int, alive func() bool, limit time.Duration,
-	cmd fsm.Command, done func(ok bool, r fsm.Result),
+	cmd command.Command, done func(ok bool, r command.Result),
 ) *proposal {
 	p := &proposal{w: w, from: from, cmd: cmd, frame: w.encode(cmd), wait: retryMin, done: done, alive: alive}
 	if limit > 0 {
@@ -50,7 +50,7 @@ func (p *proposal) try() {
 		return
 	case p.until > 0 && w.now >= p.until:
 		p.over = true
-		p.done(false, fsm.Result{})
+		p.done(false, command.Result{})
 		return
 	}
 	sent := *p // A later try must not change the message in flight.
@@ -71,7 +71,7 @@ func (p *proposal) try() {
 // route sends a try to a server, which forwards it to the leader.
 func (p *proposal) route(sent *proposal) {
 	w := p.w
-	sent.done = func(_ bool, r fsm.Result) {
+	sent.done = func(_ bool, r command.Result) {
 		if !p.over && p.alive() {
 			p.over = true
 			p.done(true, r)
@@ -97,11 +97,11 @@ func (p *proposal) route(sent *proposal) {
 }
 
 // settle receives an answer.
-func (p *proposal) settle(_ uint64, r fsm.Result) { p.done(true, r) }
+func (p *proposal) settle(_ uint64, r command.Result) { p.done(true, r) }
 
 // encode returns a command's frame.
-func (w *world) encode(cmd fsm.Command) []byte {
-	frame, err := fsm.Encode(cmd)
+func (w *world) encode(cmd command.Command) []byte {
+	frame, err := command.Encode(cmd)
 	if err != nil {
 		w.violate("%T cannot be encoded: %v", cmd, err)
 	}
@@ -109,33 +109,33 @@ func (w *world) encode(cmd fsm.Command) []byte {
 }
 
 // termOf returns the term of a leader's command, 0 for other commands.
-func termOf(cmd fsm.Command) uint64 {
+func termOf(cmd command.Command) uint64 {
 	switch c := cmd.(type) {
-	case fsm.CommitPlan:
+	case command.CommitPlan:
 		return c.Term
-	case fsm.LoseAttempts:
+	case command.LoseAttempts:
 		return c.Term
-	case fsm.SetNodeState:
+	case command.SetNodeState:
 		return c.Term
-	case fsm.Tick:
+	case command.Tick:
 		return c.Term
 	}
 	return 0
 }
 
 // restamped returns a leader's command with another term.
-func restamped(cmd fsm.Command, term uint64) fsm.Command {
+func restamped(cmd command.Command, term uint64) command.Command {
 	switch c := cmd.(type) {
-	case fsm.CommitPlan:
+	case command.CommitPlan:
 		c.Term = term
 		return c
-	case fsm.LoseAttempts:
+	case command.LoseAttempts:
 		c.Term = term
 		return c
-	case fsm.SetNodeState:
+	case command.SetNodeState:
 		c.Term = term
 		return c
-	case fsm.Tick:
+	case command.Tick:
 		c.Term = term
 		return c
 	}
@@ -143,6 +143,6 @@ func restamped(cmd fsm.Command, term uint64) fsm.Command {
 }
 
 // final reports whether a repeat would be refused too.
-func final(r fsm.Result) bool {
+func final(r command.Result) bool {
 	return r.Refusal == nil || r.Refusal.Code == compute.CodeConflict || r.Refusal.Code == compute.CodeNotFound
 }

@@ -8,6 +8,7 @@ import (
 	protocol "berth/attempt"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/scheduler"
 )
 
@@ -112,7 +113,7 @@ func (s *server) advance(to uint64) {
 }
 
 // publish reports the state's results to all observers.
-func (s *server) publish(first uint64, results [][]fsm.Result) {
+func (s *server) publish(first uint64, results [][]command.Result) {
 	w := s.w
 	for i, r := range results {
 		index := first + uint64(i)
@@ -276,7 +277,7 @@ func (s *server) submit(p *proposal) {
 func (s *server) append(batch []*proposal) {
 	w := s.w
 	e := &entry{term: s.term, proposals: batch, replicated: s.majority() && w.happens(0.7)}
-	e.data = w.encode(fsm.Clock{At: s.clock(), Term: s.term})
+	e.data = w.encode(command.Clock{At: s.clock(), Term: s.term})
 	for _, p := range batch {
 		if w.config.Bug == BugStaleTerm {
 			p.frame = w.encode(restamped(p.cmd, s.term))
@@ -286,8 +287,8 @@ func (s *server) append(batch []*proposal) {
 	s.tail = append(s.tail, e)
 	if w.config.Bug == BugEarlyAnswer {
 		for _, p := range batch {
-			if submit, ok := p.cmd.(fsm.Submit); ok {
-				s.answer(p, 0, fsm.Result{Execution: submit.Execution.ID})
+			if submit, ok := p.cmd.(command.Submit); ok {
+				s.answer(p, 0, command.Result{Execution: submit.Execution.ID})
 			}
 		}
 	}
@@ -329,7 +330,7 @@ func (s *server) commit(term uint64) {
 }
 
 // answer returns a result to its proposer.
-func (s *server) answer(p *proposal, index uint64, r fsm.Result) {
+func (s *server) answer(p *proposal, index uint64, r command.Result) {
 	s.w.send(s.id, p.from, func() { p.settle(index, r) })
 }
 

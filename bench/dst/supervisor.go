@@ -6,7 +6,7 @@ import (
 	protocol "berth/attempt"
 	"berth/boottime"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/executor/journal"
 )
 
@@ -117,12 +117,12 @@ func (s *supervisor) begin(d *directory) {
 // reportStart has the node's process report that the code started.
 func (s *supervisor) reportStart() {
 	m := s.m
-	start := fsm.StartAttempt{Node: m.node, Start: compute.AttemptStart{
+	start := command.StartAttempt{Node: m.node, Start: compute.AttemptStart{
 		Execution: s.key.execution, Epoch: s.key.epoch, ExecletAt: s.execlet, StartedAt: s.began,
 	}}
 	m.w.after(m.w.between(100*time.Microsecond, 10*time.Millisecond), m.guard(func() {
 		if m.agent.live[s.key] != nil {
-			m.w.propose(m.id, m.alive(), time.Minute, start, func(bool, fsm.Result) {})
+			m.w.propose(m.id, m.alive(), time.Minute, start, func(bool, command.Result) {})
 		}
 	}))
 }

@@ -9,6 +9,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 const (
@@ -29,7 +31,7 @@ type world struct {
 	net      network
 	machines []*machine
 	servers  []*server
-	orgs     []fsm.Actor
+	orgs     []command.Actor
 	last     uint64 // The last identifier created.
 	numbers  int    // Request counter.
 
@@ -142,38 +144,38 @@ func (w *world) newest() *fsm.View {
 
 // bootstrap creates the cluster: every replica has its first entry.
 func (w *world) bootstrap() {
-	setup := []fsm.Command{fsm.Clock{At: began, Term: 1}, fsm.Bootstrap{
+	setup := []command.Command{command.Clock{At: began, Term: 1}, command.Bootstrap{
 		ClusterID: w.uuid(), RootToken: compute.Hash{1}, Prices: map[string]compute.Price{"cpu": 15, "t4": 100, "a100": 550},
 		Signing: compute.SigningKey{ID: "k", Public: []byte{1}, Sealed: []byte{1}},
-		Settings: fsm.Settings{
+		Settings: command.Settings{
 			SignupGrant: signupGrant, Concurrent: 100, Queued: 10_000, Keys: 1, TimeoutMax: 24 * time.Hour,
 			KeepFinished: keepFinished, MaxFinished: 10_000, SelectionMax: 16, StopGrace: stopGrace, Forget: true,
 			PreemptMinRun: 20 * time.Second, PreemptNotice: 10 * time.Second,
 		},
 	}}
-	root := fsm.Actor{Root: true}
+	root := command.Actor{Root: true}
 	for i := range 3 {
-		a := fsm.Actor{User: compute.UserID{UUID: w.uuid()}, Org: compute.OrgID{UUID: w.uuid()}}
+		a := command.Actor{User: compute.UserID{UUID: w.uuid()}, Org: compute.OrgID{UUID: w.uuid()}}
 		name := fmt.Sprintf("org-%d", i+1)
-		setup = append(setup, fsm.CreateUser{
-			Op: fsm.Op{ID: compute.OpID{UUID: w.uuid()}}, Actor: root,
+		setup = append(setup, command.CreateUser{
+			Op: command.Op{ID: compute.OpID{UUID: w.uuid()}}, Actor: root,
 			User: compute.User{ID: a.User, Email: name + "@example.com"}, Org: compute.Org{ID: a.Org, Slug: name},
 		})
 		w.orgs = append(w.orgs, a)
 	}
 	token := compute.JoinToken{ID: "token", Hash: compute.Hash{2}, Uses: maxNodes, ExpiresAt: began.Add(time.Hour)}
-	setup = append(setup, fsm.CreateJoinToken{Actor: root, Token: token})
+	setup = append(setup, command.CreateJoinToken{Actor: root, Token: token})
 	for i, m := range w.machines {
 		setup = append(setup,
-			fsm.RegisterNode{
-				Node:  compute.Node{ID: m.node, Name: m.name, Format: fsm.Format},
+			command.RegisterNode{
+				Node:  compute.Node{ID: m.node, Name: m.name, Format: format.Newest},
 				First: i == 0, TokenID: token.ID, TokenHash: token.Hash,
 			},
-			fsm.SetInventory{Term: 1, Inventory: compute.Inventory{
+			command.SetInventory{Term: 1, Inventory: compute.Inventory{
 				Node: m.node, Version: 1, VCPUMilli: 32_000, MemoryMiB: 256 << 10, GPUs: m.gpus,
 			}})
 	}
-	setup = append(setup, fsm.SetFormat{Term: 1, Format: fsm.Format})
+	setup = append(setup, command.SetFormat{Term: 1, Format: format.Newest})
 	e := &entry{term: 1}
 	for _, cmd := range setup {
 		e.data = append(e.data, w.encode(cmd)...)

@@ -14,6 +14,7 @@ import (
 	"berth/cluster"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/scheduler"
 )
 
@@ -52,7 +53,7 @@ func openFleet(ctx context.Context, cfg Config) (_ *fleet, err error) {
 		return nil, err
 	}
 	for _, cmd := range f.load.founding(first.cluster.ID()) {
-		if _, _, err := fsm.Propose(ctx, first.cluster, cmd); err != nil {
+		if _, _, err := command.Propose(ctx, first.cluster, cmd); err != nil {
 			return nil, err
 		}
 	}
@@ -61,7 +62,7 @@ func openFleet(ctx context.Context, cfg Config) (_ *fleet, err error) {
 		return nil, err
 	}
 	known := f.load.token(token.ID, token.SecretHash(), peers)
-	if _, _, err := fsm.Propose(ctx, first.cluster, known); err != nil {
+	if _, _, err := command.Propose(ctx, first.cluster, known); err != nil {
 		return nil, err
 	}
 	for len(f.peers) < peers {
@@ -105,8 +106,8 @@ type registry struct{ peer *peer }
 
 // Admit records the peer that asks to join, or refuses it.
 func (r registry) Admit(ctx context.Context, a cluster.Admission) error {
-	cmd := fsm.RegisterNode{Node: a.Node, TokenID: a.TokenID, TokenHash: a.SecretHash}
-	_, _, err := fsm.Propose(ctx, r.peer.cluster, cmd)
+	cmd := command.RegisterNode{Node: a.Node, TokenID: a.TokenID, TokenHash: a.SecretHash}
+	_, _, err := command.Propose(ctx, r.peer.cluster, cmd)
 	return err
 }
 
@@ -188,7 +189,8 @@ type committer struct {
 // CommitPlan proposes a plan and returns the index of its entry.
 func (c committer) CommitPlan(ctx context.Context, term, viewIndex uint64, plan compute.Plan) (uint64, error) {
 	start := c.meter.now()
-	result, index, err := fsm.Propose(ctx, c.peer.cluster, fsm.CommitPlan{Term: term, ViewIndex: viewIndex, Plan: plan})
+	commit := command.CommitPlan{Term: term, ViewIndex: viewIndex, Plan: plan}
+	result, index, err := command.Propose(ctx, c.peer.cluster, commit)
 	if err != nil {
 		return 0, err
 	}

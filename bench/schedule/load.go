@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Size of a simulated node, and the submitters.
@@ -28,14 +28,14 @@ const codeBytes = 512
 type load struct {
 	cfg    Config
 	last   uint64
-	actors []fsm.Actor
+	actors []command.Actor
 	code   []byte
 }
 
 func newLoad(cfg Config) *load {
 	l := &load{cfg: cfg, code: make([]byte, codeBytes)}
 	for range orgs {
-		l.actors = append(l.actors, fsm.Actor{
+		l.actors = append(l.actors, command.Actor{
 			User: compute.UserID{UUID: l.uuid()}, Org: compute.OrgID{UUID: l.uuid()},
 		})
 	}
@@ -52,20 +52,20 @@ func (l *load) uuid() (id compute.UUID) {
 
 // founding returns the commands that bootstrap a cluster of one peer. Its users
 // may queue any number of executions, and no price refuses them.
-func (l *load) founding(first compute.NodeID) []fsm.Command {
-	cmds := []fsm.Command{
-		fsm.Bootstrap{
+func (l *load) founding(first compute.NodeID) []command.Command {
+	cmds := []command.Command{
+		command.Bootstrap{
 			ClusterID: l.uuid(), RootToken: sha256.Sum256([]byte("bench")),
-			Settings: fsm.Settings{Meter: true, TimeoutMax: time.Hour, KeepFinished: time.Hour, MaxFinished: 1000},
+			Settings: command.Settings{Meter: true, TimeoutMax: time.Hour, KeepFinished: time.Hour, MaxFinished: 1000},
 			Prices:   map[string]compute.Price{"cpu": 15, "t4": 100, "l40s": 400, "a100": 550, "h100": 900},
 			Signing:  compute.SigningKey{ID: "bench", Public: []byte{1}, Sealed: []byte{2}},
 		},
-		fsm.RegisterNode{Node: compute.Node{ID: first, Name: "peer1"}, First: true},
+		command.RegisterNode{Node: compute.Node{ID: first, Name: "peer1"}, First: true},
 	}
 	for i, a := range l.actors {
 		name := fmt.Sprintf("org-%d", i)
-		cmds = append(cmds, fsm.CreateUser{
-			Actor: fsm.Actor{Root: true}, User: compute.User{ID: a.User, Email: name + "@example.com"},
+		cmds = append(cmds, command.CreateUser{
+			Actor: command.Actor{Root: true}, User: compute.User{ID: a.User, Email: name + "@example.com"},
 			Org: compute.Org{ID: a.Org, Slug: name},
 		})
 	}
@@ -73,15 +73,15 @@ func (l *load) founding(first compute.NodeID) []fsm.Command {
 }
 
 // token returns the command that creates a join token.
-func (l *load) token(id string, hash compute.Hash, uses int) fsm.Command {
-	return fsm.CreateJoinToken{Actor: fsm.Actor{Root: true}, Token: compute.JoinToken{
+func (l *load) token(id string, hash compute.Hash, uses int) command.Command {
+	return command.CreateJoinToken{Actor: command.Actor{Root: true}, Token: compute.JoinToken{
 		ID: id, Hash: hash, Uses: uses, ExpiresAt: compute.InstantOf(l.cfg.Now().Add(time.Hour)),
 	}}
 }
 
 // nodes returns the commands that create the simulated nodes: join tokens,
 // registrations and inventories. Each group must be committed before the next.
-func (l *load) nodes() (tokens, registrations, inventories []fsm.Command) {
+func (l *load) nodes() (tokens, registrations, inventories []command.Command) {
 	types := []string{"h100", "a100", "l40s", "t4"}
 	vram := []int64{80, 80, 48, 16}
 	for n := range l.cfg.Nodes {
@@ -91,7 +91,7 @@ func (l *load) nodes() (tokens, registrations, inventories []fsm.Command) {
 			tokens = append(tokens, l.token(token, hash, tokenUses))
 		}
 		id, name := compute.NodeID{UUID: l.uuid()}, fmt.Sprintf("sim%d", n)
-		registrations = append(registrations, fsm.RegisterNode{TokenID: token, TokenHash: hash, Node: compute.Node{
+		registrations = append(registrations, command.RegisterNode{TokenID: token, TokenHash: hash, Node: compute.Node{
 			ID: id, Name: name, API: "http://" + name + ":6470", RPC: name + ":6471", Gossip: name + ":6472",
 			Metrics: "http://" + name + ":6470/metrics", Version: "bench",
 		}})
@@ -104,14 +104,14 @@ func (l *load) nodes() (tokens, registrations, inventories []fsm.Command) {
 				Simulated: true, SpeedMilli: 1000, Island: 1,
 			})
 		}
-		inventories = append(inventories, fsm.SetInventory{Inventory: inv})
+		inventories = append(inventories, command.SetInventory{Inventory: inv})
 	}
 	return tokens, registrations, inventories
 }
 
 // clock returns the frame with the leader's clock, which begins each entry.
 func (l *load) clock(term uint64) []byte {
-	return mustEncode(fsm.Clock{At: compute.InstantOf(l.cfg.Now()), Term: term})
+	return mustEncode(command.Clock{At: compute.InstantOf(l.cfg.Now()), Term: term})
 }
 
 // profile returns the profile of one of a hundred kinds of executions, on a GPU
@@ -132,16 +132,16 @@ func profile(kind int, gpuType string) string {
 
 // submits returns the commands that queue n executions, with profiles in an
 // order that depends on seed.
-func (l *load) submits(n int, seed uint64) []fsm.Command {
+func (l *load) submits(n int, seed uint64) []command.Command {
 	rng := rand.New(rand.NewPCG(l.cfg.Seed, seed))
 	types := []string{"h100", "a100", "l40s", "t4"}
 	code := compute.BundleRef{Inline: l.code, Hash: sha256.Sum256(l.code)}
-	cmds := make([]fsm.Command, n)
+	cmds := make([]command.Command, n)
 	for i := range cmds {
 		gpuType := types[rng.IntN(len(types))]
 		actor := l.actors[rng.IntN(len(l.actors))]
-		cmds[i] = fsm.Submit{
-			Op:    fsm.Op{ID: compute.OpID{UUID: l.uuid()}, Org: actor.Org},
+		cmds[i] = command.Submit{
+			Op:    command.Op{ID: compute.OpID{UUID: l.uuid()}, Org: actor.Org},
 			Actor: actor,
 			Execution: compute.Execution{
 				ID: compute.ExecutionID{UUID: l.uuid()}, Profile: profile(rng.IntN(100), gpuType),
@@ -153,8 +153,8 @@ func (l *load) submits(n int, seed uint64) []fsm.Command {
 }
 
 // mustEncode encodes a command of this package, which always fits.
-func mustEncode(cmd fsm.Command) []byte {
-	frame, err := fsm.Encode(cmd)
+func mustEncode(cmd command.Command) []byte {
+	frame, err := command.Encode(cmd)
 	if err != nil {
 		panic(err)
 	}

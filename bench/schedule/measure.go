@@ -12,7 +12,7 @@ import (
 	"berth/bench/quantile"
 	"berth/bench/usage"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/loop"
 )
 
@@ -125,7 +125,7 @@ func fill(ctx context.Context, f *fleet, r *Report) error {
 	tokens, registrations, inventories := f.load.nodes()
 	submits := f.load.submits(f.cfg.Queued, 1)
 	var start time.Time
-	for _, cmds := range [][]fsm.Command{tokens, registrations, inventories, submits} {
+	for _, cmds := range [][]command.Command{tokens, registrations, inventories, submits} {
 		start = f.cfg.Now()
 		err := parallel(inFlight, len(cmds), func(i int) error {
 			return p.register(ctx, cmds[i])
@@ -140,14 +140,14 @@ func fill(ctx context.Context, f *fleet, r *Report) error {
 
 // register proposes a command. It repeats an inventory if another leader has
 // taken over since its term was read.
-func (p *peer) register(ctx context.Context, cmd fsm.Command) error {
+func (p *peer) register(ctx context.Context, cmd command.Command) error {
 	for {
-		c, isInventory := cmd.(fsm.SetInventory)
+		c, isInventory := cmd.(command.SetInventory)
 		if isInventory {
 			c.Term = p.cluster.Term()
 			cmd = c
 		}
-		_, _, err := fsm.Propose(ctx, p.cluster, cmd)
+		_, _, err := command.Propose(ctx, p.cluster, cmd)
 		if !isInventory || compute.CodeOf(err) != compute.CodeConflict || ctx.Err() != nil {
 			return err
 		}
@@ -202,10 +202,10 @@ func steady(ctx context.Context, f *fleet, r *Report) error {
 		if err := sleepUntil(ctx, due); err != nil {
 			return err
 		}
-		c := cmds[i].(fsm.Submit)
+		c := cmds[i].(command.Submit)
 		// A late submit counts from the time it was due.
 		f.meter.submit(c.Execution.ID, due)
-		_, _, err := fsm.Propose(ctx, p.cluster, c)
+		_, _, err := command.Propose(ctx, p.cluster, c)
 		took[i] = f.cfg.Now().Sub(due)
 		return err
 	})

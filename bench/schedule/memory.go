@@ -7,6 +7,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/scheduler"
 )
 
@@ -67,7 +68,7 @@ type replica struct {
 // addNodes creates the simulated nodes. Their commands are garbage afterwards.
 func (m *replica) addNodes(ctx context.Context, l *load) error {
 	tokens, registrations, inventories := l.nodes()
-	for _, cmds := range [][]fsm.Command{tokens, registrations, inventories} {
+	for _, cmds := range [][]command.Command{tokens, registrations, inventories} {
 		if err := m.apply(ctx, cmds); err != nil {
 			return err
 		}
@@ -76,14 +77,14 @@ func (m *replica) addNodes(ctx context.Context, l *load) error {
 }
 
 // apply applies commands, many per entry. The state must accept all.
-func (m *replica) apply(ctx context.Context, cmds []fsm.Command) error {
+func (m *replica) apply(ctx context.Context, cmds []command.Command) error {
 	for len(cmds) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		frames := [][]byte{m.clock(1)}
 		for _, cmd := range cmds[:min(framesPerEntry, len(cmds))] {
-			if c, ok := cmd.(fsm.SetInventory); ok {
+			if c, ok := cmd.(command.SetInventory); ok {
 				c.Term = 1
 				cmd = c
 			}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Interruptions counts preemptions, failures and drains.
@@ -111,24 +111,24 @@ func (s *simulation) setOutage(o outage, away bool) error {
 		if away {
 			counts.Drains++
 		}
-		return s.world.must(fsm.DrainNode{Actor: fsm.Actor{Root: true}, Node: id, Drained: away})
+		return s.world.must(command.DrainNode{Actor: command.Actor{Root: true}, Node: id, Drained: away})
 	}
 	state := compute.NodeUp
 	if away {
 		state = compute.NodeDown
 		counts.Failures++
 	}
-	if err := s.world.must(fsm.SetNodeState{Term: term, Node: id, State: state}); err != nil || !away {
+	if err := s.world.must(command.SetNodeState{Term: term, Node: id, State: state}); err != nil || !away {
 		return err
 	}
-	var lost []fsm.AttemptRef
+	var lost []command.AttemptRef
 	for _, w := range s.world.machine.View().Work(id) {
-		lost = append(lost, fsm.AttemptRef{Execution: w.Execution.ID, Epoch: w.Attempt.Epoch})
+		lost = append(lost, command.AttemptRef{Execution: w.Execution.ID, Epoch: w.Attempt.Epoch})
 	}
 	if len(lost) == 0 {
 		return nil
 	}
-	if err := s.world.must(fsm.LoseAttempts{Term: term, Node: id, Attempts: lost}); err != nil {
+	if err := s.world.must(command.LoseAttempts{Term: term, Node: id, Attempts: lost}); err != nil {
 		return err
 	}
 	for _, ref := range lost {
@@ -175,8 +175,8 @@ func (s *simulation) schedulePreemptions(all []compute.Preemption) {
 }
 
 // must commits a command that the state must accept.
-func (w *world) must(c fsm.Command) error {
-	results, err := w.entry([]fsm.Command{c})
+func (w *world) must(c command.Command) error {
+	results, err := w.entry([]command.Command{c})
 	if err == nil && results[0].Refusal != nil {
 		err = fmt.Errorf("%T was refused: %w", c, results[0].Refusal)
 	}

@@ -3,7 +3,7 @@ package simulate
 import (
 	"runtime"
 
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/scheduler"
 )
 
@@ -50,7 +50,7 @@ func weigh(c *Config, f *fleet, from *source) (Memory, error) {
 
 // fill queues n executions and returns how many were accepted.
 func fill(w *world, from *source, n int) (accepted int, err error) {
-	var commands []fsm.Command
+	var commands []command.Command
 	for range n {
 		a := from.take()
 		commands = append(commands, w.submit(&a))

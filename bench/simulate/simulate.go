@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/scheduler"
 	"berth/scheduler/forecast"
 )
@@ -211,13 +211,13 @@ func (s *simulation) advance(to compute.Instant) error {
 // tick lets the state update its holds and prune old records.
 func (s *simulation) tick() error {
 	s.ticked = s.world.now
-	_, err := s.world.entry([]fsm.Command{fsm.Tick{Term: term}})
+	_, err := s.world.entry([]command.Command{command.Tick{Term: term}})
 	return err
 }
 
 // commitEvents commits the ends and arrivals of this round.
 func (s *simulation) commitEvents() error {
-	var commands []fsm.Command
+	var commands []command.Command
 	for len(s.running) > 0 && s.running[0].ends <= s.world.now {
 		j := heap.Pop(&s.running).(*job)
 		o := compute.Outcome{
@@ -231,7 +231,7 @@ func (s *simulation) commitEvents() error {
 			delete(s.live, j.id)
 			s.stats.finished(j)
 		}
-		commands = append(commands, fsm.FinishAttempt{Node: j.node, Outcome: o})
+		commands = append(commands, command.FinishAttempt{Node: j.node, Outcome: o})
 	}
 	ended := len(commands)
 	var jobs []*job
@@ -273,7 +273,7 @@ func (s *simulation) plan() error {
 		if plan.Empty() {
 			return nil
 		}
-		results, err := s.world.entry([]fsm.Command{fsm.CommitPlan{Term: term, ViewIndex: view.Index(), Plan: plan}})
+		results, err := s.world.entry([]command.Command{command.CommitPlan{Term: term, ViewIndex: view.Index(), Plan: plan}})
 		if err != nil {
 			return err
 		}
@@ -309,7 +309,7 @@ func (s *simulation) estimate() error {
 	if len(list) == 0 {
 		return nil
 	}
-	_, err := s.world.entry([]fsm.Command{fsm.RecordEstimates{Term: term, At: view.Now(), Estimates: list}})
+	_, err := s.world.entry([]command.Command{command.RecordEstimates{Term: term, At: view.Now(), Estimates: list}})
 	return err
 }
 
@@ -319,7 +319,7 @@ func (s *simulation) start(assignments []compute.Assignment) error {
 		return nil
 	}
 	view := s.world.machine.View()
-	var commands []fsm.Command
+	var commands []command.Command
 	for i := range assignments {
 		j := s.waiting[assignments[i].Execution]
 		if j == nil {
@@ -333,7 +333,7 @@ func (s *simulation) start(assignments []compute.Assignment) error {
 		s.live[j.id] = j
 		s.stats.placed(j)
 		j.again = true
-		commands = append(commands, fsm.StartAttempt{Node: j.node, Start: compute.AttemptStart{
+		commands = append(commands, command.StartAttempt{Node: j.node, Start: compute.AttemptStart{
 			Execution: j.id, Epoch: j.epoch, ExecletAt: j.started, StartedAt: j.started,
 		}})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // term is the term of the simulation's only leader.
@@ -25,7 +26,7 @@ type world struct {
 	index   uint64
 	last    uint64 // The last identifier created.
 	now     compute.Instant
-	orgs    []fsm.Actor
+	orgs    []command.Actor
 	nodes   []compute.NodeID
 
 	clock  func() time.Time
@@ -42,20 +43,20 @@ func newWorld(f *fleet, organizations int, clock func() time.Time) (*world, erro
 	for _, t := range f.types {
 		prices[t.name] = 100
 	}
-	setup := []fsm.Command{fsm.Bootstrap{
+	setup := []command.Command{command.Bootstrap{
 		ClusterID: w.uuid(), RootToken: compute.Hash{1}, Prices: prices,
 		Signing: compute.SigningKey{ID: "k", Public: []byte{1}, Sealed: []byte{1}},
-		Settings: fsm.Settings{
+		Settings: command.Settings{
 			Meter: true, Concurrent: math.MaxInt32, Queued: math.MaxInt32, Keys: 1, TimeoutMax: timeoutMax,
 			KeepFinished: time.Hour, MaxFinished: 10_000, SelectionMax: 16,
 			PreemptMinRun: time.Minute, PreemptNotice: 30 * time.Second,
 		},
 	}}
 	for i := range organizations {
-		a := fsm.Actor{User: compute.UserID{UUID: w.uuid()}, Org: compute.OrgID{UUID: w.uuid()}}
+		a := command.Actor{User: compute.UserID{UUID: w.uuid()}, Org: compute.OrgID{UUID: w.uuid()}}
 		name := orgName(i)
-		setup = append(setup, fsm.CreateUser{
-			Op: w.op(compute.OrgID{}), Actor: fsm.Actor{Root: true},
+		setup = append(setup, command.CreateUser{
+			Op: w.op(compute.OrgID{}), Actor: command.Actor{Root: true},
 			User: compute.User{ID: a.User, Email: name + "@example.com"}, Org: compute.Org{ID: a.Org, Slug: name},
 		})
 		w.orgs = append(w.orgs, a)
@@ -79,21 +80,21 @@ func newWorld(f *fleet, organizations int, clock func() time.Time) (*world, erro
 const tokenUses = 1000
 
 // join returns the commands with which the i-th node joins.
-func (w *world) join(m *machine, i int) []fsm.Command {
+func (w *world) join(m *machine, i int) []command.Command {
 	node := compute.Node{ID: compute.NodeID{UUID: w.uuid()}, Name: m.name}
 	w.nodes = append(w.nodes, node.ID)
 	token := i / tokenUses
-	var out []fsm.Command
+	var out []command.Command
 	if i%tokenUses == 0 {
-		out = append(out, fsm.CreateJoinToken{Actor: fsm.Actor{Root: true}, Token: compute.JoinToken{
+		out = append(out, command.CreateJoinToken{Actor: command.Actor{Root: true}, Token: compute.JoinToken{
 			ID: tokenName(token), Hash: tokenHash(token), Uses: tokenUses, ExpiresAt: w.now.Add(24 * time.Hour),
 		}})
 	}
-	register := fsm.RegisterNode{Node: node, First: i == 0}
+	register := command.RegisterNode{Node: node, First: i == 0}
 	if i > 0 {
 		register.TokenID, register.TokenHash = tokenName(token), tokenHash(token)
 	}
-	return append(out, register, fsm.SetInventory{Term: term, Inventory: m.inventory(node.ID)})
+	return append(out, register, command.SetInventory{Term: term, Inventory: m.inventory(node.ID)})
 }
 
 func tokenName(i int) string { return fmt.Sprintf("token-%d", i) }
@@ -112,13 +113,13 @@ func (w *world) uuid() (u compute.UUID) {
 }
 
 // op returns the op of a new request.
-func (w *world) op(org compute.OrgID) fsm.Op {
-	return fsm.Op{ID: compute.OpID{UUID: w.uuid()}, Org: org}
+func (w *world) op(org compute.OrgID) command.Op {
+	return command.Op{ID: compute.OpID{UUID: w.uuid()}, Org: org}
 }
 
 // commit applies commands as log entries and returns their results.
-func (w *world) commit(commands []fsm.Command) ([]fsm.Result, error) {
-	out := make([]fsm.Result, 0, len(commands))
+func (w *world) commit(commands []command.Command) ([]command.Result, error) {
+	out := make([]command.Result, 0, len(commands))
 	for len(commands) > 0 {
 		n := min(len(commands), entryFrames)
 		results, err := w.entry(commands[:n])
@@ -132,16 +133,16 @@ func (w *world) commit(commands []fsm.Command) ([]fsm.Result, error) {
 }
 
 // entry applies commands as one entry that begins with the leader's clock.
-func (w *world) entry(commands []fsm.Command) ([]fsm.Result, error) {
+func (w *world) entry(commands []command.Command) ([]command.Result, error) {
 	start := w.clock()
 	frames := make([][]byte, 0, len(commands)+1)
-	clock, err := fsm.Encode(fsm.Clock{At: w.now, Term: term})
+	clock, err := command.Encode(command.Clock{At: w.now, Term: term})
 	if err != nil {
 		return nil, err
 	}
 	frames = append(frames, clock)
 	for _, c := range commands {
-		frame, err := fsm.Encode(c)
+		frame, err := command.Encode(c)
 		if err != nil {
 			return nil, fmt.Errorf("encode %T: %w", c, err)
 		}
@@ -157,9 +158,9 @@ func (w *world) entry(commands []fsm.Command) ([]fsm.Result, error) {
 }
 
 // submit returns the command that submits an arrival.
-func (w *world) submit(a *arrival) fsm.Submit {
+func (w *world) submit(a *arrival) command.Submit {
 	actor := w.orgs[a.org]
-	return fsm.Submit{
+	return command.Submit{
 		Op: w.op(actor.Org), Actor: actor,
 		Execution: compute.Execution{
 			ID: compute.ExecutionID{UUID: w.uuid()}, Profile: a.profile.String(),

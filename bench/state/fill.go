@@ -11,6 +11,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // The simulated workload.
@@ -34,11 +36,11 @@ type filler struct {
 	first   compute.Instant // The initial value of now.
 	rng     *rand.Rand
 
-	actors []fsm.Actor
+	actors []command.Actor
 	nodes  []compute.NodeID
 	busy   []compute.Outcome // The running wave, by GPU number.
 
-	entry func(index uint64, frames [][]byte) []fsm.Result // Applies one entry.
+	entry func(index uint64, frames [][]byte) []command.Result // Applies one entry.
 }
 
 // newFiller returns a filler of a state machine, which is empty or belongs to a
@@ -49,7 +51,7 @@ func newFiller(machine *fsm.FSM, seed uint64) *filler {
 	return &filler{
 		machine: machine, index: view.Index(), term: max(view.Term(), 1), now: now, first: now,
 		rng: rand.New(rand.NewPCG(seed, 1)), busy: make([]compute.Outcome, wave),
-		entry: func(index uint64, frames [][]byte) []fsm.Result { return machine.ApplyFrames(index, frames...) },
+		entry: func(index uint64, frames [][]byte) []command.Result { return machine.ApplyFrames(index, frames...) },
 	}
 }
 
@@ -61,12 +63,12 @@ func (f *filler) uuid() (id compute.UUID) {
 }
 
 // apply applies commands, several per entry. The state must accept all.
-func (f *filler) apply(cmds ...fsm.Command) error {
+func (f *filler) apply(cmds ...command.Command) error {
 	for len(cmds) > 0 {
 		n := min(perEntry, len(cmds))
 		frames := make([][]byte, 0, n+1)
-		for _, cmd := range append([]fsm.Command{fsm.Clock{At: f.now, Term: f.term}}, cmds[:n]...) {
-			frame, err := fsm.Encode(cmd)
+		for _, cmd := range append([]command.Command{command.Clock{At: f.now, Term: f.term}}, cmds[:n]...) {
+			frame, err := command.Encode(cmd)
 			if err != nil {
 				return err
 			}
@@ -89,13 +91,13 @@ func (f *filler) apply(cmds ...fsm.Command) error {
 
 // found bootstraps a cluster whose users may queue anything.
 func (f *filler) found() error {
-	root := fsm.Actor{Root: true}
+	root := command.Actor{Root: true}
 	token := compute.Hash(sha256.Sum256([]byte("join")))
-	cmds := append(f.rules(root, token), fsm.CreateJoinToken{Actor: root, Token: compute.JoinToken{
+	cmds := append(f.rules(root, token), command.CreateJoinToken{Actor: root, Token: compute.JoinToken{
 		ID: "bench", Hash: token, Uses: nodes, ExpiresAt: f.now.Add(time.Hour),
 	}})
 	for i := range orgs {
-		a := fsm.Actor{
+		a := command.Actor{
 			User: compute.UserID{UUID: f.uuid()}, Org: compute.OrgID{UUID: f.uuid()}, Key: compute.KeyID{UUID: f.uuid()},
 		}
 		f.actors = append(f.actors, a)
@@ -103,11 +105,13 @@ func (f *filler) found() error {
 		by := a
 		by.Key = compute.KeyID{}
 		cmds = append(cmds,
-			fsm.CreateUser{
+			command.CreateUser{
 				Actor: root, User: compute.User{ID: a.User, Email: name + "@example.com"},
 				Org: compute.Org{ID: a.Org, Slug: name},
 			},
-			fsm.CreateKey{Actor: by, Key: compute.Key{ID: a.Key, Lookup: fmt.Sprintf("key%07d", i), Name: name, Active: true}})
+			command.CreateKey{Actor: by, Key: compute.Key{
+				ID: a.Key, Lookup: fmt.Sprintf("key%07d", i), Name: name, Active: true,
+			}})
 	}
 	for n := range nodes {
 		id, name := compute.NodeID{UUID: f.uuid()}, fmt.Sprintf("sim%d", n)
@@ -119,28 +123,30 @@ func (f *filler) found() error {
 				SpeedMilli: 1000, Island: 1,
 			})
 		}
-		cmds = append(cmds, fsm.RegisterNode{TokenID: "bench", TokenHash: token, Node: compute.Node{
+		cmds = append(cmds, command.RegisterNode{TokenID: "bench", TokenHash: token, Node: compute.Node{
 			ID: id, Name: name, API: "http://" + name + ":6470", RPC: name + ":6471", Gossip: name + ":6472",
-			Metrics: "http://" + name + ":6470/metrics", Version: "bench", Format: fsm.Format,
-		}}, fsm.SetInventory{Term: f.term, Inventory: inv})
+			Metrics: "http://" + name + ":6470/metrics", Version: "bench", Format: format.Newest,
+		}}, command.SetInventory{Term: f.term, Inventory: inv})
 	}
 	return f.apply(cmds...)
 }
 
 // rules returns the commands that bootstrap a cluster, or that set this
 // measurement's rules in an existing one.
-func (f *filler) rules(root fsm.Actor, token compute.Hash) []fsm.Command {
-	settings := fsm.Settings{Meter: true, TimeoutMax: time.Hour, StopGrace: 10 * time.Second}
+func (f *filler) rules(root command.Actor, token compute.Hash) []command.Command {
+	settings := command.Settings{Meter: true, TimeoutMax: time.Hour, StopGrace: 10 * time.Second}
 	prices := map[string]compute.Price{"cpu": 15, "h100": 900, "t4": 100}
 	if f.machine.View().Bootstrapped() {
-		return []fsm.Command{fsm.SetSettings{Term: f.term, Settings: settings}, fsm.SetPrices{Actor: root, Prices: prices}}
+		return []command.Command{
+			command.SetSettings{Term: f.term, Settings: settings}, command.SetPrices{Actor: root, Prices: prices},
+		}
 	}
-	return []fsm.Command{
-		fsm.Bootstrap{
+	return []command.Command{
+		command.Bootstrap{
 			ClusterID: f.uuid(), RootToken: token, Settings: settings, Prices: prices,
 			Signing: compute.SigningKey{ID: "bench", Public: []byte{1}, Sealed: []byte{2}},
 		},
-		fsm.RegisterNode{Node: compute.Node{ID: compute.NodeID{UUID: f.uuid()}, Name: "peer1"}, First: true},
+		command.RegisterNode{Node: compute.Node{ID: compute.NodeID{UUID: f.uuid()}, Name: "peer1"}, First: true},
 	}
 }
 
@@ -168,8 +174,8 @@ func (f *filler) fill(ctx context.Context, n int, progress func(done int)) error
 
 // wave runs n executions at once.
 func (f *filler) wave(n int) error {
-	submits := make([]fsm.Command, n)
-	plan := fsm.CommitPlan{Term: f.term, ViewIndex: f.index}
+	submits := make([]command.Command, n)
+	plan := command.CommitPlan{Term: f.term, ViewIndex: f.index}
 	for i := range n {
 		c := f.submit(i)
 		submits[i] = c
@@ -190,18 +196,18 @@ func (f *filler) wave(n int) error {
 	if err := f.apply(plan); err != nil {
 		return err
 	}
-	starts, finishes := make([]fsm.Command, n), make([]fsm.Command, n)
+	starts, finishes := make([]command.Command, n), make([]command.Command, n)
 	for i, at := range f.rng.Perm(n) {
 		o, node := &f.busy[at], f.nodes[at/gpusPerNode]
 		o.ExecletAt = f.now + compute.Instant(f.rng.IntN(20))
 		o.StartedAt = o.ExecletAt + compute.Instant(f.rng.IntN(200))
 		o.Duration = time.Duration(f.rng.Int64N(int64(30 * time.Second)))
 		o.EndedAt = o.StartedAt.Add(o.Duration)
-		starts[i] = fsm.StartAttempt{Node: node, Start: compute.AttemptStart{
+		starts[i] = command.StartAttempt{Node: node, Start: compute.AttemptStart{
 			Execution: o.Execution, Epoch: 1, ExecletAt: o.ExecletAt, StartedAt: o.StartedAt,
 		}}
 		f.end(o)
-		finishes[i] = fsm.FinishAttempt{Node: node, Outcome: *o}
+		finishes[i] = command.FinishAttempt{Node: node, Outcome: *o}
 	}
 	if err := f.apply(starts...); err != nil {
 		return err
@@ -211,14 +217,14 @@ func (f *filler) wave(n int) error {
 }
 
 // submit returns the command that queues an execution for one GPU.
-func (f *filler) submit(int) fsm.Submit {
+func (f *filler) submit(int) command.Submit {
 	actor := f.actors[f.rng.IntN(orgs)]
 	code := make([]byte, bundleBytes)
 	for i := 0; i < len(code); i += 8 {
 		binary.BigEndian.PutUint64(code[i:], f.rng.Uint64()) // Compressed code has no repetition.
 	}
-	return fsm.Submit{
-		Op:    fsm.Op{ID: compute.OpID{UUID: f.uuid()}, Org: actor.Org, Request: sha256.Sum256(code[:40])},
+	return command.Submit{
+		Op:    command.Op{ID: compute.OpID{UUID: f.uuid()}, Org: actor.Org, Request: sha256.Sum256(code[:40])},
 		Actor: actor,
 		Execution: compute.Execution{
 			ID: compute.ExecutionID{UUID: f.uuid()}, Profile: "h100",

@@ -7,6 +7,7 @@ import (
 
 	"berth/bench/quantile"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Limits of entries at a fixed rate. Each entry has a Clock and some commands.
@@ -50,7 +51,7 @@ type applier struct {
 
 // apply applies one entry when it is due. A late entry does not delay the due
 // times of later ones.
-func (p *applier) apply(index uint64, frames [][]byte) []fsm.Result {
+func (p *applier) apply(index uint64, frames [][]byte) []command.Result {
 	p.due = p.due.Add(rateInterval)
 	if wait := p.due.Sub(p.clock()); wait > 0 {
 		<-time.After(wait)

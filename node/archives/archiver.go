@@ -11,6 +11,8 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/loop"
 )
 
@@ -29,7 +31,7 @@ const (
 type Archiver struct {
 	View   func() *fsm.View
 	Spread func(ctx context.Context, blob []byte) error // Makes a blob durable on most servers.
-	Commit func(ctx context.Context, cmd fsm.ArchiveExecutions) (moved int, err error)
+	Commit func(ctx context.Context, cmd command.ArchiveExecutions) (moved int, err error)
 	Logger *slog.Logger
 
 	failed       map[compute.ExecutionID]bool // Executions of failed archives. They stay, so that others can leave.
@@ -67,7 +69,7 @@ func (a *Archiver) Scan(ctx context.Context) {
 // stay returns the executions that stay in the state: those of failed archives, and
 // those of which callbacks are still being sent.
 func (a *Archiver) stay(view *fsm.View) map[compute.ExecutionID]bool {
-	if view.Format() < fsm.FormatDeliveries {
+	if view.Format() < format.Deliver {
 		return a.failed
 	}
 	stay := maps.Clone(a.failed)

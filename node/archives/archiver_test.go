@@ -9,6 +9,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/node/statetest"
 	"berth/node/storage"
 )
@@ -31,13 +33,13 @@ func TestArchiverSkipsFailedDrafts(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := statetest.New(t)
-				l.Must(fsm.RegisterNode{Node: compute.Node{ID: l.Node, Name: "n1", Format: fsm.Format}})
-				l.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+				l.Must(command.RegisterNode{Node: compute.Node{ID: l.Node, Name: "n1", Format: format.Newest}})
+				l.Must(command.SetFormat{Term: 1, Format: format.Newest})
 				settings := l.Machine.View().Settings()
 				settings.MaxFinished = len(l.Waiting) - 1
-				l.Must(fsm.SetSettings{Term: 1, Settings: settings})
+				l.Must(command.SetSettings{Term: 1, Settings: settings})
 				for _, id := range l.Waiting {
-					l.Must(fsm.StopExecution{Op: l.NextOp(), Actor: l.Actor, Execution: id, Stop: compute.StopHard})
+					l.Must(command.StopExecution{Op: l.NextOp(), Actor: l.Actor, Execution: id, Stop: compute.StopHard})
 				}
 				spread, moved := 0, 0
 				a := &Archiver{
@@ -48,7 +50,7 @@ func TestArchiverSkipsFailedDrafts(t *testing.T) {
 						}
 						return nil
 					},
-					Commit: func(_ context.Context, cmd fsm.ArchiveExecutions) (int, error) {
+					Commit: func(_ context.Context, cmd command.ArchiveExecutions) (int, error) {
 						cmd.Term = 1
 						n := l.Must(cmd).Count
 						moved += n

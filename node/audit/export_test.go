@@ -13,6 +13,8 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/node/audit"
 	"berth/node/statetest"
 )
@@ -31,10 +33,10 @@ const mib = 1 << 20
 func newExported(t *testing.T) *exported {
 	dir := t.TempDir()
 	s := statetest.New(t)
-	s.Must(fsm.RegisterNode{Node: compute.Node{ID: s.Node, Name: "n1", Format: fsm.Format}})
-	s.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
-	s.Must(fsm.Grant{Actor: fsm.Actor{Root: true}, Org: s.Actor.Org, Amount: 1})
-	s.Must(fsm.SetBillingMode{Actor: fsm.Actor{Root: true}})
+	s.Must(command.RegisterNode{Node: compute.Node{ID: s.Node, Name: "n1", Format: format.Newest}})
+	s.Must(command.SetFormat{Term: 1, Format: format.Newest})
+	s.Must(command.Grant{Actor: command.Actor{Root: true}, Org: s.Actor.Org, Amount: 1})
+	s.Must(command.SetBillingMode{Actor: command.Actor{Root: true}})
 	return &exported{State: s, t: t, cfg: audit.Config{
 		File: filepath.Join(dir, "audit.jsonl"), Position: filepath.Join(dir, "audit.json"), View: s.Machine.View,
 		Line: func(_ *fsm.View, line *compute.AuditRecord) wire.AuditLine {
@@ -59,7 +61,7 @@ func (s *exported) open() *audit.Export {
 // grant adds n lines to the organization's trail.
 func (s *exported) grant(n int) {
 	for range n {
-		s.Must(fsm.Grant{Actor: fsm.Actor{Root: true}, Org: s.Actor.Org, Amount: 1})
+		s.Must(command.Grant{Actor: command.Actor{Root: true}, Org: s.Actor.Org, Amount: 1})
 	}
 }
 
@@ -164,9 +166,9 @@ func TestExportOfARestoredCluster(t *testing.T) {
 	e := s.open()
 	s.want(s.read(e), 1, 21)
 	restored := &exported{State: statetest.New(t), t: t, cfg: s.cfg, from: s.from}
-	restored.Must(fsm.RegisterNode{Node: compute.Node{ID: restored.Node, Name: "n1", Format: fsm.Format}})
-	restored.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
-	restored.Must(fsm.RaiseEpoch{Term: 1, Epoch: 1, Cause: fsm.CauseRestored})
+	restored.Must(command.RegisterNode{Node: compute.Node{ID: restored.Node, Name: "n1", Format: format.Newest}})
+	restored.Must(command.SetFormat{Term: 1, Format: format.Newest})
+	restored.Must(command.RaiseEpoch{Term: 1, Epoch: 1, Cause: command.CauseRestored})
 	restored.grant(2)
 	if restored.Machine.View().Index() >= s.Machine.View().Index() {
 		t.Fatal("the restored state is not older")

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/statetest"
 )
 
@@ -44,10 +44,10 @@ func checkDeadHost(t *testing.T, cas *x509.CertPool, config *tls.Config) {
 	var mu sync.Mutex
 	var failed, tried []time.Duration // When tries of the dead host ended, and when they began.
 	var delivered []time.Duration
-	cfg.Propose = func(_ context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+	cfg.Propose = func(_ context.Context, cmd command.Command) (command.Result, uint64, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		for _, d := range cmd.(fsm.RecordDeliveries).Deliveries {
+		for _, d := range cmd.(command.RecordDeliveries).Deliveries {
 			if d.Delivered {
 				delivered = append(delivered, time.Since(begin))
 				continue

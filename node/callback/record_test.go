@@ -17,7 +17,7 @@ import (
 	"unicode/utf8"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/statetest"
 )
 
@@ -42,13 +42,13 @@ func TestHostileStatus(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	recorded := 0
-	cfg.Propose = func(_ context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
-		if _, err := fsm.Encode(cmd); err != nil {
+	cfg.Propose = func(_ context.Context, cmd command.Command) (command.Result, uint64, error) {
+		if _, err := command.Encode(cmd); err != nil {
 			cancel() // It was repeated for ever.
-			return fsm.Result{}, 0, err
+			return command.Result{}, 0, err
 		}
 		result := state.Must(cmd)
-		for _, d := range cmd.(fsm.RecordDeliveries).Deliveries {
+		for _, d := range cmd.(command.RecordDeliveries).Deliveries {
 			if len(d.Error) > compute.MaxDeliveryError || !utf8.ValidString(d.Error) {
 				t.Errorf("callback %d says %q", d.Number, d.Error)
 			}
@@ -117,25 +117,25 @@ func TestRefusedResult(t *testing.T) {
 				s.cfg.Wait = func(context.Context, uint64) error { return nil }
 				var kept []string
 				proposals, down := 0, 2 // The cluster takes none for a while.
-				s.cfg.Propose = func(_ context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+				s.cfg.Propose = func(_ context.Context, cmd command.Command) (command.Result, uint64, error) {
 					if proposals++; proposals > 100 {
 						t.Fatal("results are proposed for ever")
 					}
 					if down--; down >= 0 {
 						if down == 0 { // Another term has begun, and ends before this one does.
-							return fsm.Result{}, 0, compute.Errorf(compute.CodeConflict, "a newer leader").Named("stale_term")
+							return command.Result{}, 0, compute.Errorf(compute.CodeConflict, "a newer leader").Named("stale_term")
 						}
-						return fsm.Result{}, 0, compute.Errorf(compute.CodeUnavailable, "no leader")
+						return command.Result{}, 0, compute.Errorf(compute.CodeUnavailable, "no leader")
 					}
-					for _, d := range cmd.(fsm.RecordDeliveries).Deliveries {
+					for _, d := range cmd.(command.RecordDeliveries).Deliveries {
 						if tt.refuse(d) {
-							return fsm.Result{}, 0, errors.New("encode command")
+							return command.Result{}, 0, errors.New("encode command")
 						}
 					}
-					for _, d := range cmd.(fsm.RecordDeliveries).Deliveries {
+					for _, d := range cmd.(command.RecordDeliveries).Deliveries {
 						kept = append(kept, fmt.Sprintf("%d: %s", d.Number, d.Error))
 					}
-					return fsm.Result{}, 1, nil
+					return command.Result{}, 1, nil
 				}
 				s.done, s.left = make(chan compute.Delivery, inFlight), make(chan struct{}, 1)
 				for n := range 3 {

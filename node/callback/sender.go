@@ -26,6 +26,8 @@ import (
 	"berth/compute"
 	"berth/compute/address"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/loop"
 )
 
@@ -51,7 +53,7 @@ const (
 type Config struct {
 	View    func() *fsm.View
 	Changed func(index uint64) <-chan struct{}
-	Propose func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
+	Propose func(ctx context.Context, cmd command.Command) (command.Result, uint64, error)
 	// Wait returns once View has what was committed at an index.
 	Wait func(ctx context.Context, index uint64) error
 	// Body returns the body of a callback. It reports false if its execution is
@@ -176,7 +178,7 @@ func (s *Sender) reset() {
 // startDue starts the tries that are due, and reports whether some of them have to
 // wait for others.
 func (s *Sender) startDue(ctx context.Context, view *fsm.View, tries *sync.WaitGroup) (waits bool) {
-	if view.Format() < fsm.FormatDeliveries {
+	if view.Format() < format.Deliver {
 		return false
 	}
 	now := s.cfg.Now()
@@ -534,7 +536,7 @@ func (s *Sender) keep(ctx context.Context, term uint64, batch []compute.Delivery
 // the results are refused.
 func (s *Sender) propose(ctx context.Context, term uint64, batch []compute.Delivery) (refused error) {
 	_ = loop.Until(ctx, period, func() bool {
-		_, index, err := s.cfg.Propose(ctx, fsm.RecordDeliveries{Term: term, Deliveries: batch})
+		_, index, err := s.cfg.Propose(ctx, command.RecordDeliveries{Term: term, Deliveries: batch})
 		if err != nil && ctx.Err() == nil && !mayPass(err) {
 			refused = err
 			return true

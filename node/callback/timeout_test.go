@@ -18,6 +18,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/node/statetest"
 )
 
@@ -90,10 +92,10 @@ func checkTimeouts(t *testing.T, cas *x509.CertPool, config *tls.Config) {
 	var took []time.Duration
 	var results []compute.Delivery
 	var started, ended time.Time
-	cfg.Propose = func(_ context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+	cfg.Propose = func(_ context.Context, cmd command.Command) (command.Result, uint64, error) {
 		ended = time.Now()
 		took = append(took, ended.Sub(started))
-		results = append(results, cmd.(fsm.RecordDeliveries).Deliveries...)
+		results = append(results, cmd.(command.RecordDeliveries).Deliveries...)
 		return state.Must(cmd), state.Index, nil
 	}
 	s = New(cfg)
@@ -154,7 +156,7 @@ func TestNoTryOfAnOlderState(t *testing.T) {
 		before := state.Machine.View()
 		c := before.CallbacksOf(id)[0]
 		const pause = 10 * time.Second
-		state.Must(fsm.RecordDeliveries{Term: 1, Deliveries: []compute.Delivery{{
+		state.Must(command.RecordDeliveries{Term: 1, Deliveries: []compute.Delivery{{
 			Execution: id, Number: c.Number, At: compute.InstantOf(now()), NextAt: compute.InstantOf(now().Add(pause)), Error: "refused",
 		}}})
 		cfg := newSender(nil, now).cfg
@@ -189,13 +191,13 @@ func endedWithCallback(state *statetest.State, urls ...string) compute.Execution
 	}
 	n, _ := state.Machine.View().Node(state.Node)
 	known := *n
-	known.Format = fsm.Format
-	state.Must(fsm.RegisterNode{Node: known})
-	state.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+	known.Format = format.Newest
+	state.Must(command.RegisterNode{Node: known})
+	state.Must(command.SetFormat{Term: 1, Format: format.Newest})
 	e := compute.Execution{
 		ID: compute.ExecutionID{UUID: compute.UUID{30}}, Profile: "t4", Timeout: time.Minute, CallbackURLs: urls,
 	}
-	id := state.Must(fsm.Submit{Op: state.NextOp(), Actor: state.Actor, Execution: e}).Execution
-	state.Must(fsm.StopExecution{Op: state.NextOp(), Actor: state.Actor, Execution: id, Stop: compute.StopHard})
+	id := state.Must(command.Submit{Op: state.NextOp(), Actor: state.Actor, Execution: e}).Execution
+	state.Must(command.StopExecution{Op: state.NextOp(), Actor: state.Actor, Execution: id, Stop: compute.StopHard})
 	return id
 }

@@ -7,6 +7,7 @@ import (
 	"berth/cluster/replica"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/loop"
 	"berth/scheduler"
 	"berth/scheduler/forecast"
@@ -33,7 +34,7 @@ func (h *History) Replay(ctx context.Context, index uint64, best int) ([]compute
 	if err != nil {
 		return nil, err
 	}
-	plans, err := fsm.PlansOf(entry)
+	plans, err := command.PlansOf(entry)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (h *History) rebuild(ctx context.Context, index uint64) (*fsm.FSM, error) {
 }
 
 // again computes one plan again, and returns how the state decided about it.
-func (h *History) again(ctx context.Context, index uint64, plan fsm.CommitPlan, best int) (compute.Replay, error) {
+func (h *History) again(ctx context.Context, index uint64, plan command.CommitPlan, best int) (compute.Replay, error) {
 	machine, err := h.rebuild(ctx, plan.ViewIndex)
 	if err != nil {
 		return compute.Replay{}, err
@@ -80,7 +81,7 @@ func (h *History) again(ctx context.Context, index uint64, plan fsm.CommitPlan, 
 	}
 	out := compute.Replay{
 		Index: index, ViewIndex: plan.ViewIndex, Term: plan.Term, Waiting: len(plan.Plan.Waiting),
-		Recorded: fsm.HashPlan(plan.Plan), Computed: fsm.HashPlan(computed), Decisions: decisions,
+		Recorded: command.HashPlan(plan.Plan), Computed: command.HashPlan(computed), Decisions: decisions,
 	}
 	if err := h.replica().Advance(ctx, machine, plan.ViewIndex, index-1); err != nil {
 		return out, err

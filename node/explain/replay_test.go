@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/statetest"
 	"berth/scheduler"
 )
@@ -36,10 +36,10 @@ func TestOutcomeSaysWhyADecisionWasSkipped(t *testing.T) {
 			"a quota of GPUs was used up",
 		},
 		{"drained", func(l *statetest.State, _ *compute.Plan) {
-			l.Must(fsm.DrainNode{Op: l.NextOp(), Actor: fsm.Actor{Root: true}, Node: l.Node, Drained: true})
+			l.Must(command.DrainNode{Op: l.NextOp(), Actor: command.Actor{Root: true}, Node: l.Node, Drained: true})
 		}, "the node was drained by then"},
 		{"down", func(l *statetest.State, _ *compute.Plan) {
-			l.Must(fsm.SetNodeState{Term: 1, Node: l.Node, State: compute.NodeDown})
+			l.Must(command.SetNodeState{Term: 1, Node: l.Node, State: compute.NodeDown})
 		}, "the node was " + compute.NodeDown.String() + " by then"},
 		{"no capacity", func(_ *statetest.State, plan *compute.Plan) {
 			for i := range plan.Assignments {
@@ -47,7 +47,7 @@ func TestOutcomeSaysWhyADecisionWasSkipped(t *testing.T) {
 			}
 		}, "the node no longer had the capacity"},
 		{"no capacity, after it had waited for a quota", func(l *statetest.State, plan *compute.Plan) {
-			l.Must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Waiting: []compute.Waiting{
+			l.Must(command.CommitPlan{Term: 1, Plan: compute.Plan{Waiting: []compute.Waiting{
 				{Execution: l.Waiting[1], Reason: compute.ReasonQuotaGPUs},
 			}}})
 			for i := range plan.Assignments {
@@ -55,7 +55,7 @@ func TestOutcomeSaysWhyADecisionWasSkipped(t *testing.T) {
 			}
 		}, "the node no longer had the capacity"},
 		{"stopped", func(l *statetest.State, _ *compute.Plan) {
-			l.Must(fsm.StopExecution{Op: l.NextOp(), Actor: l.Actor, Execution: l.Waiting[1], Stop: compute.StopHard})
+			l.Must(command.StopExecution{Op: l.NextOp(), Actor: l.Actor, Execution: l.Waiting[1], Stop: compute.StopHard})
 		}, "the execution was " + compute.StatusAborted.String() + " by then"},
 	}
 	for _, tt := range tests {
@@ -67,7 +67,7 @@ func TestOutcomeSaysWhyADecisionWasSkipped(t *testing.T) {
 			}
 			tt.happen(l, &plan)
 			before := l.Machine.View()
-			l.Must(fsm.CommitPlan{Term: 1, ViewIndex: before.Index(), Plan: plan})
+			l.Must(command.CommitPlan{Term: 1, ViewIndex: before.Index(), Plan: plan})
 			d := compute.Decision{Execution: l.Waiting[1], Node: l.Node}
 			applied, why := outcome(before, l.Machine.View(), &d)
 			if applied != (tt.want == "") || why != tt.want {

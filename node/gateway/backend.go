@@ -17,6 +17,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/objects"
 )
 
@@ -26,7 +27,7 @@ type Config struct {
 	Objects *objects.Store
 	View    func() *fsm.View                             // The newest local one.
 	Read    func(ctx context.Context) (*fsm.View, error) // Has everything acknowledged before the call.
-	Propose func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
+	Propose func(ctx context.Context, cmd command.Command) (command.Result, uint64, error)
 	Wait    func(ctx context.Context, index uint64) (*fsm.View, error)
 	NewID   func() compute.UUID
 	Logger  *slog.Logger
@@ -52,7 +53,7 @@ func (*store) String() string { return "berth" }
 
 // caller is whose request it is, in one view of the state.
 type caller struct {
-	actor fsm.Actor
+	actor command.Actor
 	view  *fsm.View
 }
 
@@ -87,13 +88,13 @@ func (s *store) enter(ctx context.Context, bucket *string) (caller, error) {
 }
 
 // propose proposes a command of a request.
-func (s *store) propose(cmd fsm.Command) (index uint64, err error) {
+func (s *store) propose(cmd command.Command) (index uint64, err error) {
 	_, index, err = s.proposed(cmd)
 	return index, err
 }
 
 // proposed proposes a command of a request, and returns its result too.
-func (s *store) proposed(cmd fsm.Command) (result fsm.Result, index uint64, err error) {
+func (s *store) proposed(cmd command.Command) (result command.Result, index uint64, err error) {
 	ctx, cancel := context.WithTimeout(s.life, commandTime) // The client may be gone: then nobody asks again.
 	defer cancel()
 	result, index, err = s.cfg.Propose(ctx, cmd)
@@ -107,8 +108,8 @@ func (s *store) proposed(cmd fsm.Command) (result fsm.Result, index uint64, err 
 }
 
 // op names a command, so that it counts once although it may be proposed again.
-func (s *store) op(who caller) fsm.Op {
-	return fsm.Op{ID: compute.OpID{UUID: s.cfg.NewID()}, Org: who.actor.Org}
+func (s *store) op(who caller) command.Op {
+	return command.Op{ID: compute.OpID{UUID: s.cfg.NewID()}, Org: who.actor.Org}
 }
 
 // fail returns the error of the protocol for one of ours. Others pass.

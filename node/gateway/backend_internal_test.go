@@ -14,6 +14,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/node/objects"
 	"berth/node/statetest"
 )
@@ -29,14 +31,14 @@ type bench struct {
 	mu     sync.Mutex
 	blobs  map[compute.Hash][]byte
 	ids    uint16
-	before func(fsm.Command) // Is called before a command is applied; nil for nothing.
-	lost   bool              // The next answer is lost.
+	before func(command.Command) // Is called before a command is applied; nil for nothing.
+	lost   bool                  // The next answer is lost.
 }
 
 func newBench(t *testing.T) *bench {
 	b := &bench{t: t, State: statetest.New(t), blobs: make(map[compute.Hash][]byte)}
-	b.Must(fsm.RegisterNode{Node: compute.Node{ID: b.Node, Name: "n1", Format: fsm.Format}})
-	b.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+	b.Must(command.RegisterNode{Node: compute.Node{ID: b.Node, Name: "n1", Format: format.Newest}})
+	b.Must(command.SetFormat{Term: 1, Format: format.Newest})
 	now := time.Unix(1e9, 0)
 	keys := testKeys("the same on every node, of 32 bytes", &now)
 	newID := func() compute.UUID { b.ids++; return compute.UUID{200, byte(b.ids >> 8), byte(b.ids)} }
@@ -60,20 +62,20 @@ func newBench(t *testing.T) *bench {
 }
 
 // propose applies a command.
-func (b *bench) propose(_ context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+func (b *bench) propose(_ context.Context, cmd command.Command) (command.Result, uint64, error) {
 	if before := b.before; before != nil {
 		b.before = nil
 		before(cmd)
 	}
-	frame, err := fsm.Encode(cmd)
+	frame, err := command.Encode(cmd)
 	if err != nil {
-		return fsm.Result{}, 0, err
+		return command.Result{}, 0, err
 	}
 	b.Index++
 	result := b.Machine.ApplyFrames(b.Index, frame)[0]
 	if b.lost {
 		b.lost = false
-		return fsm.Result{}, 0, compute.Errorf(compute.CodeUnavailable, "the answer is lost")
+		return command.Result{}, 0, compute.Errorf(compute.CodeUnavailable, "the answer is lost")
 	}
 	return result, b.Index, nil
 }

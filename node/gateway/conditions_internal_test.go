@@ -15,7 +15,7 @@ import (
 	"github.com/versity/versitygw/s3response"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 func (b *bench) has(key string) bool {
@@ -99,7 +99,7 @@ func TestConditionsOfCopies(t *testing.T) {
 			t.Errorf("%+v: %q", test, code)
 		}
 	}
-	b.before = func(fsm.Command) { b.put("late", "meanwhile") }
+	b.before = func(command.Command) { b.put("late", "meanwhile") }
 	if code := copied("late", sentNoneMatch, "*"); code != "PreconditionFailed" {
 		t.Errorf("stored meanwhile: %q", code)
 	}
@@ -143,7 +143,7 @@ func TestConditionsOfDeletions(t *testing.T) {
 	if code := remove("a", `"other"`); code != "PreconditionFailed" || !b.has("a") {
 		t.Errorf("another one: %s", code)
 	}
-	b.before = func(fsm.Command) { b.put("a", "second") }
+	b.before = func(command.Command) { b.put("a", "second") }
 	if code := remove("a", tag); code != "PreconditionFailed" || !b.has("a") {
 		t.Errorf("replaced meanwhile: %q", code)
 	}
@@ -169,7 +169,7 @@ func TestConditionsOfDeletions(t *testing.T) {
 func TestLongKeysAreDeleted(t *testing.T) {
 	b := newBench(t)
 	var named []types.ObjectIdentifier
-	for i := range fsm.MaxObjectDeletes {
+	for i := range command.MaxObjectDeletes {
 		named = append(named, types.ObjectIdentifier{Key: new(fmt.Sprintf("%0*d", compute.MaxObjectKey, i))})
 	}
 	first, last := *named[0].Key, *named[len(named)-1].Key
@@ -187,7 +187,7 @@ func TestNoBytesBeyondQuotas(t *testing.T) {
 	b := newBench(t)
 	b.put("a", "12345678")
 	p := b.upload("b", "")
-	b.Must(fsm.SetBucketLimits{Actor: fsm.Actor{Root: true}, Org: b.Actor.Org, MaxBytes: 10})
+	b.Must(command.SetBucketLimits{Actor: command.Actor{Root: true}, Org: b.Actor.Org, MaxBytes: 10})
 	before := len(b.blobs)
 	unread := func() io.Reader { return iotest.ErrReader(errors.New("the body was read")) }
 	for name, test := range map[string]struct {

@@ -13,6 +13,7 @@ import (
 	"berth/api/auth"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Lifetime is how long credentials are good.
@@ -47,12 +48,12 @@ type grant struct {
 }
 
 // Mint returns credentials with the rights of an actor in an organization.
-func (k Keys) Mint(actor fsm.Actor, session compute.UUID) Credentials {
+func (k Keys) Mint(actor command.Actor, session compute.UUID) Credentials {
 	return k.MintFor(actor, session, Lifetime)
 }
 
 // MintFor returns the same for another time.
-func (k Keys) MintFor(actor fsm.Actor, session compute.UUID, lifetime time.Duration) Credentials {
+func (k Keys) MintFor(actor command.Actor, session compute.UUID, lifetime time.Duration) Credentials {
 	var random [15]byte
 	_, _ = rand.Read(random[:]) // It never fails.
 	until := k.Now().Add(lifetime).Truncate(time.Second)
@@ -100,15 +101,15 @@ func (k Keys) open(access, token string) (g grant, ok bool) {
 }
 
 // actor returns whom a grant lets act, as far as that one still has the rights of then.
-func (g grant) actor(view *fsm.View, now time.Time) (fsm.Actor, bool) {
+func (g grant) actor(view *fsm.View, now time.Time) (command.Actor, bool) {
 	user, ok := view.User(g.user)
 	if !ok || !user.Active {
-		return fsm.Actor{}, false
+		return command.Actor{}, false
 	}
 	if _, member := view.Membership(g.org, g.user); !member {
-		return fsm.Actor{}, false
+		return command.Actor{}, false
 	}
-	a := fsm.Actor{User: g.user, Key: g.key, Org: g.org, TokenVersion: g.version}
+	a := command.Actor{User: g.user, Key: g.key, Org: g.org, TokenVersion: g.version}
 	if g.key.IsZero() {
 		live, known := view.Session(g.session)
 		return a, user.TokenVersion == g.version && (live || !known)

@@ -10,7 +10,7 @@ import (
 	"github.com/versity/versitygw/auth"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 func testKeys(secret string, now *time.Time) Keys {
@@ -22,7 +22,7 @@ func testKeys(secret string, now *time.Time) Keys {
 func TestCredentials(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	keys := testKeys("the same on every node, of 32 bytes", &now)
-	actor := fsm.Actor{
+	actor := command.Actor{
 		User: compute.UserID{UUID: compute.UUID{1}}, Key: compute.KeyID{UUID: compute.UUID{2}},
 		Org: compute.OrgID{UUID: compute.UUID{3}}, TokenVersion: 4,
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestCompletionIsRepeatable answers a completion again as the first time: after the answer
@@ -32,7 +32,7 @@ func TestCompletionIsRepeatable(t *testing.T) {
 		t.Errorf("with other parts: %v", err)
 	}
 	limit := func(objects int) {
-		b.Must(fsm.SetBucketLimits{Actor: fsm.Actor{Root: true}, Org: b.Actor.Org, MaxObjects: objects})
+		b.Must(command.SetBucketLimits{Actor: command.Actor{Root: true}, Org: b.Actor.Org, MaxObjects: objects})
 	}
 	p = b.upload("b", "whole")
 	in.Key, in.UploadId, in.MultipartUpload.Parts = new("b"), p.upload, p.parts

@@ -18,7 +18,7 @@ import (
 	"github.com/versity/versitygw/s3response"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/objects"
 )
 
@@ -153,15 +153,15 @@ func (s *store) PutObject(
 	if in.ContentLength != nil && *in.ContentLength != content.Size {
 		return out, s3err.GetAPIError(s3err.ErrIncompleteBody)
 	}
-	command := fsm.PutObject{
+	cmd := command.PutObject{
 		Op: s.op(who), Actor: who.actor, Object: recordOf(*in.Key, content, meta),
 		Upload: content.Upload, Revision: content.Parts,
 		Absent: text(in.IfNoneMatch) == "*", Match: unquoted(in.IfMatch),
 	}
-	if _, err := s.propose(command); err != nil {
+	if _, err := s.propose(cmd); err != nil {
 		return out, err
 	}
-	return s3response.PutObjectOutput{ETag: *quoted(command.Object.Tag()), Size: &content.Size}, nil
+	return s3response.PutObjectOutput{ETag: *quoted(cmd.Object.Tag()), Size: &content.Size}, nil
 }
 
 // checkPut refuses a write whose conditions do not hold.
@@ -318,7 +318,7 @@ type deletion struct {
 // remove deletes an object as it was seen, if the conditions hold. Without one it deletes
 // any object with the key.
 func (s *store) remove(who caller, o *compute.Object, c deletion) error {
-	cmd := fsm.DeleteObjects{Op: s.op(who), Actor: who.actor, Keys: []string{o.Key}}
+	cmd := command.DeleteObjects{Op: s.op(who), Actor: who.actor, Keys: []string{o.Key}}
 	if unquoted(c.match) == "*" {
 		c.match = nil // It is there.
 	}
@@ -367,7 +367,7 @@ func (s *store) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) (o
 	}
 	for len(keys) > 0 {
 		n := fitting(keys)
-		if _, err = s.propose(fsm.DeleteObjects{Op: s.op(who), Actor: who.actor, Keys: keys[:n]}); err != nil {
+		if _, err = s.propose(command.DeleteObjects{Op: s.op(who), Actor: who.actor, Keys: keys[:n]}); err != nil {
 			return s3response.DeleteResult{}, err
 		}
 		keys = keys[n:]
@@ -379,7 +379,7 @@ func (s *store) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) (o
 func fitting(keys []string) int {
 	bytes := 0
 	for i, key := range keys {
-		if bytes += len(key); bytes > fsm.MaxCommand/2 {
+		if bytes += len(key); bytes > command.MaxCommand/2 {
 			return max(i, 1)
 		}
 	}
@@ -443,7 +443,7 @@ func (s *store) CopyObject(
 	} else if fromKey == *in.Key {
 		return out, s3err.GetAPIError(s3err.ErrInvalidCopyDest)
 	}
-	index, err := s.propose(fsm.PutObject{
+	index, err := s.propose(command.PutObject{
 		Op: s.op(who), Actor: who.actor, Object: made, From: o.Key, FromBlob: o.Blob,
 		Absent: none != nil, Match: unquoted(match),
 	})

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"berth/fault"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/archives"
 )
 
@@ -12,7 +12,7 @@ import (
 func (l *Leader) newArchiver(term uint64) *archives.Archiver {
 	return &archives.Archiver{
 		View: l.Machine.View, Spread: l.Spread, Logger: l.Logger,
-		Commit: func(ctx context.Context, cmd fsm.ArchiveExecutions) (int, error) {
+		Commit: func(ctx context.Context, cmd command.ArchiveExecutions) (int, error) {
 			cmd.Term = term
 			result, index, err := l.Propose(ctx, cmd)
 			fault.Point("leader.archive.committed")

@@ -16,6 +16,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // testBackups are the backups of a machine in a directory.
@@ -31,7 +32,7 @@ func newBackups(t *testing.T, now func() time.Time) (*testBackups, *fsm.FSM) {
 	t.Helper()
 	b := &testBackups{dir: filepath.Join(t.TempDir(), "backups"), cluster: compute.UUID{15: 1}}
 	machine := fsm.New()
-	frame, err := fsm.Encode(fsm.Bootstrap{
+	frame, err := command.Encode(command.Bootstrap{
 		ClusterID: b.cluster, Prices: map[string]compute.Price{"cpu": 15},
 		Signing: compute.SigningKey{ID: "first", Public: []byte{1}, Sealed: []byte{2}},
 	})

@@ -16,7 +16,7 @@ import (
 
 	"berth/cluster/file"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/secrets"
 )
 
@@ -25,18 +25,18 @@ const RootTokenFile = "root_token"
 
 // bootstrap returns the first command of a new cluster. The root token is on disk
 // before anyone can learn its hash.
-func (l *Leader) bootstrap() (fsm.Bootstrap, error) {
+func (l *Leader) bootstrap() (command.Bootstrap, error) {
 	token, err := rootToken(l.DataDir)
 	if err != nil {
-		return fsm.Bootstrap{}, err
+		return command.Bootstrap{}, err
 	}
 	key, err := newSigningKey(l.Secrets, l.Now())
 	if err != nil {
-		return fsm.Bootstrap{}, err
+		return command.Bootstrap{}, err
 	}
 	prices, own := compute.BuiltInPrices(), slices.Sorted(maps.Keys(l.Prices))
 	maps.Copy(prices, l.Prices)
-	return fsm.Bootstrap{
+	return command.Bootstrap{
 		ClusterID: l.Cluster.ClusterID(),
 		RootToken: sha256.Sum256([]byte(token)),
 		Settings:  l.Settings,

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // endDrains has the state end what still executes on a node whose drain is due.
@@ -14,7 +14,7 @@ func (l *Leader) endDrains(ctx context.Context, term uint64) {
 	if !l.Machine.View().DrainDue(compute.InstantOf(l.Now())) {
 		return
 	}
-	if _, err := l.do(ctx, fsm.Tick{Term: term}); err != nil && ctx.Err() == nil {
+	if _, err := l.do(ctx, command.Tick{Term: term}); err != nil && ctx.Err() == nil {
 		l.Logger.Warn("drain not ended", "err", err)
 	}
 }

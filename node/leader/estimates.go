@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/loop"
 	"berth/scheduler/forecast"
 )
@@ -22,7 +22,7 @@ func (l *Leader) recordEstimates(ctx context.Context, term uint64) time.Duration
 	list := forecast.Unestimated(view, forecast.EstimateQueue)
 	took := l.Now().Sub(start)
 	if len(list) > 0 {
-		cmd := fsm.RecordEstimates{Term: term, At: view.Now(), Estimates: list}
+		cmd := command.RecordEstimates{Term: term, At: view.Now(), Estimates: list}
 		if view.Allows(cmd) != nil {
 			return estimatePeriod
 		}

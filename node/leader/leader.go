@@ -13,6 +13,8 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/loop"
 	"berth/node/progress"
 	"berth/node/secrets"
@@ -30,7 +32,7 @@ const (
 
 // Propose proposes a command. It returns the result of the state and the index
 // of the entry; a refusal is the error.
-type Propose func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
+type Propose func(ctx context.Context, cmd command.Command) (command.Result, uint64, error)
 
 // Leader does what only the leader does. All of it is level-triggered: each
 // round reads the whole view and does what is missing, so that a new leader
@@ -41,7 +43,7 @@ type Leader struct {
 	Propose  Propose
 	Schedule *scheduler.Loop
 	Secrets  *secrets.Master
-	Settings fsm.Settings             // The billing mode counts for a new cluster only.
+	Settings command.Settings         // The billing mode counts for a new cluster only.
 	Prices   map[string]compute.Price // Prices of a new cluster, beside or in place of the built-in ones.
 	DataDir  string                   // For the root token of a new cluster.
 	Self     func() compute.Node
@@ -116,7 +118,7 @@ func (l *Leader) establish(ctx context.Context, term uint64) error {
 	settings.Meter = view.Settings().Meter // Operators change it through the API.
 	if view.Settings() != settings {
 		fault.Point("leader.settings.before")
-		_, err := l.do(ctx, fsm.SetSettings{Term: term, Settings: settings})
+		_, err := l.do(ctx, command.SetSettings{Term: term, Settings: settings})
 		fault.Point("leader.settings.after")
 		return err
 	}
@@ -141,7 +143,7 @@ func (l *Leader) bootstrapCluster(ctx context.Context) error {
 	for range view.Nodes() {
 		return nil
 	}
-	index, err := l.do(ctx, fsm.RegisterNode{Node: l.Self(), First: true})
+	index, err := l.do(ctx, command.RegisterNode{Node: l.Self(), First: true})
 	if err != nil {
 		return err
 	}
@@ -157,12 +159,12 @@ func (l *Leader) bootstrapCluster(ctx context.Context) error {
 // server knows it.
 func (l *Leader) raiseFormat(ctx context.Context, term uint64) {
 	view := l.Machine.View()
-	common := min(view.CommonFormat(), fsm.Format)
+	common := min(view.CommonFormat(), format.Newest)
 	if common <= view.Format() || unknownServer(view, l.Cluster.Servers()) {
 		return
 	}
 	fault.Point("leader.format.before")
-	index, err := l.do(ctx, fsm.SetFormat{Term: term, Format: common})
+	index, err := l.do(ctx, command.SetFormat{Term: term, Format: common})
 	if err == nil {
 		fault.Point("leader.format.after")
 		_, err = l.Machine.Wait(ctx, index)
@@ -192,8 +194,8 @@ func (l *Leader) raiseEpoch(ctx context.Context, term uint64) error {
 	if epoch <= l.Machine.View().ClusterEpoch() {
 		return nil
 	}
-	index, err := l.do(ctx, fsm.RaiseEpoch{
-		Term: term, Epoch: epoch, Cause: fsm.CauseRecovered,
+	index, err := l.do(ctx, command.RaiseEpoch{
+		Term: term, Epoch: epoch, Cause: command.CauseRecovered,
 		At: compute.InstantOf(l.Now()), // However long nobody led: rest counts from it.
 	})
 	if err == nil {
@@ -247,7 +249,7 @@ func restFor(v *fsm.View, life uint64) time.Duration {
 }
 
 // do proposes one command within the leader's own time limit.
-func (l *Leader) do(ctx context.Context, cmd fsm.Command) (uint64, error) {
+func (l *Leader) do(ctx context.Context, cmd command.Command) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeWait)
 	defer cancel()
 	_, index, err := l.Propose(ctx, cmd)
@@ -266,7 +268,7 @@ func (l *Leader) commitInventories(ctx context.Context, term uint64) {
 		inventory, err := l.Cluster.PullInventory(ctx, member.ID)
 		if err == nil {
 			fault.Point("leader.inventory.before")
-			_, err = l.do(ctx, fsm.SetInventory{Term: term, Inventory: view.Recordable(inventory)})
+			_, err = l.do(ctx, command.SetInventory{Term: term, Inventory: view.Recordable(inventory)})
 			fault.Point("leader.inventory.after")
 		}
 		if err != nil && ctx.Err() == nil {
@@ -281,7 +283,7 @@ func (l *Leader) tick(ctx context.Context, term uint64) {
 	err := untilSwept(func() (int, error) {
 		ctx, cancel := context.WithTimeout(ctx, proposeWait)
 		defer cancel()
-		result, _, err := l.Propose(ctx, fsm.Tick{Term: term})
+		result, _, err := l.Propose(ctx, command.Tick{Term: term})
 		return result.Count, err
 	})
 	if err != nil && ctx.Err() == nil {
@@ -294,7 +296,7 @@ func (l *Leader) tick(ctx context.Context, term uint64) {
 	}
 	key, err := newSigningKey(l.Secrets, l.Now())
 	if err == nil {
-		_, err = l.do(ctx, fsm.AddSigningKey{Term: term, Key: key})
+		_, err = l.do(ctx, command.AddSigningKey{Term: term, Key: key})
 	}
 	if err != nil && ctx.Err() == nil {
 		l.Logger.Warn("signing key not replaced", "err", err)
@@ -312,7 +314,7 @@ const stateLag = 2 * tickPeriod
 func (l *Leader) catchUp(ctx context.Context, term uint64) {
 	behind := func() time.Duration { return compute.InstantOf(l.Now()).Sub(l.Machine.View().Now()) }
 	err := untilCaughtUp(behind, func() error {
-		index, err := l.do(ctx, fsm.Tick{Term: term})
+		index, err := l.do(ctx, command.Tick{Term: term})
 		if err == nil {
 			_, err = l.Machine.Wait(ctx, index)
 		}

@@ -12,6 +12,7 @@ import (
 	"berth/cluster/raftconf"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/progress"
 	"berth/node/statetest"
 )
@@ -116,7 +117,7 @@ func TestUntilCaughtUp(t *testing.T) {
 		behind := func() time.Duration { return now.Sub(l.Machine.View().Now()) }
 		err := untilCaughtUp(behind, func() error {
 			if ticks++; test.moves {
-				l.Must(fsm.Clock{At: now, Term: 1})
+				l.Must(command.Clock{At: now, Term: 1})
 			}
 			return nil
 		})
@@ -153,13 +154,13 @@ func TestRest(t *testing.T) {
 		{"the one before has placed something", 0, true, 0},
 	} {
 		l := statetest.New(t)
-		l.Must(fsm.RaiseEpoch{Term: 1, Epoch: 1, Cause: fsm.CauseRecovered, At: l.Machine.View().Now()})
+		l.Must(command.RaiseEpoch{Term: 1, Epoch: 1, Cause: command.CauseRecovered, At: l.Machine.View().Now()})
 		for end := l.Machine.View().Now().Add(test.step); l.Machine.View().Now() < end; {
-			l.Must(fsm.Clock{At: end, Term: 1})
+			l.Must(command.Clock{At: end, Term: 1})
 		}
 		if test.placed {
-			l.Must(fsm.SetNodeState{Term: 1, Node: l.Node, State: compute.NodeUp})
-			l.Must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{{
+			l.Must(command.SetNodeState{Term: 1, Node: l.Node, State: compute.NodeUp})
+			l.Must(command.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{{
 				Execution: l.Waiting[0], Node: l.Node, GPUs: []compute.GPUShare{{GPU: "A", Milli: compute.WholeGPU}},
 			}}}})
 		}

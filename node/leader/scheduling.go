@@ -9,6 +9,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Committer writes the scheduler's decisions to the state.
@@ -27,7 +28,7 @@ func NewCommitter(machine *fsm.FSM, propose Propose, reg prometheus.Registerer) 
 func (c *Committer) CommitPlan(ctx context.Context, term, viewIndex uint64, plan compute.Plan) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeWait)
 	defer cancel()
-	_, index, err := c.propose(ctx, fsm.CommitPlan{Term: term, ViewIndex: viewIndex, Plan: plan})
+	_, index, err := c.propose(ctx, command.CommitPlan{Term: term, ViewIndex: viewIndex, Plan: plan})
 	if err != nil {
 		return 0, err
 	}
@@ -52,14 +53,14 @@ func (c *Committer) TakeSelection(
 ) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeWait)
 	defer cancel()
-	cmd := fsm.TakeSelection{Term: term, Parent: parent.ID, Detail: detail}
+	cmd := command.TakeSelection{Term: term, Parent: parent.ID, Detail: detail}
 	for _, profile := range profiles {
 		for i := range parent.Selection.Runs() {
 			id, err := uuid.NewV7()
 			if err != nil {
 				return 0, err
 			}
-			cmd.Children = append(cmd.Children, fsm.Child{
+			cmd.Children = append(cmd.Children, command.Child{
 				ID: compute.ExecutionID{UUID: compute.UUID(id)}, Profile: profile, Repeat: i + 1,
 			})
 		}

@@ -9,6 +9,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/progress"
 	"berth/scheduler/selection"
 )
@@ -41,13 +42,13 @@ func (l *Leader) watchSelections(ctx context.Context, term uint64) {
 	for parent := range view.RunningSelections() {
 		if live := selections[parent.ID]; live != nil && ctx.Err() == nil {
 			live.Progress = known
-			l.stopRuns(ctx, view, fsm.StopCandidates{Term: term, Parent: parent.ID, Stops: live.Stops()})
+			l.stopRuns(ctx, view, command.StopCandidates{Term: term, Parent: parent.ID, Stops: live.Stops()})
 		}
 	}
 }
 
 // stopRuns proposes the stops of one live, if there are any.
-func (l *Leader) stopRuns(ctx context.Context, view *fsm.View, cmd fsm.StopCandidates) {
+func (l *Leader) stopRuns(ctx context.Context, view *fsm.View, cmd command.StopCandidates) {
 	if len(cmd.Stops) == 0 || view.Allows(cmd) != nil { // Until all servers are upgraded, the runs go on to their end.
 		return
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // servicePeriod is how often the leader checks whether services miss replicas.
@@ -18,7 +18,7 @@ const servicePeriod = 500 * time.Millisecond
 func (l *Leader) startReplicas(ctx context.Context, term uint64) {
 	view := l.Machine.View()
 	for parent := range view.Services() {
-		surge := fsm.SurgeService{Term: term, Service: parent.ID}
+		surge := command.SurgeService{Term: term, Service: parent.ID}
 		if view.MaySurge(parent) && view.Allows(surge) == nil {
 			if _, err := l.do(ctx, surge); err != nil && ctx.Err() == nil {
 				l.Logger.Warn("replica not replaced", "execution", parent.ID, "err", err)
@@ -38,14 +38,14 @@ func (l *Leader) startReplicas(ctx context.Context, term uint64) {
 
 // missingReplicas returns the command that creates what a service misses at an
 // instant.
-func missingReplicas(parent *compute.Execution, now compute.Instant, newID func() compute.UUID) fsm.StartReplicas {
-	cmd := fsm.StartReplicas{Service: parent.ID}
+func missingReplicas(parent *compute.Execution, now compute.Instant, newID func() compute.UUID) command.StartReplicas {
+	cmd := command.StartReplicas{Service: parent.ID}
 	if parent.Stop != compute.StopNone {
 		return cmd
 	}
 	numbers, _ := parent.Service.Missing(now)
 	for _, n := range numbers {
-		cmd.Replicas = append(cmd.Replicas, fsm.NewReplica{Number: n, ID: compute.ExecutionID{UUID: newID()}})
+		cmd.Replicas = append(cmd.Replicas, command.NewReplica{Number: n, ID: compute.ExecutionID{UUID: newID()}})
 	}
 	return cmd
 }

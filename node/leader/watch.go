@@ -9,7 +9,7 @@ import (
 	"berth/attempt"
 	"berth/compute"
 	"berth/fault"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/loop"
 )
 
@@ -133,7 +133,7 @@ func (w *watch) record(ctx context.Context, term uint64, changes []attempt.Chang
 func (l *Leader) recordNode(ctx context.Context, term uint64, c attempt.Change) uint64 {
 	l.Logger.Warn("node state changed", "node", c.Node, "status", c.State, "took", c.Silent)
 	fault.Point("leader.node_state.before")
-	index, err := l.do(ctx, fsm.SetNodeState{Term: term, Node: c.Node, State: c.State})
+	index, err := l.do(ctx, command.SetNodeState{Term: term, Node: c.Node, State: c.State})
 	fault.Point("leader.node_state.after")
 	if err == nil {
 		return index
@@ -163,9 +163,9 @@ func (w *watch) brake(vanished []*compute.Node) {
 // no contact with the leader until the state has done so. With a new lease it would start
 // attempts that it has not started, because the state still assigns them to it.
 func (w *watch) giveUp(ctx context.Context, term uint64, loss attempt.Loss) {
-	c := fsm.LoseAttempts{Term: term, Node: loss.Node}
+	c := command.LoseAttempts{Term: term, Node: loss.Node}
 	for _, work := range loss.Work {
-		c.Attempts = append(c.Attempts, fsm.AttemptRef{Execution: work.Attempt.Execution, Epoch: work.Attempt.Epoch})
+		c.Attempts = append(c.Attempts, command.AttemptRef{Execution: work.Attempt.Execution, Epoch: work.Attempt.Epoch})
 	}
 	w.mu.Lock()
 	heard := w.heard[loss.Node]

@@ -11,7 +11,7 @@ import (
 
 	"berth/attempt"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/statetest"
 )
 
@@ -46,7 +46,7 @@ func recordedOf(t *testing.T, refused int, fades bool) (recorded []compute.NodeS
 	t.Helper()
 	const nodes = 6
 	l := statetest.New(t)
-	l.Must(fsm.CreateJoinToken{Op: l.NextOp(), Actor: fsm.Actor{Root: true}, Token: compute.JoinToken{
+	l.Must(command.CreateJoinToken{Op: l.NextOp(), Actor: command.Actor{Root: true}, Token: compute.JoinToken{
 		ID: "t", Hash: compute.Hash{3}, Uses: nodes, ExpiresAt: l.Machine.View().Now().Add(time.Hour),
 	}})
 	silent := map[compute.NodeID]attempt.Silence{}
@@ -57,10 +57,10 @@ func recordedOf(t *testing.T, refused int, fades bool) (recorded []compute.NodeS
 		if silent[id] = (attempt.Silence{Heard: true}); i%2 == 0 {
 			was, silent[id] = compute.NodeUp, attempt.Silence{For: attempt.NodeTTL + 1, Heard: true}
 		}
-		l.Must(fsm.RegisterNode{
+		l.Must(command.RegisterNode{
 			Node: compute.Node{ID: id, Name: string(rune('a' + i))}, TokenID: "t", TokenHash: compute.Hash{3},
 		})
-		l.Must(fsm.SetNodeState{Term: 1, Node: id, State: was})
+		l.Must(command.SetNodeState{Term: 1, Node: id, State: was})
 	}
 	now := l.Machine.View().Now().Time()
 	var w *watch
@@ -81,7 +81,7 @@ func recordedOf(t *testing.T, refused int, fades bool) (recorded []compute.NodeS
 			w.mu.Unlock()
 		}
 		recorded = append(recorded, c.State)
-		l.Must(fsm.SetNodeState{Term: term, Node: c.Node, State: c.State})
+		l.Must(command.SetNodeState{Term: term, Node: c.Node, State: c.State})
 		return l.Index
 	}
 	w = &watch{

@@ -8,6 +8,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/objects/md5pairs"
 )
 
@@ -48,7 +49,7 @@ type Blobs interface {
 type Config struct {
 	Blobs   Blobs
 	Keys    Keys
-	Propose func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
+	Propose func(ctx context.Context, cmd command.Command) (command.Result, uint64, error)
 	Wait    func(ctx context.Context, index uint64) (*fsm.View, error) // A view that includes the index.
 	NewID   func() compute.UUID
 	Now     func() time.Time
@@ -100,7 +101,7 @@ func New(cfg Config) *Store {
 
 // Bucket returns the bucket of the organization that an actor acts in. It makes the
 // first one, for which it moves view on.
-func (s *Store) Bucket(ctx context.Context, view **fsm.View, actor fsm.Actor) (*compute.Bucket, error) {
+func (s *Store) Bucket(ctx context.Context, view **fsm.View, actor command.Actor) (*compute.Bucket, error) {
 	if b := (*view).Bucket(actor.Org); b != nil {
 		return b, nil
 	}
@@ -111,7 +112,7 @@ func (s *Store) Bucket(ctx context.Context, view **fsm.View, actor fsm.Actor) (*
 	if err != nil {
 		return nil, err
 	}
-	result, index, err := s.cfg.Propose(ctx, fsm.CreateBucket{Actor: actor, Bucket: *made})
+	result, index, err := s.cfg.Propose(ctx, command.CreateBucket{Actor: actor, Bucket: *made})
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,7 @@ package objects_test
 import (
 	"bytes"
 	"context"
-	"crypto/md5" //nolint:gosec // The ETag is an MD5 sum.
+	"crypto/md5"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/objects"
 )
 
@@ -29,7 +29,7 @@ type bench struct {
 	puts     int
 	fail     error // The error of the next puts.
 	now      time.Time
-	proposed []fsm.Command
+	proposed []command.Command
 	ids      byte
 	old      bool                    // Some server knows no chunks of version 2.
 	peek     func(compute.Hash) bool // Whether a blob is on this node's disk; nil for all.
@@ -104,11 +104,11 @@ func (b *bench) Peek(hash compute.Hash, buf []byte) ([]byte, bool) {
 	return buf[:copy(buf, data)], ok && len(data) <= len(buf)
 }
 
-func (b *bench) propose(_ context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+func (b *bench) propose(_ context.Context, cmd command.Command) (command.Result, uint64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.proposed = append(b.proposed, cmd)
-	return fsm.Result{Count: len(b.proposed)}, 1, nil
+	return command.Result{Count: len(b.proposed)}, 1, nil
 }
 
 // pass lets time pass.
@@ -180,7 +180,7 @@ func bucket() *compute.Bucket {
 	return &compute.Bucket{Org: compute.OrgID{UUID: compute.UUID{1}}, Sealed: []byte{0x55}}
 }
 
-func actor() fsm.Actor { return fsm.Actor{Org: compute.OrgID{UUID: compute.UUID{1}}} }
+func actor() command.Actor { return command.Actor{Org: compute.OrgID{UUID: compute.UUID{1}}} }
 
 // content returns bytes that repeat in no chunk.
 func content(n int) []byte {
@@ -362,7 +362,7 @@ func TestLongUploadsKeepWhatTheyHave(t *testing.T) {
 	}
 	var size int64
 	for _, cmd := range b.proposed {
-		if p, ok := cmd.(fsm.PutObjectPart); ok {
+		if p, ok := cmd.(command.PutObjectPart); ok {
 			size += p.Part.Size
 			if p.Part.Upload != c.Upload {
 				t.Errorf("a part of %s", p.Part.Upload)
@@ -377,7 +377,7 @@ func TestLongUploadsKeepWhatTheyHave(t *testing.T) {
 	if _, err := b.Write(t.Context(), w); err == nil {
 		t.Fatal("it worked")
 	}
-	if _, ok := b.proposed[len(b.proposed)-1].(fsm.AbortObjectUpload); !ok {
+	if _, ok := b.proposed[len(b.proposed)-1].(command.AbortObjectUpload); !ok {
 		t.Errorf("the last command is %T", b.proposed[len(b.proposed)-1])
 	}
 }
@@ -397,11 +397,11 @@ func TestCheckpointsCanBeRepeated(t *testing.T) {
 	}
 	known := make(map[compute.OpID]bool)
 	for _, cmd := range b.proposed {
-		var op fsm.Op
+		var op command.Op
 		switch c := cmd.(type) {
-		case fsm.StartObjectUpload:
+		case command.StartObjectUpload:
 			op = c.Op
-		case fsm.PutObjectPart:
+		case command.PutObjectPart:
 			op = c.Op
 		}
 		if op.ID.IsZero() || op.Org != actor().Org || known[op.ID] {

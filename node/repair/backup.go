@@ -9,6 +9,8 @@ import (
 	"berth/cluster/replica"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/fsm/snapshot"
 	"berth/node/storage"
 )
@@ -128,18 +130,18 @@ func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
 func raiseEpoch(machine *fsm.FSM, epoch uint64, now time.Time) (int, error) {
 	view := machine.View()
 	index := view.Index() + 1
-	if format := min(view.CommonFormat(), fsm.Format); format > view.Format() {
-		raise, err := fsm.Encode(fsm.SetFormat{Term: view.Term(), Format: format})
+	if known := min(view.CommonFormat(), format.Newest); known > view.Format() {
+		raise, err := command.Encode(command.SetFormat{Term: view.Term(), Format: known})
 		if err != nil {
 			return 0, err
 		}
 		machine.ApplyFrames(index, raise)
 	}
-	begin := fsm.RaiseEpoch{Term: view.Term(), Epoch: epoch, Cause: fsm.CauseRestored, At: compute.InstantOf(now)}
+	begin := command.RaiseEpoch{Term: view.Term(), Epoch: epoch, Cause: command.CauseRestored, At: compute.InstantOf(now)}
 	if err := machine.View().Allows(begin); err != nil {
 		return 0, err
 	}
-	frame, err := fsm.Encode(begin)
+	frame, err := command.Encode(begin)
 	if err != nil {
 		return 0, err
 	}

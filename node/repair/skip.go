@@ -7,19 +7,20 @@ import (
 	"berth/cluster/replica"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // Skipped is an entry that a server will skip.
 type Skipped struct {
-	Node     compute.NodeID `json:"node"`
-	Cluster  compute.UUID   `json:"cluster_id"`
-	Entry    uint64         `json:"entry"`
-	Hash     string         `json:"sha256"` // Hash of the entry's bytes: from the log if it has them, otherwise as given.
-	Held     bool           `json:"held"`   // The log has the entry.
-	Last     uint64         `json:"last_entry"`
-	Commands []fsm.Frame    `json:"commands"` // The commands in the entry, if the log has it.
-	Listed   bool           `json:"listed"`   // The entry was already to be skipped.
-	Done     bool           `json:"done"`
+	Node     compute.NodeID  `json:"node"`
+	Cluster  compute.UUID    `json:"cluster_id"`
+	Entry    uint64          `json:"entry"`
+	Hash     string          `json:"sha256"` // Hash of the entry's bytes: from the log if it has them, otherwise as given.
+	Held     bool            `json:"held"`   // The log has the entry.
+	Last     uint64          `json:"last_entry"`
+	Commands []command.Frame `json:"commands"` // The commands in the entry, if the log has it.
+	Listed   bool            `json:"listed"`   // The entry was already to be skipped.
+	Done     bool            `json:"done"`
 }
 
 // SkipEntry makes the stopped server in dir skip an entry from its next start
@@ -37,7 +38,7 @@ func SkipEntry(dir string, index uint64, hash string, force, do bool) (Skipped, 
 		return Skipped{}, err
 	}
 	defer stopped.Close()
-	s := Skipped{Node: stopped.Node(), Cluster: stopped.ClusterID(), Entry: index, Commands: []fsm.Frame{}}
+	s := Skipped{Node: stopped.Node(), Cluster: stopped.ClusterID(), Entry: index, Commands: []command.Frame{}}
 	skips, err := readSkips(dir)
 	if err != nil {
 		return s, err
@@ -81,7 +82,7 @@ func SkipEntry(dir string, index uint64, hash string, force, do bool) (Skipped, 
 func (s *Skipped) compare(held replica.Held, named string) (compute.Hash, error) {
 	s.Last, s.Hash = held.Last, strings.ToLower(named)
 	if s.Held = held.Data != nil; s.Held {
-		s.Hash, s.Commands = fmt.Sprintf("%x", fsm.HashEntry(held.Data)), fsm.Frames(held.Data)
+		s.Hash, s.Commands = fmt.Sprintf("%x", fsm.HashEntry(held.Data)), command.Frames(held.Data)
 	}
 	if s.Hash == "" {
 		return compute.Hash{}, errNotHeld(s.Entry, held.Last)

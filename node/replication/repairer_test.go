@@ -19,7 +19,8 @@ import (
 
 	"berth/cluster/rpc"
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/node/statetest"
 	"berth/node/storage"
 	"berth/node/trees"
@@ -55,8 +56,8 @@ func newServersOn(t *testing.T, n, replicas int, dirOf func(i int) string) *serv
 	}
 	settings := f.Machine.View().Settings()
 	settings.Queued = 0 // No limit.
-	f.Must(fsm.SetSettings{Term: 1, Settings: settings})
-	f.Must(fsm.CreateJoinToken{Op: f.NextOp(), Actor: fsm.Actor{Root: true}, Token: compute.JoinToken{
+	f.Must(command.SetSettings{Term: 1, Settings: settings})
+	f.Must(command.CreateJoinToken{Op: f.NextOp(), Actor: command.Actor{Root: true}, Token: compute.JoinToken{
 		ID: "t", Hash: compute.Hash{3}, Uses: n + 1, ExpiresAt: f.Machine.View().Now().Add(time.Hour),
 	}})
 	for i := range n {
@@ -70,7 +71,7 @@ func (f *servers) add(replicas int, dir string) {
 	f.t.Helper()
 	i := len(f.ids)
 	id := compute.NodeID{UUID: compute.UUID{1 + byte(i)}}
-	register := fsm.RegisterNode{Node: compute.Node{ID: id, Name: fmt.Sprint("n", 1+i), Format: fsm.Format}}
+	register := command.RegisterNode{Node: compute.Node{ID: id, Name: fmt.Sprint("n", 1+i), Format: format.Newest}}
 	if id != f.Node {
 		register.TokenID, register.TokenHash = "t", compute.Hash{3}
 	}
@@ -128,7 +129,7 @@ func (f *servers) code(n int) []compute.Hash {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		f.Must(fsm.Submit{Op: f.NextOp(), Actor: f.Actor, Execution: compute.Execution{
+		f.Must(command.Submit{Op: f.NextOp(), Actor: f.Actor, Execution: compute.Execution{
 			ID: compute.ExecutionID{UUID: compute.UUID{30, f.NextOp().ID.UUID[1]}}, Profile: "t4", Timeout: time.Minute,
 			Bundle: compute.BundleRef{Hash: hash, Size: 20 << 10},
 		}})
@@ -209,7 +210,7 @@ func TestNoServerLeavesWithTheOnlyCopy(t *testing.T) {
 	}
 	f.setSilent(true, leaver)
 	f.mustRefuse(leaver, " lacks 0 archives of old executions and ", " bundles of code (such as blob ")
-	f.Must(fsm.SetNodeState{Term: 1, Node: leaver, State: compute.NodeDown})
+	f.Must(command.SetNodeState{Term: 1, Node: leaver, State: compute.NodeDown})
 	f.mustRefuse(leaver, "such as blob ")
 	f.setSilent(false, leaver)
 	if err := f.remove(leaver); err != nil || f.count(hashes, stay...) != 0 {
@@ -232,7 +233,7 @@ func TestSilentCopiesDoNotCount(t *testing.T) {
 			}
 			f.setSilent(true, leaver, dead)
 			if down {
-				f.Must(fsm.SetNodeState{Term: 1, Node: dead, State: compute.NodeDown})
+				f.Must(command.SetNodeState{Term: 1, Node: dead, State: compute.NodeDown})
 			}
 			f.mustRefuse(leaver, "bundles of code", "not counted is what n2 has")
 			f.setSilent(false, leaver)
@@ -276,7 +277,7 @@ func TestTwoLeaveAtOnce(t *testing.T) {
 		t.Errorf("%d blobs would be lost", n)
 	}
 	k := f.repairers[f.ids[3]]
-	f.Must(fsm.RemoveNode{Op: f.NextOp(), Actor: fsm.Actor{Root: true}, Node: f.ids[1]})
+	f.Must(command.RemoveNode{Op: f.NextOp(), Actor: command.Actor{Root: true}, Node: f.ids[1]})
 	if _, without := k.begin(); !slices.Equal(without.leavers, f.ids[:1]) {
 		t.Errorf("once one has left, %v are to leave", without.leavers)
 	}
@@ -315,7 +316,7 @@ func TestCodeIsCopiedWhileAServerStaysDown(t *testing.T) {
 	f.scanAll()
 	dead, stay := f.ids[0], f.ids[1:]
 	f.setSilent(true, dead)
-	f.Must(fsm.SetNodeState{Term: 1, Node: dead, State: compute.NodeDown})
+	f.Must(command.SetNodeState{Term: 1, Node: dead, State: compute.NodeDown})
 	single := func() (n int) {
 		for _, hash := range hashes {
 			if f.copies(hash, stay) < 2 {
@@ -329,7 +330,7 @@ func TestCodeIsCopiedWhileAServerStaysDown(t *testing.T) {
 		t.Fatal("a server that was down for no time is as good as gone")
 	}
 	for range 2 { // One entry cannot advance the clock so far.
-		f.Must(fsm.Clock{Term: 1, At: f.Machine.View().Now().Add(downPeriod / 2)})
+		f.Must(command.Clock{Term: 1, At: f.Machine.View().Now().Add(downPeriod / 2)})
 	}
 	f.scanAll()
 	if n := single(); n != 0 {
@@ -440,12 +441,12 @@ func TestRepairerReportsMissingBlobs(t *testing.T) {
 // archive.
 func (f *servers) archive(t *testing.T) []byte {
 	t.Helper()
-	f.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+	f.Must(command.SetFormat{Term: 1, Format: format.Newest})
 	settings := f.Machine.View().Settings()
 	settings.MaxFinished = 1
-	f.Must(fsm.SetSettings{Term: 1, Settings: settings})
+	f.Must(command.SetSettings{Term: 1, Settings: settings})
 	for _, id := range f.Waiting {
-		f.Must(fsm.StopExecution{Op: f.NextOp(), Actor: f.Actor, Execution: id, Stop: compute.StopHard})
+		f.Must(command.StopExecution{Op: f.NextOp(), Actor: f.Actor, Execution: id, Stop: compute.StopHard})
 	}
 	draft := f.Machine.View().DraftArchive(nil)
 	if draft == nil {

@@ -18,6 +18,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/trees"
 )
 
@@ -84,8 +85,8 @@ func (f *servers) sweep(id compute.NodeID) {
 // lose removes a server.
 func (f *servers) lose(id compute.NodeID) {
 	f.setSilent(true, id)
-	f.Must(fsm.SetNodeState{Term: 1, Node: id, State: compute.NodeDown})
-	f.Must(fsm.RemoveNode{Op: f.NextOp(), Actor: fsm.Actor{Root: true}, Node: id})
+	f.Must(command.SetNodeState{Term: 1, Node: id, State: compute.NodeDown})
+	f.Must(command.RemoveNode{Op: f.NextOp(), Actor: command.Actor{Root: true}, Node: id})
 }
 
 // TestNextServerTakesTheShareOfAFullOne loses a server of four while the disk of another is
@@ -229,11 +230,11 @@ func TestTrimKeepsCopies(t *testing.T) {
 		{"its owners have it", -time.Hour, func(*servers) {}, true},
 		{"it is young", time.Hour, func(*servers) {}, false},
 		{"an owner is down", -time.Hour, func(f *servers) {
-			f.Must(fsm.SetNodeState{Term: 1, Node: f.ids[1], State: compute.NodeDown})
+			f.Must(command.SetNodeState{Term: 1, Node: f.ids[1], State: compute.NodeDown})
 		}, false},
 		{"an owner does not answer", -time.Hour, func(f *servers) { f.setSilent(true, f.ids[1]) }, false},
 		{"an owner is drained", -time.Hour, func(f *servers) {
-			f.Must(fsm.DrainNode{Op: f.NextOp(), Actor: fsm.Actor{Root: true}, Node: f.ids[1], Drained: true})
+			f.Must(command.DrainNode{Op: f.NextOp(), Actor: command.Actor{Root: true}, Node: f.ids[1], Drained: true})
 		}, false},
 		{"an owner is about to leave", -time.Hour, func(f *servers) {
 			ended, cancel := context.WithCancel(f.t.Context())

@@ -8,6 +8,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/node/trees"
 )
 
@@ -31,7 +33,7 @@ func (f *servers) tree(text string) (manifest, chunk compute.Hash) {
 	}
 	manifest = put(data)
 	u := compute.Upload{ID: compute.BundleID{UUID: manifestID(manifest)}, Manifest: manifest, Chunks: 1, Have: []byte{1}}
-	f.Must(fsm.CreateUpload{Op: f.NextOp(), Actor: f.Actor, Upload: u})
+	f.Must(command.CreateUpload{Op: f.NextOp(), Actor: f.Actor, Upload: u})
 	return manifest, chunk
 }
 
@@ -44,7 +46,7 @@ func manifestID(manifest compute.Hash) (id compute.UUID) {
 // lost, and that nothing is swept while a manifest cannot be read.
 func TestTreesAreKept(t *testing.T) {
 	f := newServers(t, 2, 2)
-	f.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+	f.Must(command.SetFormat{Term: 1, Format: format.Newest})
 	manifest, chunk := f.tree("a file")
 	orphan := func(text string) compute.Hash {
 		hash, err := f.blobs[f.ids[0]].Put(t.Context(), []byte(text))

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // TestDrain drains a replica that has a request: the request goes on, and the next ones
@@ -99,7 +99,7 @@ func TestDrainLeavesWebSockets(t *testing.T) {
 func TestPreemptedReplicas(t *testing.T) {
 	f := newFleet(t, name)
 	f.ready(replicaID(1), false) // A drain leaves those that are ready.
-	f.Must(fsm.DrainNode{Op: f.NextOp(), Actor: fsm.Actor{Root: true}, Node: f.Node, Drained: true, Within: time.Hour})
+	f.Must(command.DrainNode{Op: f.NextOp(), Actor: command.Actor{Root: true}, Node: f.Node, Drained: true, Within: time.Hour})
 	f.ready(replicaID(1), true)
 	if attempts := f.Machine.View().Attempts(replicaID(1)); attempts[0].PreemptAt.IsZero() {
 		t.Fatal("it is not being preempted")

@@ -16,6 +16,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/node/router"
 	"berth/node/statetest"
 )
@@ -45,13 +47,13 @@ func newFleet(t testing.TB, handle func(n byte, w http.ResponseWriter, r *http.R
 		State: statetest.New(t), down: map[compute.ExecutionID]bool{}, crowded: map[compute.ExecutionID]bool{},
 		programs: map[compute.ExecutionID]*httptest.Server{},
 	}
-	f.Must(fsm.RegisterNode{Node: compute.Node{ID: f.Node, Name: "n1", Format: fsm.Format}})
-	f.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
-	f.id = f.Must(fsm.Submit{Op: f.NextOp(), Actor: f.Actor, Execution: compute.Execution{
+	f.Must(command.RegisterNode{Node: compute.Node{ID: f.Node, Name: "n1", Format: format.Newest}})
+	f.Must(command.SetFormat{Term: 1, Format: format.Newest})
+	f.id = f.Must(command.Submit{Op: f.NextOp(), Actor: f.Actor, Execution: compute.Execution{
 		ID: compute.ExecutionID{UUID: compute.UUID{50}}, Kind: compute.KindService, Profile: "cpu",
 		Service: &compute.Service{Replicas: 2}, Serving: &compute.Serving{Port: 1, ReadinessTimeout: time.Minute},
 	}}).Execution
-	f.Must(fsm.StartReplicas{Term: 1, Service: f.id, Replicas: []fsm.NewReplica{{Number: 1, ID: replicaID(1)}, {Number: 2, ID: replicaID(2)}}})
+	f.Must(command.StartReplicas{Term: 1, Service: f.id, Replicas: []command.NewReplica{{Number: 1, ID: replicaID(1)}, {Number: 2, ID: replicaID(2)}}})
 	for n := byte(1); n <= 2; n++ {
 		id := replicaID(n)
 		f.start(id)
@@ -68,9 +70,9 @@ func (f *fleet) start(id compute.ExecutionID) { f.startAgain(id, 1) }
 
 // startAgain is start as a later attempt.
 func (f *fleet) startAgain(id compute.ExecutionID, epoch uint64) {
-	f.Must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{{Execution: id, Node: f.Node}}}})
-	f.Must(fsm.StartAttempt{Node: f.Node, Start: compute.AttemptStart{Execution: id, Epoch: epoch, ExecletAt: 1, StartedAt: 1}})
-	f.Must(fsm.SetReady{Node: f.Node, Execution: id, Epoch: epoch, Ready: true})
+	f.Must(command.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{{Execution: id, Node: f.Node}}}})
+	f.Must(command.StartAttempt{Node: f.Node, Start: compute.AttemptStart{Execution: id, Epoch: epoch, ExecletAt: 1, StartedAt: 1}})
+	f.Must(command.SetReady{Node: f.Node, Execution: id, Epoch: epoch, Ready: true})
 }
 
 // replace has the replica in a slot end, and another one start with the same program.
@@ -82,7 +84,7 @@ func (f *fleet) replace(number int, id compute.ExecutionID) {
 func (f *fleet) loseNode() {
 	for n := range byte(2) {
 		id := replicaID(n + 1)
-		f.Must(fsm.FinishAttempt{Node: f.Node, Outcome: compute.Outcome{
+		f.Must(command.FinishAttempt{Node: f.Node, Outcome: compute.Outcome{
 			Execution: id, Epoch: 1, Status: compute.StatusSystemFailure, Reason: compute.ReasonNodeLost, StartedAt: 1, EndedAt: 2,
 		}})
 		f.startAgain(id, 2)
@@ -94,10 +96,10 @@ func (f *fleet) replaceAfter(number int, id compute.ExecutionID, status compute.
 	view := f.Machine.View()
 	service, _ := view.AnyExecution(f.id)
 	old := service.Service.Slots[number-1].Replica
-	f.Must(fsm.FinishAttempt{Node: f.Node, Outcome: compute.Outcome{
+	f.Must(command.FinishAttempt{Node: f.Node, Outcome: compute.Outcome{
 		Execution: old, Epoch: 1, Status: status, ExitCode: 1, StartedAt: 1, EndedAt: 2,
 	}})
-	f.Must(fsm.StartReplicas{Term: 1, Service: f.id, Replicas: []fsm.NewReplica{{Number: number, ID: id}}})
+	f.Must(command.StartReplicas{Term: 1, Service: f.id, Replicas: []command.NewReplica{{Number: number, ID: id}}})
 	f.start(id)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +107,7 @@ func (f *fleet) replaceAfter(number int, id compute.ExecutionID, status compute.
 }
 
 func (f *fleet) ready(id compute.ExecutionID, ready bool) {
-	f.Must(fsm.SetReady{Node: f.Node, Execution: id, Epoch: 1, Ready: ready})
+	f.Must(command.SetReady{Node: f.Node, Execution: id, Epoch: 1, Ready: ready})
 }
 
 func (f *fleet) dial(ctx context.Context, to router.Replica) (net.Conn, error) {
@@ -233,7 +235,7 @@ func TestOnlyReadyReplicas(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	}
-	f.Must(fsm.SetNodeState{Term: 1, Node: f.Node, State: compute.NodeDown})
+	f.Must(command.SetNodeState{Term: 1, Node: f.Node, State: compute.NodeDown})
 	if got := f.ask(t, http.MethodGet, nil); got != "no_ready_replica" {
 		t.Errorf("with its node down got %q", got)
 	}

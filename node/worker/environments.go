@@ -7,6 +7,7 @@ import (
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // EnvironmentReport is how far a node is with an environment, as it travels.
@@ -61,8 +62,8 @@ func (s *Server) serveEnvironmentReport(ctx context.Context, peer rpc.Peer, data
 }
 
 // Command returns the command that records the report of a node.
-func (r EnvironmentReport) Command(node compute.NodeID) fsm.ReportEnvironment {
-	return fsm.ReportEnvironment{
+func (r EnvironmentReport) Command(node compute.NodeID) command.ReportEnvironment {
+	return command.ReportEnvironment{
 		Node: node, Environment: r.Environment, Status: r.Status, SizeMiB: r.SizeMiB, Error: r.Error,
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/node/statetest"
 )
 
@@ -36,14 +38,14 @@ func newModelState(t *testing.T) modelState {
 		State: statetest.New(t), other: compute.NodeID{UUID: compute.UUID{72}}, replica: compute.ExecutionID{UUID: compute.UUID{73}},
 	}
 	s.worker, s.plain = s.Node, s.Waiting[0] // Nothing here asks for its role.
-	s.Must(fsm.RegisterNode{Node: compute.Node{ID: s.Node, Name: "n1", Format: fsm.Format}})
-	s.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+	s.Must(command.RegisterNode{Node: compute.Node{ID: s.Node, Name: "n1", Format: format.Newest}})
+	s.Must(command.SetFormat{Term: 1, Format: format.Newest})
 	node, _ := s.Machine.View().Node(s.Node)
-	s.Must(fsm.SetInventory{Term: 1, Inventory: compute.Inventory{
+	s.Must(command.SetInventory{Term: 1, Inventory: compute.Inventory{
 		Node: s.Node, Version: node.InventoryVersion + 1, VCPUMilli: node.VCPUMilli, MemoryMiB: node.MemoryMiB, GPUs: node.GPUs,
 		Offers: []compute.Offer{compute.InferenceOffer("echo")},
 	}})
-	deployment := s.Must(fsm.Submit{Op: s.NextOp(), Actor: s.Actor, Execution: compute.Execution{
+	deployment := s.Must(command.Submit{Op: s.NextOp(), Actor: s.Actor, Execution: compute.Execution{
 		ID: compute.ExecutionID{UUID: compute.UUID{74}}, Profile: "cpu", Kind: compute.KindService,
 		Serving: &compute.Serving{Port: 8000, HealthPath: "/health", ReadinessTimeout: time.Minute},
 		Service: &compute.Service{
@@ -54,8 +56,8 @@ func newModelState(t *testing.T) modelState {
 			Min: 1, Max: 3, TargetMilliRPS: 1000, TargetP95: time.Second, Window: time.Minute, Starts: 2,
 		},
 	}}).Execution
-	s.Must(fsm.StartReplicas{Term: 1, Service: deployment, Replicas: []fsm.NewReplica{{Number: 1, ID: s.replica}}})
-	if r := s.Must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{
+	s.Must(command.StartReplicas{Term: 1, Service: deployment, Replicas: []command.NewReplica{{Number: 1, ID: s.replica}}})
+	if r := s.Must(command.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{
 		{Execution: s.replica, Node: s.worker},
 		{Execution: s.plain, Node: s.worker, GPUs: []compute.GPUShare{{GPU: "A", Milli: compute.WholeGPU}}},
 	}}}); r.Count != 2 {

@@ -8,6 +8,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/executor"
 )
 
@@ -80,7 +81,7 @@ func (s *ReplicaSource) catchUp(ctx context.Context, contact time.Duration) (*fs
 
 // Propose proposes a command. It returns the result of the state and the index
 // of the entry; a refusal is the error.
-type Propose func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
+type Propose func(ctx context.Context, cmd command.Command) (command.Result, uint64, error)
 
 // ReplicaReporter proposes the reports of a node on its attempts.
 type ReplicaReporter struct {
@@ -90,28 +91,28 @@ type ReplicaReporter struct {
 
 // StartAttempt reports that the user's process started.
 func (r ReplicaReporter) StartAttempt(ctx context.Context, start compute.AttemptStart) error {
-	_, _, err := r.Propose(ctx, fsm.StartAttempt{Node: r.Node, Start: start})
+	_, _, err := r.Propose(ctx, command.StartAttempt{Node: r.Node, Start: start})
 	return err
 }
 
 // FinishAttempt reports how an attempt ended.
 func (r ReplicaReporter) FinishAttempt(ctx context.Context, outcome compute.Outcome) error {
-	_, _, err := r.Propose(ctx, fsm.FinishAttempt{Node: r.Node, Outcome: outcome})
+	_, _, err := r.Propose(ctx, command.FinishAttempt{Node: r.Node, Outcome: outcome})
 	// A server that cannot record these fields gets the outcome without them: the end must not wait.
 	if compute.NeedsUpgrade(err) && outcome.Series != nil {
 		outcome.Series = nil
-		_, _, err = r.Propose(ctx, fsm.FinishAttempt{Node: r.Node, Outcome: outcome})
+		_, _, err = r.Propose(ctx, command.FinishAttempt{Node: r.Node, Outcome: outcome})
 	}
 	if compute.NeedsUpgrade(err) && outcome.Outputs != nil {
 		outcome.Outputs = nil
-		_, _, err = r.Propose(ctx, fsm.FinishAttempt{Node: r.Node, Outcome: outcome})
+		_, _, err = r.Propose(ctx, command.FinishAttempt{Node: r.Node, Outcome: outcome})
 	}
 	return err
 }
 
 // SetReady reports whether the code of an attempt is ready.
 func (r ReplicaReporter) SetReady(ctx context.Context, readiness compute.Readiness) error {
-	_, _, err := r.Propose(ctx, fsm.SetReady{
+	_, _, err := r.Propose(ctx, command.SetReady{
 		Node: r.Node, Execution: readiness.Execution, Epoch: readiness.Epoch, Ready: readiness.Ready,
 	})
 	return err

@@ -11,6 +11,7 @@ import (
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/loop"
 )
 
@@ -249,7 +250,7 @@ func (s *Server) serveAnnounce(ctx context.Context, peer rpc.Peer, data []byte) 
 	if known, ok := s.Machine.View().Node(peer.ID); ok && SameIdentity(known, &said) {
 		return nil, nil
 	}
-	_, _, err := s.Propose(ctx, fsm.RegisterNode{Node: said})
+	_, _, err := s.Propose(ctx, command.RegisterNode{Node: said})
 	return nil, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"berth/cmd/berth/clitest"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // ledgerCluster is a cluster with one organization that is granted credits.
@@ -22,20 +23,20 @@ type ledgerCluster struct {
 
 func newLedgerCluster(t *testing.T) *ledgerCluster {
 	b := &ledgerCluster{t: t, machine: fsm.New(), index: 1, org: compute.OrgID{UUID: compute.UUID{15: 2}}}
-	b.apply(fsm.Bootstrap{
+	b.apply(command.Bootstrap{
 		ClusterID: compute.UUID{15: 1}, Prices: map[string]compute.Price{"cpu": 15},
 		Signing: compute.SigningKey{ID: "first", Public: []byte{1}, Sealed: []byte{2}},
 	})
-	b.apply(fsm.CreateUser{
-		Actor: fsm.Actor{Root: true}, User: compute.User{ID: compute.UserID{UUID: compute.UUID{15: 3}}, Email: "a@example.com"},
+	b.apply(command.CreateUser{
+		Actor: command.Actor{Root: true}, User: compute.User{ID: compute.UserID{UUID: compute.UUID{15: 3}}, Email: "a@example.com"},
 		Org: compute.Org{ID: b.org, Slug: "lab"},
 	})
 	return b
 }
 
-func (b *ledgerCluster) apply(cmd fsm.Command) {
+func (b *ledgerCluster) apply(cmd command.Command) {
 	b.t.Helper()
-	frame, err := fsm.Encode(cmd)
+	frame, err := command.Encode(cmd)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func (b *ledgerCluster) apply(cmd fsm.Command) {
 
 // grant adds a line to the ledger.
 func (b *ledgerCluster) grant(amount compute.Credits) {
-	b.apply(fsm.Grant{Actor: fsm.Actor{Root: true}, Org: b.org, Amount: amount, Note: "a grant that the ledger keeps"})
+	b.apply(command.Grant{Actor: command.Actor{Root: true}, Org: b.org, Amount: amount, Note: "a grant that the ledger keeps"})
 }
 
 // save writes a backup.

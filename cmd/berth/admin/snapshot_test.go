@@ -12,13 +12,14 @@ import (
 	"berth/cmd/berth/clitest"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 )
 
 // mustBackup returns a backup of a new cluster.
 func mustBackup(t *testing.T) []byte {
 	t.Helper()
 	machine := fsm.New()
-	frame, err := fsm.Encode(fsm.Bootstrap{
+	frame, err := command.Encode(command.Bootstrap{
 		ClusterID: compute.UUID{15: 1}, Prices: map[string]compute.Price{"cpu": 15},
 		Signing: compute.SigningKey{ID: "first", Public: []byte{1}, Sealed: []byte{2}},
 	})

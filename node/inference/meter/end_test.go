@@ -15,6 +15,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/inference/meter"
 	"berth/node/statetest"
 )
@@ -31,18 +32,18 @@ type ending struct {
 }
 
 // newEnding starts a meter whose proposals fail as block says.
-func newEnding(t *testing.T, block func(context.Context, fsm.Command) error) *ending {
+func newEnding(t *testing.T, block func(context.Context, command.Command) error) *ending {
 	t.Helper()
 	e := &ending{cluster: &cluster{state: statetest.New(t)}, metrics: prometheus.NewRegistry()}
 	e.meter = meter.New(meter.Config{
 		Node: e.state.Node, Read: e.view, Now: time.Now, Logger: slog.New(slog.DiscardHandler), Metrics: e.metrics,
 		At: func(ctx context.Context, _ uint64) (*fsm.View, error) { return e.view(ctx) },
-		Propose: func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+		Propose: func(ctx context.Context, cmd command.Command) (command.Result, uint64, error) {
 			if err := block(ctx, cmd); err != nil {
-				return fsm.Result{}, 0, err
+				return command.Result{}, 0, err
 			}
 			if err := ctx.Err(); err != nil {
-				return fsm.Result{}, 0, err
+				return command.Result{}, 0, err
 			}
 			return e.state.Must(cmd), e.state.Index, nil
 		},
@@ -93,8 +94,8 @@ func TestLastBatch(t *testing.T) {
 		var e *ending
 		var second *meter.Reservation
 		lost := false
-		e = newEnding(t, func(_ context.Context, cmd fsm.Command) error {
-			if settle, ok := cmd.(fsm.SettleTokens); !ok || len(settle.Usage) == 0 || lost {
+		e = newEnding(t, func(_ context.Context, cmd command.Command) error {
+			if settle, ok := cmd.(command.SettleTokens); !ok || len(settle.Usage) == 0 || lost {
 				return nil
 			}
 			lost = true
@@ -119,8 +120,8 @@ func TestLastBatches(t *testing.T) {
 		const rows = 2001
 		var e *ending
 		var others []*meter.Reservation
-		e = newEnding(t, func(_ context.Context, cmd fsm.Command) error {
-			if settle, ok := cmd.(fsm.SettleTokens); ok && len(settle.Usage) > 0 {
+		e = newEnding(t, func(_ context.Context, cmd command.Command) error {
+			if settle, ok := cmd.(command.SettleTokens); ok && len(settle.Usage) > 0 {
 				for _, r := range others {
 					leave(r)
 				}
@@ -149,8 +150,8 @@ func TestBatchesAnswerTheirOwn(t *testing.T) {
 		var reserved []*meter.Reservation
 		var answered atomic.Int64
 		batches := 0
-		e := newEnding(t, func(_ context.Context, cmd fsm.Command) error {
-			if settle, ok := cmd.(fsm.SettleTokens); ok && len(settle.Usage) > 0 {
+		e := newEnding(t, func(_ context.Context, cmd command.Command) error {
+			if settle, ok := cmd.(command.SettleTokens); ok && len(settle.Usage) > 0 {
 				if batches++; batches == 1 {
 					<-begin
 				} else {
@@ -200,7 +201,7 @@ func TestBatchesAnswerTheirOwn(t *testing.T) {
 func TestManyPayers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const payers = 1201
-		e := newEnding(t, func(context.Context, fsm.Command) error { return nil })
+		e := newEnding(t, func(context.Context, command.Command) error { return nil })
 		held := func() compute.Credits { return e.state.Machine.View().Account(e.payer.Org).Held }
 		before := held() // For executions.
 		model := &compute.Model{ID: "chat", Prices: compute.TokenPrices{Prompt: 1, Completion: 1}}
@@ -238,8 +239,8 @@ func TestManyPayers(t *testing.T) {
 // two seconds, and counts it as lost.
 func TestLastBatchIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEnding(t, func(ctx context.Context, cmd fsm.Command) error {
-			if settle, ok := cmd.(fsm.SettleTokens); ok && len(settle.Usage) > 0 {
+		e := newEnding(t, func(ctx context.Context, cmd command.Command) error {
+			if settle, ok := cmd.(command.SettleTokens); ok && len(settle.Usage) > 0 {
 				<-ctx.Done()
 				return ctx.Err()
 			}

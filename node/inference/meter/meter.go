@@ -11,6 +11,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/loop"
 )
 
@@ -29,7 +30,7 @@ const (
 type Config struct {
 	Node compute.NodeID
 	// Propose changes the state. A refusal is an error with a code.
-	Propose func(context.Context, fsm.Command) (fsm.Result, uint64, error)
+	Propose func(context.Context, command.Command) (command.Result, uint64, error)
 	// Read returns a view that includes everything acknowledged before the call.
 	Read func(context.Context) (*fsm.View, error)
 	// At returns a local view once it includes an index.
@@ -57,7 +58,7 @@ type Meter struct {
 
 // settled is usage that is not in a batch yet.
 type settled struct {
-	fsm.UsedTokens
+	command.UsedTokens
 
 	of      *account
 	amount  compute.Credits // Reserved for its requests.
@@ -188,7 +189,7 @@ func (r *Reservation) Settle(ctx context.Context, prompt, completion int64) erro
 		if row != nil {
 			m.full = append(m.full, row)
 		}
-		row = &settled{of: r.of, UsedTokens: fsm.UsedTokens{Payer: r.key.payer, Model: r.key.model, Prices: r.key.prices}}
+		row = &settled{of: r.of, UsedTokens: command.UsedTokens{Payer: r.key.payer, Model: r.key.model, Prices: r.key.prices}}
 		m.usage[r.key] = row
 	}
 	row.Prompt += prompt
@@ -216,8 +217,8 @@ func (m *Meter) wake() {
 
 // batch is one command, with the payers and callers that wait for it.
 type batch struct {
-	usage   []fsm.UsedTokens
-	holds   []fsm.WantedHold
+	usage   []command.UsedTokens
+	holds   []command.WantedHold
 	touched []compute.Payer
 	waiting []chan struct{}
 }
@@ -320,7 +321,7 @@ func (m *Meter) take(swept bool) (b *batch, more bool) {
 	charged, more := m.takeUsage(b)
 	for payer, a := range m.accounts {
 		touched := charged[a]
-		want := fsm.WantedHold{Payer: payer}
+		want := command.WantedHold{Payer: payer}
 		switch {
 		case len(b.holds) == maxRows:
 			more = more || swept || len(a.queue) > 0
@@ -416,7 +417,7 @@ func (m *Meter) propose(ctx context.Context, b *batch) (*fsm.View, error) {
 		last, _ := view.TokenBatch(m.cfg.Node)
 		m.session, m.number = max(view.Index(), last+1), 0
 	}
-	_, index, err := m.cfg.Propose(ctx, fsm.SettleTokens{
+	_, index, err := m.cfg.Propose(ctx, command.SettleTokens{
 		Node: m.cfg.Node, Session: m.session, Number: m.number + 1, Usage: b.usage, Holds: b.holds,
 	})
 	if err != nil {

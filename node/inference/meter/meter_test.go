@@ -11,6 +11,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/inference/meter"
 	"berth/node/statetest"
 )
@@ -23,12 +24,12 @@ type cluster struct {
 	calls int
 }
 
-func (c *cluster) propose(_ context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+func (c *cluster) propose(_ context.Context, cmd command.Command) (command.Result, uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	result := c.state.Must(cmd)
 	if c.calls++; c.calls%3 == 0 {
-		return fsm.Result{}, 0, errors.New("the answer is lost")
+		return command.Result{}, 0, errors.New("the answer is lost")
 	}
 	return result, c.state.Index, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/inference/meter"
 	"berth/node/statetest"
 )
@@ -41,11 +42,11 @@ func TestMeterKeepsRefusedUsage(t *testing.T) {
 func checkRefused(t *testing.T, refusals []error, kept bool) {
 	c := &cluster{state: statetest.New(t)}
 	metrics := prometheus.NewRegistry()
-	propose := func(_ context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
-		if settle, ok := cmd.(fsm.SettleTokens); ok && len(settle.Usage) > 0 && len(refusals) > 0 {
+	propose := func(_ context.Context, cmd command.Command) (command.Result, uint64, error) {
+		if settle, ok := cmd.(command.SettleTokens); ok && len(settle.Usage) > 0 && len(refusals) > 0 {
 			err := refusals[0]
 			refusals = refusals[1:]
-			return fsm.Result{}, 0, err
+			return command.Result{}, 0, err
 		}
 		return c.state.Must(cmd), c.state.Index, nil
 	}

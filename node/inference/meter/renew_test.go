@@ -10,6 +10,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/node/inference/meter"
 	"berth/node/statetest"
 )
@@ -25,10 +26,10 @@ func TestShortRequestsRenewTheHold(t *testing.T) {
 		m := meter.New(meter.Config{
 			Node: state.Node, Read: c.view, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 			At: func(ctx context.Context, _ uint64) (*fsm.View, error) { return c.view(ctx) },
-			Propose: func(_ context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+			Propose: func(_ context.Context, cmd command.Command) (command.Result, uint64, error) {
 				mu.Lock()
 				defer mu.Unlock()
-				if settle, ok := cmd.(fsm.SettleTokens); ok {
+				if settle, ok := cmd.(command.SettleTokens); ok {
 					asked += len(settle.Holds)
 				}
 				return state.Must(cmd), state.Index, nil

@@ -14,6 +14,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/fsm"
+	"berth/fsm/command"
 	"berth/loop"
 	"berth/node/objects"
 )
@@ -30,7 +31,7 @@ const (
 
 // Objects stores the content of objects, as package objects does.
 type Objects interface {
-	Bucket(ctx context.Context, view **fsm.View, actor fsm.Actor) (*compute.Bucket, error)
+	Bucket(ctx context.Context, view **fsm.View, actor command.Actor) (*compute.Bucket, error)
 	Write(ctx context.Context, w objects.Write) (compute.Content, error)
 	Copy(ctx context.Context, b *compute.Bucket, o *compute.Object, w io.Writer, from, length int64) error
 }
@@ -42,7 +43,7 @@ type Config struct {
 	Objects Objects
 	// Export writes the output of an ended attempt, as package logs does.
 	Export  func(ctx context.Context, a compute.Attempt, w io.Writer) (lines int, whole bool, err error)
-	Propose func(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
+	Propose func(ctx context.Context, cmd command.Command) (command.Result, uint64, error)
 	// MaxBytes bounds what all organizations have archived; 0 drops nothing.
 	MaxBytes   int64
 	Now        func() time.Time // The cluster's time.
@@ -192,7 +193,7 @@ func up(view *fsm.View, id compute.NodeID) bool {
 // keep stores the output of an attempt and records where it is. It reports true if there
 // is no output.
 func (s *Archive) keep(
-	ctx context.Context, view *fsm.View, actor fsm.Actor, e *compute.Execution, a compute.Attempt,
+	ctx context.Context, view *fsm.View, actor command.Actor, e *compute.Execution, a compute.Attempt,
 ) (empty bool, err error) {
 	bucket, err := s.cfg.Objects.Bucket(ctx, &view, actor)
 	if err != nil {
@@ -209,7 +210,7 @@ func (s *Archive) keep(
 	}()
 	// The reader sees the end after lines and whole were set.
 	content, err := s.cfg.Objects.Write(ctx, objects.Write{
-		Actor: fsm.Actor{Org: e.Org}, Bucket: bucket, Body: in, Max: compute.MaxOutputArchive,
+		Actor: command.Actor{Org: e.Org}, Bucket: bucket, Body: in, Max: compute.MaxOutputArchive,
 	})
 	if err != nil {
 		return false, err
@@ -218,7 +219,7 @@ func (s *Archive) keep(
 		return true, nil
 	}
 	fault.Point("output.stored")
-	recorded, _, err := s.cfg.Propose(ctx, fsm.ArchiveOutputs{Outputs: []compute.OutputArchive{{
+	recorded, _, err := s.cfg.Propose(ctx, command.ArchiveOutputs{Outputs: []compute.OutputArchive{{
 		Execution: a.Execution, Epoch: a.Epoch, Blob: content.Blob, Whole: content.Whole, Size: content.Size, Partial: !whole,
 	}}})
 	if err != nil {
@@ -265,7 +266,7 @@ func (l *limited) Write(p []byte) (int, error) {
 // memberOf returns somebody for whom the bucket of an execution's organization may be
 // made: its user, or an owner if that one has left. It reports false for an organization
 // that has ended, or has no such members.
-func memberOf(view *fsm.View, e *compute.Execution) (actor fsm.Actor, ok bool) {
+func memberOf(view *fsm.View, e *compute.Execution) (actor command.Actor, ok bool) {
 	actor.Org = e.Org
 	for _, m := range view.Members(e.Org) {
 		u, known := view.User(m.User)
@@ -345,7 +346,7 @@ func (s *Archive) Trim(ctx context.Context, term uint64) error {
 		if bytes <= s.cfg.MaxBytes || s.cfg.MaxBytes == 0 || s.cfg.View().AllowsOutput() != nil {
 			return nil //nolint:nilerr // Not yet.
 		}
-		result, _, err := s.cfg.Propose(ctx, fsm.TrimOutputs{Term: term, Bytes: s.cfg.MaxBytes})
+		result, _, err := s.cfg.Propose(ctx, command.TrimOutputs{Term: term, Bytes: s.cfg.MaxBytes})
 		if err != nil {
 			return fmt.Errorf("trim archived output: %w", err)
 		}

@@ -15,6 +15,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/node/logs/archive"
 	"berth/node/objects"
 	"berth/node/statetest"
@@ -37,13 +39,13 @@ type world struct {
 	later   time.Duration // How far the clock is beyond the state.
 }
 
-func newWorld(t *testing.T, format uint64) *world {
+func newWorld(t *testing.T, known uint64) *world {
 	w := &world{State: statetest.New(t), T: t, blobs: map[compute.Hash][]byte{}, printed: strings.Repeat("a line\n", 1000), whole: true}
-	w.Must(fsm.RegisterNode{Node: compute.Node{ID: w.Node, Name: "n1", Format: fsm.Format}})
-	w.Must(fsm.SetFormat{Term: 1, Format: format})
+	w.Must(command.RegisterNode{Node: compute.Node{ID: w.Node, Name: "n1", Format: format.Newest}})
+	w.Must(command.SetFormat{Term: 1, Format: known})
 	w.id = w.Waiting[0]
 	e, _ := w.Machine.View().AnyExecution(w.id)
-	w.Must(fsm.CommitPlan{Term: 1, ViewIndex: w.Index, Plan: compute.Plan{Assignments: []compute.Assignment{{
+	w.Must(command.CommitPlan{Term: 1, ViewIndex: w.Index, Plan: compute.Plan{Assignments: []compute.Assignment{{
 		Execution: e.ID, Node: w.Node, GPUs: []compute.GPUShare{{GPU: "A", Milli: 1000}},
 	}}}})
 	store := objects.New(objects.Config{
@@ -75,13 +77,13 @@ func newWorld(t *testing.T, format uint64) *world {
 
 // end ends the attempt.
 func (w *world) end() {
-	w.Must(fsm.FinishAttempt{Node: w.Node, Outcome: compute.Outcome{
+	w.Must(command.FinishAttempt{Node: w.Node, Outcome: compute.Outcome{
 		Execution: w.id, Epoch: 1, Status: compute.StatusFailed, Ran: true, Duration: time.Second,
 		Usage: compute.Usage{OutputLines: int64(strings.Count(w.printed, "\n"))},
 	}})
 }
 
-func (w *world) propose(_ context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+func (w *world) propose(_ context.Context, cmd command.Command) (command.Result, uint64, error) {
 	return w.Must(cmd), w.Index, nil
 }
 
@@ -148,7 +150,7 @@ func (w *world) mustOpen(whole bool) {
 
 // TestKeep archives output once its attempt has ended, and lets it go when that is known.
 func TestKeep(t *testing.T) {
-	w := newWorld(t, fsm.Format)
+	w := newWorld(t, format.Newest)
 	w.mustKeep("a live attempt", false)
 	if output, _, err := w.Open(t.Context(), w.id, 1); output != nil || err != nil {
 		t.Errorf("opened %v, %v", output, err)
@@ -181,7 +183,7 @@ func TestKeep(t *testing.T) {
 
 // TestKeepNothing lets go of what is not worth archiving, or cannot be archived yet.
 func TestKeepNothing(t *testing.T) {
-	w := newWorld(t, fsm.Format)
+	w := newWorld(t, format.Newest)
 	w.end()
 	w.printed = ""
 	w.mustKeep("nothing was printed", true)
@@ -207,18 +209,18 @@ func (w *world) mustKeepCopy(what string, done bool) {
 // TestKeepCopy leaves output to its node while that is up, and archives what is left of it
 // once otherwise. The node's own output is kept until it is archived whole.
 func TestKeepCopy(t *testing.T) {
-	w := newWorld(t, fsm.Format)
+	w := newWorld(t, format.Newest)
 	w.end()
 	w.whole, w.later = false, time.Minute
 	w.mustKeepCopy("its node is up", false)
 	if count, _ := w.Machine.View().ArchivedOutputs(); count != 0 {
 		t.Errorf("%d outputs of a node that is up are archived", count)
 	}
-	w.Must(fsm.SetNodeState{Term: 1, Node: w.Node, State: compute.NodeDown})
+	w.Must(command.SetNodeState{Term: 1, Node: w.Node, State: compute.NodeDown})
 	w.mustKeepCopy("a part", false)
 	w.mustKeepCopy("no more is to be had", true)
 	w.mustKeep("its node has the rest, and seems to be down", false)
-	w.Must(fsm.SetNodeState{Term: 1, Node: w.Node, State: compute.NodeUp})
+	w.Must(command.SetNodeState{Term: 1, Node: w.Node, State: compute.NodeUp})
 	w.mustKeepCopy("its node has the rest", false)
 	w.whole = true
 	w.mustKeep("the whole", false)
@@ -228,7 +230,7 @@ func TestKeepCopy(t *testing.T) {
 
 // TestKeepCopyOfNothing lets a copy go that has no output: its node archives none.
 func TestKeepCopyOfNothing(t *testing.T) {
-	w := newWorld(t, fsm.Format)
+	w := newWorld(t, format.Newest)
 	w.printed = ""
 	w.end()
 	w.mustKeepCopy("nothing was printed", true)
@@ -236,16 +238,16 @@ func TestKeepCopyOfNothing(t *testing.T) {
 
 // TestKeepForNobody lets go of output that nobody could read.
 func TestKeepForNobody(t *testing.T) {
-	w := newWorld(t, fsm.Format)
+	w := newWorld(t, format.Newest)
 	w.end()
-	w.Must(fsm.StopExecution{Op: w.NextOp(), Actor: w.Actor, Execution: w.Waiting[1], Stop: compute.StopHard})
-	w.Must(fsm.DeleteOrg{Op: w.NextOp(), Actor: w.Actor, Org: w.Actor.Org})
+	w.Must(command.StopExecution{Op: w.NextOp(), Actor: w.Actor, Execution: w.Waiting[1], Stop: compute.StopHard})
+	w.Must(command.DeleteOrg{Op: w.NextOp(), Actor: w.Actor, Org: w.Actor.Org})
 	w.mustKeep("the organization has ended", true)
 }
 
 // TestKeepTooMuch refuses output that is larger than any that a node keeps.
 func TestKeepTooMuch(t *testing.T) {
-	w := newWorld(t, fsm.Format)
+	w := newWorld(t, format.Newest)
 	w.end()
 	w.endless = true
 	if done, err := w.Keep(t.Context(), w.Node, w.id, 1); done || compute.CodeOf(err) != compute.CodeTooLarge {
@@ -256,7 +258,7 @@ func TestKeepTooMuch(t *testing.T) {
 // TestKeepFails keeps output on its node while it cannot be stored, and says why archived
 // output cannot be read.
 func TestKeepFails(t *testing.T) {
-	w := newWorld(t, fsm.Format)
+	w := newWorld(t, format.Newest)
 	w.end()
 	w.fail = errors.New("the disks are full")
 	if done, err := w.Keep(t.Context(), w.Node, w.id, 1); done || err == nil || !strings.Contains(err.Error(), "the disks are full") {
@@ -283,7 +285,7 @@ func TestKeepFails(t *testing.T) {
 
 // TestTrim drops archived output beyond the limit.
 func TestTrim(t *testing.T) {
-	w := newWorld(t, fsm.Format)
+	w := newWorld(t, format.Newest)
 	w.end()
 	w.mustKeep("first", false)
 	if err := w.Trim(t.Context(), 1); err != nil {
