@@ -14,6 +14,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/archive"
 	"berth/fsm/command"
 )
 
@@ -21,12 +22,12 @@ import (
 type library map[compute.Hash][]byte
 
 // Open returns what an archive holds.
-func (l library) Open(_ context.Context, a *fsm.Archive) (*fsm.ArchiveFile, error) {
+func (l library) Open(_ context.Context, a *archive.Record) (*archive.File, error) {
 	data, ok := l[a.Blob]
 	if !ok {
 		return nil, compute.Errorf(compute.CodeUnavailable, "No server has the archive.").Named("archive_missing")
 	}
-	return fsm.ReadArchive(a, data)
+	return archive.Read(a, data)
 }
 
 // shelvedFamily returns a world with archives and an execution of two parts that
@@ -234,7 +235,7 @@ type brittle struct {
 	failures atomic.Int32 // That are left.
 }
 
-func (b *brittle) Open(ctx context.Context, a *fsm.Archive) (*fsm.ArchiveFile, error) {
+func (b *brittle) Open(ctx context.Context, a *archive.Record) (*archive.File, error) {
 	if b.failures.Add(-1) >= 0 {
 		return nil, compute.Errorf(compute.CodeUnavailable, "Not now.").Named("archive_unreadable")
 	}

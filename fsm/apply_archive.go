@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/fsm/archive"
 	"berth/fsm/command"
 	"berth/fsm/format"
 	"berth/fsm/store"
@@ -20,24 +21,24 @@ func (s *retention) archiveExecutions(c command.ArchiveExecutions) command.Resul
 	if refusal != nil {
 		return command.Result{Refusal: refusal}
 	}
-	a := &Archive{
+	a := &archive.Record{
 		Number: s.view.nextArchive(), Blob: c.Blob, Size: c.Size, Month: c.Month, Executions: len(ids), Sum: c.Sum,
-		Tails: tailsOf(ids),
+		Tails: archive.TailsOf(ids),
 	}
 	var found store.Sum
 	for _, id := range ids {
 		execution := true
 		archiver{s.view}.recordsOf(id, func(encoded []byte) {
-			found.Add(hashOfEncoded(encoded, execution))
+			found.Add(archive.HashOf(encoded, execution))
 			execution = false
 		})
 		e, _ := s.view.executions.Get(id)
-		a.add(e)
+		a.Add(e)
 	}
 	if found != store.Sum(c.Sum) {
 		return refuse(compute.CodeConflict, "archive_differs", "the executions are no longer those of the archive")
 	}
-	slices.SortFunc(a.Orgs, func(x, y ArchivedOrg) int { return byOrg(x.Org, y.Org) })
+	slices.SortFunc(a.Orgs, func(x, y archive.Org) int { return byOrg(x.Org, y.Org) })
 	slices.SortFunc(a.Bundles, byHash)
 	a.Bundles = slices.Compact(a.Bundles)
 	for _, id := range ids {
@@ -96,7 +97,7 @@ func (s *retention) mayLeave(
 		}
 	case !archiver{s.view}.pastRetention(e.FinishedAt, left):
 		return stays("it is neither too old nor one too many")
-	case MonthOf(e.FinishedAt) != month:
+	case archive.MonthOf(e.FinishedAt) != month:
 		return stays("it ended in another month")
 	}
 	for _, child := range (archiver{s.view}).stateChildren(e) {
@@ -105,23 +106,4 @@ func (s *retention) mayLeave(
 		}
 	}
 	return nil
-}
-
-// add counts e among those of a.
-func (a *Archive) add(e *compute.Execution) {
-	if a.First.IsZero() || e.FinishedAt < a.First {
-		a.First = e.FinishedAt
-	}
-	a.Last = max(a.Last, e.FinishedAt)
-	if ref := e.Bundle; ref.Size > 0 && len(ref.Inline) == 0 {
-		a.Bundles = append(a.Bundles, ref.Hash)
-	}
-	i := slices.IndexFunc(a.Orgs, func(o ArchivedOrg) bool { return o.Org == e.Org })
-	if i < 0 {
-		i = len(a.Orgs)
-		a.Orgs = append(a.Orgs, ArchivedOrg{
-			Org: e.Org, Oldest: e.SubmitIndex, First: e.ID, Last: e.ID, From: e.CreatedAt,
-		})
-	}
-	a.Orgs[i].add(e)
 }

@@ -8,6 +8,7 @@ import (
 
 	"berth/compute"
 	"berth/compute/requirements"
+	"berth/fsm/archive"
 	"berth/fsm/command"
 	"berth/fsm/store"
 )
@@ -159,8 +160,8 @@ func (s *membership) deleteEnvironment(c command.DeleteEnvironment) command.Resu
 		return refuse(compute.CodeNotFound, "not_found", "No such environment.")
 	}
 	live := 0
-	for k := range s.view.live.Keys(historyKey{}) {
-		if e, ok := s.view.executions.Get(k.id); ok && e.Environment.ID == known.ID {
+	for k := range s.view.live.Keys(archive.Place{}) {
+		if e, ok := s.view.executions.Get(k.ID); ok && e.Environment.ID == known.ID {
 			live++
 		}
 	}

@@ -78,7 +78,7 @@ func (v *View) Trees() iter.Seq[compute.Hash] {
 			}
 		}
 		for k := range v.live.All() {
-			e, _ := v.executions.Get(k.id)
+			e, _ := v.executions.Get(k.ID)
 			if e.Files != nil && !yield(e.Files.Manifest) {
 				return
 			}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/fsm"
+	"berth/fsm/archive"
 	"berth/fsm/command"
 )
 
@@ -26,11 +26,11 @@ func BenchmarkArchive(b *testing.B) {
 		d := w.view().DraftArchive(nil)
 		drafted := b.Elapsed()
 		d.Command.Term = w.term
-		if r := w.must(d.Command); r.Count != fsm.MaxArchived {
+		if r := w.must(d.Command); r.Count != archive.MaxExecutions {
 			b.Fatalf("%d executions were archived", r.Count)
 		}
 		b.ReportMetric(float64((drafted-begun).Microseconds())/1000, "ms/draft")
 		b.ReportMetric(float64((b.Elapsed()-drafted).Microseconds())/1000, "ms/apply")
-		b.ReportMetric(float64(len(d.Blob))/fsm.MaxArchived, "B/execution")
+		b.ReportMetric(float64(len(d.Blob))/archive.MaxExecutions, "B/execution")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/fsm/archive"
 	"berth/fsm/command"
 	"berth/fsm/format"
 	"berth/fsm/store"
@@ -11,9 +12,6 @@ import (
 
 // Limits of one archive.
 const (
-	// MaxArchived is the largest number of executions that one command moves.
-	MaxArchived = 1_000
-
 	// maxArchiveBytes is the largest size of their records. The sub-executions of
 	// one GPU selection stay together even beyond it.
 	maxArchiveBytes = 4 << 20
@@ -31,26 +29,11 @@ const (
 // archiver drafts archives of a view.
 type archiver struct{ view *View }
 
-// ArchiveDraft is an archive that has been built but not proposed. Blob must be
-// durable on most servers before Command is proposed.
-type ArchiveDraft struct {
-	Blob    []byte
-	Command command.ArchiveExecutions
-}
-
-// IDs returns the executions of the draft.
-func (d *ArchiveDraft) IDs() (ids []compute.ExecutionID) {
-	for text := range slices.Chunk(d.Command.Executions, executionWidth) {
-		ids = append(ids, executionFrom(text))
-	}
-	return ids
-}
-
 // DraftArchive returns the next archive that is due, nil for none. It contains
 // terminal executions of one month past their age or number, those that ended
 // first. A GPU selection is archived as a whole, together with its parent.
 // Executions in stay are left out.
-func (v *View) DraftArchive(stay map[compute.ExecutionID]bool) *ArchiveDraft {
+func (v *View) DraftArchive(stay map[compute.ExecutionID]bool) *archive.Draft {
 	if v.Format() < format.Trust || v.meta.Settings.Forget {
 		return nil
 	}
@@ -58,13 +41,24 @@ func (v *View) DraftArchive(stay map[compute.ExecutionID]bool) *ArchiveDraft {
 	if len(ids) == 0 {
 		return nil
 	}
-	d := &ArchiveDraft{Command: command.ArchiveExecutions{Month: month}}
+	d := &archive.Draft{Command: command.ArchiveExecutions{Month: month}}
 	for _, id := range ids {
 		d.Command.Executions = append(d.Command.Executions, id.UUID[:]...)
 	}
 	d.Blob, d.Command.Blob, d.Command.Sum = archiver{v}.archiveFile(ids, month)
 	d.Command.Size = int64(len(d.Blob))
 	return d
+}
+
+// archiveFile returns the blob of executions, its name, and the sum of the hashes of its
+// records.
+func (v archiver) archiveFile(ids []compute.ExecutionID, month int) (data []byte, name compute.Hash, s store.Sum) {
+	places := make([]archive.Place, 0, len(ids))
+	for _, id := range ids {
+		e, _ := v.view.executions.Get(id)
+		places = append(places, archive.PlaceOf(e))
+	}
+	return archive.Pack(v.view.meta.Cluster, month, places, v.recordsOf)
 }
 
 // dueForArchive returns the executions of the next archive and their month. It
@@ -88,15 +82,16 @@ func (v archiver) dueForArchive(stay map[compute.ExecutionID]bool) (ids []comput
 		}
 		bytes := v.bytesOf(family)
 		if len(ids) == 0 {
-			month, first = MonthOf(m.at), m.at
-		} else if MonthOf(m.at) != month || len(ids)+len(family) > MaxArchived || size+bytes > maxArchiveBytes {
+			month, first = archive.MonthOf(m.at), m.at
+		} else if archive.MonthOf(m.at) != month || len(ids)+len(family) > archive.MaxExecutions ||
+			size+bytes > maxArchiveBytes {
 			full = true
 			break
 		}
 		ids = append(ids, family...)
 		size, left = size+bytes, left-len(family)
 	}
-	if full || len(ids) >= MaxArchived || v.worthArchiving(first, len(ids)) {
+	if full || len(ids) >= archive.MaxExecutions || v.worthArchiving(first, len(ids)) {
 		return ids, month
 	}
 	return nil, 0

@@ -8,17 +8,18 @@ import (
 	"sort"
 
 	"berth/compute"
+	"berth/fsm/archive"
 )
 
 // With returns v with executions that were read from archives, as if they were
 // still in the state: their records, their attempts, and their roles as
 // sub-executions of their parents. The hash and lists ignore them.
-func (v *View) With(cases ...*Case) *View {
+func (v *View) With(cases ...*archive.Case) *View {
 	out := new(View)
 	*out = *v
 	out.extra = maps.Clone(v.extra)
 	if out.extra == nil {
-		out.extra = make(map[compute.ExecutionID]*Case, len(cases))
+		out.extra = make(map[compute.ExecutionID]*archive.Case, len(cases))
 	}
 	for _, c := range cases {
 		out.extra[c.Execution.ID] = c
@@ -64,7 +65,7 @@ func (v *View) LoadArchived(org compute.OrgID, id compute.ExecutionID, open Open
 }
 
 // OpenArchive returns the content of an archive's blob.
-type OpenArchive func(*Archive) (*ArchiveFile, error)
+type OpenArchive func(*archive.Record) (*archive.File, error)
 
 // WholeHistory yields an organization's executions in the state and in
 // archives, newest first. An execution keeps its place when it is archived.
@@ -72,11 +73,11 @@ type OpenArchive func(*Archive) (*ArchiveFile, error)
 // sequence, so that history is never incomplete without an error.
 func (v *View) WholeHistory(
 	org compute.OrgID, f HistoryFilter, open OpenArchive,
-) iter.Seq2[*Case, error] {
-	return func(yield func(*Case, error) bool) {
+) iter.Seq2[*archive.Case, error] {
+	return func(yield func(*archive.Case, error) bool) {
 		if _, archived := v.archivedTotals.Get(org); !archived {
 			for e := range v.History(org, f) {
-				if !yield(&Case{Execution: e}, nil) {
+				if !yield(&archive.Case{Execution: e}, nil) {
 					return
 				}
 			}
@@ -107,7 +108,7 @@ type merge struct {
 	filter HistoryFilter // Without Skip.
 	skip   int
 	open   OpenArchive
-	yield  func(*Case, error) bool
+	yield  func(*archive.Case, error) bool
 
 	read   int64 // In the unit of maxRead.
 	opened cursors
@@ -116,17 +117,17 @@ type merge struct {
 
 // cursor is a position in an organization's part of an open archive.
 type cursor struct {
-	rows []archivedRow
+	rows []archive.Row
 	row  int // Counts down.
 }
 
-func (c *cursor) place() historyKey { return c.rows[c.row].place }
+func (c *cursor) place() archive.Place { return c.rows[c.row].Place }
 
 // cursors is a heap with the newest place on top.
 type cursors []*cursor
 
 func (c cursors) Len() int           { return len(c) }
-func (c cursors) Less(i, j int) bool { return byHistoryKey(c[i].place(), c[j].place()) > 0 }
+func (c cursors) Less(i, j int) bool { return archive.ByPlace(c[i].place(), c[j].place()) > 0 }
 func (c cursors) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }
 
 // Push adds a *cursor.
@@ -145,14 +146,14 @@ func (m *merge) run() {
 	next, stop := iter.Pull(m.view.archivesOf(m.org, from))
 	defer stop()
 	mark, more := next()
-	emit := func(until historyKey) bool { // Yields archived executions above until.
+	emit := func(until archive.Place) bool { // Yields archived executions above until.
 		for !m.ended {
-			if more && mark.newest >= until.index && (len(m.opened) == 0 || mark.newest >= m.opened[0].place().index) {
+			if more && mark.newest >= until.Index && (len(m.opened) == 0 || mark.newest >= m.opened[0].place().Index) {
 				m.enter(mark)
 				mark, more = next()
 				continue
 			}
-			if len(m.opened) == 0 || byHistoryKey(m.opened[0].place(), until) < 0 {
+			if len(m.opened) == 0 || archive.ByPlace(m.opened[0].place(), until) < 0 {
 				return true
 			}
 			m.pop()
@@ -160,11 +161,11 @@ func (m *merge) run() {
 		return false
 	}
 	for k, load := range m.inState(from.newest) {
-		if !emit(k) || !m.give(func() *Case { return &Case{Execution: load()} }) {
+		if !emit(k) || !m.give(func() *archive.Case { return &archive.Case{Execution: load()} }) {
 			return
 		}
 	}
-	emit(historyKey{org: m.org})
+	emit(archive.Place{Org: m.org})
 }
 
 // seek passes over archives whose executions are certainly skipped. It opens
@@ -211,7 +212,7 @@ func (m *merge) skipBound() (at archivePlace, above int) {
 		return rows+most <= m.skip
 	}
 	for k := range m.inState(math.MaxUint64) {
-		if !pass(k.index) {
+		if !pass(k.Index) {
 			return at, above
 		}
 		rows++
@@ -222,18 +223,18 @@ func (m *merge) skipBound() (at archivePlace, above int) {
 
 // inState yields the selected executions of the state from an index down, as
 // View.selected does.
-func (m *merge) inState(from uint64) iter.Seq2[historyKey, func() *compute.Execution] {
+func (m *merge) inState(from uint64) iter.Seq2[archive.Place, func() *compute.Execution] {
 	first := lastHistoryKey(m.org)
 	if from < math.MaxUint64 {
-		first.index = from + 1 // No execution has this key.
+		first.Index = from + 1 // No execution has this key.
 	}
 	return m.view.selected(first, m.filter)
 }
 
 // row returns an archive and the organization's part of it.
-func (m *merge) row(mark archivePlace) (*Archive, *ArchivedOrg) {
+func (m *merge) row(mark archivePlace) (*archive.Record, *archive.Org) {
 	a, _ := m.view.archives.Get(mark.number)
-	o, _ := a.of(m.org)
+	o, _ := a.Of(m.org)
 	return a, o
 }
 
@@ -247,7 +248,7 @@ func (m *merge) enter(mark archivePlace) {
 
 // load opens an archive for the organization's executions up to an index. Those
 // above the index are skipped.
-func (m *merge) load(a *Archive, upTo uint64) {
+func (m *merge) load(a *archive.Record, upTo uint64) {
 	if m.read += a.Size + openCost + recordCost*int64(a.Executions); m.read > maxRead {
 		m.fail(compute.Errorf(compute.CodeInvalid, "This page is spread over too many archives of old executions: "+
 			"ask for fewer executions at once (limit), or for those of a shorter time (from, to).").
@@ -259,11 +260,11 @@ func (m *merge) load(a *Archive, upTo uint64) {
 		m.fail(err)
 		return
 	}
-	m.read += max(int64(len(file.body)/2)-a.Size, 0)
-	rows := file.of(m.org)
-	n := sort.Search(len(rows), func(i int) bool { return rows[i].place.index > upTo })
+	m.read += max(int64(file.Unpacked()/2)-a.Size, 0)
+	rows := file.Of(m.org)
+	n := sort.Search(len(rows), func(i int) bool { return rows[i].Place.Index > upTo })
 	for i := range rows[n:] {
-		if rows[n+i].matches(m.filter) {
+		if m.filter.selects(&rows[n+i]) {
 			m.skip--
 		}
 	}
@@ -287,26 +288,19 @@ func (m *merge) pop() {
 	} else {
 		heap.Fix(&m.opened, 0)
 	}
-	if row.matches(m.filter) {
-		m.give(row.decode)
+	if m.filter.selects(row) {
+		m.give(row.Decode)
 	}
 }
 
 // give yields an execution, or counts it as skipped.
-func (m *merge) give(c func() *Case) bool {
+func (m *merge) give(c func() *archive.Case) bool {
 	if m.skip > 0 {
 		m.skip--
 		return true
 	}
 	m.ended = !m.yield(c(), nil)
 	return !m.ended
-}
-
-// of returns an organization's part of f.
-func (f *ArchiveFile) of(org compute.OrgID) []archivedRow {
-	from := sort.Search(len(f.rows), func(i int) bool { return byOrg(f.rows[i].place.org, org) >= 0 })
-	rows := f.rows[from:]
-	return rows[:sort.Search(len(rows), func(i int) bool { return byOrg(rows[i].place.org, org) > 0 })]
 }
 
 // lastArchivePlace is behind all archive places of an organization.
@@ -326,15 +320,24 @@ func (v *archiveTables) archivesOf(org compute.OrgID, from archivePlace) iter.Se
 	}
 }
 
+// selects reports whether f selects the execution of a row.
+func (f HistoryFilter) selects(r *archive.Row) bool {
+	if f == (HistoryFilter{}) {
+		return true
+	}
+	var e compute.Execution
+	return r.Partial(&e) && f.matches(&e)
+}
+
 // most returns the largest possible number of executions of o that the filter
 // selects, and whether it is exact. A sub-execution is in the archive of its
 // parent.
-func (f HistoryFilter) most(o *ArchivedOrg) (n int, exact bool) {
-	n = o.count(f.Status, f.Kind)
+func (f HistoryFilter) most(o *archive.Org) (n int, exact bool) {
+	n = o.Count(f.Status, f.Kind)
 	switch {
 	case !f.From.IsZero() && o.To < f.From || !f.To.IsZero() && o.From >= f.To:
 		n = 0
-	case f.Parent != nil && !f.Parent.IsZero() && !o.holds(*f.Parent):
+	case f.Parent != nil && !f.Parent.IsZero() && !o.Holds(*f.Parent):
 		n = 0
 	}
 	whole := f.Parent == nil && (f.From.IsZero() || o.From >= f.From) && (f.To.IsZero() || o.To < f.To)

@@ -7,6 +7,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/archive"
 	"berth/fsm/command"
 )
 
@@ -20,7 +21,7 @@ func (w *world) end(ids ...compute.ExecutionID) {
 
 // page returns a page of a history and the number of archives opened for it.
 func (w *world) page(f fsm.HistoryFilter, limit int, l library) (ids []compute.ExecutionID, opened int, err error) {
-	open := func(a *fsm.Archive) (*fsm.ArchiveFile, error) {
+	open := func(a *archive.Record) (*archive.File, error) {
 		opened++
 		return l.open(a)
 	}
@@ -155,7 +156,7 @@ func TestLookupOpensItsArchive(t *testing.T) {
 		t.Fatalf("%d executions in %d archives", executions, archives)
 	}
 	opened := 0
-	open := func(a *fsm.Archive) (*fsm.ArchiveFile, error) {
+	open := func(a *archive.Record) (*archive.File, error) {
 		opened++
 		return l.open(a)
 	}

@@ -2,9 +2,12 @@ package fsm
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"berth/compute"
+	"berth/fsm/archive"
+	"berth/fsm/store"
 )
 
 // TestUnpackedBytesCount checks that the limit of a page also bounds archives
@@ -12,20 +15,30 @@ import (
 func TestUnpackedBytesCount(t *testing.T) {
 	const size = 8 << 20
 	const most = maxRead / (size / 2)
+	e := compute.Execution{Detail: strings.Repeat("x", size)}
+	data, blob, sum := archive.Pack(compute.UUID{1}, 1, []archive.Place{archive.PlaceOf(&e)},
+		func(_ compute.ExecutionID, visit func([]byte)) (attempts, callbacks int) {
+			visit(store.MustEncode(&e))
+			return 0, 0
+		})
+	file, err := archive.Read(&archive.Record{Blob: blob, Month: 1, Executions: 1, Sum: sum}, data)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var refusal error
 	opened := 0
 	m := merge{
-		open: func(*Archive) (*ArchiveFile, error) {
+		open: func(*archive.Record) (*archive.File, error) {
 			opened++
-			return &ArchiveFile{body: make([]byte, size)}, nil
+			return file, nil
 		},
-		yield: func(_ *Case, err error) bool {
+		yield: func(_ *archive.Case, err error) bool {
 			refusal = err
 			return false
 		},
 	}
 	for range 2 * most {
-		if m.load(&Archive{Size: 1 << 10, Executions: 1}, math.MaxUint64); m.ended {
+		if m.load(&archive.Record{Size: 1 << 10, Executions: 1}, math.MaxUint64); m.ended {
 			break
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/archive"
 	"berth/fsm/command"
 	"berth/fsm/format"
 )
@@ -20,12 +21,12 @@ import (
 type library map[compute.Hash][]byte
 
 // open returns the content of an archive.
-func (l library) open(a *fsm.Archive) (*fsm.ArchiveFile, error) {
+func (l library) open(a *archive.Record) (*archive.File, error) {
 	data, ok := l[a.Blob]
 	if !ok {
 		return nil, fmt.Errorf("no blob of archive %d", a.Number)
 	}
-	return fsm.ReadArchive(a, data)
+	return archive.Read(a, data)
 }
 
 // archive proposes the archive that is due and returns how many executions have
@@ -290,7 +291,7 @@ func TestArchiveWaitsForMoreExecutions(t *testing.T) {
 	w.archiveAll(l)
 	var months []string
 	for a := range w.view().Archives() {
-		months = append(months, fmt.Sprint(a.Number, fsm.MonthText(a.Month), a.Executions))
+		months = append(months, fmt.Sprint(a.Number, archive.MonthText(a.Month), a.Executions))
 	}
 	if want := []string{"12026-032", "22026-041"}; !slices.Equal(months, want) {
 		t.Errorf("archives are %q, want %q", months, want)
@@ -426,27 +427,27 @@ func TestArchiveBlobIsChecked(t *testing.T) {
 	w.archiveAll(l)
 	for a := range w.view().Archives() {
 		good := l[a.Blob]
-		if _, err := fsm.ReadArchive(a, good); err != nil {
+		if _, err := archive.Read(a, good); err != nil {
 			t.Fatal(err)
 		}
 		for i := range good {
 			bad := bytes.Clone(good)
 			bad[i] ^= 1
-			if _, err := fsm.ReadArchive(a, bad); err == nil {
+			if _, err := archive.Read(a, bad); err == nil {
 				t.Fatalf("a blob with another byte %d is read", i)
 			}
-			if _, err := fsm.ReadArchive(a, good[:i]); err == nil {
+			if _, err := archive.Read(a, good[:i]); err == nil {
 				t.Fatalf("a blob of %d bytes of %d is read", i, len(good))
 			}
 		}
-		for _, change := range []func(*fsm.Archive){
-			func(a *fsm.Archive) { a.Executions++ },
-			func(a *fsm.Archive) { a.Sum[0]++ },
-			func(a *fsm.Archive) { a.Month++ },
+		for _, change := range []func(*archive.Record){
+			func(a *archive.Record) { a.Executions++ },
+			func(a *archive.Record) { a.Sum[0]++ },
+			func(a *archive.Record) { a.Month++ },
 		} {
 			other := *a
 			change(&other)
-			if _, err := fsm.ReadArchive(&other, good); err == nil {
+			if _, err := archive.Read(&other, good); err == nil {
 				t.Error("a blob that holds something else is read")
 			}
 		}

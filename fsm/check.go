@@ -7,6 +7,7 @@ import (
 
 	"berth/attempt"
 	"berth/compute"
+	"berth/fsm/archive"
 	"berth/fsm/ledger"
 	"berth/fsm/store"
 )
@@ -421,14 +422,14 @@ func (v checker) checkArchives() error {
 			if _, ok := v.view.orgs.Get(o.Org); !ok {
 				return fmt.Errorf("archive %d: there is no organization %s", a.Number, o.Org)
 			}
-			if counted := o.count(nil, nil); counted != o.Executions || len(o.Counts) > kinds*compute.Statuses {
+			if counted := o.Count(nil, nil); counted != o.Executions || len(o.Counts) > kinds*compute.Statuses {
 				return fmt.Errorf("archive %d: %d executions of %s, counted %d", a.Number, o.Executions, o.Org, counted)
 			}
 		}
 		if n != a.Executions || n == 0 || a.Number == 0 || a.Size <= 0 {
 			return fmt.Errorf("archive %d: %d executions, counted %d", a.Number, a.Executions, n)
 		}
-		if len(a.Tails)%tailWidth != 0 || len(a.Tails) > a.Executions*tailWidth {
+		if len(a.Tails)%archive.TailWidth != 0 || len(a.Tails) > a.Executions*archive.TailWidth {
 			return fmt.Errorf("archive %d: %d bytes of identifiers of %d executions", a.Number, len(a.Tails), n)
 		}
 	}
@@ -527,8 +528,8 @@ func (v checker) checkEnvironments() error {
 			}
 		}
 	}
-	for k := range v.view.live.Keys(historyKey{}) {
-		if e, ok := v.view.executions.Get(k.id); ok && !e.Environment.ID.IsZero() && !known[e.Environment.ID] {
+	for k := range v.view.live.Keys(archive.Place{}) {
+		if e, ok := v.view.executions.Get(k.ID); ok && !e.Environment.ID.IsZero() && !known[e.Environment.ID] {
 			return fmt.Errorf("execution %s needs an environment that does not exist", e.ID)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 
 	"berth/compute"
+	"berth/fsm/archive"
 )
 
 // The keys of tables and indexes that are more than one identifier, and the
@@ -19,13 +20,6 @@ type (
 	numberKey struct {
 		owner compute.UUID
 		n     uint64
-	}
-
-	// historyKey is an execution's place in its organization's history.
-	historyKey struct {
-		org   compute.OrgID
-		index uint64
-		id    compute.ExecutionID
 	}
 
 	// queueKey is an execution's place in the queue: in the line of its priority
@@ -66,7 +60,7 @@ func byKey(a, b compute.KeyID) int             { return byUUID(a.UUID, b.UUID) }
 func byBundle(a, b compute.BundleID) int       { return byUUID(a.UUID, b.UUID) }
 func byExecution(a, b compute.ExecutionID) int { return byUUID(a.UUID, b.UUID) }
 
-// byPair, byNumberKey, byHistoryKey and byQueueKey are called for every level of a tree: they
+// byPair, byNumberKey and byQueueKey are called for every level of a tree: they
 // compare the second part of a key only where the first parts are equal.
 
 func byPair(a, b pair) int {
@@ -99,16 +93,6 @@ func (m timeKey) execution() (id compute.ExecutionID) {
 
 func byFamily(a, b family) int {
 	return cmp.Or(byUUID(a.id, b.id), byHash(a.token, b.token))
-}
-
-func byHistoryKey(a, b historyKey) int {
-	if c := byOrg(a.org, b.org); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(a.index, b.index); c != 0 {
-		return c
-	}
-	return byExecution(a.id, b.id)
 }
 
 // byQueueKey is the order of the queue: higher priority, then line by line.
@@ -168,15 +152,15 @@ func pairFrom(b []byte) (p pair) {
 	return p
 }
 
-func historyKeyBytes(p historyKey) []byte {
-	b := append(make([]byte, 0, historyKeyWidth), p.org.UUID[:]...)
-	return append(binary.BigEndian.AppendUint64(b, p.index), p.id.UUID[:]...)
+func historyKeyBytes(p archive.Place) []byte {
+	b := append(make([]byte, 0, historyKeyWidth), p.Org.UUID[:]...)
+	return append(binary.BigEndian.AppendUint64(b, p.Index), p.ID.UUID[:]...)
 }
 
-func historyKeyFrom(b []byte) (p historyKey) {
-	copy(p.org.UUID[:], b)
-	p.index = binary.BigEndian.Uint64(b[16:])
-	copy(p.id.UUID[:], b[24:])
+func historyKeyFrom(b []byte) (p archive.Place) {
+	copy(p.Org.UUID[:], b)
+	p.Index = binary.BigEndian.Uint64(b[16:])
+	copy(p.ID.UUID[:], b[24:])
 	return p
 }
 

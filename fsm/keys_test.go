@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"berth/compute"
+	"berth/fsm/archive"
 )
 
 func TestOrders(t *testing.T) {
@@ -24,12 +25,12 @@ func TestOrders(t *testing.T) {
 	if !slices.IsSortedFunc(lines, byNumberKey) {
 		t.Error("lines are not by owner, then number")
 	}
-	places := []historyKey{
-		{compute.OrgID{UUID: id(1)}, 5, compute.ExecutionID{UUID: id(9)}},
-		{compute.OrgID{UUID: id(1)}, 6, compute.ExecutionID{UUID: id(1)}},
-		{compute.OrgID{UUID: id(2)}, 1, compute.ExecutionID{UUID: id(1)}},
+	places := []archive.Place{
+		{Org: compute.OrgID{UUID: id(1)}, Index: 5, ID: compute.ExecutionID{UUID: id(9)}},
+		{Org: compute.OrgID{UUID: id(1)}, Index: 6, ID: compute.ExecutionID{UUID: id(1)}},
+		{Org: compute.OrgID{UUID: id(2)}, Index: 1, ID: compute.ExecutionID{UUID: id(1)}},
 	}
-	if !slices.IsSortedFunc(places, byHistoryKey) {
+	if !slices.IsSortedFunc(places, archive.ByPlace) {
 		t.Error("places are not by organization, then index")
 	}
 	waiting := []queueKey{
@@ -52,9 +53,9 @@ func TestKeysAsBytesKeepTheirOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	id := func() (u compute.UUID) { u[0], u[15] = byte(rng.IntN(2)), byte(rng.IntN(3)); return u }
 	for range 1000 {
-		a, b := historyKey{compute.OrgID{UUID: id()}, rng.Uint64N(300), compute.ExecutionID{UUID: id()}},
-			historyKey{compute.OrgID{UUID: id()}, rng.Uint64N(300), compute.ExecutionID{UUID: id()}}
-		if bytes.Compare(historyKeyBytes(a), historyKeyBytes(b)) != byHistoryKey(a, b) || historyKeyFrom(historyKeyBytes(a)) != a {
+		a, b := archive.Place{Org: compute.OrgID{UUID: id()}, Index: rng.Uint64N(300), ID: compute.ExecutionID{UUID: id()}},
+			archive.Place{Org: compute.OrgID{UUID: id()}, Index: rng.Uint64N(300), ID: compute.ExecutionID{UUID: id()}}
+		if bytes.Compare(historyKeyBytes(a), historyKeyBytes(b)) != archive.ByPlace(a, b) || historyKeyFrom(historyKeyBytes(a)) != a {
 			t.Fatalf("places %v and %v", a, b)
 		}
 		c, d := numberKey{id(), rng.Uint64N(300)}, numberKey{id(), rng.Uint64N(300)}

@@ -177,3 +177,29 @@ func (a *ages) differ(name string, want *ages) error {
 	}
 	return nil
 }
+
+// opSchema is the schema of ops. It never changes.
+var opSchema = store.SchemaOf[op]() //nolint:gochecknoglobals // Immutable.
+
+// partialOp decodes the key and the sequence number of an op. It
+// reports false for one that was refused, too.
+func partialOp(data []byte) (seq uint64, k pair, ok bool) {
+	f := opSchema.FieldsOf(data)
+	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
+		switch key {
+		case 1:
+			k.owner = store.ID(item)
+		case 2:
+			k.id = store.ID(item)
+		case 4:
+			result, _ := store.FieldsOf(item)
+			if first, _, ok := result.Next(); ok && first == 1 || result.Bad {
+				return 0, k, false // Field 1 is the refusal.
+			}
+		case 6:
+			n, _ := store.Number(item)
+			seq = uint64(n)
+		}
+	}
+	return seq, k, f.Complete()
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"berth/fsm/partial"
 	"berth/fsm/store"
 )
 
@@ -46,7 +47,7 @@ func recount(t store.Stored, table int, throttle func(bytes int) error) (err err
 		n++
 		bytes += len(encoded)
 		if table == tableExecutions {
-			lean = appendLean(lean[:0], encoded)
+			lean = partial.AppendLean(lean[:0], encoded)
 			encoded = lean
 		}
 		got.Add(sha256.Sum256(encoded))

@@ -11,7 +11,9 @@ import (
 	"sync"
 
 	"berth/compute"
+	"berth/fsm/archive"
 	"berth/fsm/ledger"
+	"berth/fsm/partial"
 	"berth/fsm/snapshot"
 	"berth/fsm/store"
 )
@@ -308,7 +310,7 @@ func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 	m.totals = make(map[compute.OrgID]totals)
 	e := &w.partial
 	b.records(func(record []byte) bool {
-		ofForm := partialExecution(record, e)
+		ofForm := partial.Execution(record, e)
 		if !ofForm {
 			if err = store.DecodeRecord(record, e); err != nil {
 				return false
@@ -327,10 +329,10 @@ func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 			})
 			return true
 		}
-		w.lean = appendLean(w.lean[:0], record)
+		w.lean = partial.AppendLean(w.lean[:0], record)
 		w.key = append(w.key[:0], executionBytes(e.ID)...)
 		w.pack(m, b, w.restoring.state.view.executions, record, w.lean)
-		m.places = append(m.places, [historyKeyWidth]byte(historyKeyBytes(historyKeyOf(e))))
+		m.places = append(m.places, [historyKeyWidth]byte(historyKeyBytes(archive.PlaceOf(e))))
 		end := [endKeyWidth]byte(endKeyBytes(timeKeyOf(e.FinishedAt, e.ID.UUID)))
 		m.ends = append(m.ends, end)
 		if leftOutputs(e) {
@@ -350,7 +352,7 @@ func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 
 func (w *maker) makeAttempts(b *batch, m *made) (err error) {
 	b.records(func(record []byte) bool {
-		a, ok := partialAttempt(record)
+		a, ok := partial.Attempt(record)
 		if !ok || !a.Ended {
 			m.keep(record)
 			return true

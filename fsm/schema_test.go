@@ -11,6 +11,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm/ledger"
+	"berth/fsm/partial"
 	"berth/fsm/store"
 	"berth/fsm/storetest"
 )
@@ -85,8 +86,8 @@ func testSchema[V any](t *testing.T, f *store.Schema) {
 }
 
 func TestSchemasAcceptRecords(t *testing.T) {
-	t.Run("execution", func(t *testing.T) { testSchema[compute.Execution](t, executionSchema) })
-	t.Run("attempt", func(t *testing.T) { testSchema[compute.Attempt](t, attemptSchema) })
+	t.Run("execution", func(t *testing.T) { testSchema[compute.Execution](t, store.SchemaOf[compute.Execution]()) })
+	t.Run("attempt", func(t *testing.T) { testSchema[compute.Attempt](t, store.SchemaOf[compute.Attempt]()) })
 	t.Run("op", func(t *testing.T) { testSchema[op](t, opSchema) })
 	t.Run("line", func(t *testing.T) { testSchema[compute.LedgerEntry](t, ledger.Schema) })
 }
@@ -124,7 +125,7 @@ func TestRestoreRefusesUndecodableRecords(t *testing.T) {
 				t.Fatal("it can be decoded")
 			}
 			sum, pages := store.Sum{}, s.view.executions.Builder()
-			sum.Add(sha256.Sum256(appendLean(nil, record)))
+			sum.Add(sha256.Sum256(partial.AppendLean(nil, record)))
 			key := executionBytes(id)
 			pages.Add(key, s.view.executions.Pack(nil, key, record))
 			if made, _ := pages.Pages(); !s.view.executions.Load(made, &sum) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/archive"
 	"berth/fsm/command"
 	"berth/fsm/ledger"
 	"berth/fsm/store"
@@ -85,8 +86,8 @@ type (
 		attempts          store.Records[numberKey, compute.Attempt]  // By execution, epoch.
 		callbacks         store.Records[numberKey, compute.Callback] // By owner, number.
 		undelivered       store.Index[dueKey, compute.Callback]      // That still have to be sent.
-		history           store.PackedIndex[historyKey, compute.Execution]
-		live              store.Index[historyKey, compute.Execution]
+		history           store.PackedIndex[archive.Place, compute.Execution]
+		live              store.Index[archive.Place, compute.Execution]
 		queue             store.Index[queueKey, compute.Execution]
 		queueChanges      changeLog[compute.ExecutionID]
 		pendingSelections store.Index[priorityKey, compute.Execution]   // Parents with a queue message.
@@ -117,11 +118,11 @@ type (
 
 	// archiveTables has the places of archived executions.
 	archiveTables struct {
-		archives       store.Records[uint64, Archive]      // By number.
-		archivePlaces  store.Table[archivePlace, struct{}] // Parts of archives, by organization.
-		archiveBlobs   store.Table[compute.Hash, struct{}] // Blobs of archives.
-		archivedTotals store.Table[compute.OrgID, totals]  // Totals of executions in archives.
-		extra          map[compute.ExecutionID]*Case       // Archived executions; only in views made by With.
+		archives       store.Records[uint64, archive.Record] // By number.
+		archivePlaces  store.Table[archivePlace, struct{}]   // Parts of archives, by organization.
+		archiveBlobs   store.Table[compute.Hash, struct{}]   // Blobs of archives.
+		archivedTotals store.Table[compute.OrgID, totals]    // Totals of executions in archives.
+		extra          map[compute.ExecutionID]*archive.Case // Archived executions; only in views made by With.
 	}
 
 	// learnedTables has statistics on executions and attempts.
@@ -276,7 +277,7 @@ func (v *View) makeRecords() {
 	v.usage = store.NewRecords(byOrg, func(u *usage) compute.OrgID { return u.Org })
 	v.quotas = store.NewRecords(byScope, scopeOf)
 	v.tallies = store.NewRecords(byTally, keyOfTally)
-	v.archives = store.NewRecords(cmp.Compare[uint64], func(a *Archive) uint64 { return a.Number })
+	v.archives = store.NewRecords(cmp.Compare[uint64], func(a *archive.Record) uint64 { return a.Number })
 	v.archivePlaces = store.NewTable[archivePlace, struct{}](byArchivePlace)
 	v.archiveBlobs = store.NewTable[compute.Hash, struct{}](byHash)
 	v.archivedTotals = store.NewTable[compute.OrgID, totals](byOrg)
@@ -333,8 +334,8 @@ func (v *View) makeIndexes() {
 		func(t *refreshToken) timeKey { return timeKey{t.Token.ExpiresAt, t.Token.Hash} },
 		always[refreshToken])
 	v.history = store.NewPackedIndex(historyKeyWidth, historyKeyBytes, historyKeyFrom,
-		historyKeyOf, always[compute.Execution])
-	v.live = store.NewIndex(byHistoryKey, historyKeyOf,
+		archive.PlaceOf, always[compute.Execution])
+	v.live = store.NewIndex(archive.ByPlace, archive.PlaceOf,
 		func(e *compute.Execution) bool { return !e.Status.Terminal() })
 	v.queue = store.NewIndex(byQueueKey, queueKeyOf, queued)
 	v.queueChanges = newChangeLog[compute.ExecutionID](queueChangesKept)
@@ -367,8 +368,6 @@ func (v *View) makeIndexes() {
 func always[V any](*V) bool { return true }
 
 func queued(e *compute.Execution) bool { return e.Status == compute.StatusQueued }
-
-func historyKeyOf(e *compute.Execution) historyKey { return historyKey{e.Org, e.SubmitIndex, e.ID} }
 
 func queueKeyOf(e *compute.Execution) queueKey {
 	return queueKey{e.Priority, e.Org, e.SubmitIndex, e.ID}

@@ -6,6 +6,7 @@ import (
 	"berth/compute"
 	"berth/fsm/command"
 	"berth/fsm/format"
+	"berth/fsm/partial"
 )
 
 const (
@@ -84,7 +85,7 @@ func (s *retention) parentOf(id compute.ExecutionID) (compute.ExecutionID, bool)
 	if e != nil {
 		parent = e.Parent
 	} else {
-		s.buffer, parent = encoded, partialParent(encoded)
+		s.buffer, parent = encoded, partial.Parent(encoded)
 	}
 	return parent, !parent.IsZero()
 }

@@ -6,7 +6,9 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/fsm/archive"
 	"berth/fsm/command"
+	"berth/fsm/partial"
 	"berth/fsm/store"
 )
 
@@ -74,7 +76,7 @@ func (v *View) Status(org compute.OrgID, id compute.ExecutionID) (*compute.Execu
 		return v.Execution(org, id) // It may be archived.
 	}
 	if e == nil {
-		if e = new(compute.Execution); !partialExecution(encoded, e) {
+		if e = new(compute.Execution); !partial.Execution(encoded, e) {
 			return v.Execution(org, id)
 		}
 	}
@@ -174,7 +176,7 @@ func (v *executionTables) Live(org compute.OrgID) iter.Seq[*compute.Execution] {
 // LiveAfter yields the executions that Live yields behind an execution of the
 // organization, whether that one is still live or not.
 func (v *executionTables) LiveAfter(e *compute.Execution) iter.Seq[*compute.Execution] {
-	place := historyKeyOf(e)
+	place := archive.PlaceOf(e)
 	return func(yield func(*compute.Execution) bool) {
 		for next := range v.newest(v.live.Descend(place), e.Org) {
 			if next.ID != e.ID && !yield(next) {
@@ -201,16 +203,18 @@ func (v *executionTables) Held(org compute.OrgID) iter.Seq[compute.Work] {
 }
 
 // lastHistoryKey is behind all history keys of an organization.
-func lastHistoryKey(org compute.OrgID) historyKey { return historyKey{org: org, index: math.MaxUint64} }
+func lastHistoryKey(org compute.OrgID) archive.Place {
+	return archive.Place{Org: org, Index: math.MaxUint64}
+}
 
 // newest yields the executions at places, as long as the places are org's.
-func (v *executionTables) newest(places iter.Seq[historyKey], org compute.OrgID) iter.Seq[*compute.Execution] {
+func (v *executionTables) newest(places iter.Seq[archive.Place], org compute.OrgID) iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
 		for k := range places {
-			if k.org != org {
+			if k.Org != org {
 				return
 			}
-			e, _ := v.executions.Get(k.id)
+			e, _ := v.executions.Get(k.ID)
 			if !yield(e) {
 				return
 			}
@@ -243,7 +247,7 @@ func (f HistoryFilter) matches(e *compute.Execution) bool {
 // and with no other filter not even read.
 func (v *executionTables) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Execution] {
 	if f == (HistoryFilter{Skip: f.Skip}) {
-		return v.newest(v.history.Descend(lastHistoryKey(org), historyKey{org: org}, f.Skip), org)
+		return v.newest(v.history.Descend(lastHistoryKey(org), archive.Place{Org: org}, f.Skip), org)
 	}
 	return func(yield func(*compute.Execution) bool) {
 		skip := f.Skip
@@ -258,19 +262,21 @@ func (v *executionTables) History(org compute.OrgID, f HistoryFilter) iter.Seq[*
 // selected yields the executions in the state that f selects, including those
 // that it skips, from a place in an organization's history down. It yields the
 // place of each, and a function that loads it before the next one.
-func (v *executionTables) selected(from historyKey, f HistoryFilter) iter.Seq2[historyKey, func() *compute.Execution] {
+func (v *executionTables) selected(
+	from archive.Place, f HistoryFilter,
+) iter.Seq2[archive.Place, func() *compute.Execution] {
 	f.Skip = 0
-	return func(yield func(historyKey, func() *compute.Execution) bool) {
+	return func(yield func(archive.Place, func() *compute.Execution) bool) {
 		var buffer []byte
-		var partial compute.Execution
-		var at historyKey
+		var part compute.Execution
+		var at archive.Place
 		load := func() *compute.Execution {
-			e, _ := v.executions.Get(at.id)
+			e, _ := v.executions.Get(at.ID)
 			return e
 		}
-		for at = range v.history.Descend(from, historyKey{org: from.org}, 0) {
+		for at = range v.history.Descend(from, archive.Place{Org: from.Org}, 0) {
 			var is bool
-			if is, buffer = v.selects(f, at.id, &partial, buffer); is && !yield(at, load) {
+			if is, buffer = v.selects(f, at.ID, &part, buffer); is && !yield(at, load) {
 				return
 			}
 		}
@@ -278,9 +284,9 @@ func (v *executionTables) selected(from historyKey, f HistoryFilter) iter.Seq2[h
 }
 
 // selects reports whether f selects the execution id. It may partially decode
-// the execution into partial and read its encoding into buffer, which it returns.
+// the execution into part and read its encoding into buffer, which it returns.
 func (v *executionTables) selects(
-	f HistoryFilter, id compute.ExecutionID, partial *compute.Execution, buffer []byte,
+	f HistoryFilter, id compute.ExecutionID, part *compute.Execution, buffer []byte,
 ) (bool, []byte) {
 	if f == (HistoryFilter{}) {
 		return true, buffer
@@ -289,7 +295,7 @@ func (v *executionTables) selects(
 	if e != nil {
 		return f.matches(e), buffer
 	}
-	return partialExecution(encoded, partial) && f.matches(partial), encoded
+	return partial.Execution(encoded, part) && f.matches(part), encoded
 }
 
 // Bundles yields the hashes of the bundles that executions have in blob stores,
@@ -318,7 +324,7 @@ func (v *View) executionBundles(yield func(compute.Hash) bool) {
 			ref, series = e.Bundle, e.Series
 		} else {
 			buffer = v.executions.Unpack(buffer[:0], key, packed)
-			ref, series = partialBundle(buffer), partialSeries(buffer)
+			ref, series = partial.Bundle(buffer), partial.Series(buffer)
 		}
 		for _, hash := range compute.SeriesIn(series) {
 			if !yield(hash) {
@@ -450,7 +456,7 @@ func (v *executionTables) Ended() iter.Seq[*compute.Execution] {
 			e, encoded, _ := v.executions.Peek(k.execution(), buffer)
 			if e == nil {
 				e, buffer = new(compute.Execution), encoded
-				if !partialExecution(encoded, e) {
+				if !partial.Execution(encoded, e) {
 					e = store.MustDecode[compute.Execution](encoded)
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	"berth/api/auth"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/archive"
 	"berth/fsm/command"
 )
 
@@ -44,7 +45,7 @@ type Reader interface {
 type Archives interface {
 	// Open returns the content of an archive from any node that has its blob.
 	// The error's code is unavailable if none can be read.
-	Open(ctx context.Context, a *fsm.Archive) (*fsm.ArchiveFile, error)
+	Open(ctx context.Context, a *archive.Record) (*archive.File, error)
 }
 
 // Config has the settings of a Server and the parts of the node that every

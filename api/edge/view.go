@@ -12,6 +12,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/fsm"
+	"berth/fsm/archive"
 )
 
 // StaleMax is how far behind a replica may be that answers
@@ -74,7 +75,7 @@ func (r *Request) see(view *fsm.View) error {
 
 // OpenArchive returns a function that opens archives within ctx.
 func (c *Core) OpenArchive(ctx context.Context) fsm.OpenArchive {
-	return func(a *fsm.Archive) (*fsm.ArchiveFile, error) { return c.cfg.Archives.Open(ctx, a) }
+	return func(a *archive.Record) (*archive.File, error) { return c.cfg.Archives.Open(ctx, a) }
 }
 
 // QueryMeta returns the node's index and its contact with the leader.

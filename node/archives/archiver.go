@@ -11,6 +11,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/fsm"
+	"berth/fsm/archive"
 	"berth/fsm/command"
 	"berth/fsm/format"
 	"berth/loop"
@@ -53,7 +54,7 @@ func (a *Archiver) Scan(ctx context.Context) {
 		moved, err := a.archive(ctx, draft)
 		switch {
 		case err == nil:
-			a.Logger.Info("executions archived", "count", moved, "month", fsm.MonthText(draft.Command.Month))
+			a.Logger.Info("executions archived", "count", moved, "month", archive.MonthText(draft.Command.Month))
 			loop.Sleep(ctx, archivePause)
 		case ctx.Err() != nil:
 			return
@@ -84,7 +85,7 @@ func (a *Archiver) stay(view *fsm.View) map[compute.ExecutionID]bool {
 
 // skip marks the executions of a failed draft, which stay in the state for
 // this term.
-func (a *Archiver) skip(draft *fsm.ArchiveDraft, err error) {
+func (a *Archiver) skip(draft *archive.Draft, err error) {
 	ids := draft.IDs()
 	if a.failed == nil {
 		a.failed = make(map[compute.ExecutionID]bool)
@@ -98,7 +99,7 @@ func (a *Archiver) skip(draft *fsm.ArchiveDraft, err error) {
 
 // archive makes an archive durable and commits its command. It returns how many
 // executions have left the state.
-func (a *Archiver) archive(ctx context.Context, draft *fsm.ArchiveDraft) (int, error) {
+func (a *Archiver) archive(ctx context.Context, draft *archive.Draft) (int, error) {
 	if err := draft.Verify(); err != nil {
 		return 0, fmt.Errorf("%w: %w", errUnreadable, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 
 	"berth/compute"
-	"berth/fsm"
+	"berth/fsm/archive"
 	"berth/fsm/command"
 	"berth/fsm/format"
 	"berth/node/statetest"
@@ -78,7 +78,7 @@ func TestUnreadableArchiveIsUnavailable(t *testing.T) {
 		{errors.New("damaged"), "archive_unreadable"},
 		{storage.ErrCorrupt, "archive_unreadable"},
 	} {
-		err := Unreadable(&fsm.Archive{}, test.err)
+		err := Unreadable(&archive.Record{}, test.err)
 		e, ok := errors.AsType[*compute.Error](err)
 		if !ok || e.Code != compute.CodeUnavailable || e.Detail != test.want {
 			t.Errorf("%v is %v, want %s", test.err, err, test.want)

@@ -11,6 +11,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/archive"
 	"berth/node/storage"
 )
 
@@ -39,7 +40,7 @@ type Cache struct {
 // openArchive is an archive that was read.
 type openArchive struct {
 	blob compute.Hash
-	file *fsm.ArchiveFile
+	file *archive.File
 }
 
 // Get returns a blob from this disk or from another server.
@@ -63,7 +64,7 @@ func (c *Cache) Close() error {
 // Open returns the content of an archive, read from this disk or from another
 // server. The code is unavailable, with the detail archive_missing when no
 // server has the blob, and archive_unreadable otherwise.
-func (c *Cache) Open(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile, error) {
+func (c *Cache) Open(ctx context.Context, row *archive.Record) (*archive.File, error) {
 	if file := c.known(row.Blob); file != nil {
 		return file, nil
 	}
@@ -82,14 +83,14 @@ func (c *Cache) Open(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile, e
 		if r.Err != nil {
 			return nil, r.Err
 		}
-		return r.Val.(*fsm.ArchiveFile), nil
+		return r.Val.(*archive.File), nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
 // read waits for a token, then reads and unpacks an archive.
-func (c *Cache) read(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile, error) {
+func (c *Cache) read(ctx context.Context, row *archive.Record) (*archive.File, error) {
 	if err := c.reading.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
@@ -98,24 +99,25 @@ func (c *Cache) read(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile, e
 	if err != nil {
 		return nil, err
 	}
-	return fsm.ReadArchive(row, data)
+	return archive.Read(row, data)
 }
 
 // Unreadable returns the error for an archive whose blob cannot be read.
-func Unreadable(row *fsm.Archive, err error) error {
+func Unreadable(row *archive.Record, err error) error {
 	name := storage.Name(row.Blob)
 	if compute.CodeOf(err) == compute.CodeNotFound {
 		return compute.Errorf(compute.CodeUnavailable,
 			"Executions that ended in %s are in an archive that no server has: copy blobs/%s/%s into the data directory of one.",
-			fsm.MonthText(row.Month), name[:2], name).Named("archive_missing")
+			archive.MonthText(row.Month), name[:2], name).Named("archive_missing")
 	}
 	return compute.Errorf(compute.CodeUnavailable,
-		"Executions that ended in %s are in archive %s, which cannot be read now: %w", fsm.MonthText(row.Month), name, err).
+		"Executions that ended in %s are in archive %s, which cannot be read now: %w",
+		archive.MonthText(row.Month), name, err).
 		Named("archive_unreadable").Retry(2 * time.Second)
 }
 
 // known returns an open archive, nil for none.
-func (c *Cache) known(blob compute.Hash) *fsm.ArchiveFile {
+func (c *Cache) known(blob compute.Hash) *archive.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.open[blob]
@@ -127,7 +129,7 @@ func (c *Cache) known(blob compute.Hash) *fsm.ArchiveFile {
 }
 
 // keep keeps an archive open and closes the least recently used ones.
-func (c *Cache) keep(blob compute.Hash, file *fsm.ArchiveFile) {
+func (c *Cache) keep(blob compute.Hash, file *archive.File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.open[blob]; ok {
@@ -145,7 +147,7 @@ func (c *Cache) keep(blob compute.Hash, file *fsm.ArchiveFile) {
 // With returns view with the archived execution id and its records. It returns
 // view itself when no archive has the execution.
 func (c *Cache) With(ctx context.Context, view *fsm.View, id compute.ExecutionID) (*fsm.View, error) {
-	return view.LoadArchived(compute.OrgID{}, id, func(row *fsm.Archive) (*fsm.ArchiveFile, error) {
+	return view.LoadArchived(compute.OrgID{}, id, func(row *archive.Record) (*archive.File, error) {
 		return c.Open(ctx, row)
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/archive"
 	"berth/loop"
 	"berth/node/archives"
 	"berth/node/storage"
@@ -196,7 +197,7 @@ func (r *Repairer) Wait(ctx context.Context, leaver compute.NodeID, silent []com
 // fetchArchives fetches the blobs of archives. It returns how many of them it
 // could not fetch although some server may have them.
 func (r *Repairer) fetchArchives(ctx context.Context) int {
-	var rows []*fsm.Archive
+	var rows []*archive.Record
 	for row := range r.view().Archives() {
 		if !r.blobs.Has(row.Blob) {
 			rows = append(rows, row)
@@ -213,7 +214,7 @@ func (r *Repairer) fetchArchives(ctx context.Context) int {
 		r.metrics.archives.Set(float64(left))
 	})
 	if left > 0 && ctx.Err() == nil {
-		at := slices.IndexFunc(rows, func(row *fsm.Archive) bool { return row.Blob == b.first })
+		at := slices.IndexFunc(rows, func(row *archive.Record) bool { return row.Blob == b.first })
 		r.logger.Error("archives missing on this server", "count", left,
 			"err", archives.Unreadable(rows[max(at, 0)], b.err))
 	}

@@ -1,4 +1,4 @@
-package fsm
+package partial
 
 import (
 	"time"
@@ -16,21 +16,21 @@ const (
 	leanRoom    = 64 // Bytes of where it is, without the code.
 )
 
-// The schemas of cold records. They are built once and never change.
+// executionSchema and attemptSchema are the schemas of executions and attempts. They never
+// change.
 //
 //nolint:gochecknoglobals // Immutable.
 var (
 	executionSchema = store.SchemaOf[compute.Execution]()
 	attemptSchema   = store.SchemaOf[compute.Attempt]()
-	opSchema        = store.SchemaOf[op]()
 )
 
-// partialExecution decodes the part of an execution that indexes, counts, checks,
+// Execution decodes the part of an execution that indexes, counts, checks,
 // filters and estimates need: identity, status and most numbers. That takes a
 // small part of the time of a whole decode. An execution with a list or a record
 // that checks need is decoded whole. It reports false for data that the schema
 // does not accept.
-func partialExecution(data []byte, e *compute.Execution) bool {
+func Execution(data []byte, e *compute.Execution) bool {
 	profile, more := e.Profile, false
 	*e = compute.Execution{}
 	f := executionSchema.FieldsOf(data)
@@ -101,8 +101,8 @@ func partialExecution(data []byte, e *compute.Execution) bool {
 	return store.DecodeRecord(data, e) == nil
 }
 
-// partialBundle decodes the bundle reference of an execution.
-func partialBundle(data []byte) (ref compute.BundleRef) {
+// Bundle decodes the bundle reference of an execution.
+func Bundle(data []byte) (ref compute.BundleRef) {
 	f, _ := store.FieldsOf(data)
 	for key, item, ok := f.Next(); ok && key <= bundleField; key, item, ok = f.Next() {
 		if key != bundleField {
@@ -124,9 +124,9 @@ func partialBundle(data []byte) (ref compute.BundleRef) {
 	return ref
 }
 
-// partialSeries decodes the blobs with the metrics of an execution. The result aliases
+// Series decodes the blobs with the metrics of an execution. The result aliases
 // data.
-func partialSeries(data []byte) []byte {
+func Series(data []byte) []byte {
 	f, _ := store.FieldsOf(data)
 	for key, item, ok := f.Next(); ok && key <= seriesField; key, item, ok = f.Next() {
 		if key == seriesField {
@@ -137,8 +137,8 @@ func partialSeries(data []byte) []byte {
 	return nil
 }
 
-// partialParent decodes the parent of an execution.
-func partialParent(data []byte) (parent compute.ExecutionID) {
+// Parent decodes the parent of an execution.
+func Parent(data []byte) (parent compute.ExecutionID) {
 	f, _ := store.FieldsOf(data)
 	for key, item, ok := f.Next(); ok && key <= parentField; key, item, ok = f.Next() {
 		if key == parentField {
@@ -146,71 +146,4 @@ func partialParent(data []byte) (parent compute.ExecutionID) {
 		}
 	}
 	return parent
-}
-
-// partialAttempt decodes the part of an attempt that checks need.
-func partialAttempt(data []byte) (a compute.Attempt, ok bool) {
-	f := attemptSchema.FieldsOf(data)
-	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
-		n, _ := store.Number(item)
-		switch key {
-		case 1:
-			a.Execution.UUID = store.ID(item)
-		case 2:
-			a.Epoch = uint64(n)
-		case 8:
-			a.Ended = true // It is not written otherwise.
-		case 9:
-			a.Status = compute.Status(n)
-		case 14:
-			a.PreemptAt = compute.Instant(n)
-		case 16:
-			a.ForOwn = true // As above.
-		}
-	}
-	return a, f.Complete()
-}
-
-// partialOp decodes the key and the sequence number of an op. It
-// reports false for one that was refused, too.
-func partialOp(data []byte) (seq uint64, k pair, ok bool) {
-	f := opSchema.FieldsOf(data)
-	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
-		switch key {
-		case 1:
-			k.owner = store.ID(item)
-		case 2:
-			k.id = store.ID(item)
-		case 4:
-			result, _ := store.FieldsOf(item)
-			if first, _, ok := result.Next(); ok && first == 1 || result.Bad {
-				return 0, k, false // Field 1 is the refusal.
-			}
-		case 6:
-			n, _ := store.Number(item)
-			seq = uint64(n)
-		}
-	}
-	return seq, k, f.Complete()
-}
-
-// appendLean appends the encoding of an execution without its code: the bytes that
-// hashOf hashes.
-func appendLean(dst, data []byte) []byte {
-	f, _ := store.FieldsOf(data)
-	for key, item, ok := f.Next(); ok && key <= bundleField; key, item, ok = f.Next() {
-		if key != bundleField || !store.IsMap(item) {
-			continue
-		}
-		inner, n := store.FieldsOf(item)
-		lean := store.AppendHead(make([]byte, 0, leanRoom), store.MajorMap, n-1)
-		for key, value, ok := inner.Next(); ok; key, value, ok = inner.Next() {
-			if key == codeField {
-				at := len(data) - len(f.Rest) - len(item)
-				return append(append(append(dst, data[:at]...), lean...), f.Rest...)
-			}
-			lean = append(store.AppendHead(lean, store.MajorUint, key), value...)
-		}
-	}
-	return append(dst, data...)
 }

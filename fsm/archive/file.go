@@ -1,4 +1,4 @@
-package fsm
+package archive
 
 import (
 	"bytes"
@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sort"
 
 	"berth/compute"
+	"berth/fsm/partial"
 	"berth/fsm/store"
 )
 
@@ -24,29 +26,29 @@ import (
 // Each record is its length (u32) and its CBOR encoding, as in snapshots.
 // Numbers are big-endian. The name of the blob is its SHA-256.
 const (
-	archiveMagic  = "BERTHARC"
-	archiveFormat = 1
-	archiveHead   = len(archiveMagic) + 2
-	archiveTop    = 16 + 4 + 4
-	maxArchive    = 256 << 20 // Limit of the unpacked size.
+	magic    = "BERTHARC"
+	layout   = 1
+	headSize = len(magic) + 2
+	topSize  = 16 + 4 + 4
+	maxBody  = 256 << 20 // Limit of the unpacked size.
 )
 
-// archiveFile returns the blob of executions, its name, and the sum of the
-// hashes of its records. The same executions yield the same bytes.
-func (v archiver) archiveFile(ids []compute.ExecutionID, month int) (data []byte, name compute.Hash, s store.Sum) {
-	places := make([]historyKey, 0, len(ids))
-	for _, id := range ids {
-		e, _ := v.view.executions.Get(id)
-		places = append(places, historyKeyOf(e))
-	}
-	slices.SortFunc(places, byHistoryKey)
-	body := binary.BigEndian.AppendUint32(slices.Clone(v.view.meta.Cluster[:]), uint32(month))
-	body = binary.BigEndian.AppendUint32(body, uint32(len(ids)))
+// Pack returns the blob of the executions at places, its name, and the sum of the hashes of
+// its records. The same executions yield the same bytes. Records visits the encodings of an
+// execution, of its attempts and of its callbacks, and returns how many of the latter two
+// there are.
+func Pack(
+	cluster compute.UUID, month int, places []Place,
+	records func(id compute.ExecutionID, visit func(encoded []byte)) (attempts, callbacks int),
+) (data []byte, name compute.Hash, s store.Sum) {
+	slices.SortFunc(places, ByPlace)
+	body := binary.BigEndian.AppendUint32(slices.Clone(cluster[:]), uint32(month))
+	body = binary.BigEndian.AppendUint32(body, uint32(len(places)))
 	for _, p := range places {
 		var text []byte
 		var at int // Offset behind the execution's record.
-		attempts, callbacks := v.recordsOf(p.id, func(encoded []byte) {
-			s.Add(hashOfEncoded(encoded, at == 0))
+		attempts, callbacks := records(p.ID, func(encoded []byte) {
+			s.Add(HashOf(encoded, at == 0))
 			text = append(binary.BigEndian.AppendUint32(text, uint32(len(encoded))), encoded...)
 			if at == 0 {
 				at = len(text)
@@ -57,7 +59,7 @@ func (v archiver) archiveFile(ids []compute.ExecutionID, month int) (data []byte
 		body = binary.BigEndian.AppendUint32(body, uint32(callbacks))
 		body = append(body, text[at:]...)
 	}
-	out := bytes.NewBuffer(binary.BigEndian.AppendUint16([]byte(archiveMagic), archiveFormat))
+	out := bytes.NewBuffer(binary.BigEndian.AppendUint16([]byte(magic), layout))
 	z := gzip.NewWriter(out)
 	_, err := z.Write(body)
 	if err = errors.Join(err, z.Close()); err != nil {
@@ -66,27 +68,28 @@ func (v archiver) archiveFile(ids []compute.ExecutionID, month int) (data []byte
 	return out.Bytes(), sha256.Sum256(out.Bytes()), s
 }
 
-// hashOfEncoded is hashOf for an encoded record.
-func hashOfEncoded(encoded []byte, execution bool) compute.Hash {
+// HashOf returns the hash of an encoded record, as the state counts it: that of an execution
+// is without its code.
+func HashOf(encoded []byte, execution bool) compute.Hash {
 	if execution {
-		encoded = appendLean(nil, encoded)
+		encoded = partial.AppendLean(nil, encoded)
 	}
 	return sha256.Sum256(encoded)
 }
 
-// ArchiveFile is the content of an archive's blob. It is immutable and safe for
+// File is the content of an archive's blob. It is immutable and safe for
 // concurrent use.
-type ArchiveFile struct {
+type File struct {
 	body  []byte
 	month int
 	sum   store.Sum
-	rows  []archivedRow // By place.
+	rows  []Row // By place.
 	byID  map[compute.ExecutionID]int
 }
 
-// archivedRow is the position of an execution in the body of an archive.
-type archivedRow struct {
-	place     historyKey
+// Row is the position of an execution in the body of an archive.
+type Row struct {
+	Place     Place
 	record    []byte // A part of the body.
 	attempts  [][]byte
 	callbacks int
@@ -100,70 +103,49 @@ type Case struct {
 	Archived  bool
 }
 
-var errArchive = errors.New("archive is damaged")
+var errDamaged = errors.New("archive is damaged")
 
-// ReadArchive returns the content of an archive's blob. The blob must be the
+// Read returns the content of an archive's blob. The blob must be the
 // one that a names and match the record a.
-func ReadArchive(a *Archive, data []byte) (*ArchiveFile, error) {
-	f, err := readArchive(a, data)
+func Read(a *Record, data []byte) (*File, error) {
+	f, err := read(a, data)
 	if err != nil {
 		return nil, fmt.Errorf("archive %d (%s): %w", a.Number, MonthText(a.Month), err)
 	}
 	return f, nil
 }
 
-func readArchive(a *Archive, data []byte) (*ArchiveFile, error) {
+func read(a *Record, data []byte) (*File, error) {
 	switch {
 	case sha256.Sum256(data) != a.Blob:
-		return nil, fmt.Errorf("%w: its SHA-256 is another one", errArchive)
-	case len(data) < archiveHead || string(data[:len(archiveMagic)]) != archiveMagic:
-		return nil, fmt.Errorf("%w: this is none", errArchive)
+		return nil, fmt.Errorf("%w: its SHA-256 is another one", errDamaged)
+	case len(data) < headSize || string(data[:len(magic)]) != magic:
+		return nil, fmt.Errorf("%w: this is none", errDamaged)
 	}
-	if format := binary.BigEndian.Uint16(data[len(archiveMagic):]); format != archiveFormat {
+	if format := binary.BigEndian.Uint16(data[len(magic):]); format != layout {
 		return nil, fmt.Errorf("it has format %d and this version reads %d: another version of the program wrote it",
-			format, archiveFormat)
+			format, layout)
 	}
-	z, err := gzip.NewReader(bytes.NewReader(data[archiveHead:]))
+	z, err := gzip.NewReader(bytes.NewReader(data[headSize:]))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errArchive, err)
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	body, err := io.ReadAll(io.LimitReader(z, maxArchive))
+	body, err := io.ReadAll(io.LimitReader(z, maxBody))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errArchive, err)
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	f := &ArchiveFile{body: body}
+	f := &File{body: body}
 	if err := f.index(); err != nil {
 		return nil, err
 	}
 	if len(f.rows) != a.Executions || f.sum != store.Sum(a.Sum) || f.month != a.Month {
-		return nil, fmt.Errorf("%w: it does not hold what the state says", errArchive)
+		return nil, fmt.Errorf("%w: it does not hold what the state says", errDamaged)
 	}
 	return f, nil
 }
 
-// Verify reads the draft in the way of later readers: executions that could not
-// be read must not leave the state.
-func (d *ArchiveDraft) Verify() (err error) {
-	f, err := ReadArchive(&Archive{
-		Blob: d.Command.Blob, Month: d.Command.Month, Sum: d.Command.Sum,
-		Executions: len(d.Command.Executions) / len(compute.UUID{}),
-	}, d.Blob)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("%w: %v", errArchive, v)
-		}
-	}()
-	for i := range f.rows {
-		f.rows[i].decode()
-	}
-	return nil
-}
-
 // index finds the records in the body.
-func (f *ArchiveFile) index() error {
+func (f *File) index() error {
 	rest := f.body
 	bad := false
 	take := func(n int) (out []byte) {
@@ -182,20 +164,20 @@ func (f *ArchiveFile) index() error {
 	}
 	record := func(execution bool) []byte {
 		b := take(number())
-		f.sum.Add(hashOfEncoded(b, execution))
+		f.sum.Add(HashOf(b, execution))
 		return b
 	}
-	take(archiveTop - 8)
+	take(topSize - 8)
 	f.month = number()
 	n := number()
-	f.byID = make(map[compute.ExecutionID]int, min(n, MaxArchived))
+	f.byID = make(map[compute.ExecutionID]int, min(n, MaxExecutions))
 	for i := 0; i < n && !bad; i++ {
-		row := archivedRow{record: record(true)}
+		row := Row{record: record(true)}
 		var e compute.Execution
-		if bad = bad || !partialExecution(row.record, &e); bad {
+		if bad = bad || !partial.Execution(row.record, &e); bad {
 			break
 		}
-		row.place = historyKeyOf(&e)
+		row.Place = PlaceOf(&e)
 		attempts := number()
 		row.callbacks = number()
 		for k := 0; k < attempts && !bad; k++ {
@@ -208,26 +190,29 @@ func (f *ArchiveFile) index() error {
 		f.rows = append(f.rows, row)
 	}
 	if bad || len(rest) > 0 {
-		return fmt.Errorf("%w: its records are cut or have no order", errArchive)
+		return fmt.Errorf("%w: its records are cut or have no order", errDamaged)
 	}
 	return nil
 }
 
+// Unpacked returns the bytes of the records in f.
+func (f *File) Unpacked() int { return len(f.body) }
+
 // Size returns the approximate memory use of f in bytes.
-func (f *ArchiveFile) Size() int { return len(f.body) + 256*len(f.rows) }
+func (f *File) Size() int { return len(f.body) + 256*len(f.rows) }
 
 // Case returns the execution id of f.
-func (f *ArchiveFile) Case(id compute.ExecutionID) (*Case, bool) {
+func (f *File) Case(id compute.ExecutionID) (*Case, bool) {
 	i, ok := f.byID[id]
 	if !ok {
 		return nil, false
 	}
-	return f.rows[i].decode(), true
+	return f.rows[i].Decode(), true
 }
 
 // Family returns the execution id, its sub-executions, and its parent, as far
 // as they are in f. It returns none when the execution is not in f.
-func (f *ArchiveFile) Family(id compute.ExecutionID) []*Case {
+func (f *File) Family(id compute.ExecutionID) []*Case {
 	c, ok := f.Case(id)
 	if !ok {
 		return nil
@@ -245,7 +230,7 @@ func (f *ArchiveFile) Family(id compute.ExecutionID) []*Case {
 }
 
 // decode returns the execution of a row.
-func (r *archivedRow) decode() *Case {
+func (r *Row) Decode() *Case {
 	c := &Case{Execution: store.MustDecode[compute.Execution](r.record), Archived: true}
 	for _, text := range r.attempts {
 		c.Attempts = append(c.Attempts, store.MustDecode[compute.Attempt](text))
@@ -253,11 +238,12 @@ func (r *archivedRow) decode() *Case {
 	return c
 }
 
-// matches reports whether f selects the execution of a row.
-func (r *archivedRow) matches(f HistoryFilter) bool {
-	if f == (HistoryFilter{}) {
-		return true
-	}
-	var e compute.Execution
-	return partialExecution(r.record, &e) && f.matches(&e)
+// Partial decodes the part of the execution of a row that filters need.
+func (r *Row) Partial(e *compute.Execution) bool { return partial.Execution(r.record, e) }
+
+// of returns an organization's part of f.
+func (f *File) Of(org compute.OrgID) []Row {
+	from := sort.Search(len(f.rows), func(i int) bool { return compareIDs(f.rows[i].Place.Org.UUID, org.UUID) >= 0 })
+	rows := f.rows[from:]
+	return rows[:sort.Search(len(rows), func(i int) bool { return compareIDs(rows[i].Place.Org.UUID, org.UUID) > 0 })]
 }
