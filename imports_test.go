@@ -36,6 +36,7 @@ var rules = []rule{
 	{"attempt", []string{"compute"}, "the protocol of attempts is pure, so that the simulation executes what nodes, leader and state execute"},
 	{"fsm", []string{"attempt", "compute", "compute/requirements", "fault"}, "the state machine is a function of commands: it knows no network, no device and no policy"},
 	{"fsm/archive", []string{"compute", "fsm/command", "fsm/partial", "fsm/store"}, "archives are written and read alike wherever their executions come from"},
+	{"fsm/charge", []string{"compute"}, "what an execution costs follows from its record"},
 	{"fsm/command", []string{"compute", "fsm/format", "fsm/store"}, "commands are data: what is proposed and how it travels; what it changes is decided in fsm"},
 	{"fsm/format", nil, "names of formats say what is added, not where"},
 	{"fsm/ledger", []string{"compute", "fsm/store"}, "ledgers are stored and chained; what is posted to them is decided in fsm"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/charge"
 	"berth/fsm/command"
 	"berth/fsm/format"
 	"berth/fsm/store"
@@ -209,7 +210,7 @@ func (s *money) reportRunning(extended []*compute.Execution) {
 	}
 	used := s.usedUp(compute.ExecutionID{})
 	for _, e := range extended {
-		if !mayGrow(e) { // It has left the index.
+		if !charge.MayGrow(e) { // It has left the index.
 			s.addUsed(used, e)
 		}
 	}

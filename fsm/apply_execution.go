@@ -9,6 +9,7 @@ import (
 	"berth/attempt"
 	"berth/compute"
 	"berth/fault"
+	"berth/fsm/charge"
 	"berth/fsm/command"
 	"berth/fsm/format"
 )
@@ -124,7 +125,7 @@ func (s *execution) judgeSubmit(
 		return e, 0, compute.Errorf(compute.CodeForbidden,
 			"%d executions of the organization wait, which is the limit", waiting).Named("queue_full")
 	}
-	amount = firstHold(&e)
+	amount = charge.FirstHold(&e)
 	switch e.Kind {
 	case compute.KindSelection:
 		amount = e.MaxCredits

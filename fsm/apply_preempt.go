@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fsm/charge"
 	"berth/fsm/format"
 )
 
@@ -58,7 +59,7 @@ func (s *execution) owe(e *compute.Execution, used time.Duration) bool {
 	next.Owed += min(used, e.Timeout+e.StopGrace)
 	waits := next
 	waits.Accept() // As requeue has it wait.
-	if !limitTime(&waits) || s.money.lacks(e, firstHold(&waits)-e.Held) != nil {
+	if !limitTime(&waits) || s.money.lacks(e, charge.FirstHold(&waits)-e.Held) != nil {
 		return false
 	}
 	next.Timeout, next.Detail = waits.Timeout, waits.Detail

@@ -5,6 +5,7 @@ import (
 
 	"berth/attempt"
 	"berth/compute"
+	"berth/fsm/charge"
 	"berth/fsm/format"
 )
 
@@ -45,7 +46,7 @@ func (s *execution) requeue(a compute.Attempt, e *compute.Execution, why again) 
 		Execution: e.ID, Epoch: e.Epoch, Note: why.note,
 	})
 	e.Held = 0
-	s.money.hold(e, firstHold(e), "queued again") // At most the released amount, or as much as owe allowed.
+	s.money.hold(e, charge.FirstHold(e), "queued again") // At most the released amount, or as much as owe allowed.
 	s.putExecution(e)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/charge"
 	"berth/fsm/command"
 )
 
@@ -152,7 +153,7 @@ func (s *selection) childrenOf(parent *compute.Execution, asked []command.Child,
 			continue
 		}
 		if e.Repeat == 1 {
-			once += worst(e)
+			once += charge.Worst(e)
 		}
 		children = append(children, e)
 	}
@@ -204,11 +205,11 @@ func split(children []*compute.Execution, ceiling compute.Credits,
 		return children, nil
 	}
 	slices.SortFunc(children, func(a, b *compute.Execution) int {
-		return cmp.Or(cmp.Compare(worst(a), worst(b)), byRun(a, b))
+		return cmp.Or(cmp.Compare(charge.Worst(a), charge.Worst(b)), byRun(a, b))
 	})
 	for i, e := range children {
-		e.MaxCredits = min(worst(e), ceiling/compute.Credits(len(children)-i))
-		if worst(e) > 0 && (e.MaxCredits == 0 || !limitTime(e)) {
+		e.MaxCredits = min(charge.Worst(e), ceiling/compute.Credits(len(children)-i))
+		if charge.Worst(e) > 0 && (e.MaxCredits == 0 || !limitTime(e)) {
 			tooDear = append(tooDear, e.Profile+": its share of max_credits buys less than a second")
 			continue
 		}
@@ -231,7 +232,7 @@ func (s *selection) startSelection(parent *compute.Execution, children []*comput
 	})
 	var kept []*compute.Execution
 	for _, e := range children {
-		amount := firstHold(e)
+		amount := charge.FirstHold(e)
 		if poor[e.Profile] {
 			continue
 		}

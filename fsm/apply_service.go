@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fsm/charge"
 	"berth/fsm/command"
 	"berth/fsm/format"
 )
@@ -83,7 +84,7 @@ func checkServing(s *compute.Serving) *compute.Error {
 func (s *service) firstHolds(e *compute.Execution) compute.Credits {
 	replica := *e
 	replica.Kind = compute.KindReplica
-	return firstHold(&replica) * compute.Credits(e.Service.Replicas)
+	return charge.FirstHold(&replica) * compute.Credits(e.Service.Replicas)
 }
 
 // serviceOf returns a copy of a live service that may be changed.
@@ -135,7 +136,7 @@ func (s *service) startReplicas(c command.StartReplicas) command.Result {
 			_ = s.view.setInference(e, d.Next, d.NextVRAMMiB) // A model that fits no node waits.
 			revision = d.Updates
 		}
-		amount := firstHold(e)
+		amount := charge.FirstHold(e)
 		if s.money.lacks(e, amount) != nil {
 			if asked.Number > parent.Service.Replicas {
 				continue // Those that are wanted go on.

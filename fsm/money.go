@@ -5,41 +5,13 @@ import (
 
 	"berth/compute"
 	"berth/fault"
+	"berth/fsm/charge"
 	"berth/fsm/format"
 	"berth/fsm/store"
 )
 
-// Constants of holds.
-const (
-	holdFirst  = time.Hour        // The worst case is held up to this at submit,
-	holdMore   = 10 * time.Minute // then extended by this while it runs,
-	holdMargin = time.Minute      // when no more than this is left.
-
-	growSweep = 10_000 // Holds that one Tick extends at most.
-)
-
-// costs returns the largest cost of e if its time limit were limit: the time that it
-// owes, the limit and the grace for its code to end, within its ceiling.
-func costs(e *compute.Execution, limit time.Duration) compute.Credits {
-	amount := e.Price.Charge(e.Owed + limit + e.StopGrace)
-	if e.MaxCredits > 0 {
-		amount = min(amount, e.MaxCredits)
-	}
-	return amount
-}
-
-// worst returns the largest cost of e.
-func worst(e *compute.Execution) compute.Credits { return costs(e, e.Timeout) }
-
-// firstHold returns the hold of e at submit. It covers the time limit, but at most
-// holdFirst, or holdMore for a replica.
-func firstHold(e *compute.Execution) compute.Credits {
-	first := holdFirst
-	if e.Kind == compute.KindReplica {
-		first = holdMore
-	}
-	return costs(e, min(e.Timeout, first))
-}
+// growSweep is how many holds one Tick extends at most.
+const growSweep = 10_000
 
 // lacks refuses to hold more for e than its organization has, unless credits are only
 // metered, and more than a ceiling leaves.
@@ -71,7 +43,7 @@ func (s *money) hold(e *compute.Execution, amount compute.Credits, note string) 
 // settle releases the hold of e and charges its cost, which is never more. The
 // caller stores e, which has its final status.
 func (s *money) settle(e *compute.Execution) {
-	owed, note := chargeOf(e)
+	owed, note := charge.For(e)
 	e.ProviderCost = s.providerCost(e)
 	released := e.Held
 	e.Held = 0
@@ -84,15 +56,15 @@ func (s *money) settle(e *compute.Execution) {
 	if charged := min(owed, released); charged > 0 {
 		e.Billed = charged
 		s.spend(e, charged)
-		charge := compute.LedgerEntry{
+		line := compute.LedgerEntry{
 			Org: e.Org, Kind: compute.LedgerCharge, Amount: charged,
 			Execution: e.ID, Epoch: e.Epoch, Note: note,
 		}
-		s.post(charge)
+		s.post(line)
 		if fault.Planted(fault.DoubleCharge) {
-			s.post(charge)
+			s.post(line)
 		}
-	} else if released > firstHold(e) { // It was extended, which may have been reported.
+	} else if released > charge.FirstHold(e) { // It was extended, which may have been reported.
 		s.reportFree(e)
 	}
 }
@@ -118,12 +90,12 @@ func (s *money) growHoldsOf(index store.Index[timeKey, compute.Execution]) (exte
 		}
 		known, _ := s.view.executions.Get(m.execution())
 		e := *known
-		wanted := costs(&e, min(s.view.meta.Now.Sub(e.PlacedAt)+holdMore, e.Timeout)) - e.Held
+		wanted := charge.UpTo(&e, min(s.view.meta.Now.Sub(e.PlacedAt)+charge.HoldMore, e.Timeout)) - e.Held
 		if more := s.extension(&e, wanted); more > 0 || s.lacks(&e, wanted) == nil {
 			s.hold(&e, more, "still running")
 			s.warn(&e)
 			extended = append(extended, &e)
-		} else if s.view.Format() >= format.Rotation && s.view.meta.Now < growsAt(&e).Add(holdMargin/2) {
+		} else if s.view.Format() >= format.Rotation && s.view.meta.Now < charge.GrowsAt(&e).Add(charge.HoldMargin/2) {
 			if !e.CreditsEnd.IsZero() {
 				continue // It was warned, and has time left.
 			}
@@ -162,7 +134,7 @@ func (s *money) extension(e *compute.Execution, wanted compute.Credits) compute.
 	}
 	longer := *e
 	longer.Held += left
-	if s.view.Format() < format.Rotation || left <= 0 || s.lacks(e, left) != nil || growsAt(&longer) <= s.view.meta.Now {
+	if s.view.Format() < format.Rotation || left <= 0 || s.lacks(e, left) != nil || charge.GrowsAt(&longer) <= s.view.meta.Now {
 		return 0
 	}
 	return left
@@ -186,38 +158,20 @@ func (s *money) warn(e *compute.Execution) {
 	if !e.CreditsEnd.IsZero() || e.Kind == compute.KindReplica {
 		e.CreditsEnd, e.Detail = 0, ""
 	}
-	more := e.Price.Charge(holdMore)
+	more := e.Price.Charge(charge.HoldMore)
 	if e.Kind != compute.KindReplica {
-		more = min(more, worst(e)-e.Held)
+		more = min(more, charge.Worst(e)-e.Held)
 	}
 	if more <= 0 || s.lacks(e, more) == nil {
 		return
 	}
 	e.CreditsEnd = e.PlacedAt.Add(e.Price.Buys(e.Held, e.Timeout) - e.StopGrace)
 	if s.view.Format() >= format.Rotation {
-		e.CreditsEnd = growsAt(e).Add(holdMargin) // Also right for time that is owed.
+		e.CreditsEnd = charge.GrowsAt(e).Add(charge.HoldMargin) // Also right for time that is owed.
 	}
 	whose := "the organization's credits end"
 	if _, b := s.ceilingOf(e, more); b != nil {
 		whose = ceilingName(b) + " reached"
 	}
 	e.Detail = whose + " in about " + e.CreditsEnd.Sub(s.view.meta.Now).Round(time.Minute).String()
-}
-
-// grows reports whether the hold of e will have to be extended while it runs.
-func grows(e *compute.Execution) bool { return e.Stop == compute.StopNone && mayGrow(e) }
-
-// growsWhileDraining reports whether the hold of e will have to be extended while it drains.
-func growsWhileDraining(e *compute.Execution) bool { return e.Drains() && mayGrow(e) }
-
-// mayGrow reports whether more can be held for e than is.
-func mayGrow(e *compute.Execution) bool {
-	return (e.Status == compute.StatusStarting || e.Status == compute.StatusRunning) &&
-		e.Timeout > holdFirst && !e.Kind.IsParent() && e.Held < worst(e)
-}
-
-// growsAt returns when the hold of e has to be extended: the margin before only
-// the grace is left of it.
-func growsAt(e *compute.Execution) compute.Instant {
-	return e.PlacedAt.Add(e.Price.Buys(e.Held, e.Owed+e.Timeout+e.StopGrace) - e.Owed - e.StopGrace - holdMargin)
 }

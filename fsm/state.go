@@ -6,6 +6,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm/archive"
+	"berth/fsm/charge"
 	"berth/fsm/command"
 	"berth/fsm/ledger"
 	"berth/fsm/store"
@@ -350,9 +351,9 @@ func (v *View) makeIndexes() {
 	v.services = store.NewIndex(byPriorityKey, priorityKeyOf,
 		func(e *compute.Execution) bool { return e.Kind == compute.KindService && !e.Status.Terminal() })
 	v.growing = store.NewIndex(byTimeKey,
-		func(e *compute.Execution) timeKey { return timeKeyOf(growsAt(e), e.ID.UUID) }, grows)
+		func(e *compute.Execution) timeKey { return timeKeyOf(charge.GrowsAt(e), e.ID.UUID) }, charge.Grows)
 	v.draining = store.NewIndex(byTimeKey,
-		func(e *compute.Execution) timeKey { return timeKeyOf(growsAt(e), e.ID.UUID) }, growsWhileDraining)
+		func(e *compute.Execution) timeKey { return timeKeyOf(charge.GrowsAt(e), e.ID.UUID) }, charge.GrowsWhileDraining)
 	v.finished = store.NewPackedIndex(endKeyWidth, endKeyBytes, endKeyFrom,
 		func(e *compute.Execution) timeKey { return timeKeyOf(e.FinishedAt, e.ID.UUID) },
 		func(e *compute.Execution) bool { return e.Status.Terminal() })

@@ -7,5 +7,5 @@
 //
 // Rules: the same executions yield the same bytes, and a blob is accepted only with the sum of
 // hashes that its record has. The layout of blobs never changes; another one gets another
-// number. What cannot be read is an error, never left out.
+// number. An archive that cannot be read is an error, never left out.
 package archive

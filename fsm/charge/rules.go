@@ -1,4 +1,4 @@
-package fsm
+package charge
 
 import (
 	"time"
@@ -6,19 +6,19 @@ import (
 	"berth/compute"
 )
 
-// ChargeRule says whether the use of an execution is charged. The first rule that
+// Rule says whether the use of an execution is charged. The first rule that
 // applies to an execution counts.
-type ChargeRule struct {
+type Rule struct {
 	Case    string // The executions that it applies to, for people.
 	Charge  string // The amount, for people.
 	applies func(*compute.Execution) bool
 	charge  func(*compute.Execution) (compute.Credits, string)
 }
 
-// ChargeRules returns the rules of the charge when an execution ends. The ledger has the
+// Rules returns the rules of the charge when an execution ends. The ledger has the
 // text of the rule that applied.
-func ChargeRules() []ChargeRule {
-	return []ChargeRule{
+func Rules() []Rule {
+	return []Rule{
 		{
 			Case: "A GPU selection or a service as a whole", Charge: "nothing: each of its executions is charged by itself",
 			applies: func(e *compute.Execution) bool { return e.Kind.IsParent() },
@@ -57,8 +57,8 @@ func ChargeRules() []ChargeRule {
 
 // FreeAttempts returns which attempts of an execution that is not over are not charged.
 // The ledger has the reason of each.
-func FreeAttempts() []ChargeRule {
-	return []ChargeRule{
+func FreeAttempts() []Rule {
+	return []Rule{
 		{Case: "An attempt that a system failure ended, before its retry", Charge: "nothing"},
 		{Case: "An attempt that was moved because its node is drained", Charge: "nothing"},
 		{Case: "An attempt that was preempted for another organization's work", Charge: "nothing"},
@@ -72,9 +72,9 @@ func free(why func(*compute.Execution) string) func(*compute.Execution) (compute
 
 func millis(d time.Duration) string { return max(d, 0).Truncate(time.Millisecond).String() }
 
-// chargeOf returns the charge for e, and the reason for it.
-func chargeOf(e *compute.Execution) (compute.Credits, string) {
-	for _, rule := range ChargeRules() {
+// For returns the charge for e, and the reason for it.
+func For(e *compute.Execution) (compute.Credits, string) {
+	for _, rule := range Rules() {
 		if rule.applies(e) {
 			return rule.charge(e)
 		}
