@@ -49,7 +49,7 @@ func (v *archiveTables) ArchivesWith(org compute.OrgID, id compute.ExecutionID) 
 			continue
 		}
 		if !org.IsZero() {
-			if o, ok := a.Of(org); ok && o.Holds(id) {
+			if o, ok := a.Part(org); ok && o.Holds(id) {
 				out = append(out, a)
 			}
 			continue

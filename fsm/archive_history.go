@@ -234,7 +234,7 @@ func (m *merge) inState(from uint64) iter.Seq2[archive.Place, func() *compute.Ex
 // row returns an archive and the organization's part of it.
 func (m *merge) row(mark archivePlace) (*archive.Record, *archive.Org) {
 	a, _ := m.view.archives.Get(mark.number)
-	o, _ := a.Of(m.org)
+	o, _ := a.Part(m.org)
 	return a, o
 }
 
@@ -261,7 +261,7 @@ func (m *merge) load(a *archive.Record, upTo uint64) {
 		return
 	}
 	m.read += max(int64(file.Unpacked()/2)-a.Size, 0)
-	rows := file.Of(m.org)
+	rows := file.Rows(m.org)
 	n := sort.Search(len(rows), func(i int) bool { return rows[i].Place.Index > upTo })
 	for i := range rows[n:] {
 		if m.filter.selects(&rows[n+i]) {

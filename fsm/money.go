@@ -134,7 +134,8 @@ func (s *money) extension(e *compute.Execution, wanted compute.Credits) compute.
 	}
 	longer := *e
 	longer.Held += left
-	if s.view.Format() < format.Rotation || left <= 0 || s.lacks(e, left) != nil || charge.GrowsAt(&longer) <= s.view.meta.Now {
+	if s.view.Format() < format.Rotation || left <= 0 || s.lacks(e, left) != nil ||
+		charge.GrowsAt(&longer) <= s.view.meta.Now {
 		return 0
 	}
 	return left

@@ -229,7 +229,7 @@ func (f *File) Family(id compute.ExecutionID) []*Case {
 	return out
 }
 
-// decode returns the execution of a row.
+// Decode returns the execution of a row.
 func (r *Row) Decode() *Case {
 	c := &Case{Execution: store.MustDecode[compute.Execution](r.record), Archived: true}
 	for _, text := range r.attempts {
@@ -241,8 +241,8 @@ func (r *Row) Decode() *Case {
 // Partial decodes the part of the execution of a row that filters need.
 func (r *Row) Partial(e *compute.Execution) bool { return partial.Execution(r.record, e) }
 
-// of returns an organization's part of f.
-func (f *File) Of(org compute.OrgID) []Row {
+// Rows returns an organization's part of f.
+func (f *File) Rows(org compute.OrgID) []Row {
 	from := sort.Search(len(f.rows), func(i int) bool { return compareIDs(f.rows[i].Place.Org.UUID, org.UUID) >= 0 })
 	rows := f.rows[from:]
 	return rows[:sort.Search(len(rows), func(i int) bool { return compareIDs(rows[i].Place.Org.UUID, org.UUID) > 0 })]

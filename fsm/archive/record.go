@@ -9,7 +9,7 @@ import (
 	"berth/compute"
 )
 
-// add counts e among those of a.
+// Add counts e among those of a.
 func (a *Record) Add(e *compute.Execution) {
 	if a.First.IsZero() || e.FinishedAt < a.First {
 		a.First = e.FinishedAt
@@ -65,7 +65,7 @@ func TailsOf(ids []compute.ExecutionID) []byte {
 	return out
 }
 
-// mayHave reports whether the execution id may be in a. False is always right,
+// MayHave reports whether the execution id may be in a. False is always right,
 // and true nearly always.
 func (a *Record) MayHave(id compute.ExecutionID) bool {
 	n := len(a.Tails) / TailWidth
@@ -103,8 +103,8 @@ func MonthText(month int) string {
 	return time.Date(month/12, time.Month(month%12+1), 1, 0, 0, 0, 0, time.UTC).Format("2006-01")
 }
 
-// of returns an organization's part of a.
-func (a *Record) Of(org compute.OrgID) (*Org, bool) {
+// Part returns an organization's part of a.
+func (a *Record) Part(org compute.OrgID) (*Org, bool) {
 	i, ok := slices.BinarySearchFunc(a.Orgs, org, func(o Org, id compute.OrgID) int {
 		return compareIDs(o.Org.UUID, id.UUID)
 	})
@@ -114,7 +114,7 @@ func (a *Record) Of(org compute.OrgID) (*Org, bool) {
 	return &a.Orgs[i], true
 }
 
-// holds reports whether the execution id, or a sub-execution of it, may be in
+// Holds reports whether the execution id, or a sub-execution of it, may be in
 // o.
 func (o *Org) Holds(id compute.ExecutionID) bool {
 	return compareIDs(o.First.UUID, id.UUID) <= 0 && compareIDs(id.UUID, o.Last.UUID) <= 0
@@ -149,7 +149,7 @@ func (o *Org) reach(id compute.ExecutionID) {
 	}
 }
 
-// count returns how many executions of o have a status and a kind; nil selects
+// Count returns how many executions of o have a status and a kind; nil selects
 // all.
 func (o *Org) Count(status *compute.Status, kind *compute.Kind) (n int) {
 	for cell, of := range o.Counts {
