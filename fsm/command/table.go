@@ -69,7 +69,7 @@ func (p payload[C]) row() *row {
 		schema: store.SchemaOf[C](),
 		decode: func(payload []byte) (Command, error) {
 			var cmd C
-			if err := store.Decode(payload, &cmd); err != nil {
+			if err := store.DecodeRecord(payload, &cmd); err != nil {
 				return nil, err
 			}
 			return cmd, nil
