@@ -70,6 +70,7 @@ var rules = []rule{
 	{"api/execution", []string{"api/edge", "api/handler", "api/submission", "api/wire", "composefile", "compute", "fsm", "fsm/command", "loop"}, "executions know nothing of the deployments that build on them"},
 	{"api/deployment", []string{"api/edge", "api/execution", "api/handler", "api/submission", "api/wire", "compute", "fsm", "fsm/command"}, "a service is an execution, and a deployment is a service"},
 	{"api/edge", []string{"api/auth", "api/wire", "compute", "fault", "fsm", "fsm/archive", "fsm/command", "loop"}, "requests come and go without knowing what the endpoints do"},
+	{"api/edge/limit", []string{"compute", "fsm/command"}, "what is bounded is counted without knowing requests"},
 	{"api/wire", []string{"compute", "compute/requirements"}, "JSON bodies are shared with clients, which know no state machine"},
 	{"api/auth", []string{"compute", "loop"}, "keys and tokens are checked without knowing where they are kept"},
 	{"api/statement", []string{"compute"}, "a statement says what ledger lines say, and nothing else"},

@@ -2,20 +2,15 @@ package edge
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"sync"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
-	"berth/compute"
+	"berth/api/edge/limit"
 )
 
 // Limits of answers that are not encoded as the client reads them.
 const (
-	// freeAnswer is the size of the largest answer that needs no reservation.
-	freeAnswer = 16 << 10
 	// maxAnswers is how many bytes of larger answers a node holds until they are
 	// written, beside those of operators and strangers.
 	maxAnswers      = 32 << 20
@@ -32,48 +27,35 @@ const (
 // answers bounds the bytes of large answers that wait for clients that read
 // slowly.
 type answers struct {
-	held          *budget // By organization, on a worker by credential.
-	heldOperators *budget
-	heldStrangers *budget // By address.
+	held          *limit.Budget // By organization, on a worker by credential.
+	heldOperators *limit.Budget
+	heldStrangers *limit.Budget // By address.
 }
 
 func newAnswers() answers {
 	return answers{
-		held:          newBudget(maxAnswers, maxAnswers/answerShare),
-		heldOperators: newBudget(operatorAnswers, operatorAnswers),
-		heldStrangers: newBudget(strangerAnswers, strangerAnswers/strangerShare),
+		held:          limit.NewBudget(maxAnswers, maxAnswers/answerShare),
+		heldOperators: limit.NewBudget(operatorAnswers, operatorAnswers),
+		heldStrangers: limit.NewBudget(strangerAnswers, strangerAnswers/strangerShare),
 	}
 }
 
-// errManyAnswers refuses an answer that the node has no memory for.
-func errManyAnswers() error {
-	return compute.Errorf(compute.CodeUnavailable,
-		"This node holds too many large answers: read them, and repeat the request later or at another node.").
-		Named(manyBytes).Retry(time.Second)
-}
-
-// isManyAnswers reports whether err is errManyAnswers.
-func isManyAnswers(err error) bool {
-	e, coded := errors.AsType[*compute.Error](err)
-	return coded && e.Detail == manyBytes
-}
-
 // answerHold returns an empty reservation for the answer to r.
-func (c *Core) answerHold(r *Request) bodyHold {
-	hold := bodyHold{refusal: errManyAnswers}
+func (c *Core) answerHold(r *Request) limit.Hold {
+	hold := limit.Hold{Refusal: limit.ErrManyAnswers}
 	need := NeedNothing
 	if r.route != nil {
 		need = r.route.Need
 	}
 	switch who := r.Caller; {
 	case need == NeedOperator:
-		hold.budget, hold.owner = c.answers.heldOperators, "operators"
+		hold.Budget, hold.Owner = c.answers.heldOperators, "operators"
 	case who.name() != "":
-		hold.budget, hold.owner = c.answers.held, who.Actor.Org.String()
+		hold.Budget, hold.Owner = c.answers.held, who.Actor.Org.String()
 	case c.cfg.Relay != nil && (need == NeedCaller || need == NeedUser || need == NeedOrg):
-		hold.budget, hold.owner = c.answers.held, bearerName(r.bearer)
+		hold.Budget, hold.Owner = c.answers.held, bearerName(r.bearer)
 	default:
-		hold.budget, hold.owner = c.answers.heldStrangers, r.customer()
+		hold.Budget, hold.Owner = c.answers.heldStrangers, r.customer()
 	}
 	return hold
 }
@@ -82,27 +64,26 @@ func (c *Core) answerHold(r *Request) bodyHold {
 // or its connection ends.
 func (s *Server) send(ctx *fasthttp.RequestCtx, r *Request, body []byte) error {
 	hold := s.answerHold(r)
-	if cap(body) > freeAnswer {
+	if cap(body) > limit.FreeAnswer {
 		r.large = cap(body)
-		if err := hold.reserveUpToShare(cap(body)); err != nil {
+		if err := hold.ReserveUpToShare(cap(body)); err != nil {
 			return err
 		}
 	}
-	hold.send(ctx, body)
+	sendHeld(ctx, &hold, body)
 	return nil
 }
 
-// send sets the body of the answer, and returns the reservation once it is
+// sendHeld sets the body of the answer, and returns the reservation once it is
 // written or its connection ends. fasthttp would keep a copy in its pool.
-func (h *bodyHold) send(ctx *fasthttp.RequestCtx, body []byte) {
-	if h.bytes == 0 {
+func sendHeld(ctx *fasthttp.RequestCtx, hold *limit.Hold, body []byte) {
+	if !hold.Reserved() {
 		ctx.Response.SetBodyRaw(body)
 		return
 	}
-	held := *h
-	h.bytes = 0
+	held := hold.Move()
 	ctx.SetBodyStream(&heldBody{
-		Reader: bytes.NewReader(body), release: sync.OnceFunc(func() { held.shrink(0) }),
+		Reader: bytes.NewReader(body), release: sync.OnceFunc(func() { held.Shrink(0) }),
 	}, len(body))
 }
 
@@ -118,38 +99,4 @@ type heldBody struct {
 func (b *heldBody) Close() error {
 	b.release()
 	return nil
-}
-
-// errLargeAnswer is that an answer is larger than its limit.
-var errLargeAnswer = errors.New("the answer of a server is too large")
-
-// readAll returns all of body. Memory beyond freeAnswer is reserved; a body larger
-// than limit is errLargeAnswer.
-func (h *bodyHold) readAll(body io.Reader, limit int) ([]byte, error) {
-	data := make([]byte, 0, firstPiece)
-	for {
-		if len(data) == cap(data) {
-			size := 2 * cap(data)
-			// Both buffers exist while one is copied into the other.
-			if size > freeAnswer && h.budget != nil {
-				if err := h.reserveUpToShare(cap(data) + size); err != nil {
-					return nil, err
-				}
-			}
-			larger := make([]byte, len(data), size)
-			copy(larger, data)
-			data = larger
-			h.shrink(size)
-		}
-		n, err := body.Read(data[len(data):cap(data)])
-		data = data[:len(data)+n]
-		switch {
-		case len(data) > limit:
-			return nil, errLargeAnswer
-		case errors.Is(err, io.EOF):
-			return data, nil
-		case err != nil:
-			return nil, err
-		}
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/limit"
 	"berth/compute"
 	"berth/fsm/command"
 )
@@ -42,7 +43,7 @@ func TestLargeAnswersAreReserved(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		r      *Request
-		budget *budget
+		budget *limit.Budget
 		fit    int
 	}{
 		{"an organization", requestBy(1, NeedCaller), s.answers.held, maxAnswers / answerShare / size},
@@ -50,7 +51,7 @@ func TestLargeAnswersAreReserved(t *testing.T) {
 		{"an operator", requestBy(1, NeedOperator), s.answers.heldOperators, operatorAnswers / size},
 		{"a stranger", requestBy(0, NeedScraper), s.answers.heldStrangers, strangerAnswers / strangerShare / size},
 	} {
-		before := tt.budget.used
+		before := tt.budget.Reserved()
 		var open []*fasthttp.RequestCtx
 		send := func(body Text) error {
 			ctx := new(fasthttp.RequestCtx)
@@ -65,14 +66,14 @@ func TestLargeAnswersAreReserved(t *testing.T) {
 				t.Fatalf("%s: %v", tt.name, err)
 			}
 		}
-		if got := tt.budget.used - before; got != tt.fit*size {
+		if got := tt.budget.Reserved() - before; got != tt.fit*size {
 			t.Errorf("%s: %d bytes are reserved, want %d", tt.name, got, tt.fit*size)
 		}
 		e, ok := errors.AsType[*compute.Error](send(Text{Body: make([]byte, size)}))
 		if !ok || e.Code != compute.CodeUnavailable || e.Detail != "too_many_bytes" || e.RetryAfter <= 0 {
 			t.Errorf("%s: one answer too many got %v", tt.name, e)
 		}
-		for _, free := range []Text{{Body: make([]byte, freeAnswer)}, {Body: make([]byte, size), Shared: true}} {
+		for _, free := range []Text{{Body: make([]byte, limit.FreeAnswer)}, {Body: make([]byte, size), Shared: true}} {
 			if err := send(free); err != nil {
 				t.Errorf("%s: %v", tt.name, err)
 			}
@@ -82,8 +83,8 @@ func TestLargeAnswersAreReserved(t *testing.T) {
 			continue
 		}
 		closeAll(t, open)
-		if tt.budget.used != before {
-			t.Errorf("%s: %d bytes stay reserved", tt.name, tt.budget.used-before)
+		if tt.budget.Reserved() != before {
+			t.Errorf("%s: %d bytes stay reserved", tt.name, tt.budget.Reserved()-before)
 		}
 	}
 	// One answer that is larger than the share takes the share.
@@ -93,8 +94,8 @@ func TestLargeAnswersAreReserved(t *testing.T) {
 		t.Errorf("an answer larger than the share: %v", err)
 	}
 	closeAll(t, []*fasthttp.RequestCtx{ctx})
-	if s.answers.heldOperators.used != 0 {
-		t.Errorf("%d bytes stay reserved", s.answers.heldOperators.used)
+	if s.answers.heldOperators.Reserved() != 0 {
+		t.Errorf("%d bytes stay reserved", s.answers.heldOperators.Reserved())
 	}
 }
 
@@ -110,7 +111,7 @@ func closeAll(t *testing.T, open []*fasthttp.RequestCtx) {
 			if err := errors.Join(ctx.Response.Write(w), w.Flush()); err != nil {
 				t.Error(err)
 			}
-			if sent.Len() < freeAnswer {
+			if sent.Len() < limit.FreeAnswer {
 				t.Errorf("%d bytes are written", sent.Len())
 			}
 		case 1:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/limit"
 	"berth/compute"
 )
 
@@ -21,7 +22,7 @@ const (
 	// ReportBody is the size of the largest report of a provider, which the provider
 	// signs instead of using a credential.
 	ReportBody = 256 << 10
-	firstPiece = 1 << 10 // Bytes that are read at first of a body of unknown length.
+	firstBody  = 1 << 10 // Bytes that are read at first.
 	// bodyPiece is the number of bytes that are read first of a larger body. The
 	// buffer grows with the bytes that arrive, never with what Content-Length
 	// promises.
@@ -121,18 +122,18 @@ func (r *Request) readBody(body io.Reader, length, limit int) (whole bool, err e
 // growBody makes space in r.raw for more bytes, up to most. Beyond InlineBody
 // they are reserved first.
 func (r *Request) growBody(most int) error {
-	size := min(most, max(firstPiece, 2*cap(r.raw)))
-	if r.hold.budget != nil {
+	size := min(most, max(firstBody, 2*cap(r.raw)))
+	if r.hold.Budget != nil {
 		size = min(most, max(bodyPiece, size))
 		// Both buffers exist while one is copied into the other.
-		if err := r.hold.reserve(cap(r.raw) + size); err != nil {
+		if err := r.hold.Reserve(cap(r.raw) + size); err != nil {
 			return err
 		}
 	}
 	larger := make([]byte, len(r.raw), size)
 	copy(larger, r.raw)
 	r.raw = larger
-	r.hold.shrink(size)
+	r.hold.Shrink(size)
 	return nil
 }
 
@@ -171,19 +172,19 @@ func bearerName(bearer string) string {
 
 // ownBody sets the budget and the owner of the request's body.
 func (s *Server) ownBody(r *Request, owner string) {
-	r.hold = bodyHold{budget: s.bodies, owner: owner}
+	r.hold = limit.Hold{Budget: s.bodies, Owner: owner}
 	switch r.route.Need {
 	case NeedOperator:
-		r.hold.budget = s.operatorBodies
+		r.hold.Budget = s.operatorBodies
 	case NeedNothing:
-		r.hold.budget = s.reportBodies
+		r.hold.Budget = s.reportBodies
 	case NeedCaller, NeedUser, NeedOrg, NeedScraper, NeedStream:
 	}
 }
 
 // holdRelayed reserves the body of a request that a worker has relayed.
 func (s *Server) holdRelayed(r *Request) error {
-	if len(r.raw) <= InlineBody || r.hold.budget != nil {
+	if len(r.raw) <= InlineBody || r.hold.Budget != nil {
 		return nil
 	}
 	owner := r.Caller.Actor.Org.String()
@@ -191,7 +192,7 @@ func (s *Server) holdRelayed(r *Request) error {
 		owner = r.customer()
 	}
 	s.ownBody(r, owner)
-	return r.hold.reserve(len(r.raw))
+	return r.hold.Reserve(len(r.raw))
 }
 
 // errBodyTooLarge refuses a body over the limit of its route.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"berth/api/edge/limit"
 	"berth/compute"
 )
 
@@ -17,22 +18,22 @@ type Core struct {
 	models      *modelMetrics
 	Credentials *Credentials
 	requestKey  []byte // Makes the hashes that identify requests.
-	inflight    *inflight
+	inflight    *limit.Inflight
 	draining    atomic.Bool
 	underWay    atomic.Int32 // Requests.
 
-	bodies         *budget // Bytes of larger request bodies.
-	operatorBodies *budget // The same for requests of operators,
-	reportBodies   *budget // and for reports, by address.
+	bodies         *limit.Budget // Bytes of larger request bodies.
+	operatorBodies *limit.Budget // The same for requests of operators,
+	reportBodies   *limit.Budget // and for reports, by address.
 	answers        answers
 	turns          *turns
 
-	orgStreams    *budget // Streams and held answers, by organization.
-	callerStreams *budget // The same, by key or user.
-	downloads     *budget // Downloads of operators.
-	files         *budget // Files that are sent, by organization.
-	served        *budget // Requests to services, by organization.
-	modelsServed  *budget // Requests to models, by organization.
+	orgStreams    *limit.Budget // Streams and held answers, by organization.
+	callerStreams *limit.Budget // The same, by key or user.
+	downloads     *limit.Budget // Downloads of operators.
+	files         *limit.Budget // Files that are sent, by organization.
+	served        *limit.Budget // Requests to services, by organization.
+	modelsServed  *limit.Budget // Requests to models, by organization.
 	modelRates    *modelRates
 	relays        relays // Requests that workers relay.
 }
@@ -49,20 +50,20 @@ func newCore(cfg Config) (*Core, error) {
 		models:      newModelMetrics(cfg.Registerer),
 		Credentials: credentials,
 		requestKey:  requestKey(cfg.RefreshKey),
-		inflight:    newInflight(),
+		inflight:    limit.NewInflight(),
 
-		bodies:         newBudget(cfg.Limits.Bodies, cfg.Limits.Bodies/bodyShare),
-		operatorBodies: newBudget(operatorBodies, operatorBodies),
-		reportBodies:   newBudget(reportBodies, reportBodies/reportShare),
+		bodies:         limit.NewBudget(cfg.Limits.Bodies, cfg.Limits.Bodies/bodyShare),
+		operatorBodies: limit.NewBudget(operatorBodies, operatorBodies),
+		reportBodies:   limit.NewBudget(reportBodies, reportBodies/reportShare),
 		answers:        newAnswers(),
 		turns:          newTurns(),
 
-		orgStreams:    newBudget(cfg.Limits.Streams, max(1, cfg.Limits.Streams/orgStreamShare)),
-		callerStreams: newBudget(cfg.Limits.Streams, max(1, cfg.Limits.Streams/callerStreamShare)),
-		downloads:     newBudget(maxDownloads, maxDownloads),
-		files:         newBudget(maxFiles, maxFiles/filesShare),
-		served:        newBudget(maxServed, maxServed/servedShare),
-		modelsServed:  newBudget(maxServed, int(max(cfg.ModelLimits.InFlight, 1))),
+		orgStreams:    limit.NewBudget(cfg.Limits.Streams, max(1, cfg.Limits.Streams/orgStreamShare)),
+		callerStreams: limit.NewBudget(cfg.Limits.Streams, max(1, cfg.Limits.Streams/callerStreamShare)),
+		downloads:     limit.NewBudget(maxDownloads, maxDownloads),
+		files:         limit.NewBudget(maxFiles, maxFiles/filesShare),
+		served:        limit.NewBudget(maxServed, maxServed/servedShare),
+		modelsServed:  limit.NewBudget(maxServed, int(max(cfg.ModelLimits.InFlight, 1))),
 		modelRates:    &modelRates{buckets: make(map[compute.UUID]bucket)},
 		relays:        newRelays(),
 	}, nil

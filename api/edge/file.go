@@ -14,6 +14,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/limit"
 	"berth/compute"
 )
 
@@ -44,8 +45,8 @@ func (s *Server) file(ctx *fasthttp.RequestCtx, r *Request, f File) error {
 		return err
 	}
 	owner := r.Caller.Actor.Org.String()
-	if !s.files.take(owner, 1) {
-		return errManyAnswers()
+	if !s.files.Take(owner, 1) {
+		return limit.ErrManyAnswers()
 	}
 	header := &ctx.Response.Header
 	header.Set("Accept-Ranges", "bytes")
@@ -72,7 +73,7 @@ func (s *Server) file(ctx *fasthttp.RequestCtx, r *Request, f File) error {
 		},
 		end: func() {
 			cancel()
-			s.files.give(owner, 1)
+			s.files.Give(owner, 1)
 		},
 	}, int(length))
 	return nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/api/auth"
+	"berth/api/edge/limit"
 )
 
 // Limits of connections that the server has closed and reads from still.
@@ -29,8 +30,8 @@ const (
 type lingerListener struct {
 	net.Listener
 
-	places  *budget
-	open    *budget         // Open connections of networks of IPv6; fasthttp counts by whole addresses.
+	places  *limit.Budget
+	open    *limit.Budget   // Open connections of networks of IPv6; fasthttp counts by whole addresses.
 	ctx     context.Context //nolint:containedctx // Lives for one call of Serve; nothing lingers after it.
 	waiting sync.WaitGroup
 }
@@ -39,7 +40,7 @@ type lingerListener struct {
 func newLingerListener(ctx context.Context, l net.Listener, perIP int) *lingerListener {
 	return &lingerListener{
 		Listener: l, ctx: ctx,
-		places: newBudget(maxLingering, maxLingering/lingerShare), open: newBudget(math.MaxInt, perIP),
+		places: limit.NewBudget(maxLingering, maxLingering/lingerShare), open: limit.NewBudget(math.MaxInt, perIP),
 	}
 }
 
@@ -55,7 +56,7 @@ func (l *lingerListener) Accept() (net.Conn, error) {
 			return conn, nil
 		}
 		network := networkOf(conn.RemoteAddr())
-		if network == "" || l.open.take(network, 1) {
+		if network == "" || l.open.Take(network, 1) {
 			return &lingerConn{halfConn: half, listener: l, network: network}, nil
 		}
 		_ = conn.Close() // There is nobody to tell.
@@ -131,7 +132,7 @@ func (c *lingerConn) Close() error {
 	l := c.listener
 	again := c.closed.Swap(true)
 	if !again && c.network != "" {
-		l.open.give(c.network, 1)
+		l.open.Give(c.network, 1)
 	}
 	if again || c.over.Load() || l.ctx.Err() != nil {
 		return c.halfConn.Close()
@@ -140,11 +141,11 @@ func (c *lingerConn) Close() error {
 	if owner == "" {
 		owner, _, _ = net.SplitHostPort(c.RemoteAddr().String()) // One owner has all odd addresses.
 	}
-	if !l.places.take(owner, 1) {
+	if !l.places.Take(owner, 1) {
 		return c.halfConn.Close()
 	}
 	l.waiting.Go(func() {
-		defer l.places.give(owner, 1)
+		defer l.places.Give(owner, 1)
 		c.linger(l.ctx)
 	})
 	return nil

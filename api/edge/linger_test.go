@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+
+	"berth/api/edge/limit"
 )
 
 // TestLingeringIsBounded closes connections whose clients stay: so many linger,
@@ -21,7 +23,7 @@ func TestLingeringIsBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	l := newLingerListener(ctx, inner, 8)
-	l.places = newBudget(2, 2)
+	l.places = limit.NewBudget(2, 2)
 	connect := func() (client *net.TCPConn, server net.Conn) {
 		t.Helper()
 		var d net.Dialer
@@ -35,11 +37,7 @@ func TestLingeringIsBounded(t *testing.T) {
 		}
 		return conn.(*net.TCPConn), server
 	}
-	held := func() int {
-		l.places.mu.Lock()
-		defer l.places.mu.Unlock()
-		return l.places.used
-	}
+	held := l.places.Reserved
 	ended, server := connect()
 	ended.Close()
 	if _, err := io.Copy(io.Discard, server); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/limit"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -72,7 +73,7 @@ type modelCall struct {
 
 	published *compute.Model // By whose id the model was named; nil for a deployment of the caller.
 	reserved  Reservation    // For a published one.
-	held      bodyHold       // For the body.
+	held      limit.Hold     // For the body.
 
 	answered, done func() // From Models.Count; nil before the request is counted.
 
@@ -108,7 +109,7 @@ func (s *Server) serveModels(life lifetime, ctx *fasthttp.RequestCtx, byWorker b
 	r.route = &Route{Method: string(ctx.Method()), Path: ModelRoot + "/{operation}"}
 	c := &modelCall{serviceCall: serviceCall{Server: s, ctx: ctx, r: r, path: below, bare: true}}
 	defer func() {
-		c.held.shrink(0)
+		c.held.Shrink(0)
 		if cause := recover(); cause != nil {
 			c.failModel(s.panicked(ctx, cause))
 			ctx.SetConnectionClose()
@@ -228,9 +229,9 @@ func (c *modelCall) read() error {
 		c.ctx.SetConnectionClose()
 		return tooLong()
 	}
-	c.held = bodyHold{budget: c.bodies, owner: c.r.Caller.Actor.Org.String()}
+	c.held = limit.Hold{Budget: c.bodies, Owner: c.r.Caller.Actor.Org.String()}
 	if length > InlineBody {
-		if err := c.held.reserve(length); err != nil {
+		if err := c.held.Reserve(length); err != nil {
 			c.ctx.SetConnectionClose()
 			return err
 		}
@@ -249,10 +250,10 @@ func (c *modelCall) read() error {
 		c.body = make([]byte, length)
 		_, err = io.ReadFull(body, c.body)
 	} else {
-		c.body, err = c.held.readAll(body, maxPrompt)
+		c.body, err = c.held.ReadAll(body, maxPrompt)
 	}
 	switch {
-	case errors.Is(err, errLargeAnswer):
+	case errors.Is(err, limit.ErrTooLarge):
 		c.ctx.SetConnectionClose()
 		return tooLong()
 	case err != nil:
@@ -274,10 +275,10 @@ func tooLong() error {
 // infer has a replica of the model answer.
 func (c *modelCall) infer(below string) error {
 	owner := c.r.Caller.Actor.Org.String()
-	entered := c.modelsServed.take(owner, 1)
+	entered := c.modelsServed.Take(owner, 1)
 	h := &c.ctx.Response.Header
-	h.Set("X-Ratelimit-Limit-In-Flight", strconv.Itoa(c.modelsServed.share))
-	h.Set("X-Ratelimit-Remaining-In-Flight", strconv.Itoa(c.modelsServed.left(owner)))
+	h.Set("X-Ratelimit-Limit-In-Flight", strconv.Itoa(c.modelsServed.Share()))
+	h.Set("X-Ratelimit-Remaining-In-Flight", strconv.Itoa(c.modelsServed.Left(owner)))
 	if !entered {
 		return c.crowded(owner)
 	}
@@ -295,7 +296,7 @@ func (c *modelCall) infer(below string) error {
 		}
 		unwatch()
 		cancel()
-		c.modelsServed.give(owner, 1)
+		c.modelsServed.Give(owner, 1)
 		if c.done != nil {
 			c.done()
 		}
@@ -315,7 +316,7 @@ func (c *modelCall) infer(below string) error {
 // crowded is the error of a request for which the node has no place: the organization has its
 // share, or all organizations together have all places.
 func (c *modelCall) crowded(owner string) error {
-	if c.modelsServed.exhausted(owner) {
+	if c.modelsServed.Exhausted(owner) {
 		return compute.Errorf(compute.CodeRateLimited, "The organization has too many requests under way on this node.").
 			Named("rate_limit_exceeded").Retry(time.Second)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"berth/api/edge/limit"
 	"berth/compute"
 )
 
@@ -176,7 +177,7 @@ func TestWholeAnswersWithoutUsage(t *testing.T) {
 			ctx: t.Context(), from: io.NopCloser(strings.NewReader(test.answer)), failed: test.failed,
 			most: tokenUsage{7, 3}, notify: func(prompt, completion int64) { got = tokenUsage{prompt, completion} },
 		}
-		hold := bodyHold{budget: newBudget(maxAnswers, maxAnswers)}
+		hold := limit.Hold{Budget: limit.NewBudget(maxAnswers, maxAnswers)}
 		if text, err := a.whole(&hold); err != nil || string(text) != test.answer {
 			t.Errorf("%q became %q, %v", test.answer, text, err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/limit"
 	"berth/compute"
 )
 
@@ -13,7 +14,7 @@ import (
 // all places of the node, and because the organization has its share.
 func TestCrowdedNodeIsNotTheOrganizationsFault(t *testing.T) {
 	c := &modelCall{serviceCall: serviceCall{Server: &Server{Core: &Core{}}, ctx: new(fasthttp.RequestCtx), r: &Request{}}}
-	c.modelsServed = newBudget(3, 2)
+	c.modelsServed = limit.NewBudget(3, 2)
 	owner := c.r.Caller.Actor.Org.String()
 	check := func(status int, code, retry string) {
 		t.Helper()
@@ -24,10 +25,10 @@ func TestCrowdedNodeIsNotTheOrganizationsFault(t *testing.T) {
 			t.Errorf("got %d, %v", f.status, err)
 		}
 	}
-	c.modelsServed.take(owner, 2)
+	c.modelsServed.Take(owner, 2)
 	check(429, "rate_limit_exceeded", "1")
-	c.modelsServed.give(owner, 2)
-	c.modelsServed.take("another", 2)
-	c.modelsServed.take("a third", 1)
+	c.modelsServed.Give(owner, 2)
+	c.modelsServed.Take("another", 2)
+	c.modelsServed.Take("a third", 1)
 	check(503, "overloaded", "1")
 }

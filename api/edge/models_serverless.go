@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"berth/api/edge/limit"
 	"berth/compute"
 )
 
@@ -312,14 +313,14 @@ func (a *publishedAnswer) Close() error {
 
 // whole reads an answer that is not a stream into reserved memory, charges for it and
 // returns it. One that the node has no memory for is free.
-func (a *publishedAnswer) whole(hold *bodyHold) ([]byte, error) {
-	data, err := hold.readAll(a.from, maxWholeAnswer)
+func (a *publishedAnswer) whole(hold *limit.Hold) ([]byte, error) {
+	data, err := hold.ReadAll(a.from, maxWholeAnswer)
 	switch {
-	case isEngineTimeout(err), isManyAnswers(err):
+	case isEngineTimeout(err), limit.IsManyAnswers(err):
 		return nil, err
 	case a.ctx.Err() != nil: // The client has left, and pays for no answer.
 		return nil, a.ctx.Err()
-	case errors.Is(err, errLargeAnswer):
+	case errors.Is(err, limit.ErrTooLarge):
 		return nil, compute.Errorf(compute.CodeUnavailable, "The answer has more than %d bytes.", maxWholeAnswer).
 			Named("answer_too_large")
 	case err != nil:
@@ -404,7 +405,7 @@ func (c *modelCall) writePublished(ctx context.Context, answer *http.Response, e
 	hold, passed := c.answerHold(c.r), false
 	defer func() {
 		if !passed {
-			hold.shrink(0)
+			hold.Shrink(0)
 		}
 	}()
 	data, err := a.whole(&hold)
@@ -414,10 +415,10 @@ func (c *modelCall) writePublished(ctx context.Context, answer *http.Response, e
 		end()
 		return err
 	}
-	hold.shrink(len(data))
+	hold.Shrink(len(data))
 	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
 	c.writeModelAnswer(answer, func() {
-		hold.shrink(0)
+		hold.Shrink(0)
 		end()
 	})
 	passed = true

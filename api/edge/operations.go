@@ -109,7 +109,7 @@ func (c *Core) Propose(r *Request, cmd command.Command) (command.Result, error) 
 		return r.First, nil
 	}
 	if r.idempotency != "" {
-		end, err := c.inflight.begin(r.op)
+		end, err := c.inflight.Begin(r.op)
 		if err != nil {
 			return command.Result{}, err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/limit"
 	"berth/compute"
 )
 
@@ -60,7 +61,7 @@ func (s *Server) relayAdmission(r *Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := answer.read(&bodyHold{}, freeAnswer)
+	body, err := answer.read(&limit.Hold{}, limit.FreeAnswer)
 	if err == nil && answer.Status != fasthttp.StatusOK {
 		err = &refused{answer, body}
 	}
@@ -106,14 +107,17 @@ func (c RelayClass) Limit() int {
 }
 
 // relays counts relayed requests by class.
-type relays [RelayOperator + 1]*budget
+type relays [RelayOperator + 1]*limit.Budget
 
 func newRelays() (all relays) {
 	for class := range all {
-		limit := RelayClass(class).Limit()
-		all[class] = newBudget(limit, limit)
+		most := RelayClass(class).Limit()
+		share := most
+		if RelayClass(class) == RelayStream {
+			share /= relayedStreamShare
+		}
+		all[class] = limit.NewBudget(most, share)
 	}
-	all[RelayStream].share /= relayedStreamShare
 	return all
 }
 
@@ -124,17 +128,17 @@ func (s *Server) takeRelay(in *Relayed) (release func(), err error) {
 	if in.Bearer != "" {
 		owner = bearerName(in.Bearer)
 	}
-	if !pool.take(owner, 1) {
+	if !pool.Take(owner, 1) {
 		return nil, compute.Errorf(compute.CodeUnavailable,
 			"This node hands on too many requests.").Named("too_many_streams").Retry(time.Second)
 	}
-	return func() { pool.give(owner, 1) }, nil
+	return func() { pool.Give(owner, 1) }, nil
 }
 
 // read returns the body of an answer that is not a stream, within hold, and closes
 // it.
-func (a *RelayedAnswer) read(hold *bodyHold, limit int) ([]byte, error) {
-	body, err := hold.readAll(a.Body, limit)
+func (a *RelayedAnswer) read(hold *limit.Hold, limit int) ([]byte, error) {
+	body, err := hold.ReadAll(a.Body, limit)
 	return body, errors.Join(err, a.Body.Close())
 }
 
@@ -182,7 +186,7 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *Request) {
 	}()
 	var body []byte
 	hold := s.answerHold(r)
-	defer func() { hold.shrink(0) }() // It is empty once the answer has it.
+	defer func() { hold.Shrink(0) }() // It is empty once the answer has it.
 	if err == nil {
 		body, err = answer.read(&hold, maxRelayed)
 	}
@@ -192,7 +196,7 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *Request) {
 	}
 	s.relayHead(ctx, r, answer)
 	r.large = cap(body)
-	hold.send(ctx, body)
+	sendHeld(ctx, &hold, body)
 }
 
 // relayHead passes on the head of an answer, with what this node says to browsers.
@@ -278,7 +282,7 @@ func (s *Server) Relayed(
 // server would be asked and panic as well.
 func (s *Server) respondTo(in Relayed, life lifetime, fast *fasthttp.RequestCtx) {
 	r, err := s.requestOf(in)
-	defer func() { r.hold.shrink(0) }()
+	defer func() { r.hold.Shrink(0) }()
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.fail(fast, r, s.panicked(fast, cause))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/limit"
 	"berth/compute"
 )
 
@@ -63,7 +64,7 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *Request, answer any) {
 // text sends an answer other than JSON. A stranger gets one large document for each
 // connection: otherwise some bytes of pipelined requests would copy gigabytes.
 func (s *Server) text(ctx *fasthttp.RequestCtx, r *Request, t Text) error {
-	if hold := s.answerHold(r); hold.budget == s.answers.heldStrangers && len(t.Body) > freeAnswer {
+	if hold := s.answerHold(r); hold.Budget == s.answers.heldStrangers && len(t.Body) > limit.FreeAnswer {
 		ctx.SetConnectionClose()
 	}
 	if t.Shared {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/limit"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -52,7 +53,7 @@ type Request struct {
 
 	args  map[string]string // Arguments of the query, as they came.
 	raw   []byte            // The body as it came.
-	hold  bodyHold          // The reservation for raw.
+	hold  limit.Hold        // The reservation for raw.
 	large int               // Bytes of the answer, if it is large.
 	turn  func()            // Ends the turn that the request has; nil for none. See turns.
 

@@ -64,11 +64,11 @@ func (c *serviceCall) passS3() error {
 		return NotFound()
 	}
 	owner := c.r.customer() // The owner of the bucket is known only once the signature is checked.
-	if !c.served.take(owner, 1) {
+	if !c.served.Take(owner, 1) {
 		return compute.Errorf(compute.CodeUnavailable, "This node passes on too many requests.").
 			Named("too_many_requests").Retry(time.Second)
 	}
-	return c.pass("", func() { c.served.give(owner, 1) }, c.askS3)
+	return c.pass("", func() { c.served.Give(owner, 1) }, c.askS3)
 }
 
 // askS3 has the gateway answer the request.

@@ -106,7 +106,7 @@ func (s *Server) serve(life lifetime, ctx *fasthttp.RequestCtx, rt *Route) {
 		return
 	}
 	r.life = life
-	defer r.hold.shrink(0)
+	defer r.hold.Shrink(0)
 	if err := s.receive(ctx, r); err != nil {
 		s.failBody(ctx, r, err)
 		s.dropBody(r)

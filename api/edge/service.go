@@ -249,14 +249,14 @@ func (c *serviceCall) serve() error {
 		return nil
 	}
 	owner := c.service.Org.String()
-	if !c.served.take(owner, 1) {
+	if !c.served.Take(owner, 1) {
 		return compute.Errorf(compute.CodeUnavailable, "This node passes on too many requests.").
 			Named("too_many_requests").Retry(time.Second)
 	}
 	ask := func(ctx context.Context, body *requestBody) (*http.Response, error) {
 		return c.cfg.Services.RoundTrip(c.r.View, c.service, c.request(ctx, body, c.requestHeader(upgrade)))
 	}
-	return c.pass(upgrade, func() { c.served.give(owner, 1) }, ask)
+	return c.pass(upgrade, func() { c.served.Give(owner, 1) }, ask)
 }
 
 // pass has a replica answer by ask. It calls release when the answer, or the upgraded

@@ -14,18 +14,18 @@ const (
 func (c *Core) TakeStream(r *Request, org compute.OrgID) (release func(), err error) {
 	busy := compute.Errorf(compute.CodeUnavailable, "This node has too many open streams.").Named("too_many_streams")
 	who := r.Caller.name()
-	if !c.orgStreams.take(org.String(), 1) {
+	if !c.orgStreams.Take(org.String(), 1) {
 		return nil, busy
 	}
-	if who != "" && !c.callerStreams.take(who, 1) {
-		c.orgStreams.give(org.String(), 1)
+	if who != "" && !c.callerStreams.Take(who, 1) {
+		c.orgStreams.Give(org.String(), 1)
 		return nil, busy
 	}
 	c.metrics.streams.Inc()
 	return func() {
-		c.orgStreams.give(org.String(), 1)
+		c.orgStreams.Give(org.String(), 1)
 		if who != "" {
-			c.callerStreams.give(who, 1)
+			c.callerStreams.Give(who, 1)
 		}
 		c.metrics.streams.Dec()
 	}, nil
@@ -34,13 +34,13 @@ func (c *Core) TakeStream(r *Request, org compute.OrgID) (release func(), err er
 // TakeDownload counts a download of an operator.
 func (c *Core) TakeDownload() (release func(), err error) {
 	const owner = "operators"
-	if !c.downloads.take(owner, 1) {
+	if !c.downloads.Take(owner, 1) {
 		return nil, compute.Errorf(compute.CodeUnavailable,
 			"This node serves too many downloads.").Named("too_many_streams")
 	}
 	c.metrics.streams.Inc()
 	return func() {
-		c.downloads.give(owner, 1)
+		c.downloads.Give(owner, 1)
 		c.metrics.streams.Dec()
 	}, nil
 }

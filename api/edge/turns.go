@@ -2,10 +2,8 @@ package edge
 
 import (
 	"errors"
-	"runtime"
-	samples "runtime/metrics"
-	"sync"
 
+	"berth/api/edge/limit"
 	"berth/loop"
 )
 
@@ -23,10 +21,6 @@ const (
 	// largeFactor is how many bytes of garbage a byte of a large body or answer
 	// leaves, about.
 	largeFactor = 6
-	// maxGarbage is how many bytes of such garbage may lie on the heap, and
-	// garbageShare the part of the heap where that is more: a half.
-	maxGarbage   = 32 << 20
-	garbageShare = 2
 )
 
 // turns lets few requests at a time build large answers or decode large bodies.
@@ -34,7 +28,7 @@ type turns struct {
 	answers *loop.FairLimiter[string] // By organization.
 	scrapes *loop.FairLimiter[string] // By address.
 	decodes *loop.FairLimiter[string] // By organization.
-	garbage garbage
+	garbage func(bytes int)           // Counts what a request leaves on the heap.
 }
 
 func newTurns() *turns {
@@ -43,7 +37,7 @@ func newTurns() *turns {
 	}
 	return &turns{
 		answers: limiter(answersAtOnce), scrapes: limiter(scrapesAtOnce), decodes: limiter(decodesAtOnce),
-		garbage: garbage{cycles: gcCycles, live: gcLive, collect: runtime.GC},
+		garbage: limit.NewGarbage().Add,
 	}
 }
 
@@ -54,11 +48,11 @@ func (c *Core) AwaitTurn(r *Request) error {
 	if r.Caller.name() == "" && !r.Caller.Actor.Root {
 		turns, owner, expected = c.turns.scrapes, r.customer(), expectedScrape
 	}
-	if err := c.await(r, turns, owner, errManyAnswers); err != nil {
+	if err := c.await(r, turns, owner, limit.ErrManyAnswers); err != nil {
 		return err
 	}
-	if hold := c.answerHold(r); !hold.budget.fits(hold.owner, expected) {
-		return errManyAnswers() // It would be built and not sent.
+	if hold := c.answerHold(r); !hold.Budget.Fits(hold.Owner, expected) {
+		return limit.ErrManyAnswers() // It would be built and not sent.
 	}
 	return nil
 }
@@ -69,7 +63,7 @@ func (c *Core) awaitDecode(r *Request) error {
 	if len(r.raw) <= largeBody || r.route.Raw && r.route.Body == nil {
 		return nil
 	}
-	return c.await(r, c.turns.decodes, r.Caller.Actor.Org.String(), errManyBodies)
+	return c.await(r, c.turns.decodes, r.Caller.Actor.Org.String(), limit.ErrManyBodies)
 }
 
 // await waits for a turn of one kind, unless the request has one.
@@ -114,7 +108,7 @@ func (c *Core) leave(r *Request) {
 	large := max(len(r.raw), r.large)
 	r.raw, r.Body = nil, nil
 	if large > largeBody {
-		c.turns.garbage.left(largeFactor * large)
+		c.turns.garbage(largeFactor * large)
 	}
 }
 
@@ -122,55 +116,7 @@ func (c *Core) leave(r *Request) {
 // buffer, and the smaller ones before that.
 func (c *Core) dropBody(r *Request) {
 	if cap(r.raw) > largeBody {
-		c.turns.garbage.left(2 * cap(r.raw))
+		c.turns.garbage(2 * cap(r.raw))
 	}
 	r.raw = nil
-}
-
-// garbage has the heap collected when large bodies and answers leave much on it.
-// Left to itself it grows by as much as is live, reservations included.
-type garbage struct {
-	cycles  func() uint64 // Collections so far.
-	live    func() uint64 // Bytes of the heap that the last collection found in use.
-	collect func()
-
-	mu sync.Mutex
-
-	bytes int    // Left on the heap since so many collections:
-	since uint64 // the next one that ends may have begun before.
-}
-
-// left counts bytes that a request leaves on the heap.
-func (g *garbage) left(bytes int) {
-	if g.count(bytes) {
-		g.collect()
-	}
-}
-
-// count counts bytes and reports whether there are too many.
-func (g *garbage) count(bytes int) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.cycles()
-	if now >= g.since+2 {
-		g.bytes, g.since = 0, now
-	}
-	g.bytes += bytes
-	if uint64(g.bytes) <= max(maxGarbage, g.live()/garbageShare) {
-		return false
-	}
-	g.bytes, g.since = 0, now
-	return true
-}
-
-// gcCycles returns how many garbage collections have ended.
-func gcCycles() uint64 { return runtimeMetric("/gc/cycles/total:gc-cycles") }
-
-// gcLive returns the bytes of the heap that the last collection found in use.
-func gcLive() uint64 { return runtimeMetric("/gc/heap/live:bytes") }
-
-func runtimeMetric(name string) uint64 {
-	sample := []samples.Sample{{Name: name}}
-	samples.Read(sample)
-	return sample[0].Value.Uint64()
 }

@@ -1,4 +1,4 @@
-package edge
+package limit
 
 import (
 	"sync"
@@ -8,20 +8,21 @@ import (
 	"berth/fsm/command"
 )
 
-// inflight has the requests with an Idempotency-Key that this node has proposed
+// Inflight has the requests with an Idempotency-Key that this node has proposed
 // and not answered. A repeat that arrives meanwhile is refused at once instead
 // of waiting. If it arrives at another node, both copies are proposed and get
 // the same answer.
-type inflight struct {
+type Inflight struct {
 	mu   sync.Mutex
 	live map[compute.OpID]compute.Hash // The request behind each operation.
 }
 
-func newInflight() *inflight { return &inflight{live: make(map[compute.OpID]compute.Hash)} }
+// NewInflight returns an Inflight without requests.
+func NewInflight() *Inflight { return &Inflight{live: make(map[compute.OpID]compute.Hash)} }
 
-// begin marks op as in flight until end is called, or refuses it if it is in
+// Begin marks op as in flight until end is called, or refuses it if it is in
 // flight already.
-func (f *inflight) begin(op command.Op) (end func(), err error) {
+func (f *Inflight) Begin(op command.Op) (end func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch request, known := f.live[op.ID]; {
