@@ -321,7 +321,7 @@ func (m *matrix) object(rt api.RouteDoc) (own, none map[string]string) {
 		return one(nodeID(100 + m.serial).String())
 	case strings.HasPrefix(path, "/bundles/{id}"):
 		id, blob := m.bundle(m.cydKey, fmt.Sprint("file", m.serial), "blob")
-		m.mustDo("PUT", "/bundles/"+id+"/blobs/"+blob, m.cydKey, "blob", nil, "Content-Type", edge.OctetStream)
+		m.mustDo("PUT", "/bundles/"+id+"/blobs/"+blob, m.cydKey, "blob", nil, "Content-Type", "application/octet-stream")
 		return map[string]string{"{id}": id, "{sha256}": blob}, map[string]string{"{id}": uuidText(9), "{sha256}": blob}
 	case strings.HasPrefix(path, "/execution/{id}/outputs"):
 		id := m.submit("streaming")

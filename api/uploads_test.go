@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"berth/api/edge"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm/command"
@@ -106,7 +105,7 @@ func TestBundles(t *testing.T) {
 	w.want(400, "blob_differs", "PUT", one+"/blobs/"+digestOf("one"), w.adaKey, "two")
 	w.want(404, "blob_unknown", "PUT", one+"/blobs/"+digestOf("three"), w.adaKey, "three")
 	w.want(400, "blob_name", "PUT", one+"/blobs/"+strings.ToUpper(digestOf("one")), w.adaKey, "one")
-	w.mustDo("PUT", one+"/blobs/"+digestOf("one"), w.adaKey, "one", nil, "Content-Type", edge.OctetStream)
+	w.mustDo("PUT", one+"/blobs/"+digestOf("one"), w.adaKey, "one", nil, "Content-Type", "application/octet-stream")
 	w.mustDo("POST", "/bundles", w.adaKey, body, &again)
 	if again.BundleID != made.BundleID || len(again.Missing) != 1 || again.Missing[0].String() != digestOf("two") {
 		t.Errorf("going on: %+v", again)

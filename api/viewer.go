@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 )
 
 // viewer serves the OpenAPI document, and shows it to people.
@@ -58,17 +59,17 @@ func (g *viewer) Routes() []edge.Route {
 // page answers the page.
 func (g *viewer) page(r *edge.Request) (any, error) {
 	r.SetHeader("Content-Security-Policy", viewerPolicy)
-	return edge.Text{ContentType: "text/html; charset=utf-8", Body: []byte(viewerPage), Shared: true}, nil
+	return answer.Text{ContentType: "text/html; charset=utf-8", Body: []byte(viewerPage), Shared: true}, nil
 }
 
 // script answers the program that shows the document. Every browser reads gzip.
 func (g *viewer) script(r *edge.Request) (any, error) {
 	r.SetHeader("Content-Encoding", "gzip")
 	r.SetHeader("Cache-Control", "public, max-age=86400")
-	return edge.Text{ContentType: "text/javascript; charset=utf-8", Body: redoc, Shared: true}, nil
+	return answer.Text{ContentType: "text/javascript; charset=utf-8", Body: redoc, Shared: true}, nil
 }
 
 // document answers the API as OpenAPI.
 func (g *viewer) document(*edge.Request) (any, error) {
-	return edge.Text{ContentType: "application/json", Body: g.openapi, Shared: true}, nil
+	return answer.Text{ContentType: "application/json", Body: g.openapi, Shared: true}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
@@ -84,7 +85,7 @@ func page(r *edge.Request, org compute.OrgID, cursor uint64, offset, limit int) 
 		}
 		lines = append(lines, line)
 	}
-	return edge.List{Before: "[", After: "]", Rows: func(context.Context) iter.Seq2[any, error] {
+	return answer.List{Before: "[", After: "]", Rows: func(context.Context) iter.Seq2[any, error] {
 		return func(yield func(any, error) bool) {
 			for _, line := range lines {
 				if !yield(AuditLine(view, line), nil) {

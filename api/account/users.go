@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
@@ -102,7 +103,7 @@ func (g *users) listUsers(r *edge.Request) (any, error) {
 		}
 		page = append(page, u)
 	}
-	return edge.List{Before: "[", After: "]", Rows: func(context.Context) iter.Seq2[any, error] {
+	return answer.List{Before: "[", After: "]", Rows: func(context.Context) iter.Seq2[any, error] {
 		return func(yield func(any, error) bool) {
 			for _, u := range page {
 				if !yield(userOf(view, u), nil) {

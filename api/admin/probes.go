@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
@@ -125,7 +126,7 @@ func (g *probes) scrape(r *edge.Request) (any, error) {
 			return nil, fmt.Errorf("encode metrics: %w", err)
 		}
 	}
-	return edge.Text{ContentType: string(format), Body: buf.Bytes()}, nil
+	return answer.Text{ContentType: string(format), Body: buf.Bytes()}, nil
 }
 
 // targets answers every node with metrics. Nodes that are down are included, so

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
@@ -26,7 +27,7 @@ func (g *raft) Routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: edge.Root + "/admin/raft/snapshot", Need: edge.NeedOperator,
 			Summary: "A backup of the state: all that was acknowledged before the request. berth admin snapshot reads it.",
-			Accepts: []string{edge.OctetStream}, Handle: g.saveSnapshot,
+			Accepts: []string{answer.OctetStream}, Handle: g.saveSnapshot,
 		},
 		{
 			Method: http.MethodPost, Path: edge.Root + "/admin/raft/transfer", Need: edge.NeedOperator, Bare: true,
@@ -64,7 +65,7 @@ func (g *raft) saveSnapshot(r *edge.Request) (any, error) {
 		return nil, err
 	}
 	view := r.View
-	return edge.Download(func(w io.Writer) error {
+	return answer.Download(func(w io.Writer) error {
 		defer release()
 		return view.WriteBackup(w, g.Config.Version, compute.InstantOf(g.Now()))
 	}), nil

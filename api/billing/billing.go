@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
@@ -94,7 +95,7 @@ func (g *billing) history(r *edge.Request) (any, error) {
 	if !ok {
 		return out, nil
 	}
-	list, err := edge.ListIn(out, "executions", func(ctx context.Context) iter.Seq2[any, error] {
+	list, err := answer.ListIn(out, "executions", func(ctx context.Context) iter.Seq2[any, error] {
 		return g.historyRows(ctx, r, filter, in.Limit)
 	})
 	// Nothing may match the filter, and pages of old executions are in archives.

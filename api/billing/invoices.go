@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/statement"
 	"berth/api/wire"
 	"berth/compute"
@@ -94,7 +95,7 @@ func (g *billing) invoice(r *edge.Request) (any, error) {
 		}
 		if r.Query.(*wire.InvoiceQuery).Format == "pdf" {
 			text, err := statement.PDF(m, r.Caller.Org.Name, r.Caller.Org.Slug)
-			return edge.Text{ContentType: "application/pdf", Body: text}, err
+			return answer.Text{ContentType: "application/pdf", Body: text}, err
 		}
 		return invoiceOf(m, r.Caller.Org, r.View.Now()), nil
 	}

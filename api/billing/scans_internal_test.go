@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
@@ -22,11 +23,11 @@ func TestScansShareTheProcessors(t *testing.T) {
 		r := &edge.Request{Ctx: ctx, View: fsm.New().View(), Query: &wire.HistoryQuery{Limit: 1}}
 		r.Caller.Actor.Org = org
 		_, verified = g.verifyLedger(r)
-		answer, err := g.history(r)
+		history, err := g.history(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		done, listed := answer.(edge.List).Scan(ctx)
+		done, listed := history.(answer.List).Scan(ctx)
 		if listed == nil {
 			done()
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
@@ -42,7 +43,7 @@ func (g *billing) usage(r *edge.Request) (any, error) {
 	out := wire.UsageReport{GroupBy: in.GroupBy, From: in.From, To: to, Rows: report.sorted(), Total: report.total.wire()}
 	if in.Format == "csv" {
 		table, err := usageCSV(out)
-		return edge.Text{ContentType: "text/csv; charset=utf-8", Body: table}, err
+		return answer.Text{ContentType: "text/csv; charset=utf-8", Body: table}, err
 	}
 	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/answer"
 	"berth/api/edge/limit"
 	"berth/compute"
 	"berth/fsm/command"
@@ -53,7 +54,7 @@ func TestLargeAnswersAreReserved(t *testing.T) {
 	} {
 		before := tt.budget.Reserved()
 		var open []*fasthttp.RequestCtx
-		send := func(body Text) error {
+		send := func(body answer.Text) error {
 			ctx := new(fasthttp.RequestCtx)
 			err := s.text(ctx, tt.r, body)
 			if err == nil {
@@ -62,18 +63,18 @@ func TestLargeAnswersAreReserved(t *testing.T) {
 			return err
 		}
 		for range tt.fit {
-			if err := send(Text{Body: make([]byte, size)}); err != nil {
+			if err := send(answer.Text{Body: make([]byte, size)}); err != nil {
 				t.Fatalf("%s: %v", tt.name, err)
 			}
 		}
 		if got := tt.budget.Reserved() - before; got != tt.fit*size {
 			t.Errorf("%s: %d bytes are reserved, want %d", tt.name, got, tt.fit*size)
 		}
-		e, ok := errors.AsType[*compute.Error](send(Text{Body: make([]byte, size)}))
+		e, ok := errors.AsType[*compute.Error](send(answer.Text{Body: make([]byte, size)}))
 		if !ok || e.Code != compute.CodeUnavailable || e.Detail != "too_many_bytes" || e.RetryAfter <= 0 {
 			t.Errorf("%s: one answer too many got %v", tt.name, e)
 		}
-		for _, free := range []Text{{Body: make([]byte, limit.FreeAnswer)}, {Body: make([]byte, size), Shared: true}} {
+		for _, free := range []answer.Text{{Body: make([]byte, limit.FreeAnswer)}, {Body: make([]byte, size), Shared: true}} {
 			if err := send(free); err != nil {
 				t.Errorf("%s: %v", tt.name, err)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/fasthttp/router"
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/connection"
 	"berth/compute"
 )
 
@@ -31,8 +32,7 @@ const (
 // incoming is the body of a request whose route is Streamed, on its way to the handler.
 // Bytes that are not read yet stay with the client.
 type incoming struct {
-	*requestBody
-
+	from  *connection.RequestBody
 	now   func() time.Time
 	left  int64 // Bytes that have to come; negative if nobody knows.
 	since time.Time
@@ -46,11 +46,11 @@ func (b *incoming) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
 	}
-	if b.from == nil {
+	if b.from.None() {
 		b.ended, b.err = true, io.EOF
 		return 0, b.err
 	}
-	n, err := b.requestBody.Read(p)
+	n, err := b.from.Read(p)
 	b.bytes += n
 	known := b.left >= 0
 	if known {
@@ -135,15 +135,15 @@ func (s *Server) serveIncoming(life lifetime, ctx *fasthttp.RequestCtx, r *Reque
 	}
 	length := int64(ctx.Request.Header.ContentLength())
 	body := &incoming{
-		requestBody: &requestBody{from: ctx.RequestBodyStream(), conn: ctx.Conn(), pause: s.cfg.Limits.ReadTimeout},
-		now:         s.cfg.Stopwatch, left: length, since: s.cfg.Stopwatch(),
+		from: &connection.RequestBody{From: ctx.RequestBodyStream(), Conn: ctx.Conn(), Pause: s.cfg.Limits.ReadTimeout},
+		now:  s.cfg.Stopwatch, left: length, since: s.cfg.Stopwatch(),
 	}
 	r.incoming = body
 	s.respond(life, ctx, r)
-	if !body.ended && body.from != nil {
+	if !body.ended && !body.from.None() {
 		ctx.SetConnectionClose()
 	}
-	body.Close()
+	body.from.Close()
 }
 
 // relayIncoming has a server answer: this node holds no replica, and the body is not
@@ -162,8 +162,8 @@ func (s *Server) relayIncoming(life lifetime, ctx *fasthttp.RequestCtx, r *Reque
 		return
 	}
 	c := &serviceCall{Server: s, ctx: ctx, r: r, query: string(ctx.URI().QueryString()), bare: true}
-	err = c.pass("", release, func(within context.Context, body *requestBody) (*http.Response, error) {
-		body.whole = nil // The server stores an upload for a client that has left too.
+	err = c.pass("", release, func(within context.Context, body *connection.RequestBody) (*http.Response, error) {
+		body.Whole = nil // The server stores an upload for a client that has left too.
 		req := c.request(within, body, withUpgrade(passedOn(&ctx.Request.Header), ""))
 		req.URL = &url.URL{Scheme: "http", Host: "server", Opaque: string(ctx.URI().PathOriginal()), RawQuery: c.query}
 		answer, err := s.cfg.ServiceRelay.RoundTrip(req)

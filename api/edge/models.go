@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/connection"
 	"berth/api/edge/limit"
 	"berth/compute"
 	"berth/fsm"
@@ -241,9 +242,9 @@ func (c *modelCall) read() error {
 		c.body = append([]byte(nil), c.ctx.Request.Body()...)
 		return c.asked.parse(&c.body)
 	}
-	body := &requestBody{
-		from: from, conn: c.ctx.Conn(), pause: c.cfg.Limits.ReadTimeout, piece: slowestBody,
-		within: readFactorStart * c.cfg.Limits.ReadTimeout,
+	body := &connection.RequestBody{
+		From: from, Conn: c.ctx.Conn(), Pause: c.cfg.Limits.ReadTimeout, Piece: slowestBody,
+		Within: readFactorStart * c.cfg.Limits.ReadTimeout,
 	}
 	var err error
 	if length >= 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/connection"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -216,7 +217,7 @@ func (c *modelCall) writeModelAnswer(answer *http.Response, end func()) {
 	c.ctx.SetStatusCode(answer.StatusCode)
 	endWithEvent(answer)
 	// The header is sent with the first whole line, most of which has come: apart it would wake the client twice.
-	h.SetBodyStream(&answerBody{from: answer.Body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
+	h.SetBodyStream(&connection.AnswerBody{From: answer.Body, Conn: c.ctx.Conn(), End: end}, int(answer.ContentLength))
 	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
 	c.observeModel(answer.StatusCode)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/connection"
 	"berth/api/edge/limit"
 	"berth/compute"
 )
@@ -28,7 +29,6 @@ const (
 	// asks to wait: time for one server to be found dead and another to answer.
 	relayTimeout = 30 * time.Second
 	maxRelayed   = 64 << 20 // Bytes of an answer that is not a stream.
-	relayBuffer  = 32 << 10
 )
 
 // refused is the answer of a server that refuses a body.
@@ -219,38 +219,14 @@ func (a *RelayedAnswer) write(ctx *fasthttp.RequestCtx) {
 func (s *Server) relayStream(ctx *fasthttp.RequestCtx, r *Request, answer *RelayedAnswer, end func()) {
 	s.relayHead(ctx, r, answer)
 	conn := ctx.Conn()
-	if err := ctx.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+	if err := ctx.SetWriteDeadline(time.Now().Add(connection.WriteTimeout)); err != nil {
 		s.log.Debug("connection error", "err", err)
 	}
 	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
 		defer end()
 		defer answer.Body.Close()
-		copyStream(w, answer.Body, conn)
+		connection.CopyStream(w, answer.Body, conn)
 	})
-}
-
-// copyStream writes body to a client as it comes, until it ends or the client
-// is gone.
-func copyStream(w *bufio.Writer, body io.Reader, conn net.Conn) {
-	buf := make([]byte, relayBuffer)
-	for {
-		n, err := body.Read(buf)
-		if n > 0 {
-			if conn.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil {
-				return
-			}
-			if _, e := w.Write(buf[:n]); e != nil || w.Flush() != nil {
-				return // The client is gone.
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			conn.Close() // A client must not take a cut answer for a whole one.
-			return
-		}
-	}
 }
 
 // Relayed answers a request that another node has parsed. begin is given the

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/api/edge/answer"
 )
 
 // noRelay is the relay of a node that is never asked.
@@ -58,7 +60,7 @@ func TestRelayClasses(t *testing.T) {
 // a file is not.
 func TestEventsAreTold(t *testing.T) {
 	for kind, want := range map[string]bool{
-		EventStream: true, EventStream + "; charset=utf-8": true, OctetStream: false, "": false,
+		answer.EventStream: true, answer.EventStream + "; charset=utf-8": true, answer.OctetStream: false, "": false,
 	} {
 		a := RelayedAnswer{RelayedHead: RelayedHead{Stream: true, Header: [][2]string{{"Content-Type", kind}}}}
 		if a.Events() != want {

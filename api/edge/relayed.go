@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"berth/api/edge/answer"
 	"berth/compute"
 )
 
@@ -55,7 +56,7 @@ type RelayedAnswer struct {
 // up behind one that came.
 func (a *RelayedAnswer) Events() bool {
 	return a.Stream && slices.ContainsFunc(a.Header, func(h [2]string) bool {
-		return strings.EqualFold(h[0], "Content-Type") && strings.HasPrefix(h[1], EventStream)
+		return strings.EqualFold(h[0], "Content-Type") && strings.HasPrefix(h[1], answer.EventStream)
 	})
 }
 

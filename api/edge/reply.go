@@ -1,54 +1,58 @@
 package edge
 
 import (
-	"bytes"
-	"encoding/json"
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"path"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/answer"
+	"berth/api/edge/connection"
 	"berth/api/edge/limit"
 	"berth/compute"
 )
 
-// Text is an answer other than JSON.
-type Text struct {
-	ContentType string
-	Body        []byte
-	Shared      bool // The node keeps Body anyway: it takes no memory for each client.
-}
+// Limits of files that are sent. Each holds a chunk in memory.
+const (
+	maxFiles   = 32
+	filesShare = 4 // The part of them that one organization may have: a quarter.
+)
 
-// NotModified answers a client that already has the newest version.
-type NotModified struct{}
-
-// reply sends answer.
-func (s *Server) reply(ctx *fasthttp.RequestCtx, r *Request, answer any) {
+// reply sends what a handler answered.
+func (s *Server) reply(ctx *fasthttp.RequestCtx, r *Request, value any) {
 	s.writeHeaders(ctx, r)
-	switch a := answer.(type) {
-	case Text:
+	switch a := value.(type) {
+	case answer.Text:
 		if err := s.text(ctx, r, a); err != nil {
 			s.fail(ctx, r, err)
 			return
 		}
-	case NotModified:
+	case answer.NotModified:
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
-	case Events:
+	case answer.Events:
 		if ctx.IsHead() {
-			ctx.SetContentType(EventStream)
+			ctx.SetContentType(answer.EventStream)
 			break
 		}
 		s.stream(ctx, r, a)
-	case Download:
+	case answer.Download:
 		s.download(ctx, a)
-	case File:
+	case answer.File:
 		if err := s.file(ctx, r, a); err != nil {
 			s.fail(ctx, r, err)
 			return
 		}
-	case List:
+	case answer.List:
 		s.list(ctx, r, a)
 	default:
-		body, err := encode(answer)
+		body, err := answer.Encode(value)
 		if err == nil {
 			err = s.send(ctx, r, body)
 		}
@@ -63,7 +67,7 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *Request, answer any) {
 
 // text sends an answer other than JSON. A stranger gets one large document for each
 // connection: otherwise some bytes of pipelined requests would copy gigabytes.
-func (s *Server) text(ctx *fasthttp.RequestCtx, r *Request, t Text) error {
+func (s *Server) text(ctx *fasthttp.RequestCtx, r *Request, t answer.Text) error {
 	if hold := s.answerHold(r); hold.Budget == s.answers.heldStrangers && len(t.Body) > limit.FreeAnswer {
 		ctx.SetConnectionClose()
 	}
@@ -76,16 +80,73 @@ func (s *Server) text(ctx *fasthttp.RequestCtx, r *Request, t Text) error {
 	return nil
 }
 
-// encode returns v as JSON. HTML in it is not escaped: no browser reads it as
-// anything but JSON.
-func encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
+// list sends a list. An error in its first piece is answered as such; a later one
+// breaks the connection, because the status is already sent.
+func (s *Server) list(ctx *fasthttp.RequestCtx, r *Request, l answer.List) {
+	rows := l.Open(r.life.hard, ctx.Conn(), s.log)
+	err := rows.Fill()
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		err = errors.Join(err, rows.Close())
+		s.fail(ctx, r, err)
+		return
+	case err != nil:
+		ctx.Response.SetBodyRaw(rows.Whole())
+		_ = rows.Close()
+	default:
+		release, err := s.TakeStream(r, r.Caller.Actor.Org)
+		if err != nil {
+			_ = rows.Close()
+			s.fail(ctx, r, err)
+			return
+		}
+		rows.Release = release
+		ctx.SetBodyStream(rows, -1)
 	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+	ctx.SetContentType("application/json")
+}
+
+// download streams the body that write produces.
+func (s *Server) download(ctx *fasthttp.RequestCtx, write answer.Download) {
+	ctx.SetContentType(answer.OctetStream)
+	conn := ctx.Conn()
+	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
+		if err := write(connection.PatientWriter{Conn: conn, To: w}); err != nil {
+			s.log.Warn("download ended early", "err", err)
+		}
+	})
+}
+
+// file sends a file, or the part of it that the client asks for. The length is
+// said first, so that a cut answer shows.
+func (s *Server) file(ctx *fasthttp.RequestCtx, r *Request, f answer.File) error {
+	from, length, part, err := answer.Range(r.byteRange, f.Size)
+	if err != nil {
+		ctx.Response.Header.Set("Content-Range", "bytes */"+strconv.FormatInt(f.Size, 10))
+		return err
+	}
+	owner := r.Caller.Actor.Org.String()
+	if !s.files.Take(owner, 1) {
+		return limit.ErrManyAnswers()
+	}
+	header := &ctx.Response.Header
+	header.Set("Accept-Ranges", "bytes")
+	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(f.Name)}))
+	if part {
+		ctx.SetStatusCode(fasthttp.StatusPartialContent)
+		header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, from+length-1, f.Size))
+	}
+	ctx.SetContentType(cmp.Or(f.Type, answer.OctetStream))
+	if f.Sandbox {
+		header.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	}
+	within, cancel := context.WithCancel(r.life.hard)
+	ctx.SetBodyStream(f.Open(within, ctx.Conn(), s.log, from, length, func() {
+		cancel()
+		s.files.Give(owner, 1)
+	}), int(length))
+	return nil
 }
 
 // fail sends err.
@@ -101,7 +162,7 @@ func (s *Server) fail(ctx *fasthttp.RequestCtx, r *Request, err error) {
 	if f.status == fasthttp.StatusUnauthorized {
 		ctx.Response.Header.Set("WWW-Authenticate", `Bearer realm="berth"`)
 	}
-	body, encodeErr := encode(f.body)
+	body, encodeErr := answer.Encode(f.body)
 	if encodeErr != nil {
 		f.status, body = fasthttp.StatusInternalServerError, []byte(`{"detail":"Internal error.","code":"internal"}`)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/connection"
 	"berth/api/edge/limit"
 	"berth/api/wire"
 	"berth/compute"
@@ -169,7 +170,7 @@ func (r *Request) Watch(gone func()) (stop func()) {
 	if r.conn == nil {
 		return func() {}
 	}
-	end := watchClient(r.conn, gone)
+	end := connection.Watch(r.conn, gone)
 	return func() { r.sent = end() || r.sent }
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/connection"
 	"berth/compute"
 )
 
@@ -72,7 +73,7 @@ func (c *serviceCall) passS3() error {
 }
 
 // askS3 has the gateway answer the request.
-func (c *serviceCall) askS3(ctx context.Context, body *requestBody) (*http.Response, error) {
+func (c *serviceCall) askS3(ctx context.Context, body *connection.RequestBody) (*http.Response, error) {
 	header, drop := http.Header{}, append(hopByHop(), "Content-Length", "Host", "Expect")
 	for name, value := range c.ctx.Request.Header.All() {
 		if key := textproto.CanonicalMIMEHeaderKey(string(name)); !slices.Contains(drop, key) {

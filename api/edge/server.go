@@ -14,6 +14,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/answer"
+	"berth/api/edge/connection"
 	"berth/compute"
 )
 
@@ -21,7 +23,6 @@ import (
 const (
 	readFactorStart    = 6 // Start bodies are large: times ReadTimeout.
 	idleTimeout        = 60 * time.Second
-	writeTimeout       = 30 * time.Second
 	requestTimeout     = 10 * time.Second // For a handler, without what it is asked to wait.
 	shutdownTimeout    = 5 * time.Second
 	headerBytes        = 8 << 10
@@ -37,7 +38,7 @@ type Server struct {
 	life   atomic.Pointer[lifetime]
 
 	streaming sync.WaitGroup // Streams of events.
-	events    eventBuffers
+	events    answer.EventBuffers
 }
 
 // New returns a Server for cfg that has no routes and does nothing yet.
@@ -78,8 +79,8 @@ func (s *Server) Drain() { s.draining.Store(true) }
 // requests in flight get a few seconds. It returns when all of that is over,
 // with l closed.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	lingering := newLingerListener(ctx, l, s.cfg.Limits.ConnsPerIP)
-	defer lingering.waiting.Wait()
+	lingering := connection.NewListener(ctx, l, s.cfg.Limits.ConnsPerIP)
+	defer lingering.Wait()
 	l = lingering
 	if s.cfg.TLS != nil {
 		l = tls.NewListener(l, s.cfg.TLS)
@@ -121,7 +122,7 @@ func (s *Server) newServer(life lifetime) *fasthttp.Server {
 
 		ReadTimeout:        limits.ReadTimeout,
 		IdleTimeout:        idleTimeout,
-		WriteTimeout:       writeTimeout,
+		WriteTimeout:       connection.WriteTimeout,
 		ReadBufferSize:     headerBytes,
 		StreamRequestBody:  true, // See receive.
 		Concurrency:        limits.Conns,

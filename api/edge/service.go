@@ -4,19 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"berth/api/auth"
+	"berth/api/edge/connection"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -31,7 +30,6 @@ const (
 	cookieTTL    = 12 * time.Hour // Lifetime of the cookie that a token is exchanged for.
 	cookieName   = "berth_service"
 	cookieBytes  = 64
-	pipeBuffer   = 32 << 10
 	cookieDomain = "service cookie v1" // Separates its signature from those of streams.
 )
 
@@ -253,7 +251,7 @@ func (c *serviceCall) serve() error {
 		return compute.Errorf(compute.CodeUnavailable, "This node passes on too many requests.").
 			Named("too_many_requests").Retry(time.Second)
 	}
-	ask := func(ctx context.Context, body *requestBody) (*http.Response, error) {
+	ask := func(ctx context.Context, body *connection.RequestBody) (*http.Response, error) {
 		return c.cfg.Services.RoundTrip(c.r.View, c.service, c.request(ctx, body, c.requestHeader(upgrade)))
 	}
 	return c.pass(upgrade, func() { c.served.Give(owner, 1) }, ask)
@@ -262,24 +260,24 @@ func (c *serviceCall) serve() error {
 // pass has a replica answer by ask. It calls release when the answer, or the upgraded
 // connection, has ended.
 func (c *serviceCall) pass(
-	upgrade string, release func(), ask func(context.Context, *requestBody) (*http.Response, error),
+	upgrade string, release func(), ask func(context.Context, *connection.RequestBody) (*http.Response, error),
 ) error {
 	ctx, cancel := context.WithCancel(c.r.life.hard)
-	watch := &clientWatch{r: c.r, gone: cancel}
-	body := &requestBody{from: c.ctx.RequestBodyStream(), conn: c.ctx.Conn(), pause: c.cfg.Limits.ReadTimeout}
+	watch := &connection.ClientWatch{Watch: c.r.Watch, Gone: cancel}
+	body := &connection.RequestBody{From: c.ctx.RequestBodyStream(), Conn: c.ctx.Conn(), Pause: c.cfg.Limits.ReadTimeout}
 	end := sync.OnceFunc(func() {
 		cancel()
 		body.Close()
 		release()
 	})
 	if c.r.conn = c.ctx.Conn(); upgrade != "" {
-		watch.stop() // The client speaks the other protocol.
-	} else if body.whole = watch.begin; body.from == nil {
-		watch.begin()
+		watch.Stop() // The client speaks the other protocol.
+	} else if body.Whole = watch.Begin; body.None() {
+		watch.Begin()
 	}
 	answer, err := ask(ctx, body)
 	if err != nil {
-		watch.stop()
+		watch.Stop()
 		end()
 		if c.r.sent {
 			c.ctx.SetConnectionClose()
@@ -287,7 +285,7 @@ func (c *serviceCall) pass(
 		return err
 	}
 	if answer.StatusCode == http.StatusSwitchingProtocols {
-		watch.stop()
+		watch.Stop()
 		if upgrade == "" {
 			answer.Body.Close()
 			end()
@@ -298,9 +296,9 @@ func (c *serviceCall) pass(
 	}
 	kept := true
 	if answer.ContentLength >= 0 {
-		watch.stop()
+		watch.Stop()
 	} else { // A client that hangs up ends the stream.
-		end, kept = c.keeps(watch.stop, end)
+		end, kept = c.keeps(watch.Stop, end)
 	}
 	if c.r.sent || !kept {
 		c.ctx.SetConnectionClose()
@@ -308,7 +306,7 @@ func (c *serviceCall) pass(
 	c.writeAnswer(answer)
 	h := &c.ctx.Response
 	h.ImmediateHeaderFlush = answer.ContentLength < 0
-	h.SetBodyStream(&answerBody{from: answer.Body, conn: c.ctx.Conn(), end: end}, int(answer.ContentLength))
+	h.SetBodyStream(&connection.AnswerBody{From: answer.Body, Conn: c.ctx.Conn(), End: end}, int(answer.ContentLength))
 	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
 	return nil
 }
@@ -333,7 +331,7 @@ func (c *serviceCall) keeps(unwatch, end func()) (func(), bool) {
 	return func() {
 		unwatch()
 		if c.r.sent {
-			_ = conn.SetReadDeadline(lastRequest())
+			_ = conn.SetReadDeadline(connection.LastRequest())
 		}
 		end()
 	}, true
@@ -356,133 +354,10 @@ func (c *serviceCall) switched(answer *http.Response, end func()) error {
 	c.ctx.Hijack(func(conn net.Conn) {
 		defer end()
 		defer conn.Close()
-		pipe(soft, conn, to)
+		connection.Pipe(soft, conn, to)
 	})
 	c.observe(c.r, c.r.route.Method, answer.StatusCode, c.took(c.r))
 	return nil
-}
-
-// pipe copies both directions until one ends or ctx does, and closes both.
-func pipe(ctx context.Context, a net.Conn, b io.ReadWriteCloser) {
-	shut := sync.OnceFunc(func() {
-		_ = a.SetDeadline(time.Unix(1, 0)) // Its owner closes it.
-		b.Close()
-	})
-	defer shut()
-	defer context.AfterFunc(ctx, shut)()
-	var group sync.WaitGroup
-	for _, way := range []struct {
-		to   io.Writer
-		from io.Reader
-	}{{a, b}, {b, a}} {
-		group.Go(func() {
-			defer shut()
-			_, _ = io.CopyBuffer(struct{ io.Writer }{way.to}, struct{ io.Reader }{way.from}, make([]byte, pipeBuffer))
-		})
-	}
-	group.Wait()
-}
-
-// requestBody is a body on its way to a replica. After its end, and after Close, it reads
-// nothing more from the client's connection.
-type requestBody struct {
-	from  io.Reader
-	conn  net.Conn
-	pause time.Duration // The longest wait for the next piece.
-	whole func()        // Called once the client has sent all of it; nil for nothing.
-
-	// Each piece of so many bytes has to come within a time; 0 for no such limit.
-	piece  int
-	within time.Duration
-	until  time.Time // For the piece that is read; the zero time before the first one.
-	got    int       // Bytes of it.
-
-	ended atomic.Bool // It was read to its end.
-
-	mu     sync.Mutex
-	closed bool
-}
-
-func (b *requestBody) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed || b.from == nil {
-		return 0, io.ErrClosedPipe
-	}
-	if b.ended.Load() {
-		return 0, io.EOF
-	}
-	if err := b.conn.SetReadDeadline(b.deadline(time.Now())); err != nil {
-		return 0, err
-	}
-	n, err := b.from.Read(p)
-	b.got += n
-	if errors.Is(err, io.EOF) {
-		if b.ended.Store(true); b.whole != nil {
-			b.whole()
-		}
-	}
-	return n, err
-}
-
-// deadline returns until when the next bytes have to come.
-func (b *requestBody) deadline(now time.Time) time.Time {
-	next := now.Add(b.pause)
-	if b.piece <= 0 {
-		return next
-	}
-	if b.until.IsZero() {
-		b.until = now.Add(b.within)
-	}
-	for ; b.got >= b.piece; b.got -= b.piece {
-		b.until = b.until.Add(b.within)
-	}
-	if b.until.Before(next) {
-		return b.until
-	}
-	return next
-}
-
-// Close makes later reads fail, and one that waits. After the end of the body it does
-// nothing: its deadline would end the watch of the client.
-func (b *requestBody) Close() error {
-	if b.from == nil || b.ended.Load() {
-		return nil
-	}
-	_ = b.conn.SetReadDeadline(time.Unix(1, 0))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil
-	}
-	b.closed = true
-	return b.conn.SetReadDeadline(time.Now().Add(b.pause)) // For what the server drains of it.
-}
-
-// answerBody is a body on its way to the client, which has some time for each piece.
-type answerBody struct {
-	from io.ReadCloser
-	conn net.Conn
-	end  func()
-}
-
-func (b *answerBody) Read(p []byte) (int, error) {
-	n, err := b.from.Read(p)
-	if n > 0 {
-		if err := b.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-			return 0, err
-		}
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		b.conn.Close() // A client must not take a cut answer for a whole one.
-	}
-	return n, err
-}
-
-// Close is called by fasthttp once the answer was written, or cannot be.
-func (b *answerBody) Close() error {
-	defer b.end()
-	return b.from.Close()
 }
 
 // serveServiceSafely is serveService that answers after a panic.

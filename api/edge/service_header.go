@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"berth/api/auth"
+	"berth/api/edge/connection"
 )
 
 // sandboxed keeps a page of a service from the origin of the API: its scripts are of
@@ -63,7 +64,7 @@ func hasToken(list, token string) bool {
 
 // request returns the request for the replica: without the prefix of the path, and
 // without what is between the client and Berth.
-func (c *serviceCall) request(ctx context.Context, body *requestBody, header http.Header) *http.Request {
+func (c *serviceCall) request(ctx context.Context, body *connection.RequestBody, header http.Header) *http.Request {
 	path := c.path
 	if path == "" {
 		path = "/"
@@ -74,7 +75,7 @@ func (c *serviceCall) request(ctx context.Context, body *requestBody, header htt
 		URL:   serviceURL(path, c.query),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
-	if body.from != nil {
+	if !body.None() {
 		req.Body, req.ContentLength = body, int64(c.ctx.Request.Header.ContentLength())
 		if req.ContentLength < 0 {
 			req.ContentLength = -1

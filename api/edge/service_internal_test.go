@@ -7,6 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/connection"
 	"berth/compute"
 )
 
@@ -131,7 +132,7 @@ func TestPathsToServices(t *testing.T) {
 		for _, query := range []string{"", "q=//x"} {
 			c := aCall("Host", "berth.test")
 			c.path, c.query = path, query
-			req := c.request(t.Context(), new(requestBody), http.Header{})
+			req := c.request(t.Context(), new(connection.RequestBody), http.Header{})
 			req.URL.Host = "replica:80"
 			var sent strings.Builder
 			if err := req.Write(&sent); err != nil {

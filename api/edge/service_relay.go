@@ -2,18 +2,16 @@ package edge
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"net/textproto"
 	"net/url"
-	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/connection"
 	"berth/compute"
 )
 
@@ -26,7 +24,7 @@ func (c *serviceCall) relayService() error {
 		return err
 	}
 	upgrade := c.upgrade()
-	return c.pass(upgrade, release, func(ctx context.Context, body *requestBody) (*http.Response, error) {
+	return c.pass(upgrade, release, func(ctx context.Context, body *connection.RequestBody) (*http.Response, error) {
 		header, drop := http.Header{}, append(hopByHop(), ours()...)
 		for name, value := range c.ctx.Request.Header.All() {
 			if key := textproto.CanonicalMIMEHeaderKey(string(name)); !slices.Contains(drop, key) {
@@ -63,7 +61,7 @@ func (s *Server) ServeServices(conn net.Conn) error {
 	if life == nil || life.soft.Err() != nil {
 		return compute.Errorf(compute.CodeUnavailable, "This node is not serving.").Retry(time.Second)
 	}
-	open := &awaitedConn{Conn: conn, closed: make(chan struct{})}
+	open := connection.NewAwaited(conn)
 	defer open.Close()
 	defer context.AfterFunc(life.soft, func() { open.Close() })()
 	server := s.newServer(*life)
@@ -81,33 +79,6 @@ func (s *Server) ServeServices(conn net.Conn) error {
 		s.serveServiceSafely(*life, ctx, true)
 	}
 	err := server.ServeConn(open)
-	<-open.closed // An upgraded connection outlives ServeConn.
-	return err
-}
-
-// awaitedConn is a connection whose end can be waited for.
-type awaitedConn struct {
-	net.Conn
-	once   sync.Once
-	closed chan struct{}
-}
-
-// Read reads from the connection. The watch of a client distinguishes the end of its
-// own deadline from a hang-up. Streams between nodes report the deadline by an error
-// of their own.
-func (c *awaitedConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	var slow net.Error
-	if errors.As(err, &slow) && slow.Timeout() {
-		err = os.ErrDeadlineExceeded
-	}
-	return n, err
-}
-
-func (c *awaitedConn) Close() (err error) {
-	c.once.Do(func() {
-		err = c.Conn.Close()
-		close(c.closed)
-	})
+	open.Wait() // An upgraded connection outlives ServeConn.
 	return err
 }

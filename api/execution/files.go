@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/wire"
 	"berth/compute"
 )
@@ -29,7 +30,7 @@ func (g *files) Routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: all + "/{name}", Tag: "Execution Management", Need: edge.NeedCaller, Rest: true,
 			Summary: "One of these files, as it is. The name may have slashes. A header Range asks for a part.",
-			Accepts: []string{edge.OctetStream}, Handle: g.download,
+			Accepts: []string{answer.OctetStream}, Handle: g.download,
 		},
 		{
 			Method: http.MethodPost, Path: all + "/store", Tag: "Execution Management", Need: edge.NeedCaller,
@@ -122,9 +123,9 @@ func (g *files) download(r *edge.Request) (any, error) {
 	}
 	r.ETag = `"` + file.SHA256.String() + `"`
 	if r.IfNoneMatch == r.ETag {
-		return edge.NotModified{}, nil
+		return answer.NotModified{}, nil
 	}
-	return edge.File{
+	return answer.File{
 		Name: file.Path, Size: file.Size,
 		Copy: func(ctx context.Context, w io.Writer, from, length int64) error {
 			reader := compute.NewTreeReader(func(hash compute.Hash) ([]byte, error) { return g.Config.Blobs.Get(ctx, hash) })

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/compute"
 )
 
@@ -20,12 +21,12 @@ func (g *outputs) Routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: edge.StreamRoot + "/stream/{id}", Tag: "Streaming Execution", Need: edge.NeedStream,
 			Summary: "The output as server-sent events, from its beginning or after Last-Event-ID.",
-			Accepts: []string{edge.EventStream}, Handle: g.streamOutput,
+			Accepts: []string{answer.EventStream}, Handle: g.streamOutput,
 		},
 		{
 			Method: http.MethodPost, Path: edge.StreamRoot + "/stream/{id}", Tag: "Streaming Execution", Need: edge.NeedStream,
 			Summary: "The same as GET.",
-			Accepts: []string{edge.EventStream}, Handle: g.streamOutput,
+			Accepts: []string{answer.EventStream}, Handle: g.streamOutput,
 		},
 	}
 }
@@ -50,7 +51,7 @@ func (g *outputs) streamOutput(r *edge.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return edge.Events(func(ctx context.Context, w *edge.EventWriter) {
+	return answer.Events(func(ctx context.Context, w *answer.EventWriter) {
 		defer release()
 		out := &stream{of: &g.executions, id: e.ID, after: after, w: w}
 		if err := out.serve(ctx, e); err != nil {

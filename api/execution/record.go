@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
@@ -36,7 +37,7 @@ func (g *executions) getExecution(r *edge.Request) (any, error) {
 	r.ETag = etagOf(r.View, e)
 	// A running execution's output grows, which the tag does not cover.
 	if quiet := e.Epoch == 0 || e.Status.Terminal(); quiet && r.IfNoneMatch == r.ETag {
-		return edge.NotModified{}, nil
+		return answer.NotModified{}, nil
 	}
 	return g.execution(r, e)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/handler"
 	"berth/api/submission"
 	"berth/api/wire"
@@ -119,10 +120,10 @@ func (g *selections) getSelection(r *edge.Request) (any, error) {
 	switch query.Format {
 	case "svg":
 		image, err := g.Config.Chart(e.Selection.Objective, c.candidates, c.verdict)
-		return edge.Text{ContentType: "image/svg+xml", Body: image}, err
+		return answer.Text{ContentType: "image/svg+xml", Body: image}, err
 	case "csv":
 		table, err := selectionCSV(selectionOf(r.View, c))
-		return edge.Text{ContentType: "text/csv; charset=utf-8", Body: table}, err
+		return answer.Text{ContentType: "text/csv; charset=utf-8", Body: table}, err
 	}
 	out := selectionOf(r.View, c)
 	g.addOutputs(r.Ctx, c.runs, out.Rows)

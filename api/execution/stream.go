@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
@@ -31,7 +31,7 @@ type stream struct {
 	ctx    context.Context //nolint:containedctx // Set by serve; ends with the stream.
 	id     compute.ExecutionID
 	after  uint64 // The newest line that was sent.
-	w      *edge.EventWriter
+	w      *answer.EventWriter
 	broken atomic.Pointer[error] // Why the output could not be read at the last try.
 }
 

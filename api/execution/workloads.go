@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
@@ -49,7 +50,7 @@ func (g *workloads) listWorkloads(r *edge.Request) (any, error) {
 		}
 		live = r.View.LiveAfter(last)
 	}
-	return edge.List{Before: "[", After: "]", Rows: func(context.Context) iter.Seq2[any, error] {
+	return answer.List{Before: "[", After: "]", Rows: func(context.Context) iter.Seq2[any, error] {
 		return func(yield func(any, error) bool) {
 			n := 0
 			for e := range live {

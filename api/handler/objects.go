@@ -7,6 +7,7 @@ import (
 	"path"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -57,7 +58,7 @@ func ObjectOf(key, kind string, c compute.Content) compute.Object {
 // KindOf returns the media type of a file: the client's, if it gives one, or that of
 // the key's extension.
 func KindOf(said, key string) string {
-	if kind, _, err := mime.ParseMediaType(said); err == nil && kind != edge.OctetStream {
+	if kind, _, err := mime.ParseMediaType(said); err == nil && kind != answer.OctetStream {
 		return said
 	}
 	return mime.TypeByExtension(path.Ext(key))

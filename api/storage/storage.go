@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"berth/api/edge"
+	"berth/api/edge/answer"
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
@@ -44,7 +45,7 @@ func (g *storage) Routes() []edge.Route {
 			Method: http.MethodGet, Path: at + "/download/{file_key}", Tag: tag, Need: edge.NeedCaller, Rest: true,
 			Summary: "A file as it is. The key may have slashes; one at its end is sent as %2F." +
 				" Range, If-Range, If-Match and If-None-Match hold.",
-			Accepts: []string{edge.OctetStream}, Handle: g.download,
+			Accepts: []string{answer.OctetStream}, Handle: g.download,
 		},
 		{
 			Method: http.MethodDelete, Path: at + "/delete/{file_key}", Tag: tag, Need: edge.NeedCaller, Rest: true,
@@ -123,7 +124,7 @@ func (g *storage) list(r *edge.Request) (any, error) {
 		}
 		page = append(page, o)
 	}
-	return edge.List{Before: "[", After: "]", Rows: func(context.Context) iter.Seq2[any, error] {
+	return answer.List{Before: "[", After: "]", Rows: func(context.Context) iter.Seq2[any, error] {
 		return func(yield func(any, error) bool) {
 			for _, o := range page {
 				if !yield(wire.File{Key: o.Key, Size: o.Size, LastModified: o.At, ETag: o.Tag()}, nil) {
@@ -157,7 +158,7 @@ func (g *storage) download(r *edge.Request) (any, error) {
 	r.ETag = `"` + o.Tag() + `"`
 	r.SetHeader("Last-Modified", o.At.Time().UTC().Format(http.TimeFormat))
 	if same {
-		return edge.NotModified{}, nil
+		return answer.NotModified{}, nil
 	}
 	meta, err := g.Config.Objects.Meta(r.Ctx, b, o)
 	if err != nil {
@@ -166,7 +167,7 @@ func (g *storage) download(r *edge.Request) (any, error) {
 	if meta.Encoding != "" {
 		r.SetHeader("Content-Encoding", meta.Encoding)
 	}
-	return edge.File{
+	return answer.File{
 		Name: o.Key, Size: o.Size, Type: meta.Type, Sandbox: true,
 		Copy: func(ctx context.Context, w io.Writer, from, length int64) error {
 			return g.Config.Objects.Copy(ctx, b, o, w, from, length)

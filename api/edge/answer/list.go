@@ -1,4 +1,4 @@
-package edge
+package answer
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/valyala/fasthttp"
+	"berth/api/edge/connection"
 )
 
 // listPiece is how many bytes of a list are encoded at a time. A list that is
@@ -23,6 +23,9 @@ const listPiece = 64 << 10
 // listTime is how long a client may take for a long list, which keeps a view of the
 // state. Until then it counts as a stream.
 const listTime = 5 * time.Minute
+
+// scanTimeout bounds the rows of one piece, as handlers are bounded.
+const scanTimeout = 10 * time.Second
 
 // List is an answer of many rows. They are encoded as the client takes them, so
 // that a long list takes no more memory of the node than a short one.
@@ -38,7 +41,7 @@ type List struct {
 // ListIn returns the list that takes the place of the empty array called name in
 // around.
 func ListIn(around any, name string, rows func(ctx context.Context) iter.Seq2[any, error]) (List, error) {
-	data, err := encode(around)
+	data, err := Encode(around)
 	if err != nil {
 		return List{}, err
 	}
@@ -50,34 +53,8 @@ func ListIn(around any, name string, rows func(ctx context.Context) iter.Seq2[an
 	return List{Before: string(before) + string(field), After: "]" + string(after), Rows: rows}, nil
 }
 
-// list sends a list. An error in its first piece is answered as such; a later one
-// breaks the connection, because the status is already sent.
-func (s *Server) list(ctx *fasthttp.RequestCtx, r *Request, l List) {
-	rows := newListReader(r.life.hard, ctx.Conn(), s.log, l)
-	err := rows.fill()
-	switch {
-	case err != nil && !errors.Is(err, io.EOF):
-		err = errors.Join(err, rows.Close())
-		s.fail(ctx, r, err)
-		return
-	case err != nil:
-		ctx.Response.SetBodyRaw(rows.piece.Bytes())
-		_ = rows.Close()
-	default:
-		release, err := s.TakeStream(r, r.Caller.Actor.Org)
-		if err != nil {
-			_ = rows.Close()
-			s.fail(ctx, r, err)
-			return
-		}
-		rows.release = release
-		ctx.SetBodyStream(rows, -1)
-	}
-	ctx.SetContentType("application/json")
-}
-
-// listReader encodes the rows of a list as they are read.
-type listReader struct {
+// ListReader encodes the rows of a list as they are read.
+type ListReader struct {
 	List
 
 	conn   net.Conn
@@ -88,7 +65,7 @@ type listReader struct {
 	stop   func()
 	cancel func()
 
-	release func() // Releases the share of streams; nil for none.
+	Release func() // Called by Close, once; nil for nothing.
 
 	piece  bytes.Buffer // Encoded bytes that are not read yet.
 	some   bool         // A row came.
@@ -96,20 +73,21 @@ type listReader struct {
 	broken error        // The error that ended the rows early.
 }
 
-func newListReader(life context.Context, conn net.Conn, log *slog.Logger, l List) *listReader {
+// Open begins the list for a client, within life.
+func (l List) Open(life context.Context, conn net.Conn, log *slog.Logger) *ListReader {
 	ctx, cancel := context.WithCancel(life)
-	out := &listReader{List: l, conn: conn, log: log, ctx: ctx, cancel: cancel}
+	out := &ListReader{List: l, conn: conn, log: log, ctx: ctx, cancel: cancel}
 	out.until = time.Now().Add(listTime) //nolint:forbidigo // A limit of a connection.
 	out.next, out.stop = iter.Pull2(l.Rows(ctx))
 	out.piece.WriteString(l.Before)
 	return out
 }
 
-// fill encodes rows until there is a piece of them. It returns io.EOF when the
+// Fill encodes rows until there is a piece of them. It returns io.EOF when the
 // last one is encoded.
-func (l *listReader) fill() error {
+func (l *ListReader) Fill() error {
 	if l.Scan != nil {
-		ctx, cancel := context.WithTimeout(l.ctx, requestTimeout)
+		ctx, cancel := context.WithTimeout(l.ctx, scanTimeout)
 		defer cancel()
 		done, err := l.Scan(ctx)
 		if err != nil {
@@ -140,9 +118,12 @@ func (l *listReader) fill() error {
 	return nil
 }
 
+// Whole returns the list, once fill has returned io.EOF.
+func (l *ListReader) Whole() []byte { return l.piece.Bytes() }
+
 // row returns the next row. A panic becomes an error: the handler, which would
 // answer it, has returned.
-func (l *listReader) row() (row any, ok bool, err error) {
+func (l *ListReader) row() (row any, ok bool, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			row, ok, err = nil, true, fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
@@ -153,9 +134,9 @@ func (l *listReader) row() (row any, ok bool, err error) {
 }
 
 // Read implements io.Reader. The client has the usual time to take each piece.
-func (l *listReader) Read(p []byte) (int, error) {
+func (l *ListReader) Read(p []byte) (int, error) {
 	if l.piece.Len() == 0 && l.broken == nil && !l.ended {
-		if err := l.fill(); err != nil && !errors.Is(err, io.EOF) {
+		if err := l.Fill(); err != nil && !errors.Is(err, io.EOF) {
 			l.broken = err
 			l.log.Error("list ended early", "err", err)
 		}
@@ -170,20 +151,20 @@ func (l *listReader) Read(p []byte) (int, error) {
 }
 
 // extend gives the client the usual time for a piece.
-func (l *listReader) extend(now time.Time) error {
+func (l *ListReader) extend(now time.Time) error {
 	if !now.Before(l.until) {
 		return fmt.Errorf("list not taken within %v", listTime)
 	}
-	return l.conn.SetWriteDeadline(now.Add(writeTimeout))
+	return l.conn.SetWriteDeadline(now.Add(connection.WriteTimeout))
 }
 
 // Close implements io.Closer.
-func (l *listReader) Close() error {
+func (l *ListReader) Close() error {
 	l.stop()
 	l.cancel()
-	if l.release != nil {
-		l.release()
-		l.release = nil
+	if l.Release != nil {
+		l.Release()
+		l.Release = nil
 	}
 	return nil
 }

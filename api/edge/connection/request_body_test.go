@@ -1,4 +1,4 @@
-package edge
+package connection
 
 import (
 	"bytes"
@@ -23,8 +23,8 @@ func (d *lastDeadline) SetReadDeadline(t time.Time) error {
 func TestTrickledBodyHasADeadline(t *testing.T) {
 	const piece, within = 10, time.Hour
 	conn := new(lastDeadline)
-	b := &requestBody{
-		from: bytes.NewReader(make([]byte, 100)), conn: conn, pause: 10 * within, piece: piece, within: within,
+	b := &RequestBody{
+		From: bytes.NewReader(make([]byte, 100)), Conn: conn, Pause: 10 * within, Piece: piece, Within: within,
 	}
 	read := func() time.Time {
 		t.Helper()
@@ -42,7 +42,7 @@ func TestTrickledBodyHasADeadline(t *testing.T) {
 	if got := read(); !got.Equal(first.Add(within)) {
 		t.Errorf("after a piece it moves by %s, want %s", got.Sub(first), within)
 	}
-	b = &requestBody{from: bytes.NewReader(make([]byte, 100)), conn: conn, pause: within}
+	b = &RequestBody{From: bytes.NewReader(make([]byte, 100)), Conn: conn, Pause: within}
 	if first := read(); !read().After(first) {
 		t.Error("a body to a service has a deadline for the whole")
 	}

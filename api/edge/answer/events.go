@@ -1,8 +1,6 @@
-package edge
+package answer
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -13,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/valyala/fasthttp"
+	"berth/api/edge/connection"
 )
 
 // EventStream is the media type of events.
@@ -30,7 +28,7 @@ type EventWriter struct {
 	conn    net.Conn
 	to      io.Writer
 	framed  bool // As chunks of HTTP/1.1.
-	buffers *eventBuffers
+	buffers *EventBuffers
 	buf     *[]byte // Nil if it is empty.
 }
 
@@ -41,11 +39,11 @@ const (
 	frameHead  = 10       // Bytes of a chunk's length: eight hexadecimal digits and the line's end.
 )
 
-// eventBuffers are buffers for one batch of events each, as *[]byte.
-type eventBuffers struct{ small, large sync.Pool }
+// EventBuffers are buffers for one batch of events each, as *[]byte.
+type EventBuffers struct{ small, large sync.Pool }
 
 // take returns an empty buffer for about size bytes.
-func (b *eventBuffers) take(size int) *[]byte {
+func (b *EventBuffers) take(size int) *[]byte {
 	pool, first := &b.small, 2<<10
 	if size > smallBatch {
 		pool, first = &b.large, 2*batchBytes
@@ -57,7 +55,7 @@ func (b *eventBuffers) take(size int) *[]byte {
 }
 
 // give gives back a buffer.
-func (b *eventBuffers) give(buf *[]byte) {
+func (b *EventBuffers) give(buf *[]byte) {
 	*buf = (*buf)[:0]
 	switch n := cap(*buf); {
 	case n <= smallBatch:
@@ -118,7 +116,7 @@ func (e *EventWriter) Comment() error {
 
 // Flush sends buffered data and extends the write deadline.
 func (e *EventWriter) Flush() error {
-	if err := e.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+	if err := e.conn.SetWriteDeadline(time.Now().Add(connection.WriteTimeout)); err != nil {
 		return err
 	}
 	if e.buf == nil {
@@ -142,102 +140,15 @@ func (e *EventWriter) Flush() error {
 	return err
 }
 
-// end ends the stream, after its last event.
-func (e *EventWriter) end() {
+// NewEventWriter returns a writer to a client that is reached through to, on conn. Events are
+// framed as chunks of HTTP/1.1, or not at all.
+func NewEventWriter(conn net.Conn, to io.Writer, framed bool, buffers *EventBuffers) *EventWriter {
+	return &EventWriter{conn: conn, to: to, framed: framed, buffers: buffers}
+}
+
+// End ends the stream, after its last event.
+func (e *EventWriter) End() {
 	if e.framed {
 		_, _ = io.WriteString(e.to, "0\r\n\r\n") // Or the client is gone.
 	}
-}
-
-// stream sends the body that write produces.
-func (s *Server) stream(ctx *fasthttp.RequestCtx, r *Request, write Events) {
-	ctx.SetContentType(EventStream)
-	ctx.Response.Header.Set("X-Accel-Buffering", "no")
-	within, cancel := context.WithCancel(r.life.soft)
-	if r.handedOn {
-		s.streamHandedOn(within, ctx, cancel, write)
-		return
-	}
-	framed := ctx.Request.Header.IsHTTP11()
-	head := eventsHead(&ctx.Response, framed)
-	ctx.HijackSetNoResponse(true)
-	ctx.Hijack(func(taken net.Conn) {
-		conn := taken
-		if below, ok := taken.(interface{ UnsafeConn() net.Conn }); ok {
-			conn = below.UnsafeConn() // The buffer above it has what the client sent early, which counts for nothing.
-		}
-		s.streaming.Go(func() {
-			defer conn.Close()
-			defer cancel()
-			watchClient(conn, cancel)
-			w := &EventWriter{conn: conn, to: conn, framed: framed, buffers: &s.events}
-			if conn.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil {
-				return
-			}
-			if _, err := conn.Write(head); err != nil {
-				return
-			}
-			head = nil
-			write(within, w)
-			if within.Err() == nil {
-				w.end()
-			}
-		})
-	})
-}
-
-// eventsHead returns the head of an answer of events. A client of HTTP/1.0 reads until the
-// connection ends.
-func eventsHead(response *fasthttp.Response, framed bool) []byte {
-	head := []byte("HTTP/1.1 200 OK\r\n")
-	own := ownHeaders()
-	for name, value := range response.Header.All() {
-		if !isOneOf(name, own) {
-			head = append(head, name...)
-			head = append(head, ": "...)
-			head = append(append(head, value...), "\r\n"...)
-		}
-	}
-	head = append(head, "Date: "...)
-	head = append(fasthttp.AppendHTTPDate(head, time.Now()), "\r\n"...) //nolint:forbidigo // The calendar's.
-	if framed {
-		head = append(head, "Transfer-Encoding: chunked\r\n"...)
-	}
-	return append(head, "Connection: close\r\n\r\n"...)
-}
-
-func isOneOf(name []byte, names []string) bool {
-	for _, n := range names {
-		if bytes.EqualFold(name, []byte(n)) {
-			return true
-		}
-	}
-	return false
-}
-
-// streamHandedOn sends the body that write produces to the node that asked for it.
-func (s *Server) streamHandedOn(within context.Context, ctx *fasthttp.RequestCtx, cancel func(), write Events) {
-	conn := ctx.Conn()
-	// From here on the writer moves the deadline, with every event.
-	if err := ctx.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		s.log.Debug("connection error", "err", err)
-	}
-	ctx.SetConnectionClose() // The watch reads from it.
-	watchClient(conn, cancel)
-	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
-		defer cancel()
-		write(within, &EventWriter{conn: conn, to: flushing{w}, buffers: &s.events})
-	})
-}
-
-// flushing is a writer that keeps nothing back.
-type flushing struct{ w *bufio.Writer }
-
-// Write implements io.Writer.
-func (f flushing) Write(data []byte) (int, error) {
-	n, err := f.w.Write(data)
-	if err == nil {
-		err = f.w.Flush()
-	}
-	return n, err
 }

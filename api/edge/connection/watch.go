@@ -1,4 +1,4 @@
-package edge
+package connection
 
 import (
 	"errors"
@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// clientWatch watches the client of a request that another goroutine passes on. It may
+// ClientWatch watches the client of a request that another goroutine passes on. It may
 // begin only once the whole body has come.
-type clientWatch struct {
-	r    *Request
-	gone func() // Called when the client hangs up.
+type ClientWatch struct {
+	Watch func(gone func()) (stop func()) // Watches the client of the request.
+	Gone  func()                          // Called when the client hangs up.
 
 	mu      sync.Mutex
 	end     func() // Nil before it has begun.
 	stopped bool
 }
 
-// begin begins the watch, unless it was stopped.
-func (w *clientWatch) begin() {
+// Begin begins the watch, unless it was stopped.
+func (w *ClientWatch) Begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.stopped && w.end == nil {
-		w.end = w.r.Watch(w.gone)
+		w.end = w.Watch(w.Gone)
 	}
 }
 
-// stop ends the watch for good.
-func (w *clientWatch) stop() {
+// Stop ends the watch for good.
+func (w *ClientWatch) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.stopped && w.end != nil {
@@ -43,10 +43,10 @@ type timeoutError interface {
 	Timeout() bool
 }
 
-// watchClient calls gone when the client hangs up while its answer is made. stop
+// Watch calls gone when the client hangs up while its answer is made. stop
 // ends the watch and reports whether the client sent more. Those bytes are lost,
 // so the connection can serve no other request then.
-func watchClient(conn net.Conn, gone func()) (stop func() (sent bool)) {
+func Watch(conn net.Conn, gone func()) (stop func() (sent bool)) {
 	var sent bool
 	ended := make(chan struct{})
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {

@@ -1,4 +1,4 @@
-package edge
+package connection
 
 import (
 	"context"
@@ -24,10 +24,10 @@ const (
 	lingerBuffer = 16 << 10
 )
 
-// lingerListener accepts connections that linger: closing one with unread bytes
+// Listener accepts connections that linger: closing one with unread bytes
 // resets it, and a client that still sends a body which was refused might never
 // read why.
-type lingerListener struct {
+type Listener struct {
 	net.Listener
 
 	places  *limit.Budget
@@ -36,16 +36,19 @@ type lingerListener struct {
 	waiting sync.WaitGroup
 }
 
-// newLingerListener returns a listener that closes connections of a customer beyond perIP.
-func newLingerListener(ctx context.Context, l net.Listener, perIP int) *lingerListener {
-	return &lingerListener{
+// NewListener returns a listener that closes connections of a customer beyond perIP.
+func NewListener(ctx context.Context, l net.Listener, perIP int) *Listener {
+	return &Listener{
 		Listener: l, ctx: ctx,
 		places: limit.NewBudget(maxLingering, maxLingering/lingerShare), open: limit.NewBudget(math.MaxInt, perIP),
 	}
 }
 
+// Wait waits until no connection lingers.
+func (l *Listener) Wait() { l.waiting.Wait() }
+
 // Accept implements net.Listener.
-func (l *lingerListener) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -85,21 +88,21 @@ type halfConn interface {
 type lingerConn struct {
 	halfConn
 
-	listener *lingerListener
+	listener *Listener
 	network  string      // For which it is counted; "" for none.
 	over     atomic.Bool // Nothing more comes from the client, or nothing reaches it.
 	last     atomic.Bool // No request is read after the one that is answered.
 	closed   atomic.Bool
 }
 
-// lastRequest returns the read deadline by which a connection learns that no request is
+// LastRequest returns the read deadline by which a connection learns that no request is
 // read after the one that is answered. Deadlines pass through what TLS and fasthttp wrap
 // a connection in.
-func lastRequest() time.Time { return time.Unix(1, 1) }
+func LastRequest() time.Time { return time.Unix(1, 1) }
 
 // SetReadDeadline implements net.Conn.
 func (c *lingerConn) SetReadDeadline(t time.Time) error {
-	if t.Equal(lastRequest()) {
+	if t.Equal(LastRequest()) {
 		c.last.Store(true)
 	}
 	return c.halfConn.SetReadDeadline(t)

@@ -1,4 +1,4 @@
-package edge
+package connection
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func TestLingeringIsBounded(t *testing.T) {
 	defer inner.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	l := newLingerListener(ctx, inner, 8)
+	l := NewListener(ctx, inner, 8)
 	l.places = limit.NewBudget(2, 2)
 	connect := func() (client *net.TCPConn, server net.Conn) {
 		t.Helper()
@@ -99,7 +99,7 @@ func TestNetworksShareConnections(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // Nothing lingers.
 	inner := &fakeListener{from: []string{"2001:db8::1", "192.0.2.1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1"}}
-	l := newLingerListener(ctx, inner, 2)
+	l := NewListener(ctx, inner, 2)
 	accept := func() string {
 		conn, err := l.Accept()
 		if err != nil {
@@ -126,20 +126,5 @@ func TestNetworksShareConnections(t *testing.T) {
 	}
 	if got := accept(); got != net.ErrClosed.Error() {
 		t.Errorf("a connection that was closed twice counts as two: %s", got)
-	}
-}
-
-// TestCustomersOfAnAddress counts strangers of one network of IPv6 together.
-func TestCustomersOfAnAddress(t *testing.T) {
-	of := func(ip string) string { return (&Request{IP: ip}).customer() }
-	for _, same := range [][2]string{{"2001:db8::1", "2001:db8::ffff:1"}, {"::ffff:192.0.2.1", "192.0.2.1"}, {"n4 2001:db8::1", "n4 2001:db8::2"}} {
-		if of(same[0]) != of(same[1]) {
-			t.Errorf("%s is %q, and %s is %q", same[0], of(same[0]), same[1], of(same[1]))
-		}
-	}
-	for _, other := range [][2]string{{"2001:db8::1", "2001:db8:0:1::1"}, {"192.0.2.1", "192.0.2.2"}, {"n4 192.0.2.1", "192.0.2.1"}} {
-		if of(other[0]) == of(other[1]) {
-			t.Errorf("%s and %s are both %q", other[0], other[1], of(other[0]))
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package edge
+package answer
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // rowsOf returns a reader of a list of n rows of 100 bytes, which ends with err
 // or a panic, and how many rows were taken of it.
-func rowsOf(t *testing.T, n int, end func(yield func(any, error) bool)) (r *listReader, taken *int) {
+func rowsOf(t *testing.T, n int, end func(yield func(any, error) bool)) (r *ListReader, taken *int) {
 	t.Helper()
 	conn, peer := net.Pipe()
 	t.Cleanup(func() { conn.Close(); peer.Close() })
@@ -35,7 +35,7 @@ func rowsOf(t *testing.T, n int, end func(yield func(any, error) bool)) (r *list
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = newListReader(t.Context(), conn, slog.New(slog.DiscardHandler), l)
+	r = l.Open(t.Context(), conn, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { r.Close() })
 	return r, taken
 }
@@ -87,7 +87,7 @@ func TestListScans(t *testing.T) {
 	refused := errors.New("busy")
 	r, taken = rowsOf(t, 10_000, nil)
 	r.Scan = func(context.Context) (func(), error) { return nil, refused }
-	if err := r.fill(); !errors.Is(err, refused) || *taken != 0 {
+	if err := r.Fill(); !errors.Is(err, refused) || *taken != 0 {
 		t.Errorf("%d rows without a scan, %v", *taken, err)
 	}
 }

@@ -1,4 +1,4 @@
-package edge
+package answer
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ func TestEventsOfAnySize(t *testing.T) {
 		text, err := io.ReadAll(httputil.NewChunkedReader(theirs))
 		got <- fmt.Sprintf("%s %v", text, err)
 	}()
-	w := &EventWriter{conn: ours, to: ours, framed: true, buffers: new(eventBuffers)}
+	w := &EventWriter{conn: ours, to: ours, framed: true, buffers: new(EventBuffers)}
 	var want bytes.Buffer
 	for i := range 40 {
 		size := []int{10, 5 << 10, 20 << 10, 33 << 10, 300 << 10}[i%5]
@@ -44,7 +44,7 @@ func TestEventsOfAnySize(t *testing.T) {
 	if w.buf != nil {
 		t.Error("a writer that waits holds a buffer")
 	}
-	w.end()
+	w.End()
 	want.WriteString(" <nil>")
 	if text := <-got; text != want.String() {
 		t.Errorf("got %d bytes, want %d", len(text), want.Len())

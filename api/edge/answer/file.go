@@ -1,28 +1,24 @@
-package edge
+package answer
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"io"
-	"mime"
+	"log/slog"
 	"net"
-	"path"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
-	"berth/api/edge/limit"
+	"berth/api/edge/connection"
 	"berth/compute"
 )
 
-// Limits of files that are sent. Each holds a chunk in memory.
-const (
-	maxFiles   = 32
-	filesShare = 4 // The part of them that one organization may have: a quarter.
-)
+// OctetStream is the media type of a file that is nothing else.
+const OctetStream = "application/octet-stream"
+
+// Download is an answer too large to hold in memory. The file format itself
+// reveals truncation, because the status is already sent.
+type Download func(w io.Writer) error
 
 // File is an answer that is a file of known size, sent as it is read.
 type File struct {
@@ -36,47 +32,19 @@ type File struct {
 	Copy func(ctx context.Context, w io.Writer, from, length int64) error
 }
 
-// file sends a file, or the part of it that the client asks for. The length is
-// said first, so that a cut answer shows.
-func (s *Server) file(ctx *fasthttp.RequestCtx, r *Request, f File) error {
-	from, length, part, err := rangeOf(r.byteRange, f.Size)
-	if err != nil {
-		ctx.Response.Header.Set("Content-Range", "bytes */"+strconv.FormatInt(f.Size, 10))
+// Open returns length bytes of the file from an offset on, as the body of an answer. It calls
+// end, which ends the context, when it is closed.
+func (f *File) Open(
+	within context.Context, conn net.Conn, log *slog.Logger, from, length int64, end func(),
+) io.ReadCloser {
+	return &fileReader{conn: conn, end: end, copy: func(w io.Writer) error {
+		to := &fileWriter{Writer: w}
+		err := f.Copy(within, to, from, length)
+		if err != nil && !to.failed && within.Err() == nil {
+			log.Warn("file ended early", "err", err)
+		}
 		return err
-	}
-	owner := r.Caller.Actor.Org.String()
-	if !s.files.Take(owner, 1) {
-		return limit.ErrManyAnswers()
-	}
-	header := &ctx.Response.Header
-	header.Set("Accept-Ranges", "bytes")
-	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(f.Name)}))
-	if part {
-		ctx.SetStatusCode(fasthttp.StatusPartialContent)
-		header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, from+length-1, f.Size))
-	}
-	ctx.SetContentType(cmp.Or(f.Type, OctetStream))
-	if f.Sandbox {
-		header.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-		header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	}
-	within, cancel := context.WithCancel(r.life.hard)
-	ctx.SetBodyStream(&fileReader{
-		conn: ctx.Conn(),
-		copy: func(w io.Writer) error {
-			to := &fileWriter{Writer: w}
-			err := f.Copy(within, to, from, length)
-			if err != nil && !to.failed && within.Err() == nil {
-				s.log.Warn("file ended early", "err", err)
-			}
-			return err
-		},
-		end: func() {
-			cancel()
-			s.files.Give(owner, 1)
-		},
-	}, int(length))
-	return nil
+	}}
 }
 
 // fileReader is a file as the body of an answer. Servers have it written, chunk by chunk
@@ -96,7 +64,7 @@ const filePiece = 64 << 10
 func (f *fileReader) WriteTo(w io.Writer) (n int64, err error) {
 	pieces := writerFunc(func(p []byte) (wrote int, err error) {
 		for wrote < len(p) && err == nil {
-			if err = f.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			if err = f.conn.SetWriteDeadline(time.Now().Add(connection.WriteTimeout)); err != nil {
 				break
 			}
 			var more int
@@ -143,7 +111,7 @@ func (f *fileReader) Read(p []byte) (int, error) {
 	}
 	n, err := f.pipe.Read(p)
 	if n > 0 {
-		if err := f.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		if err := f.conn.SetWriteDeadline(time.Now().Add(connection.WriteTimeout)); err != nil {
 			return 0, err
 		}
 	}
@@ -159,9 +127,9 @@ func (f *fileReader) Close() error {
 	return nil
 }
 
-// rangeOf returns the part of a file of a size that the header Range asks for. A
+// Range returns the part of a file of a size that the header Range asks for. A
 // header with several ranges, or in another unit, asks for the whole file.
-func rangeOf(header string, size int64) (from, length int64, part bool, err error) {
+func Range(header string, size int64) (from, length int64, part bool, err error) {
 	spec, ok := strings.CutPrefix(header, "bytes=")
 	first, last, pair := strings.Cut(strings.TrimSpace(spec), "-")
 	if !ok || !pair || strings.Contains(spec, ",") {
