@@ -73,6 +73,7 @@ var rules = []rule{
 	{"api/edge/answer", []string{"api/edge/connection", "compute"}, "answers are made without knowing the requests for them"},
 	{"api/edge/connection", []string{"api/auth", "api/edge/limit"}, "connections are watched and ended whatever is asked through them"},
 	{"api/edge/limit", []string{"compute", "fsm/command"}, "what is bounded is counted without knowing requests"},
+	{"api/edge/openai", []string{"api/edge/limit", "compute"}, "the protocol is read without knowing callers and replicas"},
 	{"api/wire", []string{"compute", "compute/requirements"}, "JSON bodies are shared with clients, which know no state machine"},
 	{"api/auth", []string{"compute", "loop"}, "keys and tokens are checked without knowing where they are kept"},
 	{"api/statement", []string{"compute"}, "a statement says what ledger lines say, and nothing else"},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/edge/openai"
 	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm"
@@ -49,7 +50,7 @@ func (m *lateModels) Infer(
 
 func (m *lateModels) Reserve(
 	context.Context, compute.Payer, *compute.Model, int64, int64,
-) (edge.Reservation, error) {
+) (openai.Reservation, error) {
 	return &lateReservation{of: m}, nil
 }
 
@@ -153,7 +154,7 @@ func (m *goneModels) hold(ctx context.Context, place string) error {
 
 func (m *goneModels) Reserve(
 	ctx context.Context, _ compute.Payer, _ *compute.Model, _, _ int64,
-) (edge.Reservation, error) {
+) (openai.Reservation, error) {
 	return &lateReservation{of: &m.lateModels}, m.hold(ctx, "reserve")
 }
 

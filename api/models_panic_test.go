@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/edge/openai"
 	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm"
@@ -29,7 +30,7 @@ func (m *panickingModels) at(place string) {
 
 func (m *panickingModels) Reserve(
 	ctx context.Context, payer compute.Payer, model *compute.Model, prompt, completion int64,
-) (edge.Reservation, error) {
+) (openai.Reservation, error) {
 	m.at("reserve")
 	return m.lateModels.Reserve(ctx, payer, model, prompt, completion)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/edge/openai"
 	"berth/api/handler"
 	"berth/compute"
 	"berth/fsm/command"
@@ -26,7 +27,7 @@ func (m *poorModels) Count(compute.ExecutionID, func() time.Time) (answered, don
 
 func (m *poorModels) Reserve(
 	context.Context, compute.Payer, *compute.Model, int64, int64,
-) (edge.Reservation, error) {
+) (openai.Reservation, error) {
 	return nil, compute.Errorf(compute.CodeForbidden, "You exceeded your current quota.").Named("insufficient_quota")
 }
 

@@ -3,7 +3,7 @@ package node
 import (
 	"context"
 
-	"berth/api/edge"
+	"berth/api/edge/openai"
 	"berth/compute"
 	"berth/node/inference/meter"
 )
@@ -22,7 +22,7 @@ type tokens struct{ *meter.Meter }
 // Reserve sets aside what a request may cost.
 func (t tokens) Reserve(
 	ctx context.Context, payer compute.Payer, m *compute.Model, prompt, completion int64,
-) (edge.Reservation, error) {
+) (openai.Reservation, error) {
 	r, err := t.Meter.Reserve(ctx, payer, m, prompt, completion)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"berth/api/edge/limit"
-	"berth/compute"
 )
 
 // Core is shared by the server and every handler. It has the settings, the
@@ -34,7 +33,7 @@ type Core struct {
 	files         *limit.Budget // Files that are sent, by organization.
 	served        *limit.Budget // Requests to services, by organization.
 	modelsServed  *limit.Budget // Requests to models, by organization.
-	modelRates    *modelRates
+	modelRates    *limit.Rates
 	relays        relays // Requests that workers relay.
 }
 
@@ -64,7 +63,7 @@ func newCore(cfg Config) (*Core, error) {
 		files:         limit.NewBudget(maxFiles, maxFiles/filesShare),
 		served:        limit.NewBudget(maxServed, maxServed/servedShare),
 		modelsServed:  limit.NewBudget(maxServed, int(max(cfg.ModelLimits.InFlight, 1))),
-		modelRates:    &modelRates{buckets: make(map[compute.UUID]bucket)},
+		modelRates:    limit.NewRates(),
 		relays:        newRelays(),
 	}, nil
 }

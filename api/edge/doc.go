@@ -9,8 +9,8 @@
 // server (relay.go). A request that takes much memory waits for its turn (turns.go).
 // On the way back errors become statuses (errors.go) and answers bytes (reply.go,
 // answers.go, streams.go). Below it, package answer makes lists, files and events,
-// package connection has the deadlines and the ends of connections, and package limit
-// what is bounded.
+// package connection has the deadlines and the ends of connections, package limit what
+// is bounded, and package openai the protocol of requests to models.
 //
 // Rules. It never imports handlers. It alone uses fasthttp, whose buffers are used
 // again, so all data for handlers is copied. A request reads one view: the

@@ -15,6 +15,7 @@ import (
 
 	"berth/api/edge/connection"
 	"berth/api/edge/limit"
+	"berth/api/edge/openai"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -64,17 +65,27 @@ type ModelLimits struct {
 	AnswerWait time.Duration // For the next byte of an engine; 0 for no limit.
 }
 
+// Tokens sets credits aside for requests to published models, and charges for what the
+// engines say was used.
+type Tokens interface {
+	// Reserve waits until what a request may cost is set aside. It refuses who cannot
+	// pay, with insufficient_quota.
+	Reserve(
+		ctx context.Context, payer compute.Payer, m *compute.Model, prompt, completion int64,
+	) (openai.Reservation, error)
+}
+
 // modelCall is one request to a model.
 type modelCall struct {
 	serviceCall
 
 	body  []byte
-	asked modelBody
+	asked openai.Body
 	model *compute.Execution
 
-	published *compute.Model // By whose id the model was named; nil for a deployment of the caller.
-	reserved  Reservation    // For a published one.
-	held      limit.Hold     // For the body.
+	published *compute.Model     // By whose id the model was named; nil for a deployment of the caller.
+	reserved  openai.Reservation // For a published one.
+	held      limit.Hold         // For the body.
 
 	answered, done func() // From Models.Count; nil before the request is counted.
 
@@ -82,7 +93,7 @@ type modelCall struct {
 	failedAt time.Time // the first of them at this time.
 
 	size      int // Bytes of the body.
-	estimated tokenUsage
+	estimated openai.Usage
 
 	left  bool               // The client has left before the answer.
 	leave func(tokens int64) // Frees the place at the replicas; nil before the request has one.
@@ -210,7 +221,7 @@ func (c *modelCall) limit() error {
 	if c.r.Caller.Actor.Key.IsZero() {
 		owner = c.r.Caller.Actor.User.UUID
 	}
-	left, wait := c.modelRates.take(owner, limit, c.Now())
+	left, wait := c.modelRates.Take(owner, limit, c.Now())
 	h := &c.ctx.Response.Header
 	h.Set("X-Ratelimit-Limit-Requests", strconv.Itoa(limit))
 	h.Set("X-Ratelimit-Remaining-Requests", strconv.Itoa(left))
@@ -240,7 +251,7 @@ func (c *modelCall) read() error {
 	from := c.ctx.RequestBodyStream()
 	if from == nil {
 		c.body = append([]byte(nil), c.ctx.Request.Body()...)
-		return c.asked.parse(&c.body)
+		return c.asked.Parse(&c.body)
 	}
 	body := &connection.RequestBody{
 		From: from, Conn: c.ctx.Conn(), Pause: c.cfg.Limits.ReadTimeout, Piece: slowestBody,
@@ -265,7 +276,7 @@ func (c *modelCall) read() error {
 		return compute.Errorf(compute.CodeTimeout, "The body did not arrive: %w", err)
 	}
 	_ = c.ctx.Conn().SetReadDeadline(time.Time{})
-	return c.asked.parse(&c.body)
+	return c.asked.Parse(&c.body)
 }
 
 func tooLong() error {
@@ -358,7 +369,7 @@ func (c *modelCall) askAndWrite(ctx context.Context, below string, unwatch, end 
 		return err
 	}
 	if c.asked.Stream {
-		answer.Body = &countedEvents{ReadCloser: answer.Body, ended: c.observeEvents}
+		answer.Body = openai.NewCountedEvents(answer.Body, c.observeEvents)
 	}
 	c.writeModelAnswer(answer, end)
 	passed = true
@@ -368,7 +379,7 @@ func (c *modelCall) askAndWrite(ctx context.Context, below string, unwatch, end 
 // hungUp reports whether the client has left before a request failed whose context has
 // not ended for another reason.
 func (c *modelCall) hungUp(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && c.r.life.hard.Err() == nil && !isEngineTimeout(err)
+	return ctx.Err() != nil && c.r.life.hard.Err() == nil && !openai.IsTimeout(err)
 }
 
 // ask waits for a ready replica and asks it.
@@ -395,7 +406,7 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 		}
 		body := c.body
 		if c.published != nil {
-			body = c.asked.addressed(body, c.model.ID)
+			body = c.asked.Addressed(body, c.model.ID)
 		}
 		answer, err := c.inferInTime(req, body)
 		if err == nil || !c.retries(ctx, err, &tries) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"berth/api/edge/openai"
 	"berth/compute"
 	"berth/fsm/command"
 )
@@ -92,8 +93,8 @@ func (c *modelCall) find(name string) {
 func (c *modelCall) estimate(below string) (prompt, completion int64) {
 	if c.size == 0 {
 		c.size = len(c.body)
-		prompt, completion = c.asked.estimate(c.size, below)
-		c.estimated = tokenUsage{prompt, completion}
+		prompt, completion = c.asked.Estimate(c.size, below)
+		c.estimated = openai.Usage{Prompt: prompt, Completion: completion}
 	}
 	return c.estimated.Prompt, c.estimated.Completion
 }

@@ -3,8 +3,10 @@ package edge
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
+	"berth/api/edge/openai"
 	"berth/compute"
 	"berth/loop"
 )
@@ -30,7 +32,7 @@ func (c *modelCall) retries(ctx context.Context, err error, tries *int) bool {
 	if c.failed >= compute.MaxReplicaFailures || c.readyWait() <= 0 {
 		return false
 	}
-	if compute.CodeOf(err) != compute.CodeUnavailable || isEngineTimeout(err) || isKept(err) || ctx.Err() != nil ||
+	if compute.CodeOf(err) != compute.CodeUnavailable || openai.IsTimeout(err) || isKept(err) || ctx.Err() != nil ||
 		*tries > retryMost {
 		return false
 	}
@@ -59,10 +61,17 @@ func (c *modelCall) readyWait() time.Duration {
 // lostOr returns the error of a request that no replica answered: replica_lost if one of
 // them failed with it, and err otherwise.
 func (c *modelCall) lostOr(err error) error {
-	if c.failed == 0 || compute.CodeOf(err) != compute.CodeUnavailable || isEngineTimeout(err) || isKept(err) {
+	if c.failed == 0 || compute.CodeOf(err) != compute.CodeUnavailable || openai.IsTimeout(err) || isKept(err) {
 		return err
 	}
 	return compute.Errorf(compute.CodeUnavailable,
 		"A replica failed while it had the request, and no other one answered. "+
 			"If this repeats, the engine cannot answer this request: %w", err).Named(compute.DetailReplicaLost).Retry(failedWait)
+}
+
+// inferInTime has a replica answer a request, within ModelLimits.AnswerWait.
+func (c *modelCall) inferInTime(req *http.Request, body []byte) (*http.Response, error) {
+	return openai.InTime(req, c.cfg.ModelLimits.AnswerWait, func(req *http.Request) (*http.Response, error) {
+		return c.cfg.Models.Infer(c.r.View, c.model, req, body, c.asked.Prefix, &c.failed)
+	})
 }

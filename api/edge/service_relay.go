@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"berth/api/edge/connection"
+	"berth/api/edge/openai"
 	"berth/compute"
 )
 
@@ -41,7 +42,7 @@ func (c *serviceCall) relayService() error {
 				Named("no_server").Retry(time.Second).Because(err)
 		}
 		if isModel(c.ctx.URI().PathOriginal()) {
-			endWithEvent(answer) // The server may end in the middle of it.
+			openai.EndWithEvent(answer) // The server may end in the middle of it.
 		}
 		return answer, nil
 	})

@@ -1,4 +1,4 @@
-package edge
+package openai
 
 import (
 	"bufio"
@@ -6,42 +6,20 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
-
-	"berth/compute"
-	"berth/fsm"
 )
 
-// engineModels has one engine answer.
-type engineModels struct {
-	Models
-	at string
-}
-
-func (m *engineModels) Infer(
-	_ *fsm.View, _ *compute.Execution, req *http.Request, body []byte, _ uint64, _ *int,
-) (*http.Response, error) {
-	to := req.Clone(req.Context())
-	to.URL.Host, to.Body = m.at, io.NopCloser(strings.NewReader(string(body)))
-	return new(http.Transport).RoundTrip(to)
-}
-
-// callOf returns a call whose engine is a handler.
-func callOf(t *testing.T, limit time.Duration, handle http.HandlerFunc) (*modelCall, *http.Request) {
+// requestTo returns a request to an engine that is a handler.
+func requestTo(t *testing.T, handle http.HandlerFunc) *http.Request {
 	t.Helper()
 	engine := httptest.NewServer(handle)
 	t.Cleanup(engine.Close)
-	s := &Server{Core: &Core{}}
-	s.cfg.Models = &engineModels{at: engine.Listener.Addr().String()}
-	s.cfg.ModelLimits.AnswerWait = limit
-	c := &modelCall{serviceCall: serviceCall{Server: s, r: &Request{}}}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://engine/v1/chat/completions", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, engine.URL+"/v1/chat/completions", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, req
+	return req
 }
 
 // TestSilentEngine asks engines that send nothing, or nothing after the first event: the
@@ -49,7 +27,7 @@ func callOf(t *testing.T, limit time.Duration, handle http.HandlerFunc) (*modelC
 func TestSilentEngine(t *testing.T) {
 	for _, first := range []string{"", "data: {\"choices\":[]}\n\n"} {
 		left := make(chan struct{})
-		c, req := callOf(t, 100*time.Millisecond, func(w http.ResponseWriter, r *http.Request) {
+		req := requestTo(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.ReadAll(r.Body) // Else the server does not see that the client is gone.
 			if first != "" {
 				_, _ = io.WriteString(w, first)
@@ -58,18 +36,15 @@ func TestSilentEngine(t *testing.T) {
 			<-r.Context().Done()
 			close(left)
 		})
-		answer, err := c.inferInTime(req, nil) //nolint:bodyclose // The stream is closed below.
+		answer, err := InTime(req, 100*time.Millisecond, new(http.Transport).RoundTrip) //nolint:bodyclose // The stream is closed below.
 		if first == "" {
-			if !isEngineTimeout(err) {
+			if !IsTimeout(err) {
 				t.Errorf("an engine that never answers: %v", err)
-			}
-			if tries := 0; c.retries(t.Context(), err, &tries) {
-				t.Error("it is asked again")
 			}
 		} else if err != nil {
 			t.Fatal(err)
 		} else {
-			stream := &eventBody{from: answer.Body}
+			stream := newEventBody(answer.Body)
 			text, err := io.ReadAll(stream)
 			if err != nil || string(text) != first+silentStream {
 				t.Errorf("a silent stream: %q, %v", text, err)
@@ -84,13 +59,13 @@ func TestSilentEngine(t *testing.T) {
 func TestSlowClientIsNotSilence(t *testing.T) {
 	const limit = 200 * time.Millisecond
 	read := make(chan struct{})
-	c, req := callOf(t, limit, func(w http.ResponseWriter, _ *http.Request) {
+	req := requestTo(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "a\n")
 		_ = http.NewResponseController(w).Flush()
 		<-read
 		_, _ = io.WriteString(w, "b\n")
 	})
-	answer, err := c.inferInTime(req, nil)
+	answer, err := InTime(req, limit, new(http.Transport).RoundTrip)
 	if err != nil {
 		t.Fatal(err)
 	}

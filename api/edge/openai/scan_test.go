@@ -1,4 +1,4 @@
-package edge
+package openai
 
 import (
 	"bytes"
@@ -109,7 +109,7 @@ func BenchmarkParse(b *testing.B) {
 			b.ReportAllocs()
 			for range b.N {
 				data := body
-				if err := new(modelBody).parse(&data); err != nil {
+				if err := new(Body).Parse(&data); err != nil {
 					b.Fatal(err)
 				}
 			}

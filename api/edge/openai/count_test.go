@@ -1,4 +1,4 @@
-package edge
+package openai
 
 import (
 	"io"
@@ -25,7 +25,7 @@ func TestCountedEvents(t *testing.T) {
 			"by halves": iotest.HalfReader(strings.NewReader(text)),
 		} {
 			got := int64(-1)
-			e := &countedEvents{ReadCloser: io.NopCloser(from), ended: func(events int64) { got = events }}
+			e := NewCountedEvents(io.NopCloser(from), func(events int64) { got = events })
 			out, err := io.ReadAll(e)
 			if err != nil || string(out) != text {
 				t.Errorf("%s: read %q, %v", name, out, err)

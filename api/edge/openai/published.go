@@ -1,4 +1,4 @@
-package edge
+package openai
 
 import (
 	"bytes"
@@ -6,34 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
-	"math"
-	"net/http"
 	"strconv"
-	"strings"
 
 	"berth/api/edge/limit"
 	"berth/compute"
 )
 
-// Limits and estimates of requests to published models.
+// Limits and estimates of answers.
 const (
-	eventBuffer       = 4 << 10  // Bytes for each stream.
-	maxWholeAnswer    = 64 << 20 // Bytes of an answer that is not a stream.
-	maxEventLine      = 4 << 20  // Bytes of a line that is read for its usage.
-	bytesPerToken     = 3        // The fewest in a body: estimates are too high, never too low.
-	usualPerToken     = 4        // The usual number in a body.
-	defaultCompletion = 1024     // Tokens of an answer whose request gives no limit.
-	addressedMore     = 64       // Bytes by which a body may grow that gets its engine's name for the model.
+	eventBuffer    = 4 << 10  // Bytes for each stream.
+	maxWholeAnswer = 64 << 20 // Bytes of an answer that is not a stream.
+	maxEventLine   = 4 << 20  // Bytes of a line that is read for its usage.
+	usualPerToken  = 4        // Bytes of a body or of a text: the usual number.
 )
-
-// Tokens sets credits aside for requests to published models, and charges for what the
-// engines say was used.
-type Tokens interface {
-	// Reserve waits until what a request may cost is set aside. It refuses who cannot
-	// pay, with insufficient_quota.
-	Reserve(ctx context.Context, payer compute.Payer, m *compute.Model, prompt, completion int64) (Reservation, error)
-}
 
 // Reservation is the hold of credits for one request. One of its methods ends it;
 // later calls do nothing.
@@ -45,77 +30,9 @@ type Reservation interface {
 	Cancel()
 }
 
-// estimate returns how many tokens a request may need.
-func (m *modelBody) estimate(body int, path string) (prompt, completion int64) {
-	prompt = int64(body/bytesPerToken) + 1
-	if path == "/embeddings" {
-		return prompt, 0
-	}
-	limit := max(m.maxTokens, m.maxCompletion, m.nPredict)
-	if limit == 0 {
-		limit = defaultCompletion
-	}
-	for _, times := range [...]int64{max(m.n, m.bestOf, 1), m.prompts} {
-		limit = min(limit, compute.MaxTokens) * min(max(times, 1), compute.MaxTokens)
-	}
-	return prompt, min(limit, compute.MaxTokens)
-}
-
-// isNumber reports whether a value of JSON is a number.
-func isNumber(text []byte) bool { return text[0] == '-' || text[0] >= '0' && text[0] <= '9' }
-
-// countOf returns a number of a request, rounded up. It returns the largest number for one
-// below 0, which some engines take as unlimited.
-func countOf(text []byte) int64 {
-	n, err := strconv.ParseFloat(string(text), 64)
-	switch {
-	case err != nil && !errors.Is(err, strconv.ErrRange), n == 0:
-		return 0
-	case n < 0 || n > float64(compute.MaxTokens):
-		return compute.MaxTokens
-	}
-	return int64(math.Ceil(n))
-}
-
-// addressed returns a body whose model is a deployment: the name by which its engine
-// knows it. A stream says its usage. Nothing else changes.
-func (m *modelBody) addressed(body []byte, deployment compute.ExecutionID) []byte {
-	out, done := make([]byte, 0, len(body)+addressedMore), 0
-	eachField(body, func(key string, from, to int) bool {
-		var text string
-		switch {
-		case key == "model":
-			text = strconv.Quote(deployment.String())
-		case key == "stream_options" && m.Stream:
-			text = withUsage(body[from:to])
-		default:
-			return true
-		}
-		out = append(append(out, body[done:from]...), text...)
-		done = to
-		return true
-	})
-	return append(out, body[done:]...)
-}
-
-// withUsage returns stream options that ask for the usage.
-func withUsage(options []byte) string {
-	all := make(map[string]json.RawMessage)
-	if err := json.Unmarshal(options, &all); err != nil || all == nil {
-		all = make(map[string]json.RawMessage)
-	}
-	maps.DeleteFunc(all, func(key string, _ json.RawMessage) bool { return strings.EqualFold(key, "include_usage") })
-	all["include_usage"] = json.RawMessage("true")
-	data, err := json.Marshal(all)
-	if err != nil {
-		return `{"include_usage":true}`
-	}
-	return string(data)
-}
-
-// publishedAnswer makes the answer of an engine that of a published model: the model has
+// PublishedAnswer makes the answer of an engine that of a published model: the model has
 // its id, and the end follows once the usage is charged.
-type publishedAnswer struct {
+type PublishedAnswer struct {
 	ctx      context.Context //nolint:containedctx // Lives for the request.
 	reserved Reservation
 	notify   func(prompt, completion int64) // Gets what was used.
@@ -130,31 +47,42 @@ type publishedAnswer struct {
 	buffer []byte
 	err    error
 
-	used    tokenUsage
+	used    Usage
 	settled bool
 	failed  bool // The engine answered with an error.
 
-	events int64      // Events of the stream: about as many as tokens.
-	most   tokenUsage // Charged for an answer whose engine says no usage.
+	events int64 // Events of the stream: about as many as tokens.
+	most   Usage // Charged for an answer whose engine says no usage.
 }
 
-// tokenUsage is an engine's report about tokens.
-type tokenUsage struct {
+// Usage is an engine's report about tokens.
+type Usage struct {
 	Prompt     int64 `json:"prompt_tokens"`
 	Completion int64 `json:"completion_tokens"`
 }
 
-// newPublishedAnswer returns the answer to the request of c.
-func (c *modelCall) newPublishedAnswer(ctx context.Context, from io.ReadCloser) *publishedAnswer {
-	return &publishedAnswer{
-		ctx: ctx, reserved: c.reserved, notify: c.observeTokens, from: from, buffer: make([]byte, eventBuffer),
-		most: tokenUsage{int64(c.size / usualPerToken), c.estimated.Completion},
-		was:  []byte(strconv.Quote(c.model.ID.String())), is: []byte(strconv.Quote(c.published.ID)),
+// NewPublishedAnswer returns the answer of an engine, from, to a request of size bytes. The engine
+// knows the model as deployment, and clients by its id, model. An engine that says no usage is
+// believed to have used at most completion tokens. notify gets what is charged for.
+func NewPublishedAnswer(
+	ctx context.Context, from io.ReadCloser, deployment compute.ExecutionID, model string, reserved Reservation,
+	size int, completion int64, notify func(prompt, completion int64),
+) *PublishedAnswer {
+	return &PublishedAnswer{
+		ctx: ctx, reserved: reserved, notify: notify, from: from, buffer: make([]byte, eventBuffer),
+		most: Usage{int64(size / usualPerToken), completion},
+		was:  []byte(strconv.Quote(deployment.String())), is: []byte(strconv.Quote(model)),
 	}
 }
 
+// Fail says that the engine answered with an error, which is free.
+func (a *PublishedAnswer) Fail() {
+	a.failed = true
+	a.reserved.Cancel()
+}
+
 // Read reads whole lines of the stream.
-func (a *publishedAnswer) Read(p []byte) (int, error) {
+func (a *PublishedAnswer) Read(p []byte) (int, error) {
 	for len(a.ready) == 0 {
 		if a.err != nil {
 			return 0, a.err
@@ -167,7 +95,7 @@ func (a *publishedAnswer) Read(p []byte) (int, error) {
 }
 
 // fill reads more of the engine's answer until a line is whole, or it ends.
-func (a *publishedAnswer) fill() {
+func (a *PublishedAnswer) fill() {
 	if len(a.chunk) == 0 {
 		n, err := a.from.Read(a.buffer)
 		a.chunk = a.buffer[:n]
@@ -224,7 +152,7 @@ func isDone(line []byte) bool {
 }
 
 // pass makes a line ready. That of the end waits until the usage is charged.
-func (a *publishedAnswer) pass(line []byte) {
+func (a *PublishedAnswer) pass(line []byte) {
 	if isDone(line) {
 		a.count()
 		if err := a.settle(); err != nil {
@@ -242,7 +170,7 @@ func (a *publishedAnswer) pass(line []byte) {
 }
 
 // end ends the stream.
-func (a *publishedAnswer) end(err error) {
+func (a *PublishedAnswer) end(err error) {
 	a.err = err
 	if err != io.EOF { //nolint:errorlint // Readers return it as it is.
 		return
@@ -256,15 +184,15 @@ func (a *publishedAnswer) end(err error) {
 }
 
 // read takes the usage from an answer, or from a part of one.
-func (a *publishedAnswer) read(data []byte) {
+func (a *PublishedAnswer) read(data []byte) {
 	if !bytes.Contains(data, []byte(`"usage"`)) {
 		return
 	}
 	var part struct {
-		Usage *tokenUsage `json:"usage"`
+		Usage *Usage `json:"usage"`
 	}
 	if json.Unmarshal(data, &part) == nil && part.Usage != nil {
-		a.used = tokenUsage{bounded(part.Usage.Prompt), bounded(part.Usage.Completion)}
+		a.used = Usage{bounded(part.Usage.Prompt), bounded(part.Usage.Completion)}
 	}
 }
 
@@ -272,14 +200,14 @@ func bounded(n int64) int64 { return min(max(n, 0), compute.MaxTokens) }
 
 // count takes the events for the tokens of a stream whose engine has said no usage, up to
 // what was set aside.
-func (a *publishedAnswer) count() {
-	if a.used == (tokenUsage{}) && a.events > 0 {
-		a.used = tokenUsage{a.most.Prompt, min(a.events, a.most.Completion)}
+func (a *PublishedAnswer) count() {
+	if a.used == (Usage{}) && a.events > 0 {
+		a.used = Usage{a.most.Prompt, min(a.events, a.most.Completion)}
 	}
 }
 
 // settle charges for what was used, once.
-func (a *publishedAnswer) settle() error {
+func (a *PublishedAnswer) settle() error {
 	if a.settled {
 		return nil
 	}
@@ -288,7 +216,7 @@ func (a *publishedAnswer) settle() error {
 	if a.reserved == nil {
 		return nil
 	}
-	if a.used == (tokenUsage{}) {
+	if a.used == (Usage{}) {
 		a.reserved.Cancel()
 		return nil
 	}
@@ -298,7 +226,7 @@ func (a *publishedAnswer) settle() error {
 // Close ends the engine's work. A client that left the stream is charged for the usage
 // that the engine reported, or else for the events it was sent, up to its hold. An
 // answer that a replica did not finish is free.
-func (a *publishedAnswer) Close() error {
+func (a *PublishedAnswer) Close() error {
 	if !a.settled {
 		if left := a.err == nil || a.ctx.Err() != nil; left {
 			a.count()
@@ -311,12 +239,12 @@ func (a *publishedAnswer) Close() error {
 	return a.from.Close()
 }
 
-// whole reads an answer that is not a stream into reserved memory, charges for it and
+// Whole reads an answer that is not a stream into reserved memory, charges for it and
 // returns it. One that the node has no memory for is free.
-func (a *publishedAnswer) whole(hold *limit.Hold) ([]byte, error) {
+func (a *PublishedAnswer) Whole(hold *limit.Hold) ([]byte, error) {
 	data, err := hold.ReadAll(a.from, maxWholeAnswer)
 	switch {
-	case isEngineTimeout(err), limit.IsManyAnswers(err):
+	case IsTimeout(err), limit.IsManyAnswers(err):
 		return nil, err
 	case a.ctx.Err() != nil: // The client has left, and pays for no answer.
 		return nil, a.ctx.Err()
@@ -340,8 +268,8 @@ func (a *publishedAnswer) whole(hold *limit.Hold) ([]byte, error) {
 // measure estimates the tokens of a whole answer from sizes if its engine reported no
 // usage. It counts a token for 4 bytes of the request's body, and one for 4 bytes of the
 // texts of its choices, up to the hold. An answer without choices or embeddings is free.
-func (a *publishedAnswer) measure(data []byte) {
-	if a.used != (tokenUsage{}) {
+func (a *PublishedAnswer) measure(data []byte) {
+	if a.used != (Usage{}) {
 		return
 	}
 	var answer struct {
@@ -361,7 +289,7 @@ func (a *publishedAnswer) measure(data []byte) {
 	for _, c := range answer.Choices {
 		size += len(c.Text) + len(c.Message.Content) + len(c.Message.Reasoning)
 	}
-	a.used = tokenUsage{a.most.Prompt, min(int64((size+usualPerToken-1)/usualPerToken), a.most.Completion)}
+	a.used = Usage{a.most.Prompt, min(int64((size+usualPerToken-1)/usualPerToken), a.most.Completion)}
 }
 
 // renamed returns JSON in which the members named model that are was have the value is.
@@ -388,39 +316,4 @@ func renamed(data, was, is []byte) []byte {
 			}
 		}
 	}
-}
-
-// writePublished passes on the answer to a request to a published model.
-func (c *modelCall) writePublished(ctx context.Context, answer *http.Response, end func()) error {
-	a := c.newPublishedAnswer(ctx, answer.Body)
-	if a.failed = answer.StatusCode >= http.StatusBadRequest; a.failed {
-		c.reserved.Cancel()
-	}
-	if strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream") {
-		answer.Body = a
-		answer.ContentLength = -1
-		c.writeModelAnswer(answer, end)
-		return nil
-	}
-	hold, passed := c.answerHold(c.r), false
-	defer func() {
-		if !passed {
-			hold.Shrink(0)
-		}
-	}()
-	data, err := a.whole(&hold)
-	a.Close()
-	if err != nil {
-		c.left = c.hungUp(ctx, err)
-		end()
-		return err
-	}
-	hold.Shrink(len(data))
-	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
-	c.writeModelAnswer(answer, func() {
-		hold.Shrink(0)
-		end()
-	})
-	passed = true
-	return nil
 }

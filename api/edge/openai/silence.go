@@ -1,4 +1,4 @@
-package edge
+package openai
 
 import (
 	"context"
@@ -21,23 +21,24 @@ func engineSilent(limit time.Duration) error {
 	return compute.Errorf(compute.CodeUnavailable, "The engine sent nothing for %s.", limit).Named(engineTimeout)
 }
 
-// isEngineTimeout reports whether err is that of a silent engine.
-func isEngineTimeout(err error) bool {
+// IsTimeout reports whether err is that of a silent engine.
+func IsTimeout(err error) bool {
 	e, ok := errors.AsType[*compute.Error](err)
 	return ok && e.Detail == engineTimeout
 }
 
-// inferInTime has a replica answer a request. An engine that sends no first byte within
-// ModelLimits.AnswerWait, or none in so long while the node reads its answer, ends the
-// request: the error is engine_timeout, and the engine's work is cancelled.
-func (c *modelCall) inferInTime(req *http.Request, body []byte) (*http.Response, error) {
-	limit := c.cfg.ModelLimits.AnswerWait
+// InTime has ask send a request. An engine that sends no first byte within limit, or none in so
+// long while the node reads its answer, ends the request: the error is engine_timeout, and the
+// engine's work is cancelled. There is no limit if it is not positive.
+func InTime(
+	req *http.Request, limit time.Duration, ask func(*http.Request) (*http.Response, error),
+) (*http.Response, error) {
 	if limit <= 0 {
-		return c.cfg.Models.Infer(c.r.View, c.model, req, body, c.asked.prefix, &c.failed)
+		return ask(req)
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	timer := time.AfterFunc(limit, func() { cancel(errSilent) })
-	answer, err := c.cfg.Models.Infer(c.r.View, c.model, req.WithContext(ctx), body, c.asked.prefix, &c.failed)
+	answer, err := ask(req.WithContext(ctx))
 	timer.Stop()
 	silent := errors.Is(context.Cause(ctx), errSilent)
 	if err == nil && silent { // It came too late: its body is cancelled.
@@ -64,6 +65,7 @@ type timedBody struct {
 	limit  time.Duration
 }
 
+// Read implements io.Reader.
 func (b *timedBody) Read(p []byte) (int, error) {
 	b.timer.Reset(b.limit)
 	n, err := b.from.Read(p)
